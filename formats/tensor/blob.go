@@ -1,0 +1,191 @@
+package tensor
+
+import (
+	"fmt"
+	"io"
+)
+
+// A Blob is a lazily read, immutable run of bytes: a range of a file, rows
+// picked out of one, the concatenation of several, or bytes in memory.
+//
+// Slicing, joining and reordering cost a few words per piece and read
+// nothing, so a fused projection splits, experts stack and rotary rows
+// permute without a copy. The zero Blob is empty.
+type Blob struct {
+	spans []span
+	size  int64
+}
+
+// A span is size bytes of src from off on.
+type span struct {
+	src  io.ReaderAt
+	off  int64
+	size int64
+}
+
+// A Mapper is an io.ReaderAt whose bytes also lie in memory. Map returns
+// them without a copy; the caller must not write to them, and they die with
+// the file.
+type Mapper interface {
+	io.ReaderAt
+	Map(off, size int64) ([]byte, error)
+}
+
+// NewBlob returns size bytes of src from off on. The caller has checked that
+// they exist.
+func NewBlob(src io.ReaderAt, off, size int64) Blob {
+	if off < 0 || size < 0 {
+		panic(fmt.Sprintf("tensor: blob at %d of %d bytes", off, size))
+	}
+	if size == 0 {
+		return Blob{}
+	}
+	return Blob{spans: []span{{src, off, size}}, size: size}
+}
+
+// BytesBlob returns a Blob over p, which must not change afterwards.
+func BytesBlob(p []byte) Blob { return NewBlob(memory(p), 0, int64(len(p))) }
+
+// Len returns the size in bytes.
+func (b Blob) Len() int64 { return b.size }
+
+// Pieces returns the number of separate runs the Blob is made of.
+func (b Blob) Pieces() int { return len(b.spans) }
+
+// Slice returns size bytes from off on. It panics outside the Blob.
+func (b Blob) Slice(off, size int64) Blob {
+	if off < 0 || size < 0 || off > b.size-size {
+		panic(fmt.Sprintf("tensor: slice [%d:+%d] of a blob of %d bytes", off, size, b.size))
+	}
+	out := Blob{size: size}
+	for _, s := range b.spans {
+		if size == 0 {
+			break
+		}
+		if off >= s.size {
+			off -= s.size
+			continue
+		}
+		n := min(size, s.size-off)
+		out.spans = append(out.spans, span{s.src, s.off + off, n})
+		size -= n
+		off = 0
+	}
+	return out
+}
+
+// Concat joins blobs end to end. Neighbouring runs of one source become one.
+func Concat(blobs ...Blob) Blob {
+	var out Blob
+	for _, b := range blobs {
+		for _, s := range b.spans {
+			if n := len(out.spans); n > 0 {
+				if last := &out.spans[n-1]; sameSource(last.src, s.src) && last.off+last.size == s.off {
+					last.size += s.size
+					continue
+				}
+			}
+			out.spans = append(out.spans, s)
+		}
+		out.size += b.size
+	}
+	return out
+}
+
+// sameSource reports whether two readers are one file. Memory slices are not
+// comparable and never joined.
+func sameSource(a, b io.ReaderAt) bool {
+	fa, ok := a.(*File)
+	fb, ok2 := b.(*File)
+	return ok && ok2 && fa == fb
+}
+
+// PickRows returns rows of rowSize bytes in the order of index.
+func (b Blob) PickRows(rowSize int64, index []int64) Blob {
+	rows := make([]Blob, len(index))
+	for i, r := range index {
+		rows[i] = b.Slice(r*rowSize, rowSize)
+	}
+	return Concat(rows...)
+}
+
+// ReadAt implements io.ReaderAt over the Blob's own offsets.
+func (b Blob) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, fmt.Errorf("tensor: read at %d", off)
+	}
+	done := 0
+	for _, s := range b.spans {
+		if done == len(p) {
+			return done, nil
+		}
+		if off >= s.size {
+			off -= s.size
+			continue
+		}
+		n := int(min(int64(len(p)-done), s.size-off))
+		m, err := s.src.ReadAt(p[done:done+n], s.off+off)
+		done += m
+		if m < n {
+			return done, err
+		}
+		off = 0
+	}
+	if done < len(p) {
+		return done, io.EOF
+	}
+	return done, nil
+}
+
+// Mapped returns the bytes without a copy where they are one run of a
+// [Mapper], and false elsewhere.
+func (b Blob) Mapped() ([]byte, bool) {
+	if b.size == 0 {
+		return nil, true
+	}
+	if len(b.spans) != 1 {
+		return nil, false
+	}
+	m, ok := b.spans[0].src.(Mapper)
+	if !ok {
+		return nil, false
+	}
+	p, err := m.Map(b.spans[0].off, b.size)
+	return p, err == nil
+}
+
+// Bytes returns all bytes: mapped where possible, otherwise a fresh copy.
+func (b Blob) Bytes() ([]byte, error) {
+	if p, ok := b.Mapped(); ok {
+		return p, nil
+	}
+	p := make([]byte, b.size)
+	if _, err := b.ReadAt(p, 0); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Reader returns a sequential reader of the whole Blob.
+func (b Blob) Reader() io.Reader { return io.NewSectionReader(b, 0, b.size) }
+
+// memory is a Mapper over bytes in memory.
+type memory []byte
+
+func (m memory) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 || off > int64(len(m)) {
+		return 0, io.EOF
+	}
+	n := copy(p, m[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (m memory) Map(off, size int64) ([]byte, error) {
+	if off < 0 || size < 0 || off > int64(len(m))-size {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return m[off : off+size : off+size], nil
+}

@@ -1,0 +1,25 @@
+package tensor
+
+import "unsafe"
+
+// Float32s views little-endian float32 bytes as a slice without a copy, or
+// returns false where p is not 4-aligned or not a multiple of 4 long, or the
+// machine is big-endian.
+func Float32s(p []byte) ([]float32, bool) {
+	if len(p)%4 != 0 || !littleEndian() {
+		return nil, false
+	}
+	if len(p) == 0 {
+		return nil, true
+	}
+	q := unsafe.Pointer(unsafe.SliceData(p))
+	if uintptr(q)%4 != 0 {
+		return nil, false
+	}
+	return unsafe.Slice((*float32)(q), len(p)/4), true
+}
+
+func littleEndian() bool {
+	x := uint16(1)
+	return *(*byte)(unsafe.Pointer(&x)) == 1
+}
