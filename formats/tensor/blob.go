@@ -159,11 +159,20 @@ func (b Blob) Bytes() ([]byte, error) {
 	if p, ok := b.Mapped(); ok {
 		return p, nil
 	}
-	p := make([]byte, b.size)
-	if _, err := b.ReadAt(p, 0); err != nil {
+	p := make([]byte, 0, b.size)
+	w := appender{p}
+	if _, err := b.WriteTo(&w); err != nil {
 		return nil, err
 	}
-	return p, nil
+	return w.p, nil
+}
+
+// appender is an io.Writer into memory.
+type appender struct{ p []byte }
+
+func (a *appender) Write(q []byte) (int, error) {
+	a.p = append(a.p, q...)
+	return len(q), nil
 }
 
 // Reader returns a sequential reader of the whole Blob.
@@ -189,3 +198,70 @@ func (m memory) Map(off, size int64) ([]byte, error) {
 	}
 	return m[off : off+size : off+size], nil
 }
+
+// Computed returns a Blob of size bytes that compute makes on demand: a
+// transposed or repacked copy of something stored otherwise. compute is
+// called once for every [Blob.Bytes] or [Blob.WriteTo], so nothing stays in
+// memory between them; it must return size bytes, the same every time.
+func Computed(size int64, compute func() ([]byte, error)) Blob {
+	return NewBlob(&computed{make: compute, size: size}, 0, size)
+}
+
+type computed struct {
+	make func() ([]byte, error)
+	size int64
+}
+
+func (c *computed) bytes() ([]byte, error) {
+	p, err := c.make()
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(p)) != c.size {
+		panic(fmt.Sprintf("tensor: computed blob made %d bytes, not %d", len(p), c.size))
+	}
+	return p, nil
+}
+
+// ReadAt computes everything for every call: prefer Bytes or WriteTo.
+func (c *computed) ReadAt(p []byte, off int64) (int, error) {
+	all, err := c.bytes()
+	if err != nil {
+		return 0, err
+	}
+	return memory(all).ReadAt(p, off)
+}
+
+// WriteTo implements io.WriterTo: files are streamed in chunks of 1 MiB
+// without being mapped, computed pieces are made once each.
+func (b Blob) WriteTo(w io.Writer) (int64, error) {
+	var done int64
+	var buf []byte
+	for _, s := range b.spans {
+		var err error
+		switch src := s.src.(type) {
+		case memory:
+			_, err = w.Write(src[s.off : s.off+s.size])
+		case *computed:
+			var all []byte
+			if all, err = src.bytes(); err == nil {
+				_, err = w.Write(all[s.off : s.off+s.size])
+			}
+		default:
+			if buf == nil {
+				buf = make([]byte, min(b.size, 1<<20))
+			}
+			_, err = io.CopyBuffer(writerOnly{w}, readerOnly{io.NewSectionReader(s.src, s.off, s.size)}, buf)
+		}
+		if err != nil {
+			return done, err
+		}
+		done += s.size
+	}
+	return done, nil
+}
+
+// writerOnly and readerOnly hide ReadFrom and WriteTo, so that CopyBuffer
+// uses its buffer.
+type writerOnly struct{ io.Writer }
+type readerOnly struct{ io.Reader }
