@@ -1,0 +1,86 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/nstf/nstf/formats"
+)
+
+// A Kind names the container that a model was read from.
+type Kind string
+
+// The containers.
+const (
+	KindHF   Kind = "safetensors" // Hugging Face directory or a file in one
+	KindGGUF Kind = "gguf"
+	KindNSTF Kind = "nstf"
+)
+
+// A Model is a graph with its stored tensors, nothing of them read yet, and
+// everything else that travels with a checkpoint. It is immutable; its
+// tensors may be read from any number of goroutines until Close.
+type Model struct {
+	Path  string
+	Kind  Kind
+	Graph *Graph
+	// Files are the checkpoint's small files, verbatim: config.json,
+	// tokenizer.json and their kind, or "metadata.gguf", a GGUF file with the
+	// source's metadata and no tensors.
+	Files []File
+	// Passthrough are the tensors that the graph does not read, under the
+	// names they had.
+	Passthrough []formats.Tensor
+	// Quantized describes how the checkpoint was quantized before ("gptq",
+	// "q4_k"), "" where it was not.
+	Quantized string
+
+	tensors map[string]formats.Tensor
+	close   []io.Closer
+}
+
+// A File is an attached file, byte for byte.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// Close closes the files behind the tensors.
+func (m *Model) Close() error {
+	var errs []error
+	for _, c := range m.close {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Tensor returns a tensor of the graph by its name, which must be one of
+// [Graph.Weights].
+func (m *Model) Tensor(name string) formats.Tensor {
+	t, ok := m.tensors[name]
+	if !ok {
+		panic(fmt.Sprintf("model: no tensor %q in the graph", name))
+	}
+	return t
+}
+
+// Tensors returns the tensors of the graph in the order of [Graph.Weights].
+func (m *Model) Tensors() []formats.Tensor {
+	ws := m.Graph.Weights()
+	out := make([]formats.Tensor, len(ws))
+	for i, w := range ws {
+		out[i] = m.Tensor(w.Name)
+	}
+	return out
+}
+
+// File returns an attached file by name.
+func (m *Model) File(name string) ([]byte, bool) {
+	for _, f := range m.Files {
+		if f.Name == name {
+			return f.Data, true
+		}
+	}
+	return nil, false
+}
