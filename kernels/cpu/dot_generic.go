@@ -1,0 +1,85 @@
+package cpu
+
+import "encoding/binary"
+
+// The generic dot products keep eight partial sums, as one AVX2 register does:
+// faster than one, and with a smaller error. Products are converted explicitly
+// so that no compiler fuses them and every machine gives the same bits.
+
+func dotRowsF32Generic(y, w []float32, ld int, x []float32) {
+	for n := range y {
+		y[n] = dotGeneric(w[n*ld:n*ld+len(x)], x)
+	}
+}
+
+func dotGeneric(a, b []float32) float32 {
+	var s [8]float32
+	for len(a) >= 8 && len(b) >= 8 {
+		s[0] += float32(a[0] * b[0])
+		s[1] += float32(a[1] * b[1])
+		s[2] += float32(a[2] * b[2])
+		s[3] += float32(a[3] * b[3])
+		s[4] += float32(a[4] * b[4])
+		s[5] += float32(a[5] * b[5])
+		s[6] += float32(a[6] * b[6])
+		s[7] += float32(a[7] * b[7])
+		a, b = a[8:], b[8:]
+	}
+	for i, v := range a {
+		s[i] += float32(v * b[i])
+	}
+	return sum8(&s)
+}
+
+func sum8(s *[8]float32) float32 {
+	return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))
+}
+
+func dotRowsBF16Generic(y []float32, w []byte, ld int, x []float32) {
+	var row [256]float32
+	for n := range y {
+		y[n] = dotDecoded(w[2*n*ld:], x, row[:], decodeBF16Generic)
+	}
+}
+
+func dotRowsF16Generic(y []float32, w []byte, ld int, x []float32) {
+	var row [256]float32
+	for n := range y {
+		y[n] = dotDecoded(w[2*n*ld:], x, row[:], decodeF16Generic)
+	}
+}
+
+// dotDecoded sums x times a row of 16-bit floats, len(buf) of them at a time.
+func dotDecoded(w []byte, x, buf []float32, decode func([]float32, []byte)) float32 {
+	var sum float32
+	for i := 0; i < len(x); i += len(buf) {
+		n := min(len(buf), len(x)-i)
+		decode(buf[:n], w[2*i:2*(i+n)])
+		sum += dotGeneric(buf[:n], x[i:i+n])
+	}
+	return sum
+}
+
+func decodeBF16Generic(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = bf16ToFloat(binary.LittleEndian.Uint16(src[2*i:]))
+	}
+}
+
+func decodeF16Generic(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = f16ToFloat(binary.LittleEndian.Uint16(src[2*i:]))
+	}
+}
+
+func encodeBF16Generic(dst []byte, src []float32) {
+	for i, v := range src {
+		binary.LittleEndian.PutUint16(dst[2*i:], floatToBF16(v))
+	}
+}
+
+func encodeF16Generic(dst []byte, src []float32) {
+	for i, v := range src {
+		binary.LittleEndian.PutUint16(dst[2*i:], floatToF16(v))
+	}
+}

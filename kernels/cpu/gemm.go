@@ -1,0 +1,146 @@
+package cpu
+
+// A RowDecoder writes the K weights of one output feature, W[row], to dst. Gemm
+// calls it from one goroutine at a time for a given scratch, once for each row
+// of the range that it was given, whatever the number of tokens.
+type RowDecoder func(dst []float32, row int)
+
+// A GemmScratch is the memory that one worker multiplies in. The zero value is
+// ready; it grows to the largest shape met and is never shared by goroutines.
+type GemmScratch struct {
+	rows  []float32 // decoded rows, [rowGroup][K]
+	panel []float32 // packed rows, [panels][K][nr]
+	edge  []float32 // a tile that hangs over the edge of C, [mr][nr]; or T results
+}
+
+// A gemmKernel multiplies one tile of C.
+type gemmKernel struct {
+	mr, nr int
+	// c[i*ldc+j] = sum over k of a[i*lda+k] * w[k*nr+j] for i < m <= mr, j < nr
+	// and k < kc; added to c where add is set. Each element is summed in the
+	// order of k, whatever m.
+	tile func(m int, a []float32, lda int, w []float32, kc int, c []float32, ldc int, add bool)
+	// dst[k*nr+j] = src[j*k0+k] for j < rowGroup and k < k0: rows to columns.
+	pack func(dst []float32, nr int, src []float32, k0 int)
+}
+
+const (
+	rowGroup    = 8       // rows decoded before they are packed; divides every nr
+	blockK      = 256     // K features of a panel that a tile reads while they stay in L1
+	panelFloats = 1 << 19 // 2 MiB: the packed rows that a worker holds, if nr rows fit
+	maxPanels   = 4
+	dotTokens   = 4 // up to here rows are not worth packing
+)
+
+// Gemm computes C[T][n0:n1] = A[T][K] W[n0:n1][K]^T: the outputs n0 to n1 of
+// every token, for one worker; the pool splits N. a and c have rows at distance
+// lda and ldc, in elements; c[0] is token 0 of output 0, not of n0. Row n of W
+// comes from rows(dst, n), decoded once and used for all tokens. Products and
+// sums are float32, in blocks of 256 features. An element's bits depend on k
+// and on whether t exceeds 4, and not on n0, n1 or the other tokens.
+func (s *Set) Gemm(c []float32, ldc int, a []float32, lda int, t, n0, n1, k int, rows RowDecoder, scratch *GemmScratch) {
+	s.multiply(c, ldc, a, lda, t, n0, n1, k, rows, scratch, false)
+}
+
+// GemmAdd is Gemm with the product added to what c holds.
+func (s *Set) GemmAdd(c []float32, ldc int, a []float32, lda int, t, n0, n1, k int, rows RowDecoder, scratch *GemmScratch) {
+	s.multiply(c, ldc, a, lda, t, n0, n1, k, rows, scratch, true)
+}
+
+func (s *Set) multiply(c []float32, ldc int, a []float32, lda int, t, n0, n1, k int, rows RowDecoder, sc *GemmScratch, add bool) {
+	want(0 <= n0 && n0 <= n1 && k > 0 && rowsFit(len(a), t, lda, k) && rowsFit(len(c), t, ldc, n1),
+		"Gemm", len(c), ldc, len(a), lda, t, n0, n1, k)
+	if t == 0 || n0 == n1 {
+		return
+	}
+	if t <= dotTokens {
+		s.multiplyFew(c, ldc, a, lda, t, n0, n1, k, rows, sc, add)
+		return
+	}
+	mr, nr := s.gemm.mr, s.gemm.nr
+	most := nr * min(max(panelFloats/(nr*k), 1), maxPanels)
+	tiles := (t + mr - 1) / mr
+	for n := n0; n < n1; n += most {
+		here := min(most, n1-n)
+		s.packPanels(sc, rows, n, here, k)
+		for k0 := 0; k0 < k; k0 += blockK {
+			for i := range tiles {
+				lo, hi := i*t/tiles, (i+1)*t/tiles // even heights: no tile of one row beside full ones
+				s.multiplyTile(c[lo*ldc+n:], ldc, a[lo*lda+k0:], lda, hi-lo, here, k, k0, sc, add || k0 > 0)
+			}
+		}
+	}
+}
+
+// multiplyTile runs m tokens against all packed panels, for one block of K.
+func (s *Set) multiplyTile(c []float32, ldc int, a []float32, lda, m, here, k, k0 int, sc *GemmScratch, add bool) {
+	nr, kc := s.gemm.nr, min(blockK, k-k0)
+	for j := 0; j < here; j += nr {
+		w := sc.panel[j*k+k0*nr:]
+		if here-j >= nr {
+			s.gemm.tile(m, a, lda, w, kc, c[j:], ldc, add)
+			continue
+		}
+		sc.edge = grown(sc.edge, s.gemm.mr*nr)
+		s.gemm.tile(m, a, lda, w, kc, sc.edge, nr, false)
+		for i := range m {
+			put(c[i*ldc+j:i*ldc+here], sc.edge[i*nr:], add)
+		}
+	}
+}
+
+// packPanels decodes rows n to n+here and lays them out a panel of nr after the
+// other, features outermost. Missing rows of the last panel are zero.
+func (s *Set) packPanels(sc *GemmScratch, rows RowDecoder, n, here, k int) {
+	nr := s.gemm.nr
+	sc.rows = grown(sc.rows, rowGroup*k)
+	sc.panel = grown(sc.panel, (here+nr-1)/nr*nr*k)
+	for j := 0; j < here; j += nr {
+		for g := 0; g < nr; g += rowGroup {
+			for r := range rowGroup {
+				dst := sc.rows[r*k : (r+1)*k]
+				if row := j + g + r; row < here {
+					rows(dst, n+row)
+				} else {
+					clear(dst)
+				}
+			}
+			s.gemm.pack(sc.panel[j*k+g:], nr, sc.rows, k)
+		}
+	}
+}
+
+// multiplyFew takes each row straight to the tokens.
+func (s *Set) multiplyFew(c []float32, ldc int, a []float32, lda, t, n0, n1, k int, rows RowDecoder, sc *GemmScratch, add bool) {
+	sc.rows = grown(sc.rows, k)
+	sc.edge = grown(sc.edge, t)
+	for n := n0; n < n1; n++ {
+		rows(sc.rows[:k], n)
+		s.dotRowsF32(sc.edge[:t], a, lda, sc.rows[:k])
+		for i, v := range sc.edge[:t] {
+			if add {
+				v += c[i*ldc+n]
+			}
+			c[i*ldc+n] = v
+		}
+	}
+}
+
+// put stores or adds the first len(dst) values of src.
+func put(dst, src []float32, add bool) {
+	if !add {
+		copy(dst, src)
+		return
+	}
+	for i := range dst {
+		dst[i] += src[i]
+	}
+}
+
+// grown returns a slice of n elements, b itself where it is long enough.
+func grown(b []float32, n int) []float32 {
+	if n <= cap(b) {
+		return b[:n]
+	}
+	return make([]float32, n)
+}

@@ -1,0 +1,88 @@
+package cpu
+
+import (
+	"fmt"
+
+	"github.com/nstf/nstf/formats"
+)
+
+// A Set holds the kernels of one level. It is immutable: make one at start
+// with Best or ForLevel and hand it down.
+type Set struct {
+	level Level
+
+	// Every field below is filled by genericSet; a level with assembly replaces
+	// those that it has. Lengths were checked by the exported methods.
+
+	// y[n] = sum over k of w[n*ld+k] * x[k]; ld counts elements.
+	dotRowsF32  func(y, w []float32, ld int, x []float32)
+	dotRowsBF16 func(y []float32, w []byte, ld int, x []float32)
+	dotRowsF16  func(y []float32, w []byte, ld int, x []float32)
+
+	accumRows func(dst, p, v []float32, ld int) // dst[d] += sum over t of p[t] * v[t*ld+d]
+	axpy      func(dst []float32, a float32, x []float32)
+	scale     func(x []float32, a float32)
+	add       func(dst, x []float32)
+	mul       func(dst, x []float32)
+
+	decodeF16  func(dst []float32, src []byte)
+	decodeBF16 func(dst []float32, src []byte)
+	encodeF16  func(dst []byte, src []float32)
+	encodeBF16 func(dst []byte, src []float32)
+
+	maximum func(x []float32) float32                // of at least one element; a NaN may be passed over
+	expSum  func(x []float32, shift float32) float32 // x = exp(x - shift), returns the sum
+	gated   func(dst, x []float32, a1, a3 float32)   // dst = x * sigmoid(a1*x + a3*x*x*x)
+
+	gemm gemmKernel
+}
+
+// Best returns the kernels of the highest level that this machine runs.
+func Best() *Set {
+	ls := Levels()
+	return newSet(ls[len(ls)-1])
+}
+
+// ForLevel returns the kernels of one level, or an UnsupportedError where the
+// machine or the build (tag noasm, another architecture) has no such level.
+func ForLevel(l Level) (*Set, error) {
+	if l >= levelEnd || !runs(l) {
+		err := formats.Unsupportedf("", "", "instruction-set level %q on this machine", l)
+		err.Hint = fmt.Sprintf("this machine and build run %v", Levels())
+		return nil, err
+	}
+	return newSet(l), nil
+}
+
+// Level says which kernels these are.
+func (s *Set) Level() Level { return s.level }
+
+// genericSet is the plain Go set: the reference that the others are held to.
+func genericSet() *Set {
+	return &Set{
+		level:       LevelGeneric,
+		dotRowsF32:  dotRowsF32Generic,
+		dotRowsBF16: dotRowsBF16Generic,
+		dotRowsF16:  dotRowsF16Generic,
+		accumRows:   accumRowsGeneric,
+		axpy:        axpyGeneric,
+		scale:       scaleGeneric,
+		add:         addGeneric,
+		mul:         mulGeneric,
+		decodeF16:   decodeF16Generic,
+		decodeBF16:  decodeBF16Generic,
+		encodeF16:   encodeF16Generic,
+		encodeBF16:  encodeBF16Generic,
+		maximum:     maximumGeneric,
+		expSum:      expSumGeneric,
+		gated:       gatedGeneric,
+		gemm:        gemmGeneric(),
+	}
+}
+
+// want panics with the caller's mistake.
+func want(ok bool, kernel string, sizes ...int) {
+	if !ok {
+		panic(fmt.Sprintf("cpu: %s: slices do not fit together: %v", kernel, sizes))
+	}
+}
