@@ -1,0 +1,8 @@
+package scheme
+
+import "github.com/nstf/nstf/formats/tensor"
+
+// half reads the little-endian f16 at the start of p.
+func half(p []byte) float32 {
+	return tensor.F16ToF32(uint16(p[0]) | uint16(p[1])<<8)
+}

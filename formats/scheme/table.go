@@ -1,0 +1,75 @@
+package scheme
+
+import "github.com/nstf/nstf/formats/tensor"
+
+// table is THE table. Ids and names are for ever: a row may be added, none
+// may change its number, name, sizes or meaning, and none may go.
+var table = []*Scheme{
+	{ID: 1, Name: "f32", GGML: 0, Block: 1, DType: tensor.F32, layout: plain{}},
+	{ID: 2, Name: "f16", GGML: 1, Block: 1, DType: tensor.F16, layout: plain{}},
+	{ID: 3, Name: "bf16", GGML: 30, Block: 1, DType: tensor.BF16, layout: plain{}},
+	{ID: 4, Name: "f64", GGML: 28, Block: 1, DType: tensor.F64, layout: plain{}},
+	{ID: 5, Name: "i8", GGML: 24, Block: 1, DType: tensor.I8, layout: plain{}},
+	{ID: 6, Name: "i16", GGML: 25, Block: 1, DType: tensor.I16, layout: plain{}},
+	{ID: 7, Name: "i32", GGML: 26, Block: 1, DType: tensor.I32, layout: plain{}},
+	{ID: 8, Name: "i64", GGML: 27, Block: 1, DType: tensor.I64, layout: plain{}},
+	{ID: 9, Name: "u8", GGML: -1, Block: 1, DType: tensor.U8, layout: plain{}},
+	{ID: 10, Name: "u16", GGML: -1, Block: 1, DType: tensor.U16, layout: plain{}},
+	{ID: 11, Name: "u32", GGML: -1, Block: 1, DType: tensor.U32, layout: plain{}},
+	{ID: 12, Name: "u64", GGML: -1, Block: 1, DType: tensor.U64, layout: plain{}},
+	{ID: 13, Name: "bool", GGML: -1, Block: 1, DType: tensor.Bool, layout: plain{}},
+	{ID: 14, Name: "f8_e4m3", GGML: -1, Block: 1, DType: tensor.F8E4M3, layout: plain{}},
+	{ID: 15, Name: "f8_e5m2", GGML: -1, Block: 1, DType: tensor.F8E5M2, layout: plain{}},
+	{ID: 16, Name: "f8_e4m3fnuz", GGML: -1, Block: 1, DType: tensor.F8E4M3Z, layout: plain{}},
+	{ID: 17, Name: "f8_e5m2fnuz", GGML: -1, Block: 1, DType: tensor.F8E5M2Z, layout: plain{}},
+	{ID: 18, Name: "f8_e8m0", GGML: -1, Block: 1, DType: tensor.F8E8M0, layout: plain{}},
+	{ID: 19, Name: "f6_e2m3", GGML: -1, Block: 1, DType: tensor.F6E2M3, layout: plain{}},
+	{ID: 20, Name: "f6_e3m2", GGML: -1, Block: 1, DType: tensor.F6E3M2, layout: plain{}},
+	{ID: 21, Name: "f4_e2m1", GGML: -1, Block: 1, DType: tensor.F4E2M1, layout: plain{}},
+	{ID: 22, Name: "c64", GGML: -1, Block: 1, DType: tensor.C64, layout: plain{}},
+
+	{ID: 32, Name: "q4_0", GGML: 2, Block: 32, BlockBytes: 18, layout: blocks{decodeQ40}},
+	{ID: 36, Name: "q8_0", GGML: 8, Block: 32, BlockBytes: 34, layout: blocks{decodeQ80}},
+	{ID: 39, Name: "q4_k", GGML: 12, Block: 256, BlockBytes: 144, layout: blocks{decodeQ4K}},
+	{ID: 41, Name: "q6_k", GGML: 14, Block: 256, BlockBytes: 210, layout: blocks{decodeQ6K}},
+}
+
+// byName and byGGML index the table; they are never written again.
+var byName, byGGML = index()
+
+func index() (map[string]*Scheme, map[int32]*Scheme) {
+	names, ids := map[string]*Scheme{}, map[int32]*Scheme{}
+	for _, s := range table {
+		names[s.Name] = s
+		if s.GGML >= 0 {
+			ids[s.GGML] = s
+		}
+	}
+	return names, ids
+}
+
+// Table returns all schemes in the order of their ids.
+func Table() []*Scheme { return append([]*Scheme(nil), table...) }
+
+// ByName returns the scheme of that name.
+func ByName(name string) (*Scheme, bool) {
+	s, ok := byName[name]
+	return s, ok
+}
+
+// ByGGML returns the scheme whose bytes are those of ggml's type id.
+func ByGGML(id int32) (*Scheme, bool) {
+	s, ok := byGGML[id]
+	return s, ok
+}
+
+// ByDType returns the plain scheme of an element type, nil for an invalid
+// type.
+func ByDType(d tensor.DType) *Scheme {
+	for _, s := range table {
+		if s.Plain() && s.DType == d {
+			return s
+		}
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package scheme_test
+
+import (
+	"encoding/binary"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/formats/tensor"
+)
+
+const vectors = "../../testdata/vectors"
+
+// readVector returns NAME.blocks as packed by somebody else's code and
+// NAME.f32 as decoded by it.
+func readVector(t *testing.T, name string) (packed []byte, want []float32) {
+	t.Helper()
+	packed, err := os.ReadFile(filepath.Join(vectors, name+".blocks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(vectors, name+".f32"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = make([]float32, len(raw)/4)
+	for i := range want {
+		want[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return packed, want
+}
+
+// sameBits fails at the first weight whose bits differ.
+func sameBits(t *testing.T, got, want []float32) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d weights, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if g, w := math.Float32bits(got[i]), math.Float32bits(want[i]); g != w {
+			t.Fatalf("weight %d is %v (%#08x), want %v (%#08x)", i, got[i], g, want[i], w)
+		}
+	}
+}
+
+// decodeAll decodes a whole tensor.
+func decodeAll(t *testing.T, x *formats.Tensor) []float32 {
+	t.Helper()
+	m, err := scheme.Open(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]float32, m.N*m.K)
+	m.DecodeRows(out, 0, m.N)
+	return out
+}
+
+// TestGGMLVectors holds every block scheme to ggml's own decode, bit for bit.
+func TestGGMLVectors(t *testing.T) {
+	for _, s := range scheme.Table() {
+		if s.BlockBytes == 0 {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			name := strings.ToUpper(s.Name)
+			names := []string{name}
+			if more, _ := filepath.Glob(filepath.Join(vectors, name+"_edges.blocks")); len(more) > 0 {
+				names = append(names, name+"_edges")
+			}
+			for _, name := range names {
+				packed, want := readVector(t, name)
+				k := int64(256)
+				if len(want)%768 == 0 {
+					k = 768
+				} else if len(want)%256 != 0 {
+					k = int64(len(want))
+				}
+				x, err := scheme.New("w", s, []int64{int64(len(want)) / k, k}, nil, tensor.BytesBlob(packed))
+				if err != nil {
+					t.Fatal(err)
+				}
+				sameBits(t, decodeAll(t, &x), want)
+			}
+		})
+	}
+}

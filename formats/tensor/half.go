@@ -1,0 +1,52 @@
+package tensor
+
+import "math"
+
+// F16ToF32 converts an IEEE binary16 pattern exactly. Infinities stay, a NaN
+// keeps its payload and becomes quiet, as the F16C instructions do it.
+func F16ToF32(h uint16) float32 {
+	// Moving the fields into place leaves the exponent 112 too small; the
+	// multiplication mends it and is exact, subnormals included.
+	f := math.Float32frombits(uint32(h&0x7FFF)<<13) * 0x1p112
+	b := math.Float32bits(f) | uint32(h&0x8000)<<16
+	if h&0x7C00 == 0x7C00 {
+		b |= 0x7F800000
+		if h&0x3FF != 0 {
+			b |= 0x400000
+		}
+	}
+	return math.Float32frombits(b)
+}
+
+// F32ToF16 rounds to the nearest binary16, ties to even. Magnitudes of 65520
+// and more become infinite; a NaN becomes quiet and keeps its high payload
+// bits.
+func F32ToF16(f float32) uint16 {
+	b := math.Float32bits(f)
+	sign := uint16(b >> 16 & 0x8000)
+	b &= 0x7FFFFFFF
+	switch {
+	case b > 0x7F800000:
+		return sign | 0x7E00 | uint16(b>>13&0x3FF)
+	case b >= 0x47800000: // 65536
+		return sign | 0x7C00
+	case b < 0x38800000: // 2^-14: a subnormal, whose unit 2^-24 is that of 0.5
+		r := math.Float32frombits(b) + 0.5
+		return sign | uint16(math.Float32bits(r)-0x3F000000)
+	}
+	b += 0xFFF + b>>13&1
+	return sign | uint16((b-0x38000000)>>13)
+}
+
+// BF16ToF32 converts a bfloat16 pattern exactly: it is the upper half.
+func BF16ToF32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
+
+// F32ToBF16 rounds to the nearest bfloat16, ties to even; a NaN becomes quiet
+// and keeps its high payload bits.
+func F32ToBF16(f float32) uint16 {
+	b := math.Float32bits(f)
+	if b&0x7FFFFFFF > 0x7F800000 {
+		return uint16(b>>16) | 0x40
+	}
+	return uint16((b + 0x7FFF + b>>16&1) >> 16)
+}
