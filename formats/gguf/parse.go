@@ -80,7 +80,9 @@ func (s *shard) header(c *cursor) (nTensors, nKeys uint64) {
 		// The version is small, so its low half is zero only if its bytes
 		// are swapped.
 		c.unsupportedf("", "a big-endian GGUF (version %#x read as little-endian)", v)
-	case v != 2 && v != 3:
+	case v == 0:
+		c.failf("", "GGUF version 0 does not exist")
+	case v > 3:
 		c.unsupportedf("", "GGUF version %d: 2 and 3 are read", v)
 	}
 	nTensors, nKeys = c.u64(), c.u64()
@@ -176,7 +178,9 @@ func (s *shard) readInfos(c *cursor, n uint64) []info {
 		in := info{at: c.off}
 		in.name = c.str("tensor name", maxNameLen)
 		nDims := c.u32()
-		if c.err == nil && nDims > maxDims {
+		if c.err == nil && uint64(nDims) > uint64(c.left())/8 {
+			c.failf(in.name, "%d dimensions in %d bytes", nDims, c.left())
+		} else if c.err == nil && nDims > maxDims {
 			c.unsupportedf(in.name, "%d dimensions: at most %d are read", nDims, maxDims)
 		}
 		in.nDims = int(nDims)

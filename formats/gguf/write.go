@@ -64,7 +64,9 @@ func NewWriter(kv []KV, tensors []formats.Tensor) (*Writer, error) {
 			return nil, err
 		}
 	}
-	w.header = append(w.header, make([]byte, w.pad(int64(len(w.header))))...)
+	if len(tensors) > 0 {
+		w.size += w.pad(int64(len(w.header)))
+	}
 	w.size += int64(len(w.header))
 	return w, nil
 }
@@ -135,19 +137,33 @@ func (w *Writer) WriteTo(out io.Writer) (int64, error) {
 	n, err := out.Write(w.header)
 	done := int64(n)
 	for i := range w.tensors {
-		if err != nil {
-			break
-		}
-		t := &w.tensors[i]
-		var m int64
-		m, err = t.Parts[0].Data.WriteTo(out)
-		done += m
 		if err == nil {
-			n, err = out.Write(make([]byte, w.pad(m)))
-			done += int64(n)
+			err = w.writePadding(out, &done)
 		}
+		if err != nil {
+			return done, err
+		}
+		var m int64
+		m, err = w.tensors[i].Parts[0].Data.WriteTo(out)
+		done += m
+	}
+	if err == nil && len(w.tensors) > 0 {
+		err = w.writePadding(out, &done)
 	}
 	return done, err
+}
+
+// writePadding fills up to the alignment.
+func (w *Writer) writePadding(out io.Writer, done *int64) error {
+	for left := w.pad(*done); left > 0; {
+		n, err := out.Write(make([]byte, min(left, 1<<16)))
+		if err != nil {
+			return err
+		}
+		*done += int64(n)
+		left -= int64(n)
+	}
+	return nil
 }
 
 func appendString(p []byte, s string) []byte {
