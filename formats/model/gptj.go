@@ -1,0 +1,36 @@
+package model
+
+// gptj runs attention and feed-forward in parallel behind one LayerNorm and
+// rotates interleaved pairs of the first rotary_dim numbers of a head.
+//
+// Source: configuration_gptj.py and modeling_gptj.py of transformers. GGUF
+// names the architecture; llama.cpp does not execute it.
+func gptj() *architecture {
+	return &architecture{
+		name: "gptj", types: []string{"gptj"}, gguf: "gptj",
+		fromHF: func(s *settings) *decoder {
+			d := s.gpt("gptj")
+			d.tied = s.boolOr("tie_word_embeddings", false)
+			d.parallel, d.oneNorm = true, true
+			d.bias = biases{ffn: true, head: true}
+			d.ropes = []Rope{{Style: RopeInterleaved, Dim: s.intOr("rotary_dim", d.headDim), Theta: 10000, Scaling: RopeScaling{Kind: ScaleNone}}}
+			return d
+		},
+		fromGGUF: func(k *keys) *decoder {
+			d := k.common("gptj")
+			d.act, d.gated = GELUTanh, false
+			d.parallel, d.oneNorm = true, true
+			d.ropes = []Rope{k.rope(d, RopeInterleaved)}
+			return d
+		},
+		hfLinks: append([]link{
+			one("transformer.h.#.attn.q_proj", "blocks.#.attn.q"),
+			one("transformer.h.#.attn.k_proj", "blocks.#.attn.k"),
+			one("transformer.h.#.attn.v_proj", "blocks.#.attn.v"),
+			one("transformer.h.#.attn.out_proj", "blocks.#.attn.o"),
+			one("transformer.h.#.mlp.fc_in", "blocks.#.ffn.up"),
+			one("transformer.h.#.mlp.fc_out", "blocks.#.ffn.down"),
+		}, hfGPTLinks()...),
+		ggufLinks: ggufDecoderLinks(),
+	}
+}

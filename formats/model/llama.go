@@ -1,0 +1,89 @@
+package model
+
+// llama covers Llama 1 to 3.x and what shares their graph: RMS norms, rotary
+// embeddings in halves, grouped queries, a gated SiLU feed-forward.
+//
+// Sources: configuration_llama.py and modeling_llama.py of transformers;
+// llama.cpp's "llama" GGUF architecture, which mistral and mixtral share.
+func llama() *architecture {
+	return &architecture{
+		name: "llama", types: []string{"llama"}, gguf: "llama", llamaCPP: true,
+		fromHF: func(s *settings) *decoder {
+			d := s.common("llama", nil)
+			b := s.boolOr("attention_bias", false)
+			d.bias = biases{qkv: b, o: b, ffn: s.boolOr("mlp_bias", false)}
+			d.ropes = []Rope{s.rope(d, 10000, 1, "")}
+			return d
+		},
+		fromGGUF: func(k *keys) *decoder {
+			d := k.common("llama")
+			d.ropes = []Rope{k.rope(d, RopeHalf)}
+			if n := k.intOr("expert_count", 0); n > 0 {
+				d.arch = "mixtral"
+				d.moe = moeParams{experts: n, topK: k.int("expert_used_count"), inner: d.inner, normalize: true}
+			}
+			return d
+		},
+		hfLinks:   hfDecoderLinks(),
+		ggufLinks: append(ggufRotaryLinks(), ggufDecoderLinks()...),
+	}
+}
+
+// hfDecoderLinks are the names that most Hugging Face decoders share.
+func hfDecoderLinks() []link {
+	return []link{
+		one("model.embed_tokens", "embed"),
+		one("model.layers.#.input_layernorm", "blocks.#.attn_norm"),
+		one("model.layers.#.self_attn.q_proj", "blocks.#.attn.q"),
+		one("model.layers.#.self_attn.k_proj", "blocks.#.attn.k"),
+		one("model.layers.#.self_attn.v_proj", "blocks.#.attn.v"),
+		one("model.layers.#.self_attn.o_proj", "blocks.#.attn.o"),
+		one("model.layers.#.self_attn.q_norm", "blocks.#.attn.q_norm"),
+		one("model.layers.#.self_attn.k_norm", "blocks.#.attn.k_norm"),
+		one("model.layers.#.post_attention_layernorm", "blocks.#.ffn_norm"),
+		one("model.layers.#.mlp.gate_proj", "blocks.#.ffn.gate"),
+		one("model.layers.#.mlp.up_proj", "blocks.#.ffn.up"),
+		one("model.layers.#.mlp.down_proj", "blocks.#.ffn.down"),
+		one("model.norm", "norm"),
+		one("lm_head", "head"),
+	}
+}
+
+// ggufDecoderLinks are GGUF's names, the same for every architecture.
+// Source: gguf-py's constants.py and tensor_mapping.py.
+func ggufDecoderLinks() []link {
+	return []link{
+		one("token_embd", "embed"),
+		one("position_embd", "embed.positions"),
+		one("blk.#.attn_norm", "blocks.#.attn_norm"),
+		one("blk.#.attn_q", "blocks.#.attn.q"),
+		one("blk.#.attn_k", "blocks.#.attn.k"),
+		one("blk.#.attn_v", "blocks.#.attn.v"),
+		{foreign: "blk.#.attn_qkv", parts: []string{"blocks.#.attn.q", "blocks.#.attn.k", "blocks.#.attn.v"}},
+		one("blk.#.attn_output", "blocks.#.attn.o"),
+		one("blk.#.attn_q_norm", "blocks.#.attn.q_norm"),
+		one("blk.#.attn_k_norm", "blocks.#.attn.k_norm"),
+		one("blk.#.ffn_norm", "blocks.#.ffn_norm"),
+		one("blk.#.ffn_gate", "blocks.#.ffn.gate"),
+		one("blk.#.ffn_up", "blocks.#.ffn.up"),
+		one("blk.#.ffn_down", "blocks.#.ffn.down"),
+		one("blk.#.ffn_gate_inp", "blocks.#.moe.router"),
+		one("blk.#.ffn_gate_exps", "blocks.#.moe.gate"),
+		one("blk.#.ffn_up_exps", "blocks.#.moe.up"),
+		one("blk.#.ffn_down_exps", "blocks.#.moe.down"),
+		one("blk.#.ffn_gate.@", "blocks.#.moe.gate"), // files before llama.cpp stacked experts
+		one("blk.#.ffn_up.@", "blocks.#.moe.up"),
+		one("blk.#.ffn_down.@", "blocks.#.moe.down"),
+		one("output_norm", "norm"),
+		one("output", "head"),
+	}
+}
+
+// ggufRotaryLinks replace the query and key of ggufDecoderLinks for GGUF's
+// "llama" architecture, whose rows are interleaved.
+func ggufRotaryLinks() []link {
+	return []link{
+		{foreign: "blk.#.attn_q", parts: []string{"blocks.#.attn.q"}, order: rotaryOrder(queryHeads)},
+		{foreign: "blk.#.attn_k", parts: []string{"blocks.#.attn.k"}, order: rotaryOrder(keyHeads)},
+	}
+}

@@ -1,0 +1,38 @@
+package model
+
+// mixtral is mistral with a mixture of experts in every layer; the chosen
+// experts' weights sum to one. GGUF knows it as "llama" with expert_count.
+//
+// Sources: configuration_mixtral.py and modeling_mixtral.py of transformers.
+func mixtral() *architecture {
+	return &architecture{
+		name: "mixtral", types: []string{"mixtral"}, llamaCPP: true,
+		fromHF: func(s *settings) *decoder {
+			d := s.common("mixtral", nil)
+			d.ropes = []Rope{s.rope(d, 1e6, 1, "")}
+			d.window = everyLayer(s.intOr("sliding_window", 0))
+			d.moe = moeParams{
+				experts: s.intOr("num_local_experts", s.intOr("num_experts", 8)), topK: s.intOr("num_experts_per_tok", 2),
+				inner: d.inner, normalize: true,
+			}
+			return d
+		},
+		hfLinks: append([]link{
+			one("model.layers.#.block_sparse_moe.gate", "blocks.#.moe.router"),
+			one("model.layers.#.block_sparse_moe.experts.@.w1", "blocks.#.moe.gate"),
+			one("model.layers.#.block_sparse_moe.experts.@.w3", "blocks.#.moe.up"),
+			one("model.layers.#.block_sparse_moe.experts.@.w2", "blocks.#.moe.down"),
+		}, append(hfStackedExperts(), hfDecoderLinks()...)...),
+		ggufLinks: llama().ggufLinks,
+	}
+}
+
+// hfStackedExperts are the names under which transformers 5 keeps experts in
+// memory, and some checkpoints on disk: one tensor for all experts.
+func hfStackedExperts() []link {
+	return []link{
+		one("model.layers.#.mlp.gate", "blocks.#.moe.router"),
+		{foreign: "model.layers.#.mlp.experts.gate_up_proj", parts: []string{"blocks.#.moe.gate", "blocks.#.moe.up"}, order: perExpertOrder},
+		one("model.layers.#.mlp.experts.down_proj", "blocks.#.moe.down"),
+	}
+}

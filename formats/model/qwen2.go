@@ -1,0 +1,36 @@
+package model
+
+// qwen2 is llama with biases on query, key and value, and a sliding window
+// from layer max_window_layers on where use_sliding_window is set.
+//
+// Source: configuration_qwen2.py of transformers.
+func qwen2() *architecture {
+	return &architecture{
+		name: "qwen2", types: []string{"qwen2"}, gguf: "qwen2", llamaCPP: true,
+		fromHF: func(s *settings) *decoder {
+			d := s.common("qwen2", nil)
+			d.bias.qkv = true
+			d.ropes = []Rope{s.rope(d, 10000, 1, "")}
+			s.qwenWindow(d)
+			return d
+		},
+		fromGGUF:  func(k *keys) *decoder { return k.qwen("qwen2") },
+		hfLinks:   hfDecoderLinks(),
+		ggufLinks: ggufDecoderLinks(),
+	}
+}
+
+func (s *settings) qwenWindow(d *decoder) {
+	if !s.boolOr("use_sliding_window", false) {
+		return
+	}
+	window, first := s.intOr("sliding_window", 4096), s.intOr("max_window_layers", 28)
+	d.window = s.slidingLayers(window, d.layers, func(layer int) bool { return int64(layer) >= first })
+}
+
+func (k *keys) qwen(arch string) *decoder {
+	d := k.common(arch)
+	d.qkNorm = arch != "qwen2"
+	d.ropes = []Rope{k.rope(d, RopeHalf)}
+	return d
+}
