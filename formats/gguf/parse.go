@@ -17,7 +17,7 @@ const (
 	maxKeyLen    = 1<<16 - 1
 	maxNameLen   = 1024
 	maxKeys      = 1 << 16
-	maxTensors   = 1 << 20
+	maxTensors   = 1 << 16
 	maxDims      = 4
 	minKeySize   = 8 + 1 + 4 + 1 // length, one byte of key, type, one byte of value
 	minInfoSize  = 8 + 1 + 4 + 4 + 8
