@@ -91,7 +91,9 @@ func (b *binder) resolve(w Weight) (formats.Tensor, error) {
 		if err != nil {
 			return t, err
 		}
-		t.Name, t.Shape = w.Name, w.Shape
+		if t, err = reshape(t, w.Name, w.Shape); err != nil {
+			return t, b.wrap(w.Name, err)
+		}
 		return t, nil
 	}
 	return formats.Tensor{}, formats.Errorf(b.file, strings.Join(tried, `" or "`), "tensor is missing (it is the graph's %s)", w.Name)
@@ -186,27 +188,41 @@ func asRows(t formats.Tensor, rows, k int64, transposed bool) (formats.Tensor, e
 	if err != nil {
 		return t, err
 	}
-	// Vectors are stored as [N]; stacks as [E][N][K].
-	if r, c := t.Rows(); !(r == want[0] && c == want[1]) && !(k == 1 && n == rows) {
+	vector := k == 1 && n == rows
+	if r, c := t.Rows(); !(r == want[0] && c == want[1]) && !vector {
 		return t, fmt.Errorf("shape is %v, the configuration asks for %v", t.Shape, want)
 	}
-	if !transposed {
-		t.Shape = want
-		return t, nil
+	if vector {
+		return reshape(t, t.Name, []int64{rows})
+	}
+	if t, err = reshape(t, t.Name, want); err != nil || !transposed {
+		return t, err
 	}
 	return transpose(t)
 }
 
+// reshape gives a tensor another name and another shape of the same rows.
+func reshape(t formats.Tensor, name string, shape []int64) (formats.Tensor, error) {
+	s, ok := scheme.ByName(t.Scheme)
+	if !ok {
+		return t, formats.Unsupportedf("", t.Name, "scheme %q", t.Scheme)
+	}
+	data := make([]tensor.Blob, len(t.Parts))
+	for i := range t.Parts {
+		data[i] = t.Parts[i].Data
+	}
+	return scheme.New(name, s, shape, t.Params, data...)
+}
+
 // transpose turns a dense [K][N] tensor into [N][K], when it is read.
 func transpose(t formats.Tensor) (formats.Tensor, error) {
-	if len(t.Parts) != 1 || t.Parts[0].DType.Bits()%8 != 0 || t.Parts[0].DType == tensor.Invalid || t.Parts[0].DType.String() != t.Scheme {
+	if len(t.Parts) != 1 || t.Parts[0].DType.String() != t.Scheme || t.Parts[0].DType.Bits()%8 != 0 {
 		return t, formats.Unsupportedf("", t.Name, "transposed weights in scheme %q", t.Scheme)
 	}
 	rows, cols := t.Shape[0], t.Shape[1]
-	p := t.Parts[0]
-	size := int64(p.DType.Bits() / 8)
-	data := p.Data
-	p.Data = tensor.Computed(data.Len(), func() ([]byte, error) {
+	size := int64(t.Parts[0].DType.Bits() / 8)
+	data := t.Parts[0].Data
+	t.Parts[0].Data = tensor.Computed(data.Len(), func() ([]byte, error) {
 		src, err := data.Bytes()
 		if err != nil {
 			return nil, err
@@ -219,10 +235,7 @@ func transpose(t formats.Tensor) (formats.Tensor, error) {
 		}
 		return dst, nil
 	})
-	p.Shape = []int64{cols, rows}
-	t.Shape = []int64{cols, rows}
-	t.Parts = []formats.Part{p}
-	return t, nil
+	return reshape(t, t.Name, []int64{cols, rows})
 }
 
 // wrap names the file and tensor in an error that has no place yet.

@@ -1,0 +1,143 @@
+package model
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/gguf"
+	"github.com/nstf/nstf/formats/scheme"
+)
+
+// Open reads a model, whatever it lies in: a Hugging Face directory (or a
+// .safetensors or .index.json file in one), a GGUF file (or any part of a
+// split one), or a .nstf package. Tensors are not read; every name, shape and
+// size is checked.
+//
+// Errors are those of the operating system, [formats.FormatError] and
+// [formats.UnsupportedError].
+func Open(path string) (*Model, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return openHF(path)
+	}
+	magic, err := sniff(path)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case bytes.HasPrefix(magic, []byte("GGUF")), bytes.HasPrefix(magic, []byte("FUGG")):
+		return openGGUF(path)
+	case bytes.HasPrefix(magic, []byte("NSTF")), strings.HasSuffix(path, ".nstf"):
+		return openNSTF(path)
+	case strings.HasSuffix(path, ".safetensors"), strings.HasSuffix(path, ".safetensors.index.json"):
+		return openHF(path)
+	}
+	return nil, formats.ErrorAt(path, "", 0, "not a model: starts with %q, which is neither GGUF, NSTF nor the name of a safetensors file", magic)
+}
+
+// sniff returns the first bytes of a file.
+func sniff(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	p := make([]byte, 8)
+	n, err := io.ReadFull(f, p)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = nil
+	}
+	return p[:n], err
+}
+
+// MetadataFile is the name under which a GGUF's metadata travels: a GGUF file
+// of its own, without tensors.
+const MetadataFile = "metadata.gguf"
+
+func openGGUF(path string) (*Model, error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := fromGGUF(path, f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func fromGGUF(path string, f *gguf.File) (*Model, error) {
+	name, err := f.String("general.architecture")
+	if err != nil {
+		return nil, err
+	}
+	a, err := byGGUF(path, name)
+	if err != nil {
+		return nil, err
+	}
+	tensors := f.Tensors()
+	if len(tensors) == 0 {
+		return nil, formats.Errorf(path, "", "no tensors: a vocabulary alone is no model")
+	}
+	k := newKeys(f, name)
+	d := a.fromGGUF(k)
+	if k.err != nil {
+		return nil, k.err
+	}
+	g, err := d.graph()
+	if err != nil {
+		return nil, formats.Errorf(path, name, "%v", err)
+	}
+	a, _ = byName(g.Arch) // GGUF's llama may have been a mixtral
+	m := &Model{Path: path, Kind: KindGGUF, Graph: g, Quantized: quantizedAs(tensors), close: []io.Closer{f}}
+	b := newBinder(path, g, a.ggufLinks, nil, tensors)
+	for _, factors := range []string{"rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"} {
+		b.used[factors] = true // they are numbers of the graph
+	}
+	if m.tensors, m.Passthrough, err = b.bind(tensors); err != nil {
+		return nil, err
+	}
+	meta, err := f.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	m.Files = []File{{MetadataFile, meta}}
+	return m, nil
+}
+
+// quantizedAs names the scheme that holds most weights, "" where that is a
+// plain element type.
+func quantizedAs(tensors []formats.Tensor) string {
+	size := map[string]int64{}
+	best := ""
+	for _, t := range tensors {
+		size[t.Scheme] += t.Elements()
+		if best == "" || size[t.Scheme] > size[best] {
+			best = t.Scheme
+		}
+	}
+	if s, ok := scheme.ByName(best); ok && s.Block <= 1 {
+		return ""
+	}
+	return best
+}
+
+// base returns a path's last element without the suffixes of model files.
+func base(path string) string {
+	b := filepath.Base(path)
+	for _, s := range []string{".gguf", ".nstf", ".safetensors"} {
+		b = strings.TrimSuffix(b, s)
+	}
+	return b
+}
+
+func openHF(string) (*Model, error)   { panic("unwritten") }
+func openNSTF(string) (*Model, error) { panic("unwritten") }
