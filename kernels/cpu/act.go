@@ -77,7 +77,8 @@ func (s *Set) SiLUMul(dst, gate, up []float32) { s.ActivateMul(SiLU, dst, gate, 
 func gatedGeneric(dst, x []float32, a1, a3 float32) {
 	for i, v := range x {
 		u := float64(v)
-		z := float64(float64(a1)*u) + float64(float64(a3)*u*u*u)
+		l := min(max(u, -1000), 1000) // keeps a3 = 0 times u cubed from being Inf times 0
+		z := float64(float64(a1)*l) + float64(float64(a3)*l*l*l)
 		dst[i] = float32(u / (1 + exp64(-z)))
 	}
 }

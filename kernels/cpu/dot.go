@@ -3,9 +3,7 @@ package cpu
 // Dot returns the sum over k of a[k]*b[k]. The slices have the same length.
 func (s *Set) Dot(a, b []float32) float32 {
 	want(len(a) == len(b), "Dot", len(a), len(b))
-	var y [1]float32
-	s.dotRowsF32(y[:], a, len(a), b)
-	return y[0]
+	return s.dot(a, b)
 }
 
 // DotRows computes y[n] = sum over k of w[n*stride+k] * x[k]: one row of w per

@@ -5,7 +5,12 @@ func gemmGeneric() gemmKernel {
 }
 
 func packGeneric(dst []float32, nr int, src []float32, k0 int) {
-	for k := range k0 {
+	packRest(dst, nr, src, k0, 0)
+}
+
+// packRest packs the features from first on.
+func packRest(dst []float32, nr int, src []float32, k0, first int) {
+	for k := first; k < k0; k++ {
 		d := dst[k*nr : k*nr+rowGroup]
 		for j := range d {
 			d[j] = src[j*k0+k]

@@ -17,10 +17,3 @@ func runs(l Level) bool {
 	}
 	return false
 }
-
-// newSet makes the set of a level that runs.
-func newSet(l Level) *Set {
-	s := genericSet()
-	s.level = l
-	return s
-}

@@ -14,6 +14,8 @@ type Set struct {
 	// Every field below is filled by genericSet; a level with assembly replaces
 	// those that it has. Lengths were checked by the exported methods.
 
+	dot func(a, b []float32) float32
+
 	// y[n] = sum over k of w[n*ld+k] * x[k]; ld counts elements.
 	dotRowsF32  func(y, w []float32, ld int, x []float32)
 	dotRowsBF16 func(y []float32, w []byte, ld int, x []float32)
@@ -61,6 +63,7 @@ func (s *Set) Level() Level { return s.level }
 func genericSet() *Set {
 	return &Set{
 		level:       LevelGeneric,
+		dot:         dotGeneric,
 		dotRowsF32:  dotRowsF32Generic,
 		dotRowsBF16: dotRowsBF16Generic,
 		dotRowsF16:  dotRowsF16Generic,

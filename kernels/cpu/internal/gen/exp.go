@@ -1,0 +1,138 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+func expFile(v isa) {
+	expSum(v)
+	gated(v)
+}
+
+// exp replaces r by its exponential: n = round(r / ln 2), f = r - n ln 2 with
+// ln 2 in two parts, e^f by its Taylor series to the seventh power (5e-9), times
+// 2^n. Arguments saturate where float32 does; a NaN stays.
+func (v isa) exp(r reg.VecVirtual) {
+	n, p := v.vec(), v.vec()
+	// The second source of MIN and MAX is returned for a NaN: it is r.
+	VMINPS(r, v.broadcast("expMax", 89), r)
+	VMAXPS(r, v.broadcast("expMin", -105), r)
+	VMULPS(v.broadcast("log2e", 1.44269504), r, n)
+	if v.wide {
+		VRNDSCALEPS(Imm(8), n, n)
+	} else {
+		VROUNDPS(Imm(8), n, n)
+	}
+	VFNMADD231PS(v.broadcast("ln2Hi", 0.693147182464599609375), n, r)
+	VFNMADD231PS(v.broadcast("ln2Lo", -1.9046542e-9), n, r)
+	VBROADCASTSS(constant("exp7", F32(1.0/5040)), p)
+	for _, c := range []struct {
+		name string
+		f    float32
+	}{{"exp6", 1.0 / 720}, {"exp5", 1.0 / 120}, {"exp4", 1.0 / 24}, {"exp3", 1.0 / 6}, {"exp2", 0.5}, {"exp1", 1}, {"exp1", 1}} {
+		VFMADD213PS(v.broadcast(c.name, c.f), r, p)
+	}
+	if v.wide {
+		VSCALEFPS(n, p, r)
+		return
+	}
+	v.scaleBy(n, p, r)
+}
+
+// scaleBy is r = p * 2^n in two steps, each within the range of exponents.
+func (v isa) scaleBy(n, p, r reg.VecVirtual) {
+	bias, h := v.vec(), v.vec()
+	VPBROADCASTD(constant("expBias", U32(127)), bias)
+	VCVTPS2DQ(n, n)
+	VPSRAD(Imm(1), n, h)
+	VPSUBD(h, n, n)
+	for _, e := range []reg.VecVirtual{h, n} {
+		VPADDD(bias, e, e)
+		VPSLLD(Imm(23), e, e)
+	}
+	VMULPS(h, p, r)
+	VMULPS(n, r, r)
+}
+
+func expSum(v isa) {
+	v.text("expSum", "(x []float32, shift float32) float32", "",
+		"	for i := range x {",
+		"		x[i] = exp(x[i] - shift)",
+		"		sum += x[i]",
+		"	}",
+		"	return sum")
+	x, left := ptr("x"), length("x")
+	shift, sum := v.vec(), v.vecs(2)
+	VBROADCASTSS(mustAddr("shift"), shift)
+	for _, s := range sum {
+		v.zero(s)
+	}
+	step := func(i int) {
+		r := v.vec()
+		VMOVUPS(at(x, 4*v.lanes*i), r)
+		VSUBPS(shift, r, r)
+		v.exp(r)
+		VMOVUPS(r, at(x, 4*v.lanes*i))
+		VADDPS(r, sum[i], sum[i])
+	}
+	loop("by2", left, 2*v.lanes, func() { step(0); step(1); bump(x, 8*v.lanes) })
+	loop("by1", left, v.lanes, func() { step(0); bump(x, 4*v.lanes) })
+	rest(left, "done", func() {
+		t, r := v.tail(left), v.vec()
+		t.load(at(x, 0), r)
+		VSUBPS(shift, r, r)
+		v.exp(r)
+		t.store(r, at(x, 0))
+		t.keep(r)
+		VADDPS(r, sum[1], sum[1])
+	})
+	VADDPS(sum[1], sum[0], sum[0])
+	v.sum(sum[0])
+	Store(sum[0].AsX(), ReturnIndex(0))
+	VZEROUPPER()
+	RET()
+}
+
+func gated(v isa) {
+	v.text("gated", "(dst, x []float32, a1, a3 float32)", "",
+		"	for i, v := range x {",
+		"		dst[i] = v / (1 + exp(-(a1*v + a3*v*v*v)))",
+		"	}",
+		"",
+		"where the v of the exponent is limited to 1000 either way.")
+	dst, x, left := ptr("dst"), ptr("x"), length("x")
+	a1, a3 := v.vec(), v.vec()
+	VBROADCASTSS(mustAddr("a1"), a1)
+	VBROADCASTSS(mustAddr("a3"), a3)
+	op := func(r reg.VecVirtual) {
+		u, z := v.vec(), v.vec()
+		VMINPS(r, v.broadcast("limit", 1000), u)
+		VMAXPS(u, v.broadcast("limitMinus", -1000), u)
+		VMULPS(u, u, z)
+		VFMADD213PS(a1, a3, z) // a1 + a3 u u
+		VMULPS(u, z, z)
+		v.zero(u)
+		VSUBPS(z, u, z)
+		v.exp(z)
+		VADDPS(v.broadcast("exp1", 1), z, z)
+		VDIVPS(z, r, r)
+	}
+	loop("by1", left, v.lanes, func() {
+		r := v.vec()
+		VMOVUPS(at(x, 0), r)
+		op(r)
+		VMOVUPS(r, at(dst, 0))
+		bump(dst, 4*v.lanes)
+		bump(x, 4*v.lanes)
+	})
+	rest(left, "done", func() {
+		t, r := v.tail(left), v.vec()
+		t.load(at(x, 0), r)
+		op(r)
+		t.store(r, at(dst, 0))
+	})
+	VZEROUPPER()
+	RET()
+}

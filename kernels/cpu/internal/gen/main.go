@@ -1,0 +1,34 @@
+// Command gen writes the assembly of kernels/cpu, one file of kernels a run:
+//
+//	go run . -kernel dot -out ../../dot_amd64.s -stubs ../../dot_amd64.go -pkg cpu
+//
+// kernels/cpu/generate.go lists the runs. It is a module of its own so that the
+// project depends on neither avo nor the x/tools that avo needs; what it writes
+// is committed. Every instruction used is known to Go's assembler; none is
+// spelled in bytes.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	. "github.com/mmcloughlin/avo/build"
+)
+
+func main() {
+	kernel := flag.String("kernel", "", "file of kernels to write: dot, vector, half, exp or gemm")
+	flag.Parse()
+	files := map[string]func(v isa){"dot": dotFile, "vector": vectorFile, "half": halfFile, "exp": expFile, "gemm": gemmFile}
+	write, ok := files[*kernel]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "gen: no kernel file %q\n", *kernel)
+		os.Exit(2)
+	}
+	ConstraintExpr("amd64")
+	ConstraintExpr("!noasm")
+	for _, v := range []isa{avx2(), avx512()} {
+		write(v)
+	}
+	Generate()
+}

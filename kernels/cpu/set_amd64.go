@@ -1,0 +1,73 @@
+//go:build !noasm
+
+package cpu
+
+// newSet makes the set of a level that runs.
+func newSet(l Level) *Set {
+	s := genericSet()
+	switch l {
+	case LevelAVX2:
+		useAVX2(s)
+	case LevelAVX512:
+		useAVX2(s) // the conversions stay: they outrun memory as they are
+		useAVX512(s)
+	}
+	s.level = l
+	return s
+}
+
+func useAVX2(s *Set) {
+	s.dot = func(a, b []float32) float32 {
+		var y [1]float32
+		dotRowsF32AVX2(y[:], a, len(a), b)
+		return y[0]
+	}
+	s.dotRowsF32 = dotRowsF32AVX2
+	s.dotRowsBF16 = dotRowsBF16AVX2
+	s.dotRowsF16 = dotRowsF16AVX2
+	s.axpy = func(dst []float32, a float32, x []float32) {
+		p := [1]float32{a}
+		accumRowsAVX2(dst, p[:], x, len(x))
+	}
+	s.accumRows = accumRowsAVX2
+	s.scale = scaleAVX2
+	s.add = addAVX2
+	s.mul = mulAVX2
+	s.decodeF16 = decodeF16AVX2
+	s.decodeBF16 = decodeBF16AVX2
+	s.encodeF16 = encodeF16AVX2
+	s.encodeBF16 = encodeBF16AVX2
+	s.maximum = maximumAVX2
+	s.expSum = expSumAVX2
+	s.gated = gatedAVX2
+	s.gemm = gemmKernel{mr: 6, nr: 16, tile: gemmTileAVX2, pack: packAVX2}
+}
+
+func useAVX512(s *Set) {
+	s.dot = func(a, b []float32) float32 {
+		var y [1]float32
+		dotRowsF32AVX512(y[:], a, len(a), b)
+		return y[0]
+	}
+	s.dotRowsF32 = dotRowsF32AVX512
+	s.dotRowsBF16 = dotRowsBF16AVX512
+	s.dotRowsF16 = dotRowsF16AVX512
+	s.axpy = func(dst []float32, a float32, x []float32) {
+		p := [1]float32{a}
+		accumRowsAVX512(dst, p[:], x, len(x))
+	}
+	s.accumRows = accumRowsAVX512
+	s.scale = scaleAVX512
+	s.add = addAVX512
+	s.mul = mulAVX512
+	s.maximum = maximumAVX512
+	s.expSum = expSumAVX512
+	s.gated = gatedAVX512
+	s.gemm = gemmKernel{mr: 12, nr: 32, tile: gemmTileAVX512, pack: packAVX2}
+}
+
+// packAVX2 transposes in blocks of 8x8 and finishes with plain Go.
+func packAVX2(dst []float32, nr int, src []float32, k0 int) {
+	pack8AVX2(dst, nr, src, k0)
+	packRest(dst, nr, src, k0, k0&^7)
+}

@@ -1,0 +1,126 @@
+package kerneltest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+)
+
+// A pointwise kernel computes out[i] from out[i], x[i] and y[i]. Its plain
+// program is the reference rounded, so floor alone is its tolerance.
+type pointwise struct {
+	name  string
+	floor float64
+	has   func(b *Backend) bool
+	run   func(b *Backend, out, x, y []float32)
+	exact func(out, x, y float64) answer
+}
+
+func pointwiseOperations() []operation {
+	var ops []operation
+	for _, p := range append(arithmetic(), activations()...) {
+		ops = append(ops, operation{p.name, p.has, p.problems})
+	}
+	return ops
+}
+
+// sized is an answer whose error is measured against itself.
+func sized(v float64) answer { return answer{v, math.Abs(v)} }
+
+func arithmetic() []pointwise {
+	const a, limit = 0.7, 30
+	a32 := float64(float32(a))
+	return []pointwise{
+		{"Axpy", 2, func(b *Backend) bool { return b.Axpy != nil },
+			func(b *Backend, out, x, _ []float32) { b.Axpy(out, a, x) },
+			func(o, x, _ float64) answer { return answer{o + a32*x, math.Abs(o) + math.Abs(a32*x)} }},
+		{"Scale", 1, func(b *Backend) bool { return b.Scale != nil },
+			func(b *Backend, out, _, _ []float32) { b.Scale(out, a) },
+			func(o, _, _ float64) answer { return sized(o * a32) }},
+		{"Add", 1, func(b *Backend) bool { return b.Add != nil },
+			func(b *Backend, out, x, _ []float32) { b.Add(out, x) },
+			func(o, x, _ float64) answer { return sized(o + x) }},
+		{"Mul", 1, func(b *Backend) bool { return b.Mul != nil },
+			func(b *Backend, out, x, _ []float32) { b.Mul(out, x) },
+			func(o, x, _ float64) answer { return sized(o * x) }},
+		{"SoftCap", 2, func(b *Backend) bool { return b.SoftCap != nil },
+			func(b *Backend, out, _, _ []float32) { b.SoftCap(out, limit) },
+			func(o, _, _ float64) answer {
+				if math.IsInf(o, 0) {
+					return sized(math.Copysign(limit, o))
+				}
+				e := math.Expm1(2 * min(o/limit, 50))
+				return sized(limit * e / (e + 2))
+			}},
+		{"SiLUMul", 6, func(b *Backend) bool { return b.SiLUMul != nil },
+			func(b *Backend, out, x, y []float32) { b.SiLUMul(out, x, y) },
+			func(_, x, y float64) answer { return sized(sigmoidTimes(x, x) * y) }},
+	}
+}
+
+func activations() []pointwise {
+	of := func(name string, floor float64, f func(x float64) answer) pointwise {
+		return pointwise{name, floor,
+			func(b *Backend) bool { return b.Activate[name] != nil },
+			func(b *Backend, out, x, _ []float32) { b.Activate[name](out, x) },
+			func(_, x, _ float64) answer { return f(x) }}
+	}
+	return []pointwise{
+		of("silu", 6, func(x float64) answer { return sized(sigmoidTimes(x, x)) }),
+		of("gelu", 1.1, func(x float64) answer { return sized(x * math.Erfc(-x/math.Sqrt2) / 2) }),
+		of("gelu_tanh", 6, func(x float64) answer {
+			z := 2 * math.Sqrt(2/math.Pi) * (x + 0.044715*x*x*x)
+			return argumentRounded(sigmoidTimes(x, z), z)
+		}),
+		of("quick_gelu", 6, func(x float64) answer { return argumentRounded(sigmoidTimes(x, 1.702*x), 1.702*x) }),
+		of("relu", 0, func(x float64) answer { return sized(max(x, 0)) }),
+	}
+}
+
+// sigmoidTimes is x / (1 + exp(-z)); a result under 1e-30 counts as any other
+// such, which a size of 1e-23 expresses.
+func sigmoidTimes(x, z float64) float64 { return x / (1 + math.Exp(-z)) }
+
+// argumentRounded allows for the rounding of z, whose absolute error becomes a
+// relative one of the exponential.
+func argumentRounded(v, z float64) answer {
+	return answer{v, math.Abs(v) * (1 + min(math.Abs(z), 1000))}
+}
+
+func (p pointwise) problems(r *rand.Rand, add func(problem)) {
+	fills := append(kinds(), kind{"wide", func(r *rand.Rand, x []float32) {
+		normal(r, x)
+		for i := range x {
+			x[i] *= float32(math.Exp(6*r.Float64() - 3))
+		}
+	}}, kind{"huge", func(r *rand.Rand, x []float32) {
+		normal(r, x)
+		for i := range x {
+			x[i] *= 1e5
+		}
+	}})
+	for _, kd := range fills {
+		for _, n := range lengths() {
+			out, x, y := kd.vector(r, n), kd.vector(r, n), ordinary(r, n)
+			add(problem{
+				name: fmt.Sprintf("%s n=%d", kd.name, n), out: out, floor: p.floor,
+				run: func(b *Backend, out []float32) { p.run(b, out, x, y) },
+				exact: func() []answer {
+					e := make([]answer, n)
+					for i := range e {
+						e[i] = p.exact(float64(out[i]), float64(x[i]), float64(y[i]))
+						e[i].size = max(e[i].size, 1e-23*float64(min(1, p.floor)))
+					}
+					return e
+				},
+				plain: func(int) []float32 {
+					v := make([]float32, n)
+					for i := range v {
+						v[i] = float32(p.exact(float64(out[i]), float64(x[i]), float64(y[i])).value)
+					}
+					return v
+				},
+			})
+		}
+	}
+}
