@@ -1,6 +1,12 @@
 package scheme
 
-import "github.com/nstf/nstf/formats/tensor"
+import (
+	"encoding/binary"
+
+	"github.com/nstf/nstf/formats/tensor"
+)
+
+var le = binary.LittleEndian
 
 // half reads the little-endian f16 at the start of p.
 func half(p []byte) float32 {

@@ -29,9 +29,27 @@ var table = []*Scheme{
 	{ID: 22, Name: "c64", GGML: -1, Block: 1, DType: tensor.C64, layout: plain{}},
 
 	{ID: 32, Name: "q4_0", GGML: 2, Block: 32, BlockBytes: 18, layout: blocks{decodeQ40}},
+	{ID: 33, Name: "q4_1", GGML: 3, Block: 32, BlockBytes: 20, layout: blocks{decodeQ41}},
+	{ID: 34, Name: "q5_0", GGML: 6, Block: 32, BlockBytes: 22, layout: blocks{decodeQ50}},
+	{ID: 35, Name: "q5_1", GGML: 7, Block: 32, BlockBytes: 24, layout: blocks{decodeQ51}},
 	{ID: 36, Name: "q8_0", GGML: 8, Block: 32, BlockBytes: 34, layout: blocks{decodeQ80}},
+	{ID: 37, Name: "q2_k", GGML: 10, Block: 256, BlockBytes: 84, layout: blocks{decodeQ2K}},
+	{ID: 38, Name: "q3_k", GGML: 11, Block: 256, BlockBytes: 110, layout: blocks{decodeQ3K}},
 	{ID: 39, Name: "q4_k", GGML: 12, Block: 256, BlockBytes: 144, layout: blocks{decodeQ4K}},
+	{ID: 40, Name: "q5_k", GGML: 13, Block: 256, BlockBytes: 176, layout: blocks{decodeQ5K}},
 	{ID: 41, Name: "q6_k", GGML: 14, Block: 256, BlockBytes: 210, layout: blocks{decodeQ6K}},
+	{ID: 42, Name: "iq1_s", GGML: 19, Block: 256, BlockBytes: 50, layout: blocks{decodeIQ1S}},
+	{ID: 43, Name: "iq1_m", GGML: 29, Block: 256, BlockBytes: 56, layout: blocks{decodeIQ1M}},
+	{ID: 44, Name: "iq2_xxs", GGML: 16, Block: 256, BlockBytes: 66, layout: blocks{decodeIQ2XXS}},
+	{ID: 45, Name: "iq2_xs", GGML: 17, Block: 256, BlockBytes: 74, layout: blocks{decodeIQ2XS}},
+	{ID: 46, Name: "iq2_s", GGML: 22, Block: 256, BlockBytes: 82, layout: blocks{decodeIQ2S}},
+	{ID: 47, Name: "iq3_xxs", GGML: 18, Block: 256, BlockBytes: 98, layout: blocks{decodeIQ3XXS}},
+	{ID: 48, Name: "iq3_s", GGML: 21, Block: 256, BlockBytes: 110, layout: blocks{decodeIQ3S}},
+	{ID: 49, Name: "iq4_nl", GGML: 20, Block: 32, BlockBytes: 18, layout: blocks{decodeIQ4NL}},
+	{ID: 50, Name: "iq4_xs", GGML: 23, Block: 256, BlockBytes: 136, layout: blocks{decodeIQ4XS}},
+	{ID: 51, Name: "tq1_0", GGML: 34, Block: 256, BlockBytes: 54, layout: blocks{decodeTQ10}},
+	{ID: 52, Name: "tq2_0", GGML: 35, Block: 256, BlockBytes: 66, layout: blocks{decodeTQ20}},
+	{ID: 53, Name: "mxfp4", GGML: 39, Block: 32, BlockBytes: 17, layout: blocks{decodeMXFP4}},
 }
 
 // byName and byGGML index the table; they are never written again.
