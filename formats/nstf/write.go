@@ -1,0 +1,251 @@
+package nstf
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/zeebo/blake3"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/tensor"
+)
+
+// WriteOptions are how to write; the zero value is fine.
+type WriteOptions struct {
+	// Progress is called, from one goroutine, after each run of at most
+	// 1 MiB with the bytes of tensors and files written and their total.
+	Progress func(done, total int64)
+	// Context ends the writing early, nil never.
+	Context context.Context
+}
+
+// Write writes a package. Same input gives same bytes.
+//
+// All sizes are checked and laid out before a byte is written. Tensors are
+// then streamed in order, at most one part in memory and only where its Blob
+// computes it, and hashed on the way. The file appears under path when it is
+// whole and on the disk; after an error, or when the context ends, nothing is
+// left and what was at path is untouched.
+//
+// Its errors are a [*formats.FormatError] or [*formats.UnsupportedError] that
+// names the item which a package cannot hold, an [*atomicfile.DiskFullError],
+// the context's error, or what reading a Blob or the system says.
+func Write(path string, m Meta, items []Item, o WriteOptions) error {
+	ctx := o.Context
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	h, size, err := compose(path, m, items)
+	if err != nil {
+		return err
+	}
+	f, err := atomicfile.Create(path, size)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if err := h.write(ctx, f, o.Progress); err != nil {
+		return err
+	}
+	return f.Commit()
+}
+
+// compose makes the header, hashes of tensors and sources still zero, and
+// returns the size of the file. The reader's own checks are its judge, so
+// that nothing can be written that cannot be read.
+func compose(path string, m Meta, items []Item) (*header, int64, error) {
+	if len(m.Model) == 0 {
+		return nil, 0, formats.Errorf(path, "", "the model's JSON is missing")
+	}
+	files, err := packFiles(m.Files)
+	if err != nil {
+		return nil, 0, err
+	}
+	h := &header{provenance: m.Provenance, model: m.Model, files: files}
+	if err := h.measureSources(); err != nil {
+		return nil, 0, err
+	}
+	h.tensors = make([]tensorRecord, len(items))
+	for i, it := range items {
+		if len(it.Parts) == 0 {
+			return nil, 0, formats.Errorf(path, it.Name, "a tensor without parts")
+		}
+		h.tensors[i] = tensorRecord{Item: it, offsets: make([]int64, len(it.Parts))}
+	}
+	dataSize := h.assign()
+	json := h.encode()
+	if len(json) > MaxHeader {
+		return nil, 0, formats.Errorf(path, "", "the header would take %d bytes; %d are possible", len(json), MaxHeader)
+	}
+	dataStart := alignUp(preambleSize+int64(len(json)), pageSize)
+	_, err = newDecoder(json, path, nil, dataStart, dataStart+dataSize).decode()
+	return h, dataStart + dataSize, err
+}
+
+// measureSources sets the sizes of the sources that are to be hashed. The
+// list is copied: the caller's stays as it is.
+func (h *header) measureSources() error {
+	h.provenance.Sources = append([]Source(nil), h.provenance.Sources...)
+	for i := range h.provenance.Sources {
+		s := &h.provenance.Sources[i]
+		if s.Path == "" {
+			continue
+		}
+		info, err := os.Stat(s.Path)
+		if err != nil {
+			return err
+		}
+		s.Size = info.Size()
+	}
+	return nil
+}
+
+// write fills w: data first, header last, so that a file cut short by a
+// crash does not begin like a package.
+func (h *header) write(ctx context.Context, w io.WriterAt, progress func(done, total int64)) error {
+	headSize := int64(len(h.encode()))
+	dataStart := alignUp(preambleSize+headSize, pageSize)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return h.hashSources(ctx) })
+	g.Go(func() error { return h.writeData(ctx, w, dataStart, progress) })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	json := h.encode()
+	if int64(len(json)) != headSize {
+		panic("nstf: the header changed its size while the data were written")
+	}
+	last := h.extents()
+	end := dataStart
+	if len(last) > 0 {
+		end += last[len(last)-1].end
+	}
+	if err := pad(w, end, alignUp(end, pageSize)); err != nil {
+		return err
+	}
+	head := make([]byte, dataStart)
+	size := uint64(alignUp(end, pageSize))
+	copy(head, Magic)
+	binary.LittleEndian.PutUint32(head[8:], Version)
+	binary.LittleEndian.PutUint64(head[16:], uint64(headSize))
+	binary.LittleEndian.PutUint64(head[24:], size)
+	copy(head[preambleSize:], json)
+	root := rootHash(head[:hashedSize], json)
+	copy(head[hashedSize:], root[:])
+	_, err := w.WriteAt(head, 0)
+	return err
+}
+
+// writeData writes all extents by ascending offset and records the hashes of
+// the tensors.
+func (h *header) writeData(ctx context.Context, w io.WriterAt, dataStart int64, progress func(done, total int64)) error {
+	extents := h.extents()
+	s := newStream(ctx, w, dataStart, progress)
+	defer s.close()
+	for _, e := range extents {
+		if e.tensor >= 0 {
+			s.total += h.tensors[e.tensor].Size()
+		} else {
+			s.total += h.files[e.file].size
+		}
+	}
+	for _, e := range extents {
+		if e.file >= 0 {
+			f := &h.files[e.file]
+			if _, err := s.part(dataStart+f.offset, tensor.BytesBlob(f.stored)); err != nil {
+				return err
+			}
+			continue
+		}
+		r := &h.tensors[e.tensor]
+		s.hash.Reset()
+		for i, p := range r.Parts {
+			n, err := s.part(dataStart+r.offsets[i], p.Data)
+			if err != nil {
+				return fmt.Errorf("tensor %q: %w", r.Name, err)
+			}
+			if n != p.Data.Len() {
+				return formats.Errorf("", r.Name, "part %q gave %d bytes instead of %d", p.Name, n, p.Data.Len())
+			}
+		}
+		s.hash.Sum(r.hash[:0])
+	}
+	return nil
+}
+
+// pad writes zeros from one offset to another.
+func pad(w io.WriterAt, from, to int64) error {
+	if from >= to {
+		return nil
+	}
+	_, err := w.WriteAt(make([]byte, to-from), from)
+	return err
+}
+
+// chunk is the most that is read, hashed or written at once.
+const chunk = 1 << 20
+
+// A stream writes at a moving offset and hashes what it writes on a second
+// core.
+type stream struct {
+	ctx         context.Context
+	w           io.WriterAt
+	at          int64
+	done, total int64
+	progress    func(done, total int64)
+	hash        *blake3.Hasher
+	work        chan []byte
+	idle        chan struct{}
+}
+
+func newStream(ctx context.Context, w io.WriterAt, at int64, progress func(done, total int64)) *stream {
+	s := &stream{ctx: ctx, w: w, at: at, progress: progress, hash: blake3.New(),
+		work: make(chan []byte), idle: make(chan struct{})}
+	go func() {
+		for p := range s.work {
+			s.hash.Write(p)
+			s.idle <- struct{}{}
+		}
+	}()
+	return s
+}
+
+func (s *stream) close() { close(s.work) }
+
+// part writes zeros up to an offset, then a Blob.
+func (s *stream) part(at int64, b tensor.Blob) (int64, error) {
+	if err := pad(s.w, s.at, at); err != nil {
+		return 0, err
+	}
+	s.at = at
+	_, err := b.WriteTo(s)
+	return s.at - at, err
+}
+
+// Write implements io.Writer. p is used until it returns, no longer.
+func (s *stream) Write(p []byte) (int, error) {
+	for n := 0; n < len(p); {
+		if err := context.Cause(s.ctx); err != nil {
+			return n, err
+		}
+		q := p[n:min(n+chunk, len(p))]
+		s.work <- q
+		_, err := s.w.WriteAt(q, s.at)
+		<-s.idle
+		if err != nil {
+			return n, err
+		}
+		n += len(q)
+		s.at += int64(len(q))
+		s.done += int64(len(q))
+		if s.progress != nil {
+			s.progress(s.done, s.total)
+		}
+	}
+	return len(p), nil
+}
