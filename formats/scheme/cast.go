@@ -34,6 +34,12 @@ func Cast(t formats.Tensor, to *Scheme) (formats.Tensor, error) {
 	}
 	n, k := t.Rows()
 	step := max(1, castChunk/max(k, 1))
+	for _, p := range t.Parts {
+		// A part that is itself computed is made whole for every chunk.
+		if c := p.Data.LargestComputed(); c > 0 {
+			step = max(step, ceilDiv(c, max(p.Data.Len()/max(n, 1), 1)))
+		}
+	}
 	// Some schemes can only be cut at certain rows: then it is one piece.
 	if n > step {
 		if _, err := Slice(t, step, 0); err != nil || t.Elements() == 0 {

@@ -50,6 +50,10 @@ var table = []*Scheme{
 	{ID: 51, Name: "tq1_0", GGML: 34, Block: 256, BlockBytes: 54, layout: blocks{decodeTQ10}},
 	{ID: 52, Name: "tq2_0", GGML: 35, Block: 256, BlockBytes: 66, layout: blocks{decodeTQ20}},
 	{ID: 53, Name: "mxfp4", GGML: 39, Block: 32, BlockBytes: 17, layout: blocks{decodeMXFP4}},
+
+	{ID: 96, Name: "affine", GGML: -1, Block: 1, layout: affine{}},
+	{ID: 97, Name: "fp8", GGML: -1, Block: 1, layout: fp8{}},
+	{ID: 98, Name: "nf4", GGML: -1, Block: 1, layout: nf4{}},
 }
 
 // byName and byGGML index the table; they are never written again.

@@ -92,12 +92,19 @@ func Concat(blobs ...Blob) Blob {
 	return out
 }
 
-// sameSource reports whether two readers are one file. Memory slices are not
-// comparable and never joined.
+// sameSource reports whether two readers are one file, one computation or
+// the same bytes in memory.
 func sameSource(a, b io.ReaderAt) bool {
-	fa, ok := a.(*File)
-	fb, ok2 := b.(*File)
-	return ok && ok2 && fa == fb
+	switch a := a.(type) {
+	case *File:
+		return b == io.ReaderAt(a)
+	case *computed:
+		return b == io.ReaderAt(a)
+	case memory:
+		m, ok := b.(memory)
+		return ok && len(a) == len(m) && (len(a) == 0 || &a[0] == &m[0])
+	}
+	return false
 }
 
 // PickRows returns rows of rowSize bytes in the order of index.
@@ -115,6 +122,7 @@ func (b Blob) ReadAt(p []byte, off int64) (int, error) {
 		return 0, fmt.Errorf("tensor: read at %d", off)
 	}
 	done := 0
+	var made once
 	for _, s := range b.spans {
 		if done == len(p) {
 			return done, nil
@@ -123,8 +131,12 @@ func (b Blob) ReadAt(p []byte, off int64) (int, error) {
 			off -= s.size
 			continue
 		}
+		src, err := made.source(s.src)
+		if err != nil {
+			return done, err
+		}
 		n := int(min(int64(len(p)-done), s.size-off))
-		m, err := s.src.ReadAt(p[done:done+n], s.off+off)
+		m, err := src.ReadAt(p[done:done+n], s.off+off)
 		done += m
 		if m < n {
 			return done, err
@@ -199,59 +211,24 @@ func (m memory) Map(off, size int64) ([]byte, error) {
 	return m[off : off+size : off+size], nil
 }
 
-// Computed returns a Blob of size bytes that compute makes on demand: a
-// transposed or repacked copy of something stored otherwise. compute is
-// called once for every [Blob.Bytes] or [Blob.WriteTo], so nothing stays in
-// memory between them; it must return size bytes, the same every time.
-func Computed(size int64, compute func() ([]byte, error)) Blob {
-	return NewBlob(&computed{make: compute, size: size}, 0, size)
-}
-
-type computed struct {
-	make func() ([]byte, error)
-	size int64
-}
-
-func (c *computed) bytes() ([]byte, error) {
-	p, err := c.make()
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(p)) != c.size {
-		panic(fmt.Sprintf("tensor: computed blob made %d bytes, not %d", len(p), c.size))
-	}
-	return p, nil
-}
-
-// ReadAt computes everything for every call: prefer Bytes or WriteTo.
-func (c *computed) ReadAt(p []byte, off int64) (int, error) {
-	all, err := c.bytes()
-	if err != nil {
-		return 0, err
-	}
-	return memory(all).ReadAt(p, off)
-}
-
 // WriteTo implements io.WriterTo: files are streamed in chunks of 1 MiB
 // without being mapped, computed pieces are made once each.
 func (b Blob) WriteTo(w io.Writer) (int64, error) {
 	var done int64
 	var buf []byte
+	var made once
 	for _, s := range b.spans {
-		var err error
-		switch src := s.src.(type) {
-		case memory:
-			_, err = w.Write(src[s.off : s.off+s.size])
-		case *computed:
-			var all []byte
-			if all, err = src.bytes(); err == nil {
-				_, err = w.Write(all[s.off : s.off+s.size])
-			}
-		default:
+		src, err := made.source(s.src)
+		if err != nil {
+			return done, err
+		}
+		if m, ok := src.(memory); ok {
+			_, err = w.Write(m[s.off : s.off+s.size])
+		} else {
 			if buf == nil {
 				buf = make([]byte, min(b.size, 1<<20))
 			}
-			_, err = io.CopyBuffer(writerOnly{w}, readerOnly{io.NewSectionReader(s.src, s.off, s.size)}, buf)
+			err = copySpan(w, src, s, buf)
 		}
 		if err != nil {
 			return done, err
@@ -259,6 +236,15 @@ func (b Blob) WriteTo(w io.Writer) (int64, error) {
 		done += s.size
 	}
 	return done, nil
+}
+
+// copySpan streams a span; a source that ends before it is an error.
+func copySpan(w io.Writer, src io.ReaderAt, s span, buf []byte) error {
+	n, err := io.CopyBuffer(writerOnly{w}, readerOnly{io.NewSectionReader(src, s.off, s.size)}, buf)
+	if err == nil && n < s.size {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // writerOnly and readerOnly hide ReadFrom and WriteTo, so that CopyBuffer
