@@ -139,5 +139,4 @@ func base(path string) string {
 	return b
 }
 
-func openHF(string) (*Model, error)   { panic("unwritten") }
-func openNSTF(string) (*Model, error) { panic("unwritten") }
+func openHF(string) (*Model, error) { panic("unwritten") }

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const modulePath = "github.com/nstf/nstf/"
+
+// forbidden is the import graph's law: packages under from do not import
+// packages under any of to, except those under but. Tests are free.
+var forbidden = []struct {
+	from    string
+	to      []string
+	but     []string
+	because string
+}{
+	{"formats", []string{"kernels", "runtime", "decompose", "quantize", "calibrate", "cmd", "testdata"}, nil,
+		"what bytes and models are does not depend on what is computed with them"},
+	{"formats/tensor", []string{"formats"}, []string{"formats/tensor"},
+		"elements and bytes know nothing of containers"},
+	{"formats/scheme", []string{"formats"}, []string{"formats/tensor", "formats/scheme"},
+		"a scheme is read by every container and knows none"},
+	{"kernels", []string{"runtime", "decompose", "quantize", "calibrate", "cmd", "testdata"}, nil,
+		"a kernel is arithmetic on stored numbers, without policy"},
+	{"runtime", []string{"decompose", "quantize", "calibrate", "cmd", "testdata"}, nil,
+		"running a package never needs a quantizer"},
+	{"decompose", []string{"runtime", "calibrate", "quantize", "cmd", "testdata"}, nil,
+		"only quantize/pipeline joins the stages"},
+	{"calibrate", []string{"decompose", "quantize", "cmd", "testdata"}, nil,
+		"statistics do not know what they will be used for"},
+	{"quantize", []string{"runtime", "calibrate", "cmd", "testdata"}, []string{"quantize/pipeline"},
+		"only quantize/pipeline joins the stages"},
+	{"testdata", []string{"formats", "kernels", "runtime", "decompose", "quantize", "calibrate", "cmd"}, nil,
+		"data holds no code of ours"},
+}
+
+type goPackage struct {
+	ImportPath string
+	Dir        string
+	Imports    []string
+	GoFiles    []string
+}
+
+func under(pkg string, roots []string) bool {
+	for _, r := range roots {
+		if pkg == r || strings.HasPrefix(pkg, r+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func listPackages(t *testing.T) []goPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,GoFiles", "./...")
+	cmd.Dir = filepath.Join("..", "..")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []goPackage
+	dec := json.NewDecoder(bytes.NewReader(out))
+	for {
+		var p goPackage
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		p.ImportPath = strings.TrimPrefix(p.ImportPath, modulePath)
+		all = append(all, p)
+	}
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	checked := 0
+	for _, p := range listPackages(t) {
+		for _, imp := range p.Imports {
+			to, ours := strings.CutPrefix(imp, modulePath)
+			if !ours {
+				continue
+			}
+			checked++
+			for _, rule := range forbidden {
+				if under(p.ImportPath, []string{rule.from}) && !under(p.ImportPath, rule.but) && under(to, rule.to) && !under(to, rule.but) {
+					t.Errorf("%s imports %s: %s", p.ImportPath, to, rule.because)
+				}
+			}
+		}
+	}
+	if checked < 20 {
+		t.Fatalf("only %d imports of ours seen: the list is not being read", checked)
+	}
+}
+
+// lonely are things that live at one address only.
+var lonely = []struct {
+	what    string
+	pattern *regexp.Regexp
+	allowed []string // packages, or files
+	because string
+}{
+	{"unsafe", regexp.MustCompile(`(?m)^\s*(import\s+)?"unsafe"$`), []string{"runtime/gpu", "formats/tensor/view.go", "formats/tensor/file_windows.go", "formats/atomicfile/space_windows.go"},
+		"danger has an address"},
+	{"purego", regexp.MustCompile(`"github.com/ebitengine/purego"`), []string{"runtime/gpu"}, "danger has an address"},
+	{"the environment", regexp.MustCompile(`\bos\.(Getenv|LookupEnv|Environ)\(`), []string{"cmd"}, "only cmd reads the environment"},
+	{"printing", regexp.MustCompile(`\bfmt\.Print(ln|f)?\(|\bos\.(Stdout|Stderr)\b`), []string{"cmd", "kernels/cpu/internal/gen"}, "only cmd prints"},
+	{"exiting", regexp.MustCompile(`\bos\.Exit\(|\blog\.Fatal`), []string{"cmd", "kernels/cpu/internal/gen"}, "only cmd exits"},
+	{"init", regexp.MustCompile(`(?m)^func init\(\)`), nil, "nothing registers itself"},
+}
+
+func TestDangerHasAnAddress(t *testing.T) {
+	files := 0
+	for _, p := range listPackages(t) {
+		for _, name := range p.GoFiles {
+			path := p.ImportPath + "/" + name
+			src, err := os.ReadFile(filepath.Join(p.Dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			files++
+			for _, l := range lonely {
+				if l.pattern.Match(src) && !under(path, l.allowed) {
+					t.Errorf("%s has %s: %s", path, l.what, l.because)
+				}
+			}
+		}
+	}
+	if files < 50 {
+		t.Fatalf("only %d files seen", files)
+	}
+}
+
+func TestTopLevelAndNames(t *testing.T) {
+	allowed := map[string]bool{
+		"cmd": true, "formats": true, "quantize": true, "decompose": true, "calibrate": true, "runtime": true,
+		"kernels": true, "testdata": true, "docs": true,
+	}
+	for _, p := range listPackages(t) {
+		top, _, _ := strings.Cut(p.ImportPath, "/")
+		if !allowed[top] {
+			t.Errorf("package %s lies outside the house", p.ImportPath)
+		}
+		switch filepath.Base(p.ImportPath) {
+		case "util", "utils", "common", "helpers", "misc":
+			t.Errorf("package %s is named after nothing", p.ImportPath)
+		}
+	}
+}
