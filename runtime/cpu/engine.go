@@ -1,0 +1,170 @@
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	goruntime "runtime"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/model"
+	kernels "github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/runtime/cache"
+	"github.com/nstf/nstf/runtime/device"
+)
+
+// Options are the choices of an [Engine].
+type Options struct {
+	Threads int         // 0: as many as Go runs at once (GOMAXPROCS)
+	Level   string      // SIMD level by its name, "": the best this machine runs
+	Hook    device.Hook // sees the input of every linear; nil: none
+}
+
+// An Engine executes one model on the processor.
+type Engine struct {
+	g      *model.Graph
+	set    *kernels.Set
+	pool   *kernels.Pool
+	hook   device.Hook
+	layers []cache.Layer
+
+	table, positions *matrix
+	blocks           []block
+	norm             *norm
+	head             *matrix
+	memory           device.Memory
+
+	pass  pass    // the batch in progress
+	s     scratch // work space of its rows
+	part  parts   // functions handed to the pool, bound once
+	local []local // work space of each worker
+}
+
+var _ device.Backend = (*Engine)(nil)
+
+// New opens the weights of a checked graph. tensor returns a tensor by a name
+// of [model.Graph.Weights]. Errors name the tensor.
+func New(g *model.Graph, tensor func(name string) formats.Tensor, o Options) (*Engine, error) {
+	set := kernels.Best()
+	if o.Level != "" {
+		level, err := kernels.ParseLevel(o.Level)
+		if err != nil {
+			return nil, err
+		}
+		if set, err = kernels.ForLevel(level); err != nil {
+			return nil, err
+		}
+	}
+	threads := o.Threads
+	if threads <= 0 {
+		threads = goruntime.GOMAXPROCS(0)
+	}
+	e := &Engine{g: g, set: set, hook: o.Hook}
+	if err := e.load(tensor); err != nil {
+		return nil, err
+	}
+	for i := range g.Blocks {
+		a := &g.Blocks[i].Attn
+		e.layers = append(e.layers, cache.Layer{KVHeads: int(a.KVHeads), HeadDim: int(a.HeadDim)})
+	}
+	e.pool = kernels.NewPool(threads)
+	e.local = make([]local, threads)
+	e.part = e.bindParts()
+	return e, nil
+}
+
+// Level returns the SIMD level in use.
+func (e *Engine) Level() string { return e.set.Level().String() }
+
+// Threads returns the number of threads in use.
+func (e *Engine) Threads() int { return e.pool.Threads() }
+
+// Close ends the engine's threads.
+func (e *Engine) Close() error {
+	e.pool.Close()
+	return nil
+}
+
+// NewCache implements device.Backend.
+func (e *Engine) NewCache(capacity int64) (device.Cache, error) {
+	if e.positions != nil && capacity > int64(e.positions.n) {
+		err := formats.Unsupportedf("", e.g.Embed.Positions, "a context of %d positions: the model has learned %d", capacity, e.positions.n)
+		err.Hint = "ask for a shorter context"
+		return nil, err
+	}
+	c, err := cache.New(e.layers, capacity)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// CacheBytes implements device.Backend.
+func (e *Engine) CacheBytes(positions int64) (int64, error) {
+	return cache.Bytes(e.layers, positions)
+}
+
+// Memory implements device.Backend.
+func (e *Engine) Memory() device.Memory {
+	m := e.memory
+	m.Scratch = e.s.bytes()
+	for i := range e.local {
+		m.Scratch += int64(cap(e.local[i].scores)) * 4
+	}
+	return m
+}
+
+// Forward implements device.Backend.
+func (e *Engine) Forward(b *device.Batch) error {
+	if len(b.Segments) == 0 || b.Rows() == 0 {
+		return errors.New("cpu: a batch without rows")
+	}
+	for i := range b.Segments {
+		s := &b.Segments[i]
+		kv, ok := s.Cache.(*cache.KV)
+		if !ok {
+			return fmt.Errorf("cpu: the cache of segment %d is a %T", i, s.Cache)
+		}
+		kv.Grow(int64(len(s.Tokens)))
+	}
+	e.begin(b)
+	e.embed()
+	for i := range e.blocks {
+		e.runBlock(i)
+	}
+	for i := range e.pass.segments {
+		s := &e.pass.segments[i]
+		s.kv.Advance(int64(s.rows))
+	}
+	return nil
+}
+
+// Logits implements device.Backend.
+func (e *Engine) Logits(lo, hi int, dst []float32) {
+	t, d := hi-lo, int(e.g.Width)
+	if lo < e.pass.from || hi > e.pass.rows || t < 1 || len(dst) != t*e.head.n {
+		panic(fmt.Sprintf("cpu: logits of rows %d to %d into %d numbers", lo, hi, len(dst)))
+	}
+	h := e.s.h[:t*d]
+	e.normRows(h, e.s.x[lo*d:hi*d], e.norm)
+	e.linear(t, h, noBlock, noExpert, target{e.head, dst})
+	if c := e.g.Head.Softcap; c != 0 {
+		e.pass.rowWork = rowWork{dst: dst, width: e.head.n, softcap: c}
+		e.eachRow(t, e.part.softcap)
+	}
+}
+
+// embed looks up the rows' tokens.
+func (e *Engine) embed() {
+	p, d := &e.pass, int(e.g.Width)
+	for r, id := range p.tokens {
+		x := e.s.x[r*d : (r+1)*d]
+		e.table.rows(x, int(id))
+		if e.g.Embed.Scale != 1 {
+			e.set.Scale(x, e.g.Embed.Scale)
+		}
+		if e.positions != nil {
+			e.positions.rows(e.s.h[:d], int(p.positions[r]))
+			e.set.Add(x, e.s.h[:d])
+		}
+	}
+}

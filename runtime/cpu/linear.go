@@ -1,0 +1,110 @@
+package cpu
+
+import (
+	"github.com/nstf/nstf/formats/tensor"
+	kernels "github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/runtime/device"
+)
+
+// A target is one matrix of a group that shares an input, and where its
+// output goes: y[T][n].
+type target struct {
+	w *matrix
+	y []float32
+}
+
+// fewRows is the largest T that is multiplied row by row, weights read once
+// and straight from memory; more rows go through the matrix product.
+const fewRows = 4
+
+// Sizes of a part of the work. They depend on shapes alone, so that results
+// do not depend on the number of threads.
+const (
+	fewBytes = 128 << 10 // weights of a part when T is small
+	gemmRows = 64        // outputs of a part otherwise
+	minPart  = 16
+)
+
+// maxGroup is the most matrices that share an input in one call.
+const maxGroup = 3
+
+// Places for the hook that are not in a block, or not in an expert.
+const noBlock, noExpert = -1, -1
+
+// linearWork is the group in progress.
+type linearWork struct {
+	x      []float32
+	t      int
+	group  [maxGroup]target
+	starts [maxGroup + 1]int // first part of each target
+	n      int
+}
+
+// linear computes y = W x + b for each target, x[t][k] being their common
+// input. block and expert say where in the graph this is, for the hook.
+func (e *Engine) linear(t int, x []float32, block, expert int, group ...target) {
+	if t == 0 {
+		return
+	}
+	if e.hook != nil {
+		for _, g := range group {
+			e.hook(device.Input{Linear: g.w.linear, Block: block, Expert: expert, X: x[:t*g.w.k], T: t})
+		}
+	}
+	w := &e.pass.linear
+	w.x, w.t, w.n = x, t, len(group)
+	for i, g := range group {
+		w.group[i] = g
+		w.starts[i+1] = w.starts[i] + (g.w.n+g.w.partRows(t)-1)/g.w.partRows(t)
+	}
+	e.pool.RunWorkers(w.starts[w.n], e.part.linear)
+}
+
+// partRows returns the outputs of one part.
+func (m *matrix) partRows(t int) int {
+	if t > fewRows {
+		return gemmRows
+	}
+	bits := 32
+	if m.dtype != tensor.Invalid {
+		bits = m.dtype.Bits()
+	}
+	return max(fewBytes*8/(bits*m.k)/minPart*minPart, minPart)
+}
+
+// linearPart multiplies one part of the group in progress.
+func (e *Engine) linearPart(worker, part int) {
+	w := &e.pass.linear
+	i := 0
+	for part >= w.starts[i+1] {
+		i++
+	}
+	m, y := w.group[i].w, w.group[i].y
+	rows := m.partRows(w.t)
+	n0 := (part - w.starts[i]) * rows
+	n1 := min(n0+rows, m.n)
+	if w.t > fewRows || m.dtype == tensor.Invalid {
+		e.set.Gemm(y, m.n, w.x, m.k, w.t, n0, n1, m.k, m.rows, &e.local[worker].gemm)
+	} else {
+		for r := range w.t {
+			m.dot(e.set, y[r*m.n+n0:r*m.n+n1], w.x[r*m.k:(r+1)*m.k], n0, n1)
+		}
+	}
+	if m.bias != nil {
+		for r := range w.t {
+			e.set.Add(y[r*m.n+n0:r*m.n+n1], m.bias[n0:n1])
+		}
+	}
+}
+
+// dot computes y = W[n0:n1] x from plain weights.
+func (m *matrix) dot(set *kernels.Set, y, x []float32, n0, n1 int) {
+	switch m.dtype {
+	case tensor.F32:
+		set.MatVecF32(y, m.floats[n0*m.k:n1*m.k], x)
+	case tensor.F16:
+		set.MatVecF16(y, m.bytes[2*n0*m.k:2*n1*m.k], x)
+	case tensor.BF16:
+		set.MatVecBF16(y, m.bytes[2*n0*m.k:2*n1*m.k], x)
+	}
+}

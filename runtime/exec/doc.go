@@ -1,0 +1,19 @@
+// Package exec drives a model: graph and weights in, tokens through it, logits
+// out.
+//
+// An [Executor] holds an opened model on a device; a [Sequence] is a text in
+// progress with its own keys and values. Prefill takes many tokens at once,
+// Step one, [Executor.StepBatch] one for each of several sequences. Every
+// function of logits over positions is the same whichever of them computed it,
+// within rounding; rotary embeddings that depend on the length of the sequence
+// (dynamic, longrope) take the length of the call, see [Sequence.Prefill].
+//
+// Invariants: an Executor may be used by several goroutines, passes take
+// turns; a Sequence by one at a time. Slices of logits are valid until the
+// next call on the same Sequence. Decoding allocates nothing per token, apart
+// from pages of the cache and buffers that double. The model stays open and
+// unchanged while the Executor lives.
+//
+// Compatibility: signatures may grow; figures are those of float32 arithmetic,
+// within 2e-4 of the logits' range of transformers' float32 logits.
+package exec

@@ -1,0 +1,60 @@
+package exec
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/nstf/nstf/formats/model"
+)
+
+// microReference is a micro checkpoint's reference.json.
+type microReference struct {
+	Prompts []greedyCase `json:"prompts"`
+	Logits  []struct {
+		File string  `json:"file"`
+		IDs  []int32 `json:"ids"`
+	} `json:"logits"`
+}
+
+// Every architecture and variant against transformers' float32 logits.
+func TestMicroCheckpoints(t *testing.T) {
+	for _, dir := range microCheckpoints(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			var ref microReference
+			readJSON(t, filepath.Join(dir, "reference.json"), &ref)
+			e := open(t, dir, Options{Threads: 1})
+			s := sequence(t, e)
+			if len(ref.Logits) == 0 || len(ref.Prompts) == 0 {
+				t.Fatal("the reference has no logits or no prompts")
+			}
+			byLength := dependsOnLength(e.Graph())
+			for _, l := range ref.Logits {
+				want := readNPY(t, filepath.Join(dir, l.File))
+				s.Reset()
+				checkLogits(t, l.File+" by prefill", allLogits(t, s, l.IDs), want, logitTolerance)
+				if byLength {
+					continue // other lengths, other angles: see TestLengthDependentRope
+				}
+				s.Reset()
+				checkLogits(t, l.File+" by steps", stepLogits(t, s, l.IDs), want, logitTolerance)
+				s.Reset()
+				half := len(l.IDs) / 2
+				got := append(allLogits(t, s, l.IDs[:half]), allLogits(t, s, l.IDs[half:])...)
+				checkLogits(t, l.File+" in two parts", got, want, logitTolerance)
+			}
+			for _, c := range ref.Prompts {
+				c.check(t, s, byLength)
+			}
+		})
+	}
+}
+
+// dependsOnLength reports whether a rotary embedding looks at the length.
+func dependsOnLength(g *model.Graph) bool {
+	for i := range g.Ropes {
+		if k := g.Ropes[i].Scaling.Kind; k == model.ScaleDynamic || k == model.ScaleLongRope {
+			return true
+		}
+	}
+	return false
+}
