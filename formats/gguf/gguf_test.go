@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/scheme"
 )
 
 const testdata = "../../testdata/gguf/"
@@ -78,8 +79,14 @@ func TestTypesAgainstPython(t *testing.T) {
 		}
 	}
 	ts := f.Tensors()
-	if len(ts) != len(want.Tensors) || len(ts) != len(storages) {
-		t.Fatalf("%d tensors, want %d of %d types", len(ts), len(want.Tensors), len(storages))
+	nTypes := 0
+	for _, s := range scheme.Table() {
+		if s.GGML >= 0 {
+			nTypes++
+		}
+	}
+	if len(ts) != len(want.Tensors) || len(ts) != nTypes {
+		t.Fatalf("%d tensors, want %d of %d types", len(ts), len(want.Tensors), nTypes)
 	}
 	for i, w := range want.Tensors {
 		slices.Reverse(w.NE)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 )
 
@@ -163,10 +164,10 @@ type info struct {
 	name  string
 	dims  [maxDims]int64 // innermost first
 	nDims int
-	row   *storage
+	row   *scheme.Scheme
+	part  scheme.PartSpec
 	off   uint64 // from the start of the data section
-	size  int64
-	at    int64 // of the entry, for messages
+	at    int64  // of the entry, for messages
 }
 
 func (s *shard) readInfos(c *cursor, n uint64) []info {
@@ -210,33 +211,18 @@ func (in *info) shape() []int64 {
 
 // resolve looks up the type and computes the size.
 func (in *info) resolve(file string, id uint32) error {
-	row := storageByID(id)
-	if row == nil {
-		return &formats.UnsupportedError{File: file, Tensor: in.name, Offset: in.at, Feature: refusedName(id)}
+	row, ok := scheme.ByGGML(int32(id))
+	if !ok {
+		return &formats.UnsupportedError{File: file, Tensor: in.name, Offset: in.at,
+			Feature: fmt.Sprintf("ggml type %d (%s)", id, scheme.GGMLName(int32(id)))}
 	}
-	in.row = row
-	n, err := tensor.Elements(in.dims[:in.nDims])
+	specs, err := row.Parts(in.shape(), nil)
 	if err != nil {
-		return formats.ErrorAt(file, in.name, in.at, "%v", err)
+		return &formats.FormatError{File: file, Tensor: in.name, Offset: in.at,
+			Reason: fmt.Sprintf("shape %v of %s", in.shape(), row), Err: err}
 	}
-	if in.size, err = row.size(n, in.dims[0]); err == nil {
-		_, err = row.size(in.dims[0], in.dims[0]) // a row that no tensor of zero rows hides
-	}
-	if err != nil {
-		return formats.ErrorAt(file, in.name, in.at, "shape %v: %v", in.shape(), err)
-	}
+	in.row, in.part = row, specs[0]
 	return nil
-}
-
-// size returns the bytes of n weights in rows of k.
-func (st *storage) size(n, k int64) (int64, error) {
-	if n%st.block != 0 || st.block > 1 && k%st.block != 0 {
-		return 0, fmt.Errorf("rows of %d are no multiple of the %d weights of a %s block", k, st.block, st.scheme)
-	}
-	if n/st.block > math.MaxInt64/st.bytes {
-		return 0, fmt.Errorf("%d weights of %s are more than 2^63 bytes", n, st.scheme)
-	}
-	return n / st.block * st.bytes, nil
 }
 
 // locate checks every offset and makes the tensors. end is where the header
@@ -251,13 +237,13 @@ func (s *shard) locate(src tensor.Blob, end int64, infos []info) error {
 			return formats.ErrorAt(s.name, in.name, in.at, "data offset %d is no multiple of the alignment %d", in.off, s.alignment)
 		}
 		room := src.Len() - data
-		if in.size > 0 && (room < 0 || in.off > uint64(room) || in.size > room-int64(in.off)) {
+		if in.part.Bytes > 0 && (room < 0 || in.off > uint64(room) || in.part.Bytes > room-int64(in.off)) {
 			return formats.ErrorAt(s.name, in.name, in.at, "data at %d+%d of %d bytes ends behind the file's %d bytes: truncated?",
-				data, in.off, in.size, src.Len())
+				data, in.off, in.part.Bytes, src.Len())
 		}
 		var blob tensor.Blob
-		if in.size > 0 {
-			blob = src.Slice(data+int64(in.off), in.size)
+		if in.part.Bytes > 0 {
+			blob = src.Slice(data+int64(in.off), in.part.Bytes)
 		}
 		s.tensors[i] = in.tensor(blob)
 	}
@@ -265,13 +251,8 @@ func (s *shard) locate(src tensor.Blob, end int64, infos []info) error {
 }
 
 func (in *info) tensor(data tensor.Blob) formats.Tensor {
-	shape := in.shape()
-	part := formats.Part{Name: "data", DType: in.row.dtype, Shape: shape, Data: data}
-	if in.row.block > 1 {
-		part.Shape = slices.Clone(shape)
-		part.Shape[len(shape)-1] = shape[len(shape)-1] / in.row.block * in.row.bytes
-	}
-	return formats.Tensor{Name: in.name, Shape: shape, Scheme: in.row.scheme, Parts: []formats.Part{part}}
+	part := formats.Part{Name: in.part.Name, DType: in.part.DType, Shape: in.part.Shape, Data: data}
+	return formats.Tensor{Name: in.name, Shape: in.shape(), Scheme: in.row.Name, Parts: []formats.Part{part}}
 }
 
 // checkUnique refuses equal names and overlapping data. It sorts infos.
@@ -290,7 +271,7 @@ func checkUnique(file string, infos []info) error {
 			return formats.ErrorAt(file, infos[i].name, infos[i].at, "duplicate tensor name")
 		}
 	}
-	infos = slices.DeleteFunc(infos, func(in info) bool { return in.size == 0 })
+	infos = slices.DeleteFunc(infos, func(in info) bool { return in.part.Bytes == 0 })
 	slices.SortFunc(infos, func(a, b info) int {
 		switch {
 		case a.off < b.off:
@@ -301,8 +282,8 @@ func checkUnique(file string, infos []info) error {
 		return 0
 	})
 	for i := 1; i < len(infos); i++ {
-		if a, b := infos[i-1], infos[i]; b.off-a.off < uint64(a.size) {
-			return formats.ErrorAt(file, b.name, b.at, "data at %d overlaps that of %q at %d of %d bytes", b.off, a.name, a.off, a.size)
+		if a, b := infos[i-1], infos[i]; b.off-a.off < uint64(a.part.Bytes) {
+			return formats.ErrorAt(file, b.name, b.at, "data at %d overlaps that of %q at %d of %d bytes", b.off, a.name, a.off, a.part.Bytes)
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/scheme"
 )
 
 // A KV is one metadata pair.
@@ -106,28 +107,28 @@ func (w *Writer) addTensor(t *formats.Tensor) error {
 	if len(t.Shape) > maxDims {
 		return formats.Unsupportedf("", t.Name, "shape %v in GGUF: at most %d dimensions", t.Shape, maxDims)
 	}
-	row := storageByScheme(t.Scheme)
-	if row == nil {
+	row, ok := scheme.ByName(t.Scheme)
+	if !ok || row.GGML < 0 {
 		return formats.Unsupportedf("", t.Name, "scheme %q in GGUF", t.Scheme)
 	}
 	in := info{name: t.Name, nDims: len(t.Shape)}
 	for i, d := range t.Shape {
 		in.dims[len(t.Shape)-1-i] = d
 	}
-	if err := in.resolve("", row.id); err != nil {
+	if err := in.resolve("", uint32(row.GGML)); err != nil {
 		return err
 	}
-	if len(t.Parts) != 1 || t.Parts[0].Data.Len() != in.size {
-		return formats.Errorf("", t.Name, "%d parts of %d bytes together, but %s %v is one of %d", len(t.Parts), t.Size(), t.Scheme, t.Shape, in.size)
+	if len(t.Parts) != 1 || t.Parts[0].Data.Len() != in.part.Bytes {
+		return formats.Errorf("", t.Name, "%d parts of %d bytes together, but %s %v is one of %d", len(t.Parts), t.Size(), t.Scheme, t.Shape, in.part.Bytes)
 	}
 	w.header = appendString(w.header, t.Name)
 	w.header = binary.LittleEndian.AppendUint32(w.header, uint32(in.nDims))
 	for _, d := range in.dims[:in.nDims] {
 		w.header = binary.LittleEndian.AppendUint64(w.header, uint64(d))
 	}
-	w.header = binary.LittleEndian.AppendUint32(w.header, row.id)
+	w.header = binary.LittleEndian.AppendUint32(w.header, uint32(row.GGML))
 	w.header = binary.LittleEndian.AppendUint64(w.header, uint64(w.size))
-	w.size += in.size + w.pad(in.size)
+	w.size += in.part.Bytes + w.pad(in.part.Bytes)
 	return nil
 }
 
