@@ -375,7 +375,7 @@ llama("llama-3", rope={"rope_theta": 500000.0}, head_dim=8, seed=12, ablations=(
       about="Llama 3: grouped queries, rope_theta 500000")
 llama("llama-31", rope={"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
                         "high_freq_factor": 4.0, "original_max_position_embeddings": 64},
-      seed=13, max_position_embeddings=512, prompts=(5, 36),
+      seed=13, max_position_embeddings=512,
       ablations=({"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}},
                  {"rope_parameters.low_freq_factor": 3.9}),
       about="Llama 3.1 rope scaling (all three frequency bands are hit)")
@@ -393,7 +393,7 @@ llama("llama-dynamic", rope={"rope_type": "dynamic", "factor": 2.0}, seed=115, m
       ablations=({"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},),
       about="dynamic NTK: logits.npy beyond max_position_embeddings (32), logits_short.npy at it")
 llama("llama-yarn", rope={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
-      seed=16, prompts=(5, 36),
+      seed=16,
       ablations=({"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
                  {"rope_parameters.attention_factor": 1.0}),
       about="YaRN with its defaults")
@@ -401,7 +401,7 @@ spec("llama-yarn-oldcfg", base="llama-yarn", rewrite_config=old_style(),
      about="the same, flat: rope_scaling {type: yarn}")
 llama("llama-yarn-explicit", rope={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64,
                                    "beta_fast": 4.0, "beta_slow": 0.5, "attention_factor": 1.25, "truncate": False},
-      seed=17, prompts=(5, 36),
+      seed=17,
       ablations=({"rope_parameters.beta_fast": DROP}, {"rope_parameters.beta_slow": DROP},
                  {"rope_parameters.attention_factor": DROP}, {"rope_parameters.truncate": DROP}),
       about="YaRN with beta_fast, beta_slow, attention_factor and truncate given")
@@ -410,7 +410,7 @@ llama("llama-tied", tie_word_embeddings=True, seed=519, about="tied embeddings, 
 llama("llama-headdim", head_dim=24, hidden_size=48, num_attention_heads=3, num_key_value_heads=1, seed=20,
       shard="40KB", about="head_dim is not hidden_size / heads; one key-value head; sharded with index")
 llama("llama-f32", dtype=torch.float32, hidden_size=16, head_dim=8, seed=321, about="stored in float32")
-llama("llama-f16", dtype=torch.float16, intermediate_size=256, seed=122, about="stored in float16; down_proj has K = 256")
+llama("llama-f16", dtype=torch.float16, intermediate_size=256, num_hidden_layers=1, seed=222, about="stored in float16; down_proj has K = 256")
 llama("llama-k256", hidden_size=256, intermediate_size=256, num_attention_heads=2, num_key_value_heads=1, head_dim=32,
       num_hidden_layers=1, tie_word_embeddings=True, seed=223, prompts=(5, 16),
       about="every K is 256: all k-quants apply everywhere")
@@ -437,7 +437,7 @@ spec("mistral-window-oldcfg", base="mistral-window", rewrite_config=old_style(),
 QWEN = dict(vocab_size=264, hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
             num_key_value_heads=2, max_position_embeddings=256, rms_norm_eps=1e-6, bos_token_id=1, eos_token_id=2,
             rope_parameters={"rope_type": "default", "rope_theta": 1000000.0})
-spec("qwen2", cls="Qwen2ForCausalLM", config={**QWEN, "tie_word_embeddings": True}, seed=41,
+spec("qwen2", cls="Qwen2ForCausalLM", config={**QWEN, "num_hidden_layers": 2, "tie_word_embeddings": True}, seed=841,
      about="biases on q, k, v (not o); tied")
 spec("qwen2-oldcfg", base="qwen2", rewrite_config=old_style(extra={"sliding_window": 8, "max_window_layers": 1}),
      about="the same, flat, with a sliding_window that use_sliding_window=false switches off")
@@ -457,8 +457,8 @@ spec("qwen3-oldcfg", base="qwen3", rewrite_config=old_style(), about="qwen3, fla
 
 # -- mixtral, qwen3_moe
 
-spec("mixtral", cls="MixtralForCausalLM", seed=51,
-     config={**MISTRAL, "intermediate_size": 48, "head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2,
+spec("mixtral", cls="MixtralForCausalLM", seed=151,
+     config={**MISTRAL, "intermediate_size": 32, "head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2,
              "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}},
      ablations=({"num_experts_per_tok": 1},), about="4 experts, 2 used; a tensor per expert (block_sparse_moe.experts.0.w1)")
 spec("mixtral-stacked", base="mixtral", stacked=True,
@@ -533,9 +533,9 @@ def gemma3_hub(config: dict) -> dict:
             "torch_dtype": "bfloat16", "transformers_version": "4.50.0.dev0"}
 
 
-spec("gemma3-mm", cls="Gemma3ForConditionalGeneration", seed=263, stacked=True,
+spec("gemma3-mm", cls="Gemma3ForConditionalGeneration", seed=363, stacked=True,
      config=dict(
-         text_config={**GEMMA, "num_hidden_layers": 6, "query_pre_attn_scalar": 256, "intermediate_size": 48, "head_dim": 8,
+         text_config={**GEMMA, "num_hidden_layers": 6, "query_pre_attn_scalar": 256, "intermediate_size": 32, "head_dim": 8,
                       "max_position_embeddings": 131072, "rope_parameters": GEMMA3_ROPE, "model_type": "gemma3_text"},
          vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=8,
                             patch_size=4, model_type="siglip_vision_model"),
@@ -632,7 +632,7 @@ spec("gpt2-untied", cls="GPT2LMHeadModel", seed=684, dtype=torch.float32,
      config={**GPT2, "n_embd": 16, "n_head": 2, "tie_word_embeddings": False, "scale_attn_weights": False, "activation_function": "gelu"},
      ablations=({"scale_attn_weights": True},), about="untied head, scale_attn_weights false, exact gelu, float32")
 
-NEOX = dict(vocab_size=264, hidden_size=32, intermediate_size=96, num_hidden_layers=2, num_attention_heads=2,
+NEOX = dict(vocab_size=264, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
             max_position_embeddings=64, bos_token_id=1, eos_token_id=2)
 
 
@@ -642,7 +642,7 @@ def neox_buffers(w: dict) -> dict:
                       lambda i: {"masked_bias": torch.tensor(-1e9, dtype=torch.float16), "rotary_emb.inv_freq": freq.clone()})(w)
 
 
-spec("gpt_neox", cls="GPTNeoXForCausalLM", seed=291, dtype=torch.float16, stacked=True,
+spec("gpt_neox", cls="GPTNeoXForCausalLM", seed=391, dtype=torch.float16, stacked=True,
      config={**NEOX, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}},
      ablations=({"use_parallel_residual": False}, {"rope_parameters.partial_rotary_factor": 1.0}),
      about="parallel residual, rotary on 4 of 16 dimensions, qkv interleaved per head; head named lm_head")
