@@ -50,3 +50,13 @@ func eachLevel(t *testing.T, f func(t *testing.T, s *cpu.Set)) {
 func TestKernels(t *testing.T) {
 	eachLevel(t, func(t *testing.T, s *cpu.Set) { kerneltest.Test(t, backend(s)) })
 }
+
+func BenchmarkKernels(b *testing.B) {
+	for _, l := range cpu.Levels() {
+		s, err := cpu.ForLevel(l)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(l.String(), func(b *testing.B) { kerneltest.Bench(b, backend(s)) })
+	}
+}

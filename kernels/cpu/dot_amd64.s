@@ -188,7 +188,7 @@ rows1_end:
 	RET
 
 // func dotRowsBF16AVX2(y []float32, w []byte, ld int, x []float32)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·dotRowsBF16AVX2(SB), NOSPLIT, $0-80
 	MOVQ   y_base+0(FP), AX
 	MOVQ   w_base+24(FP), CX
@@ -216,6 +216,10 @@ rows4:
 by2x4:
 	CMPQ        DI, $0x00000010
 	JL          by2x4_end
+	PREFETCHT0  1024(R9)
+	PREFETCHT0  1024(R9)(SI*1)
+	PREFETCHT0  1024(R9)(SI*2)
+	PREFETCHT0  1024(R9)(R10*1)
 	VMOVUPS     (R8), Y8
 	VPMOVZXWD   (R9), Y9
 	VPSLLD      $0x10, Y9, Y9
@@ -351,6 +355,7 @@ rows1:
 by2x1:
 	CMPQ        DI, $0x00000010
 	JL          by2x1_end
+	PREFETCHT0  1024(R9)
 	VMOVUPS     (R8), Y2
 	VPMOVZXWD   (R9), Y3
 	VPSLLD      $0x10, Y3, Y3
@@ -411,7 +416,7 @@ rows1_end:
 	RET
 
 // func dotRowsF16AVX2(y []float32, w []byte, ld int, x []float32)
-// Requires: AVX, F16C, FMA3
+// Requires: AVX, F16C, FMA3, MMX+
 TEXT ·dotRowsF16AVX2(SB), NOSPLIT, $0-80
 	MOVQ   y_base+0(FP), AX
 	MOVQ   w_base+24(FP), CX
@@ -439,6 +444,10 @@ rows4:
 by2x4:
 	CMPQ        DI, $0x00000010
 	JL          by2x4_end
+	PREFETCHT0  1024(R9)
+	PREFETCHT0  1024(R9)(SI*1)
+	PREFETCHT0  1024(R9)(SI*2)
+	PREFETCHT0  1024(R9)(R10*1)
 	VMOVUPS     (R8), Y8
 	VCVTPH2PS   (R9), Y9
 	VFMADD231PS Y9, Y8, Y0
@@ -562,6 +571,7 @@ rows1:
 by2x1:
 	CMPQ        DI, $0x00000010
 	JL          by2x1_end
+	PREFETCHT0  1024(R9)
 	VMOVUPS     (R8), Y2
 	VCVTPH2PS   (R9), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -808,7 +818,7 @@ rows1_end:
 	RET
 
 // func dotRowsBF16AVX512(y []float32, w []byte, ld int, x []float32)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·dotRowsBF16AVX512(SB), NOSPLIT, $0-80
 	MOVQ   y_base+0(FP), AX
 	MOVQ   w_base+24(FP), CX
@@ -836,6 +846,10 @@ rows4:
 by2x4:
 	CMPQ        DI, $0x00000020
 	JL          by2x4_end
+	PREFETCHT0  1024(R9)
+	PREFETCHT0  1024(R9)(SI*1)
+	PREFETCHT0  1024(R9)(SI*2)
+	PREFETCHT0  1024(R9)(R10*1)
 	VMOVUPS     (R8), Z8
 	VPMOVZXWD   (R9), Z9
 	VPSLLD      $0x10, Z9, Z9
@@ -973,6 +987,7 @@ rows1:
 by2x1:
 	CMPQ        DI, $0x00000020
 	JL          by2x1_end
+	PREFETCHT0  1024(R9)
 	VMOVUPS     (R8), Z0
 	VPMOVZXWD   (R9), Z1
 	VPSLLD      $0x10, Z1, Z1
@@ -1032,7 +1047,7 @@ rows1_end:
 	RET
 
 // func dotRowsF16AVX512(y []float32, w []byte, ld int, x []float32)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·dotRowsF16AVX512(SB), NOSPLIT, $0-80
 	MOVQ   y_base+0(FP), AX
 	MOVQ   w_base+24(FP), CX
@@ -1060,6 +1075,10 @@ rows4:
 by2x4:
 	CMPQ        DI, $0x00000020
 	JL          by2x4_end
+	PREFETCHT0  1024(R9)
+	PREFETCHT0  1024(R9)(SI*1)
+	PREFETCHT0  1024(R9)(SI*2)
+	PREFETCHT0  1024(R9)(R10*1)
 	VMOVUPS     (R8), Z8
 	VCVTPH2PS   (R9), Z9
 	VFMADD231PS Z9, Z8, Z0
@@ -1181,6 +1200,7 @@ rows1:
 by2x1:
 	CMPQ        DI, $0x00000020
 	JL          by2x1_end
+	PREFETCHT0  1024(R9)
 	VMOVUPS     (R8), Z0
 	VCVTPH2PS   (R9), Z1
 	VFMADD231PS Z1, Z0, Z10

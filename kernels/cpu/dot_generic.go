@@ -38,26 +38,25 @@ func sum8(s *[8]float32) float32 {
 func dotRowsBF16Generic(y []float32, w []byte, ld int, x []float32) {
 	var row [256]float32
 	for n := range y {
-		y[n] = dotDecoded(w[2*n*ld:], x, row[:], decodeBF16Generic)
+		y[n] = 0
+		for i := 0; i < len(x); i += len(row) {
+			part := x[i:min(i+len(row), len(x))]
+			decodeBF16Generic(row[:len(part)], w[2*(n*ld+i):])
+			y[n] += dotGeneric(row[:len(part)], part)
+		}
 	}
 }
 
 func dotRowsF16Generic(y []float32, w []byte, ld int, x []float32) {
 	var row [256]float32
 	for n := range y {
-		y[n] = dotDecoded(w[2*n*ld:], x, row[:], decodeF16Generic)
+		y[n] = 0
+		for i := 0; i < len(x); i += len(row) {
+			part := x[i:min(i+len(row), len(x))]
+			decodeF16Generic(row[:len(part)], w[2*(n*ld+i):])
+			y[n] += dotGeneric(row[:len(part)], part)
+		}
 	}
-}
-
-// dotDecoded sums x times a row of 16-bit floats, len(buf) of them at a time.
-func dotDecoded(w []byte, x, buf []float32, decode func([]float32, []byte)) float32 {
-	var sum float32
-	for i := 0; i < len(x); i += len(buf) {
-		n := min(len(buf), len(x)-i)
-		decode(buf[:n], w[2*i:2*(i+n)])
-		sum += dotGeneric(buf[:n], x[i:i+n])
-	}
-	return sum
 }
 
 func decodeBF16Generic(dst []float32, src []byte) {

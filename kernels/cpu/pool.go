@@ -103,7 +103,8 @@ func (p *Pool) take(worker int) {
 	defer func() {
 		if v := recover(); v != nil {
 			p.next.Store(p.parts)
-			p.failed.CompareAndSwap(nil, &v)
+			first := v // a copy, that only a panic allocates
+			p.failed.CompareAndSwap(nil, &first)
 		}
 	}()
 	for {

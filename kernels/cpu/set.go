@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/nstf/nstf/formats"
 )
@@ -83,9 +84,10 @@ func genericSet() *Set {
 	}
 }
 
-// want panics with the caller's mistake.
+// want panics with the caller's mistake. The sizes are copied only then, so that
+// they cost the good calls no allocation.
 func want(ok bool, kernel string, sizes ...int) {
 	if !ok {
-		panic(fmt.Sprintf("cpu: %s: slices do not fit together: %v", kernel, sizes))
+		panic(fmt.Sprintf("cpu: %s: slices do not fit together: %v", kernel, slices.Clone(sizes)))
 	}
 }

@@ -80,6 +80,10 @@ type dotState struct {
 	y, row, x, ld reg.GPVirtual
 }
 
+// prefetch is how many bytes ahead of the multiplication a row is asked for. It
+// may lie behind the end of w: prefetching never faults.
+const prefetch = 1024
+
 // rows multiplies r rows and steps to the next.
 func (d *dotState) rows(r int) {
 	v := d.v
@@ -122,7 +126,16 @@ func (d *dotState) rows(r int) {
 		bump(x, 4*n)
 		bump(cur, d.w.size*n)
 	}
-	loop(label("by2x%d", r), left, 2*v.lanes, func() { step(even, 0); step(odd, 1); advance(2 * v.lanes) })
+	loop(label("by2x%d", r), left, 2*v.lanes, func() {
+		for i := range r {
+			if d.w.size == 2 { // measured: a tenth faster from memory; float32 gains nothing
+				PREFETCHT0(addr(i, prefetch))
+			}
+		}
+		step(even, 0)
+		step(odd, 1)
+		advance(2 * v.lanes)
+	})
 	loop(label("by1x%d", r), left, v.lanes, func() { step(even, 0); advance(v.lanes) })
 	if v.wide {
 		d.maskedTail(r, left, x, odd, addr)

@@ -1,0 +1,169 @@
+package cpu_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/nstf/nstf/kernels/cpu"
+)
+
+func random(r *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	return x
+}
+
+func wantSame(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	for i := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+			t.Fatalf("%s: element %d is %g, want %g to the bit", what, i, got[i], want[i])
+		}
+	}
+}
+
+// Any split over threads gives the same bits, and so does any company of tokens
+// on one side of the limit below which rows are not packed.
+func TestGemmDoesNotDependOnTheSplit(t *testing.T) {
+	eachLevel(t, func(t *testing.T, s *cpu.Set) {
+		const tokens, n, k = 30, 203, 700
+		r := rand.New(rand.NewPCG(1, 1))
+		a, w := random(r, tokens*k), random(r, n*k)
+		rows := func(dst []float32, row int) { copy(dst, w[row*k:]) }
+		var scratch cpu.GemmScratch
+		whole := make([]float32, tokens*n)
+		s.Gemm(whole, n, a, k, tokens, 0, n, k, rows, &scratch)
+		for _, threads := range []int{1, 2, 3, 5} {
+			pool, scratches := cpu.NewPool(threads), make([]cpu.GemmScratch, threads)
+			for _, parts := range []int{1, 2, 7, 50} {
+				c := make([]float32, tokens*n)
+				pool.RunWorkers(parts, func(worker, part int) {
+					n0, n1 := cpu.Span(n, 1, parts, part)
+					s.Gemm(c, n, a, k, tokens, n0, n1, k, rows, &scratches[worker])
+				})
+				wantSame(t, "split", c, whole)
+			}
+			pool.Close()
+		}
+		for few := 5; few < tokens; few++ {
+			c := make([]float32, few*n)
+			s.Gemm(c, n, a, k, few, 0, n, k, rows, &scratch)
+			wantSame(t, "fewer tokens", c, whole[:few*n])
+		}
+	})
+}
+
+func TestRowsAreDots(t *testing.T) {
+	eachLevel(t, func(t *testing.T, s *cpu.Set) {
+		r := rand.New(rand.NewPCG(2, 2))
+		for _, k := range []int{1, 17, 64, 300} {
+			const n = 11
+			w, x := random(r, n*k), random(r, k)
+			y, dots := make([]float32, n), make([]float32, n)
+			s.MatVecF32(y, w, x)
+			for i := range dots {
+				dots[i] = s.Dot(w[i*k:(i+1)*k], x)
+			}
+			wantSame(t, "MatVecF32", y, dots)
+		}
+	})
+}
+
+// With one and the same weights, few tokens are rows times tokens.
+func TestFewTokensAreDots(t *testing.T) {
+	eachLevel(t, func(t *testing.T, s *cpu.Set) {
+		const n, k = 9, 130
+		r := rand.New(rand.NewPCG(3, 3))
+		a, w := random(r, 4*k), random(r, n*k)
+		rows := func(dst []float32, row int) { copy(dst, w[row*k:]) }
+		var scratch cpu.GemmScratch
+		c, y := make([]float32, 4*n), make([]float32, n)
+		s.Gemm(c, n, a, k, 4, 0, n, k, rows, &scratch)
+		for i := range 4 {
+			s.MatVecF32(y, w, a[i*k:(i+1)*k])
+			wantSame(t, "token", c[i*n:(i+1)*n], y)
+		}
+	})
+}
+
+// Rows are decoded once however many tokens there are.
+func TestGemmDecodesEachRowOnce(t *testing.T) {
+	eachLevel(t, func(t *testing.T, s *cpu.Set) {
+		for _, tokens := range []int{1, 4, 5, 100} {
+			const n, k = 150, 20
+			counts := make([]int, n)
+			rows := func(dst []float32, row int) {
+				if len(dst) != k {
+					t.Fatalf("RowDecoder was given %d elements, want %d", len(dst), k)
+				}
+				counts[row]++
+				clear(dst)
+			}
+			var scratch cpu.GemmScratch
+			s.Gemm(make([]float32, tokens*n), n, make([]float32, tokens*k), k, tokens, 10, n, k, rows, &scratch)
+			for row, c := range counts {
+				if want := min(1, row/10); c != want {
+					t.Fatalf("%d tokens: row %d was decoded %d times, want %d", tokens, row, c, want)
+				}
+			}
+		}
+	})
+}
+
+func TestKernelsAllocateNothing(t *testing.T) {
+	eachLevel(t, func(t *testing.T, s *cpu.Set) {
+		const n, k = 40, 64
+		x, y, w, raw := make([]float32, k), make([]float32, n), make([]float32, n*k), make([]byte, 2*n*k)
+		a, c := make([]float32, 6*k), make([]float32, 6*n)
+		rows := func(dst []float32, row int) { copy(dst, w[row*k:]) }
+		var scratch cpu.GemmScratch
+		calls := func() {
+			s.MatVecF32(y, w, x)
+			s.MatVecBF16(y, raw, x)
+			s.MatVecF16(y, raw, x)
+			y[0] = s.Dot(x, x)
+			s.Axpy(x, 2, x)
+			s.AccumRows(x, y, w, k)
+			s.Gemm(c, n, a, k, 6, 0, n, k, rows, &scratch)
+			s.Gemm(c, n, a, k, 2, 0, n, k, rows, &scratch)
+			s.Softmax(x)
+			s.RMSNorm(x, x, x, 1e-5, 0)
+			s.SiLUMul(x, x, w[:k])
+			s.RopeHalf(x, w[:k/2], w[:k/2])
+		}
+		calls()
+		if allocs := testing.AllocsPerRun(100, calls); allocs != 0 {
+			t.Errorf("%g allocations, want none", allocs)
+		}
+	})
+}
+
+func TestWrongLengthsPanic(t *testing.T) {
+	s, x := cpu.Best(), make([]float32, 8)
+	var scratch cpu.GemmScratch
+	for name, call := range map[string]func(){
+		"Dot":        func() { s.Dot(x, x[:7]) },
+		"DotRows":    func() { s.DotRows(x, x, 1, x[:2]) },
+		"MatVecF32":  func() { s.MatVecF32(x, x, x) },
+		"MatVecBF16": func() { s.MatVecBF16(x[:2], make([]byte, 31), x) },
+		"Gemm": func() {
+			s.Gemm(x, 4, x, 4, 2, 0, 5, 4, func([]float32, int) {}, &scratch)
+		},
+		"AccumRows": func() { s.AccumRows(x, x[:2], x, 8) },
+		"EncodeF16": func() { s.EncodeF16(make([]byte, 8), x) },
+		"RMSNorm":   func() { s.RMSNorm(x, x, x[:4], 1e-5, 0) },
+		"RopeHalf":  func() { s.RopeHalf(x, make([]float32, 5), make([]float32, 5)) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s took slices that do not fit", name)
+				}
+			}()
+			call()
+		}()
+	}
+}
