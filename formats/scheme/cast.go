@@ -60,12 +60,9 @@ func Cast(t formats.Tensor, to *Scheme) (formats.Tensor, error) {
 // castRows decodes and converts one chunk.
 func castRows(t *formats.Tensor, to *Scheme, row, n, size int64) ([]byte, error) {
 	_, k := t.Rows()
-	v := *t
-	if whole, _ := t.Rows(); n != whole {
-		var err error
-		if v, err = sliceRows(t, row, n); err != nil {
-			return nil, err
-		}
+	v, err := sliceRows(t, row, n)
+	if err != nil {
+		return nil, err
 	}
 	m, err := read(&v)
 	if err != nil {
@@ -90,9 +87,10 @@ func castRows(t *formats.Tensor, to *Scheme, row, n, size int64) ([]byte, error)
 	return dst, nil
 }
 
-// sliceRows is Slice by rows for every shape: a plain vector stays whole.
+// sliceRows is Slice for rows in the sense of [formats.Tensor.Rows]: a vector
+// is one row, and all rows are the tensor itself.
 func sliceRows(t *formats.Tensor, row, n int64) (formats.Tensor, error) {
-	if len(t.Shape) == 1 {
+	if rows, _ := t.Rows(); row == 0 && n == rows {
 		return *t, nil
 	}
 	return Slice(*t, row, n)

@@ -77,7 +77,7 @@ func (m *Matrix) DecodeRows(dst []float32, row, n int64) {
 // elements of dst without mapping the file. For many passes over one tensor,
 // [Open] it instead.
 func DecodeRows(dst []float32, t *formats.Tensor, row, n int64) error {
-	part, err := Slice(*t, row, n)
+	part, err := sliceRows(t, row, n)
 	if err != nil {
 		return err
 	}
@@ -85,6 +85,6 @@ func DecodeRows(dst []float32, t *formats.Tensor, row, n int64) error {
 	if err != nil {
 		return err
 	}
-	m.DecodeRows(dst, 0, m.N)
+	m.DecodeRows(dst, 0, n)
 	return nil
 }

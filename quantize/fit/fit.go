@@ -1,0 +1,163 @@
+// Package fit chooses the codes of quantization schemes: float32 weights go
+// in, packed rows come out. Where formats/scheme says what stored numbers
+// mean and never changes, the choices made here may get better in every
+// release and are tested by error bounds.
+//
+// A fitter minimises the sum over a row of importance times the squared error
+// of each weight as the scheme's reference decode gives it. Fitters are
+// deterministic: the same weights give the same bytes on every machine and at
+// any number of goroutines, for all arithmetic that decides something has one
+// order and no fused steps. They keep no state and may run concurrently. They
+// never write a NaN or an infinity: weights that are not finite, or that the
+// scheme cannot hold, are an error that names their place.
+package fit
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/nstf/nstf/formats/scheme"
+)
+
+// A Fitter packs whole rows of k weights into dst, which has the scheme's
+// bytes for them. importance holds k non-negative weights of the squared
+// error, one per column, or is nil for all alike. It fails with a
+// [*ValueError]; wrong lengths are a caller's bug and panic.
+type Fitter func(dst []byte, w, importance []float32, k int) error
+
+// A ValueError says which weight or importance cannot be fitted, and why.
+type ValueError struct {
+	Row, Column int // Row is -1 for a value of the importance
+	Value       float32
+	Reason      string
+}
+
+// Error implements error.
+func (e *ValueError) Error() string {
+	if e.Row < 0 {
+		return fmt.Sprintf("importance of column %d is %g: %s", e.Column, e.Value, e.Reason)
+	}
+	return fmt.Sprintf("weight at row %d, column %d is %g: %s", e.Row, e.Column, e.Value, e.Reason)
+}
+
+// For returns the fitter of a scheme, false for those that can only be read.
+func For(s *scheme.Scheme) (Fitter, bool) {
+	f, ok := fitters[s.Name]
+	if !ok {
+		return nil, false
+	}
+	return func(dst []byte, w, importance []float32, k int) error {
+		return f.rows(s, dst, w, importance, k)
+	}, true
+}
+
+// Fallback returns s where it can store rows of k weights, and otherwise the
+// nearest scheme that can: see [fallbacks]. What fits nothing else is f16.
+func Fallback(s *scheme.Scheme, k int64) *scheme.Scheme {
+	for !s.Fits(k) {
+		name, ok := fallbacks[s.Name]
+		if !ok {
+			name = "f16"
+		}
+		s, _ = scheme.ByName(name)
+	}
+	return s
+}
+
+// fallbacks names, for a scheme whose block does not divide a row, the one
+// with smaller blocks that comes nearest in bits per weight without being
+// worse: 4.5 for 4.5, 5.5 for 5.5, 8.5 for 6.56. Schemes not listed fall
+// back to f16.
+var fallbacks = map[string]string{
+	"q4_k": "q4_0",
+	"q5_k": "q5_0",
+	"q6_k": "q8_0",
+}
+
+// fitters lists the schemes that can be fitted.
+var fitters = map[string]fitter{
+	"f32":  {limit: math.MaxFloat32, block: castF32},
+	"f16":  {limit: math.Nextafter32(65520, 0), block: castF16},
+	"bf16": {limit: math.Float32frombits(0x7F7F7FFF), block: castBF16},
+	"q4_0": {limit: 8 * maxHalf, block: fitQ40},
+	"q5_0": {limit: 16 * maxHalf, block: fitQ50},
+	"q8_0": {limit: 127 * maxHalf, block: fitQ80},
+	"q4_k": {limit: 63 * maxHalf, block: fitQ4K},
+	"q5_k": {limit: 63 * maxHalf, block: fitQ5K},
+	"q6_k": {limit: 127 * 31 * maxHalf, block: fitQ6K},
+}
+
+// maxHalf is the largest finite f16.
+const maxHalf = 65504
+
+// A fitter packs one block. limit is a magnitude up to which weights neither
+// overflow a scale nor, squared and summed, a float32.
+type fitter struct {
+	limit float32
+	block func(dst []byte, x, w []float32)
+}
+
+// rows checks the values and packs them block by block.
+func (f fitter) rows(s *scheme.Scheme, dst []byte, w, importance []float32, k int) error {
+	if k <= 0 || len(w)%k != 0 || !s.Fits(int64(k)) || importance != nil && len(importance) != k {
+		panic(fmt.Sprintf("fit: %d weights in rows of %d with %d importances do not suit %s", len(w), k, len(importance), s.Name))
+	}
+	n := len(w) / k
+	size, err := s.Size([]int64{int64(n), int64(k)}, nil)
+	if err != nil || int64(len(dst)) != size {
+		panic(fmt.Sprintf("fit: %d bytes for %d rows of %d weights as %s", len(dst), n, k, s.Name))
+	}
+	if err := f.check(s, w, importance, k); err != nil {
+		return err
+	}
+	if s.Plain() {
+		f.block(dst, w, nil)
+		return nil
+	}
+	for row := range n {
+		x := w[row*k : (row+1)*k]
+		for at := 0; at < k; at += s.Block {
+			var weights [256]float32
+			fill(weights[:s.Block], importance, at)
+			f.block(dst[:s.BlockBytes], x[at:at+s.Block], weights[:s.Block])
+			dst = dst[s.BlockBytes:]
+		}
+	}
+	return nil
+}
+
+// fill copies a block's importances, scaled so that the largest is 1; where
+// there are none, or all are zero, every weight counts alike.
+func fill(dst, importance []float32, at int) {
+	var top float32
+	if importance != nil {
+		for _, v := range importance[at : at+len(dst)] {
+			top = max(top, v)
+		}
+	}
+	for i := range dst {
+		dst[i] = 1
+		if top > 0 {
+			dst[i] = importance[at+i] / top
+		}
+	}
+}
+
+// check refuses values that are not finite or too large.
+func (f fitter) check(s *scheme.Scheme, w, importance []float32, k int) error {
+	for i, v := range w {
+		if a := float32(math.Abs(float64(v))); !(a <= f.limit) {
+			reason := "not finite"
+			if a <= math.MaxFloat32 {
+				reason = fmt.Sprintf("%s holds magnitudes up to %g", s.Name, f.limit)
+			}
+			return &ValueError{Row: i / k, Column: i % k, Value: v, Reason: reason}
+		}
+	}
+	for i, v := range importance {
+		if !(v >= 0 && v <= math.MaxFloat32) {
+			return &ValueError{Row: -1, Column: i, Value: v, Reason: "not finite and non-negative"}
+		}
+	}
+	return nil
+}
