@@ -1,0 +1,85 @@
+package tokenizer
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dlclark/regexp2/v2"
+)
+
+// regexTimeout bounds one match of a pattern that is not in the table of known
+// pre-tokenizers: a hostile tokenizer.json must not hang its reader.
+const regexTimeout = 2 * time.Second
+
+// regexStack bounds the backtracking of one match, in integers.
+const regexStack = 8 << 20
+
+// A splitter finds the matches of a pattern.
+type splitter struct {
+	re *regexp2.Regexp
+}
+
+// compile builds a splitter for a pattern in tokenizer.json's dialect:
+// Oniguruma with Ruby's syntax. What differs from regexp2 is rewritten, or
+// refused when it cannot be.
+func compile(pattern string) (*splitter, error) {
+	p, err := translate(pattern)
+	if err != nil {
+		return nil, err
+	}
+	// In Ruby's syntax ^ and $ match at every line.
+	re, err := regexp2.Compile(p, regexp2.Multiline, regexp2.OptionMaxBacktrackingStackSize(regexStack))
+	if err != nil {
+		return nil, unsupported("regular expression %q: %v", pattern, err)
+	}
+	if !knownPattern(pattern) {
+		re.MatchTimeout = regexTimeout
+	}
+	return &splitter{re}, nil
+}
+
+// matches calls yield with the byte range of each match of s, in order. Empty
+// matches directly behind another match are left out.
+func (p *splitter) matches(s string, yield func(lo, hi int)) error {
+	runes := make([]rune, 0, len(s))
+	for _, r := range s {
+		runes = append(runes, r)
+	}
+	at, off := 0, 0 // the same place in runes and in bytes
+	last := -1
+	err := p.re.FindRunesMatches(runes, 0, func(m regexp2.MatchView) bool {
+		i, n, _ := m.GroupRange(0)
+		if n == 0 && i == last {
+			return true
+		}
+		for ; at < i; at++ {
+			off += utf8.RuneLen(runes[at])
+		}
+		lo := off
+		for ; at < i+n; at++ {
+			off += utf8.RuneLen(runes[at])
+		}
+		last = i + n
+		yield(lo, off)
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("regular expression %q: %w", p.re.String(), err)
+	}
+	return nil
+}
+
+// replace returns s with every match replaced by with.
+func (p *splitter) replace(s, with string) (string, error) {
+	var b strings.Builder
+	prev := 0
+	err := p.matches(s, func(lo, hi int) {
+		b.WriteString(s[prev:lo])
+		b.WriteString(with)
+		prev = hi
+	})
+	b.WriteString(s[prev:])
+	return b.String(), err
+}

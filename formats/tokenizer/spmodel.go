@@ -1,0 +1,304 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/nstf/nstf/formats"
+)
+
+// spModel is what a SentencePiece ModelProto says. Source of the numbers:
+// sentencepiece_model.proto.
+type spModel struct {
+	pieces []string
+	scores []float32
+	types  []int32
+
+	kind         uint64 // trainer_spec.model_type: 1 Unigram, 2 BPE, 3 word, 4 char
+	byteFallback bool
+	asSuffix     bool // treat_whitespace_as_suffix
+	unk, bos     int32
+	eos, pad     int32
+
+	charsmap    []byte
+	dummyPrefix bool
+	squeeze     bool // remove_extra_whitespaces
+	escape      bool
+	hasDenorm   bool
+}
+
+// fields calls each for every field of a protobuf message. v holds a varint
+// or the bits of a fixed value, b a length-delimited one.
+func fields(msg []byte, each func(num protowire.Number, v uint64, b []byte) error) error {
+	for len(msg) > 0 {
+		num, typ, n := protowire.ConsumeTag(msg)
+		if n < 0 {
+			return fmt.Errorf("protobuf tag: %w", protowire.ParseError(n))
+		}
+		msg = msg[n:]
+		var v uint64
+		var b []byte
+		switch typ {
+		case protowire.VarintType:
+			v, n = protowire.ConsumeVarint(msg)
+		case protowire.Fixed32Type:
+			var f uint32
+			f, n = protowire.ConsumeFixed32(msg)
+			v = uint64(f)
+		case protowire.Fixed64Type:
+			v, n = protowire.ConsumeFixed64(msg)
+		case protowire.BytesType:
+			b, n = protowire.ConsumeBytes(msg)
+		default:
+			n = protowire.ConsumeFieldValue(num, typ, msg)
+		}
+		if n < 0 {
+			return fmt.Errorf("protobuf field %d: %w", num, protowire.ParseError(n))
+		}
+		msg = msg[n:]
+		if err := each(num, v, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func parseSPModel(raw []byte) (*spModel, error) {
+	// The defaults are the proto's own.
+	m := &spModel{kind: 1, unk: 0, bos: 1, eos: 2, pad: -1, dummyPrefix: true, squeeze: true, escape: true}
+	err := fields(raw, func(num protowire.Number, v uint64, b []byte) error {
+		switch num {
+		case 1:
+			return m.piece(b)
+		case 2:
+			return m.trainer(b)
+		case 3:
+			return m.normalizer(b)
+		case 5: // denormalizer_spec
+			return fields(b, func(num protowire.Number, _ uint64, b []byte) error {
+				m.hasDenorm = m.hasDenorm || num == 2 && len(b) > 0
+				return nil
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(m.pieces) == 0 {
+		return nil, fmt.Errorf("no pieces")
+	}
+	return m, nil
+}
+
+func (m *spModel) piece(b []byte) error {
+	text, score, typ := "", float32(0), TypeNormal
+	err := fields(b, func(num protowire.Number, v uint64, b []byte) error {
+		switch num {
+		case 1:
+			text = string(b)
+		case 2:
+			score = math.Float32frombits(uint32(v))
+		case 3:
+			typ = int32(v)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case !utf8.ValidString(text) || text == "":
+		return fmt.Errorf("piece %d is %q", len(m.pieces), text)
+	case typ < TypeNormal || typ > TypeByte:
+		return unsupported("piece type %d of %q", typ, text)
+	}
+	m.pieces = append(m.pieces, text)
+	m.scores = append(m.scores, score)
+	m.types = append(m.types, typ)
+	return nil
+}
+
+func (m *spModel) trainer(b []byte) error {
+	return fields(b, func(num protowire.Number, v uint64, _ []byte) error {
+		switch num {
+		case 3:
+			m.kind = v
+		case 24:
+			m.asSuffix = v != 0
+		case 35:
+			m.byteFallback = v != 0
+		case 40:
+			m.unk = int32(v)
+		case 41:
+			m.bos = int32(v)
+		case 42:
+			m.eos = int32(v)
+		case 43:
+			m.pad = int32(v)
+		}
+		return nil
+	})
+}
+
+func (m *spModel) normalizer(b []byte) error {
+	return fields(b, func(num protowire.Number, v uint64, b []byte) error {
+		switch num {
+		case 2:
+			m.charsmap = b
+		case 3:
+			m.dummyPrefix = v != 0
+		case 4:
+			m.squeeze = v != 0
+		case 5:
+			m.escape = v != 0
+		}
+		return nil
+	})
+}
+
+// fromSentencePiece builds a tokenizer from tokenizer.model alone. Control and
+// unknown pieces are special tokens, user-defined pieces added ones. Like
+// transformers, it puts BOS first unless the configuration says otherwise
+// (add_bos_token) and, unless it says legacy: false, the dummy space behind
+// every special token.
+func fromSentencePiece(name string, raw []byte, c *hfConfig) (*Tokenizer, error) {
+	part := "tokenizer.model"
+	sp, err := parseSPModel(raw)
+	if err != nil {
+		return nil, located(name, part, err)
+	}
+	if sp.hasDenorm {
+		return nil, formats.Unsupportedf(name, part, "denormalizer_spec")
+	}
+	m := &protoModel{pieces: sp.pieces, types: sp.types, unk: -1, rules: unigramRules{single: true}}
+	m.ByteFallback = &sp.byteFallback
+	switch sp.kind {
+	case 1:
+		m.Type = "Unigram"
+	case 2:
+		m.Type = "SPM"
+	default:
+		return nil, formats.Unsupportedf(name, part, "model_type %d (1 is Unigram, 2 is BPE)", sp.kind)
+	}
+	if sp.unk >= 0 && int(sp.unk) < len(sp.pieces) {
+		m.unk = sp.unk
+	}
+	m.ids = make(map[string]int32, len(sp.pieces))
+	for i, p := range sp.pieces {
+		if _, dup := m.ids[p]; dup {
+			return nil, formats.Errorf(name, part, "piece %q occurs twice", p)
+		}
+		m.ids[p] = int32(i)
+		m.scores = append(m.scores, float64(sp.scores[i]))
+	}
+	sp.dummyPrefix = sp.dummyPrefix && !c.gemma()
+	t := &Tokenizer{name: name, sp: sp}
+	if err := t.spStages(sp, c); err != nil {
+		return nil, located(name, part, err)
+	}
+	if t, err = t.assemble(m, c.extend(typedTokens(sp.pieces, sp.types), m)); err != nil {
+		return nil, err
+	}
+	t.bos, t.eos, t.pad = t.exists(sp.bos), t.exists(sp.eos), t.exists(sp.pad)
+	t.useConfig(c)
+	var p postProcessor
+	if (c.AddBOS == nil || *c.AddBOS) && t.bos >= 0 && sp.kind == 2 || flag(c.AddBOS) && t.bos >= 0 {
+		p.prefix = []int32{t.bos}
+	}
+	if (flag(c.AddEOS) || c.AddEOS == nil && sp.kind == 1) && t.eos >= 0 {
+		p.suffix = []int32{t.eos}
+	}
+	t.post, t.spec.PostProcessor = p, templatePost(t, p)
+	return t, nil
+}
+
+func (t *Tokenizer) exists(id int32) int32 {
+	if _, ok := t.Piece(id); ok {
+		return id
+	}
+	return -1
+}
+
+// typedTokens are the added tokens that types of pieces imply.
+func typedTokens(pieces []string, types []int32) []addedToken {
+	var out []addedToken
+	for i, typ := range types {
+		switch typ {
+		case TypeControl, TypeUnknown:
+			out = append(out, addedToken{ID: int32(i), Content: pieces[i], Special: true})
+		case TypeUserDefined:
+			out = append(out, addedToken{ID: int32(i), Content: pieces[i]})
+		}
+	}
+	return out
+}
+
+// spStages sets the stages around a SentencePiece model. Where tokenizer.json
+// can say the same, the stages are those; else t.norm is SentencePiece's own
+// normalizer and the JSON is the nearest that Hugging Face's converters write.
+func (t *Tokenizer) spStages(sp *spModel, c *hfConfig) error {
+	chars, err := newCharsmap(sp.charsmap)
+	if err != nil {
+		return err
+	}
+	onlyStart := c.Legacy != nil && !*c.Legacy
+	t.spec = metaStages(sp.dummyPrefix && !sp.asSuffix, onlyStart)
+	if chars == nil && !sp.squeeze && !sp.asSuffix && sp.escape {
+		return nil
+	}
+	n := &spNormalizer{chars: chars, dummyPrefix: sp.dummyPrefix, onlyStart: onlyStart,
+		asSuffix: sp.asSuffix, squeeze: sp.squeeze, escape: sp.escape}
+	t.useSPNormalizer(n, sp.charsmap)
+	return nil
+}
+
+// useSPNormalizer puts n in the place of the stages before the model, and
+// into the spec what comes nearest.
+func (t *Tokenizer) useSPNormalizer(n *spNormalizer, blob []byte) {
+	t.norm = n
+	t.spec.Normalizer, t.spec.PreTokenizer = nil, nil
+	scheme := "never"
+	if n.dummyPrefix && !n.asSuffix {
+		if scheme = "always"; n.onlyStart {
+			scheme = "first"
+		}
+	}
+	var seq []any
+	if len(blob) > 0 {
+		seq = append(seq, map[string]any{"type": "Precompiled", "precompiled_charsmap": blob})
+	}
+	if n.squeeze {
+		seq = append(seq, map[string]any{"type": "Strip", "strip_left": true, "strip_right": true},
+			map[string]any{"type": "Replace", "pattern": map[string]any{"Regex": " {2,}"}, "content": " "})
+	}
+	t.nearest = &spec{Decoder: t.spec.Decoder}
+	if seq != nil {
+		t.nearest.Normalizer = mustJSON(map[string]any{"type": "Sequence", "normalizers": seq})
+	}
+	t.nearest.PreTokenizer = mustJSON(map[string]any{"type": "Metaspace", "replacement": metaSpace, "prepend_scheme": scheme, "split": false})
+}
+
+// metaStages are the stages of a SentencePiece vocabulary without charsmap:
+// spaces become U+2581, with one in front when prefix is set.
+func metaStages(prefix, onlyStart bool) spec {
+	replace := map[string]any{"type": "Replace", "pattern": map[string]any{"String": " "}, "content": metaSpace}
+	decoders := []any{
+		map[string]any{"type": "Replace", "pattern": map[string]any{"String": metaSpace}, "content": " "},
+		map[string]any{"type": "ByteFallback"}, map[string]any{"type": "Fuse"},
+	}
+	s := spec{Normalizer: mustJSON(replace)}
+	if prefix {
+		decoders = append(decoders, map[string]any{"type": "Strip", "content": " ", "start": 1, "stop": 0})
+		if onlyStart {
+			s.Normalizer = nil
+			s.PreTokenizer = mustJSON(map[string]any{"type": "Metaspace", "replacement": metaSpace, "prepend_scheme": "first", "split": false})
+		} else {
+			s.Normalizer = mustJSON(map[string]any{"type": "Sequence", "normalizers": []any{map[string]any{"type": "Prepend", "prepend": metaSpace}, replace}})
+		}
+	}
+	s.Decoder = mustJSON(map[string]any{"type": "Sequence", "decoders": decoders})
+	return s
+}
