@@ -23,6 +23,9 @@ type decoder struct {
 // A section is one value of the header's object, still unparsed.
 type section struct{ begin, end int }
 
+// minTensor is less than the JSON of any tensor: its hash and keys alone.
+const minTensor = 160
+
 // newDecoder prepares to parse the JSON p of a file.
 func newDecoder(p []byte, file string, src io.ReaderAt, dataStart, fileSize int64) *decoder {
 	return &decoder{
@@ -98,14 +101,11 @@ func (d *decoder) split() (map[string]section, error) {
 }
 
 func (d *decoder) requires(h *header) error {
-	return d.array(func(i int) error {
+	return d.array(func(int) error {
 		at := d.i
 		feature, err := d.id("feature")
 		if err != nil {
 			return err
-		}
-		if i >= MaxRequires {
-			return d.failAt(at, "more than %d required features", MaxRequires)
 		}
 		// Version 1 has no optional features yet. "shards" is reserved.
 		return d.unsupported(at, "feature %q, which this package requires", feature)
@@ -125,7 +125,7 @@ func (d *decoder) model(h *header) error {
 func (d *decoder) id(what string) (string, error) {
 	d.peek()
 	at := d.i
-	s, err := d.str()
+	s, err := d.short()
 	if err == nil && !isID(s) {
 		err = d.failAt(at, "%s %s is not 1 to %d of a-z, A-Z, 0-9, '_', '-', '.'", what, quoteBrief([]byte(s)), MaxID)
 	}
@@ -148,7 +148,9 @@ func (d *decoder) hash() (Hash, error) {
 }
 
 func (d *decoder) tensors(h *header) error {
-	names := map[string]struct{}{}
+	most := min((len(d.p)-d.i)/minTensor, MaxTensors)
+	h.tensors = make([]tensorRecord, 0, most)
+	h.byName = make(map[string]int, most)
 	return d.array(func(i int) error {
 		at := d.i
 		if i >= MaxTensors {
@@ -158,10 +160,10 @@ func (d *decoder) tensors(h *header) error {
 		if err != nil {
 			return err
 		}
-		if _, double := names[r.Name]; double {
+		if _, double := h.byName[r.Name]; double {
 			return d.failAt(at, "two tensors of this name")
 		}
-		names[r.Name] = struct{}{}
+		h.byName[r.Name] = i
 		h.tensors = append(h.tensors, r)
 		d.where = ""
 		return nil
@@ -171,7 +173,6 @@ func (d *decoder) tensors(h *header) error {
 // tensor parses one tensor and holds it to its form and scheme.
 func (d *decoder) tensor() (r tensorRecord, err error) {
 	begin := d.i
-	var seen keySet
 	err = d.object(func(key string) (err error) {
 		at := d.i
 		switch key {
@@ -199,13 +200,12 @@ func (d *decoder) tensor() (r tensorRecord, err error) {
 		default:
 			return d.skip()
 		}
-		seen.add(key)
 		return err
 	})
 	if err != nil {
 		return r, err
 	}
-	if err := d.require(begin, &seen, "name", "shape", "scheme", "form", "parts", "hash"); err != nil {
+	if err := d.require(begin, "name", "shape", "scheme", "form", "parts", "hash"); err != nil {
 		return r, err
 	}
 	if _, ok := form.ByName(r.Form); !ok {
@@ -214,10 +214,11 @@ func (d *decoder) tensor() (r tensorRecord, err error) {
 	return r, d.place(begin, scheme.Check(&r.Tensor))
 }
 
-// require refuses an object that lacks one of keys.
-func (d *decoder) require(at int, seen *keySet, keys ...string) error {
+// require refuses the object that just ended, at at, where it lacks one of
+// keys.
+func (d *decoder) require(at int, keys ...string) error {
 	for _, key := range keys {
-		if seen.add(key) {
+		if !d.keys.has(key) {
 			return d.failAt(at, "key %q is missing", key)
 		}
 	}
@@ -298,7 +299,6 @@ func (d *decoder) parts(r *tensorRecord) error {
 
 func (d *decoder) part() (p formats.Part, offset int64, err error) {
 	begin := d.i
-	var seen keySet
 	var size int64
 	err = d.object(func(key string) (err error) {
 		at := d.i
@@ -321,11 +321,10 @@ func (d *decoder) part() (p formats.Part, offset int64, err error) {
 		default:
 			return d.skip()
 		}
-		seen.add(key)
 		return err
 	})
 	if err == nil {
-		err = d.require(begin, &seen, "name", "dtype", "shape", "offset", "size")
+		err = d.require(begin, "name", "dtype", "shape", "offset", "size")
 	}
 	if err == nil {
 		err = d.inside(begin, offset, size)

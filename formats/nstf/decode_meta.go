@@ -25,7 +25,6 @@ func (d *decoder) files(h *header) error {
 func (d *decoder) attached() (f fileRecord, err error) {
 	begin := d.i
 	d.where = ""
-	var seen keySet
 	err = d.object(func(key string) (err error) {
 		at := d.i
 		switch key {
@@ -49,11 +48,10 @@ func (d *decoder) attached() (f fileRecord, err error) {
 		default:
 			return d.skip()
 		}
-		seen.add(key)
 		return err
 	})
 	if err == nil {
-		err = d.require(begin, &seen, "name", "encoding", "decoded", "offset", "size", "hash")
+		err = d.require(begin, "name", "encoding", "decoded", "offset", "size", "hash")
 	}
 	if err == nil {
 		err = d.inside(begin, f.offset, f.size)
@@ -87,7 +85,6 @@ func (d *decoder) encoding(at int, f *fileRecord) error {
 func (d *decoder) provenance(h *header) error {
 	begin := d.i
 	p := &h.provenance
-	var seen keySet
 	err := d.object(func(key string) (err error) {
 		switch key {
 		case "tool":
@@ -107,18 +104,16 @@ func (d *decoder) provenance(h *header) error {
 		default:
 			return d.skip()
 		}
-		seen.add(key)
 		return err
 	})
 	if err == nil {
-		err = d.require(begin, &seen, "tool", "flags", "sources")
+		err = d.require(begin, "tool", "flags", "sources")
 	}
 	return err
 }
 
 func (d *decoder) source() (s Source, err error) {
 	begin := d.i
-	var seen keySet
 	err = d.object(func(key string) (err error) {
 		at := d.i
 		switch key {
@@ -137,11 +132,10 @@ func (d *decoder) source() (s Source, err error) {
 		default:
 			return d.skip()
 		}
-		seen.add(key)
 		return err
 	})
 	if err == nil {
-		err = d.require(begin, &seen, "role", "name", "size", "hash")
+		err = d.require(begin, "role", "name", "size", "hash")
 	}
 	return s, err
 }

@@ -1,8 +1,10 @@
 package nstf
 
 import (
+	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -12,6 +14,9 @@ import (
 // A cursor parses the header's JSON strictly, in one pass and without an
 // intermediate tree: encoding/json would take doubled keys, keys in another
 // case, broken UTF-8 and lone surrogates. p is known to be valid UTF-8.
+//
+// Sets of keys and short names are kept and used again, so that a header of
+// many tensors costs little more memory than what is kept of it.
 type cursor struct {
 	p     []byte
 	i     int
@@ -19,6 +24,9 @@ type cursor struct {
 	file  string
 	where string // tensor or file being read, for messages
 	base  int64  // file offset of p[0]
+	names map[string]string
+	sets  [MaxDepth + 1]keySet // keys of the open object at each depth
+	keys  *keySet              // keys of the object that ended last
 }
 
 // fail makes a FormatError at the cursor.
@@ -85,14 +93,16 @@ func (c *cursor) object(each func(key string) error) error {
 		return err
 	}
 	defer c.leave()
+	seen := &c.sets[c.depth]
+	seen.reset()
+	defer func() { c.keys = seen }()
 	if c.peek() == '}' {
 		c.i++
 		return nil
 	}
-	var seen keySet
 	for {
 		at := c.i
-		key, err := c.str()
+		key, err := c.short()
 		if err != nil {
 			return err
 		}
@@ -171,6 +181,30 @@ func (c *cursor) str() (string, error) {
 	c.i = len(c.p)
 	return "", c.fail("string does not end")
 }
+
+// short parses a string that is likely to come again: a key or an id.
+func (c *cursor) short() (string, error) {
+	if c.peek() == '"' {
+		rest := c.p[c.i+1:]
+		if n := bytes.IndexByte(rest[:min(len(rest), MaxID+1)], '"'); n >= 0 {
+			if s, ok := c.names[string(rest[:n])]; ok { // does not allocate
+				c.i += n + 2
+				return s, nil
+			}
+		}
+	}
+	s, err := c.str()
+	if err == nil && len(c.names) < maxNames && isID(s) {
+		if c.names == nil {
+			c.names = map[string]string{}
+		}
+		c.names[s] = s
+	}
+	return s, err
+}
+
+// maxNames is how many short strings are kept for use again.
+const maxNames = 1024
 
 // escaped finishes a string that has a backslash at i.
 func (c *cursor) escaped(start, i int) (string, error) {
@@ -371,8 +405,7 @@ func (c *cursor) skip() error {
 	case '[':
 		return c.array(func(int) error { return c.skip() })
 	case '"':
-		_, err := c.str()
-		return err
+		return c.skipString()
 	case 't':
 		return c.literal("true")
 	case 'f':
@@ -383,10 +416,41 @@ func (c *cursor) skip() error {
 	return c.number()
 }
 
+// skipString checks and skips a string, without a copy where it has no
+// escapes.
+func (c *cursor) skipString() error {
+	for i := c.i + 1; i < len(c.p); i++ {
+		switch b := c.p[i]; {
+		case b == '"':
+			c.i = i + 1
+			return nil
+		case b == '\\', b < 0x20:
+			_, err := c.str()
+			return err
+		}
+	}
+	_, err := c.str()
+	return err
+}
+
 // A keySet holds the keys of one object: a few in an array, more in a map.
 type keySet struct {
 	few  []string
 	many map[string]struct{}
+}
+
+// reset empties the set and keeps the array.
+func (s *keySet) reset() {
+	s.few, s.many = s.few[:0], nil
+}
+
+// has reports whether key is in the set.
+func (s *keySet) has(key string) bool {
+	if s.many != nil {
+		_, ok := s.many[key]
+		return ok
+	}
+	return slices.Contains(s.few, key)
 }
 
 // add reports whether key is new.
@@ -396,10 +460,8 @@ func (s *keySet) add(key string) bool {
 		s.many[key] = struct{}{}
 		return len(s.many) > n
 	}
-	for _, k := range s.few {
-		if k == key {
-			return false
-		}
+	if slices.Contains(s.few, key) {
+		return false
 	}
 	s.few = append(s.few, key)
 	if len(s.few) == 16 {

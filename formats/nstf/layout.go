@@ -25,7 +25,7 @@ func (h *header) assign() int64 {
 	tensors := func(small bool) {
 		for i := range h.tensors {
 			r := &h.tensors[i]
-			if size := r.spread(0); (size < smallSize) == small {
+			if size := r.span(); (size < smallSize) == small {
 				at = r.spread(alignUp(at, alignOf(size)))
 			}
 		}
@@ -38,6 +38,15 @@ func (h *header) assign() int64 {
 	}
 	tensors(false)
 	return alignUp(at, pageSize)
+}
+
+// span returns the bytes from the first part's begin to the last one's end.
+func (r *tensorRecord) span() int64 {
+	at := int64(0)
+	for _, p := range r.Parts {
+		at = alignUp(at, partAlign) + p.Data.Len()
+	}
+	return at
 }
 
 // spread places the parts from begin on and returns the end of the last.

@@ -18,19 +18,18 @@ const Magic = "\x89NSTF\r\n\x1a"
 // Limits, all inclusive. A writer refuses to exceed them and a reader refuses
 // what does, before it allocates anything for it.
 const (
-	MaxHeader   = 64 << 20  // bytes of JSON
-	MaxDepth    = 64        // levels of nesting in the JSON
-	MaxKeys     = 65536     // keys of one JSON object
-	MaxTensors  = 262144    // tensors
-	MaxFiles    = 4096      // attached files
-	MaxRequires = 64        // features in "requires"
-	MaxName     = 512       // bytes of a tensor's or an attached file's name
-	MaxID       = 64        // bytes of a part's, parameter's, scheme's, form's, encoding's or feature's name
-	MaxDims     = 8         // dimensions of a shape
-	MaxParts    = 16        // parts of a tensor
-	MaxParams   = 32        // parameters of a scheme
-	MaxDecoded  = 256 << 20 // bytes of an attached zstd file after decoding
-	MaxRatio    = 256       // decoded by stored bytes of an attached zstd file
+	MaxHeader  = 64 << 20  // bytes of JSON
+	MaxDepth   = 64        // levels of nesting in the JSON
+	MaxKeys    = 65536     // keys of one JSON object
+	MaxTensors = 262144    // tensors
+	MaxFiles   = 4096      // attached files
+	MaxName    = 512       // bytes of a tensor's or an attached file's name
+	MaxID      = 64        // bytes of a part's, parameter's, scheme's, form's, encoding's or feature's name
+	MaxDims    = 8         // dimensions of a shape
+	MaxParts   = 16        // parts of a tensor
+	MaxParams  = 32        // parameters of a scheme
+	MaxDecoded = 256 << 20 // bytes of an attached zstd file after decoding
+	MaxRatio   = 256       // decoded by stored bytes of an attached zstd file
 )
 
 // Layout of the file.

@@ -24,8 +24,6 @@ type Package struct {
 	headerEnd int64 // file offset of the first byte after the JSON
 	dataStart int64
 	header    *header
-	items     []Item
-	byName    map[string]int
 }
 
 // Open opens a package: it reads the header, checks the root hash and every
@@ -51,18 +49,13 @@ func Open(path string) (*Package, error) {
 
 // open reads a package of size bytes from src.
 func open(src io.ReaderAt, size int64, path string) (*Package, error) {
-	p := &Package{path: path, size: size, src: src, byName: map[string]int{}}
+	p := &Package{path: path, size: size, src: src}
 	head, err := p.preamble()
 	if err != nil {
 		return nil, err
 	}
 	if p.header, err = newDecoder(head, path, src, p.dataStart, size).decode(); err != nil {
 		return nil, err
-	}
-	p.items = make([]Item, len(p.header.tensors))
-	for i := range p.items {
-		p.items[i] = p.header.tensors[i].Item
-		p.byName[p.items[i].Name] = i
 	}
 	return p, nil
 }
@@ -157,15 +150,21 @@ func (p *Package) Provenance() Provenance { return p.header.provenance }
 
 // Tensors returns all tensors in the package's order. The caller must not
 // change what the slice shares.
-func (p *Package) Tensors() []Item { return slices.Clone(p.items) }
+func (p *Package) Tensors() []Item {
+	items := make([]Item, len(p.header.tensors))
+	for i := range items {
+		items[i] = p.header.tensors[i].Item
+	}
+	return items
+}
 
 // Tensor returns the tensor of this name.
 func (p *Package) Tensor(name string) (Item, bool) {
-	i, ok := p.byName[name]
+	i, ok := p.header.byName[name]
 	if !ok {
 		return Item{}, false
 	}
-	return p.items[i], true
+	return p.header.tensors[i].Item, true
 }
 
 // Close closes the file. Mapped tensors are gone afterwards.

@@ -64,6 +64,7 @@ type header struct {
 	files      []fileRecord
 	model      json.RawMessage
 	tensors    []tensorRecord
+	byName     map[string]int // index into tensors; when reading
 }
 
 // A tensorRecord is an Item and where its parts lie. offsets count from the

@@ -41,9 +41,9 @@ func (p *Package) Verify(ctx context.Context, progress func(done, total int64)) 
 	})
 	for range runtime.GOMAXPROCS(0) {
 		g.Go(func() error {
-			buf := make([]byte, chunk)
+			w := &worker{verifier: v, buf: make([]byte, min(chunk, p.size)), hash: blake3.New()}
 			for i := range next {
-				damage, err := checks[i](v, buf)
+				damage, err := checks[i](w)
 				if err != nil {
 					return err
 				}
@@ -60,7 +60,7 @@ func (p *Package) Verify(ctx context.Context, progress func(done, total int64)) 
 
 // A check looks at one piece of the file. damage is what is wrong with it,
 // err what kept it from finding out.
-type check func(v *verifier, buf []byte) (damage, err error)
+type check func(w *worker) (damage, err error)
 
 // checks lists everything behind the header by ascending offset.
 func (p *Package) checks() []check {
@@ -78,7 +78,7 @@ func (p *Package) checks() []check {
 	for _, e := range p.header.extents() {
 		begin, end := p.dataStart+e.begin, p.dataStart+e.end
 		if e.file >= 0 {
-			piece(begin, end, attachedFile(&p.header.files[e.file], begin))
+			piece(begin, end, attachedFile(&p.header.files[e.file]))
 			continue
 		}
 		r := &p.header.tensors[e.tensor]
@@ -94,29 +94,29 @@ func (p *Package) checks() []check {
 
 // storedTensor checks a tensor's hash.
 func storedTensor(r *tensorRecord, begin int64) check {
-	return func(v *verifier, buf []byte) (damage, err error) {
-		h := blake3.New()
+	return func(w *worker) (damage, err error) {
+		w.hash.Reset()
 		for i, part := range r.Parts {
-			if err := v.read(v.p.dataStart+r.offsets[i], part.Data.Len(), buf, func(p []byte) { h.Write(p) }); err != nil {
+			if err := w.read(w.p.dataStart+r.offsets[i], part.Data.Len(), func(p []byte) { w.hash.Write(p) }); err != nil {
 				return nil, err
 			}
 		}
 		var got Hash
-		if h.Sum(got[:0]); got != r.hash {
-			return damaged(v.p.path, r.Name, begin, r.Size(), got, r.hash), nil
+		if w.hash.Sum(got[:0]); got != r.hash {
+			return damaged(w.p.path, r.Name, begin, r.Size(), got, r.hash), nil
 		}
 		return nil, nil
 	}
 }
 
 // attachedFile checks a file's hash and that it decodes.
-func attachedFile(f *fileRecord, begin int64) check {
-	return func(v *verifier, _ []byte) (damage, err error) {
-		if err := context.Cause(v.ctx); err != nil {
+func attachedFile(f *fileRecord) check {
+	return func(w *worker) (damage, err error) {
+		if err := context.Cause(w.ctx); err != nil {
 			return nil, err
 		}
-		_, err = v.p.readFile(f)
-		v.step(f.size)
+		_, err = w.p.readFile(f)
+		w.step(f.size)
 		var format *formats.FormatError
 		if errors.As(err, &format) {
 			return err, nil
@@ -127,11 +127,11 @@ func attachedFile(f *fileRecord, begin int64) check {
 
 // zeros checks padding.
 func zeros(begin, end int64) check {
-	return func(v *verifier, buf []byte) (damage, err error) {
+	return func(w *worker) (damage, err error) {
 		at := begin
-		err = v.read(begin, end-begin, buf, func(p []byte) {
+		err = w.read(begin, end-begin, func(p []byte) {
 			if i := slices.IndexFunc(p, func(b byte) bool { return b != 0 }); i >= 0 && damage == nil {
-				damage = formats.ErrorAt(v.p.path, "", at+int64(i), "padding byte %#02x is not 0", p[i])
+				damage = formats.ErrorAt(w.p.path, "", at+int64(i), "padding byte %#02x is not 0", p[i])
 			}
 			at += int64(len(p))
 		})
@@ -139,7 +139,14 @@ func zeros(begin, end int64) check {
 	}
 }
 
-// A verifier reads and counts for all checks.
+// A worker does one check after the other.
+type worker struct {
+	*verifier
+	buf  []byte
+	hash *blake3.Hasher
+}
+
+// A verifier is what the workers share.
 type verifier struct {
 	p        *Package
 	ctx      context.Context
@@ -151,22 +158,22 @@ type verifier struct {
 }
 
 // read gives size bytes from off on to each, in runs of len(buf).
-func (v *verifier) read(off, size int64, buf []byte, each func([]byte)) error {
+func (w *worker) read(off, size int64, each func([]byte)) error {
 	for size > 0 {
-		if err := context.Cause(v.ctx); err != nil {
+		if err := context.Cause(w.ctx); err != nil {
 			return err
 		}
-		q := buf[:min(int64(len(buf)), size)]
-		if n, err := v.p.src.ReadAt(q, off); n < len(q) {
+		q := w.buf[:min(int64(len(w.buf)), size)]
+		if n, err := w.p.src.ReadAt(q, off); n < len(q) {
 			if err == io.EOF {
-				err = formats.ErrorAt(v.p.path, "", off+int64(n), "file became shorter while it was read")
+				err = formats.ErrorAt(w.p.path, "", off+int64(n), "file became shorter while it was read")
 			}
 			return err
 		}
 		each(q)
 		off += int64(len(q))
 		size -= int64(len(q))
-		v.step(int64(len(q)))
+		w.step(int64(len(q)))
 	}
 	return nil
 }

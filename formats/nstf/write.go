@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/zeebo/blake3"
 	"golang.org/x/sync/errgroup"
@@ -61,6 +62,11 @@ func Write(path string, m Meta, items []Item, o WriteOptions) error {
 func compose(path string, m Meta, items []Item) (*header, int64, error) {
 	if len(m.Model) == 0 {
 		return nil, 0, formats.Errorf(path, "", "the model's JSON is missing")
+	}
+	for _, f := range m.Files {
+		if strings.HasPrefix(f.Name, reservedPrefix) && f.Name != LedgerFile && f.Name != PlanFile {
+			return nil, 0, formats.Errorf(path, f.Name, "names that begin with %q are reserved", reservedPrefix)
+		}
 	}
 	files, err := packFiles(m.Files)
 	if err != nil {
