@@ -1,313 +1,221 @@
 package hf
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-	"io"
-	"math"
-	"strconv"
+	"slices"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/pyjson"
 )
 
-// A Config is one JSON object of a checkpoint's configuration, read by typed
-// getters. A key whose value is null counts as absent, as in transformers;
-// [Config.HasKey] tells the two apart. Getters without a default refuse an
-// absent key; all refuse a value of another type.
+// A Config is a JSON object of a configuration file with typed access.
 //
-// Python's json module writes NaN and Infinity, which JSON does not have:
-// they are read as numbers.
+// A key is required (Int, String, ...) or optional with the default that the
+// caller states (IntOr, StringOr, ...); null counts as absent, as it does in
+// transformers; a value of another type is a [formats.FormatError] that names
+// file and key. The files may hold what Python's json writes beyond the
+// standard, NaN and Infinity: they are read, and refused where a number is
+// asked for. Duplicate keys are refused when the file is read.
 type Config struct {
-	file   string
-	path   string // dotted path of this object inside the file
-	values map[string]any
+	file string
+	path string // of this object in the file, with a dot behind it, or ""
+	obj  *pyjson.Object
+	raw  []byte
 }
 
-// maxDepth bounds nesting, against input made to exhaust the stack.
-const maxDepth = 64
-
-// ParseConfig reads a JSON object; file is for messages.
-func ParseConfig(file string, data []byte) (*Config, error) {
-	dec := json.NewDecoder(bytes.NewReader(pythonNumbers(data)))
-	dec.UseNumber()
-	v, err := value(dec, 0)
-	if err != nil {
-		return nil, &formats.FormatError{File: file, Offset: dec.InputOffset(), Reason: "not JSON", Err: err}
-	}
-	m, ok := v.(map[string]any)
-	if !ok {
-		return nil, formats.Errorf(file, "", "a JSON object is expected, not %T", v)
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, formats.ErrorAt(file, "", dec.InputOffset(), "something follows the JSON object")
-	}
-	return &Config{file: file, values: m}, nil
-}
-
-// value decodes one JSON value and refuses repeated keys and deep nesting.
-func value(dec *json.Decoder, depth int) (any, error) {
-	if depth > maxDepth {
-		return nil, fmt.Errorf("nested deeper than %d", maxDepth)
-	}
-	t, err := dec.Token()
+// ParseConfig reads a configuration from bytes; file is for messages.
+func ParseConfig(file string, p []byte) (*Config, error) {
+	v, err := pyjson.Parse(file, p)
 	if err != nil {
 		return nil, err
 	}
-	switch t {
-	case json.Delim('{'):
-		m := map[string]any{}
-		for dec.More() {
-			k, err := dec.Token()
-			if err != nil {
-				return nil, err
-			}
-			key := k.(string) // the decoder accepts nothing else here
-			if _, ok := m[key]; ok {
-				return nil, fmt.Errorf("key %q is repeated", key)
-			}
-			if m[key], err = value(dec, depth+1); err != nil {
-				return nil, err
-			}
-		}
-		_, err = dec.Token()
-		return m, err
-	case json.Delim('['):
-		list := []any{}
-		for dec.More() {
-			v, err := value(dec, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, v)
-		}
-		_, err = dec.Token()
-		return list, err
+	obj, ok := v.(*pyjson.Object)
+	if !ok {
+		return nil, formats.Errorf(file, "", "the file holds %s, not an object", pyjson.Kind(v))
 	}
-	return t, nil
+	return &Config{file: file, obj: obj, raw: p}, nil
 }
 
-// pythonNumbers quotes the bare words NaN, Infinity and -Infinity outside
-// strings.
-func pythonNumbers(data []byte) []byte {
-	if !bytes.Contains(data, []byte("NaN")) && !bytes.Contains(data, []byte("Infinity")) {
-		return data
-	}
-	var out []byte
-	for i := 0; i < len(data); {
-		if data[i] == '"' {
-			end := i + 1
-			for end < len(data) && data[end] != '"' {
-				if data[end] == '\\' {
-					end++
-				}
-				end++
-			}
-			end = min(end+1, len(data))
-			out = append(out, data[i:end]...)
-			i = end
-			continue
-		}
-		word := ""
-		for _, w := range []string{"NaN", "Infinity", "-Infinity"} {
-			if bytes.HasPrefix(data[i:], []byte(w)) {
-				word = w
-			}
-		}
-		if word == "" {
-			out = append(out, data[i])
-			i++
-			continue
-		}
-		out = strconv.AppendQuote(out, word)
-		i += len(word)
-	}
-	return out
-}
-
-// File returns the file's name, for messages.
+// File returns the file's path.
 func (c *Config) File() string { return c.file }
 
-// HasKey reports whether the key is there, null or not.
-func (c *Config) HasKey(key string) bool { _, ok := c.values[key]; return ok }
+// Raw returns the file's bytes, nil for an object within one. They must not
+// be changed.
+func (c *Config) Raw() []byte { return c.raw }
+
+// Keys returns the keys in file order.
+func (c *Config) Keys() []string { return slices.Clone(c.obj.Keys()) }
+
+// HasKey reports whether the key is there, be it null.
+func (c *Config) HasKey(key string) bool {
+	_, ok := c.obj.Get(key)
+	return ok
+}
 
 // Has reports whether the key is there and not null.
-func (c *Config) Has(key string) bool { return c.values[key] != nil }
+func (c *Config) Has(key string) bool {
+	v, _ := c.obj.Get(key)
+	return v != nil
+}
 
-// Get returns a value as decoded: string, bool, json.Number, []any or
-// map[string]any.
-func (c *Config) Get(key string) (any, bool) {
-	v := c.values[key]
+// Get returns the value at a path of keys, false where it is absent or null.
+// See [pyjson.Value] for its types.
+func (c *Config) Get(path ...string) (pyjson.Value, bool) {
+	var v pyjson.Value = c.obj
+	for _, key := range path {
+		obj, ok := v.(*pyjson.Object)
+		if !ok {
+			return nil, false
+		}
+		v, _ = obj.Get(key)
+	}
 	return v, v != nil
 }
 
-// Sub returns a nested object, false where the key is absent or something
-// else.
+// Sub returns the object under a key, false where there is none.
 func (c *Config) Sub(key string) (*Config, bool) {
-	m, ok := c.values[key].(map[string]any)
+	v, _ := c.obj.Get(key)
+	obj, ok := v.(*pyjson.Object)
 	if !ok {
 		return nil, false
 	}
-	return &Config{file: c.file, path: c.place(key) + ".", values: m}, true
+	return &Config{file: c.file, path: c.path + key + ".", obj: obj}, true
 }
 
-func (c *Config) place(key string) string { return c.path + key }
-
-func (c *Config) need(key string) (any, error) {
-	v, ok := c.Get(key)
-	if !ok {
-		return nil, formats.Errorf(c.file, c.place(key), "key is missing")
+// Text returns the configuration of the language model: the object under
+// text_config in a multimodal model's configuration, else c.
+func (c *Config) Text() *Config {
+	if sub, ok := c.Sub("text_config"); ok {
+		return sub
 	}
-	return v, nil
+	return c
 }
 
-func (c *Config) wrong(key string, v any, want string) error {
-	return formats.Errorf(c.file, c.place(key), "value %v is not %s", v, want)
+// must returns the value of a required key.
+func (c *Config) must(key string) (pyjson.Value, error) {
+	if v, _ := c.obj.Get(key); v != nil {
+		return v, nil
+	}
+	return nil, formats.Errorf(c.file, c.path+key, "required key is missing")
 }
 
-// Int returns an integer; 4096.0 is one.
+func (c *Config) wrong(key string, v pyjson.Value, want string) error {
+	switch v := v.(type) {
+	case pyjson.Number, string, bool:
+		return formats.Errorf(c.file, c.path+key, "value %v is %s, not %s", v, pyjson.Kind(v), want)
+	}
+	return formats.Errorf(c.file, c.path+key, "value is %s, not %s", pyjson.Kind(v), want)
+}
+
+// Int returns a required integer. 4096.0 is one, as in Python's arithmetic.
 func (c *Config) Int(key string) (int64, error) {
-	v, err := c.need(key)
+	v, err := c.must(key)
 	if err != nil {
 		return 0, err
 	}
-	n, ok := asInt(v)
+	return c.asInt(key, v)
+}
+
+func (c *Config) asInt(key string, v pyjson.Value) (int64, error) {
+	n, ok := v.(pyjson.Number)
 	if !ok {
 		return 0, c.wrong(key, v, "an integer")
 	}
-	return n, nil
-}
-
-func asInt(v any) (int64, bool) {
-	num, ok := v.(json.Number)
+	i, ok := n.Int64()
 	if !ok {
-		return 0, false
+		return 0, c.wrong(key, v, "an integer")
 	}
-	if n, err := num.Int64(); err == nil {
-		return n, true
-	}
-	f, err := num.Float64()
-	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
-		return 0, false
-	}
-	return int64(f), true
+	return i, nil
 }
 
-// IntOr returns an integer, or def where the key is absent.
-func (c *Config) IntOr(key string, def int64) (int64, error) {
-	if !c.Has(key) {
-		return def, nil
-	}
-	return c.Int(key)
-}
-
-// Float returns a number.
+// Float returns a required finite number.
 func (c *Config) Float(key string) (float64, error) {
-	v, err := c.need(key)
+	v, err := c.must(key)
 	if err != nil {
 		return 0, err
 	}
-	f, ok := asFloat(v)
+	return c.asFloat(key, v)
+}
+
+func (c *Config) asFloat(key string, v pyjson.Value) (float64, error) {
+	n, ok := v.(pyjson.Number)
 	if !ok {
 		return 0, c.wrong(key, v, "a number")
+	}
+	f, ok := n.Float64()
+	if !ok || f-f != 0 {
+		return 0, c.wrong(key, v, "a finite number")
 	}
 	return f, nil
 }
 
-func asFloat(v any) (float64, bool) {
-	switch n := v.(type) {
-	case json.Number:
-		f, err := n.Float64()
-		return f, err == nil
-	case string:
-		switch n {
-		case "NaN", "Infinity", "-Infinity":
-			f, err := strconv.ParseFloat(n, 64)
-			return f, err == nil
-		}
+// Bool returns a required bool.
+func (c *Config) Bool(key string) (bool, error) { return as[bool](c, key, "a bool") }
+
+// String returns a required string.
+func (c *Config) String(key string) (string, error) { return as[string](c, key, "a string") }
+
+func as[T any](c *Config, key, want string) (T, error) {
+	v, err := c.must(key)
+	if err != nil {
+		var zero T
+		return zero, err
 	}
-	return 0, false
+	t, ok := v.(T)
+	if !ok {
+		return t, c.wrong(key, v, want)
+	}
+	return t, nil
 }
 
-// FloatOr returns a number, or def where the key is absent.
-func (c *Config) FloatOr(key string, def float64) (float64, error) {
+// IntOr returns an optional integer.
+func (c *Config) IntOr(key string, def int64) (int64, error) { return or(c, key, def, c.Int) }
+
+// FloatOr returns an optional finite number.
+func (c *Config) FloatOr(key string, def float64) (float64, error) { return or(c, key, def, c.Float) }
+
+// BoolOr returns an optional bool.
+func (c *Config) BoolOr(key string, def bool) (bool, error) { return or(c, key, def, c.Bool) }
+
+// StringOr returns an optional string.
+func (c *Config) StringOr(key, def string) (string, error) { return or(c, key, def, c.String) }
+
+func or[T any](c *Config, key string, def T, get func(string) (T, error)) (T, error) {
 	if !c.Has(key) {
 		return def, nil
 	}
-	return c.Float(key)
+	return get(key)
 }
 
-// BoolOr returns a bool, or def where the key is absent.
-func (c *Config) BoolOr(key string, def bool) (bool, error) {
-	v, ok := c.Get(key)
-	if !ok {
-		return def, nil
-	}
-	b, ok := v.(bool)
-	if !ok {
-		return def, c.wrong(key, v, "true or false")
-	}
-	return b, nil
-}
-
-// String returns a string.
-func (c *Config) String(key string) (string, error) {
-	v, err := c.need(key)
-	if err != nil {
-		return "", err
-	}
-	s, ok := v.(string)
-	if !ok {
-		return "", c.wrong(key, v, "a string")
-	}
-	return s, nil
-}
-
-// StringOr returns a string, or def where the key is absent.
-func (c *Config) StringOr(key, def string) (string, error) {
-	if !c.Has(key) {
-		return def, nil
-	}
-	return c.String(key)
-}
-
-func (c *Config) list(key string) ([]any, error) {
-	v, err := c.need(key)
-	if err != nil {
-		return nil, err
-	}
-	l, ok := v.([]any)
-	if !ok {
-		return nil, c.wrong(key, v, "a list")
-	}
-	return l, nil
-}
-
-// Ints returns a list of integers.
-func (c *Config) Ints(key string) ([]int64, error) {
-	return collect(c, key, "a list of integers", asInt)
-}
-
-// Floats returns a list of numbers.
-func (c *Config) Floats(key string) ([]float64, error) {
-	return collect(c, key, "a list of numbers", asFloat)
-}
-
-// Strings returns a list of strings.
+// Strings returns a required array of strings.
 func (c *Config) Strings(key string) ([]string, error) {
-	return collect(c, key, "a list of strings", func(v any) (string, bool) { s, ok := v.(string); return s, ok })
+	return list(c, key, func(key string, v pyjson.Value) (string, error) {
+		s, ok := v.(string)
+		if !ok {
+			return "", c.wrong(key, v, "a string")
+		}
+		return s, nil
+	})
 }
 
-func collect[T any](c *Config, key, want string, as func(any) (T, bool)) ([]T, error) {
-	l, err := c.list(key)
+// Ints returns a required array of integers.
+func (c *Config) Ints(key string) ([]int64, error) { return list(c, key, c.asInt) }
+
+// Floats returns a required array of finite numbers.
+func (c *Config) Floats(key string) ([]float64, error) { return list(c, key, c.asFloat) }
+
+func list[T any](c *Config, key string, element func(string, pyjson.Value) (T, error)) ([]T, error) {
+	v, err := c.must(key)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]T, len(l))
-	for i, v := range l {
-		var ok bool
-		if out[i], ok = as(v); !ok {
-			return nil, c.wrong(key, v, want)
+	in, ok := v.([]pyjson.Value)
+	if !ok {
+		return nil, c.wrong(key, v, "an array")
+	}
+	out := make([]T, len(in))
+	for i, e := range in {
+		if out[i], err = element(key, e); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil

@@ -1,0 +1,306 @@
+package hf
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/pyjson"
+	"github.com/nstf/nstf/formats/safetensors"
+	"github.com/nstf/nstf/formats/tensor"
+)
+
+// small lists the files that are read whole, with the most bytes they may
+// have: the largest tokenizer.json in circulation is 33 MB.
+var small = map[string]int64{
+	"config.json":             16 << 20,
+	"generation_config.json":  16 << 20,
+	"tokenizer.json":          256 << 20,
+	"tokenizer_config.json":   64 << 20,
+	"special_tokens_map.json": 16 << 20,
+	"added_tokens.json":       16 << 20,
+	"vocab.json":              64 << 20,
+	"merges.txt":              64 << 20,
+	"tokenizer.model":         64 << 20,
+	"chat_template.jinja":     16 << 20,
+	"chat_template.json":      16 << 20,
+	"quantize_config.json":    16 << 20,
+	"quant_config.json":       16 << 20,
+}
+
+// A Dir is an open model directory.
+type Dir struct {
+	path       string
+	config     *Config
+	generation *Config
+	files      map[string][]byte
+	others     []string
+	weights    *safetensors.File
+	tensors    []formats.Tensor
+	method     string
+}
+
+// Open opens a model directory. It needs a config.json, and weights in
+// model.safetensors, in the shards of a model.safetensors.index.json, or in a
+// single .safetensors file of another name. A directory whose weights are
+// stored otherwise is an [formats.UnsupportedError]; other errors are those of
+// the operating system and [formats.FormatError].
+func Open(dir string) (*Dir, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	d := &Dir{path: dir, files: make(map[string][]byte)}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
+		names = append(names, e.Name())
+	}
+	for _, step := range []func([]string) error{d.readFiles, d.readConfigs, d.openWeights} {
+		if err := step(names); err != nil {
+			d.Close()
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+func (d *Dir) readFiles(names []string) error {
+	for _, name := range names {
+		limit, ok := small[name]
+		if !ok {
+			if !isWeights(name) {
+				d.others = append(d.others, name)
+			}
+			continue
+		}
+		p, err := readFile(filepath.Join(d.path, name), limit)
+		if err != nil {
+			return err
+		}
+		d.files[name] = p
+	}
+	return nil
+}
+
+// readFile reads a regular file of at most limit bytes.
+func readFile(path string, limit int64) ([]byte, error) {
+	f, err := tensor.OpenFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if f.Size() > limit {
+		return nil, formats.Errorf(path, "", "%d bytes: more than %d", f.Size(), limit)
+	}
+	p := make([]byte, f.Size())
+	if len(p) == 0 {
+		return p, nil
+	}
+	if n, err := f.ReadAt(p, 0); n < len(p) {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (d *Dir) readConfigs([]string) error {
+	p, ok := d.files["config.json"]
+	if !ok {
+		return &formats.FormatError{File: filepath.Join(d.path, "config.json"), Offset: -1,
+			Reason: "missing: no Hugging Face model directory", Err: fs.ErrNotExist}
+	}
+	var err error
+	if d.config, err = ParseConfig(filepath.Join(d.path, "config.json"), p); err != nil {
+		return err
+	}
+	if p, ok := d.files["generation_config.json"]; ok {
+		d.generation, err = ParseConfig(filepath.Join(d.path, "generation_config.json"), p)
+	}
+	return err
+}
+
+func (d *Dir) openWeights(names []string) error {
+	name, err := weightsFile(d.path, names)
+	if err != nil {
+		return err
+	}
+	if d.weights, err = safetensors.Open(filepath.Join(d.path, name)); err != nil {
+		return err
+	}
+	d.tensors = d.weights.Tensors()
+	return d.joinQuantized()
+}
+
+// foreign are the endings of weights that are not read, with their names.
+var foreign = []struct{ ending, name string }{
+	{".bin", "PyTorch"}, {".pt", "PyTorch"}, {".pth", "PyTorch"}, {".h5", "TensorFlow"},
+	{".msgpack", "Flax"}, {".onnx", "ONNX"}, {".npz", "NumPy"}, {".gguf", "GGUF"},
+}
+
+func isWeights(name string) bool {
+	for _, f := range foreign {
+		if strings.HasSuffix(name, f.ending) {
+			return true
+		}
+	}
+	return strings.HasSuffix(name, ".safetensors") || strings.HasSuffix(name, ".safetensors.index.json")
+}
+
+// weightsFile picks what to give to safetensors.Open, in the order in which
+// transformers looks.
+func weightsFile(dir string, names []string) (string, error) {
+	for _, name := range []string{"model.safetensors", "model.safetensors.index.json"} {
+		if slices.Contains(names, name) {
+			return name, nil
+		}
+	}
+	var files, indices []string
+	for _, name := range names {
+		switch {
+		case strings.HasSuffix(name, ".safetensors.index.json"):
+			indices = append(indices, name)
+		case strings.HasSuffix(name, ".safetensors") && !strings.HasPrefix(name, "adapter_"):
+			files = append(files, name)
+		}
+	}
+	switch {
+	case len(indices) == 1:
+		return indices[0], nil
+	case len(indices) == 0 && len(files) == 1:
+		return files[0], nil
+	case len(indices)+len(files) > 0:
+		return "", formats.Errorf(dir, "", "several weights and no model.safetensors.index.json that says which: %q", append(indices, files...))
+	}
+	return "", noWeights(dir, names)
+}
+
+func noWeights(dir string, names []string) error {
+	for _, name := range names {
+		for _, f := range foreign {
+			if !strings.HasSuffix(name, f.ending) || name == "training_args.bin" {
+				continue
+			}
+			e := formats.Unsupportedf(dir, "", "weights in %s (%s), without safetensors", name, f.name)
+			e.Hint = "load the model with transformers and call save_pretrained(dir): it writes safetensors"
+			if f.name == "GGUF" {
+				e.Hint = "name the GGUF file itself: " + filepath.Join(dir, name)
+			}
+			return e
+		}
+		if strings.HasPrefix(name, "adapter_") {
+			e := formats.Unsupportedf(dir, "", "an adapter (%s) without its base model", name)
+			e.Hint = "merge it into the base model with peft's merge_and_unload, then save_pretrained"
+			return e
+		}
+	}
+	return formats.Errorf(dir, "", "no weights: neither model.safetensors nor model.safetensors.index.json")
+}
+
+// Close closes the weights. Tensors cannot be read afterwards.
+func (d *Dir) Close() error {
+	if d.weights == nil {
+		return nil
+	}
+	return d.weights.Close()
+}
+
+// Path returns the directory.
+func (d *Dir) Path() string { return d.path }
+
+// Config returns config.json.
+func (d *Dir) Config() *Config { return d.config }
+
+// Generation returns generation_config.json, false where there is none.
+func (d *Dir) Generation() (*Config, bool) { return d.generation, d.generation != nil }
+
+// File returns the bytes of one of the small files (config.json,
+// tokenizer.json, chat_template.jinja, ...). They must not be changed.
+func (d *Dir) File(name string) ([]byte, bool) {
+	p, ok := d.files[name]
+	return p, ok
+}
+
+// Files returns the names of the small files that were read, sorted.
+func (d *Dir) Files() []string {
+	var out []string
+	for name := range d.files {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Others returns the names of the files that were not read: README.md,
+// licences, images, code.
+func (d *Dir) Others() []string { return slices.Clone(d.others) }
+
+// Tensors returns all tensors, quantized ones put together; see [Dir.Method].
+// The slice is the caller's; what it points to is shared.
+func (d *Dir) Tensors() []formats.Tensor { return slices.Clone(d.tensors) }
+
+// Weights returns the safetensors file or files as they are stored.
+func (d *Dir) Weights() *safetensors.File { return d.weights }
+
+// Method names the tool that quantized the checkpoint ("gptq", "awq", "fp8",
+// "compressed-tensors", "mxfp4", "bitsandbytes"), "" for a plain one.
+func (d *Dir) Method() string { return d.method }
+
+// ChatTemplates returns the model's chat templates by name, in the order in
+// which transformers looks: chat_template.jinja, chat_template.json, the key
+// chat_template of tokenizer_config.json. The one without a name is
+// "default". It is empty where there is none.
+func (d *Dir) ChatTemplates() (map[string]string, error) {
+	if p, ok := d.files["chat_template.jinja"]; ok {
+		return map[string]string{"default": string(p)}, nil
+	}
+	for _, name := range []string{"chat_template.json", "tokenizer_config.json"} {
+		p, ok := d.files[name]
+		if !ok {
+			continue
+		}
+		c, err := ParseConfig(filepath.Join(d.path, name), p)
+		if err != nil {
+			return nil, err
+		}
+		if out, err := c.templates(); err != nil || out != nil {
+			return out, err
+		}
+	}
+	return nil, nil
+}
+
+// templates reads the key chat_template: a string, or an array of objects
+// with name and template.
+func (c *Config) templates() (map[string]string, error) {
+	const key = "chat_template"
+	v, _ := c.obj.Get(key)
+	switch v := v.(type) {
+	case nil:
+		return nil, nil
+	case string:
+		return map[string]string{"default": v}, nil
+	case []pyjson.Value:
+		out := make(map[string]string)
+		for _, e := range v {
+			obj, ok := e.(*pyjson.Object)
+			if !ok {
+				return nil, c.wrong(key, e, "an object with name and template")
+			}
+			entry := &Config{file: c.file, path: c.path + key + ".", obj: obj}
+			name, err := entry.String("name")
+			if err != nil {
+				return nil, err
+			}
+			if out[name], err = entry.String("template"); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	}
+	return nil, c.wrong(key, v, "a string or an array")
+}
