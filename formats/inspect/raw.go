@@ -1,0 +1,126 @@
+package inspect
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/gguf"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/nstf"
+	"github.com/nstf/nstf/formats/safetensors"
+)
+
+// A container is a file of tensors, opened without knowing what they mean.
+type container struct {
+	kind    model.Kind
+	arch    string
+	tensors []formats.Tensor
+	parts   []string
+	pkg     *nstf.Package // or nil
+	close   io.Closer
+}
+
+// openRaw describes a container that is no model for the reason why, or
+// returns why where that is all there is to say.
+func openRaw(path string, why error) (*Report, error) {
+	c, err := openContainer(path)
+	if err != nil {
+		return nil, why
+	}
+	defer c.close.Close()
+	note, ok := rawReason(path, why)
+	if !ok && c.kind == model.KindGGUF && len(c.tensors) == 0 {
+		note, ok = "a vocabulary without tensors", true
+	}
+	if !ok {
+		return nil, why
+	}
+	r := &Report{Path: path, Kind: string(c.kind), Architecture: c.arch, Note: note, Files: []File{}}
+	if c.pkg != nil {
+		r.readPackage(c.pkg)
+	}
+	for _, t := range c.tensors {
+		r.tensors = append(r.tensors, roleTensor{t, model.RoleOther})
+	}
+	return r, r.sum(c.parts)
+}
+
+func openContainer(path string) (*container, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return openDir(path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	magic := make([]byte, 8)
+	n, _ := io.ReadFull(f, magic)
+	f.Close()
+	switch magic = magic[:n]; {
+	case bytes.HasPrefix(magic, []byte("GGUF")):
+		return openGGUF(path)
+	case string(magic) == nstf.Magic:
+		return openPackage(path)
+	}
+	return openSafetensors(path)
+}
+
+// openDir opens the tensors of a Hugging Face directory: an index, else every
+// safetensors file by itself is not one model, so there must be one.
+func openDir(dir string) (*container, error) {
+	for _, pattern := range []string{"*.safetensors.index.json", "*.safetensors"} {
+		found, err := filepath.Glob(filepath.Join(escape(dir), pattern))
+		if err == nil && len(found) == 1 {
+			return openSafetensors(found[0])
+		}
+	}
+	return nil, formats.Errorf(dir, "", "no safetensors file or index, or several")
+}
+
+// escape quotes what Glob would take for a pattern.
+func escape(dir string) string {
+	return strings.NewReplacer(`*`, `[*]`, `?`, `[?]`, `[`, `[[]`).Replace(dir)
+}
+
+func openSafetensors(path string) (*container, error) {
+	f, err := safetensors.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return &container{kind: model.KindHF, arch: f.Metadata()["architecture"], tensors: f.Tensors(), parts: f.Parts(), close: f}, nil
+}
+
+func openGGUF(path string) (*container, error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &container{kind: model.KindGGUF, tensors: f.Tensors(), parts: f.Parts(), close: f}
+	if f.Has("general.architecture") {
+		if c.arch, err = f.String("general.architecture"); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func openPackage(path string) (*container, error) {
+	p, err := nstf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &container{kind: model.KindNSTF, parts: []string{path}, pkg: p, close: p}
+	for _, item := range p.Tensors() {
+		c.tensors = append(c.tensors, item.Tensor)
+	}
+	return c, nil
+}

@@ -1,0 +1,185 @@
+package encode
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/nstf"
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/quantize/fit"
+)
+
+// Options are how to write a package; the zero value copies everything.
+type Options struct {
+	// DType casts the graph's tensors to "f32", "f16" or "bf16", expanding
+	// those that were quantized; "" keeps them. Tensors that the graph does
+	// not know stay as they are. DType and Policy exclude each other.
+	DType string
+	// Policy quantizes the graph's matrices; nil keeps them.
+	Policy *Policy
+	// Tool and Flags go into the provenance: the program with its version,
+	// and its arguments that decided something.
+	Tool  string
+	Flags []string
+	// Progress is called with bytes written and their total; nil: nobody.
+	Progress func(done, total int64)
+}
+
+// A Report says what became of a model.
+type Report struct {
+	Path        string   `json:"path"`
+	FileBytes   int64    `json:"file_bytes"`
+	SourceBytes int64    `json:"source_tensor_bytes"` // stored tensors of the source
+	TensorBytes int64    `json:"tensor_bytes"`        // stored tensors of the package
+	Params      int64    `json:"parameters"`          // of the graph
+	BPW         float64  `json:"bpw"`                 // bits per weight of the graph's tensors, scales and fallbacks included
+	Tensors     []Tensor `json:"tensors"`             // of the graph, in the package's order
+	Passthrough []string `json:"passthrough"`         // tensors copied as they were
+	Warnings    []string `json:"warnings"`
+}
+
+// A Tensor says what became of one tensor of the graph.
+type Tensor struct {
+	Name  string  `json:"name"`
+	Role  string  `json:"role"`
+	Shape []int64 `json:"shape"`
+	From  string  `json:"from"` // scheme in the source
+	To    string  `json:"to"`   // scheme in the package
+	// Wanted is the scheme that the policy asked for where To is a fallback,
+	// because its blocks do not divide the tensor's rows; else "".
+	Wanted string `json:"wanted,omitempty"`
+	Bytes  int64  `json:"bytes"`
+}
+
+// Fallbacks returns the tensors that did not get the scheme asked for.
+func (r *Report) Fallbacks() []Tensor {
+	var out []Tensor
+	for _, t := range r.Tensors {
+		if t.Wanted != "" {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// Run writes m as a package to path. Its errors are those of the options
+// (an unknown dtype is a [formats.UnsupportedError]), of reading and fitting
+// tensors, of [nstf.Write], and the context's.
+func Run(ctx context.Context, m *model.Model, path string, o Options) (*Report, error) {
+	if o.DType != "" && o.Policy != nil {
+		panic("encode: a dtype and a policy")
+	}
+	if err := notSource(m, path); err != nil {
+		return nil, err
+	}
+	meta, items, err := m.Pack()
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Path: path, Params: m.Graph.Params(), Passthrough: []string{}, Warnings: []string{}}
+	if err := r.convert(m, items, o); err != nil {
+		return nil, err
+	}
+	if m.Quantized != "" && (o.Policy != nil || o.DType != "") {
+		r.Warnings = append(r.Warnings, requantized(m, o))
+		meta.Provenance.Notes = append(meta.Provenance.Notes, r.Warnings...)
+	}
+	meta.Provenance.Tool, meta.Provenance.Flags = o.Tool, o.Flags
+	err = nstf.Write(path, meta, items, nstf.WriteOptions{Progress: o.Progress, Context: ctx})
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	r.FileBytes = info.Size()
+	return r, nil
+}
+
+func requantized(m *model.Model, o Options) string {
+	if o.DType != "" {
+		return fmt.Sprintf("the source is quantized already (%s): its values were expanded to %s, its precision stays what it was", m.Quantized, o.DType)
+	}
+	return fmt.Sprintf("the source is quantized already (%s): quantizing it again adds to its error", m.Quantized)
+}
+
+// convert replaces the items' tensors by what they become and records it.
+func (r *Report) convert(m *model.Model, items []nstf.Item, o Options) error {
+	var dtype *scheme.Scheme
+	if o.DType != "" {
+		var ok bool
+		if dtype, ok = scheme.ByName(o.DType); !ok || !castable(o.DType) {
+			e := formats.Unsupportedf("", "", "casting to dtype %q", o.DType)
+			e.Hint = "dtypes: f32, f16, bf16"
+			return e
+		}
+	}
+	weights := m.Graph.Weights()
+	var graphBytes int64
+	for i := range items {
+		t := &items[i].Tensor
+		r.SourceBytes += t.Size()
+		if items[i].Passthrough {
+			r.Passthrough = append(r.Passthrough, t.Name)
+			r.TensorBytes += t.Size()
+			continue
+		}
+		row := Tensor{Name: t.Name, Role: string(weights[i].Role), Shape: t.Shape, From: t.Scheme}
+		var err error
+		switch {
+		case dtype != nil:
+			*t, err = scheme.Cast(*t, dtype)
+		case o.Policy != nil:
+			*t, row.Wanted, err = quantize(*t, o.Policy.choose(m.Graph, &weights[i]))
+		}
+		if err != nil {
+			return err
+		}
+		row.To, row.Bytes = t.Scheme, t.Size()
+		graphBytes += row.Bytes
+		r.Tensors = append(r.Tensors, row)
+	}
+	r.TensorBytes += graphBytes
+	r.BPW = 8 * float64(graphBytes) / float64(r.Params)
+	return nil
+}
+
+func castable(dtype string) bool { return dtype == "f32" || dtype == "f16" || dtype == "bf16" }
+
+// quantize fits a tensor to a scheme, or to the nearest that its rows fit;
+// wanted is then the scheme's name. nil keeps the tensor, and so does the
+// scheme that it is in already.
+func quantize(t formats.Tensor, to *scheme.Scheme) (out formats.Tensor, wanted string, err error) {
+	if to == nil || t.Scheme == to.Name {
+		return t, "", nil
+	}
+	_, k := t.Rows()
+	s := fit.Fallback(to, k)
+	if s != to {
+		wanted = to.Name
+	}
+	if t.Scheme == s.Name {
+		return t, wanted, nil
+	}
+	out, err = fit.Tensor(t, s, nil)
+	return out, wanted, err
+}
+
+// notSource refuses to write over a file that is being read: what it held
+// would be gone, and only its conversion left.
+func notSource(m *model.Model, path string) error {
+	out, err := os.Stat(path)
+	if err != nil {
+		return nil // nothing there to lose; writing finds out the rest
+	}
+	for _, source := range m.Sources() {
+		if in, err := os.Stat(source); err == nil && os.SameFile(in, out) {
+			return fmt.Errorf("%s is the source itself: choose another name for the output", path)
+		}
+	}
+	return nil
+}
