@@ -12,11 +12,13 @@ import (
 // either world. It is a row of the table below and a file of its own.
 type architecture struct {
 	name string
+	// class is the causal model of transformers, for a config.json of our own.
+	class string
 	// types are the values of config.json's model_type that it answers to.
 	types []string
 	// gguf is the value of general.architecture, "" where GGUF has none.
 	gguf string
-	// runs reports that llama.cpp executes gguf files of this architecture.
+	// llamaCPP reports that llama.cpp executes gguf files of this architecture.
 	llamaCPP bool
 
 	fromHF   func(s *settings) *decoder

@@ -82,7 +82,7 @@ func (b *binder) resolve(w Weight) (formats.Tensor, error) {
 		if part < 0 {
 			continue
 		}
-		first := fill(l.foreign, block, 0) + suffix
+		first := l.name(block, 0, suffix)
 		if _, ok := b.find(first); !ok {
 			tried = append(tried, first)
 			continue
@@ -102,12 +102,12 @@ func (b *binder) resolve(w Weight) (formats.Tensor, error) {
 // read takes a weight out of the foreign tensor or tensors of a link.
 func (b *binder) read(l *link, part int, w Weight, block int, suffix string) (formats.Tensor, error) {
 	if !l.perExpert() {
-		return b.rows(l, part, w, block, fill(l.foreign, block, 0)+suffix, suffix, 1)
+		return b.rows(l, part, w, block, l.name(block, 0, suffix), suffix, 1)
 	}
 	experts := w.Shape[0]
 	pieces := make([]formats.Tensor, experts)
 	for e := range pieces {
-		name := fill(l.foreign, block, e) + suffix
+		name := l.name(block, e, suffix)
 		if _, ok := b.find(name); !ok {
 			return formats.Tensor{}, formats.Errorf(b.file, name, "tensor is missing (expert %d of %d)", e, experts)
 		}

@@ -9,7 +9,7 @@ import "math"
 // Source: configuration_gemma2.py and modeling_gemma2.py of transformers.
 func gemma2() *architecture {
 	return &architecture{
-		name: "gemma2", types: []string{"gemma2"}, gguf: "gemma2", llamaCPP: true,
+		name: "gemma2", class: "Gemma2ForCausalLM", types: []string{"gemma2"}, gguf: "gemma2", llamaCPP: true,
 		fromHF: func(s *settings) *decoder {
 			d := s.gemma("gemma2", nil, 50, 30)
 			d.ropes = []Rope{s.rope(d, 10000, 1, "")}

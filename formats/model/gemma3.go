@@ -7,7 +7,7 @@ package model
 // Source: configuration_gemma3.py and modeling_gemma3.py of transformers.
 func gemma3() *architecture {
 	return &architecture{
-		name: "gemma3", types: []string{"gemma3_text", "gemma3"}, gguf: "gemma3", llamaCPP: true,
+		name: "gemma3", class: "Gemma3ForCausalLM", types: []string{"gemma3_text", "gemma3"}, gguf: "gemma3", llamaCPP: true,
 		fromHF: func(s *settings) *decoder {
 			d := s.gemma("gemma3", gemma3Defaults(), 0, 0)
 			d.qkNorm = true

@@ -6,7 +6,7 @@ package model
 // Source: configuration_gpt2.py and modeling_gpt2.py of transformers.
 func gpt2() *architecture {
 	return &architecture{
-		name: "gpt2", types: []string{"gpt2"}, gguf: "gpt2", llamaCPP: true,
+		name: "gpt2", class: "GPT2LMHeadModel", types: []string{"gpt2"}, gguf: "gpt2", llamaCPP: true,
 		fromHF: func(s *settings) *decoder {
 			d := s.gpt("gpt2")
 			d.tied = s.boolOr("tie_word_embeddings", true)

@@ -6,7 +6,7 @@ package model
 // Source: configuration_gpt_neox.py and modeling_gpt_neox.py of transformers.
 func gptNeoX() *architecture {
 	return &architecture{
-		name: "gpt_neox", types: []string{"gpt_neox"}, gguf: "gptneox", llamaCPP: true,
+		name: "gpt_neox", class: "GPTNeoXForCausalLM", types: []string{"gpt_neox"}, gguf: "gptneox", llamaCPP: true,
 		fromHF: func(s *settings) *decoder {
 			d := s.common("gpt_neox", nil)
 			d.norm, d.eps = LayerNorm, float32(s.floatOr("layer_norm_eps", 1e-5))
@@ -35,6 +35,7 @@ func gptNeoX() *architecture {
 			one("gpt_neox.layers.#.mlp.dense_4h_to_h", "blocks.#.ffn.down"),
 			one("gpt_neox.final_layer_norm", "norm"),
 			one("embed_out", "head"),
+			one("lm_head", "head"), // as transformers 5 writes it
 		},
 		ggufLinks: ggufDecoderLinks(),
 	}

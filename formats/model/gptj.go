@@ -7,7 +7,7 @@ package model
 // names the architecture; llama.cpp does not execute it.
 func gptj() *architecture {
 	return &architecture{
-		name: "gptj", types: []string{"gptj"}, gguf: "gptj",
+		name: "gptj", class: "GPTJForCausalLM", types: []string{"gptj"}, gguf: "gptj",
 		fromHF: func(s *settings) *decoder {
 			d := s.gpt("gptj")
 			d.tied = s.boolOr("tie_word_embeddings", false)

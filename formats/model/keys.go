@@ -16,9 +16,9 @@ type keys struct {
 	err     error
 }
 
-func newKeys(f *gguf.File, arch string) *keys {
+func newKeys(f *gguf.File, arch string, tensors []formats.Tensor) *keys {
 	k := &keys{f: f, prefix: arch + ".", tensors: map[string]formats.Tensor{}}
-	for _, t := range f.Tensors() {
+	for _, t := range tensors {
 		k.tensors[t.Name] = t
 	}
 	return k

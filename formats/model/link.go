@@ -17,6 +17,8 @@ type link struct {
 	// order maps a row of the foreign tensor to its row in the joined parts,
 	// for the block; nil is the identity.
 	order func(g *Graph, block int) []int64
+	// bare foreign names have no ".weight".
+	bare bool
 	// transposed weights are stored [K][N].
 	transposed bool
 }
@@ -47,10 +49,18 @@ func split(name string) (pattern string, block int, suffix string) {
 	return strings.Join(f, "."), block, suffix
 }
 
-// name fills the block's and the expert's number into a pattern.
+// fill puts the block's and the expert's number into a pattern.
 func fill(pattern string, block, expert int) string {
 	s := strings.Replace(pattern, "#", strconv.Itoa(block), 1)
 	return strings.Replace(s, "@", strconv.Itoa(expert), 1)
+}
+
+// name returns the foreign tensor's name for a suffix of the graph's.
+func (l *link) name(block, expert int, suffix string) string {
+	if l.bare {
+		suffix = strings.TrimPrefix(suffix, ".weight")
+	}
+	return fill(l.foreign, block, expert) + suffix
 }
 
 // perExpert reports whether the foreign world keeps experts apart.

@@ -7,7 +7,7 @@ package model
 // llama.cpp's "llama" GGUF architecture, which mistral and mixtral share.
 func llama() *architecture {
 	return &architecture{
-		name: "llama", types: []string{"llama"}, gguf: "llama", llamaCPP: true,
+		name: "llama", class: "LlamaForCausalLM", types: []string{"llama"}, gguf: "llama", llamaCPP: true,
 		fromHF: func(s *settings) *decoder {
 			d := s.common("llama", nil)
 			b := s.boolOr("attention_bias", false)

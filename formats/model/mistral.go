@@ -7,7 +7,7 @@ package model
 // 4096 holds where the key is absent.
 func mistral() *architecture {
 	return &architecture{
-		name: "mistral", types: []string{"mistral"}, llamaCPP: true,
+		name: "mistral", class: "MistralForCausalLM", types: []string{"mistral"}, llamaCPP: true,
 		fromHF: func(s *settings) *decoder {
 			d := s.common("mistral", nil)
 			d.ropes = []Rope{s.rope(d, 10000, 1, "")}

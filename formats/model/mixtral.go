@@ -6,7 +6,7 @@ package model
 // Sources: configuration_mixtral.py and modeling_mixtral.py of transformers.
 func mixtral() *architecture {
 	return &architecture{
-		name: "mixtral", types: []string{"mixtral"}, llamaCPP: true,
+		name: "mixtral", class: "MixtralForCausalLM", types: []string{"mixtral"}, llamaCPP: true,
 		fromHF: func(s *settings) *decoder {
 			d := s.common("mixtral", nil)
 			d.ropes = []Rope{s.rope(d, 1e6, 1, "")}
@@ -32,7 +32,7 @@ func mixtral() *architecture {
 func hfStackedExperts() []link {
 	return []link{
 		one("model.layers.#.mlp.gate", "blocks.#.moe.router"),
-		{foreign: "model.layers.#.mlp.experts.gate_up_proj", parts: []string{"blocks.#.moe.gate", "blocks.#.moe.up"}, order: perExpertOrder},
-		one("model.layers.#.mlp.experts.down_proj", "blocks.#.moe.down"),
+		{foreign: "model.layers.#.mlp.experts.gate_up_proj", parts: []string{"blocks.#.moe.gate", "blocks.#.moe.up"}, order: perExpertOrder, bare: true},
+		{foreign: "model.layers.#.mlp.experts.down_proj", parts: []string{"blocks.#.moe.down"}, bare: true},
 	}
 }

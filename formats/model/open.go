@@ -66,7 +66,7 @@ func openGGUF(path string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := fromGGUF(path, f)
+	m, err := fromGGUF(path, f, f.Tensors())
 	if err != nil {
 		f.Close()
 		return nil, err
@@ -74,7 +74,7 @@ func openGGUF(path string) (*Model, error) {
 	return m, nil
 }
 
-func fromGGUF(path string, f *gguf.File) (*Model, error) {
+func fromGGUF(path string, f *gguf.File, tensors []formats.Tensor) (*Model, error) {
 	name, err := f.String("general.architecture")
 	if err != nil {
 		return nil, err
@@ -83,11 +83,10 @@ func fromGGUF(path string, f *gguf.File) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	tensors := f.Tensors()
 	if len(tensors) == 0 {
 		return nil, formats.Errorf(path, "", "no tensors: a vocabulary alone is no model")
 	}
-	k := newKeys(f, name)
+	k := newKeys(f, name, tensors)
 	d := a.fromGGUF(k)
 	if k.err != nil {
 		return nil, k.err
@@ -138,5 +137,3 @@ func base(path string) string {
 	}
 	return b
 }
-
-func openHF(string) (*Model, error) { panic("unwritten") }

@@ -6,7 +6,7 @@ package model
 // Source: configuration_phi3.py and modeling_phi3.py of transformers.
 func phi3() *architecture {
 	return &architecture{
-		name: "phi3", types: []string{"phi3"}, gguf: "phi3", llamaCPP: true,
+		name: "phi3", class: "Phi3ForCausalLM", types: []string{"phi3"}, gguf: "phi3", llamaCPP: true,
 		fromHF: func(s *settings) *decoder {
 			d := s.common("phi3", nil)
 			d.eps = float32(s.floatOr("rms_norm_eps", 1e-5))

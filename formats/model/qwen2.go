@@ -6,7 +6,7 @@ package model
 // Source: configuration_qwen2.py of transformers.
 func qwen2() *architecture {
 	return &architecture{
-		name: "qwen2", types: []string{"qwen2"}, gguf: "qwen2", llamaCPP: true,
+		name: "qwen2", class: "Qwen2ForCausalLM", types: []string{"qwen2"}, gguf: "qwen2", llamaCPP: true,
 		fromHF: func(s *settings) *decoder {
 			d := s.common("qwen2", nil)
 			d.bias.qkv = true

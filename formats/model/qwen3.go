@@ -5,7 +5,7 @@ package model
 // Source: configuration_qwen3.py of transformers.
 func qwen3() *architecture {
 	return &architecture{
-		name: "qwen3", types: []string{"qwen3"}, gguf: "qwen3", llamaCPP: true,
+		name: "qwen3", class: "Qwen3ForCausalLM", types: []string{"qwen3"}, gguf: "qwen3", llamaCPP: true,
 		fromHF: func(s *settings) *decoder {
 			d := s.common("qwen3", nil)
 			s.qwen3(d)

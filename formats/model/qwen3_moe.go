@@ -8,7 +8,7 @@ import "slices"
 // Source: configuration_qwen3_moe.py and modeling_qwen3_moe.py of transformers.
 func qwen3MoE() *architecture {
 	return &architecture{
-		name: "qwen3_moe", types: []string{"qwen3_moe"}, gguf: "qwen3moe", llamaCPP: true,
+		name: "qwen3_moe", class: "Qwen3MoeForCausalLM", types: []string{"qwen3_moe"}, gguf: "qwen3moe", llamaCPP: true,
 		fromHF: func(s *settings) *decoder {
 			d := s.common("qwen3_moe", nil)
 			s.qwen3(d)
@@ -49,7 +49,7 @@ func (s *settings) qwen3Experts(d *decoder) {
 		s.note(err)
 	}
 	d.moe = moeParams{
-		experts: s.intOr("num_experts", 128), topK: s.intOr("num_experts_per_tok", 8),
+		experts: s.intOr("num_experts", s.intOr("num_local_experts", 128)), topK: s.intOr("num_experts_per_tok", 8),
 		inner: s.intOr("moe_intermediate_size", 768), normalize: s.boolOr("norm_topk_prob", false),
 		sparse: func(layer int) bool {
 			return !slices.Contains(dense, int64(layer)) && (int64(layer)+1)%step == 0

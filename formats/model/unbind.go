@@ -105,7 +105,7 @@ func (u *unbinder) join(l *link, parts []formats.Tensor, block int, suffix strin
 // write gives the tensor its name, or each expert's share its own.
 func (u *unbinder) write(l *link, t formats.Tensor, block int, suffix string) error {
 	if !l.perExpert() {
-		return u.add(t, fill(l.foreign, block, 0)+suffix, t.Shape)
+		return u.add(t, l.name(block, 0, suffix), t.Shape)
 	}
 	experts := t.Shape[0]
 	rows, k := t.Rows()
@@ -115,7 +115,7 @@ func (u *unbinder) write(l *link, t formats.Tensor, block int, suffix string) er
 		if err != nil {
 			return err
 		}
-		if err := u.add(s, fill(l.foreign, block, int(e))+suffix, []int64{n, k}); err != nil {
+		if err := u.add(s, l.name(block, int(e), suffix), []int64{n, k}); err != nil {
 			return err
 		}
 	}

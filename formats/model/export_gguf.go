@@ -1,0 +1,208 @@
+package model
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/gguf"
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/formats/tensor"
+)
+
+// An Export is a model in the terms of another format, ready to be written.
+type Export struct {
+	Keys     []gguf.KV // GGUF only
+	Files    []File    // Hugging Face only
+	Tensors  []formats.Tensor
+	Warnings []string // what the target does otherwise than the source
+}
+
+// GGUF returns the model as llama.cpp loads it: its keys, names, fused
+// projections and interleaved rotary rows. Tensors in a scheme that ggml does
+// not have are cast to the scheme cast, or refused where it is nil. keys are
+// added as they are, the tokenizer's among them; for a model that came from
+// GGUF they may be nil: its own metadata travels with it.
+//
+// What the target would execute otherwise is an [formats.UnsupportedError]:
+// the keys are read back, and the graph they make is compared with the
+// model's.
+func (m *Model) GGUF(keys []gguf.KV, cast *scheme.Scheme) (*Export, error) {
+	a, ok := byName(m.Graph.Arch)
+	if !ok || !a.llamaCPP {
+		e := formats.Unsupportedf(m.Path, "", "llama.cpp does not run architecture %q", m.Graph.Arch)
+		e.Hint = "export to a folder instead: -o DIR/ writes safetensors"
+		return nil, e
+	}
+	tensors, err := m.unbind(a.ggufLinks)
+	if err != nil {
+		return nil, err
+	}
+	for i := range tensors {
+		if tensors[i], err = m.ggufTensor(tensors[i], cast); err != nil {
+			return nil, err
+		}
+	}
+	tensors = append(tensors, ropeTensors(m.Graph)...)
+	x := &Export{Tensors: tensors}
+	for _, t := range m.Passthrough {
+		if m.Kind == KindGGUF || m.hasGGUFMetadata() {
+			x.Tensors = append(x.Tensors, t)
+		} else {
+			x.Warnings = append(x.Warnings, fmt.Sprintf("%s is left out: GGUF has no name for it", t.Name))
+		}
+	}
+	if x.Keys, err = m.ggufKeys(a, keys, x.Tensors); err != nil {
+		return nil, err
+	}
+	return x, m.checkGGUF(x)
+}
+
+func (m *Model) hasGGUFMetadata() bool { _, ok := m.File(MetadataFile); return ok }
+
+// ggufTensor gives a tensor a type that llama.cpp expects in its place: norms,
+// biases, routers and positions in float32, with the norms' offset added.
+func (m *Model) ggufTensor(t formats.Tensor, cast *scheme.Scheme) (formats.Tensor, error) {
+	f32, _ := scheme.ByName("f32")
+	norm := isNorm(t.Name)
+	switch {
+	case norm && m.normOffset() != 0:
+		return addConstant(t, m.normOffset())
+	case norm, len(t.Shape) == 1, strings.Contains(t.Name, "ffn_gate_inp"), t.Name == "position_embd.weight":
+		if t.Scheme == f32.Name {
+			return t, nil
+		}
+		return scheme.Cast(t, f32)
+	}
+	s, ok := scheme.ByName(t.Scheme)
+	if ok && s.GGML >= 0 {
+		return t, nil
+	}
+	if cast == nil {
+		e := formats.Unsupportedf(m.Path, t.Name, "ggml has no scheme %q", t.Scheme)
+		e.Hint = "--dtype f16 expands such tensors"
+		return t, e
+	}
+	return scheme.Cast(t, cast)
+}
+
+// normOffset returns the constant that the model's norms add to their stored
+// weights; GGUF stores the sum.
+func (m *Model) normOffset() float32 { return m.Graph.Norm.Offset }
+
+// addConstant returns a tensor as float32 with c added to each number.
+func addConstant(t formats.Tensor, c float32) (formats.Tensor, error) {
+	f32, _ := scheme.ByName("f32")
+	size := t.Elements() * 4
+	return scheme.New(t.Name, f32, t.Shape, nil, tensor.Computed(size, func() ([]byte, error) {
+		x, err := decodeAll(t)
+		if err != nil {
+			return nil, err
+		}
+		for i := range x {
+			x[i] += c
+		}
+		p := make([]byte, size)
+		tensor.FromFloat32(p, x, tensor.F32)
+		return p, nil
+	}))
+}
+
+// decodeAll returns a small tensor's numbers.
+func decodeAll(t formats.Tensor) ([]float32, error) {
+	n, k := t.Rows()
+	x := make([]float32, n*k)
+	return x, scheme.DecodeRows(x, &t, 0, n)
+}
+
+// ropeTensors are the numbers of the graph that GGUF keeps in tensors.
+func ropeTensors(g *Graph) []formats.Tensor {
+	if len(g.Ropes) == 0 {
+		return nil
+	}
+	r := &g.Ropes[0]
+	vector := func(name string, x []float32) formats.Tensor {
+		f32, _ := scheme.ByName("f32")
+		p := make([]byte, 4*len(x))
+		tensor.FromFloat32(p, x, tensor.F32)
+		t, err := scheme.New(name, f32, []int64{int64(len(x))}, nil, tensor.BytesBlob(p))
+		if err != nil {
+			panic(err) // a vector of float32 is always one
+		}
+		return t
+	}
+	switch r.Scaling.Kind {
+	case ScaleFactors:
+		return []formats.Tensor{vector("rope_freqs.weight", r.Scaling.Short)}
+	case ScaleLlama3:
+		return []formats.Tensor{vector("rope_freqs.weight", r.divisors())}
+	case ScaleLongRope:
+		return []formats.Tensor{vector("rope_factors_long.weight", r.Scaling.Long), vector("rope_factors_short.weight", r.Scaling.Short)}
+	}
+	return nil
+}
+
+// divisors are what the scaling divides each unscaled frequency by.
+func (r *Rope) divisors() []float32 {
+	plain := *r
+	plain.Scaling = RopeScaling{Kind: ScaleNone}
+	own, _ := plain.Frequencies(1)
+	scaled, _ := r.Frequencies(1)
+	for i := range own {
+		own[i] /= scaled[i]
+	}
+	return own
+}
+
+// checkGGUF reads an export back and compares the graphs.
+func (m *Model) checkGGUF(x *Export) error {
+	w, err := gguf.NewWriter(x.Keys, nil)
+	if err != nil {
+		return err
+	}
+	var meta bytes.Buffer
+	if _, err := w.WriteTo(&meta); err != nil {
+		return err
+	}
+	f, err := gguf.Parse(m.Path, meta.Bytes())
+	if err != nil {
+		return err
+	}
+	again, err := fromGGUF(m.Path, f, x.Tensors)
+	if err != nil {
+		return err
+	}
+	back := again.Graph
+	what := graphDifference(m.Graph, back)
+	if what == "" {
+		return nil
+	}
+	if w, only := windowOnly(m.Graph, back); only {
+		x.Warnings = append(x.Warnings, fmt.Sprintf("llama.cpp attends beyond the sliding window of %d; up to there the model is the same", w))
+		return nil
+	}
+	return formats.Unsupportedf(m.Path, "", "GGUF cannot say that %s", what)
+}
+
+// windowOnly reports whether two graphs differ only in windows that the
+// second lacks, and the smallest of them.
+func windowOnly(want, back *Graph) (int64, bool) {
+	w := *want
+	w.Blocks = slices.Clone(want.Blocks)
+	smallest := int64(0)
+	for i := range w.Blocks {
+		if n := w.Blocks[i].Attn.Window; n > 0 && back.Blocks[i].Attn.Window == 0 {
+			if smallest == 0 || n < smallest {
+				smallest = n
+			}
+			w.Blocks[i].Attn.Window = 0
+		}
+	}
+	return smallest, smallest > 0 && graphDifference(&w, back) == ""
+}
+
+// isNorm reports whether a foreign name is that of a norm's weight: in both
+// worlds, and in no other tensor's name, "norm" stands before ".weight".
+func isNorm(name string) bool { return strings.HasSuffix(name, "norm.weight") }

@@ -1,0 +1,58 @@
+package model
+
+import (
+	"encoding/json"
+
+	"github.com/nstf/nstf/formats/gguf"
+	"github.com/nstf/nstf/formats/tokenizer"
+)
+
+// Tokenizer reads the tokenizer that travels with the model.
+func (m *Model) Tokenizer() (*tokenizer.Tokenizer, error) {
+	if meta, ok := m.File(MetadataFile); ok {
+		f, err := gguf.Parse(m.Path, meta)
+		if err != nil {
+			return nil, err
+		}
+		return tokenizer.FromGGUF(m.Path, ggufMetadata{f})
+	}
+	get := func(name string) []byte {
+		p, _ := m.File(name)
+		return p
+	}
+	return tokenizer.FromFiles(m.Path, tokenizer.Files{
+		JSON: get("tokenizer.json"), Config: get("tokenizer_config.json"), Special: get("special_tokens_map.json"),
+		Generation: get("generation_config.json"), Model: get("tokenizer.model"),
+		ChatTemplate: get("chat_template.jinja"), ConfigJSON: get("config.json"),
+	})
+}
+
+// ggufMetadata is a GGUF as the tokenizer reads it.
+type ggufMetadata struct{ f *gguf.File }
+
+func (m ggufMetadata) Get(key string) (any, bool) { return m.f.Get(key) }
+
+// tokenizerFiles writes a tokenizer as the files of a Hugging Face directory.
+func tokenizerFiles(t *tokenizer.Tokenizer) ([]File, error) {
+	data, err := t.JSON()
+	if err != nil {
+		return nil, err
+	}
+	files := []File{{"tokenizer.json", data}}
+	config := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": false}
+	generation := map[string]any{}
+	for name, id := range map[string]func() (int32, bool){"bos": t.BOS, "eos": t.EOS} {
+		if n, ok := id(); ok {
+			config[name+"_token"], _ = t.Piece(n)
+			generation[name+"_token_id"] = n
+		}
+	}
+	for name, content := range map[string]map[string]any{"tokenizer_config.json": config, "generation_config.json": generation} {
+		p, err := json.MarshalIndent(content, "", "  ")
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, File{name, append(p, '\n')})
+	}
+	return files, nil
+}
