@@ -15,9 +15,9 @@ type GemmScratch struct {
 
 // A gemmKernel multiplies one tile of C.
 type gemmKernel struct {
-	mr, nr int
-	// c[i*ldc+j] = sum over k of a[i*lda+k] * w[k*nr+j] for i < m <= mr, j < nr
-	// and k < kc; added to c where add is set. Each element is summed in the
+	least, mr, nr int
+	// c[i*ldc+j] = sum over k of a[i*lda+k] * w[k*nr+j] for i < m, j < nr and
+	// k < kc, with least <= m <= mr; added to c where add is set. Each element is summed in the
 	// order of k, whatever m.
 	tile func(m int, a []float32, lda int, w []float32, kc int, c []float32, ldc int, add bool)
 	// dst[k*nr+j] = src[j*k0+k] for j < rowGroup and k < k0: rows to columns.
@@ -65,7 +65,7 @@ func (s *Set) multiply(c []float32, ldc int, a []float32, lda int, t, n0, n1, k 
 		s.packPanels(sc, rows, n, here, k)
 		for k0 := 0; k0 < k; k0 += blockK {
 			for i := range tiles {
-				lo, hi := i*t/tiles, (i+1)*t/tiles // even heights: no tile of one row beside full ones
+				lo, hi := i*t/tiles, (i+1)*t/tiles // even heights, none under least
 				s.multiplyTile(c[lo*ldc+n:], ldc, a[lo*lda+k0:], lda, hi-lo, here, k, k0, sc, add || k0 > 0)
 			}
 		}
@@ -90,7 +90,8 @@ func (s *Set) multiplyTile(c []float32, ldc int, a []float32, lda, m, here, k, k
 }
 
 // packPanels decodes rows n to n+here and lays them out a panel of nr after the
-// other, features outermost. Missing rows of the last panel are zero.
+// other, features outermost. What the last panel holds for rows beyond is left
+// over from earlier ones, and its products are dropped.
 func (s *Set) packPanels(sc *GemmScratch, rows RowDecoder, n, here, k int) {
 	nr := s.gemm.nr
 	sc.rows = grown(sc.rows, rowGroup*k)
@@ -98,11 +99,8 @@ func (s *Set) packPanels(sc *GemmScratch, rows RowDecoder, n, here, k int) {
 	for j := 0; j < here; j += nr {
 		for g := 0; g < nr; g += rowGroup {
 			for r := range rowGroup {
-				dst := sc.rows[r*k : (r+1)*k]
 				if row := j + g + r; row < here {
-					rows(dst, n+row)
-				} else {
-					clear(dst)
+					rows(sc.rows[r*k:(r+1)*k], n+row)
 				}
 			}
 			s.gemm.pack(sc.panel[j*k+g:], nr, sc.rows, k)

@@ -13,7 +13,7 @@ package cpu
 //		}
 //	}
 //
-// for 1 <= m <= 6, nr = 16 and kc >= 0; strides count elements.
+// for 3 <= m <= 6, nr = 16 and kc >= 0; strides count elements.
 //
 //go:noescape
 func gemmTileAVX2(m int, a []float32, lda int, w []float32, kc int, c []float32, ldc int, add bool)
@@ -38,7 +38,7 @@ func pack8AVX2(dst []float32, nr int, src []float32, k0 int)
 //		}
 //	}
 //
-// for 1 <= m <= 12, nr = 32 and kc >= 0; strides count elements.
+// for 5 <= m <= 12, nr = 32 and kc >= 0; strides count elements.
 //
 //go:noescape
 func gemmTileAVX512(m int, a []float32, lda int, w []float32, kc int, c []float32, ldc int, add bool)

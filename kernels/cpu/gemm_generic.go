@@ -1,7 +1,7 @@
 package cpu
 
 func gemmGeneric() gemmKernel {
-	return gemmKernel{mr: 2, nr: 8, tile: gemmTileGeneric, pack: packGeneric}
+	return gemmKernel{least: 1, mr: 2, nr: 8, tile: gemmTileGeneric, pack: packGeneric}
 }
 
 func packGeneric(dst []float32, nr int, src []float32, k0 int) {

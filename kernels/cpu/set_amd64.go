@@ -40,7 +40,7 @@ func useAVX2(s *Set) {
 	s.maximum = maximumAVX2
 	s.expSum = expSumAVX2
 	s.gated = gatedAVX2
-	s.gemm = gemmKernel{mr: 6, nr: 16, tile: gemmTileAVX2, pack: packAVX2}
+	s.gemm = gemmKernel{least: 3, mr: 6, nr: 16, tile: gemmTileAVX2, pack: packAVX2}
 }
 
 func useAVX512(s *Set) {
@@ -63,7 +63,7 @@ func useAVX512(s *Set) {
 	s.maximum = maximumAVX512
 	s.expSum = expSumAVX512
 	s.gated = gatedAVX512
-	s.gemm = gemmKernel{mr: 12, nr: 32, tile: gemmTileAVX512, pack: packAVX2}
+	s.gemm = gemmKernel{least: 5, mr: 12, nr: 32, tile: gemmTileAVX512, pack: packAVX2}
 }
 
 // packAVX2 transposes in blocks of 8x8 and finishes with plain Go.

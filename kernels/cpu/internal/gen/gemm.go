@@ -8,19 +8,20 @@ import (
 
 func gemmFile(v isa) {
 	if v.wide {
-		gemmTile(v, 12)
+		gemmTile(v, 5, 12)
 		return
 	}
-	gemmTile(v, 6)
+	gemmTile(v, 3, 6)
 	pack8(v)
 }
 
 const unrollK = 4
 
-// gemmTile writes one body for every height up to most: two vectors of columns
-// by m rows of sums, 12x32 for AVX-512 and 6x16 for AVX2. The rows of a are
-// read where they lie: a broadcast touches one line in sixteen steps.
-func gemmTile(v isa, most int) {
+// gemmTile writes one body for every height that occurs, least to most: two
+// vectors of columns by m rows of sums, 12x32 for AVX-512 and 6x16 for AVX2. The
+// rows of a are read where they lie: a broadcast touches one line in sixteen
+// steps.
+func gemmTile(v isa, least, most int) {
 	v.text("gemmTile", "(m int, a []float32, lda int, w []float32, kc int, c []float32, ldc int, add bool)", "",
 		"	for i := range m {",
 		"		for j := range nr {",
@@ -29,13 +30,13 @@ func gemmTile(v isa, most int) {
 		"		}",
 		"	}",
 		"",
-		label("for 1 <= m <= %d, nr = %d and kc >= 0; strides count elements.", most, 2*v.lanes))
+		label("for %d <= m <= %d, nr = %d and kc >= 0; strides count elements.", least, most, 2*v.lanes))
 	m := Load(Param("m"), GP64()).(reg.GPVirtual)
-	for h := 1; h < most; h++ {
+	for h := least; h < most; h++ {
 		CMPQ(m, Imm(uint64(h)))
 		JE(LabelRef(label("height%d", h)))
 	}
-	for h := most; h >= 1; h-- {
+	for h := most; h >= least; h-- {
 		Label(label("height%d", h))
 		tileOf(v, h)
 		VZEROUPPER()
