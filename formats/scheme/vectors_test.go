@@ -15,23 +15,18 @@ import (
 
 const vectors = "../../testdata/vectors"
 
-// readVector returns NAME.blocks as packed by somebody else's code and
-// NAME.f32 as decoded by it.
-func readVector(t *testing.T, name string) (packed []byte, want []float32) {
+// readF32 returns NAME.f32, weights as decoded by somebody else's code.
+func readF32(t testing.TB, name string) []float32 {
 	t.Helper()
-	packed, err := os.ReadFile(filepath.Join(vectors, name+".blocks"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	raw, err := os.ReadFile(filepath.Join(vectors, name+".f32"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want = make([]float32, len(raw)/4)
+	want := make([]float32, len(raw)/4)
 	for i := range want {
 		want[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
 	}
-	return packed, want
+	return want
 }
 
 // sameBits fails at the first weight whose bits differ.
@@ -72,12 +67,14 @@ func TestGGMLVectors(t *testing.T) {
 				names = append(names, name+"_edges")
 			}
 			for _, name := range names {
-				packed, want := readVector(t, name)
-				k := int64(256)
-				if len(want)%768 == 0 {
-					k = 768
-				} else if len(want)%256 != 0 {
-					k = int64(len(want))
+				packed, err := os.ReadFile(filepath.Join(vectors, name+".blocks"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := readF32(t, name)
+				k := int64(768)
+				if len(want)%768 != 0 {
+					k = int64(s.Block)
 				}
 				x, err := scheme.New("w", s, []int64{int64(len(want)) / k, k}, nil, tensor.BytesBlob(packed))
 				if err != nil {
