@@ -48,6 +48,7 @@ type expert struct{ gate, up, down *matrix }
 
 // A loader opens tensors and remembers the first error.
 type loader struct {
+	set    *kernels.Set
 	tensor func(name string) formats.Tensor
 	memory *device.Memory
 	err    error
@@ -55,7 +56,7 @@ type loader struct {
 
 // load opens all weights of the graph.
 func (e *Engine) load(tensor func(string) formats.Tensor) error {
-	l := &loader{tensor: tensor, memory: &e.memory}
+	l := &loader{set: e.set, tensor: tensor, memory: &e.memory}
 	g := e.g
 	e.table = l.matrix(g.Embed.Table, g.Vocab, g.Width)
 	if g.Embed.Positions != "" {
@@ -191,15 +192,30 @@ func (l *loader) open(t formats.Tensor) *matrix {
 	}
 	l.count(&t)
 	m := &matrix{n: int(w.N), k: int(w.K), rows: func(dst []float32, row int) { w.DecodeRow(dst, int64(row)) }}
-	switch w.Scheme.DType {
-	case tensor.F32:
-		if f, ok := tensor.Float32s(w.Data(0)); ok {
-			m.dtype, m.floats = tensor.F32, f
-		}
-	case tensor.F16, tensor.BF16:
-		m.dtype, m.bytes = w.Scheme.DType, w.Data(0)
-	}
+	m.direct(l.set, w.Scheme.DType, w.Data(0))
 	return m
+}
+
+// direct lets kernels read the weights of a plain element type where they lie.
+func (m *matrix) direct(set *kernels.Set, d tensor.DType, data []byte) {
+	switch d {
+	case tensor.F32:
+		f, ok := tensor.Float32s(data)
+		if !ok { // not aligned, or another order of bytes
+			return
+		}
+		m.floats = f
+		m.rows = func(dst []float32, row int) { copy(dst, f[row*m.k:(row+1)*m.k]) }
+	case tensor.F16:
+		m.bytes = data
+		m.rows = func(dst []float32, row int) { set.DecodeF16(dst, data[2*row*m.k:2*(row+1)*m.k]) }
+	case tensor.BF16:
+		m.bytes = data
+		m.rows = func(dst []float32, row int) { set.DecodeBF16(dst, data[2*row*m.k:2*(row+1)*m.k]) }
+	default:
+		return
+	}
+	m.dtype = d
 }
 
 // slice returns rows [row, row+n).
