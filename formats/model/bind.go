@@ -216,13 +216,13 @@ func reshape(t formats.Tensor, name string, shape []int64) (formats.Tensor, erro
 
 // transpose turns a dense [K][N] tensor into [N][K], when it is read.
 func transpose(t formats.Tensor) (formats.Tensor, error) {
-	if len(t.Parts) != 1 || t.Parts[0].DType.String() != t.Scheme || t.Parts[0].DType.Bits()%8 != 0 {
+	if s, ok := scheme.ByName(t.Scheme); !ok || !s.Plain() || s.DType.Bits()%8 != 0 {
 		return t, formats.Unsupportedf("", t.Name, "transposed weights in scheme %q", t.Scheme)
 	}
 	rows, cols := t.Shape[0], t.Shape[1]
 	size := int64(t.Parts[0].DType.Bits() / 8)
 	data := t.Parts[0].Data
-	t.Parts[0].Data = tensor.Computed(data.Len(), func() ([]byte, error) {
+	turned := tensor.Computed(data.Len(), func() ([]byte, error) {
 		src, err := data.Bytes()
 		if err != nil {
 			return nil, err
@@ -235,7 +235,8 @@ func transpose(t formats.Tensor) (formats.Tensor, error) {
 		}
 		return dst, nil
 	})
-	return reshape(t, t.Name, []int64{cols, rows})
+	s, _ := scheme.ByName(t.Scheme)
+	return scheme.New(t.Name, s, []int64{cols, rows}, nil, turned)
 }
 
 // wrap names the file and tensor in an error that has no place yet.

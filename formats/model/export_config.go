@@ -79,7 +79,8 @@ func ropeConfig(c map[string]any, g *Graph, b *Block) {
 	case ScaleDynamic:
 		c["rope_scaling"] = map[string]any{"rope_type": "dynamic", "factor": s.Factor}
 	case ScaleYarn:
-		c["rope_scaling"] = map[string]any{"rope_type": "yarn", "factor": s.Factor, "original_max_position_embeddings": s.Original, "attention_factor": s.Attention}
+		c["rope_scaling"] = map[string]any{"rope_type": "yarn", "factor": s.Factor, "original_max_position_embeddings": s.Original, "attention_factor": s.Attention,
+			"beta_fast": s.BetaFast, "beta_slow": s.BetaSlow}
 	case ScaleLongRope:
 		c["original_max_position_embeddings"] = s.Original
 		c["rope_scaling"] = map[string]any{"type": "longrope", "short_factor": s.Short, "long_factor": s.Long}

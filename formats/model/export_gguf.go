@@ -22,19 +22,21 @@ type Export struct {
 
 // GGUF returns the model as llama.cpp loads it: its keys, names, fused
 // projections and interleaved rotary rows. Tensors in a scheme that ggml does
-// not have are cast to the scheme cast, or refused where it is nil. keys are
-// added as they are, the tokenizer's among them; for a model that came from
-// GGUF they may be nil: its own metadata travels with it.
+// not have are cast to the scheme cast, or refused where it is nil. A model
+// that came from GGUF keeps its metadata.
 //
 // What the target would execute otherwise is an [formats.UnsupportedError]:
 // the keys are read back, and the graph they make is compared with the
 // model's.
-func (m *Model) GGUF(keys []gguf.KV, cast *scheme.Scheme) (*Export, error) {
+func (m *Model) GGUF(cast *scheme.Scheme) (*Export, error) {
 	a, ok := byName(m.Graph.Arch)
 	if !ok || !a.llamaCPP {
 		e := formats.Unsupportedf(m.Path, "", "llama.cpp does not run architecture %q", m.Graph.Arch)
 		e.Hint = "export to a folder instead: -o DIR/ writes safetensors"
 		return nil, e
+	}
+	if err := m.denseAmongExperts(); err != nil {
+		return nil, err
 	}
 	tensors, err := m.unbind(a.ggufLinks)
 	if err != nil {
@@ -54,7 +56,7 @@ func (m *Model) GGUF(keys []gguf.KV, cast *scheme.Scheme) (*Export, error) {
 			x.Warnings = append(x.Warnings, fmt.Sprintf("%s is left out: GGUF has no name for it", t.Name))
 		}
 	}
-	if x.Keys, err = m.ggufKeys(a, keys, x.Tensors); err != nil {
+	if err := m.ggufKeys(a, x); err != nil {
 		return nil, err
 	}
 	return x, m.checkGGUF(x)
@@ -179,28 +181,63 @@ func (m *Model) checkGGUF(x *Export) error {
 	if what == "" {
 		return nil
 	}
-	if w, only := windowOnly(m.Graph, back); only {
-		x.Warnings = append(x.Warnings, fmt.Sprintf("llama.cpp attends beyond the sliding window of %d; up to there the model is the same", w))
+	if warnings := approximations(m.Graph, back); warnings != nil {
+		x.Warnings = append(x.Warnings, warnings...)
 		return nil
 	}
 	return formats.Unsupportedf(m.Path, "", "GGUF cannot say that %s", what)
 }
 
-// windowOnly reports whether two graphs differ only in windows that the
-// second lacks, and the smallest of them.
-func windowOnly(want, back *Graph) (int64, bool) {
+// approximations says how llama.cpp's graph differs from the model's where
+// that is only what llama.cpp does for everyone, nil where it is more: it has
+// no sliding window for some architectures, and it computes GELU by its tanh
+// form only.
+func approximations(want, back *Graph) []string {
 	w := *want
 	w.Blocks = slices.Clone(want.Blocks)
-	smallest := int64(0)
+	window, gelu := int64(0), false
 	for i := range w.Blocks {
-		if n := w.Blocks[i].Attn.Window; n > 0 && back.Blocks[i].Attn.Window == 0 {
-			if smallest == 0 || n < smallest {
-				smallest = n
+		a, b := &w.Blocks[i], &back.Blocks[min(i, len(back.Blocks)-1)]
+		if n := a.Attn.Window; n > 0 && b.Attn.Window == 0 {
+			if window == 0 || n < window {
+				window = n
 			}
-			w.Blocks[i].Attn.Window = 0
+			a.Attn.Window = 0
+		}
+		if a.FFN != nil && b.FFN != nil && isGELU(a.FFN.Act) && isGELU(b.FFN.Act) && a.FFN.Act != b.FFN.Act {
+			f := *a.FFN
+			f.Act, a.FFN, gelu = b.FFN.Act, &f, true
 		}
 	}
-	return smallest, smallest > 0 && graphDifference(&w, back) == ""
+	if graphDifference(&w, back) != "" {
+		return nil
+	}
+	var out []string
+	if window > 0 {
+		out = append(out, fmt.Sprintf("llama.cpp attends beyond the sliding window of %d tokens here; up to there the model is the same", window))
+	}
+	if gelu {
+		out = append(out, "llama.cpp computes GELU by its tanh form, so its logits differ slightly")
+	}
+	return out
+}
+
+func isGELU(a Activation) bool { return a == GELU || a == GELUTanh }
+
+// denseAmongExperts refuses a mixture with dense layers in between, which
+// llama.cpp's loader does not expect.
+func (m *Model) denseAmongExperts() error {
+	experts := 0
+	for i := range m.Graph.Blocks {
+		if m.Graph.Blocks[i].MoE != nil {
+			experts++
+		}
+	}
+	if experts == 0 || experts == len(m.Graph.Blocks) {
+		return nil
+	}
+	return formats.Unsupportedf(m.Path, "", "llama.cpp expects experts in every layer of %q, here %d of %d have them",
+		m.Graph.Arch, experts, len(m.Graph.Blocks))
 }
 
 // isNorm reports whether a foreign name is that of a norm's weight: in both

@@ -8,14 +8,15 @@ import (
 	"github.com/nstf/nstf/formats/gguf"
 )
 
-// ggufKeys returns the metadata of an export: for a model that came from GGUF
-// its own, with what describes the tensors brought up to date; otherwise the
-// graph's constants under llama.cpp's keys, then the keys given.
-func (m *Model) ggufKeys(a *architecture, given []gguf.KV, tensors []formats.Tensor) ([]gguf.KV, error) {
+// ggufKeys fills in the metadata of an export: for a model that came from
+// GGUF its own, with what describes the tensors brought up to date; otherwise
+// the graph's constants under llama.cpp's keys and the tokenizer's.
+func (m *Model) ggufKeys(a *architecture, x *Export) error {
+	tensors := x.Tensors
 	if meta, ok := m.File(MetadataFile); ok {
 		f, err := gguf.Parse(m.Path, meta)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		kvs := f.KVs()
 		for i := range kvs {
@@ -23,7 +24,19 @@ func (m *Model) ggufKeys(a *architecture, given []gguf.KV, tensors []formats.Ten
 				kvs[i].Value = fileType(tensors)
 			}
 		}
-		return dropSplit(kvs), nil
+		x.Keys = dropSplit(kvs)
+		return nil
+	}
+	tok, err := m.Tokenizer()
+	if err != nil {
+		return err
+	}
+	vocabulary, doubt, err := vocabularyKeys(tok, m.Graph.Vocab)
+	if err != nil {
+		return err
+	}
+	if doubt != "" {
+		x.Warnings = append(x.Warnings, doubt)
 	}
 	name := a.gguf
 	if name == "" {
@@ -41,7 +54,8 @@ func (m *Model) ggufKeys(a *architecture, given []gguf.KV, tensors []formats.Ten
 		w.rope(&m.Graph.Ropes[0])
 	}
 	w.mixture()
-	return append(w.out, given...), nil
+	x.Keys = append(w.out, vocabulary...)
+	return nil
 }
 
 // dropSplit removes the keys that say a file is one of several.
@@ -125,6 +139,10 @@ func (w *keyWriter) rope(r *Rope) {
 		w.str("rope.scaling.type", "yarn")
 		w.float("rope.scaling.factor", c.Factor)
 		w.int("rope.scaling.original_context_length", c.Original)
+		if c.BetaFast != 32 || c.BetaSlow != 1 {
+			w.float("rope.scaling.yarn_beta_fast", c.BetaFast)
+			w.float("rope.scaling.yarn_beta_slow", c.BetaSlow)
+		}
 		if f := c.Attention / yarnScale(c.Factor, 1); f != 1 && c.Attention != 0 {
 			w.float("rope.scaling.attn_factor", f)
 		}

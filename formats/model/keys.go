@@ -166,7 +166,8 @@ func (k *keys) rope(d *decoder, style RopeStyle) Rope {
 	case "yarn":
 		c.Kind, c.Factor = ScaleYarn, k.float("rope.scaling.factor")
 		c.Original = k.intOr("rope.scaling.original_context_length", d.context)
-		c.BetaFast, c.BetaSlow, c.Truncate = 32, 1, true
+		c.BetaFast, c.BetaSlow = k.floatOr("rope.scaling.yarn_beta_fast", 32), k.floatOr("rope.scaling.yarn_beta_slow", 1)
+		c.Truncate = true
 		c.Attention = k.floatOr("rope.scaling.attn_factor", 1) * yarnScale(c.Factor, 1)
 	case "longrope":
 		c.Kind, c.Original = ScaleLongRope, k.intOr("rope.scaling.original_context_length", d.context)
