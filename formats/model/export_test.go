@@ -2,17 +2,15 @@ package model_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/gguf"
 	"github.com/nstf/nstf/formats/model"
-	"github.com/nstf/nstf/formats/safetensors"
 	"github.com/nstf/nstf/formats/scheme"
 )
 
@@ -112,18 +110,7 @@ func TestGGUFExportReadsBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, err := gguf.NewWriter(x.Keys, x.Tensors)
-			if err != nil {
-				t.Fatal(err)
-			}
-			path := filepath.Join(t.TempDir(), "out.gguf")
-			var buf bytes.Buffer
-			if _, err := w.WriteTo(&buf); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, buf.Bytes(), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			path := writeGGUF(t, x)
 			back := open(t, path)
 			sameWeights(t, m, back)
 			exported++
@@ -139,15 +126,15 @@ func TestGGUFExportReadsBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w2, err := gguf.NewWriter(x2.Keys, x2.Tensors)
+			first, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var again bytes.Buffer
-			if _, err := w2.WriteTo(&again); err != nil {
+			second, err := os.ReadFile(writeGGUF(t, x2))
+			if err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(buf.Bytes(), again.Bytes()) {
+			if !bytes.Equal(first, second) {
 				t.Error("exporting the export gives another file")
 			}
 		})
@@ -175,25 +162,24 @@ func TestSafetensorsExportReadsBack(t *testing.T) {
 	}
 }
 
+func writeGGUF(t *testing.T, x *model.Export) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "out.gguf")
+	if err := x.WriteGGUF(t.Context(), path, nil); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 func exportHF(t *testing.T, m *model.Model) *model.Model {
 	t.Helper()
 	x, err := m.HF(named(t, "f32"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := t.TempDir()
-	w, err := safetensors.NewWriter(map[string]string{"format": "pt"}, x.Tensors)
-	if err != nil {
+	out := filepath.Join(t.TempDir(), "out")
+	if err := x.WriteDir(t.Context(), out, 20<<10, nil); err != nil {
 		t.Fatal(err)
-	}
-	var buf bytes.Buffer
-	if _, err := w.WriteTo(&buf); err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range append(slices.Clone(x.Files), model.File{Name: "model.safetensors", Data: buf.Bytes()}) {
-		if err := os.WriteFile(filepath.Join(out, f.Name), f.Data, 0o600); err != nil {
-			t.Fatal(err)
-		}
 	}
 	return open(t, out)
 }
@@ -212,19 +198,7 @@ func TestGGUFGoesToSafetensors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, err := gguf.NewWriter(x.Keys, x.Tensors)
-			if err != nil {
-				t.Fatal(err)
-			}
-			path := filepath.Join(t.TempDir(), "out.gguf")
-			f, err := os.Create(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := w.WriteTo(f); err != nil {
-				t.Fatal(err)
-			}
-			f.Close()
+			path := writeGGUF(t, x)
 			g := open(t, path)
 			if why := unnamable[name]; why != "" {
 				if _, err := g.HF(named(t, "f32")); err == nil || !strings.Contains(err.Error(), why) {
@@ -238,5 +212,43 @@ func TestGGUFGoesToSafetensors(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+func TestExportLeavesNothingBehind(t *testing.T) {
+	m := open(t, "../../testdata/micro/llama-2")
+	x, err := m.GGUF(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := m.HF(named(t, "bf16"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	ended, cancel := context.WithCancel(t.Context())
+	for what, write := range map[string]func(func(done, total int64)) error{
+		"gguf":        func(p func(done, total int64)) error { return x.WriteGGUF(ended, filepath.Join(dir, "x.gguf"), p) },
+		"safetensors": func(p func(done, total int64)) error { return h.WriteDir(ended, filepath.Join(dir, "x"), 20<<10, p) },
+	} {
+		err := write(func(done, total int64) {
+			if done > total/2 {
+				cancel()
+			}
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: error %v after the interrupt", what, err)
+		}
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	full := t.TempDir()
+	if err := os.WriteFile(filepath.Join(full, "kept"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.WriteDir(t.Context(), full, 1<<30, nil); err == nil || !strings.Contains(err.Error(), "not empty") {
+		t.Errorf("error %v on a folder with something in it", err)
 	}
 }
