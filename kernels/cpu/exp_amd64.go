@@ -26,6 +26,24 @@ func expSumAVX2(x []float32, shift float32) float32
 //go:noescape
 func gatedAVX2(dst []float32, x []float32, a1 float32, a3 float32)
 
+// geluAVX2 computes
+//
+//	for i, v := range x {
+//		dst[i] = v * (1 + erf(v/sqrt(2))) / 2
+//	}
+//
+//go:noescape
+func geluAVX2(dst []float32, x []float32)
+
+// softCapAVX2 computes
+//
+//	for i, v := range x {
+//		x[i] = limit * tanh(v/limit)
+//	}
+//
+//go:noescape
+func softCapAVX2(x []float32, limit float32)
+
 // expSumAVX512 computes
 //
 //	for i := range x {
@@ -47,3 +65,21 @@ func expSumAVX512(x []float32, shift float32) float32
 //
 //go:noescape
 func gatedAVX512(dst []float32, x []float32, a1 float32, a3 float32)
+
+// geluAVX512 computes
+//
+//	for i, v := range x {
+//		dst[i] = v * (1 + erf(v/sqrt(2))) / 2
+//	}
+//
+//go:noescape
+func geluAVX512(dst []float32, x []float32)
+
+// softCapAVX512 computes
+//
+//	for i, v := range x {
+//		x[i] = limit * tanh(v/limit)
+//	}
+//
+//go:noescape
+func softCapAVX512(x []float32, limit float32)

@@ -39,6 +39,50 @@ func TestExponential(t *testing.T) {
 	})
 }
 
+// TestSmooth holds the functions built on the exponential to their stated
+// relative error of 2^-21, times what the rounding of their argument costs, at 60
+// thousand places each.
+func TestSmooth(t *testing.T) {
+	gelu := func(x float64) float64 { return x * math.Erfc(-x/math.Sqrt2) / 2 }
+	tanh := func(x float64) float64 { e := math.Expm1(2 * x / 30); return 30 * e / (e + 2) }
+	eachLevel(t, func(t *testing.T, s *cpu.Set) {
+		for _, f := range []struct {
+			name string
+			run  func(x []float32)
+			want func(x float64) float64
+			cost func(x float64) float64
+		}{
+			{"SiLU", func(x []float32) { s.Activate(cpu.SiLU, x, x) }, func(x float64) float64 { return x / (1 + math.Exp(-x)) }, nil},
+			{"GELU", func(x []float32) { s.Activate(cpu.GELU, x, x) }, gelu, nil},
+			{"QuickGELU", func(x []float32) { s.Activate(cpu.QuickGELU, x, x) },
+				func(x float64) float64 { return x / (1 + math.Exp(-1.702*x)) }, func(x float64) float64 { return math.Abs(1.702 * x) }},
+			{"SoftCap", func(x []float32) { s.SoftCap(x, 30) }, tanh, nil},
+		} {
+			worst, at := 0.0, float32(0)
+			x, y := make([]float32, 0, 60001), make([]float32, 60001)
+			for i := range y {
+				v := (float64(i) - 30000) / 30000
+				x = append(x, float32(12*v*math.Abs(v))) // closer together around 0
+			}
+			copy(y, x)
+			f.run(y)
+			for i, v := range x {
+				want, allowed := f.want(float64(v)), 1.0
+				if f.cost != nil {
+					allowed += f.cost(float64(v))
+				}
+				if e := math.Abs(float64(y[i])-want) / max(math.Abs(want)*allowed, 1e-30*0x1p21); e > worst {
+					worst, at = e, v
+				}
+			}
+			t.Logf("%v %s: relative error %.2f * 2^-24 at %g", s.Level(), f.name, worst*0x1p24, at)
+			if worst > 0x1p-21 {
+				t.Errorf("%s: relative error %.2f * 2^-24 at %g, 8 are allowed", f.name, worst*0x1p24, at)
+			}
+		}
+	})
+}
+
 // Subnormal results keep what places they have.
 func TestSoftmaxSubnormal(t *testing.T) {
 	eachLevel(t, func(t *testing.T, s *cpu.Set) {

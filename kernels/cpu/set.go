@@ -37,6 +37,9 @@ type Set struct {
 	expSum  func(x []float32, shift float32) float32 // x = exp(x - shift), returns the sum
 	gated   func(dst, x []float32, a1, a3 float32)   // dst = x * sigmoid(a1*x + a3*x*x*x)
 
+	gelu    func(dst, x []float32)
+	softCap func(x []float32, limit float32)
+
 	gemm gemmKernel
 }
 
@@ -80,6 +83,8 @@ func genericSet() *Set {
 		maximum:     maximumGeneric,
 		expSum:      expSumGeneric,
 		gated:       gatedGeneric,
+		gelu:        geluGeneric,
+		softCap:     softCapGeneric,
 		gemm:        gemmGeneric(),
 	}
 }

@@ -40,6 +40,8 @@ func useAVX2(s *Set) {
 	s.maximum = maximumAVX2
 	s.expSum = expSumAVX2
 	s.gated = gatedAVX2
+	s.gelu = geluAVX2
+	s.softCap = softCapAVX2
 	s.gemm = gemmKernel{least: 3, mr: 6, nr: 16, tile: gemmTileAVX2, pack: packAVX2}
 }
 
@@ -63,6 +65,8 @@ func useAVX512(s *Set) {
 	s.maximum = maximumAVX512
 	s.expSum = expSumAVX512
 	s.gated = gatedAVX512
+	s.gelu = geluAVX512
+	s.softCap = softCapAVX512
 	s.gemm = gemmKernel{least: 5, mr: 12, nr: 32, tile: gemmTileAVX512, pack: packAVX2}
 }
 

@@ -4,8 +4,8 @@ import "math"
 
 // Softmax replaces x by exp(x - max) / sum. A masked score is -Inf and gets
 // exactly 0; a row that is masked throughout becomes zeros, not NaN; a NaN or
-// +Inf anywhere makes the whole row NaN. Each element is within 4 units of the
-// last place, plus the float32 rounding of x - max and of the sum.
+// +Inf anywhere makes the whole row NaN. The relative error of an element is at most
+// 2^-21 (1 + max - x), and twice that of a plain float32 sum.
 func (s *Set) Softmax(x []float32) {
 	if len(x) == 0 {
 		return
@@ -27,8 +27,11 @@ func allMasked(x []float32) bool {
 	return true
 }
 
-// SoftCap replaces x by limit * tanh(x / limit), computed in float64.
-func (s *Set) SoftCap(x []float32, limit float32) {
+// SoftCap replaces x by limit * tanh(x / limit), with a relative error of at most
+// 2^-21; limit is positive.
+func (s *Set) SoftCap(x []float32, limit float32) { s.softCap(x, limit) }
+
+func softCapGeneric(x []float32, limit float32) {
 	for i, v := range x {
 		x[i] = float32(float64(limit) * math.Tanh(float64(v)/float64(limit)))
 	}

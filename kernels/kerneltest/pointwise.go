@@ -43,7 +43,7 @@ func arithmetic() []pointwise {
 		{"Mul", 1, func(b *Backend) bool { return b.Mul != nil },
 			func(b *Backend, out, x, _ []float32) { b.Mul(out, x) },
 			func(o, x, _ float64) answer { return sized(o * x) }},
-		{"SoftCap", 2, func(b *Backend) bool { return b.SoftCap != nil },
+		{"SoftCap", 4, func(b *Backend) bool { return b.SoftCap != nil },
 			func(b *Backend, out, _, _ []float32) { b.SoftCap(out, limit) },
 			func(o, _, _ float64) answer {
 				if math.IsInf(o, 0) {
@@ -67,7 +67,7 @@ func activations() []pointwise {
 	}
 	return []pointwise{
 		of("silu", 6, func(x float64) answer { return sized(sigmoidTimes(x, x)) }),
-		of("gelu", 1.1, func(x float64) answer { return sized(x * math.Erfc(-x/math.Sqrt2) / 2) }),
+		of("gelu", 6, func(x float64) answer { return sized(x * math.Erfc(-x/math.Sqrt2) / 2) }),
 		of("gelu_tanh", 6, func(x float64) answer {
 			z := 2 * math.Sqrt(2/math.Pi) * (x + 0.044715*x*x*x)
 			return argumentRounded(sigmoidTimes(x, z), z)

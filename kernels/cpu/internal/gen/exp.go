@@ -9,6 +9,8 @@ import (
 func expFile(v isa) {
 	expSum(v)
 	gated(v)
+	gelu(v)
+	softCap(v)
 }
 
 // exp replaces r by its exponential: n = round(r / ln 2), f = r - n ln 2 with
@@ -119,6 +121,11 @@ func gated(v isa) {
 		VADDPS(v.broadcast("exp1", 1), z, z)
 		VDIVPS(z, r, r)
 	}
+	v.apply(dst, x, left, op)
+}
+
+// apply writes dst = op(x), the last vector masked, and returns.
+func (v isa) apply(dst, x, left reg.GPVirtual, op func(r reg.VecVirtual)) {
 	loop("by1", left, v.lanes, func() {
 		r := v.vec()
 		VMOVUPS(at(x, 0), r)
@@ -135,4 +142,109 @@ func gated(v isa) {
 	})
 	VZEROUPPER()
 	RET()
+}
+
+// gelu takes the tail of the normal distribution as exp(-x^2/2) t Q(t) with t =
+// 1 / (1 + |x| / sqrt(8)). Q, of degree 9, was fitted to erfcx(z) / (2 t) = exp(z^2)
+// erfc(z) / (2 t), z = |x| / sqrt(2), on 0 <= z <= 14 by least squares with
+// Lawson's weights; its relative error is 3.8e-8. The rounding of x^2 is put right
+// by the remainder that a fused multiplication gives.
+func gelu(v isa) {
+	v.text("gelu", "(dst, x []float32)", "",
+		"	for i, v := range x {",
+		"		dst[i] = v * (1 + erf(v/sqrt(2))) / 2",
+		"	}")
+	dst, x, left := ptr("dst"), ptr("x"), length("x")
+	v.apply(dst, x, left, func(r reg.VecVirtual) {
+		a, t, q := v.vec(), v.vec(), v.vec()
+		VANDPS(v.broadcastBits("absMask", 0x7fffffff), r, a)
+		VMINPS(a, v.broadcast("tailEnd", 20), a) // the tail is 0 from 14.5 on
+		VMOVAPS(v.broadcast("exp1", 1), t)
+		VFMADD231PS(v.broadcast("root8", 0.353553391), a, t)
+		VMOVAPS(v.broadcast("exp1", 1), q)
+		VDIVPS(t, q, t)
+		VBROADCASTSS(constant("tail9", F32(tailQ()[9])), q)
+		for i := 8; i >= 0; i-- {
+			VFMADD213PS(v.broadcast(label("tail%d", i), tailQ()[i]), t, q)
+		}
+		VMULPS(t, q, q)
+		square, rest := v.vec(), v.vec()
+		VMULPS(a, a, square)
+		VMOVAPS(square, rest)
+		VFMSUB231PS(a, a, rest) // a*a - square
+		half := v.broadcast("minusHalf", -0.5)
+		VMULPS(half, square, square)
+		VMULPS(half, rest, rest)
+		v.exp(square)
+		VFMADD231PS(rest, square, square)
+		VMULPS(square, q, q) // the tail beyond |x|
+		one := v.broadcast("exp1", 1)
+		VSUBPS(q, one, one)
+		v.choose(r, q, one) // negative ones take the tail itself
+		VMULPS(one, r, r)
+	})
+}
+
+func tailQ() [10]float32 {
+	return [...]float32{0.1410406, 0.14124396, 0.12103777, 0.1039538, -0.02144969,
+		0.15522215, -0.2642172, 0.15854566, -0.036759857, 0.0013828094}
+}
+
+// softCap is limit * tanh(u) for u = x / limit: (1-e)/(1+e) with e = exp(-2|u|), and
+// where that would cancel, under 1/4, the odd Taylor series to the ninth power.
+func softCap(v isa) {
+	v.text("softCap", "(x []float32, limit float32)", "",
+		"	for i, v := range x {",
+		"		x[i] = limit * tanh(v/limit)",
+		"	}")
+	x, left, limit := ptr("x"), length("x"), v.vec()
+	VBROADCASTSS(mustAddr("limit"), limit)
+	dst := GP64()
+	MOVQ(x, dst)
+	v.apply(dst, x, left, func(r reg.VecVirtual) {
+		u, a, e, p := v.vec(), v.vec(), v.vec(), v.vec()
+		VDIVPS(limit, r, u)
+		VANDPS(v.broadcastBits("absMask", 0x7fffffff), u, a)
+		VMULPS(v.broadcast("minusTwo", -2), a, e)
+		v.exp(e)
+		one, far := v.broadcast("exp1", 1), v.vec()
+		VSUBPS(e, one, far)
+		VADDPS(e, one, e)
+		VDIVPS(e, far, far)
+		s := v.vec()
+		VMULPS(a, a, s)
+		VBROADCASTSS(constant("tanh9", F32(62.0/2835)), p)
+		for _, c := range []struct {
+			name string
+			f    float32
+		}{{"tanh7", -17.0 / 315}, {"tanh5", 2.0 / 15}, {"tanh3", -1.0 / 3}} {
+			VFMADD213PS(v.broadcast(c.name, c.f), s, p)
+		}
+		VMULPS(s, p, p)
+		VFMADD213PS(a, a, p) // a + a (s P)
+		VSUBPS(v.broadcast("quarter", 0.25), a, s)
+		v.choose(s, p, far)
+		sign := v.vec()
+		VANDPS(v.broadcastBits("signMask", 0x80000000), u, sign)
+		VORPS(sign, far, far)
+		VMULPS(limit, far, r)
+	})
+}
+
+// choose replaces r by other in the lanes where the sign of by is set.
+func (v isa) choose(by, other, r reg.VecVirtual) {
+	if v.wide {
+		k := K()
+		VPMOVD2M(by, k)
+		VMOVAPS(other, k, r)
+	} else {
+		VBLENDVPS(by, other, r, r)
+	}
+}
+
+// broadcastBits fills a register with a pattern.
+func (v isa) broadcastBits(name string, bits uint32) reg.VecVirtual {
+	r := v.vec()
+	VBROADCASTSS(constant(name, U32(bits)), r)
+	return r
 }
