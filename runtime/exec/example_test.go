@@ -1,0 +1,37 @@
+package exec_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/runtime/exec"
+	"github.com/nstf/nstf/runtime/sample"
+)
+
+// Five greedy tokens from a checkpoint with random weights.
+func Example() {
+	m, err := model.Open("../../testdata/micro/llama-31")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer m.Close()
+	e, err := exec.New(m, exec.Options{Threads: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer e.Close()
+	s, err := e.NewSequence()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	logits, err := s.PrefillLast(context.Background(), []int32{104, 85, 246, 190, 250})
+	for err == nil && s.Len() < 10 {
+		logits, err = s.Step(sample.Greedy(logits))
+	}
+	fmt.Println(s.Tokens()[5:], err)
+	// Output: [108 96 163 227 190] <nil>
+}
