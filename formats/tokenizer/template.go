@@ -1,1 +1,266 @@
 package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ardanlabs/jinja"
+
+	"github.com/nstf/nstf/formats"
+)
+
+// A Message is one turn of a conversation.
+type Message struct {
+	Role    string // "system", "user", "assistant" or "tool"
+	Content string
+	// ToolCalls are JSON objects, as templates expect them:
+	// {"type": "function", "function": {"name": ..., "arguments": {...}}}.
+	ToolCalls []json.RawMessage
+	// More is a JSON object of further fields, nil for none: "name",
+	// "tool_call_id", "reasoning_content" ... A field here replaces one above.
+	More json.RawMessage
+}
+
+// RenderOptions are the choices of [Template.Render].
+type RenderOptions struct {
+	Tools               []json.RawMessage // JSON schemas of functions; nil for none
+	AddGenerationPrompt bool              // end with the opening of the assistant's turn
+	// Extra are further variables as JSON, such as "enable_thinking": false.
+	Extra map[string]json.RawMessage
+	Now   time.Time // what strftime_now tells; the zero time means the present
+}
+
+// Rendered is a prompt that remembers which of its bytes came from messages
+// and tools rather than from the template.
+type Rendered struct {
+	Text string
+	// Plain are the ranges where special tokens are not recognised, in order.
+	// They cover every spelling of one that a message or tool brought in.
+	Plain []Span
+	// Exact says that Text is what transformers renders. It is false only when
+	// a template takes apart a special token's spelling within a message; the
+	// spelling then stays as the user wrote it.
+	Exact bool
+}
+
+// A Template is a chat template, compiled. It is immutable and safe for
+// concurrent use.
+type Template struct {
+	t        *Tokenizer
+	def      *compiled
+	tools    *compiled // template "tool_use", or nil
+	sources  string    // all sources, to choose marks that none has
+	specials matcher   // spellings of special tokens
+}
+
+// ChatTemplate compiles the model's chat template. A model without one, or
+// one whose template cannot be compiled, is an [formats.UnsupportedError].
+// Where a model has several, the default one serves, and "tool_use" when
+// tools are given, as in transformers.
+func (t *Tokenizer) ChatTemplate() (*Template, error) {
+	src, ok := t.templates["default"]
+	if !ok {
+		what := "the model has no chat template"
+		if len(t.templates) > 0 {
+			what = fmt.Sprintf("no default among the chat templates %q", slices.Sorted(maps.Keys(t.templates)))
+		}
+		return nil, formats.Unsupportedf(t.name, "chat_template", "%s", what)
+	}
+	tp := &Template{t: t}
+	var err error
+	if tp.def, err = compileTemplate(src); err != nil {
+		return nil, formats.Unsupportedf(t.name, "chat_template", "%v", err)
+	}
+	tp.sources = src
+	if src, ok := t.templates["tool_use"]; ok {
+		if tp.tools, err = compileTemplate(src); err != nil {
+			return nil, formats.Unsupportedf(t.name, "chat_template", "tool_use: %v", err)
+		}
+		tp.sources += src
+	}
+	for _, a := range t.added.byID {
+		if a.Special {
+			tp.specials.add(a.Content, a)
+			tp.specials.add(a.decoded, a)
+		}
+	}
+	return tp, nil
+}
+
+// ChatTemplateSource returns the source of a chat template, usually of
+// "default", and whether there is one.
+func (t *Tokenizer) ChatTemplateSource(name string) (string, bool) {
+	s, ok := t.templates[name]
+	return s, ok
+}
+
+// A compiled template and the texts it refers to.
+type compiled struct {
+	t     *jinja.Template
+	texts jinja.Value
+}
+
+func compileTemplate(src string) (c *compiled, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("template library: %v", r)
+		}
+	}()
+	out, texts, err := rewriteJinja(src)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]jinja.Value, len(texts))
+	for i, s := range texts {
+		list[i] = jinja.NewString(s)
+	}
+	t, err := jinja.Compile(out)
+	return &compiled{t, jinja.NewList(list)}, err
+}
+
+// Render writes the conversation in the model's format. The error is the
+// template's own refusal (raise_exception), or a [formats.FormatError] for
+// JSON that is none.
+func (tp *Template) Render(messages []Message, o RenderOptions) (Rendered, error) {
+	if o.Now.IsZero() {
+		o.Now = time.Now()
+	}
+	c, err := tp.conversation(messages, o)
+	if err != nil {
+		return Rendered{}, err
+	}
+	want, err := c.render(tp, unmarked)
+	if err != nil {
+		return Rendered{}, err
+	}
+	// Marks around whole contents say most, but a template may look at the
+	// beginning or end of a content; marks within spelled-out special tokens
+	// disturb next to nothing.
+	for _, how := range []marking{aroundContent, withinSpecials} {
+		got, err := c.render(tp, how)
+		if err != nil {
+			continue
+		}
+		if text, plain, ok := c.marks.strip(got); ok && text == want {
+			return Rendered{text, plain, true}, nil
+		}
+	}
+	return c.inexact(tp, want)
+}
+
+// inexact is the way out when marks change what the template does: what is
+// rendered of the marked messages stands, with the marked parts plain. Should
+// even that fail, no special token is recognised beyond the reference's.
+func (c *conversation) inexact(tp *Template, want string) (Rendered, error) {
+	got, err := c.render(tp, withinSpecials)
+	if err != nil {
+		return Rendered{}, err
+	}
+	text, plain, ok := c.marks.strip(got)
+	if !ok {
+		return Rendered{Text: want, Plain: []Span{{0, len(want)}}}, nil
+	}
+	return Rendered{Text: text, Plain: plain}, nil
+}
+
+// EncodeRendered returns the ids of a rendered conversation. Special tokens
+// count where the template wrote them and nowhere else: what a user types
+// stays text. No BOS or EOS is added, for templates write their own.
+func (t *Tokenizer) EncodeRendered(r Rendered) ([]int32, error) {
+	return t.encode(nil, r.Text, guard{plain: r.Plain})
+}
+
+// execute runs a template. The library is third-party code working on a
+// template out of a model file, so a panic of its becomes an error.
+func execute(t *compiled, vars map[string]jinja.Value) (out string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("template library: %v", r)
+		}
+	}()
+	vars[textsVar] = t.texts
+	return t.t.RenderValues(vars)
+}
+
+// A conversation is what a template sees.
+type conversation struct {
+	messages []any // ordered JSON
+	tools    []any
+	vars     map[string]any
+	now      time.Time
+	marks    marks
+}
+
+func (tp *Template) conversation(messages []Message, o RenderOptions) (*conversation, error) {
+	c := &conversation{now: o.Now, vars: map[string]any{}}
+	var seen strings.Builder
+	seen.WriteString(tp.sources)
+	for i, m := range messages {
+		v, err := m.object()
+		if err != nil {
+			return nil, located(tp.t.name, fmt.Sprintf("message %d", i), err)
+		}
+		c.messages = append(c.messages, v)
+		collect(&seen, v)
+	}
+	for i, raw := range o.Tools {
+		v, err := parseOrdered(raw)
+		if err != nil {
+			return nil, located(tp.t.name, fmt.Sprintf("tool %d", i), err)
+		}
+		c.tools = append(c.tools, v)
+		collect(&seen, v)
+	}
+	for k, raw := range o.Extra {
+		v, err := parseOrdered(raw)
+		if err != nil {
+			return nil, located(tp.t.name, k, err)
+		}
+		c.vars[k] = v
+		collect(&seen, v)
+	}
+	for name, id := range map[string]int32{"bos_token": tp.t.bos, "eos_token": tp.t.eos, "unk_token": tp.t.unk, "pad_token": tp.t.pad, "sep_token": tp.t.sep} {
+		if s, ok := tp.t.Piece(id); ok {
+			c.vars[name] = s
+		}
+	}
+	c.vars["add_generation_prompt"] = o.AddGenerationPrompt
+	var ok bool
+	c.marks, ok = chooseMarks(seen.String())
+	if !ok {
+		return nil, formats.Unsupportedf(tp.t.name, "messages", "text that uses up all private characters")
+	}
+	return c, nil
+}
+
+// render runs the template with the given marking of texts.
+func (c *conversation) render(tp *Template, how marking) (string, error) {
+	m := marker{c.marks, how, &tp.specials}
+	vars := map[string]jinja.Value{
+		"messages":     m.messages(c.messages),
+		"tools":        jinja.None(),
+		"documents":    jinja.None(),
+		"pytojson":     jinja.NewCallable("tojson", toJSON),
+		"range":        jinja.NewCallable("range", boundedRange),
+		"strftime_now": jinja.NewCallable("strftime_now", c.strftime),
+	}
+	t := tp.def
+	if len(c.tools) > 0 {
+		vars["tools"] = m.value(c.tools)
+		if tp.tools != nil {
+			t = tp.tools
+		}
+	}
+	for k, v := range c.vars {
+		vars[k] = m.trusted().value(v)
+	}
+	s, err := execute(t, vars)
+	if err != nil {
+		return "", fmt.Errorf("chat template: %w", err)
+	}
+	return s, nil
+}
