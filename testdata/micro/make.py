@@ -267,7 +267,7 @@ def write_tokenizer(path: Path, config) -> None:
     """A byte-level BPE that fits any of these models, so that text goes in and comes out: ids 0 to 3
     are special, 4 to 259 the bytes, then four merges. Random weights say nothing with it, of course."""
     gemma = config.model_type.startswith("gemma")
-    special = ["<pad>", "<eos>", "<bos>", "<image>"] if gemma else ["<unk>", "<s>", "</s>", "<extra>"]
+    special = ["<pad>", "<eos>", "<bos>", "<image>"] if gemma else ["<unk>", "<s>", "</s>", "<|endoftext|>"]
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokens = special + letters + [a + b for a, b in MERGES]
     tok = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=MERGES))
@@ -290,6 +290,7 @@ def write_tokenizer(path: Path, config) -> None:
 def tokenizer_reference(path: Path) -> dict:
     text = "In the thin inn, naïve 😀\n"
     tok = AutoTokenizer.from_pretrained(path)
+    assert len(tok) == 264, f"{path.name}: transformers adds tokens of its own"
     return {"text": text, "ids": tok(text)["input_ids"], "ids_no_special": tok(text, add_special_tokens=False)["input_ids"]}
 
 
