@@ -29,7 +29,7 @@ type architecture struct {
 }
 
 // architectures returns the table, sorted by name. A test holds it complete:
-// every row has micro checkpoints and a page.
+// every row has a file of its name and micro checkpoints.
 func architectures() []*architecture {
 	return []*architecture{
 		gemma2(), gemma3(), gpt2(), gptj(), gptNeoX(), llama(), mistral(), mixtral(),

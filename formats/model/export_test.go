@@ -227,6 +227,7 @@ func TestExportLeavesNothingBehind(t *testing.T) {
 	}
 	dir := t.TempDir()
 	ended, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	for what, write := range map[string]func(func(done, total int64)) error{
 		"gguf":        func(p func(done, total int64)) error { return x.WriteGGUF(ended, filepath.Join(dir, "x.gguf"), p) },
 		"safetensors": func(p func(done, total int64)) error { return h.WriteDir(ended, filepath.Join(dir, "x"), 20<<10, p) },

@@ -1,0 +1,224 @@
+package model
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/hf"
+)
+
+func TestArchitectureTableIsComplete(t *testing.T) {
+	types := map[string]int{}
+	configs, err := filepath.Glob("../../testdata/micro/*/config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range configs {
+		p, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var c struct {
+			Type string `json:"model_type"`
+		}
+		if err := json.Unmarshal(p, &c); err != nil {
+			t.Fatal(err)
+		}
+		types[c.Type]++
+	}
+	seen := map[string]string{}
+	for _, a := range architectures() {
+		if _, err := os.Stat(a.name + ".go"); err != nil {
+			t.Errorf("%s has no file of its own: %v", a.name, err)
+		}
+		if a.class == "" || a.fromHF == nil || len(a.hfLinks) == 0 || len(a.ggufLinks) == 0 {
+			t.Errorf("%s lacks a class, a reader or links", a.name)
+		}
+		if (a.gguf == "") != (a.fromGGUF == nil) {
+			t.Errorf("%s has a GGUF name or a reader for it, not both", a.name)
+		}
+		for _, typ := range a.types {
+			if types[typ] == 0 {
+				t.Errorf("%s: no micro checkpoint of model_type %q", a.name, typ)
+			}
+			if other, ok := seen[typ]; ok {
+				t.Errorf("%q is both %s and %s", typ, a.name, other)
+			}
+			seen[typ] = a.name
+		}
+	}
+	if !slices.IsSorted(Architectures()) || len(seen) < 12 {
+		t.Errorf("architectures: %v", Architectures())
+	}
+}
+
+// config returns a valid llama configuration with changes; null removes a key.
+func config(t *testing.T, changes string) *hf.Config {
+	t.Helper()
+	c := map[string]any{
+		"model_type": "llama", "vocab_size": 32, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
+		"intermediate_size": 24, "max_position_embeddings": 64,
+	}
+	var more map[string]any
+	if err := json.Unmarshal([]byte(changes), &more); err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range more {
+		c[k] = v
+		if v == nil {
+			delete(c, k)
+		}
+	}
+	p, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := hf.ParseConfig("config.json", p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+func TestConfigurationsThatAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name, changes, says string
+		unsupported         bool
+	}{
+		{"unknown architecture", `{"model_type":"mamba"}`, `architecture "mamba"`, true},
+		{"no type", `{"model_type":null}`, "model_type", false},
+		{"missing size", `{"hidden_size":null}`, "hidden_size", false},
+		{"size of a wrong type", `{"hidden_size":"16"}`, "hidden_size", false},
+		{"no layers", `{"num_hidden_layers":0}`, "num_hidden_layers", false},
+		{"layers beyond reason", `{"num_hidden_layers":1000000000}`, "num_hidden_layers", false},
+		{"negative heads", `{"num_attention_heads":-4}`, "head", false},
+		{"heads that do not group", `{"num_key_value_heads":3}`, "multiple", false},
+		{"no heads", `{"num_attention_heads":0}`, "head", false},
+		{"vocabulary beyond reason", `{"vocab_size":4611686018427387904}`, "vocabulary", false},
+		{"epsilon of zero", `{"rms_norm_eps":0}`, "epsilon", false},
+		{"activation", `{"hidden_act":"swiglu_oai"}`, `swiglu_oai`, true},
+		{"scaling of an unknown kind", `{"rope_scaling":{"rope_type":"mrope","factor":2}}`, "mrope", true},
+		{"linear scaling without a factor", `{"rope_scaling":{"rope_type":"linear"}}`, "factor", false},
+		{"scaling that shrinks", `{"rope_scaling":{"rope_type":"linear","factor":0.5}}`, "factor", false},
+		{"longrope factors of another size", `{"model_type":"phi3","rope_scaling":{"type":"longrope","short_factor":[1],"long_factor":[1]}}`, "factors", false},
+		{"layer types of another number", `{"model_type":"gemma2","layer_types":["full_attention"]}`, "layer_types", false},
+		{"layer type", `{"model_type":"gemma2","head_dim":4,"layer_types":["full_attention","chunked_attention"]}`, "chunked_attention", true},
+		{"bidirectional", `{"model_type":"gemma3_text","use_bidirectional_attention":true}`, "bidirectional", true},
+		{"more experts used than there are", `{"model_type":"mixtral","num_local_experts":2,"num_experts_per_tok":3}`, "experts", false},
+		{"sparse step of zero", `{"model_type":"qwen3_moe","decoder_sparse_step":0}`, "decoder_sparse_step", false},
+		{"odd rotary dimension", `{"model_type":"gpt_neox","rotary_pct":0.75,"layer_norm_eps":1e-5}`, "rotary dimension", false},
+		{"a base of zero", `{"rope_theta":0}`, "base", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, _, err := graphOfConfig("dir", config(t, c.changes))
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Fatalf("error %v does not say %q", err, c.says)
+			}
+			var u *formats.UnsupportedError
+			var f *formats.FormatError
+			if c.unsupported && !errors.As(err, &u) || !c.unsupported && !errors.As(err, &f) {
+				t.Errorf("%T is of the wrong family: %v", err, err)
+			}
+		})
+	}
+	if _, _, err := graphOfConfig("dir", config(t, `{}`)); err != nil {
+		t.Errorf("the configuration that the cases change is refused itself: %v", err)
+	}
+}
+
+func TestUnknownArchitectureListsTheKnown(t *testing.T) {
+	_, _, err := graphOfConfig("dir", config(t, `{"model_type":"mamba"}`))
+	var u *formats.UnsupportedError
+	if !errors.As(err, &u) {
+		t.Fatalf("%T: %v", err, err)
+	}
+	for _, name := range Architectures() {
+		if !strings.Contains(u.Hint, name) {
+			t.Errorf("hint %q does not list %s", u.Hint, name)
+		}
+	}
+}
+
+// Both styles of configuration in circulation give one graph.
+func TestBothStylesOfConfiguration(t *testing.T) {
+	for old, modern := range map[string]string{
+		`{"rope_theta":5e5}`: `{"rope_parameters":{"rope_theta":5e5,"rope_type":"default"}}`,
+		`{"rope_theta":5e5,"rope_scaling":{"type":"linear","factor":4}}`: `{"rope_parameters":{"rope_theta":5e5,"rope_type":"linear","factor":4}}`,
+		`{"model_type":"gemma3_text","rope_theta":7e5,"rope_local_base_freq":9e3,"rope_scaling":{"rope_type":"linear","factor":8}}`: `{"model_type":"gemma3_text","rope_parameters":{
+			"full_attention":{"rope_theta":7e5,"rope_type":"linear","factor":8},"sliding_attention":{"rope_theta":9e3,"rope_type":"default"}}}`,
+		`{"model_type":"gpt_neox","rotary_pct":0.5,"rotary_emb_base":2e4}`: `{"model_type":"gpt_neox","rope_parameters":{"rope_theta":2e4,"partial_rotary_factor":0.5}}`,
+		`{"head_dim":null}`: `{"head_dim":4}`,
+	} {
+		a, _, err := graphOfConfig("dir", config(t, old))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _, err := graphOfConfig("dir", config(t, modern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if what := graphDifference(a, b); what != "" {
+			t.Errorf("%s and %s differ: %s", old, modern, what)
+		}
+	}
+}
+
+// A mistral without the key has transformers' default window, one with null
+// has none.
+func TestMistralWindow(t *testing.T) {
+	for changes, window := range map[string]int64{
+		`{"model_type":"mistral"}`:                     4096,
+		`{"model_type":"mistral","sliding_window":16}`: 16,
+	} {
+		g, _, err := graphOfConfig("dir", config(t, changes))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := g.Blocks[1].Attn.Window; got != window {
+			t.Errorf("%s: window %d, want %d", changes, got, window)
+		}
+	}
+	c, err := hf.ParseConfig("config.json", []byte(`{"model_type":"mistral","sliding_window":null,"vocab_size":32,"hidden_size":16,
+		"num_hidden_layers":1,"num_attention_heads":4,"intermediate_size":24,"max_position_embeddings":64}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, _, err := graphOfConfig("dir", c)
+	if err != nil || g.Blocks[0].Attn.Window != 0 {
+		t.Errorf("null gives window %v, %v", g, err)
+	}
+}
+
+// Any configuration gives a graph that passes its own check, or an error.
+func FuzzConfig(f *testing.F) {
+	configs, err := filepath.Glob("../../testdata/micro/*/config.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range configs {
+		p, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(p)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := hf.ParseConfig("config.json", data)
+		if err != nil {
+			return
+		}
+		g, _, err := graphOfConfig("dir", c)
+		if err != nil {
+			return
+		}
+		if err := g.Check(); err != nil {
+			t.Fatalf("accepted and then refused: %v", err)
+		}
+	})
+}
