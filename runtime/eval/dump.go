@@ -1,0 +1,60 @@
+package eval
+
+import (
+	"bufio"
+	"context"
+
+	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/npy"
+	"github.com/nstf/nstf/runtime/exec"
+)
+
+// DumpLogits runs a model over token ids as they are, in one pass, and writes
+// the float32 logits [T][V] that follow each of them to path as a NumPy
+// array. Nothing is left at path after a failure.
+func DumpLogits(ctx context.Context, m *model.Model, ids []int32, path string, threads int, progress func(done, total int64)) error {
+	shape := []int64{int64(len(ids)), m.Graph.Vocab}
+	ex, err := exec.New(m, exec.Options{Threads: threads, Context: max(shape[0], 1)})
+	if err != nil {
+		return err
+	}
+	defer ex.Close()
+	seq, err := ex.NewSequence()
+	if err != nil {
+		return err
+	}
+	size, err := npy.Size(shape...)
+	if err != nil {
+		return err
+	}
+	f, err := atomicfile.Create(path, size)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	buf := bufio.NewWriterSize(f, 1<<20)
+	w, err := npy.NewWriter(buf, shape...)
+	if err != nil {
+		return err
+	}
+	err = seq.Prefill(ctx, ids, func(pos int, row []float32) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if progress != nil {
+			progress(int64(pos+1), int64(len(ids)))
+		}
+		return w.Write(row)
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	if err := buf.Flush(); err != nil {
+		return err
+	}
+	return f.Commit()
+}

@@ -1,0 +1,123 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nstf/nstf/formats/corpus"
+	"github.com/nstf/nstf/formats/logprob"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/runtime/exec"
+)
+
+// Options are how to measure.
+type Options struct {
+	Text      string   // path of the text, .jsonl or plain
+	Context   int      // tokens per window
+	MaxTokens int      // of the text; 0: all
+	Protocol  Protocol // how windows are cut
+	Ref       string   // another model, or stored log-probabilities; "": none
+	SaveRef   string   // where to store this model's log-probabilities; "": nowhere
+	Threads   int      // 0: as many as Go runs at once
+	// Progress is called with tokens done and their total; nil: nobody.
+	Progress func(done, total int64)
+}
+
+// A Result is what was measured.
+type Result struct {
+	Model      string      `json:"model"`
+	Text       string      `json:"text"`
+	Protocol   Protocol    `json:"protocol"`
+	Context    int         `json:"ctx"` // tokens per window
+	Windows    int         `json:"windows"`
+	Tokens     int         `json:"tokens"`     // of the text
+	Scored     int         `json:"scored"`     // predicted tokens that count
+	NLL        Estimate    `json:"nll"`        // mean negative log-likelihood, nats per token
+	Perplexity Estimate    `json:"perplexity"` // exp of it
+	Seconds    float64     `json:"seconds"`
+	TokensPerS float64     `json:"tokens_per_second"`
+	Ref        *Comparison `json:"ref,omitempty"`
+}
+
+// A Comparison is the distance from a reference, over the scored rows.
+type Comparison struct {
+	Name       string   `json:"name"`
+	Perplexity Estimate `json:"perplexity"` // of the reference
+	// LogRatio is ln(perplexity/reference's), row by row, so that its error
+	// is that of the difference and not of both.
+	LogRatio Estimate `json:"log_ratio"`
+	KL       Estimate `json:"kl_mean"` // divergence of the model from the reference, nats per token
+	Median   Estimate `json:"kl_median"`
+	P90      Estimate `json:"kl_p90"`
+	P99      Estimate `json:"kl_p99"`
+	Top1     Estimate `json:"top1_agreement"` // share of rows with the same most likely token
+}
+
+// Run measures a model. Its errors are those of the text, the reference and
+// the executor; logits that are no numbers are an error that names the place.
+func Run(ctx context.Context, m *model.Model, o Options) (*Result, error) {
+	w, texts, err := prepare(m, o)
+	if err != nil {
+		return nil, err
+	}
+	ex, err := exec.New(m, exec.Options{Threads: o.Threads, Context: int64(w.size)})
+	if err != nil {
+		return nil, err
+	}
+	defer ex.Close()
+	var ref reference
+	if o.Ref != "" {
+		if ref, err = openReference(o, texts, w, int(m.Graph.Vocab)); err != nil {
+			return nil, err
+		}
+		defer ref.close()
+	}
+	var save *logprob.Writer
+	if o.SaveRef != "" {
+		if save, err = logprob.Create(o.SaveRef, w.header(int(m.Graph.Vocab))); err != nil {
+			return nil, err
+		}
+		defer save.Abort()
+	}
+	start := time.Now()
+	s := newScorer(m.Path, w, int(m.Graph.Vocab), ref, save)
+	if err := s.run(ctx, ex, o.Progress); err != nil {
+		return nil, err
+	}
+	if save != nil {
+		if err := save.Close(); err != nil {
+			return nil, err
+		}
+	}
+	r := s.result()
+	r.Model, r.Text, r.Seconds = m.Path, o.Text, time.Since(start).Seconds()
+	r.TokensPerS = float64(len(w.list)*w.size) / r.Seconds
+	if r.Ref != nil {
+		r.Ref.Name = o.Ref
+	}
+	return r, nil
+}
+
+// prepare reads the text and cuts it with the model's tokenizer.
+func prepare(m *model.Model, o Options) (*windows, []string, error) {
+	texts, err := corpus.Read(o.Text)
+	if err != nil {
+		return nil, nil, err
+	}
+	tok, err := m.Tokenizer()
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := cut(tok, texts, o.Protocol, o.Context, o.MaxTokens)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", o.Text, err)
+	}
+	return w, texts, nil
+}
+
+// header describes stored log-probabilities of these windows.
+func (w *windows) header(vocab int) logprob.Header {
+	return logprob.Header{Protocol: protocolIDs[w.protocol], Vocab: vocab, Window: w.size, Rows: w.rows(),
+		Windows: int64(len(w.list)), Tokens: w.hash()}
+}

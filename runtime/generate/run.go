@@ -1,0 +1,144 @@
+package generate
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/nstf/nstf/formats/tokenizer"
+	"github.com/nstf/nstf/runtime/exec"
+	"github.com/nstf/nstf/runtime/sample"
+)
+
+// A run is one continuation in progress.
+type run struct {
+	g       *Generator
+	prompt  []int32
+	o       Options
+	emit    func(text string) error
+	sampler *sample.Sampler
+	stopper *sample.Stopper
+	stream  *tokenizer.Stream
+	history []int32 // what the sampler sees
+	stopped bool    // a stop string was found
+	stats   Stats
+}
+
+func (g *Generator) newRun(prompt []int32, o Options, emit func(string) error) (*run, error) {
+	sampler, err := sample.New(o.Sampling)
+	if err != nil {
+		return nil, err
+	}
+	stopper, err := sample.NewStopper(o.Stop...)
+	if err != nil {
+		return nil, err
+	}
+	stream := g.tok.NewStream(tokenizer.StreamOptions{SkipSpecial: true, Context: prompt})
+	return &run{g: g, prompt: prompt, o: o, emit: emit, sampler: sampler, stopper: stopper, stream: stream,
+		history: slices.Clone(prompt), stats: Stats{PromptTokens: len(prompt)}}, nil
+}
+
+// loop reads the prompt and generates until there is a reason to end.
+func (r *run) loop(ctx context.Context) error {
+	start := time.Now()
+	logits, err := r.prefill(ctx)
+	if err != nil {
+		return err
+	}
+	r.stats.Prompt = time.Since(start)
+	for {
+		id := r.sampler.Next(logits, r.history)
+		r.stats.Tokens++
+		if r.stats.Tokens == 1 {
+			r.stats.FirstToken = time.Since(start)
+		}
+		r.stats.Decode = time.Since(start) - r.stats.FirstToken
+		if done, err := r.take(id); done || err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if logits, err = r.step(id); err != nil {
+			return err
+		}
+	}
+}
+
+// prefill computes what the sequence does not hold of the prompt already. The
+// last token is computed in any case: its logits are wanted.
+func (r *run) prefill(ctx context.Context) ([]float32, error) {
+	seq := r.g.seq
+	n := min(common(seq.Tokens(), r.prompt), len(r.prompt)-1)
+	seq.Truncate(n)
+	r.stats.CachedTokens = n
+	return seq.PrefillLast(ctx, r.prompt[n:])
+}
+
+// take emits what a token adds and reports whether it is the last.
+func (r *run) take(id int32) (bool, error) {
+	if r.g.stops[id] {
+		r.stats.Reason = ReasonEnd
+		return true, nil
+	}
+	r.history = append(r.history, id)
+	text, stopped := r.stopper.Push(r.stream.Next(id))
+	if err := r.write(text); err != nil {
+		return true, err
+	}
+	switch {
+	case stopped:
+		r.stopped = true
+		r.stats.Reason = ReasonStop
+	case r.o.MaxTokens > 0 && r.stats.Tokens >= r.o.MaxTokens:
+		r.stats.Reason = ReasonMax
+	default:
+		return false, nil
+	}
+	return true, nil
+}
+
+func (r *run) write(text string) error {
+	if text == "" {
+		return nil
+	}
+	return r.emit(text)
+}
+
+// step appends a token, after making room for it where that is wanted.
+func (r *run) step(id int32) ([]float32, error) {
+	logits, err := r.g.seq.Step(id)
+	if !r.o.Shift || !errors.Is(err, exec.ErrContextFull) {
+		return logits, err
+	}
+	if err := r.shift(); err != nil {
+		return nil, err
+	}
+	return r.g.seq.Step(id)
+}
+
+// shift forgets the older half of what stands behind the text's first token:
+// models are trained on texts that begin with it, and attend to it.
+func (r *run) shift() error {
+	const keep = 1
+	n := r.g.seq.Len()
+	drop := (n - keep + 1) / 2
+	if drop < 1 {
+		return &exec.ContextFullError{Used: int64(n), New: 1, Capacity: r.g.Context()}
+	}
+	return r.g.seq.Shift(keep, drop)
+}
+
+// finish emits what was held back, unless the continuation was cut at a stop
+// string or broke off.
+func (r *run) finish(whole bool) error {
+	if r.stopped || !whole {
+		return nil
+	}
+	text, stopped := r.stopper.Push(r.stream.Flush())
+	if err := r.write(text); err != nil || stopped {
+		return err
+	}
+	return r.write(r.stopper.Flush())
+}
