@@ -38,12 +38,12 @@ func (m *Model) GGUF(cast *scheme.Scheme) (*Export, error) {
 	if err := m.denseAmongExperts(); err != nil {
 		return nil, err
 	}
-	tensors, err := m.unbind(a.ggufLinks)
+	tensors, err := m.unbind(a.ggufLinks, func(t formats.Tensor) (formats.Tensor, error) { return m.forGGML(t, cast) })
 	if err != nil {
 		return nil, err
 	}
 	for i := range tensors {
-		if tensors[i], err = m.ggufTensor(tensors[i], cast); err != nil {
+		if tensors[i], err = m.inPlace(tensors[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -64,22 +64,9 @@ func (m *Model) GGUF(cast *scheme.Scheme) (*Export, error) {
 
 func (m *Model) hasGGUFMetadata() bool { _, ok := m.File(MetadataFile); return ok }
 
-// ggufTensor gives a tensor a type that llama.cpp expects in its place: norms,
-// biases, routers and positions in float32, with the norms' offset added.
-func (m *Model) ggufTensor(t formats.Tensor, cast *scheme.Scheme) (formats.Tensor, error) {
-	f32, _ := scheme.ByName("f32")
-	norm := isNorm(t.Name)
-	switch {
-	case norm && m.normOffset() != 0:
-		return addConstant(t, m.normOffset())
-	case norm, len(t.Shape) == 1, strings.Contains(t.Name, "ffn_gate_inp"), t.Name == "position_embd.weight":
-		if t.Scheme == f32.Name {
-			return t, nil
-		}
-		return scheme.Cast(t, f32)
-	}
-	s, ok := scheme.ByName(t.Scheme)
-	if ok && s.GGML >= 0 {
+// forGGML returns a tensor in a scheme that ggml has.
+func (m *Model) forGGML(t formats.Tensor, cast *scheme.Scheme) (formats.Tensor, error) {
+	if s, ok := scheme.ByName(t.Scheme); ok && s.GGML >= 0 {
 		return t, nil
 	}
 	if cast == nil {
@@ -88,6 +75,19 @@ func (m *Model) ggufTensor(t formats.Tensor, cast *scheme.Scheme) (formats.Tenso
 		return t, e
 	}
 	return scheme.Cast(t, cast)
+}
+
+// inPlace gives a tensor the type that llama.cpp expects in its place: norms,
+// biases, routers and positions in float32, with the norms' offset added.
+func (m *Model) inPlace(t formats.Tensor) (formats.Tensor, error) {
+	if isNorm(t.Name) && m.normOffset() != 0 {
+		return addConstant(t, m.normOffset())
+	}
+	small := isNorm(t.Name) || len(t.Shape) == 1 || strings.Contains(t.Name, "ffn_gate_inp") || t.Name == "position_embd.weight"
+	if f32, _ := scheme.ByName("f32"); small && t.Scheme != f32.Name {
+		return scheme.Cast(t, f32)
+	}
+	return t, nil
 }
 
 // normOffset returns the constant that the model's norms add to their stored

@@ -23,14 +23,28 @@ func (m *Model) HF(dtype *scheme.Scheme) (*Export, error) {
 	if !ok {
 		return nil, unknownArchitecture(m.Path, m.Graph.Arch)
 	}
-	tensors, err := m.unbind(a.hfLinks)
+	expand := func(t formats.Tensor) (formats.Tensor, error) {
+		if s, ok := scheme.ByName(t.Scheme); ok && s.Plain() {
+			return t, nil
+		}
+		return scheme.Cast(t, dtype)
+	}
+	tensors, err := m.unbind(a.hfLinks, expand)
 	if err != nil {
 		return nil, err
 	}
 	offset := a.storedOffset() - m.normOffset()
 	x := &Export{}
-	for _, t := range append(tensors, m.Passthrough...) {
-		if t, err = m.hfTensor(t, dtype, offset); err != nil {
+	for _, t := range tensors {
+		if offset != 0 && isNorm(t.Name) {
+			if t, err = addConstant(t, -offset); err != nil {
+				return nil, err
+			}
+		}
+		x.Tensors = append(x.Tensors, t)
+	}
+	for _, t := range m.Passthrough {
+		if t, err = expand(t); err != nil {
 			return nil, err
 		}
 		x.Tensors = append(x.Tensors, t)
@@ -48,16 +62,6 @@ func (a *architecture) storedOffset() float32 {
 		return 1
 	}
 	return 0
-}
-
-func (m *Model) hfTensor(t formats.Tensor, dtype *scheme.Scheme, offset float32) (formats.Tensor, error) {
-	if offset != 0 && isNorm(t.Name) {
-		return addConstant(t, -offset)
-	}
-	if s, ok := scheme.ByName(t.Scheme); ok && s.Plain() {
-		return t, nil
-	}
-	return scheme.Cast(t, dtype)
 }
 
 // hfFiles returns the directory's small files.

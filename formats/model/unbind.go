@@ -12,14 +12,17 @@ import (
 type unbinder struct {
 	m     *Model
 	links []link
-	done  map[string]bool // tensors of the graph that have been given out
-	out   []formats.Tensor
+	// cast makes a tensor one that the target can hold, before its rows move:
+	// not every scheme lets them.
+	cast func(formats.Tensor) (formats.Tensor, error)
+	done map[string]bool // tensors of the graph that have been given out
+	out  []formats.Tensor
 }
 
 // unbind returns the graph's tensors as the links lay them out. Where several
 // links name a part, the first whose parts the graph all has is taken.
-func (m *Model) unbind(links []link) ([]formats.Tensor, error) {
-	u := &unbinder{m: m, links: links, done: map[string]bool{}}
+func (m *Model) unbind(links []link, cast func(formats.Tensor) (formats.Tensor, error)) ([]formats.Tensor, error) {
+	u := &unbinder{m: m, links: links, cast: cast, done: map[string]bool{}}
 	for _, w := range m.Graph.Weights() {
 		if u.done[w.Name] {
 			continue
@@ -38,7 +41,10 @@ func (u *unbinder) weight(w Weight) error {
 		if l.partIndex(pattern) < 0 {
 			continue
 		}
-		parts := u.parts(l, block, suffix)
+		parts, err := u.parts(l, block, suffix)
+		if err != nil {
+			return err
+		}
 		if len(parts) < len(l.parts) {
 			continue
 		}
@@ -55,14 +61,20 @@ func (u *unbinder) weight(w Weight) error {
 }
 
 // parts returns the tensors of a link that the graph has.
-func (u *unbinder) parts(l *link, block int, suffix string) []formats.Tensor {
+func (u *unbinder) parts(l *link, block int, suffix string) ([]formats.Tensor, error) {
 	var out []formats.Tensor
 	for _, p := range l.parts {
-		if t, ok := u.m.tensors[fill(p, block, 0)+suffix]; ok {
-			out = append(out, t)
+		t, ok := u.m.tensors[fill(p, block, 0)+suffix]
+		if !ok {
+			continue
 		}
+		t, err := u.cast(t)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
 	}
-	return out
+	return out, nil
 }
 
 // join puts parts one after the other and their rows into the foreign order.
