@@ -233,12 +233,13 @@ def write_reference(path: Path, spec: "Spec") -> None:
         gap = routing_gap(model, ids + out)
         assert gap > MIN_ROUTING, f"{path.name}: two experts lie {gap:.1e} apart"
     longest = max(prompts, key=len)
-    want = logits_of(model, longest)
+    # Loaded again each time: dynamic RoPE remembers the longest sequence that a model has seen.
+    want = logits_of(load(path), longest)
     np.save(path / "logits.npy", want)
     logits = [{"file": "logits.npy", "ids": longest}]
     if spec.short_logits:
         ids = longest[: spec.short_logits]
-        np.save(path / "logits_short.npy", logits_of(model, ids))
+        np.save(path / "logits_short.npy", logits_of(load(path), ids))
         logits.append({"file": "logits_short.npy", "ids": ids})
     moved = []
     for edits in spec.ablations:
