@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+
+	"github.com/nstf/nstf/formats"
 )
 
 // encode renders the header: keys in a fixed order, a line for each tensor,
@@ -74,20 +76,24 @@ func (e *encoder) tensor(r *tensorRecord) {
 		if i > 0 {
 			e.raw(",")
 		}
-		e.raw(`{"name":`)
-		e.str(p.Name)
-		e.raw(`,"dtype":`)
-		e.str(p.DType.String())
-		e.raw(`,"shape":`)
-		e.ints(p.Shape)
-		e.raw(`,"offset":`)
-		e.int(r.offsets[i])
-		e.raw(`,"size":`)
-		e.int(p.Data.Len())
-		e.raw("}")
+		e.part(&p, r.offsets[i])
 	}
 	e.raw(`],"hash":`)
 	e.str(r.hash.String())
+	e.raw("}")
+}
+
+func (e *encoder) part(p *formats.Part, offset int64) {
+	e.raw(`{"name":`)
+	e.str(p.Name)
+	e.raw(`,"dtype":`)
+	e.str(p.DType.String())
+	e.raw(`,"shape":`)
+	e.ints(p.Shape)
+	e.raw(`,"offset":`)
+	e.int(offset)
+	e.raw(`,"size":`)
+	e.int(p.Data.Len())
 	e.raw("}")
 }
 

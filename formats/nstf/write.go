@@ -53,6 +53,9 @@ func Write(path string, m Meta, items []Item, o WriteOptions) error {
 	if err := h.write(ctx, f, o.Progress); err != nil {
 		return err
 	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
 	return f.Commit()
 }
 
@@ -73,7 +76,7 @@ func compose(path string, m Meta, items []Item) (*header, int64, error) {
 		return nil, 0, err
 	}
 	h := &header{provenance: m.Provenance, model: m.Model, files: files}
-	if err := h.measureSources(); err != nil {
+	if err := h.measureSources(path); err != nil {
 		return nil, 0, err
 	}
 	h.tensors = make([]tensorRecord, len(items))
@@ -95,11 +98,14 @@ func compose(path string, m Meta, items []Item) (*header, int64, error) {
 
 // measureSources sets the sizes of the sources that are to be hashed. The
 // list is copied: the caller's stays as it is.
-func (h *header) measureSources() error {
+func (h *header) measureSources(path string) error {
 	h.provenance.Sources = append([]Source(nil), h.provenance.Sources...)
 	for i := range h.provenance.Sources {
 		s := &h.provenance.Sources[i]
 		if s.Path == "" {
+			if s.Hash == (Hash{}) {
+				return formats.Errorf(path, "", "source %q has neither a hash nor a path to hash", s.Name)
+			}
 			continue
 		}
 		info, err := os.Stat(s.Path)

@@ -167,6 +167,7 @@ func TestWriterRefuses(t *testing.T) {
 		{"two files of a name", "sort", meta(File{"a", nil}, File{"a", nil}), nil},
 		{"climbing file", "segment", meta(File{"../a", nil}), nil},
 		{"foreign reserved name", "reserved", meta(File{"nstf/other", nil}), nil},
+		{"source without hash", "neither a hash nor a path", Meta{Model: []byte("{}"), Provenance: Provenance{Sources: []Source{{Role: "model", Name: "m"}}}}, nil},
 		{"no model", "model", Meta{}, nil},
 		{"model not JSON", "header", Meta{Model: []byte("{")}, nil},
 		{"model with a tail", "twice", Meta{Model: []byte(`{},"tensors":[]`)}, nil},
