@@ -18,9 +18,9 @@ rows4:
 	CMPQ   BX, $0x00000004
 	JL     rows4_end
 	MOVQ   x_len+64(FP), DI
+	LEAQ   (SI)(SI*2), R10
 	MOVQ   DX, R8
 	MOVQ   CX, R9
-	LEAQ   (SI)(SI*2), R10
 	VXORPS Y0, Y0, Y0
 	VXORPS Y4, Y4, Y4
 	VXORPS Y1, Y1, Y1
@@ -69,28 +69,28 @@ by1x4_end:
 	VMOVHLPS     X0, X0, X4
 	VADDPS       X4, X0, X0
 	VMOVSHDUP    X0, X4
-	VADDSS       X4, X0, X0
+	VADDPS       X4, X0, X0
 	VADDPS       Y5, Y1, Y1
 	VEXTRACTF128 $0x01, Y1, X4
 	VADDPS       X4, X1, X1
 	VMOVHLPS     X1, X1, X4
 	VADDPS       X4, X1, X1
 	VMOVSHDUP    X1, X4
-	VADDSS       X4, X1, X1
+	VADDPS       X4, X1, X1
 	VADDPS       Y6, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X4
 	VADDPS       X4, X2, X2
 	VMOVHLPS     X2, X2, X4
 	VADDPS       X4, X2, X2
 	VMOVSHDUP    X2, X4
-	VADDSS       X4, X2, X2
+	VADDPS       X4, X2, X2
 	VADDPS       Y7, Y3, Y3
 	VEXTRACTF128 $0x01, Y3, X4
 	VADDPS       X4, X3, X3
 	VMOVHLPS     X3, X3, X4
 	VADDPS       X4, X3, X3
 	VMOVSHDUP    X3, X4
-	VADDSS       X4, X3, X3
+	VADDPS       X4, X3, X3
 
 single4:
 	CMPQ        DI, $0x00000001
@@ -111,14 +111,14 @@ single4:
 
 single4_end:
 	VMOVSS X0, (AX)
+	ADDQ   SI, CX
 	VMOVSS X1, 4(AX)
+	ADDQ   SI, CX
 	VMOVSS X2, 8(AX)
+	ADDQ   SI, CX
 	VMOVSS X3, 12(AX)
+	ADDQ   SI, CX
 	ADDQ   $0x10, AX
-	ADDQ   SI, CX
-	ADDQ   SI, CX
-	ADDQ   SI, CX
-	ADDQ   SI, CX
 	SUBQ   $0x00000004, BX
 	JMP    rows4
 
@@ -127,9 +127,9 @@ rows1:
 	CMPQ   BX, $0x00000001
 	JL     rows1_end
 	MOVQ   x_len+64(FP), DI
+	LEAQ   (SI)(SI*2), R8
 	MOVQ   DX, R8
 	MOVQ   CX, R9
-	LEAQ   (SI)(SI*2), R10
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 
@@ -163,7 +163,7 @@ by1x1_end:
 	VMOVHLPS     X0, X0, X1
 	VADDPS       X1, X0, X0
 	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
+	VADDPS       X1, X0, X0
 
 single1:
 	CMPQ        DI, $0x00000001
@@ -178,8 +178,8 @@ single1:
 
 single1_end:
 	VMOVSS X0, (AX)
-	ADDQ   $0x04, AX
 	ADDQ   SI, CX
+	ADDQ   $0x04, AX
 	SUBQ   $0x00000001, BX
 	JMP    rows1
 
@@ -201,9 +201,9 @@ rows4:
 	CMPQ   BX, $0x00000004
 	JL     rows4_end
 	MOVQ   x_len+64(FP), DI
+	LEAQ   (SI)(SI*2), R10
 	MOVQ   DX, R8
 	MOVQ   CX, R9
-	LEAQ   (SI)(SI*2), R10
 	VXORPS Y0, Y0, Y0
 	VXORPS Y4, Y4, Y4
 	VXORPS Y1, Y1, Y1
@@ -280,28 +280,28 @@ by1x4_end:
 	VMOVHLPS     X0, X0, X4
 	VADDPS       X4, X0, X0
 	VMOVSHDUP    X0, X4
-	VADDSS       X4, X0, X0
+	VADDPS       X4, X0, X0
 	VADDPS       Y5, Y1, Y1
 	VEXTRACTF128 $0x01, Y1, X4
 	VADDPS       X4, X1, X1
 	VMOVHLPS     X1, X1, X4
 	VADDPS       X4, X1, X1
 	VMOVSHDUP    X1, X4
-	VADDSS       X4, X1, X1
+	VADDPS       X4, X1, X1
 	VADDPS       Y6, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X4
 	VADDPS       X4, X2, X2
 	VMOVHLPS     X2, X2, X4
 	VADDPS       X4, X2, X2
 	VMOVSHDUP    X2, X4
-	VADDSS       X4, X2, X2
+	VADDPS       X4, X2, X2
 	VADDPS       Y7, Y3, Y3
 	VEXTRACTF128 $0x01, Y3, X4
 	VADDPS       X4, X3, X3
 	VMOVHLPS     X3, X3, X4
 	VADDPS       X4, X3, X3
 	VMOVSHDUP    X3, X4
-	VADDSS       X4, X3, X3
+	VADDPS       X4, X3, X3
 
 single4:
 	CMPQ        DI, $0x00000001
@@ -330,14 +330,14 @@ single4:
 
 single4_end:
 	VMOVSS X0, (AX)
+	ADDQ   SI, CX
 	VMOVSS X1, 4(AX)
+	ADDQ   SI, CX
 	VMOVSS X2, 8(AX)
+	ADDQ   SI, CX
 	VMOVSS X3, 12(AX)
+	ADDQ   SI, CX
 	ADDQ   $0x10, AX
-	ADDQ   SI, CX
-	ADDQ   SI, CX
-	ADDQ   SI, CX
-	ADDQ   SI, CX
 	SUBQ   $0x00000004, BX
 	JMP    rows4
 
@@ -346,9 +346,9 @@ rows1:
 	CMPQ   BX, $0x00000001
 	JL     rows1_end
 	MOVQ   x_len+64(FP), DI
+	LEAQ   (SI)(SI*2), R8
 	MOVQ   DX, R8
 	MOVQ   CX, R9
-	LEAQ   (SI)(SI*2), R10
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 
@@ -389,7 +389,7 @@ by1x1_end:
 	VMOVHLPS     X0, X0, X1
 	VADDPS       X1, X0, X0
 	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
+	VADDPS       X1, X0, X0
 
 single1:
 	CMPQ        DI, $0x00000001
@@ -406,8 +406,8 @@ single1:
 
 single1_end:
 	VMOVSS X0, (AX)
-	ADDQ   $0x04, AX
 	ADDQ   SI, CX
+	ADDQ   $0x04, AX
 	SUBQ   $0x00000001, BX
 	JMP    rows1
 
@@ -429,9 +429,9 @@ rows4:
 	CMPQ   BX, $0x00000004
 	JL     rows4_end
 	MOVQ   x_len+64(FP), DI
+	LEAQ   (SI)(SI*2), R10
 	MOVQ   DX, R8
 	MOVQ   CX, R9
-	LEAQ   (SI)(SI*2), R10
 	VXORPS Y0, Y0, Y0
 	VXORPS Y4, Y4, Y4
 	VXORPS Y1, Y1, Y1
@@ -496,28 +496,28 @@ by1x4_end:
 	VMOVHLPS     X0, X0, X4
 	VADDPS       X4, X0, X0
 	VMOVSHDUP    X0, X4
-	VADDSS       X4, X0, X0
+	VADDPS       X4, X0, X0
 	VADDPS       Y5, Y1, Y1
 	VEXTRACTF128 $0x01, Y1, X4
 	VADDPS       X4, X1, X1
 	VMOVHLPS     X1, X1, X4
 	VADDPS       X4, X1, X1
 	VMOVSHDUP    X1, X4
-	VADDSS       X4, X1, X1
+	VADDPS       X4, X1, X1
 	VADDPS       Y6, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X4
 	VADDPS       X4, X2, X2
 	VMOVHLPS     X2, X2, X4
 	VADDPS       X4, X2, X2
 	VMOVSHDUP    X2, X4
-	VADDSS       X4, X2, X2
+	VADDPS       X4, X2, X2
 	VADDPS       Y7, Y3, Y3
 	VEXTRACTF128 $0x01, Y3, X4
 	VADDPS       X4, X3, X3
 	VMOVHLPS     X3, X3, X4
 	VADDPS       X4, X3, X3
 	VMOVSHDUP    X3, X4
-	VADDSS       X4, X3, X3
+	VADDPS       X4, X3, X3
 
 single4:
 	CMPQ        DI, $0x00000001
@@ -546,14 +546,14 @@ single4:
 
 single4_end:
 	VMOVSS X0, (AX)
+	ADDQ   SI, CX
 	VMOVSS X1, 4(AX)
+	ADDQ   SI, CX
 	VMOVSS X2, 8(AX)
+	ADDQ   SI, CX
 	VMOVSS X3, 12(AX)
+	ADDQ   SI, CX
 	ADDQ   $0x10, AX
-	ADDQ   SI, CX
-	ADDQ   SI, CX
-	ADDQ   SI, CX
-	ADDQ   SI, CX
 	SUBQ   $0x00000004, BX
 	JMP    rows4
 
@@ -562,9 +562,9 @@ rows1:
 	CMPQ   BX, $0x00000001
 	JL     rows1_end
 	MOVQ   x_len+64(FP), DI
+	LEAQ   (SI)(SI*2), R8
 	MOVQ   DX, R8
 	MOVQ   CX, R9
-	LEAQ   (SI)(SI*2), R10
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 
@@ -602,7 +602,7 @@ by1x1_end:
 	VMOVHLPS     X0, X0, X1
 	VADDPS       X1, X0, X0
 	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
+	VADDPS       X1, X0, X0
 
 single1:
 	CMPQ        DI, $0x00000001
@@ -619,8 +619,8 @@ single1:
 
 single1_end:
 	VMOVSS X0, (AX)
-	ADDQ   $0x04, AX
 	ADDQ   SI, CX
+	ADDQ   $0x04, AX
 	SUBQ   $0x00000001, BX
 	JMP    rows1
 
@@ -642,9 +642,9 @@ rows4:
 	CMPQ   BX, $0x00000004
 	JL     rows4_end
 	MOVQ   x_len+64(FP), DI
+	LEAQ   (SI)(SI*2), R10
 	MOVQ   DX, R8
 	MOVQ   CX, R9
-	LEAQ   (SI)(SI*2), R10
 	VPXORD Z0, Z0, Z0
 	VPXORD Z4, Z4, Z4
 	VPXORD Z1, Z1, Z1
@@ -712,7 +712,7 @@ whole4:
 	VMOVHLPS      X0, X0, X8
 	VADDPS        X8, X0, X0
 	VMOVSHDUP     X0, X8
-	VADDSS        X8, X0, X0
+	VADDPS        X8, X0, X0
 	VADDPS        Z5, Z1, Z1
 	VEXTRACTF64X4 $0x01, Z1, Y8
 	VADDPS        Y8, Y1, Y1
@@ -721,7 +721,7 @@ whole4:
 	VMOVHLPS      X1, X1, X8
 	VADDPS        X8, X1, X1
 	VMOVSHDUP     X1, X8
-	VADDSS        X8, X1, X1
+	VADDPS        X8, X1, X1
 	VADDPS        Z6, Z2, Z2
 	VEXTRACTF64X4 $0x01, Z2, Y8
 	VADDPS        Y8, Y2, Y2
@@ -730,7 +730,7 @@ whole4:
 	VMOVHLPS      X2, X2, X8
 	VADDPS        X8, X2, X2
 	VMOVSHDUP     X2, X8
-	VADDSS        X8, X2, X2
+	VADDPS        X8, X2, X2
 	VADDPS        Z7, Z3, Z3
 	VEXTRACTF64X4 $0x01, Z3, Y8
 	VADDPS        Y8, Y3, Y3
@@ -739,16 +739,16 @@ whole4:
 	VMOVHLPS      X3, X3, X8
 	VADDPS        X8, X3, X3
 	VMOVSHDUP     X3, X8
-	VADDSS        X8, X3, X3
+	VADDPS        X8, X3, X3
 	VMOVSS        X0, (AX)
+	ADDQ          SI, CX
 	VMOVSS        X1, 4(AX)
+	ADDQ          SI, CX
 	VMOVSS        X2, 8(AX)
+	ADDQ          SI, CX
 	VMOVSS        X3, 12(AX)
+	ADDQ          SI, CX
 	ADDQ          $0x10, AX
-	ADDQ          SI, CX
-	ADDQ          SI, CX
-	ADDQ          SI, CX
-	ADDQ          SI, CX
 	SUBQ          $0x00000004, BX
 	JMP           rows4
 
@@ -757,9 +757,9 @@ rows1:
 	CMPQ   BX, $0x00000001
 	JL     rows1_end
 	MOVQ   x_len+64(FP), DI
+	LEAQ   (SI)(SI*2), R8
 	MOVQ   DX, R8
 	MOVQ   CX, R9
-	LEAQ   (SI)(SI*2), R10
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
 
@@ -806,10 +806,10 @@ whole1:
 	VMOVHLPS      X9, X9, X0
 	VADDPS        X0, X9, X9
 	VMOVSHDUP     X9, X0
-	VADDSS        X0, X9, X9
+	VADDPS        X0, X9, X9
 	VMOVSS        X9, (AX)
-	ADDQ          $0x04, AX
 	ADDQ          SI, CX
+	ADDQ          $0x04, AX
 	SUBQ          $0x00000001, BX
 	JMP           rows1
 
@@ -831,9 +831,9 @@ rows4:
 	CMPQ   BX, $0x00000004
 	JL     rows4_end
 	MOVQ   x_len+64(FP), DI
+	LEAQ   (SI)(SI*2), R10
 	MOVQ   DX, R8
 	MOVQ   CX, R9
-	LEAQ   (SI)(SI*2), R10
 	VPXORD Z0, Z0, Z0
 	VPXORD Z4, Z4, Z4
 	VPXORD Z1, Z1, Z1
@@ -933,7 +933,7 @@ whole4:
 	VMOVHLPS      X0, X0, X8
 	VADDPS        X8, X0, X0
 	VMOVSHDUP     X0, X8
-	VADDSS        X8, X0, X0
+	VADDPS        X8, X0, X0
 	VADDPS        Z5, Z1, Z1
 	VEXTRACTF64X4 $0x01, Z1, Y8
 	VADDPS        Y8, Y1, Y1
@@ -942,7 +942,7 @@ whole4:
 	VMOVHLPS      X1, X1, X8
 	VADDPS        X8, X1, X1
 	VMOVSHDUP     X1, X8
-	VADDSS        X8, X1, X1
+	VADDPS        X8, X1, X1
 	VADDPS        Z6, Z2, Z2
 	VEXTRACTF64X4 $0x01, Z2, Y8
 	VADDPS        Y8, Y2, Y2
@@ -951,7 +951,7 @@ whole4:
 	VMOVHLPS      X2, X2, X8
 	VADDPS        X8, X2, X2
 	VMOVSHDUP     X2, X8
-	VADDSS        X8, X2, X2
+	VADDPS        X8, X2, X2
 	VADDPS        Z7, Z3, Z3
 	VEXTRACTF64X4 $0x01, Z3, Y8
 	VADDPS        Y8, Y3, Y3
@@ -960,16 +960,16 @@ whole4:
 	VMOVHLPS      X3, X3, X8
 	VADDPS        X8, X3, X3
 	VMOVSHDUP     X3, X8
-	VADDSS        X8, X3, X3
+	VADDPS        X8, X3, X3
 	VMOVSS        X0, (AX)
+	ADDQ          SI, CX
 	VMOVSS        X1, 4(AX)
+	ADDQ          SI, CX
 	VMOVSS        X2, 8(AX)
+	ADDQ          SI, CX
 	VMOVSS        X3, 12(AX)
+	ADDQ          SI, CX
 	ADDQ          $0x10, AX
-	ADDQ          SI, CX
-	ADDQ          SI, CX
-	ADDQ          SI, CX
-	ADDQ          SI, CX
 	SUBQ          $0x00000004, BX
 	JMP           rows4
 
@@ -978,9 +978,9 @@ rows1:
 	CMPQ   BX, $0x00000001
 	JL     rows1_end
 	MOVQ   x_len+64(FP), DI
+	LEAQ   (SI)(SI*2), R8
 	MOVQ   DX, R8
 	MOVQ   CX, R9
-	LEAQ   (SI)(SI*2), R10
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
 
@@ -1035,10 +1035,10 @@ whole1:
 	VMOVHLPS      X10, X10, X0
 	VADDPS        X0, X10, X10
 	VMOVSHDUP     X10, X0
-	VADDSS        X0, X10, X10
+	VADDPS        X0, X10, X10
 	VMOVSS        X10, (AX)
-	ADDQ          $0x04, AX
 	ADDQ          SI, CX
+	ADDQ          $0x04, AX
 	SUBQ          $0x00000001, BX
 	JMP           rows1
 
@@ -1060,9 +1060,9 @@ rows4:
 	CMPQ   BX, $0x00000004
 	JL     rows4_end
 	MOVQ   x_len+64(FP), DI
+	LEAQ   (SI)(SI*2), R10
 	MOVQ   DX, R8
 	MOVQ   CX, R9
-	LEAQ   (SI)(SI*2), R10
 	VPXORD Z0, Z0, Z0
 	VPXORD Z4, Z4, Z4
 	VPXORD Z1, Z1, Z1
@@ -1146,7 +1146,7 @@ whole4:
 	VMOVHLPS      X0, X0, X8
 	VADDPS        X8, X0, X0
 	VMOVSHDUP     X0, X8
-	VADDSS        X8, X0, X0
+	VADDPS        X8, X0, X0
 	VADDPS        Z5, Z1, Z1
 	VEXTRACTF64X4 $0x01, Z1, Y8
 	VADDPS        Y8, Y1, Y1
@@ -1155,7 +1155,7 @@ whole4:
 	VMOVHLPS      X1, X1, X8
 	VADDPS        X8, X1, X1
 	VMOVSHDUP     X1, X8
-	VADDSS        X8, X1, X1
+	VADDPS        X8, X1, X1
 	VADDPS        Z6, Z2, Z2
 	VEXTRACTF64X4 $0x01, Z2, Y8
 	VADDPS        Y8, Y2, Y2
@@ -1164,7 +1164,7 @@ whole4:
 	VMOVHLPS      X2, X2, X8
 	VADDPS        X8, X2, X2
 	VMOVSHDUP     X2, X8
-	VADDSS        X8, X2, X2
+	VADDPS        X8, X2, X2
 	VADDPS        Z7, Z3, Z3
 	VEXTRACTF64X4 $0x01, Z3, Y8
 	VADDPS        Y8, Y3, Y3
@@ -1173,16 +1173,16 @@ whole4:
 	VMOVHLPS      X3, X3, X8
 	VADDPS        X8, X3, X3
 	VMOVSHDUP     X3, X8
-	VADDSS        X8, X3, X3
+	VADDPS        X8, X3, X3
 	VMOVSS        X0, (AX)
+	ADDQ          SI, CX
 	VMOVSS        X1, 4(AX)
+	ADDQ          SI, CX
 	VMOVSS        X2, 8(AX)
+	ADDQ          SI, CX
 	VMOVSS        X3, 12(AX)
+	ADDQ          SI, CX
 	ADDQ          $0x10, AX
-	ADDQ          SI, CX
-	ADDQ          SI, CX
-	ADDQ          SI, CX
-	ADDQ          SI, CX
 	SUBQ          $0x00000004, BX
 	JMP           rows4
 
@@ -1191,9 +1191,9 @@ rows1:
 	CMPQ   BX, $0x00000001
 	JL     rows1_end
 	MOVQ   x_len+64(FP), DI
+	LEAQ   (SI)(SI*2), R8
 	MOVQ   DX, R8
 	MOVQ   CX, R9
-	LEAQ   (SI)(SI*2), R10
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
 
@@ -1244,10 +1244,10 @@ whole1:
 	VMOVHLPS      X10, X10, X0
 	VADDPS        X0, X10, X10
 	VMOVSHDUP     X10, X0
-	VADDSS        X0, X10, X10
+	VADDPS        X0, X10, X10
 	VMOVSS        X10, (AX)
-	ADDQ          $0x04, AX
 	ADDQ          SI, CX
+	ADDQ          $0x04, AX
 	SUBQ          $0x00000001, BX
 	JMP           rows1
 

@@ -204,7 +204,7 @@ done:
 	VMOVHLPS     X1, X1, X0
 	VADDPS       X0, X1, X1
 	VMOVSHDUP    X1, X0
-	VADDSS       X0, X1, X1
+	VADDPS       X0, X1, X1
 	MOVSS        X1, ret+32(FP)
 	VZEROUPPER
 	RET
@@ -975,7 +975,7 @@ done:
 	VMOVHLPS      X1, X1, X0
 	VADDPS        X0, X1, X1
 	VMOVSHDUP     X1, X0
-	VADDSS        X0, X1, X1
+	VADDPS        X0, X1, X1
 	MOVSS         X1, ret+32(FP)
 	VZEROUPPER
 	RET

@@ -28,7 +28,7 @@ func allMasked(x []float32) bool {
 }
 
 // SoftCap replaces x by limit * tanh(x / limit), with a relative error of at most
-// 2^-21; limit is positive.
+// 2^-21; results under 1e-30 may be off by as much. limit is positive.
 func (s *Set) SoftCap(x []float32, limit float32) { s.softCap(x, limit) }
 
 func softCapGeneric(x []float32, limit float32) {

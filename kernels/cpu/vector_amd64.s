@@ -323,7 +323,7 @@ by1_end:
 	VMOVHLPS     X0, X0, X1
 	VMAXPS       X1, X0, X0
 	VMOVSHDUP    X0, X1
-	VMAXSS       X1, X0, X0
+	VMAXPS       X1, X0, X0
 
 single:
 	CMPQ   CX, $0x00000001
@@ -641,7 +641,7 @@ by1_end:
 	VMOVHLPS      X0, X0, X1
 	VMAXPS        X1, X0, X0
 	VMOVSHDUP     X0, X1
-	VMAXSS        X1, X0, X0
+	VMAXPS        X1, X0, X0
 
 single:
 	CMPQ   CX, $0x00000001

@@ -50,11 +50,11 @@ func arithmetic() []pointwise {
 					return sized(math.Copysign(limit, o))
 				}
 				e := math.Expm1(2 * min(o/limit, 50))
-				return sized(limit * e / (e + 2))
+				return smooth(limit * e / (e + 2))
 			}},
 		{"SiLUMul", 6, func(b *Backend) bool { return b.SiLUMul != nil },
 			func(b *Backend, out, x, y []float32) { b.SiLUMul(out, x, y) },
-			func(_, x, y float64) answer { return sized(sigmoidTimes(x, x) * y) }},
+			func(_, x, y float64) answer { return smooth(sigmoidTimes(x, x) * y) }},
 	}
 }
 
@@ -66,8 +66,8 @@ func activations() []pointwise {
 			func(_, x, _ float64) answer { return f(x) }}
 	}
 	return []pointwise{
-		of("silu", 6, func(x float64) answer { return sized(sigmoidTimes(x, x)) }),
-		of("gelu", 6, func(x float64) answer { return sized(x * math.Erfc(-x/math.Sqrt2) / 2) }),
+		of("silu", 6, func(x float64) answer { return smooth(sigmoidTimes(x, x)) }),
+		of("gelu", 6, func(x float64) answer { return smooth(x * math.Erfc(-x/math.Sqrt2) / 2) }),
 		of("gelu_tanh", 6, func(x float64) answer {
 			z := 2 * math.Sqrt(2/math.Pi) * (x + 0.044715*x*x*x)
 			return argumentRounded(sigmoidTimes(x, z), z)
@@ -77,14 +77,17 @@ func activations() []pointwise {
 	}
 }
 
-// sigmoidTimes is x / (1 + exp(-z)); a result under 1e-30 counts as any other
-// such, which a size of 1e-23 expresses.
+// smooth is sized for results that may be off by 1e-30, which a size of 1e-24
+// stands for.
+func smooth(v float64) answer { return answer{v, max(math.Abs(v), 1e-24)} }
+
+// sigmoidTimes is x / (1 + exp(-z)).
 func sigmoidTimes(x, z float64) float64 { return x / (1 + math.Exp(-z)) }
 
 // argumentRounded allows for the rounding of z, whose absolute error becomes a
 // relative one of the exponential.
 func argumentRounded(v, z float64) answer {
-	return answer{v, math.Abs(v) * (1 + min(math.Abs(z), 1000))}
+	return answer{v, smooth(v).size * (1 + min(math.Abs(z), 1000))}
 }
 
 func (p pointwise) problems(r *rand.Rand, add func(problem)) {
@@ -109,7 +112,6 @@ func (p pointwise) problems(r *rand.Rand, add func(problem)) {
 					e := make([]answer, n)
 					for i := range e {
 						e[i] = p.exact(float64(out[i]), float64(x[i]), float64(y[i]))
-						e[i].size = max(e[i].size, 1e-23*float64(min(1, p.floor)))
 					}
 					return e
 				},

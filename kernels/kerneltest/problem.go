@@ -118,7 +118,7 @@ func guardWord() float32 { return math.Float32frombits(0x7fc0dead) }
 // guardedRun calls the kernel with the output between guard words.
 func guardedRun(b *Backend, p problem) (got []float32, broken string) {
 	buf := surrounded(p.out)
-	got = buf[guard : guard+len(p.out) : guard+len(p.out)]
+	got = buf[guard : guard+len(p.out)]
 	p.run(b, got)
 	for i, v := range buf {
 		if (i < guard || i >= guard+len(p.out)) && !sameBits(v, guardWord()) {
@@ -140,7 +140,7 @@ func surrounded(x []float32) []float32 {
 // input places values at an odd address between guard words: NaNs, so that a
 // kernel that reads too far and uses it is found out.
 func input(x []float32) []float32 {
-	return surrounded(x)[guard : guard+len(x) : guard+len(x)]
+	return surrounded(x)[guard : guard+len(x)]
 }
 
 func sameBits(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }

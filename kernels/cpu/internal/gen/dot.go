@@ -63,13 +63,12 @@ func dotRows(v isa, w weight) {
 		"	}",
 		"",
 		"with float32 sums, for K = len(x); ld >= K counts elements of w.")
-	p := "rows" // labels are local to a function
 	d := dotState{v: v, w: w, y: ptr("y"), row: ptr("w"), x: ptr("x")}
 	n := length("y")
 	d.ld = Load(Param("ld"), GP64()).(reg.GPVirtual)
 	IMUL3Q(Imm(uint64(w.size)), d.ld, d.ld)
-	loop(p+"4", n, 4, func() { d.rows(4) })
-	loop(p+"1", n, 1, func() { d.rows(1) })
+	loop("rows4", n, 4, func() { d.rows(4) })
+	loop("rows1", n, 1, func() { d.rows(1) })
 	VZEROUPPER()
 	RET()
 }
@@ -84,96 +83,92 @@ type dotState struct {
 // may lie behind the end of w: prefetching never faults.
 const prefetch = 1024
 
+// A pass multiplies some rows, whose current vectors are at x and cur.
+type pass struct {
+	*dotState
+	rows         int
+	left, x, cur reg.GPVirtual
+	step         stride
+	even, odd    []reg.VecVirtual
+}
+
 // rows multiplies r rows and steps to the next.
 func (d *dotState) rows(r int) {
-	v := d.v
-	left, x, cur := length("x"), GP64(), GP64()
-	MOVQ(d.x, x)
-	MOVQ(d.row, cur)
-	ld3 := GP64()
-	LEAQ(Mem{Base: d.ld, Index: d.ld, Scale: 2}, ld3)
-	even, odd := v.vecs(r), v.vecs(r)
+	p := pass{d, r, length("x"), GP64(), GP64(), newStride(d.ld), d.v.vecs(r), d.v.vecs(r)}
+	lanes := d.v.lanes
+	MOVQ(d.x, p.x)
+	MOVQ(d.row, p.cur)
 	for i := range r {
-		v.zero(even[i])
-		v.zero(odd[i])
+		d.v.zero(p.even[i])
+		d.v.zero(p.odd[i])
 	}
-	addr := func(i, disp int) Mem {
-		m := Mem{Base: cur, Disp: disp}
-		switch i {
-		case 1:
-			m.Index, m.Scale = d.ld, 1
-		case 2:
-			m.Index, m.Scale = d.ld, 2
-		case 3:
-			m.Index, m.Scale = ld3, 1
-		}
-		return m
-	}
-	step := func(sums []reg.VecVirtual, vec int) {
-		xs := v.vec()
-		VMOVUPS(at(x, 4*v.lanes*vec), xs)
-		for i := range r {
-			if d.w.name == "F32" {
-				VFMADD231PS(addr(i, 4*v.lanes*vec), xs, sums[i])
-				continue
-			}
-			ws := v.vec()
-			d.w.load(v, addr(i, d.w.size*v.lanes*vec), ws)
-			VFMADD231PS(ws, xs, sums[i])
-		}
-	}
-	advance := func(n int) {
-		bump(x, 4*n)
-		bump(cur, d.w.size*n)
-	}
-	loop(label("by2x%d", r), left, 2*v.lanes, func() {
-		for i := range r {
-			if d.w.size == 2 { // measured: a tenth faster from memory; float32 gains nothing
-				PREFETCHT0(addr(i, prefetch))
-			}
-		}
-		step(even, 0)
-		step(odd, 1)
-		advance(2 * v.lanes)
-	})
-	loop(label("by1x%d", r), left, v.lanes, func() { step(even, 0); advance(v.lanes) })
-	if v.wide {
-		d.maskedTail(r, left, x, odd, addr)
-	}
-	for i := range r {
-		VADDPS(odd[i], even[i], even[i])
-		v.sum(even[i])
-	}
-	if !v.wide {
-		loop(label("single%d", r), left, 1, func() {
-			a, b := XMM(), XMM()
-			VMOVSS(at(x, 0), a)
+	loop(label("by2x%d", r), p.left, 2*lanes, func() {
+		if d.w.size == 2 { // measured: a tenth faster from memory; float32 gains nothing
 			for i := range r {
-				d.w.one(addr(i, 0), b)
-				VFMADD231SS(b, a, even[i].AsX())
+				PREFETCHT0(p.step.row(p.cur, i, prefetch))
 			}
-			advance(1)
-		})
-	}
+		}
+		p.multiply(p.even, 0)
+		p.multiply(p.odd, 1)
+		p.advance(2 * lanes)
+	})
+	loop(label("by1x%d", r), p.left, lanes, func() { p.multiply(p.even, 0); p.advance(lanes) })
+	p.finish()
 	for i := range r {
-		VMOVSS(even[i].AsX(), at(d.y, 4*i))
+		VMOVSS(p.even[i].AsX(), at(d.y, 4*i))
+		ADDQ(d.ld, d.row)
 	}
 	bump(d.y, 4*r)
-	for range r {
-		ADDQ(d.ld, d.row)
+}
+
+// multiply adds vector number n of every row times that of x.
+func (p *pass) multiply(sums []reg.VecVirtual, n int) {
+	xs := p.v.vec()
+	VMOVUPS(at(p.x, 4*p.v.lanes*n), xs)
+	for i := range p.rows {
+		from := p.step.row(p.cur, i, p.w.size*p.v.lanes*n)
+		if p.w.size == 4 {
+			VFMADD231PS(from, xs, sums[i])
+			continue
+		}
+		ws := p.v.vec()
+		p.w.load(p.v, from, ws)
+		VFMADD231PS(ws, xs, sums[i])
 	}
 }
 
-func (d *dotState) maskedTail(r int, left, x reg.GPVirtual, sums []reg.VecVirtual, addr func(i, disp int) Mem) {
-	done := label("whole%d", r)
-	TESTQ(left, left)
-	JZ(LabelRef(done))
-	t := d.v.tail(left)
-	xs, ws := d.v.vec(), d.v.vec()
-	t.load(at(x, 0), xs)
-	for i := range r {
-		d.w.mask(t.k, addr(i, 0), ws)
-		VFMADD231PS(ws, xs, sums[i])
+func (p *pass) advance(n int) {
+	bump(p.x, 4*n)
+	bump(p.cur, p.w.size*n)
+}
+
+// finish takes the last values, masked or one by one, and leaves each row's sum
+// in the lowest lane of even.
+func (p *pass) finish() {
+	if p.v.wide {
+		rest(p.left, label("whole%d", p.rows), func() {
+			t, xs, ws := p.v.tail(p.left), p.v.vec(), p.v.vec()
+			t.load(at(p.x, 0), xs)
+			for i := range p.rows {
+				p.w.mask(t.k, p.step.row(p.cur, i, 0), ws)
+				VFMADD231PS(ws, xs, p.odd[i])
+			}
+		})
 	}
-	Label(done)
+	for i := range p.rows {
+		VADDPS(p.odd[i], p.even[i], p.even[i])
+		p.v.sum(p.even[i])
+	}
+	if p.v.wide {
+		return
+	}
+	loop(label("single%d", p.rows), p.left, 1, func() {
+		a, b := XMM(), XMM()
+		VMOVSS(at(p.x, 0), a)
+		for i := range p.rows {
+			p.w.one(p.step.row(p.cur, i, 0), b)
+			VFMADD231SS(b, a, p.even[i].AsX())
+		}
+		p.advance(1)
+	})
 }

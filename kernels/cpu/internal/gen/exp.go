@@ -29,7 +29,7 @@ func (v isa) exp(r reg.VecVirtual) {
 	}
 	VFNMADD231PS(v.broadcast("ln2Hi", 0.693147182464599609375), n, r)
 	VFNMADD231PS(v.broadcast("ln2Lo", -1.9046542e-9), n, r)
-	VBROADCASTSS(constant("exp7", F32(1.0/5040)), p)
+	VBROADCASTSS(v.constant("exp7", F32(1.0/5040)), p)
 	for _, c := range []struct {
 		name string
 		f    float32
@@ -46,7 +46,7 @@ func (v isa) exp(r reg.VecVirtual) {
 // scaleBy is r = p * 2^n in two steps, each within the range of exponents.
 func (v isa) scaleBy(n, p, r reg.VecVirtual) {
 	bias, h := v.vec(), v.vec()
-	VPBROADCASTD(constant("expBias", U32(127)), bias)
+	VPBROADCASTD(v.constant("expBias", U32(127)), bias)
 	VCVTPS2DQ(n, n)
 	VPSRAD(Imm(1), n, h)
 	VPSUBD(h, n, n)
@@ -163,7 +163,7 @@ func gelu(v isa) {
 		VFMADD231PS(v.broadcast("root8", 0.353553391), a, t)
 		VMOVAPS(v.broadcast("exp1", 1), q)
 		VDIVPS(t, q, t)
-		VBROADCASTSS(constant("tail9", F32(tailQ()[9])), q)
+		VBROADCASTSS(v.constant("tail9", F32(tailQ()[9])), q)
 		for i := 8; i >= 0; i-- {
 			VFMADD213PS(v.broadcast(label("tail%d", i), tailQ()[i]), t, q)
 		}
@@ -213,7 +213,7 @@ func softCap(v isa) {
 		VDIVPS(e, far, far)
 		s := v.vec()
 		VMULPS(a, a, s)
-		VBROADCASTSS(constant("tanh9", F32(62.0/2835)), p)
+		VBROADCASTSS(v.constant("tanh9", F32(62.0/2835)), p)
 		for _, c := range []struct {
 			name string
 			f    float32
@@ -245,6 +245,6 @@ func (v isa) choose(by, other, r reg.VecVirtual) {
 // broadcastBits fills a register with a pattern.
 func (v isa) broadcastBits(name string, bits uint32) reg.VecVirtual {
 	r := v.vec()
-	VBROADCASTSS(constant(name, U32(bits)), r)
+	VBROADCASTSS(v.constant(name, U32(bits)), r)
 	return r
 }

@@ -47,16 +47,7 @@ func gemmTile(v isa, least, most int) {
 func tileOf(v isa, m int) {
 	lda := Load(Param("lda"), GP64()).(reg.GPVirtual)
 	SHLQ(Imm(2), lda)
-	base := make([]reg.GPVirtual, (m+2)/3) // each reaches three rows
-	for i := range base {
-		if i == 0 {
-			base[i] = ptr("a")
-			continue
-		}
-		base[i] = GP64()
-		LEAQ(Mem{Base: base[i-1], Index: lda, Scale: 2}, base[i])
-		ADDQ(lda, base[i])
-	}
+	base := tileRows(m, lda)
 	w, kc := ptr("w"), Load(Param("kc"), GP64()).(reg.GPVirtual)
 	sums := v.vecs(2 * m)
 	for _, s := range sums {
@@ -67,11 +58,8 @@ func tileOf(v isa, m int) {
 		VMOVUPS(at(w, 8*v.lanes*u), lo)
 		VMOVUPS(at(w, 8*v.lanes*u+4*v.lanes), hi)
 		for i := range m {
-			x, from := v.vec(), Mem{Base: base[i/3], Disp: 4 * u}
-			if i%3 > 0 {
-				from.Index, from.Scale = lda, uint8(i%3)
-			}
-			VBROADCASTSS(from, x)
+			x := v.vec()
+			VBROADCASTSS(stride{one: lda}.row(base[i/3], i%3, 4*u), x)
 			VFMADD231PS(lo, x, sums[2*i])
 			VFMADD231PS(hi, x, sums[2*i+1])
 		}
@@ -90,6 +78,18 @@ func tileOf(v isa, m int) {
 	})
 	loop(label("single%d", m), kc, 1, func() { step(0); advance(1) })
 	storeTile(v, m, sums)
+}
+
+// tileRows points at every third of m rows of a.
+func tileRows(m int, lda reg.GPVirtual) []reg.GPVirtual {
+	base := []reg.GPVirtual{ptr("a")}
+	for i := 1; 3*i < m; i++ {
+		next := GP64()
+		LEAQ(Mem{Base: base[i-1], Index: lda, Scale: 2}, next)
+		ADDQ(lda, next)
+		base = append(base, next)
+	}
+	return base
 }
 
 func storeTile(v isa, m int, sums []reg.VecVirtual) {
@@ -124,30 +124,18 @@ func pack8(v isa) {
 		"	}")
 	dst, src := ptr("dst"), ptr("src")
 	nr, k0 := Load(Param("nr"), GP64()).(reg.GPVirtual), Load(Param("k0"), GP64()).(reg.GPVirtual)
-	ld, far, ld3 := GP64(), GP64(), GP64()
+	ld, far := GP64(), GP64()
 	MOVQ(k0, ld)
 	SHLQ(Imm(2), ld)
 	LEAQ(Mem{Base: src, Index: ld, Scale: 4}, far)
-	LEAQ(Mem{Base: ld, Index: ld, Scale: 2}, ld3)
+	rows := newStride(ld)
 	SHLQ(Imm(2), nr)
-	row := func(base reg.GPVirtual, i, disp int) Mem {
-		m := Mem{Base: base, Disp: disp}
-		switch i {
-		case 1:
-			m.Index, m.Scale = ld, 1
-		case 2:
-			m.Index, m.Scale = ld, 2
-		case 3:
-			m.Index, m.Scale = ld3, 1
-		}
-		return m
-	}
 	loop("by8", k0, 8, func() {
 		for half := range 2 {
 			t, u := v.vecs(4), v.vecs(4)
 			for i := range 4 {
-				VMOVUPS(row(src, i, 16*half), t[i].AsX())
-				VINSERTF128(Imm(1), row(far, i, 16*half), t[i], t[i])
+				VMOVUPS(rows.row(src, i, 16*half), t[i].AsX())
+				VINSERTF128(Imm(1), rows.row(far, i, 16*half), t[i], t[i])
 			}
 			VUNPCKLPS(t[1], t[0], u[0])
 			VUNPCKHPS(t[1], t[0], u[1])

@@ -16,7 +16,7 @@ func halfFile(v isa) {
 	decode(v, "F16", ws[2])
 	decode(v, "BF16", ws[1])
 	encode(v, "F16", encodeF16)
-	encode(v, "BF16", encodeBF16)
+	encode(v, "BF16", v.encodeBF16)
 }
 
 func decode(v isa, name string, w weight) {
@@ -79,11 +79,11 @@ func encodeF16(r reg.VecVirtual) reg.VecVirtual {
 
 // encodeBF16 adds 0x7fff and the last kept bit, except that a NaN has its quiet
 // bit set instead, and packs the upper halves.
-func encodeBF16(r reg.VecVirtual) reg.VecVirtual {
+func (v isa) encodeBF16(r reg.VecVirtual) reg.VecVirtual {
 	round, one, quiet := YMM(), YMM(), YMM()
-	VPBROADCASTD(constant("bf16Round", U32(0x7fff)), round)
-	VPBROADCASTD(constant("bf16One", U32(1)), one)
-	VPBROADCASTD(constant("bf16Quiet", U32(0x400000)), quiet)
+	VPBROADCASTD(v.constant("bf16Round", U32(0x7fff)), round)
+	VPBROADCASTD(v.constant("bf16One", U32(1)), one)
+	VPBROADCASTD(v.constant("bf16Quiet", U32(0x400000)), quiet)
 	odd, nan := YMM(), YMM()
 	VPSRLD(Imm(16), r, odd)
 	VPAND(one, odd, odd)

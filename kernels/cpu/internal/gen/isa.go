@@ -11,13 +11,14 @@ import (
 // An isa is what differs between the two vector lengths: registers, and how the
 // last few elements are touched without touching what lies behind them.
 type isa struct {
-	name  string // suffix of the kernels
-	wide  bool   // AVX-512
-	lanes int    // float32 values in a register
+	name  string         // suffix of the kernels
+	wide  bool           // AVX-512
+	lanes int            // float32 values in a register
+	data  map[string]Mem // read-only data of the file being written, by name
 }
 
-func avx2() isa   { return isa{"AVX2", false, 8} }
-func avx512() isa { return isa{"AVX512", true, 16} }
+func avx2(data map[string]Mem) isa   { return isa{"AVX2", false, 8, data} }
+func avx512(data map[string]Mem) isa { return isa{"AVX512", true, 16, data} }
 
 // vec returns a fresh full-width register.
 func (v isa) vec() reg.VecVirtual {
@@ -43,14 +44,6 @@ func (v isa) zero(r reg.VecVirtual) {
 	}
 }
 
-// half returns the register of half the width with the same number.
-func (v isa) half(r reg.VecVirtual) reg.Register {
-	if v.wide {
-		return r.AsY()
-	}
-	return r.AsX()
-}
-
 // text opens a kernel and its stub, whose comment is the reference program.
 func (v isa) text(name, signature string, doc ...string) {
 	TEXT(name+v.name, 4 /* NOSPLIT */, "func"+signature)
@@ -61,18 +54,15 @@ func (v isa) text(name, signature string, doc ...string) {
 // broadcast fills a register with a float32 constant.
 func (v isa) broadcast(name string, f float32) reg.VecVirtual {
 	r := v.vec()
-	VBROADCASTSS(constant(name, F32(f)), r)
+	VBROADCASTSS(v.constant(name, F32(f)), r)
 	return r
 }
 
-// constants remembers the read-only data of the file being written.
-var constants = map[string]Mem{}
-
-func constant(name string, c Constant) Mem {
-	if _, ok := constants[name]; !ok {
-		constants[name] = ConstData(name, c)
+func (v isa) constant(name string, c Constant) Mem {
+	if _, ok := v.data[name]; !ok {
+		v.data[name] = ConstData(name, c)
 	}
-	return constants[name]
+	return v.data[name]
 }
 
 // A tail moves the last rem < lanes float32 values.
@@ -96,7 +86,7 @@ func (v isa) tail(rem reg.GPVirtual) tail {
 	}
 	t.m = YMM()
 	table := GP64()
-	LEAQ(maskTable(), table)
+	LEAQ(v.maskTable(), table)
 	SHLQ(Imm(2), rem)
 	SUBQ(rem, table)
 	VMOVDQU(Mem{Base: table}.Offset(32), t.m)
@@ -104,9 +94,9 @@ func (v isa) tail(rem reg.GPVirtual) tail {
 }
 
 // maskTable is eight words of ones, then eight of zeros.
-func maskTable() Mem {
+func (v isa) maskTable() Mem {
 	const name = "tailMask"
-	if m, ok := constants[name]; ok {
+	if m, ok := v.data[name]; ok {
 		return m
 	}
 	m := GLOBL(name, 8|16 /* RODATA|NOPTR */)
@@ -117,7 +107,7 @@ func maskTable() Mem {
 		}
 		DATA(4*i, U32(ones))
 	}
-	constants[name] = m
+	v.data[name] = m
 	return m
 }
 
@@ -150,17 +140,22 @@ func (t tail) keep(r reg.VecVirtual) {
 
 // sum adds the lanes of r, in halves, into its lowest.
 func (v isa) sum(r reg.VecVirtual) {
+	v.fold(r, func(a, b reg.Register) { VADDPS(a, b, b) })
+}
+
+// fold joins the upper half of r to the lower until one lane is left.
+func (v isa) fold(r reg.VecVirtual, join func(a, b reg.Register)) {
 	t := v.vec()
 	if v.wide {
 		VEXTRACTF64X4(Imm(1), r, t.AsY())
-		VADDPS(t.AsY(), r.AsY(), r.AsY())
+		join(t.AsY(), r.AsY())
 	}
 	VEXTRACTF128(Imm(1), r.AsY(), t.AsX())
-	VADDPS(t.AsX(), r.AsX(), r.AsX())
+	join(t.AsX(), r.AsX())
 	VMOVHLPS(r.AsX(), r.AsX(), t.AsX())
-	VADDPS(t.AsX(), r.AsX(), r.AsX())
+	join(t.AsX(), r.AsX())
 	VMOVSHDUP(r.AsX(), t.AsX())
-	VADDSS(t.AsX(), r.AsX(), r.AsX())
+	join(t.AsX(), r.AsX())
 }
 
 // loop runs body while at least step elements are left, counting down.
@@ -181,6 +176,35 @@ func bump(p reg.Register, n int) {
 	} else {
 		ADDQ(I32(int32(n)), p)
 	}
+}
+
+// A stride reaches up to four rows from one pointer.
+type stride struct{ one, three reg.GPVirtual }
+
+func newStride(bytes reg.GPVirtual) stride {
+	s := stride{bytes, GP64()}
+	LEAQ(Mem{Base: bytes, Index: bytes, Scale: 2}, s.three)
+	return s
+}
+
+// row addresses disp bytes into row i.
+func (s stride) row(base reg.Register, i, disp int) Mem {
+	m := Mem{Base: base, Disp: disp}
+	switch i {
+	case 1, 2:
+		m.Index, m.Scale = s.one, uint8(i)
+	case 3:
+		m.Index, m.Scale = s.three, 1
+	}
+	return m
+}
+
+// rest runs body unless nothing is left.
+func rest(left reg.GPVirtual, done string, body func()) {
+	TESTQ(left, left)
+	JZ(LabelRef(done))
+	body()
+	Label(done)
 }
 
 func ptr(name string) reg.GPVirtual    { return Load(Param(name).Base(), GP64()).(reg.GPVirtual) }

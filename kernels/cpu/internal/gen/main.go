@@ -14,6 +14,7 @@ import (
 	"os"
 
 	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/operand"
 )
 
 func main() {
@@ -27,7 +28,8 @@ func main() {
 	}
 	ConstraintExpr("amd64")
 	ConstraintExpr("!noasm")
-	for _, v := range []isa{avx2(), avx512()} {
+	data := map[string]operand.Mem{}
+	for _, v := range []isa{avx2(data), avx512(data)} {
 		write(v)
 	}
 	Generate()

@@ -33,19 +33,7 @@ func accumRows(v isa) {
 		for i, s := range sums {
 			load(at(dst, 4*v.lanes*i), s)
 		}
-		p, t, row := ptr("p"), length("p"), GP64()
-		MOVQ(col, row)
-		loop(name, t, 1, func() {
-			a := v.vec()
-			VBROADCASTSS(at(p, 0), a)
-			for i, s := range sums {
-				x := v.vec()
-				load(at(row, 4*v.lanes*i), x)
-				VFMADD231PS(x, a, s)
-			}
-			bump(p, 4)
-			ADDQ(ld, row)
-		})
+		accumColumn(v, name, sums, col, ld, load)
 		for i, s := range sums {
 			store(s, at(dst, 4*v.lanes*i))
 		}
@@ -64,12 +52,21 @@ func accumRows(v isa) {
 	RET()
 }
 
-// rest runs body unless nothing is left.
-func rest(left reg.GPVirtual, done string, body func()) {
-	TESTQ(left, left)
-	JZ(LabelRef(done))
-	body()
-	Label(done)
+// accumColumn adds the rows from col down, times p, to sums.
+func accumColumn(v isa, name string, sums []reg.VecVirtual, col, ld reg.GPVirtual, load func(m Mem, r reg.VecVirtual)) {
+	p, t, row := ptr("p"), length("p"), GP64()
+	MOVQ(col, row)
+	loop(name, t, 1, func() {
+		a := v.vec()
+		VBROADCASTSS(at(p, 0), a)
+		for i, s := range sums {
+			x := v.vec()
+			load(at(row, 4*v.lanes*i), x)
+			VFMADD231PS(x, a, s)
+		}
+		bump(p, 4)
+		ADDQ(ld, row)
+	})
 }
 
 func scale(v isa) {
@@ -181,17 +178,7 @@ func maximum(v isa) {
 		bump(x, 4*v.lanes)
 	})
 	VMAXPS(m[1], m[0], m[0])
-	t := v.vec()
-	if v.wide {
-		VEXTRACTF64X4(Imm(1), m[0], t.AsY())
-		VMAXPS(t.AsY(), m[0].AsY(), m[0].AsY())
-	}
-	VEXTRACTF128(Imm(1), m[0].AsY(), t.AsX())
-	VMAXPS(t.AsX(), m[0].AsX(), m[0].AsX())
-	VMOVHLPS(m[0].AsX(), m[0].AsX(), t.AsX())
-	VMAXPS(t.AsX(), m[0].AsX(), m[0].AsX())
-	VMOVSHDUP(m[0].AsX(), t.AsX())
-	VMAXSS(t.AsX(), m[0].AsX(), m[0].AsX())
+	v.fold(m[0], func(a, b reg.Register) { VMAXPS(a, b, b) })
 	loop("single", left, 1, func() {
 		VMAXSS(at(x, 0), m[0].AsX(), m[0].AsX())
 		bump(x, 4)
