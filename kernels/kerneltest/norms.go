@@ -76,7 +76,7 @@ func exactSoftmax(x []float32) []answer {
 	for i, v := range x {
 		d := float64(v) - top
 		e[i] = answer{value: math.Exp(d) / sum}
-		e[i].size = max(e[i].value*(1+min(-d, 200)), 1e-23) // x - max is rounded too
+		e[i].size = e[i].value * (1 + min(-d, 200)) // x - max is rounded too
 	}
 	return e
 }
