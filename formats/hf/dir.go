@@ -16,10 +16,10 @@ import (
 // small lists the files that are read whole, with the most bytes they may
 // have: the largest tokenizer.json in circulation is 33 MB.
 var small = map[string]int64{
-	"config.json":             16 << 20,
-	"generation_config.json":  16 << 20,
+	"config.json":             4 << 20,
+	"generation_config.json":  4 << 20,
 	"tokenizer.json":          256 << 20,
-	"tokenizer_config.json":   64 << 20,
+	"tokenizer_config.json":   32 << 20,
 	"special_tokens_map.json": 16 << 20,
 	"added_tokens.json":       16 << 20,
 	"vocab.json":              64 << 20,

@@ -1,0 +1,115 @@
+package hf
+
+import (
+	"encoding/binary"
+	"strings"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/tensor"
+)
+
+// AWQ in AutoAWQ's version "gemm", 4 bits. For W[N][K] in groups of G:
+//
+//	qweight i32 [K][N/8]      codes along N, eight to a word
+//	qzeros  i32 [K/G][N/8]    zero points, packed likewise
+//	scales      [K/G][N]
+//
+//	w = scale * (code - zero)
+//
+// Nibble i of a word holds column awqOrder[i] of its eight.
+//
+// Source: AutoAWQ's modules/linear/gemm.py and utils/packing_utils.py.
+func (j *joiner) joinAWQ() error {
+	bits, err := firstInt(j.q, "bits", "w_bit")
+	if err != nil {
+		return err
+	}
+	group, err := firstInt(j.q, "group_size", "q_group_size")
+	if err != nil {
+		return err
+	}
+	version, err := j.q.StringOr("version", "gemm")
+	if err != nil {
+		return err
+	}
+	if v := strings.ToLower(version); v != "gemm" || bits != 4 {
+		return formats.Unsupportedf(j.q.file, j.q.path+"version", "AWQ of version %q with %d bits (gemm with 4 is read)", version, bits)
+	}
+	return j.each(".qweight", func(i int, base string) error {
+		m := &affineMatrix{name: base + ".weight", bits: 4, group: group}
+		if err := j.awqMatrix(m, &j.in[i], base); err != nil {
+			return err
+		}
+		return j.put(i, m.tensor())
+	})
+}
+
+// firstInt returns the first of two spellings of a required key.
+func firstInt(c *Config, key, old string) (int64, error) {
+	if !c.Has(key) && c.Has(old) {
+		key = old
+	}
+	return c.Int(key)
+}
+
+func (j *joiner) awqMatrix(m *affineMatrix, q *formats.Tensor, base string) error {
+	scales, err := j.need(base+".scales", q.Name)
+	if err != nil {
+		return err
+	}
+	zeros, err := j.need(base+".qzeros", q.Name)
+	if err != nil {
+		return err
+	}
+	if len(q.Shape) != 2 || q.Parts[0].DType != tensor.I32 || q.Shape[0] == 0 {
+		return j.wrongShape(q, "i32 [K, N/8]")
+	}
+	m.k, m.n = q.Shape[0], q.Shape[1]*8
+	if m.group == -1 {
+		m.group = m.k
+	}
+	if m.group < 1 || m.group > m.k {
+		return formats.Errorf(j.dir, q.Name, "groups of %d in rows of %d", m.group, m.k)
+	}
+	groups := m.groups()
+	if err := j.checkGroups(scales, zeros, groups, m.n, m.n/8); err != nil {
+		return err
+	}
+	m.codes = awqCodes(q.Parts[0].Data, m.n, m.k)
+	m.scaleType = scales.Parts[0].DType
+	m.scales = transposed(scales.Parts[0].Data, groups, m.n, int64(m.scaleType.Bits()/8))
+	m.zeroType = tensor.U8
+	m.zeros = awqTransposed(zeros.Parts[0].Data, m.n, groups, 1)
+	return nil
+}
+
+// awqShift is where a word holds column c of its eight: the inverse of the
+// order [0 2 4 6 1 3 5 7], times 4.
+var awqShift = [8]uint{0, 16, 4, 20, 8, 24, 12, 28}
+
+// awqCodes turns [K][N/8] words into rows of nibbles, the first low.
+func awqCodes(b tensor.Blob, n, k int64) tensor.Blob { return awqTransposed(b, n, k, 2) }
+
+// awqTransposed turns [k][n/8] words into n rows of k codes, perByte of them
+// in a byte.
+func awqTransposed(b tensor.Blob, n, k, perByte int64) tensor.Blob {
+	rowBytes := (k + perByte - 1) / perByte
+	return repacked(n, rowBytes, 8, func(from, to int64) ([]byte, error) {
+		in, err := readColumns(b, k, 4, from/8, to/8)
+		if err != nil {
+			return nil, err
+		}
+		out := make([]byte, (to-from)*rowBytes)
+		words := (to - from) / 8
+		for c := range k {
+			shift := 4 * uint(c%perByte)
+			for w := range words {
+				v := binary.LittleEndian.Uint32(in[4*(c*words+w):])
+				for i, s := range awqShift {
+					out[(8*w+int64(i))*rowBytes+c/perByte] |= byte(v>>s&15) << shift
+				}
+			}
+		}
+		return out, nil
+	})
+}
