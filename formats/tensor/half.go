@@ -5,17 +5,25 @@ import "math"
 // F16ToF32 converts an IEEE binary16 pattern exactly. Infinities stay, a NaN
 // keeps its payload and becomes quiet, as the F16C instructions do it.
 func F16ToF32(h uint16) float32 {
-	// Moving the fields into place leaves the exponent 112 too small; the
-	// multiplication mends it and is exact, subnormals included.
-	f := math.Float32frombits(uint32(h&0x7FFF)<<13) * 0x1p112
-	b := math.Float32bits(f) | uint32(h&0x8000)<<16
-	if h&0x7C00 == 0x7C00 {
-		b |= 0x7F800000
-		if h&0x3FF != 0 {
-			b |= 0x400000
-		}
+	if h&0x7C00-0x400 < 0x7800 { // a normal number: move the fields, mend the exponent
+		return math.Float32frombits(uint32(h&0x8000)<<16 | uint32(h&0x7FFF)<<13 + 0x38000000)
 	}
-	return math.Float32frombits(b)
+	return f16Special(h)
+}
+
+// f16Special converts zeros, subnormal numbers, infinities and NaN. It stays
+// out of line so that F16ToF32 can be inlined.
+//
+//go:noinline
+func f16Special(h uint16) float32 {
+	sign, man := uint32(h&0x8000)<<16, uint32(h&0x3FF)
+	switch {
+	case h&0x7C00 == 0:
+		return math.Float32frombits(math.Float32bits(float32(man)*0x1p-24) | sign)
+	case man == 0:
+		return math.Float32frombits(sign | 0x7F800000)
+	}
+	return math.Float32frombits(sign | 0x7FC00000 | man<<13)
 }
 
 // F32ToF16 rounds to the nearest binary16, ties to even. Magnitudes of 65520

@@ -1,0 +1,393 @@
+package tensor_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/x448/float16"
+
+	"github.com/nstf/nstf/formats/tensor"
+)
+
+// TestF16 walks all patterns both ways against x448/float16.
+func TestF16(t *testing.T) {
+	for i := range 1 << 16 {
+		h := uint16(i)
+		got, want := tensor.F16ToF32(h), float16.Frombits(h).Float32()
+		if math.Float32bits(got) != math.Float32bits(want) {
+			t.Fatalf("%#04x is %v (%#08x), want %v (%#08x)", h, got, math.Float32bits(got), want, math.Float32bits(want))
+		}
+		if back := tensor.F32ToF16(got); back != h && !(got != got && back == h|0x200) {
+			t.Fatalf("%#04x became %v became %#04x", h, got, back)
+		}
+	}
+}
+
+// TestF16Rounding compares rounding on values about every representable one
+// and on random bits.
+func TestF16Rounding(t *testing.T) {
+	check := func(b uint32) {
+		f := math.Float32frombits(b)
+		got, want := tensor.F32ToF16(f), uint16(float16.Fromfloat32(f))
+		if got != want {
+			t.Fatalf("%v (%#08x) rounds to %#04x, want %#04x", f, b, got, want)
+		}
+	}
+	for i := range 1 << 16 {
+		b := math.Float32bits(tensor.F16ToF32(uint16(i)))
+		for _, d := range []uint32{0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF, 0x7FFFFF} {
+			check(b + d)
+			check(b - d)
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 1 << 20 {
+		check(rng.Uint32())
+	}
+}
+
+// TestBF16 walks all patterns and holds rounding to the definition: the
+// nearer neighbour, the even one at a tie.
+func TestBF16(t *testing.T) {
+	for i := range 1 << 16 {
+		h := uint16(i)
+		f := tensor.BF16ToF32(h)
+		if math.Float32bits(f) != uint32(h)<<16 {
+			t.Fatalf("%#04x is %v", h, f)
+		}
+		if f != f {
+			if back := tensor.F32ToBF16(f); back != h|0x40 {
+				t.Fatalf("NaN %#04x became %#04x", h, back)
+			}
+			continue
+		}
+		for _, low := range []uint32{0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF} {
+			b := uint32(h)<<16 | low
+			want := h
+			if low > 0x8000 || low == 0x8000 && h&1 == 1 {
+				want++
+			}
+			if math.IsInf(float64(f), 0) && low != 0 {
+				continue // a NaN
+			}
+			if got := tensor.F32ToBF16(math.Float32frombits(b)); got != want {
+				t.Fatalf("%#08x rounds to %#04x, want %#04x", b, got, want)
+			}
+		}
+	}
+	// A NaN whose upper half is that of an infinity stays a NaN.
+	if got := tensor.F32ToBF16(math.Float32frombits(0x7F800001)); got != 0x7FC0 {
+		t.Errorf("a low NaN became %#04x", got)
+	}
+}
+
+// smallTypes are the types of smallfloats.f32.
+var smallTypes = map[string]tensor.DType{
+	"float8_e4m3fn": tensor.F8E4M3, "float8_e5m2": tensor.F8E5M2,
+	"float8_e4m3fnuz": tensor.F8E4M3Z, "float8_e5m2fnuz": tensor.F8E5M2Z, "float8_e8m0fnu": tensor.F8E8M0,
+	"float6_e2m3fn": tensor.F6E2M3, "float6_e3m2fn": tensor.F6E3M2, "float4_e2m1fn": tensor.F4E2M1,
+}
+
+// pack packs codes of a type, whatever its width.
+func pack(codes []uint8, bits int) []byte {
+	out := make([]byte, (len(codes)*bits+7)/8)
+	for i, c := range codes {
+		for b := range bits {
+			at := i*bits + b
+			out[at/8] |= c >> b & 1 << (at % 8)
+		}
+	}
+	return out
+}
+
+func unpack(src []byte, n, bits int) []uint8 {
+	codes := make([]uint8, n)
+	for i := range codes {
+		for b := range bits {
+			at := i*bits + b
+			codes[i] |= src[at/8] >> (at % 8) & 1 << b
+		}
+	}
+	return codes
+}
+
+// smallValues returns every code's value as ml_dtypes has it.
+func smallValues(t *testing.T) map[tensor.DType][]float32 {
+	t.Helper()
+	raw, err := os.ReadFile("../../testdata/vectors/schemes.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var index struct{ Smallfloats [][2]any }
+	if err := json.Unmarshal(raw, &index); err != nil {
+		t.Fatal(err)
+	}
+	raw, err = os.ReadFile("../../testdata/vectors/smallfloats.f32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[tensor.DType][]float32{}
+	for _, row := range index.Smallfloats {
+		d, ok := smallTypes[row[0].(string)]
+		if !ok {
+			t.Fatalf("unknown type %v", row[0])
+		}
+		for range int(row[1].(float64)) {
+			values[d] = append(values[d], math.Float32frombits(binary.LittleEndian.Uint32(raw)))
+			raw = raw[4:]
+		}
+	}
+	if len(raw) != 0 || len(values) != len(smallTypes) {
+		t.Fatalf("%d types, %d bytes left", len(values), len(raw))
+	}
+	return values
+}
+
+// TestSmallDecode holds every code of the types of 8 bits and fewer to
+// ml_dtypes.
+func TestSmallDecode(t *testing.T) {
+	for d, want := range smallValues(t) {
+		codes := make([]uint8, len(want))
+		for i := range codes {
+			codes[i] = uint8(i)
+		}
+		got := make([]float32, len(want))
+		if err := tensor.ToFloat32(got, pack(codes, d.Bits()), d); err != nil {
+			t.Fatal(err)
+		}
+		for i := range got {
+			if got[i] != want[i] && !(got[i] != got[i] && want[i] != want[i]) ||
+				got[i] == got[i] && math.Signbit(float64(got[i])) != math.Signbit(float64(want[i])) {
+				t.Errorf("%v code %#02x is %v, want %v", d, i, got[i], want[i])
+			}
+		}
+	}
+}
+
+// nearest is the definition of rounding: among the finite codes of the right
+// sign the nearest value, at a tie the even code, beyond the largest the
+// largest.
+func nearest(values []float32, x float32) uint8 {
+	best, least := -1, math.Inf(1)
+	for c, v := range values {
+		if v != v || math.IsInf(float64(v), 0) || math.Signbit(float64(v)) != math.Signbit(float64(x)) {
+			continue
+		}
+		if e := math.Abs(float64(v) - float64(x)); e < least || e == least && c&1 == 0 {
+			best, least = c, e
+		}
+	}
+	return uint8(best)
+}
+
+// TestSmallEncode compares encoding with a search over all codes, on all
+// values, all midpoints and their neighbours, and random numbers.
+func TestSmallEncode(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for d, values := range smallValues(t) {
+		var xs []float32
+		for c, v := range values {
+			if v != v || math.IsInf(float64(v), 0) {
+				continue
+			}
+			for _, w := range values[c:min(c+2, len(values))] { // itself and its neighbour
+				if m := (float64(v) + float64(w)) / 2; m == m && !math.IsInf(m, 0) && float64(float32(m)) == m {
+					f := float32(m)
+					xs = append(xs, f, math.Nextafter32(f, 1e30), math.Nextafter32(f, -1e30))
+				}
+			}
+		}
+		for range 2000 {
+			xs = append(xs, float32(math.Ldexp(rng.Float64()*2-1, rng.IntN(40)-24)))
+		}
+		for _, x := range xs {
+			if x < 0 && d == tensor.F8E8M0 || x == 0 && math.Signbit(float64(x)) || math.Abs(float64(x)) < 1e-44 {
+				continue
+			}
+			want := nearest(values, x)
+			if got := encode1(t, d, x); got != want && !(values[got] == 0 && values[want] == 0) &&
+				!(d == tensor.F8E4M3Z || d == tensor.F8E5M2Z) {
+				t.Fatalf("%v: %v became code %#02x (%v), want %#02x (%v)", d, x, got, values[got], want, values[want])
+			} else if values[got] != values[want] && !(values[got] == 0 && x < 0) {
+				t.Fatalf("%v: %v became %v, want %v", d, x, values[got], values[want])
+			}
+		}
+	}
+}
+
+func encode1(t *testing.T, d tensor.DType, x float32) uint8 {
+	t.Helper()
+	dst := make([]byte, 1)
+	if err := tensor.FromFloat32(dst, []float32{x}, d); err != nil {
+		t.Fatal(err)
+	}
+	return unpack(dst, 1, d.Bits())[0]
+}
+
+// TestSpecials pins infinities, NaN and signs at the ends.
+func TestSpecials(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for _, c := range []struct {
+		d    tensor.DType
+		x    float32
+		want uint8
+	}{
+		{tensor.F8E4M3, inf, 0x7E}, {tensor.F8E4M3, -inf, 0xFE}, {tensor.F8E4M3, nan, 0x7F}, {tensor.F8E4M3, 1e9, 0x7E},
+		{tensor.F8E5M2, inf, 0x7C}, {tensor.F8E5M2, -inf, 0xFC}, {tensor.F8E5M2, nan, 0x7E}, {tensor.F8E5M2, -1e9, 0xFB},
+		{tensor.F8E4M3Z, inf, 0x7F}, {tensor.F8E4M3Z, nan, 0x80}, {tensor.F8E4M3Z, float32(math.Copysign(0, -1)), 0},
+		{tensor.F8E4M3Z, -1e-9, 0}, {tensor.F8E5M2Z, -inf, 0xFF}, {tensor.F8E5M2Z, nan, 0x80},
+		{tensor.F8E4M3, float32(math.Copysign(0, -1)), 0x80},
+		{tensor.F8E8M0, nan, 255}, {tensor.F8E8M0, -1, 255}, {tensor.F8E8M0, 0, 0}, {tensor.F8E8M0, inf, 254}, {tensor.F8E8M0, 1, 127},
+		{tensor.F6E2M3, inf, 0x1F}, {tensor.F6E3M2, -inf, 0x3F}, {tensor.F4E2M1, 1e9, 7},
+	} {
+		if got := encode1(t, c.d, c.x); got != c.want {
+			t.Errorf("%v: %v became %#02x, want %#02x", c.d, c.x, got, c.want)
+		}
+	}
+	for _, d := range []tensor.DType{tensor.F6E2M3, tensor.F6E3M2, tensor.F4E2M1} {
+		if err := tensor.FromFloat32(make([]byte, 1), []float32{nan}, d); err == nil {
+			t.Errorf("%v took a NaN", d)
+		}
+	}
+}
+
+// TestPacked checks codes that cross bytes, at every length.
+func TestPacked(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, d := range []tensor.DType{tensor.F6E2M3, tensor.F6E3M2, tensor.F4E2M1} {
+		for n := range 17 {
+			codes := make([]uint8, n)
+			for i := range codes {
+				codes[i] = uint8(rng.Uint32N(1 << d.Bits()))
+			}
+			packed := pack(codes, d.Bits())
+			got := make([]float32, n)
+			if err := tensor.ToFloat32(got, packed, d); err != nil {
+				t.Fatal(err)
+			}
+			again := make([]byte, len(packed))
+			if err := tensor.FromFloat32(again, got, d); err != nil {
+				t.Fatal(err)
+			}
+			if string(again) != string(packed) {
+				t.Errorf("%v: %d codes % x became % x", d, n, packed, again)
+			}
+		}
+	}
+}
+
+// TestWideTypes checks integers, booleans and f64 at their ends.
+func TestWideTypes(t *testing.T) {
+	le := binary.LittleEndian
+	for _, c := range []struct {
+		d    tensor.DType
+		raw  []byte
+		want float32
+	}{
+		{tensor.F64, le.AppendUint64(nil, math.Float64bits(1+0x1p-24)), 1},
+		{tensor.F64, le.AppendUint64(nil, math.Float64bits(1+0x3p-24)), 1 + 0x1p-22},
+		{tensor.F32, le.AppendUint32(nil, 0x80000001), -0x1p-149},
+		{tensor.I64, le.AppendUint64(nil, 1<<63), -0x1p63},
+		{tensor.U64, le.AppendUint64(nil, 1<<64-1), 0x1p64},
+		{tensor.I32, le.AppendUint32(nil, 0xFFFFFFFF), -1},
+		{tensor.U32, le.AppendUint32(nil, 0xFFFFFFFF), 0x1p32},
+		{tensor.I16, le.AppendUint16(nil, 0x8000), -32768}, {tensor.U16, le.AppendUint16(nil, 0x8000), 32768},
+		{tensor.I8, []byte{0x80}, -128}, {tensor.U8, []byte{0x80}, 128},
+		{tensor.Bool, []byte{0}, 0}, {tensor.Bool, []byte{2}, 1},
+	} {
+		got := make([]float32, 1)
+		if err := tensor.ToFloat32(got, c.raw, c.d); err != nil {
+			t.Fatal(err)
+		}
+		if got[0] != c.want {
+			t.Errorf("%v % x is %v, want %v", c.d, c.raw, got[0], c.want)
+		}
+	}
+}
+
+// TestUnaligned reads and writes f32 and f64 at odd addresses.
+func TestUnaligned(t *testing.T) {
+	raw := make([]byte, 13)
+	want := []float32{1.5, -2.25, float32(math.Inf(1))}
+	if err := tensor.FromFloat32(raw[1:], want, tensor.F32); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]float32, 3)
+	if err := tensor.ToFloat32(got, raw[1:], tensor.F32); err != nil {
+		t.Fatal(err)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("element %d is %v, want %v", i, got[i], want[i])
+		}
+	}
+}
+
+// TestRefusals wants errors, not panics, for lengths and types that do not
+// suit.
+func TestRefusals(t *testing.T) {
+	for d := tensor.Invalid; d < 40; d++ {
+		for _, size := range []int{0, 1, 3, 7, 8, 9} {
+			want, err := tensor.Size(d, []int64{2})
+			ok := err == nil && int64(size) == want && d != tensor.C64
+			if err := tensor.ToFloat32(make([]float32, 2), make([]byte, size), d); (err == nil) != ok {
+				t.Errorf("%v: 2 elements from %d bytes: %v", d, size, err)
+			}
+			if err := tensor.FromFloat32(make([]byte, size), make([]float32, 2), d); err == nil && !ok {
+				t.Errorf("%v: 2 elements into %d bytes", d, size)
+			}
+		}
+	}
+	for _, d := range []tensor.DType{tensor.I32, tensor.U8, tensor.Bool, tensor.C64} {
+		size, _ := tensor.Size(d, []int64{1})
+		if err := tensor.FromFloat32(make([]byte, size), []float32{1}, d); err == nil {
+			t.Errorf("f32 converted to %v", d)
+		}
+	}
+}
+
+func BenchmarkToFloat32(b *testing.B) {
+	const n = 1 << 16
+	dst := make([]float32, n)
+	for _, d := range []tensor.DType{tensor.F32, tensor.F16, tensor.BF16, tensor.F8E4M3} {
+		src := make([]byte, n*d.Bits()/8)
+		rng := rand.New(rand.NewPCG(1, 1))
+		for i := range dst {
+			dst[i] = float32(rng.NormFloat64()) * 0.02
+		}
+		if err := tensor.FromFloat32(src, dst, d); err != nil {
+			b.Fatal(err)
+		}
+		b.Run(d.String(), func(b *testing.B) {
+			for b.Loop() {
+				if err := tensor.ToFloat32(dst, src, d); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N)*n/b.Elapsed().Seconds()/1e6, "Melements/s")
+		})
+	}
+}
+
+func BenchmarkFromFloat32(b *testing.B) {
+	const n = 1 << 16
+	src := make([]float32, n)
+	for i := range src {
+		src[i] = float32(math.Sin(float64(i))) * 0.02
+	}
+	for _, d := range []tensor.DType{tensor.F16, tensor.BF16, tensor.F8E4M3} {
+		dst := make([]byte, n*d.Bits()/8)
+		b.Run(d.String(), func(b *testing.B) {
+			for b.Loop() {
+				if err := tensor.FromFloat32(dst, src, d); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N)*n/b.Elapsed().Seconds()/1e6, "Melements/s")
+		})
+	}
+}
