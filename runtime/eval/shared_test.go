@@ -1,0 +1,64 @@
+package eval_test
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/runtime/eval"
+)
+
+// shared returns the folder of trained models, or skips.
+func shared(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("NSTF_SHARED")
+	if dir == "" {
+		t.Skip("NSTF_SHARED is not set: it names the folder of trained models with transformers' perplexities")
+	}
+	if testing.Short() {
+		t.Skip("minutes of computing")
+	}
+	return dir
+}
+
+// Transformers' own perplexities, over the first 60,000 tokens of each text.
+func TestPerplexityIsTransformers(t *testing.T) {
+	dir := shared(t)
+	for _, name := range []string{"tiny-llama", "tiny-qwen3", "tiny-gptj", "tiny-gemma3", "tiny-mixtral"} {
+		t.Run(name, func(t *testing.T) {
+			var want map[string]struct {
+				NLL    float64 `json:"nll_mean"`
+				PPL    float64
+				Tokens int
+				Ctx    int
+			}
+			p, err := os.ReadFile(filepath.Join(dir, "models", name, "reference", "perplexity.json"))
+			if err == nil {
+				err = json.Unmarshal(p, &want)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := model.Open(filepath.Join(dir, "models", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			for text, w := range want {
+				got, err := eval.Run(context.Background(), m, eval.Options{Text: filepath.Join(dir, "text", "eval_"+text+".jsonl"),
+					Context: w.Ctx, MaxTokens: 60000, Protocol: eval.ProtocolNSTF})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got.Scored != w.Tokens || math.Abs(got.Perplexity.Value/w.PPL-1) > 1e-3 {
+					t.Errorf("%s: perplexity %.6f over %d tokens, transformers has %.6f over %d", text, got.Perplexity.Value, got.Scored, w.PPL, w.Tokens)
+				}
+				t.Logf("%s: perplexity off by %.2g, %.0f tokens/s", text, got.Perplexity.Value/w.PPL-1, got.TokensPerS)
+			}
+		})
+	}
+}
