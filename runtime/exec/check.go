@@ -71,6 +71,12 @@ func (c *checker) norm(place string, n *model.Norm) {
 	c.name(place, n.Weight)
 }
 
+func (c *checker) optional(place string, n *model.Norm) {
+	if n != nil {
+		c.norm(place, n)
+	}
+}
+
 func (c *checker) linear(place string, l *model.Linear, in, out int64) {
 	c.name(place, l.Weight)
 	if l.In != in || l.Out != out {
@@ -108,9 +114,11 @@ func (c *checker) block(i int, b *model.Block) {
 	place, d := fmt.Sprintf("blocks.%d", i), c.g.Width
 	c.norm(place+".attn_norm", b.AttnNorm)
 	c.attention(place+".attn", &b.Attn, d)
-	if b.FFNNorm == nil && !b.Parallel {
-		c.fail(place+".ffn_norm", "is missing")
+	if b.FFNNorm != nil || !b.Parallel {
+		c.norm(place+".ffn_norm", b.FFNNorm)
 	}
+	c.optional(place+".attn_post_norm", b.AttnPostNorm)
+	c.optional(place+".ffn_post_norm", b.FFNPostNorm)
 	if (b.FFN == nil) == (b.MoE == nil) {
 		c.fail(place, "has not exactly one of ffn and moe")
 		return
@@ -156,6 +164,8 @@ func (c *checker) attention(place string, a *model.Attention, d int64) {
 	if a.Window < 0 {
 		c.fail(place+".window", "%d is negative", a.Window)
 	}
+	c.optional(place+".q_norm", a.QNorm)
+	c.optional(place+".k_norm", a.KNorm)
 	q, kv := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 	c.linear(place+".q", &a.Q, d, q)
 	c.linear(place+".k", &a.K, d, kv)

@@ -28,10 +28,10 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	logits, err := s.PrefillLast(context.Background(), []int32{104, 85, 246, 190, 250})
+	logits, err := s.PrefillLast(context.Background(), []int32{107, 88, 253, 196, 258})
 	for err == nil && s.Len() < 10 {
 		logits, err = s.Step(sample.Greedy(logits))
 	}
 	fmt.Println(s.Tokens()[5:], err)
-	// Output: [108 96 163 227 190] <nil>
+	// Output: [58 115 112 35 202] <nil>
 }

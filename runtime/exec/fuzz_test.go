@@ -23,38 +23,94 @@ func FuzzGraph(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, p []byte) {
 		var g model.Graph
-		if json.Unmarshal(p, &g) != nil || len(g.Blocks) > 4 {
-			return
-		}
-		shapes := map[string]model.Weight{}
-		for _, w := range g.Weights() {
-			shapes[w.Name] = w
-		}
-		total := int64(0)
-		source := func(name string) formats.Tensor {
-			w := shapes[name]
-			n, err := tensor.Elements(w.Shape)
-			if total += n; err != nil || n < 0 || total > 1<<20 || total < 0 {
-				return formats.Tensor{Name: name, Shape: []int64{0, 0}, Scheme: "f32"}
-			}
-			x, _ := store(t, w, "f32", make([]float32, n))
-			return x
-		}
-		e, err := newExecutor("fuzzed", &g, source, Options{Threads: 1, Context: 40})
-		if err != nil {
-			return
-		}
-		defer e.Close()
-		s, err := e.NewSequence()
-		if err != nil {
-			return
-		}
-		ids := make([]int32, 10)
-		if err := s.Prefill(context.Background(), ids, nil); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Step(0); err != nil {
-			t.Fatal(err)
+		if json.Unmarshal(p, &g) == nil && len(g.Blocks) <= 4 {
+			tryGraph(t, &g)
 		}
 	})
+}
+
+// Every leaf of a graph's JSON, replaced by what it should not be.
+func TestHostileGraphs(t *testing.T) {
+	hostile := []any{nil, -1, 0, 1, 2, 3, 7, 64, 1 << 20, int64(1) << 62, 0.5, -1e300, "", "rms", "0.q", []any{}, []any{1}, map[string]any{}, true}
+	ran := 0
+	for _, c := range tinies() {
+		p, err := json.Marshal(c.graph)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var tree any
+		if err := json.Unmarshal(p, &tree); err != nil {
+			t.Fatal(err)
+		}
+		eachLeaf(&tree, func(leaf *any, set func()) {
+			was := *leaf
+			for _, v := range hostile {
+				*leaf = v
+				set()
+				q, err := json.Marshal(tree)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var g model.Graph
+				if json.Unmarshal(q, &g) == nil && tryGraph(t, &g) {
+					ran++
+				}
+			}
+			*leaf = was
+			set()
+		})
+	}
+	t.Logf("%d changed graphs were executed, the others refused", ran)
+}
+
+// eachLeaf calls f for every number, string and boolean below x, and for x
+// itself; set stores a changed leaf in its parent.
+func eachLeaf(x *any, f func(leaf *any, set func())) {
+	switch v := (*x).(type) {
+	case map[string]any:
+		for k, e := range v {
+			eachLeaf(&e, func(leaf *any, set func()) { f(leaf, func() { set(); v[k] = e }) })
+		}
+	case []any:
+		for i := range v {
+			eachLeaf(&v[i], f)
+		}
+	default:
+		f(x, func() {})
+	}
+}
+
+// tryGraph executes a graph if it is accepted, and reports whether it was.
+func tryGraph(t *testing.T, g *model.Graph) bool {
+	t.Helper()
+	shapes := map[string]model.Weight{}
+	for _, w := range g.Weights() {
+		shapes[w.Name] = w
+	}
+	total := int64(0)
+	source := func(name string) formats.Tensor {
+		w := shapes[name]
+		n, err := tensor.Elements(w.Shape)
+		if total += n; err != nil || total > 1<<20 || total < 0 {
+			return formats.Tensor{Name: name, Shape: []int64{0, 0}, Scheme: "f32"}
+		}
+		x, _ := store(t, w, "f32", make([]float32, n))
+		return x
+	}
+	e, err := newExecutor("fuzzed", g, source, Options{Threads: 1, Context: 40})
+	if err != nil {
+		return false
+	}
+	defer e.Close()
+	s, err := e.NewSequence()
+	if err != nil {
+		return false
+	}
+	if err := s.Prefill(context.Background(), make([]int32, 10), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Step(0); err != nil {
+		t.Fatal(err)
+	}
+	return true
 }
