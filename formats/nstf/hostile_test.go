@@ -37,11 +37,14 @@ func TestTruncations(t *testing.T) {
 	}
 }
 
-// TestEveryBitCounts flips each byte of small packages: all is covered by
-// some check.
+// TestEveryBitCounts changes a bit of each byte of a package, of every fifth
+// one of padding: all is covered by some check.
 func TestEveryBitCounts(t *testing.T) {
 	data := pack(t, meta(File{"f", []byte("file")}), f32("a", 3), multiPart())
 	for i := range data {
+		if data[i] == 0 && i%5 != 0 {
+			continue // padding is long and all alike
+		}
 		data[i] ^= 4
 		if layer, err := layerOf(data, "x"); family(err) == "neither" {
 			t.Fatalf("byte %d changed: %s, %v", i, layer, err)
@@ -155,7 +158,8 @@ func use(t *testing.T, p *Package) {
 }
 
 // FuzzOpen opens any bytes, as they are and with a preamble that fits, so
-// that the fuzzer gets past the root hash.
+// that the fuzzer gets past the root hash. Inputs are pages long: without
+// -fuzzminimizetime=50x it spends its time making them smaller.
 func FuzzOpen(f *testing.F) {
 	vectors(f, func(data []byte) { f.Add(data) })
 	f.Fuzz(func(t *testing.T, data []byte) {
