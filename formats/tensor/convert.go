@@ -70,12 +70,7 @@ var decoders = [numDTypes]func(dst []float32, src []byte){
 		}
 	},
 	F32: decodeF32,
-	F16: func(dst []float32, src []byte) {
-		src = src[:2*len(dst)]
-		for i := range dst {
-			dst[i] = F16ToF32(uint16(src[2*i]) | uint16(src[2*i+1])<<8)
-		}
-	},
+	F16: decodeF16,
 	BF16: func(dst []float32, src []byte) {
 		src = src[:2*len(dst)]
 		for i := range dst {

@@ -27,6 +27,23 @@ func TestF16(t *testing.T) {
 	}
 }
 
+// TestF16Bulk holds the loop to the scalar conversion.
+func TestF16Bulk(t *testing.T) {
+	src := make([]byte, 2<<16)
+	for i := range 1 << 16 {
+		binary.LittleEndian.PutUint16(src[2*i:], uint16(i))
+	}
+	dst := make([]float32, 1<<16)
+	if err := tensor.ToFloat32(dst, src, tensor.F16); err != nil {
+		t.Fatal(err)
+	}
+	for i, got := range dst {
+		if want := tensor.F16ToF32(uint16(i)); math.Float32bits(got) != math.Float32bits(want) {
+			t.Fatalf("%#04x is %v, want %v", i, got, want)
+		}
+	}
+}
+
 // TestF16Rounding compares rounding on values about every representable one
 // and on random bits.
 func TestF16Rounding(t *testing.T) {

@@ -5,16 +5,29 @@ import "math"
 // F16ToF32 converts an IEEE binary16 pattern exactly. Infinities stay, a NaN
 // keeps its payload and becomes quiet, as the F16C instructions do it.
 func F16ToF32(h uint16) float32 {
-	if h&0x7C00-0x400 < 0x7800 { // a normal number: move the fields, mend the exponent
-		return math.Float32frombits(uint32(h&0x8000)<<16 | uint32(h&0x7FFF)<<13 + 0x38000000)
+	if h&0x7C00-0x400 < 0x7800 {
+		// A normal number: the shift spreads the sign over the top bits, the
+		// mask leaves the highest of them, the sum mends the exponent.
+		return math.Float32frombits(uint32(int16(h))<<13&0x8FFFE000 + 0x38000000)
 	}
 	return f16Special(h)
 }
 
-// f16Special converts zeros, subnormal numbers, infinities and NaN. It stays
-// out of line so that F16ToF32 can be inlined.
-//
-//go:noinline
+// decodeF16 is F16ToF32 in a loop, whose usual case the compiler does not
+// inline.
+func decodeF16(dst []float32, src []byte) {
+	src = src[:2*len(dst)]
+	for i := range dst {
+		h := uint16(src[2*i]) | uint16(src[2*i+1])<<8
+		if h&0x7C00-0x400 < 0x7800 {
+			dst[i] = math.Float32frombits(uint32(int16(h))<<13&0x8FFFE000 + 0x38000000)
+			continue
+		}
+		dst[i] = f16Special(h)
+	}
+}
+
+// f16Special converts zeros, subnormal numbers, infinities and NaN.
 func f16Special(h uint16) float32 {
 	sign, man := uint32(h&0x8000)<<16, uint32(h&0x3FF)
 	switch {
