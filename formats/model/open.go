@@ -34,7 +34,7 @@ func Open(path string) (*Model, error) {
 	switch {
 	case bytes.HasPrefix(magic, []byte("GGUF")), bytes.HasPrefix(magic, []byte("FUGG")):
 		return openGGUF(path)
-	case bytes.HasPrefix(magic, []byte("NSTF")), strings.HasSuffix(path, ".nstf"):
+	case bytes.HasPrefix(magic, []byte("\x89NSTF")), strings.HasSuffix(path, ".nstf"):
 		return openNSTF(path)
 	case strings.HasSuffix(path, ".safetensors"), strings.HasSuffix(path, ".safetensors.index.json"):
 		return openHF(path)
