@@ -33,7 +33,7 @@ func (affine) params(s *Scheme, g geometry) (p affineParams, err error) {
 	if p.bits, err = param(s, g, "bits", 2, 8); err != nil {
 		return p, err
 	}
-	if p.group, err = param(s, g, "group", 1, max(g.k, 1)); err != nil {
+	if p.group, err = param(s, g, "group", 1, maxRun); err != nil {
 		return p, err
 	}
 	p.groups = ceilDiv(g.k, p.group)
@@ -45,7 +45,7 @@ func (affine) params(s *Scheme, g geometry) (p affineParams, err error) {
 		return p, err
 	}
 	if g.params["index"] != 0 {
-		p.index, err = param(s, g, "index", 1, max(g.n, 1))
+		p.index, err = param(s, g, "index", 1, maxRun)
 	}
 	return p, err
 }

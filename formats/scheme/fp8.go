@@ -10,19 +10,18 @@ import (
 //
 //	w = e4m3 * scale
 //
-// Parameters: "rows" and "cols" of a rectangle, at most N and K, those at the
-// lower and right edge being smaller; "scale", the id of the scales' type:
-// f16, bf16 or f32.
+// Parameters: "rows" and "cols" of a rectangle, those at the lower and right
+// edge being smaller; "scale", the id of the scales' type: f16, bf16 or f32.
 type fp8 struct{}
 
 func (fp8) params(s *Scheme, g geometry) (rows, cols int64, scale tensor.DType, err error) {
 	if err = knownParams(s, g, "rows", "cols", "scale"); err != nil {
 		return
 	}
-	if rows, err = param(s, g, "rows", 1, max(g.n, 1)); err != nil {
+	if rows, err = param(s, g, "rows", 1, maxRun); err != nil {
 		return
 	}
-	if cols, err = param(s, g, "cols", 1, max(g.k, 1)); err != nil {
+	if cols, err = param(s, g, "cols", 1, maxRun); err != nil {
 		return
 	}
 	scale, err = paramType(s, g, "scale", false, tensor.F16, tensor.BF16, tensor.F32)

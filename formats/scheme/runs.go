@@ -18,6 +18,10 @@ type runs struct {
 	n    int64 // rows of the tensor
 }
 
+// maxRun bounds the parameters that count rows or weights: far beyond any
+// tensor, far below an overflow.
+const maxRun = 1 << 40
+
 // ceilDiv returns a/b rounded up, for a >= 0 and b > 0.
 func ceilDiv(a, b int64) int64 {
 	if a == 0 {
