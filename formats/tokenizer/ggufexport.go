@@ -43,16 +43,21 @@ func (t *Tokenizer) GGUFVocabulary() (*Vocabulary, error) {
 	return v, nil
 }
 
+// modelTypes returns the types of a model's pieces, or nil.
+func modelTypes(m model) []int32 {
+	switch m := m.(type) {
+	case *spm:
+		return m.types
+	case *unigram:
+		return m.types
+	}
+	return nil
+}
+
 // exportTokens fills in tokens and types. Ids without a piece become unused
 // placeholders, since GGUF has no holes.
 func (t *Tokenizer) exportTokens(v *Vocabulary) {
-	var types []int32
-	switch m := t.model.(type) {
-	case *spm:
-		types = m.types
-	case *unigram:
-		types = m.types
-	}
+	types := modelTypes(t.model)
 	for id := range int32(t.VocabSize()) {
 		s, ok := t.Piece(id)
 		typ := TypeNormal

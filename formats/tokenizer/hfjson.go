@@ -129,6 +129,9 @@ type protoModel struct {
 	types  []int32     // nil for tokenizer.json
 	unk    int32
 	rules  unigramRules
+
+	user    *trie // user-defined pieces that the model itself recognises
+	userIDs map[string]int32
 }
 
 func readModel(raw []byte) (*protoModel, error) {
@@ -300,7 +303,11 @@ func (m *protoModel) build(special map[int32]bool) (model, error) {
 		for i, s := range m.scores {
 			scores[i] = float32(s)
 		}
-		return newSPM(m.pieces, scores, m.types, m.unk)
+		s, err := newSPM(m.pieces, scores, m.types, m.unk)
+		if err == nil && m.user != nil {
+			s.freeze(m.user, m.userIDs)
+		}
+		return s, err
 	case "Unigram":
 		return newUnigram(m.pieces, m.scores, m.types, m.unk, flag(m.ByteFallback), special, m.rules)
 	}

@@ -45,6 +45,11 @@ func (t *Tokenizer) JSON() ([]byte, error) {
 	for _, a := range t.added.byID {
 		tokens = append(tokens, *a)
 	}
+	for i, typ := range modelTypes(t.model) {
+		if typ == TypeUserDefined && t.added.byID[int32(i)] == nil {
+			tokens = append(tokens, addedToken{ID: int32(i), Content: t.model.vocab()[i]})
+		}
+	}
 	slices.SortFunc(tokens, func(a, b addedToken) int { return int(a.ID) - int(b.ID) })
 	version := "1.0"
 	out := tokenizerJSON{Version: &version, AddedTokens: tokens, Normalizer: s.Normalizer, PreTokenizer: s.PreTokenizer,

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -171,3 +172,5 @@ func TestSharedVocabularies(t *testing.T) {
 		})
 	}
 }
+
+func nan() float64 { return math.NaN() }

@@ -31,8 +31,9 @@ type spm struct {
 	unk     int32      // or -1
 	scores  []float32
 	types   []int32
-	cutMeta bool // see bpe.cutMeta
-	longest int  // bytes of the longest piece that a merge can make
+	cutMeta bool  // see bpe.cutMeta
+	user    *trie // user-defined pieces when no stage before splits them off
+	longest int   // bytes of the longest piece that a merge can make
 	cache   *wordCache
 }
 
@@ -163,6 +164,9 @@ func (m *spm) word(dst []int32, word string, sc *scratch) ([]int32, error) {
 	sc.syms = sc.syms[:0]
 	for i := 0; i < len(word); {
 		_, n := utf8.DecodeRuneInString(word[i:])
+		if m.user != nil {
+			n = max(n, m.user.longest(word[i:]))
+		}
 		id := int32(-1)
 		if r, ok := m.merge[word[i:i+n]]; ok {
 			id = r.id
@@ -172,7 +176,7 @@ func (m *spm) word(dst []int32, word string, sc *scratch) ([]int32, error) {
 	}
 	sc.link()
 	sc.merge(func(l, r *symbol) (uint32, int32, bool) {
-		if int(r.end-l.start) > m.longest {
+		if int(r.end-l.start) > m.longest || m.frozen(l.id) || m.frozen(r.id) {
 			return 0, 0, false
 		}
 		to, ok := m.merge[word[l.start:r.end]]
@@ -190,6 +194,19 @@ func (m *spm) word(dst []int32, word string, sc *scratch) ([]int32, error) {
 	}
 	m.cache.put(word, dst[n:])
 	return dst, nil
+}
+
+// frozen reports whether a symbol is a user-defined piece, which never merges.
+func (m *spm) frozen(id int32) bool {
+	return m.user != nil && id >= 0 && m.types[id] == TypeUserDefined
+}
+
+// freeze makes the model itself recognise user-defined pieces.
+func (m *spm) freeze(user *trie, pieces map[string]int32) {
+	m.user = user
+	for p := range pieces {
+		m.cutMeta = m.cutMeta && !strings.Contains(p, metaSpace) && !strings.Contains(p, " ")
+	}
 }
 
 // emit appends a symbol: its piece, else its bytes, else the unknown token.

@@ -199,7 +199,23 @@ func fromSentencePiece(name string, raw []byte, c *hfConfig) (*Tokenizer, error)
 	if err := t.spStages(sp, c); err != nil {
 		return nil, located(name, part, err)
 	}
-	if t, err = t.assemble(m, c.extend(typedTokens(sp.pieces, sp.types), m)); err != nil {
+	// User-defined pieces belong to the normalizer and the model here, which
+	// see the spaces around them.
+	added, user := []addedToken{}, map[string]int32{}
+	for _, a := range typedTokens(sp.pieces, sp.types) {
+		if a.Special {
+			added = append(added, a)
+		} else {
+			user[a.Content] = a.ID
+		}
+	}
+	if len(user) > 0 {
+		m.user, m.userIDs = newTrie(user), user
+		if n, ok := t.norm.(*spNormalizer); ok {
+			n.user = m.user
+		}
+	}
+	if t, err = t.assemble(m, c.extend(added, m)); err != nil {
 		return nil, err
 	}
 	t.bos, t.eos, t.pad = t.exists(sp.bos), t.exists(sp.eos), t.exists(sp.pad)
@@ -246,7 +262,8 @@ func (t *Tokenizer) spStages(sp *spModel, c *hfConfig) error {
 	}
 	onlyStart := c.Legacy != nil && !*c.Legacy
 	t.spec = metaStages(sp.dummyPrefix && !sp.asSuffix, onlyStart)
-	if chars == nil && !sp.squeeze && !sp.asSuffix && sp.escape {
+	// Metaspace puts no space before one; SentencePiece does.
+	if chars == nil && !sp.squeeze && !sp.asSuffix && sp.escape && !(onlyStart && sp.dummyPrefix) {
 		return nil
 	}
 	n := &spNormalizer{chars: chars, dummyPrefix: sp.dummyPrefix, onlyStart: onlyStart,
