@@ -3,6 +3,7 @@ package exec
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/nstf/nstf/formats"
@@ -108,10 +109,16 @@ func (e *Executor) NewSequence() (*Sequence, error) {
 // StepBatch appends tokens[i] to seqs[i], all in one pass that reads the
 // weights once, and returns the logits that follow each, valid until the next
 // call on that sequence. Where a sequence is full or a token unknown, no
-// sequence has changed. No sequence may occur twice.
+// sequence has changed. It panics where a sequence occurs twice or belongs to
+// another executor.
 func (e *Executor) StepBatch(seqs []*Sequence, tokens []int32) ([][]float32, error) {
 	if len(seqs) != len(tokens) {
 		panic(fmt.Sprintf("exec: %d sequences with %d tokens", len(seqs), len(tokens)))
+	}
+	for i, s := range seqs {
+		if s.e != e || slices.Index(seqs[:i], s) >= 0 {
+			panic(fmt.Sprintf("exec: sequence %d of the batch is another executor's or occurs twice", i))
+		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -91,7 +91,7 @@ func tryGraph(t *testing.T, g *model.Graph) bool {
 	source := func(name string) formats.Tensor {
 		w := shapes[name]
 		n, err := tensor.Elements(w.Shape)
-		if total += n; err != nil || total > 1<<20 || total < 0 {
+		if total += n; err != nil || total > 1<<16 || total < 0 {
 			return formats.Tensor{Name: name, Shape: []int64{0, 0}, Scheme: "f32"}
 		}
 		x, _ := store(t, w, "f32", make([]float32, n))
