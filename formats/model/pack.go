@@ -7,6 +7,8 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/form"
+	"github.com/nstf/nstf/formats/gguf"
+	"github.com/nstf/nstf/formats/hf"
 	"github.com/nstf/nstf/formats/nstf"
 )
 
@@ -54,9 +56,11 @@ func (m *Model) Sources() []string {
 	var paths []string
 	for _, c := range m.close {
 		switch f := c.(type) {
-		case interface{ Parts() []string }:
+		case *hf.Dir:
+			paths = append(paths, f.Weights().Parts()...)
+		case *gguf.File:
 			paths = append(paths, f.Parts()...)
-		case interface{ Path() string }:
+		case *nstf.Package:
 			paths = append(paths, f.Path())
 		}
 	}

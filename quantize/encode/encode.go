@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/model"
@@ -112,9 +114,9 @@ func (r *Report) convert(m *model.Model, items []nstf.Item, o Options) error {
 	var dtype *scheme.Scheme
 	if o.DType != "" {
 		var ok bool
-		if dtype, ok = scheme.ByName(o.DType); !ok || !castable(o.DType) {
+		if dtype, ok = scheme.ByName(o.DType); !ok || !slices.Contains(DTypes(), o.DType) {
 			e := formats.Unsupportedf("", "", "casting to dtype %q", o.DType)
-			e.Hint = "dtypes: f32, f16, bf16"
+			e.Hint = "dtypes: " + strings.Join(DTypes(), ", ")
 			return e
 		}
 	}
@@ -148,7 +150,8 @@ func (r *Report) convert(m *model.Model, items []nstf.Item, o Options) error {
 	return nil
 }
 
-func castable(dtype string) bool { return dtype == "f32" || dtype == "f16" || dtype == "bf16" }
+// DTypes lists what [Options].DType may be.
+func DTypes() []string { return []string{"f32", "f16", "bf16"} }
 
 // quantize fits a tensor to a scheme, or to the nearest that its rows fit;
 // wanted is then the scheme's name. nil keeps the tensor, and so does the

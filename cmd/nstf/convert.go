@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/quantize/encode"
+)
+
+func (a *app) convertCommand() *cobra.Command {
+	var out, dtype string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "convert SRC -o OUT.nstf", Short: "Turn a Hugging Face directory or a GGUF file into a package", Args: cobra.ExactArgs(1),
+		Long: `Turn a model into a package without losing anything: tensors keep their element
+types and quantized blocks, tokenizer and configuration travel along byte for byte,
+and tensors that the architecture does not use are carried along, listed.
+
+--dtype casts all tensors of the model itself, which expands quantized ones.`,
+		Example: "  nstf convert ./Llama-3.2-1B -o llama.nstf\n  nstf convert model.Q4_K_M.gguf -o model.nstf\n  nstf convert ./gpt2 -o gpt2.nstf --dtype bf16",
+		RunE: func(c *cobra.Command, args []string) error {
+			o := encode.Options{DType: dtype}
+			if dtype != "" {
+				if !slices.Contains(encode.DTypes(), dtype) {
+					return usagef("--dtype %q is not one of %s", dtype, strings.Join(encode.DTypes(), ", "))
+				}
+				o.Flags = []string{"--dtype=" + dtype}
+			}
+			return a.encode(c.Context(), args[0], out, o, "converting", asJSON)
+		},
+	}
+	c.Flags().StringVarP(&out, "output", "o", "", "package to write")
+	c.Flags().StringVar(&dtype, "dtype", "", "cast to f32, f16 or bf16; default: keep everything as it is")
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON report")
+	c.MarkFlagRequired("output")
+	return c
+}
+
+// encode writes a package and says what became of the model: convert and
+// quantize differ in their options alone.
+func (a *app) encode(ctx context.Context, src, out string, o encode.Options, what string, asJSON bool) error {
+	m, err := model.Open(src)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	o.Tool = toolName()
+	step, end := a.progress(what, true)
+	o.Progress = step
+	r, err := encode.Run(ctx, m, out, o)
+	end()
+	if err != nil {
+		return err
+	}
+	for _, w := range r.Warnings {
+		a.warn(w)
+	}
+	if asJSON {
+		return printJSON(a.out, r)
+	}
+	a.printEncoded(r)
+	return nil
+}
+
+func (a *app) printEncoded(r *encode.Report) {
+	fmt.Fprintf(a.out, "%s: %s, %s parameters, %.3f bits per weight (tensors were %s, are %s)\n",
+		r.Path, size(r.FileBytes), count(r.Params), r.BPW, size(r.SourceBytes), size(r.TensorBytes))
+	if f := r.Fallbacks(); len(f) > 0 {
+		fmt.Fprintf(a.out, "%d tensors whose rows do not fit the scheme's blocks:\n", len(f))
+		t := newTable(4, "tensor", "wanted", "got", "shape")
+		for _, x := range f {
+			t.AppendRow([]any{clip(x.Name, 50), x.Wanted, x.To, strings.Trim(strings.ReplaceAll(fmt.Sprint(x.Shape), " ", "×"), "[]")})
+		}
+		printTable(a.out, t)
+	}
+	if len(r.Passthrough) > 0 {
+		fmt.Fprintf(a.out, "%d tensors that the architecture does not use, carried along:\n", len(r.Passthrough))
+		for _, name := range r.Passthrough {
+			fmt.Fprintf(a.out, "  %s\n", clip(name, tableWidth-2))
+		}
+	}
+}

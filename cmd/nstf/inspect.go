@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nstf/nstf/formats/inspect"
+)
+
+func (a *app) inspectCommand() *cobra.Command {
+	var tensors, asJSON bool
+	c := &cobra.Command{
+		Use: "inspect MODEL", Short: "Show what lies in a model: architecture, sizes, schemes, files", Args: cobra.ExactArgs(1),
+		Long: `Show what lies in a package, a GGUF file, a safetensors file or a Hugging Face
+directory, without reading its tensors. A container of an unknown architecture is
+shown as it is stored.`,
+		Example: "  nstf inspect model.nstf\n  nstf inspect model.gguf --tensors\n  nstf inspect ./Qwen3-0.6B --json",
+		RunE: func(_ *cobra.Command, args []string) error {
+			r, err := inspect.Open(args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(a.out, r)
+			}
+			a.printReport(r)
+			if tensors {
+				a.printTensors(r)
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&tensors, "tensors", false, "list every tensor")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, tensors included")
+	return c
+}
+
+func (a *app) printReport(r *inspect.Report) {
+	t := newTable(2)
+	row := func(name, format string, args ...any) {
+		t.AppendRow([]any{name, clip(fmt.Sprintf(format, args...), tableWidth-16)})
+	}
+	row("file", "%s", r.Path)
+	row("format", "%s", r.Kind)
+	row("architecture", "%s", r.Architecture)
+	if r.Note != "" {
+		t.AppendRow([]any{"note", wrap(strings.Fields(r.Note))})
+	}
+	if s := r.Shape; s != nil {
+		row("layers", "%d of width %d, %d heads of %d, %d key-value heads", s.Layers, s.Width, s.Heads, s.HeadDim, s.KVHeads)
+		if s.Experts > 0 {
+			row("experts", "%d, %d used", s.Experts, s.Used)
+		}
+		tied := ""
+		if s.Tied {
+			tied = ", head tied to the embedding"
+		}
+		row("vocabulary", "%d%s", s.Vocab, tied)
+		row("context", "%d", s.Context)
+	}
+	row("parameters", "%d (%s)", r.Params, count(r.Params))
+	row("tensors", "%d, %s, %.3f bits per weight", len(r.Tensors), size(r.Bytes), r.BPW)
+	row("on disk", "%s", size(r.FileBytes))
+	if r.Quantized != "" {
+		row("quantized", "%s", r.Quantized)
+	}
+	if p := r.Provenance; p != nil {
+		row("made by", "%s %s", p.Tool, strings.Join(p.Flags, " "))
+		for _, s := range p.Sources {
+			row("from", "%s, %s, %.16s…", s.Name, size(s.Bytes), s.Hash)
+		}
+		for _, n := range p.Notes {
+			t.AppendRow([]any{"note", wrap(strings.Fields(n))})
+		}
+	}
+	for _, f := range r.Files {
+		row("attached", "%s, %s", f.Name, size(f.Bytes))
+	}
+	printTable(a.out, t)
+	if len(r.Tensors) > 0 {
+		fmt.Fprintln(a.out)
+		a.printGroups("role", r.Roles)
+		fmt.Fprintln(a.out)
+		a.printGroups("scheme", r.Schemes)
+	}
+}
+
+func (a *app) printGroups(name string, groups []inspect.Group) {
+	header := []any{name, "tensors", "parameters", "size", "bpw", ""}
+	t := newTable(1, header[:5]...)
+	if name == "role" {
+		header[5] = "schemes"
+		t = newTable(1, header...)
+	}
+	for _, g := range groups {
+		row := []any{g.Name, g.Tensors, count(g.Params), size(g.Bytes), fmt.Sprintf("%.3f", g.BPW)}
+		if name == "role" {
+			row = append(row, clip(strings.Join(g.Schemes, " "), 40))
+		}
+		t.AppendRow(row)
+	}
+	printTable(a.out, t)
+}
+
+func (a *app) printTensors(r *inspect.Report) {
+	fmt.Fprintln(a.out)
+	t := newTable(3, "tensor", "role", "scheme", "shape", "size", "bpw")
+	for _, x := range r.Tensors {
+		shape := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(x.Shape)), "×"), "[]")
+		t.AppendRow([]any{clip(x.Name, 42), x.Role, clip(x.Scheme, 12), shape, size(x.Bytes), fmt.Sprintf("%.3f", x.BPW)})
+	}
+	printTable(a.out, t)
+}

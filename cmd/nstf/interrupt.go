@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"sync"
+)
+
+// interrupts decides what a signal does: end the command, or what the
+// command wants first to be ended.
+type interrupts struct {
+	cancel context.CancelCauseFunc
+
+	mu      sync.Mutex
+	handler func() bool // nil: none
+}
+
+// handle makes f the first to know of Ctrl-C; it returns false to let the
+// command end. nil takes it back.
+func (i *interrupts) handle(f func() bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.handler = f
+}
+
+// signal passes a signal on and reports whether the command was told to end.
+// SIGTERM always ends it.
+func (i *interrupts) signal(fromKeyboard bool) bool {
+	i.mu.Lock()
+	f := i.handler
+	i.mu.Unlock()
+	if fromKeyboard && f != nil && f() {
+		return false
+	}
+	i.cancel(errInterrupted)
+	return true
+}

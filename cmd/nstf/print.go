@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/schollz/progressbar/v3"
+)
+
+// tableWidth is what every table fits.
+const tableWidth = 100
+
+// newTable returns a plain table in the house's style, whose columns from
+// the given one on are numbers.
+func newTable(numbersFrom int, header ...any) table.Writer {
+	t := table.NewWriter()
+	style := table.StyleDefault
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Format.Header = text.FormatDefault
+	style.Size.WidthMax = tableWidth
+	t.SetStyle(style)
+	if header != nil {
+		t.AppendHeader(table.Row(header))
+	}
+	var columns []table.ColumnConfig
+	for i := numbersFrom; i < len(header); i++ {
+		columns = append(columns, table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	t.SetColumnConfigs(columns)
+	return t
+}
+
+// printTable writes a table without trailing spaces.
+func printTable(w io.Writer, t table.Writer) {
+	for line := range strings.Lines(t.Render() + "\n") {
+		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
+	}
+}
+
+// printJSON writes a value as indented JSON.
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// progress returns a function that draws a bar with rate and remaining time
+// on stderr, and one that clears it; nil and a no-op where stderr is no
+// terminal. bytes says that the numbers are bytes, else they are tokens.
+func (a *app) progress(what string, bytes bool) (step func(done, total int64), end func()) {
+	if !a.errTerminal {
+		return nil, func() {}
+	}
+	var bar *progressbar.ProgressBar
+	step = func(done, total int64) {
+		if bar == nil {
+			options := []progressbar.Option{
+				progressbar.OptionSetWriter(a.err), progressbar.OptionSetDescription(what), progressbar.OptionSetWidth(30),
+				progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionClearOnFinish(),
+			}
+			if bytes {
+				options = append(options, progressbar.OptionShowBytes(true), progressbar.OptionUseIECUnits(true))
+			} else {
+				options = append(options, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("tokens"))
+			}
+			bar = progressbar.NewOptions64(total, options...)
+		}
+		bar.Set64(done)
+	}
+	return step, func() {
+		if bar != nil {
+			bar.Clear()
+		}
+	}
+}
+
+// size writes a number of bytes in binary units.
+func size(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	f, u := float64(n), 0
+	for f >= 1024 && u < len(units)-1 {
+		f, u = f/1024, u+1
+	}
+	if u == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.2f %s", f, units[u])
+}
+
+// count writes a number of parameters.
+func count(n int64) string {
+	switch f := float64(n); {
+	case n >= 1e9:
+		return fmt.Sprintf("%.2f B", f/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.2f M", f/1e6)
+	case n >= 1e4:
+		return fmt.Sprintf("%.1f K", f/1e3)
+	}
+	return fmt.Sprint(n)
+}
+
+// clip shortens a name from the middle, so that it fits a column.
+func clip(s string, width int) string {
+	r := []rune(s)
+	if len(r) <= width {
+		return s
+	}
+	head := (width - 1) / 3
+	return string(r[:head]) + "…" + string(r[len(r)-(width-1-head):])
+}
