@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -61,7 +62,7 @@ var malformed = []struct {
 	{"big-endian", header(0x03000000, 0, 0), true, "big-endian"},
 	{"header cut", &raw{header(3, 0, 0).p[:20]}, false, "truncated"},
 	{"keys beyond file", header(3, 0, 1<<60).zeros(100), false, "metadata keys"},
-	{"more keys than read", header(3, 0, 1<<17).zeros(14 << 17), false, "at most 65536"},
+	{"more keys than read", header(3, 0, 1<<15).zeros(14 << 15), false, "at most 16384"},
 	{"tensors beyond file", header(3, 1<<60, 0).zeros(100), false, "tensors in"},
 	{"key length", header(3, 0, 1).u64(1 << 63).zeros(20), false, "metadata key of"},
 	{"key empty", header(3, 0, 1).str("").u32(0).zeros(20), false, "metadata key of 0 bytes"},
@@ -261,4 +262,25 @@ func rewrite(t *testing.T, file *File) {
 func (r *raw) Write(p []byte) (int, error) {
 	r.p = append(r.p, p...)
 	return len(p), nil
+}
+
+// TestTables opens the headers that take the most memory for their size:
+// nothing but tensors without weights, nothing but keys.
+func TestTables(t *testing.T) {
+	tensors, keys := header(3, maxTensors, 0), header(3, 0, maxKeys)
+	for i := range maxTensors {
+		tensors.info(strconv.Itoa(i), 0, 0, 0)
+	}
+	for i := range maxKeys {
+		keys.str(strconv.Itoa(i)).u32(typeUint8).zeros(1)
+	}
+	for name, file := range map[string]*raw{"tensors": tensors, "keys": keys} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Parse(name, file.p)
+		runtime.ReadMemStats(&after)
+		if got, limit := after.TotalAlloc-before.TotalAlloc, uint64(2*len(file.p)+16<<20); err != nil || got > limit {
+			t.Errorf("%s: %d bytes allocated for a file of %d, %v", name, got, len(file.p), err)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -17,7 +18,7 @@ const (
 
 	maxKeyLen    = 1<<16 - 1
 	maxNameLen   = 1024
-	maxKeys      = 1 << 16
+	maxKeys      = 1 << 14
 	maxTensors   = 1 << 16
 	maxDims      = 4
 	minKeySize   = 8 + 1 + 4 + 1 // length, one byte of key, type, one byte of value
@@ -112,7 +113,8 @@ func (s *shard) readKeys(c *cursor, n uint64) {
 	if c.err != nil {
 		return
 	}
-	s.index = make(map[string]int)
+	s.index = make(map[string]int, n)
+	s.keys = make([]key, 0, n)
 	for ; n > 0 && c.err == nil; n-- {
 		start := c.off
 		name := c.str("metadata key", maxKeyLen)
@@ -159,131 +161,128 @@ func (s *shard) get(name string) (Value, bool) {
 	return v, true
 }
 
-// An info is a tensor's entry in the header.
+// An info is what of a tensor's entry in the header its Tensor does not hold.
 type info struct {
-	name  string
-	dims  [maxDims]int64 // innermost first
-	nDims int
-	row   *scheme.Scheme
-	part  scheme.PartSpec
-	off   uint64 // from the start of the data section
-	at    int64  // of the entry, for messages
+	name string
+	off  uint64 // from the start of the data section
+	size int64
+	at   int64 // of the entry, for messages
 }
 
+// readInfos reads the entries and makes the tensors, as yet without data.
 func (s *shard) readInfos(c *cursor, n uint64) []info {
 	if c.err != nil {
 		return nil
 	}
-	infos := make([]info, 0, min(n, 1024))
-	for ; n > 0 && c.err == nil; n-- {
+	infos := make([]info, 0, n)
+	s.tensors = make([]formats.Tensor, 0, n)
+	parts := make([]formats.Part, n)
+	for i := uint64(0); i < n && c.err == nil; i++ {
 		in := info{at: c.off}
 		in.name = c.str("tensor name", maxNameLen)
-		nDims := c.u32()
-		if c.err == nil && uint64(nDims) > uint64(c.left())/8 {
-			c.failf(in.name, "%d dimensions in %d bytes", nDims, c.left())
-		} else if c.err == nil && nDims > maxDims {
-			c.unsupportedf(in.name, "%d dimensions: at most %d are read", nDims, maxDims)
-		}
-		in.nDims = int(nDims)
-		for i := 0; i < in.nDims && c.err == nil; i++ {
-			d := c.u64()
-			if d > math.MaxInt64 {
-				c.failf(in.name, "dimension %d", d)
-			}
-			in.dims[i] = int64(d)
-		}
+		shape := readShape(c, in.name)
 		id := c.u32()
 		in.off = c.u64()
-		if c.err == nil {
-			c.err = in.resolve(s.name, id)
+		if c.err != nil {
+			break
 		}
-		infos = append(infos, in)
+		t := formats.Tensor{Name: in.name, Shape: shape, Parts: parts[i : i+1 : i+1]}
+		in.size, c.err = resolve(&t, int32(id))
+		c.err = placed(c.err, s.name, in.at)
+		infos, s.tensors = append(infos, in), append(s.tensors, t)
 	}
 	return infos
 }
 
-// shape returns the dimensions outermost first.
-func (in *info) shape() []int64 {
-	out := slices.Clone(in.dims[:in.nDims])
-	slices.Reverse(out)
-	return out
+// readShape returns dimensions outermost first.
+func readShape(c *cursor, name string) []int64 {
+	n := c.u32()
+	switch {
+	case c.err != nil:
+	case uint64(n) > uint64(c.left())/8:
+		c.failf(name, "%d dimensions in %d bytes", n, c.left())
+	case n > maxDims:
+		c.unsupportedf(name, "%d dimensions: at most %d are read", n, maxDims)
+	}
+	if c.err != nil {
+		return nil
+	}
+	shape := make([]int64, n)
+	for i := range shape {
+		d := c.u64()
+		if d > math.MaxInt64 {
+			c.failf(name, "dimension %d", d)
+		}
+		shape[len(shape)-1-i] = int64(d)
+	}
+	return shape
 }
 
-// resolve looks up the type and computes the size.
-func (in *info) resolve(file string, id uint32) error {
-	row, ok := scheme.ByGGML(int32(id))
+// resolve fills in scheme and part, but no data, from ggml's type, and
+// returns the size.
+func resolve(t *formats.Tensor, id int32) (int64, error) {
+	row, ok := scheme.ByGGML(id)
 	if !ok {
-		return &formats.UnsupportedError{File: file, Tensor: in.name, Offset: in.at,
-			Feature: fmt.Sprintf("ggml type %d (%s)", id, scheme.GGMLName(int32(id)))}
+		return 0, formats.Unsupportedf("", t.Name, "ggml type %d (%s)", uint32(id), scheme.GGMLName(id))
 	}
-	specs, err := row.Parts(in.shape(), nil)
+	specs, err := row.Parts(t.Shape, nil)
 	if err != nil {
-		return &formats.FormatError{File: file, Tensor: in.name, Offset: in.at,
-			Reason: fmt.Sprintf("shape %v of %s", in.shape(), row), Err: err}
+		return 0, &formats.FormatError{Tensor: t.Name, Offset: -1, Reason: fmt.Sprintf("shape %v of %s", t.Shape, row), Err: err}
 	}
-	in.row, in.part = row, specs[0]
-	return nil
+	t.Scheme = row.Name
+	t.Parts[0] = formats.Part{Name: specs[0].Name, DType: specs[0].DType, Shape: specs[0].Shape}
+	return specs[0].Bytes, nil
 }
 
-// locate checks every offset and makes the tensors. end is where the header
-// ends.
+// placed says where an error of resolve is.
+func placed(err error, file string, at int64) error {
+	switch e := err.(type) {
+	case *formats.FormatError:
+		e.File, e.Offset = file, at
+	case *formats.UnsupportedError:
+		e.File, e.Offset = file, at
+	}
+	return err
+}
+
+// locate checks every offset and gives the tensors their data. end is where
+// the header ends.
 func (s *shard) locate(src tensor.Blob, end int64, infos []info) error {
 	// end is at most the file's size and alignment at most 2^31.
 	data := (end + s.alignment - 1) &^ (s.alignment - 1)
-	s.tensors = make([]formats.Tensor, len(infos))
-	for i := range infos {
-		in := &infos[i]
+	for i, in := range infos {
 		if in.off&uint64(s.alignment-1) != 0 {
 			return formats.ErrorAt(s.name, in.name, in.at, "data offset %d is no multiple of the alignment %d", in.off, s.alignment)
 		}
-		room := src.Len() - data
-		if in.part.Bytes > 0 && (room < 0 || in.off > uint64(room) || in.part.Bytes > room-int64(in.off)) {
+		if in.size == 0 {
+			continue
+		}
+		if room := src.Len() - data; room < 0 || in.off > uint64(room) || in.size > room-int64(in.off) {
 			return formats.ErrorAt(s.name, in.name, in.at, "data at %d+%d of %d bytes ends behind the file's %d bytes: truncated?",
-				data, in.off, in.part.Bytes, src.Len())
+				data, in.off, in.size, src.Len())
 		}
-		var blob tensor.Blob
-		if in.part.Bytes > 0 {
-			blob = src.Slice(data+int64(in.off), in.part.Bytes)
-		}
-		s.tensors[i] = in.tensor(blob)
+		s.tensors[i].Parts[0].Data = src.Slice(data+int64(in.off), in.size)
 	}
 	return checkUnique(s.name, infos)
-}
-
-func (in *info) tensor(data tensor.Blob) formats.Tensor {
-	part := formats.Part{Name: in.part.Name, DType: in.part.DType, Shape: in.part.Shape, Data: data}
-	return formats.Tensor{Name: in.name, Shape: in.shape(), Scheme: in.row.Name, Parts: []formats.Part{part}}
 }
 
 // checkUnique refuses equal names and overlapping data. It sorts infos.
 func checkUnique(file string, infos []info) error {
 	slices.SortFunc(infos, func(a, b info) int {
-		if a.name != b.name {
-			if a.name < b.name {
-				return -1
-			}
-			return 1
-		}
-		return int(a.at - b.at)
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.at, b.at))
 	})
 	for i := 1; i < len(infos); i++ {
 		if infos[i].name == infos[i-1].name {
 			return formats.ErrorAt(file, infos[i].name, infos[i].at, "duplicate tensor name")
 		}
 	}
-	infos = slices.DeleteFunc(infos, func(in info) bool { return in.part.Bytes == 0 })
+	infos = slices.DeleteFunc(infos, func(in info) bool { return in.size == 0 })
 	slices.SortFunc(infos, func(a, b info) int {
-		switch {
-		case a.off < b.off:
-			return -1
-		case a.off > b.off:
-			return 1
-		}
-		return 0
+		return cmp.Compare(a.off, b.off)
 	})
 	for i := 1; i < len(infos); i++ {
-		if a, b := infos[i-1], infos[i]; b.off-a.off < uint64(a.part.Bytes) {
-			return formats.ErrorAt(file, b.name, b.at, "data at %d overlaps that of %q at %d of %d bytes", b.off, a.name, a.off, a.part.Bytes)
+		if a, b := infos[i-1], infos[i]; b.off-a.off < uint64(a.size) {
+			return formats.ErrorAt(file, b.name, b.at, "data at %d overlaps that of %q at %d of %d bytes", b.off, a.name, a.off, a.size)
 		}
 	}
 	return nil

@@ -111,24 +111,22 @@ func (w *Writer) addTensor(t *formats.Tensor) error {
 	if !ok || row.GGML < 0 {
 		return formats.Unsupportedf("", t.Name, "scheme %q in GGUF", t.Scheme)
 	}
-	in := info{name: t.Name, nDims: len(t.Shape)}
-	for i, d := range t.Shape {
-		in.dims[len(t.Shape)-1-i] = d
-	}
-	if err := in.resolve("", uint32(row.GGML)); err != nil {
+	spec := formats.Tensor{Name: t.Name, Shape: t.Shape, Parts: make([]formats.Part, 1)}
+	size, err := resolve(&spec, row.GGML)
+	if err != nil {
 		return err
 	}
-	if len(t.Parts) != 1 || t.Parts[0].Data.Len() != in.part.Bytes {
-		return formats.Errorf("", t.Name, "%d parts of %d bytes together, but %s %v is one of %d", len(t.Parts), t.Size(), t.Scheme, t.Shape, in.part.Bytes)
+	if len(t.Parts) != 1 || t.Parts[0].Data.Len() != size {
+		return formats.Errorf("", t.Name, "%d parts of %d bytes together, but %s %v is one of %d", len(t.Parts), t.Size(), t.Scheme, t.Shape, size)
 	}
 	w.header = appendString(w.header, t.Name)
-	w.header = binary.LittleEndian.AppendUint32(w.header, uint32(in.nDims))
-	for _, d := range in.dims[:in.nDims] {
-		w.header = binary.LittleEndian.AppendUint64(w.header, uint64(d))
+	w.header = binary.LittleEndian.AppendUint32(w.header, uint32(len(t.Shape)))
+	for i := range t.Shape {
+		w.header = binary.LittleEndian.AppendUint64(w.header, uint64(t.Shape[len(t.Shape)-1-i]))
 	}
 	w.header = binary.LittleEndian.AppendUint32(w.header, uint32(row.GGML))
 	w.header = binary.LittleEndian.AppendUint64(w.header, uint64(w.size))
-	w.size += in.part.Bytes + w.pad(in.part.Bytes)
+	w.size += size + w.pad(size)
 	return nil
 }
 

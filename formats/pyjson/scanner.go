@@ -13,6 +13,7 @@ package pyjson
 
 import (
 	"bytes"
+	"math"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -127,43 +128,77 @@ func (s *Scanner) list(left, right byte, item func() error) error {
 	}
 }
 
+// Fields walks an object whose keys are among names, each at most once, and
+// calls member with a key's place in names. It returns the keys found as bits.
+// what names the object in errors.
+func (s *Scanner) Fields(what string, names []string, member func(i int) error) (found uint64, err error) {
+	err = s.list('{', '}', func() error {
+		key, err := s.Bytes()
+		if err != nil {
+			return err
+		}
+		for i, name := range names {
+			if string(key) != name {
+				continue
+			}
+			if found&(1<<i) != 0 {
+				return s.Errorf(what, "duplicate field %q", name)
+			}
+			found |= 1 << i
+			if err := s.expect(':'); err != nil {
+				return err
+			}
+			return member(i)
+		}
+		return s.Errorf(what, "unknown field %q", key)
+	})
+	return found, err
+}
+
 // String reads a string.
 func (s *Scanner) String() (string, error) {
+	p, err := s.Bytes()
+	return string(p), err
+}
+
+// Bytes reads a string without making one: what it returns must not be
+// changed.
+func (s *Scanner) Bytes() ([]byte, error) {
 	if err := s.expect('"'); err != nil {
-		return "", err
+		return nil, err
 	}
 	end := s.pos
 	for end < len(s.p) && s.p[end] != '"' && s.p[end] != '\\' && s.p[end] >= 0x20 {
 		end++
 	}
 	if end < len(s.p) && s.p[end] == '"' {
-		out := s.p[s.pos:end]
+		out := s.p[s.pos:end:end]
 		if !utf8.Valid(out) {
-			return "", s.Errorf("", "string is not UTF-8: %s", s.near())
+			return nil, s.Errorf("", "string is not UTF-8: %s", s.near())
 		}
 		s.pos = end + 1
-		return string(out), nil
+		return out, nil
 	}
 	return s.escaped()
 }
 
 // escaped reads the rest of a string that has escapes.
-func (s *Scanner) escaped() (string, error) {
+func (s *Scanner) escaped() ([]byte, error) {
 	var out []byte
 	for s.pos < len(s.p) {
 		switch c := s.p[s.pos]; {
 		case c == '"':
 			s.pos++
 			if !utf8.Valid(out) {
-				return "", s.Errorf("", "string before is not UTF-8")
+				return nil, s.Errorf("", "string before is not UTF-8")
 			}
-			return string(out), nil
+			return out, nil
 		case c < 0x20:
-			return "", s.Errorf("", "control byte %#02x in a string", c)
+			return nil, s.Errorf("", "control byte %#02x in a string", c)
 		case c == '\\':
 			r, err := s.escape()
 			if err != nil {
-				return "", err
+				return nil, err
 			}
 			out = utf8.AppendRune(out, r)
 		default:
@@ -171,7 +206,7 @@ func (s *Scanner) escaped() (string, error) {
 			s.pos++
 		}
 	}
-	return "", s.Errorf("", "string without an end")
+	return nil, s.Errorf("", "string without an end")
 }
 
 const escapes = `""\\//b` + "\b" + `f` + "\f" + `n` + "\n" + `r` + "\r" + `t` + "\t"
@@ -238,6 +273,25 @@ func (s *Scanner) Number() (Number, error) {
 	out := Number(s.p[s.pos : s.pos+n])
 	s.pos += n
 	return out, nil
+}
+
+// Uint reads a number that is spelled as a non-negative integer within int64.
+// what names it in errors.
+func (s *Scanner) Uint(what string) (int64, error) {
+	s.Peek()
+	n := numberLen(s.p[s.pos:])
+	var v int64
+	for _, c := range s.p[s.pos : s.pos+n] {
+		if c < '0' || c > '9' || v > (math.MaxInt64-int64(c-'0'))/10 {
+			return 0, s.Errorf(what, "%s is no size", s.p[s.pos:s.pos+n])
+		}
+		v = v*10 + int64(c-'0')
+	}
+	if n == 0 {
+		return 0, s.Errorf(what, "number expected, found %s", s.near())
+	}
+	s.pos += n
+	return v, nil
 }
 
 // numberLen returns the length of the JSON number that p starts with.

@@ -1,10 +1,10 @@
 package safetensors
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"slices"
-	"strconv"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/pyjson"
@@ -49,9 +49,10 @@ func parse(name string, src tensor.Blob) (*shard, error) {
 		return nil, err
 	}
 	s.tensors = make([]formats.Tensor, len(entries))
+	parts := make([]formats.Part, len(entries))
 	for i, e := range entries {
-		s.tensors[i] = formats.Tensor{Name: e.name, Shape: e.shape, Scheme: e.dtype.String(), Parts: []formats.Part{
-			{Name: "data", DType: e.dtype, Shape: e.shape, Data: src.Slice(data+e.from, e.to-e.from)}}}
+		parts[i] = formats.Part{Name: "data", DType: e.dtype, Shape: e.shape, Data: src.Slice(data+e.from, e.to-e.from)}
+		s.tensors[i] = formats.Tensor{Name: e.name, Shape: e.shape, Scheme: e.dtype.String(), Parts: parts[i : i+1 : i+1]}
 	}
 	return s, nil
 }
@@ -84,15 +85,11 @@ func readHeader(name string, src tensor.Blob) ([]byte, error) {
 	return head, nil
 }
 
+// parseHeader reads the entries in the order of the header.
 func (s *shard) parseHeader(head []byte) ([]entry, error) {
 	sc := pyjson.NewScanner(s.name, lengthSize, head)
-	var entries []entry
-	seen := make(map[string]struct{})
+	entries := make([]entry, 0, min(bytes.Count(head, []byte(`"data_offsets"`)), maxTensors))
 	err := sc.Object(func(name string) error {
-		if _, ok := seen[name]; ok {
-			return sc.Errorf(name, "duplicate name")
-		}
-		seen[name] = struct{}{}
 		if name == "__metadata__" {
 			return s.parseMetadata(sc)
 		}
@@ -106,10 +103,27 @@ func (s *shard) parseHeader(head []byte) ([]entry, error) {
 	if err == nil {
 		err = sc.End()
 	}
+	if err == nil {
+		err = checkUnique(s.name, entries)
+	}
 	return entries, err
 }
 
+// checkUnique sorts by name.
+func checkUnique(file string, entries []entry) error {
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
+	for i := 1; i < len(entries); i++ {
+		if entries[i].name == entries[i-1].name {
+			return formats.Errorf(file, entries[i].name, "duplicate name")
+		}
+	}
+	return nil
+}
+
 func (s *shard) parseMetadata(sc *pyjson.Scanner) error {
+	if s.metadata != nil {
+		return sc.Errorf("__metadata__", "duplicate name")
+	}
 	s.metadata = make(map[string]string)
 	return sc.Object(func(key string) error {
 		if _, ok := s.metadata[key]; ok {
@@ -124,74 +138,72 @@ func (s *shard) parseMetadata(sc *pyjson.Scanner) error {
 	})
 }
 
+var fields = []string{"dtype", "shape", "data_offsets"}
+
 // parseEntry reads {"dtype": .., "shape": [..], "data_offsets": [from, to]}.
 func parseEntry(file, name string, sc *pyjson.Scanner) (entry, error) {
 	e := entry{name: name}
-	var offsets []int64
-	var have [3]bool
-	err := sc.Object(func(field string) error {
-		i := slices.Index([]string{"dtype", "shape", "data_offsets"}, field)
-		if i < 0 {
-			return sc.Errorf(name, "unknown field %q", field)
-		}
-		if have[i] {
-			return sc.Errorf(name, "duplicate field %q", field)
-		}
-		have[i] = true
-		var err error
-		switch i {
-		case 0:
+	var numbers [maxDims]int64
+	found, err := sc.Fields(name, fields, func(i int) error {
+		if i == 0 {
+			var err error
 			e.dtype, err = parseDType(file, name, sc)
-		case 1:
-			e.shape, err = parseInts(name, sc, maxDims)
-		case 2:
-			offsets, err = parseInts(name, sc, 2)
+			return err
 		}
-		return err
+		limit := maxDims
+		if i == 2 {
+			limit = 2
+		}
+		n, err := parseInts(name, sc, numbers[:limit])
+		switch {
+		case err != nil:
+			return err
+		case i == 1:
+			e.shape = append(make([]int64, 0, n), numbers[:n]...)
+		case n != 2 || numbers[0] > numbers[1]:
+			return sc.Errorf(name, "data_offsets %v are no range", slices.Clone(numbers[:n]))
+		default:
+			e.from, e.to = numbers[0], numbers[1]
+		}
+		return nil
 	})
-	switch {
-	case err != nil:
-		return e, err
-	case !have[0] || !have[1] || !have[2]:
-		return e, sc.Errorf(name, "dtype, shape or data_offsets is missing")
-	case len(offsets) != 2 || offsets[0] > offsets[1]:
-		return e, sc.Errorf(name, "data_offsets %v are no range", offsets)
+	if err == nil && found != 1<<len(fields)-1 {
+		err = sc.Errorf(name, "dtype, shape or data_offsets is missing")
 	}
-	e.from, e.to = offsets[0], offsets[1]
-	return e, e.checkSize(sc)
+	if err == nil {
+		err = e.checkSize(sc)
+	}
+	return e, err
 }
 
 func parseDType(file, name string, sc *pyjson.Scanner) (tensor.DType, error) {
-	spelled, err := sc.String()
+	spelled, err := sc.Bytes()
 	if err != nil {
 		return tensor.Invalid, err
 	}
-	d := dtypeByName(spelled)
+	d := dtypeByName(string(spelled))
 	if d == tensor.Invalid {
 		return d, formats.Unsupportedf(file, name, "dtype %q", spelled)
 	}
 	return d, nil
 }
 
-// parseInts reads an array of at most limit non-negative integers.
-func parseInts(name string, sc *pyjson.Scanner, limit int) ([]int64, error) {
-	out := []int64{}
+// parseInts reads an array of at most len(out) sizes and returns how many.
+func parseInts(name string, sc *pyjson.Scanner, out []int64) (int, error) {
+	n := 0
 	err := sc.Array(func() error {
-		n, err := sc.Number()
+		v, err := sc.Uint(name)
 		if err != nil {
 			return err
 		}
-		v, err := strconv.ParseInt(string(n), 10, 64)
-		if err != nil || v < 0 || n[0] == '-' {
-			return sc.Errorf(name, "%s is no size", n)
+		if n == len(out) {
+			return sc.Errorf(name, "more than %d numbers", len(out))
 		}
-		if len(out) == limit {
-			return sc.Errorf(name, "more than %d numbers", limit)
-		}
-		out = append(out, v)
+		out[n] = v
+		n++
 		return nil
 	})
-	return out, err
+	return n, err
 }
 
 // checkSize compares the offsets with dtype and shape.

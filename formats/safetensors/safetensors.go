@@ -16,6 +16,7 @@ type File struct {
 	tensors  []formats.Tensor
 	metadata map[string]string
 	unlisted []string
+	extra    map[string]bool // unlisted tensors that were taken
 }
 
 // Open opens path: an index where its name ends in .json, else a single file.

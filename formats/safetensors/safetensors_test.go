@@ -390,9 +390,9 @@ func FuzzIndex(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"total_size":1},"weight_map":{"t0":"a.safetensors"}}`))
 	f.Add(Index(Shards(values(3, 5), 5)))
 	f.Fuzz(func(t *testing.T, p []byte) {
-		var where map[string]string
+		var x *index
 		var err error
-		got := allocated(func() { where, err = parseIndex("fuzz", p) })
+		got := allocated(func() { x, err = parseIndex("fuzz", p) })
 		if limit := uint64(2*len(p) + 1<<18); got > limit {
 			t.Errorf("%d bytes allocated for a file of %d", got, len(p))
 		}
@@ -400,10 +400,32 @@ func FuzzIndex(f *testing.F) {
 			checkFamily(t, err)
 			return
 		}
-		for _, shard := range where {
+		for _, shard := range x.shards {
 			if filepath.Base(shard) != shard || !filepath.IsLocal(shard) {
 				t.Errorf("shard %q leaves the folder", shard)
 			}
 		}
 	})
+}
+
+// TestTables opens the headers that take the most memory for their size.
+func TestTables(t *testing.T) {
+	var head, index strings.Builder
+	head.WriteString("{")
+	for i := range maxTensors {
+		fmt.Fprintf(&head, `"%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},`, i)
+	}
+	whole := file(strings.TrimSuffix(head.String(), ",")+"}", 0)
+	index.WriteString(`{"weight_map":{`)
+	for i := range maxIndexed {
+		fmt.Fprintf(&index, `"%d":"a",`, i)
+	}
+	list := []byte(strings.TrimSuffix(index.String(), ",") + "}}")
+	var err1, err2 error
+	if got := allocated(func() { _, err1 = Parse("tensors", whole) }); got > uint64(2*len(whole)+32<<20) || err1 != nil {
+		t.Errorf("%d bytes allocated for a file of %d, %v", got, len(whole), err1)
+	}
+	if got := allocated(func() { _, err2 = parseIndex("index", list) }); got > uint64(2*len(list)+64<<20) || err2 != nil {
+		t.Errorf("%d bytes allocated for an index of %d, %v", got, len(list), err2)
+	}
 }
