@@ -173,7 +173,7 @@ func (b *offsetBlock) improve(x, w []float32) {
 
 // positiveHalf rounds to a finite f16 that is not negative.
 func positiveHalf(v float64) uint16 {
-	return tensor.F32ToF16(clamp(float32(v), 0, maxHalf))
+	return finiteHalf(clamp(float32(v), 0, maxHalf))
 }
 
 // header packs the two scales and the 12 bytes of 6-bit numbers: see

@@ -78,9 +78,14 @@ func (b *q6kBlock) bestD(x, w []float32) uint16 {
 	return finiteHalf(float32(xq / qq))
 }
 
-// finiteHalf rounds to f16 and stays finite.
+// finiteHalf rounds to f16, stays finite, and does not lose a small number to
+// zero: whole scales make up for a scale of scales that is too large.
 func finiteHalf(d float32) uint16 {
-	return tensor.F32ToF16(clamp(d, -maxHalf, maxHalf))
+	h := tensor.F32ToF16(clamp(d, -maxHalf, maxHalf))
+	if h&0x7FFF == 0 && d != 0 {
+		h |= 1
+	}
+	return h
 }
 
 func (b *q6kBlock) pack(dst []byte, x []float32) {
