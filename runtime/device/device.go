@@ -3,7 +3,8 @@
 //
 // A [Backend] holds one model. It sees whole passes, not single operations,
 // so that each device fuses, captures and orders them as suits it. Tokens come
-// in, logits go out as float32; hidden states stay on the device.
+// in, logits go out as float32; hidden states stay on the device. Why passes:
+// docs/decisions/0005-a-backend-runs-passes.md.
 //
 // Invariants: for one graph all backends give the same logits within the
 // tolerance that their tests state, and one backend gives the same bits

@@ -126,7 +126,8 @@ func (s *Sequence) Step(token int32) ([]float32, error) {
 // behind the gap are computed again. Turning their cached keys back instead
 // would be cheaper, but their keys and values were computed while attending
 // to what was dropped, so nothing could be said about the result, and learned
-// positions could not be turned back at all.
+// positions could not be turned back at all
+// (docs/decisions/0006-a-shifted-context-is-computed-again.md).
 func (s *Sequence) Shift(keep, drop int) error {
 	if keep < 0 || drop < 0 || keep > len(s.history)-drop {
 		panic(fmt.Sprintf("exec: shift by %d after %d of %d tokens", drop, keep, len(s.history)))
