@@ -85,7 +85,7 @@ Exit codes:
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(a.convertCommand(), a.quantizeCommand(), a.inspectCommand(), a.verifyCommand(), a.tokenizeCommand(),
-		a.evalCommand(), a.runCommand(), a.demoCommand(), a.versionCommand())
+		a.evalCommand(), a.runCommand(), a.demoCommand(), a.versionCommand(), a.devCommand())
 	for _, c := range root.Commands() {
 		body := c.RunE
 		c.RunE = func(c *cobra.Command, args []string) error {

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nstf/nstf/formats/model/random"
+	"github.com/nstf/nstf/formats/tensor"
+)
+
+// devCommand holds what only the makers of this program need.
+func (a *app) devCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "dev", Short: "Tools for developing nstf itself", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.generateCommand())
+	return c
+}
+
+// A generateFlags is what dev generate makes.
+type generateFlags struct {
+	random.Shape
+	name, dtype, out string
+	seed             uint64
+	shard            int64
+}
+
+func (a *app) generateCommand() *cobra.Command {
+	var f generateFlags
+	c := &cobra.Command{
+		Use: "generate -o DIR", Short: "Write a llama of any size with random weights as a Hugging Face directory", Args: cobra.NoArgs,
+		Long: `Write a llama of any size with random weights as a sharded Hugging Face directory:
+to measure readers and kernels on, not to talk to. The same flags give the same bytes.
+--shape sets all sizes; the other flags change one.`,
+		Example: "  nstf dev generate --shape 7b -o random-7b/\n  nstf dev generate --shape 1.1b --layers 4 --dtype f16 -o random/",
+		RunE: func(c *cobra.Command, _ []string) error {
+			a.started = true // as root does for its own commands
+			return a.generate(c, &f)
+		},
+	}
+	s := c.Flags()
+	s.StringVarP(&f.out, "output", "o", "", "directory to write")
+	s.StringVar(&f.name, "shape", "1.1b", "sizes: "+strings.Join(random.ShapeNames(), ", "))
+	s.StringVar(&f.dtype, "dtype", "bf16", "element type: f32, f16 or bf16")
+	s.Uint64Var(&f.seed, "seed", 0, "another seed makes other weights")
+	s.Int64Var(&f.shard, "shard-size", 5000, "MiB of tensors per file")
+	s.Int64Var(&f.Layers, "layers", 0, "blocks")
+	s.Int64Var(&f.Width, "width", 0, "width of the model")
+	s.Int64Var(&f.Inner, "inner", 0, "width of the feed-forward network")
+	s.Int64Var(&f.Heads, "heads", 0, "heads of attention")
+	s.Int64Var(&f.KVHeads, "kv-heads", 0, "heads of keys and values")
+	s.Int64Var(&f.Vocab, "vocab", 0, "tokens of the vocabulary")
+	s.Int64Var(&f.Context, "ctx", 0, "positions of the context")
+	s.Float64Var(&f.RopeTheta, "rope-theta", 0, "base of the rotary frequencies")
+	s.BoolVar(&f.Tied, "tied", false, "use the embedding as the head")
+	c.MarkFlagRequired("output")
+	return c
+}
+
+func (a *app) generate(c *cobra.Command, f *generateFlags) error {
+	shape, ok := random.ShapeByName(f.name)
+	if !ok {
+		return usagef("--shape %q is not one of %s", f.name, strings.Join(random.ShapeNames(), ", "))
+	}
+	if f.shard < 1 {
+		return usagef("--shard-size %d MiB is not positive", f.shard)
+	}
+	for _, o := range []struct {
+		flag     string
+		to, from *int64
+	}{
+		{"layers", &shape.Layers, &f.Layers}, {"width", &shape.Width, &f.Width}, {"inner", &shape.Inner, &f.Inner},
+		{"heads", &shape.Heads, &f.Heads}, {"kv-heads", &shape.KVHeads, &f.KVHeads},
+		{"vocab", &shape.Vocab, &f.Vocab}, {"ctx", &shape.Context, &f.Context},
+	} {
+		if c.Flags().Changed(o.flag) {
+			*o.to = *o.from
+		}
+	}
+	if c.Flags().Changed("rope-theta") {
+		shape.RopeTheta = f.RopeTheta
+	}
+	shape.Tied = f.Tied
+	x, err := random.Checkpoint(shape, tensor.ParseDType(f.dtype), f.seed)
+	if err != nil {
+		return &usageError{err}
+	}
+	step, end := a.progress("generating", true)
+	err = x.WriteDir(c.Context(), f.out, f.shard<<20, step)
+	end()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "%s: %d tensors\n", f.out, len(x.Tensors))
+	return nil
+}

@@ -1,0 +1,146 @@
+// Package random makes Hugging Face checkpoints of the llama architecture in
+// any size with random weights: what readers, converters and kernels are
+// measured on where a trained model of that size cannot be had.
+//
+// In: a [Shape], an element type, a seed. Out: a [model.Export], whose WriteDir
+// writes config.json, a tokenizer, shards and their index. It lies below
+// formats/model because what it makes is such an export, and it needs nothing
+// but readers' vocabulary; no command of a user depends on it.
+//
+// The weights have what makes real ones hard to quantize: tails heavier than
+// a normal distribution's, columns of differing scale, a few of them eight
+// times the rest, and norms spread around 1. The model computes finite,
+// unsurprising logits and says nothing. Every weight is a function of seed,
+// tensor name and place alone: tensors are computed while they are written,
+// on all cores, and never held; the same options give the same bytes.
+//
+// Only that last property is promised within one version: another version may
+// make other weights.
+package random
+
+import (
+	"fmt"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/tensor"
+)
+
+// A Shape is the size of a llama.
+type Shape struct {
+	Layers, Width, Inner int64 // blocks, D, width of the feed-forward network
+	Heads, KVHeads       int64
+	Vocab, Context       int64
+	RopeTheta            float64
+	Tied                 bool // the embedding is the head
+}
+
+// ShapeNames lists the names of known shapes, the smallest first.
+func ShapeNames() []string { return []string{"1.1b", "7b", "8b"} }
+
+// ShapeByName returns the shape of TinyLlama (1.1b), Llama 2 (7b) or Llama 3
+// (8b), as their config.json files state them.
+func ShapeByName(name string) (Shape, bool) {
+	switch name {
+	case "1.1b":
+		return Shape{Layers: 22, Width: 2048, Inner: 5632, Heads: 32, KVHeads: 4, Vocab: 32000, Context: 2048, RopeTheta: 1e4}, true
+	case "7b":
+		return Shape{Layers: 32, Width: 4096, Inner: 11008, Heads: 32, KVHeads: 32, Vocab: 32000, Context: 4096, RopeTheta: 1e4}, true
+	case "8b":
+		return Shape{Layers: 32, Width: 4096, Inner: 14336, Heads: 32, KVHeads: 8, Vocab: 128256, Context: 8192, RopeTheta: 5e5}, true
+	}
+	return Shape{}, false
+}
+
+// maxDim bounds every size; products of two stay far inside an int64.
+const maxDim = 1 << 24
+
+// Check reports what keeps a shape from being a llama.
+func (s *Shape) Check() error {
+	for _, d := range []struct {
+		name  string
+		value int64
+	}{
+		{"layers", s.Layers}, {"width", s.Width}, {"inner", s.Inner}, {"heads", s.Heads},
+		{"kv-heads", s.KVHeads}, {"vocab", s.Vocab}, {"context", s.Context},
+	} {
+		if d.value < 1 || d.value > maxDim {
+			return fmt.Errorf("%s %d is not in 1 to %d", d.name, d.value, maxDim)
+		}
+	}
+	switch {
+	case s.Width%(2*s.Heads) != 0:
+		return fmt.Errorf("width %d is not an even number for each of %d heads", s.Width, s.Heads)
+	case s.Heads%s.KVHeads != 0:
+		return fmt.Errorf("%d heads do not share %d kv-heads evenly", s.Heads, s.KVHeads)
+	case s.Vocab < minVocab:
+		return fmt.Errorf("vocab %d is less than %d: 256 bytes and special tokens", s.Vocab, minVocab)
+	case !(s.RopeTheta > 1):
+		return fmt.Errorf("rope-theta %v is not above 1", s.RopeTheta)
+	}
+	return nil
+}
+
+// Checkpoint returns the checkpoint of a shape, ready to be written. dtype is
+// F32, F16 or BF16; anything else, and a shape that is none, is an error of
+// the caller's options.
+func Checkpoint(s Shape, dtype tensor.DType, seed uint64) (*model.Export, error) {
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	if dtype != tensor.F32 && dtype != tensor.F16 && dtype != tensor.BF16 {
+		return nil, fmt.Errorf("dtype %v is not one of f32, f16, bf16", dtype)
+	}
+	m := maker{dtype: dtype, seed: seed, tails: tails()}
+	head := s.Width / s.Heads
+	m.matrix("model.embed_tokens.weight", s.Vocab, s.Width, 0.02)
+	for i := range s.Layers {
+		p := fmt.Sprintf("model.layers.%d.", i)
+		m.norm(p+"input_layernorm.weight", s.Width)
+		m.matrix(p+"self_attn.q_proj.weight", s.Heads*head, s.Width, unit(s.Width))
+		m.matrix(p+"self_attn.k_proj.weight", s.KVHeads*head, s.Width, unit(s.Width))
+		m.matrix(p+"self_attn.v_proj.weight", s.KVHeads*head, s.Width, unit(s.Width))
+		m.matrix(p+"self_attn.o_proj.weight", s.Width, s.Heads*head, residual(s.Heads*head, s.Layers))
+		m.norm(p+"post_attention_layernorm.weight", s.Width)
+		m.matrix(p+"mlp.gate_proj.weight", s.Inner, s.Width, unit(s.Width))
+		m.matrix(p+"mlp.up_proj.weight", s.Inner, s.Width, unit(s.Width))
+		m.matrix(p+"mlp.down_proj.weight", s.Width, s.Inner, residual(s.Inner, s.Layers))
+	}
+	m.norm("model.norm.weight", s.Width)
+	if !s.Tied {
+		m.matrix("lm_head.weight", s.Vocab, s.Width, unit(s.Width))
+	}
+	return &model.Export{Files: s.files(dtype), Tensors: m.tensors}, nil
+}
+
+// A maker collects tensors.
+type maker struct {
+	dtype   tensor.DType
+	seed    uint64
+	tails   *[1 << 16]float32
+	tensors []formats.Tensor
+}
+
+// matrix adds W[N][K] whose elements have a root mean square of rms.
+func (m *maker) matrix(name string, n, k int64, rms float64) {
+	w := m.weights(name, n*k)
+	w.columns = columns(w.seed, k, rms)
+	m.add(name, w, n, k)
+}
+
+// norm adds a norm's weights: around 1, a tenth apart.
+func (m *maker) norm(name string, k int64) {
+	w := m.weights(name, k)
+	w.columns, w.mean = []float32{0.1}, 1
+	m.add(name, w, k)
+}
+
+func (m *maker) weights(name string, size int64) *weights {
+	return &weights{seed: streamSeed(m.seed, name), dtype: m.dtype, tails: m.tails, elements: size}
+}
+
+func (m *maker) add(name string, w *weights, shape ...int64) {
+	size := w.elements * w.width()
+	m.tensors = append(m.tensors, formats.Tensor{Name: name, Shape: shape, Scheme: m.dtype.String(),
+		Parts: []formats.Part{{Name: "data", DType: m.dtype, Shape: shape, Data: tensor.NewBlob(w, 0, size)}}})
+}

@@ -1,0 +1,229 @@
+package random_test
+
+import (
+	"context"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/model/random"
+	"github.com/nstf/nstf/formats/tensor"
+	"github.com/nstf/nstf/formats/tokenizer"
+	"github.com/nstf/nstf/runtime/exec"
+)
+
+var small = random.Shape{Layers: 2, Width: 64, Inner: 160, Heads: 4, KVHeads: 2, Vocab: 300, Context: 128, RopeTheta: 1e4}
+
+func write(t *testing.T, s random.Shape, d tensor.DType, seed uint64) string {
+	t.Helper()
+	x, err := random.Checkpoint(s, d, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "model")
+	if err := x.WriteDir(context.Background(), dir, 100<<10, nil); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// What is written opens as the shape that was asked for, in several shards,
+// and computes finite logits that vary.
+func TestCheckpointRuns(t *testing.T) {
+	for _, d := range []tensor.DType{tensor.F32, tensor.F16, tensor.BF16} {
+		dir := write(t, small, d, 1)
+		shards, err := filepath.Glob(filepath.Join(dir, "model-*.safetensors"))
+		if err != nil || len(shards) < 2 {
+			t.Errorf("%v: shards %q, %v", d, shards, err)
+		}
+		m, err := model.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		if len(m.Passthrough) > 0 || m.Graph.Context != small.Context || len(m.Graph.Blocks) != int(small.Layers) {
+			t.Errorf("%v: passed through %v, context %d, %d blocks", d, m.Passthrough, m.Graph.Context, len(m.Graph.Blocks))
+		}
+		checkTokenizer(t, m)
+		checkLogits(t, m)
+	}
+}
+
+func checkTokenizer(t *testing.T, m *model.Model) {
+	t.Helper()
+	tok, err := m.Tokenizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const text = "Ä b\n\x00"
+	ids, err := tok.Encode(text, tokenizer.EncodeOptions{})
+	if err != nil || len(ids) != 1+len(text) || ids[0] != 0 {
+		t.Errorf("ids %v, %v", ids, err)
+	}
+	if back, err := tok.Decode(ids, true); err != nil || back != text {
+		t.Errorf("%q comes back as %q, %v", text, back, err)
+	}
+}
+
+func checkLogits(t *testing.T, m *model.Model) {
+	t.Helper()
+	x, err := exec.New(m, exec.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	seq, err := x.NewSequence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	logits, err := seq.PrefillLast(context.Background(), []int32{0, 70, 80, 90})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lo, hi := slices.Min(logits), slices.Max(logits)
+	if math.IsNaN(float64(lo)) || math.IsInf(float64(hi-lo), 0) || hi-lo < 1 || hi-lo > 100 {
+		t.Errorf("logits from %v to %v", lo, hi)
+	}
+}
+
+// The same options give the same bytes, another seed others.
+func TestCheckpointIsDeterministic(t *testing.T) {
+	read := func(seed uint64) []byte {
+		p, err := os.ReadFile(filepath.Join(write(t, small, tensor.BF16, seed), "model-00001-of-00003.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	if a, b := read(1), read(1); string(a) != string(b) {
+		t.Error("two runs differ")
+	}
+	if a, b := read(1), read(2); string(a) == string(b) {
+		t.Error("two seeds agree")
+	}
+}
+
+// Any range of a tensor reads as the same bytes as the whole.
+func TestReadsAnywhere(t *testing.T) {
+	s := small
+	s.Vocab = 5000 // 640,000 elements: several goroutines and blocks
+	for _, d := range []tensor.DType{tensor.F32, tensor.BF16} {
+		x, err := random.Checkpoint(s, d, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := x.Tensors[0].Parts[0].Data
+		all, err := b.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range [][2]int64{{0, 1}, {1, 1}, {3, 9}, {5, 70001}, {65533, 131075}, {b.Len() - 3, 3}} {
+			p := make([]byte, r[1])
+			if n, err := b.ReadAt(p, r[0]); err != nil || int64(n) != r[1] || string(p) != string(all[r[0]:r[0]+r[1]]) {
+				t.Errorf("%v: bytes %d to %d differ, %v", d, r[0], r[0]+r[1], err)
+			}
+		}
+		if n, err := b.ReadAt(make([]byte, 8), b.Len()-4); n != 4 || err != io.EOF {
+			t.Errorf("%v: a read over the end gives %d, %v", d, n, err)
+		}
+	}
+}
+
+// The weights have what the package promises: the size asked for, tails, and
+// columns that stand out; norms lie around 1.
+func TestWeightsHaveOutliers(t *testing.T) {
+	s := random.Shape{Layers: 1, Width: 1024, Inner: 1024, Heads: 8, KVHeads: 8, Vocab: 300, Context: 128, RopeTheta: 1e4}
+	x, err := random.Checkpoint(s, tensor.F32, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range x.Tensors {
+		p, err := x.Tensors[i].Parts[0].Data.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := make([]float32, len(p)/4)
+		if err := tensor.ToFloat32(w, p, tensor.F32); err != nil {
+			t.Fatal(err)
+		}
+		switch name := x.Tensors[i].Name; name {
+		case "model.layers.0.mlp.gate_proj.weight":
+			checkMatrix(t, w, int(s.Width), 1/math.Sqrt(1024))
+		case "model.norm.weight":
+			mean, rms := moments(w)
+			if spread := math.Sqrt(rms*rms - mean*mean); math.Abs(mean-1) > 0.02 || spread < 0.08 || spread > 0.12 {
+				t.Errorf("%s: mean %v, spread %v", name, mean, spread)
+			}
+		}
+	}
+}
+
+func checkMatrix(t *testing.T, w []float32, k int, wantRMS float64) {
+	t.Helper()
+	mean, rms := moments(w)
+	if math.Abs(rms/wantRMS-1) > 0.02 || math.Abs(mean) > 0.01*rms {
+		t.Errorf("mean %v, root mean square %v instead of %v", mean, rms, wantRMS)
+	}
+	scale := make([]float64, k)
+	for c := range scale {
+		var column []float32
+		for i := c; i < len(w); i += k {
+			column = append(column, w[i])
+		}
+		_, scale[c] = moments(column)
+	}
+	slices.Sort(scale)
+	if median, top := scale[k/2], scale[k-1]; top < 4*median || scale[k-k/32] > 4*median {
+		t.Errorf("columns: median %v, one in 32 above %v, largest %v", median, scale[k-k/32], top)
+	}
+	tail := 0 // beyond 4 root mean squares: 6 in 100,000 of a normal distribution
+	for _, x := range w {
+		if math.Abs(float64(x)) > 4*rms {
+			tail++
+		}
+	}
+	if share := float64(tail) / float64(len(w)); share < 5e-4 || share > 2e-2 {
+		t.Errorf("%v of the weights lie in the tails", share)
+	}
+}
+
+func moments(w []float32) (mean, rms float64) {
+	var sum, squares float64
+	for _, x := range w {
+		sum += float64(x)
+		squares += float64(x) * float64(x)
+	}
+	return sum / float64(len(w)), math.Sqrt(squares / float64(len(w)))
+}
+
+func TestRefusals(t *testing.T) {
+	for name, change := range map[string]func(*random.Shape){
+		"no layers":          func(s *random.Shape) { s.Layers = 0 },
+		"a huge width":       func(s *random.Shape) { s.Width = 1 << 40 },
+		"an odd head":        func(s *random.Shape) { s.Width = 4 * 15 },
+		"uneven groups":      func(s *random.Shape) { s.KVHeads = 3 },
+		"a small vocabulary": func(s *random.Shape) { s.Vocab = 257 },
+		"no theta":           func(s *random.Shape) { s.RopeTheta = 0 },
+	} {
+		s := small
+		change(&s)
+		if _, err := random.Checkpoint(s, tensor.BF16, 0); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+	if _, err := random.Checkpoint(small, tensor.I8, 0); err == nil {
+		t.Error("i8 was accepted")
+	}
+	for _, name := range random.ShapeNames() {
+		if s, ok := random.ShapeByName(name); !ok || s.Check() != nil {
+			t.Errorf("%s: %v", name, s.Check())
+		}
+	}
+	if _, ok := random.ShapeByName("9b"); ok {
+		t.Error("an unknown name has a shape")
+	}
+}
