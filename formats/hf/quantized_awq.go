@@ -79,7 +79,7 @@ func (j *joiner) awqMatrix(m *affineMatrix, q *formats.Tensor, base string) erro
 	m.scaleType = scales.Parts[0].DType
 	m.scales = transposed(scales.Parts[0].Data, groups, m.n, int64(m.scaleType.Bits()/8))
 	m.zeroType = tensor.U8
-	m.zeros = awqTransposed(zeros.Parts[0].Data, m.n, groups, 1)
+	m.zeros = awqZeros(zeros.Parts[0].Data, m.n, groups)
 	return nil
 }
 
@@ -87,26 +87,56 @@ func (j *joiner) awqMatrix(m *affineMatrix, q *formats.Tensor, base string) erro
 // order [0 2 4 6 1 3 5 7], times 4.
 var awqShift = [8]uint{0, 16, 4, 20, 8, 24, 12, 28}
 
-// awqCodes turns [K][N/8] words into rows of nibbles, the first low.
-func awqCodes(b tensor.Blob, n, k int64) tensor.Blob { return awqTransposed(b, n, k, 2) }
-
-// awqTransposed turns [k][n/8] words into n rows of k codes, perByte of them
-// in a byte.
-func awqTransposed(b tensor.Blob, n, k, perByte int64) tensor.Blob {
-	rowBytes := (k + perByte - 1) / perByte
+// awqCodes turns [K][N/8] words into rows of nibbles, the first low: two
+// columns' words at a time, whose even and odd nibbles interleave into the
+// bytes of eight rows.
+func awqCodes(b tensor.Blob, n, k int64) tensor.Blob {
+	rowBytes := ceilDiv(k, 2)
 	return repacked(n, rowBytes, 8, func(from, to int64) ([]byte, error) {
+		words := (to - from) / 8
 		in, err := readColumns(b, k, 4, from/8, to/8)
 		if err != nil {
 			return nil, err
 		}
+		in = append(in, make([]byte, k%2*words*4)...) // an odd K's missing column
 		out := make([]byte, (to-from)*rowBytes)
-		words := (to - from) / 8
-		for c := range k {
-			shift := 4 * uint(c%perByte)
+		for from := int64(0); from < rowBytes; from += tile {
 			for w := range words {
-				v := binary.LittleEndian.Uint32(in[4*(c*words+w):])
+				awqWords(out[8*w*rowBytes:], in[4*w:], words, rowBytes, from, min(from+tile, rowBytes))
+			}
+		}
+		return out, nil
+	})
+}
+
+// awqWords writes bytes [from, to) of eight rows from a column of words.
+func awqWords(rows, in []byte, words, rowBytes, from, to int64) {
+	for at := from; at < to; at++ {
+		low := binary.LittleEndian.Uint32(in[8*at*words:])
+		high := binary.LittleEndian.Uint32(in[8*at*words+4*words:])
+		even := low&0x0F0F0F0F | high&0x0F0F0F0F<<4
+		odd := low>>4&0x0F0F0F0F | high&0xF0F0F0F0
+		for i := range int64(2) {
+			rows[i*rowBytes+at], rows[(4+i)*rowBytes+at] = byte(even>>(16*i)), byte(even>>(16*i+8))
+			rows[(2+i)*rowBytes+at], rows[(6+i)*rowBytes+at] = byte(odd>>(16*i)), byte(odd>>(16*i+8))
+		}
+	}
+}
+
+// awqZeros turns [groups][n/8] words into [n][groups] bytes.
+func awqZeros(b tensor.Blob, n, groups int64) tensor.Blob {
+	return repacked(n, groups, 8, func(from, to int64) ([]byte, error) {
+		words := (to - from) / 8
+		in, err := readColumns(b, groups, 4, from/8, to/8)
+		if err != nil {
+			return nil, err
+		}
+		out := make([]byte, (to-from)*groups)
+		for g := range groups {
+			for w := range words {
+				v := binary.LittleEndian.Uint32(in[4*(g*words+w):])
 				for i, s := range awqShift {
-					out[(8*w+int64(i))*rowBytes+c/perByte] |= byte(v>>s&15) << shift
+					out[(8*w+int64(i))*groups+g] = byte(v >> s & 15)
 				}
 			}
 		}

@@ -11,7 +11,11 @@ import (
 
 // chunkBytes bounds what repacking holds at a time, besides the piece read
 // for it, and what picking a single row has to compute.
-const chunkBytes = 2 << 20
+const chunkBytes = 4 << 20
+
+// tile is the side of the squares in which tables are transposed: a cache
+// line of words.
+const tile = 16
 
 // readAll reads a Blob without mapping its file.
 func readAll(b tensor.Blob) ([]byte, error) {
@@ -60,9 +64,11 @@ func transposed(b tensor.Blob, rows, cols, width int64) tensor.Blob {
 		}
 		n := to - from
 		out := make([]byte, len(in))
-		for r := range rows {
+		for r0 := int64(0); r0 < rows; r0 += tile {
 			for c := range n {
-				copy(out[(c*rows+r)*width:][:width], in[(r*n+c)*width:][:width])
+				for r := r0; r < min(r0+tile, rows); r++ {
+					copy(out[(c*rows+r)*width:][:width], in[(r*n+c)*width:][:width])
+				}
 			}
 		}
 		return out, nil
