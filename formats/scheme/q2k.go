@@ -13,8 +13,8 @@ func decodeQ2K(dst []float32, src []byte) {
 		d, dmin := half(src[80:]), half(src[82:])
 		for g := range 16 { // group g: half g/8, shift g/2%4, bytes 16*(g%2) on
 			c := src[g]
-			dl, ml := d*float32(c&15), dmin*float32(c>>4)
-			values := [4]float32{float32(dl*0) - ml, float32(dl*1) - ml, float32(dl*2) - ml, float32(dl*3) - ml}
+			dl, ml := float32(d*float32(c&15)), float32(dmin*float32(c>>4))
+			values := [4]float32{float32(dl*0) - ml, dl - ml, float32(dl*2) - ml, float32(dl*3) - ml}
 			at := 16 + 32*(g>>3) + 16*(g&1)
 			q, y := src[at:at+16], dst[16*g:16*g+16]
 			shift := (g >> 1 & 3) * 2

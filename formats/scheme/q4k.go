@@ -12,8 +12,8 @@ func decodeQ4K(dst []float32, src []byte) {
 		sc, mn := scaleMin6((*[12]byte)(src[4:16]))
 		for p := range 4 {
 			y, q := dst[64*p:64*p+64], src[16+32*p:48+32*p]
-			d0, m0 := d*float32(sc[2*p]), dmin*float32(mn[2*p])
-			d1, m1 := d*float32(sc[2*p+1]), dmin*float32(mn[2*p+1])
+			d0, m0 := d*float32(sc[2*p]), float32(dmin*float32(mn[2*p]))
+			d1, m1 := d*float32(sc[2*p+1]), float32(dmin*float32(mn[2*p+1]))
 			for j, c := range q {
 				y[j] = float32(d0*float32(c&15)) - m0
 				y[j+32] = float32(d1*float32(c>>4)) - m1

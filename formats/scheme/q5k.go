@@ -13,8 +13,8 @@ func decodeQ5K(dst []float32, src []byte) {
 		high := src[16:48]
 		for p := range 4 {
 			y, q := dst[64*p:64*p+64], src[48+32*p:80+32*p]
-			d0, m0 := d*float32(sc[2*p]), dmin*float32(mn[2*p])
-			d1, m1 := d*float32(sc[2*p+1]), dmin*float32(mn[2*p+1])
+			d0, m0 := d*float32(sc[2*p]), float32(dmin*float32(mn[2*p]))
+			d1, m1 := d*float32(sc[2*p+1]), float32(dmin*float32(mn[2*p+1]))
 			for j, c := range q {
 				h := high[j] >> (2 * p)
 				y[j] = float32(d0*float32(c&15|h&1<<4)) - m0

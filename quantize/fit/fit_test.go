@@ -336,6 +336,9 @@ func FuzzFit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which uint8, weights, importances []byte) {
 		schemes := fittable(t)
 		s := schemes[int(which)%len(schemes)]
+		if len(weights) < 4 {
+			return
+		}
 		w, importance := repeat(weights, 512), repeat(importances, 256)
 		fitter, _ := fit.For(s)
 		size, _ := s.Size([]int64{2, 256}, nil)

@@ -19,7 +19,7 @@ func sums(x, w []float32, inv, m, top float32) (t offsetSums) {
 	w = w[:len(x)]
 	for i, v := range x {
 		q := clamp(round(float32(v+m)*inv), 0, top)
-		wq, wx := w[i]*q, w[i]*v
+		wq, wx := float32(w[i]*q), float32(w[i]*v)
 		t.w += w[i]
 		t.x += wx
 		t.q += wq
@@ -137,7 +137,7 @@ func (b *offsetBlock) pick(x, w []float32, s, m *[8]float32) {
 		least := float32(math.MaxFloat32)
 		for _, c := range neighbours {
 			s1, m1 := clamp(sc+c[0], 0, 63), clamp(mn+c[1], 0, 63)
-			if e := offsetError(xs, ws, d*s1, dmin*m1, b.top); e < least {
+			if e := offsetError(xs, ws, d*s1, float32(dmin*m1), b.top); e < least {
 				least, b.sc[g], b.mn[g] = e, uint8(s1), uint8(m1)
 			}
 		}
@@ -155,7 +155,7 @@ func (b *offsetBlock) improve(x, w []float32) {
 	var aa, ac, cc, xa, xc float64
 	for g := range b.sc {
 		s, m := float64(b.sc[g]), float64(b.mn[g])
-		t := sums(x[32*g:32*g+32], w[32*g:32*g+32], inverse(d*float32(b.sc[g])), dmin*float32(b.mn[g]), b.top)
+		t := sums(x[32*g:32*g+32], w[32*g:32*g+32], inverse(d*float32(b.sc[g])), float32(dmin*float32(b.mn[g])), b.top)
 		aa += float64(float64(s*s) * float64(t.qq))
 		ac += float64(float64(s*m) * float64(t.q))
 		cc += float64(float64(m*m) * float64(t.w))
@@ -192,7 +192,7 @@ func (b *offsetBlock) header(dst []byte) {
 // codes rounds the weights of group g.
 func (b *offsetBlock) codes(q *[32]uint8, x []float32, g int) {
 	s := tensor.F16ToF32(b.d) * float32(b.sc[g])
-	m := tensor.F16ToF32(b.min) * float32(b.mn[g])
+	m := float32(tensor.F16ToF32(b.min) * float32(b.mn[g]))
 	inv := inverse(s)
 	for j, v := range x[32*g : 32*g+32] {
 		q[j] = uint8(clamp(round(float32(v+m)*inv), 0, b.top))

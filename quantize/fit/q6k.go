@@ -69,8 +69,8 @@ func (b *q6kBlock) bestD(x, w []float32) uint16 {
 	var xq, qq float64
 	for g, s := range b.sc {
 		p, r := moments(x[16*g:16*g+16], w[16*g:16*g+16], inverse(d*float32(s)), -32, 31)
-		xq += float64(p) * float64(s)
-		qq += float64(float64(r)*float64(s)) * float64(s)
+		xq += float64(float64(p) * float64(s))
+		qq += float64(float64(float64(r)*float64(s)) * float64(s))
 	}
 	if qq == 0 {
 		return b.h

@@ -14,10 +14,11 @@ import (
 // signs, so that the longer side of an uneven range can serve either sign,
 // and clipping the largest weight is tried where it pays.
 
-// round is the nearest whole number, ties to even, for |x| < 2^22.
+// round is the nearest whole number, ties to even, for |x| < 2^22. The inner
+// conversion keeps a product that x is from fusing with the sum.
 func round(x float32) float32 {
 	const magic = 3 << 22
-	return float32(x+magic) - magic
+	return float32(float32(x)+magic) - magic
 }
 
 // clamp limits q to [low, high].
