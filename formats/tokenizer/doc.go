@@ -23,6 +23,11 @@
 // Encoding takes time linear in the text (times a logarithm for a text
 // without a place to split).
 //
+// What a user types never becomes a special token where the caller says that it
+// is plain text ([EncodeOptions].NoParseSpecial, [Tokenizer.EncodeRendered]).
+// The exception is a special token that is an ordinary piece as well, such as a
+// padding token spelled "!": the text "!" has no other id.
+//
 // Compatibility: the exported API follows the module's version; the bytes
 // [Tokenizer.JSON] writes may gain optional keys, never change meaning.
 package tokenizer

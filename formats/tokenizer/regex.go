@@ -3,7 +3,9 @@ package tokenizer
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/dlclark/regexp2/v2"
@@ -18,7 +20,9 @@ const regexStack = 8 << 20
 
 // A splitter finds the matches of a pattern.
 type splitter struct {
-	re *regexp2.Regexp
+	re    *regexp2.Regexp
+	scan  func(s string, yield func(lo, hi int)) // instead of re where not nil
+	runes sync.Pool                              // buffers
 }
 
 // compile builds a splitter for a pattern in tokenizer.json's dialect:
@@ -37,16 +41,56 @@ func compile(pattern string) (*splitter, error) {
 	if !knownPattern(pattern) {
 		re.MatchTimeout = regexTimeout
 	}
-	return &splitter{re}, nil
+	s := &splitter{re: re}
+	if pattern == spacesAtEnd {
+		s.scan = scanSpacesAtEnd
+	}
+	return s, nil
+}
+
+// spacesAtEnd, which DeepSeek splits by, takes a backtracking engine time
+// quadratic in a run of spaces that does not end its line.
+const spacesAtEnd = `\s+$`
+
+func scanSpacesAtEnd(s string, yield func(lo, hi int)) {
+	from, line := -1, -1 // where the run of spaces begins, its last newline
+	for i, r := range s {
+		switch {
+		case !unicode.IsSpace(r):
+			if line > from {
+				yield(from, line)
+			}
+			from, line = -1, -1
+			continue
+		case from < 0:
+			from, line = i, i
+		}
+		if r == '\n' {
+			line = i
+		}
+	}
+	if from >= 0 {
+		yield(from, len(s))
+	}
 }
 
 // matches calls yield with the byte range of each match of s, in order. Empty
 // matches directly behind another match are left out.
 func (p *splitter) matches(s string, yield func(lo, hi int)) error {
-	runes := make([]rune, 0, len(s))
+	if p.scan != nil {
+		p.scan(s, yield)
+		return nil
+	}
+	buf, _ := p.runes.Get().(*[]rune)
+	if buf == nil {
+		buf = new([]rune)
+	}
+	defer p.runes.Put(buf)
+	runes := (*buf)[:0]
 	for _, r := range s {
 		runes = append(runes, r)
 	}
+	*buf = runes
 	at, off := 0, 0 // the same place in runes and in bytes
 	last := -1
 	err := p.re.FindRunesMatches(runes, 0, func(m regexp2.MatchView) bool {

@@ -174,3 +174,5 @@ func TestSharedVocabularies(t *testing.T) {
 }
 
 func nan() float64 { return math.NaN() }
+
+func sharedOrEmpty() string { return os.Getenv("NSTF_SHARED") }

@@ -42,7 +42,7 @@ type bestPath struct {
 
 // newUnigram builds the model. With types, only normal, user-defined and
 // unused pieces can match, and unused ones never do. skip lists ids that
-// plain text never becomes.
+// plain text never becomes, unless they are a single character.
 func newUnigram(pieces []string, scores []float64, types []int32, unk int32, fallback bool, skip map[int32]bool, r unigramRules) (*unigram, error) {
 	m := &unigram{pieces: pieces, scores: scores, types: types, unk: unk, fallback: fallback, rules: r,
 		ids: make(map[string]int32, len(pieces))}
@@ -65,7 +65,7 @@ func newUnigram(pieces []string, scores []float64, types []int32, unk int32, fal
 		if b, ok := byteToken(p); ok {
 			m.bytes[b] = int32(i)
 		}
-		if p != "" && !skip[int32(i)] && (types == nil || types[i] == TypeNormal || types[i] == TypeUserDefined) {
+		if p != "" && !(skip[int32(i)] && utf8.RuneCountInString(p) > 1) && (types == nil || types[i] == TypeNormal || types[i] == TypeUserDefined) {
 			match[p] = int32(i)
 		}
 	}
