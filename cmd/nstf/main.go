@@ -84,7 +84,7 @@ Exit codes:
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(a.convertCommand(), a.quantizeCommand(), a.inspectCommand(), a.verifyCommand(), a.tokenizeCommand(),
+	root.AddCommand(a.convertCommand(), a.quantizeCommand(), a.exportCommand(), a.inspectCommand(), a.verifyCommand(), a.tokenizeCommand(),
 		a.evalCommand(), a.runCommand(), a.demoCommand(), a.versionCommand(), a.devCommand())
 	for _, c := range root.Commands() {
 		body := c.RunE
