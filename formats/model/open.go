@@ -2,7 +2,9 @@ package model
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +23,9 @@ import (
 // [formats.UnsupportedError].
 func Open(path string) (*Model, error) {
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &formats.FormatError{File: path, Offset: -1, Reason: "there is no such file or directory"}
+	}
 	if err != nil {
 		return nil, err
 	}
