@@ -59,34 +59,9 @@ func Concat(name string, shape []int64, ts ...formats.Tensor) (formats.Tensor, e
 	if len(ts) == 0 {
 		panic("scheme: nothing to concatenate")
 	}
-	var s *Scheme
-	views := make([]*formats.Tensor, len(ts))
-	whole := &formats.Tensor{Name: name, Shape: shape, Scheme: ts[0].Scheme}
-	_, k := whole.Rows()
-	if len(shape) == 1 {
-		k = 1
-	}
-	var rows int64
-	for i := range ts {
-		t := &ts[i]
-		s1, _, err := check(t)
-		if err != nil {
-			return formats.Tensor{}, err
-		}
-		if s != nil && s1 != s {
-			return formats.Tensor{}, formats.Unsupportedf("", name, "joining %s and %s", s.Name, s1.Name)
-		}
-		s, views[i] = s1, t
-		if len(shape) == 1 {
-			if views[i], _, err = asRows(t); err != nil {
-				return formats.Tensor{}, err
-			}
-		}
-		n1, k1 := views[i].Rows()
-		if k1 != k {
-			return formats.Tensor{}, formats.Errorf("", name, "%q has rows of %d weights instead of %d", t.Name, k1, k)
-		}
-		rows += n1
+	s, views, rows, k, err := stack(name, shape, ts)
+	if err != nil {
+		return formats.Tensor{}, err
 	}
 	if n, err := tensor.Elements(shape); err != nil || n != rows*k {
 		return formats.Tensor{}, formats.Errorf("", name, "%d rows of %d weights do not fill shape %v", rows, k, shape)
@@ -96,6 +71,34 @@ func Concat(name string, shape []int64, ts ...formats.Tensor) (formats.Tensor, e
 		return formats.Tensor{}, named(name, err)
 	}
 	return assemble(name, s, shape, p)
+}
+
+// stack checks that tensors have one scheme and rows of one length, and
+// returns them as rows: of elements where shape has one dimension.
+func stack(name string, shape []int64, ts []formats.Tensor) (s *Scheme, views []*formats.Tensor, rows, k int64, err error) {
+	_, k = (&formats.Tensor{Shape: shape}).Rows()
+	if len(shape) == 1 {
+		k = 1
+	}
+	for i := range ts {
+		view := &ts[i]
+		s1, _, err := check(view)
+		if err == nil && len(shape) == 1 {
+			view, _, err = asRows(view)
+		}
+		if err != nil {
+			return nil, nil, 0, 0, err
+		}
+		if s != nil && s1 != s {
+			return nil, nil, 0, 0, formats.Unsupportedf("", name, "joining %s and %s", s.Name, s1.Name)
+		}
+		n1, k1 := view.Rows()
+		if k1 != k {
+			return nil, nil, 0, 0, formats.Errorf("", name, "%q has rows of %d weights instead of %d", ts[i].Name, k1, k)
+		}
+		s, views, rows = s1, append(views, view), rows+n1
+	}
+	return s, views, rows, k, nil
 }
 
 // asRows checks t and views a plain vector as rows of one element.

@@ -4,7 +4,9 @@
 // release and are tested by error bounds.
 //
 // A fitter minimises the sum over a row of importance times the squared error
-// of each weight as the scheme's reference decode gives it. Fitters are
+// of each weight as the scheme's reference decode gives it. Without importance
+// all count alike: on tiny-llama as q4_k that leaves a KL divergence of 0.0403,
+// weighting by magnitude 0.0407 and by its square 0.0454. Fitters are
 // deterministic: the same weights give the same bytes on every machine and at
 // any number of goroutines, for all arithmetic that decides something has one
 // order and no fused steps. They keep no state and may run concurrently. They
