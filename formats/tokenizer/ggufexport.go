@@ -284,8 +284,9 @@ func (t *Tokenizer) unigramStages(v *Vocabulary) error {
 		case "Strip":
 			return true
 		case "Replace":
-			v.RemoveExtraWhitespaces = c.Pattern.Regex != nil && *c.Pattern.Regex == " {2,}"
-			return v.RemoveExtraWhitespaces
+			squeeze := c.Pattern.Regex != nil && *c.Pattern.Regex == " {2,}"
+			v.RemoveExtraWhitespaces = v.RemoveExtraWhitespaces || squeeze
+			return squeeze || c.Pattern.Regex != nil && *c.Pattern.Regex == outerSpaces
 		}
 		return false
 	}
