@@ -1,6 +1,7 @@
 package cpu_test
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/nstf/nstf/kernels/cpu"
@@ -33,10 +34,18 @@ func backend(s *cpu.Set) kerneltest.Backend {
 	}
 }
 
-// eachLevel runs a test for every level there is, skipping by name those that
-// this machine or build lacks.
+// family lists the levels of the architecture that this was built for.
+func family() []cpu.Level {
+	if runtime.GOARCH == "arm64" {
+		return []cpu.Level{cpu.LevelGeneric, cpu.LevelNEON, cpu.LevelDotProd}
+	}
+	return []cpu.Level{cpu.LevelGeneric, cpu.LevelAVX2, cpu.LevelAVX512}
+}
+
+// eachLevel runs a test for every level of the family, skipping by name those
+// that this machine or build lacks.
 func eachLevel(t *testing.T, f func(t *testing.T, s *cpu.Set)) {
-	for _, l := range []cpu.Level{cpu.LevelGeneric, cpu.LevelAVX2, cpu.LevelAVX512} {
+	for _, l := range family() {
 		t.Run(l.String(), func(t *testing.T) {
 			s, err := cpu.ForLevel(l)
 			if err != nil {

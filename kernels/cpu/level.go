@@ -19,11 +19,19 @@ const (
 	// LevelAVX512 needs AVX-512 F, BW, DQ and VL beside all of LevelAVX2
 	// (Intel Skylake-X, AMD Zen 4 and later).
 	LevelAVX512
+	// LevelNEON is the Advanced SIMD that every arm64 processor has.
+	LevelNEON
+	// LevelDotProd needs the dot products of signed bytes, SDOT, beside all of
+	// LevelNEON (Arm v8.2 FEAT_DotProd: Cortex-A55 and A75, Neoverse N1, Apple A13
+	// and later). Kernels of floats are those of LevelNEON.
+	LevelDotProd
 	levelEnd
 )
 
 // levelNames spells the levels, in their order, as flags and reports do.
-func levelNames() [levelEnd]string { return [...]string{"generic", "avx2", "avx512"} }
+func levelNames() [levelEnd]string {
+	return [...]string{"generic", "avx2", "avx512", "neon", "dotprod"}
+}
 
 // String returns the spelling that ParseLevel reads.
 func (l Level) String() string {
@@ -33,8 +41,8 @@ func (l Level) String() string {
 	return "Level(" + strconv.Itoa(int(l)) + ")"
 }
 
-// ParseLevel reads the spelling of a level ("generic", "avx2", "avx512"); any
-// other is an UnsupportedError that lists them.
+// ParseLevel reads the spelling of a level ("generic", "avx2", "avx512", "neon",
+// "dotprod"); any other is an UnsupportedError that lists them.
 func ParseLevel(name string) (Level, error) {
 	names := levelNames()
 	for l, s := range names {
