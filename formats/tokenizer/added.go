@@ -62,13 +62,16 @@ func (m *matcher) at(s string, i int) (*addedToken, int) {
 	return nil, 0
 }
 
-func newAddedVocab(tokens []addedToken, n normalizer) *addedVocab {
+func newAddedVocab(tokens []addedToken, n normalizer) (*addedVocab, error) {
 	v := &addedVocab{byID: map[int32]*addedToken{}, byText: map[string]*addedToken{}, maxID: -1}
 	for i := range tokens {
 		t := tokens[i]
 		t.decoded = t.Content
 		if t.Normalized && n != nil {
-			t.decoded, _ = n.normalize(t.Content, true)
+			var err error
+			if t.decoded, _, err = n.normalize(t.Content, true); err != nil {
+				return nil, err
+			}
 		}
 		v.byID[t.ID] = &t
 		v.byText[t.Content] = &t
@@ -79,7 +82,7 @@ func newAddedVocab(tokens []addedToken, n normalizer) *addedVocab {
 			v.raw.add(t.Content, &t)
 		}
 	}
-	return v
+	return v, nil
 }
 
 // specials returns the ids of the special tokens.
@@ -151,8 +154,9 @@ func (g guard) moved(at []int) guard {
 }
 
 // split cuts text into added tokens and normalized runs between them.
-func (v *addedVocab) split(text string, n normalizer, g guard) []piece {
+func (v *addedVocab) split(text string, n normalizer, g guard) ([]piece, error) {
 	var out []piece
+	var failed error
 	v.raw.cut(text, g, func(t *addedToken, lo, hi int) {
 		if t != nil {
 			out = append(out, piece{text[lo:hi], t.ID, lo == 0})
@@ -160,7 +164,10 @@ func (v *addedVocab) split(text string, n normalizer, g guard) []piece {
 		}
 		s, start := text[lo:hi], lo == 0
 		if n != nil {
-			s, start = n.normalize(s, start)
+			var err error
+			if s, start, err = n.normalize(s, start); err != nil {
+				failed = err
+			}
 		}
 		if v.normed.tokens == nil {
 			if s != "" {
@@ -179,7 +186,7 @@ func (v *addedVocab) split(text string, n normalizer, g guard) []piece {
 			}
 		})
 	})
-	return out
+	return out, failed
 }
 
 // cut calls yield for the runs of text in order: tokens found, and what lies

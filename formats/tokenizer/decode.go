@@ -138,7 +138,13 @@ func parseDecoder(raw []byte) (decoder, error) {
 		return parseMetaspace(raw)
 	case "Replace":
 		f, err := parseReplace(raw)
-		return eachDecoder(f), err
+		return eachDecoder(func(s string) string {
+			// A piece beyond the limits of the regular expression stays as it is.
+			if t, err := f(s); err == nil {
+				return t
+			}
+			return s
+		}), err
 	case "Strip":
 		return parseStripDecoder(raw)
 	case "BPEDecoder":

@@ -122,7 +122,9 @@ func (t *Tokenizer) assemble(m *protoModel, tokens []addedToken) (*Tokenizer, er
 	if tokens, err = placeAdded(tokens, m); err != nil {
 		return nil, located(t.name, "added_tokens", err)
 	}
-	t.added = newAddedVocab(tokens, t.norm)
+	if t.added, err = newAddedVocab(tokens, t.norm); err != nil {
+		return nil, located(t.name, "added_tokens", err)
+	}
 	if t.model, err = m.build(t.added.specials()); err != nil {
 		return nil, located(t.name, "model", err)
 	}

@@ -12,26 +12,37 @@ import (
 // the run begins at the first byte of the input; the result's start does not
 // hold once leading text has been taken away.
 type normalizer interface {
-	normalize(s string, start bool) (string, bool)
+	normalize(s string, start bool) (string, bool, error)
 }
 
 // textFunc is a normalizer that keeps where a text starts.
 type textFunc func(string) string
 
-func (f textFunc) normalize(s string, start bool) (string, bool) { return f(s), start }
+func (f textFunc) normalize(s string, start bool) (string, bool, error) { return f(s), start, nil }
+
+// replaceNorm is a textFunc that can fail.
+type replaceNorm func(string) (string, error)
+
+func (f replaceNorm) normalize(s string, start bool) (string, bool, error) {
+	s, err := f(s)
+	return s, start, err
+}
 
 type normSequence []normalizer
 
-func (q normSequence) normalize(s string, start bool) (string, bool) {
+func (q normSequence) normalize(s string, start bool) (string, bool, error) {
+	var err error
 	for _, n := range q {
-		s, start = n.normalize(s, start)
+		if s, start, err = n.normalize(s, start); err != nil {
+			break
+		}
 	}
-	return s, start
+	return s, start, err
 }
 
 type stripNorm struct{ left, right bool }
 
-func (n stripNorm) normalize(s string, start bool) (string, bool) {
+func (n stripNorm) normalize(s string, start bool) (string, bool, error) {
 	if n.left {
 		t := strings.TrimLeftFunc(s, unicode.IsSpace)
 		start = start && len(t) == len(s)
@@ -40,7 +51,7 @@ func (n stripNorm) normalize(s string, start bool) (string, bool) {
 	if n.right {
 		s = strings.TrimRightFunc(s, unicode.IsSpace)
 	}
-	return s, start
+	return s, start, nil
 }
 
 // parseNormalizer builds the normalizer of a tokenizer.json object.
@@ -97,7 +108,7 @@ func parseNormalizer(raw []byte) (normalizer, error) {
 		}), nil
 	case "Replace":
 		f, err := parseReplace(raw)
-		return textFunc(f), err
+		return replaceNorm(f), err
 	case "Precompiled":
 		return parsePrecompiled(raw)
 	case "BertNormalizer":
@@ -107,10 +118,10 @@ func parseNormalizer(raw []byte) (normalizer, error) {
 }
 
 var plainNormalizers = map[string]func(string) string{
-	"NFC":          norm.NFC.String,
-	"NFD":          norm.NFD.String,
-	"NFKC":         norm.NFKC.String,
-	"NFKD":         norm.NFKD.String,
+	"NFC":          func(s string) string { return normalForm(s, norm.NFC) },
+	"NFD":          func(s string) string { return normalForm(s, norm.NFD) },
+	"NFKC":         func(s string) string { return normalForm(s, norm.NFKC) },
+	"NFKD":         func(s string) string { return normalForm(s, norm.NFKD) },
 	"Lowercase":    lower,
 	"StripAccents": stripMarks,
 	"Nmt":          nmt,
@@ -188,7 +199,7 @@ func parseBert(raw []byte) (normalizer, error) {
 					return -1
 				}
 				return r
-			}, norm.NFD.String(s))
+			}, normalForm(s, norm.NFD))
 		}
 		if c.Lowercase {
 			s = lower(s)

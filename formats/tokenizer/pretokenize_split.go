@@ -105,7 +105,7 @@ func parseSplit(raw []byte) (preTokenizer, error) {
 }
 
 // parseReplace builds the function of a Replace normalizer or decoder.
-func parseReplace(raw []byte) (func(string) string, error) {
+func parseReplace(raw []byte) (func(string) (string, error), error) {
 	var c struct {
 		Type, Content string
 		Pattern       patternJSON
@@ -117,17 +117,13 @@ func parseReplace(raw []byte) (func(string) string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.re == nil {
-		if p.literal == "" {
-			return func(s string) string { return s }, nil
-		}
-		return func(s string) string { return strings.ReplaceAll(s, p.literal, c.Content) }, nil
+	if p.re != nil {
+		return func(s string) (string, error) { return p.re.replace(s, c.Content) }, nil
 	}
-	return func(s string) string {
-		// Past the limits of the regular expression the text stays as it is.
-		if t, err := p.re.replace(s, c.Content); err == nil {
-			return t
+	return func(s string) (string, error) {
+		if p.literal == "" {
+			return s, nil
 		}
-		return s
+		return strings.ReplaceAll(s, p.literal, c.Content), nil
 	}, nil
 }

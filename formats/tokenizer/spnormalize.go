@@ -38,7 +38,7 @@ func (n *spNormalizer) next(s string) (string, int) {
 	return s[:l], l
 }
 
-func (n *spNormalizer) normalize(s string, start bool) (string, bool) {
+func (n *spNormalizer) normalize(s string, start bool) (string, bool, error) {
 	if n.squeeze {
 		for s != "" {
 			r, l := n.next(s)
@@ -49,7 +49,7 @@ func (n *spNormalizer) normalize(s string, start bool) (string, bool) {
 		}
 	}
 	if s == "" {
-		return "", start
+		return "", start, nil
 	}
 	space := " "
 	if n.escape {
@@ -71,7 +71,7 @@ func (n *spNormalizer) normalize(s string, start bool) (string, bool) {
 	if dummy && n.asSuffix {
 		out += space
 	}
-	return out, start
+	return out, start, nil
 }
 
 func (n *spNormalizer) body(b *strings.Builder, s, space string) {

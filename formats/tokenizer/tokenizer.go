@@ -84,8 +84,11 @@ func (t *Tokenizer) encode(dst []int32, text string, g guard) ([]int32, error) {
 		sc = new(scratch)
 	}
 	defer t.scratch.Put(sc)
-	var err error
-	for _, p := range t.added.split(text, t.norm, g) {
+	pieces, err := t.added.split(text, t.norm, g)
+	if err != nil {
+		return nil, formats.Errorf(t.name, "normalizer", "%v", err)
+	}
+	for _, p := range pieces {
 		if p.id >= 0 {
 			dst = append(dst, p.id)
 			continue
