@@ -68,8 +68,8 @@ func (a *app) encode(ctx context.Context, src, out string, o encode.Options, wha
 }
 
 func (a *app) printEncoded(r *encode.Report) {
-	fmt.Fprintf(a.out, "%s: %s, %s parameters, %.3f bits per weight (tensors were %s, are %s)\n",
-		r.Path, size(r.FileBytes), count(r.Params), r.BPW, size(r.SourceBytes), size(r.TensorBytes))
+	fmt.Fprintf(a.out, "%s: %s, %s parameters, %.3f bits per weight\ntensors: %s, were %s\n",
+		clip(r.Path, 45), size(r.FileBytes), count(r.Params), r.BPW, size(r.TensorBytes), size(r.SourceBytes))
 	if f := r.Fallbacks(); len(f) > 0 {
 		fmt.Fprintf(a.out, "%d tensors whose rows do not fit the scheme's blocks:\n", len(f))
 		t := newTable(4, "tensor", "wanted", "got", "shape")

@@ -79,7 +79,7 @@ func (a *app) demo(ctx context.Context, dir string) error {
 	}
 	fmt.Fprintf(a.out, "A llama of 5.8 million parameters, measured on %d tokens of a story it has not seen:\n\n", demoScored)
 	printTable(a.out, t)
-	fmt.Fprintf(a.out, "\nThe smallest continues %q\n\n%s\n", demoPrompt, fold(strings.TrimSpace(paragraph), 80))
+	fmt.Fprintf(a.out, "\nThe smallest continues this beginning:\n\n%s\n\n%s\n", fold(demoPrompt, 80), fold(strings.TrimSpace(paragraph), 80))
 	return nil
 }
 

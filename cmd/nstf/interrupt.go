@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"sync"
 )
 
@@ -33,4 +34,24 @@ func (i *interrupts) signal(fromKeyboard bool) bool {
 	}
 	i.cancel(errInterrupted)
 	return true
+}
+
+// readInput returns the whole of standard input, or ends with the context:
+// nobody may be about to type.
+func (a *app) readInput(ctx context.Context) ([]byte, error) {
+	type result struct {
+		p   []byte
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		p, err := io.ReadAll(a.in)
+		done <- result{p, err}
+	}()
+	select {
+	case r := <-done:
+		return r.p, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }

@@ -124,7 +124,7 @@ func (a *app) runModel(ctx context.Context, args []string, f *runFlags) error {
 	if g.Context() > m.Graph.Context {
 		a.warn(fmt.Sprintf("--ctx %d is beyond the %d positions that the model was made for", g.Context(), m.Graph.Context))
 	}
-	text, once, err := a.readPrompt(args, f)
+	text, once, err := a.readPrompt(ctx, args, f)
 	if err != nil {
 		return err
 	}
@@ -149,10 +149,10 @@ func (a *app) verifyFirst(ctx context.Context, path string) error {
 }
 
 // readPrompt returns the text, and whether one was given.
-func (a *app) readPrompt(args []string, f *runFlags) (string, bool, error) {
+func (a *app) readPrompt(ctx context.Context, args []string, f *runFlags) (string, bool, error) {
 	switch {
 	case len(args) == 2:
-		p, err := io.ReadAll(a.in)
+		p, err := a.readInput(ctx)
 		return string(p), true, err
 	case f.file != "":
 		p, err := os.ReadFile(f.file)
@@ -209,7 +209,8 @@ func (a *app) printStats(s *generate.Stats, f *runFlags) {
 	if !f.greedy {
 		row("seed", "%d", f.Sampling.Seed)
 	}
-	row("memory", "weights %s mapped, %s copied; keys and values %s for %d positions; work space %s", size(s.Memory.Mapped),
-		size(s.Memory.Resident), size(s.CacheBytes), s.ContextTokens, size(s.Memory.Scratch))
+	row("weights", "%s mapped, %s in memory", size(s.Memory.Mapped), size(s.Memory.Resident))
+	row("cache", "%s for %d positions", size(s.CacheBytes), s.ContextTokens)
+	row("work space", "%s", size(s.Memory.Scratch))
 	printTable(a.err, t)
 }

@@ -23,7 +23,7 @@ that holds a vocabulary and no tensors, or a folder with tokenizer files alone.`
 		Example: `  echo -n "Hello world" | nstf tokenize model.nstf
   nstf tokenize vocab.gguf --ids < book.txt
   echo "[15496, 995]" | nstf tokenize model.nstf --decode`,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			if decode && (ids || noParse) {
 				return usagef("--decode does not go with --ids or --no-parse-special")
 			}
@@ -31,7 +31,7 @@ that holds a vocabulary and no tensors, or a folder with tokenizer files alone.`
 			if err != nil {
 				return err
 			}
-			input, err := io.ReadAll(a.in)
+			input, err := a.readInput(c.Context())
 			if err != nil {
 				return err
 			}

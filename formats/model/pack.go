@@ -2,7 +2,6 @@ package model
 
 import (
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 
 	"github.com/nstf/nstf/formats"
@@ -33,9 +32,6 @@ func (m *Model) Pack() (nstf.Meta, []nstf.Item, error) {
 	for _, path := range m.Sources() {
 		meta.Provenance.Sources = append(meta.Provenance.Sources,
 			nstf.Source{Role: "model", Name: filepath.Base(path), Path: path})
-	}
-	if m.Quantized != "" {
-		meta.Provenance.Notes = append(meta.Provenance.Notes, fmt.Sprintf("the source was quantized already: %s", m.Quantized))
 	}
 	dense, _ := form.ByID(form.Dense)
 	var items []nstf.Item

@@ -85,9 +85,12 @@ func Run(ctx context.Context, m *model.Model, path string, o Options) (*Report, 
 	if err := r.convert(m, items, o); err != nil {
 		return nil, err
 	}
-	if m.Quantized != "" && (o.Policy != nil || o.DType != "") {
-		r.Warnings = append(r.Warnings, requantized(m, o))
-		meta.Provenance.Notes = append(meta.Provenance.Notes, r.Warnings...)
+	if m.Quantized != "" {
+		note, warn := quantizedBefore(m, o)
+		meta.Provenance.Notes = append(meta.Provenance.Notes, note)
+		if warn {
+			r.Warnings = append(r.Warnings, note)
+		}
 	}
 	meta.Provenance.Tool, meta.Provenance.Flags = o.Tool, o.Flags
 	err = nstf.Write(path, meta, items, nstf.WriteOptions{Progress: o.Progress, Context: ctx})
@@ -102,11 +105,17 @@ func Run(ctx context.Context, m *model.Model, path string, o Options) (*Report, 
 	return r, nil
 }
 
-func requantized(m *model.Model, o Options) string {
-	if o.DType != "" {
-		return fmt.Sprintf("the source is quantized already (%s): its values were expanded to %s, its precision stays what it was", m.Quantized, o.DType)
+// quantizedBefore says what became of a quantized source, and whether the
+// user should know at once.
+func quantizedBefore(m *model.Model, o Options) (note string, warn bool) {
+	note = fmt.Sprintf("the source is quantized already (%s)", m.Quantized)
+	switch {
+	case o.Policy != nil:
+		return note + ": quantizing it again adds to its error", true
+	case o.DType != "":
+		return note + ": its values were expanded to " + o.DType + ", their precision stays what it was", true
 	}
-	return fmt.Sprintf("the source is quantized already (%s): quantizing it again adds to its error", m.Quantized)
+	return note + ": its codes are kept as they are", false
 }
 
 // convert replaces the items' tensors by what they become and records it.

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/runtime/exec"
+)
+
+func TestExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		code int
+		hint string
+	}{
+		{nil, 0, ""},
+		{errors.New("x"), 1, ""},
+		{fs.ErrNotExist, 1, ""},
+		{usagef("x"), 2, "--help"},
+		{formats.Errorf("f", "t", "x"), 3, ""},
+		{fmt.Errorf("wrapped: %w", formats.ErrorAt("f", "", 3, "x")), 3, ""},
+		{errors.Join(formats.Errorf("f", "a", "x"), formats.Errorf("f", "b", "x")), 3, ""},
+		{formats.Unsupportedf("f", "t", "x"), 4, ""},
+		{&formats.UnsupportedError{Feature: "x", Hint: "do y"}, 4, "do y"},
+		{&usageError{&formats.UnsupportedError{Feature: "x", Hint: "do y"}}, 2, "do y"},
+		{context.Canceled, 130, ""},
+		{errInterrupted, 130, ""},
+		{fmt.Errorf("while: %w", errInterrupted), 130, ""},
+		{&atomicfile.DiskFullError{Path: "f", Needed: 2}, 1, "free some space"},
+		{&exec.ContextFullError{Used: 1, New: 1, Capacity: 1}, 1, "--ctx"},
+	} {
+		if got := exitCode(c.err); got != c.code {
+			t.Errorf("%v: exit code %d, want %d", c.err, got, c.code)
+		}
+		if got := hint(c.err); (got == "") != (c.hint == "") || !strings.Contains(got, c.hint) {
+			t.Errorf("%v: hint %q, want %q", c.err, got, c.hint)
+		}
+	}
+}
+
+// Whatever is wrong with a command line ends with 2, before anything is read.
+func TestUsage(t *testing.T) {
+	for _, line := range []string{
+		"nosuch", "convert", "convert a b -o c", "convert a", "convert a -o b --dtype f8", "convert a -o b --nosuch",
+		"quantize a -o b", "quantize a -o b --scheme nosuch", "quantize a -o b --scheme q4_k --head-scheme iq2_s",
+		"inspect", "verify a b", "tokenize", "tokenize a --decode --ids", "eval a", "eval a --text t --protocol x", "eval a --text t --ctx 1",
+		"eval a --token-ids i", "eval a --text t --dump-logits d", "eval a --token-ids i --dump-logits d --ref r", "eval a --text t --max-tokens -1",
+		"run", "run a", "run a b", "run a -p x -", "run a -p x -f y", "run a -p x --system s", "run a -p x --temperature -1",
+		"run a -p x --top-p 2", "run a -p x --ctx -1", "demo x", "version x",
+	} {
+		invoke(strings.Fields(line)...).fails(t, exitUsage, "")
+	}
+}
+
+func TestHelp(t *testing.T) {
+	out := must(t, "--help")
+	for _, code := range []string{"0 ", "1 ", "2 ", "3 ", "4 ", "130 "} {
+		if !strings.Contains(out, "\n  "+code) {
+			t.Errorf("--help does not list exit code %s", code)
+		}
+	}
+	for _, c := range (&app{}).root().Commands() {
+		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
+			continue
+		}
+		out := must(t, c.Name(), "--help")
+		if c.Example == "" || !strings.Contains(out, c.Example) {
+			t.Errorf("%s --help has no examples", c.Name())
+		}
+		for line := range strings.Lines(out) {
+			if len([]rune(strings.TrimRight(line, "\n"))) > 120 {
+				t.Errorf("%s --help has a line of %d columns: %s", c.Name(), len(line), line)
+			}
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var r versionReport
+	decode(t, must(t, "version", "--json"), &r)
+	if r.Version == "" || !strings.HasPrefix(r.Go, "go1.") || r.SIMD == "" || r.Threads < 1 {
+		t.Errorf("%+v", r)
+	}
+	fits(t, must(t, "version"))
+}
+
+// fits checks that what is printed takes at most 100 columns.
+func fits(t *testing.T, out string) {
+	t.Helper()
+	if strings.TrimSpace(out) == "" {
+		t.Error("nothing is printed")
+	}
+	for line := range strings.Lines(out) {
+		if n := len([]rune(strings.TrimRight(line, "\n"))); n > tableWidth {
+			t.Errorf("a line of %d columns: %s", n, line)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nstf/nstf/quantize/encode"
+)
+
+func quantized(t *testing.T, args ...string) encode.Report {
+	t.Helper()
+	var r encode.Report
+	out := filepath.Join(t.TempDir(), "out.nstf")
+	decode(t, must(t, append([]string{"quantize", "-o", out, "--json"}, args...)...), &r)
+	must(t, "verify", out)
+	return r
+}
+
+// schemes maps roles to the schemes they got.
+func schemes(r encode.Report) map[string]string {
+	out := map[string]string{}
+	for _, x := range r.Tensors {
+		out[x.Role] = x.To
+	}
+	return out
+}
+
+func TestQuantizePolicy(t *testing.T) {
+	for _, c := range []struct {
+		args        []string
+		linear      string
+		embed, head string // the demo model's are one tensor, so head decides
+		bpw         float64
+	}{
+		{[]string{"--scheme", "q4_k"}, "q4_k", "q6_k", "q6_k", 4.9},
+		{[]string{"--scheme", "q4_0", "--head-scheme", "q8_0"}, "q4_0", "q8_0", "q8_0", 5.3},
+		{[]string{"--scheme", "q8_0"}, "q8_0", "q8_0", "q8_0", 8.6},
+		{[]string{"--scheme", "f16"}, "f16", "f16", "f16", 16},
+	} {
+		r := quantized(t, append(c.args, demoModel)...)
+		got := schemes(r)
+		if got["attn_q"] != c.linear || got["ffn_down"] != c.linear || got["embed"] != c.head || got["norm"] != "bf16" {
+			t.Errorf("%v: %v", c.args, got)
+		}
+		if r.BPW > c.bpw || r.BPW < c.bpw-0.5 || len(r.Fallbacks()) != 0 || len(r.Warnings) != 0 {
+			t.Errorf("%v: %.3f bits per weight, %v, %v", c.args, r.BPW, r.Fallbacks(), r.Warnings)
+		}
+	}
+	untied := schemes(quantized(t, "--scheme", "q4_0", "--embed-scheme", "q5_0", filepath.Join(micro, "gpt_neox")))
+	if untied["embed"] != "q5_0" && untied["embed"] != "f16" || untied["head"] == "q4_0" {
+		t.Errorf("gpt_neox: %v", untied)
+	}
+}
+
+// Rows that a block does not divide get the nearest scheme that fits, listed
+// and counted.
+func TestQuantizeFallback(t *testing.T) {
+	src := filepath.Join(micro, "llama-2")
+	r := quantized(t, "--scheme", "q4_k", src)
+	f := r.Fallbacks()
+	if len(f) == 0 {
+		t.Fatal("no fallbacks in a model of rows below 256")
+	}
+	var bytes int64
+	for _, x := range r.Tensors {
+		bytes += x.Bytes
+	}
+	if want := 8 * float64(bytes) / float64(r.Params); r.BPW != want {
+		t.Errorf("%v bits per weight, the tensors take %v", r.BPW, want)
+	}
+	out := filepath.Join(t.TempDir(), "out.nstf")
+	said := must(t, "quantize", src, "-o", out, "--scheme", "q4_k")
+	for _, x := range f {
+		if !strings.Contains(said, x.Name) || x.Wanted == x.To {
+			t.Errorf("%+v is not listed in\n%s", x, said)
+		}
+	}
+	fits(t, said)
+}
+
+func TestQuantizeKeepsRouters(t *testing.T) {
+	r := quantized(t, "--scheme", "q4_0", filepath.Join(micro, "mixtral"))
+	got := schemes(r)
+	if got["moe_router"] == "q4_0" || got["norm"] == "q4_0" || got["moe_up"] == got["moe_router"] {
+		t.Errorf("mixtral: %v", got)
+	}
+	gpt2 := quantized(t, "--scheme", "q8_0", filepath.Join(micro, "gpt2"))
+	for _, x := range gpt2.Tensors {
+		if x.Name == "embed.positions.weight" && x.To != x.From {
+			t.Errorf("learned positions became %s", x.To)
+		}
+	}
+}
+
+// Quantizing what is quantized warns, and what is in the scheme already stays.
+func TestQuantizeAgain(t *testing.T) {
+	first := filepath.Join(t.TempDir(), "q8.nstf")
+	must(t, "quantize", demoModel, "-o", first, "--scheme", "q8_0")
+	out := filepath.Join(t.TempDir(), "q4.nstf")
+	r := invoke("quantize", first, "-o", out, "--scheme", "q4_k")
+	if r.code != 0 || !strings.Contains(r.err, "warning: the source is quantized already (q8_0)") {
+		t.Errorf("exit %d: %s", r.code, r.err)
+	}
+	if report := must(t, "inspect", out); !strings.Contains(report, "quantized already (q8_0)") {
+		t.Errorf("no note in\n%s", report)
+	}
+	same := quantized(t, "--scheme", "q8_0", first)
+	for _, x := range same.Tensors {
+		if x.From != x.To {
+			t.Errorf("%s went from %s to %s", x.Name, x.From, x.To)
+		}
+	}
+}
+
+func TestQuantizeFailures(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out.nstf")
+	invoke("quantize", "/nosuch", "-o", out, "--scheme", "q4_k").fails(t, exitInput, "nosuch")
+	bad := copyDir(t, filepath.Join(micro, "llama-f32"))
+	path := filepath.Join(bad, "model.safetensors")
+	p, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := len(p) / 2; i < len(p); i++ {
+		p[i] = 0xFF // NaN
+	}
+	if err := os.WriteFile(path, p, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	invoke("quantize", bad, "-o", out, "--scheme", "q4_0").fails(t, exitInput, "not finite")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errInterrupted)
+	invokeWith(ctx, nil, "quantize", demoModel, "-o", out, "--scheme", "q4_k").fails(t, exitInterrupted, "interrupted")
+	empty(t, dir)
+}
