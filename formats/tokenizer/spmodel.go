@@ -110,6 +110,8 @@ func (m *spModel) piece(b []byte) error {
 		return err
 	case !utf8.ValidString(text) || text == "":
 		return fmt.Errorf("piece %d is %q", len(m.pieces), text)
+	case !(math.Abs(float64(score)) <= maxScore):
+		return fmt.Errorf("score of piece %d (%q) is %v", len(m.pieces), text, score)
 	case typ < TypeNormal || typ > TypeByte:
 		return unsupported("piece type %d of %q", typ, text)
 	}

@@ -40,6 +40,9 @@ type bestPath struct {
 	from  int32 // where its last piece starts, or -1: none yet
 }
 
+// maxScore bounds a piece's score, so that sums over a text stay finite.
+const maxScore = 1e30
+
 // newUnigram builds the model. With types, only normal, user-defined and
 // unused pieces can match, and unused ones never do. skip lists ids that
 // plain text never becomes, unless they are a single character.
@@ -51,8 +54,8 @@ func newUnigram(pieces []string, scores []float64, types []int32, unk int32, fal
 	}
 	least, most := math.Inf(1), math.Inf(-1)
 	for i, s := range scores {
-		if math.IsNaN(s) {
-			return nil, fmt.Errorf("score of piece %d (%q) is not a number", i, pieces[i])
+		if !(math.Abs(s) <= maxScore) {
+			return nil, fmt.Errorf("score of piece %d (%q) is %v, not a logarithm of a probability", i, pieces[i], s)
 		}
 		if types == nil || types[i] == TypeNormal {
 			least, most = min(least, s), max(most, s)
