@@ -47,7 +47,7 @@ func (x *Export) WriteDir(ctx context.Context, dir string, shard int64, progress
 	}
 	defer os.RemoveAll(tmp) // nothing is left of it after the rename
 	for _, f := range x.Files {
-		if err := os.WriteFile(filepath.Join(tmp, filepath.Base(f.Name)), f.Data, 0o644); err != nil {
+		if err := writeFile(filepath.Join(tmp, filepath.Base(f.Name)), f.Data); err != nil {
 			return err
 		}
 	}
@@ -91,7 +91,20 @@ func (x *Export) writeShards(ctx context.Context, dir string, shard int64, progr
 	if len(shards) == 1 {
 		return nil
 	}
-	return os.WriteFile(filepath.Join(dir, "model.safetensors.index.json"), safetensors.Index(shards), 0o644)
+	return writeFile(filepath.Join(dir, "model.safetensors.index.json"), safetensors.Index(shards))
+}
+
+// writeFile writes a small file: on the disk, and not on a full one.
+func writeFile(path string, data []byte) error {
+	f, err := atomicfile.Create(path, int64(len(data)))
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	return f.Commit()
 }
 
 // A meter counts what passes, and stops at the context's end.
