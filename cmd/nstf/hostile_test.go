@@ -31,8 +31,9 @@ func victims(t *testing.T) []victim {
 	for _, f := range []struct{ from, name, needed string }{
 		{single, "model.safetensors", everything},
 		{single, "config.json", everything},
-		{single, "tokenizer.json", "tokenize run eval"},
-		{single, "tokenizer_config.json", "tokenize run eval"},
+		{single, "tokenizer.json", "tokenize run eval convert quantize export"},
+		{single, "tokenizer_config.json", "tokenize run eval convert quantize export"},
+		{single, "generation_config.json", vocabulary},
 		{sharded, "model-00002-of-00004.safetensors", everything},
 		{sharded, "model.safetensors.index.json", everything},
 	} {
@@ -95,5 +96,31 @@ func TestTruncated(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A tokenizer that is missing, or that we cannot use, does not keep a model
+// from being converted.
+func TestConvertWithoutTokenizer(t *testing.T) {
+	for change, want := range map[string]string{
+		"":                  "no tokenizer",
+		`{"version":"9.0"}`: `version "9.0"`,
+	} {
+		dir := copyDir(t, filepath.Join(micro, "llama-2"))
+		path := filepath.Join(dir, "tokenizer.json")
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if change != "" {
+			if err := os.WriteFile(path, []byte(change), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out := filepath.Join(t.TempDir(), "out.nstf")
+		r := invoke("convert", dir, "-o", out)
+		if r.code != exitFine || !strings.Contains(r.err, "warning: ") || !strings.Contains(r.err, want) {
+			t.Errorf("%q: exit %d, stderr:\n%s", change, r.code, r.err)
+		}
+		must(t, "verify", out)
 	}
 }

@@ -27,6 +27,22 @@ func (m *Model) Tokenizer() (*tokenizer.Tokenizer, error) {
 	})
 }
 
+// HasTokenizer reports whether one travels with the model, readable or not.
+func (m *Model) HasTokenizer() bool {
+	meta, ok := m.File(MetadataFile)
+	if !ok {
+		_, fast := m.File("tokenizer.json")
+		_, slow := m.File("tokenizer.model")
+		return fast || slow
+	}
+	f, err := gguf.Parse(m.Path, meta)
+	if err != nil {
+		return true
+	}
+	_, ok = f.Get("tokenizer.ggml.model")
+	return ok
+}
+
 // ggufMetadata is a GGUF as the tokenizer reads it.
 type ggufMetadata struct{ f *gguf.File }
 

@@ -2,6 +2,7 @@ package encode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -69,7 +70,7 @@ func (r *Report) Fallbacks() []Tensor {
 
 // Run writes m as a package to path. Its errors are those of the options
 // (an unknown dtype is a [formats.UnsupportedError]), of reading and fitting
-// tensors, of [nstf.Write], and the context's.
+// tensors, of a damaged tokenizer, of [nstf.Write], and the context's.
 func Run(ctx context.Context, m *model.Model, path string, o Options) (*Report, error) {
 	if o.DType != "" && o.Policy != nil {
 		panic("encode: a dtype and a policy")
@@ -83,6 +84,9 @@ func Run(ctx context.Context, m *model.Model, path string, o Options) (*Report, 
 	}
 	r := &Report{Path: path, Params: m.Graph.Params(), Passthrough: []string{}, Warnings: []string{}}
 	if err := r.convert(m, items, o); err != nil {
+		return nil, err
+	}
+	if err := r.checkTokenizer(m); err != nil {
 		return nil, err
 	}
 	if m.Quantized != "" {
@@ -103,6 +107,23 @@ func Run(ctx context.Context, m *model.Model, path string, o Options) (*Report, 
 	}
 	r.FileBytes = info.Size()
 	return r, nil
+}
+
+// checkTokenizer refuses a damaged tokenizer before everything else is
+// written beside it, and warns of one that is missing or that only others can
+// use: it travels along all the same.
+func (r *Report) checkTokenizer(m *model.Model) error {
+	if !m.HasTokenizer() {
+		r.Warnings = append(r.Warnings, "the source has no tokenizer: the package will not read or write text")
+		return nil
+	}
+	_, err := m.Tokenizer()
+	var unsupported *formats.UnsupportedError
+	if errors.As(err, &unsupported) {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the tokenizer is carried along, but this program cannot use it: %v", err))
+		return nil
+	}
+	return err
 }
 
 // quantizedBefore says what became of a quantized source, and whether the
