@@ -8,3 +8,17 @@ package cpu
 //go:generate go -C internal/gen run . -kernel half -out ../../half_amd64.s -stubs ../../half_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel exp -out ../../exp_amd64.s -stubs ../../exp_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel gemm -out ../../gemm_amd64.s -stubs ../../gemm_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel tile -out ../../tile_amd64.s -stubs ../../tile_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel quantize -out ../../quantize_amd64.s -stubs ../../quantize_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel q40 -out ../../q40_amd64.s -stubs ../../q40_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel q41 -out ../../q41_amd64.s -stubs ../../q41_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel q50 -out ../../q50_amd64.s -stubs ../../q50_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel q51 -out ../../q51_amd64.s -stubs ../../q51_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel q80 -out ../../q80_amd64.s -stubs ../../q80_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel iq4nl -out ../../iq4nl_amd64.s -stubs ../../iq4nl_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel iq4xs -out ../../iq4xs_amd64.s -stubs ../../iq4xs_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel q4k -out ../../q4k_amd64.s -stubs ../../q4k_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel q5k -out ../../q5k_amd64.s -stubs ../../q5k_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel q6k -out ../../q6k_amd64.s -stubs ../../q6k_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel q3k -out ../../q3k_amd64.s -stubs ../../q3k_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel q2k -out ../../q2k_amd64.s -stubs ../../q2k_amd64.go -pkg cpu

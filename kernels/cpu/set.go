@@ -41,6 +41,12 @@ type Set struct {
 	softCap func(x []float32, limit float32)
 
 	gemm gemmKernel
+
+	quantize func(dst *[recordBytes]byte, x *[recordValues]float32)
+	integers []*Integer
+	// dst[(16*b+c)*128+4*r:] = the 32-bit word at src[r*ld+64*b+4*c:], for r and
+	// c < 16 and b < columns: half the rows of a panel.
+	interleave func(dst, src []byte, ld, columns int)
 }
 
 // Best returns the kernels of the highest level that this machine runs.
@@ -65,7 +71,7 @@ func (s *Set) Level() Level { return s.level }
 
 // genericSet is the plain Go set: the reference that the others are held to.
 func genericSet() *Set {
-	return &Set{
+	s := &Set{
 		level:       LevelGeneric,
 		dot:         dotGeneric,
 		dotRowsF32:  dotRowsF32Generic,
@@ -86,7 +92,10 @@ func genericSet() *Set {
 		gelu:        geluGeneric,
 		softCap:     softCapGeneric,
 		gemm:        gemmGeneric(),
+		quantize:    quantizeGeneric,
 	}
+	s.integers = genericIntegers(s)
+	return s
 }
 
 // want panics with the caller's mistake. The sizes are copied only then, so that

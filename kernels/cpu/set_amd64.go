@@ -11,6 +11,7 @@ func newSet(l Level) *Set {
 	case LevelAVX512:
 		useAVX2(s) // the conversions stay: they outrun memory as they are
 		useAVX512(s)
+		useVNNI(s)
 	}
 	s.level = l
 	return s

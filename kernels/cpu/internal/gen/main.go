@@ -20,7 +20,10 @@ import (
 func main() {
 	kernel := flag.String("kernel", "", "file of kernels to write: dot, vector, half, exp or gemm")
 	flag.Parse()
-	files := map[string]func(v isa){"dot": dotFile, "vector": vectorFile, "half": halfFile, "exp": expFile, "gemm": gemmFile}
+	files := map[string]func(v isa){"dot": dotFile, "vector": vectorFile, "half": halfFile, "exp": expFile, "gemm": gemmFile, "tile": tileFile, "quantize": quantizeFile}
+	for name, s := range integers() {
+		files[name] = integerFile(s)
+	}
 	write, ok := files[*kernel]
 	if !ok {
 		fmt.Fprintf(os.Stderr, "gen: no kernel file %q\n", *kernel)

@@ -1,0 +1,204 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// An Integer is the integer kernels of one scheme at one level: products of
+// stored weights with quantized activations. It is immutable.
+//
+// Every scheme with one is a row of integerTable; its weights lie in runs of
+// 256 (fewer at the end of a row, where blocks are shorter), and a weight is
+//
+//	w = S*(u-128)  or  w = S*u - M
+//
+// with a code u of 8 bits and float32 S and M of 16 or 32 neighbours. A product
+// sums u*q exactly in int32 over the neighbours and scales in float32:
+//
+//	y = sum over groups of S * (d * sum of (u-128)*q)              and
+//	y = sum over groups of S * (d * sum of u*q) - M * (d * sum of q)
+//
+// The error against float64 on the same quantized activations is at most 2^-23
+// of the sum over k of |a_k| times twice the largest |w_k| of the row, less than
+// half of that as measured: codes are summed with their offset, so that a small
+// weight counts like the largest. A scale that is not finite makes its row's
+// outputs NaN or infinite, and no others.
+type Integer struct {
+	integerScheme
+	set *Set
+
+	// y[t*ldy+n] = the product of row n of w and row t of a, for n < rows, t < T
+	// = 1, 2 or 4 by index. ldw counts bytes from row to row; token t's records
+	// are at a[t*recordBytes+i*step:] for i < runs.
+	matVec [5]matVecKernel
+	// unpackRow writes runs records of unpackedBytes from one row.
+	unpackRow func(dst, w []byte, runs int)
+	tile      tileKernel
+}
+
+type matVecKernel func(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
+
+// An integerScheme is what is known of a scheme at every level.
+type integerScheme struct {
+	name  string
+	block int // weights
+	bytes int // of a block
+	group int // weights that share S and M: 16 or 32
+	mins  bool
+	// unpack expands one run of 256 weights; it is the definition.
+	unpack func(u *unpacked, src []byte)
+}
+
+// unpacked is a run of 256 weights: codes, and S and M of its groups.
+type unpacked struct {
+	codes [256]uint8
+	s, m  [16]float32
+}
+
+// unpackedBytes is the size of an unpacked run in memory: 256 codes and 16
+// float32 S, then 16 M; where groups are 32 wide, 8 S, 8 M and nothing.
+const unpackedBytes = 384
+
+// runBytes returns the bytes of 256 weights.
+func (k *integerScheme) runBytes() int { return recordValues / k.block * k.bytes }
+
+// rowBytes returns the bytes of a row.
+func (k *integerScheme) rowBytes(n int) int { return n / k.block * k.bytes }
+
+// integerTable lists the schemes with integer kernels, by name.
+func integerTable() []integerScheme {
+	return []integerScheme{
+		{"q4_0", 32, 18, 32, false, unpackQ40},
+		{"q4_1", 32, 20, 32, true, unpackQ41},
+		{"q5_0", 32, 22, 32, false, unpackQ50},
+		{"q5_1", 32, 24, 32, true, unpackQ51},
+		{"q8_0", 32, 34, 32, false, unpackQ80},
+		{"q2_k", 256, 84, 16, true, unpackQ2K},
+		{"q3_k", 256, 110, 16, false, unpackQ3K},
+		{"q4_k", 256, 144, 32, true, unpackQ4K},
+		{"q5_k", 256, 176, 32, true, unpackQ5K},
+		{"q6_k", 256, 210, 16, false, unpackQ6K},
+		{"iq4_nl", 32, 18, 32, false, unpackIQ4NL},
+		{"iq4_xs", 256, 136, 32, false, unpackIQ4XS},
+	}
+}
+
+// Integers lists the schemes that have integer kernels, by name.
+func Integers() []string {
+	var names []string
+	for _, k := range integerTable() {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// Integer returns the integer kernels of a scheme, nil where it has none.
+func (s *Set) Integer(scheme string) *Integer {
+	for _, k := range s.integers {
+		if k.name == scheme {
+			return k
+		}
+	}
+	return nil
+}
+
+// genericIntegers are the kernels in plain Go.
+func genericIntegers(s *Set) []*Integer {
+	var ks []*Integer
+	for _, row := range integerTable() {
+		ks = append(ks, &Integer{integerScheme: row, set: s})
+	}
+	return ks
+}
+
+// Scheme returns the scheme's name.
+func (k *Integer) Scheme() string { return k.name }
+
+// Fits reports whether the kernels take rows of n weights.
+func (k *Integer) Fits(n int) bool { return n > 0 && n%k.block == 0 }
+
+// Tuned reports whether this level has assembly for few tokens (matVec) and
+// for many (matMul). Without, plain Go does it.
+func (k *Integer) Tuned() (matVec, matMul bool) {
+	return k.matVec[1] != nil, k.unpackRow != nil
+}
+
+// MatMul computes C[T][n0:n1] = A[T][K] W[n0:n1][K]^T for the rows of a, for
+// one worker; the pool splits N. w is the whole matrix in the scheme's stored
+// layout; c has rows at distance ldc, and c[0] is token 0 of output 0. An
+// element's bits depend on k and on whether T exceeds FewTokens, and not on n0,
+// n1 or the other tokens.
+func (k *Integer) MatMul(c []float32, ldc int, w []byte, a *Activations, n0, n1 int, scratch *IntegerScratch) {
+	size := k.rowBytes(a.k)
+	want(k.Fits(a.k) && 0 <= n0 && n0 <= n1 && len(w) >= n1*size && rowsFit(len(c), a.t, ldc, n1),
+		"Integer.MatMul", a.k, n0, n1, len(w), len(c), a.t, ldc)
+	if a.t == 0 || n0 == n1 {
+		return
+	}
+	_, many := k.Tuned()
+	switch {
+	case a.t > FewTokens && many:
+		k.multiply(c, ldc, w, a, n0, n1, scratch)
+	case k.matVec[1] != nil:
+		k.multiplyFew(c[n0:], ldc, n1-n0, w[n0*size:n1*size], a, scratch)
+	default:
+		k.multiplyGeneric(c, ldc, w, a, n0, n1, scratch)
+	}
+}
+
+// FewTokens is the largest T whose weights are multiplied straight from where
+// they lie; with more, rows are unpacked once for all tokens.
+const FewTokens = 8
+
+// multiplyGeneric is the reference.
+func (k *Integer) multiplyGeneric(c []float32, ldc int, w []byte, a *Activations, n0, n1 int, sc *IntegerScratch) {
+	u, last := &sc.run, sc.last[:]
+	size, run := k.rowBytes(a.k), k.runBytes()
+	for n := n0; n < n1; n++ {
+		row := w[n*size : (n+1)*size]
+		for t := range a.t {
+			c[t*ldc+n] = 0
+		}
+		for i := range a.records {
+			src := row[i*run:]
+			if len(src) < run { // whole blocks, then blocks of zeros
+				clear(last[copy(last, src):run])
+				src = last[:run]
+			}
+			k.unpack(u, src[:run])
+			for t := range a.t {
+				c[t*ldc+n] += k.dotRun(u, (*[recordBytes]byte)(a.at(t, i)))
+			}
+		}
+	}
+}
+
+// maxRunBytes is the most that 256 weights take: those of q8_0.
+const maxRunBytes = 272
+
+// dotRun multiplies one run by one record.
+func (k *integerScheme) dotRun(u *unpacked, r *[recordBytes]byte) (y float32) {
+	float := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(r[at:])) }
+	sums := atSum
+	if k.group == 16 {
+		sums = atSum16
+	}
+	for g := range recordValues / k.group {
+		var sum, qs int32
+		for j := g * k.group; j < (g+1)*k.group; j++ {
+			q := int32(int8(r[j]))
+			sum += int32(u.codes[j]) * q
+			qs += q
+		}
+		if !k.mins {
+			sum -= 128 * qs
+		}
+		d := float(atScale + g*k.group/32*4)
+		y += float32(float32(u.s[g]*d) * float32(sum))
+		if k.mins {
+			y -= float32(u.m[g] * float(sums+4*g))
+		}
+	}
+	return y
+}

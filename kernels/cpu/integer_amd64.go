@@ -1,0 +1,49 @@
+//go:build !noasm
+
+package cpu
+
+import "github.com/klauspost/cpuid/v2"
+
+// useVNNI gives a set of LevelAVX512 its integer kernels, on machines with
+// VPDPBUSD (Intel Ice Lake, AMD Zen 4 and later). Without it those of
+// LevelAVX2 stay.
+func useVNNI(s *Set) {
+	if !cpuid.CPU.Supports(cpuid.AVX512VNNI) {
+		return
+	}
+	s.quantize = quantizeAVX512
+	s.interleave = interleaveAVX512
+	for _, row := range vnniTable() {
+		k := s.Integer(row.name)
+		k.matVec = [5]matVecKernel{1: row.one, 2: row.two, 4: row.four}
+		k.unpackRow = row.unpack
+		k.tile = map[[2]bool]tileKernel{
+			{true, false}: tile16AVX512, {true, true}: tile16MinAVX512,
+			{false, false}: tile32AVX512, {false, true}: tile32MinAVX512,
+		}[[2]bool{k.group == 16, k.mins}]
+	}
+}
+
+// A vnniRow is the assembly of one scheme.
+type vnniRow struct {
+	name           string
+	one, two, four matVecKernel // tokens
+	unpack         func(dst, w []byte, runs int)
+}
+
+func vnniTable() []vnniRow {
+	return []vnniRow{
+		{"q4_0", matVecQ40x1AVX512, matVecQ40x2AVX512, matVecQ40x4AVX512, unpackQ40AVX512},
+		{"q4_1", matVecQ41x1AVX512, matVecQ41x2AVX512, matVecQ41x4AVX512, unpackQ41AVX512},
+		{"q5_0", matVecQ50x1AVX512, matVecQ50x2AVX512, matVecQ50x4AVX512, unpackQ50AVX512},
+		{"q5_1", matVecQ51x1AVX512, matVecQ51x2AVX512, matVecQ51x4AVX512, unpackQ51AVX512},
+		{"q8_0", matVecQ80x1AVX512, matVecQ80x2AVX512, matVecQ80x4AVX512, unpackQ80AVX512},
+		{"q2_k", matVecQ2Kx1AVX512, matVecQ2Kx2AVX512, matVecQ2Kx4AVX512, unpackQ2KAVX512},
+		{"q3_k", matVecQ3Kx1AVX512, matVecQ3Kx2AVX512, matVecQ3Kx4AVX512, unpackQ3KAVX512},
+		{"q4_k", matVecQ4Kx1AVX512, matVecQ4Kx2AVX512, matVecQ4Kx4AVX512, unpackQ4KAVX512},
+		{"q5_k", matVecQ5Kx1AVX512, matVecQ5Kx2AVX512, matVecQ5Kx4AVX512, unpackQ5KAVX512},
+		{"q6_k", matVecQ6Kx1AVX512, matVecQ6Kx2AVX512, matVecQ6Kx4AVX512, unpackQ6KAVX512},
+		{"iq4_nl", matVecIQ4NLx1AVX512, matVecIQ4NLx2AVX512, matVecIQ4NLx4AVX512, unpackIQ4NLAVX512},
+		{"iq4_xs", matVecIQ4XSx1AVX512, matVecIQ4XSx2AVX512, matVecIQ4XSx4AVX512, unpackIQ4XSAVX512},
+	}
+}

@@ -1,0 +1,166 @@
+package cpu
+
+// An IntegerScratch is the memory that one worker of Integer.MatMul works in.
+// The zero value is ready; it grows to the largest shape met and is never
+// shared by goroutines.
+type IntegerScratch struct {
+	rows  []byte // unpacked rows, [panelRows/2][runs][unpackedBytes]
+	panel []byte // interleaved rows, [panels][runs][panelBytes]
+	edge  [tileTokens * panelRows]float32
+	run   unpacked               // of the plain program
+	last  [16 * maxRunBytes]byte // the ends of rows, padded with zeros
+}
+
+// A tileKernel multiplies m tokens, 1 <= m <= tileTokens, by the panelRows rows
+// of a panel over one run:
+//
+//	c[i*ldc+j] = the product of token i, whose record is a[i*recordBytes:], and
+//	row j, added to what c holds where add is set.
+//
+// The products of a group are exact; each is scaled and added in float32, in
+// the order of the groups.
+type tileKernel func(m int, a, panel []byte, c []float32, ldc int, add bool)
+
+const (
+	panelRows   = 32
+	tileTokens  = 6
+	panelGroup  = 2                         // panels that a token's record is read for
+	panelBytes  = unpackedBytes * panelRows // of a run
+	panelColumn = 16 * 4                    // bytes of a run that are interleaved at once
+)
+
+// multiply unpacks rows once and runs all tokens over them, a run at a time, so
+// that the run of panelGroup panels stays in L1 while the tokens pass by.
+func (k *Integer) multiply(c []float32, ldc int, w []byte, a *Activations, n0, n1 int, sc *IntegerScratch) {
+	const group = panelGroup * panelRows
+	tiles := (a.t + tileTokens - 1) / tileTokens
+	for n := n0; n < n1; n += group {
+		here := min(group, n1-n)
+		k.packPanels(sc, w, a, n, here)
+		for i := range a.records {
+			for j := range tiles {
+				lo, hi := j*a.t/tiles, (j+1)*a.t/tiles
+				k.multiplyTile(c[lo*ldc+n:], ldc, a.at(lo, i), hi-lo, here, i, a.records, sc)
+			}
+		}
+	}
+}
+
+// multiplyTile runs m tokens against one run of the packed panels.
+func (k *Integer) multiplyTile(c []float32, ldc int, a []byte, m, here, run, runs int, sc *IntegerScratch) {
+	for j := 0; j < here; j += panelRows {
+		panel := sc.panel[(j/panelRows*runs+run)*panelBytes:][:panelBytes]
+		if here-j >= panelRows {
+			k.tile(m, a, panel, c[j:], ldc, run > 0)
+			continue
+		}
+		k.tile(m, a, panel, sc.edge[:], panelRows, false)
+		for i := range m {
+			put(c[i*ldc+j:i*ldc+here], sc.edge[i*panelRows:], run > 0)
+		}
+	}
+}
+
+// packPanels unpacks rows n to n+here of w. What the last panel holds for rows
+// beyond is left over from earlier ones, and its products are dropped.
+func (k *Integer) packPanels(sc *IntegerScratch, w []byte, a *Activations, n, here int) {
+	const half = panelRows / 2
+	size, runs := k.rowBytes(a.k), a.records
+	line := runs * unpackedBytes
+	sc.rows = grownBytes(sc.rows, half*line)
+	sc.panel = grownBytes(sc.panel, panelGroup*runs*panelBytes)
+	for j := 0; j < here; j += half {
+		for r := range min(half, here-j) {
+			row := w[(n+j+r)*size : (n+j+r+1)*size]
+			k.unpackWhole(sc.rows[r*line:(r+1)*line], row, sc)
+		}
+		for i := range runs {
+			dst := sc.panel[(j/panelRows*runs+i)*panelBytes+j%panelRows*4:]
+			k.set.interleave(dst, sc.rows[i*unpackedBytes:], line, k.columns())
+		}
+	}
+}
+
+// columns is how much of an unpacked run is in use, in pieces of panelColumn.
+func (k *integerScheme) columns() int {
+	if k.group == 16 && k.mins {
+		return 6
+	}
+	return 5
+}
+
+// unpackWhole unpacks a row, padding its end.
+func (k *Integer) unpackWhole(dst, row []byte, sc *IntegerScratch) {
+	run := k.runBytes()
+	whole := len(row) / run
+	if whole > 0 {
+		k.unpackRow(dst, row, whole)
+	}
+	if rest := row[whole*run:]; len(rest) > 0 {
+		clear(sc.last[copy(sc.last[:], rest):run])
+		k.unpackRow(dst[whole*unpackedBytes:], sc.last[:run], 1)
+	}
+}
+
+// multiplyFew multiplies up to FewTokens tokens by rows of w, a handful of rows
+// at a time, so that they are read from memory once.
+func (k *Integer) multiplyFew(c []float32, ldc, rows int, w []byte, a *Activations, sc *IntegerScratch) {
+	size := k.rowBytes(a.k)
+	step := rows
+	if a.t != 1 && a.t != 2 && a.t != 4 {
+		step = max(rowsInL1/size, 1)
+	}
+	for n := 0; n < rows; n += step {
+		here := min(step, rows-n)
+		for t := 0; t < a.t; {
+			m := tokensAtOnce(a.t - t)
+			k.multiplyRows(c[t*ldc+n:], ldc, here, w[n*size:], a, t, m, sc)
+			t += m
+		}
+	}
+}
+
+// rowsInL1 is how many bytes of weights are read again for the next tokens.
+const rowsInL1 = 16 << 10
+
+func tokensAtOnce(left int) int {
+	switch {
+	case left >= 4:
+		return 4
+	case left >= 2:
+		return 2
+	}
+	return 1
+}
+
+// multiplyRows multiplies tokens t to t+m by rows of w.
+func (k *Integer) multiplyRows(c []float32, ldc, rows int, w []byte, a *Activations, t, m int, sc *IntegerScratch) {
+	size, run, step := k.rowBytes(a.k), k.runBytes(), a.t*recordBytes
+	whole := size / run
+	if whole > 0 {
+		k.matVec[m](c, ldc, rows, w, size, a.at(t, 0), step, whole)
+	}
+	if whole == a.records {
+		return
+	}
+	const batch = len(sc.last) / maxRunBytes
+	for n := 0; n < rows; n += batch {
+		here := min(batch, rows-n)
+		clear(sc.last[:])
+		for r := range here {
+			row := w[(n+r)*size : (n+r+1)*size]
+			copy(sc.last[r*run:], row[whole*run:])
+		}
+		k.matVec[m](sc.edge[:], batch, here, sc.last[:], run, a.at(t, whole), step, 1)
+		for i := range m {
+			put(c[i*ldc+n:i*ldc+n+here], sc.edge[i*batch:], whole > 0)
+		}
+	}
+}
+
+func grownBytes(b []byte, n int) []byte {
+	if n <= cap(b) {
+		return b[:n]
+	}
+	return make([]byte, n)
+}

@@ -1,0 +1,211 @@
+package cpu_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/kerneltest"
+)
+
+func integerBackend(s *cpu.Set) kerneltest.IntegerBackend {
+	var a, one cpu.Activations
+	var scratch cpu.IntegerScratch
+	return kerneltest.IntegerBackend{
+		Name: s.Level().String(), Schemes: cpu.Integers(), FewTokens: cpu.FewTokens,
+		MatMul: func(scheme string, c []float32, ldc int, w []byte, x []float32, t, n0, n1, k int) {
+			s.Quantize(&a, x, k, t, k)
+			s.Integer(scheme).MatMul(c, ldc, w, &a, n0, n1, &scratch)
+		},
+		Quantized: func(dst, x []float32) {
+			s.Quantize(&one, x, len(x), 1, len(x))
+			one.Decode(dst, 0)
+		},
+	}
+}
+
+func TestInteger(t *testing.T) {
+	eachLevel(t, func(t *testing.T, s *cpu.Set) { kerneltest.TestInteger(t, integerBackend(s)) })
+}
+
+// Where scales are powers of two and sums are small, float32 rounds nothing and
+// the order of additions does not show: what is left are the integers, and every
+// level must agree with plain Go to the bit.
+func TestIntegersAreExact(t *testing.T) {
+	generic, err := cpu.ForLevel(cpu.LevelGeneric)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n, k = 70, 512
+	r := rand.New(rand.NewPCG(1, 2))
+	eachLevel(t, func(t *testing.T, s *cpu.Set) {
+		for _, name := range cpu.Integers() {
+			sc, _ := scheme.ByName(name)
+			w := kerneltest.RandomRows(r, sc, n, k)
+			kerneltest.SetScales(w, sc, func() uint16 { return 0x3c00 }) // 1
+			for _, tokens := range []int{1, 2, 3, 4, 8, 9, 25} {
+				a, want, got := make([]float32, tokens*k), make([]float32, tokens*n), make([]float32, tokens*n)
+				for i := range a {
+					if a[i] = float32(r.IntN(15) - 7); i%32 == r.IntN(32)&^31 {
+						a[i] = 127 // so that d is 1
+					}
+				}
+				integerBackend(generic).MatMul(name, want, n, w, a, tokens, 0, n, k)
+				integerBackend(s).MatMul(name, got, n, w, a, tokens, 0, n, k)
+				wantSame(t, name, got, want)
+			}
+		}
+	})
+}
+
+// TestActivationError measures what quantizing activations costs, as the root
+// mean square error by that of the values.
+func TestActivationError(t *testing.T) {
+	const k = 1 << 16
+	for _, c := range []struct {
+		name  string
+		limit float64
+		fill  func(r *rand.Rand, i int) float64
+	}{
+		{"gaussian", 0.0055, func(r *rand.Rand, _ int) float64 { return r.NormFloat64() }},
+		{"uniform", 0.0039, func(r *rand.Rand, _ int) float64 { return 2*r.Float64() - 1 }},
+		{"one in 10 a thousand times the rest", 0.0044, func(r *rand.Rand, _ int) float64 {
+			if r.IntN(10) == 0 {
+				return 1000 * r.NormFloat64()
+			}
+			return r.NormFloat64()
+		}},
+		{"one in 100 a hundred times the rest", 0.0130, func(r *rand.Rand, i int) float64 {
+			if i%100 == 50 {
+				return 100
+			}
+			return r.NormFloat64()
+		}},
+	} {
+		r := rand.New(rand.NewPCG(1, 2))
+		x, q := make([]float32, k), make([]float32, k)
+		for i := range x {
+			x[i] = float32(c.fill(r, i))
+		}
+		integerBackend(cpu.Best()).Quantized(q, x)
+		var sum, all float64
+		for i, v := range x {
+			sum += math.Pow(float64(v-q[i]), 2)
+			all += math.Pow(float64(v), 2)
+		}
+		rms := math.Sqrt(sum / all)
+		t.Logf("%s: %.3f %%", c.name, 100*rms)
+		if rms > c.limit {
+			t.Errorf("%s: relative error %.5f, want at most %.5f", c.name, rms, c.limit)
+		}
+	}
+}
+
+func TestIntegerAllocatesNothing(t *testing.T) {
+	eachLevel(t, func(t *testing.T, s *cpu.Set) {
+		const n, k = 40, 512
+		var a cpu.Activations
+		var scratch cpu.IntegerScratch
+		c := make([]float32, 16*n)
+		for _, name := range cpu.Integers() {
+			sc, _ := scheme.ByName(name)
+			w, x := kerneltest.RandomRows(rand.New(rand.NewPCG(1, 2)), sc, n, k), make([]float32, 16*k)
+			kernel := s.Integer(name)
+			calls := func() {
+				for _, tokens := range []int{1, 3, 16} {
+					s.Quantize(&a, x, k, tokens, k)
+					kernel.MatMul(c, n, w, &a, 0, n, &scratch)
+				}
+			}
+			calls()
+			if allocs := testing.AllocsPerRun(20, calls); allocs != 0 {
+				t.Errorf("%s: %g allocations, want none", name, allocs)
+			}
+		}
+	})
+}
+
+func TestIntegerRefusesWhatDoesNotFit(t *testing.T) {
+	s := cpu.Best()
+	if s.Integer("f32") != nil {
+		t.Error("there are integer kernels for f32")
+	}
+	var a cpu.Activations
+	var scratch cpu.IntegerScratch
+	q := s.Integer("q4_k")
+	if q.Fits(128) || !q.Fits(512) || q.Fits(0) {
+		t.Error("q4_k fits rows of 256 weights and no others")
+	}
+	s.Quantize(&a, make([]float32, 256), 256, 1, 256)
+	for name, call := range map[string]func(){
+		"short weights": func() { q.MatMul(make([]float32, 2), 2, make([]byte, 287), &a, 0, 2, &scratch) },
+		"short output":  func() { q.MatMul(make([]float32, 1), 2, make([]byte, 288), &a, 0, 2, &scratch) },
+		"short row":     func() { s.QuantizeRow(&a, 0, make([]float32, 255)) },
+		"no such row":   func() { s.QuantizeRow(&a, 1, make([]float32, 256)) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			call()
+		}()
+	}
+}
+
+// FuzzInteger compares every level with plain Go on weights of any bytes.
+func FuzzInteger(f *testing.F) {
+	f.Add([]byte("activations of any bits"), uint8(0), uint8(3), uint64(1))
+	f.Add([]byte{0, 0, 0x80, 0x7f, 1, 0, 0, 0, 0xff, 0xff, 0x7f, 0x7f}, uint8(7), uint8(20), uint64(2))
+	generic, err := cpu.ForLevel(cpu.LevelGeneric)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, bits []byte, which, tokens uint8, seed uint64) {
+		name := cpu.Integers()[int(which)%len(cpu.Integers())]
+		sc, _ := scheme.ByName(name)
+		const n, k = 35, 512
+		r := rand.New(rand.NewPCG(seed, 1))
+		w := make([]byte, n*k/sc.Block*sc.BlockBytes)
+		for i := range w {
+			w[i] = byte(r.Uint32())
+		}
+		m := int(tokens)%20 + 1
+		a := random(r, m*k)
+		copy(a[r.IntN(k):], floats(bits, m*k-k))
+		q := make([]float32, k)
+		want, got := make([]float32, m*n), make([]float32, m*n)
+		integerBackend(generic).MatMul(name, want, n, w, a, m, 0, n, k)
+		for _, l := range cpu.Levels()[1:] {
+			s, err := cpu.ForLevel(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			integerBackend(s).MatMul(name, got, n, w, a, m, 0, n, k)
+			for i := range got {
+				integerBackend(s).Quantized(q, a[i/n*k:i/n*k+k])
+				wantClose(t, name, want[i], got[i], q)
+			}
+		}
+	})
+}
+
+// wantClose allows for sums that cancel: weights of any bytes are up to 65504
+// times 63 times 255 in size.
+func wantClose(t *testing.T, what string, generic, other float32, q []float32) {
+	t.Helper()
+	size := 0.0
+	for _, v := range q {
+		size += math.Abs(float64(v))
+	}
+	size *= 65504 * 63 * 255
+	if size > math.MaxFloat32 || size != size || generic != generic || other != other {
+		return
+	}
+	if d := math.Abs(float64(generic) - float64(other)); d > size*0x1p-21 {
+		t.Errorf("%s: %g generic, %g in assembly, terms of %g", what, generic, other, size)
+	}
+}

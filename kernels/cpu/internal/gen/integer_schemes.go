@@ -1,0 +1,391 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// integers lists the schemes, by the name of their files.
+func integers() map[string]*integer {
+	return map[string]*integer{
+		"q40":   {name: "Q40", bytes: 144, group: 32, zero: 8, setup: setupQ40, scales: words(18, 0), codes: nibbles(18, 2, nil)},
+		"q41":   {name: "Q41", bytes: 160, group: 32, mins: true, setup: setupQ41, scales: minWords(20), codes: nibbles(20, 4, nil)},
+		"q50":   {name: "Q50", bytes: 176, group: 32, zero: 16, setup: setupQ50, scales: words(22, 0), codes: nibbles(22, 6, fifth(22, 2))},
+		"q51":   {name: "Q51", bytes: 192, group: 32, mins: true, setup: setupQ51, scales: minWords(24), codes: nibbles(24, 8, fifth(24, 4))},
+		"q80":   {name: "Q80", bytes: 272, group: 32, zero: 128, setup: setupQ80, scales: words(34, 0), codes: codesQ80},
+		"iq4nl": {name: "IQ4NL", bytes: 144, group: 32, zero: 128, setup: setupIQ4NL, scales: words(18, 0), codes: nibbles(18, 2, levels)},
+		"iq4xs": {name: "IQ4XS", bytes: 136, group: 32, zero: 128, setup: setupIQ4XS, scales: scalesIQ4XS, codes: nibbles(16, 8, levels)},
+		"q4k":   {name: "Q4K", bytes: 144, group: 32, mins: true, setup: setupQ4K, scales: scalesK4, codes: codesQ4K},
+		"q5k":   {name: "Q5K", bytes: 176, group: 32, mins: true, setup: setupQ5K, scales: scalesK4, codes: codesQ5K},
+		"q6k":   {name: "Q6K", bytes: 210, group: 16, zero: 32, setup: setupQ6K, scales: scalesQ6K, codes: codesQ6K},
+		"q3k":   {name: "Q3K", bytes: 110, group: 16, zero: 4, setup: setupQ3K, scales: scalesQ3K, codes: codesQ3K},
+		"q2k":   {name: "Q2K", bytes: 84, group: 16, mins: true, setup: setupQ2K, scales: scalesQ2K, codes: codesQ2K},
+	}
+}
+
+// nibbleSetup: codes of two blocks are four copies of 16 bytes, shifted.
+func (g *integerGen) nibbleSetup() {
+	g.bytes8("low4", 15)
+	g.bytes16("lowHigh", 0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4)
+	g.upperHalf()
+}
+
+func (g *integerGen) upperHalf() {
+	g.k = K()
+	r := GP32()
+	MOVL(U32(0xff00), r)
+	KMOVW(r, g.k)
+}
+
+// nibbles reads blocks of 16 bytes of codes, at distance size: two of them make
+// [low of a, high of a, low of b, high of b]. then maps the codes further.
+func nibbles(size, first int, then func(g *integerGen, i int, c reg.VecVirtual)) func(g *integerGen, i int) reg.VecVirtual {
+	return func(g *integerGen, i int) reg.VecVirtual {
+		c := g.vec()
+		VBROADCASTI32X4(at(g.w, 2*i*size+first), c)
+		VBROADCASTI32X4(at(g.w, (2*i+1)*size+first), g.k, c)
+		VPSRLVW(g.c["lowHigh"], c, c)
+		VPANDD(g.c["low4"], c, c)
+		if then != nil {
+			then(g, i, c)
+		}
+		return c
+	}
+}
+
+func levels(g *integerGen, _ int, c reg.VecVirtual) { VPSHUFB(c, g.keep["levels"], c) }
+
+// fifth adds 16 where the bits before the codes say so.
+func fifth(size, first int) func(g *integerGen, i int, c reg.VecVirtual) {
+	return func(g *integerGen, i int, c reg.VecVirtual) {
+		a, b, k := GP64(), GP64(), K()
+		MOVL(at(g.w, 2*i*size+first), a.As32())
+		MOVL(at(g.w, (2*i+1)*size+first), b.As32())
+		SHLQ(Imm(32), b)
+		ORQ(a, b)
+		KMOVQ(b, k)
+		VPADDB(g.c["sixteen"], c, k, c)
+	}
+}
+
+// words gathers the f16 at the start of eight blocks, as S and again as M. Two
+// loads hold them all for blocks of 18 bytes; else they are inserted one by one.
+func words(size, first int) func(g *integerGen) (s, m reg.VecVirtual) {
+	return func(g *integerGen) (s, m reg.VecVirtual) {
+		s = g.vec()
+		if size == 18 {
+			VMOVDQU64(at(g.w, 0), s)
+			VPERMT2W(at(g.w, 64), g.keep["words18"], s)
+			VCVTPH2PS(s.AsY(), s)
+			return s, s
+		}
+		x := g.eightWords(size, first)
+		VINSERTI32X4(Imm(1), x.AsX(), x.AsY(), x.AsY())
+		VCVTPH2PS(x.AsY(), s)
+		return s, s
+	}
+}
+
+// eightWords collects a word from each of eight blocks, in two chains.
+func (g *integerGen) eightWords(size, first int) reg.VecVirtual {
+	var half [2]reg.VecVirtual
+	for h := range half {
+		half[h] = g.vec()
+		x := half[h].AsX()
+		r := GP32()
+		MOVWLZX(at(g.w, 4*h*size+first), r)
+		VMOVD(r, x)
+		for j := 1; j < 4; j++ {
+			VPINSRW(Imm(uint64(j)), at(g.w, (4*h+j)*size+first), x, x)
+		}
+	}
+	VPUNPCKLQDQ(half[1].AsX(), half[0].AsX(), half[0].AsX())
+	return half[0]
+}
+
+// minWords gathers d and m of blocks that begin with both; M = -m.
+func minWords(size int) func(g *integerGen) (s, m reg.VecVirtual) {
+	return func(g *integerGen) (reg.VecVirtual, reg.VecVirtual) {
+		s, m := g.eightWords(size, 0), g.eightWords(size, 2)
+		VINSERTI32X4(Imm(1), m.AsX(), s.AsY(), s.AsY())
+		VCVTPH2PS(s.AsY(), s)
+		VPXORD(g.c["negateUpper"], s, s)
+		return s, s
+	}
+}
+
+func setupQ40(g *integerGen) {
+	g.nibbleSetup()
+	g.words18()
+}
+
+func (g *integerGen) words18() { g.register("words18", 2, 0, 9, 18, 27, 36, 45, 54, 63) }
+
+func setupQ41(g *integerGen) {
+	g.nibbleSetup()
+	g.bytes32("negateUpper", twoHalves(8, 0, -1<<31)...)
+}
+
+func setupQ50(g *integerGen) {
+	g.nibbleSetup()
+	g.bytes8("sixteen", 16)
+}
+
+func setupQ51(g *integerGen) {
+	setupQ41(g)
+	g.bytes8("sixteen", 16)
+}
+
+func setupQ80(g *integerGen) { g.bytes8("sign", 128) }
+
+func codesQ80(g *integerGen, i int) reg.VecVirtual {
+	c := g.vec()
+	load(c, at(g.w, 68*i+2))
+	VINSERTI64X4(Imm(1), at(g.w, 68*i+36), c, c)
+	VPXORD(g.c["sign"], c, c)
+	return c
+}
+
+func (g *integerGen) levelSetup() {
+	g.nibbleSetup()
+	g.register("levels", 1, 1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241)
+}
+
+func setupIQ4NL(g *integerGen) {
+	g.levelSetup()
+	g.words18()
+}
+
+// none is a byte that VPSHUFB sets to zero.
+const none = 128
+
+func setupIQ4XS(g *integerGen) {
+	g.levelSetup()
+	var place, low, high []int
+	for j := range 16 {
+		j &= 7
+		place = append(place, 4+j/2, 2, 3, none)
+		low, high = append(low, 4*(j&1)), append(high, 8+2*j-4)
+	}
+	g.bytes8("placeXS", place...)
+	g.bytes32("lowXS", low...)
+	g.bytes32("highXS", high...)
+	g.six()
+}
+
+func (g *integerGen) six() {
+	g.bytes32("mask4", 15)
+	g.bytes32("mask6", 63)
+	g.bytes32("minus32", 32)
+}
+
+// sixBits joins the low nibble of t>>low with the pair that t>>high has above
+// it, takes 32 off and converts.
+func (g *integerGen) sixBits(t reg.VecVirtual, low, high Op) {
+	y := g.vec()
+	VPSRLVD(high, t, y)
+	VPSRLVD(low, t, t)
+	pick(t, y, g.c["mask4"])
+	VPANDD(g.c["mask6"], t, t)
+	VPSUBD(g.c["minus32"], t, t)
+	VCVTDQ2PS(t, t)
+}
+
+// timesWord multiplies s by the f16 at an offset.
+func (g *integerGen) timesWord(s reg.VecVirtual, at0 int) {
+	d := g.vec()
+	VPBROADCASTW(at(g.w, at0), d.AsY())
+	VCVTPH2PS(d.AsY(), d)
+	VMULPS(d, s, s)
+}
+
+func scalesIQ4XS(g *integerGen) (s, m reg.VecVirtual) {
+	s = g.vec()
+	VPBROADCASTQ(at(g.w, 0), s)
+	VPSHUFB(g.c["placeXS"], s, s)
+	g.sixBits(s, g.c["lowXS"], g.c["highXS"])
+	g.timesWord(s, 0)
+	return s, s
+}
+
+func setupQ4K(g *integerGen) {
+	g.bytes8("low4", 15)
+	g.bytes16("halves4", twoHalves(16, 0, 4)...)
+	var place, shift, mask, words []int
+	for j := range 16 {
+		p := 4 + 4*(j>>3) // of scales, of minimums
+		if j&7 < 4 {
+			place = append(place, p+j&3, none, none, none)
+			shift, mask = append(shift, 0), append(mask, 63)
+		} else {
+			place = append(place, 12+j&3, p+j&3, none, none)
+			shift, mask = append(shift, 4*(j>>3)), append(mask, 15)
+		}
+		words = append(words, 2*(j>>3), 2*(j>>3)+1)
+	}
+	g.bytes8("placeK4", place...)
+	g.bytes32("shiftK4", shift...)
+	g.bytes32("maskK4", mask...)
+	g.bytes8("wordsK4", words...)
+}
+
+// scalesK4 decodes the head of q4_k and q5_k: 8 scales and 8 minimums at once.
+func scalesK4(g *integerGen) (s, m reg.VecVirtual) {
+	h, y, d := g.vec(), g.vec(), g.vec()
+	s = g.vec()
+	VBROADCASTI32X4(at(g.w, 0), h)
+	VPSHUFB(g.c["placeK4"], h, s)
+	VPSRLD(Imm(10), s, y)
+	VPSRLVD(g.c["shiftK4"], s, s)
+	pick(s, y, g.c["maskK4"])
+	VCVTDQ2PS(s, s)
+	VPSHUFB(lower(g.c["wordsK4"]), h.AsY(), d.AsY())
+	VCVTPH2PS(d.AsY(), d)
+	VMULPS(d, s, s)
+	return s, s
+}
+
+// lower is the first 32 bytes of a constant.
+func lower(c Op) Op {
+	if r, ok := c.(reg.VecVirtual); ok {
+		return r.AsY()
+	}
+	return c
+}
+
+// shifted copies 32 bytes into both halves, shifts and masks them.
+func (g *integerGen) shifted(offset int, shift, mask string) reg.VecVirtual {
+	c := g.vec()
+	VBROADCASTI64X4(at(g.w, offset), c)
+	VPSRLVW(g.c[shift], c, c)
+	VPANDD(g.c[mask], c, c)
+	return c
+}
+
+func codesQ4K(g *integerGen, i int) reg.VecVirtual { return g.shifted(16+32*i, "halves4", "low4") }
+
+func setupQ5K(g *integerGen) {
+	setupQ4K(g)
+	g.bytes8("bit4", 16)
+	for i := range 4 {
+		g.rotation(label("rotate4_%d", i), 4-2*i, 4-2*i-1)
+	}
+}
+
+// rotation is a register of 64-bit rotations to the left, one for each half;
+// negative is to the right. A bit of a byte lands in the same byte.
+func (g *integerGen) rotation(name string, a, b int) {
+	g.bytes64(name, twoHalves(4, a&63, b&63)...)
+}
+
+// once loads 32 bytes into both halves, the first time it is asked in a run.
+func (g *integerGen) once(offset int) reg.VecVirtual {
+	name := label("once%d", offset)
+	if r, ok := g.cache[name]; ok {
+		return r
+	}
+	r := g.vec()
+	VBROADCASTI64X4(at(g.w, offset), r)
+	g.cache[name] = r
+	return r
+}
+
+// rotated adds bits of the bytes at an offset to c.
+func (g *integerGen) rotated(c reg.VecVirtual, offset int, rotation, mask string) {
+	x := g.vec()
+	VPROLVQ(g.c[rotation], g.once(offset), x)
+	or(c, x, g.c[mask])
+}
+
+func codesQ5K(g *integerGen, i int) reg.VecVirtual {
+	c := g.shifted(48+32*i, "halves4", "low4")
+	g.rotated(c, 16, label("rotate4_%d", i), "bit4")
+	return c
+}
+
+func setupQ6K(g *integerGen) {
+	g.bytes8("low4", 15)
+	g.bytes8("bits45", 48)
+	g.rotation("rotate6_0", 4, 2)
+	g.rotation("rotate6_1", 0, -2)
+}
+
+func scalesQ6K(g *integerGen) (s, m reg.VecVirtual) {
+	s = g.vec()
+	VPMOVSXBD(at(g.w, 192), s)
+	VCVTDQ2PS(s, s)
+	g.timesWord(s, 208)
+	return s, s
+}
+
+func codesQ6K(g *integerGen, i int) reg.VecVirtual {
+	c := g.vec()
+	VMOVDQU64(at(g.w, 64*(i/2)), c)
+	if i%2 == 1 {
+		VPSRLW(Imm(4), c, c)
+	}
+	VPANDD(g.c["low4"], c, c)
+	g.rotated(c, 128+32*(i/2), label("rotate6_%d", i%2), "bits45")
+	return c
+}
+
+// pairSetup: codes of 2 bits.
+func (g *integerGen) pairSetup() {
+	g.bytes8("low2", 3)
+	g.bytes16("pair0", twoHalves(16, 0, 2)...)
+	g.bytes16("pair1", twoHalves(16, 4, 6)...)
+}
+
+func setupQ3K(g *integerGen) {
+	g.pairSetup()
+	g.bytes8("bit2", 4)
+	for i := range 4 {
+		g.rotation(label("rotate2_%d", i), 2-2*i, 1-2*i)
+	}
+	var place, low, high []int
+	for j := range 16 { // the scales are bytes 2 to 13 of the 16 that are loaded
+		place = append(place, 2+j&7, 10+j&3, none, none)
+		low, high = append(low, 4*(j>>3)), append(high, 8+2*(j>>2)-4)
+	}
+	g.bytes8("placeQ3", place...)
+	g.bytes32("lowQ3", low...)
+	g.bytes32("highQ3", high...)
+	g.six()
+}
+
+func scalesQ3K(g *integerGen) (s, m reg.VecVirtual) {
+	s = g.vec()
+	VBROADCASTI32X4(at(g.w, 94), s)
+	VPSHUFB(g.c["placeQ3"], s, s)
+	g.sixBits(s, g.c["lowQ3"], g.c["highQ3"])
+	g.timesWord(s, 108)
+	return s, s
+}
+
+func codesQ3K(g *integerGen, i int) reg.VecVirtual {
+	c := g.shifted(32+32*(i/2), label("pair%d", i%2), "low2")
+	g.rotated(c, 0, label("rotate2_%d", i), "bit2")
+	return c
+}
+
+func setupQ2K(g *integerGen) {
+	g.pairSetup()
+	g.bytes32("mask4", 15)
+}
+
+func scalesQ2K(g *integerGen) (s, m reg.VecVirtual) {
+	s, m = g.vec(), g.vec()
+	VPMOVZXBD(at(g.w, 0), s)
+	VPSRLD(Imm(4), s, m)
+	VPANDD(g.c["mask4"], s, s)
+	VCVTDQ2PS(s, s)
+	VCVTDQ2PS(m, m)
+	g.timesWord(s, 80)
+	g.timesWord(m, 82)
+	return s, m
+}
+
+func codesQ2K(g *integerGen, i int) reg.VecVirtual {
+	return g.shifted(16+32*(i/2), label("pair%d", i%2), "low2")
+}
