@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 
@@ -18,7 +19,7 @@ import (
 
 func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, interrupts: &interrupts{cancel: cancel}}
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, interrupts: &interrupts{cancel: cancel}, self: ownProcess}
 	a.inTerminal = term.IsTerminal(int(os.Stdin.Fd()))
 	a.errTerminal = term.IsTerminal(int(os.Stderr.Fd()))
 	signals := make(chan os.Signal, 1)
@@ -41,6 +42,9 @@ type app struct {
 	inTerminal, errTerminal bool
 	interrupts              *interrupts
 	started                 bool // a command began: what fails from here on is not its usage
+	// self makes a process of this program, for what is measured from its start;
+	// nil: that is not measured.
+	self func(ctx context.Context, args ...string) *exec.Cmd
 }
 
 // run executes a command line and returns the exit code.
@@ -85,7 +89,7 @@ Exit codes:
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(a.convertCommand(), a.quantizeCommand(), a.exportCommand(), a.inspectCommand(), a.verifyCommand(), a.tokenizeCommand(),
-		a.evalCommand(), a.runCommand(), a.demoCommand(), a.versionCommand(), a.devCommand())
+		a.evalCommand(), a.benchCommand(), a.runCommand(), a.demoCommand(), a.versionCommand(), a.devCommand())
 	for _, c := range root.Commands() {
 		body := c.RunE
 		c.RunE = func(c *cobra.Command, args []string) error {

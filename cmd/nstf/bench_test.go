@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nstf/nstf/runtime/bench"
+	"github.com/nstf/nstf/runtime/place"
+)
+
+func TestBench(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads gigabytes where the cache is large")
+	}
+	var r bench.Result
+	decode(t, must(t, "bench", demoModel, "--prompt", "16", "--gen", "4", "--depth", "2", "--repeat", "2", "--threads", "2", "--json"), &r)
+	if r.Prompt.Tokens != 16 || r.Decode.Tokens != 4 || r.Decode.Depth != 2 || r.Repeat != 2 || r.Threads != 2 || r.Model != demoModel {
+		t.Errorf("%+v", r)
+	}
+	if r.Prompt.Rate.Median <= 0 || r.Decode.Share <= 0 || r.FirstToken != nil {
+		t.Errorf("prompt %+v, decode %+v, first token %+v", r.Prompt, r.Decode, r.FirstToken)
+	}
+	out := must(t, "bench", demoModel, "--prompt", "16", "--gen", "0", "--repeat", "1", "--level", "generic")
+	fits(t, out)
+	for _, what := range []string{"tokens/s", "GFLOP/s", "generic", "peak memory"} {
+		if !strings.Contains(out, what) {
+			t.Errorf("no %q in %s", what, out)
+		}
+	}
+	if strings.Contains(out, "decode") {
+		t.Errorf("--gen 0 decodes: %s", out)
+	}
+}
+
+// The time to the first token is that of a process.
+func TestFirstToken(t *testing.T) {
+	a := &app{self: func(_ context.Context, args ...string) *exec.Cmd { return command(t, args...) }}
+	d, err := a.firstToken(context.Background(), demoModel, 1)
+	if err != nil || d <= 0 {
+		t.Errorf("%v, %v", d, err)
+	}
+	if _, err := a.firstToken(context.Background(), "/nosuch", 1); err == nil || !strings.Contains(err.Error(), "nosuch") {
+		t.Errorf("a missing model: %v", err)
+	}
+}
+
+// What is measured is kept, and measured again where it is damaged or --fresh asks.
+func TestProbe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads gigabytes where the cache is large")
+	}
+	home := t.TempDir()
+	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} {
+		t.Setenv(name, home)
+	}
+	fits(t, must(t, "bench", "--probe"))
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "nstf", "machine-*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v in %s: %v", files, dir, err)
+	}
+	kept, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := must(t, "bench", "--probe", "--json"); out != string(kept) {
+		t.Errorf("printed %s, kept %s", out, kept)
+	}
+	if err := os.WriteFile(files[0], kept[:len(kept)/2], 0o666); err != nil {
+		t.Fatal(err)
+	}
+	var p place.Profile
+	decode(t, must(t, "bench", "--probe", "--json"), &p)
+	if again, err := os.ReadFile(files[0]); err != nil || !strings.Contains(string(again), `"read_all_gbs"`) || p.ReadAll.Median <= 0 {
+		t.Errorf("a damaged file becomes %s, %v", again, err)
+	}
+}
+
+func TestBenchUsage(t *testing.T) {
+	for _, line := range []string{
+		"bench", "bench a b", "bench a --probe", "bench a --fresh", "bench a --prompt -1", "bench a --gen -1", "bench a --depth -1",
+		"bench a --threads -1", "bench a --repeat 0", "bench a --prompt 0 --gen 0", "bench a --level sse9", "bench a --nosuch",
+	} {
+		invoke(strings.Fields(line)...).fails(t, exitUsage, "")
+	}
+	invoke("bench", "/nosuch").fails(t, exitInput, "nosuch")
+	invoke("bench", demoText).fails(t, exitInput, "")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errInterrupted)
+	invokeWith(ctx, strings.NewReader(""), "bench", demoModel).fails(t, exitInterrupted, "interrupted")
+}

@@ -1,0 +1,326 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	goruntime "runtime"
+	"time"
+
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/runtime/exec"
+	"github.com/nstf/nstf/runtime/place"
+)
+
+// Options say what to measure. The zero value measures nothing.
+type Options struct {
+	Prompt  int    // tokens of the prompt; 0: no prompt is timed
+	Gen     int    // tokens decoded one by one; 0: none
+	Depth   int    // tokens in front of the decoded ones, not timed
+	Repeat  int    // rounds, at least 1
+	Threads int    // 0: as many as Go runs at once
+	Level   string // SIMD level by its name; "": the best this machine runs
+	// FirstToken starts a process of its own and returns the time until the
+	// model's first token; nil: it is not measured.
+	FirstToken func(ctx context.Context) (time.Duration, error)
+	// Progress is called with rounds done and their total; nil: nobody.
+	Progress func(done, total int64)
+}
+
+// A Result is what was measured. Phases that were not are nil.
+type Result struct {
+	Model      string        `json:"model"`
+	Machine    place.Machine `json:"machine"`
+	Threads    int           `json:"threads"`
+	Repeat     int           `json:"repeat"`
+	Params     int64         `json:"params"`
+	Bytes      int64         `json:"bytes"` // of all stored weights
+	LoadS      float64       `json:"load_s"`
+	Prompt     *Prompt       `json:"prompt,omitempty"`
+	Decode     *Decode       `json:"decode,omitempty"`
+	FirstToken *place.Rate   `json:"first_token_s,omitempty"` // from the start of a process
+	PeakRSS    int64         `json:"peak_rss,omitempty"`      // bytes, mapped weights included; 0 where the system does not tell
+}
+
+// A Prompt is how fast a prompt is read, to the logits of its last token.
+type Prompt struct {
+	Tokens int        `json:"tokens"`
+	Rate   place.Rate `json:"tokens_per_s"`
+	Gops   place.Rate `json:"gops"`      // 10^9 multiplications and additions per second
+	Kind   string     `json:"kind"`      // of multiplication that the limit is of, see cpu.PeakF32
+	Peak   place.Rate `json:"peak_gops"` // the machine's, in the same run
+	Share  float64    `json:"share"`     // of the peak, medians
+}
+
+// A Decode is how fast tokens come one after another.
+type Decode struct {
+	Tokens      int        `json:"tokens"`
+	Depth       int        `json:"depth"`
+	Rate        place.Rate `json:"tokens_per_s"`
+	WeightBytes int64      `json:"weight_bytes"` // read for a token
+	CacheBytes  int64      `json:"cache_bytes"`  // keys and values read for a token, on average
+	GBs         place.Rate `json:"gbs"`          // of both, 10^9 bytes per second
+	Memory      place.Rate `json:"memory_gbs"`   // reading a buffer far beyond the caches, in the same run
+	Share       float64    `json:"share"`        // of Memory, medians
+	// InPlace is reading the weights where they lie, nil where they do not lie
+	// in the mapped file.
+	InPlace      *place.Rate `json:"in_place_gbs,omitempty"`
+	InPlaceShare float64     `json:"in_place_share,omitempty"`
+}
+
+// Run measures a model. Its errors are those of the executor and of FirstToken.
+func Run(ctx context.Context, m *model.Model, o Options) (*Result, error) {
+	if o.Prompt < 0 || o.Gen < 0 || o.Depth < 0 || o.Repeat < 1 || o.Prompt+o.Gen == 0 {
+		panic(fmt.Sprintf("bench: prompt %d, gen %d, depth %d, repeat %d", o.Prompt, o.Gen, o.Depth, o.Repeat))
+	}
+	if o.Threads == 0 {
+		o.Threads = goruntime.GOMAXPROCS(0)
+	}
+	r, err := newRun(m, o)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	if err := r.warmUp(ctx); err != nil {
+		return nil, err
+	}
+	for i := range o.Repeat {
+		if err := r.round(ctx); err != nil {
+			return nil, err
+		}
+		if o.Progress != nil {
+			o.Progress(int64(i+1), int64(o.Repeat))
+		}
+	}
+	res := r.result()
+	r.close()
+	if o.FirstToken != nil {
+		res.FirstToken, err = firstToken(ctx, o)
+	}
+	return res, err
+}
+
+func firstToken(ctx context.Context, o Options) (*place.Rate, error) {
+	var seconds []float64
+	for range o.Repeat {
+		d, err := o.FirstToken(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("measuring the time to the first token: %w", err)
+		}
+		seconds = append(seconds, d.Seconds())
+	}
+	r := place.NewRate(seconds)
+	return &r, nil
+}
+
+// A run is a measurement in progress.
+type run struct {
+	o    Options
+	m    *model.Model
+	set  *cpu.Set
+	ex   *exec.Executor
+	seq  *exec.Sequence
+	pool *cpu.Pool // for the limits
+	ids  []int32
+	load time.Duration
+	rss  int64
+
+	memory, weights *place.Reader
+	peak            *cpu.Peak
+
+	prompts, decodes, memories, inPlace, peaks []float64 // per second
+}
+
+func newRun(m *model.Model, o Options) (*run, error) {
+	r := &run{o: o, m: m, set: cpu.Best()}
+	if o.Level != "" {
+		level, err := cpu.ParseLevel(o.Level)
+		if err != nil {
+			return nil, err
+		}
+		if r.set, err = cpu.ForLevel(level); err != nil {
+			return nil, err
+		}
+	}
+	start := time.Now()
+	var err error
+	if r.ex, err = exec.New(m, exec.Options{Threads: o.Threads, Context: int64(max(o.Prompt, o.Depth+o.Gen)), Level: o.Level}); err != nil {
+		return nil, err
+	}
+	if r.seq, err = r.ex.NewSequence(); err != nil {
+		r.ex.Close()
+		return nil, err
+	}
+	r.load = time.Since(start)
+	r.pool = cpu.NewPool(o.Threads)
+	r.ids = make([]int32, max(o.Prompt, o.Depth+o.Gen))
+	for i := range r.ids {
+		r.ids[i] = int32((int64(i)*7919 + 13) % m.Graph.Vocab)
+	}
+	for _, p := range r.set.Peaks() {
+		if p.Kind() == cpu.PeakF32 { // the executor multiplies nothing else
+			r.peak = &p
+		}
+	}
+	return r, nil
+}
+
+// close ends the threads; a second call does nothing.
+func (r *run) close() {
+	if r.ex != nil {
+		r.ex.Close()
+		r.pool.Close()
+		r.ex = nil
+	}
+}
+
+// warmUp reads the weights into memory and lets buffers grow.
+func (r *run) warmUp(ctx context.Context) error {
+	if r.o.Prompt > 0 {
+		if _, err := r.prompt(ctx); err != nil {
+			return err
+		}
+	}
+	if r.o.Gen == 0 {
+		return nil
+	}
+	_, err := r.decode(ctx, min(r.o.Gen, 4))
+	return err
+}
+
+// prompt returns the seconds that the prompt takes.
+func (r *run) prompt(ctx context.Context) (float64, error) {
+	r.seq.Reset()
+	start := time.Now()
+	_, err := r.seq.PrefillLast(ctx, r.ids[:r.o.Prompt])
+	return time.Since(start).Seconds(), err
+}
+
+// decode returns the seconds that n tokens take.
+func (r *run) decode(ctx context.Context, n int) (float64, error) {
+	r.seq.Reset()
+	if err := r.seq.Prefill(ctx, r.ids[:r.o.Depth], nil); err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	for _, id := range r.ids[r.o.Depth : r.o.Depth+n] {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		if _, err := r.seq.Step(id); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(start).Seconds(), nil
+}
+
+// round takes one sample of everything.
+func (r *run) round(ctx context.Context) error {
+	if r.o.Prompt > 0 {
+		s, err := r.prompt(ctx)
+		if err != nil {
+			return err
+		}
+		r.prompts = append(r.prompts, float64(r.o.Prompt)/s)
+	}
+	if r.o.Gen > 0 {
+		s, err := r.decode(ctx, r.o.Gen)
+		if err != nil {
+			return err
+		}
+		r.decodes = append(r.decodes, float64(r.o.Gen)/s)
+	}
+	r.limits()
+	return nil
+}
+
+// peakTime is how long the multiplication of a round's limit goes on.
+const peakTime = 50 * time.Millisecond
+
+// limits takes one sample of what the machine can do.
+func (r *run) limits() {
+	if r.rss == 0 {
+		r.rss = peakRSS()
+	}
+	if r.o.Gen > 0 {
+		if r.memory == nil {
+			machine := place.Discover(r.set)
+			r.memory = place.NewReader(r.set, r.pool, place.NewBuffer(&machine))
+			r.memory.Read()
+			if w, ok := mapped(r.m); ok {
+				r.weights = place.NewReader(r.set, r.pool, w...)
+				r.weights.Read()
+			}
+		}
+		r.memories = append(r.memories, r.memory.Read())
+		if r.weights != nil {
+			r.inPlace = append(r.inPlace, r.weights.Read())
+		}
+	}
+	if r.o.Prompt > 0 && r.peak != nil {
+		r.peaks = append(r.peaks, place.PeakRate(r.pool, *r.peak, peakTime))
+	}
+}
+
+// mapped returns the weights as they lie in the mapped file, false where less than
+// nine tenths of them do.
+func mapped(m *model.Model) (runs [][]byte, ok bool) {
+	var in, all int64
+	for _, t := range m.Tensors() {
+		if t.Name == m.Graph.Embed.Table && !m.Graph.Tied() {
+			continue // of which a row is read
+		}
+		for _, p := range t.Parts {
+			all += p.Data.Len()
+			if b, ok := p.Data.Mapped(); ok {
+				in += int64(len(b))
+				runs = append(runs, b)
+			}
+		}
+	}
+	return runs, in*10 >= all*9
+}
+
+func (r *run) result() *Result {
+	res := &Result{Model: r.m.Path, Machine: place.Discover(r.set), Threads: r.o.Threads, Repeat: r.o.Repeat,
+		Params: r.m.Graph.Params(), LoadS: r.load.Seconds(), PeakRSS: r.rss}
+	for _, t := range r.m.Tensors() {
+		res.Bytes += t.Size()
+	}
+	const positions = 1 << 10
+	cache, err := r.ex.CacheBytes(positions)
+	if err != nil {
+		panic(err) // a sequence of such a cache exists
+	}
+	cost := NewCost(r.m, cache, positions)
+	if r.o.Prompt > 0 {
+		p := &Prompt{Tokens: r.o.Prompt, Rate: place.NewRate(r.prompts)}
+		p.Gops = p.Rate.Times(cost.Operations(int64(r.o.Prompt)) / float64(r.o.Prompt) / 1e9)
+		if r.peak != nil {
+			p.Kind, p.Peak = r.peak.Kind(), place.NewRate(r.peaks).Times(1e-9)
+			p.Share = p.Gops.Median / p.Peak.Median
+		}
+		res.Prompt = p
+	}
+	if r.o.Gen > 0 {
+		res.Decode = r.decodeResult(cost)
+	}
+	return res
+}
+
+func (r *run) decodeResult(cost *Cost) *Decode {
+	var weights, cache float64
+	for i := range r.o.Gen {
+		w, c := cost.Bytes(int64(r.o.Depth + i + 1))
+		weights, cache = w, cache+c/float64(r.o.Gen)
+	}
+	d := &Decode{Tokens: r.o.Gen, Depth: r.o.Depth, Rate: place.NewRate(r.decodes), WeightBytes: int64(weights), CacheBytes: int64(cache),
+		Memory: place.NewRate(r.memories).Times(1e-9)}
+	d.GBs = d.Rate.Times((weights + cache) / 1e9)
+	d.Share = d.GBs.Median / d.Memory.Median
+	if len(r.inPlace) > 0 {
+		in := place.NewRate(r.inPlace).Times(1e-9)
+		d.InPlace, d.InPlaceShare = &in, d.GBs.Median/in.Median
+	}
+	return d
+}
