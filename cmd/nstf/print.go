@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"time"
 
@@ -58,24 +59,27 @@ func (a *app) progress(what string, bytes bool) (step func(done, total int64), e
 	if !a.errTerminal {
 		return nil, func() {}
 	}
-	var bar *progressbar.ProgressBar
+	options := []progressbar.Option{
+		progressbar.OptionSetWriter(a.err), progressbar.OptionSetDescription(what), progressbar.OptionSetWidth(30),
+		progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionClearOnFinish(),
+	}
+	if bytes {
+		options = append(options, progressbar.OptionShowBytes(true), progressbar.OptionUseIECUnits(true))
+	} else {
+		options = append(options, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("tokens"))
+	}
+	// The bar exists from now on, so that its rate counts from the beginning;
+	// the total comes with the first step.
+	bar, known := progressbar.NewOptions64(math.MaxInt64, options...), false
 	step = func(done, total int64) {
-		if bar == nil {
-			options := []progressbar.Option{
-				progressbar.OptionSetWriter(a.err), progressbar.OptionSetDescription(what), progressbar.OptionSetWidth(30),
-				progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionClearOnFinish(),
-			}
-			if bytes {
-				options = append(options, progressbar.OptionShowBytes(true), progressbar.OptionUseIECUnits(true))
-			} else {
-				options = append(options, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("tokens"))
-			}
-			bar = progressbar.NewOptions64(total, options...)
+		if !known {
+			known = true
+			bar.ChangeMax64(total)
 		}
 		bar.Set64(done)
 	}
 	return step, func() {
-		if bar != nil {
+		if known {
 			bar.Clear()
 		}
 	}
