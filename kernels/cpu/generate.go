@@ -8,6 +8,8 @@ package cpu
 //go:generate go -C internal/gen run . -kernel half -out ../../half_amd64.s -stubs ../../half_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel exp -out ../../exp_amd64.s -stubs ../../exp_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel gemm -out ../../gemm_amd64.s -stubs ../../gemm_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel panel -out ../../panel_amd64.s -stubs ../../panel_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel norm -out ../../norm_amd64.s -stubs ../../norm_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel tile -out ../../tile_amd64.s -stubs ../../tile_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel quantize -out ../../quantize_amd64.s -stubs ../../quantize_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel q40 -out ../../q40_amd64.s -stubs ../../q40_amd64.go -pkg cpu
@@ -22,3 +24,4 @@ package cpu
 //go:generate go -C internal/gen run . -kernel q6k -out ../../q6k_amd64.s -stubs ../../q6k_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel q3k -out ../../q3k_amd64.s -stubs ../../q3k_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel q2k -out ../../q2k_amd64.s -stubs ../../q2k_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel probe -out ../../probe_amd64.s -stubs ../../probe_amd64.go -pkg cpu

@@ -6,6 +6,18 @@ package cpu
 func (s *Set) RopeHalf(x, cos, sin []float32) {
 	h := len(cos)
 	want(len(sin) == h && 2*h <= len(x), "RopeHalf", len(x), h, len(sin))
+	s.norm.ropeHalf(x, cos, sin)
+}
+
+// RopeInterleaved is RopeHalf with element 2i paired with element 2i+1 (GPT-J).
+func (s *Set) RopeInterleaved(x, cos, sin []float32) {
+	h := len(cos)
+	want(len(sin) == h && 2*h <= len(x), "RopeInterleaved", len(x), h, len(sin))
+	s.norm.ropeInterleaved(x, cos, sin)
+}
+
+func ropeHalfGeneric(x, cos, sin []float32) {
+	h := len(cos)
 	lo, hi := x[:h], x[h:2*h]
 	for i, c := range cos {
 		a, b := lo[i], hi[i]
@@ -14,10 +26,7 @@ func (s *Set) RopeHalf(x, cos, sin []float32) {
 	}
 }
 
-// RopeInterleaved is RopeHalf with element 2i paired with element 2i+1 (GPT-J).
-func (s *Set) RopeInterleaved(x, cos, sin []float32) {
-	h := len(cos)
-	want(len(sin) == h && 2*h <= len(x), "RopeInterleaved", len(x), h, len(sin))
+func ropeInterleavedGeneric(x, cos, sin []float32) {
 	for i, c := range cos {
 		a, b := x[2*i], x[2*i+1]
 		x[2*i] = float32(a*c) - float32(b*sin[i])

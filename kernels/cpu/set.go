@@ -40,7 +40,9 @@ type Set struct {
 	gelu    func(dst, x []float32)
 	softCap func(x []float32, limit float32)
 
-	gemm gemmKernel
+	gemm  gemmKernel
+	panel panelKernels
+	norm  normKernels
 
 	quantize func(dst *[recordBytes]byte, x *[recordValues]float32)
 	integers []*Integer
@@ -92,6 +94,8 @@ func genericSet() *Set {
 		gelu:        geluGeneric,
 		softCap:     softCapGeneric,
 		gemm:        gemmGeneric(),
+		panel:       genericPanel(),
+		norm:        genericNorms(),
 		quantize:    quantizeGeneric,
 	}
 	s.integers = genericIntegers(s)

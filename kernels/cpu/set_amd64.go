@@ -8,9 +8,11 @@ func newSet(l Level) *Set {
 	switch l {
 	case LevelAVX2:
 		useAVX2(s)
+		useMaddubs(s)
 	case LevelAVX512:
 		useAVX2(s) // the conversions stay: they outrun memory as they are
 		useAVX512(s)
+		useMaddubs(s)
 		useVNNI(s)
 	}
 	s.level = l
@@ -44,6 +46,8 @@ func useAVX2(s *Set) {
 	s.gelu = geluAVX2
 	s.softCap = softCapAVX2
 	s.gemm = gemmKernel{least: 3, mr: 6, nr: 16, tile: gemmTileAVX2, pack: packAVX2}
+	s.panel = panelAVX2()
+	s.norm = normsAVX2()
 }
 
 func useAVX512(s *Set) {
@@ -69,6 +73,8 @@ func useAVX512(s *Set) {
 	s.gelu = geluAVX512
 	s.softCap = softCapAVX512
 	s.gemm = gemmKernel{least: 5, mr: 12, nr: 32, tile: gemmTileAVX512, pack: packAVX2}
+	s.panel = panelAVX512()
+	s.norm = normsAVX512()
 }
 
 // packAVX2 transposes in blocks of 8x8 and finishes with plain Go.

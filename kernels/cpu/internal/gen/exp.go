@@ -65,9 +65,14 @@ func expSum(v isa) {
 		"		sum += x[i]",
 		"	}",
 		"	return sum")
-	x, left := ptr("x"), length("x")
-	shift, sum := v.vec(), v.vecs(2)
+	shift := v.vec()
 	VBROADCASTSS(mustAddr("shift"), shift)
+	v.expSumFrom(ptr("x"), length("x"), shift, 0)
+}
+
+// expSumFrom is the body of expSum and its end; the sum is result number result.
+func (v isa) expSumFrom(x, left reg.GPVirtual, shift reg.VecVirtual, result int) {
+	sum := v.vecs(2)
 	for _, s := range sum {
 		v.zero(s)
 	}
@@ -92,7 +97,7 @@ func expSum(v isa) {
 	})
 	VADDPS(sum[1], sum[0], sum[0])
 	v.sum(sum[0])
-	Store(sum[0].AsX(), ReturnIndex(0))
+	Store(sum[0].AsX(), ReturnIndex(result))
 	VZEROUPPER()
 	RET()
 }

@@ -18,11 +18,12 @@ import (
 )
 
 func main() {
-	kernel := flag.String("kernel", "", "file of kernels to write: dot, vector, half, exp or gemm")
+	kernel := flag.String("kernel", "", "file of kernels to write: dot, vector, half, exp, gemm, panel, norm, tile, quantize or a scheme")
 	flag.Parse()
-	files := map[string]func(v isa){"dot": dotFile, "vector": vectorFile, "half": halfFile, "exp": expFile, "gemm": gemmFile, "tile": tileFile, "quantize": quantizeFile}
+	files := map[string]func(v isa){"dot": dotFile, "vector": vectorFile, "half": halfFile, "exp": expFile, "gemm": gemmFile,
+		"panel": panelFile, "norm": normFile, "probe": probeFile, "tile": tileFile, "quantize": quantizeFile}
 	for name, s := range integers() {
-		files[name] = integerFile(s)
+		files[name] = integerFile(s, narrows()[name])
 	}
 	write, ok := files[*kernel]
 	if !ok {
