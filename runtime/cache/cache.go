@@ -1,9 +1,9 @@
 // Package cache keeps the keys and values of one sequence, in pages of
 // [PageSize] positions that are allocated when the first of them is written.
 //
-// In and out are float32 rows per layer, position and head. Within a page a
-// head's positions lie together, [KVHeads][PageSize][HeadDim], so that
-// attention reads one head of one page as a small dense matrix.
+// In are float32 rows per layer and position, out are the blocks that
+// kernels/cpu attends to: one per page and head, in float32, in half precision
+// or in scaled bytes.
 //
 // Invariants: rows [0, Len) are valid in every layer; those at Len and beyond
 // may be written by the pass in progress and become valid with Advance. A
@@ -18,31 +18,37 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+
+	"github.com/nstf/nstf/kernels/cpu"
 )
 
 // PageSize is the positions of a page.
-const PageSize = 64
+const PageSize = cpu.KVPositions
 
 // A Layer is the shape of one layer's keys and values.
 type Layer struct{ KVHeads, HeadDim int }
 
 // A KV is a cache of all layers for one sequence.
 type KV struct {
+	set      *cpu.Set
+	format   cpu.KVFormat
 	layers   []Layer
-	keys     [][][]float32 // [layer][page][KVHeads*PageSize*HeadDim]
-	values   [][][]float32
+	blocks   [][][]cpu.KVBlock // [layer][head][page]
+	pages    int64
 	capacity int64
 	len      int64
 }
 
 // Bytes returns the size of a cache of the given number of positions, rounded
 // up to pages, or an error where an int64 does not hold it.
-func Bytes(layers []Layer, positions int64) (int64, error) {
+func Bytes(format cpu.KVFormat, layers []Layer, positions int64) (int64, error) {
 	var perPage uint64
 	for _, l := range layers {
-		hi, row := bits.Mul64(uint64(l.KVHeads), uint64(l.HeadDim))
-		hi2, page := bits.Mul64(row, 2*4*PageSize)
-		if hi|hi2 != 0 || perPage+page < page {
+		hi, page := uint64(1), uint64(0)
+		if l.HeadDim <= math.MaxInt32 {
+			hi, page = bits.Mul64(uint64(l.KVHeads), uint64(format.BlockBytes(l.HeadDim)))
+		}
+		if hi != 0 || perPage+page < page {
 			return 0, fmt.Errorf("a cache of %d key-value heads of %d numbers does not fit memory", l.KVHeads, l.HeadDim)
 		}
 		perPage += page
@@ -57,20 +63,25 @@ func Bytes(layers []Layer, positions int64) (int64, error) {
 	return int64(n), nil
 }
 
-// New returns an empty cache of up to capacity positions. It fails where
-// their number of bytes overflows; memory is taken later, page by page.
-func New(layers []Layer, capacity int64) (*KV, error) {
+// New returns an empty cache of up to capacity positions; set stores what is
+// put into it. It fails where the number of bytes overflows; memory is taken
+// later, page by page.
+func New(set *cpu.Set, format cpu.KVFormat, layers []Layer, capacity int64) (*KV, error) {
 	if capacity < 1 {
 		return nil, fmt.Errorf("a cache of %d positions makes no sense", capacity)
 	}
-	n, err := Bytes(layers, capacity)
+	n, err := Bytes(format, layers, capacity)
 	if err != nil {
 		return nil, err
 	}
 	if n > math.MaxInt {
 		return nil, fmt.Errorf("a cache of %d positions (%d bytes) exceeds the address space", capacity, n)
 	}
-	return &KV{layers: layers, keys: make([][][]float32, len(layers)), values: make([][][]float32, len(layers)), capacity: capacity}, nil
+	c := &KV{set: set, format: format, layers: layers, blocks: make([][][]cpu.KVBlock, len(layers)), capacity: capacity}
+	for i, l := range layers {
+		c.blocks[i] = make([][]cpu.KVBlock, l.KVHeads)
+	}
+	return c, nil
 }
 
 // Len returns the number of valid positions.
@@ -79,12 +90,12 @@ func (c *KV) Len() int64 { return c.len }
 // Capacity returns the number of positions that fit.
 func (c *KV) Capacity() int64 { return c.capacity }
 
+// Format returns how keys and values are stored.
+func (c *KV) Format() cpu.KVFormat { return c.format }
+
 // Bytes returns the memory held.
 func (c *KV) Bytes() int64 {
-	if len(c.keys) == 0 {
-		return 0
-	}
-	n, err := Bytes(c.layers, int64(len(c.keys[0]))*PageSize)
+	n, err := Bytes(c.format, c.layers, c.pages*PageSize)
 	if err != nil {
 		panic(err) // New has computed a larger one
 	}
@@ -96,13 +107,11 @@ func (c *KV) Grow(n int64) {
 	if n < 0 || n > c.capacity-c.len {
 		panic(fmt.Sprintf("cache: %d positions beyond %d exceed the capacity of %d", n, c.len, c.capacity))
 	}
-	pages := int((c.len + n + PageSize - 1) / PageSize)
-	for i, l := range c.layers {
-		for len(c.keys[i]) < pages {
-			page := make([]float32, 2*l.KVHeads*PageSize*l.HeadDim)
-			half := len(page) / 2
-			c.keys[i] = append(c.keys[i], page[:half:half])
-			c.values[i] = append(c.values[i], page[half:])
+	for pages := (c.len + n + PageSize - 1) / PageSize; c.pages < pages; c.pages++ {
+		for i, l := range c.layers {
+			for h, b := range cpu.NewKVBlocks(c.format, l.KVHeads, l.HeadDim) {
+				c.blocks[i][h] = append(c.blocks[i][h], b)
+			}
 		}
 	}
 }
@@ -122,19 +131,13 @@ func (c *KV) Truncate(n int64) {
 // Put stores one position of a layer: key and value hold KVHeads*HeadDim
 // numbers. Grow has made room for it.
 func (c *KV) Put(layer int, pos int64, key, value []float32) {
-	l := c.layers[layer]
-	page, row := pos/PageSize, int(pos%PageSize)
-	k, v := c.keys[layer][page], c.values[layer][page]
-	for h := range l.KVHeads {
-		at := (h*PageSize + row) * l.HeadDim
-		copy(k[at:at+l.HeadDim], key[h*l.HeadDim:])
-		copy(v[at:at+l.HeadDim], value[h*l.HeadDim:])
+	d := c.layers[layer].HeadDim
+	for h, blocks := range c.blocks[layer] {
+		c.set.StoreKV(c.format, &blocks[pos/PageSize], int(pos%PageSize), key[h*d:(h+1)*d], value[h*d:(h+1)*d])
 	}
 }
 
-// Page returns the keys and values of one head in one page, [PageSize][HeadDim]
-// each. Rows that were not written hold anything.
-func (c *KV) Page(layer, page, head int) (keys, values []float32) {
-	n := PageSize * c.layers[layer].HeadDim
-	return c.keys[layer][page][head*n : (head+1)*n], c.values[layer][page][head*n : (head+1)*n]
-}
+// Blocks returns the pages of one head, the first of which begins at position
+// 0. Rows that were not written hold anything. The next Grow may replace the
+// slice.
+func (c *KV) Blocks(layer, head int) []cpu.KVBlock { return c.blocks[layer][head] }

@@ -5,72 +5,107 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/nstf/nstf/kernels/cpu"
 )
 
-func fill(n int, v float32) []float32 { return slices.Repeat([]float32{v}, n) }
+func newCache(layers []Layer, capacity int64) (*KV, error) {
+	return New(cpu.Best(), cpu.KVF32, layers, capacity)
+}
 
-// What was put at a position is found in its page, head by head, before and
-// after truncation and overwriting.
-func TestPutAndPage(t *testing.T) {
+// read returns the keys and values of a head at some positions, by attending to
+// each alone: its value is then the result, and its key is found by queries
+// that pick one number.
+func read(c *KV, layer, head, d int, pos int64) (key, value []float32) {
+	s := cpu.Best()
+	var sc cpu.AttendScratch
+	a := cpu.Attention{Format: c.Format(), Dim: d, Group: d, Scale: 1}
+	q := make([]float32, d*d)
+	for i := range d {
+		q[i*d+i] = 1
+	}
+	out := a.Partial(make([]float32, a.PartialFloats(d)), d)
+	s.Attend(out, &a, c.Blocks(layer, head), q, []cpu.Reach{{Lo: int(pos), Hi: int(pos) + 1}}, 0, int(c.Len()), &sc)
+	value = make([]float32, d)
+	s.Combine(value, []cpu.Partial{out}, 0)
+	return out.Top, value
+}
+
+// What was put at a position is found there, head by head, before and after
+// truncation and overwriting, in every format.
+func TestPut(t *testing.T) {
 	layers := []Layer{{KVHeads: 2, HeadDim: 3}, {KVHeads: 1, HeadDim: 5}}
-	c, err := New(layers, 200)
-	if err != nil {
-		t.Fatal(err)
-	}
-	put := func(from, to int64, sign float32) {
-		c.Grow(to - from)
-		for pos := from; pos < to; pos++ {
-			for i, l := range layers {
-				key := make([]float32, l.KVHeads*l.HeadDim)
-				for j := range key {
-					key[j] = sign * float32(int(pos)*100+i*50+j)
-				}
-				value := slices.Clone(key)
-				slices.Reverse(value)
-				c.Put(i, pos, key, value)
-			}
+	for format, tolerance := range map[cpu.KVFormat]float64{cpu.KVF32: 0, cpu.KVF16: 0x1p-11, cpu.KVQ8: 0.5 / 127} {
+		c, err := New(cpu.Best(), format, layers, 200)
+		if err != nil {
+			t.Fatal(err)
 		}
-		c.Advance(to - from)
-	}
-	check := func(pos int64, sign float32) {
-		t.Helper()
-		for i, l := range layers {
-			for h := range l.KVHeads {
-				k, v := c.Page(i, int(pos/PageSize), h)
-				for d := range l.HeadDim {
-					at, j := int(pos%PageSize)*l.HeadDim+d, h*l.HeadDim+d
-					wantK := sign * float32(int(pos)*100+i*50+j)
-					wantV := sign * float32(int(pos)*100+i*50+l.KVHeads*l.HeadDim-1-j)
-					if k[at] != wantK || v[at] != wantV {
-						t.Fatalf("position %d, layer %d, head %d: %v and %v, want %v and %v", pos, i, h, k[at], v[at], wantK, wantV)
+		number := func(pos int64, layer, i int, sign float32) float32 { return sign * float32(int(pos)*100+layer*50+i+1) }
+		put := func(from, to int64, sign float32) {
+			c.Grow(to - from)
+			for pos := from; pos < to; pos++ {
+				for i, l := range layers {
+					key := make([]float32, l.KVHeads*l.HeadDim)
+					for j := range key {
+						key[j] = number(pos, i, j, sign)
+					}
+					value := slices.Clone(key)
+					slices.Reverse(value)
+					c.Put(i, pos, key, value)
+				}
+			}
+			c.Advance(to - from)
+		}
+		near := func(got, want, most []float32) bool { // most holds the largest magnitude
+			for i := range want {
+				if math.Abs(float64(got[i]-want[i])) > tolerance*math.Abs(float64(slices.Max(most)))*1.01 {
+					return false
+				}
+			}
+			return true
+		}
+		check := func(pos int64, sign float32) {
+			t.Helper()
+			for i, l := range layers {
+				for h := range l.KVHeads {
+					key, value := read(c, i, h, l.HeadDim, pos)
+					wantK, wantV := make([]float32, l.HeadDim), make([]float32, l.HeadDim)
+					sizeK, sizeV := make([]float32, l.HeadDim), make([]float32, l.HeadDim)
+					for d := range l.HeadDim {
+						j := h*l.HeadDim + d
+						wantK[d], wantV[d] = number(pos, i, j, sign), number(pos, i, l.KVHeads*l.HeadDim-1-j, sign)
+						sizeK[d], sizeV[d] = sign*wantK[d], sign*wantV[d]
+					}
+					if !near(key, wantK, sizeK) || !near(value, wantV, sizeV) {
+						t.Fatalf("%v, position %d, layer %d, head %d: %v and %v, want %v and %v", format, pos, i, h, key, value, wantK, wantV)
 					}
 				}
 			}
 		}
-	}
-	put(0, 70, 1)
-	put(70, 200, 1)
-	for pos := range int64(200) {
-		check(pos, 1)
-	}
-	before := c.Bytes()
-	c.Truncate(100)
-	put(100, 150, -1)
-	check(99, 1)
-	check(100, -1)
-	check(149, -1)
-	if c.Len() != 150 || c.Capacity() != 200 || c.Bytes() != before {
-		t.Errorf("length %d, capacity %d, %d bytes instead of %d", c.Len(), c.Capacity(), c.Bytes(), before)
+		put(0, 70, 1)
+		put(70, 200, 1)
+		for pos := range int64(200) {
+			check(pos, 1)
+		}
+		before := c.Bytes()
+		c.Truncate(100)
+		put(100, 150, -1)
+		check(99, 1)
+		check(100, -1)
+		check(149, -1)
+		if c.Len() != 150 || c.Capacity() != 200 || c.Bytes() != before {
+			t.Errorf("length %d, capacity %d, %d bytes instead of %d", c.Len(), c.Capacity(), c.Bytes(), before)
+		}
 	}
 }
 
 func TestMemoryIsTakenByPage(t *testing.T) {
 	layers := []Layer{{4, 8}, {4, 8}}
-	c, err := New(layers, 1<<40)
+	c, err := newCache(layers, 1<<40)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const page = 2 * 2 * 4 * 8 * 4 * PageSize
+	const page = 2 * 4 * (8 + 16) * 4 * PageSize // values are padded to 16
 	for _, step := range []struct{ n, pages int64 }{{0, 0}, {1, 1}, {63, 1}, {1, 2}, {200, 5}} {
 		c.Grow(step.n)
 		c.Advance(step.n)
@@ -96,14 +131,17 @@ func TestSizesAreChecked(t *testing.T) {
 		{[]Layer{big}, 1, false},
 		{[]Layer{big, big, big}, 1, false},
 		{[]Layer{{math.MaxInt, 2}}, 1, false},
+		{[]Layer{{2, math.MaxInt}}, 1, false},
 	} {
-		_, err := New(c.layers, c.positions)
+		_, err := newCache(c.layers, c.positions)
 		if (err == nil) != c.ok {
 			t.Errorf("%v, %d positions: %v", c.layers, c.positions, err)
 		}
 	}
-	if n, err := Bytes([]Layer{{8, 128}}, 65); err != nil || n != 2*8*128*4*128 {
-		t.Errorf("%d bytes, %v", n, err)
+	for format, each := range map[cpu.KVFormat]int64{cpu.KVF32: 4 * 128, cpu.KVF16: 2 * 128, cpu.KVQ8: 128 + 4} {
+		if n, err := Bytes(format, []Layer{{8, 128}}, 65); err != nil || n != 2*8*128*each {
+			t.Errorf("%v: %d bytes, %v", format, n, err)
+		}
 	}
 }
 
@@ -114,7 +152,7 @@ func TestMisuse(t *testing.T) {
 		"truncate upwards":    func(c *KV) { c.Truncate(1) },
 		"truncate below zero": func(c *KV) { c.Truncate(-1) },
 	} {
-		c, err := New([]Layer{{1, 2}}, 10)
+		c, err := newCache([]Layer{{1, 2}}, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,19 +167,27 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// One layer of two heads, three positions.
+// One layer of one head, three positions whose values are 1, 2 and 3; a query
+// of zeros weighs all alike.
 func Example() {
-	c, err := New([]Layer{{KVHeads: 2, HeadDim: 2}}, 100)
+	set := cpu.Best()
+	c, err := New(set, cpu.KVF16, []Layer{{KVHeads: 1, HeadDim: 2}}, 100)
 	if err != nil {
 		panic(err)
 	}
 	c.Grow(3)
 	for pos := range int64(3) {
-		x := float32(pos)
-		c.Put(0, pos, []float32{x, x, x + 10, x + 10}, fill(4, -x))
+		v := float32(pos + 1)
+		c.Put(0, pos, []float32{v, v}, []float32{v, v})
 	}
 	c.Advance(3)
-	keys, values := c.Page(0, 0, 1) // layer 0, page 0, head 1
-	fmt.Println(c.Len(), keys[:6], values[:6])
-	// Output: 3 [10 10 11 11 12 12] [-0 -0 -1 -1 -2 -2]
+
+	a := cpu.Attention{Format: c.Format(), Dim: 2, Group: 1, Scale: 1}
+	out := a.Partial(make([]float32, a.PartialFloats(1)), 1)
+	var scratch cpu.AttendScratch
+	set.Attend(out, &a, c.Blocks(0, 0), []float32{0, 0}, []cpu.Reach{{Lo: 0, Hi: 3}}, 0, 3, &scratch)
+	result := make([]float32, 2)
+	set.Combine(result, []cpu.Partial{out}, 0)
+	fmt.Println(c.Len(), result)
+	// Output: 3 [2 2]
 }

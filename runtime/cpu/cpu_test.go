@@ -63,36 +63,74 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// A reach cut by pages covers each of its positions once.
-func TestReachWithinPages(t *testing.T) {
-	for _, r := range []reach{{0, 1}, {0, 64}, {0, 65}, {63, 64}, {64, 128}, {60, 300}, {129, 130}} {
-		var seen []int64
-		for page := int64(0); page < 6; page++ {
-			lo, hi := r.within(page)
-			for i := lo; i < hi; i++ {
-				seen = append(seen, page*64+int64(i))
-			}
-		}
-		for i, pos := range seen {
-			if pos != r.lo+int64(i) {
-				t.Fatalf("%v: positions %v", r, seen)
-			}
-		}
-		if int64(len(seen)) != r.hi-r.lo {
-			t.Errorf("%v: %d positions", r, len(seen))
-		}
-	}
-}
-
 func TestWindow(t *testing.T) {
 	p := &pass{positions: []int64{0, 4, 5, 100}}
-	for row, want := range []reach{{0, 1}, {0, 5}, {1, 6}, {96, 101}} {
+	for row, want := range []kernels.Reach{{Lo: 0, Hi: 1}, {Lo: 0, Hi: 5}, {Lo: 1, Hi: 6}, {Lo: 96, Hi: 101}} {
 		if got := p.reach(row, 5); got != want {
 			t.Errorf("row %d sees %v, want %v", row, got, want)
 		}
 	}
-	if got := p.reach(3, 0); got != (reach{0, 101}) {
+	if got := p.reach(3, 0); got != (kernels.Reach{Lo: 0, Hi: 101}) {
 		t.Errorf("without a window %v", got)
+	}
+}
+
+// Parts of attention cover each row, head and position that is seen once,
+// whatever the segments; what is cut has room of its own.
+func TestAttentionIsCutByLengths(t *testing.T) {
+	for _, window := range []int64{0, 5, 700} {
+		p := &pass{}
+		for _, s := range []struct{ past, rows int }{{0, 1}, {511, 1}, {512, 1}, {2000, 3}, {100, 50}, {1500, 200}} {
+			p.segments = append(p.segments, segment{first: len(p.positions), rows: s.rows})
+			for r := range s.rows {
+				p.positions = append(p.positions, int64(s.past+r))
+			}
+		}
+		w := &p.attend
+		w.heads, w.shape = 3, kernels.Attention{Dim: 20, Group: 5}
+		p.tile(1, window)
+		w.divide()
+		type place struct{ row, head, chunk int }
+		seen := map[place]int{}
+		for _, it := range w.parts {
+			tl := &w.tiles[it.tile]
+			if n := tl.rows * w.shape.Group; n > attendQueries {
+				t.Errorf("%d queries in a tile", n)
+			}
+			for r := range tl.rows {
+				seen[place{tl.first + r, it.head, it.chunk}]++
+			}
+			if tl.cut >= 0 {
+				parts := w.cut[tl.cut+it.head]
+				if len(parts) != tl.lastChunk-tl.firstChunk+1 || int(w.left[tl.cut+it.head].Load()) != len(parts) {
+					t.Errorf("%d partials of chunks %d to %d", len(parts), tl.firstChunk, tl.lastChunk)
+				}
+				parts[it.chunk-tl.firstChunk].Acc[0]++ // no other part's
+			}
+		}
+		for row, pos := range p.positions {
+			if row == 0 {
+				continue
+			}
+			for head := range 3 {
+				lo, hi := p.reach(row, window).Lo, int(pos)
+				if row > 6 { // the long segments
+					lo, hi = 0, 0
+				}
+				for c := lo / splitLength; c <= hi/splitLength; c++ {
+					if n := seen[place{row, head, c}]; n != 1 {
+						t.Errorf("window %d: row %d, head %d, chunk %d occurs %d times", window, row, head, c, n)
+					}
+				}
+			}
+		}
+		for _, parts := range w.cut {
+			for _, x := range parts {
+				if x.Acc[0] != 1 {
+					t.Errorf("a partial is shared: %v", x.Acc[0])
+				}
+			}
+		}
 	}
 }
 

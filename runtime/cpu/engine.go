@@ -17,6 +17,25 @@ type Options struct {
 	Threads int         // 0: as many as Go runs at once (GOMAXPROCS)
 	Level   string      // SIMD level by its name, "": the best this machine runs
 	Hook    device.Hook // sees the input of every linear; nil: none
+	// KV is how keys and values are stored: f32, f16 or q8; "": f16, or f32
+	// where Exact is set.
+	KV string
+	// Exact asks for float32 throughout: activations, keys and values.
+	Exact bool
+	// Pin keeps each worker thread on a processor of its own; the caller's
+	// thread goes where the system puts it. Linux only.
+	Pin bool
+}
+
+// format returns how keys and values are stored.
+func (o *Options) format() (kernels.KVFormat, error) {
+	switch {
+	case o.KV != "":
+		return kernels.ParseKVFormat(o.KV)
+	case o.Exact:
+		return kernels.KVF32, nil
+	}
+	return kernels.KVF16, nil
 }
 
 // An Engine executes one model on the processor.
@@ -26,6 +45,7 @@ type Engine struct {
 	pool   *kernels.Pool
 	hook   device.Hook
 	layers []cache.Layer
+	format kernels.KVFormat // of the caches
 
 	table, positions *matrix
 	blocks           []block
@@ -58,7 +78,11 @@ func New(g *model.Graph, tensor func(name string) formats.Tensor, o Options) (*E
 	if threads <= 0 {
 		threads = goruntime.GOMAXPROCS(0)
 	}
-	e := &Engine{g: g, set: set, hook: o.Hook}
+	format, err := o.format()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{g: g, set: set, hook: o.Hook, format: format}
 	if err := e.load(tensor); err != nil {
 		return nil, err
 	}
@@ -91,7 +115,7 @@ func (e *Engine) NewCache(capacity int64) (device.Cache, error) {
 		err.Hint = "ask for a shorter context"
 		return nil, err
 	}
-	c, err := cache.New(e.layers, capacity)
+	c, err := cache.New(e.set, e.format, e.layers, capacity)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +124,7 @@ func (e *Engine) NewCache(capacity int64) (device.Cache, error) {
 
 // CacheBytes implements device.Backend.
 func (e *Engine) CacheBytes(positions int64) (int64, error) {
-	return cache.Bytes(e.layers, positions)
+	return cache.Bytes(e.format, e.layers, positions)
 }
 
 // Memory implements device.Backend.
@@ -108,8 +132,9 @@ func (e *Engine) Memory() device.Memory {
 	m := e.memory
 	m.Scratch = e.s.bytes()
 	for i := range e.local {
-		m.Scratch += int64(cap(e.local[i].scores)) * 4
+		m.Scratch += e.local[i].bytes()
 	}
+	m.Scratch += int64(cap(e.pass.attend.partials)) * 4
 	return m
 }
 

@@ -132,8 +132,10 @@ type scratch struct {
 // local is the work space of one worker.
 type local struct {
 	gemm   kernels.GemmScratch
-	scores []float32
+	attend attendLocal
 }
+
+func (l *local) bytes() int64 { return l.attend.bytes() }
 
 // fit sizes the work space for t rows.
 func (s *scratch) fit(g *model.Graph, t int) {

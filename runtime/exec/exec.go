@@ -17,6 +17,15 @@ type Options struct {
 	Threads int    // 0: as many as Go runs at once (GOMAXPROCS)
 	Context int64  // positions of a sequence; 0: what the model was made for
 	Level   string // SIMD level by its name; "": the best this machine runs
+	// KV is how keys and values are kept: f32, f16 (relative error 2^-12) or q8
+	// (a signed byte each and a scale per head and position); "": f16, or f32
+	// where Exact is set.
+	KV string
+	// Exact asks for float32 throughout: activations, and keys and values where
+	// KV does not say otherwise.
+	Exact bool
+	// Pin keeps each worker thread on a processor of its own. Linux only.
+	Pin bool
 	// Hook sees the input of every linear, for calibration; nil: none. All
 	// rows are computed then, wanted or not.
 	Hook device.Hook
@@ -48,7 +57,7 @@ func newExecutor(file string, g *model.Graph, tensor func(string) formats.Tensor
 	if context == 0 {
 		context = g.Context
 	}
-	b, err := cpu.New(g, tensor, cpu.Options{Threads: o.Threads, Level: o.Level, Hook: o.Hook})
+	b, err := cpu.New(g, tensor, cpu.Options{Threads: o.Threads, Level: o.Level, KV: o.KV, Exact: o.Exact, Pin: o.Pin, Hook: o.Hook})
 	if err != nil {
 		return nil, placed(file, err)
 	}

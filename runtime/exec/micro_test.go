@@ -25,7 +25,7 @@ func TestMicroCheckpoints(t *testing.T) {
 			if len(ref.Logits) == 0 || len(ref.Prompts) == 0 {
 				t.Fatal("the reference has no logits or no prompts")
 			}
-			e := open(t, dir, Options{Threads: 1, Context: ref.longest()})
+			e := open(t, dir, Options{Exact: true, Threads: 1, Context: ref.longest()})
 			s := sequence(t, e)
 			byLength := dependsOnLength(e.Graph())
 			for _, l := range ref.Logits {

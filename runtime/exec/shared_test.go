@@ -41,7 +41,7 @@ func TestSharedModels(t *testing.T) {
 	for _, m := range models {
 		t.Run(m.file, func(t *testing.T) {
 			ref := filepath.Join(dir, m.reference, "reference")
-			s := sequence(t, open(t, filepath.Join(dir, m.file), Options{}))
+			s := sequence(t, open(t, filepath.Join(dir, m.file), Options{Exact: true}))
 			ids := readIDs(t, filepath.Join(ref, "logits_ids.json"))
 			want := readNPY(t, filepath.Join(ref, "logits_f32.npy"))
 			checkLogits(t, "prefill", allLogits(t, s, ids), want, logitTolerance)
@@ -67,7 +67,7 @@ func TestSharedLongGemma(t *testing.T) {
 	if len(ids) != 300 || len(want) != 100 {
 		t.Fatalf("%d ids, %d rows", len(ids), len(want))
 	}
-	s := sequence(t, open(t, dir, Options{}))
+	s := sequence(t, open(t, dir, Options{Exact: true}))
 	checkLogits(t, "prefill", allLogits(t, s, ids)[200:], want, logitTolerance)
 	s.Reset()
 	checkLogits(t, "steps", stepLogits(t, s, ids)[200:], want, logitTolerance)
@@ -80,7 +80,7 @@ func TestSharedLongGemma(t *testing.T) {
 // that it was made from, and batches and steps agree with each other.
 func TestSharedQuantized(t *testing.T) {
 	dir := shared(t)
-	s := sequence(t, open(t, filepath.Join(dir, "tiny-llama-Q4_K_M.gguf"), Options{}))
+	s := sequence(t, open(t, filepath.Join(dir, "tiny-llama-Q4_K_M.gguf"), Options{Exact: true}))
 	ids := readIDs(t, filepath.Join(dir, "tiny-llama/reference/logits_ids.json"))
 	got := allLogits(t, s, ids)
 	full := readNPY(t, filepath.Join(dir, "tiny-llama/reference/logits_f32.npy"))

@@ -199,9 +199,11 @@ func store(t testing.TB, w model.Weight, name string, v []float32) (formats.Tens
 	return x, out
 }
 
-// newTiny opens a tiny graph, with the float64 reference beside it.
+// newTiny opens a tiny graph, with the float64 reference beside it. Its
+// arithmetic is exact: the tolerances of these tests are float32's.
 func newTiny(t testing.TB, g *model.Graph, schemeName string, o Options) (*Executor, *reference) {
 	t.Helper()
+	o.Exact = true
 	source, values := fillWeights(t, g, schemeName, 7)
 	e, err := newExecutor("tiny", g, source, o)
 	if err != nil {

@@ -1,0 +1,185 @@
+package cpu
+
+import (
+	"sync/atomic"
+
+	"github.com/nstf/nstf/formats/model"
+	kernels "github.com/nstf/nstf/kernels/cpu"
+)
+
+// Sizes of a part of attention. Like those of a linear they depend on shapes
+// and lengths alone, so that results do not depend on the number of threads.
+const (
+	attendQueries = 24  // queries of a tile, over rows and the heads of a group
+	splitQueries  = 16  // a segment of so many is cut along the positions too,
+	splitLength   = 512 // every so many
+)
+
+// attendWork is the attention in progress. Tiles with many queries are parts as
+// they are; those of short segments, single tokens above all, are cut into
+// chunks of positions, and whoever finishes a tile's last chunk combines them,
+// in order.
+type attendWork struct {
+	tiles    []tile
+	parts    []attendPart
+	partials []float32           // [part] of the tiles that are cut
+	cut      [][]kernels.Partial // [tile and head][chunk] into partials
+	all      []kernels.Partial   // what cut is made of
+	left     []atomic.Int32      // [tile and head]: chunks that are not finished
+	shape    kernels.Attention
+	heads    int
+}
+
+// A tile is neighbouring rows of one segment, and its chunks of positions,
+// first to last.
+type tile struct {
+	segment, first, rows  int
+	firstChunk, lastChunk int
+	cut                   int // place of head 0 in attendWork.cut, or -1
+}
+
+// An attendPart is one chunk of one tile for one key-value head.
+type attendPart struct{ tile, head, chunk int }
+
+// attendLocal is one worker's memory: the queries of a tile and what they see.
+type attendLocal struct {
+	q, partial []float32
+	reach      []kernels.Reach
+	one        [1]kernels.Partial
+	kernels.AttendScratch
+}
+
+func (l *attendLocal) bytes() int64 {
+	return 4*int64(cap(l.q)+cap(l.partial)) + l.AttendScratch.Bytes()
+}
+
+// attend computes e.s.att from the queries and the cache, for the rows from
+// lo on.
+func (e *Engine) attend(lo int) {
+	p := &e.pass
+	a := &e.blocks[p.layer].Attn
+	w := &p.attend
+	w.heads = int(a.KVHeads)
+	w.shape = kernels.Attention{Format: e.format, Dim: int(a.HeadDim), Group: int(a.Heads / a.KVHeads), Scale: a.Scale, Softcap: a.Softcap}
+	p.tile(lo, a.Window)
+	w.divide()
+	e.pool.RunWorkers(len(w.parts), e.part.attend)
+}
+
+// tile cuts the rows from lo on.
+func (p *pass) tile(lo int, window int64) {
+	w := &p.attend
+	w.tiles = w.tiles[:0]
+	step := max(attendQueries/w.shape.Group, 1)
+	for i, s := range p.segments {
+		split := s.rows*w.shape.Group <= splitQueries
+		for first := max(s.first, lo); first < s.first+s.rows; first += step {
+			t := tile{segment: i, first: first, rows: min(step, s.first+s.rows-first), cut: -1}
+			if split {
+				t.firstChunk = p.reach(t.first, window).Lo / splitLength
+				t.lastChunk = (p.reach(t.first+t.rows-1, window).Hi - 1) / splitLength
+			}
+			w.tiles = append(w.tiles, t)
+		}
+	}
+}
+
+// divide lists the parts, the longest first, and finds room for the partials
+// of tiles with several chunks.
+func (w *attendWork) divide() {
+	w.parts, w.all, w.cut = w.parts[:0], w.all[:0], w.cut[:0]
+	var floats, chunks, cuts int
+	for i := range w.tiles {
+		if t := &w.tiles[i]; t.lastChunk > t.firstChunk {
+			n := (t.lastChunk - t.firstChunk + 1) * w.heads
+			t.cut, cuts, chunks = cuts, cuts+w.heads, chunks+n
+			floats += n * w.shape.PartialFloats(t.rows*w.shape.Group)
+		}
+	}
+	w.partials, w.all = fit(w.partials, floats), fit(w.all, chunks)
+	w.left = fit(w.left, cuts)
+	rest, all := w.partials, w.all
+	for i := len(w.tiles) - 1; i >= 0; i-- {
+		t := &w.tiles[i]
+		for h := range w.heads {
+			for c := t.firstChunk; c <= t.lastChunk; c++ {
+				w.parts = append(w.parts, attendPart{i, h, c})
+			}
+		}
+	}
+	for i := range w.tiles {
+		t := &w.tiles[i]
+		if t.cut < 0 {
+			continue
+		}
+		n, r := t.lastChunk-t.firstChunk+1, t.rows*w.shape.Group
+		size := w.shape.PartialFloats(r)
+		for h := range w.heads {
+			for c := range n {
+				all[c] = w.shape.Partial(rest[:size], r)
+				rest = rest[size:]
+			}
+			w.cut = append(w.cut, all[:n])
+			w.left[t.cut+h].Store(int32(n))
+			all = all[n:]
+		}
+	}
+}
+
+// reach returns the positions that a row sees.
+func (p *pass) reach(row int, window int64) kernels.Reach {
+	hi := p.positions[row] + 1
+	lo := int64(0)
+	if window > 0 {
+		lo = max(hi-window, 0)
+	}
+	return kernels.Reach{Lo: int(lo), Hi: int(hi)}
+}
+
+// attendPart computes one chunk, and the tile's output where it is the last one.
+func (e *Engine) attendPart(worker, part int) {
+	p := &e.pass
+	w := &p.attend
+	it := w.parts[part]
+	t := &w.tiles[it.tile]
+	a := &e.blocks[p.layer].Attn
+	l := &e.local[worker].attend
+	r := t.rows * w.shape.Group
+	e.gatherQueries(l, t, it.head, a)
+	from, to := 0, l.reach[t.rows-1].Hi
+	partials := l.one[:]
+	if t.cut >= 0 {
+		from, to = it.chunk*splitLength, min(to, (it.chunk+1)*splitLength)
+		partials = w.cut[t.cut+it.head]
+	} else {
+		l.partial = fit(l.partial, w.shape.PartialFloats(r))
+		l.one[0] = w.shape.Partial(l.partial, r)
+	}
+	out := partials[max(it.chunk-t.firstChunk, 0)]
+	blocks := p.segments[t.segment].kv.Blocks(p.layer, it.head)
+	e.set.Attend(out, &w.shape, blocks, l.q, l.reach, from, to, &l.AttendScratch)
+	if t.cut >= 0 && w.left[t.cut+it.head].Add(-1) > 0 {
+		return
+	}
+	for i := range r {
+		e.set.Combine(e.query(e.s.att, t.first+i/w.shape.Group, it.head*w.shape.Group+i%w.shape.Group, a), partials, i)
+	}
+}
+
+// gatherQueries copies the queries of a tile together.
+func (e *Engine) gatherQueries(l *attendLocal, t *tile, head int, a *model.Attention) {
+	d, group := int(a.HeadDim), int(a.Heads/a.KVHeads)
+	l.q, l.reach = fit(l.q, t.rows*group*d), fit(l.reach, t.rows)
+	for r := range t.rows {
+		l.reach[r] = e.pass.reach(t.first+r, a.Window)
+		at := ((t.first+r)*int(a.Heads) + head*group) * d
+		copy(l.q[r*group*d:(r+1)*group*d], e.s.q[at:])
+	}
+}
+
+// query returns one head of one row of x[T][Heads][HeadDim].
+func (e *Engine) query(x []float32, row, head int, a *model.Attention) []float32 {
+	d := int(a.HeadDim)
+	at := (row*int(a.Heads) + head) * d
+	return x[at : at+d]
+}
