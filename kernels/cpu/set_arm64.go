@@ -7,6 +7,7 @@ func newSet(l Level) *Set {
 	s := genericSet()
 	if l >= LevelNEON {
 		useNEON(s)
+		useIntegers(s, l)
 	}
 	s.level = l
 	return s
@@ -39,4 +40,5 @@ func useNEON(s *Set) {
 	s.gelu = geluNEON
 	s.softCap = softCapNEON
 	s.gemm = gemmNEON()
+	s.quantize = quantizeNEON
 }

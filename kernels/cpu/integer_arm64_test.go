@@ -1,0 +1,221 @@
+//go:build !noasm
+
+package cpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+)
+
+// pageEnd returns n bytes in front of a page that must not be touched.
+func pageEnd(t *testing.T, n int) []byte {
+	page := syscall.Getpagesize()
+	size := (n + page - 1) / page * page
+	m, err := syscall.Mmap(-1, 0, size+page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Munmap(m) })
+	if err := syscall.Mprotect(m[size:], syscall.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	return m[size-n : size : size]
+}
+
+// weightsOf fills runs with random codes and sensible float16 scales, one of
+// which is subnormal and one zero.
+func weightsOf(r *rand.Rand, k *Integer, w []byte) {
+	extreme := r.IntN(3)
+	for i := range w {
+		if w[i] = byte(r.Uint32()); extreme == 0 {
+			w[i] = 0x80 // the product of two of which is the largest
+		}
+	}
+	scales := map[string][]int{"q4_1": {0, 2}, "q5_1": {0, 2}, "q2_k": {80, 82}, "q3_k": {108},
+		"q4_k": {0, 2}, "q5_k": {0, 2}, "q6_k": {208}}[k.name]
+	if scales == nil {
+		scales = []int{0}
+	}
+	for b := 0; b < len(w); b += k.bytes {
+		for _, at := range scales {
+			h := uint16(0x1c00 + r.IntN(0x2000) + r.IntN(2)<<15)
+			if n := r.IntN(50); n < 2 {
+				h = uint16(n)
+			}
+			binary.LittleEndian.PutUint16(w[b+at:], h)
+		}
+	}
+}
+
+// exactRow is the product in float64 of one row of runs and one token, and the
+// magnitude of its terms as Integer's tolerance counts them.
+func exactRow(k *Integer, w, a []byte, step, runs int) (y, size float64) {
+	var u unpacked
+	for i := range runs {
+		k.unpack(&u, w[i*k.runBytes():(i+1)*k.runBytes()])
+		rec := a[i*step:]
+		for j, c := range u.codes {
+			g := j / k.group
+			d := float64(math.Float32frombits(binary.LittleEndian.Uint32(rec[atScale+j/32*4:])))
+			dq := d * float64(int8(rec[j]))
+			if k.mins {
+				y += (float64(u.s[g])*float64(c) - float64(u.m[g])) * dq
+				size += math.Abs(float64(u.s[g])*float64(c)*dq) + math.Abs(float64(u.m[g])*dq)
+			} else {
+				y += float64(u.s[g]) * (float64(c) - 128) * dq
+				size += math.Abs(float64(u.s[g]) * max(float64(c), 128) * dq)
+			}
+		}
+	}
+	return y, size
+}
+
+// TestMatVecKernels holds every matrix-vector kernel of every level to the stated
+// error, each token to the same bits whatever its company, outputs to their
+// places, and reads to the weights and records given.
+func TestMatVecKernels(t *testing.T) {
+	for _, l := range Levels()[1:] {
+		s := newSet(l)
+		for _, k := range s.integers {
+			if k.matVec[1] == nil {
+				continue
+			}
+			t.Run(fmt.Sprintf("%v/%s", l, k.name), func(t *testing.T) { matVecCases(t, s, k) })
+		}
+	}
+}
+
+func matVecCases(t *testing.T, s *Set, k *Integer) {
+	r := rand.New(rand.NewPCG(1, 2))
+	worst := 0.0
+	for _, runs := range []int{1, 2, 3, 16} {
+		for rows := range 4 {
+			ldw := runs*k.runBytes() + rows%2*2
+			w := pageEnd(t, max(rows-1, 0)*ldw+min(rows, 1)*runs*k.runBytes())
+			for n := range rows {
+				weightsOf(r, k, w[n*ldw:n*ldw+runs*k.runBytes()])
+			}
+			x := make([]float32, 4*runs*256)
+			for i := range x {
+				x[i] = float32(r.NormFloat64())
+			}
+			step := 4 * recordBytes
+			a := pageEnd(t, runs*step)
+			for i := range runs * 4 {
+				s.quantize((*[recordBytes]byte)(a[i*recordBytes:]), (*[recordValues]float32)(x[i*recordValues:]))
+			}
+			if runs == 2 { // the extremes of what q may be
+				for i := range a[:256] {
+					a[i] = byte(127 - 254*(i/16%2))
+				}
+				s.requantizeSums(a)
+			}
+			var first []float32
+			for _, m := range []int{4, 2, 1} {
+				got := runMatVec(t, k, m, rows, w, ldw, a, step, runs)
+				if first == nil {
+					first = got
+				}
+				for i, v := range got {
+					if math.Float32bits(v) != math.Float32bits(first[i]) {
+						t.Fatalf("%d tokens, runs=%d: element %d is %g, %g with 4", m, runs, i, v, first[i])
+					}
+				}
+			}
+			for i, v := range first {
+				y, size := exactRow(k, w[i%rows*ldw:], a[i/rows*recordBytes:], step, runs)
+				if e := math.Abs(float64(v)-y) / size * 0x1p24; !(e <= 16) {
+					t.Errorf("runs=%d rows=%d: element %d is %g, want %g: off by %.2f * 2^-24 of %g", runs, rows, i, v, y, e, size)
+				} else {
+					worst = max(worst, e)
+				}
+			}
+		}
+	}
+	t.Logf("largest error %.2f * 2^-24 of the terms, 16 are allowed", worst)
+}
+
+// requantizeSums makes a record's sums fit its values, for one changed by hand.
+func (s *Set) requantizeSums(rec []byte) {
+	var x [recordValues]float32
+	for j := range x {
+		d := math.Float32frombits(binary.LittleEndian.Uint32(rec[atScale+j/32*4:]))
+		x[j] = d * float32(int8(rec[j]))
+	}
+	s.quantize((*[recordBytes]byte)(rec), &x)
+}
+
+func runMatVec(t *testing.T, k *Integer, m, rows int, w []byte, ldw int, a []byte, step, runs int) []float32 {
+	const guard = 12345.5
+	ldy := rows + 2
+	buf := make([]float32, 4*ldy+8)
+	for i := range buf {
+		buf[i] = guard
+	}
+	for tok := 0; tok < 4; tok += m {
+		k.matVec[m](buf[4+tok*ldy:], ldy, rows, w, ldw, a[tok*recordBytes:], step, runs)
+	}
+	var y []float32
+	for i, v := range buf {
+		if j := i - 4; j >= 0 && j < 4*ldy && j%ldy < rows {
+			y = append(y, v)
+		} else if v != guard {
+			t.Fatalf("rows=%d: the word at %d was overwritten", rows, j)
+		}
+	}
+	return y
+}
+
+// TestQuantizeRecord wants every level's records to be those of plain Go, bit for
+// bit; of a block with a NaN or an infinity only the scale counts.
+func TestQuantizeRecord(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, l := range Levels()[1:] {
+		s := newSet(l)
+		for n := range 300 {
+			var x [recordValues]float32
+			for i := range x {
+				x[i] = float32(r.NormFloat64() * math.Exp(float64(n%40-20)*3))
+				if n%3 == 1 {
+					x[i] = float32(r.IntN(255)-127) * 0.5 // ties
+				}
+				if n%3 == 2 && i%32 != n%32 {
+					x[i] *= 0
+				}
+			}
+			if n%7 == 3 {
+				x[40], x[100], x[200] = float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))
+			}
+			var got, want [recordBytes]byte
+			for i := range got {
+				got[i] = 0xa5
+			}
+			s.quantize(&got, &x)
+			quantizeGeneric(&want, &x)
+			compareRecords(t, l, n, &got, &want)
+		}
+	}
+}
+
+func compareRecords(t *testing.T, l Level, n int, got, want *[recordBytes]byte) {
+	for i := range got {
+		g := map[bool]int{true: i / 32, false: (i - atScale) % 32 / 4}[i < atScale]
+		if i >= atSum16 {
+			g = (i - atSum16) % 64 / 8
+		}
+		d := math.Float32frombits(binary.LittleEndian.Uint32(want[atScale+4*g:]))
+		if d != d && i < atShift16+64 {
+			if e := math.Float32frombits(binary.LittleEndian.Uint32(got[atScale+4*g:])); e == e {
+				t.Fatalf("%v: block %d of record %d has the scale %g, want NaN", l, g, n, e)
+			}
+			continue
+		}
+		if got[i] != want[i] {
+			t.Fatalf("%v: byte %d of record %d is %#x, want %#x (group %d)", l, i, n, got[i], want[i], g)
+		}
+	}
+}

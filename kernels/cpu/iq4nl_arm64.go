@@ -1,0 +1,32 @@
+//go:build !noasm
+
+package cpu
+
+// matVecIQ4NLx1NEON computes
+//
+//	for n := range rows {
+//		for t := range 1 {
+//			y[t*ldy+n] = row w[n*ldw:] times the records a[t*512:], runs of both
+//		}
+//	}
+//
+// with runs >= 1, records at distance step; group sums are exact, then float32.
+// The others differ in the number of tokens and in the instructions used.
+//
+//go:noescape
+func matVecIQ4NLx1NEON(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
+
+//go:noescape
+func matVecIQ4NLx2NEON(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
+
+//go:noescape
+func matVecIQ4NLx4NEON(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
+
+//go:noescape
+func matVecIQ4NLx1DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
+
+//go:noescape
+func matVecIQ4NLx2DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
+
+//go:noescape
+func matVecIQ4NLx4DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)

@@ -1,0 +1,74 @@
+//go:build !noasm
+
+#include "textflag.h"
+#include "neon_arm64.h"
+#include "integer_arm64.h"
+
+// q5_0: blocks of 22 bytes for 32 weights, S = d, M = 16d; V9 masks nibbles.
+
+#define SETUP MOVD $22, R12; BYTES(15, V9); SPREAD
+#define SCALES \
+	FLOATS(0x41800000, V0) \
+	HALVES(0, 14, 15) \
+	FMUL4S(0, 14, 12) \
+	FMUL4S(0, 15, 13) \
+	ADD $2, R6, R11
+#define START START32; MINUS32
+
+// The fifth bits are 4 bytes in front of the nibbles: V10 spreads two of them over
+// 16 weights, V11 is the bit of each weight. Reading 4 bytes for the second two
+// takes in nibbles, which are not looked at.
+#define FIFTH(at, V) \
+	FMOVS  (at)(R11), F4 \
+	VTBL   V10.B16, [V4.B16], V4.B16 \
+	VCMTST V11.B16, V4.B16, V4.B16 \
+	VUSHR  $7, V4.B16, V4.B16 \
+	VSLI   $4, V4.B16, V.B16
+#define SPREAD \
+	MOVD $0x0101010101010101, R11 \
+	VEOR V10.B16, V10.B16, V10.B16 \
+	VMOV R11, V10.D[1] \
+	MOVD $0x8040201008040201, R11 \
+	VDUP R11, V11.D2
+#define CODES(g) \
+	FMOVQ 4(R11), F0 \
+	VUSHR $4, V0.B16, V1.B16 \
+	VAND  V9.B16, V0.B16, V0.B16 \
+	FIFTH(0, V0) \
+	FIFTH(2, V1) \
+	ADD   $22, R11 \
+	GROUP32(0, 1, g)
+#define GROUPS CODES(0); CODES(1); CODES(2); CODES(3); CODES(4); CODES(5); CODES(6); CODES(7)
+#define RUN 176
+
+#define DOT32 DOT32NEON
+#define DOT16 DOT16NEON
+
+// func matVecQ50x1NEON(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
+TEXT ·matVecQ50x1NEON(SB), NOSPLIT, $0-112
+#include "matvec1_arm64.h"
+
+// func matVecQ50x2NEON(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
+TEXT ·matVecQ50x2NEON(SB), NOSPLIT, $0-112
+#include "matvec2_arm64.h"
+
+// func matVecQ50x4NEON(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
+TEXT ·matVecQ50x4NEON(SB), NOSPLIT, $0-112
+#include "matvec4_arm64.h"
+
+#undef DOT32
+#undef DOT16
+#define DOT32 DOT32DotProd
+#define DOT16 DOT16DotProd
+
+// func matVecQ50x1DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
+TEXT ·matVecQ50x1DotProd(SB), NOSPLIT, $0-112
+#include "matvec1_arm64.h"
+
+// func matVecQ50x2DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
+TEXT ·matVecQ50x2DotProd(SB), NOSPLIT, $0-112
+#include "matvec2_arm64.h"
+
+// func matVecQ50x4DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
+TEXT ·matVecQ50x4DotProd(SB), NOSPLIT, $0-112
+#include "matvec4_arm64.h"

@@ -1,0 +1,132 @@
+//go:build !noasm
+
+#include "textflag.h"
+#include "neon_arm64.h"
+
+// R0 the bytes, R1 x, R2 groups left; R4 to R8 where the group's scale, sums and
+// shifts go, in the order of the record.
+//
+// func quantizeNEON(dst *[512]byte, x *[256]float32)
+TEXT ·quantizeNEON(SB), NOSPLIT, $0-16
+	MOVD dst+0(FP), R0
+	MOVD x+8(FP), R1
+	MOVD $8, R2
+	ADD  $256, R0, R4
+	ADD  $288, R0, R5
+	ADD  $320, R0, R6
+	ADD  $384, R0, R7
+	ADD  $416, R0, R8
+	MOVD $0x7fffffff, R11
+	VDUP R11, V31.S4
+	MOVD $0x7f800000, R9
+	MOVD $0x0d800000, R10 // 2^-100
+	MOVD $0x3c010204, R11 // 1/127
+	FMOVS R11, F28
+	MOVD $0x42fe0000, R11 // 127
+	FMOVS R11, F29
+
+group:
+	VLD1.P 64(R1), [V0.S4, V1.S4, V2.S4, V3.S4]
+	VLD1.P 64(R1), [V4.S4, V5.S4, V6.S4, V7.S4]
+
+	// the largest magnitude: magnitudes compare like their bits, NaN above all
+	VAND  V31.B16, V0.B16, V16.B16
+	VAND  V31.B16, V1.B16, V17.B16
+	VAND  V31.B16, V2.B16, V18.B16
+	VAND  V31.B16, V3.B16, V19.B16
+	VAND  V31.B16, V4.B16, V20.B16
+	VAND  V31.B16, V5.B16, V21.B16
+	VAND  V31.B16, V6.B16, V22.B16
+	VAND  V31.B16, V7.B16, V23.B16
+	VUMAX V17.S4, V16.S4, V16.S4
+	VUMAX V19.S4, V18.S4, V18.S4
+	VUMAX V21.S4, V20.S4, V20.S4
+	VUMAX V23.S4, V22.S4, V22.S4
+	VUMAX V18.S4, V16.S4, V16.S4
+	VUMAX V22.S4, V20.S4, V20.S4
+	VUMAX V20.S4, V16.S4, V16.S4
+	UMAXV4S(16, 16)
+	FMOVS F16, R11
+	CMP   R9, R11
+	BHS   unknown
+	CMP   R10, R11
+	BLO   nothing
+	FMULS F28, F16, F30
+	FDIVS F16, F29, F27
+
+values:
+	FMULE4S(27, 0, 0, 0)
+	FMULE4S(27, 0, 1, 1)
+	FMULE4S(27, 0, 2, 2)
+	FMULE4S(27, 0, 3, 3)
+	FMULE4S(27, 0, 4, 4)
+	FMULE4S(27, 0, 5, 5)
+	FMULE4S(27, 0, 6, 6)
+	FMULE4S(27, 0, 7, 7)
+	FCVTNS4S(0, 0)
+	FCVTNS4S(1, 1)
+	FCVTNS4S(2, 2)
+	FCVTNS4S(3, 3)
+	FCVTNS4S(4, 4)
+	FCVTNS4S(5, 5)
+	FCVTNS4S(6, 6)
+	FCVTNS4S(7, 7)
+	XTN4H(0, 16)
+	XTN28H(1, 16)
+	XTN4H(2, 17)
+	XTN28H(3, 17)
+	XTN4H(4, 18)
+	XTN28H(5, 18)
+	XTN4H(6, 19)
+	XTN28H(7, 19)
+	XTN8B(16, 20)
+	XTN216B(17, 20)
+	XTN8B(18, 21)
+	XTN216B(19, 21)
+	VST1.P [V20.B16, V21.B16], 32(R0)
+
+	// sums of 16, 16 and 32
+	SADDLP8H(20, 22)
+	SADDLP8H(21, 23)
+	SADDLP4S(22, 22)
+	SADDLP4S(23, 23)
+	VADDV   V22.S4, V22
+	VADDV   V23.S4, V23
+	FMOVS   F22, R11
+	FMOVS   F23, R12
+	ADDW    R12, R11, R13
+	SCVTFWS R11, F0
+	SCVTFWS R12, F1
+	SCVTFWS R13, F2
+	FMULS   F30, F0, F0
+	FMULS   F30, F1, F1
+	FMULS   F30, F2, F2
+	LSLW    $7, R11, R11
+	LSLW    $7, R12, R12
+	LSLW    $7, R13, R13
+	NEGW    R11, R11
+	NEGW    R12, R12
+	NEGW    R13, R13
+	FMOVS.P F30, 4(R4)
+	FMOVS.P F2, 4(R5)
+	FMOVS.P F0, 4(R6)
+	FMOVS.P F1, 4(R6)
+	MOVW.P  R13, 4(R7)
+	MOVW.P  R11, 4(R8)
+	MOVW.P  R12, 4(R8)
+	SUBS    $1, R2
+	BNE     group
+	STP     (ZR, ZR), (R8)
+	STP     (ZR, ZR), 16(R8)
+	RET
+
+unknown:
+	MOVD  $0x7fc00000, R11
+	FMOVS R11, F30
+	VEOR  V27.B16, V27.B16, V27.B16
+	B     values
+
+nothing:
+	VEOR V30.B16, V30.B16, V30.B16
+	VEOR V27.B16, V27.B16, V27.B16
+	B    values
