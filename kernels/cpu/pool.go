@@ -1,41 +1,112 @@
 package cpu
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A Pool runs parts of work on a fixed number of threads, the caller's own
 // among them. Close it when done: its goroutines end then, and only then.
 // Running allocates nothing (a closure may; keep it where that matters).
+//
+// A worker without work looks for some for [spinTime] and then sleeps, so that
+// runs in quick succession, as within a token, need not wake it, and an idle
+// pool takes no processor time. A run does not wait for workers that have not
+// begun when all its parts are done.
 type Pool struct {
-	mu   sync.Mutex // one Run at a time
-	wake []chan struct{}
-	done sync.WaitGroup // workers of the Run in progress
-	ends sync.WaitGroup // goroutines alive
+	mu      sync.Mutex // one Run at a time
+	workers []worker
+	spin    time.Duration
+	ends    sync.WaitGroup // goroutines alive
 
 	plain  func(part int) // what Run was given, or nil
 	run    func(worker, part int)
 	parts  int64
+	_      [64]byte // next is written by all workers: a line of its own
 	next   atomic.Int64
+	_      [64]byte
 	failed atomic.Pointer[any] // the first panic of a worker
 	closed bool
+
+	waiting atomic.Bool   // the caller of Run sleeps until a worker is idle
+	idle    chan struct{} // and is woken here
 }
 
+// spinTime is how long a worker looks for work before it sleeps. Waking one
+// costs some microseconds of the caller's and up to 50 until it runs; between
+// the parts of a token there are a few.
+const spinTime = 40 * time.Microsecond
+
+// A worker is one goroutine of a pool.
+type worker struct {
+	state  atomic.Uint32
+	asleep atomic.Bool
+	wake   chan struct{}
+	_      [40]byte // neighbours are written by other threads
+}
+
+// States of a worker. The caller of Run turns idle into offered, and offered
+// back into idle where the worker came too late; the worker turns offered into
+// busy and busy into idle.
+const (
+	workerIdle uint32 = iota
+	workerOffered
+	workerBusy
+	workerEnds
+)
+
 // NewPool starts a pool of threads workers, at least one: the goroutine that
-// calls Run and threads-1 others, which sleep between calls.
+// calls Run and threads-1 others.
 func NewPool(threads int) *Pool {
-	p := &Pool{wake: make([]chan struct{}, max(threads, 1)-1)}
-	for i := range p.wake {
-		p.wake[i] = make(chan struct{}, 1)
-		p.ends.Add(1)
-		go p.work(i+1, p.wake[i])
+	p := newPool(threads)
+	for i := range p.workers {
+		go p.work(i)
 	}
 	return p
 }
 
+// NewPinnedPool is NewPool with each goroutine of the pool on a thread and
+// processor of its own, the second and later ones of those that the process may
+// use; the caller's is left to the system. It fails where the system, or one
+// other than Linux, does not do it.
+func NewPinnedPool(threads int) (*Pool, error) {
+	p := newPool(threads)
+	results := make(chan error)
+	for i := range p.workers {
+		go func() {
+			results <- pin(i + 1)
+			p.work(i)
+		}()
+	}
+	var failed error
+	for range p.workers {
+		if err := <-results; err != nil {
+			failed = err
+		}
+	}
+	if failed != nil {
+		p.Close()
+		return nil, failed
+	}
+	return p, nil
+}
+
+func newPool(threads int) *Pool {
+	p := &Pool{workers: make([]worker, max(threads, 1)-1), idle: make(chan struct{}, 1)}
+	if threads <= runtime.GOMAXPROCS(0) { // else one would keep another from running
+		p.spin = spinTime
+	}
+	for i := range p.workers {
+		p.workers[i].wake = make(chan struct{}, 1)
+	}
+	p.ends.Add(len(p.workers))
+	return p
+}
+
 // Threads returns the number of workers, the caller of Run included.
-func (p *Pool) Threads() int { return len(p.wake) + 1 }
+func (p *Pool) Threads() int { return len(p.workers) + 1 }
 
 // Run calls f(0) to f(parts-1), each once, in any order, at most Threads at a
 // time, and returns when all are done. Which worker takes a part is left to
@@ -63,17 +134,61 @@ func (p *Pool) start(parts int, plain func(int), run func(int, int)) {
 	}
 	p.plain, p.run, p.parts = plain, run, int64(parts)
 	p.next.Store(0)
-	helpers := min(len(p.wake), parts-1)
-	p.done.Add(helpers)
-	for _, c := range p.wake[:helpers] {
-		c <- struct{}{}
+	helpers := p.workers[:min(len(p.workers), parts-1)]
+	for i := range helpers {
+		helpers[i].offer(workerOffered)
 	}
 	p.take(0)
-	p.done.Wait()
+	for i := range helpers {
+		if w := &helpers[i]; !w.state.CompareAndSwap(workerOffered, workerIdle) {
+			p.await(w)
+		}
+	}
 	p.plain, p.run = nil, nil
 	if v := p.failed.Swap(nil); v != nil {
 		panic(*v)
 	}
+}
+
+// offer changes the state of an idle worker and wakes it where it sleeps.
+func (w *worker) offer(state uint32) {
+	w.state.Store(state)
+	if w.asleep.CompareAndSwap(true, false) {
+		w.wake <- struct{}{} // there is room: the last one was taken before it slept
+	}
+}
+
+// await waits until a busy worker is idle.
+func (p *Pool) await(w *worker) {
+	if p.spun(func() bool { return w.state.Load() == workerIdle }) {
+		return
+	}
+	for w.state.Load() != workerIdle {
+		p.waiting.Store(true)
+		if w.state.Load() == workerIdle && p.waiting.CompareAndSwap(true, false) {
+			return
+		}
+		<-p.idle // this worker's word, or that of one before it
+	}
+}
+
+// spun looks for a condition and reports whether it came true in time.
+func (p *Pool) spun(done func() bool) bool {
+	if done() {
+		return true
+	}
+	if p.spin == 0 {
+		return false
+	}
+	for begin := time.Now(); time.Since(begin) < p.spin; {
+		for range 8 {
+			pause(4)
+			if done() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Close ends the workers and waits for them. A second Close does nothing.
@@ -84,18 +199,40 @@ func (p *Pool) Close() {
 		return
 	}
 	p.closed = true
-	for _, c := range p.wake {
-		close(c)
+	for i := range p.workers {
+		p.workers[i].offer(workerEnds)
 	}
 	p.ends.Wait()
 }
 
-func (p *Pool) work(worker int, wake <-chan struct{}) {
+func (p *Pool) work(number int) {
 	defer p.ends.Done()
-	for range wake {
-		p.take(worker)
-		p.done.Done()
+	w := &p.workers[number]
+	for {
+		w.rest(p)
+		switch {
+		case w.state.CompareAndSwap(workerOffered, workerBusy):
+			p.take(number + 1)
+			w.state.Store(workerIdle)
+			if p.waiting.CompareAndSwap(true, false) {
+				p.idle <- struct{}{}
+			}
+		case w.state.Load() == workerEnds:
+			return
+		}
 	}
+}
+
+// rest returns when the state is, or was for a moment, not idle.
+func (w *worker) rest(p *Pool) {
+	if p.spun(func() bool { return w.state.Load() != workerIdle }) {
+		return
+	}
+	w.asleep.Store(true)
+	if w.state.Load() != workerIdle && w.asleep.CompareAndSwap(true, false) {
+		return
+	}
+	<-w.wake
 }
 
 // take runs parts until none is left; a panic leaves none.
