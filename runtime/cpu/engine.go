@@ -90,7 +90,11 @@ func New(g *model.Graph, tensor func(name string) formats.Tensor, o Options) (*E
 		a := &g.Blocks[i].Attn
 		e.layers = append(e.layers, cache.Layer{KVHeads: int(a.KVHeads), HeadDim: int(a.HeadDim)})
 	}
-	e.pool = kernels.NewPool(threads)
+	if !o.Pin {
+		e.pool = kernels.NewPool(threads)
+	} else if e.pool, err = kernels.NewPinnedPool(threads); err != nil {
+		return nil, err
+	}
 	e.local = make([]local, threads)
 	e.part = e.bindParts()
 	return e, nil
