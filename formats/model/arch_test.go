@@ -3,6 +3,7 @@ package model
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -110,9 +111,17 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		{"layer types of another number", `{"model_type":"gemma2","layer_types":["full_attention"]}`, "layer_types", false},
 		{"layer type", `{"model_type":"gemma2","head_dim":4,"layer_types":["full_attention","chunked_attention"]}`, "chunked_attention", true},
 		{"bidirectional", `{"model_type":"gemma3_text","use_bidirectional_attention":true}`, "bidirectional", true},
-		{"more experts used than there are", `{"model_type":"mixtral","num_local_experts":2,"num_experts_per_tok":3}`, "experts", false},
+		{"more experts used than there are", `{"model_type":"mixtral","num_key_value_heads":2,"num_local_experts":2,"num_experts_per_tok":3}`, "experts", false},
 		{"sparse step of zero", `{"model_type":"qwen3_moe","decoder_sparse_step":0}`, "decoder_sparse_step", false},
 		{"odd rotary dimension", `{"model_type":"gpt_neox","rotary_pct":0.75,"layer_norm_eps":1e-5}`, "rotary dimension", false},
+		{"scaling that is no object", `{"rope_scaling":"linear"}`, "rope_scaling", false},
+		{"rotary embeddings per layer type where there is one", `{"rope_parameters":{"full_attention":{"rope_theta":1e4}}}`, "per layer type", true},
+		{"both styles of a nested rotary embedding", `{"model_type":"gemma3_text","rope_parameters":{"full_attention":{"rope_theta":1e4}},"rope_scaling":{"type":"linear","factor":2}}`, "beside", true},
+		{"turns below zero", `{"rope_scaling":{"type":"yarn","factor":2,"beta_fast":-1}}`, "turns", false},
+		{"a base of one", `{"rope_theta":1,"rope_scaling":{"type":"yarn","factor":2}}`, "base", false},
+		{"frequencies that cross", `{"rope_scaling":{"rope_type":"llama3","factor":2,"low_freq_factor":4,"high_freq_factor":4}}`, "frequencies", false},
+		{"an original context of zero", `{"rope_scaling":{"rope_type":"yarn","factor":2,"original_max_position_embeddings":0}}`, "context of 0", false},
+		{"an attention factor below zero", `{"rope_scaling":{"rope_type":"yarn","factor":2,"attention_factor":-1}}`, "attention factor", false},
 		{"a base of zero", `{"rope_theta":0}`, "base", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -154,6 +163,20 @@ func TestBothStylesOfConfiguration(t *testing.T) {
 			"full_attention":{"rope_theta":7e5,"rope_type":"linear","factor":8},"sliding_attention":{"rope_theta":9e3,"rope_type":"default"}}}`,
 		`{"model_type":"gpt_neox","rotary_pct":0.5,"rotary_emb_base":2e4}`: `{"model_type":"gpt_neox","rope_parameters":{"rope_theta":2e4,"partial_rotary_factor":0.5}}`,
 		`{"head_dim":null}`: `{"head_dim":4}`,
+		// The defaults of transformers' classes.
+		`{"model_type":"mixtral","num_key_value_heads":2}`:                                                    `{"model_type":"mixtral","num_key_value_heads":2,"rms_norm_eps":1e-5,"rope_theta":1e6}`,
+		`{"model_type":"mixtral","num_attention_heads":8}`:                                                    `{"model_type":"mixtral","num_attention_heads":8,"num_key_value_heads":8}`,
+		`{"model_type":"qwen3_moe","num_key_value_heads":4}`:                                                  `{"model_type":"qwen3_moe","num_key_value_heads":4,"head_dim":4}`,
+		`{"model_type":"qwen3"}`:                                                                              `{"model_type":"qwen3","head_dim":128}`,
+		`{"hidden_act":"gelu_python"}`:                                                                        `{"hidden_act":"gelu"}`,
+		`{"hidden_act":"gelu_accurate"}`:                                                                      `{"hidden_act":"gelu_pytorch_tanh"}`,
+		`{"rope_scaling":{"type":"yarn","factor":2,"beta_fast":0}}`:                                           `{"rope_scaling":{"type":"yarn","factor":2,"beta_fast":32}}`,
+		`{"rope_scaling":{},"rope_parameters":{"rope_theta":3e4}}`:                                            `{"rope_theta":3e4}`,
+		`{"rope_scaling":{"type":"linear","factor":4},"rope_theta":2e4,"rope_parameters":{"rope_theta":3e4}}`: `{"rope_theta":2e4,"rope_scaling":{"type":"linear","factor":4}}`,
+		`{"model_type":"gemma3_text","rope_theta":7e5,"rope_local_base_freq":9e3}`: `{"model_type":"gemma3_text","rope_theta":7e5,"rope_local_base_freq":9e3,"rope_parameters":{
+			"full_attention":{"rope_type":"default"},"sliding_attention":{"rope_type":"default"}}}`,
+		`{"model_type":"phi3","rope_scaling":{"type":"longrope","factor":4,"short_factor":[1,1],"long_factor":[2,2]}}`: `{"model_type":"phi3",
+			"original_max_position_embeddings":4096,"rope_scaling":{"type":"longrope","factor":4,"short_factor":[1,1],"long_factor":[2,2]}}`,
 	} {
 		a, _, err := graphOfConfig("dir", config(t, old))
 		if err != nil {
@@ -169,12 +192,55 @@ func TestBothStylesOfConfiguration(t *testing.T) {
 	}
 }
 
+// A null window is none, also where another key says that there is one.
+func TestNullWindow(t *testing.T) {
+	for _, typ := range []string{"qwen2", "qwen3", "qwen3_moe"} {
+		c, err := hf.ParseConfig("config.json", fmt.Appendf(nil, `{"model_type":%q,"use_sliding_window":true,"sliding_window":null,"max_window_layers":0,
+			"vocab_size":32,"hidden_size":16,"num_hidden_layers":1,"num_attention_heads":4,"intermediate_size":24,"max_position_embeddings":64}`, typ))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, _, err := graphOfConfig("dir", c)
+		if err != nil || g.Blocks[0].Attn.Window != 0 {
+			t.Errorf("%s: %v, %v", typ, g, err)
+		}
+	}
+}
+
+// GPT-J rotates 64 numbers where the key is absent; null is no number.
+func TestRotaryDimOfGPTJ(t *testing.T) {
+	const rest = `"model_type":"gptj","vocab_size":32,"n_embd":256,"n_head":2,"n_layer":1,"n_positions":64`
+	for text, want := range map[string]int64{`{` + rest + `}`: 64, `{"rotary_dim":32,` + rest + `}`: 32, `{"rotary_dim":null,` + rest + `}`: 0} {
+		c, err := hf.ParseConfig("config.json", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, _, err := graphOfConfig("dir", c)
+		if (err != nil) != (want == 0) || err == nil && g.Ropes[0].Dim != want {
+			t.Errorf("%s: %v, %v", text, g, err)
+		}
+	}
+}
+
+// The windows of old files of Phi-3, which have no key for it.
+func TestOldPhi3Window(t *testing.T) {
+	for _, c := range []struct {
+		layers  int
+		context int64
+		want    int64
+	}{{32, 4096, 2047}, {40, 4096, 2047}, {32, 131072, 0}, {40, 16384, 0}} {
+		if got := oldPhi3Window(&decoder{layers: c.layers, context: c.context}); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
 // A mistral without the key has transformers' default window, one with null
 // has none.
 func TestMistralWindow(t *testing.T) {
 	for changes, window := range map[string]int64{
-		`{"model_type":"mistral"}`:                     4096,
-		`{"model_type":"mistral","sliding_window":16}`: 16,
+		`{"model_type":"mistral","num_key_value_heads":2}`:                     4096,
+		`{"model_type":"mistral","num_key_value_heads":2,"sliding_window":16}`: 16,
 	} {
 		g, _, err := graphOfConfig("dir", config(t, changes))
 		if err != nil {
@@ -184,7 +250,7 @@ func TestMistralWindow(t *testing.T) {
 			t.Errorf("%s: window %d, want %d", changes, got, window)
 		}
 	}
-	c, err := hf.ParseConfig("config.json", []byte(`{"model_type":"mistral","sliding_window":null,"vocab_size":32,"hidden_size":16,
+	c, err := hf.ParseConfig("config.json", []byte(`{"model_type":"mistral","sliding_window":null,"num_key_value_heads":null,"vocab_size":32,"hidden_size":16,
 		"num_hidden_layers":1,"num_attention_heads":4,"intermediate_size":24,"max_position_embeddings":64}`))
 	if err != nil {
 		t.Fatal(err)

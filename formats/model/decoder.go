@@ -230,5 +230,24 @@ func (r *Rope) check(headDim int64) error {
 			return fmt.Errorf("rotary scaling factor %v is less than 1", s.Factor)
 		}
 	}
+	if s.Kind == ScaleYarn && r.Theta <= 1 {
+		return fmt.Errorf("rotary base %v of scaling %q is not above 1", r.Theta, s.Kind)
+	}
+	return s.check()
+}
+
+// check refuses constants that would make frequencies infinite or no numbers.
+func (s *RopeScaling) check() error {
+	stretches := s.Kind == ScaleDynamic || s.Kind == ScaleLlama3 || s.Kind == ScaleYarn || s.Kind == ScaleLongRope
+	switch {
+	case stretches && s.Original < 1:
+		return fmt.Errorf("rotary scaling stretches a context of %d", s.Original)
+	case s.Kind == ScaleLlama3 && !(s.LowFreq > 0 && s.HighFreq > s.LowFreq && s.HighFreq <= math.MaxFloat32):
+		return fmt.Errorf("rotary scaling between the frequencies %v and %v", s.LowFreq, s.HighFreq)
+	case s.Kind == ScaleYarn && !(s.BetaFast > 0 && s.BetaSlow > 0 && s.BetaFast+s.BetaSlow <= math.MaxFloat32):
+		return fmt.Errorf("rotary scaling between %v and %v turns", s.BetaFast, s.BetaSlow)
+	case !(s.Attention >= 0 && s.Attention <= math.MaxFloat32):
+		return fmt.Errorf("rotary attention factor %v", s.Attention)
+	}
 	return nil
 }

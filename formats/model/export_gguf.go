@@ -38,6 +38,9 @@ func (m *Model) GGUF(cast *scheme.Scheme) (*Export, error) {
 	if err := m.denseAmongExperts(); err != nil {
 		return nil, err
 	}
+	if err := m.outputBias(); err != nil {
+		return nil, err
+	}
 	tensors, err := m.unbind(a.ggufLinks, func(t formats.Tensor) (formats.Tensor, error) { return m.forGGML(t, cast) })
 	if err != nil {
 		return nil, err
@@ -59,7 +62,27 @@ func (m *Model) GGUF(cast *scheme.Scheme) (*Export, error) {
 	if err := m.ggufKeys(a, x); err != nil {
 		return nil, err
 	}
-	return x, m.checkGGUF(x)
+	if err := m.checkGGUF(x); err != nil {
+		return nil, err
+	}
+	return x, m.copyHead(x)
+}
+
+// copyHead adds the head that llama.cpp insists on for two architectures (gpt2
+// until early 2025) where the model's is tied to the embedding table.
+func (m *Model) copyHead(x *Export) error {
+	g := m.Graph
+	if !g.Tied() || g.Arch != "gpt2" && g.Arch != "gpt_neox" || m.hasGGUFMetadata() {
+		return nil
+	}
+	for _, t := range x.Tensors {
+		if t.Name == "token_embd.weight" {
+			head, err := reshape(t, "output.weight", t.Shape)
+			x.Tensors = append(x.Tensors, head)
+			return err
+		}
+	}
+	return nil
 }
 
 func (m *Model) hasGGUFMetadata() bool { _, ok := m.File(MetadataFile); return ok }
@@ -238,6 +261,26 @@ func (m *Model) denseAmongExperts() error {
 	}
 	return formats.Unsupportedf(m.Path, "", "llama.cpp expects experts in every layer of %q, here %d of %d have them",
 		m.Graph.Arch, experts, len(m.Graph.Blocks))
+}
+
+// outputBias refuses a bias on attention's output where llama.cpp's loader has
+// no place for it, and its absence where the loader insists. Source: the files
+// of src/models there.
+func (m *Model) outputBias() error {
+	has := m.Graph.Blocks[0].Attn.O.Bias != ""
+	switch m.Graph.Arch {
+	case "llama", "mistral", "mixtral":
+		return nil
+	case "gpt2", "gpt_neox":
+		if !has {
+			return formats.Unsupportedf(m.Path, "", "llama.cpp expects biases in the attention of %q", m.Graph.Arch)
+		}
+		return nil
+	}
+	if has {
+		return formats.Unsupportedf(m.Path, m.Graph.Blocks[0].Attn.O.Bias, "llama.cpp has no such bias in %q", m.Graph.Arch)
+	}
+	return nil
 }
 
 // isNorm reports whether a foreign name is that of a norm's weight: in both

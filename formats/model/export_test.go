@@ -85,6 +85,7 @@ var unsayable = map[string]string{
 	"gpt2-scaled":         "attn.scale", "gpt2-untied": "attn.scale",
 	"gemma2": "attn.scale", "gemma2-oldcfg": "attn.scale", "gemma3": "attn.scale", "gemma3-oldcfg": "attn.scale",
 	"gemma3-mm": "attn.scale", "gemma3-mm-oldcfg": "attn.scale",
+	"qwen3-bias": "no such bias", "gpt_neox-sequential": "expects biases",
 	"qwen3_moe": "every layer", "qwen3_moe-oldcfg": "every layer", "qwen3_moe-sparse-step": "every layer",
 }
 

@@ -42,6 +42,9 @@ func (x *Export) WriteDir(ctx context.Context, dir string, shard int64, progress
 		return err
 	}
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".tmp-")
+	if os.IsNotExist(err) {
+		return fmt.Errorf("%s: there is no folder %s", dir, filepath.Dir(dir))
+	}
 	if err != nil {
 		return err
 	}

@@ -26,13 +26,7 @@ func gemma2() *architecture {
 			d.attnSoftcap = float32(k.floatOr("attn_logit_softcapping", 50))
 			d.headSoftcap = float32(k.floatOr("final_logit_softcapping", 30))
 			d.ropes = []Rope{k.rope(d, RopeHalf)}
-			window := k.intOr("attention.sliding_window", 4096)
-			d.window = func(layer int) int64 {
-				if layer%2 == 0 {
-					return window
-				}
-				return 0
-			}
+			d.window = k.slidingLayers(k.intOr("attention.sliding_window", 4096), d.layers, 2)
 			return d
 		},
 		hfLinks:   hfGemmaLinks(),

@@ -12,9 +12,10 @@ func gemma3() *architecture {
 			d := s.gemma("gemma3", gemma3Defaults(), 0, 0)
 			d.qkNorm = true
 			global := s.rope(d, 1e6, 1, "full_attention")
-			local := Rope{Style: RopeHalf, Dim: d.headDim, Theta: s.floatOr("rope_local_base_freq", 10000), Scaling: RopeScaling{Kind: ScaleNone}}
+			theta := s.floatOr("rope_local_base_freq", 10000)
+			local := Rope{Style: RopeHalf, Dim: d.headDim, Theta: theta, Scaling: RopeScaling{Kind: ScaleNone}}
 			if p, ok := s.c.Sub("rope_parameters"); ok && p.Has("sliding_attention") {
-				local = s.rope(d, 10000, 1, "sliding_attention")
+				local = s.rope(d, theta, 1, "sliding_attention")
 			}
 			d.ropes = []Rope{global, local}
 			every := s.intOr("sliding_window_pattern", s.intOr("_sliding_window_pattern", 6))
@@ -38,13 +39,7 @@ func gemma3() *architecture {
 			global := k.rope(d, RopeHalf)
 			local := Rope{Style: RopeHalf, Dim: global.Dim, Theta: k.floatOr("rope.freq_base_swa", 10000), Scaling: RopeScaling{Kind: ScaleNone}}
 			d.ropes = []Rope{global, local}
-			window := k.intOr("attention.sliding_window", 0)
-			d.window = func(layer int) int64 {
-				if (layer+1)%6 != 0 {
-					return window
-				}
-				return 0
-			}
+			d.window = k.slidingLayers(k.intOr("attention.sliding_window", 0), d.layers, 6)
 			d.rope = d.localRope
 			return d
 		},

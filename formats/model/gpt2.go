@@ -34,7 +34,7 @@ func gpt2() *architecture {
 			{foreign: "transformer.h.#.mlp.c_fc", parts: []string{"blocks.#.ffn.up"}, transposed: true},
 			{foreign: "transformer.h.#.mlp.c_proj", parts: []string{"blocks.#.ffn.down"}, transposed: true},
 		}, hfGPTLinks()...),
-		ggufLinks: ggufDecoderLinks(),
+		ggufLinks: append([]link{ggufFused(nil)}, ggufDecoderLinks()...),
 	}
 }
 

@@ -37,6 +37,6 @@ func gptNeoX() *architecture {
 			one("embed_out", "head"),
 			one("lm_head", "head"), // as transformers 5 writes it
 		},
-		ggufLinks: ggufDecoderLinks(),
+		ggufLinks: append([]link{ggufFused(nil)}, ggufDecoderLinks()...),
 	}
 }

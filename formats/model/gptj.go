@@ -13,7 +13,7 @@ func gptj() *architecture {
 			d.tied = s.boolOr("tie_word_embeddings", false)
 			d.parallel, d.oneNorm = true, true
 			d.bias = biases{ffn: true, head: true}
-			d.ropes = []Rope{{Style: RopeInterleaved, Dim: s.intOr("rotary_dim", d.headDim), Theta: 10000, Scaling: RopeScaling{Kind: ScaleNone}}}
+			d.ropes = []Rope{{Style: RopeInterleaved, Dim: s.rotaryDim(d), Theta: 10000, Scaling: RopeScaling{Kind: ScaleNone}}}
 			return d
 		},
 		fromGGUF: func(k *keys) *decoder {
@@ -33,4 +33,15 @@ func gptj() *architecture {
 		}, hfGPTLinks()...),
 		ggufLinks: ggufDecoderLinks(),
 	}
+}
+
+// rotaryDim reads how many numbers of a head are rotated: 64 where the key is
+// absent. null, with which transformers' own code fails unless there is one
+// head, is refused.
+func (s *settings) rotaryDim(d *decoder) int64 {
+	if s.c.HasKey("rotary_dim") && !s.has("rotary_dim") {
+		s.refuse("rotary_dim", "null")
+		return d.headDim
+	}
+	return s.intOr("rotary_dim", 64)
 }

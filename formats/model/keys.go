@@ -3,7 +3,6 @@ package model
 import (
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/gguf"
-	"github.com/nstf/nstf/formats/scheme"
 )
 
 // keys reads GGUF metadata below an architecture's prefix and remembers the
@@ -68,6 +67,15 @@ func (k *keys) boolOr(key string, def bool) bool {
 	return v
 }
 
+func (k *keys) stringOr(key, def string) string {
+	if !k.has(key) {
+		return def
+	}
+	v, err := k.f.String(k.prefix + key)
+	k.note(err)
+	return v
+}
+
 // uniform reads an integer that some files repeat for every layer.
 func (k *keys) uniform(key string) int64 {
 	v, ok := k.f.Get(k.prefix + key)
@@ -120,6 +128,9 @@ func (k *keys) common(arch string) *decoder {
 		d.eps = float32(k.float("attention.layer_norm_epsilon"))
 		d.norm = LayerNorm
 	}
+	if !k.boolOr("attention.causal", true) {
+		k.note(formats.Unsupportedf(k.f.Name(), k.prefix+"attention.causal", "attention to what follows"))
+	}
 	d.tied = !k.hasTensor("output.weight")
 	d.vocab = k.vocab()
 	d.bias = biases{
@@ -142,74 +153,28 @@ func (k *keys) vocab() int64 {
 	return n
 }
 
-// rope reads the rotary embedding. The keys' meaning is llama.cpp's: see
-// llm_load_hparams and rope_scaling_type there.
-func (k *keys) rope(d *decoder, style RopeStyle) Rope {
-	r := Rope{Style: style, Dim: k.intOr("rope.dimension_count", d.headDim), Theta: k.floatOr("rope.freq_base", 10000)}
-	c := &r.Scaling
-	c.Kind = ScaleNone
-	if !k.has("rope.scaling.type") {
-		if f := k.floatOr("rope.scale_linear", 1); f != 1 {
-			c.Kind, c.Factor = ScaleLinear, f
+// slidingLayers returns the window of each layer: all but every n-th, or those
+// that a list of bools names. def is n where the key is absent.
+func (k *keys) slidingLayers(window int64, layers int, def int64) func(int) int64 {
+	const key = "attention.sliding_window_pattern"
+	sliding := func(layer int) bool { return (int64(layer)+1)%def != 0 }
+	if v, _ := k.f.Get(k.prefix + key); v != nil {
+		if list, ok := v.([]bool); ok {
+			if len(list) < layers {
+				k.note(formats.Errorf(k.f.Name(), k.prefix+key, "%d layers of %d", len(list), layers))
+				return nil
+			}
+			sliding = func(layer int) bool { return list[layer] }
+		} else if n := k.int(key); n == 0 {
+			sliding = func(int) bool { return true }
+		} else {
+			sliding = func(layer int) bool { return (int64(layer)+1)%n != 0 }
 		}
-		k.factors(c)
-		return r
 	}
-	kind, err := k.f.String(k.prefix + "rope.scaling.type")
-	k.note(err)
-	switch kind {
-	case "none":
-	case "linear":
-		if f := k.floatOr("rope.scaling.factor", 1); f != 1 {
-			c.Kind, c.Factor = ScaleLinear, f
+	return func(layer int) int64 {
+		if sliding(layer) {
+			return window
 		}
-	case "yarn":
-		c.Kind, c.Factor = ScaleYarn, k.float("rope.scaling.factor")
-		c.Original = k.intOr("rope.scaling.original_context_length", d.context)
-		c.BetaFast, c.BetaSlow = k.floatOr("rope.scaling.yarn_beta_fast", 32), k.floatOr("rope.scaling.yarn_beta_slow", 1)
-		c.Truncate = true
-		c.Attention = k.floatOr("rope.scaling.attn_factor", 1) * yarnScale(c.Factor, 1)
-	case "longrope":
-		c.Kind, c.Original = ScaleLongRope, k.intOr("rope.scaling.original_context_length", d.context)
-		c.Attention = k.floatOr("rope.scaling.attn_factor", 1)
-	default:
-		k.note(formats.Unsupportedf(k.f.Name(), k.prefix+"rope.scaling.type", "value %q", kind))
+		return 0
 	}
-	k.factors(c)
-	return r
-}
-
-// factors reads the per-pair divisors that GGUF keeps in tensors.
-func (k *keys) factors(c *RopeScaling) {
-	if t, ok := k.tensors["rope_freqs.weight"]; ok && c.Kind == ScaleNone {
-		c.Kind, c.Short = ScaleFactors, k.floats(t)
-	}
-	short, hasShort := k.tensors["rope_factors_short.weight"]
-	long, hasLong := k.tensors["rope_factors_long.weight"]
-	if !hasShort || !hasLong {
-		return
-	}
-	if c.Kind != ScaleLongRope {
-		c.Kind, c.Attention = ScaleLongRope, k.floatOr("rope.scaling.attn_factor", 1)
-		c.Original = k.int("rope.scaling.original_context_length")
-	}
-	c.Short, c.Long = k.floats(short), k.floats(long)
-}
-
-// floats reads a whole small float tensor.
-func (k *keys) floats(t formats.Tensor) []float32 {
-	if t.Elements() > 1<<16 {
-		k.note(formats.Errorf(k.f.Name(), t.Name, "%d factors make no sense", t.Elements()))
-		return nil
-	}
-	m, err := scheme.Open(&t)
-	if err != nil {
-		k.note(err)
-		return nil
-	}
-	out := make([]float32, m.N*m.K)
-	for i := range m.N {
-		m.DecodeRow(out[i*m.K:(i+1)*m.K], i)
-	}
-	return out
 }

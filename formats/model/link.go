@@ -96,6 +96,20 @@ func rotaryOrder(heads func(a *Attention) int64) func(*Graph, int) []int64 {
 	}
 }
 
+// fusedRotaryOrder is the order of query, key and value in one matrix, query
+// and key interleaved.
+func fusedRotaryOrder(g *Graph, block int) []int64 {
+	a := &g.Blocks[block].Attn
+	order := rotaryOrder(queryHeads)(g, block)
+	for _, i := range rotaryOrder(keyHeads)(g, block) {
+		order = append(order, a.Q.Out+i)
+	}
+	for i := range a.V.Out {
+		order = append(order, a.Q.Out+a.K.Out+i)
+	}
+	return order
+}
+
 func queryHeads(a *Attention) int64 { return a.Heads }
 func keyHeads(a *Attention) int64   { return a.KVHeads }
 

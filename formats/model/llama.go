@@ -1,5 +1,7 @@
 package model
 
+import "github.com/nstf/nstf/formats"
+
 // llama covers Llama 1 to 3.x and what shares their graph: RMS norms, rotary
 // embeddings in halves, grouped queries, a gated SiLU feed-forward.
 //
@@ -18,6 +20,9 @@ func llama() *architecture {
 		fromGGUF: func(k *keys) *decoder {
 			d := k.common("llama")
 			d.ropes = []Rope{k.rope(d, RopeHalf)}
+			if n := d.ropes[0].Dim; n != d.headDim { // the order of rows would be another
+				k.note(formats.Unsupportedf(k.f.Name(), k.prefix+"rope.dimension_count", "value %d with heads of %d", n, d.headDim))
+			}
 			if n := k.intOr("expert_count", 0); n > 0 {
 				d.arch = "mixtral"
 				d.moe = moeParams{experts: n, topK: k.int("expert_used_count"), inner: d.inner, normalize: true}
@@ -59,7 +64,7 @@ func ggufDecoderLinks() []link {
 		one("blk.#.attn_q", "blocks.#.attn.q"),
 		one("blk.#.attn_k", "blocks.#.attn.k"),
 		one("blk.#.attn_v", "blocks.#.attn.v"),
-		{foreign: "blk.#.attn_qkv", parts: []string{"blocks.#.attn.q", "blocks.#.attn.k", "blocks.#.attn.v"}},
+		ggufFused(nil),
 		one("blk.#.attn_output", "blocks.#.attn.o"),
 		one("blk.#.attn_q_norm", "blocks.#.attn.q_norm"),
 		one("blk.#.attn_k_norm", "blocks.#.attn.k_norm"),
@@ -71,6 +76,7 @@ func ggufDecoderLinks() []link {
 		one("blk.#.ffn_gate_exps", "blocks.#.moe.gate"),
 		one("blk.#.ffn_up_exps", "blocks.#.moe.up"),
 		one("blk.#.ffn_down_exps", "blocks.#.moe.down"),
+		{foreign: "blk.#.ffn_gate_up_exps", parts: []string{"blocks.#.moe.gate", "blocks.#.moe.up"}, order: perExpertOrder},
 		one("blk.#.ffn_gate.@", "blocks.#.moe.gate"), // files before llama.cpp stacked experts
 		one("blk.#.ffn_up.@", "blocks.#.moe.up"),
 		one("blk.#.ffn_down.@", "blocks.#.moe.down"),
@@ -79,11 +85,19 @@ func ggufDecoderLinks() []link {
 	}
 }
 
+// ggufFused is the matrix that holds query, key and value one after the other:
+// llama.cpp insists on it for some architectures and reads it for all.
+func ggufFused(order func(*Graph, int) []int64) link {
+	return link{foreign: "blk.#.attn_qkv", parts: []string{"blocks.#.attn.q", "blocks.#.attn.k", "blocks.#.attn.v"}, order: order}
+}
+
 // ggufRotaryLinks replace the query and key of ggufDecoderLinks for GGUF's
 // "llama" architecture, whose rows are interleaved.
 func ggufRotaryLinks() []link {
 	return []link{
 		{foreign: "blk.#.attn_q", parts: []string{"blocks.#.attn.q"}, order: rotaryOrder(queryHeads)},
 		{foreign: "blk.#.attn_k", parts: []string{"blocks.#.attn.k"}, order: rotaryOrder(keyHeads)},
+		one("blk.#.attn_v", "blocks.#.attn.v"),
+		ggufFused(fusedRotaryOrder),
 	}
 }

@@ -9,13 +9,9 @@ func mistral() *architecture {
 	return &architecture{
 		name: "mistral", class: "MistralForCausalLM", types: []string{"mistral"}, llamaCPP: true,
 		fromHF: func(s *settings) *decoder {
-			d := s.common("mistral", nil)
+			d := s.common("mistral", map[string]int64{"num_key_value_heads": 8})
 			d.ropes = []Rope{s.rope(d, 10000, 1, "")}
-			window := int64(4096)
-			if s.c.HasKey("sliding_window") {
-				window = s.intOr("sliding_window", 0) // null: none
-			}
-			d.window = everyLayer(window)
+			d.window = everyLayer(s.window(4096))
 			return d
 		},
 		hfLinks:   hfDecoderLinks(),

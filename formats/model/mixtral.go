@@ -8,7 +8,8 @@ func mixtral() *architecture {
 	return &architecture{
 		name: "mixtral", class: "MixtralForCausalLM", types: []string{"mixtral"}, llamaCPP: true,
 		fromHF: func(s *settings) *decoder {
-			d := s.common("mixtral", nil)
+			d := s.common("mixtral", map[string]int64{"num_key_value_heads": 8})
+			d.eps = float32(s.floatOr("rms_norm_eps", 1e-5))
 			d.ropes = []Rope{s.rope(d, 1e6, 1, "")}
 			d.window = everyLayer(s.intOr("sliding_window", 0))
 			d.moe = moeParams{

@@ -109,12 +109,33 @@ func fromGGUF(path string, f *gguf.File, tensors []formats.Tensor) (*Model, erro
 	if m.tensors, m.Passthrough, err = b.bind(tensors); err != nil {
 		return nil, err
 	}
+	if err := m.nothingOfTheGraph(a); err != nil {
+		return nil, err
+	}
 	meta, err := f.Metadata()
 	if err != nil {
 		return nil, err
 	}
 	m.Files = []File{{MetadataFile, meta}}
 	return m, nil
+}
+
+// nothingOfTheGraph refuses a GGUF that has a tensor left over where the
+// architecture may have one: a bias, a head's norm, a second copy of a fused
+// matrix. Computing without it would be another model, and llama.cpp loads no
+// file of which it leaves a tensor out.
+func (m *Model) nothingOfTheGraph(a *architecture) error {
+	known := map[string]bool{}
+	for i := range a.ggufLinks {
+		known[a.ggufLinks[i].foreign] = true
+	}
+	for _, t := range m.Passthrough {
+		pattern, block, _ := split(t.Name)
+		if known[pattern] && block < len(m.Graph.Blocks) {
+			return formats.Unsupportedf(m.Path, t.Name, "a tensor that %q does not use there", m.Graph.Arch)
+		}
+	}
+	return nil
 }
 
 // quantizedAs names the scheme that holds most weights, "" where that is a

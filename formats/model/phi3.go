@@ -17,7 +17,7 @@ func phi3() *architecture {
 		fromGGUF: func(k *keys) *decoder {
 			d := k.common("phi3")
 			d.ropes = []Rope{k.rope(d, RopeHalf)}
-			d.window = everyLayer(k.intOr("attention.sliding_window", 0))
+			d.window = everyLayer(k.intOr("attention.sliding_window", oldPhi3Window(d)))
 			return d
 		},
 		hfLinks: append([]link{
@@ -25,7 +25,18 @@ func phi3() *architecture {
 			{foreign: "model.layers.#.mlp.gate_up_proj", parts: []string{"blocks.#.ffn.gate", "blocks.#.ffn.up"}},
 		}, hfDecoderLinks()...),
 		ggufLinks: append([]link{
+			ggufFused(nil),
 			{foreign: "blk.#.ffn_up", parts: []string{"blocks.#.ffn.gate", "blocks.#.ffn.up"}},
 		}, ggufDecoderLinks()...),
 	}
+}
+
+// oldPhi3Window is the window of the files of Phi-3 that were made before the
+// key existed; those of 128k tokens have one as long as their context.
+// Source: llama.cpp's loader, and config.json of the models it names.
+func oldPhi3Window(d *decoder) int64 {
+	if (d.layers == 32 || d.layers == 40) && d.context == 4096 {
+		return 2047
+	}
+	return 0
 }

@@ -24,8 +24,17 @@ func (s *settings) qwenWindow(d *decoder) {
 	if !s.boolOr("use_sliding_window", false) {
 		return
 	}
-	window, first := s.intOr("sliding_window", 4096), s.intOr("max_window_layers", 28)
+	window, first := s.window(4096), s.intOr("max_window_layers", 28)
 	d.window = s.slidingLayers(window, d.layers, func(layer int) bool { return int64(layer) >= first })
+}
+
+// window reads a sliding window: the default where the key is absent, none
+// where it is null.
+func (s *settings) window(def int64) int64 {
+	if s.c.HasKey("sliding_window") {
+		def = 0
+	}
+	return s.intOr("sliding_window", def)
 }
 
 func (k *keys) qwen(arch string) *decoder {

@@ -8,7 +8,7 @@ func qwen3() *architecture {
 		name: "qwen3", class: "Qwen3ForCausalLM", types: []string{"qwen3"}, gguf: "qwen3", llamaCPP: true,
 		fromHF: func(s *settings) *decoder {
 			d := s.common("qwen3", nil)
-			s.qwen3(d)
+			s.qwen3(d, 128)
 			s.qwenWindow(d)
 			return d
 		},
@@ -18,8 +18,8 @@ func qwen3() *architecture {
 	}
 }
 
-func (s *settings) qwen3(d *decoder) {
-	d.headDim = s.intOr("head_dim", 128)
+func (s *settings) qwen3(d *decoder, headDim int64) {
+	d.headDim = s.intOr("head_dim", headDim)
 	d.qkNorm = true
 	b := s.boolOr("attention_bias", false)
 	d.bias = biases{qkv: b, o: b}

@@ -11,9 +11,9 @@ func qwen3MoE() *architecture {
 		name: "qwen3_moe", class: "Qwen3MoeForCausalLM", types: []string{"qwen3_moe"}, gguf: "qwen3moe", llamaCPP: true,
 		fromHF: func(s *settings) *decoder {
 			d := s.common("qwen3_moe", nil)
-			s.qwen3(d)
+			s.qwen3(d, d.headDim)
 			if s.boolOr("use_sliding_window", false) {
-				d.window = everyLayer(s.intOr("sliding_window", 4096))
+				d.window = everyLayer(s.window(4096))
 			}
 			s.qwen3Experts(d)
 			return d

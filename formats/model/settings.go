@@ -1,8 +1,6 @@
 package model
 
 import (
-	"math"
-
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/hf"
 )
@@ -76,9 +74,9 @@ func (s *settings) activation(key, def string) Activation {
 	switch name {
 	case "silu", "swish":
 		return SiLU
-	case "gelu":
+	case "gelu", "gelu_python":
 		return GELU
-	case "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_python_tanh":
+	case "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_python_tanh", "gelu_accurate":
 		return GELUTanh
 	case "quick_gelu":
 		return GELUQuick
@@ -104,8 +102,8 @@ func (s *settings) common(arch string, defaults map[string]int64) *decoder {
 	d.layers = s.layers(size("num_hidden_layers"))
 	d.heads = size("num_attention_heads")
 	d.kvHeads = s.intOr("num_key_value_heads", d.heads)
-	if def, ok := defaults["num_key_value_heads"]; ok {
-		d.kvHeads = s.intOr("num_key_value_heads", def)
+	if def, ok := defaults["num_key_value_heads"]; ok && !s.c.HasKey("num_key_value_heads") {
+		d.kvHeads = def
 	}
 	d.inner = size("intermediate_size")
 	d.context = size("max_position_embeddings")
@@ -168,115 +166,4 @@ func (s *settings) slidingLayers(window int64, layers int, sliding func(layer in
 // everyLayer gives all layers one window; 0 is none.
 func everyLayer(window int64) func(int) int64 {
 	return func(int) int64 { return window }
-}
-
-// rope reads the rotary embedding in either style: rope_parameters, or flat
-// rope_theta and rope_scaling. kind selects a layer type's entry of a nested
-// rope_parameters, "" none. theta is the default base.
-func (s *settings) rope(d *decoder, theta, partial float64, kind string) Rope {
-	var p *settings
-	if params, ok := s.c.Sub("rope_parameters"); ok {
-		p = &settings{c: params}
-		if kind != "" && params.Has(kind) {
-			if sub, ok := params.Sub(kind); ok {
-				p = &settings{c: sub}
-			}
-		}
-	} else if sub, ok := s.c.Sub("rope_scaling"); ok {
-		p = &settings{c: sub}
-	}
-	theta = s.floatOr("rope_theta", theta)
-	partial = s.floatOr("partial_rotary_factor", partial)
-	r := Rope{Style: RopeHalf, Theta: theta, Scaling: RopeScaling{Kind: ScaleNone}}
-	if p != nil {
-		r.Theta = p.floatOr("rope_theta", theta)
-		partial = p.floatOr("partial_rotary_factor", partial)
-	}
-	r.Dim = int64(float64(d.headDim) * partial)
-	if p != nil {
-		s.scaling(&r, p, d)
-		s.note(p.err)
-	}
-	return r
-}
-
-// scaling reads a rope_scaling or rope_parameters object. The keys and
-// defaults are those of transformers' modeling_rope_utils.py.
-func (s *settings) scaling(r *Rope, p *settings, d *decoder) {
-	c := &r.Scaling
-	kind := p.stringOr("rope_type", p.stringOr("type", "default"))
-	if kind == "yarn" && p.has("short_factor") {
-		kind = "longrope" // what early Phi-3 configurations called it
-	}
-	original := func() int64 {
-		return s.intOr("original_max_position_embeddings", p.intOr("original_max_position_embeddings", d.context))
-	}
-	switch kind {
-	case "default":
-		return
-	case "linear":
-		c.Kind, c.Factor = ScaleLinear, p.float("factor")
-	case "dynamic":
-		c.Kind, c.Factor, c.Original = ScaleDynamic, p.float("factor"), d.context
-	case "llama3":
-		c.Kind, c.Factor, c.Original = ScaleLlama3, p.float("factor"), original()
-		c.LowFreq, c.HighFreq = p.float("low_freq_factor"), p.float("high_freq_factor")
-	case "yarn":
-		c.Kind, c.Original = ScaleYarn, original()
-		c.Factor = p.floatOr("factor", float64(d.context)/float64(max(c.Original, 1)))
-		c.BetaFast, c.BetaSlow = p.floatOr("beta_fast", 32), p.floatOr("beta_slow", 1)
-		c.Truncate = p.boolOr("truncate", true)
-		c.Attention = yarnAttention(p, c.Factor)
-	case "longrope", "su":
-		s.longRope(c, p, d, original())
-	default:
-		s.refuse("rope_type", kind)
-	}
-}
-
-// yarnAttention returns the factor on cos and sin. Source: equation 22 of the
-// YaRN paper (arXiv 2309.00071), and the mscale keys of DeepSeek's configs.
-func yarnAttention(p *settings, factor float64) float64 {
-	if p.has("attention_factor") {
-		return p.float("attention_factor")
-	}
-	m, all := p.floatOr("mscale", 0), p.floatOr("mscale_all_dim", 0)
-	if m != 0 && all != 0 {
-		return yarnScale(factor, m) / yarnScale(factor, all)
-	}
-	return yarnScale(factor, 1)
-}
-
-func yarnScale(factor, m float64) float64 {
-	if factor <= 1 {
-		return 1
-	}
-	return 0.1*m*math.Log(factor) + 1
-}
-
-// longRope reads Phi-3's two lists of factors. Source: the LongRoPE paper
-// (arXiv 2402.13753) and transformers' modeling_rope_utils.py.
-func (s *settings) longRope(c *RopeScaling, p *settings, d *decoder, original int64) {
-	c.Kind, c.Original = ScaleLongRope, original
-	factor := p.floatOr("factor", 0)
-	if factor == 0 {
-		factor = float64(d.context) / float64(max(original, 1))
-	}
-	switch {
-	case p.has("attention_factor"):
-		c.Attention = p.float("attention_factor")
-	case factor > 1 && original > 1:
-		c.Attention = math.Sqrt(1 + math.Log(factor)/math.Log(float64(original)))
-	}
-	c.Short, c.Long = p.float32s("short_factor"), p.float32s("long_factor")
-}
-
-func (s *settings) float32s(key string) []float32 {
-	v, err := s.c.Floats(key)
-	s.note(err)
-	out := make([]float32, len(v))
-	for i, f := range v {
-		out[i] = float32(f)
-	}
-	return out
 }

@@ -1,0 +1,180 @@
+package model_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/gguf"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/formats/tensor"
+)
+
+func micro(t *testing.T, name string) *model.Model { return open(t, "../../testdata/micro/"+name) }
+
+// exported returns a micro checkpoint's export, for a test to change.
+func exported(t *testing.T, name string) *model.Export {
+	t.Helper()
+	x, err := micro(t, name).GGUF(named(t, "f32"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// take removes a tensor of an export.
+func take(t *testing.T, x *model.Export, name string) formats.Tensor {
+	t.Helper()
+	i := slices.IndexFunc(x.Tensors, func(e formats.Tensor) bool { return e.Name == name })
+	if i < 0 {
+		t.Fatalf("no tensor %q", name)
+	}
+	e := x.Tensors[i]
+	x.Tensors = slices.Delete(x.Tensors, i, i+1)
+	return e
+}
+
+func has(x *model.Export, name string) bool {
+	return slices.ContainsFunc(x.Tensors, func(e formats.Tensor) bool { return e.Name == name })
+}
+
+// set changes or adds a key, nil removes it.
+func set(x *model.Export, key string, v gguf.Value) {
+	x.Keys = slices.DeleteFunc(x.Keys, func(kv gguf.KV) bool { return kv.Key == key })
+	if v != nil {
+		x.Keys = append(x.Keys, gguf.KV{Key: key, Value: v})
+	}
+}
+
+func ones(t *testing.T, name string, n int) formats.Tensor {
+	t.Helper()
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = 1
+	}
+	p := make([]byte, 4*n)
+	tensor.FromFloat32(p, x, tensor.F32)
+	e, err := scheme.New(name, named(t, "f32"), []int64{int64(n)}, nil, tensor.BytesBlob(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// join replaces tensors of an export by one that holds their rows.
+func join(t *testing.T, x *model.Export, into string, shape []int64, ts ...formats.Tensor) {
+	t.Helper()
+	e, err := scheme.Concat(into, shape, ts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Tensors = append(x.Tensors, e)
+}
+
+// llama.cpp loads these architectures with one matrix for query, key and value
+// only, and the first two with a head of their own only.
+func TestExportsAsLlamaCPPInsists(t *testing.T) {
+	for name, head := range map[string]bool{"gpt2": true, "gpt_neox": true, "phi3": true, "phi3-partial": false} {
+		x := exported(t, name)
+		if !has(x, "blk.0.attn_qkv.weight") || has(x, "blk.0.attn_q.weight") {
+			t.Errorf("%s: query, key and value are apart", name)
+		}
+		if has(x, "output.weight") != head {
+			t.Errorf("%s: output.weight is there: %v", name, !head)
+		}
+	}
+	x := exported(t, "gpt2")
+	if embed, head := values(t, take(t, x, "token_embd.weight")), values(t, take(t, x, "output.weight")); !slices.Equal(embed, head) {
+		t.Error("gpt2: the head is not the table")
+	}
+}
+
+// Newer converters can fuse query, key and value, and the experts' gate and
+// up, of any architecture.
+func TestFusedGGUF(t *testing.T) {
+	for _, name := range []string{"llama-3", "llama-bias", "mixtral", "qwen2"} {
+		x := exported(t, name)
+		m := micro(t, name)
+		for i := range m.Graph.Blocks {
+			b := &m.Graph.Blocks[i]
+			blk := strings.Replace("blk.#.", "#", string(rune('0'+i)), 1)
+			rows := b.Attn.Q.Out + b.Attn.K.Out + b.Attn.V.Out
+			for _, suffix := range []string{".weight", ".bias"} {
+				if !has(x, blk+"attn_q"+suffix) {
+					continue
+				}
+				shape := []int64{rows, b.Attn.Q.In}
+				if suffix == ".bias" {
+					shape = shape[:1]
+				}
+				join(t, x, blk+"attn_qkv"+suffix, shape, take(t, x, blk+"attn_q"+suffix), take(t, x, blk+"attn_k"+suffix), take(t, x, blk+"attn_v"+suffix))
+			}
+			if b.MoE == nil {
+				continue
+			}
+			gate, up := take(t, x, blk+"ffn_gate_exps.weight"), take(t, x, blk+"ffn_up_exps.weight")
+			var pieces []formats.Tensor
+			n := b.MoE.Gate.Out
+			for e := range b.MoE.Experts {
+				for _, half := range []formats.Tensor{gate, up} {
+					p, err := scheme.Slice(half, e*n, n)
+					if err != nil {
+						t.Fatal(err)
+					}
+					pieces = append(pieces, p)
+				}
+			}
+			join(t, x, blk+"ffn_gate_up_exps.weight", []int64{b.MoE.Experts, 2 * n, gate.Shape[2]}, pieces...)
+		}
+		sameWeights(t, m, open(t, writeGGUF(t, x)))
+	}
+}
+
+// What llama.cpp would compute otherwise, or not load, is refused by name.
+func TestGGUFThatIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		name, from, says string
+		change           func(x *model.Export)
+	}{
+		{"a bias of its own", "llama-3", "blk.0.attn_k.bias", func(x *model.Export) { x.Tensors = append(x.Tensors, ones(t, "blk.0.attn_k.bias", 32)) }},
+		{"norms of heads", "llama-3", "attn_q_norm", func(x *model.Export) { x.Tensors = append(x.Tensors, ones(t, "blk.1.attn_q_norm.weight", 16)) }},
+		{"part of a head rotated", "llama-3", "rope.dimension_count", func(x *model.Export) { set(x, "llama.rope.dimension_count", uint32(4)) }},
+		{"factors and a scaling", "llama-31", "linear", func(x *model.Export) { set(x, "llama.rope.scaling.factor", float32(2)) }},
+		{"attention both ways", "llama-3", "attention.causal", func(x *model.Export) { set(x, "llama.attention.causal", false) }},
+		{"a scaling of longrope", "phi3-longrope", "rope.scaling.factor", func(x *model.Export) {
+			set(x, "phi3.rope.scaling.type", "longrope")
+			set(x, "phi3.rope.scaling.factor", float32(2))
+		}},
+		{"a scaling under longrope", "phi3-longrope", "linear", func(x *model.Export) { set(x, "phi3.rope.scaling.factor", float32(2)) }},
+	} {
+		x := exported(t, c.from)
+		c.change(x)
+		m, err := model.Open(writeGGUF(t, x))
+		if err == nil {
+			m.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "unsupported") {
+			t.Errorf("%s: error %v does not say %q", c.name, err, c.says)
+		}
+	}
+}
+
+// A file may give the factor alone, under either name: that is linear scaling.
+func TestGGUFScalingWithoutAType(t *testing.T) {
+	for _, key := range []string{"llama.rope.scaling.factor", "llama.rope.scale_linear"} {
+		x := exported(t, "llama-3")
+		set(x, key, float32(4))
+		r := open(t, writeGGUF(t, x)).Graph.Ropes[0].Scaling
+		if r.Kind != model.ScaleLinear || r.Factor != 4 {
+			t.Errorf("%s: %+v", key, r)
+		}
+	}
+	x := exported(t, "llama-3")
+	set(x, "llama.rope.scaling.type", "none")
+	set(x, "llama.rope.scaling.factor", float32(4))
+	if r := open(t, writeGGUF(t, x)).Graph.Ropes[0].Scaling; r.Kind != model.ScaleNone {
+		t.Errorf("none: %+v", r)
+	}
+}
