@@ -59,6 +59,9 @@ the user's cache folder; --fresh measures again.`,
 	s.IntVar(&f.Repeat, "repeat", 5, "rounds")
 	s.IntVar(&f.Threads, "threads", 0, "threads; 0: one per core")
 	s.StringVar(&f.Level, "level", "", "SIMD level of the kernels; default: the best this machine runs")
+	s.BoolVar(&f.Exact, "exact", false, "compute in float32 throughout, instead of with int8 activations")
+	s.StringVar(&f.KV, "kv", "", "how keys and values are kept: f32, f16 or q8; default: f16, with --exact f32")
+	s.BoolVar(&f.Pin, "pin", false, "keep each thread on a processor of its own (Linux)")
 	s.BoolVar(&f.probe, "probe", false, "print what the machine is and can do")
 	s.BoolVar(&f.fresh, "fresh", false, "with --probe, measure again")
 	s.BoolVar(&f.json, "json", false, "print JSON")
@@ -86,8 +89,16 @@ func (f *benchFlags) check(args []string) error {
 			return &usageError{err}
 		}
 	}
+	if f.KV != "" {
+		if _, err := kernels.ParseKVFormat(f.KV); err != nil {
+			return &usageError{err}
+		}
+	}
 	return nil
 }
+
+// plain reports whether the model is executed as run does it.
+func (f *benchFlags) plain() bool { return f.Level == "" && f.KV == "" && !f.Exact && !f.Pin }
 
 func (a *app) bench(ctx context.Context, path string, f *benchFlags) error {
 	m, err := model.Open(path)
@@ -95,7 +106,7 @@ func (a *app) bench(ctx context.Context, path string, f *benchFlags) error {
 		return err
 	}
 	defer m.Close()
-	if a.self != nil && f.Level == "" {
+	if a.self != nil && f.plain() {
 		if _, err := m.Tokenizer(); err == nil { // run needs one
 			f.FirstToken = func(ctx context.Context) (time.Duration, error) { return a.firstToken(ctx, path, f.Threads) }
 		}

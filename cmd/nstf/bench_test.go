@@ -17,14 +17,14 @@ func TestBench(t *testing.T) {
 		t.Skip("reads gigabytes where the cache is large")
 	}
 	var r bench.Result
-	decode(t, must(t, "bench", demoModel, "--prompt", "16", "--gen", "4", "--depth", "2", "--repeat", "2", "--threads", "2", "--json"), &r)
+	decode(t, must(t, "bench", demoModel, "--prompt", "16", "--gen", "4", "--depth", "2", "--repeat", "2", "--threads", "2", "--kv", "q8", "--json"), &r)
 	if r.Prompt.Tokens != 16 || r.Decode.Tokens != 4 || r.Decode.Depth != 2 || r.Repeat != 2 || r.Threads != 2 || r.Model != demoModel {
 		t.Errorf("%+v", r)
 	}
 	if r.Prompt.Rate.Median <= 0 || r.Decode.Share <= 0 || r.FirstToken != nil {
 		t.Errorf("prompt %+v, decode %+v, first token %+v", r.Prompt, r.Decode, r.FirstToken)
 	}
-	out := must(t, "bench", demoModel, "--prompt", "16", "--gen", "0", "--repeat", "1", "--level", "generic")
+	out := must(t, "bench", demoModel, "--prompt", "16", "--gen", "0", "--repeat", "1", "--level", "generic", "--exact")
 	fits(t, out)
 	for _, what := range []string{"tokens/s", "GFLOP/s", "generic", "peak memory"} {
 		if !strings.Contains(out, what) {
@@ -86,7 +86,7 @@ func TestProbe(t *testing.T) {
 func TestBenchUsage(t *testing.T) {
 	for _, line := range []string{
 		"bench", "bench a b", "bench a --probe", "bench a --fresh", "bench a --prompt -1", "bench a --gen -1", "bench a --depth -1",
-		"bench a --threads -1", "bench a --repeat 0", "bench a --prompt 0 --gen 0", "bench a --level sse9", "bench a --nosuch",
+		"bench a --threads -1", "bench a --repeat 0", "bench a --prompt 0 --gen 0", "bench a --level sse9", "bench a --kv f4", "bench a --nosuch",
 	} {
 		invoke(strings.Fields(line)...).fails(t, exitUsage, "")
 	}

@@ -3,6 +3,7 @@ package kerneltest
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -19,13 +20,21 @@ type benchmark struct {
 // of matrix-vector products are 256 MiB, more than the caches of most machines;
 // the rest is as large as a model's rows are.
 func Bench(tb *testing.B, b Backend) {
-	validated := map[string]bool{}
+	faults := map[string]error{} // of operations that were validated
 	for _, bm := range benchmarks() {
 		tb.Run(bm.name, func(tb *testing.B) {
 			if !bm.has(&b) {
 				tb.Skipf("%s does not offer it", b.Name)
 			}
-			validate(tb, &b, bm.name, validated)
+			op, _, _ := strings.Cut(bm.name, "/")
+			fault, done := faults[op]
+			if !done {
+				fault = Validate(&b, op)
+				faults[op] = fault
+			}
+			if fault != nil {
+				tb.Fatalf("not timed, it is wrong: %v", fault)
+			}
 			run := bm.setup(&b, rand.New(rand.NewPCG(5, 6)))
 			run()
 			for tb.Loop() {
@@ -36,23 +45,6 @@ func Bench(tb *testing.B, b Backend) {
 				tb.ReportMetric(float64(bm.flops)/seconds/1e9, "GFLOP/s")
 			} else {
 				tb.ReportMetric(float64(bm.bytes)/seconds/1e9, "GB/s")
-			}
-		})
-	}
-}
-
-// validate checks the operation that a benchmark's name begins with, once.
-func validate(tb *testing.B, b *Backend, name string, done map[string]bool) {
-	for _, op := range operations() {
-		if len(name) < len(op.name) || name[:len(op.name)] != op.name || done[op.name] || !op.has(b) {
-			continue
-		}
-		done[op.name] = true
-		op.problems(rand.New(rand.NewPCG(1, 2)), func(p problem) {
-			got, broken := guardedRun(b, p)
-			worst, allowed, wrong := compare(p, got)
-			if broken != "" || len(wrong) > 0 || worst > allowed {
-				tb.Fatalf("%s: not timed, it is wrong: %s %q, error %.2f of %.2f units", p.name, broken, wrong, worst, allowed)
 			}
 		})
 	}

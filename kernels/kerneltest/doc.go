@@ -9,7 +9,8 @@
 // floor that each operation states. Bench validates a kernel and then times it,
 // in GB/s or GFLOP/s.
 //
-// The package belongs to tests; nothing that ships imports it.
+// The package belongs to tests. What ships imports it in one place, where kernels
+// are timed for a user: [Validate] comes before [Timings] there.
 package kerneltest
 
 // A Backend is the kernels of one device or instruction-set level. Signatures

@@ -2,6 +2,7 @@ package kerneltest
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -13,17 +14,38 @@ func testHalves(t *testing.T, b *Backend) {
 	if b.DecodeF16 == nil || b.DecodeBF16 == nil || b.EncodeF16 == nil || b.EncodeBF16 == nil {
 		t.Skipf("%s does not offer conversions", b.Name)
 	}
+	for _, name := range []string{"DecodeF16", "DecodeBF16", "EncodeF16", "EncodeBF16"} {
+		if err := conversions(b)[name](); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// conversions are the checks of those that b offers, by name.
+func conversions(b *Backend) map[string]func() error {
 	all := make([]byte, 2<<16)
 	for i := range 1 << 16 {
 		binary.LittleEndian.PutUint16(all[2*i:], uint16(i))
 	}
-	testDecode(t, "DecodeF16", b.DecodeF16, all, f16Bits)
-	testDecode(t, "DecodeBF16", b.DecodeBF16, all, func(h uint16) uint32 { return uint32(h) << 16 })
-	testEncode(t, "EncodeF16", b.EncodeF16, encodeInputs(13), nearestHalf)
-	testEncode(t, "EncodeBF16", b.EncodeBF16, encodeInputs(16), nearestBF16)
+	checks := map[string]func() error{}
+	if b.DecodeF16 != nil {
+		checks["DecodeF16"] = func() error { return checkDecode("DecodeF16", b.DecodeF16, all, f16Bits) }
+	}
+	if b.DecodeBF16 != nil {
+		checks["DecodeBF16"] = func() error {
+			return checkDecode("DecodeBF16", b.DecodeBF16, all, func(h uint16) uint32 { return uint32(h) << 16 })
+		}
+	}
+	if b.EncodeF16 != nil {
+		checks["EncodeF16"] = func() error { return checkEncode("EncodeF16", b.EncodeF16, encodeInputs(13), nearestHalf) }
+	}
+	if b.EncodeBF16 != nil {
+		checks["EncodeBF16"] = func() error { return checkEncode("EncodeBF16", b.EncodeBF16, encodeInputs(16), nearestBF16) }
+	}
+	return checks
 }
 
-func testDecode(t *testing.T, name string, decode func([]float32, []byte), src []byte, want func(uint16) uint32) {
+func checkDecode(name string, decode func([]float32, []byte), src []byte, want func(uint16) uint32) error {
 	for _, n := range append(lengths(), len(src)/2) {
 		buf := surrounded(make([]float32, n))
 		dst := buf[guard : guard+n]
@@ -32,18 +54,19 @@ func testDecode(t *testing.T, name string, decode func([]float32, []byte), src [
 		for i, v := range dst {
 			h := binary.LittleEndian.Uint16(in[2*i:])
 			if math.Float32bits(v) != want(h) {
-				t.Fatalf("%s: n=%d: %#04x decodes to %#08x, want %#08x", name, n, h, math.Float32bits(v), want(h))
+				return fmt.Errorf("%s: n=%d: %#04x decodes to %#08x, want %#08x", name, n, h, math.Float32bits(v), want(h))
 			}
 		}
 		for i, v := range buf {
 			if (i < guard || i >= guard+n) && !sameBits(v, guardWord()) {
-				t.Fatalf("%s: n=%d: guard word %d overwritten", name, n, i-guard)
+				return fmt.Errorf("%s: n=%d: guard word %d overwritten", name, n, i-guard)
 			}
 		}
 	}
+	return nil
 }
 
-func testEncode(t *testing.T, name string, encode func([]byte, []float32), src []float32, want func(float32) uint16) {
+func checkEncode(name string, encode func([]byte, []float32), src []float32, want func(float32) uint16) error {
 	for _, n := range append(lengths(), len(src)) {
 		buf := make([]byte, 2*n+32)
 		for i := range buf {
@@ -53,15 +76,16 @@ func testEncode(t *testing.T, name string, encode func([]byte, []float32), src [
 		encode(buf[15:15+2*n], in)
 		for i, v := range in {
 			if h := binary.LittleEndian.Uint16(buf[15+2*i:]); h != want(v) {
-				t.Fatalf("%s: n=%d: %g (%#08x) encodes to %#04x, want %#04x", name, n, v, math.Float32bits(v), h, want(v))
+				return fmt.Errorf("%s: n=%d: %g (%#08x) encodes to %#04x, want %#04x", name, n, v, math.Float32bits(v), h, want(v))
 			}
 		}
 		for i, v := range buf {
 			if (i < 15 || i >= 15+2*n) && v != 0xa5 {
-				t.Fatalf("%s: n=%d: guard byte %d overwritten", name, n, i-15)
+				return fmt.Errorf("%s: n=%d: guard byte %d overwritten", name, n, i-15)
 			}
 		}
 	}
+	return nil
 }
 
 // encodeInputs are all short patterns with the lower bits at zero, next to the

@@ -20,6 +20,9 @@ type Options struct {
 	Repeat  int    // rounds, at least 1
 	Threads int    // 0: as many as Go runs at once
 	Level   string // SIMD level by its name; "": the best this machine runs
+	Exact   bool   // float32 throughout, see exec.Options
+	KV      string // how keys and values are kept, see exec.Options
+	Pin     bool   // each thread on a processor of its own
 	// FirstToken starts a process of its own and returns the time until the
 	// model's first token; nil: it is not measured.
 	FirstToken func(ctx context.Context) (time.Duration, error)
@@ -33,6 +36,8 @@ type Result struct {
 	Machine    place.Machine `json:"machine"`
 	Threads    int           `json:"threads"`
 	Repeat     int           `json:"repeat"`
+	Exact      bool          `json:"exact"`
+	KV         string        `json:"kv,omitempty"` // where asked for
 	Params     int64         `json:"params"`
 	Bytes      int64         `json:"bytes"` // of all stored weights
 	LoadS      float64       `json:"load_s"`
@@ -144,7 +149,8 @@ func newRun(m *model.Model, o Options) (*run, error) {
 	}
 	start := time.Now()
 	var err error
-	if r.ex, err = exec.New(m, exec.Options{Threads: o.Threads, Context: int64(max(o.Prompt, o.Depth+o.Gen)), Level: o.Level}); err != nil {
+	options := exec.Options{Threads: o.Threads, Context: int64(max(o.Prompt, o.Depth+o.Gen)), Level: o.Level, Exact: o.Exact, KV: o.KV, Pin: o.Pin}
+	if r.ex, err = exec.New(m, options); err != nil {
 		return nil, err
 	}
 	if r.seq, err = r.ex.NewSequence(); err != nil {
@@ -157,8 +163,12 @@ func newRun(m *model.Model, o Options) (*run, error) {
 	for i := range r.ids {
 		r.ids[i] = int32((int64(i)*7919 + 13) % m.Graph.Vocab)
 	}
+	kind := cpu.PeakF32
+	if !o.Exact && integers(m, r.set) {
+		kind = cpu.PeakInt8
+	}
 	for _, p := range r.set.Peaks() {
-		if p.Kind() == cpu.PeakF32 { // the executor multiplies nothing else
+		if p.Kind() == kind {
 			r.peak = &p
 		}
 	}
@@ -281,8 +291,24 @@ func mapped(m *model.Model) (runs [][]byte, ok bool) {
 	return runs, in*10 >= all*9
 }
 
+// integers reports whether most of a model's weights are stored in schemes with
+// integer kernels.
+func integers(m *model.Model, set *cpu.Set) bool {
+	var n, all int64
+	for i := range m.Graph.Blocks {
+		for _, l := range m.Graph.Blocks[i].Linears() {
+			t := m.Tensor(l.Weight)
+			all += t.Elements()
+			if set.Integer(t.Scheme) != nil {
+				n += t.Elements()
+			}
+		}
+	}
+	return n*2 > all
+}
+
 func (r *run) result() *Result {
-	res := &Result{Model: r.m.Path, Machine: place.Discover(r.set), Threads: r.o.Threads, Repeat: r.o.Repeat,
+	res := &Result{Model: r.m.Path, Machine: place.Discover(r.set), Threads: r.o.Threads, Repeat: r.o.Repeat, Exact: r.o.Exact, KV: r.o.KV,
 		Params: r.m.Graph.Params(), LoadS: r.load.Seconds(), PeakRSS: r.rss}
 	for _, t := range r.m.Tensors() {
 		res.Bytes += t.Size()

@@ -26,7 +26,7 @@ func TestRun(t *testing.T) {
 	}
 	m := open(t, "llama-k256")
 	rounds, starts := int64(0), 0
-	o := Options{Prompt: 20, Gen: 5, Depth: 3, Repeat: 2, Threads: 2,
+	o := Options{Prompt: 20, Gen: 5, Depth: 3, Repeat: 2, Threads: 2, KV: "f32",
 		FirstToken: func(context.Context) (time.Duration, error) { starts++; return time.Second, nil },
 		Progress:   func(done, total int64) { rounds = done*10 + total }}
 	r, err := Run(context.Background(), m, o)
@@ -47,6 +47,8 @@ func TestRun(t *testing.T) {
 	near(t, "operations", r.Prompt.Gops.Median, c.Operations(20)/20*r.Prompt.Rate.Median/1e9)
 	weights, _ := c.Bytes(1)
 	near(t, "weights", float64(r.Decode.WeightBytes), weights)
+	_, cache := c.Bytes(6) // behind 3, tokens attend to 4, 5, ... 8 positions
+	near(t, "cache", float64(r.Decode.CacheBytes), cache)
 	near(t, "bytes", r.Decode.GBs.Median, float64(r.Decode.WeightBytes+r.Decode.CacheBytes)*r.Decode.Rate.Median/1e9)
 	near(t, "share", r.Decode.Share, r.Decode.GBs.Median/r.Decode.Memory.Median)
 	near(t, "peak's share", r.Prompt.Share, r.Prompt.Gops.Median/r.Prompt.Peak.Median)
@@ -70,8 +72,10 @@ func TestPhasesAlone(t *testing.T) {
 func TestRunErrors(t *testing.T) {
 	m := open(t, "llama-3")
 	var unsupported *formats.UnsupportedError
-	if _, err := Run(context.Background(), m, Options{Prompt: 1, Repeat: 1, Level: "nosuch"}); !errors.As(err, &unsupported) {
-		t.Errorf("an unknown level gives %v", err)
+	for _, o := range []Options{{Prompt: 1, Repeat: 1, Level: "nosuch"}, {Prompt: 1, Repeat: 1, KV: "nosuch"}} {
+		if _, err := Run(context.Background(), m, o); !errors.As(err, &unsupported) {
+			t.Errorf("%+v gives %v", o, err)
+		}
 	}
 	boom := errors.New("boom")
 	o := Options{Prompt: 1, Repeat: 1, FirstToken: func(context.Context) (time.Duration, error) { return 0, boom }}
