@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/atomicfile"
@@ -46,7 +47,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.As(err, &format):
+	case errors.As(err, &format), errors.Is(err, fs.ErrNotExist):
 		return exitInput
 	case errors.As(err, &unsupported):
 		return exitUnsupported

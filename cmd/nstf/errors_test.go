@@ -21,7 +21,7 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{nil, 0, ""},
 		{errors.New("x"), 1, ""},
-		{fs.ErrNotExist, 1, ""},
+		{fs.ErrNotExist, 3, ""},
 		{usagef("x"), 2, "--help"},
 		{formats.Errorf("f", "t", "x"), 3, ""},
 		{fmt.Errorf("wrapped: %w", formats.ErrorAt("f", "", 3, "x")), 3, ""},

@@ -36,7 +36,8 @@ one, and ctx-1 tokens, all of which are scored. --protocol llama.cpp counts as t
 project's perplexity tool does, to compare with its figures.
 
 --save-ref stores this model's log-probabilities in a file that --ref takes instead of
-the model. --token-ids with --dump-logits writes raw logits instead of measuring.`,
+the model. --token-ids with --dump-logits writes raw logits instead of measuring, in
+float32 throughout unless --exact=false or --kv asks otherwise.`,
 		Example: `  nstf eval model.nstf --text book.txt
   nstf eval small.nstf --text book.txt --ref model.nstf --json
   nstf eval model.gguf --text wiki.test.raw --protocol llama.cpp --save-ref wiki.ref
@@ -46,6 +47,9 @@ the model. --token-ids with --dump-logits writes raw logits instead of measuring
 				return err
 			}
 			if f.dump != "" {
+				if !c.Flags().Changed("exact") && !c.Flags().Changed("kv") {
+					f.Exact = true // raw logits are asked for to be compared
+				}
 				return a.dumpLogits(c.Context(), args[0], &f)
 			}
 			return a.eval(c.Context(), args[0], &f)
@@ -61,6 +65,7 @@ the model. --token-ids with --dump-logits writes raw logits instead of measuring
 	s.StringVar(&f.tokenIDs, "token-ids", "", "JSON array of token ids to run as they are, with --dump-logits")
 	s.StringVar(&f.dump, "dump-logits", "", "write float32 logits [T][V] to this .npy file, with --token-ids")
 	s.IntVar(&f.Threads, "threads", 0, "threads; 0: one per core")
+	addPrecision(s, &f.Exact, &f.KV)
 	s.BoolVar(&f.json, "json", false, "print JSON")
 	return c
 }
@@ -81,6 +86,9 @@ func (f *evalFlags) check() error {
 	case f.MaxTokens < 0 || f.Threads < 0:
 		return usagef("--max-tokens and --threads are not negative")
 	}
+	if err := checkKV(f.KV); err != nil {
+		return err
+	}
 	f.Protocol = eval.Protocol(f.protocol)
 	return nil
 }
@@ -97,7 +105,8 @@ func (a *app) dumpLogits(ctx context.Context, path string, f *evalFlags) error {
 	defer m.Close()
 	step, end := a.progress("evaluating", false)
 	defer end()
-	return eval.DumpLogits(ctx, m, ids, f.dump, f.Threads, step)
+	f.Progress = step
+	return eval.DumpLogits(ctx, m, ids, f.dump, f.Options)
 }
 
 func (a *app) eval(ctx context.Context, path string, f *evalFlags) error {

@@ -98,7 +98,7 @@ func TestEvalFailures(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out")
 	text := []string{"--text", demoText, "--max-tokens", "511"}
-	invoke("eval", demoModel, "--text", "/nosuch").fails(t, exitFailure, "nosuch")
+	invoke("eval", demoModel, "--text", "/nosuch").fails(t, exitInput, "nosuch")
 	invoke(append(text, "eval", demoModel, "--ref", filepath.Join(micro, "llama-2"))...).fails(t, exitFailure, "vocabulary")
 	ids := filepath.Join(t.TempDir(), "ids.json")
 	for _, bad := range []string{"[1, 2", "[4096]", "[-1]"} {

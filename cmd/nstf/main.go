@@ -79,7 +79,7 @@ Exit codes:
   0    fine
   1    failure
   2    wrong usage
-  3    bad input file: damaged, truncated, or not what its name says
+  3    bad input file: missing, damaged, truncated, or not what its name says
   4    valid input that this program does not support
   130  interrupted`,
 		Example:       "  nstf demo\n  nstf convert ./Llama-3.2-1B -o llama.nstf\n  nstf run llama.nstf -p \"Once upon a time\"",

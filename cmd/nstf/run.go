@@ -69,6 +69,7 @@ func (f *runFlags) add(c *cobra.Command) {
 	s.Float64Var(&f.Sampling.RepetitionPenalty, "repetition-penalty", 1, "divides the logits of tokens that occurred; 1: none")
 	s.IntVar(&f.Sampling.RepetitionWindow, "repetition-window", 0, "tokens that it looks back; 0: all")
 	s.Uint64Var(&f.Sampling.Seed, "seed", 0, "seed of the random numbers; default: another every time")
+	addPrecision(s, &f.Exact, &f.KV)
 	s.BoolVar(&f.noParse, "no-parse-special", false, "read the spelling of special tokens in the text as plain text")
 	s.BoolVar(&f.verify, "verify", false, "check every hash of the package first")
 	s.BoolVar(&f.stats, "stats", false, "print speed and memory to standard error")
@@ -93,6 +94,9 @@ func (f *runFlags) check(c *cobra.Command, args []string) error {
 		return usagef("--system goes with --chat")
 	case f.Context < 0 || f.Threads < 0 || f.MaxTokens < 0:
 		return usagef("--ctx, --threads and --max-tokens are not negative")
+	}
+	if err := checkKV(f.KV); err != nil {
+		return err
 	}
 	if f.greedy {
 		f.Sampling.Temperature = 0

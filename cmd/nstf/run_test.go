@@ -150,7 +150,7 @@ func TestRunContextEnd(t *testing.T) {
 
 func TestRunFailures(t *testing.T) {
 	invoke("run", "/nosuch", "-p", "x").fails(t, exitInput, "nosuch")
-	invoke("run", demoModel, "-f", "/nosuch.txt").fails(t, exitFailure, "nosuch.txt")
+	invoke("run", demoModel, "-f", "/nosuch.txt").fails(t, exitInput, "nosuch.txt")
 	invoke("run", demoText, "-p", "x").fails(t, exitInput, "not a model")
 	invoke("run", filepath.Join(micro, "gpt2"), "-p", "").fails(t, exitFailure, "hint: give a text")
 	invoke("run", filepath.Join(micro, "gpt2"), "--chat", "-p", "x").fails(t, exitUnsupported, "chat template")

@@ -84,7 +84,7 @@ func TestTokenizeContainers(t *testing.T) {
 }
 
 func TestTokenizeFailures(t *testing.T) {
-	invoke("tokenize", "/nosuch").fails(t, exitFailure, "nosuch")
+	invoke("tokenize", "/nosuch").fails(t, exitInput, "nosuch")
 	invoke("tokenize", demoText).fails(t, exitInput, "no tokenizer")
 	for _, ids := range []string{"", "[1", "[-1]", `["a"]`} {
 		invokeWith(context.Background(), strings.NewReader(ids), "tokenize", demoModel, "--decode").fails(t, exitInput, "standard input")

@@ -72,10 +72,13 @@ func Create(path string, size int64) (*File, error) {
 	for range 100 {
 		temp := fmt.Sprintf("%s.tmp-%08x", final, rand.Uint32())
 		f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
-		if errors.Is(err, fs.ErrExist) {
+		switch {
+		case errors.Is(err, fs.ErrExist):
 			continue
-		}
-		if err != nil {
+		case errors.Is(err, fs.ErrNotExist):
+			// Not wrapped: callers take fs.ErrNotExist for an input's.
+			return nil, fmt.Errorf("%s: there is no folder %s", path, filepath.Dir(final))
+		case err != nil:
 			return nil, err
 		}
 		return &File{f: f, path: final, temp: temp, size: size}, nil

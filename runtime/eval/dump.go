@@ -12,10 +12,11 @@ import (
 
 // DumpLogits runs a model over token ids as they are, in one pass, and writes
 // the float32 logits [T][V] that follow each of them to path as a NumPy
-// array. Nothing is left at path after a failure.
-func DumpLogits(ctx context.Context, m *model.Model, ids []int32, path string, threads int, progress func(done, total int64)) error {
+// array. Of the options only Threads, Exact, KV and Progress count. Nothing is
+// left at path after a failure.
+func DumpLogits(ctx context.Context, m *model.Model, ids []int32, path string, o Options) error {
 	shape := []int64{int64(len(ids)), m.Graph.Vocab}
-	ex, err := exec.New(m, exec.Options{Threads: threads, Context: max(shape[0], 1)})
+	ex, err := exec.New(m, o.exec(max(shape[0], 1)))
 	if err != nil {
 		return err
 	}
@@ -42,8 +43,8 @@ func DumpLogits(ctx context.Context, m *model.Model, ids []int32, path string, t
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if progress != nil {
-			progress(int64(pos+1), int64(len(ids)))
+		if o.Progress != nil {
+			o.Progress(int64(pos+1), int64(len(ids)))
 		}
 		return w.Write(row)
 	})

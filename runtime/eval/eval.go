@@ -20,8 +20,15 @@ type Options struct {
 	Ref       string   // another model, or stored log-probabilities; "": none
 	SaveRef   string   // where to store this model's log-probabilities; "": nowhere
 	Threads   int      // 0: as many as Go runs at once
+	Exact     bool     // float32 throughout, see exec.Options
+	KV        string   // how keys and values are kept, see exec.Options
 	// Progress is called with tokens done and their total; nil: nobody.
 	Progress func(done, total int64)
+}
+
+// exec returns how models are executed for these options.
+func (o *Options) exec(context int64) exec.Options {
+	return exec.Options{Threads: o.Threads, Context: context, Exact: o.Exact, KV: o.KV}
 }
 
 // A Result is what was measured.
@@ -61,7 +68,7 @@ func Run(ctx context.Context, m *model.Model, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	ex, err := exec.New(m, exec.Options{Threads: o.Threads, Context: int64(w.size)})
+	ex, err := exec.New(m, o.exec(int64(w.size)))
 	if err != nil {
 		return nil, err
 	}

@@ -124,7 +124,7 @@ func newModelReference(m *model.Model, o Options, texts []string, w *windows, vo
 	if own.hash() != w.hash() {
 		return nil, fmt.Errorf("%s turns %s into other tokens than the model: they cannot be compared", m.Path, o.Text)
 	}
-	ex, err := exec.New(m, exec.Options{Threads: o.Threads, Context: int64(w.size)})
+	ex, err := exec.New(m, o.exec(int64(w.size)))
 	if err != nil {
 		return nil, err
 	}

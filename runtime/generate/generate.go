@@ -14,8 +14,10 @@ import (
 
 // Config says how a model is loaded.
 type Config struct {
-	Context int64 // positions; 0: what the model was made for
-	Threads int   // 0: as many as Go runs at once
+	Context int64  // positions; 0: what the model was made for
+	Threads int    // 0: as many as Go runs at once
+	Exact   bool   // float32 throughout, see exec.Options
+	KV      string // how keys and values are kept, see exec.Options
 }
 
 // Options are the settings of one continuation.
@@ -83,7 +85,7 @@ func New(m *model.Model, c Config) (*Generator, error) {
 	if err != nil {
 		return nil, err
 	}
-	ex, err := exec.New(m, exec.Options{Threads: c.Threads, Context: c.Context})
+	ex, err := exec.New(m, exec.Options{Threads: c.Threads, Context: c.Context, Exact: c.Exact, KV: c.KV})
 	if err != nil {
 		return nil, err
 	}
