@@ -1,4 +1,4 @@
-//go:build !noasm
+//go:build linux && !noasm
 
 package cpu
 

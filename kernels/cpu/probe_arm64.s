@@ -1,6 +1,7 @@
 //go:build !noasm
 
 #include "textflag.h"
+#include "neon_arm64.h"
 
 // func readWordsNEON(p []byte) uint64
 TEXT ·readWordsNEON(SB), NOSPLIT, $0-32
@@ -97,8 +98,7 @@ store:
 	VST1.P [V12.S4, V13.S4, V14.S4, V15.S4], 64(R0)
 	RET
 
-// Go's assembler has no SDOT: these are SDOT Vd.4S, V16.16B, V16.16B, 0x4e809400 |
-// Rm<<16 | Rn<<5 | Rd (Arm ARM, C7.2). TestPeaks holds them to the sums that they must give.
+// TestPeaks holds these to the sums that they must give.
 
 // func peakSDOTNEON(dst []float32, rounds int)
 TEXT ·peakSDOTNEON(SB), NOSPLIT, $0-32
@@ -126,22 +126,22 @@ TEXT ·peakSDOTNEON(SB), NOSPLIT, $0-32
 round:
 	CMP $1, R1
 	BLT store
-	WORD $0x4e909600
-	WORD $0x4e909601
-	WORD $0x4e909602
-	WORD $0x4e909603
-	WORD $0x4e909604
-	WORD $0x4e909605
-	WORD $0x4e909606
-	WORD $0x4e909607
-	WORD $0x4e909608
-	WORD $0x4e909609
-	WORD $0x4e90960a
-	WORD $0x4e90960b
-	WORD $0x4e90960c
-	WORD $0x4e90960d
-	WORD $0x4e90960e
-	WORD $0x4e90960f
+	SDOT4S(16, 16, 0)
+	SDOT4S(16, 16, 1)
+	SDOT4S(16, 16, 2)
+	SDOT4S(16, 16, 3)
+	SDOT4S(16, 16, 4)
+	SDOT4S(16, 16, 5)
+	SDOT4S(16, 16, 6)
+	SDOT4S(16, 16, 7)
+	SDOT4S(16, 16, 8)
+	SDOT4S(16, 16, 9)
+	SDOT4S(16, 16, 10)
+	SDOT4S(16, 16, 11)
+	SDOT4S(16, 16, 12)
+	SDOT4S(16, 16, 13)
+	SDOT4S(16, 16, 14)
+	SDOT4S(16, 16, 15)
 	SUB $1, R1
 	B   round
 
