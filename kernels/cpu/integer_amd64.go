@@ -4,6 +4,14 @@ package cpu
 
 import "github.com/klauspost/cpuid/v2"
 
+// useMaddubs gives a set of LevelAVX2 its integer kernels for few tokens. With
+// many, 6x16 tiles of float32 are as fast as what VPMADDUBSW could do.
+func useMaddubs(s *Set) {
+	for _, row := range maddubsTable() {
+		s.Integer(row.name).matVec = [5]matVecKernel{1: row.one, 2: row.two, 4: row.four}
+	}
+}
+
 // useVNNI gives a set of LevelAVX512 its integer kernels, on machines with
 // VPDPBUSD (Intel Ice Lake, AMD Zen 4 and later). Without it those of
 // LevelAVX2 stay.
@@ -24,15 +32,15 @@ func useVNNI(s *Set) {
 	}
 }
 
-// A vnniRow is the assembly of one scheme.
-type vnniRow struct {
+// An integerRow is the assembly of one scheme.
+type integerRow struct {
 	name           string
 	one, two, four matVecKernel // tokens
 	unpack         func(dst, w []byte, runs int)
 }
 
-func vnniTable() []vnniRow {
-	return []vnniRow{
+func vnniTable() []integerRow {
+	return []integerRow{
 		{"q4_0", matVecQ40x1AVX512, matVecQ40x2AVX512, matVecQ40x4AVX512, unpackQ40AVX512},
 		{"q4_1", matVecQ41x1AVX512, matVecQ41x2AVX512, matVecQ41x4AVX512, unpackQ41AVX512},
 		{"q5_0", matVecQ50x1AVX512, matVecQ50x2AVX512, matVecQ50x4AVX512, unpackQ50AVX512},
@@ -45,5 +53,22 @@ func vnniTable() []vnniRow {
 		{"q6_k", matVecQ6Kx1AVX512, matVecQ6Kx2AVX512, matVecQ6Kx4AVX512, unpackQ6KAVX512},
 		{"iq4_nl", matVecIQ4NLx1AVX512, matVecIQ4NLx2AVX512, matVecIQ4NLx4AVX512, unpackIQ4NLAVX512},
 		{"iq4_xs", matVecIQ4XSx1AVX512, matVecIQ4XSx2AVX512, matVecIQ4XSx4AVX512, unpackIQ4XSAVX512},
+	}
+}
+
+func maddubsTable() []integerRow {
+	return []integerRow{
+		{"q4_0", matVecQ40x1AVX2, matVecQ40x2AVX2, matVecQ40x4AVX2, nil},
+		{"q4_1", matVecQ41x1AVX2, matVecQ41x2AVX2, matVecQ41x4AVX2, nil},
+		{"q5_0", matVecQ50x1AVX2, matVecQ50x2AVX2, matVecQ50x4AVX2, nil},
+		{"q5_1", matVecQ51x1AVX2, matVecQ51x2AVX2, matVecQ51x4AVX2, nil},
+		{"q8_0", matVecQ80x1AVX2, matVecQ80x2AVX2, matVecQ80x4AVX2, nil},
+		{"q2_k", matVecQ2Kx1AVX2, matVecQ2Kx2AVX2, matVecQ2Kx4AVX2, nil},
+		{"q3_k", matVecQ3Kx1AVX2, matVecQ3Kx2AVX2, matVecQ3Kx4AVX2, nil},
+		{"q4_k", matVecQ4Kx1AVX2, matVecQ4Kx2AVX2, matVecQ4Kx4AVX2, nil},
+		{"q5_k", matVecQ5Kx1AVX2, matVecQ5Kx2AVX2, matVecQ5Kx4AVX2, nil},
+		{"q6_k", matVecQ6Kx1AVX2, matVecQ6Kx2AVX2, matVecQ6Kx4AVX2, nil},
+		{"iq4_nl", matVecIQ4NLx1AVX2, matVecIQ4NLx2AVX2, matVecIQ4NLx4AVX2, nil},
+		{"iq4_xs", matVecIQ4XSx1AVX2, matVecIQ4XSx2AVX2, matVecIQ4XSx4AVX2, nil},
 	}
 }

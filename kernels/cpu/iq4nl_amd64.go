@@ -4,6 +4,45 @@
 
 package cpu
 
+// matVecIQ4NLx1AVX2 computes
+//
+//	for n := range rows {
+//		for t := range 1 {
+//			y[t*ldy+n] = row w[n*ldw:] times the records a[t*512:], runs of both
+//		}
+//	}
+//
+// with runs >= 1, records at distance step; group sums are exact, then float32.
+//
+//go:noescape
+func matVecIQ4NLx1AVX2(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
+
+// matVecIQ4NLx2AVX2 computes
+//
+//	for n := range rows {
+//		for t := range 2 {
+//			y[t*ldy+n] = row w[n*ldw:] times the records a[t*512:], runs of both
+//		}
+//	}
+//
+// with runs >= 1, records at distance step; group sums are exact, then float32.
+//
+//go:noescape
+func matVecIQ4NLx2AVX2(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
+
+// matVecIQ4NLx4AVX2 computes
+//
+//	for n := range rows {
+//		for t := range 4 {
+//			y[t*ldy+n] = row w[n*ldw:] times the records a[t*512:], runs of both
+//		}
+//	}
+//
+// with runs >= 1, records at distance step; group sums are exact, then float32.
+//
+//go:noescape
+func matVecIQ4NLx4AVX2(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
+
 // matVecIQ4NLx1AVX512 computes
 //
 //	for n := range rows {

@@ -4,6 +4,977 @@
 
 #include "textflag.h"
 
+// func matVecIQ4XSx1AVX2(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·matVecIQ4XSx1AVX2(SB), NOSPLIT, $64-112
+	VMOVDQU narrow_ones16<>+0(SB), Y0
+	MOVQ    y_base+0(FP), DX
+	MOVQ    w_base+40(FP), BX
+	MOVQ    rows+32(FP), SI
+
+row:
+	CMPQ   SI, $0x00000001
+	JL     row_end
+	MOVQ   BX, AX
+	MOVQ   a_base+72(FP), CX
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	MOVQ   runs+104(FP), DI
+	MOVQ   step+96(FP), R8
+
+run:
+	CMPQ           DI, $0x00000001
+	JL             run_end
+	PREFETCHT1     16384(AX)
+	PREFETCHT0     1024(AX)
+	PREFETCHT1     16448(AX)
+	PREFETCHT0     1088(AX)
+	PREFETCHT1     16512(AX)
+	PREFETCHT0     1152(AX)
+	VPBROADCASTQ   (AX), Y3
+	VPSHUFB        narrow_placeXS<>+0(SB), Y3, Y3
+	VPBROADCASTW   (AX), X4
+	VCVTPH2PS      X4, Y4
+	VPSRLVD        narrow_highXS<>+0(SB), Y3, Y5
+	VPSRLVD        narrow_lowXS<>+0(SB), Y3, Y3
+	VPAND          narrow_low15<>+0(SB), Y3, Y3
+	VPAND          narrow_high48<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VPSUBD         narrow_less32<>+0(SB), Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y4, Y3, Y3
+	VMULPS         256(CX), Y3, Y3
+	VMOVUPS        Y3, (SP)
+	VBROADCASTI128 8(AX), Y3
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y3, Y3
+	VPAND          narrow_mask15<>+0(SB), Y3, Y3
+	VMOVDQU        narrow_levels<>+0(SB), Y4
+	VPSHUFB        Y3, Y4, Y3
+	VPABSB         Y3, Y4
+	VMOVDQU        (CX), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPMADDUBSW     Y5, Y4, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VBROADCASTSS   (SP), Y3
+	VFMADD231PS    Y5, Y3, Y1
+	VBROADCASTI128 24(AX), Y3
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y3, Y3
+	VPAND          narrow_mask15<>+0(SB), Y3, Y3
+	VMOVDQU        narrow_levels<>+0(SB), Y4
+	VPSHUFB        Y3, Y4, Y3
+	VPABSB         Y3, Y4
+	VMOVDQU        32(CX), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPMADDUBSW     Y5, Y4, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VBROADCASTSS   4(SP), Y3
+	VFMADD231PS    Y5, Y3, Y2
+	VBROADCASTI128 40(AX), Y3
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y3, Y3
+	VPAND          narrow_mask15<>+0(SB), Y3, Y3
+	VMOVDQU        narrow_levels<>+0(SB), Y4
+	VPSHUFB        Y3, Y4, Y3
+	VPABSB         Y3, Y4
+	VMOVDQU        64(CX), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPMADDUBSW     Y5, Y4, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VBROADCASTSS   8(SP), Y3
+	VFMADD231PS    Y5, Y3, Y1
+	VBROADCASTI128 56(AX), Y3
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y3, Y3
+	VPAND          narrow_mask15<>+0(SB), Y3, Y3
+	VMOVDQU        narrow_levels<>+0(SB), Y4
+	VPSHUFB        Y3, Y4, Y3
+	VPABSB         Y3, Y4
+	VMOVDQU        96(CX), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPMADDUBSW     Y5, Y4, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VBROADCASTSS   12(SP), Y3
+	VFMADD231PS    Y5, Y3, Y2
+	VBROADCASTI128 72(AX), Y3
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y3, Y3
+	VPAND          narrow_mask15<>+0(SB), Y3, Y3
+	VMOVDQU        narrow_levels<>+0(SB), Y4
+	VPSHUFB        Y3, Y4, Y3
+	VPABSB         Y3, Y4
+	VMOVDQU        128(CX), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPMADDUBSW     Y5, Y4, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VBROADCASTSS   16(SP), Y3
+	VFMADD231PS    Y5, Y3, Y1
+	VBROADCASTI128 88(AX), Y3
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y3, Y3
+	VPAND          narrow_mask15<>+0(SB), Y3, Y3
+	VMOVDQU        narrow_levels<>+0(SB), Y4
+	VPSHUFB        Y3, Y4, Y3
+	VPABSB         Y3, Y4
+	VMOVDQU        160(CX), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPMADDUBSW     Y5, Y4, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VBROADCASTSS   20(SP), Y3
+	VFMADD231PS    Y5, Y3, Y2
+	VBROADCASTI128 104(AX), Y3
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y3, Y3
+	VPAND          narrow_mask15<>+0(SB), Y3, Y3
+	VMOVDQU        narrow_levels<>+0(SB), Y4
+	VPSHUFB        Y3, Y4, Y3
+	VPABSB         Y3, Y4
+	VMOVDQU        192(CX), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPMADDUBSW     Y5, Y4, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VBROADCASTSS   24(SP), Y3
+	VFMADD231PS    Y5, Y3, Y1
+	VBROADCASTI128 120(AX), Y3
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y3, Y3
+	VPAND          narrow_mask15<>+0(SB), Y3, Y3
+	VMOVDQU        narrow_levels<>+0(SB), Y4
+	VPSHUFB        Y3, Y4, Y3
+	VPABSB         Y3, Y4
+	VMOVDQU        224(CX), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPMADDUBSW     Y5, Y4, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VBROADCASTSS   28(SP), Y3
+	VFMADD231PS    Y5, Y3, Y2
+	ADDQ           $+136, AX
+	ADDQ           R8, CX
+	SUBQ           $0x00000001, DI
+	JMP            run
+
+run_end:
+	MOVQ         ldy+24(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         DX, CX
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSS       X1, (CX)
+	ADDQ         AX, CX
+	ADDQ         $0x04, DX
+	MOVQ         ldw+64(FP), AX
+	ADDQ         AX, BX
+	SUBQ         $0x00000001, SI
+	JMP          row
+
+row_end:
+	VZEROUPPER
+	RET
+
+DATA narrow_ones16<>+0(SB)/2, $0x0001
+DATA narrow_ones16<>+2(SB)/2, $0x0001
+DATA narrow_ones16<>+4(SB)/2, $0x0001
+DATA narrow_ones16<>+6(SB)/2, $0x0001
+DATA narrow_ones16<>+8(SB)/2, $0x0001
+DATA narrow_ones16<>+10(SB)/2, $0x0001
+DATA narrow_ones16<>+12(SB)/2, $0x0001
+DATA narrow_ones16<>+14(SB)/2, $0x0001
+DATA narrow_ones16<>+16(SB)/2, $0x0001
+DATA narrow_ones16<>+18(SB)/2, $0x0001
+DATA narrow_ones16<>+20(SB)/2, $0x0001
+DATA narrow_ones16<>+22(SB)/2, $0x0001
+DATA narrow_ones16<>+24(SB)/2, $0x0001
+DATA narrow_ones16<>+26(SB)/2, $0x0001
+DATA narrow_ones16<>+28(SB)/2, $0x0001
+DATA narrow_ones16<>+30(SB)/2, $0x0001
+GLOBL narrow_ones16<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_placeXS<>+0(SB)/1, $0x04
+DATA narrow_placeXS<>+1(SB)/1, $0x02
+DATA narrow_placeXS<>+2(SB)/1, $0x03
+DATA narrow_placeXS<>+3(SB)/1, $0x80
+DATA narrow_placeXS<>+4(SB)/1, $0x04
+DATA narrow_placeXS<>+5(SB)/1, $0x02
+DATA narrow_placeXS<>+6(SB)/1, $0x03
+DATA narrow_placeXS<>+7(SB)/1, $0x80
+DATA narrow_placeXS<>+8(SB)/1, $0x05
+DATA narrow_placeXS<>+9(SB)/1, $0x02
+DATA narrow_placeXS<>+10(SB)/1, $0x03
+DATA narrow_placeXS<>+11(SB)/1, $0x80
+DATA narrow_placeXS<>+12(SB)/1, $0x05
+DATA narrow_placeXS<>+13(SB)/1, $0x02
+DATA narrow_placeXS<>+14(SB)/1, $0x03
+DATA narrow_placeXS<>+15(SB)/1, $0x80
+DATA narrow_placeXS<>+16(SB)/1, $0x06
+DATA narrow_placeXS<>+17(SB)/1, $0x02
+DATA narrow_placeXS<>+18(SB)/1, $0x03
+DATA narrow_placeXS<>+19(SB)/1, $0x80
+DATA narrow_placeXS<>+20(SB)/1, $0x06
+DATA narrow_placeXS<>+21(SB)/1, $0x02
+DATA narrow_placeXS<>+22(SB)/1, $0x03
+DATA narrow_placeXS<>+23(SB)/1, $0x80
+DATA narrow_placeXS<>+24(SB)/1, $0x07
+DATA narrow_placeXS<>+25(SB)/1, $0x02
+DATA narrow_placeXS<>+26(SB)/1, $0x03
+DATA narrow_placeXS<>+27(SB)/1, $0x80
+DATA narrow_placeXS<>+28(SB)/1, $0x07
+DATA narrow_placeXS<>+29(SB)/1, $0x02
+DATA narrow_placeXS<>+30(SB)/1, $0x03
+DATA narrow_placeXS<>+31(SB)/1, $0x80
+GLOBL narrow_placeXS<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_lowXS<>+0(SB)/4, $0x00000000
+DATA narrow_lowXS<>+4(SB)/4, $0x00000004
+DATA narrow_lowXS<>+8(SB)/4, $0x00000000
+DATA narrow_lowXS<>+12(SB)/4, $0x00000004
+DATA narrow_lowXS<>+16(SB)/4, $0x00000000
+DATA narrow_lowXS<>+20(SB)/4, $0x00000004
+DATA narrow_lowXS<>+24(SB)/4, $0x00000000
+DATA narrow_lowXS<>+28(SB)/4, $0x00000004
+GLOBL narrow_lowXS<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_highXS<>+0(SB)/4, $0x00000004
+DATA narrow_highXS<>+4(SB)/4, $0x00000006
+DATA narrow_highXS<>+8(SB)/4, $0x00000008
+DATA narrow_highXS<>+12(SB)/4, $0x0000000a
+DATA narrow_highXS<>+16(SB)/4, $0x0000000c
+DATA narrow_highXS<>+20(SB)/4, $0x0000000e
+DATA narrow_highXS<>+24(SB)/4, $0x00000010
+DATA narrow_highXS<>+28(SB)/4, $0x00000012
+GLOBL narrow_highXS<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_low15<>+0(SB)/4, $0x0000000f
+DATA narrow_low15<>+4(SB)/4, $0x0000000f
+DATA narrow_low15<>+8(SB)/4, $0x0000000f
+DATA narrow_low15<>+12(SB)/4, $0x0000000f
+DATA narrow_low15<>+16(SB)/4, $0x0000000f
+DATA narrow_low15<>+20(SB)/4, $0x0000000f
+DATA narrow_low15<>+24(SB)/4, $0x0000000f
+DATA narrow_low15<>+28(SB)/4, $0x0000000f
+GLOBL narrow_low15<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_high48<>+0(SB)/4, $0x00000030
+DATA narrow_high48<>+4(SB)/4, $0x00000030
+DATA narrow_high48<>+8(SB)/4, $0x00000030
+DATA narrow_high48<>+12(SB)/4, $0x00000030
+DATA narrow_high48<>+16(SB)/4, $0x00000030
+DATA narrow_high48<>+20(SB)/4, $0x00000030
+DATA narrow_high48<>+24(SB)/4, $0x00000030
+DATA narrow_high48<>+28(SB)/4, $0x00000030
+GLOBL narrow_high48<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_less32<>+0(SB)/4, $0x00000020
+DATA narrow_less32<>+4(SB)/4, $0x00000020
+DATA narrow_less32<>+8(SB)/4, $0x00000020
+DATA narrow_less32<>+12(SB)/4, $0x00000020
+DATA narrow_less32<>+16(SB)/4, $0x00000020
+DATA narrow_less32<>+20(SB)/4, $0x00000020
+DATA narrow_less32<>+24(SB)/4, $0x00000020
+DATA narrow_less32<>+28(SB)/4, $0x00000020
+GLOBL narrow_less32<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_lowHigh<>+0(SB)/8, $0x0000000000000000
+DATA narrow_lowHigh<>+8(SB)/8, $0x0000000000000000
+DATA narrow_lowHigh<>+16(SB)/8, $0x0000000000000004
+DATA narrow_lowHigh<>+24(SB)/8, $0x0000000000000004
+GLOBL narrow_lowHigh<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_mask15<>+0(SB)/1, $0x0f
+DATA narrow_mask15<>+1(SB)/1, $0x0f
+DATA narrow_mask15<>+2(SB)/1, $0x0f
+DATA narrow_mask15<>+3(SB)/1, $0x0f
+DATA narrow_mask15<>+4(SB)/1, $0x0f
+DATA narrow_mask15<>+5(SB)/1, $0x0f
+DATA narrow_mask15<>+6(SB)/1, $0x0f
+DATA narrow_mask15<>+7(SB)/1, $0x0f
+DATA narrow_mask15<>+8(SB)/1, $0x0f
+DATA narrow_mask15<>+9(SB)/1, $0x0f
+DATA narrow_mask15<>+10(SB)/1, $0x0f
+DATA narrow_mask15<>+11(SB)/1, $0x0f
+DATA narrow_mask15<>+12(SB)/1, $0x0f
+DATA narrow_mask15<>+13(SB)/1, $0x0f
+DATA narrow_mask15<>+14(SB)/1, $0x0f
+DATA narrow_mask15<>+15(SB)/1, $0x0f
+DATA narrow_mask15<>+16(SB)/1, $0x0f
+DATA narrow_mask15<>+17(SB)/1, $0x0f
+DATA narrow_mask15<>+18(SB)/1, $0x0f
+DATA narrow_mask15<>+19(SB)/1, $0x0f
+DATA narrow_mask15<>+20(SB)/1, $0x0f
+DATA narrow_mask15<>+21(SB)/1, $0x0f
+DATA narrow_mask15<>+22(SB)/1, $0x0f
+DATA narrow_mask15<>+23(SB)/1, $0x0f
+DATA narrow_mask15<>+24(SB)/1, $0x0f
+DATA narrow_mask15<>+25(SB)/1, $0x0f
+DATA narrow_mask15<>+26(SB)/1, $0x0f
+DATA narrow_mask15<>+27(SB)/1, $0x0f
+DATA narrow_mask15<>+28(SB)/1, $0x0f
+DATA narrow_mask15<>+29(SB)/1, $0x0f
+DATA narrow_mask15<>+30(SB)/1, $0x0f
+DATA narrow_mask15<>+31(SB)/1, $0x0f
+GLOBL narrow_mask15<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_levels<>+0(SB)/1, $0x81
+DATA narrow_levels<>+1(SB)/1, $0x98
+DATA narrow_levels<>+2(SB)/1, $0xad
+DATA narrow_levels<>+3(SB)/1, $0xbf
+DATA narrow_levels<>+4(SB)/1, $0xcf
+DATA narrow_levels<>+5(SB)/1, $0xdd
+DATA narrow_levels<>+6(SB)/1, $0xea
+DATA narrow_levels<>+7(SB)/1, $0xf6
+DATA narrow_levels<>+8(SB)/1, $0x01
+DATA narrow_levels<>+9(SB)/1, $0x0d
+DATA narrow_levels<>+10(SB)/1, $0x19
+DATA narrow_levels<>+11(SB)/1, $0x26
+DATA narrow_levels<>+12(SB)/1, $0x35
+DATA narrow_levels<>+13(SB)/1, $0x45
+DATA narrow_levels<>+14(SB)/1, $0x59
+DATA narrow_levels<>+15(SB)/1, $0x71
+DATA narrow_levels<>+16(SB)/1, $0x81
+DATA narrow_levels<>+17(SB)/1, $0x98
+DATA narrow_levels<>+18(SB)/1, $0xad
+DATA narrow_levels<>+19(SB)/1, $0xbf
+DATA narrow_levels<>+20(SB)/1, $0xcf
+DATA narrow_levels<>+21(SB)/1, $0xdd
+DATA narrow_levels<>+22(SB)/1, $0xea
+DATA narrow_levels<>+23(SB)/1, $0xf6
+DATA narrow_levels<>+24(SB)/1, $0x01
+DATA narrow_levels<>+25(SB)/1, $0x0d
+DATA narrow_levels<>+26(SB)/1, $0x19
+DATA narrow_levels<>+27(SB)/1, $0x26
+DATA narrow_levels<>+28(SB)/1, $0x35
+DATA narrow_levels<>+29(SB)/1, $0x45
+DATA narrow_levels<>+30(SB)/1, $0x59
+DATA narrow_levels<>+31(SB)/1, $0x71
+GLOBL narrow_levels<>(SB), RODATA|NOPTR, $32
+
+// func matVecIQ4XSx2AVX2(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·matVecIQ4XSx2AVX2(SB), NOSPLIT, $128-112
+	VMOVDQU narrow_ones16<>+0(SB), Y0
+	MOVQ    y_base+0(FP), DX
+	MOVQ    w_base+40(FP), BX
+	MOVQ    rows+32(FP), SI
+
+row:
+	CMPQ   SI, $0x00000001
+	JL     row_end
+	MOVQ   BX, AX
+	MOVQ   a_base+72(FP), CX
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	MOVQ   runs+104(FP), DI
+	MOVQ   step+96(FP), R8
+
+run:
+	CMPQ           DI, $0x00000001
+	JL             run_end
+	PREFETCHT1     16384(AX)
+	PREFETCHT0     1024(AX)
+	PREFETCHT1     16448(AX)
+	PREFETCHT0     1088(AX)
+	PREFETCHT1     16512(AX)
+	PREFETCHT0     1152(AX)
+	VPBROADCASTQ   (AX), Y5
+	VPSHUFB        narrow_placeXS<>+0(SB), Y5, Y5
+	VPBROADCASTW   (AX), X6
+	VCVTPH2PS      X6, Y6
+	VPSRLVD        narrow_highXS<>+0(SB), Y5, Y7
+	VPSRLVD        narrow_lowXS<>+0(SB), Y5, Y5
+	VPAND          narrow_low15<>+0(SB), Y5, Y5
+	VPAND          narrow_high48<>+0(SB), Y7, Y7
+	VPOR           Y7, Y5, Y5
+	VPSUBD         narrow_less32<>+0(SB), Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         Y6, Y5, Y5
+	VMULPS         256(CX), Y5, Y6
+	VMOVUPS        Y6, (SP)
+	VMULPS         768(CX), Y5, Y5
+	VMOVUPS        Y5, 64(SP)
+	VBROADCASTI128 8(AX), Y5
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y5, Y5
+	VPAND          narrow_mask15<>+0(SB), Y5, Y5
+	VMOVDQU        narrow_levels<>+0(SB), Y6
+	VPSHUFB        Y5, Y6, Y5
+	VPABSB         Y5, Y6
+	VMOVDQU        (CX), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   (SP), Y8
+	VFMADD231PS    Y7, Y8, Y1
+	VMOVDQU        512(CX), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   64(SP), Y5
+	VFMADD231PS    Y7, Y5, Y3
+	VBROADCASTI128 24(AX), Y5
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y5, Y5
+	VPAND          narrow_mask15<>+0(SB), Y5, Y5
+	VMOVDQU        narrow_levels<>+0(SB), Y6
+	VPSHUFB        Y5, Y6, Y5
+	VPABSB         Y5, Y6
+	VMOVDQU        32(CX), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   4(SP), Y8
+	VFMADD231PS    Y7, Y8, Y2
+	VMOVDQU        544(CX), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   68(SP), Y5
+	VFMADD231PS    Y7, Y5, Y4
+	VBROADCASTI128 40(AX), Y5
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y5, Y5
+	VPAND          narrow_mask15<>+0(SB), Y5, Y5
+	VMOVDQU        narrow_levels<>+0(SB), Y6
+	VPSHUFB        Y5, Y6, Y5
+	VPABSB         Y5, Y6
+	VMOVDQU        64(CX), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   8(SP), Y8
+	VFMADD231PS    Y7, Y8, Y1
+	VMOVDQU        576(CX), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   72(SP), Y5
+	VFMADD231PS    Y7, Y5, Y3
+	VBROADCASTI128 56(AX), Y5
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y5, Y5
+	VPAND          narrow_mask15<>+0(SB), Y5, Y5
+	VMOVDQU        narrow_levels<>+0(SB), Y6
+	VPSHUFB        Y5, Y6, Y5
+	VPABSB         Y5, Y6
+	VMOVDQU        96(CX), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   12(SP), Y8
+	VFMADD231PS    Y7, Y8, Y2
+	VMOVDQU        608(CX), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   76(SP), Y5
+	VFMADD231PS    Y7, Y5, Y4
+	VBROADCASTI128 72(AX), Y5
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y5, Y5
+	VPAND          narrow_mask15<>+0(SB), Y5, Y5
+	VMOVDQU        narrow_levels<>+0(SB), Y6
+	VPSHUFB        Y5, Y6, Y5
+	VPABSB         Y5, Y6
+	VMOVDQU        128(CX), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   16(SP), Y8
+	VFMADD231PS    Y7, Y8, Y1
+	VMOVDQU        640(CX), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   80(SP), Y5
+	VFMADD231PS    Y7, Y5, Y3
+	VBROADCASTI128 88(AX), Y5
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y5, Y5
+	VPAND          narrow_mask15<>+0(SB), Y5, Y5
+	VMOVDQU        narrow_levels<>+0(SB), Y6
+	VPSHUFB        Y5, Y6, Y5
+	VPABSB         Y5, Y6
+	VMOVDQU        160(CX), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   20(SP), Y8
+	VFMADD231PS    Y7, Y8, Y2
+	VMOVDQU        672(CX), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   84(SP), Y5
+	VFMADD231PS    Y7, Y5, Y4
+	VBROADCASTI128 104(AX), Y5
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y5, Y5
+	VPAND          narrow_mask15<>+0(SB), Y5, Y5
+	VMOVDQU        narrow_levels<>+0(SB), Y6
+	VPSHUFB        Y5, Y6, Y5
+	VPABSB         Y5, Y6
+	VMOVDQU        192(CX), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   24(SP), Y8
+	VFMADD231PS    Y7, Y8, Y1
+	VMOVDQU        704(CX), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   88(SP), Y5
+	VFMADD231PS    Y7, Y5, Y3
+	VBROADCASTI128 120(AX), Y5
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y5, Y5
+	VPAND          narrow_mask15<>+0(SB), Y5, Y5
+	VMOVDQU        narrow_levels<>+0(SB), Y6
+	VPSHUFB        Y5, Y6, Y5
+	VPABSB         Y5, Y6
+	VMOVDQU        224(CX), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   28(SP), Y8
+	VFMADD231PS    Y7, Y8, Y2
+	VMOVDQU        736(CX), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   92(SP), Y5
+	VFMADD231PS    Y7, Y5, Y4
+	ADDQ           $+136, AX
+	ADDQ           R8, CX
+	SUBQ           $0x00000001, DI
+	JMP            run
+
+run_end:
+	MOVQ         ldy+24(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         DX, CX
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSS       X1, (CX)
+	ADDQ         AX, CX
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X1
+	VADDPS       X1, X3, X3
+	VMOVHLPS     X3, X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSHDUP    X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSS       X3, (CX)
+	ADDQ         AX, CX
+	ADDQ         $0x04, DX
+	MOVQ         ldw+64(FP), AX
+	ADDQ         AX, BX
+	SUBQ         $0x00000001, SI
+	JMP          row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func matVecIQ4XSx4AVX2(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·matVecIQ4XSx4AVX2(SB), NOSPLIT, $256-112
+	VMOVDQU narrow_ones16<>+0(SB), Y0
+	MOVQ    y_base+0(FP), DX
+	MOVQ    w_base+40(FP), BX
+	MOVQ    rows+32(FP), SI
+
+row:
+	CMPQ   SI, $0x00000001
+	JL     row_end
+	MOVQ   BX, AX
+	MOVQ   a_base+72(FP), CX
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   runs+104(FP), DI
+	MOVQ   step+96(FP), R8
+
+run:
+	CMPQ           DI, $0x00000001
+	JL             run_end
+	PREFETCHT1     16384(AX)
+	PREFETCHT0     1024(AX)
+	PREFETCHT1     16448(AX)
+	PREFETCHT0     1088(AX)
+	PREFETCHT1     16512(AX)
+	PREFETCHT0     1152(AX)
+	VPBROADCASTQ   (AX), Y9
+	VPSHUFB        narrow_placeXS<>+0(SB), Y9, Y9
+	VPBROADCASTW   (AX), X10
+	VCVTPH2PS      X10, Y10
+	VPSRLVD        narrow_highXS<>+0(SB), Y9, Y11
+	VPSRLVD        narrow_lowXS<>+0(SB), Y9, Y9
+	VPAND          narrow_low15<>+0(SB), Y9, Y9
+	VPAND          narrow_high48<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VPSUBD         narrow_less32<>+0(SB), Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VMULPS         Y10, Y9, Y9
+	VMULPS         256(CX), Y9, Y10
+	VMOVUPS        Y10, (SP)
+	VMULPS         768(CX), Y9, Y10
+	VMOVUPS        Y10, 64(SP)
+	VMULPS         1280(CX), Y9, Y10
+	VMOVUPS        Y10, 128(SP)
+	VMULPS         1792(CX), Y9, Y9
+	VMOVUPS        Y9, 192(SP)
+	VBROADCASTI128 8(AX), Y9
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y9, Y9
+	VPAND          narrow_mask15<>+0(SB), Y9, Y9
+	VMOVDQU        narrow_levels<>+0(SB), Y10
+	VPSHUFB        Y9, Y10, Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        (CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   (SP), Y12
+	VFMADD231PS    Y11, Y12, Y1
+	VMOVDQU        512(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   64(SP), Y12
+	VFMADD231PS    Y11, Y12, Y3
+	VMOVDQU        1024(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   128(SP), Y12
+	VFMADD231PS    Y11, Y12, Y5
+	VMOVDQU        1536(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   192(SP), Y9
+	VFMADD231PS    Y11, Y9, Y7
+	VBROADCASTI128 24(AX), Y9
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y9, Y9
+	VPAND          narrow_mask15<>+0(SB), Y9, Y9
+	VMOVDQU        narrow_levels<>+0(SB), Y10
+	VPSHUFB        Y9, Y10, Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        32(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   4(SP), Y12
+	VFMADD231PS    Y11, Y12, Y2
+	VMOVDQU        544(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   68(SP), Y12
+	VFMADD231PS    Y11, Y12, Y4
+	VMOVDQU        1056(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   132(SP), Y12
+	VFMADD231PS    Y11, Y12, Y6
+	VMOVDQU        1568(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   196(SP), Y9
+	VFMADD231PS    Y11, Y9, Y8
+	VBROADCASTI128 40(AX), Y9
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y9, Y9
+	VPAND          narrow_mask15<>+0(SB), Y9, Y9
+	VMOVDQU        narrow_levels<>+0(SB), Y10
+	VPSHUFB        Y9, Y10, Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        64(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   8(SP), Y12
+	VFMADD231PS    Y11, Y12, Y1
+	VMOVDQU        576(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   72(SP), Y12
+	VFMADD231PS    Y11, Y12, Y3
+	VMOVDQU        1088(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   136(SP), Y12
+	VFMADD231PS    Y11, Y12, Y5
+	VMOVDQU        1600(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   200(SP), Y9
+	VFMADD231PS    Y11, Y9, Y7
+	VBROADCASTI128 56(AX), Y9
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y9, Y9
+	VPAND          narrow_mask15<>+0(SB), Y9, Y9
+	VMOVDQU        narrow_levels<>+0(SB), Y10
+	VPSHUFB        Y9, Y10, Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        96(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   12(SP), Y12
+	VFMADD231PS    Y11, Y12, Y2
+	VMOVDQU        608(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   76(SP), Y12
+	VFMADD231PS    Y11, Y12, Y4
+	VMOVDQU        1120(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   140(SP), Y12
+	VFMADD231PS    Y11, Y12, Y6
+	VMOVDQU        1632(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   204(SP), Y9
+	VFMADD231PS    Y11, Y9, Y8
+	VBROADCASTI128 72(AX), Y9
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y9, Y9
+	VPAND          narrow_mask15<>+0(SB), Y9, Y9
+	VMOVDQU        narrow_levels<>+0(SB), Y10
+	VPSHUFB        Y9, Y10, Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        128(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   16(SP), Y12
+	VFMADD231PS    Y11, Y12, Y1
+	VMOVDQU        640(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   80(SP), Y12
+	VFMADD231PS    Y11, Y12, Y3
+	VMOVDQU        1152(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   144(SP), Y12
+	VFMADD231PS    Y11, Y12, Y5
+	VMOVDQU        1664(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   208(SP), Y9
+	VFMADD231PS    Y11, Y9, Y7
+	VBROADCASTI128 88(AX), Y9
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y9, Y9
+	VPAND          narrow_mask15<>+0(SB), Y9, Y9
+	VMOVDQU        narrow_levels<>+0(SB), Y10
+	VPSHUFB        Y9, Y10, Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        160(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   20(SP), Y12
+	VFMADD231PS    Y11, Y12, Y2
+	VMOVDQU        672(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   84(SP), Y12
+	VFMADD231PS    Y11, Y12, Y4
+	VMOVDQU        1184(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   148(SP), Y12
+	VFMADD231PS    Y11, Y12, Y6
+	VMOVDQU        1696(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   212(SP), Y9
+	VFMADD231PS    Y11, Y9, Y8
+	VBROADCASTI128 104(AX), Y9
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y9, Y9
+	VPAND          narrow_mask15<>+0(SB), Y9, Y9
+	VMOVDQU        narrow_levels<>+0(SB), Y10
+	VPSHUFB        Y9, Y10, Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        192(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   24(SP), Y12
+	VFMADD231PS    Y11, Y12, Y1
+	VMOVDQU        704(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   88(SP), Y12
+	VFMADD231PS    Y11, Y12, Y3
+	VMOVDQU        1216(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   152(SP), Y12
+	VFMADD231PS    Y11, Y12, Y5
+	VMOVDQU        1728(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   216(SP), Y9
+	VFMADD231PS    Y11, Y9, Y7
+	VBROADCASTI128 120(AX), Y9
+	VPSRLVQ        narrow_lowHigh<>+0(SB), Y9, Y9
+	VPAND          narrow_mask15<>+0(SB), Y9, Y9
+	VMOVDQU        narrow_levels<>+0(SB), Y10
+	VPSHUFB        Y9, Y10, Y9
+	VPABSB         Y9, Y10
+	VMOVDQU        224(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   28(SP), Y12
+	VFMADD231PS    Y11, Y12, Y2
+	VMOVDQU        736(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   92(SP), Y12
+	VFMADD231PS    Y11, Y12, Y4
+	VMOVDQU        1248(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   156(SP), Y12
+	VFMADD231PS    Y11, Y12, Y6
+	VMOVDQU        1760(CX), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y11
+	VPMADDWD       Y0, Y11, Y11
+	VCVTDQ2PS      Y11, Y11
+	VBROADCASTSS   220(SP), Y9
+	VFMADD231PS    Y11, Y9, Y8
+	ADDQ           $+136, AX
+	ADDQ           R8, CX
+	SUBQ           $0x00000001, DI
+	JMP            run
+
+run_end:
+	MOVQ         ldy+24(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         DX, CX
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSS       X1, (CX)
+	ADDQ         AX, CX
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X1
+	VADDPS       X1, X3, X3
+	VMOVHLPS     X3, X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSHDUP    X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSS       X3, (CX)
+	ADDQ         AX, CX
+	VADDPS       Y6, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X1, X5, X5
+	VMOVHLPS     X5, X5, X1
+	VADDPS       X1, X5, X5
+	VMOVSHDUP    X5, X1
+	VADDPS       X1, X5, X5
+	VMOVSS       X5, (CX)
+	ADDQ         AX, CX
+	VADDPS       Y8, Y7, Y7
+	VEXTRACTF128 $0x01, Y7, X1
+	VADDPS       X1, X7, X7
+	VMOVHLPS     X7, X7, X1
+	VADDPS       X1, X7, X7
+	VMOVSHDUP    X7, X1
+	VADDPS       X1, X7, X7
+	VMOVSS       X7, (CX)
+	ADDQ         AX, CX
+	ADDQ         $0x04, DX
+	MOVQ         ldw+64(FP), AX
+	ADDQ         AX, BX
+	SUBQ         $0x00000001, SI
+	JMP          row
+
+row_end:
+	VZEROUPPER
+	RET
+
 // func matVecIQ4XSx1AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
 TEXT ·matVecIQ4XSx1AVX512(SB), NOSPLIT, $0-112
@@ -40,9 +1011,12 @@ row:
 run:
 	CMPQ            DI, $0x00000001
 	JL              run_end
-	PREFETCHT0      2048(AX)
-	PREFETCHT0      2112(AX)
-	PREFETCHT0      2176(AX)
+	PREFETCHT1      16384(AX)
+	PREFETCHT0      1024(AX)
+	PREFETCHT1      16448(AX)
+	PREFETCHT0      1088(AX)
+	PREFETCHT1      16512(AX)
+	PREFETCHT0      1152(AX)
 	VPBROADCASTQ    (AX), Z16
 	VPSHUFB         Z3, Z16, Z16
 	VPSRLVD         Z5, Z16, Z17
@@ -557,9 +1531,12 @@ row:
 run:
 	CMPQ            DI, $0x00000001
 	JL              run_end
-	PREFETCHT0      2048(AX)
-	PREFETCHT0      2112(AX)
-	PREFETCHT0      2176(AX)
+	PREFETCHT1      16384(AX)
+	PREFETCHT0      1024(AX)
+	PREFETCHT1      16448(AX)
+	PREFETCHT0      1088(AX)
+	PREFETCHT1      16512(AX)
+	PREFETCHT0      1152(AX)
 	VPBROADCASTQ    (AX), Z11
 	VPSHUFB         placeXS<>+0(SB), Z11, Z11
 	VPSRLVD         highXS<>+0(SB), Z11, Z12
@@ -719,9 +1696,12 @@ row:
 run:
 	CMPQ            DI, $0x00000001
 	JL              run_end
-	PREFETCHT0      2048(AX)
-	PREFETCHT0      2112(AX)
-	PREFETCHT0      2176(AX)
+	PREFETCHT1      16384(AX)
+	PREFETCHT0      1024(AX)
+	PREFETCHT1      16448(AX)
+	PREFETCHT0      1088(AX)
+	PREFETCHT1      16512(AX)
+	PREFETCHT0      1152(AX)
 	VPBROADCASTQ    (AX), Z17
 	VPSHUFB         placeXS<>+0(SB), Z17, Z17
 	VPSRLVD         highXS<>+0(SB), Z17, Z18

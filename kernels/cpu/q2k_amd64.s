@@ -4,6 +4,827 @@
 
 #include "textflag.h"
 
+// func matVecQ2Kx1AVX2(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·matVecQ2Kx1AVX2(SB), NOSPLIT, $64-112
+	VMOVDQU narrow_ones16<>+0(SB), Y0
+	MOVQ    y_base+0(FP), DX
+	MOVQ    w_base+40(FP), BX
+	MOVQ    rows+32(FP), SI
+
+row:
+	CMPQ   SI, $0x00000001
+	JL     row_end
+	MOVQ   BX, AX
+	MOVQ   a_base+72(FP), CX
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	MOVQ   runs+104(FP), DI
+	MOVQ   step+96(FP), R8
+
+run:
+	CMPQ         DI, $0x00000001
+	JL           run_end
+	PREFETCHT1   16384(AX)
+	PREFETCHT0   1024(AX)
+	PREFETCHT1   16448(AX)
+	PREFETCHT0   1088(AX)
+	VPBROADCASTW 80(AX), X3
+	VCVTPH2PS    X3, Y3
+	VPBROADCASTW 82(AX), X4
+	VCVTPH2PS    X4, Y4
+	VPMOVZXBD    (AX), Y5
+	VPSRLD       $0x04, Y5, Y6
+	VPAND        narrow_low15<>+0(SB), Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y3, Y5, Y5
+	VMULPS       Y4, Y6, Y6
+	VPMOVZXBD    8(AX), Y7
+	VPSRLD       $0x04, Y7, Y8
+	VPAND        narrow_low15<>+0(SB), Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y3, Y7, Y7
+	VMULPS       Y4, Y8, Y8
+	VMOVDQU      narrow_twice0<>+0(SB), Y3
+	VPERMPS      256(CX), Y3, Y3
+	VMULPS       Y5, Y3, Y3
+	VMOVUPS      Y3, (SP)
+	VFNMADD231PS 320(CX), Y6, Y1
+	VMOVDQU      narrow_twice1<>+0(SB), Y3
+	VPERMPS      256(CX), Y3, Y3
+	VMULPS       Y7, Y3, Y3
+	VMOVUPS      Y3, 32(SP)
+	VFNMADD231PS 352(CX), Y8, Y1
+	VMOVDQU      16(AX), Y3
+	VPAND        narrow_mask3<>+0(SB), Y3, Y3
+	VPMADDUBSW   (CX), Y3, Y3
+	VPMADDWD     Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSD (SP), Y4
+	VPERMILPS    narrow_halves01<>+0(SB), Y4, Y4
+	VFMADD231PS  Y3, Y4, Y1
+	VMOVDQU      16(AX), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        narrow_mask3<>+0(SB), Y3, Y3
+	VPMADDUBSW   32(CX), Y3, Y3
+	VPMADDWD     Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSD 8(SP), Y4
+	VPERMILPS    narrow_halves01<>+0(SB), Y4, Y4
+	VFMADD231PS  Y3, Y4, Y2
+	VMOVDQU      16(AX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        narrow_mask3<>+0(SB), Y3, Y3
+	VPMADDUBSW   64(CX), Y3, Y3
+	VPMADDWD     Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSD 16(SP), Y4
+	VPERMILPS    narrow_halves01<>+0(SB), Y4, Y4
+	VFMADD231PS  Y3, Y4, Y1
+	VMOVDQU      16(AX), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        narrow_mask3<>+0(SB), Y3, Y3
+	VPMADDUBSW   96(CX), Y3, Y3
+	VPMADDWD     Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSD 24(SP), Y4
+	VPERMILPS    narrow_halves01<>+0(SB), Y4, Y4
+	VFMADD231PS  Y3, Y4, Y2
+	VMOVDQU      48(AX), Y3
+	VPAND        narrow_mask3<>+0(SB), Y3, Y3
+	VPMADDUBSW   128(CX), Y3, Y3
+	VPMADDWD     Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSD 32(SP), Y4
+	VPERMILPS    narrow_halves01<>+0(SB), Y4, Y4
+	VFMADD231PS  Y3, Y4, Y1
+	VMOVDQU      48(AX), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        narrow_mask3<>+0(SB), Y3, Y3
+	VPMADDUBSW   160(CX), Y3, Y3
+	VPMADDWD     Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSD 40(SP), Y4
+	VPERMILPS    narrow_halves01<>+0(SB), Y4, Y4
+	VFMADD231PS  Y3, Y4, Y2
+	VMOVDQU      48(AX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        narrow_mask3<>+0(SB), Y3, Y3
+	VPMADDUBSW   192(CX), Y3, Y3
+	VPMADDWD     Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSD 48(SP), Y4
+	VPERMILPS    narrow_halves01<>+0(SB), Y4, Y4
+	VFMADD231PS  Y3, Y4, Y1
+	VMOVDQU      48(AX), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        narrow_mask3<>+0(SB), Y3, Y3
+	VPMADDUBSW   224(CX), Y3, Y3
+	VPMADDWD     Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSD 56(SP), Y4
+	VPERMILPS    narrow_halves01<>+0(SB), Y4, Y4
+	VFMADD231PS  Y3, Y4, Y2
+	ADDQ         $0x54, AX
+	ADDQ         R8, CX
+	SUBQ         $0x00000001, DI
+	JMP          run
+
+run_end:
+	MOVQ         ldy+24(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         DX, CX
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSS       X1, (CX)
+	ADDQ         AX, CX
+	ADDQ         $0x04, DX
+	MOVQ         ldw+64(FP), AX
+	ADDQ         AX, BX
+	SUBQ         $0x00000001, SI
+	JMP          row
+
+row_end:
+	VZEROUPPER
+	RET
+
+DATA narrow_ones16<>+0(SB)/2, $0x0001
+DATA narrow_ones16<>+2(SB)/2, $0x0001
+DATA narrow_ones16<>+4(SB)/2, $0x0001
+DATA narrow_ones16<>+6(SB)/2, $0x0001
+DATA narrow_ones16<>+8(SB)/2, $0x0001
+DATA narrow_ones16<>+10(SB)/2, $0x0001
+DATA narrow_ones16<>+12(SB)/2, $0x0001
+DATA narrow_ones16<>+14(SB)/2, $0x0001
+DATA narrow_ones16<>+16(SB)/2, $0x0001
+DATA narrow_ones16<>+18(SB)/2, $0x0001
+DATA narrow_ones16<>+20(SB)/2, $0x0001
+DATA narrow_ones16<>+22(SB)/2, $0x0001
+DATA narrow_ones16<>+24(SB)/2, $0x0001
+DATA narrow_ones16<>+26(SB)/2, $0x0001
+DATA narrow_ones16<>+28(SB)/2, $0x0001
+DATA narrow_ones16<>+30(SB)/2, $0x0001
+GLOBL narrow_ones16<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_low15<>+0(SB)/4, $0x0000000f
+DATA narrow_low15<>+4(SB)/4, $0x0000000f
+DATA narrow_low15<>+8(SB)/4, $0x0000000f
+DATA narrow_low15<>+12(SB)/4, $0x0000000f
+DATA narrow_low15<>+16(SB)/4, $0x0000000f
+DATA narrow_low15<>+20(SB)/4, $0x0000000f
+DATA narrow_low15<>+24(SB)/4, $0x0000000f
+DATA narrow_low15<>+28(SB)/4, $0x0000000f
+GLOBL narrow_low15<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_twice0<>+0(SB)/4, $0x00000000
+DATA narrow_twice0<>+4(SB)/4, $0x00000000
+DATA narrow_twice0<>+8(SB)/4, $0x00000001
+DATA narrow_twice0<>+12(SB)/4, $0x00000001
+DATA narrow_twice0<>+16(SB)/4, $0x00000002
+DATA narrow_twice0<>+20(SB)/4, $0x00000002
+DATA narrow_twice0<>+24(SB)/4, $0x00000003
+DATA narrow_twice0<>+28(SB)/4, $0x00000003
+GLOBL narrow_twice0<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_twice1<>+0(SB)/4, $0x00000004
+DATA narrow_twice1<>+4(SB)/4, $0x00000004
+DATA narrow_twice1<>+8(SB)/4, $0x00000005
+DATA narrow_twice1<>+12(SB)/4, $0x00000005
+DATA narrow_twice1<>+16(SB)/4, $0x00000006
+DATA narrow_twice1<>+20(SB)/4, $0x00000006
+DATA narrow_twice1<>+24(SB)/4, $0x00000007
+DATA narrow_twice1<>+28(SB)/4, $0x00000007
+GLOBL narrow_twice1<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_mask3<>+0(SB)/1, $0x03
+DATA narrow_mask3<>+1(SB)/1, $0x03
+DATA narrow_mask3<>+2(SB)/1, $0x03
+DATA narrow_mask3<>+3(SB)/1, $0x03
+DATA narrow_mask3<>+4(SB)/1, $0x03
+DATA narrow_mask3<>+5(SB)/1, $0x03
+DATA narrow_mask3<>+6(SB)/1, $0x03
+DATA narrow_mask3<>+7(SB)/1, $0x03
+DATA narrow_mask3<>+8(SB)/1, $0x03
+DATA narrow_mask3<>+9(SB)/1, $0x03
+DATA narrow_mask3<>+10(SB)/1, $0x03
+DATA narrow_mask3<>+11(SB)/1, $0x03
+DATA narrow_mask3<>+12(SB)/1, $0x03
+DATA narrow_mask3<>+13(SB)/1, $0x03
+DATA narrow_mask3<>+14(SB)/1, $0x03
+DATA narrow_mask3<>+15(SB)/1, $0x03
+DATA narrow_mask3<>+16(SB)/1, $0x03
+DATA narrow_mask3<>+17(SB)/1, $0x03
+DATA narrow_mask3<>+18(SB)/1, $0x03
+DATA narrow_mask3<>+19(SB)/1, $0x03
+DATA narrow_mask3<>+20(SB)/1, $0x03
+DATA narrow_mask3<>+21(SB)/1, $0x03
+DATA narrow_mask3<>+22(SB)/1, $0x03
+DATA narrow_mask3<>+23(SB)/1, $0x03
+DATA narrow_mask3<>+24(SB)/1, $0x03
+DATA narrow_mask3<>+25(SB)/1, $0x03
+DATA narrow_mask3<>+26(SB)/1, $0x03
+DATA narrow_mask3<>+27(SB)/1, $0x03
+DATA narrow_mask3<>+28(SB)/1, $0x03
+DATA narrow_mask3<>+29(SB)/1, $0x03
+DATA narrow_mask3<>+30(SB)/1, $0x03
+DATA narrow_mask3<>+31(SB)/1, $0x03
+GLOBL narrow_mask3<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_halves01<>+0(SB)/4, $0x00000000
+DATA narrow_halves01<>+4(SB)/4, $0x00000000
+DATA narrow_halves01<>+8(SB)/4, $0x00000000
+DATA narrow_halves01<>+12(SB)/4, $0x00000000
+DATA narrow_halves01<>+16(SB)/4, $0x00000001
+DATA narrow_halves01<>+20(SB)/4, $0x00000001
+DATA narrow_halves01<>+24(SB)/4, $0x00000001
+DATA narrow_halves01<>+28(SB)/4, $0x00000001
+GLOBL narrow_halves01<>(SB), RODATA|NOPTR, $32
+
+// func matVecQ2Kx2AVX2(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·matVecQ2Kx2AVX2(SB), NOSPLIT, $128-112
+	VMOVDQU narrow_ones16<>+0(SB), Y0
+	MOVQ    y_base+0(FP), DX
+	MOVQ    w_base+40(FP), BX
+	MOVQ    rows+32(FP), SI
+
+row:
+	CMPQ   SI, $0x00000001
+	JL     row_end
+	MOVQ   BX, AX
+	MOVQ   a_base+72(FP), CX
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	MOVQ   runs+104(FP), DI
+	MOVQ   step+96(FP), R8
+
+run:
+	CMPQ         DI, $0x00000001
+	JL           run_end
+	PREFETCHT1   16384(AX)
+	PREFETCHT0   1024(AX)
+	PREFETCHT1   16448(AX)
+	PREFETCHT0   1088(AX)
+	VPBROADCASTW 80(AX), X5
+	VCVTPH2PS    X5, Y5
+	VPBROADCASTW 82(AX), X6
+	VCVTPH2PS    X6, Y6
+	VPMOVZXBD    (AX), Y7
+	VPSRLD       $0x04, Y7, Y8
+	VPAND        narrow_low15<>+0(SB), Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y5, Y7, Y7
+	VMULPS       Y6, Y8, Y8
+	VPMOVZXBD    8(AX), Y9
+	VPSRLD       $0x04, Y9, Y10
+	VPAND        narrow_low15<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y5, Y9, Y9
+	VMULPS       Y6, Y10, Y10
+	VMOVDQU      narrow_twice0<>+0(SB), Y5
+	VPERMPS      256(CX), Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y5, (SP)
+	VMOVDQU      narrow_twice0<>+0(SB), Y5
+	VPERMPS      768(CX), Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y5, 64(SP)
+	VFNMADD231PS 320(CX), Y8, Y1
+	VFNMADD231PS 832(CX), Y8, Y3
+	VMOVDQU      narrow_twice1<>+0(SB), Y5
+	VPERMPS      256(CX), Y5, Y5
+	VMULPS       Y9, Y5, Y5
+	VMOVUPS      Y5, 32(SP)
+	VMOVDQU      narrow_twice1<>+0(SB), Y5
+	VPERMPS      768(CX), Y5, Y5
+	VMULPS       Y9, Y5, Y5
+	VMOVUPS      Y5, 96(SP)
+	VFNMADD231PS 352(CX), Y10, Y1
+	VFNMADD231PS 864(CX), Y10, Y3
+	VMOVDQU      16(AX), Y5
+	VPAND        narrow_mask3<>+0(SB), Y5, Y5
+	VPMADDUBSW   (CX), Y5, Y6
+	VPMADDWD     Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSD (SP), Y7
+	VPERMILPS    narrow_halves01<>+0(SB), Y7, Y7
+	VFMADD231PS  Y6, Y7, Y1
+	VPMADDUBSW   512(CX), Y5, Y5
+	VPMADDWD     Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSD 64(SP), Y6
+	VPERMILPS    narrow_halves01<>+0(SB), Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	VMOVDQU      16(AX), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        narrow_mask3<>+0(SB), Y5, Y5
+	VPMADDUBSW   32(CX), Y5, Y6
+	VPMADDWD     Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSD 8(SP), Y7
+	VPERMILPS    narrow_halves01<>+0(SB), Y7, Y7
+	VFMADD231PS  Y6, Y7, Y2
+	VPMADDUBSW   544(CX), Y5, Y5
+	VPMADDWD     Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSD 72(SP), Y6
+	VPERMILPS    narrow_halves01<>+0(SB), Y6, Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VMOVDQU      16(AX), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        narrow_mask3<>+0(SB), Y5, Y5
+	VPMADDUBSW   64(CX), Y5, Y6
+	VPMADDWD     Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSD 16(SP), Y7
+	VPERMILPS    narrow_halves01<>+0(SB), Y7, Y7
+	VFMADD231PS  Y6, Y7, Y1
+	VPMADDUBSW   576(CX), Y5, Y5
+	VPMADDWD     Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSD 80(SP), Y6
+	VPERMILPS    narrow_halves01<>+0(SB), Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	VMOVDQU      16(AX), Y5
+	VPSRLW       $0x06, Y5, Y5
+	VPAND        narrow_mask3<>+0(SB), Y5, Y5
+	VPMADDUBSW   96(CX), Y5, Y6
+	VPMADDWD     Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSD 24(SP), Y7
+	VPERMILPS    narrow_halves01<>+0(SB), Y7, Y7
+	VFMADD231PS  Y6, Y7, Y2
+	VPMADDUBSW   608(CX), Y5, Y5
+	VPMADDWD     Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSD 88(SP), Y6
+	VPERMILPS    narrow_halves01<>+0(SB), Y6, Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VMOVDQU      48(AX), Y5
+	VPAND        narrow_mask3<>+0(SB), Y5, Y5
+	VPMADDUBSW   128(CX), Y5, Y6
+	VPMADDWD     Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSD 32(SP), Y7
+	VPERMILPS    narrow_halves01<>+0(SB), Y7, Y7
+	VFMADD231PS  Y6, Y7, Y1
+	VPMADDUBSW   640(CX), Y5, Y5
+	VPMADDWD     Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSD 96(SP), Y6
+	VPERMILPS    narrow_halves01<>+0(SB), Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	VMOVDQU      48(AX), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        narrow_mask3<>+0(SB), Y5, Y5
+	VPMADDUBSW   160(CX), Y5, Y6
+	VPMADDWD     Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSD 40(SP), Y7
+	VPERMILPS    narrow_halves01<>+0(SB), Y7, Y7
+	VFMADD231PS  Y6, Y7, Y2
+	VPMADDUBSW   672(CX), Y5, Y5
+	VPMADDWD     Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSD 104(SP), Y6
+	VPERMILPS    narrow_halves01<>+0(SB), Y6, Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VMOVDQU      48(AX), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        narrow_mask3<>+0(SB), Y5, Y5
+	VPMADDUBSW   192(CX), Y5, Y6
+	VPMADDWD     Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSD 48(SP), Y7
+	VPERMILPS    narrow_halves01<>+0(SB), Y7, Y7
+	VFMADD231PS  Y6, Y7, Y1
+	VPMADDUBSW   704(CX), Y5, Y5
+	VPMADDWD     Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSD 112(SP), Y6
+	VPERMILPS    narrow_halves01<>+0(SB), Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	VMOVDQU      48(AX), Y5
+	VPSRLW       $0x06, Y5, Y5
+	VPAND        narrow_mask3<>+0(SB), Y5, Y5
+	VPMADDUBSW   224(CX), Y5, Y6
+	VPMADDWD     Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSD 56(SP), Y7
+	VPERMILPS    narrow_halves01<>+0(SB), Y7, Y7
+	VFMADD231PS  Y6, Y7, Y2
+	VPMADDUBSW   736(CX), Y5, Y5
+	VPMADDWD     Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSD 120(SP), Y6
+	VPERMILPS    narrow_halves01<>+0(SB), Y6, Y6
+	VFMADD231PS  Y5, Y6, Y4
+	ADDQ         $0x54, AX
+	ADDQ         R8, CX
+	SUBQ         $0x00000001, DI
+	JMP          run
+
+run_end:
+	MOVQ         ldy+24(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         DX, CX
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSS       X1, (CX)
+	ADDQ         AX, CX
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X1
+	VADDPS       X1, X3, X3
+	VMOVHLPS     X3, X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSHDUP    X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSS       X3, (CX)
+	ADDQ         AX, CX
+	ADDQ         $0x04, DX
+	MOVQ         ldw+64(FP), AX
+	ADDQ         AX, BX
+	SUBQ         $0x00000001, SI
+	JMP          row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func matVecQ2Kx4AVX2(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·matVecQ2Kx4AVX2(SB), NOSPLIT, $256-112
+	VMOVDQU narrow_ones16<>+0(SB), Y0
+	MOVQ    y_base+0(FP), DX
+	MOVQ    w_base+40(FP), BX
+	MOVQ    rows+32(FP), SI
+
+row:
+	CMPQ   SI, $0x00000001
+	JL     row_end
+	MOVQ   BX, AX
+	MOVQ   a_base+72(FP), CX
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   runs+104(FP), DI
+	MOVQ   step+96(FP), R8
+
+run:
+	CMPQ         DI, $0x00000001
+	JL           run_end
+	PREFETCHT1   16384(AX)
+	PREFETCHT0   1024(AX)
+	PREFETCHT1   16448(AX)
+	PREFETCHT0   1088(AX)
+	VPBROADCASTW 80(AX), X9
+	VCVTPH2PS    X9, Y9
+	VPBROADCASTW 82(AX), X10
+	VCVTPH2PS    X10, Y10
+	VPMOVZXBD    (AX), Y11
+	VPSRLD       $0x04, Y11, Y12
+	VPAND        narrow_low15<>+0(SB), Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y9, Y11, Y11
+	VMULPS       Y10, Y12, Y12
+	VPMOVZXBD    8(AX), Y13
+	VPSRLD       $0x04, Y13, Y14
+	VPAND        narrow_low15<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y9, Y13, Y13
+	VMULPS       Y10, Y14, Y14
+	VMOVDQU      narrow_twice0<>+0(SB), Y9
+	VPERMPS      256(CX), Y9, Y9
+	VMULPS       Y11, Y9, Y9
+	VMOVUPS      Y9, (SP)
+	VMOVDQU      narrow_twice0<>+0(SB), Y9
+	VPERMPS      768(CX), Y9, Y9
+	VMULPS       Y11, Y9, Y9
+	VMOVUPS      Y9, 64(SP)
+	VMOVDQU      narrow_twice0<>+0(SB), Y9
+	VPERMPS      1280(CX), Y9, Y9
+	VMULPS       Y11, Y9, Y9
+	VMOVUPS      Y9, 128(SP)
+	VMOVDQU      narrow_twice0<>+0(SB), Y9
+	VPERMPS      1792(CX), Y9, Y9
+	VMULPS       Y11, Y9, Y9
+	VMOVUPS      Y9, 192(SP)
+	VFNMADD231PS 320(CX), Y12, Y1
+	VFNMADD231PS 832(CX), Y12, Y3
+	VFNMADD231PS 1344(CX), Y12, Y5
+	VFNMADD231PS 1856(CX), Y12, Y7
+	VMOVDQU      narrow_twice1<>+0(SB), Y9
+	VPERMPS      256(CX), Y9, Y9
+	VMULPS       Y13, Y9, Y9
+	VMOVUPS      Y9, 32(SP)
+	VMOVDQU      narrow_twice1<>+0(SB), Y9
+	VPERMPS      768(CX), Y9, Y9
+	VMULPS       Y13, Y9, Y9
+	VMOVUPS      Y9, 96(SP)
+	VMOVDQU      narrow_twice1<>+0(SB), Y9
+	VPERMPS      1280(CX), Y9, Y9
+	VMULPS       Y13, Y9, Y9
+	VMOVUPS      Y9, 160(SP)
+	VMOVDQU      narrow_twice1<>+0(SB), Y9
+	VPERMPS      1792(CX), Y9, Y9
+	VMULPS       Y13, Y9, Y9
+	VMOVUPS      Y9, 224(SP)
+	VFNMADD231PS 352(CX), Y14, Y1
+	VFNMADD231PS 864(CX), Y14, Y3
+	VFNMADD231PS 1376(CX), Y14, Y5
+	VFNMADD231PS 1888(CX), Y14, Y7
+	VMOVDQU      16(AX), Y9
+	VPAND        narrow_mask3<>+0(SB), Y9, Y9
+	VPMADDUBSW   (CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD (SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y1
+	VPMADDUBSW   512(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 64(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y3
+	VPMADDUBSW   1024(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 128(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y5
+	VPMADDUBSW   1536(CX), Y9, Y9
+	VPMADDWD     Y0, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSD 192(SP), Y10
+	VPERMILPS    narrow_halves01<>+0(SB), Y10, Y10
+	VFMADD231PS  Y9, Y10, Y7
+	VMOVDQU      16(AX), Y9
+	VPSRLW       $0x02, Y9, Y9
+	VPAND        narrow_mask3<>+0(SB), Y9, Y9
+	VPMADDUBSW   32(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 8(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y2
+	VPMADDUBSW   544(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 72(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y4
+	VPMADDUBSW   1056(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 136(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y6
+	VPMADDUBSW   1568(CX), Y9, Y9
+	VPMADDWD     Y0, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSD 200(SP), Y10
+	VPERMILPS    narrow_halves01<>+0(SB), Y10, Y10
+	VFMADD231PS  Y9, Y10, Y8
+	VMOVDQU      16(AX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        narrow_mask3<>+0(SB), Y9, Y9
+	VPMADDUBSW   64(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 16(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y1
+	VPMADDUBSW   576(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 80(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y3
+	VPMADDUBSW   1088(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 144(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y5
+	VPMADDUBSW   1600(CX), Y9, Y9
+	VPMADDWD     Y0, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSD 208(SP), Y10
+	VPERMILPS    narrow_halves01<>+0(SB), Y10, Y10
+	VFMADD231PS  Y9, Y10, Y7
+	VMOVDQU      16(AX), Y9
+	VPSRLW       $0x06, Y9, Y9
+	VPAND        narrow_mask3<>+0(SB), Y9, Y9
+	VPMADDUBSW   96(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 24(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y2
+	VPMADDUBSW   608(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 88(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y4
+	VPMADDUBSW   1120(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 152(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y6
+	VPMADDUBSW   1632(CX), Y9, Y9
+	VPMADDWD     Y0, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSD 216(SP), Y10
+	VPERMILPS    narrow_halves01<>+0(SB), Y10, Y10
+	VFMADD231PS  Y9, Y10, Y8
+	VMOVDQU      48(AX), Y9
+	VPAND        narrow_mask3<>+0(SB), Y9, Y9
+	VPMADDUBSW   128(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 32(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y1
+	VPMADDUBSW   640(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 96(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y3
+	VPMADDUBSW   1152(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 160(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y5
+	VPMADDUBSW   1664(CX), Y9, Y9
+	VPMADDWD     Y0, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSD 224(SP), Y10
+	VPERMILPS    narrow_halves01<>+0(SB), Y10, Y10
+	VFMADD231PS  Y9, Y10, Y7
+	VMOVDQU      48(AX), Y9
+	VPSRLW       $0x02, Y9, Y9
+	VPAND        narrow_mask3<>+0(SB), Y9, Y9
+	VPMADDUBSW   160(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 40(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y2
+	VPMADDUBSW   672(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 104(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y4
+	VPMADDUBSW   1184(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 168(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y6
+	VPMADDUBSW   1696(CX), Y9, Y9
+	VPMADDWD     Y0, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSD 232(SP), Y10
+	VPERMILPS    narrow_halves01<>+0(SB), Y10, Y10
+	VFMADD231PS  Y9, Y10, Y8
+	VMOVDQU      48(AX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        narrow_mask3<>+0(SB), Y9, Y9
+	VPMADDUBSW   192(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 48(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y1
+	VPMADDUBSW   704(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 112(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y3
+	VPMADDUBSW   1216(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 176(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y5
+	VPMADDUBSW   1728(CX), Y9, Y9
+	VPMADDWD     Y0, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSD 240(SP), Y10
+	VPERMILPS    narrow_halves01<>+0(SB), Y10, Y10
+	VFMADD231PS  Y9, Y10, Y7
+	VMOVDQU      48(AX), Y9
+	VPSRLW       $0x06, Y9, Y9
+	VPAND        narrow_mask3<>+0(SB), Y9, Y9
+	VPMADDUBSW   224(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 56(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y2
+	VPMADDUBSW   736(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 120(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y4
+	VPMADDUBSW   1248(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 184(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y6
+	VPMADDUBSW   1760(CX), Y9, Y9
+	VPMADDWD     Y0, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSD 248(SP), Y10
+	VPERMILPS    narrow_halves01<>+0(SB), Y10, Y10
+	VFMADD231PS  Y9, Y10, Y8
+	ADDQ         $0x54, AX
+	ADDQ         R8, CX
+	SUBQ         $0x00000001, DI
+	JMP          run
+
+run_end:
+	MOVQ         ldy+24(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         DX, CX
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSS       X1, (CX)
+	ADDQ         AX, CX
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X1
+	VADDPS       X1, X3, X3
+	VMOVHLPS     X3, X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSHDUP    X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSS       X3, (CX)
+	ADDQ         AX, CX
+	VADDPS       Y6, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X1, X5, X5
+	VMOVHLPS     X5, X5, X1
+	VADDPS       X1, X5, X5
+	VMOVSHDUP    X5, X1
+	VADDPS       X1, X5, X5
+	VMOVSS       X5, (CX)
+	ADDQ         AX, CX
+	VADDPS       Y8, Y7, Y7
+	VEXTRACTF128 $0x01, Y7, X1
+	VADDPS       X1, X7, X7
+	VMOVHLPS     X7, X7, X1
+	VADDPS       X1, X7, X7
+	VMOVSHDUP    X7, X1
+	VADDPS       X1, X7, X7
+	VMOVSS       X7, (CX)
+	ADDQ         AX, CX
+	ADDQ         $0x04, DX
+	MOVQ         ldw+64(FP), AX
+	ADDQ         AX, BX
+	SUBQ         $0x00000001, SI
+	JMP          row
+
+row_end:
+	VZEROUPPER
+	RET
+
 // func matVecQ2Kx1AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
 TEXT ·matVecQ2Kx1AVX512(SB), NOSPLIT, $0-112
@@ -34,8 +855,10 @@ row:
 run:
 	CMPQ            DI, $0x00000001
 	JL              run_end
-	PREFETCHT0      2048(AX)
-	PREFETCHT0      2112(AX)
+	PREFETCHT1      16384(AX)
+	PREFETCHT0      1024(AX)
+	PREFETCHT1      16448(AX)
+	PREFETCHT0      1088(AX)
 	VPMOVZXBD       (AX), Z12
 	VPSRLD          $0x04, Z12, Z13
 	VPANDD          Z3, Z12, Z12
@@ -389,8 +1212,10 @@ row:
 run:
 	CMPQ            DI, $0x00000001
 	JL              run_end
-	PREFETCHT0      2048(AX)
-	PREFETCHT0      2112(AX)
+	PREFETCHT1      16384(AX)
+	PREFETCHT0      1024(AX)
+	PREFETCHT1      16448(AX)
+	PREFETCHT0      1088(AX)
 	VPMOVZXBD       (AX), Z11
 	VPSRLD          $0x04, Z11, Z12
 	VPANDD          mask4<>+0(SB), Z11, Z11
@@ -542,8 +1367,10 @@ row:
 run:
 	CMPQ            DI, $0x00000001
 	JL              run_end
-	PREFETCHT0      2048(AX)
-	PREFETCHT0      2112(AX)
+	PREFETCHT1      16384(AX)
+	PREFETCHT0      1024(AX)
+	PREFETCHT1      16448(AX)
+	PREFETCHT0      1088(AX)
 	VPMOVZXBD       (AX), Z17
 	VPSRLD          $0x04, Z17, Z18
 	VPANDD          mask4<>+0(SB), Z17, Z17

@@ -4,6 +4,798 @@
 
 #include "textflag.h"
 
+// func matVecQ4Kx1AVX2(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·matVecQ4Kx1AVX2(SB), NOSPLIT, $64-112
+	VMOVDQU narrow_ones16<>+0(SB), Y0
+	MOVQ    y_base+0(FP), DX
+	MOVQ    w_base+40(FP), BX
+	MOVQ    rows+32(FP), SI
+
+row:
+	CMPQ   SI, $0x00000001
+	JL     row_end
+	MOVQ   BX, AX
+	MOVQ   a_base+72(FP), CX
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	MOVQ   runs+104(FP), DI
+	MOVQ   step+96(FP), R8
+
+run:
+	CMPQ           DI, $0x00000001
+	JL             run_end
+	PREFETCHT1     16384(AX)
+	PREFETCHT0     1024(AX)
+	PREFETCHT1     16448(AX)
+	PREFETCHT0     1088(AX)
+	PREFETCHT1     16512(AX)
+	PREFETCHT0     1152(AX)
+	VBROADCASTI128 (AX), Y3
+	VPSHUFB        narrow_placeK4_0<>+0(SB), Y3, Y3
+	VPSRLD         $0x0a, Y3, Y4
+	VPSRLVD        narrow_shiftK4_0<>+0(SB), Y3, Y3
+	VMOVDQU        narrow_maskK4<>+0(SB), Y5
+	VPAND          Y5, Y3, Y3
+	VPANDN         Y4, Y5, Y4
+	VPOR           Y4, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VPBROADCASTW   (AX), X4
+	VCVTPH2PS      X4, Y4
+	VMULPS         Y4, Y3, Y3
+	VBROADCASTI128 (AX), Y4
+	VPSHUFB        narrow_placeK4_1<>+0(SB), Y4, Y4
+	VPSRLD         $0x0a, Y4, Y5
+	VPSRLVD        narrow_shiftK4_1<>+0(SB), Y4, Y4
+	VMOVDQU        narrow_maskK4<>+0(SB), Y6
+	VPAND          Y6, Y4, Y4
+	VPANDN         Y5, Y6, Y5
+	VPOR           Y5, Y4, Y4
+	VCVTDQ2PS      Y4, Y4
+	VPBROADCASTW   2(AX), X5
+	VCVTPH2PS      X5, Y5
+	VMULPS         Y5, Y4, Y4
+	VMULPS         256(CX), Y3, Y3
+	VMOVUPS        Y3, (SP)
+	VFNMADD231PS   288(CX), Y4, Y1
+	VMOVDQU        16(AX), Y3
+	VPAND          narrow_mask15<>+0(SB), Y3, Y3
+	VPMADDUBSW     (CX), Y3, Y3
+	VPMADDWD       Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VBROADCASTSS   (SP), Y4
+	VFMADD231PS    Y3, Y4, Y1
+	VMOVDQU        16(AX), Y3
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          narrow_mask15<>+0(SB), Y3, Y3
+	VPMADDUBSW     32(CX), Y3, Y3
+	VPMADDWD       Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VBROADCASTSS   4(SP), Y4
+	VFMADD231PS    Y3, Y4, Y2
+	VMOVDQU        48(AX), Y3
+	VPAND          narrow_mask15<>+0(SB), Y3, Y3
+	VPMADDUBSW     64(CX), Y3, Y3
+	VPMADDWD       Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VBROADCASTSS   8(SP), Y4
+	VFMADD231PS    Y3, Y4, Y1
+	VMOVDQU        48(AX), Y3
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          narrow_mask15<>+0(SB), Y3, Y3
+	VPMADDUBSW     96(CX), Y3, Y3
+	VPMADDWD       Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VBROADCASTSS   12(SP), Y4
+	VFMADD231PS    Y3, Y4, Y2
+	VMOVDQU        80(AX), Y3
+	VPAND          narrow_mask15<>+0(SB), Y3, Y3
+	VPMADDUBSW     128(CX), Y3, Y3
+	VPMADDWD       Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VBROADCASTSS   16(SP), Y4
+	VFMADD231PS    Y3, Y4, Y1
+	VMOVDQU        80(AX), Y3
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          narrow_mask15<>+0(SB), Y3, Y3
+	VPMADDUBSW     160(CX), Y3, Y3
+	VPMADDWD       Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VBROADCASTSS   20(SP), Y4
+	VFMADD231PS    Y3, Y4, Y2
+	VMOVDQU        112(AX), Y3
+	VPAND          narrow_mask15<>+0(SB), Y3, Y3
+	VPMADDUBSW     192(CX), Y3, Y3
+	VPMADDWD       Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VBROADCASTSS   24(SP), Y4
+	VFMADD231PS    Y3, Y4, Y1
+	VMOVDQU        112(AX), Y3
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          narrow_mask15<>+0(SB), Y3, Y3
+	VPMADDUBSW     224(CX), Y3, Y3
+	VPMADDWD       Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VBROADCASTSS   28(SP), Y4
+	VFMADD231PS    Y3, Y4, Y2
+	ADDQ           $+144, AX
+	ADDQ           R8, CX
+	SUBQ           $0x00000001, DI
+	JMP            run
+
+run_end:
+	MOVQ         ldy+24(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         DX, CX
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSS       X1, (CX)
+	ADDQ         AX, CX
+	ADDQ         $0x04, DX
+	MOVQ         ldw+64(FP), AX
+	ADDQ         AX, BX
+	SUBQ         $0x00000001, SI
+	JMP          row
+
+row_end:
+	VZEROUPPER
+	RET
+
+DATA narrow_ones16<>+0(SB)/2, $0x0001
+DATA narrow_ones16<>+2(SB)/2, $0x0001
+DATA narrow_ones16<>+4(SB)/2, $0x0001
+DATA narrow_ones16<>+6(SB)/2, $0x0001
+DATA narrow_ones16<>+8(SB)/2, $0x0001
+DATA narrow_ones16<>+10(SB)/2, $0x0001
+DATA narrow_ones16<>+12(SB)/2, $0x0001
+DATA narrow_ones16<>+14(SB)/2, $0x0001
+DATA narrow_ones16<>+16(SB)/2, $0x0001
+DATA narrow_ones16<>+18(SB)/2, $0x0001
+DATA narrow_ones16<>+20(SB)/2, $0x0001
+DATA narrow_ones16<>+22(SB)/2, $0x0001
+DATA narrow_ones16<>+24(SB)/2, $0x0001
+DATA narrow_ones16<>+26(SB)/2, $0x0001
+DATA narrow_ones16<>+28(SB)/2, $0x0001
+DATA narrow_ones16<>+30(SB)/2, $0x0001
+GLOBL narrow_ones16<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_placeK4_0<>+0(SB)/1, $0x04
+DATA narrow_placeK4_0<>+1(SB)/1, $0x80
+DATA narrow_placeK4_0<>+2(SB)/1, $0x80
+DATA narrow_placeK4_0<>+3(SB)/1, $0x80
+DATA narrow_placeK4_0<>+4(SB)/1, $0x05
+DATA narrow_placeK4_0<>+5(SB)/1, $0x80
+DATA narrow_placeK4_0<>+6(SB)/1, $0x80
+DATA narrow_placeK4_0<>+7(SB)/1, $0x80
+DATA narrow_placeK4_0<>+8(SB)/1, $0x06
+DATA narrow_placeK4_0<>+9(SB)/1, $0x80
+DATA narrow_placeK4_0<>+10(SB)/1, $0x80
+DATA narrow_placeK4_0<>+11(SB)/1, $0x80
+DATA narrow_placeK4_0<>+12(SB)/1, $0x07
+DATA narrow_placeK4_0<>+13(SB)/1, $0x80
+DATA narrow_placeK4_0<>+14(SB)/1, $0x80
+DATA narrow_placeK4_0<>+15(SB)/1, $0x80
+DATA narrow_placeK4_0<>+16(SB)/1, $0x0c
+DATA narrow_placeK4_0<>+17(SB)/1, $0x04
+DATA narrow_placeK4_0<>+18(SB)/1, $0x80
+DATA narrow_placeK4_0<>+19(SB)/1, $0x80
+DATA narrow_placeK4_0<>+20(SB)/1, $0x0d
+DATA narrow_placeK4_0<>+21(SB)/1, $0x05
+DATA narrow_placeK4_0<>+22(SB)/1, $0x80
+DATA narrow_placeK4_0<>+23(SB)/1, $0x80
+DATA narrow_placeK4_0<>+24(SB)/1, $0x0e
+DATA narrow_placeK4_0<>+25(SB)/1, $0x06
+DATA narrow_placeK4_0<>+26(SB)/1, $0x80
+DATA narrow_placeK4_0<>+27(SB)/1, $0x80
+DATA narrow_placeK4_0<>+28(SB)/1, $0x0f
+DATA narrow_placeK4_0<>+29(SB)/1, $0x07
+DATA narrow_placeK4_0<>+30(SB)/1, $0x80
+DATA narrow_placeK4_0<>+31(SB)/1, $0x80
+GLOBL narrow_placeK4_0<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_shiftK4_0<>+0(SB)/4, $0x00000000
+DATA narrow_shiftK4_0<>+4(SB)/4, $0x00000000
+DATA narrow_shiftK4_0<>+8(SB)/4, $0x00000000
+DATA narrow_shiftK4_0<>+12(SB)/4, $0x00000000
+DATA narrow_shiftK4_0<>+16(SB)/4, $0x00000000
+DATA narrow_shiftK4_0<>+20(SB)/4, $0x00000000
+DATA narrow_shiftK4_0<>+24(SB)/4, $0x00000000
+DATA narrow_shiftK4_0<>+28(SB)/4, $0x00000000
+GLOBL narrow_shiftK4_0<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_maskK4<>+0(SB)/4, $0x0000003f
+DATA narrow_maskK4<>+4(SB)/4, $0x0000003f
+DATA narrow_maskK4<>+8(SB)/4, $0x0000003f
+DATA narrow_maskK4<>+12(SB)/4, $0x0000003f
+DATA narrow_maskK4<>+16(SB)/4, $0x0000000f
+DATA narrow_maskK4<>+20(SB)/4, $0x0000000f
+DATA narrow_maskK4<>+24(SB)/4, $0x0000000f
+DATA narrow_maskK4<>+28(SB)/4, $0x0000000f
+GLOBL narrow_maskK4<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_placeK4_1<>+0(SB)/1, $0x08
+DATA narrow_placeK4_1<>+1(SB)/1, $0x80
+DATA narrow_placeK4_1<>+2(SB)/1, $0x80
+DATA narrow_placeK4_1<>+3(SB)/1, $0x80
+DATA narrow_placeK4_1<>+4(SB)/1, $0x09
+DATA narrow_placeK4_1<>+5(SB)/1, $0x80
+DATA narrow_placeK4_1<>+6(SB)/1, $0x80
+DATA narrow_placeK4_1<>+7(SB)/1, $0x80
+DATA narrow_placeK4_1<>+8(SB)/1, $0x0a
+DATA narrow_placeK4_1<>+9(SB)/1, $0x80
+DATA narrow_placeK4_1<>+10(SB)/1, $0x80
+DATA narrow_placeK4_1<>+11(SB)/1, $0x80
+DATA narrow_placeK4_1<>+12(SB)/1, $0x0b
+DATA narrow_placeK4_1<>+13(SB)/1, $0x80
+DATA narrow_placeK4_1<>+14(SB)/1, $0x80
+DATA narrow_placeK4_1<>+15(SB)/1, $0x80
+DATA narrow_placeK4_1<>+16(SB)/1, $0x0c
+DATA narrow_placeK4_1<>+17(SB)/1, $0x08
+DATA narrow_placeK4_1<>+18(SB)/1, $0x80
+DATA narrow_placeK4_1<>+19(SB)/1, $0x80
+DATA narrow_placeK4_1<>+20(SB)/1, $0x0d
+DATA narrow_placeK4_1<>+21(SB)/1, $0x09
+DATA narrow_placeK4_1<>+22(SB)/1, $0x80
+DATA narrow_placeK4_1<>+23(SB)/1, $0x80
+DATA narrow_placeK4_1<>+24(SB)/1, $0x0e
+DATA narrow_placeK4_1<>+25(SB)/1, $0x0a
+DATA narrow_placeK4_1<>+26(SB)/1, $0x80
+DATA narrow_placeK4_1<>+27(SB)/1, $0x80
+DATA narrow_placeK4_1<>+28(SB)/1, $0x0f
+DATA narrow_placeK4_1<>+29(SB)/1, $0x0b
+DATA narrow_placeK4_1<>+30(SB)/1, $0x80
+DATA narrow_placeK4_1<>+31(SB)/1, $0x80
+GLOBL narrow_placeK4_1<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_shiftK4_1<>+0(SB)/4, $0x00000000
+DATA narrow_shiftK4_1<>+4(SB)/4, $0x00000000
+DATA narrow_shiftK4_1<>+8(SB)/4, $0x00000000
+DATA narrow_shiftK4_1<>+12(SB)/4, $0x00000000
+DATA narrow_shiftK4_1<>+16(SB)/4, $0x00000004
+DATA narrow_shiftK4_1<>+20(SB)/4, $0x00000004
+DATA narrow_shiftK4_1<>+24(SB)/4, $0x00000004
+DATA narrow_shiftK4_1<>+28(SB)/4, $0x00000004
+GLOBL narrow_shiftK4_1<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_mask15<>+0(SB)/1, $0x0f
+DATA narrow_mask15<>+1(SB)/1, $0x0f
+DATA narrow_mask15<>+2(SB)/1, $0x0f
+DATA narrow_mask15<>+3(SB)/1, $0x0f
+DATA narrow_mask15<>+4(SB)/1, $0x0f
+DATA narrow_mask15<>+5(SB)/1, $0x0f
+DATA narrow_mask15<>+6(SB)/1, $0x0f
+DATA narrow_mask15<>+7(SB)/1, $0x0f
+DATA narrow_mask15<>+8(SB)/1, $0x0f
+DATA narrow_mask15<>+9(SB)/1, $0x0f
+DATA narrow_mask15<>+10(SB)/1, $0x0f
+DATA narrow_mask15<>+11(SB)/1, $0x0f
+DATA narrow_mask15<>+12(SB)/1, $0x0f
+DATA narrow_mask15<>+13(SB)/1, $0x0f
+DATA narrow_mask15<>+14(SB)/1, $0x0f
+DATA narrow_mask15<>+15(SB)/1, $0x0f
+DATA narrow_mask15<>+16(SB)/1, $0x0f
+DATA narrow_mask15<>+17(SB)/1, $0x0f
+DATA narrow_mask15<>+18(SB)/1, $0x0f
+DATA narrow_mask15<>+19(SB)/1, $0x0f
+DATA narrow_mask15<>+20(SB)/1, $0x0f
+DATA narrow_mask15<>+21(SB)/1, $0x0f
+DATA narrow_mask15<>+22(SB)/1, $0x0f
+DATA narrow_mask15<>+23(SB)/1, $0x0f
+DATA narrow_mask15<>+24(SB)/1, $0x0f
+DATA narrow_mask15<>+25(SB)/1, $0x0f
+DATA narrow_mask15<>+26(SB)/1, $0x0f
+DATA narrow_mask15<>+27(SB)/1, $0x0f
+DATA narrow_mask15<>+28(SB)/1, $0x0f
+DATA narrow_mask15<>+29(SB)/1, $0x0f
+DATA narrow_mask15<>+30(SB)/1, $0x0f
+DATA narrow_mask15<>+31(SB)/1, $0x0f
+GLOBL narrow_mask15<>(SB), RODATA|NOPTR, $32
+
+// func matVecQ4Kx2AVX2(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·matVecQ4Kx2AVX2(SB), NOSPLIT, $128-112
+	VMOVDQU narrow_ones16<>+0(SB), Y0
+	MOVQ    y_base+0(FP), DX
+	MOVQ    w_base+40(FP), BX
+	MOVQ    rows+32(FP), SI
+
+row:
+	CMPQ   SI, $0x00000001
+	JL     row_end
+	MOVQ   BX, AX
+	MOVQ   a_base+72(FP), CX
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	MOVQ   runs+104(FP), DI
+	MOVQ   step+96(FP), R8
+
+run:
+	CMPQ           DI, $0x00000001
+	JL             run_end
+	PREFETCHT1     16384(AX)
+	PREFETCHT0     1024(AX)
+	PREFETCHT1     16448(AX)
+	PREFETCHT0     1088(AX)
+	PREFETCHT1     16512(AX)
+	PREFETCHT0     1152(AX)
+	VBROADCASTI128 (AX), Y5
+	VPSHUFB        narrow_placeK4_0<>+0(SB), Y5, Y5
+	VPSRLD         $0x0a, Y5, Y6
+	VPSRLVD        narrow_shiftK4_0<>+0(SB), Y5, Y5
+	VMOVDQU        narrow_maskK4<>+0(SB), Y7
+	VPAND          Y7, Y5, Y5
+	VPANDN         Y6, Y7, Y6
+	VPOR           Y6, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VPBROADCASTW   (AX), X6
+	VCVTPH2PS      X6, Y6
+	VMULPS         Y6, Y5, Y5
+	VBROADCASTI128 (AX), Y6
+	VPSHUFB        narrow_placeK4_1<>+0(SB), Y6, Y6
+	VPSRLD         $0x0a, Y6, Y7
+	VPSRLVD        narrow_shiftK4_1<>+0(SB), Y6, Y6
+	VMOVDQU        narrow_maskK4<>+0(SB), Y8
+	VPAND          Y8, Y6, Y6
+	VPANDN         Y7, Y8, Y7
+	VPOR           Y7, Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VPBROADCASTW   2(AX), X7
+	VCVTPH2PS      X7, Y7
+	VMULPS         Y7, Y6, Y6
+	VMULPS         256(CX), Y5, Y7
+	VMOVUPS        Y7, (SP)
+	VMULPS         768(CX), Y5, Y5
+	VMOVUPS        Y5, 64(SP)
+	VFNMADD231PS   288(CX), Y6, Y1
+	VFNMADD231PS   800(CX), Y6, Y3
+	VMOVDQU        16(AX), Y5
+	VPAND          narrow_mask15<>+0(SB), Y5, Y5
+	VPMADDUBSW     (CX), Y5, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTSS   (SP), Y7
+	VFMADD231PS    Y6, Y7, Y1
+	VPMADDUBSW     512(CX), Y5, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VBROADCASTSS   64(SP), Y6
+	VFMADD231PS    Y5, Y6, Y3
+	VMOVDQU        16(AX), Y5
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          narrow_mask15<>+0(SB), Y5, Y5
+	VPMADDUBSW     32(CX), Y5, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTSS   4(SP), Y7
+	VFMADD231PS    Y6, Y7, Y2
+	VPMADDUBSW     544(CX), Y5, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VBROADCASTSS   68(SP), Y6
+	VFMADD231PS    Y5, Y6, Y4
+	VMOVDQU        48(AX), Y5
+	VPAND          narrow_mask15<>+0(SB), Y5, Y5
+	VPMADDUBSW     64(CX), Y5, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTSS   8(SP), Y7
+	VFMADD231PS    Y6, Y7, Y1
+	VPMADDUBSW     576(CX), Y5, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VBROADCASTSS   72(SP), Y6
+	VFMADD231PS    Y5, Y6, Y3
+	VMOVDQU        48(AX), Y5
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          narrow_mask15<>+0(SB), Y5, Y5
+	VPMADDUBSW     96(CX), Y5, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTSS   12(SP), Y7
+	VFMADD231PS    Y6, Y7, Y2
+	VPMADDUBSW     608(CX), Y5, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VBROADCASTSS   76(SP), Y6
+	VFMADD231PS    Y5, Y6, Y4
+	VMOVDQU        80(AX), Y5
+	VPAND          narrow_mask15<>+0(SB), Y5, Y5
+	VPMADDUBSW     128(CX), Y5, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTSS   16(SP), Y7
+	VFMADD231PS    Y6, Y7, Y1
+	VPMADDUBSW     640(CX), Y5, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VBROADCASTSS   80(SP), Y6
+	VFMADD231PS    Y5, Y6, Y3
+	VMOVDQU        80(AX), Y5
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          narrow_mask15<>+0(SB), Y5, Y5
+	VPMADDUBSW     160(CX), Y5, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTSS   20(SP), Y7
+	VFMADD231PS    Y6, Y7, Y2
+	VPMADDUBSW     672(CX), Y5, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VBROADCASTSS   84(SP), Y6
+	VFMADD231PS    Y5, Y6, Y4
+	VMOVDQU        112(AX), Y5
+	VPAND          narrow_mask15<>+0(SB), Y5, Y5
+	VPMADDUBSW     192(CX), Y5, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTSS   24(SP), Y7
+	VFMADD231PS    Y6, Y7, Y1
+	VPMADDUBSW     704(CX), Y5, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VBROADCASTSS   88(SP), Y6
+	VFMADD231PS    Y5, Y6, Y3
+	VMOVDQU        112(AX), Y5
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          narrow_mask15<>+0(SB), Y5, Y5
+	VPMADDUBSW     224(CX), Y5, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTSS   28(SP), Y7
+	VFMADD231PS    Y6, Y7, Y2
+	VPMADDUBSW     736(CX), Y5, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VBROADCASTSS   92(SP), Y6
+	VFMADD231PS    Y5, Y6, Y4
+	ADDQ           $+144, AX
+	ADDQ           R8, CX
+	SUBQ           $0x00000001, DI
+	JMP            run
+
+run_end:
+	MOVQ         ldy+24(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         DX, CX
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSS       X1, (CX)
+	ADDQ         AX, CX
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X1
+	VADDPS       X1, X3, X3
+	VMOVHLPS     X3, X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSHDUP    X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSS       X3, (CX)
+	ADDQ         AX, CX
+	ADDQ         $0x04, DX
+	MOVQ         ldw+64(FP), AX
+	ADDQ         AX, BX
+	SUBQ         $0x00000001, SI
+	JMP          row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func matVecQ4Kx4AVX2(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·matVecQ4Kx4AVX2(SB), NOSPLIT, $256-112
+	VMOVDQU narrow_ones16<>+0(SB), Y0
+	MOVQ    y_base+0(FP), DX
+	MOVQ    w_base+40(FP), BX
+	MOVQ    rows+32(FP), SI
+
+row:
+	CMPQ   SI, $0x00000001
+	JL     row_end
+	MOVQ   BX, AX
+	MOVQ   a_base+72(FP), CX
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   runs+104(FP), DI
+	MOVQ   step+96(FP), R8
+
+run:
+	CMPQ           DI, $0x00000001
+	JL             run_end
+	PREFETCHT1     16384(AX)
+	PREFETCHT0     1024(AX)
+	PREFETCHT1     16448(AX)
+	PREFETCHT0     1088(AX)
+	PREFETCHT1     16512(AX)
+	PREFETCHT0     1152(AX)
+	VBROADCASTI128 (AX), Y9
+	VPSHUFB        narrow_placeK4_0<>+0(SB), Y9, Y9
+	VPSRLD         $0x0a, Y9, Y10
+	VPSRLVD        narrow_shiftK4_0<>+0(SB), Y9, Y9
+	VMOVDQU        narrow_maskK4<>+0(SB), Y11
+	VPAND          Y11, Y9, Y9
+	VPANDN         Y10, Y11, Y10
+	VPOR           Y10, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VPBROADCASTW   (AX), X10
+	VCVTPH2PS      X10, Y10
+	VMULPS         Y10, Y9, Y9
+	VBROADCASTI128 (AX), Y10
+	VPSHUFB        narrow_placeK4_1<>+0(SB), Y10, Y10
+	VPSRLD         $0x0a, Y10, Y11
+	VPSRLVD        narrow_shiftK4_1<>+0(SB), Y10, Y10
+	VMOVDQU        narrow_maskK4<>+0(SB), Y12
+	VPAND          Y12, Y10, Y10
+	VPANDN         Y11, Y12, Y11
+	VPOR           Y11, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VPBROADCASTW   2(AX), X11
+	VCVTPH2PS      X11, Y11
+	VMULPS         Y11, Y10, Y10
+	VMULPS         256(CX), Y9, Y11
+	VMOVUPS        Y11, (SP)
+	VMULPS         768(CX), Y9, Y11
+	VMOVUPS        Y11, 64(SP)
+	VMULPS         1280(CX), Y9, Y11
+	VMOVUPS        Y11, 128(SP)
+	VMULPS         1792(CX), Y9, Y9
+	VMOVUPS        Y9, 192(SP)
+	VFNMADD231PS   288(CX), Y10, Y1
+	VFNMADD231PS   800(CX), Y10, Y3
+	VFNMADD231PS   1312(CX), Y10, Y5
+	VFNMADD231PS   1824(CX), Y10, Y7
+	VMOVDQU        16(AX), Y9
+	VPAND          narrow_mask15<>+0(SB), Y9, Y9
+	VPMADDUBSW     (CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   (SP), Y11
+	VFMADD231PS    Y10, Y11, Y1
+	VPMADDUBSW     512(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   64(SP), Y11
+	VFMADD231PS    Y10, Y11, Y3
+	VPMADDUBSW     1024(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   128(SP), Y11
+	VFMADD231PS    Y10, Y11, Y5
+	VPMADDUBSW     1536(CX), Y9, Y9
+	VPMADDWD       Y0, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   192(SP), Y10
+	VFMADD231PS    Y9, Y10, Y7
+	VMOVDQU        16(AX), Y9
+	VPSRLW         $0x04, Y9, Y9
+	VPAND          narrow_mask15<>+0(SB), Y9, Y9
+	VPMADDUBSW     32(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   4(SP), Y11
+	VFMADD231PS    Y10, Y11, Y2
+	VPMADDUBSW     544(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   68(SP), Y11
+	VFMADD231PS    Y10, Y11, Y4
+	VPMADDUBSW     1056(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   132(SP), Y11
+	VFMADD231PS    Y10, Y11, Y6
+	VPMADDUBSW     1568(CX), Y9, Y9
+	VPMADDWD       Y0, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   196(SP), Y10
+	VFMADD231PS    Y9, Y10, Y8
+	VMOVDQU        48(AX), Y9
+	VPAND          narrow_mask15<>+0(SB), Y9, Y9
+	VPMADDUBSW     64(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   8(SP), Y11
+	VFMADD231PS    Y10, Y11, Y1
+	VPMADDUBSW     576(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   72(SP), Y11
+	VFMADD231PS    Y10, Y11, Y3
+	VPMADDUBSW     1088(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   136(SP), Y11
+	VFMADD231PS    Y10, Y11, Y5
+	VPMADDUBSW     1600(CX), Y9, Y9
+	VPMADDWD       Y0, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   200(SP), Y10
+	VFMADD231PS    Y9, Y10, Y7
+	VMOVDQU        48(AX), Y9
+	VPSRLW         $0x04, Y9, Y9
+	VPAND          narrow_mask15<>+0(SB), Y9, Y9
+	VPMADDUBSW     96(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   12(SP), Y11
+	VFMADD231PS    Y10, Y11, Y2
+	VPMADDUBSW     608(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   76(SP), Y11
+	VFMADD231PS    Y10, Y11, Y4
+	VPMADDUBSW     1120(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   140(SP), Y11
+	VFMADD231PS    Y10, Y11, Y6
+	VPMADDUBSW     1632(CX), Y9, Y9
+	VPMADDWD       Y0, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   204(SP), Y10
+	VFMADD231PS    Y9, Y10, Y8
+	VMOVDQU        80(AX), Y9
+	VPAND          narrow_mask15<>+0(SB), Y9, Y9
+	VPMADDUBSW     128(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   16(SP), Y11
+	VFMADD231PS    Y10, Y11, Y1
+	VPMADDUBSW     640(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   80(SP), Y11
+	VFMADD231PS    Y10, Y11, Y3
+	VPMADDUBSW     1152(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   144(SP), Y11
+	VFMADD231PS    Y10, Y11, Y5
+	VPMADDUBSW     1664(CX), Y9, Y9
+	VPMADDWD       Y0, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   208(SP), Y10
+	VFMADD231PS    Y9, Y10, Y7
+	VMOVDQU        80(AX), Y9
+	VPSRLW         $0x04, Y9, Y9
+	VPAND          narrow_mask15<>+0(SB), Y9, Y9
+	VPMADDUBSW     160(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   20(SP), Y11
+	VFMADD231PS    Y10, Y11, Y2
+	VPMADDUBSW     672(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   84(SP), Y11
+	VFMADD231PS    Y10, Y11, Y4
+	VPMADDUBSW     1184(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   148(SP), Y11
+	VFMADD231PS    Y10, Y11, Y6
+	VPMADDUBSW     1696(CX), Y9, Y9
+	VPMADDWD       Y0, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   212(SP), Y10
+	VFMADD231PS    Y9, Y10, Y8
+	VMOVDQU        112(AX), Y9
+	VPAND          narrow_mask15<>+0(SB), Y9, Y9
+	VPMADDUBSW     192(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   24(SP), Y11
+	VFMADD231PS    Y10, Y11, Y1
+	VPMADDUBSW     704(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   88(SP), Y11
+	VFMADD231PS    Y10, Y11, Y3
+	VPMADDUBSW     1216(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   152(SP), Y11
+	VFMADD231PS    Y10, Y11, Y5
+	VPMADDUBSW     1728(CX), Y9, Y9
+	VPMADDWD       Y0, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   216(SP), Y10
+	VFMADD231PS    Y9, Y10, Y7
+	VMOVDQU        112(AX), Y9
+	VPSRLW         $0x04, Y9, Y9
+	VPAND          narrow_mask15<>+0(SB), Y9, Y9
+	VPMADDUBSW     224(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   28(SP), Y11
+	VFMADD231PS    Y10, Y11, Y2
+	VPMADDUBSW     736(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   92(SP), Y11
+	VFMADD231PS    Y10, Y11, Y4
+	VPMADDUBSW     1248(CX), Y9, Y10
+	VPMADDWD       Y0, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   156(SP), Y11
+	VFMADD231PS    Y10, Y11, Y6
+	VPMADDUBSW     1760(CX), Y9, Y9
+	VPMADDWD       Y0, Y9, Y9
+	VCVTDQ2PS      Y9, Y9
+	VBROADCASTSS   220(SP), Y10
+	VFMADD231PS    Y9, Y10, Y8
+	ADDQ           $+144, AX
+	ADDQ           R8, CX
+	SUBQ           $0x00000001, DI
+	JMP            run
+
+run_end:
+	MOVQ         ldy+24(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         DX, CX
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSS       X1, (CX)
+	ADDQ         AX, CX
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X1
+	VADDPS       X1, X3, X3
+	VMOVHLPS     X3, X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSHDUP    X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSS       X3, (CX)
+	ADDQ         AX, CX
+	VADDPS       Y6, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X1, X5, X5
+	VMOVHLPS     X5, X5, X1
+	VADDPS       X1, X5, X5
+	VMOVSHDUP    X5, X1
+	VADDPS       X1, X5, X5
+	VMOVSS       X5, (CX)
+	ADDQ         AX, CX
+	VADDPS       Y8, Y7, Y7
+	VEXTRACTF128 $0x01, Y7, X1
+	VADDPS       X1, X7, X7
+	VMOVHLPS     X7, X7, X1
+	VADDPS       X1, X7, X7
+	VMOVSHDUP    X7, X1
+	VADDPS       X1, X7, X7
+	VMOVSS       X7, (CX)
+	ADDQ         AX, CX
+	ADDQ         $0x04, DX
+	MOVQ         ldw+64(FP), AX
+	ADDQ         AX, BX
+	SUBQ         $0x00000001, SI
+	JMP          row
+
+row_end:
+	VZEROUPPER
+	RET
+
 // func matVecQ4Kx1AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
 TEXT ·matVecQ4Kx1AVX512(SB), NOSPLIT, $0-112
@@ -35,9 +827,12 @@ row:
 run:
 	CMPQ            DI, $0x00000001
 	JL              run_end
-	PREFETCHT0      2048(AX)
-	PREFETCHT0      2112(AX)
-	PREFETCHT0      2176(AX)
+	PREFETCHT1      16384(AX)
+	PREFETCHT0      1024(AX)
+	PREFETCHT1      16448(AX)
+	PREFETCHT0      1088(AX)
+	PREFETCHT1      16512(AX)
+	PREFETCHT0      1152(AX)
 	VBROADCASTI32X4 (AX), Z13
 	VPSHUFB         Z2, Z13, Z15
 	VPSRLD          $0x0a, Z15, Z14
@@ -485,9 +1280,12 @@ row:
 run:
 	CMPQ            DI, $0x00000001
 	JL              run_end
-	PREFETCHT0      2048(AX)
-	PREFETCHT0      2112(AX)
-	PREFETCHT0      2176(AX)
+	PREFETCHT1      16384(AX)
+	PREFETCHT0      1024(AX)
+	PREFETCHT1      16448(AX)
+	PREFETCHT0      1088(AX)
+	PREFETCHT1      16512(AX)
+	PREFETCHT0      1152(AX)
 	VBROADCASTI32X4 (AX), Z10
 	VPSHUFB         placeK4<>+0(SB), Z10, Z12
 	VPSRLD          $0x0a, Z12, Z11
@@ -634,9 +1432,12 @@ row:
 run:
 	CMPQ            DI, $0x00000001
 	JL              run_end
-	PREFETCHT0      2048(AX)
-	PREFETCHT0      2112(AX)
-	PREFETCHT0      2176(AX)
+	PREFETCHT1      16384(AX)
+	PREFETCHT0      1024(AX)
+	PREFETCHT1      16448(AX)
+	PREFETCHT0      1088(AX)
+	PREFETCHT1      16512(AX)
+	PREFETCHT0      1152(AX)
 	VBROADCASTI32X4 (AX), Z16
 	VPSHUFB         placeK4<>+0(SB), Z16, Z18
 	VPSRLD          $0x0a, Z18, Z17

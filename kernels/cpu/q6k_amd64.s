@@ -4,6 +4,933 @@
 
 #include "textflag.h"
 
+// func matVecQ6Kx1AVX2(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·matVecQ6Kx1AVX2(SB), NOSPLIT, $64-112
+	VMOVDQU narrow_ones16<>+0(SB), Y0
+	MOVQ    y_base+0(FP), DX
+	MOVQ    w_base+40(FP), BX
+	MOVQ    rows+32(FP), SI
+
+row:
+	CMPQ   SI, $0x00000001
+	JL     row_end
+	MOVQ   BX, AX
+	MOVQ   a_base+72(FP), CX
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	MOVQ   runs+104(FP), DI
+	MOVQ   step+96(FP), R8
+
+run:
+	CMPQ         DI, $0x00000001
+	JL           run_end
+	PREFETCHT1   16384(AX)
+	PREFETCHT0   1024(AX)
+	PREFETCHT1   16448(AX)
+	PREFETCHT0   1088(AX)
+	PREFETCHT1   16512(AX)
+	PREFETCHT0   1152(AX)
+	PREFETCHT1   16576(AX)
+	PREFETCHT0   1216(AX)
+	VPBROADCASTW 208(AX), X3
+	VCVTPH2PS    X3, Y3
+	VPMOVSXBD    192(AX), Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VPMOVSXBD    200(AX), Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VMOVDQU      narrow_twice0<>+0(SB), Y3
+	VPERMPS      256(CX), Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (SP)
+	VMULPS       narrow_times32<>+0(SB), Y4, Y4
+	VFNMADD231PS 320(CX), Y4, Y1
+	VMOVDQU      narrow_twice1<>+0(SB), Y3
+	VPERMPS      256(CX), Y3, Y3
+	VMULPS       Y5, Y3, Y3
+	VMOVUPS      Y3, 32(SP)
+	VMULPS       narrow_times32<>+0(SB), Y5, Y5
+	VFNMADD231PS 352(CX), Y5, Y1
+	VMOVDQU      (AX), Y3
+	VPAND        narrow_mask15<>+0(SB), Y3, Y3
+	VMOVDQU      128(AX), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        narrow_mask48<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   (CX), Y3, Y3
+	VPMADDWD     Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSD (SP), Y4
+	VPERMILPS    narrow_halves01<>+0(SB), Y4, Y4
+	VFMADD231PS  Y3, Y4, Y1
+	VMOVDQU      32(AX), Y3
+	VPAND        narrow_mask15<>+0(SB), Y3, Y3
+	VMOVDQU      128(AX), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        narrow_mask48<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   32(CX), Y3, Y3
+	VPMADDWD     Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSD 8(SP), Y4
+	VPERMILPS    narrow_halves01<>+0(SB), Y4, Y4
+	VFMADD231PS  Y3, Y4, Y2
+	VMOVDQU      (AX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        narrow_mask15<>+0(SB), Y3, Y3
+	VMOVDQU      128(AX), Y4
+	VPAND        narrow_mask48<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   64(CX), Y3, Y3
+	VPMADDWD     Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSD 16(SP), Y4
+	VPERMILPS    narrow_halves01<>+0(SB), Y4, Y4
+	VFMADD231PS  Y3, Y4, Y1
+	VMOVDQU      32(AX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        narrow_mask15<>+0(SB), Y3, Y3
+	VMOVDQU      128(AX), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        narrow_mask48<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   96(CX), Y3, Y3
+	VPMADDWD     Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSD 24(SP), Y4
+	VPERMILPS    narrow_halves01<>+0(SB), Y4, Y4
+	VFMADD231PS  Y3, Y4, Y2
+	VMOVDQU      64(AX), Y3
+	VPAND        narrow_mask15<>+0(SB), Y3, Y3
+	VMOVDQU      160(AX), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        narrow_mask48<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   128(CX), Y3, Y3
+	VPMADDWD     Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSD 32(SP), Y4
+	VPERMILPS    narrow_halves01<>+0(SB), Y4, Y4
+	VFMADD231PS  Y3, Y4, Y1
+	VMOVDQU      96(AX), Y3
+	VPAND        narrow_mask15<>+0(SB), Y3, Y3
+	VMOVDQU      160(AX), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        narrow_mask48<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   160(CX), Y3, Y3
+	VPMADDWD     Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSD 40(SP), Y4
+	VPERMILPS    narrow_halves01<>+0(SB), Y4, Y4
+	VFMADD231PS  Y3, Y4, Y2
+	VMOVDQU      64(AX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        narrow_mask15<>+0(SB), Y3, Y3
+	VMOVDQU      160(AX), Y4
+	VPAND        narrow_mask48<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   192(CX), Y3, Y3
+	VPMADDWD     Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSD 48(SP), Y4
+	VPERMILPS    narrow_halves01<>+0(SB), Y4, Y4
+	VFMADD231PS  Y3, Y4, Y1
+	VMOVDQU      96(AX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        narrow_mask15<>+0(SB), Y3, Y3
+	VMOVDQU      160(AX), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        narrow_mask48<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   224(CX), Y3, Y3
+	VPMADDWD     Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSD 56(SP), Y4
+	VPERMILPS    narrow_halves01<>+0(SB), Y4, Y4
+	VFMADD231PS  Y3, Y4, Y2
+	ADDQ         $+210, AX
+	ADDQ         R8, CX
+	SUBQ         $0x00000001, DI
+	JMP          run
+
+run_end:
+	MOVQ         ldy+24(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         DX, CX
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSS       X1, (CX)
+	ADDQ         AX, CX
+	ADDQ         $0x04, DX
+	MOVQ         ldw+64(FP), AX
+	ADDQ         AX, BX
+	SUBQ         $0x00000001, SI
+	JMP          row
+
+row_end:
+	VZEROUPPER
+	RET
+
+DATA narrow_ones16<>+0(SB)/2, $0x0001
+DATA narrow_ones16<>+2(SB)/2, $0x0001
+DATA narrow_ones16<>+4(SB)/2, $0x0001
+DATA narrow_ones16<>+6(SB)/2, $0x0001
+DATA narrow_ones16<>+8(SB)/2, $0x0001
+DATA narrow_ones16<>+10(SB)/2, $0x0001
+DATA narrow_ones16<>+12(SB)/2, $0x0001
+DATA narrow_ones16<>+14(SB)/2, $0x0001
+DATA narrow_ones16<>+16(SB)/2, $0x0001
+DATA narrow_ones16<>+18(SB)/2, $0x0001
+DATA narrow_ones16<>+20(SB)/2, $0x0001
+DATA narrow_ones16<>+22(SB)/2, $0x0001
+DATA narrow_ones16<>+24(SB)/2, $0x0001
+DATA narrow_ones16<>+26(SB)/2, $0x0001
+DATA narrow_ones16<>+28(SB)/2, $0x0001
+DATA narrow_ones16<>+30(SB)/2, $0x0001
+GLOBL narrow_ones16<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_twice0<>+0(SB)/4, $0x00000000
+DATA narrow_twice0<>+4(SB)/4, $0x00000000
+DATA narrow_twice0<>+8(SB)/4, $0x00000001
+DATA narrow_twice0<>+12(SB)/4, $0x00000001
+DATA narrow_twice0<>+16(SB)/4, $0x00000002
+DATA narrow_twice0<>+20(SB)/4, $0x00000002
+DATA narrow_twice0<>+24(SB)/4, $0x00000003
+DATA narrow_twice0<>+28(SB)/4, $0x00000003
+GLOBL narrow_twice0<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_times32<>+0(SB)/4, $0x42000000
+DATA narrow_times32<>+4(SB)/4, $0x42000000
+DATA narrow_times32<>+8(SB)/4, $0x42000000
+DATA narrow_times32<>+12(SB)/4, $0x42000000
+DATA narrow_times32<>+16(SB)/4, $0x42000000
+DATA narrow_times32<>+20(SB)/4, $0x42000000
+DATA narrow_times32<>+24(SB)/4, $0x42000000
+DATA narrow_times32<>+28(SB)/4, $0x42000000
+GLOBL narrow_times32<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_twice1<>+0(SB)/4, $0x00000004
+DATA narrow_twice1<>+4(SB)/4, $0x00000004
+DATA narrow_twice1<>+8(SB)/4, $0x00000005
+DATA narrow_twice1<>+12(SB)/4, $0x00000005
+DATA narrow_twice1<>+16(SB)/4, $0x00000006
+DATA narrow_twice1<>+20(SB)/4, $0x00000006
+DATA narrow_twice1<>+24(SB)/4, $0x00000007
+DATA narrow_twice1<>+28(SB)/4, $0x00000007
+GLOBL narrow_twice1<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_mask15<>+0(SB)/1, $0x0f
+DATA narrow_mask15<>+1(SB)/1, $0x0f
+DATA narrow_mask15<>+2(SB)/1, $0x0f
+DATA narrow_mask15<>+3(SB)/1, $0x0f
+DATA narrow_mask15<>+4(SB)/1, $0x0f
+DATA narrow_mask15<>+5(SB)/1, $0x0f
+DATA narrow_mask15<>+6(SB)/1, $0x0f
+DATA narrow_mask15<>+7(SB)/1, $0x0f
+DATA narrow_mask15<>+8(SB)/1, $0x0f
+DATA narrow_mask15<>+9(SB)/1, $0x0f
+DATA narrow_mask15<>+10(SB)/1, $0x0f
+DATA narrow_mask15<>+11(SB)/1, $0x0f
+DATA narrow_mask15<>+12(SB)/1, $0x0f
+DATA narrow_mask15<>+13(SB)/1, $0x0f
+DATA narrow_mask15<>+14(SB)/1, $0x0f
+DATA narrow_mask15<>+15(SB)/1, $0x0f
+DATA narrow_mask15<>+16(SB)/1, $0x0f
+DATA narrow_mask15<>+17(SB)/1, $0x0f
+DATA narrow_mask15<>+18(SB)/1, $0x0f
+DATA narrow_mask15<>+19(SB)/1, $0x0f
+DATA narrow_mask15<>+20(SB)/1, $0x0f
+DATA narrow_mask15<>+21(SB)/1, $0x0f
+DATA narrow_mask15<>+22(SB)/1, $0x0f
+DATA narrow_mask15<>+23(SB)/1, $0x0f
+DATA narrow_mask15<>+24(SB)/1, $0x0f
+DATA narrow_mask15<>+25(SB)/1, $0x0f
+DATA narrow_mask15<>+26(SB)/1, $0x0f
+DATA narrow_mask15<>+27(SB)/1, $0x0f
+DATA narrow_mask15<>+28(SB)/1, $0x0f
+DATA narrow_mask15<>+29(SB)/1, $0x0f
+DATA narrow_mask15<>+30(SB)/1, $0x0f
+DATA narrow_mask15<>+31(SB)/1, $0x0f
+GLOBL narrow_mask15<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_mask48<>+0(SB)/1, $0x30
+DATA narrow_mask48<>+1(SB)/1, $0x30
+DATA narrow_mask48<>+2(SB)/1, $0x30
+DATA narrow_mask48<>+3(SB)/1, $0x30
+DATA narrow_mask48<>+4(SB)/1, $0x30
+DATA narrow_mask48<>+5(SB)/1, $0x30
+DATA narrow_mask48<>+6(SB)/1, $0x30
+DATA narrow_mask48<>+7(SB)/1, $0x30
+DATA narrow_mask48<>+8(SB)/1, $0x30
+DATA narrow_mask48<>+9(SB)/1, $0x30
+DATA narrow_mask48<>+10(SB)/1, $0x30
+DATA narrow_mask48<>+11(SB)/1, $0x30
+DATA narrow_mask48<>+12(SB)/1, $0x30
+DATA narrow_mask48<>+13(SB)/1, $0x30
+DATA narrow_mask48<>+14(SB)/1, $0x30
+DATA narrow_mask48<>+15(SB)/1, $0x30
+DATA narrow_mask48<>+16(SB)/1, $0x30
+DATA narrow_mask48<>+17(SB)/1, $0x30
+DATA narrow_mask48<>+18(SB)/1, $0x30
+DATA narrow_mask48<>+19(SB)/1, $0x30
+DATA narrow_mask48<>+20(SB)/1, $0x30
+DATA narrow_mask48<>+21(SB)/1, $0x30
+DATA narrow_mask48<>+22(SB)/1, $0x30
+DATA narrow_mask48<>+23(SB)/1, $0x30
+DATA narrow_mask48<>+24(SB)/1, $0x30
+DATA narrow_mask48<>+25(SB)/1, $0x30
+DATA narrow_mask48<>+26(SB)/1, $0x30
+DATA narrow_mask48<>+27(SB)/1, $0x30
+DATA narrow_mask48<>+28(SB)/1, $0x30
+DATA narrow_mask48<>+29(SB)/1, $0x30
+DATA narrow_mask48<>+30(SB)/1, $0x30
+DATA narrow_mask48<>+31(SB)/1, $0x30
+GLOBL narrow_mask48<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_halves01<>+0(SB)/4, $0x00000000
+DATA narrow_halves01<>+4(SB)/4, $0x00000000
+DATA narrow_halves01<>+8(SB)/4, $0x00000000
+DATA narrow_halves01<>+12(SB)/4, $0x00000000
+DATA narrow_halves01<>+16(SB)/4, $0x00000001
+DATA narrow_halves01<>+20(SB)/4, $0x00000001
+DATA narrow_halves01<>+24(SB)/4, $0x00000001
+DATA narrow_halves01<>+28(SB)/4, $0x00000001
+GLOBL narrow_halves01<>(SB), RODATA|NOPTR, $32
+
+// func matVecQ6Kx2AVX2(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·matVecQ6Kx2AVX2(SB), NOSPLIT, $128-112
+	VMOVDQU narrow_ones16<>+0(SB), Y0
+	MOVQ    y_base+0(FP), DX
+	MOVQ    w_base+40(FP), BX
+	MOVQ    rows+32(FP), SI
+
+row:
+	CMPQ   SI, $0x00000001
+	JL     row_end
+	MOVQ   BX, AX
+	MOVQ   a_base+72(FP), CX
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	MOVQ   runs+104(FP), DI
+	MOVQ   step+96(FP), R8
+
+run:
+	CMPQ         DI, $0x00000001
+	JL           run_end
+	PREFETCHT1   16384(AX)
+	PREFETCHT0   1024(AX)
+	PREFETCHT1   16448(AX)
+	PREFETCHT0   1088(AX)
+	PREFETCHT1   16512(AX)
+	PREFETCHT0   1152(AX)
+	PREFETCHT1   16576(AX)
+	PREFETCHT0   1216(AX)
+	VPBROADCASTW 208(AX), X5
+	VCVTPH2PS    X5, Y5
+	VPMOVSXBD    192(AX), Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y5, Y6, Y6
+	VPMOVSXBD    200(AX), Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y5, Y7, Y7
+	VMOVDQU      narrow_twice0<>+0(SB), Y5
+	VPERMPS      256(CX), Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      Y5, (SP)
+	VMOVDQU      narrow_twice0<>+0(SB), Y5
+	VPERMPS      768(CX), Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      Y5, 64(SP)
+	VMULPS       narrow_times32<>+0(SB), Y6, Y6
+	VFNMADD231PS 320(CX), Y6, Y1
+	VFNMADD231PS 832(CX), Y6, Y3
+	VMOVDQU      narrow_twice1<>+0(SB), Y5
+	VPERMPS      256(CX), Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y5, 32(SP)
+	VMOVDQU      narrow_twice1<>+0(SB), Y5
+	VPERMPS      768(CX), Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y5, 96(SP)
+	VMULPS       narrow_times32<>+0(SB), Y7, Y7
+	VFNMADD231PS 352(CX), Y7, Y1
+	VFNMADD231PS 864(CX), Y7, Y3
+	VMOVDQU      (AX), Y5
+	VPAND        narrow_mask15<>+0(SB), Y5, Y5
+	VMOVDQU      128(AX), Y6
+	VPSLLW       $0x04, Y6, Y6
+	VPAND        narrow_mask48<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPMADDUBSW   (CX), Y5, Y6
+	VPMADDWD     Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSD (SP), Y7
+	VPERMILPS    narrow_halves01<>+0(SB), Y7, Y7
+	VFMADD231PS  Y6, Y7, Y1
+	VPMADDUBSW   512(CX), Y5, Y5
+	VPMADDWD     Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSD 64(SP), Y6
+	VPERMILPS    narrow_halves01<>+0(SB), Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	VMOVDQU      32(AX), Y5
+	VPAND        narrow_mask15<>+0(SB), Y5, Y5
+	VMOVDQU      128(AX), Y6
+	VPSLLW       $0x02, Y6, Y6
+	VPAND        narrow_mask48<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPMADDUBSW   32(CX), Y5, Y6
+	VPMADDWD     Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSD 8(SP), Y7
+	VPERMILPS    narrow_halves01<>+0(SB), Y7, Y7
+	VFMADD231PS  Y6, Y7, Y2
+	VPMADDUBSW   544(CX), Y5, Y5
+	VPMADDWD     Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSD 72(SP), Y6
+	VPERMILPS    narrow_halves01<>+0(SB), Y6, Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VMOVDQU      (AX), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        narrow_mask15<>+0(SB), Y5, Y5
+	VMOVDQU      128(AX), Y6
+	VPAND        narrow_mask48<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPMADDUBSW   64(CX), Y5, Y6
+	VPMADDWD     Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSD 16(SP), Y7
+	VPERMILPS    narrow_halves01<>+0(SB), Y7, Y7
+	VFMADD231PS  Y6, Y7, Y1
+	VPMADDUBSW   576(CX), Y5, Y5
+	VPMADDWD     Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSD 80(SP), Y6
+	VPERMILPS    narrow_halves01<>+0(SB), Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	VMOVDQU      32(AX), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        narrow_mask15<>+0(SB), Y5, Y5
+	VMOVDQU      128(AX), Y6
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        narrow_mask48<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPMADDUBSW   96(CX), Y5, Y6
+	VPMADDWD     Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSD 24(SP), Y7
+	VPERMILPS    narrow_halves01<>+0(SB), Y7, Y7
+	VFMADD231PS  Y6, Y7, Y2
+	VPMADDUBSW   608(CX), Y5, Y5
+	VPMADDWD     Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSD 88(SP), Y6
+	VPERMILPS    narrow_halves01<>+0(SB), Y6, Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VMOVDQU      64(AX), Y5
+	VPAND        narrow_mask15<>+0(SB), Y5, Y5
+	VMOVDQU      160(AX), Y6
+	VPSLLW       $0x04, Y6, Y6
+	VPAND        narrow_mask48<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPMADDUBSW   128(CX), Y5, Y6
+	VPMADDWD     Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSD 32(SP), Y7
+	VPERMILPS    narrow_halves01<>+0(SB), Y7, Y7
+	VFMADD231PS  Y6, Y7, Y1
+	VPMADDUBSW   640(CX), Y5, Y5
+	VPMADDWD     Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSD 96(SP), Y6
+	VPERMILPS    narrow_halves01<>+0(SB), Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	VMOVDQU      96(AX), Y5
+	VPAND        narrow_mask15<>+0(SB), Y5, Y5
+	VMOVDQU      160(AX), Y6
+	VPSLLW       $0x02, Y6, Y6
+	VPAND        narrow_mask48<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPMADDUBSW   160(CX), Y5, Y6
+	VPMADDWD     Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSD 40(SP), Y7
+	VPERMILPS    narrow_halves01<>+0(SB), Y7, Y7
+	VFMADD231PS  Y6, Y7, Y2
+	VPMADDUBSW   672(CX), Y5, Y5
+	VPMADDWD     Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSD 104(SP), Y6
+	VPERMILPS    narrow_halves01<>+0(SB), Y6, Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VMOVDQU      64(AX), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        narrow_mask15<>+0(SB), Y5, Y5
+	VMOVDQU      160(AX), Y6
+	VPAND        narrow_mask48<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPMADDUBSW   192(CX), Y5, Y6
+	VPMADDWD     Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSD 48(SP), Y7
+	VPERMILPS    narrow_halves01<>+0(SB), Y7, Y7
+	VFMADD231PS  Y6, Y7, Y1
+	VPMADDUBSW   704(CX), Y5, Y5
+	VPMADDWD     Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSD 112(SP), Y6
+	VPERMILPS    narrow_halves01<>+0(SB), Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	VMOVDQU      96(AX), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        narrow_mask15<>+0(SB), Y5, Y5
+	VMOVDQU      160(AX), Y6
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        narrow_mask48<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPMADDUBSW   224(CX), Y5, Y6
+	VPMADDWD     Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSD 56(SP), Y7
+	VPERMILPS    narrow_halves01<>+0(SB), Y7, Y7
+	VFMADD231PS  Y6, Y7, Y2
+	VPMADDUBSW   736(CX), Y5, Y5
+	VPMADDWD     Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSD 120(SP), Y6
+	VPERMILPS    narrow_halves01<>+0(SB), Y6, Y6
+	VFMADD231PS  Y5, Y6, Y4
+	ADDQ         $+210, AX
+	ADDQ         R8, CX
+	SUBQ         $0x00000001, DI
+	JMP          run
+
+run_end:
+	MOVQ         ldy+24(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         DX, CX
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSS       X1, (CX)
+	ADDQ         AX, CX
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X1
+	VADDPS       X1, X3, X3
+	VMOVHLPS     X3, X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSHDUP    X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSS       X3, (CX)
+	ADDQ         AX, CX
+	ADDQ         $0x04, DX
+	MOVQ         ldw+64(FP), AX
+	ADDQ         AX, BX
+	SUBQ         $0x00000001, SI
+	JMP          row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func matVecQ6Kx4AVX2(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·matVecQ6Kx4AVX2(SB), NOSPLIT, $256-112
+	VMOVDQU narrow_ones16<>+0(SB), Y0
+	MOVQ    y_base+0(FP), DX
+	MOVQ    w_base+40(FP), BX
+	MOVQ    rows+32(FP), SI
+
+row:
+	CMPQ   SI, $0x00000001
+	JL     row_end
+	MOVQ   BX, AX
+	MOVQ   a_base+72(FP), CX
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   runs+104(FP), DI
+	MOVQ   step+96(FP), R8
+
+run:
+	CMPQ         DI, $0x00000001
+	JL           run_end
+	PREFETCHT1   16384(AX)
+	PREFETCHT0   1024(AX)
+	PREFETCHT1   16448(AX)
+	PREFETCHT0   1088(AX)
+	PREFETCHT1   16512(AX)
+	PREFETCHT0   1152(AX)
+	PREFETCHT1   16576(AX)
+	PREFETCHT0   1216(AX)
+	VPBROADCASTW 208(AX), X9
+	VCVTPH2PS    X9, Y9
+	VPMOVSXBD    192(AX), Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y9, Y10, Y10
+	VPMOVSXBD    200(AX), Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y9, Y11, Y11
+	VMOVDQU      narrow_twice0<>+0(SB), Y9
+	VPERMPS      256(CX), Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VMOVUPS      Y9, (SP)
+	VMOVDQU      narrow_twice0<>+0(SB), Y9
+	VPERMPS      768(CX), Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VMOVUPS      Y9, 64(SP)
+	VMOVDQU      narrow_twice0<>+0(SB), Y9
+	VPERMPS      1280(CX), Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VMOVUPS      Y9, 128(SP)
+	VMOVDQU      narrow_twice0<>+0(SB), Y9
+	VPERMPS      1792(CX), Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VMOVUPS      Y9, 192(SP)
+	VMULPS       narrow_times32<>+0(SB), Y10, Y10
+	VFNMADD231PS 320(CX), Y10, Y1
+	VFNMADD231PS 832(CX), Y10, Y3
+	VFNMADD231PS 1344(CX), Y10, Y5
+	VFNMADD231PS 1856(CX), Y10, Y7
+	VMOVDQU      narrow_twice1<>+0(SB), Y9
+	VPERMPS      256(CX), Y9, Y9
+	VMULPS       Y11, Y9, Y9
+	VMOVUPS      Y9, 32(SP)
+	VMOVDQU      narrow_twice1<>+0(SB), Y9
+	VPERMPS      768(CX), Y9, Y9
+	VMULPS       Y11, Y9, Y9
+	VMOVUPS      Y9, 96(SP)
+	VMOVDQU      narrow_twice1<>+0(SB), Y9
+	VPERMPS      1280(CX), Y9, Y9
+	VMULPS       Y11, Y9, Y9
+	VMOVUPS      Y9, 160(SP)
+	VMOVDQU      narrow_twice1<>+0(SB), Y9
+	VPERMPS      1792(CX), Y9, Y9
+	VMULPS       Y11, Y9, Y9
+	VMOVUPS      Y9, 224(SP)
+	VMULPS       narrow_times32<>+0(SB), Y11, Y11
+	VFNMADD231PS 352(CX), Y11, Y1
+	VFNMADD231PS 864(CX), Y11, Y3
+	VFNMADD231PS 1376(CX), Y11, Y5
+	VFNMADD231PS 1888(CX), Y11, Y7
+	VMOVDQU      (AX), Y9
+	VPAND        narrow_mask15<>+0(SB), Y9, Y9
+	VMOVDQU      128(AX), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        narrow_mask48<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   (CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD (SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y1
+	VPMADDUBSW   512(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 64(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y3
+	VPMADDUBSW   1024(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 128(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y5
+	VPMADDUBSW   1536(CX), Y9, Y9
+	VPMADDWD     Y0, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSD 192(SP), Y10
+	VPERMILPS    narrow_halves01<>+0(SB), Y10, Y10
+	VFMADD231PS  Y9, Y10, Y7
+	VMOVDQU      32(AX), Y9
+	VPAND        narrow_mask15<>+0(SB), Y9, Y9
+	VMOVDQU      128(AX), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        narrow_mask48<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   32(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 8(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y2
+	VPMADDUBSW   544(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 72(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y4
+	VPMADDUBSW   1056(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 136(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y6
+	VPMADDUBSW   1568(CX), Y9, Y9
+	VPMADDWD     Y0, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSD 200(SP), Y10
+	VPERMILPS    narrow_halves01<>+0(SB), Y10, Y10
+	VFMADD231PS  Y9, Y10, Y8
+	VMOVDQU      (AX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        narrow_mask15<>+0(SB), Y9, Y9
+	VMOVDQU      128(AX), Y10
+	VPAND        narrow_mask48<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   64(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 16(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y1
+	VPMADDUBSW   576(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 80(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y3
+	VPMADDUBSW   1088(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 144(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y5
+	VPMADDUBSW   1600(CX), Y9, Y9
+	VPMADDWD     Y0, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSD 208(SP), Y10
+	VPERMILPS    narrow_halves01<>+0(SB), Y10, Y10
+	VFMADD231PS  Y9, Y10, Y7
+	VMOVDQU      32(AX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        narrow_mask15<>+0(SB), Y9, Y9
+	VMOVDQU      128(AX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        narrow_mask48<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   96(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 24(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y2
+	VPMADDUBSW   608(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 88(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y4
+	VPMADDUBSW   1120(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 152(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y6
+	VPMADDUBSW   1632(CX), Y9, Y9
+	VPMADDWD     Y0, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSD 216(SP), Y10
+	VPERMILPS    narrow_halves01<>+0(SB), Y10, Y10
+	VFMADD231PS  Y9, Y10, Y8
+	VMOVDQU      64(AX), Y9
+	VPAND        narrow_mask15<>+0(SB), Y9, Y9
+	VMOVDQU      160(AX), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        narrow_mask48<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   128(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 32(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y1
+	VPMADDUBSW   640(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 96(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y3
+	VPMADDUBSW   1152(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 160(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y5
+	VPMADDUBSW   1664(CX), Y9, Y9
+	VPMADDWD     Y0, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSD 224(SP), Y10
+	VPERMILPS    narrow_halves01<>+0(SB), Y10, Y10
+	VFMADD231PS  Y9, Y10, Y7
+	VMOVDQU      96(AX), Y9
+	VPAND        narrow_mask15<>+0(SB), Y9, Y9
+	VMOVDQU      160(AX), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        narrow_mask48<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   160(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 40(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y2
+	VPMADDUBSW   672(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 104(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y4
+	VPMADDUBSW   1184(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 168(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y6
+	VPMADDUBSW   1696(CX), Y9, Y9
+	VPMADDWD     Y0, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSD 232(SP), Y10
+	VPERMILPS    narrow_halves01<>+0(SB), Y10, Y10
+	VFMADD231PS  Y9, Y10, Y8
+	VMOVDQU      64(AX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        narrow_mask15<>+0(SB), Y9, Y9
+	VMOVDQU      160(AX), Y10
+	VPAND        narrow_mask48<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   192(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 48(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y1
+	VPMADDUBSW   704(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 112(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y3
+	VPMADDUBSW   1216(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 176(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y5
+	VPMADDUBSW   1728(CX), Y9, Y9
+	VPMADDWD     Y0, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSD 240(SP), Y10
+	VPERMILPS    narrow_halves01<>+0(SB), Y10, Y10
+	VFMADD231PS  Y9, Y10, Y7
+	VMOVDQU      96(AX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        narrow_mask15<>+0(SB), Y9, Y9
+	VMOVDQU      160(AX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        narrow_mask48<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   224(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 56(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y2
+	VPMADDUBSW   736(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 120(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y4
+	VPMADDUBSW   1248(CX), Y9, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSD 184(SP), Y11
+	VPERMILPS    narrow_halves01<>+0(SB), Y11, Y11
+	VFMADD231PS  Y10, Y11, Y6
+	VPMADDUBSW   1760(CX), Y9, Y9
+	VPMADDWD     Y0, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSD 248(SP), Y10
+	VPERMILPS    narrow_halves01<>+0(SB), Y10, Y10
+	VFMADD231PS  Y9, Y10, Y8
+	ADDQ         $+210, AX
+	ADDQ         R8, CX
+	SUBQ         $0x00000001, DI
+	JMP          run
+
+run_end:
+	MOVQ         ldy+24(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         DX, CX
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSS       X1, (CX)
+	ADDQ         AX, CX
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X1
+	VADDPS       X1, X3, X3
+	VMOVHLPS     X3, X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSHDUP    X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSS       X3, (CX)
+	ADDQ         AX, CX
+	VADDPS       Y6, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X1, X5, X5
+	VMOVHLPS     X5, X5, X1
+	VADDPS       X1, X5, X5
+	VMOVSHDUP    X5, X1
+	VADDPS       X1, X5, X5
+	VMOVSS       X5, (CX)
+	ADDQ         AX, CX
+	VADDPS       Y8, Y7, Y7
+	VEXTRACTF128 $0x01, Y7, X1
+	VADDPS       X1, X7, X7
+	VMOVHLPS     X7, X7, X1
+	VADDPS       X1, X7, X7
+	VMOVSHDUP    X7, X1
+	VADDPS       X1, X7, X7
+	VMOVSS       X7, (CX)
+	ADDQ         AX, CX
+	ADDQ         $0x04, DX
+	MOVQ         ldw+64(FP), AX
+	ADDQ         AX, BX
+	SUBQ         $0x00000001, SI
+	JMP          row
+
+row_end:
+	VZEROUPPER
+	RET
+
 // func matVecQ6Kx1AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
 TEXT ·matVecQ6Kx1AVX512(SB), NOSPLIT, $0-112
@@ -34,10 +961,14 @@ row:
 run:
 	CMPQ            DI, $0x00000001
 	JL              run_end
-	PREFETCHT0      2048(AX)
-	PREFETCHT0      2112(AX)
-	PREFETCHT0      2176(AX)
-	PREFETCHT0      2240(AX)
+	PREFETCHT1      16384(AX)
+	PREFETCHT0      1024(AX)
+	PREFETCHT1      16448(AX)
+	PREFETCHT0      1088(AX)
+	PREFETCHT1      16512(AX)
+	PREFETCHT0      1152(AX)
+	PREFETCHT1      16576(AX)
+	PREFETCHT0      1216(AX)
 	VPMOVSXBD       192(AX), Z12
 	VCVTDQ2PS       Z12, Z12
 	VPBROADCASTW    208(AX), Y13
@@ -393,10 +1324,14 @@ row:
 run:
 	CMPQ            DI, $0x00000001
 	JL              run_end
-	PREFETCHT0      2048(AX)
-	PREFETCHT0      2112(AX)
-	PREFETCHT0      2176(AX)
-	PREFETCHT0      2240(AX)
+	PREFETCHT1      16384(AX)
+	PREFETCHT0      1024(AX)
+	PREFETCHT1      16448(AX)
+	PREFETCHT0      1088(AX)
+	PREFETCHT1      16512(AX)
+	PREFETCHT0      1152(AX)
+	PREFETCHT1      16576(AX)
+	PREFETCHT0      1216(AX)
 	VPMOVSXBD       192(AX), Z11
 	VCVTDQ2PS       Z11, Z11
 	VPBROADCASTW    208(AX), Y12
@@ -550,10 +1485,14 @@ row:
 run:
 	CMPQ            DI, $0x00000001
 	JL              run_end
-	PREFETCHT0      2048(AX)
-	PREFETCHT0      2112(AX)
-	PREFETCHT0      2176(AX)
-	PREFETCHT0      2240(AX)
+	PREFETCHT1      16384(AX)
+	PREFETCHT0      1024(AX)
+	PREFETCHT1      16448(AX)
+	PREFETCHT0      1088(AX)
+	PREFETCHT1      16512(AX)
+	PREFETCHT0      1152(AX)
+	PREFETCHT1      16576(AX)
+	PREFETCHT0      1216(AX)
 	VPMOVSXBD       192(AX), Z17
 	VCVTDQ2PS       Z17, Z17
 	VPBROADCASTW    208(AX), Y18
