@@ -3,6 +3,7 @@ package kerneltest
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -78,7 +79,7 @@ func benchmarks() []benchmark {
 				dst, p, v := make([]float32, 128), ordinary(r, 512), ordinary(r, 512*128)
 				return func() { b.AccumRows(dst, p, v, 128) }
 			}},
-	}, append(gemmBenchmarks(), rowBenchmarks()...)...)
+	}, slices.Concat(attendBenchmarks(), gemmBenchmarks(), rowBenchmarks())...)
 }
 
 // halves are random small 16-bit floats, finite in both formats.

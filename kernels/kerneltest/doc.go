@@ -31,6 +31,14 @@ type Backend struct {
 	Scale     func(x []float32, a float32)
 	Add, Mul  func(dst, x []float32)
 
+	// The panels compute C[M][N] = or += A[M][K] B[K][N].
+	PanelF32 func(c []float32, ldc int, a []float32, lda int, b []float32, ldb, m, n, k int, add bool)
+	PanelF16 func(c []float32, ldc int, a []float32, lda int, b []byte, ldb, m, n, k int, add bool)
+	PanelQ8  func(c []float32, ldc int, a []float32, lda int, b []byte, ldb, m, n, k int, add bool)
+	// Attend stores the keys and values and returns what attends to them and
+	// writes out[T*Group][Dim].
+	Attend func(a *Attention) func(out []float32)
+
 	DecodeF16, DecodeBF16 func(dst []float32, src []byte)
 	EncodeF16, EncodeBF16 func(dst []byte, src []float32)
 

@@ -40,6 +40,7 @@ type operation struct {
 
 func operations() []operation {
 	ops := append(productOperations(), pointwiseOperations()...)
+	ops = append(ops, attentionOperations()...)
 	return append(ops, normOperations()...)
 }
 

@@ -1,0 +1,352 @@
+package kerneltest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+)
+
+// An Attention is one problem of attention: T tokens of Group queries each over
+// P positions of one key-value head.
+type Attention struct {
+	Format         string // f32, f16 or q8: how keys and values are stored
+	Dim, Group     int
+	Scale, Softcap float32
+	Reach          [][2]int  // [T]: the positions that a token sees, from and to
+	Q              []float32 // [T*Group][Dim]
+	// Keys and Values [P][Dim] are numbers that the format holds exactly, or not
+	// finite.
+	Keys, Values []float32
+	// Split is how many positions a partial result covers; 0: all.
+	Split int
+}
+
+func attentionOperations() []operation {
+	return []operation{
+		{"PanelF32", func(b *Backend) bool { return b.PanelF32 != nil }, panelProblems("f32", panelF32)},
+		{"PanelF16", func(b *Backend) bool { return b.PanelF16 != nil }, panelProblems("f16", panelF16)},
+		{"PanelQ8", func(b *Backend) bool { return b.PanelQ8 != nil }, panelProblems("q8", panelQ8)},
+		{"Attend", func(b *Backend) bool { return b.Attend != nil }, attendProblems},
+	}
+}
+
+// A panelCall is a product with B bound.
+type panelCall func(b *Backend, c []float32, ldc int, a []float32, lda, ldb, m, n, k int, add bool)
+
+func panelF32(w []float32) panelCall {
+	return func(b *Backend, c []float32, ldc int, a []float32, lda, ldb, m, n, k int, add bool) {
+		b.PanelF32(c, ldc, a, lda, w, ldb, m, n, k, add)
+	}
+}
+
+func panelF16(w []float32) panelCall {
+	raw := make([]byte, 2*len(w)+1)[1:] // odd address
+	for i, v := range w {
+		binary.LittleEndian.PutUint16(raw[2*i:], nearestHalf(v))
+	}
+	return func(b *Backend, c []float32, ldc int, a []float32, lda, ldb, m, n, k int, add bool) {
+		b.PanelF16(c, ldc, a, lda, raw, ldb, m, n, k, add)
+	}
+}
+
+func panelQ8(w []float32) panelCall {
+	raw := make([]byte, len(w)+1)[1:]
+	for i, v := range w {
+		raw[i] = byte(int8(v))
+	}
+	return func(b *Backend, c []float32, ldc int, a []float32, lda, ldb, m, n, k int, add bool) {
+		b.PanelQ8(c, ldc, a, lda, raw, ldb, m, n, k, add)
+	}
+}
+
+// stored makes w numbers that a format holds exactly, d of which share a scale.
+func stored(format string, w []float32, d int) {
+	switch format {
+	case "f16":
+		for i, v := range w {
+			w[i] = float32(halfValue(nearestHalf(v)))
+		}
+	case "q8":
+		for i := range w {
+			w[i] = float32(math.RoundToEven(min(max(float64(w[i])*40, -127), 127)))
+			if i%d == i/d%d {
+				w[i] = 127 // the largest magnitude: the scale is a power of two
+			}
+			w[i] *= float32(math.Ldexp(1, i/d%3-7))
+		}
+	}
+}
+
+// panelShapes cross the heights and widths of kernels.
+func panelShapes(each func(m, n, k int)) {
+	for m := range 15 {
+		each(m, 64, 20)
+	}
+	for _, m := range []int{1, 2, 5, 12, 24, 31} {
+		for _, n := range []int{0, 16, 32, 48, 64, 80, 112, 144, 256} {
+			each(m, n, 7)
+		}
+		for _, k := range []int{0, 1, 2, 3, 4, 33, 64, 129} {
+			each(m, 80, k)
+		}
+	}
+}
+
+func panelProblems(format string, bind func(w []float32) panelCall) func(r *rand.Rand, add func(problem)) {
+	return func(r *rand.Rand, add func(problem)) {
+		ks := kinds()
+		if format == "q8" {
+			ks = ks[:1]
+		}
+		for i, kd := range ks {
+			panelShapes(func(m, n, k int) {
+				if i == 0 || (m+n+k)%3 == 0 { // ordinary values for all shapes, others for some
+					add(panelProblem(r, kd, format, bind, m, n, k))
+				}
+			})
+		}
+	}
+}
+
+func panelProblem(r *rand.Rand, kd kind, format string, bind func(w []float32) panelCall, m, n, k int) problem {
+	lda, ldb, ldc := k+m%3, n+k%2*8, n+m%2*5
+	size := func(rows, ld, cols int) int { return max(rows-1, 0)*ld + min(rows, 1)*cols }
+	a, w, c := ordinary(r, size(m, lda, k)), kd.vector(r, size(k, ldb, n)), ordinary(r, size(m, ldc, n))
+	switch format {
+	case "f16":
+		stored(format, w, 1)
+	case "q8":
+		for i := range w {
+			w[i] = float32(int8(r.Uint32()))
+		}
+	}
+	call, plus := bind(w), (m+n+k)%2 == 0
+	visit := func(set func(i int, start float32, row, col []float32)) {
+		col := make([]float32, k)
+		for i := range m {
+			for j := range n {
+				for p := range col {
+					col[p] = w[p*ldb+j]
+				}
+				start := float32(0)
+				if plus {
+					start = c[i*ldc+j]
+				}
+				set(i*ldc+j, start, a[i*lda:i*lda+k], col)
+			}
+		}
+	}
+	return problem{
+		name: fmt.Sprintf("%s M=%d N=%d K=%d add=%v", kd.name, m, n, k, plus), out: c, floor: 1,
+		skip: func(i int) bool { return ldc > 0 && i%ldc >= n },
+		run:  func(b *Backend, out []float32) { call(b, out, ldc, a, lda, ldb, m, n, k, plus) },
+		exact: func() []answer {
+			e := make([]answer, len(c))
+			visit(func(i int, start float32, row, col []float32) { e[i] = exactDot(start, row, col) })
+			return e
+		},
+		plain: func(turn int) []float32 {
+			y := make([]float32, len(c))
+			visit(func(i int, start float32, row, col []float32) { y[i] = plainDot(turn, start, row, col) })
+			return y
+		},
+	}
+}
+
+func attendProblems(r *rand.Rand, add func(problem)) {
+	for _, format := range []string{"f32", "f16", "q8"} {
+		for _, d := range []int{1, 2, 15, 16, 17, 20, 33, 64, 80, 96, 128, 256} {
+			attendProblem(r, add, "causal", &Attention{Format: format, Dim: d, Group: 1 + d%3}, causal(3, 70, 0))
+		}
+		for group := 1; group <= 13; group++ {
+			attendProblem(r, add, "group", &Attention{Format: format, Dim: 20, Group: group}, causal(1+group%4, 65, 0))
+		}
+		for _, p := range []int{1, 2, 63, 64, 65, 127, 128, 255, 256, 257, 600} {
+			attendProblem(r, add, "one token", &Attention{Format: format, Dim: 24, Group: 2}, causal(1, p, 0))
+			attendProblem(r, add, "window", &Attention{Format: format, Dim: 24, Group: 2}, causal(min(p, 70), p, 40))
+			attendProblem(r, add, "split", &Attention{Format: format, Dim: 24, Group: 3, Split: 100}, causal(min(p, 5), p, 0))
+			attendProblem(r, add, "split window", &Attention{Format: format, Dim: 24, Group: 1, Split: 64}, causal(min(p, 5), p, 90))
+			attendProblem(r, add, "soft cap", &Attention{Format: format, Dim: 24, Group: 2, Softcap: 3}, causal(min(p, 2), p, 0))
+		}
+		attendProblem(r, add, "many tokens", &Attention{Format: format, Dim: 32, Group: 1}, causal(200, 200, 0))
+		attendProblem(r, add, "nothing seen", &Attention{Format: format, Dim: 32, Group: 2}, [][2]int{{0, 0}, {0, 5}, {7, 7}, {3, 70}})
+		attendSpecials(r, add, format)
+	}
+}
+
+// causal lets the last t of p positions see what stands before them, within a
+// window if there is one.
+func causal(t, p, window int) [][2]int {
+	reach := make([][2]int, t)
+	for i := range reach {
+		reach[i][1] = p - t + i + 1
+		if window > 0 {
+			reach[i][0] = max(reach[i][1]-window, 0)
+		}
+	}
+	return reach
+}
+
+// attendSpecials puts what is not a number where it must not matter, then where
+// it must.
+func attendSpecials(r *rand.Rand, add func(problem), format string) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for _, v := range []float32{inf, -inf, nan} {
+		for _, where := range []string{"key", "value"} {
+			for _, pos := range []int{66, 69, 3} { // seen by some, by the last token, by none
+				a := &Attention{Format: format, Dim: 18, Group: 2}
+				reach := causal(4, 70, 60)
+				attendFill(r, a, reach)
+				if where == "key" {
+					a.Keys[pos*a.Dim+1] = v
+				} else {
+					a.Values[pos*a.Dim+1] = v
+				}
+				if format == "q8" { // the whole vector is NaN then
+					for i := range a.Dim {
+						if where == "key" {
+							a.Keys[pos*a.Dim+i] = nan
+						} else {
+							a.Values[pos*a.Dim+i] = nan
+						}
+					}
+				}
+				add(a.problem(fmt.Sprintf("%s %g %s at %d", format, v, where, pos)))
+			}
+		}
+	}
+	for name, scale := range map[string]float32{"far apart": 9, "all alike": 0} {
+		a := &Attention{Format: format, Dim: 40, Group: 2}
+		attendFill(r, a, causal(3, 300, 0))
+		a.Scale = scale
+		add(a.problem(format + " " + name))
+	}
+}
+
+func attendProblem(r *rand.Rand, add func(problem), name string, a *Attention, reach [][2]int) {
+	attendFill(r, a, reach)
+	add(a.problem(fmt.Sprintf("%s %s D=%d group=%d tokens=%d positions=%d", a.Format, name, a.Dim, a.Group, len(reach), len(a.Keys)/a.Dim)))
+}
+
+func attendFill(r *rand.Rand, a *Attention, reach [][2]int) {
+	p := 0
+	for _, x := range reach {
+		p = max(p, x[1])
+	}
+	a.Reach = reach
+	a.Scale = float32(1 / math.Sqrt(float64(a.Dim)))
+	a.Q = ordinary(r, len(reach)*a.Group*a.Dim)
+	a.Keys, a.Values = ordinary(r, p*a.Dim), ordinary(r, p*a.Dim)
+	stored(a.Format, a.Keys, a.Dim)
+	stored(a.Format, a.Values, a.Dim)
+}
+
+func (a *Attention) problem(name string) problem {
+	floor := 8.0
+	if a.Softcap != 0 {
+		floor = 40 // a score of up to 3 may be off by 8 units of it
+	}
+	return problem{
+		name: name, out: make([]float32, len(a.Q)), floor: floor,
+		run:   func(b *Backend, out []float32) { b.Attend(a)(out) },
+		exact: a.exact,
+		plain: a.plain,
+	}
+}
+
+// row returns position p of x.
+func (a *Attention) row(x []float32, p int) []float32 { return x[p*a.Dim : (p+1)*a.Dim] }
+
+// exact is the definition, in float64. Infinite scores count as Softmax counts
+// them: -Inf is a mask, +Inf gives NaN.
+func (a *Attention) exact() []answer {
+	out := make([]answer, len(a.Q))
+	for i := range len(a.Q) / a.Dim {
+		lo, hi := a.Reach[i/a.Group][0], a.Reach[i/a.Group][1]
+		z, top := make([]float64, hi), math.Inf(-1)
+		for p := lo; p < hi; p++ {
+			z[p] = exactDot(0, a.row(a.Q, i), a.row(a.Keys, p)).value * float64(a.Scale)
+			if a.Softcap != 0 {
+				z[p] = float64(a.Softcap) * math.Tanh(z[p]/float64(a.Softcap))
+			}
+			top = max(top, z[p])
+		}
+		if math.IsInf(top, -1) {
+			continue
+		}
+		sum := 0.0
+		for p := lo; p < hi; p++ {
+			z[p] = math.Exp(z[p] - top)
+			sum += z[p]
+		}
+		for d := range a.Dim {
+			e := &out[i*a.Dim+d]
+			for p := lo; p < hi; p++ {
+				v := float64(a.row(a.Values, p)[d])
+				e.value += z[p] / sum * v
+				e.size += z[p] / sum * math.Abs(v)
+			}
+		}
+	}
+	return out
+}
+
+// plain is the plain float32 program.
+func (a *Attention) plain(turn int) []float32 {
+	out := make([]float32, len(a.Q))
+	for i := range len(a.Q) / a.Dim {
+		lo, hi := a.Reach[i/a.Group][0], a.Reach[i/a.Group][1]
+		z := make([]float32, hi-lo)
+		for p := range z {
+			z[p] = plainDot(turn, 0, a.row(a.Q, i), a.row(a.Keys, lo+p)) * a.Scale
+			if a.Softcap != 0 {
+				z[p] = a.Softcap * float32(math.Tanh(float64(z[p]/a.Softcap)))
+			}
+		}
+		z = plainSoftmax(z)
+		column := make([]float32, len(z))
+		for d := range a.Dim {
+			for p := range z {
+				column[p] = a.row(a.Values, lo+p)[d]
+			}
+			out[i*a.Dim+d] = plainDot(turn, 0, z, column)
+		}
+	}
+	return out
+}
+
+// attendBenchmarks are a token that reads a long context, counted in bytes of
+// keys and values, and a prompt, counted in operations of both products.
+func attendBenchmarks() []benchmark {
+	var bs []benchmark
+	add := func(name string, flops bool, a Attention, reach [][2]int) {
+		bm := benchmark{name: name, has: func(b *Backend) bool { return b.Attend != nil }}
+		seen, last := 0, 0
+		for _, x := range reach {
+			seen, last = seen+x[1]-x[0], max(last, x[1])
+		}
+		if flops {
+			bm.flops = 4 * seen * a.Group * a.Dim
+		} else {
+			bm.bytes = 2 * last * a.Dim * map[string]int{"f32": 4, "f16": 2, "q8": 1}[a.Format]
+		}
+		bm.setup = func(b *Backend, r *rand.Rand) func() {
+			attendFill(r, &a, reach)
+			run, out := b.Attend(&a), make([]float32, len(a.Q))
+			return func() { run(out) }
+		}
+		bs = append(bs, bm)
+	}
+	for _, format := range []string{"f32", "f16", "q8"} {
+		for _, group := range []int{1, 4} {
+			add(fmt.Sprintf("Attend/%s,D=128,group=%d,positions=4096", format, group), false,
+				Attention{Format: format, Dim: 128, Group: group}, causal(1, 4096, 0))
+		}
+		add(fmt.Sprintf("Attend/%s,D=128,group=4,tokens=6,positions=2048", format), true,
+			Attention{Format: format, Dim: 128, Group: 4}, causal(6, 2048, 0))
+		add(fmt.Sprintf("Attend/%s,D=64,group=2,tokens=12,positions=512", format), true,
+			Attention{Format: format, Dim: 64, Group: 2}, causal(12, 512, 0))
+	}
+	return bs
+}
