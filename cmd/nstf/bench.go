@@ -23,13 +23,14 @@ import (
 // benchFlags are the flags of bench.
 type benchFlags struct {
 	bench.Options
-	probe, fresh, json bool
+	probe, kernels, fresh, json bool
+	shapes                      []string
 }
 
 func (a *app) benchCommand() *cobra.Command {
 	var f benchFlags
 	c := &cobra.Command{
-		Use: "bench MODEL | --probe", Short: "Measure speed beside what the machine could do", Args: cobra.MaximumNArgs(1),
+		Use: "bench MODEL | --kernels | --probe", Short: "Measure speed beside what the machine could do", Args: cobra.MaximumNArgs(1),
 		Long: `Measure how fast a model reads a prompt and decodes tokens: the median of some rounds
 with the 10th and 90th percentile, and what share that is of what the machine does in
 the same rounds. Decoding is held to the speed of reading memory, and of reading the
@@ -37,17 +38,25 @@ weights where they lie, which is faster where they fit a cache; the prompt to th
 of multiplying on registers alone. The time to the first token is that of a process of
 its own, from its start. Ids are made up: speed does not depend on them.
 
+--kernels holds every kernel to the reference and then times it, by itself: products with
+coded weights on all threads at --shape, everything else on one. The limit beside it is
+reading as many bytes, or multiplying on registers.
+
 --probe prints what the machine is and what it can do. That is measured once and kept in
 the user's cache folder; --fresh measures again.`,
 		Example: `  nstf bench model.nstf
   nstf bench model.gguf --prompt 0 --gen 64 --depth 1024 --threads 4 --json
+  nstf bench --kernels --shape 1x11008x4096 --shape 512x11008x4096
   nstf bench --probe`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(args); err != nil {
 				return err
 			}
-			if f.probe {
+			switch {
+			case f.probe:
 				return a.probe(c.Context(), &f)
+			case f.kernels:
+				return a.benchKernels(c.Context(), &f)
 			}
 			return a.bench(c.Context(), args[0], &f)
 		},
@@ -62,6 +71,8 @@ the user's cache folder; --fresh measures again.`,
 	s.BoolVar(&f.Exact, "exact", false, "compute in float32 throughout, instead of with int8 activations")
 	s.StringVar(&f.KV, "kv", "", "how keys and values are kept: f32, f16 or q8; default: f16, with --exact f32")
 	s.BoolVar(&f.Pin, "pin", false, "keep each thread on a processor of its own (Linux)")
+	s.BoolVar(&f.kernels, "kernels", false, "time kernels instead of a model")
+	s.StringArrayVar(&f.shapes, "shape", nil, "with --kernels, tokens x outputs x inputs; default: 1x4096x4096 and 512x4096x4096")
 	s.BoolVar(&f.probe, "probe", false, "print what the machine is and can do")
 	s.BoolVar(&f.fresh, "fresh", false, "with --probe, measure again")
 	s.BoolVar(&f.json, "json", false, "print JSON")
@@ -71,10 +82,14 @@ the user's cache folder; --fresh measures again.`,
 // check refuses flags that do not go together.
 func (f *benchFlags) check(args []string) error {
 	switch {
-	case f.probe && len(args) > 0:
-		return usagef("--probe is about the machine and takes no model")
-	case !f.probe && len(args) == 0:
-		return usagef("give a model, or --probe")
+	case f.probe && f.kernels:
+		return usagef("--probe and --kernels are two things")
+	case (f.probe || f.kernels) && len(args) > 0:
+		return usagef("--probe and --kernels are about the machine and take no model")
+	case !f.probe && !f.kernels && len(args) == 0:
+		return usagef("give a model, --kernels or --probe")
+	case len(f.shapes) > 0 && !f.kernels:
+		return usagef("--shape goes with --kernels")
 	case f.fresh && !f.probe:
 		return usagef("--fresh goes with --probe")
 	case f.Prompt < 0 || f.Gen < 0 || f.Depth < 0 || f.Threads < 0:
@@ -158,66 +173,73 @@ func ownProcess(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, path, args...)
 }
 
-// spread writes a rate with its percentiles.
-func spread(r place.Rate) string {
-	return fmt.Sprintf("%s (%s to %s)", figure(r.Median), figure(r.P10), figure(r.P90))
+// set returns the kernels of --level.
+func (f *benchFlags) set() (*kernels.Set, error) {
+	if f.Level == "" {
+		return kernels.Best(), nil
+	}
+	level, err := kernels.ParseLevel(f.Level)
+	if err != nil {
+		return nil, err
+	}
+	return kernels.ForLevel(level)
 }
 
-// figure writes three digits or more.
-func figure(f float64) string {
-	switch {
-	case f >= 100:
-		return fmt.Sprintf("%.0f", f)
-	case f >= 10:
-		return fmt.Sprintf("%.1f", f)
+// threads returns the number of --threads.
+func (f *benchFlags) threads() int {
+	if f.Threads == 0 {
+		return goruntime.GOMAXPROCS(0)
 	}
-	return fmt.Sprintf("%.2f", f)
+	return f.Threads
 }
 
-func (a *app) printBench(r *bench.Result) {
-	t := newTable(2)
-	row := func(name, format string, args ...any) {
-		t.AppendRow([]any{name, clip(fmt.Sprintf(format, args...), tableWidth-16)})
+// benchKernels times kernels and prints each as soon as it is done.
+func (a *app) benchKernels(ctx context.Context, f *benchFlags) error {
+	set, err := f.set()
+	if err != nil {
+		return err
 	}
-	row("model", "%s", r.Model)
-	row("weights", "%s, %s", count(r.Params), size(r.Bytes))
-	row("machine", "%s, %s, %d threads", r.Machine.CPU, r.Machine.Level, r.Threads)
-	row("rounds", "%d, medians (10th to 90th percentile)", r.Repeat)
-	if p := r.Prompt; p != nil {
-		row("prompt", "%s tokens/s, %d tokens", spread(p.Rate), p.Tokens)
-		if p.Kind != "" {
-			row("", "%s GFLOP/s, %.1f %% of %s of %s", spread(p.Gops), 100*p.Share, figure(p.Peak.Median), p.Kind)
+	o := bench.KernelOptions{Threads: f.threads(), Repeat: f.Repeat, Shapes: bench.Shapes()}
+	if len(f.shapes) > 0 {
+		o.Shapes = nil
+	}
+	for _, text := range f.shapes {
+		s, err := bench.ParseShape(text)
+		if err != nil {
+			return &usageError{err}
 		}
+		o.Shapes = append(o.Shapes, s)
 	}
-	if d := r.Decode; d != nil {
-		row("decode", "%s tokens/s, %d tokens behind %d", spread(d.Rate), d.Tokens, d.Depth)
-		row("", "%s GB/s: %s of weights and %s of cache a token", spread(d.GBs), size(d.WeightBytes), size(d.CacheBytes))
-		row("", "%.1f %% of %s GB/s of memory", 100*d.Share, spread(d.Memory))
-		if d.InPlace != nil {
-			row("", "%.1f %% of %s GB/s of the weights where they lie", 100*d.InPlaceShare, spread(*d.InPlace))
+	all := []bench.Kernel{}
+	const line = "%-11s %-22s %3s  %-28s %-9s %s\n"
+	if !f.json {
+		fmt.Fprintf(a.out, line, "kernel", "shape", "thr", "median (p10 to p90)", "", "share of the limit")
+	}
+	o.Done = func(k bench.Kernel) {
+		if f.json {
+			all = append(all, k)
+			return
 		}
+		share := "-" // this level has no such multiplication
+		if k.Share > 0 {
+			share = fmt.Sprintf("%5.1f %% of %s %s", 100*k.Share, figure(k.Limit.Median), k.Bound)
+		}
+		fmt.Fprintf(a.out, line, k.Kernel, k.Shape, strconv.Itoa(k.Threads), spread(k.Rate), k.Unit, share)
 	}
-	if r.FirstToken != nil {
-		row("first token", "%s s from the start of the process", spread(*r.FirstToken))
+	if err := bench.Kernels(ctx, set, o); err != nil {
+		return err
 	}
-	row("load", "%.3f s", r.LoadS)
-	if r.PeakRSS > 0 {
-		row("peak memory", "%s, mapped weights included", size(r.PeakRSS))
+	if f.json {
+		return printJSON(a.out, all)
 	}
-	printTable(a.out, t)
+	return nil
 }
 
 // probe prints the machine's profile.
 func (a *app) probe(ctx context.Context, f *benchFlags) error {
-	set := kernels.Best()
-	if f.Level != "" {
-		level, err := kernels.ParseLevel(f.Level)
-		if err != nil {
-			return err
-		}
-		if set, err = kernels.ForLevel(level); err != nil {
-			return err
-		}
+	set, err := f.set()
+	if err != nil {
+		return err
 	}
 	p, err := a.profile(ctx, set, f)
 	if err != nil {
@@ -232,10 +254,7 @@ func (a *app) probe(ctx context.Context, f *benchFlags) error {
 
 // profile loads what was measured before, or measures and keeps it.
 func (a *app) profile(ctx context.Context, set *kernels.Set, f *benchFlags) (*place.Profile, error) {
-	threads := f.Threads
-	if threads == 0 {
-		threads = goruntime.GOMAXPROCS(0)
-	}
+	threads := f.threads()
 	m := place.Discover(set)
 	dir, dirErr := os.UserCacheDir()
 	dir = filepath.Join(dir, "nstf")
@@ -255,29 +274,4 @@ func (a *app) profile(ctx context.Context, set *kernels.Set, f *benchFlags) (*pl
 		a.warn(fmt.Sprintf("what was measured is not kept: %v", dirErr))
 	}
 	return p, nil
-}
-
-func (a *app) printProfile(p *place.Profile) {
-	t := newTable(2)
-	row := func(name, format string, args ...any) { t.AppendRow([]any{name, fmt.Sprintf(format, args...)}) }
-	m := &p.Machine
-	row("cpu", "%s, %s", m.CPU, m.System)
-	row("kernels", "%s", m.Level)
-	row("cores", "%d, %d threads, %d memory nodes", m.Cores, m.Threads, m.Nodes)
-	for _, c := range m.Caches {
-		shared := ""
-		if c.Sharing > 1 {
-			shared = fmt.Sprintf(", shared by %d threads", c.Sharing)
-		}
-		row(fmt.Sprintf("L%d", c.Level), "%s%s", size(c.Bytes), shared)
-	}
-	if m.Memory > 0 {
-		row("memory", "%s", size(m.Memory))
-	}
-	row("measured", "%s, medians (10th to 90th percentile)", p.Measured.Local().Format(time.DateTime))
-	row("read", "%s GB/s by 1 thread, %s by %d, of %s", spread(p.ReadOne), spread(p.ReadAll), p.Threads, size(p.Buffer))
-	for _, k := range p.Peaks {
-		row(k.Kind, "%s GFLOP/s by 1 thread, %s by %d", spread(k.One), spread(k.All), p.Threads)
-	}
-	printTable(a.out, t)
 }

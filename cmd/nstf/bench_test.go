@@ -83,10 +83,24 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+func TestBenchKernels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("validating and timing every kernel takes a while")
+	}
+	out := must(t, "bench", "--kernels", "--shape", "1x64x256", "--repeat", "1", "--threads", "1")
+	fits(t, out)
+	for _, name := range []string{"kernel ", "Gemm ", "RMSNorm ", "q4_k ", "iq4_nl "} {
+		if !strings.Contains("\n"+out, "\n"+name) {
+			t.Errorf("no line of %sin %s", name, out)
+		}
+	}
+}
+
 func TestBenchUsage(t *testing.T) {
 	for _, line := range []string{
 		"bench", "bench a b", "bench a --probe", "bench a --fresh", "bench a --prompt -1", "bench a --gen -1", "bench a --depth -1",
-		"bench a --threads -1", "bench a --repeat 0", "bench a --prompt 0 --gen 0", "bench a --level sse9", "bench a --kv f4", "bench a --nosuch",
+		"bench a --threads -1", "bench a --repeat 0", "bench a --prompt 0 --gen 0", "bench a --level sse9", "bench a --kv f4", "bench --probe --kernels",
+		"bench a --kernels", "bench a --shape 1x1x1", "bench --kernels --shape 1x1", "bench a --nosuch",
 	} {
 		invoke(strings.Fields(line)...).fails(t, exitUsage, "")
 	}
