@@ -200,22 +200,19 @@ func (m *Model) checkGGUF(x *Export) error {
 		return err
 	}
 	back := again.Graph
-	what := graphDifference(m.Graph, back)
-	if what == "" {
-		return nil
+	warnings, ok := approximations(m.Graph, back)
+	if !ok {
+		return formats.Unsupportedf(m.Path, "", "GGUF cannot say that %s", graphDifference(m.Graph, back))
 	}
-	if warnings := approximations(m.Graph, back); warnings != nil {
-		x.Warnings = append(x.Warnings, warnings...)
-		return nil
-	}
-	return formats.Unsupportedf(m.Path, "", "GGUF cannot say that %s", what)
+	x.Warnings = append(x.Warnings, warnings...)
+	return nil
 }
 
 // approximations says how llama.cpp's graph differs from the model's where
-// that is only what llama.cpp does for everyone, nil where it is more: it has
+// that is only what llama.cpp does for everyone, false where it is more: it has
 // no sliding window for some architectures, and it computes GELU by its tanh
-// form only.
-func approximations(want, back *Graph) []string {
+// form only, which GGUF cannot tell from the exact one.
+func approximations(want, back *Graph) ([]string, bool) {
 	w := *want
 	w.Blocks = slices.Clone(want.Blocks)
 	window, gelu := int64(0), false
@@ -227,13 +224,14 @@ func approximations(want, back *Graph) []string {
 			}
 			a.Attn.Window = 0
 		}
-		if a.FFN != nil && b.FFN != nil && isGELU(a.FFN.Act) && isGELU(b.FFN.Act) && a.FFN.Act != b.FFN.Act {
+		if a.FFN != nil && b.FFN != nil && isGELU(a.FFN.Act) && isGELU(b.FFN.Act) {
 			f := *a.FFN
-			f.Act, a.FFN, gelu = b.FFN.Act, &f, true
+			gelu = gelu || f.Act == GELU
+			f.Act, a.FFN = b.FFN.Act, &f
 		}
 	}
 	if graphDifference(&w, back) != "" {
-		return nil
+		return nil, false
 	}
 	var out []string
 	if window > 0 {
@@ -242,7 +240,7 @@ func approximations(want, back *Graph) []string {
 	if gelu {
 		out = append(out, "llama.cpp computes GELU by its tanh form, so its logits differ slightly")
 	}
-	return out
+	return out, true
 }
 
 func isGELU(a Activation) bool { return a == GELU || a == GELUTanh }

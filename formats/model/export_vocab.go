@@ -3,6 +3,7 @@ package model
 import (
 	"sort"
 
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/gguf"
 	"github.com/nstf/nstf/formats/tokenizer"
 )
@@ -13,6 +14,9 @@ func vocabularyKeys(t *tokenizer.Tokenizer, rows int64) ([]gguf.KV, string, erro
 	v, err := t.GGUFVocabulary()
 	if err != nil {
 		return nil, "", err
+	}
+	if int64(len(v.Tokens)) > rows {
+		return nil, "", formats.Unsupportedf("", "tokenizer", "%d tokens where the embedding table has %d rows: llama.cpp loads no such file", len(v.Tokens), rows)
 	}
 	v.Pad(int(rows))
 	const p = "tokenizer.ggml."

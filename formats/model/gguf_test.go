@@ -1,6 +1,10 @@
 package model_test
 
 import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -176,5 +180,84 @@ func TestGGUFScalingWithoutAType(t *testing.T) {
 	set(x, "llama.rope.scaling.factor", float32(4))
 	if r := open(t, writeGGUF(t, x)).Graph.Ropes[0].Scaling; r.Kind != model.ScaleNone {
 		t.Errorf("none: %+v", r)
+	}
+}
+
+// Warnings are for what llama.cpp computes otherwise: exact GELU, windows.
+func TestExportWarnings(t *testing.T) {
+	for name, says := range map[string]string{"gpt_neox": "tanh", "gpt2": "", "llama-3": "", "mistral-window": "sliding window"} {
+		x := exported(t, name)
+		if got := strings.Join(x.Warnings, ""); (got == "") != (says == "") || !strings.Contains(got, says) {
+			t.Errorf("%s: warnings %q", name, x.Warnings)
+		}
+	}
+}
+
+// Gemma with the scale that llama.cpp computes, as published models have it:
+// norms get their offset on the way out, and lose it on the way back.
+func TestGemmaGoesThroughGGUF(t *testing.T) {
+	for _, name := range []string{"gemma2-oldcfg", "gemma3-oldcfg", "gemma3-mm-oldcfg"} {
+		m := open(t, withScale(t, "../../testdata/micro/"+name))
+		x, err := m.GGUF(named(t, "f32"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		back := open(t, writeGGUF(t, x))
+		sameWeights(t, m, back)
+		sameWeights(t, back, exportHF(t, back))
+	}
+}
+
+// withScale copies a checkpoint and gives it what llama.cpp computes itself:
+// the score's scale, and which layers have a window.
+func withScale(t *testing.T, dir string) string {
+	t.Helper()
+	out := t.TempDir()
+	if err := os.CopyFS(out, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(out, "config.json")
+	p, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c map[string]any
+	if err := json.Unmarshal(p, &c); err != nil {
+		t.Fatal(err)
+	}
+	text := c
+	if inner, ok := c["text_config"].(map[string]any); ok {
+		text = inner
+	}
+	text["query_pre_attn_scalar"] = text["head_dim"]
+	if _, ok := text["rope_local_base_freq"]; ok { // gemma3: five layers with a window to one without
+		delete(text, "layer_types")
+		text["sliding_window_pattern"], text["rope_local_base_freq"] = 6, 10000
+	}
+	if p, err = json.Marshal(c); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, p, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// A tokenizer with more tokens than the table has rows runs here, as long as
+// no text needs them; llama.cpp does not load it.
+func TestExportOfTooManyTokens(t *testing.T) {
+	m := micro(t, "llama-3")
+	for i, f := range m.Files {
+		if f.Name != "tokenizer.json" {
+			continue
+		}
+		data := strings.Replace(string(f.Data), `"added_tokens":`, `"added_tokens": [{"id": 264, "content": "<x>", "single_word": false, "lstrip": false,
+			"rstrip": false, "normalized": false, "special": true}], "once":`, 1)
+		m.Files[i].Data = []byte(data)
+	}
+	_, err := m.GGUF(nil)
+	var u *formats.UnsupportedError
+	if !errors.As(err, &u) || !strings.Contains(err.Error(), "rows") {
+		t.Errorf("error %v", err)
 	}
 }
