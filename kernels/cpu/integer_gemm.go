@@ -11,6 +11,9 @@ type IntegerScratch struct {
 	last  [16 * maxRunBytes]byte // the ends of rows, padded with zeros
 }
 
+// Bytes returns the memory held beside the scratch itself.
+func (sc *IntegerScratch) Bytes() int { return cap(sc.rows) + cap(sc.panel) }
+
 // A tileKernel multiplies m tokens, 1 <= m <= tileTokens, by the panelRows rows
 // of a panel over one run:
 //
