@@ -3,8 +3,11 @@
 //
 // A graph and its stored tensors go in; for each device.Batch, hidden states
 // are computed block by block in float32 and logits come out. Weights are read
-// where they lie: plain ones by the dot products directly, coded ones row by
-// row through the scheme's decoder, never expanded as a whole.
+// where they lie: plain ones by the dot products directly, coded ones by integer
+// kernels where the level has them, with activations rounded to int8 in blocks
+// of 32 (kernels/cpu.Activations states what that costs; Options.Exact avoids
+// it), or else row by row through the scheme's decoder, never expanded as a
+// whole.
 //
 // Invariants: the bits of every number depend on the graph, the weights, the
 // SIMD level and the sizes of the batch, and not on the number of threads: work
@@ -14,5 +17,6 @@
 // threads; Close ends them. The tensors' file outlives the Engine.
 //
 // Compatibility: the exported API may grow; numbers may move within the stated
-// tolerance (2e-4 of the logits' range from float32 reference logits).
+// tolerance (with Options.Exact, 2e-4 of the logits' range from float32 reference
+// logits).
 package cpu

@@ -83,7 +83,7 @@ func New(g *model.Graph, tensor func(name string) formats.Tensor, o Options) (*E
 		return nil, err
 	}
 	e := &Engine{g: g, set: set, hook: o.Hook, format: format}
-	if err := e.load(tensor); err != nil {
+	if err := e.load(tensor, o.Exact); err != nil {
 		return nil, err
 	}
 	for i := range g.Blocks {
@@ -138,7 +138,7 @@ func (e *Engine) Memory() device.Memory {
 	for i := range e.local {
 		m.Scratch += e.local[i].bytes()
 	}
-	m.Scratch += int64(cap(e.pass.attend.partials)) * 4
+	m.Scratch += int64(cap(e.pass.attend.partials))*4 + int64(e.pass.linear.acts.Bytes())
 	return m
 }
 

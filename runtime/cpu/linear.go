@@ -14,7 +14,8 @@ type target struct {
 }
 
 // fewRows is the largest T that is multiplied row by row, weights read once
-// and straight from memory; more rows go through the matrix product.
+// and straight from memory; more rows go through the matrix product. Coded
+// weights with integer kernels have a limit of their own.
 const fewRows = 4
 
 // Sizes of a part of the work. They depend on shapes alone, so that results
@@ -38,6 +39,7 @@ type linearWork struct {
 	group  [maxGroup]target
 	starts [maxGroup + 1]int // first part of each target
 	n      int
+	acts   kernels.Activations // x in int8, where a target wants it
 }
 
 // linear computes y = W x + b for each target, x[t][k] being their common
@@ -57,7 +59,26 @@ func (e *Engine) linear(t int, x []float32, block, expert int, group ...target) 
 		w.group[i] = g
 		w.starts[i+1] = w.starts[i] + (g.w.n+g.w.partRows(t)-1)/g.w.partRows(t)
 	}
+	e.quantize()
 	e.pool.RunWorkers(w.starts[w.n], e.part.linear)
+}
+
+// quantize rounds the input of the group to int8, once for all its targets.
+func (e *Engine) quantize() {
+	w := &e.pass.linear
+	for i := range w.n {
+		if m := w.group[i].w; m.integer != nil {
+			w.acts.Reset(w.t, m.k)
+			e.eachRow(w.t, e.part.quantize)
+			return
+		}
+	}
+}
+
+func (e *Engine) quantizeRow(row int) {
+	w := &e.pass.linear
+	k := w.acts.K()
+	e.set.QuantizeRow(&w.acts, row, w.x[row*k:(row+1)*k])
 }
 
 // partRows returns the outputs of one part.
@@ -65,11 +86,14 @@ func (m *matrix) partRows(t int) int {
 	if t > fewRows {
 		return gemmRows
 	}
-	bits := 32
-	if m.dtype != tensor.Invalid {
-		bits = m.dtype.Bits()
+	size := 4 * m.k
+	switch {
+	case m.integer != nil:
+		size = len(m.bytes) / m.n
+	case m.dtype != tensor.Invalid:
+		size = m.dtype.Bits() * m.k / 8
 	}
-	return max(fewBytes*8/(bits*m.k)/minPart*minPart, minPart)
+	return max(fewBytes/size/minPart*minPart, minPart)
 }
 
 // linearPart multiplies one part of the group in progress.
@@ -83,9 +107,12 @@ func (e *Engine) linearPart(worker, part int) {
 	rows := m.partRows(w.t)
 	n0 := (part - w.starts[i]) * rows
 	n1 := min(n0+rows, m.n)
-	if w.t > fewRows || m.dtype == tensor.Invalid {
+	switch {
+	case m.integer != nil:
+		m.integer.MatMul(y, m.n, m.bytes, &w.acts, n0, n1, &e.local[worker].integer)
+	case w.t > fewRows || m.dtype == tensor.Invalid:
 		e.set.Gemm(y, m.n, w.x, m.k, w.t, n0, n1, m.k, m.rows, &e.local[worker].gemm)
-	} else {
+	default:
 		for r := range w.t {
 			m.dot(e.set, y[r*m.n+n0:r*m.n+n1], w.x[r*m.k:(r+1)*m.k], n0, n1)
 		}

@@ -51,14 +51,14 @@ type rowWork struct {
 
 // parts are the functions that the pool calls, bound once: binding allocates.
 type parts struct {
-	linear, attend                             func(worker, part int)
-	norm, place, act, residual, softcap, route func(row int)
+	linear, attend                                       func(worker, part int)
+	norm, place, act, residual, softcap, route, quantize func(row int)
 }
 
 func (e *Engine) bindParts() parts {
 	return parts{
 		linear: e.linearPart, attend: e.attendPart,
-		norm: e.normRow, place: e.placeRow, act: e.actRow, residual: e.residualRow, softcap: e.softcapRow, route: e.routeRow,
+		norm: e.normRow, place: e.placeRow, act: e.actRow, residual: e.residualRow, softcap: e.softcapRow, route: e.routeRow, quantize: e.quantizeRow,
 	}
 }
 
@@ -131,11 +131,12 @@ type scratch struct {
 
 // local is the work space of one worker.
 type local struct {
-	gemm   kernels.GemmScratch
-	attend attendLocal
+	gemm    kernels.GemmScratch
+	integer kernels.IntegerScratch
+	attend  attendLocal
 }
 
-func (l *local) bytes() int64 { return l.attend.bytes() }
+func (l *local) bytes() int64 { return l.attend.bytes() + int64(l.integer.Bytes()) }
 
 // fit sizes the work space for t rows.
 func (s *scratch) fit(g *model.Graph, t int) {

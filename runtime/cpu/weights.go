@@ -12,16 +12,18 @@ import (
 )
 
 // A matrix is W[n][k] with its bias, opened for multiplication. Plain element
-// types that a dot product reads directly have dtype and bytes (or floats);
-// all have rows, the decoder of one row.
+// types that a dot product reads directly have dtype and bytes (or floats),
+// coded ones with integer kernels have those and bytes; all have rows, the
+// decoder of one row.
 type matrix struct {
-	linear *model.Linear // nil for the embedding tables
-	n, k   int
-	dtype  tensor.DType
-	bytes  []byte
-	floats []float32
-	rows   kernels.RowDecoder
-	bias   []float32 // n numbers, or nil
+	linear  *model.Linear // nil for the embedding tables
+	n, k    int
+	dtype   tensor.DType
+	bytes   []byte
+	floats  []float32
+	integer *kernels.Integer // nil: multiply in float32
+	rows    kernels.RowDecoder
+	bias    []float32 // n numbers, or nil
 }
 
 // A norm is a normalisation with its weights in memory, offset added.
@@ -51,12 +53,13 @@ type loader struct {
 	set    *kernels.Set
 	tensor func(name string) formats.Tensor
 	memory *device.Memory
+	exact  bool // no integer kernels
 	err    error
 }
 
 // load opens all weights of the graph.
-func (e *Engine) load(tensor func(string) formats.Tensor) error {
-	l := &loader{set: e.set, tensor: tensor, memory: &e.memory}
+func (e *Engine) load(tensor func(string) formats.Tensor, exact bool) error {
+	l := &loader{set: e.set, tensor: tensor, memory: &e.memory, exact: exact}
 	g := e.g
 	e.table = l.matrix(g.Embed.Table, g.Vocab, g.Width)
 	if g.Embed.Positions != "" {
@@ -193,7 +196,22 @@ func (l *loader) open(t formats.Tensor) *matrix {
 	l.count(&t)
 	m := &matrix{n: int(w.N), k: int(w.K), rows: func(dst []float32, row int) { w.DecodeRow(dst, int64(row)) }}
 	m.direct(l.set, w.Scheme.DType, w.Data(0))
+	if !l.exact {
+		m.useIntegers(l.set, w)
+	}
 	return m
+}
+
+// useIntegers takes the integer kernels of the scheme, where this level has
+// assembly for them: in plain Go float32 is as fast.
+func (m *matrix) useIntegers(set *kernels.Set, w *scheme.Matrix) {
+	k := set.Integer(w.Scheme.Name)
+	if k == nil || !k.Fits(m.k) || m.n == 0 {
+		return
+	}
+	if few, _ := k.Tuned(); few {
+		m.integer, m.bytes = k, w.Data(0)
+	}
 }
 
 // direct lets kernels read the weights of a plain element type where they lie.
@@ -224,7 +242,7 @@ func (m *matrix) slice(row, n int) *matrix {
 	s.n = n
 	s.rows = func(dst []float32, r int) { rows(dst, row+r) }
 	if m.bytes != nil {
-		size := m.k * m.dtype.Bits() / 8
+		size := len(m.bytes) / m.n
 		s.bytes = m.bytes[row*size : (row+n)*size]
 	}
 	if m.floats != nil {
