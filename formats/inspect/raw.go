@@ -9,6 +9,7 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/gguf"
+	"github.com/nstf/nstf/formats/hf"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/safetensors"
@@ -95,7 +96,30 @@ func openSafetensors(path string) (*container, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &container{kind: model.KindHF, arch: f.Metadata()["architecture"], tensors: f.Tensors(), parts: f.Parts(), close: f}, nil
+	arch := modelType(filepath.Dir(path))
+	if arch == "" {
+		arch = f.Metadata()["architecture"]
+	}
+	return &container{kind: model.KindHF, arch: arch, tensors: f.Tensors(), parts: f.Parts(), close: f}, nil
+}
+
+// modelType returns what the config.json of a directory calls the model, ""
+// where there is none that says so: the tensors are shown without a name then.
+func modelType(dir string) string {
+	path := filepath.Join(dir, "config.json")
+	if info, err := os.Stat(path); err != nil || info.Size() > 16<<20 {
+		return ""
+	}
+	p, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	c, err := hf.ParseConfig(path, p)
+	if err != nil {
+		return ""
+	}
+	kind, _ := c.StringOr("model_type", "")
+	return kind
 }
 
 func openGGUF(path string) (*container, error) {
