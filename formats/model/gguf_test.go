@@ -3,6 +3,7 @@ package model_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -260,4 +261,23 @@ func TestExportOfTooManyTokens(t *testing.T) {
 	if !errors.As(err, &u) || !strings.Contains(err.Error(), "rows") {
 		t.Errorf("error %v", err)
 	}
+}
+
+// Files of Mixtral from before experts were stacked keep them apart.
+func TestExpertsApartInGGUF(t *testing.T) {
+	m, x := micro(t, "mixtral"), exported(t, "mixtral")
+	for i := range m.Graph.Blocks {
+		for _, what := range []string{"gate", "up", "down"} {
+			stacked := take(t, x, fmt.Sprintf("blk.%d.ffn_%s_exps.weight", i, what))
+			experts, n := stacked.Shape[0], stacked.Shape[1]
+			for e := range experts {
+				part, err := scheme.Slice(stacked, e*n, n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				join(t, x, fmt.Sprintf("blk.%d.ffn_%s.%d.weight", i, what, e), []int64{n, stacked.Shape[2]}, part)
+			}
+		}
+	}
+	sameWeights(t, m, open(t, writeGGUF(t, x)))
 }
