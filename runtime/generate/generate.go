@@ -137,7 +137,9 @@ func (g *Generator) Run(ctx context.Context, prompt []int32, o Options, emit fun
 		return nil, err
 	}
 	err = r.loop(ctx)
-	if flushErr := r.finish(err == nil); err == nil {
+	// What ended it from outside leaves the text so far whole.
+	whole := err == nil || errors.Is(err, exec.ErrContextFull) || errors.Is(err, context.Canceled)
+	if flushErr := r.finish(whole); err == nil {
 		err = flushErr
 	}
 	r.stats.ContextTokens, r.stats.CacheBytes = g.seq.Len(), g.seq.Bytes()

@@ -96,6 +96,11 @@ func TestContextFull(t *testing.T) {
 	if _, _, err := run(t, g, strings.Repeat("word ", 20), generate.Options{Shift: true}); !errors.Is(err, exec.ErrContextFull) {
 		t.Errorf("a prompt beyond the context: %v", err)
 	}
+	// The end of the text is not lost where it may have begun a stop string.
+	held, _, err := run(t, generator(t, 12), "Once upon a time", generate.Options{Stop: []string{text[len(text)-1:] + "\x00"}})
+	if !errors.Is(err, exec.ErrContextFull) || held != text {
+		t.Errorf("with a stop string: %q, %v; without %q", held, err, text)
+	}
 	one := generator(t, 1)
 	if _, _, err := run(t, one, "", generate.Options{Shift: true}); !errors.Is(err, exec.ErrContextFull) {
 		t.Errorf("a context of one position: %v", err)
