@@ -1,0 +1,109 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/nstf/nstf/formats"
+)
+
+// Keys and values in fewer bits change the logits a little, by how much is
+// stated here as a share of their range, and take less memory. Mixtures are
+// left out: a router that chooses another expert changes them by any amount.
+func TestCacheFormats(t *testing.T) {
+	for _, c := range tinies() {
+		if c.graph.Blocks[1].MoE != nil {
+			continue
+		}
+		var full [][]float32
+		var bytes int64
+		for _, f := range []struct {
+			kv        string
+			tolerance float64
+		}{{"f32", tinyTolerance}, {"f16", 1e-3}, {"q8", 2e-2}} {
+			e, ref := newTiny(t, c.graph, "f32", Options{Threads: 2, KV: f.kv})
+			s := sequence(t, e)
+			ids := tinyIDs(150)
+			got := allLogits(t, s, ids)
+			checkLogits(t, c.name+" "+f.kv, got, toFloat32(ref.logits(ids)), f.tolerance)
+			if full != nil && slices.Equal(got[149], full[149]) {
+				t.Errorf("%s: %s gives the bits of f32", c.name, f.kv)
+			}
+			if full == nil {
+				full, bytes = got, s.Bytes()
+			}
+			if n, err := e.CacheBytes(150); err != nil || n != s.Bytes() {
+				t.Errorf("%s: %d bytes, foretold %d (%v)", f.kv, s.Bytes(), n, err)
+			}
+			if f.kv == "f16" && s.Bytes() != bytes/2 || f.kv == "q8" && s.Bytes() >= bytes/2 {
+				t.Errorf("%s: %d bytes, f32 takes %d", f.kv, s.Bytes(), bytes)
+			}
+			if !dependsOnLength(c.graph) {
+				s.Reset()
+				checkLogits(t, c.name+" "+f.kv+" by steps", stepLogits(t, s, ids), got, f.tolerance)
+			}
+		}
+	}
+}
+
+// The cache is float32 where arithmetic is to be exact, else half precision.
+func TestCacheFormatDefault(t *testing.T) {
+	g := tinies()[0].graph
+	source, _ := fillWeights(t, g, "f32", 7)
+	size := func(o Options) int64 {
+		e, err := newExecutor("tiny", g, source, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		n, err := e.CacheBytes(64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if exact, usual := size(Options{Exact: true}), size(Options{}); exact != size(Options{KV: "f32"}) || usual != size(Options{KV: "f16"}) || exact != 2*usual {
+		t.Errorf("%d bytes exactly, %d usually", exact, usual)
+	}
+	_, err := newExecutor("tiny", g, source, Options{KV: "q3"})
+	var u *formats.UnsupportedError
+	if !errors.As(err, &u) {
+		t.Errorf("cache format q3: %v", err)
+	}
+}
+
+// A long context is attended to in chunks; that changes nothing but rounding,
+// and the number of threads not even that.
+func TestLongContexts(t *testing.T) {
+	for _, c := range tinies() {
+		if c.graph.Embed.Positions != "" || dependsOnLength(c.graph) || c.graph.Blocks[1].MoE != nil {
+			continue
+		}
+		// Rounding may tip a stored number over to its neighbour.
+		for kv, tolerance := range map[string]float64{"f32": tinyTolerance, "f16": 1e-4, "q8": 5e-3} {
+			ids := tinyIDs(1030)
+			var first [][]float32
+			for _, threads := range []int{1, 2, 5} {
+				e, _ := newTiny(t, c.graph, "f32", Options{Threads: threads, Context: 1100, KV: kv})
+				s := sequence(t, e)
+				if err := s.Prefill(context.Background(), ids[:1022], nil); err != nil {
+					t.Fatal(err)
+				}
+				steps := stepLogits(t, s, ids[1022:])
+				if first == nil {
+					first = steps
+					s.Reset()
+					all := allLogits(t, s, ids)
+					checkLogits(t, c.name+" "+kv, steps, all[1022:], tolerance)
+				}
+				for r := range steps {
+					if !slices.Equal(steps[r], first[r]) {
+						t.Fatalf("%s, %s: row %d differs between 1 and %d threads", c.name, kv, r, threads)
+					}
+				}
+			}
+		}
+	}
+}
