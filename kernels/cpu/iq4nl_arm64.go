@@ -30,3 +30,12 @@ func matVecIQ4NLx2DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byt
 
 //go:noescape
 func matVecIQ4NLx4DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
+
+// unpackIQ4NLNEON computes
+//
+//	for i := range runs {
+//		run i of w as 256 signed codes, float32 S and M in dst[384*i:]
+//	}
+//
+//go:noescape
+func unpackIQ4NLNEON(dst, w []byte, runs int)

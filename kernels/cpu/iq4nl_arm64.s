@@ -59,3 +59,9 @@ TEXT ·matVecIQ4NLx2DotProd(SB), NOSPLIT, $0-112
 // func matVecIQ4NLx4DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
 TEXT ·matVecIQ4NLx4DotProd(SB), NOSPLIT, $0-112
 #include "matvec4_arm64.h"
+
+#define OFFSET 0
+#define STORES STORE32
+// func unpackIQ4NLNEON(dst, w []byte, runs int)
+TEXT ·unpackIQ4NLNEON(SB), NOSPLIT, $0-56
+#include "unpack_arm64.h"

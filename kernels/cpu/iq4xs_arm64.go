@@ -30,3 +30,12 @@ func matVecIQ4XSx2DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byt
 
 //go:noescape
 func matVecIQ4XSx4DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
+
+// unpackIQ4XSNEON computes
+//
+//	for i := range runs {
+//		run i of w as 256 signed codes, float32 S and M in dst[384*i:]
+//	}
+//
+//go:noescape
+func unpackIQ4XSNEON(dst, w []byte, runs int)

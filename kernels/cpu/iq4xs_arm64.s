@@ -90,3 +90,9 @@ TEXT ·matVecIQ4XSx2DotProd(SB), NOSPLIT, $0-112
 // func matVecIQ4XSx4DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
 TEXT ·matVecIQ4XSx4DotProd(SB), NOSPLIT, $0-112
 #include "matvec4_arm64.h"
+
+#define OFFSET 0
+#define STORES STORE32
+// func unpackIQ4XSNEON(dst, w []byte, runs int)
+TEXT ·unpackIQ4XSNEON(SB), NOSPLIT, $0-56
+#include "unpack_arm64.h"

@@ -29,6 +29,9 @@
 #define FMULE4S(m, i, n, d) WORD $(0x4f809000 | ((i)&1)<<21 | ((i)>>1)<<11 | (m)<<16 | (n)<<5 | (d)) // fmul v{d}.4s, v{n}.4s, v{m}.s[{i}]
 #define FMLAE4S(m, i, n, d) WORD $(0x4f801000 | ((i)&1)<<21 | ((i)>>1)<<11 | (m)<<16 | (n)<<5 | (d)) // fmla v{d}.4s, v{n}.4s, v{m}.s[{i}]
 
+// d -= n * lane i of m
+#define FMLSE4S(m, i, n, d) WORD $(0x4f805000 | ((i)&1)<<21 | ((i)>>1)<<11 | (m)<<16 | (n)<<5 | (d)) // fmls v{d}.4s, v{n}.4s, v{m}.s[{i}]
+
 // float16 to and from float32; 2 is the upper half of the shorter side
 #define FCVTL(n, d) WORD $(0x0e217800 | (n)<<5 | (d)) // fcvtl v{d}.4s, v{n}.4h
 #define FCVTL2(n, d) WORD $(0x4e217800 | (n)<<5 | (d)) // fcvtl2 v{d}.4s, v{n}.8h
@@ -36,6 +39,7 @@
 #define FCVTN2(n, d) WORD $(0x4e216800 | (n)<<5 | (d)) // fcvtn2 v{d}.8h, v{n}.4s
 
 // integers
+#define SUB16B(m, n, d) WORD $(0x6e208400 | (m)<<16 | (n)<<5 | (d)) // sub v{d}.16b, v{n}.16b, v{m}.16b
 #define ZERO(d) WORD $(0x6f00e400 | (d)) // movi v{d}.2d, #0x0
 #define SXTL8H(n, d) WORD $(0x0f08a400 | (n)<<5 | (d)) // sxtl v{d}.8h, v{n}.8b
 #define SXTL28H(n, d) WORD $(0x4f08a400 | (n)<<5 | (d)) // sxtl2 v{d}.8h, v{n}.16b
@@ -65,5 +69,14 @@
 #define SADALP4S(n, d) WORD $(0x4e606800 | (n)<<5 | (d)) // sadalp v{d}.4s, v{n}.8h
 #define SDOT4S(m, n, d) WORD $(0x4e809400 | (m)<<16 | (n)<<5 | (d)) // sdot v{d}.4s, v{n}.16b, v{m}.16b
 
+// the same by the four bytes of lane i of m
+#define SDOTE4S(m, i, n, d) WORD $(0x4f80e000 | ((i)&1)<<21 | ((i)>>1)<<11 | (m)<<16 | (n)<<5 | (d)) // sdot v{d}.4s, v{n}.16b, v{m}.4b[{i}]
+
 // one 16-bit lane, the address then stepped by a register
 #define LD1H(i, n, m, d) WORD $(0x0dc04000 | ((i)>>2)<<30 | (((i)>>1)&1)<<12 | ((i)&1)<<11 | (m)<<16 | (n)<<5 | (d)) // ld1 {v{d}.h}[{i}], [x{n}], x{m}
+
+// two registers, t and then u, to 32 bytes: the g-th from an address
+#define STPQ(g, u, n, t) WORD $(0xad000000 | (g)<<16 | (u)<<10 | (n)<<5 | (t)) // stp q{t}, q{u}, [x{n}, #{32g}]
+
+// 16 bytes: the i-th from an address
+#define LDRQ(i, n, t) WORD $(0x3dc00000 | (i)<<10 | (n)<<5 | (t)) // ldr q{t}, [x{n}, #{16i}]

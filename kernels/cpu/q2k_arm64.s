@@ -68,3 +68,9 @@ TEXT ·matVecQ2Kx2DotProd(SB), NOSPLIT, $0-112
 // func matVecQ2Kx4DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
 TEXT ·matVecQ2Kx4DotProd(SB), NOSPLIT, $0-112
 #include "matvec4_arm64.h"
+
+#define OFFSET 0
+#define STORES STORE16
+// func unpackQ2KNEON(dst, w []byte, runs int)
+TEXT ·unpackQ2KNEON(SB), NOSPLIT, $0-56
+#include "unpack_arm64.h"

@@ -96,3 +96,9 @@ TEXT ·matVecQ3Kx2DotProd(SB), NOSPLIT, $0-112
 // func matVecQ3Kx4DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
 TEXT ·matVecQ3Kx4DotProd(SB), NOSPLIT, $0-112
 #include "matvec4_arm64.h"
+
+#define OFFSET 4
+#define STORES STORE16
+// func unpackQ3KNEON(dst, w []byte, runs int)
+TEXT ·unpackQ3KNEON(SB), NOSPLIT, $0-56
+#include "unpack_arm64.h"

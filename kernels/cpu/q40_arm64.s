@@ -48,3 +48,9 @@ TEXT ·matVecQ40x2DotProd(SB), NOSPLIT, $0-112
 // func matVecQ40x4DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
 TEXT ·matVecQ40x4DotProd(SB), NOSPLIT, $0-112
 #include "matvec4_arm64.h"
+
+#define OFFSET 8
+#define STORES STORE32
+// func unpackQ40NEON(dst, w []byte, runs int)
+TEXT ·unpackQ40NEON(SB), NOSPLIT, $0-56
+#include "unpack_arm64.h"

@@ -53,3 +53,9 @@ TEXT ·matVecQ41x2DotProd(SB), NOSPLIT, $0-112
 // func matVecQ41x4DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
 TEXT ·matVecQ41x4DotProd(SB), NOSPLIT, $0-112
 #include "matvec4_arm64.h"
+
+#define OFFSET 0
+#define STORES STORE32
+// func unpackQ41NEON(dst, w []byte, runs int)
+TEXT ·unpackQ41NEON(SB), NOSPLIT, $0-56
+#include "unpack_arm64.h"

@@ -72,3 +72,9 @@ TEXT ·matVecQ50x2DotProd(SB), NOSPLIT, $0-112
 // func matVecQ50x4DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
 TEXT ·matVecQ50x4DotProd(SB), NOSPLIT, $0-112
 #include "matvec4_arm64.h"
+
+#define OFFSET 16
+#define STORES STORE32
+// func unpackQ50NEON(dst, w []byte, runs int)
+TEXT ·unpackQ50NEON(SB), NOSPLIT, $0-56
+#include "unpack_arm64.h"

@@ -72,3 +72,9 @@ TEXT ·matVecQ51x2DotProd(SB), NOSPLIT, $0-112
 // func matVecQ51x4DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
 TEXT ·matVecQ51x4DotProd(SB), NOSPLIT, $0-112
 #include "matvec4_arm64.h"
+
+#define OFFSET 0
+#define STORES STORE32
+// func unpackQ51NEON(dst, w []byte, runs int)
+TEXT ·unpackQ51NEON(SB), NOSPLIT, $0-56
+#include "unpack_arm64.h"

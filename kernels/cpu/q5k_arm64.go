@@ -30,3 +30,12 @@ func matVecQ5Kx2DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte,
 
 //go:noescape
 func matVecQ5Kx4DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
+
+// unpackQ5KNEON computes
+//
+//	for i := range runs {
+//		run i of w as 256 signed codes, float32 S and M in dst[384*i:]
+//	}
+//
+//go:noescape
+func unpackQ5KNEON(dst, w []byte, runs int)

@@ -60,3 +60,9 @@ TEXT ·matVecQ5Kx2DotProd(SB), NOSPLIT, $0-112
 // func matVecQ5Kx4DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
 TEXT ·matVecQ5Kx4DotProd(SB), NOSPLIT, $0-112
 #include "matvec4_arm64.h"
+
+#define OFFSET 0
+#define STORES STORE32
+// func unpackQ5KNEON(dst, w []byte, runs int)
+TEXT ·unpackQ5KNEON(SB), NOSPLIT, $0-56
+#include "unpack_arm64.h"

@@ -78,3 +78,9 @@ TEXT ·matVecQ6Kx2DotProd(SB), NOSPLIT, $0-112
 // func matVecQ6Kx4DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
 TEXT ·matVecQ6Kx4DotProd(SB), NOSPLIT, $0-112
 #include "matvec4_arm64.h"
+
+#define OFFSET 32
+#define STORES STORE16
+// func unpackQ6KNEON(dst, w []byte, runs int)
+TEXT ·unpackQ6KNEON(SB), NOSPLIT, $0-56
+#include "unpack_arm64.h"

@@ -30,3 +30,12 @@ func matVecQ80x2DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte,
 
 //go:noescape
 func matVecQ80x4DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
+
+// unpackQ80NEON computes
+//
+//	for i := range runs {
+//		run i of w as 256 signed codes, float32 S and M in dst[384*i:]
+//	}
+//
+//go:noescape
+func unpackQ80NEON(dst, w []byte, runs int)

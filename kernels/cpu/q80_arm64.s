@@ -44,3 +44,9 @@ TEXT ·matVecQ80x2DotProd(SB), NOSPLIT, $0-112
 // func matVecQ80x4DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
 TEXT ·matVecQ80x4DotProd(SB), NOSPLIT, $0-112
 #include "matvec4_arm64.h"
+
+#define OFFSET 0
+#define STORES STORE32
+// func unpackQ80NEON(dst, w []byte, runs int)
+TEXT ·unpackQ80NEON(SB), NOSPLIT, $0-56
+#include "unpack_arm64.h"

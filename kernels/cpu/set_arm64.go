@@ -40,5 +40,4 @@ func useNEON(s *Set) {
 	s.gelu = geluNEON
 	s.softCap = softCapNEON
 	s.gemm = gemmNEON()
-	s.quantize = quantizeNEON
 }
