@@ -23,8 +23,23 @@ func (m *Model) Tokenizer() (*tokenizer.Tokenizer, error) {
 	return tokenizer.FromFiles(m.Path, tokenizer.Files{
 		JSON: get("tokenizer.json"), Config: get("tokenizer_config.json"), Special: get("special_tokens_map.json"),
 		Generation: get("generation_config.json"), Model: get("tokenizer.model"),
-		ChatTemplate: get("chat_template.jinja"), ConfigJSON: get("config.json"),
+		ChatTemplate: m.chatTemplate(), ConfigJSON: get("config.json"),
 	})
+}
+
+// chatTemplate returns the template that lies in a file of its own: as it is,
+// or, as transformers 4.4x wrote it, in JSON.
+func (m *Model) chatTemplate() []byte {
+	if p, ok := m.File("chat_template.jinja"); ok {
+		return p
+	}
+	var old struct {
+		Template string `json:"chat_template"`
+	}
+	if p, ok := m.File("chat_template.json"); !ok || json.Unmarshal(p, &old) != nil || old.Template == "" {
+		return nil
+	}
+	return []byte(old.Template)
 }
 
 // HasTokenizer reports whether one travels with the model, readable or not.
@@ -55,6 +70,9 @@ func tokenizerFiles(t *tokenizer.Tokenizer) ([]File, error) {
 		return nil, err
 	}
 	files := []File{{"tokenizer.json", data}}
+	if source, ok := t.ChatTemplateSource("default"); ok {
+		files = append(files, File{"chat_template.jinja", []byte(source)})
+	}
 	config := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": false}
 	generation := map[string]any{}
 	for name, id := range map[string]func() (int32, bool){"bos": t.BOS, "eos": t.EOS} {
