@@ -12,7 +12,9 @@ func (e *Engine) runBlock(i int) {
 	}
 	p.layer = i
 	h := e.s.h[:t*d]
-	e.normRows(h, e.s.x[:t*d], b.attnNorm)
+	if i == 0 {
+		e.normRows(h, e.s.x[:t*d], b.attnNorm)
+	}
 	e.project(i, h, lo)
 	e.pass.rowWork = rowWork{base: lo}
 	e.eachRow(t, e.part.place)
@@ -23,18 +25,22 @@ func (e *Engine) runBlock(i int) {
 	n := t - lo
 	x, h := e.s.x[lo*d:t*d], e.s.h[lo*d:t*d]
 	e.linear(n, e.s.att[lo*b.o.k:t*b.o.k], i, noExpert, target{b.o, e.s.a[:n*d]})
+	var next *norm // of the block behind, which finds its input in e.s.h
+	if i+1 < len(e.blocks) {
+		next = e.blocks[i+1].attnNorm
+	}
+	a, f := e.s.a[:n*d], e.s.f[:n*d]
 	if !b.Parallel {
-		e.addRows(x, e.s.a[:n*d], b.attnPost, nil, nil)
-		e.normRows(h, x, b.ffnNorm)
+		e.addRows(x, branch{a, b.attnPost}, branch{}, h, b.ffnNorm)
 		e.feedForward(i, n, h)
-		e.addRows(x, e.s.f[:n*d], b.ffnPost, nil, nil)
+		e.addRows(x, branch{f, b.ffnPost}, branch{}, h, next)
 		return
 	}
 	if b.ffnNorm != nil {
 		e.normRows(h, x, b.ffnNorm)
 	}
 	e.feedForward(i, n, h)
-	e.addRows(x, e.s.a[:n*d], b.attnPost, e.s.f[:n*d], b.ffnPost)
+	e.addRows(x, branch{a, b.attnPost}, branch{f, b.ffnPost}, h, next)
 }
 
 // project computes keys and values of all rows of h[T][D], and queries from
@@ -113,27 +119,38 @@ func (e *Engine) normalize(dst, src []float32, n *norm) {
 	e.set.RMSNorm(dst, src, n.weight, n.eps, 0)
 }
 
-// addRows adds a, and extra where there is one, to x, each normalised first
-// where it has a norm.
-func (e *Engine) addRows(x, a []float32, n *norm, extra []float32, extraNorm *norm) {
+// A branch is what a part of a block adds to the hidden state: rows of D
+// numbers, normalised first where it has a norm. Without rows it is none.
+type branch struct {
+	rows []float32
+	norm *norm
+}
+
+// addRows adds one or two branches to x and puts what next makes of the sum, if
+// it is not nil, into h, while the row is in the cache.
+func (e *Engine) addRows(x []float32, a, extra branch, h []float32, next *norm) {
 	d := int(e.g.Width)
-	e.pass.rowWork = rowWork{dst: x, src: a, width: d, norm: n, extra: extra, extraNorm: extraNorm}
+	e.pass.rowWork = rowWork{dst: x, width: d, branch: a, extra: extra, src: h, norm: next}
 	e.eachRow(len(x)/d, e.part.residual)
 }
 
 func (e *Engine) residualRow(row int) {
 	w := &e.pass.rowWork
 	lo, hi := row*w.width, (row+1)*w.width
-	a := w.src[lo:hi]
+	x, a := w.dst[lo:hi], e.branchRow(&w.branch, lo, hi)
+	if w.extra.rows != nil {
+		e.set.Add(a, e.branchRow(&w.extra, lo, hi))
+	}
+	e.set.Add(x, a)
 	if w.norm != nil {
-		e.normalize(a, a, w.norm)
+		e.normalize(w.src[lo:hi], x, w.norm)
 	}
-	if w.extra != nil {
-		f := w.extra[lo:hi]
-		if w.extraNorm != nil {
-			e.normalize(f, f, w.extraNorm)
-		}
-		e.set.Add(a, f)
+}
+
+func (e *Engine) branchRow(b *branch, lo, hi int) []float32 {
+	r := b.rows[lo:hi]
+	if b.norm != nil {
+		e.normalize(r, r, b.norm)
 	}
-	e.set.Add(w.dst[lo:hi], a)
+	return r
 }

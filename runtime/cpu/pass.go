@@ -41,12 +41,13 @@ type angles struct {
 
 // rowWork is the arguments of work done row by row.
 type rowWork struct {
-	dst, src, extra []float32
-	width           int
-	norm, extraNorm *norm
-	act             kernels.Activation
-	softcap         float32
-	base            int
+	dst, src      []float32
+	branch, extra branch
+	width         int
+	norm          *norm
+	act           kernels.Activation
+	softcap       float32
+	base          int
 }
 
 // parts are the functions that the pool calls, bound once: binding allocates.
