@@ -117,6 +117,7 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		{"scaling that is no object", `{"rope_scaling":"linear"}`, "rope_scaling", false},
 		{"rotary embeddings per layer type where there is one", `{"rope_parameters":{"full_attention":{"rope_theta":1e4}}}`, "per layer type", true},
 		{"both styles of a nested rotary embedding", `{"model_type":"gemma3_text","rope_parameters":{"full_attention":{"rope_theta":1e4}},"rope_scaling":{"type":"linear","factor":2}}`, "beside", true},
+		{"two attention factors", `{"model_type":"phi3","rope_scaling":{"type":"longrope","short_mscale":1.2,"long_mscale":1.3,"short_factor":[1,1],"long_factor":[1,1]}}`, "short_mscale", true},
 		{"turns below zero", `{"rope_scaling":{"type":"yarn","factor":2,"beta_fast":-1}}`, "turns", false},
 		{"a base of one", `{"rope_theta":1,"rope_scaling":{"type":"yarn","factor":2}}`, "base", false},
 		{"frequencies that cross", `{"rope_scaling":{"rope_type":"llama3","factor":2,"low_freq_factor":4,"high_freq_factor":4}}`, "frequencies", false},

@@ -130,6 +130,11 @@ func yarnScale(factor, m float64) float64 {
 // (arXiv 2402.13753) and transformers' modeling_rope_utils.py.
 func (s *settings) longRope(c *RopeScaling, p *settings, d *decoder, original int64) {
 	c.Kind, c.Original = ScaleLongRope, original
+	for _, key := range []string{"short_mscale", "long_mscale"} { // Phi-3.5-MoE's, two factors instead of one
+		if p.has(key) {
+			s.refuse(key, p.float(key))
+		}
+	}
 	factor := p.floatOr("factor", 0)
 	if factor == 0 {
 		factor = float64(d.context) / float64(max(original, 1))
