@@ -112,3 +112,28 @@ func TestUnknownDType(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// What was asked for of a table that is embedding and head at once.
+func TestTiedTable(t *testing.T) {
+	for names, want := range map[[2]string]string{{"", ""}: "q6_k", {"q8_0", ""}: "q8_0", {"", "q5_k"}: "q5_k", {"q8_0", "q5_k"}: "q5_k"} {
+		m, err := model.Open(filepath.Join(micro, "llama-k256"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		if !m.Graph.Tied() {
+			t.Fatal("the model is not tied")
+		}
+		p, err := encode.NewPolicy("q4_k", names[0], names[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := encode.Run(t.Context(), m, filepath.Join(t.TempDir(), "x.nstf"), encode.Options{Policy: p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Tensors[0]; got.Name != "embed.weight" || got.To != want {
+			t.Errorf("%q: %s is %s, not %s", names, got.Name, got.To, want)
+		}
+	}
+}

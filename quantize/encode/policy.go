@@ -13,7 +13,8 @@ import (
 type Policy struct {
 	Scheme *scheme.Scheme // linears, stacked experts included
 	Embed  *scheme.Scheme // the embedding table
-	Head   *scheme.Scheme // the output matrix, also where the embedding is tied to it
+	Head   *scheme.Scheme // the output matrix
+	Tied   *scheme.Scheme // the table that is both
 }
 
 // headBPW is the least bits per weight that a head gets by itself: errors in
@@ -23,7 +24,8 @@ const headBPW = 6.5625
 
 // NewPolicy completes a policy from names. embed and head may be "": the
 // embedding table then gets the linears' scheme, the head q6_k where that
-// scheme has fewer bits. Unknown names and schemes that can only be read are
+// scheme has fewer bits. A table that is both is a head, unless only the
+// embedding's scheme was asked for. Unknown names and schemes that can only be read are
 // a [formats.UnsupportedError].
 func NewPolicy(name, embed, head string) (*Policy, error) {
 	p := &Policy{}
@@ -48,6 +50,10 @@ func NewPolicy(name, embed, head string) (*Policy, error) {
 		if q6k, ok := scheme.ByName("q6_k"); ok && bits(p.Scheme) < headBPW {
 			p.Head = q6k
 		}
+	}
+	p.Tied = p.Head
+	if head == "" && embed != "" {
+		p.Tied = p.Embed
 	}
 	return p, nil
 }
@@ -92,6 +98,8 @@ func (p *Policy) choose(g *model.Graph, w *model.Weight) *scheme.Scheme {
 	switch {
 	case w.Role == model.RoleNorm, w.Role == model.RoleRouter, w.Role == model.RoleOther, w.Name == g.Embed.Positions:
 		return nil
+	case w.Name == g.Head.Weight && g.Tied():
+		return p.Tied
 	case w.Name == g.Head.Weight:
 		return p.Head
 	case w.Role == model.RoleEmbed:
