@@ -53,6 +53,8 @@ func FuzzLevels(f *testing.F) {
 			fuzzHalves(t, generic, s, data)
 			fuzzRows(t, generic, s, floats(data, 4096), int(width)+1)
 			fuzzExp(t, generic, s, floats(data, 4096))
+			fuzzPanels(t, generic, s, data, int(width)%40)
+			fuzzNorms(t, generic, s, floats(data, 4096))
 		}
 	})
 }
@@ -144,5 +146,89 @@ func wantKind(t *testing.T, what string, generic, other float32) {
 	t.Helper()
 	if generic != other && (generic == generic || other == other) {
 		t.Errorf("%s: %g generic, %g in assembly", what, generic, other)
+	}
+}
+
+// fuzzPanels multiplies k ordinary numbers, and their negatives, with a panel of
+// k rows of 16 out of the bytes.
+func fuzzPanels(t *testing.T, generic, s *cpu.Set, data []byte, k int) {
+	if len(data) < 32*k {
+		return
+	}
+	a := make([]float32, 2*k)
+	for i := range k {
+		a[i], a[k+i] = float32(i)-7.5, 7.5-float32(i)
+	}
+	x, y, w, size := make([]float32, 32), make([]float32, 32), make([]float32, 16*k), make([]float32, 16)
+	compare := func(what string) {
+		for i, v := range x {
+			wantNear(t, what, v, y[i], float64(size[i%16]), 2*float64(k+4)*0x1p-24)
+		}
+	}
+	sizes := func() {
+		clear(size)
+		for i, v := range w {
+			size[i%16] += float32(math.Abs(float64(v) * float64(a[i/16])))
+		}
+	}
+	generic.DecodeF16(w, data[:32*k])
+	sizes()
+	generic.PanelF16(x, 16, a, k, data, 16, 2, 16, k, false)
+	s.PanelF16(y, 16, a, k, data, 16, 2, 16, k, false)
+	compare("PanelF16")
+	generic.PanelF32(x, 16, a, k, w, 16, 2, 16, k, false)
+	s.PanelF32(y, 16, a, k, w, 16, 2, 16, k, false)
+	compare("PanelF32")
+	for i := range w {
+		w[i] = float32(int8(data[i]))
+	}
+	sizes()
+	generic.PanelQ8(x, 16, a, k, data, 16, 2, 16, k, false)
+	s.PanelQ8(y, 16, a, k, data, 16, 2, 16, k, false)
+	compare("PanelQ8")
+}
+
+func fuzzNorms(t *testing.T, generic, s *cpu.Set, x []float32) {
+	a, b := make([]float32, len(x)), make([]float32, len(x))
+	compare := func(what string, size func(i int) float64) {
+		for i := range a {
+			if a[i] != a[i] || math.IsInf(float64(a[i]), 0) {
+				wantKind(t, what, a[i], b[i])
+				continue
+			}
+			wantNear(t, what, a[i], b[i], size(i), 0x1p-21)
+		}
+	}
+	own := func(i int) float64 { return math.Abs(float64(a[i])) }
+	generic.RMSNorm(a, x, x, 1e-5, 1)
+	s.RMSNorm(b, x, x, 1e-5, 1)
+	compare("RMSNorm", own)
+	cos, sin := make([]float32, len(x)/2), make([]float32, len(x)/2)
+	for i := range cos {
+		cos[i], sin[i] = float32(math.Cos(float64(i))), float32(math.Sin(float64(i)))
+	}
+	for _, half := range []bool{true, false} {
+		copy(a, x)
+		copy(b, x)
+		if half {
+			generic.RopeHalf(a, cos, sin)
+			s.RopeHalf(b, cos, sin)
+		} else {
+			generic.RopeInterleaved(a, cos, sin)
+			s.RopeInterleaved(b, cos, sin)
+		}
+		compare("Rope", func(i int) float64 {
+			j, h := i, len(cos)
+			switch {
+			case i >= 2*h:
+			case !half:
+				j = i ^ 1
+			case i < h:
+				j = i + h
+			default:
+				j = i - h
+			}
+			return math.Abs(float64(x[i])) + math.Abs(float64(x[j]))
+		})
 	}
 }

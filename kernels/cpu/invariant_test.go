@@ -120,6 +120,10 @@ func TestKernelsAllocateNothing(t *testing.T) {
 		a, c := make([]float32, 6*k), make([]float32, 6*n)
 		rows := func(dst []float32, row int) { copy(dst, w[row*k:]) }
 		var scratch cpu.GemmScratch
+		var attend cpu.AttendScratch
+		att, reach := cpu.Attention{Dim: k, Group: 2, Softcap: 5}, []cpu.Reach{{Hi: 3}, {Hi: 4}, {Hi: 5}}
+		blocks := [][]cpu.KVBlock{cpu.NewKVBlocks(cpu.KVF32, 1, k), cpu.NewKVBlocks(cpu.KVF16, 1, k), cpu.NewKVBlocks(cpu.KVQ8, 1, k)}
+		parts := []cpu.Partial{att.Partial(make([]float32, att.PartialFloats(6)), 6)}
 		calls := func() {
 			s.MatVecF32(y, w, x)
 			s.MatVecBF16(y, raw, x)
@@ -133,6 +137,13 @@ func TestKernelsAllocateNothing(t *testing.T) {
 			s.RMSNorm(x, x, x, 1e-5, 0)
 			s.SiLUMul(x, x, w[:k])
 			s.RopeHalf(x, w[:k/2], w[:k/2])
+			s.LayerNorm(x, x, x, nil, 1e-5)
+			for i := range blocks {
+				att.Format = cpu.KVFormat(i)
+				s.StoreKV(att.Format, &blocks[i][0], 3, x, w[:k])
+				s.Attend(parts[0], &att, blocks[i], w[:6*k], reach, 0, 64, &attend)
+				s.Combine(x, parts, 1)
+			}
 		}
 		calls()
 		if allocs := testing.AllocsPerRun(100, calls); allocs != 0 {
@@ -156,6 +167,14 @@ func TestWrongLengthsPanic(t *testing.T) {
 		"EncodeF16": func() { s.EncodeF16(make([]byte, 8), x) },
 		"RMSNorm":   func() { s.RMSNorm(x, x, x[:4], 1e-5, 0) },
 		"RopeHalf":  func() { s.RopeHalf(x, make([]float32, 5), make([]float32, 5)) },
+		"PanelF32":  func() { s.PanelF32(x, 8, x, 1, x, 8, 1, 8, 1, false) }, // not a multiple of 16
+		"PanelF16":  func() { s.PanelF16(make([]float32, 16), 16, x, 2, make([]byte, 63), 16, 1, 16, 2, false) },
+		"PanelQ8":   func() { s.PanelQ8(make([]float32, 16), 16, x, 9, make([]byte, 144), 16, 1, 16, 9, false) },
+		"StoreKV":   func() { s.StoreKV(cpu.KVQ8, &cpu.NewKVBlocks(cpu.KVQ8, 1, 9)[0], 0, x, x) },
+		"Attend": func() {
+			a := cpu.Attention{Dim: 8, Group: 1}
+			s.Attend(a.Partial(make([]float32, a.PartialFloats(1)), 1), &a, nil, x, []cpu.Reach{{Hi: 1}}, 0, 1, &cpu.AttendScratch{})
+		},
 	} {
 		func() {
 			defer func() {

@@ -71,28 +71,28 @@ func panelF32Generic(c []float32, _ int, a []float32, _ int, b []float32, ldb, n
 }
 
 func panelF16Generic(c []float32, _ int, a []float32, _ int, b []byte, ldb, n, k int, add bool) {
-	panelDecoded(c[:n], a[:k], add, func(dst []float32, p, j int) { decodeF16Generic(dst, b[2*(p*ldb+j):]) })
-}
-
-func panelQ8Generic(c []float32, _ int, a []float32, _ int, b []byte, ldb, n, k int, add bool) {
-	panelDecoded(c[:n], a[:k], add, func(dst []float32, p, j int) {
-		for i, q := range b[p*ldb+j : p*ldb+j+len(dst)] {
-			dst[i] = float32(int8(q))
-		}
-	})
-}
-
-// panelDecoded multiplies a row with a panel of which decode gives pieces.
-func panelDecoded(c, a []float32, add bool, decode func(dst []float32, p, j int)) {
 	var piece [64]float32
+	c = c[:n]
 	if !add {
 		clear(c)
 	}
-	for p, f := range a {
-		for j := 0; j < len(c); j += len(piece) {
-			part := c[j:min(j+len(piece), len(c))]
-			decode(piece[:len(part)], p, j)
-			axpyGeneric(part, f, piece[:len(part)])
+	for p, f := range a[:k] {
+		for j := 0; j < n; j += len(piece) {
+			part := piece[:min(len(piece), n-j)]
+			decodeF16Generic(part, b[2*(p*ldb+j):])
+			axpyGeneric(c[j:j+len(part)], f, part)
+		}
+	}
+}
+
+func panelQ8Generic(c []float32, _ int, a []float32, _ int, b []byte, ldb, n, k int, add bool) {
+	c = c[:n]
+	if !add {
+		clear(c)
+	}
+	for p, f := range a[:k] {
+		for j, q := range b[p*ldb : p*ldb+n] {
+			c[j] += float32(f * float32(int8(q)))
 		}
 	}
 }
