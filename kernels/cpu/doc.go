@@ -3,9 +3,10 @@
 // rotary embedding, and the worker pool that spreads them over the cores.
 //
 // In and out are plain slices, float32 or little-endian 16-bit floats. The
-// package knows no model, no scheme and no policy: a weight matrix is W[N][K],
-// a row per output feature, and whoever stores it in another form hands Gemm a
-// RowDecoder.
+// package knows no model and no policy: a weight matrix is W[N][K], a row per
+// output feature, and whoever stores it in another form hands Gemm a RowDecoder.
+// Twelve of ggml's schemes have an [Integer], whose kernels multiply them as they
+// are stored with [Activations] rounded to int8.
 //
 // A [Set] is the kernels of one instruction-set [Level]. [Best] takes the
 // highest level that this machine runs, [ForLevel] forces one; there is no
@@ -14,8 +15,8 @@
 //
 // Invariants. A Set is immutable and may be shared by goroutines. Destinations
 // must not overlap sources unless they are the same slice. No kernel reads or
-// writes outside the slices given, and none allocates, except a [GemmScratch]
-// that grows when a larger shape is first met. Slices of the wrong length are
+// writes outside the slices given, and none allocates, except a [GemmScratch],
+// an [IntegerScratch] or [Activations] that grows when a larger shape is first met. Slices of the wrong length are
 // a caller's bug and panic.
 //
 // Determinism. Each output element is computed by one worker in an order that

@@ -17,7 +17,8 @@ const (
 	// LevelAVX2 needs AVX2, FMA and F16C (Intel Haswell, AMD Zen and later).
 	LevelAVX2
 	// LevelAVX512 needs AVX-512 F, BW, DQ and VL beside all of LevelAVX2
-	// (Intel Skylake-X, AMD Zen 4 and later).
+	// (Intel Skylake-X, AMD Zen 4 and later). Its integer kernels need VNNI too and
+	// are else those of LevelAVX2.
 	LevelAVX512
 	// LevelNEON is the Advanced SIMD that every arm64 processor has.
 	LevelNEON
