@@ -18,15 +18,39 @@ type architecture struct {
 	types []string
 	// gguf is the value of general.architecture, "" where GGUF has none.
 	gguf string
-	// llamaCPP reports that llama.cpp executes gguf files of this architecture.
-	llamaCPP bool
+	// llama says what llama.cpp expects of gguf files of this architecture,
+	// nil where it does not execute them.
+	llama *llamaCPP
+	// offset is what its checkpoints leave out of their norms' weights.
+	offset float32
 
 	fromHF   func(s *settings) *decoder
 	fromGGUF func(k *keys) *decoder
+	// toHF writes config.json's keys for a graph that came from elsewhere.
+	toHF func(c configWriter, g *Graph)
 
 	hfLinks   []link
 	ggufLinks []link
 }
+
+// llamaCPP is what llama.cpp's loader expects of an architecture beyond the
+// keys and tensors that follow from the graph. Source: src/llama-model.cpp
+// there, and the files of src/models in newer versions.
+type llamaCPP struct {
+	outputBias presence // of a bias on attention's output
+	copyHead   bool     // output.weight, where the head is tied too
+	parallel   bool     // the key use_parallel_residual
+	window     presence // of the key attention.sliding_window
+}
+
+// A presence says whether something may, must or must not be there.
+type presence uint8
+
+const (
+	forbidden presence = iota
+	optional
+	required
+)
 
 // architectures returns the table, sorted by name. A test holds it complete:
 // every row has a file of its name and micro checkpoints.

@@ -38,7 +38,7 @@ func TestArchitectureTableIsComplete(t *testing.T) {
 		if _, err := os.Stat(a.name + ".go"); err != nil {
 			t.Errorf("%s has no file of its own: %v", a.name, err)
 		}
-		if a.class == "" || a.fromHF == nil || len(a.hfLinks) == 0 || len(a.ggufLinks) == 0 {
+		if a.class == "" || a.fromHF == nil || a.toHF == nil || len(a.hfLinks) == 0 || len(a.ggufLinks) == 0 {
 			t.Errorf("%s lacks a class, a reader or links", a.name)
 		}
 		if (a.gguf == "") != (a.fromGGUF == nil) {

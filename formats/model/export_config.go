@@ -2,46 +2,37 @@ package model
 
 import "github.com/nstf/nstf/formats/scheme"
 
+// A configWriter is a config.json in the making.
+type configWriter map[string]any
+
 // config returns a config.json for a graph that came from elsewhere, in the
 // flat style that every release of transformers reads.
-func (a *architecture) config(g *Graph, dtype *scheme.Scheme) map[string]any {
-	c := map[string]any{
+func (a *architecture) config(g *Graph, dtype *scheme.Scheme) configWriter {
+	c := configWriter{
 		"architectures": []string{a.class}, "model_type": a.types[0], "torch_dtype": torchName(dtype),
 		"vocab_size": g.Vocab, "tie_word_embeddings": g.Tied(),
 	}
-	b := &g.Blocks[0]
-	switch a.name {
-	case "gpt2", "gptj":
-		gptConfig(c, g, b)
-		return c
-	case "gpt_neox":
-		c["layer_norm_eps"], c["use_parallel_residual"] = g.Norm.Eps, b.Parallel
-		c["rotary_pct"], c["rotary_emb_base"] = float64(g.Ropes[0].Dim)/float64(b.Attn.HeadDim), g.Ropes[0].Theta
-		c["attention_bias"] = b.Attn.Q.Bias != ""
-	default:
-		c["rms_norm_eps"], c["head_dim"], c["num_key_value_heads"] = g.Norm.Eps, b.Attn.HeadDim, b.Attn.KVHeads
-		c["attention_bias"] = b.Attn.O.Bias != ""
-		if b.FFN != nil {
-			c["mlp_bias"] = b.FFN.Up.Bias != ""
-		}
-	}
-	c["hidden_size"], c["num_hidden_layers"], c["max_position_embeddings"] = g.Width, len(g.Blocks), g.Context
-	c["num_attention_heads"] = b.Attn.Heads
-	c["intermediate_size"] = inner(g)
-	c["hidden_act"] = activationName(b)
-	ropeConfig(c, g, b)
-	mixtureConfig(c, g)
-	gemmaConfig(c, a, g)
-	windowConfig(c, a, g)
+	a.toHF(c, g)
 	return c
 }
 
-func gptConfig(c map[string]any, g *Graph, b *Block) {
+// common writes the keys that the llama family spells alike: the inverse of
+// settings.common.
+func (c configWriter) common(g *Graph) {
+	b := &g.Blocks[0]
+	c["hidden_size"], c["num_hidden_layers"], c["max_position_embeddings"] = g.Width, len(g.Blocks), g.Context
+	c["num_attention_heads"], c["intermediate_size"], c["hidden_act"] = b.Attn.Heads, inner(g), activationName(b)
+	c["rms_norm_eps"], c["head_dim"], c["num_key_value_heads"] = g.Norm.Eps, b.Attn.HeadDim, b.Attn.KVHeads
+	c["attention_bias"] = b.Attn.O.Bias != ""
+	c.rope(g, b)
+	c.window(g)
+}
+
+// gpt writes the keys that GPT-2 and GPT-J spell alike.
+func (c configWriter) gpt(g *Graph) {
+	b := &g.Blocks[0]
 	c["n_embd"], c["n_layer"], c["n_head"], c["n_positions"] = g.Width, len(g.Blocks), b.Attn.Heads, g.Context
 	c["n_inner"], c["layer_norm_epsilon"], c["activation_function"] = b.FFN.Up.Out, g.Norm.Eps, "gelu_new"
-	if len(g.Ropes) > 0 {
-		c["rotary_dim"] = g.Ropes[0].Dim
-	}
 }
 
 // inner returns the width of the dense feed-forward layers, of the experts
@@ -63,10 +54,7 @@ func activationName(b *Block) string {
 	return map[Activation]string{SiLU: "silu", GELU: "gelu", GELUTanh: "gelu_pytorch_tanh", GELUQuick: "quick_gelu", ReLU: "relu"}[act]
 }
 
-func ropeConfig(c map[string]any, g *Graph, b *Block) {
-	if len(g.Ropes) == 0 {
-		return
-	}
+func (c configWriter) rope(g *Graph, b *Block) {
 	r := &g.Ropes[0]
 	c["rope_theta"] = r.Theta
 	if r.Dim != b.Attn.HeadDim {
@@ -102,8 +90,9 @@ func llama3Config(r *Rope) map[string]any {
 	return nil // the comparison of the graphs will say so
 }
 
-func mixtureConfig(c map[string]any, g *Graph) {
-	var dense []int
+// experts returns the mixture's constants and the layers that have none.
+func experts(g *Graph) (*MoE, []int) {
+	dense := []int{}
 	var moe *MoE
 	for i := range g.Blocks {
 		if m := g.Blocks[i].MoE; m != nil {
@@ -112,29 +101,17 @@ func mixtureConfig(c map[string]any, g *Graph) {
 			dense = append(dense, i)
 		}
 	}
-	if moe == nil {
-		return
-	}
-	c["num_experts_per_tok"] = moe.TopK
-	if g.Arch == "mixtral" {
-		c["num_local_experts"] = moe.Experts
-		return
-	}
-	c["num_experts"], c["moe_intermediate_size"], c["norm_topk_prob"] = moe.Experts, moe.Up.Out, moe.Normalize
-	c["mlp_only_layers"] = append([]int{}, dense...)
+	return moe, dense
 }
 
-func gemmaConfig(c map[string]any, a *architecture, g *Graph) {
-	if a.storedOffset() == 0 {
-		return
-	}
+// gemma writes what Gemma's configurations have beside the common keys.
+func (c configWriter) gemma(g *Graph) {
+	c.common(g)
+	c.layerTypes(g)
 	at := &g.Blocks[0].Attn
 	c["hidden_activation"] = c["hidden_act"]
 	c["query_pre_attn_scalar"] = 1 / (float64(at.Scale) * float64(at.Scale))
 	c["attn_logit_softcapping"], c["final_logit_softcapping"] = orNull(at.Softcap), orNull(g.Head.Softcap)
-	if len(g.Ropes) > 1 {
-		c["rope_local_base_freq"] = g.Ropes[1].Theta
-	}
 }
 
 func orNull(v float32) any {
@@ -144,22 +121,24 @@ func orNull(v float32) any {
 	return v
 }
 
-// windowConfig writes the window and, where layers differ, their types.
-func windowConfig(c map[string]any, a *architecture, g *Graph) {
-	var window int64
+// window writes the window of the layers that have one.
+func (c configWriter) window(g *Graph) {
+	c["sliding_window"] = nil
+	for i := range g.Blocks {
+		if w := g.Blocks[i].Attn.Window; w > 0 {
+			c["sliding_window"], c["use_sliding_window"] = w, true
+		}
+	}
+}
+
+// layerTypes says for each layer whether it has a window.
+func (c configWriter) layerTypes(g *Graph) {
 	types := make([]string, len(g.Blocks))
 	for i := range g.Blocks {
 		types[i] = "full_attention"
-		if w := g.Blocks[i].Attn.Window; w > 0 {
-			window, types[i] = w, "sliding_attention"
+		if g.Blocks[i].Attn.Window > 0 {
+			types[i] = "sliding_attention"
 		}
 	}
-	c["sliding_window"] = nil
-	if window == 0 {
-		return
-	}
-	c["sliding_window"] = window
-	if a.name != "mistral" && a.name != "mixtral" && a.name != "phi3" {
-		c["layer_types"], c["use_sliding_window"] = types, true
-	}
+	c["layer_types"] = types
 }

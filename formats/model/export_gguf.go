@@ -30,7 +30,7 @@ type Export struct {
 // model's.
 func (m *Model) GGUF(cast *scheme.Scheme) (*Export, error) {
 	a, ok := byName(m.Graph.Arch)
-	if !ok || !a.llamaCPP {
+	if !ok || a.llama == nil {
 		e := formats.Unsupportedf(m.Path, "", "llama.cpp does not run architecture %q", m.Graph.Arch)
 		e.Hint = "export to a folder instead: -o DIR/ writes safetensors"
 		return nil, e
@@ -38,7 +38,7 @@ func (m *Model) GGUF(cast *scheme.Scheme) (*Export, error) {
 	if err := m.denseAmongExperts(); err != nil {
 		return nil, err
 	}
-	if err := m.outputBias(); err != nil {
+	if err := m.outputBias(a.llama.outputBias); err != nil {
 		return nil, err
 	}
 	tensors, err := m.unbind(a.ggufLinks, func(t formats.Tensor) (formats.Tensor, error) { return m.forGGML(t, cast) })
@@ -65,14 +65,16 @@ func (m *Model) GGUF(cast *scheme.Scheme) (*Export, error) {
 	if err := m.checkGGUF(x); err != nil {
 		return nil, err
 	}
-	return x, m.copyHead(x)
+	if a.llama.copyHead {
+		err = m.copyHead(x)
+	}
+	return x, err
 }
 
 // copyHead adds the head that llama.cpp insists on for two architectures (gpt2
 // until early 2025) where the model's is tied to the embedding table.
 func (m *Model) copyHead(x *Export) error {
-	g := m.Graph
-	if !g.Tied() || g.Arch != "gpt2" && g.Arch != "gpt_neox" || m.hasGGUFMetadata() {
+	if !m.Graph.Tied() || m.hasGGUFMetadata() {
 		return nil
 	}
 	for _, t := range x.Tensors {
@@ -262,21 +264,14 @@ func (m *Model) denseAmongExperts() error {
 }
 
 // outputBias refuses a bias on attention's output where llama.cpp's loader has
-// no place for it, and its absence where the loader insists. Source: the files
-// of src/models there.
-func (m *Model) outputBias() error {
-	has := m.Graph.Blocks[0].Attn.O.Bias != ""
-	switch m.Graph.Arch {
-	case "llama", "mistral", "mixtral":
-		return nil
-	case "gpt2", "gpt_neox":
-		if !has {
-			return formats.Unsupportedf(m.Path, "", "llama.cpp expects biases in the attention of %q", m.Graph.Arch)
-		}
-		return nil
-	}
-	if has {
-		return formats.Unsupportedf(m.Path, m.Graph.Blocks[0].Attn.O.Bias, "llama.cpp has no such bias in %q", m.Graph.Arch)
+// no place for it, and its absence where the loader insists.
+func (m *Model) outputBias(expected presence) error {
+	bias := m.Graph.Blocks[0].Attn.O.Bias
+	switch {
+	case expected == required && bias == "":
+		return formats.Unsupportedf(m.Path, "", "llama.cpp expects biases in the attention of %q", m.Graph.Arch)
+	case expected == forbidden && bias != "":
+		return formats.Unsupportedf(m.Path, bias, "llama.cpp has no such bias in %q", m.Graph.Arch)
 	}
 	return nil
 }

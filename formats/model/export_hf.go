@@ -33,7 +33,7 @@ func (m *Model) HF(dtype *scheme.Scheme) (*Export, error) {
 	if err != nil {
 		return nil, err
 	}
-	offset := a.storedOffset() - m.normOffset()
+	offset := a.offset - m.normOffset()
 	x := &Export{}
 	for _, t := range tensors {
 		if offset != 0 && isNorm(t.Name) {
@@ -53,15 +53,6 @@ func (m *Model) HF(dtype *scheme.Scheme) (*Export, error) {
 		return nil, err
 	}
 	return x, m.checkHF(a, x)
-}
-
-// storedOffset returns what the architecture's checkpoints leave out of their
-// norms' weights.
-func (a *architecture) storedOffset() float32 {
-	if a.name == "gemma2" || a.name == "gemma3" {
-		return 1
-	}
-	return 0
 }
 
 // hfFiles returns the directory's small files.

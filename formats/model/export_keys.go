@@ -42,7 +42,7 @@ func (m *Model) ggufKeys(a *architecture, x *Export) error {
 	if name == "" {
 		name = "llama" // mistral and mixtral
 	}
-	w := &keyWriter{prefix: name + ".", g: m.Graph}
+	w := &keyWriter{prefix: name + ".", g: m.Graph, llama: a.llama}
 	w.raw("general.architecture", name)
 	w.raw("general.type", "model")
 	w.raw("general.name", base(m.Path))
@@ -72,6 +72,7 @@ func dropSplit(kvs []gguf.KV) []gguf.KV {
 type keyWriter struct {
 	prefix string
 	g      *Graph
+	llama  *llamaCPP
 	out    []gguf.KV
 }
 
@@ -100,7 +101,7 @@ func (w *keyWriter) sizes() {
 	} else {
 		w.float("attention.layer_norm_epsilon", float64(g.Norm.Eps))
 	}
-	if g.Arch == "gpt_neox" {
+	if w.llama.parallel {
 		w.raw(w.prefix+"use_parallel_residual", g.Blocks[0].Parallel)
 	}
 	if g.Head.Softcap != 0 {
@@ -121,8 +122,7 @@ func (w *keyWriter) attention() {
 	for i := range w.g.Blocks {
 		window = max(window, w.g.Blocks[i].Attn.Window)
 	}
-	// llama.cpp insists on the key for phi3, 0 included.
-	if window > 0 && !strings.HasPrefix(w.prefix, "llama.") || w.g.Arch == "phi3" {
+	if w.llama.window == required || window > 0 && w.llama.window == optional {
 		w.int("attention.sliding_window", window)
 	}
 }

@@ -9,7 +9,8 @@ import "math"
 // Source: configuration_gemma2.py and modeling_gemma2.py of transformers.
 func gemma2() *architecture {
 	return &architecture{
-		name: "gemma2", class: "Gemma2ForCausalLM", types: []string{"gemma2"}, gguf: "gemma2", llamaCPP: true,
+		name: "gemma2", class: "Gemma2ForCausalLM", types: []string{"gemma2"}, gguf: "gemma2",
+		llama: &llamaCPP{window: optional},
 		fromHF: func(s *settings) *decoder {
 			d := s.gemma("gemma2", nil, 50, 30)
 			d.ropes = []Rope{s.rope(d, 10000, 1, "")}
@@ -29,6 +30,8 @@ func gemma2() *architecture {
 			d.window = k.slidingLayers(k.intOr("attention.sliding_window", 4096), d.layers, 2)
 			return d
 		},
+		offset:    1,
+		toHF:      configWriter.gemma,
 		hfLinks:   hfGemmaLinks(),
 		ggufLinks: ggufGemmaLinks(),
 	}

@@ -7,7 +7,8 @@ package model
 // Source: configuration_gemma3.py and modeling_gemma3.py of transformers.
 func gemma3() *architecture {
 	return &architecture{
-		name: "gemma3", class: "Gemma3ForCausalLM", types: []string{"gemma3_text", "gemma3"}, gguf: "gemma3", llamaCPP: true,
+		name: "gemma3", class: "Gemma3ForCausalLM", types: []string{"gemma3_text", "gemma3"}, gguf: "gemma3",
+		llama: &llamaCPP{window: optional},
 		fromHF: func(s *settings) *decoder {
 			d := s.gemma("gemma3", gemma3Defaults(), 0, 0)
 			d.qkNorm = true
@@ -42,6 +43,11 @@ func gemma3() *architecture {
 			d.window = k.slidingLayers(k.intOr("attention.sliding_window", 0), d.layers, 6)
 			d.rope = d.localRope
 			return d
+		},
+		offset: 1,
+		toHF: func(c configWriter, g *Graph) {
+			c.gemma(g)
+			c["rope_local_base_freq"] = g.Ropes[1].Theta
 		},
 		hfLinks:   hfGemmaLinks(),
 		ggufLinks: ggufGemmaLinks(),

@@ -6,7 +6,8 @@ package model
 // Source: configuration_gpt2.py and modeling_gpt2.py of transformers.
 func gpt2() *architecture {
 	return &architecture{
-		name: "gpt2", class: "GPT2LMHeadModel", types: []string{"gpt2"}, gguf: "gpt2", llamaCPP: true,
+		name: "gpt2", class: "GPT2LMHeadModel", types: []string{"gpt2"}, gguf: "gpt2",
+		llama: &llamaCPP{outputBias: required, copyHead: true},
 		fromHF: func(s *settings) *decoder {
 			d := s.gpt("gpt2")
 			d.tied = s.boolOr("tie_word_embeddings", true)
@@ -26,6 +27,7 @@ func gpt2() *architecture {
 			d.act, d.gated, d.positions = GELUTanh, false, true
 			return d
 		},
+		toHF: configWriter.gpt,
 		hfLinks: append([]link{
 			one("transformer.wpe", "embed.positions"),
 			{foreign: "transformer.h.#.attn.c_attn", parts: []string{"blocks.#.attn.q", "blocks.#.attn.k", "blocks.#.attn.v"}, transposed: true},

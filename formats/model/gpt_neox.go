@@ -6,7 +6,8 @@ package model
 // Source: configuration_gpt_neox.py and modeling_gpt_neox.py of transformers.
 func gptNeoX() *architecture {
 	return &architecture{
-		name: "gpt_neox", class: "GPTNeoXForCausalLM", types: []string{"gpt_neox"}, gguf: "gptneox", llamaCPP: true,
+		name: "gpt_neox", class: "GPTNeoXForCausalLM", types: []string{"gpt_neox"}, gguf: "gptneox",
+		llama: &llamaCPP{outputBias: required, copyHead: true, parallel: true},
 		fromHF: func(s *settings) *decoder {
 			d := s.common("gpt_neox", nil)
 			d.norm, d.eps = LayerNorm, float32(s.floatOr("layer_norm_eps", 1e-5))
@@ -24,6 +25,12 @@ func gptNeoX() *architecture {
 			d.parallel = k.boolOr("use_parallel_residual", true)
 			d.ropes = []Rope{k.rope(d, RopeHalf)}
 			return d
+		},
+		toHF: func(c configWriter, g *Graph) {
+			c.common(g)
+			b := &g.Blocks[0]
+			c["layer_norm_eps"], c["use_parallel_residual"] = g.Norm.Eps, b.Parallel
+			c["rotary_pct"], c["rotary_emb_base"] = float64(g.Ropes[0].Dim)/float64(b.Attn.HeadDim), g.Ropes[0].Theta
 		},
 		hfLinks: []link{
 			one("gpt_neox.embed_in", "embed"),

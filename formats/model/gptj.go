@@ -23,6 +23,10 @@ func gptj() *architecture {
 			d.ropes = []Rope{k.rope(d, RopeInterleaved)}
 			return d
 		},
+		toHF: func(c configWriter, g *Graph) {
+			c.gpt(g)
+			c["rotary_dim"] = g.Ropes[0].Dim
+		},
 		hfLinks: append([]link{
 			one("transformer.h.#.attn.q_proj", "blocks.#.attn.q"),
 			one("transformer.h.#.attn.k_proj", "blocks.#.attn.k"),

@@ -9,7 +9,8 @@ import "github.com/nstf/nstf/formats"
 // llama.cpp's "llama" GGUF architecture, which mistral and mixtral share.
 func llama() *architecture {
 	return &architecture{
-		name: "llama", class: "LlamaForCausalLM", types: []string{"llama"}, gguf: "llama", llamaCPP: true,
+		name: "llama", class: "LlamaForCausalLM", types: []string{"llama"}, gguf: "llama",
+		llama: &llamaCPP{outputBias: optional},
 		fromHF: func(s *settings) *decoder {
 			d := s.common("llama", nil)
 			b := s.boolOr("attention_bias", false)
@@ -28,6 +29,10 @@ func llama() *architecture {
 				d.moe = moeParams{experts: n, topK: k.int("expert_used_count"), inner: d.inner, normalize: true}
 			}
 			return d
+		},
+		toHF: func(c configWriter, g *Graph) {
+			c.common(g)
+			c["mlp_bias"] = g.Blocks[0].FFN.Up.Bias != ""
 		},
 		hfLinks:   hfDecoderLinks(),
 		ggufLinks: append(ggufRotaryLinks(), ggufDecoderLinks()...),

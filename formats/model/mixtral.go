@@ -6,7 +6,8 @@ package model
 // Sources: configuration_mixtral.py and modeling_mixtral.py of transformers.
 func mixtral() *architecture {
 	return &architecture{
-		name: "mixtral", class: "MixtralForCausalLM", types: []string{"mixtral"}, llamaCPP: true,
+		name: "mixtral", class: "MixtralForCausalLM", types: []string{"mixtral"},
+		llama: &llamaCPP{outputBias: optional},
 		fromHF: func(s *settings) *decoder {
 			d := s.common("mixtral", map[string]int64{"num_key_value_heads": 8})
 			d.eps = float32(s.floatOr("rms_norm_eps", 1e-5))
@@ -17,6 +18,11 @@ func mixtral() *architecture {
 				inner: d.inner, normalize: true,
 			}
 			return d
+		},
+		toHF: func(c configWriter, g *Graph) {
+			c.common(g)
+			m, _ := experts(g)
+			c["num_local_experts"], c["num_experts_per_tok"] = m.Experts, m.TopK
 		},
 		hfLinks: append([]link{
 			one("model.layers.#.block_sparse_moe.gate", "blocks.#.moe.router"),

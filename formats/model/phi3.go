@@ -6,7 +6,8 @@ package model
 // Source: configuration_phi3.py and modeling_phi3.py of transformers.
 func phi3() *architecture {
 	return &architecture{
-		name: "phi3", class: "Phi3ForCausalLM", types: []string{"phi3"}, gguf: "phi3", llamaCPP: true,
+		name: "phi3", class: "Phi3ForCausalLM", types: []string{"phi3"}, gguf: "phi3",
+		llama: &llamaCPP{window: required},
 		fromHF: func(s *settings) *decoder {
 			d := s.common("phi3", nil)
 			d.eps = float32(s.floatOr("rms_norm_eps", 1e-5))
@@ -20,6 +21,7 @@ func phi3() *architecture {
 			d.window = everyLayer(k.intOr("attention.sliding_window", oldPhi3Window(d)))
 			return d
 		},
+		toHF: configWriter.common,
 		hfLinks: append([]link{
 			{foreign: "model.layers.#.self_attn.qkv_proj", parts: []string{"blocks.#.attn.q", "blocks.#.attn.k", "blocks.#.attn.v"}},
 			{foreign: "model.layers.#.mlp.gate_up_proj", parts: []string{"blocks.#.ffn.gate", "blocks.#.ffn.up"}},

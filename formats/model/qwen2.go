@@ -6,7 +6,8 @@ package model
 // Source: configuration_qwen2.py of transformers.
 func qwen2() *architecture {
 	return &architecture{
-		name: "qwen2", class: "Qwen2ForCausalLM", types: []string{"qwen2"}, gguf: "qwen2", llamaCPP: true,
+		name: "qwen2", class: "Qwen2ForCausalLM", types: []string{"qwen2"}, gguf: "qwen2",
+		llama: &llamaCPP{window: optional},
 		fromHF: func(s *settings) *decoder {
 			d := s.common("qwen2", nil)
 			d.bias.qkv = true
@@ -14,7 +15,11 @@ func qwen2() *architecture {
 			s.qwenWindow(d)
 			return d
 		},
-		fromGGUF:  func(k *keys) *decoder { return k.qwen("qwen2") },
+		fromGGUF: func(k *keys) *decoder { return k.qwen("qwen2") },
+		toHF: func(c configWriter, g *Graph) {
+			c.common(g)
+			c.layerTypes(g)
+		},
 		hfLinks:   hfDecoderLinks(),
 		ggufLinks: ggufDecoderLinks(),
 	}

@@ -5,14 +5,19 @@ package model
 // Source: configuration_qwen3.py of transformers.
 func qwen3() *architecture {
 	return &architecture{
-		name: "qwen3", class: "Qwen3ForCausalLM", types: []string{"qwen3"}, gguf: "qwen3", llamaCPP: true,
+		name: "qwen3", class: "Qwen3ForCausalLM", types: []string{"qwen3"}, gguf: "qwen3",
+		llama: &llamaCPP{window: optional},
 		fromHF: func(s *settings) *decoder {
 			d := s.common("qwen3", nil)
 			s.qwen3(d, 128)
 			s.qwenWindow(d)
 			return d
 		},
-		fromGGUF:  func(k *keys) *decoder { return k.qwen("qwen3") },
+		fromGGUF: func(k *keys) *decoder { return k.qwen("qwen3") },
+		toHF: func(c configWriter, g *Graph) {
+			c.common(g)
+			c.layerTypes(g)
+		},
 		hfLinks:   hfDecoderLinks(),
 		ggufLinks: ggufDecoderLinks(),
 	}

@@ -8,7 +8,8 @@ import "slices"
 // Source: configuration_qwen3_moe.py and modeling_qwen3_moe.py of transformers.
 func qwen3MoE() *architecture {
 	return &architecture{
-		name: "qwen3_moe", class: "Qwen3MoeForCausalLM", types: []string{"qwen3_moe"}, gguf: "qwen3moe", llamaCPP: true,
+		name: "qwen3_moe", class: "Qwen3MoeForCausalLM", types: []string{"qwen3_moe"}, gguf: "qwen3moe",
+		llama: &llamaCPP{window: optional},
 		fromHF: func(s *settings) *decoder {
 			d := s.common("qwen3_moe", nil)
 			s.qwen3(d, d.headDim)
@@ -26,6 +27,12 @@ func qwen3MoE() *architecture {
 				sparse:    func(layer int) bool { return k.hasTensor(fill("blk.#.ffn_gate_inp.weight", layer, 0)) },
 			}
 			return d
+		},
+		toHF: func(c configWriter, g *Graph) {
+			c.common(g)
+			m, dense := experts(g)
+			c["num_experts"], c["num_experts_per_tok"], c["moe_intermediate_size"] = m.Experts, m.TopK, m.Up.Out
+			c["norm_topk_prob"], c["mlp_only_layers"] = m.Normalize, dense
 		},
 		hfLinks: append([]link{
 			one("model.layers.#.mlp.experts.@.gate_proj", "blocks.#.moe.gate"),
