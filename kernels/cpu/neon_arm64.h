@@ -32,6 +32,14 @@
 // d -= n * lane i of m
 #define FMLSE4S(m, i, n, d) WORD $(0x4f805000 | ((i)&1)<<21 | ((i)>>1)<<11 | (m)<<16 | (n)<<5 | (d)) // fmls v{d}.4s, v{n}.4s, v{m}.s[{i}]
 
+// float64, two of them, and from the lower and upper float32
+#define FADD2D(m, n, d) WORD $(0x4e60d400 | (m)<<16 | (n)<<5 | (d)) // fadd v{d}.2d, v{n}.2d, v{m}.2d
+#define FSUB2D(m, n, d) WORD $(0x4ee0d400 | (m)<<16 | (n)<<5 | (d)) // fsub v{d}.2d, v{n}.2d, v{m}.2d
+#define FADDP2D(m, n, d) WORD $(0x6e60d400 | (m)<<16 | (n)<<5 | (d)) // faddp v{d}.2d, v{n}.2d, v{m}.2d
+#define FMLA2D(m, n, d) WORD $(0x4e60cc00 | (m)<<16 | (n)<<5 | (d)) // fmla v{d}.2d, v{n}.2d, v{m}.2d
+#define FCVTL2D(n, d) WORD $(0x0e617800 | (n)<<5 | (d)) // fcvtl v{d}.2d, v{n}.2s
+#define FCVTL22D(n, d) WORD $(0x4e617800 | (n)<<5 | (d)) // fcvtl2 v{d}.2d, v{n}.4s
+
 // float16 to and from float32; 2 is the upper half of the shorter side
 #define FCVTL(n, d) WORD $(0x0e217800 | (n)<<5 | (d)) // fcvtl v{d}.4s, v{n}.4h
 #define FCVTL2(n, d) WORD $(0x4e217800 | (n)<<5 | (d)) // fcvtl2 v{d}.4s, v{n}.8h

@@ -40,4 +40,6 @@ func useNEON(s *Set) {
 	s.gelu = geluNEON
 	s.softCap = softCapNEON
 	s.gemm = gemmNEON()
+	s.panel = panelNEON()
+	s.norm = normsNEON()
 }
