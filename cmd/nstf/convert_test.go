@@ -253,6 +253,7 @@ func TestVerify(t *testing.T) {
 		Root    string
 		Tensors int
 	}
+	invoke("verify", filepath.Join(micro, "llama-2")).fails(t, exitInput, "reads packages")
 	decode(t, must(t, "verify", pkg, "--json"), &r)
 	if len(r.Root) != 64 || r.Tensors == 0 {
 		t.Errorf("%+v", r)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/corpus"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/runtime/eval"
@@ -97,6 +98,9 @@ func (a *app) dumpLogits(ctx context.Context, path string, f *evalFlags) error {
 	ids, err := corpus.ReadIDs(f.tokenIDs)
 	if err != nil {
 		return err
+	}
+	if len(ids) == 0 {
+		return formats.Errorf(f.tokenIDs, "", "no token ids")
 	}
 	m, err := model.Open(path)
 	if err != nil {

@@ -101,7 +101,7 @@ func TestEvalFailures(t *testing.T) {
 	invoke("eval", demoModel, "--text", "/nosuch").fails(t, exitInput, "nosuch")
 	invoke(append(text, "eval", demoModel, "--ref", filepath.Join(micro, "llama-2"))...).fails(t, exitFailure, "vocabulary")
 	ids := filepath.Join(t.TempDir(), "ids.json")
-	for _, bad := range []string{"[1, 2", "[4096]", "[-1]"} {
+	for _, bad := range []string{"[1, 2", "[4096]", "[-1]", "[]"} {
 		if err := os.WriteFile(ids, []byte(bad), 0o666); err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -92,6 +93,8 @@ func (f *runFlags) check(c *cobra.Command, args []string) error {
 		return usagef("give a text by -p, -f or -, or talk by --chat")
 	case f.system != "" && !f.chat:
 		return usagef("--system goes with --chat")
+	case slices.Contains(f.Stop, ""):
+		return usagef("--stop is empty: every text begins with that")
 	case f.Context < 0 || f.Threads < 0 || f.MaxTokens < 0:
 		return usagef("--ctx, --threads and --max-tokens are not negative")
 	}

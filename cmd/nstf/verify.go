@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/nstf"
 )
 
@@ -16,6 +18,9 @@ func (a *app) verifyCommand() *cobra.Command {
 every attached file. Damage is named with its place and ends with exit code 3.`,
 		Example: "  nstf verify model.nstf\n  nstf verify model.nstf --json",
 		RunE: func(c *cobra.Command, args []string) error {
+			if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
+				return formats.Errorf(args[0], "", "a directory: verify reads packages")
+			}
 			p, err := nstf.Open(args[0])
 			if err != nil {
 				return err
