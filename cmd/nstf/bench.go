@@ -211,9 +211,9 @@ func (a *app) benchKernels(ctx context.Context, f *benchFlags) error {
 		o.Shapes = append(o.Shapes, s)
 	}
 	all := []bench.Kernel{}
-	const line = "%-11s %-22s %3s  %-28s %-9s %s\n"
+	const line = "%-10s %-41s %3s %8s %-8s %s\n" // spreads are in the JSON
 	if !f.json {
-		fmt.Fprintf(a.out, line, "kernel", "shape", "thr", "median (p10 to p90)", "", "share of the limit")
+		fmt.Fprintf(a.out, line, "kernel", "shape", "thr", "median", "", "share of the limit")
 	}
 	o.Done = func(k bench.Kernel) {
 		if f.json {
@@ -222,9 +222,9 @@ func (a *app) benchKernels(ctx context.Context, f *benchFlags) error {
 		}
 		share := "-" // this level has no such multiplication
 		if k.Share > 0 {
-			share = fmt.Sprintf("%5.1f %% of %s %s", 100*k.Share, figure(k.Limit.Median), k.Bound)
+			share = fmt.Sprintf("%.1f %% of %s %s", 100*k.Share, figure(k.Limit.Median), k.Bound)
 		}
-		fmt.Fprintf(a.out, line, k.Kernel, k.Shape, strconv.Itoa(k.Threads), spread(k.Rate), k.Unit, share)
+		fmt.Fprintf(a.out, line, k.Kernel, k.Shape, strconv.Itoa(k.Threads), figure(k.Rate.Median), k.Unit, share)
 	}
 	if err := bench.Kernels(ctx, set, o); err != nil {
 		return err

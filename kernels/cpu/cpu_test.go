@@ -9,31 +9,7 @@ import (
 )
 
 // backend gives a level's kernels to the common table.
-func backend(s *cpu.Set) kerneltest.Backend {
-	var scratch cpu.GemmScratch
-	activate := map[string]func(dst, x []float32){}
-	for _, a := range []cpu.Activation{cpu.SiLU, cpu.GELU, cpu.GELUTanh, cpu.QuickGELU, cpu.ReLU} {
-		activate[a.String()] = func(dst, x []float32) { s.Activate(a, dst, x) }
-	}
-	return kerneltest.Backend{
-		Name: s.Level().String(),
-		Dot:  s.Dot, DotRows: s.DotRows,
-		MatVecF32: s.MatVecF32, MatVecBF16: s.MatVecBF16, MatVecF16: s.MatVecF16,
-		Gemm: func(c []float32, ldc int, a []float32, lda, t, n0, n1, k int, rows func([]float32, int), add bool) {
-			if add {
-				s.GemmAdd(c, ldc, a, lda, t, n0, n1, k, rows, &scratch)
-			} else {
-				s.Gemm(c, ldc, a, lda, t, n0, n1, k, rows, &scratch)
-			}
-		},
-		Axpy: s.Axpy, AccumRows: s.AccumRows, Scale: s.Scale, Add: s.Add, Mul: s.Mul,
-		DecodeF16: s.DecodeF16, DecodeBF16: s.DecodeBF16, EncodeF16: s.EncodeF16, EncodeBF16: s.EncodeBF16,
-		Softmax: s.Softmax, SoftCap: s.SoftCap, RMSNorm: s.RMSNorm, LayerNorm: s.LayerNorm,
-		RopeHalf: s.RopeHalf, RopeInterleaved: s.RopeInterleaved,
-		PanelF32: s.PanelF32, PanelF16: s.PanelF16, PanelQ8: s.PanelQ8, Attend: attend(s),
-		Activate: activate, SiLUMul: s.SiLUMul,
-	}
-}
+func backend(s *cpu.Set) kerneltest.Backend { return kerneltest.Processor(s) }
 
 // family lists the levels of the architecture that this was built for.
 func family() []cpu.Level {
@@ -41,47 +17,6 @@ func family() []cpu.Level {
 		return []cpu.Level{cpu.LevelGeneric, cpu.LevelNEON, cpu.LevelDotProd}
 	}
 	return []cpu.Level{cpu.LevelGeneric, cpu.LevelAVX2, cpu.LevelAVX512}
-}
-
-// attend stores an attention's keys and values and attends, in parts where it
-// says so.
-func attend(s *cpu.Set) func(a *kerneltest.Attention) func(out []float32) {
-	return func(a *kerneltest.Attention) func(out []float32) {
-		format, err := cpu.ParseKVFormat(a.Format)
-		if err != nil {
-			panic(err)
-		}
-		shape := cpu.Attention{Format: format, Dim: a.Dim, Group: a.Group, Scale: a.Scale, Softcap: a.Softcap}
-		var blocks []cpu.KVBlock
-		positions := len(a.Keys) / a.Dim
-		for p := range positions {
-			if p%cpu.KVPositions == 0 {
-				blocks = append(blocks, cpu.NewKVBlocks(format, 1, a.Dim)...)
-			}
-			s.StoreKV(format, &blocks[len(blocks)-1], p%cpu.KVPositions, a.Keys[p*a.Dim:(p+1)*a.Dim], a.Values[p*a.Dim:(p+1)*a.Dim])
-		}
-		reach := make([]cpu.Reach, len(a.Reach))
-		for i, r := range a.Reach {
-			reach[i] = cpu.Reach{Lo: r[0], Hi: r[1]}
-		}
-		step, r := a.Split, len(reach)*a.Group
-		if step == 0 {
-			step = positions
-		}
-		var parts []cpu.Partial
-		for from := 0; from < positions; from += step {
-			parts = append(parts, shape.Partial(make([]float32, shape.PartialFloats(r)), r))
-		}
-		var scratch cpu.AttendScratch
-		return func(out []float32) {
-			for i, part := range parts {
-				s.Attend(part, &shape, blocks, a.Q, reach, i*step, min((i+1)*step, positions), &scratch)
-			}
-			for i := range r {
-				s.Combine(out[i*a.Dim:(i+1)*a.Dim], parts, i)
-			}
-		}
-	}
 }
 
 // eachLevel runs a test for every level of the family, skipping by name those

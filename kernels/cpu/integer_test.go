@@ -10,21 +10,7 @@ import (
 	"github.com/nstf/nstf/kernels/kerneltest"
 )
 
-func integerBackend(s *cpu.Set) kerneltest.IntegerBackend {
-	var a, one cpu.Activations
-	var scratch cpu.IntegerScratch
-	return kerneltest.IntegerBackend{
-		Name: s.Level().String(), Schemes: cpu.Integers(), FewTokens: cpu.FewTokens,
-		MatMul: func(scheme string, c []float32, ldc int, w []byte, x []float32, t, n0, n1, k int) {
-			s.Quantize(&a, x, k, t, k)
-			s.Integer(scheme).MatMul(c, ldc, w, &a, n0, n1, &scratch)
-		},
-		Quantized: func(dst, x []float32) {
-			s.Quantize(&one, x, len(x), 1, len(x))
-			one.Decode(dst, 0)
-		},
-	}
-}
+func integerBackend(s *cpu.Set) kerneltest.IntegerBackend { return kerneltest.IntegerProcessor(s) }
 
 func TestInteger(t *testing.T) {
 	eachLevel(t, func(t *testing.T, s *cpu.Set) { kerneltest.TestInteger(t, integerBackend(s)) })

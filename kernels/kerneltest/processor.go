@@ -25,7 +25,49 @@ func Processor(s *cpu.Set) Backend {
 		DecodeF16: s.DecodeF16, DecodeBF16: s.DecodeBF16, EncodeF16: s.EncodeF16, EncodeBF16: s.EncodeBF16,
 		Softmax: s.Softmax, SoftCap: s.SoftCap, RMSNorm: s.RMSNorm, LayerNorm: s.LayerNorm,
 		RopeHalf: s.RopeHalf, RopeInterleaved: s.RopeInterleaved,
+		PanelF32: s.PanelF32, PanelF16: s.PanelF16, PanelQ8: s.PanelQ8, Attend: attend(s),
 		Activate: activate, SiLUMul: s.SiLUMul,
+	}
+}
+
+// attend stores an attention's keys and values and attends, in parts where it
+// says so.
+func attend(s *cpu.Set) func(a *Attention) func(out []float32) {
+	return func(a *Attention) func(out []float32) {
+		format, err := cpu.ParseKVFormat(a.Format)
+		if err != nil {
+			panic(err)
+		}
+		shape := cpu.Attention{Format: format, Dim: a.Dim, Group: a.Group, Scale: a.Scale, Softcap: a.Softcap}
+		var blocks []cpu.KVBlock
+		positions := len(a.Keys) / a.Dim
+		for p := range positions {
+			if p%cpu.KVPositions == 0 {
+				blocks = append(blocks, cpu.NewKVBlocks(format, 1, a.Dim)...)
+			}
+			s.StoreKV(format, &blocks[len(blocks)-1], p%cpu.KVPositions, a.Keys[p*a.Dim:(p+1)*a.Dim], a.Values[p*a.Dim:(p+1)*a.Dim])
+		}
+		reach := make([]cpu.Reach, len(a.Reach))
+		for i, r := range a.Reach {
+			reach[i] = cpu.Reach{Lo: r[0], Hi: r[1]}
+		}
+		step, r := a.Split, len(reach)*a.Group
+		if step == 0 {
+			step = positions
+		}
+		var parts []cpu.Partial
+		for from := 0; from < positions; from += step {
+			parts = append(parts, shape.Partial(make([]float32, shape.PartialFloats(r)), r))
+		}
+		var scratch cpu.AttendScratch
+		return func(out []float32) {
+			for i, part := range parts {
+				s.Attend(part, &shape, blocks, a.Q, reach, i*step, min((i+1)*step, positions), &scratch)
+			}
+			for i := range r {
+				s.Combine(out[i*a.Dim:(i+1)*a.Dim], parts, i)
+			}
+		}
 	}
 }
 
