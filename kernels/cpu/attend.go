@@ -125,7 +125,20 @@ func (w *attending) score() {
 		case KVF16:
 			w.PanelF16(c, scoreStride, w.q, d, b.keys, KVPositions, r, KVPositions, d, false)
 		case KVQ8:
-			w.PanelQ8(c, scoreStride, w.q, d, b.keys, KVPositions, r, KVPositions, d, false)
+			w.scoreQ8(b, c)
+		}
+	}
+}
+
+// scoreQ8 goes from one scale of the keys to the next.
+func (w *attending) scoreQ8(b *KVBlock, c []float32) {
+	d, r := w.a.Dim, len(w.out.Top)
+	for g := range keyGroups(d) {
+		lo := g * keyGroup
+		w.PanelQ8(c, scoreStride, w.q[lo:], d, b.keys[lo*KVPositions:], KVPositions, r, KVPositions, min(keyGroup, d-lo), g > 0)
+		scales := b.keyScales[g*KVPositions:][:KVPositions]
+		for i := range r {
+			w.mul(c[i*scoreStride:][:KVPositions], scales)
 		}
 	}
 }
@@ -140,9 +153,6 @@ func (w *attending) weigh(i int) {
 	}
 	row := w.scores[i*scoreStride:][:scoreStride]
 	x, scale := row[seen.Lo:seen.Hi], w.a.Scale
-	if w.a.Format == KVQ8 {
-		w.scaleBlocks(row, seen, func(b *KVBlock) []float32 { return b.keyScales })
-	}
 	if w.a.Softcap != 0 {
 		w.scale(x, scale)
 		w.softCap(x, w.a.Softcap)
@@ -159,15 +169,15 @@ func (w *attending) weigh(i int) {
 	w.out.Top[i] = top
 	w.out.Sum[i] += sum
 	if w.a.Format == KVQ8 {
-		w.scaleBlocks(row, seen, func(b *KVBlock) []float32 { return b.valueScales })
+		w.scaleValues(row, seen)
 	}
 }
 
-// scaleBlocks multiplies a row of scores with a scale for each position seen.
-func (w *attending) scaleBlocks(row []float32, seen Reach, scales func(b *KVBlock) []float32) {
+// scaleValues multiplies a row of weights with the values' scales.
+func (w *attending) scaleValues(row []float32, seen Reach) {
 	for i := seen.Lo / KVPositions; i*KVPositions < seen.Hi; i++ {
 		lo, hi := max(seen.Lo-i*KVPositions, 0), min(seen.Hi-i*KVPositions, KVPositions)
-		w.mul(row[i*KVPositions+lo:i*KVPositions+hi], scales(&w.blocks[w.first+i])[lo:hi])
+		w.mul(row[i*KVPositions+lo:i*KVPositions+hi], w.blocks[w.first+i].valueScales[lo:hi])
 	}
 }
 

@@ -16,9 +16,10 @@ const (
 	// KVF16 stores IEEE half precision, rounded to nearest: numbers beyond
 	// 65504 become infinite.
 	KVF16
-	// KVQ8 stores a signed byte a number and a float32 scale for each head of
-	// each position: the largest magnitude divided by 127. A vector with an
-	// infinity or a NaN is NaN throughout.
+	// KVQ8 stores a signed byte a number and float32 scales: one for each 32
+	// numbers of a key, one for a value. A scale is the largest magnitude divided
+	// by 127, in a key at least 2^-20 of the largest of its scales. A vector with
+	// an infinity or a NaN is NaN throughout. Magnitudes under 2^-96 count as 0.
 	KVQ8
 	kvFormatEnd
 )
@@ -55,8 +56,19 @@ const KVPositions = 64
 type KVBlock struct {
 	keyFloats, valueFloats []float32
 	keys, values           []byte
+	// valueScales [64]. keyScales [ceil(D/32)][64]: the last row is the scale of
+	// the last 32 numbers, those before are scales divided by the next row's, so
+	// that a sum over 32 numbers is brought to the scale of the next and goes on.
 	keyScales, valueScales []float32
 }
+
+// keyGroup is how many numbers of a key share a scale. Keys have numbers that
+// are large in every position; measured on a trained model, a scale for each 32
+// leaves two thirds of the divergence that one for 64 causes, nine tenths of
+// which comes from the keys.
+const keyGroup = 32
+
+func keyGroups(d int) int { return (d + keyGroup - 1) / keyGroup }
 
 // KVWidth returns the numbers that a value of d takes, d rounded up to 16.
 func KVWidth(d int) int { return (d + 15) &^ 15 }
@@ -69,7 +81,7 @@ func (f KVFormat) BlockBytes(d int) int64 {
 	case KVF16:
 		return 2 * n
 	case KVQ8:
-		return n + 2*4*KVPositions
+		return n + 4*KVPositions*int64(1+keyGroups(d))
 	}
 	return 4 * n
 }
@@ -95,9 +107,10 @@ func NewKVBlocks(f KVFormat, heads, d int) []KVBlock {
 		blocks[i].values, all = all[:v:v], all[v:]
 	}
 	if f == KVQ8 {
-		scales := make([]float32, 2*heads*KVPositions)
+		k := keyGroups(d) * KVPositions
+		scales := make([]float32, heads*(k+KVPositions))
 		for i := range blocks {
-			blocks[i].keyScales, scales = scales[:KVPositions:KVPositions], scales[KVPositions:]
+			blocks[i].keyScales, scales = scales[:k:k], scales[k:]
 			blocks[i].valueScales, scales = scales[:KVPositions:KVPositions], scales[KVPositions:]
 		}
 	}
@@ -122,23 +135,65 @@ func (s *Set) StoreKV(f KVFormat, b *KVBlock, row int, key, value []float32) {
 		s.encodeF16(b.values[2*row*width:2*(row*width+d)], value)
 	case KVQ8:
 		want(len(b.keys) == KVPositions*d, "StoreKV", len(b.keys), d)
-		b.keyScales[row] = s.storeQ8(b.keys[row:], KVPositions, key)
-		b.valueScales[row] = s.storeQ8(b.values[row*width:], 1, value)
+		s.storeKeyQ8(b, row, key)
+		b.valueScales[row] = s.storeValueQ8(b.values[row*width:], value)
 	}
 }
 
-// storeQ8 writes x as bytes at distance ld and returns their scale.
-func (s *Set) storeQ8(dst []byte, ld int, x []float32) (scale float32) {
-	const tiny = 0x1p-120 // under it 127/most would be infinite
-	most := math.Float32frombits(s.panel.maxBits(x))
-	switch {
-	case !(most <= math.MaxFloat32):
-		s.panel.scatterQ8(dst, ld, x, 0) // what the bytes are does not matter
-		return float32(math.NaN())
-	case most < tiny:
-		s.panel.scatterQ8(dst, ld, x, 0)
-		return 0
+// tinyQ8 is the magnitude under which numbers count as 0: 127 divided by 2^-20
+// of it is finite.
+const tinyQ8 = 0x1p-96
+
+// largest returns the largest magnitude, 0 for none to speak of, and whether it
+// is a number.
+func (s *Set) largest(x []float32) (m float32, finite bool) {
+	m = math.Float32frombits(s.panel.maxBits(x))
+	if m < tinyQ8 {
+		m = 0
 	}
-	s.panel.scatterQ8(dst, ld, x, 127/most)
-	return most / 127
+	return m, m <= math.MaxFloat32
+}
+
+func (s *Set) storeValueQ8(dst []byte, x []float32) (scale float32) {
+	m, finite := s.largest(x)
+	if m == 0 || !finite {
+		s.panel.scatterQ8(dst, 1, x, 0) // what the bytes of NaNs are does not matter
+		if finite {
+			return 0
+		}
+		return float32(math.NaN())
+	}
+	s.panel.scatterQ8(dst, 1, x, 127/m)
+	return m / 127
+}
+
+func (s *Set) storeKeyQ8(b *KVBlock, row int, x []float32) {
+	all, finite := s.largest(x)
+	before := float32(0)
+	for g := range keyGroups(len(x)) {
+		part, dst := x[g*keyGroup:min((g+1)*keyGroup, len(x))], b.keys[g*keyGroup*KVPositions+row:]
+		m, inverse := float32(0), float32(0)
+		if all > 0 && finite {
+			m, _ = s.largest(part)
+			m = max(m, all*0x1p-20)
+			inverse = 127 / m
+		}
+		s.panel.scatterQ8(dst, KVPositions, part, inverse)
+		if g > 0 {
+			b.keyScales[(g-1)*KVPositions+row] = ratio(before, m)
+		}
+		before = m
+	}
+	last := &b.keyScales[(keyGroups(len(x))-1)*KVPositions+row]
+	if *last = before / 127; !finite {
+		*last = float32(math.NaN())
+	}
+}
+
+// ratio is a/b, 1 where both are 0.
+func ratio(a, b float32) float32 {
+	if b == 0 {
+		return 1
+	}
+	return a / b
 }

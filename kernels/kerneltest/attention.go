@@ -16,7 +16,7 @@ type Attention struct {
 	Reach          [][2]int  // [T]: the positions that a token sees, from and to
 	Q              []float32 // [T*Group][Dim]
 	// Keys and Values [P][Dim] are numbers that the format holds exactly, or not
-	// finite.
+	// finite. In q8, 32 numbers of a key and all of a value share a scale.
 	Keys, Values []float32
 	// Split is how many positions a partial result covers; 0: all.
 	Split int
@@ -60,8 +60,9 @@ func panelQ8(w []float32) panelCall {
 	}
 }
 
-// stored makes w numbers that a format holds exactly, d of which share a scale.
-func stored(format string, w []float32, d int) {
+// stored makes w, rows of d, numbers that a format holds exactly, group of which
+// share a scale.
+func stored(format string, w []float32, d, group int) {
 	switch format {
 	case "f16":
 		for i, v := range w {
@@ -70,10 +71,10 @@ func stored(format string, w []float32, d int) {
 	case "q8":
 		for i := range w {
 			w[i] = float32(math.RoundToEven(min(max(float64(w[i])*40, -127), 127)))
-			if i%d == i/d%d {
+			if i%d%group == 0 {
 				w[i] = 127 // the largest magnitude: the scale is a power of two
 			}
-			w[i] *= float32(math.Ldexp(1, i/d%3-7))
+			w[i] *= float32(math.Ldexp(1, (i/d+i%d/group)%3-7))
 		}
 	}
 }
@@ -115,7 +116,7 @@ func panelProblem(r *rand.Rand, kd kind, format string, bind func(w []float32) p
 	a, w, c := ordinary(r, size(m, lda, k)), kd.vector(r, size(k, ldb, n)), ordinary(r, size(m, ldc, n))
 	switch format {
 	case "f16":
-		stored(format, w, 1)
+		stored(format, w, 1, 1)
 	case "q8":
 		for i := range w {
 			w[i] = float32(int8(r.Uint32()))
@@ -238,8 +239,8 @@ func attendFill(r *rand.Rand, a *Attention, reach [][2]int) {
 	a.Scale = float32(1 / math.Sqrt(float64(a.Dim)))
 	a.Q = ordinary(r, len(reach)*a.Group*a.Dim)
 	a.Keys, a.Values = ordinary(r, p*a.Dim), ordinary(r, p*a.Dim)
-	stored(a.Format, a.Keys, a.Dim)
-	stored(a.Format, a.Values, a.Dim)
+	stored(a.Format, a.Keys, a.Dim, 32) // q8: see kernels/cpu
+	stored(a.Format, a.Values, a.Dim, a.Dim)
 }
 
 func (a *Attention) problem(name string) problem {

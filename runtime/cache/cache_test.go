@@ -138,8 +138,10 @@ func TestSizesAreChecked(t *testing.T) {
 			t.Errorf("%v, %d positions: %v", c.layers, c.positions, err)
 		}
 	}
-	for format, each := range map[cpu.KVFormat]int64{cpu.KVF32: 4 * 128, cpu.KVF16: 2 * 128, cpu.KVQ8: 128 + 4} {
-		if n, err := Bytes(format, []Layer{{8, 128}}, 65); err != nil || n != 2*8*128*each {
+	for format, each := range map[cpu.KVFormat]int64{
+		cpu.KVF32: 2 * 4 * 128, cpu.KVF16: 2 * 2 * 128, cpu.KVQ8: 2*128 + 4*(128/32) + 4,
+	} {
+		if n, err := Bytes(format, []Layer{{8, 128}}, 65); err != nil || n != 8*128*each {
 			t.Errorf("%v: %d bytes, %v", format, n, err)
 		}
 	}
