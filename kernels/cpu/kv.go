@@ -52,7 +52,8 @@ const KVPositions = 64
 // A KVBlock is the keys and values of one head at KVPositions positions. Keys
 // are stored by feature, [D][64], values by position, [64][P] with P =
 // [KVWidth](D), so that both products of attention run along rows. Numbers lie
-// in floats or in bytes, by the format; the scales are those of KVQ8.
+// in floats or in bytes, by the format; the scales are those of KVQ8. Why so:
+// docs/decisions/0007-keys-by-feature.md.
 type KVBlock struct {
 	keyFloats, valueFloats []float32
 	keys, values           []byte

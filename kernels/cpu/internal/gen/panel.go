@@ -64,6 +64,11 @@ func panel(v isa, e element) {
 	}
 }
 
+// panelPrefetch is how many bytes ahead of the multiplication a panel is asked
+// for: measured, a sixth faster from memory with few rows. It may lie behind the
+// end: prefetching never faults.
+const panelPrefetch = 2048
+
 // A strip is a number of vectors of columns, for all rows of a height.
 type strip struct {
 	v    isa
@@ -99,6 +104,11 @@ func (s *strip) multiply(w int) {
 	MOVQ(s.b, b)
 	step := func(u int) {
 		cols := v.vecs(w)
+		if s.rows <= 4 { // more rows take longer than reading
+			for i := 0; i < s.e.size*v.lanes*w; i += 64 {
+				PREFETCHT0(panelRow.row(b, u, panelPrefetch+i))
+			}
+		}
 		for j, r := range cols {
 			s.e.load(panelRow.row(b, u, s.e.size*v.lanes*j), r)
 		}
