@@ -35,13 +35,16 @@ const (
 	PeakF32  = "f32"  // float32 times float32 into float32
 	PeakInt8 = "int8" // bytes times bytes into int32
 	PeakBF16 = "bf16" // bfloat16 times bfloat16 into float32
+	// On tiles (Intel AMX): what those who use them may reach. No kernel here does.
+	PeakTileInt8 = "amx_int8"
+	PeakTileBF16 = "amx_bf16"
 )
 
 // Peaks lists the multiplications that this level has and this machine runs,
 // float32 first.
 func (s *Set) Peaks() []Peak { return peaksFor(s.level) }
 
-// Kind returns one of PeakF32, PeakInt8 and PeakBF16.
+// Kind returns one of PeakF32 and its neighbours.
 func (p *Peak) Kind() string { return p.kind }
 
 // Ops returns the operations of one round: a multiplication and the addition
@@ -49,7 +52,7 @@ func (p *Peak) Kind() string { return p.kind }
 func (p *Peak) Ops() int { return 2 * p.sums * p.products }
 
 // maxPeakSums is the most accumulators of any peak loop.
-const maxPeakSums = 256
+const maxPeakSums = 1024
 
 // Run does so many rounds and returns the sum over the accumulators: rounds *
 // Ops/2, as long as no accumulator has left the integers that float32 holds, 2^24.

@@ -92,3 +92,29 @@ func peakVNNIAVX512(dst []float32, rounds int)
 //
 //go:noescape
 func peakBF16AVX512(dst []float32, rounds int)
+
+// peakTileInt8AVX512 computes
+//
+//	for range rounds {
+//		for i := range dst {
+//			dst[i] += the sum over 64 of 1*1, of signed bytes in int32
+//		}
+//	}
+//
+// on tiles alone, from zero, for len(dst) = 1024; int32 sums are stored as their bits.
+//
+//go:noescape
+func peakTileInt8AVX512(dst []float32, rounds int)
+
+// peakTileBF16AVX512 computes
+//
+//	for range rounds {
+//		for i := range dst {
+//			dst[i] += the sum over 32 of 1*1, of bfloat16 in float32
+//		}
+//	}
+//
+// on tiles alone, from zero, for len(dst) = 1024; int32 sums are stored as their bits.
+//
+//go:noescape
+func peakTileBF16AVX512(dst []float32, rounds int)

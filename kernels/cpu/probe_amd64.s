@@ -459,3 +459,267 @@ round_end:
 
 DATA onesBF16<>+0(SB)/4, $0x3f803f80
 GLOBL onesBF16<>(SB), RODATA|NOPTR, $4
+
+// func peakTileInt8AVX512(dst []float32, rounds int)
+TEXT ·peakTileInt8AVX512(SB), NOSPLIT, $0-32
+	MOVQ dst_base+0(FP), DX
+	MOVQ rounds+24(FP), BX
+	LEAQ tileShapes<>+0(SB), AX
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x78
+	BYTE $0x49
+	BYTE $0x00
+	LEAQ peakTileInt8Ones<>+0(SB), AX
+	XORQ CX, CX
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0x24
+	BYTE $0x08
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0x2c
+	BYTE $0x08
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x49
+	BYTE $0xc0
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x49
+	BYTE $0xc8
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x49
+	BYTE $0xd0
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x49
+	BYTE $0xd8
+
+round:
+	CMPQ BX, $0x01
+	JL   round_end
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x53
+	BYTE $0x5e
+	BYTE $0xc4
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x53
+	BYTE $0x5e
+	BYTE $0xcc
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x53
+	BYTE $0x5e
+	BYTE $0xd4
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x53
+	BYTE $0x5e
+	BYTE $0xdc
+	DECQ BX
+	JMP  round
+
+round_end:
+	MOVQ DX, AX
+	MOVQ $+64, CX
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7a
+	BYTE $0x4b
+	BYTE $0x04
+	BYTE $0x08
+	ADDQ $+1024, AX
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7a
+	BYTE $0x4b
+	BYTE $0x0c
+	BYTE $0x08
+	ADDQ $+1024, AX
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7a
+	BYTE $0x4b
+	BYTE $0x14
+	BYTE $0x08
+	ADDQ $+1024, AX
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7a
+	BYTE $0x4b
+	BYTE $0x1c
+	BYTE $0x08
+	ADDQ $+1024, AX
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x78
+	BYTE $0x49
+	BYTE $0xc0
+	RET
+
+DATA tileShapes<>+0(SB)/8, $0x0000000000000001
+DATA tileShapes<>+8(SB)/8, $0x0000000000000000
+DATA tileShapes<>+16(SB)/8, $0x0040004000400040
+DATA tileShapes<>+24(SB)/8, $0x0040004000400040
+DATA tileShapes<>+32(SB)/8, $0x0000000000000000
+DATA tileShapes<>+40(SB)/8, $0x0000000000000000
+DATA tileShapes<>+48(SB)/8, $0x1010101010101010
+DATA tileShapes<>+56(SB)/8, $0x0000000000000000
+GLOBL tileShapes<>(SB), RODATA|NOPTR, $64
+
+DATA peakTileInt8Ones<>+0(SB)/4, $0x01010101
+DATA peakTileInt8Ones<>+4(SB)/4, $0x01010101
+DATA peakTileInt8Ones<>+8(SB)/4, $0x01010101
+DATA peakTileInt8Ones<>+12(SB)/4, $0x01010101
+DATA peakTileInt8Ones<>+16(SB)/4, $0x01010101
+DATA peakTileInt8Ones<>+20(SB)/4, $0x01010101
+DATA peakTileInt8Ones<>+24(SB)/4, $0x01010101
+DATA peakTileInt8Ones<>+28(SB)/4, $0x01010101
+DATA peakTileInt8Ones<>+32(SB)/4, $0x01010101
+DATA peakTileInt8Ones<>+36(SB)/4, $0x01010101
+DATA peakTileInt8Ones<>+40(SB)/4, $0x01010101
+DATA peakTileInt8Ones<>+44(SB)/4, $0x01010101
+DATA peakTileInt8Ones<>+48(SB)/4, $0x01010101
+DATA peakTileInt8Ones<>+52(SB)/4, $0x01010101
+DATA peakTileInt8Ones<>+56(SB)/4, $0x01010101
+DATA peakTileInt8Ones<>+60(SB)/4, $0x01010101
+GLOBL peakTileInt8Ones<>(SB), RODATA|NOPTR, $64
+
+// func peakTileBF16AVX512(dst []float32, rounds int)
+TEXT ·peakTileBF16AVX512(SB), NOSPLIT, $0-32
+	MOVQ dst_base+0(FP), DX
+	MOVQ rounds+24(FP), BX
+	LEAQ tileShapes<>+0(SB), AX
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x78
+	BYTE $0x49
+	BYTE $0x00
+	LEAQ peakTileBF16Ones<>+0(SB), AX
+	XORQ CX, CX
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0x24
+	BYTE $0x08
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0x2c
+	BYTE $0x08
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x49
+	BYTE $0xc0
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x49
+	BYTE $0xc8
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x49
+	BYTE $0xd0
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x49
+	BYTE $0xd8
+
+round:
+	CMPQ BX, $0x01
+	JL   round_end
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x52
+	BYTE $0x5c
+	BYTE $0xc4
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x52
+	BYTE $0x5c
+	BYTE $0xcc
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x52
+	BYTE $0x5c
+	BYTE $0xd4
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x52
+	BYTE $0x5c
+	BYTE $0xdc
+	DECQ BX
+	JMP  round
+
+round_end:
+	MOVQ DX, AX
+	MOVQ $+64, CX
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7a
+	BYTE $0x4b
+	BYTE $0x04
+	BYTE $0x08
+	ADDQ $+1024, AX
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7a
+	BYTE $0x4b
+	BYTE $0x0c
+	BYTE $0x08
+	ADDQ $+1024, AX
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7a
+	BYTE $0x4b
+	BYTE $0x14
+	BYTE $0x08
+	ADDQ $+1024, AX
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7a
+	BYTE $0x4b
+	BYTE $0x1c
+	BYTE $0x08
+	ADDQ $+1024, AX
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x78
+	BYTE $0x49
+	BYTE $0xc0
+	RET
+
+DATA peakTileBF16Ones<>+0(SB)/4, $0x3f803f80
+DATA peakTileBF16Ones<>+4(SB)/4, $0x3f803f80
+DATA peakTileBF16Ones<>+8(SB)/4, $0x3f803f80
+DATA peakTileBF16Ones<>+12(SB)/4, $0x3f803f80
+DATA peakTileBF16Ones<>+16(SB)/4, $0x3f803f80
+DATA peakTileBF16Ones<>+20(SB)/4, $0x3f803f80
+DATA peakTileBF16Ones<>+24(SB)/4, $0x3f803f80
+DATA peakTileBF16Ones<>+28(SB)/4, $0x3f803f80
+DATA peakTileBF16Ones<>+32(SB)/4, $0x3f803f80
+DATA peakTileBF16Ones<>+36(SB)/4, $0x3f803f80
+DATA peakTileBF16Ones<>+40(SB)/4, $0x3f803f80
+DATA peakTileBF16Ones<>+44(SB)/4, $0x3f803f80
+DATA peakTileBF16Ones<>+48(SB)/4, $0x3f803f80
+DATA peakTileBF16Ones<>+52(SB)/4, $0x3f803f80
+DATA peakTileBF16Ones<>+56(SB)/4, $0x3f803f80
+DATA peakTileBF16Ones<>+60(SB)/4, $0x3f803f80
+GLOBL peakTileBF16Ones<>(SB), RODATA|NOPTR, $64

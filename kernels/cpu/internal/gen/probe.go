@@ -17,6 +17,8 @@ func probeFile(v isa) {
 		v.peak("peakVNNI", "1*1 + 1*1 + 1*1 + 1*1, of bytes in int32", func(acc, x, _ reg.VecVirtual) { VPDPBUSD(x, x, acc) },
 			func(x, _ reg.VecVirtual) { VPBROADCASTD(v.constant("ones8", U32(0x01010101)), x) })
 		peakBF16(v)
+		v.peakTiles("peakTileInt8", "the sum over 64 of 1*1, of signed bytes in int32", 0x01010101, 0x5e, vexF2)
+		v.peakTiles("peakTileBF16", "the sum over 32 of 1*1, of bfloat16 in float32", 0x3f803f80, 0x5c, vexF3)
 		return
 	}
 	v.peak("peakInt8", "1*1 + 1*1 + 1*1 + 1*1, of bytes by way of int16 in int32", func(acc, x, y reg.VecVirtual) {
@@ -144,6 +146,98 @@ func dpbf16(acc, x, a int) []byte {
 	p0 &^= byte(acc>>3)<<7 | byte(a>>3)<<5
 	p1 := byte(^x&15)<<3 | 0x06 // vvvv inverted, a fixed 1, prefix F3
 	return []byte{0x62, p0, p1, 0x48, 0x52, 0xc0 | byte(acc&7)<<3 | byte(a&7)}
+}
+
+// Prefixes of VEX instructions.
+const (
+	vexNone, vexF3, vexF2 = 0, 2, 3
+)
+
+// vex encodes an instruction of 128 bits from map 0F38 on registers below 8, with
+// the second source v: VEX.128.pp.0F38.W0 (Intel SDM, volume 2, AMX). v is 0 where
+// there is none.
+func vex(pp, opcode, v int, rest ...byte) {
+	bytes(append([]byte{0xc4, 0xe2, byte(^v&15)<<3 | byte(pp), byte(opcode)}, rest...)...)
+}
+
+// peakTiles multiplies tiles of 16 rows of 64 bytes (AMX), into four sums of 16x16.
+// The system has to allow it first.
+func (v isa) peakTiles(name, product string, ones uint32, opcode, pp int) {
+	const sums, tile = 4, 16 * 16
+	v.text(name, "(dst []float32, rounds int)", "",
+		"	for range rounds {",
+		"		for i := range dst {",
+		"			dst[i] += "+product,
+		"		}",
+		"	}",
+		"",
+		label("on tiles alone, from zero, for len(dst) = %d; int32 sums are stored as their bits.", sums*tile))
+	Load(Param("dst").Base(), reg.RDX)
+	Load(Param("rounds"), reg.RBX)
+	LEAQ(v.tileShapes(), reg.RAX)
+	vex(vexNone, 0x49, 0, 0x00) // LDTILECFG (AX)
+	LEAQ(v.tileOnes(name+"Ones", ones), reg.RAX)
+	XORQ(reg.RCX, reg.RCX)                  // the same 64 bytes for every row
+	vex(vexF2, 0x4b, 0, 0x04|4<<3, sibAXCX) // TILELOADD (AX)(CX*1), TMM4
+	vex(vexF2, 0x4b, 0, 0x04|5<<3, sibAXCX) // TMM5
+	for i := range sums {
+		vex(vexF2, 0x49, 0, 0xc0|byte(i)<<3) // TILEZERO
+	}
+	loopOn("round", reg.RBX, func() {
+		for i := range sums {
+			vex(pp, opcode, 5, 0xc0|byte(i)<<3|4) // TMMi += TMM4 * TMM5
+		}
+	})
+	MOVQ(reg.RDX, reg.RAX)
+	MOVQ(I32(64), reg.RCX)
+	for i := range sums {
+		vex(vexF3, 0x4b, 0, 0x04|byte(i)<<3, sibAXCX) // TILESTORED TMMi, (AX)(CX*1)
+		bump(reg.RAX, 4*tile)
+	}
+	vex(vexNone, 0x49, 0, 0xc0) // TILERELEASE
+	RET()
+}
+
+// loopOn is loop by steps of one on a register that is chosen by hand.
+func loopOn(name string, left reg.Register, body func()) {
+	Label(name)
+	CMPQ(left, Imm(1))
+	JL(LabelRef(name + "_end"))
+	body()
+	DECQ(left)
+	JMP(LabelRef(name))
+	Label(name + "_end")
+}
+
+// sibAXCX addresses AX + CX.
+const sibAXCX = 0x08
+
+// tileShapes is the configuration: palette 1, eight tiles of 16 rows of 64 bytes.
+func (v isa) tileShapes() Mem {
+	const name = "tileShapes"
+	if m, ok := v.data[name]; ok {
+		return m
+	}
+	m := GLOBL(name, 8|16 /* RODATA|NOPTR */)
+	DATA(0, U64(1))
+	DATA(8, U64(0))
+	for i := 16; i < 32; i += 8 {
+		DATA(i, U64(0x0040004000400040))
+	}
+	DATA(32, U64(0))
+	DATA(40, U64(0))
+	DATA(48, U64(0x1010101010101010))
+	DATA(56, U64(0))
+	v.data[name] = m
+	return m
+}
+
+func (v isa) tileOnes(name string, ones uint32) Mem {
+	m := GLOBL(name, 8|16 /* RODATA|NOPTR */)
+	for i := range 16 {
+		DATA(4*i, U32(ones))
+	}
+	return m
 }
 
 // bytes writes an instruction as it is.
