@@ -15,7 +15,7 @@ trap 'rm -rf "$tmp"' EXIT
 failed=0
 
 # value NAME prints the number "value" of an object in nstf's JSON.
-value() { awk -v name="\"$1\":" '$1 == name {seen = 1} seen && $1 == "\"value\":" {print $2 + 0; exit}' "$2"; }
+value() { awk -v name="\"$1\":" '$1 == name {seen = 1} seen && $1 == "\"value\":" {printf "%.8g", $2; exit}' "$2"; }
 
 # near A B SHARE prints the relative difference and fails where it is larger.
 near() { awk -v a="$1" -v b="$2" -v max="$3" 'BEGIN {d = a / b - 1; printf "%.2e", d; exit !(d <= max && d >= -max)}'; }
@@ -27,8 +27,8 @@ compare() {
     if grep -q 'unknown model architecture' "$tmp/peer.log"; then
       printf '{"model": "%s", "peer": "unknown architecture"}\n' "$name"
     else
-      printf '{"model": "%s", "peer": "failed", "ok": false}\n' "$name"
-      tail -n 5 "$tmp/peer.log" >&2
+      printf '{"model": "%s", "peer": "%s", "ok": false}\n' "$name" \
+        "$(grep -m 1 -i -E 'error loading model|assert|failed' "$tmp/peer.log" | tr -d '"\\' | tr -s ' ')"
       failed=1
     fi
     return 0
@@ -88,7 +88,10 @@ for dir in "$micro"/*/; do
   case $name in *-oldcfg | quant-* | *-stacked) continue ;; esac # the same models, written otherwise
   exported "$dir" "$tmp/micro.gguf" --dtype f32 || rc=$?
   case $rc in
-    0) compare "micro/$name" "$tmp/micro.gguf" "$tmp/short.txt" 128 ;;
+    0)
+      context=$("$nstf" inspect "$tmp/micro.gguf" --json | sed -n 's/^ *"context": \([0-9]*\),.*/\1/p')
+      compare "micro/$name" "$tmp/micro.gguf" "$tmp/short.txt" $((context < 128 ? context : 128))
+      ;;
     4) printf '{"model": "micro/%s", "export": "%s"}\n' "$name" "$(sed -n 's/^error: //p' "$tmp/export.log" | tr -d '"' | sed "s|$tmp/||g")" ;;
     *) cat "$tmp/export.log" >&2; exit "$rc" ;;
   esac
