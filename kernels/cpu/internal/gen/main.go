@@ -4,8 +4,8 @@
 //
 // kernels/cpu/generate.go lists the runs. It is a module of its own so that the
 // project depends on neither avo nor the x/tools that avo needs; what it writes
-// is committed. Every instruction used is known to Go's assembler; none is
-// spelled in bytes.
+// is committed. Instructions that Go's assembler does not know are spelled in
+// bytes in one place, probe.go.
 package main
 
 import (
