@@ -128,7 +128,7 @@ func TestRunStops(t *testing.T) {
 		t.Errorf("statistics:\n%s", r.err)
 	}
 	fits(t, r.err)
-	invoke(append(args, "--stop", "")...).fails(t, exitFailure, "stop string")
+	invoke(append(args, "--stop", "")...).fails(t, exitUsage, "--stop is empty")
 }
 
 func TestRunContextEnd(t *testing.T) {
