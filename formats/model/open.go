@@ -11,6 +11,7 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/gguf"
+	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/scheme"
 )
 
@@ -22,29 +23,55 @@ import (
 // Errors are those of the operating system, [formats.FormatError] and
 // [formats.UnsupportedError].
 func Open(path string) (*Model, error) {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &formats.FormatError{File: path, Offset: -1, Reason: "there is no such file or directory"}
-	}
+	kind, magic, err := container(path)
 	if err != nil {
 		return nil, err
 	}
-	if info.IsDir() {
+	switch kind {
+	case KindHF:
 		return openHF(path)
+	case KindGGUF:
+		return openGGUF(path)
+	case KindNSTF:
+		return openNSTF(path)
+	}
+	return nil, formats.ErrorAt(path, "", 0, "not a model: starts with %q, which is neither GGUF, NSTF nor the name of a safetensors file", magic)
+}
+
+// container tells by its first bytes, or its name, what a path leads to; "" is
+// something else. A file cut inside its magic is still taken for what it was.
+func container(path string) (Kind, []byte, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil, &formats.FormatError{File: path, Offset: -1, Reason: "there is no such file or directory"}
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	if info.IsDir() {
+		return KindHF, nil, nil
 	}
 	magic, err := sniff(path)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	switch {
 	case bytes.HasPrefix(magic, []byte("GGUF")), bytes.HasPrefix(magic, []byte("FUGG")):
-		return openGGUF(path)
-	case bytes.HasPrefix(magic, []byte("\x89NSTF")), strings.HasSuffix(path, ".nstf"):
-		return openNSTF(path)
+		return KindGGUF, magic, nil
+	case strings.HasPrefix(nstf.Magic, string(magic)) && len(magic) > 0, strings.HasSuffix(path, ".nstf"):
+		return KindNSTF, magic, nil
 	case strings.HasSuffix(path, ".safetensors"), strings.HasSuffix(path, ".safetensors.index.json"):
-		return openHF(path)
+		return KindHF, magic, nil
 	}
-	return nil, formats.ErrorAt(path, "", 0, "not a model: starts with %q, which is neither GGUF, NSTF nor the name of a safetensors file", magic)
+	return "", magic, nil
+}
+
+// folder returns the directory that a path names or lies in.
+func folder(path string) string {
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		return filepath.Dir(path)
+	}
+	return path
 }
 
 // sniff returns the first bytes of a file.

@@ -2,19 +2,13 @@ package model
 
 import (
 	"io"
-	"os"
-	"path/filepath"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/hf"
 )
 
 func openHF(path string) (*Model, error) {
-	dir := path
-	if info, err := os.Stat(path); err == nil && !info.IsDir() {
-		dir = filepath.Dir(path)
-	}
-	d, err := hf.Open(dir)
+	d, err := hf.Open(folder(path))
 	if err != nil {
 		return nil, err
 	}
