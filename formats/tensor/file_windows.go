@@ -19,7 +19,8 @@ func mapFile(f *os.File, size int64) ([]byte, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("MapViewOfFile", err)
 	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(addr)), size), nil
+	// The address is memory of the system's, not of Go's collector.
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), size), nil
 }
 
 func unmapFile(p []byte) error {
