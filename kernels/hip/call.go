@@ -1,0 +1,37 @@
+package hip
+
+import "math"
+
+// An Address is a byte address in device memory; 0 is none.
+type Address uint64
+
+// A Call is one kernel launch.
+type Call struct {
+	Unit   Unit
+	Symbol string    // an extern "C" kernel of the unit
+	Grid   [3]uint32 // blocks
+	Block  [3]uint32 // threads of a block
+	LDS    uint32    // bytes of dynamic LDS (shared memory)
+	// Cooperative asks that all blocks are resident at once, since they wait
+	// for one another.
+	Cooperative bool
+	Args        []Arg
+}
+
+// An Arg is one kernel argument.
+type Arg struct {
+	Bits uint64 // little-endian value
+	Size uint8  // bytes: 4 or 8
+}
+
+// Ptr passes an address.
+func Ptr(a Address) Arg { return Arg{uint64(a), 8} }
+
+// I32 passes an int.
+func I32(v int) Arg { return Arg{uint64(uint32(int32(v))), 4} }
+
+// I64 passes a long long.
+func I64(v int64) Arg { return Arg{uint64(v), 8} }
+
+// F32 passes a float.
+func F32(v float32) Arg { return Arg{uint64(math.Float32bits(v)), 4} }

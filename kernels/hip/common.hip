@@ -1,0 +1,49 @@
+// What HIP and CUDA spell differently, and the few types that every kernel
+// uses. hiprtc has no <stdint.h>, INFINITY or __shfl_*_sync; NVRTC no __half
+// without its headers. So this file names everything itself.
+//
+// Defines from the host: NSTF_HIP or NSTF_CUDA; NSTF_WAVE, the threads of a
+// wave; NSTF_MATRIX, one of the NSTF_MATRIX_ values below.
+#define NSTF_MATRIX_NONE 0
+#define NSTF_MATRIX_MFMA 1
+#define NSTF_MATRIX_WMMA11 2
+#define NSTF_MATRIX_WMMA12 3
+#define NSTF_MATRIX_MMA 4
+
+typedef unsigned char u8;
+typedef signed char i8;
+typedef unsigned short u16;
+typedef short i16;
+typedef unsigned int u32;
+typedef int i32;
+typedef unsigned long long u64;
+typedef long long i64;
+typedef float f32;
+
+#define NSTF_KERNEL extern "C" __global__
+#define NSTF_DEVICE static __device__ __forceinline__
+#define NSTF_INFINITY __builtin_huge_valf()
+
+// A value of another lane of the wave, by xor of the lane's number.
+#if defined(NSTF_CUDA)
+NSTF_DEVICE f32 wave_xor(f32 v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
+NSTF_DEVICE i32 wave_xor(i32 v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
+#else
+NSTF_DEVICE f32 wave_xor(f32 v, int mask) { return __shfl_xor(v, mask); }
+NSTF_DEVICE i32 wave_xor(i32 v, int mask) { return __shfl_xor(v, mask); }
+#endif
+
+// The sum over groups of Width lanes, in every lane, added in one fixed order.
+template <int Width, typename T> NSTF_DEVICE T wave_sum(T v) {
+#pragma unroll
+	for (int m = Width / 2; m > 0; m /= 2) v += wave_xor(v, m);
+	return v;
+}
+
+NSTF_DEVICE f32 wave_max_of(f32 a, f32 b) { return a > b ? a : b; }
+
+template <int Width> NSTF_DEVICE f32 wave_max(f32 v) {
+#pragma unroll
+	for (int m = Width / 2; m > 0; m /= 2) v = wave_max_of(v, wave_xor(v, m));
+	return v;
+}
