@@ -53,33 +53,17 @@ func firstInt(c *Config, key, old string) (int64, error) {
 }
 
 func (j *joiner) awqMatrix(m *affineMatrix, q *formats.Tensor, base string) error {
-	scales, err := j.need(base+".scales", q.Name)
-	if err != nil {
-		return err
-	}
-	zeros, err := j.need(base+".qzeros", q.Name)
-	if err != nil {
-		return err
-	}
 	if len(q.Shape) != 2 || q.Parts[0].DType != tensor.I32 || q.Shape[0] == 0 {
 		return j.wrongShape(q, "i32 [K, N/8]")
 	}
 	m.k, m.n = q.Shape[0], q.Shape[1]*8
-	if m.group == -1 {
-		m.group = m.k
-	}
-	if m.group < 1 || m.group > m.k {
-		return formats.Errorf(j.dir, q.Name, "groups of %d in rows of %d", m.group, m.k)
-	}
-	groups := m.groups()
-	if err := j.checkGroups(scales, zeros, groups, m.n, m.n/8); err != nil {
+	zeros, err := j.groups(m, q, base)
+	if err != nil {
 		return err
 	}
 	m.codes = awqCodes(q.Parts[0].Data, m.n, m.k)
-	m.scaleType = scales.Parts[0].DType
-	m.scales = transposed(scales.Parts[0].Data, groups, m.n, int64(m.scaleType.Bits()/8))
 	m.zeroType = tensor.U8
-	m.zeros = awqZeros(zeros.Parts[0].Data, m.n, groups)
+	m.zeros = awqZeros(zeros, m.n, m.groups())
 	return nil
 }
 

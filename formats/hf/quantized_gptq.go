@@ -54,20 +54,12 @@ func (j *joiner) joinGPTQ() error {
 }
 
 func (j *joiner) gptqMatrix(m *affineMatrix, q *formats.Tensor, base string, minusOne bool) error {
-	scales, err := j.need(base+".scales", q.Name)
-	if err != nil {
-		return err
-	}
-	zeros, err := j.need(base+".qzeros", q.Name)
-	if err != nil {
-		return err
-	}
 	index := j.find(base + ".g_idx")
 	if err := j.gptqSizes(m, q, index); err != nil {
 		return err
 	}
-	groups := m.groups()
-	if err := j.checkGroups(scales, zeros, groups, m.n, m.n*m.bits/32); err != nil {
+	zeros, err := j.groups(m, q, base)
+	if err != nil {
 		return err
 	}
 	if index != nil {
@@ -76,8 +68,6 @@ func (j *joiner) gptqMatrix(m *affineMatrix, q *formats.Tensor, base string, min
 		}
 	}
 	m.codes = transposed(q.Parts[0].Data, q.Shape[0], m.n, 4)
-	m.scaleType = scales.Parts[0].DType
-	m.scales = transposed(scales.Parts[0].Data, groups, m.n, int64(m.scaleType.Bits()/8))
 	plus := uint32(0)
 	if minusOne {
 		plus = 1
@@ -86,7 +76,7 @@ func (j *joiner) gptqMatrix(m *affineMatrix, q *formats.Tensor, base string, min
 	if m.bits == 8 && minusOne {
 		m.zeroType = tensor.I16 // up to 256
 	}
-	m.zeros = gptqZeros(zeros.Parts[0].Data, groups, m, plus)
+	m.zeros = gptqZeros(zeros, m, plus)
 	return nil
 }
 
@@ -115,32 +105,44 @@ func (j *joiner) gptqSizes(m *affineMatrix, q, index *formats.Tensor) error {
 	if words*32%m.bits != 0 || m.k == 0 || m.n*m.bits%32 != 0 {
 		return j.wrongShape(q, "whole words of %d-bit codes", m.bits)
 	}
+	return nil
+}
+
+// groups finds the scales [K/G][N] of a GPTQ or AWQ matrix q, which it puts
+// into m, and its zero points, whose words [K/G][N*bits/32] it returns. m has
+// its sizes, its group perhaps as -1: the whole row.
+func (j *joiner) groups(m *affineMatrix, q *formats.Tensor, base string) (zeros tensor.Blob, err error) {
 	if m.group == -1 {
 		m.group = m.k
 	}
 	if m.group < 1 || m.group > m.k {
-		return formats.Errorf(j.dir, q.Name, "groups of %d in rows of %d", m.group, m.k)
+		return zeros, formats.Errorf(j.dir, q.Name, "groups of %d in rows of %d", m.group, m.k)
 	}
-	return nil
-}
-
-// checkGroups checks the scales [groups][n] and zero points [groups][words]
-// of GPTQ and AWQ.
-func (j *joiner) checkGroups(scales, zeros *formats.Tensor, groups, n, words int64) error {
-	if len(scales.Shape) != 2 || scales.Shape[0] != groups || scales.Shape[1] != n || !isScale(scales.Parts[0].DType) {
-		return j.wrongShape(scales, "f16, bf16 or f32 [%d, %d]", groups, n)
+	s, err := j.need(base+".scales", q.Name)
+	if err != nil {
+		return zeros, err
 	}
-	if len(zeros.Shape) != 2 || zeros.Shape[0] != groups || zeros.Shape[1] != words || zeros.Parts[0].DType != tensor.I32 {
-		return j.wrongShape(zeros, "i32 [%d, %d]", groups, words)
+	z, err := j.need(base+".qzeros", q.Name)
+	if err != nil {
+		return zeros, err
 	}
-	return nil
+	groups, words := m.groups(), m.n*m.bits/32
+	if len(s.Shape) != 2 || s.Shape[0] != groups || s.Shape[1] != m.n || !isScale(s.Parts[0].DType) {
+		return zeros, j.wrongShape(s, "f16, bf16 or f32 [%d, %d]", groups, m.n)
+	}
+	if len(z.Shape) != 2 || z.Shape[0] != groups || z.Shape[1] != words || z.Parts[0].DType != tensor.I32 {
+		return zeros, j.wrongShape(z, "i32 [%d, %d]", groups, words)
+	}
+	m.scaleType = s.Parts[0].DType
+	m.scales = transposed(s.Parts[0].Data, groups, m.n, int64(m.scaleType.Bits()/8))
+	return z.Parts[0].Data, nil
 }
 
 func isScale(d tensor.DType) bool { return d == tensor.F16 || d == tensor.BF16 || d == tensor.F32 }
 
 // gptqZeros unpacks zero points [groups][N] along N into [N][groups].
-func gptqZeros(b tensor.Blob, groups int64, m *affineMatrix, plus uint32) tensor.Blob {
-	width, n, bits := int64(m.zeroType.Bits()/8), m.n, m.bits
+func gptqZeros(b tensor.Blob, m *affineMatrix, plus uint32) tensor.Blob {
+	width, n, bits, groups := int64(m.zeroType.Bits()/8), m.n, m.bits, m.groups()
 	return tensor.Computed(n*groups*width, func() ([]byte, error) {
 		in, err := readAll(b)
 		if err != nil {

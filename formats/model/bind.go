@@ -21,6 +21,16 @@ type binder struct {
 	prefixes []prefix // other spellings of the checkpoint's names
 	used     map[string]bool
 	shapes   map[string][]int64 // of the graph's weights
+	rowsOf   rowsOf
+}
+
+// rowsOf says for each row of a foreign tensor's parts, in a link and a block,
+// which foreign row it is. The last one is kept: the parts of a fused matrix
+// are asked for one after the other.
+type rowsOf struct {
+	link    *link
+	block   int
+	inverse []int64
 }
 
 // A prefix is another spelling of foreign names: those that start with from
@@ -142,11 +152,7 @@ func (b *binder) rows(l *link, part int, w Weight, block int, name, suffix strin
 	}
 	switch {
 	case l.order != nil:
-		inverse := make([]int64, total)
-		for foreign, ours := range l.order(b.g, block) {
-			inverse[ours] = int64(foreign)
-		}
-		t, err = scheme.PickRows(t, inverse[start:start+n])
+		t, err = scheme.PickRows(t, b.inverse(l, block)[start:start+n])
 	case n != total:
 		t, err = scheme.Slice(t, start, n)
 	}
@@ -154,6 +160,20 @@ func (b *binder) rows(l *link, part int, w Weight, block int, name, suffix strin
 		return t, b.wrap(t.Name, err)
 	}
 	return t, nil
+}
+
+// inverse returns where the foreign tensor has each row of the link's parts.
+func (b *binder) inverse(l *link, block int) []int64 {
+	if r := &b.rowsOf; r.link == l && r.block == block {
+		return r.inverse
+	}
+	order := l.order(b.g, block)
+	inverse := make([]int64, len(order))
+	for foreign, ours := range order {
+		inverse[ours] = int64(foreign)
+	}
+	b.rowsOf = rowsOf{l, block, inverse}
+	return inverse
 }
 
 // shape returns the rows and columns of a part, which may lack a tensor of

@@ -7,11 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/tensor"
 )
 
@@ -190,48 +188,4 @@ func Index(shards []Shard) []byte {
 		panic(err) // strings and integers only
 	}
 	return b.Bytes()
-}
-
-// WriteDir writes a model into a folder that exists: one file, or shards of
-// at most maxSize bytes of data and then their index. Each file appears under
-// its name when it is whole, the index last. On an error the files that are
-// whole already stay.
-func WriteDir(dir string, metadata map[string]string, tensors []formats.Tensor, maxSize int64) error {
-	seen := make(map[string]bool)
-	for i := range tensors {
-		if seen[tensors[i].Name] {
-			return formats.Errorf("", tensors[i].Name, "duplicate tensor name")
-		}
-		seen[tensors[i].Name] = true
-	}
-	shards := Shards(tensors, maxSize)
-	writers := make([]*Writer, len(shards))
-	for i, s := range shards {
-		var err error
-		if writers[i], err = NewWriter(metadata, s.Tensors); err != nil {
-			return err
-		}
-	}
-	for i, w := range writers {
-		if err := writeFile(filepath.Join(dir, shards[i].Name), w.size, w); err != nil {
-			return err
-		}
-	}
-	if len(shards) == 1 {
-		return nil
-	}
-	index := Index(shards)
-	return writeFile(filepath.Join(dir, "model.safetensors.index.json"), int64(len(index)), bytes.NewReader(index))
-}
-
-func writeFile(path string, size int64, from io.WriterTo) error {
-	f, err := atomicfile.Create(path, size)
-	if err != nil {
-		return err
-	}
-	defer f.Abort()
-	if _, err := from.WriteTo(f); err != nil {
-		return err
-	}
-	return f.Commit()
 }

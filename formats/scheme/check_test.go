@@ -147,7 +147,8 @@ func TestDecodeRows(t *testing.T) {
 	sameBits(t, got, []float32{1, 2, 3, 4, 5})
 }
 
-// TestNoAllocation: the reference decode is the executor's hot path for now.
+// TestNoAllocation: whatever has no kernel of its own is decoded row by row
+// while a model runs.
 func TestNoAllocation(t *testing.T) {
 	forAll(t, 3, 768, func(t *testing.T, x formats.Tensor, _ []float32) {
 		m, err := scheme.Open(&x)

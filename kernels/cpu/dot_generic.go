@@ -1,6 +1,10 @@
 package cpu
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/nstf/nstf/formats/tensor"
+)
 
 // The generic dot products keep eight partial sums, as one AVX2 register does:
 // faster than one, and with a smaller error. Products are converted explicitly
@@ -61,7 +65,7 @@ func dotRowsF16Generic(y []float32, w []byte, ld int, x []float32) {
 
 func decodeBF16Generic(dst []float32, src []byte) {
 	for i := range dst {
-		dst[i] = bf16ToFloat(binary.LittleEndian.Uint16(src[2*i:]))
+		dst[i] = tensor.BF16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
 	}
 }
 
@@ -73,7 +77,7 @@ func decodeF16Generic(dst []float32, src []byte) {
 
 func encodeBF16Generic(dst []byte, src []float32) {
 	for i, v := range src {
-		binary.LittleEndian.PutUint16(dst[2*i:], floatToBF16(v))
+		binary.LittleEndian.PutUint16(dst[2*i:], tensor.F32ToBF16(v))
 	}
 }
 

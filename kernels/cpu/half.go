@@ -32,18 +32,6 @@ func (s *Set) EncodeBF16(dst []byte, src []float32) {
 	s.encodeBF16(dst, src)
 }
 
-func bf16ToFloat(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
-
-// floatToBF16 adds just under half a unit of the last kept place, or exactly
-// half where that place is odd, and cuts.
-func floatToBF16(f float32) uint16 {
-	b := math.Float32bits(f)
-	if b&0x7fffffff > 0x7f800000 {
-		return uint16(b>>16) | 0x40
-	}
-	return uint16((b + 0x7fff + b>>16&1) >> 16)
-}
-
 func f16ToFloat(h uint16) float32 {
 	sign, exp, man := uint32(h>>15)<<31, uint32(h>>10&31), uint32(h&0x3ff)
 	switch {
