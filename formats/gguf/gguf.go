@@ -2,7 +2,6 @@ package gguf
 
 import (
 	"encoding/binary"
-	"errors"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/tensor"
@@ -11,7 +10,7 @@ import (
 // A File is an open GGUF: one file, or all parts of a split one.
 type File struct {
 	shards  []*shard
-	open    []*tensor.File
+	open    tensor.Files
 	tensors []formats.Tensor
 }
 
@@ -38,12 +37,11 @@ func Open(path string) (*File, error) {
 }
 
 func (f *File) addFile(path string) error {
-	file, err := tensor.OpenFile(path)
+	data, err := f.open.Open(path)
 	if err != nil {
 		return err
 	}
-	f.open = append(f.open, file)
-	s, err := parse(path, file.Blob(0, file.Size()))
+	s, err := parse(path, data)
 	if err != nil {
 		return err
 	}
@@ -63,14 +61,7 @@ func Parse(name string, data []byte) (*File, error) {
 }
 
 // Close closes the files. Tensors cannot be read afterwards.
-func (f *File) Close() error {
-	var errs []error
-	for _, o := range f.open {
-		errs = append(errs, o.Close())
-	}
-	f.open = nil
-	return errors.Join(errs...)
-}
+func (f *File) Close() error { return f.open.Close() }
 
 // Name returns the path of the first part, or the name given to Parse.
 func (f *File) Name() string { return f.shards[0].name }

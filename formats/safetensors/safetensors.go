@@ -1,7 +1,6 @@
 package safetensors
 
 import (
-	"errors"
 	"maps"
 	"path/filepath"
 
@@ -12,7 +11,7 @@ import (
 // A File is an open safetensors file, or all shards of an index.
 type File struct {
 	shards   []*shard
-	open     []*tensor.File
+	open     tensor.Files
 	tensors  []formats.Tensor
 	metadata map[string]string
 	unlisted []string
@@ -45,12 +44,11 @@ func Open(path string) (*File, error) {
 }
 
 func (f *File) addFile(path string) error {
-	file, err := tensor.OpenFile(path)
+	data, err := f.open.Open(path)
 	if err != nil {
 		return err
 	}
-	f.open = append(f.open, file)
-	s, err := parse(path, file.Blob(0, file.Size()))
+	s, err := parse(path, data)
 	if err != nil {
 		return err
 	}
@@ -69,14 +67,7 @@ func Parse(name string, data []byte) (*File, error) {
 }
 
 // Close closes the files. Tensors cannot be read afterwards.
-func (f *File) Close() error {
-	var errs []error
-	for _, o := range f.open {
-		errs = append(errs, o.Close())
-	}
-	f.open = nil
-	return errors.Join(errs...)
-}
+func (f *File) Close() error { return f.open.Close() }
 
 // Tensors returns all tensors in the order of their data, shard after shard.
 // The slice is the caller's; what it points to is shared.

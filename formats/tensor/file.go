@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -81,4 +82,27 @@ func (f *File) Close() error {
 		err = cerr
 	}
 	return err
+}
+
+// Files are the open files of a model that may lie in several.
+type Files []*File
+
+// Open opens one more, and returns all of its bytes, unread.
+func (f *Files) Open(path string) (Blob, error) {
+	file, err := OpenFile(path)
+	if err != nil {
+		return Blob{}, err
+	}
+	*f = append(*f, file)
+	return file.Blob(0, file.Size()), nil
+}
+
+// Close closes all of them and forgets them.
+func (f *Files) Close() error {
+	var errs []error
+	for _, file := range *f {
+		errs = append(errs, file.Close())
+	}
+	*f = nil
+	return errors.Join(errs...)
 }
