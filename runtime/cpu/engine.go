@@ -131,6 +131,12 @@ func (e *Engine) CacheBytes(positions int64) (int64, error) {
 	return cache.Bytes(e.format, e.layers, positions)
 }
 
+// maxRows bounds the work space of a pass.
+const maxRows = 512
+
+// MaxRows implements device.Backend.
+func (e *Engine) MaxRows() int { return maxRows }
+
 // Memory implements device.Backend.
 func (e *Engine) Memory() device.Memory {
 	m := e.memory
@@ -168,7 +174,7 @@ func (e *Engine) Forward(b *device.Batch) error {
 }
 
 // Logits implements device.Backend.
-func (e *Engine) Logits(lo, hi int, dst []float32) {
+func (e *Engine) Logits(lo, hi int, dst []float32) error {
 	t, d := hi-lo, int(e.g.Width)
 	if lo < e.pass.from || hi > e.pass.rows || t < 1 || len(dst) != t*e.head.n {
 		panic(fmt.Sprintf("cpu: logits of rows %d to %d into %d numbers", lo, hi, len(dst)))
@@ -180,6 +186,7 @@ func (e *Engine) Logits(lo, hi int, dst []float32) {
 		e.pass.rowWork = rowWork{dst: dst, width: e.head.n, softcap: c}
 		e.eachRow(t, e.part.softcap)
 	}
+	return nil
 }
 
 // embed looks up the rows' tokens.

@@ -11,7 +11,7 @@
 // whatever its number of threads. A Backend is used by one goroutine at a
 // time; its caches belong to it.
 //
-// Compatibility: experimental until a second backend exists.
+// Compatibility: experimental.
 package device
 
 import "github.com/nstf/nstf/formats/model"
@@ -23,13 +23,18 @@ type Backend interface {
 	NewCache(capacity int64) (Cache, error)
 
 	// Forward runs all rows of the batch through the blocks and appends their
-	// keys and values to the segments' caches. It fails only where memory for
-	// a cache cannot be had, before anything was appended.
+	// keys and values to the segments' caches. Where it fails (memory for a
+	// cache cannot be had, the device is lost) nothing was appended.
 	Forward(b *Batch) error
 
 	// Logits computes the logits of rows lo to hi of the last Forward into
-	// dst[hi-lo][Vocab]. The rows must lie at or after the batch's From.
-	Logits(lo, hi int, dst []float32)
+	// dst[hi-lo][Vocab]. The rows must lie at or after the batch's From; it
+	// panics elsewhere, and fails only where the device does.
+	Logits(lo, hi int, dst []float32) error
+
+	// MaxRows returns the most rows that a batch may have. It bounds the work
+	// space; weights are read once per pass.
+	MaxRows() int
 
 	// Memory returns the bytes of the weights and of the work space.
 	Memory() Memory

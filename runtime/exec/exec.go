@@ -38,6 +38,7 @@ type Executor struct {
 
 	mu      sync.Mutex // one pass at a time
 	backend device.Backend
+	maxRows int // the backend's
 	batch   device.Batch
 	rows    []float32 // logits of several rows
 }
@@ -61,7 +62,7 @@ func newExecutor(file string, g *model.Graph, tensor func(string) formats.Tensor
 	if err != nil {
 		return nil, placed(file, err)
 	}
-	return &Executor{g: g, context: context, backend: b}, nil
+	return &Executor{g: g, context: context, backend: b, maxRows: b.MaxRows()}, nil
 }
 
 // placed names the file in an error that has none.
@@ -143,8 +144,8 @@ func (e *Executor) StepBatch(seqs []*Sequence, tokens []int32) ([][]float32, err
 		}
 		out[i] = s.logits
 	}
-	for lo := 0; lo < len(seqs); lo += maxRows {
-		if err := e.stepRows(seqs[lo:min(lo+maxRows, len(seqs))], tokens[lo:]); err != nil {
+	for lo := 0; lo < len(seqs); lo += e.maxRows {
+		if err := e.stepRows(seqs[lo:min(lo+e.maxRows, len(seqs))], tokens[lo:]); err != nil {
 			return nil, err
 		}
 	}
@@ -192,7 +193,9 @@ func (e *Executor) eachLogits(lo, hi int, f func(row int, logits []float32) erro
 	}
 	for ; lo < hi; lo += step {
 		n := min(step, hi-lo)
-		e.backend.Logits(lo, lo+n, e.rows[:n*vocab])
+		if err := e.backend.Logits(lo, lo+n, e.rows[:n*vocab]); err != nil {
+			return err
+		}
 		for i := range n {
 			if err := f(lo+i, e.rows[i*vocab:(i+1)*vocab]); err != nil {
 				return err

@@ -269,7 +269,7 @@ func TestCancel(t *testing.T) {
 	s := sequence(t, e)
 	ctx, cancel := context.WithCancel(context.Background())
 	err := s.Prefill(ctx, tinyIDs(1000), func(int, []float32) error { cancel(); return nil })
-	if !errors.Is(err, context.Canceled) || s.Len() != maxRows {
+	if !errors.Is(err, context.Canceled) || s.Len() != e.maxRows {
 		t.Errorf("error %v after %d tokens", err, s.Len())
 	}
 	stop := errors.New("stop")

@@ -10,10 +10,6 @@ import (
 	"github.com/nstf/nstf/runtime/device"
 )
 
-// maxRows is the most tokens that one pass takes. It bounds the work space;
-// weights are read once per pass.
-const maxRows = 512
-
 // A Sequence is a text in progress: its tokens, and their keys and values.
 type Sequence struct {
 	e       *Executor
@@ -70,7 +66,7 @@ func (s *Sequence) Truncate(n int) {
 // original context (or, after Truncate, no longer does), dynamic scaling keeps
 // them: transformers' generation does the same.
 //
-// On an error of ctx, which is looked at between passes of 512 tokens, or of
+// On an error of ctx, which is looked at between passes (of 512 tokens on the processor), or of
 // logits, the tokens of finished passes stay; see Len.
 func (s *Sequence) Prefill(ctx context.Context, tokens []int32, logits func(pos int, row []float32) error) error {
 	s.e.mu.Lock()
@@ -93,7 +89,7 @@ func (s *Sequence) PrefillLast(ctx context.Context, tokens []int32) ([]float32, 
 	defer s.e.mu.Unlock()
 	err := s.prefill(ctx, tokens, func(rows int) int { return rows - 1 }, func(_, rows int, last bool) error {
 		if last {
-			s.e.backend.Logits(rows-1, rows, s.logits)
+			return s.e.backend.Logits(rows-1, rows, s.logits)
 		}
 		return nil
 	})
@@ -116,8 +112,7 @@ func (s *Sequence) Step(token int32) ([]float32, error) {
 	if err := s.e.forward(s, s.one[:], 0, length); err != nil {
 		return nil, err
 	}
-	s.e.backend.Logits(0, 1, s.logits)
-	return s.logits, nil
+	return s.logits, s.e.backend.Logits(0, 1, s.logits)
 }
 
 // Shift drops the tokens [keep, keep+drop) and goes on with the rest at lower
@@ -160,7 +155,7 @@ func (s *Sequence) prefill(ctx context.Context, tokens []int32, from func(rows i
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n, start := min(len(tokens), maxRows), len(s.history)
+		n, start := min(len(tokens), s.e.maxRows), len(s.history)
 		if err := s.e.forward(s, tokens[:n], from(n), length); err != nil {
 			return err
 		}
@@ -204,8 +199,8 @@ func (s *Sequence) rejoin(length int64) error {
 	tokens := s.history
 	s.cache.Truncate(0)
 	s.history = nil
-	for lo := 0; lo < len(tokens); lo += maxRows {
-		n := min(maxRows, len(tokens)-lo)
+	for lo := 0; lo < len(tokens); lo += s.e.maxRows {
+		n := min(s.e.maxRows, len(tokens)-lo)
 		if err := s.e.forward(s, tokens[lo:lo+n], n, length); err != nil {
 			return err
 		}
