@@ -22,7 +22,7 @@ typedef float f32;
 
 #define NSTF_KERNEL extern "C" __global__
 #define NSTF_DEVICE static __device__ __forceinline__
-#define NSTF_INFINITY __builtin_huge_valf()
+#define NSTF_INFINITY __int_as_float(0x7f800000)
 
 // A value of another lane of the wave, by xor of the lane's number.
 #if defined(NSTF_CUDA)
@@ -42,8 +42,42 @@ template <int Width, typename T> NSTF_DEVICE T wave_sum(T v) {
 
 NSTF_DEVICE f32 wave_max_of(f32 a, f32 b) { return a > b ? a : b; }
 
+// The maximum over groups of Width lanes; a NaN may win or lose.
 template <int Width> NSTF_DEVICE f32 wave_max(f32 v) {
 #pragma unroll
 	for (int m = Width / 2; m > 0; m /= 2) v = wave_max_of(v, wave_xor(v, m));
 	return v;
 }
+
+// What the wave's lanes wrote to LDS is seen by its other lanes from here on.
+NSTF_DEVICE void wave_sync() {
+#if defined(NSTF_CUDA)
+	__syncwarp();
+#else
+	__builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+	__builtin_amdgcn_wave_barrier();
+#endif
+}
+
+// IEEE half precision as it is stored; half_nearest rounds to nearest even.
+#if defined(NSTF_CUDA)
+NSTF_DEVICE f32 half_value(u16 h) {
+	f32 v;
+	asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(h));
+	return v;
+}
+NSTF_DEVICE u16 half_nearest(f32 v) {
+	u16 h;
+	asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(v));
+	return h;
+}
+#else
+NSTF_DEVICE f32 half_value(u16 h) { return (f32)__builtin_bit_cast(_Float16, h); }
+NSTF_DEVICE u16 half_nearest(f32 v) { return __builtin_bit_cast(u16, (_Float16)v); }
+#endif
+
+NSTF_DEVICE u32 bits_of(f32 v) { return __float_as_uint(v); }
+NSTF_DEVICE f32 of_bits(u32 v) { return __uint_as_float(v); }
+
+// 2 to the power n, for n from -126 to 127.
+NSTF_DEVICE f32 power_of_two(int n) { return of_bits((u32)(n + 127) << 23); }
