@@ -17,7 +17,7 @@ const maxMessage = 64 << 20
 
 // chat answers every line of standard input until it ends.
 func (a *app) chat(ctx context.Context, g *generate.Generator, f *runFlags) error {
-	c, err := g.NewChat(f.system)
+	c, err := g.NewChat(f.template, f.system)
 	if err != nil {
 		return err
 	}

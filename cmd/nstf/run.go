@@ -21,9 +21,10 @@ import (
 type runFlags struct {
 	generate.Config
 	generate.Options
-	prompt, file, system string
-	chat, greedy, stats  bool
-	noParse, verify      bool
+	prompt, file        string
+	template, system    string
+	chat, greedy, stats bool
+	noParse, verify     bool
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -57,6 +58,7 @@ func (f *runFlags) add(c *cobra.Command) {
 	s.StringVarP(&f.file, "file", "f", "", "file with the text to continue")
 	s.BoolVar(&f.chat, "chat", false, "talk to the model in the form of its chat template")
 	s.StringVar(&f.system, "system", "", "system message, with --chat")
+	s.StringVar(&f.template, "chat-template", "", "name of the chat template, where the model has several")
 	s.Int64Var(&f.Context, "ctx", 0, "positions of the context; 0: what the model was made for")
 	s.BoolVar(&f.Shift, "ctx-shift", false, "at the end of the context forget the oldest text instead of failing")
 	s.IntVar(&f.Threads, "threads", 0, "threads; 0: one per core")
@@ -93,6 +95,8 @@ func (f *runFlags) check(c *cobra.Command, args []string) error {
 		return usagef("give a text by -p, -f or -, or talk by --chat")
 	case f.system != "" && !f.chat:
 		return usagef("--system goes with --chat")
+	case f.template != "" && !f.chat:
+		return usagef("--chat-template goes with --chat")
 	case slices.Contains(f.Stop, ""):
 		return usagef("--stop is empty: every text begins with that")
 	case f.Context < 0 || f.Threads < 0 || f.MaxTokens < 0:
@@ -179,7 +183,7 @@ func (a *app) complete(ctx context.Context, g *generate.Generator, text string, 
 
 // answer is one turn of a conversation.
 func (a *app) answer(ctx context.Context, g *generate.Generator, text string, f *runFlags) error {
-	c, err := g.NewChat(f.system)
+	c, err := g.NewChat(f.template, f.system)
 	if err != nil {
 		return err
 	}

@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -270,4 +272,39 @@ func TestSignal(t *testing.T) {
 			t.Errorf("%v: exit %d, stderr %q", s, code, errs.String())
 		}
 	}
+}
+
+// --chat-template picks one of several by its name.
+func TestChatTemplate(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(micro, "llama-2"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "additional_chat_templates"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, source := range map[string]string{
+		"chat_template.jinja":                 "{{ messages[-1].content }}",
+		"additional_chat_templates/rag.jinja": "{{ messages[-1].content }}{{ messages[-1].content }}",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(source), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prompt := regexp.MustCompile(`prompt +│? *(\d+) tokens`)
+	tokens := func(extra ...string) int {
+		t.Helper()
+		r := invoke(append([]string{"run", dir, "--chat", "-p", "one two three", "--greedy", "--max-tokens", "1", "--stats"}, extra...)...)
+		m := prompt.FindStringSubmatch(r.err)
+		if r.code != 0 || m == nil {
+			t.Fatalf("exit %d: %s", r.code, r.err)
+		}
+		n, _ := strconv.Atoi(m[1])
+		return n
+	}
+	if one, rag := tokens(), tokens("--chat-template", "rag"); one != tokens("--chat-template", "default") || rag <= one {
+		t.Errorf("prompts of %d tokens by default and %d by the template rag", one, rag)
+	}
+	invoke("run", dir, "--chat", "--chat-template", "other", "-p", "x").fails(t, exitUnsupported, `["default" "rag"]`)
+	invoke("run", dir, "--chat-template", "rag", "-p", "x").fails(t, exitUsage, "--chat")
 }

@@ -164,6 +164,5 @@ func FuzzConfig(f *testing.F) {
 			_, _ = c.Ints(key)
 			_, _ = c.Sub(key)
 		}
-		_, _ = c.templates()
 	})
 }

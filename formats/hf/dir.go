@@ -1,14 +1,15 @@
 package hf
 
 import (
+	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/pyjson"
 	"github.com/nstf/nstf/formats/safetensors"
 	"github.com/nstf/nstf/formats/tensor"
 )
@@ -30,6 +31,13 @@ var small = map[string]int64{
 	"quantize_config.json":    16 << 20,
 	"quant_config.json":       16 << 20,
 }
+
+// TemplateDir is the folder in which a model directory keeps chat templates
+// besides the default one, each as NAME.jinja.
+const TemplateDir = "additional_chat_templates"
+
+// maxTemplates bounds the files taken from TemplateDir; two or three are usual.
+const maxTemplates = 64
 
 // A Dir is an open model directory.
 type Dir struct {
@@ -61,7 +69,7 @@ func Open(dir string) (*Dir, error) {
 		}
 		names = append(names, e.Name())
 	}
-	for _, step := range []func([]string) error{d.readFiles, d.readConfigs, d.openWeights} {
+	for _, step := range []func([]string) error{d.readFiles, d.readTemplates, d.readConfigs, d.openWeights} {
 		if err := step(names); err != nil {
 			d.Close()
 			return nil, err
@@ -86,6 +94,42 @@ func (d *Dir) readFiles(names []string) error {
 		d.files[name] = p
 	}
 	return nil
+}
+
+// readTemplates reads the chat templates that lie in a folder of their own.
+func (d *Dir) readTemplates([]string) error {
+	names, err := TemplateFiles(d.path)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if d.files[name], err = readFile(filepath.Join(d.path, filepath.FromSlash(name)), small["chat_template.jinja"]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TemplateFiles lists the chat templates in a directory's TemplateDir, as
+// paths from the directory with slashes. It is empty where there is none.
+func TemplateFiles(dir string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(dir, TemplateDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		if !e.IsDir() && filepath.Ext(e.Name()) == ".jinja" {
+			out = append(out, path.Join(TemplateDir, e.Name()))
+		}
+	}
+	if len(out) > maxTemplates {
+		return nil, formats.Errorf(filepath.Join(dir, TemplateDir), "", "%d chat templates: more than %d", len(out), maxTemplates)
+	}
+	return out, nil
 }
 
 // readFile reads a regular file of at most limit bytes.
@@ -219,7 +263,8 @@ func (d *Dir) Config() *Config { return d.config }
 func (d *Dir) Generation() (*Config, bool) { return d.generation, d.generation != nil }
 
 // File returns the bytes of one of the small files (config.json,
-// tokenizer.json, chat_template.jinja, ...). They must not be changed.
+// tokenizer.json, additional_chat_templates/rag.jinja, ...). They must not be
+// changed.
 func (d *Dir) File(name string) ([]byte, bool) {
 	p, ok := d.files[name]
 	return p, ok
@@ -249,58 +294,3 @@ func (d *Dir) Weights() *safetensors.File { return d.weights }
 // Method names the tool that quantized the checkpoint ("gptq", "awq", "fp8",
 // "compressed-tensors", "mxfp4", "bitsandbytes"), "" for a plain one.
 func (d *Dir) Method() string { return d.method }
-
-// ChatTemplates returns the model's chat templates by name, in the order in
-// which transformers looks: chat_template.jinja, chat_template.json, the key
-// chat_template of tokenizer_config.json. The one without a name is
-// "default". It is empty where there is none.
-func (d *Dir) ChatTemplates() (map[string]string, error) {
-	if p, ok := d.files["chat_template.jinja"]; ok {
-		return map[string]string{"default": string(p)}, nil
-	}
-	for _, name := range []string{"chat_template.json", "tokenizer_config.json"} {
-		p, ok := d.files[name]
-		if !ok {
-			continue
-		}
-		c, err := ParseConfig(filepath.Join(d.path, name), p)
-		if err != nil {
-			return nil, err
-		}
-		if out, err := c.templates(); err != nil || out != nil {
-			return out, err
-		}
-	}
-	return nil, nil
-}
-
-// templates reads the key chat_template: a string, or an array of objects
-// with name and template.
-func (c *Config) templates() (map[string]string, error) {
-	const key = "chat_template"
-	v, _ := c.obj.Get(key)
-	switch v := v.(type) {
-	case nil:
-		return nil, nil
-	case string:
-		return map[string]string{"default": v}, nil
-	case []pyjson.Value:
-		out := make(map[string]string)
-		for _, e := range v {
-			obj, ok := e.(*pyjson.Object)
-			if !ok {
-				return nil, c.wrong(key, e, "an object with name and template")
-			}
-			entry := &Config{file: c.file, path: c.path + key + ".", obj: obj}
-			name, err := entry.String("name")
-			if err != nil {
-				return nil, err
-			}
-			if out[name], err = entry.String("template"); err != nil {
-				return nil, err
-			}
-		}
-		return out, nil
-	}
-	return nil, c.wrong(key, v, "a string or an array")
-}

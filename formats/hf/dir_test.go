@@ -3,6 +3,7 @@ package hf
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -113,40 +114,42 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-func TestChatTemplates(t *testing.T) {
-	for what, c := range map[string]struct {
-		files map[string]string
-		want  map[string]string
-	}{
-		"none":         {map[string]string{"tokenizer_config.json": `{}`}, nil},
-		"jinja first":  {map[string]string{"chat_template.jinja": "j", "tokenizer_config.json": `{"chat_template": "t"}`}, map[string]string{"default": "j"}},
-		"json second":  {map[string]string{"chat_template.json": `{"chat_template": "c"}`, "tokenizer_config.json": `{"chat_template": "t"}`}, map[string]string{"default": "c"}},
-		"config last":  {map[string]string{"tokenizer_config.json": `{"chat_template": "t"}`}, map[string]string{"default": "t"}},
-		"several":      {map[string]string{"tokenizer_config.json": `{"chat_template": [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "u"}]}`}, map[string]string{"default": "d", "tool_use": "u"}},
-		"null is none": {map[string]string{"tokenizer_config.json": `{"chat_template": null}`}, nil},
-	} {
-		c.files["config.json"], c.files["model.safetensors"] = `{}`, weights(t, "a")
-		d, err := Open(write(t, c.files))
-		if err != nil {
+// Templates in the folder of their own are read, and nothing else in it.
+func TestTemplateFiles(t *testing.T) {
+	dir := write(t, map[string]string{"config.json": `{}`, "model.safetensors": weights(t, "a"), "chat_template.jinja": "d"})
+	if names, err := TemplateFiles(dir); err != nil || len(names) != 0 {
+		t.Errorf("without the folder: %q, %v", names, err)
+	}
+	add := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Join(dir, TemplateDir, "sub.jinja"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		defer d.Close()
-		got, err := d.ChatTemplates()
-		if err != nil || len(got) != len(c.want) {
-			t.Errorf("%s: %q, %v", what, got, err)
-		}
-		for name, text := range c.want {
-			if got[name] != text {
-				t.Errorf("%s: %s is %q", what, name, got[name])
-			}
+		if err := os.WriteFile(filepath.Join(dir, TemplateDir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
-	for _, text := range []string{`1`, `["x"]`, `[{"name": "x"}]`, `[{"template": "x"}]`, `{"a": "b"}`} {
-		c := config(t, `{"chat_template": `+text+`}`)
-		var bad *formats.FormatError
-		if _, err := c.templates(); !errors.As(err, &bad) {
-			t.Errorf("%s: %v", text, err)
-		}
+	add("rag.jinja", "r")
+	add("tool_use.jinja", "u")
+	add("README.md", "no template")
+	d, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	want := []string{"additional_chat_templates/rag.jinja", "additional_chat_templates/tool_use.jinja", "chat_template.jinja", "config.json"}
+	if !slices.Equal(d.Files(), want) {
+		t.Errorf("files %q, want %q", d.Files(), want)
+	}
+	if p, _ := d.File(want[0]); string(p) != "r" {
+		t.Errorf("%s is %q", want[0], p)
+	}
+	for i := range maxTemplates {
+		add(fmt.Sprintf("%d.jinja", i), "x")
+	}
+	var bad *formats.FormatError
+	if _, err := Open(dir); !errors.As(err, &bad) {
+		t.Errorf("%d templates: %v", maxTemplates+2, err)
 	}
 }
 

@@ -3,6 +3,8 @@ package model
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/hf"
@@ -58,7 +60,7 @@ func (m *Model) HF(dtype *scheme.Scheme) (*Export, error) {
 // hfFiles returns the directory's small files.
 func (m *Model) hfFiles(a *architecture, dtype *scheme.Scheme) ([]File, error) {
 	if p, ok := m.File("config.json"); ok {
-		files := append([]File(nil), m.Files...)
+		files := slices.DeleteFunc(slices.Clone(m.Files), func(f File) bool { return strings.HasPrefix(f.Name, "nstf/") }) // the package's own
 		for i := range files {
 			if files[i].Name == "config.json" {
 				var err error

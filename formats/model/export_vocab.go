@@ -1,7 +1,8 @@
 package model
 
 import (
-	"sort"
+	"maps"
+	"slices"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/gguf"
@@ -52,20 +53,19 @@ func vocabularyKeys(t *tokenizer.Tokenizer, rows int64) ([]gguf.KV, string, erro
 }
 
 func templateKeys(v *tokenizer.Vocabulary) []gguf.KV {
+	const key = "tokenizer.chat_template"
 	var out []gguf.KV
-	if v.ChatTemplate != "" {
-		out = append(out, gguf.KV{Key: "tokenizer.chat_template", Value: v.ChatTemplate})
-	}
 	var names []string
-	for name := range v.NamedTemplates {
+	for _, name := range slices.Sorted(maps.Keys(v.Templates)) {
+		if name == "default" {
+			out = append(out, gguf.KV{Key: key, Value: v.Templates[name]})
+			continue
+		}
 		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
-		out = append(out, gguf.KV{Key: "tokenizer.chat_template." + name, Value: v.NamedTemplates[name]})
+		out = append(out, gguf.KV{Key: key + "." + name, Value: v.Templates[name]})
 	}
 	if len(names) > 0 {
-		out = append(out, gguf.KV{Key: "tokenizer.chat_templates", Value: names})
+		out = append(out, gguf.KV{Key: key + "s", Value: names})
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/gguf"
 	"github.com/nstf/nstf/formats/safetensors"
@@ -50,7 +51,7 @@ func (x *Export) WriteDir(ctx context.Context, dir string, shard int64, progress
 	}
 	defer os.RemoveAll(tmp) // nothing is left of it after the rename
 	for _, f := range x.Files {
-		if err := writeFile(filepath.Join(tmp, filepath.Base(f.Name)), f.Data); err != nil {
+		if err := writeAttached(tmp, f); err != nil {
 			return err
 		}
 	}
@@ -95,6 +96,19 @@ func (x *Export) writeShards(ctx context.Context, dir string, shard int64, progr
 		return nil
 	}
 	return writeFile(filepath.Join(dir, "model.safetensors.index.json"), safetensors.Index(shards))
+}
+
+// writeAttached writes an attached file, whose name may hold folders.
+func writeAttached(dir string, f File) error {
+	name := filepath.FromSlash(f.Name)
+	if !filepath.IsLocal(name) {
+		return formats.Unsupportedf("", f.Name, "the name of an attached file leaves the folder")
+	}
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return writeFile(path, f.Data)
 }
 
 // writeFile writes a small file: on the disk, and not on a full one.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/gguf"
+	"github.com/nstf/nstf/formats/hf"
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/tokenizer"
 )
@@ -44,11 +45,15 @@ func OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
 }
 
 func dirTokenizer(dir string) (*tokenizer.Tokenizer, error) {
-	return tokenizerOf(dir, func(name string) ([]byte, error) {
+	templates, err := hf.TemplateFiles(dir)
+	if err != nil {
+		return nil, err
+	}
+	return tokenizerOf(dir, templates, func(name string) ([]byte, error) {
 		if name == MetadataFile {
 			return nil, fs.ErrNotExist // only packages carry it
 		}
-		return os.ReadFile(filepath.Join(dir, name))
+		return os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
 	})
 }
 
@@ -58,16 +63,22 @@ func packageTokenizer(path string) (*tokenizer.Tokenizer, error) {
 		return nil, err
 	}
 	defer p.Close()
-	return tokenizerOf(path, p.File)
+	var templates []string
+	for _, f := range p.Files() {
+		if _, ok := templateName(f.Name); ok {
+			templates = append(templates, f.Name)
+		}
+	}
+	return tokenizerOf(path, templates, p.File)
 }
 
-// tokenizerOf reads the tokenizer's files that are there.
-func tokenizerOf(path string, read func(name string) ([]byte, error)) (*tokenizer.Tokenizer, error) {
+// tokenizerOf reads the tokenizer's files that are there, and the templates.
+func tokenizerOf(path string, templates []string, read func(name string) ([]byte, error)) (*tokenizer.Tokenizer, error) {
 	m := &Model{Path: path}
-	for _, name := range []string{
+	for _, name := range append([]string{
 		MetadataFile, "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json",
 		"generation_config.json", "chat_template.jinja", "chat_template.json", "config.json",
-	} {
+	}, templates...) {
 		data, err := read(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

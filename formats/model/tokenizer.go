@@ -2,8 +2,13 @@ package model
 
 import (
 	"encoding/json"
+	"maps"
+	"path"
+	"slices"
+	"strings"
 
 	"github.com/nstf/nstf/formats/gguf"
+	"github.com/nstf/nstf/formats/hf"
 	"github.com/nstf/nstf/formats/tokenizer"
 )
 
@@ -23,7 +28,7 @@ func (m *Model) Tokenizer() (*tokenizer.Tokenizer, error) {
 	return tokenizer.FromFiles(m.Path, tokenizer.Files{
 		JSON: get("tokenizer.json"), Config: get("tokenizer_config.json"), Special: get("special_tokens_map.json"),
 		Generation: get("generation_config.json"), Model: get("tokenizer.model"),
-		ChatTemplate: m.chatTemplate(), ConfigJSON: get("config.json"),
+		ChatTemplate: m.chatTemplate(), Templates: m.namedTemplates(), ConfigJSON: get("config.json"),
 	})
 }
 
@@ -40,6 +45,25 @@ func (m *Model) chatTemplate() []byte {
 		return nil
 	}
 	return []byte(old.Template)
+}
+
+// namedTemplates returns the templates that lie in a folder of their own.
+func (m *Model) namedTemplates() map[string][]byte {
+	out := map[string][]byte{}
+	for _, f := range m.Files {
+		if name, ok := templateName(f.Name); ok {
+			out[name] = f.Data
+		}
+	}
+	return out
+}
+
+// templateName returns the name of the chat template in a file of
+// [hf.TemplateDir], false for other files.
+func templateName(file string) (string, bool) {
+	dir, base := path.Split(file)
+	name, ok := strings.CutSuffix(base, ".jinja")
+	return name, ok && dir == hf.TemplateDir+"/"
 }
 
 // HasTokenizer reports whether one travels with the model, readable or not.
@@ -70,10 +94,13 @@ func tokenizerFiles(t *tokenizer.Tokenizer) ([]File, error) {
 		return nil, err
 	}
 	files := []File{{"tokenizer.json", data}}
-	if source, ok := t.ChatTemplateSource("default"); ok {
-		files = append(files, File{"chat_template.jinja", []byte(source)})
-	}
 	config := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": false}
+	templates := t.ChatTemplates()
+	if source, ok := templates["default"]; ok && len(templates) == 1 {
+		files = append(files, File{"chat_template.jinja", []byte(source)})
+	} else if len(templates) > 0 {
+		config["chat_template"] = templateList(templates)
+	}
 	generation := map[string]any{}
 	for name, id := range map[string]func() (int32, bool){"bos": t.BOS, "eos": t.EOS} {
 		if n, ok := id(); ok {
@@ -89,4 +116,14 @@ func tokenizerFiles(t *tokenizer.Tokenizer) ([]File, error) {
 		files = append(files, File{name, append(p, '\n')})
 	}
 	return files, nil
+}
+
+// templateList is how tokenizer_config.json writes several chat templates. A
+// name in it may be any text, unlike one of a file.
+func templateList(templates map[string]string) []map[string]string {
+	var out []map[string]string
+	for _, name := range slices.Sorted(maps.Keys(templates)) {
+		out = append(out, map[string]string{"name": name, "template": templates[name]})
+	}
+	return out
 }

@@ -26,7 +26,7 @@ func Example() {
 	text, _ := t.Decode(ids, true)
 	fmt.Println(ids, text)
 
-	chat, err := t.ChatTemplate()
+	chat, err := t.ChatTemplate("")
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -32,7 +32,7 @@ func exercise(t *testing.T, tok *Tokenizer) {
 	}
 	tok.JSON()
 	tok.GGUFVocabulary()
-	if tp, err := tok.ChatTemplate(); err == nil {
+	if tp, err := tok.ChatTemplate(""); err == nil {
 		tp.Render([]Message{{Role: "user", Content: "<s>"}}, RenderOptions{})
 	}
 }

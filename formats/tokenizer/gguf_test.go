@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"errors"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,8 +30,8 @@ func metadata(v *Vocabulary) map[string]any {
 			m[ggml+k] = uint32(id)
 		}
 	}
-	if v.ChatTemplate != "" {
-		m["tokenizer.chat_template"] = v.ChatTemplate
+	if s, ok := v.Templates["default"]; ok {
+		m["tokenizer.chat_template"] = s
 	}
 	return m
 }
@@ -107,10 +108,10 @@ func TestExportAgainstConverter(t *testing.T) {
 		}
 		if got.Model != want.Model || got.Pre != want.Pre || !slices.Equal(got.Tokens, want.Tokens) || !slices.Equal(got.Types, want.Types) ||
 			!slices.Equal(got.Merges, want.Merges) || got.BOS != want.BOS || got.EOS != want.EOS || got.AddBOS != want.AddBOS ||
-			want.ChatTemplate != "" && got.ChatTemplate != want.ChatTemplate {
+			len(want.Templates) > 0 && !maps.Equal(got.Templates, want.Templates) {
 			t.Errorf("%s: %s %s bos %d eos %d addbos %v, want %s %s %d %d %v; tokens %v types %v merges %v template %v", m, got.Model, got.Pre, got.BOS, got.EOS, got.AddBOS,
 				want.Model, want.Pre, want.BOS, want.EOS, want.AddBOS, slices.Equal(got.Tokens, want.Tokens), slices.Equal(got.Types, want.Types),
-				slices.Equal(got.Merges, want.Merges), got.ChatTemplate == want.ChatTemplate)
+				slices.Equal(got.Merges, want.Merges), maps.Equal(got.Templates, want.Templates))
 		}
 	}
 }

@@ -19,7 +19,7 @@ func (t *Tokenizer) GGUFVocabulary() (*Vocabulary, error) {
 		return &v, nil
 	}
 	v := &Vocabulary{BOS: t.bos, EOS: t.eos, UNK: t.unk, SEP: t.sep, PAD: t.pad,
-		AddBOS: t.AddsBOS(), AddEOS: t.AddsEOS(), ChatTemplate: t.templates["default"], NamedTemplates: t.templates}
+		AddBOS: t.AddsBOS(), AddEOS: t.AddsEOS(), Templates: t.templates}
 	if n := len(t.post.prefix) + len(t.post.suffix); n > 2 || n > 0 && len(t.post.prefix) > 0 && !v.AddBOS || len(t.post.suffix) > 0 && !v.AddEOS {
 		return nil, formats.Unsupportedf(t.name, "post_processor", "a text gets %d and %d tokens around it, GGUF knows BOS and EOS only", len(t.post.prefix), len(t.post.suffix))
 	}

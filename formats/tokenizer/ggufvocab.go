@@ -37,8 +37,7 @@ type Vocabulary struct {
 	RemoveExtraWhitespaces  bool
 	TreatWhitespaceAsSuffix bool
 	PrecompiledCharsmap     []byte
-	ChatTemplate            string // the default one, or ""
-	NamedTemplates          map[string]string
+	Templates               map[string]string // chat templates by name, "default" among them
 	// Approximate says why llama.cpp may give other ids on some texts, or "".
 	Approximate string
 }
@@ -131,7 +130,7 @@ func (t *Tokenizer) finishGGUF(r *kvReader, v *Vocabulary, m *protoModel) (*Toke
 		}
 	}
 	t.templates = r.templates()
-	v.ChatTemplate, v.NamedTemplates = t.templates["default"], t.templates
+	v.Templates = t.templates
 	return t, r.err
 }
 

@@ -128,13 +128,14 @@ func readConfig(name string, f Files) (*hfConfig, error) {
 		}
 	}
 	var err error
-	c.templates, err = readTemplates(name, c.Chat, f.ChatTemplate)
+	c.templates, err = readTemplates(name, c.Chat, f)
 	return c, err
 }
 
-// readTemplates collects the chat templates by name; a chat_template.jinja is
-// the default one.
-func readTemplates(name string, chat rawJSON, file []byte) (map[string]string, error) {
+// readTemplates collects the chat templates by name. Where there are files of
+// templates, chat_template.jinja being the default one, the configuration's do
+// not count, as in transformers.
+func readTemplates(name string, chat rawJSON, f Files) (map[string]string, error) {
 	out := map[string]string{}
 	if !isNull(chat) {
 		var one string
@@ -145,11 +146,20 @@ func readTemplates(name string, chat rawJSON, file []byte) (map[string]string, e
 			return nil, formats.Errorf(name, "chat_template", "neither a string nor a list of name and template: %v", err)
 		}
 		for _, t := range list {
+			if t.Name == "" {
+				return nil, formats.Errorf(name, "chat_template", "a template without a name")
+			}
 			out[t.Name] = t.Template
 		}
 	}
-	if file != nil {
-		out["default"] = string(file)
+	if f.ChatTemplate != nil || len(f.Templates) > 0 {
+		clear(out)
+	}
+	for name, source := range f.Templates {
+		out[name] = string(source)
+	}
+	if f.ChatTemplate != nil {
+		out["default"] = string(f.ChatTemplate)
 	}
 	return out, nil
 }

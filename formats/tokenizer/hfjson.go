@@ -18,6 +18,8 @@ type Files struct {
 	Model        []byte // tokenizer.model, a SentencePiece ModelProto
 	ChatTemplate []byte // chat_template.jinja
 	ConfigJSON   []byte // config.json: bos_token_id, eos_token_id, pad_token_id
+	// Templates are additional_chat_templates/NAME.jinja, by NAME.
+	Templates map[string][]byte
 }
 
 // spec holds the stages as tokenizer.json writes them.

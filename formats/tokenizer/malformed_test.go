@@ -77,6 +77,8 @@ func TestMalformedJSON(t *testing.T) {
 		"special":    {JSON: []byte(smallJSON), Special: []byte(`7`)},
 		"bos":        {JSON: []byte(smallJSON), Config: []byte(`{"bos_token": 7}`)},
 		"template":   {JSON: []byte(smallJSON), Config: []byte(`{"chat_template": 7}`)},
+		"templates":  {JSON: []byte(smallJSON), Config: []byte(`{"chat_template": ["x"]}`)},
+		"nameless":   {JSON: []byte(smallJSON), Config: []byte(`{"chat_template": [{"template": "x"}]}`)},
 		"generation": {JSON: []byte(smallJSON), Generation: []byte(`{"eos_token_id": "x"}`)},
 		"model":      {Model: []byte("\x0a\xff")},
 		"empty":      {Model: []byte{}},

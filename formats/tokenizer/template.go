@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -57,18 +58,14 @@ type Template struct {
 	specials matcher   // spellings of special tokens
 }
 
-// ChatTemplate compiles the model's chat template. A model without one, or
-// one whose template cannot be compiled, is an [formats.UnsupportedError].
-// Where a model has several, the default one serves, and "tool_use" when
-// tools are given, as in transformers.
-func (t *Tokenizer) ChatTemplate() (*Template, error) {
-	src, ok := t.templates["default"]
+// ChatTemplate compiles the model's chat template of a name. A model without
+// it, or whose template cannot be compiled, is an [formats.UnsupportedError].
+// The name "" stands for the default one, and for "tool_use" when tools are
+// given and there is such a template, as in transformers.
+func (t *Tokenizer) ChatTemplate(name string) (*Template, error) {
+	src, ok := t.templates[cmp.Or(name, "default")]
 	if !ok {
-		what := "the model has no chat template"
-		if len(t.templates) > 0 {
-			what = fmt.Sprintf("no default among the chat templates %q", slices.Sorted(maps.Keys(t.templates)))
-		}
-		return nil, formats.Unsupportedf(t.name, "chat_template", "%s", what)
+		return nil, t.noTemplate(name)
 	}
 	tp := &Template{t: t}
 	var err error
@@ -76,7 +73,7 @@ func (t *Tokenizer) ChatTemplate() (*Template, error) {
 		return nil, formats.Unsupportedf(t.name, "chat_template", "%v", err)
 	}
 	tp.sources = src
-	if src, ok := t.templates["tool_use"]; ok {
+	if src, ok := t.templates["tool_use"]; ok && name == "" {
 		if tp.tools, err = compileTemplate(src); err != nil {
 			return nil, formats.Unsupportedf(t.name, "chat_template", "tool_use: %v", err)
 		}
@@ -91,12 +88,18 @@ func (t *Tokenizer) ChatTemplate() (*Template, error) {
 	return tp, nil
 }
 
-// ChatTemplateSource returns the source of a chat template, usually of
-// "default", and whether there is one.
-func (t *Tokenizer) ChatTemplateSource(name string) (string, bool) {
-	s, ok := t.templates[name]
-	return s, ok
+// noTemplate is the error for a template that is not among the model's.
+func (t *Tokenizer) noTemplate(name string) error {
+	if len(t.templates) == 0 {
+		return formats.Unsupportedf(t.name, "chat_template", "the model has no chat template")
+	}
+	return formats.Unsupportedf(t.name, "chat_template", "no %q among the chat templates %q",
+		cmp.Or(name, "default"), slices.Sorted(maps.Keys(t.templates)))
 }
+
+// ChatTemplates returns the sources of the chat templates by name. A single
+// one is "default".
+func (t *Tokenizer) ChatTemplates() map[string]string { return maps.Clone(t.templates) }
 
 // A compiled template and the texts it refers to.
 type compiled struct {

@@ -17,10 +17,12 @@ type Chat struct {
 	system   int // messages at the beginning that are never forgotten
 }
 
-// NewChat begins a conversation; system may be "". It fails with a
-// formats.UnsupportedError where the model has no usable chat template.
-func (g *Generator) NewChat(system string) (*Chat, error) {
-	t, err := g.tok.ChatTemplate()
+// NewChat begins a conversation in the form of the model's chat template of a
+// name, "" for its default; system may be "". It fails with a
+// formats.UnsupportedError where the model has no such template, or one that
+// cannot be used.
+func (g *Generator) NewChat(template, system string) (*Chat, error) {
+	t, err := g.tok.ChatTemplate(template)
 	if err != nil {
 		return nil, err
 	}

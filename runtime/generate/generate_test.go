@@ -142,7 +142,7 @@ func TestRefusals(t *testing.T) {
 // what failed; special tokens that a user types stay text.
 func TestChat(t *testing.T) {
 	g := generator(t, 128)
-	c, err := g.NewChat("Be brief.")
+	c, err := g.NewChat("", "Be brief.")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestChat(t *testing.T) {
 	if _, err := c.Send(ctx, "Go on.", o, func(string) error { cancel(); return nil }); !errors.Is(err, context.Canceled) || len(c.Messages()) != 5 {
 		t.Errorf("a stopped answer: %v, %+v", err, c.Messages())
 	}
-	other, err := generator(t, 128).NewChat("Be brief.")
+	other, err := generator(t, 128).NewChat("", "Be brief.")
 	if err != nil {
 		t.Fatal(err)
 	}
