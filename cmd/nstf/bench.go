@@ -25,6 +25,7 @@ type benchFlags struct {
 	bench.Options
 	probe, kernels, fresh, json bool
 	shapes                      []string
+	device                      deviceFlag
 }
 
 func (a *app) benchCommand() *cobra.Command {
@@ -70,6 +71,7 @@ the user's cache folder; --fresh measures again.`,
 	s.StringVar(&f.Level, "level", "", "SIMD level of the kernels; default: the best this machine runs")
 	s.BoolVar(&f.Exact, "exact", false, "compute in float32 throughout, instead of with int8 activations")
 	s.StringVar(&f.KV, "kv", "", "how keys and values are kept: f32, f16 or q8; default: f16, with --exact f32")
+	f.device.add(s)
 	s.BoolVar(&f.Pin, "pin", false, "keep each thread on a processor of its own (Linux)")
 	s.BoolVar(&f.kernels, "kernels", false, "time kernels instead of a model")
 	s.StringArrayVar(&f.shapes, "shape", nil, "with --kernels, tokens x outputs x inputs; default: 1x4096x4096 and 512x4096x4096")
@@ -99,6 +101,9 @@ func (f *benchFlags) check(args []string) error {
 	case f.Repeat < 1:
 		return usagef("--repeat %d is not positive", f.Repeat)
 	}
+	if err := f.device.check(); err != nil {
+		return err
+	}
 	if f.Level != "" {
 		if _, err := kernels.ParseLevel(f.Level); err != nil {
 			return &usageError{err}
@@ -123,9 +128,10 @@ func (a *app) bench(ctx context.Context, path string, f *benchFlags) error {
 	defer m.Close()
 	if a.self != nil && f.plain() {
 		if _, err := m.Tokenizer(); err == nil { // run needs one
-			f.FirstToken = func(ctx context.Context) (time.Duration, error) { return a.firstToken(ctx, path, f.Threads) }
+			f.FirstToken = func(ctx context.Context) (time.Duration, error) { return a.firstToken(ctx, path, f) }
 		}
 	}
+	f.Device = a.device(&f.device)
 	step, end := a.progress("measuring", false)
 	defer end()
 	f.Progress = step
@@ -143,8 +149,8 @@ func (a *app) bench(ctx context.Context, path string, f *benchFlags) error {
 
 // firstToken runs this program and returns the time from its start until its first
 // byte: the text of a token, or the end of the line where that has none.
-func (a *app) firstToken(ctx context.Context, path string, threads int) (time.Duration, error) {
-	c := a.self(ctx, "run", path, "-p", "Hello", "--greedy", "--max-tokens", "1", "--threads", strconv.Itoa(threads))
+func (a *app) firstToken(ctx context.Context, path string, f *benchFlags) (time.Duration, error) {
+	c := a.self(ctx, "run", path, "-p", "Hello", "--greedy", "--max-tokens", "1", "--threads", strconv.Itoa(f.Threads), "--device", f.device.name)
 	var errs strings.Builder
 	c.Stderr = &errs
 	out, err := c.StdoutPipe()

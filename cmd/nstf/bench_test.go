@@ -39,11 +39,12 @@ func TestBench(t *testing.T) {
 // The time to the first token is that of a process.
 func TestFirstToken(t *testing.T) {
 	a := &app{self: func(_ context.Context, args ...string) *exec.Cmd { return command(t, args...) }}
-	d, err := a.firstToken(context.Background(), demoModel, 1)
+	f := &benchFlags{Options: bench.Options{Threads: 1}, device: deviceFlag{"cpu"}}
+	d, err := a.firstToken(context.Background(), demoModel, f)
 	if err != nil || d <= 0 {
 		t.Errorf("%v, %v", d, err)
 	}
-	if _, err := a.firstToken(context.Background(), "/nosuch", 1); err == nil || !strings.Contains(err.Error(), "nosuch") {
+	if _, err := a.firstToken(context.Background(), "/nosuch", f); err == nil || !strings.Contains(err.Error(), "nosuch") {
 		t.Errorf("a missing model: %v", err)
 	}
 }

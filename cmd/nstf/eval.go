@@ -21,6 +21,7 @@ type evalFlags struct {
 	tokenIDs string
 	dump     string
 	json     bool
+	device   deviceFlag
 }
 
 func (a *app) evalCommand() *cobra.Command {
@@ -47,6 +48,7 @@ float32 throughout unless --exact=false or --kv asks otherwise.`,
 			if err := f.check(); err != nil {
 				return err
 			}
+			f.Device = a.device(&f.device)
 			if f.dump != "" {
 				if !c.Flags().Changed("exact") && !c.Flags().Changed("kv") {
 					f.Exact = true // raw logits are asked for to be compared
@@ -67,6 +69,7 @@ float32 throughout unless --exact=false or --kv asks otherwise.`,
 	s.StringVar(&f.dump, "dump-logits", "", "write float32 logits [T][V] to this .npy file, with --token-ids")
 	s.IntVar(&f.Threads, "threads", 0, "threads; 0: one per core")
 	addPrecision(s, &f.Exact, &f.KV)
+	f.device.add(s)
 	s.BoolVar(&f.json, "json", false, "print JSON")
 	return c
 }
@@ -88,6 +91,9 @@ func (f *evalFlags) check() error {
 		return usagef("--max-tokens and --threads are not negative")
 	}
 	if err := checkKV(f.KV); err != nil {
+		return err
+	}
+	if err := f.device.check(); err != nil {
 		return err
 	}
 	f.Protocol = eval.Protocol(f.protocol)

@@ -23,6 +23,7 @@ type Options struct {
 	Exact   bool   // float32 throughout, see exec.Options
 	KV      string // how keys and values are kept, see exec.Options
 	Pin     bool   // each thread on a processor of its own
+	Device  exec.Device
 	// FirstToken starts a process of its own and returns the time until the
 	// model's first token; nil: it is not measured.
 	FirstToken func(ctx context.Context) (time.Duration, error)
@@ -149,7 +150,7 @@ func newRun(m *model.Model, o Options) (*run, error) {
 	}
 	start := time.Now()
 	var err error
-	options := exec.Options{Threads: o.Threads, Context: int64(max(o.Prompt, o.Depth+o.Gen)), Level: o.Level, Exact: o.Exact, KV: o.KV, Pin: o.Pin}
+	options := exec.Options{Threads: o.Threads, Context: int64(max(o.Prompt, o.Depth+o.Gen)), Level: o.Level, Exact: o.Exact, KV: o.KV, Pin: o.Pin, Device: o.Device}
 	if r.ex, err = exec.New(m, options); err != nil {
 		return nil, err
 	}

@@ -22,13 +22,14 @@ type Options struct {
 	Threads   int      // 0: as many as Go runs at once
 	Exact     bool     // float32 throughout, see exec.Options
 	KV        string   // how keys and values are kept, see exec.Options
+	Device    exec.Device
 	// Progress is called with tokens done and their total; nil: nobody.
 	Progress func(done, total int64)
 }
 
 // exec returns how models are executed for these options.
 func (o *Options) exec(context int64) exec.Options {
-	return exec.Options{Threads: o.Threads, Context: context, Exact: o.Exact, KV: o.KV}
+	return exec.Options{Threads: o.Threads, Context: context, Exact: o.Exact, KV: o.KV, Device: o.Device}
 }
 
 // A Result is what was measured.

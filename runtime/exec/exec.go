@@ -8,7 +8,6 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/model"
-	"github.com/nstf/nstf/runtime/cpu"
 	"github.com/nstf/nstf/runtime/device"
 )
 
@@ -27,8 +26,11 @@ type Options struct {
 	// Pin keeps each worker thread on a processor of its own. Linux only.
 	Pin bool
 	// Hook sees the input of every linear, for calibration; nil: none. All
-	// rows are computed then, wanted or not.
+	// rows are computed then, wanted or not. The processor's only.
 	Hook device.Hook
+	// Device is where the model runs. On a GPU, Threads, Level and Pin mean
+	// nothing, and a Context of 0 is what fits where the model's does not.
+	Device Device
 }
 
 // An Executor is a model ready to run.
@@ -43,9 +45,9 @@ type Executor struct {
 	rows    []float32 // logits of several rows
 }
 
-// New opens a model's weights on the processor; they are mapped, not read.
-// Errors name the tensor. Close ends its threads; the model is the caller's to
-// close, afterwards.
+// New opens a model's weights: on the processor they are mapped, not read, to
+// a GPU they are copied. Errors name the tensor. Close ends what it started; the
+// model is the caller's to close, afterwards.
 func New(m *model.Model, o Options) (*Executor, error) {
 	return newExecutor(m.Path, m.Graph, m.Tensor, o)
 }
@@ -54,11 +56,7 @@ func newExecutor(file string, g *model.Graph, tensor func(string) formats.Tensor
 	if err := check(file, g); err != nil {
 		return nil, err
 	}
-	context := o.Context
-	if context == 0 {
-		context = g.Context
-	}
-	b, err := cpu.New(g, tensor, cpu.Options{Threads: o.Threads, Level: o.Level, KV: o.KV, Exact: o.Exact, Pin: o.Pin, Hook: o.Hook})
+	b, context, err := newBackend(g, tensor, &o)
 	if err != nil {
 		return nil, placed(file, err)
 	}
@@ -78,7 +76,7 @@ func placed(file string, err error) error {
 	return err
 }
 
-// Close ends the executor's threads.
+// Close ends the executor's threads, or gives the GPU's memory back.
 func (e *Executor) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

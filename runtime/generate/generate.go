@@ -18,6 +18,7 @@ type Config struct {
 	Threads int    // 0: as many as Go runs at once
 	Exact   bool   // float32 throughout, see exec.Options
 	KV      string // how keys and values are kept, see exec.Options
+	Device  exec.Device
 }
 
 // Options are the settings of one continuation.
@@ -85,7 +86,7 @@ func New(m *model.Model, c Config) (*Generator, error) {
 	if err != nil {
 		return nil, err
 	}
-	ex, err := exec.New(m, exec.Options{Threads: c.Threads, Context: c.Context, Exact: c.Exact, KV: c.KV})
+	ex, err := exec.New(m, exec.Options{Threads: c.Threads, Context: c.Context, Exact: c.Exact, KV: c.KV, Device: c.Device})
 	if err != nil {
 		return nil, err
 	}

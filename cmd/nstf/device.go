@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+
+	"github.com/nstf/nstf/runtime/exec"
+	"github.com/nstf/nstf/runtime/place"
+)
+
+// A deviceFlag is --device of every command that executes a model.
+type deviceFlag struct{ name string }
+
+func (f *deviceFlag) add(s *pflag.FlagSet) {
+	s.StringVar(&f.name, "device", string(place.Auto), "where the model runs: auto, cpu, hip[:N] or cuda[:N]; auto is a GPU where one is found and the model fits")
+}
+
+func (f *deviceFlag) check() error {
+	if _, err := place.ParseRequest(f.name); err != nil {
+		return usagef("--%v", err)
+	}
+	return nil
+}
+
+// device returns the device that a checked flag asks for. What is chosen is told
+// on stderr.
+func (a *app) device(f *deviceFlag) exec.Device {
+	r, err := place.ParseRequest(f.name)
+	if err != nil {
+		panic(err)
+	}
+	d := exec.Device{Request: r, Libraries: gpuLibraries(), Notice: func(line string) { fmt.Fprintln(a.err, line) }}
+	if dir, err := os.UserCacheDir(); err == nil {
+		d.Kernels = filepath.Join(dir, "nstf", "kernels")
+	}
+	return d
+}
+
+// gpuLibraries returns the folders that the environment names for the
+// libraries of a GPU: where people unpack ROCm or CUDA beside the system's.
+func gpuLibraries() []string {
+	var dirs []string
+	for _, name := range []string{"ROCM_PATH", "HIP_PATH", "CUDA_PATH", "CUDA_HOME"} {
+		if root := os.Getenv(name); root != "" {
+			for _, sub := range []string{"lib", "lib64", "bin"} {
+				dirs = append(dirs, filepath.Join(root, sub))
+			}
+		}
+	}
+	return dirs
+}

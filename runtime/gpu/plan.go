@@ -1,0 +1,62 @@
+package gpu
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A Plan is the memory that a model takes on a device, known before anything
+// is copied.
+type Plan struct {
+	Device  string
+	Weights int64 // bytes of the weights
+	Cache   int64 // of the keys and values of one sequence of Context positions
+	Scratch int64 // of the work space of a pass of Rows tokens
+	Context int64
+	Model   int64 // positions that the model was made for
+	Rows    int
+	Free    int64 // bytes free before anything was placed
+	Total   int64 // bytes of the device
+}
+
+// sum is what the plan takes.
+func (p *Plan) sum() int64 { return p.Weights + p.Cache + p.Scratch }
+
+// String says it in one line.
+func (p *Plan) String() string {
+	s := fmt.Sprintf("weights %s, KV %s at %d, scratch %s: fits in %s", gib(p.Weights), gib(p.Cache), p.Context, gib(p.Scratch), gib(p.Total))
+	if p.Context < p.Model {
+		s += fmt.Sprintf(" (the model's context is %d)", p.Model)
+	}
+	return s
+}
+
+// gib writes bytes in GiB, or MiB where that would be none.
+func gib(n int64) string {
+	if n < 100<<20 {
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+}
+
+// A TooLargeError says that a model does not fit a device.
+type TooLargeError struct{ Plan Plan }
+
+// Error implements error.
+func (e *TooLargeError) Error() string {
+	p := &e.Plan
+	return fmt.Sprintf("too large for %s: weights %s, KV %s at %d, scratch %s make %s, of %s only %s are free", p.Device,
+		gib(p.Weights), gib(p.Cache), p.Context, gib(p.Scratch), gib(p.sum()), gib(p.Total), gib(p.Free))
+}
+
+// Hint says what would help.
+func (e *TooLargeError) Hint() string {
+	p := &e.Plan
+	var help []string
+	if p.Weights+p.Scratch < p.Free {
+		help = append(help, "--ctx N shortens the context", "--kv q8 halves the keys and values")
+	} else {
+		help = append(help, "quantize to fewer bits per weight")
+	}
+	return strings.Join(append(help, "--device cpu needs no GPU"), "; ")
+}
