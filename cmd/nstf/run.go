@@ -25,6 +25,7 @@ type runFlags struct {
 	template, system    string
 	chat, greedy, stats bool
 	noParse, verify     bool
+	device              deviceFlag
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -73,6 +74,7 @@ func (f *runFlags) add(c *cobra.Command) {
 	s.IntVar(&f.Sampling.RepetitionWindow, "repetition-window", 0, "tokens that it looks back; 0: all")
 	s.Uint64Var(&f.Sampling.Seed, "seed", 0, "seed of the random numbers; default: another every time")
 	addPrecision(s, &f.Exact, &f.KV)
+	f.device.add(s)
 	s.BoolVar(&f.noParse, "no-parse-special", false, "read the spelling of special tokens in the text as plain text")
 	s.BoolVar(&f.verify, "verify", false, "check every hash of the package first")
 	s.BoolVar(&f.stats, "stats", false, "print speed and memory to standard error")
@@ -105,6 +107,9 @@ func (f *runFlags) check(c *cobra.Command, args []string) error {
 	if err := checkKV(f.KV); err != nil {
 		return err
 	}
+	if err := f.device.check(); err != nil {
+		return err
+	}
 	if f.greedy {
 		f.Sampling.Temperature = 0
 	} else if !c.Flags().Changed("seed") {
@@ -127,6 +132,7 @@ func (a *app) runModel(ctx context.Context, args []string, f *runFlags) error {
 		return err
 	}
 	defer m.Close()
+	f.Device = a.device(&f.device)
 	g, err := generate.New(m, f.Config)
 	if err != nil {
 		return err
