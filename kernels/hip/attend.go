@@ -1,0 +1,112 @@
+package hip
+
+import "fmt"
+
+// Attend computes, for every row and head, attention over the positions of the
+// row's sequence up to its own, or the last Window of them:
+//
+//	z[p] = cap(Scale * sum over d of Q[d] * key[p][d])
+//	Out  = sum over p of exp(z[p]) * value[p] / sum over p of exp(z[p])
+//
+// with cap(z) = Softcap * tanh(z/Softcap) where Softcap is not 0. The rows' own
+// keys and values are in the cache already (see [Rope]). Up to eight rows are
+// taken as steps of decoding: the positions are spread over the device, and how
+// many a block takes is decided from Position there, so that the call can be
+// replayed as sequences grow. More rows are taken as prompts.
+type Attend struct {
+	Rows
+	KV       KV
+	Heads    int
+	Scale    float32
+	Softcap  float32 // 0: none
+	Window   int     // 0: none
+	Capacity int     // positions that a row may see at most
+	Q, Out   Address // f32[T][Heads][Dim]
+	// Scratch is ScratchBytes of memory whose first CounterBytes were zero before
+	// its first use; each call leaves them zero. Calls that do not overlap share it.
+	Scratch Address
+	// Exact asks for float32 throughout; otherwise prompts may be multiplied in
+	// half precision.
+	Exact bool
+}
+
+// Sizes of decoding, see attend.hip.
+const (
+	attendTile      = 32 // positions of a wave at a time
+	attendMaxGroup  = 8  // queries of a wave
+	attendMaxSplits = 64 // blocks that share a row and a head
+	attendLDS       = 32 << 10
+	attendFewRows   = 8
+)
+
+// split is how decoding is divided.
+type split struct {
+	queries int // of a wave: a key-value head's group, or an equal part of it
+	parts   int // of a group
+	waves   int // of a block
+	splits  int // blocks that share the positions
+	least   int // tiles that a block takes at least
+}
+
+func (o *Attend) split(t Target) split {
+	group := o.Heads / o.KV.Heads
+	s := split{parts: ceil(group, attendMaxGroup), least: 4}
+	s.queries = ceil(group, s.parts)
+	s.parts = ceil(group, s.queries)
+	s.waves = 256 / t.Wave
+	for s.waves > 1 && o.blockLDS(s) > attendLDS {
+		s.waves /= 2
+	}
+	s.splits = max(2*t.Units/(o.KV.Heads*s.parts*o.T), 1)
+	s.splits = min(s.splits, attendMaxSplits, max(ceil(o.Capacity, s.least*attendTile), 1))
+	return s
+}
+
+// blockLDS returns the bytes of LDS that a block needs: see attend.hip.
+func (o *Attend) blockLDS(s split) int {
+	padded := 1
+	for padded < s.queries {
+		padded *= 2
+	}
+	tile := s.waves * padded * (attendTile + 1)
+	return 4 * max(tile, s.waves*s.queries*(o.KV.Dim+2))
+}
+
+// CounterBytes is how much of the scratch must be zero at first, whatever the
+// call.
+const CounterBytes = 64 << 10
+
+// ScratchBytes returns the size of the scratch.
+func (o *Attend) ScratchBytes(t Target) int64 {
+	if o.T > attendFewRows {
+		return 0
+	}
+	s := o.split(t)
+	return CounterBytes + 4*int64(o.T)*int64(o.KV.Heads*s.parts)*int64(s.splits)*int64(s.queries*(o.KV.Dim+2))
+}
+
+// Calls returns the launch.
+func (o *Attend) Calls(t Target) []Call {
+	if o.T > attendFewRows {
+		return o.prompt(t)
+	}
+	s := o.split(t)
+	args := []Arg{Ptr(o.Q), Ptr(o.Out), I32(o.Heads), I32(o.KV.Heads), I32(o.Window), F32(o.Scale), F32(o.Softcap)}
+	args = append(append(args, o.KV.args()...), o.Rows.args()...)
+	args = append(args, Ptr(o.Scratch), Ptr(o.Scratch+CounterBytes))
+	return []Call{{
+		Unit: Unit{"attend.hip", fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_LEAST=%d ATTEND_CAP=%d",
+			o.KV.defines(), o.Heads/o.KV.Heads, s.parts, s.queries, s.waves, s.least, flag(o.Softcap != 0))},
+		Symbol: "nstf_attend",
+		Grid:   [3]uint32{uint32(s.splits), uint32(o.KV.Heads * s.parts), uint32(o.T)},
+		Block:  [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Args: args,
+	}}
+}
+
+// flag is a truth value as a define.
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,62 @@
+// Elementary functions in float32, the same on every target.
+//
+// The libraries' own differ between vendors, and their fast forms lose digits
+// with the size of the argument. Errors here are in units of 2^-24 of the
+// result, measured against float64 by the tests of the kernels that use them.
+// Coefficients: least maximum of the relative error, fitted in float64, then
+// rounded.
+#include "common.hip"
+
+// e^x, within 2 units; under 2^-126 it is 0, and NaN stays NaN. x = n ln 2 + r
+// with |r| <= ln(2)/2, ln 2 in two parts, and e^r = 1 + r + r^2 Q(r).
+NSTF_DEVICE f32 exp_f32(f32 x) {
+	f32 u = x > 88.8f ? 88.8f : x;
+	u = u < -87.5f ? -87.5f : u;
+	const f32 n = rintf(u * 1.44269504f);
+	f32 r = fmaf(n, -0.693145752f, u);
+	r = fmaf(n, -1.42860677e-6f, r);
+	f32 q = fmaf(0.00138145965f, r, 0.00836871751f);
+	q = fmaf(q, r, 0.041668389f);
+	q = fmaf(q, r, 0.166665211f);
+	q = fmaf(q, r, 0.49999994f);
+	const f32 e = fmaf(q * r, r, r) + 1.0f;
+	return x < -87.3f ? 0.0f : e * power_of_two((int)n);
+}
+
+// tanh(x), within 4 units: x + x^3 Q(x^2) near 0, else from the exponential.
+NSTF_DEVICE f32 tanh_f32(f32 x) {
+	const f32 a = fabsf(x), u = x * x;
+	f32 q = fmaf(0.00214295881f, u, -0.00817739498f);
+	q = fmaf(q, u, 0.0217007007f);
+	q = fmaf(q, u, -0.0539467633f);
+	q = fmaf(q, u, 0.133332059f);
+	q = fmaf(q, u, -0.333333313f);
+	const f32 far = copysignf(1.0f - 2.0f / (exp_f32(2.0f * a) + 1.0f), x);
+	return a < 0.625f ? fmaf(x * u, q, x) : far;
+}
+
+// The normal distribution's integral from minus infinity to x, within 5 units
+// on both sides of 0. With t = |x|/sqrt(2), erfc(t) = exp(-t^2) P / (1 + 2t),
+// where P is a polynomial in (t-2)/(t+2); t^2 = x^2/2 is taken in two parts,
+// since its rounding would be multiplied by its size.
+NSTF_DEVICE f32 normal_cdf(f32 x) {
+	f32 a = fabsf(x);
+	a = a > 14.0f ? 14.0f : a;
+	const f32 t = a * 0.707106781f, p = (t - 2.0f) / (t + 2.0f);
+	f32 q = fmaf(7.98753172e-05f, p, 0.000170487183f);
+	q = fmaf(q, p, -0.000400351186f);
+	q = fmaf(q, p, -0.00142165425f);
+	q = fmaf(q, p, 0.00125207624f);
+	q = fmaf(q, p, 0.00870928355f);
+	q = fmaf(q, p, -0.00803065114f);
+	q = fmaf(q, p, -0.054217834f);
+	q = fmaf(q, p, 0.164051011f);
+	q = fmaf(q, p, -0.166030526f);
+	q = fmaf(q, p, -0.0927638188f);
+	q = fmaf(q, p, 1.27697837f);
+	const f32 square = a * a, rest = fmaf(a, a, -square);
+	f32 e = exp_f32(-0.5f * square);
+	e = fmaf(e, -0.5f * rest, e);
+	const f32 tail = 0.5f * e * q / fmaf(2.0f, t, 1.0f);
+	return x > 0.0f ? 1.0f - tail : tail;
+}

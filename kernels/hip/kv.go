@@ -1,0 +1,85 @@
+package hip
+
+import (
+	"fmt"
+
+	"github.com/nstf/nstf/kernels/cpu"
+)
+
+// PagePositions is the positions of a page of keys and values, as in the
+// processor's cache.
+const PagePositions = cpu.KVPositions
+
+// A KV is the pool of pages that holds one block's (layer's) keys and values:
+// keys, values and for q8 their scales, one plane after the other, each
+//
+//	keys         [Pages][Heads][64][Dim]          f32, f16 or i8
+//	values       [Pages][Heads][64][Dim]          the same
+//	key scales   [Pages][Heads][64][ceil(Dim/32)] f32, one for 32 numbers
+//	value scales [Pages][Heads][64]               f32
+//
+// with the meaning of [cpu.KVFormat]: a stored number is its byte times its
+// scale. Which page holds a sequence's positions is in Rows.Pages.
+type KV struct {
+	Format cpu.KVFormat
+	Heads  int // key-value heads
+	Dim    int // numbers of a head
+	Pages  int
+	Base   Address // Bytes() bytes, at a multiple of 256
+}
+
+// planes returns the bytes of a page in each plane.
+func (k *KV) planes() [4]int64 {
+	n := int64(k.Heads) * PagePositions
+	d := int64(k.Dim)
+	switch k.Format {
+	case cpu.KVF16:
+		return [4]int64{2 * n * d, 2 * n * d}
+	case cpu.KVQ8:
+		return [4]int64{n * d, n * d, 4 * n * ((d + 31) / 32), 4 * n}
+	}
+	return [4]int64{4 * n * d, 4 * n * d}
+}
+
+// PageBytes returns what a page takes.
+func (k *KV) PageBytes() int64 {
+	var n int64
+	for _, p := range k.planes() {
+		n += p
+	}
+	return n
+}
+
+// Bytes returns the size of the pool.
+func (k *KV) Bytes() int64 { return k.PageBytes() * int64(k.Pages) }
+
+// args passes the planes.
+func (k *KV) args() []Arg {
+	var a []Arg
+	at := k.Base
+	for _, p := range k.planes() {
+		a = append(a, Ptr(at))
+		at += Address(p * int64(k.Pages))
+	}
+	return a
+}
+
+// defines are what kv.hip asks for.
+func (k *KV) defines() string { return fmt.Sprintf("KV_FORMAT=%d KV_D=%d", k.Format, k.Dim) }
+
+// Rows say where the rows of a step belong. All of it lies in device memory, so
+// that a captured step can be replayed for other positions and pages.
+type Rows struct {
+	T        int
+	Position Address // i32[T], in the row's sequence; a negative one marks a row that is not used
+	Owner    Address // i32[T]: the row's sequence
+	Pages    Address // i32[sequences][MaxPages]: the page of positions 64 i to 64 i + 63
+	MaxPages int
+}
+
+func (r *Rows) args() []Arg {
+	return []Arg{Ptr(r.Position), Ptr(r.Owner), Ptr(r.Pages), I32(r.MaxPages)}
+}
+
+// ceil divides and rounds up.
+func ceil(a, b int) int { return (a + b - 1) / b }

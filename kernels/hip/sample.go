@@ -1,0 +1,97 @@
+package hip
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// Sample picks a token for each row from its logits, by the rules of
+// runtime/sample: repetition penalty, temperature, top-k, top-p, min-p, draw.
+// Weights exp((logit-max)/temperature) are whole multiples of 2^-45, which sum
+// exactly in any order: tokens less probable than 2^-46 of the best are never
+// drawn, and otherwise a seed gives runtime/sample's tokens unless the random
+// number falls within some 1e-11 of a border.
+//
+// The penalty changes the logits in place. Rows whose position is negative are
+// left alone.
+type Sample struct {
+	Rows
+	Vocab  int
+	Logits Address // f32[T][Vocab]
+	Token  Address // i32[T]: the result
+	// Greedy says that every row takes its most probable token, the lowest id
+	// among equals, without penalty: then nothing below is read.
+	Greedy bool
+	// Options holds a SampleOptions for each sequence, Random the state of its
+	// random numbers as u64 [sequences][2], high and low: that of math/rand/v2's
+	// PCG. A row that draws advances it once.
+	Options, Random Address
+	// History holds the tokens i32[sequences][Stride] of each sequence by
+	// position; those up to the row's own count for the penalty.
+	History Address
+	Stride  int
+	// Scratch is ScratchBytes of memory whose first CounterBytes were zero before
+	// its first use, as for [Attend].
+	Scratch Address
+}
+
+// SampleOptions are runtime/sample's options in the form that the device reads.
+type SampleOptions struct {
+	Temperature, TopP, MinP float64
+	RepetitionPenalty       float64
+	TopK, RepetitionWindow  int
+}
+
+// SampleOptionsBytes is the size of an encoded SampleOptions.
+const SampleOptionsBytes = 40
+
+// Append encodes the options.
+func (s SampleOptions) Append(b []byte) []byte {
+	le := binary.LittleEndian
+	for _, v := range []float64{s.Temperature, s.TopP, s.MinP, s.RepetitionPenalty} {
+		b = le.AppendUint64(b, math.Float64bits(v))
+	}
+	b = le.AppendUint32(b, uint32(s.TopK))
+	return le.AppendUint32(b, uint32(s.RepetitionWindow))
+}
+
+// Advance turns the tokens that were picked into the next step's input: for
+// every row whose position is not negative
+//
+//	Output[(*Steps % Ring)*T + t] = Next[t] = Token[t]
+//	History[Owner[t]][++Position[t]] = Token[t]
+//
+// and -1 in Output for the others; then *Steps grows by one.
+type Advance struct {
+	Rows
+	Token, Next Address // i32[T]; they may be one
+	History     Address // i32[sequences][Stride]; 0: none
+	Stride      int
+	Output      Address // i32[Ring][T]; 0: none
+	Steps       Address // i32[1]
+	Ring        int
+}
+
+// Calls returns the launch.
+func (o *Advance) Calls(Target) []Call {
+	return []Call{{
+		Unit: Unit{File: "advance.hip"}, Symbol: "nstf_advance", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1},
+		Args: []Arg{I32(o.T), Ptr(o.Position), Ptr(o.Owner), Ptr(o.Token), Ptr(o.Next), Ptr(o.History), I32(o.Stride), Ptr(o.Output), Ptr(o.Steps), I32(o.Ring)},
+	}}
+}
+
+const (
+	sampleThreads = 1024
+	sampleSlice   = 4096 // logits of a block
+	sampleBins    = 1024 // of the histogram of weights
+)
+
+func (o *Sample) slices() int { return ceil(o.Vocab, sampleSlice) }
+
+// sampleRecord is the bytes of a row's scratch: see sample.hip.
+func (o *Sample) sampleRecord() int64 {
+	return 64 + 16*int64(o.slices()) + 16*sampleBins + 24*int64(o.Vocab)
+}
+
+// ScratchBytes returns the size of the scratch.
+func (o *Sample) ScratchBytes() int64 { return CounterBytes + int64(o.T)*o.sampleRecord() }
