@@ -81,3 +81,75 @@ NSTF_DEVICE f32 of_bits(u32 v) { return __uint_as_float(v); }
 
 // 2 to the power n, for n from -126 to 127.
 NSTF_DEVICE f32 power_of_two(int n) { return of_bits((u32)(n + 127) << 23); }
+
+// Rounded by themselves, where a sum of products must not be fused to have the
+// same bits on every machine.
+#if defined(NSTF_CUDA)
+NSTF_DEVICE f32 rounded_product(f32 a, f32 b) { return __fmul_rn(a, b); }
+#else
+NSTF_DEVICE f32 rounded_product(f32 a, f32 b) {
+#pragma clang fp contract(off)
+	return a * b;
+}
+#endif
+
+// c + the sum of the products of the four signed bytes of a and of b.
+NSTF_DEVICE i32 dot4(u32 a, u32 b, i32 c) {
+#if defined(NSTF_CUDA)
+	return __dp4a((i32)a, (i32)b, c);
+#elif defined(__GFX11__) || defined(__GFX12__)
+	return __builtin_amdgcn_sudot4(true, (i32)a, true, (i32)b, c, false);
+#elif defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || \
+    defined(__gfx942__) || defined(__gfx950__) || defined(__gfx1011__) || defined(__gfx1012__) || \
+    (defined(__GFX10__) && !defined(__gfx1010__) && !defined(__gfx1013__))
+	return __builtin_amdgcn_sdot4((i32)a, (i32)b, c, false);
+#else
+#pragma unroll
+	for (int i = 0; i < 4; i++) c += (i32)(i8)(a >> (8 * i)) * (i32)(i8)(b >> (8 * i));
+	return c;
+#endif
+}
+
+// Loads of what is read once, past the small caches; p is aligned to the type.
+#if defined(NSTF_CUDA)
+NSTF_DEVICE uint4 load_once(const uint4 *p) { return __ldcs(p); }
+NSTF_DEVICE uint2 load_once(const uint2 *p) { return __ldcs(p); }
+NSTF_DEVICE u32 load_once(const u32 *p) { return __ldcs(p); }
+#else
+NSTF_DEVICE uint4 load_once(const uint4 *p) {
+	typedef u32 words __attribute__((ext_vector_type(4)));
+	const words w = __builtin_nontemporal_load((const words *)p);
+	return make_uint4(w.x, w.y, w.z, w.w);
+}
+NSTF_DEVICE uint2 load_once(const uint2 *p) {
+	typedef u32 words __attribute__((ext_vector_type(2)));
+	const words w = __builtin_nontemporal_load((const words *)p);
+	return make_uint2(w.x, w.y);
+}
+NSTF_DEVICE u32 load_once(const u32 *p) { return __builtin_nontemporal_load(p); }
+#endif
+
+// Asks for memory that will be read soon to come to the cache that all blocks
+// share: the whole 16-byte pieces of n bytes from p on. It may do nothing.
+NSTF_DEVICE void fetch_ahead(const void *p, u32 n) {
+#if defined(NSTF_CUDA) && __CUDA_ARCH__ >= 900
+	const u64 from = ((u64)p + 15) & ~15ull, size = ((u64)p + n - from) & ~15ull;
+	if ((i64)size > 0) asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"((u32)size) : "memory");
+#endif
+}
+
+// Waits until the launches before this one have ended and what they wrote is
+// seen, where the driver lets a launch begin earlier (Call.Early); elsewhere
+// that is so from the start.
+NSTF_DEVICE void wait_for_inputs() {
+#if defined(NSTF_CUDA) && __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Lets the next launch begin once all blocks have come here or ended.
+NSTF_DEVICE void let_next_begin() {
+#if defined(NSTF_CUDA) && __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}

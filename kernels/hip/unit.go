@@ -17,15 +17,29 @@ type Unit struct {
 }
 
 // Source returns the unit's whole text: its file with every #include of ours
-// put in its place once, each part under a #line directive.
+// put in its place once, each part under a #line directive. The name SCHEME.hip
+// stands for the file of the scheme that the unit's NSTF_SCHEME names.
 func (u Unit) Source() string {
 	var b strings.Builder
-	expand(&b, u.File, map[string]bool{})
+	u.expand(&b, u.File, map[string]bool{})
 	return b.String()
 }
 
+// Define returns the value of one of the unit's defines, "" where it has none.
+func (u Unit) Define(name string) string {
+	for _, d := range strings.Fields(u.Defines) {
+		if value, ok := strings.CutPrefix(d, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
 // expand writes a file. An unknown name is a mistake of this package.
-func expand(b *strings.Builder, name string, seen map[string]bool) {
+func (u Unit) expand(b *strings.Builder, name string, seen map[string]bool) {
+	if name == "SCHEME.hip" {
+		name = u.Define("NSTF_SCHEME") + ".hip"
+	}
 	if seen[name] {
 		return
 	}
@@ -41,7 +55,7 @@ func expand(b *strings.Builder, name string, seen map[string]bool) {
 			b.WriteString(line)
 			continue
 		}
-		expand(b, strings.TrimSuffix(strings.TrimSpace(included), `"`), seen)
+		u.expand(b, strings.TrimSuffix(strings.TrimSpace(included), `"`), seen)
 		fmt.Fprintf(b, "#line %d \"%s\"\n", i+2, name)
 	}
 }
