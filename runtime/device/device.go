@@ -14,7 +14,10 @@
 // Compatibility: experimental.
 package device
 
-import "github.com/nstf/nstf/formats/model"
+import (
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/runtime/sample"
+)
 
 // A Backend executes one model on one kind of device.
 type Backend interface {
@@ -44,6 +47,27 @@ type Backend interface {
 	CacheBytes(positions int64) (int64, error)
 
 	Close() error
+}
+
+// A Decoder is a Backend that can choose tokens by itself, so that nothing but
+// their ids leaves the device while it decodes.
+type Decoder interface {
+	// Decode begins to choose tokens as the sampler does, the first from the
+	// logits of the last row of the last Forward, whose last segment was c's.
+	// history is the tokens that a repetition penalty looks at. It returns nil
+	// where the device does not do what the sampler's options ask for.
+	Decode(c Cache, s *sample.Sampler, history []int32) (Decoding, error)
+}
+
+// A Decoding is tokens in the making. Until Stop nothing else may be asked of
+// its backend.
+type Decoding interface {
+	// Next returns the next token. From the second call on, the token returned
+	// before becomes a part of the cache first; there is room for it.
+	Next() (int32, error)
+	// Stop ends it; a second time it does nothing. The cache holds what it did
+	// after the last Next.
+	Stop() error
 }
 
 // A Cache holds the keys and values of one sequence.

@@ -66,8 +66,8 @@ func (s *Sequence) Truncate(n int) {
 // original context (or, after Truncate, no longer does), dynamic scaling keeps
 // them: transformers' generation does the same.
 //
-// On an error of ctx, which is looked at between passes (of 512 tokens on the processor), or of
-// logits, the tokens of finished passes stay; see Len.
+// On an error of ctx, which is looked at between passes (of 512 tokens on the
+// processor), or of logits, the tokens of finished passes stay; see Len.
 func (s *Sequence) Prefill(ctx context.Context, tokens []int32, logits func(pos int, row []float32) error) error {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()

@@ -13,16 +13,17 @@ import (
 
 // A run is one continuation in progress.
 type run struct {
-	g       *Generator
-	prompt  []int32
-	o       Options
-	emit    func(text string) error
-	sampler *sample.Sampler
-	stopper *sample.Stopper
-	stream  *tokenizer.Stream
-	history []int32 // what the sampler sees
-	stopped bool    // a stop string was found
-	stats   Stats
+	g        *Generator
+	prompt   []int32
+	o        Options
+	emit     func(text string) error
+	sampler  *sample.Sampler
+	stopper  *sample.Stopper
+	stream   *tokenizer.Stream
+	history  []int32        // what the sampler sees
+	decoding *exec.Decoding // what chooses the tokens
+	stopped  bool           // a stop string was found
+	stats    Stats
 }
 
 func (g *Generator) newRun(prompt []int32, o Options, emit func(string) error) (*run, error) {
@@ -42,13 +43,16 @@ func (g *Generator) newRun(prompt []int32, o Options, emit func(string) error) (
 // loop reads the prompt and generates until there is a reason to end.
 func (r *run) loop(ctx context.Context) error {
 	start := time.Now()
-	logits, err := r.prefill(ctx)
-	if err != nil {
+	if err := r.prefill(ctx); err != nil {
 		return err
 	}
+	defer func() { r.decoding.Stop() }()
 	r.stats.Prompt = time.Since(start)
 	for {
-		id := r.sampler.Next(logits, r.history)
+		id, err := r.next(ctx)
+		if err != nil {
+			return err
+		}
 		r.stats.Tokens++
 		if r.stats.Tokens == 1 {
 			r.stats.FirstToken = time.Since(start)
@@ -60,20 +64,18 @@ func (r *run) loop(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if logits, err = r.step(id); err != nil {
-			return err
-		}
 	}
 }
 
 // prefill computes what the sequence does not hold of the prompt already. The
 // last token is computed in any case: its logits are wanted.
-func (r *run) prefill(ctx context.Context) ([]float32, error) {
+func (r *run) prefill(ctx context.Context) (err error) {
 	seq := r.g.seq
 	n := min(common(seq.Tokens(), r.prompt), len(r.prompt)-1)
 	seq.Truncate(n)
 	r.stats.CachedTokens = n
-	return seq.PrefillLast(ctx, r.prompt[n:])
+	r.decoding, err = seq.Decode(ctx, r.prompt[n:], r.sampler, r.history)
+	return err
 }
 
 // take emits what a token adds and reports whether it is the last.
@@ -106,16 +108,24 @@ func (r *run) write(text string) error {
 	return r.emit(text)
 }
 
-// step appends a token, after making room for it where that is wanted.
-func (r *run) step(id int32) ([]float32, error) {
-	logits, err := r.g.seq.Step(id)
+// next chooses a token, after making room for the one before where that is
+// wanted.
+func (r *run) next(ctx context.Context) (int32, error) {
+	id, err := r.decoding.Next()
 	if !r.o.Shift || !errors.Is(err, exec.ErrContextFull) {
-		return logits, err
+		return id, err
+	}
+	if err := r.decoding.Stop(); err != nil {
+		return 0, err
 	}
 	if err := r.shift(); err != nil {
-		return nil, err
+		return 0, err
 	}
-	return r.g.seq.Step(id)
+	last := r.history[len(r.history)-1:]
+	if r.decoding, err = r.g.seq.Decode(ctx, last, r.sampler, r.history); err != nil {
+		return 0, err
+	}
+	return r.decoding.Next()
 }
 
 // shift forgets the older half of what stands behind the text's first token:

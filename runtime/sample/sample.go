@@ -61,6 +61,7 @@ func (o Options) check() error {
 type Sampler struct {
 	o      Options
 	random *rand.PCG
+	drawn  int         // numbers taken from random
 	logits []float32   // with the penalty applied
 	seen   []bool      // of each token, while the penalty is applied
 	heap   []candidate // most probable first
@@ -79,6 +80,28 @@ func New(o Options) (*Sampler, error) {
 		return nil, err
 	}
 	return &Sampler{o: o, random: rand.NewPCG(o.Seed, 0)}, nil
+}
+
+// Options returns the sampler's settings.
+func (s *Sampler) Options() Options { return s.o }
+
+// Draw takes a random number in [0, 1): what a token is chosen by, for whoever
+// chooses in the sampler's place.
+func (s *Sampler) Draw() float64 {
+	s.drawn++
+	return float64(s.random.Uint64()>>11) / (1 << 53)
+}
+
+// Drawn returns how many numbers were taken.
+func (s *Sampler) Drawn() int { return s.drawn }
+
+// Rewind gives numbers back: the next Draw returns the one that followed the
+// first n.
+func (s *Sampler) Rewind(n int) {
+	s.random, s.drawn = rand.NewPCG(s.o.Seed, 0), 0
+	for range n {
+		s.Draw()
+	}
 }
 
 // Greedy returns the most probable token, the lowest id among equals.
@@ -224,7 +247,7 @@ func (s *Sampler) draw() int32 {
 	for _, c := range s.keep {
 		total += c.weight
 	}
-	share := float64(s.random.Uint64()>>11) / (1 << 53) * total
+	share := s.Draw() * total
 	var sum float64
 	for _, c := range s.keep {
 		sum += c.weight
