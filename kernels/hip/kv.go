@@ -28,8 +28,9 @@ type KV struct {
 	Base   Address // Bytes() bytes, at a multiple of 256
 }
 
-// planes returns the bytes of a page in each plane.
-func (k *KV) planes() [4]int64 {
+// Planes returns the bytes of a page in each plane, in their order; 0 for one
+// that the format has not.
+func (k *KV) Planes() [4]int64 {
 	n := int64(k.Heads) * PagePositions
 	d := int64(k.Dim)
 	switch k.Format {
@@ -44,7 +45,7 @@ func (k *KV) planes() [4]int64 {
 // PageBytes returns what a page takes.
 func (k *KV) PageBytes() int64 {
 	var n int64
-	for _, p := range k.planes() {
+	for _, p := range k.Planes() {
 		n += p
 	}
 	return n
@@ -57,7 +58,7 @@ func (k *KV) Bytes() int64 { return k.PageBytes() * int64(k.Pages) }
 func (k *KV) args() []Arg {
 	var a []Arg
 	at := k.Base
-	for _, p := range k.planes() {
+	for _, p := range k.Planes() {
 		a = append(a, Ptr(at))
 		at += Address(p * int64(k.Pages))
 	}
