@@ -113,9 +113,9 @@ var lonely = []struct {
 	allowed []string // packages, or files
 	because string
 }{
-	{"unsafe", regexp.MustCompile(`(?m)^\s*(import\s+)?"unsafe"$`), []string{"runtime/gpu", "formats/tensor/view.go", "formats/tensor/file_windows.go", "formats/atomicfile/space_windows.go"},
+	{"unsafe", regexp.MustCompile(`(?m)^\s*(import\s+)?"unsafe"$`), []string{"runtime/gpu/driver", "formats/tensor/view.go", "formats/tensor/file_windows.go", "formats/atomicfile/space_windows.go"},
 		"danger has an address"},
-	{"purego", regexp.MustCompile(`"github.com/ebitengine/purego"`), []string{"runtime/gpu"}, "danger has an address"},
+	{"purego", regexp.MustCompile(`"github.com/ebitengine/purego"`), []string{"runtime/gpu/driver"}, "danger has an address"},
 	{"the environment", regexp.MustCompile(`\bos\.(Getenv|LookupEnv|Environ)\(`), []string{"cmd"}, "only cmd reads the environment"},
 	{"printing", regexp.MustCompile(`\bfmt\.Print(ln|f)?\(|\bos\.(Stdout|Stderr)\b`), []string{"cmd", "kernels/cpu/internal/gen"}, "only cmd prints"},
 	{"exiting", regexp.MustCompile(`\bos\.Exit\(|\blog\.Fatal`), []string{"cmd", "kernels/cpu/internal/gen"}, "only cmd exits"},

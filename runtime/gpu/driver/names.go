@@ -1,0 +1,151 @@
+package driver
+
+import (
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nstf/nstf/kernels/hip"
+)
+
+// libraryNames are the names of one library on one system, and the folders in
+// which it lies below an installation's root.
+type libraryNames struct {
+	names   []string // newest first; the last is what a message calls it
+	folders []string // below a root
+	roots   []string // patterns of usual roots
+}
+
+// The sonames of HIP follow ROCm's major version, as do the DLLs that come
+// with AMD's driver; hiprtc's DLL also carries the minor one.
+var (
+	hipLinux = libraryNames{
+		names:   []string{"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"},
+		folders: []string{"lib", "lib64", "hip/lib"},
+		roots:   []string{"/opt/rocm", "/opt/rocm-*", "/usr/lib/x86_64-linux-gnu/rocm*"},
+	}
+	hipWindows = libraryNames{
+		names:   []string{"amdhip64_7.dll", "amdhip64_6.dll", "amdhip64.dll"},
+		folders: []string{"bin"},
+		roots:   []string{`C:\Program Files\AMD\ROCm\*`},
+	}
+	hiprtcLinux = libraryNames{
+		names:   []string{"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libhiprtc.so"},
+		folders: hipLinux.folders,
+		roots:   hipLinux.roots,
+	}
+	hiprtcWindows = libraryNames{
+		names: []string{"hiprtc0702.dll", "hiprtc0701.dll", "hiprtc0700.dll", "hiprtc0604.dll", "hiprtc0603.dll", "hiprtc0602.dll",
+			"hiprtc0601.dll", "hiprtc0600.dll", "hiprtc0507.dll", "hiprtc0506.dll", "hiprtc0505.dll", "hiprtc.dll"},
+		folders: hipWindows.folders,
+		roots:   hipWindows.roots,
+	}
+	cudaLinux = libraryNames{
+		names:   []string{"libcuda.so.1", "libcuda.so"},
+		folders: []string{"lib64", "lib"},
+		roots:   []string{"/usr/lib/wsl", "/usr/lib/x86_64-linux-gnu/nvidia/current"},
+	}
+	cudaWindows = libraryNames{names: []string{"nvcuda.dll"}}
+	nvrtcLinux  = libraryNames{
+		names:   []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"},
+		folders: []string{"lib64", "lib", "targets/x86_64-linux/lib"},
+		roots:   []string{"/usr/local/cuda", "/usr/local/cuda-*"},
+	}
+	nvrtcWindows = libraryNames{
+		names:   []string{"nvrtc64_130_0.dll", "nvrtc64_120_0.dll", "nvrtc64_112_0.dll"},
+		folders: []string{"bin", `bin\x64`},
+		roots:   []string{`C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v*`},
+	}
+)
+
+// pick returns the names for the system that this program runs on.
+func pick(linux, windows libraryNames) libraryNames {
+	if goruntime.GOOS == "windows" {
+		return windows
+	}
+	return linux
+}
+
+// runtimeNames lists what to try for the runtime, in order.
+func runtimeNames(o Options) []string {
+	if o.API == hip.HIP {
+		return pick(hipLinux, hipWindows).candidates(o)
+	}
+	return pick(cudaLinux, cudaWindows).candidates(o)
+}
+
+// candidates lists paths below the options' paths, then plain names for the
+// loader to find, then paths below the options' and the usual roots. Below
+// roots that the user did not name only what exists is listed.
+func (n libraryNames) candidates(o Options) []string {
+	var all []string
+	for _, p := range o.Paths {
+		if s, err := os.Stat(p); err == nil && !s.IsDir() {
+			if n.has(filepath.Base(p)) {
+				all = append(all, p)
+			}
+			continue
+		}
+		for _, name := range n.names {
+			all = append(all, filepath.Join(p, name))
+		}
+	}
+	all = append(all, n.names...)
+	for _, pattern := range append(slices.Clone(o.Roots), n.roots...) {
+		roots, _ := filepath.Glob(pattern)
+		slices.Reverse(roots) // the highest version first
+		for _, root := range roots {
+			for _, folder := range n.folders {
+				for _, name := range n.names {
+					if path := filepath.Join(root, folder, name); exists(path) {
+						all = append(all, path)
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// has reports whether a file's name is one of the library's.
+func (n libraryNames) has(name string) bool { return slices.Contains(n.names, name) }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// compilerNames lists what to try for the compiler: first the one that lies
+// beside the runtime and is of its major version.
+func compilerNames(o Options, major int, runtimePath string) []string {
+	n := pick(nvrtcLinux, nvrtcWindows)
+	if o.API == hip.HIP {
+		n = pick(hiprtcLinux, hiprtcWindows)
+	}
+	if o.API == hip.HIP && runtimePath != "" {
+		o.Paths = append(slices.Clone(o.Paths), filepath.Dir(runtimePath))
+	}
+	n.names = prefer(n.names, major)
+	all := n.candidates(o)
+	if o.API == hip.HIP && runtimePath != "" {
+		all = append(all, runtimePath) // until ROCm 6 the runtime holds hiprtc's functions too
+	}
+	return all
+}
+
+// prefer moves the names of a major version to the front.
+func prefer(names []string, major int) []string {
+	m := strconv.Itoa(major)
+	score := func(name string) int {
+		if strings.Contains(name, ".so."+m) || strings.Contains(name, "hiprtc0"+m) || strings.Contains(name, "nvrtc64_"+m) {
+			return 0
+		}
+		return 1
+	}
+	names = slices.Clone(names)
+	slices.SortStableFunc(names, func(a, b string) int { return score(a) - score(b) })
+	return names
+}

@@ -1,0 +1,37 @@
+package driver
+
+import (
+	"strings"
+
+	"golang.org/x/sys/windows"
+)
+
+// openLibrary loads a DLL by name or path. What it needs itself is searched
+// for beside it, too.
+func openLibrary(name string) (uintptr, error) {
+	flags := uintptr(windows.LOAD_LIBRARY_SEARCH_DEFAULT_DIRS)
+	if strings.ContainsRune(name, '\\') {
+		flags |= windows.LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR
+	}
+	h, err := windows.LoadLibraryEx(name, 0, flags)
+	return uintptr(h), err
+}
+
+// lookup returns a symbol's address, 0 where there is none.
+func lookup(handle uintptr, symbol string) uintptr {
+	a, err := windows.GetProcAddress(windows.Handle(handle), symbol)
+	if err != nil {
+		return 0
+	}
+	return a
+}
+
+// libraryPath returns the file of a loaded DLL.
+func libraryPath(handle uintptr, name string) string {
+	b := make([]uint16, windows.MAX_PATH)
+	n, err := windows.GetModuleFileName(windows.Handle(handle), &b[0], uint32(len(b)))
+	if err != nil {
+		return name
+	}
+	return windows.UTF16ToString(b[:n])
+}

@@ -1,0 +1,346 @@
+package driver
+
+import (
+	"fmt"
+	goruntime "runtime"
+	"unsafe"
+
+	"github.com/nstf/nstf/kernels/hip"
+)
+
+// A Stream carries out work in order. Streams of one device run beside one
+// another. A stream is used by one goroutine at a time.
+type Stream struct {
+	device    *Device
+	handle    uintptr
+	recording *Graph // what is being captured; nil: nothing
+	err       error  // the first failure of queued work; used by the device's thread only
+}
+
+// Stream makes a stream.
+func (d *Device) Stream() (*Stream, error) {
+	s := &Stream{device: d}
+	err := d.do(func() error {
+		p := &d.lib.procs.streamCreate
+		if code := call(p, uintptr(unsafe.Pointer(&s.handle)), streamNonBlocking); code != 0 {
+			return d.check(p, "", code)
+		}
+		d.mu.Lock()
+		d.streams[s] = struct{}{}
+		d.mu.Unlock()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close waits for the stream and gives it back.
+func (s *Stream) Close() error {
+	d := s.device
+	err := s.Wait()
+	d.mu.Lock()
+	_, ok := d.streams[s]
+	delete(d.streams, s)
+	d.mu.Unlock()
+	if ok && err == nil {
+		p := &d.lib.procs.streamDestroy
+		err = d.do(func() error { return d.check(p, "", call(p, s.handle)) })
+	}
+	return err
+}
+
+// queue begins a command of the stream; commit ends it.
+func (s *Stream) queue(k kind) (*command, error) {
+	c, err := s.device.worker.reserve(s.device.refused)
+	if err != nil {
+		return nil, err
+	}
+	c.kind, c.stream = k, s
+	return c, nil
+}
+
+// commit queues a command, and notes it where the stream is being captured.
+func (s *Stream) commit(c *command) {
+	if g := s.recording; g != nil {
+		g.commands = append(g.commands, *c)
+		if !s.device.properties.Graphs {
+			s.device.worker.drop()
+			return
+		}
+	}
+	s.device.worker.commit()
+}
+
+// Wait waits until all work of the stream is done and returns the first
+// error of it.
+func (s *Stream) Wait() error {
+	if s.recording != nil {
+		return captureError("Wait")
+	}
+	c, err := s.queue(kindWait)
+	if err != nil {
+		return err
+	}
+	return s.device.finish(c)
+}
+
+// Launch queues a kernel. It copies the arguments and does not allocate.
+func (s *Stream) Launch(f *Function, c hip.Call) error {
+	if err := s.checkLaunch(f, &c); err != nil {
+		return err
+	}
+	q, err := s.queue(kindLaunch)
+	if err != nil {
+		return err
+	}
+	q.fn, q.grid, q.block, q.lds, q.cooperative, q.n = f, c.Grid, c.Block, c.LDS, c.Cooperative, len(c.Args)
+	for i, a := range c.Args {
+		q.args[i] = a.Bits
+	}
+	s.commit(q)
+	return nil
+}
+
+// checkLaunch finds what is wrong with a call before the runtime does.
+func (s *Stream) checkLaunch(f *Function, c *hip.Call) error {
+	d := s.device
+	threads := uint64(c.Block[0]) * uint64(c.Block[1]) * uint64(c.Block[2])
+	limit := d.properties.Threads
+	if m := f.attributes.MaxThreads; m > 0 {
+		limit = m
+	}
+	switch {
+	case f.device != d:
+		return launchError(f, "the kernel is on %v, the stream on %v", f.device, d)
+	case c.Symbol != "" && c.Symbol != f.symbol:
+		return launchError(f, "the call is one of %s", c.Symbol)
+	case c.Grid[0] == 0 || c.Grid[1] == 0 || c.Grid[2] == 0 || threads == 0:
+		return launchError(f, "grid %v, block %v: a dimension is 0", c.Grid, c.Block)
+	case threads > uint64(limit):
+		return launchError(f, "block %v: more than %d threads", c.Block, limit)
+	case int64(c.LDS)+int64(f.attributes.LDS) > int64(d.properties.Target.LDS):
+		return launchError(f, "%d bytes of LDS, %d of them dynamic: more than %d", int64(c.LDS)+int64(f.attributes.LDS), c.LDS, d.properties.Target.LDS)
+	case len(c.Args) > maxArgs:
+		return launchError(f, "%d arguments: more than %d", len(c.Args), maxArgs)
+	case c.Cooperative && !d.properties.Cooperative:
+		e := launchError(f, "%v has no cooperative launch", d)
+		e.Reason = ErrMissing
+		return e
+	}
+	return nil
+}
+
+func launchError(f *Function, format string, args ...any) *Error {
+	return &Error{Call: "launch of " + f.symbol, Detail: fmt.Sprintf(format, args...), Reason: ErrRange}
+}
+
+// Copy queues a copy of n bytes between buffers of the device.
+func (s *Stream) Copy(dst, src Buffer, n int64) error {
+	if n < 0 || n > dst.Size || n > src.Size {
+		return rangeError("Copy", n, min(dst.Size, src.Size))
+	}
+	if n == 0 {
+		return nil
+	}
+	c, err := s.queue(kindCopy)
+	if err != nil {
+		return err
+	}
+	c.dst, c.src, c.len = uint64(dst.Address), uint64(src.Address), uint64(n)
+	s.commit(c)
+	return nil
+}
+
+// Fill queues setting every byte of a buffer.
+func (s *Stream) Fill(dst Buffer, b byte) error {
+	if dst.Size == 0 {
+		return nil
+	}
+	c, err := s.queue(kindFill)
+	if err != nil {
+		return err
+	}
+	c.dst, c.src, c.len = uint64(dst.Address), uint64(b), uint64(dst.Size)
+	s.commit(c)
+	return nil
+}
+
+// Upload copies to the device. From pinned memory it only queues: the source
+// has to stay as it is until the stream was waited for. Other sources may be
+// changed when it returns, though the copy may still be under way.
+func (s *Stream) Upload(dst Buffer, src []byte) error {
+	if int64(len(src)) > dst.Size {
+		return rangeError("Upload", int64(len(src)), dst.Size)
+	}
+	if len(src) == 0 {
+		return nil
+	}
+	if s.device.isPinned(src) {
+		return s.transfer(kindUpload, dst.Address, src)
+	}
+	if s.recording != nil {
+		return captureError("Upload of memory that is not pinned")
+	}
+	for at := dst.Address; len(src) > 0; {
+		t, err := s.device.staging.take(int64(len(src)))
+		if err != nil {
+			return err
+		}
+		n := copy(t.pinned.bytes, src)
+		if err = s.transfer(kindUpload, at, t.pinned.bytes[:n]); err == nil {
+			err = s.Record(t.event)
+			t.busy = err == nil
+		}
+		t.give()
+		if err != nil {
+			return err
+		}
+		at, src = at+hip.Address(n), src[n:]
+	}
+	return nil
+}
+
+// Download copies from the device. Into pinned memory it only queues; else it
+// waits for the stream and returns the first error of its work.
+func (s *Stream) Download(dst []byte, src Buffer) error {
+	if int64(len(dst)) > src.Size {
+		return rangeError("Download", int64(len(dst)), src.Size)
+	}
+	if len(dst) == 0 {
+		return nil
+	}
+	if s.device.isPinned(dst) {
+		return s.transfer(kindDownload, src.Address, dst)
+	}
+	if s.recording != nil {
+		return captureError("Download to memory that is not pinned")
+	}
+	for at := src.Address; len(dst) > 0; {
+		t, err := s.device.staging.take(int64(len(dst)))
+		if err != nil {
+			return err
+		}
+		n := min(len(dst), len(t.pinned.bytes))
+		if err = s.transfer(kindDownload, at, t.pinned.bytes[:n]); err == nil {
+			err = s.Wait()
+		}
+		if err == nil {
+			copy(dst, t.pinned.bytes[:n])
+		}
+		t.give()
+		if err != nil {
+			return err
+		}
+		at, dst = at+hip.Address(n), dst[n:]
+	}
+	return nil
+}
+
+// transfer queues a copy between the device and pinned memory.
+func (s *Stream) transfer(k kind, device hip.Address, host []byte) error {
+	c, err := s.queue(k)
+	if err != nil {
+		return err
+	}
+	c.dst, c.src, c.len = uint64(device), uint64(uintptr(unsafe.Pointer(&host[0]))), uint64(len(host))
+	s.commit(c)
+	return nil
+}
+
+func rangeError(what string, n, size int64) error {
+	return &Error{Call: what, Detail: fmt.Sprintf("%d bytes do not lie in a buffer of %d", n, size), Reason: ErrRange}
+}
+
+func captureError(what string) error {
+	return &Error{Call: what, Detail: "not while the stream is captured", Reason: ErrRange}
+}
+
+// A launcher holds arguments where C reads them. The arrays lie on the heap,
+// which does not move.
+type launcher struct {
+	values   *[maxArgs]uint64
+	pointers *[maxArgs]uintptr
+}
+
+func (l *launcher) prepare() {
+	l.values, l.pointers = new([maxArgs]uint64), new([maxArgs]uintptr)
+	for i := range l.values {
+		l.pointers[i] = uintptr(unsafe.Pointer(&l.values[i]))
+	}
+}
+
+// execute carries out a command on the device's thread. Work of a stream that
+// has failed is left out until somebody has been told.
+func (d *Device) execute(c *command) error {
+	if e := d.lost.Load(); e != nil && !c.always {
+		return e
+	}
+	if c.kind == kindDo {
+		return c.do()
+	}
+	s := c.stream
+	if c.kind == kindWait {
+		err := s.err
+		s.err = nil
+		p := &d.lib.procs.streamWait
+		if e := d.check(p, "", call(p, s.handle)); err == nil {
+			err = e
+		}
+		return err
+	}
+	if s.err == nil {
+		s.err = d.perform(c)
+	}
+	return s.err
+}
+
+// perform carries out queued work of a stream.
+func (d *Device) perform(c *command) error {
+	p, stream := &d.lib.procs, c.stream.handle
+	switch c.kind {
+	case kindLaunch:
+		return d.launch(c)
+	case kindCopy:
+		return d.check(&p.copy, "", call(&p.copy, uintptr(c.dst), uintptr(c.src), uintptr(c.len), stream))
+	case kindFill:
+		return d.check(&p.fill, "", call(&p.fill, uintptr(c.dst), uintptr(c.src), uintptr(c.len), stream))
+	case kindUpload:
+		return d.check(&p.upload, "", call(&p.upload, uintptr(c.dst), uintptr(c.src), uintptr(c.len), stream))
+	case kindDownload:
+		return d.check(&p.download, "", call(&p.download, uintptr(c.src), uintptr(c.dst), uintptr(c.len), stream))
+	case kindRecord:
+		return d.check(&p.eventRecord, "", call(&p.eventRecord, c.event.handle, stream))
+	case kindAfter:
+		return d.check(&p.streamAfter, "", call(&p.streamAfter, stream, c.event.handle, 0))
+	case kindReplay:
+		return d.replay(c)
+	}
+	panic("driver: unknown command")
+}
+
+// launch starts a kernel.
+func (d *Device) launch(c *command) error {
+	p, f := &d.lib.procs, c.fn
+	if err := f.allowLDS(c.lds); err != nil {
+		return err
+	}
+	copy(d.launcher.values[:c.n], c.args[:c.n])
+	params := uintptr(unsafe.Pointer(d.launcher.pointers))
+	var code int32
+	q := &p.launch
+	if c.cooperative {
+		q = &p.launchCooperative
+		code = call(q, f.handle, uintptr(c.grid[0]), uintptr(c.grid[1]), uintptr(c.grid[2]),
+			uintptr(c.block[0]), uintptr(c.block[1]), uintptr(c.block[2]), uintptr(c.lds), c.stream.handle, params)
+	} else {
+		code = call(q, f.handle, uintptr(c.grid[0]), uintptr(c.grid[1]), uintptr(c.grid[2]),
+			uintptr(c.block[0]), uintptr(c.block[1]), uintptr(c.block[2]), uintptr(c.lds), c.stream.handle, params, 0)
+	}
+	goruntime.KeepAlive(d)
+	if code == 0 {
+		return nil
+	}
+	return d.check(q, fmt.Sprintf("%s, grid %v, block %v, %d bytes of LDS", f.symbol, c.grid, c.block, c.lds), code)
+}
