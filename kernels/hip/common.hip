@@ -19,6 +19,12 @@ typedef int i32;
 typedef unsigned long long u64;
 typedef long long i64;
 typedef float f32;
+typedef double f64;
+
+// N numbers that lie together, loaded and stored at once.
+template <typename T, int N> struct alignas(sizeof(T) * N) pack {
+	T v[N];
+};
 
 #define NSTF_KERNEL extern "C" __global__
 #define NSTF_DEVICE static __device__ __forceinline__
@@ -28,9 +34,13 @@ typedef float f32;
 #if defined(NSTF_CUDA)
 NSTF_DEVICE f32 wave_xor(f32 v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 NSTF_DEVICE i32 wave_xor(i32 v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
+NSTF_DEVICE f64 wave_xor(f64 v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
+NSTF_DEVICE u64 wave_xor(u64 v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 #else
 NSTF_DEVICE f32 wave_xor(f32 v, int mask) { return __shfl_xor(v, mask); }
 NSTF_DEVICE i32 wave_xor(i32 v, int mask) { return __shfl_xor(v, mask); }
+NSTF_DEVICE f64 wave_xor(f64 v, int mask) { return __shfl_xor(v, mask); }
+NSTF_DEVICE u64 wave_xor(u64 v, int mask) { return __shfl_xor(v, mask); }
 #endif
 
 // The sum over groups of Width lanes, in every lane, added in one fixed order.

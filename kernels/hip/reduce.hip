@@ -2,12 +2,6 @@
 // lanes of each wave, then over the waves from first to last.
 #include "common.hip"
 
-NSTF_DEVICE f64 wave_xor(f64 v, int mask) {
-	const i64 b = __double_as_longlong(v);
-	const u32 lo = (u32)wave_xor((i32)(u32)b, mask), hi = (u32)wave_xor((i32)(u32)((u64)b >> 32), mask);
-	return __longlong_as_double((i64)(((u64)hi << 32) | lo));
-}
-
 // block_sum gives the sum over a block of Threads to every thread. lds holds
 // Threads/NSTF_WAVE numbers and may be used again at once.
 template <int Threads, typename T> NSTF_DEVICE T block_sum(T v, T* lds) {
