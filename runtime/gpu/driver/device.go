@@ -19,7 +19,7 @@ type Device struct {
 	properties Properties
 	lost       atomic.Pointer[Error]
 	closing    sync.Once
-	launcher   launcher // used by the device's thread only
+	calls      *caller // used by the device's thread only
 
 	mu      sync.Mutex
 	buffers map[hip.Address]int64
@@ -62,7 +62,7 @@ func (l *Library) Open(ordinal int) (*Device, error) {
 		lib: l, ordinal: ordinal, worker: newWorker(l.patience), buffers: map[hip.Address]int64{}, pinned: map[*Pinned]struct{}{},
 		streams: map[*Stream]struct{}{}, modules: map[*Module]struct{}{}, graphs: map[*Graph]struct{}{}, events: map[*Event]struct{}{},
 	}
-	d.launcher.prepare()
+	d.calls = newCaller()
 	d.staging = newStaging(d)
 	go d.worker.run(d.execute)
 	if err := d.do(d.enter); err != nil {

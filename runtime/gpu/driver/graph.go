@@ -121,7 +121,7 @@ func (s *Stream) Replay(g *Graph) error {
 func (d *Device) replay(c *command) error {
 	g, p := c.graph, &d.lib.procs.graphLaunch
 	if g.exec != 0 {
-		return d.check(p, "", call(p, g.exec, c.stream.handle))
+		return d.check(p, "", d.calls.call(p, g.exec, c.stream.handle))
 	}
 	for i := range g.commands {
 		g.commands[i].stream = c.stream

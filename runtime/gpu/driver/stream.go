@@ -2,7 +2,6 @@ package driver
 
 import (
 	"fmt"
-	goruntime "runtime"
 	"unsafe"
 
 	"github.com/nstf/nstf/kernels/hip"
@@ -255,92 +254,4 @@ func rangeError(what string, n, size int64) error {
 
 func captureError(what string) error {
 	return &Error{Call: what, Detail: "not while the stream is captured", Reason: ErrRange}
-}
-
-// A launcher holds arguments where C reads them. The arrays lie on the heap,
-// which does not move.
-type launcher struct {
-	values   *[maxArgs]uint64
-	pointers *[maxArgs]uintptr
-}
-
-func (l *launcher) prepare() {
-	l.values, l.pointers = new([maxArgs]uint64), new([maxArgs]uintptr)
-	for i := range l.values {
-		l.pointers[i] = uintptr(unsafe.Pointer(&l.values[i]))
-	}
-}
-
-// execute carries out a command on the device's thread. Work of a stream that
-// has failed is left out until somebody has been told.
-func (d *Device) execute(c *command) error {
-	if e := d.lost.Load(); e != nil && !c.always {
-		return e
-	}
-	if c.kind == kindDo {
-		return c.do()
-	}
-	s := c.stream
-	if c.kind == kindWait {
-		err := s.err
-		s.err = nil
-		p := &d.lib.procs.streamWait
-		if e := d.check(p, "", call(p, s.handle)); err == nil {
-			err = e
-		}
-		return err
-	}
-	if s.err == nil {
-		s.err = d.perform(c)
-	}
-	return s.err
-}
-
-// perform carries out queued work of a stream.
-func (d *Device) perform(c *command) error {
-	p, stream := &d.lib.procs, c.stream.handle
-	switch c.kind {
-	case kindLaunch:
-		return d.launch(c)
-	case kindCopy:
-		return d.check(&p.copy, "", call(&p.copy, uintptr(c.dst), uintptr(c.src), uintptr(c.len), stream))
-	case kindFill:
-		return d.check(&p.fill, "", call(&p.fill, uintptr(c.dst), uintptr(c.src), uintptr(c.len), stream))
-	case kindUpload:
-		return d.check(&p.upload, "", call(&p.upload, uintptr(c.dst), uintptr(c.src), uintptr(c.len), stream))
-	case kindDownload:
-		return d.check(&p.download, "", call(&p.download, uintptr(c.src), uintptr(c.dst), uintptr(c.len), stream))
-	case kindRecord:
-		return d.check(&p.eventRecord, "", call(&p.eventRecord, c.event.handle, stream))
-	case kindAfter:
-		return d.check(&p.streamAfter, "", call(&p.streamAfter, stream, c.event.handle, 0))
-	case kindReplay:
-		return d.replay(c)
-	}
-	panic("driver: unknown command")
-}
-
-// launch starts a kernel.
-func (d *Device) launch(c *command) error {
-	p, f := &d.lib.procs, c.fn
-	if err := f.allowLDS(c.lds); err != nil {
-		return err
-	}
-	copy(d.launcher.values[:c.n], c.args[:c.n])
-	params := uintptr(unsafe.Pointer(d.launcher.pointers))
-	var code int32
-	q := &p.launch
-	if c.cooperative {
-		q = &p.launchCooperative
-		code = call(q, f.handle, uintptr(c.grid[0]), uintptr(c.grid[1]), uintptr(c.grid[2]),
-			uintptr(c.block[0]), uintptr(c.block[1]), uintptr(c.block[2]), uintptr(c.lds), c.stream.handle, params)
-	} else {
-		code = call(q, f.handle, uintptr(c.grid[0]), uintptr(c.grid[1]), uintptr(c.grid[2]),
-			uintptr(c.block[0]), uintptr(c.block[1]), uintptr(c.block[2]), uintptr(c.lds), c.stream.handle, params, 0)
-	}
-	goruntime.KeepAlive(d)
-	if code == 0 {
-		return nil
-	}
-	return d.check(q, fmt.Sprintf("%s, grid %v, block %v, %d bytes of LDS", f.symbol, c.grid, c.block, c.lds), code)
 }
