@@ -1,0 +1,106 @@
+// The paged cache of keys and values: where a head of a position lies, and how
+// it is stored.
+//
+// Defines: KV_D, numbers of a head; KV_FORMAT, how they are stored:
+//   0 f32
+//   1 f16, rounded to nearest
+//   2 q8: x = scale * q, q = round(x * 127/m), scale = m/127 with m the largest
+//     magnitude of 32 numbers of a key (but at least 2^-20 of the whole key's),
+//     of all numbers of a value. Magnitudes under 2^-96 count as 0; a vector with
+//     an infinity or a NaN is NaN throughout.
+// Planes as in kv.go: keys, values [page][head][64][KV_D], for q8 key scales
+// [page][head][64][KV_GROUPS] and value scales [page][head][64].
+#include "common.hip"
+
+#define KV_GROUPS ((KV_D + 31) / 32)
+#define KV_TINY 1.2621774483536189e-29f // 2^-96
+#if KV_FORMAT == 0
+typedef f32 kv_element;
+#elif KV_FORMAT == 1
+typedef u16 kv_element;
+#else
+typedef i8 kv_element;
+#endif
+
+struct kv_cache {
+	kv_element *keys, *values;
+	f32 *key_scales, *value_scales;
+};
+
+#if KV_FORMAT == 2
+#define KV_PARAMETERS i8 *kv_keys, i8 *kv_values, f32 *kv_key_scales, f32 *kv_value_scales
+#define KV_CACHE {kv_keys, kv_values, kv_key_scales, kv_value_scales}
+#else
+#define KV_PARAMETERS kv_element *kv_keys, kv_element *kv_values
+#define KV_CACHE {kv_keys, kv_values, nullptr, nullptr}
+#endif
+
+// The rows of a step: see Rows in kv.go.
+#define ROWS_PARAMETERS const i32 *positions, const i32 *owners, const i32 *pages, int max_pages
+
+// The vector of head h of heads at a position of a page: times KV_D, where it
+// begins.
+NSTF_DEVICE i64 kv_vector(int page, int heads, int h, int position) {
+	return ((i64)page * heads + h) * 64 + position % 64;
+}
+
+NSTF_DEVICE void kv_put(kv_element* at, f32 v, f32 inverse) {
+#if KV_FORMAT == 0
+	*at = v;
+#elif KV_FORMAT == 1
+	*at = half_nearest(v);
+#else
+	*at = (i8)(int)rintf(v * inverse);
+#endif
+}
+
+// The largest magnitude over groups of 32 lanes, as its bits: NaN above all.
+NSTF_DEVICE u32 largest_bits(f32 v) {
+	u32 m = bits_of(v) & 0x7fffffffu;
+#pragma unroll
+	for (int i = 16; i > 0; i /= 2) {
+		const u32 other = (u32)wave_xor((i32)m, i);
+		m = other > m ? other : m;
+	}
+	return m;
+}
+
+// A wave stores one vector v[KV_D], which lies in LDS. Keys have a scale for
+// each 32 numbers, values one (Groups false): a round of 32 lanes is one group.
+template <bool Key> NSTF_DEVICE void kv_store(kv_element* to, f32* scales, const f32* v) {
+	const int lane = threadIdx.x % NSTF_WAVE;
+	const int rounds = (KV_D + NSTF_WAVE - 1) / NSTF_WAVE;
+#if KV_FORMAT == 2
+	u32 all = 0;
+	for (int r = 0; r < rounds; r++) {
+		const int i = r * NSTF_WAVE + lane;
+		u32 m = largest_bits(i < KV_D ? v[i] : 0.0f);
+		all = m > all ? m : all;
+	}
+	if (NSTF_WAVE == 64) {
+		const u32 other = (u32)wave_xor((i32)all, 32);
+		all = other > all ? other : all;
+	}
+	const bool finite = all < 0x7f800000u;
+	const f32 most = of_bits(all) < KV_TINY || !finite ? 0.0f : of_bits(all);
+	for (int r = 0; r < rounds; r++) {
+		const int i = r * NSTF_WAVE + lane;
+		f32 m = most;
+		if (Key) {
+			m = of_bits(largest_bits(i < KV_D ? v[i] : 0.0f));
+			if (m < KV_TINY) m = 0;
+			if (m < most * power_of_two(-20) || most == 0) m = most * power_of_two(-20);
+		}
+		if (i >= KV_D) continue;
+		kv_put(to + i, finite ? v[i] : 0.0f, m > 0 ? 127.0f / m : 0.0f);
+		const f32 scale = finite ? m / 127.0f : of_bits(0x7fc00000u);
+		if (Key && i % 32 == 0) scales[i / 32] = scale;
+		if (!Key && i == 0) scales[0] = scale;
+	}
+#else
+	for (int r = 0; r < rounds; r++) {
+		const int i = r * NSTF_WAVE + lane;
+		if (i < KV_D) kv_put(to + i, v[i], 0);
+	}
+#endif
+}
