@@ -69,7 +69,8 @@ NSTF_DEVICE void wave_sync() {
 #endif
 }
 
-// IEEE half precision as it is stored; half_nearest rounds to nearest even.
+// IEEE half precision as it is stored, or two in a word; half_nearest rounds to
+// nearest even.
 #if defined(NSTF_CUDA)
 NSTF_DEVICE f32 half_value(u16 h) {
 	f32 v;
@@ -81,9 +82,21 @@ NSTF_DEVICE u16 half_nearest(f32 v) {
 	asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(v));
 	return h;
 }
+NSTF_DEVICE f32 half_low(u32 pair) {
+	f32 v;
+	asm("{ .reg .b16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, l; }" : "=f"(v) : "r"(pair));
+	return v;
+}
+NSTF_DEVICE f32 half_high(u32 pair) {
+	f32 v;
+	asm("{ .reg .b16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, h; }" : "=f"(v) : "r"(pair));
+	return v;
+}
 #else
 NSTF_DEVICE f32 half_value(u16 h) { return (f32)__builtin_bit_cast(_Float16, h); }
 NSTF_DEVICE u16 half_nearest(f32 v) { return __builtin_bit_cast(u16, (_Float16)v); }
+NSTF_DEVICE f32 half_low(u32 pair) { return half_value((u16)pair); }
+NSTF_DEVICE f32 half_high(u32 pair) { return half_value((u16)(pair >> 16)); }
 #endif
 
 NSTF_DEVICE u32 bits_of(f32 v) { return __float_as_uint(v); }

@@ -1,0 +1,380 @@
+// Attention of single rows over their sequences' cached keys and values, the
+// positions spread over waves and blocks ("decoding").
+//
+//	for t, h: z[p] = cap(scale * dot(q[t][h], key[p])) for lo <= p <= position[t]
+//	          out[t][h] = sum of exp(z[p]) * value[p], over sum of exp(z[p])
+//	cap(z) = softcap * tanh(z/softcap) with ATTEND_CAP 1; lo = position+1-window, or 0
+//
+// q, out f32[T][heads][KV_D]; the cache as in kv.hip. ATTEND_GROUP query heads
+// share a key-value head; a wave takes ATTEND_QUERIES of them at once, so that a
+// key or value is read from memory once for all (ATTEND_PARTS times in groups
+// over 8). Positions outside the reach are not read. A row that sees nothing, or
+// scores of -Inf only, gives zeros; a NaN or +Inf among the scores gives NaN; a
+// row whose position is negative is left alone.
+//
+// Grid: x: blocks that share the positions of y: a key-value head's part, of z:
+// a row. ATTEND_WAVES waves of any size. A tile is 32 positions, ATTEND_LEAST
+// tiles a block at least; blocks beyond the length end at once, so that the
+// grid may be that of a longer sequence. LDS: what attend.go computes, and 256
+// bytes for each query.
+//
+// Phases of a wave, for each of its tiles: (1) scores: teams of ATTEND_LANES
+// lanes hold a key between them, and add up their products so that each lane
+// ends with another score; (2) weights, a lane a position; (3) values, as keys.
+// Loads run one batch ahead of their use. Then (4) the block's waves are put
+// together in LDS, and (5) blocks through memory, by the one that counts last.
+// Deterministic: everything is added in a fixed order; the counter only chooses
+// who adds.
+//
+// Bound: the bytes of keys and values; a multiplication for each stored number
+// and query, and for each key one in ATTEND_LANES of a butterfly exchange.
+// Tolerance: that of float32 attention over the numbers as stored.
+#include "functions.hip"
+#include "kv.hip"
+
+#define ATTEND_TILE 32
+#define ATTEND_RECORD (ATTEND_QUERIES * (KV_D + 2)) // top and sum of each query, then sums of values
+#define ATTEND_SPLITS 64
+#define ATTEND_NONE -3.4028234663852886e38f // a maximum over nothing
+
+__host__ __device__ constexpr int power_above(int n) { return n <= 1 ? 1 : 2 * power_above((n + 1) / 2); }
+__host__ __device__ constexpr int least(int a, int b) { return a < b ? a : b; }
+__host__ __device__ constexpr int most(int a, int b) { return a > b ? a : b; }
+__host__ __device__ constexpr int common_power(int n, int limit) { return limit == 1 || n % limit == 0 ? limit : common_power(n, limit / 2); }
+
+// A team of LANES lanes holds a vector in CHUNKS loads a lane, of RUN numbers.
+constexpr int RUN = common_power(KV_D, KV_FORMAT == 0 ? 4 : 8);
+constexpr int LANES = most(2, least(32, power_above((KV_D + RUN - 1) / RUN)));
+constexpr int CHUNKS = (KV_D + RUN * LANES - 1) / (RUN * LANES);
+constexpr int TEAMS = NSTF_WAVE / LANES;
+constexpr int PADDED = power_above(ATTEND_QUERIES);
+// A batch is DEPTH vectors a team.
+constexpr int DEPTH = least(ATTEND_TILE / TEAMS, most(1, least(8, 16 / PADDED) / CHUNKS));
+constexpr int BATCHES = ATTEND_TILE / TEAMS / DEPTH;
+constexpr int SCORES = DEPTH * PADDED; // that a batch gives a team
+constexpr int KEPT = most(1, SCORES / LANES);
+// Weights of a tile are spread over lanes, ROUNDS each.
+constexpr int ROUNDS = (ATTEND_TILE * ATTEND_QUERIES + NSTF_WAVE - 1) / NSTF_WAVE;
+constexpr int LDS_WAVE = PADDED * (ATTEND_TILE + 1);
+constexpr int THREADS = ATTEND_WAVES * NSTF_WAVE;
+
+// A run is kept in words where there are whole ones.
+#if KV_FORMAT == 0
+typedef pack<f32, RUN> run;
+NSTF_DEVICE f32 element(const run& r, int i) { return r.v[i]; }
+#else
+template <int Words> struct words {
+	pack<u32, Words> v;
+};
+template <> struct words<0> {
+	pack<kv_element, RUN> v;
+};
+typedef words<RUN * (int)sizeof(kv_element) / 4> run;
+template <int Words> NSTF_DEVICE f32 element(const words<Words>& r, int i) {
+#if KV_FORMAT == 1
+	return i % 2 ? half_high(r.v.v[i / 2]) : half_low(r.v.v[i / 2]);
+#else
+	return (f32)(i8)(r.v.v[i / 4] >> (8 * (i % 4)));
+#endif
+}
+NSTF_DEVICE f32 element(const words<0>& r, int i) {
+#if KV_FORMAT == 1
+	return half_value(r.v.v[i]);
+#else
+	return (f32)r.v.v[i];
+#endif
+}
+#endif
+
+struct batch {
+	run x[DEPTH][CHUNKS];
+	f32 scale[KV_FORMAT == 2 ? DEPTH : 1][CHUNKS];
+};
+
+// What a wave knows of the tile it works on: the vector of its first position,
+// and which of its positions are within reach.
+struct tile {
+	i64 vector;
+	int lo, hi;
+};
+
+// The first number of a chunk of this lane.
+NSTF_DEVICE int chunk_at(int lane, int chunk) { return (lane % LANES + chunk * LANES) * RUN; }
+// The position in its tile that this lane's team has in batch b, step d.
+NSTF_DEVICE int step_position(int lane, int b, int d) { return (b * DEPTH + d) * TEAMS + lane / LANES; }
+
+template <bool Key> NSTF_DEVICE void load(batch& to, const kv_cache& cache, const tile& t, int lane, int b) {
+#pragma unroll
+	for (int d = 0; d < DEPTH; d++) {
+		const int p = step_position(lane, b, d);
+#pragma unroll
+		for (int c = 0; c < CHUNKS; c++) {
+			const int at = chunk_at(lane, c);
+			to.x[d][c] = run{};
+			if (KV_FORMAT == 2) to.scale[d][c] = 0;
+			if (p < t.lo || p >= t.hi || at >= KV_D) continue;
+			to.x[d][c] = *(const run*)((Key ? cache.keys : cache.values) + (t.vector + p) * KV_D + at);
+			if (KV_FORMAT == 2 && Key) to.scale[d][c] = cache.key_scales[(t.vector + p) * KV_GROUPS + at / 32];
+		}
+	}
+}
+
+// Adds Count numbers over the lanes of a team, M and fewer apart: each step
+// halves what a lane keeps, until one is left. Lane l ends with number
+// l*Count/LANES and those behind it.
+template <int M, int Count> struct adding {
+	static __device__ __forceinline__ void run(f32* v, int lane) {
+		constexpr int half = Count > 1 ? Count / 2 : 1;
+		const bool upper = lane & M;
+#pragma unroll
+		for (int i = 0; i < half; i++) {
+			const f32 low = v[i], high = v[Count > 1 ? i + half : i]; // read first: a choice of addresses is slow
+			v[i] = (upper ? high : low) + wave_xor(upper ? low : high, M);
+		}
+		adding<M / 2, half>::run(v, lane);
+	}
+};
+template <int Count> struct adding<0, Count> {
+	static __device__ __forceinline__ void run(f32*, int) {}
+};
+
+struct queries {
+	f32 v[ATTEND_QUERIES][CHUNKS * RUN];
+};
+
+// Scores of a batch into lds[query][position].
+NSTF_DEVICE void score(f32* lds, const batch& k, const queries& q, int lane, int b) {
+	f32 s[SCORES] = {};
+#pragma unroll
+	for (int d = 0; d < DEPTH; d++) {
+#pragma unroll
+		for (int c = 0; c < CHUNKS; c++) {
+			f32 part[ATTEND_QUERIES] = {};
+#pragma unroll
+			for (int i = 0; i < RUN; i++) {
+				const f32 x = element(k.x[d][c], i);
+#pragma unroll
+				for (int g = 0; g < ATTEND_QUERIES; g++) part[g] = fmaf(q.v[g][c * RUN + i], x, part[g]);
+			}
+#pragma unroll
+			for (int g = 0; g < ATTEND_QUERIES; g++) {
+				f32& to = s[d * PADDED + g];
+				if (KV_FORMAT == 2) part[g] *= k.scale[d][c];
+				to = c == 0 ? part[g] : to + part[g];
+			}
+		}
+	}
+	adding<LANES / 2, SCORES>::run(s, lane);
+#pragma unroll
+	for (int i = 0; i < KEPT; i++) {
+		const int index = SCORES >= LANES ? lane % LANES * KEPT + i : lane % LANES / (LANES / least(SCORES, LANES));
+		if (SCORES < LANES && lane % (LANES / least(SCORES, LANES)) != 0) continue;
+		const int g = index % PADDED;
+		if (g < ATTEND_QUERIES) lds[g * ATTEND_TILE + step_position(lane, b, index / PADDED)] = s[i];
+	}
+}
+
+// The running maximum and sum of the queries that this lane weighs for.
+struct totals {
+	f32 top[ROUNDS], sum[ROUNDS];
+};
+
+// Turns scores lds[query][position] into weights lds[position][PADDED], and
+// leaves behind them what earlier sums are to be multiplied with.
+NSTF_DEVICE void weigh(f32* lds, totals& all, const kv_cache& cache, const tile& t, int lane, f32 scale, f32 softcap) {
+	f32 w[ROUNDS], c[ROUNDS];
+#pragma unroll
+	for (int r = 0; r < ROUNDS; r++) {
+		const int p = (r * NSTF_WAVE + lane) % ATTEND_TILE, g = (r * NSTF_WAVE + lane) / ATTEND_TILE;
+		f32 z = -NSTF_INFINITY;
+		if (g < ATTEND_QUERIES && p >= t.lo && p < t.hi) {
+			z = lds[g * ATTEND_TILE + p] * scale;
+			if (ATTEND_CAP) z = softcap * tanh_f32(z / softcap);
+		}
+		const f32 top = wave_max_of(wave_max<ATTEND_TILE>(z), all.top[r]);
+		w[r] = exp_f32(z - top);
+		c[r] = exp_f32(all.top[r] - top);
+		all.sum[r] = all.sum[r] * c[r] + w[r];
+		all.top[r] = top;
+#if KV_FORMAT == 2
+		if (p >= t.lo && p < t.hi) w[r] *= cache.value_scales[t.vector + p];
+#endif
+	}
+	wave_sync();
+#pragma unroll
+	for (int r = 0; r < ROUNDS; r++) {
+		const int p = (r * NSTF_WAVE + lane) % ATTEND_TILE, g = (r * NSTF_WAVE + lane) / ATTEND_TILE;
+		if (g >= ATTEND_QUERIES) continue;
+		lds[p * PADDED + g] = w[r];
+		if (p == 0) lds[ATTEND_TILE * PADDED + g] = c[r];
+	}
+	wave_sync();
+}
+
+// Adds a batch of values times weights lds[position][PADDED].
+NSTF_DEVICE void accumulate(queries& sum, const batch& v, const f32* lds, int lane, int b) {
+#pragma unroll
+	for (int d = 0; d < DEPTH; d++) {
+		f32 w[PADDED];
+#pragma unroll
+		for (int g = 0; g < PADDED; g += 4) {
+			const pack<f32, least(PADDED, 4)> x = *(const pack<f32, least(PADDED, 4)>*)(lds + step_position(lane, b, d) * PADDED + g);
+#pragma unroll
+			for (int i = 0; i < least(PADDED, 4); i++) w[g + i] = x.v[i];
+		}
+#pragma unroll
+		for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+			for (int i = 0; i < RUN; i++) {
+				const f32 x = element(v.x[d][c], i);
+#pragma unroll
+				for (int g = 0; g < ATTEND_QUERIES; g++) sum.v[g][c * RUN + i] = fmaf(w[g], x, sum.v[g][c * RUN + i]);
+			}
+	}
+}
+
+// Puts n records together: factors[record][query] brings each to the greatest
+// maximum. Every thread gets its share of the sums through put(query, d, sum of
+// values, maximum, sum). Barriers come first and last.
+template <typename Put> NSTF_DEVICE void together(const f32* records, int n, f32* factors, Put put) {
+	__syncthreads();
+	for (int i = threadIdx.x; i < n * ATTEND_QUERIES; i += THREADS) factors[i] = records[i / ATTEND_QUERIES * ATTEND_RECORD + i % ATTEND_QUERIES];
+	__syncthreads();
+	for (int i = threadIdx.x; i < ATTEND_QUERIES * KV_D; i += THREADS) {
+		const int g = i / KV_D;
+		f32 top = ATTEND_NONE, sum = 0, acc = 0;
+		for (int j = 0; j < n; j++) top = wave_max_of(factors[j * ATTEND_QUERIES + g], top);
+#pragma unroll 4
+		for (int j = 0; j < n; j++) {
+			const f32 c = exp_f32(factors[j * ATTEND_QUERIES + g] - top);
+			sum = fmaf(c, records[j * ATTEND_RECORD + ATTEND_QUERIES + g], sum);
+			acc = fmaf(c, records[j * ATTEND_RECORD + 2 * ATTEND_QUERIES + i], acc);
+		}
+		put(g, i % KV_D, acc, top, sum);
+	}
+	__syncthreads();
+}
+
+NSTF_KERNEL void __launch_bounds__(THREADS)
+nstf_attend(const f32* q, f32* out, int heads, int kv_heads, int window, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS, u32* counters, f32* records) {
+	alignas(16) __shared__ f32 lds[most(ATTEND_WAVES * LDS_WAVE, ATTEND_WAVES * ATTEND_RECORD)];
+	__shared__ f32 factors[ATTEND_QUERIES * ATTEND_SPLITS];
+	__shared__ bool last;
+	const kv_cache cache = KV_CACHE;
+	const int row = blockIdx.z, position = positions[row], head = blockIdx.y / ATTEND_PARTS, part = blockIdx.y % ATTEND_PARTS;
+	const int lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
+	if (position < 0) return;
+	const int lo = window > 0 && position + 1 > window ? position + 1 - window : 0;
+	const int first_tile = lo / ATTEND_TILE, tiles = position / ATTEND_TILE + 1 - first_tile;
+	const int each = most(ATTEND_LEAST, (tiles + gridDim.x - 1) / gridDim.x), blocks = (tiles + each - 1) / each;
+	if (blockIdx.x >= blocks) return;
+	const int end = first_tile + least(tiles, (blockIdx.x + 1) * each);
+	int at = first_tile + blockIdx.x * each + wave;
+	pages += owners[row] * (i64)max_pages;
+	const i64 first_query = ((i64)row * heads + head * ATTEND_GROUP + part * ATTEND_QUERIES) * KV_D;
+	const int here = least(ATTEND_QUERIES, ATTEND_GROUP - part * ATTEND_QUERIES); // queries of this part
+
+	queries query, sum;
+#pragma unroll
+	for (int g = 0; g < ATTEND_QUERIES; g++)
+#pragma unroll
+		for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+			for (int i = 0; i < RUN; i++) {
+				const int d = chunk_at(lane, c) + i;
+				query.v[g][c * RUN + i] = g < here && d < KV_D ? q[first_query + g * KV_D + d] : 0.0f;
+				sum.v[g][c * RUN + i] = 0;
+			}
+	totals all;
+#pragma unroll
+	for (int r = 0; r < ROUNDS; r++) all.top[r] = ATTEND_NONE, all.sum[r] = 0;
+
+	f32* own = lds + wave * LDS_WAVE;
+	batch x, ahead;
+	tile now, next;
+	auto find = [&](int i) {
+		tile t = {0, 0, 0};
+		if (i < end) t = {kv_vector(pages[i / 2], kv_heads, head, i % 2 * ATTEND_TILE), most(lo - i * ATTEND_TILE, 0), least(position + 1 - i * ATTEND_TILE, ATTEND_TILE)};
+		return t;
+	};
+	now = find(at);
+	load<true>(x, cache, now, lane, 0);
+	for (; at < end; at += ATTEND_WAVES) {
+		next = find(at + ATTEND_WAVES);
+#pragma unroll 1
+		for (int b = 0; b < BATCHES; b++) {
+			if (b + 1 < BATCHES) load<true>(ahead, cache, now, lane, b + 1);
+			else load<false>(ahead, cache, now, lane, 0);
+			score(own, x, query, lane, b);
+			x = ahead;
+		}
+		wave_sync();
+		weigh(own, all, cache, now, lane, scale, softcap);
+#pragma unroll
+		for (int g = 0; g < ATTEND_QUERIES; g++) {
+			const f32 c = own[ATTEND_TILE * PADDED + g];
+#pragma unroll
+			for (int i = 0; i < CHUNKS * RUN; i++) sum.v[g][i] *= c;
+		}
+#pragma unroll 1
+		for (int b = 0; b < BATCHES; b++) {
+			if (b + 1 < BATCHES) load<false>(ahead, cache, now, lane, b + 1);
+			else load<true>(ahead, cache, next, lane, 0);
+			accumulate(sum, x, own, lane, b);
+			x = ahead;
+		}
+		wave_sync();
+		now = next;
+	}
+
+	// The wave's teams, then its record.
+#pragma unroll
+	for (int g = 0; g < ATTEND_QUERIES; g++)
+#pragma unroll
+		for (int i = 0; i < CHUNKS * RUN; i++)
+#pragma unroll
+			for (int m = LANES; m < NSTF_WAVE; m *= 2) sum.v[g][i] += wave_xor(sum.v[g][i], m);
+	__syncthreads();
+	f32* record = lds + wave * ATTEND_RECORD;
+#pragma unroll
+	for (int r = 0; r < ROUNDS; r++) {
+		const int g = (r * NSTF_WAVE + lane) / ATTEND_TILE;
+		const f32 s = wave_sum<ATTEND_TILE>(all.sum[r]);
+		if (lane % ATTEND_TILE != 0 || g >= ATTEND_QUERIES) continue;
+		record[g] = all.top[r];
+		record[ATTEND_QUERIES + g] = s;
+	}
+	if (lane < LANES) {
+#pragma unroll
+		for (int g = 0; g < ATTEND_QUERIES; g++)
+#pragma unroll
+			for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+				for (int i = 0; i < RUN; i++)
+					if (chunk_at(lane, c) < KV_D) record[2 * ATTEND_QUERIES + g * KV_D + chunk_at(lane, c) + i] = sum.v[g][c * RUN + i];
+	}
+	auto answer = [&](int g, int d, f32 acc, f32, f32 s) {
+		if (g < here) out[first_query + g * KV_D + d] = s == 0 ? 0.0f : acc / s;
+	};
+	if (blocks == 1) {
+		together(lds, ATTEND_WAVES, factors, answer);
+		return;
+	}
+	const i64 share = (i64)row * gridDim.y + blockIdx.y;
+	records += share * gridDim.x * ATTEND_RECORD;
+	f32* mine = records + (i64)blockIdx.x * ATTEND_RECORD;
+	together(lds, ATTEND_WAVES, factors, [&](int g, int d, f32 acc, f32 top, f32 s) {
+		mine[2 * ATTEND_QUERIES + g * KV_D + d] = acc;
+		if (d == 0) mine[g] = top, mine[ATTEND_QUERIES + g] = s;
+	});
+	__threadfence();
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		last = atomicAdd(counters + share, 1u) == (u32)blocks - 1;
+		if (last) counters[share] = 0;
+	}
+	__syncthreads();
+	if (!last) return;
+	__threadfence();
+	together(records, blocks, factors, answer);
+}
