@@ -54,11 +54,14 @@ func (k *KV) PageBytes() int64 {
 // Bytes returns the size of the pool.
 func (k *KV) Bytes() int64 { return k.PageBytes() * int64(k.Pages) }
 
-// args passes the planes.
+// args passes the planes that the format has.
 func (k *KV) args() []Arg {
 	var a []Arg
 	at := k.Base
 	for _, p := range k.Planes() {
+		if p == 0 {
+			continue
+		}
 		a = append(a, Ptr(at))
 		at += Address(p * int64(k.Pages))
 	}
