@@ -174,11 +174,11 @@ func checkInteger(t *testing.T, b IntegerBackend, s *scheme.Scheme, what string,
 			}
 		}
 	}
-	repeats := 9
+	turns := repeats()
 	if k > 512 {
-		repeats = 1
+		turns = 1
 	}
-	for range repeats {
+	for range turns {
 		again := integerRun(t, b, s, what, w, a, tokens, n0, n1, k, ldc)
 		for i := range again {
 			if !sameBits(again[i], first[i]) {

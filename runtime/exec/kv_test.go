@@ -13,9 +13,12 @@ import (
 // stated here as a share of their range, and take less memory. Mixtures are
 // left out: a router that chooses another expert changes them by any amount.
 func TestCacheFormats(t *testing.T) {
-	for _, c := range tinies() {
+	for i, c := range tinies() {
 		if c.graph.Blocks[1].MoE != nil {
 			continue
+		}
+		if testing.Short() && i > 1 {
+			break
 		}
 		var full [][]float32
 		var bytes int64
@@ -77,8 +80,8 @@ func TestCacheFormatDefault(t *testing.T) {
 // A long context is attended to in chunks; that changes nothing but rounding,
 // and the number of threads not even that.
 func TestLongContexts(t *testing.T) {
-	for _, c := range tinies() {
-		if c.graph.Embed.Positions != "" || dependsOnLength(c.graph) || c.graph.Blocks[1].MoE != nil {
+	for i, c := range tinies() {
+		if c.graph.Embed.Positions != "" || dependsOnLength(c.graph) || c.graph.Blocks[1].MoE != nil || testing.Short() && i > 0 {
 			continue
 		}
 		// Rounding may tip a stored number over to its neighbour.
