@@ -2,6 +2,8 @@ package driver
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	goruntime "runtime"
 	"strings"
 	"unsafe"
@@ -11,37 +13,76 @@ import (
 	"github.com/nstf/nstf/kernels/hip"
 )
 
-// A compiler is hiprtc or NVRTC, loaded. It needs no device, and its functions
-// may be called from any thread.
-type compiler struct {
-	procs   compilerProcs
-	api     hip.API
-	path    string
-	version string // 9.0 (hiprtc numbers itself), 12.9
-	archs   []int  // NVRTC: what it knows, ascending; nil: it does not tell
+// A Compiler is hiprtc or NVRTC, loaded. It needs no device, and may be used by
+// several goroutines at once.
+type Compiler struct {
+	procs    compilerProcs
+	api      hip.API
+	path     string
+	version  string
+	identity string
+	archs    []int // NVRTC: what it knows, ascending; nil: it does not tell
 }
 
-func (l *Library) loadCompiler(o Options) {
-	names := compilerNames(o, l.major(), l.path)
-	l.open("compiler", names, func(handle uintptr, path string) error {
-		c := &compiler{api: o.API, path: path}
-		missing := bindCompiler(&c.procs, l.dialect.compilerSymbols, func(s string) uintptr { return lookup(handle, s) })
+// FindCompiler loads the compiler of an API where no runtime is needed: to
+// build for other machines.
+func FindCompiler(o Options) (*Compiler, []Attempt, error) {
+	if dialectOf(o.API) == nil {
+		return nil, nil, unknownAPI(o.API)
+	}
+	c, tried := findCompiler(o, 0, "")
+	if c == nil {
+		return nil, tried, missingCompiler(o.API, tried)
+	}
+	return c, tried, nil
+}
+
+// findCompiler looks for the compiler, best of the given major version and
+// beside the runtime; nil where there is none.
+func findCompiler(o Options, major int, runtimePath string) (c *Compiler, tried []Attempt) {
+	tried = try("compiler", compilerNames(o, major, runtimePath), func(handle uintptr, path string) error {
+		found := &Compiler{api: o.API, path: path}
+		missing := bindCompiler(&found.procs, dialectOf(o.API).compilerSymbols, func(s string) uintptr { return lookup(handle, s) })
 		if len(missing) > 0 {
 			return fmt.Errorf("it lacks %s", strings.Join(missing, ", "))
 		}
 		var major, minor int32
-		if code := call(&c.procs.version, uintptr(unsafe.Pointer(&major)), uintptr(unsafe.Pointer(&minor))); code != 0 {
-			return c.fault(&c.procs.version, "", code)
+		if code := call(&found.procs.version, uintptr(unsafe.Pointer(&major)), uintptr(unsafe.Pointer(&minor))); code != 0 {
+			return found.fault(&found.procs.version, "", code)
 		}
-		c.version = fmt.Sprintf("%d.%d", major, minor)
-		c.archs = c.knownArchs()
-		l.compiler = c
+		found.version = fmt.Sprintf("%d.%d", major, minor)
+		found.identity = found.version + " " + fileIdentity(path)
+		found.archs = found.knownArchs()
+		c = found
 		return nil
 	})
+	return c, tried
 }
 
+// fileIdentity tells one build of a library from another, as far as that can
+// be had without reading 100 MB: hiprtc calls itself 9.0 in every release.
+func fileIdentity(path string) string {
+	s, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %d %d", filepath.Base(path), s.Size(), s.ModTime().UnixNano())
+}
+
+// API returns the family that it compiles for.
+func (c *Compiler) API() hip.API { return c.api }
+
+// Path returns its file, where the loader tells.
+func (c *Compiler) Path() string { return c.path }
+
+// Version returns its number: NVRTC's is CUDA's, hiprtc's is 9.0 throughout.
+func (c *Compiler) Version() string { return c.version }
+
+// Identity differs between any two builds of it: a part of a cache's key.
+func (c *Compiler) Identity() string { return c.identity }
+
 // knownArchs asks NVRTC which compute capabilities it compiles for.
-func (c *compiler) knownArchs() []int {
+func (c *Compiler) knownArchs() []int {
 	var n int32
 	if !c.procs.archCount.ok() || !c.procs.archs.ok() || call(&c.procs.archCount, uintptr(unsafe.Pointer(&n))) != 0 || n <= 0 {
 		return nil
@@ -58,7 +99,7 @@ func (c *compiler) knownArchs() []int {
 }
 
 // fault makes an Error of a compiler's code.
-func (c *compiler) fault(p *proc, about string, code int32) *Error {
+func (c *Compiler) fault(p *proc, about string, code int32) *Error {
 	e := &Error{Call: p.name, Code: int(code)}
 	if about != "" {
 		e.Call += " of " + about
@@ -71,35 +112,30 @@ func (c *compiler) fault(p *proc, about string, code int32) *Error {
 }
 
 // Options returns everything that the compiler is told about a unit on a
-// target: the part of a cache's key that is neither source nor version.
-func (l *Library) Options(u hip.Unit, t hip.Target) []string {
-	return append(u.Options(t), l.targetOptions(t)...)
+// target.
+func (c *Compiler) Options(u hip.Unit, t hip.Target) []string {
+	return append(u.Options(t), c.targetOptions(t)...)
 }
 
 // targetOptions names the target as the compiler spells it.
-func (l *Library) targetOptions(t hip.Target) []string {
-	if l.dialect.api == hip.HIP {
+func (c *Compiler) targetOptions(t hip.Target) []string {
+	if c.api == hip.HIP {
 		return []string{"--offload-arch=" + t.Arch, "-std=c++17", "-O3"}
 	}
-	arch, _ := l.compiler.cudaArch(t)
+	arch, _ := c.cudaArch(t)
 	return []string{"--gpu-architecture=" + arch, "-std=c++17"}
 }
 
 // Compile makes machine code of a unit for a target, which need not be one of
-// a device here. Several goroutines may compile at once. The log holds the
-// compiler's warnings, or why it failed.
-func (l *Library) Compile(u hip.Unit, t hip.Target) (code []byte, log string, err error) {
-	return l.CompileSource(u.File, u.Source(), u.Options(t), t)
+// a device here. The log holds the compiler's warnings, or why it failed.
+func (c *Compiler) Compile(u hip.Unit, t hip.Target) (code []byte, log string, err error) {
+	return c.CompileSource(u.File, u.Source(), u.Options(t), t)
 }
 
 // CompileSource compiles a text of any origin. The options are the caller's;
 // the target's are added.
-func (l *Library) CompileSource(name, source string, options []string, t hip.Target) (code []byte, log string, err error) {
-	c := l.compiler
-	if c == nil {
-		return nil, "", &Error{Call: "compiling " + name, Detail: l.tellTried("compiler"), Hint: compilerHint(l.dialect.api), Reason: ErrMissing}
-	}
-	options = append(options[:len(options):len(options)], l.targetOptions(t)...)
+func (c *Compiler) CompileSource(name, source string, options []string, t hip.Target) (code []byte, log string, err error) {
+	options = append(options[:len(options):len(options)], c.targetOptions(t)...)
 	var program uintptr
 	text, file := cBytes(source), cBytes(name)
 	create := &c.procs.create
@@ -107,7 +143,7 @@ func (l *Library) CompileSource(name, source string, options []string, t hip.Tar
 	if r != 0 {
 		return nil, "", c.fault(create, name, r)
 	}
-	defer call(&c.procs.destroy, uintptr(unsafe.Pointer(&program)))
+	defer func() { call(&c.procs.destroy, uintptr(unsafe.Pointer(&program))) }()
 
 	r = c.compile(program, options)
 	log = strings.TrimSpace(string(c.fetch(&c.procs.logSize, &c.procs.log, program)))
@@ -118,7 +154,7 @@ func (l *Library) CompileSource(name, source string, options []string, t hip.Tar
 		return nil, log, e
 	}
 	size, get := &c.procs.codeSize, &c.procs.code
-	if l.dialect.api == hip.CUDA {
+	if c.api == hip.CUDA {
 		if _, exact := c.cudaArch(t); !exact {
 			size, get = &c.procs.ptxSize, &c.procs.ptx
 		}
@@ -131,7 +167,7 @@ func (l *Library) CompileSource(name, source string, options []string, t hip.Tar
 }
 
 // compile runs the compiler over a program.
-func (c *compiler) compile(program uintptr, options []string) int32 {
+func (c *Compiler) compile(program uintptr, options []string) int32 {
 	texts := make([][]byte, len(options))
 	pointers := make([]*byte, len(options))
 	for i, o := range options {
@@ -144,7 +180,7 @@ func (c *compiler) compile(program uintptr, options []string) int32 {
 }
 
 // fetch reads a text of a program.
-func (c *compiler) fetch(size, get *proc, program uintptr) []byte {
+func (c *Compiler) fetch(size, get *proc, program uintptr) []byte {
 	b := c.fetchRaw(size, get, program)
 	for len(b) > 0 && b[len(b)-1] == 0 {
 		b = b[:len(b)-1]
@@ -154,7 +190,7 @@ func (c *compiler) fetch(size, get *proc, program uintptr) []byte {
 
 // fetchRaw reads bytes of a program whose size is asked for first; nil where
 // either call fails.
-func (c *compiler) fetchRaw(size, get *proc, program uintptr) []byte {
+func (c *Compiler) fetchRaw(size, get *proc, program uintptr) []byte {
 	var n uint64 // size_t
 	if !size.ok() || !get.ok() || call(size, program, uintptr(unsafe.Pointer(&n))) != 0 || n == 0 || n > 1<<30 {
 		return nil
@@ -169,9 +205,11 @@ func (c *compiler) fetchRaw(size, get *proc, program uintptr) []byte {
 // cBytes returns a text with a NUL at its end.
 func cBytes(s string) []byte { return append([]byte(s), 0) }
 
-func compilerHint(api hip.API) string {
+// missingCompiler is the error of a machine without one.
+func missingCompiler(api hip.API, tried []Attempt) error {
+	hint := "install NVRTC of the driver's CUDA version or older: `pip install nvidia-cuda-nvrtc`, or CUDA's runtime packages"
 	if api == hip.HIP {
-		return "install hiprtc (docs/gpu.md names the package), or give a folder of kernels built ahead"
+		hint = "install hiprtc (docs/gpu.md names the package), or give a folder of kernels built ahead"
 	}
-	return "install NVRTC of the driver's CUDA version or older: `pip install nvidia-cuda-nvrtc`, or CUDA's runtime packages"
+	return &Error{Call: "loading the compiler of " + string(api), Detail: tell(tried, "compiler"), Hint: hint, Reason: ErrMissing}
 }

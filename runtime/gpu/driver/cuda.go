@@ -107,9 +107,9 @@ var cudaDialect = dialect{
 // cudaArch returns how NVRTC is told the target: sm_90 for machine code of
 // exactly that GPU, or, where the GPU is newer than the compiler or machine
 // code cannot be had, compute_NN for PTX, which the driver translates.
-func (c *compiler) cudaArch(t hip.Target) (arch string, exact bool) {
+func (c *Compiler) cudaArch(t hip.Target) (arch string, exact bool) {
 	wanted, err := strconv.Atoi(strings.TrimRight(strings.TrimPrefix(t.Arch, "sm_"), "af"))
-	if err != nil || c == nil {
+	if err != nil {
 		return t.Arch, true
 	}
 	best := wanted

@@ -48,7 +48,6 @@ type Properties struct {
 	Cooperative bool       `json:"cooperative"` // blocks may wait for one another
 	Graphs      bool       `json:"graphs"`      // the runtime captures; else Replay repeats the launches
 	Runtime     string     `json:"runtime"`
-	Compiler    string     `json:"compiler"`
 }
 
 // Open makes a device ready.
@@ -104,7 +103,6 @@ func (l *Library) properties(ordinal int, handle int32) (Properties, error) {
 	if code := call(&p.totalMemory, uintptr(unsafe.Pointer(&memory)), uintptr(handle)); code != 0 {
 		return Properties{}, l.fault(&p.totalMemory, fmt.Sprintf("device %d", ordinal), code)
 	}
-	_, compiler := l.Compiler()
 	r := Properties{
 		Name: cString(name), Ordinal: ordinal, Memory: int64(memory), L2: int64(l.attribute(handle, a.l2)),
 		Target: hip.Target{API: l.dialect.api, Arch: arch, Wave: l.attribute(handle, a.wave), Units: l.attribute(handle, a.units),
@@ -114,7 +112,7 @@ func (l *Library) properties(ordinal int, handle int32) (Properties, error) {
 		Integrated:  l.attribute(handle, a.integrated) != 0,
 		Cooperative: l.attribute(handle, a.cooperative) != 0 && p.launchCooperative.ok(),
 		Graphs:      l.graphs(),
-		Runtime:     l.Version(), Compiler: compiler,
+		Runtime:     l.Version(),
 	}
 	r.Units = max(r.Units, r.Target.Units)
 	if p.busID.ok() {

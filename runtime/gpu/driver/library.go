@@ -9,6 +9,17 @@ import (
 	"github.com/nstf/nstf/kernels/hip"
 )
 
+// dialectOf returns what is particular to a family, nil for an unknown one.
+func dialectOf(api hip.API) *dialect {
+	switch api {
+	case hip.HIP:
+		return &hipDialect
+	case hip.CUDA:
+		return &cudaDialect
+	}
+	return nil
+}
+
 // Options say where to look.
 type Options struct {
 	API hip.API
@@ -31,7 +42,7 @@ type Library struct {
 	version  int // as the library writes it
 	path     string
 	patience time.Duration
-	compiler *compiler // nil: none was found
+	compiler *Compiler // nil: none was found
 	tried    []Attempt
 }
 
@@ -44,17 +55,12 @@ type Attempt struct {
 }
 
 // Load finds and binds the libraries of an API. Without a compiler it still
-// succeeds: code compiled before can be run. The error, ErrMissing where no
-// library was found, comes with a Library that can only say what it tried.
+// succeeds: code compiled before can be run. With an error, ErrMissing where
+// no library was found, comes a Library that can only say what it tried.
 func Load(o Options) (*Library, error) {
-	l := &Library{patience: o.Patience}
-	switch o.API {
-	case hip.HIP:
-		l.dialect = &hipDialect
-	case hip.CUDA:
-		l.dialect = &cudaDialect
-	default:
-		return l, &Error{Call: "Load", Detail: fmt.Sprintf("unknown API %q", o.API)}
+	l := &Library{dialect: dialectOf(o.API), patience: o.Patience}
+	if l.dialect == nil {
+		return l, unknownAPI(o.API)
 	}
 	if err := l.loadRuntime(o); err != nil {
 		return l, err
@@ -62,8 +68,14 @@ func Load(o Options) (*Library, error) {
 	if err := l.initialize(); err != nil {
 		return l, err
 	}
-	l.loadCompiler(o)
+	var tried []Attempt
+	l.compiler, tried = findCompiler(o, l.major(), l.path)
+	l.tried = append(l.tried, tried...)
 	return l, nil
+}
+
+func unknownAPI(api hip.API) error {
+	return &Error{Call: "Load", Detail: fmt.Sprintf("unknown API %q", api)}
 }
 
 // Tried returns what was looked for, in order.
@@ -91,22 +103,35 @@ func (l *Library) major() int {
 	return l.version / 1000
 }
 
-// Compiler returns the compiler's file and version, "" where there is none.
-func (l *Library) Compiler() (path, version string) {
-	if l.compiler == nil {
-		return "", ""
+// Compiler returns the compiler, nil where none was found.
+func (l *Library) Compiler() *Compiler { return l.compiler }
+
+func (l *Library) loadRuntime(o Options) error {
+	names := runtimeNames(o)
+	found := false
+	l.tried = try("runtime", names, func(handle uintptr, path string) error {
+		missing := bind(&l.procs, l.dialect.symbols, func(s string) uintptr { return lookup(handle, s) })
+		if len(missing) > 0 {
+			return fmt.Errorf("it lacks %s", strings.Join(missing, ", "))
+		}
+		l.path, found = path, true
+		return nil
+	})
+	if found {
+		return nil
 	}
-	return l.compiler.path, l.compiler.version
+	return &Error{Call: "loading the runtime of " + string(o.API), Detail: tell(l.tried, "runtime"), Hint: installHint(o.API), Reason: ErrMissing}
 }
 
-// open tries candidates until one loads and holds all that is required.
-func (l *Library) open(what string, names []string, accept func(handle uintptr, path string) error) bool {
+// try loads candidates until one holds all that is required.
+func try(what string, names []string, accept func(handle uintptr, path string) error) (tried []Attempt) {
 	for _, name := range names {
+		a := Attempt{What: what, Name: name}
 		if strings.ContainsRune(name, filepath.Separator) && !exists(name) {
-			l.tried = append(l.tried, Attempt{What: what, Name: name, Error: "no such file"})
+			a.Error = noSuchFile
+			tried = append(tried, a)
 			continue
 		}
-		a := Attempt{What: what, Name: name}
 		handle, err := openLibrary(name)
 		if err == nil {
 			a.Path = libraryPath(handle, name)
@@ -115,38 +140,24 @@ func (l *Library) open(what string, names []string, accept func(handle uintptr, 
 		if err != nil {
 			a.Error = err.Error()
 		}
-		l.tried = append(l.tried, a)
+		tried = append(tried, a)
 		if err == nil {
-			return true
+			break
 		}
 	}
-	return false
+	return tried
 }
 
-func (l *Library) loadRuntime(o Options) error {
-	names := runtimeNames(o)
-	ok := l.open("runtime", names, func(handle uintptr, path string) error {
-		missing := bind(&l.procs, l.dialect.symbols, func(s string) uintptr { return lookup(handle, s) })
-		if len(missing) > 0 {
-			return fmt.Errorf("it lacks %s", strings.Join(missing, ", "))
-		}
-		l.path = path
-		return nil
-	})
-	if ok {
-		return nil
-	}
-	return &Error{Call: "loading " + names[len(names)-1], Detail: l.tellTried("runtime"), Hint: installHint(o.API), Reason: ErrMissing}
-}
+const noSuchFile = "no such file"
 
-// tellTried says briefly why nothing was loaded: a file that was found and
-// could not be used is worth more than names that do not exist.
-func (l *Library) tellTried(what string) string {
+// tell says briefly why nothing was loaded: a file that was found and could
+// not be used is worth more than names that do not exist.
+func tell(tried []Attempt, what string) string {
 	var absent, broken []string
-	for _, a := range l.tried {
+	for _, a := range tried {
 		switch {
 		case a.What != what || a.Error == "":
-		case notThere(a):
+		case a.absent():
 			absent = append(absent, a.Name)
 		default:
 			broken = append(broken, a.Name+": "+a.Error)
@@ -158,10 +169,11 @@ func (l *Library) tellTried(what string) string {
 	return "tried " + strings.Join(absent, ", ")
 }
 
-// notThere reports whether an attempt failed since there is no such file,
-// rather than because of it: the loader then names the file itself.
-func notThere(a Attempt) bool {
-	return a.Error == "no such file" || strings.Contains(a.Error, filepath.Base(a.Name)+": cannot open shared object file: No such file") ||
+// absent reports whether an attempt failed since there is no such file. The
+// loader's message then is about the file itself, and not about one that it
+// needs.
+func (a *Attempt) absent() bool {
+	return a.Error == noSuchFile || strings.HasPrefix(a.Error, a.Name+": cannot open shared object file: No such file") ||
 		strings.Contains(a.Error, "The specified module could not be found")
 }
 

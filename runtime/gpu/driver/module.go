@@ -30,15 +30,19 @@ type Attributes struct {
 	MaxThreads int // of a block; 0: unknown
 }
 
-// Compile makes machine code of a unit for this device. It is Library.Compile
-// for the device's target: it runs on the caller's thread.
+// Compile makes machine code of a unit for this device. It is
+// Compiler.Compile for the device's target, on the caller's thread.
 func (d *Device) Compile(u hip.Unit) (code []byte, log string, err error) {
-	return d.lib.Compile(u, d.properties.Target)
+	return d.CompileSource(u.File, u.Source(), u.Options(d.properties.Target))
 }
 
-// CompileSource is Library.CompileSource for the device's target.
+// CompileSource is Compiler.CompileSource for the device's target.
 func (d *Device) CompileSource(name, source string, options []string) (code []byte, log string, err error) {
-	return d.lib.CompileSource(name, source, options, d.properties.Target)
+	c := d.lib.compiler
+	if c == nil {
+		return nil, "", missingCompiler(d.lib.dialect.api, d.lib.tried)
+	}
+	return c.CompileSource(name, source, options, d.properties.Target)
 }
 
 // Load puts code on the device: a code object of HIP, a cubin, or PTX, as
