@@ -54,6 +54,7 @@ var table = []*Scheme{
 	{ID: 96, Name: "affine", GGML: -1, Block: 1, layout: affine{}},
 	{ID: 97, Name: "fp8", GGML: -1, Block: 1, layout: fp8{}},
 	{ID: 98, Name: "nf4", GGML: -1, Block: 1, layout: nf4{}},
+	{ID: 99, Name: "tcq", GGML: -1, Block: TCQTile, layout: tcq{}},
 }
 
 // byName and byGGML index the table; they are never written again.
