@@ -1,0 +1,173 @@
+// Package conformance holds the operations of kernels/hip to references, on
+// whatever device is found: a GPU, or the emulator behind the same library.
+package conformance
+
+import (
+	"bytes"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/runtime/gpu/driver"
+)
+
+var (
+	deviceFlag = flag.String("device", "", "hip or cuda; default: hip where its library loads")
+	pathFlag   = flag.String("libraries", "", "folder of libraries to try first")
+)
+
+// A machine is a device with what the tests keep of it.
+type machine struct {
+	*driver.Device
+	stream  *driver.Stream
+	target  hip.Target
+	modules map[hip.Unit]*driver.Module
+	unused  map[int64][]driver.Buffer // by size
+}
+
+// machines opens the device once for all tests.
+var machines = sync.OnceValues(func() (*machine, error) {
+	o := driver.Options{API: hip.HIP}
+	if *deviceFlag != "" {
+		o.API = hip.API(*deviceFlag)
+	}
+	if *pathFlag != "" {
+		o.Paths = []string{*pathFlag}
+	}
+	l, err := driver.Load(o)
+	if err != nil {
+		return nil, err
+	}
+	d, err := l.Open(0)
+	if err != nil {
+		return nil, err
+	}
+	s, err := d.Stream()
+	if err != nil {
+		return nil, err
+	}
+	return &machine{Device: d, stream: s, target: d.Properties().Target, modules: map[hip.Unit]*driver.Module{}, unused: map[int64][]driver.Buffer{}}, nil
+})
+
+// open returns the device that the flags name.
+func open(t testing.TB) *machine {
+	t.Helper()
+	m, err := machines()
+	if err != nil {
+		if *deviceFlag == "" {
+			t.Skipf("no device: %v", err)
+		}
+		t.Fatal(err)
+	}
+	return m
+}
+
+// function compiles a call's unit and finds its symbol.
+func (m *machine) function(c *hip.Call) (*driver.Function, error) {
+	module := m.modules[c.Unit]
+	if module == nil {
+		code, log, err := m.Compile(c.Unit)
+		if err != nil {
+			return nil, fmt.Errorf("%v: %w\n%s", c.Unit, err, log)
+		}
+		if module, err = m.Load(code); err != nil {
+			return nil, err
+		}
+		m.modules[c.Unit] = module
+	}
+	return module.Function(c.Symbol)
+}
+
+// run carries calls out and waits.
+func (m *machine) run(t testing.TB, calls []hip.Call) {
+	t.Helper()
+	for i := range calls {
+		f, err := m.function(&calls[i])
+		if err == nil {
+			err = m.stream.Launch(f, calls[i])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.stream.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const guardBytes = 256
+
+// A memory is device memory between guards.
+type memory struct {
+	m *machine
+	b driver.Buffer
+}
+
+// bytesOf returns values as they lie in memory.
+func bytesOf(values any) []byte {
+	b, err := binary.Append(nil, binary.LittleEndian, values)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// put uploads a slice of numbers of fixed size, into memory of exactly that size
+// and its guards. What is never released lasts as long as the process.
+func (m *machine) put(t testing.TB, values any) *memory {
+	t.Helper()
+	data := bytesOf(values)
+	guard := bytes.Repeat([]byte{0xa5}, guardBytes)
+	all := append(append(append([]byte(nil), guard...), data...), guard...)
+	b, err := m.alloc(int64(len(all)))
+	if err == nil {
+		err = m.stream.Upload(b, all)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &memory{m, b}
+}
+
+// alloc prefers what was released.
+func (m *machine) alloc(n int64) (driver.Buffer, error) {
+	if l := m.unused[n]; len(l) > 0 {
+		m.unused[n] = l[:len(l)-1]
+		return l[len(l)-1], nil
+	}
+	return m.Alloc(n)
+}
+
+// release lets the memory be used again.
+func (p *memory) release() { p.m.unused[p.b.Size] = append(p.m.unused[p.b.Size], p.b) }
+
+func (p *memory) address() hip.Address { return p.b.Address + guardBytes }
+
+// set uploads other values of the same size.
+func (p *memory) set(t testing.TB, values any) {
+	t.Helper()
+	if err := p.m.stream.Upload(p.b.At(guardBytes, p.b.Size-2*guardBytes), bytesOf(values)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get downloads into a slice of numbers that covers all of the memory, and
+// looks at the guards.
+func (p *memory) get(t testing.TB, values any) {
+	t.Helper()
+	all := make([]byte, p.b.Size)
+	if err := p.m.stream.Download(all, p.b); err != nil {
+		t.Fatal(err)
+	}
+	for i := range guardBytes {
+		if all[i] != 0xa5 || all[len(all)-1-i] != 0xa5 {
+			t.Fatal("memory beside an output was overwritten")
+		}
+	}
+	if _, err := binary.Decode(all[guardBytes:len(all)-guardBytes], binary.LittleEndian, values); err != nil {
+		t.Fatal(err)
+	}
+}

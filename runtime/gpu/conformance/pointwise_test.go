@@ -1,0 +1,51 @@
+package conformance
+
+import (
+	"testing"
+
+	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/kernels/kerneltest"
+)
+
+// pointwise gives the table the operations that need no specialisation.
+func pointwise(t *testing.T, m *machine) kerneltest.Backend {
+	b := kerneltest.Backend{Name: m.target.Arch, Activate: map[string]func(dst, x []float32){}}
+	for _, a := range []cpu.Activation{cpu.SiLU, cpu.GELU, cpu.GELUTanh, cpu.QuickGELU, cpu.ReLU} {
+		b.Activate[a.String()] = func(dst, x []float32) {
+			if len(x) == 0 {
+				return
+			}
+			in, out := m.put(t, x), m.put(t, x)
+			defer in.release()
+			defer out.release()
+			m.run(t, (&hip.Activate{Act: a, N: len(x), Gate: in.address(), Out: out.address()}).Calls(m.target))
+			out.get(t, dst)
+		}
+	}
+	b.SiLUMul = func(dst, gate, up []float32) {
+		if len(dst) == 0 {
+			return
+		}
+		g, u := m.put(t, gate), m.put(t, up)
+		defer g.release()
+		defer u.release()
+		m.run(t, (&hip.Activate{N: len(dst), Gate: g.address(), Up: u.address(), Out: g.address()}).Calls(m.target))
+		g.get(t, dst)
+	}
+	b.SoftCap = func(x []float32, limit float32) {
+		if len(x) == 0 {
+			return
+		}
+		d := m.put(t, x)
+		defer d.release()
+		m.run(t, (&hip.SoftCap{N: len(x), X: d.address(), Limit: limit}).Calls(m.target))
+		d.get(t, x)
+	}
+	return b
+}
+
+func TestPointwise(t *testing.T) {
+	m := open(t)
+	kerneltest.Test(t, pointwise(t, m))
+}
