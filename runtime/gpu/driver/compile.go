@@ -100,7 +100,7 @@ func (c *Compiler) knownArchs() []int {
 
 // fault makes an Error of a compiler's code.
 func (c *Compiler) fault(p *proc, about string, code int32) *Error {
-	e := &Error{Call: p.name, Code: int(code)}
+	e := &Error{Call: p.name, Code: int(code), Hint: hintReport}
 	if about != "" {
 		e.Call += " of " + about
 	}
@@ -150,7 +150,7 @@ func (c *Compiler) CompileSource(name, source string, options []string, t hip.Ta
 	if r != 0 {
 		e := c.fault(&c.procs.compile, name+" with "+strings.Join(options, " "), r)
 		e.Detail, e.Reason = "\n"+log, ErrCompile
-		e.Hint = "please report this with the output of `nstf doctor --json`"
+		e.Hint = hintReport
 		return nil, log, e
 	}
 	size, get := &c.procs.codeSize, &c.procs.code

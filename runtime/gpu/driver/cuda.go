@@ -85,7 +85,7 @@ var cudaDialect = dialect{
 	faults: map[int32]meaning{
 		2:   {ErrMemory, hintMemory},
 		3:   {nil, hintDriver},
-		100: {nil, "no device that this driver can use: `nvidia-smi` should list one"},
+		100: {ErrNoDevice, ""},
 		200: {nil, hintTarget},
 		209: {nil, hintTarget},
 		222: {nil, hintTarget},

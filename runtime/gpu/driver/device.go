@@ -52,10 +52,16 @@ type Properties struct {
 
 // Open makes a device ready.
 func (l *Library) Open(ordinal int) (*Device, error) {
-	if n, err := l.Count(); err != nil {
+	n, err := l.Count()
+	if err != nil {
 		return nil, err
-	} else if ordinal < 0 || ordinal >= n {
-		return nil, &Error{Call: fmt.Sprintf("opening %s:%d", l.dialect.api, ordinal), Detail: fmt.Sprintf("there are %d devices, counted from 0", n), Hint: "`nstf doctor` lists the devices"}
+	}
+	if ordinal < 0 || ordinal >= n {
+		e := &Error{Call: fmt.Sprintf("opening %s:%d", l.dialect.api, ordinal), Detail: fmt.Sprintf("there are %d, counted from 0", n), Hint: "`nstf doctor` lists the devices", Reason: ErrNoDevice}
+		if n == 0 {
+			e.Detail, e.Hint = "", l.adviceNoDevice()
+		}
+		return nil, e
 	}
 	d := &Device{
 		lib: l, ordinal: ordinal, worker: newWorker(l.patience), buffers: map[hip.Address]int64{}, pinned: map[*Pinned]struct{}{},

@@ -168,5 +168,5 @@ func (l *Library) arch(ordinal int, device int32) (string, error) {
 	if a := archOf(b, p.name); a != "" {
 		return a, nil
 	}
-	return "", &Error{Call: p.name, Detail: "the device's properties name no architecture (gfx...)", Hint: "please report this with the output of `nstf doctor --json`"}
+	return "", &Error{Call: p.name, Detail: "the device's properties name no architecture (gfx...)", Hint: hintReport}
 }

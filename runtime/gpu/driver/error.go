@@ -3,12 +3,16 @@ package driver
 import (
 	"errors"
 	"fmt"
+
+	"github.com/nstf/nstf/kernels/hip"
 )
 
 // Reasons that callers can ask for with errors.Is.
 var (
 	// ErrMissing is why a library or a function that is needed was not found.
 	ErrMissing = errors.New("not found")
+	// ErrNoDevice is why nothing was opened.
+	ErrNoDevice = errors.New("no device")
 	// ErrLost is why a device cannot be used any more in this process.
 	ErrLost = errors.New("device lost")
 	// ErrMemory is why an allocation failed.
@@ -53,12 +57,15 @@ func (e *Error) Unwrap() error { return e.Reason }
 
 // fault makes an Error of a code that a function returned.
 func (l *Library) fault(p *proc, about string, code int32) *Error {
-	e := &Error{Call: p.name, Code: int(code), Name: l.errorName(code)}
+	e := &Error{Call: p.name, Code: int(code), Name: l.errorName(code), Hint: hintReport}
 	if about != "" {
 		e.Call += " of " + about
 	}
 	if k, ok := l.dialect.faults[code]; ok {
 		e.Reason, e.Hint = k.reason, k.hint
+	}
+	if e.Reason == ErrNoDevice {
+		e.Hint = l.adviceNoDevice()
 	}
 	return e
 }
@@ -74,5 +81,17 @@ const (
 	hintLost    = "start the program again; if it happens again, `nstf doctor` says what to report"
 	hintTarget  = "the code was built for another GPU: remove the cache of compiled kernels, or update the driver"
 	hintDriver  = "the driver is older than the runtime, or absent: update it; `nstf doctor` shows what was found"
+	hintReport  = "please report this with the output of `nstf doctor --json`"
 	hintCapture = "this runtime cannot record that call in a graph"
 )
+
+// adviceNoDevice says why a library may see no device.
+func (l *Library) adviceNoDevice() string {
+	if l.dialect.api == hip.CUDA {
+		return "`nvidia-smi` should list a GPU; if it does not, install or repair NVIDIA's driver"
+	}
+	if a := Advice(Nodes("/", OpenNode)); a != "" {
+		return a
+	}
+	return "this runtime knows none of the GPUs here; `nstf doctor` shows what it found, and on Linux whether /dev/kfd and /dev/dri may be opened"
+}

@@ -82,7 +82,8 @@ var hipDialect = dialect{
 		2:   {ErrMemory, hintMemory},
 		3:   {nil, hintDriver},
 		35:  {nil, hintDriver},
-		100: {nil, "no device that this runtime can use; on Linux the user needs access to /dev/kfd and /dev/dri: `nstf doctor` says what is missing"},
+		100: {ErrNoDevice, ""},
+		101: {ErrNoDevice, ""}, // what hipInit of ROCm 5 says without a device
 		200: {nil, hintTarget},
 		209: {nil, hintTarget},
 		700: {ErrLost, hintLost},

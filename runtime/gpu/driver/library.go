@@ -28,6 +28,8 @@ type Options struct {
 	// Roots are installations that are tried after the loader's own search
 	// path and before the usual places: a ROCM_PATH, a CUDA_PATH.
 	Roots []string
+	// Only restricts the search to Paths.
+	Only bool
 	// Patience is how long a call may wait for the device before it is given
 	// up as lost; 0: as long as it takes.
 	Patience time.Duration

@@ -93,6 +93,9 @@ func (n libraryNames) candidates(o Options) []string {
 			all = append(all, filepath.Join(p, name))
 		}
 	}
+	if o.Only {
+		return all
+	}
 	all = append(all, n.names...)
 	for _, pattern := range append(slices.Clone(o.Roots), n.roots...) {
 		roots, _ := filepath.Glob(pattern)
