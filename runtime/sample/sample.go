@@ -17,6 +17,7 @@
 package sample
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -61,7 +62,6 @@ func (o Options) check() error {
 type Sampler struct {
 	o      Options
 	random *rand.PCG
-	drawn  int         // numbers taken from random
 	logits []float32   // with the penalty applied
 	seen   []bool      // of each token, while the penalty is applied
 	heap   []candidate // most probable first
@@ -88,20 +88,17 @@ func (s *Sampler) Options() Options { return s.o }
 // Draw takes a random number in [0, 1): what a token is chosen by, for whoever
 // chooses in the sampler's place.
 func (s *Sampler) Draw() float64 {
-	s.drawn++
 	return float64(s.random.Uint64()>>11) / (1 << 53)
 }
 
-// Drawn returns how many numbers were taken.
-func (s *Sampler) Drawn() int { return s.drawn }
-
-// Rewind gives numbers back: the next Draw returns the one that followed the
-// first n.
-func (s *Sampler) Rewind(n int) {
-	s.random, s.drawn = rand.NewPCG(s.o.Seed, 0), 0
-	for range n {
-		s.Draw()
+// State returns the state of the random numbers, that of PCG: what the next Draw
+// is made of.
+func (s *Sampler) State() (hi, lo uint64) {
+	b, err := s.random.MarshalBinary()
+	if err != nil || len(b) != 20 {
+		panic(fmt.Sprintf("sample: %d bytes of state (%v)", len(b), err))
 	}
+	return binary.BigEndian.Uint64(b[4:]), binary.BigEndian.Uint64(b[12:])
 }
 
 // Greedy returns the most probable token, the lowest id among equals.

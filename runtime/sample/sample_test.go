@@ -243,3 +243,19 @@ func ExampleSampler() {
 	fmt.Println(len(history))
 	// Output: 4
 }
+
+// What is drawn follows from the state alone, so that others can draw.
+func TestState(t *testing.T) {
+	s, err := New(Options{Temperature: 1, Seed: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hi, lo := s.State(); hi != 9 || lo != 0 {
+		t.Errorf("the first state is %d, %d", hi, lo)
+	}
+	s.Draw()
+	hi, lo := s.State()
+	if got, want := float64(rand.NewPCG(hi, lo).Uint64()>>11)/(1<<53), s.Draw(); got != want {
+		t.Errorf("the state gives %v, the sampler %v", got, want)
+	}
+}
