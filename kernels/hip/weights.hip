@@ -37,6 +37,11 @@
 // of consecutive codes comes out by a shift and a mask.
 #include "common.hip"
 
+// The name of a kernel of the unit's scheme: nstf_embed_q4k.
+#define NSTF_PASTE(a, b) a##_##b
+#define NSTF_PASTED(a, b) NSTF_PASTE(a, b)
+#define NSTF_NAMED(op) NSTF_PASTED(op, NSTF_SCHEME)
+
 // A Matrix is where weights lie: rows of k weights.
 struct Matrix {
 	const u8 *data;

@@ -1,0 +1,58 @@
+// iq1_m (docs/schemes/iq1m.md): w = (d*(2s+1)) * (grid ± 0.125), the sign of the shift
+// for 8 weights, s for 16, d for 256. Codes are eight times the level.
+// Planes: four indices of 8 bits, 4 bytes per 32 weights; four nibbles of high bits and
+// sign, 2 bytes; 16 s and d, 8 bytes per 256.
+#include "iq1s_tables.hip"
+#include "weights.hip"
+
+// Points are 8 times the value plus 8. Eight times a weight's level is that less
+// 7, or less 9 where the shift is down: bytewise, without a carry.
+NSTF_DEVICE u32 shifted(u32 point, u32 down) { return (point + (down ? 0x77777777 : 0x79797979)) ^ 0x80808080; }
+
+struct Weights {
+	static const int unit = 32, group = 16, zero = 0, table = 2048 * 8;
+	static const bool mins = false;
+	struct Raw {
+		u32 q;
+		u16 high;
+		uint2 scales;
+	};
+	const u32 *q;
+	const u16 *high;
+	const uint2 *heads;
+	int units;
+
+	__device__ Weights(const Matrix &m, i64 row) {
+		units = m.k / 32;
+		const i64 all = m.rows * units;
+		q = (const u32 *)m.data + row * units;
+		high = (const u16 *)(m.data + all * 4) + row * units;
+		heads = (const uint2 *)(m.data + all * 6) + row * (units / 8);
+	}
+	__device__ Raw load(int row, int u) const {
+		const u32 i = row * units + u;
+		return {load_once(q + i), high[i], heads[i / 8]};
+	}
+	__device__ void ahead(int rows) const {
+		fetch_ahead(q, rows * units * 4);
+	}
+	static __device__ void fill(u8 *table) {
+		fill_grid8(table, iq1s_points, sizeof(iq1s_points) / 2, 16u << 16 | 8u << 8);
+	}
+	static __device__ void codes(const Raw &r, const u8 *table, u32 (&v)[8]) {
+#pragma unroll
+		for (int l = 0; l < 4; l++) {
+			const u32 high = r.high >> (4 * l);
+			const uint2 point = ((const uint2 *)table)[(r.q >> (8 * l) & 255) | (high & 7) << 8];
+			v[2 * l] = shifted(point.x, high & 8), v[2 * l + 1] = shifted(point.y, high & 8);
+		}
+	}
+	static __device__ void scales(const Raw &r, int u, f32 (&s)[2], f32 (&)[2]) {
+		// Four words of 16 bits: four s of 3 bits and a nibble of d on top.
+		const u32 x = r.scales.x, y = r.scales.y;
+		const f32 d = half_value((u16)((x >> 12 & 0xf) | (x >> 28) << 4 | (y >> 12 & 0xf) << 8 | (y >> 28) << 12));
+		const u32 three = ((u & 4 ? y : x) >> ((u & 2) * 8) & 0xffff) >> ((u & 1) * 6);
+		s[0] = d * (f32)((three & 7) * 2 + 1) * 0.125f, s[1] = d * (f32)((three >> 3 & 7) * 2 + 1) * 0.125f;
+	}
+	static __device__ void floats(const Raw &r, int u, const u8 *t, f32 (&w)[unit]) { decode_codes<Weights>(r, u, t, w); }
+};

@@ -1,0 +1,249 @@
+// Products of weights with up to 8 rows of activations, weights decoded in
+// registers.
+//
+//	for t, n: y[t][n] = sum over k of W[n][k] * x[t][k]  (+ bias[n] + residual[t][n])
+//	MATVEC_GATED:  y[t][n] = act(W0[n] x[t]) * (W1[n] x[t])
+//	MATVEC_EXPERTS: one row x for each slot, the matrix being W[expert of slot]
+//
+// Weights as weights.hip says; K a multiple of Weights::unit. x f32[T][K] at a
+// multiple of 16 bytes where K is one of 4, or Acts (acts.hip). y f32[T][N]; it
+// may be the residual. Up to three matrices share x (MATVEC_MATRICES).
+//
+// MATVEC_INT: x in signed bytes, lying in LDS, and byte dot products; else float32
+// throughout. MATVEC_SOURCE: ACTS, rounded already; X, f32, rounded here where
+// MATVEC_INT; NORM, f32 normalised here by rms first:
+//
+//	x * float32(1 / sqrt(mean(x^2) + eps)) * weight
+//
+// Grid: blocks of MATVEC_WAVES waves, which take tiles of rows of W in turn;
+// y is the slot of an expert. MATVEC_LANES lanes share MATVEC_ROWS rows,
+// MATVEC_SPLIT waves share K; any wave size. LDS: x, 1.25 bytes a number (4 for
+// NORM without MATVEC_INT).
+// Phases: the first rows are asked for; x is brought to LDS; barrier; every lane
+// loads MATVEC_STEPS * MATVEC_ROWS units at once and multiplies them; sums over
+// lanes, then over waves.
+// Deterministic: every sum in one fixed order.
+// Bound: the bytes of W. Per weight of q4_k, T = 1: 1.3 instructions.
+// Tolerance: integer sums are exact; otherwise that of a float32 sum.
+#include "SCHEME.hip"
+#include "acts.hip"
+#include "reduce.hip"
+#if MATVEC_GATED
+#include "activation.hip"
+#endif
+
+#define MATVEC_ACTS 1
+#define MATVEC_X 2
+#define MATVEC_NORM 3
+
+#define MATVEC_THREADS (MATVEC_WAVES * NSTF_WAVE)
+#define MATVEC_SUBS (NSTF_WAVE / MATVEC_LANES)                                  // groups of rows of a wave
+#define MATVEC_TILE (MATVEC_WAVES / MATVEC_SPLIT * MATVEC_SUBS * MATVEC_ROWS)   // rows of a block
+#define MATVEC_STRIDE (MATVEC_SPLIT * MATVEC_LANES)                             // units of a step
+#define MATVEC_VIEWS (1 + MATVEC_GATED)
+#define MATVEC_LDS (MATVEC_INT || MATVEC_SOURCE == MATVEC_NORM)                 // x lies in LDS
+
+#if MATVEC_INT
+#define MATVEC_NAME NSTF_PASTED(NSTF_NAMED(nstf_matvec), i8)
+#else
+#define MATVEC_NAME NSTF_PASTED(NSTF_NAMED(nstf_matvec), f32)
+#endif
+
+typedef Weights::Raw Raws[MATVEC_ROWS];
+typedef f32 Sums[MATVEC_T][MATVEC_ROWS];
+
+// What the lanes multiply with: rows of activations in LDS, or of x.
+struct Input {
+	const u8 *rows, *table;
+	int k;
+};
+
+#if MATVEC_INT
+NSTF_DEVICE void multiply(Sums &sums, const Raws &raw, int u, const Input &in) {
+	const int words = Weights::unit / 4, groups = NSTF_GROUPS, half = Weights::unit == 16 ? u & 1 : 0;
+	const int padded = acts_padded(in.k), bytes = acts_row_bytes(in.k);
+	u32 q[MATVEC_ROWS][words];
+	f32 s[MATVEC_ROWS][groups], m[MATVEC_ROWS][groups];
+#pragma unroll
+	for (int r = 0; r < MATVEC_ROWS; r++) {
+		Weights::codes(raw[r], in.table, q[r]);
+		Weights::scales(raw[r], u, s[r], m[r]);
+	}
+#pragma unroll
+	for (int t = 0; t < MATVEC_T; t++) {
+		const u8 *row = in.rows + t * bytes;
+		const uint2 pair = *(const uint2 *)(row + padded + u * Weights::unit / 32 * 8);
+		const f32 d = of_bits(pair.x);
+		i32 sum[2] = {half ? pair_last(pair) : pair_first(pair), pair_last(pair)};
+		if (groups == 1 && Weights::unit == 32) sum[0] += sum[1];
+		u32 a[words];
+#pragma unroll
+		for (int i = 0; i < words / 4; i++) {
+			const uint4 v = *(const uint4 *)(row + acts_piece(u * (words / 4) + i) * 16);
+			a[4 * i] = v.x, a[4 * i + 1] = v.y, a[4 * i + 2] = v.z, a[4 * i + 3] = v.w;
+		}
+#pragma unroll
+		for (int r = 0; r < MATVEC_ROWS; r++)
+#pragma unroll
+			for (int g = 0; g < groups; g++) {
+				i32 dot = 0;
+#pragma unroll
+				for (int i = g * words / groups; i < (g + 1) * words / groups; i++) dot = dot4(q[r][i], a[i], dot);
+				if (Weights::zero != 0) dot -= Weights::zero * sum[g];
+				sums[t][r] = fmaf(s[r][g] * d, (f32)dot, sums[t][r]);
+				if (Weights::mins) sums[t][r] = fmaf(-m[r][g], d * (f32)sum[g], sums[t][r]);
+			}
+	}
+}
+#else
+NSTF_DEVICE void multiply(Sums &sums, const Raws &raw, int u, const Input &in) {
+	const int run = Weights::unit % 4 == 0 ? 4 : 1;
+	f32 w[MATVEC_ROWS][Weights::unit];
+#pragma unroll
+	for (int r = 0; r < MATVEC_ROWS; r++) Weights::floats(raw[r], u, in.table, w[r]);
+#pragma unroll
+	for (int t = 0; t < MATVEC_T; t++) {
+		const f32 *x = (const f32 *)in.rows + (i64)t * in.k + u * Weights::unit;
+#pragma unroll
+		for (int i = 0; i < Weights::unit; i += run) {
+			const pack<f32, run> v = *(const pack<f32, run> *)(x + i);
+#pragma unroll
+			for (int r = 0; r < MATVEC_ROWS; r++)
+#pragma unroll
+				for (int j = 0; j < run; j++) sums[t][r] = fmaf(w[r][i + j], v.v[j], sums[t][r]);
+		}
+	}
+}
+#endif
+
+// Adds the products of units from `first` on, Steps of them at once.
+template <int Steps> NSTF_DEVICE void steps(Sums (&sums)[MATVEC_VIEWS], const Weights (&w)[MATVEC_VIEWS], int last, int first, const Input &in) {
+	Raws raw[Steps][MATVEC_VIEWS];
+#pragma unroll
+	for (int i = 0; i < Steps; i++)
+#pragma unroll
+		for (int v = 0; v < MATVEC_VIEWS; v++)
+#pragma unroll
+			for (int r = 0; r < MATVEC_ROWS; r++) raw[i][v][r] = w[v].load(r < last ? r : last, first + i * MATVEC_STRIDE);
+#pragma unroll
+	for (int i = 0; i < Steps; i++)
+#pragma unroll
+		for (int v = 0; v < MATVEC_VIEWS; v++) multiply(sums[v], raw[i][v], first + i * MATVEC_STRIDE, in);
+}
+
+// The sums of a lane's rows over all of K; every lane of those that share rows
+// gets them. last is the last row that the views have.
+NSTF_DEVICE void products(Sums (&sums)[MATVEC_VIEWS], const Weights (&w)[MATVEC_VIEWS], int last, const Input &in) {
+	const int units = in.k / Weights::unit, whole = units / MATVEC_STRIDE;
+	const int part = threadIdx.x / NSTF_WAVE % MATVEC_SPLIT;
+	int u = part * MATVEC_LANES + threadIdx.x % MATVEC_LANES, i = 0;
+	for (; i + MATVEC_STEPS <= whole; i += MATVEC_STEPS, u += MATVEC_STEPS * MATVEC_STRIDE) steps<MATVEC_STEPS>(sums, w, last, u, in);
+	for (; i < whole; i++, u += MATVEC_STRIDE) steps<1>(sums, w, last, u, in);
+	if (u < units) steps<1>(sums, w, last, u, in);
+#pragma unroll
+	for (int v = 0; v < MATVEC_VIEWS; v++)
+#pragma unroll
+		for (int t = 0; t < MATVEC_T; t++)
+#pragma unroll
+			for (int r = 0; r < MATVEC_ROWS; r++) sums[v][t][r] = wave_sum<MATVEC_LANES>(sums[v][t][r]);
+}
+
+#if MATVEC_SPLIT > 1
+// Adds up what the waves that share rows have; the first of them gets it.
+NSTF_DEVICE void join(Sums (&sums)[MATVEC_VIEWS]) {
+	const int count = MATVEC_VIEWS * MATVEC_T * MATVEC_ROWS;
+	__shared__ f32 parts[MATVEC_WAVES][MATVEC_SUBS][count];
+	const int wave = threadIdx.x / NSTF_WAVE, sub = threadIdx.x % NSTF_WAVE / MATVEC_LANES;
+	f32 *mine = &sums[0][0][0];
+	__syncthreads(); // the parts of the tile before have been read
+	if (threadIdx.x % MATVEC_LANES == 0 && wave % MATVEC_SPLIT != 0)
+#pragma unroll
+		for (int i = 0; i < count; i++) parts[wave][sub][i] = mine[i];
+	__syncthreads();
+	if (wave % MATVEC_SPLIT != 0) return;
+#pragma unroll
+	for (int i = 0; i < count; i++)
+#pragma unroll
+		for (int p = 1; p < MATVEC_SPLIT; p++) mine[i] += parts[wave + p][sub][i];
+}
+#endif
+
+#include "matvecinput.hip"
+#include "matvecoutput.hip"
+
+// One of the matrices that share x.
+struct Product {
+	Matrix w;
+	Output out;
+};
+
+NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
+    const u8 *x, const f32 *weight, f32 eps, int k, const i32 *expert, int share, i64 stack, u8 *acts,
+    const u8 *w0, f32 *y0, const f32 *bias0, const f32 *residual0, int n0
+#if MATVEC_MATRICES > 1
+    , const u8 *w1, f32 *y1, const f32 *bias1, const f32 *residual1, int n1
+#endif
+#if MATVEC_MATRICES > 2
+    , const u8 *w2, f32 *y2, const f32 *bias2, const f32 *residual2, int n2
+#endif
+) {
+	extern __shared__ __align__(16) u8 lds[];
+	__shared__ __align__(16) u8 table[Weights::table + 16];
+	let_next_begin();
+	Input in = {lds, table, k};
+	i64 first = 0; // row of the stack of experts
+	int tiles = (n0 + MATVEC_TILE - 1) / MATVEC_TILE, tile = blockIdx.x;
+#if MATVEC_MATRICES > 1 && !MATVEC_GATED
+	const int tiles0 = tiles;
+	tiles += (n1 + MATVEC_TILE - 1) / MATVEC_TILE;
+#endif
+#if MATVEC_MATRICES > 2
+	const int tiles1 = tiles;
+	tiles += (n2 + MATVEC_TILE - 1) / MATVEC_TILE;
+#endif
+	const int wave = threadIdx.x / NSTF_WAVE, sub = threadIdx.x % NSTF_WAVE / MATVEC_LANES;
+	const int group = wave / MATVEC_SPLIT * MATVEC_SUBS + sub;
+	bool ready = false;
+	for (; tile < tiles; tile += gridDim.x) {
+		Output out = {y0, bias0, residual0, n0};
+		const u8 *w = w0;
+		int at = tile;
+#if MATVEC_MATRICES > 1 && !MATVEC_GATED
+		if (tile >= tiles0) out = {y1, bias1, residual1, n1}, w = w1, at = tile - tiles0;
+#endif
+#if MATVEC_MATRICES > 2
+		if (tile >= tiles1) out = {y2, bias2, residual2, n2}, w = w2, at = tile - tiles1;
+#endif
+		const int row = at * MATVEC_TILE + group * MATVEC_ROWS;
+		const int have = out.n - row < MATVEC_ROWS ? out.n - row : MATVEC_ROWS; // rows to do, perhaps none
+		const int base = have > 0 ? row : out.n - 1;
+#if MATVEC_EXPERTS
+		if (!ready) wait_for_inputs(), first = (i64)expert[blockIdx.y] * n0;
+		const i64 rows = stack;
+#else
+		const i64 rows = out.n;
+#endif
+		const Weights views[MATVEC_VIEWS] = {
+			Weights(Matrix{w, rows, k}, first + base),
+#if MATVEC_GATED
+			Weights(Matrix{w1, rows, k}, first + base),
+#endif
+		};
+		if (!ready) {
+			ready = true;
+			if (threadIdx.x % MATVEC_LANES == 0 && wave % MATVEC_SPLIT == 0 && have > 0)
+#pragma unroll
+				for (int v = 0; v < MATVEC_VIEWS; v++) views[v].ahead(have);
+			Weights::fill(table);
+			if (!MATVEC_EXPERTS) wait_for_inputs();
+			bring(in, x, weight, eps, MATVEC_EXPERTS ? blockIdx.y / share : 0);
+			__syncthreads();
+		}
+		Sums sums[MATVEC_VIEWS] = {};
+		if (have > 0) products(sums, views, have - 1, in);
+#if MATVEC_SPLIT > 1
+		join(sums);
+#endif
+		write(out, sums, row, have, at * MATVEC_TILE, acts);
+	}
+}

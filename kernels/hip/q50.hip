@@ -1,0 +1,43 @@
+// q5_0 (docs/schemes/q50.md): w = d * (q - 16), d for 32 weights.
+// Planes: codes of 4 bits, 16 bytes per 32 weights, and of 1 bit, 4 bytes; d, 2 bytes.
+#include "weights.hip"
+
+struct Weights {
+	static const int unit = 32, group = 32, zero = 16, table = 0;
+	static const bool mins = false;
+	struct Raw {
+		uint4 q;
+		u32 high;
+		u16 d;
+	};
+	const uint4 *q;
+	const u32 *high;
+	const u16 *d;
+	int units;
+
+	__device__ Weights(const Matrix &m, i64 row) {
+		units = m.k / 32;
+		const u8 *end = m.data + m.rows * units * 16;
+		q = (const uint4 *)m.data + row * units;
+		high = (const u32 *)end + row * units;
+		d = (const u16 *)(end + m.rows * units * 4) + row * units;
+	}
+	__device__ Raw load(int row, int u) const {
+		const u32 i = row * units + u;
+		return {load_once(q + i), load_once(high + i), d[i]};
+	}
+	__device__ void ahead(int rows) const {
+		fetch_ahead(q, rows * units * 16);
+		fetch_ahead(high, rows * units * 4);
+		fetch_ahead(d, rows * units * 2);
+	}
+	static __device__ void fill(u8 *) {}
+	static __device__ void codes(const Raw &r, const u8 *, u32 (&v)[8]) {
+		nibble_codes(r.q, v);
+		add_bits<4>(r.high, v);
+	}
+	static __device__ void scales(const Raw &r, int, f32 (&s)[1], f32 (&)[1]) {
+		s[0] = half_value(r.d);
+	}
+	static __device__ void floats(const Raw &r, int u, const u8 *t, f32 (&w)[unit]) { decode_codes<Weights>(r, u, t, w); }
+};
