@@ -122,6 +122,9 @@ func (c *Compiler) cudaArch(t hip.Target) (arch string, exact bool) {
 		}
 	}
 	if best == wanted && c.procs.code.ok() {
+		if wanted == 90 && !strings.HasPrefix(c.version, "11.") {
+			return "sm_90a", true // has wgmma, which sm_90 has not
+		}
 		return t.Arch, true
 	}
 	return "compute_" + strconv.Itoa(best), false
