@@ -51,8 +51,8 @@ func findCompiler(o Options, major int, runtimePath string) (c *Compiler, tried 
 			return found.fault(&found.procs.version, "", code)
 		}
 		found.version = fmt.Sprintf("%d.%d", major, minor)
-		found.identity = found.version + " " + fileIdentity(path)
 		found.archs = found.knownArchs()
+		found.identity = strings.Join(append([]string{found.version, fileIdentity(path)}, found.targetOptions(hip.Target{})...), " ")
 		c = found
 		return nil
 	})
