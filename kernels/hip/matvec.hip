@@ -178,7 +178,8 @@ struct Product {
 };
 
 NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
-    const u8 *x, const f32 *weight, f32 eps, int k, const i32 *expert, int share, i64 stack, u8 *acts,
+    const u8 *x, const f32 *weight, f32 eps, int k, const i32 *expert, int share, i64 stack,
+    u8 *rounded, int from, int given, int all,
     const u8 *w0, f32 *y0, const f32 *bias0, const f32 *residual0, int n0
 #if MATVEC_MATRICES > 1
     , const u8 *w1, f32 *y1, const f32 *bias1, const f32 *residual1, int n1
@@ -236,7 +237,7 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 				for (int v = 0; v < MATVEC_VIEWS; v++) views[v].ahead(have);
 			Weights::fill(table);
 			if (!MATVEC_EXPERTS) wait_for_inputs();
-			bring(in, x, weight, eps, MATVEC_EXPERTS ? blockIdx.y / share : 0);
+			bring(in, x, weight, eps, MATVEC_EXPERTS ? blockIdx.y / share : MATVEC_SOURCE == MATVEC_ACTS ? from : 0, given);
 			__syncthreads();
 		}
 		Sums sums[MATVEC_VIEWS] = {};
@@ -244,6 +245,6 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 #if MATVEC_SPLIT > 1
 		join(sums);
 #endif
-		write(out, sums, row, have, at * MATVEC_TILE, acts);
+		write(out, sums, row, have, at * MATVEC_TILE, rounded, MATVEC_EXPERTS ? blockIdx.y : from, all);
 	}
 }

@@ -38,16 +38,17 @@ NSTF_DEVICE f32 rms_factor(const f32 *x, int k, f32 eps) {
 }
 #endif
 
-// Brings the T rows of x from `first` on to LDS, or says where they are.
-NSTF_DEVICE void bring(Input &in, const u8 *x, const f32 *weight, f32 eps, int first) {
+// Brings the T rows of x from `first` on to LDS, or says where they are. Acts have
+// `given` rows in all.
+NSTF_DEVICE void bring(Input &in, const u8 *x, const f32 *weight, f32 eps, int first, int given) {
 	const int k = in.k;
 #if !MATVEC_LDS
 	in.rows = x + (i64)first * k * 4;
 #elif MATVEC_SOURCE == MATVEC_ACTS
-	const int padded = acts_padded(k), rows = MATVEC_EXPERTS ? gridDim.y / MATVEC_SHARE : MATVEC_T;
+	const int padded = acts_padded(k);
 	for (int t = 0; t < MATVEC_T; t++) {
 		const u8 *q = x + (i64)(first + t) * padded;
-		const u8 *pairs = x + (i64)rows * padded + (i64)(first + t) * (padded / 4);
+		const u8 *pairs = x + (i64)given * padded + (i64)(first + t) * (padded / 4);
 		copy_row((u8 *)in.rows + t * acts_row_bytes(k), (const uint4 *)q, (const uint2 *)pairs, k);
 	}
 #else

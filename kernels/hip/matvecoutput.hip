@@ -7,8 +7,8 @@ struct Output {
 };
 
 // Writes the rows of a lane: `have` of them from row on. tile is the first row
-// of the block's tile.
-NSTF_DEVICE void write(const Output &out, const Sums (&sums)[MATVEC_VIEWS], int row, int have, int tile, u8 *acts) {
+// of the block's tile; rounded outputs are rows `from` on of `all`.
+NSTF_DEVICE void write(const Output &out, const Sums (&sums)[MATVEC_VIEWS], int row, int have, int tile, u8 *rounded, int from, int all) {
 	const int lane = threadIdx.x % MATVEC_LANES, part = threadIdx.x / NSTF_WAVE % MATVEC_SPLIT;
 #if MATVEC_QUANTIZE
 	__shared__ __align__(16) f32 values[MATVEC_T][MATVEC_TILE];
@@ -38,7 +38,7 @@ NSTF_DEVICE void write(const Output &out, const Sums (&sums)[MATVEC_VIEWS], int 
 	}
 #if MATVEC_QUANTIZE
 	__syncthreads();
-	const int padded = acts_padded(out.n), rows = MATVEC_EXPERTS ? gridDim.y : MATVEC_T;
+	const int padded = acts_padded(out.n);
 	for (int from = 0; from < MATVEC_T * MATVEC_TILE / 4; from += MATVEC_THREADS) {
 		const int i = from + threadIdx.x;
 		const bool in = i < MATVEC_T * MATVEC_TILE / 4;
@@ -46,9 +46,9 @@ NSTF_DEVICE void write(const Output &out, const Sums (&sums)[MATVEC_VIEWS], int 
 		uint2 pair;
 		const u32 q = round_to_bytes(*(const float4 *)&values[t][at], pair);
 		if (!in || tile + at >= padded) continue;
-		const i64 token = MATVEC_EXPERTS ? blockIdx.y : t;
-		*(u32 *)(acts + token * padded + tile + at) = q;
-		if (at % 32 == 0) *(uint2 *)(acts + rows * (i64)padded + token * (padded / 4) + (tile + at) / 4) = pair;
+		const i64 token = from + t;
+		*(u32 *)(rounded + token * padded + tile + at) = q;
+		if (at % 32 == 0) *(uint2 *)(rounded + all * (i64)padded + token * (padded / 4) + (tile + at) / 4) = pair;
 	}
 #endif
 }

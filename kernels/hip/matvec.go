@@ -1,0 +1,199 @@
+package hip
+
+import (
+	"fmt"
+
+	"github.com/nstf/nstf/kernels/cpu"
+)
+
+// MaxRows is the largest T that [Matvec] multiplies.
+const MaxRows = 8
+
+// A Product is one matrix of a group that shares an input, and where its output
+// goes: Y[T][N] = W x + Bias + Residual[T][N]. Y may be Residual.
+type Product struct {
+	W              Weight
+	Y              Address // f32[T][N]
+	Bias, Residual Address // f32[N], f32[T][N]; 0: none
+}
+
+// Matvec multiplies up to MaxRows rows with the matrices of up to three products,
+// decoding weights in registers.
+//
+// The default mode rounds activations to bytes where a matrix's format has
+// integer products (Format.Integer): Acts, where given, or else X, rounded on
+// the way. Exact keeps float32 throughout.
+type Matvec struct {
+	T     int
+	Exact bool
+	X     Address // f32[T][K]
+	Acts  Acts    // X rounded; without Data: not given
+	// Norm, where it has a weight, is applied to X on the way; it is RMSNorm and
+	// NormFits says so.
+	Norm     Normal
+	Products []Product
+
+	// Gated writes act(P0 x) * (P1 x) for two products of one format, without
+	// bias and residual, to Products[0].Y or rounded to Rounded.
+	Gated   bool
+	Act     cpu.Activation
+	Rounded Acts
+
+	// Experts, where given, makes each product's W a stack of Stack matrices
+	// [N][K] and each of T slots one row: slot s is multiplied with matrix
+	// Experts[s], row s/Share of X being its input. T has no limit then.
+	Experts Address // i32[T]
+	Stack   int
+	Share   int
+
+	// Shape overrides the choice of the launch, for measuring.
+	Shape *MatvecShape
+}
+
+// A MatvecShape is how a launch divides the work; see matvec.hip.
+type MatvecShape struct {
+	Rows, Lanes, Waves, Split, Steps int
+	Blocks                           int // resident blocks of a unit that registers are limited for
+	Grid                             int // blocks of a unit that are launched at most; 0: as many as there are tiles
+}
+
+// String writes the shape as the tables of measurements do.
+func (s MatvecShape) String() string {
+	return fmt.Sprintf("r%d l%d w%d s%d u%d b%d g%d", s.Rows, s.Lanes, s.Waves, s.Split, s.Steps, s.Blocks, s.Grid)
+}
+
+// NormFits reports whether Matvec can normalise its input by itself.
+func NormFits(t Target, rows, k int, exact bool) bool {
+	return rows <= MaxRows && k%4 == 0 && inputBytes(rows, k, !exact) <= t.LDS/2
+}
+
+// inputBytes is the LDS that rows of activations take.
+func inputBytes(rows, k int, integer bool) int {
+	if integer {
+		return rows * ceil(k, 32) * 40
+	}
+	return rows * k * 4
+}
+
+// Calls returns the launches, one for each format among the products. Where LDS
+// does not hold all rows, they are multiplied a few at a time.
+func (o *Matvec) Calls(t Target) []Call {
+	var calls []Call
+	for _, group := range o.groups() {
+		integer := !o.Exact && group[0].W.Format.integer
+		k := group[0].W.K
+		rows := o.T
+		if o.Experts != 0 {
+			rows = 1
+		}
+		for integer && rows > 1 && inputBytes(rows, k, true) > t.LDS-matvecStatic {
+			rows = (rows + 1) / 2
+		}
+		if o.Experts != 0 {
+			calls = append(calls, o.call(t, group, integer, 0, 1))
+			continue
+		}
+		for from := 0; from < o.T; from += rows {
+			calls = append(calls, o.call(t, group, integer, from, min(rows, o.T-from)))
+		}
+	}
+	return calls
+}
+
+// matvecStatic is what a launch takes of LDS beside its input, at most.
+const matvecStatic = 24 << 10
+
+// groups divides the products by format, in order of first appearance.
+func (o *Matvec) groups() [][]Product {
+	if o.Gated {
+		return [][]Product{o.Products}
+	}
+	var groups [][]Product
+next:
+	for _, p := range o.Products {
+		for i, g := range groups {
+			if g[0].W.Format == p.W.Format && len(g) < 3 {
+				groups[i] = append(g, p)
+				continue next
+			}
+		}
+		groups = append(groups, []Product{p})
+	}
+	return groups
+}
+
+// call is the launch for rows [from, from+rows) and products of one format.
+func (o *Matvec) call(t Target, group []Product, integer bool, from, rows int) Call {
+	w := &group[0].W
+	source, x := "MATVEC_X", o.X+Address(from*w.K*4)
+	switch {
+	case o.Norm.Weight != 0:
+		source = "MATVEC_NORM"
+	case integer && o.Acts.Data != 0:
+		source, x = "MATVEC_ACTS", o.Acts.Data
+	}
+	outputs := 0
+	for _, p := range group {
+		outputs += p.W.N
+	}
+	if o.Gated {
+		outputs /= 2
+	}
+	slots := 1
+	if o.Experts != 0 {
+		slots = o.T
+	}
+	s := o.shape(t, w, integer, rows, outputs*slots)
+	flag := func(on bool) int {
+		if on {
+			return 1
+		}
+		return 0
+	}
+	defines := fmt.Sprintf("%s MATVEC_T=%d MATVEC_ROWS=%d MATVEC_LANES=%d MATVEC_WAVES=%d MATVEC_SPLIT=%d MATVEC_STEPS=%d MATVEC_RESIDENT=%d"+
+		" MATVEC_INT=%d MATVEC_SOURCE=%s MATVEC_MATRICES=%d MATVEC_GATED=%d MATVEC_QUANTIZE=%d MATVEC_EXPERTS=%d ACTIVATION=%d",
+		w.Format.defines, rows, s.Rows, s.Lanes, s.Waves, s.Split, s.Steps, s.Blocks,
+		flag(integer), source, len(group), flag(o.Gated), flag(o.Rounded.Data != 0), flag(o.Experts != 0), o.Act)
+	symbol := "nstf_matvec_" + w.Format.Name() + "_f32"
+	lds := 0
+	if integer {
+		symbol = "nstf_matvec_" + w.Format.Name() + "_i8"
+	}
+	if integer || o.Norm.Weight != 0 {
+		lds = inputBytes(rows, w.K, integer)
+	}
+	tile := s.Waves / s.Split * (t.Wave / s.Lanes) * s.Rows
+	tiles := 0
+	for i, p := range group {
+		if i == 0 || !o.Gated {
+			tiles += ceil(p.W.N, tile)
+		}
+	}
+	grid := tiles
+	if s.Grid > 0 {
+		grid = min(tiles, s.Grid*t.Units)
+	}
+	return Call{
+		Unit: Unit{"matvec.hip", defines}, Symbol: symbol, LDS: uint32(lds),
+		Grid: [3]uint32{uint32(grid), uint32(slots), 1}, Block: [3]uint32{uint32(s.Waves * t.Wave), 1, 1},
+		Args: o.args(group, x, from),
+	}
+}
+
+// args are the arguments of matvec.hip's kernel. from is the first row, out of
+// all that Acts and Rounded have.
+func (o *Matvec) args(group []Product, x Address, from int) []Arg {
+	w := &group[0].W
+	args := []Arg{Ptr(x), Ptr(o.Norm.Weight), F32(o.Norm.Eps), I32(w.K), Ptr(o.Experts), I32(max(o.Share, 1)),
+		I64(int64(o.Stack) * int64(w.N)), Ptr(o.Rounded.Data), I32(from), I32(o.Acts.T), I32(o.Rounded.T)}
+	offset := func(a Address, n int) Address {
+		if a == 0 {
+			return 0
+		}
+		return a + Address(from*n*4)
+	}
+	for _, p := range group {
+		args = append(args, Ptr(p.W.Data), Ptr(offset(p.Y, p.W.N)), Ptr(p.Bias), Ptr(offset(p.Residual, p.W.N)), I32(p.W.N))
+	}
+	return args
+}

@@ -1,0 +1,27 @@
+package hip
+
+// Acts are rows of activations rounded to bytes, as acts.hip lays them out, of K
+// numbers each.
+type Acts struct {
+	Data Address // at a multiple of 16 bytes
+	T, K int
+}
+
+// ActsSize returns the bytes of rounded activations.
+func ActsSize(t, k int) int64 { return int64(t) * int64(ceil(k, 32)) * 40 }
+
+// Quantize rounds X[T][K] to bytes, 32 neighbours sharing a scale.
+type Quantize struct {
+	X    Address // f32[T][K]
+	Acts Acts
+}
+
+// Calls returns the launch.
+func (o *Quantize) Calls(Target) []Call {
+	threads := o.Acts.T * ceil(o.Acts.K, 32) * 8
+	return []Call{{
+		Unit: Unit{File: "quantize.hip"}, Symbol: "nstf_quantize",
+		Grid: [3]uint32{uint32(ceil(threads, 256)), 1, 1}, Block: [3]uint32{256, 1, 1},
+		Args: []Arg{Ptr(o.X), Ptr(o.Acts.Data), I32(o.Acts.T), I32(o.Acts.K)},
+	}}
+}
