@@ -50,12 +50,16 @@ func (o *Norm) Calls(t Target) []Call {
 		kind = o.A.Post.Kind
 	}
 	threads := min(max(ceil(o.D, 8*t.Wave)*t.Wave, 64), 1024)
-	args := []Arg{Ptr(o.X), Ptr(o.A.Rows)}
+	vec := 1
+	if o.D%4 == 0 {
+		vec = 4
+	}
+	args := []Arg{I32(o.D), Ptr(o.X), Ptr(o.A.Rows)}
 	args = append(args, o.A.Post.args()...)
 	args = append(append(args, Ptr(o.B.Rows)), o.B.Post.args()...)
 	args = append(append(args, o.Next.args()...), Ptr(o.Out))
 	return []Call{{
-		Unit:   Unit{"norm.hip", fmt.Sprintf("NORM_D=%d NORM_KIND=%d NORM_THREADS=%d", o.D, kind, threads)},
+		Unit:   Unit{"norm.hip", fmt.Sprintf("NORM_VEC=%d NORM_STEPS=%d NORM_THREADS=%d NORM_KIND=%d", vec, ceil(o.D, vec*threads), threads, kind)},
 		Symbol: "nstf_norm", Grid: [3]uint32{uint32(o.T), 1, 1}, Block: [3]uint32{uint32(threads), 1, 1}, Args: args,
 	}}
 }

@@ -4,21 +4,19 @@
 //	rms(x)   = x * float32(1 / sqrt(mean(x^2) + eps)) * weight
 //	layer(x) = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias
 //
-// X, A, B, Out f32[T][NORM_D], rows without gaps, at multiples of 16 bytes where
-// NORM_D is a multiple of 4; weights and biases f32[NORM_D]. A null A, B or next
-// weight leaves that part out; a null post weight adds the branch as it is. Out
-// may be X.
+// X, A, B, Out f32[T][d], rows without gaps; weights and biases f32[d]. NORM_VEC
+// numbers lie together at a multiple of their size. A null A, B or next weight
+// leaves that part out; a null post weight adds the branch as it is. Out may be
+// X. NORM_KIND: 0 rms, 1 layer.
 //
-// Grid: a row a block of NORM_THREADS threads; any wave size; LDS for a sum of
-// each wave. A row is read once and stays in registers. Phases: a barrier or two
+// Grid: a row a block of NORM_THREADS threads, which have NORM_STEPS times
+// NORM_VEC numbers each; any wave size; LDS for a sum of each wave. A row is
+// read once and stays in registers. Phases: a barrier or two
 // for each normalisation's sums. Deterministic: sums in one fixed order.
 // Bound: 4 bytes read and written for each number of X and Out, 4 read for A, B.
 // Tolerance: means and sums are float64, as on the processor, and so is all of
 // layer(): rms differs from the processor's by the order of float64 sums.
 #include "reduce.hip"
-
-#define NORM_VEC (NORM_D % 4 == 0 ? 4 : 1)
-#define NORM_STEPS ((NORM_D + NORM_VEC * NORM_THREADS - 1) / (NORM_VEC * NORM_THREADS))
 
 // One thread's part of a row: runs of NORM_VEC numbers, NORM_THREADS runs apart.
 struct part {
@@ -28,48 +26,48 @@ struct part {
 // The run that a thread has in a step, and whether it lies in the row.
 NSTF_DEVICE int run_of(int step) { return (step * NORM_THREADS + (int)threadIdx.x) * NORM_VEC; }
 
-NSTF_DEVICE void load(part& p, const f32* row) {
+NSTF_DEVICE void load(part& p, const f32* row, int d) {
 #pragma unroll
 	for (int s = 0; s < NORM_STEPS; s++) {
 		pack<f32, NORM_VEC> r = {};
-		if (run_of(s) < NORM_D) r = *(const pack<f32, NORM_VEC>*)(row + run_of(s));
+		if (run_of(s) < d) r = *(const pack<f32, NORM_VEC>*)(row + run_of(s));
 #pragma unroll
 		for (int i = 0; i < NORM_VEC; i++) p.v[s][i] = r.v[i];
 	}
 }
 
-NSTF_DEVICE void store(f32* row, const part& p) {
+NSTF_DEVICE void store(f32* row, const part& p, int d) {
 #pragma unroll
 	for (int s = 0; s < NORM_STEPS; s++) {
 		pack<f32, NORM_VEC> r;
 #pragma unroll
 		for (int i = 0; i < NORM_VEC; i++) r.v[i] = p.v[s][i];
-		if (run_of(s) < NORM_D) *(pack<f32, NORM_VEC>*)(row + run_of(s)) = r;
+		if (run_of(s) < d) *(pack<f32, NORM_VEC>*)(row + run_of(s)) = r;
 	}
 }
 
 // The sum of (x - mean) or of its square.
-template <int Square> NSTF_DEVICE f64 moment(const part& p, f64 mean, f64* lds) {
+template <int Square> NSTF_DEVICE f64 moment(const part& p, int d, f64 mean, f64* lds) {
 	f64 sum = 0;
 #pragma unroll
 	for (int s = 0; s < NORM_STEPS; s++) {
-		if (run_of(s) >= NORM_D) continue;
+		if (run_of(s) >= d) continue;
 #pragma unroll
 		for (int i = 0; i < NORM_VEC; i++) {
-			const f64 d = (f64)p.v[s][i] - mean;
-			sum += Square ? d * d : d;
+			const f64 x = (f64)p.v[s][i] - mean;
+			sum += Square ? x * x : x;
 		}
 	}
 	return block_sum<NORM_THREADS>(sum, lds);
 }
 
-NSTF_DEVICE void normalize(part& p, const f32* weight, const f32* bias, f32 eps, f64* lds) {
+NSTF_DEVICE void normalize(part& p, int d, const f32* weight, const f32* bias, f32 eps, f64* lds) {
 	f64 mean = 0;
-	if (NORM_KIND == 1) mean = moment<0>(p, 0, lds) / NORM_D;
-	const f64 r = 1 / sqrt(moment<1>(p, mean, lds) / NORM_D + (f64)eps);
+	if (NORM_KIND == 1) mean = moment<0>(p, d, 0, lds) / d;
+	const f64 r = 1 / sqrt(moment<1>(p, d, mean, lds) / d + (f64)eps);
 	part w, b;
-	load(w, weight);
-	if (NORM_KIND == 1 && bias) load(b, bias);
+	load(w, weight, d);
+	if (NORM_KIND == 1 && bias) load(b, bias, d);
 #pragma unroll
 	for (int s = 0; s < NORM_STEPS; s++) {
 #pragma unroll
@@ -86,20 +84,20 @@ NSTF_DEVICE void normalize(part& p, const f32* weight, const f32* bias, f32 eps,
 }
 
 NSTF_KERNEL void __launch_bounds__(NORM_THREADS)
-nstf_norm(f32* x, const f32* a, const f32* a_weight, const f32* a_bias, f32 a_eps, const f32* b, const f32* b_weight,
+nstf_norm(int d, f32* x, const f32* a, const f32* a_weight, const f32* a_bias, f32 a_eps, const f32* b, const f32* b_weight,
 	const f32* b_bias, f32 b_eps, const f32* weight, const f32* bias, f32 eps, f32* out) {
 	__shared__ f64 lds[NORM_THREADS / NSTF_WAVE];
-	const i64 row = (i64)blockIdx.x * NORM_D;
+	const i64 row = (i64)blockIdx.x * d;
 	part h;
-	load(h, x + row);
+	load(h, x + row, d);
 	if (a) {
 		part sum;
-		load(sum, a + row);
-		if (a_weight) normalize(sum, a_weight, a_bias, a_eps, lds);
+		load(sum, a + row, d);
+		if (a_weight) normalize(sum, d, a_weight, a_bias, a_eps, lds);
 		if (b) {
 			part other;
-			load(other, b + row);
-			if (b_weight) normalize(other, b_weight, b_bias, b_eps, lds);
+			load(other, b + row, d);
+			if (b_weight) normalize(other, d, b_weight, b_bias, b_eps, lds);
 #pragma unroll
 			for (int s = 0; s < NORM_STEPS; s++)
 #pragma unroll
@@ -109,10 +107,10 @@ nstf_norm(f32* x, const f32* a, const f32* a_weight, const f32* a_bias, f32 a_ep
 		for (int s = 0; s < NORM_STEPS; s++)
 #pragma unroll
 			for (int i = 0; i < NORM_VEC; i++) h.v[s][i] += sum.v[s][i];
-		store(x + row, h);
+		store(x + row, h, d);
 	}
 	if (weight) {
-		normalize(h, weight, bias, eps, lds);
-		store(out + row, h);
+		normalize(h, d, weight, bias, eps, lds);
+		store(out + row, h, d);
 	}
 }
