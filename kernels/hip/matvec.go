@@ -40,8 +40,9 @@ type Matvec struct {
 	Rounded Acts
 
 	// Experts, where given, makes each product's W a stack of Stack matrices
-	// [N][K] and each of T slots one row: slot s is multiplied with matrix
-	// Experts[s], row s/Share of X being its input. T has no limit then.
+	// [N][K], its Bias one of vectors [N], and each of T slots one row: slot s is
+	// multiplied with matrix Experts[s], row s/Share of X being its input. T has no
+	// limit then.
 	Experts Address // i32[T]
 	Stack   int
 	Share   int

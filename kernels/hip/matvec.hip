@@ -220,6 +220,7 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 		const int base = have > 0 ? row : out.n - 1;
 #if MATVEC_EXPERTS
 		if (!ready) wait_for_inputs(), first = (i64)expert[blockIdx.y] * n0;
+		if (out.bias) out.bias += first;
 		const i64 rows = stack;
 #else
 		const i64 rows = out.n;
