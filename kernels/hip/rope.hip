@@ -13,8 +13,7 @@
 // Grid: x over heads of q, then of k, then of v, ROPE_WAVES to a block, one to a
 // wave; y over rows. LDS: a head for each wave. No barriers between waves.
 // Deterministic. Bound: bytes of q, k, v, read and written once.
-// Tolerance: rotation one rounding for each product and sum; norms and stored
-// numbers as on the processor.
+// Tolerance: rotation and storing have the processor's bits; norms as norm.hip.
 #include "kv.hip"
 
 #define PAIR_ROUNDS (((KV_D + 1) / 2 + NSTF_WAVE - 1) / NSTF_WAVE)
@@ -84,8 +83,8 @@ NSTF_DEVICE void turn(head_pairs& x, const f32* cosine, const f32* sine) {
 	for (int r = 0; r < PAIR_ROUNDS; r++) {
 		if (pair_of(r) >= ROPE_PAIRS) continue;
 		const f32 c = cosine[pair_of(r)], s = sine[pair_of(r)], a = x.a[r], b = x.b[r];
-		x.a[r] = a * c - b * s;
-		x.b[r] = b * c + a * s;
+		x.a[r] = rounded_product(a, c) - rounded_product(b, s);
+		x.b[r] = rounded_product(b, c) + rounded_product(a, s);
 	}
 }
 
