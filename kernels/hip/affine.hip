@@ -20,16 +20,16 @@ struct Weights {
 		uint4 q; // the codes; where they are single, the code in x
 		f32 scale, zero;
 	};
-	const u8 *codes, *scales, *zeros;
+	const u8 *data, *steps, *zeros; // codes, scales, zeros
 	const i32 *index;
 	i64 first; // row
 	int k, groups;
 
 	__device__ Weights(const Matrix &m, i64 row) {
 		k = m.k, groups = (m.k + AFFINE_GROUP - 1) / AFFINE_GROUP, first = row;
-		codes = m.data;
-		scales = m.data + ((m.rows * bytes() + 15) & ~15ll);
-		zeros = scales + ((m.rows * groups * size(AFFINE_SCALE) + 15) & ~15ll);
+		data = m.data;
+		steps = m.data + ((m.rows * bytes() + 15) & ~15ll);
+		zeros = steps + ((m.rows * groups * size(AFFINE_SCALE) + 15) & ~15ll);
 		index = (const i32 *)(zeros + ((m.rows * groups * size(AFFINE_ZERO) + 15) & ~15ll));
 	}
 	static __device__ int size(int type) { return type == NSTF_F32 ? 4 : type == NSTF_U8 ? 1 : type == 0 ? 0 : 2; }
@@ -40,9 +40,9 @@ struct Weights {
 		const i64 at = first + row;
 		i64 g = at * groups + u * unit / AFFINE_GROUP;
 		if (AFFINE_WHOLE) {
-			r.q = load_once((const uint4 *)codes + (at * k / unit + u));
+			r.q = load_once((const uint4 *)data + (at * k / unit + u));
 		} else {
-			const u8 *p = codes + at * bytes() + (i64)u * AFFINE_BITS / 8;
+			const u8 *p = data + at * bytes() + (i64)u * AFFINE_BITS / 8;
 			const int bit = u * AFFINE_BITS % 8;
 			const u32 high = bit + AFFINE_BITS > 8 ? p[1] << 8 : 0;
 			r.q = make_uint4((p[0] | high) >> bit & ((1 << AFFINE_BITS) - 1), 0, 0, 0);
@@ -50,12 +50,12 @@ struct Weights {
 			g = at * groups + index[at / AFFINE_INDEX * k + u];
 #endif
 		}
-		r.scale = number_at<AFFINE_SCALE>(scales, g);
+		r.scale = number_at<AFFINE_SCALE>(steps, g);
 		r.zero = AFFINE_ZERO ? number_at<AFFINE_ZERO ? AFFINE_ZERO : NSTF_U8>(zeros, g) : (f32)AFFINE_MIDDLE;
 		return r;
 	}
 	__device__ void ahead(int rows) const {
-		if (AFFINE_WHOLE) fetch_ahead(codes + first * k * AFFINE_BITS / 8, rows * k * AFFINE_BITS / 8);
+		if (AFFINE_WHOLE) fetch_ahead(data + first * k * AFFINE_BITS / 8, rows * k * AFFINE_BITS / 8);
 	}
 	static __device__ void fill(u8 *) {}
 #if AFFINE_WHOLE
