@@ -49,6 +49,7 @@ type Set struct {
 	// dst[(16*b+c)*128+4*r:] = the 32-bit word at src[r*ld+64*b+4*c:], for r and
 	// c < 16 and b < columns: half the rows of a panel.
 	interleave func(dst, src []byte, ld, columns int)
+	trellis    func(bits int) (step trellisStep, lanes int)
 }
 
 // Best returns the kernels of the highest level that this machine runs.
@@ -97,6 +98,7 @@ func genericSet() *Set {
 		panel:       genericPanel(),
 		norm:        genericNorms(),
 		quantize:    quantizeGeneric,
+		trellis:     genericTrellis,
 	}
 	s.integers = genericIntegers(s)
 	return s

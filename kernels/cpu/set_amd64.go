@@ -48,6 +48,7 @@ func useAVX2(s *Set) {
 	s.gemm = gemmKernel{least: 3, mr: 6, nr: 16, tile: gemmTileAVX2, pack: packAVX2}
 	s.panel = panelAVX2()
 	s.norm = normsAVX2()
+	s.trellis = trellisAVX2
 }
 
 func useAVX512(s *Set) {
@@ -75,6 +76,7 @@ func useAVX512(s *Set) {
 	s.gemm = gemmKernel{least: 5, mr: 12, nr: 32, tile: gemmTileAVX512, pack: packAVX2}
 	s.panel = panelAVX512()
 	s.norm = normsAVX512()
+	s.trellis = trellisAVX512
 }
 
 // packAVX2 transposes in blocks of 8x8 and finishes with plain Go.

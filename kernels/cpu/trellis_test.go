@@ -1,0 +1,115 @@
+package cpu_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/kernels/cpu"
+)
+
+// trellisScales are the deviations of a Gaussian, in units of a codebook's,
+// that leave the least error for 2 to 6 bits.
+var trellisScales = [...]float32{2: 1.0, 3: 0.95, 4: 0.90, 5: 0.86, 6: 0.82}
+
+func gaussianTile(rng *rand.Rand, scale float32) (z [256]float32) {
+	for i := range z {
+		z[i] = float32(rng.NormFloat64()) * scale
+	}
+	return z
+}
+
+// distance decodes a tile and returns its squared distance from z.
+func distance(tile []byte, bits int, table *[65536]int16, z *[256]float32) float64 {
+	var sum float64
+	for t, v := range z {
+		d := float64(v) - float64(table[scheme.TCQStateAt(tile, bits, t)])
+		sum += d * d
+	}
+	return sum
+}
+
+// TestTrellisLevels wants the same bits from every level, for Gaussian tiles
+// and for tiles that no codeword reaches.
+func TestTrellisLevels(t *testing.T) {
+	table := scheme.TCQBytes4.Table()
+	for bits := 2; bits <= 6; bits++ {
+		for name, scale := range map[string]float32{"gaussian": 148 * trellisScales[bits], "far": 1500} {
+			var want []byte
+			rng := rand.New(rand.NewPCG(uint64(bits), 1))
+			z := gaussianTile(rng, scale)
+			for _, l := range cpu.Levels() {
+				if l == cpu.LevelGeneric && testing.Short() && bits != 3 {
+					continue
+				}
+				set, err := cpu.ForLevel(l)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tile := make([]byte, 32*bits)
+				set.NewTrellis(bits, table, 147.7, 64).Encode(tile, &z)
+				if want == nil {
+					want = tile
+				} else if !bytes.Equal(tile, want) {
+					t.Errorf("%d bits, %s: %v differs from the level before", bits, name, l)
+				}
+			}
+		}
+	}
+}
+
+// TestTrellisGaussian holds the mean squared error on a Gaussian source to
+// multiples of the Shannon limit, 4^-bits.
+func TestTrellisGaussian(t *testing.T) {
+	limits := map[scheme.TCQCodebook][7]float64{
+		scheme.TCQBytes4: {2: 1.10, 3: 1.13, 4: 1.16, 5: 1.23, 6: 1.30},
+		scheme.TCQBytes2: {2: 1.16, 3: 1.26, 4: 1.51},
+	}
+	deviations := map[scheme.TCQCodebook]float32{scheme.TCQBytes4: 147.7, scheme.TCQBytes2: 104.5}
+	tiles := 256
+	if cpu.Best().Level() == cpu.LevelGeneric {
+		tiles = 2
+	}
+	for codebook, limit := range limits {
+		for bits := 2; bits <= 6; bits++ {
+			if limit[bits] == 0 {
+				continue // too few codewords for so many bits
+			}
+			rng := rand.New(rand.NewPCG(1, uint64(bits)))
+			table, deviation := codebook.Table(), deviations[codebook]
+			search := cpu.Best().NewTrellis(bits, table, deviation, 128)
+			tile := make([]byte, 32*bits)
+			var sum, power float64
+			for range tiles {
+				z := gaussianTile(rng, deviation*trellisScales[bits])
+				search.Encode(tile, &z)
+				sum += distance(tile, bits, table, &z)
+				for _, v := range z {
+					power += float64(v) * float64(v)
+				}
+			}
+			ratio := sum / power * math.Pow(4, float64(bits))
+			t.Logf("codebook %d, %d bits: %.3f of the limit", codebook, bits, ratio)
+			if ratio > limit[bits] && tiles > 2 {
+				t.Errorf("codebook %d, %d bits: %.3f times the limit, more than %.2f", codebook, bits, ratio, limit[bits])
+			}
+		}
+	}
+}
+
+func BenchmarkTrellis(b *testing.B) {
+	for bits := 2; bits <= 6; bits++ {
+		b.Run(fmt.Sprint(bits), func(b *testing.B) {
+			z := gaussianTile(rand.New(rand.NewPCG(1, 1)), 140)
+			search := cpu.Best().NewTrellis(bits, scheme.TCQBytes4.Table(), 147.7, 64)
+			tile := make([]byte, 32*bits)
+			for b.Loop() {
+				search.Encode(tile, &z)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/256, "ns/weight")
+		})
+	}
+}
