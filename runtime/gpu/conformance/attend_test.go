@@ -1,0 +1,297 @@
+package conformance
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/kernels/kerneltest"
+)
+
+// A hostPool is a pool of pages that is filled on the host, every byte of it set
+// at first: NaN in every format.
+type hostPool struct {
+	kv  hip.KV
+	raw []byte
+}
+
+func newHostPool(kv hip.KV) *hostPool {
+	p := &hostPool{kv, make([]byte, kv.Bytes())}
+	for i := range p.raw {
+		p.raw[i] = 0xff
+	}
+	return p
+}
+
+// store encodes a vector by the meaning of the format.
+func (p *hostPool) store(vector int, x []float32, key bool) {
+	planes := p.kv.Planes()
+	base := [5]int{}
+	for i, n := range planes {
+		base[i+1] = base[i] + int(n)*p.kv.Pages
+	}
+	plane, d := 0, p.kv.Dim
+	if !key {
+		plane = 1
+	}
+	switch p.kv.Format {
+	case cpu.KVF32:
+		for i, v := range x {
+			put32(p.raw[base[plane]+4*(vector*d+i):], math.Float32bits(v))
+		}
+	case cpu.KVF16:
+		at := base[plane] + 2*vector*d
+		cpu.Best().EncodeF16(p.raw[at:at+2*d], x)
+	case cpu.KVQ8:
+		group := 32
+		if !key {
+			group = d
+		}
+		groups := (d + group - 1) / group
+		decoded := storedVector(cpu.KVQ8, x, key)
+		for g := range groups {
+			lo, hi := g*group, min((g+1)*group, d)
+			scale := scaleOf(x, x[lo:hi], key)
+			put32(p.raw[base[plane+2]+4*(vector*groups+g):], math.Float32bits(scale))
+			for i := lo; i < hi; i++ {
+				q := int8(0)
+				if scale > 0 {
+					q = int8(math.RoundToEven(float64(decoded[i] / scale)))
+				}
+				p.raw[base[plane]+vector*d+i] = byte(q)
+			}
+		}
+	}
+}
+
+func scaleOf(all, part []float32, key bool) float32 {
+	top := func(x []float32) float32 {
+		m := float32(0)
+		for _, v := range x {
+			if v != v {
+				return v
+			}
+			m = max(m, float32(math.Abs(float64(v))))
+		}
+		return m
+	}
+	a, m := top(all), top(part)
+	if !(a <= math.MaxFloat32) {
+		return float32(math.NaN())
+	}
+	if key {
+		m = max(m, a*0x1p-20)
+	}
+	return m / 127
+}
+
+func put32(b []byte, v uint32) {
+	b[0], b[1], b[2], b[3] = byte(v), byte(v>>8), byte(v>>16), byte(v>>24)
+}
+
+// TestAttendTable runs the table's cases, which are causal or see an interval
+// that ends at some position, one row at a time.
+func TestAttendTable(t *testing.T) {
+	m := open(t)
+	kerneltest.Test(t, kerneltest.Backend{Name: m.target.Arch, Attend: func(a *kerneltest.Attention) func(out []float32) {
+		return func(out []float32) { tableAttend(t, m, a, out) }
+	}})
+}
+
+func tableAttend(t *testing.T, m *machine, a *kerneltest.Attention, out []float32) {
+	format, err := cpu.ParseKVFormat(a.Format)
+	if err != nil {
+		t.Fatal(err)
+	}
+	positions := len(a.Keys) / a.Dim
+	pages := (positions + 63) / 64
+	p := newHostPool(hip.KV{Format: format, Heads: 1, Dim: a.Dim, Pages: pages + 1})
+	table := make([]int32, pages+1)
+	for i := range table {
+		table[i] = int32((i*7 + 1) % (pages + 1))
+		if (pages+1)%7 == 0 {
+			table[i] = int32(pages - i)
+		}
+	}
+	for i := range positions {
+		v := int(table[i/64])*64 + i%64
+		p.store(v, a.Keys[i*a.Dim:(i+1)*a.Dim], true)
+		p.store(v, a.Values[i*a.Dim:(i+1)*a.Dim], false)
+	}
+	pool, q := m.put(t, p.raw), m.put(t, a.Q)
+	zero, pageTable := m.put(t, []int32{0}), m.put(t, table)
+	p.kv.Base = pool.address()
+	for i := range out {
+		out[i] = 0
+	}
+	dst := m.put(t, out)
+	for i, reach := range a.Reach {
+		if reach[0] >= reach[1] {
+			continue // no position sees nothing
+		}
+		at := hip.Address(4 * i * a.Group * a.Dim)
+		position := m.put(t, []int32{int32(reach[1] - 1)})
+		op := hip.Attend{
+			Rows: hip.Rows{T: 1, Position: position.address(), Owner: zero.address(), Pages: pageTable.address(), MaxPages: len(table)},
+			KV:   p.kv, Heads: a.Group, Scale: a.Scale, Softcap: a.Softcap, Capacity: positions, Window: reach[1] - reach[0],
+			Q: q.address() + at, Out: dst.address() + at,
+		}
+		if reach[0] == 0 {
+			op.Window = 0
+		}
+		scratch := m.put(t, make([]byte, op.ScratchBytes(m.target)))
+		op.Scratch = scratch.address()
+		m.run(t, op.Calls(m.target))
+		scratch.release()
+		position.release()
+	}
+	dst.get(t, out)
+	for _, x := range []*memory{pool, q, zero, pageTable, dst} {
+		x.release()
+	}
+}
+
+// An attendCase is rows of two sequences; those beyond eight take the way of
+// prompts.
+type attendCase struct {
+	format     cpu.KVFormat
+	d          int
+	heads, kvs int
+	softcap    float32
+	window     int
+	position   []int32
+	capacity   int
+	exact      bool
+	tolerance  float64 // in units of 2^-24 of what is added up
+}
+
+func (c attendCase) String() string {
+	return fmt.Sprintf("%v D=%d heads=%d/%d cap=%g window=%d rows=%d last=%d exact=%v", c.format, c.d, c.heads, c.kvs, c.softcap, c.window, len(c.position), c.position[len(c.position)-1], c.exact)
+}
+
+// check compares with float64 and repeats ten times.
+func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
+	b := newBatch(r, c.position...)
+	kv := hip.KV{Format: c.format, Heads: c.kvs, Dim: c.d, Pages: b.pool}
+	p := newHostPool(kv)
+	keys, values := map[[3]int][]float32{}, map[[3]int][]float32{}
+	for row, last := range c.position {
+		for pos := range int(last) + 1 {
+			for h := range c.kvs {
+				at := [3]int{int(b.owner[row]), pos, h}
+				if keys[at] != nil {
+					continue
+				}
+				k, v := ordinary(r, c.d), ordinary(r, c.d)
+				vector := b.at(&kv, at[0], pos, h)
+				p.store(vector, k, true)
+				p.store(vector, v, false)
+				keys[at], values[at] = storedVector(c.format, k, true), storedVector(c.format, v, false)
+			}
+		}
+	}
+	q := ordinary(r, len(c.position)*c.heads*c.d)
+	dst := m.put(t, make([]float32, len(q)))
+	kv.Base = m.put(t, p.raw).address()
+	op := hip.Attend{
+		Rows: b.put(t, m), KV: kv, Heads: c.heads, Scale: float32(1 / math.Sqrt(float64(c.d))), Softcap: c.softcap, Window: c.window,
+		Capacity: c.capacity, Q: m.put(t, q).address(), Out: dst.address(), Exact: c.exact,
+	}
+	op.Scratch = m.put(t, make([]byte, op.ScratchBytes(m.target))).address()
+	got := make([]float32, len(q))
+	m.run(t, op.Calls(m.target))
+	dst.get(t, got)
+	worst := 0.0
+	for row, last := range c.position {
+		for h := range c.heads {
+			if last < 0 {
+				continue
+			}
+			lo := 0
+			if c.window > 0 {
+				lo = max(int(last)+1-c.window, 0)
+			}
+			at := (row*c.heads + h) * c.d
+			var ks, vs [][]float32
+			for pos := lo; pos <= int(last); pos++ {
+				i := [3]int{int(b.owner[row]), pos, h / (c.heads / c.kvs)}
+				ks, vs = append(ks, keys[i]), append(vs, values[i])
+			}
+			want, size := attend64(q[at:at+c.d], ks, vs, float64(op.Scale), float64(c.softcap))
+			for d := range want {
+				e := math.Abs(float64(got[at+d])-want[d]) / size[d] * (1 << 24)
+				if !(e <= c.tolerance) {
+					t.Fatalf("row %d head %d number %d is %g, want %g: error %.1f units, %.1f are allowed", row, h, d, got[at+d], want[d], e, c.tolerance)
+				}
+				worst = max(worst, e)
+			}
+		}
+	}
+	t.Logf("largest error %.2f units of 2^-24", worst)
+	again := make([]float32, len(q))
+	for range 9 {
+		m.run(t, op.Calls(m.target))
+		dst.get(t, again)
+		for i, v := range got {
+			if math.Float32bits(again[i]) != math.Float32bits(v) {
+				t.Fatalf("element %d was %g, then %g", i, v, again[i])
+			}
+		}
+	}
+}
+
+func attend64(q []float32, keys, values [][]float32, scale, softcap float64) (out, size []float64) {
+	z, top := make([]float64, len(keys)), math.Inf(-1)
+	for p, k := range keys {
+		for d, v := range k {
+			z[p] += float64(v) * float64(q[d])
+		}
+		z[p] *= scale
+		if softcap != 0 {
+			z[p] = softcap * math.Tanh(z[p]/softcap)
+		}
+		top = max(top, z[p])
+	}
+	out, size = make([]float64, len(q)), make([]float64, len(q))
+	var sum float64
+	for p, v := range values {
+		w := math.Exp(z[p] - top)
+		sum += w
+		for d, x := range v {
+			out[d] += w * float64(x)
+			size[d] += w * math.Abs(float64(x))
+		}
+	}
+	for d := range out {
+		out[d] /= sum
+		size[d] /= sum
+	}
+	return out, size
+}
+
+func TestAttendRows(t *testing.T) {
+	m := open(t)
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, c := range []attendCase{
+		{format: cpu.KVF16, d: 128, heads: 8, kvs: 2, position: []int32{300}, capacity: 512, tolerance: 12},
+		{format: cpu.KVF16, d: 128, heads: 32, kvs: 8, position: []int32{1000}, capacity: 8192, tolerance: 12},
+		{format: cpu.KVF32, d: 64, heads: 4, kvs: 4, position: []int32{0, 31, 32, 1023, -1, 64, 65, 700}, capacity: 1024, tolerance: 12},
+		{format: cpu.KVQ8, d: 128, heads: 8, kvs: 1, position: []int32{99, 640, 63}, capacity: 4096, tolerance: 12},
+		{format: cpu.KVF16, d: 64, heads: 7, kvs: 1, position: []int32{511, 512}, capacity: 4096, tolerance: 12},
+		{format: cpu.KVF16, d: 80, heads: 6, kvs: 2, position: []int32{129, 2}, window: 100, capacity: 300, tolerance: 12},
+		{format: cpu.KVF16, d: 96, heads: 3, kvs: 3, position: []int32{600, 1200}, window: 512, capacity: 2048, tolerance: 12},
+		{format: cpu.KVQ8, d: 112, heads: 4, kvs: 2, position: []int32{200}, capacity: 256, tolerance: 12},
+		{format: cpu.KVF16, d: 256, heads: 8, kvs: 1, position: []int32{450}, capacity: 512, softcap: 50, tolerance: 40},
+		{format: cpu.KVF32, d: 256, heads: 2, kvs: 1, position: []int32{90, 400}, capacity: 512, tolerance: 12},
+		{format: cpu.KVQ8, d: 20, heads: 13, kvs: 1, position: []int32{333, 77}, capacity: 512, tolerance: 12},
+		{format: cpu.KVF16, d: 33, heads: 2, kvs: 1, position: []int32{150}, capacity: 512, tolerance: 12},
+		{format: cpu.KVF16, d: 512, heads: 20, kvs: 1, position: []int32{70}, capacity: 512, tolerance: 20},
+		{format: cpu.KVF32, d: 1, heads: 1, kvs: 1, position: []int32{0}, capacity: 1, tolerance: 12},
+		{format: cpu.KVF16, d: 2, heads: 2, kvs: 1, position: []int32{6000}, capacity: 8192, tolerance: 20},
+	} {
+		t.Run(c.String(), func(t *testing.T) { c.check(t, m, r) })
+	}
+}
