@@ -18,6 +18,7 @@ type Device struct {
 	place.Request
 	Libraries []string // folders where a GPU's libraries are looked for first
 	Kernels   string   // folder that keeps compiled kernels; "": they are compiled every time
+	Rows      int      // tokens that one pass on a GPU takes at most; 0: what suits its memory
 	// Notice gets a line that says which device was chosen, why, and what the
 	// model takes there. It gets none where no GPU is asked for or, with
 	// place.Auto, no library of one is found; nil: nobody is told.
@@ -79,7 +80,7 @@ func newGPU(g *model.Graph, tensor func(string) formats.Tensor, o *Options, api 
 	}
 	d := &o.Device
 	e, err := gpu.New(g, tensor, gpu.Options{API: api, Ordinal: d.Ordinal, Libraries: d.Libraries, Kernels: d.Kernels,
-		Context: o.Context, KV: o.KV, Exact: o.Exact, Progress: d.Progress, Planned: func(name string, p *gpu.Plan) {
+		Rows: d.Rows, Context: o.Context, KV: o.KV, Exact: o.Exact, Progress: d.Progress, Planned: func(name string, p *gpu.Plan) {
 			d.notice("device: %s:%d, %s; %s", api, d.Ordinal, name, p)
 		}})
 	if err != nil {

@@ -262,6 +262,9 @@ func TestLearnedPositionsBoundContext(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
+	if gpuTested(t) {
+		return // a GPU has room for what it is asked for, or refuses at once
+	}
 	for _, context := range []int64{-1, math.MaxInt64} {
 		e, _ := newTiny(t, tinies()[0].graph, "f32", Options{Threads: 1, Context: context})
 		if _, err := e.NewSequence(); err == nil {
@@ -272,6 +275,7 @@ func TestLearnedPositionsBoundContext(t *testing.T) {
 
 // Between passes a cancelled context stops, finished passes stay.
 func TestCancel(t *testing.T) {
+	processorOnly(t, "passes of 512 tokens")
 	e, _ := newTiny(t, tinies()[0].graph, "f32", Options{Threads: 1, Context: 1200})
 	s := sequence(t, e)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -287,6 +291,7 @@ func TestCancel(t *testing.T) {
 
 // A long context costs nothing until it is used.
 func TestCacheGrows(t *testing.T) {
+	processorOnly(t, "values padded to 16 numbers")
 	e, _ := newTiny(t, tinies()[0].graph, "f32", Options{Threads: 1, Context: 1 << 40})
 	s := sequence(t, e)
 	if s.Bytes() != 0 {
@@ -304,6 +309,7 @@ func TestCacheGrows(t *testing.T) {
 // are the only things that grow. With several threads the first passes last
 // until each has met every shape, which is up to chance.
 func TestStepAllocatesNothing(t *testing.T) {
+	processorOnly(t, "counting allocations")
 	if testing.Short() {
 		t.Skip("it does not depend on the machine")
 	}
@@ -338,6 +344,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 }
 
 func TestLevels(t *testing.T) {
+	processorOnly(t, "levels of SIMD")
 	if _, err := newExecutor("", tinies()[0].graph, nil, Options{Level: "mmx"}); err == nil {
 		t.Error("level mmx was accepted")
 	}

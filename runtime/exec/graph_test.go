@@ -14,6 +14,7 @@ import (
 
 // The hook sees every linear once per pass, with all rows.
 func TestHook(t *testing.T) {
+	processorOnly(t, "calibration")
 	for _, c := range tinies() {
 		seen := map[*model.Linear]int{}
 		var first []float32
@@ -62,6 +63,7 @@ func TestHook(t *testing.T) {
 
 // Graphs that lie are refused, with the place.
 func TestMalformedGraphs(t *testing.T) {
+	processorOnly(t, "a check before any device")
 	rms := shape{d: 8, heads: 2, kv: 1, dim: 4, inner: 6, norm: model.RMSNorm}
 	cases := []struct {
 		name        string

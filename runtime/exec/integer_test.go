@@ -13,6 +13,7 @@ import (
 // stay near those of exact activations, depend on no thread, and prefill and
 // steps differ by no more than either does from the exact ones.
 func TestIntegerActivations(t *testing.T) {
+	processorOnly(t, "levels of SIMD")
 	dir := shared(t)
 	path := filepath.Join(dir, "tiny-llama-Q4_K_M.gguf")
 	ids := readIDs(t, filepath.Join(dir, "tiny-llama/reference/logits_ids.json"))

@@ -53,6 +53,7 @@ func TestCacheFormats(t *testing.T) {
 
 // The cache is float32 where arithmetic is to be exact, else half precision.
 func TestCacheFormatDefault(t *testing.T) {
+	processorOnly(t, "sizes of its cache")
 	g := tinies()[0].graph
 	source, _ := fillWeights(t, g, "f32", 7)
 	size := func(o Options) int64 {

@@ -89,10 +89,8 @@ func open(t testing.TB, path string, o Options) *Executor {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	e, err := New(m, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e, err := New(m, onFlag(t, o))
+	opened(t, err)
 	t.Cleanup(func() { e.Close() })
 	return e
 }

@@ -205,10 +205,8 @@ func newTiny(t testing.TB, g *model.Graph, schemeName string, o Options) (*Execu
 	t.Helper()
 	o.Exact = true
 	source, values := fillWeights(t, g, schemeName, 7)
-	e, err := newExecutor("tiny", g, source, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e, err := newExecutor("tiny", g, source, onFlag(t, o))
+	opened(t, err)
 	t.Cleanup(func() { e.Close() })
 	return e, &reference{g: g, weights: values}
 }

@@ -3,6 +3,8 @@ package gpu
 import (
 	"fmt"
 	"strings"
+
+	"github.com/nstf/nstf/kernels/hip"
 )
 
 // A Plan is the memory that a model takes on a device, known before anything
@@ -59,4 +61,62 @@ func (e *TooLargeError) Hint() string {
 		help = append(help, "quantize to fewer bits per weight")
 	}
 	return strings.Join(append(help, "--device cpu needs no GPU"), "; ")
+}
+
+// makePlan decides how long the context and how large a pass is, given the
+// bytes of the weights.
+func (e *Engine) makePlan(o *Options, layers []hip.KV, weights int64) error {
+	free, total, err := e.m.device.Memory()
+	if err != nil {
+		return err
+	}
+	p := &e.plan
+	*p = Plan{Device: e.m.device.Properties().Name, Weights: weights, Context: o.Context, Model: e.g.Context, Free: free, Total: total}
+	if p.Context == 0 {
+		p.Context = p.Model
+	}
+	if p.Context < 1 {
+		return fmt.Errorf("a context of %d positions makes no sense", p.Context)
+	}
+	e.context = p.Context
+	if p.Cache, err = cacheBytes(layers, p.Context); err != nil {
+		return err
+	}
+	// The work space gets at most an eighth of what the weights leave.
+	for p.Rows = maxRows; p.Rows > minRows; p.Rows /= 2 {
+		if p.Scratch = e.scratchBytes(p.Rows); p.Scratch <= (free-weights)/8 {
+			break
+		}
+	}
+	if o.Rows > 0 {
+		p.Rows = o.Rows
+	}
+	p.Rows = int(min(int64(p.Rows), max(p.Context, fewRows)))
+	p.Scratch = e.scratchBytes(p.Rows)
+	if p.sum()+spare <= free {
+		return nil
+	}
+	// Where nobody asked for a context, as much as fits will do.
+	rest := free - spare - p.Weights - p.Scratch
+	perPage := pageBytes(layers)
+	if o.Context == 0 && rest/perPage*PageSize >= minContext {
+		p.Context = rest / perPage * PageSize / minContext * minContext
+		e.context = p.Context
+		p.Cache, err = cacheBytes(layers, p.Context)
+		return err
+	}
+	return &TooLargeError{*p}
+}
+
+const (
+	minRows, maxRows = 64, 2048 // of a pass
+	spare            = 64 << 20 // bytes left for the runtime's own needs
+	minContext       = 1024     // positions that are worth running with, and the step of a shortened context
+)
+
+// scratchBytes returns the work space of a pass of so many rows.
+func (e *Engine) scratchBytes(rows int) int64 {
+	var a arena
+	e.placeScratch(&a, rows)
+	return a.used
 }

@@ -1,0 +1,60 @@
+package exec
+
+import (
+	"errors"
+	"flag"
+	"path/filepath"
+	"testing"
+
+	"github.com/nstf/nstf/runtime/gpu"
+	"github.com/nstf/nstf/runtime/place"
+)
+
+// onDevice is where the tests' models run. The tests of a GPU are these tests:
+//
+//	go test ./runtime/exec -device hip
+var onDevice = flag.String("device", "cpu", "device that the models of the tests run on")
+
+// request returns the device asked for.
+func request(t testing.TB) place.Request {
+	t.Helper()
+	r, err := place.ParseRequest(*onDevice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// gpuTested reports whether the tests run on a GPU: there are fewer threads and
+// levels of SIMD to vary then, and fewer repetitions, for it may be an emulated
+// one.
+func gpuTested(t testing.TB) bool { return request(t).GPU() }
+
+// processorOnly skips a test of what only the processor has.
+func processorOnly(t testing.TB, what string) {
+	t.Helper()
+	if gpuTested(t) {
+		t.Skipf("%s: the processor's only", what)
+	}
+}
+
+// onFlag puts a model where the flag says.
+func onFlag(t testing.TB, o Options) Options {
+	t.Helper()
+	o.Device.Request, o.Device.Rows = request(t), 64 // several passes for a text of some length
+	o.Device.Kernels = filepath.Join(t.TempDir(), "kernels")
+	return o
+}
+
+// opened fails the test where a model was not opened, and skips it where there
+// is no device.
+func opened(t testing.TB, err error) {
+	t.Helper()
+	var missing *gpu.MissingError
+	if errors.As(err, &missing) {
+		t.Skipf("no device %s: %v", *onDevice, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,135 @@
+package gpu
+
+import (
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/kernels/hip"
+)
+
+// A matrix is W[N][K], or a stack of one for each expert, with its bias, as it
+// lies on the device.
+type matrix struct {
+	hip.Weight             // of one expert
+	experts    int         // 0: it is no stack
+	bias       hip.Address // f32 [N] or [experts][N], 0: none
+	tensor     formats.Tensor
+	parts      []hip.Part
+}
+
+// A target is one matrix of a group that shares an input, and where its
+// output goes: y[T][N] = W x + bias + residual. y may be the residual.
+type target struct {
+	w           *matrix
+	y, residual hip.Address
+}
+
+// A source is what a group of products reads: x[T][K], normalised on the way
+// where there is a norm, or the same rounded to bytes already.
+type source struct {
+	x    hip.Address
+	norm hip.Normal
+	acts hip.Acts // without Data: not rounded
+}
+
+// matrix places a tensor of so many rows, those of all experts.
+func (l *layout) matrix(name string, rows, k int64) *matrix {
+	if l.err != nil {
+		return &matrix{}
+	}
+	t := l.tensor(name)
+	if n, last := t.Rows(); n != rows || last != k {
+		l.fail(formats.Errorf("", name, "shape is %v, the graph says %d x %d", t.Shape, rows, k))
+		return &matrix{}
+	}
+	if err := scheme.Check(&t); err != nil {
+		l.fail(err)
+		return &matrix{}
+	}
+	s, _ := scheme.ByName(t.Scheme)
+	m := &matrix{tensor: t, Weight: hip.Weight{N: int(rows), K: int(k)}}
+	var size int64
+	var err error
+	if m.Format, err = hip.FormatOf(s, t.Params, k); err == nil {
+		m.parts, size, err = m.Format.Parts(t.Shape, t.Params)
+	}
+	if err != nil {
+		l.fail(named(name, err))
+		return &matrix{}
+	}
+	m.Data = l.arena.take(size)
+	l.matrices = append(l.matrices, m)
+	return m
+}
+
+// named puts a tensor's name into an error that has none.
+func named(name string, err error) error {
+	switch e := err.(type) {
+	case *formats.FormatError:
+		e.Tensor = name
+	case *formats.UnsupportedError:
+		e.Tensor = name
+	}
+	return err
+}
+
+// few reports whether so many rows are multiplied one by one.
+func few(t int) bool { return t <= hip.MaxRows }
+
+// integers reports whether a product is one of activations rounded to bytes.
+func (w *walk) integers(m *matrix) bool { return !w.e.exact && m.Format.Integer() }
+
+// round rounds t rows of a source to bytes, where a matrix wants them so.
+func (w *walk) round(in *source, t int, ms ...*matrix) {
+	for _, m := range ms {
+		if w.integers(m) && in.acts.Data == 0 {
+			in.acts = hip.Acts{Data: w.e.s.acts, T: t, K: m.K}
+			w.do(&hip.Quantize{X: in.x, Acts: in.acts})
+		}
+	}
+}
+
+// linear computes the targets from t rows of a source.
+func (w *walk) linear(t int, in source, targets ...target) {
+	for lo := 0; lo < t; lo += hip.MaxRows {
+		op := &hip.Matvec{T: min(t-lo, hip.MaxRows), Exact: w.e.exact, X: at(in.x, lo, targets[0].w.K), Norm: in.norm}
+		if t <= hip.MaxRows {
+			op.Acts = in.acts
+		}
+		for _, g := range targets {
+			p := hip.Product{W: g.w.Weight, Y: at(g.y, lo, g.w.N), Bias: g.w.bias}
+			if g.residual != 0 {
+				p.Residual = at(g.residual, lo, g.w.N)
+			}
+			op.Products = append(op.Products, p)
+		}
+		w.do(op)
+	}
+}
+
+// gated computes act(gate x) * (up x) of t rows, and returns it as down's
+// source: in s.gate, or rounded to bytes.
+func (w *walk) gated(t int, in source, b *block) source {
+	s := &w.e.s
+	if !few(t) || b.gate.Format != b.up.Format || b.gate.bias != 0 || b.up.bias != 0 {
+		w.linear(t, in, target{w: b.gate, y: s.gate}, target{w: b.up, y: s.up})
+		w.do(&hip.Activate{Act: b.act, N: t * b.up.N, Gate: s.gate, Up: s.up, Out: s.gate})
+		return source{x: s.gate}
+	}
+	op := &hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Norm: in.norm, Gated: true, Act: b.act,
+		Products: []hip.Product{{W: b.gate.Weight, Y: s.gate}, {W: b.up.Weight}}}
+	out := source{x: s.gate}
+	if w.integers(b.down) {
+		op.Products[0].Y = 0
+		op.Rounded = hip.Acts{Data: s.wide, T: t, K: b.up.N}
+		out = source{acts: op.Rounded}
+	}
+	w.do(op)
+	return out
+}
+
+// embed looks up the rows' tokens.
+func (w *walk) embed() {
+	e := w.e
+	w.do(&hip.Embed{T: w.t, Table: e.table.Weight, Token: w.state.tokens, Scale: e.g.Embed.Scale,
+		Positions: e.positions, Position: w.state.positions(), Y: e.s.x})
+}
