@@ -5,7 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -21,7 +23,11 @@ type Compiler struct {
 	path     string
 	version  string
 	identity string
-	archs    []int // NVRTC: what it knows, ascending; nil: it does not tell
+	archs    []int    // NVRTC: the capabilities that it knows, ascending; nil: it does not tell
+	targets  []string // hiprtc: the architectures that it knows; nil: it does not tell
+	// serial is held by a compilation where two at once end the process: hiprtc
+	// of ROCm 5.2 does that, and of 5.x none is trusted. nil: several may run.
+	serial *sync.Mutex
 }
 
 // FindCompiler loads the compiler of an API where no runtime is needed: to
@@ -30,17 +36,17 @@ func FindCompiler(o Options) (*Compiler, []Attempt, error) {
 	if dialectOf(o.API) == nil {
 		return nil, nil, unknownAPI(o.API)
 	}
-	c, tried := findCompiler(o, 0, "")
+	c, tried := findCompiler(o, "", 0)
 	if c == nil {
 		return nil, tried, missingCompiler(o.API, tried)
 	}
 	return c, tried, nil
 }
 
-// findCompiler looks for the compiler, best of the given major version and
-// beside the runtime; nil where there is none.
-func findCompiler(o Options, major int, runtimePath string) (c *Compiler, tried []Attempt) {
-	tried = try("compiler", compilerNames(o, major, runtimePath), func(handle uintptr, path string) error {
+// findCompiler looks for the compiler that fits the runtime, where one is
+// given; nil where there is none.
+func findCompiler(o Options, runtimePath string, cudaMajor int) (c *Compiler, tried []Attempt) {
+	tried = try("compiler", compilerNames(o, runtimePath, cudaMajor), func(handle uintptr, path string) error {
 		found := &Compiler{api: o.API, path: path}
 		missing := bindCompiler(&found.procs, dialectOf(o.API).compilerSymbols, func(s string) uintptr { return lookup(handle, s) })
 		if len(missing) > 0 {
@@ -51,7 +57,11 @@ func findCompiler(o Options, major int, runtimePath string) (c *Compiler, tried 
 			return found.fault(&found.procs.version, "", code)
 		}
 		found.version = fmt.Sprintf("%d.%d", major, minor)
+		if o.API == hip.HIP && (generation(path) == "5" || strings.HasPrefix(filepath.Base(path), "hiprtc05")) {
+			found.serial = new(sync.Mutex)
+		}
 		found.archs = found.knownArchs()
+		found.targets = found.knownTargets()
 		found.identity = strings.Join(append([]string{found.version, fileIdentity(path)}, found.targetOptions(hip.Target{})...), " ")
 		c = found
 		return nil
@@ -78,6 +88,10 @@ func (c *Compiler) Path() string { return c.path }
 // Version returns its number: NVRTC's is CUDA's, hiprtc's is 9.0 throughout.
 func (c *Compiler) Version() string { return c.version }
 
+// Targets returns the architectures that hiprtc compiles for, nil where it does
+// not tell.
+func (c *Compiler) Targets() []string { return c.targets }
+
 // Identity differs between any two builds of it: a part of a cache's key.
 func (c *Compiler) Identity() string { return c.identity }
 
@@ -96,6 +110,58 @@ func (c *Compiler) knownArchs() []int {
 		archs[i] = int(a)
 	}
 	return archs
+}
+
+// knownTargets asks comgr, the library behind hiprtc, which architectures it
+// compiles for; nil where it cannot be asked. hiprtc ends the process when it is
+// given one that it does not know (those of ROCm 5.2, 5.7 and 6.4 do).
+func (c *Compiler) knownTargets() (list []string) {
+	if c.api != hip.HIP {
+		return nil
+	}
+	handle := c.comgr()
+	count := proc{"amd_comgr_get_isa_count", lookup(handle, "amd_comgr_get_isa_count")}
+	name := proc{"amd_comgr_get_isa_name", lookup(handle, "amd_comgr_get_isa_name")}
+	var n uint64 // size_t
+	if handle == 0 || !count.ok() || !name.ok() || call(&count, uintptr(unsafe.Pointer(&n))) != 0 {
+		return nil
+	}
+	for i := range uintptr(n) {
+		var s uintptr
+		if call(&name, i, uintptr(unsafe.Pointer(&s))) == 0 { // amdgcn-amd-amdhsa--gfx1100
+			if arch := text(s); strings.Contains(arch, "--") {
+				list = append(list, arch[strings.LastIndex(arch, "--")+2:])
+			}
+		}
+	}
+	return list
+}
+
+// comgr returns the comgr that hiprtc has loaded, which it does with its first
+// program; 0 where it works without.
+func (c *Compiler) comgr() uintptr {
+	var program uintptr
+	empty := cBytes("")
+	if call(&c.procs.create, uintptr(unsafe.Pointer(&program)), uintptr(unsafe.Pointer(&empty[0])), uintptr(unsafe.Pointer(&empty[0])), 0, 0, 0) == 0 {
+		call(&c.procs.destroy, uintptr(unsafe.Pointer(&program)))
+	}
+	names := comgrNames()
+	if rest, ok := strings.CutPrefix(filepath.Base(c.path), "hiprtc"); ok { // hiprtc0602.dll uses amd_comgr0602.dll
+		names = append(names, "amd_comgr"+rest)
+	}
+	for _, name := range names {
+		if handle := loadedLibrary(name); handle != 0 {
+			return handle
+		}
+	}
+	if strings.Contains(filepath.Base(c.path), "amdhip64") { // before ROCm 5.3 it is loaded with the first compilation
+		for _, name := range names {
+			if handle, err := openLibrary(name); err == nil {
+				return handle
+			}
+		}
+	}
+	return 0
 }
 
 // fault makes an Error of a compiler's code.
@@ -135,7 +201,15 @@ func (c *Compiler) Compile(u hip.Unit, t hip.Target) (code []byte, log string, e
 // CompileSource compiles a text of any origin. The options are the caller's;
 // the target's are added.
 func (c *Compiler) CompileSource(name, source string, options []string, t hip.Target) (code []byte, log string, err error) {
+	if c.targets != nil && !slices.Contains(c.targets, t.Arch) {
+		return nil, "", &Error{Call: "compiling " + name, Detail: fmt.Sprintf("this compiler does not know %s, only %s", t.Arch, strings.Join(c.targets, ", ")),
+			Hint: "install a newer ROCm; docs/gpu.md says which knows which card", Reason: ErrCompile}
+	}
 	options = append(options[:len(options):len(options)], c.targetOptions(t)...)
+	if c.serial != nil {
+		c.serial.Lock()
+		defer c.serial.Unlock()
+	}
 	var program uintptr
 	text, file := cBytes(source), cBytes(name)
 	create := &c.procs.create

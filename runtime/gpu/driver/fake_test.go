@@ -56,7 +56,9 @@ func (f *fake) build(t testing.TB, name string, defines ...string) {
 	}
 }
 
-func (f *fake) options() driver.Options { return driver.Options{API: f.api, Paths: []string{f.dir}, Only: true} }
+func (f *fake) options() driver.Options {
+	return driver.Options{API: f.api, Paths: []string{f.dir}, Only: true}
+}
 
 // open opens the fake device.
 func (f *fake) open(t testing.TB) *driver.Device {

@@ -71,7 +71,7 @@ func Load(o Options) (*Library, error) {
 		return l, err
 	}
 	var tried []Attempt
-	l.compiler, tried = findCompiler(o, l.major(), l.path)
+	l.compiler, tried = findCompiler(o, l.path, l.version/1000)
 	l.tried = append(l.tried, tried...)
 	return l, nil
 }
@@ -95,14 +95,6 @@ func (l *Library) Version() string {
 		return fmt.Sprintf("%d.%d.%d", l.version/10_000_000, l.version/100_000%100, l.version%100_000)
 	}
 	return fmt.Sprintf("%d.%d", l.version/1000, l.version/10%100)
-}
-
-// major returns the first part of the version.
-func (l *Library) major() int {
-	if l.dialect.api == hip.HIP {
-		return l.version / 10_000_000
-	}
-	return l.version / 1000
 }
 
 // Compiler returns the compiler, nil where none was found.

@@ -19,27 +19,32 @@ type libraryNames struct {
 	roots   []string // patterns of usual roots
 }
 
-// The sonames of HIP follow ROCm's major version, as do the DLLs that come
-// with AMD's driver; hiprtc's DLL also carries the minor one.
+// The number in a soname of HIP's is not ROCm's: .so.7 serves ROCm 7 and 10. A
+// number that does not exist yet costs nothing to ask for. The DLLs come with
+// AMD's display driver (HIP) and with the HIP SDK (hiprtc, whose name carries
+// the minor version, too).
 var (
 	hipLinux = libraryNames{
-		names:   []string{"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"},
+		names:   []string{"libamdhip64.so.9", "libamdhip64.so.8", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"},
 		folders: []string{"lib", "lib64", "hip/lib"},
-		roots:   []string{"/opt/rocm", "/opt/rocm-*", "/usr/lib/x86_64-linux-gnu/rocm*"},
+		roots:   []string{"/opt/rocm", "/opt/rocm/core", "/opt/rocm/core-*", "/opt/rocm-*"},
 	}
 	hipWindows = libraryNames{
-		names:   []string{"amdhip64_7.dll", "amdhip64_6.dll", "amdhip64.dll"},
+		names:   []string{"amdhip64_9.dll", "amdhip64_8.dll", "amdhip64_7.dll", "amdhip64_6.dll", "amdhip64.dll"},
 		folders: []string{"bin"},
 		roots:   []string{`C:\Program Files\AMD\ROCm\*`},
 	}
 	hiprtcLinux = libraryNames{
-		names:   []string{"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libhiprtc.so"},
+		names:   []string{"libhiprtc.so.9", "libhiprtc.so.8", "libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libhiprtc.so"},
 		folders: hipLinux.folders,
 		roots:   hipLinux.roots,
 	}
 	hiprtcWindows = libraryNames{
-		names: []string{"hiprtc0702.dll", "hiprtc0701.dll", "hiprtc0700.dll", "hiprtc0604.dll", "hiprtc0603.dll", "hiprtc0602.dll",
-			"hiprtc0601.dll", "hiprtc0600.dll", "hiprtc0507.dll", "hiprtc0506.dll", "hiprtc0505.dll", "hiprtc.dll"},
+		names: []string{"hiprtc1001.dll", "hiprtc1000.dll", "hiprtc0800.dll",
+			"hiprtc0714.dll", "hiprtc0713.dll", "hiprtc0712.dll", "hiprtc0711.dll", "hiprtc0710.dll", "hiprtc0709.dll",
+			"hiprtc0703.dll", "hiprtc0702.dll", "hiprtc0701.dll", "hiprtc0700.dll",
+			"hiprtc0605.dll", "hiprtc0604.dll", "hiprtc0603.dll", "hiprtc0602.dll", "hiprtc0601.dll", "hiprtc0600.dll",
+			"hiprtc0507.dll", "hiprtc0506.dll", "hiprtc0505.dll", "hiprtc0504.dll", "hiprtc0503.dll", "hiprtc.dll"},
 		folders: hipWindows.folders,
 		roots:   hipWindows.roots,
 	}
@@ -122,33 +127,58 @@ func exists(path string) bool {
 }
 
 // compilerNames lists what to try for the compiler: first the one that lies
-// beside the runtime and is of its major version.
-func compilerNames(o Options, major int, runtimePath string) []string {
-	n := pick(nvrtcLinux, nvrtcWindows)
-	if o.API == hip.HIP {
-		n = pick(hiprtcLinux, hiprtcWindows)
+// beside the runtime and is of its generation, at last the runtime itself, which
+// holds hiprtc's functions until ROCm 6.0.
+func compilerNames(o Options, runtimePath string, cudaMajor int) []string {
+	if o.API == hip.CUDA {
+		n := pick(nvrtcLinux, nvrtcWindows)
+		n.names = prefer(n.names, strconv.Itoa(cudaMajor))
+		return n.candidates(o)
 	}
-	if o.API == hip.HIP && runtimePath != "" {
-		o.Paths = append(slices.Clone(o.Paths), filepath.Dir(runtimePath))
+	n := pick(hiprtcLinux, hiprtcWindows)
+	if runtimePath == "" {
+		return append(n.candidates(o), runtimeNames(o)...)
 	}
-	n.names = prefer(n.names, major)
-	all := n.candidates(o)
-	if o.API == hip.HIP && runtimePath != "" {
-		all = append(all, runtimePath) // until ROCm 6 the runtime holds hiprtc's functions too
-	}
-	return all
+	n.names = prefer(n.names, generation(runtimePath))
+	o.Paths = append(slices.Clone(o.Paths), filepath.Dir(runtimePath))
+	return append(n.candidates(o), runtimePath)
 }
 
-// prefer moves the names of a major version to the front.
-func prefer(names []string, major int) []string {
-	m := strconv.Itoa(major)
+// generation returns the number in a HIP library's name: 6 of
+// libamdhip64.so.6.3.60302 and of amdhip64_6.dll, "" where it has none. It may
+// differ from the version that the runtime gives.
+func generation(path string) string {
+	name := filepath.Base(path)
+	_, rest, ok := strings.Cut(name, ".so.")
+	if !ok {
+		_, rest, _ = strings.Cut(strings.TrimSuffix(name, ".dll"), "_")
+	}
+	digits, _, _ := strings.Cut(rest, ".")
+	return digits
+}
+
+// prefer moves the names of a generation to the front.
+func prefer(names []string, generation string) []string {
+	if generation == "" {
+		return names
+	}
 	score := func(name string) int {
-		if strings.Contains(name, ".so."+m) || strings.Contains(name, "hiprtc0"+m) || strings.Contains(name, "nvrtc64_"+m) {
-			return 0
+		for _, mark := range []string{".so.", "hiprtc0", "nvrtc64_"} {
+			if strings.Contains(name, mark+generation) {
+				return 0
+			}
 		}
 		return 1
 	}
 	names = slices.Clone(names)
 	slices.SortStableFunc(names, func(a, b string) int { return score(a) - score(b) })
 	return names
+}
+
+// comgrNames are the names of the library behind hiprtc.
+func comgrNames() []string {
+	if goruntime.GOOS == "windows" {
+		return []string{"amd_comgr_4.dll", "amd_comgr_3.dll", "amd_comgr_2.dll", "amd_comgr.dll"}
+	}
+	return []string{"libamd_comgr.so.4", "libamd_comgr.so.3", "libamd_comgr.so.2"}
 }
