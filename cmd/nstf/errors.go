@@ -11,6 +11,8 @@ import (
 	"github.com/nstf/nstf/runtime/eval"
 	"github.com/nstf/nstf/runtime/exec"
 	"github.com/nstf/nstf/runtime/generate"
+	"github.com/nstf/nstf/runtime/gpu"
+	"github.com/nstf/nstf/runtime/gpu/driver"
 )
 
 // The exit codes, as `nstf --help` lists them.
@@ -60,11 +62,17 @@ func hint(err error) string {
 	var usage *usageError
 	var unsupported *formats.UnsupportedError
 	var full *atomicfile.DiskFullError
+	var large *gpu.TooLargeError
+	var device *driver.Error
 	switch {
 	case errors.As(err, &unsupported) && unsupported.Hint != "":
 		return unsupported.Hint
 	case errors.As(err, &usage):
 		return "nstf --help and nstf COMMAND --help show usage and examples"
+	case errors.As(err, &large):
+		return large.Hint()
+	case errors.As(err, &device) && device.Hint != "":
+		return device.Hint
 	case errors.As(err, &full):
 		return "free some space, or write to another disk"
 	case errors.Is(err, exec.ErrContextFull):

@@ -11,6 +11,8 @@ import (
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/runtime/exec"
+	"github.com/nstf/nstf/runtime/gpu"
+	"github.com/nstf/nstf/runtime/gpu/driver"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -34,6 +36,9 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("while: %w", errInterrupted), 130, ""},
 		{&atomicfile.DiskFullError{Path: "f", Needed: 2}, 1, "free some space"},
 		{&exec.ContextFullError{Used: 1, New: 1, Capacity: 1}, 1, "--ctx"},
+		{&gpu.TooLargeError{Plan: gpu.Plan{Weights: 9, Free: 8}}, 1, "fewer bits"},
+		{&gpu.TooLargeError{Plan: gpu.Plan{Weights: 7, Cache: 9, Free: 8}}, 1, "--kv q8"},
+		{&gpu.MissingError{Err: &driver.Error{Call: "x", Hint: "install y"}}, 1, "install y"},
 	} {
 		if got := exitCode(c.err); got != c.code {
 			t.Errorf("%v: exit code %d, want %d", c.err, got, c.code)
@@ -52,7 +57,7 @@ func TestUsage(t *testing.T) {
 		"inspect", "verify a b", "tokenize", "tokenize a --decode --ids", "eval a", "eval a --text t --protocol x", "eval a --text t --ctx 1",
 		"eval a --token-ids i", "eval a --text t --dump-logits d", "eval a --token-ids i --dump-logits d --ref r", "eval a --text t --max-tokens -1",
 		"run", "run a", "run a b", "run a -p x -", "run a -p x -f y", "run a -p x --system s", "run a -p x --temperature -1",
-		"run a -p x --top-p 2", "run a -p x --ctx -1", "run a -p x --stop=", "run a -p x --kv f4", "eval a --text t --kv f4", "export a -o b", "export a -o b/ --dtype f8", "demo x", "version x",
+		"run a -p x --top-p 2", "run a -p x --ctx -1", "run a -p x --stop=", "run a -p x --kv f4", "run a -p x --device gpu", "run a -p x --device cpu:1", "eval a --text t --device hip:x", "bench a --device cuda:-1", "eval a --text t --kv f4", "export a -o b", "export a -o b/ --dtype f8", "demo x", "version x",
 	} {
 		invoke(strings.Fields(line)...).fails(t, exitUsage, "")
 	}
