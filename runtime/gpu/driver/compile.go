@@ -120,10 +120,13 @@ func (c *Compiler) knownTargets() (list []string) {
 		return nil
 	}
 	handle := c.comgr()
+	if handle == 0 {
+		return nil
+	}
 	count := proc{"amd_comgr_get_isa_count", lookup(handle, "amd_comgr_get_isa_count")}
 	name := proc{"amd_comgr_get_isa_name", lookup(handle, "amd_comgr_get_isa_name")}
 	var n uint64 // size_t
-	if handle == 0 || !count.ok() || !name.ok() || call(&count, uintptr(unsafe.Pointer(&n))) != 0 {
+	if !count.ok() || !name.ok() || call(&count, uintptr(unsafe.Pointer(&n))) != 0 {
 		return nil
 	}
 	for i := range uintptr(n) {
@@ -137,26 +140,17 @@ func (c *Compiler) knownTargets() (list []string) {
 	return list
 }
 
-// comgr returns the comgr that hiprtc has loaded, which it does with its first
-// program; 0 where it works without.
+// comgr returns the library behind hiprtc, which lies beside it; 0 where none
+// does.
 func (c *Compiler) comgr() uintptr {
-	var program uintptr
-	empty := cBytes("")
-	if call(&c.procs.create, uintptr(unsafe.Pointer(&program)), uintptr(unsafe.Pointer(&empty[0])), uintptr(unsafe.Pointer(&empty[0])), 0, 0, 0) == 0 {
-		call(&c.procs.destroy, uintptr(unsafe.Pointer(&program)))
-	}
+	dir, base := filepath.Split(c.path)
 	names := comgrNames()
-	if rest, ok := strings.CutPrefix(filepath.Base(c.path), "hiprtc"); ok { // hiprtc0602.dll uses amd_comgr0602.dll
-		names = append(names, "amd_comgr"+rest)
+	if rest, ok := strings.CutPrefix(base, "hiprtc"); ok { // hiprtc0602.dll uses amd_comgr0602.dll
+		names = append([]string{"amd_comgr" + rest}, names...)
 	}
 	for _, name := range names {
-		if handle := loadedLibrary(name); handle != 0 {
-			return handle
-		}
-	}
-	if strings.Contains(filepath.Base(c.path), "amdhip64") { // before ROCm 5.3 it is loaded with the first compilation
-		for _, name := range names {
-			if handle, err := openLibrary(name); err == nil {
+		if path := filepath.Join(dir, name); dir != "" && exists(path) {
+			if handle, err := openLibrary(path); err == nil {
 				return handle
 			}
 		}

@@ -70,7 +70,7 @@ func TestCompile(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			_, log, err := c.CompileSource("wrong.hip", `extern "C" __global__ void f() { undeclared_name = 1; }`, nil, list[0])
+			_, log, err := c.CompileSource("wrong.hip", "#line 1 \"wrong.hip\"\nextern \"C\" __global__ void f() { undeclared_name = 1; }", nil, list[0])
 			if !errors.Is(err, driver.ErrCompile) || !strings.Contains(log, "undeclared_name") || !strings.Contains(log, "wrong.hip") {
 				t.Errorf("%v, log %q", err, log)
 			}

@@ -4,7 +4,6 @@ package driver
 
 import (
 	"os"
-	goruntime "runtime"
 	"strings"
 
 	"github.com/ebitengine/purego"
@@ -13,20 +12,6 @@ import (
 // openLibrary loads a library by name or path.
 func openLibrary(name string) (uintptr, error) {
 	return purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
-}
-
-// loadedLibrary returns the handle of a library that something has loaded
-// already, 0 where nothing has.
-func loadedLibrary(name string) uintptr {
-	const noLoad = 4 // RTLD_NOLOAD of Linux, the one system with the libraries in question
-	if goruntime.GOOS != "linux" {
-		return 0
-	}
-	h, err := purego.Dlopen(name, purego.RTLD_NOW|noLoad)
-	if err != nil {
-		return 0
-	}
-	return h
 }
 
 // lookup returns a symbol's address, 0 where there is none.

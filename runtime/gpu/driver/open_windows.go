@@ -17,17 +17,6 @@ func openLibrary(name string) (uintptr, error) {
 	return uintptr(h), err
 }
 
-// loadedLibrary returns the handle of a DLL that something has loaded already,
-// 0 where nothing has.
-func loadedLibrary(name string) uintptr {
-	var h windows.Handle
-	p, err := windows.UTF16PtrFromString(name)
-	if err != nil || windows.GetModuleHandleEx(windows.GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT, p, &h) != nil {
-		return 0
-	}
-	return uintptr(h)
-}
-
 // lookup returns a symbol's address, 0 where there is none.
 func lookup(handle uintptr, symbol string) uintptr {
 	a, err := windows.GetProcAddress(windows.Handle(handle), symbol)
