@@ -36,7 +36,8 @@ func (a *app) benchCommand() *cobra.Command {
 with the 10th and 90th percentile, and what share that is of what the machine does in
 the same rounds. Decoding is held to the speed of reading memory, and of reading the
 weights where they lie, which is faster where they fit a cache; the prompt to the speed
-of multiplying on registers alone. The time to the first token is that of a process of
+of multiplying on registers alone. On a GPU, tokens are chosen there, and the limit is
+copying its memory. The time to the first token is that of a process of
 its own, from its start. Ids are made up: speed does not depend on them.
 
 --kernels holds every kernel to the reference and then times it, by itself: products with

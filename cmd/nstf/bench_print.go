@@ -31,18 +31,27 @@ func (a *app) printBench(r *bench.Result) {
 	}
 	row("model", "%s", r.Model)
 	row("weights", "%s, %s", count(r.Params), size(r.Bytes))
-	row("machine", "%s, %s, %d threads", r.Machine.CPU, r.Machine.Level, r.Threads)
+	memory := "memory"
+	if r.Device != "" {
+		row("device", "%s", r.Device)
+		memory = "copying memory"
+	} else {
+		row("machine", "%s, %s, %d threads", r.Machine.CPU, r.Machine.Level, r.Threads)
+	}
 	row("rounds", "%d, medians (10th to 90th percentile)", r.Repeat)
 	if p := r.Prompt; p != nil {
 		row("prompt", "%s tokens/s, %d tokens", spread(p.Rate), p.Tokens)
-		if p.Kind != "" {
+		switch {
+		case p.Kind != "":
 			row("", "%s GFLOP/s, %.1f %% of %s of %s", spread(p.Gops), 100*p.Share, figure(p.Peak.Median), p.Kind)
+		case r.Device != "":
+			row("", "%s GFLOP/s", spread(p.Gops))
 		}
 	}
 	if d := r.Decode; d != nil {
 		row("decode", "%s tokens/s, %d tokens behind %d", spread(d.Rate), d.Tokens, d.Depth)
 		row("", "%s GB/s: %s of weights and %s of cache a token", spread(d.GBs), size(d.WeightBytes), size(d.CacheBytes))
-		row("", "%.1f %% of %s GB/s of memory", 100*d.Share, spread(d.Memory))
+		row("", "%.1f %% of %s GB/s of %s", 100*d.Share, spread(d.Memory), memory)
 		if d.InPlace != nil {
 			row("", "%.1f %% of %s GB/s of the weights where they lie", 100*d.InPlaceShare, spread(*d.InPlace))
 		}

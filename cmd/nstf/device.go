@@ -15,7 +15,7 @@ import (
 type deviceFlag struct{ name string }
 
 func (f *deviceFlag) add(s *pflag.FlagSet) {
-	s.StringVar(&f.name, "device", string(place.Auto), "where the model runs: auto, cpu, hip[:N] or cuda[:N]; auto is a GPU where one is found and the model fits")
+	s.StringVar(&f.name, "device", string(place.Auto), "auto, cpu, hip[:N] or cuda[:N]; auto: a GPU it fits, if any")
 }
 
 func (f *deviceFlag) check() error {

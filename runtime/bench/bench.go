@@ -8,8 +8,10 @@ import (
 
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/exec"
 	"github.com/nstf/nstf/runtime/place"
+	"github.com/nstf/nstf/runtime/sample"
 )
 
 // Options say what to measure. The zero value measures nothing.
@@ -35,6 +37,7 @@ type Options struct {
 type Result struct {
 	Model      string        `json:"model"`
 	Machine    place.Machine `json:"machine"`
+	Device     string        `json:"device,omitempty"` // the GPU that ran it, "": the processor
 	Threads    int           `json:"threads"`
 	Repeat     int           `json:"repeat"`
 	Exact      bool          `json:"exact"`
@@ -66,8 +69,10 @@ type Decode struct {
 	WeightBytes int64      `json:"weight_bytes"` // read for a token
 	CacheBytes  int64      `json:"cache_bytes"`  // keys and values read for a token, on average
 	GBs         place.Rate `json:"gbs"`          // of both, 10^9 bytes per second
-	Memory      place.Rate `json:"memory_gbs"`   // reading a buffer far beyond the caches, in the same run
-	Share       float64    `json:"share"`        // of Memory, medians
+	// Memory is reading a buffer far beyond the caches, in the same run; on a GPU
+	// copying one, read and written bytes counted.
+	Memory place.Rate `json:"memory_gbs"`
+	Share  float64    `json:"share"` // of Memory, medians
 	// InPlace is reading the weights where they lie, nil where they do not lie
 	// in the mapped file.
 	InPlace      *place.Rate `json:"in_place_gbs,omitempty"`
@@ -126,7 +131,8 @@ type run struct {
 	set  *cpu.Set
 	ex   *exec.Executor
 	seq  *exec.Sequence
-	pool *cpu.Pool // for the limits
+	pool *cpu.Pool    // for the limits
+	gpu  device.Meter // nil: the processor
 	ids  []int32
 	load time.Duration
 	rss  int64
@@ -150,7 +156,11 @@ func newRun(m *model.Model, o Options) (*run, error) {
 	}
 	start := time.Now()
 	var err error
-	options := exec.Options{Threads: o.Threads, Context: int64(max(o.Prompt, o.Depth+o.Gen)), Level: o.Level, Exact: o.Exact, KV: o.KV, Pin: o.Pin, Device: o.Device}
+	positions := max(o.Prompt, o.Depth+o.Gen)
+	if o.Device.GPU() {
+		positions += 2 // tokens in front of those that are timed
+	}
+	options := exec.Options{Threads: o.Threads, Context: int64(positions), Level: o.Level, Exact: o.Exact, KV: o.KV, Pin: o.Pin, Device: o.Device}
 	if r.ex, err = exec.New(m, options); err != nil {
 		return nil, err
 	}
@@ -158,7 +168,7 @@ func newRun(m *model.Model, o Options) (*run, error) {
 		r.ex.Close()
 		return nil, err
 	}
-	r.load = time.Since(start)
+	r.load, r.gpu = time.Since(start), r.ex.Meter()
 	r.pool = cpu.NewPool(o.Threads)
 	r.ids = make([]int32, max(o.Prompt, o.Depth+o.Gen))
 	for i := range r.ids {
@@ -210,6 +220,9 @@ func (r *run) prompt(ctx context.Context) (float64, error) {
 // decode returns the seconds that n tokens take.
 func (r *run) decode(ctx context.Context, n int) (float64, error) {
 	r.seq.Reset()
+	if r.gpu != nil {
+		return r.decodeOnDevice(ctx, n)
+	}
 	if err := r.seq.Prefill(ctx, r.ids[:r.o.Depth], nil); err != nil {
 		return 0, err
 	}
@@ -219,6 +232,33 @@ func (r *run) decode(ctx context.Context, n int) (float64, error) {
 			return 0, err
 		}
 		if _, err := r.seq.Step(id); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(start).Seconds(), nil
+}
+
+// decodeOnDevice lets a GPU choose the tokens, as it does when it generates.
+func (r *run) decodeOnDevice(ctx context.Context, n int) (float64, error) {
+	greedy, err := sample.New(sample.Options{})
+	if err != nil {
+		return 0, err
+	}
+	front := max(r.o.Depth, 1)
+	d, err := r.seq.Decode(ctx, r.ids[:front], greedy, r.ids[:front])
+	if err != nil {
+		return 0, err
+	}
+	defer d.Stop()
+	if _, err := d.Next(); err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	for range n {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		if _, err := d.Next(); err != nil {
 			return 0, err
 		}
 	}
@@ -241,17 +281,21 @@ func (r *run) round(ctx context.Context) error {
 		}
 		r.decodes = append(r.decodes, float64(r.o.Gen)/s)
 	}
-	r.limits()
-	return nil
+	return r.limits()
 }
 
 // peakTime is how long the multiplication of a round's limit goes on.
 const peakTime = 50 * time.Millisecond
 
 // limits takes one sample of what the machine can do.
-func (r *run) limits() {
+func (r *run) limits() error {
 	if r.rss == 0 {
 		r.rss = peakRSS()
+	}
+	if r.gpu != nil {
+		rate, err := r.gpu.CopyRate()
+		r.memories = append(r.memories, rate)
+		return err
 	}
 	if r.o.Gen > 0 {
 		if r.memory == nil {
@@ -271,6 +315,7 @@ func (r *run) limits() {
 	if r.o.Prompt > 0 && r.peak != nil {
 		r.peaks = append(r.peaks, place.PeakRate(r.pool, *r.peak, peakTime))
 	}
+	return nil
 }
 
 // mapped returns the weights as they lie in the mapped file, false where less than
@@ -314,6 +359,9 @@ func (r *run) result() *Result {
 	for _, t := range r.m.Tensors() {
 		res.Bytes += t.Size()
 	}
+	if r.gpu != nil {
+		res.Device = r.gpu.Name()
+	}
 	const positions = 1 << 10
 	cache, err := r.ex.CacheBytes(positions)
 	if err != nil {
@@ -323,7 +371,7 @@ func (r *run) result() *Result {
 	if r.o.Prompt > 0 {
 		p := &Prompt{Tokens: r.o.Prompt, Rate: place.NewRate(r.prompts)}
 		p.Gops = p.Rate.Times(cost.Operations(int64(r.o.Prompt)) / float64(r.o.Prompt) / 1e9)
-		if r.peak != nil {
+		if r.gpu == nil && r.peak != nil {
 			p.Kind, p.Peak = r.peak.Kind(), place.NewRate(r.peaks).Times(1e-9)
 			p.Share = p.Gops.Median / p.Peak.Median
 		}

@@ -59,6 +59,15 @@ type Decoder interface {
 	Decode(c Cache, s *sample.Sampler, history []int32) (Decoding, error)
 }
 
+// A Meter is a Backend that measures what its device can do: the processor's
+// limits are runtime/place's to measure.
+type Meter interface {
+	Name() string // of the device
+	// CopyRate copies device memory far beyond its caches once and returns the
+	// bytes read and written in a second.
+	CopyRate() (float64, error)
+}
+
 // A Decoding is tokens in the making. Until Stop nothing else may be asked of
 // its backend.
 type Decoding interface {

@@ -83,6 +83,13 @@ func (e *Executor) Close() error {
 	return e.backend.Close()
 }
 
+// Meter returns what measures the device, nil for the processor. No pass may be
+// running while it does.
+func (e *Executor) Meter() device.Meter {
+	m, _ := e.backend.(device.Meter)
+	return m
+}
+
 // Graph returns the graph that is executed.
 func (e *Executor) Graph() *model.Graph { return e.g }
 
