@@ -9,12 +9,12 @@
 // In memory, Acts (Go: ActsSize) are two planes, each at a multiple of 16 bytes:
 // q i8[T][Kp], then pairs {f32 d; i16 sum of the first 16 q; i16 of the last 16}
 // [T][Kp/32]. In LDS a row is Kp bytes, 16-byte pieces swizzled so that lanes 32
-// bytes apart hit different banks, then Kp/32 pairs.
+// bytes apart hit different banks, then Kp/32 pairs, to a multiple of 16 bytes.
 #include "common.hip"
 
 // The padded length of a row, and its bytes in LDS.
 NSTF_DEVICE int acts_padded(int k) { return (k + 31) & ~31; }
-NSTF_DEVICE int acts_row_bytes(int k) { return acts_padded(k) / 4 * 5; }
+NSTF_DEVICE int acts_row_bytes(int k) { return (acts_padded(k) / 4 * 5 + 15) & ~15; }
 
 // Where piece i of 16 bytes of a row lies in LDS, in pieces.
 NSTF_DEVICE int acts_piece(int i) { return i ^ (i >> 3 & 1); }

@@ -71,7 +71,7 @@ func NormFits(t Target, rows, k int, exact bool) bool {
 // inputBytes is the LDS that rows of activations take.
 func inputBytes(rows, k int, integer bool) int {
 	if integer {
-		return rows * ceil(k, 32) * 40
+		return rows * ceil(ceil(k, 32)*40, 16) * 16
 	}
 	return rows * k * 4
 }

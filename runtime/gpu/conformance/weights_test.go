@@ -260,6 +260,11 @@ func (v *variety) part(t testing.TB, r *rand.Rand, p *scheme.PartSpec, k int) []
 			copy(out[i:], bytesOf(int32(r.Int64N(groups))))
 		}
 		return out
+	case p.DType == tensor.F8E8M0:
+		for i := range out {
+			out[i] = byte(120 + r.IntN(10))
+		}
+		return out
 	case p.DType == tensor.F8E4M3:
 		for i := range out {
 			out[i] = byte(r.IntN(0x7f) | r.IntN(2)<<7)

@@ -1,0 +1,262 @@
+package conformance
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/hip"
+)
+
+// A product is a matrix and what its output has to be.
+type product struct {
+	s              *stored
+	bias, residual []float32
+}
+
+// dots are the float64 products of a row with each row of x, and the sizes of
+// their errors' scale: the sum of magnitudes.
+func (p *product) dot(w, x []float32) (value, size float64) {
+	for i, v := range w {
+		d := float64(v) * float64(x[i])
+		value += d
+		size += math.Abs(d)
+	}
+	return value, size
+}
+
+// near fails where an output is further from float64 than rounding explains: for
+// float32 sums of k products, and for sums of bytes, whose codes are summed with
+// their offset so that a small weight counts like the row's largest.
+func near(t testing.TB, what string, got float32, value, size float64, k int, integer bool, largest, inputs float64) {
+	t.Helper()
+	allowed := 0x1p-24 * (size*math.Sqrt(float64(k)) + math.Abs(value)*2)
+	if integer {
+		allowed = 0x1p-23*inputs*2*largest + 0x1p-23*math.Abs(value)
+	}
+	allowed += 0x1p-149
+	if math.IsNaN(value) != (got != got) || math.Abs(float64(got)-value) > allowed {
+		t.Fatalf("%s: %g, want %g within %g", what, got, value, allowed)
+	}
+}
+
+// A matvecCase is one operation on random matrices.
+type matvecCase struct {
+	v        *variety
+	t, k     int
+	n        []int
+	exact    bool
+	acts     bool // x is rounded beforehand
+	norm     bool
+	extras   bool // bias and residual
+	shape    *hip.MatvecShape
+	gated    bool
+	rounded  bool // the gated output
+	act      cpu.Activation
+	slots    int // experts: t is the rows of x
+	experts  int
+	repeated bool // run again and compare bits
+}
+
+func (c *matvecCase) String() string {
+	s := fmt.Sprintf("%v T=%d N=%v K=%d exact=%v acts=%v norm=%v", c.v, c.t, c.n, c.k, c.exact, c.acts, c.norm)
+	if c.shape != nil {
+		s += " " + c.shape.String()
+	}
+	return s
+}
+
+// TestMatvec multiplies with every scheme in both modes, whole steps and tails.
+func TestMatvec(t *testing.T) {
+	m := open(t)
+	for _, v := range varieties(t) {
+		t.Run(v.String(), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(9, 10))
+			for _, c := range []*matvecCase{
+				{v: v, t: 1, k: 2304, n: []int{37}},
+				{v: v, t: 3, k: 96, n: []int{19}, acts: true, extras: true},
+				{v: v, t: 2, k: 1280, n: []int{5}, exact: true, extras: true},
+				{v: v, t: 1, k: 301, n: []int{70}, exact: true},
+			} {
+				if v.fits(c.k) {
+					c.run(t, m, r)
+				}
+			}
+		})
+	}
+}
+
+func (v *variety) named(names ...string) bool {
+	for _, n := range names {
+		if v.String() == n {
+			return true
+		}
+	}
+	return false
+}
+
+// TestMatvecShapes runs a few schemes in every division of the work.
+func TestMatvecShapes(t *testing.T) {
+	m := open(t)
+	wave := m.target.Wave
+	for _, v := range varieties(t) {
+		if !v.named("q4_k", "q8_0", "q6_k", "f16") {
+			continue
+		}
+		r := rand.New(rand.NewPCG(11, 12))
+		for i, s := range []hip.MatvecShape{
+			{Rows: 1, Lanes: wave, Waves: 4, Split: 1, Steps: 1, Blocks: 1},
+			{Rows: 3, Lanes: wave, Waves: 2, Split: 2, Steps: 3, Blocks: 1},
+			{Rows: 2, Lanes: wave / 2, Waves: 4, Split: 4, Steps: 2, Blocks: 2, Grid: 1},
+			{Rows: 4, Lanes: wave / 4, Waves: 8, Split: 2, Steps: 2, Blocks: 1},
+			{Rows: 8, Lanes: 8, Waves: 1, Split: 1, Steps: 1, Blocks: 1},
+		} {
+			for _, exact := range []bool{false, true} {
+				c := &matvecCase{v: v, t: 1 + i, k: 768 + 256*i, n: []int{1 + 70*i}, exact: exact, shape: &s, repeated: true}
+				c.run(t, m, r)
+			}
+		}
+	}
+}
+
+// TestMatvecRows multiplies every number of rows.
+func TestMatvecRows(t *testing.T) {
+	m := open(t)
+	r := rand.New(rand.NewPCG(13, 14))
+	for _, v := range varieties(t) {
+		if !v.named("q4_k", "q4_0", "bf16") {
+			continue
+		}
+		for rows := 1; rows <= hip.MaxRows; rows++ {
+			for _, exact := range []bool{false, true} {
+				(&matvecCase{v: v, t: rows, k: 1024, n: []int{33}, exact: exact, acts: rows%2 == 0}).run(t, m, r)
+			}
+		}
+	}
+}
+
+// TestMatvecGroups multiplies several matrices with one input, normalised on the
+// way or not.
+func TestMatvecGroups(t *testing.T) {
+	m := open(t)
+	r := rand.New(rand.NewPCG(15, 16))
+	for _, v := range varieties(t) {
+		if !v.named("q4_k", "q5_0", "f32") {
+			continue
+		}
+		for _, exact := range []bool{false, true} {
+			for i, n := range [][]int{{40, 8, 8}, {1, 70}, {33, 129, 2}} {
+				for _, norm := range []bool{false, true} {
+					(&matvecCase{v: v, t: 1 + i, k: 512, n: n, exact: exact, norm: norm, extras: i == 1}).run(t, m, r)
+				}
+			}
+		}
+	}
+}
+
+// run carries the case out and compares.
+func (c *matvecCase) run(t *testing.T, m *machine, r *rand.Rand) {
+	t.Helper()
+	x := activations(r, c.t*c.k)
+	op := &hip.Matvec{T: c.t, Exact: c.exact, Shape: c.shape}
+	in := m.put(t, x)
+	defer in.release()
+	op.X = in.address()
+	if c.norm {
+		w := activations(r, c.k)
+		weight := m.put(t, w)
+		defer weight.release()
+		op.Norm = hip.Normal{Weight: weight.address(), Eps: 1e-5}
+		if !hip.NormFits(m.target, c.t, c.k, c.exact) {
+			t.Fatalf("%v: the norm does not fit", c)
+		}
+		for i := range c.t {
+			cpu.Best().RMSNorm(x[i*c.k:(i+1)*c.k], x[i*c.k:(i+1)*c.k], w, 1e-5, 0)
+		}
+	}
+	if c.acts {
+		acts, a := m.rounded(t, x, c.t, c.k)
+		defer acts.release()
+		op.Acts = a
+	}
+	var products []product
+	var outs []*memory
+	for _, n := range c.n {
+		p := product{s: c.v.make(t, r, n, c.k)}
+		w := m.place(t, p.s, n)
+		h := hip.Product{W: w}
+		y := m.put(t, make([]float32, c.t*n))
+		defer y.release()
+		h.Y = y.address()
+		if c.extras {
+			p.bias, p.residual = activations(r, n), activations(r, c.t*n)
+			bias := m.put(t, p.bias)
+			defer bias.release()
+			h.Bias, h.Residual = bias.address(), h.Y
+		}
+		products, outs = append(products, p), append(outs, y)
+		op.Products = append(op.Products, h)
+	}
+	integer := !c.exact && op.Products[0].W.Format.Integer()
+	if integer {
+		for i := range c.t {
+			roundReference(x[i*c.k:(i+1)*c.k], x[i*c.k:(i+1)*c.k])
+		}
+	}
+	first := make([][]float32, len(outs))
+	for again := range 2 {
+		for i, y := range outs {
+			if c.extras {
+				y.set(t, products[i].residual)
+			}
+		}
+		m.run(t, op.Calls(m.target))
+		for i, y := range outs {
+			got := make([]float32, c.t*c.n[i])
+			y.get(t, got)
+			if again == 1 {
+				sameBits(t, c.String()+" again", got, first[i])
+				continue
+			}
+			first[i] = got
+			products[i].compare(t, c, got, x, integer)
+		}
+		if !c.repeated {
+			break
+		}
+	}
+}
+
+// compare holds outputs to float64.
+func (p *product) compare(t testing.TB, c *matvecCase, got, x []float32, integer bool) {
+	t.Helper()
+	w, n := p.s.floats(), p.s.n()
+	for i, y := range got {
+		row := w[i%n*c.k : (i%n+1)*c.k]
+		in := x[i/n*c.k : (i/n+1)*c.k]
+		value, size := p.dot(row, in)
+		largest, inputs := 0.0, 0.0
+		for j, v := range row {
+			largest = max(largest, math.Abs(float64(v)))
+			inputs += math.Abs(float64(in[j]))
+		}
+		if c.norm {
+			// A last digit of the normalised input, or where it is rounded, a last
+			// step of it now and then.
+			size *= 8
+			if integer {
+				inputs += inputs * 0x1p12 / float64(c.k)
+			}
+		}
+		if p.bias != nil {
+			value += float64(p.bias[i%n])
+			size += math.Abs(float64(p.bias[i%n]))
+			value += float64(p.residual[i])
+			size += math.Abs(float64(p.residual[i]))
+			inputs += math.Abs(float64(p.residual[i])) / max(largest, 1e-30)
+		}
+		near(t, fmt.Sprintf("%v: row %d of token %d", c, i%n, i/n), y, value, size, c.k, integer, largest, inputs)
+	}
+}

@@ -1,0 +1,121 @@
+package conformance
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/nstf/nstf/kernels/hip"
+)
+
+// rounded brings rows of activations to the device as bytes.
+func (m *machine) rounded(t testing.TB, x []float32, rows, k int) (*memory, hip.Acts) {
+	t.Helper()
+	in, out := m.put(t, x), m.put(t, make([]byte, hip.ActsSize(rows, k)))
+	defer in.release()
+	acts := hip.Acts{Data: out.address(), T: rows, K: k}
+	m.run(t, (&hip.Quantize{X: in.address(), Acts: acts}).Calls(m.target))
+	return out, acts
+}
+
+// unround returns the numbers that rounded activations stand for, and fails
+// where their sums or padding are wrong.
+func unround(t testing.TB, raw []byte, rows, k int) []float32 {
+	t.Helper()
+	padded := (k + 31) / 32 * 32
+	q, pairs := raw[:rows*padded], raw[rows*padded:]
+	x := make([]float32, 0, rows*k)
+	for i := range rows {
+		for j := range padded {
+			block := (i*padded + j) / 32
+			d := math.Float32frombits(binary.LittleEndian.Uint32(pairs[8*block:]))
+			v := int8(q[i*padded+j])
+			if j < k {
+				x = append(x, d*float32(v))
+			} else if v != 0 {
+				t.Fatalf("padding %d of row %d is %d", j-k, i, v)
+			}
+			if j%16 == 0 {
+				sum := int16(0)
+				for _, b := range q[i*padded+j : i*padded+j+16] {
+					sum += int16(int8(b))
+				}
+				if got := int16(binary.LittleEndian.Uint16(pairs[8*block+4+j%32/8:])); got != sum {
+					t.Fatalf("sum of 16 from %d of row %d is %d, want %d", j, i, got, sum)
+				}
+			}
+		}
+	}
+	return x
+}
+
+// activations are rows of ordinary numbers with outliers, zeros and what is
+// nearly zero among them.
+func activations(r *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+		switch {
+		case r.IntN(50) == 0:
+			x[i] *= 100
+		case i/32%7 == 3:
+			x[i] *= 0x1p-110
+		case i/32%7 == 5:
+			x[i] = 0
+		}
+	}
+	return x
+}
+
+// TestQuantize compares with the processor's rounding of 32 neighbours, whole
+// blocks or not.
+func TestQuantize(t *testing.T) {
+	m := open(t)
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, k := range []int{1, 31, 32, 33, 100, 256, 1000} {
+		for _, rows := range []int{1, 3, 8} {
+			x := activations(r, rows*k)
+			if k > 32 {
+				x[k/2] = float32(math.NaN())
+				x[len(x)-1] = float32(math.Inf(-1))
+			}
+			out, _ := m.rounded(t, x, rows, k)
+			raw := make([]byte, hip.ActsSize(rows, k))
+			out.get(t, raw)
+			out.release()
+			got := unround(t, raw, rows, k)
+			for i := range rows {
+				want := make([]float32, k)
+				roundReference(want, x[i*k:(i+1)*k])
+				sameBits(t, fmt.Sprintf("K=%d row %d of %d", k, i, rows), got[i*k:(i+1)*k], want)
+			}
+		}
+	}
+}
+
+// roundReference rounds a row as acts.hip says.
+func roundReference(dst, x []float32) {
+	for len(x) > 0 {
+		n := min(32, len(x))
+		var most float32
+		bad := false
+		for _, v := range x[:n] {
+			most = max(most, float32(math.Abs(float64(v))))
+			bad = bad || v-v != 0
+		}
+		for i, v := range x[:n] {
+			switch {
+			case bad:
+				dst[i] = float32(math.NaN())
+			case most < 0x1p-100:
+				dst[i] = 0
+			default:
+				dst[i] = most * (1. / 127) * float32(int8(math.RoundToEven(float64(float32(v*(127/most))))))
+			}
+		}
+		dst, x = dst[n:], x[n:]
+	}
+}
+
