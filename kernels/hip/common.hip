@@ -134,7 +134,12 @@ NSTF_DEVICE i32 dot4(u32 a, u32 b, i32 c) {
 }
 
 // Loads of what is read once, past the small caches; p is aligned to the type.
-#if defined(NSTF_CUDA)
+// With NSTF_REUSED other blocks read the same soon.
+#if NSTF_REUSED
+NSTF_DEVICE uint4 load_once(const uint4 *p) { return *p; }
+NSTF_DEVICE uint2 load_once(const uint2 *p) { return *p; }
+NSTF_DEVICE u32 load_once(const u32 *p) { return *p; }
+#elif defined(NSTF_CUDA)
 NSTF_DEVICE uint4 load_once(const uint4 *p) { return __ldcs(p); }
 NSTF_DEVICE uint2 load_once(const uint2 *p) { return __ldcs(p); }
 NSTF_DEVICE u32 load_once(const u32 *p) { return __ldcs(p); }

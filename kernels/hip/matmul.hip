@@ -1,0 +1,319 @@
+// Products of many rows of activations with weights of any scheme, which are
+// decoded in registers and multiplied by matrix instructions there (matrix.hip).
+//
+// Reference:
+//   for t < T: for n < N: y[t][n] = bias[n] + residual[t][n] + sum over k of W[n][k] * x[t][k]
+//   MATMUL_GATED:   y[t][n] = act(W0[n] x[t] + bias0[n]) * (W1[n] x[t] + bias1[n])
+//   MATMUL_EXPERTS: t counts slots; for s in slots[first[e]:first[e+1]]:
+//                   y[s][n] = bias[e][n] + sum over k of W[e][n][k] * x[s / share][k]
+//
+// x: rows of `stride` bytes in the order of tiles, with rescale f32 for each
+// (halve.hip); W as weights.hip says; y f32[T][N], may be the residual. Up to three
+// matrices of one format share x.
+//
+// Grid: x counts blocks of MATMUL_BLOCK_T tokens, fastest, so that blocks that run
+// together share weights; y counts blocks of MATMUL_BLOCK_N features, of the
+// products one after the other. A block is MATMUL_PARTS groups of MATMUL_WAVES
+// waves: a wave has MATMUL_FEATURES tiles of weights and all the block's
+// MATMUL_TOKENS tiles of tokens; the parts divide k. Any wave size. LDS:
+// MATMUL_STAGES steps of 128 bytes per token and part; the grids' table. Registers:
+// FEATURES * TOKENS * MATRIX_SUMS sums and what the next 32 weights take.
+// Phases: weights and the first steps of activations are asked for; per step:
+// activations arrive (barrier), the next are asked for, weights are decoded while
+// the matrix unit multiplies; parts are added up in order through LDS; write.
+// Deterministic: every sum in one fixed order.
+// Bound: operations of the matrix unit. Per step of 64 k a wave of gfx1100 issues 64
+// WMMA of 32 cycles and 470 other vector instructions (q4_k, 2 by 8 tiles).
+// Tolerance: activations are rounded by 2^-12 of themselves, or 2^-38 of the row's
+// largest, weights as matmulweights.hip says; sums as float32. NSTF_EXACT: float32.
+#include "matmulweights.hip"
+#if MATMUL_GATED
+#include "activation.hip"
+#endif
+
+#if NSTF_EXACT
+#define MATMUL_NAME NSTF_PASTED(NSTF_NAMED(nstf_matmul), f32)
+#else
+#define MATMUL_NAME NSTF_PASTED(NSTF_NAMED(nstf_matmul), f16)
+#endif
+#define MATMUL_THREADS (MATMUL_WAVES * MATMUL_PARTS * NSTF_WAVE)
+#define MATMUL_BLOCK_T (MATMUL_TOKENS * MATRIX_TOKENS)                                            // tokens of a block
+#define MATMUL_BLOCK_N (MATMUL_WAVES * MATMUL_FEATURES * MATRIX_FEATURES / (MATMUL_GATED + 1))              // features of a block
+#define MATMUL_TILE (MATMUL_BLOCK_T * 128)                                                 // bytes of a tile of activations
+#define MATMUL_STAGE (MATMUL_PARTS * MATMUL_TILE)                                         // bytes of a step's tiles
+#define MATMUL_CHUNKS ((MATMUL_STAGE / 16 + MATMUL_THREADS - 1) / MATMUL_THREADS)    // chunks that a thread copies per step
+
+// A product's output.
+struct MatmulTarget {
+	const u8 *w;
+	f32 *y;
+	const f32 *bias, *residual;
+	int n;
+};
+
+// The rows of a block: some of those of one expert, or of all rows.
+struct MatmulRows {
+	int first, end; // rows of the block
+	int expert;
+	const i32 *slots; // row -> slot, where the rows are experts'
+	int share;        // slots that share a row of x
+};
+
+NSTF_DEVICE MatmulRows matmul_rows(int t, const i32 *first, const i32 *slots, int experts, int share) {
+#if MATMUL_EXPERTS
+	// Expert e has blocks from first[e]/MATMUL_BLOCK_T + e on, which are enough for
+	// its rows and fewer than the next expert's first.
+	int e = -1;
+	const int lane = threadIdx.x % NSTF_WAVE;
+	for (int i = lane; i < experts; i += NSTF_WAVE) e += first[i] / MATMUL_BLOCK_T + i <= (int)blockIdx.x;
+	e = wave_sum<NSTF_WAVE>(e + 1) - 1;
+	const int from = first[e] + ((int)blockIdx.x - first[e] / MATMUL_BLOCK_T - e) * MATMUL_BLOCK_T;
+	const int end = first[e + 1];
+	return {from, from + MATMUL_BLOCK_T < end ? from + MATMUL_BLOCK_T : end, e, slots, share};
+#else
+	const int from = blockIdx.x * MATMUL_BLOCK_T;
+	return {from, from + MATMUL_BLOCK_T < t ? from + MATMUL_BLOCK_T : t, 0, nullptr, 1};
+#endif
+}
+
+// The row of x and of y that row i of the block is; past the end, the last one's.
+NSTF_DEVICE int matmul_slot(const MatmulRows &rows, int i) {
+	const int row = rows.first + i < rows.end ? rows.first + i : rows.end - 1;
+	return MATMUL_EXPERTS ? rows.slots[row] : row;
+}
+
+// The wave's tile f: its first row within the block's part of a matrix.
+NSTF_DEVICE int matmul_row(int f) {
+	const int wave = threadIdx.x / NSTF_WAVE % MATMUL_WAVES, tile = MATMUL_GATED ? f / 2 : f;
+	return ((wave / MATRIX_TEAM * (MATMUL_FEATURES / (MATMUL_GATED + 1)) + tile) * MATRIX_TEAM + wave % MATRIX_TEAM) * MATRIX_FEATURES;
+}
+
+// The stages of activations in LDS. Step s is tile s%2 of the pairs of tiles that
+// the parts of the block multiply.
+struct MatmulStages {
+	u8 *lds;
+	const u8 *source[MATMUL_CHUNKS];
+	int place[MATMUL_CHUNKS];
+	int pairs;
+#if !MATRIX_COPIES
+	MatrixWords held[MATMUL_CHUNKS];
+#endif
+	__device__ __forceinline__ MatmulStages(u8 *stages, const u8 *x, int stride, int pairs, const MatmulRows &rows) : lds(stages), pairs(pairs) {
+#pragma unroll
+		for (int i = 0; i < MATMUL_CHUNKS; i++) {
+			const int chunk = (threadIdx.x + i * MATMUL_THREADS) % (MATMUL_STAGE / 16), row = chunk / 8 % MATMUL_BLOCK_T, part = chunk / 8 / MATMUL_BLOCK_T;
+			source[i] = x + (i64)(matmul_slot(rows, row) / rows.share) * stride + part * 256 + chunk % 8 * 16;
+			place[i] = part * MATMUL_TILE + matrix_chunk(row, chunk % 8);
+		}
+	}
+	// Where step s of chunk i lies. Parts past the last pair get its activations
+	// and do not use them.
+	__device__ __forceinline__ const u8 *at(int i, int s) const {
+		int pair = s / 2 * MATMUL_PARTS;
+		if (MATMUL_PARTS > 1) {
+			const int part = (threadIdx.x + i * MATMUL_THREADS) / 8 / MATMUL_BLOCK_T, past = pair + part - (pairs - 1);
+			pair -= past > 0 ? past : 0;
+		}
+		return source[i] + pair * 256 + s % 2 * 128;
+	}
+	__device__ __forceinline__ const u8 *stage(int s) const { return lds + s % MATMUL_STAGES * MATMUL_STAGE; }
+#if MATRIX_COPIES
+	// Starts copying step s, and always counts as a group.
+	__device__ __forceinline__ void begin(int s, int steps) {
+		if (s < steps) {
+#pragma unroll
+			for (int i = 0; i < MATMUL_CHUNKS; i++) matrix_copy((u8 *)stage(s) + place[i], at(i, s));
+		}
+		matrix_copy_end();
+	}
+#else
+	__device__ __forceinline__ void begin(int s, int steps) {
+		if (s >= steps) return;
+#pragma unroll
+		for (int i = 0; i < MATMUL_CHUNKS; i++) held[i] = *(const MatrixWords *)at(i, s);
+	}
+	__device__ __forceinline__ void end(int s, int steps) {
+		if (s >= steps) return;
+#pragma unroll
+		for (int i = 0; i < MATMUL_CHUNKS; i++) *(MatrixWords *)(stage(s) + place[i]) = held[i];
+	}
+#endif
+};
+
+// The products of all k: sums[f][n] = tile f of weights * tile n of tokens.
+#if MATRIX_WGMMA
+NSTF_DEVICE void matmul_sum(MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_TOKENS], MatmulStages &x, const MatmulWeights &w, int) {
+	static_assert(MATMUL_PARTS == 1 && MATMUL_STAGES >= 3, "two steps of products are open at a time");
+	MatrixRuns even[MATMUL_FEATURES], odd[MATMUL_FEATURES];
+	MatmulRaw raw;
+	const int steps = 2 * x.pairs;
+	matmul_fetch(raw, w, 0, 0);
+#pragma unroll
+	for (int s = 0; s < MATMUL_STAGES - 2; s++) x.begin(s, steps);
+	matmul_decode(even, raw, w, 0, 0);
+	if (!MATMUL_WIDE) matmul_fetch(raw, w, 0, 1);
+	// Each step's products run while the next step's weights are decoded; the
+	// stage that is refilled is the one of the step before the last.
+	for (int pair = 0; pair < x.pairs; pair++) {
+		matrix_copy_wait<MATMUL_STAGES - 3>();
+		matrix_copies_seen();
+		x.begin(2 * pair + MATMUL_STAGES - 2, steps);
+		matrix_products(sums, even, x.stage(2 * pair), 0);
+		matrix_wait<1>();
+		matmul_decode(odd, raw, w, pair, 1);
+		matmul_fetch(raw, w, pair + 1, 0);
+
+		matrix_copy_wait<MATMUL_STAGES - 3>();
+		matrix_copies_seen();
+		x.begin(2 * pair + MATMUL_STAGES - 1, steps);
+		matrix_products(sums, odd, x.stage(2 * pair + 1), 0);
+		matrix_wait<1>();
+		matmul_decode(even, raw, w, pair + 1, 0);
+		if (!MATMUL_WIDE) matmul_fetch(raw, w, pair + 1, 1);
+	}
+	matrix_wait<0>();
+}
+#else
+NSTF_DEVICE void matmul_sum(MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_TOKENS], MatmulStages &x, const MatmulWeights &w, int part) {
+	MatrixRuns now[MATMUL_FEATURES];
+	MatmulRaw raw;
+	const int steps = (x.pairs + MATMUL_PARTS - 1) / MATMUL_PARTS * 2;
+	matmul_fetch(raw, w, part, 0);
+#if MATRIX_COPIES
+#pragma unroll
+	for (int s = 0; s < MATMUL_STAGES - 1; s++) x.begin(s, steps);
+#else
+	x.begin(0, steps);
+	x.end(0, steps);
+#endif
+	for (int pair = part; pair - part < x.pairs; pair += MATMUL_PARTS) {
+#pragma unroll
+		for (int tile = 0; tile < 2; tile++) {
+			const int s = (pair - part) / MATMUL_PARTS * 2 + tile;
+#if MATRIX_COPIES
+			matrix_copy_wait<MATMUL_STAGES - 2>();
+			matrix_copies_seen();
+#else
+			__syncthreads();
+#endif
+			x.begin(s + MATMUL_STAGES - 1, steps);
+#pragma unroll
+			for (int i = 0; i < MATRIX_BLOCKS; i++) {
+				const int b = tile * MATRIX_BLOCKS + i, next = (b + 1) % (2 * MATRIX_BLOCKS);
+				matmul_decode(now, raw, w, pair, b);
+				if (!MATMUL_WIDE || b % 2 == 1) matmul_fetch(raw, w, next == 0 ? pair + MATMUL_PARTS : pair, next);
+				if ((MATMUL_PARTS == 1 && !MATRIX_APART) || pair < x.pairs) matrix_products(sums, now, x.stage(s) + part * MATMUL_TILE, i);
+			}
+#if !MATRIX_COPIES
+			x.end(s + 1, steps);
+#endif
+		}
+	}
+}
+#endif
+
+// Adds the sums of the block's parts to those of the first, in order.
+NSTF_DEVICE void matmul_join(MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_TOKENS], u8 *lds, int part) {
+	if (MATMUL_PARTS == 1) return;
+	const int each = MATMUL_FEATURES * MATMUL_TOKENS * MATRIX_SUMS, threads = MATMUL_WAVES * NSTF_WAVE;
+	f32 *mine = (f32 *)lds + threadIdx.x % threads;
+	__syncthreads();
+#pragma unroll
+	for (int f = 0; f < MATMUL_FEATURES; f++)
+#pragma unroll
+		for (int n = 0; n < MATMUL_TOKENS; n++)
+#pragma unroll
+			for (int i = 0; i < MATRIX_SUMS; i++)
+				if (part > 0) mine[((part - 1) * each + (f * MATMUL_TOKENS + n) * MATRIX_SUMS + i) * threads] = sums[f][n].v[i];
+	__syncthreads();
+	if (part > 0) return;
+	for (int p = 0; p < MATMUL_PARTS - 1; p++)
+#pragma unroll
+		for (int f = 0; f < MATMUL_FEATURES; f++)
+#pragma unroll
+			for (int n = 0; n < MATMUL_TOKENS; n++)
+#pragma unroll
+				for (int i = 0; i < MATRIX_SUMS; i++) sums[f][n].v[i] += mine[(p * each + (f * MATMUL_TOKENS + n) * MATRIX_SUMS + i) * threads];
+}
+
+// The sum of feature i of the wave's tile f, with the bias.
+NSTF_DEVICE f32 matmul_value(f32 sum, f32 rescale, const f32 *bias, int feature) {
+	const f32 v = sum * rescale;
+	return bias ? v + bias[feature] : v;
+}
+
+NSTF_DEVICE void matmul_write(const MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_TOKENS], const MatmulTarget &a, const MatmulTarget &b,
+    const MatmulRows &rows, const f32 *rescale, int from) {
+#pragma unroll
+	for (int n = 0; n < MATMUL_TOKENS; n++)
+#pragma unroll
+		for (int i = 0; i < MATRIX_SUMS; i++) {
+			const int token = n * MATRIX_TOKENS + matrix_token(i);
+			if (rows.first + token >= rows.end) continue;
+			const int slot = matmul_slot(rows, token);
+			const f32 scale = NSTF_EXACT ? 1.0f : rescale[slot / rows.share] * (1 / MATMUL_SCALE);
+#pragma unroll
+			for (int f = 0; f < MATMUL_FEATURES; f += MATMUL_GATED + 1) {
+				const int feature = from + matmul_row(f) + matrix_feature(i);
+				if (feature >= a.n) continue;
+				const i64 at = (i64)slot * a.n + feature;
+				f32 v = matmul_value(sums[f][n].v[i], scale, a.bias, rows.expert * a.n + feature);
+#if MATMUL_GATED
+				v = activated(v) * matmul_value(sums[f + 1][n].v[i], scale, b.bias, rows.expert * a.n + feature);
+#endif
+				if (a.residual) v += a.residual[at];
+				a.y[at] = v;
+			}
+		}
+}
+
+NSTF_KERNEL void __launch_bounds__(MATMUL_THREADS, MATMUL_RESIDENT) MATMUL_NAME(
+    const u8 *__restrict__ x, const f32 *__restrict__ rescale, int t, int k, int stride,             // activations
+    const i32 *__restrict__ first, const i32 *__restrict__ slots, int experts, int share,            // rows of experts
+    const u8 *__restrict__ w0, f32 *y0, const f32 *__restrict__ bias0, const f32 *residual0, int n0, // up to three products
+    const u8 *__restrict__ w1, f32 *y1, const f32 *__restrict__ bias1, const f32 *residual1, int n1,
+    const u8 *__restrict__ w2, f32 *y2, const f32 *__restrict__ bias2, const f32 *residual2, int n2) {
+	extern __shared__ __align__(1024) u8 lds[];
+	__shared__ __align__(16) u8 table[Weights::table > 0 ? Weights::table : 16];
+	const MatmulRows rows = matmul_rows(t, first, slots, experts, share);
+	if (rows.first >= rows.end) return;
+
+	MatmulTarget a = {w0, y0, bias0, residual0, n0}, b = {w1, y1, bias1, residual1, n1};
+	int from = blockIdx.y * MATMUL_BLOCK_N;
+	if (!MATMUL_GATED) {
+		const int blocks0 = (n0 + MATMUL_BLOCK_N - 1) / MATMUL_BLOCK_N, blocks1 = (n1 + MATMUL_BLOCK_N - 1) / MATMUL_BLOCK_N;
+		if ((int)blockIdx.y >= blocks0 + blocks1)
+			a = {w2, y2, bias2, residual2, n2}, from -= (blocks0 + blocks1) * MATMUL_BLOCK_N;
+		else if ((int)blockIdx.y >= blocks0)
+			a = b, from -= blocks0 * MATMUL_BLOCK_N;
+	}
+
+	const i64 height = (i64)experts * a.n, row = (i64)rows.expert * a.n + from;
+#if MATMUL_GATED
+	MatmulWeights w = {{Weights(Matrix{a.w, height, k}, row), Weights(Matrix{b.w, height, k}, row)}, table, {}, k / Weights::unit};
+#else
+	MatmulWeights w = {{Weights(Matrix{a.w, height, k}, row)}, table, {}, k / Weights::unit};
+#endif
+	MatrixSums sums[MATMUL_FEATURES][MATMUL_TOKENS];
+#pragma unroll
+	for (int f = 0; f < MATMUL_FEATURES; f++) {
+#pragma unroll
+		for (int r = 0; r < MATRIX_ROWS; r++) {
+			const int at = matmul_row(f) + matrix_row(r);
+			w.row[f][r] = from + at < a.n ? at : a.n - 1 - from;
+		}
+#pragma unroll
+		for (int n = 0; n < MATMUL_TOKENS; n++)
+#pragma unroll
+			for (int i = 0; i < MATRIX_SUMS; i++) sums[f][n].v[i] = 0;
+	}
+	if (Weights::table > 0) {
+		Weights::fill(table);
+		__syncthreads();
+	}
+	MatmulStages stages(lds, x, stride, (k + MATMUL_PAIR - 1) / MATMUL_PAIR, rows);
+	const int part = threadIdx.x / (MATMUL_WAVES * NSTF_WAVE);
+	matmul_sum(sums, stages, w, part);
+	matmul_join(sums, lds, part);
+	if (part == 0) matmul_write(sums, a, b, rows, rescale, from);
+}

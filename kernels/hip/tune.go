@@ -1,0 +1,155 @@
+package hip
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A MatmulTile is how a launch of a matrix product divides its work; see
+// matmul.hip. The sizes of a tile are those of the target's matrix unit.
+type MatmulTile struct {
+	Features int  // tiles of weights of a wave
+	Tokens   int  // tiles of activations of a block
+	Waves    int  // waves side by side over the features
+	Parts    int  // groups of them that divide k
+	Stages   int  // steps of activations in LDS
+	Resident int  // blocks of a unit (CUDA) or waves of a SIMD (HIP) that registers are limited for
+	Teams    bool // the waves multiply in teams of four, where the target can (sm_90)
+}
+
+// String writes the tile as the tables of measurements do.
+func (m MatmulTile) String() string {
+	return fmt.Sprintf("f%d t%d w%d p%d s%d r%d%s", m.Features, m.Tokens, m.Waves, m.Parts, m.Stages, m.Resident, map[bool]string{true: " team"}[m.Teams])
+}
+
+func (m MatmulTile) defines() string {
+	return fmt.Sprintf("MATMUL_FEATURES=%d MATMUL_TOKENS=%d MATMUL_WAVES=%d MATMUL_PARTS=%d MATMUL_STAGES=%d MATMUL_RESIDENT=%d NSTF_TEAMS=%d",
+		m.Features, m.Tokens, m.Waves, m.Parts, m.Stages, m.Resident, digit(m.Teams))
+}
+
+// A unitShape is what matrix.hip calls MATRIX_FEATURES, MATRIX_TOKENS and
+// MATRIX_SUMS.
+type unitShape struct{ features, tokens, sums int }
+
+func shapeOf(t Target, exact bool) unitShape {
+	switch unit := t.Matrix(); {
+	case exact || unit == NoMatrix:
+		return unitShape{t.Wave, 8, 8}
+	case unit == MMA:
+		return unitShape{16, 8, 4}
+	case unit == MFMA:
+		return unitShape{16, 16, 4}
+	}
+	return unitShape{16, 16, 8}
+}
+
+// Size returns the tokens and features of a block.
+func (m MatmulTile) Size(t Target, exact bool) (tokens, features int) {
+	s := shapeOf(t, exact)
+	return m.Tokens * s.tokens, m.Waves * m.Features * s.features
+}
+
+// lds returns the dynamic LDS of a block: the stages, which the parts' sums use
+// again.
+func (m MatmulTile) lds(t Target, exact bool) int {
+	s := shapeOf(t, exact)
+	stages := m.Stages * m.Parts * m.Tokens * s.tokens * 128
+	sums := (m.Parts - 1) * m.Waves * t.Wave * m.Features * m.Tokens * s.sums * 4
+	return max(stages, sums)
+}
+
+// tuned is a tile and the share of the target's greatest rate that it reaches
+// where it fills all units.
+type tuned struct {
+	MatmulTile
+	rate float64
+}
+
+// MatmulTiles returns the tiles that are worth trying on a target, the ones that
+// suit most tokens first.
+func MatmulTiles(t Target, exact bool) []MatmulTile {
+	var tiles []MatmulTile
+	for _, r := range matmulTiles(t, exact) {
+		tiles = append(tiles, r.MatmulTile)
+	}
+	return tiles
+}
+
+// matmulTiles is the tuning table.
+func matmulTiles(t Target, exact bool) []tuned {
+	unit := t.Matrix()
+	switch {
+	case exact && t.API == CUDA:
+		return []tuned{
+			{MatmulTile{2, 8, 4, 1, 2, 2, false}, 1},
+			{MatmulTile{1, 4, 2, 4, 2, 1, false}, 0.4},
+		}
+	case exact || unit == NoMatrix:
+		return []tuned{
+			{MatmulTile{2, 4, 4, 1, 2, 1, false}, 1},
+			{MatmulTile{1, 2, 2, 4, 2, 1, false}, 0.4},
+		}
+	case unit == MMA && strings.HasPrefix(t.Arch, "sm_90"):
+		return []tuned{
+			{MatmulTile{1, 32, 8, 1, 4, 1, true}, 1},
+			{MatmulTile{1, 16, 8, 1, 4, 1, true}, 0.8},
+			{MatmulTile{2, 8, 4, 1, 4, 2, false}, 0.4},
+			{MatmulTile{2, 4, 2, 4, 3, 2, false}, 0.3},
+			{MatmulTile{1, 2, 2, 4, 3, 2, false}, 0.15},
+		}
+	case unit == MMA:
+		return []tuned{
+			{MatmulTile{2, 8, 8, 1, 3, 1, false}, 1},
+			{MatmulTile{2, 8, 4, 1, 3, 1, false}, 0.8},
+			{MatmulTile{2, 4, 2, 4, 2, 1, false}, 0.4},
+			{MatmulTile{1, 2, 2, 4, 2, 1, false}, 0.2},
+		}
+	case unit == MFMA:
+		return []tuned{
+			{MatmulTile{4, 8, 4, 1, 2, 1, false}, 1},
+			{MatmulTile{2, 4, 4, 1, 2, 1, false}, 0.7},
+			{MatmulTile{1, 2, 2, 4, 2, 1, false}, 0.3},
+			{MatmulTile{1, 1, 2, 4, 2, 1, false}, 0.2},
+		}
+	}
+	return []tuned{ // WMMA
+		{MatmulTile{2, 8, 4, 1, 2, 1, false}, 1},
+		{MatmulTile{2, 4, 4, 1, 2, 1, false}, 0.8},
+		{MatmulTile{1, 2, 2, 4, 2, 1, false}, 0.3},
+		{MatmulTile{1, 1, 2, 4, 2, 1, false}, 0.2},
+	}
+}
+
+// tile chooses the launch that should take the least time: the rounds that all
+// units work through, times what a block has to do at the tile's rate.
+func (o *Matmul) tile(t Target, group []Product, exact bool) MatmulTile {
+	if o.Tile != nil {
+		return *o.Tile
+	}
+	var best MatmulTile
+	least := 0.0
+	for _, r := range matmulTiles(t, exact) {
+		m := r.MatmulTile
+		if o.Gated && m.Features%2 != 0 {
+			m.Features, m.Tokens = 2*m.Features, max(m.Tokens/2, 1)
+		}
+		if m.lds(t, exact) > t.LDS-matvecStatic {
+			continue
+		}
+		tokens, features := m.Size(t, exact)
+		blocks := 0
+		for _, p := range group {
+			blocks += ceil(p.W.N, features)
+		}
+		blocks *= ceil(o.T, tokens) + o.Stack/2
+		rounds := max(float64(blocks)/float64(t.Units), 1)
+		if blocks < 4*t.Units {
+			rounds = float64(ceil(blocks, t.Units))
+		}
+		time := rounds * float64(tokens*features) / r.rate
+		if least == 0 || time < least {
+			best, least = m, time
+		}
+	}
+	return best
+}
