@@ -41,6 +41,9 @@ type llamaCPP struct {
 	copyHead   bool     // output.weight, where the head is tied too
 	parallel   bool     // the key use_parallel_residual
 	window     presence // of the key attention.sliding_window
+	// windowUnused says that llama.cpp wants the key and attends to everything:
+	// so it does with phi3 since May 2025.
+	windowUnused bool
 }
 
 // A presence says whether something may, must or must not be there.

@@ -65,6 +65,9 @@ func (m *Model) GGUF(cast *scheme.Scheme) (*Export, error) {
 	if err := m.checkGGUF(x); err != nil {
 		return nil, err
 	}
+	if window := m.Graph.shortestWindow(); window > 0 && a.llama.windowUnused {
+		x.Warnings = append(x.Warnings, beyondWindow(window))
+	}
 	if a.llama.copyHead {
 		err = m.copyHead(x)
 	}
@@ -220,11 +223,8 @@ func approximations(want, back *Graph) ([]string, bool) {
 	window, gelu := int64(0), false
 	for i := range w.Blocks {
 		a, b := &w.Blocks[i], &back.Blocks[min(i, len(back.Blocks)-1)]
-		if n := a.Attn.Window; n > 0 && b.Attn.Window == 0 {
-			if window == 0 || n < window {
-				window = n
-			}
-			a.Attn.Window = 0
+		if a.Attn.Window > 0 && b.Attn.Window == 0 {
+			window, a.Attn.Window = want.shortestWindow(), 0
 		}
 		if a.FFN != nil && b.FFN != nil && isGELU(a.FFN.Act) && isGELU(b.FFN.Act) {
 			f := *a.FFN
@@ -237,12 +237,28 @@ func approximations(want, back *Graph) ([]string, bool) {
 	}
 	var out []string
 	if window > 0 {
-		out = append(out, fmt.Sprintf("llama.cpp attends beyond the sliding window of %d tokens here; up to there the model is the same", window))
+		out = append(out, beyondWindow(window))
 	}
 	if gelu {
 		out = append(out, "llama.cpp computes GELU by its tanh form, so its logits differ slightly")
 	}
 	return out, true
+}
+
+// shortestWindow returns the sliding window of the layer with the shortest, 0
+// where none has any.
+func (g *Graph) shortestWindow() int64 {
+	shortest := int64(0)
+	for i := range g.Blocks {
+		if n := g.Blocks[i].Attn.Window; n > 0 && (shortest == 0 || n < shortest) {
+			shortest = n
+		}
+	}
+	return shortest
+}
+
+func beyondWindow(n int64) string {
+	return fmt.Sprintf("llama.cpp attends beyond the sliding window of %d tokens here; up to there the model is the same", n)
 }
 
 func isGELU(a Activation) bool { return a == GELU || a == GELUTanh }

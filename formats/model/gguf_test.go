@@ -186,7 +186,7 @@ func TestGGUFScalingWithoutAType(t *testing.T) {
 
 // Warnings are for what llama.cpp computes otherwise: exact GELU, windows.
 func TestExportWarnings(t *testing.T) {
-	for name, says := range map[string]string{"gpt_neox": "tanh", "gpt2": "", "llama-3": "", "mistral-window": "sliding window"} {
+	for name, says := range map[string]string{"gpt_neox": "tanh", "gpt2": "", "llama-3": "", "mistral-window": "window of 8 tokens", "phi3": "window of 8 tokens", "phi3-partial": "", "qwen3": ""} {
 		x := exported(t, name)
 		if got := strings.Join(x.Warnings, ""); (got == "") != (says == "") || !strings.Contains(got, says) {
 			t.Errorf("%s: warnings %q", name, x.Warnings)

@@ -7,7 +7,7 @@ package model
 func phi3() *architecture {
 	return &architecture{
 		name: "phi3", class: "Phi3ForCausalLM", types: []string{"phi3"}, gguf: "phi3",
-		llama: &llamaCPP{window: required},
+		llama: &llamaCPP{window: required, windowUnused: true},
 		fromHF: func(s *settings) *decoder {
 			d := s.common("phi3", nil)
 			d.eps = float32(s.floatOr("rms_norm_eps", 1e-5))
