@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,7 @@ type generateFlags struct {
 	random.Shape
 	name, dtype, out string
 	seed             uint64
+	blocks           bool
 	shard            int64
 }
 
@@ -34,15 +36,16 @@ func (a *app) generateCommand() *cobra.Command {
 		Use: "generate -o DIR", Short: "Write a llama of any size with random weights as a Hugging Face directory", Args: cobra.NoArgs,
 		Long: `Write a llama of any size with random weights as a sharded Hugging Face directory:
 to measure readers and kernels on, not to talk to. The same flags give the same bytes.
---shape sets all sizes; the other flags change one.`,
-		Example: "  nstf dev generate --shape 7b -o random-7b/\n  nstf dev generate --shape 1.1b --layers 4 --dtype f16 -o random/",
+--shape sets all sizes; the other flags change one. --blocks writes a GGUF file instead
+whose matrices are random q4_k blocks, which takes seconds: to measure kernels on.`,
+		Example: "  nstf dev generate --shape 7b -o random-7b/\n  nstf dev generate --shape 1.1b --layers 4 --dtype f16 -o random/\n  nstf dev generate --shape 8b --blocks -o random-8b.gguf",
 		RunE: func(c *cobra.Command, _ []string) error {
 			a.started = true // as root does for its own commands
 			return a.generate(c, &f)
 		},
 	}
 	s := c.Flags()
-	s.StringVarP(&f.out, "output", "o", "", "directory to write")
+	s.StringVarP(&f.out, "output", "o", "", "directory or file to write")
 	s.StringVar(&f.name, "shape", "1.1b", "sizes: "+strings.Join(random.ShapeNames(), ", "))
 	s.StringVar(&f.dtype, "dtype", "bf16", "element type: f32, f16 or bf16")
 	s.Uint64Var(&f.seed, "seed", 0, "another seed makes other weights")
@@ -55,6 +58,7 @@ to measure readers and kernels on, not to talk to. The same flags give the same 
 	s.Int64Var(&f.Vocab, "vocab", 0, "tokens of the vocabulary")
 	s.Int64Var(&f.Context, "ctx", 0, "positions of the context")
 	s.Float64Var(&f.RopeTheta, "rope-theta", 0, "base of the rotary frequencies")
+	s.BoolVar(&f.blocks, "blocks", false, "write a GGUF file of random q4_k blocks")
 	s.BoolVar(&f.Tied, "tied", false, "use the embedding as the head")
 	c.MarkFlagRequired("output")
 	return c
@@ -84,12 +88,36 @@ func (a *app) generate(c *cobra.Command, f *generateFlags) error {
 		shape.RopeTheta = f.RopeTheta
 	}
 	shape.Tied = f.Tied
+	if f.blocks {
+		return a.generateBlocks(c, f, shape)
+	}
 	x, err := random.Checkpoint(shape, tensor.ParseDType(f.dtype), f.seed)
 	if err != nil {
 		return &usageError{err}
 	}
 	step, end := a.progress("generating", true)
 	err = x.WriteDir(c.Context(), f.out, f.shard<<20, step)
+	end()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "%s: %d tensors\n", f.out, len(x.Tensors))
+	return nil
+}
+
+func (a *app) generateBlocks(c *cobra.Command, f *generateFlags, shape random.Shape) error {
+	dir, err := os.MkdirTemp("", "nstf-blocks-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	x, m, err := random.Blocks(shape, f.seed, dir)
+	if err != nil {
+		return &usageError{err}
+	}
+	defer m.Close()
+	step, end := a.progress("generating", true)
+	err = x.WriteGGUF(c.Context(), f.out, step)
 	end()
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/model/random"
+	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/formats/tokenizer"
 	"github.com/nstf/nstf/runtime/exec"
@@ -225,5 +226,45 @@ func TestRefusals(t *testing.T) {
 	}
 	if _, ok := random.ShapeByName("9b"); ok {
 		t.Error("an unknown name has a shape")
+	}
+}
+
+// Random blocks are a GGUF file that opens, whose weights have the size they
+// should.
+func TestBlocks(t *testing.T) {
+	s := random.Shape{Layers: 1, Width: 256, Inner: 512, Heads: 4, KVHeads: 2, Vocab: 300, Context: 64, RopeTheta: 1e4}
+	x, source, err := random.Blocks(s, 5, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	path := filepath.Join(t.TempDir(), "blocks.gguf")
+	if err := x.WriteGGUF(context.Background(), path, nil); err != nil {
+		t.Fatal(err)
+	}
+	m, err := model.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	down := m.Tensor(m.Graph.Blocks[0].FFN.Down.Weight)
+	if down.Scheme != "q4_k" {
+		t.Errorf("the matrices are %s", down.Scheme)
+	}
+	w := make([]float32, 256*512)
+	if err := scheme.DecodeRows(w, &down, 0, 256); err != nil {
+		t.Fatal(err)
+	}
+	var sum, squares float64
+	for _, v := range w {
+		sum += float64(v)
+		squares += float64(v) * float64(v)
+	}
+	mean, rms := sum/float64(len(w)), math.Sqrt(squares/float64(len(w)))
+	if want := 1 / math.Sqrt(512); math.Abs(rms/want-1) > 0.05 || math.Abs(mean) > want/20 {
+		t.Errorf("mean %v, root mean square %v instead of %v", mean, rms, want)
+	}
+	if _, _, err := random.Blocks(random.Shape{Layers: 1, Width: 128, Inner: 512, Heads: 4, KVHeads: 2, Vocab: 300, Context: 64, RopeTheta: 1e4}, 5, t.TempDir()); err == nil {
+		t.Error("rows of half a block were made")
 	}
 }
