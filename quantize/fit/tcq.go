@@ -1,0 +1,248 @@
+package fit
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+
+	"github.com/x448/float16"
+
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/kernels/cpu"
+)
+
+// A TCQ chooses the codes of the scheme tcq: it rotates a matrix, scales it for
+// each 16 rows, and searches trellis codes tile by tile, columns from last to
+// first, each answering the errors behind it.
+type TCQ struct {
+	scheme.TCQ
+	// Feedback is that of the rotated input (see [RotateMoments]) in blocks of
+	// 16; nil: all errors count alike.
+	Feedback *Feedback
+	// Seam is the effort of the search: see [cpu.Set.NewTrellis]. 0: 128.
+	Seam int
+	// Set holds the kernels; nil: the best.
+	Set *cpu.Set
+}
+
+// tcqDeviations are the codebooks' standard deviations, and tcqSpreads the
+// deviation of a Gaussian, as a part of the codebook's, that leaves the least
+// error at each number of bits.
+var (
+	tcqDeviations = map[scheme.TCQCodebook]float32{scheme.TCQBytes4: 147.7, scheme.TCQBytes2: 104.5}
+	tcqSpreads    = [...]float32{2: 1.0, 3: 0.95, 4: 0.90, 5: 0.86, 6: 0.82}
+)
+
+// TCQRotation returns the largest block that a dimension can be rotated by.
+func TCQRotation(n int) int {
+	h := 1
+	for h < scheme.TCQMaxRotate && n%(2*h) == 0 {
+		h *= 2
+	}
+	return h
+}
+
+// Fit returns the parts of w[n][k] as the scheme's page orders them. Its bytes
+// do not depend on the number of threads or the level of the kernels. It fails
+// with a [*ValueError].
+func (q TCQ) Fit(w []float32, n, k int) ([][]byte, error) {
+	if len(w) != n*k || n%scheme.TCQTile != 0 || k%scheme.TCQTile != 0 {
+		panic(fmt.Sprintf("fit: %d weights for %d rows of %d in tiles", len(w), n, k))
+	}
+	for i, v := range w {
+		if !(math.Abs(float64(v)) <= math.MaxFloat32) {
+			return nil, &ValueError{Row: i / k, Column: i % k, Value: v, Reason: "not finite"}
+		}
+	}
+	if q.Set == nil {
+		q.Set = cpu.Best()
+	}
+	if q.Seam == 0 {
+		q.Seam = 128
+	}
+	parts := [][]byte{make([]byte, n/scheme.TCQTile*k/scheme.TCQTile*q.tileBytes()), make([]byte, n/scheme.TCQTile*2)}
+	rotated := append([]float32(nil), w...)
+	if q.OutScales {
+		parts = append(parts, scaleRows(rotated, n, k))
+	}
+	q.rotate(rotated, n, k)
+	strips := make(chan int, n/scheme.TCQTile)
+	for i := range n / scheme.TCQTile {
+		strips <- i
+	}
+	close(strips)
+	var wait sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), n/scheme.TCQTile) {
+		wait.Go(func() {
+			s := q.newStrip(k)
+			for i := range strips {
+				codes := parts[0][i*k/scheme.TCQTile*q.tileBytes():][:k/scheme.TCQTile*q.tileBytes()]
+				scale := s.fit(codes, rotated[i*scheme.TCQTile*k:][:scheme.TCQTile*k])
+				binary.LittleEndian.PutUint16(parts[1][2*i:], scale)
+			}
+		})
+	}
+	wait.Wait()
+	return parts, nil
+}
+
+func (q TCQ) tileBytes() int { return 2 * scheme.TCQTile * q.Bits }
+
+// scaleRows divides each row by its root mean square, rounded to f16, and
+// returns these. A row of zeros keeps a scale of one.
+func scaleRows(w []float32, n, k int) []byte {
+	out := make([]byte, 2*n)
+	for r := range n {
+		row := w[r*k : (r+1)*k]
+		h := float16.Fromfloat32(float32(rms(row)))
+		if h.Float32() == 0 || h.IsInf(0) {
+			h = float16.Fromfloat32(1)
+		}
+		binary.LittleEndian.PutUint16(out[2*r:], uint16(h))
+		for i := range row {
+			row[i] /= h.Float32()
+		}
+	}
+	return out
+}
+
+func rms(x []float32) float64 {
+	var sum float64
+	for _, v := range x {
+		sum += float64(v) * float64(v)
+	}
+	return math.Sqrt(sum / float64(len(x)))
+}
+
+// rotate turns W into R_out W R_in' in place.
+func (q TCQ) rotate(w []float32, n, k int) {
+	signs := scheme.NewTCQSigns(q.Seed)
+	for r := range n {
+		rotateRow(w[r*k:(r+1)*k], q.RotateIn, &signs)
+	}
+	g := q.RotateOut
+	if g == 1 {
+		return
+	}
+	var column [scheme.TCQMaxRotate]float32
+	for first := 0; first < n; first += g {
+		for c := range k {
+			for i := range g {
+				column[i] = w[(first+i)*k+c]
+				if signs.Out(i) {
+					column[i] = -column[i]
+				}
+			}
+			scheme.Hadamard(column[:g])
+			for i := range g {
+				w[(first+i)*k+c] = column[i]
+			}
+		}
+	}
+}
+
+// rotateRow multiplies a row of inputs or of weights by the input rotation.
+func rotateRow(x []float32, h int, signs *scheme.TCQSigns) {
+	if h == 1 {
+		return
+	}
+	for at := 0; at < len(x); at += h {
+		b := x[at : at+h]
+		for i := range b {
+			if signs.In(i) {
+				b[i] = -b[i]
+			}
+		}
+		scheme.Hadamard(b)
+	}
+}
+
+// RotateMoments turns second moments h[K][K] of an input into those of the
+// rotated input that weights of the scheme tcq are multiplied with.
+func RotateMoments(h []float64, k, rotateIn int, seed int64) {
+	signs := scheme.NewTCQSigns(seed)
+	for r := range k {
+		rotateMoments(h[r*k:(r+1)*k], rotateIn, &signs)
+	}
+	column := make([]float64, k)
+	for c := range k {
+		for r := range k {
+			column[r] = h[r*k+c]
+		}
+		rotateMoments(column, rotateIn, &signs)
+		for r := range k {
+			h[r*k+c] = column[r]
+		}
+	}
+}
+
+// rotateMoments is rotateRow in float64.
+func rotateMoments(x []float64, h int, signs *scheme.TCQSigns) {
+	for at := 0; h > 1 && at < len(x); at += h {
+		b := x[at : at+h]
+		for i := range b {
+			if signs.In(i) {
+				b[i] = -b[i]
+			}
+		}
+		for s := 1; s < h; s *= 2 {
+			for i := 0; i < h; i += 2 * s {
+				for j := i; j < i+s; j++ {
+					b[j], b[j+s] = b[j]+b[j+s], b[j]-b[j+s]
+				}
+			}
+		}
+		for i := range b {
+			b[i] /= math.Sqrt(float64(h))
+		}
+	}
+}
+
+// A strip is the work space of 16 rows.
+type strip struct {
+	TCQ
+	k      int
+	search *cpu.Trellis
+	table  *[1 << scheme.TCQState]int16
+	errors []float32 // [16][K], of the columns chosen
+	z      [scheme.TCQTile * scheme.TCQTile]float32
+	ring   [scheme.TCQWeights]float32
+}
+
+func (q TCQ) newStrip(k int) *strip {
+	s := &strip{TCQ: q, k: k, table: q.Codebook.Table(), errors: make([]float32, scheme.TCQTile*k)}
+	s.search = q.Set.NewTrellis(q.Bits, s.table, tcqDeviations[q.Codebook], q.Seam)
+	return s
+}
+
+// fit chooses the codes of 16 rotated rows and returns their scale as f16.
+func (s *strip) fit(codes []byte, w []float32) uint16 {
+	const tile = scheme.TCQTile
+	// A scale of 1 means 1/128 for a codeword of 1.
+	half := float16.Fromfloat32(float32(rms(w)) * 128 / (tcqDeviations[s.Codebook] * tcqSpreads[s.Bits]))
+	unit := half.Float32() / 128
+	if unit == 0 || half.IsInf(0) {
+		clear(codes)
+		return 0
+	}
+	for j := s.k/tile - 1; j >= 0; j-- {
+		for r := range tile {
+			copy(s.z[r*tile:(r+1)*tile], w[r*s.k+j*tile:])
+		}
+		if s.Feedback != nil {
+			s.Feedback.Answer(s.z[:], s.errors, j)
+		}
+		for t := range s.ring {
+			s.ring[t] = s.z[t%tile*tile+t/tile] / unit
+		}
+		code := codes[j*s.tileBytes():][:s.tileBytes()]
+		s.search.Encode(code, &s.ring)
+		for t := range s.ring {
+			at := t%tile*s.k + j*tile + t/tile
+			s.errors[at] = w[at] - unit*float32(s.table[scheme.TCQStateAt(code, s.Bits, t)])
+		}
+	}
+	return uint16(half)
+}
