@@ -13,7 +13,8 @@ import (
 //
 //	w = S*(u-128)  or  w = S*u - M
 //
-// with a code u of 8 bits and float32 S and M of 16 or 32 neighbours. A product
+// with a code u of 8 bits and float32 S and M of 16 or 32 neighbours, which share a
+// scale of activations too. A product
 // sums u*q exactly in int32 over the neighbours and scales in float32:
 //
 //	y = sum over groups of S * (d * sum of (u-128)*q)              and
@@ -33,8 +34,9 @@ type Integer struct {
 	// are at a[t*recordBytes+i*step:] for i < runs.
 	matVec [5]matVecKernel
 	// unpackRow writes runs records of unpackedBytes from one row.
-	unpackRow func(dst, w []byte, runs int)
-	tile      tileKernel
+	unpackRow  func(dst, w []byte, runs int)
+	tile       tileKernel
+	tileTokens int // that tile takes at once
 }
 
 type matVecKernel func(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
@@ -44,7 +46,7 @@ type integerScheme struct {
 	name  string
 	block int // weights
 	bytes int // of a block
-	group int // weights that share S and M: 16 or 32
+	group int // weights that share S and M, and activations that share d: 16 or 32
 	mins  bool
 	// unpack expands one run of 256 weights; it is the definition.
 	unpack func(u *unpacked, src []byte)
@@ -73,7 +75,7 @@ func integerTable() []integerScheme {
 		{"q4_1", 32, 20, 32, true, unpackQ41},
 		{"q5_0", 32, 22, 32, false, unpackQ50},
 		{"q5_1", 32, 24, 32, true, unpackQ51},
-		{"q8_0", 32, 34, 32, false, unpackQ80},
+		{"q8_0", 32, 34, 16, false, unpackQ80},
 		{"q2_k", 256, 84, 16, true, unpackQ2K},
 		{"q3_k", 256, 110, 16, false, unpackQ3K},
 		{"q4_k", 256, 144, 32, true, unpackQ4K},
@@ -115,6 +117,10 @@ func genericIntegers(s *Set) []*Integer {
 // Scheme returns the scheme's name.
 func (k *Integer) Scheme() string { return k.name }
 
+// Group returns the groups that activations must be quantized in for MatMul: 32,
+// or 16 where weights share scales by 16 or hold 8 bits.
+func (k *Integer) Group() int { return k.group }
+
 // Fits reports whether the kernels take rows of n weights.
 func (k *Integer) Fits(n int) bool { return n > 0 && n%k.block == 0 }
 
@@ -131,8 +137,8 @@ func (k *Integer) Tuned() (matVec, matMul bool) {
 // n1 or the other tokens.
 func (k *Integer) MatMul(c []float32, ldc int, w []byte, a *Activations, n0, n1 int, scratch *IntegerScratch) {
 	size := k.rowBytes(a.k)
-	want(k.Fits(a.k) && 0 <= n0 && n0 <= n1 && len(w) >= n1*size && rowsFit(len(c), a.t, ldc, n1),
-		"Integer.MatMul", a.k, n0, n1, len(w), len(c), a.t, ldc)
+	want(k.Fits(a.k) && k.group == a.group && 0 <= n0 && n0 <= n1 && len(w) >= n1*size && rowsFit(len(c), a.t, ldc, n1),
+		"Integer.MatMul", a.k, a.group, n0, n1, len(w), len(c), a.t, ldc)
 	if a.t == 0 || n0 == n1 {
 		return
 	}
@@ -181,7 +187,7 @@ const maxRunBytes = 272
 func (k *integerScheme) dotRun(u *unpacked, r *[recordBytes]byte) (y float32) {
 	float := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(r[at:])) }
 	sums := atSum
-	if k.group == 16 {
+	if k.group == fineGroup {
 		sums = atSum16
 	}
 	for g := range recordValues / k.group {
@@ -194,7 +200,7 @@ func (k *integerScheme) dotRun(u *unpacked, r *[recordBytes]byte) (y float32) {
 		if !k.mins {
 			sum -= 128 * qs
 		}
-		d := float(atScale + g*k.group/32*4)
+		d := float(atScale + 4*g)
 		y += float32(float32(u.s[g]*d) * float32(sum))
 		if k.mins {
 			y -= float32(u.m[g] * float(sums+4*g))

@@ -7,6 +7,7 @@ import "github.com/klauspost/cpuid/v2"
 // useMaddubs gives a set of LevelAVX2 its integer kernels for few tokens. With
 // many, 6x16 tiles of float32 are as fast as what VPMADDUBSW could do.
 func useMaddubs(s *Set) {
+	s.quantize, s.quantizeFine = quantizeAVX2, quantizeFineAVX2
 	for _, row := range maddubsTable() {
 		s.Integer(row.name).matVec = [5]matVecKernel{1: row.one, 2: row.two, 4: row.four}
 	}
@@ -19,12 +20,15 @@ func useVNNI(s *Set) {
 	if !cpuid.CPU.Supports(cpuid.AVX512VNNI) {
 		return
 	}
-	s.quantize = quantizeAVX512
 	s.interleave = interleaveAVX512
 	for _, row := range vnniTable() {
 		k := s.Integer(row.name)
 		k.matVec = [5]matVecKernel{1: row.one, 2: row.two, 4: row.four}
-		k.unpackRow = row.unpack
+		k.unpackRow, k.tileTokens = row.unpack, 6
+		if k.name == "q8_0" {
+			k.tile, k.tileTokens = tileTwiceAVX512, 4
+			continue
+		}
 		k.tile = map[[2]bool]tileKernel{
 			{true, false}: tile16AVX512, {true, true}: tile16MinAVX512,
 			{false, false}: tile32AVX512, {false, true}: tile32MinAVX512,

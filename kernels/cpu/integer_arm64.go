@@ -5,7 +5,7 @@ package cpu
 // useIntegers gives a set the integer kernels of its level. Without dot products
 // many tokens go four at a time through the kernels for few.
 func useIntegers(s *Set, l Level) {
-	s.quantize = quantizeNEON
+	s.quantize, s.quantizeFine = quantizeNEON, quantizeFineNEON
 	s.interleave = interleaveNEON
 	for _, row := range integersNEON() {
 		k := s.Integer(row.name)
@@ -13,7 +13,7 @@ func useIntegers(s *Set, l Level) {
 		if l < LevelDotProd {
 			continue
 		}
-		k.matVec, k.unpackRow = row.dotProd, row.unpack
+		k.matVec, k.unpackRow, k.tileTokens = row.dotProd, row.unpack, 6
 		k.tile = map[[2]bool]tileKernel{
 			{true, false}: tile16DotProd, {true, true}: tile16MinDotProd,
 			{false, false}: tile32DotProd, {false, true}: tile32MinDotProd,

@@ -4,7 +4,7 @@
 //
 //	SETUP   constants to V9 to V11 and R12, once
 //	SCALES  S and M of a run, from R6; may use V0 to V7 and R11 to R17
-//	START   START32, START32 and MINUS32, START16, or START16 and MINUS16
+//	START   START32, START32 and MINUS32, nothing, or MINUS16
 //	GROUPS  the run's products: GROUP32(c0, c1, g) or GROUP16(c0, c1, g) for each 32
 //	        weights; may use V0 to V3 and R11 to R17
 //	RUN     bytes of a run
@@ -15,25 +15,25 @@
 //
 //	R6 the run, R19+t token t's record
 //	V4 V5 activations, V6 V7 sums of products, V8 is DOT's
-//	V16+2t V17+2t sums in float32, of even and odd groups of 32
+//	V16+2t V17+2t sums in float32, of even and odd groups
 //	groups of 32: S in V14 V15, M in V12 V13 until STARTs; S*d in V24+2t V25+2t
-//	groups of 16: S in V12 to V15, M in V4 to V7 until STARTs; d in V24+2t V25+2t
+//	groups of 16: S in V12 to V15, M in V4 to V7 until MINUS16
 //
 // All sums of a token are made in one order, whatever T.
 //
 // Bytes and instructions per weight and token, scales included, by T and level:
 //
 //	        bytes   DotProd 1     2     4   NEON 1     2     4
-//	q8_0     1.06        0.29  0.25  0.23     0.39  0.34  0.32
+//	q8_0     1.06        0.45  0.40  0.37     0.52  0.46  0.44
 //	q4_0     0.56        0.38  0.30  0.26     0.47  0.39  0.35
 //	q4_1     0.63        0.42  0.32  0.27     0.51  0.41  0.36
 //	q5_0     0.69        0.73  0.47  0.34     0.82  0.56  0.44
 //	q5_1     0.75        0.76  0.49  0.35     0.86  0.58  0.45
-//	q2_k     0.33        0.62  0.48  0.41     0.68  0.54  0.48
-//	q3_k     0.43        0.79  0.57  0.46     0.86  0.63  0.52
+//	q2_k     0.33        0.64  0.51  0.44     0.71  0.57  0.50
+//	q3_k     0.43        0.82  0.60  0.48     0.88  0.66  0.55
 //	q4_k     0.56        0.48  0.35  0.28     0.58  0.44  0.38
 //	q5_k     0.69        0.67  0.44  0.33     0.77  0.54  0.42
-//	q6_k     0.82        0.71  0.53  0.44     0.77  0.59  0.50
+//	q6_k     0.82        0.73  0.55  0.46     0.80  0.62  0.52
 //	iq4_nl   0.56        0.42  0.31  0.26     0.51  0.40  0.35
 //	iq4_xs   0.53        0.47  0.34  0.27     0.57  0.43  0.36
 //
@@ -72,15 +72,16 @@
 #define TOKEN16(P, t, c0, c1, g) \
 	FLDPQ (32*(g))(P), (F4, F5) \
 	DOT16(c0, 4, 6) \
+	FMOVQ (256+16*((g)>>1))(P), F4 \
 	DOT16(c1, 5, 7) \
+	FMUL4S(12+((g)>>1), 4, 4) \
 	SCVTF4S(6, 6) \
 	SCVTF4S(7, 7) \
-	FMULE4S(12+((g)>>1), 2*((g)&1), 6, 6) \
-	FMLAE4S(12+((g)>>1), 2*((g)&1)+1, 7, 6) \
-	FMLAE4S(24+2*(t)+((g)>>2), (g)&3, 6, 16+2*(t)+((g)&1))
+	FMLAE4S(4, 2*((g)&1), 6, 16+2*(t)) \
+	FMLAE4S(4, 2*((g)&1)+1, 7, 17+2*(t))
 
 // FIRST32 takes in what a token has for the run, LESS32 its minimums and LESS16 those
-// of groups of 16; what else those need is d, in place.
+// of groups of 16.
 #define FIRST32(P, t) \
 	FLDPQ 256(P), (F4, F5) \
 	FMUL4S(14, 4, 24+2*(t)) \

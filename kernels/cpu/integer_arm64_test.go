@@ -60,7 +60,7 @@ func exactRow(k *Integer, w, a []byte, step, runs int) (y, size float64) {
 		rec := a[i*step:]
 		for j, c := range u.codes {
 			g := j / k.group
-			d := float64(math.Float32frombits(binary.LittleEndian.Uint32(rec[atScale+j/32*4:])))
+			d := float64(math.Float32frombits(binary.LittleEndian.Uint32(rec[atScale+j/k.group*4:])))
 			dq := d * float64(int8(rec[j]))
 			if k.mins {
 				y += (float64(u.s[g])*float64(c) - float64(u.m[g])) * dq
@@ -105,14 +105,18 @@ func matVecCases(t *testing.T, s *Set, k *Integer) {
 			}
 			step := 4 * recordBytes
 			a := pageEnd(t, runs*step)
+			quantize := s.quantize
+			if k.group == fineGroup {
+				quantize = s.quantizeFine
+			}
 			for i := range runs * 4 {
-				s.quantize((*[recordBytes]byte)(a[i*recordBytes:]), (*[recordValues]float32)(x[i*recordValues:]))
+				quantize((*[recordBytes]byte)(a[i*recordBytes:]), (*[recordValues]float32)(x[i*recordValues:]))
 			}
 			if runs == 2 { // the extremes of what q may be
 				for i := range a[:256] {
 					a[i] = byte(127 - 254*(i/16%2))
 				}
-				s.requantizeSums(a)
+				requantizeSums(a, k, quantize)
 			}
 			var first []float32
 			for _, m := range []int{4, 2, 1} {
@@ -140,13 +144,13 @@ func matVecCases(t *testing.T, s *Set, k *Integer) {
 }
 
 // requantizeSums makes a record's sums fit its values, for one changed by hand.
-func (s *Set) requantizeSums(rec []byte) {
+func requantizeSums(rec []byte, k *Integer, quantize func(*[recordBytes]byte, *[recordValues]float32)) {
 	var x [recordValues]float32
 	for j := range x {
-		d := math.Float32frombits(binary.LittleEndian.Uint32(rec[atScale+j/32*4:]))
+		d := math.Float32frombits(binary.LittleEndian.Uint32(rec[atScale+j/k.group*4:]))
 		x[j] = d * float32(int8(rec[j]))
 	}
-	s.quantize((*[recordBytes]byte)(rec), &x)
+	quantize((*[recordBytes]byte)(rec), &x)
 }
 
 func runMatVec(t *testing.T, k *Integer, m, rows int, w []byte, ldw int, a []byte, step, runs int) []float32 {
@@ -168,54 +172,4 @@ func runMatVec(t *testing.T, k *Integer, m, rows int, w []byte, ldw int, a []byt
 		}
 	}
 	return y
-}
-
-// TestQuantizeRecord wants every level's records to be those of plain Go, bit for
-// bit; of a block with a NaN or an infinity only the scale counts.
-func TestQuantizeRecord(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	for _, l := range Levels()[1:] {
-		s := newSet(l)
-		for n := range 300 {
-			var x [recordValues]float32
-			for i := range x {
-				x[i] = float32(r.NormFloat64() * math.Exp(float64(n%40-20)*3))
-				if n%3 == 1 {
-					x[i] = float32(r.IntN(255)-127) * 0.5 // ties
-				}
-				if n%3 == 2 && i%32 != n%32 {
-					x[i] *= 0
-				}
-			}
-			if n%7 == 3 {
-				x[40], x[100], x[200] = float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))
-			}
-			var got, want [recordBytes]byte
-			for i := range got {
-				got[i] = 0xa5
-			}
-			s.quantize(&got, &x)
-			quantizeGeneric(&want, &x)
-			compareRecords(t, l, n, &got, &want)
-		}
-	}
-}
-
-func compareRecords(t *testing.T, l Level, n int, got, want *[recordBytes]byte) {
-	for i := range got {
-		g := map[bool]int{true: i / 32, false: (i - atScale) % 32 / 4}[i < atScale]
-		if i >= atSum16 {
-			g = (i - atSum16) % 64 / 8
-		}
-		d := math.Float32frombits(binary.LittleEndian.Uint32(want[atScale+4*g:]))
-		if d != d && i < atShift16+64 {
-			if e := math.Float32frombits(binary.LittleEndian.Uint32(got[atScale+4*g:])); e == e {
-				t.Fatalf("%v: block %d of record %d has the scale %g, want NaN", l, g, n, e)
-			}
-			continue
-		}
-		if got[i] != want[i] {
-			t.Fatalf("%v: byte %d of record %d is %#x, want %#x (group %d)", l, i, n, got[i], want[i], g)
-		}
-	}
 }

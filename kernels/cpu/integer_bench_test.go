@@ -39,7 +39,7 @@ func BenchmarkInteger(b *testing.B) {
 					}
 					var a cpu.Activations
 					var scratch cpu.IntegerScratch
-					s.Quantize(&a, random(r, c.t*k), k, c.t, k)
+					s.Quantize(&a, random(r, c.t*k), k, c.t, k, s.Integer(name).Group())
 					y := make([]float32, c.t*n)
 					for b.Loop() {
 						s.Integer(name).MatMul(y, n, w, &a, 0, n, &scratch)

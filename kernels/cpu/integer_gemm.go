@@ -4,17 +4,18 @@ package cpu
 // The zero value is ready; it grows to the largest shape met and is never
 // shared by goroutines.
 type IntegerScratch struct {
-	rows  []byte // unpacked rows, [panelRows/2][runs][unpackedBytes]
-	panel []byte // interleaved rows, [panels][runs][panelBytes]
-	edge  [tileTokens * panelRows]float32
+	rows  []byte                 // unpacked rows, [panelRows/2][runs][unpackedBytes]
+	panel []byte                 // interleaved rows, [panels][runs][panelBytes]
+	sums  []float32              // products of a block of tokens, [tokens][panelGroup*panelRows]
+	edge  [4 * 16]float32        // products of the ends of rows, [tokens][rows]
 	run   unpacked               // of the plain program
 	last  [16 * maxRunBytes]byte // the ends of rows, padded with zeros
 }
 
 // Bytes returns the memory held beside the scratch itself.
-func (sc *IntegerScratch) Bytes() int { return cap(sc.rows) + cap(sc.panel) }
+func (sc *IntegerScratch) Bytes() int { return cap(sc.rows) + cap(sc.panel) + 4*cap(sc.sums) }
 
-// A tileKernel multiplies m tokens, 1 <= m <= tileTokens, by the panelRows rows
+// A tileKernel multiplies m tokens, 1 <= m <= Integer.tileTokens, by the panelRows rows
 // of a panel over one run:
 //
 //	c[i*ldc+j] = the product of token i, whose record is a[i*recordBytes:], and
@@ -26,40 +27,43 @@ type tileKernel func(m int, a, panel []byte, c []float32, ldc int, add bool)
 
 const (
 	panelRows   = 32
-	tileTokens  = 6
 	panelGroup  = 2                         // panels that a token's record is read for
 	panelBytes  = unpackedBytes * panelRows // of a run
 	panelColumn = 16 * 4                    // bytes of a run that are interleaved at once
+	blockTokens = 512                       // whose records of a run and sums stay in L2
 )
 
-// multiply unpacks rows once and runs all tokens over them, a run at a time, so
-// that the run of panelGroup panels stays in L1 while the tokens pass by.
+// multiply unpacks rows once and runs all tokens over them, a block of tokens at a
+// time and in it a run after the other: the run of panelGroup panels stays in L1
+// while the tokens pass by, and their records and sums stay in L2.
 func (k *Integer) multiply(c []float32, ldc int, w []byte, a *Activations, n0, n1 int, sc *IntegerScratch) {
 	const group = panelGroup * panelRows
-	tiles := (a.t + tileTokens - 1) / tileTokens
+	blocks := (a.t + blockTokens - 1) / blockTokens
 	for n := n0; n < n1; n += group {
 		here := min(group, n1-n)
 		k.packPanels(sc, w, a, n, here)
-		for i := range a.records {
-			for j := range tiles {
-				lo, hi := j*a.t/tiles, (j+1)*a.t/tiles
-				k.multiplyTile(c[lo*ldc+n:], ldc, a.at(lo, i), hi-lo, here, i, a.records, sc)
+		for b := range blocks {
+			lo, hi := b*a.t/blocks, (b+1)*a.t/blocks
+			sc.sums = grown(sc.sums, (hi-lo)*group)
+			k.multiplyBlock(a, lo, hi, here, sc)
+			for t := lo; t < hi; t++ {
+				copy(c[t*ldc+n:t*ldc+n+here], sc.sums[(t-lo)*group:])
 			}
 		}
 	}
 }
 
-// multiplyTile runs m tokens against one run of the packed panels.
-func (k *Integer) multiplyTile(c []float32, ldc int, a []byte, m, here, run, runs int, sc *IntegerScratch) {
-	for j := 0; j < here; j += panelRows {
-		panel := sc.panel[(j/panelRows*runs+run)*panelBytes:][:panelBytes]
-		if here-j >= panelRows {
-			k.tile(m, a, panel, c[j:], ldc, run > 0)
-			continue
-		}
-		k.tile(m, a, panel, sc.edge[:], panelRows, false)
-		for i := range m {
-			put(c[i*ldc+j:i*ldc+here], sc.edge[i*panelRows:], run > 0)
+// multiplyBlock runs tokens lo to hi against the packed panels.
+func (k *Integer) multiplyBlock(a *Activations, lo, hi, here int, sc *IntegerScratch) {
+	const group = panelGroup * panelRows
+	tiles := (hi - lo + k.tileTokens - 1) / k.tileTokens
+	for i := range a.records {
+		for j := range tiles {
+			from, to := lo+j*(hi-lo)/tiles, lo+(j+1)*(hi-lo)/tiles
+			for p := 0; p < here; p += panelRows {
+				panel := sc.panel[(p/panelRows*a.records+i)*panelBytes:][:panelBytes]
+				k.tile(to-from, a.at(from, i), panel, sc.sums[(from-lo)*group+p:], group, i > 0)
+			}
 		}
 	}
 }

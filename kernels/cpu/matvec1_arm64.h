@@ -3,7 +3,6 @@
 #define ZEROS ZERO(16); ZERO(17)
 #define START32 FIRST32(R19, 0)
 #define MINUS32 LESS32(R19, 0)
-#define START16 FLDPQ 256(R19), (F24, F25)
 #define MINUS16 LESS16(R19, 0)
 #define GROUP32(c0, c1, g) TOKEN32(R19, 0, c0, c1, g)
 #define GROUP16(c0, c1, g) TOKEN16(R19, 0, c0, c1, g)
@@ -15,7 +14,6 @@
 #undef ZEROS
 #undef START32
 #undef MINUS32
-#undef START16
 #undef MINUS16
 #undef GROUP32
 #undef GROUP16

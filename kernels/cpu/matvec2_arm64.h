@@ -3,7 +3,6 @@
 #define ZEROS ZERO(16); ZERO(17); ZERO(18); ZERO(19)
 #define START32 FIRST32(R19, 0); FIRST32(R20, 1)
 #define MINUS32 LESS32(R19, 0); LESS32(R20, 1)
-#define START16 FLDPQ 256(R19), (F24, F25); FLDPQ 256(R20), (F26, F27)
 #define MINUS16 LESS16(R19, 0); LESS16(R20, 1)
 #define GROUP32(c0, c1, g) TOKEN32(R19, 0, c0, c1, g); TOKEN32(R20, 1, c0, c1, g)
 #define GROUP16(c0, c1, g) TOKEN16(R19, 0, c0, c1, g); TOKEN16(R20, 1, c0, c1, g)
@@ -15,7 +14,6 @@
 #undef ZEROS
 #undef START32
 #undef MINUS32
-#undef START16
 #undef MINUS16
 #undef GROUP32
 #undef GROUP16

@@ -62,6 +62,7 @@
 #define XTN8B(n, d) WORD $(0x0e212800 | (n)<<5 | (d)) // xtn v{d}.8b, v{n}.8h
 #define XTN216B(n, d) WORD $(0x4e212800 | (n)<<5 | (d)) // xtn2 v{d}.16b, v{n}.8h
 #define UMAXV4S(n, d) WORD $(0x6eb0a800 | (n)<<5 | (d)) // umaxv s{d}, v{n}.4s
+#define UMINV4S(n, d) WORD $(0x6eb1a800 | (n)<<5 | (d)) // uminv s{d}, v{n}.4s
 #define SHLL16(n, d) WORD $(0x2e613800 | (n)<<5 | (d)) // shll v{d}.4s, v{n}.4h, #16
 #define SHLL2X16(n, d) WORD $(0x6e613800 | (n)<<5 | (d)) // shll2 v{d}.4s, v{n}.8h, #16
 #define SHRN16(n, d) WORD $(0x0f108400 | (n)<<5 | (d)) // shrn v{d}.4h, v{n}.4s, #16

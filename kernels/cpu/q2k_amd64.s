@@ -47,14 +47,10 @@ run:
 	VCVTDQ2PS    Y8, Y8
 	VMULPS       Y3, Y7, Y7
 	VMULPS       Y4, Y8, Y8
-	VMOVDQU      narrow_twice0<>+0(SB), Y3
-	VPERMPS      256(CX), Y3, Y3
-	VMULPS       Y5, Y3, Y3
+	VMULPS       256(CX), Y5, Y3
 	VMOVUPS      Y3, (SP)
 	VFNMADD231PS 320(CX), Y6, Y1
-	VMOVDQU      narrow_twice1<>+0(SB), Y3
-	VPERMPS      256(CX), Y3, Y3
-	VMULPS       Y7, Y3, Y3
+	VMULPS       288(CX), Y7, Y3
 	VMOVUPS      Y3, 32(SP)
 	VFNMADD231PS 352(CX), Y8, Y1
 	VMOVDQU      16(AX), Y3
@@ -183,26 +179,6 @@ DATA narrow_low15<>+24(SB)/4, $0x0000000f
 DATA narrow_low15<>+28(SB)/4, $0x0000000f
 GLOBL narrow_low15<>(SB), RODATA|NOPTR, $32
 
-DATA narrow_twice0<>+0(SB)/4, $0x00000000
-DATA narrow_twice0<>+4(SB)/4, $0x00000000
-DATA narrow_twice0<>+8(SB)/4, $0x00000001
-DATA narrow_twice0<>+12(SB)/4, $0x00000001
-DATA narrow_twice0<>+16(SB)/4, $0x00000002
-DATA narrow_twice0<>+20(SB)/4, $0x00000002
-DATA narrow_twice0<>+24(SB)/4, $0x00000003
-DATA narrow_twice0<>+28(SB)/4, $0x00000003
-GLOBL narrow_twice0<>(SB), RODATA|NOPTR, $32
-
-DATA narrow_twice1<>+0(SB)/4, $0x00000004
-DATA narrow_twice1<>+4(SB)/4, $0x00000004
-DATA narrow_twice1<>+8(SB)/4, $0x00000005
-DATA narrow_twice1<>+12(SB)/4, $0x00000005
-DATA narrow_twice1<>+16(SB)/4, $0x00000006
-DATA narrow_twice1<>+20(SB)/4, $0x00000006
-DATA narrow_twice1<>+24(SB)/4, $0x00000007
-DATA narrow_twice1<>+28(SB)/4, $0x00000007
-GLOBL narrow_twice1<>(SB), RODATA|NOPTR, $32
-
 DATA narrow_mask3<>+0(SB)/1, $0x03
 DATA narrow_mask3<>+1(SB)/1, $0x03
 DATA narrow_mask3<>+2(SB)/1, $0x03
@@ -292,23 +268,15 @@ run:
 	VCVTDQ2PS    Y10, Y10
 	VMULPS       Y5, Y9, Y9
 	VMULPS       Y6, Y10, Y10
-	VMOVDQU      narrow_twice0<>+0(SB), Y5
-	VPERMPS      256(CX), Y5, Y5
-	VMULPS       Y7, Y5, Y5
+	VMULPS       256(CX), Y7, Y5
 	VMOVUPS      Y5, (SP)
-	VMOVDQU      narrow_twice0<>+0(SB), Y5
-	VPERMPS      768(CX), Y5, Y5
-	VMULPS       Y7, Y5, Y5
+	VMULPS       768(CX), Y7, Y5
 	VMOVUPS      Y5, 64(SP)
 	VFNMADD231PS 320(CX), Y8, Y1
 	VFNMADD231PS 832(CX), Y8, Y3
-	VMOVDQU      narrow_twice1<>+0(SB), Y5
-	VPERMPS      256(CX), Y5, Y5
-	VMULPS       Y9, Y5, Y5
+	VMULPS       288(CX), Y9, Y5
 	VMOVUPS      Y5, 32(SP)
-	VMOVDQU      narrow_twice1<>+0(SB), Y5
-	VPERMPS      768(CX), Y5, Y5
-	VMULPS       Y9, Y5, Y5
+	VMULPS       800(CX), Y9, Y5
 	VMOVUPS      Y5, 96(SP)
 	VFNMADD231PS 352(CX), Y10, Y1
 	VFNMADD231PS 864(CX), Y10, Y3
@@ -516,41 +484,25 @@ run:
 	VCVTDQ2PS    Y14, Y14
 	VMULPS       Y9, Y13, Y13
 	VMULPS       Y10, Y14, Y14
-	VMOVDQU      narrow_twice0<>+0(SB), Y9
-	VPERMPS      256(CX), Y9, Y9
-	VMULPS       Y11, Y9, Y9
+	VMULPS       256(CX), Y11, Y9
 	VMOVUPS      Y9, (SP)
-	VMOVDQU      narrow_twice0<>+0(SB), Y9
-	VPERMPS      768(CX), Y9, Y9
-	VMULPS       Y11, Y9, Y9
+	VMULPS       768(CX), Y11, Y9
 	VMOVUPS      Y9, 64(SP)
-	VMOVDQU      narrow_twice0<>+0(SB), Y9
-	VPERMPS      1280(CX), Y9, Y9
-	VMULPS       Y11, Y9, Y9
+	VMULPS       1280(CX), Y11, Y9
 	VMOVUPS      Y9, 128(SP)
-	VMOVDQU      narrow_twice0<>+0(SB), Y9
-	VPERMPS      1792(CX), Y9, Y9
-	VMULPS       Y11, Y9, Y9
+	VMULPS       1792(CX), Y11, Y9
 	VMOVUPS      Y9, 192(SP)
 	VFNMADD231PS 320(CX), Y12, Y1
 	VFNMADD231PS 832(CX), Y12, Y3
 	VFNMADD231PS 1344(CX), Y12, Y5
 	VFNMADD231PS 1856(CX), Y12, Y7
-	VMOVDQU      narrow_twice1<>+0(SB), Y9
-	VPERMPS      256(CX), Y9, Y9
-	VMULPS       Y13, Y9, Y9
+	VMULPS       288(CX), Y13, Y9
 	VMOVUPS      Y9, 32(SP)
-	VMOVDQU      narrow_twice1<>+0(SB), Y9
-	VPERMPS      768(CX), Y9, Y9
-	VMULPS       Y13, Y9, Y9
+	VMULPS       800(CX), Y13, Y9
 	VMOVUPS      Y9, 96(SP)
-	VMOVDQU      narrow_twice1<>+0(SB), Y9
-	VPERMPS      1280(CX), Y9, Y9
-	VMULPS       Y13, Y9, Y9
+	VMULPS       1312(CX), Y13, Y9
 	VMOVUPS      Y9, 160(SP)
-	VMOVDQU      narrow_twice1<>+0(SB), Y9
-	VPERMPS      1792(CX), Y9, Y9
-	VMULPS       Y13, Y9, Y9
+	VMULPS       1824(CX), Y13, Y9
 	VMOVUPS      Y9, 224(SP)
 	VFNMADD231PS 352(CX), Y14, Y1
 	VFNMADD231PS 864(CX), Y14, Y3
@@ -832,11 +784,10 @@ TEXT ·matVecQ2Kx1AVX512(SB), NOSPLIT, $0-112
 	VMOVDQU64 pair0<>+0(SB), Z1
 	VMOVDQU64 pair1<>+0(SB), Z2
 	VMOVDQU64 mask4<>+0(SB), Z3
-	VMOVDQU64 twice<>+0(SB), Z4
-	VMOVDQU64 spread16_0<>+0(SB), Z5
-	VMOVDQU64 spread16_1<>+0(SB), Z6
-	VMOVDQU64 spread16_2<>+0(SB), Z7
-	VMOVDQU64 spread16_3<>+0(SB), Z8
+	VMOVDQU64 spread16_0<>+0(SB), Z4
+	VMOVDQU64 spread16_1<>+0(SB), Z5
+	VMOVDQU64 spread16_2<>+0(SB), Z6
+	VMOVDQU64 spread16_3<>+0(SB), Z7
 	MOVQ      y_base+0(FP), DX
 	MOVQ      w_base+40(FP), BX
 	MOVQ      rows+32(FP), SI
@@ -846,9 +797,9 @@ row:
 	JL     row_end
 	MOVQ   BX, AX
 	MOVQ   a_base+72(FP), CX
+	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
 	MOVQ   runs+104(FP), DI
 	MOVQ   step+96(FP), R8
 
@@ -859,53 +810,51 @@ run:
 	PREFETCHT0      512(AX)
 	PREFETCHT1      8256(AX)
 	PREFETCHT0      576(AX)
-	VPMOVZXBD       (AX), Z12
-	VPSRLD          $0x04, Z12, Z13
-	VPANDD          Z3, Z12, Z12
+	VPMOVZXBD       (AX), Z11
+	VPSRLD          $0x04, Z11, Z12
+	VPANDD          Z3, Z11, Z11
+	VCVTDQ2PS       Z11, Z11
 	VCVTDQ2PS       Z12, Z12
-	VCVTDQ2PS       Z13, Z13
-	VPBROADCASTW    80(AX), Y14
-	VCVTPH2PS       Y14, Z14
-	VMULPS          Z14, Z12, Z12
-	VPBROADCASTW    82(AX), Y14
-	VCVTPH2PS       Y14, Z14
-	VMULPS          Z14, Z13, Z13
-	VMOVDQU64       256(CX), Y14
-	VPERMPS         Z14, Z4, Z14
-	VMULPS          Z14, Z12, Z14
-	VFMADD231PS     320(CX), Z13, Z11
+	VPBROADCASTW    80(AX), Y13
+	VCVTPH2PS       Y13, Z13
+	VMULPS          Z13, Z11, Z11
+	VPBROADCASTW    82(AX), Y13
+	VCVTPH2PS       Y13, Z13
+	VMULPS          Z13, Z12, Z12
+	VMULPS          256(CX), Z11, Z11
+	VFMADD231PS     320(CX), Z12, Z10
 	VBROADCASTI64X4 16(AX), Z12
 	VPSRLVW         Z1, Z12, Z12
 	VPANDD          Z0, Z12, Z12
 	VPXORD          Z13, Z13, Z13
 	VPDPBUSD        (CX), Z12, Z13
 	VCVTDQ2PS       Z13, Z13
-	VPERMPS         Z14, Z5, Z12
-	VFMADD231PS     Z13, Z12, Z9
+	VPERMPS         Z11, Z4, Z12
+	VFMADD231PS     Z13, Z12, Z8
 	VBROADCASTI64X4 16(AX), Z12
 	VPSRLVW         Z2, Z12, Z12
 	VPANDD          Z0, Z12, Z12
 	VPXORD          Z13, Z13, Z13
 	VPDPBUSD        64(CX), Z12, Z13
 	VCVTDQ2PS       Z13, Z13
-	VPERMPS         Z14, Z6, Z12
-	VFMADD231PS     Z13, Z12, Z10
+	VPERMPS         Z11, Z5, Z12
+	VFMADD231PS     Z13, Z12, Z9
 	VBROADCASTI64X4 48(AX), Z12
 	VPSRLVW         Z1, Z12, Z12
 	VPANDD          Z0, Z12, Z12
 	VPXORD          Z13, Z13, Z13
 	VPDPBUSD        128(CX), Z12, Z13
 	VCVTDQ2PS       Z13, Z13
-	VPERMPS         Z14, Z7, Z12
-	VFMADD231PS     Z13, Z12, Z9
+	VPERMPS         Z11, Z6, Z12
+	VFMADD231PS     Z13, Z12, Z8
 	VBROADCASTI64X4 48(AX), Z12
 	VPSRLVW         Z2, Z12, Z12
 	VPANDD          Z0, Z12, Z12
 	VPXORD          Z13, Z13, Z13
 	VPDPBUSD        192(CX), Z12, Z13
 	VCVTDQ2PS       Z13, Z13
-	VPERMPS         Z14, Z8, Z12
-	VFMADD231PS     Z13, Z12, Z10
+	VPERMPS         Z11, Z7, Z11
+	VFMADD231PS     Z13, Z11, Z9
 	ADDQ            $0x54, AX
 	ADDQ            R8, CX
 	SUBQ            $0x00000001, DI
@@ -915,18 +864,18 @@ run_end:
 	MOVQ          ldy+24(FP), AX
 	SHLQ          $0x02, AX
 	MOVQ          DX, CX
-	VADDPS        Z10, Z9, Z9
-	VBROADCASTSS  zero1<>+0(SB), Z10
-	VFNMADD231PS  Z11, Z10, Z9
-	VEXTRACTF64X4 $0x01, Z9, Y10
-	VADDPS        Y10, Y9, Y9
-	VEXTRACTF32X4 $0x01, Y9, X10
-	VADDPS        X10, X9, X9
-	VPSHUFD       $0x4e, X9, X10
-	VADDPS        X10, X9, X9
-	VPSHUFD       $0xb1, X9, X10
-	VADDPS        X10, X9, X9
-	VMOVSS        X9, (CX)
+	VADDPS        Z9, Z8, Z8
+	VBROADCASTSS  zero1<>+0(SB), Z9
+	VFNMADD231PS  Z10, Z9, Z8
+	VEXTRACTF64X4 $0x01, Z8, Y9
+	VADDPS        Y9, Y8, Y8
+	VEXTRACTF32X4 $0x01, Y8, X9
+	VADDPS        X9, X8, X8
+	VPSHUFD       $0x4e, X8, X9
+	VADDPS        X9, X8, X8
+	VPSHUFD       $0xb1, X8, X9
+	VADDPS        X9, X8, X8
+	VMOVSS        X8, (CX)
 	ADDQ          AX, CX
 	ADDQ          $0x04, DX
 	MOVQ          ldw+64(FP), AX
@@ -1090,24 +1039,6 @@ DATA mask4<>+56(SB)/4, $0x0000000f
 DATA mask4<>+60(SB)/4, $0x0000000f
 GLOBL mask4<>(SB), RODATA|NOPTR, $64
 
-DATA twice<>+0(SB)/4, $0x00000000
-DATA twice<>+4(SB)/4, $0x00000000
-DATA twice<>+8(SB)/4, $0x00000001
-DATA twice<>+12(SB)/4, $0x00000001
-DATA twice<>+16(SB)/4, $0x00000002
-DATA twice<>+20(SB)/4, $0x00000002
-DATA twice<>+24(SB)/4, $0x00000003
-DATA twice<>+28(SB)/4, $0x00000003
-DATA twice<>+32(SB)/4, $0x00000004
-DATA twice<>+36(SB)/4, $0x00000004
-DATA twice<>+40(SB)/4, $0x00000005
-DATA twice<>+44(SB)/4, $0x00000005
-DATA twice<>+48(SB)/4, $0x00000006
-DATA twice<>+52(SB)/4, $0x00000006
-DATA twice<>+56(SB)/4, $0x00000007
-DATA twice<>+60(SB)/4, $0x00000007
-GLOBL twice<>(SB), RODATA|NOPTR, $64
-
 DATA spread16_0<>+0(SB)/4, $0x00000000
 DATA spread16_0<>+4(SB)/4, $0x00000000
 DATA spread16_0<>+8(SB)/4, $0x00000000
@@ -1186,11 +1117,10 @@ GLOBL zero1<>(SB), RODATA|NOPTR, $4
 // func matVecQ2Kx2AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
 TEXT ·matVecQ2Kx2AVX512(SB), NOSPLIT, $0-112
-	VMOVDQU64 twice<>+0(SB), Z0
-	VMOVDQU64 spread16_0<>+0(SB), Z1
-	VMOVDQU64 spread16_1<>+0(SB), Z2
-	VMOVDQU64 spread16_2<>+0(SB), Z3
-	VMOVDQU64 spread16_3<>+0(SB), Z4
+	VMOVDQU64 spread16_0<>+0(SB), Z0
+	VMOVDQU64 spread16_1<>+0(SB), Z1
+	VMOVDQU64 spread16_2<>+0(SB), Z2
+	VMOVDQU64 spread16_3<>+0(SB), Z3
 	MOVQ      y_base+0(FP), DX
 	MOVQ      w_base+40(FP), BX
 	MOVQ      rows+32(FP), SI
@@ -1200,12 +1130,12 @@ row:
 	JL     row_end
 	MOVQ   BX, AX
 	MOVQ   a_base+72(FP), CX
+	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
 	MOVQ   runs+104(FP), DI
 	MOVQ   step+96(FP), R8
 
@@ -1216,77 +1146,73 @@ run:
 	PREFETCHT0      512(AX)
 	PREFETCHT1      8256(AX)
 	PREFETCHT0      576(AX)
-	VPMOVZXBD       (AX), Z11
-	VPSRLD          $0x04, Z11, Z12
-	VPANDD          mask4<>+0(SB), Z11, Z11
+	VPMOVZXBD       (AX), Z10
+	VPSRLD          $0x04, Z10, Z11
+	VPANDD          mask4<>+0(SB), Z10, Z10
+	VCVTDQ2PS       Z10, Z10
 	VCVTDQ2PS       Z11, Z11
-	VCVTDQ2PS       Z12, Z12
-	VPBROADCASTW    80(AX), Y13
-	VCVTPH2PS       Y13, Z13
-	VMULPS          Z13, Z11, Z11
-	VPBROADCASTW    82(AX), Y13
-	VCVTPH2PS       Y13, Z13
-	VMULPS          Z13, Z12, Z12
-	VMOVDQU64       256(CX), Y13
-	VPERMPS         Z13, Z0, Z13
-	VMULPS          Z13, Z11, Z13
-	VFMADD231PS     320(CX), Z12, Z9
-	VMOVDQU64       768(CX), Y14
-	VPERMPS         Z14, Z0, Z14
-	VMULPS          Z14, Z11, Z14
-	VFMADD231PS     832(CX), Z12, Z10
+	VPBROADCASTW    80(AX), Y12
+	VCVTPH2PS       Y12, Z12
+	VMULPS          Z12, Z10, Z10
+	VPBROADCASTW    82(AX), Y12
+	VCVTPH2PS       Y12, Z12
+	VMULPS          Z12, Z11, Z11
+	VMULPS          256(CX), Z10, Z12
+	VFMADD231PS     320(CX), Z11, Z8
+	VMULPS          768(CX), Z10, Z10
+	VFMADD231PS     832(CX), Z11, Z9
 	VBROADCASTI64X4 16(AX), Z11
 	VPSRLVW         pair0<>+0(SB), Z11, Z11
 	VPANDD          low2<>+0(SB), Z11, Z11
-	VPXORD          Z12, Z12, Z12
-	VPDPBUSD        (CX), Z11, Z12
-	VCVTDQ2PS       Z12, Z12
-	VPERMPS         Z13, Z1, Z15
-	VFMADD231PS     Z12, Z15, Z5
-	VPXORD          Z12, Z12, Z12
-	VPDPBUSD        512(CX), Z11, Z12
-	VCVTDQ2PS       Z12, Z12
-	VPERMPS         Z14, Z1, Z11
-	VFMADD231PS     Z12, Z11, Z7
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        (CX), Z11, Z13
+	VCVTDQ2PS       Z13, Z13
+	VPERMPS         Z12, Z0, Z14
+	VFMADD231PS     Z13, Z14, Z4
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        512(CX), Z11, Z13
+	VCVTDQ2PS       Z13, Z13
+	VPERMPS         Z10, Z0, Z11
+	VFMADD231PS     Z13, Z11, Z6
 	VBROADCASTI64X4 16(AX), Z11
 	VPSRLVW         pair1<>+0(SB), Z11, Z11
 	VPANDD          low2<>+0(SB), Z11, Z11
-	VPXORD          Z12, Z12, Z12
-	VPDPBUSD        64(CX), Z11, Z12
-	VCVTDQ2PS       Z12, Z12
-	VPERMPS         Z13, Z2, Z15
-	VFMADD231PS     Z12, Z15, Z6
-	VPXORD          Z12, Z12, Z12
-	VPDPBUSD        576(CX), Z11, Z12
-	VCVTDQ2PS       Z12, Z12
-	VPERMPS         Z14, Z2, Z11
-	VFMADD231PS     Z12, Z11, Z8
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        64(CX), Z11, Z13
+	VCVTDQ2PS       Z13, Z13
+	VPERMPS         Z12, Z1, Z14
+	VFMADD231PS     Z13, Z14, Z5
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        576(CX), Z11, Z13
+	VCVTDQ2PS       Z13, Z13
+	VPERMPS         Z10, Z1, Z11
+	VFMADD231PS     Z13, Z11, Z7
 	VBROADCASTI64X4 48(AX), Z11
 	VPSRLVW         pair0<>+0(SB), Z11, Z11
 	VPANDD          low2<>+0(SB), Z11, Z11
-	VPXORD          Z12, Z12, Z12
-	VPDPBUSD        128(CX), Z11, Z12
-	VCVTDQ2PS       Z12, Z12
-	VPERMPS         Z13, Z3, Z15
-	VFMADD231PS     Z12, Z15, Z5
-	VPXORD          Z12, Z12, Z12
-	VPDPBUSD        640(CX), Z11, Z12
-	VCVTDQ2PS       Z12, Z12
-	VPERMPS         Z14, Z3, Z11
-	VFMADD231PS     Z12, Z11, Z7
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        128(CX), Z11, Z13
+	VCVTDQ2PS       Z13, Z13
+	VPERMPS         Z12, Z2, Z14
+	VFMADD231PS     Z13, Z14, Z4
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        640(CX), Z11, Z13
+	VCVTDQ2PS       Z13, Z13
+	VPERMPS         Z10, Z2, Z11
+	VFMADD231PS     Z13, Z11, Z6
 	VBROADCASTI64X4 48(AX), Z11
 	VPSRLVW         pair1<>+0(SB), Z11, Z11
 	VPANDD          low2<>+0(SB), Z11, Z11
-	VPXORD          Z12, Z12, Z12
-	VPDPBUSD        192(CX), Z11, Z12
-	VCVTDQ2PS       Z12, Z12
-	VPERMPS         Z13, Z4, Z13
-	VFMADD231PS     Z12, Z13, Z6
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        192(CX), Z11, Z13
+	VCVTDQ2PS       Z13, Z13
+	VPERMPS         Z12, Z3, Z12
+	VFMADD231PS     Z13, Z12, Z5
 	VPXORD          Z12, Z12, Z12
 	VPDPBUSD        704(CX), Z11, Z12
 	VCVTDQ2PS       Z12, Z12
-	VPERMPS         Z14, Z4, Z11
-	VFMADD231PS     Z12, Z11, Z8
+	VPERMPS         Z10, Z3, Z10
+	VFMADD231PS     Z12, Z10, Z7
 	ADDQ            $0x54, AX
 	ADDQ            R8, CX
 	SUBQ            $0x00000001, DI
@@ -1296,31 +1222,31 @@ run_end:
 	MOVQ          ldy+24(FP), AX
 	SHLQ          $0x02, AX
 	MOVQ          DX, CX
-	VADDPS        Z6, Z5, Z5
-	VBROADCASTSS  zero1<>+0(SB), Z6
-	VFNMADD231PS  Z9, Z6, Z5
-	VEXTRACTF64X4 $0x01, Z5, Y6
-	VADDPS        Y6, Y5, Y5
-	VEXTRACTF32X4 $0x01, Y5, X6
-	VADDPS        X6, X5, X5
-	VPSHUFD       $0x4e, X5, X6
-	VADDPS        X6, X5, X5
-	VPSHUFD       $0xb1, X5, X6
-	VADDPS        X6, X5, X5
-	VMOVSS        X5, (CX)
-	ADDQ          AX, CX
-	VADDPS        Z8, Z7, Z7
+	VADDPS        Z5, Z4, Z4
 	VBROADCASTSS  zero1<>+0(SB), Z5
-	VFNMADD231PS  Z10, Z5, Z7
-	VEXTRACTF64X4 $0x01, Z7, Y5
-	VADDPS        Y5, Y7, Y7
-	VEXTRACTF32X4 $0x01, Y7, X5
-	VADDPS        X5, X7, X7
-	VPSHUFD       $0x4e, X7, X5
-	VADDPS        X5, X7, X7
-	VPSHUFD       $0xb1, X7, X5
-	VADDPS        X5, X7, X7
-	VMOVSS        X7, (CX)
+	VFNMADD231PS  Z8, Z5, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y5
+	VADDPS        Y5, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X5
+	VADDPS        X5, X4, X4
+	VPSHUFD       $0x4e, X4, X5
+	VADDPS        X5, X4, X4
+	VPSHUFD       $0xb1, X4, X5
+	VADDPS        X5, X4, X4
+	VMOVSS        X4, (CX)
+	ADDQ          AX, CX
+	VADDPS        Z7, Z6, Z6
+	VBROADCASTSS  zero1<>+0(SB), Z4
+	VFNMADD231PS  Z9, Z4, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y4
+	VADDPS        Y4, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X4
+	VADDPS        X4, X6, X6
+	VPSHUFD       $0x4e, X6, X4
+	VADDPS        X4, X6, X6
+	VPSHUFD       $0xb1, X6, X4
+	VADDPS        X4, X6, X6
+	VMOVSS        X6, (CX)
 	ADDQ          AX, CX
 	ADDQ          $0x04, DX
 	MOVQ          ldw+64(FP), AX
@@ -1335,11 +1261,10 @@ row_end:
 // func matVecQ2Kx4AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
 TEXT ·matVecQ2Kx4AVX512(SB), NOSPLIT, $0-112
-	VMOVDQU64 twice<>+0(SB), Z0
-	VMOVDQU64 spread16_0<>+0(SB), Z1
-	VMOVDQU64 spread16_1<>+0(SB), Z2
-	VMOVDQU64 spread16_2<>+0(SB), Z3
-	VMOVDQU64 spread16_3<>+0(SB), Z4
+	VMOVDQU64 spread16_0<>+0(SB), Z0
+	VMOVDQU64 spread16_1<>+0(SB), Z1
+	VMOVDQU64 spread16_2<>+0(SB), Z2
+	VMOVDQU64 spread16_3<>+0(SB), Z3
 	MOVQ      y_base+0(FP), DX
 	MOVQ      w_base+40(FP), BX
 	MOVQ      rows+32(FP), SI
@@ -1349,6 +1274,7 @@ row:
 	JL     row_end
 	MOVQ   BX, AX
 	MOVQ   a_base+72(FP), CX
+	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
@@ -1360,7 +1286,6 @@ row:
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
 	MOVQ   runs+104(FP), DI
 	MOVQ   step+96(FP), R8
 
@@ -1371,125 +1296,117 @@ run:
 	PREFETCHT0      512(AX)
 	PREFETCHT1      8256(AX)
 	PREFETCHT0      576(AX)
-	VPMOVZXBD       (AX), Z17
-	VPSRLD          $0x04, Z17, Z18
-	VPANDD          mask4<>+0(SB), Z17, Z17
+	VPMOVZXBD       (AX), Z16
+	VPSRLD          $0x04, Z16, Z17
+	VPANDD          mask4<>+0(SB), Z16, Z16
+	VCVTDQ2PS       Z16, Z16
 	VCVTDQ2PS       Z17, Z17
-	VCVTDQ2PS       Z18, Z18
-	VPBROADCASTW    80(AX), Y19
-	VCVTPH2PS       Y19, Z19
-	VMULPS          Z19, Z17, Z17
-	VPBROADCASTW    82(AX), Y19
-	VCVTPH2PS       Y19, Z19
-	VMULPS          Z19, Z18, Z18
-	VMOVDQU64       256(CX), Y19
-	VPERMPS         Z19, Z0, Z19
-	VMULPS          Z19, Z17, Z19
-	VFMADD231PS     320(CX), Z18, Z13
-	VMOVDQU64       768(CX), Y20
-	VPERMPS         Z20, Z0, Z20
-	VMULPS          Z20, Z17, Z20
-	VFMADD231PS     832(CX), Z18, Z14
-	VMOVDQU64       1280(CX), Y21
-	VPERMPS         Z21, Z0, Z21
-	VMULPS          Z21, Z17, Z21
-	VFMADD231PS     1344(CX), Z18, Z15
-	VMOVDQU64       1792(CX), Y22
-	VPERMPS         Z22, Z0, Z22
-	VMULPS          Z22, Z17, Z22
-	VFMADD231PS     1856(CX), Z18, Z16
+	VPBROADCASTW    80(AX), Y18
+	VCVTPH2PS       Y18, Z18
+	VMULPS          Z18, Z16, Z16
+	VPBROADCASTW    82(AX), Y18
+	VCVTPH2PS       Y18, Z18
+	VMULPS          Z18, Z17, Z17
+	VMULPS          256(CX), Z16, Z18
+	VFMADD231PS     320(CX), Z17, Z12
+	VMULPS          768(CX), Z16, Z19
+	VFMADD231PS     832(CX), Z17, Z13
+	VMULPS          1280(CX), Z16, Z20
+	VFMADD231PS     1344(CX), Z17, Z14
+	VMULPS          1792(CX), Z16, Z16
+	VFMADD231PS     1856(CX), Z17, Z15
 	VBROADCASTI64X4 16(AX), Z17
 	VPSRLVW         pair0<>+0(SB), Z17, Z17
 	VPANDD          low2<>+0(SB), Z17, Z17
-	VPXORD          Z18, Z18, Z18
-	VPDPBUSD        (CX), Z17, Z18
-	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z19, Z1, Z23
-	VFMADD231PS     Z18, Z23, Z5
-	VPXORD          Z18, Z18, Z18
-	VPDPBUSD        512(CX), Z17, Z18
-	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z20, Z1, Z23
-	VFMADD231PS     Z18, Z23, Z7
-	VPXORD          Z18, Z18, Z18
-	VPDPBUSD        1024(CX), Z17, Z18
-	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z21, Z1, Z23
-	VFMADD231PS     Z18, Z23, Z9
-	VPXORD          Z18, Z18, Z18
-	VPDPBUSD        1536(CX), Z17, Z18
-	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z22, Z1, Z17
-	VFMADD231PS     Z18, Z17, Z11
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        (CX), Z17, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z18, Z0, Z22
+	VFMADD231PS     Z21, Z22, Z4
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        512(CX), Z17, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z19, Z0, Z22
+	VFMADD231PS     Z21, Z22, Z6
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        1024(CX), Z17, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z20, Z0, Z22
+	VFMADD231PS     Z21, Z22, Z8
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        1536(CX), Z17, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z16, Z0, Z17
+	VFMADD231PS     Z21, Z17, Z10
 	VBROADCASTI64X4 16(AX), Z17
 	VPSRLVW         pair1<>+0(SB), Z17, Z17
 	VPANDD          low2<>+0(SB), Z17, Z17
-	VPXORD          Z18, Z18, Z18
-	VPDPBUSD        64(CX), Z17, Z18
-	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z19, Z2, Z23
-	VFMADD231PS     Z18, Z23, Z6
-	VPXORD          Z18, Z18, Z18
-	VPDPBUSD        576(CX), Z17, Z18
-	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z20, Z2, Z23
-	VFMADD231PS     Z18, Z23, Z8
-	VPXORD          Z18, Z18, Z18
-	VPDPBUSD        1088(CX), Z17, Z18
-	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z21, Z2, Z23
-	VFMADD231PS     Z18, Z23, Z10
-	VPXORD          Z18, Z18, Z18
-	VPDPBUSD        1600(CX), Z17, Z18
-	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z22, Z2, Z17
-	VFMADD231PS     Z18, Z17, Z12
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        64(CX), Z17, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z18, Z1, Z22
+	VFMADD231PS     Z21, Z22, Z5
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        576(CX), Z17, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z19, Z1, Z22
+	VFMADD231PS     Z21, Z22, Z7
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        1088(CX), Z17, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z20, Z1, Z22
+	VFMADD231PS     Z21, Z22, Z9
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        1600(CX), Z17, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z16, Z1, Z17
+	VFMADD231PS     Z21, Z17, Z11
 	VBROADCASTI64X4 48(AX), Z17
 	VPSRLVW         pair0<>+0(SB), Z17, Z17
 	VPANDD          low2<>+0(SB), Z17, Z17
-	VPXORD          Z18, Z18, Z18
-	VPDPBUSD        128(CX), Z17, Z18
-	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z19, Z3, Z23
-	VFMADD231PS     Z18, Z23, Z5
-	VPXORD          Z18, Z18, Z18
-	VPDPBUSD        640(CX), Z17, Z18
-	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z20, Z3, Z23
-	VFMADD231PS     Z18, Z23, Z7
-	VPXORD          Z18, Z18, Z18
-	VPDPBUSD        1152(CX), Z17, Z18
-	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z21, Z3, Z23
-	VFMADD231PS     Z18, Z23, Z9
-	VPXORD          Z18, Z18, Z18
-	VPDPBUSD        1664(CX), Z17, Z18
-	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z22, Z3, Z17
-	VFMADD231PS     Z18, Z17, Z11
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        128(CX), Z17, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z18, Z2, Z22
+	VFMADD231PS     Z21, Z22, Z4
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        640(CX), Z17, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z19, Z2, Z22
+	VFMADD231PS     Z21, Z22, Z6
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        1152(CX), Z17, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z20, Z2, Z22
+	VFMADD231PS     Z21, Z22, Z8
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        1664(CX), Z17, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z16, Z2, Z17
+	VFMADD231PS     Z21, Z17, Z10
 	VBROADCASTI64X4 48(AX), Z17
 	VPSRLVW         pair1<>+0(SB), Z17, Z17
 	VPANDD          low2<>+0(SB), Z17, Z17
-	VPXORD          Z18, Z18, Z18
-	VPDPBUSD        192(CX), Z17, Z18
-	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z19, Z4, Z19
-	VFMADD231PS     Z18, Z19, Z6
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        192(CX), Z17, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z18, Z3, Z18
+	VFMADD231PS     Z21, Z18, Z5
 	VPXORD          Z18, Z18, Z18
 	VPDPBUSD        704(CX), Z17, Z18
 	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z20, Z4, Z19
-	VFMADD231PS     Z18, Z19, Z8
+	VPERMPS         Z19, Z3, Z19
+	VFMADD231PS     Z18, Z19, Z7
 	VPXORD          Z18, Z18, Z18
 	VPDPBUSD        1216(CX), Z17, Z18
 	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z21, Z4, Z19
-	VFMADD231PS     Z18, Z19, Z10
+	VPERMPS         Z20, Z3, Z19
+	VFMADD231PS     Z18, Z19, Z9
 	VPXORD          Z18, Z18, Z18
 	VPDPBUSD        1728(CX), Z17, Z18
 	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z22, Z4, Z17
-	VFMADD231PS     Z18, Z17, Z12
+	VPERMPS         Z16, Z3, Z16
+	VFMADD231PS     Z18, Z16, Z11
 	ADDQ            $0x54, AX
 	ADDQ            R8, CX
 	SUBQ            $0x00000001, DI
@@ -1499,57 +1416,57 @@ run_end:
 	MOVQ          ldy+24(FP), AX
 	SHLQ          $0x02, AX
 	MOVQ          DX, CX
-	VADDPS        Z6, Z5, Z5
-	VBROADCASTSS  zero1<>+0(SB), Z6
-	VFNMADD231PS  Z13, Z6, Z5
-	VEXTRACTF64X4 $0x01, Z5, Y6
-	VADDPS        Y6, Y5, Y5
-	VEXTRACTF32X4 $0x01, Y5, X6
-	VADDPS        X6, X5, X5
-	VPSHUFD       $0x4e, X5, X6
-	VADDPS        X6, X5, X5
-	VPSHUFD       $0xb1, X5, X6
-	VADDPS        X6, X5, X5
-	VMOVSS        X5, (CX)
-	ADDQ          AX, CX
-	VADDPS        Z8, Z7, Z7
+	VADDPS        Z5, Z4, Z4
 	VBROADCASTSS  zero1<>+0(SB), Z5
-	VFNMADD231PS  Z14, Z5, Z7
-	VEXTRACTF64X4 $0x01, Z7, Y5
-	VADDPS        Y5, Y7, Y7
-	VEXTRACTF32X4 $0x01, Y7, X5
-	VADDPS        X5, X7, X7
-	VPSHUFD       $0x4e, X7, X5
-	VADDPS        X5, X7, X7
-	VPSHUFD       $0xb1, X7, X5
-	VADDPS        X5, X7, X7
-	VMOVSS        X7, (CX)
+	VFNMADD231PS  Z12, Z5, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y5
+	VADDPS        Y5, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X5
+	VADDPS        X5, X4, X4
+	VPSHUFD       $0x4e, X4, X5
+	VADDPS        X5, X4, X4
+	VPSHUFD       $0xb1, X4, X5
+	VADDPS        X5, X4, X4
+	VMOVSS        X4, (CX)
 	ADDQ          AX, CX
-	VADDPS        Z10, Z9, Z9
-	VBROADCASTSS  zero1<>+0(SB), Z5
-	VFNMADD231PS  Z15, Z5, Z9
-	VEXTRACTF64X4 $0x01, Z9, Y5
-	VADDPS        Y5, Y9, Y9
-	VEXTRACTF32X4 $0x01, Y9, X5
-	VADDPS        X5, X9, X9
-	VPSHUFD       $0x4e, X9, X5
-	VADDPS        X5, X9, X9
-	VPSHUFD       $0xb1, X9, X5
-	VADDPS        X5, X9, X9
-	VMOVSS        X9, (CX)
+	VADDPS        Z7, Z6, Z6
+	VBROADCASTSS  zero1<>+0(SB), Z4
+	VFNMADD231PS  Z13, Z4, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y4
+	VADDPS        Y4, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X4
+	VADDPS        X4, X6, X6
+	VPSHUFD       $0x4e, X6, X4
+	VADDPS        X4, X6, X6
+	VPSHUFD       $0xb1, X6, X4
+	VADDPS        X4, X6, X6
+	VMOVSS        X6, (CX)
 	ADDQ          AX, CX
-	VADDPS        Z12, Z11, Z11
-	VBROADCASTSS  zero1<>+0(SB), Z5
-	VFNMADD231PS  Z16, Z5, Z11
-	VEXTRACTF64X4 $0x01, Z11, Y5
-	VADDPS        Y5, Y11, Y11
-	VEXTRACTF32X4 $0x01, Y11, X5
-	VADDPS        X5, X11, X11
-	VPSHUFD       $0x4e, X11, X5
-	VADDPS        X5, X11, X11
-	VPSHUFD       $0xb1, X11, X5
-	VADDPS        X5, X11, X11
-	VMOVSS        X11, (CX)
+	VADDPS        Z9, Z8, Z8
+	VBROADCASTSS  zero1<>+0(SB), Z4
+	VFNMADD231PS  Z14, Z4, Z8
+	VEXTRACTF64X4 $0x01, Z8, Y4
+	VADDPS        Y4, Y8, Y8
+	VEXTRACTF32X4 $0x01, Y8, X4
+	VADDPS        X4, X8, X8
+	VPSHUFD       $0x4e, X8, X4
+	VADDPS        X4, X8, X8
+	VPSHUFD       $0xb1, X8, X4
+	VADDPS        X4, X8, X8
+	VMOVSS        X8, (CX)
+	ADDQ          AX, CX
+	VADDPS        Z11, Z10, Z10
+	VBROADCASTSS  zero1<>+0(SB), Z4
+	VFNMADD231PS  Z15, Z4, Z10
+	VEXTRACTF64X4 $0x01, Z10, Y4
+	VADDPS        Y4, Y10, Y10
+	VEXTRACTF32X4 $0x01, Y10, X4
+	VADDPS        X4, X10, X10
+	VPSHUFD       $0x4e, X10, X4
+	VADDPS        X4, X10, X10
+	VPSHUFD       $0xb1, X10, X4
+	VADDPS        X4, X10, X10
+	VMOVSS        X10, (CX)
 	ADDQ          AX, CX
 	ADDQ          $0x04, DX
 	MOVQ          ldw+64(FP), AX

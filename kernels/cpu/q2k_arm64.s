@@ -21,7 +21,7 @@
 	UXTL8H(2, 2) \
 	SCALES4(2, 1, 4, 5) \
 	SCALES4(3, 1, 6, 7)
-#define START START16; MINUS16
+#define START MINUS16
 #define PIECE(h, s) \
 	VAND V10.B16, V2.B16, V0.B16 \
 	VAND V10.B16, V3.B16, V1.B16 \

@@ -51,15 +51,11 @@ run:
 	VPSUBD         narrow_less32<>+0(SB), Y5, Y5
 	VCVTDQ2PS      Y5, Y5
 	VMULPS         Y3, Y5, Y5
-	VMOVDQU        narrow_twice0<>+0(SB), Y3
-	VPERMPS        256(CX), Y3, Y3
-	VMULPS         Y4, Y3, Y3
+	VMULPS         256(CX), Y4, Y3
 	VMOVUPS        Y3, (SP)
 	VMULPS         narrow_times4<>+0(SB), Y4, Y4
 	VFNMADD231PS   320(CX), Y4, Y1
-	VMOVDQU        narrow_twice1<>+0(SB), Y3
-	VPERMPS        256(CX), Y3, Y3
-	VMULPS         Y5, Y3, Y3
+	VMULPS         288(CX), Y5, Y3
 	VMOVUPS        Y3, 32(SP)
 	VMULPS         narrow_times4<>+0(SB), Y5, Y5
 	VFNMADD231PS   352(CX), Y5, Y1
@@ -314,16 +310,6 @@ DATA narrow_highQ3_1<>+24(SB)/4, $0x0000000a
 DATA narrow_highQ3_1<>+28(SB)/4, $0x0000000a
 GLOBL narrow_highQ3_1<>(SB), RODATA|NOPTR, $32
 
-DATA narrow_twice0<>+0(SB)/4, $0x00000000
-DATA narrow_twice0<>+4(SB)/4, $0x00000000
-DATA narrow_twice0<>+8(SB)/4, $0x00000001
-DATA narrow_twice0<>+12(SB)/4, $0x00000001
-DATA narrow_twice0<>+16(SB)/4, $0x00000002
-DATA narrow_twice0<>+20(SB)/4, $0x00000002
-DATA narrow_twice0<>+24(SB)/4, $0x00000003
-DATA narrow_twice0<>+28(SB)/4, $0x00000003
-GLOBL narrow_twice0<>(SB), RODATA|NOPTR, $32
-
 DATA narrow_times4<>+0(SB)/4, $0x40800000
 DATA narrow_times4<>+4(SB)/4, $0x40800000
 DATA narrow_times4<>+8(SB)/4, $0x40800000
@@ -333,16 +319,6 @@ DATA narrow_times4<>+20(SB)/4, $0x40800000
 DATA narrow_times4<>+24(SB)/4, $0x40800000
 DATA narrow_times4<>+28(SB)/4, $0x40800000
 GLOBL narrow_times4<>(SB), RODATA|NOPTR, $32
-
-DATA narrow_twice1<>+0(SB)/4, $0x00000004
-DATA narrow_twice1<>+4(SB)/4, $0x00000004
-DATA narrow_twice1<>+8(SB)/4, $0x00000005
-DATA narrow_twice1<>+12(SB)/4, $0x00000005
-DATA narrow_twice1<>+16(SB)/4, $0x00000006
-DATA narrow_twice1<>+20(SB)/4, $0x00000006
-DATA narrow_twice1<>+24(SB)/4, $0x00000007
-DATA narrow_twice1<>+28(SB)/4, $0x00000007
-GLOBL narrow_twice1<>(SB), RODATA|NOPTR, $32
 
 DATA narrow_mask3<>+0(SB)/1, $0x03
 DATA narrow_mask3<>+1(SB)/1, $0x03
@@ -471,24 +447,16 @@ run:
 	VPSUBD         narrow_less32<>+0(SB), Y7, Y7
 	VCVTDQ2PS      Y7, Y7
 	VMULPS         Y5, Y7, Y7
-	VMOVDQU        narrow_twice0<>+0(SB), Y5
-	VPERMPS        256(CX), Y5, Y5
-	VMULPS         Y6, Y5, Y5
+	VMULPS         256(CX), Y6, Y5
 	VMOVUPS        Y5, (SP)
-	VMOVDQU        narrow_twice0<>+0(SB), Y5
-	VPERMPS        768(CX), Y5, Y5
-	VMULPS         Y6, Y5, Y5
+	VMULPS         768(CX), Y6, Y5
 	VMOVUPS        Y5, 64(SP)
 	VMULPS         narrow_times4<>+0(SB), Y6, Y6
 	VFNMADD231PS   320(CX), Y6, Y1
 	VFNMADD231PS   832(CX), Y6, Y3
-	VMOVDQU        narrow_twice1<>+0(SB), Y5
-	VPERMPS        256(CX), Y5, Y5
-	VMULPS         Y7, Y5, Y5
+	VMULPS         288(CX), Y7, Y5
 	VMOVUPS        Y5, 32(SP)
-	VMOVDQU        narrow_twice1<>+0(SB), Y5
-	VPERMPS        768(CX), Y5, Y5
-	VMULPS         Y7, Y5, Y5
+	VMULPS         800(CX), Y7, Y5
 	VMOVUPS        Y5, 96(SP)
 	VMULPS         narrow_times4<>+0(SB), Y7, Y7
 	VFNMADD231PS   352(CX), Y7, Y1
@@ -732,42 +700,26 @@ run:
 	VPSUBD         narrow_less32<>+0(SB), Y11, Y11
 	VCVTDQ2PS      Y11, Y11
 	VMULPS         Y9, Y11, Y11
-	VMOVDQU        narrow_twice0<>+0(SB), Y9
-	VPERMPS        256(CX), Y9, Y9
-	VMULPS         Y10, Y9, Y9
+	VMULPS         256(CX), Y10, Y9
 	VMOVUPS        Y9, (SP)
-	VMOVDQU        narrow_twice0<>+0(SB), Y9
-	VPERMPS        768(CX), Y9, Y9
-	VMULPS         Y10, Y9, Y9
+	VMULPS         768(CX), Y10, Y9
 	VMOVUPS        Y9, 64(SP)
-	VMOVDQU        narrow_twice0<>+0(SB), Y9
-	VPERMPS        1280(CX), Y9, Y9
-	VMULPS         Y10, Y9, Y9
+	VMULPS         1280(CX), Y10, Y9
 	VMOVUPS        Y9, 128(SP)
-	VMOVDQU        narrow_twice0<>+0(SB), Y9
-	VPERMPS        1792(CX), Y9, Y9
-	VMULPS         Y10, Y9, Y9
+	VMULPS         1792(CX), Y10, Y9
 	VMOVUPS        Y9, 192(SP)
 	VMULPS         narrow_times4<>+0(SB), Y10, Y10
 	VFNMADD231PS   320(CX), Y10, Y1
 	VFNMADD231PS   832(CX), Y10, Y3
 	VFNMADD231PS   1344(CX), Y10, Y5
 	VFNMADD231PS   1856(CX), Y10, Y7
-	VMOVDQU        narrow_twice1<>+0(SB), Y9
-	VPERMPS        256(CX), Y9, Y9
-	VMULPS         Y11, Y9, Y9
+	VMULPS         288(CX), Y11, Y9
 	VMOVUPS        Y9, 32(SP)
-	VMOVDQU        narrow_twice1<>+0(SB), Y9
-	VPERMPS        768(CX), Y9, Y9
-	VMULPS         Y11, Y9, Y9
+	VMULPS         800(CX), Y11, Y9
 	VMOVUPS        Y9, 96(SP)
-	VMOVDQU        narrow_twice1<>+0(SB), Y9
-	VPERMPS        1280(CX), Y9, Y9
-	VMULPS         Y11, Y9, Y9
+	VMULPS         1312(CX), Y11, Y9
 	VMOVUPS        Y9, 160(SP)
-	VMOVDQU        narrow_twice1<>+0(SB), Y9
-	VPERMPS        1792(CX), Y9, Y9
-	VMULPS         Y11, Y9, Y9
+	VMULPS         1824(CX), Y11, Y9
 	VMOVUPS        Y9, 224(SP)
 	VMULPS         narrow_times4<>+0(SB), Y11, Y11
 	VFNMADD231PS   352(CX), Y11, Y1
@@ -1091,11 +1043,10 @@ TEXT ·matVecQ3Kx1AVX512(SB), NOSPLIT, $0-112
 	VMOVDQU64 mask4<>+0(SB), Z11
 	VMOVDQU64 mask6<>+0(SB), Z12
 	VMOVDQU64 minus32<>+0(SB), Z13
-	VMOVDQU64 twice<>+0(SB), Z14
-	VMOVDQU64 spread16_0<>+0(SB), Z15
-	VMOVDQU64 spread16_1<>+0(SB), Z16
-	VMOVDQU64 spread16_2<>+0(SB), Z17
-	VMOVDQU64 spread16_3<>+0(SB), Z18
+	VMOVDQU64 spread16_0<>+0(SB), Z14
+	VMOVDQU64 spread16_1<>+0(SB), Z15
+	VMOVDQU64 spread16_2<>+0(SB), Z16
+	VMOVDQU64 spread16_3<>+0(SB), Z17
 	MOVQ      y_base+0(FP), DX
 	MOVQ      w_base+40(FP), BX
 	MOVQ      rows+32(FP), SI
@@ -1105,9 +1056,9 @@ row:
 	JL     row_end
 	MOVQ   BX, AX
 	MOVQ   a_base+72(FP), CX
+	VPXORD Z18, Z18, Z18
 	VPXORD Z19, Z19, Z19
 	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
 	MOVQ   runs+104(FP), DI
 	MOVQ   step+96(FP), R8
 
@@ -1118,62 +1069,60 @@ run:
 	PREFETCHT0      512(AX)
 	PREFETCHT1      8256(AX)
 	PREFETCHT0      576(AX)
-	VBROADCASTI32X4 94(AX), Z22
-	VPSHUFB         Z8, Z22, Z22
-	VPSRLVD         Z10, Z22, Z23
-	VPSRLVD         Z9, Z22, Z22
-	VPTERNLOGD      $0xe4, Z11, Z23, Z22
-	VPANDD          Z12, Z22, Z22
-	VPSUBD          Z13, Z22, Z22
-	VCVTDQ2PS       Z22, Z22
-	VPBROADCASTW    108(AX), Y23
-	VCVTPH2PS       Y23, Z23
-	VMULPS          Z23, Z22, Z22
-	VMOVDQU64       256(CX), Y23
-	VPERMPS         Z23, Z14, Z23
-	VMULPS          Z23, Z22, Z23
-	VFMADD231PS     320(CX), Z22, Z21
-	VBROADCASTI64X4 32(AX), Z22
-	VPSRLVW         Z1, Z22, Z22
-	VPANDD          Z0, Z22, Z22
-	VBROADCASTI64X4 (AX), Z25
-	VPROLVQ         Z4, Z25, Z24
-	VPTERNLOGD      $0xf8, Z3, Z24, Z22
-	VPXORD          Z24, Z24, Z24
-	VPDPBUSD        (CX), Z22, Z24
-	VCVTDQ2PS       Z24, Z24
-	VPERMPS         Z23, Z15, Z22
-	VFMADD231PS     Z24, Z22, Z19
-	VBROADCASTI64X4 32(AX), Z22
-	VPSRLVW         Z2, Z22, Z22
-	VPANDD          Z0, Z22, Z22
-	VPROLVQ         Z5, Z25, Z24
-	VPTERNLOGD      $0xf8, Z3, Z24, Z22
-	VPXORD          Z24, Z24, Z24
-	VPDPBUSD        64(CX), Z22, Z24
-	VCVTDQ2PS       Z24, Z24
-	VPERMPS         Z23, Z16, Z22
-	VFMADD231PS     Z24, Z22, Z20
-	VBROADCASTI64X4 64(AX), Z22
-	VPSRLVW         Z1, Z22, Z22
-	VPANDD          Z0, Z22, Z22
-	VPROLVQ         Z6, Z25, Z24
-	VPTERNLOGD      $0xf8, Z3, Z24, Z22
-	VPXORD          Z24, Z24, Z24
-	VPDPBUSD        128(CX), Z22, Z24
-	VCVTDQ2PS       Z24, Z24
-	VPERMPS         Z23, Z17, Z22
-	VFMADD231PS     Z24, Z22, Z19
-	VBROADCASTI64X4 64(AX), Z22
-	VPSRLVW         Z2, Z22, Z22
-	VPANDD          Z0, Z22, Z22
-	VPROLVQ         Z7, Z25, Z24
-	VPTERNLOGD      $0xf8, Z3, Z24, Z22
-	VPXORD          Z24, Z24, Z24
-	VPDPBUSD        192(CX), Z22, Z24
-	VCVTDQ2PS       Z24, Z24
-	VPERMPS         Z23, Z18, Z22
-	VFMADD231PS     Z24, Z22, Z20
+	VBROADCASTI32X4 94(AX), Z21
+	VPSHUFB         Z8, Z21, Z21
+	VPSRLVD         Z10, Z21, Z22
+	VPSRLVD         Z9, Z21, Z21
+	VPTERNLOGD      $0xe4, Z11, Z22, Z21
+	VPANDD          Z12, Z21, Z21
+	VPSUBD          Z13, Z21, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPBROADCASTW    108(AX), Y22
+	VCVTPH2PS       Y22, Z22
+	VMULPS          Z22, Z21, Z21
+	VMULPS          256(CX), Z21, Z22
+	VFMADD231PS     320(CX), Z21, Z20
+	VBROADCASTI64X4 32(AX), Z21
+	VPSRLVW         Z1, Z21, Z21
+	VPANDD          Z0, Z21, Z21
+	VBROADCASTI64X4 (AX), Z24
+	VPROLVQ         Z4, Z24, Z23
+	VPTERNLOGD      $0xf8, Z3, Z23, Z21
+	VPXORD          Z23, Z23, Z23
+	VPDPBUSD        (CX), Z21, Z23
+	VCVTDQ2PS       Z23, Z23
+	VPERMPS         Z22, Z14, Z21
+	VFMADD231PS     Z23, Z21, Z18
+	VBROADCASTI64X4 32(AX), Z21
+	VPSRLVW         Z2, Z21, Z21
+	VPANDD          Z0, Z21, Z21
+	VPROLVQ         Z5, Z24, Z23
+	VPTERNLOGD      $0xf8, Z3, Z23, Z21
+	VPXORD          Z23, Z23, Z23
+	VPDPBUSD        64(CX), Z21, Z23
+	VCVTDQ2PS       Z23, Z23
+	VPERMPS         Z22, Z15, Z21
+	VFMADD231PS     Z23, Z21, Z19
+	VBROADCASTI64X4 64(AX), Z21
+	VPSRLVW         Z1, Z21, Z21
+	VPANDD          Z0, Z21, Z21
+	VPROLVQ         Z6, Z24, Z23
+	VPTERNLOGD      $0xf8, Z3, Z23, Z21
+	VPXORD          Z23, Z23, Z23
+	VPDPBUSD        128(CX), Z21, Z23
+	VCVTDQ2PS       Z23, Z23
+	VPERMPS         Z22, Z16, Z21
+	VFMADD231PS     Z23, Z21, Z18
+	VBROADCASTI64X4 64(AX), Z21
+	VPSRLVW         Z2, Z21, Z21
+	VPANDD          Z0, Z21, Z21
+	VPROLVQ         Z7, Z24, Z23
+	VPTERNLOGD      $0xf8, Z3, Z23, Z21
+	VPXORD          Z23, Z23, Z23
+	VPDPBUSD        192(CX), Z21, Z23
+	VCVTDQ2PS       Z23, Z23
+	VPERMPS         Z22, Z17, Z21
+	VFMADD231PS     Z23, Z21, Z19
 	ADDQ            $0x6e, AX
 	ADDQ            R8, CX
 	SUBQ            $0x00000001, DI
@@ -1183,18 +1132,18 @@ run_end:
 	MOVQ          ldy+24(FP), AX
 	SHLQ          $0x02, AX
 	MOVQ          DX, CX
-	VADDPS        Z20, Z19, Z19
-	VBROADCASTSS  zero4<>+0(SB), Z20
-	VFNMADD231PS  Z21, Z20, Z19
-	VEXTRACTF64X4 $0x01, Z19, Y20
-	VADDPS        Y20, Y19, Y19
-	VEXTRACTF32X4 $0x01, Y19, X20
-	VADDPS        X20, X19, X19
-	VPSHUFD       $0x4e, X19, X20
-	VADDPS        X20, X19, X19
-	VPSHUFD       $0xb1, X19, X20
-	VADDPS        X20, X19, X19
-	VMOVSS        X19, (CX)
+	VADDPS        Z19, Z18, Z18
+	VBROADCASTSS  zero4<>+0(SB), Z19
+	VFNMADD231PS  Z20, Z19, Z18
+	VEXTRACTF64X4 $0x01, Z18, Y19
+	VADDPS        Y19, Y18, Y18
+	VEXTRACTF32X4 $0x01, Y18, X19
+	VADDPS        X19, X18, X18
+	VPSHUFD       $0x4e, X18, X19
+	VADDPS        X19, X18, X18
+	VPSHUFD       $0xb1, X18, X19
+	VADDPS        X19, X18, X18
+	VMOVSS        X18, (CX)
 	ADDQ          AX, CX
 	ADDQ          $0x04, DX
 	MOVQ          ldw+64(FP), AX
@@ -1602,24 +1551,6 @@ DATA minus32<>+56(SB)/4, $0x00000020
 DATA minus32<>+60(SB)/4, $0x00000020
 GLOBL minus32<>(SB), RODATA|NOPTR, $64
 
-DATA twice<>+0(SB)/4, $0x00000000
-DATA twice<>+4(SB)/4, $0x00000000
-DATA twice<>+8(SB)/4, $0x00000001
-DATA twice<>+12(SB)/4, $0x00000001
-DATA twice<>+16(SB)/4, $0x00000002
-DATA twice<>+20(SB)/4, $0x00000002
-DATA twice<>+24(SB)/4, $0x00000003
-DATA twice<>+28(SB)/4, $0x00000003
-DATA twice<>+32(SB)/4, $0x00000004
-DATA twice<>+36(SB)/4, $0x00000004
-DATA twice<>+40(SB)/4, $0x00000005
-DATA twice<>+44(SB)/4, $0x00000005
-DATA twice<>+48(SB)/4, $0x00000006
-DATA twice<>+52(SB)/4, $0x00000006
-DATA twice<>+56(SB)/4, $0x00000007
-DATA twice<>+60(SB)/4, $0x00000007
-GLOBL twice<>(SB), RODATA|NOPTR, $64
-
 DATA spread16_0<>+0(SB)/4, $0x00000000
 DATA spread16_0<>+4(SB)/4, $0x00000000
 DATA spread16_0<>+8(SB)/4, $0x00000000
@@ -1698,11 +1629,10 @@ GLOBL zero4<>(SB), RODATA|NOPTR, $4
 // func matVecQ3Kx2AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
 TEXT ·matVecQ3Kx2AVX512(SB), NOSPLIT, $0-112
-	VMOVDQU64 twice<>+0(SB), Z0
-	VMOVDQU64 spread16_0<>+0(SB), Z1
-	VMOVDQU64 spread16_1<>+0(SB), Z2
-	VMOVDQU64 spread16_2<>+0(SB), Z3
-	VMOVDQU64 spread16_3<>+0(SB), Z4
+	VMOVDQU64 spread16_0<>+0(SB), Z0
+	VMOVDQU64 spread16_1<>+0(SB), Z1
+	VMOVDQU64 spread16_2<>+0(SB), Z2
+	VMOVDQU64 spread16_3<>+0(SB), Z3
 	MOVQ      y_base+0(FP), DX
 	MOVQ      w_base+40(FP), BX
 	MOVQ      rows+32(FP), SI
@@ -1712,12 +1642,12 @@ row:
 	JL     row_end
 	MOVQ   BX, AX
 	MOVQ   a_base+72(FP), CX
+	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
 	MOVQ   runs+104(FP), DI
 	MOVQ   step+96(FP), R8
 
@@ -1728,86 +1658,82 @@ run:
 	PREFETCHT0      512(AX)
 	PREFETCHT1      8256(AX)
 	PREFETCHT0      576(AX)
-	VBROADCASTI32X4 94(AX), Z11
-	VPSHUFB         placeQ3<>+0(SB), Z11, Z11
-	VPSRLVD         highQ3<>+0(SB), Z11, Z12
-	VPSRLVD         lowQ3<>+0(SB), Z11, Z11
-	VPTERNLOGD      $0xe4, mask4<>+0(SB), Z12, Z11
-	VPANDD          mask6<>+0(SB), Z11, Z11
-	VPSUBD          minus32<>+0(SB), Z11, Z11
+	VBROADCASTI32X4 94(AX), Z10
+	VPSHUFB         placeQ3<>+0(SB), Z10, Z10
+	VPSRLVD         highQ3<>+0(SB), Z10, Z11
+	VPSRLVD         lowQ3<>+0(SB), Z10, Z10
+	VPTERNLOGD      $0xe4, mask4<>+0(SB), Z11, Z10
+	VPANDD          mask6<>+0(SB), Z10, Z10
+	VPSUBD          minus32<>+0(SB), Z10, Z10
+	VCVTDQ2PS       Z10, Z10
+	VPBROADCASTW    108(AX), Y11
+	VCVTPH2PS       Y11, Z11
+	VMULPS          Z11, Z10, Z10
+	VMULPS          256(CX), Z10, Z11
+	VFMADD231PS     320(CX), Z10, Z8
+	VMULPS          768(CX), Z10, Z12
+	VFMADD231PS     832(CX), Z10, Z9
+	VBROADCASTI64X4 32(AX), Z10
+	VPSRLVW         pair0<>+0(SB), Z10, Z10
+	VPANDD          low2<>+0(SB), Z10, Z10
+	VBROADCASTI64X4 (AX), Z14
+	VPROLVQ         rotate2_0<>+0(SB), Z14, Z13
+	VPTERNLOGD      $0xf8, bit2<>+0(SB), Z13, Z10
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        (CX), Z10, Z13
+	VCVTDQ2PS       Z13, Z13
+	VPERMPS         Z11, Z0, Z15
+	VFMADD231PS     Z13, Z15, Z4
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        512(CX), Z10, Z13
+	VCVTDQ2PS       Z13, Z13
+	VPERMPS         Z12, Z0, Z10
+	VFMADD231PS     Z13, Z10, Z6
+	VBROADCASTI64X4 32(AX), Z10
+	VPSRLVW         pair1<>+0(SB), Z10, Z10
+	VPANDD          low2<>+0(SB), Z10, Z10
+	VPROLVQ         rotate2_1<>+0(SB), Z14, Z13
+	VPTERNLOGD      $0xf8, bit2<>+0(SB), Z13, Z10
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        64(CX), Z10, Z13
+	VCVTDQ2PS       Z13, Z13
+	VPERMPS         Z11, Z1, Z15
+	VFMADD231PS     Z13, Z15, Z5
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        576(CX), Z10, Z13
+	VCVTDQ2PS       Z13, Z13
+	VPERMPS         Z12, Z1, Z10
+	VFMADD231PS     Z13, Z10, Z7
+	VBROADCASTI64X4 64(AX), Z10
+	VPSRLVW         pair0<>+0(SB), Z10, Z10
+	VPANDD          low2<>+0(SB), Z10, Z10
+	VPROLVQ         rotate2_2<>+0(SB), Z14, Z13
+	VPTERNLOGD      $0xf8, bit2<>+0(SB), Z13, Z10
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        128(CX), Z10, Z13
+	VCVTDQ2PS       Z13, Z13
+	VPERMPS         Z11, Z2, Z15
+	VFMADD231PS     Z13, Z15, Z4
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        640(CX), Z10, Z13
+	VCVTDQ2PS       Z13, Z13
+	VPERMPS         Z12, Z2, Z10
+	VFMADD231PS     Z13, Z10, Z6
+	VBROADCASTI64X4 64(AX), Z10
+	VPSRLVW         pair1<>+0(SB), Z10, Z10
+	VPANDD          low2<>+0(SB), Z10, Z10
+	VPROLVQ         rotate2_3<>+0(SB), Z14, Z13
+	VPTERNLOGD      $0xf8, bit2<>+0(SB), Z13, Z10
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        192(CX), Z10, Z13
+	VCVTDQ2PS       Z13, Z13
+	VPERMPS         Z11, Z3, Z11
+	VFMADD231PS     Z13, Z11, Z5
+	VPXORD          Z11, Z11, Z11
+	VPDPBUSD        704(CX), Z10, Z11
 	VCVTDQ2PS       Z11, Z11
-	VPBROADCASTW    108(AX), Y12
-	VCVTPH2PS       Y12, Z12
-	VMULPS          Z12, Z11, Z11
-	VMOVDQU64       256(CX), Y12
-	VPERMPS         Z12, Z0, Z12
-	VMULPS          Z12, Z11, Z12
-	VFMADD231PS     320(CX), Z11, Z9
-	VMOVDQU64       768(CX), Y13
-	VPERMPS         Z13, Z0, Z13
-	VMULPS          Z13, Z11, Z13
-	VFMADD231PS     832(CX), Z11, Z10
-	VBROADCASTI64X4 32(AX), Z11
-	VPSRLVW         pair0<>+0(SB), Z11, Z11
-	VPANDD          low2<>+0(SB), Z11, Z11
-	VBROADCASTI64X4 (AX), Z15
-	VPROLVQ         rotate2_0<>+0(SB), Z15, Z14
-	VPTERNLOGD      $0xf8, bit2<>+0(SB), Z14, Z11
-	VPXORD          Z14, Z14, Z14
-	VPDPBUSD        (CX), Z11, Z14
-	VCVTDQ2PS       Z14, Z14
-	VPERMPS         Z12, Z1, Z16
-	VFMADD231PS     Z14, Z16, Z5
-	VPXORD          Z14, Z14, Z14
-	VPDPBUSD        512(CX), Z11, Z14
-	VCVTDQ2PS       Z14, Z14
-	VPERMPS         Z13, Z1, Z11
-	VFMADD231PS     Z14, Z11, Z7
-	VBROADCASTI64X4 32(AX), Z11
-	VPSRLVW         pair1<>+0(SB), Z11, Z11
-	VPANDD          low2<>+0(SB), Z11, Z11
-	VPROLVQ         rotate2_1<>+0(SB), Z15, Z14
-	VPTERNLOGD      $0xf8, bit2<>+0(SB), Z14, Z11
-	VPXORD          Z14, Z14, Z14
-	VPDPBUSD        64(CX), Z11, Z14
-	VCVTDQ2PS       Z14, Z14
-	VPERMPS         Z12, Z2, Z16
-	VFMADD231PS     Z14, Z16, Z6
-	VPXORD          Z14, Z14, Z14
-	VPDPBUSD        576(CX), Z11, Z14
-	VCVTDQ2PS       Z14, Z14
-	VPERMPS         Z13, Z2, Z11
-	VFMADD231PS     Z14, Z11, Z8
-	VBROADCASTI64X4 64(AX), Z11
-	VPSRLVW         pair0<>+0(SB), Z11, Z11
-	VPANDD          low2<>+0(SB), Z11, Z11
-	VPROLVQ         rotate2_2<>+0(SB), Z15, Z14
-	VPTERNLOGD      $0xf8, bit2<>+0(SB), Z14, Z11
-	VPXORD          Z14, Z14, Z14
-	VPDPBUSD        128(CX), Z11, Z14
-	VCVTDQ2PS       Z14, Z14
-	VPERMPS         Z12, Z3, Z16
-	VFMADD231PS     Z14, Z16, Z5
-	VPXORD          Z14, Z14, Z14
-	VPDPBUSD        640(CX), Z11, Z14
-	VCVTDQ2PS       Z14, Z14
-	VPERMPS         Z13, Z3, Z11
-	VFMADD231PS     Z14, Z11, Z7
-	VBROADCASTI64X4 64(AX), Z11
-	VPSRLVW         pair1<>+0(SB), Z11, Z11
-	VPANDD          low2<>+0(SB), Z11, Z11
-	VPROLVQ         rotate2_3<>+0(SB), Z15, Z14
-	VPTERNLOGD      $0xf8, bit2<>+0(SB), Z14, Z11
-	VPXORD          Z14, Z14, Z14
-	VPDPBUSD        192(CX), Z11, Z14
-	VCVTDQ2PS       Z14, Z14
-	VPERMPS         Z12, Z4, Z12
-	VFMADD231PS     Z14, Z12, Z6
-	VPXORD          Z12, Z12, Z12
-	VPDPBUSD        704(CX), Z11, Z12
-	VCVTDQ2PS       Z12, Z12
-	VPERMPS         Z13, Z4, Z11
-	VFMADD231PS     Z12, Z11, Z8
+	VPERMPS         Z12, Z3, Z10
+	VFMADD231PS     Z11, Z10, Z7
 	ADDQ            $0x6e, AX
 	ADDQ            R8, CX
 	SUBQ            $0x00000001, DI
@@ -1817,31 +1743,31 @@ run_end:
 	MOVQ          ldy+24(FP), AX
 	SHLQ          $0x02, AX
 	MOVQ          DX, CX
-	VADDPS        Z6, Z5, Z5
-	VBROADCASTSS  zero4<>+0(SB), Z6
-	VFNMADD231PS  Z9, Z6, Z5
-	VEXTRACTF64X4 $0x01, Z5, Y6
-	VADDPS        Y6, Y5, Y5
-	VEXTRACTF32X4 $0x01, Y5, X6
-	VADDPS        X6, X5, X5
-	VPSHUFD       $0x4e, X5, X6
-	VADDPS        X6, X5, X5
-	VPSHUFD       $0xb1, X5, X6
-	VADDPS        X6, X5, X5
-	VMOVSS        X5, (CX)
-	ADDQ          AX, CX
-	VADDPS        Z8, Z7, Z7
+	VADDPS        Z5, Z4, Z4
 	VBROADCASTSS  zero4<>+0(SB), Z5
-	VFNMADD231PS  Z10, Z5, Z7
-	VEXTRACTF64X4 $0x01, Z7, Y5
-	VADDPS        Y5, Y7, Y7
-	VEXTRACTF32X4 $0x01, Y7, X5
-	VADDPS        X5, X7, X7
-	VPSHUFD       $0x4e, X7, X5
-	VADDPS        X5, X7, X7
-	VPSHUFD       $0xb1, X7, X5
-	VADDPS        X5, X7, X7
-	VMOVSS        X7, (CX)
+	VFNMADD231PS  Z8, Z5, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y5
+	VADDPS        Y5, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X5
+	VADDPS        X5, X4, X4
+	VPSHUFD       $0x4e, X4, X5
+	VADDPS        X5, X4, X4
+	VPSHUFD       $0xb1, X4, X5
+	VADDPS        X5, X4, X4
+	VMOVSS        X4, (CX)
+	ADDQ          AX, CX
+	VADDPS        Z7, Z6, Z6
+	VBROADCASTSS  zero4<>+0(SB), Z4
+	VFNMADD231PS  Z9, Z4, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y4
+	VADDPS        Y4, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X4
+	VADDPS        X4, X6, X6
+	VPSHUFD       $0x4e, X6, X4
+	VADDPS        X4, X6, X6
+	VPSHUFD       $0xb1, X6, X4
+	VADDPS        X4, X6, X6
+	VMOVSS        X6, (CX)
 	ADDQ          AX, CX
 	ADDQ          $0x04, DX
 	MOVQ          ldw+64(FP), AX
@@ -1856,11 +1782,10 @@ row_end:
 // func matVecQ3Kx4AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
 TEXT ·matVecQ3Kx4AVX512(SB), NOSPLIT, $0-112
-	VMOVDQU64 twice<>+0(SB), Z0
-	VMOVDQU64 spread16_0<>+0(SB), Z1
-	VMOVDQU64 spread16_1<>+0(SB), Z2
-	VMOVDQU64 spread16_2<>+0(SB), Z3
-	VMOVDQU64 spread16_3<>+0(SB), Z4
+	VMOVDQU64 spread16_0<>+0(SB), Z0
+	VMOVDQU64 spread16_1<>+0(SB), Z1
+	VMOVDQU64 spread16_2<>+0(SB), Z2
+	VMOVDQU64 spread16_3<>+0(SB), Z3
 	MOVQ      y_base+0(FP), DX
 	MOVQ      w_base+40(FP), BX
 	MOVQ      rows+32(FP), SI
@@ -1870,6 +1795,7 @@ row:
 	JL     row_end
 	MOVQ   BX, AX
 	MOVQ   a_base+72(FP), CX
+	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
@@ -1881,7 +1807,6 @@ row:
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
 	MOVQ   runs+104(FP), DI
 	MOVQ   step+96(FP), R8
 
@@ -1892,134 +1817,126 @@ run:
 	PREFETCHT0      512(AX)
 	PREFETCHT1      8256(AX)
 	PREFETCHT0      576(AX)
-	VBROADCASTI32X4 94(AX), Z17
-	VPSHUFB         placeQ3<>+0(SB), Z17, Z17
-	VPSRLVD         highQ3<>+0(SB), Z17, Z18
-	VPSRLVD         lowQ3<>+0(SB), Z17, Z17
-	VPTERNLOGD      $0xe4, mask4<>+0(SB), Z18, Z17
-	VPANDD          mask6<>+0(SB), Z17, Z17
-	VPSUBD          minus32<>+0(SB), Z17, Z17
+	VBROADCASTI32X4 94(AX), Z16
+	VPSHUFB         placeQ3<>+0(SB), Z16, Z16
+	VPSRLVD         highQ3<>+0(SB), Z16, Z17
+	VPSRLVD         lowQ3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe4, mask4<>+0(SB), Z17, Z16
+	VPANDD          mask6<>+0(SB), Z16, Z16
+	VPSUBD          minus32<>+0(SB), Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VPBROADCASTW    108(AX), Y17
+	VCVTPH2PS       Y17, Z17
+	VMULPS          Z17, Z16, Z16
+	VMULPS          256(CX), Z16, Z17
+	VFMADD231PS     320(CX), Z16, Z12
+	VMULPS          768(CX), Z16, Z18
+	VFMADD231PS     832(CX), Z16, Z13
+	VMULPS          1280(CX), Z16, Z19
+	VFMADD231PS     1344(CX), Z16, Z14
+	VMULPS          1792(CX), Z16, Z20
+	VFMADD231PS     1856(CX), Z16, Z15
+	VBROADCASTI64X4 32(AX), Z16
+	VPSRLVW         pair0<>+0(SB), Z16, Z16
+	VPANDD          low2<>+0(SB), Z16, Z16
+	VBROADCASTI64X4 (AX), Z22
+	VPROLVQ         rotate2_0<>+0(SB), Z22, Z21
+	VPTERNLOGD      $0xf8, bit2<>+0(SB), Z21, Z16
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        (CX), Z16, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z17, Z0, Z23
+	VFMADD231PS     Z21, Z23, Z4
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        512(CX), Z16, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z18, Z0, Z23
+	VFMADD231PS     Z21, Z23, Z6
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        1024(CX), Z16, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z19, Z0, Z23
+	VFMADD231PS     Z21, Z23, Z8
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        1536(CX), Z16, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z20, Z0, Z16
+	VFMADD231PS     Z21, Z16, Z10
+	VBROADCASTI64X4 32(AX), Z16
+	VPSRLVW         pair1<>+0(SB), Z16, Z16
+	VPANDD          low2<>+0(SB), Z16, Z16
+	VPROLVQ         rotate2_1<>+0(SB), Z22, Z21
+	VPTERNLOGD      $0xf8, bit2<>+0(SB), Z21, Z16
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        64(CX), Z16, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z17, Z1, Z23
+	VFMADD231PS     Z21, Z23, Z5
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        576(CX), Z16, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z18, Z1, Z23
+	VFMADD231PS     Z21, Z23, Z7
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        1088(CX), Z16, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z19, Z1, Z23
+	VFMADD231PS     Z21, Z23, Z9
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        1600(CX), Z16, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z20, Z1, Z16
+	VFMADD231PS     Z21, Z16, Z11
+	VBROADCASTI64X4 64(AX), Z16
+	VPSRLVW         pair0<>+0(SB), Z16, Z16
+	VPANDD          low2<>+0(SB), Z16, Z16
+	VPROLVQ         rotate2_2<>+0(SB), Z22, Z21
+	VPTERNLOGD      $0xf8, bit2<>+0(SB), Z21, Z16
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        128(CX), Z16, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z17, Z2, Z23
+	VFMADD231PS     Z21, Z23, Z4
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        640(CX), Z16, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z18, Z2, Z23
+	VFMADD231PS     Z21, Z23, Z6
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        1152(CX), Z16, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z19, Z2, Z23
+	VFMADD231PS     Z21, Z23, Z8
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        1664(CX), Z16, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z20, Z2, Z16
+	VFMADD231PS     Z21, Z16, Z10
+	VBROADCASTI64X4 64(AX), Z16
+	VPSRLVW         pair1<>+0(SB), Z16, Z16
+	VPANDD          low2<>+0(SB), Z16, Z16
+	VPROLVQ         rotate2_3<>+0(SB), Z22, Z21
+	VPTERNLOGD      $0xf8, bit2<>+0(SB), Z21, Z16
+	VPXORD          Z21, Z21, Z21
+	VPDPBUSD        192(CX), Z16, Z21
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z17, Z3, Z17
+	VFMADD231PS     Z21, Z17, Z5
+	VPXORD          Z17, Z17, Z17
+	VPDPBUSD        704(CX), Z16, Z17
 	VCVTDQ2PS       Z17, Z17
-	VPBROADCASTW    108(AX), Y18
-	VCVTPH2PS       Y18, Z18
-	VMULPS          Z18, Z17, Z17
-	VMOVDQU64       256(CX), Y18
-	VPERMPS         Z18, Z0, Z18
-	VMULPS          Z18, Z17, Z18
-	VFMADD231PS     320(CX), Z17, Z13
-	VMOVDQU64       768(CX), Y19
-	VPERMPS         Z19, Z0, Z19
-	VMULPS          Z19, Z17, Z19
-	VFMADD231PS     832(CX), Z17, Z14
-	VMOVDQU64       1280(CX), Y20
-	VPERMPS         Z20, Z0, Z20
-	VMULPS          Z20, Z17, Z20
-	VFMADD231PS     1344(CX), Z17, Z15
-	VMOVDQU64       1792(CX), Y21
-	VPERMPS         Z21, Z0, Z21
-	VMULPS          Z21, Z17, Z21
-	VFMADD231PS     1856(CX), Z17, Z16
-	VBROADCASTI64X4 32(AX), Z17
-	VPSRLVW         pair0<>+0(SB), Z17, Z17
-	VPANDD          low2<>+0(SB), Z17, Z17
-	VBROADCASTI64X4 (AX), Z23
-	VPROLVQ         rotate2_0<>+0(SB), Z23, Z22
-	VPTERNLOGD      $0xf8, bit2<>+0(SB), Z22, Z17
-	VPXORD          Z22, Z22, Z22
-	VPDPBUSD        (CX), Z17, Z22
-	VCVTDQ2PS       Z22, Z22
-	VPERMPS         Z18, Z1, Z24
-	VFMADD231PS     Z22, Z24, Z5
-	VPXORD          Z22, Z22, Z22
-	VPDPBUSD        512(CX), Z17, Z22
-	VCVTDQ2PS       Z22, Z22
-	VPERMPS         Z19, Z1, Z24
-	VFMADD231PS     Z22, Z24, Z7
-	VPXORD          Z22, Z22, Z22
-	VPDPBUSD        1024(CX), Z17, Z22
-	VCVTDQ2PS       Z22, Z22
-	VPERMPS         Z20, Z1, Z24
-	VFMADD231PS     Z22, Z24, Z9
-	VPXORD          Z22, Z22, Z22
-	VPDPBUSD        1536(CX), Z17, Z22
-	VCVTDQ2PS       Z22, Z22
-	VPERMPS         Z21, Z1, Z17
-	VFMADD231PS     Z22, Z17, Z11
-	VBROADCASTI64X4 32(AX), Z17
-	VPSRLVW         pair1<>+0(SB), Z17, Z17
-	VPANDD          low2<>+0(SB), Z17, Z17
-	VPROLVQ         rotate2_1<>+0(SB), Z23, Z22
-	VPTERNLOGD      $0xf8, bit2<>+0(SB), Z22, Z17
-	VPXORD          Z22, Z22, Z22
-	VPDPBUSD        64(CX), Z17, Z22
-	VCVTDQ2PS       Z22, Z22
-	VPERMPS         Z18, Z2, Z24
-	VFMADD231PS     Z22, Z24, Z6
-	VPXORD          Z22, Z22, Z22
-	VPDPBUSD        576(CX), Z17, Z22
-	VCVTDQ2PS       Z22, Z22
-	VPERMPS         Z19, Z2, Z24
-	VFMADD231PS     Z22, Z24, Z8
-	VPXORD          Z22, Z22, Z22
-	VPDPBUSD        1088(CX), Z17, Z22
-	VCVTDQ2PS       Z22, Z22
-	VPERMPS         Z20, Z2, Z24
-	VFMADD231PS     Z22, Z24, Z10
-	VPXORD          Z22, Z22, Z22
-	VPDPBUSD        1600(CX), Z17, Z22
-	VCVTDQ2PS       Z22, Z22
-	VPERMPS         Z21, Z2, Z17
-	VFMADD231PS     Z22, Z17, Z12
-	VBROADCASTI64X4 64(AX), Z17
-	VPSRLVW         pair0<>+0(SB), Z17, Z17
-	VPANDD          low2<>+0(SB), Z17, Z17
-	VPROLVQ         rotate2_2<>+0(SB), Z23, Z22
-	VPTERNLOGD      $0xf8, bit2<>+0(SB), Z22, Z17
-	VPXORD          Z22, Z22, Z22
-	VPDPBUSD        128(CX), Z17, Z22
-	VCVTDQ2PS       Z22, Z22
-	VPERMPS         Z18, Z3, Z24
-	VFMADD231PS     Z22, Z24, Z5
-	VPXORD          Z22, Z22, Z22
-	VPDPBUSD        640(CX), Z17, Z22
-	VCVTDQ2PS       Z22, Z22
-	VPERMPS         Z19, Z3, Z24
-	VFMADD231PS     Z22, Z24, Z7
-	VPXORD          Z22, Z22, Z22
-	VPDPBUSD        1152(CX), Z17, Z22
-	VCVTDQ2PS       Z22, Z22
-	VPERMPS         Z20, Z3, Z24
-	VFMADD231PS     Z22, Z24, Z9
-	VPXORD          Z22, Z22, Z22
-	VPDPBUSD        1664(CX), Z17, Z22
-	VCVTDQ2PS       Z22, Z22
-	VPERMPS         Z21, Z3, Z17
-	VFMADD231PS     Z22, Z17, Z11
-	VBROADCASTI64X4 64(AX), Z17
-	VPSRLVW         pair1<>+0(SB), Z17, Z17
-	VPANDD          low2<>+0(SB), Z17, Z17
-	VPROLVQ         rotate2_3<>+0(SB), Z23, Z22
-	VPTERNLOGD      $0xf8, bit2<>+0(SB), Z22, Z17
-	VPXORD          Z22, Z22, Z22
-	VPDPBUSD        192(CX), Z17, Z22
-	VCVTDQ2PS       Z22, Z22
-	VPERMPS         Z18, Z4, Z18
-	VFMADD231PS     Z22, Z18, Z6
-	VPXORD          Z18, Z18, Z18
-	VPDPBUSD        704(CX), Z17, Z18
-	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z19, Z4, Z19
-	VFMADD231PS     Z18, Z19, Z8
-	VPXORD          Z18, Z18, Z18
-	VPDPBUSD        1216(CX), Z17, Z18
-	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z20, Z4, Z19
-	VFMADD231PS     Z18, Z19, Z10
-	VPXORD          Z18, Z18, Z18
-	VPDPBUSD        1728(CX), Z17, Z18
-	VCVTDQ2PS       Z18, Z18
-	VPERMPS         Z21, Z4, Z17
-	VFMADD231PS     Z18, Z17, Z12
+	VPERMPS         Z18, Z3, Z18
+	VFMADD231PS     Z17, Z18, Z7
+	VPXORD          Z17, Z17, Z17
+	VPDPBUSD        1216(CX), Z16, Z17
+	VCVTDQ2PS       Z17, Z17
+	VPERMPS         Z19, Z3, Z18
+	VFMADD231PS     Z17, Z18, Z9
+	VPXORD          Z17, Z17, Z17
+	VPDPBUSD        1728(CX), Z16, Z17
+	VCVTDQ2PS       Z17, Z17
+	VPERMPS         Z20, Z3, Z16
+	VFMADD231PS     Z17, Z16, Z11
 	ADDQ            $0x6e, AX
 	ADDQ            R8, CX
 	SUBQ            $0x00000001, DI
@@ -2029,57 +1946,57 @@ run_end:
 	MOVQ          ldy+24(FP), AX
 	SHLQ          $0x02, AX
 	MOVQ          DX, CX
-	VADDPS        Z6, Z5, Z5
-	VBROADCASTSS  zero4<>+0(SB), Z6
-	VFNMADD231PS  Z13, Z6, Z5
-	VEXTRACTF64X4 $0x01, Z5, Y6
-	VADDPS        Y6, Y5, Y5
-	VEXTRACTF32X4 $0x01, Y5, X6
-	VADDPS        X6, X5, X5
-	VPSHUFD       $0x4e, X5, X6
-	VADDPS        X6, X5, X5
-	VPSHUFD       $0xb1, X5, X6
-	VADDPS        X6, X5, X5
-	VMOVSS        X5, (CX)
-	ADDQ          AX, CX
-	VADDPS        Z8, Z7, Z7
+	VADDPS        Z5, Z4, Z4
 	VBROADCASTSS  zero4<>+0(SB), Z5
-	VFNMADD231PS  Z14, Z5, Z7
-	VEXTRACTF64X4 $0x01, Z7, Y5
-	VADDPS        Y5, Y7, Y7
-	VEXTRACTF32X4 $0x01, Y7, X5
-	VADDPS        X5, X7, X7
-	VPSHUFD       $0x4e, X7, X5
-	VADDPS        X5, X7, X7
-	VPSHUFD       $0xb1, X7, X5
-	VADDPS        X5, X7, X7
-	VMOVSS        X7, (CX)
+	VFNMADD231PS  Z12, Z5, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y5
+	VADDPS        Y5, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X5
+	VADDPS        X5, X4, X4
+	VPSHUFD       $0x4e, X4, X5
+	VADDPS        X5, X4, X4
+	VPSHUFD       $0xb1, X4, X5
+	VADDPS        X5, X4, X4
+	VMOVSS        X4, (CX)
 	ADDQ          AX, CX
-	VADDPS        Z10, Z9, Z9
-	VBROADCASTSS  zero4<>+0(SB), Z5
-	VFNMADD231PS  Z15, Z5, Z9
-	VEXTRACTF64X4 $0x01, Z9, Y5
-	VADDPS        Y5, Y9, Y9
-	VEXTRACTF32X4 $0x01, Y9, X5
-	VADDPS        X5, X9, X9
-	VPSHUFD       $0x4e, X9, X5
-	VADDPS        X5, X9, X9
-	VPSHUFD       $0xb1, X9, X5
-	VADDPS        X5, X9, X9
-	VMOVSS        X9, (CX)
+	VADDPS        Z7, Z6, Z6
+	VBROADCASTSS  zero4<>+0(SB), Z4
+	VFNMADD231PS  Z13, Z4, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y4
+	VADDPS        Y4, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X4
+	VADDPS        X4, X6, X6
+	VPSHUFD       $0x4e, X6, X4
+	VADDPS        X4, X6, X6
+	VPSHUFD       $0xb1, X6, X4
+	VADDPS        X4, X6, X6
+	VMOVSS        X6, (CX)
 	ADDQ          AX, CX
-	VADDPS        Z12, Z11, Z11
-	VBROADCASTSS  zero4<>+0(SB), Z5
-	VFNMADD231PS  Z16, Z5, Z11
-	VEXTRACTF64X4 $0x01, Z11, Y5
-	VADDPS        Y5, Y11, Y11
-	VEXTRACTF32X4 $0x01, Y11, X5
-	VADDPS        X5, X11, X11
-	VPSHUFD       $0x4e, X11, X5
-	VADDPS        X5, X11, X11
-	VPSHUFD       $0xb1, X11, X5
-	VADDPS        X5, X11, X11
-	VMOVSS        X11, (CX)
+	VADDPS        Z9, Z8, Z8
+	VBROADCASTSS  zero4<>+0(SB), Z4
+	VFNMADD231PS  Z14, Z4, Z8
+	VEXTRACTF64X4 $0x01, Z8, Y4
+	VADDPS        Y4, Y8, Y8
+	VEXTRACTF32X4 $0x01, Y8, X4
+	VADDPS        X4, X8, X8
+	VPSHUFD       $0x4e, X8, X4
+	VADDPS        X4, X8, X8
+	VPSHUFD       $0xb1, X8, X4
+	VADDPS        X4, X8, X8
+	VMOVSS        X8, (CX)
+	ADDQ          AX, CX
+	VADDPS        Z11, Z10, Z10
+	VBROADCASTSS  zero4<>+0(SB), Z4
+	VFNMADD231PS  Z15, Z4, Z10
+	VEXTRACTF64X4 $0x01, Z10, Y4
+	VADDPS        Y4, Y10, Y10
+	VEXTRACTF32X4 $0x01, Y10, X4
+	VADDPS        X4, X10, X10
+	VPSHUFD       $0x4e, X10, X4
+	VADDPS        X4, X10, X10
+	VPSHUFD       $0xb1, X10, X4
+	VADDPS        X4, X10, X10
+	VMOVSS        X10, (CX)
 	ADDQ          AX, CX
 	ADDQ          $0x04, DX
 	MOVQ          ldw+64(FP), AX

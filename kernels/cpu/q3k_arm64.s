@@ -42,7 +42,7 @@
 	SCALE(14, 6) \
 	SCALE(15, 7)
 #define SCALE(s, m) SCVTF4S(s, s); FMULE4S(0, 0, s, s); FMUL4S(8, s, m)
-#define START START16; MINUS16
+#define START MINUS16
 
 // The low pairs of V2 and V3 with bit 4h+s of the 32 bytes of high bits above them.
 #define PIECE(h, s) \

@@ -23,7 +23,7 @@
 	SCALE(14, 6) \
 	SCALE(15, 7)
 #define SCALE(s, m) SCVTF4S(s, s); FMULE4S(0, 0, s, s); FMUL4S(10, s, m)
-#define START START16; MINUS16
+#define START MINUS16
 
 // Piece s of half h: the low nibbles of V2 and V3 with bits 2s and 2s+1 of the
 // half's high bits above them.

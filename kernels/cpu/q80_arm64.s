@@ -4,12 +4,19 @@
 #include "neon_arm64.h"
 #include "integer_arm64.h"
 
-// q8_0: blocks of 34 bytes for 32 weights, S = d; a code is the weight's.
+// q8_0: blocks of 34 bytes for 32 weights, S = d for both halves; a code is the
+// weight's.
 
 #define SETUP MOVD $34, R12
-#define SCALES HALVES(0, 14, 15); ADD $2, R6, R11
-#define START START32
-#define CODES(g) VLD1.P (R11)(R12), [V0.B16, V1.B16]; GROUP32(0, 1, g)
+#define SCALES \
+	HALVES(0, 14, 15) \
+	VZIP1 V14.S4, V14.S4, V12.S4 \
+	VZIP2 V14.S4, V14.S4, V13.S4 \
+	VZIP1 V15.S4, V15.S4, V14.S4 \
+	VZIP2 V15.S4, V15.S4, V15.S4 \
+	ADD   $2, R6, R11
+#define START
+#define CODES(g) VLD1.P (R11)(R12), [V0.B16, V1.B16]; GROUP16(0, 1, g)
 #define GROUPS CODES(0); CODES(1); CODES(2); CODES(3); CODES(4); CODES(5); CODES(6); CODES(7)
 #define RUN 272
 
@@ -46,7 +53,7 @@ TEXT ·matVecQ80x4DotProd(SB), NOSPLIT, $0-112
 #include "matvec4_arm64.h"
 
 #define OFFSET 0
-#define STORES STORE32
+#define STORES STORE16
 // func unpackQ80NEON(dst, w []byte, runs int)
 TEXT ·unpackQ80NEON(SB), NOSPLIT, $0-56
 #include "unpack_arm64.h"

@@ -4,9 +4,16 @@
 
 package cpu
 
-// quantizeAVX512 computes
+// quantizeAVX2 computes
 //
 //	dst = the record of x, as quantizeGeneric makes it, bit for bit
 //
 //go:noescape
-func quantizeAVX512(dst *[512]byte, x *[256]float32)
+func quantizeAVX2(dst *[512]byte, x *[256]float32)
+
+// quantizeFineAVX2 computes
+//
+//	dst = the record of x, as quantizeFineGeneric makes it, bit for bit
+//
+//go:noescape
+func quantizeFineAVX2(dst *[512]byte, x *[256]float32)

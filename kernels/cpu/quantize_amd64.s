@@ -4,108 +4,421 @@
 
 #include "textflag.h"
 
-// func quantizeAVX512(dst *[512]byte, x *[256]float32)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, CMOV
-TEXT ·quantizeAVX512(SB), NOSPLIT, $0-16
+// func quantizeAVX2(dst *[512]byte, x *[256]float32)
+// Requires: AVX, AVX2
+TEXT ·quantizeAVX2(SB), NOSPLIT, $288-16
 	MOVQ         dst+0(FP), AX
 	MOVQ         x+8(FP), CX
-	MOVQ         AX, DX
-	VPBROADCASTD magnitude<>+0(SB), Z0
-	MOVQ         $0x00000008, BX
-	MOVQ         AX, SI
+	VPBROADCASTD magnitude<>+0(SB), Y0
+	MOVQ         CX, DX
+	XORQ         BX, BX
 
-block:
-	CMPQ          BX, $0x00000001
-	JL            block_end
-	VMOVUPS       (CX), Z1
-	VMOVUPS       64(CX), Z2
-	VPANDD        Z0, Z1, Z3
-	VPANDD        Z0, Z2, Z4
-	VPMAXUD       Z4, Z3, Z3
-	VEXTRACTF64X4 $0x01, Z3, Y4
-	VPMAXUD       Y4, Y3, Y3
-	VEXTRACTF32X4 $0x01, Y3, X4
-	VPMAXUD       X4, X3, X3
-	VPSHUFD       $0x4e, X3, X4
-	VPMAXUD       X4, X3, X3
-	VPSHUFD       $0xb1, X3, X4
-	VPMAXUD       X4, X3, X3
-	VMOVD         X3, DI
-	XORL          R8, R8
-	CMPL          DI, $0x0d800000
-	CMOVLLT       R8, DI
-	VMOVD         DI, X3
-	VMOVSS        f127<>+0(SB), X4
-	VDIVSS        X3, X4, X4
-	VMULSS        f1_127<>+0(SB), X3, X3
-	VMOVD         X4, R9
-	TESTL         DI, DI
-	CMOVLEQ       R8, R9
-	VMOVD         X3, R11
-	MOVL          $0x7fc00000, R10
-	CMPL          DI, $0x7f800000
-	CMOVLGE       R8, R9
-	CMOVLGE       R10, R11
-	VMOVD         R11, X3
-	VPBROADCASTD  R9, Z4
-	VMULPS        Z4, Z1, Z1
-	VCVTPS2DQ     Z1, Z1
-	VMULPS        Z4, Z2, Z2
-	VCVTPS2DQ     Z2, Z2
-	VPMOVDB       Z1, (SI)
-	VPMOVDB       Z2, 16(SI)
-	VEXTRACTF64X4 $0x01, Z1, Y4
-	VPADDD        Y4, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X4
-	VPADDD        X4, X1, X1
-	VPSHUFD       $0x4e, X1, X4
-	VPADDD        X4, X1, X1
-	VPSHUFD       $0xb1, X1, X4
-	VPADDD        X4, X1, X1
-	VEXTRACTF64X4 $0x01, Z2, Y4
-	VPADDD        Y4, Y2, Y2
-	VEXTRACTF32X4 $0x01, Y2, X4
-	VPADDD        X4, X2, X2
-	VPSHUFD       $0x4e, X2, X4
-	VPADDD        X4, X2, X2
-	VPSHUFD       $0xb1, X2, X4
-	VPADDD        X4, X2, X2
-	VPUNPCKLDQ    X2, X1, X1
-	VMOVSS        X3, 256(AX)
-	VPBROADCASTD  X3, X2
-	VCVTDQ2PS     X1, X4
-	VMULPS        X2, X4, X4
-	VMOVQ         X4, 320(DX)
-	VPSHUFD       $0x01, X1, X2
-	VPADDD        X1, X2, X2
-	VCVTDQ2PS     X2, X4
-	VMULSS        X3, X4, X4
-	VMOVSS        X4, 288(AX)
-	VPXORD        Z3, Z3, Z3
-	VPSLLD        $0x07, X1, X1
-	VPSUBD        X1, X3, X1
-	VPSLLD        $0x07, X2, X2
-	VPSUBD        X2, X3, X2
-	VMOVQ         X1, 416(DX)
-	VMOVD         X2, 384(AX)
-	ADDQ          $+128, CX
-	ADDQ          $0x20, SI
-	ADDQ          $0x04, AX
-	ADDQ          $0x08, DX
-	SUBQ          $0x00000001, BX
-	JMP           block
+largest:
+	VPAND        (DX), Y0, Y1
+	VPAND        32(DX), Y0, Y2
+	VPMAXUD      Y2, Y1, Y1
+	VPAND        64(DX), Y0, Y2
+	VPMAXUD      Y2, Y1, Y1
+	VPAND        96(DX), Y0, Y2
+	VPMAXUD      Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VPMAXUD      X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VPMAXUD      X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VPMAXUD      X2, X1, X1
+	VMOVD        X1, (SP)(BX*1)
+	ADDQ         $+128, DX
+	ADDQ         $0x04, BX
+	CMPQ         BX, $0x20
+	JL           largest
+	VMOVUPS      (SP), Y0
+	VMULPS       f1_127<>+0(SB), Y0, Y1
+	VMOVUPS      f127<>+0(SB), Y2
+	VDIVPS       Y0, Y2, Y2
+	VPBROADCASTD smallest<>+0(SB), Y3
+	VPCMPGTD     Y0, Y3, Y3
+	VPBROADCASTD finite<>+0(SB), Y4
+	VPCMPGTD     Y4, Y0, Y0
+	VPANDN       Y1, Y3, Y1
+	VPBROADCASTD quietNaN<>+0(SB), Y4
+	VPAND        Y4, Y0, Y4
+	VPANDN       Y1, Y0, Y1
+	VPOR         Y4, Y1, Y1
+	VPOR         Y0, Y3, Y3
+	VPANDN       Y2, Y3, Y2
+	VMOVUPS      Y1, 256(AX)
+	VMOVUPS      Y2, 64(SP)
+	XORQ         DX, DX
 
-block_end:
-	VPXORD    Z0, Z0, Z0
-	VMOVDQU64 Y0, 448(AX)
+values:
+	VBROADCASTSS 64(SP)(DX*1), Y0
+	VXORPS       Y1, Y1, Y1
+	VCMPPS       $0x04, Y1, Y0, Y1
+	VMULPS       (CX), Y0, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPAND        Y1, Y2, Y2
+	VMULPS       32(CX), Y0, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPAND        Y1, Y3, Y3
+	VMULPS       64(CX), Y0, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VMULPS       96(CX), Y0, Y0
+	VCVTPS2DQ    Y0, Y0
+	VPAND        Y1, Y0, Y0
+	VPADDD       Y3, Y2, Y1
+	VPADDD       Y4, Y1, Y1
+	VPADDD       Y0, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X5
+	VPADDD       X5, X1, X1
+	VMOVHLPS     X1, X1, X5
+	VPADDD       X5, X1, X1
+	VMOVSHDUP    X1, X5
+	VPADDD       X5, X1, X1
+	VMOVD        X1, 128(SP)(DX*1)
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSDW    Y0, Y4, Y4
+	VPACKSSWB    Y4, Y2, Y2
+	VMOVDQU      order32<>+0(SB), Y3
+	VPERMD       Y2, Y3, Y2
+	VMOVDQU      Y2, (AX)(DX*8)
+	ADDQ         $+128, CX
+	ADDQ         $0x04, DX
+	CMPQ         DX, $0x20
+	JL           values
+	VXORPS       Y0, Y0, Y0
+	VMOVDQU      128(SP), Y1
+	VCVTDQ2PS    Y1, Y2
+	VMULPS       256(AX), Y2, Y2
+	VMOVUPS      Y2, 288(AX)
+	VPSLLD       $0x07, Y1, Y1
+	VPSUBD       Y1, Y0, Y1
+	VMOVDQU      Y1, 384(AX)
+	VMOVDQU      Y0, 320(AX)
+	VMOVDQU      Y0, 352(AX)
+	VMOVDQU      Y0, 416(AX)
+	VMOVDQU      Y0, 448(AX)
+	VMOVDQU      Y0, 480(AX)
 	VZEROUPPER
 	RET
 
 DATA magnitude<>+0(SB)/4, $0x7fffffff
 GLOBL magnitude<>(SB), RODATA|NOPTR, $4
 
-DATA f127<>+0(SB)/4, $(127.0)
-GLOBL f127<>(SB), RODATA|NOPTR, $4
+DATA f1_127<>+0(SB)/4, $(0.007874016)
+DATA f1_127<>+4(SB)/4, $(0.007874016)
+DATA f1_127<>+8(SB)/4, $(0.007874016)
+DATA f1_127<>+12(SB)/4, $(0.007874016)
+DATA f1_127<>+16(SB)/4, $(0.007874016)
+DATA f1_127<>+20(SB)/4, $(0.007874016)
+DATA f1_127<>+24(SB)/4, $(0.007874016)
+DATA f1_127<>+28(SB)/4, $(0.007874016)
+GLOBL f1_127<>(SB), RODATA|NOPTR, $32
 
-DATA f1_127<>+0(SB)/4, $0x3c010204
-GLOBL f1_127<>(SB), RODATA|NOPTR, $4
+DATA f127<>+0(SB)/4, $(127.0)
+DATA f127<>+4(SB)/4, $(127.0)
+DATA f127<>+8(SB)/4, $(127.0)
+DATA f127<>+12(SB)/4, $(127.0)
+DATA f127<>+16(SB)/4, $(127.0)
+DATA f127<>+20(SB)/4, $(127.0)
+DATA f127<>+24(SB)/4, $(127.0)
+DATA f127<>+28(SB)/4, $(127.0)
+GLOBL f127<>(SB), RODATA|NOPTR, $32
+
+DATA smallest<>+0(SB)/4, $0x0d800000
+GLOBL smallest<>(SB), RODATA|NOPTR, $4
+
+DATA finite<>+0(SB)/4, $0x7f7fffff
+GLOBL finite<>(SB), RODATA|NOPTR, $4
+
+DATA quietNaN<>+0(SB)/4, $0x7fc00000
+GLOBL quietNaN<>(SB), RODATA|NOPTR, $4
+
+DATA order32<>+0(SB)/4, $0x00000000
+DATA order32<>+4(SB)/4, $0x00000004
+DATA order32<>+8(SB)/4, $0x00000001
+DATA order32<>+12(SB)/4, $0x00000005
+DATA order32<>+16(SB)/4, $0x00000002
+DATA order32<>+20(SB)/4, $0x00000006
+DATA order32<>+24(SB)/4, $0x00000003
+DATA order32<>+28(SB)/4, $0x00000007
+GLOBL order32<>(SB), RODATA|NOPTR, $32
+
+// func quantizeFineAVX2(dst *[512]byte, x *[256]float32)
+// Requires: AVX, AVX2
+TEXT ·quantizeFineAVX2(SB), NOSPLIT, $288-16
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	VPBROADCASTD magnitude<>+0(SB), Y0
+	MOVQ         CX, DX
+	XORQ         BX, BX
+
+largest:
+	VPAND        (DX), Y0, Y1
+	VPAND        32(DX), Y0, Y2
+	VPMAXUD      Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VPMAXUD      X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VPMAXUD      X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VPMAXUD      X2, X1, X1
+	VMOVD        X1, (SP)(BX*1)
+	ADDQ         $0x40, DX
+	ADDQ         $0x04, BX
+	CMPQ         BX, $0x40
+	JL           largest
+	MOVQ         CX, DX
+	XORQ         BX, BX
+
+divisor:
+	VBROADCASTSS (SP)(BX*1), Y0
+	VMOVUPS      divisors<>+0(SB), Y1
+	VDIVPS       Y0, Y1, Y0
+	VMOVUPS      Y0, 192(SP)
+	VMOVUPS      (DX), Y1
+	VMOVUPS      32(DX), Y0
+	VBROADCASTSS 192(SP), Y2
+	VMULPS       Y2, Y1, Y3
+	VROUNDPS     $0x00, Y3, Y4
+	VSUBPS       Y4, Y3, Y3
+	VMULPS       Y3, Y3, Y3
+	VMULPS       Y2, Y0, Y2
+	VROUNDPS     $0x00, Y2, Y4
+	VSUBPS       Y4, Y2, Y2
+	VMULPS       Y2, Y2, Y2
+	VADDPS       Y2, Y3, Y3
+	VBROADCASTSS 196(SP), Y2
+	VMULPS       Y2, Y1, Y4
+	VROUNDPS     $0x00, Y4, Y5
+	VSUBPS       Y5, Y4, Y4
+	VMULPS       Y4, Y4, Y4
+	VMULPS       Y2, Y0, Y2
+	VROUNDPS     $0x00, Y2, Y5
+	VSUBPS       Y5, Y2, Y2
+	VMULPS       Y2, Y2, Y2
+	VADDPS       Y2, Y4, Y4
+	VSHUFPS      $0x88, Y4, Y3, Y2
+	VSHUFPS      $0xdd, Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VBROADCASTSS 200(SP), Y3
+	VMULPS       Y3, Y1, Y4
+	VROUNDPS     $0x00, Y4, Y5
+	VSUBPS       Y5, Y4, Y4
+	VMULPS       Y4, Y4, Y4
+	VMULPS       Y3, Y0, Y3
+	VROUNDPS     $0x00, Y3, Y5
+	VSUBPS       Y5, Y3, Y3
+	VMULPS       Y3, Y3, Y3
+	VADDPS       Y3, Y4, Y4
+	VBROADCASTSS 204(SP), Y3
+	VMULPS       Y3, Y1, Y5
+	VROUNDPS     $0x00, Y5, Y6
+	VSUBPS       Y6, Y5, Y5
+	VMULPS       Y5, Y5, Y5
+	VMULPS       Y3, Y0, Y3
+	VROUNDPS     $0x00, Y3, Y6
+	VSUBPS       Y6, Y3, Y3
+	VMULPS       Y3, Y3, Y3
+	VADDPS       Y3, Y5, Y5
+	VSHUFPS      $0x88, Y5, Y4, Y3
+	VSHUFPS      $0xdd, Y5, Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	VSHUFPS      $0x88, Y3, Y2, Y4
+	VSHUFPS      $0xdd, Y3, Y2, Y2
+	VADDPS       Y2, Y4, Y4
+	VBROADCASTSS 208(SP), Y2
+	VMULPS       Y2, Y1, Y3
+	VROUNDPS     $0x00, Y3, Y5
+	VSUBPS       Y5, Y3, Y3
+	VMULPS       Y3, Y3, Y3
+	VMULPS       Y2, Y0, Y2
+	VROUNDPS     $0x00, Y2, Y5
+	VSUBPS       Y5, Y2, Y2
+	VMULPS       Y2, Y2, Y2
+	VADDPS       Y2, Y3, Y3
+	VBROADCASTSS 212(SP), Y2
+	VMULPS       Y2, Y1, Y5
+	VROUNDPS     $0x00, Y5, Y6
+	VSUBPS       Y6, Y5, Y5
+	VMULPS       Y5, Y5, Y5
+	VMULPS       Y2, Y0, Y2
+	VROUNDPS     $0x00, Y2, Y6
+	VSUBPS       Y6, Y2, Y2
+	VMULPS       Y2, Y2, Y2
+	VADDPS       Y2, Y5, Y5
+	VSHUFPS      $0x88, Y5, Y3, Y2
+	VSHUFPS      $0xdd, Y5, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VBROADCASTSS 216(SP), Y3
+	VMULPS       Y3, Y1, Y5
+	VROUNDPS     $0x00, Y5, Y6
+	VSUBPS       Y6, Y5, Y5
+	VMULPS       Y5, Y5, Y5
+	VMULPS       Y3, Y0, Y3
+	VROUNDPS     $0x00, Y3, Y6
+	VSUBPS       Y6, Y3, Y3
+	VMULPS       Y3, Y3, Y3
+	VADDPS       Y3, Y5, Y5
+	VBROADCASTSS 220(SP), Y3
+	VMULPS       Y3, Y1, Y1
+	VROUNDPS     $0x00, Y1, Y6
+	VSUBPS       Y6, Y1, Y1
+	VMULPS       Y1, Y1, Y1
+	VMULPS       Y3, Y0, Y0
+	VROUNDPS     $0x00, Y0, Y3
+	VSUBPS       Y3, Y0, Y0
+	VMULPS       Y0, Y0, Y0
+	VADDPS       Y0, Y1, Y1
+	VSHUFPS      $0x88, Y1, Y5, Y0
+	VSHUFPS      $0xdd, Y1, Y5, Y1
+	VADDPS       Y1, Y0, Y0
+	VSHUFPS      $0x88, Y0, Y2, Y1
+	VSHUFPS      $0xdd, Y0, Y2, Y0
+	VADDPS       Y0, Y1, Y1
+	VPERM2F128   $0x20, Y1, Y4, Y0
+	VPERM2F128   $0x31, Y1, Y4, Y1
+	VADDPS       Y1, Y0, Y0
+	VMULPS       squares<>+0(SB), Y0, Y0
+	VMOVAPS      Y0, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMINPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VMINPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VMINPS       X2, X1, X1
+	VBROADCASTSS X1, Y1
+	VCMPPS       $0x00, Y0, Y1, Y1
+	VMOVMSKPS    Y1, SI
+	ORL          $0x80, SI
+	BSFL         SI, SI
+	MOVL         192(SP)(SI*4), DI
+	MOVL         DI, 64(SP)(BX*1)
+	LEAQ         parts<>+0(SB), DI
+	MOVL         (DI)(SI*4), SI
+	MOVL         SI, 224(SP)(BX*1)
+	ADDQ         $0x40, DX
+	ADDQ         $0x04, BX
+	CMPQ         BX, $0x40
+	JL           divisor
+	VMOVUPS      (SP), Y0
+	VMULPS       224(SP), Y0, Y1
+	VMOVUPS      64(SP), Y2
+	VPBROADCASTD smallest<>+0(SB), Y3
+	VPCMPGTD     Y0, Y3, Y3
+	VPBROADCASTD finite<>+0(SB), Y4
+	VPCMPGTD     Y4, Y0, Y0
+	VPANDN       Y1, Y3, Y1
+	VPBROADCASTD quietNaN<>+0(SB), Y4
+	VPAND        Y4, Y0, Y4
+	VPANDN       Y1, Y0, Y1
+	VPOR         Y4, Y1, Y1
+	VPOR         Y0, Y3, Y3
+	VPANDN       Y2, Y3, Y2
+	VMOVUPS      Y1, 256(AX)
+	VMOVUPS      Y2, 64(SP)
+	VMOVUPS      32(SP), Y0
+	VMULPS       256(SP), Y0, Y1
+	VMOVUPS      96(SP), Y2
+	VPBROADCASTD smallest<>+0(SB), Y3
+	VPCMPGTD     Y0, Y3, Y3
+	VPBROADCASTD finite<>+0(SB), Y4
+	VPCMPGTD     Y4, Y0, Y0
+	VPANDN       Y1, Y3, Y1
+	VPBROADCASTD quietNaN<>+0(SB), Y4
+	VPAND        Y4, Y0, Y4
+	VPANDN       Y1, Y0, Y1
+	VPOR         Y4, Y1, Y1
+	VPOR         Y0, Y3, Y3
+	VPANDN       Y2, Y3, Y2
+	VMOVUPS      Y1, 288(AX)
+	VMOVUPS      Y2, 96(SP)
+	XORQ         DX, DX
+
+values:
+	VBROADCASTSS 64(SP)(DX*1), Y0
+	VXORPS       Y1, Y1, Y1
+	VCMPPS       $0x04, Y1, Y0, Y1
+	VMULPS       (CX), Y0, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPAND        Y1, Y2, Y2
+	VMULPS       32(CX), Y0, Y0
+	VCVTPS2DQ    Y0, Y0
+	VPAND        Y1, Y0, Y0
+	VPADDD       Y0, Y2, Y1
+	VEXTRACTF128 $0x01, Y1, X3
+	VPADDD       X3, X1, X1
+	VMOVHLPS     X1, X1, X3
+	VPADDD       X3, X1, X1
+	VMOVSHDUP    X1, X3
+	VPADDD       X3, X1, X1
+	VMOVD        X1, 128(SP)(DX*1)
+	VPACKSSDW    Y0, Y2, Y2
+	VPACKSSWB    Y2, Y2, Y2
+	VMOVDQU      order16<>+0(SB), Y0
+	VPERMD       Y2, Y0, Y2
+	VMOVDQU      X2, (AX)(DX*4)
+	ADDQ         $0x40, CX
+	ADDQ         $0x04, DX
+	CMPQ         DX, $0x40
+	JL           values
+	VXORPS       Y0, Y0, Y0
+	VMOVDQU      128(SP), Y1
+	VCVTDQ2PS    Y1, Y2
+	VMULPS       256(AX), Y2, Y2
+	VMOVUPS      Y2, 320(AX)
+	VPSLLD       $0x07, Y1, Y1
+	VPSUBD       Y1, Y0, Y1
+	VMOVDQU      Y1, 384(AX)
+	VMOVDQU      160(SP), Y1
+	VCVTDQ2PS    Y1, Y2
+	VMULPS       288(AX), Y2, Y2
+	VMOVUPS      Y2, 352(AX)
+	VPSLLD       $0x07, Y1, Y1
+	VPSUBD       Y1, Y0, Y1
+	VMOVDQU      Y1, 416(AX)
+	VMOVDQU      Y0, 448(AX)
+	VMOVDQU      Y0, 480(AX)
+	VZEROUPPER
+	RET
+
+DATA divisors<>+0(SB)/4, $(127.0)
+DATA divisors<>+4(SB)/4, $(126.0)
+DATA divisors<>+8(SB)/4, $(125.0)
+DATA divisors<>+12(SB)/4, $(124.0)
+DATA divisors<>+16(SB)/4, $(123.0)
+DATA divisors<>+20(SB)/4, $(122.0)
+DATA divisors<>+24(SB)/4, $(121.0)
+DATA divisors<>+28(SB)/4, $(120.0)
+GLOBL divisors<>(SB), RODATA|NOPTR, $32
+
+DATA squares<>+0(SB)/4, $(0.00006200012)
+DATA squares<>+4(SB)/4, $(0.00006298816)
+DATA squares<>+8(SB)/4, $(0.000064)
+DATA squares<>+12(SB)/4, $(0.00006503642)
+DATA squares<>+16(SB)/4, $(0.00006609822)
+DATA squares<>+20(SB)/4, $(0.00006718624)
+DATA squares<>+24(SB)/4, $(0.00006830134)
+DATA squares<>+28(SB)/4, $(0.000069444446)
+GLOBL squares<>(SB), RODATA|NOPTR, $32
+
+DATA parts<>+0(SB)/4, $(0.007874016)
+DATA parts<>+4(SB)/4, $(0.007936508)
+DATA parts<>+8(SB)/4, $(0.008)
+DATA parts<>+12(SB)/4, $(0.008064516)
+DATA parts<>+16(SB)/4, $(0.008130081)
+DATA parts<>+20(SB)/4, $(0.008196721)
+DATA parts<>+24(SB)/4, $(0.008264462)
+DATA parts<>+28(SB)/4, $(0.008333334)
+GLOBL parts<>(SB), RODATA|NOPTR, $32
+
+DATA order16<>+0(SB)/4, $0x00000000
+DATA order16<>+4(SB)/4, $0x00000004
+DATA order16<>+8(SB)/4, $0x00000001
+DATA order16<>+12(SB)/4, $0x00000005
+DATA order16<>+16(SB)/4, $0x00000000
+DATA order16<>+20(SB)/4, $0x00000004
+DATA order16<>+24(SB)/4, $0x00000001
+DATA order16<>+28(SB)/4, $0x00000005
+GLOBL order16<>(SB), RODATA|NOPTR, $32

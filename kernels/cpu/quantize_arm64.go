@@ -6,7 +6,12 @@ package cpu
 //
 //	dst = the record of x, as quantizeGeneric makes it, bit for bit
 //
-// except that values of a block with a NaN or an infinity are 0.
-//
 //go:noescape
 func quantizeNEON(dst *[512]byte, x *[256]float32)
+
+// quantizeFineNEON computes
+//
+//	dst = the record of x, as quantizeFineGeneric makes it, bit for bit
+//
+//go:noescape
+func quantizeFineNEON(dst *[512]byte, x *[256]float32)

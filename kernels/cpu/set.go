@@ -44,8 +44,8 @@ type Set struct {
 	panel panelKernels
 	norm  normKernels
 
-	quantize func(dst *[recordBytes]byte, x *[recordValues]float32)
-	integers []*Integer
+	quantize, quantizeFine func(dst *[recordBytes]byte, x *[recordValues]float32)
+	integers               []*Integer
 	// dst[(16*b+c)*128+4*r:] = the 32-bit word at src[r*ld+64*b+4*c:], for r and
 	// c < 16 and b < columns: half the rows of a panel.
 	interleave func(dst, src []byte, ld, columns int)
@@ -99,6 +99,8 @@ func genericSet() *Set {
 		norm:        genericNorms(),
 		quantize:    quantizeGeneric,
 		trellis:     genericTrellis,
+
+		quantizeFine: quantizeFineGeneric,
 	}
 	s.integers = genericIntegers(s)
 	return s

@@ -68,6 +68,22 @@ func tile16AVX512(m int, a []byte, panel []byte, c []float32, ldc int, add bool)
 //go:noescape
 func tile16MinAVX512(m int, a []byte, panel []byte, c []float32, ldc int, add bool)
 
+// tileTwiceAVX512 computes
+//
+//	for i := range m {
+//		for j := range 32 {
+//			for each group of 16 weights of row j:
+//				c += S * (d * (sum of codes*q, less 128 * sum of q)), S being that of every other group
+//		}
+//	}
+//
+// with c = c[i*ldc+j], begun at 0 where add is not set, 1 <= m <= 4, records at
+// a[512*i:]; panel holds 64 lines of codes, four of each of 32 rows, then a line
+// of S for each group, then of M.
+//
+//go:noescape
+func tileTwiceAVX512(m int, a []byte, panel []byte, c []float32, ldc int, add bool)
+
 // interleaveAVX512 computes
 //
 //	for b := range columns {

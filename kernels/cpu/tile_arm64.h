@@ -47,7 +47,8 @@
 #define SCALES \
 	FLDPQ (R10), (F30, F31) \
 	EACH(SCALED) \
-	ADD   $128, R10
+	ADD   $128, R10 \
+	ADD   $4, R7
 #define LESSER(t) \
 	FMOVS (512*(t))(R8), F24 \
 	FMLSE4S(24, 0, 30, 12+2*(t)) \

@@ -25,7 +25,6 @@ rows:
 group:
 	GROUP
 	ADD  $32, R6
-	ADD  $4, R7
 	SUBS $1, R12
 	BNE  group
 

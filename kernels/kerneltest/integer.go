@@ -19,8 +19,8 @@ type IntegerBackend struct {
 	// MatMul is C[T][n0:n1] = A[T][K] W[n0:n1][K]^T, where w is stored as the
 	// scheme says and a, at distance k, is quantized on the way.
 	MatMul func(scheme string, c []float32, ldc int, w []byte, a []float32, t, n0, n1, k int)
-	// Quantized writes what the activations of a row become to dst.
-	Quantized func(dst, a []float32)
+	// Quantized writes what the activations of a row become for a scheme to dst.
+	Quantized func(scheme string, dst, a []float32)
 	// FewTokens is the T beyond which bits may change.
 	FewTokens int
 }
@@ -159,7 +159,7 @@ func checkInteger(t *testing.T, b IntegerBackend, s *scheme.Scheme, what string,
 	first := integerRun(t, b, s, what, w, a, tokens, n0, n1, k, ldc)
 	weights, q := decoded(s, w, n1, k), make([]float32, k)
 	for i := range tokens {
-		b.Quantized(q, a[i*k:i*k+k])
+		b.Quantized(s.Name, q, a[i*k:i*k+k])
 		for n := n0; n < n1; n++ {
 			row := weights[n*k : n*k+k]
 			e := exactDot(0, row, q)

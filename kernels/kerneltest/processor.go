@@ -79,11 +79,11 @@ func IntegerProcessor(s *cpu.Set) IntegerBackend {
 	return IntegerBackend{
 		Name: s.Level().String(), Schemes: cpu.Integers(), FewTokens: cpu.FewTokens,
 		MatMul: func(scheme string, c []float32, ldc int, w []byte, x []float32, t, n0, n1, k int) {
-			s.Quantize(&a, x, k, t, k)
+			s.Quantize(&a, x, k, t, k, s.Integer(scheme).Group())
 			s.Integer(scheme).MatMul(c, ldc, w, &a, n0, n1, &scratch)
 		},
-		Quantized: func(dst, x []float32) {
-			s.Quantize(&one, x, len(x), 1, len(x))
+		Quantized: func(scheme string, dst, x []float32) {
+			s.Quantize(&one, x, len(x), 1, len(x), s.Integer(scheme).Group())
 			one.Decode(dst, 0)
 		},
 	}

@@ -56,7 +56,7 @@ func ValidateInteger(b IntegerBackend, name string) error {
 			b.MatMul(name, c, n, w, a, tokens, 0, n, k)
 			for i, got := range c {
 				t, row := i/n, weights[i%n*k:i%n*k+k]
-				b.Quantized(q, a[t*k:t*k+k])
+				b.Quantized(name, q, a[t*k:t*k+k])
 				size := 0.0
 				for _, v := range q {
 					size += math.Abs(float64(v))

@@ -266,11 +266,11 @@ func newProduct(k *kernels, sc *scheme.Scheme, s Shape) *product {
 	for i := range x {
 		x[i] = float32(r.NormFloat64())
 	}
+	integer, w := k.set.Integer(sc.Name), p.weights
 	var a cpu.Activations
-	k.set.Quantize(&a, x, s.K, s.T, s.K)
+	k.set.Quantize(&a, x, s.K, s.T, s.K, integer.Group())
 	c, scratch := make([]float32, s.T*s.N), make([]cpu.IntegerScratch, k.all.Threads())
 	const part = 64 // rows of a part
-	integer, w := k.set.Integer(sc.Name), p.weights
 	each := func(worker, i int) {
 		integer.MatMul(c, s.N, w, &a, i*part, min(i*part+part, s.N), &scratch[worker])
 	}

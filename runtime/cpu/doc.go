@@ -4,8 +4,8 @@
 // A graph and its stored tensors go in; for each device.Batch, hidden states
 // are computed block by block in float32 and logits come out. Weights are read
 // where they lie: plain ones by the dot products directly, coded ones by integer
-// kernels where the level has them, with activations rounded to int8 in blocks
-// of 32 (kernels/cpu.Activations states what that costs; Options.Exact avoids
+// kernels where the level has them, with activations rounded to int8 in groups
+// of 32 or 16 (kernels/cpu.Activations states what that costs; Options.Exact avoids
 // it), or else row by row through the scheme's decoder, never expanded as a
 // whole.
 //

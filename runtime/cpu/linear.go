@@ -34,12 +34,13 @@ const noBlock, noExpert = -1, -1
 
 // linearWork is the group in progress.
 type linearWork struct {
-	x      []float32
-	t      int
-	group  [maxGroup]target
-	starts [maxGroup + 1]int // first part of each target
-	n      int
-	acts   kernels.Activations // x in int8, where a target wants it
+	x       []float32
+	t       int
+	group   [maxGroup]target
+	starts  [maxGroup + 1]int // first part of each target
+	n       int
+	acts    [2]kernels.Activations // x in int8 where targets want it, in groups of 16 and of 32
+	filling *kernels.Activations
 }
 
 // linear computes y = W x + b for each target, x[t][k] being their common
@@ -63,22 +64,29 @@ func (e *Engine) linear(t int, x []float32, block, expert int, group ...target) 
 	e.pool.RunWorkers(w.starts[w.n], e.part.linear)
 }
 
-// quantize rounds the input of the group to int8, once for all its targets.
+// quantize rounds the input of the group to int8, once for all targets that take
+// it in the same groups of neighbours.
 func (e *Engine) quantize() {
 	w := &e.pass.linear
+	var done [len(w.acts)]bool
 	for i := range w.n {
-		if m := w.group[i].w; m.integer != nil {
-			w.acts.Reset(w.t, m.k)
-			e.eachRow(w.t, e.part.quantize)
-			return
+		m := w.group[i].w
+		if m.integer == nil || done[m.acts()] {
+			continue
 		}
+		w.filling, done[m.acts()] = &w.acts[m.acts()], true
+		w.filling.Reset(w.t, m.k, m.integer.Group())
+		e.eachRow(w.t, e.part.quantize)
 	}
 }
 
+// acts returns which of linearWork.acts a matrix with integer kernels takes.
+func (m *matrix) acts() int { return m.integer.Group() / 32 }
+
 func (e *Engine) quantizeRow(row int) {
 	w := &e.pass.linear
-	k := w.acts.K()
-	e.set.QuantizeRow(&w.acts, row, w.x[row*k:(row+1)*k])
+	k := w.filling.K()
+	e.set.QuantizeRow(w.filling, row, w.x[row*k:(row+1)*k])
 }
 
 // partRows returns the outputs of one part.
@@ -109,7 +117,7 @@ func (e *Engine) linearPart(worker, part int) {
 	n1 := min(n0+rows, m.n)
 	switch {
 	case m.integer != nil:
-		m.integer.MatMul(y, m.n, m.bytes, &w.acts, n0, n1, &e.local[worker].integer)
+		m.integer.MatMul(y, m.n, m.bytes, &w.acts[m.acts()], n0, n1, &e.local[worker].integer)
 	case w.t > fewRows || m.dtype == tensor.Invalid:
 		e.set.Gemm(y, m.n, w.x, m.k, w.t, n0, n1, m.k, m.rows, &e.local[worker].gemm)
 	default:

@@ -43,7 +43,6 @@ const (
 	atSum       = 288
 	atSum16     = 320
 	atShift     = 384
-	atShift16   = 416
 )
 
 const unpackedBytes = 384
@@ -81,9 +80,6 @@ func (s *integer) matVec(v isa, tokens int) {
 		"",
 		"with runs >= 1, records at distance step; group sums are exact, then float32.")
 	g := s.start(v, tokens > 1)
-	if s.group == 16 {
-		g.register("twice", 4, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7)
-	}
 	for i := range 4 {
 		g.register(label("spread%d_%d", s.group, i), 4, spread(s.group, i)...)
 	}
@@ -157,9 +153,7 @@ func (g *integerGen) run(tokens int, sums, mins []reg.VecVirtual) {
 			VADDPS(scaled[t], mins[t], mins[t])
 			continue
 		}
-		load(scaled[t], at(g.a, at0+atScale))
-		VPERMPS(scaled[t], g.keep["twice"], scaled[t])
-		VMULPS(scaled[t], s, scaled[t])
+		VMULPS(at(g.a, at0+atScale), s, scaled[t])
 		VFMADD231PS(at(g.a, at0+atSum16), m, mins[t])
 	}
 	for i := range 4 {

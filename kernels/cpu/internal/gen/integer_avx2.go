@@ -90,13 +90,7 @@ func (g *narrowGen) scale(tokens int, sums []reg.VecVirtual) {
 	for h := range s {
 		for t := range tokens {
 			p := g.vec()
-			if g.group == 16 {
-				VMOVDQU(g.fill(label("twice%d", h), 4, 4*h, 4*h, 4*h+1, 4*h+1, 4*h+2, 4*h+2, 4*h+3, 4*h+3), p)
-				VPERMPS(at(g.a, recordBytes*t+atScale), p, p)
-				VMULPS(s[h], p, p)
-			} else {
-				VMULPS(at(g.a, recordBytes*t+atScale), s[h], p)
-			}
+			VMULPS(at(g.a, recordBytes*t+atScale+32*h), s[h], p)
 			VMOVUPS(p, g.scaled.Offset(64*t+32*h))
 		}
 		high := s[h]

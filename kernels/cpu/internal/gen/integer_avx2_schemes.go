@@ -15,7 +15,7 @@ func narrows() map[string]*narrow {
 		"q41":   {name: "Q41", bytes: 160, group: 32, mins: true, scales: narrowMins(20), codes: narrowNibbles(20, 4, nil)},
 		"q50":   {name: "Q50", bytes: 176, group: 32, zero: 16, scales: narrowWords(22), codes: narrowNibbles(22, 6, narrowFifth(22, 2))},
 		"q51":   {name: "Q51", bytes: 192, group: 32, mins: true, scales: narrowMins(24), codes: narrowNibbles(24, 8, narrowFifth(24, 4))},
-		"q80":   {name: "Q80", bytes: 272, group: 32, signed: true, scales: narrowWords(34), codes: narrowQ80},
+		"q80":   {name: "Q80", bytes: 272, group: 16, signed: true, scales: narrowScalesQ80, codes: narrowQ80},
 		"iq4nl": {name: "IQ4NL", bytes: 144, group: 32, signed: true, scales: narrowWords(18), codes: narrowNibbles(18, 2, narrowLevels)},
 		"iq4xs": {name: "IQ4XS", bytes: 136, group: 32, signed: true, scales: narrowScalesIQ4XS, codes: narrowNibbles(16, 8, narrowLevels)},
 		"q4k":   {name: "Q4K", bytes: 144, group: 32, mins: true, scales: narrowScalesK4, codes: narrowQ4K},
@@ -136,6 +136,18 @@ func narrowWords(size int) func(g *narrowGen) (s, m []reg.VecVirtual) {
 	return func(g *narrowGen) (s, m []reg.VecVirtual) {
 		return []reg.VecVirtual{g.words8(size, 0)}, nil
 	}
+}
+
+// narrowScalesQ80 repeats each scale for both halves of its 32 weights.
+func narrowScalesQ80(g *narrowGen) (s, m []reg.VecVirtual) {
+	x := g.words8(34, 0)
+	for h := range 2 {
+		y := g.vec()
+		VMOVDQU(g.fill(label("twice%d", h), 4, 4*h, 4*h, 4*h+1, 4*h+1, 4*h+2, 4*h+2, 4*h+3, 4*h+3), y)
+		VPERMPS(x, y, y)
+		s = append(s, y)
+	}
+	return s, nil
 }
 
 func narrowMins(size int) func(g *narrowGen) (s, m []reg.VecVirtual) {

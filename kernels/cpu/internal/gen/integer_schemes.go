@@ -13,7 +13,7 @@ func integers() map[string]*integer {
 		"q41":   {name: "Q41", bytes: 160, group: 32, mins: true, setup: setupQ41, scales: minWords(20), codes: nibbles(20, 4, nil)},
 		"q50":   {name: "Q50", bytes: 176, group: 32, zero: 16, setup: setupQ50, scales: words(22, 0), codes: nibbles(22, 6, fifth(22, 2))},
 		"q51":   {name: "Q51", bytes: 192, group: 32, mins: true, setup: setupQ51, scales: minWords(24), codes: nibbles(24, 8, fifth(24, 4))},
-		"q80":   {name: "Q80", bytes: 272, group: 32, zero: 128, setup: setupQ80, scales: words(34, 0), codes: codesQ80},
+		"q80":   {name: "Q80", bytes: 272, group: 16, zero: 128, setup: setupQ80, scales: scalesQ80, codes: codesQ80},
 		"iq4nl": {name: "IQ4NL", bytes: 144, group: 32, zero: 128, setup: setupIQ4NL, scales: words(18, 0), codes: nibbles(18, 2, levels)},
 		"iq4xs": {name: "IQ4XS", bytes: 136, group: 32, zero: 128, setup: setupIQ4XS, scales: scalesIQ4XS, codes: nibbles(16, 8, levels)},
 		"q4k":   {name: "Q4K", bytes: 144, group: 32, mins: true, setup: setupQ4K, scales: scalesK4, codes: codesQ4K},
@@ -137,7 +137,19 @@ func setupQ51(g *integerGen) {
 	g.bytes8("sixteen", 16)
 }
 
-func setupQ80(g *integerGen) { g.bytes8("sign", 128) }
+func setupQ80(g *integerGen) {
+	g.bytes8("sign", 128)
+	g.register("twice", 4, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7)
+}
+
+// scalesQ80 repeats each scale for both halves of its 32 weights.
+func scalesQ80(g *integerGen) (s, m reg.VecVirtual) {
+	x := g.eightWords(34, 0)
+	s = g.vec()
+	VCVTPH2PS(x.AsX(), s.AsY())
+	VPERMPS(s, g.keep["twice"], s)
+	return s, s
+}
 
 func codesQ80(g *integerGen, i int) reg.VecVirtual {
 	c := g.vec()
