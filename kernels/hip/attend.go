@@ -78,7 +78,7 @@ const CounterBytes = 64 << 10
 
 // ScratchBytes returns the size of the scratch.
 func (o *Attend) ScratchBytes(t Target) int64 {
-	if o.T > attendFewRows {
+	if o.isPrompt(t) {
 		return 0
 	}
 	s := o.split(t)
@@ -87,7 +87,7 @@ func (o *Attend) ScratchBytes(t Target) int64 {
 
 // Calls returns the launch.
 func (o *Attend) Calls(t Target) []Call {
-	if o.T > attendFewRows {
+	if o.isPrompt(t) {
 		return o.prompt(t)
 	}
 	s := o.split(t)

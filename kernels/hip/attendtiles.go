@@ -1,22 +1,49 @@
 package hip
 
-import "fmt"
+import (
+	"fmt"
 
-// Sizes of attention over prompts, see attendtiles.hip.
-const (
-	tileRows      = 64
-	tilePositions = 32
-	tileThreads   = 256
+	"github.com/nstf/nstf/kernels/cpu"
 )
 
+// tileRows is the rows of a block of attention over prompts.
+const tileRows = 64
+
+// isPrompt says whether the rows go the way of prompts: where they are many, and
+// a tile of keys fits.
+func (o *Attend) isPrompt(t Target) bool {
+	_, lds := o.columns()
+	return o.T > attendFewRows && lds <= uint32(t.LDS)
+}
+
+// exact says whether prompts are multiplied in float32: so are keys that are
+// stored like that.
+func (o *Attend) exact() bool { return o.Exact || o.KV.Format == cpu.KVF32 }
+
+// columns returns how many numbers of its output a block computes, and the LDS
+// that it needs for that.
+func (o *Attend) columns() (n int, lds uint32) {
+	tile, most := 64, 128 // numbers of 128 bytes; sums that registers hold
+	if o.exact() {
+		tile, most = 32, 64
+	}
+	n = min(ceil(o.KV.Dim, 16)*16, most)
+	return n, uint32(128 * (ceil(o.KV.Dim, tile)*tile + n))
+}
+
 // prompt is Attend for many rows.
-func (o *Attend) prompt(Target) []Call {
-	args := []Arg{Ptr(o.Q), Ptr(o.Out), I32(o.T), I32(o.Heads), I32(o.KV.Heads), I32(o.Window), F32(o.Scale), F32(o.Softcap)}
+func (o *Attend) prompt(t Target) []Call {
+	columns, lds := o.columns()
+	unit := Unit{"attendtiles.hip", fmt.Sprintf("%s NSTF_EXACT=%d ATTEND_COLUMNS=%d ATTEND_CAP=%d", o.KV.defines(), flag(o.exact()), columns, flag(o.Softcap != 0))}
+	features := 16
+	if o.exact() || t.Matrix() == NoMatrix {
+		features = t.Wave
+	}
+	args := []Arg{Ptr(o.Q), Ptr(o.Out), I32(o.KV.Dim), I32(o.T), I32(o.Heads), I32(o.KV.Heads), I32(o.Window), F32(o.Scale), F32(o.Softcap)}
 	args = append(append(args, o.KV.args()...), o.Rows.args()...)
 	return []Call{{
-		Unit:   Unit{"attendtiles.hip", fmt.Sprintf("%s ATTEND_CAP=%d", o.KV.defines(), flag(o.Softcap != 0))},
-		Symbol: "nstf_attend_tiles",
-		Grid:   [3]uint32{uint32(ceil(o.T, tileRows)), uint32(o.Heads), 1},
-		Block:  [3]uint32{tileThreads, 1, 1}, Args: args,
+		Unit: unit, Symbol: "nstf_attend_tiles", LDS: lds,
+		Grid:  [3]uint32{uint32(ceil(o.T, tileRows)), uint32(o.Heads), uint32(ceil(o.KV.Dim, columns))},
+		Block: [3]uint32{uint32(tileRows / features * t.Wave), 1, 1}, Args: args,
 	}}
 }

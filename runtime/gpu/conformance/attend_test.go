@@ -222,7 +222,7 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 			}
 			want, size := attend64(q[at:at+c.d], ks, vs, float64(op.Scale), float64(c.softcap))
 			for d := range want {
-				e := math.Abs(float64(got[at+d])-want[d]) / size[d] * (1 << 24)
+				e := math.Abs(float64(got[at+d])-want[d]) / max(size[d], 1e-30) * (1 << 24)
 				if !(e <= c.tolerance) {
 					t.Fatalf("row %d head %d number %d is %g, want %g: error %.1f units, %.1f are allowed", row, h, d, got[at+d], want[d], e, c.tolerance)
 				}
@@ -270,6 +270,38 @@ func attend64(q []float32, keys, values [][]float32, scale, softcap float64) (ou
 		size[d] /= sum
 	}
 	return out, size
+}
+
+// upTo returns the positions from lo on, n of them, twice: once for each of two
+// sequences in turn.
+func upTo(lo, n int) []int32 {
+	var p []int32
+	for i := range n {
+		p = append(p, int32(lo+i/2))
+	}
+	return p
+}
+
+func TestAttendPrompts(t *testing.T) {
+	m := open(t)
+	r := rand.New(rand.NewPCG(9, 8))
+	for _, c := range []attendCase{
+		{format: cpu.KVF16, d: 128, heads: 2, kvs: 1, position: upTo(0, 70), tolerance: 20000},
+		{format: cpu.KVF16, d: 64, heads: 1, kvs: 1, position: upTo(20, 12), tolerance: 20000},
+		{format: cpu.KVF32, d: 64, heads: 2, kvs: 2, position: upTo(7, 9), tolerance: 16},
+		{format: cpu.KVQ8, d: 128, heads: 1, kvs: 1, position: upTo(60, 20), tolerance: 20000},
+		{format: cpu.KVQ8, d: 96, heads: 1, kvs: 1, position: upTo(0, 70), exact: true, tolerance: 24},
+		{format: cpu.KVF16, d: 80, heads: 1, kvs: 1, position: upTo(100, 20), window: 50, tolerance: 20000},
+		{format: cpu.KVF16, d: 112, heads: 1, kvs: 1, position: upTo(100, 9), window: 80, exact: true, tolerance: 16},
+		{format: cpu.KVF16, d: 256, heads: 1, kvs: 1, position: upTo(0, 18), softcap: 50, tolerance: 20000},
+		{format: cpu.KVF16, d: 256, heads: 1, kvs: 1, position: upTo(0, 18), softcap: 50, exact: true, tolerance: 40},
+		{format: cpu.KVQ8, d: 20, heads: 3, kvs: 1, position: upTo(0, 40), tolerance: 20000},
+		{format: cpu.KVF16, d: 33, heads: 1, kvs: 1, position: append(upTo(0, 12), -1, -1, 64, 300), tolerance: 20000},
+		{format: cpu.KVF32, d: 1, heads: 1, kvs: 1, position: upTo(0, 10), tolerance: 12},
+		{format: cpu.KVF16, d: 512, heads: 1, kvs: 1, position: upTo(0, 10), tolerance: 20, capacity: 10},
+	} {
+		t.Run(c.String(), func(t *testing.T) { c.check(t, m, r) })
+	}
 }
 
 func TestAttendRows(t *testing.T) {

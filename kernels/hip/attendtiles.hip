@@ -1,0 +1,313 @@
+// Attention of many rows over their sequences' cached keys and values: prompts.
+//
+//	for t, h: z[p] = cap(scale * dot(q[t][h], key[p])) for lo <= p <= position[t]
+//	          out[t][h] = sum of exp(z[p]) * value[p], over sum of exp(z[p])
+//	cap(z) = softcap * tanh(z/softcap) with ATTEND_CAP 1; lo = position+1-window, or 0
+//
+// q, out f32[T][heads][KV_D]; the cache as in kv.hip. Rows of one sequence are
+// neighbours, in any number; a block that has rows of several goes through their
+// positions one after the other. With NSTF_EXACT everything is float32 in plain
+// loops; else q, keys, weights and values are halves and sums float32.
+//
+// width is KV_D again: as an argument it keeps products in basic blocks of their
+// own (MATRIX_APART in matrix.hip).
+//
+// Grid: x: TILE_ROWS rows, the last first since they see most; y: heads; z:
+// ATTEND_COLUMNS numbers of a head's output. Waves of any size, a wave has
+// MATRIX_FEATURES rows. LDS (dynamic): a tile of MATRIX_TILE_K positions' keys,
+// and of values, transposed.
+//
+// Phases, for each tile of positions: (1) all threads fetch keys and values,
+// zeros beyond the sequence; (2) scores by the matrix unit, masked; (3) the
+// running maximum, weights, and what was summed before corrected; (4) the
+// weights, which stay in registers, times the values by the matrix unit.
+// Deterministic.
+//
+// Bound: matrix products, 4*KV_D operations for each row and position.
+// Tolerance: exact: float32 attention's. Else: scores within 2^-10 of the sum of
+// |q||key|, weights and values within 2^-11. An infinity or a NaN among the
+// values of a tile spoils all rows of the block, also those that do not see it.
+#include "functions.hip"
+#include "kv.hip"
+#include "matrixchain.hip"
+
+#define TILE_ROWS 64
+#define TILE_WAVES (TILE_ROWS / MATRIX_FEATURES)
+#define THREADS (TILE_WAVES * NSTF_WAVE)
+#define TILE MATRIX_TILE_K
+#define KEY_TILES ((KV_D + TILE - 1) / TILE) // of a key's numbers
+#define SCORES (TILE / MATRIX_TOKENS)
+#define OUTPUTS (ATTEND_COLUMNS / MATRIX_TOKENS)
+#define PIECE (NSTF_EXACT ? 4 : 8) // numbers of 16 bytes
+// Queries stay in registers where there are enough: WMMA11's copies take twice as many.
+#define QUERIES_HELD (!MATRIX_PLAIN && KEY_TILES <= 2 && NSTF_MATRIX != NSTF_MATRIX_WMMA11)
+#define TILE_NONE -3.4028234663852886e38f
+
+// Eight or four numbers as they lie in LDS.
+struct alignas(16) piece {
+	u32 v[4];
+};
+
+// Numbers d0 .. d0+PIECE-1 of a vector, zeros behind KV_D.
+NSTF_DEVICE piece load_piece(const kv_element* plane, const f32* scales, i64 vector, int d0, bool key) {
+	piece p = {};
+	if (d0 >= KV_D) return p;
+	const kv_element* from = plane + vector * KV_D + d0;
+#if KV_FORMAT == 1 && !NSTF_EXACT && KV_D % 8 == 0
+	return *(const piece*)from;
+#else
+	f32 x[PIECE];
+#if KV_FORMAT == 2
+	const f32 scale = scales[key ? vector * KV_GROUPS + d0 / 32 : vector];
+#endif
+#pragma unroll
+	for (int i = 0; i < PIECE; i++) {
+		x[i] = 0;
+		if (d0 + i >= KV_D) continue;
+#if KV_FORMAT == 0
+		x[i] = from[i];
+#elif KV_FORMAT == 1
+		x[i] = half_value(from[i]);
+#else
+		x[i] = (f32)from[i] * scale;
+#endif
+	}
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+#if NSTF_EXACT
+		p.v[i] = bits_of(x[i]);
+#else
+		p.v[i] = halves_of(x[2 * i], x[2 * i + 1]);
+#endif
+	}
+	return p;
+#endif
+}
+
+// The tile's positions lo <= p < hi, counted from its first, exist.
+struct reach {
+	int lo, hi;
+};
+
+NSTF_DEVICE void fetch_keys(u8* keys, const kv_cache& cache, i64 first, reach r) {
+	constexpr int pieces = KEY_TILES * 8;
+#pragma unroll 4
+	for (int i = threadIdx.x; i < TILE * pieces; i += THREADS) {
+		const int p = i / pieces, c = i % pieces;
+		piece x = {};
+		if (p >= r.lo && p < r.hi) x = load_piece(cache.keys, cache.key_scales, first + p, c * PIECE, true);
+		*(piece*)(keys + c / 8 * (TILE * 128) + matrix_chunk(p, c % 8)) = x;
+	}
+}
+
+// Lanes take neighbouring positions, which makes their words neighbours too.
+NSTF_DEVICE void fetch_values(u8* values, const kv_cache& cache, i64 first, reach r, int column) {
+#pragma unroll 2
+	for (int i = threadIdx.x; i < 32 * (ATTEND_COLUMNS / PIECE); i += THREADS) {
+		const int d = i / 32 * PIECE;
+#if NSTF_EXACT
+		const int p = i % 32;
+		piece x = {};
+		if (p >= r.lo && p < r.hi) x = load_piece(cache.values, cache.value_scales, first + p, column + d, false);
+#pragma unroll
+		for (int j = 0; j < 4; j++) *(u32*)(values + matrix_chunk(d + j, p / 4) + p % 4 * 4) = x.v[j];
+#else
+		const int p = i % 32 * 2, place = chain_place(p);
+		piece x = {}, y = {};
+		if (p >= r.lo && p < r.hi) x = load_piece(cache.values, cache.value_scales, first + p, column + d, false);
+		if (p + 1 >= r.lo && p + 1 < r.hi) y = load_piece(cache.values, cache.value_scales, first + p + 1, column + d, false);
+#pragma unroll
+		for (int j = 0; j < 8; j++) {
+			const u32 a = j % 2 ? x.v[j / 2] >> 16 : x.v[j / 2] & 0xffff, b = j % 2 ? y.v[j / 2] & 0xffff0000 : y.v[j / 2] << 16;
+			*(u32*)(values + matrix_chunk(d + j, place / 8) + place % 8 * 2) = a | b;
+		}
+#endif
+	}
+}
+
+// One block of a lane's queries, as weights: times factor.
+NSTF_DEVICE MatrixRuns query_runs(const f32* const (&q)[MATRIX_ROWS], int tile, int block, f32 factor) {
+	MatrixRuns runs;
+#pragma unroll
+	for (int r = 0; r < MATRIX_ROWS; r++) {
+#pragma unroll
+		for (int i = 0; i < 16; i += 2) {
+			const int d = tile * TILE + chain_run(block, i);
+			const f32 a = q[r] && d < KV_D ? q[r][d] * factor : 0.0f, b = q[r] && d + 1 < KV_D ? q[r][d + 1] * factor : 0.0f;
+#if NSTF_EXACT
+			runs.v[r][i] = bits_of(a), runs.v[r][i + 1] = bits_of(b);
+#else
+			runs.v[r][i / 2] = halves_of(a, b);
+#endif
+		}
+	}
+	return runs;
+}
+
+// The weight of a score that is less than the maximum by x, and the factor that
+// queries or scores need for it.
+#if NSTF_EXACT
+NSTF_DEVICE f32 weight_of(f32 x) { return exp_f32(x); }
+#define TILE_BASE 1.0f
+#else
+NSTF_DEVICE f32 weight_of(f32 x) { return exp2_near(x); }
+#define TILE_BASE 1.44269504f
+#endif
+
+struct sums {
+	MatrixSums acc[1][OUTPUTS];
+	f32 top[MATRIX_ROWS], total[MATRIX_ROWS];
+};
+
+// Turns scores into weights: lo and hi are what the lane's rows see, counted
+// from the tile's first position.
+NSTF_DEVICE void weigh(MatrixSums (&s)[1][SCORES], sums& all, const int (&lo)[MATRIX_ROWS], const int (&hi)[MATRIX_ROWS], f32 scale, f32 softcap) {
+	f32 top[MATRIX_ROWS];
+#pragma unroll
+	for (int r = 0; r < MATRIX_ROWS; r++) top[r] = all.top[r];
+#pragma unroll
+	for (int n = 0; n < SCORES; n++) {
+#pragma unroll
+		for (int i = 0; i < MATRIX_SUMS; i++) {
+			const int r = chain_row(i), p = n * MATRIX_TOKENS + matrix_token(i);
+			f32 z = s[0][n].v[i];
+			if (NSTF_EXACT) z *= scale;
+			if (ATTEND_CAP) z = TILE_BASE * softcap * tanh_f32(z / softcap);
+			z = p >= lo[r] && p < hi[r] ? z : -NSTF_INFINITY;
+			s[0][n].v[i] = z;
+			top[r] = wave_max_of(z, top[r]);
+		}
+	}
+	f32 correction[MATRIX_ROWS];
+#pragma unroll
+	for (int r = 0; r < MATRIX_ROWS; r++) {
+		top[r] = chain_max(top[r]);
+		correction[r] = weight_of(all.top[r] - top[r]);
+		all.top[r] = top[r];
+		all.total[r] *= correction[r];
+	}
+#pragma unroll
+	for (int n = 0; n < SCORES; n++) {
+#pragma unroll
+		for (int i = 0; i < MATRIX_SUMS; i++) {
+			const f32 w = weight_of(s[0][n].v[i] - top[chain_row(i)]);
+			s[0][n].v[i] = w;
+			all.total[chain_row(i)] += w;
+		}
+	}
+#pragma unroll
+	for (int n = 0; n < OUTPUTS; n++) {
+#pragma unroll
+		for (int i = 0; i < MATRIX_SUMS; i++) all.acc[0][n].v[i] *= correction[chain_row(i)];
+	}
+}
+
+// The least or the greatest of a wave's numbers.
+NSTF_DEVICE int wave_extreme(int v, bool greatest) {
+#pragma unroll
+	for (int m = NSTF_WAVE / 2; m > 0; m /= 2) {
+		const int other = wave_xor(v, m);
+		if (greatest ? other > v : other < v) v = other;
+	}
+	return v;
+}
+
+NSTF_KERNEL void __launch_bounds__(THREADS)
+nstf_attend_tiles(const f32* q, f32* out, int width, int rows, int heads, int kv_heads, int window, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS) {
+	extern __shared__ __align__(1024) u8 lds[];
+	u8 *keys = lds, *values = lds + KEY_TILES * TILE * 128;
+	const kv_cache cache = KV_CACHE;
+	const int head = blockIdx.y, kv_head = head / (heads / kv_heads), column = blockIdx.z * ATTEND_COLUMNS;
+	const int first_row = (gridDim.x - 1 - blockIdx.x) * TILE_ROWS, stop = first_row + TILE_ROWS < rows ? first_row + TILE_ROWS : rows;
+	const f32 factor = NSTF_EXACT ? 1.0f : ATTEND_CAP ? scale : scale * TILE_BASE;
+
+	const f32* query[MATRIX_ROWS];
+	int row[MATRIX_ROWS], position[MATRIX_ROWS];
+#pragma unroll
+	for (int r = 0; r < MATRIX_ROWS; r++) {
+		row[r] = first_row + (int)(threadIdx.x / NSTF_WAVE) * MATRIX_FEATURES + matrix_row(r);
+		position[r] = row[r] < rows ? positions[row[r]] : -1;
+		query[r] = position[r] >= 0 ? q + ((i64)row[r] * heads + head) * KV_D : nullptr;
+	}
+#if QUERIES_HELD
+	MatrixRuns held[KEY_TILES][MATRIX_BLOCKS];
+#pragma unroll
+	for (int j = 0; j < KEY_TILES; j++) {
+#pragma unroll
+		for (int b = 0; b < MATRIX_BLOCKS; b++) held[j][b] = query_runs(query, j, b, factor);
+	}
+#endif
+	sums all;
+#pragma unroll
+	for (int r = 0; r < MATRIX_ROWS; r++) all.top[r] = TILE_NONE, all.total[r] = 0;
+#pragma unroll
+	for (int n = 0; n < OUTPUTS; n++) all.acc[0][n] = MatrixSums{};
+
+	for (int from = first_row, to; from < stop; from = to) {
+		const int owner = owners[from];
+		int first = 0x7fffffff, last = 0; // that any row of the sequence sees
+		for (to = from; to < stop && owners[to] == owner; to++) {
+			const int hi = positions[to] + 1, lo = window > 0 && hi > window ? hi - window : 0;
+			if (hi <= 0) continue;
+			first = lo < first ? lo : first;
+			last = hi > last ? hi : last;
+		}
+		int lo[MATRIX_ROWS], hi[MATRIX_ROWS], low = 0x7fffffff, high = 0;
+#pragma unroll
+		for (int r = 0; r < MATRIX_ROWS; r++) {
+			hi[r] = row[r] >= from && row[r] < to ? position[r] + 1 : 0;
+			lo[r] = window > 0 && hi[r] > window ? hi[r] - window : 0;
+			if (hi[r] == 0) continue;
+			low = lo[r] < low ? lo[r] : low;
+			high = hi[r] > high ? hi[r] : high;
+		}
+		low = wave_extreme(low, false);
+		high = wave_extreme(high, true);
+		const i32* table = pages + owner * (i64)max_pages;
+		for (int p = first / TILE * TILE; p < last; p += TILE) {
+			const i64 vector = kv_vector(table[p / 64], kv_heads, kv_head, p);
+			const reach exist = {first - p, last - p};
+			__syncthreads();
+			fetch_keys(keys, cache, vector, exist);
+			fetch_values(values, cache, vector, exist, column);
+			__syncthreads();
+			if (p >= high || p + TILE <= low) continue; // for the whole wave
+			MatrixSums s[1][SCORES] = {};
+#pragma unroll
+			for (int j = 0; j < KEY_TILES; j++) {
+#pragma unroll
+				for (int b = 0; b < MATRIX_BLOCKS; b++) {
+#if QUERIES_HELD
+					const MatrixRuns w[1] = {held[j][b]};
+#else
+					const MatrixRuns w[1] = {query_runs(query, j, b, factor)};
+#endif
+					if (!MATRIX_APART || j * TILE < width) matrix_products(s, w, keys + j * (TILE * 128), b);
+				}
+			}
+			int a[MATRIX_ROWS], e[MATRIX_ROWS];
+#pragma unroll
+			for (int r = 0; r < MATRIX_ROWS; r++) a[r] = lo[r] - p, e[r] = hi[r] - p;
+			weigh(s, all, a, e, scale, softcap);
+#pragma unroll
+			for (int b = 0; b < MATRIX_BLOCKS; b++) {
+				const MatrixRuns w[1] = {chain_weights(s[0], b)};
+				if (!MATRIX_APART || b < width) matrix_products(all.acc, w, values, b);
+			}
+		}
+	}
+#pragma unroll
+	for (int r = 0; r < MATRIX_ROWS; r++) {
+		const f32 total = chain_sum(all.total[r]), inverse = total == 0 ? 0.0f : 1.0f / total;
+		if (position[r] < 0) continue;
+		f32* to = out + ((i64)row[r] * heads + head) * KV_D + column;
+#pragma unroll
+		for (int n = 0; n < OUTPUTS; n++) {
+#pragma unroll
+			for (int i = 0; i < MATRIX_SUMS; i++) {
+				const int d = n * MATRIX_TOKENS + matrix_token(i);
+				if (chain_row(i) == r && column + d < KV_D) to[d] = all.acc[0][n].v[i] * inverse;
+			}
+		}
+	}
+}

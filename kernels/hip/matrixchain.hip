@@ -1,0 +1,101 @@
+// Products of products: what matrix.hip's units leave as sums, taken as the next
+// product's weights without leaving the registers, and what it takes to put
+// rows of k into order for that.
+//
+// A first product has rows of weights (queries) and tokens (positions): a lane
+// holds sums of MATRIX_ROWS rows. In a second product positions are k. Each lane
+// gives the unit what it has, in the order in which it has it, and the other
+// operand's rows in LDS follow: number p of MATRIX_TILE_K lies at place
+// chain_place(p). Only WMMA11, which wants rows twice, exchanges anything.
+#include "matrix.hip"
+
+// The place in a tile's row of number i of the 16 that a lane's group has in a
+// block.
+NSTF_DEVICE int chain_run(int block, int i) {
+#if MATRIX_PLAIN || NSTF_MATRIX == NSTF_MATRIX_WMMA11
+	return 16 * block + i;
+#elif NSTF_MATRIX == NSTF_MATRIX_MMA
+	return i / 2 * 8 + matrix_group() * 2 + i % 2;
+#elif NSTF_MATRIX == NSTF_MATRIX_MFMA
+	return 16 * matrix_group() + i;
+#else
+	return 32 * matrix_group() + 16 * block + i;
+#endif
+}
+
+// Where position p of a tile has to lie for chain_weights. Positions 2i and 2i+1
+// are neighbours.
+NSTF_DEVICE int chain_place(int p) {
+#if !MATRIX_PLAIN && NSTF_MATRIX == NSTF_MATRIX_MFMA
+	return p / 4 % 4 * 16 + p / 16 * 4 + p % 4;
+#elif !MATRIX_PLAIN && NSTF_MATRIX == NSTF_MATRIX_WMMA12
+	return p / 8 % 2 * 32 + p / 16 * 8 + p % 8;
+#else
+	return p;
+#endif
+}
+
+// Which of a lane's rows sum i belongs to.
+NSTF_DEVICE int chain_row(int i) {
+#if !MATRIX_PLAIN && NSTF_MATRIX == NSTF_MATRIX_MMA
+	return i / 2;
+#else
+	return 0;
+#endif
+}
+
+// The sum or the maximum over the lanes that share a row.
+#if MATRIX_PLAIN
+NSTF_DEVICE f32 chain_sum(f32 v) { return v; }
+NSTF_DEVICE f32 chain_max(f32 v) { return v; }
+#else
+#if NSTF_MATRIX == NSTF_MATRIX_MMA
+#define CHAIN_FIRST 1
+#define CHAIN_LAST 2
+#else
+#define CHAIN_FIRST 16
+#define CHAIN_LAST (NSTF_WAVE / 2)
+#endif
+NSTF_DEVICE f32 chain_sum(f32 v) {
+#pragma unroll
+	for (int m = CHAIN_FIRST; m <= CHAIN_LAST; m *= 2) v += wave_xor(v, m);
+	return v;
+}
+NSTF_DEVICE f32 chain_max(f32 v) {
+#pragma unroll
+	for (int m = CHAIN_FIRST; m <= CHAIN_LAST; m *= 2) v = wave_max_of(v, wave_xor(v, m));
+	return v;
+}
+#endif
+
+// The sums s of a tile of MATRIX_TILE_K positions as weights of a block.
+template <int N> NSTF_DEVICE MatrixRuns chain_weights(const MatrixSums (&s)[N], int block) {
+	MatrixRuns r;
+#if NSTF_EXACT
+#pragma unroll
+	for (int i = 0; i < 16; i++) r.v[0][i] = bits_of(s[2 * block + i / 8].v[i % 8]);
+#elif MATRIX_PLAIN
+#pragma unroll
+	for (int w = 0; w < 8; w++) r.v[0][w] = halves_of(s[2 * block + w / 4].v[w % 4 * 2], s[2 * block + w / 4].v[w % 4 * 2 + 1]);
+#elif NSTF_MATRIX == NSTF_MATRIX_MMA
+#pragma unroll
+	for (int w = 0; w < 8; w++) {
+		r.v[0][w] = halves_of(s[w].v[0], s[w].v[1]);
+		r.v[1][w] = halves_of(s[w].v[2], s[w].v[3]);
+	}
+#elif NSTF_MATRIX == NSTF_MATRIX_MFMA
+#pragma unroll
+	for (int w = 0; w < 8; w++) r.v[0][w] = halves_of(s[w / 2].v[w % 2 * 2], s[w / 2].v[w % 2 * 2 + 1]);
+#elif NSTF_MATRIX == NSTF_MATRIX_WMMA11
+	const bool odd = matrix_lane() / 16; // this lane has the odd positions
+#pragma unroll
+	for (int w = 0; w < 8; w++) {
+		const f32 own = s[block].v[w], other = wave_xor(own, 16);
+		r.v[0][w] = halves_of(odd ? other : own, odd ? own : other);
+	}
+#else
+#pragma unroll
+	for (int w = 0; w < 8; w++) r.v[0][w] = halves_of(s[2 * block + w / 4].v[w % 4 * 2], s[2 * block + w / 4].v[w % 4 * 2 + 1]);
+#endif
+	return r;
+}
