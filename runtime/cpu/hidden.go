@@ -1,0 +1,59 @@
+package cpu
+
+import (
+	"fmt"
+
+	"github.com/nstf/nstf/runtime/cache"
+	"github.com/nstf/nstf/runtime/device"
+)
+
+// Embed writes the hidden states of the tokens of one sequence, at positions
+// from 0 on, before the first block to x[T][D].
+func (e *Engine) Embed(x []float32, tokens []int32) error {
+	return e.hidden(x, tokens, func() { e.embed() }, func() {})
+}
+
+// Transform runs all blocks over x[T][D], the hidden states of one sequence at
+// positions from 0 on, in place. It fails where memory for keys and values
+// cannot be had.
+func (e *Engine) Transform(x []float32) error {
+	d := int(e.g.Width)
+	if len(x)%d != 0 {
+		panic(fmt.Sprintf("cpu: %d numbers are no hidden states of %d", len(x), d))
+	}
+	return e.hidden(x, make([]int32, len(x)/d), nil, func() {
+		for i := range e.blocks {
+			e.runBlock(i)
+		}
+	})
+}
+
+// hidden walks a sequence in passes: start fills the work space's hidden
+// states (nil: from x), run changes them, and what came out goes to x.
+func (e *Engine) hidden(x []float32, tokens []int32, start, run func()) error {
+	d, t := int(e.g.Width), len(tokens)
+	if len(x) != t*d {
+		panic(fmt.Sprintf("cpu: %d hidden states of %d in %d numbers", t, d, len(x)))
+	}
+	c, err := e.NewCache(int64(t))
+	if err != nil {
+		return err
+	}
+	kv := c.(*cache.KV)
+	for at := 0; at < t; {
+		n := min(maxRows, t-at)
+		kv.Grow(int64(n))
+		e.begin(&device.Batch{Segments: []device.Segment{{Cache: kv, Tokens: tokens[at : at+n], Length: int64(t)}}})
+		rows := x[at*d : (at+n)*d]
+		if start != nil {
+			start()
+		} else {
+			copy(e.s.x, rows)
+		}
+		run()
+		kv.Advance(int64(n))
+		copy(rows, e.s.x[:n*d])
+		at += n
+	}
+	return nil
+}
