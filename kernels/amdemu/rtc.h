@@ -1,0 +1,42 @@
+// Parts of the stand-in for libhiprtc.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+// A program being compiled.
+struct Source {
+	std::string text, name, log, code;
+	std::vector<std::pair<std::string, std::string>> headers; // name, text
+	std::vector<std::string> expressions;                     // whose symbols are asked for
+	std::map<std::string, std::string> symbols;               // expression -> symbol
+	bool compiled = false;
+};
+
+// Finds in the code object the symbols that the expressions stand for.
+void find_symbols(Source& s);
+
+// An environment variable, or otherwise where it is unset or empty.
+std::string variable(const char* name, const std::string& otherwise);
+
+std::string read_file(const std::string& path); // empty where there is none
+bool write_file(const std::string& path, const std::string& text);
+bool write_atomically(const std::string& path, const std::string& text);
+
+uint64_t hash_of(const std::string& text, uint64_t start = 1469598103934665603ull);
+
+std::string compiler();
+std::string cache_folder();
+
+// gfx90a -> 9*1000 + 0*100 + 10, as the device library numbers architectures; 0 for none.
+int architecture_number(const std::string& arch);
+
+// Runs a program with its output in a file; its exit status, -1 where it cannot be started.
+int run_program(const std::vector<std::string>& command, const std::string& log);
+
+// A folder with what every compilation needs: include/ (the HIP headers and the
+// built-in one, nothing else) and bitcode/ (links to the packaged libraries, and
+// the constant that names the architecture, which the package lacks for
+// architectures newer than itself). Empty with err set.
+std::string support_folder(const std::string& arch, std::string& err);

@@ -1,0 +1,153 @@
+// Compiler, headers, device libraries, cache: where they are and how they are run.
+#include "rtc.h"
+#include "rtc_builtin.h"
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char** environ;
+
+std::string variable(const char* name, const std::string& otherwise) {
+	const char* s = getenv(name);
+	return s && *s ? s : otherwise;
+}
+
+std::string read_file(const std::string& path) {
+	std::string r;
+	FILE* f = fopen(path.c_str(), "rb");
+	if (!f) return r;
+	char part[65536];
+	size_t n;
+	while ((n = fread(part, 1, sizeof part, f)) > 0) r.append(part, n);
+	fclose(f);
+	return r;
+}
+bool write_file(const std::string& path, const std::string& text) {
+	FILE* f = fopen(path.c_str(), "wb");
+	if (!f) return false;
+	bool ok = fwrite(text.data(), 1, text.size(), f) == text.size();
+	return fclose(f) == 0 && ok;
+}
+bool write_atomically(const std::string& path, const std::string& text) {
+	std::string temporary = path + "." + std::to_string(getpid());
+	return write_file(temporary, text) && rename(temporary.c_str(), path.c_str()) == 0;
+}
+static bool exists(const std::string& path) {
+	struct stat st;
+	return stat(path.c_str(), &st) == 0;
+}
+static void make_folders(const std::string& path) {
+	for (size_t i = 1; i <= path.size(); i++)
+		if (i == path.size() || path[i] == '/') mkdir(path.substr(0, i).c_str(), 0755);
+}
+static void link_to(const std::string& target, const std::string& path) {
+	if (!exists(path)) (void)!symlink(target.c_str(), path.c_str());
+}
+
+// FNV-1a.
+uint64_t hash_of(const std::string& text, uint64_t h) {
+	for (unsigned char c : text) {
+		h ^= c;
+		h *= 1099511628211ull;
+	}
+	return h;
+}
+
+std::string compiler() { return variable("AMDEMU_CLANG", "/usr/lib/llvm-19/bin/clang"); }
+
+std::string cache_folder() {
+	std::string d = variable("AMDEMU_CACHE", "");
+	if (!d.empty()) return d;
+	d = variable("XDG_CACHE_HOME", "");
+	if (d.empty()) {
+		std::string home = variable("HOME", "");
+		d = home.empty() ? variable("TMPDIR", "/tmp") + "/amdemu-cache-" + std::to_string(getuid()) : home + "/.cache";
+	}
+	return d + "/amdemu";
+}
+
+int architecture_number(const std::string& arch) {
+	if (arch.compare(0, 3, "gfx")) return 0;
+	std::string digits = arch.substr(3, arch.find(':') == std::string::npos ? std::string::npos : arch.find(':') - 3);
+	if (digits.size() < 3) return 0;
+	auto hex = [](char c) { return c <= '9' ? c - '0' : (c | 32) - 'a' + 10; };
+	size_t n = digits.size();
+	return atoi(digits.substr(0, n - 2).c_str()) * 1000 + hex(digits[n - 2]) * 100 + hex(digits[n - 1]);
+}
+
+int run_program(const std::vector<std::string>& command, const std::string& log) {
+	std::vector<char*> arguments;
+	for (const std::string& s : command) arguments.push_back((char*)s.c_str());
+	arguments.push_back(nullptr);
+	posix_spawn_file_actions_t files;
+	posix_spawn_file_actions_init(&files);
+	posix_spawn_file_actions_addopen(&files, 2, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	posix_spawn_file_actions_adddup2(&files, 2, 1);
+	// The caller may be a Go program, whose signal mask is no compiler's.
+	posix_spawnattr_t attributes;
+	posix_spawnattr_init(&attributes);
+	sigset_t none, all;
+	sigemptyset(&none);
+	sigfillset(&all);
+	posix_spawnattr_setsigmask(&attributes, &none);
+	posix_spawnattr_setsigdefault(&attributes, &all);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	pid_t pid;
+	int status = -1, failed = posix_spawn(&pid, arguments[0], &files, &attributes, arguments.data(), environ);
+	posix_spawn_file_actions_destroy(&files);
+	posix_spawnattr_destroy(&attributes);
+	if (failed) return -1;
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
+}
+
+static void link_bitcode(const std::string& from, const std::string& to) {
+	DIR* folder = opendir(from.c_str());
+	if (!folder) return;
+	while (dirent* e = readdir(folder)) {
+		std::string n = e->d_name;
+		if (n.size() > 3 && n.compare(n.size() - 3, 3, ".bc") == 0) link_to(from + "/" + n, to + "/" + n);
+	}
+	closedir(folder);
+}
+
+// The bitcode that tells the device library its architecture.
+static bool make_architecture_constant(const std::string& folder, const std::string& arch, std::string& err) {
+	std::string made = folder + "/bitcode/oclc_isa_version_" + arch.substr(3) + ".bc";
+	if (exists(made)) return true;
+	std::string t = folder + "/isa-" + arch + "-" + std::to_string(getpid());
+	write_file(t + ".cl", "__constant int __oclc_ISA_version = " + std::to_string(architecture_number(arch)) + ";\n");
+	int status = run_program({compiler(), "-x", "cl", "-Xclang", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-nogpulib", "-fvisibility=protected", "-Xclang",
+	                             "-mcode-object-version=none", "-emit-llvm", "-c", t + ".cl", "-o", t + ".bc"},
+	    t + ".log");
+	bool ok = status == 0 && rename((t + ".bc").c_str(), made.c_str()) == 0;
+	if (!ok) err = "amdemu: cannot build the architecture constant for " + arch + "\n" + read_file(t + ".log");
+	unlink((t + ".cl").c_str());
+	unlink((t + ".log").c_str());
+	return ok;
+}
+
+std::string support_folder(const std::string& arch, std::string& err) {
+	std::string hip = variable("AMDEMU_HIP_INCLUDE", "/usr/include"), bitcode = variable("AMDEMU_BITCODE", "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode");
+	if (!exists(compiler())) err = "amdemu: no compiler at " + compiler() + " (install clang-19 or set AMDEMU_CLANG)\n";
+	else if (!exists(hip + "/hip/hip_runtime.h")) err = "amdemu: no hip/hip_runtime.h under " + hip + " (install libamdhip64-dev or set AMDEMU_HIP_INCLUDE)\n";
+	else if (!exists(bitcode + "/ocml.bc")) err = "amdemu: no ocml.bc in " + bitcode + " (install rocm-device-libs or set AMDEMU_BITCODE)\n";
+	if (!err.empty()) return "";
+	char name[40];
+	snprintf(name, sizeof name, "%016llx", (unsigned long long)hash_of(hip + "\x01" + bitcode + "\x01" + compiler() + builtin_header));
+	std::string d = cache_folder() + "/support-" + name;
+	make_folders(d + "/include");
+	make_folders(d + "/bitcode");
+	link_to(hip + "/hip", d + "/include/hip");
+	if (!exists(d + "/include/bitset")) write_atomically(d + "/include/bitset", "\n"); // the cooperative-groups header names it and does not use it
+	if (!exists(d + "/include/amdemu_builtin.h")) write_atomically(d + "/include/amdemu_builtin.h", builtin_header);
+	link_bitcode(bitcode, d + "/bitcode");
+	return make_architecture_constant(d, arch.substr(0, arch.find(':')), err) ? d : "";
+}
