@@ -92,9 +92,17 @@ func matmulTiles(t Target, exact bool) []tuned {
 	case unit == MMA && strings.HasPrefix(t.Arch, "sm_90"):
 		return []tuned{
 			{MatmulTile{1, 32, 8, 1, 4, 1, true}, 1},
+			{MatmulTile{1, 32, 8, 1, 6, 1, true}, 1},
+			{MatmulTile{2, 16, 8, 1, 4, 1, true}, 1},
+			{MatmulTile{2, 16, 8, 1, 8, 1, true}, 1},
 			{MatmulTile{1, 16, 8, 1, 4, 1, true}, 0.8},
+			{MatmulTile{1, 16, 4, 1, 4, 2, true}, 0.8},
+			{MatmulTile{2, 8, 8, 1, 4, 1, false}, 0.4},
 			{MatmulTile{2, 8, 4, 1, 4, 2, false}, 0.4},
-			{MatmulTile{2, 4, 2, 4, 3, 2, false}, 0.3},
+			{MatmulTile{2, 8, 4, 2, 3, 1, false}, 0.4},
+			{MatmulTile{2, 4, 2, 4, 3, 1, false}, 0.3},
+			{MatmulTile{2, 4, 4, 2, 3, 2, false}, 0.3},
+			{MatmulTile{1, 4, 2, 4, 3, 2, false}, 0.2},
 			{MatmulTile{1, 2, 2, 4, 3, 2, false}, 0.15},
 		}
 	case unit == MMA:
