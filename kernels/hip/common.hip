@@ -59,6 +59,15 @@ template <int Width> NSTF_DEVICE f32 wave_max(f32 v) {
 	return v;
 }
 
+// The lanes for which a condition holds, a bit each.
+NSTF_DEVICE u64 wave_ballot(bool v) {
+#if defined(NSTF_CUDA)
+	return __ballot_sync(0xffffffffu, v);
+#else
+	return __ballot(v);
+#endif
+}
+
 // What the wave's lanes wrote to LDS is seen by its other lanes from here on.
 NSTF_DEVICE void wave_sync() {
 #if defined(NSTF_CUDA)

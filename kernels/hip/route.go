@@ -6,7 +6,7 @@ import "fmt"
 // TopK largest (the lower index first among equals), divided by their sum where
 // Normalize is set.
 type Route struct {
-	T, Experts, TopK int
+	T, Experts, TopK int // TopK is at most 32
 	Normalize        bool
 	Logits           Address // f32[T][Experts]
 	Chosen           Address // i32[T][TopK]
@@ -32,7 +32,7 @@ func (o *Route) Calls(t Target) []Call {
 	}}
 	if o.Slots != 0 {
 		calls = append(calls, Call{
-			Unit: unit, Symbol: "nstf_route_slots", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{groupThreads, 1, 1},
+			Unit: unit, Symbol: "nstf_route_slots", Grid: [3]uint32{uint32(ceil(o.Experts, groupThreads/t.Wave)), 1, 1}, Block: [3]uint32{groupThreads, 1, 1},
 			Args: []Arg{Ptr(o.Chosen), Ptr(o.Slots), Ptr(o.First), I32(o.T * o.TopK)},
 		})
 	}
