@@ -90,36 +90,36 @@ func (w *walk) round(in *source, t int, ms ...*matrix) {
 
 // linear computes the targets from t rows of a source.
 func (w *walk) linear(t int, in source, targets ...target) {
-	for lo := 0; lo < t; lo += hip.MaxRows {
-		op := &hip.Matvec{T: min(t-lo, hip.MaxRows), Exact: w.e.exact, X: at(in.x, lo, targets[0].w.K), Norm: in.norm}
-		if t <= hip.MaxRows {
-			op.Acts = in.acts
-		}
-		for _, g := range targets {
-			p := hip.Product{W: g.w.Weight, Y: at(g.y, lo, g.w.N), Bias: g.w.bias}
-			if g.residual != 0 {
-				p.Residual = at(g.residual, lo, g.w.N)
-			}
-			op.Products = append(op.Products, p)
-		}
-		w.do(op)
+	products := make([]hip.Product, len(targets))
+	for i, g := range targets {
+		products[i] = hip.Product{W: g.w.Weight, Y: g.y, Bias: g.w.bias, Residual: g.residual}
 	}
+	if few(t) {
+		w.do(&hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Norm: in.norm, Products: products})
+		return
+	}
+	w.do(&hip.Matmul{T: t, Exact: w.e.exact, X: in.x, Products: products, Scratch: w.e.s.tiles})
 }
 
 // gated computes act(gate x) * (up x) of t rows, and returns it as down's
 // source: in s.gate, or rounded to bytes.
 func (w *walk) gated(t int, in source, b *block) source {
 	s := &w.e.s
-	if !few(t) || b.gate.Format != b.up.Format || b.gate.bias != 0 || b.up.bias != 0 {
+	products := []hip.Product{{W: b.gate.Weight, Y: s.gate, Bias: b.gate.bias}, {W: b.up.Weight, Bias: b.up.bias}}
+	biased := b.gate.bias != 0 || b.up.bias != 0
+	switch {
+	case b.gate.Format != b.up.Format || biased && few(t):
 		w.linear(t, in, target{w: b.gate, y: s.gate}, target{w: b.up, y: s.up})
 		w.do(&hip.Activate{Act: b.act, N: t * b.up.N, Gate: s.gate, Up: s.up, Out: s.gate})
 		return source{x: s.gate}
+	case !few(t):
+		w.do(&hip.Matmul{T: t, Exact: w.e.exact, X: in.x, Products: products, Gated: true, Act: b.act, Scratch: s.tiles})
+		return source{x: s.gate}
 	}
-	op := &hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Norm: in.norm, Gated: true, Act: b.act,
-		Products: []hip.Product{{W: b.gate.Weight, Y: s.gate}, {W: b.up.Weight}}}
+	op := &hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Norm: in.norm, Gated: true, Act: b.act, Products: products}
 	out := source{x: s.gate}
 	if w.integers(b.down) {
-		op.Products[0].Y = 0
+		products[0].Y = 0
 		op.Rounded = hip.Acts{Data: s.wide, T: t, K: b.up.N}
 		out = source{acts: op.Rounded}
 	}

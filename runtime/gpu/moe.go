@@ -9,13 +9,20 @@ func (w *walk) mixture(b *block, n int, in source, to target) {
 	e, s, m := w.e, &w.e.s, b.MoE
 	topK, slots := int(m.TopK), n*int(m.TopK)
 	w.linear(n, in, target{w: b.router, y: s.router})
-	w.do(&hip.Route{T: n, Experts: int(m.Experts), TopK: topK, Normalize: m.Normalize, Logits: s.router, Chosen: s.chosen, Share: s.share})
-	w.round(&in, n, b.gate, b.up)
+	route := &hip.Route{T: n, Experts: int(m.Experts), TopK: topK, Normalize: m.Normalize, Logits: s.router, Chosen: s.chosen, Share: s.share}
+	if few(slots) {
+		w.round(&in, n, b.gate, b.up)
+	} else {
+		route.Slots, route.First = s.slots, s.first
+	}
+	w.do(route)
 	w.expert(b.gate, slots, topK, in, s.gate)
 	w.expert(b.up, slots, topK, in, s.up)
 	w.do(&hip.Activate{Act: b.act, N: slots * b.up.N, Gate: s.gate, Up: s.up, Out: s.gate})
 	mid := source{x: s.gate}
-	w.round(&mid, slots, b.down)
+	if few(slots) {
+		w.round(&mid, slots, b.down)
+	}
 	w.expert(b.down, slots, 1, mid, s.parts)
 	w.do(&hip.Combine{T: n, D: e.shape.width, TopK: topK, Parts: s.parts, Chosen: s.chosen, Share: s.share, Out: to.y})
 }
@@ -23,6 +30,10 @@ func (w *walk) mixture(b *block, n int, in source, to target) {
 // expert multiplies each slot's row, which so many slots share, with its
 // expert's matrix.
 func (w *walk) expert(m *matrix, slots, share int, in source, y hip.Address) {
-	w.do(&hip.Matvec{T: slots, Exact: w.e.exact, X: in.x, Acts: in.acts, Experts: w.e.s.chosen, Stack: m.experts, Share: share,
-		Products: []hip.Product{{W: m.Weight, Y: y, Bias: m.bias}}})
+	s, products := &w.e.s, []hip.Product{{W: m.Weight, Y: y, Bias: m.bias}}
+	if few(slots) {
+		w.do(&hip.Matvec{T: slots, Exact: w.e.exact, X: in.x, Acts: in.acts, Experts: s.chosen, Stack: m.experts, Share: share, Products: products})
+		return
+	}
+	w.do(&hip.Matmul{T: slots, Exact: w.e.exact, X: in.x, First: s.first, Slots: s.slots, Stack: m.experts, Share: share, Products: products, Scratch: s.tiles})
 }

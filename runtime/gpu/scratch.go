@@ -63,6 +63,7 @@ type scratch struct {
 	first      hip.Address   // i32 [Experts+1]
 	parts      hip.Address   // [T*TopK][D]
 	acts, wide hip.Address   // inputs rounded to bytes, see hip.Acts
+	tiles      hip.Address   // of hip.Matmul
 	logits     hip.Address   // [logitRows][Vocab]
 	cos, sin   []hip.Address // of each rope, [T][pairs]
 	attend     hip.Address   // of hip.Attend
@@ -89,7 +90,8 @@ func (s *scratch) place(sh *shape, t int, context int, attend, sample int64, a *
 		s.router, s.parts = a.floats(t*sh.experts), a.floats(n*sh.width)
 		s.chosen, s.share, s.slots, s.first = a.ints(n), a.floats(n), a.ints(n), a.ints(sh.experts+1)
 	}
-	s.acts = a.take(max(hip.ActsSize(t, sh.width), hip.ActsSize(n, sh.inner)))
+	s.acts = a.take(max(hip.ActsSize(min(t, fewRows), sh.width), hip.ActsSize(min(n, fewRows), sh.inner)))
+	s.tiles = a.take(max(hip.MatmulScratch(t, max(sh.width, sh.q)), hip.MatmulScratch(n, sh.inner)))
 	s.wide = a.take(hip.ActsSize(fewRows, sh.inner))
 	s.logits = a.floats(s.logitRows * sh.vocab)
 	s.cos, s.sin = make([]hip.Address, len(sh.pairs)), make([]hip.Address, len(sh.pairs))
