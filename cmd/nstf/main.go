@@ -89,7 +89,7 @@ Exit codes:
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(a.convertCommand(), a.quantizeCommand(), a.exportCommand(), a.inspectCommand(), a.verifyCommand(), a.tokenizeCommand(),
-		a.evalCommand(), a.benchCommand(), a.runCommand(), a.demoCommand(), a.versionCommand(), a.devCommand())
+		a.evalCommand(), a.benchCommand(), a.runCommand(), a.demoCommand(), a.doctorCommand(), a.versionCommand(), a.devCommand())
 	for _, c := range root.Commands() {
 		body := c.RunE
 		c.RunE = func(c *cobra.Command, args []string) error {

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/ebitengine/purego"
-
 	"github.com/nstf/nstf/kernels/hip"
 )
 
@@ -57,7 +55,7 @@ func findCompiler(o Options, runtimePath string, cudaMajor int) (c *Compiler, tr
 			return found.fault(&found.procs.version, "", code)
 		}
 		found.version = fmt.Sprintf("%d.%d", major, minor)
-		if o.API == hip.HIP && (generation(path) == "5" || strings.HasPrefix(filepath.Base(path), "hiprtc05")) {
+		if o.API == hip.HIP && Generation(path) == "5" {
 			found.serial = new(sync.Mutex)
 		}
 		found.archs = found.knownArchs()
@@ -165,8 +163,7 @@ func (c *Compiler) fault(p *proc, about string, code int32) *Error {
 		e.Call += " of " + about
 	}
 	if c.procs.errorName.ok() {
-		r, _, _ := purego.SyscallN(c.procs.errorName.addr, uintptr(code))
-		e.Name = text(r)
+		e.Name = text(foreign(c.procs.errorName.addr, uintptr(code)))
 	}
 	return e
 }

@@ -5,8 +5,6 @@ import (
 	"runtime"
 	"unsafe"
 
-	"github.com/ebitengine/purego"
-
 	"github.com/nstf/nstf/kernels/hip"
 )
 
@@ -49,8 +47,7 @@ const (
 //
 //go:uintptrescapes
 func call(p *proc, args ...uintptr) int32 {
-	r, _, _ := purego.SyscallN(p.addr, args...)
-	return int32(r)
+	return int32(foreign(p.addr, args...))
 }
 
 // text reads the C string at an address that a library returned.
@@ -85,8 +82,7 @@ func (l *Library) errorName(code int32) string {
 		return ""
 	}
 	if l.dialect.api == hip.HIP {
-		r, _, _ := purego.SyscallN(p.addr, uintptr(code))
-		return text(r)
+		return text(foreign(p.addr, uintptr(code)))
 	}
 	var name uintptr
 	if call(p, uintptr(code), uintptr(unsafe.Pointer(&name))) != 0 {
@@ -97,14 +93,16 @@ func (l *Library) errorName(code int32) string {
 
 // initialize prepares the library. It makes no context on a device.
 func (l *Library) initialize() error {
+	var v int32 // first: it says the version even where nothing else works
+	if call(&l.procs.runtimeVersion, uintptr(unsafe.Pointer(&v))) == 0 {
+		l.version = int(v)
+	}
 	if code := call(&l.procs.init, 0); code != 0 {
 		return l.fault(&l.procs.init, "", code)
 	}
-	var v int32
-	if code := call(&l.procs.runtimeVersion, uintptr(unsafe.Pointer(&v))); code != 0 {
-		return l.fault(&l.procs.runtimeVersion, "", code)
+	if l.version == 0 {
+		return &Error{Call: l.procs.runtimeVersion.name, Detail: "the library does not tell its version", Hint: hintReport}
 	}
-	l.version = int(v)
 	return nil
 }
 

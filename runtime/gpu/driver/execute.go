@@ -3,8 +3,6 @@ package driver
 import (
 	"fmt"
 	"unsafe"
-
-	"github.com/ebitengine/purego"
 )
 
 // A caller holds what C reads and purego passes on: on the heap, which does
@@ -28,8 +26,7 @@ func newCaller() *caller {
 // of Go's, but for those of the caller itself.
 func (c *caller) call(p *proc, args ...uintptr) int32 {
 	n := copy(c.args[:], args)
-	r, _, _ := purego.SyscallN(p.addr, c.args[:n]...)
-	return int32(r)
+	return int32(foreign(p.addr, c.args[:n]...))
 }
 
 // execute carries out a command on the device's thread. Work of a stream that

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -89,8 +90,12 @@ func (l *Library) API() hip.API { return l.dialect.api }
 // Path returns the runtime's file, where the loader tells.
 func (l *Library) Path() string { return l.path }
 
-// Version returns the runtime's version: HIP's 6.3.42133, CUDA's 12.9.
+// Version returns the runtime's version: HIP's 6.3.42133, CUDA's 12.9; "" where
+// it does not tell.
 func (l *Library) Version() string {
+	if l.version == 0 {
+		return ""
+	}
 	if l.dialect.api == hip.HIP { // major * 10^7 + minor * 10^5 + patch
 		return fmt.Sprintf("%d.%d.%d", l.version/10_000_000, l.version/100_000%100, l.version%100_000)
 	}
@@ -144,6 +149,9 @@ func try(what string, names []string, accept func(handle uintptr, path string) e
 
 const noSuchFile = "no such file"
 
+// errNoGPUs is why a program built with -tags nogpu loads nothing.
+var errNoGPUs = errors.New("this program was built without GPUs")
+
 // tell says briefly why nothing was loaded: a file that was found and could
 // not be used is worth more than names that do not exist.
 func tell(tried []Attempt, what string) string {
@@ -153,6 +161,8 @@ func tell(tried []Attempt, what string) string {
 		case a.What != what || a.Error == "":
 		case a.absent():
 			absent = append(absent, a.Name)
+		case a.Error == errNoGPUs.Error():
+			return a.Error
 		default:
 			broken = append(broken, a.Name+": "+a.Error)
 		}

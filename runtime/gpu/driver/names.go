@@ -139,21 +139,31 @@ func compilerNames(o Options, runtimePath string, cudaMajor int) []string {
 	if runtimePath == "" {
 		return append(n.candidates(o), runtimeNames(o)...)
 	}
-	n.names = prefer(n.names, generation(runtimePath))
+	n.names = prefer(n.names, Generation(runtimePath))
 	o.Paths = append(slices.Clone(o.Paths), filepath.Dir(runtimePath))
 	return append(n.candidates(o), runtimePath)
 }
 
-// generation returns the number in a HIP library's name: 6 of
-// libamdhip64.so.6.3.60302 and of amdhip64_6.dll, "" where it has none. It may
-// differ from the version that the runtime gives.
-func generation(path string) string {
+// Generation returns the number in a HIP library's name: 6 of
+// libamdhip64.so.6.3.60302, amdhip64_6.dll and hiprtc0602.dll, 5 of amdhip64.dll;
+// "" where it has none. It may differ from the version that the runtime gives.
+func Generation(path string) string {
 	name := filepath.Base(path)
-	_, rest, ok := strings.Cut(name, ".so.")
-	if !ok {
-		_, rest, _ = strings.Cut(strings.TrimSuffix(name, ".dll"), "_")
+	if _, rest, ok := strings.Cut(name, ".so."); ok {
+		digits, _, _ := strings.Cut(rest, ".")
+		return digits
 	}
-	digits, _, _ := strings.Cut(rest, ".")
+	name, ok := strings.CutSuffix(name, ".dll")
+	digits := strings.TrimLeft(name, "abcdefghijklmnopqrstuvwxyz")
+	switch {
+	case !ok:
+		return ""
+	case strings.HasPrefix(name, "hiprtc") && len(digits) == 4:
+		return strings.TrimPrefix(digits[:2], "0")
+	case name == "amdhip64":
+		return "5"
+	}
+	_, digits, _ = strings.Cut(name, "_")
 	return digits
 }
 

@@ -1,4 +1,4 @@
-//go:build !windows
+//go:build !nogpu && (linux || darwin) && (amd64 || arm64)
 
 package driver
 

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/runtime/gpu/doctor"
+	"github.com/nstf/nstf/runtime/gpu/driver"
+	"github.com/nstf/nstf/runtime/gpu/kernelcache"
+)
+
+// errSick ends a doctor that found a device which does not work.
+var errSick = errors.New("a device does not work; see above")
+
+// A doctorReport is what `nstf doctor --json` prints.
+type doctorReport struct {
+	Program versionReport `json:"program"`
+	*doctor.Report
+	Cache string `json:"cache,omitempty"` // folder of compiled kernels
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	var asJSON bool
+	var build []string
+	var out string
+	c := &cobra.Command{
+		Use: "doctor", Short: "Find GPUs, have each run a kernel, and say what is in the way", Args: cobra.NoArgs,
+		Long: `Look for the libraries of AMD's and NVIDIA's GPUs, open every device and have it
+compile and run a small kernel; read what Linux says about AMD's cards and who may
+use them; name what is in the way, with the remedy. It changes nothing.
+
+The command fails where a device is found that does not work. Send the output of
+--json with a report of a problem.
+
+--build-kernels compiles the kernels for other machines, which need neither a GPU
+nor, with the files in their cache folder, a compiler.`,
+		Example: `  nstf doctor
+  nstf doctor --json > report.json
+  nstf doctor --build-kernels gfx1100,gfx942 -o kernels`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch {
+			case (out == "") != (len(build) == 0):
+				return usagef("--build-kernels and -o go together")
+			case len(build) > 0 && asJSON:
+				return usagef("--json is about this machine, --build-kernels about others")
+			case len(build) > 0:
+				return a.buildKernels(c.Context(), build, out)
+			}
+			return a.doctor(asJSON)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().StringSliceVar(&build, "build-kernels", nil, "compile all kernels for these targets: gfx1100, sm_90 ...")
+	c.Flags().StringVarP(&out, "output", "o", "", "with --build-kernels, the folder for them")
+	return c
+}
+
+func (a *app) doctor(asJSON bool) error {
+	env := map[string]string{}
+	for _, name := range doctor.Variables() {
+		if v, ok := os.LookupEnv(name); ok {
+			env[name] = v
+		}
+	}
+	r := doctorReport{Program: newVersionReport(), Cache: kernelFolder(),
+		Report: doctor.Examine(doctor.Options{Root: "/", Libraries: gpuLibraries(), Env: env, OpenNode: driver.OpenNode})}
+	if asJSON {
+		if err := printJSON(a.out, r); err != nil {
+			return err
+		}
+	} else {
+		a.printDoctor(&r)
+	}
+	for _, api := range r.APIs {
+		for i := range api.Devices {
+			if !api.Devices[i].Works() {
+				return errSick
+			}
+		}
+	}
+	return nil
+}
+
+// kernelFolder returns the folder that keeps compiled kernels, "" where the
+// user has no cache folder.
+func kernelFolder() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "nstf", "kernels")
+}
+
+func (a *app) printDoctor(r *doctorReport) {
+	fmt.Fprintf(a.out, "nstf %s, %s\n", r.Program.Version, r.System)
+	for i := range r.APIs {
+		fmt.Fprintln(a.out)
+		a.printAPI(&r.APIs[i])
+	}
+	if len(r.Cards)+len(r.Nodes) > 0 {
+		fmt.Fprintln(a.out)
+		a.printCards(r.Report)
+	}
+	if r.Cache != "" {
+		fmt.Fprintf(a.out, "\ncompiled kernels are kept in %s\n", r.Cache)
+	}
+	for i, f := range r.Findings {
+		if i == 0 {
+			fmt.Fprintln(a.out)
+		}
+		fmt.Fprintf(a.out, "problem: %s\n", f.Problem)
+		if f.Remedy != "" {
+			fmt.Fprintf(a.out, "remedy:  %s\n", f.Remedy)
+		}
+	}
+}
+
+// printAPI writes a family's libraries and devices.
+func (a *app) printAPI(api *doctor.API) {
+	t := newTable(2)
+	row := func(name, format string, args ...any) {
+		t.AppendRow([]any{name, wrap(strings.Fields(fmt.Sprintf(format, args...)))})
+	}
+	row(map[hip.API]string{hip.HIP: "AMD", hip.CUDA: "NVIDIA"}[api.API], "")
+	if api.Runtime != "" {
+		row("runtime", "%s, %s", api.Runtime, or(api.Version, "version unknown"))
+	}
+	if api.Compiler != "" {
+		row("compiler", "%s, %s", api.Compiler, api.Language)
+	}
+	if api.Error != "" {
+		row("devices", "none: %s", api.Error)
+	}
+	for i := range api.Devices {
+		d := &api.Devices[i]
+		row(fmt.Sprintf("%s:%d", api.API, d.Ordinal), "%s, %s, waves of %d, %d units, %s of memory, %s free", or(d.Name, "a device"), or(d.Target.Arch, "?"), d.Target.Wave, d.Units, size(d.Memory), size(d.Free))
+		if d.Expect != "" {
+			row("", "%s", d.Expect)
+		}
+		if d.Works() {
+			row("", "test: compiled in %.1f s, ran, and was right", d.Compile)
+		} else {
+			row("", "test: %s", d.Test)
+		}
+	}
+	printTable(a.out, t)
+}
+
+// printCards writes what Linux says about AMD's cards.
+func (a *app) printCards(r *doctor.Report) {
+	t := newTable(2)
+	t.AppendRow([]any{"Linux", ""})
+	for _, c := range r.Cards {
+		t.AppendRow([]any{"card " + c.Node, fmt.Sprintf("%s %s, %d units, %s", c.Arch, c.Name, c.Units, size(c.Memory))})
+	}
+	for _, n := range r.Nodes {
+		t.AppendRow([]any{n.Path, strings.TrimSpace(fmt.Sprintf("%s %s %s", n.Mode, n.Group, or(n.Error, "can be opened")))})
+	}
+	printTable(a.out, t)
+}
+
+// or returns the first text that is not empty.
+func or(s, instead string) string {
+	if s == "" {
+		return instead
+	}
+	return s
+}
+
+// buildKernels compiles everything for targets that need not be here.
+func (a *app) buildKernels(ctx context.Context, names []string, dir string) error {
+	compilers := map[hip.API]*driver.Compiler{}
+	for _, name := range names {
+		t, err := hip.ParseTarget(name)
+		if err != nil {
+			return &usageError{err}
+		}
+		c := compilers[t.API]
+		if c == nil {
+			if c, _, err = driver.FindCompiler(driver.Options{API: t.API, Paths: gpuLibraries()}); err != nil {
+				return err
+			}
+			compilers[t.API] = c
+		}
+		step, end := a.progress("compiling for "+name, false)
+		units := hip.Units(t)
+		n, err := (&kernelcache.Cache{Compiler: c}).Build(ctx, t, units, dir, step)
+		end()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.out, "%s: %d kernels compiled, %d were there\n", name, n, len(units)-n)
+	}
+	return nil
+}

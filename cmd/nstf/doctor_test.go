@@ -1,0 +1,61 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestDoctor: whatever this machine has, the report says what was tried and
+// fails only where a device does not work.
+func TestDoctor(t *testing.T) {
+	c := command(t, "doctor", "--json")
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var r doctorReport
+	decode(t, string(out), &r)
+	if r.Program.Go == "" || r.Report == nil || len(r.APIs) != 2 {
+		t.Fatalf("%s", out)
+	}
+	for _, a := range r.APIs {
+		if len(a.Tried) == 0 || len(a.Devices) == 0 && a.Error == "" {
+			t.Errorf("%s: %+v", a.API, a)
+		}
+	}
+	text, err := command(t, "doctor").Output()
+	if err != nil || !strings.Contains(string(text), "AMD") || !strings.Contains(string(text), "NVIDIA") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+func TestDoctorUsage(t *testing.T) {
+	dir := t.TempDir()
+	invoke("doctor", "extra").fails(t, exitUsage, "extra")
+	invoke("doctor", "-o", dir).fails(t, exitUsage, "go together")
+	invoke("doctor", "--build-kernels", "gfx1100").fails(t, exitUsage, "go together")
+	invoke("doctor", "--build-kernels", "gfx1100", "-o", dir, "--json").fails(t, exitUsage, "--json")
+	invoke("doctor", "--build-kernels", "radeon", "-o", dir).fails(t, exitUsage, "radeon")
+	empty(t, dir)
+}
+
+// TestBuildKernels compiles for a target that is not here, where a compiler is.
+func TestBuildKernels(t *testing.T) {
+	dir := t.TempDir()
+	c := command(t, "doctor", "--build-kernels", "gfx1030,gfx90a", "-o", dir)
+	out, err := c.Output()
+	if e, ok := err.(*exec.ExitError); ok && strings.Contains(string(e.Stderr), "loading the compiler") {
+		t.Skipf("no compiler: %s", e.Stderr)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, target := range []string{"gfx1030", "gfx90a"} {
+		files, _ := filepath.Glob(filepath.Join(dir, "*-"+target+"-*.kernel"))
+		if len(files) == 0 || !strings.Contains(string(out), target+": ") {
+			t.Errorf("%s: %d files\n%s", target, len(files), out)
+		}
+	}
+}

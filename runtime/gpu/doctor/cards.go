@@ -1,0 +1,93 @@
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// A Card is an AMD GPU as Linux's amdgpu driver lists it, runtime or not.
+type Card struct {
+	Node   string `json:"node"` // of /sys/class/kfd/kfd/topology/nodes
+	Arch   string `json:"arch"`
+	Name   string `json:"name,omitempty"` // the driver's: navi31
+	Units  int    `json:"units"`
+	Memory int64  `json:"memory"` // bytes of its own
+}
+
+const (
+	vendorAMD    = "0x1002"
+	vendorNVIDIA = "0x10de"
+)
+
+// cards reads the topology that the kernel gives to ROCm. Its node 0 is the
+// processor, which has no SIMD units.
+func cards(root string) []Card {
+	paths, _ := filepath.Glob(filepath.Join(root, "sys/class/kfd/kfd/topology/nodes/*"))
+	var list []Card
+	for _, path := range paths {
+		p := properties(filepath.Join(path, "properties"))
+		version := p["gfx_target_version"]
+		if p["simd_count"] == 0 || version == 0 {
+			continue
+		}
+		name, _ := os.ReadFile(filepath.Join(path, "name"))
+		c := Card{Node: filepath.Base(path), Arch: archOf(version), Name: strings.TrimSpace(string(name)), Memory: memory(path)}
+		if per := p["simd_per_cu"]; per > 0 {
+			c.Units = int(p["simd_count"] / per)
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// archOf writes a version of the kernel's (110000, 90010) as the compiler does
+// (gfx1100, gfx90a): two decimal digits each for major, minor and stepping.
+func archOf(version int64) string {
+	return fmt.Sprintf("gfx%d%x%x", version/10000, version/100%100, version%100)
+}
+
+// memory adds up the memory banks of a node that are the card's own.
+func memory(node string) int64 {
+	banks, _ := filepath.Glob(filepath.Join(node, "mem_banks/*/properties"))
+	var n int64
+	for _, b := range banks {
+		if p := properties(b); p["heap_type"] == 1 || p["heap_type"] == 2 { // frame buffer, visible to the processor or not
+			n += p["size_in_bytes"]
+		}
+	}
+	return n
+}
+
+// properties reads lines of a name and a number.
+func properties(path string) map[string]int64 {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	p := map[string]int64{}
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+				p[name] = n
+			}
+		}
+	}
+	return p
+}
+
+// hasPCI reports whether a graphics card or accelerator of a vendor is plugged in.
+func hasPCI(root, vendor string) bool {
+	paths, _ := filepath.Glob(filepath.Join(root, "sys/bus/pci/devices/*"))
+	for _, path := range paths {
+		v, _ := os.ReadFile(filepath.Join(path, "vendor"))
+		class, _ := os.ReadFile(filepath.Join(path, "class"))
+		// 03 is a display controller, 12 a processing accelerator
+		if strings.TrimSpace(string(v)) == vendor && (strings.HasPrefix(string(class), "0x03") || strings.HasPrefix(string(class), "0x12")) {
+			return true
+		}
+	}
+	return false
+}
