@@ -195,12 +195,8 @@ func (w *walk) turn(b *block, lo, hi, heads int) {
 func (w *walk) attention(b *block, lo int, to target) {
 	e, s, a := w.e, &w.e.s, &b.Attn
 	out := at(s.att, lo, b.q.N)
-	for l := lo; l < w.t; l += 8 {
-		r := w.rows(l)
-		r.T = min(r.T, 8)
-		w.do(&hip.Attend{Rows: r, KV: e.pool.layers[b.index], Heads: int(a.Heads), Scale: a.Scale, Softcap: a.Softcap,
-			Window: int(a.Window), Capacity: int(e.context), Q: at(s.q, l, b.q.N), Out: at(s.att, l, b.q.N), Scratch: s.attend, Exact: e.exact})
-	}
+	w.do(&hip.Attend{Rows: w.rows(lo), KV: e.pool.layers[b.index], Heads: int(a.Heads), Scale: a.Scale, Softcap: a.Softcap,
+		Window: int(a.Window), Capacity: int(e.context), Q: at(s.q, lo, b.q.N), Out: at(s.att, lo, b.q.N), Scratch: s.attend, Exact: e.exact})
 	to.w = b.o
 	w.linear(w.t-lo, source{x: out}, to)
 }
