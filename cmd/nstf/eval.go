@@ -35,7 +35,8 @@ With --ref also how far it is from another model: KL divergence (mean, median, 9
 FILE is plain text, or .jsonl with a "text" string per line: each text is tokenized
 alone without special tokens, then all are joined. Windows hold BOS, where the model has
 one, and ctx-1 tokens, all of which are scored. --protocol llama.cpp counts as that
-project's perplexity tool does, to compare with its figures.
+project's perplexity tool does, to compare with its figures; on a processor it also
+rounds activations as that project does, unless --exact or --activations asks otherwise.
 
 --save-ref stores this model's log-probabilities in a file that --ref takes instead of
 the model. --token-ids with --dump-logits writes raw logits instead of measuring, in
@@ -69,6 +70,7 @@ float32 throughout unless --exact=false or --kv asks otherwise.`,
 	s.StringVar(&f.dump, "dump-logits", "", "write float32 logits [T][V] to this .npy file, with --token-ids")
 	s.IntVar(&f.Threads, "threads", 0, "threads; 0: one per core")
 	addPrecision(s, &f.Exact, &f.KV)
+	s.StringVar(&f.Activations, "activations", "", "round activations as "+strings.Join(eval.Activations(), " or ")+" does; default: as --protocol says")
 	f.device.add(s)
 	s.BoolVar(&f.json, "json", false, "print JSON")
 	return c
@@ -85,6 +87,10 @@ func (f *evalFlags) check() error {
 		return usagef("--ref, --save-ref and --max-tokens go with --text")
 	case !slices.Contains(eval.Protocols(), f.protocol):
 		return usagef("--protocol %q is not one of %s", f.protocol, strings.Join(eval.Protocols(), ", "))
+	case f.Activations != "" && !slices.Contains(eval.Activations(), f.Activations):
+		return usagef("--activations %q is not one of %s", f.Activations, strings.Join(eval.Activations(), ", "))
+	case f.Activations != "" && f.Exact:
+		return usagef("--exact rounds no activations: leave out --activations")
 	case f.Context < 2:
 		return usagef("--ctx %d: at least 2 are needed", f.Context)
 	case f.MaxTokens < 0 || f.Threads < 0:
@@ -148,6 +154,7 @@ func (a *app) printResult(r *eval.Result) {
 	row("model", "%s", clip(r.Model, 70))
 	row("text", "%s, %d tokens", clip(r.Text, 70), r.Tokens)
 	row("protocol", "%s, %d windows of %d tokens, %d tokens scored", r.Protocol, r.Windows, r.Context, r.Scored)
+	row("activations", "%s", r.Activations)
 	row("speed", "%.0f tokens/s, %.1f s", r.TokensPerS, r.Seconds)
 	row("perplexity", "%.4f ± %.4f", r.Perplexity.Value, r.Perplexity.StdErr)
 	if c := r.Ref; c != nil {

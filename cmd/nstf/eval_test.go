@@ -64,6 +64,16 @@ func TestEvalProtocols(t *testing.T) {
 	if peer.Windows != 2 || peer.Scored != 2*63 || peer.Perplexity.Value >= own.Perplexity.Value {
 		t.Errorf("llama.cpp: %+v, scored with more context than %+v", peer, own)
 	}
+	for want, args := range map[string][]string{
+		"nstf": {}, "llama.cpp": {"--protocol", "llama.cpp"}, "float32": {"--protocol", "llama.cpp", "--exact"},
+	} {
+		if r := evaluate(t, append(args, "--device", "cpu", demoModel, "--text", demoText, "--max-tokens", "600", "--ctx", "64")...); r.Activations != want {
+			t.Errorf("%v: activations %q, want %q", args, r.Activations, want)
+		}
+	}
+	if r := evaluate(t, demoModel, "--text", demoText, "--max-tokens", "64", "--ctx", "32", "--protocol", "llama.cpp", "--activations", "nstf"); r.Activations != "nstf" {
+		t.Errorf("activations %q, nstf was asked for", r.Activations)
+	}
 	short := evaluate(t, demoModel, "--text", demoText, "--max-tokens", "20")
 	if short.Windows != 1 || short.Scored != 20 || short.Context != 21 {
 		t.Errorf("a text shorter than a window: %+v", short)

@@ -22,6 +22,9 @@ type Options struct {
 	KV string
 	// Exact asks for float32 throughout: activations, keys and values.
 	Exact bool
+	// Activations is how they are rounded before they are multiplied: "" for
+	// what Exact says, or [ActivationsLlamaCPP], which comes before Exact.
+	Activations string
 	// Pin keeps each worker thread on a processor of its own; the caller's
 	// thread goes where the system puts it. Linux only.
 	Pin bool
@@ -46,6 +49,8 @@ type Engine struct {
 	hook   device.Hook
 	layers []cache.Layer
 	format kernels.KVFormat // of the caches
+
+	activations string
 
 	table, positions *matrix
 	blocks           []block
@@ -82,7 +87,10 @@ func New(g *model.Graph, tensor func(name string) formats.Tensor, o Options) (*E
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{g: g, set: set, hook: o.Hook, format: format}
+	if o.Activations != "" && o.Activations != ActivationsLlamaCPP {
+		return nil, formats.Unsupportedf("", "", "activations %q", o.Activations)
+	}
+	e := &Engine{g: g, set: set, hook: o.Hook, format: format, activations: o.Activations}
 	if err := e.load(tensor, o.Exact); err != nil {
 		return nil, err
 	}
@@ -102,6 +110,9 @@ func New(g *model.Graph, tensor func(name string) formats.Tensor, o Options) (*E
 
 // Level returns the SIMD level in use.
 func (e *Engine) Level() string { return e.set.Level().String() }
+
+// Activations returns what [Options.Activations] said.
+func (e *Engine) Activations() string { return e.activations }
 
 // Threads returns the number of threads in use.
 func (e *Engine) Threads() int { return e.pool.Threads() }
@@ -144,7 +155,7 @@ func (e *Engine) Memory() device.Memory {
 	for i := range e.local {
 		m.Scratch += e.local[i].bytes()
 	}
-	m.Scratch += int64(cap(e.pass.attend.partials))*4 + int64(e.pass.linear.acts[0].Bytes()+e.pass.linear.acts[1].Bytes())
+	m.Scratch += int64(cap(e.pass.attend.partials))*4 + int64(e.pass.linear.acts[0].Bytes()+e.pass.linear.acts[1].Bytes()) + int64(cap(e.pass.peer.rounded))*4
 	return m
 }
 

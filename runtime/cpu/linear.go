@@ -54,6 +54,17 @@ func (e *Engine) linear(t int, x []float32, block, expert int, group ...target) 
 			e.hook(device.Input{Linear: g.w.linear, Block: block, Expert: expert, X: x[:t*g.w.k], T: t})
 		}
 	}
+	if e.activations != ActivationsLlamaCPP {
+		e.multiply(t, x, group)
+		return
+	}
+	for i := range group { // the weights of each decide what it reads
+		e.multiply(t, e.asPeer(t, x, group[i].w), group[i:i+1])
+	}
+}
+
+// multiply computes the targets of one input.
+func (e *Engine) multiply(t int, x []float32, group []target) {
 	w := &e.pass.linear
 	w.x, w.t, w.n = x, t, len(group)
 	for i, g := range group {

@@ -22,6 +22,7 @@ type pass struct {
 
 	layer   int
 	linear  linearWork
+	peer    peerWork
 	rowWork rowWork
 	attend  attendWork
 	routes  routes
@@ -52,14 +53,14 @@ type rowWork struct {
 
 // parts are the functions that the pool calls, bound once: binding allocates.
 type parts struct {
-	linear, attend                                       func(worker, part int)
-	norm, place, act, residual, softcap, route, quantize func(row int)
+	linear, attend                                              func(worker, part int)
+	norm, place, act, residual, softcap, route, quantize, round func(row int)
 }
 
 func (e *Engine) bindParts() parts {
 	return parts{
 		linear: e.linearPart, attend: e.attendPart,
-		norm: e.normRow, place: e.placeRow, act: e.actRow, residual: e.residualRow, softcap: e.softcapRow, route: e.routeRow, quantize: e.quantizeRow,
+		norm: e.normRow, place: e.placeRow, act: e.actRow, residual: e.residualRow, softcap: e.softcapRow, route: e.routeRow, quantize: e.quantizeRow, round: e.roundRow,
 	}
 }
 

@@ -22,6 +22,7 @@ type matrix struct {
 	bytes   []byte
 	floats  []float32
 	integer *kernels.Integer // nil: multiply in float32
+	round   rounding         // of the input, as a peer has it; nil: none
 	rows    kernels.RowDecoder
 	bias    []float32 // n numbers, or nil
 }
@@ -54,12 +55,13 @@ type loader struct {
 	tensor func(name string) formats.Tensor
 	memory *device.Memory
 	exact  bool // no integer kernels
+	peer   bool // nor they, but llama.cpp's rounding
 	err    error
 }
 
 // load opens all weights of the graph.
 func (e *Engine) load(tensor func(string) formats.Tensor, exact bool) error {
-	l := &loader{set: e.set, tensor: tensor, memory: &e.memory, exact: exact}
+	l := &loader{set: e.set, tensor: tensor, memory: &e.memory, exact: exact, peer: e.activations == ActivationsLlamaCPP}
 	g := e.g
 	e.table = l.matrix(g.Embed.Table, g.Vocab, g.Width)
 	if g.Embed.Positions != "" {
@@ -196,7 +198,10 @@ func (l *loader) open(t formats.Tensor) *matrix {
 	l.count(&t)
 	m := &matrix{n: int(w.N), k: int(w.K), rows: func(dst []float32, row int) { w.DecodeRow(dst, int64(row)) }}
 	m.direct(l.set, w.Scheme.DType, w.Data(0))
-	if !l.exact {
+	switch {
+	case l.peer:
+		m.round = peerRounding(w.Scheme)
+	case !l.exact:
 		m.useIntegers(l.set, w)
 	}
 	return m

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/corpus"
 	"github.com/nstf/nstf/formats/logprob"
 	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/runtime/cpu"
 	"github.com/nstf/nstf/runtime/exec"
 )
 
@@ -21,31 +23,66 @@ type Options struct {
 	SaveRef   string   // where to store this model's log-probabilities; "": nowhere
 	Threads   int      // 0: as many as Go runs at once
 	Exact     bool     // float32 throughout, see exec.Options
-	KV        string   // how keys and values are kept, see exec.Options
-	Device    exec.Device
+	// Activations is how they are rounded where Exact is not set: one of
+	// [Activations], or "" for the protocol's own on a processor.
+	Activations string
+	KV          string // how keys and values are kept, see exec.Options
+	Device      exec.Device
 	// Progress is called with tokens done and their total; nil: nobody.
 	Progress func(done, total int64)
 }
 
 // exec returns how models are executed for these options.
 func (o *Options) exec(context int64) exec.Options {
-	return exec.Options{Threads: o.Threads, Context: context, Exact: o.Exact, KV: o.KV, Device: o.Device}
+	x := exec.Options{Threads: o.Threads, Context: context, Exact: o.Exact, KV: o.KV, Device: o.Device}
+	if !o.Exact && (o.Activations == ActivationsLlamaCPP || o.Activations == "" && o.Protocol == ProtocolLlamaCPP) {
+		x.Activations = cpu.ActivationsLlamaCPP
+	}
+	return x
+}
+
+// How activations are rounded before they meet coded weights.
+const (
+	ActivationsNSTF     = "nstf"      // as nstf runs a model
+	ActivationsLlamaCPP = "llama.cpp" // as that project's code for processors does
+	activationsExact    = "float32"   // not at all
+)
+
+// Activations lists what Options.Activations may be, beside "".
+func Activations() []string { return []string{ActivationsNSTF, ActivationsLlamaCPP} }
+
+// activations returns what an executor made for these options does, or an error
+// where that is not what was asked for.
+func (o *Options) activations(ex *exec.Executor) (string, error) {
+	switch {
+	case ex.Activations() == cpu.ActivationsLlamaCPP:
+		return ActivationsLlamaCPP, nil
+	case o.Exact:
+		return activationsExact, nil
+	case o.Activations == ActivationsLlamaCPP:
+		e := formats.Unsupportedf("", "", "activations as %s has them, on a GPU", ActivationsLlamaCPP)
+		e.Hint = "use --device cpu"
+		return "", e
+	}
+	return ActivationsNSTF, nil
 }
 
 // A Result is what was measured.
 type Result struct {
-	Model      string      `json:"model"`
-	Text       string      `json:"text"`
-	Protocol   Protocol    `json:"protocol"`
-	Context    int         `json:"ctx"` // tokens per window
-	Windows    int         `json:"windows"`
-	Tokens     int         `json:"tokens"`     // of the text
-	Scored     int         `json:"scored"`     // predicted tokens that count
-	NLL        Estimate    `json:"nll"`        // mean negative log-likelihood, nats per token
-	Perplexity Estimate    `json:"perplexity"` // exp of it
-	Seconds    float64     `json:"seconds"`
-	TokensPerS float64     `json:"tokens_per_second"`
-	Ref        *Comparison `json:"ref,omitempty"`
+	Model    string   `json:"model"`
+	Text     string   `json:"text"`
+	Protocol Protocol `json:"protocol"`
+	Context  int      `json:"ctx"` // tokens per window
+	Windows  int      `json:"windows"`
+	Tokens   int      `json:"tokens"` // of the text
+	Scored   int      `json:"scored"` // predicted tokens that count
+	// Activations is how they were rounded: float32, nstf or llama.cpp.
+	Activations string      `json:"activations"`
+	NLL         Estimate    `json:"nll"`        // mean negative log-likelihood, nats per token
+	Perplexity  Estimate    `json:"perplexity"` // exp of it
+	Seconds     float64     `json:"seconds"`
+	TokensPerS  float64     `json:"tokens_per_second"`
+	Ref         *Comparison `json:"ref,omitempty"`
 }
 
 // A Comparison is the distance from a reference, over the scored rows.
@@ -74,6 +111,10 @@ func Run(ctx context.Context, m *model.Model, o Options) (*Result, error) {
 		return nil, err
 	}
 	defer ex.Close()
+	activations, err := o.activations(ex)
+	if err != nil {
+		return nil, err
+	}
 	var ref reference
 	if o.Ref != "" {
 		if ref, err = openReference(o, texts, w, int(m.Graph.Vocab)); err != nil {
@@ -99,6 +140,7 @@ func Run(ctx context.Context, m *model.Model, o Options) (*Result, error) {
 		}
 	}
 	r := s.result()
+	r.Activations = activations
 	r.Model, r.Text, r.Seconds = m.Path, o.Text, time.Since(start).Seconds()
 	r.TokensPerS = float64(len(w.list)*w.size) / r.Seconds
 	if r.Ref != nil {

@@ -65,7 +65,7 @@ func newCPU(g *model.Graph, tensor func(string) formats.Tensor, o *Options) (dev
 	if context == 0 {
 		context = g.Context
 	}
-	b, err := cpu.New(g, tensor, cpu.Options{Threads: o.Threads, Level: o.Level, KV: o.KV, Exact: o.Exact, Pin: o.Pin, Hook: o.Hook})
+	b, err := cpu.New(g, tensor, cpu.Options{Threads: o.Threads, Level: o.Level, KV: o.KV, Exact: o.Exact, Pin: o.Pin, Hook: o.Hook, Activations: o.Activations})
 	if err != nil {
 		return nil, 0, err
 	}

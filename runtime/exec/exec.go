@@ -8,6 +8,7 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/runtime/cpu"
 	"github.com/nstf/nstf/runtime/device"
 )
 
@@ -23,6 +24,9 @@ type Options struct {
 	// Exact asks for float32 throughout: activations, and keys and values where
 	// KV does not say otherwise.
 	Exact bool
+	// Activations is how they are rounded: "" for what Exact says, or
+	// cpu.ActivationsLlamaCPP, which means nothing on a GPU.
+	Activations string
 	// Pin keeps each worker thread on a processor of its own. Linux only.
 	Pin bool
 	// Hook sees the input of every linear, for calibration; nil: none. All
@@ -88,6 +92,14 @@ func (e *Executor) Close() error {
 func (e *Executor) Meter() device.Meter {
 	m, _ := e.backend.(device.Meter)
 	return m
+}
+
+// Activations returns what Options.Activations came to, "" on a GPU.
+func (e *Executor) Activations() string {
+	if c, ok := e.backend.(*cpu.Engine); ok {
+		return c.Activations()
+	}
+	return ""
 }
 
 // Graph returns the graph that is executed.
