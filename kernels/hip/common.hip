@@ -28,6 +28,7 @@ template <typename T, int N> struct alignas(sizeof(T) * N) pack {
 
 #define NSTF_KERNEL extern "C" __global__
 #define NSTF_DEVICE static __device__ __forceinline__
+#define NSTF_MEMBER __device__ __forceinline__
 #define NSTF_INFINITY __int_as_float(0x7f800000)
 
 // A value of another lane of the wave, by xor of the lane's number.
@@ -58,6 +59,13 @@ template <int Width> NSTF_DEVICE f32 wave_max(f32 v) {
 	for (int m = Width / 2; m > 0; m /= 2) v = wave_max_of(v, wave_xor(v, m));
 	return v;
 }
+
+// The value of the lane that is n lower; lanes under n get anything.
+#if defined(NSTF_CUDA)
+NSTF_DEVICE u64 wave_below(u64 v, int n) { return __shfl_up_sync(0xffffffffu, v, n); }
+#else
+NSTF_DEVICE u64 wave_below(u64 v, int n) { return __shfl_up(v, n); }
+#endif
 
 // The lanes for which a condition holds, a bit each.
 NSTF_DEVICE u64 wave_ballot(bool v) {

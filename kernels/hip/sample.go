@@ -16,7 +16,7 @@ import (
 // left alone.
 type Sample struct {
 	Rows
-	Vocab  int
+	Vocab  int     // under 2^20
 	Logits Address // f32[T][Vocab]
 	Token  Address // i32[T]: the result
 	// Greedy says that every row takes its most probable token, the lowest id
@@ -81,7 +81,9 @@ func (o *Advance) Calls(Target) []Call {
 }
 
 const (
-	sampleThreads = 1024
+	sampleThreads = 1024 // of a block that applies a row's penalty
+	drawThreads   = 512  // of a block that draws a row's token
+	sliceThreads  = 256
 	sampleSlice   = 4096 // logits of a block
 	sampleBins    = 1024 // of the histogram of weights
 )
@@ -95,3 +97,33 @@ func (o *Sample) sampleRecord() int64 {
 
 // ScratchBytes returns the size of the scratch.
 func (o *Sample) ScratchBytes() int64 { return CounterBytes + int64(o.T)*o.sampleRecord() }
+
+// Calls returns the launches.
+func (o *Sample) Calls(Target) []Call {
+	unit := Unit{File: "sample.hip"}
+	slices, rows := uint32(o.slices()), uint32(o.T)
+	space := Ptr(o.Scratch + CounterBytes)
+	logits := []Arg{Ptr(o.Logits), I32(o.Vocab), Ptr(o.Position), Ptr(o.Owner)}
+	slice := func(symbol string, args ...Arg) Call {
+		return Call{Unit: unit, Symbol: symbol, Grid: [3]uint32{slices, rows, 1}, Block: [3]uint32{sliceThreads, 1, 1}, Args: args}
+	}
+	whole := func(symbol string, threads, lds uint32, args ...Arg) Call {
+		return Call{Unit: unit, Symbol: symbol, Grid: [3]uint32{rows, 1, 1}, Block: [3]uint32{threads, 1, 1}, LDS: lds, Args: args}
+	}
+	with := func(args ...Arg) []Arg { return append(logits[:len(logits):len(logits)], args...) }
+	options := o.Options
+	if o.Greedy {
+		options = 0
+	}
+	top := slice("nstf_sample_top", with(Ptr(options), Ptr(o.Token), Ptr(o.Scratch), space)...)
+	if o.Greedy {
+		return []Call{top}
+	}
+	return []Call{
+		whole("nstf_sample_penalize", sampleThreads, uint32(4*ceil(o.Vocab, 32)), with(Ptr(options), Ptr(o.History), I32(o.Stride))...),
+		top,
+		slice("nstf_sample_weigh", with(Ptr(options), Ptr(o.Random), Ptr(o.Scratch), space)...),
+		slice("nstf_sample_gather", with(Ptr(options), space)...),
+		whole("nstf_sample_draw", drawThreads, 0, I32(o.Vocab), Ptr(o.Position), Ptr(o.Owner), Ptr(options), Ptr(o.Token), space),
+	}
+}
