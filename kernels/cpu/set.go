@@ -50,6 +50,7 @@ type Set struct {
 	// c < 16 and b < columns: half the rows of a panel.
 	interleave func(dst, src []byte, ld, columns int)
 	trellis    func(bits int) (step trellisStep, lanes int)
+	tcq        func(bits int) tcqKernel // nil: none
 }
 
 // Best returns the kernels of the highest level that this machine runs.

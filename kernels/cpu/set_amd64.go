@@ -14,6 +14,7 @@ func newSet(l Level) *Set {
 		useAVX512(s)
 		useMaddubs(s)
 		useVNNI(s)
+		useTCQ(s)
 	}
 	s.level = l
 	return s

@@ -1,0 +1,140 @@
+package cpu
+
+import (
+	"encoding/binary"
+
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/formats/tensor"
+)
+
+// A TCQ is the codewords C[N][K] of a matrix of the scheme tcq, times their
+// scales: what rotated activations are multiplied with. It is immutable and
+// reads codes and scales where they lie.
+type TCQ struct {
+	n, k          int
+	bits          int
+	codes, scales []byte
+	table         *[1 << scheme.TCQState]int16
+	product       tcqKernel // nil: this level, codebook or shape has none
+}
+
+// A tcqKernel adds the products of 16 rows with groups of 32 columns of one
+// record; see the generated stubs.
+type tcqKernel func(acc *[scheme.TCQTile]float32, tiles, record *byte, groups int)
+
+// NewTCQ takes the parts codes and scales of n rows of k columns.
+func (s *Set) NewTCQ(p scheme.TCQ, n, k int, codes, scales []byte) *TCQ {
+	want(n%scheme.TCQTile == 0 && k%scheme.TCQTile == 0 && len(codes) == n/scheme.TCQTile*k/scheme.TCQTile*32*p.Bits && len(scales) == n/scheme.TCQTile*2,
+		"TCQ", n, k, len(codes), len(scales))
+	q := &TCQ{n: n, k: k, bits: p.Bits, codes: codes, scales: scales, table: p.Codebook.Table()}
+	if s.tcq != nil && p.Codebook == scheme.TCQBytes4 && k%coarseGroup == 0 {
+		q.product = s.tcq(p.Bits)
+	}
+	return q
+}
+
+// Tuned reports whether MatVec can be called.
+func (q *TCQ) Tuned() bool { return q.product != nil }
+
+func (q *TCQ) tileBytes() int { return 2 * scheme.TCQTile * q.bits }
+
+// scale returns the value of a codeword of 1 in 16 rows.
+func (q *TCQ) scale(strip int) float32 {
+	return tensor.F16ToF32(binary.LittleEndian.Uint16(q.scales[2*strip:])) / 128
+}
+
+// Row writes row r of C to dst[K], for [Set.Gemm].
+func (q *TCQ) Row(dst []float32, r int) {
+	const tile = scheme.TCQTile
+	strip, scale := q.codes[r/tile*(q.k/tile)*q.tileBytes():], q.scale(r/tile)
+	for j := range q.k / tile {
+		words := strip[j*q.tileBytes():][:q.tileBytes()]
+		for c := range tile {
+			dst[j*tile+c] = scale * float32(q.table[scheme.TCQStateAt(words, q.bits, c*tile+r%tile)])
+		}
+	}
+}
+
+// MatVec computes y[n0:n1] = C[n0:n1] x for row t of activations in groups of
+// 32; n0 and n1 are multiples of 16. Products and their sums over a group are
+// exact.
+func (q *TCQ) MatVec(y []float32, a *Activations, t, n0, n1 int) {
+	const tile = scheme.TCQTile
+	want(a.group == coarseGroup && a.k == q.k && n0%tile == 0 && n1%tile == 0 && n1 <= q.n && len(y) >= n1, "TCQ.MatVec", a.group, a.k, q.k, n0, n1)
+	group := 2 * q.tileBytes() // bytes of 32 columns
+	groups := q.k / coarseGroup
+	var edge [2*2*tile*scheme.TCQMaxBits + tile]byte
+	for strip := n0 / tile; strip < n1/tile; strip++ {
+		var acc [tile]float32
+		codes := q.codes[strip*groups*group:]
+		for r := range a.records {
+			record := a.buf[(r*a.t+t)*recordBytes:][:recordBytes]
+			here := min(recordValues/coarseGroup, groups-r*recordValues/coarseGroup)
+			at := codes[r*recordValues/coarseGroup*group:]
+			if here*group+tile > len(at) { // windows are read 16 bytes at a time
+				here--
+				q.products(&acc, at, record, here)
+				copy(edge[:], at[here*group:(here+1)*group])
+				q.products(&acc, edge[:], record, -here-1)
+				continue
+			}
+			q.products(&acc, at, record, here)
+		}
+		scale := q.scale(strip)
+		for i, v := range acc {
+			y[strip*tile+i] = float32(scale * v)
+		}
+	}
+}
+
+// products runs the kernel over the first groups of a record, or, where groups
+// is negative, over the one group -groups-1.
+func (q *TCQ) products(acc *[scheme.TCQTile]float32, tiles []byte, record []byte, groups int) {
+	if groups == 0 {
+		return
+	}
+	if groups > 0 {
+		q.product(acc, &tiles[0], &record[0], groups)
+		return
+	}
+	g := -groups - 1
+	var one [recordBytes]byte
+	copy(one[:coarseGroup], record[g*coarseGroup:])
+	copy(one[atScale:], record[atScale+4*g:][:4])
+	copy(one[atShift:], record[atShift+4*g:][:4])
+	q.product(acc, &tiles[0], &one[0], 1)
+}
+
+// RotateIn multiplies activations x[K] by the input side of a tensor of the
+// scheme tcq: scales of columns, signs and Hadamard transforms, in place.
+func RotateIn(x []float32, p scheme.TCQ, in []float32) {
+	signs := scheme.NewTCQSigns(p.Seed)
+	for i := range x {
+		if in != nil {
+			x[i] *= in[i]
+		}
+		if p.RotateIn > 1 && signs.In(i%p.RotateIn) {
+			x[i] = -x[i]
+		}
+	}
+	for at := 0; p.RotateIn > 1 && at < len(x); at += p.RotateIn {
+		scheme.Hadamard(x[at : at+p.RotateIn])
+	}
+}
+
+// RotateOut multiplies sums y, rows from n0 on in whole blocks, by the output
+// side: Hadamard transforms, signs and scales of rows, in place.
+func RotateOut(y []float32, p scheme.TCQ, out []float32, n0 int) {
+	signs := scheme.NewTCQSigns(p.Seed)
+	for at := 0; p.RotateOut > 1 && at < len(y); at += p.RotateOut {
+		scheme.Hadamard(y[at : at+p.RotateOut])
+	}
+	for i := range y {
+		if p.RotateOut > 1 && signs.Out((n0+i)%p.RotateOut) {
+			y[i] = -y[i]
+		}
+		if out != nil {
+			y[i] *= out[n0+i]
+		}
+	}
+}
