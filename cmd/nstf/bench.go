@@ -73,6 +73,7 @@ the user's cache folder; --fresh measures again.`,
 	s.BoolVar(&f.Exact, "exact", false, "compute in float32 throughout, instead of with int8 activations")
 	s.StringVar(&f.KV, "kv", "", "how keys and values are kept: f32, f16 or q8; default: f16, with --exact f32")
 	f.device.add(s)
+	s.BoolVar(&f.Profile, "profile", false, "on a GPU, time the kernels of a step too")
 	s.BoolVar(&f.Pin, "pin", false, "keep each thread on a processor of its own (Linux)")
 	s.BoolVar(&f.kernels, "kernels", false, "time kernels instead of a model")
 	s.StringArrayVar(&f.shapes, "shape", nil, "with --kernels, tokens x outputs x inputs; default: 1x4096x4096 and 512x4096x4096")

@@ -64,6 +64,9 @@ func (a *app) printBench(r *bench.Result) {
 		row("peak memory", "%s, mapped weights included", size(r.PeakRSS))
 	}
 	printTable(a.out, t)
+	for _, k := range r.Kernels {
+		fmt.Fprintln(a.out, clip(fmt.Sprintf("%10.1f us %4d x %8.2f us  %s", k.Microseconds, k.Calls, k.Microseconds/float64(k.Calls), k.Name), 4*tableWidth))
+	}
 }
 
 func (a *app) printProfile(p *place.Profile) {

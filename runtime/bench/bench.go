@@ -26,6 +26,7 @@ type Options struct {
 	KV      string // how keys and values are kept, see exec.Options
 	Pin     bool   // each thread on a processor of its own
 	Device  exec.Device
+	Profile bool // time the kernels of a step too, on a GPU
 	// FirstToken starts a process of its own and returns the time until the
 	// model's first token; nil: it is not measured.
 	FirstToken func(ctx context.Context) (time.Duration, error)
@@ -35,20 +36,21 @@ type Options struct {
 
 // A Result is what was measured. Phases that were not are nil.
 type Result struct {
-	Model      string        `json:"model"`
-	Machine    place.Machine `json:"machine"`
-	Device     string        `json:"device,omitempty"` // the GPU that ran it, "": the processor
-	Threads    int           `json:"threads"`
-	Repeat     int           `json:"repeat"`
-	Exact      bool          `json:"exact"`
-	KV         string        `json:"kv,omitempty"` // where asked for
-	Params     int64         `json:"params"`
-	Bytes      int64         `json:"bytes"` // of all stored weights
-	LoadS      float64       `json:"load_s"`
-	Prompt     *Prompt       `json:"prompt,omitempty"`
-	Decode     *Decode       `json:"decode,omitempty"`
-	FirstToken *place.Rate   `json:"first_token_s,omitempty"` // from the start of a process
-	PeakRSS    int64         `json:"peak_rss,omitempty"`      // bytes, mapped weights included; 0 where the system does not tell
+	Model      string              `json:"model"`
+	Machine    place.Machine       `json:"machine"`
+	Device     string              `json:"device,omitempty"` // the GPU that ran it, "": the processor
+	Threads    int                 `json:"threads"`
+	Repeat     int                 `json:"repeat"`
+	Exact      bool                `json:"exact"`
+	KV         string              `json:"kv,omitempty"` // where asked for
+	Params     int64               `json:"params"`
+	Bytes      int64               `json:"bytes"` // of all stored weights
+	LoadS      float64             `json:"load_s"`
+	Prompt     *Prompt             `json:"prompt,omitempty"`
+	Decode     *Decode             `json:"decode,omitempty"`
+	FirstToken *place.Rate         `json:"first_token_s,omitempty"` // from the start of a process
+	Kernels    []device.KernelTime `json:"kernels,omitempty"`       // of a step, behind as many tokens as were decoded
+	PeakRSS    int64               `json:"peak_rss,omitempty"`      // bytes, mapped weights included; 0 where the system does not tell
 }
 
 // A Prompt is how fast a prompt is read, to the logits of its last token.
@@ -104,6 +106,11 @@ func Run(ctx context.Context, m *model.Model, o Options) (*Result, error) {
 		}
 	}
 	res := r.result()
+	if r.gpu != nil && o.Profile && o.Gen > 0 {
+		if res.Kernels, err = r.gpu.Profile(); err != nil {
+			return nil, err
+		}
+	}
 	r.close()
 	if o.FirstToken != nil {
 		res.FirstToken, err = firstToken(ctx, o)

@@ -66,6 +66,16 @@ type Meter interface {
 	// CopyRate copies device memory far beyond its caches once and returns the
 	// bytes read and written in a second.
 	CopyRate() (float64, error)
+	// Profile times the kernels of a step of one token after a Decode, the whole
+	// step first, then the largest.
+	Profile() ([]KernelTime, error)
+}
+
+// A KernelTime is what the launches of one kernel take in a step.
+type KernelTime struct {
+	Name         string  `json:"name"`
+	Calls        int     `json:"calls"`
+	Microseconds float64 `json:"us"` // of all calls
 }
 
 // A Decoding is tokens in the making. Until Stop nothing else may be asked of

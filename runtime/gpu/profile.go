@@ -1,0 +1,80 @@
+package gpu
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/gpu/driver"
+)
+
+// Profile implements device.Meter: the launches of a step of one token, at the
+// position of the last pass, are put into groups of one kernel and grid, and
+// each group is captured and timed by itself. The weights of all blocks go by,
+// so that caches help no more than in a step; what a launch waits for the one
+// before it is a part of its time.
+func (e *Engine) Profile() ([]device.KernelTime, error) {
+	w := &walk{e: e, t: 1, state: &e.s.few}
+	w.forward()
+	w.head(0, 1)
+	type group struct {
+		kernel kernel
+		grid   [3]uint32
+	}
+	var order []group
+	calls := map[group][]hip.Call{}
+	for _, c := range w.calls {
+		g := group{kernel{c.Unit, c.Symbol}, c.Grid}
+		if calls[g] == nil {
+			order = append(order, g)
+		}
+		calls[g] = append(calls[g], c)
+	}
+	whole, err := e.timeCalls(w.calls)
+	if err != nil {
+		return nil, err
+	}
+	times := []device.KernelTime{{Name: "step", Calls: len(w.calls), Microseconds: whole}}
+	for _, g := range order {
+		us, err := e.timeCalls(calls[g])
+		if err != nil {
+			return nil, err
+		}
+		name := fmt.Sprintf("%s %dx%dx%d %s", strings.TrimPrefix(g.kernel.symbol, "nstf_"), g.grid[0], g.grid[1], g.grid[2], g.kernel.unit.Defines)
+		times = append(times, device.KernelTime{Name: name, Calls: len(calls[g]), Microseconds: us})
+	}
+	slices.SortStableFunc(times[1:], func(a, b device.KernelTime) int { return int(b.Microseconds) - int(a.Microseconds) })
+	return times, nil
+}
+
+// timeCalls returns the microseconds that calls take, one after another.
+func (e *Engine) timeCalls(calls []hip.Call) (float64, error) {
+	if err := e.m.prepare(calls); err != nil {
+		return 0, err
+	}
+	g, err := e.m.stream.Capture(func() error { return e.m.launch(calls) })
+	if err != nil {
+		return 0, err
+	}
+	defer g.Free()
+	const times = 20
+	ms, err := e.repeated(g, times)
+	return ms * 1e3 / times, err
+}
+
+// repeated replays a graph some times, once more in front of the clock.
+func (e *Engine) repeated(g *driver.Graph, times int) (float64, error) {
+	if err := e.m.stream.Replay(g); err != nil {
+		return 0, err
+	}
+	return e.timed(func() error {
+		for range times {
+			if err := e.m.stream.Replay(g); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
