@@ -34,13 +34,17 @@ static inline float element_to_f32(Wave& w, Element e, u32 x) {
 	return 0;
 }
 
-// c[i][j] += sum over k of a[i][k] * b[k][j], in the order of k.
-template <class T, int A_STRIDE, int STRIDE> static inline void multiply_add(const T (*a)[A_STRIDE], const T (*b)[STRIDE], T (*c)[STRIDE], int rows, int columns, int K) {
-	for (int i = 0; i < rows; i++)
+// c[i][j] += sum over k of a[k][i] * b[k][j], in the order of k, for i and j below M.
+template <int M, class T, int STRIDE> static inline void multiply_add(const T (*a)[STRIDE], const T (*b)[STRIDE], T (*c)[STRIDE], int K) {
+	for (int i = 0; i < M; i++) {
+		T sums[M];
+		for (int j = 0; j < M; j++) sums[j] = c[i][j];
 		for (int k = 0; k < K; k++) {
-			T x = a[i][k];
-			for (int j = 0; j < columns; j++) c[i][j] += x * b[k][j];
+			T x = a[k][i];
+			for (int j = 0; j < M; j++) sums[j] += x * b[k][j];
 		}
+		for (int j = 0; j < M; j++) c[i][j] = sums[j];
+	}
 }
 
 static inline void need_all_lanes(Wave& w, const Instruction& I) {

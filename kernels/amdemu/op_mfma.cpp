@@ -73,59 +73,79 @@ static const Mfma& describe(Wave& w, const std::string& name) {
 	return it->second;
 }
 
-struct Cell {
-	int block, i, j;
+// Row and block of the M values that lie in M lanes from lane on of register r of C and D.
+struct Row {
+	int block, i;
 };
-static inline Cell cell_of(int M, int r, int lane) {
+static inline Row row_of(int M, int r, int lane) {
 	switch (M) {
-	case 32: return {r / 16, 8 * (r % 16 / 4) + 4 * (lane / 32) + r % 4, lane % 32};
-	case 16: return {r / 4, 4 * (lane / 16) + r % 4, lane % 16};
-	default: return {lane / 4, r, lane % 4};
+	case 32: return {r / 16, 8 * (r % 16 / 4) + 4 * (lane / 32) + r % 4};
+	case 16: return {r / 4, 4 * (lane / 16) + r % 4};
+	default: return {lane / 4, r};
 	}
 }
 
-// Tiles of all blocks: A as [row][k], B as [k][column].
+// Tiles of all blocks: A as [k][row], B as [k][column].
 template <class T> struct Tiles {
-	T a[16][32][64], b[16][64][32], c[16][32][32];
+	alignas(64) T a[16][64][32], b[16][64][32], c[16][32][32];
 };
 
-template <class T> static void read_operand(Wave& w, const Instruction& I, const Mfma& f, int operand, Tiles<T>& t) {
-	const Element type = operand ? f.b : f.a;
-	const u32 r = I.op[1 + operand].idx;
+static void read_elements(Wave& w, Element type, const u32* s, int shift, float* out) {
 	const int bits = bits_of(type);
+	if (type == E_F16)
+		f16_lanes_to_f32(s, shift, out, 64);
+	else if (bits == 32)
+		memcpy(out, s, 256);
+	else
+		for (int l = 0; l < 64; l++) out[l] = element_to_f32(w, type, (s[l] >> shift) & ((1u << bits) - 1));
+}
+static void read_elements(Wave&, Element, const u32* s, int shift, i32* out) {
+	for (int l = 0; l < 64; l++) out[l] = (i8)(s[l] >> shift);
+}
+
+template <int M, class T> static void read_operand(Wave& w, const Mfma& f, Element type, u32 r, T (*t)[64][32]) {
+	const int bits = bits_of(type);
+	alignas(64) T lanes[64];
 	for (int e = 0; e < f.per_lane; e++) {
-		const u32* s = vgpr(w, r + e * bits / 32);
-		const int shift = e * bits % 32;
-		for (int l = 0; l < 64; l++) {
-			u32 x = bits == 32 ? s[l] : (s[l] >> shift) & ((1u << bits) - 1);
-			int i = l % f.M, block = f.blocks > 1 ? l / f.M : 0, k = f.blocks > 1 ? e : l / f.M * f.per_lane + e;
-			(operand ? t.b[block][k][i] : t.a[block][i][k]) = (T)element_to_f32(w, type, x);
+		read_elements(w, type, vgpr(w, r + e * bits / 32), e * bits % 32, lanes);
+		for (int part = 0; part < 64 / M; part++) {
+			const bool one = f.blocks == 1;
+			memcpy(t[one ? 0 : part][one ? part * f.per_lane + e : e], lanes + part * M, M * sizeof(T));
 		}
 	}
 }
 
-static inline float from_bits(u32 x, float) { return as_f32(x); }
-static inline i32 from_bits(u32 x, i32) { return (i32)x; }
-static inline u32 to_bits(float x) { return as_u32(x); }
-static inline u32 to_bits(i32 x) { return (u32)x; }
-
-template <class T> static void run(Wave& w, const Instruction& I, const Mfma& f) {
+template <int M, class T> static void run(Wave& w, const Instruction& I, const Mfma& f) {
 	static thread_local Tiles<T> t;
-	read_operand(w, I, f, 0, t);
-	read_operand(w, I, f, 1, t);
+	read_operand<M>(w, f, f.a, I.op[1].idx, t.a);
+	read_operand<M>(w, f, f.b, I.op[2].idx, t.b);
 	const Operand& oc = I.op[3];
-	const int registers = f.M * f.M * f.blocks / 64;
+	const int registers = M * M * f.blocks / 64;
 	for (int r = 0; r < registers; r++)
-		for (int l = 0; l < 64; l++) {
-			Cell at = cell_of(f.M, r, l);
-			t.c[at.block][at.i][at.j] = from_bits(oc.kind == K_V ? vgpr(w, oc.idx + r)[l] : scalar(w, oc), T());
+		for (int lane = 0; lane < 64; lane += M) {
+			Row at = row_of(M, r, lane);
+			T* c = t.c[at.block][at.i];
+			const u32 same = oc.kind == K_V ? 0 : scalar(w, oc);
+			if (oc.kind == K_V)
+				memcpy(c, vgpr(w, oc.idx + r) + lane, M * 4);
+			else
+				for (int j = 0; j < M; j++) memcpy(c + j, &same, 4);
 		}
-	for (int block = 0; block < f.blocks; block++) multiply_add<T, 64, 32>(t.a[block], t.b[block], t.c[block], f.M, f.M, f.K);
+	for (int block = 0; block < f.blocks; block++) multiply_add<M>(t.a[block], t.b[block], t.c[block], f.K);
 	for (int r = 0; r < registers; r++)
-		for (int l = 0; l < 64; l++) {
-			Cell at = cell_of(f.M, r, l);
-			vgpr(w, I.op[0].idx + r)[l] = to_bits(t.c[at.block][at.i][at.j]);
+		for (int lane = 0; lane < 64; lane += M) {
+			Row at = row_of(M, r, lane);
+			memcpy(vgpr(w, I.op[0].idx + r) + lane, t.c[at.block][at.i], M * 4);
 		}
+}
+
+template <class T> static void run_any(Wave& w, const Instruction& I, const Mfma& f) {
+	switch (f.M) {
+	case 32: return run<32, T>(w, I, f);
+	case 16: return run<16, T>(w, I, f);
+	case 4: return run<4, T>(w, I, f);
+	}
+	fault(w, 801, "MFMA shape not supported: %s", I.name.c_str());
 }
 
 void mfma(Wave& w, const Instruction& I) {
@@ -133,8 +153,9 @@ void mfma(Wave& w, const Instruction& I) {
 	if (w.width != 64) fault(w, 1, "MFMA needs wave64");
 	if (I.cbsz || I.abid || I.blgp) fault(w, 1, "MFMA broadcast modifiers not supported");
 	const Mfma& f = describe(w, I.name);
+	if (f.K > 64 || f.blocks > 16 || f.per_lane < 1) fault(w, 801, "MFMA shape not supported: %s", I.name.c_str());
 	if (f.integer)
-		run<i32>(w, I, f);
+		run_any<i32>(w, I, f);
 	else
-		run<float>(w, I, f);
+		run_any<float>(w, I, f);
 }

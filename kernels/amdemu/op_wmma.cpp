@@ -33,7 +33,7 @@ static inline float modify_c(const Instruction& I, float f) {
 
 // The common case on gfx11, float16 or bfloat16 with float32 sums, by whole registers.
 static void wmma_f32_gfx11(Wave& w, const Instruction& I, Element type) {
-	alignas(64) float a[16][16], b[16][16], c[16][16], t[32];
+	alignas(64) float a[16][16], b[16][16], c[16][16], t[32]; // a[k][row], b[k][column]
 	for (int m = 0; m < 2; m++)
 		for (int j = 0; j < 8; j++) {
 			const u32* s = vgpr(w, I.op[1 + m].idx + j);
@@ -45,27 +45,27 @@ static void wmma_f32_gfx11(Wave& w, const Instruction& I, Element type) {
 					for (int l = 0; l < 16; l++) t[l] = as_f32(h ? s[l] & 0xffff0000 : s[l] << 16);
 				if (h ? I.neg_hi[m] : I.neg_lo[m])
 					for (int l = 0; l < 16; l++) t[l] = -t[l];
-				if (m)
-					memcpy(b[2 * j + h], t, 64);
-				else
-					for (int l = 0; l < 16; l++) a[l][2 * j + h] = t[l];
+				memcpy(m ? b[2 * j + h] : a[2 * j + h], t, 64);
 			}
 		}
 	const Operand& oc = I.op[3];
 	for (int row = 0; row < 16; row++) {
 		Place p = place_of(false, row, 0);
-		for (int n = 0; n < 16; n++) c[row][n] = as_f32(oc.kind == K_V ? vgpr(w, oc.idx + p.reg)[p.lane + n] : scalar(w, oc));
+		if (oc.kind == K_V)
+			memcpy(c[row], vgpr(w, oc.idx + p.reg) + p.lane, 64);
+		else
+			for (float& f : c[row]) f = as_f32(scalar(w, oc));
 		for (float& f : c[row]) f = modify_c(I, f);
 	}
-	multiply_add<float, 16, 16>(a, b, c, 16, 16, 16);
+	multiply_add<16>(a, b, c, 16);
 	for (int row = 0; row < 16; row++) {
 		Place p = place_of(false, row, 0);
 		memcpy(vgpr(w, I.op[0].idx + p.reg) + p.lane, c[row], 64);
 	}
 }
 
-// Reads A into a[row][k] and B into b[k][column], as T, float or i32.
-template <class T> static void read_operand(Wave& w, const Instruction& I, int operand, Element type, int K, T (*a)[32], T (*b)[16]) {
+// Reads A or B into t[k][row or column], as T, float or i32.
+template <class T> static void read_operand(Wave& w, const Instruction& I, int operand, Element type, int K, T (*t)[16]) {
 	const bool gfx12 = w.program->gfx >= 0x1200;
 	const int bits = bits_of(type), half = K / 2;
 	const u32 r = I.op[1 + operand].idx;
@@ -80,22 +80,22 @@ template <class T> static void read_operand(Wave& w, const Instruction& I, int o
 				float f = element_to_f32(w, type, x);
 				v = (T)((k & 1 ? I.neg_hi[operand] : I.neg_lo[operand]) ? -f : f);
 			}
-			(operand ? b[k][i] : a[i][k]) = v;
+			t[k][i] = v;
 		}
 }
 
 static void wmma_integer(Wave& w, const Instruction& I, const Wmma& d) {
 	const bool gfx12 = w.program->gfx >= 0x1200;
-	i32 a[16][32], b[32][16];
-	read_operand(w, I, 0, d.a, d.K, a, b);
-	read_operand(w, I, 1, d.b, d.K, a, b);
+	i32 a[32][16], b[32][16];
+	read_operand(w, I, 0, d.a, d.K, a);
+	read_operand(w, I, 1, d.b, d.K, b);
 	const Operand& oc = I.op[3];
 	u32 out[16][16];
 	for (int i = 0; i < 16; i++)
 		for (int j = 0; j < 16; j++) {
 			Place p = place_of(gfx12, i, j);
 			i64 s = (i32)(oc.kind == K_V ? vgpr(w, oc.idx + p.reg)[p.lane] : scalar(w, oc));
-			for (int k = 0; k < d.K; k++) s += (i64)a[i][k] * b[k][j];
+			for (int k = 0; k < d.K; k++) s += (i64)a[k][i] * b[k][j];
 			out[i][j] = I.clamp ? saturate_i32(s) : (u32)s;
 		}
 	for (int i = 0; i < 16; i++)
@@ -138,12 +138,12 @@ static void write_d(Wave& w, const Instruction& I, const Wmma& d, Place p, float
 
 static void wmma_float(Wave& w, const Instruction& I, const Wmma& d) {
 	const bool gfx12 = w.program->gfx >= 0x1200;
-	float a[16][32], b[32][16], c[16][16];
-	read_operand(w, I, 0, d.a, d.K, a, b);
-	read_operand(w, I, 1, d.b, d.K, a, b);
+	alignas(64) float a[32][16], b[32][16], c[16][16];
+	read_operand(w, I, 0, d.a, d.K, a);
+	read_operand(w, I, 1, d.b, d.K, b);
 	for (int i = 0; i < 16; i++)
 		for (int j = 0; j < 16; j++) c[i][j] = modify_c(I, read_c(w, I, d, place_of(gfx12, i, j)));
-	multiply_add<float, 32, 16>(a, b, c, 16, 16, d.K);
+	multiply_add<16>(a, b, c, d.K);
 	for (int i = 0; i < 16; i++)
 		for (int j = 0; j < 16; j++) write_d(w, I, d, place_of(gfx12, i, j), c[i][j]);
 }
