@@ -14,11 +14,12 @@ type Device struct {
 	lib        *Library
 	ordinal    int
 	handle     int32
-	context    uintptr // CUDA's primary context
+	context    [1]uintptr // CUDA's primary context
 	worker     *worker
 	properties Properties
 	lost       atomic.Pointer[Error]
 	closing    sync.Once
+	closed     atomic.Bool
 	calls      *caller // used by the device's thread only
 
 	mu      sync.Mutex
@@ -84,7 +85,7 @@ func (d *Device) enter() error {
 		return l.fault(&p.device, fmt.Sprint(d.ordinal), code)
 	}
 	var err error
-	if d.context, err = l.enter(d.ordinal, d.handle); err != nil {
+	if d.context[0], err = l.enter(d.ordinal, d.handle); err != nil {
 		return err
 	}
 	d.properties, err = l.properties(d.ordinal, d.handle)
@@ -196,6 +197,7 @@ func (d *Device) check(p *proc, about string, code int32) error {
 // again.
 func (d *Device) Close() error {
 	d.closing.Do(func() {
+		d.closed.Store(true)
 		c, err := d.worker.reserve(func() error { return nil })
 		if err != nil {
 			return

@@ -9,6 +9,7 @@ import (
 type Event struct {
 	device *Device
 	handle uintptr
+	done   waiter
 }
 
 // Event makes an event, which has to be recorded before it is of use.
@@ -19,6 +20,7 @@ func (d *Device) Event() (*Event, error) {
 		if code := call(p, uintptr(unsafe.Pointer(&e.handle)), 0); code != 0 {
 			return d.check(p, "", code)
 		}
+		e.done = waiter{d, &d.lib.procs.eventWait, [1]uintptr{e.handle}}
 		d.mu.Lock()
 		d.events[e] = struct{}{}
 		d.mu.Unlock()
@@ -53,22 +55,18 @@ func (s *Stream) After(e *Event) error {
 }
 
 // Wait waits until the work in front of the event is done.
-func (e *Event) Wait() error {
-	d := e.device
-	p := &d.lib.procs.eventWait
-	return d.do(func() error { return d.check(p, "", call(p, e.handle)) })
-}
+func (e *Event) Wait() error { return e.done.wait() }
 
 // Since returns the milliseconds from an earlier event to this one. It waits
 // for this one.
 func (e *Event) Since(earlier *Event) (float64, error) {
 	d := e.device
+	if err := e.Wait(); err != nil {
+		return 0, err
+	}
 	var ms float64
 	err := d.do(func() error {
 		p := &d.lib.procs
-		if err := d.check(&p.eventWait, "", call(&p.eventWait, e.handle)); err != nil {
-			return err
-		}
 		var bits uint32
 		if err := d.check(&p.eventElapsed, "", call(&p.eventElapsed, uintptr(unsafe.Pointer(&bits)), earlier.handle, e.handle)); err != nil {
 			return err

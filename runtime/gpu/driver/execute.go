@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	goruntime "runtime"
 	"unsafe"
 )
 
@@ -39,19 +40,17 @@ func (d *Device) execute(c *command) error {
 		return c.do()
 	}
 	s := c.stream
-	if c.kind == kindWait {
-		err := s.err
-		s.err = nil
-		p := &d.lib.procs.streamWait
-		if e := d.check(p, "", d.calls.call(p, s.handle)); err == nil {
-			err = e
-		}
-		return err
+	if c.kind == kindBarrier {
+		return nil
 	}
-	if s.err == nil {
-		s.err = d.perform(c)
+	if s.failed.Load() != nil {
+		return nil
 	}
-	return s.err
+	if err := d.perform(c); err != nil {
+		first := err // not err: that would be on the heap for each success, too
+		s.failed.Store(&first)
+	}
+	return nil
 }
 
 // perform carries out queued work of a stream.
@@ -100,4 +99,59 @@ func (d *Device) launch(c *command) error {
 		return nil
 	}
 	return d.check(q, fmt.Sprintf("%s, grid %v, block %v, %d bytes of LDS", f.symbol, c.grid, c.block, c.lds), code)
+}
+
+// A waiter waits for a stream or an event on the caller's own thread: a wait
+// hands nothing to the device, and coming back to the caller from another thread
+// would cost more than a short wait itself. args is what C is given, in place.
+type waiter struct {
+	device *Device
+	proc   *proc
+	args   [1]uintptr
+}
+
+// wait waits until everything that was queued so far has been handed on, and
+// then for the stream or event.
+func (w *waiter) wait() error {
+	d := w.device
+	if err := d.refused(); err != nil {
+		return err
+	}
+	if d.worker.patience > 0 || !d.worker.drained() {
+		if err := d.barrier(); err != nil {
+			return err
+		}
+	}
+	if d.worker.patience > 0 { // a caller that is stuck in C cannot give up
+		return d.do(func() error { return d.check(w.proc, "", call(w.proc, w.args[0])) })
+	}
+	if d.closed.Load() {
+		return closedError()
+	}
+	goruntime.LockOSThread()
+	code := d.join()
+	if code == 0 {
+		code = int32(foreign(w.proc.addr, w.args[:]...))
+	}
+	goruntime.UnlockOSThread()
+	return d.check(w.proc, "", code)
+}
+
+// barrier waits until everything that was queued so far has been handed on.
+func (d *Device) barrier() error {
+	c, err := d.worker.reserve(d.refused)
+	if err != nil {
+		return err
+	}
+	c.kind, c.stream = kindBarrier, nil
+	return d.finish(c)
+}
+
+// join makes the device's context current on this thread, where the API has
+// contexts.
+func (d *Device) join() int32 {
+	if d.context[0] == 0 {
+		return 0
+	}
+	return int32(foreign(d.lib.procs.setContext.addr, d.context[:]...))
 }

@@ -72,12 +72,11 @@ func (s *Stream) endCapture(g *Graph, native bool) error {
 	}
 	d, p := s.device, &s.device.lib.procs
 	err := d.do(func() error {
-		failed := s.err
-		s.err = nil
+		failed := s.failed.Swap(nil)
 		var graph uintptr
 		err := d.check(&p.captureEnd, "", call(&p.captureEnd, s.handle, uintptr(unsafe.Pointer(&graph))))
 		if failed != nil {
-			err = failed
+			err = *failed
 		}
 		if err == nil {
 			err = g.instantiate(graph)

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/nstf/nstf/kernels/hip"
@@ -12,8 +13,9 @@ import (
 type Stream struct {
 	device    *Device
 	handle    uintptr
-	recording *Graph // what is being captured; nil: nothing
-	err       error  // the first failure of queued work; used by the device's thread only
+	recording *Graph                // what is being captured; nil: nothing
+	failed    atomic.Pointer[error] // the first failure of queued work, until somebody is told
+	done      waiter
 }
 
 // Stream makes a stream.
@@ -24,6 +26,7 @@ func (d *Device) Stream() (*Stream, error) {
 		if code := call(p, uintptr(unsafe.Pointer(&s.handle)), streamNonBlocking); code != 0 {
 			return d.check(p, "", code)
 		}
+		s.done = waiter{d, &d.lib.procs.streamWait, [1]uintptr{s.handle}}
 		d.mu.Lock()
 		d.streams[s] = struct{}{}
 		d.mu.Unlock()
@@ -78,11 +81,11 @@ func (s *Stream) Wait() error {
 	if s.recording != nil {
 		return captureError("Wait")
 	}
-	c, err := s.queue(kindWait)
-	if err != nil {
-		return err
+	err := s.done.wait()
+	if first := s.failed.Swap(nil); first != nil {
+		return *first
 	}
-	return s.device.finish(c)
+	return err
 }
 
 // Launch queues a kernel. It copies the arguments and does not allocate.

@@ -3,6 +3,7 @@ package driver
 import (
 	goruntime "runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,7 +30,7 @@ const (
 	kindReplay
 	kindRecord
 	kindAfter
-	kindWait
+	kindBarrier // nothing: who waits for it knows that all before it was handed on
 )
 
 // A command is one thing for a device's thread to do.
@@ -61,6 +62,8 @@ type ticket struct {
 // one slice while the thread works through another, so that a command costs
 // no allocation and a batch one exchange.
 type worker struct {
+	queued   atomic.Uint64 // commands put in the queue so far
+	done     atomic.Uint64 // commands carried out so far
 	mu       sync.Mutex
 	room     sync.Cond // there is room in the queue again, or the device is lost
 	queue    []command
@@ -112,10 +115,23 @@ func (w *worker) reserve(refused func() error) (*command, error) {
 func (w *worker) commit() {
 	sleeping := w.sleeping
 	w.sleeping = false
+	w.queued.Add(1)
 	w.mu.Unlock()
 	if sleeping {
 		w.wake <- struct{}{} // has room: only a sleeping thread is woken, and once
 	}
+}
+
+// drained waits for a moment until everything that was queued before is
+// carried out. Where it reports false, a barrier has to be waited for.
+func (w *worker) drained() bool {
+	upTo := w.queued.Load()
+	for began := time.Now(); w.done.Load() < upTo; {
+		if time.Since(began) > spin {
+			return false
+		}
+	}
+	return true
 }
 
 // drop takes back what reserve began.
@@ -161,7 +177,9 @@ func (w *worker) await(t *ticket) (err error, answered bool) {
 // take returns the commands that were queued since, waiting for the first;
 // nil: stopped, and all is done.
 func (w *worker) take() []command {
-	for started := time.Now(); ; {
+	for {
+		for began := time.Now(); w.queued.Load() == w.done.Load() && time.Since(began) < spin; {
+		}
 		w.mu.Lock()
 		if len(w.queue) > 0 {
 			w.queue, w.working = w.working[:0], w.queue
@@ -173,14 +191,9 @@ func (w *worker) take() []command {
 			w.mu.Unlock()
 			return nil
 		}
-		if time.Since(started) < spin {
-			w.mu.Unlock()
-			continue
-		}
 		w.sleeping = true
 		w.mu.Unlock()
 		<-w.wake
-		started = time.Now()
 	}
 }
 
@@ -197,6 +210,7 @@ func (w *worker) run(execute func(*command) error) {
 		for i := range batch {
 			c := &batch[i]
 			err := execute(c)
+			w.done.Add(1)
 			if c.done != nil {
 				c.done.result <- err
 			}

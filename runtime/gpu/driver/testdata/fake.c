@@ -108,8 +108,20 @@ static int here(void) {
 }
 #define HERE { int e = here(); if (e) return e; }
 
+// Waiting may happen on any thread; CUDA wants its context current there.
+static __thread int joined;
+static int anywhere(void) {
+	if (!initialized || !owned || NAME(0, !joined)) return CONTEXT;
+	return lost;
+}
+#define ANYWHERE { int e = anywhere(); if (e) return e; }
+
 static int own(void) {
 	if (!initialized) return 3;
+	joined = 1;
+#ifdef CUDA
+	if (owned) return lost; // another thread joins, to wait
+#endif
 	owner = pthread_self();
 	owned = 1;
 	return lost;
@@ -164,7 +176,7 @@ int NAME(hipDeviceGetAttribute, cuDeviceGetAttribute)(int *v, int id, int device
 int NAME(hipDeviceTotalMem, cuDeviceTotalMem_v2)(size_t *n, int device) { *n = 1 << 30; return device == 7 ? OK : BAD_DEVICE; }
 int NAME(hipDeviceGetPCIBusId, cuDeviceGetPCIBusId)(char *to, int n, int device) { snprintf(to, n, "0000:03:00.0"); return device == 7 ? OK : BAD_DEVICE; }
 #ifdef CUDA
-int cuDevicePrimaryCtxRetain(void **context, int device) { *context = &owner; return device == 7 ? OK : BAD_DEVICE; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { *context = &owner; owned = 0; return device == 7 ? OK : BAD_DEVICE; }
 int cuDevicePrimaryCtxRelease_v2(int device) { return device == 7 ? OK : BAD_DEVICE; }
 int cuCtxSetCurrent(void *context) { return context == &owner ? own() : CONTEXT; }
 int cuGetErrorName(int code, const char **name) {
@@ -212,7 +224,7 @@ int NAME(hipHostFree, cuMemFreeHost)(void *p) { HERE free(p); return OK; }
 int NAME(hipStreamCreateWithFlags, cuStreamCreate)(stream **s, unsigned flags) { HERE *s = calloc(1, sizeof **s); return flags == 1 ? OK : INVALID; }
 int NAME(hipStreamDestroy, cuStreamDestroy_v2)(stream *s) { HERE free(s); return OK; }
 int NAME(hipStreamSynchronize, cuStreamSynchronize)(stream *s) {
-	HERE
+	ANYWHERE
 #ifdef HANG
 	for (;;) sleep(1);
 #endif
@@ -221,7 +233,7 @@ int NAME(hipStreamSynchronize, cuStreamSynchronize)(stream *s) {
 int NAME(hipEventCreateWithFlags, cuEventCreate)(event **e, unsigned flags) { HERE *e = calloc(1, sizeof **e); return flags ? INVALID : OK; }
 int NAME(hipEventDestroy, cuEventDestroy_v2)(event *e) { HERE free(e); return OK; }
 int NAME(hipEventRecord, cuEventRecord)(event *e, stream *s) { HERE static double clock; e->when = ++clock; return s->capture ? NOT_CAPTURABLE : OK; }
-int NAME(hipEventSynchronize, cuEventSynchronize)(event *e) { HERE return e->when ? OK : INVALID; }
+int NAME(hipEventSynchronize, cuEventSynchronize)(event *e) { ANYWHERE return e->when ? OK : INVALID; }
 int NAME(hipStreamWaitEvent, cuStreamWaitEvent)(stream *s, event *e, unsigned flags) { HERE return s && e->when && !flags ? OK : INVALID; }
 int NAME(hipEventElapsedTime, cuEventElapsedTime)(float *ms, event *a, event *b) { HERE *ms = (float)(b->when - a->when); return OK; }
 
