@@ -65,6 +65,19 @@ func (e *Engine) linear(t int, x []float32, block, expert int, group ...target) 
 
 // multiply computes the targets of one input.
 func (e *Engine) multiply(t int, x []float32, group []target) {
+	for i := range group {
+		if group[i].w.rotated != nil { // each has a rotation of its own
+			e.multiplyRotated(t, x, group[i])
+			if rest := group[i+1:]; len(rest) > 0 {
+				e.multiply(t, x, rest)
+			}
+			group = group[:i]
+			break
+		}
+	}
+	if len(group) == 0 {
+		return
+	}
 	w := &e.pass.linear
 	w.x, w.t, w.n = x, t, len(group)
 	for i, g := range group {

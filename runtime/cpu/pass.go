@@ -25,6 +25,7 @@ type pass struct {
 	peer    peerWork
 	rowWork rowWork
 	attend  attendWork
+	rotated rotatedWork
 	routes  routes
 }
 
@@ -53,13 +54,13 @@ type rowWork struct {
 
 // parts are the functions that the pool calls, bound once: binding allocates.
 type parts struct {
-	linear, attend                                              func(worker, part int)
-	norm, place, act, residual, softcap, route, quantize, round func(row int)
+	linear, attend, rotated                                           func(worker, part int)
+	norm, place, act, residual, softcap, route, quantize, turn, round func(row int)
 }
 
 func (e *Engine) bindParts() parts {
 	return parts{
-		linear: e.linearPart, attend: e.attendPart,
+		linear: e.linearPart, attend: e.attendPart, rotated: e.rotatedPart, turn: e.turnRow,
 		norm: e.normRow, place: e.placeRow, act: e.actRow, residual: e.residualRow, softcap: e.softcapRow, route: e.routeRow, quantize: e.quantizeRow, round: e.roundRow,
 	}
 }

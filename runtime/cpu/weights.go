@@ -22,6 +22,7 @@ type matrix struct {
 	bytes   []byte
 	floats  []float32
 	integer *kernels.Integer // nil: multiply in float32
+	rotated *rotated         // of the scheme tcq; nil elsewhere
 	round   rounding         // of the input, as a peer has it; nil: none
 	rows    kernels.RowDecoder
 	bias    []float32 // n numbers, or nil
@@ -199,6 +200,8 @@ func (l *loader) open(t formats.Tensor) *matrix {
 	m := &matrix{n: int(w.N), k: int(w.K), rows: func(dst []float32, row int) { w.DecodeRow(dst, int64(row)) }}
 	m.direct(l.set, w.Scheme.DType, w.Data(0))
 	switch {
+	case w.Scheme.Name == "tcq":
+		m.useRotation(l.set, w, l.exact || l.peer)
 	case l.peer:
 		m.round = peerRounding(w.Scheme)
 	case !l.exact:
@@ -244,7 +247,7 @@ func (m *matrix) direct(set *kernels.Set, d tensor.DType, data []byte) {
 // slice returns rows [row, row+n).
 func (m *matrix) slice(row, n int) *matrix {
 	s, rows := *m, m.rows
-	s.n = n
+	s.n, s.rotated = n, nil
 	s.rows = func(dst []float32, r int) { rows(dst, row+r) }
 	if m.bytes != nil {
 		size := len(m.bytes) / m.n
