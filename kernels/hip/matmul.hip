@@ -101,17 +101,19 @@ struct MatmulStages {
 	__device__ __forceinline__ MatmulStages(u8 *stages, const u8 *x, int stride, int pairs, const MatmulRows &rows) : lds(stages), pairs(pairs) {
 #pragma unroll
 		for (int i = 0; i < MATMUL_CHUNKS; i++) {
-			const int chunk = (threadIdx.x + i * MATMUL_THREADS) % (MATMUL_STAGE / 16), row = chunk / 8 % MATMUL_BLOCK_T, part = chunk / 8 / MATMUL_BLOCK_T;
-			source[i] = x + (i64)(matmul_slot(rows, row) / rows.share) * stride + part * 256 + chunk % 8 * 16;
-			place[i] = part * MATMUL_TILE + matrix_chunk(row, chunk % 8);
+			const int row = chunk(i) / 8 % MATMUL_BLOCK_T, part = chunk(i) / 8 / MATMUL_BLOCK_T, at = chunk(i) % 8;
+			source[i] = x + (i64)(matmul_slot(rows, row) / rows.share) * stride + part * 256 + at * 16;
+			place[i] = part * MATMUL_TILE + matrix_chunk(row, at);
 		}
 	}
+	// The thread's chunk i; several threads may have the same.
+	static __device__ __forceinline__ int chunk(int i) { return (threadIdx.x + i * MATMUL_THREADS) % (MATMUL_STAGE / 16); }
 	// Where step s of chunk i lies. Parts past the last pair get its activations
 	// and do not use them.
 	__device__ __forceinline__ const u8 *at(int i, int s) const {
 		int pair = s / 2 * MATMUL_PARTS;
 		if (MATMUL_PARTS > 1) {
-			const int part = (threadIdx.x + i * MATMUL_THREADS) / 8 / MATMUL_BLOCK_T, past = pair + part - (pairs - 1);
+			const int part = chunk(i) / 8 / MATMUL_BLOCK_T, past = pair + part - (pairs - 1);
 			pair -= past > 0 ? past : 0;
 		}
 		return source[i] + pair * 256 + s % 2 * 128;
