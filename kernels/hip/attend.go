@@ -25,6 +25,8 @@ type Attend struct {
 	// Scratch is ScratchBytes of memory whose first CounterBytes were zero before
 	// its first use; each call leaves them zero. Calls that do not overlap share it.
 	Scratch Address
+	// Shape divides decoding; without it attend.go's choice is taken.
+	Shape *AttendShape
 	// Exact asks for float32 throughout; otherwise prompts may be multiplied in
 	// half precision.
 	Exact bool
@@ -39,25 +41,35 @@ const (
 	attendFewRows   = 8
 )
 
-// split is how decoding is divided.
+// An AttendShape is how decoding is divided.
+type AttendShape struct {
+	Waves int // of a block
+	Fill  int // blocks for each compute unit, where positions suffice
+	Least int // tiles of 32 positions that a block takes at least
+}
+
+// split is how decoding is divided, worked out for a call.
 type split struct {
 	queries int // of a wave: a key-value head's group, or an equal part of it
 	parts   int // of a group
-	waves   int // of a block
+	waves   int
 	splits  int // blocks that share the positions
-	least   int // tiles that a block takes at least
+	least   int
 }
 
 func (o *Attend) split(t Target) split {
+	shape := o.Shape
+	if shape == nil {
+		shape = &AttendShape{Waves: 256 / t.Wave, Fill: 2, Least: 4}
+	}
 	group := o.Heads / o.KV.Heads
-	s := split{parts: ceil(group, attendMaxGroup), least: 4}
+	s := split{parts: ceil(group, attendMaxGroup), waves: shape.Waves, least: shape.Least}
 	s.queries = ceil(group, s.parts)
 	s.parts = ceil(group, s.queries)
-	s.waves = 256 / t.Wave
 	for s.waves > 1 && o.blockLDS(s) > attendLDS {
 		s.waves /= 2
 	}
-	s.splits = max(2*t.Units/(o.KV.Heads*s.parts*o.T), 1)
+	s.splits = max(shape.Fill*t.Units/(o.KV.Heads*s.parts*o.T), 1)
 	s.splits = min(s.splits, attendMaxSplits, max(ceil(o.Capacity, s.least*attendTile), 1))
 	return s
 }
