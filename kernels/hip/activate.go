@@ -22,7 +22,7 @@ func pointwiseGrid(n int) [3]uint32 { return [3]uint32{uint32(ceil(n, 4*pointwis
 // Calls returns the launch.
 func (o *Activate) Calls(Target) []Call {
 	return []Call{{
-		Unit:   Unit{"activate.hip", fmt.Sprintf("ACTIVATION=%d", o.Act)},
+		Early: true, Unit: Unit{"activate.hip", fmt.Sprintf("ACTIVATION=%d", o.Act)},
 		Symbol: "nstf_activate", Grid: pointwiseGrid(o.N), Block: [3]uint32{pointwiseThreads, 1, 1},
 		Args: []Arg{Ptr(o.Out), Ptr(o.Gate), Ptr(o.Up), I32(o.N)},
 	}}
@@ -38,7 +38,7 @@ type SoftCap struct {
 // Calls returns the launch.
 func (o *SoftCap) Calls(Target) []Call {
 	return []Call{{
-		Unit: Unit{File: "softcap.hip"}, Symbol: "nstf_softcap", Grid: pointwiseGrid(o.N), Block: [3]uint32{pointwiseThreads, 1, 1},
+		Early: true, Unit: Unit{File: "softcap.hip"}, Symbol: "nstf_softcap", Grid: pointwiseGrid(o.N), Block: [3]uint32{pointwiseThreads, 1, 1},
 		Args: []Arg{Ptr(o.X), I32(o.N), F32(o.Limit)},
 	}}
 }

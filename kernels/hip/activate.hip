@@ -14,6 +14,7 @@
 #include "activation.hip"
 
 NSTF_KERNEL void __launch_bounds__(256) nstf_activate(f32* out, const f32* gate, const f32* up, int n) {
+	begin_early();
 	const int at = (blockIdx.x * 256 + threadIdx.x) * 4;
 	if (at + 4 > n) {
 		for (int i = at; i < n; i++) out[i] = activated(gate[i]) * (up ? up[i] : 1.0f);

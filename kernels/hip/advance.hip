@@ -12,6 +12,7 @@
 #include "common.hip"
 
 NSTF_KERNEL void __launch_bounds__(64) nstf_advance(int rows, i32* position, const i32* owner, const i32* token, i32* next, i32* history, int stride, i32* output, i32* steps, int ring) {
+	begin_early();
 	const int step = *steps;
 	for (int t = threadIdx.x; t < rows; t += 64) {
 		const int p = position[t], id = token[t];

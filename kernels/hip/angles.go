@@ -20,7 +20,7 @@ func (o *Angles) Calls(Target) []Call {
 		stride = o.Pairs
 	}
 	return []Call{{
-		Unit: Unit{File: "angles.hip"}, Symbol: "nstf_angles",
+		Early: true, Unit: Unit{File: "angles.hip"}, Symbol: "nstf_angles",
 		Grid: [3]uint32{uint32((o.T*o.Pairs + anglesBlock - 1) / anglesBlock), 1, 1}, Block: [3]uint32{anglesBlock, 1, 1},
 		Args: []Arg{Ptr(o.Cosine), Ptr(o.Sine), Ptr(o.Position), Ptr(o.Owner), Ptr(o.Frequency), Ptr(o.Factor), I32(o.T), I32(o.Pairs), I32(stride)},
 	}}

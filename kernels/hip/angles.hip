@@ -44,6 +44,7 @@ NSTF_DEVICE turned turn_by(f64 a) {
 }
 
 NSTF_KERNEL void nstf_angles(f32* cosine, f32* sine, const i32* position, const i32* owner, const f32* frequency, const f32* factor, int rows, int pairs, int stride) {
+	begin_early();
 	const int at = blockIdx.x * blockDim.x + threadIdx.x;
 	if (at >= rows * pairs) return;
 	const int t = at / pairs, i = at - t * pairs;

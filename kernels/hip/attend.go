@@ -107,7 +107,7 @@ func (o *Attend) Calls(t Target) []Call {
 	args = append(append(args, o.KV.args()...), o.Rows.args()...)
 	args = append(args, Ptr(o.Scratch), Ptr(o.Scratch+CounterBytes))
 	return []Call{{
-		Unit: Unit{"attend.hip", fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_LEAST=%d ATTEND_CAP=%d",
+		Early: true, Unit: Unit{"attend.hip", fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_LEAST=%d ATTEND_CAP=%d",
 			o.KV.defines(), o.Heads/o.KV.Heads, s.parts, s.queries, s.waves, s.least, flag(o.Softcap != 0))},
 		Symbol: "nstf_attend",
 		Grid:   [3]uint32{uint32(s.splits), uint32(o.KV.Heads * s.parts), uint32(o.T)},

@@ -260,6 +260,7 @@ nstf_attend(const f32* q, f32* out, int heads, int kv_heads, int window, f32 sca
 	alignas(16) __shared__ f32 lds[most(ATTEND_WAVES * LDS_WAVE, ATTEND_WAVES * ATTEND_RECORD)];
 	__shared__ f32 factors[ATTEND_QUERIES * ATTEND_SPLITS];
 	__shared__ bool last;
+	begin_early();
 	const kv_cache cache = KV_CACHE;
 	const int row = blockIdx.z, position = positions[row], head = blockIdx.y / ATTEND_PARTS, part = blockIdx.y % ATTEND_PARTS;
 	const int lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;

@@ -215,6 +215,7 @@ NSTF_DEVICE int wave_extreme(int v, bool greatest) {
 NSTF_KERNEL void __launch_bounds__(THREADS)
 nstf_attend_tiles(const f32* q, f32* out, int width, int rows, int heads, int kv_heads, int window, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS) {
 	extern __shared__ __align__(1024) u8 lds[];
+	begin_early();
 	u8 *keys = lds, *values = lds + KEY_TILES * TILE * 128;
 	const kv_cache cache = KV_CACHE;
 	const int head = blockIdx.y, kv_head = head / (heads / kv_heads), column = blockIdx.z * ATTEND_COLUMNS;

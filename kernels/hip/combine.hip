@@ -10,6 +10,7 @@
 #include "common.hip"
 
 NSTF_KERNEL void __launch_bounds__(256) nstf_combine(const f32* parts, const i32* chosen, const f32* share, f32* out, int d) {
+	begin_early();
 	const int i = blockIdx.x * 256 + threadIdx.x;
 	if (i >= d) return;
 	const i64 row = blockIdx.y;

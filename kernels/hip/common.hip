@@ -198,3 +198,9 @@ NSTF_DEVICE void let_next_begin() {
 	asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
+
+// Both: for kernels that have nothing to do before their inputs are there.
+NSTF_DEVICE void begin_early() {
+	let_next_begin();
+	wait_for_inputs();
+}

@@ -59,7 +59,7 @@ func (o *Norm) Calls(t Target) []Call {
 	args = append(append(args, Ptr(o.B.Rows)), o.B.Post.args()...)
 	args = append(append(args, o.Next.args()...), Ptr(o.Out))
 	return []Call{{
-		Unit:   Unit{"norm.hip", fmt.Sprintf("NORM_VEC=%d NORM_STEPS=%d NORM_THREADS=%d NORM_KIND=%d", vec, ceil(o.D, vec*threads), threads, kind)},
+		Early: true, Unit: Unit{"norm.hip", fmt.Sprintf("NORM_VEC=%d NORM_STEPS=%d NORM_THREADS=%d NORM_KIND=%d", vec, ceil(o.D, vec*threads), threads, kind)},
 		Symbol: "nstf_norm", Grid: [3]uint32{uint32(o.T), 1, 1}, Block: [3]uint32{uint32(threads), 1, 1}, Args: args,
 	}}
 }

@@ -87,6 +87,7 @@ NSTF_KERNEL void __launch_bounds__(NORM_THREADS)
 nstf_norm(int d, f32* x, const f32* a, const f32* a_weight, const f32* a_bias, f32 a_eps, const f32* b, const f32* b_weight,
 	const f32* b_bias, f32 b_eps, const f32* weight, const f32* bias, f32 eps, f32* out) {
 	__shared__ f64 lds[NORM_THREADS / NSTF_WAVE];
+	begin_early();
 	const i64 row = (i64)blockIdx.x * d;
 	part h;
 	load(h, x + row, d);

@@ -58,7 +58,7 @@ func (o *Rope) Calls(t Target) []Call {
 	args = append(append(args, o.QNorm.args()...), o.KNorm.args()...)
 	args = append(append(args, o.KV.args()...), o.Rows.args()...)
 	return []Call{{
-		Unit: Unit{"rope.hip", fmt.Sprintf("%s %s ROPE_QNORM=%d ROPE_KNORM=%d ROPE_WAVES=%d",
+		Early: true, Unit: Unit{"rope.hip", fmt.Sprintf("%s %s ROPE_QNORM=%d ROPE_KNORM=%d ROPE_WAVES=%d",
 			o.KV.defines(), o.Turn.defines(), headNorm(&o.QNorm), headNorm(&o.KNorm), ropeWaves)},
 		Symbol: "nstf_rope",
 		Grid:   [3]uint32{uint32(ceil(o.Heads+2*o.KV.Heads, ropeWaves)), uint32(o.T), 1},

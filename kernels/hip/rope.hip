@@ -92,6 +92,7 @@ NSTF_KERNEL void __launch_bounds__(ROPE_WAVES* NSTF_WAVE)
 nstf_rope(f32* q, const f32* k, const f32* v, int heads, int kv_heads, int q_stride, int k_stride, const f32* cosine, const f32* sine,
 	const f32* q_weight, const f32* q_bias, f32 q_eps, const f32* k_weight, const f32* k_bias, f32 k_eps, KV_PARAMETERS, ROWS_PARAMETERS) {
 	__shared__ f32 lds[ROPE_WAVES][KV_D];
+	begin_early();
 	const int row = blockIdx.y, wave = threadIdx.x / NSTF_WAVE, position = positions[row];
 	int h = blockIdx.x * ROPE_WAVES + wave;
 	if (position < 0 || h >= heads + 2 * kv_heads) return;

@@ -27,12 +27,12 @@ func (o *Route) Calls(t Target) []Call {
 	}
 	unit := Unit{"route.hip", fmt.Sprintf("ROUTE_EXPERTS=%d ROUTE_TOPK=%d ROUTE_NORMALIZE=%d", o.Experts, o.TopK, normalize)}
 	calls := []Call{{
-		Unit: unit, Symbol: "nstf_route", Grid: [3]uint32{uint32(o.T), 1, 1}, Block: [3]uint32{uint32(t.Wave), 1, 1},
+		Early: true, Unit: unit, Symbol: "nstf_route", Grid: [3]uint32{uint32(o.T), 1, 1}, Block: [3]uint32{uint32(t.Wave), 1, 1},
 		Args: []Arg{Ptr(o.Logits), Ptr(o.Chosen), Ptr(o.Share)},
 	}}
 	if o.Slots != 0 {
 		calls = append(calls, Call{
-			Unit: unit, Symbol: "nstf_route_slots", Grid: [3]uint32{uint32(ceil(o.Experts, groupThreads/t.Wave)), 1, 1}, Block: [3]uint32{groupThreads, 1, 1},
+			Early: true, Unit: unit, Symbol: "nstf_route_slots", Grid: [3]uint32{uint32(ceil(o.Experts, groupThreads/t.Wave)), 1, 1}, Block: [3]uint32{groupThreads, 1, 1},
 			Args: []Arg{Ptr(o.Chosen), Ptr(o.Slots), Ptr(o.First), I32(o.T * o.TopK)},
 		})
 	}
@@ -54,7 +54,7 @@ type Combine struct {
 // Calls returns the launch.
 func (o *Combine) Calls(Target) []Call {
 	return []Call{{
-		Unit: Unit{"combine.hip", fmt.Sprintf("COMBINE_TOPK=%d", o.TopK)}, Symbol: "nstf_combine",
+		Early: true, Unit: Unit{"combine.hip", fmt.Sprintf("COMBINE_TOPK=%d", o.TopK)}, Symbol: "nstf_combine",
 		Grid: [3]uint32{uint32(ceil(o.D, pointwiseThreads)), uint32(o.T), 1}, Block: [3]uint32{pointwiseThreads, 1, 1},
 		Args: []Arg{Ptr(o.Parts), Ptr(o.Chosen), Ptr(o.Share), Ptr(o.Out), I32(o.D)},
 	}}

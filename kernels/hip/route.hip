@@ -19,6 +19,7 @@
 #define SLOT_THREADS 256
 
 NSTF_KERNEL void __launch_bounds__(NSTF_WAVE) nstf_route(const f32* logits, i32* chosen, f32* share) {
+	begin_early();
 	const int lane = threadIdx.x;
 	logits += (i64)blockIdx.x * ROUTE_EXPERTS;
 	chosen += (i64)blockIdx.x * ROUTE_TOPK;
@@ -76,6 +77,7 @@ NSTF_KERNEL void __launch_bounds__(NSTF_WAVE) nstf_route(const f32* logits, i32*
 
 NSTF_KERNEL void __launch_bounds__(SLOT_THREADS) nstf_route_slots(const i32* chosen, i32* slots, i32* first, int n) {
 	__shared__ i32 begin[ROUTE_EXPERTS + 1];
+	begin_early();
 	for (int e = threadIdx.x; e <= ROUTE_EXPERTS; e += SLOT_THREADS) begin[e] = 0;
 	__syncthreads();
 	for (int s = threadIdx.x; s < n; s += SLOT_THREADS) atomicAdd(&begin[chosen[s] + 1], 1);

@@ -75,7 +75,7 @@ type Advance struct {
 // Calls returns the launch.
 func (o *Advance) Calls(Target) []Call {
 	return []Call{{
-		Unit: Unit{File: "advance.hip"}, Symbol: "nstf_advance", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1},
+		Early: true, Unit: Unit{File: "advance.hip"}, Symbol: "nstf_advance", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1},
 		Args: []Arg{I32(o.T), Ptr(o.Position), Ptr(o.Owner), Ptr(o.Token), Ptr(o.Next), Ptr(o.History), I32(o.Stride), Ptr(o.Output), Ptr(o.Steps), I32(o.Ring)},
 	}}
 }
@@ -105,10 +105,10 @@ func (o *Sample) Calls(Target) []Call {
 	space := Ptr(o.Scratch + CounterBytes)
 	logits := []Arg{Ptr(o.Logits), I32(o.Vocab), Ptr(o.Position), Ptr(o.Owner)}
 	slice := func(symbol string, args ...Arg) Call {
-		return Call{Unit: unit, Symbol: symbol, Grid: [3]uint32{slices, rows, 1}, Block: [3]uint32{sliceThreads, 1, 1}, Args: args}
+		return Call{Early: true, Unit: unit, Symbol: symbol, Grid: [3]uint32{slices, rows, 1}, Block: [3]uint32{sliceThreads, 1, 1}, Args: args}
 	}
 	whole := func(symbol string, threads, lds uint32, args ...Arg) Call {
-		return Call{Unit: unit, Symbol: symbol, Grid: [3]uint32{rows, 1, 1}, Block: [3]uint32{threads, 1, 1}, LDS: lds, Args: args}
+		return Call{Early: true, Unit: unit, Symbol: symbol, Grid: [3]uint32{rows, 1, 1}, Block: [3]uint32{threads, 1, 1}, LDS: lds, Args: args}
 	}
 	with := func(args ...Arg) []Arg { return append(logits[:len(logits):len(logits)], args...) }
 	options := o.Options

@@ -103,6 +103,7 @@ NSTF_DEVICE bool counted_last(u32* counter) {
 NSTF_KERNEL void __launch_bounds__(PENALTY_THREADS)
 nstf_sample_penalize(f32* logits, int vocab, const i32* position, const i32* owner, const sample_options* options, const i32* history, int stride) {
 	extern __shared__ __align__(16) u8 lds[];
+	begin_early();
 	u32* seen = (u32*)lds;
 	const int row = blockIdx.x;
 	if (position[row] < 0) return;
@@ -131,6 +132,7 @@ NSTF_KERNEL void __launch_bounds__(SLICE_THREADS)
 nstf_sample_top(const f32* logits, int vocab, const i32* position, const i32* owner, const sample_options* options, i32* token, u32* counters, u8* scratch) {
 	__shared__ f32 tops[SLICE_THREADS / NSTF_WAVE];
 	__shared__ i32 bests[SLICE_THREADS / NSTF_WAVE];
+	begin_early();
 	const int row = blockIdx.y, slice = blockIdx.x, lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
 	if (position[row] < 0) return;
 	const sample_space s = space_of(scratch, row, vocab);
@@ -257,6 +259,7 @@ NSTF_KERNEL void __launch_bounds__(SLICE_THREADS)
 nstf_sample_weigh(const f32* logits, int vocab, const i32* position, const i32* owner, const sample_options* options, u64* random, u32* counters, u8* scratch) {
 	__shared__ u64 weights[BINS], counts[BINS], sums[SLICE_THREADS / NSTF_WAVE];
 	__shared__ i32 found;
+	begin_early();
 	const int row = blockIdx.y, slice = blockIdx.x;
 	const sample_space s = space_of(scratch, row, vocab);
 	if (position[row] < 0 || !s.head->active) return;
@@ -321,6 +324,7 @@ NSTF_DEVICE u64 key_of(f32 v, int id) {
 NSTF_KERNEL void __launch_bounds__(SLICE_THREADS)
 nstf_sample_gather(const f32* logits, int vocab, const i32* position, const i32* owner, const sample_options* options, u8* scratch) {
 	__shared__ u32 count, base;
+	begin_early();
 	const int row = blockIdx.y, slice = blockIdx.x;
 	const sample_space s = space_of(scratch, row, vocab);
 	if (position[row] < 0 || !s.head->active) return;
@@ -397,6 +401,7 @@ template <sample_measure Measure> NSTF_DEVICE u64 threshold(const sample_list& l
 NSTF_KERNEL void __launch_bounds__(DRAW_THREADS)
 nstf_sample_draw(int vocab, const i32* position, const i32* owner, const sample_options* options, i32* token, u8* scratch) {
 	__shared__ u64 lds[DRAW_WAVES], keys[DRAW_HELD], weights[DRAW_HELD];
+	begin_early();
 	const int row = blockIdx.x;
 	const sample_space s = space_of(scratch, row, vocab);
 	if (position[row] < 0 || !s.head->active) return;

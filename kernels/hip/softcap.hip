@@ -9,6 +9,7 @@
 #include "functions.hip"
 
 NSTF_KERNEL void __launch_bounds__(256) nstf_softcap(f32* x, int n, f32 limit) {
+	begin_early();
 	const int at = (blockIdx.x * 256 + threadIdx.x) * 4;
 	if (at + 4 > n) {
 		for (int i = at; i < n; i++) x[i] = limit * tanh_f32(x[i] / limit);
