@@ -16,6 +16,24 @@ var (
 	iq3sGrid   = grid4(iq3sCodes[:], [8]uint8{1, 3, 5, 7, 9, 11, 13, 15})
 )
 
+// IQ1Grid returns the grid of iq1_s and iq1_m: points of 8 signed bytes.
+func IQ1Grid() [2048]uint64 { return [2048]uint64(iq1sGrid) }
+
+// IQ2XXSGrid returns the grid of iq2_xxs: points of 8 magnitudes.
+func IQ2XXSGrid() [256]uint64 { return [256]uint64(iq2xxsGrid) }
+
+// IQ2XSGrid returns the grid of iq2_xs: points of 8 magnitudes.
+func IQ2XSGrid() [512]uint64 { return [512]uint64(iq2xsGrid) }
+
+// IQ2SGrid returns the grid of iq2_s: points of 8 magnitudes.
+func IQ2SGrid() [1024]uint64 { return [1024]uint64(iq2sGrid) }
+
+// IQ3XXSGrid returns the grid of iq3_xxs: points of 4 magnitudes.
+func IQ3XXSGrid() [256]uint32 { return [256]uint32(iq3xxsGrid) }
+
+// IQ3SGrid returns the grid of iq3_s: points of 4 magnitudes.
+func IQ3SGrid() [512]uint32 { return [512]uint32(iq3sGrid) }
+
 // grid8 expands points of 8 values of 2 bits.
 func grid8(codes []uint16, values [4]uint8) []uint64 {
 	grid := make([]uint64, len(codes))

@@ -32,8 +32,9 @@ type Integer struct {
 	// y[t*ldy+n] = the product of row n of w and row t of a, for n < rows, t < T
 	// = 1, 2 or 4 by index. ldw counts bytes from row to row; token t's records
 	// are at a[t*recordBytes+i*step:] for i < runs.
+	// Without one, rows are unpacked and given to the set's strip kernels.
 	matVec [5]matVecKernel
-	// unpackRow writes runs records of unpackedBytes from one row.
+	// unpackRow writes runs records of unpackedBytes from one row; nil: plain Go.
 	unpackRow  func(dst, w []byte, runs int)
 	tile       tileKernel
 	tileTokens int // that tile takes at once
@@ -83,6 +84,16 @@ func integerTable() []integerScheme {
 		{"q6_k", 256, 210, 16, false, unpackQ6K},
 		{"iq4_nl", 32, 18, 32, false, unpackIQ4NL},
 		{"iq4_xs", 256, 136, 32, false, unpackIQ4XS},
+		{"iq1_s", 256, 50, 32, false, unpackIQ1S},
+		{"iq1_m", 256, 56, 16, false, unpackIQ1M},
+		{"iq2_xxs", 256, 66, 32, false, unpackIQ2XXS},
+		{"iq2_xs", 256, 74, 16, false, unpackIQ2XS},
+		{"iq2_s", 256, 82, 16, false, unpackIQ2S},
+		{"iq3_xxs", 256, 98, 32, false, unpackIQ3XXS},
+		{"iq3_s", 256, 110, 32, false, unpackIQ3S},
+		{"tq1_0", 256, 54, 32, false, unpackTQ10},
+		{"tq2_0", 256, 66, 32, false, unpackTQ20},
+		{"mxfp4", 32, 17, 32, false, unpackMXFP4},
 	}
 }
 
@@ -127,7 +138,7 @@ func (k *Integer) Fits(n int) bool { return n > 0 && n%k.block == 0 }
 // Tuned reports whether this level has assembly for few tokens (matVec) and
 // for many (matMul). Without, plain Go does it.
 func (k *Integer) Tuned() (matVec, matMul bool) {
-	return k.matVec[1] != nil, k.unpackRow != nil
+	return k.matVec[1] != nil || k.strip()[1] != nil, k.tile != nil
 }
 
 // MatMul computes C[T][n0:n1] = A[T][K] W[n0:n1][K]^T for the rows of a, for
@@ -146,6 +157,8 @@ func (k *Integer) MatMul(c []float32, ldc int, w []byte, a *Activations, n0, n1 
 	switch {
 	case a.t > FewTokens && many:
 		k.multiply(c, ldc, w, a, n0, n1, scratch)
+	case k.matVec[1] == nil && k.strip()[1] != nil:
+		k.multiplyStrips(c, ldc, w, a, n0, n1, scratch)
 	case k.matVec[1] != nil:
 		k.multiplyFew(c[n0:], ldc, n1-n0, w[n0*size:n1*size], a, scratch)
 	default:

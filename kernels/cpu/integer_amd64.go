@@ -8,8 +8,33 @@ import "github.com/klauspost/cpuid/v2"
 // many, 6x16 tiles of float32 are as fast as what VPMADDUBSW could do.
 func useMaddubs(s *Set) {
 	s.quantize, s.quantizeFine = quantizeAVX2, quantizeFineAVX2
+	s.strips = stripKernels{
+		fine:       [5]matVecKernel{1: matVecStrip16x1AVX2, 2: matVecStrip16x2AVX2, 4: matVecStrip16x4AVX2},
+		fineMins:   [5]matVecKernel{1: matVecStrip16Minx1AVX2, 2: matVecStrip16Minx2AVX2, 4: matVecStrip16Minx4AVX2},
+		coarse:     [5]matVecKernel{1: matVecStrip32x1AVX2, 2: matVecStrip32x2AVX2, 4: matVecStrip32x4AVX2},
+		coarseMins: [5]matVecKernel{1: matVecStrip32Minx1AVX2, 2: matVecStrip32Minx2AVX2, 4: matVecStrip32Minx4AVX2},
+	}
+	useUnpackers(s)
 	for _, row := range maddubsTable() {
 		s.Integer(row.name).matVec = [5]matVecKernel{1: row.one, 2: row.two, 4: row.four}
+	}
+}
+
+// useUnpackers gives a set what unpacks the schemes without kernels of their own.
+func useUnpackers(s *Set) {
+	for name, unpack := range map[string]func(dst, w []byte, runs int){
+		"mxfp4":   unpackMXFP4AVX2,
+		"tq1_0":   unpackTQ10AVX2,
+		"tq2_0":   unpackTQ20AVX2,
+		"iq1_s":   func(dst, w []byte, runs int) { unpackIQ1SAVX2(dst, w, runs, &iq1Grid) },
+		"iq1_m":   func(dst, w []byte, runs int) { unpackIQ1MAVX2(dst, w, runs, &iq1Grid) },
+		"iq2_xxs": func(dst, w []byte, runs int) { unpackIQ2XXSAVX2(dst, w, runs, &iq2xxsGrid) },
+		"iq2_xs":  func(dst, w []byte, runs int) { unpackIQ2XSAVX2(dst, w, runs, &iq2xsGrid) },
+		"iq2_s":   func(dst, w []byte, runs int) { unpackIQ2SAVX2(dst, w, runs, &iq2sGrid) },
+		"iq3_xxs": func(dst, w []byte, runs int) { unpackIQ3XXSAVX2(dst, w, runs, &iq3xxsGrid) },
+		"iq3_s":   func(dst, w []byte, runs int) { unpackIQ3SAVX2(dst, w, runs, &iq3sGrid) },
+	} {
+		s.Integer(name).unpackRow = unpack
 	}
 }
 
@@ -21,19 +46,25 @@ func useVNNI(s *Set) {
 		return
 	}
 	s.interleave = interleaveAVX512
+	s.strips = stripKernels{
+		fine:       [5]matVecKernel{1: matVecStrip16x1AVX512, 2: matVecStrip16x2AVX512, 4: matVecStrip16x4AVX512},
+		fineMins:   [5]matVecKernel{1: matVecStrip16Minx1AVX512, 2: matVecStrip16Minx2AVX512, 4: matVecStrip16Minx4AVX512},
+		coarse:     [5]matVecKernel{1: matVecStrip32x1AVX512, 2: matVecStrip32x2AVX512, 4: matVecStrip32x4AVX512},
+		coarseMins: [5]matVecKernel{1: matVecStrip32Minx1AVX512, 2: matVecStrip32Minx2AVX512, 4: matVecStrip32Minx4AVX512},
+	}
 	for _, row := range vnniTable() {
 		k := s.Integer(row.name)
-		k.matVec = [5]matVecKernel{1: row.one, 2: row.two, 4: row.four}
-		k.unpackRow, k.tileTokens = row.unpack, 6
-		if k.name == "q8_0" {
-			k.tile, k.tileTokens = tileTwiceAVX512, 4
-			continue
-		}
+		k.matVec, k.unpackRow = [5]matVecKernel{1: row.one, 2: row.two, 4: row.four}, row.unpack
+	}
+	for _, k := range s.integers {
+		k.tileTokens = 6
 		k.tile = map[[2]bool]tileKernel{
 			{true, false}: tile16AVX512, {true, true}: tile16MinAVX512,
 			{false, false}: tile32AVX512, {false, true}: tile32MinAVX512,
-		}[[2]bool{k.group == 16, k.mins}]
+		}[[2]bool{k.group == fineGroup, k.mins}]
 	}
+	q8 := s.Integer("q8_0")
+	q8.tile, q8.tileTokens = tileTwiceAVX512, 4
 }
 
 // Measured on one core of a Sapphire-Rapids-like Xeon (BenchmarkInteger, K =

@@ -7,17 +7,24 @@ package cpu
 func useIntegers(s *Set, l Level) {
 	s.quantize, s.quantizeFine = quantizeNEON, quantizeFineNEON
 	s.interleave = interleaveNEON
+	s.signed, s.strips = true, stripsNEON()
 	for _, row := range integersNEON() {
 		k := s.Integer(row.name)
-		k.matVec = row.neon
-		if l < LevelDotProd {
-			continue
+		k.matVec, k.unpackRow = row.neon, row.unpack
+		if l == LevelDotProd {
+			k.matVec = row.dotProd
 		}
-		k.matVec, k.unpackRow, k.tileTokens = row.dotProd, row.unpack, 6
+	}
+	if l < LevelDotProd {
+		return
+	}
+	s.strips = stripsDotProd()
+	for _, k := range s.integers {
+		k.tileTokens = 6
 		k.tile = map[[2]bool]tileKernel{
 			{true, false}: tile16DotProd, {true, true}: tile16MinDotProd,
 			{false, false}: tile32DotProd, {false, true}: tile32MinDotProd,
-		}[[2]bool{k.group == 16, k.mins}]
+		}[[2]bool{k.group == fineGroup, k.mins}]
 	}
 }
 

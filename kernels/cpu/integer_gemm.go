@@ -1,5 +1,10 @@
 package cpu
 
+import (
+	"encoding/binary"
+	"math"
+)
+
 // An IntegerScratch is the memory that one worker of Integer.MatMul works in.
 // The zero value is ready; it grows to the largest shape met and is never
 // shared by goroutines.
@@ -101,11 +106,54 @@ func (k *Integer) unpackWhole(dst, row []byte, sc *IntegerScratch) {
 	run := k.runBytes()
 	whole := len(row) / run
 	if whole > 0 {
-		k.unpackRow(dst, row, whole)
+		k.unpackRuns(dst, row, whole, sc)
 	}
 	if rest := row[whole*run:]; len(rest) > 0 {
 		clear(sc.last[copy(sc.last[:], rest):run])
-		k.unpackRow(dst[whole*unpackedBytes:], sc.last[:run], 1)
+		k.unpackRuns(dst[whole*unpackedBytes:], sc.last[:run], 1, sc)
+	}
+}
+
+// unpackRuns unpacks whole runs, with the level's assembly where it has some.
+func (k *Integer) unpackRuns(dst, w []byte, runs int, sc *IntegerScratch) {
+	if k.unpackRow != nil {
+		k.unpackRow(dst, w, runs)
+		return
+	}
+	run := k.runBytes()
+	for i := range runs {
+		k.unpack(&sc.run, w[i*run:(i+1)*run])
+		if k.set.signed {
+			sc.run.sign(k.mins)
+		}
+		sc.run.put((*[unpackedBytes]byte)(dst[i*unpackedBytes:]), k.group, k.mins)
+	}
+}
+
+// sign turns codes into signed bytes.
+func (u *unpacked) sign(mins bool) {
+	for i := range u.codes {
+		u.codes[i] ^= 128
+	}
+	if mins {
+		for g, s := range u.s {
+			u.m[g] -= float32(128 * s)
+		}
+	}
+}
+
+// put writes a run as kernels read it.
+func (u *unpacked) put(dst *[unpackedBytes]byte, group int, mins bool) {
+	copy(dst[:], u.codes[:])
+	groups := recordValues / group
+	for g, s := range u.s[:groups] {
+		binary.LittleEndian.PutUint32(dst[recordValues+4*g:], math.Float32bits(s))
+	}
+	if !mins {
+		return
+	}
+	for g, m := range u.m[:groups] {
+		binary.LittleEndian.PutUint32(dst[recordValues+4*groups+4*g:], math.Float32bits(m))
 	}
 }
 
@@ -161,6 +209,39 @@ func (k *Integer) multiplyRows(c []float32, ldc, rows int, w []byte, a *Activati
 		k.matVec[m](sc.edge[:], batch, here, sc.last[:], run, a.at(t, whole), step, 1)
 		for i := range m {
 			put(c[i*ldc+n:i*ldc+n+here], sc.edge[i*batch:], whole > 0)
+		}
+	}
+}
+
+// stripKernels are matrix-vector kernels of unpacked rows, which lie in a cache:
+// by groups of 16 or 32, without minimums and with.
+type stripKernels struct{ fine, fineMins, coarse, coarseMins [5]matVecKernel }
+
+// strip returns the kernels for what the scheme unpacks to.
+func (k *Integer) strip() *[5]matVecKernel {
+	s := &k.set.strips
+	switch {
+	case k.group == fineGroup && k.mins:
+		return &s.fineMins
+	case k.group == fineGroup:
+		return &s.fine
+	case k.mins:
+		return &s.coarseMins
+	}
+	return &s.coarse
+}
+
+// multiplyStrips unpacks row after row and multiplies each by all tokens while it
+// is in L1.
+func (k *Integer) multiplyStrips(c []float32, ldc int, w []byte, a *Activations, n0, n1 int, sc *IntegerScratch) {
+	size, step, strip := k.rowBytes(a.k), a.t*recordBytes, k.strip()
+	sc.rows = grownBytes(sc.rows, a.records*unpackedBytes)
+	for n := n0; n < n1; n++ {
+		k.unpackWhole(sc.rows, w[n*size:(n+1)*size], sc)
+		for t := 0; t < a.t; {
+			m := tokensAtOnce(a.t - t)
+			strip[m](c[t*ldc+n:], ldc, 1, sc.rows, len(sc.rows), a.at(t, 0), step, a.records)
+			t += m
 		}
 	}
 }

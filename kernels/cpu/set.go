@@ -46,6 +46,8 @@ type Set struct {
 
 	quantize, quantizeFine func(dst *[recordBytes]byte, x *[recordValues]float32)
 	integers               []*Integer
+	signed                 bool // unpacked codes are signed bytes, not 128 higher
+	strips                 stripKernels
 	// dst[(16*b+c)*128+4*r:] = the 32-bit word at src[r*ld+64*b+4*c:], for r and
 	// c < 16 and b < columns: half the rows of a panel.
 	interleave func(dst, src []byte, ld, columns int)

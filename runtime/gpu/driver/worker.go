@@ -45,7 +45,6 @@ type command struct {
 	grid, block   [3]uint32
 	lds           uint32
 	cooperative   bool
-	early         bool
 	graph         *Graph
 	event         *Event
 	dst, src, len uint64

@@ -16,6 +16,8 @@ type integer struct {
 	group int // weights that share a scale
 	zero  int // the code that stands for 0, where there are no minimums
 	mins  bool
+	near  bool // weights are in a cache
+	whole bool // 128 is taken off codes before they are scaled
 	// setup loads constants; the results of the others may differ by row only.
 	setup func(g *integerGen)
 	// scales returns S of 16 groups and M; where groups are 32 wide, S of 8 and
@@ -117,12 +119,16 @@ func ask(line Mem) {
 // row multiplies one row by all tokens.
 func (g *integerGen) row(y reg.GPVirtual, tokens int) {
 	sums, mins := g.vecs(2*tokens), g.vecs(tokens)
-	for _, r := range append(append([]reg.VecVirtual(nil), sums...), mins...) {
+	zeros := append([]reg.VecVirtual(nil), sums...)
+	if !g.whole {
+		zeros = append(zeros, mins...)
+	}
+	for _, r := range zeros {
 		g.zeroed(r)
 	}
 	runs, step := Load(Param("runs"), GP64()).(reg.GPVirtual), Load(Param("step"), GP64()).(reg.GPVirtual)
 	loop("run", runs, 1, func() {
-		for i := 0; i < g.bytes; i += 64 {
+		for i := 0; i < g.bytes && !g.near; i += 64 {
 			ask(at(g.w, i))
 		}
 		g.run(tokens, sums, mins)
@@ -148,13 +154,14 @@ func (g *integerGen) run(tokens int, sums, mins []reg.VecVirtual) {
 	scaled := g.vecs(tokens)
 	for t := range tokens {
 		at0 := recordBytes * t
-		if g.group == 32 { // S*d in the lower half, M*sum in the upper
-			VMULPS(at(g.a, at0+atScale), s, scaled[t])
+		VMULPS(at(g.a, at0+atScale), s, scaled[t]) // S*d, where groups are 32 wide in the lower half, M*sum in the upper
+		switch {
+		case g.whole:
+		case g.group == 32:
 			VADDPS(scaled[t], mins[t], mins[t])
-			continue
+		default:
+			VFMADD231PS(at(g.a, at0+atSum16), m, mins[t])
 		}
-		VMULPS(at(g.a, at0+atScale), s, scaled[t])
-		VFMADD231PS(at(g.a, at0+atSum16), m, mins[t])
 	}
 	for i := range 4 {
 		c := g.codes(g, i)
@@ -162,6 +169,12 @@ func (g *integerGen) run(tokens int, sums, mins []reg.VecVirtual) {
 			dot, f := g.vec(), g.vec()
 			g.zeroed(dot)
 			VPDPBUSD(at(g.a, recordBytes*t+64*i), c, dot)
+			if g.whole {
+				high := g.vec()
+				g.zeroed(high)
+				VPDPBUSD(at(g.a, recordBytes*t+64*i), g.keep["high"], high)
+				VPSUBD(high, dot, dot)
+			}
 			VCVTDQ2PS(dot, dot)
 			VPERMPS(scaled[t], g.keep[label("spread%d_%d", g.group, i)], f)
 			VFMADD231PS(dot, f, sums[2*t+i%2])
@@ -172,6 +185,10 @@ func (g *integerGen) run(tokens int, sums, mins []reg.VecVirtual) {
 // total leaves a row's result in the lowest lane of even.
 func (g *integerGen) total(even, odd, mins reg.VecVirtual) {
 	VADDPS(odd, even, even)
+	if g.whole {
+		fold(even, func(a, b reg.Register) { VADDPS(a, b, b) })
+		return
+	}
 	if g.group == 32 {
 		VEXTRACTF64X4(Imm(1), mins, mins.AsY())
 	}

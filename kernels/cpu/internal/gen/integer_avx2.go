@@ -15,6 +15,7 @@ type narrow struct {
 	zero   int // the code that stands for 0; 0 where codes are signed bytes
 	signed bool
 	mins   bool
+	near   bool // weights are in a cache
 	// scales returns S of 8 groups in a register, or of 16 in two, and M where
 	// there are minimums.
 	scales func(g *narrowGen) (s, m []reg.VecVirtual)
@@ -62,7 +63,7 @@ func (g *narrowGen) row(y reg.GPVirtual, tokens int) {
 	}
 	runs, step := Load(Param("runs"), GP64()).(reg.GPVirtual), Load(Param("step"), GP64()).(reg.GPVirtual)
 	loop("run", runs, 1, func() {
-		for i := 0; i < g.bytes; i += 64 {
+		for i := 0; i < g.bytes && !g.near; i += 64 {
 			ask(at(g.w, i))
 		}
 		g.scale(tokens, sums)
