@@ -6,18 +6,22 @@
 // magnitude is below 2^-100 counts as zeros; one with a NaN or an infinity gets
 // d = NaN. Rows of K numbers are padded with zeros to Kp, a multiple of 32.
 //
-// In memory, Acts (Go: ActsSize) are two planes, each at a multiple of 16 bytes:
-// q i8[T][Kp], then pairs {f32 d; i16 sum of the first 16 q; i16 of the last 16}
-// [T][Kp/32]. In LDS a row is Kp bytes, 16-byte pieces swizzled so that lanes 32
-// bytes apart hit different banks, then Kp/32 pairs, to a multiple of 16 bytes.
+// A row, in memory (Go: ActsSize) as in LDS, is Kp signed bytes, its 16-byte
+// pieces swizzled so that lanes 32 bytes apart hit different banks, then pairs
+// {f32 d; i16 sum of the first 16 q; i16 of the last 16}[Kp/32], to a multiple of
+// 16 bytes. Rows lie one after the other, the first at a multiple of 16 bytes.
 #include "common.hip"
 
-// The padded length of a row, and its bytes in LDS.
-NSTF_DEVICE int acts_padded(int k) { return (k + 31) & ~31; }
-NSTF_DEVICE int acts_row_bytes(int k) { return (acts_padded(k) / 4 * 5 + 15) & ~15; }
+// The padded length of a row, and its bytes.
+NSTF_DEVICE constexpr int acts_padded(int k) { return (k + 31) & ~31; }
+NSTF_DEVICE constexpr int acts_row_bytes(int k) { return (acts_padded(k) / 4 * 5 + 15) & ~15; }
 
-// Where piece i of 16 bytes of a row lies in LDS, in pieces.
+// Where piece i of 16 bytes of a row lies, in pieces.
 NSTF_DEVICE int acts_piece(int i) { return i ^ (i >> 3 & 1); }
+
+// Where numbers 4i to 4i+3 lie in a row, and the pair of 4i's block.
+NSTF_DEVICE int acts_quad(int i) { return acts_piece(i / 4) * 16 + i % 4 * 4; }
+NSTF_DEVICE int acts_pair(int k, int i) { return acts_padded(k) + i / 8 * 8; }
 
 NSTF_DEVICE u32 top_of(u32 a, u32 b) { return a > b ? a : b; }
 

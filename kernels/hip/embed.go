@@ -19,7 +19,7 @@ func (o *Embed) Calls(Target) []Call {
 	w := &o.Table
 	return []Call{{
 		Unit: Unit{"embed.hip", w.Format.defines}, Symbol: "nstf_embed_" + w.Format.Name(),
-		Grid: [3]uint32{uint32(ceil(w.K/w.Format.unit, 256)), uint32(o.T), 1}, Block: [3]uint32{256, 1, 1},
+		Grid: [3]uint32{uint32(ceil(w.K/w.Format.unit, 256)), uint32(o.T), 1}, Block: [3]uint32{256, 1, 1}, Early: true,
 		Args: []Arg{Ptr(o.Y), Ptr(w.Data), I64(int64(w.N)), I32(w.K), Ptr(o.Token), F32(o.Scale), Ptr(o.Positions), Ptr(o.Position)},
 	}}
 }

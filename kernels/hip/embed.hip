@@ -14,8 +14,9 @@ NSTF_KERNEL void __launch_bounds__(256) NSTF_NAMED(nstf_embed)(
     f32 *__restrict__ y, const u8 *__restrict__ w, i64 rows, int k, const i32 *__restrict__ token, f32 scale,
     const f32 *__restrict__ positions, const i32 *__restrict__ position) {
 	__shared__ __align__(16) u8 table[Weights::table + 16];
-	wait_for_inputs();
+	let_next_begin();
 	Weights::fill(table);
+	wait_for_inputs();
 	__syncthreads();
 	const int t = blockIdx.y, u = blockIdx.x * 256 + threadIdx.x;
 	if (u >= k / Weights::unit) return;

@@ -30,8 +30,8 @@ struct Weights {
 		heads = (const uint2 *)(m.data + all * 6) + row * (units / 8);
 	}
 	__device__ Raw load(int row, int u) const {
-		const u32 i = row * units + u;
-		return {load_once(q + i), high[i], heads[i / 8]};
+		const int i = row * units + u;
+		return {load_once(q + i), high[i], heads[row * (units / 8) + (u >> 3)]};
 	}
 	__device__ void ahead(int rows) const {
 		fetch_ahead(q, rows * units * 4);

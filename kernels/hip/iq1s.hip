@@ -28,8 +28,8 @@ struct Weights {
 		d = (const u16 *)(m.data + all * 6) + row * (units / 8);
 	}
 	__device__ Raw load(int row, int u) const {
-		const u32 i = row * units + u;
-		return {load_once(q + i), high[i], d[i / 8]};
+		const int i = row * units + u;
+		return {load_once(q + i), high[i], d[row * (units / 8) + (u >> 3)]};
 	}
 	__device__ void ahead(int rows) const {
 		fetch_ahead(q, rows * units * 4);

@@ -54,13 +54,18 @@ type Matvec struct {
 // A MatvecShape is how a launch divides the work; see matvec.hip.
 type MatvecShape struct {
 	Rows, Lanes, Waves, Split, Steps int
-	Blocks                           int // resident blocks of a unit that registers are limited for
-	Grid                             int // blocks of a unit that are launched at most; 0: as many as there are tiles
+	Blocks                           int  // resident blocks of a unit that registers are limited for
+	Grid                             int  // blocks of a unit that are launched at most; 0: as many as there are tiles
+	Direct                           bool // activations rounded beforehand are read from memory, not brought to LDS
 }
 
 // String writes the shape as the tables of measurements do.
 func (s MatvecShape) String() string {
-	return fmt.Sprintf("r%d l%d w%d s%d u%d b%d g%d", s.Rows, s.Lanes, s.Waves, s.Split, s.Steps, s.Blocks, s.Grid)
+	direct := ""
+	if s.Direct {
+		direct = " direct"
+	}
+	return fmt.Sprintf("r%d l%d w%d s%d u%d b%d g%d", s.Rows, s.Lanes, s.Waves, s.Split, s.Steps, s.Blocks, s.Grid) + direct
 }
 
 // NormFits reports whether Matvec can normalise its input by itself.
@@ -133,9 +138,10 @@ func (o *Matvec) call(t Target, group []Product, integer bool, from, rows int) C
 	case integer && o.Acts.Data != 0:
 		source, x = "MATVEC_ACTS", o.Acts.Data
 	}
-	outputs := 0
+	outputs, least := 0, group[0].W.N
 	for _, p := range group {
 		outputs += p.W.N
+		least = min(least, p.W.N)
 	}
 	if o.Gated {
 		outputs /= 2
@@ -145,6 +151,8 @@ func (o *Matvec) call(t Target, group []Product, integer bool, from, rows int) C
 		slots = o.T
 	}
 	s := o.shape(t, w, integer, rows, outputs*slots)
+	s.Rows = min(s.Rows, least)
+	direct := s.Direct && source == "MATVEC_ACTS"
 	flag := func(on bool) int {
 		if on {
 			return 1
@@ -152,15 +160,15 @@ func (o *Matvec) call(t Target, group []Product, integer bool, from, rows int) C
 		return 0
 	}
 	defines := fmt.Sprintf("%s MATVEC_T=%d MATVEC_ROWS=%d MATVEC_LANES=%d MATVEC_WAVES=%d MATVEC_SPLIT=%d MATVEC_STEPS=%d MATVEC_RESIDENT=%d"+
-		" MATVEC_INT=%d MATVEC_SOURCE=%s MATVEC_MATRICES=%d MATVEC_GATED=%d MATVEC_QUANTIZE=%d MATVEC_EXPERTS=%d ACTIVATION=%d",
+		" MATVEC_K=%d MATVEC_DIRECT=%d MATVEC_INT=%d MATVEC_SOURCE=%s MATVEC_MATRICES=%d MATVEC_GATED=%d MATVEC_QUANTIZE=%d MATVEC_EXPERTS=%d ACTIVATION=%d",
 		w.Format.defines, rows, s.Rows, s.Lanes, s.Waves, s.Split, s.Steps, s.Blocks,
-		flag(integer), source, len(group), flag(o.Gated), flag(o.Rounded.Data != 0), flag(o.Experts != 0), o.Act)
+		w.K, flag(direct), flag(integer), source, len(group), flag(o.Gated), flag(o.Rounded.Data != 0), flag(o.Experts != 0), o.Act)
 	symbol := "nstf_matvec_" + w.Format.Name() + "_f32"
 	lds := 0
 	if integer {
 		symbol = "nstf_matvec_" + w.Format.Name() + "_i8"
 	}
-	if integer || o.Norm.Weight != 0 {
+	if (integer || o.Norm.Weight != 0) && !direct {
 		lds = inputBytes(rows, w.K, integer)
 	}
 	tile := s.Waves / s.Split * (t.Wave / s.Lanes) * s.Rows
@@ -176,17 +184,16 @@ func (o *Matvec) call(t Target, group []Product, integer bool, from, rows int) C
 	}
 	return Call{
 		Unit: Unit{"matvec.hip", defines}, Symbol: symbol, LDS: uint32(lds),
-		Grid: [3]uint32{uint32(grid), uint32(slots), 1}, Block: [3]uint32{uint32(s.Waves * t.Wave), 1, 1},
+		Grid: [3]uint32{uint32(grid), uint32(slots), 1}, Block: [3]uint32{uint32(s.Waves * t.Wave), 1, 1}, Early: true,
 		Args: o.args(group, x, from),
 	}
 }
 
-// args are the arguments of matvec.hip's kernel. from is the first row, out of
-// all that Acts and Rounded have.
+// args are the arguments of matvec.hip's kernel. from is the first row.
 func (o *Matvec) args(group []Product, x Address, from int) []Arg {
 	w := &group[0].W
-	args := []Arg{Ptr(x), Ptr(o.Norm.Weight), F32(o.Norm.Eps), I32(w.K), Ptr(o.Experts), I32(max(o.Share, 1)),
-		I64(int64(o.Stack) * int64(w.N)), Ptr(o.Rounded.Data), I32(from), I32(o.Acts.T), I32(o.Rounded.T)}
+	args := []Arg{Ptr(x), Ptr(o.Norm.Weight), F32(o.Norm.Eps), Ptr(o.Experts), I32(max(o.Share, 1)),
+		I64(int64(o.Stack) * int64(w.N)), Ptr(o.Rounded.Data), I32(from)}
 	offset := func(a Address, n int) Address {
 		if a == 0 {
 			return 0

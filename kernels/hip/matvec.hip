@@ -5,11 +5,11 @@
 //	MATVEC_GATED:  y[t][n] = act(W0[n] x[t]) * (W1[n] x[t])
 //	MATVEC_EXPERTS: one row x for each slot, the matrix being W[expert of slot]
 //
-// Weights as weights.hip says; K a multiple of Weights::unit. x f32[T][K] at a
+// Weights as weights.hip says; K = MATVEC_K, a multiple of Weights::unit. x f32[T][K] at a
 // multiple of 16 bytes where K is one of 4, or Acts (acts.hip). y f32[T][N]; it
 // may be the residual. Up to three matrices share x (MATVEC_MATRICES).
 //
-// MATVEC_INT: x in signed bytes, lying in LDS, and byte dot products; else float32
+// MATVEC_INT: x in signed bytes, and byte dot products; else float32
 // throughout. MATVEC_SOURCE: ACTS, rounded already; X, f32, rounded here where
 // MATVEC_INT; NORM, f32 normalised here by rms first:
 //
@@ -18,7 +18,7 @@
 // Grid: blocks of MATVEC_WAVES waves, which take tiles of rows of W in turn;
 // y is the slot of an expert. MATVEC_LANES lanes share MATVEC_ROWS rows,
 // MATVEC_SPLIT waves share K; any wave size. LDS: x, 1.25 bytes a number (4 for
-// NORM without MATVEC_INT).
+// NORM without MATVEC_INT), unless MATVEC_DIRECT has Acts read where they are.
 // Phases: the first rows are asked for; x is brought to LDS; barrier; every lane
 // loads MATVEC_STEPS * MATVEC_ROWS units at once and multiplies them; sums over
 // lanes, then over waves.
@@ -41,7 +41,7 @@
 #define MATVEC_TILE (MATVEC_WAVES / MATVEC_SPLIT * MATVEC_SUBS * MATVEC_ROWS)   // rows of a block
 #define MATVEC_STRIDE (MATVEC_SPLIT * MATVEC_LANES)                             // units of a step
 #define MATVEC_VIEWS (1 + MATVEC_GATED)
-#define MATVEC_LDS (MATVEC_INT || MATVEC_SOURCE == MATVEC_NORM)                 // x lies in LDS
+#define MATVEC_LDS (MATVEC_INT ? !MATVEC_DIRECT : MATVEC_SOURCE == MATVEC_NORM) // x lies in LDS
 
 #if MATVEC_INT
 #define MATVEC_NAME NSTF_PASTED(NSTF_NAMED(nstf_matvec), i8)
@@ -55,13 +55,12 @@ typedef f32 Sums[MATVEC_T][MATVEC_ROWS];
 // What the lanes multiply with: rows of activations in LDS, or of x.
 struct Input {
 	const u8 *rows, *table;
-	int k;
 };
 
 #if MATVEC_INT
 NSTF_DEVICE void multiply(Sums &sums, const Raws &raw, int u, const Input &in) {
 	const int words = Weights::unit / 4, groups = NSTF_GROUPS, half = Weights::unit == 16 ? u & 1 : 0;
-	const int padded = acts_padded(in.k), bytes = acts_row_bytes(in.k);
+	const int padded = acts_padded(MATVEC_K), bytes = acts_row_bytes(MATVEC_K);
 	u32 q[MATVEC_ROWS][words];
 	f32 s[MATVEC_ROWS][groups], m[MATVEC_ROWS][groups];
 #pragma unroll
@@ -103,7 +102,7 @@ NSTF_DEVICE void multiply(Sums &sums, const Raws &raw, int u, const Input &in) {
 	for (int r = 0; r < MATVEC_ROWS; r++) Weights::floats(raw[r], u, in.table, w[r]);
 #pragma unroll
 	for (int t = 0; t < MATVEC_T; t++) {
-		const f32 *x = (const f32 *)in.rows + (i64)t * in.k + u * Weights::unit;
+		const f32 *x = (const f32 *)in.rows + (i64)t * MATVEC_K + u * Weights::unit;
 #pragma unroll
 		for (int i = 0; i < Weights::unit; i += run) {
 			const pack<f32, run> v = *(const pack<f32, run> *)(x + i);
@@ -117,29 +116,34 @@ NSTF_DEVICE void multiply(Sums &sums, const Raws &raw, int u, const Input &in) {
 #endif
 
 // Adds the products of units from `first` on, Steps of them at once.
-template <int Steps> NSTF_DEVICE void steps(Sums (&sums)[MATVEC_VIEWS], const Weights (&w)[MATVEC_VIEWS], int last, int first, const Input &in) {
+template <int Steps> NSTF_DEVICE void steps(Sums (&sums)[MATVEC_VIEWS], const Weights (&w)[MATVEC_VIEWS], int first, const Input &in) {
 	Raws raw[Steps][MATVEC_VIEWS];
 #pragma unroll
 	for (int i = 0; i < Steps; i++)
 #pragma unroll
 		for (int v = 0; v < MATVEC_VIEWS; v++)
 #pragma unroll
-			for (int r = 0; r < MATVEC_ROWS; r++) raw[i][v][r] = w[v].load(r < last ? r : last, first + i * MATVEC_STRIDE);
+			for (int r = 0; r < MATVEC_ROWS; r++) raw[i][v][r] = w[v].load(r, first + i * MATVEC_STRIDE);
 #pragma unroll
 	for (int i = 0; i < Steps; i++)
 #pragma unroll
 		for (int v = 0; v < MATVEC_VIEWS; v++) multiply(sums[v], raw[i][v], first + i * MATVEC_STRIDE, in);
 }
 
-// The sums of a lane's rows over all of K; every lane of those that share rows
-// gets them. last is the last row that the views have.
-NSTF_DEVICE void products(Sums (&sums)[MATVEC_VIEWS], const Weights (&w)[MATVEC_VIEWS], int last, const Input &in) {
-	const int units = in.k / Weights::unit, whole = units / MATVEC_STRIDE;
+// A lane's part of its rows' sums over K.
+NSTF_DEVICE void products(Sums (&sums)[MATVEC_VIEWS], const Weights (&w)[MATVEC_VIEWS], const Input &in) {
+	const int units = MATVEC_K / Weights::unit, whole = units / MATVEC_STRIDE;
 	const int part = threadIdx.x / NSTF_WAVE % MATVEC_SPLIT;
 	int u = part * MATVEC_LANES + threadIdx.x % MATVEC_LANES, i = 0;
-	for (; i + MATVEC_STEPS <= whole; i += MATVEC_STEPS, u += MATVEC_STEPS * MATVEC_STRIDE) steps<MATVEC_STEPS>(sums, w, last, u, in);
-	for (; i < whole; i++, u += MATVEC_STRIDE) steps<1>(sums, w, last, u, in);
-	if (u < units) steps<1>(sums, w, last, u, in);
+#pragma unroll 1
+	for (; i + MATVEC_STEPS <= whole; i += MATVEC_STEPS, u += MATVEC_STEPS * MATVEC_STRIDE) steps<MATVEC_STEPS>(sums, w, u, in);
+#pragma unroll 1
+	for (; i < whole; i++, u += MATVEC_STRIDE) steps<1>(sums, w, u, in);
+	if (u < units) steps<1>(sums, w, u, in);
+}
+
+// Adds up what the lanes that share rows have; each of them gets it.
+NSTF_DEVICE void gather(Sums (&sums)[MATVEC_VIEWS]) {
 #pragma unroll
 	for (int v = 0; v < MATVEC_VIEWS; v++)
 #pragma unroll
@@ -171,81 +175,95 @@ NSTF_DEVICE void join(Sums (&sums)[MATVEC_VIEWS]) {
 #include "matvecinput.hip"
 #include "matvecoutput.hip"
 
-// One of the matrices that share x.
-struct Product {
-	Matrix w;
+// Where a tile lies: rows of one of the matrices that share x.
+struct Place {
+	const u8 *w;
 	Output out;
+	int tile; // of that matrix
 };
 
+#define MATVEC_PRODUCT(i) const u8 *w##i, f32 *y##i, const f32 *bias##i, const f32 *residual##i, int n##i
+
 NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
-    const u8 *x, const f32 *weight, f32 eps, int k, const i32 *expert, int share, i64 stack,
-    u8 *rounded, int from, int given, int all,
-    const u8 *w0, f32 *y0, const f32 *bias0, const f32 *residual0, int n0
+    const u8 *x, const f32 *weight, f32 eps, const i32 *expert, int share, i64 stack, u8 *rounded, int from,
+    MATVEC_PRODUCT(0)
 #if MATVEC_MATRICES > 1
-    , const u8 *w1, f32 *y1, const f32 *bias1, const f32 *residual1, int n1
+    , MATVEC_PRODUCT(1)
 #endif
 #if MATVEC_MATRICES > 2
-    , const u8 *w2, f32 *y2, const f32 *bias2, const f32 *residual2, int n2
+    , MATVEC_PRODUCT(2)
 #endif
 ) {
 	extern __shared__ __align__(16) u8 lds[];
 	__shared__ __align__(16) u8 table[Weights::table + 16];
 	let_next_begin();
-	Input in = {lds, table, k};
-	i64 first = 0; // row of the stack of experts
-	int tiles = (n0 + MATVEC_TILE - 1) / MATVEC_TILE, tile = blockIdx.x;
+	auto tiles_of = [](int n) { return (n + MATVEC_TILE - 1) / MATVEC_TILE; };
+	const int tiles0 = tiles_of(n0);
+	int tiles = tiles0;
 #if MATVEC_MATRICES > 1 && !MATVEC_GATED
-	const int tiles0 = tiles;
-	tiles += (n1 + MATVEC_TILE - 1) / MATVEC_TILE;
+	const int tiles1 = tiles += tiles_of(n1);
 #endif
 #if MATVEC_MATRICES > 2
-	const int tiles1 = tiles;
-	tiles += (n2 + MATVEC_TILE - 1) / MATVEC_TILE;
+	tiles += tiles_of(n2);
 #endif
+	// Member by member: a choice between whole structs would go through memory.
+	auto place = [&](int tile) {
+		Place p = {w0, {y0, bias0, residual0, n0}, tile};
+#if MATVEC_MATRICES > 1 && !MATVEC_GATED
+		const bool second = tile >= tiles0;
+		p.w = second ? w1 : p.w, p.tile = second ? tile - tiles0 : p.tile;
+		p.out.y = second ? y1 : p.out.y, p.out.n = second ? n1 : p.out.n;
+		p.out.bias = second ? bias1 : p.out.bias, p.out.residual = second ? residual1 : p.out.residual;
+#endif
+#if MATVEC_MATRICES > 2
+		const bool third = tile >= tiles1;
+		p.w = third ? w2 : p.w, p.tile = third ? tile - tiles1 : p.tile;
+		p.out.y = third ? y2 : p.out.y, p.out.n = third ? n2 : p.out.n;
+		p.out.bias = third ? bias2 : p.out.bias, p.out.residual = third ? residual2 : p.out.residual;
+#endif
+		return p;
+	};
 	const int wave = threadIdx.x / NSTF_WAVE, sub = threadIdx.x % NSTF_WAVE / MATVEC_LANES;
-	const int group = wave / MATVEC_SPLIT * MATVEC_SUBS + sub;
-	bool ready = false;
-	for (; tile < tiles; tile += gridDim.x) {
-		Output out = {y0, bias0, residual0, n0};
-		const u8 *w = w0;
-		int at = tile;
-#if MATVEC_MATRICES > 1 && !MATVEC_GATED
-		if (tile >= tiles0) out = {y1, bias1, residual1, n1}, w = w1, at = tile - tiles0;
-#endif
-#if MATVEC_MATRICES > 2
-		if (tile >= tiles1) out = {y2, bias2, residual2, n2}, w = w2, at = tile - tiles1;
-#endif
-		const int row = at * MATVEC_TILE + group * MATVEC_ROWS;
-		const int have = out.n - row < MATVEC_ROWS ? out.n - row : MATVEC_ROWS; // rows to do, perhaps none
-		const int base = have > 0 ? row : out.n - 1;
+	const int group = (wave / MATVEC_SPLIT * MATVEC_SUBS + sub) * MATVEC_ROWS;
+	i64 first = 0; // row of the stack of experts
 #if MATVEC_EXPERTS
-		if (!ready) wait_for_inputs(), first = (i64)expert[blockIdx.y] * n0;
-		if (out.bias) out.bias += first;
-		const i64 rows = stack;
-#else
-		const i64 rows = out.n;
+	wait_for_inputs();
+	first = (i64)expert[blockIdx.y] * n0;
 #endif
-		const Weights views[MATVEC_VIEWS] = {
-			Weights(Matrix{w, rows, k}, first + base),
+	// The view of the wave's rows from base on; `ahead` has them fetched only.
+	auto view = [&](const u8 *w, int n, int base) { return Weights(Matrix{w, MATVEC_EXPERTS ? stack : n, MATVEC_K}, first + base); };
+	auto ahead = [&](int tile) {
+		const Place p = place(tile);
+		const int row = p.tile * MATVEC_TILE + group;
+		if (threadIdx.x % MATVEC_LANES != 0 || wave % MATVEC_SPLIT != 0 || row + MATVEC_ROWS > p.out.n) return;
+		view(p.w, p.out.n, row).ahead(MATVEC_ROWS);
 #if MATVEC_GATED
-			Weights(Matrix{w1, rows, k}, first + base),
+		view(w1, p.out.n, row).ahead(MATVEC_ROWS);
+#endif
+	};
+	ahead(blockIdx.x);
+	Weights::fill(table);
+	Input in = {lds, table};
+	bring(in, x, weight, eps, MATVEC_EXPERTS ? blockIdx.y / share : MATVEC_SOURCE == MATVEC_ACTS ? from : 0);
+	if (MATVEC_LDS || Weights::table > 0) __syncthreads();
+	for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+		const Place p = place(tile);
+		const int row = p.tile * MATVEC_TILE + group;
+		// The last rows are done again rather than fewer: N is at least MATVEC_ROWS.
+		const int base = row < p.out.n - MATVEC_ROWS ? row : p.out.n - MATVEC_ROWS;
+		if (tile + gridDim.x < tiles) ahead(tile + gridDim.x);
+		const Weights views[MATVEC_VIEWS] = {
+			view(p.w, p.out.n, base),
+#if MATVEC_GATED
+			view(w1, p.out.n, base),
 #endif
 		};
-		if (!ready) {
-			ready = true;
-			if (threadIdx.x % MATVEC_LANES == 0 && wave % MATVEC_SPLIT == 0 && have > 0)
-#pragma unroll
-				for (int v = 0; v < MATVEC_VIEWS; v++) views[v].ahead(have);
-			Weights::fill(table);
-			if (!MATVEC_EXPERTS) wait_for_inputs();
-			bring(in, x, weight, eps, MATVEC_EXPERTS ? blockIdx.y / share : MATVEC_SOURCE == MATVEC_ACTS ? from : 0, given);
-			__syncthreads();
-		}
 		Sums sums[MATVEC_VIEWS] = {};
-		if (have > 0) products(sums, views, have - 1, in);
+		if (row < p.out.n) products(sums, views, in);
+		gather(sums);
 #if MATVEC_SPLIT > 1
 		join(sums);
 #endif
-		write(out, sums, row, have, at * MATVEC_TILE, rounded, MATVEC_EXPERTS ? blockIdx.y : from, all);
+		write(p.out, sums, row, base, p.tile * MATVEC_TILE, rounded, MATVEC_EXPERTS ? blockIdx.y : from);
 	}
 }

@@ -1,73 +1,118 @@
 // How matvec.hip brings activations to LDS.
 
-#if MATVEC_INT
-// Rounds quads of numbers that value gives to bytes: row t of the block's LDS.
-template <typename Value> NSTF_DEVICE void round_row(u8 *row, int k, Value value) {
-	const int padded = acts_padded(k), quads = padded / 4;
-	for (int from = 0; from < quads; from += MATVEC_THREADS) {
-		const int i = from + threadIdx.x; // whole groups of 8 lanes are in or out
-		uint2 pair;
-		const u32 q = round_to_bytes(i * 4 < k ? value(i) : make_float4(0, 0, 0, 0), pair);
-		if (i >= quads) continue;
-		*(u32 *)(row + acts_piece(i / 4) * 16 + i % 4 * 4) = q;
-		if (i % 8 == 0) *(uint2 *)(row + padded + i) = pair;
-	}
-}
+// Pieces of 16 bytes that a thread moves in a row of n bytes.
+#define MATVEC_PIECES(n) (((n) / 16 + MATVEC_THREADS - 1) / MATVEC_THREADS)
 
-NSTF_DEVICE void copy_row(u8 *row, const uint4 *q, const uint2 *pairs, int k) {
-	const int padded = acts_padded(k);
-	for (int i = threadIdx.x; i < padded / 16; i += MATVEC_THREADS) *(uint4 *)(row + acts_piece(i) * 16) = q[i];
-	for (int i = threadIdx.x; i < padded / 32; i += MATVEC_THREADS) *(uint2 *)(row + padded + i * 8) = pairs[i];
+#if MATVEC_SOURCE == MATVEC_ACTS
+// Copies n bytes, every load before the first store.
+NSTF_DEVICE void copy_rows(u8 *to, const u8 *from) {
+	const int bytes = MATVEC_T * acts_row_bytes(MATVEC_K), most = 8;
+	for (int start = 0; start < MATVEC_PIECES(bytes); start += most) {
+		uint4 v[most];
+#pragma unroll
+		for (int i = 0; i < most; i++) {
+			const int at = (start + i) * MATVEC_THREADS + threadIdx.x;
+			if (start + i < MATVEC_PIECES(bytes) && at < bytes / 16) v[i] = ((const uint4 *)from)[at];
+		}
+#pragma unroll
+		for (int i = 0; i < most; i++) {
+			const int at = (start + i) * MATVEC_THREADS + threadIdx.x;
+			if (start + i < MATVEC_PIECES(bytes) && at < bytes / 16) ((uint4 *)to)[at] = v[i];
+		}
+	}
 }
 #endif
 
 #if MATVEC_SOURCE == MATVEC_NORM
-// 1 / sqrt(mean(x^2) + eps) of a row.
-NSTF_DEVICE f32 rms_factor(const f32 *x, int k, f32 eps) {
-	__shared__ f64 sums[MATVEC_WAVES];
-	f64 sum = 0;
-	for (int i = threadIdx.x; i < k / 4; i += MATVEC_THREADS) {
-		const float4 v = ((const float4 *)x)[i];
 #if MATVEC_INT
-		sum += (f64)(v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w);
+typedef f32 square; // what squares are added in
 #else
-		sum += (f64)v.x * v.x + (f64)v.y * v.y + (f64)v.z * v.z + (f64)v.w * v.w;
+typedef f64 square;
 #endif
-	}
-	return (f32)(1 / sqrt(block_sum<MATVEC_THREADS>(sum, sums) / k + (f64)eps));
+
+// 1 / sqrt(mean + eps) from each thread's sum of squares.
+NSTF_DEVICE f32 rms_factor(square sum, f32 eps) {
+	__shared__ square sums[MATVEC_WAVES];
+	sum = wave_sum<NSTF_WAVE>(sum);
+	__syncthreads(); // those of the row before have been read
+	if (threadIdx.x % NSTF_WAVE == 0) sums[threadIdx.x / NSTF_WAVE] = sum;
+	__syncthreads();
+	sum = sums[0];
+	for (int i = 1; i < MATVEC_WAVES; i++) sum += sums[i];
+	return (f32)(1 / sqrt(sum / MATVEC_K + (square)eps));
 }
 #endif
 
-// Brings the T rows of x from `first` on to LDS, or says where they are. Acts have
-// `given` rows in all.
-NSTF_DEVICE void bring(Input &in, const u8 *x, const f32 *weight, f32 eps, int first, int given) {
-	const int k = in.k;
-#if !MATVEC_LDS
-	in.rows = x + (i64)first * k * 4;
-#elif MATVEC_SOURCE == MATVEC_ACTS
-	const int padded = acts_padded(k);
-	for (int t = 0; t < MATVEC_T; t++) {
-		const u8 *q = x + (i64)(first + t) * padded;
-		const u8 *pairs = x + (i64)given * padded + (i64)(first + t) * (padded / 4);
-		copy_row((u8 *)in.rows + t * acts_row_bytes(k), (const uint4 *)q, (const uint2 *)pairs, k);
-	}
-#else
-	for (int t = 0; t < MATVEC_T; t++) {
-		const float4 *row = (const float4 *)x + (i64)(first + t) * (k / 4);
-#if MATVEC_SOURCE == MATVEC_NORM
-		const f32 r = rms_factor((const f32 *)row, k, eps);
-		auto value = [=](int i) {
-			const float4 v = row[i], w = ((const float4 *)weight)[i];
-			return make_float4(v.x * r * w.x, v.y * r * w.y, v.z * r * w.z, v.w * r * w.w);
-		};
-#else
-		auto value = [=](int i) { return row[i]; };
-#endif
+#if MATVEC_SOURCE != MATVEC_ACTS && MATVEC_LDS
+#define MATVEC_QUADS ((MATVEC_INT ? acts_padded(MATVEC_K) : MATVEC_K) / 4)
+#define MATVEC_COUNT ((MATVEC_QUADS + MATVEC_THREADS - 1) / MATVEC_THREADS) // quads of a thread
+#define MATVEC_HELD (MATVEC_COUNT < 8 ? MATVEC_COUNT : 8)                  // of them in registers
+
+// Four numbers of a row of K: the thread's quad j.
+NSTF_DEVICE float4 quad_of(const float4 *row, int j) {
+	const int i = j * MATVEC_THREADS + threadIdx.x;
+	return i * 4 < MATVEC_K ? row[i] : make_float4(0, 0, 0, 0);
+}
+
+NSTF_DEVICE void put_quad(u8 *to, int j, float4 q) {
+	const int i = j * MATVEC_THREADS + threadIdx.x;
 #if MATVEC_INT
-		round_row((u8 *)in.rows + t * acts_row_bytes(k), k, value);
+	uint2 pair; // whole groups of 8 lanes are in or out
+	const u32 bytes = round_to_bytes(q, pair);
+	if (i >= MATVEC_QUADS) return;
+	*(u32 *)(to + acts_quad(i)) = bytes;
+	if (i % 8 == 0) *(uint2 *)(to + acts_pair(MATVEC_K, i)) = pair;
 #else
-		for (int i = threadIdx.x; i < k / 4; i += MATVEC_THREADS) ((float4 *)in.rows)[t * (k / 4) + i] = value(i);
+	if (i < MATVEC_QUADS) ((float4 *)to)[i] = q;
+#endif
+}
+
+// Brings rows of x to LDS, normalised and rounded. Of a row and of the norm's
+// weights, the first part stays in registers; weights are no launch's output and
+// come before those have ended.
+NSTF_DEVICE void bring_rows(u8 *to, const float4 *x, const float4 *weight, f32 eps) {
+#if MATVEC_SOURCE == MATVEC_NORM
+	float4 w[MATVEC_HELD];
+#pragma unroll
+	for (int j = 0; j < MATVEC_HELD; j++) w[j] = quad_of(weight, j);
+#endif
+	wait_for_inputs();
+	for (int t = 0; t < MATVEC_T; t++, x += MATVEC_K / 4, to += MATVEC_INT ? acts_row_bytes(MATVEC_K) : MATVEC_K * 4) {
+		float4 v[MATVEC_HELD];
+#pragma unroll
+		for (int j = 0; j < MATVEC_HELD; j++) v[j] = quad_of(x, j);
+#if MATVEC_SOURCE == MATVEC_NORM
+		square sum = 0;
+		auto add = [&](float4 q) { sum += (square)q.x * q.x + (square)q.y * q.y + (square)q.z * q.z + (square)q.w * q.w; };
+#pragma unroll
+		for (int j = 0; j < MATVEC_HELD; j++) add(v[j]);
+		for (int j = MATVEC_HELD; j < MATVEC_COUNT; j++) add(quad_of(x, j));
+		const f32 r = rms_factor(sum, eps);
+		auto scaled = [&](float4 q, float4 w) { return make_float4(q.x * r * w.x, q.y * r * w.y, q.z * r * w.z, q.w * r * w.w); };
+#pragma unroll
+		for (int j = 0; j < MATVEC_HELD; j++) put_quad(to, j, scaled(v[j], w[j]));
+		for (int j = MATVEC_HELD; j < MATVEC_COUNT; j++) put_quad(to, j, scaled(quad_of(x, j), quad_of(weight, j)));
+#else
+#pragma unroll
+		for (int j = 0; j < MATVEC_HELD; j++) put_quad(to, j, v[j]);
+		for (int j = MATVEC_HELD; j < MATVEC_COUNT; j++) put_quad(to, j, quad_of(x, j));
 #endif
 	}
+}
+#endif
+
+// Brings the T rows of x from `first` on to LDS, or says where they are, once
+// they have been written.
+NSTF_DEVICE void bring(Input &in, const u8 *x, const f32 *weight, f32 eps, int first) {
+#if MATVEC_SOURCE != MATVEC_ACTS && MATVEC_LDS
+	bring_rows((u8 *)in.rows, (const float4 *)x + (i64)first * (MATVEC_K / 4), (const float4 *)weight, eps);
+#else
+	wait_for_inputs();
+	const u8 *from = x + (i64)first * (MATVEC_SOURCE == MATVEC_ACTS ? acts_row_bytes(MATVEC_K) : MATVEC_K * 4);
+#if MATVEC_LDS
+	copy_rows((u8 *)in.rows, from);
+#else
+	in.rows = from;
+#endif
 #endif
 }

@@ -6,9 +6,10 @@ struct Output {
 	int n;
 };
 
-// Writes the rows of a lane: `have` of them from row on. tile is the first row
-// of the block's tile; rounded outputs are rows `from` on of `all`.
-NSTF_DEVICE void write(const Output &out, const Sums (&sums)[MATVEC_VIEWS], int row, int have, int tile, u8 *rounded, int from, int all) {
+// Writes the rows of a lane, whose sums are of rows base on, those before row
+// being another's. tile is the first row of the block's tile; rounded outputs are
+// rows `from` on.
+NSTF_DEVICE void write(const Output &out, const Sums (&sums)[MATVEC_VIEWS], int row, int base, int tile, u8 *rounded, int from) {
 	const int lane = threadIdx.x % MATVEC_LANES, part = threadIdx.x / NSTF_WAVE % MATVEC_SPLIT;
 #if MATVEC_QUANTIZE
 	__shared__ __align__(16) f32 values[MATVEC_T][MATVEC_TILE];
@@ -26,11 +27,12 @@ NSTF_DEVICE void write(const Output &out, const Sums (&sums)[MATVEC_VIEWS], int 
 				f32 v = sums[0][t][r];
 #endif
 #if MATVEC_QUANTIZE
-				values[t][row - tile + r] = r < have ? v : 0;
+				if (base + r >= row) values[t][base + r - tile] = v;
+				if (row + r >= out.n) values[t][row + r - tile] = 0;
 #else
-				if (r >= have) continue;
-				const i64 i = (i64)(MATVEC_EXPERTS ? blockIdx.y : t) * out.n + row + r;
-				if (out.bias) v += out.bias[row + r];
+				if (base + r < row) continue;
+				const i64 i = (i64)(MATVEC_EXPERTS ? blockIdx.y : t) * out.n + base + r;
+				if (out.bias) v += out.bias[base + r];
 				if (out.residual) v += out.residual[i];
 				out.y[i] = v;
 #endif
@@ -39,16 +41,16 @@ NSTF_DEVICE void write(const Output &out, const Sums (&sums)[MATVEC_VIEWS], int 
 #if MATVEC_QUANTIZE
 	__syncthreads();
 	const int padded = acts_padded(out.n);
-	for (int from = 0; from < MATVEC_T * MATVEC_TILE / 4; from += MATVEC_THREADS) {
-		const int i = from + threadIdx.x;
+	for (int start = 0; start < MATVEC_T * MATVEC_TILE / 4; start += MATVEC_THREADS) {
+		const int i = start + threadIdx.x;
 		const bool in = i < MATVEC_T * MATVEC_TILE / 4;
 		const int t = in ? i / (MATVEC_TILE / 4) : 0, at = i % (MATVEC_TILE / 4) * 4;
 		uint2 pair;
 		const u32 q = round_to_bytes(*(const float4 *)&values[t][at], pair);
 		if (!in || tile + at >= padded) continue;
-		const i64 token = from + t;
-		*(u32 *)(rounded + token * padded + tile + at) = q;
-		if (at % 32 == 0) *(uint2 *)(rounded + all * (i64)padded + token * (padded / 4) + (tile + at) / 4) = pair;
+		u8 *to = rounded + (i64)(from + t) * acts_row_bytes(out.n);
+		*(u32 *)(to + acts_quad((tile + at) / 4)) = q;
+		if (at % 32 == 0) *(uint2 *)(to + acts_pair(out.n, (tile + at) / 4)) = pair;
 	}
 #endif
 }

@@ -23,7 +23,7 @@ func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) Mat
 	if o.Rounded.Data != 0 {
 		// A tile is whole blocks of 32 outputs.
 		for s.Waves*(t.Wave/s.Lanes)*s.Rows%32 != 0 {
-			s.Rows *= 2
+			s.Waves *= 2
 		}
 	}
 	return s

@@ -20,7 +20,7 @@ struct Weights {
 		e = m.data + m.rows * units * 16 + row * units;
 	}
 	__device__ Raw load(int row, int u) const {
-		const u32 i = row * units + u;
+		const int i = row * units + u;
 		return {load_once(q + i), e[i]};
 	}
 	__device__ void ahead(int rows) const {

@@ -19,7 +19,7 @@ struct Weights {
 		d = (const u16 *)(m.data + m.rows * units * 16) + row * units;
 	}
 	__device__ Raw load(int row, int u) const {
-		const u32 i = row * units + u;
+		const int i = row * units + u;
 		return {load_once(q + i), d[i]};
 	}
 	__device__ void ahead(int rows) const {

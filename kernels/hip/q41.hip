@@ -19,7 +19,7 @@ struct Weights {
 		dm = (const u32 *)(m.data + m.rows * units * 16) + row * units;
 	}
 	__device__ Raw load(int row, int u) const {
-		const u32 i = row * units + u;
+		const int i = row * units + u;
 		return {load_once(q + i), load_once(dm + i)};
 	}
 	__device__ void ahead(int rows) const {

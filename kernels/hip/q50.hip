@@ -23,7 +23,7 @@ struct Weights {
 		d = (const u16 *)(end + m.rows * units * 4) + row * units;
 	}
 	__device__ Raw load(int row, int u) const {
-		const u32 i = row * units + u;
+		const int i = row * units + u;
 		return {load_once(q + i), load_once(high + i), d[i]};
 	}
 	__device__ void ahead(int rows) const {

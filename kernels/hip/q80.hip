@@ -19,8 +19,8 @@ struct Weights {
 		d = (const u16 *)(m.data + m.rows * m.k) + row * (units / 2);
 	}
 	__device__ Raw load(int row, int u) const {
-		const u32 i = row * units + u;
-		return {load_once(q + i), d[i / 2]};
+		const int i = row * units + u;
+		return {load_once(q + i), d[row * (units / 2) + (u >> 1)]};
 	}
 	__device__ void ahead(int rows) const {
 		fetch_ahead(q, rows * units * 16);

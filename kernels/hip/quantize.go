@@ -8,7 +8,7 @@ type Acts struct {
 }
 
 // ActsSize returns the bytes of rounded activations.
-func ActsSize(t, k int) int64 { return int64(t) * int64(ceil(k, 32)) * 40 }
+func ActsSize(t, k int) int64 { return int64(t) * int64(ceil(ceil(k, 32)*40, 16)*16) }
 
 // Quantize rounds X[T][K] to bytes, 32 neighbours sharing a scale.
 type Quantize struct {
@@ -21,7 +21,7 @@ func (o *Quantize) Calls(Target) []Call {
 	threads := o.Acts.T * ceil(o.Acts.K, 32) * 8
 	return []Call{{
 		Unit: Unit{File: "quantize.hip"}, Symbol: "nstf_quantize",
-		Grid: [3]uint32{uint32(ceil(threads, 256)), 1, 1}, Block: [3]uint32{256, 1, 1},
+		Grid: [3]uint32{uint32(ceil(threads, 256)), 1, 1}, Block: [3]uint32{256, 1, 1}, Early: true,
 		Args: []Arg{Ptr(o.X), Ptr(o.Acts.Data), I32(o.Acts.T), I32(o.Acts.K)},
 	}}
 }

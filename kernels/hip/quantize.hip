@@ -9,6 +9,8 @@
 #include "acts.hip"
 
 NSTF_KERNEL void __launch_bounds__(256) nstf_quantize(const f32 *__restrict__ x, u8 *__restrict__ acts, int t, int k) {
+	let_next_begin();
+	wait_for_inputs();
 	const int padded = acts_padded(k), quads = padded / 4;
 	const i64 i = (i64)blockIdx.x * 256 + threadIdx.x;
 	// Whole groups of 8 lanes are in or out, since a row is a multiple of 32.
@@ -23,6 +25,7 @@ NSTF_KERNEL void __launch_bounds__(256) nstf_quantize(const f32 *__restrict__ x,
 	uint2 pair;
 	const u32 q = round_to_bytes(v, pair);
 	if (i > last) return;
-	((u32 *)acts)[at] = q;
-	if (from % 32 == 0) ((uint2 *)(acts + (i64)t * padded))[at / 8] = pair;
+	u8 *to = acts + (i64)row * acts_row_bytes(k);
+	*(u32 *)(to + acts_quad(from / 4)) = q;
+	if (from % 32 == 0) *(uint2 *)(to + acts_pair(k, from / 4)) = pair;
 }

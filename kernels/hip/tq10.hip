@@ -31,12 +31,12 @@ struct Weights {
 		d = (const u16 *)(m.data + blocks * 52) + at;
 	}
 	__device__ Raw load(int row, int u) const {
-		const u32 i = row * units + u;
+		const int i = row * units + u;
 		return with(i);
 	}
 	// Digits 0 to 4 of the first 32 bytes are units 0 to 4; those of the next 16
 	// are half a unit each; the last half unit is digits 0 to 3 of the last 4.
-	__device__ Raw with(u32 i) const {
+	__device__ Raw with(int i) const {
 		const u32 block = i / 8;
 		const u8 u = i & 7;
 		Raw r = {five[block * 3 + (u < 5 ? 0 : 2)], five[block * 3 + (u < 5 ? 1 : 2)], d[block], u};

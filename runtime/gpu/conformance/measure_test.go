@@ -19,6 +19,7 @@ import (
 var (
 	measureFlag  = flag.String("measure", "", "file for the results of TestMeasureMatvec, as JSON; without, it is skipped")
 	schemesFlag  = flag.String("schemes", "q4_k,q8_0,q6_k,f16", "schemes that are measured")
+	rowsFlag     = flag.Int("rows", 1, "the most rows of activations in what is measured")
 	variantsFlag = flag.Bool("variants", false, "measure every division of the work, not the chosen one alone")
 	smallFlag    = flag.Bool("small", false, "measure small shapes, to try the measurement itself")
 )
@@ -33,6 +34,7 @@ type timing struct {
 	Shape     string  `json:"shape"`
 	Registers int     `json:"registers"`
 	Micros    float64 `json:"us"`
+	Apart     float64 `json:"apart_us"` // without beginning early
 	GBs       float64 `json:"gb_s"`
 	Share     float64 `json:"of_copy"`
 }
@@ -197,28 +199,37 @@ func workloads() []workload {
 }
 
 // shapes are the divisions of work that are tried.
-func (m *machine) shapes() []*hip.MatvecShape {
+func (m *machine) shapes(w *workload) []*hip.MatvecShape {
 	all := []*hip.MatvecShape{nil}
 	if !*variantsFlag {
 		return all
 	}
-	for _, rows := range []int{1, 2, 4} {
-		for _, steps := range []int{1, 2, 4} {
-			if rows*steps > 8 || rows*steps < 2 {
+	add := func(rows, steps, waves, blocks, grid int) {
+		for _, direct := range []bool{false, true} {
+			if direct && w.op != "plain" && w.op != "gated" {
 				continue
 			}
-			for _, waves := range []int{4, 8, 16} {
-				all = append(all, &hip.MatvecShape{Rows: rows, Lanes: m.target.Wave, Waves: waves, Split: 1, Steps: steps, Blocks: 1})
-			}
-			all = append(all, &hip.MatvecShape{Rows: rows, Lanes: m.target.Wave, Waves: 8, Split: 1, Steps: steps, Blocks: 4})
+			all = append(all, &hip.MatvecShape{Rows: rows, Lanes: m.target.Wave, Waves: waves, Split: 1, Steps: steps, Blocks: blocks, Grid: grid, Direct: direct})
 		}
 	}
-	for _, split := range []int{2, 4} {
-		all = append(all, &hip.MatvecShape{Rows: 2, Lanes: m.target.Wave, Waves: 8, Split: split, Steps: 2, Blocks: 1})
+	for _, u := range [][2]int{{1, 4}, {2, 2}, {2, 4}, {4, 1}, {4, 2}} {
+		add(u[0], u[1], 8, 1, 0)
+		add(u[0], u[1], 8, 4, 0)
+		add(u[0], u[1], 16, 1, 0)
+		add(u[0], u[1], 16, 2, 0)
 	}
-	all = append(all, &hip.MatvecShape{Rows: 2, Lanes: m.target.Wave, Waves: 8, Split: 1, Steps: 2, Blocks: 1, Grid: 4},
-		&hip.MatvecShape{Rows: 1, Lanes: m.target.Wave, Waves: 8, Split: 1, Steps: 4, Blocks: 1, Grid: 4},
-		&hip.MatvecShape{Rows: 2, Lanes: m.target.Wave, Waves: 16, Split: 1, Steps: 2, Blocks: 1, Grid: 2})
+	for _, g := range []int{2, 3, 4} {
+		add(1, 4, 8, g, g)
+		add(2, 2, 8, g, g)
+	}
+	add(1, 8, 8, 2, 2)
+	add(2, 4, 8, 2, 2)
+	add(4, 2, 8, 2, 2)
+	add(1, 4, 16, 1, 1)
+	add(1, 4, 16, 2, 2)
+	add(2, 2, 16, 1, 1)
+	add(2, 2, 16, 2, 2)
+	add(2, 4, 16, 1, 1)
 	return all
 }
 
@@ -279,12 +290,12 @@ func (m *machine) measureScheme(t *testing.T, r *rand.Rand, v *variety, rep *rep
 	defer m.Free(weights)
 	defer m.Free(scratch)
 	for _, w := range workloads() {
-		if !v.fits(w.k) || m.target.API == hip.HIP && w.t > 4 {
+		if !v.fits(w.k) || w.t > *rowsFlag {
 			continue
 		}
 		var ops []*hip.Matvec
 		var units []hip.Unit
-		for _, s := range m.shapes() {
+		for _, s := range m.shapes(&w) {
 			op, bytes := m.operation(t, v, &w, s, weights, scratch)
 			if op == nil || bytes == 0 {
 				continue
@@ -368,6 +379,10 @@ func (m *machine) measureOne(t *testing.T, r *rand.Rand, v *variety, w *workload
 		calls = append(calls, moved.Calls(m.target)...)
 	}
 	us := m.measure(t, calls) * float64(len(calls)) / float64(copies)
+	for i := range calls {
+		calls[i].Early = false
+	}
+	apart := m.measure(t, calls) * float64(len(calls)) / float64(copies)
 	f, err := m.function(&calls[0])
 	if err != nil {
 		t.Fatal(err)
@@ -377,7 +392,7 @@ func (m *machine) measureOne(t *testing.T, r *rand.Rand, v *variety, w *workload
 		name = op.Shape.String()
 	}
 	g := timing{Op: w.op, Scheme: v.String(), T: w.t, N: w.n, K: w.k, Shape: name,
-		Registers: f.Attributes().Registers, Micros: us, GBs: bytes / us / 1e3, Share: bytes / us / 1e3 / rep.Copy}
+		Registers: f.Attributes().Registers, Micros: us, Apart: apart, GBs: bytes / us / 1e3, Share: bytes / us / 1e3 / rep.Copy}
 	rep.Timings = append(rep.Timings, g)
-	t.Log(fmt.Sprintf("%-6s %-6s T=%d %v x %d  %-24s %3d regs %8.2f us %6.0f GB/s %5.1f %%", g.Op, g.Scheme, g.T, g.N, g.K, g.Shape, g.Registers, g.Micros, g.GBs, 100*g.Share))
+	t.Log(fmt.Sprintf("%-6s %-6s T=%d %v x %d  %-28s %3d regs %8.2f (%7.2f) us %6.0f GB/s %5.1f %%", g.Op, g.Scheme, g.T, g.N, g.K, g.Shape, g.Registers, g.Micros, g.Apart, g.GBs, 100*g.Share))
 }

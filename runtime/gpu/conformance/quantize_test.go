@@ -25,24 +25,28 @@ func (m *machine) rounded(t testing.TB, x []float32, rows, k int) (*memory, hip.
 func unround(t testing.TB, raw []byte, rows, k int) []float32 {
 	t.Helper()
 	padded := (k + 31) / 32 * 32
-	q, pairs := raw[:rows*padded], raw[rows*padded:]
+	stride := int(hip.ActsSize(1, k))
 	x := make([]float32, 0, rows*k)
 	for i := range rows {
+		row := raw[i*stride : (i+1)*stride]
+		at := func(j int) int8 { // pieces of 16 are swizzled
+			piece := j / 16
+			return int8(row[(piece^piece>>3&1)*16+j%16])
+		}
 		for j := range padded {
-			block := (i*padded + j) / 32
-			d := math.Float32frombits(binary.LittleEndian.Uint32(pairs[8*block:]))
-			v := int8(q[i*padded+j])
+			pair := row[padded+j/32*8:]
+			v := at(j)
 			if j < k {
-				x = append(x, d*float32(v))
+				x = append(x, math.Float32frombits(binary.LittleEndian.Uint32(pair))*float32(v))
 			} else if v != 0 {
 				t.Fatalf("padding %d of row %d is %d", j-k, i, v)
 			}
 			if j%16 == 0 {
 				sum := int16(0)
-				for _, b := range q[i*padded+j : i*padded+j+16] {
-					sum += int16(int8(b))
+				for b := range 16 {
+					sum += int16(at(j + b))
 				}
-				if got := int16(binary.LittleEndian.Uint16(pairs[8*block+4+j%32/8:])); got != sum {
+				if got := int16(binary.LittleEndian.Uint16(pair[4+j%32/8:])); got != sum {
 					t.Fatalf("sum of 16 from %d of row %d is %d, want %d", j, i, got, sum)
 				}
 			}
@@ -118,4 +122,3 @@ func roundReference(dst, x []float32) {
 		dst, x = dst[n:], x[n:]
 	}
 }
-
