@@ -13,7 +13,10 @@ import (
 // onDevice is where the tests' models run. The tests of a GPU are these tests:
 //
 //	go test ./runtime/exec -device hip
-var onDevice = flag.String("device", "cpu", "device that the models of the tests run on")
+var (
+	onDevice = flag.String("device", "cpu", "device that the models of the tests run on")
+	kernels  = flag.String("kernels", "", "folder that keeps kernels which a GPU needs; default: each test compiles its own")
+)
 
 // request returns the device asked for.
 func request(t testing.TB) place.Request {
@@ -42,7 +45,9 @@ func processorOnly(t testing.TB, what string) {
 func onFlag(t testing.TB, o Options) Options {
 	t.Helper()
 	o.Device.Request, o.Device.Rows = request(t), 64 // several passes for a text of some length
-	o.Device.Kernels = filepath.Join(t.TempDir(), "kernels")
+	if o.Device.Kernels = *kernels; *kernels == "" {
+		o.Device.Kernels = filepath.Join(t.TempDir(), "kernels")
+	}
 	return o
 }
 
