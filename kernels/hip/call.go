@@ -15,7 +15,11 @@ type Call struct {
 	// Cooperative asks that all blocks are resident at once, since they wait
 	// for one another.
 	Cooperative bool
-	Args        []Arg
+	// Early lets the launch begin before the one before it has ended, where the
+	// driver can do that: the kernel itself waits, by wait_for_inputs of
+	// common.hip, before it touches anything that another launch writes or reads.
+	Early bool
+	Args  []Arg
 }
 
 // An Arg is one kernel argument.

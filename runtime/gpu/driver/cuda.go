@@ -48,6 +48,7 @@ var cudaSymbols = []symbol{
 	{func(p *procs) *proc { return &p.occupancy }, []string{"cuOccupancyMaxActiveBlocksPerMultiprocessor"}, false},
 	{func(p *procs) *proc { return &p.launch }, []string{"cuLaunchKernel"}, true},
 	{func(p *procs) *proc { return &p.launchCooperative }, []string{"cuLaunchCooperativeKernel"}, false},
+	{func(p *procs) *proc { return &p.launchConfigured }, []string{"cuLaunchKernelEx"}, false},
 	{func(p *procs) *proc { return &p.captureBegin }, []string{"cuStreamBeginCapture_v2"}, false},
 	{func(p *procs) *proc { return &p.captureEnd }, []string{"cuStreamEndCapture"}, false},
 	{func(p *procs) *proc { return &p.graphInstantiate }, []string{"cuGraphInstantiateWithFlags"}, false},

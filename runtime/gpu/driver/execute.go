@@ -13,7 +13,26 @@ type caller struct {
 	args     [12]uintptr
 	values   [maxArgs]uint64  // a kernel's arguments
 	pointers [maxArgs]uintptr // their addresses
+	config   launchConfig
+	early    launchAttribute
 }
+
+// A launchConfig is CUlaunchConfig, a launchAttribute CUlaunchAttribute.
+type launchConfig struct {
+	grid, block [3]uint32
+	lds         uint32
+	stream      uintptr
+	attributes  uintptr
+	count       uint32
+}
+
+type launchAttribute struct {
+	id    uint32
+	value [8]uint64
+}
+
+// earlyAttribute is CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION.
+const earlyAttribute = 6
 
 func newCaller() *caller {
 	c := &caller{}
@@ -87,7 +106,10 @@ func (d *Device) launch(c *command) error {
 	params := uintptr(unsafe.Pointer(&d.calls.pointers))
 	var code int32
 	q := &p.launch
-	if c.cooperative {
+	if c.early && p.launchConfigured.ok() {
+		q = &p.launchConfigured
+		code = d.launchEarly(c, params)
+	} else if c.cooperative {
 		q = &p.launchCooperative
 		code = d.calls.call(q, f.handle, uintptr(c.grid[0]), uintptr(c.grid[1]), uintptr(c.grid[2]),
 			uintptr(c.block[0]), uintptr(c.block[1]), uintptr(c.block[2]), uintptr(c.lds), c.stream.handle, params)
@@ -99,6 +121,16 @@ func (d *Device) launch(c *command) error {
 		return nil
 	}
 	return d.check(q, fmt.Sprintf("%s, grid %v, block %v, %d bytes of LDS", f.symbol, c.grid, c.block, c.lds), code)
+}
+
+// launchEarly starts a kernel that may begin before those in front of it have
+// ended.
+func (d *Device) launchEarly(c *command, params uintptr) int32 {
+	l := d.calls
+	l.early = launchAttribute{id: earlyAttribute, value: [8]uint64{1}}
+	l.config = launchConfig{grid: c.grid, block: c.block, lds: c.lds, stream: c.stream.handle,
+		attributes: uintptr(unsafe.Pointer(&l.early)), count: 1}
+	return l.call(&d.lib.procs.launchConfigured, uintptr(unsafe.Pointer(&l.config)), c.fn.handle, params, 0)
 }
 
 // A waiter waits for a stream or an event on the caller's own thread: a wait

@@ -97,7 +97,7 @@ func (s *Stream) Launch(f *Function, c hip.Call) error {
 	if err != nil {
 		return err
 	}
-	q.fn, q.grid, q.block, q.lds, q.cooperative, q.n = f, c.Grid, c.Block, c.LDS, c.Cooperative, len(c.Args)
+	q.fn, q.grid, q.block, q.lds, q.cooperative, q.early, q.n = f, c.Grid, c.Block, c.LDS, c.Cooperative, c.Early, len(c.Args)
 	for i, a := range c.Args {
 		q.args[i] = a.Bits
 	}

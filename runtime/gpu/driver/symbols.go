@@ -28,6 +28,7 @@ type procs struct {
 	moduleLoad, moduleUnload, moduleFunction                proc
 	functionAttribute, functionSet, occupancy               proc
 	launch, launchCooperative                               proc
+	launchConfigured                                        proc // CUDA: (config*, function, params, extra)
 	captureBegin, captureEnd                                proc
 	graphInstantiate                                        proc // (exec*, graph, u64 flags)
 	graphInstantiateLog                                     proc // (exec*, graph, node*, char*, size): the older form

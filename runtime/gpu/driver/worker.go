@@ -45,6 +45,7 @@ type command struct {
 	grid, block   [3]uint32
 	lds           uint32
 	cooperative   bool
+	early         bool
 	graph         *Graph
 	event         *Event
 	dst, src, len uint64

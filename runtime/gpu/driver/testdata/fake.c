@@ -338,6 +338,22 @@ int NAME(hipModuleLaunchKernel, cuLaunchKernel)(function *f, unsigned gx, unsign
 	return extra ? INVALID : launch(f, size, s, params);
 }
 #endif
+#if defined(CUDA) && !defined(OLD)
+typedef struct {
+	unsigned id, pad;
+	int value[16];
+} launch_attribute;
+typedef struct {
+	unsigned size[7];
+	stream *stream;
+	launch_attribute *attributes;
+	unsigned count;
+} launch_config;
+int cuLaunchKernelEx(launch_config *c, function *f, void **params, void **extra) {
+	if (extra || c->count != 1 || c->attributes->id != 6 || c->attributes->value[0] != 1) return INVALID;
+	return launch(f, c->size, c->stream, params);
+}
+#endif
 #ifndef OLD
 int NAME(hipModuleLaunchCooperativeKernel, cuLaunchCooperativeKernel)(function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned lds, stream *s, void **params) {
 	unsigned size[7] = {gx, gy, gz, bx, by, bz, lds};

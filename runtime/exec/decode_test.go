@@ -1,0 +1,108 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/nstf/nstf/runtime/sample"
+)
+
+// Wherever tokens are chosen, they are those that a sampler chooses from the
+// logits of steps; also after a stop in the middle, which leaves the sequence
+// as it says and the sampler where it was.
+func TestDecode(t *testing.T) {
+	settings := []sample.Options{
+		{},
+		{Temperature: 1.5, Seed: 3},
+		{Temperature: 1, TopK: 5, TopP: 0.8, MinP: 0.05, Seed: 4},
+		{RepetitionPenalty: 2, RepetitionWindow: 6},
+		{Temperature: 2, RepetitionPenalty: 1.5, Seed: 5},
+	}
+	for i, c := range tinies() {
+		for j, o := range settings {
+			if testing.Short() && (i+j)%3 != 0 {
+				continue
+			}
+			e, _ := newTiny(t, c.graph, "f32", Options{Threads: 1})
+			prompt := tinyIDs(13)
+			want := chosenFromSteps(t, e, o, prompt, 20)
+			s, sampler := sequence(t, e), newSampler(t, o)
+			got := decoded(t, s, sampler, prompt, prompt, 8)
+			got = append(got, decoded(t, s, sampler, got[7:], slices.Concat(prompt, got), 12)...)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s, %+v: tokens %v, from steps %v", c.name, o, got, want)
+			}
+			if n := len(prompt) + 19; s.Len() != n || !slices.Equal(s.Tokens(), slices.Concat(prompt, got)[:n]) {
+				t.Errorf("%s, %+v: the sequence is %v", c.name, o, s.Tokens())
+			}
+		}
+	}
+}
+
+func newSampler(t *testing.T, o sample.Options) *sample.Sampler {
+	t.Helper()
+	s, err := sample.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// chosenFromSteps chooses n tokens the long way.
+func chosenFromSteps(t *testing.T, e *Executor, o sample.Options, prompt []int32, n int) []int32 {
+	t.Helper()
+	s, sampler, history := sequence(t, e), newSampler(t, o), slices.Clone(prompt)
+	logits, err := s.PrefillLast(context.Background(), prompt)
+	for range n {
+		if err != nil {
+			t.Fatal(err)
+		}
+		history = append(history, sampler.Next(logits, history))
+		logits, err = s.Step(history[len(history)-1])
+	}
+	return history[len(prompt):]
+}
+
+// decoded appends tokens to a sequence and lets n more be chosen.
+func decoded(t *testing.T, s *Sequence, sampler *sample.Sampler, tokens, history []int32, n int) (ids []int32) {
+	t.Helper()
+	d, err := s.Decode(context.Background(), tokens, sampler, history)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		id, err := d.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	for range 2 {
+		if err := d.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return ids
+}
+
+// At the end of the context the token that does not fit is not lost: it was
+// returned.
+func TestDecodeContextFull(t *testing.T) {
+	e, _ := newTiny(t, tinies()[0].graph, "f32", Options{Threads: 1, Context: 10})
+	s := sequence(t, e)
+	d, err := s.Decode(context.Background(), tinyIDs(7), newSampler(t, sample.Options{}), tinyIDs(7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Stop()
+	for range 4 { // three of them fit
+		if _, err := d.Next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.Next(); !errors.Is(err, ErrContextFull) || s.Len() != 10 {
+		t.Errorf("%v with %d tokens", err, s.Len())
+	}
+}
