@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/runtime/gpu"
 	"github.com/nstf/nstf/runtime/gpu/doctor"
 	"github.com/nstf/nstf/runtime/gpu/driver"
 	"github.com/nstf/nstf/runtime/gpu/kernelcache"
@@ -31,7 +33,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	var build []string
 	var out string
 	c := &cobra.Command{
-		Use: "doctor", Short: "Find GPUs, have each run a kernel, and say what is in the way", Args: cobra.NoArgs,
+		Use: "doctor [MODEL...]", Short: "Find GPUs, have each run a kernel, and say what is in the way",
 		Long: `Look for the libraries of AMD's and NVIDIA's GPUs, open every device and have it
 compile and run a small kernel; read what Linux says about AMD's cards and who may
 use them; name what is in the way, with the remedy. It changes nothing.
@@ -39,25 +41,30 @@ use them; name what is in the way, with the remedy. It changes nothing.
 The command fails where a device is found that does not work. Send the output of
 --json with a report of a problem.
 
---build-kernels compiles the kernels for other machines, which need neither a GPU
-nor, with the files in their cache folder, a compiler.`,
+--build-kernels compiles kernels for other machines, where, copied into the cache
+folder, they are found before a compiler is looked for. No GPU is needed. Kernels
+depend on a model's shape and schemes: give the models, or get those for usual ones,
+some thousands for a target.`,
 		Example: `  nstf doctor
   nstf doctor --json > report.json
-  nstf doctor --build-kernels gfx1100,gfx942 -o kernels`,
-		RunE: func(c *cobra.Command, _ []string) error {
+  nstf doctor --build-kernels gfx1100,gfx942 -o kernels
+  nstf doctor --build-kernels gfx1100 -o kernels model.nstf`,
+		RunE: func(c *cobra.Command, args []string) error {
 			switch {
+			case len(args) > 0 && len(build) == 0:
+				return usagef("%s: a model goes with --build-kernels", args[0])
 			case (out == "") != (len(build) == 0):
 				return usagef("--build-kernels and -o go together")
 			case len(build) > 0 && asJSON:
 				return usagef("--json is about this machine, --build-kernels about others")
 			case len(build) > 0:
-				return a.buildKernels(c.Context(), build, out)
+				return a.buildKernels(c.Context(), build, out, args)
 			}
 			return a.doctor(asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.Flags().StringSliceVar(&build, "build-kernels", nil, "compile all kernels for these targets: gfx1100, sm_90 ...")
+	c.Flags().StringSliceVar(&build, "build-kernels", nil, "compile kernels for these targets: gfx1100, sm_90 ...")
 	c.Flags().StringVarP(&out, "output", "o", "", "with --build-kernels, the folder for them")
 	return c
 }
@@ -80,7 +87,7 @@ func (a *app) doctor(asJSON bool) error {
 	}
 	for _, api := range r.APIs {
 		for i := range api.Devices {
-			if !api.Devices[i].Works() {
+			if d := &api.Devices[i]; !d.Works() && !d.Missing {
 				return errSick
 			}
 		}
@@ -133,7 +140,11 @@ func (a *app) printAPI(api *doctor.API) {
 		row("runtime", "%s, %s", api.Runtime, or(api.Version, "version unknown"))
 	}
 	if api.Compiler != "" {
-		row("compiler", "%s, %s", api.Compiler, api.Language)
+		version := api.Language
+		if api.API == hip.HIP {
+			version = "" // hiprtc calls itself 9.0 in every release
+		}
+		row("compiler", "%s %s", api.Compiler, version)
 	}
 	if api.Error != "" {
 		row("devices", "none: %s", api.Error)
@@ -144,9 +155,12 @@ func (a *app) printAPI(api *doctor.API) {
 		if d.Expect != "" {
 			row("", "%s", d.Expect)
 		}
-		if d.Works() {
+		switch {
+		case d.Works():
 			row("", "test: compiled in %.1f s, ran, and was right", d.Compile)
-		} else {
+		case d.Missing:
+			row("", "test: not run, for there is no compiler")
+		default:
 			row("", "test: %s", d.Test)
 		}
 	}
@@ -174,29 +188,62 @@ func or(s, instead string) string {
 	return s
 }
 
-// buildKernels compiles everything for targets that need not be here.
-func (a *app) buildKernels(ctx context.Context, names []string, dir string) error {
+// buildKernels compiles what models, or those of usual shapes, need on targets
+// that need not be here.
+func (a *app) buildKernels(ctx context.Context, names []string, dir string, paths []string) error {
 	compilers := map[hip.API]*driver.Compiler{}
 	for _, name := range names {
-		t, err := hip.ParseTarget(name)
+		targets, err := doctor.Targets(name)
 		if err != nil {
 			return &usageError{err}
 		}
-		c := compilers[t.API]
+		api := targets[0].API
+		c := compilers[api]
 		if c == nil {
-			if c, _, err = driver.FindCompiler(driver.Options{API: t.API, Paths: gpuLibraries()}); err != nil {
+			if c, _, err = driver.FindCompiler(driver.Options{API: api, Paths: gpuLibraries()}); err != nil {
 				return err
 			}
-			compilers[t.API] = c
+			compilers[api] = c
+		}
+		var units []hip.Unit
+		for _, t := range targets {
+			list, err := unitsAhead(t, paths)
+			if err != nil {
+				return err
+			}
+			units = append(units, list...)
 		}
 		step, end := a.progress("compiling for "+name, false)
-		units := hip.Units(t)
-		n, err := (&kernelcache.Cache{Compiler: c}).Build(ctx, t, units, dir, step)
+		n, err := (&kernelcache.Cache{Compiler: c}).Build(ctx, targets[0], units, dir, step)
 		end()
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(a.out, "%s: %d kernels compiled, %d were there\n", name, n, len(units)-n)
+		fmt.Fprintf(a.out, "%s: %d kernels compiled\n", name, n)
 	}
 	return nil
+}
+
+// unitsAhead lists what models need, or without any those of usual shapes.
+func unitsAhead(t hip.Target, paths []string) ([]hip.Unit, error) {
+	if len(paths) == 0 {
+		return gpu.UsualUnits(t)
+	}
+	var all []hip.Unit
+	for _, path := range paths {
+		m, err := model.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range []gpu.Options{{}, {Exact: true}} {
+			units, err := gpu.Units(m.Graph, m.Tensor, t, o)
+			if err != nil {
+				m.Close()
+				return nil, err
+			}
+			all = append(all, units...)
+		}
+		m.Close()
+	}
+	return all, nil
 }

@@ -44,7 +44,7 @@ func TestDoctorUsage(t *testing.T) {
 // TestBuildKernels compiles for a target that is not here, where a compiler is.
 func TestBuildKernels(t *testing.T) {
 	dir := t.TempDir()
-	c := command(t, "doctor", "--build-kernels", "gfx1030,gfx90a", "-o", dir)
+	c := command(t, "doctor", "--build-kernels", "gfx1030,gfx90a", "-o", dir, micro+"/gpt2")
 	out, err := c.Output()
 	if e, ok := err.(*exec.ExitError); ok && strings.Contains(string(e.Stderr), "loading the compiler") {
 		t.Skipf("no compiler: %s", e.Stderr)

@@ -6,9 +6,9 @@ import (
 )
 
 // ParseTarget returns the target of an architecture's name, gfx1100 or sm_90,
-// without a device at hand: the number of its units is unknown.
+// without a device at hand. The number of its units is unknown, and 1.
 func ParseTarget(arch string) (Target, error) {
-	t := Target{Arch: arch, Wave: 32, LDS: 64 << 10}
+	t := Target{Arch: arch, Wave: 32, Units: 1, LDS: 64 << 10}
 	digits, amd := strings.CutPrefix(arch, "gfx")
 	switch {
 	case amd && len(digits) >= 3 && strings.Trim(digits, "0123456789abcdef") == "":
@@ -19,35 +19,26 @@ func ParseTarget(arch string) (Target, error) {
 		return t, nil
 	case !amd && t.capability() > 0:
 		t.API = CUDA
+		t.LDS = sharedMemory(t.capability())
 		return t, nil
 	}
 	return Target{}, fmt.Errorf("target %q is neither like gfx1100 nor like sm_90", arch)
 }
 
-// Units returns what is worth compiling ahead for a target: all that a model of
-// a usual shape needs. A model of another shape needs a few units more, which
-// its first start compiles.
-func Units(t Target) []Unit {
-	var list []Unit
-	seen := map[Unit]bool{}
-	for _, calls := range ahead(t) {
-		for _, c := range calls {
-			if !seen[c.Unit] {
-				seen[c.Unit] = true
-				list = append(list, c.Unit)
-			}
-		}
+// sharedMemory is what a block may have, by compute capability (CUDA C++
+// Programming Guide, technical specifications).
+func sharedMemory(capability int) int {
+	switch capability {
+	case 90, 100, 103:
+		return 227 << 10
+	case 80, 87:
+		return 163 << 10
+	case 86, 89, 120, 121:
+		return 99 << 10
+	case 75:
+		return 64 << 10
+	case 70, 72:
+		return 96 << 10
 	}
-	return list
-}
-
-// ahead builds the calls of every operation in its usual forms. Addresses do
-// not matter to a unit, but for being there.
-func ahead(t Target) [][]Call {
-	var all [][]Call
-	for _, d := range []int{2048, 3072, 4096, 5120, 8192} {
-		n := Norm{T: 1, D: d, X: 1, Next: Normal{Kind: RMSNorm, Weight: 1}, Out: 1}
-		all = append(all, n.Calls(t))
-	}
-	return all
+	return 48 << 10
 }

@@ -61,7 +61,9 @@ func openMachine(o *Options) (*machine, error) {
 		return nil, err
 	}
 	m := &machine{device: device, target: device.Properties().Target, modules: map[hip.Unit]*driver.Module{}, functions: map[kernel]*driver.Function{}}
-	m.cache.Dir = o.Kernels
+	if m.cache.Dir = o.Kernels; o.Kernels != "" {
+		m.cache.Ahead = []string{o.Kernels} // where the user puts what doctor --build-kernels made
+	}
 	if c := lib.Compiler(); c != nil {
 		m.cache.Compiler = c
 	}

@@ -97,13 +97,18 @@ func (c *Cache) Get(ctx context.Context, t hip.Target, units []hip.Unit, step fu
 // the folder holds already is left as it is.
 func (c *Cache) Build(ctx context.Context, t hip.Target, units []hip.Unit, dir string, step func(done, total int64)) (compiled int, err error) {
 	var missing []hip.Unit
+	seen := map[hip.Unit]bool{}
 	for _, u := range units {
 		e := entry{unit: u, target: t}
-		if e.read(dir) == nil {
+		if !seen[u] && e.read(dir) == nil {
 			missing = append(missing, u)
 		}
+		seen[u] = true
 	}
-	if c.Compiler == nil && len(missing) > 0 {
+	if len(missing) == 0 {
+		return 0, nil
+	}
+	if c.Compiler == nil {
 		return 0, fmt.Errorf("%s for %s: %w", missing[0].File, t.Arch, ErrNoCompiler)
 	}
 	var log string

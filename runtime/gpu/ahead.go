@@ -1,0 +1,85 @@
+package gpu
+
+import (
+	"fmt"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/kernels/hip"
+)
+
+// Units lists the kernels that a model needs on a target that is not here: what
+// `nstf doctor --build-kernels` compiles ahead. Of the options only Exact, KV,
+// Context and Rows matter; where Rows is 0, all sizes of a pass that New may
+// choose are covered.
+//
+// Nothing is read but the tensors' shapes and schemes.
+func Units(g *model.Graph, tensor func(name string) formats.Tensor, t hip.Target, o Options) ([]hip.Unit, error) {
+	format, err := o.format()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{g: g, shape: shapeOf(g), exact: o.Exact, context: o.Context, m: &machine{target: t}}
+	if e.context == 0 {
+		e.context = g.Context
+	}
+	if e.context < 1 {
+		return nil, fmt.Errorf("a context of %d positions makes no sense", e.context)
+	}
+	// Addresses matter only in that they are not 0, which would mean: none.
+	l := &layout{tensor: tensor, exact: o.Exact, arena: arena{base: align}}
+	e.weights = l.graph(g)
+	if l.err != nil {
+		return nil, l.err
+	}
+	e.pool.layers, e.pool.tablePages = cacheLayers(g, format), int(pagesOf(e.context))
+	placePages(e.pool.layers, e.pool.tablePages, &l.arena)
+	e.pool.table.Address = align
+
+	units := &unitSet{seen: map[hip.Unit]bool{}}
+	units.add(hip.Unit{File: "arrange.hip"}, hip.Unit{File: "sample.hip"}, hip.Unit{File: "advance.hip"})
+	for _, rows := range passSizes(o.Rows, e.context) {
+		e.plan.Rows = rows
+		e.placeScratch(&l.arena, rows)
+		units.add(e.units()...)
+	}
+	for rows := 2; rows <= fewRows; rows++ { // found when they come, where there is a compiler
+		for _, from := range []int{0, rows - 1} {
+			w := &walk{e: e, t: rows, from: from, state: &e.s.few}
+			w.forward()
+			w.flush(from)
+			w.head(from, rows)
+			for i := range w.calls {
+				units.add(w.calls[i].Unit)
+			}
+		}
+	}
+	return units.list, nil
+}
+
+// passSizes lists the numbers of rows that makePlan may choose.
+func passSizes(rows int, context int64) []int {
+	if rows > 0 {
+		return []int{rows}
+	}
+	var sizes []int
+	for n := maxRows; n >= minRows; n /= 2 {
+		sizes = append(sizes, int(min(int64(n), max(context, fewRows))))
+	}
+	return sizes
+}
+
+// A unitSet is units in the order in which they came first.
+type unitSet struct {
+	seen map[hip.Unit]bool
+	list []hip.Unit
+}
+
+func (s *unitSet) add(units ...hip.Unit) {
+	for _, u := range units {
+		if !s.seen[u] {
+			s.seen[u] = true
+			s.list = append(s.list, u)
+		}
+	}
+}
