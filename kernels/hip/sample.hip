@@ -179,8 +179,8 @@ nstf_sample_top(const f32* logits, int vocab, const i32* position, const i32* ow
 }
 
 // The weight of a logit, 0 for none, and its bin.
-NSTF_DEVICE u64 weight_of(f32 v, f32 top, f64 temperature, int& bin) {
-	const f64 x = ((f64)v - (f64)top) / temperature;
+NSTF_DEVICE u64 weight_of(f32 v, f32 top, f64 inverse, int& bin) {
+	const f64 x = ((f64)v - (f64)top) * inverse; // of the temperature
 	bin = BINS;
 	if (!(x > -(f64)BINS / BINS_PER_UNIT)) return 0;
 	bin = (int)(-x * BINS_PER_UNIT);
@@ -265,16 +265,18 @@ nstf_sample_weigh(const f32* logits, int vocab, const i32* position, const i32* 
 	if (position[row] < 0 || !s.head->active) return;
 	const sample_options o = options[owner[row]];
 	const f32 top = s.head->top;
+	const f64 inverse = 1 / o.temperature;
 	const bool certain = top == NSTF_INFINITY || top == -NSTF_INFINITY;
 	logits += (i64)row * vocab;
 	for (int i = threadIdx.x; i < BINS; i += SLICE_THREADS) weights[i] = 0, counts[i] = 0;
 	__syncthreads();
 	u64 sum = 0;
+#pragma unroll 4
 	for (int j = 0; j < SLICE / SLICE_THREADS; j++) {
 		const int i = slice * SLICE + j * SLICE_THREADS + (int)threadIdx.x;
 		if (i >= vocab) continue;
 		int bin;
-		u64 w = weight_of(logits[i], top, o.temperature, bin);
+		u64 w = weight_of(logits[i], top, inverse, bin);
 		if (certain) w = i == s.head->best ? (u64)WEIGHT_ONE : 0, bin = 0;
 		s.weights[i] = w;
 		if (w == 0) continue;
@@ -330,13 +332,13 @@ nstf_sample_gather(const f32* logits, int vocab, const i32* position, const i32*
 	if (position[row] < 0 || !s.head->active) return;
 	const sample_head h = *s.head;
 	if (h.slice >= 0 && h.slice != slice) return;
-	const f64 temperature = options[owner[row]].temperature;
+	const f64 inverse = 1 / options[owner[row]].temperature;
 	logits += (i64)row * vocab;
 	u32 mine = 0; // a bit for each logit of this thread that is listed
 	for (int j = 0; j < SLICE / SLICE_THREADS; j++) {
 		const int i = slice * SLICE + j * SLICE_THREADS + (int)threadIdx.x;
 		if (i >= vocab || s.weights[i] == 0) continue;
-		const f64 x = ((f64)logits[i] - (f64)h.top) / temperature;
+		const f64 x = ((f64)logits[i] - (f64)h.top) * inverse;
 		if (!(x == x) || (int)(-x * BINS_PER_UNIT) <= h.cut) mine |= 1u << j;
 	}
 	if (threadIdx.x == 0) count = 0;
