@@ -49,7 +49,7 @@ type Result struct {
 	Prompt     *Prompt             `json:"prompt,omitempty"`
 	Decode     *Decode             `json:"decode,omitempty"`
 	FirstToken *place.Rate         `json:"first_token_s,omitempty"` // from the start of a process
-	Kernels    []device.KernelTime `json:"kernels,omitempty"`       // of a step, behind as many tokens as were decoded
+	Kernels    []device.KernelTime `json:"kernels,omitempty"`       // of a pass of the prompt and of a step
 	PeakRSS    int64               `json:"peak_rss,omitempty"`      // bytes, mapped weights included; 0 where the system does not tell
 }
 
@@ -106,8 +106,8 @@ func Run(ctx context.Context, m *model.Model, o Options) (*Result, error) {
 		}
 	}
 	res := r.result()
-	if r.gpu != nil && o.Profile && o.Gen > 0 {
-		if res.Kernels, err = r.gpu.Profile(); err != nil {
+	if r.gpu != nil && o.Profile {
+		if res.Kernels, err = r.profile(); err != nil {
 			return nil, err
 		}
 	}
@@ -116,6 +116,21 @@ func Run(ctx context.Context, m *model.Model, o Options) (*Result, error) {
 		res.FirstToken, err = firstToken(ctx, o)
 	}
 	return res, err
+}
+
+// profile times the kernels of what was measured.
+func (r *run) profile() (all []device.KernelTime, err error) {
+	for _, rows := range []int{min(r.o.Prompt, r.ex.MaxRows()), min(r.o.Gen, 1)} {
+		if rows == 0 {
+			continue
+		}
+		k, err := r.gpu.Profile(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, k...)
+	}
+	return all, nil
 }
 
 func firstToken(ctx context.Context, o Options) (*place.Rate, error) {

@@ -66,12 +66,13 @@ type Meter interface {
 	// CopyRate copies device memory far beyond its caches once and returns the
 	// bytes read and written in a second.
 	CopyRate() (float64, error)
-	// Profile times the kernels of a step of one token after a Decode, the whole
-	// step first, then the largest.
-	Profile() ([]KernelTime, error)
+	// Profile times the kernels of a pass of so many rows, up to the last row's
+	// logits: one such pass, or a Decode for one row, has been made before. The
+	// whole pass comes first, then the largest.
+	Profile(rows int) ([]KernelTime, error)
 }
 
-// A KernelTime is what the launches of one kernel take in a step.
+// A KernelTime is what the launches of one kernel take in a pass.
 type KernelTime struct {
 	Name         string  `json:"name"`
 	Calls        int     `json:"calls"`

@@ -102,6 +102,9 @@ func (e *Executor) Activations() string {
 	return ""
 }
 
+// MaxRows returns the most tokens that one pass takes.
+func (e *Executor) MaxRows() int { return e.maxRows }
+
 // Graph returns the graph that is executed.
 func (e *Executor) Graph() *model.Graph { return e.g }
 

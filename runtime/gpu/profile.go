@@ -10,15 +10,18 @@ import (
 	"github.com/nstf/nstf/runtime/gpu/driver"
 )
 
-// Profile implements device.Meter: the launches of a step of one token, at the
-// position of the last pass, are put into groups of one kernel and grid, and
-// each group is captured and timed by itself. The weights of all blocks go by,
-// so that caches help no more than in a step; what a launch waits for the one
-// before it is a part of its time.
-func (e *Engine) Profile() ([]device.KernelTime, error) {
-	w := &walk{e: e, t: 1, state: &e.s.few}
+// Profile implements device.Meter: the launches of a pass, at the positions of
+// the last one of that size, are put into groups of one kernel and grid, and each
+// group is captured and timed by itself. The weights of all blocks go by, so that
+// caches help no more than in the pass; what a launch waits for the one before it
+// is a part of its time.
+func (e *Engine) Profile(rows int) ([]device.KernelTime, error) {
+	w := &walk{e: e, t: rows, from: rows - 1, state: &e.s.few}
+	if !few(rows) {
+		w.state = &e.s.many
+	}
 	w.forward()
-	w.head(0, 1)
+	w.head(rows-1, rows)
 	type group struct {
 		kernel kernel
 		grid   [3]uint32
@@ -36,7 +39,7 @@ func (e *Engine) Profile() ([]device.KernelTime, error) {
 	if err != nil {
 		return nil, err
 	}
-	times := []device.KernelTime{{Name: "step", Calls: len(w.calls), Microseconds: whole}}
+	times := []device.KernelTime{{Name: fmt.Sprintf("pass of %d", rows), Calls: len(w.calls), Microseconds: whole}}
 	for _, g := range order {
 		us, err := e.timeCalls(calls[g])
 		if err != nil {
