@@ -150,6 +150,16 @@ NSTF_DEVICE i32 dot4(u32 a, u32 b, i32 c) {
 #endif
 }
 
+#if defined(NSTF_CUDA)
+// The four bytes of b:a that the low nibbles of s name, 0 to 7; __byte_perm would
+// clear the nibbles' highest bits first.
+NSTF_DEVICE u32 choose_bytes(u32 a, u32 b, u32 s) {
+	u32 v;
+	asm("prmt.b32 %0, %1, %2, %3;" : "=r"(v) : "r"(a), "r"(b), "r"(s));
+	return v;
+}
+#endif
+
 // Loads of what is read once, past the small caches; p is aligned to the type.
 // With NSTF_REUSED other blocks read the same soon.
 #if NSTF_REUSED

@@ -31,9 +31,7 @@ struct Weights {
 	static __device__ void fill(u8 *) {}
 	static __device__ void codes(const Raw &r, const u8 *, u32 (&v)[8]) {
 		const u32 levels[4] = {0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535}; // -127 -104 -83 -65 ... 113
-		nibble_codes(r.q, v);
-#pragma unroll
-		for (int i = 0; i < 8; i++) v[i] = levels_of(v[i], levels);
+		nibble_levels(r.q, levels, v);
 	}
 	static __device__ void scales(const Raw &r, int u, f32 (&s)[1], f32 (&)[1]) {
 		const int g = u & 7;

@@ -30,9 +30,7 @@ struct Weights {
 	static __device__ void fill(u8 *) {}
 	static __device__ void codes(const Raw &r, const u8 *, u32 (&v)[8]) {
 		const u32 levels[4] = {0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc}; // 0 1 2 3 4 6 8 12 0 -1 ... -12
-		nibble_codes(r.q, v);
-#pragma unroll
-		for (int i = 0; i < 8; i++) v[i] = levels_of(v[i], levels);
+		nibble_levels(r.q, levels, v);
 	}
 	static __device__ void scales(const Raw &r, int u, f32 (&s)[1], f32 (&)[1]) {
 		s[0] = of_bits(r.e < 2 ? 0x200000u << r.e : (u32)(r.e - 1) << 23);

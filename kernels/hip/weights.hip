@@ -84,20 +84,30 @@ template <int Bit> NSTF_DEVICE void add_bits(u32 v, u32 (&q)[8]) {
 	for (int i = 0; i < 8; i++) q[i] |= (i < Bit ? v << (Bit - i) : v >> (i - Bit)) & (0x01010101u << Bit);
 }
 
-// Four levels of a table of 16 signed bytes, by indices 0 to 15 in the bytes
-// of i. t holds the table, lowest index first.
-NSTF_DEVICE u32 levels_of(u32 i, const u32 (&t)[4]) {
+// The levels of 32 weights with 4-bit codes, from a table of 16 signed bytes, t,
+// lowest first.
+NSTF_DEVICE void nibble_levels(uint4 v, const u32 (&t)[4], u32 (&q)[8]) {
+	const u32 w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
 #if defined(NSTF_CUDA)
-	// A selector is four nibbles; bit 3 of one would ask for a sign.
-	const u32 n = i | i >> 4, s = (n & 0xff) | (n >> 8 & 0xff00);
-	const u32 low = __byte_perm(t[0], t[1], s & 0x7777), high = __byte_perm(t[2], t[3], s & 0x7777);
-	return __byte_perm(low, high, 0x3210 | (s >> 1 & 0x4444));
+		// A selector is four nibbles, of which bit 3 would ask for a sign: two
+		// halves of the table, then for each level the half that bit 3 says.
+		const u32 in = w[i] & 0x77777777, half = (w[i] >> 1 & 0x44444444) | 0x32103210;
+		const u32 a = choose_bytes(choose_bytes(t[0], t[1], in), choose_bytes(t[2], t[3], in), half);
+		const u32 b = choose_bytes(choose_bytes(t[0], t[1], in >> 16), choose_bytes(t[2], t[3], in >> 16), half >> 16);
+		q[i] = choose_bytes(a, b, 0x6420);
+		q[i + 4] = choose_bytes(a, b, 0x7531);
 #else
-	const u32 low = __builtin_amdgcn_perm(t[1], t[0], i & 0x07070707);
-	const u32 high = __builtin_amdgcn_perm(t[3], t[2], i & 0x07070707);
-	const u32 mask = __builtin_amdgcn_perm(0, 0, (i >> 3 & 0x01010101) | 0x0c0c0c0c); // 12 gives 0, 13 gives 255
-	return (high & mask) | (low & ~mask);
+#pragma unroll
+		for (int high = 0; high < 2; high++) {
+			const u32 in = w[i] >> (4 * high);
+			const u32 low = __builtin_amdgcn_perm(t[1], t[0], in & 0x07070707), top = __builtin_amdgcn_perm(t[3], t[2], in & 0x07070707);
+			const u32 mask = __builtin_amdgcn_perm(0, 0, (in >> 3 & 0x01010101) | 0x0c0c0c0c); // 12 gives 0, 13 gives 255
+			q[i + 4 * high] = (top & mask) | (low & ~mask);
+		}
 #endif
+	}
 }
 
 // Signed bytes from magnitudes 1 to 127 and four sign bits.
