@@ -30,7 +30,7 @@ func shared(t *testing.T) string {
 // --exact the divergence is 5 % less.
 //
 // Made by llama-perplexity of llama.cpp 0c1e57098 with --ctx-size 512, then
-// --kl-divergence; docs/perf/accuracy.md says what its other figures are worth.
+// --kl-divergence; docs/decisions/0011 says what its other figures are worth.
 func TestFiguresAreLlamaCPPs(t *testing.T) {
 	dir := shared(t)
 	m, err := model.Open(filepath.Join(dir, "models", "tiny-llama-Q4_K_M.gguf"))
