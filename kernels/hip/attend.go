@@ -25,6 +25,11 @@ type Attend struct {
 	// Scratch is ScratchBytes of memory whose first CounterBytes were zero before
 	// its first use; each call leaves them zero. Calls that do not overlap share it.
 	Scratch Address
+	// Turn, where given, has the queries, keys and values finished on the way: K, V,
+	// norms, rotation and strides are read from it, the rest is that of the Attend,
+	// and Q is left as it was. Rows of decoding are of different sequences then;
+	// prompts are turned by a launch of its own.
+	Turn *Rope
 	// Shape divides decoding; without it attend.go's choice is taken.
 	Shape *AttendShape
 	// Exact asks for float32 throughout; otherwise prompts may be multiplied in
@@ -103,16 +108,31 @@ func (o *Attend) Calls(t Target) []Call {
 		return o.prompt(t)
 	}
 	s := o.split(t)
-	args := []Arg{Ptr(o.Q), Ptr(o.Out), I32(o.Heads), I32(o.KV.Heads), I32(o.Window), F32(o.Scale), F32(o.Softcap)}
+	args, turn := []Arg{Ptr(o.Q), Ptr(o.Out)}, "ATTEND_TURN=0"
+	if r := o.turning(); r != nil {
+		args = append(append(args, Ptr(r.K), Ptr(r.V)), r.turn()...)
+		turn = "ATTEND_TURN=1 " + r.defines()
+	}
+	args = append(args, I32(o.Heads), I32(o.KV.Heads), I32(o.Window), F32(o.Scale), F32(o.Softcap))
 	args = append(append(args, o.KV.args()...), o.Rows.args()...)
 	args = append(args, Ptr(o.Scratch), Ptr(o.Scratch+CounterBytes))
 	return []Call{{
-		Early: true, Unit: Unit{"attend.hip", fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_LEAST=%d ATTEND_CAP=%d",
-			o.KV.defines(), o.Heads/o.KV.Heads, s.parts, s.queries, s.waves, s.least, flag(o.Softcap != 0))},
+		Early: true, Unit: Unit{"attend.hip", fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_LEAST=%d ATTEND_CAP=%d %s",
+			o.KV.defines(), o.Heads/o.KV.Heads, s.parts, s.queries, s.waves, s.least, flag(o.Softcap != 0), turn)},
 		Symbol: "nstf_attend",
 		Grid:   [3]uint32{uint32(s.splits), uint32(o.KV.Heads * s.parts), uint32(o.T)},
 		Block:  [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Args: args,
 	}}
+}
+
+// turning is Turn with what the Attend knows.
+func (o *Attend) turning() *Rope {
+	if o.Turn == nil {
+		return nil
+	}
+	r := *o.Turn
+	r.Rows, r.Heads, r.Q, r.KV = o.Rows, o.Heads, o.Q, o.KV
+	return &r
 }
 
 // flag is a truth value as a define.

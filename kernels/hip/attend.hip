@@ -5,6 +5,10 @@
 //	          out[t][h] = sum of exp(z[p]) * value[p], over sum of exp(z[p])
 //	cap(z) = softcap * tanh(z/softcap) with ATTEND_CAP 1; lo = position+1-window, or 0
 //
+// With ATTEND_TURN 1 the work of rope.hip is done on the way: q, k, v are what the
+// products gave, rows q_stride and k_stride apart, and the row's own key and
+// value go into the cache here. Rows are then of different sequences.
+//
 // q, out f32[T][heads][KV_D]; the cache as in kv.hip. ATTEND_GROUP query heads
 // share a key-value head; a wave takes ATTEND_QUERIES of them at once, so that a
 // key or value is read from memory once for all (ATTEND_PARTS times in groups
@@ -31,6 +35,9 @@
 // Tolerance: that of float32 attention over the numbers as stored.
 #include "functions.hip"
 #include "kv.hip"
+#if ATTEND_TURN
+#include "heads.hip"
+#endif
 
 #define ATTEND_TILE 32
 #define ATTEND_RECORD (ATTEND_QUERIES * (KV_D + 2)) // top and sum of each query, then sums of values
@@ -92,10 +99,17 @@ struct batch {
 };
 
 // What a wave knows of the tile it works on: the vector of its first position,
-// and which of its positions are within reach.
+// which of its positions are within reach, and which one is in LDS, if any.
 struct tile {
 	i64 vector;
-	int lo, hi;
+	int lo, hi, newest;
+};
+
+// The row's own key and value as they are stored.
+struct stored_pair {
+	alignas(16) kv_element key[KV_D];
+	alignas(16) kv_element value[KV_D];
+	f32 key_scales[KV_GROUPS], value_scale[1];
 };
 
 // The first number of a chunk of this lane.
@@ -103,7 +117,7 @@ NSTF_DEVICE int chunk_at(int lane, int chunk) { return (lane % LANES + chunk * L
 // The position in its tile that this lane's team has in batch b, step d.
 NSTF_DEVICE int step_position(int lane, int b, int d) { return (b * DEPTH + d) * TEAMS + lane / LANES; }
 
-template <bool Key> NSTF_DEVICE void load(batch& to, const kv_cache& cache, const tile& t, int lane, int b) {
+template <bool Key> NSTF_DEVICE void load(batch& to, const kv_cache& cache, const stored_pair& own, const tile& t, int lane, int b) {
 #pragma unroll
 	for (int d = 0; d < DEPTH; d++) {
 		const int p = step_position(lane, b, d);
@@ -113,6 +127,11 @@ template <bool Key> NSTF_DEVICE void load(batch& to, const kv_cache& cache, cons
 			to.x[d][c] = run{};
 			if (KV_FORMAT == 2) to.scale[d][c] = 0;
 			if (p < t.lo || p >= t.hi || at >= KV_D) continue;
+			if (ATTEND_TURN && p == t.newest) {
+				to.x[d][c] = *(const run*)((Key ? own.key : own.value) + at);
+				if (KV_FORMAT == 2 && Key) to.scale[d][c] = own.key_scales[at / 32];
+				continue;
+			}
 			to.x[d][c] = *(const run*)((Key ? cache.keys : cache.values) + (t.vector + p) * KV_D + at);
 			if (KV_FORMAT == 2 && Key) to.scale[d][c] = cache.key_scales[(t.vector + p) * KV_GROUPS + at / 32];
 		}
@@ -181,7 +200,7 @@ struct totals {
 
 // Turns scores lds[query][position] into weights lds[position][PADDED], and
 // leaves behind them what earlier sums are to be multiplied with.
-NSTF_DEVICE void weigh(f32* lds, totals& all, const kv_cache& cache, const tile& t, int lane, f32 scale, f32 softcap) {
+NSTF_DEVICE void weigh(f32* lds, totals& all, const kv_cache& cache, const stored_pair& own, const tile& t, int lane, f32 scale, f32 softcap) {
 	f32 w[ROUNDS], c[ROUNDS];
 #pragma unroll
 	for (int r = 0; r < ROUNDS; r++) {
@@ -197,7 +216,8 @@ NSTF_DEVICE void weigh(f32* lds, totals& all, const kv_cache& cache, const tile&
 		all.sum[r] = all.sum[r] * c[r] + w[r];
 		all.top[r] = top;
 #if KV_FORMAT == 2
-		if (p >= t.lo && p < t.hi) w[r] *= cache.value_scales[t.vector + p];
+		if (ATTEND_TURN && p == t.newest) w[r] *= own.value_scale[0];
+		else if (p >= t.lo && p < t.hi) w[r] *= cache.value_scales[t.vector + p];
 #endif
 	}
 	wave_sync();
@@ -255,9 +275,58 @@ template <typename Put> NSTF_DEVICE void together(const f32* records, int n, f32
 	__syncthreads();
 }
 
+#if ATTEND_TURN
+// What rope.hip is told.
+struct turning {
+	const f32 *k, *v;
+	int q_stride, k_stride;
+	const f32 *cosine, *sine, *q_weight, *q_bias;
+	f32 q_eps;
+	const f32 *k_weight, *k_bias;
+	f32 k_eps;
+};
+#define TURN_PARAMETERS const f32 *k, const f32 *v, int q_stride, int k_stride, const f32 *cosine, const f32 *sine, \
+	const f32 *q_weight, const f32 *q_bias, f32 q_eps, const f32 *k_weight, const f32 *k_bias, f32 k_eps,
+#define TURNING {k, v, q_stride, k_stride, cosine + (i64)row * ROPE_PAIRS, sine + (i64)row * ROPE_PAIRS, q_weight, q_bias, q_eps, k_weight, k_bias, k_eps}
+
+// Finishes the block's queries, into lds[query][KV_D], and for the block that
+// reaches the row's own position its key and value, into own and the cache.
+NSTF_DEVICE void turn_heads(f32* lds, stored_pair& own, const turning& t, const f32* q, int row, int head, int queries, bool newest, bool writes, const kv_cache& cache, i64 at) {
+	const int wave = threadIdx.x / NSTF_WAVE;
+	head_pairs x;
+	for (int h = wave; h < queries + (newest ? 2 : 0); h += ATTEND_WAVES) {
+		f32* to = lds + h * KV_D;
+		if (h < queries) {
+			load_head(x, q + h * KV_D);
+			head_norm<ROPE_QNORM>(x, t.q_weight, t.q_bias, t.q_eps);
+			turn(x, t.cosine, t.sine);
+			store_head(to, x);
+			continue;
+		}
+		const bool key = h == queries;
+		load_head(x, (key ? t.k : t.v) + (i64)row * t.k_stride + head * KV_D);
+		if (key) {
+			head_norm<ROPE_KNORM>(x, t.k_weight, t.k_bias, t.k_eps);
+			turn(x, t.cosine, t.sine);
+		}
+		store_head(to, x);
+		wave_sync();
+		if (key) kv_store<true>(own.key, own.key_scales, to);
+		else kv_store<false>(own.value, own.value_scale, to);
+		if (!writes) continue;
+		if (key) kv_store<true>(cache.keys + at * KV_D, cache.key_scales + at * KV_GROUPS, to);
+		else kv_store<false>(cache.values + at * KV_D, cache.value_scales + at, to);
+	}
+	__syncthreads();
+}
+#else
+#define TURN_PARAMETERS
+#endif
+
 NSTF_KERNEL void __launch_bounds__(THREADS)
-nstf_attend(const f32* q, f32* out, int heads, int kv_heads, int window, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS, u32* counters, f32* records) {
-	alignas(16) __shared__ f32 lds[most(ATTEND_WAVES * LDS_WAVE, ATTEND_WAVES * ATTEND_RECORD)];
+nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int window, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS, u32* counters, f32* records) {
+	alignas(16) __shared__ f32 lds[most(ATTEND_WAVES * LDS_WAVE, most(ATTEND_WAVES * ATTEND_RECORD, ATTEND_TURN * (ATTEND_QUERIES + 2) * KV_D))];
+	__shared__ stored_pair newest;
 	__shared__ f32 factors[ATTEND_QUERIES * ATTEND_SPLITS];
 	__shared__ bool last;
 	begin_early();
@@ -275,6 +344,24 @@ nstf_attend(const f32* q, f32* out, int heads, int kv_heads, int window, f32 sca
 	const i64 first_query = ((i64)row * heads + head * ATTEND_GROUP + part * ATTEND_QUERIES) * KV_D;
 	const int here = least(ATTEND_QUERIES, ATTEND_GROUP - part * ATTEND_QUERIES); // queries of this part
 
+	f32* own = lds + wave * LDS_WAVE;
+	batch x, ahead;
+	tile now, next;
+	auto find = [&](int i) {
+		tile t = {0, 0, 0, -1};
+		if (i < end) t = {kv_vector(pages[i / 2], kv_heads, head, i % 2 * ATTEND_TILE), most(lo - i * ATTEND_TILE, 0), least(position + 1 - i * ATTEND_TILE, ATTEND_TILE), position - i * ATTEND_TILE};
+		return t;
+	};
+	now = find(at);
+#if ATTEND_TURN
+	const turning how = TURNING;
+	turn_heads(lds, newest, how, q + (i64)row * q_stride + (head * ATTEND_GROUP + part * ATTEND_QUERIES) * KV_D, row, head, here,
+		blockIdx.x + 1 == blocks, part == 0, cache, kv_vector(pages[position / 64], kv_heads, head, position));
+	const f32* from = lds;
+#else
+	const f32* from = q + first_query;
+#endif
+	load<true>(x, cache, newest, now, lane, 0);
 	queries query, sum;
 #pragma unroll
 	for (int g = 0; g < ATTEND_QUERIES; g++)
@@ -283,34 +370,25 @@ nstf_attend(const f32* q, f32* out, int heads, int kv_heads, int window, f32 sca
 #pragma unroll
 			for (int i = 0; i < RUN; i++) {
 				const int d = chunk_at(lane, c) + i;
-				query.v[g][c * RUN + i] = g < here && d < KV_D ? q[first_query + g * KV_D + d] : 0.0f;
+				query.v[g][c * RUN + i] = g < here && d < KV_D ? from[g * KV_D + d] : 0.0f;
 				sum.v[g][c * RUN + i] = 0;
 			}
+	if (ATTEND_TURN) __syncthreads(); // the queries' room is used again
 	totals all;
 #pragma unroll
 	for (int r = 0; r < ROUNDS; r++) all.top[r] = ATTEND_NONE, all.sum[r] = 0;
 
-	f32* own = lds + wave * LDS_WAVE;
-	batch x, ahead;
-	tile now, next;
-	auto find = [&](int i) {
-		tile t = {0, 0, 0};
-		if (i < end) t = {kv_vector(pages[i / 2], kv_heads, head, i % 2 * ATTEND_TILE), most(lo - i * ATTEND_TILE, 0), least(position + 1 - i * ATTEND_TILE, ATTEND_TILE)};
-		return t;
-	};
-	now = find(at);
-	load<true>(x, cache, now, lane, 0);
 	for (; at < end; at += ATTEND_WAVES) {
 		next = find(at + ATTEND_WAVES);
 #pragma unroll 1
 		for (int b = 0; b < BATCHES; b++) {
-			if (b + 1 < BATCHES) load<true>(ahead, cache, now, lane, b + 1);
-			else load<false>(ahead, cache, now, lane, 0);
+			if (b + 1 < BATCHES) load<true>(ahead, cache, newest, now, lane, b + 1);
+			else load<false>(ahead, cache, newest, now, lane, 0);
 			score(own, x, query, lane, b);
 			x = ahead;
 		}
 		wave_sync();
-		weigh(own, all, cache, now, lane, scale, softcap);
+		weigh(own, all, cache, newest, now, lane, scale, softcap);
 #pragma unroll
 		for (int g = 0; g < ATTEND_QUERIES; g++) {
 			const f32 c = own[ATTEND_TILE * PADDED + g];
@@ -319,8 +397,8 @@ nstf_attend(const f32* q, f32* out, int heads, int kv_heads, int window, f32 sca
 		}
 #pragma unroll 1
 		for (int b = 0; b < BATCHES; b++) {
-			if (b + 1 < BATCHES) load<false>(ahead, cache, now, lane, b + 1);
-			else load<true>(ahead, cache, next, lane, 0);
+			if (b + 1 < BATCHES) load<false>(ahead, cache, newest, now, lane, b + 1);
+			else load<true>(ahead, cache, newest, next, lane, 0);
 			accumulate(sum, x, own, lane, b);
 			x = ahead;
 		}

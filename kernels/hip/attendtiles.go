@@ -41,9 +41,13 @@ func (o *Attend) prompt(t Target) []Call {
 	}
 	args := []Arg{Ptr(o.Q), Ptr(o.Out), I32(o.KV.Dim), I32(o.T), I32(o.Heads), I32(o.KV.Heads), I32(o.Window), F32(o.Scale), F32(o.Softcap)}
 	args = append(append(args, o.KV.args()...), o.Rows.args()...)
-	return []Call{{
+	var calls []Call
+	if r := o.turning(); r != nil {
+		calls = r.Calls(t)
+	}
+	return append(calls, Call{
 		Early: true, Unit: unit, Symbol: "nstf_attend_tiles", LDS: lds,
 		Grid:  [3]uint32{uint32(ceil(o.T, tileRows)), uint32(o.Heads), uint32(ceil(o.KV.Dim, columns))},
 		Block: [3]uint32{uint32(tileRows / features * t.Wave), 1, 1}, Args: args,
-	}}
+	})
 }

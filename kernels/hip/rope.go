@@ -45,8 +45,8 @@ func headNorm(n *Normal) int {
 
 const ropeWaves = 4 // of a block; each has one head
 
-// Calls returns the launch.
-func (o *Rope) Calls(t Target) []Call {
+// turn passes how heads are found and finished.
+func (o *Rope) turn() []Arg {
 	qStride, kStride := o.QStride, o.KStride
 	if qStride == 0 {
 		qStride = o.Heads * o.KV.Dim
@@ -54,12 +54,22 @@ func (o *Rope) Calls(t Target) []Call {
 	if kStride == 0 {
 		kStride = o.KV.Heads * o.KV.Dim
 	}
-	args := []Arg{Ptr(o.Q), Ptr(o.K), Ptr(o.V), I32(o.Heads), I32(o.KV.Heads), I32(qStride), I32(kStride), Ptr(o.Turn.Cosine), Ptr(o.Turn.Sine)}
-	args = append(append(args, o.QNorm.args()...), o.KNorm.args()...)
+	args := []Arg{I32(qStride), I32(kStride), Ptr(o.Turn.Cosine), Ptr(o.Turn.Sine)}
+	return append(append(args, o.QNorm.args()...), o.KNorm.args()...)
+}
+
+// defines are what heads.hip asks for.
+func (o *Rope) defines() string {
+	return fmt.Sprintf("%s ROPE_QNORM=%d ROPE_KNORM=%d", o.Turn.defines(), headNorm(&o.QNorm), headNorm(&o.KNorm))
+}
+
+// Calls returns the launch.
+func (o *Rope) Calls(t Target) []Call {
+	args := []Arg{Ptr(o.Q), Ptr(o.K), Ptr(o.V), I32(o.Heads), I32(o.KV.Heads)}
+	args = append(args, o.turn()...)
 	args = append(append(args, o.KV.args()...), o.Rows.args()...)
 	return []Call{{
-		Early: true, Unit: Unit{"rope.hip", fmt.Sprintf("%s %s ROPE_QNORM=%d ROPE_KNORM=%d ROPE_WAVES=%d",
-			o.KV.defines(), o.Turn.defines(), headNorm(&o.QNorm), headNorm(&o.KNorm), ropeWaves)},
+		Early: true, Unit: Unit{"rope.hip", fmt.Sprintf("%s %s ROPE_WAVES=%d", o.KV.defines(), o.defines(), ropeWaves)},
 		Symbol: "nstf_rope",
 		Grid:   [3]uint32{uint32(ceil(o.Heads+2*o.KV.Heads, ropeWaves)), uint32(o.T), 1},
 		Block:  [3]uint32{uint32(ropeWaves * t.Wave), 1, 1}, Args: args,

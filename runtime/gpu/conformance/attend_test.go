@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -325,5 +326,71 @@ func TestAttendRows(t *testing.T) {
 		{format: cpu.KVF16, d: 2, heads: 2, kvs: 1, position: []int32{6000}, capacity: 8192, tolerance: 20},
 	} {
 		t.Run(c.String(), func(t *testing.T) { c.check(t, m, r) })
+	}
+}
+
+// TestAttendTurns compares a launch that turns heads on the way with one after
+// the other: the same bits in output and cache.
+func TestAttendTurns(t *testing.T) {
+	m := open(t)
+	r := rand.New(rand.NewPCG(17, 8))
+	for _, c := range []struct {
+		format             cpu.KVFormat
+		d, heads, kvs      int
+		pairs              int
+		interleaved, norms bool
+		window             int
+		position           []int32
+	}{
+		{cpu.KVF16, 128, 8, 2, 64, false, true, 0, []int32{300, 64}},
+		{cpu.KVF32, 64, 4, 4, 16, true, false, 0, []int32{31}},
+		{cpu.KVQ8, 96, 3, 1, 48, false, true, 100, []int32{500, 0}},
+		{cpu.KVQ8, 20, 26, 2, 10, false, false, 0, []int32{-1, 95}},
+		{cpu.KVF16, 256, 8, 1, 128, false, false, 0, []int32{129}},
+		{cpu.KVF16, 80, 2, 2, 0, false, false, 0, []int32{40, 41}},
+		{cpu.KVF16, 64, 2, 1, 32, false, true, 0, []int32{40, 41, 42, 43, 44, 45, 46, 47, 48, 49}},
+	} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			b := newBatch(r, c.position...)
+			rows := len(c.position)
+			kv := hip.KV{Format: c.format, Heads: c.kvs, Dim: c.d, Pages: b.pool}
+			pool := newHostPool(kv)
+			for v := range b.pool * c.kvs * hip.PagePositions {
+				pool.store(v, ordinary(r, c.d), true)
+				pool.store(v, ordinary(r, c.d), false)
+			}
+			q, w := ordinary(r, rows*c.heads*c.d), ordinary(r, c.d)
+			where := b.put(t, m)
+			turn := hip.Rope{K: m.put(t, ordinary(r, rows*c.kvs*c.d)).address(), V: m.put(t, ordinary(r, rows*c.kvs*c.d)).address(),
+				Turn: hip.Rotation{Pairs: c.pairs, Interleaved: c.interleaved, Cosine: m.put(t, ordinary(r, rows*c.pairs+1)).address(), Sine: m.put(t, ordinary(r, rows*c.pairs+1)).address()}}
+			if c.norms {
+				turn.QNorm = hip.Normal{Weight: m.put(t, w).address(), Eps: 1e-6}
+				turn.KNorm = turn.QNorm
+			}
+			var outputs, caches [2][]byte
+			for i := range 2 {
+				cache, dq, dst := m.put(t, pool.raw), m.put(t, q), m.put(t, make([]float32, len(q)))
+				kv.Base = cache.address()
+				op := hip.Attend{Rows: where, KV: kv, Heads: c.heads, Scale: 0.1, Window: c.window, Capacity: 1024, Q: dq.address(), Out: dst.address()}
+				op.Scratch = m.put(t, make([]byte, op.ScratchBytes(m.target))).address()
+				if i == 0 {
+					first := turn
+					first.Rows, first.Heads, first.Q, first.KV = where, c.heads, op.Q, kv
+					m.run(t, first.Calls(m.target))
+				} else {
+					op.Turn = &turn
+				}
+				m.run(t, op.Calls(m.target))
+				outputs[i], caches[i] = make([]byte, 4*len(q)), make([]byte, len(pool.raw))
+				dst.get(t, outputs[i])
+				cache.get(t, caches[i])
+			}
+			if !bytes.Equal(outputs[0], outputs[1]) {
+				t.Error("outputs differ")
+			}
+			if !bytes.Equal(caches[0], caches[1]) {
+				t.Error("caches differ")
+			}
+		})
 	}
 }
