@@ -48,7 +48,7 @@ func TestPeerActivations(t *testing.T) {
 	}
 }
 
-func TestPeerActivationsOfBlocks(t *testing.T) {
+func TestSharedPeerActivations(t *testing.T) {
 	dir := shared(t)
 	path := filepath.Join(dir, "tiny-llama-Q4_K_M.gguf")
 	ids := readIDs(t, filepath.Join(dir, "tiny-llama/reference/logits_ids.json"))
