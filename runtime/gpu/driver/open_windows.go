@@ -3,6 +3,7 @@
 package driver
 
 import (
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/windows"
@@ -12,8 +13,12 @@ import (
 // for beside it, too.
 func openLibrary(name string) (uintptr, error) {
 	flags := uintptr(windows.LOAD_LIBRARY_SEARCH_DEFAULT_DIRS)
-	if strings.ContainsRune(name, '\\') {
-		flags |= windows.LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR
+	if strings.ContainsAny(name, `\/`) {
+		path, err := filepath.Abs(name) // a relative one is refused with that flag
+		if err != nil {
+			return 0, err
+		}
+		name, flags = path, flags|windows.LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR
 	}
 	h, err := windows.LoadLibraryEx(name, 0, flags)
 	return uintptr(h), err
