@@ -134,7 +134,7 @@ func (a *app) bench(ctx context.Context, path string, f *benchFlags) error {
 		}
 	}
 	f.Device = a.device(&f.device)
-	step, end := a.progress("measuring", false)
+	step, end := a.progress("measuring", "tokens")
 	defer end()
 	f.Progress = step
 	r, err := bench.Run(ctx, m, f.Options)

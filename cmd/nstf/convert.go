@@ -49,8 +49,13 @@ func (a *app) encode(ctx context.Context, src, out string, o encode.Options, wha
 		return err
 	}
 	defer m.Close()
+	return a.write(ctx, m, out, o, what, asJSON)
+}
+
+// write writes an open model as a package and reports.
+func (a *app) write(ctx context.Context, m *model.Model, out string, o encode.Options, what string, asJSON bool) error {
 	o.Tool = toolName()
-	step, end := a.progress(what, true)
+	step, end := a.progress(what, "bytes")
 	o.Progress = step
 	r, err := encode.Run(ctx, m, out, o)
 	end()

@@ -95,7 +95,7 @@ func (a *app) generate(c *cobra.Command, f *generateFlags) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	step, end := a.progress("generating", true)
+	step, end := a.progress("generating", "bytes")
 	err = x.WriteDir(c.Context(), f.out, f.shard<<20, step)
 	end()
 	if err != nil {
@@ -116,7 +116,7 @@ func (a *app) generateBlocks(c *cobra.Command, f *generateFlags, shape random.Sh
 		return &usageError{err}
 	}
 	defer m.Close()
-	step, end := a.progress("generating", true)
+	step, end := a.progress("generating", "bytes")
 	err = x.WriteGGUF(c.Context(), f.out, step)
 	end()
 	if err != nil {

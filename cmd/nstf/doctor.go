@@ -213,7 +213,7 @@ func (a *app) buildKernels(ctx context.Context, names []string, dir string, path
 			}
 			units = append(units, list...)
 		}
-		step, end := a.progress("compiling for "+name, false)
+		step, end := a.progress("compiling for "+name, "units")
 		n, err := (&kernelcache.Cache{Compiler: c}).Build(ctx, targets[0], units, dir, step)
 		end()
 		if err != nil {

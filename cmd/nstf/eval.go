@@ -119,7 +119,7 @@ func (a *app) dumpLogits(ctx context.Context, path string, f *evalFlags) error {
 		return err
 	}
 	defer m.Close()
-	step, end := a.progress("evaluating", false)
+	step, end := a.progress("evaluating", "tokens")
 	defer end()
 	f.Progress = step
 	return eval.DumpLogits(ctx, m, ids, f.dump, f.Options)
@@ -134,7 +134,7 @@ func (a *app) eval(ctx context.Context, path string, f *evalFlags) error {
 	if int64(f.Context) > m.Graph.Context {
 		a.warn(fmt.Sprintf("--ctx %d is beyond the %d positions that the model was made for", f.Context, m.Graph.Context))
 	}
-	step, end := a.progress("evaluating", false)
+	step, end := a.progress("evaluating", "tokens")
 	f.Progress = step
 	r, err := eval.Run(ctx, m, f.Options)
 	end()

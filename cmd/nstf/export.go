@@ -41,7 +41,7 @@ out). What the target would execute otherwise is refused with exit code 4.`,
 				return err
 			}
 			defer m.Close()
-			step, end := a.progress("exporting", true)
+			step, end := a.progress("exporting", "bytes")
 			defer end()
 			var x *model.Export
 			if toDir {

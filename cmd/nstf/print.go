@@ -54,8 +54,8 @@ func printJSON(w io.Writer, v any) error {
 
 // progress returns a function that draws a bar with rate and remaining time
 // on stderr, and one that clears it; nil and a no-op where stderr is no
-// terminal. bytes says that the numbers are bytes, else they are tokens.
-func (a *app) progress(what string, bytes bool) (step func(done, total int64), end func()) {
+// terminal. unit is what the numbers count.
+func (a *app) progress(what, unit string) (step func(done, total int64), end func()) {
 	if !a.errTerminal {
 		return nil, func() {}
 	}
@@ -63,10 +63,10 @@ func (a *app) progress(what string, bytes bool) (step func(done, total int64), e
 		progressbar.OptionSetWriter(a.err), progressbar.OptionSetDescription(what), progressbar.OptionSetWidth(30),
 		progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionClearOnFinish(),
 	}
-	if bytes {
+	if unit == "bytes" {
 		options = append(options, progressbar.OptionShowBytes(true), progressbar.OptionUseIECUnits(true))
 	} else {
-		options = append(options, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("tokens"))
+		options = append(options, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString(unit))
 	}
 	// The bar exists from now on, so that its rate counts from the beginning;
 	// the total comes with the first step.

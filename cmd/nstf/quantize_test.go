@@ -137,3 +137,46 @@ func TestQuantizeFailures(t *testing.T) {
 	invokeWith(ctx, nil, "quantize", demoModel, "-o", out, "--scheme", "q4_k").fails(t, exitInterrupted, "interrupted")
 	empty(t, dir)
 }
+
+// Trellis codes are calibrated; what they cannot hold (here a vocabulary that is no
+// multiple of 16) is rounded, and the text
+// is among the package's sources.
+func TestQuantizeTrellis(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text.txt")
+	if err := os.WriteFile(text, []byte(strings.Repeat("Once upon a time there was a little calibration text. ", 60)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	calib := []string{"--calib", text, "--ctx", "64", "--samples", "4", filepath.Join(micro, "llama-31")}
+	r := quantized(t, append([]string{"--scheme", "tcq2"}, calib...)...)
+	if got := schemes(r); got["attn_q"] != "tcq" || got["ffn_down"] != "tcq" || got["embed"] != "q4_0" || got["norm"] == "tcq" {
+		t.Errorf("%v", got)
+	}
+	rounded := schemes(quantized(t, append([]string{"--scheme", "tcq3", "--embed-scheme", "q8_0"}, calib...)...))
+	if rounded["embed"] == "tcq" || rounded["attn_q"] != "tcq" {
+		t.Errorf("%v", rounded)
+	}
+	out := filepath.Join(t.TempDir(), "x.nstf")
+	must(t, append([]string{"quantize", "-o", out, "--scheme", "tcq2"}, calib...)...)
+	if s := must(t, "inspect", out, "--json"); !strings.Contains(s, "text.txt") || strings.Contains(s, filepath.Dir(text)) {
+		t.Errorf("provenance: %s", s)
+	}
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{exitUsage, "--calib", []string{"--scheme", "tcq3", demoModel}},
+		{exitUsage, "tcq", []string{"--scheme", "q4_k", "--calib", text, demoModel}},
+		{exitUnsupported, "--samples", []string{"--scheme", "tcq3", "--calib", text, "--samples", "5000", demoModel}},
+		{exitInput, "none.txt", []string{"--scheme", "tcq3", "--calib", "none.txt", demoModel}},
+	} {
+		out := filepath.Join(t.TempDir(), "x.nstf")
+		r := invoke(append([]string{"quantize", "-o", out}, c.args...)...)
+		if r.code != c.code || !strings.Contains(r.err, c.says) {
+			t.Errorf("%v: exit %d, %s", c.args, r.code, r.err)
+		}
+		if _, err := os.Stat(out); err == nil {
+			t.Errorf("%v left a file", c.args)
+		}
+	}
+}

@@ -160,7 +160,7 @@ func (a *app) verifyFirst(ctx context.Context, path string) error {
 		return err
 	}
 	defer p.Close()
-	step, end := a.progress("verifying", true)
+	step, end := a.progress("verifying", "bytes")
 	defer end()
 	return p.Verify(ctx, step)
 }

@@ -26,7 +26,7 @@ every attached file. Damage is named with its place and ends with exit code 3.`,
 				return err
 			}
 			defer p.Close()
-			step, end := a.progress("verifying", true)
+			step, end := a.progress("verifying", "bytes")
 			err = p.Verify(c.Context(), step)
 			end()
 			if err != nil {

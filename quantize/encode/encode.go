@@ -23,6 +23,11 @@ type Options struct {
 	DType string
 	// Policy quantizes the graph's matrices; nil keeps them.
 	Policy *Policy
+	// Fitted are tensors of the graph that were quantized before, by their
+	// names; Policy, or keeping, decides on the others.
+	Fitted map[string]formats.Tensor
+	// Sources are files beside the model that decided something.
+	Sources []nstf.Source
 	// Tool and Flags go into the provenance: the program with its version,
 	// and its arguments that decided something.
 	Tool  string
@@ -97,6 +102,7 @@ func Run(ctx context.Context, m *model.Model, path string, o Options) (*Report, 
 		}
 	}
 	meta.Provenance.Tool, meta.Provenance.Flags = o.Tool, o.Flags
+	meta.Provenance.Sources = append(meta.Provenance.Sources, o.Sources...)
 	err = nstf.Write(path, meta, items, nstf.WriteOptions{Progress: o.Progress, Context: ctx})
 	if err != nil {
 		return nil, err
@@ -131,7 +137,7 @@ func (r *Report) checkTokenizer(m *model.Model) error {
 func quantizedBefore(m *model.Model, o Options) (note string, warn bool) {
 	note = fmt.Sprintf("the source is quantized already (%s)", m.Quantized)
 	switch {
-	case o.Policy != nil:
+	case o.Policy != nil || o.Fitted != nil:
 		return note + ": quantizing it again adds to its error", true
 	case o.DType != "":
 		return note + ": its values were expanded to " + o.DType + ", their precision stays what it was", true
@@ -162,7 +168,10 @@ func (r *Report) convert(m *model.Model, items []nstf.Item, o Options) error {
 		}
 		row := Tensor{Name: t.Name, Role: string(weights[i].Role), Shape: t.Shape, From: t.Scheme}
 		var err error
+		fitted, ok := o.Fitted[t.Name]
 		switch {
+		case ok:
+			*t = fitted
 		case dtype != nil:
 			*t, err = scheme.Cast(*t, dtype)
 		case o.Policy != nil:

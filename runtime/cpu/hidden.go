@@ -28,6 +28,17 @@ func (e *Engine) Transform(x []float32) error {
 	})
 }
 
+// Normalize applies the graph's last norm to x[T][D] in place, and shows the
+// result to the hook as the head's input.
+func (e *Engine) Normalize(x []float32) error {
+	d := int(e.g.Width)
+	e.normRows(x, x, e.norm)
+	if e.hook != nil {
+		e.hook(device.Input{Linear: e.head.linear, Block: noBlock, Expert: noExpert, X: x, T: len(x) / d})
+	}
+	return nil
+}
+
 // hidden walks a sequence in passes: start fills the work space's hidden
 // states (nil: from x), run changes them, and what came out goes to x.
 func (e *Engine) hidden(x []float32, tokens []int32, start, run func()) error {

@@ -32,7 +32,9 @@ func NewStage(file string, g *model.Graph, tensor func(string) formats.Tensor, f
 	hook := o.Hook
 	if hook != nil {
 		hook = func(in device.Input) {
-			in.Block += first
+			if in.Block >= 0 {
+				in.Block += first
+			}
 			o.Hook(in)
 		}
 	}
@@ -60,3 +62,7 @@ func (s *Stage) Embed(x []float32, tokens []int32) error {
 // Transform runs the stage's blocks over x[T][D], the hidden states of one
 // sequence from its first position on, in place.
 func (s *Stage) Transform(x []float32) error { return s.engine.Transform(x) }
+
+// Normalize applies the model's last norm to x[T][D] in place, and shows the
+// result to the hook as the head's input.
+func (s *Stage) Normalize(x []float32) error { return s.engine.Normalize(x) }

@@ -1,0 +1,14 @@
+// Package calibrate says what a model's linears read on real text: windows of
+// tokens go in, and for each distinct input the second moments that error
+// feedback and importance need come out.
+//
+// It measures one run of blocks at a time (exec.Stage), so that memory is
+// bounded by a block: [Hidden] carries the hidden states of all windows from
+// block to block, [Moments] gathers what a block's linears read.
+//
+// Moments of one SIMD level have the same bits at any number of threads; levels
+// differ in the last bits of float32 sums over a window, which are added up in
+// float64.
+//
+// Compatibility: experimental, until statistics have a file of their own.
+package calibrate
