@@ -153,8 +153,8 @@ func (w *walk) flush(lo int) {
 	w.pending = [2]hip.Branch{}
 }
 
-// project computes keys and values of all rows and queries from row lo on,
-// turns them, and stores keys and values in the cache.
+// project computes keys and values of all rows and queries from row lo on. Keys
+// and values of rows that do not attend go into the cache.
 func (w *walk) project(b *block, in source, lo int) {
 	s := &w.e.s
 	q, k, v := target{w: b.q, y: at(s.q, lo, b.q.N)}, target{w: b.k, y: s.k}, target{w: b.v, y: s.v}
@@ -168,34 +168,38 @@ func (w *walk) project(b *block, in source, lo int) {
 		w.linear(w.t-lo, w.later(in, lo), q)
 	}
 	if lo > 0 {
-		w.turn(b, 0, lo, 0)
-	}
-	if lo < w.t {
-		w.turn(b, lo, w.t, int(b.Attn.Heads))
+		w.do(w.turn(b, 0, lo, 0))
 	}
 }
 
 // turn finishes rows lo to hi of queries, of which there are so many heads,
 // keys and values.
-func (w *walk) turn(b *block, lo, hi, heads int) {
+func (w *walk) turn(b *block, lo, hi, heads int) *hip.Rope {
 	e, s, a := w.e, &w.e.s, &b.Attn
 	r := w.rows(lo)
 	r.T = hi - lo
-	op := hip.Rope{Rows: r, Heads: heads, Q: at(s.q, lo, b.q.N), K: at(s.k, lo, b.k.N), V: at(s.v, lo, b.v.N),
+	op := &hip.Rope{Rows: r, Heads: heads, Q: at(s.q, lo, b.q.N), K: at(s.k, lo, b.k.N), V: at(s.v, lo, b.v.N),
 		QNorm: b.qNorm, KNorm: b.kNorm, KV: e.pool.layers[b.index], QStride: b.q.N}
 	if a.Rope >= 0 {
 		rope := &e.ropes[a.Rope]
 		op.Turn = hip.Rotation{Pairs: rope.pairs, Interleaved: rope.Style == model.RopeInterleaved,
 			Cosine: at(s.cos[a.Rope], lo, rope.pairs), Sine: at(s.sin[a.Rope], lo, rope.pairs)}
 	}
-	w.do(&op)
+	return op
 }
 
-// attention attends from rows lo on and multiplies with the output matrix.
+// attention attends from rows lo on, whose keys and values it finishes, and
+// multiplies with the output matrix. A single row is finished on the way; of
+// several, one may attend to another.
 func (w *walk) attention(b *block, lo int, to target) {
 	e, s, a := w.e, &w.e.s, &b.Attn
 	out := at(s.att, lo, b.q.N)
-	w.do(&hip.Attend{Rows: w.rows(lo), KV: e.pool.layers[b.index], Heads: int(a.Heads), Scale: a.Scale, Softcap: a.Softcap,
+	turn := w.turn(b, lo, w.t, int(a.Heads))
+	if w.t-lo > 1 {
+		w.do(turn)
+		turn = nil
+	}
+	w.do(&hip.Attend{Turn: turn, Rows: w.rows(lo), KV: e.pool.layers[b.index], Heads: int(a.Heads), Scale: a.Scale, Softcap: a.Softcap,
 		Window: int(a.Window), Capacity: int(e.context), Q: at(s.q, lo, b.q.N), Out: at(s.att, lo, b.q.N), Scratch: s.attend, Exact: e.exact})
 	to.w = b.o
 	w.linear(w.t-lo, source{x: out}, to)
