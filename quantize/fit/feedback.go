@@ -36,7 +36,7 @@ func NewFeedback(h []float64, k, block int) (*Feedback, error) {
 	}
 	var mean float64
 	for i := range k {
-		mean += h[i*k+i] / float64(k)
+		mean += float64(h[i*k+i] / float64(k))
 	}
 	if !(mean >= 0 && mean <= math.MaxFloat64) {
 		return nil, fmt.Errorf("second moments are not finite: their mean is %g", mean)
@@ -56,7 +56,7 @@ func NewFeedback(h []float64, k, block int) (*Feedback, error) {
 	}
 	for damping := leastDamping; damping < 1e6; damping *= 2 {
 		for i := range k {
-			h[i*k+i] = diagonal[i] + damping*mean
+			h[i*k+i] = diagonal[i] + float64(damping*mean)
 			for j := range i {
 				h[i*k+j] = h[j*k+i]
 			}

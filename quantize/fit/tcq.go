@@ -111,7 +111,7 @@ func scaleRows(w []float32, n, k int) []byte {
 func rms(x []float32) float64 {
 	var sum float64
 	for _, v := range x {
-		sum += float64(v) * float64(v)
+		sum += float64(float64(v) * float64(v))
 	}
 	return math.Sqrt(sum / float64(len(x)))
 }
@@ -241,7 +241,7 @@ func (s *strip) fit(codes []byte, w []float32) uint16 {
 		s.search.Encode(code, &s.ring)
 		for t := range s.ring {
 			at := t%tile*s.k + j*tile + t/tile
-			s.errors[at] = w[at] - unit*float32(s.table[scheme.TCQStateAt(code, s.Bits, t)])
+			s.errors[at] = w[at] - float32(unit*float32(s.table[scheme.TCQStateAt(code, s.Bits, t)]))
 		}
 	}
 	return uint16(half)
