@@ -84,6 +84,6 @@ NSTF_DEVICE f32 exp2_near(f32 x) {
 }
 #elif __has_builtin(__builtin_amdgcn_exp2f)
 NSTF_DEVICE f32 exp2_near(f32 x) { return __builtin_amdgcn_exp2f(x); }
-#else // the compiler of ROCm 5 has it under the name of its device library
-NSTF_DEVICE f32 exp2_near(f32 x) { return __ocml_native_exp2_f32(x); }
+#else // the compiler of ROCm 5 has no name for it
+NSTF_DEVICE f32 exp2_near(f32 x) { return exp2f(x); }
 #endif
