@@ -177,8 +177,7 @@ func tell(tried []Attempt, what string) string {
 // loader's message then is about the file itself, and not about one that it
 // needs.
 func (a *Attempt) absent() bool {
-	return a.Error == noSuchFile || strings.HasPrefix(a.Error, a.Name+": cannot open shared object file: No such file") ||
-		strings.Contains(a.Error, "The specified module could not be found")
+	return a.Error == noSuchFile || strings.HasPrefix(a.Error, a.Name+": cannot open shared object file: No such file")
 }
 
 func installHint(api hip.API) string {

@@ -3,6 +3,7 @@
 package driver
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 
@@ -21,6 +22,9 @@ func openLibrary(name string) (uintptr, error) {
 		name, flags = path, flags|windows.LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR
 	}
 	h, err := windows.LoadLibraryEx(name, 0, flags)
+	if errors.Is(err, windows.ERROR_MOD_NOT_FOUND) && flags&windows.LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR == 0 {
+		err = errors.New(noSuchFile) // or one that it needs: Windows does not tell
+	}
 	return uintptr(h), err
 }
 
