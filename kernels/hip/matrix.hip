@@ -177,7 +177,11 @@ NSTF_DEVICE u32 halves_of(f32 lo, f32 hi) {
 }
 NSTF_DEVICE u32 halves_add(u32 a, u32 b) { return __builtin_bit_cast(u32, matrix_pair(a) + matrix_pair(b)); }
 NSTF_DEVICE u32 halves_fma(u32 a, u32 b, u32 c) {
+#if __has_builtin(__builtin_elementwise_fma)
 	return __builtin_bit_cast(u32, __builtin_elementwise_fma(matrix_pair(a), matrix_pair(b), matrix_pair(c)));
+#else // ROCm 5: the compiler fuses these by itself
+	return __builtin_bit_cast(u32, matrix_pair(a) * matrix_pair(b) + matrix_pair(c));
+#endif
 }
 NSTF_DEVICE u32 halves_lower(u32 q) { return __builtin_amdgcn_perm(0x64646464u, q, 0x04010400u); }
 NSTF_DEVICE u32 halves_upper(u32 q) { return __builtin_amdgcn_perm(0x64646464u, q, 0x04030402u); }
