@@ -215,6 +215,10 @@ func testGraph(t *testing.T, open opener) {
 		}
 	}
 	check(t, g.Free())
+	check(t, g.Free())
+	if err := b.Replay(g); !errors.Is(err, driver.ErrRange) {
+		t.Errorf("replaying what was freed: %v", err)
+	}
 }
 
 // testCaptureRefuses says no to what a graph cannot hold, and leaves the

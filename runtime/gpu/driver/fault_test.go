@@ -165,6 +165,12 @@ func TestLaunchFails(t *testing.T) {
 	if got := b.read(t, buf)[0]; got != 0x01010101 {
 		t.Errorf("%#x: work behind the failure was done, or work before it was not", got)
 	}
+	_, err = b.Capture(func() error {
+		return b.Launch(f, hip.Call{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{16, 1, 1}, Args: []hip.Arg{hip.Ptr(buf.Address)}})
+	})
+	says(t, err, nil, "hipModuleLaunchKernel of step", "hipErrorOther (9)")
+	check(t, b.Fill(buf, 3))
+	check(t, b.Wait())
 }
 
 // TestLost: a device that is lost in the middle fails every call at once with

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"errors"
+	"fmt"
 	"unsafe"
 )
 
@@ -11,7 +12,8 @@ import (
 type Graph struct {
 	device   *Device
 	exec     uintptr   // the runtime's; 0: it has none
-	commands []command // what was queued
+	commands []command // what was queued, where the runtime has nothing
+	freed    bool
 }
 
 // graphs reports whether the runtime captures.
@@ -57,6 +59,9 @@ func (s *Stream) Capture(record func() error) (*Graph, error) {
 	if err != nil {
 		_ = g.Free()
 		return nil, err
+	}
+	if g.exec != 0 {
+		g.commands = nil
 	}
 	d.mu.Lock()
 	d.graphs[g] = struct{}{}
@@ -107,6 +112,9 @@ func (s *Stream) Replay(g *Graph) error {
 	if s.recording != nil {
 		return captureError("Replay")
 	}
+	if g.freed || g.device != s.device {
+		return &Error{Call: "Replay", Detail: fmt.Sprintf("the graph was freed, or is not one of %v", s.device), Reason: ErrRange}
+	}
 	c, err := s.queue(kindReplay)
 	if err != nil {
 		return err
@@ -138,8 +146,13 @@ func (g *Graph) Native() bool { return g.exec != 0 }
 func (g *Graph) Free() error {
 	d := g.device
 	d.mu.Lock()
+	freed := g.freed
+	g.freed = true
 	delete(d.graphs, g)
 	d.mu.Unlock()
+	if freed {
+		return nil
+	}
 	return d.do(func() error { g.destroy(); return nil })
 }
 
