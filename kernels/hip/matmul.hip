@@ -37,11 +37,12 @@
 #define MATMUL_NAME NSTF_PASTED(NSTF_NAMED(nstf_matmul), f16)
 #endif
 #define MATMUL_THREADS (MATMUL_WAVES * MATMUL_PARTS * NSTF_WAVE)
-#define MATMUL_BLOCK_T (MATMUL_TOKENS * MATRIX_TOKENS)                                            // tokens of a block
-#define MATMUL_BLOCK_N (MATMUL_WAVES * MATMUL_FEATURES * MATRIX_FEATURES / (MATMUL_GATED + 1))              // features of a block
-#define MATMUL_TILE (MATMUL_BLOCK_T * 128)                                                 // bytes of a tile of activations
-#define MATMUL_STAGE (MATMUL_PARTS * MATMUL_TILE)                                         // bytes of a step's tiles
-#define MATMUL_CHUNKS ((MATMUL_STAGE / 16 + MATMUL_THREADS - 1) / MATMUL_THREADS)    // chunks that a thread copies per step
+#define MATMUL_SIDES (MATMUL_GATED + 1)                                           // matrices that a block multiplies
+#define MATMUL_BLOCK_T (MATMUL_TOKENS * MATRIX_TOKENS)                            // tokens of a block
+#define MATMUL_BLOCK_N (MATMUL_WAVES * MATMUL_FEATURES * MATRIX_FEATURES / MATMUL_SIDES) // features of a block
+#define MATMUL_TILE (MATMUL_BLOCK_T * 128)                                        // bytes of a tile of activations
+#define MATMUL_STAGE (MATMUL_PARTS * MATMUL_TILE)                                 // bytes of a step's tiles
+#define MATMUL_CHUNKS ((MATMUL_STAGE / 16 + MATMUL_THREADS - 1) / MATMUL_THREADS) // chunks that a thread copies per step
 
 // A product's output.
 struct MatmulTarget {
@@ -82,10 +83,20 @@ NSTF_DEVICE int matmul_slot(const MatmulRows &rows, int i) {
 	return MATMUL_EXPERTS ? rows.slots[row] : row;
 }
 
-// The wave's tile f: its first row within the block's part of a matrix.
-NSTF_DEVICE int matmul_row(int f) {
-	const int wave = threadIdx.x / NSTF_WAVE % MATMUL_WAVES, tile = MATMUL_GATED ? f / 2 : f;
-	return ((wave / MATRIX_TEAM * (MATMUL_FEATURES / (MATMUL_GATED + 1)) + tile) * MATRIX_TEAM + wave % MATRIX_TEAM) * MATRIX_FEATURES;
+// Where a wave works: its part of k, the side it multiplies, 1 being the up matrix
+// of MATMUL_GATED, and its place beside the other waves of both.
+struct MatmulWave {
+	int part, side, place;
+};
+
+NSTF_DEVICE MatmulWave matmul_wave() {
+	const int wave = matrix_uniform(threadIdx.x / NSTF_WAVE), each = MATMUL_WAVES / MATMUL_SIDES;
+	return {wave / MATMUL_WAVES, wave % MATMUL_WAVES / each, wave % each};
+}
+
+// The first row within the block of the wave's tile f.
+NSTF_DEVICE int matmul_row(const MatmulWave &at, int f) {
+	return ((at.place / MATRIX_TEAM * MATMUL_FEATURES + f) * MATRIX_TEAM + at.place % MATRIX_TEAM) * MATRIX_FEATURES;
 }
 
 // The stages of activations in LDS. Step s is tile s%2 of the pairs of tiles that
@@ -238,33 +249,64 @@ NSTF_DEVICE void matmul_join(MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_TOKENS],
 				for (int i = 0; i < MATRIX_SUMS; i++) sums[f][n].v[i] += mine[(p * each + (f * MATMUL_TOKENS + n) * MATRIX_SUMS + i) * threads];
 }
 
-// The sum of feature i of the wave's tile f, with the bias.
-NSTF_DEVICE f32 matmul_value(f32 sum, f32 rescale, const f32 *bias, int feature) {
-	const f32 v = sum * rescale;
-	return bias ? v + bias[feature] : v;
+// Makes values of sums: the rows' powers of two undone, the bias added.
+NSTF_DEVICE void matmul_finish(MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_TOKENS], const MatmulTarget &to, const MatmulRows &rows,
+    const f32 *rescale, int from, const MatmulWave &at) {
+#pragma unroll
+	for (int n = 0; n < MATMUL_TOKENS; n++)
+#pragma unroll
+		for (int i = 0; i < MATRIX_SUMS; i++) {
+			const int slot = matmul_slot(rows, n * MATRIX_TOKENS + matrix_token(i));
+			const f32 scale = NSTF_EXACT ? 1.0f : rescale[slot / rows.share] * (1 / MATMUL_SCALE);
+#pragma unroll
+			for (int f = 0; f < MATMUL_FEATURES; f++) {
+				const int feature = from + matmul_row(at, f) + matrix_feature(i);
+				sums[f][n].v[i] *= scale;
+				if (to.bias && feature < to.n) sums[f][n].v[i] += to.bias[(i64)rows.expert * to.n + feature];
+			}
+		}
 }
 
-NSTF_DEVICE void matmul_write(const MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_TOKENS], const MatmulTarget &a, const MatmulTarget &b,
-    const MatmulRows &rows, const f32 *rescale, int from) {
+#if MATMUL_GATED
+// Multiplies the activated gates with what the waves of the other side have,
+// which they hand over through LDS, a tile of weights at a time.
+NSTF_DEVICE void matmul_gate(MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_TOKENS], u8 *lds, const MatmulWave &at) {
+	const int threads = MATMUL_WAVES / MATMUL_SIDES * NSTF_WAVE;
+	f32 *mine = (f32 *)lds + at.place * NSTF_WAVE + matrix_lane();
+#pragma unroll
+	for (int f = 0; f < MATMUL_FEATURES; f++) {
+		__syncthreads();
+#pragma unroll
+		for (int n = 0; n < MATMUL_TOKENS; n++)
+#pragma unroll
+			for (int i = 0; i < MATRIX_SUMS; i++)
+				if (at.part == 0 && at.side == 1) mine[(n * MATRIX_SUMS + i) * threads] = sums[f][n].v[i];
+		__syncthreads();
+#pragma unroll
+		for (int n = 0; n < MATMUL_TOKENS; n++)
+#pragma unroll
+			for (int i = 0; i < MATRIX_SUMS; i++)
+				if (at.part == 0 && at.side == 0) sums[f][n].v[i] = activated(sums[f][n].v[i]) * mine[(n * MATRIX_SUMS + i) * threads];
+	}
+}
+#endif
+
+NSTF_DEVICE void matmul_write(const MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_TOKENS], const MatmulTarget &to, const MatmulRows &rows, int from,
+    const MatmulWave &at) {
 #pragma unroll
 	for (int n = 0; n < MATMUL_TOKENS; n++)
 #pragma unroll
 		for (int i = 0; i < MATRIX_SUMS; i++) {
 			const int token = n * MATRIX_TOKENS + matrix_token(i);
 			if (rows.first + token >= rows.end) continue;
-			const int slot = matmul_slot(rows, token);
-			const f32 scale = NSTF_EXACT ? 1.0f : rescale[slot / rows.share] * (1 / MATMUL_SCALE);
+			const i64 row = (i64)matmul_slot(rows, token) * to.n;
 #pragma unroll
-			for (int f = 0; f < MATMUL_FEATURES; f += MATMUL_GATED + 1) {
-				const int feature = from + matmul_row(f) + matrix_feature(i);
-				if (feature >= a.n) continue;
-				const i64 at = (i64)slot * a.n + feature;
-				f32 v = matmul_value(sums[f][n].v[i], scale, a.bias, rows.expert * a.n + feature);
-#if MATMUL_GATED
-				v = activated(v) * matmul_value(sums[f + 1][n].v[i], scale, b.bias, rows.expert * a.n + feature);
-#endif
-				if (a.residual) v += a.residual[at];
-				a.y[at] = v;
+			for (int f = 0; f < MATMUL_FEATURES; f++) {
+				const int feature = from + matmul_row(at, f) + matrix_feature(i);
+				if (feature >= to.n) continue;
+				f32 v = sums[f][n].v[i];
+				if (to.residual) v += to.residual[row + feature];
+				to.y[row + feature] = v;
 			}
 		}
 }
@@ -280,29 +322,28 @@ NSTF_KERNEL void __launch_bounds__(MATMUL_THREADS, MATMUL_RESIDENT) MATMUL_NAME(
 	const MatmulRows rows = matmul_rows(t, first, slots, experts, share);
 	if (rows.first >= rows.end) return;
 
-	MatmulTarget a = {w0, y0, bias0, residual0, n0}, b = {w1, y1, bias1, residual1, n1};
+	const MatmulWave at = matmul_wave();
+	MatmulTarget to = {w0, y0, bias0, residual0, n0};
 	int from = blockIdx.y * MATMUL_BLOCK_N;
-	if (!MATMUL_GATED) {
+	if (MATMUL_GATED) {
+		if (at.side == 1) to.w = w1, to.bias = bias1;
+	} else {
 		const int blocks0 = (n0 + MATMUL_BLOCK_N - 1) / MATMUL_BLOCK_N, blocks1 = (n1 + MATMUL_BLOCK_N - 1) / MATMUL_BLOCK_N;
 		if ((int)blockIdx.y >= blocks0 + blocks1)
-			a = {w2, y2, bias2, residual2, n2}, from -= (blocks0 + blocks1) * MATMUL_BLOCK_N;
+			to = {w2, y2, bias2, residual2, n2}, from -= (blocks0 + blocks1) * MATMUL_BLOCK_N;
 		else if ((int)blockIdx.y >= blocks0)
-			a = b, from -= blocks0 * MATMUL_BLOCK_N;
+			to = {w1, y1, bias1, residual1, n1}, from -= blocks0 * MATMUL_BLOCK_N;
 	}
 
-	const i64 height = (i64)experts * a.n, row = (i64)rows.expert * a.n + from;
-#if MATMUL_GATED
-	MatmulWeights w = {{Weights(Matrix{a.w, height, k}, row), Weights(Matrix{b.w, height, k}, row)}, table, {}, k / Weights::unit};
-#else
-	MatmulWeights w = {{Weights(Matrix{a.w, height, k}, row)}, table, {}, k / Weights::unit};
-#endif
+	const Matrix matrix = {to.w, (i64)experts * to.n, k};
+	MatmulWeights w = {Weights(matrix, (i64)rows.expert * to.n + from), table, {}, k / Weights::unit};
 	MatrixSums sums[MATMUL_FEATURES][MATMUL_TOKENS];
 #pragma unroll
 	for (int f = 0; f < MATMUL_FEATURES; f++) {
 #pragma unroll
 		for (int r = 0; r < MATRIX_ROWS; r++) {
-			const int at = matmul_row(f) + matrix_row(r);
-			w.row[f][r] = from + at < a.n ? at : a.n - 1 - from;
+			const int row = matmul_row(at, f) + matrix_row(r);
+			w.row[f][r] = from + row < to.n ? row : to.n - 1 - from;
 		}
 #pragma unroll
 		for (int n = 0; n < MATMUL_TOKENS; n++)
@@ -314,8 +355,11 @@ NSTF_KERNEL void __launch_bounds__(MATMUL_THREADS, MATMUL_RESIDENT) MATMUL_NAME(
 		__syncthreads();
 	}
 	MatmulStages stages(lds, x, stride, (k + MATMUL_PAIR - 1) / MATMUL_PAIR, rows);
-	const int part = threadIdx.x / (MATMUL_WAVES * NSTF_WAVE);
-	matmul_sum(sums, stages, w, part);
-	matmul_join(sums, lds, part);
-	if (part == 0) matmul_write(sums, a, b, rows, rescale, from);
+	matmul_sum(sums, stages, w, at.part);
+	matmul_join(sums, lds, at.part);
+	matmul_finish(sums, to, rows, rescale, from, at);
+#if MATMUL_GATED
+	matmul_gate(sums, lds, at);
+#endif
+	if (at.part == 0 && at.side == 0) matmul_write(sums, to, rows, from, at);
 }

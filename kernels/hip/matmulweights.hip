@@ -36,10 +36,9 @@ struct MatmulRaw {
 	typename Weights::Raw v[MATMUL_FEATURES][MATRIX_ROWS][MATMUL_UNITS];
 };
 
-// What a wave reads its weights from. With MATMUL_GATED, tiles of even number are of
-// the first matrix, those of odd number of the second.
+// What a wave reads its weights from.
 struct MatmulWeights {
-	Weights view[MATMUL_GATED + 1]; // from the block's first row on
+	Weights view; // from the block's first row on
 	const u8 *table;
 	int row[MATMUL_FEATURES][MATRIX_ROWS]; // of the view
 	int units;                    // of a row
@@ -59,7 +58,7 @@ NSTF_DEVICE void matmul_fetch(MatmulRaw &raw, const MatmulWeights &w, int pair, 
 #pragma unroll
 		for (int f = 0; f < MATMUL_FEATURES; f++)
 #pragma unroll
-			for (int r = 0; r < MATRIX_ROWS; r++) raw.v[f][r][i] = w.view[MATMUL_GATED ? f % 2 : 0].load(w.row[f][r], u);
+			for (int r = 0; r < MATRIX_ROWS; r++) raw.v[f][r][i] = w.view.load(w.row[f][r], u);
 	}
 }
 

@@ -95,6 +95,15 @@
 // MFMA that would copy all sums from and to accumulation registers.
 #define MATRIX_APART (NSTF_MATRIX != NSTF_MATRIX_MFMA || MATRIX_PLAIN)
 
+// A number that is the same in all lanes of the wave, told so to the compiler.
+NSTF_DEVICE int matrix_uniform(int v) {
+#if defined(NSTF_CUDA)
+	return __shfl_sync(0xffffffffu, v, 0);
+#else
+	return __builtin_amdgcn_readfirstlane(v);
+#endif
+}
+
 NSTF_DEVICE int matrix_lane() { return threadIdx.x % NSTF_WAVE; }
 
 // A tile's offset in bytes of a row's chunk.

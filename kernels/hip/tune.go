@@ -49,13 +49,17 @@ func (m MatmulTile) Size(t Target, exact bool) (tokens, features int) {
 	return m.Tokens * s.tokens, m.Waves * m.Features * s.features
 }
 
-// lds returns the dynamic LDS of a block: the stages, which the parts' sums use
-// again.
+// gates reports whether half of the waves can have gates and half what they are
+// multiplied with.
+func (m MatmulTile) gates() bool { return m.Waves%2 == 0 && (!m.Teams || m.Waves%8 == 0) }
+
+// lds returns the dynamic LDS of a block: the stages, which the parts' sums and a
+// tile of weights of what gates are multiplied with use again.
 func (m MatmulTile) lds(t Target, exact bool) int {
 	s := shapeOf(t, exact)
 	stages := m.Stages * m.Parts * m.Tokens * s.tokens * 128
-	sums := (m.Parts - 1) * m.Waves * t.Wave * m.Features * m.Tokens * s.sums * 4
-	return max(stages, sums)
+	sums := m.Waves * t.Wave * m.Tokens * s.sums * 4
+	return max(stages, (m.Parts-1)*m.Features*sums, sums/2)
 }
 
 // tuned is a tile and the share of the target's greatest rate that it reaches
@@ -81,8 +85,17 @@ func matmulTiles(t Target, exact bool) []tuned {
 	switch {
 	case exact && t.API == CUDA:
 		return []tuned{
-			{MatmulTile{2, 8, 4, 1, 2, 2, false}, 1},
-			{MatmulTile{1, 4, 2, 4, 2, 1, false}, 0.4},
+			{MatmulTile{2, 8, 4, 1, 2, 2, false}, 0.3},
+			{MatmulTile{1, 8, 4, 1, 2, 4, false}, 0.5},
+			{MatmulTile{2, 4, 4, 1, 2, 3, false}, 0.5},
+			{MatmulTile{1, 16, 4, 1, 2, 2, false}, 0.5},
+			{MatmulTile{1, 4, 4, 2, 2, 2, false}, 0.5},
+			{MatmulTile{1, 4, 2, 4, 2, 1, false}, 0.6},
+		}
+	case exact && unit != MFMA:
+		return []tuned{
+			{MatmulTile{1, 8, 4, 1, 2, 1, false}, 1},
+			{MatmulTile{1, 2, 2, 4, 2, 1, false}, 0.4},
 		}
 	case exact || unit == NoMatrix:
 		return []tuned{
@@ -91,30 +104,26 @@ func matmulTiles(t Target, exact bool) []tuned {
 		}
 	case unit == MMA && strings.HasPrefix(t.Arch, "sm_90"):
 		return []tuned{
-			{MatmulTile{1, 32, 8, 1, 4, 1, true}, 1},
-			{MatmulTile{1, 32, 8, 1, 6, 1, true}, 1},
-			{MatmulTile{2, 16, 8, 1, 4, 1, true}, 1},
-			{MatmulTile{2, 16, 8, 1, 8, 1, true}, 1},
-			{MatmulTile{1, 16, 8, 1, 4, 1, true}, 0.8},
-			{MatmulTile{1, 16, 4, 1, 4, 2, true}, 0.8},
-			{MatmulTile{2, 8, 8, 1, 4, 1, false}, 0.4},
-			{MatmulTile{2, 8, 4, 1, 4, 2, false}, 0.4},
-			{MatmulTile{2, 8, 4, 2, 3, 1, false}, 0.4},
-			{MatmulTile{2, 4, 2, 4, 3, 1, false}, 0.3},
-			{MatmulTile{2, 4, 4, 2, 3, 2, false}, 0.3},
-			{MatmulTile{1, 4, 2, 4, 3, 2, false}, 0.2},
-			{MatmulTile{1, 2, 2, 4, 3, 2, false}, 0.15},
+			{MatmulTile{1, 32, 8, 1, 4, 1, true}, 0.49},
+			{MatmulTile{1, 16, 8, 1, 4, 1, true}, 0.41},
+			{MatmulTile{2, 8, 4, 1, 4, 2, false}, 0.27},
+			{MatmulTile{2, 4, 4, 2, 3, 2, false}, 0.21},
+			{MatmulTile{1, 4, 2, 4, 3, 2, false}, 0.17},
+			{MatmulTile{1, 2, 2, 4, 3, 2, false}, 0.12},
 		}
 	case unit == MMA:
 		return []tuned{
-			{MatmulTile{2, 8, 8, 1, 3, 1, false}, 1},
-			{MatmulTile{2, 8, 4, 1, 3, 1, false}, 0.8},
-			{MatmulTile{2, 4, 2, 4, 2, 1, false}, 0.4},
-			{MatmulTile{1, 2, 2, 4, 2, 1, false}, 0.2},
+			{MatmulTile{2, 8, 4, 1, 3, 2, false}, 1},
+			{MatmulTile{2, 4, 4, 2, 2, 2, false}, 0.7},
+			{MatmulTile{1, 2, 2, 4, 2, 2, false}, 0.4},
 		}
 	case unit == MFMA:
+		resident := 2
+		if t.Arch == "gfx908" {
+			resident = 1 // sums and the rest lie in two files of registers
+		}
 		return []tuned{
-			{MatmulTile{4, 8, 4, 1, 2, 1, false}, 1},
+			{MatmulTile{4, 8, 4, 1, 2, resident, false}, 1},
 			{MatmulTile{2, 4, 4, 1, 2, 1, false}, 0.7},
 			{MatmulTile{1, 2, 2, 4, 2, 1, false}, 0.3},
 			{MatmulTile{1, 1, 2, 4, 2, 1, false}, 0.2},
@@ -138,16 +147,18 @@ func (o *Matmul) tile(t Target, group []Product, exact bool) MatmulTile {
 	least := 0.0
 	for _, r := range matmulTiles(t, exact) {
 		m := r.MatmulTile
-		if o.Gated && m.Features%2 != 0 {
-			m.Features, m.Tokens = 2*m.Features, max(m.Tokens/2, 1)
+		tokens, features := m.Size(t, exact)
+		if o.Gated {
+			features /= 2
 		}
-		if m.lds(t, exact) > t.LDS-matvecStatic {
+		if o.Gated && !m.gates() || m.lds(t, exact) > t.LDS-matvecStatic {
 			continue
 		}
-		tokens, features := m.Size(t, exact)
 		blocks := 0
-		for _, p := range group {
-			blocks += ceil(p.W.N, features)
+		for i, p := range group {
+			if i == 0 || !o.Gated {
+				blocks += ceil(p.W.N, features)
+			}
 		}
 		blocks *= ceil(o.T, tokens) + o.Stack/2
 		rounds := max(float64(blocks)/float64(t.Units), 1)
