@@ -54,8 +54,8 @@ struct Weights {
 		r.zero = AFFINE_ZERO ? number_at<AFFINE_ZERO ? AFFINE_ZERO : NSTF_U8>(zeros, g) : (f32)AFFINE_MIDDLE;
 		return r;
 	}
-	__device__ void ahead(int rows) const {
-		if (AFFINE_WHOLE) fetch_ahead(data + first * k * AFFINE_BITS / 8, rows * k * AFFINE_BITS / 8);
+	__device__ void ahead(int row, int n) const {
+		if (AFFINE_WHOLE) fetch_ahead(data + (first + row) * k * AFFINE_BITS / 8, n * 16);
 	}
 	static __device__ void fill(u8 *) {}
 #if AFFINE_WHOLE

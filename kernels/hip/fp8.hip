@@ -25,7 +25,7 @@ struct Weights {
 		const u8 *p = codes + (row * k + u * unit);
 		return {unit == 1 ? make_uint4(*p, 0, 0, 0) : load_once((const uint4 *)p), number_at<FP8_SCALE>(scales, i)};
 	}
-	__device__ void ahead(int rows) const { fetch_ahead(codes, rows * k); }
+	__device__ void ahead(int row, int n) const { fetch_ahead(codes + row * k, n * unit); }
 	static __device__ void fill(u8 *) {}
 	static __device__ void floats(const Raw &r, int, const u8 *, f32 (&w)[unit]) {
 		const u32 v[4] = {r.q.x, r.q.y, r.q.z, r.q.w};

@@ -31,8 +31,8 @@ struct Weights {
 		const int i = row * units + u;
 		return {load_once(q + i), high[i], d[row * (units / 8) + (u >> 3)]};
 	}
-	__device__ void ahead(int rows) const {
-		fetch_ahead(q, rows * units * 4);
+	__device__ void ahead(int row, int n) const {
+		fetch_ahead(q + row * units, n * 4);
 	}
 	static __device__ void fill(u8 *table) {
 		fill_grid8(table, iq1s_points, sizeof(iq1s_points) / 2, 16u << 16 | 8u << 8);

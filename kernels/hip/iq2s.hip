@@ -31,9 +31,9 @@ struct Weights {
 		const int i = row * units + u;
 		return {load_once(q + i), load_once(signs + i), high[i], s[i], d[row * (units / 8) + (u >> 3)]};
 	}
-	__device__ void ahead(int rows) const {
-		fetch_ahead(q, rows * units * 4);
-		fetch_ahead(signs, rows * units * 4);
+	__device__ void ahead(int row, int n) const {
+		fetch_ahead(q + row * units, n * 4);
+		fetch_ahead(signs + row * units, n * 4);
 	}
 	static __device__ void fill(u8 *table) {
 		fill_grid8(table, iq2s_points, sizeof(iq2s_points) / 2, 43u << 16 | 25u << 8 | 8u);

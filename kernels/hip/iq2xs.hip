@@ -28,8 +28,8 @@ struct Weights {
 		const int i = row * units + u;
 		return {load_once(q + i), s[i], d[row * (units / 8) + (u >> 3)]};
 	}
-	__device__ void ahead(int rows) const {
-		fetch_ahead(q, rows * units * 8);
+	__device__ void ahead(int row, int n) const {
+		fetch_ahead(q + row * units, n * 8);
 	}
 	static __device__ void fill(u8 *table) {
 		fill_grid8(table, iq2xs_points, sizeof(iq2xs_points) / 2, 43u << 16 | 25u << 8 | 8u);

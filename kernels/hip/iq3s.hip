@@ -32,9 +32,9 @@ struct Weights {
 		const int i = row * units + u;
 		return {load_once(q + i), load_once(signs + i), high[i], s[row * (units / 2) + (u >> 1)], d[row * (units / 8) + (u >> 3)]};
 	}
-	__device__ void ahead(int rows) const {
-		fetch_ahead(q, rows * units * 8);
-		fetch_ahead(signs, rows * units * 4);
+	__device__ void ahead(int row, int n) const {
+		fetch_ahead(q + row * units, n * 8);
+		fetch_ahead(signs + row * units, n * 4);
 	}
 	static __device__ void fill(u8 *table) {
 		fill_grid4(table, iq3s_points, sizeof(iq3s_points) / 2, 0x0f0d0b0907050301ull);

@@ -29,9 +29,9 @@ struct Weights {
 		const int i = row * units + u;
 		return {load_once(q + i), load_once(words + i), d[row * (units / 8) + (u >> 3)]};
 	}
-	__device__ void ahead(int rows) const {
-		fetch_ahead(q, rows * units * 8);
-		fetch_ahead(words, rows * units * 4);
+	__device__ void ahead(int row, int n) const {
+		fetch_ahead(q + row * units, n * 8);
+		fetch_ahead(words + row * units, n * 4);
 	}
 	static __device__ void fill(u8 *table) {
 		fill_grid4(table, iq3xxs_points, sizeof(iq3xxs_points) / 2, 0x3e342c241c140c04ull);

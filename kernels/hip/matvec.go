@@ -56,16 +56,24 @@ type MatvecShape struct {
 	Rows, Lanes, Waves, Split, Steps int
 	Blocks                           int  // resident blocks of a unit that registers are limited for
 	Grid                             int  // blocks of a unit that are launched at most; 0: as many as there are tiles
+	Ahead                            int  // units of the first rows that are fetched to the L2 cache before the input is there
+	Pipe                             bool // the next batch is loaded while one is multiplied
 	Direct                           bool // activations rounded beforehand are read from memory, not brought to LDS
 }
 
 // String writes the shape as the tables of measurements do.
 func (s MatvecShape) String() string {
-	direct := ""
-	if s.Direct {
-		direct = " direct"
+	more := ""
+	if s.Ahead > 0 {
+		more += fmt.Sprintf(" a%d", s.Ahead)
 	}
-	return fmt.Sprintf("r%d l%d w%d s%d u%d b%d g%d", s.Rows, s.Lanes, s.Waves, s.Split, s.Steps, s.Blocks, s.Grid) + direct
+	if s.Pipe {
+		more += " pipe"
+	}
+	if s.Direct {
+		more += " direct"
+	}
+	return fmt.Sprintf("r%d l%d w%d s%d u%d b%d g%d", s.Rows, s.Lanes, s.Waves, s.Split, s.Steps, s.Blocks, s.Grid) + more
 }
 
 // NormFits reports whether Matvec can normalise its input by itself.
@@ -160,9 +168,9 @@ func (o *Matvec) call(t Target, group []Product, integer bool, from, rows int) C
 		return 0
 	}
 	defines := fmt.Sprintf("%s MATVEC_T=%d MATVEC_ROWS=%d MATVEC_LANES=%d MATVEC_WAVES=%d MATVEC_SPLIT=%d MATVEC_STEPS=%d MATVEC_RESIDENT=%d"+
-		" MATVEC_K=%d MATVEC_DIRECT=%d MATVEC_INT=%d MATVEC_SOURCE=%s MATVEC_MATRICES=%d MATVEC_GATED=%d MATVEC_QUANTIZE=%d MATVEC_EXPERTS=%d ACTIVATION=%d",
+		" MATVEC_K=%d MATVEC_PIPE=%d MATVEC_AHEAD=%d MATVEC_DIRECT=%d MATVEC_INT=%d MATVEC_SOURCE=%s MATVEC_MATRICES=%d MATVEC_GATED=%d MATVEC_QUANTIZE=%d MATVEC_EXPERTS=%d ACTIVATION=%d",
 		w.Format.defines, rows, s.Rows, s.Lanes, s.Waves, s.Split, s.Steps, s.Blocks,
-		w.K, flag(direct), flag(integer), source, len(group), flag(o.Gated), flag(o.Rounded.Data != 0), flag(o.Experts != 0), o.Act)
+		w.K, flag(s.Pipe), min(s.Ahead, w.K/w.Format.unit), flag(direct), flag(integer), source, len(group), flag(o.Gated), flag(o.Rounded.Data != 0), flag(o.Experts != 0), o.Act)
 	symbol := "nstf_matvec_" + w.Format.Name() + "_f32"
 	lds := 0
 	if integer {

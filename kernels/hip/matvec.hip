@@ -41,6 +41,10 @@
 #define MATVEC_TILE (MATVEC_WAVES / MATVEC_SPLIT * MATVEC_SUBS * MATVEC_ROWS)   // rows of a block
 #define MATVEC_STRIDE (MATVEC_SPLIT * MATVEC_LANES)                             // units of a step
 #define MATVEC_VIEWS (1 + MATVEC_GATED)
+#define MATVEC_UNITS (MATVEC_K / Weights::unit)                                 // of a row
+#define MATVEC_BATCH (MATVEC_STEPS * MATVEC_STRIDE)                             // units loaded at once
+#define MATVEC_BATCHES ((MATVEC_UNITS + MATVEC_BATCH - 1) / MATVEC_BATCH)       // of a row
+#define MATVEC_EVEN (MATVEC_UNITS % MATVEC_BATCH == 0)                          // they are whole
 #define MATVEC_LDS (MATVEC_INT ? !MATVEC_DIRECT : MATVEC_SOURCE == MATVEC_NORM) // x lies in LDS
 
 #if MATVEC_INT
@@ -115,31 +119,32 @@ NSTF_DEVICE void multiply(Sums &sums, const Raws &raw, int u, const Input &in) {
 }
 #endif
 
-// Adds the products of units from `first` on, Steps of them at once.
-template <int Steps> NSTF_DEVICE void steps(Sums (&sums)[MATVEC_VIEWS], const Weights (&w)[MATVEC_VIEWS], int first, const Input &in) {
-	Raws raw[Steps][MATVEC_VIEWS];
+// Units of some rows on their way from memory.
+struct Stage {
+	Raws raw[MATVEC_STEPS][MATVEC_VIEWS];
+};
+
+// Loads a batch, whose first unit is this lane's.
+NSTF_DEVICE void load(Stage &stage, const Weights (&w)[MATVEC_VIEWS], int first) {
 #pragma unroll
-	for (int i = 0; i < Steps; i++)
+	for (int i = 0; i < MATVEC_STEPS; i++) {
+		const int u = first + i * MATVEC_STRIDE;
+		if (!MATVEC_EVEN && u >= MATVEC_UNITS) break;
 #pragma unroll
 		for (int v = 0; v < MATVEC_VIEWS; v++)
 #pragma unroll
-			for (int r = 0; r < MATVEC_ROWS; r++) raw[i][v][r] = w[v].load(r, first + i * MATVEC_STRIDE);
-#pragma unroll
-	for (int i = 0; i < Steps; i++)
-#pragma unroll
-		for (int v = 0; v < MATVEC_VIEWS; v++) multiply(sums[v], raw[i][v], first + i * MATVEC_STRIDE, in);
+			for (int r = 0; r < MATVEC_ROWS; r++) stage.raw[i][v][r] = w[v].load(r, u);
+	}
 }
 
-// A lane's part of its rows' sums over K.
-NSTF_DEVICE void products(Sums (&sums)[MATVEC_VIEWS], const Weights (&w)[MATVEC_VIEWS], const Input &in) {
-	const int units = MATVEC_K / Weights::unit, whole = units / MATVEC_STRIDE;
-	const int part = threadIdx.x / NSTF_WAVE % MATVEC_SPLIT;
-	int u = part * MATVEC_LANES + threadIdx.x % MATVEC_LANES, i = 0;
-#pragma unroll 1
-	for (; i + MATVEC_STEPS <= whole; i += MATVEC_STEPS, u += MATVEC_STEPS * MATVEC_STRIDE) steps<MATVEC_STEPS>(sums, w, u, in);
-#pragma unroll 1
-	for (; i < whole; i++, u += MATVEC_STRIDE) steps<1>(sums, w, u, in);
-	if (u < units) steps<1>(sums, w, u, in);
+NSTF_DEVICE void multiply(Sums (&sums)[MATVEC_VIEWS], const Stage &stage, int first, const Input &in) {
+#pragma unroll
+	for (int i = 0; i < MATVEC_STEPS; i++) {
+		const int u = first + i * MATVEC_STRIDE;
+		if (!MATVEC_EVEN && u >= MATVEC_UNITS) break;
+#pragma unroll
+		for (int v = 0; v < MATVEC_VIEWS; v++) multiply(sums[v], stage.raw[i][v], u, in);
+	}
 }
 
 // Adds up what the lanes that share rows have; each of them gets it.
@@ -230,40 +235,74 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 	wait_for_inputs();
 	first = (i64)expert[blockIdx.y] * n0;
 #endif
-	// The view of the wave's rows from base on; `ahead` has them fetched only.
-	auto view = [&](const u8 *w, int n, int base) { return Weights(Matrix{w, MATVEC_EXPERTS ? stack : n, MATVEC_K}, first + base); };
-	auto ahead = [&](int tile) {
-		const Place p = place(tile);
-		const int row = p.tile * MATVEC_TILE + group;
-		if (threadIdx.x % MATVEC_LANES != 0 || wave % MATVEC_SPLIT != 0 || row + MATVEC_ROWS > p.out.n) return;
-		view(p.w, p.out.n, row).ahead(MATVEC_ROWS);
+	// The first row of the wave in a tile. The last rows of a matrix are done again
+	// rather than fewer: N is at least MATVEC_ROWS.
+	auto row_of = [&](const Place &p) { return p.tile * MATVEC_TILE + group; };
+	auto base_of = [&](const Place &p) { return row_of(p) < p.out.n - MATVEC_ROWS ? row_of(p) : p.out.n - MATVEC_ROWS; };
+	auto view = [&](const u8 *w, const Place &p) {
+		return Weights(Matrix{w, MATVEC_EXPERTS ? stack : p.out.n, MATVEC_K}, first + base_of(p));
+	};
+	// Batches of the block's tiles are loaded one after the other, the next one
+	// while one is multiplied (MATVEC_PIPE).
+	const int lane = wave % MATVEC_SPLIT * MATVEC_LANES + threadIdx.x % MATVEC_LANES;
+	Stage stage[MATVEC_PIPE + 1];
+	Place next = place(blockIdx.x);
+	Weights views[MATVEC_VIEWS] = {
+		view(next.w, next),
 #if MATVEC_GATED
-		view(w1, p.out.n, row).ahead(MATVEC_ROWS);
+		view(w1, next),
 #endif
 	};
-	ahead(blockIdx.x);
-	Weights::fill(table);
-	Input in = {lds, table};
-	bring(in, x, weight, eps, MATVEC_EXPERTS ? blockIdx.y / share : MATVEC_SOURCE == MATVEC_ACTS ? from : 0);
-	if (MATVEC_LDS || Weights::table > 0) __syncthreads();
-	for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-		const Place p = place(tile);
-		const int row = p.tile * MATVEC_TILE + group;
-		// The last rows are done again rather than fewer: N is at least MATVEC_ROWS.
-		const int base = row < p.out.n - MATVEC_ROWS ? row : p.out.n - MATVEC_ROWS;
-		if (tile + gridDim.x < tiles) ahead(tile + gridDim.x);
-		const Weights views[MATVEC_VIEWS] = {
-			view(p.w, p.out.n, base),
+	int load_tile = blockIdx.x, load_batch = 0;
+	auto load_next = [&](Stage &to) {
+		if (load_tile >= tiles) return;
+		load(to, views, lane + load_batch * MATVEC_BATCH);
+		if (++load_batch < MATVEC_BATCHES) return;
+		load_batch = 0, load_tile += gridDim.x;
+		if (load_tile >= tiles) return;
+		next = place(load_tile);
+		views[0] = view(next.w, next);
 #if MATVEC_GATED
-			view(w1, p.out.n, base),
+		views[1] = view(w1, next);
 #endif
-		};
-		Sums sums[MATVEC_VIEWS] = {};
-		if (row < p.out.n) products(sums, views, in);
+	};
+	Input in = {lds, table};
+	Sums sums[MATVEC_VIEWS] = {};
+	int tile = blockIdx.x, batch = 0;
+	auto use = [&](const Stage &from_memory) {
+		multiply(sums, from_memory, lane + batch * MATVEC_BATCH, in);
+		if (++batch < MATVEC_BATCHES) return;
+		const Place p = place(tile);
 		gather(sums);
 #if MATVEC_SPLIT > 1
 		join(sums);
 #endif
-		write(p.out, sums, row, base, p.tile * MATVEC_TILE, rounded, MATVEC_EXPERTS ? blockIdx.y : from);
+		write(p.out, sums, row_of(p), base_of(p), p.tile * MATVEC_TILE, rounded, MATVEC_EXPERTS ? blockIdx.y : from);
+		batch = 0, tile += gridDim.x;
+#pragma unroll
+		for (int v = 0; v < MATVEC_VIEWS; v++)
+#pragma unroll
+			for (int t = 0; t < MATVEC_T; t++)
+#pragma unroll
+				for (int r = 0; r < MATVEC_ROWS; r++) sums[v][t][r] = 0;
+	};
+	if (MATVEC_PIPE) load_next(stage[0]);
+#if MATVEC_AHEAD
+	if (threadIdx.x % MATVEC_LANES < MATVEC_ROWS && wave % MATVEC_SPLIT == 0)
+#pragma unroll
+		for (int v = 0; v < MATVEC_VIEWS; v++) views[v].ahead(threadIdx.x % MATVEC_LANES, MATVEC_AHEAD);
+#endif
+	Weights::fill(table);
+	bring(in, x, weight, eps, MATVEC_EXPERTS ? blockIdx.y / share : MATVEC_SOURCE == MATVEC_ACTS ? from : 0);
+	if (MATVEC_LDS || Weights::table > 0) __syncthreads();
+	while (true) {
+		load_next(stage[MATVEC_PIPE]);
+		use(stage[0]);
+		if (tile >= tiles) break;
+#if MATVEC_PIPE
+		load_next(stage[0]);
+		use(stage[1]);
+		if (tile >= tiles) break;
+#endif
 	}
 }

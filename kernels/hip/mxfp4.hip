@@ -23,9 +23,9 @@ struct Weights {
 		const int i = row * units + u;
 		return {load_once(q + i), e[i]};
 	}
-	__device__ void ahead(int rows) const {
-		fetch_ahead(q, rows * units * 16);
-		fetch_ahead(e, rows * units);
+	__device__ void ahead(int row, int n) const {
+		fetch_ahead(q + row * units, n * 16);
+		fetch_ahead(e + row * units, n);
 	}
 	static __device__ void fill(u8 *) {}
 	static __device__ void codes(const Raw &r, const u8 *, u32 (&v)[8]) {

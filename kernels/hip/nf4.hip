@@ -43,8 +43,8 @@ struct Weights {
 		if (unit > 1) return {load_once((const uint4 *)(codes + i / 2)), most, levels};
 		return {make_uint4(codes[i / 2] >> (i & 1 ? 0 : 4) & 15, 0, 0, 0), most, levels};
 	}
-	__device__ void ahead(int rows) const {
-		if (unit > 1) fetch_ahead(codes + first / 2, rows * k / 2);
+	__device__ void ahead(int row, int n) const {
+		if (unit > 1) fetch_ahead(codes + (first + row * k) / 2, n * 16);
 	}
 	static __device__ void fill(u8 *) {}
 	static __device__ void floats(const Raw &r, int, const u8 *, f32 (&w)[unit]) {

@@ -22,8 +22,8 @@ struct Weights {
 		if (unit == 1) return {make_uint4(bits_of(number_at<PLAIN_TYPE>(data, i)), 0, 0, 0)};
 		return {load_once((const uint4 *)(data + i * (16 / unit)))};
 	}
-	__device__ void ahead(int rows) const {
-		if (unit > 1) fetch_ahead(data + first * (16 / unit), rows * k * (16 / unit));
+	__device__ void ahead(int row, int n) const {
+		if (unit > 1) fetch_ahead(data + (first + row * k) * (16 / unit), n * 16);
 	}
 	static __device__ void fill(u8 *) {}
 	static __device__ void floats(const Raw &r, int, const u8 *, f32 (&w)[unit]) {

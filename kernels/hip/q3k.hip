@@ -32,10 +32,10 @@ struct Weights {
 		const int i = row * units + u;
 		return {load_once(q + i), load_once(bit + i), high[row * (units / 8) + (u >> 3)], low[i], d[row * (units / 8) + (u >> 3)]};
 	}
-	__device__ void ahead(int rows) const {
-		fetch_ahead(q, rows * units * 8);
-		fetch_ahead(bit, rows * units * 4);
-		fetch_ahead(low, rows * units);
+	__device__ void ahead(int row, int n) const {
+		fetch_ahead(q + row * units, n * 8);
+		fetch_ahead(bit + row * units, n * 4);
+		fetch_ahead(low + row * units, n);
 	}
 	static __device__ void fill(u8 *) {}
 	static __device__ void codes(const Raw &r, const u8 *, u32 (&v)[8]) {

@@ -22,9 +22,9 @@ struct Weights {
 		const int i = row * units + u;
 		return {load_once(q + i), d[i]};
 	}
-	__device__ void ahead(int rows) const {
-		fetch_ahead(q, rows * units * 16);
-		fetch_ahead(d, rows * units * 2);
+	__device__ void ahead(int row, int n) const {
+		fetch_ahead(q + row * units, n * 16);
+		fetch_ahead(d + row * units, n * 2);
 	}
 	static __device__ void fill(u8 *) {}
 	static __device__ void codes(const Raw &r, const u8 *, u32 (&v)[8]) { nibble_codes(r.q, v); }

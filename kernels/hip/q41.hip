@@ -22,9 +22,9 @@ struct Weights {
 		const int i = row * units + u;
 		return {load_once(q + i), load_once(dm + i)};
 	}
-	__device__ void ahead(int rows) const {
-		fetch_ahead(q, rows * units * 16);
-		fetch_ahead(dm, rows * units * 4);
+	__device__ void ahead(int row, int n) const {
+		fetch_ahead(q + row * units, n * 16);
+		fetch_ahead(dm + row * units, n * 4);
 	}
 	static __device__ void fill(u8 *) {}
 	static __device__ void codes(const Raw &r, const u8 *, u32 (&v)[8]) {

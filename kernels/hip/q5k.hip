@@ -28,10 +28,10 @@ struct Weights {
 		const int i = row * units + u;
 		return {load_once(q + i), load_once(high + i), heads[row * (units / 8) + (u >> 3)]};
 	}
-	__device__ void ahead(int rows) const {
-		fetch_ahead(q, rows * units * 16);
-		fetch_ahead(high, rows * units * 4);
-		fetch_ahead(heads, rows * units * 2);
+	__device__ void ahead(int row, int n) const {
+		fetch_ahead(q + row * units, n * 16);
+		fetch_ahead(high + row * units, n * 4);
+		fetch_ahead(heads + row * (units / 8), n * 2);
 	}
 	static __device__ void fill(u8 *) {}
 	static __device__ void codes(const Raw &r, const u8 *, u32 (&v)[8]) {

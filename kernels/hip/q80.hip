@@ -22,9 +22,9 @@ struct Weights {
 		const int i = row * units + u;
 		return {load_once(q + i), d[row * (units / 2) + (u >> 1)]};
 	}
-	__device__ void ahead(int rows) const {
-		fetch_ahead(q, rows * units * 16);
-		fetch_ahead(d, rows * units);
+	__device__ void ahead(int row, int n) const {
+		fetch_ahead(q + row * units, n * 16);
+		fetch_ahead(d + row * (units / 2), n);
 	}
 	static __device__ void fill(u8 *) {}
 	static __device__ void codes(const Raw &r, const u8 *, u32 (&v)[4]) { v[0] = r.q.x, v[1] = r.q.y, v[2] = r.q.z, v[3] = r.q.w; }

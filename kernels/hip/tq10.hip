@@ -43,8 +43,8 @@ struct Weights {
 		if (u == 7) r.b.x = r.b.y = r.b.z = r.b.w = four[block];
 		return r;
 	}
-	__device__ void ahead(int rows) const {
-		fetch_ahead(five, rows * units * 6);
+	__device__ void ahead(int row, int n) const {
+		fetch_ahead(five + row * (units / 8) * 3, n * 6);
 	}
 	static __device__ void fill(u8 *) {}
 	static __device__ void codes(const Raw &r, const u8 *, u32 (&v)[8]) {

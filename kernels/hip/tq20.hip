@@ -22,8 +22,8 @@ struct Weights {
 		const int i = row * units + u;
 		return {load_once(q + i), d[row * (units / 8) + (u >> 3)]};
 	}
-	__device__ void ahead(int rows) const {
-		fetch_ahead(q, rows * units * 8);
+	__device__ void ahead(int row, int n) const {
+		fetch_ahead(q + row * units, n * 8);
 	}
 	static __device__ void fill(u8 *) {}
 	static __device__ void codes(const Raw &r, const u8 *, u32 (&v)[8]) {

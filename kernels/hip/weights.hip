@@ -16,7 +16,7 @@
 //
 //		Weights(const Matrix &m, i64 row);
 //		Raw load(int row, int u) const;  // unit u of a row counted from the view's first
-//		void ahead(int rows) const;      // has the first rows fetched to the L2 cache
+//		void ahead(int row, int n) const; // has the first n units of a row fetched to the L2 cache
 //
 //		static void fill(u8 *table);     // called by all threads, before a barrier
 //		// The codes, a signed byte each, first in the low byte.

@@ -105,11 +105,12 @@ func TestMatvecShapes(t *testing.T) {
 			{Rows: 1, Lanes: wave, Waves: 4, Split: 1, Steps: 1, Blocks: 1},
 			{Rows: 3, Lanes: wave, Waves: 2, Split: 2, Steps: 3, Blocks: 1, Direct: true},
 			{Rows: 2, Lanes: wave / 2, Waves: 4, Split: 4, Steps: 2, Blocks: 2, Grid: 1},
-			{Rows: 4, Lanes: wave / 4, Waves: 8, Split: 2, Steps: 2, Blocks: 1},
-			{Rows: 8, Lanes: 8, Waves: 1, Split: 1, Steps: 1, Blocks: 1},
+			{Rows: 4, Lanes: wave / 4, Waves: 8, Split: 2, Steps: 2, Blocks: 1, Ahead: 5},
+			{Rows: 1, Lanes: wave, Waves: 4, Split: 1, Steps: 2, Blocks: 1, Grid: 1, Pipe: true, Ahead: 1000},
+			{Rows: 2, Lanes: 8, Waves: 2, Split: 2, Steps: 1, Blocks: 1, Grid: 1, Pipe: true},
 		} {
 			for _, exact := range []bool{false, true} {
-				c := &matvecCase{v: v, t: 1 + i, k: 768 + 256*i, n: []int{1 + 70*i}, exact: exact, acts: i < 3, shape: &s, repeated: true}
+				c := &matvecCase{v: v, t: 1 + i%4, k: 768 + 256*i, n: []int{1 + 70*i}, exact: exact, acts: i < 3, shape: &s, repeated: true}
 				c.run(t, m, r)
 			}
 		}

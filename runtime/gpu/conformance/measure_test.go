@@ -187,6 +187,7 @@ func workloads() []workload {
 	return []workload{
 		{"plain", []int{8192}, 28672, 1},
 		{"plain", []int{4096}, 4096, 1},
+		{"x", []int{4096}, 4096, 1},
 		{"plain", []int{4096}, 14336, 1},
 		{"plain", []int{6144}, 4096, 1},
 		{"norm", []int{4096, 1024, 1024}, 4096, 1},
@@ -204,32 +205,39 @@ func (m *machine) shapes(w *workload) []*hip.MatvecShape {
 	if !*variantsFlag {
 		return all
 	}
-	add := func(rows, steps, waves, blocks, grid int) {
-		for _, direct := range []bool{false, true} {
-			if direct && w.op != "plain" && w.op != "gated" {
-				continue
+	add := func(rows, steps, waves, blocks, grid int, pipe bool) {
+		for _, ahead := range []int{0, 128 / rows} {
+			for _, direct := range []bool{false, true} {
+				if direct && w.op != "plain" && w.op != "gated" {
+					continue
+				}
+				all = append(all, &hip.MatvecShape{Rows: rows, Lanes: m.target.Wave, Waves: waves, Split: 1, Steps: steps,
+					Blocks: blocks, Grid: grid, Ahead: ahead, Pipe: pipe, Direct: direct})
 			}
-			all = append(all, &hip.MatvecShape{Rows: rows, Lanes: m.target.Wave, Waves: waves, Split: 1, Steps: steps, Blocks: blocks, Grid: grid, Direct: direct})
 		}
 	}
-	for _, u := range [][2]int{{1, 4}, {2, 2}, {2, 4}, {4, 1}, {4, 2}} {
-		add(u[0], u[1], 8, 1, 0)
-		add(u[0], u[1], 8, 4, 0)
-		add(u[0], u[1], 16, 1, 0)
-		add(u[0], u[1], 16, 2, 0)
-	}
-	for _, g := range []int{2, 3, 4} {
-		add(1, 4, 8, g, g)
-		add(2, 2, 8, g, g)
-	}
-	add(1, 8, 8, 2, 2)
-	add(2, 4, 8, 2, 2)
-	add(4, 2, 8, 2, 2)
-	add(1, 4, 16, 1, 1)
-	add(1, 4, 16, 2, 2)
-	add(2, 2, 16, 1, 1)
-	add(2, 2, 16, 2, 2)
-	add(2, 4, 16, 1, 1)
+	add(1, 4, 8, 4, 0, false)
+	add(1, 4, 16, 2, 0, false)
+	add(2, 2, 8, 4, 0, false)
+	add(2, 2, 16, 2, 0, false)
+	add(2, 4, 8, 4, 0, false)
+	add(4, 2, 8, 2, 0, false)
+	add(1, 4, 8, 4, 4, false)
+	add(2, 2, 8, 4, 4, false)
+	add(2, 2, 16, 2, 2, false)
+	add(1, 4, 8, 2, 2, true)
+	add(1, 4, 16, 1, 1, true)
+	add(1, 2, 8, 3, 3, true)
+	add(1, 2, 8, 4, 4, true)
+	add(1, 2, 16, 2, 2, true)
+	add(2, 1, 8, 3, 3, true)
+	add(2, 1, 8, 4, 4, true)
+	add(2, 1, 16, 2, 2, true)
+	add(2, 1, 16, 1, 1, true)
+	add(2, 2, 8, 2, 2, true)
+	add(2, 2, 16, 1, 1, true)
+	add(4, 1, 8, 2, 2, true)
+	add(4, 1, 16, 1, 1, true)
 	return all
 }
 
@@ -330,7 +338,7 @@ func (m *machine) operation(t testing.TB, v *variety, w *workload, s *hip.Matvec
 	op := &hip.Matvec{T: w.t, Shape: s, X: take(4 * w.t * w.k)}
 	if w.op == "norm" {
 		op.Norm = hip.Normal{Weight: take(4 * w.k), Eps: 1e-5}
-	} else if f.Integer() {
+	} else if f.Integer() && w.op != "x" {
 		op.Acts = hip.Acts{Data: take(int(hip.ActsSize(w.t, w.k))), T: w.t, K: w.k}
 	}
 	total := int64(0)
