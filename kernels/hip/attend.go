@@ -31,7 +31,8 @@ type Attend struct {
 	// prompts are turned by a launch of its own.
 	Turn *Rope
 	// Shape divides decoding; without it attend.go's choice is taken.
-	Shape *AttendShape
+	Shape    *AttendShape
+	TileRows int // of a block of prompts; 0: as attendtiles.go says
 	// Exact asks for float32 throughout; otherwise prompts may be multiplied in
 	// half precision.
 	Exact bool

@@ -7,12 +7,17 @@ import (
 )
 
 // tileRows is the rows of a block of attention over prompts.
-const tileRows = 64
+func (o *Attend) tileRows(t Target) int {
+	if o.TileRows != 0 {
+		return o.TileRows
+	}
+	return 64
+}
 
 // isPrompt says whether the rows go the way of prompts: where they are many, and
 // a tile of keys fits.
 func (o *Attend) isPrompt(t Target) bool {
-	_, lds := o.columns()
+	_, lds := o.columns(t)
 	return o.T > attendFewRows && lds <= uint32(t.LDS)
 }
 
@@ -22,24 +27,35 @@ func (o *Attend) exact() bool { return o.Exact || o.KV.Format == cpu.KVF32 }
 
 // columns returns how many numbers of its output a block computes, and the LDS
 // that it needs for that.
-func (o *Attend) columns() (n int, lds uint32) {
+func (o *Attend) columns(t Target) (n int, lds uint32) {
 	tile, most := 64, 128 // numbers of 128 bytes; sums that registers hold
+	if t.Matrix() == NoMatrix {
+		most = 64
+	}
 	if o.exact() {
-		tile, most = 32, 64
+		tile, most = 32, 48
 	}
 	n = min(ceil(o.KV.Dim, 16)*16, most)
-	return n, uint32(128 * (ceil(o.KV.Dim, tile)*tile + n))
+	values, stages := n, 1
+	if t.Matrix() == MMA && !o.exact() { // values as they are cached, halves copied ahead
+		values = ceil(n, tile) * tile
+		if o.KV.Format == cpu.KVF16 && o.KV.Dim%8 == 0 {
+			stages = 2
+		}
+	}
+	return n, uint32(128 * stages * (ceil(o.KV.Dim, tile)*tile + values))
 }
 
 // prompt is Attend for many rows.
 func (o *Attend) prompt(t Target) []Call {
-	columns, lds := o.columns()
-	unit := Unit{"attendtiles.hip", fmt.Sprintf("%s NSTF_EXACT=%d ATTEND_COLUMNS=%d ATTEND_CAP=%d", o.KV.defines(), flag(o.exact()), columns, flag(o.Softcap != 0))}
+	columns, lds := o.columns(t)
+	rows := o.tileRows(t)
+	unit := Unit{"attendtiles.hip", fmt.Sprintf("%s NSTF_EXACT=%d ATTEND_COLUMNS=%d TILE_ROWS=%d ATTEND_CAP=%d", o.KV.defines(), flag(o.exact()), columns, rows, flag(o.Softcap != 0))}
 	features := 16
 	if o.exact() || t.Matrix() == NoMatrix {
 		features = t.Wave
 	}
-	args := []Arg{Ptr(o.Q), Ptr(o.Out), I32(o.KV.Dim), I32(o.T), I32(o.Heads), I32(o.KV.Heads), I32(o.Window), F32(o.Scale), F32(o.Softcap)}
+	args := []Arg{Ptr(o.Q), Ptr(o.Out), I32(4096), I32(o.T), I32(o.Heads), I32(o.KV.Heads), I32(o.Window), F32(o.Scale), F32(o.Softcap)}
 	args = append(append(args, o.KV.args()...), o.Rows.args()...)
 	var calls []Call
 	if r := o.turning(); r != nil {
@@ -47,7 +63,7 @@ func (o *Attend) prompt(t Target) []Call {
 	}
 	return append(calls, Call{
 		Early: true, Unit: unit, Symbol: "nstf_attend_tiles", LDS: lds,
-		Grid:  [3]uint32{uint32(ceil(o.T, tileRows)), uint32(o.Heads), uint32(ceil(o.KV.Dim, columns))},
-		Block: [3]uint32{uint32(tileRows / features * t.Wave), 1, 1}, Args: args,
+		Grid:  [3]uint32{uint32(ceil(o.T, rows)), uint32(o.Heads), uint32(ceil(o.KV.Dim, columns))},
+		Block: [3]uint32{uint32(rows / features * t.Wave), 1, 1}, Args: args,
 	})
 }

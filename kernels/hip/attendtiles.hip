@@ -9,8 +9,8 @@
 // positions one after the other. With NSTF_EXACT everything is float32 in plain
 // loops; else q, keys, weights and values are halves and sums float32.
 //
-// width is KV_D again: as an argument it keeps products in basic blocks of their
-// own (MATRIX_APART in matrix.hip).
+// width is 4096, more than any count of tiles: as an argument it keeps products in
+// basic blocks of their own (MATRIX_APART in matrix.hip).
 //
 // Grid: x: TILE_ROWS rows, the last first since they see most; y: heads; z:
 // ATTEND_COLUMNS numbers of a head's output. Waves of any size, a wave has
@@ -31,7 +31,6 @@
 #include "kv.hip"
 #include "matrixchain.hip"
 
-#define TILE_ROWS 64
 #define TILE_WAVES (TILE_ROWS / MATRIX_FEATURES)
 #define THREADS (TILE_WAVES * NSTF_WAVE)
 #define TILE MATRIX_TILE_K
@@ -41,7 +40,20 @@
 #define PIECE (NSTF_EXACT ? 4 : 8) // numbers of 16 bytes
 // Queries stay in registers where there are enough: WMMA11's copies take twice as many.
 #define QUERIES_HELD (!MATRIX_PLAIN && KEY_TILES <= 2 && NSTF_MATRIX != NSTF_MATRIX_WMMA11)
+// Else they are loaded again for each tile, and a tile at a time lest all of them are.
+constexpr int UNROLL_KEYS = QUERIES_HELD ? 8 : 1;
 #define TILE_NONE -3.4028234663852886e38f
+
+// Keys and values of halves are copied while the tile before is worked on, where
+// the machine has such copies and whole pieces are stored.
+#if MATRIX_COPIES && CHAIN_TURNS && KV_FORMAT == 1 && KV_D % 8 == 0
+#define STAGES 2
+#else
+#define STAGES 1
+#endif
+#define KEY_BYTES (KEY_TILES * TILE * 128)
+#define VALUE_TILES ((ATTEND_COLUMNS + TILE - 1) / TILE)
+#define VALUE_BYTES (CHAIN_TURNS ? VALUE_TILES * TILE * 128 : ATTEND_COLUMNS * 128)
 
 // Eight or four numbers as they lie in LDS.
 struct alignas(16) piece {
@@ -50,27 +62,30 @@ struct alignas(16) piece {
 
 // Numbers d0 .. d0+PIECE-1 of a vector, zeros behind KV_D.
 NSTF_DEVICE piece load_piece(const kv_element* plane, const f32* scales, i64 vector, int d0, bool key) {
-	piece p = {};
-	if (d0 >= KV_D) return p;
-	const kv_element* from = plane + vector * KV_D + d0;
+	piece p;
 #if KV_FORMAT == 1 && !NSTF_EXACT && KV_D % 8 == 0
-	return *(const piece*)from;
+	const bool inside = KV_D % TILE == 0 || d0 < KV_D;
+	p = *(const piece*)(plane + vector * KV_D + (inside ? d0 : 0));
+#pragma unroll
+	for (int i = 0; i < 4; i++) p.v[i] = inside ? p.v[i] : 0;
 #else
+	const kv_element* from = plane + vector * KV_D;
 	f32 x[PIECE];
 #if KV_FORMAT == 2
-	const f32 scale = scales[key ? vector * KV_GROUPS + d0 / 32 : vector];
+	const f32 scale = scales[!key ? vector : vector * KV_GROUPS + (d0 < KV_D ? d0 / 32 : 0)];
 #endif
 #pragma unroll
 	for (int i = 0; i < PIECE; i++) {
-		x[i] = 0;
-		if (d0 + i >= KV_D) continue;
+		const bool inside = KV_D % TILE == 0 || d0 + i < KV_D;
+		const kv_element e = from[inside ? d0 + i : 0];
 #if KV_FORMAT == 0
-		x[i] = from[i];
+		x[i] = e;
 #elif KV_FORMAT == 1
-		x[i] = half_value(from[i]);
+		x[i] = half_value(e);
 #else
-		x[i] = (f32)from[i] * scale;
+		x[i] = (f32)e * scale;
 #endif
+		x[i] = inside ? x[i] : 0.0f;
 	}
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
@@ -80,42 +95,57 @@ NSTF_DEVICE piece load_piece(const kv_element* plane, const f32* scales, i64 vec
 		p.v[i] = halves_of(x[2 * i], x[2 * i + 1]);
 #endif
 	}
-	return p;
 #endif
+	return p;
 }
 
-// The tile's positions lo <= p < hi, counted from its first, exist.
+// The tile's positions lo <= p < hi, counted from its first, are seen by rows of
+// the block. Others may hold anything: their scores are masked, their values are
+// zeroed. All can be read, since pages are whole.
 struct reach {
 	int lo, hi;
+	NSTF_MEMBER bool has(int p) const { return p >= lo && p < hi; }
 };
 
-NSTF_DEVICE void fetch_keys(u8* keys, const kv_cache& cache, i64 first, reach r) {
-	constexpr int pieces = KEY_TILES * 8;
+NSTF_DEVICE piece zero_unless(bool keep, piece p) {
+#pragma unroll
+	for (int i = 0; i < 4; i++) p.v[i] = keep ? p.v[i] : 0;
+	return p;
+}
+
+// Rows of a tile: numbers column on of each position, Tiles*TILE of them.
+template <bool Key, int Tiles> NSTF_DEVICE void fetch_rows(u8* to, const kv_cache& cache, i64 first, reach r, int column) {
+	constexpr int pieces = Tiles * 8;
+	const kv_element* plane = Key ? cache.keys : cache.values;
 #pragma unroll 4
 	for (int i = threadIdx.x; i < TILE * pieces; i += THREADS) {
-		const int p = i / pieces, c = i % pieces;
-		piece x = {};
-		if (p >= r.lo && p < r.hi) x = load_piece(cache.keys, cache.key_scales, first + p, c * PIECE, true);
-		*(piece*)(keys + c / 8 * (TILE * 128) + matrix_chunk(p, c % 8)) = x;
+		const int p = i / pieces, c = i % pieces, d0 = column + c * PIECE;
+		u8* at = to + c / 8 * (TILE * 128) + matrix_chunk(p, c % 8);
+#if STAGES == 2
+		const bool inside = d0 < KV_D;
+		chain_copy(at, plane + (first + p) * KV_D + (inside ? d0 : 0), inside && (Key || r.has(p)));
+#else
+		const piece x = load_piece(plane, Key ? cache.key_scales : cache.value_scales, first + p, d0, Key);
+		*(piece*)at = Key ? x : zero_unless(r.has(p), x);
+#endif
 	}
 }
 
-// Lanes take neighbouring positions, which makes their words neighbours too.
-NSTF_DEVICE void fetch_values(u8* values, const kv_cache& cache, i64 first, reach r, int column) {
+// Values turned: a row for each number of a head. Lanes take neighbouring
+// positions, which makes their words neighbours too.
+NSTF_DEVICE void fetch_turned(u8* values, const kv_cache& cache, i64 first, reach r, int column) {
 #pragma unroll 2
 	for (int i = threadIdx.x; i < 32 * (ATTEND_COLUMNS / PIECE); i += THREADS) {
 		const int d = i / 32 * PIECE;
+		auto load = [&](int p) { return zero_unless(r.has(p), load_piece(cache.values, cache.value_scales, first + p, column + d, false)); };
 #if NSTF_EXACT
 		const int p = i % 32;
-		piece x = {};
-		if (p >= r.lo && p < r.hi) x = load_piece(cache.values, cache.value_scales, first + p, column + d, false);
+		const piece x = load(p);
 #pragma unroll
 		for (int j = 0; j < 4; j++) *(u32*)(values + matrix_chunk(d + j, p / 4) + p % 4 * 4) = x.v[j];
 #else
 		const int p = i % 32 * 2, place = chain_place(p);
-		piece x = {}, y = {};
-		if (p >= r.lo && p < r.hi) x = load_piece(cache.values, cache.value_scales, first + p, column + d, false);
-		if (p + 1 >= r.lo && p + 1 < r.hi) y = load_piece(cache.values, cache.value_scales, first + p + 1, column + d, false);
+		const piece x = load(p), y = load(p + 1);
 #pragma unroll
 		for (int j = 0; j < 8; j++) {
 			const u32 a = j % 2 ? x.v[j / 2] >> 16 : x.v[j / 2] & 0xffff, b = j % 2 ? y.v[j / 2] & 0xffff0000 : y.v[j / 2] << 16;
@@ -123,6 +153,31 @@ NSTF_DEVICE void fetch_values(u8* values, const kv_cache& cache, i64 first, reac
 		}
 #endif
 	}
+}
+
+NSTF_DEVICE void fetch(u8* stage, const kv_cache& cache, i64 first, reach r, int column) {
+	fetch_rows<true, KEY_TILES>(stage, cache, first, r, 0);
+#if CHAIN_TURNS
+	fetch_rows<false, VALUE_TILES>(stage + KEY_BYTES, cache, first, r, column);
+#else
+	fetch_turned(stage + KEY_BYTES, cache, first, r, column);
+#endif
+}
+
+// matrix_products, for plain loops one tile of tokens at a time: see MATRIX_APART
+// in matrix.hip. All n are under width, which the compiler does not know.
+template <int N> NSTF_DEVICE void products(MatrixSums (&sums)[1][N], const MatrixRuns (&w)[1], const u8* tile, int block, int width) {
+#if MATRIX_PLAIN
+#pragma unroll
+	for (int n = 0; n < N; n++) {
+		if (n >= width) continue;
+		MatrixSums one[1][1] = {{sums[0][n]}};
+		matrix_products(one, w, tile + n * MATRIX_TOKENS * 128, block);
+		sums[0][n] = one[0][0];
+	}
+#else
+	if (!MATRIX_APART || block < width) matrix_products(sums, w, tile, block);
+#endif
 }
 
 // One block of a lane's queries, as weights: times factor.
@@ -216,7 +271,6 @@ NSTF_KERNEL void __launch_bounds__(THREADS)
 nstf_attend_tiles(const f32* q, f32* out, int width, int rows, int heads, int kv_heads, int window, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS) {
 	extern __shared__ __align__(1024) u8 lds[];
 	begin_early();
-	u8 *keys = lds, *values = lds + KEY_TILES * TILE * 128;
 	const kv_cache cache = KV_CACHE;
 	const int head = blockIdx.y, kv_head = head / (heads / kv_heads), column = blockIdx.z * ATTEND_COLUMNS;
 	const int first_row = (gridDim.x - 1 - blockIdx.x) * TILE_ROWS, stop = first_row + TILE_ROWS < rows ? first_row + TILE_ROWS : rows;
@@ -265,36 +319,52 @@ nstf_attend_tiles(const f32* q, f32* out, int width, int rows, int heads, int kv
 		low = wave_extreme(low, false);
 		high = wave_extreme(high, true);
 		const i32* table = pages + owner * (i64)max_pages;
-		for (int p = first / TILE * TILE; p < last; p += TILE) {
-			const i64 vector = kv_vector(table[p / 64], kv_heads, kv_head, p);
-			const reach exist = {first - p, last - p};
+		auto bring = [&](int p, int stage) {
+			if (p < last) fetch(lds + stage * (KEY_BYTES + VALUE_BYTES), cache, kv_vector(table[p / 64], kv_heads, kv_head, p), reach{first - p, last - p}, column);
+		};
+		int stage = 0;
+		__syncthreads();
+		if (STAGES == 2) bring(first / TILE * TILE, 0);
+		for (int p = first / TILE * TILE; p < last; p += TILE, stage ^= STAGES - 1) {
+#if STAGES == 2
+			matrix_copy_end();
+			bring(p + TILE, stage ^ 1);
+			matrix_copy_end();
+			matrix_copy_wait<1>();
+#else
+			bring(p, 0);
+#endif
 			__syncthreads();
-			fetch_keys(keys, cache, vector, exist);
-			fetch_values(values, cache, vector, exist, column);
-			__syncthreads();
-			if (p >= high || p + TILE <= low) continue; // for the whole wave
-			MatrixSums s[1][SCORES] = {};
+			const u8 *keys = lds + stage * (KEY_BYTES + VALUE_BYTES), *values = keys + KEY_BYTES;
+			if (p < high && p + TILE > low) { // for the whole wave
+				MatrixSums s[1][SCORES] = {};
+#pragma unroll UNROLL_KEYS
+				for (int j = 0; j < KEY_TILES; j++) {
+#pragma unroll UNROLL_KEYS
+					for (int b = 0; b < MATRIX_BLOCKS; b++) {
+#if QUERIES_HELD
+						const MatrixRuns w[1] = {held[j][b]};
+#else
+						const MatrixRuns w[1] = {query_runs(query, j, b, factor)};
+#endif
+						products(s, w, keys + j * (TILE * 128), b, width);
+					}
+				}
+				int a[MATRIX_ROWS], e[MATRIX_ROWS];
 #pragma unroll
-			for (int j = 0; j < KEY_TILES; j++) {
+				for (int r = 0; r < MATRIX_ROWS; r++) a[r] = lo[r] - p, e[r] = hi[r] - p;
+				weigh(s, all, a, e, scale, softcap);
 #pragma unroll
 				for (int b = 0; b < MATRIX_BLOCKS; b++) {
-#if QUERIES_HELD
-					const MatrixRuns w[1] = {held[j][b]};
+					const MatrixRuns w[1] = {chain_weights(s[0], b)};
+#if CHAIN_TURNS
+					chain_products(all.acc, w, values, b);
 #else
-					const MatrixRuns w[1] = {query_runs(query, j, b, factor)};
+					products(all.acc, w, values, b, width);
 #endif
-					if (!MATRIX_APART || j * TILE < width) matrix_products(s, w, keys + j * (TILE * 128), b);
 				}
 			}
-			int a[MATRIX_ROWS], e[MATRIX_ROWS];
-#pragma unroll
-			for (int r = 0; r < MATRIX_ROWS; r++) a[r] = lo[r] - p, e[r] = hi[r] - p;
-			weigh(s, all, a, e, scale, softcap);
-#pragma unroll
-			for (int b = 0; b < MATRIX_BLOCKS; b++) {
-				const MatrixRuns w[1] = {chain_weights(s[0], b)};
-				if (!MATRIX_APART || b < width) matrix_products(all.acc, w, values, b);
-			}
+			__syncthreads();
 		}
 	}
 #pragma unroll

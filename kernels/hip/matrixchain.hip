@@ -7,7 +7,18 @@
 // gives the unit what it has, in the order in which it has it, and the other
 // operand's rows in LDS follow: number p of MATRIX_TILE_K lies at place
 // chain_place(p). Only WMMA11, which wants rows twice, exchanges anything.
+//
+// The other operand's rows are columns of what is cached, which has a row for
+// each position. With CHAIN_TURNS 1 the unit turns it while loading, and LDS has
+// tiles of rows as for a first product, MATRIX_TILE_K columns each; with 0 the
+// caller has turned it: a row of a tile for each column.
 #include "matrix.hip"
+
+#if !MATRIX_PLAIN && NSTF_MATRIX == NSTF_MATRIX_MMA
+#define CHAIN_TURNS 1
+#else
+#define CHAIN_TURNS 0
+#endif
 
 // The place in a tile's row of number i of the 16 that a lane's group has in a
 // block.
@@ -99,3 +110,31 @@ template <int N> NSTF_DEVICE MatrixRuns chain_weights(const MatrixSums (&s)[N], 
 #endif
 	return r;
 }
+
+// Adds the products of a block of weights with N tiles of columns.
+#if CHAIN_TURNS
+// Four matrices of 8 positions by 8 columns, turned: positions 16*step on, two
+// tiles of columns from tile n on.
+NSTF_DEVICE void chain_load(u32 (&x)[4], const u8 *tiles, int step, int n) {
+	const int lane = matrix_lane(), column = n + lane / 16;
+	asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+	             : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+	             : "r"(matrix_address(tiles) + column / 8 * (MATRIX_TILE_K * 128) + matrix_chunk(16 * step + lane % 16, column % 8)));
+}
+template <int N> NSTF_DEVICE void chain_products(MatrixSums (&sums)[1][N], const MatrixRuns (&w)[1], const u8 *tiles, int) {
+#pragma unroll
+	for (int step = 0; step < 4; step++) {
+#pragma unroll
+		for (int n = 0; n < N; n += 2) {
+			u32 x[4];
+			chain_load(x, tiles, step, n);
+			matrix_mma(sums[0][n], w[0], step, x[0], x[1]);
+			matrix_mma(sums[0][n + 1], w[0], step, x[2], x[3]);
+		}
+	}
+}
+// A copy of 16 bytes as matrix_copy, or of zeros.
+NSTF_DEVICE void chain_copy(void *lds, const void *global, bool exists) {
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(matrix_address(lds)), "l"(global), "r"(exists ? 16 : 0) : "memory");
+}
+#endif
