@@ -5,8 +5,10 @@
 // In and out are plain slices, float32 or little-endian 16-bit floats. The
 // package knows no model and no policy: a weight matrix is W[N][K], a row per
 // output feature, and whoever stores it in another form hands Gemm a RowDecoder.
-// Twelve of ggml's schemes have an [Integer], whose kernels multiply them as they
-// are stored with [Activations] rounded to int8.
+// All of ggml's coded schemes have an [Integer], and affine codes an [Affine], whose
+// kernels multiply them as they are stored with [Activations] rounded to int8; Dots
+// multiplies weights that are floats of 8 or 4 bits. [Set.Coded] finds what a matrix
+// has.
 //
 // A [Set] is the kernels of one instruction-set [Level]. [Best] takes the
 // highest level that this machine runs, [ForLevel] forces one; there is no

@@ -12,6 +12,7 @@ package cpu
 //go:generate go -C internal/gen run . -kernel norm -out ../../norm_amd64.s -stubs ../../norm_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel tile -out ../../tile_amd64.s -stubs ../../tile_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel strips -out ../../strips_amd64.s -stubs ../../strips_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel codes -out ../../codes_amd64.s -stubs ../../codes_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel unpack -out ../../unpack_amd64.s -stubs ../../unpack_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel quantize -out ../../quantize_amd64.s -stubs ../../quantize_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel q40 -out ../../q40_amd64.s -stubs ../../q40_amd64.go -pkg cpu

@@ -27,17 +27,15 @@ import (
 // outputs NaN or infinite, and no others.
 type Integer struct {
 	integerScheme
-	set *Set
+	product *product
 
 	// y[t*ldy+n] = the product of row n of w and row t of a, for n < rows, t < T
 	// = 1, 2 or 4 by index. ldw counts bytes from row to row; token t's records
 	// are at a[t*recordBytes+i*step:] for i < runs.
-	// Without one, rows are unpacked and given to the set's strip kernels.
+	// Without one, rows are unpacked and given to the product's strip kernels.
 	matVec [5]matVecKernel
-	// unpackRow writes runs records of unpackedBytes from one row; nil: plain Go.
-	unpackRow  func(dst, w []byte, runs int)
-	tile       tileKernel
-	tileTokens int // that tile takes at once
+	// unpackAll writes runs records of unpackedBytes from one row; nil: plain Go.
+	unpackAll func(dst, w []byte, runs int)
 }
 
 type matVecKernel func(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
@@ -120,7 +118,7 @@ func (s *Set) Integer(scheme string) *Integer {
 func genericIntegers(s *Set) []*Integer {
 	var ks []*Integer
 	for _, row := range integerTable() {
-		ks = append(ks, &Integer{integerScheme: row, set: s})
+		ks = append(ks, &Integer{integerScheme: row, product: s.product(row.group, row.mins)})
 	}
 	return ks
 }
@@ -138,7 +136,7 @@ func (k *Integer) Fits(n int) bool { return n > 0 && n%k.block == 0 }
 // Tuned reports whether this level has assembly for few tokens (matVec) and
 // for many (matMul). Without, plain Go does it.
 func (k *Integer) Tuned() (matVec, matMul bool) {
-	return k.matVec[1] != nil || k.strip()[1] != nil, k.tile != nil
+	return k.matVec[1] != nil || k.product.strip[1] != nil, k.product.tile != nil
 }
 
 // MatMul computes C[T][n0:n1] = A[T][K] W[n0:n1][K]^T for the rows of a, for
@@ -153,12 +151,13 @@ func (k *Integer) MatMul(c []float32, ldc int, w []byte, a *Activations, n0, n1 
 	if a.t == 0 || n0 == n1 {
 		return
 	}
-	_, many := k.Tuned()
+	few, many := k.Tuned()
+	scratch.whole = integerRows{k, w, a.k}
 	switch {
 	case a.t > FewTokens && many:
-		k.multiply(c, ldc, w, a, n0, n1, scratch)
-	case k.matVec[1] == nil && k.strip()[1] != nil:
-		k.multiplyStrips(c, ldc, w, a, n0, n1, scratch)
+		k.product.many(c, ldc, &scratch.whole, a, n0, n1, scratch)
+	case k.matVec[1] == nil && few:
+		k.product.few(c, ldc, &scratch.whole, a, n0, n1, scratch)
 	case k.matVec[1] != nil:
 		k.multiplyFew(c[n0:], ldc, n1-n0, w[n0*size:n1*size], a, scratch)
 	default:

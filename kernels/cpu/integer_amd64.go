@@ -8,11 +8,13 @@ import "github.com/klauspost/cpuid/v2"
 // many, 6x16 tiles of float32 are as fast as what VPMADDUBSW could do.
 func useMaddubs(s *Set) {
 	s.quantize, s.quantizeFine = quantizeAVX2, quantizeFineAVX2
-	s.strips = stripKernels{
-		fine:       [5]matVecKernel{1: matVecStrip16x1AVX2, 2: matVecStrip16x2AVX2, 4: matVecStrip16x4AVX2},
-		fineMins:   [5]matVecKernel{1: matVecStrip16Minx1AVX2, 2: matVecStrip16Minx2AVX2, 4: matVecStrip16Minx4AVX2},
-		coarse:     [5]matVecKernel{1: matVecStrip32x1AVX2, 2: matVecStrip32x2AVX2, 4: matVecStrip32x4AVX2},
-		coarseMins: [5]matVecKernel{1: matVecStrip32Minx1AVX2, 2: matVecStrip32Minx2AVX2, 4: matVecStrip32Minx4AVX2},
+	for p, strip := range map[*product][5]matVecKernel{
+		s.product(fineGroup, false):   {1: matVecStrip16x1AVX2, 2: matVecStrip16x2AVX2, 4: matVecStrip16x4AVX2},
+		s.product(fineGroup, true):    {1: matVecStrip16Minx1AVX2, 2: matVecStrip16Minx2AVX2, 4: matVecStrip16Minx4AVX2},
+		s.product(coarseGroup, false): {1: matVecStrip32x1AVX2, 2: matVecStrip32x2AVX2, 4: matVecStrip32x4AVX2},
+		s.product(coarseGroup, true):  {1: matVecStrip32Minx1AVX2, 2: matVecStrip32Minx2AVX2, 4: matVecStrip32Minx4AVX2},
+	} {
+		p.strip = strip
 	}
 	useUnpackers(s)
 	for _, row := range maddubsTable() {
@@ -22,6 +24,12 @@ func useMaddubs(s *Set) {
 
 // useUnpackers gives a set what unpacks the schemes without kernels of their own.
 func useUnpackers(s *Set) {
+	s.spreadNibbles, s.spreadBytes, s.spreadScales = spreadNibblesAVX2, spreadBytesAVX2, spreadScalesAVX2
+	if cpuid.CPU.Supports(cpuid.BMI2) {
+		s.spreadBits = spreadBitsAVX2
+	}
+	s.decodeF8E4M3, s.decodeLevels = decodeF8E4M3AVX2, decodeLevelsAVX2
+	s.dotF8E4M3, s.dotLevels = dotF8E4M3AVX2, dotLevelsAVX2
 	for name, unpack := range map[string]func(dst, w []byte, runs int){
 		"mxfp4":   unpackMXFP4AVX2,
 		"tq1_0":   unpackTQ10AVX2,
@@ -34,7 +42,7 @@ func useUnpackers(s *Set) {
 		"iq3_xxs": func(dst, w []byte, runs int) { unpackIQ3XXSAVX2(dst, w, runs, &iq3xxsGrid) },
 		"iq3_s":   func(dst, w []byte, runs int) { unpackIQ3SAVX2(dst, w, runs, &iq3sGrid) },
 	} {
-		s.Integer(name).unpackRow = unpack
+		s.Integer(name).unpackAll = unpack
 	}
 }
 
@@ -45,26 +53,28 @@ func useVNNI(s *Set) {
 	if !cpuid.CPU.Supports(cpuid.AVX512VNNI) {
 		return
 	}
-	s.interleave = interleaveAVX512
-	s.strips = stripKernels{
-		fine:       [5]matVecKernel{1: matVecStrip16x1AVX512, 2: matVecStrip16x2AVX512, 4: matVecStrip16x4AVX512},
-		fineMins:   [5]matVecKernel{1: matVecStrip16Minx1AVX512, 2: matVecStrip16Minx2AVX512, 4: matVecStrip16Minx4AVX512},
-		coarse:     [5]matVecKernel{1: matVecStrip32x1AVX512, 2: matVecStrip32x2AVX512, 4: matVecStrip32x4AVX512},
-		coarseMins: [5]matVecKernel{1: matVecStrip32Minx1AVX512, 2: matVecStrip32Minx2AVX512, 4: matVecStrip32Minx4AVX512},
+	s.interleave, s.dotLevels = interleaveAVX512, dotLevelsAVX512
+	for p, strip := range map[*product][5]matVecKernel{
+		s.product(fineGroup, false):   {1: matVecStrip16x1AVX512, 2: matVecStrip16x2AVX512, 4: matVecStrip16x4AVX512},
+		s.product(fineGroup, true):    {1: matVecStrip16Minx1AVX512, 2: matVecStrip16Minx2AVX512, 4: matVecStrip16Minx4AVX512},
+		s.product(coarseGroup, false): {1: matVecStrip32x1AVX512, 2: matVecStrip32x2AVX512, 4: matVecStrip32x4AVX512},
+		s.product(coarseGroup, true):  {1: matVecStrip32Minx1AVX512, 2: matVecStrip32Minx2AVX512, 4: matVecStrip32Minx4AVX512},
+	} {
+		p.strip = strip
 	}
 	for _, row := range vnniTable() {
 		k := s.Integer(row.name)
-		k.matVec, k.unpackRow = [5]matVecKernel{1: row.one, 2: row.two, 4: row.four}, row.unpack
+		k.matVec, k.unpackAll = [5]matVecKernel{1: row.one, 2: row.two, 4: row.four}, row.unpack
 	}
-	for _, k := range s.integers {
-		k.tileTokens = 6
-		k.tile = map[[2]bool]tileKernel{
-			{true, false}: tile16AVX512, {true, true}: tile16MinAVX512,
-			{false, false}: tile32AVX512, {false, true}: tile32MinAVX512,
-		}[[2]bool{k.group == fineGroup, k.mins}]
+	for p, tile := range map[*product]tileKernel{
+		s.product(fineGroup, false): tile16AVX512, s.product(fineGroup, true): tile16MinAVX512,
+		s.product(coarseGroup, false): tile32AVX512, s.product(coarseGroup, true): tile32MinAVX512,
+	} {
+		p.tile, p.tileTokens = tile, 6
 	}
-	q8 := s.Integer("q8_0")
-	q8.tile, q8.tileTokens = tileTwiceAVX512, 4
+	twice := *s.product(fineGroup, false)
+	twice.tile, twice.tileTokens = tileTwiceAVX512, 4
+	s.Integer("q8_0").product = &twice
 }
 
 // Measured on one core of a Sapphire-Rapids-like Xeon (BenchmarkInteger, K =

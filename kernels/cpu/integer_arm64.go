@@ -7,10 +7,11 @@ package cpu
 func useIntegers(s *Set, l Level) {
 	s.quantize, s.quantizeFine = quantizeNEON, quantizeFineNEON
 	s.interleave = interleaveNEON
-	s.signed, s.strips = true, stripsNEON()
+	s.signed = true
+	useStrips(s, stripsNEON())
 	for _, row := range integersNEON() {
 		k := s.Integer(row.name)
-		k.matVec, k.unpackRow = row.neon, row.unpack
+		k.matVec, k.unpackAll = row.neon, row.unpack
 		if l == LevelDotProd {
 			k.matVec = row.dotProd
 		}
@@ -18,13 +19,12 @@ func useIntegers(s *Set, l Level) {
 	if l < LevelDotProd {
 		return
 	}
-	s.strips = stripsDotProd()
-	for _, k := range s.integers {
-		k.tileTokens = 6
-		k.tile = map[[2]bool]tileKernel{
-			{true, false}: tile16DotProd, {true, true}: tile16MinDotProd,
-			{false, false}: tile32DotProd, {false, true}: tile32MinDotProd,
-		}[[2]bool{k.group == fineGroup, k.mins}]
+	useStrips(s, stripsDotProd())
+	for p, tile := range map[*product]tileKernel{
+		s.product(fineGroup, false): tile16DotProd, s.product(fineGroup, true): tile16MinDotProd,
+		s.product(coarseGroup, false): tile32DotProd, s.product(coarseGroup, true): tile32MinDotProd,
+	} {
+		p.tile, p.tileTokens = tile, 6
 	}
 }
 

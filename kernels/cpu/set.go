@@ -46,8 +46,20 @@ type Set struct {
 
 	quantize, quantizeFine func(dst *[recordBytes]byte, x *[recordValues]float32)
 	integers               []*Integer
-	signed                 bool // unpacked codes are signed bytes, not 128 higher
-	strips                 stripKernels
+	signed                 bool          // unpacked codes are signed bytes, not 128 higher
+	products               [2][2]product // by Set.product
+	// Codes of 256 weights at distance unpackedBytes, from 4 bits, 8 and any width, and
+	// scales, see the stub; nil: plain Go.
+	spreadNibbles func(dst, src []byte, runs int)
+	spreadBytes   func(dst, src []byte, runs int)
+	spreadBits    func(dst, src []byte, runs, bits int)
+	spreadScales  func(dst []byte, s, m []float32, index *[8]uint32, step, every, runs, parts int)
+	// Weights as float32 and products with them, see the stubs; nil: the scheme's
+	// reference decode.
+	decodeF8E4M3 func(dst []float32, src []byte, scale float32)
+	decodeLevels func(dst []float32, src []byte, levels *[16]float32, factors []float32, block int)
+	dotF8E4M3    func(x []float32, codes []byte, scales []float32, block int) float32
+	dotLevels    func(x []float32, codes []byte, levels *[16]float32, factors []float32, block int) float32
 	// dst[(16*b+c)*128+4*r:] = the 32-bit word at src[r*ld+64*b+4*c:], for r and
 	// c < 16 and b < columns: half the rows of a panel.
 	interleave func(dst, src []byte, ld, columns int)
@@ -105,8 +117,22 @@ func genericSet() *Set {
 
 		quantizeFine: quantizeFineGeneric,
 	}
+	for _, group := range []int{coarseGroup, fineGroup} {
+		for _, mins := range []bool{false, true} {
+			*s.product(group, mins) = product{set: s, group: group, mins: mins}
+		}
+	}
 	s.integers = genericIntegers(s)
 	return s
+}
+
+// product returns the kernels for weights in groups of 32 or 16.
+func (s *Set) product(group int, mins bool) *product {
+	row := &s.products[group/coarseGroup]
+	if mins {
+		return &row[1]
+	}
+	return &row[0]
 }
 
 // want panics with the caller's mistake. The sizes are copied only then, so that

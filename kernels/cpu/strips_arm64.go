@@ -85,6 +85,14 @@ func matVecStrip16Minx2DotProd(y []float32, ldy, rows int, w []byte, ldw int, a 
 //go:noescape
 func matVecStrip16Minx4DotProd(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
 
+// stripKernels are matrix-vector kernels of unpacked rows.
+type stripKernels struct{ fine, fineMins, coarse, coarseMins [5]matVecKernel }
+
+func useStrips(s *Set, k stripKernels) {
+	s.product(fineGroup, false).strip, s.product(fineGroup, true).strip = k.fine, k.fineMins
+	s.product(coarseGroup, false).strip, s.product(coarseGroup, true).strip = k.coarse, k.coarseMins
+}
+
 func stripsNEON() stripKernels {
 	return stripKernels{
 		fine:       [5]matVecKernel{1: matVecStrip16x1NEON, 2: matVecStrip16x2NEON, 4: matVecStrip16x4NEON},

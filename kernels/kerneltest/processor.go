@@ -1,6 +1,9 @@
 package kerneltest
 
-import "github.com/nstf/nstf/kernels/cpu"
+import (
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/kernels/cpu"
+)
 
 // Processor gives a level's kernels to the table. The backend has work space: one
 // goroutine at a time uses it.
@@ -84,6 +87,38 @@ func IntegerProcessor(s *cpu.Set) IntegerBackend {
 		},
 		Quantized: func(scheme string, dst, x []float32) {
 			s.Quantize(&one, x, len(x), 1, len(x), s.Integer(scheme).Group())
+			one.Decode(dst, 0)
+		},
+	}
+}
+
+// CodedProcessor gives a level's products with stored matrices to the table, and what
+// executors do where it has none: rows are decoded for the float32 product. The
+// backend has work space: one goroutine at a time uses it.
+func CodedProcessor(s *cpu.Set) CodedBackend {
+	var a, one cpu.Activations
+	var scratch cpu.IntegerScratch
+	var float cpu.GemmScratch
+	return CodedBackend{
+		Name: s.Level().String(),
+		MatMul: func(w *scheme.Matrix, c []float32, ldc int, x []float32, t, n0, n1 int) {
+			k := int(w.K)
+			if coded := s.Coded(w); coded != nil {
+				s.Quantize(&a, x, k, t, k, coded.Group())
+				coded.MatMul(c, ldc, &a, n0, n1, &scratch)
+			} else if dots := s.Dots(w); t == 1 && dots != nil {
+				dots(c[n0:n1], x, n0, n1)
+			} else {
+				s.Gemm(c, ldc, x, k, t, n0, n1, k, s.Rows(w), &float)
+			}
+		},
+		Quantized: func(w *scheme.Matrix, dst, x []float32) {
+			coded := s.Coded(w)
+			if coded == nil {
+				copy(dst, x)
+				return
+			}
+			s.Quantize(&one, x, len(x), 1, len(x), coded.Group())
 			one.Decode(dst, 0)
 		},
 	}

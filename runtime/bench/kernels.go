@@ -81,6 +81,11 @@ func Kernels(ctx context.Context, set *cpu.Set, o KernelOptions) error {
 			return err
 		}
 	}
+	for _, c := range kerneltest.Codings() {
+		if err := k.coding(c); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -221,18 +226,24 @@ func (k *kernels) product(name string, s Shape) error {
 	if !ok {
 		return fmt.Errorf("no scheme %q", name)
 	}
-	x := Kernel{Kernel: name, Shape: s.String(), Threads: k.o.Threads, Unit: "GFLOP/s", Bound: cpu.PeakInt8}
-	work := 2 * float64(s.T) * float64(s.N) * float64(s.K)
 	p := newProduct(k, sc, s)
+	return k.time(name, s, cpu.PeakInt8, p.size, p.weights, p.run)
+}
+
+// time measures products of one shape and their limit: reading the weights, size bytes
+// a product, or multiplying.
+func (k *kernels) time(name string, s Shape, peak string, size int, weights []byte, run func()) error {
+	x := Kernel{Kernel: name, Shape: s.String(), Threads: k.o.Threads, Unit: "GFLOP/s", Bound: peak}
+	work := 2 * float64(s.T) * float64(s.N) * float64(s.K)
 	if s.T <= cpu.FewTokens {
-		x.Unit, x.Bound, work = "GB/s", boundRead, float64(p.size)
+		x.Unit, x.Bound, work = "GB/s", boundRead, float64(size)
 	}
-	calls, err := k.rate(p.run)
+	calls, err := k.rate(run)
 	if err != nil {
 		return err
 	}
 	x.Rate = calls.Times(work / 1e9)
-	if x.Limit, err = k.limit(k.all, x.Bound, p.weights); err != nil {
+	if x.Limit, err = k.limit(k.all, x.Bound, weights); err != nil {
 		return err
 	}
 	k.done(x)

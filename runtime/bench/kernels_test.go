@@ -8,6 +8,7 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/kerneltest"
 )
 
 func TestShape(t *testing.T) {
@@ -44,6 +45,11 @@ func TestKernels(t *testing.T) {
 			t.Errorf("%s at K=288 is timed: %v, it fits: %v", name, ok, fits)
 		} else if ok && (many.Unit != "GFLOP/s" || many.Bound != cpu.PeakInt8) {
 			t.Errorf("%s: %+v", name, many)
+		}
+	}
+	for _, c := range kerneltest.Codings() {
+		if k := seen[c.Name+" 1x70x256"]; k.Unit != "GB/s" || k.Threads != 2 {
+			t.Errorf("%s: %+v", c.Name, k)
 		}
 	}
 	for _, name := range []string{"Gemm T=64,N=2048,K=2048", "MatVecF32 256MiB", "RMSNorm 4096"} {

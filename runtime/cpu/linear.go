@@ -95,17 +95,17 @@ func (e *Engine) quantize() {
 	var done [len(w.acts)]bool
 	for i := range w.n {
 		m := w.group[i].w
-		if m.integer == nil || done[m.acts()] {
+		if m.coded == nil || done[m.acts()] {
 			continue
 		}
 		w.filling, done[m.acts()] = &w.acts[m.acts()], true
-		w.filling.Reset(w.t, m.k, m.integer.Group())
+		w.filling.Reset(w.t, m.k, m.coded.Group())
 		e.eachRow(w.t, e.part.quantize)
 	}
 }
 
-// acts returns which of linearWork.acts a matrix with integer kernels takes.
-func (m *matrix) acts() int { return m.integer.Group() / 32 }
+// acts returns which of linearWork.acts a coded matrix takes.
+func (m *matrix) acts() int { return m.coded.Group() / 32 }
 
 func (e *Engine) quantizeRow(row int) {
 	w := &e.pass.linear
@@ -120,8 +120,8 @@ func (m *matrix) partRows(t int) int {
 	}
 	size := 4 * m.k
 	switch {
-	case m.integer != nil:
-		size = len(m.bytes) / m.n
+	case m.coded != nil:
+		size = m.coded.RowBytes()
 	case m.dtype != tensor.Invalid:
 		size = m.dtype.Bits() * m.k / 8
 	}
@@ -140,8 +140,10 @@ func (e *Engine) linearPart(worker, part int) {
 	n0 := (part - w.starts[i]) * rows
 	n1 := min(n0+rows, m.n)
 	switch {
-	case m.integer != nil:
-		m.integer.MatMul(y, m.n, m.bytes, &w.acts[m.acts()], n0, n1, &e.local[worker].integer)
+	case m.coded != nil:
+		m.coded.MatMul(y, m.n, &w.acts[m.acts()], n0, n1, &e.local[worker].integer)
+	case w.t == 1 && m.dots != nil:
+		m.dots(y[n0:n1], w.x, n0, n1)
 	case w.t > fewRows || m.dtype == tensor.Invalid:
 		e.set.Gemm(y, m.n, w.x, m.k, w.t, n0, n1, m.k, m.rows, &e.local[worker].gemm)
 	default:

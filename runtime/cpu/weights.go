@@ -13,7 +13,7 @@ import (
 
 // A matrix is W[n][k] with its bias, opened for multiplication. Plain element
 // types that a dot product reads directly have dtype and bytes (or floats),
-// coded ones with integer kernels have those and bytes; all have rows, the
+// coded ones the kernels of their scheme where it has some; all have rows, the
 // decoder of one row.
 type matrix struct {
 	linear  *model.Linear // nil for the embedding tables
@@ -21,11 +21,12 @@ type matrix struct {
 	dtype   tensor.DType
 	bytes   []byte
 	floats  []float32
-	integer *kernels.Integer // nil: multiply in float32
-	rotated *rotated         // of the scheme tcq; nil elsewhere
-	round   rounding         // of the input, as a peer has it; nil: none
+	coded   *kernels.Coded // nil: multiply in float32
+	rotated *rotated       // of the scheme tcq; nil elsewhere
+	round   rounding       // of the input, as a peer has it; nil: none
 	rows    kernels.RowDecoder
-	bias    []float32 // n numbers, or nil
+	dots    func(y, x []float32, n0, n1 int) // rows by one x as they are stored; nil: none
+	bias    []float32                        // n numbers, or nil
 }
 
 // A norm is a normalisation with its weights in memory, offset added.
@@ -197,33 +198,21 @@ func (l *loader) open(t formats.Tensor) *matrix {
 		return &matrix{}
 	}
 	l.count(&t)
-	m := &matrix{n: int(w.N), k: int(w.K), rows: func(dst []float32, row int) { w.DecodeRow(dst, int64(row)) }}
-	m.direct(l.set, w.Scheme.DType, w.Data(0))
+	m := &matrix{n: int(w.N), k: int(w.K), rows: l.set.Rows(w), dots: l.set.Dots(w)}
+	m.direct(w.Scheme.DType, w.Data(0))
 	switch {
 	case w.Scheme.Name == "tcq":
 		m.useRotation(l.set, w, l.exact || l.peer)
 	case l.peer:
 		m.round = peerRounding(w.Scheme)
 	case !l.exact:
-		m.useIntegers(l.set, w)
+		m.coded = l.set.Coded(w)
 	}
 	return m
 }
 
-// useIntegers takes the integer kernels of the scheme, where this level has
-// assembly for them: in plain Go float32 is as fast.
-func (m *matrix) useIntegers(set *kernels.Set, w *scheme.Matrix) {
-	k := set.Integer(w.Scheme.Name)
-	if k == nil || !k.Fits(m.k) || m.n == 0 {
-		return
-	}
-	if few, _ := k.Tuned(); few {
-		m.integer, m.bytes = k, w.Data(0)
-	}
-}
-
 // direct lets kernels read the weights of a plain element type where they lie.
-func (m *matrix) direct(set *kernels.Set, d tensor.DType, data []byte) {
+func (m *matrix) direct(d tensor.DType, data []byte) {
 	switch d {
 	case tensor.F32:
 		f, ok := tensor.Float32s(data)
@@ -232,12 +221,8 @@ func (m *matrix) direct(set *kernels.Set, d tensor.DType, data []byte) {
 		}
 		m.floats = f
 		m.rows = func(dst []float32, row int) { copy(dst, f[row*m.k:(row+1)*m.k]) }
-	case tensor.F16:
+	case tensor.F16, tensor.BF16:
 		m.bytes = data
-		m.rows = func(dst []float32, row int) { set.DecodeF16(dst, data[2*row*m.k:2*(row+1)*m.k]) }
-	case tensor.BF16:
-		m.bytes = data
-		m.rows = func(dst []float32, row int) { set.DecodeBF16(dst, data[2*row*m.k:2*(row+1)*m.k]) }
 	default:
 		return
 	}
@@ -249,9 +234,15 @@ func (m *matrix) slice(row, n int) *matrix {
 	s, rows := *m, m.rows
 	s.n, s.rotated = n, nil
 	s.rows = func(dst []float32, r int) { rows(dst, row+r) }
+	if dots := m.dots; dots != nil {
+		s.dots = func(y, x []float32, n0, n1 int) { dots(y, x, row+n0, row+n1) }
+	}
 	if m.bytes != nil {
 		size := len(m.bytes) / m.n
 		s.bytes = m.bytes[row*size : (row+n)*size]
+	}
+	if m.coded != nil {
+		s.coded = m.coded.Slice(row, n)
 	}
 	if m.floats != nil {
 		s.floats = m.floats[row*m.k : (row+n)*m.k]

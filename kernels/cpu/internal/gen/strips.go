@@ -7,7 +7,7 @@ import (
 
 // stripsFile writes the matrix-vector kernels of rows that something else has
 // unpacked: for groups of 16 and 32, with minimums and without. Codes stand 128 too
-// high where there are no minimums.
+// high where there are no minimums; in groups of 32 with minimums they are below 128.
 func stripsFile(v isa) {
 	for _, group := range []int{16, 32} {
 		for _, mins := range []bool{false, true} {
@@ -17,7 +17,7 @@ func stripsFile(v isa) {
 			}
 			wide := &integer{name: name, bytes: unpackedBytes, group: group, mins: mins, near: true, whole: !mins,
 				setup: setupStrip, scales: scalesStrip, codes: codesStrip}
-			slim := &narrow{name: name, bytes: unpackedBytes, group: group, signed: true, mins: mins, near: true,
+			slim := &narrow{name: name, bytes: unpackedBytes, group: group, signed: group == 16 || !mins, mins: mins, near: true,
 				scales: narrowScalesStrip, codes: narrowCodesStrip}
 			for _, tokens := range []int{1, 2, 4} {
 				if v.wide {
@@ -57,7 +57,7 @@ func codesStrip(g *integerGen, i int) reg.VecVirtual {
 	return c
 }
 
-// narrowScalesStrip takes 128*S off the minimums, since codes are taken for signed
+// narrowScalesStrip takes 128*S off the minimums where codes are taken for signed
 // bytes: VPMADDUBSW does not hold two products of 255.
 func narrowScalesStrip(g *narrowGen) (s, m []reg.VecVirtual) {
 	n := g.group / 16
@@ -72,7 +72,9 @@ func narrowScalesStrip(g *narrowGen) (s, m []reg.VecVirtual) {
 	for h, x := range s {
 		y := g.vec()
 		VMOVUPS(at(g.w, 320-32*(n-1)+32*h), y)
-		VFNMADD231PS(g.fill("times128", 4, floatBits(128)), x, y)
+		if g.signed {
+			VFNMADD231PS(g.fill("times128", 4, floatBits(128)), x, y)
+		}
 		m = append(m, y)
 	}
 	return s, m
@@ -81,6 +83,8 @@ func narrowScalesStrip(g *narrowGen) (s, m []reg.VecVirtual) {
 func narrowCodesStrip(g *narrowGen, i int) reg.VecVirtual {
 	c := g.vec()
 	VMOVDQU(at(g.w, 32*i), c)
-	VPXOR(g.fill("sign", 1, 128), c, c)
+	if g.signed {
+		VPXOR(g.fill("sign", 1, 128), c, c)
+	}
 	return c
 }
