@@ -1,25 +1,42 @@
 package hip
 
-// shape chooses how a launch divides its work: outputs rows of W in all.
+// shape chooses how a launch divides its work: outputs rows of W in all. The
+// choice for CUDA is what was fastest on an H200 (docs/perf/gpu.md); elsewhere
+// it is what registers allow.
 func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) MatvecShape {
 	if o.Shape != nil {
 		return *o.Shape
 	}
 	units := w.K / w.Format.unit
-	s := MatvecShape{Rows: 4, Lanes: t.Wave, Waves: 8, Split: 1, Steps: 2, Blocks: 1}
+	s := MatvecShape{Rows: 2, Lanes: t.Wave, Waves: 256 / t.Wave, Split: 1, Steps: 2, Blocks: 1}
 	for s.Lanes > 1 && s.Lanes > units {
 		s.Lanes /= 2
 	}
-	if rows > 2 || !integer && w.Format.unit > 16 {
-		s.Steps = 1
-	}
-	if !integer {
-		s.Rows = 2
+	switch {
+	case !integer:
+		if rows > 2 || w.Format.unit > 16 {
+			s.Steps = 1
+		}
+	case rows == 1 && t.API == CUDA:
+		s.Waves, s.Blocks = 16, 2
+	case rows > 2:
+		s.Rows, s.Steps = 4, 1
+		if rows > 4 && t.API == HIP {
+			s.Rows = 2
+		}
 	}
 	// Enough waves to fill the machine come before rows that share activations.
 	for s.Rows > 1 && outputs*s.Lanes < 16*t.Units*t.Wave*s.Rows {
 		s.Rows /= 2
 	}
+	if s.Blocks == 2 { // registers for 32 words of weights on their way
+		views := 1
+		if o.Gated {
+			views = 2
+		}
+		s.Steps = max(4/(s.Rows*views), 1)
+	}
+	s.Steps = min(s.Steps, ceil(units, s.Lanes))
 	if o.Rounded.Data != 0 {
 		// A tile is whole blocks of 32 outputs.
 		for s.Waves*(t.Wave/s.Lanes)*s.Rows%32 != 0 {
