@@ -37,10 +37,16 @@ func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) Mat
 		s.Steps = max(4/(s.Rows*views), 1)
 	}
 	s.Steps = min(s.Steps, ceil(units, s.Lanes))
-	if o.Rounded.Data != 0 {
-		// A tile is whole blocks of 32 outputs.
+	if o.Rounded.Data != 0 { // a tile is whole blocks of 32 outputs
+		if w.N < 4 {
+			s.Rows, s.Lanes, s.Waves = 1, min(s.Lanes, 8), 256/t.Wave
+		}
 		for s.Waves*(t.Wave/s.Lanes)*s.Rows%32 != 0 {
-			s.Waves *= 2
+			if s.Rows < 4 {
+				s.Rows *= 2
+			} else {
+				s.Waves *= 2
+			}
 		}
 	}
 	return s

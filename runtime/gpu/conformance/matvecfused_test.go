@@ -39,6 +39,7 @@ func TestMatvecGated(t *testing.T) {
 			{t: 2, n: 45, k: 512, act: cpu.GELUTanh, norm: true, exact: true},
 			{t: 1, n: 128, k: 256, act: cpu.SiLU, rounded: true, norm: true},
 			{t: 3, n: 75, k: 512, act: cpu.GELU, rounded: true},
+			{t: 1, n: 2, k: 256, act: cpu.SiLU, rounded: true},
 			{t: 1, n: 40, k: 256, act: cpu.ReLU, experts: 5, topK: 3},
 			{t: 2, n: 64, k: 256, act: cpu.SiLU, experts: 4, topK: 2, rounded: true},
 			{t: 2, n: 33, k: 256, act: cpu.SiLU, experts: 3, topK: 1, exact: true},
