@@ -1,0 +1,146 @@
+package hip
+
+import (
+	"fmt"
+
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/kernels/cpu"
+)
+
+// A Kernel is a row of the table of kernels: an operation in a usual form, for
+// reports on what it takes, and what it may take.
+type Kernel struct {
+	Name   string // operation/scheme/form
+	Call   Call
+	Budget Budget
+	// Of a product: the weights that a lane decodes in one round of the innermost
+	// loop, the rows that they are multiplied with, and the bytes of a weight in
+	// memory.
+	Weights, Rows  int
+	BytesPerWeight float64
+}
+
+// A Budget is the most that a kernel may take. Spilled registers and scratch it
+// may never have.
+type Budget struct {
+	Registers int // of a lane: vector registers, those of matrix sums included
+	LDS       int // bytes of a block, static and dynamic
+}
+
+// Kernels returns the table for a target: every operation, and of the products
+// every scheme. The shapes are those of a model of 8 billion weights. Addresses
+// are only there or not.
+func Kernels(t Target) []Kernel {
+	const d, inner = 4096, 14336
+	rows := Rows{T: 1, Position: 1, Owner: 1, Pages: 1, MaxPages: 128}
+	kv := KV{Format: cpu.KVF16, Heads: 8, Dim: 128, Pages: 128, Base: 256}
+	rope := &Rope{Rows: rows, KV: kv, Heads: 32, Q: 1, K: 1, V: 1, Turn: Rotation{Pairs: 64, Cosine: 1, Sine: 1}}
+	prompt := rows
+	prompt.T = 512
+	rms := Normal{Weight: 1, Eps: 1e-5}
+	small, wide := Budget{64, 16 << 10}, Budget{128, 64 << 10}
+	table := kernelTable{t: t}
+	table.add("norm", small, (&Norm{T: 1, D: d, X: 1, A: Branch{Rows: 1}, Next: rms, Out: 1}).Calls(t))
+	table.add("angles", small, (&Angles{T: 1, Pairs: 64, Cosine: 1, Sine: 1, Position: 1, Owner: 1, Frequency: 1, Factor: 1}).Calls(t))
+	table.add("rope", small, rope.Calls(t))
+	table.add("attend/f16/T=1", wide, (&Attend{Rows: rows, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256, Turn: rope}).Calls(t))
+	eighth := kv
+	eighth.Format = cpu.KVQ8
+	table.add("attend/q8/T=1", wide, (&Attend{Rows: rows, KV: eighth, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256}).Calls(t))
+	table.add("attend/f16/T=512", Budget{256, 64 << 10}, (&Attend{Rows: prompt, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256}).Calls(t))
+	table.add("activate", small, (&Activate{Act: cpu.SiLU, N: inner, Gate: 1, Up: 1, Out: 1}).Calls(t))
+	table.add("softcap", small, (&SoftCap{N: 256000, X: 1, Limit: 30}).Calls(t))
+	table.add("route", small, (&Route{T: 1, Experts: 64, TopK: 8, Logits: 1, Chosen: 1, Share: 1, Slots: 1, First: 1}).Calls(t))
+	table.add("combine", small, (&Combine{T: 1, D: d, TopK: 8, Parts: 1, Chosen: 1, Share: 1, Out: 1}).Calls(t))
+	table.add("sample", wide, (&Sample{Rows: rows, Vocab: 128256, Logits: 1, Token: 1, Options: 1, Random: 1, History: 1, Stride: 8192, Scratch: 256}).Calls(t))
+	table.add("advance", small, (&Advance{Rows: rows, Token: 1, Next: 1, History: 1, Stride: 8192, Output: 1, Steps: 1, Ring: 64}).Calls(t))
+	table.add("quantize", small, (&Quantize{X: 1, Acts: Acts{Data: 16, T: 1, K: d}}).Calls(t))
+	for _, s := range scheme.Table() {
+		table.scheme(s)
+	}
+	return table.list
+}
+
+// kernelTable is the table in the making.
+type kernelTable struct {
+	t    Target
+	list []Kernel
+}
+
+func (k *kernelTable) add(name string, b Budget, calls []Call) {
+	for i, c := range calls {
+		n := name
+		if i > 0 {
+			n = fmt.Sprintf("%s/%d", name, i+1)
+		}
+		k.list = append(k.list, Kernel{Name: n, Call: c, Budget: b})
+	}
+}
+
+// usualParams are parameters of the schemes that have some.
+func usualParams(s *scheme.Scheme) map[string]int64 {
+	switch s.Name {
+	case "affine":
+		return map[string]int64{"bits": 4, "group": 128, "scale": 2, "zero": 9}
+	case "fp8":
+		return map[string]int64{"rows": 128, "cols": 128, "scale": 3}
+	case "nf4":
+		return map[string]int64{"block": 64}
+	}
+	return nil
+}
+
+// scheme adds the products of one scheme. Plain types that no model's matrices
+// have are left out.
+func (k *kernelTable) scheme(s *scheme.Scheme) {
+	if s.Plain() && s.Name != "f32" && s.Name != "f16" && s.Name != "bf16" {
+		return
+	}
+	const d, inner = 4096, 14336
+	params := usualParams(s)
+	f, err := FormatOf(s, params, d)
+	if err != nil { // no kernel reads it
+		return
+	}
+	w := Weight{Format: f, N: inner, K: d, Data: 256}
+	b := Budget{128, 64 << 10}
+	k.product("matvec/"+s.Name+"/T=1", b, s, params, &Matvec{T: 1, X: 1, Acts: Acts{Data: 16, T: 1, K: d}, Products: []Product{{W: w, Y: 1}}})
+	k.product("matvec/"+s.Name+"/T=1 exact", b, s, params, &Matvec{T: 1, X: 1, Exact: true, Products: []Product{{W: w, Y: 1}}})
+	k.add("embed/"+s.Name, Budget{64, 32 << 10}, (&Embed{T: 1, Table: w, Token: 1, Scale: 1, Y: 1}).Calls(k.t))
+	k.add("matmul/"+s.Name+"/T=512", Budget{512, k.t.LDS}, (&Matmul{T: 512, X: 1, Scratch: 256, Products: []Product{{W: w, Y: 1}}}).Calls(k.t))
+	if f.BlockBytes() > 0 && s.Name == "q4_k" {
+		k.add("arrange", Budget{64, 32 << 10}, (&Arrange{Format: f, Rows: inner, K: d, Count: 1024, From: 1, Table: 16, To: 256}).Calls(k.t))
+	}
+	if s.Name != "q4_k" && s.Name != "q8_0" {
+		return
+	}
+	k.product("matvec/"+s.Name+"/T=4", b, s, params, &Matvec{T: 4, X: 1, Acts: Acts{Data: 16, T: 4, K: d}, Products: []Product{{W: w, Y: 1}}})
+	k.product("matvec/"+s.Name+"/T=8", b, s, params, &Matvec{T: 8, X: 1, Acts: Acts{Data: 16, T: 8, K: d}, Products: []Product{{W: w, Y: 1}}})
+	q, kv := w, w
+	q.N, kv.N = d, 1024
+	k.product("matvec/"+s.Name+"/norm", b, s, params, &Matvec{T: 1, X: 1, Norm: Normal{Weight: 1, Eps: 1e-5}, Products: []Product{{W: q, Y: 1}, {W: kv, Y: 1}, {W: kv, Y: 1}}})
+	k.product("matvec/"+s.Name+"/gated", b, s, params, &Matvec{T: 1, X: 1, Norm: Normal{Weight: 1, Eps: 1e-5}, Gated: true, Act: cpu.SiLU,
+		Rounded: Acts{Data: 16, T: 1, K: inner}, Products: []Product{{W: w}, {W: w}}})
+	k.product("matvec/"+s.Name+"/experts", b, s, params, &Matvec{T: 8, X: 1, Experts: 1, Stack: 64, Share: 8, Gated: true, Act: cpu.SiLU,
+		Rounded: Acts{Data: 16, T: 8, K: inner}, Products: []Product{{W: w}, {W: w}}})
+}
+
+// product adds a matvec with what its loop does.
+func (k *kernelTable) product(name string, b Budget, s *scheme.Scheme, params map[string]int64, o *Matvec) {
+	w := &o.Products[0].W
+	from := len(k.list)
+	k.add(name, b, o.Calls(k.t))
+	bpw, err := s.BPW([]int64{int64(w.N), int64(w.K)}, params)
+	if err != nil {
+		panic("hip: " + err.Error())
+	}
+	for i := range k.list[from:] {
+		r := &k.list[from+i]
+		define := func(name string) (n int) {
+			fmt.Sscan(r.Call.Unit.Define(name), &n)
+			return n
+		}
+		r.Rows, r.BytesPerWeight = define("MATVEC_T"), bpw/8
+		r.Weights = define("MATVEC_STEPS") * define("MATVEC_ROWS") * (1 + define("MATVEC_GATED")) * (1 + define("MATVEC_PIPE")) * w.Format.unit
+	}
+}
