@@ -70,7 +70,7 @@ func TestTrellisGaussian(t *testing.T) {
 	}
 	deviations := map[scheme.TCQCodebook]float32{scheme.TCQBytes4: 147.7, scheme.TCQBytes2: 104.5}
 	tiles := 256
-	if cpu.Best().Level() == cpu.LevelGeneric {
+	if cpu.Best().Level() == cpu.LevelGeneric || testing.Short() {
 		tiles = 2
 	}
 	for codebook, limit := range limits {
