@@ -3,6 +3,7 @@
 #include "settings.h"
 #include "wave.h"
 #include <algorithm>
+#include <cstdio>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -17,8 +18,9 @@ enum {
 };
 enum { SLICE = 1000000, COOPERATIVE_SLICE = 2000 };
 
-// Executes w until it stops or has run for slice instructions.
-void run(Wave& w, u64 slice) {
+// Executes w until it stops or has run for slice instructions. PROFILE counts each
+// instruction of the program in w.counts.
+template <bool PROFILE> void execute(Wave& w, u64 slice) {
 	const Instruction* code = w.program->code.data();
 	const size_t end = w.program->code.size();
 	const u64 limit = settings().max_instructions;
@@ -30,11 +32,19 @@ void run(Wave& w, u64 slice) {
 		const Instruction& I = code[w.pc++];
 		w.current = &I;
 		w.active = exec_mask(w);
+		if (PROFILE) w.counts[&I - code]++;
 		I.fn(w, I);
 		n++;
 	}
 	w.executed += n;
 	if (unlikely(w.executed > limit)) fault(w, 702, "instruction limit per wave exceeded (AMDEMU_MAX_INST=%llu): endless loop?", (ull)limit);
+}
+
+void run(Wave& w, u64 slice) {
+	if (unlikely(w.counts != nullptr))
+		execute<true>(w, slice);
+	else
+		execute<false>(w, slice);
 }
 
 // Registers start as NaN patterns, so that what depends on them goes wrong visibly.
@@ -177,12 +187,14 @@ struct Launch {
 	std::mutex lock;
 	int code = 0;
 	std::string& err;
+	std::vector<u64> counts; // executions of each instruction, where they are asked for
 
 	Launch(Kernel* k_, const LaunchConfig& c_, std::string& err_) : k(k_), c(c_), err(err_) {
 		blocks = (u64)c.grid[0] * c.grid[1] * c.grid[2];
 		threads = c.block[0] * c.block[1] * c.block[2];
 		waves = (threads + k->wave - 1) / k->wave;
 		lds = k->lds + c.dynlds;
+		if (!settings().profile.empty()) counts.resize(k->prog->code.size());
 		fill_packet();
 	}
 
@@ -203,7 +215,7 @@ struct Launch {
 
 typedef std::vector<std::unique_ptr<Wave>> Pool;
 
-void start_block(const Launch& L, WorkGroup& g, u64 number, Pool& pool) {
+void start_block(Launch& L, WorkGroup& g, u64 number, Pool& pool) {
 	g.id[0] = (u32)(number % L.c.grid[0]);
 	g.id[1] = (u32)(number / L.c.grid[0] % L.c.grid[1]);
 	g.id[2] = (u32)(number / ((u64)L.c.grid[0] * L.c.grid[1]));
@@ -219,7 +231,10 @@ void start_block(const Launch& L, WorkGroup& g, u64 number, Pool& pool) {
 		g.waves.push_back(pool.back().release());
 		pool.pop_back();
 	}
-	for (u32 i = 0; i < L.waves; i++) start_wave(*g.waves[i], g, i, L.threads, L.packet);
+	for (u32 i = 0; i < L.waves; i++) {
+		start_wave(*g.waves[i], g, i, L.threads, L.packet);
+		g.waves[i]->counts = L.counts.empty() ? nullptr : L.counts.data();
+	}
 }
 
 u64 executed_by(const WorkGroup& g) {
@@ -280,13 +295,23 @@ void work(Launch& L) {
 	for (WorkGroup& g : groups) give_back(g, pool);
 	_mm_setcsr(before);
 }
+// Appends what the launch executed: a line for the kernel, then one for each
+// instruction, with its count and text.
+void write_profile(const Launch& L) {
+	FILE* f = fopen(settings().profile.c_str(), "a");
+	if (!f) return;
+	fprintf(f, "kernel %s %s wave %u blocks %llu threads %u\n", L.k->name.c_str(), L.k->prog->arch.c_str(), L.k->wave, (ull)L.blocks, L.threads);
+	for (size_t i = 0; i < L.counts.size(); i++)
+		if (L.counts[i]) fprintf(f, "%llu %s\n", (ull)L.counts[i], L.k->prog->code[i].text.c_str());
+	fclose(f);
+}
 } // namespace
 
 int run_grid(Kernel* k, const LaunchConfig& c, std::string& err, LaunchStats* st) {
 	Launch L(k, c, err);
 	memory_add((u64)L.packet, sizeof L.packet, "dispatch packet");
 	memory_add((u64)c.kernarg, std::max<u32>(k->kernarg, 4), "kernarg segment");
-	const u64 threads = c.coop ? 1 : std::min<u64>((u64)std::max(settings().threads, 1), L.blocks);
+	const u64 threads = c.coop || !L.counts.empty() ? 1 : std::min<u64>((u64)std::max(settings().threads, 1), L.blocks);
 	std::vector<std::thread> others;
 	for (u64 i = 1; i < threads; i++) others.emplace_back([&L] { work(L); });
 	work(L);
@@ -294,5 +319,6 @@ int run_grid(Kernel* k, const LaunchConfig& c, std::string& err, LaunchStats* st
 	memory_remove((u64)L.packet);
 	memory_remove((u64)c.kernarg);
 	if (st) st->winsts = L.executed;
+	if (!L.counts.empty()) write_profile(L);
 	return L.code;
 }

@@ -1,6 +1,7 @@
 // Stand-in for libhiprtc: compiles HIP source with an installed clang, the HIP
 // device headers and the ROCm device bitcode, and caches what comes out.
 #include "rtc.h"
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -118,6 +119,26 @@ static std::vector<std::string> command_line(const Options& o, const std::string
 	return c;
 }
 
+static bool is_define(const std::string& o) { return o.compare(0, 2, "-D") == 0 && o != "-D__HIPCC_RTC__"; }
+// A define that the built-in header may ask for.
+static bool concerns_header(const std::string& o) { return is_define(o) && (o.compare(0, 4, "-D__") == 0 || o.compare(0, 5, "-DHIP") == 0); }
+
+// The command with the built-in header precompiled, where that can be done.
+static std::vector<std::string> with_precompiled_header(std::vector<std::string> command) {
+	auto at = std::find(command.begin(), command.end(), "amdemu_builtin.h");
+	if (at == command.end() || std::any_of(command.begin(), command.end(), concerns_header)) return command;
+	const size_t i = at - command.begin() - 1; // of -include
+	std::vector<std::string> make = command;
+	make.erase(make.begin() + i, make.begin() + i + 2);
+	make.erase(std::remove_if(make.begin(), make.end(), is_define), make.end());
+	std::string header = precompiled_header(make, command[i - 1]);
+	if (header.empty()) return command;
+	command[i] = "-Xclang";
+	command[i + 1] = "-include-pch";
+	command.insert(command.begin() + i + 2, {"-Xclang", header});
+	return command;
+}
+
 static std::string cache_file(const Source& s, const std::vector<std::string>& command) {
 	std::string key = s.text + "\n//" + s.name;
 	for (const std::string& c : command) key += "\x01" + c;
@@ -163,6 +184,7 @@ static int compile(Source& s, std::vector<std::string> command) {
 	std::string in = at.file(s.name.find('/') == std::string::npos ? s.name : "hiprtc_src.cu"), out = at.file("out.co"), log = at.file("log");
 	write_file(in, s.text);
 	for (const auto& h : s.headers) write_file(at.file(h.first), h.second);
+	command = with_precompiled_header(command);
 	command.insert(command.end(), {"-I" + at.folder, in, "-o", out});
 	if (getenv("AMDEMU_RTC_VERBOSE")) {
 		for (const std::string& c : command) fprintf(stderr, "%s ", c.c_str());

@@ -35,6 +35,11 @@ int architecture_number(const std::string& arch);
 // Runs a program with its output in a file; its exit status, -1 where it cannot be started.
 int run_program(const std::vector<std::string>& command, const std::string& log);
 
+// The built-in header of an include folder, precompiled for a command line without
+// its defines: parsing it takes longer than compiling a small kernel. Empty where
+// that fails.
+std::string precompiled_header(const std::vector<std::string>& command, const std::string& include);
+
 // A folder with what every compilation needs: include/ (the HIP headers and the
 // built-in one, nothing else) and bitcode/ (links to the packaged libraries, and
 // the constant that names the architecture, which the package lacks for

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/stat.h>
@@ -150,4 +151,19 @@ std::string support_folder(const std::string& arch, std::string& err) {
 	if (!exists(d + "/include/amdemu_builtin.h")) write_atomically(d + "/include/amdemu_builtin.h", builtin_header);
 	link_bitcode(bitcode, d + "/bitcode");
 	return make_architecture_constant(d, arch.substr(0, arch.find(':')), err) ? d : "";
+}
+
+std::string precompiled_header(const std::vector<std::string>& command, const std::string& include) {
+	std::string key;
+	for (const std::string& c : command) key += c + "\x01";
+	char name[40];
+	snprintf(name, sizeof name, "/%016llx.pch", (unsigned long long)hash_of(key));
+	std::string made = include + name, temporary = made + "." + std::to_string(getpid()) + "-" + std::to_string((unsigned long long)pthread_self());
+	if (exists(made)) return made;
+	std::vector<std::string> c = command;
+	c.insert(c.end(), {"-Wno-pragma-system-header-outside-header", "-fsyntax-only", "-Xclang", "-emit-pch", "-Xclang", "-o", "-Xclang", temporary,
+	                      include + "/amdemu_builtin.h"});
+	int status = run_program(c, temporary + ".log");
+	unlink((temporary + ".log").c_str());
+	return status == 0 && rename(temporary.c_str(), made.c_str()) == 0 ? made : "";
 }

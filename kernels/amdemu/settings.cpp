@@ -44,6 +44,7 @@ const Settings& settings() {
 		s.keep_files = getenv("AMDEMU_KEEP") != nullptr;
 		s.log = (int)number("AMDEMU_LOG", 0);
 		s.objdump = text("AMDEMU_OBJDUMP", "/usr/lib/llvm-19/bin/llvm-objdump");
+		s.profile = text("AMDEMU_PROFILE", "");
 		return s;
 	}();
 	return read;

@@ -20,7 +20,7 @@ struct Settings {
 	bool defer, host_visible, fill, lax_arguments, abort_on_fault, keep_files;
 	u64 fill_max, slack, max_instructions;
 	int log;
-	std::string objdump;
+	std::string objdump, profile;
 };
 
 const Settings& settings();

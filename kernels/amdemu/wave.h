@@ -35,6 +35,7 @@ struct Wave {
 	u64 hit_lo = 1, hit_hi = 0; // the range of memory found last
 	i64 hit_delta = 0;
 	u64 executed = 0;
+	u64* counts = nullptr;  // of each instruction of the program, where they are asked for
 	bool signalled = false; // split barrier: signalled in barrier_phase
 	u32 barrier_phase = 0;
 	u32 mode = 0;
