@@ -38,7 +38,7 @@ func Kernels(t Target) []Kernel {
 	prompt := rows
 	prompt.T = 512
 	rms := Normal{Weight: 1, Eps: 1e-5}
-	small, wide := Budget{64, 16 << 10}, Budget{128, 64 << 10}
+	small, wide := Budget{80, 16 << 10}, Budget{192, 64 << 10}
 	table := kernelTable{t: t}
 	table.add("norm", small, (&Norm{T: 1, D: d, X: 1, A: Branch{Rows: 1}, Next: rms, Out: 1}).Calls(t))
 	table.add("angles", small, (&Angles{T: 1, Pairs: 64, Cosine: 1, Sine: 1, Position: 1, Owner: 1, Frequency: 1, Factor: 1}).Calls(t))
