@@ -1,6 +1,10 @@
 package hip
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/nstf/nstf/kernels/cpu"
+)
 
 // Attend computes, for every row and head, attention over the positions of the
 // row's sequence up to its own, or the last Window of them:
@@ -30,9 +34,8 @@ type Attend struct {
 	// and Q is left as it was. Rows of decoding are of different sequences then;
 	// prompts are turned by a launch of its own.
 	Turn *Rope
-	// Shape divides decoding; without it attend.go's choice is taken.
-	Shape    *AttendShape
-	TileRows int // of a block of prompts; 0: as attendtiles.go says
+	// Shape divides the work; without it, or where it holds zeros, a choice is made.
+	Shape *AttendShape
 	// Exact asks for float32 throughout; otherwise prompts may be multiplied in
 	// half precision.
 	Exact bool
@@ -40,18 +43,18 @@ type Attend struct {
 
 // Sizes of decoding, see attend.hip.
 const (
-	attendTile      = 32 // positions of a wave at a time
 	attendMaxGroup  = 8  // queries of a wave
 	attendMaxSplits = 64 // blocks that share a row and a head
 	attendLDS       = 32 << 10
 	attendFewRows   = 8
 )
 
-// An AttendShape is how decoding is divided.
+// An AttendShape is how attention is divided. The first three are of decoding.
 type AttendShape struct {
 	Waves int // of a block
 	Fill  int // blocks for each compute unit, where positions suffice
-	Least int // tiles of 32 positions that a block takes at least
+	Least int // positions that a block takes at least, a multiple of 64
+	Rows  int // of a block of prompts: 64 or 128
 }
 
 // split is how decoding is divided, worked out for a call.
@@ -64,29 +67,74 @@ type split struct {
 }
 
 func (o *Attend) split(t Target) split {
-	shape := o.Shape
-	if shape == nil {
-		shape = &AttendShape{Waves: 256 / t.Wave, Fill: 2, Least: 4}
+	shape := AttendShape{Waves: 256 / t.Wave, Fill: 2, Least: 256}
+	if o.Shape != nil && o.Shape.Waves != 0 {
+		shape = *o.Shape
 	}
 	group := o.Heads / o.KV.Heads
-	s := split{parts: ceil(group, attendMaxGroup), waves: shape.Waves, least: shape.Least}
-	s.queries = ceil(group, s.parts)
+	s := split{waves: shape.Waves, least: shape.Least}
+	s.queries = o.most(t, group)
 	s.parts = ceil(group, s.queries)
+	s.queries = ceil(group, s.parts)
 	for s.waves > 1 && o.blockLDS(s) > attendLDS {
 		s.waves /= 2
 	}
 	s.splits = max(shape.Fill*t.Units/(o.KV.Heads*s.parts*o.T), 1)
-	s.splits = min(s.splits, attendMaxSplits, max(ceil(o.Capacity, s.least*attendTile), 1))
+	s.splits = min(s.splits, attendMaxSplits, max(ceil(o.Capacity, s.least), 1))
 	return s
+}
+
+// registers estimates what a lane of decoding needs for so many queries: their
+// numbers and sums, a tile's keys and values, scores, and the rest. The constants
+// of attend.hip are worked out as there.
+func (o *Attend) registers(t Target, queries int) int {
+	run, bytes := 8, 2
+	switch o.KV.Format {
+	case cpu.KVF32:
+		run, bytes = 4, 4
+	case cpu.KVQ8:
+		bytes = 1
+	}
+	for o.KV.Dim%run != 0 {
+		run /= 2
+	}
+	lanes := max(2, min(32, powerAbove(ceil(o.KV.Dim, run))))
+	chunks, teams := ceil(o.KV.Dim, run*lanes), t.Wave/lanes
+	steps := max(teams, min(16, 8*teams/powerAbove(chunks))) / teams
+	return 2*queries*chunks*run + 2*steps*chunks*ceil(run*bytes, 4) + 32 + 40
+}
+
+// most returns how many queries a wave takes at most, as far as compilers were seen
+// not to spill.
+func (o *Attend) most(t Target, group int) int {
+	n := min(group, attendMaxGroup)
+	switch {
+	case t.Wave == 64 && o.KV.Dim > 128:
+		return min(n, 2)
+	case t.Wave == 64:
+		return min(n, 4)
+	}
+	limit := 235
+	if t.API == CUDA {
+		limit = 270
+	}
+	for n > 1 && o.registers(t, n) > limit {
+		n--
+	}
+	return n
+}
+
+func powerAbove(n int) int {
+	p := 1
+	for p < n {
+		p *= 2
+	}
+	return p
 }
 
 // blockLDS returns the bytes of LDS that a block needs: see attend.hip.
 func (o *Attend) blockLDS(s split) int {
-	padded := 1
-	for padded < s.queries {
-		padded *= 2
-	}
-	tile := s.waves * padded * (attendTile + 1)
+	tile := s.waves * powerAbove(s.queries) * 33
 	return 4 * max(tile, s.waves*s.queries*(o.KV.Dim+2))
 }
 

@@ -17,21 +17,22 @@
 // row whose position is negative is left alone.
 //
 // Grid: x: blocks that share the positions of y: a key-value head's part, of z:
-// a row. ATTEND_WAVES waves of any size. A tile is 32 positions, ATTEND_LEAST
-// tiles a block at least; blocks beyond the length end at once, so that the
-// grid may be that of a longer sequence. LDS: what attend.go computes, and 256
-// bytes for each query.
+// a row. ATTEND_WAVES waves of any size. A block takes ATTEND_LEAST positions at
+// least; blocks beyond the length end at once, so that the grid may be that of a
+// longer sequence. LDS: what attend.go computes, and 768 bytes for each query.
 //
-// Phases of a wave, for each of its tiles: (1) scores: teams of ATTEND_LANES
-// lanes hold a key between them, and add up their products so that each lane
-// ends with another score; (2) weights, a lane a position; (3) values, as keys.
-// Loads run one batch ahead of their use. Then (4) the block's waves are put
+// Phases of a wave, for each of its tiles of 16 positions or fewer: (1) scores:
+// teams of LANES lanes hold a key between them, and add up their products so
+// that each lane ends with another score; (2) weights, a lane a position; (3)
+// values, as keys. Values are loaded before the scores, the next tile's keys
+// before the weights: what decides at few positions is the latency of loads, at
+// many how much is in flight. Then (4) the block's waves are put
 // together in LDS, and (5) blocks through memory, by the one that counts last.
 // Deterministic: everything is added in a fixed order; the counter only chooses
 // who adds.
 //
 // Bound: the bytes of keys and values; a multiplication for each stored number
-// and query, and for each key one in ATTEND_LANES of a butterfly exchange.
+// and query, and for each key one in LANES of a butterfly exchange.
 // Tolerance: that of float32 attention over the numbers as stored.
 #include "functions.hip"
 #include "kv.hip"
@@ -39,7 +40,6 @@
 #include "heads.hip"
 #endif
 
-#define ATTEND_TILE 32
 #define ATTEND_RECORD (ATTEND_QUERIES * (KV_D + 2)) // top and sum of each query, then sums of values
 #define ATTEND_SPLITS 64
 #define ATTEND_NONE -3.4028234663852886e38f // a maximum over nothing
@@ -55,14 +55,16 @@ constexpr int LANES = most(2, least(32, power_above((KV_D + RUN - 1) / RUN)));
 constexpr int CHUNKS = (KV_D + RUN * LANES - 1) / (RUN * LANES);
 constexpr int TEAMS = NSTF_WAVE / LANES;
 constexpr int PADDED = power_above(ATTEND_QUERIES);
-// A batch is DEPTH vectors a team.
-constexpr int DEPTH = least(ATTEND_TILE / TEAMS, most(1, least(8, 16 / PADDED) / CHUNKS));
-constexpr int BATCHES = ATTEND_TILE / TEAMS / DEPTH;
-constexpr int SCORES = DEPTH * PADDED; // that a batch gives a team
+// A tile is STEPS vectors a team, which take 8 loads of a lane where possible.
+constexpr int TILE = most(TEAMS, least(16, 8 * TEAMS / power_above(CHUNKS)));
+constexpr int STEPS = TILE / TEAMS;
+// Scores of DEPTH vectors a team are added up at once.
+constexpr int DEPTH = least(STEPS, most(1, 32 / PADDED));
+constexpr int SCORES = DEPTH * PADDED;
 constexpr int KEPT = most(1, SCORES / LANES);
 // Weights of a tile are spread over lanes, ROUNDS each.
-constexpr int ROUNDS = (ATTEND_TILE * ATTEND_QUERIES + NSTF_WAVE - 1) / NSTF_WAVE;
-constexpr int LDS_WAVE = PADDED * (ATTEND_TILE + 1);
+constexpr int ROUNDS = (TILE * ATTEND_QUERIES + NSTF_WAVE - 1) / NSTF_WAVE;
+constexpr int LDS_WAVE = PADDED * (TILE + 1);
 constexpr int THREADS = ATTEND_WAVES * NSTF_WAVE;
 
 // A run is kept in words where there are whole ones.
@@ -93,9 +95,10 @@ NSTF_DEVICE f32 element(const words<0>& r, int i) {
 }
 #endif
 
-struct batch {
-	run x[DEPTH][CHUNKS];
-	f32 scale[KV_FORMAT == 2 ? DEPTH : 1][CHUNKS];
+// A lane's part of a tile's keys or values.
+struct vectors {
+	run x[STEPS][CHUNKS];
+	f32 scale[KV_FORMAT == 2 ? STEPS : 1][CHUNKS];
 };
 
 // What a wave knows of the tile it works on: the vector of its first position,
@@ -114,13 +117,13 @@ struct stored_pair {
 
 // The first number of a chunk of this lane.
 NSTF_DEVICE int chunk_at(int lane, int chunk) { return (lane % LANES + chunk * LANES) * RUN; }
-// The position in its tile that this lane's team has in batch b, step d.
-NSTF_DEVICE int step_position(int lane, int b, int d) { return (b * DEPTH + d) * TEAMS + lane / LANES; }
+// The position in its tile that this lane's team has in a step.
+NSTF_DEVICE int step_position(int lane, int step) { return step * TEAMS + lane / LANES; }
 
-template <bool Key> NSTF_DEVICE void load(batch& to, const kv_cache& cache, const stored_pair& own, const tile& t, int lane, int b) {
+template <bool Key> NSTF_DEVICE void load(vectors& to, const kv_cache& cache, const stored_pair& own, const tile& t, int lane) {
 #pragma unroll
-	for (int d = 0; d < DEPTH; d++) {
-		const int p = step_position(lane, b, d);
+	for (int d = 0; d < STEPS; d++) {
+		const int p = step_position(lane, d);
 #pragma unroll
 		for (int c = 0; c < CHUNKS; c++) {
 			const int at = chunk_at(lane, c);
@@ -161,8 +164,8 @@ struct queries {
 	f32 v[ATTEND_QUERIES][CHUNKS * RUN];
 };
 
-// Scores of a batch into lds[query][position].
-NSTF_DEVICE void score(f32* lds, const batch& k, const queries& q, int lane, int b) {
+// Scores of DEPTH steps from one on into lds[query][position].
+NSTF_DEVICE void score(f32* lds, const vectors& k, const queries& q, int lane, int from) {
 	f32 s[SCORES] = {};
 #pragma unroll
 	for (int d = 0; d < DEPTH; d++) {
@@ -171,14 +174,14 @@ NSTF_DEVICE void score(f32* lds, const batch& k, const queries& q, int lane, int
 			f32 part[ATTEND_QUERIES] = {};
 #pragma unroll
 			for (int i = 0; i < RUN; i++) {
-				const f32 x = element(k.x[d][c], i);
+				const f32 x = element(k.x[from + d][c], i);
 #pragma unroll
 				for (int g = 0; g < ATTEND_QUERIES; g++) part[g] = fmaf(q.v[g][c * RUN + i], x, part[g]);
 			}
 #pragma unroll
 			for (int g = 0; g < ATTEND_QUERIES; g++) {
 				f32& to = s[d * PADDED + g];
-				if (KV_FORMAT == 2) part[g] *= k.scale[d][c];
+				if (KV_FORMAT == 2) part[g] *= k.scale[from + d][c];
 				to = c == 0 ? part[g] : to + part[g];
 			}
 		}
@@ -189,7 +192,7 @@ NSTF_DEVICE void score(f32* lds, const batch& k, const queries& q, int lane, int
 		const int index = SCORES >= LANES ? lane % LANES * KEPT + i : lane % LANES / (LANES / least(SCORES, LANES));
 		if (SCORES < LANES && lane % (LANES / least(SCORES, LANES)) != 0) continue;
 		const int g = index % PADDED;
-		if (g < ATTEND_QUERIES) lds[g * ATTEND_TILE + step_position(lane, b, index / PADDED)] = s[i];
+		if (g < ATTEND_QUERIES) lds[g * TILE + step_position(lane, from + index / PADDED)] = s[i];
 	}
 }
 
@@ -204,13 +207,13 @@ NSTF_DEVICE void weigh(f32* lds, totals& all, const kv_cache& cache, const store
 	f32 w[ROUNDS], c[ROUNDS];
 #pragma unroll
 	for (int r = 0; r < ROUNDS; r++) {
-		const int p = (r * NSTF_WAVE + lane) % ATTEND_TILE, g = (r * NSTF_WAVE + lane) / ATTEND_TILE;
+		const int p = (r * NSTF_WAVE + lane) % TILE, g = (r * NSTF_WAVE + lane) / TILE;
 		f32 z = -NSTF_INFINITY;
 		if (g < ATTEND_QUERIES && p >= t.lo && p < t.hi) {
-			z = lds[g * ATTEND_TILE + p] * scale;
+			z = lds[g * TILE + p] * scale;
 			if (ATTEND_CAP) z = softcap * tanh_f32(z / softcap);
 		}
-		const f32 top = wave_max_of(wave_max<ATTEND_TILE>(z), all.top[r]);
+		const f32 top = wave_max_of(wave_max<TILE>(z), all.top[r]);
 		w[r] = exp_f32(z - top);
 		c[r] = exp_f32(all.top[r] - top);
 		all.sum[r] = all.sum[r] * c[r] + w[r];
@@ -223,22 +226,22 @@ NSTF_DEVICE void weigh(f32* lds, totals& all, const kv_cache& cache, const store
 	wave_sync();
 #pragma unroll
 	for (int r = 0; r < ROUNDS; r++) {
-		const int p = (r * NSTF_WAVE + lane) % ATTEND_TILE, g = (r * NSTF_WAVE + lane) / ATTEND_TILE;
+		const int p = (r * NSTF_WAVE + lane) % TILE, g = (r * NSTF_WAVE + lane) / TILE;
 		if (g >= ATTEND_QUERIES) continue;
 		lds[p * PADDED + g] = w[r];
-		if (p == 0) lds[ATTEND_TILE * PADDED + g] = c[r];
+		if (p == 0) lds[TILE * PADDED + g] = c[r];
 	}
 	wave_sync();
 }
 
-// Adds a batch of values times weights lds[position][PADDED].
-NSTF_DEVICE void accumulate(queries& sum, const batch& v, const f32* lds, int lane, int b) {
+// Adds values times weights lds[position][PADDED].
+NSTF_DEVICE void accumulate(queries& sum, const vectors& v, const f32* lds, int lane) {
 #pragma unroll
-	for (int d = 0; d < DEPTH; d++) {
+	for (int d = 0; d < STEPS; d++) {
 		f32 w[PADDED];
 #pragma unroll
 		for (int g = 0; g < PADDED; g += 4) {
-			const pack<f32, least(PADDED, 4)> x = *(const pack<f32, least(PADDED, 4)>*)(lds + step_position(lane, b, d) * PADDED + g);
+			const pack<f32, least(PADDED, 4)> x = *(const pack<f32, least(PADDED, 4)>*)(lds + step_position(lane, d) * PADDED + g);
 #pragma unroll
 			for (int i = 0; i < least(PADDED, 4); i++) w[g + i] = x.v[i];
 		}
@@ -253,22 +256,35 @@ NSTF_DEVICE void accumulate(queries& sum, const batch& v, const f32* lds, int la
 	}
 }
 
-// Puts n records together: factors[record][query] brings each to the greatest
-// maximum. Every thread gets its share of the sums through put(query, d, sum of
-// values, maximum, sum). Barriers come first and last.
-template <typename Put> NSTF_DEVICE void together(const f32* records, int n, f32* factors, Put put) {
+// Room to put records together: of each its queries' maxima, what they have to be
+// multiplied with, and the sums after that.
+struct merging {
+	f32 top[ATTEND_SPLITS * ATTEND_QUERIES], factor[ATTEND_SPLITS * ATTEND_QUERIES], sum[ATTEND_SPLITS * ATTEND_QUERIES];
+};
+
+// Puts n records together. Every thread gets its share of the sums through
+// put(query, d, sum of values, maximum, sum). Barriers come first and last.
+template <typename Put> NSTF_DEVICE void together(const f32* records, int n, merging& m, Put put) {
 	__syncthreads();
-	for (int i = threadIdx.x; i < n * ATTEND_QUERIES; i += THREADS) factors[i] = records[i / ATTEND_QUERIES * ATTEND_RECORD + i % ATTEND_QUERIES];
+	for (int i = threadIdx.x; i < n * ATTEND_QUERIES; i += THREADS) m.top[i] = records[i / ATTEND_QUERIES * ATTEND_RECORD + i % ATTEND_QUERIES];
+	__syncthreads();
+	for (int i = threadIdx.x; i < n * ATTEND_QUERIES; i += THREADS) {
+		const int g = i % ATTEND_QUERIES;
+		f32 top = ATTEND_NONE;
+		for (int j = 0; j < n; j++) top = wave_max_of(m.top[j * ATTEND_QUERIES + g], top);
+		const f32 c = exp_f32(m.top[i] - top);
+		m.factor[i] = c;
+		m.sum[i] = c * records[i / ATTEND_QUERIES * ATTEND_RECORD + ATTEND_QUERIES + g];
+	}
 	__syncthreads();
 	for (int i = threadIdx.x; i < ATTEND_QUERIES * KV_D; i += THREADS) {
 		const int g = i / KV_D;
 		f32 top = ATTEND_NONE, sum = 0, acc = 0;
-		for (int j = 0; j < n; j++) top = wave_max_of(factors[j * ATTEND_QUERIES + g], top);
-#pragma unroll 4
+#pragma unroll 8
 		for (int j = 0; j < n; j++) {
-			const f32 c = exp_f32(factors[j * ATTEND_QUERIES + g] - top);
-			sum = fmaf(c, records[j * ATTEND_RECORD + ATTEND_QUERIES + g], sum);
-			acc = fmaf(c, records[j * ATTEND_RECORD + 2 * ATTEND_QUERIES + i], acc);
+			acc = fmaf(m.factor[j * ATTEND_QUERIES + g], records[j * ATTEND_RECORD + 2 * ATTEND_QUERIES + i], acc);
+			top = wave_max_of(m.top[j * ATTEND_QUERIES + g], top);
+			sum += m.sum[j * ATTEND_QUERIES + g];
 		}
 		put(g, i % KV_D, acc, top, sum);
 	}
@@ -327,7 +343,7 @@ NSTF_KERNEL void __launch_bounds__(THREADS)
 nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int window, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS, u32* counters, f32* records) {
 	alignas(16) __shared__ f32 lds[most(ATTEND_WAVES * LDS_WAVE, most(ATTEND_WAVES * ATTEND_RECORD, ATTEND_TURN * (ATTEND_QUERIES + 2) * KV_D))];
 	__shared__ stored_pair newest;
-	__shared__ f32 factors[ATTEND_QUERIES * ATTEND_SPLITS];
+	__shared__ merging merge;
 	__shared__ bool last;
 	begin_early();
 	const kv_cache cache = KV_CACHE;
@@ -335,8 +351,8 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 	const int lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
 	if (position < 0) return;
 	const int lo = window > 0 && position + 1 > window ? position + 1 - window : 0;
-	const int first_tile = lo / ATTEND_TILE, tiles = position / ATTEND_TILE + 1 - first_tile;
-	const int each = most(ATTEND_LEAST, (tiles + gridDim.x - 1) / gridDim.x), blocks = (tiles + each - 1) / each;
+	const int first_tile = lo / TILE, tiles = position / TILE + 1 - first_tile;
+	const int each = most(ATTEND_LEAST / TILE, (tiles + gridDim.x - 1) / gridDim.x), blocks = (tiles + each - 1) / each;
 	if (blockIdx.x >= blocks) return;
 	const int end = first_tile + least(tiles, (blockIdx.x + 1) * each);
 	int at = first_tile + blockIdx.x * each + wave;
@@ -345,14 +361,17 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 	const int here = least(ATTEND_QUERIES, ATTEND_GROUP - part * ATTEND_QUERIES); // queries of this part
 
 	f32* own = lds + wave * LDS_WAVE;
-	batch x, ahead;
+	vectors key, value;
 	tile now, next;
-	auto find = [&](int i) {
+	// The page of a tile is looked up a tile ahead of its use.
+	auto page_of = [&](int i) { return i < end ? pages[i * TILE / 64] : 0; };
+	auto tile_of = [&](int i, int page) {
 		tile t = {0, 0, 0, -1};
-		if (i < end) t = {kv_vector(pages[i / 2], kv_heads, head, i % 2 * ATTEND_TILE), most(lo - i * ATTEND_TILE, 0), least(position + 1 - i * ATTEND_TILE, ATTEND_TILE), position - i * ATTEND_TILE};
+		if (i < end) t = {kv_vector(page, kv_heads, head, i * TILE), most(lo - i * TILE, 0), least(position + 1 - i * TILE, TILE), position - i * TILE};
 		return t;
 	};
-	now = find(at);
+	now = tile_of(at, page_of(at));
+	int page = page_of(at + ATTEND_WAVES);
 #if ATTEND_TURN
 	const turning how = TURNING;
 	turn_heads(lds, newest, how, q + (i64)row * q_stride + (head * ATTEND_GROUP + part * ATTEND_QUERIES) * KV_D, row, head, here,
@@ -361,7 +380,7 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 #else
 	const f32* from = q + first_query;
 #endif
-	load<true>(x, cache, newest, now, lane, 0);
+	load<true>(key, cache, newest, now, lane);
 	queries query, sum;
 #pragma unroll
 	for (int g = 0; g < ATTEND_QUERIES; g++)
@@ -379,29 +398,21 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 	for (int r = 0; r < ROUNDS; r++) all.top[r] = ATTEND_NONE, all.sum[r] = 0;
 
 	for (; at < end; at += ATTEND_WAVES) {
-		next = find(at + ATTEND_WAVES);
-#pragma unroll 1
-		for (int b = 0; b < BATCHES; b++) {
-			if (b + 1 < BATCHES) load<true>(ahead, cache, newest, now, lane, b + 1);
-			else load<false>(ahead, cache, newest, now, lane, 0);
-			score(own, x, query, lane, b);
-			x = ahead;
-		}
+		load<false>(value, cache, newest, now, lane);
+#pragma unroll
+		for (int step = 0; step < STEPS; step += DEPTH) score(own, key, query, lane, step);
+		next = tile_of(at + ATTEND_WAVES, page);
+		page = page_of(at + 2 * ATTEND_WAVES);
+		load<true>(key, cache, newest, next, lane);
 		wave_sync();
 		weigh(own, all, cache, newest, now, lane, scale, softcap);
 #pragma unroll
 		for (int g = 0; g < ATTEND_QUERIES; g++) {
-			const f32 c = own[ATTEND_TILE * PADDED + g];
+			const f32 c = own[TILE * PADDED + g];
 #pragma unroll
 			for (int i = 0; i < CHUNKS * RUN; i++) sum.v[g][i] *= c;
 		}
-#pragma unroll 1
-		for (int b = 0; b < BATCHES; b++) {
-			if (b + 1 < BATCHES) load<false>(ahead, cache, newest, now, lane, b + 1);
-			else load<true>(ahead, cache, newest, next, lane, 0);
-			accumulate(sum, x, own, lane, b);
-			x = ahead;
-		}
+		accumulate(sum, value, own, lane);
 		wave_sync();
 		now = next;
 	}
@@ -417,9 +428,9 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 	f32* record = lds + wave * ATTEND_RECORD;
 #pragma unroll
 	for (int r = 0; r < ROUNDS; r++) {
-		const int g = (r * NSTF_WAVE + lane) / ATTEND_TILE;
-		const f32 s = wave_sum<ATTEND_TILE>(all.sum[r]);
-		if (lane % ATTEND_TILE != 0 || g >= ATTEND_QUERIES) continue;
+		const int g = (r * NSTF_WAVE + lane) / TILE;
+		const f32 s = wave_sum<TILE>(all.sum[r]);
+		if (lane % TILE != 0 || g >= ATTEND_QUERIES) continue;
 		record[g] = all.top[r];
 		record[ATTEND_QUERIES + g] = s;
 	}
@@ -436,13 +447,13 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 		if (g < here) out[first_query + g * KV_D + d] = s == 0 ? 0.0f : acc / s;
 	};
 	if (blocks == 1) {
-		together(lds, ATTEND_WAVES, factors, answer);
+		together(lds, ATTEND_WAVES, merge, answer);
 		return;
 	}
 	const i64 share = (i64)row * gridDim.y + blockIdx.y;
 	records += share * gridDim.x * ATTEND_RECORD;
 	f32* mine = records + (i64)blockIdx.x * ATTEND_RECORD;
-	together(lds, ATTEND_WAVES, factors, [&](int g, int d, f32 acc, f32 top, f32 s) {
+	together(lds, ATTEND_WAVES, merge, [&](int g, int d, f32 acc, f32 top, f32 s) {
 		mine[2 * ATTEND_QUERIES + g * KV_D + d] = acc;
 		if (d == 0) mine[g] = top, mine[ATTEND_QUERIES + g] = s;
 	});
@@ -455,5 +466,5 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 	__syncthreads();
 	if (!last) return;
 	__threadfence();
-	together(records, blocks, factors, answer);
+	together(records, blocks, merge, answer);
 }

@@ -8,8 +8,8 @@ import (
 
 // tileRows is the rows of a block of attention over prompts.
 func (o *Attend) tileRows(t Target) int {
-	if o.TileRows != 0 {
-		return o.TileRows
+	if o.Shape != nil && o.Shape.Rows != 0 {
+		return o.Shape.Rows
 	}
 	return 64
 }

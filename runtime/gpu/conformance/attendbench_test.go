@@ -93,13 +93,12 @@ func BenchmarkAttend(b *testing.B) {
 	m := open(b)
 	shapes := []*hip.AttendShape{nil}
 	if *variantsFlag {
-		for _, s := range []hip.AttendShape{{Waves: 8, Fill: 1, Least: 1}, {Waves: 8, Fill: 1, Least: 4}, {Waves: 8, Fill: 2, Least: 1}, {Waves: 8, Fill: 2, Least: 2}, {Waves: 8, Fill: 2, Least: 8},
-			{Waves: 4, Fill: 2, Least: 1}, {Waves: 4, Fill: 2, Least: 2}, {Waves: 4, Fill: 2, Least: 4}, {Waves: 4, Fill: 4, Least: 1}, {Waves: 4, Fill: 4, Least: 4}, {Waves: 2, Fill: 8, Least: 2}, {Waves: 1, Fill: 8, Least: 1},
-			{Waves: 16, Fill: 1, Least: 2}, {Waves: 16, Fill: 1, Least: 8}} {
+		for _, s := range []hip.AttendShape{{Waves: 8, Fill: 1, Least: 64}, {Waves: 8, Fill: 1, Least: 128}, {Waves: 8, Fill: 1, Least: 256}, {Waves: 8, Fill: 1, Least: 512},
+			{Waves: 4, Fill: 1, Least: 64}, {Waves: 4, Fill: 2, Least: 128}, {Waves: 4, Fill: 2, Least: 256}, {Waves: 8, Fill: 2, Least: 128}} {
 			shapes = append(shapes, &s)
 		}
 	}
-	for _, length := range []int{128, 512, 2048, 8192, 32768} {
+	for _, length := range []int{64, 256, 512, 1024, 2048, 8192, 32768} {
 		for _, s := range shapes {
 			name := "chosen"
 			if s != nil {
@@ -119,7 +118,9 @@ func BenchmarkAttend(b *testing.B) {
 func BenchmarkAttendPrompt(b *testing.B) {
 	m := open(b)
 	for _, n := range []int{512, 2048, 8192} {
-		b.Run(fmt.Sprintf("f16/rows=%d", n), func(b *testing.B) { m.benchAttend(b, cpu.KVF16, n, n, nil, false) })
+		for _, rows := range []int{64, 128} {
+			b.Run(fmt.Sprintf("f16/rows=%d/block=%d", n, rows), func(b *testing.B) { m.benchAttend(b, cpu.KVF16, n, n, &hip.AttendShape{Rows: rows}, false) })
+		}
 	}
 	b.Run("q8/rows=2048", func(b *testing.B) { m.benchAttend(b, cpu.KVQ8, 2048, 2048, nil, false) })
 	b.Run("f16/rows=2048/exact", func(b *testing.B) { m.benchAttend(b, cpu.KVF16, 2048, 2048, nil, true) })
