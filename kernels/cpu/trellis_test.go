@@ -37,14 +37,14 @@ func distance(tile []byte, bits int, table *[65536]int16, z *[256]float32) float
 func TestTrellisLevels(t *testing.T) {
 	table := scheme.TCQBytes4.Table()
 	for bits := 2; bits <= 6; bits++ {
+		if testing.Short() && bits != 3 {
+			continue
+		}
 		for name, scale := range map[string]float32{"gaussian": 148 * trellisScales[bits], "far": 1500} {
 			var want []byte
 			rng := rand.New(rand.NewPCG(uint64(bits), 1))
 			z := gaussianTile(rng, scale)
 			for _, l := range cpu.Levels() {
-				if l == cpu.LevelGeneric && testing.Short() && bits != 3 {
-					continue
-				}
 				set, err := cpu.ForLevel(l)
 				if err != nil {
 					t.Fatal(err)
@@ -64,13 +64,16 @@ func TestTrellisLevels(t *testing.T) {
 // TestTrellisGaussian holds the mean squared error on a Gaussian source to
 // multiples of the Shannon limit, 4^-bits.
 func TestTrellisGaussian(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a statistic of thousands of tiles")
+	}
 	limits := map[scheme.TCQCodebook][7]float64{
 		scheme.TCQBytes4: {2: 1.10, 3: 1.13, 4: 1.16, 5: 1.23, 6: 1.30},
 		scheme.TCQBytes2: {2: 1.16, 3: 1.26, 4: 1.51},
 	}
 	deviations := map[scheme.TCQCodebook]float32{scheme.TCQBytes4: 147.7, scheme.TCQBytes2: 104.5}
 	tiles := 256
-	if cpu.Best().Level() == cpu.LevelGeneric || testing.Short() {
+	if cpu.Best().Level() == cpu.LevelGeneric {
 		tiles = 2
 	}
 	for codebook, limit := range limits {
