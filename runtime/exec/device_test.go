@@ -15,6 +15,7 @@ import (
 //	go test ./runtime/exec -device hip
 var (
 	onDevice = flag.String("device", "cpu", "device that the models of the tests run on")
+	onLevel  = flag.String("level", "", "SIMD level of the processor's kernels; default: the best this machine runs")
 	kernels  = flag.String("kernels", "", "folder that keeps kernels which a GPU needs; default: each test compiles its own")
 )
 
@@ -44,6 +45,9 @@ func processorOnly(t testing.TB, what string) {
 // onFlag puts a model where the flag says.
 func onFlag(t testing.TB, o Options) Options {
 	t.Helper()
+	if o.Level == "" {
+		o.Level = *onLevel
+	}
 	o.Device.Request, o.Device.Rows = request(t), 64 // several passes for a text of some length
 	if o.Device.Kernels = *kernels; *kernels == "" {
 		o.Device.Kernels = filepath.Join(t.TempDir(), "kernels")
