@@ -46,6 +46,8 @@ NSTF_DEVICE int halve_exponent(f32 m) {
 }
 
 NSTF_KERNEL void __launch_bounds__(HALVE_THREADS) nstf_halve(const f32 *__restrict__ x, u8 *__restrict__ out, f32 *__restrict__ rescale, int k, int stride) {
+	let_next_begin();
+	wait_for_inputs();
 	const f32 *row = x + (i64)blockIdx.x * k;
 	MatrixWords *to = (MatrixWords *)(out + (i64)blockIdx.x * stride);
 #if NSTF_EXACT

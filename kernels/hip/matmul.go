@@ -96,6 +96,7 @@ func (o *Matmul) rows() int { return o.T / max(o.Share, 1) }
 func (o *Matmul) halve(to Address, k, stride int, exact bool) Call {
 	return Call{
 		Unit:   Unit{"halve.hip", fmt.Sprintf("NSTF_EXACT=%d", digit(exact))},
+		Early:  true,
 		Symbol: "nstf_halve", Grid: [3]uint32{uint32(o.rows()), 1, 1}, Block: [3]uint32{256, 1, 1},
 		Args: []Arg{Ptr(o.X), Ptr(to), Ptr(o.Scratch), I32(k), I32(stride)},
 	}
@@ -140,8 +141,8 @@ func (o *Matmul) call(t Target, group []Product, x Address, stride int, exact bo
 			f.defines, digit(exact), digit(o.Gated), digit(o.Slots != 0), tile.defines(), gated)},
 		Symbol: symbol, LDS: uint32(tile.lds(t, exact)),
 		Grid:  [3]uint32{uint32(blocks), uint32(features), 1},
-		Block: [3]uint32{uint32(tile.Waves * tile.Parts * t.Wave), 1, 1},
-		Args:  o.args(group, x, stride),
+		Block: [3]uint32{uint32(tile.Waves * tile.Parts * t.Wave), 1, 1}, Early: true,
+		Args: o.args(group, x, stride),
 	}
 }
 

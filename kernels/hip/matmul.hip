@@ -161,6 +161,7 @@ NSTF_DEVICE void matmul_sum(MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_TOKENS], 
 	MatmulRaw raw;
 	const int steps = 2 * x.pairs;
 	matmul_fetch(raw, w, 0, 0);
+	wait_for_inputs();
 #pragma unroll
 	for (int s = 0; s < MATMUL_STAGES - 2; s++) x.begin(s, steps);
 	matmul_decode(even, raw, w, 0, 0);
@@ -187,11 +188,17 @@ NSTF_DEVICE void matmul_sum(MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_TOKENS], 
 	matrix_wait<0>();
 }
 #else
+// Loads of a pair of tiles, and after how many pairs the same buffer is next.
+#define MATMUL_LOADS (MATMUL_WIDE ? MATRIX_BLOCKS : 2 * MATRIX_BLOCKS)
+#define MATMUL_TURN (MATMUL_LOADS % MATMUL_AHEAD == 0 ? 1 : MATMUL_AHEAD)
+
 NSTF_DEVICE void matmul_sum(MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_TOKENS], MatmulStages &x, const MatmulWeights &w, int part) {
 	MatrixRuns now[MATMUL_FEATURES];
-	MatmulRaw raw;
+	MatmulRaw raw[MATMUL_AHEAD];
 	const int steps = (x.pairs + MATMUL_PARTS - 1) / MATMUL_PARTS * 2;
-	matmul_fetch(raw, w, part, 0);
+#pragma unroll
+	for (int l = 0; l < MATMUL_AHEAD; l++) matmul_fetch(raw[l], w, part + l / MATMUL_LOADS * MATMUL_PARTS, l % MATMUL_LOADS * (1 + MATMUL_WIDE));
+	wait_for_inputs();
 #if MATRIX_COPIES
 #pragma unroll
 	for (int s = 0; s < MATMUL_STAGES - 1; s++) x.begin(s, steps);
@@ -199,27 +206,34 @@ NSTF_DEVICE void matmul_sum(MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_TOKENS], 
 	x.begin(0, steps);
 	x.end(0, steps);
 #endif
-	for (int pair = part; pair - part < x.pairs; pair += MATMUL_PARTS) {
+	for (int s = 0; s < steps;) {
 #pragma unroll
-		for (int tile = 0; tile < 2; tile++) {
-			const int s = (pair - part) / MATMUL_PARTS * 2 + tile;
+		for (int turn = 0; turn < MATMUL_TURN; turn++) {
+			const int pair = s / 2 * MATMUL_PARTS + part;
+			if (turn > 0 && s >= steps) break;
+#pragma unroll
+			for (int tile = 0; tile < 2; tile++, s++) {
 #if MATRIX_COPIES
-			matrix_copy_wait<MATMUL_STAGES - 2>();
-			matrix_copies_seen();
+				matrix_copy_wait<MATMUL_STAGES - 2>();
+				matrix_copies_seen();
 #else
-			__syncthreads();
+				__syncthreads();
 #endif
-			x.begin(s + MATMUL_STAGES - 1, steps);
+				x.begin(s + MATMUL_STAGES - 1, steps);
 #pragma unroll
-			for (int i = 0; i < MATRIX_BLOCKS; i++) {
-				const int b = tile * MATRIX_BLOCKS + i, next = (b + 1) % (2 * MATRIX_BLOCKS);
-				matmul_decode(now, raw, w, pair, b);
-				if (!MATMUL_WIDE || b % 2 == 1) matmul_fetch(raw, w, next == 0 ? pair + MATMUL_PARTS : pair, next);
-				if ((MATMUL_PARTS == 1 && !MATRIX_APART) || pair < x.pairs) matrix_products(sums, now, x.stage(s) + part * MATMUL_TILE, i);
-			}
+				for (int i = 0; i < MATRIX_BLOCKS; i++) {
+					const int b = tile * MATRIX_BLOCKS + i, load = MATMUL_WIDE ? b / 2 : b, next = load + MATMUL_AHEAD;
+					MatmulRaw &from = raw[(turn * MATMUL_LOADS + load) % MATMUL_AHEAD];
+					matmul_decode(now, from, w, pair, b);
+					if (!MATMUL_WIDE || b % 2 == 1)
+						matmul_fetch(from, w, pair + next / MATMUL_LOADS * MATMUL_PARTS, next % MATMUL_LOADS * (1 + MATMUL_WIDE));
+					if ((MATMUL_PARTS == 1 && !MATRIX_APART) || pair < x.pairs)
+						matrix_products(sums, now, x.stage(s) + part * MATMUL_TILE, i);
+				}
 #if !MATRIX_COPIES
-			x.end(s + 1, steps);
+				x.end(s + 1, steps);
 #endif
+			}
 		}
 	}
 }
@@ -319,6 +333,8 @@ NSTF_KERNEL void __launch_bounds__(MATMUL_THREADS, MATMUL_RESIDENT) MATMUL_NAME(
     const u8 *__restrict__ w2, f32 *y2, const f32 *__restrict__ bias2, const f32 *residual2, int n2) {
 	extern __shared__ __align__(1024) u8 lds[];
 	__shared__ __align__(16) u8 table[Weights::table > 0 ? Weights::table : 16];
+	let_next_begin();
+	if (MATMUL_EXPERTS) wait_for_inputs();
 	const MatmulRows rows = matmul_rows(t, first, slots, experts, share);
 	if (rows.first >= rows.end) return;
 

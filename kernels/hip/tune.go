@@ -13,18 +13,19 @@ type MatmulTile struct {
 	Waves    int  // waves side by side over the features
 	Parts    int  // groups of them that divide k
 	Stages   int  // steps of activations in LDS
+	Ahead    int  // loads of weights that are under way
 	Resident int  // blocks of a unit (CUDA) or waves of a SIMD (HIP) that registers are limited for
 	Teams    bool // the waves multiply in teams of four, where the target can (sm_90)
 }
 
 // String writes the tile as the tables of measurements do.
 func (m MatmulTile) String() string {
-	return fmt.Sprintf("f%d t%d w%d p%d s%d r%d%s", m.Features, m.Tokens, m.Waves, m.Parts, m.Stages, m.Resident, map[bool]string{true: " team"}[m.Teams])
+	return fmt.Sprintf("f%d t%d w%d p%d s%d a%d r%d%s", m.Features, m.Tokens, m.Waves, m.Parts, m.Stages, m.Ahead, m.Resident, map[bool]string{true: " team"}[m.Teams])
 }
 
 func (m MatmulTile) defines() string {
-	return fmt.Sprintf("MATMUL_FEATURES=%d MATMUL_TOKENS=%d MATMUL_WAVES=%d MATMUL_PARTS=%d MATMUL_STAGES=%d MATMUL_RESIDENT=%d NSTF_TEAMS=%d",
-		m.Features, m.Tokens, m.Waves, m.Parts, m.Stages, m.Resident, digit(m.Teams))
+	return fmt.Sprintf("MATMUL_FEATURES=%d MATMUL_TOKENS=%d MATMUL_WAVES=%d MATMUL_PARTS=%d MATMUL_STAGES=%d MATMUL_AHEAD=%d MATMUL_RESIDENT=%d NSTF_TEAMS=%d",
+		m.Features, m.Tokens, m.Waves, m.Parts, m.Stages, m.Ahead, m.Resident, digit(m.Teams))
 }
 
 // A unitShape is what matrix.hip calls MATRIX_FEATURES, MATRIX_TOKENS and
@@ -85,37 +86,37 @@ func matmulTiles(t Target, exact bool) []tuned {
 	switch {
 	case exact && t.API == CUDA:
 		return []tuned{
-			{MatmulTile{2, 8, 4, 1, 2, 2, false}, 0.3},
-			{MatmulTile{1, 8, 4, 1, 2, 4, false}, 0.5},
-			{MatmulTile{2, 4, 4, 1, 2, 3, false}, 0.5},
-			{MatmulTile{1, 16, 4, 1, 2, 2, false}, 0.5},
-			{MatmulTile{1, 4, 4, 2, 2, 2, false}, 0.5},
-			{MatmulTile{1, 4, 2, 4, 2, 1, false}, 0.6},
+			{MatmulTile{2, 8, 4, 1, 2, 1, 2, false}, 0.3},
+			{MatmulTile{1, 8, 4, 1, 2, 1, 4, false}, 0.5},
+			{MatmulTile{2, 4, 4, 1, 2, 1, 3, false}, 0.5},
+			{MatmulTile{1, 16, 4, 1, 2, 1, 2, false}, 0.5},
+			{MatmulTile{1, 4, 4, 2, 2, 1, 2, false}, 0.5},
+			{MatmulTile{1, 4, 2, 4, 2, 1, 1, false}, 0.6},
 		}
 	case exact && unit != MFMA:
 		return []tuned{
-			{MatmulTile{1, 8, 4, 1, 2, 1, false}, 1},
-			{MatmulTile{1, 2, 2, 4, 2, 1, false}, 0.4},
+			{MatmulTile{1, 8, 4, 1, 2, 1, 1, false}, 1},
+			{MatmulTile{1, 2, 2, 4, 2, 2, 1, false}, 0.4},
 		}
 	case exact || unit == NoMatrix:
 		return []tuned{
-			{MatmulTile{2, 4, 4, 1, 2, 1, false}, 1},
-			{MatmulTile{1, 2, 2, 4, 2, 1, false}, 0.4},
+			{MatmulTile{2, 4, 4, 1, 2, 1, 1, false}, 1},
+			{MatmulTile{1, 2, 2, 4, 2, 2, 1, false}, 0.4},
 		}
 	case unit == MMA && strings.HasPrefix(t.Arch, "sm_90"):
 		return []tuned{
-			{MatmulTile{1, 32, 8, 1, 4, 1, true}, 0.49},
-			{MatmulTile{1, 16, 8, 1, 4, 1, true}, 0.41},
-			{MatmulTile{2, 8, 4, 1, 4, 2, false}, 0.27},
-			{MatmulTile{2, 4, 4, 2, 3, 2, false}, 0.21},
-			{MatmulTile{1, 4, 2, 4, 3, 2, false}, 0.17},
-			{MatmulTile{1, 2, 2, 4, 3, 2, false}, 0.12},
+			{MatmulTile{1, 32, 8, 1, 4, 1, 1, true}, 0.49},
+			{MatmulTile{1, 16, 8, 1, 4, 1, 1, true}, 0.41},
+			{MatmulTile{2, 8, 4, 1, 4, 1, 2, false}, 0.27},
+			{MatmulTile{2, 4, 4, 2, 3, 2, 1, false}, 0.21},
+			{MatmulTile{1, 4, 2, 4, 3, 2, 2, false}, 0.17},
+			{MatmulTile{1, 2, 2, 4, 3, 2, 2, false}, 0.12},
 		}
 	case unit == MMA:
 		return []tuned{
-			{MatmulTile{2, 8, 4, 1, 3, 2, false}, 1},
-			{MatmulTile{2, 4, 4, 2, 2, 2, false}, 0.7},
-			{MatmulTile{1, 2, 2, 4, 2, 2, false}, 0.4},
+			{MatmulTile{2, 8, 4, 1, 3, 1, 2, false}, 1},
+			{MatmulTile{2, 4, 4, 2, 2, 1, 2, false}, 0.7},
+			{MatmulTile{1, 2, 2, 4, 2, 2, 2, false}, 0.4},
 		}
 	case unit == MFMA:
 		resident := 2
@@ -123,17 +124,17 @@ func matmulTiles(t Target, exact bool) []tuned {
 			resident = 1 // sums and the rest lie in two files of registers
 		}
 		return []tuned{
-			{MatmulTile{4, 8, 4, 1, 2, resident, false}, 1},
-			{MatmulTile{2, 4, 4, 1, 2, 1, false}, 0.7},
-			{MatmulTile{1, 2, 2, 4, 2, 1, false}, 0.3},
-			{MatmulTile{1, 1, 2, 4, 2, 1, false}, 0.2},
+			{MatmulTile{4, 8, 4, 1, 2, 1, resident, false}, 1},
+			{MatmulTile{2, 4, 4, 1, 2, 1, 1, false}, 0.7},
+			{MatmulTile{1, 2, 2, 4, 2, 2, 1, false}, 0.3},
+			{MatmulTile{1, 1, 2, 4, 2, 2, 1, false}, 0.2},
 		}
 	}
 	return []tuned{ // WMMA
-		{MatmulTile{2, 8, 4, 1, 2, 1, false}, 1},
-		{MatmulTile{2, 4, 4, 1, 2, 1, false}, 0.8},
-		{MatmulTile{1, 2, 2, 4, 2, 1, false}, 0.3},
-		{MatmulTile{1, 1, 2, 4, 2, 1, false}, 0.2},
+		{MatmulTile{2, 8, 4, 1, 2, 1, 1, false}, 1},
+		{MatmulTile{2, 4, 4, 1, 2, 1, 1, false}, 0.8},
+		{MatmulTile{1, 2, 2, 4, 2, 2, 1, false}, 0.3},
+		{MatmulTile{1, 1, 2, 4, 2, 2, 1, false}, 0.2},
 	}
 }
 

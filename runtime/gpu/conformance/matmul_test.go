@@ -41,7 +41,7 @@ func (c *matmulCase) slots() int { return c.t * max(c.share, 1) }
 // divides. One small tile serves all, since it is compiled for each.
 func TestMatmul(t *testing.T) {
 	m := open(t)
-	tile := hip.MatmulTile{Features: 1, Tokens: 2, Waves: 2, Parts: 1, Stages: 2, Resident: 1}
+	tile := hip.MatmulTile{Features: 1, Tokens: 2, Waves: 2, Parts: 1, Stages: 2, Ahead: 1, Resident: 1}
 	for _, v := range varieties(t) {
 		t.Run(v.String(), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(17, 18))
