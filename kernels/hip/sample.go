@@ -82,10 +82,9 @@ func (o *Advance) Calls(Target) []Call {
 
 const (
 	sampleThreads = 1024 // of a block that applies a row's penalty
-	drawThreads   = 512  // of a block that draws a row's token
 	sliceThreads  = 256
-	sampleSlice   = 4096 // logits of a block
-	sampleBins    = 1024 // of the histogram of weights
+	sampleSlice   = 2048 // logits of a block
+	sampleBins    = 512  // of the histogram of weights
 )
 
 func (o *Sample) slices() int { return ceil(o.Vocab, sampleSlice) }
@@ -122,8 +121,8 @@ func (o *Sample) Calls(Target) []Call {
 	return []Call{
 		whole("nstf_sample_penalize", sampleThreads, uint32(4*ceil(o.Vocab, 32)), with(Ptr(options), Ptr(o.History), I32(o.Stride))...),
 		top,
-		slice("nstf_sample_weigh", with(Ptr(options), Ptr(o.Random), Ptr(o.Scratch), space)...),
-		slice("nstf_sample_gather", with(Ptr(options), space)...),
-		whole("nstf_sample_draw", drawThreads, 0, I32(o.Vocab), Ptr(o.Position), Ptr(o.Owner), Ptr(options), Ptr(o.Token), space),
+		slice("nstf_sample_weigh", with(Ptr(options), Ptr(o.Scratch), space)...),
+		slice("nstf_sample_gather", with(Ptr(options), Ptr(o.Scratch), space)...),
+		slice("nstf_sample_pick", with(Ptr(o.Random), Ptr(o.Token), Ptr(o.Scratch), space)...),
 	}
 }

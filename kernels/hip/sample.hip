@@ -11,15 +11,17 @@
 // lists may be gathered in any. Among equal logits the lower id is the more
 // probable; key orders both: the logit's bits made to rise with it, then ~id.
 //
-// Launches, each over slices of SLICE logits (x) and rows (y):
+// Launches, each over slices of SLICE logits (x) and rows (y), the block that
+// counts last finishing what concerns the whole row:
 //	penalize  a block a row; LDS: a bit for each token
-//	top       the greatest logit; the block that counts last finishes the row
-//	weigh     weights, and a histogram of them by logit; the last block finds how
-//	          far down the filters can reach (a superset), and draws the random
-//	          number. Without filters it finds the slice that the number falls in.
-//	gather    lists the weights that are left
-//	draw      a block a row: exact thresholds by dividing the range of keys, again
-//	          and again, each wave with the list's sum from one point on
+//	top       the greatest logit
+//	weigh     weights, and a histogram of them by logit; then in which bin the
+//	          filters' thresholds lie
+//	gather    lists that bin's tokens (with top-k and top-p both, all down to it);
+//	          then the exact thresholds, by dividing the range of keys again and
+//	          again, each wave with the list's sum from one point on
+//	pick      sums of the kept weights of each slice; then the random number, the
+//	          slice and the token that it falls on
 //
 // Deterministic. Bound: latency, and reading the logits twice from the cache.
 // Source of the random numbers: PCG-DXSM as in math/rand/v2 (O'Neill, "PCG: A
@@ -27,15 +29,15 @@
 #include "functions.hip"
 #include "reduce.hip"
 
-#define SLICE 4096
-#define BINS 1024
-#define BINS_PER_UNIT 32 // of (max - logit) / temperature; beyond 32 units weights are 0
+#define SLICE 2048
+#define BINS 512
+#define BINS_PER_UNIT 16 // of (max - logit) / temperature; beyond 32 units weights are 0
 #define WEIGHT_ONE 35184372088832.0 // 2^45
 #define SLICE_THREADS 256
 #define PENALTY_THREADS 1024
-#define DRAW_THREADS 512
-#define DRAW_WAVES (DRAW_THREADS / NSTF_WAVE)
-#define DRAW_HELD 2048 // entries of the list that LDS holds
+#define SLICE_WAVES (SLICE_THREADS / NSTF_WAVE)
+#define SLICE_EACH (SLICE / SLICE_THREADS)
+#define HELD 2048 // entries of the list that LDS holds
 
 struct sample_options {
 	f64 temperature, top_p, min_p, penalty;
@@ -46,14 +48,13 @@ struct sample_options {
 struct sample_head {
 	f32 top;
 	i32 best;
-	u32 listed, weighed; // entries of the list; tokens of any weight
-	u64 total;           // of all weights
-	u64 random;          // 53 bits, as the upper ones
-	u64 share;           // of the slice's weights, without filters
-	i32 cut;             // last bin that is listed
-	i32 slice;           // the only slice that is listed, or -1
-	i32 active;          // 0: the token is chosen
-	i32 unused[3];
+	u32 listed; // entries of the list
+	i32 active; // 0: the token is chosen
+	i32 from, cut; // first and last bin that is listed; from > cut: none
+	u64 total;     // of all weights
+	u64 above;     // what bins before from hold: tokens with top-k, else weights
+	u64 bottom;    // the least key that is kept
+	u64 least;     // the least weight
 };
 
 struct sample_slice {
@@ -61,6 +62,14 @@ struct sample_slice {
 	f32 top;
 	i32 best;
 };
+
+// Filters that a row has, given how many tokens have a weight.
+struct sample_filters {
+	bool by_count, by_share;
+};
+NSTF_DEVICE sample_filters filters_of(const sample_options& o, u64 weighed) {
+	return sample_filters{o.top_k > 0 && (u64)o.top_k < weighed, o.top_p > 0 && o.top_p < 1};
+}
 
 struct sample_space {
 	sample_head* head;
@@ -130,8 +139,8 @@ NSTF_DEVICE bool before(f32 v, int i, f32 w, int j) { return v > w || (v == w &&
 
 NSTF_KERNEL void __launch_bounds__(SLICE_THREADS)
 nstf_sample_top(const f32* logits, int vocab, const i32* position, const i32* owner, const sample_options* options, i32* token, u32* counters, u8* scratch) {
-	__shared__ f32 tops[SLICE_THREADS / NSTF_WAVE];
-	__shared__ i32 bests[SLICE_THREADS / NSTF_WAVE];
+	__shared__ f32 tops[SLICE_WAVES];
+	__shared__ i32 bests[SLICE_WAVES];
 	begin_early();
 	const int row = blockIdx.y, slice = blockIdx.x, lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
 	if (position[row] < 0) return;
@@ -143,7 +152,7 @@ nstf_sample_top(const f32* logits, int vocab, const i32* position, const i32* ow
 		if (before(v, i, top, best)) top = v, best = i;
 	};
 #pragma unroll
-	for (int j = 0; j < SLICE / SLICE_THREADS; j++) {
+	for (int j = 0; j < SLICE_EACH; j++) {
 		const int i = slice * SLICE + j * SLICE_THREADS + (int)threadIdx.x;
 		if (i < vocab) wins(logits[i], i);
 	}
@@ -157,7 +166,7 @@ nstf_sample_top(const f32* logits, int vocab, const i32* position, const i32* ow
 		__syncthreads();
 		if (lane == 0) tops[wave] = top, bests[wave] = best;
 		__syncthreads();
-		for (int w = 0; w < SLICE_THREADS / NSTF_WAVE; w++) wins(tops[w], bests[w]);
+		for (int w = 0; w < SLICE_WAVES; w++) wins(tops[w], bests[w]);
 	};
 	over_block();
 	if (threadIdx.x == 0) s.slices[slice] = sample_slice{0, top, best};
@@ -176,6 +185,8 @@ nstf_sample_top(const f32* logits, int vocab, const i32* position, const i32* ow
 	s.head->best = best;
 	s.head->listed = 0;
 	s.head->active = !greedy;
+	s.head->bottom = 0;
+	s.head->least = 0;
 }
 
 // The weight of a logit, 0 for none, and its bin.
@@ -204,60 +215,53 @@ NSTF_DEVICE u64 next_random(u64* state) {
 	return h & ~2047ull;
 }
 
-#define BINS_EACH (BINS / SLICE_THREADS)
-
-// Sums up to and with each bin, by all threads of a block.
-NSTF_DEVICE void accumulate(u64* bins, u64* lds) {
+// The sum over the block's threads up to and with this one.
+NSTF_DEVICE u64 block_scan(u64 v, u64* lds) {
 	const int lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
-	u64 own[BINS_EACH];
-#pragma unroll
-	for (int j = 0; j < BINS_EACH; j++) own[j] = bins[threadIdx.x * BINS_EACH + j] + (j > 0 ? own[j - 1] : 0);
-	u64 sum = own[BINS_EACH - 1]; // up to and with this lane
 #pragma unroll
 	for (int m = 1; m < NSTF_WAVE; m *= 2) {
-		const u64 below = wave_below(sum, m);
-		if (lane >= m) sum += below;
+		const u64 below = wave_below(v, m);
+		if (lane >= m) v += below;
 	}
 	__syncthreads();
-	if (lane == NSTF_WAVE - 1) lds[wave] = sum;
+	if (lane == NSTF_WAVE - 1) lds[wave] = v;
 	__syncthreads();
-	sum -= own[BINS_EACH - 1];
-	for (int w = 0; w < wave; w++) sum += lds[w];
-#pragma unroll
-	for (int j = 0; j < BINS_EACH; j++) bins[threadIdx.x * BINS_EACH + j] = sum + own[j];
+	for (int w = 0; w < wave; w++) v += lds[w];
+	return v;
+}
+
+// Sums up to and with each of 2*SLICE_THREADS numbers, in their place.
+NSTF_DEVICE void accumulate(u64* x, u64* lds) {
+	const u64 a = x[2 * threadIdx.x], b = x[2 * threadIdx.x + 1];
+	const u64 sum = block_scan(a + b, lds);
+	x[2 * threadIdx.x] = sum - b;
+	x[2 * threadIdx.x + 1] = sum;
 	__syncthreads();
 }
 
-// The first bin at which the sums reach target, or the last; target is positive.
-NSTF_DEVICE int reaches(const u64* sums, f64 target, i32* found) {
-	if (threadIdx.x == 0) *found = BINS - 1;
+// The first of so many rising sums that reaches target, or the last.
+NSTF_DEVICE int reaches(const u64* sums, int n, u64 target, i32* found) {
+	if (threadIdx.x == 0) *found = n - 1;
 	__syncthreads();
-	for (int b = threadIdx.x; b < BINS; b += SLICE_THREADS)
-		if ((f64)sums[b] >= target && (b == 0 || (f64)sums[b - 1] < target)) *found = b;
+	for (int b = threadIdx.x; b < n; b += SLICE_THREADS)
+		if (sums[b] >= target && (b == 0 || sums[b - 1] < target)) *found = b;
 	__syncthreads();
 	const int b = *found;
 	__syncthreads();
 	return b;
 }
 
-// What filters leave lies in bins up to the one returned.
-NSTF_DEVICE int last_bin(const sample_options& o, const u64* counts, const u64* weights, bool by_count, bool by_share, i32* found) {
-	if (by_count) return reaches(counts, (f64)o.top_k, found); // top-p is a share of all these
-	if (by_share) return reaches(weights, o.top_p * (f64)weights[BINS - 1], found);
-	if (o.min_p <= 0) return BINS - 1;
-	if (threadIdx.x == 0) *found = 0;
-	__syncthreads();
-	for (int b = threadIdx.x; b < BINS; b += SLICE_THREADS) {
-		const u64 weight = weights[b] - (b > 0 ? weights[b - 1] : 0);
-		if ((f64)weight >= o.min_p * WEIGHT_ONE * 0.999) atomicMax(found, b);
-	}
-	__syncthreads();
-	return *found;
+// The least sum that is a share p of a whole, at least 1.
+NSTF_DEVICE u64 share_of(f64 p, u64 whole) {
+	const u64 s = (u64)ceil(p * (f64)whole);
+	return s > 0 ? s : 1;
 }
 
 NSTF_KERNEL void __launch_bounds__(SLICE_THREADS)
-nstf_sample_weigh(const f32* logits, int vocab, const i32* position, const i32* owner, const sample_options* options, u64* random, u32* counters, u8* scratch) {
-	__shared__ u64 weights[BINS], counts[BINS], sums[SLICE_THREADS / NSTF_WAVE];
+nstf_sample_weigh(const f32* logits, int vocab, const i32* position, const i32* owner, const sample_options* options, u32* counters, u8* scratch) {
+	// A weight is counted in three parts of 16 bits, since LDS adds words fastest.
+	__shared__ u32 parts[4][BINS];
+	__shared__ u64 weights[BINS], counts[BINS], sums[SLICE_WAVES];
 	__shared__ i32 found;
 	begin_early();
 	const int row = blockIdx.y, slice = blockIdx.x;
@@ -268,11 +272,10 @@ nstf_sample_weigh(const f32* logits, int vocab, const i32* position, const i32* 
 	const f64 inverse = 1 / o.temperature;
 	const bool certain = top == NSTF_INFINITY || top == -NSTF_INFINITY;
 	logits += (i64)row * vocab;
-	for (int i = threadIdx.x; i < BINS; i += SLICE_THREADS) weights[i] = 0, counts[i] = 0;
+	for (int i = threadIdx.x; i < 4 * BINS; i += SLICE_THREADS) parts[i / BINS][i % BINS] = 0;
 	__syncthreads();
-	u64 sum = 0;
 #pragma unroll 4
-	for (int j = 0; j < SLICE / SLICE_THREADS; j++) {
+	for (int j = 0; j < SLICE_EACH; j++) {
 		const int i = slice * SLICE + j * SLICE_THREADS + (int)threadIdx.x;
 		if (i >= vocab) continue;
 		int bin;
@@ -280,38 +283,35 @@ nstf_sample_weigh(const f32* logits, int vocab, const i32* position, const i32* 
 		if (certain) w = i == s.head->best ? (u64)WEIGHT_ONE : 0, bin = 0;
 		s.weights[i] = w;
 		if (w == 0) continue;
-		sum += w;
-		atomicAdd(&weights[bin], w);
-		atomicAdd(&counts[bin], (u64)1);
+		atomicAdd(&parts[0][bin], (u32)w & 0xffff);
+		atomicAdd(&parts[1][bin], (u32)(w >> 16) & 0xffff);
+		atomicAdd(&parts[2][bin], (u32)(w >> 32));
+		atomicAdd(&parts[3][bin], 1u);
 	}
-	sum = block_sum<SLICE_THREADS>(sum, sums); // with a barrier behind the bins
-	if (threadIdx.x == 0) s.slices[slice].weight = sum;
 	__syncthreads();
 	for (int i = threadIdx.x; i < BINS; i += SLICE_THREADS) {
-		if (counts[i] == 0) continue;
-		atomicAdd(&s.bin_weights[i], weights[i]);
-		atomicAdd(&s.bin_counts[i], (u32)counts[i]);
+		if (parts[3][i] == 0) continue;
+		atomicAdd(&s.bin_weights[i], (u64)parts[0][i] + ((u64)parts[1][i] << 16) + ((u64)parts[2][i] << 32));
+		atomicAdd(&s.bin_counts[i], parts[3][i]);
 	}
 	if (!counted_last(counters + 2 * row + 1)) return;
 	for (int i = threadIdx.x; i < BINS; i += SLICE_THREADS) weights[i] = s.bin_weights[i], counts[i] = s.bin_counts[i];
 	__syncthreads();
 	accumulate(weights, sums);
 	accumulate(counts, sums);
-	const bool by_count = o.top_k > 0 && (u64)o.top_k < counts[BINS - 1], by_share = o.top_p > 0 && o.top_p < 1;
-	const int cut = last_bin(o, counts, weights, by_count, by_share, &found);
+	const sample_filters f = filters_of(o, counts[BINS - 1]);
+	int from = 1, cut = 0;
+	if (f.by_count) from = cut = reaches(counts, BINS, (u64)o.top_k, &found);
+	else if (f.by_share) from = cut = reaches(weights, BINS, share_of(o.top_p, weights[BINS - 1]), &found);
+	if (f.by_count && f.by_share) from = 0; // the share is one of all that top-k leaves
 	if (threadIdx.x != 0) return;
 	sample_head* h = s.head;
-	h->weighed = (u32)counts[BINS - 1];
 	h->total = weights[BINS - 1];
-	h->random = next_random(random + 2 * owner[row]);
+	h->from = from;
 	h->cut = cut;
-	h->slice = -1;
-	if (by_count || by_share || o.min_p > 0) return;
-	u64 share = __umul64hi(h->random, h->total);
-	int i = 0;
-	for (; i < (int)gridDim.x - 1 && s.slices[i].weight <= share; i++) share -= s.slices[i].weight;
-	h->slice = i;
-	h->share = share;
+	h->above = from > cut || from == 0 ? 0 : f.by_count ? counts[from - 1] : weights[from - 1];
+	h->least = (u64)rint(o.min_p * WEIGHT_ONE);
+	s.bin_counts[0] = (u32)counts[BINS - 1]; // of all, for gather
 }
 
 #define ID_BITS 20
@@ -323,75 +323,29 @@ NSTF_DEVICE u64 key_of(f32 v, int id) {
 	return (u64)(b & 0x80000000u ? ~b : b | 0x80000000u) << ID_BITS | (ID_LIMIT - 1 - id);
 }
 
-NSTF_KERNEL void __launch_bounds__(SLICE_THREADS)
-nstf_sample_gather(const f32* logits, int vocab, const i32* position, const i32* owner, const sample_options* options, u8* scratch) {
-	__shared__ u32 count, base;
-	begin_early();
-	const int row = blockIdx.y, slice = blockIdx.x;
-	const sample_space s = space_of(scratch, row, vocab);
-	if (position[row] < 0 || !s.head->active) return;
-	const sample_head h = *s.head;
-	if (h.slice >= 0 && h.slice != slice) return;
-	const f64 inverse = 1 / options[owner[row]].temperature;
-	logits += (i64)row * vocab;
-	u32 mine = 0; // a bit for each logit of this thread that is listed
-	for (int j = 0; j < SLICE / SLICE_THREADS; j++) {
-		const int i = slice * SLICE + j * SLICE_THREADS + (int)threadIdx.x;
-		if (i >= vocab || s.weights[i] == 0) continue;
-		const f64 x = ((f64)logits[i] - (f64)h.top) * inverse;
-		if (!(x == x) || (int)(-x * BINS_PER_UNIT) <= h.cut) mine |= 1u << j;
-	}
-	if (threadIdx.x == 0) count = 0;
-	__syncthreads();
-	u32 at = mine ? atomicAdd(&count, (u32)__popc(mine)) : 0;
-	__syncthreads();
-	if (threadIdx.x == 0 && count > 0) base = atomicAdd(&s.head->listed, count);
-	__syncthreads();
-	for (int j = 0; j < SLICE / SLICE_THREADS; j++) {
-		const int i = slice * SLICE + j * SLICE_THREADS + (int)threadIdx.x;
-		if (!(mine >> j & 1)) continue;
-		s.keys[base + at] = key_of(logits[i], i);
-		s.list[base + at] = s.weights[i];
-		at++;
-	}
-}
-
-// A row's list, in LDS where it fits, and what filters keep of it.
+// A row's list.
 struct sample_list {
 	const u64 *keys, *weights;
 	int n;
-	u64 bottom, least; // keys and weights under these are dropped
-	NSTF_MEMBER u64 kept(int i) const { return keys[i] >= bottom && weights[i] >= least ? weights[i] : 0; }
 };
 
-// The sum of kept weights.
-NSTF_DEVICE u64 sum_kept(const sample_list& l, u64* lds) {
-	u64 sum = 0;
-	for (int i = threadIdx.x; i < l.n; i += DRAW_THREADS) sum += l.kept(i);
-	return block_sum<DRAW_THREADS>(sum, lds);
-}
-
-// The greatest x so that the list's entries with keys of at least x reach target:
-// by number, by weight, or by kept weight with ids for keys, the lowest first.
-// All entries together do; low is at most their least key, high above all.
-enum sample_measure { by_number, by_weight, by_id };
-template <sample_measure Measure> NSTF_DEVICE u64 threshold(const sample_list& l, u64 target, u64 low, u64 high, u64* lds) {
+// The greatest x so that the list's entries with keys of at least x reach target,
+// by number or by weight. All entries together do; low is at most their least
+// key, high above all.
+template <bool Weight> NSTF_DEVICE u64 threshold(const sample_list& l, u64 target, u64 low, u64 high, u64* lds) {
 	const int lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
 	while (high - low > 1) { // low reaches the target, high does not
-		const u64 step = (high - low + DRAW_WAVES) / (DRAW_WAVES + 1), point = low + step * (wave + 1);
+		const u64 step = (high - low + SLICE_WAVES) / (SLICE_WAVES + 1), point = low + step * (wave + 1);
 		u64 sum = 0;
 #pragma unroll 4
-		for (int i = lane; i < l.n; i += NSTF_WAVE) {
-			const u64 key = Measure == by_id ? l.keys[i] % ID_LIMIT : l.keys[i];
-			const u64 w = Measure == by_number ? 1 : Measure == by_weight ? l.weights[i] : l.kept(i);
-			if (key >= point) sum += w;
-		}
+		for (int i = lane; i < l.n; i += NSTF_WAVE)
+			if (l.keys[i] >= point) sum += Weight ? l.weights[i] : 1;
 		sum = wave_sum<NSTF_WAVE>(sum);
 		__syncthreads();
 		if (lane == 0) lds[wave] = sum;
 		__syncthreads();
 		int reached = 0;
-		while (reached < DRAW_WAVES && lds[reached] >= target) reached++; // sums fall with the point
+		while (reached < SLICE_WAVES && lds[reached] >= target) reached++; // sums fall with the point
 		const u64 from = low;
 		low = from + step * reached;
 		high = from + step * (reached + 1) < high ? from + step * (reached + 1) : high;
@@ -400,39 +354,102 @@ template <sample_measure Measure> NSTF_DEVICE u64 threshold(const sample_list& l
 	return low;
 }
 
-NSTF_KERNEL void __launch_bounds__(DRAW_THREADS)
-nstf_sample_draw(int vocab, const i32* position, const i32* owner, const sample_options* options, i32* token, u8* scratch) {
-	__shared__ u64 lds[DRAW_WAVES], keys[DRAW_HELD], weights[DRAW_HELD];
+NSTF_KERNEL void __launch_bounds__(SLICE_THREADS)
+nstf_sample_gather(const f32* logits, int vocab, const i32* position, const i32* owner, const sample_options* options, u32* counters, u8* scratch) {
+	__shared__ u32 count, base;
+	__shared__ u64 lds[SLICE_WAVES], keys[HELD], weights[HELD];
 	begin_early();
-	const int row = blockIdx.x;
+	const int row = blockIdx.y, slice = blockIdx.x;
 	const sample_space s = space_of(scratch, row, vocab);
 	if (position[row] < 0 || !s.head->active) return;
 	const sample_head h = *s.head;
+	if (h.from > h.cut) return;
 	const sample_options o = options[owner[row]];
-	sample_list l = {s.keys, s.list, (int)h.listed, 0, 0};
-	if (l.n <= DRAW_HELD) {
-		for (int i = threadIdx.x; i < l.n; i += DRAW_THREADS) keys[i] = s.keys[i], weights[i] = s.list[i];
+	const f64 inverse = 1 / o.temperature;
+	logits += (i64)row * vocab;
+	u32 mine = 0; // a bit for each logit of this thread that is listed
+	for (int j = 0; j < SLICE_EACH; j++) {
+		const int i = slice * SLICE + j * SLICE_THREADS + (int)threadIdx.x;
+		if (i >= vocab || s.weights[i] == 0) continue;
+		int bin;
+		weight_of(logits[i], h.top, inverse, bin);
+		if (bin >= h.from && bin <= h.cut) mine |= 1u << j;
+	}
+	if (threadIdx.x == 0) count = 0;
+	__syncthreads();
+	u32 at = mine ? atomicAdd(&count, (u32)__popc(mine)) : 0;
+	__syncthreads();
+	if (threadIdx.x == 0 && count > 0) base = atomicAdd(&s.head->listed, count);
+	__syncthreads();
+	for (int j = 0; j < SLICE_EACH; j++) {
+		const int i = slice * SLICE + j * SLICE_THREADS + (int)threadIdx.x;
+		if (!(mine >> j & 1)) continue;
+		s.keys[base + at] = key_of(logits[i], i);
+		s.list[base + at] = s.weights[i];
+		at++;
+	}
+	if (!counted_last(counters + 2 * row)) return;
+	sample_list l = {s.keys, s.list, (int)s.head->listed};
+	if (l.n <= HELD) {
+		for (int i = threadIdx.x; i < l.n; i += SLICE_THREADS) keys[i] = s.keys[i], weights[i] = s.list[i];
 		__syncthreads();
 		l.keys = keys, l.weights = weights;
 	}
-	u64 share = h.share;
-	if (h.slice < 0) {
-		const u64 high = key_of(h.top, h.best) + 1;
-		// The least logit of the last bin, and some room for its rounding.
-		const f64 least = (f64)h.top - o.temperature * (h.cut + 2) / BINS_PER_UNIT;
-		const u64 low = h.cut < BINS - 1 && least > -1e38 ? key_of((f32)least, ID_LIMIT - 1) : 0;
-		u64 total = h.total;
-		if (o.top_k > 0 && (u32)o.top_k < h.weighed) {
-			l.bottom = threshold<by_number>(l, (u64)o.top_k, low, high, lds);
-			total = sum_kept(l, lds);
+	const sample_filters f = filters_of(o, s.bin_counts[0]);
+	// Keys of the bins, with room for the rounding of their bounds.
+	const f64 least = (f64)h.top - o.temperature * (h.cut + 2) / BINS_PER_UNIT;
+	const u64 low = least > -1e38 ? key_of((f32)least, ID_LIMIT - 1) : 0, high = key_of(h.top, h.best) + 1;
+	u64 bottom = low;
+	if (f.by_count) bottom = threshold<false>(l, (u64)o.top_k - h.above, low, high, lds);
+	if (f.by_share) {
+		u64 target = share_of(o.top_p, h.total) - h.above;
+		if (f.by_count) {
+			u64 sum = 0;
+			for (int i = threadIdx.x; i < l.n; i += SLICE_THREADS)
+				if (l.keys[i] >= bottom) sum += l.weights[i];
+			target = share_of(o.top_p, block_sum<SLICE_THREADS>(sum, lds));
 		}
-		if (o.top_p > 0 && o.top_p < 1) {
-			const u64 target = (u64)ceil(o.top_p * (f64)total);
-			l.bottom = threshold<by_weight>(l, target > 0 ? target : 1, l.bottom > low ? l.bottom : low, high, lds);
-		}
-		l.least = (u64)rint(o.min_p * WEIGHT_ONE);
-		share = __umul64hi(h.random, sum_kept(l, lds));
+		bottom = threshold<true>(l, target, bottom, high, lds);
 	}
-	const u64 id = threshold<by_id>(l, share + 1, 0, ID_LIMIT, lds);
-	if (threadIdx.x == 0) token[row] = ID_LIMIT - 1 - (i32)id;
+	if (threadIdx.x == 0) s.head->bottom = bottom;
+}
+
+NSTF_KERNEL void __launch_bounds__(SLICE_THREADS)
+nstf_sample_pick(const f32* logits, int vocab, const i32* position, const i32* owner, u64* random, i32* token, u32* counters, u8* scratch) {
+	__shared__ u64 lds[SLICE_WAVES], sums[2 * SLICE_THREADS];
+	__shared__ i32 found;
+	begin_early();
+	const int row = blockIdx.y;
+	const sample_space s = space_of(scratch, row, vocab);
+	if (position[row] < 0 || !s.head->active) return;
+	const u64 bottom = s.head->bottom, least = s.head->least;
+	logits += (i64)row * vocab;
+	// The weight of a logit, 0 where it is not kept.
+	auto kept = [&](int i) {
+		const u64 w = i < vocab ? s.weights[i] : 0;
+		return w > 0 && w >= least && (bottom == 0 || key_of(logits[i], i) >= bottom) ? w : (u64)0;
+	};
+	u64 sum = 0;
+	for (int j = 0; j < SLICE_EACH; j++) sum += kept(blockIdx.x * SLICE + j * SLICE_THREADS + threadIdx.x);
+	sum = block_sum<SLICE_THREADS>(sum, lds);
+	if (threadIdx.x == 0) s.slices[blockIdx.x].weight = sum;
+	if (!counted_last(counters + 2 * row + 1)) return;
+	const int slices = gridDim.x;
+	for (int i = threadIdx.x; i < 2 * SLICE_THREADS; i += SLICE_THREADS) sums[i] = i < slices ? s.slices[i].weight : 0;
+	__syncthreads();
+	accumulate(sums, lds);
+	if (threadIdx.x == 0) lds[0] = __umul64hi(next_random(random + 2 * owner[row]), sums[slices - 1]);
+	__syncthreads();
+	u64 share = lds[0];
+	const int slice = reaches(sums, slices, share + 1, &found);
+	share -= slice > 0 ? sums[slice - 1] : 0;
+	const int first = slice * SLICE + (int)threadIdx.x * SLICE_EACH;
+	sum = 0;
+	for (int j = 0; j < SLICE_EACH; j++) sum += kept(first + j);
+	const u64 end = block_scan(sum, lds), begin = end - sum;
+	if (!(begin <= share && share < end)) return;
+	share -= begin;
+	int i = first;
+	for (; kept(i) <= share; i++) share -= kept(i);
+	token[row] = i;
 }
