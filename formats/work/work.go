@@ -1,0 +1,243 @@
+// Package work is the folder that a resumable command keeps beside its output
+// until the output is whole: OUT.work, with a journal that names what decides
+// the result, and a file for each finished tensor.
+//
+// A finished tensor is a package of one tensor (formats/nstf) whose model JSON
+// is the caller's record. It appears by rename when it is on the disk, so that
+// a process may be killed at any point: what has a name is whole, and a run
+// that resumes redoes nothing of it. Its tensors are mapped, not held.
+//
+// A [Job] lists what decides the bytes of the result. A folder is resumed only
+// by the same job: another one's tensors would not fit together.
+//
+// A Folder belongs to one process, and its methods to one goroutine.
+//
+// Compatibility: none between versions of the program; the job names the
+// program.
+package work
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/nstf"
+)
+
+// A Job lists what decides a result, by name: hashes of the source, of the
+// text, of the plan, the program's version.
+type Job map[string]string
+
+// A Folder is an open work folder.
+type Folder struct {
+	path string
+	open map[string]*nstf.Package // by file name
+}
+
+// Path returns the work folder of an output.
+func Path(out string) string { return out + ".work" }
+
+// ErrExists says that a work folder is there already.
+var ErrExists = errors.New("an interrupted run left its work there")
+
+// journal is the file that names the job, maxJournal what it may take.
+const (
+	journal    = "journal.json"
+	maxJournal = 1 << 20
+)
+
+// Create makes a work folder for a job. It fails with [ErrExists] where one is
+// there.
+func Create(path string, job Job) (*Folder, error) {
+	if _, err := os.Stat(path); err == nil {
+		return nil, fmt.Errorf("%s: %w", path, ErrExists)
+	}
+	if err := os.MkdirAll(path, 0o777); err != nil {
+		return nil, err
+	}
+	p, err := json.MarshalIndent(job, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	f, err := atomicfile.Create(filepath.Join(path, journal), int64(len(p)))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Abort()
+	if _, err := f.Write(append(p, '\n')); err != nil {
+		return nil, err
+	}
+	return &Folder{path: path, open: map[string]*nstf.Package{}}, f.Commit()
+}
+
+// Resume opens the work folder of the same job, or makes one where none is
+// there. A folder of another job is refused with an error that names what
+// differs.
+func Resume(path string, job Job) (*Folder, error) {
+	was, err := readJournal(path)
+	if errors.Is(err, fs.ErrNotExist) { // killed before it had one: nothing is lost
+		if err := Discard(path); err != nil {
+			return nil, err
+		}
+		return Create(path, job)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if d := different(was, job); len(d) > 0 {
+		e := formats.Unsupportedf(path, "", "resuming with another %s", strings.Join(d, ", another "))
+		e.Hint = "give the command that was interrupted, or begin anew by --discard"
+		return nil, e
+	}
+	f := &Folder{path: path, open: map[string]*nstf.Package{}}
+	return f, f.sweep()
+}
+
+// Discard removes a work folder, if there is one.
+func Discard(path string) error { return os.RemoveAll(path) }
+
+// readJournal reads the job of a folder.
+func readJournal(path string) (Job, error) {
+	name := filepath.Join(path, journal)
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxJournal {
+		return nil, formats.Errorf(name, "", "%d bytes; a journal has at most %d", info.Size(), maxJournal)
+	}
+	p, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return parseJournal(name, p)
+}
+
+func parseJournal(name string, p []byte) (Job, error) {
+	var job Job
+	if err := json.Unmarshal(p, &job); err != nil {
+		return nil, formats.Errorf(name, "", "not a journal: %v", err)
+	}
+	return job, nil
+}
+
+// different lists the keys in which jobs differ.
+func different(a, b Job) (out []string) {
+	keys := map[string]bool{}
+	for k := range a {
+		keys[k] = true
+	}
+	for k := range b {
+		keys[k] = true
+	}
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		if a[k] != b[k] {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// sweep removes what a killed process left half-written.
+func (f *Folder) sweep() error {
+	entries, err := os.ReadDir(f.path)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if strings.Contains(e.Name(), ".tmp-") {
+			if err := os.Remove(filepath.Join(f.path, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Put stores a tensor that is finished, with a record, which becomes JSON. It
+// returns the tensor as it lies in the folder; what t held may be dropped.
+func (f *Folder) Put(ctx context.Context, t formats.Tensor, record any) (formats.Tensor, error) {
+	p, err := json.Marshal(record)
+	if err != nil {
+		return t, err
+	}
+	file := fileName(t.Name)
+	if old := f.open[file]; old != nil {
+		delete(f.open, file)
+		if err := old.Close(); err != nil {
+			return t, err
+		}
+	}
+	item := nstf.Item{Tensor: t, Form: "dense"}
+	if err := nstf.Write(filepath.Join(f.path, file), nstf.Meta{Model: p}, []nstf.Item{item}, nstf.WriteOptions{Context: ctx}); err != nil {
+		return t, err
+	}
+	out, _, ok := f.Get(ctx, t.Name)
+	if !ok {
+		return t, fmt.Errorf("%s: cannot be read back", filepath.Join(f.path, file))
+	}
+	return out, nil
+}
+
+// Get returns a finished tensor and its record. What is damaged counts as not
+// finished.
+func (f *Folder) Get(ctx context.Context, name string) (formats.Tensor, json.RawMessage, bool) {
+	file := fileName(name)
+	p := f.open[file]
+	if p == nil {
+		var err error
+		if p, err = nstf.Open(filepath.Join(f.path, file)); err != nil {
+			return formats.Tensor{}, nil, false
+		}
+		if err := p.Verify(ctx, nil); err != nil {
+			p.Close()
+			return formats.Tensor{}, nil, false
+		}
+	}
+	item, ok := p.Tensor(name)
+	if !ok {
+		p.Close()
+		return formats.Tensor{}, nil, false
+	}
+	f.open[file] = p
+	return item.Tensor, p.Model(), true
+}
+
+// Close closes the files and leaves the folder. Its tensors are gone.
+func (f *Folder) Close() error {
+	var errs []error
+	for _, p := range f.open {
+		errs = append(errs, p.Close())
+	}
+	clear(f.open)
+	return errors.Join(errs...)
+}
+
+// Remove closes the files and removes the folder: the output is whole.
+func (f *Folder) Remove() error { return errors.Join(f.Close(), Discard(f.path)) }
+
+// plain are the names that every file system takes as they are.
+var plain = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
+
+// fileName returns where a tensor lies. Graphs come from foreign files: a name
+// that is no plain word becomes its hash.
+func fileName(name string) string {
+	if !plain.MatchString(name) {
+		h := blake3.Sum256([]byte(name))
+		return "x-" + hex.EncodeToString(h[:16]) + ".nstf"
+	}
+	return name + ".nstf"
+}

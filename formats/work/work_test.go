@@ -1,0 +1,141 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/formats/tensor"
+)
+
+func sample(t *testing.T, name string) formats.Tensor {
+	t.Helper()
+	s, _ := scheme.ByName("f32")
+	x, err := scheme.New(name, s, []int64{2, 2}, nil, tensor.BytesBlob([]byte(name + strings.Repeat("z", 16))[:16]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+type record struct{ Error float64 }
+
+// What was put is there after a resume, with its record; another job is
+// refused by the name of what differs; half-written files disappear.
+func TestResume(t *testing.T) {
+	path := Path(filepath.Join(t.TempDir(), "out.nstf"))
+	job := Job{"source": "a", "plan": "b"}
+	f, err := Create(path, job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"blocks.0.attn.q.weight", "../../Escape/weight"}
+	for i, name := range names {
+		x, err := f.Put(t.Context(), sample(t, name), record{float64(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err := x.Parts[0].Data.Bytes(); err != nil || string(p[:4]) != name[:4] {
+			t.Errorf("%q, %v", p, err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Create(path, job); !errors.Is(err, ErrExists) {
+		t.Errorf("made twice: %v", err)
+	}
+	half := filepath.Join(path, "x.nstf.tmp-00000001")
+	if err := os.WriteFile(half, []byte("half"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	var u *formats.UnsupportedError
+	if _, err := Resume(path, Job{"source": "a", "plan": "c"}); !errors.As(err, &u) || !strings.Contains(err.Error(), "plan") || strings.Contains(err.Error(), "source") || u.Hint == "" {
+		t.Errorf("another job: %v", err)
+	}
+	if f, err = Resume(path, job); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(half); err == nil {
+		t.Error("a half-written file stayed")
+	}
+	for i, name := range names {
+		x, raw, ok := f.Get(t.Context(), name)
+		var r record
+		if !ok || x.Name != name || json.Unmarshal(raw, &r) != nil || r.Error != float64(i) {
+			t.Errorf("%s: %v, %s, %v", name, x, raw, ok)
+		}
+	}
+	if _, _, ok := f.Get(t.Context(), "blocks.1.attn.q.weight"); ok {
+		t.Error("a tensor that was never put is there")
+	}
+	if err := f.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the folder stayed")
+	}
+}
+
+// A tensor whose bytes were damaged counts as not finished, and a folder
+// without a journal as one that was never begun.
+func TestDamage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "w")
+	f, err := Create(path, Job{"a": "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Put(context.Background(), sample(t, "w"), record{}); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	file := filepath.Join(path, "w.nstf")
+	p, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p[len(p)-4096] ^= 1
+	if err := os.WriteFile(file, p, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = Resume(path, Job{"a": "b"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, ok := f.Get(t.Context(), "w"); ok {
+		t.Error("a damaged tensor was taken")
+	}
+	if err := os.Remove(filepath.Join(path, "journal.json")); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = Resume(path, Job{"a": "b"}); err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := os.ReadDir(path); err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	if err := os.WriteFile(filepath.Join(path, "journal.json"), []byte("{"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	var e *formats.FormatError
+	if _, err = Resume(path, Job{"a": "b"}); !errors.As(err, &e) {
+		t.Errorf("a damaged journal: %v", err)
+	}
+}
+
+// FuzzJournal: any bytes are a journal or a FormatError.
+func FuzzJournal(f *testing.F) {
+	f.Add([]byte(`{"plan": "x"}`))
+	f.Add([]byte(`[1]`))
+	f.Fuzz(func(t *testing.T, p []byte) {
+		var e *formats.FormatError
+		if _, err := parseJournal("j", p); err != nil && !errors.As(err, &e) {
+			t.Errorf("%v", err)
+		}
+	})
+}
