@@ -1,0 +1,108 @@
+package fit
+
+import (
+	"fmt"
+	"math"
+	"sync"
+)
+
+// An Input is what a linear reads, as fitting needs it: the second moments of
+// its input, with factorizations that are made once, when first needed, and
+// shared by all linears that read it. It is safe for concurrent use; a nil
+// *Input means that all errors count alike (H = I).
+type Input struct {
+	k        int
+	h        []float64 // [K][K], symmetric
+	diagonal []float32
+	err      error // the moments cannot be used
+
+	mu      sync.Mutex
+	rotated map[rotation]*Feedback
+}
+
+// A rotation names what second moments were turned by.
+type rotation struct {
+	block int
+	seed  int64
+}
+
+// NewInput takes mean second moments h[K][K], a full symmetric matrix, which
+// it keeps and which must not be changed any more. Moments that are NaN,
+// infinite or negative on the diagonal make every use fail, by name. It panics
+// where the lengths do not fit.
+func NewInput(h []float64, k int) *Input {
+	if k <= 0 || len(h) != k*k {
+		panic(fmt.Sprintf("fit: %d moments for %d columns", len(h), k))
+	}
+	in := &Input{k: k, h: h, diagonal: make([]float32, k), rotated: map[rotation]*Feedback{}}
+	var top float64
+	for i := range k {
+		d := h[i*k+i]
+		if !(d >= 0 && d <= math.MaxFloat64) {
+			in.err = &MomentError{Column: i, Value: d}
+			return in
+		}
+		top = max(top, d)
+	}
+	for i := range k {
+		if top > 0 { // only ratios count, and these fit a float32
+			in.diagonal[i] = float32(h[i*k+i] / top)
+		}
+	}
+	return in
+}
+
+// A MomentError says which second moment of an input cannot be used.
+type MomentError struct {
+	Column int
+	Value  float64
+}
+
+// Error implements error.
+func (e *MomentError) Error() string {
+	return fmt.Sprintf("second moment of input column %d is %g: not finite and non-negative", e.Column, e.Value)
+}
+
+// feedback returns the factored moments of the rotated input.
+func (in *Input) feedback(block, tile int, seed int64) (*Feedback, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	key := rotation{block, seed}
+	if f := in.rotated[key]; f != nil {
+		return f, nil
+	}
+	h := append([]float64(nil), in.h...)
+	RotateMoments(h, in.k, block, seed)
+	f, err := NewFeedback(h, in.k, tile)
+	if err == nil {
+		in.rotated[key] = f
+	}
+	return f, err
+}
+
+// quadratic returns the sum over rows of e H e', e[n][K].
+func (in *Input) quadratic(e []float32) float64 {
+	var sum float64
+	if in == nil {
+		for _, v := range e {
+			sum += float64(float64(v) * float64(v))
+		}
+		return sum
+	}
+	k := in.k
+	x := make([]float64, k)
+	for ; len(e) > 0; e = e[k:] {
+		for i, v := range e[:k] {
+			x[i] = float64(v)
+		}
+		for i, v := range x {
+			if v == 0 {
+				continue
+			}
+			// The lower triangle, twice, without the diagonal twice.
+			row := in.h[i*k : i*k+i]
+			sum += float64(v * (2*dot(row, x[:i]) + float64(in.h[i*k+i]*v)))
+		}
+	}
+	return sum
+}

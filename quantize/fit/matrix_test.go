@@ -1,0 +1,127 @@
+package fit_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/quantize/fit"
+)
+
+// decoded returns the weights that a fitted matrix stores.
+func decoded(t testing.TB, x formats.Tensor) []float32 {
+	t.Helper()
+	n, k := x.Rows()
+	out := make([]float32, n*k)
+	if err := scheme.DecodeRows(out, &x, 0, n); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestMatrix fits by every recipe: what the result says about its error is
+// true, and it is no worse than the plain fit.
+func TestMatrix(t *testing.T) {
+	const n, k = 16, 256
+	w, h := correlated(rand.New(rand.NewPCG(1, 2)), n, k)
+	in := fit.NewInput(h, k)
+	for _, recipe := range fit.Recipes() {
+		if testing.Short() && strings.HasPrefix(recipe, "tcq") && recipe != "tcq2" {
+			continue
+		}
+		r, err := fit.Matrix(context.Background(), "w", w, n, k, recipe, in, fit.Options{Seed: 3})
+		if err != nil {
+			t.Fatal(recipe, err)
+		}
+		want := loss(w, decoded(t, r.Tensor), h, n, k)
+		if got := r.Error / r.Reference; math.Abs(got-want) > 1e-4*want {
+			t.Errorf("%s: the result states an error of %g, it is %g", recipe, got, want)
+		}
+		plain, err := fit.Matrix(context.Background(), "w", w, n, k, recipe, nil, fit.Options{Seed: 3})
+		if err != nil {
+			t.Fatal(recipe, err)
+		}
+		p := loss(w, decoded(t, plain.Tensor), h, n, k)
+		t.Logf("%s: %.3g by %s, %.3g plain", recipe, want, r.Method, p)
+		if want > p*(1+1e-6) || plain.Method != fit.MethodPlain {
+			t.Errorf("%s: an error of %g by %s, plain %g by %s", recipe, want, r.Method, p, plain.Method)
+		}
+		if size := fit.Bytes(recipe, n, k); size != tensorBytes(r.Tensor) {
+			t.Errorf("%s: %d bytes were foretold, there are %d", recipe, size, tensorBytes(r.Tensor))
+		}
+	}
+}
+
+func tensorBytes(t formats.Tensor) (sum int64) {
+	for _, p := range t.Parts {
+		sum += p.Data.Len()
+	}
+	return sum
+}
+
+// TestEstimate holds estimates from few rows to what all rows leave.
+func TestEstimate(t *testing.T) {
+	const n, k = 96, 256
+	w, h := correlated(rand.New(rand.NewPCG(1, 2)), n, k)
+	in := fit.NewInput(h, k)
+	for _, recipe := range []string{"q4_k", "q6_k"} {
+		r, err := fit.Matrix(context.Background(), "w", w, n, k, recipe, in, fit.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := fit.Estimate(context.Background(), w, n, k, recipe, in, fit.Options{})
+		if got := e / (r.Error / r.Reference); err != nil || got < 0.7 || got > 1.4 {
+			t.Errorf("%s: estimate is %.3f of the truth, %v", recipe, got, err)
+		}
+	}
+}
+
+// TestMatrixRefuses: recipes, shapes and values that cannot be.
+func TestMatrixRefuses(t *testing.T) {
+	const n, k = 16, 256
+	w, h := correlated(rand.New(rand.NewPCG(1, 2)), n, k)
+	call := func(w []float32, n, k int, recipe string, in *fit.Input) error {
+		_, err := fit.Matrix(context.Background(), "blk.0.w", w, n, k, recipe, in, fit.Options{})
+		return err
+	}
+	var unsupported *formats.UnsupportedError
+	for _, recipe := range []string{"", "tcq1", "tcq7", "tcq22", "iq1_s", "q4", "i8"} {
+		if err := call(w, n, k, recipe, nil); !errors.As(err, &unsupported) || fit.Fits(recipe, n, k) || slices.Contains(fit.Recipes(), recipe) {
+			t.Errorf("%q: %v", recipe, err)
+		}
+	}
+	for _, c := range []struct {
+		n, k   int
+		recipe string
+	}{{16, 128, "q4_k"}, {16, 16, "q4_0"}, {1, 256, "tcq4"}, {16, 24, "tcq4"}} {
+		if err := call(w[:c.n*c.k], c.n, c.k, c.recipe, nil); !errors.As(err, &unsupported) || !strings.Contains(err.Error(), c.recipe) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	var format *formats.FormatError
+	for _, recipe := range []string{"q4_k", "tcq4"} {
+		bad := slices.Clone(w)
+		bad[3*k+9] = float32(math.Inf(-1))
+		if err := call(bad, n, k, recipe, nil); !errors.As(err, &format) || !strings.Contains(err.Error(), "row 3, column 9") {
+			t.Errorf("%s: %v", recipe, err)
+		}
+		for _, v := range []float64{math.NaN(), math.Inf(1), -1} {
+			m := slices.Clone(h)
+			m[7*k+7] = v
+			if err := call(w, n, k, recipe, fit.NewInput(m, k)); !errors.As(err, &format) || !strings.Contains(err.Error(), "column 7") {
+				t.Errorf("%s, moment %g: %v", recipe, v, err)
+			}
+		}
+	}
+	canceled, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := fit.Matrix(canceled, "w", w, n, k, "q4_k", nil, fit.Options{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
