@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime/debug"
 	"slices"
 	"testing"
 
@@ -313,6 +314,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it does not depend on the machine")
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector's own threads allocate as they start
 	for _, c := range tinies() {
 		for _, scheme := range []string{"bf16", "f64"} {
 			for _, kv := range []string{"f32", "f16", "q8"} {
@@ -321,7 +323,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 					s := sequence(t, e)
 					allLogits(t, s, tinyIDs(130))
 					counts := []float64{}
-					for range []int{1, 30}[threads-1] {
+					for range 30 { // what the program itself allocates now and then is in one try, not in all
 						counts = append(counts, testing.AllocsPerRun(1, func() { // once to warm up, once to count
 							s.Truncate(130)
 							for range 60 {
