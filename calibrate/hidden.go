@@ -28,6 +28,16 @@ func NewHidden(ctx context.Context, s *exec.Stage, width int, windows [][]int32)
 	return h, nil
 }
 
+// HiddenOf returns hidden states that were kept: those of each window, [T][D],
+// as [Hidden.States] gave them. They belong to the result.
+func HiddenOf(windows [][]int32, states [][]float32) *Hidden {
+	return &Hidden{windows: windows, states: states}
+}
+
+// States returns the hidden states of each window, [T][D]. They change with
+// the next block.
+func (h *Hidden) States() [][]float32 { return h.states }
+
 // Bytes returns the memory that hidden states of so many tokens take.
 func Bytes(tokens, width int64) int64 { return 4 * tokens * width }
 
