@@ -1,19 +1,32 @@
 package calibrate
 
 import (
-	"github.com/nstf/nstf/kernels/cpu"
-	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/formats/stats"
 )
 
 // Moments are the second moments of one input: the mean of x x' over tokens.
 type Moments struct {
 	K      int
 	Tokens int64
-	sums   []float64 // lower triangle of the sum, row after row
+	AbsMax []float32 // [K]; of the finite values
+
+	sums    []float64 // lower triangle of the sum, row after row
+	waiting []float32 // [..][K]: rows counted above and not yet added
+	add     func(m *Moments, x []float32)
+	invalid bool // a NaN or an infinity came
+}
+
+// settle adds the rows that wait.
+func (m *Moments) settle() {
+	if len(m.waiting) > 0 {
+		m.add(m, m.waiting)
+		m.waiting = m.waiting[:0]
+	}
 }
 
 // Mean returns the moments as a full matrix [K][K], zeros where no token came.
 func (m *Moments) Mean() []float64 {
+	m.settle()
 	out := make([]float64, m.K*m.K)
 	if m.Tokens == 0 {
 		return out
@@ -27,72 +40,20 @@ func (m *Moments) Mean() []float64 {
 	return out
 }
 
-// A Gatherer sums the second moments of the inputs that its Hook sees, by
-// [model.Linear.Input]: an input that several linears share counts once, and
-// the experts of a mixture share one. Close ends its threads.
-type Gatherer struct {
-	Inputs map[string]*Moments
-
-	set     *cpu.Set
-	pool    *cpu.Pool
-	scratch []gatherScratch // of each worker
-	owner   map[string]string
-}
-
-type gatherScratch struct{ column, sums []float32 }
-
-// NewGatherer makes one that works on so many threads.
-func NewGatherer(threads int) *Gatherer {
-	return &Gatherer{Inputs: map[string]*Moments{}, set: cpu.Best(), pool: cpu.NewPool(threads), scratch: make([]gatherScratch, threads), owner: map[string]string{}}
-}
-
-// Close ends the threads.
-func (g *Gatherer) Close() { g.pool.Close() }
-
-// Hook is a [device.Hook].
-func (g *Gatherer) Hook(in device.Input) {
-	l := in.Linear
-	m := g.Inputs[l.Input]
-	if m == nil {
-		k := int(l.In)
-		m = &Moments{K: k, sums: make([]float64, k*(k+1)/2)}
-		g.Inputs[l.Input], g.owner[l.Input] = m, l.Weight
+// packed returns the mean as a file holds it: a triangle of float32.
+func (m *Moments) packed() []float32 {
+	m.settle()
+	out := make([]float32, len(m.sums))
+	for i, v := range m.sums {
+		out[i] = float32(v / float64(m.Tokens))
 	}
-	if g.owner[l.Input] != l.Weight {
-		return // seen at another linear that reads the same
+	return out
+}
+
+// Input returns the moments as statistics, which share nothing with them.
+func (m *Moments) Input() *stats.Input {
+	if m.Tokens == 0 {
+		return &stats.Input{K: m.K}
 	}
-	g.add(m, in.X, in.T)
+	return stats.NewInput(m.K, m.Tokens, m.packed(), append([]float32(nil), m.AbsMax...))
 }
-
-// add sums x[t][K] in float32 over the tokens of one call, at most some
-// hundreds, and the calls in float64.
-func (g *Gatherer) add(m *Moments, x []float32, t int) {
-	const rows = 16 // of the triangle, in one part
-	k := m.K
-	m.Tokens += int64(t)
-	g.pool.RunWorkers((k+rows-1)/rows, func(worker, part int) {
-		s := &g.scratch[worker]
-		s.column, s.sums = grown(s.column, t), grown(s.sums, k)
-		for i := part * rows; i < min((part+1)*rows, k); i++ {
-			for r := range t {
-				s.column[r] = x[r*k+i]
-			}
-			sums := s.sums[:i+1]
-			clear(sums)
-			g.set.AccumRows(sums, s.column[:t], x, k)
-			row := m.sums[i*(i+1)/2:]
-			for j, v := range sums {
-				row[j] += float64(v)
-			}
-		}
-	})
-}
-
-func grown(v []float32, n int) []float32 {
-	if cap(v) < n {
-		return make([]float32, n)
-	}
-	return v[:n]
-}
-
-var _ device.Hook = (*Gatherer)(nil).Hook

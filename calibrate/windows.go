@@ -64,3 +64,14 @@ func pick(full, n int, seed uint64) []int {
 	}
 	return out
 }
+
+// Split keeps the last eighth of the windows, at least one, for measuring:
+// they are never fitted to. Of one window nothing is kept.
+func Split(windows [][]int32) (fit, held [][]int32) {
+	n := len(windows)
+	if n < 2 {
+		return windows, nil
+	}
+	at := n - max(n/8, 1)
+	return windows[:at:at], windows[at:]
+}
