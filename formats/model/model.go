@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 
 	"github.com/nstf/nstf/formats"
 )
@@ -83,4 +84,18 @@ func (m *Model) File(name string) ([]byte, bool) {
 		}
 	}
 	return nil, false
+}
+
+// With returns the model with some tensors of its graph in another storage
+// form, by their names. It shares everything with m, which stays the one to be
+// closed. It panics where m has no such tensor.
+func (m *Model) With(tensors map[string]formats.Tensor) *Model {
+	out := *m
+	out.close = nil
+	out.tensors = maps.Clone(m.tensors)
+	for name, t := range tensors {
+		m.Tensor(name)
+		out.tensors[name] = t
+	}
+	return &out
 }
