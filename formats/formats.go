@@ -31,6 +31,12 @@ type Tensor struct {
 	// Parts are in the order of the scheme's page. Every part's rows follow
 	// the tensor's rows.
 	Parts []Part
+	// Form names a row of formats/form's table, "" for dense: the tensor is
+	// one matrix. Any other form has Factors, matrices under short names with
+	// schemes of their own; Scheme is then "factors", Params are the form's,
+	// and Parts are those of all factors in order, named FACTOR.PART.
+	Form    string
+	Factors []Tensor
 }
 
 // A Part is one run of bytes of a stored tensor. Most schemes have one,
@@ -74,7 +80,11 @@ func (t *Tensor) Size() int64 {
 	return n
 }
 
-// String gives name, scheme and shape, for messages.
+// String gives name, scheme or form, and shape, for messages.
 func (t *Tensor) String() string {
-	return fmt.Sprintf("%s (%s %v)", t.Name, t.Scheme, t.Shape)
+	how := t.Scheme
+	if t.Form != "" {
+		how = t.Form
+	}
+	return fmt.Sprintf("%s (%s %v)", t.Name, how, t.Shape)
 }

@@ -37,10 +37,10 @@ func TestTableComplete(t *testing.T) {
 				t.Errorf("%s does not mention %q", f.Page, want)
 			}
 		}
-		if got, ok := ByName(f.Name); !ok || got != f {
+		if got, ok := ByName(f.Name); !ok || got.ID != f.ID {
 			t.Errorf("ByName(%s) = %v, %v", f.Name, got, ok)
 		}
-		if got, ok := ByID(f.ID); !ok || got != f {
+		if got, ok := ByID(f.ID); !ok || got.ID != f.ID {
 			t.Errorf("ByID(%d) = %v, %v", f.ID, got, ok)
 		}
 	}

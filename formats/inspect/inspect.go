@@ -16,6 +16,7 @@ import (
 	"sort"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
 )
@@ -198,11 +199,15 @@ func (r *Report) sum(paths []string) error {
 		if roles[role] == nil {
 			roleOrder = append(roleOrder, role)
 		}
-		add(roles, role, n, size, t.Scheme)
-		add(schemes, t.Scheme, n, size, "")
+		how := t.Scheme
+		if t.Form != "" {
+			how = form.Describe(&t.Tensor)
+		}
+		add(roles, role, n, size, how)
+		add(schemes, how, n, size, "")
 		r.Params += n
 		r.Bytes += size
-		r.Tensors = append(r.Tensors, Tensor{t.Name, role, t.Shape, t.Scheme, t.Params, size, bpw(size, n)})
+		r.Tensors = append(r.Tensors, Tensor{t.Name, role, t.Shape, how, t.Params, size, bpw(size, n)})
 	}
 	r.BPW = bpw(r.Bytes, r.Params)
 	r.Roles, r.Schemes = []Group{}, []Group{}

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/gguf"
 	"github.com/nstf/nstf/formats/hf"
 	"github.com/nstf/nstf/formats/nstf"
@@ -33,16 +32,15 @@ func (m *Model) Pack() (nstf.Meta, []nstf.Item, error) {
 		meta.Provenance.Sources = append(meta.Provenance.Sources,
 			nstf.Source{Role: "model", Name: filepath.Base(path), Path: path})
 	}
-	dense, _ := form.ByID(form.Dense)
 	var items []nstf.Item
 	for _, t := range m.Tensors() {
-		items = append(items, nstf.Item{Tensor: t, Form: dense.Name})
+		items = append(items, nstf.Item{Tensor: t})
 	}
 	for _, t := range m.Passthrough {
 		if _, ok := m.tensors[t.Name]; ok {
 			return meta, nil, formats.Unsupportedf(m.Path, t.Name, "a tensor outside the graph with the name of one inside")
 		}
-		items = append(items, nstf.Item{Tensor: t, Form: dense.Name, Passthrough: true})
+		items = append(items, nstf.Item{Tensor: t, Passthrough: true})
 	}
 	return meta, items, nil
 }

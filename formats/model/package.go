@@ -37,9 +37,6 @@ func fromPackage(p *nstf.Package) (*Model, error) {
 		if !ok {
 			return nil, formats.Errorf(p.Path(), w.Name, "tensor is missing")
 		}
-		if item.Form != "dense" {
-			return nil, formats.Unsupportedf(p.Path(), w.Name, "form %q", item.Form)
-		}
 		if !slices.Equal(item.Shape, w.Shape) {
 			return nil, formats.Errorf(p.Path(), w.Name, "shape is %v, the graph asks for %v", item.Shape, w.Shape)
 		}

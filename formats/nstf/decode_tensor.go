@@ -1,6 +1,8 @@
 package nstf
 
 import (
+	"strings"
+
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/scheme"
@@ -56,6 +58,8 @@ func (d *decoder) tensor() (r tensorRecord, err error) {
 			r.Params, err = d.params()
 		case "form":
 			r.Form, err = d.id("form")
+		case "factors":
+			err = d.factors(&r)
 		case "passthrough":
 			r.Passthrough, err = d.boolean()
 		case "parts":
@@ -76,7 +80,83 @@ func (d *decoder) tensor() (r tensorRecord, err error) {
 	if _, ok := form.ByName(r.Form); !ok {
 		return r, d.unsupported(begin, "form %q", r.Form)
 	}
-	return r, d.place(begin, scheme.Check(&r.Tensor))
+	if r.Form == denseForm {
+		r.Form = ""
+	}
+	if err := d.bindFactors(&r, begin); err != nil {
+		return r, err
+	}
+	return r, d.place(begin, form.Check(&r.Tensor))
+}
+
+// denseForm is how a package spells the form of a tensor without factors.
+const denseForm = "dense"
+
+// factors parses the matrices of a form other than dense.
+func (d *decoder) factors(r *tensorRecord) error {
+	return d.array(func(i int) error {
+		if i >= MaxParts {
+			return d.fail("more than %d factors", MaxParts)
+		}
+		begin := d.i
+		var f formats.Tensor
+		err := d.object(func(key string) (err error) {
+			switch key {
+			case "name":
+				f.Name, err = d.id("factor")
+			case "shape":
+				f.Shape, err = d.shape()
+			case "scheme":
+				f.Scheme, err = d.id("scheme")
+			case "params":
+				f.Params, err = d.params()
+			default:
+				return d.skip()
+			}
+			return err
+		})
+		r.Factors = append(r.Factors, f)
+		if err != nil {
+			return err
+		}
+		return d.require(begin, "name", "shape", "scheme")
+	})
+}
+
+// bindFactors deals the parts out to the factors, as many to each as its
+// scheme's page says.
+func (d *decoder) bindFactors(r *tensorRecord, begin int) error {
+	if (r.Form == "") != (len(r.Factors) == 0) {
+		return d.failAt(begin, "%d factors in a tensor of this form", len(r.Factors))
+	}
+	parts := r.Parts
+	for i := range r.Factors {
+		f := &r.Factors[i]
+		s, ok := scheme.ByName(f.Scheme)
+		if !ok {
+			return d.unsupported(begin, "scheme %q of factor %q", f.Scheme, f.Name)
+		}
+		specs, err := s.Parts(f.Shape, f.Params)
+		if err != nil {
+			return d.place(begin, err)
+		}
+		if len(specs) > len(parts) {
+			return d.failAt(begin, "too few parts for factor %q", f.Name)
+		}
+		for _, p := range parts[:len(specs)] {
+			name, ok := strings.CutPrefix(p.Name, f.Name+".")
+			if !ok {
+				return d.failAt(begin, "part %q stands where one of factor %q belongs", p.Name, f.Name)
+			}
+			p.Name = name
+			f.Parts = append(f.Parts, p)
+		}
+		parts = parts[len(specs):]
+	}
+	if len(r.Factors) > 0 && len(parts) > 0 {
+		return d.failAt(begin, "part %q belongs to no factor", parts[0].Name)
+	}
+	return nil
 }
 
 func (d *decoder) shape() ([]int64, error) {

@@ -54,20 +54,14 @@ func (e *encoder) tensor(r *tensorRecord) {
 	e.ints(r.Shape)
 	e.raw(`,"scheme":`)
 	e.str(r.Scheme)
-	if len(r.Params) > 0 {
-		e.raw(`,"params":{`)
-		for i, key := range slices.Sorted(maps.Keys(r.Params)) {
-			if i > 0 {
-				e.raw(",")
-			}
-			e.str(key)
-			e.raw(":")
-			e.int(r.Params[key])
-		}
-		e.raw("}")
-	}
+	e.params(r.Params)
 	e.raw(`,"form":`)
-	e.str(r.Form)
+	if r.Form == "" {
+		e.str(denseForm)
+	} else {
+		e.str(r.Form)
+		e.factors(r.Factors)
+	}
 	if r.Passthrough {
 		e.raw(`,"passthrough":true`)
 	}
@@ -81,6 +75,40 @@ func (e *encoder) tensor(r *tensorRecord) {
 	e.raw(`],"hash":`)
 	e.str(r.hash.String())
 	e.raw("}")
+}
+
+func (e *encoder) params(params map[string]int64) {
+	if len(params) == 0 {
+		return
+	}
+	e.raw(`,"params":{`)
+	for i, key := range slices.Sorted(maps.Keys(params)) {
+		if i > 0 {
+			e.raw(",")
+		}
+		e.str(key)
+		e.raw(":")
+		e.int(params[key])
+	}
+	e.raw("}")
+}
+
+func (e *encoder) factors(list []formats.Tensor) {
+	e.raw(`,"factors":[`)
+	for i := range list {
+		if i > 0 {
+			e.raw(",")
+		}
+		e.raw(`{"name":`)
+		e.str(list[i].Name)
+		e.raw(`,"shape":`)
+		e.ints(list[i].Shape)
+		e.raw(`,"scheme":`)
+		e.str(list[i].Scheme)
+		e.params(list[i].Params)
+		e.raw("}")
+	}
+	e.raw("]")
 }
 
 func (e *encoder) part(p *formats.Part, offset int64) {

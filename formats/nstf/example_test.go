@@ -32,7 +32,7 @@ func Example() {
 		Files:      []nstf.File{{Name: "chat_template.jinja", Data: []byte("{{ messages }}")}},
 		Provenance: nstf.Provenance{Tool: "example 1"},
 	}
-	if err := nstf.Write(path, meta, []nstf.Item{{Tensor: w, Form: "dense"}}, nstf.WriteOptions{}); err != nil {
+	if err := nstf.Write(path, meta, []nstf.Item{{Tensor: w}}, nstf.WriteOptions{}); err != nil {
 		panic(err)
 	}
 

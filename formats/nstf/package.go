@@ -10,8 +10,7 @@ import (
 // says about it. Immutable.
 type Item struct {
 	formats.Tensor
-	Form        string // row of formats/form's table
-	Passthrough bool   // the graph does not know the tensor; it travels along
+	Passthrough bool // the graph does not know the tensor; it travels along
 }
 
 // A File is an attached file, byte for byte as it was.

@@ -88,7 +88,7 @@ func bf16Tensors(t *testing.T, src *tensor.File) []Item {
 	delete(entries, "__metadata__")
 	var items []Item
 	for name, e := range entries {
-		items = append(items, Item{Form: "dense", Tensor: formats.Tensor{Name: name, Shape: e.Shape, Scheme: "bf16",
+		items = append(items, Item{Tensor: formats.Tensor{Name: name, Shape: e.Shape, Scheme: "bf16",
 			Parts: []formats.Part{{Name: "data", DType: tensor.BF16, Shape: e.Shape,
 				Data: src.Blob(8+int64(len(head))+e.Offsets[0], e.Offsets[1]-e.Offsets[0])}}}})
 	}

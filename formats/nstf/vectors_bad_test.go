@@ -260,6 +260,7 @@ func badTensors() []badVector {
 		params += fmt.Sprintf(`"p%d":%d,`, i, i)
 	}
 	part := `{"name":"data","dtype":"f32","shape":[1,2],"offset":0,"size":8}`
+	low := func(t testing.TB) []byte { return pack(t, meta(), factored()[0]) }
 	return []badVector{
 		name("name-empty", "empty name", "an empty name", `""`),
 		name("name-long", "longer than 512", "a name of 513 bytes", `"`+strings.Repeat("n", 513)+`"`),
@@ -286,6 +287,16 @@ func badTensors() []badVector {
 		headerCase("T7", "block", "not a multiple", "rows that the scheme's block does not divide", minimal, `"scheme":"f32"`, `"scheme":"q4_0"`),
 		unsupported(headerCase("T8", "dtype", `dtype "f7"`, "an element type that does not exist", bare, `"dtype":"f32"`, `"dtype":"f7"`)),
 		headerCase("T9", "passthrough", "true or false", "passthrough is a number", bare, `"form"`, `"passthrough":1,"form"`),
+		headerCase("T10", "dense-factors", "1 factors in", "a dense tensor with a factor", bare, `"form":"dense"`, `"form":"dense","factors":[{"name":"a","shape":[0,2],"scheme":"f32"}]`),
+		headerCase("T10", "no-factors", "0 factors in", "a form that has factors, without them", bare, `"form":"dense"`, `"form":"lowrank"`),
+		headerCase("T10", "scheme", `scheme "f32" where`, "a tensor with factors under the name of a scheme", low, `"scheme":"factors"`, `"scheme":"f32"`),
+		headerCase("T10", "factor-name", `factor "c" stands where "b"`, "a factor that its form does not have", low, `"name":"b"`, `"name":"c"`, `"name":"b.data"`, `"name":"c.data"`),
+		headerCase("T10", "factor-shape", "instead of", "a factor that does not suit the tensor's shape", low, `"shape":[4,3]`, `"shape":[3,4]`),
+		headerCase("T10", "parameter", `no parameter "rank"`, "a parameter that the form lacks", low, `"scheme":"factors"`, `"scheme":"factors","params":{"rank":2}`),
+		headerCase("T11", "part-name", "where one of factor", "a part under the name of another factor", low, `"name":"b.data"`, `"name":"a.data"`),
+		headerCase("T11", "part-more", "belongs to no factor", "a part that no factor has", low, `"name":"b.data"`, `"name":"b.data","dtype":"f32","shape":[2,3],"offset":64,"size":24},{"name":"d.data"`),
+		headerCase("T11", "part-less", "too few parts", "a factor without its part", low, `,{"name":"b.data","dtype":"f32","shape":[2,3],"offset":64,"size":24}`, ``),
+		unsupported(headerCase("T11", "scheme", `scheme "q99_x"`, "a factor's scheme that does not exist", low, `"scheme":"f32"`, `"scheme":"q99_x"`)),
 	}
 }
 

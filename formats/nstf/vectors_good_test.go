@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 )
@@ -67,7 +68,7 @@ func f32(name string, shape ...int64) Item {
 	for i := range n {
 		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(i+1)))
 	}
-	return Item{Form: "dense", Tensor: formats.Tensor{Name: name, Shape: shape, Scheme: "f32",
+	return Item{Tensor: formats.Tensor{Name: name, Shape: shape, Scheme: "f32",
 		Parts: []formats.Part{{Name: "data", DType: tensor.F32, Shape: shape, Data: tensor.BytesBlob(data)}}}}
 }
 
@@ -81,7 +82,7 @@ func coded(name, schemeName string, seed byte, params map[string]int64, shape ..
 	if err != nil {
 		panic(err)
 	}
-	it := Item{Form: "dense", Tensor: formats.Tensor{Name: name, Shape: shape, Scheme: schemeName, Params: params}}
+	it := Item{Tensor: formats.Tensor{Name: name, Shape: shape, Scheme: schemeName, Params: params}}
 	for _, spec := range specs {
 		data := make([]byte, spec.Bytes)
 		for i := range data {
@@ -90,6 +91,29 @@ func coded(name, schemeName string, seed byte, params map[string]int64, shape ..
 		it.Parts = append(it.Parts, formats.Part{Name: spec.Name, DType: spec.DType, Shape: spec.Shape, Data: tensor.BytesBlob(data)})
 	}
 	return it
+}
+
+// formed makes a tensor of a form other than dense.
+func formed(name string, id form.ID, params map[string]int64, shape []int64, factors ...Item) Item {
+	list := make([]formats.Tensor, len(factors))
+	for i := range factors {
+		list[i] = factors[i].Tensor
+	}
+	t, err := form.New(name, id, shape, params, list...)
+	if err != nil {
+		panic(err)
+	}
+	return Item{Tensor: t}
+}
+
+// factored has a tensor of each form that has factors.
+func factored() []Item {
+	return []Item{
+		formed("low", form.LowRank, nil, []int64{4, 3}, f32("a", 4, 2), f32("b", 2, 3)),
+		formed("corrected", form.Corrected, nil, []int64{2, 64}, coded("q", "q4_0", 1, nil, 2, 64), f32("a", 2, 32), coded("b", "q8_0", 3, nil, 32, 64)),
+		formed("experts", form.Shared, nil, []int64{3, 2, 4}, f32("c", 3, 2), f32("u", 2, 2, 4), f32("q", 3, 2, 4)),
+		formed("table", form.Train, map[string]int64{"cols1": 2, "rank1": 3, "cols2": 2}, []int64{5, 4}, f32("g1", 3, 6), f32("g2", 2, 6)),
+	}
 }
 
 // goodVectors lists them.
@@ -134,6 +158,8 @@ func goodVectors() []goodVector {
 			build: func(t testing.TB) []byte {
 				return pack(t, meta(), coded("q", "q4_0", 1, nil, 2, 64), coded("k", "q4_k", 2, nil, 1, 256), coded("h", "bf16", 3, nil, 3))
 			}},
+		{name: "factors", must: "T10 T11", what: "a low-rank tensor, a corrected one whose factors have schemes of their own, experts of a shared basis, and a tensor train",
+			build: func(t testing.TB) []byte { return pack(t, meta(), factored()...) }},
 		{name: "provenance", must: "H7", what: "everything that provenance can hold",
 			build: func(t testing.TB) []byte {
 				m := meta()
@@ -211,6 +237,7 @@ func TestSharedRun(t *testing.T) {
 // TestRoundTrip reads back what goodVectors write.
 func TestRoundTrip(t *testing.T) {
 	items := []Item{f32("large", 64, 257), f32("a", 3), coded("q", "q4_0", 9, nil, 2, 64), multiPart(), f32("none", 0)}
+	items = append(items, factored()...)
 	items[1].Passthrough = true
 	m := meta(File{"b", bytes.Repeat([]byte("b"), 1000)}, File{"a", []byte("1")})
 	data := pack(t, m, items...)

@@ -22,7 +22,7 @@ import (
 // blobItem is a u8 tensor of any bytes.
 func blobItem(name string, b tensor.Blob) Item {
 	shape := []int64{b.Len()}
-	return Item{Form: "dense", Tensor: formats.Tensor{Name: name, Shape: shape, Scheme: "u8",
+	return Item{Tensor: formats.Tensor{Name: name, Shape: shape, Scheme: "u8",
 		Parts: []formats.Part{{Name: "data", DType: tensor.U8, Shape: shape, Data: b}}}}
 }
 
@@ -150,7 +150,7 @@ func TestWriterRefuses(t *testing.T) {
 	noParts := f32("w", 1)
 	noParts.Parts = nil
 	noForm := f32("w", 1)
-	noForm.Form = ""
+	noForm.Form = "liquid"
 	noScheme := f32("w", 1)
 	noScheme.Scheme = "q99"
 	cases := []struct {

@@ -164,6 +164,9 @@ func Check(t *formats.Tensor) error {
 }
 
 func check(t *formats.Tensor) (*Scheme, geometry, error) {
+	if t.Form != "" {
+		return nil, geometry{}, formats.Unsupportedf("", t.Name, "the form %q where one matrix is wanted", t.Form)
+	}
 	s, ok := ByName(t.Scheme)
 	if !ok {
 		return nil, geometry{}, formats.Unsupportedf("", t.Name, "scheme %q", t.Scheme)
