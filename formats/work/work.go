@@ -181,7 +181,7 @@ func (f *Folder) Put(ctx context.Context, t formats.Tensor, record any) (formats
 			return t, err
 		}
 	}
-	item := nstf.Item{Tensor: t, Form: "dense"}
+	item := nstf.Item{Tensor: t}
 	if err := nstf.Write(filepath.Join(f.path, file), nstf.Meta{Model: p}, []nstf.Item{item}, nstf.WriteOptions{Context: ctx}); err != nil {
 		return t, err
 	}
