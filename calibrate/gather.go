@@ -23,21 +23,12 @@ type Gatherer struct {
 
 	set     *cpu.Set
 	pool    *cpu.Pool
-	columns []float32       // [K][T] of the rows in progress
-	scratch []gatherScratch // of each worker
+	squares cpu.Squares
 	owner   map[string]string
 	experts map[string]string // the owner of each expert's input
 }
 
-type gatherScratch struct {
-	gemm cpu.GemmScratch
-	tile []float32
-}
-
 const (
-	// Tiles of the triangle: so many rows by so many columns, whose products of
-	// a few hundred tokens stay in a core's second-level cache.
-	tileRows, tileColumns = 384, 256
 	// tokensAtOnce is how many rows are worth a walk over the sums: products are
 	// summed in float32 over at most twice as many, and in float64 beyond.
 	tokensAtOnce = 256
@@ -46,7 +37,7 @@ const (
 // NewGatherer makes one that works on so many threads.
 func NewGatherer(threads int) *Gatherer {
 	return &Gatherer{Inputs: map[string]*Moments{}, Experts: map[string][]*Moments{}, set: cpu.Best(), pool: cpu.NewPool(threads),
-		scratch: make([]gatherScratch, max(threads, 1)), owner: map[string]string{}, experts: map[string]string{}}
+		owner: map[string]string{}, experts: map[string]string{}}
 }
 
 // Close ends the threads.
@@ -163,73 +154,32 @@ func (g *Gatherer) gather(m *Moments, x []float32, t int) {
 	}
 }
 
-// add sums x[t][K] in float32 over its tokens, tile by tile, and the tiles in
-// float64: each element in one order, whatever the number of threads.
+// add sums x[t][K], and looks at each value.
 func (g *Gatherer) add(m *Moments, x []float32) {
-	k, t := m.K, len(x)/m.K
-	g.columns = grown(g.columns, k*t)
-	g.transpose(m, x, t)
-	tiles := tilesOf(k)
-	g.pool.RunWorkers(len(tiles), func(worker, part int) {
-		s, at := &g.scratch[worker], tiles[part]
-		i0, i1 := at.row, min(at.row+tileRows, k)
-		j0, j1 := at.column, min(at.column+tileColumns, i1)
-		s.tile = grown(s.tile, (i1-i0)*(j1-j0))
-		g.set.Gemm(s.tile, j1-j0, g.columns[i0*t:], t, i1-i0, 0, j1-j0, t, func(dst []float32, row int) {
-			copy(dst, g.columns[(j0+row)*t:(j0+row+1)*t])
-		}, &s.gemm)
-		for i := i0; i < i1; i++ {
-			row := m.sums[i*(i+1)/2:]
-			for j, v := range s.tile[(i-i0)*(j1-j0):][:max(min(j1, i+1)-j0, 0)] {
-				row[j0+j] += float64(v)
-			}
-		}
-	})
+	g.look(m, x)
+	g.set.AddSquares(g.pool, m.sums, x, m.K, &g.squares)
 }
 
-type tile struct{ row, column int }
-
-// tilesOf covers a triangle, the tiles with most below them last.
-func tilesOf(k int) []tile {
-	var out []tile
-	for i := 0; i < k; i += tileRows {
-		for j := 0; j < min(i+tileRows, k); j += tileColumns {
-			out = append(out, tile{i, j})
-		}
-	}
-	return out
-}
-
-// transpose writes x[t][K] as columns [K][t], and looks at each value.
-func (g *Gatherer) transpose(m *Moments, x []float32, t int) {
-	const features = 16 // a cache line of floats
-	k, bad := m.K, make([]bool, len(g.scratch))
+// look finds the largest values, and those that are none.
+func (g *Gatherer) look(m *Moments, x []float32) {
+	const features = 512
+	k, bad := m.K, make([]bool, g.pool.Threads())
 	g.pool.RunWorkers((k+features-1)/features, func(worker, part int) {
 		lo, hi := part*features, min((part+1)*features, k)
-		for r := range t {
-			for i, v := range x[r*k+lo : r*k+hi] {
-				g.columns[(lo+i)*t+r] = v
-				if a := float32(math.Abs(float64(v))); a > m.AbsMax[lo+i] {
-					m.AbsMax[lo+i] = a
-				} else if v != v {
-					bad[worker] = true
+		top := m.AbsMax[lo:hi]
+		for at := 0; at < len(x); at += k {
+			for i, v := range x[at+lo : at+hi] {
+				if a := math.Float32frombits(math.Float32bits(v) &^ (1 << 31)); !(a <= top[i]) {
+					if a > math.MaxFloat32 || a != a {
+						bad[worker] = true
+					} else {
+						top[i] = a
+					}
 				}
-			}
-		}
-		for _, v := range m.AbsMax[lo:hi] {
-			if v > math.MaxFloat32 {
-				bad[worker] = true
 			}
 		}
 	})
 	m.invalid = m.invalid || slices.Contains(bad, true)
-}
-
-func grown(v []float32, n int) []float32 {
-	if cap(v) < n {
-		return make([]float32, n)
-	}
-	return v[:n]
 }
 
 var _ device.Hook = (*Gatherer)(nil).Hook
