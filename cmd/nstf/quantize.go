@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,7 +12,7 @@ import (
 	"github.com/nstf/nstf/formats/corpus"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
-	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/quantize/encode"
 	"github.com/nstf/nstf/quantize/pipeline"
 )
@@ -77,17 +76,17 @@ head gets one bit more. --embed-scheme and --head-scheme may be of either kind.`
 
 // A calibration is what quantizing to trellis codes is told.
 type calibration struct {
-	text                string
-	windows             calibrate.Windows
-	seed                int64
-	bits, embed, head   int // of trellis codes; 0: another scheme
-	embedName, headName string
+	text                      string
+	windows                   calibrate.Windows
+	seed                      int64
+	bits                      int // of trellis codes; 0: another scheme
+	name, embedName, headName string
 }
 
 // check reads the schemes' names. With bits left at 0 nothing is to be
 // calibrated.
 func (c *calibration) check(name, embed, head string) error {
-	if c.bits = trellisBits(name); c.bits == 0 {
+	if c.bits = plan.TrellisBits(name); c.bits == 0 {
 		if c.text != "" {
 			return fmt.Errorf("--calib goes with a tcq scheme, not with %q", name)
 		}
@@ -100,23 +99,8 @@ func (c *calibration) check(name, embed, head string) error {
 		return fmt.Errorf("--seed and --samples are not negative, and --ctx is at least 2")
 	}
 	c.windows.Seed = uint64(c.seed)
-	c.embed, c.head = c.bits, min(c.bits+1, scheme.TCQMaxBits)
-	if embed != "" {
-		c.embed, c.embedName = trellisBits(embed), embed
-	}
-	if head != "" {
-		c.head, c.headName = trellisBits(head), head
-	}
+	c.name, c.embedName, c.headName = name, embed, head
 	return nil
-}
-
-// trellisBits returns 2 to 6 for tcq2 to tcq6, 0 for another name.
-func trellisBits(name string) int {
-	digits, ok := strings.CutPrefix(name, "tcq")
-	if bits, err := strconv.Atoi(digits); ok && err == nil && bits >= scheme.TCQMinBits && bits <= scheme.TCQMaxBits {
-		return bits
-	}
-	return 0
 }
 
 // calibrated quantizes to trellis codes; what they cannot hold gets the nearest
@@ -139,36 +123,17 @@ func (a *app) calibrated(ctx context.Context, src, out string, c *calibration, f
 	if err != nil {
 		return err
 	}
-	rest, err := encode.NewPolicy(roundedLike(c.bits), unlessTrellis(c.embedName, c.embed > 0), unlessTrellis(c.headName, c.head > 0))
+	p, err := pipeline.Chosen{Scheme: c.name, Embed: c.embedName, Head: c.headName}.Plan(m)
 	if err != nil {
 		return &usageError{err}
 	}
+	p.Seed = c.seed
 	step, end := a.progress("searching codes", "weights")
-	fitted, err := pipeline.Run(ctx, m, pipeline.Options{Windows: windows, Bits: c.bits, EmbedBits: c.embed, HeadBits: c.head, Seed: c.seed, Progress: step})
+	fitted, err := pipeline.Run(ctx, m, p, pipeline.Options{Windows: windows, Progress: step})
 	end()
 	if err != nil {
 		return err
 	}
 	flags = append(flags, fmt.Sprintf("--samples=%d", c.windows.Samples), fmt.Sprintf("--ctx=%d", c.windows.Context), fmt.Sprintf("--seed=%d", c.seed))
-	return a.write(ctx, m, out, encode.Options{Policy: rest, Fitted: fitted, Flags: flags, Sources: []nstf.Source{{Role: "text", Name: filepath.Base(c.text), Path: c.text}}}, "writing", asJSON)
-}
-
-// unlessTrellis returns a scheme's name, or "" where it is a trellis code's.
-func unlessTrellis(name string, trellis bool) string {
-	if trellis {
-		return ""
-	}
-	return name
-}
-
-// roundedLike names the scheme for matrices that trellis codes of so many bits
-// cannot hold.
-func roundedLike(bits int) string {
-	switch {
-	case bits <= 4:
-		return "q4_k"
-	case bits == 5:
-		return "q5_k"
-	}
-	return "q6_k"
+	return a.write(ctx, m, out, encode.Options{Fitted: fitted.Tensors, Flags: flags, Sources: []nstf.Source{{Role: "text", Name: filepath.Base(c.text), Path: c.text}}}, "writing", asJSON)
 }

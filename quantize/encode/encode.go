@@ -175,7 +175,7 @@ func (r *Report) convert(m *model.Model, items []nstf.Item, o Options) error {
 		case dtype != nil:
 			*t, err = scheme.Cast(*t, dtype)
 		case o.Policy != nil:
-			*t, row.Wanted, err = quantize(*t, o.Policy.choose(m.Graph, &weights[i]))
+			*t, row.Wanted, err = quantize(*t, o.Policy.Choose(m.Graph, &weights[i]))
 		}
 		if err != nil {
 			return err

@@ -91,10 +91,10 @@ func bits(s *scheme.Scheme) float64 {
 	return 8 * float64(s.BlockBytes) / float64(s.Block)
 }
 
-// choose returns the scheme a tensor of the graph gets, nil to keep it as it
+// Choose returns the scheme a tensor of the graph gets, nil to keep it as it
 // is: norms, biases and learned positions are small and decide much, and a
 // router's rounding changes which experts run.
-func (p *Policy) choose(g *model.Graph, w *model.Weight) *scheme.Scheme {
+func (p *Policy) Choose(g *model.Graph, w *model.Weight) *scheme.Scheme {
 	switch {
 	case w.Role == model.RoleNorm, w.Role == model.RoleRouter, w.Role == model.RoleOther, w.Name == g.Embed.Positions:
 		return nil

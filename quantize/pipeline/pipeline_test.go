@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"path/filepath"
 	"testing"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/quantize/encode"
 	"github.com/nstf/nstf/quantize/pipeline"
 	"github.com/nstf/nstf/runtime/exec"
@@ -24,6 +26,17 @@ func windows(vocab int64, n int) (out [][]int32) {
 		out = append(out, ids)
 	}
 	return out
+}
+
+// planned gives all matrices one scheme.
+func planned(t *testing.T, m *model.Model, name string) *plan.Plan {
+	t.Helper()
+	p, err := pipeline.Chosen{Scheme: name, Embed: name, Head: name}.Plan(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Seed = 1
+	return p
 }
 
 // logits runs a text through a model.
@@ -68,11 +81,13 @@ func TestRun(t *testing.T) {
 			want := logits(t, m, nil, ids)
 			last := math.Inf(1)
 			for _, bits := range []int{2, 4, 6} {
-				o := pipeline.Options{Windows: windows(m.Graph.Vocab, 3), Bits: bits, EmbedBits: bits, HeadBits: bits, Seed: 1}
-				fitted, err := pipeline.Run(context.Background(), m, o)
+				o := pipeline.Options{Windows: windows(m.Graph.Vocab, 3)}
+				p := planned(t, m, fmt.Sprintf("tcq%d", bits))
+				r, err := pipeline.Run(context.Background(), m, p, o)
 				if err != nil {
 					t.Fatal(err)
 				}
+				fitted := r.Tensors
 				if x, ok := fitted[m.Graph.Blocks[0].Attn.O.Weight]; !ok || x.Scheme != "tcq" || x.Params["bits"] != int64(bits) {
 					t.Fatalf("attention's output is %v", x)
 				}
@@ -89,14 +104,14 @@ func TestRun(t *testing.T) {
 					continue
 				}
 				o.Threads = 1
-				again, err := pipeline.Run(context.Background(), m, o)
+				again, err := pipeline.Run(context.Background(), m, p, o)
 				if err != nil {
 					t.Fatal(err)
 				}
 				for tensor, x := range fitted {
 					for i := range x.Parts {
 						a, err := x.Parts[i].Data.Bytes()
-						b, err2 := again[tensor].Parts[i].Data.Bytes()
+						b, err2 := again.Tensors[tensor].Parts[i].Data.Bytes()
 						if err != nil || err2 != nil || !bytes.Equal(a, b) {
 							t.Fatalf("%s: part %d differs between runs", tensor, i)
 						}
@@ -116,7 +131,7 @@ func TestCancelled(t *testing.T) {
 	defer m.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := pipeline.Run(ctx, m, pipeline.Options{Windows: windows(m.Graph.Vocab, 1), Bits: 2, EmbedBits: 2, HeadBits: 2}); !errors.Is(err, context.Canceled) {
+	if _, err := pipeline.Run(ctx, m, planned(t, m, "tcq2"), pipeline.Options{Windows: windows(m.Graph.Vocab, 1)}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,0 +1,345 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/nstf/nstf/calibrate"
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/stats"
+	"github.com/nstf/nstf/formats/work"
+	"github.com/nstf/nstf/quantize/fit"
+	"github.com/nstf/nstf/runtime/exec"
+)
+
+// Options say how a plan is executed.
+type Options struct {
+	// Windows are what the calibration text became (see calibrate.Windows);
+	// none: nothing is measured, and all errors count alike.
+	Windows [][]int32
+	// Stats is what was measured of the original model. It weighs errors in a
+	// table that is embedding and head at once, and, where Parallel is set, in
+	// all tensors.
+	Stats *stats.File
+	// Parallel takes the moments of the original model for all tensors, instead
+	// of measuring what each block reads behind the compressed ones.
+	Parallel bool
+	// Work keeps finished tensors; nil: they stay in memory.
+	Work *work.Folder
+	// Reuse are tensors of an earlier result, taken as they are.
+	Reuse   map[string]Reused
+	Threads int // 0: all
+	// Progress is called with weights fitted and their total; nil: nobody.
+	Progress func(done, total int64)
+}
+
+// A Reused tensor comes from an earlier result.
+type Reused struct {
+	Tensor formats.Tensor
+	Fit    Fit
+}
+
+// A Fit says how a tensor was fitted.
+type Fit struct {
+	Recipe    string  `json:"recipe"`
+	Method    string  `json:"method"`
+	Error     float64 `json:"error"`     // tr(E H E')
+	Reference float64 `json:"reference"` // tr(W H W')
+	Seconds   float64 `json:"seconds"`
+}
+
+// Relative returns the relative calibrated error.
+func (f *Fit) Relative() float64 {
+	if f.Reference == 0 {
+		return 0
+	}
+	return f.Error / f.Reference
+}
+
+// A Result is the tensors that a plan changes, by their names, and how each
+// was fitted. The tensors live as long as the work folder is open.
+type Result struct {
+	Tensors map[string]formats.Tensor
+	Fits    map[string]Fit
+}
+
+// Run fits the tensors of a model as a plan says. Errors are those of a plan
+// for another model, of reading, of fitting, which name the tensor, of the work
+// folder, and the context's.
+func Run(ctx context.Context, m *model.Model, p *plan.Plan, o Options) (*Result, error) {
+	if err := p.Check("", m.Graph); err != nil {
+		return nil, err
+	}
+	if o.Threads <= 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	r := &run{m: m, p: p, o: o, out: Result{Tensors: map[string]formats.Tensor{}, Fits: map[string]Fit{}}, linears: map[string]*model.Linear{}}
+	r.prepare(ctx)
+	if o.Progress != nil {
+		o.Progress(r.done, r.total)
+	}
+	if err := r.walk(ctx); err != nil {
+		return nil, err
+	}
+	return &r.out, nil
+}
+
+// A run is one walk through a model.
+type run struct {
+	m           *model.Model
+	p           *plan.Plan
+	o           Options
+	out         Result
+	linears     map[string]*model.Linear // by their weight
+	done, total int64                    // weights
+	last        int                      // block behind which nothing is left to measure; -1: none
+	first       *measured
+}
+
+// prepare finds out what is to be done and what was done before.
+func (r *run) prepare(ctx context.Context) {
+	g := r.m.Graph
+	for i := range g.Blocks {
+		for _, l := range g.Blocks[i].Linears() {
+			r.linears[l.Weight] = l
+		}
+	}
+	r.linears[g.Head.Weight] = &g.Head.Linear
+	r.last = -1
+	for _, w := range g.Weights() {
+		if r.recipe(w.Name) == plan.Keep {
+			continue
+		}
+		t := r.m.Tensor(w.Name)
+		r.total += t.Elements()
+		if r.finished(ctx, w.Name) {
+			r.done += t.Elements()
+		} else if w.Name == g.Head.Weight && !r.early(w.Name) {
+			r.last = len(g.Blocks)
+		} else if w.Block >= 0 {
+			r.last = max(r.last, w.Block)
+		}
+	}
+}
+
+// recipe returns a tensor's recipe: what is in the scheme already is kept.
+func (r *run) recipe(name string) string {
+	t, ok := r.p.Tensor(name)
+	if !ok || t.Recipe == r.m.Tensor(name).Scheme {
+		return plan.Keep
+	}
+	return t.Recipe
+}
+
+// finished takes a tensor that an interrupted run or an earlier result left.
+func (r *run) finished(ctx context.Context, name string) bool {
+	if was, ok := r.o.Reuse[name]; ok {
+		r.out.Tensors[name], r.out.Fits[name] = was.Tensor, was.Fit
+		return true
+	}
+	if r.o.Work == nil {
+		return false
+	}
+	t, raw, ok := r.o.Work.Get(ctx, name)
+	var f Fit
+	if !ok || json.Unmarshal(raw, &f) != nil || f.Recipe != r.recipe(name) {
+		return false
+	}
+	r.out.Tensors[name], r.out.Fits[name] = t, f
+	return true
+}
+
+// early reports whether a tensor is fitted before the walk through the blocks:
+// the embedding, and what reads nothing. A table that is the head too waits for
+// what the head reads, unless that was measured of the original model.
+func (r *run) early(name string) bool {
+	g := r.m.Graph
+	if name != g.Head.Weight {
+		return true
+	}
+	return g.Tied() && r.o.Stats != nil && r.o.Stats.Inputs[g.Head.Input] != nil
+}
+
+// walk fits what lies outside the blocks, each block, and the head.
+func (r *run) walk(ctx context.Context) error {
+	g := r.m.Graph
+	for _, w := range g.Weights() {
+		if w.Block < 0 && r.early(w.Name) {
+			if err := r.tensor(ctx, w, r.original()); err != nil {
+				return err
+			}
+		}
+	}
+	if r.o.Parallel || len(r.o.Windows) == 0 {
+		return r.parallel(ctx)
+	}
+	if r.last < 0 {
+		return nil
+	}
+	h, first, err := r.hidden(ctx)
+	if err != nil {
+		return err
+	}
+	for i := first; i < len(g.Blocks) && i <= r.last; i++ {
+		if err := r.block(ctx, h, i); err != nil {
+			return err
+		}
+	}
+	if r.last < len(g.Blocks) {
+		return nil
+	}
+	moments, err := r.measure(ctx, len(g.Blocks)-1, func(s *exec.Stage) error { return h.Normalize(ctx, s, false) })
+	if err != nil {
+		return err
+	}
+	w := model.Weight{Name: g.Head.Weight, Role: g.Head.Role, Block: -1}
+	return r.tensor(ctx, w, moments)
+}
+
+// parallel fits all blocks and the head by the moments of the original model.
+func (r *run) parallel(ctx context.Context) error {
+	g := r.m.Graph
+	for _, w := range g.Weights() {
+		if w.Block >= 0 || !r.early(w.Name) {
+			if err := r.tensor(ctx, w, r.original()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// block measures and fits one block, and moves the hidden states behind it.
+func (r *run) block(ctx context.Context, h *calibrate.Hidden, i int) error {
+	var todo []model.Weight
+	for _, w := range r.m.Graph.Weights() {
+		if w.Block == i && !r.has(w.Name) {
+			todo = append(todo, w)
+		}
+	}
+	if len(todo) > 0 {
+		moments, err := r.measure(ctx, i, func(s *exec.Stage) error { return h.Through(ctx, s, false) })
+		if err != nil {
+			return err
+		}
+		if err := r.group(ctx, todo, moments); err != nil {
+			return err
+		}
+	}
+	s, err := r.stage(i, nil, true)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := h.Through(ctx, s, true); err != nil {
+		return err
+	}
+	return r.checkpoint(ctx, h, i+1)
+}
+
+// has reports whether a tensor needs no fitting any more.
+func (r *run) has(name string) bool {
+	_, ok := r.out.Tensors[name]
+	return ok || r.recipe(name) == plan.Keep
+}
+
+// group fits tensors input by input, so that the factors of one are held at a
+// time.
+func (r *run) group(ctx context.Context, todo []model.Weight, moments moments) error {
+	order := r.inputs(todo)
+	slices.SortStableFunc(todo, func(a, b model.Weight) int {
+		return slices.Index(order, r.input(a.Name)) - slices.Index(order, r.input(b.Name))
+	})
+	for _, w := range todo {
+		if err := r.tensor(ctx, w, moments); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inputs lists the inputs of tensors in the order of their first reader.
+func (r *run) inputs(ws []model.Weight) (out []string) {
+	for _, w := range ws {
+		if in := r.input(w.Name); !slices.Contains(out, in) {
+			out = append(out, in)
+		}
+	}
+	return out
+}
+
+// input names what a tensor reads, "" where it reads nothing.
+func (r *run) input(name string) string {
+	if l := r.linears[name]; l != nil {
+		return l.Input
+	}
+	return ""
+}
+
+// moments give the second moments of an input, nil where nothing was measured.
+type moments interface {
+	input(name string, expert int) (*fit.Input, error)
+}
+
+// tensor fits one tensor, and keeps it.
+func (r *run) tensor(ctx context.Context, w model.Weight, moments moments) error {
+	if r.has(w.Name) {
+		return nil
+	}
+	began := time.Now()
+	j := job{run: r, name: w.Name, recipe: r.recipe(w.Name), moments: moments,
+		lookup: w.Role == model.RoleEmbed || w.Name == r.m.Graph.Embed.Table}
+	t, f, err := j.fit(ctx)
+	if err != nil {
+		return err
+	}
+	f.Seconds = time.Since(began).Seconds()
+	if r.o.Work != nil {
+		if t, err = r.o.Work.Put(ctx, t, f); err != nil {
+			return err
+		}
+	}
+	r.out.Tensors[w.Name], r.out.Fits[w.Name] = t, f
+	return nil
+}
+
+// measure runs f on a stage of block i of the original model and returns what
+// its hook gathered.
+func (r *run) measure(ctx context.Context, i int, f func(s *exec.Stage) error) (*gathered, error) {
+	g := calibrate.NewGatherer(r.o.Threads)
+	g.PerExpert = true
+	defer g.Close()
+	s, err := r.stage(i, g, false)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	if err := f(s); err != nil {
+		return nil, err
+	}
+	if err := g.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", r.m.Path, err)
+	}
+	return &gathered{g: g}, nil
+}
+
+// stage opens block i in float32 arithmetic, with what has been fitted or as it
+// was.
+func (r *run) stage(i int, g *calibrate.Gatherer, fitted bool) (*exec.Stage, error) {
+	o := exec.Options{Threads: r.o.Threads, Exact: true}
+	if g != nil {
+		o.Hook = g.Hook
+	}
+	return exec.NewStage(r.m.Path, r.m.Graph, func(name string) formats.Tensor {
+		if t, ok := r.out.Tensors[name]; ok && fitted {
+			return t
+		}
+		return r.m.Tensor(name)
+	}, i, 1, o)
+}
