@@ -155,7 +155,7 @@ func (e *Engine) Memory() device.Memory {
 	for i := range e.local {
 		m.Scratch += e.local[i].bytes()
 	}
-	m.Scratch += int64(cap(e.pass.attend.partials))*4 + int64(e.pass.linear.acts[0].Bytes()+e.pass.linear.acts[1].Bytes()) + int64(cap(e.pass.peer.rounded))*4
+	m.Scratch += int64(cap(e.pass.attend.partials))*4 + int64(e.pass.linear.acts[0].Bytes()+e.pass.linear.acts[1].Bytes()) + int64(cap(e.pass.peer.rounded))*4 + e.pass.formed.bytes()
 	return m
 }
 

@@ -26,8 +26,9 @@ const (
 	minPart  = 16
 )
 
-// maxGroup is the most matrices that share an input in one call.
-const maxGroup = 3
+// maxGroup is the most matrices that share an input in one call: queries, keys
+// and values with a factor each.
+const maxGroup = 6
 
 // Places for the hook that are not in a block, or not in an expert.
 const noBlock, noExpert = -1, -1
@@ -66,10 +67,21 @@ func (e *Engine) linear(t int, x []float32, block, expert int, group ...target) 
 // multiply computes the targets of one input.
 func (e *Engine) multiply(t int, x []float32, group []target) {
 	for i := range group {
+		if group[i].w.formed != nil {
+			e.multiplyFormed(t, x, group)
+			return
+		}
+	}
+	e.multiplyDense(t, x, group)
+}
+
+// multiplyDense computes targets that are one matrix each.
+func (e *Engine) multiplyDense(t int, x []float32, group []target) {
+	for i := range group {
 		if group[i].w.rotated != nil { // each has a rotation of its own
 			e.multiplyRotated(t, x, group[i])
 			if rest := group[i+1:]; len(rest) > 0 {
-				e.multiply(t, x, rest)
+				e.multiplyDense(t, x, rest)
 			}
 			group = group[:i]
 			break

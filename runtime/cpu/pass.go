@@ -26,6 +26,7 @@ type pass struct {
 	rowWork rowWork
 	attend  attendWork
 	rotated rotatedWork
+	formed  formedWork
 	routes  routes
 }
 
@@ -54,13 +55,13 @@ type rowWork struct {
 
 // parts are the functions that the pool calls, bound once: binding allocates.
 type parts struct {
-	linear, attend, rotated                                           func(worker, part int)
+	linear, attend, rotated, thin, chain                              func(worker, part int)
 	norm, place, act, residual, softcap, route, quantize, turn, round func(row int)
 }
 
 func (e *Engine) bindParts() parts {
 	return parts{
-		linear: e.linearPart, attend: e.attendPart, rotated: e.rotatedPart, turn: e.turnRow,
+		linear: e.linearPart, attend: e.attendPart, rotated: e.rotatedPart, thin: e.thinPart, chain: e.chainPart, turn: e.turnRow,
 		norm: e.normRow, place: e.placeRow, act: e.actRow, residual: e.residualRow, softcap: e.softcapRow, route: e.routeRow, quantize: e.quantizeRow, round: e.roundRow,
 	}
 }
@@ -137,9 +138,10 @@ type local struct {
 	gemm    kernels.GemmScratch
 	integer kernels.IntegerScratch
 	attend  attendLocal
+	chain   chainLocal
 }
 
-func (l *local) bytes() int64 { return l.attend.bytes() + int64(l.integer.Bytes()) }
+func (l *local) bytes() int64 { return l.attend.bytes() + int64(l.integer.Bytes()) + l.chain.bytes() }
 
 // fit sizes the work space for t rows.
 func (s *scratch) fit(g *model.Graph, t int) {

@@ -23,6 +23,7 @@ type matrix struct {
 	floats  []float32
 	coded   *kernels.Coded // nil: multiply in float32
 	rotated *rotated       // of the scheme tcq; nil elsewhere
+	formed  *formed        // of a form other than dense; dtype, coded and rotated are then empty
 	round   rounding       // of the input, as a peer has it; nil: none
 	rows    kernels.RowDecoder
 	dots    func(y, x []float32, n0, n1 int) // rows by one x as they are stored; nil: none
@@ -56,8 +57,9 @@ type loader struct {
 	set    *kernels.Set
 	tensor func(name string) formats.Tensor
 	memory *device.Memory
-	exact  bool // no integer kernels
-	peer   bool // nor they, but llama.cpp's rounding
+	exact  bool               // no integer kernels
+	peer   bool               // nor they, but llama.cpp's rounding
+	bases  map[string]*matrix // what stacks of experts share, by the stack's name
 	err    error
 }
 
@@ -147,9 +149,14 @@ func (l *loader) expert(m *model.Linear, x *model.MoE, i int) *matrix {
 	if !ok {
 		return &matrix{}
 	}
+	var w *matrix
+	if stack.Form != "" {
+		w = l.formedExpert(&stack, int64(i))
+		l.place(w, m, x, i)
+		return w
+	}
 	part, err := scheme.Slice(stack, int64(i)*m.Out, m.Out)
 	var unsupported *formats.UnsupportedError
-	var w *matrix
 	switch {
 	case err == nil:
 		w = l.open(part)
@@ -162,11 +169,16 @@ func (l *loader) expert(m *model.Linear, x *model.MoE, i int) *matrix {
 		l.fail(err)
 		return &matrix{}
 	}
+	l.place(w, m, x, i)
+	return w
+}
+
+// place gives expert i's weight its bias and its place in the graph.
+func (l *loader) place(w *matrix, m *model.Linear, x *model.MoE, i int) {
 	w.linear = m
 	if bias := l.vector(m.Bias, x.Experts*m.Out, 0); bias != nil {
 		w.bias = bias[i*int(m.Out) : (i+1)*int(m.Out)]
 	}
-	return w
 }
 
 // get returns a tensor of rows*k numbers, or notes what is wrong.
@@ -192,6 +204,9 @@ func (l *loader) matrix(name string, rows, k int64) *matrix {
 }
 
 func (l *loader) open(t formats.Tensor) *matrix {
+	if t.Form != "" {
+		return l.openForm(t)
+	}
 	w, err := scheme.Open(&t)
 	if err != nil {
 		l.fail(err)
