@@ -68,3 +68,12 @@ func (h *Hidden) each(ctx context.Context, keep bool, f func(x []float32) error)
 	}
 	return nil
 }
+
+// clone copies the states.
+func (h *Hidden) clone() *Hidden {
+	out := &Hidden{windows: h.windows}
+	for _, x := range h.states {
+		out.states = append(out.states, append([]float32(nil), x...))
+	}
+	return out
+}

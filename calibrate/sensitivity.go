@@ -2,27 +2,343 @@ package calibrate
 
 import (
 	"context"
+	"math"
+	"math/rand/v2"
 
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/stats"
+	"github.com/nstf/nstf/formats/tensor"
+	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/runtime/exec"
 )
 
 // SensitivityOptions say how sensitivities are measured.
 type SensitivityOptions struct {
 	Options
-	Windows int // of those given; 0: as many as the model's size asks for
-	Tokens  int // of a window; 0: all
+	Tokens int // measured; 0: 2048
+	// Relative is the size of the errors, tr(E H E')/tr(W H W'); 0: 0.02, as a
+	// good code of three bits leaves.
+	Relative float64
+	// Stride is the distance of the positions whose logits are compared; 0: 3.
+	Stride int
+}
+
+func (o *SensitivityOptions) fill() {
+	if o.Tokens <= 0 {
+		o.Tokens = 2048
+	}
+	if o.Relative <= 0 {
+		o.Relative = 0.02
+	}
+	if o.Stride <= 0 {
+		o.Stride = 3
+	}
 }
 
 // Sensitivities measures for every matrix of a model the mean KL divergence that
 // an error in it costs per unit of relative size, and puts it into s, which are
-// statistics of that model: see [stats.File].
+// statistics of that model: see [stats.File]. It adds errors of a known size to
+// one matrix at a time, shaped as error feedback leaves them, and looks at the
+// logits: for errors that are small the divergence is a sum over matrices, each
+// in proportion to its error (HIGGS: Malinovskii et al., 2024, arXiv 2411.17525).
+//
+// Blocks are opened once each: the hidden states of the model and of all its
+// disturbed copies are carried through them together. Of the windows it takes
+// the first. Errors are those of [Measure].
 func Sensitivities(ctx context.Context, m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions) error {
-	s.Sensitivity = map[string]float64{}
-	for _, w := range m.Graph.Weights() {
-		if len(w.Shape) > 1 {
-			s.Sensitivity[w.Name] = 1
+	o.fill()
+	d := disturber{m: m, s: s, o: o, set: cpu.Best(), pool: cpu.NewPool(o.threads()), windows: firstTokens(windows, o.Tokens), out: map[string]float64{}}
+	defer d.pool.Close()
+	if err := d.run(ctx); err != nil {
+		return placed(m.Path, err)
+	}
+	s.Sensitivity = d.out
+	return nil
+}
+
+// firstTokens takes whole windows, as many as have so many tokens together, at
+// least one.
+func firstTokens(windows [][]int32, tokens int) [][]int32 {
+	n := 0
+	for i, w := range windows {
+		if n += len(w); n > tokens && i > 0 {
+			return windows[:i]
 		}
 	}
+	return windows
+}
+
+// A disturber carries disturbed copies of a model's hidden states.
+type disturber struct {
+	m       *model.Model
+	s       *stats.File
+	o       SensitivityOptions
+	set     *cpu.Set
+	pool    *cpu.Pool
+	windows [][]int32
+	out     map[string]float64
+
+	clean  *Hidden
+	copies []copied
+}
+
+// A copied is the hidden states behind one disturbed matrix.
+type copied struct {
+	name   string
+	hidden *Hidden
+	head   *formats.Tensor // disturbed too; nil: the model's
+}
+
+func (d *disturber) run(ctx context.Context) error {
+	if err := d.embed(ctx); err != nil {
+		return err
+	}
+	for i := range d.m.Graph.Blocks {
+		if err := d.block(ctx, i); err != nil {
+			return err
+		}
+	}
+	return d.compare(ctx)
+}
+
+// stage runs f on blocks [first, first+n), of which one tensor may be another.
+func (d *disturber) stage(first, n int, other *formats.Tensor, f func(s *exec.Stage) error) error {
+	s, err := exec.NewStage(d.m.Path, d.m.Graph, func(name string) formats.Tensor {
+		if other != nil && other.Name == name {
+			return *other
+		}
+		return d.m.Tensor(name)
+	}, first, n, exec.Options{Threads: d.o.threads(), Exact: true})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return f(s)
+}
+
+// embed makes the hidden states, and those of a disturbed embedding table.
+func (d *disturber) embed(ctx context.Context) error {
+	g := d.m.Graph
+	embed := func(to **Hidden) func(s *exec.Stage) error {
+		return func(s *exec.Stage) (err error) {
+			*to, err = NewHidden(ctx, s, int(g.Width), d.windows)
+			return err
+		}
+	}
+	if err := d.stage(0, 0, nil, embed(&d.clean)); err != nil {
+		return err
+	}
+	var h []float64
+	var err error
+	if g.Tied() {
+		if h, err = d.s.Moments(g.Head.Input, -1); err != nil {
+			return err
+		}
+	}
+	table, err := d.disturbed(g.Embed.Table, h, true)
+	if err != nil {
+		return err
+	}
+	c := copied{name: g.Embed.Table}
+	if g.Tied() {
+		c.head = table
+	}
+	err = d.stage(0, 0, table, embed(&c.hidden))
+	d.copies = append(d.copies, c)
+	return err
+}
+
+// block carries everything through one block, and makes the copies that a
+// disturbed matrix of it leads to.
+func (d *disturber) block(ctx context.Context, i int) error {
+	var fresh []copied
+	input, h := "", []float64(nil)
+	for _, l := range d.m.Graph.Blocks[i].Linears() {
+		if l.Role == model.RoleRouter {
+			continue
+		}
+		if l.Input != input {
+			var err error
+			if h, err = d.s.Moments(l.Input, -1); err != nil {
+				return err
+			}
+			input = l.Input
+		}
+		w, err := d.disturbed(l.Weight, h, false)
+		if err != nil {
+			return err
+		}
+		c := copied{name: l.Weight, hidden: d.clean.clone()}
+		if err := d.stage(i, 1, w, func(s *exec.Stage) error { return c.hidden.Through(ctx, s, true) }); err != nil {
+			return err
+		}
+		fresh = append(fresh, c)
+	}
+	err := d.stage(i, 1, nil, func(s *exec.Stage) error {
+		for _, c := range append(d.copies, copied{hidden: d.clean}) {
+			if err := c.hidden.Through(ctx, s, true); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	d.copies = append(d.copies, fresh...)
+	return err
+}
+
+// disturbed returns a matrix, or a stack of them, with errors of the chosen
+// size under moments h.
+func (d *disturber) disturbed(name string, h []float64, alone bool) (*formats.Tensor, error) {
+	t := d.m.Tensor(name)
+	n, k := t.Rows()
+	w := make([]float32, n*k)
+	if err := scheme.DecodeRows(w, &t, 0, n); err != nil {
+		return nil, err
+	}
+	if err := finite(name, w); err != nil {
+		return nil, err
+	}
+	rng := rand.New(rand.NewPCG(d.o.Seed, uint64(len(d.copies))<<32|uint64(len(w))))
+	newShaper(int(k), h, d.set, d.pool).disturb(w, d.o.Relative, alone, rng)
+	raw := make([]byte, 4*len(w))
+	if err := tensor.FromFloat32(raw, w, tensor.F32); err != nil {
+		return nil, err
+	}
+	out := formats.Tensor{Name: name, Shape: t.Shape, Scheme: tensor.F32.String(), Parts: []formats.Part{{Name: "data", DType: tensor.F32, Shape: t.Shape, Data: tensor.BytesBlob(raw)}}}
+	return &out, nil
+}
+
+func finite(name string, w []float32) error {
+	for i, v := range w {
+		if v-v != 0 {
+			return formats.Errorf("", name, "weight %d is %v", i, v)
+		}
+	}
+	return nil
+}
+
+// compare turns hidden states into divergences.
+func (d *disturber) compare(ctx context.Context) error {
+	g := d.m.Graph
+	rows := d.positions()
+	want := make([][]float32, len(rows)) // log-probabilities [T][Vocab]
+	err := d.stage(0, 0, nil, func(s *exec.Stage) error {
+		if err := d.logProbabilities(ctx, s, d.clean, rows, func(i int, logp []float32) { want[i] = logp }); err != nil {
+			return err
+		}
+		for i := range d.copies {
+			if c := &d.copies[i]; c.head == nil {
+				if err := d.diverge(ctx, s, c, rows, want); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i := range d.copies {
+		if c := &d.copies[i]; c.head != nil {
+			if err := d.stage(0, 0, c.head, func(s *exec.Stage) error { return d.diverge(ctx, s, c, rows, want) }); err != nil {
+				return err
+			}
+		}
+	}
+	if g.Tied() {
+		return nil
+	}
+	h, err := d.s.Moments(g.Head.Input, -1)
+	if err != nil {
+		return err
+	}
+	head, err := d.disturbed(g.Head.Weight, h, false)
+	if err != nil {
+		return err
+	}
+	c := copied{name: g.Head.Weight, hidden: d.clean}
+	return d.stage(0, 0, head, func(s *exec.Stage) error { return d.diverge(ctx, s, &c, rows, want) })
+}
+
+// positions lists which rows of each window are compared.
+func (d *disturber) positions() [][]int {
+	out := make([][]int, len(d.windows))
+	for i, w := range d.windows {
+		for at := d.o.Stride - 1; at < len(w); at += d.o.Stride {
+			out[i] = append(out[i], at)
+		}
+	}
+	return out
+}
+
+// logProbabilities gives those of chosen rows of each window to f.
+func (d *disturber) logProbabilities(ctx context.Context, s *exec.Stage, h *Hidden, rows [][]int, f func(window int, logp []float32)) error {
+	width, vocab := int(d.m.Graph.Width), int(d.m.Graph.Vocab)
+	for i, at := range rows {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		x := make([]float32, len(at)*width)
+		for j, row := range at {
+			copy(x[j*width:(j+1)*width], h.states[i][row*width:])
+		}
+		if err := s.Normalize(x); err != nil {
+			return err
+		}
+		logits := make([]float32, len(at)*vocab)
+		if err := s.Head(logits, x); err != nil {
+			return err
+		}
+		d.pool.Run(len(at), func(row int) { d.normalize(logits[row*vocab : (row+1)*vocab]) })
+		f(i, logits)
+	}
+	return nil
+}
+
+// normalize turns logits into log-probabilities.
+func (d *disturber) normalize(x []float32) {
+	top := math.Inf(-1)
+	for _, v := range x {
+		top = max(top, float64(v))
+	}
+	var sum float64
+	for _, v := range x {
+		sum += math.Exp(float64(v) - top)
+	}
+	shift := float32(top + math.Log(sum))
+	for i := range x {
+		x[i] -= shift
+	}
+}
+
+// diverge records the divergence of a copy.
+func (d *disturber) diverge(ctx context.Context, s *exec.Stage, c *copied, rows [][]int, want [][]float32) error {
+	vocab := int(d.m.Graph.Vocab)
+	var sum float64
+	n := 0
+	err := d.logProbabilities(ctx, s, c.hidden, rows, func(window int, logp []float32) {
+		ref := want[window]
+		each := make([]float64, len(logp)/vocab)
+		d.pool.Run(len(each), func(row int) {
+			for i := row * vocab; i < (row+1)*vocab; i++ {
+				if p := float64(ref[i]); p > -40 {
+					each[row] += math.Exp(p) * (p - float64(logp[i]))
+				}
+			}
+		})
+		for _, v := range each {
+			sum += v
+		}
+		n += len(each)
+	})
+	if err != nil {
+		return err
+	}
+	if n == 0 || math.IsNaN(sum) || math.IsInf(sum, 0) {
+		return formats.Errorf("", c.name, "a disturbed copy has logits that are not finite")
+	}
+	d.out[c.name] = max(sum/float64(n), 0) / d.o.Relative
 	return nil
 }

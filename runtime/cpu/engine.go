@@ -192,12 +192,17 @@ func (e *Engine) Logits(lo, hi int, dst []float32) error {
 	}
 	h := e.s.h[:t*d]
 	e.normRows(h, e.s.x[lo*d:hi*d], e.norm)
+	e.headRows(t, h, dst)
+	return nil
+}
+
+// headRows computes the logits of normalised rows h[T][D].
+func (e *Engine) headRows(t int, h, dst []float32) {
 	e.linear(t, h, noBlock, noExpert, target{e.head, dst})
 	if c := e.g.Head.Softcap; c != 0 {
 		e.pass.rowWork = rowWork{dst: dst, width: e.head.n, softcap: c}
 		e.eachRow(t, e.part.softcap)
 	}
-	return nil
 }
 
 // embed looks up the rows' tokens.

@@ -68,3 +68,21 @@ func (e *Engine) hidden(x []float32, tokens []int32, start, run func()) error {
 	}
 	return nil
 }
+
+// Head writes the logits of normalised hidden states x[T][D] to dst[T][Vocab].
+// The hook does not see x: Normalize has shown it.
+func (e *Engine) Head(dst, x []float32) error {
+	d := int(e.g.Width)
+	t := len(x) / d
+	if len(x) != t*d || len(dst) != t*e.head.n {
+		panic(fmt.Sprintf("cpu: logits of %d numbers into %d", len(x), len(dst)))
+	}
+	hook := e.hook
+	e.hook = nil
+	for at := 0; at < t; at += maxRows {
+		n := min(maxRows, t-at)
+		e.headRows(n, x[at*d:(at+n)*d], dst[at*e.head.n:(at+n)*e.head.n])
+	}
+	e.hook = hook
+	return nil
+}

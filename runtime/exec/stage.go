@@ -66,3 +66,6 @@ func (s *Stage) Transform(x []float32) error { return s.engine.Transform(x) }
 // Normalize applies the model's last norm to x[T][D] in place, and shows the
 // result to the hook as the head's input.
 func (s *Stage) Normalize(x []float32) error { return s.engine.Normalize(x) }
+
+// Head writes the logits of normalised hidden states x[T][D] to dst[T][Vocab].
+func (s *Stage) Head(dst, x []float32) error { return s.engine.Head(dst, x) }

@@ -3,6 +3,7 @@ package exec_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/nstf/nstf/formats/model"
@@ -46,7 +47,8 @@ func TestStages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.PrefillLast(context.Background(), tokens); err != nil {
+			logits, err := s.PrefillLast(context.Background(), tokens)
+			if err != nil {
 				t.Fatal(err)
 			}
 			x := make([]float32, len(tokens)*int(m.Graph.Width))
@@ -60,6 +62,9 @@ func TestStages(t *testing.T) {
 				}
 				if err == nil {
 					err = st.Transform(x)
+				}
+				if err == nil && i == len(m.Graph.Blocks)-1 {
+					err = endsLike(st, x, logits)
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -76,4 +81,22 @@ func TestStages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// endsLike compares the logits of the last of x[T][D] with those wanted.
+func endsLike(s *exec.Stage, x, want []float32) error {
+	if err := s.Normalize(x); err != nil {
+		return err
+	}
+	v := len(want)
+	got := make([]float32, 21*v)
+	if err := s.Head(got, x); err != nil {
+		return err
+	}
+	for i, w := range want {
+		if g := got[20*v+i]; math.Abs(float64(g-w)) > 1e-4*(1+math.Abs(float64(w))) {
+			return fmt.Errorf("logit %d is %g, of the whole model %g", i, g, w)
+		}
+	}
+	return nil
 }

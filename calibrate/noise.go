@@ -1,0 +1,231 @@
+package calibrate
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/nstf/nstf/kernels/cpu"
+)
+
+// A shaper makes errors like those that a quantizer with error feedback leaves:
+// with H + damping = C C' the moments of what a matrix reads, the errors are
+// E = N diag(C) C^-1, where N is white, as rounding one column after the other
+// leaves them (LDLQ: Chee et al., QuIP, 2023, arXiv 2307.13304). Without moments
+// they are white.
+type shaper struct {
+	k       int
+	damping float32   // what was added to the diagonal
+	c       []float32 // [K][K], the transpose of C in the upper triangle; nil: the identity
+	set     *cpu.Set
+	pool    *cpu.Pool
+	scratch []cpu.GemmScratch
+}
+
+const (
+	// Damping begins at this share of the diagonal's mean, as fitting does, and
+	// doubles until the matrix is positive definite.
+	leastDamping = 0.025
+	factorBlock  = 64  // columns that are factored or solved at once
+	scaleRows    = 128 // rows that share the size of their errors
+)
+
+// newShaper factors moments h[K][K], nil for the identity.
+func newShaper(k int, h []float64, set *cpu.Set, pool *cpu.Pool) *shaper {
+	s := &shaper{k: k, set: set, pool: pool, scratch: make([]cpu.GemmScratch, pool.Threads())}
+	var mean float64
+	for i := 0; i < len(h); i += k + 1 {
+		mean += h[i] / float64(k)
+	}
+	if mean == 0 {
+		return s
+	}
+	s.c = make([]float32, k*k)
+	for share := leastDamping; ; share *= 2 {
+		for i, v := range h {
+			s.c[i] = float32(v / mean)
+		}
+		for i := range k {
+			s.c[i*k+i] += float32(share)
+		}
+		if s.damping = float32(share); s.factor() || share > 1e6 {
+			s.transpose()
+			return s
+		}
+	}
+}
+
+// transpose swaps the triangles, so that a column of C lies in a row.
+func (s *shaper) transpose() {
+	for i := range s.k {
+		for j := range i {
+			s.c[j*s.k+i], s.c[i*s.k+j] = s.c[i*s.k+j], 0
+		}
+	}
+}
+
+// factor turns the lower triangle of c into C, block column by block column.
+func (s *shaper) factor() bool {
+	k := s.k
+	for j := 0; j < k; j += factorBlock {
+		b := min(factorBlock, k-j)
+		s.subtract(j, b)
+		for i := j; i < j+b; i++ { // the diagonal block
+			row := s.c[i*k:]
+			for m := j; m <= i; m++ {
+				v := float64(row[m]) - inner(row[j:m], s.c[m*k+j:m*k+m])
+				if m < i {
+					row[m] = float32(v / float64(s.c[m*k+m]))
+					continue
+				}
+				if !(v > 0) {
+					return false
+				}
+				row[m] = float32(math.Sqrt(v))
+			}
+		}
+		s.pool.Run((k-j-b+15)/16, func(part int) {
+			for i := j + b + part*16; i < min(j+b+(part+1)*16, k); i++ {
+				row := s.c[i*k:]
+				for m := j; m < j+b; m++ {
+					row[m] = float32((float64(row[m]) - inner(row[j:m], s.c[m*k+j:m*k+m])) / float64(s.c[m*k+m]))
+				}
+			}
+		})
+	}
+	return true
+}
+
+// subtract takes from columns [j, j+b) what the columns before them explain.
+func (s *shaper) subtract(j, b int) {
+	if j == 0 {
+		return
+	}
+	k := s.k
+	const rows = 128
+	s.pool.RunWorkers((k-j+rows-1)/rows, func(worker, part int) {
+		lo, hi := j+part*rows, min(j+(part+1)*rows, k)
+		product := make([]float32, (hi-lo)*b)
+		s.set.Gemm(product, b, s.c[lo*k:], k, hi-lo, 0, b, j, func(dst []float32, row int) {
+			copy(dst, s.c[(j+row)*k:(j+row)*k+j])
+		}, &s.scratch[worker])
+		for i := lo; i < hi; i++ {
+			for m, v := range product[(i-lo)*b : (i-lo+1)*b] {
+				s.c[i*k+j+m] -= v
+			}
+		}
+	})
+}
+
+func inner(a, b []float32) float64 {
+	var sum float64
+	for i, v := range a {
+		sum += float64(v) * float64(b[i])
+	}
+	return sum
+}
+
+// disturb adds errors to w[N][K] whose tr(E H E') is about relative*tr(W H W'),
+// and returns exactly how much: the two traces, but for a common factor. Errors
+// of neighbouring rows have one size, that of a quantizer with a scale for them;
+// with alone each row has its own.
+func (s *shaper) disturb(w []float32, relative float64, alone bool, rng *rand.Rand) (errors, whole float64) {
+	k, n := s.k, len(w)/s.k
+	whole = s.size(w)
+	e := make([]float32, n*k)
+	group := scaleRows
+	if alone {
+		group = 1
+	}
+	for lo := 0; lo < n; lo += group {
+		hi := min(lo+group, n)
+		scale := math.Sqrt(squares(w[lo*k:hi*k]) / float64((hi-lo)*k))
+		for i := lo * k; i < hi*k; i++ {
+			e[i] = float32(scale * rng.NormFloat64())
+		}
+	}
+	s.shape(e)
+	errors = s.size(e)
+	if errors == 0 || whole == 0 {
+		return 0, whole
+	}
+	f := float32(math.Sqrt(relative * whole / errors))
+	for i, v := range e {
+		w[i] += f * v
+	}
+	return relative * whole, whole
+}
+
+func squares(x []float32) float64 {
+	var sum float64
+	for _, v := range x {
+		sum += float64(v) * float64(v)
+	}
+	return sum
+}
+
+// shape replaces white e[N][K] by E with E C = e diag(C), from the last columns
+// to the first.
+func (s *shaper) shape(e []float32) {
+	if s.c == nil {
+		return
+	}
+	const rows = 64
+	k, n := s.k, len(e)/s.k
+	last := (k - 1) / factorBlock * factorBlock
+	s.pool.RunWorkers((n+rows-1)/rows, func(worker, part int) {
+		mine := e[part*rows*k : min((part+1)*rows, n)*k]
+		product := make([]float32, rows*factorBlock)
+		for j := last; j >= 0; j -= factorBlock {
+			b := min(factorBlock, k-j)
+			clear(product)
+			if rest := j + b; rest < k {
+				s.set.Gemm(product, b, mine[rest:], k, len(mine)/k, 0, b, k-rest, func(dst []float32, column int) {
+					copy(dst, s.c[(j+column)*k+rest:])
+				}, &s.scratch[worker])
+			}
+			for r := range len(mine) / k {
+				s.solve(mine[r*k+j:r*k+j+b], product[r*b:(r+1)*b], j)
+			}
+		}
+	})
+}
+
+// solve answers within a block of columns.
+func (s *shaper) solve(e, later []float32, j int) {
+	for m := len(e) - 1; m >= 0; m-- {
+		at := (j+m)*s.k + j + m
+		v := e[m]*s.c[at] - later[m]
+		for i := m + 1; i < len(e); i++ {
+			v -= e[i] * s.c[at-m+i]
+		}
+		e[m] = v / s.c[at]
+	}
+}
+
+// size returns tr(X H X') of x[N][K], over the mean of H's diagonal.
+func (s *shaper) size(x []float32) float64 {
+	if s.c == nil {
+		return squares(x)
+	}
+	const rows = 64
+	k, n := s.k, len(x)/s.k
+	parts := (n + rows - 1) / rows
+	sums := make([]float64, parts)
+	s.pool.RunWorkers(parts, func(worker, part int) {
+		mine := x[part*rows*k : min((part+1)*rows, n)*k]
+		product := make([]float32, len(mine)/k*factorBlock)
+		for j := 0; j < k; j += factorBlock {
+			b := min(factorBlock, k-j)
+			s.set.Gemm(product, b, mine[j:], k, len(mine)/k, 0, b, k-j, func(dst []float32, column int) {
+				copy(dst, s.c[(j+column)*k+j:])
+			}, &s.scratch[worker])
+			sums[part] += squares(product[:len(mine)/k*b])
+		}
+		sums[part] -= float64(s.damping) * squares(mine)
+	})
+	var sum float64
+	for _, v := range sums {
+		sum += v
+	}
+	return sum
+}
