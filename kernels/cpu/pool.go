@@ -164,7 +164,7 @@ func (p *Pool) await(w *worker) {
 		return
 	}
 	for w.state.Load() != workerIdle {
-		p.waiting.Store(true)
+		p.waiting.Swap(true) // see rest
 		if w.state.Load() == workerIdle && p.waiting.CompareAndSwap(true, false) {
 			return
 		}
@@ -228,7 +228,7 @@ func (w *worker) rest(p *Pool) {
 	if p.spun(func() bool { return w.state.Load() != workerIdle }) {
 		return
 	}
-	w.asleep.Store(true)
+	w.asleep.Swap(true) // not Store: emulated arm64 (qemu 7.2 on x86) lets the load below overtake a store
 	if w.state.Load() != workerIdle && w.asleep.CompareAndSwap(true, false) {
 		return
 	}
