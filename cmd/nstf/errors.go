@@ -8,6 +8,8 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/work"
+	"github.com/nstf/nstf/quantize/pipeline"
 	"github.com/nstf/nstf/runtime/eval"
 	"github.com/nstf/nstf/runtime/exec"
 	"github.com/nstf/nstf/runtime/generate"
@@ -64,6 +66,7 @@ func hint(err error) string {
 	var full *atomicfile.DiskFullError
 	var large *gpu.TooLargeError
 	var device *driver.Error
+	var bound *pipeline.BoundError
 	switch {
 	case errors.As(err, &unsupported) && unsupported.Hint != "":
 		return unsupported.Hint
@@ -81,6 +84,10 @@ func hint(err error) string {
 		return "use the flags that the reference was saved with, or save it again by --save-ref"
 	case errors.Is(err, generate.ErrNoPrompt):
 		return "give a text by -p, -f or on standard input"
+	case errors.Is(err, work.ErrExists):
+		return "go on by --resume, or begin anew by --discard"
+	case errors.As(err, &bound):
+		return "allow a larger divergence or more tries (--tries); --discard removes what was tried"
 	}
 	return ""
 }

@@ -4,136 +4,316 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/nstf/nstf/calibrate"
-	"github.com/nstf/nstf/formats/corpus"
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/quantize/encode"
 	"github.com/nstf/nstf/quantize/pipeline"
 )
 
-func (a *app) quantizeCommand() *cobra.Command {
-	var out, scheme, embed, head string
-	var asJSON bool
-	var calib calibration
-	c := &cobra.Command{
-		Use: "quantize SRC -o OUT.nstf --scheme SCHEME", Short: "Make a model smaller by rounding its matrices to a scheme", Args: cobra.ExactArgs(1),
-		Long: `Round every matrix of a model to the nearest values of a scheme. The head (or the
-embedding table that it is tied to) gets q6_k where SCHEME has fewer bits, since its
-errors reach the output directly. Norms, biases, learned positions and routers stay as
-they are. A matrix whose rows the scheme's blocks do not divide gets the nearest scheme
-that fits; these are listed.
+// quantizeFlags are the flags of quantize.
+type quantizeFlags struct {
+	out, scheme, embed, head       string
+	plan, source                   string
+	size, memory                   string
+	bpw, maxKLD                    float64
+	tries                          int
+	keep                           []string
+	schemes                        string
+	text                           textFlags
+	stats, verify                  string
+	effort                         int64
+	sequential, parallel, dry      bool
+	resume, discard, times, asJSON bool
+	threads                        int
+	budget, limit                  int64 // bytes of --size and --memory
+}
 
-Schemes: ` + strings.Join(encode.Schemes(), ", ") + `.
+const quantizeLong = `Make a model smaller. What is asked for is one of
+  --bpw 3, --size 3.9GiB   the most accurate package of that size
+  --max-kld 0.02           the smallest whose measured divergence stays below
+  --scheme q4_k            one scheme for all matrices
+  --plan plan.json         what the plan says (see nstf plan)
 
+The first two and --scheme with tcq are calibrated on text like what the model will
+read: --calib names it (.txt or .jsonl). A first pass measures the model and how much an
+error in each tensor costs; --stats takes that from a file instead. Then the blocks are
+compressed in order, each behind those that are compressed already (--sequential), or all
+by the first pass (--parallel). An eighth of the text is held out to measure what the
+package costs; the package carries this as its ledger, with its plan.
+
+What is finished lies in OUT.work until the package is whole. After an interrupt, --resume
+goes on there and --discard begins anew. With a package and --source MODEL, --plan redoes
+only the tensors whose recipe is another than in the package.
+
+--scheme without --calib rounds: the head (or the embedding table that it is tied to) gets
+q6_k where SCHEME has fewer bits; norms, biases, learned positions and routers stay; rows
+that no block divides get the nearest scheme that fits, which is listed.
+
+Schemes: %s.
 tcq2 to tcq6 are trellis codes of 2 to 6 bits over rotated weights: a fraction of the
 error of the others at the same size, found by a search that takes minutes instead of
-seconds. They are calibrated: --calib names text (.txt or .jsonl) like what the model
-will read. Block by block, each behind those that are quantized already, the errors of
-some weights are answered by others, weighed by what that text makes the model read. The
-head gets one bit more. --embed-scheme and --head-scheme may be of either kind.`,
-		Example: "  nstf quantize ./Llama-3.2-1B -o llama-q4.nstf --scheme q4_k\n  nstf quantize ./Llama-3.2-1B -o llama-3bit.nstf --scheme tcq3 --calib text.jsonl\n  nstf quantize model.nstf -o small.nstf --scheme q4_0 --head-scheme q8_0",
+seconds. --schemes ggml makes what nstf export gives to llama.cpp.`
+
+func (a *app) quantizeCommand() *cobra.Command {
+	var f quantizeFlags
+	c := &cobra.Command{
+		Use: "quantize SRC -o OUT.nstf (--bpw N | --size N | --max-kld N | --scheme NAME | --plan FILE)", Short: "Make a model smaller, to a size, a divergence, a scheme or a plan", Args: cobra.ExactArgs(1),
+		Long: fmt.Sprintf(quantizeLong, strings.Join(encode.Schemes(), ", ")),
+		Example: `  nstf quantize ./Llama-3.2-1B -o llama-q4.nstf --scheme q4_k
+  nstf quantize ./Llama-3.2-1B -o llama-3bit.nstf --bpw 3 --calib text.jsonl
+  nstf quantize ./Llama-3.2-1B -o llama.nstf --max-kld 0.02 --calib text.jsonl --keep 'lm_head=q8_0'
+  nstf quantize llama.nstf --source ./Llama-3.2-1B --plan edited.json -o llama2.nstf`,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := calib.check(scheme, embed, head); err != nil {
-				return &usageError{err}
+			if err := f.check(); err != nil {
+				return err
 			}
-			flags := []string{"--scheme=" + scheme}
-			if embed != "" {
-				flags = append(flags, "--embed-scheme="+embed)
+			if !f.calibrated() {
+				return a.rounded(c.Context(), args[0], &f)
 			}
-			if head != "" {
-				flags = append(flags, "--head-scheme="+head)
-			}
-			if calib.bits > 0 {
-				return a.calibrated(c.Context(), args[0], out, &calib, flags, asJSON)
-			}
-			p, err := encode.NewPolicy(scheme, embed, head)
-			if err != nil {
-				return &usageError{err}
-			}
-			return a.encode(c.Context(), args[0], out, encode.Options{Policy: p, Flags: flags}, "quantizing", asJSON)
+			return a.quantize(c.Context(), args[0], &f)
 		},
 	}
-	f := c.Flags()
-	f.StringVarP(&out, "output", "o", "", "package to write")
-	f.StringVar(&scheme, "scheme", "", "scheme of the linear layers")
-	f.StringVar(&embed, "embed-scheme", "", "scheme of the embedding table; default: SCHEME")
-	f.StringVar(&head, "head-scheme", "", "scheme of the head; default: q6_k, or SCHEME where that has more bits")
-	f.StringVar(&calib.text, "calib", "", "text to calibrate on, .txt or .jsonl; for tcq schemes")
-	f.IntVar(&calib.windows.Samples, "samples", 128, "windows of the text; 0: all")
-	f.IntVar(&calib.windows.Context, "ctx", 512, "tokens of a window")
-	f.Int64Var(&calib.seed, "seed", 1, "choice of windows and of rotations")
-	f.BoolVar(&asJSON, "json", false, "print a JSON report")
+	s := c.Flags()
+	s.StringVarP(&f.out, "output", "o", "", "package to write")
+	s.Float64Var(&f.bpw, "bpw", 0, "bits per weight of all tensors together")
+	s.StringVar(&f.size, "size", "", "size of the package, such as 3.9GiB or 900MB")
+	s.Float64Var(&f.maxKLD, "max-kld", 0, "mean KL divergence in nats that the package keeps, measured, with twice its standard error")
+	s.IntVar(&f.tries, "tries", 6, "packages made for --max-kld at most")
+	s.StringVar(&f.scheme, "scheme", "", "scheme of the linear layers")
+	s.StringVar(&f.embed, "embed-scheme", "", "with --scheme: of the embedding table; default: SCHEME")
+	s.StringVar(&f.head, "head-scheme", "", "with --scheme: of the head; default: q6_k, one bit more for tcq, or SCHEME where that has more")
+	s.StringVar(&f.plan, "plan", "", "plan to execute, made by nstf plan or edited")
+	s.StringVar(&f.source, "source", "", "model that the package SRC was made from, with --plan")
+	s.StringArrayVar(&f.keep, "keep", nil, "recipe for tensors by name, 'REGEX=RECIPE'; may be repeated")
+	s.StringVar(&f.schemes, "schemes", "all", "recipes to choose from: all, ggml, or a list")
+	f.text.add(s)
+	s.StringVar(&f.stats, "stats", "", "statistics made by nstf calibrate, instead of a first pass")
+	s.StringVar(&f.verify, "verify-text", "", "text to measure on, instead of the part of --calib that is held out")
+	s.Int64Var(&f.effort, "effort", 0, "of the search for codes, 1 the least; 0: the default")
+	s.BoolVar(&f.sequential, "sequential", false, "measure each block behind those compressed already (default)")
+	s.BoolVar(&f.parallel, "parallel", false, "fit all blocks by the original model's statistics")
+	s.BoolVar(&f.dry, "dry-run", false, "say size, predicted divergence, time, memory and disk; write nothing")
+	s.StringVar(&f.memory, "memory", "", "memory that must be enough, such as 8GiB; checked before anything is read")
+	s.BoolVar(&f.resume, "resume", false, "go on where an interrupted run stopped")
+	s.BoolVar(&f.discard, "discard", false, "remove what an interrupted run left, and begin anew")
+	s.BoolVar(&f.times, "ledger-times", false, "write seconds into the ledger; the package then differs from run to run")
+	s.IntVar(&f.threads, "threads", 0, "threads; 0: one per core")
+	s.BoolVar(&f.asJSON, "json", false, "print a JSON report")
 	c.MarkFlagRequired("output")
-	c.MarkFlagRequired("scheme")
 	return c
 }
 
-// A calibration is what quantizing to trellis codes is told.
-type calibration struct {
-	text                      string
-	windows                   calibrate.Windows
-	seed                      int64
-	bits                      int // of trellis codes; 0: another scheme
-	name, embedName, headName string
+// check refuses flags that do not go together.
+func (f *quantizeFlags) check() error {
+	var aims []string
+	for _, aim := range []struct {
+		name string
+		set  bool
+	}{{"--bpw", f.bpw != 0}, {"--size", f.size != ""}, {"--max-kld", f.maxKLD != 0}, {"--scheme", f.scheme != ""}, {"--plan", f.plan != ""}} {
+		if aim.set {
+			aims = append(aims, aim.name)
+		}
+	}
+	switch {
+	case len(aims) != 1:
+		return usagef("give one of --bpw, --size, --max-kld, --scheme and --plan, not %d of them", len(aims))
+	case f.bpw < 0 || f.maxKLD < 0 || f.tries < 1 || f.effort < 0 || f.threads < 0:
+		return usagef("--bpw, --max-kld, --effort and --threads are not negative, and --tries is at least 1")
+	case f.scheme == "" && (f.embed != "" || f.head != ""):
+		return usagef("--embed-scheme and --head-scheme go with --scheme")
+	case f.source != "" && f.plan == "":
+		return usagef("--source goes with --plan")
+	case f.sequential && f.parallel || f.resume && f.discard:
+		return usagef("--sequential and --parallel, and --resume and --discard, exclude each other")
+	case (f.scheme != "" || f.plan != "") && (len(f.keep) > 0 || f.schemes != "all"):
+		return usagef("--keep and --schemes go with --bpw, --size and --max-kld")
+	case f.scheme != "" && !f.calibrated() && f.needsText():
+		return usagef("a tcq scheme needs text to calibrate on: --calib FILE")
+	}
+	if err := f.text.check(); err != nil {
+		return err
+	}
+	return f.sizes()
 }
 
-// check reads the schemes' names. With bits left at 0 nothing is to be
-// calibrated.
-func (c *calibration) check(name, embed, head string) error {
-	if c.bits = plan.TrellisBits(name); c.bits == 0 {
-		if c.text != "" {
-			return fmt.Errorf("--calib goes with a tcq scheme, not with %q", name)
+// sizes reads the flags that are sizes.
+func (f *quantizeFlags) sizes() (err error) {
+	if f.size != "" {
+		if f.budget, err = parseSize(f.size); err != nil {
+			return usagef("--size: %v", err)
 		}
-		return nil
 	}
-	if c.text == "" {
-		return fmt.Errorf("%s needs text to calibrate on: --calib FILE", name)
+	if f.memory != "" {
+		if f.limit, err = parseSize(f.memory); err != nil {
+			return usagef("--memory: %v", err)
+		}
 	}
-	if c.seed < 0 || c.windows.Samples < 0 || c.windows.Context < 2 {
-		return fmt.Errorf("--seed and --samples are not negative, and --ctx is at least 2")
-	}
-	c.windows.Seed = uint64(c.seed)
-	c.name, c.embedName, c.headName = name, embed, head
 	return nil
 }
 
-// calibrated quantizes to trellis codes; what they cannot hold gets the nearest
-// scheme that is fitted by rounding.
-func (a *app) calibrated(ctx context.Context, src, out string, c *calibration, flags []string, asJSON bool) error {
+// calibrated reports whether text or statistics are used.
+func (f *quantizeFlags) calibrated() bool {
+	return f.scheme == "" || f.text.path != "" || f.stats != ""
+}
+
+// needsText reports whether a scheme cannot be had by rounding.
+func (f *quantizeFlags) needsText() bool {
+	return slices.ContainsFunc([]string{f.scheme, f.embed, f.head}, func(s string) bool { return plan.TrellisBits(s) > 0 })
+}
+
+// schemeFlags are the flags that --scheme is recorded by.
+func (f *quantizeFlags) schemeFlags() []string {
+	var out []string
+	for _, x := range [][2]string{{"--scheme", f.scheme}, {"--embed-scheme", f.embed}, {"--head-scheme", f.head}} {
+		if x[1] != "" {
+			out = append(out, x[0]+"="+x[1])
+		}
+	}
+	return out
+}
+
+// rounded quantizes without text.
+func (a *app) rounded(ctx context.Context, src string, f *quantizeFlags) error {
+	p, err := encode.NewPolicy(f.scheme, f.embed, f.head)
+	if err != nil {
+		return &usageError{err}
+	}
+	return a.encode(ctx, src, f.out, encode.Options{Policy: p, Flags: f.schemeFlags()}, "quantizing", f.asJSON)
+}
+
+// quantize makes a package by statistics, or by a plan.
+func (a *app) quantize(ctx context.Context, src string, f *quantizeFlags) error {
+	f.keepMemory()
+	earlier := ""
+	if f.source != "" {
+		src, earlier = f.source, src
+	}
 	m, err := model.Open(src)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	texts, err := corpus.Read(c.text)
+	q, err := a.request(ctx, m, f)
 	if err != nil {
 		return err
 	}
-	tok, err := m.Tokenizer()
+	if q.Stats != nil {
+		defer q.Stats.Close()
+	}
+	if earlier != "" {
+		e, err := model.Open(earlier)
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		if q.Earlier, err = pipeline.Earlier(m, e, q.Plan); err != nil {
+			return err
+		}
+		q.Sources = append(q.Sources, nstf.Source{Role: "package", Name: filepath.Base(earlier), Path: earlier})
+		q.Decided["earlier package"] = earlier
+	}
+	if f.dry {
+		forecast, err := pipeline.Predict(ctx, m, *q)
+		if err != nil {
+			return err
+		}
+		return a.printForecast(forecast, f.asJSON)
+	}
+	out, err := pipeline.Quantize(ctx, m, *q)
 	if err != nil {
 		return err
 	}
-	windows, err := c.windows.Cut(tok, c.text, texts)
-	if err != nil {
+	return a.printOutcome(out, f.asJSON)
+}
+
+// keepMemory makes the collector of garbage keep the limit, so that what is
+// dropped does not count beside what is used.
+func (f *quantizeFlags) keepMemory() {
+	const usual = 5 << 30
+	limit := int64(usual)
+	if f.limit > 0 {
+		limit = f.limit / 16 * 15
+	}
+	debug.SetMemoryLimit(limit)
+}
+
+// request turns flags into what is asked for.
+func (a *app) request(ctx context.Context, m *model.Model, f *quantizeFlags) (*pipeline.Request, error) {
+	q := &pipeline.Request{Out: f.out, Seed: f.text.seed, MaxKLD: f.maxKLD, Tries: f.tries, Parallel: f.parallel, Threads: f.threads,
+		Memory: f.limit, Resume: f.resume, Discard: f.discard, Times: f.times, Tool: toolName(), Progress: a.progress, Decided: map[string]string{}}
+	if err := a.texts(m, f, q); err != nil {
+		return nil, err
+	}
+	if f.stats != "" {
+		s, err := stats.Open(f.stats)
+		if err != nil {
+			return nil, err
+		}
+		q.Stats = s
+		q.Sources = append(q.Sources, nstf.Source{Role: "statistics", Name: filepath.Base(f.stats), Path: f.stats})
+	}
+	if err := a.planFor(m, f, q); err != nil {
+		return nil, err
+	}
+	q.Flags = append(q.Flags, f.text.flags()...)
+	if f.parallel {
+		q.Flags = append(q.Flags, "--parallel")
+	}
+	return q, nil
+}
+
+// texts cuts the calibration text, and the text to measure on.
+func (a *app) texts(m *model.Model, f *quantizeFlags, q *pipeline.Request) error {
+	if f.text.path == "" && f.stats != "" && f.parallel && f.verify == "" {
+		return nil // statistics are all that is needed
+	}
+	var err error
+	if q.Windows, q.Held, err = a.windows(m, &f.text); err != nil {
 		return err
 	}
-	p, err := pipeline.Chosen{Scheme: c.name, Embed: c.embedName, Head: c.headName}.Plan(m)
-	if err != nil {
-		return &usageError{err}
+	q.Text, q.HeldText = f.text.name(), "held-out windows of "+f.text.name()
+	q.Sources = append(q.Sources, f.text.sources()...)
+	if f.verify != "" {
+		if q.Held, err = f.text.other(m, f.verify); err != nil {
+			return err
+		}
+		q.HeldText = filepath.Base(f.verify)
+		q.Sources = append(q.Sources, nstf.Source{Role: "text", Name: q.HeldText, Path: f.verify})
 	}
-	p.Seed = c.seed
-	step, end := a.progress("searching codes", "weights")
-	fitted, err := pipeline.Run(ctx, m, p, pipeline.Options{Windows: windows, Progress: step})
-	end()
-	if err != nil {
-		return err
+	return nil
+}
+
+// planFor sets the plan, or who makes one.
+func (a *app) planFor(m *model.Model, f *quantizeFlags, q *pipeline.Request) (err error) {
+	switch {
+	case f.scheme != "":
+		q.Flags = append(q.Flags, f.schemeFlags()...)
+		if q.Plan, err = (pipeline.Chosen{Scheme: f.scheme, Embed: f.embed, Head: f.head}).Plan(m); err != nil {
+			return &usageError{err}
+		}
+		q.Plan.Seed, q.Plan.Effort = f.text.seed, f.effort
+	case f.plan != "":
+		q.Sources = append(q.Sources, nstf.Source{Role: "plan", Name: filepath.Base(f.plan), Path: f.plan})
+		if q.Plan, err = plan.Read(f.plan); err != nil {
+			return err
+		}
+		return q.Plan.Check(f.plan, m.Graph)
+	default:
+		return a.planner(m, f, q)
 	}
-	flags = append(flags, fmt.Sprintf("--samples=%d", c.windows.Samples), fmt.Sprintf("--ctx=%d", c.windows.Context), fmt.Sprintf("--seed=%d", c.seed))
-	return a.write(ctx, m, out, encode.Options{Fitted: fitted.Tensors, Flags: flags, Sources: []nstf.Source{{Role: "text", Name: filepath.Base(c.text), Path: c.text}}}, "writing", asJSON)
+	return nil
+}
+
+// planner sets who makes a plan to a budget.
+func (a *app) planner(m *model.Model, f *quantizeFlags, q *pipeline.Request) error {
+	return formats.Unsupportedf("", "", "planning")
 }

@@ -1,13 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/nstf"
+	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/work"
 	"github.com/nstf/nstf/quantize/encode"
+	"github.com/nstf/nstf/quantize/pipeline"
 )
 
 func quantized(t *testing.T, args ...string) encode.Report {
@@ -166,7 +173,14 @@ func TestQuantizeTrellis(t *testing.T) {
 		args []string
 	}{
 		{exitUsage, "--calib", []string{"--scheme", "tcq3", demoModel}},
-		{exitUsage, "tcq", []string{"--scheme", "q4_k", "--calib", text, demoModel}},
+		{exitUsage, "one of", []string{"--scheme", "q4_k", "--bpw", "3", demoModel}},
+		{exitUsage, "one of", []string{demoModel}},
+		{exitUsage, "--sequential", []string{"--scheme", "tcq3", "--calib", text, "--parallel", "--sequential", demoModel}},
+		{exitUsage, "--size", []string{"--size", "3.9QiB", "--calib", text, demoModel}},
+		{exitUsage, "--embed-scheme", []string{"--bpw", "3", "--embed-scheme", "q8_0", "--calib", text, demoModel}},
+		{exitUsage, "--source", []string{"--bpw", "3", "--source", demoModel, "--calib", text, demoModel}},
+		{exitInput, "none.json", []string{"--plan", "none.json", "--calib", text, "--samples", "4", "--ctx", "64", demoModel}},
+		{exitUnsupported, "GiB are needed", append([]string{"--scheme", "tcq3", "--memory", "1MiB"}, calib...)},
 		{exitUnsupported, "--samples", []string{"--scheme", "tcq3", "--calib", text, "--samples", "5000", demoModel}},
 		{exitInput, "none.txt", []string{"--scheme", "tcq3", "--calib", "none.txt", demoModel}},
 	} {
@@ -175,8 +189,127 @@ func TestQuantizeTrellis(t *testing.T) {
 		if r.code != c.code || !strings.Contains(r.err, c.says) {
 			t.Errorf("%v: exit %d, %s", c.args, r.code, r.err)
 		}
-		if _, err := os.Stat(out); err == nil {
-			t.Errorf("%v left a file", c.args)
+		empty(t, filepath.Dir(out))
+	}
+}
+
+// withText returns flags that calibrate on a little text, and a model.
+func withText(t *testing.T, name string) []string {
+	t.Helper()
+	text := filepath.Join(t.TempDir(), "text.txt")
+	var b strings.Builder
+	for i := range 400 {
+		fmt.Fprintf(&b, "Sentence %d of the text says that %d is not %d. ", i, i*i%97, i%13)
+	}
+	if err := os.WriteFile(text, []byte(b.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return []string{filepath.Join(micro, name), "--calib", text, "--ctx", "32", "--samples", "8"}
+}
+
+// A package carries its plan and its ledger, whose figures are those printed; an
+// edited plan redoes only what it changes; packages of other models and without a plan
+// are refused.
+func TestQuantizePlanAgain(t *testing.T) {
+	dir := t.TempDir()
+	first, second := filepath.Join(dir, "first.nstf"), filepath.Join(dir, "second.nstf")
+	args := withText(t, "llama-31")
+	src, calib := args[0], args[1:]
+	var o pipeline.Outcome
+	decode(t, must(t, append([]string{"quantize", src, "-o", first, "--scheme", "tcq3", "--json"}, calib...)...), &o)
+	if o.Measured == nil || !(o.Measured.KLD.Mean > o.Measured.Floor.Mean) || len(o.Measured.Drift) != 2 || o.Ledger.Source.HeldCount != 1 {
+		t.Errorf("%+v", o.Measured)
+	}
+	pkg, err := nstf.Open(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pkg.Close()
+	p := carriedPlan(t, pkg)
+	changed := "blocks.1.ffn.down.weight"
+	x, ok := p.Tensor(changed)
+	if !ok || x.Recipe != "tcq3" {
+		t.Fatalf("%+v", x)
+	}
+	x.Recipe = "q8_0"
+	edited := filepath.Join(dir, "edited.json")
+	if err := p.Write(edited); err != nil {
+		t.Fatal(err)
+	}
+	again := append([]string{"quantize", first, "--source", src, "--plan", edited, "-o", second}, calib...)
+	must(t, again...)
+	other, err := nstf.Open(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for _, item := range pkg.Tensors() {
+		is, ok := other.Tensor(item.Name)
+		if !ok || (item.Name == changed) != (is.Scheme == "q8_0") {
+			t.Errorf("%s is %s", item.Name, is.Scheme)
 		}
+		if a, b := content(t, item.Tensor), content(t, is.Tensor); bytes.Equal(a, b) == (item.Name == changed) {
+			t.Errorf("%s: equal to before: %v", item.Name, item.Name != changed)
+		}
+	}
+	invoke(append([]string{"quantize", first, "--source", filepath.Join(micro, "llama-2"), "--plan", edited, "-o", filepath.Join(dir, "x.nstf")}, calib...)...).fails(t, exitInput, "")
+	bare := filepath.Join(dir, "bare.nstf")
+	must(t, "convert", src, "-o", bare)
+	again[1], again[len(again)-len(calib)-1] = bare, filepath.Join(dir, "y.nstf")
+	invoke(again...).fails(t, exitUnsupported, "nstf/plan.json")
+}
+
+// content returns a tensor's bytes.
+func content(t *testing.T, x formats.Tensor) []byte {
+	t.Helper()
+	var out []byte
+	for _, p := range x.Parts {
+		b, err := p.Data.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, b...)
+	}
+	return out
+}
+
+// carriedPlan reads a package's plan.
+func carriedPlan(t *testing.T, p *nstf.Package) *plan.Plan {
+	t.Helper()
+	for _, name := range []string{nstf.PlanFile, nstf.LedgerFile} {
+		if _, err := p.File(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := p.File(nstf.PlanFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := plan.Parse("plan", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Work that an interrupted run left is not taken silently, and not by another job.
+func TestQuantizeWork(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out.nstf")
+	args := append([]string{"quantize", "-o", out, "--scheme", "tcq2"}, withText(t, "llama-31")...)
+	folder, err := work.Create(work.Path(out), work.Job{"program": "another"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder.Close()
+	invoke(args...).fails(t, exitFailure, "--resume")
+	invoke(append(args, "--resume")...).fails(t, exitUnsupported, "another calibration text")
+	must(t, append(args, "--discard")...)
+	if _, err := os.Stat(work.Path(out)); err == nil {
+		t.Error("the work folder stayed")
+	}
+	dry := must(t, append(args, "--dry-run")...)
+	if !strings.Contains(dry, "bits per weight") || !strings.Contains(dry, "memory") || !strings.Contains(dry, "disk") {
+		t.Errorf("%s", dry)
 	}
 }

@@ -241,3 +241,16 @@ func fileName(name string) string {
 	}
 	return name + ".nstf"
 }
+
+// File returns the path of another file in the folder, which its writer lets
+// appear by rename.
+func (f *Folder) File(name string) string { return filepath.Join(f.path, name) }
+
+// Empty reports whether no tensor has been finished.
+func (f *Folder) Empty() bool {
+	entries, err := os.ReadDir(f.path)
+	if err != nil {
+		return false
+	}
+	return !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), ".nstf") || e.IsDir() })
+}

@@ -28,6 +28,9 @@ type Options struct {
 	Fitted map[string]formats.Tensor
 	// Sources are files beside the model that decided something.
 	Sources []nstf.Source
+	// Files are attached beside the model's own. A model that is changed loses
+	// the plan and the ledger that it came with.
+	Files []nstf.File
 	// Tool and Flags go into the provenance: the program with its version,
 	// and its arguments that decided something.
 	Tool  string
@@ -91,6 +94,7 @@ func Run(ctx context.Context, m *model.Model, path string, o Options) (*Report, 
 	if err := r.convert(m, items, o); err != nil {
 		return nil, err
 	}
+	meta.Files = attached(meta.Files, o)
 	if err := r.checkTokenizer(m); err != nil {
 		return nil, err
 	}
@@ -113,6 +117,14 @@ func Run(ctx context.Context, m *model.Model, path string, o Options) (*Report, 
 	}
 	r.FileBytes = info.Size()
 	return r, nil
+}
+
+// attached returns the files that go into the package.
+func attached(files []nstf.File, o Options) []nstf.File {
+	if o.DType != "" || o.Policy != nil || o.Fitted != nil {
+		files = slices.DeleteFunc(slices.Clone(files), func(f nstf.File) bool { return f.Name == nstf.LedgerFile || f.Name == nstf.PlanFile })
+	}
+	return append(files, o.Files...)
 }
 
 // checkTokenizer refuses a damaged tokenizer before everything else is

@@ -2,7 +2,10 @@ package pipeline
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
+
+	"github.com/zeebo/blake3"
 
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats/scheme"
@@ -76,4 +79,10 @@ func (r *run) checkpoint(ctx context.Context, h *calibrate.Hidden, block int) er
 	}
 	_, err = r.o.Work.Put(ctx, t, place{block})
 	return err
+}
+
+// hashOf names bytes.
+func hashOf(p []byte) string {
+	h := blake3.Sum256(p)
+	return hex.EncodeToString(h[:16])
 }

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/nstf/nstf/formats/ledger"
+	"github.com/nstf/nstf/quantize/pipeline"
+)
+
+func (a *app) printForecast(f *pipeline.Forecast, asJSON bool) error {
+	if asJSON {
+		return printJSON(a.out, f)
+	}
+	t := newTable(2)
+	row := func(name, format string, args ...any) { t.AppendRow([]any{name, fmt.Sprintf(format, args...)}) }
+	row("tensors", "%s, %.3f bits per weight", size(f.Bytes), f.BPW)
+	if f.KLD > 0 {
+		row("predicted divergence", "%.4g nats", f.KLD)
+	}
+	row("time", "about %s", (time.Duration(f.Seconds * float64(time.Second))).Round(time.Second))
+	row("memory", "%s", size(f.Memory))
+	row("disk", "%s, and the package", size(f.Disk))
+	printTable(a.out, t)
+	return nil
+}
+
+func (a *app) printOutcome(o *pipeline.Outcome, asJSON bool) error {
+	for _, w := range o.Warnings {
+		a.warn(w)
+	}
+	if asJSON {
+		return printJSON(a.out, o)
+	}
+	a.printEncoded(o.Report)
+	t := newTable(2)
+	row := func(name, format string, args ...any) { t.AppendRow([]any{name, fmt.Sprintf(format, args...)}) }
+	if p := o.Plan.Predicted.KLD; p > 0 {
+		row("predicted divergence", "%.4g nats", p)
+	}
+	if m := o.Measured; m != nil {
+		row("measured divergence", "%s nats, noise floor %.2g", plusMinus(m.KLD), m.Floor.Mean)
+		row("perplexity", "%s, was %s", plusMinus(m.Perplexity), plusMinus(m.Original))
+		row("same top token", "%.2f ± %.2f %%", 100*m.Top1.Mean, 100*m.Top1.SE)
+		row("measured on", "%d windows, %s", o.Ledger.Source.HeldCount, clip(o.Ledger.Source.Held, 60))
+	}
+	for i, try := range o.Tries {
+		row(fmt.Sprintf("try %d", i+1), "%s of tensors, predicted %.4g, measured %.4g, with twice its error %.4g", size(try.Bytes), try.Predicted, try.Measured, try.Bound)
+	}
+	printTable(a.out, t)
+	if n := len(o.Ledger.Experts); n > 0 {
+		a.warn(fmt.Sprintf("%d experts saw too few tokens of the calibration text: nstf inspect --ledger lists them", n))
+	}
+	return nil
+}
+
+func plusMinus(f ledger.Figure) string { return fmt.Sprintf("%.4g ± %.2g", f.Mean, f.SE) }

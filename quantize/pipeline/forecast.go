@@ -1,0 +1,121 @@
+package pipeline
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/nstf/nstf/calibrate"
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/formats/work"
+	"github.com/nstf/nstf/quantize/fit"
+	"github.com/nstf/nstf/runtime/exec"
+)
+
+// A Forecast is what a request will take and give.
+type Forecast struct {
+	Plan    *plan.Plan `json:"plan"`
+	Bytes   int64      `json:"tensor_bytes"` // of the graph's tensors
+	BPW     float64    `json:"bpw"`
+	KLD     float64    `json:"predicted_kld"` // 0: not known
+	Seconds float64    `json:"seconds"`       // of fitting and measuring, from samples timed now
+	Memory  int64      `json:"memory"`
+	Disk    int64      `json:"disk"`
+}
+
+// Predict says what a request will take and give, and writes nothing. Where the
+// plan is made of statistics that have not been measured, it measures them.
+func Predict(ctx context.Context, m *model.Model, q Request) (*Forecast, error) {
+	dir, err := os.MkdirTemp("", "nstf-plan-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	f := &flow{Request: q, m: m}
+	if f.work, err = work.Create(dir+"/work", work.Job{}); err != nil {
+		return nil, err
+	}
+	defer f.close()
+	if err := f.statistics(ctx); err != nil {
+		return nil, err
+	}
+	p, err := f.planned(ctx, "plan.json", q.MaxKLD)
+	if err != nil {
+		return nil, err
+	}
+	needs := Need(m, p, f.options(f.stats))
+	out := &Forecast{Plan: p, KLD: p.Predicted.KLD, Memory: needs.Memory, Disk: needs.Disk}
+	var params int64
+	for i := range p.Tensors {
+		out.Bytes += p.Tensors[i].Bytes
+		params += p.Tensors[i].Elements()
+	}
+	out.BPW = 8 * float64(out.Bytes) / float64(params)
+	out.Seconds, err = f.seconds(ctx, p)
+	return out, err
+}
+
+// seconds extrapolates from samples: some rows by each recipe, and one window
+// through one block.
+func (f *flow) seconds(ctx context.Context, p *plan.Plan) (float64, error) {
+	r := run{m: f.m, p: p, o: f.options(f.stats)}
+	rates := map[string]float64{} // seconds per weight, by recipe
+	var sum float64
+	for _, w := range f.m.Graph.Weights() {
+		recipe := r.recipe(w.Name)
+		if _, reused := f.Earlier[w.Name]; reused || recipe == plan.Keep || len(w.Shape) < 2 {
+			continue
+		}
+		t := f.m.Tensor(w.Name)
+		if _, ok := rates[recipe]; !ok {
+			var err error
+			if rates[recipe], err = f.rate(ctx, &t, recipe); err != nil {
+				return 0, err
+			}
+		}
+		sum += rates[recipe] * float64(t.Elements())
+	}
+	if len(f.Windows) == 0 {
+		return sum, nil
+	}
+	block, err := f.walk(ctx)
+	// Measured and walked behind once each to fit, walked twice by original and
+	// package to measure.
+	windows := 2.5*float64(len(f.Windows)) + 6*float64(len(f.Held))
+	return sum + block*windows*float64(len(f.m.Graph.Blocks)), err
+}
+
+// sampledRows is how many rows are fitted to learn a rate.
+const sampledRows = 64
+
+// rate times fitting, with and without moments, in seconds per weight.
+func (f *flow) rate(ctx context.Context, t *formats.Tensor, recipe string) (float64, error) {
+	n, k := t.Rows()
+	n = min(n, sampledRows)
+	w := make([]float32, n*k)
+	if err := scheme.DecodeRows(w, t, 0, n); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	_, err := fit.Matrix(ctx, t.Name, w, int(n), int(k), recipe, nil, fit.Options{Threads: f.Threads})
+	return 2 * time.Since(began).Seconds() / float64(n*k), err
+}
+
+// walk times one window through the first block.
+func (f *flow) walk(ctx context.Context) (float64, error) {
+	s, err := exec.NewStage(f.m.Path, f.m.Graph, f.m.Tensor, 0, 1, exec.Options{Threads: f.Threads, Exact: true})
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	h, err := calibrate.NewHidden(ctx, s, int(f.m.Graph.Width), f.Windows[:1])
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	err = h.Through(ctx, s, true)
+	return time.Since(began).Seconds(), err
+}

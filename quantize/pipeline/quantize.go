@@ -1,0 +1,322 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/nstf/nstf/calibrate"
+	"github.com/nstf/nstf/formats/ledger"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/nstf"
+	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/stats"
+	"github.com/nstf/nstf/formats/work"
+	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/quantize/encode"
+)
+
+// A Request says what package to make of a model.
+type Request struct {
+	Out string // path of the package
+	// Windows are fitted to, Held are measured on; Held may be empty.
+	Windows, Held  [][]int32
+	Text, HeldText string // what they were cut from, for the ledger
+	Seed           int64  // of their choice
+
+	// Plan is executed where it is set; else Planner makes one of statistics.
+	Plan    *plan.Plan
+	Planner Planner
+	// Decided names, for the journal, what Plan or Planner were made from.
+	Decided map[string]string
+	// MaxKLD, where it is not 0, is what the measured divergence and two
+	// standard errors stay below; Planner is asked until they do, at most Tries
+	// times.
+	MaxKLD float64
+	Tries  int
+
+	Stats    *stats.File                                                        // measured before; nil: measured where they are needed
+	Earlier  map[string]Reused                                                  // of an earlier result
+	Parallel bool                                                               // see Options
+	Threads  int                                                                // 0: all
+	Memory   int64                                                              // limit in bytes; 0: none
+	Resume   bool                                                               // go on with an interrupted run's work, if there is some
+	Discard  bool                                                               // remove it
+	Times    bool                                                               // write the seconds of each tensor into the ledger
+	Sources  []nstf.Source                                                      // files that decided something
+	Tool     string                                                             // program and version
+	Flags    []string                                                           // that decided something
+	Progress func(what, unit string) (step func(done, total int64), end func()) // nil: nobody
+}
+
+// A Planner makes a plan of a model's statistics. loss bounds the predicted
+// divergence; 0: the planner keeps its own budget.
+type Planner func(ctx context.Context, s *stats.File, loss float64) (*plan.Plan, error)
+
+// An Outcome is a package and what it costs.
+type Outcome struct {
+	*encode.Report
+	Plan     *plan.Plan     `json:"plan"`
+	Ledger   *ledger.Ledger `json:"ledger"`
+	Measured *Measured      `json:"measured,omitempty"`
+	Tries    []Try          `json:"tries,omitempty"`
+}
+
+// A Try is one package made for a bound on the divergence.
+type Try struct {
+	Predicted float64 `json:"predicted_kld"`
+	Measured  float64 `json:"measured_kld"`
+	Bound     float64 `json:"bound"` // mean and two standard errors
+	Bytes     int64   `json:"bytes"`
+}
+
+// Quantize makes a package: it measures statistics where the plan needs some,
+// plans, fits, measures on the held-out windows and writes the package with its
+// plan and its ledger. What is finished lies in OUT.work until the package is
+// whole; after an error or an interrupt it stays there, for Resume, unless
+// nothing was finished. The package does not depend on interruptions.
+func Quantize(ctx context.Context, m *model.Model, q Request) (*Outcome, error) {
+	if q.Plan != nil {
+		if err := Need(m, q.Plan, q.options(nil)).check(q.Memory); err != nil {
+			return nil, err
+		}
+	}
+	folder, err := q.folder(m)
+	if err != nil {
+		return nil, err
+	}
+	f := &flow{Request: q, m: m, work: folder}
+	out, err := f.run(ctx)
+	f.close()
+	if err != nil {
+		if folder.Empty() {
+			err = errors.Join(err, folder.Remove())
+		}
+		return nil, err
+	}
+	return out, folder.Remove()
+}
+
+// folder opens the work folder.
+func (q *Request) folder(m *model.Model) (*work.Folder, error) {
+	source, err := stats.Fingerprint(m)
+	if err != nil {
+		return nil, err
+	}
+	job := work.Job{"program": q.Tool, "model": source, "calibration text": stats.HashWindows(q.Windows), "held-out text": stats.HashWindows(q.Held),
+		"bound on the divergence": fmt.Sprint(q.MaxKLD, q.Tries), "order (--sequential, --parallel)": fmt.Sprint(q.Parallel), "processor": cpu.Best().Level().String()}
+	if q.Plan != nil {
+		job["plan"] = hashOf(q.Plan.Encode())
+	}
+	if q.Stats != nil {
+		job["statistics"] = fmt.Sprint(q.Stats.Source)
+	}
+	for k, v := range q.Decided {
+		job[k] = v
+	}
+	path := work.Path(q.Out)
+	if q.Discard {
+		if err := work.Discard(path); err != nil {
+			return nil, err
+		}
+	}
+	if q.Resume {
+		return work.Resume(path, job)
+	}
+	return work.Create(path, job)
+}
+
+// options returns how a plan is executed.
+func (q *Request) options(s *stats.File) Options {
+	return Options{Windows: q.Windows, Stats: s, Parallel: q.Parallel, Reuse: q.Earlier, Threads: q.Threads}
+}
+
+// A flow is a request on its way.
+type flow struct {
+	Request
+	m     *model.Model
+	work  *work.Folder
+	stats *stats.File
+	open  []*work.Folder // of tries
+}
+
+func (f *flow) close() {
+	for _, w := range f.open {
+		w.Close()
+	}
+	if f.stats != nil && f.stats != f.Stats {
+		f.stats.Close()
+	}
+}
+
+func (f *flow) run(ctx context.Context) (*Outcome, error) {
+	if err := f.statistics(ctx); err != nil {
+		return nil, err
+	}
+	if f.MaxKLD > 0 {
+		return f.bounded(ctx)
+	}
+	p, err := f.planned(ctx, "plan.json", 0)
+	if err != nil {
+		return nil, err
+	}
+	r, err := f.fit(ctx, p, f.work, f.Earlier)
+	if err != nil {
+		return nil, err
+	}
+	measured, err := f.measure(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return f.write(ctx, p, r, measured)
+}
+
+// step calls f with a place to report progress to.
+func (f *flow) step(what, unit string, do func(progress func(done, total int64)) error) error {
+	if f.Progress == nil {
+		return do(nil)
+	}
+	step, end := f.Progress(what, unit)
+	defer end()
+	return do(step)
+}
+
+// statistics measures the original model where a plan is to be made of it, or
+// tensors are fitted by it.
+func (f *flow) statistics(ctx context.Context) error {
+	if f.Stats != nil {
+		f.stats = f.Stats
+		return f.Stats.Check(f.m)
+	}
+	if f.Plan != nil && !f.Parallel && !f.m.Graph.Tied() || len(f.Windows) == 0 {
+		return nil
+	}
+	path := f.work.File("stats.nstats")
+	if s, err := stats.Open(path); err == nil {
+		f.stats = s
+		return s.Check(f.m)
+	}
+	o := calibrate.Options{Threads: f.Threads, Memory: f.Memory / 2, Dir: filepath.Dir(f.Out), Text: f.Text, Seed: uint64(f.Seed), Tool: f.Tool}
+	err := f.step("calibrating", "windows", func(progress func(done, total int64)) (err error) {
+		o.Progress = progress
+		f.stats, err = calibrate.Measure(ctx, f.m, f.Windows, o)
+		return err
+	})
+	if err == nil && f.Plan == nil {
+		err = f.step("measuring sensitivities", "windows", func(progress func(done, total int64)) error {
+			o.Progress = progress
+			return calibrate.Sensitivities(ctx, f.m, f.stats, f.Windows, calibrate.SensitivityOptions{Options: o})
+		})
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.stats.Write(path); err != nil {
+		return err
+	}
+	f.stats.Close()
+	f.stats, err = stats.Open(path) // as a run that resumes reads them
+	return err
+}
+
+// planned returns the plan to execute, from a file of the work folder where an
+// interrupted run left it.
+func (f *flow) planned(ctx context.Context, file string, loss float64) (*plan.Plan, error) {
+	p := f.Plan
+	if p == nil {
+		path := f.work.File(file)
+		var err error
+		if p, err = plan.Read(path); err != nil {
+			if p, err = f.Planner(ctx, f.stats, loss); err != nil {
+				return nil, err
+			}
+			if err := p.Write(path); err != nil {
+				return nil, err
+			}
+			if p, err = plan.Read(path); err != nil { // as a run that resumes reads it
+				return nil, err
+			}
+		}
+	}
+	return p, Need(f.m, p, f.options(f.stats)).check(f.Memory)
+}
+
+// fit fits a plan's tensors.
+func (f *flow) fit(ctx context.Context, p *plan.Plan, w *work.Folder, reuse map[string]Reused) (r *Result, err error) {
+	o := f.options(f.stats)
+	o.Work, o.Reuse = w, reuse
+	err = f.step("fitting", "weights", func(progress func(done, total int64)) error {
+		o.Progress = progress
+		r, err = Run(ctx, f.m, p, o)
+		return err
+	})
+	return r, err
+}
+
+// measure measures fitted tensors, nil where nothing was held out.
+func (f *flow) measure(ctx context.Context, r *Result) (measured *Measured, err error) {
+	if len(f.Held) == 0 {
+		return nil, nil
+	}
+	err = f.step("measuring", "tokens", func(progress func(done, total int64)) error {
+		measured, err = Measure(ctx, f.m, r.Tensors, f.Held, f.Threads, progress)
+		return err
+	})
+	return measured, err
+}
+
+// write writes the package with its plan and its ledger.
+func (f *flow) write(ctx context.Context, p *plan.Plan, r *Result, measured *Measured) (*Outcome, error) {
+	source, err := f.source()
+	if err != nil {
+		return nil, err
+	}
+	l := account(f.m, p, r, measured, source)
+	if f.stats != nil {
+		l.Experts = experts(f.stats)
+	}
+	if f.Times {
+		for i := range l.Tensors {
+			l.Tensors[i].Seconds = r.Fits[l.Tensors[i].Name].Seconds
+		}
+	}
+	files := []nstf.File{{Name: nstf.LedgerFile, Data: l.Encode()}, {Name: nstf.PlanFile, Data: p.Encode()}}
+	out := &Outcome{Plan: p, Ledger: l, Measured: measured}
+	err = f.step("writing", "bytes", func(progress func(done, total int64)) error {
+		out.Report, err = encode.Run(ctx, f.m, f.Out, encode.Options{Fitted: r.Tensors, Files: files, Sources: f.Sources,
+			Tool: f.Tool, Flags: f.Flags, Progress: progress})
+		return err
+	})
+	for i := range l.Tensors { // the caller may want to know, whatever the package says
+		l.Tensors[i].Seconds = r.Fits[l.Tensors[i].Name].Seconds
+	}
+	return out, err
+}
+
+// source says, for the ledger, what was fitted to and measured on.
+func (f *flow) source() (ledger.Source, error) {
+	s := ledger.Source{Model: filepath.Base(f.m.Path), Text: f.Text, Windows: int64(len(f.Windows)), Held: f.HeldText, HeldCount: int64(len(f.Held)), Seed: f.Seed}
+	if len(f.Windows) > 0 {
+		s.TextHash, s.Context = stats.HashWindows(f.Windows), int64(len(f.Windows[0]))
+	}
+	var err error
+	s.Hash, err = stats.Fingerprint(f.m)
+	return s, err
+}
+
+// experts lists a mixture's experts that too few tokens came to.
+func experts(s *stats.File) []ledger.Expert {
+	out := []ledger.Expert{}
+	for _, c := range s.Coverage() {
+		for _, list := range []struct {
+			experts []int
+			used    stats.Coverage
+		}{{c.Shrunk, stats.CoverShrunk}, {c.Block, stats.CoverBlock}} {
+			for _, e := range list.experts {
+				out = append(out, ledger.Expert{Input: c.Input, Expert: int64(e), Tokens: c.Tokens[e], Used: string(list.used)})
+			}
+		}
+	}
+	return out
+}
