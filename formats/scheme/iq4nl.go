@@ -5,6 +5,9 @@ package scheme
 // Source: kvalues_iq4nl in ggml/src/ggml-common.h of ggml-org/llama.cpp.
 var iq4Values = [16]float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 
+// IQ4Levels returns the levels of iq4_nl and iq4_xs, ascending, by code.
+func IQ4Levels() []float32 { return append([]float32(nil), iq4Values[:]...) }
+
 // decodeIQ4NL decodes iq4_nl: 18 bytes per 32 weights, an f16 scale and 16
 // bytes of codes in the order of q4_0.
 //

@@ -39,15 +39,24 @@ const (
 // sums are float32, in blocks of 256 features. An element's bits depend on k
 // and on whether t exceeds 4, and not on n0, n1 or the other tokens.
 func (s *Set) Gemm(c []float32, ldc int, a []float32, lda int, t, n0, n1, k int, rows RowDecoder, scratch *GemmScratch) {
-	s.multiply(c, ldc, a, lda, t, n0, n1, k, rows, scratch, false)
+	s.multiply(c, ldc, a, lda, t, n0, n1, k, rows, scratch, false, &s.gemm)
 }
 
 // GemmAdd is Gemm with the product added to what c holds.
 func (s *Set) GemmAdd(c []float32, ldc int, a []float32, lda int, t, n0, n1, k int, rows RowDecoder, scratch *GemmScratch) {
-	s.multiply(c, ldc, a, lda, t, n0, n1, k, rows, scratch, true)
+	s.multiply(c, ldc, a, lda, t, n0, n1, k, rows, scratch, true, &s.gemm)
 }
 
-func (s *Set) multiply(c []float32, ldc int, a []float32, lda int, t, n0, n1, k int, rows RowDecoder, sc *GemmScratch, add bool) {
+// GemmFusedAdd is GemmAdd for at least 5 tokens, with the same bits at every
+// level, results below 2^-126 aside: products are fused with the sum, blocks of
+// 256 features are added up in order. What decides something is computed so; at
+// LevelGeneric it is slow.
+func (s *Set) GemmFusedAdd(c []float32, ldc int, a []float32, lda int, t, n0, n1, k int, rows RowDecoder, scratch *GemmScratch) {
+	want(t > dotTokens, "GemmFusedAdd", t)
+	s.multiply(c, ldc, a, lda, t, n0, n1, k, rows, scratch, true, &s.fused)
+}
+
+func (s *Set) multiply(c []float32, ldc int, a []float32, lda int, t, n0, n1, k int, rows RowDecoder, sc *GemmScratch, add bool, g *gemmKernel) {
 	want(0 <= n0 && n0 <= n1 && k > 0 && rowsFit(len(a), t, lda, k) && rowsFit(len(c), t, ldc, n1),
 		"Gemm", len(c), ldc, len(a), lda, t, n0, n1, k)
 	if t == 0 || n0 == n1 {
@@ -57,32 +66,32 @@ func (s *Set) multiply(c []float32, ldc int, a []float32, lda int, t, n0, n1, k 
 		s.multiplyFew(c, ldc, a, lda, t, n0, n1, k, rows, sc, add)
 		return
 	}
-	mr, nr := s.gemm.mr, s.gemm.nr
+	mr, nr := g.mr, g.nr
 	most := nr * min(max(panelFloats/(nr*k), 1), maxPanels)
 	tiles := (t + mr - 1) / mr
 	for n := n0; n < n1; n += most {
 		here := min(most, n1-n)
-		s.packPanels(sc, rows, n, here, k)
+		g.packPanels(sc, rows, n, here, k)
 		for k0 := 0; k0 < k; k0 += blockK {
 			for i := range tiles {
 				lo, hi := i*t/tiles, (i+1)*t/tiles // even heights, none under least
-				s.multiplyTile(c[lo*ldc+n:], ldc, a[lo*lda+k0:], lda, hi-lo, here, k, k0, sc, add || k0 > 0)
+				g.multiplyTile(c[lo*ldc+n:], ldc, a[lo*lda+k0:], lda, hi-lo, here, k, k0, sc, add || k0 > 0)
 			}
 		}
 	}
 }
 
 // multiplyTile runs m tokens against all packed panels, for one block of K.
-func (s *Set) multiplyTile(c []float32, ldc int, a []float32, lda, m, here, k, k0 int, sc *GemmScratch, add bool) {
-	nr, kc := s.gemm.nr, min(blockK, k-k0)
+func (g *gemmKernel) multiplyTile(c []float32, ldc int, a []float32, lda, m, here, k, k0 int, sc *GemmScratch, add bool) {
+	nr, kc := g.nr, min(blockK, k-k0)
 	for j := 0; j < here; j += nr {
 		w := sc.panel[j*k+k0*nr:]
 		if here-j >= nr {
-			s.gemm.tile(m, a, lda, w, kc, c[j:], ldc, add)
+			g.tile(m, a, lda, w, kc, c[j:], ldc, add)
 			continue
 		}
-		sc.edge = grown(sc.edge, s.gemm.mr*nr)
-		s.gemm.tile(m, a, lda, w, kc, sc.edge, nr, false)
+		sc.edge = grown(sc.edge, g.mr*nr)
+		g.tile(m, a, lda, w, kc, sc.edge, nr, false)
 		for i := range m {
 			put(c[i*ldc+j:i*ldc+here], sc.edge[i*nr:], add)
 		}
@@ -92,18 +101,18 @@ func (s *Set) multiplyTile(c []float32, ldc int, a []float32, lda, m, here, k, k
 // packPanels decodes rows n to n+here and lays them out a panel of nr after the
 // other, features outermost. What the last panel holds for rows beyond is left
 // over from earlier ones, and its products are dropped.
-func (s *Set) packPanels(sc *GemmScratch, rows RowDecoder, n, here, k int) {
-	nr := s.gemm.nr
+func (g *gemmKernel) packPanels(sc *GemmScratch, rows RowDecoder, n, here, k int) {
+	nr := g.nr
 	sc.rows = grown(sc.rows, rowGroup*k)
 	sc.panel = grown(sc.panel, (here+nr-1)/nr*nr*k)
 	for j := 0; j < here; j += nr {
-		for g := 0; g < nr; g += rowGroup {
+		for first := 0; first < nr; first += rowGroup {
 			for r := range rowGroup {
-				if row := j + g + r; row < here {
+				if row := j + first + r; row < here {
 					rows(sc.rows[r*k:(r+1)*k], n+row)
 				}
 			}
-			s.gemm.pack(sc.panel[j*k+g:], nr, sc.rows, k)
+			g.pack(sc.panel[j*k+first:], nr, sc.rows, k)
 		}
 	}
 }

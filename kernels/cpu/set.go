@@ -41,6 +41,8 @@ type Set struct {
 	softCap func(x []float32, limit float32)
 
 	gemm  gemmKernel
+	fused gemmKernel // gemm with fused multiply-adds at every level
+	lanes laneKernels
 	panel panelKernels
 	norm  normKernels
 
@@ -110,6 +112,8 @@ func genericSet() *Set {
 		gelu:        geluGeneric,
 		softCap:     softCapGeneric,
 		gemm:        gemmGeneric(),
+		fused:       gemmFusedGeneric(),
+		lanes:       genericLanes(),
 		panel:       genericPanel(),
 		norm:        genericNorms(),
 		quantize:    quantizeGeneric,

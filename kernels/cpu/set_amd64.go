@@ -47,6 +47,7 @@ func useAVX2(s *Set) {
 	s.gelu = geluAVX2
 	s.softCap = softCapAVX2
 	s.gemm = gemmKernel{least: 3, mr: 6, nr: 16, tile: gemmTileAVX2, pack: packAVX2}
+	s.fused = s.gemm
 	s.panel = panelAVX2()
 	s.norm = normsAVX2()
 	s.trellis = trellisAVX2
@@ -75,6 +76,7 @@ func useAVX512(s *Set) {
 	s.gelu = geluAVX512
 	s.softCap = softCapAVX512
 	s.gemm = gemmKernel{least: 5, mr: 12, nr: 32, tile: gemmTileAVX512, pack: packAVX2}
+	s.fused = s.gemm
 	s.panel = panelAVX512()
 	s.norm = normsAVX512()
 	s.trellis = trellisAVX512

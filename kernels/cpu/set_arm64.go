@@ -40,6 +40,7 @@ func useNEON(s *Set) {
 	s.gelu = geluNEON
 	s.softCap = softCapNEON
 	s.gemm = gemmNEON()
+	s.fused = s.gemm
 	s.panel = panelNEON()
 	s.norm = normsNEON()
 }

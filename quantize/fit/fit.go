@@ -19,6 +19,7 @@ import (
 	"math"
 
 	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/kernels/cpu"
 )
 
 // A Fitter packs whole rows of k weights into dst, which has the scheme's
@@ -68,35 +69,46 @@ func Fallback(s *scheme.Scheme, k int64) *scheme.Scheme {
 
 // fallbacks names, for a scheme whose block does not divide a row, the one
 // with smaller blocks that comes nearest in bits per weight without being
-// worse: 4.5 for 4.5, 5.5 for 5.5, 8.5 for 6.56. Schemes not listed fall
+// worse: 4.5 for 4.5 and less, 5.5 for 5.5, 8.5 for 6.56. Schemes not listed fall
 // back to f16.
 var fallbacks = map[string]string{
-	"q4_k": "q4_0",
-	"q5_k": "q5_0",
-	"q6_k": "q8_0",
+	"q2_k":   "q4_0",
+	"q3_k":   "q4_0",
+	"q4_k":   "q4_0",
+	"q5_k":   "q5_0",
+	"q6_k":   "q8_0",
+	"iq4_xs": "iq4_nl",
 }
 
 // fitters lists the schemes that can be fitted.
 var fitters = map[string]fitter{
-	"f32":  {limit: math.MaxFloat32, block: castF32},
-	"f16":  {limit: math.Nextafter32(65520, 0), block: castF16},
-	"bf16": {limit: math.Float32frombits(0x7F7F7FFF), block: castBF16},
-	"q4_0": {limit: 8 * maxHalf, block: fitQ40},
-	"q5_0": {limit: 16 * maxHalf, block: fitQ50},
-	"q8_0": {limit: 127 * maxHalf, block: fitQ80},
-	"q4_k": {limit: 63 * maxHalf, block: fitQ4K},
-	"q5_k": {limit: 63 * maxHalf, block: fitQ5K},
-	"q6_k": {limit: 127 * 31 * maxHalf, block: fitQ6K},
+	"f32":    {limit: math.MaxFloat32, cast: castF32},
+	"f16":    {limit: math.Nextafter32(65520, 0), cast: castF16},
+	"bf16":   {limit: math.Float32frombits(0x7F7F7FFF), cast: castBF16},
+	"q4_0":   {limit: q40.limit, layout: &q40},
+	"q4_1":   {limit: q41.limit, layout: &q41},
+	"q5_0":   {limit: q50.limit, layout: &q50},
+	"q5_1":   {limit: q51.limit, layout: &q51},
+	"q8_0":   {limit: q80.limit, layout: &q80},
+	"q2_k":   {limit: q2k.limit, layout: &q2k},
+	"q3_k":   {limit: q3k.limit, layout: &q3k},
+	"q4_k":   {limit: q4k.limit, layout: &q4k},
+	"q5_k":   {limit: q5k.limit, layout: &q5k},
+	"q6_k":   {limit: q6k.limit, layout: &q6k},
+	"iq4_nl": {limit: iq4nl.limit, layout: &iq4nl},
+	"iq4_xs": {limit: iq4xs.limit, layout: &iq4xs},
 }
 
 // maxHalf is the largest finite f16.
 const maxHalf = 65504
 
-// A fitter packs one block. limit is a magnitude up to which weights neither
-// overflow a scale nor, squared and summed, a float32.
+// A fitter converts elements, or searches blocks of a layout. limit is a
+// magnitude up to which weights neither overflow a scale nor, squared and
+// summed, a float32.
 type fitter struct {
-	limit float32
-	block func(dst []byte, x, w []float32)
+	limit  float32
+	cast   func(dst []byte, w []float32)
+	layout *layout
 }
 
 // rows checks the values and packs them block by block.
@@ -113,36 +125,19 @@ func (f fitter) rows(s *scheme.Scheme, dst []byte, w, importance []float32, k in
 		return err
 	}
 	if s.Plain() {
-		f.block(dst, w, nil)
+		f.cast(dst, w)
 		return nil
 	}
-	for row := range n {
-		x := w[row*k : (row+1)*k]
-		for at := 0; at < k; at += s.Block {
-			var weights [256]float32
-			fill(weights[:s.Block], importance, at)
-			f.block(dst[:s.BlockBytes], x[at:at+s.Block], weights[:s.Block])
-			dst = dst[s.BlockBytes:]
-		}
+	if n == 0 {
+		return nil
+	}
+	b := newBand(s, f.layout, cpu.Best(), 1)
+	rowBytes := int(size) / n
+	for row := 0; row < n; row += lanes {
+		rows := min(lanes, n-row)
+		b.rounded(dst[row*rowBytes:], w[row*k:(row+rows)*k], importance, rows, k)
 	}
 	return nil
-}
-
-// fill copies a block's importances, scaled so that the largest is 1; where
-// there are none, or all are zero, every weight counts alike.
-func fill(dst, importance []float32, at int) {
-	var top float32
-	if importance != nil {
-		for _, v := range importance[at : at+len(dst)] {
-			top = max(top, v)
-		}
-	}
-	for i := range dst {
-		dst[i] = 1
-		if top > 0 {
-			dst[i] = importance[at+i] / top
-		}
-	}
 }
 
 // check refuses values that are not finite or too large.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"sync"
+
+	"github.com/nstf/nstf/kernels/cpu"
 )
 
 // An Input is what a linear reads, as fitting needs it: the second moments of
@@ -18,6 +20,7 @@ type Input struct {
 
 	mu      sync.Mutex
 	rotated map[rotation]*Feedback
+	plain   *factor
 }
 
 // A rotation names what second moments were turned by.
@@ -79,6 +82,23 @@ func (in *Input) feedback(block, tile int, seed int64) (*Feedback, error) {
 	}
 	return f, err
 }
+
+// factor returns the moments' factors.
+func (in *Input) factor(set *cpu.Set, threads int) (*factor, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.plain != nil {
+		return in.plain, nil
+	}
+	pool := cpu.NewPool(threads)
+	defer pool.Close()
+	f, err := factored(in.h, in.k, blockDamping, set, pool)
+	in.plain = f
+	return f, err
+}
+
+// blockDamping is the damping of the moments that blocks are answered by.
+const blockDamping = 0.01
 
 // quadratic returns the sum over rows of e H e', e[n][K].
 func (in *Input) quadratic(e []float32) float64 {

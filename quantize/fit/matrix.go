@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
+	"github.com/nstf/nstf/kernels/cpu"
 )
 
 // Options say how a matrix is fitted.
@@ -114,7 +116,7 @@ func candidates(recipe string, in *Input) []candidate {
 	s, _ := scheme.ByName(recipe)
 	c := []candidate{{MethodPlain, blockFit(s, false)}}
 	if in != nil && !s.Plain() {
-		c = append(c, candidate{MethodWeighted, blockFit(s, true)})
+		c = append(c, candidate{MethodWeighted, blockFit(s, true)}, candidate{MethodFeedback, answerFit(s)})
 	}
 	return c
 }
@@ -133,6 +135,25 @@ func blockFit(s *scheme.Scheme, weighted bool) func(string, []float32, int, int,
 		}
 		dst := make([]byte, size)
 		if err := f(dst, w, importance, k); err != nil {
+			return formats.Tensor{}, err
+		}
+		return scheme.New(name, s, shape, nil, tensor.BytesBlob(dst))
+	}
+}
+
+func answerFit(s *scheme.Scheme) func(string, []float32, int, int, *Input, Options) (formats.Tensor, error) {
+	return func(name string, w []float32, n, k int, in *Input, o Options) (formats.Tensor, error) {
+		set, threads := cpu.Best(), o.Threads
+		if threads <= 0 {
+			threads = runtime.GOMAXPROCS(0)
+		}
+		f, err := in.factor(set, threads)
+		if err != nil {
+			return formats.Tensor{}, formats.Errorf("", name, "%v", err)
+		}
+		shape := []int64{int64(n), int64(k)}
+		dst := make([]byte, Bytes(s.Name, n, k))
+		if _, err := answer(context.Background(), dst, w, n, k, s, fitters[s.Name].layout, f, set, threads, 2); err != nil {
 			return formats.Tensor{}, err
 		}
 		return scheme.New(name, s, shape, nil, tensor.BytesBlob(dst))

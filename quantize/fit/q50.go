@@ -1,18 +1,21 @@
 package fit
 
-// fitQ50 packs a block of q5_0; the layout is that of docs/schemes/q50.md.
-func fitQ50(dst []byte, x, w []float32) {
-	d := refine(x, w, searchScale(x, w, -16, 15, ends32), -16, 15, 2)
-	h, d := storeHalf(x, w, d, -16, 15, extreme(x)/-16)
-	le.PutUint16(dst, h)
-	inv := inverse(d)
+// q50 is the layout of docs/schemes/q50.md.
+var q50 = layout{limit: 16 * maxHalf, group: 32, low: -16, high: 15, ends: ends32, pack: packQ50}
+
+func packQ50(dst []byte, b *block) {
+	le.PutUint16(dst, b.d)
+	packFives(dst[2:22], &b.q)
+}
+
+// packFives packs 32 codes of 5 bits: the fifth bits, then nibbles.
+func packFives(dst []byte, q *[256]uint8) {
 	var high uint32
-	q := dst[6:22]
-	for j := range q {
-		a := uint8(clamp(round(x[j]*inv), -16, 15) + 16)
-		b := uint8(clamp(round(x[j+16]*inv), -16, 15) + 16)
-		q[j] = a&15 | b<<4
-		high |= uint32(a>>4)<<j | uint32(b>>4)<<(j+16)
+	var low [32]uint8
+	for j, v := range q[:32] {
+		low[j] = v & 15
+		high |= uint32(v>>4) << j
 	}
-	le.PutUint32(dst[2:], high)
+	le.PutUint32(dst, high)
+	packNibbles(dst[4:20], low[:])
 }

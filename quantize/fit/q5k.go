@@ -1,20 +1,23 @@
 package fit
 
-// ends5K is ends4K for a range of 31.
+// ends5K are the ends (see [layout]) of ranges of 32 levels.
 var ends5K = []float32{-1, -0.5, -0.25, 0, 0.25, 0.5, 1, 1.5}
 
-// fitQ5K packs a block of q5_k; the layout is that of docs/schemes/q5k.md.
-func fitQ5K(dst []byte, x, w []float32) {
-	b := fitOffset(x, w, 31, ends5K)
-	b.header(dst)
-	clear(dst[16:])
-	high, low := dst[16:48], dst[48:176]
-	var q [32]uint8
+// q5k is the layout of docs/schemes/q5k.md.
+var q5k = layout{limit: 63 * maxHalf, group: 32, high: 31, most: 63, offset: true, ends: ends5K, pack: packQ5K}
+
+func packQ5K(dst []byte, b *block) {
+	packSixes(dst, b)
+	clear(dst[16:48])
 	for g := range 8 {
-		b.codes(&q, x, g)
-		for j, c := range q {
-			low[32*(g/2)+j] |= c & 15 << (4 * (g % 2))
-			high[j] |= c >> 4 << g
+		for j, v := range b.q[32*g : 32*g+32] {
+			dst[16+j] |= v >> 4 << g
+		}
+	}
+	for p := range 4 {
+		low, high := b.q[64*p:64*p+32], b.q[64*p+32:64*p+64]
+		for j, v := range low {
+			dst[48+32*p+j] = v&15 | high[j]&15<<4
 		}
 	}
 }

@@ -1,0 +1,224 @@
+package fit
+
+import (
+	"math"
+
+	"github.com/nstf/nstf/formats/tensor"
+	"github.com/nstf/nstf/kernels/cpu"
+)
+
+// The search for a scale and an offset, y = s*level - m.
+
+// solve returns the best s and m for the codes of row l, weights of the sum
+// total, and how much of the sum of w*x*x they explain.
+func solve(t *cpu.LaneSums, l int, total float32, signed bool) (s, m, gain float32) {
+	q, qq, xq, x := t.Level[l], t.Square[l], t.Product[l], t.Value[l]
+	det := float32(total*qq) - float32(q*q)
+	// With all codes alike the determinant is 0 but for rounding errors.
+	single := det <= 1e-5*float32(total*qq)
+	if !single {
+		s = (float32(total*xq) - float32(x*q)) / det
+		m = (float32(q*xq) - float32(x*qq)) / det
+	}
+	if single || m < 0 && !signed {
+		if qq == 0 {
+			return 0, 0, 0
+		}
+		s, m = xq/qq, 0
+	}
+	return s, m, float32(s*xq) - float32(m*x)
+}
+
+// offsets returns the best scale and offset of a group, not yet rounded to how
+// they are stored. Offsets of layouts with whole ones are not negative.
+func (s *search) offsets(x []cpu.Lane, w []float32) (scale, offset cpu.Lane) {
+	var low, high, gain cpu.Lane
+	s.set.LaneRange(&low, &high, x)
+	if s.whole() {
+		for l, v := range low {
+			low[l] = min(v, 0)
+		}
+	}
+	var total float32
+	for _, v := range w {
+		total += v
+	}
+	g := s.grid()
+	var sums cpu.LaneSums
+	try := func(keep func(l int) bool) {
+		s.set.LaneSums(&sums, x, w, &g)
+		for l := range gain {
+			if s1, m1, v := solve(&sums, l, total, !s.whole()); v > gain[l] && keep(l) {
+				scale[l], offset[l], gain[l] = s1, m1, v
+			}
+		}
+	}
+	for _, end := range s.ends {
+		for l, v := range low {
+			g.Offset[l] = -v
+			g.Inverse[l] = inverse((high[l] - v) / (s.high + end))
+		}
+		try(func(l int) bool { return high[l] > low[l] })
+	}
+	for range 2 {
+		for l, v := range scale {
+			g.Offset[l], g.Inverse[l] = offset[l], inverse(v)
+		}
+		try(func(l int) bool { return scale[l] != 0 })
+	}
+	s.orRange(x, w, &low, &high, &scale, &offset)
+	return scale, offset
+}
+
+// orRange takes the plain range where it is better: gains are differences of
+// sums.
+func (s *search) orRange(x []cpu.Lane, w []float32, low, high, scale, offset *cpu.Lane) {
+	g := s.grid()
+	var before, after cpu.Lane
+	g.Scale, g.Offset = *scale, *offset
+	for l, v := range scale {
+		g.Inverse[l] = inverse(v)
+	}
+	s.set.LaneError(&before, x, w, &g)
+	for l, v := range low {
+		g.Scale[l], g.Offset[l] = (high[l]-v)/s.high, -v
+		g.Inverse[l] = inverse(g.Scale[l])
+	}
+	s.set.LaneError(&after, x, w, &g)
+	for l, v := range low {
+		if after[l] < before[l] || high[l] <= v {
+			scale[l], offset[l] = g.Scale[l], -v
+		}
+	}
+}
+
+// wholeOffsets: groups have whole scales and offsets, times two f16 of the
+// block.
+func (s *search) wholeOffsets(x []cpu.Lane, w []float32) {
+	n := len(w) / s.group
+	var ideal, offset [16]cpu.Lane
+	var topS, topM cpu.Lane
+	for g := range n {
+		xs, ws := s.part(x, w, g)
+		ideal[g], offset[g] = s.offsets(xs, ws)
+		for l := range topS {
+			topS[l], topM[l] = max(topS[l], ideal[g][l]), max(topM[l], offset[g][l])
+		}
+	}
+	best := *s
+	var least cpu.Lane
+	for l := range least {
+		least[l] = math.MaxFloat32
+	}
+	for _, start := range s.begin() {
+		for l := range topS {
+			s.d[l], s.m[l] = finiteHalf(topS[l]/start), finiteHalf(topM[l]/start)
+		}
+		for turn := range 3 {
+			if turn > 0 {
+				s.improveOffsets(x, w)
+			}
+			err := s.pickOffsets(x, w, &ideal, &offset)
+			best.take(s, n, &err, &least)
+		}
+	}
+	*s = best
+	s.regrid(n)
+}
+
+// begin lists what the largest scale of a block is sent to.
+func (s *search) begin() []float32 {
+	if s.starts != nil {
+		return s.starts
+	}
+	return []float32{s.most}
+}
+
+// neighbours are the steps from the nearest whole scale and offset.
+var neighbours = [][2]float32{{0, 0}, {0, 1}, {0, -1}, {1, 0}, {1, 1}, {1, -1}, {-1, 0}, {-1, 1}, {-1, -1}}
+
+// pickOffsets chooses each group's whole scale and offset among the nearest to
+// the ideal ones.
+func (s *search) pickOffsets(x []cpu.Lane, w []float32, ideal, offset *[16]cpu.Lane) (err cpu.Lane) {
+	for g := range len(w) / s.group {
+		var at cpu.Lane
+		for l, v := range ideal[g] {
+			at[l] = round(clamp(v*inverse(tensor.F16ToF32(s.d[l])), 0, s.most))
+			s.mn[g][l] = round(clamp(offset[g][l]*inverse(tensor.F16ToF32(s.m[l])), 0, s.most))
+		}
+		sum := s.nearScales(x, w, g, &at, neighbours)
+		for l, v := range sum {
+			err[l] += v
+		}
+	}
+	return err
+}
+
+// improveOffsets solves for the two scales of scales that suit the codes best:
+// the least sum of w*(x - d*a + m*c)^2 with a = sc*q and c = mn.
+func (s *search) improveOffsets(x []cpu.Lane, w []float32) {
+	n := len(w) / s.group
+	s.regrid(n)
+	var aa, ac, cc, xa, xc [lanes]float64
+	var sums cpu.LaneSums
+	for g := range n {
+		xs, ws := s.part(x, w, g)
+		var total float64
+		for _, v := range ws {
+			total += float64(v)
+		}
+		s.set.LaneSums(&sums, xs, ws, &s.grids[g])
+		for l := range aa {
+			a, c := float64(s.sc[g][l]), float64(s.mn[g][l])
+			aa[l] += float64(float64(a*a) * float64(sums.Square[l]))
+			ac[l] += float64(float64(a*c) * float64(sums.Level[l]))
+			cc[l] += float64(float64(c*c) * total)
+			xa[l] += float64(a * float64(sums.Product[l]))
+			xc[l] += float64(c * float64(sums.Value[l]))
+		}
+	}
+	for l := range aa {
+		det := float64(aa[l]*cc[l]) - float64(ac[l]*ac[l])
+		if det > 1e-9*float64(aa[l]*cc[l]) {
+			s.d[l] = positiveHalf((float64(xa[l]*cc[l]) - float64(xc[l]*ac[l])) / det)
+			s.m[l] = positiveHalf((float64(xa[l]*ac[l]) - float64(xc[l]*aa[l])) / det)
+		} else if aa[l] > 0 {
+			s.d[l] = positiveHalf((xa[l] + float64(float64(tensor.F16ToF32(s.m[l]))*ac[l])) / aa[l])
+		}
+	}
+}
+
+// positiveHalf rounds to a finite f16 that is not negative.
+func positiveHalf(v float64) uint16 {
+	return finiteHalf(clamp(float32(v), 0, maxHalf))
+}
+
+// oneOffset: a block is a group with an f16 scale and an f16 offset of either
+// sign.
+func (s *search) oneOffset(x []cpu.Lane, w []float32) {
+	scale, offset := s.offsets(x, w)
+	var d, m, least, bestD, bestM cpu.Lane
+	for l := range least {
+		least[l] = math.MaxFloat32
+	}
+	g := s.grid()
+	for _, c := range neighbours {
+		var hd, hm [lanes]uint16
+		for l := range hd {
+			hd[l] = stepHalf(tensor.F32ToF16(scale[l]), int(c[0]))
+			hm[l] = stepHalf(tensor.F32ToF16(-offset[l]), int(c[1]))
+			d[l], m[l] = finite(hd[l]), -finite(hm[l])
+			g.Inverse[l] = inverse(d[l])
+		}
+		g.Scale, g.Offset = d, m
+		var sum cpu.Lane
+		s.set.LaneError(&sum, x, w, &g)
+		for l, v := range sum {
+			if v < least[l] {
+				least[l], bestD[l], bestM[l] = v, d[l], m[l]
+				s.d[l], s.m[l] = hd[l], hm[l]
+			}
+		}
+	}
+	s.put(0, &bestD, &bestM)
+}
