@@ -279,7 +279,7 @@ func TestTables(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		_, err := Parse(name, file.p)
 		runtime.ReadMemStats(&after)
-		if got, limit := after.TotalAlloc-before.TotalAlloc, uint64(2*len(file.p)+16<<20); err != nil || got > limit {
+		if got, limit := after.TotalAlloc-before.TotalAlloc, uint64(2*len(file.p)+20<<20); err != nil || got > limit {
 			t.Errorf("%s: %d bytes allocated for a file of %d, %v", name, got, len(file.p), err)
 		}
 	}
