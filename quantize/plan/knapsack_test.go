@@ -87,7 +87,7 @@ func TestPackBrute(t *testing.T) {
 // TestPackBound holds large problems to the bound.
 func TestPackBound(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	for _, size := range []struct{ items, options int }{{8, 12}, {40, 8}, {226, 10}, {226, 60}, {600, 12}} {
+	for _, size := range []struct{ items, options int }{{8, 12}, {40, 8}, {226, 10}, {226, 40}} {
 		for range 2 {
 			items := random(rng, size.items, size.options)
 			for _, share := range []float64{0, 0.02, 0.1, 0.3, 0.6, 0.95, 1} {

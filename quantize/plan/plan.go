@@ -3,11 +3,10 @@
 // together lose least under a budget of bytes, or the fewest bytes under a
 // bound on the loss.
 //
-// In: [Item]s with their [Candidate]s and a [Budget]. Out: a choice with its
-// bounds. It is pure: the same items and budget give the same choice on every
-// machine. Losses are expected KL divergence in nats and add up over tensors;
-// bytes are those of parts, their padding, and what they take in a package's
-// header.
+// In: [Item]s with their [Candidate]s and a [Budget]. Out: a formats/plan.Plan.
+// It is pure: the same items and budget give the same plan on every machine.
+// Losses are expected KL divergence in nats and add up over tensors. Bytes are
+// those of a whole file where a [Package] counts them.
 //
 // Compatibility: choices may get better in every release.
 package plan
@@ -28,9 +27,14 @@ type Item struct {
 	Candidates []Candidate
 }
 
-// A Budget is what a choice has to keep. One of the fields is set.
+// A Budget is what a choice has to keep. One of the first
+// three fields is set.
 type Budget struct {
 	Bytes   int64   // of the whole package
-	BPW     float64 // bits per weight of all items
-	MaxLoss float64 // sum of the losses
+	BPW     float64 // bits per weight of all items, parts alone
+	MaxLoss float64 // mean KL divergence in nats
+
+	// Package counts what Bytes counts, and what is least under MaxLoss; nil:
+	// the parts alone.
+	Package Package
 }

@@ -1,0 +1,351 @@
+// Package candidates lists the ways in which each tensor of a model could be
+// stored, with the bytes and the loss that each would come to, and writes
+// nothing.
+//
+// In: a model, its statistics, and the recipes that are allowed. Out: items for
+// quantize/plan. A candidate's error is what quantize/fit leaves of a sample of
+// the matrix's rows under the second moments of its input; its loss is that
+// error times the tensor's sensitivity. Candidates that another beats in bytes
+// and loss are left out.
+//
+// Memory: the rows of a sample and the factors of one input. The same model,
+// statistics and options give the same items at any number of threads.
+package candidates
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/formats/stats"
+	"github.com/nstf/nstf/quantize/fit"
+	qplan "github.com/nstf/nstf/quantize/plan"
+)
+
+// Options say what is allowed.
+type Options struct {
+	// Recipes that matrices may get, see [Recipes]; nil: all. One that a matrix
+	// does not fit is passed over. What is in the source may always stay.
+	Recipes []string
+	Keep    []Rule // overrides; of those that match a name the first counts
+	Stats   *stats.File
+	Seed    int64
+	Effort  int
+	Threads int // 0: all
+	// Progress is called with weights looked at and their total; nil: nobody.
+	Progress func(done, total int64)
+}
+
+// Build lists the candidates of every tensor of the graph, in its order.
+// Without statistics, or without sensitivities in them, losses are errors: they
+// can be compared, but are no divergence. Errors are those of reading, of
+// fitting, of the statistics, of a rule that matches nothing or that a tensor
+// does not fit, and the context's.
+func Build(ctx context.Context, m *model.Model, o Options) ([]qplan.Item, error) {
+	if o.Threads <= 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	b := &builder{m: m, o: o, readers: map[string]*model.Linear{}}
+	if err := b.prepare(); err != nil {
+		return nil, err
+	}
+	for _, i := range b.byInput() {
+		if err := b.item(ctx, &b.items[i]); err != nil {
+			return nil, err
+		}
+	}
+	return b.items, nil
+}
+
+type builder struct {
+	m           *model.Model
+	o           Options
+	readers     map[string]*model.Linear // by weight
+	items       []qplan.Item
+	allowed     [][]string // recipes of each item
+	done, total int64
+
+	last string // input whose factors are held
+	in   *fit.Input
+}
+
+// prepare lists items and what each may become.
+func (b *builder) prepare() error {
+	g := b.m.Graph
+	for i := range g.Blocks {
+		for _, l := range g.Blocks[i].Linears() {
+			b.readers[l.Weight] = l
+		}
+	}
+	b.readers[g.Head.Weight] = &g.Head.Linear
+	used := make([]bool, len(b.o.Keep))
+	for _, w := range g.Weights() {
+		recipes, err := b.recipes(&w, used)
+		if err != nil {
+			return err
+		}
+		b.items = append(b.items, qplan.Item{Name: w.Name, Role: string(w.Role), Shape: w.Shape})
+		b.allowed = append(b.allowed, recipes)
+		t := b.m.Tensor(w.Name)
+		b.total += t.Elements()
+	}
+	for i, r := range b.o.Keep {
+		if !used[i] {
+			return &RuleError{r, "matches no tensor"}
+		}
+	}
+	return nil
+}
+
+// Quantized reports whether a tensor of the graph is one that is made smaller:
+// norms, biases and learned positions are small and decide much, and a router's
+// rounding changes which experts run.
+func Quantized(g *model.Graph, w *model.Weight) bool {
+	switch w.Role {
+	case model.RoleNorm, model.RoleRouter, model.RoleOther:
+		return false
+	}
+	return len(w.Shape) > 1 && w.Name != g.Embed.Positions
+}
+
+// recipes lists what a tensor may become.
+func (b *builder) recipes(w *model.Weight, used []bool) ([]string, error) {
+	n, k := matrixOf(w.Shape)
+	var out []string
+	for i, r := range b.o.Keep {
+		if r.Name.MatchString(w.Name) {
+			used[i] = true
+			if out == nil {
+				out = []string{r.Recipe}
+			}
+		}
+	}
+	if out != nil {
+		if out[0] != plan.Keep && !fit.Fits(out[0], n, k) {
+			return nil, formats.Unsupportedf("", w.Name, "shape %v as %s", w.Shape, out[0])
+		}
+		return out, nil
+	}
+	out = []string{plan.Keep}
+	if !Quantized(b.m.Graph, w) {
+		return out, nil
+	}
+	allowed := b.o.Recipes
+	if allowed == nil {
+		allowed = all(n, k)
+	}
+	for _, r := range allowed {
+		if fit.Fits(r, n, k) && r != b.m.Tensor(w.Name).Scheme {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// matrixOf returns the rows and columns of one matrix of a tensor.
+func matrixOf(shape []int64) (n, k int) {
+	d := len(shape)
+	if d == 0 {
+		return 1, 1
+	}
+	if d == 1 {
+		return 1, int(shape[0])
+	}
+	return int(shape[d-2]), int(shape[d-1])
+}
+
+// byInput orders items so that those with one input follow one another.
+func (b *builder) byInput() []int {
+	first := map[string]int{}
+	order := make([]int, len(b.items))
+	for i := range b.items {
+		order[i] = i
+		if in := b.input(b.items[i].Name); in != "" {
+			if _, ok := first[in]; !ok {
+				first[in] = i
+			}
+		}
+	}
+	rank := func(i int) int {
+		if in := b.input(b.items[i].Name); in != "" {
+			return first[in]
+		}
+		return i
+	}
+	slices.SortStableFunc(order, func(x, y int) int { return rank(x) - rank(y) })
+	return order
+}
+
+func (b *builder) input(name string) string {
+	if l := b.readers[name]; l != nil {
+		return l.Input
+	}
+	return ""
+}
+
+// item fills in an item's candidates.
+func (b *builder) item(ctx context.Context, it *qplan.Item) error {
+	i := slices.IndexFunc(b.items, func(x qplan.Item) bool { return x.Name == it.Name })
+	t := b.m.Tensor(it.Name)
+	sensitivity := b.sensitivity(it.Name)
+	errs, err := b.errors(ctx, &t, b.allowed[i])
+	if err != nil {
+		return err
+	}
+	for j, recipe := range b.allowed[i] {
+		c := qplan.Candidate{Recipe: recipe, Bytes: t.Size(), Error: errs[j], Loss: errs[j] * sensitivity}
+		if recipe != plan.Keep {
+			x, err := fit.Describe(t.Name, t.Shape, recipe, fit.Options{Seed: b.o.Seed, Lookup: it.Role == string(model.RoleEmbed)})
+			if err != nil {
+				return err
+			}
+			c.Bytes = x.Size()
+		}
+		it.Candidates = append(it.Candidates, c)
+	}
+	it.Candidates = Undominated(it.Candidates)
+	b.done += t.Elements()
+	if b.o.Progress != nil {
+		b.o.Progress(b.done, b.total)
+	}
+	return nil
+}
+
+// sensitivity returns what a relative error of 1 in a tensor costs; 1 where
+// nothing was measured, so that errors count alike. What cannot be estimated
+// because nothing reads it is no loss either.
+func (b *builder) sensitivity(name string) float64 {
+	if b.o.Stats == nil {
+		return 1
+	}
+	if s, ok := b.o.Stats.Sensitivity[name]; ok {
+		return s
+	}
+	return 1
+}
+
+// Undominated returns candidates by rising bytes and falling loss, without
+// those that another beats in both.
+func Undominated(list []qplan.Candidate) []qplan.Candidate {
+	sorted := slices.Clone(list)
+	slices.SortStableFunc(sorted, func(a, b qplan.Candidate) int {
+		switch {
+		case a.Bytes != b.Bytes:
+			return int(min(max(a.Bytes-b.Bytes, -1), 1))
+		case a.Loss < b.Loss:
+			return -1
+		case a.Loss > b.Loss:
+			return 1
+		}
+		return 0
+	})
+	out := sorted[:0]
+	for _, c := range sorted {
+		if len(out) == 0 || c.Loss < out[len(out)-1].Loss {
+			out = append(out, c)
+		}
+	}
+	return slices.Clip(out)
+}
+
+// Rows and matrices that errors are estimated from.
+const (
+	sampledTiles    = 16 // of 16 rows, evenly spread
+	sampledMatrices = 4  // of a stack, evenly spread
+)
+
+// errors estimates the relative calibrated error of each recipe, 0 for what
+// stays as it is.
+func (b *builder) errors(ctx context.Context, t *formats.Tensor, recipes []string) ([]float64, error) {
+	out := make([]float64, len(recipes))
+	if len(recipes) == 1 && recipes[0] == plan.Keep {
+		return out, nil
+	}
+	n, k := matrixOf(t.Shape)
+	rows, _ := t.Rows()
+	stack := int(rows) / max(n, 1)
+	count := min(stack, sampledMatrices)
+	for s := range count {
+		matrix := (2*s + 1) * stack / (2 * count)
+		expert := -1
+		if len(t.Shape) > 2 {
+			expert = matrix
+		}
+		in, err := b.moments(t.Name, expert)
+		if err != nil {
+			return nil, err
+		}
+		w, err := sample(t, matrix, n, k)
+		if err != nil {
+			return nil, err
+		}
+		o := fit.Options{Seed: b.o.Seed, Effort: b.o.Effort, Threads: b.o.Threads, Lookup: b.readers[t.Name] == nil}
+		for j, recipe := range recipes {
+			if recipe == plan.Keep {
+				continue
+			}
+			e, err := fit.Estimate(ctx, w, len(w)/k, k, recipe, in, o)
+			if err != nil {
+				return nil, named(err, t.Name)
+			}
+			out[j] += e / float64(count)
+		}
+	}
+	return out, nil
+}
+
+// moments returns what a tensor's errors are weighed by, nil where they count
+// alike.
+func (b *builder) moments(name string, expert int) (*fit.Input, error) {
+	input, s := b.input(name), b.o.Stats
+	if input == "" || s == nil || s.Inputs[input] == nil || s.Inputs[input].Tokens == 0 {
+		return nil, nil
+	}
+	if expert < 0 && input == b.last {
+		return b.in, nil
+	}
+	b.last, b.in = "", nil // dropped before the next is made
+	h, err := s.Moments(input, expert)
+	if err != nil {
+		return nil, err
+	}
+	in := fit.NewInput(h, s.Inputs[input].K)
+	if expert < 0 {
+		b.last, b.in = input, in
+	}
+	return in, nil
+}
+
+// sample reads tiles of rows of a matrix of a stack, all of a small one.
+func sample(t *formats.Tensor, matrix, n, k int) ([]float32, error) {
+	first := int64(matrix) * int64(n)
+	const tile = scheme.TCQTile
+	if n <= sampledTiles*tile {
+		w := make([]float32, n*k)
+		return w, scheme.DecodeRows(w, t, first, int64(n))
+	}
+	w := make([]float32, sampledTiles*tile*k)
+	for i := range sampledTiles {
+		at := (2*i + 1) * (n / tile) / (2 * sampledTiles) * tile
+		if err := scheme.DecodeRows(w[i*tile*k:][:tile*k], t, first+int64(at), tile); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// named puts a tensor's name into an error that has none.
+func named(err error, name string) error {
+	var format *formats.FormatError
+	if errors.As(err, &format) && format.Tensor == "" {
+		c := *format
+		c.Tensor = name
+		return &c
+	}
+	return err
+}

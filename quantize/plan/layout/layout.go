@@ -1,0 +1,201 @@
+// Package layout counts the bytes of the package that a plan makes, before
+// any of it is made: header, padding, attached files, plan and ledger.
+//
+// In: a model, what its package holds beside the tensors, and a plan. Out: the
+// size of the file. A tensor's parts follow from its recipe by quantize/fit and
+// formats/form, and their places by formats/nstf, which are the code that
+// writes them. What is measured later is in the ledger: its figures are taken
+// to be digits that do not compress, so that the file may turn out smaller by
+// up to a page or two and not larger.
+//
+// A Layout is immutable and may be used by several goroutines.
+package layout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/form"
+	"github.com/nstf/nstf/formats/ledger"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/nstf"
+	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/quantize/fit"
+)
+
+// A Layout knows a model's tensors and what else lies in its package.
+type Layout struct {
+	measure *nstf.Measure
+	items   []nstf.Item
+	model   *model.Model
+	lookup  map[string]bool
+	index   map[string]int
+	seed    int64
+}
+
+// New prepares to count packages of a model. made is the provenance of the
+// package to come: its tool, flags, notes and sources beside the model, of
+// which names, sizes and paths count. Seed is that of the plan. Errors are those
+// of [model.Model.Pack] and of looking at the sources.
+func New(m *model.Model, made nstf.Provenance, seed int64) (*Layout, error) {
+	meta, items, err := m.Pack()
+	if err != nil {
+		return nil, err
+	}
+	meta.Files = slices.DeleteFunc(meta.Files, func(f nstf.File) bool { return f.Name == nstf.PlanFile || f.Name == nstf.LedgerFile })
+	made.Sources = append(meta.Provenance.Sources, made.Sources...)
+	made.Notes = append(meta.Provenance.Notes, made.Notes...)
+	meta.Provenance = made
+	l := &Layout{items: items, model: m, seed: seed, lookup: map[string]bool{}, index: map[string]int{}}
+	for i, it := range items {
+		if !it.Passthrough {
+			l.index[it.Name] = i
+		}
+	}
+	if l.measure, err = nstf.NewMeasure(meta); err != nil {
+		return nil, err
+	}
+	for _, w := range m.Graph.Weights() {
+		l.lookup[w.Name] = w.Role == model.RoleEmbed
+	}
+	return l, nil
+}
+
+// item returns what becomes of a tensor by a recipe.
+func (l *Layout) item(it nstf.Item, recipe string) (nstf.Item, error) {
+	if recipe == plan.Keep {
+		return it, nil
+	}
+	r, err := plan.ParseRecipe(recipe)
+	if err != nil {
+		return it, err
+	}
+	it.Tensor, err = l.tensor(it.Name, it.Shape, r)
+	if it.Tensor.Form != "" {
+		it.Form = it.Tensor.Form
+	}
+	return it, err
+}
+
+// tensor describes a tensor by a recipe. Matrices of a product have the shapes
+// [..][N][R] and [..][R][K].
+func (l *Layout) tensor(name string, shape []int64, r plan.Recipe) (formats.Tensor, error) {
+	o := fit.Options{Seed: l.seed, Lookup: l.lookup[name]}
+	if r.Form == plan.FormDense {
+		return fit.Describe(name, shape, r.Scheme, o)
+	}
+	var factors []formats.Tensor
+	add := func(factor, scheme string, shape []int64) error {
+		t, err := fit.Describe(factor, shape, scheme, o)
+		factors = append(factors, t)
+		return err
+	}
+	id := form.LowRank
+	if r.Form == plan.FormCorrected {
+		id = form.Corrected
+		if err := add("q", r.Scheme, shape); err != nil {
+			return formats.Tensor{}, err
+		}
+	}
+	a, b, ok := strings.Cut(r.Factors, ",")
+	if !ok {
+		b = a
+	}
+	n := len(shape)
+	left, right := slices.Clone(shape), slices.Clone(shape)
+	left[n-1], right[n-2] = int64(r.Rank), int64(r.Rank)
+	if err := add("a", a, left); err != nil {
+		return formats.Tensor{}, err
+	}
+	if err := add("b", b, right); err != nil {
+		return formats.Tensor{}, err
+	}
+	return form.New(name, id, shape, nil, factors...)
+}
+
+// Bytes returns the bytes of a tensor's parts by a recipe.
+func (l *Layout) Bytes(name, recipe string) (int64, error) {
+	it, err := l.stored(name, recipe)
+	return it.Size(), err
+}
+
+// Most implements quantize/plan.Package.
+func (l *Layout) Most(name, recipe string) (int64, error) {
+	it, err := l.stored(name, recipe)
+	if err != nil {
+		return 0, err
+	}
+	return nstf.MostItemBytes(it), nil
+}
+
+func (l *Layout) stored(name, recipe string) (nstf.Item, error) {
+	i, ok := l.index[name]
+	if !ok {
+		return nstf.Item{}, fmt.Errorf("no tensor %q in the graph", name)
+	}
+	return l.item(l.items[i], recipe)
+}
+
+// Size implements quantize/plan.Package.
+func (l *Layout) Size(p *plan.Plan) (int64, error) {
+	recipes := make(map[string]string, len(p.Tensors))
+	for _, t := range p.Tensors {
+		recipes[t.Name] = t.Recipe
+	}
+	items := slices.Clone(l.items)
+	for i := range items {
+		if recipe, ok := recipes[items[i].Name]; ok && !items[i].Passthrough {
+			var err error
+			if items[i], err = l.item(items[i], recipe); err != nil {
+				return 0, err
+			}
+		}
+	}
+	q := *p
+	q.Predicted.Bytes = 1<<40 + 123456789 // as many digits as there can be
+	return l.measure.Size(items,
+		nstf.File{Name: nstf.PlanFile, Data: q.Encode()},
+		nstf.File{Name: nstf.LedgerFile, Data: expected(l.model, &q).Encode()})
+}
+
+// expected returns a ledger as long as the one to come: figures that are not
+// known yet are digits that do not compress.
+func expected(m *model.Model, p *plan.Plan) *ledger.Ledger {
+	d := digits{state: 1}
+	figure := func() *ledger.Figure { return &ledger.Figure{Mean: d.next(), SE: d.next()} }
+	hash := strings.Repeat("0123456789abcdef", 4)
+	out := &ledger.Ledger{
+		Source: ledger.Source{Model: p.Source.Model, Hash: hash, Text: strings.Repeat("text", 16), TextHash: hash, Context: 1 << 20, Windows: 1 << 20,
+			Held: strings.Repeat("text", 16), HeldCount: 1 << 20, Seed: p.Seed},
+		Model: ledger.Model{Bytes: 1 << 40, BPW: d.next(), PredictedKLD: d.next(), KLD: figure(), Floor: figure(), Perplexity: figure(), Original: figure(), Top1: figure()},
+	}
+	for i := range m.Graph.Blocks {
+		out.Blocks = append(out.Blocks, ledger.Block{Index: int64(i), Drift: d.next()})
+	}
+	blocks := map[string]int{}
+	for _, w := range m.Graph.Weights() {
+		blocks[w.Name] = w.Block
+	}
+	for _, t := range p.Tensors {
+		row := ledger.Tensor{Name: t.Name, Role: t.Role, Block: int64(blocks[t.Name]), Recipe: t.Recipe, Bits: 8 * float64(t.Bytes) / float64(max(1, t.Elements())),
+			Bytes: t.Bytes, Predicted: t.Error, Loss: t.Loss}
+		if t.Recipe != plan.Keep {
+			row.Method, row.Obtained = fit.MethodFeedback, d.next()
+		}
+		if a := t.RunnerUp; a != nil {
+			row.RunnerUp = &ledger.Alternative{Recipe: a.Recipe, Bytes: a.Bytes, Loss: a.Loss}
+		}
+		out.Tensors = append(out.Tensors, row)
+	}
+	return out
+}
+
+// digits makes figures without a pattern.
+type digits struct{ state uint64 }
+
+func (d *digits) next() float64 {
+	d.state = d.state*6364136223846793005 + 1442695040888963407 // Knuth's MMIX
+	return 1e-5 + float64(d.state>>33)/(1<<33)/500
+}
