@@ -51,6 +51,7 @@ func useAVX2(s *Set) {
 	s.panel = panelAVX2()
 	s.norm = normsAVX2()
 	s.trellis = trellisAVX2
+	s.lanes = lanesAVX2()
 }
 
 func useAVX512(s *Set) {
@@ -80,6 +81,7 @@ func useAVX512(s *Set) {
 	s.panel = panelAVX512()
 	s.norm = normsAVX512()
 	s.trellis = trellisAVX512
+	s.lanes = lanesAVX512()
 }
 
 // packAVX2 transposes in blocks of 8x8 and finishes with plain Go.
