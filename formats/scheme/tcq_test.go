@@ -73,7 +73,7 @@ func TestTCQParams(t *testing.T) {
 	s, _ := scheme.ByName("tcq")
 	for name, bad := range map[string]map[string]int64{
 		"bits":       tcqParams("bits", 7),
-		"codebook":   tcqParams("codebook", 3),
+		"codebook":   tcqParams("codebook", 4),
 		"rotate_in":  tcqParams("rotate_in", 48),
 		"rotate_out": tcqParams("rotate_out", 256),
 		"columns":    tcqParams("rotate_in", 128),

@@ -9,6 +9,7 @@ func newSet(l Level) *Set {
 	case LevelAVX2:
 		useAVX2(s)
 		useMaddubs(s)
+		useNarrowTCQ(s)
 	case LevelAVX512:
 		useAVX2(s) // the conversions stay: they outrun memory as they are
 		useAVX512(s)

@@ -13,6 +13,7 @@ import (
 type TCQ struct {
 	n, k          int
 	bits          int
+	factor        uint32
 	codes, scales []byte
 	table         *[1 << scheme.TCQState]int16
 	product       tcqKernel // nil: this level, codebook or shape has none
@@ -20,15 +21,16 @@ type TCQ struct {
 
 // A tcqKernel adds the products of 16 rows with groups of 32 columns of one
 // record; see the generated stubs.
-type tcqKernel func(acc *[scheme.TCQTile]float32, tiles, record *byte, groups int)
+type tcqKernel func(acc *[scheme.TCQTile]float32, tiles, record *byte, groups int, factor uint32)
 
 // NewTCQ takes the parts codes and scales of n rows of k columns.
 func (s *Set) NewTCQ(p scheme.TCQ, n, k int, codes, scales []byte) *TCQ {
 	want(n%scheme.TCQTile == 0 && k%scheme.TCQTile == 0 && len(codes) == n/scheme.TCQTile*k/scheme.TCQTile*32*p.Bits && len(scales) == n/scheme.TCQTile*2,
 		"TCQ", n, k, len(codes), len(scales))
 	q := &TCQ{n: n, k: k, bits: p.Bits, codes: codes, scales: scales, table: p.Codebook.Table()}
-	if s.tcq != nil && p.Codebook == scheme.TCQBytes4 && k%coarseGroup == 0 {
-		q.product = s.tcq(p.Bits)
+	factor, _, paired := p.Codebook.Hash()
+	if s.tcq != nil && !paired && k%coarseGroup == 0 {
+		q.product, q.factor = s.tcq(p.Bits), factor
 	}
 	return q
 }
@@ -94,7 +96,7 @@ func (q *TCQ) products(acc *[scheme.TCQTile]float32, tiles []byte, record []byte
 		return
 	}
 	if groups > 0 {
-		q.product(acc, &tiles[0], &record[0], groups)
+		q.product(acc, &tiles[0], &record[0], groups, q.factor)
 		return
 	}
 	g := -groups - 1
@@ -102,7 +104,7 @@ func (q *TCQ) products(acc *[scheme.TCQTile]float32, tiles []byte, record []byte
 	copy(one[:coarseGroup], record[g*coarseGroup:])
 	copy(one[atScale:], record[atScale+4*g:][:4])
 	copy(one[atShift:], record[atShift+4*g:][:4])
-	q.product(acc, &tiles[0], &one[0], 1)
+	q.product(acc, &tiles[0], &one[0], 1, q.factor)
 }
 
 // RotateIn multiplies activations x[K] by the input side of a tensor of the

@@ -4,47 +4,92 @@
 
 package cpu
 
+// tcqProduct2AVX2 computes
+//
+//	acc[r] += d[g] * (sum over c of code[r][c] * q[c])
+//
+// for groups of 32 columns of two tiles each, codewords being the sums of the bytes of state * factor.
+//
+//go:noescape
+func tcqProduct2AVX2(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
+
+// tcqProduct3AVX2 computes
+//
+//	acc[r] += d[g] * (sum over c of code[r][c] * q[c])
+//
+// for groups of 32 columns of two tiles each, codewords being the sums of the bytes of state * factor.
+//
+//go:noescape
+func tcqProduct3AVX2(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
+
+// tcqProduct4AVX2 computes
+//
+//	acc[r] += d[g] * (sum over c of code[r][c] * q[c])
+//
+// for groups of 32 columns of two tiles each, codewords being the sums of the bytes of state * factor.
+//
+//go:noescape
+func tcqProduct4AVX2(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
+
+// tcqProduct5AVX2 computes
+//
+//	acc[r] += d[g] * (sum over c of code[r][c] * q[c])
+//
+// for groups of 32 columns of two tiles each, codewords being the sums of the bytes of state * factor.
+//
+//go:noescape
+func tcqProduct5AVX2(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
+
+// tcqProduct6AVX2 computes
+//
+//	acc[r] += d[g] * (sum over c of code[r][c] * q[c])
+//
+// for groups of 32 columns of two tiles each, codewords being the sums of the bytes of state * factor.
+//
+//go:noescape
+func tcqProduct6AVX2(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
+
 // tcqProduct2AVX512 computes
 //
 //	acc[r] += d[g] * (sum over c of code[r][c] * q[c])
 //
-// for groups of 32 columns of two tiles each, codewords being those of codebook 1.
+// for groups of 32 columns of two tiles each, codewords being the sums of the bytes of state * factor.
 //
 //go:noescape
-func tcqProduct2AVX512(acc *[16]float32, tiles *byte, record *byte, groups int)
+func tcqProduct2AVX512(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 
 // tcqProduct3AVX512 computes
 //
 //	acc[r] += d[g] * (sum over c of code[r][c] * q[c])
 //
-// for groups of 32 columns of two tiles each, codewords being those of codebook 1.
+// for groups of 32 columns of two tiles each, codewords being the sums of the bytes of state * factor.
 //
 //go:noescape
-func tcqProduct3AVX512(acc *[16]float32, tiles *byte, record *byte, groups int)
+func tcqProduct3AVX512(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 
 // tcqProduct4AVX512 computes
 //
 //	acc[r] += d[g] * (sum over c of code[r][c] * q[c])
 //
-// for groups of 32 columns of two tiles each, codewords being those of codebook 1.
+// for groups of 32 columns of two tiles each, codewords being the sums of the bytes of state * factor.
 //
 //go:noescape
-func tcqProduct4AVX512(acc *[16]float32, tiles *byte, record *byte, groups int)
+func tcqProduct4AVX512(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 
 // tcqProduct5AVX512 computes
 //
 //	acc[r] += d[g] * (sum over c of code[r][c] * q[c])
 //
-// for groups of 32 columns of two tiles each, codewords being those of codebook 1.
+// for groups of 32 columns of two tiles each, codewords being the sums of the bytes of state * factor.
 //
 //go:noescape
-func tcqProduct5AVX512(acc *[16]float32, tiles *byte, record *byte, groups int)
+func tcqProduct5AVX512(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 
 // tcqProduct6AVX512 computes
 //
 //	acc[r] += d[g] * (sum over c of code[r][c] * q[c])
 //
-// for groups of 32 columns of two tiles each, codewords being those of codebook 1.
+// for groups of 32 columns of two tiles each, codewords being the sums of the bytes of state * factor.
 //
 //go:noescape
-func tcqProduct6AVX512(acc *[16]float32, tiles *byte, record *byte, groups int)
+func tcqProduct6AVX512(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)

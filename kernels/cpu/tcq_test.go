@@ -40,7 +40,7 @@ func TestTCQProducts(t *testing.T) {
 				const n, tokens = 48, 2
 				rng := rand.New(rand.NewPCG(uint64(bits), uint64(k)))
 				codes, scales := randomTCQ(rng, bits, n, k)
-				q := set.NewTCQ(scheme.TCQ{Bits: bits, Codebook: scheme.TCQBytes4, RotateIn: 1, RotateOut: 1}, n, k, codes, scales)
+				q := set.NewTCQ(scheme.TCQ{Bits: bits, Codebook: scheme.TCQCodebookFor(bits), RotateIn: 1, RotateOut: 1}, n, k, codes, scales)
 				if !q.Tuned() {
 					continue
 				}

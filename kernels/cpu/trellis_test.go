@@ -2,6 +2,7 @@ package cpu_test
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -61,25 +62,32 @@ func TestTrellisLevels(t *testing.T) {
 	}
 }
 
+var (
+	tilesFlag  = flag.Int("tiles", 128, "tiles of 256 weights that trellis errors are measured with")
+	tablesFlag = flag.Bool("codebooks", false, "measure all codebooks at all numbers of bits")
+)
+
 // TestTrellisGaussian holds the mean squared error on a Gaussian source to
-// multiples of the Shannon limit, 4^-bits.
+// multiples of the Shannon limit, 4^-bits. The limits leave 0.01 for the sample of
+// 128 tiles; docs/decisions/0009-trellis-codebooks.md has the figures of 512.
 func TestTrellisGaussian(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a statistic of thousands of tiles")
 	}
 	limits := map[scheme.TCQCodebook][7]float64{
-		scheme.TCQBytes4: {2: 1.10, 3: 1.13, 4: 1.16, 5: 1.23, 6: 1.30},
-		scheme.TCQBytes2: {2: 1.16, 3: 1.26, 4: 1.51},
+		scheme.TCQBytes4: {2: 1.11, 3: 1.14, 4: 1.17},
+		scheme.TCQFine4:  {5: 1.21, 6: 1.30},
+		scheme.TCQBytes2: {2: 1.17, 3: 1.27, 4: 1.54},
 	}
-	deviations := map[scheme.TCQCodebook]float32{scheme.TCQBytes4: 147.7, scheme.TCQBytes2: 104.5}
-	tiles := 256
+	deviations := map[scheme.TCQCodebook]float32{scheme.TCQBytes4: 147.7, scheme.TCQBytes2: 104.5, scheme.TCQFine4: 147.8}
+	tiles := *tilesFlag
 	if cpu.Best().Level() == cpu.LevelGeneric {
 		tiles = 2
 	}
 	for codebook, limit := range limits {
 		for bits := 2; bits <= 6; bits++ {
-			if limit[bits] == 0 {
-				continue // too few codewords for so many bits
+			if limit[bits] == 0 && !*tablesFlag {
+				continue // another is better
 			}
 			rng := rand.New(rand.NewPCG(1, uint64(bits)))
 			table, deviation := codebook.Table(), deviations[codebook]
@@ -96,7 +104,7 @@ func TestTrellisGaussian(t *testing.T) {
 			}
 			ratio := sum / power * math.Pow(4, float64(bits))
 			t.Logf("codebook %d, %d bits: %.3f of the limit", codebook, bits, ratio)
-			if ratio > limit[bits] && tiles > 2 {
+			if ratio > limit[bits] && limit[bits] > 0 && tiles > 2 {
 				t.Errorf("codebook %d, %d bits: %.3f times the limit, more than %.2f", codebook, bits, ratio, limit[bits])
 			}
 		}

@@ -46,7 +46,12 @@ func (f Format) Table() []byte {
 func (o *Arrange) Calls(Target) []Call {
 	a := o.Format.arrangement()
 	args := []Arg{Ptr(o.To), Ptr(o.From), Ptr(o.Table), I64(o.Rows * o.K / int64(a.weights)), I64(o.First), I64(o.Count), I32(a.bytes())}
-	for i := range 5 {
+	even := 0 // the size of all planes where they are many
+	if len(a.planes) > 5 {
+		even = len(a.planes[0]) / 8
+	}
+	args = append(args, I32(even))
+	for i := range 4 {
 		size := 0
 		if i < len(a.planes) {
 			size = len(a.planes[i]) / 8

@@ -55,6 +55,16 @@ func arrangedCodes() *arrangement {
 	return &arrangement{32, []bitPlane{bitPlane4(32, func(i int) int { return 4 * i })}}
 }
 
+// arrangedTiles is the arrangement of trellis codes: a tile of 256 weights is a
+// block, and each 16 bytes of it a plane.
+func arrangedTiles(bits int) *arrangement {
+	a := &arrangement{weights: 256}
+	for i := range 2 * bits {
+		a.planes = append(a.planes, field(16*i, 16))
+	}
+	return a
+}
+
 // field takes bytes as they are.
 func field(at, bytes int) bitPlane {
 	p := make(bitPlane, 8*bytes)

@@ -17,6 +17,9 @@ type Embed struct {
 // Calls returns the launch.
 func (o *Embed) Calls(Target) []Call {
 	w := &o.Table
+	if w.Format.Rotated() {
+		return []Call{o.embedTCQ()}
+	}
 	return []Call{{
 		Unit: Unit{"embed.hip", w.Format.defines}, Symbol: "nstf_embed_" + w.Format.Name(),
 		Grid: [3]uint32{uint32(ceil(w.K/w.Format.unit, 256)), uint32(o.T), 1}, Block: [3]uint32{256, 1, 1}, Early: true,

@@ -20,6 +20,7 @@ type Format struct {
 	// codes says that the first part is rows of codes that are arranged although
 	// the scheme has no blocks.
 	codes bool
+	Hadamard
 }
 
 // A Weight is a matrix W[N][K] in device memory, laid out as its Format's Parts
@@ -53,6 +54,8 @@ func FormatOf(s *scheme.Scheme, params map[string]int64, k int64) (Format, error
 	case s.Name == "nf4":
 		f.unit = unitOf(32, k, params["block"])
 		f.define("NF4_BLOCK=%d NF4_NESTED=%d NF4_UNIT=%d", params["block"], params["nested"], f.unit)
+	case s.Name == "tcq":
+		f.tcq(params)
 	default:
 		return f, formats.Unsupportedf("", "", "weights of scheme %q on a GPU", s.Name)
 	}
@@ -144,6 +147,9 @@ func (f Format) Parts(shape []int64, params map[string]int64) (parts []Part, byt
 func (f Format) arrangement() *arrangement {
 	if f.codes {
 		return arrangedCodes()
+	}
+	if f.Rotated() {
+		return arrangedTiles(f.bits())
 	}
 	return arrangements()[f.Scheme]
 }

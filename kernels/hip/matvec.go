@@ -11,6 +11,9 @@ const MaxRows = 8
 
 // A Product is one matrix of a group that shares an input, and where its output
 // goes: Y[T][N] = W x + Bias + Residual[T][N]. Y may be Residual.
+//
+// A matrix of the scheme tcq gives products of its codewords, without bias and
+// residual: see [Rotate].
 type Product struct {
 	W              Weight
 	Y              Address // f32[T][N]
@@ -94,6 +97,10 @@ func inputBytes(rows, k int, integer bool) int {
 func (o *Matvec) Calls(t Target) []Call {
 	var calls []Call
 	for _, group := range o.groups() {
+		if group[0].W.Format.Rotated() {
+			calls = append(calls, o.tcqCalls(t, group)...)
+			continue
+		}
 		integer := !o.Exact && group[0].W.Format.integer
 		k := group[0].W.K
 		rows := o.T

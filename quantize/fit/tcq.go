@@ -31,7 +31,7 @@ type TCQ struct {
 // deviation of a Gaussian, as a part of the codebook's, that leaves the least
 // error at each number of bits.
 var (
-	tcqDeviations = map[scheme.TCQCodebook]float32{scheme.TCQBytes4: 147.7, scheme.TCQBytes2: 104.5}
+	tcqDeviations = map[scheme.TCQCodebook]float32{scheme.TCQBytes4: 147.7, scheme.TCQBytes2: 104.5, scheme.TCQFine4: 147.8}
 	tcqSpreads    = [...]float32{2: 1.0, 3: 0.95, 4: 0.90, 5: 0.86, 6: 0.82}
 )
 

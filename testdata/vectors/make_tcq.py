@@ -31,8 +31,8 @@ def signed(b):
 
 
 def codeword(codebook, state):
-    if codebook == 1:
-        y = state * 0xCE5C43 % 2**32
+    if codebook in (1, 3):
+        y = state * {1: 0xCE5C43, 3: 0x654CB9}[codebook] % 2**32
         return sum(signed(y >> s & 255) for s in (0, 8, 16, 24))
     y = (state * 0xD59B + 0x469D) % 2**16
     return signed(y & 255) + signed(y >> 8)
@@ -93,7 +93,7 @@ rows = [
     make("tcq_2", 64, 96, bits=2, codebook=1, rotate_in=32, rotate_out=64, seed=1),
     make("tcq_3", 128, 128, bits=3, codebook=1, rotate_in=128, rotate_out=128, seed=2**53 - 1, in_scales=1, out_scales=1),
     make("tcq_4", 48, 64, bits=4, codebook=2, rotate_in=64, rotate_out=1, seed=3, out_scales=1),
-    make("tcq_5", 32, 48, bits=5, codebook=1, rotate_in=1, rotate_out=32, seed=4, in_scales=1),
+    make("tcq_5", 32, 48, bits=5, codebook=3, rotate_in=1, rotate_out=32, seed=4, in_scales=1),
     make("tcq_6", 16, 32, bits=6, codebook=2, rotate_in=1, rotate_out=1, seed=0),
 ]
 with open("schemes.json") as f:

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -99,8 +98,8 @@ func (m *machine) place(t testing.TB, s *stored, n int) hip.Weight {
 	return hip.Weight{Format: f, N: n, K: s.k(), Data: to.address()}
 }
 
-// unread are schemes that no kernel reads yet.
-var unread = map[string]bool{"tcq": true}
+// apart are schemes whose products have tests of their own (tcq_test.go).
+var apart = map[string]bool{"tcq": true}
 
 // A vector is a tensor among the schemes' vectors, with its weights as decoded
 // by somebody else's code.
@@ -120,7 +119,6 @@ func vectors(t testing.TB) []vector {
 	if err := json.Unmarshal(raw, &index); err != nil {
 		t.Fatal(err)
 	}
-	index.Vectors = slices.DeleteFunc(index.Vectors, func(v vector) bool { return unread[v.Scheme] })
 	for _, s := range scheme.Table() {
 		if s.BlockBytes == 0 {
 			continue
@@ -183,7 +181,7 @@ func varieties(t testing.TB) []*variety {
 	var all []*variety
 	for _, s := range scheme.Table() {
 		switch {
-		case s.DType == tensor.C64, unread[s.Name]:
+		case s.DType == tensor.C64, apart[s.Name]:
 		case s.Plain():
 			all = append(all, &variety{scheme: s})
 		case s.BlockBytes > 0:

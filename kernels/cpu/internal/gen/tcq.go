@@ -5,25 +5,165 @@ import (
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
 )
 
 // tcqFile writes, for each number of bits, the product of 16 rows of codewords
 // with a record of activations. It takes VBMI and VNNI.
 func tcqFile(v isa) {
-	if !v.wide {
+	for bits := trellisMin; bits <= trellisMax; bits++ {
+		if v.wide {
+			tcqProduct(v, bits)
+		} else {
+			tcqNarrow(v, bits)
+		}
+	}
+}
+
+// tcqText opens the product of a number of bits.
+func tcqText(v isa, bits int) {
+	v.text(fmt.Sprintf("tcqProduct%d", bits), "(acc *[16]float32, tiles, record *byte, groups int, factor uint32)", "",
+		"	acc[r] += d[g] * (sum over c of code[r][c] * q[c])",
+		"for groups of 32 columns of two tiles each, codewords being the sums of the bytes of state * factor.")
+}
+
+// tcqFactor broadcasts the argument of that name.
+func tcqFactor(v isa) reg.VecVirtual {
+	factor, scalar := v.vec(), Load(Param("factor"), GP32()).(reg.GPVirtual)
+	if v.wide {
+		VPBROADCASTD(scalar, factor)
+	} else {
+		VMOVD(scalar, factor.AsX())
+		VPBROADCASTD(factor.AsX(), factor)
+	}
+	return factor
+}
+
+// tcqWindow loads the 16 bytes in which a column's windows begin.
+func tcqWindow(tiles reg.GPVirtual, bits, column int, window reg.VecVirtual, spread func(m Op)) {
+	tile, c := column/16*32*bits, column%16
+	if c < 15 {
+		spread(at(tiles, tile+2*bits*c))
 		return
 	}
-	for bits := trellisMin; bits <= trellisMax; bits++ {
-		tcqProduct(v, bits)
+	// Its last bits are the ring's first.
+	VMOVDQU(at(tiles, tile+30*bits), window.AsX())
+	VPINSRW(Imm(uint64(bits)), at(tiles, tile), window.AsX(), window.AsX())
+	spread(window.AsX())
+}
+
+// tcqNarrow keeps eight rows of a tile in each of two registers. The bytes of a
+// product are added before they are multiplied: sums of two fit 16 bits.
+func tcqNarrow(v isa, bits int) {
+	tcqText(v, bits)
+	acc, tiles, record := loadPointer("acc"), loadPointer("tiles"), loadPointer("record")
+	left := GP64()
+	Load(Param("groups"), left)
+	sums, places := v.vecs(2), v.vecs(2)
+	shift := v.vec()
+	for half := range 2 {
+		VMOVUPS(at(acc, 32*half), sums[half])
+		VMOVDQU(tcqNarrowPlaces(bits, half), places[half])
 	}
+	VMOVDQU(tcqNarrowShifts(bits), shift)
+	factor, ones, twice := tcqFactor(v), v.vec(), v.vec()
+	VPCMPEQB(ones, ones, ones)
+	VPABSB(ones, ones)
+	VMOVDQU(tcqTwice(v), twice)
+	mask := v.words("tcqState", 0xffff)
+	values := AllocLocal(128) // each activation twice, as words
+	scale := GP64()
+	LEAQ(at(record, 256), scale)
+	loop("group", left, 1, func() {
+		for i := range 4 {
+			q := v.vec()
+			VPMOVSXBD(at(record, 8*i), q)
+			VPSHUFB(twice, q, q)
+			VMOVDQU(q, values.Offset(32*i))
+		}
+		whole := v.vecs(2)
+		for column := range 32 {
+			window, q := v.vec(), v.vec()
+			tcqWindow(tiles, bits, column, window, func(m Op) {
+				if from, ok := m.(Mem); ok {
+					VBROADCASTI128(from, window)
+				} else {
+					VINSERTI128(Imm(1), m, window, window)
+				}
+			})
+			VPBROADCASTD(values.Offset(4*column), q)
+			for half := range 2 {
+				state := v.vec()
+				VPSHUFB(places[half], window, state)
+				VPSRLVD(shift, state, state)
+				VPAND(mask, state, state)
+				VPMULLD(factor, state, state)
+				VPMADDUBSW(state, ones, state)
+				if column == 0 {
+					VPMADDWD(q, state, whole[half])
+					continue
+				}
+				VPMADDWD(q, state, state)
+				VPADDD(state, whole[half], whole[half])
+			}
+		}
+		d := v.vec()
+		VBROADCASTSS(at(scale, 0), d)
+		for half := range 2 {
+			VCVTDQ2PS(whole[half], whole[half])
+			VFMADD231PS(d, whole[half], sums[half])
+		}
+		bump(tiles, 64*bits)
+		bump(record, 32)
+		bump(scale, 4)
+	})
+	for half := range 2 {
+		VMOVUPS(sums[half], at(acc, 32*half))
+	}
+	VZEROUPPER()
+	RET()
+}
+
+// tcqNarrowPlaces brings to each of eight rows, from 8*half on, the four bytes in
+// which its window lies.
+func tcqNarrowPlaces(bits, half int) Mem {
+	m := GLOBL(fmt.Sprintf("tcqNarrow%d%d", bits, half), 8|16 /* RODATA|NOPTR */)
+	for row := range 8 {
+		for b := range 4 {
+			DATA(4*row+b, U8(uint8(min((8*half+row)*bits/8+b, 15))))
+		}
+	}
+	return m
+}
+
+// tcqNarrowShifts is where in its bytes each row's window begins.
+func tcqNarrowShifts(bits int) Mem {
+	m := GLOBL(fmt.Sprintf("tcqShifts%d", bits), 8|16 /* RODATA|NOPTR */)
+	for row := range 8 {
+		DATA(4*row, U32(uint32(row*bits%8)))
+	}
+	return m
+}
+
+// tcqTwice repeats the low word of each 32 bits.
+func tcqTwice(v isa) Mem {
+	const name = "tcqTwice"
+	if m, ok := v.data[name]; ok {
+		return m
+	}
+	m := GLOBL(name, 8|16 /* RODATA|NOPTR */)
+	for i := range 8 {
+		low := uint32(4*i) % 16
+		DATA(4*i, U32((low|(low+1)<<8)*0x10001))
+	}
+	v.data[name] = m
+	return m
 }
 
 // tcqProduct keeps one row of a tile in each lane and goes through the columns.
 // A column's 16 windows begin at a byte; two of them are in each 64-bit lane.
 func tcqProduct(v isa, bits int) {
-	v.text(fmt.Sprintf("tcqProduct%d", bits), "(acc *[16]float32, tiles, record *byte, groups int)", "",
-		"	acc[r] += d[g] * (sum over c of code[r][c] * q[c])",
-		"for groups of 32 columns of two tiles each, codewords being those of codebook 1.")
+	tcqText(v, bits)
 	acc, tiles, record := loadPointer("acc"), loadPointer("tiles"), loadPointer("record")
 	left := GP64()
 	Load(Param("groups"), left)
@@ -36,7 +176,7 @@ func tcqProduct(v isa, bits int) {
 	mask := GP64()
 	MOVQ(Imm(0x3333333333333333), mask) // the lower two bytes of each state
 	KMOVQ(mask, low)
-	factor, flip := v.words("tcqFactor", 0xCE5C43), v.words("tcqFlip", 0x80808080)
+	factor, flip := tcqFactor(v), v.words("tcqFlip", 0x80808080)
 	shift, scale := GP64(), GP64()
 	LEAQ(at(record, 384), shift)
 	LEAQ(at(record, 256), scale)
@@ -47,15 +187,14 @@ func tcqProduct(v isa, bits int) {
 		other := v.vec()
 		zeroed(other)
 		for column := range 32 {
-			tile, c := column/16*32*bits, column%16
 			window := v.vec()
-			if c == 15 { // its last bits are the ring's first
-				VMOVDQU(at(tiles, tile+30*bits), window.AsX())
-				VPINSRW(Imm(uint64(bits)), at(tiles, tile), window.AsX(), window.AsX())
-				VSHUFI32X4(Imm(0), window, window, window)
-			} else {
-				VBROADCASTI32X4(at(tiles, tile+2*bits*c), window)
-			}
+			tcqWindow(tiles, bits, column, window, func(m Op) {
+				if m, ok := m.(Mem); ok {
+					VBROADCASTI32X4(m, window)
+				} else {
+					VSHUFI32X4(Imm(0), window, window, window)
+				}
+			})
 			VPSHUFB(place, window, window)
 			VPMULTISHIFTQB_Z(window, cut, low, window)
 			VPMULLD(factor, window, window)

@@ -1,0 +1,170 @@
+// Products of codewords of the scheme tcq with up to 4 rows of activations.
+//
+//	for t, n: y[t][n] = unit[n/16] * sum over k of codeword[n][k] * x[t][k]
+//	TCQ_EXPERTS: one row x for each slot, the matrix being that of the slot's expert
+//
+// x are activations rotated by rotate.hip: Acts (acts.hip) where TCQ_INT, else
+// f32[T][K]. y f32[T][N], still to be rotated. N, K multiples of 16. Up to three
+// matrices of one number of bits share x (TCQ_MATRICES).
+//
+// A lane takes a whole tile: its 256 windows then lie at places that the compiler
+// knows, a column's activation serves 16 rows, and no bits come from another lane.
+// Grid: x is strips of 16 rows, NSTF_WAVE/TCQ_LANES a block, y the slot. TCQ_LANES
+// lanes of each of TCQ_WAVES waves share a strip and take its tiles in turn; any
+// wave size. LDS: 64 bytes for each wave and row of x.
+// Phases: tiles are multiplied, a column's sums of 16 products being exact
+// integers; sums over lanes, by halves of the rows; barrier; over waves.
+// Deterministic: every sum in one fixed order.
+// Bound: the bytes of the codes, or 3.2 to 4 instructions per weight
+// (docs/decisions/0009-trellis-codebooks.md).
+// Tolerance: integer sums are exact within 16 columns; otherwise a float32 sum's.
+#include "tcqcode.hip"
+#include "acts.hip"
+
+#define TCQ_STRIPS (NSTF_WAVE / TCQ_LANES) // of a block
+#define TCQ_THREADS (TCQ_WAVES * NSTF_WAVE)
+#if TCQ_INT
+#define TCQ_NAME nstf_matvec_tcq_i8
+#else
+#define TCQ_NAME nstf_matvec_tcq_f32
+#endif
+
+typedef f32 Sums[TCQ_T][16];
+
+// Four copies of byte i of v.
+NSTF_DEVICE u32 splat(u32 v, int i) {
+#if defined(NSTF_CUDA)
+	return choose_bytes(v, v, i * 0x1111);
+#else
+	return __builtin_amdgcn_perm(v, v, i * 0x01010101u);
+#endif
+}
+
+#if TCQ_INT
+NSTF_DEVICE void multiply(Sums &sums, const TcqTile &tile, const u8 *x, int k, int u) {
+	i32 dots[TCQ_T][16];
+	u32 a[TCQ_T][4];
+	f32 d[TCQ_T];
+#pragma unroll
+	for (int t = 0; t < TCQ_T; t++) {
+		const u8 *row = x + t * acts_row_bytes(k);
+		const uint4 v = *(const uint4 *)(row + acts_piece(u) * 16);
+		a[t][0] = v.x, a[t][1] = v.y, a[t][2] = v.z, a[t][3] = v.w;
+		d[t] = *(const f32 *)(row + acts_padded(k) + u / 2 * 8);
+#pragma unroll
+		for (int r = 0; r < 16; r++) dots[t][r] = 0;
+	}
+#pragma unroll
+	for (int c = 0; c < 16; c++) {
+		u32 same[TCQ_T];
+#pragma unroll
+		for (int t = 0; t < TCQ_T; t++) same[t] = splat(a[t][c / 4], c % 4);
+#pragma unroll
+		for (int r = 0; r < 16; r++) {
+			const u32 bytes = tcq_bytes(tcq_state(tile, c, r));
+#pragma unroll
+			for (int t = 0; t < TCQ_T; t++) dots[t][r] = dot4(bytes, same[t], dots[t][r]);
+		}
+	}
+#pragma unroll
+	for (int t = 0; t < TCQ_T; t++)
+#pragma unroll
+		for (int r = 0; r < 16; r++) sums[t][r] = fmaf(d[t], (f32)dots[t][r], sums[t][r]);
+}
+#else
+NSTF_DEVICE void multiply(Sums &sums, const TcqTile &tile, const u8 *x, int k, int u) {
+#pragma unroll
+	for (int c = 0; c < 16; c++) {
+		f32 a[TCQ_T];
+#pragma unroll
+		for (int t = 0; t < TCQ_T; t++) a[t] = ((const f32 *)x)[(i64)t * k + u * 16 + c];
+#pragma unroll
+		for (int r = 0; r < 16; r++) {
+			const f32 w = tcq_codeword(tcq_state(tile, c, r));
+#pragma unroll
+			for (int t = 0; t < TCQ_T; t++) sums[t][r] = fmaf(w, a[t], sums[t][r]);
+		}
+	}
+}
+#endif
+
+// One step of a sum over lanes that differ in a bit: each keeps the half of Count
+// numbers that is its own, or all of one.
+template <int Count> NSTF_DEVICE void fold(f32 (&v)[16], int bit) {
+	const bool upper = threadIdx.x & bit;
+#pragma unroll
+	for (int i = 0; i < Count / 2; i++) {
+		const f32 mine = upper ? v[i + Count / 2] : v[i], other = upper ? v[i] : v[i + Count / 2];
+		v[i] = mine + wave_xor(other, bit);
+	}
+	if (Count == 1) v[0] += wave_xor(v[0], bit);
+}
+
+// Sums over lanes: lane l gets those of rows from l*16/TCQ_LANES on.
+NSTF_DEVICE void gather(f32 (&v)[16]) {
+	if (TCQ_LANES > 1) fold<16>(v, TCQ_LANES / 2);
+	if (TCQ_LANES > 2) fold<8>(v, TCQ_LANES / 4);
+	if (TCQ_LANES > 4) fold<4>(v, TCQ_LANES / 8);
+	if (TCQ_LANES > 8) fold<2>(v, TCQ_LANES / 16);
+	if (TCQ_LANES > 16) fold<1>(v, TCQ_LANES / 32);
+	if (TCQ_LANES > 32) fold<1>(v, 1);
+}
+
+#define TCQ_PRODUCT(i) const u8 *w##i, f32 *y##i, int n##i
+
+NSTF_KERNEL void __launch_bounds__(TCQ_THREADS, TCQ_RESIDENT) TCQ_NAME(
+    const u8 *x, int k, const i32 *expert, int share, i64 stack,
+    TCQ_PRODUCT(0)
+#if TCQ_MATRICES > 1
+    , TCQ_PRODUCT(1)
+#endif
+#if TCQ_MATRICES > 2
+    , TCQ_PRODUCT(2)
+#endif
+) {
+	__shared__ f32 parts[TCQ_WAVES][TCQ_STRIPS][TCQ_T][16];
+	let_next_begin();
+	const u8 *w = w0;
+	f32 *y = y0;
+	int n = n0, block = blockIdx.x;
+#if TCQ_MATRICES > 1
+	const int blocks0 = (n0 / 16 + TCQ_STRIPS - 1) / TCQ_STRIPS;
+	if (block >= blocks0) block -= blocks0, w = w1, y = y1, n = n1;
+#endif
+#if TCQ_MATRICES > 2
+	const int blocks1 = (n1 / 16 + TCQ_STRIPS - 1) / TCQ_STRIPS;
+	if (w == w1 && block >= blocks1) block -= blocks1, w = w2, y = y2, n = n2;
+#endif
+	const int across = k / 16, wave = threadIdx.x / NSTF_WAVE, lane = threadIdx.x % TCQ_LANES;
+	const int mine = block * TCQ_STRIPS + threadIdx.x % NSTF_WAVE / TCQ_LANES;
+	const int strip = mine < n / 16 ? mine : n / 16 - 1; // the last one is done again rather than none
+	i64 first = strip;
+	wait_for_inputs();
+	if (TCQ_EXPERTS) first += (i64)expert[blockIdx.y] * (n / 16);
+	const i64 tiles = (TCQ_EXPERTS ? stack : n) / 16 * across;
+	if (TCQ_EXPERTS) x += (i64)(blockIdx.y / share) * (TCQ_INT ? acts_row_bytes(k) : k * 4);
+
+	Sums sums = {};
+	for (int u = wave * TCQ_LANES + lane; u < across; u += TCQ_WAVES * TCQ_LANES) {
+		TcqTile tile;
+		tcq_load(tile, (const uint4 *)w, tiles, first * across + u);
+		multiply(sums, tile, x, k, u);
+	}
+	const int held = TCQ_LANES < 16 ? 16 / TCQ_LANES : 1, row = lane * 16 / TCQ_LANES;
+#pragma unroll
+	for (int t = 0; t < TCQ_T; t++) {
+		gather(sums[t]);
+#pragma unroll
+		for (int i = 0; i < held; i++) parts[wave][threadIdx.x % NSTF_WAVE / TCQ_LANES][t][row + i] = sums[t][i];
+	}
+	__syncthreads();
+	for (int i = threadIdx.x; i < TCQ_STRIPS * TCQ_T * 16; i += TCQ_THREADS) {
+		const int to = block * TCQ_STRIPS + i / (TCQ_T * 16), t = i / 16 % TCQ_T, r = i % 16;
+		if (to >= n / 16) continue;
+		f32 sum = 0;
+		for (int p = 0; p < TCQ_WAVES; p++) sum += parts[p][i / (TCQ_T * 16)][t][r];
+		const i64 at = TCQ_EXPERTS ? (i64)expert[blockIdx.y] * (n / 16) + to : to;
+		const u16 *units = (const u16 *)(w + tiles * (32 * TCQ_BITS));
+		y[(i64)(TCQ_EXPERTS ? blockIdx.y : t) * n + to * 16 + r] = tcq_unit(units[at]) * sum;
+	}
+}
