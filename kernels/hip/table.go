@@ -58,6 +58,7 @@ func Kernels(t Target) []Kernel {
 	for _, s := range scheme.Table() {
 		table.scheme(s)
 	}
+	table.trellis(d, inner)
 	return table.list
 }
 
@@ -86,6 +87,8 @@ func usualParams(s *scheme.Scheme) map[string]int64 {
 		return map[string]int64{"rows": 128, "cols": 128, "scale": 3}
 	case "nf4":
 		return map[string]int64{"block": 64}
+	case "tcq":
+		return map[string]int64{"bits": 3, "codebook": 1, "rotate_in": 128, "rotate_out": 128, "seed": 0}
 	}
 	return nil
 }
@@ -125,6 +128,28 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 		Rounded: Acts{Data: 16, T: 8, K: inner}, Products: []Product{{W: w}, {W: w}}})
 }
 
+// trellis adds trellis codes of the other numbers of bits, and their rotations.
+func (k *kernelTable) trellis(d, inner int) {
+	s, _ := scheme.ByName("tcq")
+	params := usualParams(s)
+	var w Weight
+	for _, bits := range []int64{2, 4, 5, 6} {
+		params["bits"] = bits
+		f, err := FormatOf(s, params, int64(d))
+		if err != nil {
+			panic("hip: " + err.Error())
+		}
+		w = Weight{Format: f, N: inner, K: d, Data: 256}
+		for _, rows := range []int{1, 4} {
+			k.product(fmt.Sprintf("matvec/tcq%d/T=%d", bits, rows), Budget{256, 64 << 10}, s, params,
+				&Matvec{T: rows, X: 1, Acts: Acts{Data: 16, T: rows, K: d}, Products: []Product{{W: w, Y: 1}}})
+		}
+	}
+	next := w
+	next.N, next.K = d, inner
+	k.add("rotate", Budget{64, 16 << 10}, (&Rotate{T: 1, X: 1, From: w, Gate: true, Act: cpu.SiLU, Up: 1, UpFrom: w, To: next, Acts: Acts{Data: 16, T: 1, K: inner}}).Calls(k.t))
+}
+
 // product adds a matvec with what its loop does.
 func (k *kernelTable) product(name string, b Budget, s *scheme.Scheme, params map[string]int64, o *Matvec) {
 	w := &o.Products[0].W
@@ -140,7 +165,12 @@ func (k *kernelTable) product(name string, b Budget, s *scheme.Scheme, params ma
 			fmt.Sscan(r.Call.Unit.Define(name), &n)
 			return n
 		}
-		r.Rows, r.BytesPerWeight = define("MATVEC_T"), bpw/8
+		r.BytesPerWeight = bpw / 8
+		if w.Format.Rotated() {
+			r.Rows, r.Weights = define("TCQ_T"), scheme.TCQWeights
+			continue
+		}
+		r.Rows = define("MATVEC_T")
 		r.Weights = define("MATVEC_STEPS") * define("MATVEC_ROWS") * (1 + define("MATVEC_GATED")) * (1 + define("MATVEC_PIPE")) * w.Format.unit
 	}
 }

@@ -183,7 +183,7 @@ func trellisFit(bits int, answer bool) func(string, []float32, int, int, *Input,
 }
 
 func trellisScheme(bits, n, k int, o Options) scheme.TCQ {
-	q := scheme.TCQ{Bits: bits, Codebook: scheme.TCQBytes4, Seed: o.Seed, RotateIn: TCQRotation(k), RotateOut: TCQRotation(n)}
+	q := scheme.TCQ{Bits: bits, Codebook: scheme.TCQCodebookFor(bits), Seed: o.Seed, RotateIn: TCQRotation(k), RotateOut: TCQRotation(n)}
 	if o.Lookup {
 		q.RotateOut = 1
 	}
