@@ -1,0 +1,166 @@
+package decompose
+
+import (
+	"context"
+	"fmt"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// A Store brings a matrix w[n][k], whose errors cost tr(E H E') with moments h,
+// into the form in which it is kept, and says what is then stored. The value
+// is the caller's.
+type Store[T any] func(ctx context.Context, w []float32, n, k int, h *Moments) (value T, stored []float32, err error)
+
+// A Corrected is Q + A B, or A B alone.
+type Corrected[T any] struct {
+	Q, A, B   T       // what the stores returned; Q is empty for a product alone
+	Error     float64 // tr(E H E')
+	Reference float64 // tr(W H W')
+	Rounds    int     // of those tried, the one that was best, from 1
+	// Curve is the loss of Q with corrections of ranks 0, 1, 2 ... before these
+	// are stored, from the first round.
+	Curve []float64
+}
+
+// Correct fits Q + A B to w[n][k]: q stores W, the best product of the rank for
+// what it got wrong is found and stored, and then, in turn, q stores W - A B
+// and the product is found again, until that stops paying or rounds are over
+// (the manner of CALDERA: Saha et al., 2024, arXiv 2405.18886; each product is
+// that of EoRA: Liu et al., 2024, arXiv 2410.21271). Of all rounds the best is
+// returned. Errors are those of the stores and of [Factor].
+func Correct[T any](ctx context.Context, w []float32, n, k, rank, rounds int, h *Moments, q, a, b Store[T]) (Corrected[T], error) {
+	best := Corrected[T]{Reference: h.Loss(w, n, k)}
+	product := make([]float32, n*k)
+	for round := 1; round <= rounds; round++ {
+		c, stored, err := correctOnce(ctx, w, product, n, k, rank, h, q, a, b)
+		if err != nil {
+			return best, err
+		}
+		c.Reference, c.Rounds = best.Reference, round
+		if round > 1 {
+			c.Curve = best.Curve
+		}
+		gain := best.Error - c.Error
+		if round == 1 || gain > 0 {
+			best = c
+		}
+		if round > 1 && gain < 0.002*best.Error {
+			break
+		}
+		product = stored
+	}
+	return best, nil
+}
+
+// correctOnce stores W less a product, then the product for what is left.
+func correctOnce[T any](ctx context.Context, w, product []float32, n, k, rank int, h *Moments, q, a, b Store[T]) (c Corrected[T], stored []float32, err error) {
+	rest := make([]float32, len(w))
+	for i, v := range w {
+		rest[i] = v - product[i]
+	}
+	value, codes, err := q(ctx, rest, n, k, h)
+	if err != nil {
+		return c, nil, err
+	}
+	for i, v := range w {
+		rest[i] = v - codes[i]
+	}
+	c, stored, err = Product(ctx, rest, n, k, rank, h, a, b)
+	c.Q = value
+	return c, stored, err
+}
+
+// Product fits A B to w[n][k] and returns it with A B as stored: A is stored
+// under the moments that B gives it, B answers A's errors by least squares and
+// is stored, and then A again answers B's.
+func Product[T any](ctx context.Context, w []float32, n, k, rank int, h *Moments, a, b Store[T]) (c Corrected[T], stored []float32, err error) {
+	f, err := Factor(ctx, w, n, k, h, Options{Rank: rank})
+	if err != nil {
+		return c, nil, err
+	}
+	c.Reference = f.Total
+	for r := range len(f.Values) + 1 {
+		c.Curve = append(c.Curve, f.Loss(r))
+	}
+	x, y := f.Take(rank)
+	if len(f.Values) < rank { // the matrix has no more: the rest is zero
+		x, y = widenRank(x, n, len(f.Values), rank), append(y, make([]float32, (rank-len(f.Values))*k)...)
+	}
+	var backA []float32
+	if c.A, backA, err = a(ctx, x, n, rank, h.of(y, rank, k)); err != nil {
+		return c, nil, err
+	}
+	y, err = answer(backA, w, n, rank, k)
+	if err != nil {
+		return c, nil, err
+	}
+	var backB []float32
+	if c.B, backB, err = b(ctx, y, rank, k, h); err != nil {
+		return c, nil, err
+	}
+	stored = multiply(backA, transpose(backB, rank, k), n, k, rank)
+	left := make([]float32, len(w))
+	for i, v := range w {
+		left[i] = v - stored[i]
+	}
+	c.Error = h.Loss(left, n, k)
+	return c, stored, nil
+}
+
+// widenRank appends columns of zeros to a[n][r].
+func widenRank(a []float32, n, r, rank int) []float32 {
+	out := make([]float32, n*rank)
+	for i := range n {
+		copy(out[i*rank:], a[i*r:(i+1)*r])
+	}
+	return out
+}
+
+// of returns the moments B H B' of what A[N][R] is multiplied with.
+func (m *Moments) of(b []float32, r, k int) *Moments {
+	return &Moments{k: r, h: multiply(m.through(b, r, k), b, r, r, k)}
+}
+
+// K and Mean give the moments back, for stores that fit codes under them.
+func (m *Moments) K() int { return m.k }
+
+// Mean returns H[K][K].
+func (m *Moments) Mean() []float64 { return widen(m.h) }
+
+// answer returns B[R][K] = (A'A)^-1 A' W: whatever H is, no other B leaves less.
+// Columns of A that are zero, or hang together, get a little ridge.
+func answer(a, w []float32, n, r, k int) ([]float32, error) {
+	at := transpose(a, n, r)
+	g := multiply(at, at, r, r, n)
+	s := mat.NewSymDense(r, nil)
+	var trace float64
+	for i := range r {
+		trace += float64(g[i*r+i])
+		for j := i; j < r; j++ {
+			s.SetSym(i, j, (float64(g[i*r+j])+float64(g[j*r+i]))/2)
+		}
+	}
+	if trace == 0 {
+		return make([]float32, r*k), nil
+	}
+	for i := range r {
+		s.SetSym(i, i, s.At(i, i)+1e-7*trace/float64(r))
+	}
+	var c mat.Cholesky
+	if !c.Factorize(s) {
+		return nil, fmt.Errorf("the least squares of a factor of rank %d have no solution", r)
+	}
+	var inverse mat.SymDense
+	if err := c.InverseTo(&inverse); err != nil {
+		return nil, fmt.Errorf("the least squares of a factor of rank %d: %w", r, err)
+	}
+	solve := make([]float32, r*r)
+	for i := range r {
+		for j := range r {
+			solve[i*r+j] = float32(inverse.At(i, j))
+		}
+	}
+	left := multiply(solve, transpose(at, r, n), r, n, r) // (A'A)^-1 A'
+	return multiply(left, transpose(w, n, k), r, k, n), nil
+}

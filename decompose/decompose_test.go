@@ -1,0 +1,176 @@
+package decompose
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+func random(rng *rand.Rand, n int) []float32 { return gaussians(rng, n) }
+
+// uneven returns second moments with a decaying spectrum in a random basis.
+func uneven(rng *rand.Rand, k int) *Moments {
+	x := random(rng, 2*k*k)
+	for i := range 2 * k {
+		for j := range k {
+			x[i*k+j] *= float32(math.Exp(-4 * float64(j) / float64(k)))
+		}
+	}
+	basis := random(rng, k*k)
+	y := multiply(x, basis, 2*k, k, k)
+	t := transpose(y, 2*k, k)
+	return NewMoments(widen(multiply(t, t, k, k, 2*k)), k)
+}
+
+func difference(w, a, b []float32, n, k, r int) []float32 {
+	e := append([]float32(nil), w...)
+	for i, v := range multiply(a, transpose(b, r, k), n, k, r) {
+		e[i] -= v
+	}
+	return e
+}
+
+// TestFactor holds truncated singular values to be the loss, for matrices of
+// all proportions and with and without moments, and no small change of the
+// factors to be better.
+func TestFactor(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, c := range []struct{ n, k int }{{40, 96}, {96, 40}, {64, 64}, {600, 33}} {
+		for _, h := range []*Moments{nil, uneven(rng, c.k)} {
+			w := random(rng, c.n*c.k)
+			f, err := Factor(context.Background(), w, c.n, c.k, h, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range []int{0, 1, 7, min(c.n, c.k)} {
+				a, b := f.Take(r)
+				got, want := h.Loss(difference(w, a, b, c.n, c.k, r), c.n, c.k), f.Loss(r)
+				if math.Abs(got-want) > 2e-5*f.Total {
+					t.Errorf("%v rank %d: the loss is %g, the spectrum says %g of %g", c, r, got, want, f.Total)
+				}
+				for range 3 {
+					near := append([]float32(nil), b...)
+					for i := range near {
+						near[i] += 0.01 * float32(rng.NormFloat64())
+					}
+					if r == 7 && h.Loss(difference(w, a, near, c.n, c.k, r), c.n, c.k) < got {
+						t.Errorf("%v rank %d: a random neighbour is better", c, r)
+					}
+				}
+			}
+			for i := 1; i < len(f.Values); i++ {
+				if f.Values[i] > f.Values[i-1]*(1+1e-9) {
+					t.Fatalf("values %d and %d ascend", i-1, i)
+				}
+			}
+		}
+	}
+}
+
+// TestSubspace holds the random path to the exact one and to its own bound.
+func TestSubspace(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 2))
+	n, k, r := 180, 220, 12
+	h := uneven(rng, k)
+	w := random(rng, n*k)
+	exact, err := Factor(context.Background(), w, n, k, h, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &Factors{N: n, K: k, Total: exact.Total, wt: transpose(w, n, k)}
+	if err := f.bySubspace(context.Background(), w, h, r, Options{Seed: 3}); err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range f.Values {
+		if d := exact.Values[i] - v; d < -1e-4*exact.Values[0] || d > f.Missed || d > 0.02*exact.Values[i] {
+			t.Errorf("value %d: %g instead of %g, missed at most %g", i, v, exact.Values[i], f.Missed)
+		}
+	}
+	if f.Missed <= 0 || f.Missed > 40*exact.Values[r] {
+		t.Errorf("the bound %g does not fit the next value %g", f.Missed, exact.Values[r])
+	}
+	a, b := f.Take(r)
+	if got := h.Loss(difference(w, a, b, n, k, r), n, k); math.Abs(got-f.Loss(r)) > 1e-4*f.Total {
+		t.Errorf("the loss is %g, the spectrum says %g", got, f.Loss(r))
+	}
+}
+
+// TestKnownRank finds a matrix of rank 5 to be one.
+func TestKnownRank(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	n, k := 600, 700
+	w := multiply(random(rng, n*5), random(rng, k*5), n, k, 5)
+	f, err := Factor(context.Background(), w, n, k, nil, Options{Rank: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Loss(4) < 0.01*f.Total || f.Loss(5) > 1e-5*f.Total || f.Missed > 1e-3*f.Total {
+		t.Errorf("losses %g, %g of %g, missed at most %g", f.Loss(4), f.Loss(5), f.Total, f.Missed)
+	}
+}
+
+// rounding stores to multiples of a step.
+func rounding(step float32) Store[string] {
+	return func(_ context.Context, w []float32, n, k int, h *Moments) (string, []float32, error) {
+		out := make([]float32, len(w))
+		for i, v := range w {
+			out[i] = step * float32(math.RoundToEven(float64(v/step)))
+		}
+		return "rounded", out, nil
+	}
+}
+
+func keeping(_ context.Context, w []float32, n, k int, h *Moments) (string, []float32, error) {
+	return "kept", w, nil
+}
+
+// TestCorrect holds corrections to the best of the codes alone, and rounds to
+// pay.
+func TestCorrect(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 4))
+	n, k := 64, 96
+	h := uneven(rng, k)
+	w := random(rng, n*k)
+	for i, v := range multiply(random(rng, n*3), random(rng, k*3), n, k, 3) {
+		w[i] += 3 * v // what a few factors can say
+	}
+	one, err := Correct(context.Background(), w, n, k, 6, 1, h, rounding(2), keeping, rounding(0.01))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if one.Curve[0] < one.Curve[6]*1.2 || math.Abs(one.Error-one.Curve[6]) > 0.02*one.Curve[0] {
+		t.Errorf("left %g, the curve goes from %g to %g", one.Error, one.Curve[0], one.Curve[6])
+	}
+	many, err := Correct(context.Background(), w, n, k, 6, 8, h, rounding(2), keeping, rounding(0.01))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if many.Error > one.Error || many.Q != "rounded" || many.A != "kept" || many.B != "rounded" {
+		t.Errorf("eight rounds leave %g (%+v), one %g", many.Error, many, one.Error)
+	}
+}
+
+// TestRankBeyond asks for more than a matrix has.
+func TestRankBeyond(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	w := multiply(random(rng, 600*2), random(rng, 24*2), 600, 24, 2)
+	c, _, err := Product(context.Background(), w, 600, 24, 8, nil, keeping, keeping)
+	if err != nil || c.Error > 1e-6*c.Reference {
+		t.Errorf("left %g of %g: %v", c.Error, c.Reference, err)
+	}
+}
+
+// TestRefused holds values that are not finite and cancelled work to errors.
+func TestRefused(t *testing.T) {
+	w := make([]float32, 6)
+	w[3] = float32(math.NaN())
+	if _, err := Factor(context.Background(), w, 2, 3, nil, Options{}); err == nil {
+		t.Error("NaN was factored")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Factor(ctx, make([]float32, 6), 2, 3, nil, Options{}); err == nil {
+		t.Error("went on after the end")
+	}
+}
