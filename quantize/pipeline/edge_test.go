@@ -1,0 +1,227 @@
+package pipeline_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nstf/nstf/calibrate"
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/formats/stats"
+	"github.com/nstf/nstf/formats/tensor"
+	"github.com/nstf/nstf/formats/work"
+	"github.com/nstf/nstf/quantize/pipeline"
+)
+
+func open(t *testing.T, name string) *model.Model {
+	t.Helper()
+	m, err := model.Open("../../testdata/micro/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// edited returns a model with one tensor's weights changed.
+func edited(t *testing.T, m *model.Model, name string, change func(w []float32)) *model.Model {
+	t.Helper()
+	x := m.Tensor(name)
+	w := make([]float32, x.Elements())
+	n, _ := x.Rows()
+	if err := scheme.DecodeRows(w, &x, 0, n); err != nil {
+		t.Fatal(err)
+	}
+	change(w)
+	p := make([]byte, 4*len(w))
+	if err := tensor.FromFloat32(p, w, tensor.F32); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := scheme.ByName("f32")
+	y, err := scheme.New(name, s, x.Shape, nil, tensor.BytesBlob(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.With(map[string]formats.Tensor{name: y})
+}
+
+// Weights that are not finite are refused by the tensor's name; channels that
+// nothing comes through are not.
+func TestWeights(t *testing.T) {
+	m := open(t, "llama-31")
+	name := m.Graph.Blocks[1].Attn.O.Weight
+	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(-1))} {
+		for _, recipe := range []string{"tcq2", "q4_0"} {
+			broken := edited(t, m, name, func(w []float32) { w[5] = bad })
+			_, err := pipeline.Run(t.Context(), broken, planned(t, broken, recipe), pipeline.Options{})
+			var f *formats.FormatError
+			if !errors.As(err, &f) || !strings.Contains(err.Error(), name) {
+				t.Errorf("%g by %s: %v", bad, recipe, err)
+			}
+		}
+	}
+	dead := edited(t, m, m.Graph.Blocks[0].AttnNorm.Weight, func(w []float32) { clear(w[:len(w)/2]) })
+	r, err := pipeline.Run(t.Context(), dead, planned(t, dead, "tcq3"), pipeline.Options{Windows: windows(m.Graph.Vocab, 2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := r.Fits[m.Graph.Blocks[0].Attn.Q.Weight]; !(f.Relative() >= 0 && f.Relative() < 0.1) {
+		t.Errorf("%+v", f)
+	}
+	silent := edited(t, m, m.Graph.Blocks[0].AttnNorm.Weight, func(w []float32) { clear(w) })
+	if _, err := pipeline.Run(t.Context(), silent, planned(t, silent, "tcq2"), pipeline.Options{Windows: windows(m.Graph.Vocab, 1)}); err != nil {
+		t.Errorf("nothing comes through: %v", err)
+	}
+}
+
+// Experts that no token came to are fitted by what the block reads, and named.
+func TestExperts(t *testing.T) {
+	m := open(t, "mixtral")
+	all := windows(m.Graph.Vocab, 2)
+	few := [][]int32{all[0][:1]}
+	s, err := calibrate.Measure(t.Context(), m, few, calibrate.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	out := filepath.Join(t.TempDir(), "out.nstf")
+	o, err := pipeline.Quantize(t.Context(), m, pipeline.Request{Out: out, Windows: few, Held: all[:1], Stats: s, Plan: planned(t, m, "tcq2"), Parallel: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := 0
+	for _, e := range o.Ledger.Experts {
+		if e.Tokens == 0 && e.Used == string(stats.CoverBlock) {
+			none++
+		}
+	}
+	if none == 0 {
+		t.Errorf("one token came to all experts: %+v", o.Ledger.Experts)
+	}
+	for _, x := range o.Ledger.Tensors {
+		if x.Role == "moe_up" && (x.Recipe != "tcq2" || !(x.Obtained > 0 && x.Obtained < 1)) {
+			t.Errorf("%+v", x)
+		}
+	}
+}
+
+// A run that ends at any tensor goes on to the same bytes, and fits nothing
+// twice.
+func TestResumed(t *testing.T) {
+	for _, parallel := range []bool{false, true} {
+		m := open(t, "llama-tied")
+		p := planned(t, m, "tcq2")
+		o := pipeline.Options{Windows: windows(m.Graph.Vocab, 2), Parallel: parallel}
+		s, err := calibrate.Measure(t.Context(), m, o.Windows, calibrate.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Stats = s
+		want, err := pipeline.Run(t.Context(), m, p, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "w")
+		before := int64(0) // weights that the last run found done
+		for runs := 0; ; runs++ {
+			w, err := work.Resume(path, work.Job{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			calls, first := 0, int64(0)
+			o.Work, o.Progress = w, func(done, total int64) {
+				if calls == 0 {
+					first = done
+				}
+				if calls++; calls > runs { // run by run, later
+					cancel()
+				}
+			}
+			got, err := pipeline.Run(ctx, m, p, o)
+			cancel()
+			if first < before || runs > 4 && first == 0 {
+				t.Fatalf("run %d found %d weights done, the one before %d", runs, first, before)
+			}
+			before = first
+			if err == nil {
+				same(t, want, got)
+				w.Close()
+				break
+			}
+			if !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			w.Close()
+		}
+		s.Close()
+	}
+}
+
+// same compares fitted tensors.
+func same(t *testing.T, want, got *pipeline.Result) {
+	t.Helper()
+	if len(want.Tensors) != len(got.Tensors) {
+		t.Errorf("%d tensors, want %d", len(got.Tensors), len(want.Tensors))
+	}
+	for name, x := range want.Tensors {
+		for i := range x.Parts {
+			a, err := x.Parts[i].Data.Bytes()
+			b, err2 := got.Tensors[name].Parts[i].Data.Bytes()
+			if err != nil || err2 != nil || !bytes.Equal(a, b) {
+				t.Fatalf("%s: part %d differs", name, i)
+			}
+		}
+		if a, b := want.Fits[name], got.Fits[name]; a.Error != b.Error || a.Method != b.Method {
+			t.Errorf("%s: %+v, want %+v", name, b, a)
+		}
+	}
+}
+
+// A bound on the divergence is kept by a package as small as that allows, or
+// refused with what was tried.
+func TestBounded(t *testing.T) {
+	m := open(t, "llama-31")
+	all := windows(m.Graph.Vocab, 4)
+	var asked []float64
+	var plans []*plan.Plan
+	for bits, loss := range map[string]float64{"tcq2": 4, "tcq3": 1, "tcq4": 0.25, "tcq5": 0.0625, "q8_0": 0.001} {
+		p := planned(t, m, bits)
+		p.Predicted.KLD = loss
+		plans = append(plans, p)
+	}
+	q := pipeline.Request{Out: filepath.Join(t.TempDir(), "out.nstf"), Windows: all[:2], Held: all[2:], MaxKLD: 0.1, Tries: 8,
+		Planner: func(_ context.Context, _ *stats.File, loss float64) (*plan.Plan, error) {
+			asked = append(asked, loss)
+			best := plans[0]
+			for _, p := range plans {
+				if best.Predicted.KLD > loss && p.Predicted.KLD < best.Predicted.KLD || p.Predicted.KLD <= loss && p.Predicted.KLD > best.Predicted.KLD {
+					best = p
+				}
+			}
+			return best, nil
+		}}
+	o, err := pipeline.Quantize(t.Context(), m, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Measured.Bound() > q.MaxKLD || len(o.Tries) < 1 || len(o.Tries) > 8 {
+		t.Errorf("%+v after %+v", o.Measured, o.Tries)
+	}
+	q.MaxKLD, q.Tries = 1e-9, 3
+	var bound *pipeline.BoundError
+	if _, err := pipeline.Quantize(t.Context(), m, q); !errors.As(err, &bound) || len(bound.Tries) == 0 {
+		t.Errorf("%v", err)
+	}
+	q.Held, q.Discard = nil, true
+	if _, err := pipeline.Quantize(t.Context(), m, q); err == nil || errors.As(err, &bound) {
+		t.Errorf("nothing to measure on: %v", err)
+	}
+}
