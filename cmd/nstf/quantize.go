@@ -10,13 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/quantize/encode"
 	"github.com/nstf/nstf/quantize/pipeline"
+	"github.com/nstf/nstf/quantize/plan/candidates"
 )
 
 // quantizeFlags are the flags of quantize.
@@ -261,12 +261,16 @@ func (a *app) request(ctx context.Context, m *model.Model, f *quantizeFlags) (*p
 		q.Stats = s
 		q.Sources = append(q.Sources, nstf.Source{Role: "statistics", Name: filepath.Base(f.stats), Path: f.stats})
 	}
-	if err := a.planFor(m, f, q); err != nil {
+	aim, err := a.planFor(m, f, q)
+	if err != nil {
 		return nil, err
 	}
 	q.Flags = append(q.Flags, f.text.flags()...)
 	if f.parallel {
 		q.Flags = append(q.Flags, "--parallel")
+	}
+	if aim != nil {
+		q.Planner = aim.Planner(m, q)
 	}
 	return q, nil
 }
@@ -292,28 +296,62 @@ func (a *app) texts(m *model.Model, f *quantizeFlags, q *pipeline.Request) error
 	return nil
 }
 
-// planFor sets the plan, or who makes one.
-func (a *app) planFor(m *model.Model, f *quantizeFlags, q *pipeline.Request) (err error) {
+// planFor sets the plan, or returns what one is to reach.
+func (a *app) planFor(m *model.Model, f *quantizeFlags, q *pipeline.Request) (*pipeline.Aim, error) {
+	var err error
 	switch {
 	case f.scheme != "":
 		q.Flags = append(q.Flags, f.schemeFlags()...)
 		if q.Plan, err = (pipeline.Chosen{Scheme: f.scheme, Embed: f.embed, Head: f.head}).Plan(m); err != nil {
-			return &usageError{err}
+			return nil, &usageError{err}
 		}
 		q.Plan.Seed, q.Plan.Effort = f.text.seed, f.effort
+		return nil, nil
 	case f.plan != "":
 		q.Sources = append(q.Sources, nstf.Source{Role: "plan", Name: filepath.Base(f.plan), Path: f.plan})
 		if q.Plan, err = plan.Read(f.plan); err != nil {
-			return err
+			return nil, err
 		}
-		return q.Plan.Check(f.plan, m.Graph)
-	default:
-		return a.planner(m, f, q)
+		return nil, q.Plan.Check(f.plan, m.Graph)
 	}
-	return nil
+	q.Flags = append(q.Flags, f.aimFlags()...)
+	q.Decided["aim"] = strings.Join(f.aimFlags(), " ")
+	return f.aim()
 }
 
-// planner sets who makes a plan to a budget.
-func (a *app) planner(m *model.Model, f *quantizeFlags, q *pipeline.Request) error {
-	return formats.Unsupportedf("", "", "planning")
+// aim is what a plan is to reach.
+func (f *quantizeFlags) aim() (*pipeline.Aim, error) {
+	aim := &pipeline.Aim{Bytes: f.budget, BPW: f.bpw, Seed: f.text.seed, Effort: f.effort, Threads: f.threads, Schemes: strings.Split(f.schemes, ",")}
+	var err error
+	if aim.Recipes, err = candidates.Recipes(f.schemes); err != nil {
+		return nil, &usageError{err}
+	}
+	for _, k := range f.keep {
+		rule, err := candidates.ParseRule(k)
+		if err != nil {
+			return nil, &usageError{err}
+		}
+		aim.Keep = append(aim.Keep, rule)
+	}
+	return aim, nil
+}
+
+// aimFlags are the flags that a plan is made by.
+func (f *quantizeFlags) aimFlags() []string {
+	out := []string{"--schemes=" + f.schemes}
+	switch {
+	case f.bpw > 0:
+		out = append(out, fmt.Sprintf("--bpw=%g", f.bpw))
+	case f.budget > 0:
+		out = append(out, "--size="+f.size)
+	default:
+		out = append(out, fmt.Sprintf("--max-kld=%g", f.maxKLD), fmt.Sprintf("--tries=%d", f.tries))
+	}
+	if f.effort > 0 {
+		out = append(out, fmt.Sprintf("--effort=%d", f.effort))
+	}
+	for _, k := range f.keep {
+		out = append(out, "--keep="+k)
+	}
+	return out
 }
