@@ -2,43 +2,23 @@ package fit
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/kernels/cpu"
 )
-
-// batchRows is the number of rows that one worker takes through all columns:
-// enough for a product with a panel of the factor to pay for reading that.
-const batchRows = 256
 
 // answer fits w[n][k] to dst with feedback: columns from first to last, each
 // aiming at its weights plus what errors before it owe. It returns the
 // calibrated error of each row.
 func answer(ctx context.Context, dst []byte, w []float32, n, k int, s *scheme.Scheme, l *layout, f *factor, set *cpu.Set, threads, turns int) ([]float64, error) {
 	loss := make([]float64, n)
-	step := batches(n, threads)
-	count := (n + step - 1) / step
-	var next atomic.Int64
-	var wait sync.WaitGroup
-	for range min(threads, count) {
-		wait.Go(func() {
-			a := newAnswerer(s, l, f, set, step, turns)
-			for i := int(next.Add(1)) - 1; i < count && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				from, to := i*step, min((i+1)*step, n)
-				a.fit(dst[len(dst)/n*from:len(dst)/n*to], w[from*k:to*k], loss[from:to])
-			}
-		})
-	}
-	wait.Wait()
-	return loss, ctx.Err()
-}
-
-// batches returns the rows of a batch: all threads have some, whole bands.
-func batches(n, threads int) int {
-	step := (n + threads - 1) / threads
-	return max(lanes, min(batchRows, (step+lanes-1)/lanes*lanes))
+	err := spread(ctx, n, threads, func() func(from, to int) {
+		a := newAnswerer(s, l, f, set, batches(n, threads), turns)
+		return func(from, to int) {
+			a.fit(dst[len(dst)/n*from:len(dst)/n*to], w[from*k:to*k], loss[from:to])
+		}
+	})
+	return loss, err
 }
 
 // An answerer is the work space of one goroutine.
@@ -72,11 +52,8 @@ func (a *answerer) fit(dst []byte, w []float32, loss []float64) {
 			load(a.band.z, a.owed[r*factorPanel:], lanes, to-from, factorPanel)
 			a.band.loss = [lanes]float64{}
 			a.band.answered(dst[r*rowBytes+from/a.band.scheme.Block*a.band.scheme.BlockBytes:], rowBytes, rows, a.f, p)
+			store(a.errors[r*k+from:], a.band.e[:to-from], rows, k)
 			for l := range rows {
-				row := a.errors[(r+l)*k+from : (r+l)*k+to]
-				for c := range row {
-					row[c] = a.band.e[c][l]
-				}
 				loss[r+l] += a.band.loss[l]
 			}
 		}
@@ -106,28 +83,78 @@ func (f *factor) undamp(loss []float64, e []float32) {
 	}
 }
 
-// errorsOf returns e H e' of each row of e[n][K], n a multiple of 16.
-func (f *factor) errorsOf(e []float32, set *cpu.Set, scratch *cpu.GemmScratch) []float64 {
-	n := len(e) / f.k
-	loss := make([]float64, n)
-	owed := make([]float32, n*factorPanel)
-	z := make([]cpu.Lane, factorPanel)
-	for p, panel := range f.panels {
-		from, to := f.bounds(p)
-		owe(owed, e, n, f, p, set, scratch)
-		_ = panel
-		_ = z
-		for r := range n {
-			row := e[r*f.k+from : r*f.k+to]
-			for c, v := range row {
-				t := float64(v) + float64(owed[r*factorPanel+c])
-				for i, u := range row[:c] {
-					t += float64(float64(panel[c*to+from+i]) * float64(u))
+// errors returns e H e' of each row of e[n][K]; H is the identity for a nil
+// Input.
+func (in *Input) errors(ctx context.Context, e []float32, threads int) ([]float64, error) {
+	if in == nil {
+		return []float64{in.quadratic(e)}, ctx.Err()
+	}
+	loss := make([]float64, len(e)/in.k)
+	if in.k%lanes != 0 {
+		for r := range loss {
+			loss[r] = in.quadratic(e[r*in.k : (r+1)*in.k])
+		}
+		return loss, ctx.Err()
+	}
+	set := cpu.Best()
+	f, err := in.factor(set, threads)
+	if err != nil {
+		return nil, err
+	}
+	err = spread(ctx, len(loss), threads, func() func(from, to int) {
+		m := meter{f: f, set: set, errors: make([]float32, batches(len(loss), threads)*in.k)}
+		m.owed = make([]float32, len(m.errors)/in.k*factorPanel)
+		return func(from, to int) { m.measure(loss[from:to], e[from*in.k:to*in.k]) }
+	})
+	return loss, err
+}
+
+// A meter is the work space of one goroutine.
+type meter struct {
+	f            *factor
+	set          *cpu.Set
+	errors, owed []float32
+	e            [factorPanel]cpu.Lane
+	scratch      cpu.GemmScratch
+}
+
+// measure sums D_k |sum over i <= k of e_i M_ki|^2 of each row.
+func (m *meter) measure(loss []float64, e []float32) {
+	n, k := len(loss), m.f.k
+	whole := (n + lanes - 1) / lanes * lanes
+	copy(m.errors, e)
+	clear(m.errors[len(e) : whole*k])
+	for p, panel := range m.f.panels {
+		from, to := m.f.bounds(p)
+		owe(m.owed, m.errors, whole, m.f, p, m.set, &m.scratch)
+		for r := 0; r < n; r += lanes {
+			load(m.e[:], m.errors[r*k+from:], lanes, to-from, k)
+			for t := 0; t < to-from; t += lanes {
+				var z [lanes]cpu.Lane
+				load(z[:], m.owed[r*factorPanel+t:], lanes, lanes, factorPanel)
+				m.set.LaneAnswer(&z, m.e[:t+lanes], panel[t*to+from:], to)
+				for c := range z {
+					d := float64(m.f.d[from+t+c])
+					for l := range min(lanes, n-r) {
+						v := float64(z[c][l])
+						loss[r+l] += float64(d * float64(v*v))
+					}
 				}
-				loss[r] += float64(float64(f.d[from+c]) * float64(t*t))
 			}
 		}
 	}
-	f.undamp(loss, e)
-	return loss
+	m.f.undamp(loss, e)
+}
+
+// referenceWork is the number of products that a reference is worth.
+const referenceWork = 1 << 34
+
+// reference returns tr(W H W'), from some of the rows where they are many.
+func (in *Input) reference(ctx context.Context, w []float32, n, k, threads int) (float64, error) {
+	if in == nil {
+		return in.quadratic(w), nil
+	}
+	rows := tiles(n, max(256, referenceWork/(k*k)/lanes*lanes)).of(w, k)
+	loss, err := in.errors(ctx, rows, threads)
+	return sum(loss) * float64(n) / float64(len(rows)/k), err
 }

@@ -49,8 +49,8 @@ func load(dst []cpu.Lane, src []float32, rows, cols, ld int) {
 }
 
 // rounded fits rows to dst without feedback, w[rows][k] with importance by
-// column or nil.
-func (b *band) rounded(dst []byte, w, importance []float32, rows, k int) {
+// column or nil, and leaves their errors in e[rows][k] unless it is nil.
+func (b *band) rounded(dst []byte, w, e, importance []float32, rows, k int) {
 	size, n := b.scheme.BlockBytes, b.scheme.Block
 	rowBytes := k / n * size
 	for at := 0; at < k; at += n {
@@ -58,9 +58,23 @@ func (b *band) rounded(dst []byte, w, importance []float32, rows, k int) {
 		weights(b.w, importance, at)
 		b.choose(b.z[:n], b.w)
 		copy(b.tries[0], b.z[:n])
+		copy(b.tries[1], b.z[:n])
 		b.turn(nil, nil, 0)
 		for l := range rows {
 			b.write(dst[l*rowBytes+at/n*size:][:size], l)
+		}
+		if e != nil {
+			store(e[at:], b.tries[1], rows, k)
+		}
+	}
+}
+
+// store is the inverse of load.
+func store(dst []float32, src []cpu.Lane, rows, ld int) {
+	for l := range rows {
+		row := dst[l*ld : l*ld+len(src)]
+		for c := range src {
+			row[c] = src[c][l]
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 // and D says what an error there costs. A factor is immutable.
 //
 // M is stored in panels of factorPanel rows, each row from column 0 to the end
-// of its panel.
+// of its panel, with ones on the diagonal and zeros behind them.
 type factor struct {
 	k       int
 	damping float64
@@ -170,6 +170,7 @@ func (f *factor) diagonal(p int) (inverse []float32, ok bool) {
 		for j := range i + 1 {
 			panel[i*to+from+j] = float32(a[i*w+j])
 		}
+		clear(panel[i*to+from+i+1 : (i+1)*to])
 	}
 	// T = M'^-1 A from the last row up: T_k = A_k - sum over i > k of M_ik T_i.
 	x := make([]float64, w*w)

@@ -135,7 +135,7 @@ func (f fitter) rows(s *scheme.Scheme, dst []byte, w, importance []float32, k in
 	rowBytes := int(size) / n
 	for row := 0; row < n; row += lanes {
 		rows := min(lanes, n-row)
-		b.rounded(dst[row*rowBytes:], w[row*k:(row+rows)*k], importance, rows, k)
+		b.rounded(dst[row*rowBytes:], w[row*k:(row+rows)*k], nil, importance, rows, k)
 	}
 	return nil
 }

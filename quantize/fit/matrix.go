@@ -10,7 +10,6 @@ import (
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
-	"github.com/nstf/nstf/kernels/cpu"
 )
 
 // Options say how a matrix is fitted.
@@ -25,6 +24,15 @@ type Options struct {
 	// Lookup says that rows are looked up alone, as those of an embedding
 	// table, so that they may not be rotated together.
 	Lookup bool
+
+	sample bool // w is a sample of the matrix's rows: an estimate will do
+}
+
+func (o Options) threads() int {
+	if o.Threads > 0 {
+		return o.Threads
+	}
+	return runtime.GOMAXPROCS(0)
 }
 
 // Methods of a [Result].
@@ -36,16 +44,17 @@ const (
 
 // A Result is a fitted matrix.
 type Result struct {
-	Tensor    formats.Tensor
-	Error     float64 // tr(E H E'), E = W - (what is stored)
-	Reference float64 // tr(W H W')
-	Method    string
+	Tensor formats.Tensor
+	// Error is tr(E H E'), E = W - (what is stored), and Reference tr(W H W');
+	// of large matrices the reference is taken from some of the rows.
+	Error, Reference float64
+	Method           string
 }
 
 // Matrix fits w[n][k] by a recipe: "tcq2" to "tcq6", or the name of a scheme
-// that has a fitter. Under the calibrated error tr(E H E') the result is never
-// worse than rounding without moments: both are computed and the better is
-// kept. The same weights, moments and options give the same bytes on every
+// that has a fitter. Under the calibrated error tr(E H E') the result is not
+// worse than rounding without moments: where a sample of rows leaves any doubt
+// all ways are computed and the best is kept. The same weights, moments and options give the same bytes on every
 // machine and at any number of threads.
 //
 // It fails with an UnsupportedError for a recipe that does not exist or does
@@ -73,130 +82,39 @@ func Matrix(ctx context.Context, name string, w []float32, n, k int, recipe stri
 }
 
 func matrix(ctx context.Context, name string, w []float32, n, k int, recipe string, in *Input, o Options) (Result, error) {
-	reference := in.quadratic(w)
-	var best Result
-	for _, c := range candidates(recipe, in) {
-		if err := ctx.Err(); err != nil {
-			return best, err
-		}
-		t, err := c.fit(name, w, n, k, in, o)
-		if err != nil {
-			return best, err
-		}
-		e := make([]float32, len(w))
-		if err := scheme.DecodeRows(e, &t, 0, int64(n)); err != nil {
-			return best, err
-		}
-		for i, v := range w {
-			e[i] = v - e[i]
-		}
-		r := Result{Tensor: t, Error: in.quadratic(e), Reference: reference, Method: c.method}
-		if best.Method == "" || r.Error < best.Error {
-			best = r
-		}
-	}
-	return best, nil
-}
-
-// A candidate is one way to fit a recipe.
-type candidate struct {
-	method string
-	fit    func(name string, w []float32, n, k int, in *Input, o Options) (formats.Tensor, error)
-}
-
-// candidates lists the ways to fit a recipe, the plain one first.
-func candidates(recipe string, in *Input) []candidate {
 	if bits := trellisBits(recipe); bits > 0 {
-		c := []candidate{{MethodPlain, trellisFit(bits, false)}}
-		if in != nil {
-			c = append(c, candidate{MethodFeedback, trellisFit(bits, true)})
-		}
-		return c
+		return trellisMatrix(ctx, name, w, n, k, bits, in, o)
 	}
 	s, _ := scheme.ByName(recipe)
-	c := []candidate{{MethodPlain, blockFit(s, false)}}
-	if in != nil && !s.Plain() {
-		c = append(c, candidate{MethodWeighted, blockFit(s, true)}, candidate{MethodFeedback, answerFit(s)})
+	if err := fitters[recipe].check(s, w, nil, k); err != nil {
+		return Result{}, err
 	}
-	return c
+	if s.Plain() {
+		return castMatrix(ctx, name, w, n, k, s, in, o)
+	}
+	return blockMatrix(ctx, name, w, n, k, s, in, o)
 }
 
-func blockFit(s *scheme.Scheme, weighted bool) func(string, []float32, int, int, *Input, Options) (formats.Tensor, error) {
-	return func(name string, w []float32, n, k int, in *Input, o Options) (formats.Tensor, error) {
-		f, _ := For(s)
-		var importance []float32
-		if weighted {
-			importance = in.diagonal
-		}
-		shape := []int64{int64(n), int64(k)}
-		size, err := s.Size(shape, nil)
-		if err != nil {
-			return formats.Tensor{}, err
-		}
-		dst := make([]byte, size)
-		if err := f(dst, w, importance, k); err != nil {
-			return formats.Tensor{}, err
-		}
-		return scheme.New(name, s, shape, nil, tensor.BytesBlob(dst))
+// castMatrix converts elements. Its error is tiny, and told by few rows.
+func castMatrix(ctx context.Context, name string, w []float32, n, k int, s *scheme.Scheme, in *Input, o Options) (Result, error) {
+	dst := make([]byte, Bytes(s.Name, n, k))
+	fitters[s.Name].cast(dst, w)
+	t, err := scheme.New(name, s, []int64{int64(n), int64(k)}, nil, tensor.BytesBlob(dst))
+	if err != nil {
+		return Result{}, err
 	}
-}
-
-func answerFit(s *scheme.Scheme) func(string, []float32, int, int, *Input, Options) (formats.Tensor, error) {
-	return func(name string, w []float32, n, k int, in *Input, o Options) (formats.Tensor, error) {
-		set, threads := cpu.Best(), o.Threads
-		if threads <= 0 {
-			threads = runtime.GOMAXPROCS(0)
-		}
-		f, err := in.factor(set, threads)
-		if err != nil {
-			return formats.Tensor{}, formats.Errorf("", name, "%v", err)
-		}
-		shape := []int64{int64(n), int64(k)}
-		dst := make([]byte, Bytes(s.Name, n, k))
-		if _, err := answer(context.Background(), dst, w, n, k, s, fitters[s.Name].layout, f, set, threads, 2); err != nil {
-			return formats.Tensor{}, err
-		}
-		return scheme.New(name, s, shape, nil, tensor.BytesBlob(dst))
+	rows := tiles(n, sampled)
+	x := rows.of(w, k)
+	y := make([]float32, len(w))
+	if err := scheme.DecodeRows(y, &t, 0, int64(n)); err != nil {
+		return Result{}, err
 	}
-}
-
-func trellisFit(bits int, answer bool) func(string, []float32, int, int, *Input, Options) (formats.Tensor, error) {
-	return func(name string, w []float32, n, k int, in *Input, o Options) (formats.Tensor, error) {
-		q := TCQ{TCQ: trellisScheme(bits, n, k, o)}
-		if answer {
-			var err error
-			if q.Feedback, err = in.feedback(q.RotateIn, scheme.TCQTile, q.Seed); err != nil {
-				return formats.Tensor{}, formats.Errorf("", name, "%v", err)
-			}
-		}
-		parts, err := q.Fit(w, n, k)
-		if err != nil {
-			return formats.Tensor{}, err
-		}
-		blobs := make([]tensor.Blob, len(parts))
-		for i, p := range parts {
-			blobs[i] = tensor.BytesBlob(p)
-		}
-		s, _ := scheme.ByName("tcq")
-		return scheme.New(name, s, []int64{int64(n), int64(k)}, q.Params(), blobs...)
+	e := rows.of(y, k)
+	for i, v := range x {
+		e[i] = v - e[i]
 	}
-}
-
-func trellisScheme(bits, n, k int, o Options) scheme.TCQ {
-	q := scheme.TCQ{Bits: bits, Codebook: scheme.TCQCodebookFor(bits), Seed: o.Seed, RotateIn: TCQRotation(k), RotateOut: TCQRotation(n)}
-	if o.Lookup {
-		q.RotateOut = 1
-	}
-	return q
-}
-
-// trellisBits returns 2 to 6 for "tcq2" to "tcq6", 0 for another recipe.
-func trellisBits(recipe string) int {
-	d, ok := strings.CutPrefix(recipe, "tcq")
-	if !ok || len(d) != 1 || d[0] < '0'+scheme.TCQMinBits || d[0] > '0'+scheme.TCQMaxBits {
-		return 0
-	}
-	return int(d[0] - '0')
+	scale := float64(n) / float64(len(x)/k)
+	return Result{Tensor: t, Error: scale * in.quadratic(e), Reference: scale * in.quadratic(x), Method: MethodPlain}, ctx.Err()
 }
 
 func unfit(name, recipe string, n, k int) error {
@@ -262,11 +180,12 @@ func Recipes() []string {
 	return names
 }
 
-// Rows that Estimate looks at: errors of rows are much alike, what the rows of
-// the matrix itself do to the input is not.
+// sampled is the number of rows by which [Estimate] tells the error of all,
+// and sampledReference that for what the matrix does to its input: rows differ
+// more in that.
 const (
 	sampled          = 32
-	sampledReference = 256
+	sampledReference = 128
 )
 
 // Estimate returns the relative calibrated error tr(E H E')/tr(W H W') that
@@ -276,30 +195,57 @@ func Estimate(ctx context.Context, w []float32, n, k int, recipe string, in *Inp
 	if !Fits(recipe, n, k) {
 		return 0, unfit("", recipe, n, k)
 	}
-	rows := sample(w, n, k, sampled)
+	if in != nil && in.err != nil {
+		return 0, formats.Errorf("", "", "%v", in.err)
+	}
+	rows := tiles(n, sampled).of(w, k)
+	o.sample = true
 	r, err := Matrix(ctx, "", rows, len(rows)/k, k, recipe, in, o)
 	if err != nil {
 		return 0, err
 	}
-	many := sample(w, n, k, sampledReference)
-	reference := in.quadratic(many) / float64(len(many))
-	if reference == 0 {
-		return 0, nil
+	many := tiles(n, sampledReference).of(w, k)
+	reference, err := in.errors(ctx, many, o.threads())
+	if err != nil {
+		return 0, formats.Errorf("", "", "%v", err)
 	}
-	return r.Error / float64(len(rows)) / reference, nil
+	if total := sum(reference) / float64(len(many)); total > 0 {
+		return r.Error / float64(len(rows)) / total, nil
+	}
+	return 0, nil
 }
 
-// sample takes whole tiles of rows, evenly spread.
-func sample(w []float32, n, k, most int) []float32 {
+func sum(x []float64) (s float64) {
+	for _, v := range x {
+		s += v
+	}
+	return s
+}
+
+// A span is some of the rows of a matrix.
+type spans [][2]int
+
+// tiles takes whole tiles of rows, evenly spread, of at most so many rows; all
+// rows where they are no more than that.
+func tiles(n, most int) spans {
 	const tile = scheme.TCQTile
 	if n <= most {
-		return w
+		return spans{{0, n}}
 	}
 	parts := most / tile
-	out := make([]float32, 0, most*k)
-	for i := range parts {
+	out := make(spans, parts)
+	for i := range out {
 		at := (2*i + 1) * (n / tile) / (2 * parts) * tile
-		out = append(out, w[at*k:(at+tile)*k]...)
+		out[i] = [2]int{at, at + tile}
+	}
+	return out
+}
+
+// of copies the rows out of w.
+func (s spans) of(w []float32, k int) []float32 {
+	var out []float32
+	for _, r := range s {
+		out = append(out, w[r[0]*k:r[1]*k]...)
 	}
 	return out
 }

@@ -1,0 +1,177 @@
+package fit
+
+import (
+	"context"
+	"math"
+	"sync"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/formats/tensor"
+	"github.com/nstf/nstf/kernels/cpu"
+)
+
+// How ways to fit a matrix are compared: on compared rows, and one that is
+// better by sure standard errors of the mean difference of a row is taken
+// without fitting the whole matrix by the others. Were differences Gaussian,
+// that would be wrong once in a billion matrices.
+const (
+	compared = 64
+	sure     = 6
+)
+
+// A blockJob fits a matrix to a scheme of blocks.
+type blockJob struct {
+	name    string
+	s       *scheme.Scheme
+	layout  *layout
+	in      *Input
+	f       *factor // nil: all errors count alike
+	set     *cpu.Set
+	threads int
+	turns   int
+	k       int
+}
+
+func blockMatrix(ctx context.Context, name string, w []float32, n, k int, s *scheme.Scheme, in *Input, o Options) (Result, error) {
+	j := &blockJob{name: name, s: s, layout: fitters[s.Name].layout, in: in, set: cpu.Best(), threads: o.threads(), turns: turns(o.Effort), k: k}
+	if in != nil {
+		var err error
+		if j.f, err = in.factor(j.set, j.threads); err != nil {
+			return Result{}, formats.Errorf("", name, "%v", err)
+		}
+	}
+	methods, err := j.methods(ctx, w, n, o)
+	if err != nil {
+		return Result{}, err
+	}
+	var best Result
+	for _, m := range methods {
+		dst, loss, err := j.fit(ctx, w, n, m)
+		if err != nil {
+			return Result{}, err
+		}
+		if total := sum(loss); best.Method == "" || total < best.Error {
+			best.Method, best.Error = m, total
+			if best.Tensor, err = scheme.New(name, s, []int64{int64(n), int64(k)}, nil, tensor.BytesBlob(dst)); err != nil {
+				return Result{}, err
+			}
+		}
+	}
+	if o.sample {
+		return best, nil
+	}
+	best.Reference, err = in.reference(ctx, w, n, k, j.threads)
+	return best, err
+}
+
+// turns is how often a block is searched.
+func turns(effort int) int {
+	if effort == 0 {
+		return 2
+	}
+	return min(effort, 8)
+}
+
+// methods returns the ways that the whole matrix is to be fitted by.
+func (j *blockJob) methods(ctx context.Context, w []float32, n int, o Options) ([]string, error) {
+	all := []string{MethodPlain, MethodWeighted, MethodFeedback}
+	switch {
+	case j.f == nil:
+		return all[:1], nil
+	case o.sample:
+		return all[2:], nil
+	case n <= compared:
+		return all, nil
+	}
+	rows := tiles(n, compared).of(w, j.k)
+	var losses [3][]float64
+	for i, m := range all {
+		var err error
+		if _, losses[i], err = j.fit(ctx, rows, len(rows)/j.k, m); err != nil {
+			return nil, err
+		}
+	}
+	if better(losses[2], losses[0]) && better(losses[2], losses[1]) {
+		return all[2:], nil
+	}
+	return all, nil
+}
+
+// better reports whether the losses of rows are surely lower on average.
+func better(a, b []float64) bool {
+	n := float64(len(a))
+	var mean, square float64
+	for i, v := range a {
+		d := b[i] - v
+		mean += d / n
+		square += float64(d*d) / n
+	}
+	variance := max(0, square-float64(mean*mean)) / n
+	return mean > 0 && mean >= sure*math.Sqrt(variance)
+}
+
+// fit fits rows by one method and returns their bytes and calibrated errors.
+func (j *blockJob) fit(ctx context.Context, w []float32, n int, method string) ([]byte, []float64, error) {
+	rowBytes := j.k / j.s.Block * j.s.BlockBytes
+	dst := make([]byte, n*rowBytes)
+	if method == MethodFeedback {
+		loss, err := answer(ctx, dst, w, n, j.k, j.s, j.layout, j.f, j.set, j.threads, j.turns)
+		return dst, loss, err
+	}
+	var importance []float32
+	if method == MethodWeighted {
+		importance = j.in.diagonal
+	}
+	e := make([]float32, len(w))
+	err := spread(ctx, n, j.threads, func() func(from, to int) {
+		b := newBand(j.s, j.layout, j.set, 1)
+		return func(from, to int) {
+			for r := from; r < to; r += lanes {
+				rows := min(lanes, to-r)
+				b.rounded(dst[r*rowBytes:], w[r*j.k:(r+rows)*j.k], e[r*j.k:], importance, rows, j.k)
+			}
+		}
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	loss, err := j.in.errors(ctx, e, j.threads)
+	return dst, loss, err
+}
+
+// spread calls what start returns, once in each of some goroutines, for whole
+// batches of n rows.
+func spread(ctx context.Context, n, threads int, start func() func(from, to int)) error {
+	step := batches(n, threads)
+	count := (n + step - 1) / step
+	work := make(chan int, count)
+	for i := range count {
+		work <- i
+	}
+	close(work)
+	var wait sync.WaitGroup
+	for range min(threads, count) {
+		wait.Go(func() {
+			f := start()
+			for i := range work {
+				if ctx.Err() != nil {
+					return
+				}
+				f(i*step, min((i+1)*step, n))
+			}
+		})
+	}
+	wait.Wait()
+	return ctx.Err()
+}
+
+// batchRows is the number of rows that one goroutine takes through all columns:
+// enough for a product with a panel of the factor to pay for reading that.
+const batchRows = 256
+
+// batches returns the rows of a batch: all threads have some, whole bands.
+func batches(n, threads int) int {
+	step := (n + threads - 1) / threads
+	return max(lanes, min(batchRows, (step+lanes-1)/lanes*lanes))
+}
