@@ -8,6 +8,7 @@ import (
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/stats"
+	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/runtime/exec"
 )
 
@@ -22,8 +23,7 @@ type Options struct {
 	Text string
 	Seed uint64
 	Tool string
-	// Progress is called with what is done and all there is to do, in windows
-	// through blocks; nil: nobody.
+	// Progress is called with the blocks done and all there are; nil: nobody.
 	Progress func(done, total int64)
 }
 
@@ -54,7 +54,8 @@ type walker struct {
 	windows [][]int32
 	out     *stats.File
 	hidden  *Hidden
-	done    int64 // windows through blocks
+	held    int64    // bytes of hidden states and moments in memory
+	moments *scratch // of inputs that do not fit it; nil: none yet
 }
 
 func (w *walker) run(ctx context.Context) error {
@@ -62,17 +63,55 @@ func (w *walker) run(ctx context.Context) error {
 		return err
 	}
 	g := w.m.Graph
-	err := w.stage(ctx, 0, 0, nil, func(s *exec.Stage) (err error) {
-		w.hidden, err = NewHidden(ctx, s, int(g.Width), w.windows)
+	if err := w.stage(0, 0, nil, func(s *exec.Stage) error { return w.embed(ctx, s) }); err != nil {
 		return err
-	})
-	for i := 0; i < len(g.Blocks) && err == nil; i++ {
-		err = w.gather(ctx, i, 1, func(s *exec.Stage) error { return w.hidden.Through(ctx, s, true) })
 	}
-	if err == nil {
-		err = w.gather(ctx, len(g.Blocks), 0, func(s *exec.Stage) error { return w.hidden.Normalize(ctx, s, false) })
+	defer w.hidden.Close()
+	for i := range g.Blocks {
+		if err := w.gather(i, 1, func(s *exec.Stage) error { return w.hidden.Through(ctx, s, true) }); err != nil {
+			return err
+		}
+		if w.o.Progress != nil {
+			w.o.Progress(int64(i+1), int64(len(g.Blocks)))
+		}
 	}
+	return w.gather(len(g.Blocks), 0, func(s *exec.Stage) error { return w.hidden.Normalize(ctx, s, false) })
+}
+
+// embed makes the hidden states, in memory where they take at most half of it.
+func (w *walker) embed(ctx context.Context, s *exec.Stage) (err error) {
+	width := int(w.m.Graph.Width)
+	size := Bytes(w.out.Source.Tokens, int64(width))
+	if w.o.Memory > 0 && size > w.o.Memory/2 {
+		w.hidden, err = NewStoredHidden(ctx, s, width, w.windows, w.o.Dir)
+		return err
+	}
+	w.held = size
+	w.hidden, err = NewHidden(ctx, s, width, w.windows)
 	return err
+}
+
+// input keeps the moments of one input: in memory as long as there is some.
+func (w *walker) input(m *Moments) (*stats.Input, error) {
+	size := 2 * int64(m.K) * int64(m.K+1)
+	if m.Tokens == 0 || w.o.Memory <= 0 || w.held+size <= w.o.Memory {
+		w.held += size
+		return m.Input(), nil
+	}
+	if w.moments == nil {
+		file, err := newScratch(w.o.Dir)
+		if err != nil {
+			return nil, err
+		}
+		w.moments = file
+		w.out.Owns(file)
+	}
+	raw := make([]byte, size)
+	if err := tensor.FromFloat32(raw, m.packed(), tensor.F32); err != nil {
+		return nil, err
+	}
+	at, err := w.moments.append(raw)
+	return stats.NewStoredInput(m.K, m.Tokens, tensor.NewBlob(w.moments, at, size), m.AbsMax), err
 }
 
 // source says what is measured.
@@ -92,10 +131,10 @@ func (w *walker) source() error {
 }
 
 // gather measures what n blocks from first on read while f runs them.
-func (w *walker) gather(ctx context.Context, first, n int, f func(s *exec.Stage) error) error {
+func (w *walker) gather(first, n int, f func(s *exec.Stage) error) error {
 	g := NewGatherer(w.o.threads())
 	g.PerExpert = true
-	err := w.stage(ctx, first, n, g, f)
+	err := w.stage(first, n, g, f)
 	g.Close()
 	if err == nil {
 		err = g.Err()
@@ -105,29 +144,33 @@ func (w *walker) gather(ctx context.Context, first, n int, f func(s *exec.Stage)
 	}
 	w.out.Source.Level = g.Level()
 	for name, m := range g.Inputs {
-		w.out.Inputs[name] = m.Input()
+		if w.out.Inputs[name], err = w.input(m); err != nil {
+			return err
+		}
 	}
 	for name, list := range g.Experts {
-		w.out.Experts[name] = w.experts(first, name, list)
+		if w.out.Experts[name], err = w.experts(first, name, list); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 // experts returns the inputs of a mixture's experts, all of them.
-func (w *walker) experts(block int, name string, list []*Moments) []*stats.Input {
+func (w *walker) experts(block int, name string, list []*Moments) (_ []*stats.Input, err error) {
 	out := make([]*stats.Input, w.m.Graph.Blocks[block].MoE.Experts)
 	for i := range out {
-		if i < len(list) && list[i] != nil {
-			out[i] = list[i].Input()
-		} else {
+		if i >= len(list) || list[i] == nil {
 			out[i] = &stats.Input{K: w.out.Inputs[name].K}
+		} else if out[i], err = w.input(list[i]); err != nil {
+			return nil, err
 		}
 	}
-	return out
+	return out, nil
 }
 
 // stage opens n blocks from first on in float32 arithmetic.
-func (w *walker) stage(ctx context.Context, first, n int, g *Gatherer, f func(s *exec.Stage) error) error {
+func (w *walker) stage(first, n int, g *Gatherer, f func(s *exec.Stage) error) error {
 	o := exec.Options{Threads: w.o.threads(), Exact: true}
 	if g != nil {
 		o.Hook = g.Hook

@@ -17,7 +17,7 @@ import (
 // SensitivityOptions say how sensitivities are measured.
 type SensitivityOptions struct {
 	Options
-	Tokens int // measured; 0: 2048
+	Tokens int // measured; 0: 1536
 	// Relative is the size of the errors, tr(E H E')/tr(W H W'); 0: 0.02, as a
 	// good code of three bits leaves.
 	Relative float64
@@ -27,7 +27,7 @@ type SensitivityOptions struct {
 
 func (o *SensitivityOptions) fill() {
 	if o.Tokens <= 0 {
-		o.Tokens = 2048
+		o.Tokens = 1536
 	}
 	if o.Relative <= 0 {
 		o.Relative = 0.02
@@ -49,8 +49,8 @@ func (o *SensitivityOptions) fill() {
 // the first. Errors are those of [Measure].
 func Sensitivities(ctx context.Context, m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions) error {
 	o.fill()
-	d := disturber{m: m, s: s, o: o, set: cpu.Best(), pool: cpu.NewPool(o.threads()), windows: firstTokens(windows, o.Tokens), out: map[string]float64{}}
-	defer d.pool.Close()
+	d := newDisturber(m, s, windows, o)
+	defer d.close()
 	if err := d.run(ctx); err != nil {
 		return placed(m.Path, err)
 	}
@@ -72,6 +72,9 @@ func firstTokens(windows [][]int32, tokens int) [][]int32 {
 
 // A disturber carries disturbed copies of a model's hidden states.
 type disturber struct {
+	// change returns a matrix, or a stack of them, with errors whose relative
+	// size under the moments h it says; rows of a table are looked up alone.
+	change  func(name string, h []float64, table bool) (*formats.Tensor, float64, error)
 	m       *model.Model
 	s       *stats.File
 	o       SensitivityOptions
@@ -82,13 +85,28 @@ type disturber struct {
 
 	clean  *Hidden
 	copies []copied
+	open   []*Hidden // to close
 }
 
 // A copied is the hidden states behind one disturbed matrix.
 type copied struct {
-	name   string
-	hidden *Hidden
-	head   *formats.Tensor // disturbed too; nil: the model's
+	name     string
+	relative float64 // size of the error
+	hidden   *Hidden
+	head     *formats.Tensor // disturbed too; nil: the model's
+}
+
+func newDisturber(m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions) *disturber {
+	d := &disturber{m: m, s: s, o: o, set: cpu.Best(), pool: cpu.NewPool(o.threads()), windows: firstTokens(windows, o.Tokens), out: map[string]float64{}}
+	d.change = d.disturbed
+	return d
+}
+
+func (d *disturber) close() {
+	for _, h := range d.open {
+		h.Close()
+	}
+	d.pool.Close()
 }
 
 func (d *disturber) run(ctx context.Context) error {
@@ -99,8 +117,21 @@ func (d *disturber) run(ctx context.Context) error {
 		if err := d.block(ctx, i); err != nil {
 			return err
 		}
+		d.progress(i + 1)
 	}
-	return d.compare(ctx)
+	if err := d.compare(ctx); err != nil {
+		return err
+	}
+	d.progress(len(d.m.Graph.Blocks) + 1)
+	return nil
+}
+
+// progress counts what is carried: the further behind, the more copies there are.
+func (d *disturber) progress(blocks int) {
+	if d.o.Progress != nil {
+		n, all := int64(blocks), int64(len(d.m.Graph.Blocks)+1)
+		d.o.Progress(n*(n+1)/2, all*(all+1)/2)
+	}
 }
 
 // stage runs f on blocks [first, first+n), of which one tensor may be another.
@@ -123,13 +154,18 @@ func (d *disturber) embed(ctx context.Context) error {
 	g := d.m.Graph
 	embed := func(to **Hidden) func(s *exec.Stage) error {
 		return func(s *exec.Stage) (err error) {
-			*to, err = NewHidden(ctx, s, int(g.Width), d.windows)
+			if d.stored() {
+				*to, err = NewStoredHidden(ctx, s, int(g.Width), d.windows, d.o.Dir)
+			} else {
+				*to, err = NewHidden(ctx, s, int(g.Width), d.windows)
+			}
 			return err
 		}
 	}
 	if err := d.stage(0, 0, nil, embed(&d.clean)); err != nil {
 		return err
 	}
+	d.open = append(d.open, d.clean)
 	var h []float64
 	var err error
 	if g.Tied() {
@@ -137,17 +173,29 @@ func (d *disturber) embed(ctx context.Context) error {
 			return err
 		}
 	}
-	table, err := d.disturbed(g.Embed.Table, h, true)
+	c := copied{name: g.Embed.Table}
+	table, relative, err := d.change(g.Embed.Table, h, true)
 	if err != nil {
 		return err
 	}
-	c := copied{name: g.Embed.Table}
+	c.relative = relative
 	if g.Tied() {
 		c.head = table
 	}
-	err = d.stage(0, 0, table, embed(&c.hidden))
-	d.copies = append(d.copies, c)
-	return err
+	if err := d.stage(0, 0, table, embed(&c.hidden)); err != nil {
+		return err
+	}
+	d.open, d.copies = append(d.open, c.hidden), append(d.copies, c)
+	return nil
+}
+
+// stored says whether the hidden states of all copies are too large for memory.
+func (d *disturber) stored() bool {
+	var tokens int64
+	for _, w := range d.windows {
+		tokens += int64(len(w))
+	}
+	return d.o.Memory > 0 && int64(len(d.m.Graph.Weights()))*Bytes(tokens, d.m.Graph.Width) > d.o.Memory/2
 }
 
 // block carries everything through one block, and makes the copies that a
@@ -166,14 +214,18 @@ func (d *disturber) block(ctx context.Context, i int) error {
 			}
 			input = l.Input
 		}
-		w, err := d.disturbed(l.Weight, h, false)
+		w, relative, err := d.change(l.Weight, h, false)
 		if err != nil {
 			return err
 		}
-		c := copied{name: l.Weight, hidden: d.clean.clone()}
-		if err := d.stage(i, 1, w, func(s *exec.Stage) error { return c.hidden.Through(ctx, s, true) }); err != nil {
+		c := copied{name: l.Weight, relative: relative}
+		if err := d.stage(i, 1, w, func(s *exec.Stage) (err error) {
+			c.hidden, err = d.clean.through(ctx, s, d.o.Dir)
+			return err
+		}); err != nil {
 			return err
 		}
+		d.open = append(d.open, c.hidden)
 		fresh = append(fresh, c)
 	}
 	err := d.stage(i, 1, nil, func(s *exec.Stage) error {
@@ -188,26 +240,25 @@ func (d *disturber) block(ctx context.Context, i int) error {
 	return err
 }
 
-// disturbed returns a matrix, or a stack of them, with errors of the chosen
-// size under moments h.
-func (d *disturber) disturbed(name string, h []float64, alone bool) (*formats.Tensor, error) {
+// disturbed is a change by noise.
+func (d *disturber) disturbed(name string, h []float64, table bool) (*formats.Tensor, float64, error) {
 	t := d.m.Tensor(name)
 	n, k := t.Rows()
 	w := make([]float32, n*k)
 	if err := scheme.DecodeRows(w, &t, 0, n); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if err := finite(name, w); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	rng := rand.New(rand.NewPCG(d.o.Seed, uint64(len(d.copies))<<32|uint64(len(w))))
-	newShaper(int(k), h, d.set, d.pool).disturb(w, d.o.Relative, alone, rng)
+	newShaper(int(k), h, d.set, d.pool).disturb(w, d.o.Relative, table, rng)
 	raw := make([]byte, 4*len(w))
 	if err := tensor.FromFloat32(raw, w, tensor.F32); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	out := formats.Tensor{Name: name, Shape: t.Shape, Scheme: tensor.F32.String(), Parts: []formats.Part{{Name: "data", DType: tensor.F32, Shape: t.Shape, Data: tensor.BytesBlob(raw)}}}
-	return &out, nil
+	return &out, d.o.Relative, nil
 }
 
 func finite(name string, w []float32) error {
@@ -254,11 +305,11 @@ func (d *disturber) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	head, err := d.disturbed(g.Head.Weight, h, false)
+	head, relative, err := d.change(g.Head.Weight, h, false)
 	if err != nil {
 		return err
 	}
-	c := copied{name: g.Head.Weight, hidden: d.clean}
+	c := copied{name: g.Head.Weight, relative: relative, hidden: d.clean}
 	return d.stage(0, 0, head, func(s *exec.Stage) error { return d.diverge(ctx, s, &c, rows, want) })
 }
 
@@ -280,9 +331,13 @@ func (d *disturber) logProbabilities(ctx context.Context, s *exec.Stage, h *Hidd
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		states, err := h.window(i, false)
+		if err != nil {
+			return err
+		}
 		x := make([]float32, len(at)*width)
 		for j, row := range at {
-			copy(x[j*width:(j+1)*width], h.states[i][row*width:])
+			copy(x[j*width:(j+1)*width], states[row*width:])
 		}
 		if err := s.Normalize(x); err != nil {
 			return err
@@ -339,6 +394,6 @@ func (d *disturber) diverge(ctx context.Context, s *exec.Stage, c *copied, rows 
 	if n == 0 || math.IsNaN(sum) || math.IsInf(sum, 0) {
 		return formats.Errorf("", c.name, "a disturbed copy has logits that are not finite")
 	}
-	d.out[c.name] = max(sum/float64(n), 0) / d.o.Relative
+	d.out[c.name] = max(sum/float64(n), 0) / c.relative
 	return nil
 }
