@@ -139,6 +139,9 @@ func (w *walk) fuses(t int, n hip.Normal, users []*matrix) bool {
 	integers := true
 	for _, m := range users {
 		integers = integers && w.integers(m)
+		if m.Format.Rotated() {
+			return false
+		}
 	}
 	return len(users) > 0 && t <= fusedRows && n.Kind == hip.RMSNorm && hip.NormFits(w.e.m.target, t, w.e.shape.width, !integers)
 }

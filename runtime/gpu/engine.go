@@ -87,6 +87,7 @@ func New(g *model.Graph, tensor func(name string) formats.Tensor, o Options) (*E
 	if count.err != nil {
 		return nil, count.err
 	}
+	e.shape.rotated = count.rotates()
 	if e.m, err = openMachine(&o); err != nil {
 		return nil, err
 	}

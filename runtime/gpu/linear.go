@@ -29,6 +29,8 @@ type source struct {
 	x    hip.Address
 	norm hip.Normal
 	acts hip.Acts // without Data: not rounded
+	// turned is the same on the input side of the one matrix that reads it.
+	turned turned
 }
 
 // matrix places a tensor of so many rows, those of all experts.
@@ -76,7 +78,9 @@ func named(name string, err error) error {
 func few(t int) bool { return t <= hip.MaxRows }
 
 // integers reports whether a product is one of activations rounded to bytes.
-func (w *walk) integers(m *matrix) bool { return !w.e.exact && m.Format.Integer() }
+func (w *walk) integers(m *matrix) bool {
+	return !w.e.exact && m.Format.Integer() && !m.Format.Rotated()
+}
 
 // round rounds t rows of a source to bytes, where a matrix wants them so.
 func (w *walk) round(in *source, t int, ms ...*matrix) {
@@ -90,9 +94,18 @@ func (w *walk) round(in *source, t int, ms ...*matrix) {
 
 // linear computes the targets from t rows of a source.
 func (w *walk) linear(t int, in source, targets ...target) {
-	products := make([]hip.Product, len(targets))
-	for i, g := range targets {
-		products[i] = hip.Product{W: g.w.Weight, Y: g.y, Bias: g.w.bias, Residual: g.residual}
+	var products []hip.Product
+	var rotated []target
+	for _, g := range targets {
+		if g.w.Format.Rotated() {
+			rotated = append(rotated, g)
+			continue
+		}
+		products = append(products, hip.Product{W: g.w.Weight, Y: g.y, Bias: g.w.bias, Residual: g.residual})
+	}
+	w.rotated(t, in, rotated)
+	if len(products) == 0 {
+		return
 	}
 	if few(t) {
 		w.do(&hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Norm: in.norm, Products: products})
@@ -108,7 +121,9 @@ func (w *walk) gated(t int, in source, b *block) source {
 	products := []hip.Product{{W: b.gate.Weight, Y: s.gate, Bias: b.gate.bias}, {W: b.up.Weight, Bias: b.up.bias}}
 	biased := b.gate.bias != 0 || b.up.bias != 0
 	switch {
-	case b.gate.Format != b.up.Format || biased && few(t):
+	case alike(b.gate, b.up):
+		return w.rotatedGate(t, in, b)
+	case b.gate.Format != b.up.Format || b.gate.Format.Rotated() || biased && few(t):
 		w.linear(t, in, target{w: b.gate, y: s.gate}, target{w: b.up, y: s.up})
 		w.do(&hip.Activate{Act: b.act, N: t * b.up.N, Gate: s.gate, Up: s.up, Out: s.gate})
 		return source{x: s.gate}

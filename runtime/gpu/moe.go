@@ -30,6 +30,10 @@ func (w *walk) mixture(b *block, n int, in source, to target) {
 // expert multiplies each slot's row, which so many slots share, with its
 // expert's matrix.
 func (w *walk) expert(m *matrix, slots, share int, in source, y hip.Address) {
+	if m.Format.Rotated() {
+		w.rotatedExpert(m, slots, share, in, y)
+		return
+	}
 	s, products := &w.e.s, []hip.Product{{W: m.Weight, Y: y, Bias: m.bias}}
 	if few(slots) {
 		w.do(&hip.Matvec{T: slots, Exact: w.e.exact, X: in.x, Acts: in.acts, Experts: s.chosen, Stack: m.experts, Share: share, Products: products})

@@ -12,6 +12,7 @@ type shape struct {
 	inner         int   // of a feed-forward layer
 	experts, topK int   // of a mixture; topK is 1 where there is none
 	pairs         []int // of each rope
+	rotated       bool  // whether some weights are
 }
 
 func shapeOf(g *model.Graph) shape {
@@ -64,6 +65,9 @@ type scratch struct {
 	parts      hip.Address   // [T*TopK][D]
 	acts, wide hip.Address   // inputs rounded to bytes, see hip.Acts
 	tiles      hip.Address   // of hip.Matmul
+	turned     hip.Address   // inputs on the input side of rotated weights
+	bytes      hip.Address   // the same rounded
+	sums       hip.Address   // [T][D] on the output side of rotated weights
 	logits     hip.Address   // [logitRows][Vocab]
 	cos, sin   []hip.Address // of each rope, [T][pairs]
 	attend     hip.Address   // of hip.Attend
@@ -93,6 +97,10 @@ func (s *scratch) place(sh *shape, t int, context int, attend, sample int64, a *
 	s.acts = a.take(max(hip.ActsSize(min(t, fewRows), sh.width), hip.ActsSize(min(n, fewRows), sh.inner)))
 	s.tiles = a.take(max(hip.MatmulScratch(t, max(sh.width, sh.q)), hip.MatmulScratch(n, sh.inner)))
 	s.wide = a.take(hip.ActsSize(fewRows, sh.inner))
+	if sh.rotated {
+		s.turned, s.sums = a.floats(max(t*max(sh.width, sh.q), n*sh.inner)), a.floats(t*sh.width)
+		s.bytes = a.take(max(hip.ActsSize(fewRows, max(sh.width, sh.q)), hip.ActsSize(fewRows, sh.inner)))
+	}
 	s.logits = a.floats(s.logitRows * sh.vocab)
 	s.cos, s.sin = make([]hip.Address, len(sh.pairs)), make([]hip.Address, len(sh.pairs))
 	for i, p := range sh.pairs {
