@@ -174,3 +174,88 @@ func TestRefused(t *testing.T) {
 		t.Error("went on after the end")
 	}
 }
+
+// TestShare finds two matrices in common, and holds the loss to what is left.
+func TestShare(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 6))
+	e, n, k := 6, 20, 24
+	h := uneven(rng, k)
+	base, mix := random(rng, 2*n*k), random(rng, e*2)
+	w := multiply(mix, transpose(base, 2, n*k), e, n*k, 2)
+	for i := range w {
+		w[i] += 0.05 * float32(rng.NormFloat64())
+	}
+	b, err := Share(context.Background(), w, e, n, k, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Loss(1) < 0.05*b.Total || b.Loss(2) > 0.01*b.Total {
+		t.Errorf("losses %g, %g of %g", b.Loss(1), b.Loss(2), b.Total)
+	}
+	c, u := b.Take(2)
+	left := difference(w, c, u, e, n*k, 2)
+	var sum float64
+	for i := range e {
+		sum += h.Loss(left[i*n*k:(i+1)*n*k], n, k)
+	}
+	if math.Abs(sum-b.Loss(2)) > 1e-4*b.Total {
+		t.Errorf("the loss is %g, the spectrum says %g", sum, b.Loss(2))
+	}
+}
+
+// TestChain makes trains of two and three cores and holds the error to what the
+// truncations left; with full ranks nothing is lost.
+func TestChain(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	v, k := 23, 12
+	w := random(rng, v*k)
+	for _, c := range []struct {
+		rows, columns, ranks []int
+		exact                bool
+	}{
+		{[]int{4, 6}, []int{3, 4}, []int{12}, true},
+		{[]int{4, 6}, []int{3, 4}, []int{5}, false},
+		{[]int{2, 3, 4}, []int{2, 3, 2}, []int{4, 8}, true},
+		{[]int{2, 3, 4}, []int{2, 3, 2}, []int{3, 5}, false},
+	} {
+		cores, left, err := Chain(context.Background(), w, v, k, c.rows, c.columns, c.ranks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum float64
+		for i := range v {
+			row := decodeRow(cores, i)
+			for j, x := range row {
+				sum += math.Pow(float64(w[i*k+j]-x), 2)
+			}
+		}
+		if sum > left*1.001+1e-6 || c.exact && left > 1e-3 || !c.exact && sum < 0.1*left {
+			t.Errorf("%v: the error is %g, truncations left %g", c.ranks, sum, left)
+		}
+	}
+}
+
+// decodeRow multiplies the cores of one row.
+func decodeRow(cores []Core, row int) []float32 {
+	left := []float32{1}
+	columns := 1
+	digits := make([]int, len(cores))
+	for i := len(cores) - 1; i >= 0; i-- {
+		digits[i] = row % cores[i].Rows
+		row /= cores[i].Rows
+	}
+	for i, c := range cores {
+		size := c.RankIn * c.Columns * c.RankOut
+		g := c.W[digits[i]*size:][:size]
+		out := make([]float32, columns*c.Columns*c.RankOut)
+		for a := range columns {
+			for r := range c.RankIn {
+				for x := range c.Columns * c.RankOut {
+					out[a*c.Columns*c.RankOut+x] += left[a*c.RankIn+r] * g[r*c.Columns*c.RankOut+x]
+				}
+			}
+		}
+		left, columns = out, columns*c.Columns
+	}
+	return left
+}

@@ -17,14 +17,16 @@ const (
 	FormDense     = "dense"     // W in a scheme
 	FormLowRank   = "lowrank"   // W = A B
 	FormCorrected = "corrected" // W = Q + A B
+	FormShared    = "shared"    // W_e = Q_e + a mixture of matrices that all experts share
+	FormTrain     = "train"     // a tensor train of two cores
 )
 
 // A Recipe says how a tensor is stored.
 type Recipe struct {
 	Form    string
-	Scheme  string // of W or Q: "tcq3", "q4_k", ..., [Keep]; "" for a product alone
-	Rank    int    // columns of A and rows of B, 0 for [FormDense]
-	Factors string // scheme of A and B, "" for [FormDense]
+	Scheme  string // of W or Q: "tcq3", "q4_k", ..., [Keep]; "" for factors alone
+	Rank    int    // columns of A and rows of B, or shared matrices; 0 for [FormDense]
+	Factors string // scheme of the factors, "" for [FormDense]; two with a comma are those of A and B
 }
 
 // maxRank bounds a rank: no matrix of any model has a larger one.
@@ -36,6 +38,9 @@ const maxRank = 1 << 20
 //	SCHEME                 a scheme's name, or tcq2 to tcq6
 //	lowrank:R:FACTORS      a product of rank R, its factors in the scheme FACTORS
 //	SCHEME+lr:R:FACTORS    a scheme, and what it got wrong as a product of rank R
+//	shared:B:FACTORS       experts as mixtures of B matrices in the scheme FACTORS
+//	SCHEME+shared:B:FACTORS  and what they leave in a scheme
+//	train:R:FACTORS        a tensor train of two cores with the rank R between
 //
 // A spelling that is none of these is a [formats.FormatError], an unknown
 // scheme or form a [formats.UnsupportedError]. Whether a tensor can be stored
@@ -44,19 +49,23 @@ func ParseRecipe(s string) (Recipe, error) {
 	if s == Keep {
 		return Recipe{Form: FormDense, Scheme: Keep}, nil
 	}
-	if name, rest, ok := strings.Cut(s, "+lr:"); ok {
-		r := Recipe{Form: FormCorrected, Scheme: name}
-		if err := knownScheme(s, name); err != nil {
-			return Recipe{}, err
+	for _, f := range []struct{ mark, form string }{{"+lr:", FormCorrected}, {"+shared:", FormShared}} {
+		if name, rest, ok := strings.Cut(s, f.mark); ok {
+			r := Recipe{Form: f.form, Scheme: name}
+			if err := knownScheme(s, name); err != nil {
+				return Recipe{}, err
+			}
+			err := r.product(s, rest)
+			return r, err
 		}
-		return r, r.product(s, rest)
 	}
 	if form, rest, ok := strings.Cut(s, ":"); ok {
-		if form != FormLowRank {
+		if form != FormLowRank && form != FormShared && form != FormTrain {
 			return Recipe{}, formats.Unsupportedf("", "", "recipe %q: form %q", s, form)
 		}
-		r := Recipe{Form: FormLowRank}
-		return r, r.product(s, rest)
+		r := Recipe{Form: form}
+		err := r.product(s, rest)
+		return r, err
 	}
 	return Recipe{Form: FormDense, Scheme: s}, knownScheme(s, s)
 }
@@ -70,9 +79,19 @@ func (r *Recipe) product(whole, s string) error {
 		return formats.Errorf("", "", "recipe %q: %q is no rank and scheme of factors", whole, s)
 	}
 	r.Rank, r.Factors = n, factors
-	if err := knownScheme(whole, factors); err != nil {
+	a, b, two := strings.Cut(factors, ",")
+	if !two {
+		b = a
+	}
+	for _, name := range []string{a, b} {
+		if err := knownScheme(whole, name); err != nil {
+			*r = Recipe{}
+			return err
+		}
+	}
+	if two && r.Form != FormLowRank && r.Form != FormCorrected {
 		*r = Recipe{}
-		return err
+		return formats.Errorf("", "", "recipe %q: two schemes of factors", whole)
 	}
 	return nil
 }
@@ -80,8 +99,14 @@ func (r *Recipe) product(whole, s string) error {
 // String spells a recipe as [ParseRecipe] reads it.
 func (r Recipe) String() string {
 	switch r.Form {
-	case FormLowRank:
-		return fmt.Sprintf("%s:%d:%s", FormLowRank, r.Rank, r.Factors)
+	case FormLowRank, FormTrain:
+		return fmt.Sprintf("%s:%d:%s", r.Form, r.Rank, r.Factors)
+	case FormShared:
+		whole := fmt.Sprintf("%s:%d:%s", r.Form, r.Rank, r.Factors)
+		if r.Scheme != "" {
+			whole = r.Scheme + "+" + whole
+		}
+		return whole
 	case FormCorrected:
 		return fmt.Sprintf("%s+lr:%d:%s", r.Scheme, r.Rank, r.Factors)
 	}

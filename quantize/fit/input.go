@@ -100,6 +100,9 @@ func (in *Input) factor(set *cpu.Set, threads int) (*factor, error) {
 // blockDamping is the damping of the moments that blocks are answered by.
 const blockDamping = 0.01
 
+// Moments returns h[K][K], which must not be changed, and K.
+func (in *Input) Moments() (h []float64, k int) { return in.h, in.k }
+
 // quadratic returns the sum over rows of e H e', e[n][K].
 func (in *Input) quadratic(e []float32) float64 {
 	var sum float64

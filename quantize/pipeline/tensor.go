@@ -4,7 +4,9 @@ import (
 	"context"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/formats/form"
+	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/quantize/factored"
 	"github.com/nstf/nstf/quantize/fit"
 )
 
@@ -49,7 +51,7 @@ func (j *job) fit(ctx context.Context) (formats.Tensor, Fit, error) {
 		}
 		stack = append(stack, more...)
 	}
-	x, err := scheme.Concat(j.name, t.Shape, stack...)
+	x, err := factored.Stack(j.name, t.Shape, stack)
 	return x, out, err
 }
 
@@ -57,7 +59,7 @@ func (j *job) fit(ctx context.Context) (formats.Tensor, Fit, error) {
 func (j *job) matrix(ctx context.Context, t *formats.Tensor, first, n, k int64, in *fit.Input, out *Fit) ([]formats.Tensor, error) {
 	o := fit.Options{Seed: j.p.Seed, Effort: int(j.p.Effort), Threads: j.o.Threads, Lookup: j.lookup}
 	run := n
-	if n*k > maxChunk {
+	if r, err := plan.ParseRecipe(j.recipe); err == nil && r.Form == plan.FormDense && n*k > maxChunk {
 		run = max(maxChunk/k/chunkTile, 1) * chunkTile
 		o.Lookup = true
 	}
@@ -65,10 +67,10 @@ func (j *job) matrix(ctx context.Context, t *formats.Tensor, first, n, k int64, 
 	for at := int64(0); at < n; at += run {
 		rows := min(run, n-at)
 		w := make([]float32, rows*k)
-		if err := scheme.DecodeRows(w, t, first+at, rows); err != nil {
+		if err := form.DecodeRows(w, t, first+at, rows); err != nil {
 			return nil, err
 		}
-		r, err := fit.Matrix(ctx, j.name, w, int(rows), int(k), j.recipe, in, o)
+		r, err := factored.Matrix(ctx, j.name, w, int(rows), int(k), j.recipe, in, o)
 		if err != nil {
 			return nil, err
 		}

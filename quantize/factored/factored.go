@@ -1,0 +1,146 @@
+// Package factored fits matrices to recipes with factors: it gives decompose
+// the fitters of quantize/fit as its stores.
+//
+// In: weights W[N][K], a recipe such as "tcq2+lr:32:q8_0", and the second
+// moments of the input. Out: a tensor of a form, with the error
+// tr(E H E') that it leaves, like quantize/fit's. The same input gives the same
+// bytes at any number of threads on one SIMD level. Nothing keeps state.
+package factored
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/nstf/nstf/decompose"
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/form"
+	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/quantize/fit"
+)
+
+// Methods of a result, beside those of quantize/fit.
+const (
+	MethodProduct   = "product"   // the best product under the moments
+	MethodAlternate = "alternate" // codes and product in turn
+)
+
+// rounds is how often codes and product take turns, at the default effort and
+// at the least.
+const rounds, leastRounds = 3, 1
+
+// Fits reports whether a matrix of this shape can be stored by a recipe, dense
+// ones included.
+func Fits(recipe string, n, k int) bool {
+	r, err := plan.ParseRecipe(recipe)
+	if err != nil {
+		return false
+	}
+	if r.Form == plan.FormDense {
+		return fit.Fits(recipe, n, k)
+	}
+	a, b := schemes(r)
+	return r.Rank < min(n, k) && fit.Fits(a, n, r.Rank) && fit.Fits(b, r.Rank, k) && (r.Form == plan.FormLowRank || fit.Fits(r.Scheme, n, k))
+}
+
+// schemes returns those of A and B: one for both, or two with a comma.
+func schemes(r plan.Recipe) (a, b string) {
+	a, b, ok := strings.Cut(r.Factors, ",")
+	if !ok {
+		b = a
+	}
+	return a, b
+}
+
+// Matrix fits w[n][k] by a recipe with factors or without. Errors are those of
+// [fit.Matrix], and of factoring what is not finite.
+func Matrix(ctx context.Context, name string, w []float32, n, k int, recipe string, in *fit.Input, o fit.Options) (fit.Result, error) {
+	r, err := plan.ParseRecipe(recipe)
+	if err != nil {
+		return fit.Result{}, err
+	}
+	if r.Form == plan.FormDense {
+		return fit.Matrix(ctx, name, w, n, k, recipe, in, o)
+	}
+	if !Fits(recipe, n, k) {
+		return fit.Result{}, formats.Unsupportedf("", name, "%d rows of %d weights as %s", n, k, recipe)
+	}
+	a, b := schemes(r)
+	storeA, storeB := store("a", a, nil, o), store("b", b, in, o)
+	h := moments(in)
+	var c decompose.Corrected[formats.Tensor]
+	method, id := MethodProduct, form.LowRank
+	if r.Form == plan.FormLowRank {
+		c, _, err = decompose.Product(ctx, w, n, k, r.Rank, h, storeA, storeB)
+	} else {
+		turns := rounds
+		if o.Effort == 1 {
+			turns = leastRounds
+		}
+		c, err = decompose.Correct(ctx, w, n, k, r.Rank, turns, h, store("q", r.Scheme, in, o), storeA, storeB)
+		method, id = MethodAlternate, form.Corrected
+	}
+	if err != nil {
+		return fit.Result{}, named(name, err)
+	}
+	factors := []formats.Tensor{c.A, c.B}
+	if id == form.Corrected {
+		factors = append([]formats.Tensor{c.Q}, factors...)
+	}
+	t, err := form.New(name, id, []int64{int64(n), int64(k)}, nil, factors...)
+	return fit.Result{Tensor: t, Error: c.Error, Reference: c.Reference, Method: method}, err
+}
+
+// moments gives decompose what fit holds.
+func moments(in *fit.Input) *decompose.Moments {
+	if in == nil {
+		return nil
+	}
+	return decompose.NewMoments(in.Moments())
+}
+
+// store fits a factor by a scheme. What reads the tensor's own input shares its
+// factorizations; for another the moments are taken as they come.
+func store(name, recipe string, in *fit.Input, o fit.Options) decompose.Store[formats.Tensor] {
+	return func(ctx context.Context, w []float32, n, k int, h *decompose.Moments) (formats.Tensor, []float32, error) {
+		use := in
+		if use == nil && h != nil {
+			use = fit.NewInput(h.Mean(), k)
+		}
+		r, err := fit.Matrix(ctx, name, w, n, k, recipe, use, o)
+		if err != nil {
+			return r.Tensor, nil, err
+		}
+		back := make([]float32, n*k)
+		return r.Tensor, back, scheme.DecodeRows(back, &r.Tensor, 0, int64(n))
+	}
+}
+
+// named puts a tensor's name before what went wrong with a factor of it.
+func named(name string, err error) error {
+	return fmt.Errorf("%q: %w", name, err)
+}
+
+// Stack makes one tensor of the matrices of a stack, which have one recipe.
+func Stack(name string, shape []int64, matrices []formats.Tensor) (formats.Tensor, error) {
+	first := &matrices[0]
+	if first.Form == "" {
+		return scheme.Concat(name, shape, matrices...)
+	}
+	f, _ := form.ByName(first.Form)
+	var factors []formats.Tensor
+	for i := range first.Factors {
+		var list []formats.Tensor
+		for _, m := range matrices {
+			list = append(list, m.Factors[i])
+		}
+		one := &first.Factors[i]
+		x, err := scheme.Concat(one.Name, append(append([]int64{}, shape[:len(shape)-2]...), one.Shape...), list...)
+		if err != nil {
+			return formats.Tensor{}, named(name, err)
+		}
+		factors = append(factors, x)
+	}
+	return form.New(name, f.ID, shape, first.Params, factors...)
+}
