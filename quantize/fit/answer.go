@@ -26,21 +26,36 @@ type answerer struct {
 	f       *factor
 	set     *cpu.Set
 	band    *band
-	errors  []float32 // [rows][K]: weights, and errors of the columns chosen
-	owed    []float32 // [rows][factorPanel]
+	errors  []float32 // [rows] at distance errorStride: weights, and errors of the columns chosen
+	owed    []float32 // [rows] at distance owedStride
 	scratch cpu.GemmScratch
 }
 
 func newAnswerer(s *scheme.Scheme, l *layout, f *factor, set *cpu.Set, rows, turns int) *answerer {
-	return &answerer{f: f, set: set, band: newBand(s, l, set, turns), errors: make([]float32, rows*f.k), owed: make([]float32, rows*factorPanel)}
+	return &answerer{f: f, set: set, band: newBand(s, l, set, turns), errors: make([]float32, rows*f.errorStride()), owed: make([]float32, rows*owedStride)}
+}
+
+// owedStride and errorStride are the distances of rows of what a panel is owed
+// and of errors.
+const owedStride = factorPanel + rowGap
+
+func (f *factor) errorStride() int { return f.k + rowGap }
+
+// fillErrors copies w[n][K] to rows of errors, and zeros to fill bands.
+func (f *factor) fillErrors(errors, w []float32) (rows int) {
+	ld, n := f.errorStride(), len(w)/f.k
+	rows = (n + lanes - 1) / lanes * lanes
+	for r := range n {
+		copy(errors[r*ld:], w[r*f.k:(r+1)*f.k])
+	}
+	clear(errors[n*ld : rows*ld])
+	return rows
 }
 
 // fit fits some rows, whose number may be any: bands are filled with zeros.
 func (a *answerer) fit(dst []byte, w []float32, loss []float64) {
-	n, k := len(loss), a.f.k
-	whole := (n + lanes - 1) / lanes * lanes
-	copy(a.errors, w)
-	clear(a.errors[len(w) : whole*k])
+	n, ld := len(loss), a.f.errorStride()
+	whole := a.f.fillErrors(a.errors, w)
 	rowBytes := len(dst) / n
 	clear(loss)
 	for p := range a.f.panels {
@@ -48,11 +63,11 @@ func (a *answerer) fit(dst []byte, w []float32, loss []float64) {
 		owe(a.owed, a.errors, whole, a.f, p, a.set, &a.scratch)
 		for r := 0; r < n; r += lanes {
 			rows := min(lanes, n-r)
-			load(a.band.e, a.errors[r*k+from:], lanes, to-from, k)
-			load(a.band.z, a.owed[r*factorPanel:], lanes, to-from, factorPanel)
+			load(a.band.e, a.errors[r*ld+from:], lanes, to-from, ld)
+			load(a.band.z, a.owed[r*owedStride:], lanes, to-from, owedStride)
 			a.band.loss = [lanes]float64{}
 			a.band.answered(dst[r*rowBytes+from/a.band.scheme.Block*a.band.scheme.BlockBytes:], rowBytes, rows, a.f, p)
-			store(a.errors[r*k+from:], a.band.e[:to-from], rows, k)
+			store(a.errors[r*ld+from:], a.band.e[:to-from], rows, ld)
 			for l := range rows {
 				loss[r+l] += a.band.loss[l]
 			}
@@ -61,22 +76,23 @@ func (a *answerer) fit(dst []byte, w []float32, loss []float64) {
 	a.f.undamp(loss, a.errors)
 }
 
-// owe computes what errors e[rows][K] before panel p owe to its columns.
+// owe computes what errors of rows before panel p owe to its columns.
 func owe(owed, e []float32, rows int, f *factor, p int, set *cpu.Set, scratch *cpu.GemmScratch) {
 	from, to := f.bounds(p)
-	clear(owed[:rows*factorPanel])
+	clear(owed[:rows*owedStride])
 	if from == 0 {
 		return
 	}
-	panel := f.panels[p]
-	set.GemmFusedAdd(owed, factorPanel, e, f.k, rows, 0, to-from, from, func(dst []float32, n int) { copy(dst, panel[n*to:]) }, scratch)
+	panel, ld := f.panels[p], f.stride(p)
+	set.GemmFusedAdd(owed, owedStride, e, f.errorStride(), rows, 0, to-from, from, func(dst []float32, n int) { copy(dst, panel[n*ld:]) }, scratch)
 }
 
 // undamp takes what the damping costs out of errors by row.
 func (f *factor) undamp(loss []float64, e []float32) {
+	ld := f.errorStride()
 	for r := range loss {
 		var sum float64
-		for _, v := range e[r*f.k : (r+1)*f.k] {
+		for _, v := range e[r*ld : r*ld+f.k] {
 			sum += float64(float64(v) * float64(v))
 		}
 		loss[r] = max(0, loss[r]-float64(f.damping*sum))
@@ -102,8 +118,8 @@ func (in *Input) errors(ctx context.Context, e []float32, threads int) ([]float6
 		return nil, err
 	}
 	err = spread(ctx, len(loss), threads, func() func(from, to int) {
-		m := meter{f: f, set: set, errors: make([]float32, batches(len(loss), threads)*in.k)}
-		m.owed = make([]float32, len(m.errors)/in.k*factorPanel)
+		rows := batches(len(loss), threads)
+		m := meter{f: f, set: set, errors: make([]float32, rows*f.errorStride()), owed: make([]float32, rows*owedStride)}
 		return func(from, to int) { m.measure(loss[from:to], e[from*in.k:to*in.k]) }
 	})
 	return loss, err
@@ -120,19 +136,18 @@ type meter struct {
 
 // measure sums D_k |sum over i <= k of e_i M_ki|^2 of each row.
 func (m *meter) measure(loss []float64, e []float32) {
-	n, k := len(loss), m.f.k
-	whole := (n + lanes - 1) / lanes * lanes
-	copy(m.errors, e)
-	clear(m.errors[len(e) : whole*k])
+	n, stride := len(loss), m.f.errorStride()
+	whole := m.f.fillErrors(m.errors, e)
 	for p, panel := range m.f.panels {
 		from, to := m.f.bounds(p)
+		ld := m.f.stride(p)
 		owe(m.owed, m.errors, whole, m.f, p, m.set, &m.scratch)
 		for r := 0; r < n; r += lanes {
-			load(m.e[:], m.errors[r*k+from:], lanes, to-from, k)
+			load(m.e[:], m.errors[r*stride+from:], lanes, to-from, stride)
 			for t := 0; t < to-from; t += lanes {
 				var z [lanes]cpu.Lane
-				load(z[:], m.owed[r*factorPanel+t:], lanes, lanes, factorPanel)
-				m.set.LaneAnswer(&z, m.e[:t+lanes], panel[t*to+from:], to)
+				load(z[:], m.owed[r*owedStride+t:], lanes, lanes, owedStride)
+				m.set.LaneAnswer(&z, m.e[:t+lanes], panel[t*ld+from:], ld)
 				for c := range z {
 					d := float64(m.f.d[from+t+c])
 					for l := range min(lanes, n-r) {
@@ -143,7 +158,7 @@ func (m *meter) measure(loss []float64, e []float32) {
 			}
 		}
 	}
-	m.f.undamp(loss, e)
+	m.f.undamp(loss, m.errors)
 }
 
 // referenceWork is the number of products that a reference is worth.

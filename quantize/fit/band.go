@@ -102,19 +102,19 @@ func weights(dst, importance []float32, at int) {
 func (b *band) answered(dst []byte, rowBytes, rows int, f *factor, p int) {
 	from, to := f.bounds(p)
 	size, n := b.scheme.BlockBytes, b.scheme.Block
-	panel := f.panels[p]
+	panel, ld := f.panels[p], f.stride(p)
 	for c := range to - from {
 		for l, v := range &b.e[c] {
 			b.z[c][l] += v
 		}
 	}
 	for at := 0; at < to-from; at += n {
-		m := panel[at*to+from:]
+		m := panel[at*ld+from:]
 		for t := 0; t < n; t += lanes {
-			b.set.LaneAnswer((*[lanes]cpu.Lane)(b.z[at+t:]), b.e[:at], m[t*to:], to)
+			b.set.LaneAnswer((*[lanes]cpu.Lane)(b.z[at+t:]), b.e[:at], m[t*ld:], ld)
 		}
 		weights(b.w, f.d, from+at)
-		b.best(dst[at/n*size:], rowBytes, rows, f.d[from+at:], m[at:], to, b.z[at:at+n], b.e[at:at+n])
+		b.best(dst[at/n*size:], rowBytes, rows, f.d[from+at:], m[at:], ld, b.z[at:at+n], b.e[at:at+n])
 	}
 }
 

@@ -25,8 +25,12 @@ type factor struct {
 	k       int
 	damping float64
 	d       []float32
-	panels  [][]float32
+	panels  [][]float32 // rows at distance stride
 }
+
+// rowGap sets rows apart whose length is a multiple of a page, since a cache
+// keeps few lines at the same place of a page.
+const rowGap = 16
 
 // factorPanel is the number of rows that are eliminated together: products of
 // the rest take so many terms at a time.
@@ -35,6 +39,12 @@ const factorPanel = 256
 // bounds returns the rows of panel p; it ends at the length of its rows.
 func (f *factor) bounds(p int) (from, to int) {
 	return p * factorPanel, min((p+1)*factorPanel, f.k)
+}
+
+// stride is the distance of rows of panel p.
+func (f *factor) stride(p int) int {
+	_, to := f.bounds(p)
+	return to + rowGap
 }
 
 // factored factors h[k][k] plus damping times the diagonal's mean, doubled
@@ -63,9 +73,10 @@ func (f *factor) fill(h []float64, pool *cpu.Pool) {
 	f.panels = make([][]float32, (f.k+factorPanel-1)/factorPanel)
 	pool.Run(len(f.panels), func(p int) {
 		from, to := f.bounds(p)
-		x := make([]float32, (to-from)*to)
+		ld := f.stride(p)
+		x := make([]float32, (to-from)*ld)
 		for i := from; i < to; i++ {
-			row := x[(i-from)*to : (i-from+1)*to]
+			row := x[(i-from)*ld:]
 			for j, v := range h[i*f.k : i*f.k+i+1] {
 				row[j] = float32(v)
 			}
@@ -79,6 +90,10 @@ func (f *factor) fill(h []float64, pool *cpu.Pool) {
 // reports whether they were positive definite.
 func (f *factor) eliminate(set *cpu.Set, pool *cpu.Pool) bool {
 	scratch := make([]cpu.GemmScratch, pool.Threads())
+	// Column j of a panel's rows on the left as row j, what H owes there, and that
+	// over -D: the rows of M, which leave the rest.
+	const ld = factorPanel + rowGap
+	left, owed, gone := make([]float32, f.k*ld), make([]float32, f.k*ld), make([]float32, f.k*ld)
 	for p := len(f.panels) - 1; p >= 0; p-- {
 		from, to := f.bounds(p)
 		width := to - from
@@ -86,50 +101,44 @@ func (f *factor) eliminate(set *cpu.Set, pool *cpu.Pool) bool {
 		if !ok {
 			return false
 		}
-		if p == 0 {
-			break
-		}
-		// Column j of the panel's rows on the left, as row j of left[from][width].
-		left, owed := make([]float32, from*width), make([]float32, from*width)
-		panel := f.panels[p]
+		panel, stride := f.panels[p], f.stride(p)
 		pool.RunWorkers(p, func(worker, part int) {
 			lo, hi := f.bounds(part)
-			transpose(left[lo*width:hi*width], panel[lo:], width, hi-lo, to)
-			set.GemmFusedAdd(owed[lo*width:], width, left[lo*width:], width, hi-lo, 0, width, width,
+			x, y := left[lo*ld:hi*ld], owed[lo*ld:hi*ld]
+			transpose(x, ld, panel[lo:], stride, width, hi-lo)
+			clear(y)
+			set.GemmFusedAdd(y, ld, x, ld, hi-lo, 0, width, width,
 				func(dst []float32, n int) { copy(dst, inverse[n*width:(n+1)*width]) }, &scratch[worker])
+			z := gone[lo*ld : hi*ld]
+			for j := 0; j < len(z); j += ld {
+				for i, d := range f.d[from:to] {
+					m := y[j+i] / d
+					x[j+i], z[j+i] = m, -m // the columns are no longer needed
+				}
+			}
+			transpose(panel[lo:], stride, x, ld, hi-lo, width)
 		})
-		// The rows of M are those of owed over D; what they explain leaves the rest.
-		reciprocal := make([]float32, width)
-		for i := range reciprocal {
-			reciprocal[i] = -1 / f.d[from+i]
-		}
 		pool.RunWorkers(p, func(worker, part int) {
 			q := p - 1 - part // the longest first
 			lo, hi := f.bounds(q)
-			set.GemmFusedAdd(f.panels[q], hi, owed[lo*width:], width, hi-lo, 0, hi, width, func(dst []float32, n int) {
-				for i, v := range owed[n*width : (n+1)*width] {
-					dst[i] = v * reciprocal[i]
-				}
-			}, &scratch[worker])
-		})
-		pool.Run(p, func(part int) {
-			lo, hi := f.bounds(part)
-			for i := range width {
-				row, r := panel[i*to:], -reciprocal[i]
-				for j := lo; j < hi; j++ {
-					row[j] = owed[j*width+i] * r
-				}
-			}
+			set.GemmFusedAdd(f.panels[q], f.stride(q), owed[lo*ld:], ld, hi-lo, 0, hi, width,
+				func(dst []float32, n int) { copy(dst, gone[n*ld:]) }, &scratch[worker])
 		})
 	}
 	return true
 }
 
-// transpose writes dst[cols][rows] from src[rows][cols] with rows at distance ld.
-func transpose(dst, src []float32, rows, cols, ld int) {
-	for i := range rows {
-		for j, v := range src[i*ld : i*ld+cols] {
-			dst[j*rows+i] = v
+// transpose writes dst[cols][rows] from src[rows][cols], both with rows at some
+// distance, in squares that stay in the cache.
+func transpose(dst []float32, dstStride int, src []float32, srcStride, rows, cols int) {
+	const side = 16
+	for i0 := 0; i0 < rows; i0 += side {
+		for j0 := 0; j0 < cols; j0 += side {
+			for i := i0; i < min(i0+side, rows); i++ {
+				for j, v := range src[i*srcStride+j0 : i*srcStride+min(j0+side, cols)] {
+					dst[(j0+j)*dstStride+i] = v
+				}
+			}
 		}
 	}
 }
@@ -138,12 +147,12 @@ func transpose(dst, src []float32, rows, cols, ld int) {
 // the inverse of its M', upper triangular, [width][width].
 func (f *factor) diagonal(p int) (inverse []float32, ok bool) {
 	from, to := f.bounds(p)
-	w := to - from
+	w, ld := to-from, f.stride(p)
 	a := make([]float64, w*w)
 	panel := f.panels[p]
 	for i := range w {
 		for j := range i + 1 {
-			a[i*w+j] = float64(panel[i*to+from+j])
+			a[i*w+j] = float64(panel[i*ld+from+j])
 		}
 	}
 	for k := w - 1; k >= 0; k-- {
@@ -168,9 +177,9 @@ func (f *factor) diagonal(p int) (inverse []float32, ok bool) {
 	}
 	for i := range w {
 		for j := range i + 1 {
-			panel[i*to+from+j] = float32(a[i*w+j])
+			panel[i*ld+from+j] = float32(a[i*w+j])
 		}
-		clear(panel[i*to+from+i+1 : (i+1)*to])
+		clear(panel[i*ld+from+i+1 : (i+1)*ld])
 	}
 	// T = M'^-1 A from the last row up: T_k = A_k - sum over i > k of M_ik T_i.
 	x := make([]float64, w*w)
