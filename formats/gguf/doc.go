@@ -17,7 +17,7 @@
 // nothing is checked or replaced. Limits of this reader: keys of 65535 bytes
 // (the format's own), tensor names of 1024 bytes (the format says 64, some
 // tools write more), 16384 keys, 65536 tensors a file, arrays nested 4 deep.
-// With these, opening takes at most twice the file and 16 MiB for tables.
+// With these, opening takes at most twice the file and 20 MiB for tables.
 //
 // Source of the layout: docs/gguf.md of the ggml repository, and what its
 // gguf.cpp accepts. What is read stays readable in every release.
