@@ -25,6 +25,7 @@ func (a *app) devCommand() *cobra.Command {
 type generateFlags struct {
 	random.Shape
 	name, dtype, out string
+	scheme           string // of blocks
 	seed             uint64
 	blocks           bool
 	shard            int64
@@ -37,7 +38,7 @@ func (a *app) generateCommand() *cobra.Command {
 		Long: `Write a llama of any size with random weights as a sharded Hugging Face directory:
 to measure readers and kernels on, not to talk to. The same flags give the same bytes.
 --shape sets all sizes; the other flags change one. --blocks writes a GGUF file instead
-whose matrices are random q4_k blocks, which takes seconds: to measure kernels on.`,
+whose matrices are random blocks of --scheme, which takes seconds: to measure kernels on.`,
 		Example: "  nstf dev generate --shape 7b -o random-7b/\n  nstf dev generate --shape 1.1b --layers 4 --dtype f16 -o random/\n  nstf dev generate --shape 8b --blocks -o random-8b.gguf",
 		RunE: func(c *cobra.Command, _ []string) error {
 			a.started = true // as root does for its own commands
@@ -58,7 +59,8 @@ whose matrices are random q4_k blocks, which takes seconds: to measure kernels o
 	s.Int64Var(&f.Vocab, "vocab", 0, "tokens of the vocabulary")
 	s.Int64Var(&f.Context, "ctx", 0, "positions of the context")
 	s.Float64Var(&f.RopeTheta, "rope-theta", 0, "base of the rotary frequencies")
-	s.BoolVar(&f.blocks, "blocks", false, "write a GGUF file of random q4_k blocks")
+	s.BoolVar(&f.blocks, "blocks", false, "write a GGUF file of random coded blocks")
+	s.StringVar(&f.scheme, "scheme", "q4_k", "with --blocks: "+strings.Join(random.BlockSchemes(), ", "))
 	s.BoolVar(&f.Tied, "tied", false, "use the embedding as the head")
 	c.MarkFlagRequired("output")
 	return c
@@ -68,6 +70,9 @@ func (a *app) generate(c *cobra.Command, f *generateFlags) error {
 	shape, ok := random.ShapeByName(f.name)
 	if !ok {
 		return usagef("--shape %q is not one of %s", f.name, strings.Join(random.ShapeNames(), ", "))
+	}
+	if c.Flags().Changed("scheme") && !f.blocks {
+		return usagef("--scheme goes with --blocks")
 	}
 	if f.shard < 1 {
 		return usagef("--shard-size %d MiB is not positive", f.shard)
@@ -111,7 +116,7 @@ func (a *app) generateBlocks(c *cobra.Command, f *generateFlags, shape random.Sh
 		return err
 	}
 	defer os.RemoveAll(dir)
-	x, m, err := random.Blocks(shape, f.seed, dir)
+	x, m, err := random.Blocks(shape, f.scheme, f.seed, dir)
 	if err != nil {
 		return &usageError{err}
 	}

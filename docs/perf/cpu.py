@@ -3,10 +3,10 @@
 
     docs/perf/cpu.py DIR --llamacpp PATH --ik PATH MODEL...
 
-DIR is a folder for models, on a disk with room for three times the largest in bfloat16. PATH is a
+DIR is a folder for models, on a disk with room for two copies of the largest as coded. PATH is a
 llama-bench, built with native flags; a peer that is left out has an empty column. MODEL is a shape of
-`nstf dev generate` (1.1b, 7b: random weights) or a model's path. Every scheme is quantized by nstf and
-exported, so that all run the very same weights. Decode is tg: GEN tokens from an empty context;
+`nstf dev generate` (1.1b, 7b: random codes) or a model's path, which nstf quantizes and exports, so
+that all run the very same weights. Decode is tg: GEN tokens from an empty context;
 prefill is pp: PROMPT tokens at once. Engines take turns within a round and change their order from
 round to round; the table shows medians. Raw figures go to docs/perf/results as they come.
 
@@ -20,7 +20,6 @@ import json
 import os
 import platform
 import shlex
-import shutil
 import statistics
 import subprocess
 import sys
@@ -70,32 +69,39 @@ def machine(nstf, o):
         "cpu": first_line("/proc/cpuinfo", "model name") or platform.processor(),
         "memory": first_line("/proc/meminfo", "MemTotal"),
         "system": f"{platform.system()} {platform.release()}",
-        "probe": json.loads(run([nstf, "bench", "--probe", "--fresh", "--threads", o.threads, "--json"])),
+        "probe": json.loads(run([*shlex.split(o.prefix), nstf, "bench", "--probe", "--fresh", "--threads", o.threads, "--json"])),
         "threads": o.threads, "prompt": o.prompt, "gen": o.gen, "rounds": o.repeat,
         "notes": o.note, "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     }
 
 
-def source(nstf, o, model):
-    """Returns a model's name and path; a shape is generated in DIR."""
-    if os.path.exists(model):
-        return Path(model).resolve().name, Path(model)
-    path = o.dir / model
-    if not path.exists():
-        print(f"generating {model}", file=sys.stderr)
-        run([nstf, "dev", "generate", "--shape", model, "-o", path, *shlex.split(o.generate)])
-    return model, path
+def prepare(nstf, o, model, scheme):
+    """Makes a model's package and GGUF file in DIR where they are not there yet."""
+    name = Path(model).resolve().name if os.path.exists(model) else model
+    package, gguf = o.dir / f"{name}-{scheme}.nstf", o.dir / f"{name}-{scheme}.gguf"
+    print(f"preparing {name} in {scheme}", file=sys.stderr)
+    if not os.path.exists(model):
+        if not gguf.exists():
+            run([nstf, "dev", "generate", "--shape", model, "--blocks", "--scheme", scheme, "-o", gguf])
+        if not package.exists():
+            run([nstf, "convert", gguf, "-o", package])
+    if not package.exists():
+        run([nstf, "quantize", model, "-o", package, "--scheme", scheme])
+    if not gguf.exists():
+        run([nstf, "export", package, "-o", gguf])
+    return name, package, gguf
 
 
 def bench_nstf(nstf, o, package):
-    r = json.loads(run([nstf, "bench", package, "--prompt", o.prompt, "--gen", o.gen, "--repeat", 1,
+    r = json.loads(run([*shlex.split(o.prefix), nstf, "bench", package, "--prompt", o.prompt, "--gen", o.gen, "--repeat", 1,
                         "--threads", o.threads, "--json", *shlex.split(o.nstf_args)]))
     return {"pp": r["prompt"]["tokens_per_s"]["median"], "tg": r["decode"]["tokens_per_s"]["median"], "result": r}
 
 
 def bench_peer(binary, o, gguf, extra):
-    rows = json.loads(run([binary, "-m", gguf, "-p", o.prompt, "-n", o.gen, "-t", o.threads, "-r", 1, "-o", "json",
-                           *shlex.split(extra)]))
+    text = run([*shlex.split(o.prefix), binary, "-m", gguf, "-p", o.prompt, "-n", o.gen, "-t", o.threads, "-r", 1, "-o", "json",
+                *shlex.split(extra)])
+    rows = json.loads("".join(line for line in text.splitlines(True) if not line.startswith("WARNING")))
     out = {"build": rows[0].get("build_commit", "")}
     for row in rows:
         if row["n_prompt"] == o.prompt and row["n_gen"] == 0:
@@ -109,22 +115,17 @@ def bench_peer(binary, o, gguf, extra):
 
 def measure(nstf, o, results, model):
     """All schemes of one model, all engines in turns."""
-    name, src = source(nstf, o, model)
     for scheme in o.schemes:
-        package, gguf = o.dir / f"{name}-{scheme}.nstf", o.dir / f"{name}-{scheme}.gguf"
-        if not package.exists():
-            print(f"quantizing {name} to {scheme}", file=sys.stderr)
-            run([nstf, "quantize", src, "-o", package, "--scheme", scheme])
+        name, package, gguf = prepare(nstf, o, model, scheme)
         engines = {"nstf": lambda: bench_nstf(nstf, o, package)}
         peers = {"llamacpp": (o.llamacpp, o.llamacpp_args), "ik": (o.ik, o.ik_args)}
         for peer, (binary, extra) in peers.items():
             if binary:
                 engines[peer] = lambda binary=binary, extra=extra: bench_peer(binary, o, gguf, extra)
-        if len(engines) > 1 and not gguf.exists():
-            run([nstf, "export", package, "-o", gguf])
         order = list(engines)
         for i in range(o.repeat):
             for engine in order[i % len(order):] + order[:i % len(order)]:
+                time.sleep(o.pause)
                 load = os.getloadavg()[0]
                 began = time.monotonic()
                 figures = engines[engine]()
@@ -135,8 +136,6 @@ def measure(nstf, o, results, model):
         if not o.keep:
             package.unlink()
             gguf.unlink(missing_ok=True)
-    if not o.keep and src.parent == o.dir:
-        shutil.rmtree(src)
 
 
 def median(values):
@@ -265,7 +264,8 @@ def parse():
     a.add_argument("--ik-args", default="", help="more arguments for it, such as '-fa 1 -rtr 1'")
     a.add_argument("--nstf", help="a built nstf; default: it is built")
     a.add_argument("--nstf-args", default="", help="more arguments for nstf bench")
-    a.add_argument("--generate", default="", help="more arguments for nstf dev generate")
+    a.add_argument("--prefix", default="", help="a command in front of each measurement, such as 'chrt -r 5'")
+    a.add_argument("--pause", type=float, default=0, help="seconds to leave the machine alone before each measurement")
     a.add_argument("--schemes", type=lambda s: s.split(","), default=["q4_k", "q6_k", "q8_0", "q4_0"])
     a.add_argument("--threads", type=int, default=os.cpu_count())
     a.add_argument("--repeat", type=int, default=5, help="rounds")

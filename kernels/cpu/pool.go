@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,8 @@ type Pool struct {
 	_      [64]byte // next is written by all workers: a line of its own
 	next   atomic.Int64
 	_      [64]byte
+	spans  []span              // what is left of each worker's parts; nil: they share next
+	own    []span              // the memory of spans
 	failed atomic.Pointer[any] // the first panic of a worker
 	closed bool
 
@@ -38,6 +41,40 @@ type Pool struct {
 // costs some microseconds of the caller's and up to 50 until it runs; between
 // the parts of a token there are a few.
 const spinTime = 40 * time.Microsecond
+
+// A span is a worker's own range of parts, those from the upper half of left to
+// before the lower. Its worker takes the first, others the last.
+type span struct {
+	left atomic.Uint64
+	_    [56]byte // others are written by other threads
+}
+
+// first takes the first part, last the last one; false where none is left.
+func (s *span) first() (part int, ok bool) {
+	for {
+		v := s.left.Load()
+		lo, hi := v>>32, v&math.MaxUint32
+		if lo >= hi {
+			return 0, false
+		}
+		if s.left.CompareAndSwap(v, (lo+1)<<32|hi) {
+			return int(lo), true
+		}
+	}
+}
+
+func (s *span) last() (part int, ok bool) {
+	for {
+		v := s.left.Load()
+		lo, hi := v>>32, v&math.MaxUint32
+		if lo >= hi {
+			return 0, false
+		}
+		if s.left.CompareAndSwap(v, lo<<32|(hi-1)) {
+			return int(hi - 1), true
+		}
+	}
+}
 
 // A worker is one goroutine of a pool.
 type worker struct {
@@ -94,7 +131,7 @@ func NewPinnedPool(threads int) (*Pool, error) {
 }
 
 func newPool(threads int) *Pool {
-	p := &Pool{workers: make([]worker, max(threads, 1)-1), idle: make(chan struct{}, 1)}
+	p := &Pool{workers: make([]worker, max(threads, 1)-1), own: make([]span, max(threads, 1)), idle: make(chan struct{}, 1)}
 	if threads <= runtime.GOMAXPROCS(0) { // else one would keep another from running
 		p.spin = spinTime
 	}
@@ -114,16 +151,24 @@ func (p *Pool) Threads() int { return len(p.workers) + 1 }
 // take turns; f must not call Run on the same pool. A panic of f is raised
 // again in the caller after the other workers have stopped.
 func (p *Pool) Run(parts int, f func(part int)) {
-	p.start(parts, f, nil)
+	p.start(parts, f, nil, nil)
 }
 
 // RunWorkers is Run with the number of the worker, from 0 to Threads-1: no two
 // parts run at once with the same one, so it selects a scratch.
 func (p *Pool) RunWorkers(parts int, f func(worker, part int)) {
-	p.start(parts, nil, f)
+	p.start(parts, nil, f, nil)
 }
 
-func (p *Pool) start(parts int, plain func(int), run func(int, int)) {
+// RunApart is RunWorkers for parts that read memory one behind the other: each worker
+// begins at a place of its own and goes on from there, and helps the others, from the
+// end of what they have, when it is done. A thread that reads on where it was gets a
+// quarter more from memory than one that starts anew every 128 KiB; parts may be small.
+func (p *Pool) RunApart(parts int, f func(worker, part int)) {
+	p.start(parts, nil, f, p.own)
+}
+
+func (p *Pool) start(parts int, plain func(int), run func(int, int), spans []span) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -132,8 +177,12 @@ func (p *Pool) start(parts int, plain func(int), run func(int, int)) {
 	if parts <= 0 {
 		return
 	}
-	p.plain, p.run, p.parts = plain, run, int64(parts)
+	p.plain, p.run, p.parts, p.spans = plain, run, int64(parts), spans
 	p.next.Store(0)
+	for i := range spans {
+		lo, hi := Span(parts, 1, len(spans), i)
+		spans[i].left.Store(uint64(lo)<<32 | uint64(hi))
+	}
 	helpers := p.workers[:min(len(p.workers), parts-1)]
 	for i := range helpers {
 		helpers[i].offer(workerOffered)
@@ -240,10 +289,17 @@ func (p *Pool) take(worker int) {
 	defer func() {
 		if v := recover(); v != nil {
 			p.next.Store(p.parts)
+			for i := range p.spans {
+				p.spans[i].left.Store(0)
+			}
 			first := v // a copy, that only a panic allocates
 			p.failed.CompareAndSwap(nil, &first)
 		}
 	}()
+	if p.spans != nil {
+		p.takeApart(worker)
+		return
+	}
 	for {
 		part := p.next.Add(1) - 1
 		if part >= p.parts {
@@ -253,6 +309,19 @@ func (p *Pool) take(worker int) {
 			p.plain(int(part))
 		} else {
 			p.run(worker, int(part))
+		}
+	}
+}
+
+// takeApart runs a worker's own parts and then those that others have left.
+func (p *Pool) takeApart(worker int) {
+	for part, ok := p.spans[worker].first(); ok; part, ok = p.spans[worker].first() {
+		p.run(worker, part)
+	}
+	for i := 1; i < len(p.spans); i++ {
+		other := &p.spans[(worker+i)%len(p.spans)]
+		for part, ok := other.last(); ok; part, ok = other.last() {
+			p.run(worker, part)
 		}
 	}
 }

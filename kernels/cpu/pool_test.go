@@ -2,6 +2,7 @@ package cpu_test
 
 import (
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,9 +20,10 @@ func TestPoolRunsEachPartOnce(t *testing.T) {
 			counts := make([]atomic.Int32, parts)
 			p.Run(parts, func(part int) { counts[part].Add(1) })
 			p.RunWorkers(parts, func(_, part int) { counts[part].Add(1) })
+			p.RunApart(parts, func(_, part int) { counts[part].Add(1) })
 			for i := range counts {
-				if n := counts[i].Load(); n != 2 {
-					t.Fatalf("%d threads, %d parts: part %d ran %d times, want 2", threads, parts, i, n)
+				if n := counts[i].Load(); n != 3 {
+					t.Fatalf("%d threads, %d parts: part %d ran %d times, want 3", threads, parts, i, n)
 				}
 			}
 		}
@@ -41,6 +43,36 @@ func TestPoolWorkersAreExclusive(t *testing.T) {
 		time.Sleep(100 * time.Microsecond)
 		busy[worker].Store(false)
 	})
+}
+
+// A worker of RunApart goes on from where it is, and takes what is behind another when
+// it is done: worker 1 waits until all parts but its first have gone to worker 0.
+func TestPoolRunsApart(t *testing.T) {
+	const parts = 10
+	p := cpu.NewPool(2)
+	defer p.Close()
+	begun, done := make(chan bool), make(chan bool)
+	var order []int // of worker 0
+	p.RunApart(parts, func(worker, part int) {
+		if worker == 1 {
+			if part != 5 {
+				t.Errorf("worker 1 ran part %d", part)
+				return
+			}
+			close(begun)
+			<-done
+			return
+		}
+		if part == 0 {
+			<-begun
+		}
+		if order = append(order, part); len(order) == parts-1 {
+			close(done)
+		}
+	})
+	if want := []int{0, 1, 2, 3, 4, 9, 8, 7, 6}; !slices.Equal(order, want) {
+		t.Errorf("worker 0 ran %v, want %v", order, want)
+	}
 }
 
 func TestPoolTakesTurns(t *testing.T) {
@@ -67,18 +99,24 @@ func TestPoolTakesTurns(t *testing.T) {
 func TestPoolRaisesPanic(t *testing.T) {
 	p := cpu.NewPool(3)
 	defer p.Close()
-	for bad := range 5 {
+	for i := range 10 {
+		bad := i / 2
 		func() {
 			defer func() {
 				if v := recover(); v != "broken" {
 					t.Errorf("recovered %v, want the panic of part %d", v, bad)
 				}
 			}()
-			p.Run(5, func(part int) {
+			broken := func(_, part int) {
 				if part == bad {
 					panic("broken")
 				}
-			})
+			}
+			if i%2 == 0 {
+				p.RunWorkers(5, broken)
+			} else {
+				p.RunApart(5, broken)
+			}
 		}()
 	}
 	n := atomic.Int32{}
@@ -118,7 +156,7 @@ func TestPoolAllocatesNothing(t *testing.T) {
 	p := cpu.NewPool(2)
 	defer p.Close()
 	f, g := func(int) {}, func(int, int) {}
-	if n := testing.AllocsPerRun(200, func() { p.Run(4, f); p.RunWorkers(4, g) }); n != 0 {
+	if n := testing.AllocsPerRun(200, func() { p.Run(4, f); p.RunWorkers(4, g); p.RunApart(4, g) }); n != 0 {
 		t.Errorf("%g allocations a call, want none", n)
 	}
 }

@@ -97,7 +97,7 @@ func (e *Engine) multiplyDense(t int, x []float32, group []target) {
 		w.starts[i+1] = w.starts[i] + (g.w.n+g.w.partRows(t)-1)/g.w.partRows(t)
 	}
 	e.quantize()
-	e.pool.RunWorkers(w.starts[w.n], e.part.linear)
+	e.pool.RunApart(w.starts[w.n], e.part.linear)
 }
 
 // quantize rounds the input of the group to int8, once for all targets that take

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/nstf/nstf/formats/model"
@@ -16,29 +18,57 @@ import (
 	"github.com/nstf/nstf/formats/tensor"
 )
 
-// blocks is a tensor of q4_k blocks that are computed where they are read: codes
-// and scales are random bits, d and dmin the same in every block, so that the
-// weights have a mean of 0 and a root mean square of rms. It makes gigabytes a
-// second, where fitting codes to random weights takes minutes.
-type blocks struct {
-	seed  uint64
-	size  int64 // bytes
-	scale [4]byte
+// A blockForm is what random blocks of a scheme need: where its half-precision
+// scales lie, and what they are for weights with a root mean square of 1 where all
+// other bits are random.
+type blockForm struct {
+	scheme string
+	at     int
+	scales []float32
 }
 
-const blockBytes = 144
+// blockForms lists the schemes of Blocks. With codes and scales of independent bits,
+// the root mean squares of d*sc*q - dmin*m (dmin = 7.5 d brings the mean to 0), of
+// d*sc*(q-32), of d*q and of d*(q-8) are 256, 1367, 73.9 and 4.64 times d.
+func blockForms() []blockForm {
+	return []blockForm{
+		{"q4_k", 0, []float32{1. / 256, 7.5 / 256}},
+		{"q6_k", 208, []float32{1. / 1367}},
+		{"q8_0", 0, []float32{1 / 73.9}},
+		{"q4_0", 0, []float32{1 / 4.64}},
+	}
+}
 
-// newBlocks makes blocks of that root mean square. A weight is d*sc*q - dmin*m
-// with sc and m of 0 to 63 and q of 0 to 15: dmin = 7.5 d brings the mean to 0,
-// and then the root mean square of independent bits is 256 d.
-func newBlocks(seed uint64, size int64, rms float64) *blocks {
-	b := &blocks{seed: seed, size: size}
-	d := float32(rms / 256)
-	half := make([]byte, 4)
-	if err := tensor.FromFloat32(half, []float32{d, 7.5 * d}, tensor.F16); err != nil {
+// BlockSchemes lists the schemes that Blocks writes.
+func BlockSchemes() []string {
+	var names []string
+	for _, f := range blockForms() {
+		names = append(names, f.scheme)
+	}
+	return names
+}
+
+// blocks is a tensor of coded weights that are computed where they are read: codes
+// are random bits, and scales the same in every block. It makes gigabytes a second,
+// where fitting codes to random weights takes minutes.
+type blocks struct {
+	seed  uint64
+	size  int64 // bytes of all
+	bytes int64 // of a block
+	at    int
+	scale []byte // from at on
+}
+
+// newBlocks makes blocks of that root mean square.
+func newBlocks(f blockForm, bytes int, seed uint64, size int64, rms float64) *blocks {
+	b := &blocks{seed: seed, size: size, bytes: int64(bytes), at: f.at, scale: make([]byte, 2*len(f.scales))}
+	scales := slices.Clone(f.scales)
+	for i := range scales {
+		scales[i] *= float32(rms)
+	}
+	if err := tensor.FromFloat32(b.scale, scales, tensor.F16); err != nil {
 		panic(err) // the lengths agree
 	}
-	copy(b.scale[:], half)
 	return b
 }
 
@@ -48,7 +78,7 @@ func (b *blocks) ReadAt(p []byte, off int64) (int, error) {
 		return 0, io.EOF
 	}
 	n := int(min(int64(len(p)), b.size-off))
-	part := n/runtime.GOMAXPROCS(0) + blockBytes
+	part := n/runtime.GOMAXPROCS(0) + int(b.bytes)
 	var g sync.WaitGroup
 	for at := 0; at < n; at += part {
 		g.Go(func() { b.read(p[at:min(at+part, n)], off+int64(at)) })
@@ -61,22 +91,28 @@ func (b *blocks) ReadAt(p []byte, off int64) (int, error) {
 }
 
 func (b *blocks) read(p []byte, off int64) {
-	var block [blockBytes]byte
+	words := (b.bytes + 7) / 8
+	block := make([]byte, 8*words)
 	for len(p) > 0 {
-		i, skip := off/blockBytes, off%blockBytes
-		for w := range blockBytes / 8 {
-			binary.LittleEndian.PutUint64(block[8*w:], mix(b.seed+uint64(i)*(blockBytes/8)+uint64(w)))
+		i, skip := off/b.bytes, off%b.bytes
+		for w := range words {
+			binary.LittleEndian.PutUint64(block[8*w:], mix(b.seed+uint64(i*words+w)))
 		}
-		copy(block[:], b.scale[:])
-		n := copy(p, block[skip:])
+		copy(block[b.at:], b.scale)
+		n := copy(p, block[skip:b.bytes])
 		p, off = p[n:], off+int64(n)
 	}
 }
 
-// Blocks returns the checkpoint of a shape as GGUF, with every matrix in q4_k.
-// Names, keys and the tokenizer are made as those of any checkpoint are, from a
+// Blocks returns the checkpoint of a shape as GGUF, with every matrix in a scheme of
+// BlockSchemes. Names, keys and the tokenizer are made as those of any checkpoint are, from a
 // directory in dir whose weights are a hole; close it when the export is written.
-func Blocks(s Shape, seed uint64, dir string) (*model.Export, io.Closer, error) {
+func Blocks(s Shape, name string, seed uint64, dir string) (*model.Export, io.Closer, error) {
+	forms := blockForms()
+	at := slices.IndexFunc(forms, func(f blockForm) bool { return f.scheme == name })
+	if at < 0 {
+		return nil, nil, fmt.Errorf("scheme %q is not one of %s", name, strings.Join(BlockSchemes(), ", "))
+	}
 	if s.Width%256 != 0 || s.Inner%256 != 0 {
 		return nil, nil, fmt.Errorf("rows of %d and %d weights are not whole blocks of 256", s.Width, s.Inner)
 	}
@@ -97,7 +133,7 @@ func Blocks(s Shape, seed uint64, dir string) (*model.Export, io.Closer, error) 
 		return nil, nil, err
 	}
 	norms := &maker{dtype: tensor.F32, seed: seed, tails: tails()}
-	q4k, _ := scheme.ByName("q4_k")
+	coded, _ := scheme.ByName(name)
 	for i := range out.Tensors {
 		t := &out.Tensors[i]
 		if len(t.Shape) == 1 {
@@ -105,10 +141,10 @@ func Blocks(s Shape, seed uint64, dir string) (*model.Export, io.Closer, error) 
 			*t = norms.tensors[len(norms.tensors)-1]
 			continue
 		}
-		size, err := q4k.Size(t.Shape, nil)
+		size, err := coded.Size(t.Shape, nil)
 		if err == nil {
-			b := newBlocks(streamSeed(seed, t.Name), size, 1/math.Sqrt(float64(t.Shape[1])))
-			*t, err = scheme.New(t.Name, q4k, t.Shape, nil, tensor.NewBlob(b, 0, size))
+			b := newBlocks(forms[at], coded.BlockBytes, streamSeed(seed, t.Name), size, 1/math.Sqrt(float64(t.Shape[1])))
+			*t, err = scheme.New(t.Name, coded, t.Shape, nil, tensor.NewBlob(b, 0, size))
 		}
 		if err != nil {
 			m.Close()
