@@ -61,6 +61,6 @@ func newCodedProduct(k *kernels, m *scheme.Matrix, s Shape) *codedProduct {
 			k.set.Gemm(y, s.N, x, s.K, s.T, i*part, min(i*part+part, s.N), s.K, rows, &scratch[worker])
 		}
 	}
-	p.run = func() { k.all.RunWorkers(parts, each) }
+	p.run = func() { k.all.RunApart(parts, each) }
 	return p
 }

@@ -288,7 +288,7 @@ func newProduct(k *kernels, sc *scheme.Scheme, s Shape) *product {
 	p.run = func() {
 		w = p.weights[p.next*p.size : (p.next+1)*p.size]
 		p.next = (p.next + 1) % copies
-		k.all.RunWorkers((s.N+part-1)/part, each)
+		k.all.RunApart((s.N+part-1)/part, each)
 	}
 	return p
 }
