@@ -10,6 +10,7 @@ import (
 	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/work"
 	"github.com/nstf/nstf/quantize/pipeline"
+	"github.com/nstf/nstf/quantize/plan/candidates"
 	"github.com/nstf/nstf/runtime/eval"
 	"github.com/nstf/nstf/runtime/exec"
 	"github.com/nstf/nstf/runtime/generate"
@@ -42,6 +43,7 @@ func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(fo
 // exitCode maps an error to the code that the process ends with.
 func exitCode(err error) int {
 	var usage *usageError
+	var rule *candidates.RuleError
 	var format *formats.FormatError
 	var unsupported *formats.UnsupportedError
 	switch {
@@ -49,7 +51,7 @@ func exitCode(err error) int {
 		return exitFine
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.As(err, &rule):
 		return exitUsage
 	case errors.As(err, &format), errors.Is(err, fs.ErrNotExist):
 		return exitInput
@@ -68,6 +70,8 @@ func hint(err error) string {
 	var device *driver.Error
 	var bound *pipeline.BoundError
 	switch {
+	case planHint(err) != "":
+		return planHint(err)
 	case errors.As(err, &unsupported) && unsupported.Hint != "":
 		return unsupported.Hint
 	case errors.As(err, &usage):

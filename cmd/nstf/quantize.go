@@ -322,8 +322,7 @@ func (a *app) planFor(m *model.Model, f *quantizeFlags, q *pipeline.Request) (*p
 // aim is what a plan is to reach.
 func (f *quantizeFlags) aim() (*pipeline.Aim, error) {
 	aim := &pipeline.Aim{Bytes: f.budget, BPW: f.bpw, Seed: f.text.seed, Effort: f.effort, Threads: f.threads, Schemes: strings.Split(f.schemes, ",")}
-	var err error
-	if aim.Recipes, err = candidates.Recipes(f.schemes); err != nil {
+	if _, err := candidates.Recipes(f.schemes); err != nil {
 		return nil, &usageError{err}
 	}
 	for _, k := range f.keep {

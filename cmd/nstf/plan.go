@@ -1,0 +1,293 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nstf/nstf/calibrate"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/nstf"
+	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/stats"
+	qplan "github.com/nstf/nstf/quantize/plan"
+	"github.com/nstf/nstf/quantize/plan/candidates"
+	"github.com/nstf/nstf/quantize/plan/planner"
+)
+
+// planFlags say what a plan is to keep.
+type planFlags struct {
+	bpw, maxKLD float64
+	size        string
+	keep        []string
+	schemes     string
+
+	budget qplan.Budget
+	rules  []candidates.Rule
+}
+
+// check reads the flags; one budget must be among them.
+func (f *planFlags) check() error {
+	given := 0
+	for _, set := range []bool{f.bpw != 0, f.size != "", f.maxKLD != 0} {
+		if set {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		return usagef("give one of --bpw, --size and --max-kld, not %d of them", given)
+	case !(f.bpw >= 0) || !(f.maxKLD >= 0):
+		return usagef("--bpw and --max-kld are not negative")
+	}
+	f.budget = qplan.Budget{BPW: f.bpw, MaxLoss: f.maxKLD}
+	if f.size != "" {
+		var err error
+		if f.budget.Bytes, err = parseSize(f.size); err != nil {
+			return usagef("--size: %v", err)
+		}
+	}
+	f.rules = nil
+	for _, s := range f.keep {
+		r, err := candidates.ParseRule(s)
+		if err != nil {
+			return &usageError{fmt.Errorf("--keep: %w", err)}
+		}
+		f.rules = append(f.rules, r)
+	}
+	if _, err := candidates.Recipes(f.schemes); err != nil {
+		return &usageError{fmt.Errorf("--schemes: %w", err)}
+	}
+	return nil
+}
+
+// flags are those that decided something.
+func (f *planFlags) flags() []string {
+	var out []string
+	switch {
+	case f.bpw != 0:
+		out = append(out, fmt.Sprintf("--bpw=%g", f.bpw))
+	case f.size != "":
+		out = append(out, "--size="+f.size)
+	default:
+		out = append(out, fmt.Sprintf("--max-kld=%g", f.maxKLD))
+	}
+	if f.schemes != "all" {
+		out = append(out, "--schemes="+f.schemes)
+	}
+	for _, k := range f.keep {
+		out = append(out, "--keep="+k)
+	}
+	return out
+}
+
+func (a *app) planCommand() *cobra.Command {
+	var f planFlags
+	var text textFlags
+	var out, from string
+	var effort int64
+	var threads int
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "plan SRC (--bpw N | --size N | --max-kld N) [-o plan.json]", Short: "Choose how each tensor is to be stored, and predict what it costs", Args: cobra.ExactArgs(1),
+		Long: `Choose a scheme for every tensor of a model, so that together they lose least within a
+size, or are smallest within a predicted divergence, and print the choice: its bits, its
+error relative to the tensor as the calibration text weighs it, its share of the predicted
+KL divergence, and what would have been chosen next. Nothing is quantized.
+
+Statistics come from nstf calibrate by --stats, which serves any number of plans, or are
+measured of a text now by --calib. Without either all errors count alike and nothing is
+predicted.
+
+The file that -o writes can be edited: nstf quantize --plan executes it. --keep decides
+for tensors by name: 'lm_head=q8_0', 'layers\.0\.=keep' (as in the source).`,
+		Example: `  nstf calibrate ./Llama-3.2-1B --calib text.jsonl -o llama.nstats
+  nstf plan ./Llama-3.2-1B --stats llama.nstats --bpw 3 -o plan.json
+  nstf plan ./Llama-3.2-1B --stats llama.nstats --size 600MB --schemes ggml --keep 'lm_head=q6_k'`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			if from != "" && text.path != "" {
+				return usagef("--stats and --calib exclude each other")
+			}
+			if effort < 0 || threads < 0 {
+				return usagef("--effort and --threads are not negative")
+			}
+			if err := text.check(); err != nil {
+				return err
+			}
+			m, err := model.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			s, err := a.statistics(c.Context(), m, from, &text, threads)
+			if err != nil {
+				return err
+			}
+			if s != nil {
+				defer s.Close()
+			}
+			step, end := a.progress("planning", "weights")
+			p, err := planner.New(m, planner.Options{Schemes: f.schemes, Keep: f.rules, Seed: text.seed, Effort: effort, Threads: threads, Progress: step,
+				Made: nstf.Provenance{Tool: toolName(), Flags: append(f.flags(), text.flags()...), Sources: expectedSources(from, &text)}}).Plan(c.Context(), s, f.budget)
+			end()
+			if err != nil {
+				return err
+			}
+			if out != "" {
+				if err := p.Write(out); err != nil {
+					return err
+				}
+			}
+			if asJSON {
+				return printJSON(a.out, p)
+			}
+			a.printPlan(p)
+			return nil
+		},
+	}
+	s := c.Flags()
+	s.Float64Var(&f.bpw, "bpw", 0, "bits per weight of all tensors together")
+	s.StringVar(&f.size, "size", "", "size of the whole package, such as 3.9GiB or 900MB")
+	s.Float64Var(&f.maxKLD, "max-kld", 0, "predicted mean KL divergence in nats")
+	s.StringVar(&f.schemes, "schemes", "all", "recipes to choose from: all, ggml, or a list such as tcq3,tcq4,q8_0")
+	s.StringArrayVar(&f.keep, "keep", nil, "recipe for tensors by name, 'REGEX=RECIPE'; may be repeated")
+	s.StringVar(&from, "stats", "", "statistics made by nstf calibrate")
+	text.add(s)
+	s.Int64Var(&effort, "effort", 0, "of the search for codes; 0: the default")
+	s.IntVar(&threads, "threads", 0, "threads; 0: one per core")
+	s.StringVarP(&out, "output", "o", "", "plan to write")
+	s.BoolVar(&asJSON, "json", false, "print the plan as JSON")
+	return c
+}
+
+// expectedSources are those that the package of a plan will name.
+func expectedSources(from string, text *textFlags) []nstf.Source {
+	var out []nstf.Source
+	if text.path != "" {
+		out = text.sources()
+	}
+	if from != "" {
+		out = append(out, nstf.Source{Role: "statistics", Name: filepath.Base(from), Path: from})
+	}
+	return out
+}
+
+// statistics opens a file, or measures a text; nil: neither is given.
+func (a *app) statistics(ctx context.Context, m *model.Model, from string, text *textFlags, threads int) (*stats.File, error) {
+	if from != "" {
+		return stats.Open(from)
+	}
+	if text.path == "" {
+		a.warn("without --stats or --calib all errors count alike, and no divergence is predicted")
+		return nil, nil
+	}
+	windows, _, err := a.windows(m, text)
+	if err != nil {
+		return nil, err
+	}
+	o := calibrate.Options{Threads: threads, Text: text.path, Seed: uint64(text.seed), Tool: toolName()}
+	step, end := a.progress("calibrating", "windows")
+	o.Progress = step
+	s, err := calibrate.Measure(ctx, m, windows, o)
+	end()
+	if err != nil {
+		return nil, err
+	}
+	step, end = a.progress("measuring sensitivities", "windows")
+	o.Progress = step
+	err = calibrate.Sensitivities(ctx, m, s, windows, calibrate.SensitivityOptions{Options: o})
+	end()
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// printPlan writes a plan's table.
+func (a *app) printPlan(p *plan.Plan) {
+	t := newTable(2, "tensor", "recipe", "bits", "size", "error", "loss", "next", "its loss")
+	for i := range p.Tensors {
+		x := &p.Tensors[i]
+		if x.Recipe == plan.Keep && x.RunnerUp == nil {
+			continue // nothing was to be chosen
+		}
+		row := []any{clip(x.Name, 34), clip(x.Recipe, 15), fmt.Sprintf("%.2f", 8*float64(x.Bytes)/float64(max(1, x.Elements()))), size(x.Bytes),
+			small(x.Error), small(x.Loss), "", ""}
+		if r := x.RunnerUp; r != nil {
+			row[6], row[7] = clip(r.Recipe, 9), small(r.Loss)
+		}
+		t.AppendRow(row)
+	}
+	printTable(a.out, t)
+	fmt.Fprintln(a.out)
+	a.printRecipes(p)
+	fmt.Fprintf(a.out, "\n%s in the package, %.3f bits per weight", size(p.Predicted.Bytes), p.Predicted.BPW)
+	if p.Predicted.KLD > 0 {
+		fmt.Fprintf(a.out, ", predicted KL divergence %.4g nats", p.Predicted.KLD)
+	}
+	fmt.Fprintln(a.out)
+}
+
+// small writes a small number.
+func small(v float64) string {
+	if v == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%.2e", v)
+}
+
+// printRecipes counts what was chosen, by role.
+func (a *app) printRecipes(p *plan.Plan) {
+	type sum struct {
+		bytes, params int64
+		loss          float64
+		recipes       map[string]int
+		order         []string
+	}
+	roles, order := map[string]*sum{}, []string{}
+	for i := range p.Tensors {
+		x := &p.Tensors[i]
+		s := roles[x.Role]
+		if s == nil {
+			s = &sum{recipes: map[string]int{}}
+			roles[x.Role], order = s, append(order, x.Role)
+		}
+		s.bytes, s.params, s.loss = s.bytes+x.Bytes, s.params+x.Elements(), s.loss+x.Loss
+		if s.recipes[x.Recipe] == 0 {
+			s.order = append(s.order, x.Recipe)
+		}
+		s.recipes[x.Recipe]++
+	}
+	t := newTable(1, "role", "bits", "size", "loss", "")
+	for _, role := range order {
+		s := roles[role]
+		var list []string
+		for _, r := range s.order {
+			list = append(list, fmt.Sprintf("%d %s", s.recipes[r], r))
+		}
+		t.AppendRow([]any{role, fmt.Sprintf("%.2f", 8*float64(s.bytes)/float64(max(1, s.params))), size(s.bytes), small(s.loss), clip(strings.Join(list, ", "), 54)})
+	}
+	t.SetColumnConfigs(nil)
+	printTable(a.out, t)
+}
+
+// planHint says what to do about a plan that cannot be made, "" for another
+// error.
+func planHint(err error) string {
+	var impossible *qplan.ImpossibleError
+	var rule *candidates.RuleError
+	switch {
+	case errors.As(err, &impossible):
+		return "ask for " + impossible.Least + " or more, or allow more recipes by --schemes and fewer rules by --keep"
+	case errors.As(err, &rule):
+		return "the expression is searched in the names that nstf inspect --tensors lists"
+	}
+	return ""
+}

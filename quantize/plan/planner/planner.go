@@ -1,0 +1,141 @@
+// Package planner makes plans of models: it lists candidates by the statistics
+// (quantize/plan/candidates), counts packages (quantize/plan/layout) and
+// chooses under a budget (quantize/plan).
+//
+// In: a model, statistics, a budget. Out: a formats/plan.Plan, the same for the
+// same input on every machine of one SIMD level, at any number of threads.
+package planner
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/nstf"
+	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/stats"
+	qplan "github.com/nstf/nstf/quantize/plan"
+	"github.com/nstf/nstf/quantize/plan/candidates"
+	"github.com/nstf/nstf/quantize/plan/layout"
+)
+
+// Options say what a plan may do.
+type Options struct {
+	Schemes string // see candidates.Recipes; "": all
+	Keep    []candidates.Rule
+	Seed    int64
+	Effort  int64
+	Threads int // 0: all
+	// Made is the provenance of the package to come, sources beside the model
+	// included: its length counts.
+	Made nstf.Provenance
+	// Progress is called with weights looked at and their total; nil: nobody.
+	Progress func(done, total int64)
+}
+
+// A Planner makes plans of one model. It keeps the candidates, so that asking
+// for another budget is cheap. It serves one goroutine at a time.
+type Planner struct {
+	m     *model.Model
+	o     Options
+	of    *stats.File // that items were made by
+	items []qplan.Item
+}
+
+// New returns a planner.
+func New(m *model.Model, o Options) *Planner {
+	if o.Schemes == "" {
+		o.Schemes = "all"
+	}
+	return &Planner{m: m, o: o}
+}
+
+// Items lists the candidates by statistics, which may be nil. Errors are those
+// of [candidates.Build] and of statistics of another model.
+func (p *Planner) Items(ctx context.Context, s *stats.File) ([]qplan.Item, error) {
+	if p.items != nil && p.of == s {
+		return p.items, nil
+	}
+	if s != nil {
+		if err := s.Check(p.m); err != nil {
+			return nil, err
+		}
+	}
+	recipes, err := candidates.Recipes(p.o.Schemes)
+	if err != nil {
+		return nil, err
+	}
+	items, err := candidates.Build(ctx, p.m, candidates.Options{Recipes: recipes, Keep: p.o.Keep, Stats: s, Seed: p.o.Seed,
+		Effort: int(p.o.Effort), Threads: p.o.Threads, Progress: p.o.Progress})
+	if err == nil {
+		p.items, p.of = items, s
+	}
+	return items, err
+}
+
+// Plan makes a plan by statistics under a budget, whose Package is filled in.
+// Without statistics, or without sensitivities in them, errors count alike,
+// nothing is predicted, and a budget of loss is a [formats.UnsupportedError].
+// Other errors are those of [Planner.Items] and of quantize/plan.
+func (p *Planner) Plan(ctx context.Context, s *stats.File, b qplan.Budget) (*plan.Plan, error) {
+	known := s != nil && len(s.Sensitivity) > 0
+	if !known && b.MaxLoss > 0 {
+		e := formats.Unsupportedf("", "", "planning for a divergence without sensitivities")
+		e.Hint = "give statistics made by nstf calibrate, which measures them"
+		return nil, e
+	}
+	items, err := p.Items(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	l, err := layout.New(p.m, p.o.Made, p.o.Seed)
+	if err != nil {
+		return nil, err
+	}
+	counted := headed{l, p, p.source(s)}
+	b.Package = counted
+	out, err := qplan.Solve(items, b)
+	if err != nil {
+		return nil, err
+	}
+	counted.head(out)
+	if !known {
+		out.Predicted.KLD = 0
+	}
+	return out, nil
+}
+
+// headed counts packages of plans that say where they come from.
+type headed struct {
+	*layout.Layout
+	p      *Planner
+	source plan.Source
+}
+
+// Size implements quantize/plan.Package.
+func (h headed) Size(p *plan.Plan) (int64, error) {
+	c := *p
+	h.head(&c)
+	return h.Layout.Size(&c)
+}
+
+func (h headed) head(p *plan.Plan) {
+	p.Source, p.Seed, p.Effort = h.source, h.p.o.Seed, h.p.o.Effort
+	p.Budget.Schemes, p.Budget.Keep = []string{h.p.o.Schemes}, nil
+	for _, r := range h.p.o.Keep {
+		p.Budget.Keep = append(p.Budget.Keep, r.String())
+	}
+}
+
+func (p *Planner) source(s *stats.File) plan.Source {
+	out := plan.Source{Model: filepath.Base(p.m.Path)}
+	if s == nil {
+		return out
+	}
+	out.Hash = s.Source.ModelHash
+	if out.Stats = s.Source.Text; s.Path != "" {
+		out.Stats = filepath.Base(s.Path)
+	}
+	return out
+}
