@@ -29,17 +29,17 @@ type Aim struct {
 // package will say about how it was made. It looks at the candidates once.
 func (a Aim) Planner(m *model.Model, q *Request) Planner {
 	var p *planner.Planner
-	step, end := func(done, total int64) {}, func() {}
 	return func(ctx context.Context, s *stats.File, loss float64) (*plan.Plan, error) {
 		if p == nil {
-			p = planner.New(m, planner.Options{Schemes: strings.Join(a.Schemes, ","), Keep: a.Keep, Seed: a.Seed, Effort: a.Effort, Threads: a.Threads,
-				Made:     nstf.Provenance{Tool: q.Tool, Flags: q.Flags, Sources: q.Sources},
-				Progress: func(done, total int64) { step(done, total) }})
+			o := planner.Options{Schemes: strings.Join(a.Schemes, ","), Keep: a.Keep, Seed: a.Seed, Effort: a.Effort, Threads: a.Threads,
+				Made: nstf.Provenance{Tool: q.Tool, Flags: q.Flags, Sources: q.Sources}}
 			if q.Progress != nil {
-				step, end = q.Progress("looking at candidates", "weights")
+				step, end := q.Progress("looking at candidates", "weights")
+				defer end()
+				o.Progress = step
 			}
+			p = planner.New(m, o)
 		}
-		defer func() { end() }()
 		b := qplan.Budget{Bytes: a.Bytes, BPW: a.BPW}
 		if a.Bytes == 0 && a.BPW == 0 {
 			b.MaxLoss = loss
