@@ -35,6 +35,10 @@ func (j *job) fit(ctx context.Context) (formats.Tensor, Fit, error) {
 		rows = t.Shape[len(t.Shape)-2]
 	}
 	out := Fit{Recipe: j.recipe}
+	if factored.Whole(j.recipe) {
+		x, err := j.whole(ctx, &t, &out)
+		return x, out, err
+	}
 	var stack []formats.Tensor
 	for first := int64(0); first < n; first += rows {
 		expert := -1
@@ -53,6 +57,28 @@ func (j *job) fit(ctx context.Context) (formats.Tensor, Fit, error) {
 	}
 	x, err := factored.Stack(j.name, t.Shape, stack)
 	return x, out, err
+}
+
+// whole fits a tensor by a recipe that looks at all its matrices at once.
+func (j *job) whole(ctx context.Context, t *formats.Tensor, out *Fit) (formats.Tensor, error) {
+	n, k := t.Rows()
+	w := make([]float32, n*k)
+	if err := form.DecodeRows(w, t, 0, n); err != nil {
+		return *t, err
+	}
+	in, err := j.moments.input(j.input(j.name), -1)
+	if err != nil {
+		return *t, err
+	}
+	each := func(i int) (*fit.Input, error) { return j.moments.input(j.input(j.name), i) }
+	o := fit.Options{Seed: j.p.Seed, Effort: int(j.p.Effort), Threads: j.o.Threads, Lookup: j.lookup}
+	r, err := factored.Tensor(ctx, j.name, w, t.Shape, j.recipe, in, each, o)
+	out.Error, out.Reference, out.Method = r.Error, r.Reference, r.Method
+	j.done += n * k
+	if err == nil && j.o.Progress != nil {
+		j.o.Progress(j.done, j.total)
+	}
+	return r.Tensor, err
 }
 
 // matrix fits n rows of k weights from first on, in runs where they are many.

@@ -16,12 +16,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/ledger"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/quantize/factored"
 	"github.com/nstf/nstf/quantize/fit"
 )
 
@@ -68,51 +67,9 @@ func (l *Layout) item(it nstf.Item, recipe string) (nstf.Item, error) {
 	if recipe == plan.Keep {
 		return it, nil
 	}
-	r, err := plan.ParseRecipe(recipe)
-	if err != nil {
-		return it, err
-	}
-	it.Tensor, err = l.tensor(it.Name, it.Shape, r)
-	if it.Tensor.Form != "" {
-		it.Form = it.Tensor.Form
-	}
+	var err error
+	it.Tensor, err = factored.Describe(it.Name, it.Shape, recipe, fit.Options{Seed: l.seed, Lookup: l.lookup[it.Name]})
 	return it, err
-}
-
-// tensor describes a tensor by a recipe. Matrices of a product have the shapes
-// [..][N][R] and [..][R][K].
-func (l *Layout) tensor(name string, shape []int64, r plan.Recipe) (formats.Tensor, error) {
-	o := fit.Options{Seed: l.seed, Lookup: l.lookup[name]}
-	if r.Form == plan.FormDense {
-		return fit.Describe(name, shape, r.Scheme, o)
-	}
-	var factors []formats.Tensor
-	add := func(factor, scheme string, shape []int64) error {
-		t, err := fit.Describe(factor, shape, scheme, o)
-		factors = append(factors, t)
-		return err
-	}
-	id := form.LowRank
-	if r.Form == plan.FormCorrected {
-		id = form.Corrected
-		if err := add("q", r.Scheme, shape); err != nil {
-			return formats.Tensor{}, err
-		}
-	}
-	a, b, ok := strings.Cut(r.Factors, ",")
-	if !ok {
-		b = a
-	}
-	n := len(shape)
-	left, right := slices.Clone(shape), slices.Clone(shape)
-	left[n-1], right[n-2] = int64(r.Rank), int64(r.Rank)
-	if err := add("a", a, left); err != nil {
-		return formats.Tensor{}, err
-	}
-	if err := add("b", b, right); err != nil {
-		return formats.Tensor{}, err
-	}
-	return form.New(name, id, shape, nil, factors...)
 }
 
 // Bytes returns the bytes of a tensor's parts by a recipe.
