@@ -45,7 +45,7 @@ func (a *app) printOutcome(o *pipeline.Outcome, asJSON bool) error {
 		row("measured on", "%d windows, %s", o.Ledger.Source.HeldCount, clip(o.Ledger.Source.Held, 60))
 	}
 	for i, try := range o.Tries {
-		row(fmt.Sprintf("try %d", i+1), "%s of tensors, predicted %.4g, measured %.4g, with twice its error %.4g", size(try.Bytes), try.Predicted, try.Measured, try.Bound)
+		row(fmt.Sprintf("try %d", i+1), "%s of tensors, predicted %.4g, measured %.4g, at most %.4g", size(try.Bytes), try.Predicted, try.Measured, try.Bound)
 	}
 	printTable(a.out, t)
 	if n := len(o.Ledger.Experts); n > 0 {

@@ -313,3 +313,48 @@ func TestQuantizeWork(t *testing.T) {
 		t.Errorf("%s", dry)
 	}
 }
+
+// A budget is kept to the byte, overrides and lists of schemes are obeyed, and what only
+// ggml's schemes are in goes to llama.cpp.
+func TestQuantizeBudget(t *testing.T) {
+	dir := t.TempDir()
+	args := withText(t, "llama-31")
+	made := func(name string, flags ...string) (o pipeline.Outcome) {
+		t.Helper()
+		all := append([]string{"quantize", "-o", filepath.Join(dir, name), "--json"}, append(flags, args...)...)
+		decode(t, must(t, all...), &o)
+		must(t, "verify", filepath.Join(dir, name))
+		return o
+	}
+	const budget = 44 << 10
+	o := made("size.nstf", "--size", fmt.Sprint(budget))
+	if o.FileBytes > budget || o.FileBytes < budget*9/10 || o.Plan.Predicted.Bytes > budget || o.FileBytes > o.Plan.Predicted.Bytes {
+		t.Errorf("%d bytes, predicted %d, for %d", o.FileBytes, o.Plan.Predicted.Bytes, budget)
+	}
+	ggml := made("ggml.nstf", "--bpw", "5", "--schemes", "ggml", "--keep", `blocks\.0\.ffn\.down=q8_0`)
+	if ggml.BPW > 5 || ggml.BPW < 4.5 || !(ggml.Plan.Predicted.KLD > 0) {
+		t.Errorf("%v bits per weight, %v predicted", ggml.BPW, ggml.Plan.Predicted)
+	}
+	for _, x := range ggml.Tensors {
+		if x.To == "tcq" || (x.Name == "blocks.0.ffn.down.weight") && x.To != "q8_0" {
+			t.Errorf("%s is %s", x.Name, x.To)
+		}
+	}
+	must(t, "export", filepath.Join(dir, "ggml.nstf"), "-o", filepath.Join(dir, "out.gguf"))
+	bound := made("bound.nstf", "--max-kld", "0.1")
+	if b := bound.Measured.Bound(); b > 0.1 || len(bound.Tries) == 0 {
+		t.Errorf("%v after %+v", b, bound.Tries)
+	}
+	for _, flags := range [][]string{{"--size", "1KiB"}, {"--bpw", "0.5"}, {"--max-kld", "1e-9", "--schemes", "q4_0"}} {
+		out := filepath.Join(dir, "no.nstf")
+		r := invoke(append([]string{"quantize", "-o", out, "--tries", "2"}, append(flags, args...)...)...)
+		if r.code != exitFailure || lies(out) {
+			t.Errorf("%v: exit %d, %s", flags, r.code, r.err)
+		}
+	}
+}
+
+func lies(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

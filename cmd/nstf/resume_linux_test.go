@@ -59,11 +59,6 @@ func TestQuantizeKilled(t *testing.T) {
 	}
 }
 
-func lies(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
 func sameBytes(t *testing.T, path string, want []byte) {
 	t.Helper()
 	got, err := os.ReadFile(path)

@@ -63,7 +63,7 @@ func (f *flow) bounded(ctx context.Context) (*Outcome, error) {
 		loss, reuse = next, c.reuse()
 	}
 	if best == nil {
-		return nil, f.unreachable(tries)
+		return nil, &BoundError{Bound: f.MaxKLD, Tries: tries}
 	}
 	out, err := f.write(ctx, best.p, best.r, best.measured)
 	if out != nil {
@@ -125,18 +125,9 @@ type BoundError struct {
 
 // Error implements error.
 func (e *BoundError) Error() string {
-	last := e.Tries[len(e.Tries)-1]
-	return fmt.Sprintf("no package keeps a divergence of %g: the nearest of %d tries measured %.4g and twice its standard error, %.4g",
-		e.Bound, len(e.Tries), last.Measured, last.Bound)
-}
-
-func (f *flow) unreachable(tries []Try) error {
-	least := 0
-	for i, t := range tries {
-		if t.Bound < tries[least].Bound {
-			least = i
-		}
+	said := fmt.Sprintf("no package keeps a divergence of %g with twice its standard error; tried:", e.Bound)
+	for _, t := range e.Tries {
+		said += fmt.Sprintf(" %.4g (%d bytes, predicted %.4g)", t.Bound, t.Bytes, t.Predicted)
 	}
-	tries[least], tries[len(tries)-1] = tries[len(tries)-1], tries[least]
-	return &BoundError{Bound: f.MaxKLD, Tries: tries}
+	return said
 }

@@ -32,7 +32,7 @@ type Options struct {
 	Parallel bool
 	// Work keeps finished tensors; nil: they stay in memory.
 	Work *work.Folder
-	// Reuse are tensors of an earlier result, taken as they are.
+	// Reuse are tensors of an earlier result, taken where their recipe is the plan's.
 	Reuse   map[string]Reused
 	Threads int // 0: all
 	// Progress is called with weights fitted and their total; nil: nobody.
@@ -139,7 +139,7 @@ func (r *run) recipe(name string) string {
 
 // finished takes a tensor that an interrupted run or an earlier result left.
 func (r *run) finished(ctx context.Context, name string) bool {
-	if was, ok := r.o.Reuse[name]; ok {
+	if was, ok := r.o.Reuse[name]; ok && was.Fit.Recipe == r.recipe(name) {
 		r.out.Tensors[name], r.out.Fits[name] = was.Tensor, was.Fit
 		return true
 	}
