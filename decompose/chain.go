@@ -82,3 +82,19 @@ func core(g []float32, in, v, k, out int) Core {
 	}
 	return c
 }
+
+// ChainLosses returns the squared errors of trains of two cores by the rank
+// between them, from 0 to the most asked for, and the bound of what a large
+// factorization may have missed in each step.
+func ChainLosses(ctx context.Context, w []float32, v, k int, rows, columns []int, rank int) (losses []float64, missed float64, err error) {
+	full := append(append([]float32(nil), w...), make([]float32, (rows[0]*rows[1]-v)*k)...)
+	m, n := rows[0]*columns[0], rows[1]*columns[1]
+	f, err := Factor(ctx, digits(full, 1, rows[0], rows[1], columns[0], columns[1]), m, n, nil, Options{Rank: rank})
+	if err != nil {
+		return nil, 0, err
+	}
+	for r := range len(f.Values) + 1 {
+		losses = append(losses, f.Loss(r))
+	}
+	return losses, f.Missed, nil
+}

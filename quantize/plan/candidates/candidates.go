@@ -32,6 +32,9 @@ type Options struct {
 	// Recipes that matrices may get, see [Recipes]; nil: all. One that a matrix
 	// does not fit is passed over. What is in the source may always stay.
 	Recipes []string
+	// Forms looks for factors beside them: products, corrections, shared
+	// matrices and tensor trains, which are candidates where they pay.
+	Forms   bool
 	Keep    []Rule // overrides; of those that match a name the first counts
 	Stats   *stats.File
 	Seed    int64
@@ -207,6 +210,17 @@ func (b *builder) item(ctx context.Context, it *qplan.Item) error {
 			c.Bytes = x.Size()
 		}
 		it.Candidates = append(it.Candidates, c)
+	}
+	if b.o.Forms && len(b.allowed[i]) > 1 {
+		dense := map[string]float64{}
+		for j, recipe := range b.allowed[i] {
+			dense[recipe] = errs[j]
+		}
+		forms, err := b.forms(ctx, it, &t, dense, sensitivity)
+		if err != nil {
+			return err
+		}
+		it.Candidates = append(it.Candidates, paying(it.Candidates, forms, sensitivity)...)
 	}
 	it.Candidates = Undominated(it.Candidates)
 	b.done += t.Elements()
