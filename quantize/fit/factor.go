@@ -3,6 +3,7 @@ package fit
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/nstf/nstf/kernels/cpu"
 )
@@ -23,6 +24,7 @@ import (
 // of its panel, with ones on the diagonal and zeros behind them.
 type factor struct {
 	k       int
+	share   float64 // of the diagonal's mean: the damping
 	damping float64
 	d       []float32
 	panels  [][]float32 // rows at distance stride
@@ -47,40 +49,70 @@ func (f *factor) stride(p int) int {
 	return to + rowGap
 }
 
-// factored factors h[k][k] plus damping times the diagonal's mean, doubled
-// until the result is positive definite. All sums have one order: float32 with
-// fused products, float64 within a panel.
-func factored(h []float64, k int, damping float64, set *cpu.Set, pool *cpu.Pool) (*factor, error) {
+// moments are second moments h[k][k] as a factor wants them: of columns in
+// reversed order, or of an input rotated in blocks (see [TCQ]).
+type moments struct {
+	h        []float64
+	k        int
+	reversed bool
+	rotate   int // 1: not
+	seed     int64
+}
+
+// rows writes rows from to to, factorPanel at most and none but the last panel
+// shorter, of the whole matrix.
+func (m *moments) rows(dst []float64, from, to int) {
+	first := from
+	if m.reversed {
+		first = m.k - to
+	}
+	copy(dst, m.h[first*m.k:(first+to-from)*m.k])
+	rotateTiles(dst, to-from, m.k, m.rotate, m.seed)
+	if m.reversed {
+		slices.Reverse(dst)
+	}
+}
+
+// factored factors moments plus a share of the diagonal's mean, doubled until
+// the result is positive definite. All sums have one order: float32 with fused
+// products, float64 within a panel.
+func factored(m *moments, share float64, set *cpu.Set, pool *cpu.Pool) (*factor, error) {
 	var mean float64
-	for i := range k {
-		mean += h[i*k+i] / float64(k)
+	for i := range m.k { // rotations leave it as it is
+		mean += m.h[i*m.k+i] / float64(m.k)
 	}
 	if mean == 0 {
 		mean = 1 // nothing reached this matrix: all errors count alike
 	}
-	for ; damping < 1e6; damping *= 2 {
-		f := &factor{k: k, damping: damping * mean, d: make([]float32, k)}
-		f.fill(h, pool)
+	for ; share < 1e6; share *= 2 {
+		f := &factor{k: m.k, share: share, damping: share * mean, d: make([]float32, m.k)}
+		f.fill(m, pool)
 		if f.eliminate(set, pool) {
 			return f, nil
 		}
 	}
-	return nil, fmt.Errorf("second moments of %d columns are not positive, however much is added to their diagonal", k)
+	return nil, fmt.Errorf("second moments of %d columns are not positive, however much is added to their diagonal", m.k)
 }
 
 // fill copies the lower triangle.
-func (f *factor) fill(h []float64, pool *cpu.Pool) {
+func (f *factor) fill(m *moments, pool *cpu.Pool) {
 	f.panels = make([][]float32, (f.k+factorPanel-1)/factorPanel)
-	pool.Run(len(f.panels), func(p int) {
+	buffers := make([][]float64, pool.Threads())
+	pool.RunWorkers(len(f.panels), func(worker, p int) {
+		if buffers[worker] == nil {
+			buffers[worker] = make([]float64, factorPanel*f.k)
+		}
+		h := buffers[worker]
 		from, to := f.bounds(p)
+		m.rows(h[:(to-from)*f.k], from, to)
 		ld := f.stride(p)
 		x := make([]float32, (to-from)*ld)
-		for i := from; i < to; i++ {
-			row := x[(i-from)*ld:]
-			for j, v := range h[i*f.k : i*f.k+i+1] {
+		for i := range to - from {
+			row := x[i*ld:]
+			for j, v := range h[i*f.k : i*f.k+from+i] {
 				row[j] = float32(v)
 			}
-			row[i] = float32(h[i*f.k+i] + f.damping)
+			row[from+i] = float32(h[i*f.k+from+i] + f.damping)
 		}
 		f.panels[p] = x
 	})

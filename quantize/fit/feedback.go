@@ -3,6 +3,9 @@ package fit
 import (
 	"fmt"
 	"math"
+	"runtime"
+
+	"github.com/nstf/nstf/kernels/cpu"
 )
 
 // A Feedback says how errors already made in some columns of a matrix are
@@ -14,133 +17,142 @@ import (
 //	Z_j = W_j + sum over i > j of E_i L_ij,   E = W - (what was chosen)
 //
 // (LDLQ: Chee et al., QuIP, 2023, arXiv 2307.13304; with blocks as in QuIP#,
-// arXiv 2402.04396). A Feedback is immutable.
+// arXiv 2402.04396). A Feedback is immutable; [Feedback.Answers] makes what
+// computes by it.
 type Feedback struct {
 	K, Block int
 	Damping  float64 // what was added to the diagonal, over its mean
-	// panels[j] holds rows (j+1)*Block to K-1 of L's block column j, [K-(j+1)*Block][Block].
-	panels [][]float32
+
+	set *cpu.Set
+	// behind[p][c] is what errors in the columns behind panel p do to its column c,
+	// [columns of the panel][K-to]; within[p] the same for the columns of the panel,
+	// zero for those of c's block and before.
+	behind, within [][]float32
 }
+
+// feedbackPanel is the number of columns that are answered together.
+const feedbackPanel = 128
 
 // Damping begins at this share of the diagonal's mean and doubles until the
 // matrix is positive definite: field practice, exllamav3's value.
 const leastDamping = 0.025
 
-// NewFeedback factors second moments h[K][K], which it overwrites; only their
-// lower triangle is read. Columns that no input reached (zero on the
-// diagonal) get no feedback. It panics where block does not divide K, and
-// fails where h holds NaN or infinities.
+// NewFeedback factors second moments h[K][K], a full symmetric matrix. Columns
+// that no input reached (zero on the diagonal) get no feedback. It panics where
+// block does not divide K or 128, and fails where h holds NaN or infinities.
 func NewFeedback(h []float64, k, block int) (*Feedback, error) {
-	if k%block != 0 || len(h) != k*k {
+	return newFeedback(h, k, block, 1, 0, runtime.GOMAXPROCS(0))
+}
+
+// newFeedback is NewFeedback for an input rotated in blocks.
+func newFeedback(h []float64, k, block, rotate int, seed int64, threads int) (*Feedback, error) {
+	if k%block != 0 || feedbackPanel%block != 0 || len(h) != k*k {
 		panic(fmt.Sprintf("fit: %d moments for %d columns in blocks of %d", len(h), k, block))
 	}
-	var mean float64
 	for i := range k {
-		mean += float64(h[i*k+i] / float64(k))
-	}
-	if !(mean >= 0 && mean <= math.MaxFloat64) {
-		return nil, fmt.Errorf("second moments are not finite: their mean is %g", mean)
-	}
-	if mean == 0 {
-		mean = 1 // nothing reached this matrix: all errors count alike
-	}
-	diagonal := make([]float64, k)
-	for i := range diagonal {
-		diagonal[i] = h[i*k+i]
-	}
-	// The upper triangle keeps the moments while the lower is overwritten.
-	for i := range k {
-		for j := range i {
-			h[j*k+i] = h[i*k+j]
+		if d := h[i*k+i]; !(d >= 0 && d <= math.MaxFloat64) {
+			return nil, &MomentError{Column: i, Value: d}
 		}
 	}
-	for damping := leastDamping; damping < 1e6; damping *= 2 {
-		for i := range k {
-			h[i*k+i] = diagonal[i] + float64(damping*mean)
-			for j := range i {
-				h[i*k+j] = h[j*k+i]
+	set, pool := cpu.Best(), cpu.NewPool(threads)
+	defer pool.Close()
+	// The factor goes through columns from first to last: they are reversed.
+	f, err := factored(&moments{h: h, k: k, reversed: true, rotate: rotate, seed: seed}, leastDamping, set, pool)
+	if err != nil {
+		return nil, err
+	}
+	mean := f.damping / f.share
+	out := &Feedback{K: k, Block: block, Damping: f.damping / mean, set: set}
+	count := (k + feedbackPanel - 1) / feedbackPanel
+	out.behind, out.within = make([][]float32, count), make([][]float32, count)
+	pool.Run(count, func(p int) { out.panel(f, p) })
+	return out, nil
+}
+
+// bounds returns the columns of panel p; the last is the shorter one.
+func (f *Feedback) bounds(p int) (from, to int) {
+	return p * feedbackPanel, min((p+1)*feedbackPanel, f.K)
+}
+
+// panel takes the rows of the factor that answer panel p: those of a block
+// J are M_JJ^-1 M_J, since its columns are chosen together.
+func (f *Feedback) panel(m *factor, p int) {
+	from, to := f.bounds(p)
+	w, behind := to-from, f.K-to
+	f.behind[p], f.within[p] = make([]float32, w*behind), make([]float32, w*w)
+	row := func(c int) []float32 { // of column c: columns behind c are reversed before it
+		a := f.K - 1 - c
+		q := a / factorPanel
+		return m.panels[q][(a-q*factorPanel)*m.stride(q):]
+	}
+	x := make([]float64, f.Block*f.K)
+	for first := from; first < to; first += f.Block {
+		last := first + f.Block
+		n := f.K - last
+		for c := last - 1; c >= first; c-- {
+			r := row(c)
+			out := x[(c-first)*n : (c-first+1)*n]
+			for i := range out {
+				out[i] = float64(r[n-1-i])
 			}
-		}
-		if cholesky(h, k) {
-			return &Feedback{K: k, Block: block, Damping: damping, panels: panels(h, k, block)}, nil
-		}
-	}
-	return nil, fmt.Errorf("second moments of %d columns are not positive, however much is added to their diagonal", k)
-}
-
-// cholesky replaces the lower triangle of h by C with C C' = h, row by row. It
-// reports whether h was positive definite.
-func cholesky(h []float64, k int) bool {
-	for i := range k {
-		row := h[i*k:]
-		for j := range i {
-			other := h[j*k:]
-			row[j] = (row[j] - dot(row[:j], other[:j])) / other[j]
-		}
-		d := row[i] - dot(row[:i], row[:i])
-		if !(d > 0) {
-			return false
-		}
-		row[i] = math.Sqrt(d)
-	}
-	return true
-}
-
-// dot sums in four fixed chains.
-func dot(a, b []float64) float64 {
-	var s0, s1, s2, s3 float64
-	b = b[:len(a)]
-	i := 0
-	for ; i+4 <= len(a); i += 4 {
-		s0 += float64(a[i] * b[i])
-		s1 += float64(a[i+1] * b[i+1])
-		s2 += float64(a[i+2] * b[i+2])
-		s3 += float64(a[i+3] * b[i+3])
-	}
-	for ; i < len(a); i++ {
-		s0 += float64(a[i] * b[i])
-	}
-	return (s0 + s1) + (s2 + s3)
-}
-
-// panels returns the blocks of C diag(C_jj)^-1 below the diagonal.
-func panels(c []float64, k, block int) [][]float32 {
-	out := make([][]float32, k/block)
-	x := make([]float64, block)
-	for j := range out {
-		first := (j + 1) * block
-		p := make([]float32, 0, (k-first)*block)
-		for i := first; i < k; i++ {
-			// x C_jj = C_ij, C_jj being lower triangular.
-			for b := block - 1; b >= 0; b-- {
-				v := c[i*k+j*block+b]
-				for a := b + 1; a < block; a++ {
-					v -= float64(x[a] * c[(j*block+a)*k+j*block+b])
+			for d := c + 1; d < last; d++ { // the block's own columns, solved already
+				v := float64(r[f.K-1-d])
+				for i, u := range x[(d-first)*n : (d-first+1)*n] {
+					out[i] -= float64(v * u)
 				}
-				x[b] = v / c[(j*block+b)*k+j*block+b]
 			}
-			for _, v := range x {
-				p = append(p, float32(v))
+			for i, v := range out[:to-last] {
+				f.within[p][(c-from)*w+last-from+i] = float32(v)
+			}
+			for i, v := range out[to-last:] {
+				f.behind[p][(c-from)*behind+i] = float32(v)
 			}
 		}
-		out[j] = p
 	}
-	return out
 }
 
-// Answer adds to z[rows][Block] what block j owes to the errors e[rows][K] of
-// the columns behind it.
-func (f *Feedback) Answer(z, e []float32, j int) {
-	b, first := f.Block, (j+1)*f.Block
-	panel := f.panels[j]
-	for r := range len(z) / b {
-		dst := z[r*b : (r+1)*b]
-		for i, v := range e[r*f.K+first : (r+1)*f.K] {
-			if v == 0 {
-				continue
-			}
-			for c, l := range panel[i*b : (i+1)*b] {
-				dst[c] += float32(v * l)
+// Answers computes by a Feedback for 16 rows. It serves one goroutine.
+type Answers struct {
+	f       *Feedback
+	panel   int // the one that owed is for, -1 for none
+	owed    [lanes * (feedbackPanel + rowGap)]float32
+	e       [feedbackPanel]cpu.Lane
+	scratch cpu.GemmScratch
+}
+
+// Answers returns what computes answers for 16 rows.
+func (f *Feedback) Answers() *Answers { return &Answers{f: f, panel: -1} }
+
+// Answer adds to z[16][Block] what block j owes to the errors e[16][K] of the
+// columns behind it. Blocks are asked for from last to first, after those
+// behind them; a new matrix begins with the last.
+func (a *Answers) Answer(z, e []float32, j int) {
+	f := a.f
+	const ld = feedbackPanel + rowGap
+	first := j * f.Block
+	p := first / feedbackPanel
+	from, to := f.bounds(p)
+	if a.panel != p || first+f.Block == f.K {
+		a.panel = p
+		clear(a.owed[:])
+		if behind := f.K - to; behind > 0 {
+			f.set.GemmFusedAdd(a.owed[:], ld, e[to:], f.K, lanes, 0, to-from, behind,
+				func(dst []float32, n int) { copy(dst, f.behind[p][n*behind:]) }, &a.scratch)
+		}
+	}
+	n := to - first - f.Block // columns of the panel that are chosen
+	load(a.e[:], e[to-n:], lanes, n, f.K)
+	for c0 := 0; c0 < f.Block; c0 += lanes {
+		cols := min(lanes, f.Block-c0)
+		var t [lanes]cpu.Lane
+		load(t[:], a.owed[first-from+c0:], lanes, cols, ld)
+		if cols == lanes {
+			w := to - from
+			f.set.LaneAnswer(&t, a.e[:n], f.within[p][(first-from+c0)*w+w-n:], w)
+		}
+		for l := range lanes {
+			for c := range cols {
+				z[l*f.Block+c0+c] += t[c][l]
 			}
 		}
 	}

@@ -67,16 +67,14 @@ func (e *MomentError) Error() string {
 }
 
 // feedback returns the factored moments of the rotated input.
-func (in *Input) feedback(block, tile int, seed int64) (*Feedback, error) {
+func (in *Input) feedback(block, tile int, seed int64, threads int) (*Feedback, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	key := rotation{block, seed}
 	if f := in.rotated[key]; f != nil {
 		return f, nil
 	}
-	h := append([]float64(nil), in.h...)
-	RotateMoments(h, in.k, block, seed)
-	f, err := NewFeedback(h, in.k, tile)
+	f, err := newFeedback(in.h, in.k, tile, block, seed, threads)
 	if err == nil {
 		in.rotated[key] = f
 	}
@@ -92,7 +90,7 @@ func (in *Input) factor(set *cpu.Set, threads int) (*factor, error) {
 	}
 	pool := cpu.NewPool(threads)
 	defer pool.Close()
-	f, err := factored(in.h, in.k, blockDamping, set, pool)
+	f, err := factored(&moments{h: in.h, k: in.k, rotate: 1}, blockDamping, set, pool)
 	in.plain = f
 	return f, err
 }
@@ -124,8 +122,25 @@ func (in *Input) quadratic(e []float32) float64 {
 			}
 			// The lower triangle, twice, without the diagonal twice.
 			row := in.h[i*k : i*k+i]
-			sum += float64(v * (2*dot(row, x[:i]) + float64(in.h[i*k+i]*v)))
+			sum += float64(v * (2*inner(row, x[:i]) + float64(in.h[i*k+i]*v)))
 		}
 	}
 	return sum
+}
+
+// inner sums in four fixed chains.
+func inner(a, b []float64) float64 {
+	var s0, s1, s2, s3 float64
+	b = b[:len(a)]
+	i := 0
+	for ; i+4 <= len(a); i += 4 {
+		s0 += float64(a[i] * b[i])
+		s1 += float64(a[i+1] * b[i+1])
+		s2 += float64(a[i+2] * b[i+2])
+		s3 += float64(a[i+3] * b[i+3])
+	}
+	for ; i < len(a); i++ {
+		s0 += float64(a[i] * b[i])
+	}
+	return (s0 + s1) + (s2 + s3)
 }

@@ -162,18 +162,33 @@ func rotateRow(x []float32, h int, signs *scheme.TCQSigns) {
 // RotateMoments turns second moments h[K][K] of an input into those of the
 // rotated input that weights of the scheme tcq are multiplied with.
 func RotateMoments(h []float64, k, rotateIn int, seed int64) {
-	signs := scheme.NewTCQSigns(seed)
-	for r := range k {
-		rotateMoments(h[r*k:(r+1)*k], rotateIn, &signs)
+	for first := 0; first < k; first += rotateIn {
+		rotateTiles(h[first*k:(first+rotateIn)*k], rotateIn, k, rotateIn, seed)
 	}
-	column := make([]float64, k)
-	for c := range k {
-		for r := range k {
-			column[r] = h[r*k+c]
-		}
-		rotateMoments(column, rotateIn, &signs)
-		for r := range k {
-			h[r*k+c] = column[r]
+}
+
+// rotateTiles rotates whole blocks of rows h[rows][k], tile by tile.
+func rotateTiles(h []float64, rows, k, block int, seed int64) {
+	if block == 1 {
+		return
+	}
+	signs := scheme.NewTCQSigns(seed)
+	column := make([]float64, block)
+	for first := 0; first < rows; first += block {
+		for at := 0; at < k; at += block {
+			tile := h[first*k+at:]
+			for r := range block {
+				rotateMoments(tile[r*k:r*k+block], block, &signs)
+			}
+			for c := range block {
+				for r := range block {
+					column[r] = tile[r*k+c]
+				}
+				rotateMoments(column, block, &signs)
+				for r := range block {
+					tile[r*k+c] = column[r]
+				}
+			}
 		}
 	}
 }
@@ -203,16 +218,20 @@ func rotateMoments(x []float64, h int, signs *scheme.TCQSigns) {
 // A strip is the work space of 16 rows.
 type strip struct {
 	TCQ
-	k      int
-	search *cpu.Trellis
-	table  *[1 << scheme.TCQState]int16
-	errors []float32 // [16][K], of the columns chosen
-	z      [scheme.TCQTile * scheme.TCQTile]float32
-	ring   [scheme.TCQWeights]float32
+	k       int
+	search  *cpu.Trellis
+	table   *[1 << scheme.TCQState]int16
+	answers *Answers
+	errors  []float32 // [16][K], of the columns chosen
+	z       [scheme.TCQTile * scheme.TCQTile]float32
+	ring    [scheme.TCQWeights]float32
 }
 
 func (q TCQ) newStrip(k int) *strip {
 	s := &strip{TCQ: q, k: k, table: q.Codebook.Table(), errors: make([]float32, scheme.TCQTile*k)}
+	if q.Feedback != nil {
+		s.answers = q.Feedback.Answers()
+	}
 	s.search = q.Set.NewTrellis(q.Bits, s.table, tcqDeviations[q.Codebook], q.Seam)
 	return s
 }
@@ -232,7 +251,7 @@ func (s *strip) fit(codes []byte, w []float32) uint16 {
 			copy(s.z[r*tile:(r+1)*tile], w[r*s.k+j*tile:])
 		}
 		if s.Feedback != nil {
-			s.Feedback.Answer(s.z[:], s.errors, j)
+			s.answers.Answer(s.z[:], s.errors, j)
 		}
 		for t := range s.ring {
 			s.ring[t] = s.z[t%tile*tile+t/tile] / unit

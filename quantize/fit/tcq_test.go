@@ -173,10 +173,18 @@ func TestFeedback(t *testing.T) {
 		}
 		// With errors in the last block only, the answer is E L: minimising
 		// over the columns of the block before gives the same.
-		e := make([]float32, k)
+		e := make([]float32, 16*k)
 		e[k-1] = 1
-		z := make([]float32, block)
-		f.Answer(z, e, k/block-2)
+		answers := f.Answers()
+		z := make([]float32, 16*block)
+		answers.Answer(z, e, k/block-1)
+		answers.Answer(z, e, k/block-2)
+		for i, v := range z[block:] {
+			if v != 0 {
+				t.Errorf("%s: answer %d of rows without errors is %g", name, i, v)
+			}
+		}
+		z = z[:block]
 		if name == "zero" {
 			for _, v := range z {
 				if v != 0 {

@@ -56,7 +56,7 @@ func trellisFit(ctx context.Context, name string, w []float32, n, k, bits int, i
 	q := TCQ{TCQ: trellisScheme(bits, n, k, o)}
 	if method == MethodFeedback {
 		var err error
-		if q.Feedback, err = in.feedback(q.RotateIn, scheme.TCQTile, q.Seed); err != nil {
+		if q.Feedback, err = in.feedback(q.RotateIn, scheme.TCQTile, q.Seed, o.threads()); err != nil {
 			return Result{}, formats.Errorf("", name, "%v", err)
 		}
 	}
