@@ -10,14 +10,20 @@ import (
 )
 
 func (a *app) inspectCommand() *cobra.Command {
-	var tensors, asJSON bool
+	var tensors, ledger, asJSON bool
 	c := &cobra.Command{
 		Use: "inspect MODEL", Short: "Show what lies in a model: architecture, sizes, schemes, files", Args: cobra.ExactArgs(1),
 		Long: `Show what lies in a package, a GGUF file, a safetensors file or a Hugging Face
 directory, without reading its tensors. A container of an unknown architecture is
-shown as it is stored.`,
-		Example: "  nstf inspect model.nstf\n  nstf inspect model.gguf --tensors\n  nstf inspect ./Qwen3-0.6B --json",
+shown as it is stored.
+
+--ledger shows what quantizing did to each tensor of a package, what it was predicted to
+cost, and what was measured.`,
+		Example: "  nstf inspect model.nstf\n  nstf inspect model.nstf --ledger\n  nstf inspect model.gguf --tensors\n  nstf inspect ./Qwen3-0.6B --json",
 		RunE: func(_ *cobra.Command, args []string) error {
+			if ledger {
+				return a.inspectLedger(args[0], asJSON)
+			}
 			r, err := inspect.Open(args[0])
 			if err != nil {
 				return err
@@ -33,6 +39,7 @@ shown as it is stored.`,
 		},
 	}
 	c.Flags().BoolVar(&tensors, "tensors", false, "list every tensor")
+	c.Flags().BoolVar(&ledger, "ledger", false, "show the accuracy ledger of a package")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, tensors included")
 	return c
 }

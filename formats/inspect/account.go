@@ -1,0 +1,54 @@
+package inspect
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/ledger"
+	"github.com/nstf/nstf/formats/nstf"
+	"github.com/nstf/nstf/formats/plan"
+)
+
+// Ledger reads the accuracy ledger of a package. One without is a
+// [formats.UnsupportedError]; other errors are those of [nstf.Open] and
+// [ledger.Parse].
+func Ledger(path string) (*ledger.Ledger, error) {
+	data, err := attached(path, nstf.LedgerFile, "an accuracy ledger")
+	if err != nil {
+		return nil, err
+	}
+	return ledger.Parse(path+": "+nstf.LedgerFile, data)
+}
+
+// Plan reads the plan that made a package, with errors like those of [Ledger].
+func Plan(path string) (*plan.Plan, error) {
+	data, err := attached(path, nstf.PlanFile, "a plan")
+	if err != nil {
+		return nil, err
+	}
+	return plan.Parse(path+": "+nstf.PlanFile, data)
+}
+
+func attached(path, name, what string) ([]byte, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, without(path, "a directory", what)
+	}
+	p, err := nstf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	data, err := p.File(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, without(path, "the package", what)
+	}
+	return data, err
+}
+
+func without(path, kind, what string) error {
+	e := formats.Unsupportedf(path, "", "%s does not have %s", kind, what)
+	e.Hint = "nstf quantize with --calib writes one; convert and --scheme without text do not"
+	return e
+}
