@@ -22,7 +22,7 @@ func open(t testing.TB, name string) *model.Model {
 
 // TestThreads gives one figure at any number of threads.
 func TestThreads(t *testing.T) {
-	a, b := open(t, "llama-3"), open(t, "llama-31")
+	a, b := open(t, "mistral"), open(t, "mistral-window")
 	var first *compare.Report
 	for _, threads := range []int{1, 3} {
 		r, err := compare.Run(context.Background(), a, b, compare.Options{Weights: true, Threads: threads})
