@@ -1,0 +1,80 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nstf/nstf/formats/plan"
+)
+
+// TestPlan makes a plan, edits it and executes it.
+func TestPlan(t *testing.T) {
+	src := filepath.Join(micro, "llama-tied")
+	dir := t.TempDir()
+	file := filepath.Join(dir, "plan.json")
+	r := invoke("plan", src, "--bpw", "6", "-o", file, "--effort", "1", "--schemes", "tcq2,tcq4,q8_0,q4_0", "--keep", "ffn.down=q8_0")
+	if r.code != exitFine || !strings.Contains(r.err, "all errors count alike") {
+		t.Fatalf("%d: %s", r.code, r.err)
+	}
+	fits(t, r.out)
+	p, err := plan.Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Predicted.BPW > 6 || p.Predicted.KLD != 0 || len(p.Budget.Keep) != 1 {
+		t.Errorf("%+v", p)
+	}
+	for _, x := range p.Tensors {
+		if strings.Contains(x.Name, "ffn.down") && x.Recipe != "q8_0" {
+			t.Errorf("%s is %s", x.Name, x.Recipe)
+		}
+	}
+	text := func(args ...string) []string {
+		return append(args, "--calib", microText, "--samples", "4", "--ctx", "16", "--effort", "1")
+	}
+	var measured plan.Plan
+	decode(t, must(t, text("plan", src, "--size", "44KiB", "--json")...), &measured)
+	if measured.Predicted.KLD <= 0 || measured.Predicted.Bytes > 44<<10 {
+		t.Errorf("%+v", measured.Predicted)
+	}
+	out := filepath.Join(dir, "out.nstf")
+	must(t, "quantize", src, "--plan", file, "-o", out, "--calib", microText, "--samples", "4", "--ctx", "16")
+	info, err := os.Stat(out)
+	if err != nil || info.Size() > p.Predicted.Bytes || info.Size() < p.Predicted.Bytes-8192 {
+		t.Errorf("%v: %d bytes, predicted %d", err, info.Size(), p.Predicted.Bytes)
+	}
+}
+
+func TestPlanFailures(t *testing.T) {
+	src := filepath.Join(micro, "llama-tied")
+	dir := t.TempDir()
+	out := filepath.Join(dir, "p.json")
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{exitUsage, "give one of", []string{}},
+		{exitUsage, "give one of", []string{"--bpw", "3", "--size", "1MB"}},
+		{exitUsage, "negative", []string{"--bpw", "-3"}},
+		{exitUsage, "--size", []string{"--size", "big"}},
+		{exitUsage, "nosuch", []string{"--bpw", "3", "--schemes", "nosuch"}},
+		{exitUsage, "regex=recipe", []string{"--bpw", "3", "--keep", "x"}},
+		{exitUsage, "matches no tensor", []string{"--bpw", "6", "--keep", "nosuch=q8_0", "--schemes", "q4_0"}},
+		{exitUsage, "exclude", []string{"--bpw", "6", "--stats", "a", "--calib", "b"}},
+		{exitInput, "nosuch", []string{"--bpw", "6", "--stats", "/nosuch"}},
+		{exitFailure, "a plan for 1.2 bits per weight is impossible: the smallest is", []string{"--bpw", "1.2", "--schemes", "q4_0"}},
+		{exitFailure, "bytes is impossible", []string{"--size", "1KB", "--schemes", "q4_0"}},
+		{exitUnsupported, "sensitivities", []string{"--max-kld", "0.1", "--schemes", "q4_0"}},
+	} {
+		r := invoke(append([]string{"plan", src, "-o", out}, c.args...)...)
+		r.fails(t, c.code, c.says)
+		if !strings.Contains(r.err, "hint: ") && c.code != exitInput {
+			t.Errorf("%v gives no hint: %s", c.args, r.err)
+		}
+	}
+	empty(t, dir)
+	invoke("plan", "/nosuch", "--bpw", "3").fails(t, exitInput, "nosuch")
+}

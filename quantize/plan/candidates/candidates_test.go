@@ -1,0 +1,186 @@
+package candidates_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/stats"
+	qplan "github.com/nstf/nstf/quantize/plan"
+	"github.com/nstf/nstf/quantize/plan/candidates"
+)
+
+func open(t testing.TB, name string) *model.Model {
+	t.Helper()
+	m, err := model.Open("../../../testdata/micro/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// synthetic makes statistics with steep moments, sensitivities by place.
+func synthetic(m *model.Model) *stats.File {
+	s := &stats.File{Inputs: map[string]*stats.Input{}, Experts: map[string][]*stats.Input{}, Sensitivity: map[string]float64{}}
+	add := func(l *model.Linear) {
+		k := int(l.In)
+		var triangle []float32
+		for i := range k {
+			for j := range i + 1 {
+				v := float32(math.Pow(0.9, float64(i-j))) / float32(math.Sqrt(float64(1+i)*float64(1+j)))
+				triangle = append(triangle, v)
+			}
+		}
+		s.Inputs[l.Input] = stats.NewInput(k, 100, triangle, nil)
+	}
+	for i := range m.Graph.Blocks {
+		for _, l := range m.Graph.Blocks[i].Linears() {
+			add(l)
+		}
+	}
+	add(&m.Graph.Head.Linear)
+	for i, w := range m.Graph.Weights() {
+		if len(w.Shape) > 1 {
+			s.Sensitivity[w.Name] = 0.1 * float64(1+i)
+		}
+	}
+	return s
+}
+
+// TestBuild lists candidates of dense and of mixed models: norms and routers
+// stay, more bytes lose less, losses follow sensitivities, and the threads do
+// not matter.
+func TestBuild(t *testing.T) {
+	for _, name := range []string{"llama-tied", "mixtral"} {
+		m := open(t, name)
+		s := synthetic(m)
+		var first []qplan.Item
+		for _, threads := range []int{1, 3} {
+			items, err := candidates.Build(context.Background(), m, candidates.Options{Stats: s, Seed: 1, Effort: 1, Threads: threads, Recipes: []string{"tcq2", "q4_0", "q8_0"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first != nil && !reflect.DeepEqual(first, items) {
+				t.Errorf("%s: %d threads make other candidates", name, threads)
+			}
+			first = items
+		}
+		for i, w := range m.Graph.Weights() {
+			it := first[i]
+			if it.Name != w.Name {
+				t.Fatalf("%s stands where %s belongs", it.Name, w.Name)
+			}
+			if quantized := candidates.Quantized(m.Graph, &w); quantized != (len(it.Candidates) > 1) {
+				t.Errorf("%s (%s) has candidates %v", w.Name, w.Role, it.Candidates)
+			}
+			for j, c := range it.Candidates {
+				if math.Abs(c.Loss-c.Error*s.Sensitivity[w.Name]) > 1e-12 {
+					t.Errorf("%s as %s: loss %g of error %g", w.Name, c.Recipe, c.Loss, c.Error)
+				}
+				if j > 0 && (c.Bytes <= it.Candidates[j-1].Bytes || c.Loss >= it.Candidates[j-1].Loss) {
+					t.Errorf("%s: %+v after %+v", w.Name, c, it.Candidates[j-1])
+				}
+			}
+			if last := it.Candidates[len(it.Candidates)-1]; last.Recipe != plan.Keep || last.Loss != 0 {
+				t.Errorf("%s: the source is not its best candidate: %+v", w.Name, last)
+			}
+		}
+	}
+}
+
+func TestRules(t *testing.T) {
+	m := open(t, "llama-tied")
+	rule := func(s string) candidates.Rule {
+		r, err := candidates.ParseRule(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.String() != s {
+			t.Errorf("%q is written %q", s, r)
+		}
+		return r
+	}
+	build := func(rules ...string) ([]qplan.Item, error) {
+		o := candidates.Options{Effort: 1, Recipes: []string{"q4_0"}}
+		for _, s := range rules {
+			o.Keep = append(o.Keep, rule(s))
+		}
+		return candidates.Build(context.Background(), m, o)
+	}
+	items, err := build(`blocks\.0\.attn\.[qk]=q8_0`, `attn\.q\.=keep`, `attn_norm=f32`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, it := range items {
+		want := ""
+		switch {
+		case strings.HasPrefix(it.Name, "blocks.0.attn.q"), strings.HasPrefix(it.Name, "blocks.0.attn.k"):
+			want = "q8_0"
+		case strings.Contains(it.Name, "attn.q"):
+			want = "keep"
+		case strings.Contains(it.Name, "attn_norm"):
+			want = "f32"
+		}
+		if want != "" && (len(it.Candidates) != 1 || it.Candidates[0].Recipe != want) {
+			t.Errorf("%s: %+v, want %s", it.Name, it.Candidates, want)
+		}
+	}
+	var unmatched *candidates.RuleError
+	if _, err := build(`nosuch=q8_0`); !errors.As(err, &unmatched) {
+		t.Errorf("%v", err)
+	}
+	if _, err := build(`attn_norm=tcq2`); err == nil || !strings.Contains(err.Error(), "attn_norm") {
+		t.Errorf("%v", err)
+	}
+	for _, s := range []string{"", "x", "=q8_0", "(=q8_0", "x=", "x=nosuch"} {
+		if _, err := candidates.ParseRule(s); err == nil {
+			t.Errorf("%q is a rule", s)
+		}
+	}
+}
+
+func TestRecipes(t *testing.T) {
+	all, err := candidates.Recipes("all")
+	if err != nil || all != nil {
+		t.Errorf("%v %v", all, err)
+	}
+	ggml, err := candidates.Recipes("ggml")
+	if err != nil || !slices.Contains(ggml, "q4_k") || slices.Contains(ggml, "tcq3") {
+		t.Errorf("%v %v", ggml, err)
+	}
+	if list, err := candidates.Recipes("tcq3, q8_0"); err != nil || !slices.Equal(list, []string{"tcq3", "q8_0"}) {
+		t.Errorf("%v %v", list, err)
+	}
+	for _, s := range []string{"", "tcq3,", "nosuch", "all,ggml", "tcq"} {
+		if list, err := candidates.Recipes(s); err == nil {
+			t.Errorf("%q is %v", s, list)
+		}
+	}
+}
+
+// TestCancelled stops between tensors.
+func TestCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := candidates.Build(ctx, open(t, "llama-tied"), candidates.Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+func Example() {
+	list := candidates.Undominated([]qplan.Candidate{{Recipe: "q4_0", Bytes: 450, Loss: 0.02}, {Recipe: "tcq4", Bytes: 402, Loss: 0.005}, {Recipe: "tcq2", Bytes: 202, Loss: 0.07}})
+	for _, c := range list {
+		fmt.Println(c.Recipe)
+	}
+	// Output:
+	// tcq2
+	// tcq4
+}
