@@ -799,12 +799,12 @@ row_end:
 // func matVecQ4Kx1AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
 TEXT ·matVecQ4Kx1AVX512(SB), NOSPLIT, $0-112
-	VMOVDQU64 low4<>+0(SB), Z0
-	VMOVDQU64 halves4<>+0(SB), Z1
-	VMOVDQU64 placeK4<>+0(SB), Z2
-	VMOVDQU64 shiftK4<>+0(SB), Z3
-	VMOVDQU64 maskK4<>+0(SB), Z4
-	VMOVDQU64 wordsK4<>+0(SB), Z5
+	VMOVDQU64 nibbles32<>+0(SB), Z0
+	VMOVDQU64 placeK4<>+0(SB), Z1
+	VMOVDQU64 shiftK4<>+0(SB), Z2
+	VMOVDQU64 maskK4<>+0(SB), Z3
+	VMOVDQU64 wordsK4<>+0(SB), Z4
+	VMOVDQU64 sixteenth<>+0(SB), Z5
 	VMOVDQU64 spread32_0<>+0(SB), Z6
 	VMOVDQU64 spread32_1<>+0(SB), Z7
 	VMOVDQU64 spread32_2<>+0(SB), Z8
@@ -834,18 +834,18 @@ run:
 	PREFETCHT1      8320(AX)
 	PREFETCHT0      640(AX)
 	VBROADCASTI32X4 (AX), Z13
-	VPSHUFB         Z2, Z13, Z15
+	VPSHUFB         Z1, Z13, Z15
 	VPSRLD          $0x0a, Z15, Z14
-	VPSRLVD         Z3, Z15, Z15
-	VPTERNLOGD      $0xe4, Z4, Z14, Z15
+	VPSRLVD         Z2, Z15, Z15
+	VPTERNLOGD      $0xe4, Z3, Z14, Z15
 	VCVTDQ2PS       Z15, Z15
-	VPSHUFB         Y5, Y13, Y13
+	VPSHUFB         Y4, Y13, Y13
 	VCVTPH2PS       Y13, Z13
 	VMULPS          Z13, Z15, Z15
+	VMULPS          Z5, Z15, Z15
 	VMULPS          256(CX), Z15, Z13
 	VADDPS          Z13, Z12, Z12
 	VBROADCASTI64X4 16(AX), Z14
-	VPSRLVW         Z1, Z14, Z14
 	VPANDD          Z0, Z14, Z14
 	VPXORD          Z15, Z15, Z15
 	VPDPBUSD        (CX), Z14, Z15
@@ -853,7 +853,6 @@ run:
 	VPERMPS         Z13, Z6, Z14
 	VFMADD231PS     Z15, Z14, Z10
 	VBROADCASTI64X4 48(AX), Z14
-	VPSRLVW         Z1, Z14, Z14
 	VPANDD          Z0, Z14, Z14
 	VPXORD          Z15, Z15, Z15
 	VPDPBUSD        64(CX), Z14, Z15
@@ -861,7 +860,6 @@ run:
 	VPERMPS         Z13, Z7, Z14
 	VFMADD231PS     Z15, Z14, Z11
 	VBROADCASTI64X4 80(AX), Z14
-	VPSRLVW         Z1, Z14, Z14
 	VPANDD          Z0, Z14, Z14
 	VPXORD          Z15, Z15, Z15
 	VPDPBUSD        128(CX), Z14, Z15
@@ -869,7 +867,6 @@ run:
 	VPERMPS         Z13, Z8, Z14
 	VFMADD231PS     Z15, Z14, Z10
 	VBROADCASTI64X4 112(AX), Z14
-	VPSRLVW         Z1, Z14, Z14
 	VPANDD          Z0, Z14, Z14
 	VPXORD          Z15, Z15, Z15
 	VPDPBUSD        192(CX), Z14, Z15
@@ -909,105 +906,23 @@ row_end:
 	VZEROUPPER
 	RET
 
-DATA low4<>+0(SB)/1, $0x0f
-DATA low4<>+1(SB)/1, $0x0f
-DATA low4<>+2(SB)/1, $0x0f
-DATA low4<>+3(SB)/1, $0x0f
-DATA low4<>+4(SB)/1, $0x0f
-DATA low4<>+5(SB)/1, $0x0f
-DATA low4<>+6(SB)/1, $0x0f
-DATA low4<>+7(SB)/1, $0x0f
-DATA low4<>+8(SB)/1, $0x0f
-DATA low4<>+9(SB)/1, $0x0f
-DATA low4<>+10(SB)/1, $0x0f
-DATA low4<>+11(SB)/1, $0x0f
-DATA low4<>+12(SB)/1, $0x0f
-DATA low4<>+13(SB)/1, $0x0f
-DATA low4<>+14(SB)/1, $0x0f
-DATA low4<>+15(SB)/1, $0x0f
-DATA low4<>+16(SB)/1, $0x0f
-DATA low4<>+17(SB)/1, $0x0f
-DATA low4<>+18(SB)/1, $0x0f
-DATA low4<>+19(SB)/1, $0x0f
-DATA low4<>+20(SB)/1, $0x0f
-DATA low4<>+21(SB)/1, $0x0f
-DATA low4<>+22(SB)/1, $0x0f
-DATA low4<>+23(SB)/1, $0x0f
-DATA low4<>+24(SB)/1, $0x0f
-DATA low4<>+25(SB)/1, $0x0f
-DATA low4<>+26(SB)/1, $0x0f
-DATA low4<>+27(SB)/1, $0x0f
-DATA low4<>+28(SB)/1, $0x0f
-DATA low4<>+29(SB)/1, $0x0f
-DATA low4<>+30(SB)/1, $0x0f
-DATA low4<>+31(SB)/1, $0x0f
-DATA low4<>+32(SB)/1, $0x0f
-DATA low4<>+33(SB)/1, $0x0f
-DATA low4<>+34(SB)/1, $0x0f
-DATA low4<>+35(SB)/1, $0x0f
-DATA low4<>+36(SB)/1, $0x0f
-DATA low4<>+37(SB)/1, $0x0f
-DATA low4<>+38(SB)/1, $0x0f
-DATA low4<>+39(SB)/1, $0x0f
-DATA low4<>+40(SB)/1, $0x0f
-DATA low4<>+41(SB)/1, $0x0f
-DATA low4<>+42(SB)/1, $0x0f
-DATA low4<>+43(SB)/1, $0x0f
-DATA low4<>+44(SB)/1, $0x0f
-DATA low4<>+45(SB)/1, $0x0f
-DATA low4<>+46(SB)/1, $0x0f
-DATA low4<>+47(SB)/1, $0x0f
-DATA low4<>+48(SB)/1, $0x0f
-DATA low4<>+49(SB)/1, $0x0f
-DATA low4<>+50(SB)/1, $0x0f
-DATA low4<>+51(SB)/1, $0x0f
-DATA low4<>+52(SB)/1, $0x0f
-DATA low4<>+53(SB)/1, $0x0f
-DATA low4<>+54(SB)/1, $0x0f
-DATA low4<>+55(SB)/1, $0x0f
-DATA low4<>+56(SB)/1, $0x0f
-DATA low4<>+57(SB)/1, $0x0f
-DATA low4<>+58(SB)/1, $0x0f
-DATA low4<>+59(SB)/1, $0x0f
-DATA low4<>+60(SB)/1, $0x0f
-DATA low4<>+61(SB)/1, $0x0f
-DATA low4<>+62(SB)/1, $0x0f
-DATA low4<>+63(SB)/1, $0x0f
-GLOBL low4<>(SB), RODATA|NOPTR, $64
-
-DATA halves4<>+0(SB)/2, $0x0000
-DATA halves4<>+2(SB)/2, $0x0000
-DATA halves4<>+4(SB)/2, $0x0000
-DATA halves4<>+6(SB)/2, $0x0000
-DATA halves4<>+8(SB)/2, $0x0000
-DATA halves4<>+10(SB)/2, $0x0000
-DATA halves4<>+12(SB)/2, $0x0000
-DATA halves4<>+14(SB)/2, $0x0000
-DATA halves4<>+16(SB)/2, $0x0000
-DATA halves4<>+18(SB)/2, $0x0000
-DATA halves4<>+20(SB)/2, $0x0000
-DATA halves4<>+22(SB)/2, $0x0000
-DATA halves4<>+24(SB)/2, $0x0000
-DATA halves4<>+26(SB)/2, $0x0000
-DATA halves4<>+28(SB)/2, $0x0000
-DATA halves4<>+30(SB)/2, $0x0000
-DATA halves4<>+32(SB)/2, $0x0004
-DATA halves4<>+34(SB)/2, $0x0004
-DATA halves4<>+36(SB)/2, $0x0004
-DATA halves4<>+38(SB)/2, $0x0004
-DATA halves4<>+40(SB)/2, $0x0004
-DATA halves4<>+42(SB)/2, $0x0004
-DATA halves4<>+44(SB)/2, $0x0004
-DATA halves4<>+46(SB)/2, $0x0004
-DATA halves4<>+48(SB)/2, $0x0004
-DATA halves4<>+50(SB)/2, $0x0004
-DATA halves4<>+52(SB)/2, $0x0004
-DATA halves4<>+54(SB)/2, $0x0004
-DATA halves4<>+56(SB)/2, $0x0004
-DATA halves4<>+58(SB)/2, $0x0004
-DATA halves4<>+60(SB)/2, $0x0004
-DATA halves4<>+62(SB)/2, $0x0004
-GLOBL halves4<>(SB), RODATA|NOPTR, $64
+DATA nibbles32<>+0(SB)/4, $0x0f0f0f0f
+DATA nibbles32<>+4(SB)/4, $0x0f0f0f0f
+DATA nibbles32<>+8(SB)/4, $0x0f0f0f0f
+DATA nibbles32<>+12(SB)/4, $0x0f0f0f0f
+DATA nibbles32<>+16(SB)/4, $0x0f0f0f0f
+DATA nibbles32<>+20(SB)/4, $0x0f0f0f0f
+DATA nibbles32<>+24(SB)/4, $0x0f0f0f0f
+DATA nibbles32<>+28(SB)/4, $0x0f0f0f0f
+DATA nibbles32<>+32(SB)/4, $0xf0f0f0f0
+DATA nibbles32<>+36(SB)/4, $0xf0f0f0f0
+DATA nibbles32<>+40(SB)/4, $0xf0f0f0f0
+DATA nibbles32<>+44(SB)/4, $0xf0f0f0f0
+DATA nibbles32<>+48(SB)/4, $0xf0f0f0f0
+DATA nibbles32<>+52(SB)/4, $0xf0f0f0f0
+DATA nibbles32<>+56(SB)/4, $0xf0f0f0f0
+DATA nibbles32<>+60(SB)/4, $0xf0f0f0f0
+GLOBL nibbles32<>(SB), RODATA|NOPTR, $64
 
 DATA placeK4<>+0(SB)/1, $0x04
 DATA placeK4<>+1(SB)/1, $0x80
@@ -1177,6 +1092,24 @@ DATA wordsK4<>+62(SB)/1, $0x02
 DATA wordsK4<>+63(SB)/1, $0x03
 GLOBL wordsK4<>(SB), RODATA|NOPTR, $64
 
+DATA sixteenth<>+0(SB)/4, $0x3f800000
+DATA sixteenth<>+4(SB)/4, $0x3d800000
+DATA sixteenth<>+8(SB)/4, $0x3f800000
+DATA sixteenth<>+12(SB)/4, $0x3d800000
+DATA sixteenth<>+16(SB)/4, $0x3f800000
+DATA sixteenth<>+20(SB)/4, $0x3d800000
+DATA sixteenth<>+24(SB)/4, $0x3f800000
+DATA sixteenth<>+28(SB)/4, $0x3d800000
+DATA sixteenth<>+32(SB)/4, $0x3f800000
+DATA sixteenth<>+36(SB)/4, $0x3f800000
+DATA sixteenth<>+40(SB)/4, $0x3f800000
+DATA sixteenth<>+44(SB)/4, $0x3f800000
+DATA sixteenth<>+48(SB)/4, $0x3f800000
+DATA sixteenth<>+52(SB)/4, $0x3f800000
+DATA sixteenth<>+56(SB)/4, $0x3f800000
+DATA sixteenth<>+60(SB)/4, $0x3f800000
+GLOBL sixteenth<>(SB), RODATA|NOPTR, $64
+
 DATA spread32_0<>+0(SB)/4, $0x00000000
 DATA spread32_0<>+4(SB)/4, $0x00000000
 DATA spread32_0<>+8(SB)/4, $0x00000000
@@ -1295,13 +1228,13 @@ run:
 	VPSHUFB         wordsK4<>+0(SB), Y10, Y10
 	VCVTPH2PS       Y10, Z10
 	VMULPS          Z10, Z12, Z12
+	VMULPS          sixteenth<>+0(SB), Z12, Z12
 	VMULPS          256(CX), Z12, Z10
 	VADDPS          Z10, Z8, Z8
 	VMULPS          768(CX), Z12, Z11
 	VADDPS          Z11, Z9, Z9
 	VBROADCASTI64X4 16(AX), Z12
-	VPSRLVW         halves4<>+0(SB), Z12, Z12
-	VPANDD          low4<>+0(SB), Z12, Z12
+	VPANDD          nibbles32<>+0(SB), Z12, Z12
 	VPXORD          Z13, Z13, Z13
 	VPDPBUSD        (CX), Z12, Z13
 	VCVTDQ2PS       Z13, Z13
@@ -1313,8 +1246,7 @@ run:
 	VPERMPS         Z11, Z0, Z12
 	VFMADD231PS     Z13, Z12, Z6
 	VBROADCASTI64X4 48(AX), Z12
-	VPSRLVW         halves4<>+0(SB), Z12, Z12
-	VPANDD          low4<>+0(SB), Z12, Z12
+	VPANDD          nibbles32<>+0(SB), Z12, Z12
 	VPXORD          Z13, Z13, Z13
 	VPDPBUSD        64(CX), Z12, Z13
 	VCVTDQ2PS       Z13, Z13
@@ -1326,8 +1258,7 @@ run:
 	VPERMPS         Z11, Z1, Z12
 	VFMADD231PS     Z13, Z12, Z7
 	VBROADCASTI64X4 80(AX), Z12
-	VPSRLVW         halves4<>+0(SB), Z12, Z12
-	VPANDD          low4<>+0(SB), Z12, Z12
+	VPANDD          nibbles32<>+0(SB), Z12, Z12
 	VPXORD          Z13, Z13, Z13
 	VPDPBUSD        128(CX), Z12, Z13
 	VCVTDQ2PS       Z13, Z13
@@ -1339,8 +1270,7 @@ run:
 	VPERMPS         Z11, Z2, Z12
 	VFMADD231PS     Z13, Z12, Z6
 	VBROADCASTI64X4 112(AX), Z12
-	VPSRLVW         halves4<>+0(SB), Z12, Z12
-	VPANDD          low4<>+0(SB), Z12, Z12
+	VPANDD          nibbles32<>+0(SB), Z12, Z12
 	VPXORD          Z13, Z13, Z13
 	VPDPBUSD        192(CX), Z12, Z13
 	VCVTDQ2PS       Z13, Z13
@@ -1447,6 +1377,7 @@ run:
 	VPSHUFB         wordsK4<>+0(SB), Y16, Y16
 	VCVTPH2PS       Y16, Z16
 	VMULPS          Z16, Z18, Z18
+	VMULPS          sixteenth<>+0(SB), Z18, Z18
 	VMULPS          256(CX), Z18, Z16
 	VADDPS          Z16, Z12, Z12
 	VMULPS          768(CX), Z18, Z17
@@ -1456,8 +1387,7 @@ run:
 	VMULPS          1792(CX), Z18, Z18
 	VADDPS          Z18, Z15, Z15
 	VBROADCASTI64X4 16(AX), Z20
-	VPSRLVW         halves4<>+0(SB), Z20, Z20
-	VPANDD          low4<>+0(SB), Z20, Z20
+	VPANDD          nibbles32<>+0(SB), Z20, Z20
 	VPXORD          Z21, Z21, Z21
 	VPDPBUSD        (CX), Z20, Z21
 	VCVTDQ2PS       Z21, Z21
@@ -1479,8 +1409,7 @@ run:
 	VPERMPS         Z18, Z0, Z20
 	VFMADD231PS     Z21, Z20, Z10
 	VBROADCASTI64X4 48(AX), Z20
-	VPSRLVW         halves4<>+0(SB), Z20, Z20
-	VPANDD          low4<>+0(SB), Z20, Z20
+	VPANDD          nibbles32<>+0(SB), Z20, Z20
 	VPXORD          Z21, Z21, Z21
 	VPDPBUSD        64(CX), Z20, Z21
 	VCVTDQ2PS       Z21, Z21
@@ -1502,8 +1431,7 @@ run:
 	VPERMPS         Z18, Z1, Z20
 	VFMADD231PS     Z21, Z20, Z11
 	VBROADCASTI64X4 80(AX), Z20
-	VPSRLVW         halves4<>+0(SB), Z20, Z20
-	VPANDD          low4<>+0(SB), Z20, Z20
+	VPANDD          nibbles32<>+0(SB), Z20, Z20
 	VPXORD          Z21, Z21, Z21
 	VPDPBUSD        128(CX), Z20, Z21
 	VCVTDQ2PS       Z21, Z21
@@ -1525,8 +1453,7 @@ run:
 	VPERMPS         Z18, Z2, Z20
 	VFMADD231PS     Z21, Z20, Z10
 	VBROADCASTI64X4 112(AX), Z20
-	VPSRLVW         halves4<>+0(SB), Z20, Z20
-	VPANDD          low4<>+0(SB), Z20, Z20
+	VPANDD          nibbles32<>+0(SB), Z20, Z20
 	VPXORD          Z21, Z21, Z21
 	VPDPBUSD        192(CX), Z20, Z21
 	VCVTDQ2PS       Z21, Z21
@@ -1672,3 +1599,103 @@ unpackRun:
 unpackRun_end:
 	VZEROUPPER
 	RET
+
+DATA low4<>+0(SB)/1, $0x0f
+DATA low4<>+1(SB)/1, $0x0f
+DATA low4<>+2(SB)/1, $0x0f
+DATA low4<>+3(SB)/1, $0x0f
+DATA low4<>+4(SB)/1, $0x0f
+DATA low4<>+5(SB)/1, $0x0f
+DATA low4<>+6(SB)/1, $0x0f
+DATA low4<>+7(SB)/1, $0x0f
+DATA low4<>+8(SB)/1, $0x0f
+DATA low4<>+9(SB)/1, $0x0f
+DATA low4<>+10(SB)/1, $0x0f
+DATA low4<>+11(SB)/1, $0x0f
+DATA low4<>+12(SB)/1, $0x0f
+DATA low4<>+13(SB)/1, $0x0f
+DATA low4<>+14(SB)/1, $0x0f
+DATA low4<>+15(SB)/1, $0x0f
+DATA low4<>+16(SB)/1, $0x0f
+DATA low4<>+17(SB)/1, $0x0f
+DATA low4<>+18(SB)/1, $0x0f
+DATA low4<>+19(SB)/1, $0x0f
+DATA low4<>+20(SB)/1, $0x0f
+DATA low4<>+21(SB)/1, $0x0f
+DATA low4<>+22(SB)/1, $0x0f
+DATA low4<>+23(SB)/1, $0x0f
+DATA low4<>+24(SB)/1, $0x0f
+DATA low4<>+25(SB)/1, $0x0f
+DATA low4<>+26(SB)/1, $0x0f
+DATA low4<>+27(SB)/1, $0x0f
+DATA low4<>+28(SB)/1, $0x0f
+DATA low4<>+29(SB)/1, $0x0f
+DATA low4<>+30(SB)/1, $0x0f
+DATA low4<>+31(SB)/1, $0x0f
+DATA low4<>+32(SB)/1, $0x0f
+DATA low4<>+33(SB)/1, $0x0f
+DATA low4<>+34(SB)/1, $0x0f
+DATA low4<>+35(SB)/1, $0x0f
+DATA low4<>+36(SB)/1, $0x0f
+DATA low4<>+37(SB)/1, $0x0f
+DATA low4<>+38(SB)/1, $0x0f
+DATA low4<>+39(SB)/1, $0x0f
+DATA low4<>+40(SB)/1, $0x0f
+DATA low4<>+41(SB)/1, $0x0f
+DATA low4<>+42(SB)/1, $0x0f
+DATA low4<>+43(SB)/1, $0x0f
+DATA low4<>+44(SB)/1, $0x0f
+DATA low4<>+45(SB)/1, $0x0f
+DATA low4<>+46(SB)/1, $0x0f
+DATA low4<>+47(SB)/1, $0x0f
+DATA low4<>+48(SB)/1, $0x0f
+DATA low4<>+49(SB)/1, $0x0f
+DATA low4<>+50(SB)/1, $0x0f
+DATA low4<>+51(SB)/1, $0x0f
+DATA low4<>+52(SB)/1, $0x0f
+DATA low4<>+53(SB)/1, $0x0f
+DATA low4<>+54(SB)/1, $0x0f
+DATA low4<>+55(SB)/1, $0x0f
+DATA low4<>+56(SB)/1, $0x0f
+DATA low4<>+57(SB)/1, $0x0f
+DATA low4<>+58(SB)/1, $0x0f
+DATA low4<>+59(SB)/1, $0x0f
+DATA low4<>+60(SB)/1, $0x0f
+DATA low4<>+61(SB)/1, $0x0f
+DATA low4<>+62(SB)/1, $0x0f
+DATA low4<>+63(SB)/1, $0x0f
+GLOBL low4<>(SB), RODATA|NOPTR, $64
+
+DATA halves4<>+0(SB)/2, $0x0000
+DATA halves4<>+2(SB)/2, $0x0000
+DATA halves4<>+4(SB)/2, $0x0000
+DATA halves4<>+6(SB)/2, $0x0000
+DATA halves4<>+8(SB)/2, $0x0000
+DATA halves4<>+10(SB)/2, $0x0000
+DATA halves4<>+12(SB)/2, $0x0000
+DATA halves4<>+14(SB)/2, $0x0000
+DATA halves4<>+16(SB)/2, $0x0000
+DATA halves4<>+18(SB)/2, $0x0000
+DATA halves4<>+20(SB)/2, $0x0000
+DATA halves4<>+22(SB)/2, $0x0000
+DATA halves4<>+24(SB)/2, $0x0000
+DATA halves4<>+26(SB)/2, $0x0000
+DATA halves4<>+28(SB)/2, $0x0000
+DATA halves4<>+30(SB)/2, $0x0000
+DATA halves4<>+32(SB)/2, $0x0004
+DATA halves4<>+34(SB)/2, $0x0004
+DATA halves4<>+36(SB)/2, $0x0004
+DATA halves4<>+38(SB)/2, $0x0004
+DATA halves4<>+40(SB)/2, $0x0004
+DATA halves4<>+42(SB)/2, $0x0004
+DATA halves4<>+44(SB)/2, $0x0004
+DATA halves4<>+46(SB)/2, $0x0004
+DATA halves4<>+48(SB)/2, $0x0004
+DATA halves4<>+50(SB)/2, $0x0004
+DATA halves4<>+52(SB)/2, $0x0004
+DATA halves4<>+54(SB)/2, $0x0004
+DATA halves4<>+56(SB)/2, $0x0004
+DATA halves4<>+58(SB)/2, $0x0004
+DATA halves4<>+60(SB)/2, $0x0004
+DATA halves4<>+62(SB)/2, $0x0004
+GLOBL halves4<>(SB), RODATA|NOPTR, $64

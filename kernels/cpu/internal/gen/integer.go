@@ -18,6 +18,10 @@ type integer struct {
 	mins  bool
 	near  bool // weights are in a cache
 	whole bool // 128 is taken off codes before they are scaled
+	// high says that a byte holds codes of two groups of 32, the first in its lower
+	// half: products leave the upper where it is, 16 times what it stands for, with S
+	// a sixteenth. Their sums are below 2^24 still, and so exact.
+	high bool
 	// setup loads constants; the results of the others may differ by row only.
 	setup func(g *integerGen)
 	// scales returns S of 16 groups and M; where groups are 32 wide, S of 8 and
@@ -31,6 +35,7 @@ type integerGen struct {
 	isa
 	*integer
 	w, a  reg.GPVirtual
+	high  bool                      // as that of integer, in this kernel
 	far   bool                      // constants stay in memory where an instruction can take them there
 	c     map[string]Op             // constants
 	keep  map[string]reg.VecVirtual // constants that must be in registers
@@ -65,9 +70,18 @@ func integerFile(s *integer, n *narrow) func(v isa) {
 	}
 }
 
-func (s *integer) start(v isa, far bool) *integerGen {
-	g := &integerGen{isa: v, integer: s, w: GP64(), a: GP64(), far: far, c: map[string]Op{}, keep: map[string]reg.VecVirtual{}}
+// Bits of float32.
+const (
+	one       = 0x3f800000
+	sixteenth = 0x3d800000
+)
+
+func (s *integer) start(v isa, far, high bool) *integerGen {
+	g := &integerGen{isa: v, integer: s, w: GP64(), a: GP64(), far: far, high: high, c: map[string]Op{}, keep: map[string]reg.VecVirtual{}}
 	s.setup(g)
+	if high {
+		g.bytes32("sixteenth", one, sixteenth, one, sixteenth, one, sixteenth, one, sixteenth, one, one, one, one, one, one, one, one)
+	}
 	return g
 }
 
@@ -81,7 +95,7 @@ func (s *integer) matVec(v isa, tokens int) {
 		"	}",
 		"",
 		"with runs >= 1, records at distance step; group sums are exact, then float32.")
-	g := s.start(v, tokens > 1)
+	g := s.start(v, tokens > 1, s.high)
 	for i := range 4 {
 		g.register(label("spread%d_%d", s.group, i), 4, spread(s.group, i)...)
 	}
@@ -151,6 +165,9 @@ func (g *integerGen) zeroed(r reg.VecVirtual) { zeroed(r) }
 func (g *integerGen) run(tokens int, sums, mins []reg.VecVirtual) {
 	g.cache = map[string]reg.VecVirtual{}
 	s, m := g.scales(g)
+	if g.high {
+		VMULPS(g.c["sixteenth"], s, s)
+	}
 	scaled := g.vecs(tokens)
 	for t := range tokens {
 		at0 := recordBytes * t
@@ -209,7 +226,7 @@ func (s *integer) unpack(v isa) {
 		label("		the run w[%d*i:] as 256 codes (128 for the weight 0 where there are no", s.bytes),
 		"		minimums), float32 S and M in dst[384*i:]",
 		"	}")
-	g := s.start(v, false)
+	g := s.start(v, false, false)
 	bias := g.vec()
 	if !s.mins && s.zero != 128 {
 		VPBROADCASTD(g.constant(label("bias%d", s.zero), U32(0x01010101*uint32(128-s.zero))), bias)

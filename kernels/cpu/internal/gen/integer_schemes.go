@@ -16,7 +16,7 @@ func integers() map[string]*integer {
 		"q80":   {name: "Q80", bytes: 272, group: 16, zero: 128, setup: setupQ80, scales: scalesQ80, codes: codesQ80},
 		"iq4nl": {name: "IQ4NL", bytes: 144, group: 32, zero: 128, setup: setupIQ4NL, scales: words(18, 0), codes: nibbles(18, 2, levels)},
 		"iq4xs": {name: "IQ4XS", bytes: 136, group: 32, zero: 128, setup: setupIQ4XS, scales: scalesIQ4XS, codes: nibbles(16, 8, levels)},
-		"q4k":   {name: "Q4K", bytes: 144, group: 32, mins: true, setup: setupQ4K, scales: scalesK4, codes: codesQ4K},
+		"q4k":   {name: "Q4K", bytes: 144, group: 32, mins: true, high: true, setup: setupQ4K, scales: scalesK4, codes: codesQ4K},
 		"q5k":   {name: "Q5K", bytes: 176, group: 32, mins: true, setup: setupQ5K, scales: scalesK4, codes: codesQ5K},
 		"q6k":   {name: "Q6K", bytes: 210, group: 16, zero: 32, setup: setupQ6K, scales: scalesQ6K, codes: codesQ6K},
 		"q3k":   {name: "Q3K", bytes: 110, group: 16, zero: 4, setup: setupQ3K, scales: scalesQ3K, codes: codesQ3K},
@@ -222,8 +222,12 @@ func scalesIQ4XS(g *integerGen) (s, m reg.VecVirtual) {
 }
 
 func setupQ4K(g *integerGen) {
-	g.bytes8("low4", 15)
-	g.bytes16("halves4", twoHalves(16, 0, 4)...)
+	if g.high {
+		g.bytes32("nibbles32", twoHalves(8, 0x0f0f0f0f, 0xf0f0f0f0)...)
+	} else {
+		g.bytes8("low4", 15)
+		g.bytes16("halves4", twoHalves(16, 0, 4)...)
+	}
 	var place, shift, mask, words []int
 	for j := range 16 {
 		p := 4 + 4*(j>>3) // of scales, of minimums
@@ -275,7 +279,15 @@ func (g *integerGen) shifted(offset int, shift, mask string) reg.VecVirtual {
 	return c
 }
 
-func codesQ4K(g *integerGen, i int) reg.VecVirtual { return g.shifted(16+32*i, "halves4", "low4") }
+func codesQ4K(g *integerGen, i int) reg.VecVirtual {
+	if !g.high {
+		return g.shifted(16+32*i, "halves4", "low4")
+	}
+	c := g.vec()
+	VBROADCASTI64X4(at(g.w, 16+32*i), c)
+	VPANDD(g.c["nibbles32"], c, c)
+	return c
+}
 
 func setupQ5K(g *integerGen) {
 	setupQ4K(g)
