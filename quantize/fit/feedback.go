@@ -28,6 +28,9 @@ type Feedback struct {
 	// [columns of the panel][K-to]; within[p] the same for the columns of the panel,
 	// zero for those of c's block and before.
 	behind, within [][]float32
+	// trace is what an error of variance 1 in all columns of a row costs with all
+	// of it answered.
+	trace float64
 }
 
 // feedbackPanel is the number of columns that are answered together.
@@ -65,7 +68,9 @@ func newFeedback(h []float64, k, block, rotate int, seed int64, threads int) (*F
 	out := &Feedback{K: k, Block: block, Damping: f.damping / mean, set: set}
 	count := (k + feedbackPanel - 1) / feedbackPanel
 	out.behind, out.within = make([][]float32, count), make([][]float32, count)
-	pool.Run(count, func(p int) { out.panel(f, p) })
+	traces := make([]float64, count)
+	pool.Run(count, func(p int) { traces[p] = out.panel(f, p) })
+	out.trace = max(0, sum(traces)-float64(f.damping*float64(k)))
 	return out, nil
 }
 
@@ -75,8 +80,9 @@ func (f *Feedback) bounds(p int) (from, to int) {
 }
 
 // panel takes the rows of the factor that answer panel p: those of a block
-// J are M_JJ^-1 M_J, since its columns are chosen together.
-func (f *Feedback) panel(m *factor, p int) {
+// J are M_JJ^-1 M_J, since its columns are chosen together. It returns the trace
+// of M_JJ' D_J M_JJ.
+func (f *Feedback) panel(m *factor, p int) (trace float64) {
 	from, to := f.bounds(p)
 	w, behind := to-from, f.K-to
 	f.behind[p], f.within[p] = make([]float32, w*behind), make([]float32, w*w)
@@ -91,6 +97,10 @@ func (f *Feedback) panel(m *factor, p int) {
 		n := f.K - last
 		for c := last - 1; c >= first; c-- {
 			r := row(c)
+			for d := c; d < last; d++ {
+				v := float64(r[f.K-1-d])
+				trace += float64(float64(m.d[f.K-1-c]) * float64(v*v))
+			}
 			out := x[(c-first)*n : (c-first+1)*n]
 			for i := range out {
 				out[i] = float64(r[n-1-i])
@@ -109,6 +119,7 @@ func (f *Feedback) panel(m *factor, p int) {
 			}
 		}
 	}
+	return trace
 }
 
 // Answers computes by a Feedback for 16 rows. It serves one goroutine.

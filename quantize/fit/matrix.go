@@ -198,6 +198,9 @@ func Estimate(ctx context.Context, w []float32, n, k int, recipe string, in *Inp
 	if in != nil && in.err != nil {
 		return 0, formats.Errorf("", "", "%v", in.err)
 	}
+	if bits := trellisBits(recipe); bits > 0 {
+		return trellisEstimate(ctx, w, n, k, bits, in, o)
+	}
 	rows := tiles(n, sampled).of(w, k)
 	o.sample = true
 	r, err := Matrix(ctx, "", rows, len(rows)/k, k, recipe, in, o)

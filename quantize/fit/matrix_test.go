@@ -1,6 +1,7 @@
 package fit_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -70,7 +71,7 @@ func TestEstimate(t *testing.T) {
 	const n, k = 96, 256
 	w, h := correlated(rand.New(rand.NewPCG(1, 2)), n, k)
 	in := fit.NewInput(h, k)
-	for _, recipe := range []string{"q4_k", "q6_k"} {
+	for _, recipe := range []string{"q4_k", "q6_k", "tcq2"} {
 		r, err := fit.Matrix(context.Background(), "w", w, n, k, recipe, in, fit.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -123,5 +124,57 @@ func TestMatrixRefuses(t *testing.T) {
 	cancel()
 	if _, err := fit.Matrix(canceled, "w", w, n, k, "q4_k", nil, fit.Options{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// TestMatrixSameBytes wants the same bytes from any number of threads, and of
+// factors that were made anew.
+func TestMatrixSameBytes(t *testing.T) {
+	const n, k = 80, 288
+	w, h := correlated(rand.New(rand.NewPCG(1, 2)), n, k)
+	for _, recipe := range []string{"q4_0", "iq4_nl", "tcq2"} {
+		var want []byte
+		for _, threads := range []int{1, 3} {
+			r, err := fit.Matrix(context.Background(), "w", w, n, k, recipe, fit.NewInput(h, k), fit.Options{Threads: threads})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := r.Tensor.Parts[0].Data.Bytes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want != nil && !bytes.Equal(got, want) {
+				t.Errorf("%s: %d threads give other bytes", recipe, threads)
+			}
+			want = got
+		}
+	}
+}
+
+// TestDeadColumns: inputs that are always zero, or all of them, leave finite
+// weights and no feedback from or to them.
+func TestDeadColumns(t *testing.T) {
+	const n, k = 32, 256
+	w, h := correlated(rand.New(rand.NewPCG(1, 2)), n, k)
+	for i := range k {
+		for _, dead := range []int{0, 100, 255} {
+			h[i*k+dead], h[dead*k+i] = 0, 0
+		}
+	}
+	for name, m := range map[string][]float64{"some": h, "all": make([]float64, k*k)} {
+		for _, recipe := range []string{"q4_k", "q8_0", "tcq2"} {
+			r, err := fit.Matrix(context.Background(), "w", w, n, k, recipe, fit.NewInput(m, k), fit.Options{})
+			if err != nil {
+				t.Fatal(name, recipe, err)
+			}
+			var num, den float64
+			for i, v := range decoded(t, r.Tensor) {
+				num += float64(v-w[i]) * float64(v-w[i])
+				den += float64(w[i]) * float64(w[i])
+			}
+			if !(num < 0.5*den) {
+				t.Errorf("%s dead, %s: the weights' own error is %g", name, recipe, num/den)
+			}
+		}
 	}
 }

@@ -60,16 +60,7 @@ func trellisFit(ctx context.Context, name string, w []float32, n, k, bits int, i
 			return Result{}, formats.Errorf("", name, "%v", err)
 		}
 	}
-	parts, err := q.Fit(w, n, k)
-	if err != nil {
-		return Result{}, err
-	}
-	blobs := make([]tensor.Blob, len(parts))
-	for i, p := range parts {
-		blobs[i] = tensor.BytesBlob(p)
-	}
-	s, _ := scheme.ByName("tcq")
-	t, err := scheme.New(name, s, []int64{int64(n), int64(k)}, q.Params(), blobs...)
+	t, err := q.tensor(name, w, n, k)
 	if err != nil {
 		return Result{}, err
 	}
@@ -82,6 +73,66 @@ func trellisFit(ctx context.Context, name string, w []float32, n, k, bits int, i
 	}
 	loss, err := in.errors(ctx, e, o.threads())
 	return Result{Tensor: t, Error: sum(loss), Method: method}, err
+}
+
+// tensor fits w[n][k].
+func (q TCQ) tensor(name string, w []float32, n, k int) (formats.Tensor, error) {
+	parts, err := q.Fit(w, n, k)
+	if err != nil {
+		return formats.Tensor{}, err
+	}
+	blobs := make([]tensor.Blob, len(parts))
+	for i, p := range parts {
+		blobs[i] = tensor.BytesBlob(p)
+	}
+	s, _ := scheme.ByName("tcq")
+	return scheme.New(name, s, []int64{int64(n), int64(k)}, q.Params(), blobs...)
+}
+
+// trellisEstimate takes the error of rotated weights, which hardly depends on
+// which they are, from one tile of rows, and what it costs from the factors.
+func trellisEstimate(ctx context.Context, w []float32, n, k, bits int, in *Input, o Options) (float64, error) {
+	const rows, most = scheme.TCQTile, 8 * scheme.TCQMaxRotate
+	q := TCQ{TCQ: trellisScheme(bits, rows, k, o)}
+	cols := min(k, most)
+	x := make([]float32, 0, rows*cols)
+	at := n / scheme.TCQTile / 2 * scheme.TCQTile
+	for r := at; r < at+rows; r++ {
+		x = append(x, w[r*k:r*k+cols]...)
+	}
+	t, err := q.tensor("", x, rows, cols)
+	if err != nil {
+		return 0, err
+	}
+	y := make([]float32, len(x))
+	if err := scheme.DecodeRows(y, &t, 0, rows); err != nil {
+		return 0, err
+	}
+	for i, v := range x {
+		y[i] = v - y[i]
+	}
+	var none *Input
+	part := none.quadratic(x)
+	if part == 0 {
+		return 0, nil
+	}
+	part = none.quadratic(y) / part
+	if in == nil {
+		return part, nil
+	}
+	f, err := in.feedback(q.RotateIn, scheme.TCQTile, q.Seed, o.threads())
+	if err != nil {
+		return 0, formats.Errorf("", "", "%v", err)
+	}
+	many := tiles(n, sampledReference).of(w, k)
+	loss, err := in.errors(ctx, many, o.threads())
+	if err != nil {
+		return 0, err
+	}
+	if total := sum(loss); total > 0 {
+		return part * none.quadratic(many) / float64(k) * f.trace / total, nil
+	}
+	return 0, nil
 }
 
 func trellisScheme(bits, n, k int, o Options) scheme.TCQ {
