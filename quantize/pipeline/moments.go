@@ -22,6 +22,9 @@ func (m *gathered) input(name string, expert int) (*fit.Input, error) {
 	in := fitInput(m.g.Moments(name, expert))
 	if expert < 0 {
 		m.last, m.in = name, in
+		if len(m.g.Experts[name]) == 0 { // what reads an input follows one another: its sums are done with
+			delete(m.g.Inputs, name)
+		}
 	}
 	return in, nil
 }

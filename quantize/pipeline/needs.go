@@ -52,6 +52,7 @@ func Need(m *model.Model, p *plan.Plan, o Options) Needs {
 		peak = max(peak, gathered[w.Block]+fitBytes(&t, row.Bytes))
 	}
 	n.Memory += peak
+	n.Memory += n.Memory / 8 // what was dropped and not collected yet
 	return n
 }
 
@@ -75,8 +76,9 @@ func gatherBytes(b *model.Block) (sum int64) {
 }
 
 // fitBytes returns what fitting a tensor takes: its result, the moments of its
-// input with their factors (two matrices in float64, half a one in float32),
-// and the matrix, its rotation and its errors in float32 with two codings.
+// input with their factors (two matrices in float64, half a one in float32,
+// less the sums that they were made of), and the matrix, its rotation and its
+// errors in float32 with two codings.
 func fitBytes(t *formats.Tensor, result int64) int64 {
 	_, k := t.Rows()
 	n := t.Shape[len(t.Shape)-1]
@@ -84,7 +86,7 @@ func fitBytes(t *formats.Tensor, result int64) int64 {
 		n = t.Shape[len(t.Shape)-2]
 	}
 	weights := min(n*k, max(maxChunk, chunkTile*k))
-	return result + 18*k*k + 14*weights
+	return result + 18*k*k - triangle(k) + 14*weights
 }
 
 // check refuses a limit of memory that a plan does not keep.
