@@ -95,7 +95,7 @@ def prepare(nstf, o, model, scheme):
 def bench_nstf(nstf, o, package):
     r = json.loads(run([*shlex.split(o.prefix), nstf, "bench", package, "--prompt", o.prompt, "--gen", o.gen, "--repeat", 1,
                         "--threads", o.threads, "--json", *shlex.split(o.nstf_args)]))
-    return {"pp": r["prompt"]["tokens_per_s"]["median"], "tg": r["decode"]["tokens_per_s"]["median"], "result": r}
+    return {"pp": r["prompt"]["tokens_per_s"]["median"] if o.prompt else None, "tg": r["decode"]["tokens_per_s"]["median"], "result": r}
 
 
 def bench_peer(binary, o, gguf, extra):
@@ -108,6 +108,8 @@ def bench_peer(binary, o, gguf, extra):
             out["pp"] = row["avg_ts"]
         elif row["n_prompt"] == 0 and row["n_gen"] == o.gen:
             out["tg"] = row["avg_ts"]
+    if not o.prompt:
+        out["pp"] = None
     if "pp" not in out or "tg" not in out:
         sys.exit(f"{binary} did not report pp{o.prompt} and tg{o.gen}: {json.dumps(rows)[:2000]}")
     return out
@@ -131,7 +133,7 @@ def measure(nstf, o, results, model):
                 figures = engines[engine]()
                 results.add(kind="run", model=name, scheme=scheme, engine=engine, round=i, load_before=round(load, 2),
                             seconds=round(time.monotonic() - began, 1), bytes=package.stat().st_size, **figures)
-                print(f"{name} {scheme} round {i} {engine}: pp {figures['pp']:.1f}, tg {figures['tg']:.2f} tokens/s"
+                print(f"{name} {scheme} round {i} {engine}: pp {show(figures['pp'], '.1f')}, tg {figures['tg']:.2f} tokens/s"
                       f" (load before: {load:.1f})", file=sys.stderr)
         if not o.keep:
             package.unlink()
@@ -163,13 +165,13 @@ def rows_of(records):
             for what in ("pp", "tg"):
                 row[engine, what] = median(r[what] for r in runs if r["engine"] == engine)
         ours = [r["result"] for r in runs if r["engine"] == "nstf"]
-        decode, prompt = [r["decode"] for r in ours], [r["prompt"] for r in ours]
+        decode, prompt = [r["decode"] for r in ours], [r["prompt"] for r in ours if r.get("prompt")]
         row["gbs"] = median(d["gbs"]["median"] for d in decode)
         row["memory"] = median(d["memory_gbs"]["median"] for d in decode)
         row["in_place"] = median(d.get("in_place_gbs", {}).get("median") for d in decode)
         row["gops"] = median(p["gops"]["median"] for p in prompt)
         row["peak"] = median(p.get("peak_gops", {}).get("median") for p in prompt)
-        row["kind"] = prompt[0].get("kind", "")
+        row["kind"] = prompt[0].get("kind", "") if prompt else ""
         row["first"] = median(r.get("first_token_s", {}).get("median") for r in ours)
         row["rss"] = median(r.get("peak_rss") for r in ours)
         yield row
@@ -182,8 +184,9 @@ def spreads(records):
         if r["kind"] == "run":
             found.setdefault((r["model"], r["scheme"], r["engine"]), []).append(r)
     for (model, scheme, engine), runs in found.items():
-        tg, pp, load = [[r[k] for r in runs] for k in ("tg", "pp", "load_before")]
-        yield f"| {model} | {scheme} | {ENGINES[engine]} | {len(runs)} | {min(tg):.2f} to {max(tg):.2f} | {min(pp):.1f} to {max(pp):.1f} | {max(load):.1f} |"
+        tg, pp, load = [[r[k] for r in runs if r[k] is not None] for k in ("tg", "pp", "load_before")]
+        prompts = f"{min(pp):.1f} to {max(pp):.1f}" if pp else ""
+        yield f"| {model} | {scheme} | {ENGINES[engine]} | {len(runs)} | {min(tg):.2f} to {max(tg):.2f} | {prompts} | {max(load):.1f} |"
 
 
 def share(a, b):
@@ -269,7 +272,7 @@ def parse():
     a.add_argument("--schemes", type=lambda s: s.split(","), default=["q4_k", "q6_k", "q8_0", "q4_0"])
     a.add_argument("--threads", type=int, default=os.cpu_count())
     a.add_argument("--repeat", type=int, default=5, help="rounds")
-    a.add_argument("--prompt", type=int, default=512)
+    a.add_argument("--prompt", type=int, default=512, help="tokens of a prompt; 0: only decode")
     a.add_argument("--gen", type=int, default=128)
     a.add_argument("--note", action="append", default=[], help="a line for the page's head, such as a peer's version")
     a.add_argument("--keep", action="store_true", help="keep models for another run")
@@ -301,7 +304,7 @@ def main():
     for peer, word in names.items():
         if getattr(o, peer):
             shown += [f"--{peer}", word]
-    for flag in ("llamacpp_args", "ik_args", "nstf_args", "generate"):
+    for flag in ("llamacpp_args", "ik_args", "nstf_args", "prefix"):
         if getattr(o, flag):
             shown.append(f"--{flag.replace('_', '-')}={shlex.quote(getattr(o, flag))}")
     results.add(kind="command", command=" ".join(shown))
