@@ -25,6 +25,7 @@ type planFlags struct {
 	size        string
 	keep        []string
 	schemes     string
+	forms       bool
 
 	budget qplan.Budget
 	rules  []candidates.Rule
@@ -78,6 +79,9 @@ func (f *planFlags) flags() []string {
 	}
 	if f.schemes != "all" {
 		out = append(out, "--schemes="+f.schemes)
+	}
+	if f.forms {
+		out = append(out, "--forms")
 	}
 	for _, k := range f.keep {
 		out = append(out, "--keep="+k)
@@ -134,7 +138,7 @@ for tensors by name: 'lm_head=q8_0', 'layers\.0\.=keep' (as in the source).`,
 				defer s.Close()
 			}
 			step, end := a.progress("planning", "weights")
-			p, err := planner.New(m, planner.Options{Schemes: f.schemes, Keep: f.rules, Seed: text.seed, Effort: effort, Threads: threads, Progress: step,
+			p, err := planner.New(m, planner.Options{Schemes: f.schemes, Forms: f.forms, Keep: f.rules, Seed: text.seed, Effort: effort, Threads: threads, Progress: step,
 				Made: nstf.Provenance{Tool: toolName(), Flags: append(f.flags(), text.flags()...), Sources: expectedSources(from, &text)}}).Plan(c.Context(), s, f.budget)
 			end()
 			if err != nil {
@@ -157,6 +161,7 @@ for tensors by name: 'lm_head=q8_0', 'layers\.0\.=keep' (as in the source).`,
 	s.StringVar(&f.size, "size", "", "size of the whole package, such as 3.9GiB or 900MB")
 	s.Float64Var(&f.maxKLD, "max-kld", 0, "predicted mean KL divergence in nats")
 	s.StringVar(&f.schemes, "schemes", "all", "recipes to choose from: all, ggml, or a list such as tcq3,tcq4,q8_0")
+	s.BoolVar(&f.forms, "forms", false, "consider factors too: products, corrections, shared matrices, tensor trains")
 	s.StringArrayVar(&f.keep, "keep", nil, "recipe for tensors by name, 'REGEX=RECIPE'; may be repeated")
 	s.StringVar(&from, "stats", "", "statistics made by nstf calibrate")
 	text.add(s)

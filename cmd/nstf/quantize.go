@@ -28,6 +28,7 @@ type quantizeFlags struct {
 	tries                          int
 	keep                           []string
 	schemes                        string
+	forms                          bool
 	text                           textFlags
 	stats, verify                  string
 	effort                         int64
@@ -95,6 +96,7 @@ func (a *app) quantizeCommand() *cobra.Command {
 	s.StringVar(&f.source, "source", "", "model that the package SRC was made from, with --plan")
 	s.StringArrayVar(&f.keep, "keep", nil, "recipe for tensors by name, 'REGEX=RECIPE'; may be repeated")
 	s.StringVar(&f.schemes, "schemes", "all", "recipes to choose from: all, ggml, or a list")
+	s.BoolVar(&f.forms, "forms", false, "consider factors too: products, corrections, shared matrices, tensor trains")
 	f.text.add(s)
 	s.StringVar(&f.stats, "stats", "", "statistics made by nstf calibrate, instead of a first pass")
 	s.StringVar(&f.verify, "verify-text", "", "text to measure on, instead of the part of --calib that is held out")
@@ -134,8 +136,8 @@ func (f *quantizeFlags) check() error {
 		return usagef("--source goes with --plan")
 	case f.sequential && f.parallel || f.resume && f.discard:
 		return usagef("--sequential and --parallel, and --resume and --discard, exclude each other")
-	case (f.scheme != "" || f.plan != "") && (len(f.keep) > 0 || f.schemes != "all"):
-		return usagef("--keep and --schemes go with --bpw, --size and --max-kld")
+	case (f.scheme != "" || f.plan != "") && (len(f.keep) > 0 || f.forms || f.schemes != "all"):
+		return usagef("--keep, --forms and --schemes go with --bpw, --size and --max-kld")
 	case f.scheme != "" && !f.calibrated() && f.needsText():
 		return usagef("a tcq scheme needs text to calibrate on: --calib FILE")
 	}
@@ -321,7 +323,7 @@ func (a *app) planFor(m *model.Model, f *quantizeFlags, q *pipeline.Request) (*p
 
 // aim is what a plan is to reach.
 func (f *quantizeFlags) aim() (*pipeline.Aim, error) {
-	aim := &pipeline.Aim{Bytes: f.budget, BPW: f.bpw, Seed: f.text.seed, Effort: f.effort, Threads: f.threads, Schemes: strings.Split(f.schemes, ",")}
+	aim := &pipeline.Aim{Bytes: f.budget, BPW: f.bpw, Seed: f.text.seed, Effort: f.effort, Threads: f.threads, Schemes: strings.Split(f.schemes, ","), Forms: f.forms}
 	if _, err := candidates.Recipes(f.schemes); err != nil {
 		return nil, &usageError{err}
 	}
@@ -338,6 +340,9 @@ func (f *quantizeFlags) aim() (*pipeline.Aim, error) {
 // aimFlags are the flags that a plan is made by.
 func (f *quantizeFlags) aimFlags() []string {
 	out := []string{"--schemes=" + f.schemes}
+	if f.forms {
+		out = append(out, "--forms")
+	}
 	switch {
 	case f.bpw > 0:
 		out = append(out, fmt.Sprintf("--bpw=%g", f.bpw))

@@ -19,6 +19,7 @@ type Aim struct {
 	Bytes   int64             // of the whole package
 	BPW     float64           // bits per weight
 	Schemes []string          // names of candidates.Recipes that matrices may get; nil: all
+	Forms   bool              // factors too, where they pay
 	Keep    []candidates.Rule // overrides
 	Seed    int64             // of rotations
 	Effort  int64
@@ -31,7 +32,7 @@ func (a Aim) Planner(m *model.Model, q *Request) Planner {
 	var p *planner.Planner
 	return func(ctx context.Context, s *stats.File, loss float64) (*plan.Plan, error) {
 		if p == nil {
-			o := planner.Options{Schemes: strings.Join(a.Schemes, ","), Keep: a.Keep, Seed: a.Seed, Effort: a.Effort, Threads: a.Threads,
+			o := planner.Options{Schemes: strings.Join(a.Schemes, ","), Forms: a.Forms, Keep: a.Keep, Seed: a.Seed, Effort: a.Effort, Threads: a.Threads,
 				Made: nstf.Provenance{Tool: q.Tool, Flags: q.Flags, Sources: q.Sources}}
 			if q.Progress != nil {
 				step, end := q.Progress("looking at candidates", "weights")

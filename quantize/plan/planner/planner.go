@@ -23,6 +23,7 @@ import (
 // Options say what a plan may do.
 type Options struct {
 	Schemes string // see candidates.Recipes; "": all
+	Forms   bool   // factors too, where they pay
 	Keep    []candidates.Rule
 	Seed    int64
 	Effort  int64
@@ -66,7 +67,7 @@ func (p *Planner) Items(ctx context.Context, s *stats.File) ([]qplan.Item, error
 	if err != nil {
 		return nil, err
 	}
-	items, err := candidates.Build(ctx, p.m, candidates.Options{Recipes: recipes, Keep: p.o.Keep, Stats: s, Seed: p.o.Seed,
+	items, err := candidates.Build(ctx, p.m, candidates.Options{Recipes: recipes, Keep: p.o.Keep, Forms: p.o.Forms, Stats: s, Seed: p.o.Seed,
 		Effort: int(p.o.Effort), Threads: p.o.Threads, Progress: p.o.Progress})
 	if err == nil {
 		p.items, p.of = items, s
@@ -123,6 +124,9 @@ func (h headed) Size(p *plan.Plan) (int64, error) {
 func (h headed) head(p *plan.Plan) {
 	p.Source, p.Seed, p.Effort = h.source, h.p.o.Seed, h.p.o.Effort
 	p.Budget.Schemes, p.Budget.Keep = []string{h.p.o.Schemes}, nil
+	if h.p.o.Forms {
+		p.Budget.Schemes = append(p.Budget.Schemes, "forms")
+	}
 	for _, r := range h.p.o.Keep {
 		p.Budget.Keep = append(p.Budget.Keep, r.String())
 	}
