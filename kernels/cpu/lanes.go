@@ -16,9 +16,10 @@ type Lane [Lanes]float32
 // where levels are whole numbers from Low to High, or those of Table: the level
 // nearest to t is Table[round(2t) + 256], 2t limited to [-256, 255].
 type LaneGrid struct {
-	Scale, Offset, Inverse Lane // Inverse is 1/Scale, or 0 where that is not finite
-	Low, High              float32
-	Table                  *[512]float32 // nil: whole numbers
+	Scale, Offset Lane
+	Inverse       Lane // what LaneSums takes for 1/Scale, of a scale yet to be found
+	Low, High     float32
+	Table         *[512]float32 // nil: whole numbers
 }
 
 // LaneSums are sums over columns, weighted, of levels and values.
@@ -31,7 +32,9 @@ func (s *Set) LaneSums(sums *LaneSums, x []Lane, w []float32, g *LaneGrid) {
 	s.lanes.sums(sums, x, w, g)
 }
 
-// LaneError sums the squares of the errors that rounding leaves, weighted.
+// LaneError sums the squares of the errors that rounding to the level nearest
+// to (x+Offset)/Scale leaves, weighted; a Scale whose inverse is not finite
+// makes all levels the one nearest to 0.
 func (s *Set) LaneError(sum *Lane, x []Lane, w []float32, g *LaneGrid) {
 	want(len(x) == len(w), "LaneError", len(x), len(w))
 	s.lanes.distortion(sum, x, w, g)
@@ -76,6 +79,16 @@ func genericLanes() laneKernels {
 	return laneKernels{laneSumsGeneric, laneErrorGeneric, laneRangeGeneric, laneAnswerGeneric, laneRoundGeneric}
 }
 
+// inverse is 1/Scale, 0 where that is not finite.
+func (g *LaneGrid) inverse() (inv Lane) {
+	for l, v := range g.Scale {
+		if i := 1 / v; i-i == 0 {
+			inv[l] = i
+		}
+	}
+	return inv
+}
+
 // level rounds t.
 func (g *LaneGrid) level(t float32) float32 {
 	if g.Table != nil {
@@ -116,10 +129,11 @@ func laneSumsGeneric(sums *LaneSums, x []Lane, w []float32, g *LaneGrid) {
 
 func laneErrorGeneric(sum *Lane, x []Lane, w []float32, g *LaneGrid) {
 	*sum = Lane{}
+	inverse := g.inverse()
 	for c, wc := range w {
 		for l, v := range &x[c] {
 			v += g.Offset[l]
-			e := v - float32(g.Scale[l]*g.level(float32(v*g.Inverse[l])))
+			e := v - float32(g.Scale[l]*g.level(float32(v*inverse[l])))
 			sum[l] += float32(float32(wc*e) * e)
 		}
 	}
@@ -148,9 +162,10 @@ func laneAnswerGeneric(z *[Lanes]Lane, e []Lane, m []float32, ld int) {
 }
 
 func laneRoundGeneric(q, z, e *[Lanes]Lane, loss *Lane, d *[Lanes]float32, m []float32, ld int, g *LaneGrid) {
+	inverse := g.inverse()
 	for c := range z {
 		for l, t := range &z[c] {
-			v := g.level(float32(float32(t+g.Offset[l]) * g.Inverse[l]))
+			v := g.level(float32(float32(t+g.Offset[l]) * inverse[l]))
 			y := float32(g.Scale[l]*v) - g.Offset[l]
 			r := t - y
 			loss[l] += float32(float32(d[c]*r) * r)

@@ -235,7 +235,11 @@ TEXT ·laneErrorAVX2(SB), NOSPLIT, $0-48
 	MOVQ         n+24(FP), DI
 	VMOVUPS      (CX), Y4
 	VMOVUPS      64(CX), Y5
-	VMOVUPS      128(CX), Y6
+	VBROADCASTSS laneOne<>+0(SB), Y6
+	VDIVPS       Y4, Y6, Y6
+	VSUBPS       Y6, Y6, Y3
+	VCMPPS       $0x07, Y3, Y3, Y3
+	VANDPS       Y3, Y6, Y6
 	VXORPS       Y3, Y3, Y3
 
 at0wholeerror:
@@ -272,7 +276,11 @@ at0table:
 	MOVQ         n+24(FP), DI
 	VMOVUPS      (CX), Y5
 	VMOVUPS      64(CX), Y6
-	VMOVUPS      128(CX), Y7
+	VBROADCASTSS laneOne<>+0(SB), Y7
+	VDIVPS       Y5, Y7, Y7
+	VSUBPS       Y7, Y7, Y4
+	VCMPPS       $0x07, Y4, Y4, Y4
+	VANDPS       Y4, Y7, Y7
 	VXORPS       Y4, Y4, Y4
 
 at0levelserror:
@@ -314,7 +322,11 @@ at0end:
 	MOVQ         n+24(FP), SI
 	VMOVUPS      32(CX), Y4
 	VMOVUPS      96(CX), Y5
-	VMOVUPS      160(CX), Y6
+	VBROADCASTSS laneOne<>+0(SB), Y6
+	VDIVPS       Y4, Y6, Y6
+	VSUBPS       Y6, Y6, Y3
+	VCMPPS       $0x07, Y3, Y3, Y3
+	VANDPS       Y3, Y6, Y6
 	VXORPS       Y3, Y3, Y3
 
 at32wholeerror:
@@ -351,7 +363,11 @@ at32table:
 	MOVQ         n+24(FP), DI
 	VMOVUPS      32(CX), Y5
 	VMOVUPS      96(CX), Y6
-	VMOVUPS      160(CX), Y7
+	VBROADCASTSS laneOne<>+0(SB), Y7
+	VDIVPS       Y5, Y7, Y7
+	VSUBPS       Y7, Y7, Y4
+	VCMPPS       $0x07, Y4, Y4, Y4
+	VANDPS       Y4, Y7, Y7
 	VXORPS       Y4, Y4, Y4
 
 at32levelserror:
@@ -385,6 +401,9 @@ at32levelserror_end:
 at32end:
 	VZEROUPPER
 	RET
+
+DATA laneOne<>+0(SB)/4, $(1.0)
+GLOBL laneOne<>(SB), RODATA|NOPTR, $4
 
 // func laneRangeAVX2(low *float32, high *float32, x *float32, n int)
 // Requires: AVX
@@ -522,9 +541,13 @@ TEXT ·laneRoundAVX2(SB), NOSPLIT, $0-72
 	MOVQ         m+40(FP), R9
 	VMOVUPS      (AX), Y3
 	VMOVUPS      64(AX), Y4
-	VMOVUPS      128(AX), Y5
+	VBROADCASTSS laneOne<>+0(SB), Y6
+	VDIVPS       Y3, Y6, Y6
+	VSUBPS       Y6, Y6, Y5
+	VCMPPS       $0x07, Y5, Y5, Y5
+	VANDPS       Y5, Y6, Y6
 	MOVQ         loss+24(FP), R10
-	VMOVUPS      (R10), Y6
+	VMOVUPS      (R10), Y5
 	MOVQ         $0x00000010, R11
 
 at0wholeround:
@@ -532,7 +555,7 @@ at0wholeround:
 	JL           at0wholeround_end
 	VMOVUPS      (SI), Y7
 	VADDPS       Y4, Y7, Y8
-	VMULPS       Y5, Y8, Y8
+	VMULPS       Y6, Y8, Y8
 	VADDPS       Y0, Y8, Y8
 	VSUBPS       Y0, Y8, Y8
 	VMAXPS       Y1, Y8, Y8
@@ -547,7 +570,7 @@ at0wholeround:
 	VBROADCASTSS (R8), Y8
 	VMULPS       Y7, Y8, Y8
 	VMULPS       Y7, Y8, Y8
-	VADDPS       Y8, Y6, Y6
+	VADDPS       Y8, Y5, Y5
 	ADDQ         $0x40, BX
 	ADDQ         $0x40, SI
 	ADDQ         $0x40, DI
@@ -579,7 +602,7 @@ at0wholenext:
 	JMP  at0wholeround
 
 at0wholeround_end:
-	VMOVUPS Y6, (R10)
+	VMOVUPS Y5, (R10)
 	JMP     at0end
 
 at0table:
@@ -594,9 +617,13 @@ at0table:
 	MOVQ         m+40(FP), R9
 	VMOVUPS      (AX), Y4
 	VMOVUPS      64(AX), Y5
-	VMOVUPS      128(AX), Y6
+	VBROADCASTSS laneOne<>+0(SB), Y7
+	VDIVPS       Y4, Y7, Y7
+	VSUBPS       Y7, Y7, Y6
+	VCMPPS       $0x07, Y6, Y6, Y6
+	VANDPS       Y6, Y7, Y7
 	MOVQ         loss+24(FP), R10
-	VMOVUPS      (R10), Y7
+	VMOVUPS      (R10), Y6
 	MOVQ         $0x00000010, R11
 
 at0levelsround:
@@ -604,7 +631,7 @@ at0levelsround:
 	JL           at0levelsround_end
 	VMOVUPS      (SI), Y8
 	VADDPS       Y5, Y8, Y9
-	VMULPS       Y6, Y9, Y9
+	VMULPS       Y7, Y9, Y9
 	VADDPS       Y9, Y9, Y9
 	VADDPS       Y0, Y9, Y9
 	VSUBPS       Y0, Y9, Y9
@@ -624,7 +651,7 @@ at0levelsround:
 	VBROADCASTSS (R8), Y9
 	VMULPS       Y8, Y9, Y9
 	VMULPS       Y8, Y9, Y9
-	VADDPS       Y9, Y7, Y7
+	VADDPS       Y9, Y6, Y6
 	ADDQ         $0x40, BX
 	ADDQ         $0x40, SI
 	ADDQ         $0x40, DI
@@ -656,7 +683,7 @@ at0levelsnext:
 	JMP  at0levelsround
 
 at0levelsround_end:
-	VMOVUPS Y7, (R10)
+	VMOVUPS Y6, (R10)
 
 at0end:
 	TESTQ        CX, CX
@@ -671,9 +698,13 @@ at0end:
 	MOVQ         m+40(FP), R8
 	VMOVUPS      32(AX), Y3
 	VMOVUPS      96(AX), Y4
-	VMOVUPS      160(AX), Y5
+	VBROADCASTSS laneOne<>+0(SB), Y6
+	VDIVPS       Y3, Y6, Y6
+	VSUBPS       Y6, Y6, Y5
+	VCMPPS       $0x07, Y5, Y5, Y5
+	VANDPS       Y5, Y6, Y6
 	MOVQ         loss+24(FP), AX
-	VMOVUPS      32(AX), Y6
+	VMOVUPS      32(AX), Y5
 	MOVQ         $0x00000010, R9
 
 at32wholeround:
@@ -681,7 +712,7 @@ at32wholeround:
 	JL           at32wholeround_end
 	VMOVUPS      32(BX), Y7
 	VADDPS       Y4, Y7, Y8
-	VMULPS       Y5, Y8, Y8
+	VMULPS       Y6, Y8, Y8
 	VADDPS       Y0, Y8, Y8
 	VSUBPS       Y0, Y8, Y8
 	VMAXPS       Y1, Y8, Y8
@@ -696,7 +727,7 @@ at32wholeround:
 	VBROADCASTSS (DI), Y8
 	VMULPS       Y7, Y8, Y8
 	VMULPS       Y7, Y8, Y8
-	VADDPS       Y8, Y6, Y6
+	VADDPS       Y8, Y5, Y5
 	ADDQ         $0x40, CX
 	ADDQ         $0x40, BX
 	ADDQ         $0x40, SI
@@ -728,7 +759,7 @@ at32wholenext:
 	JMP  at32wholeround
 
 at32wholeround_end:
-	VMOVUPS Y6, 32(AX)
+	VMOVUPS Y5, 32(AX)
 	JMP     at32end
 
 at32table:
@@ -743,9 +774,13 @@ at32table:
 	MOVQ         m+40(FP), R9
 	VMOVUPS      32(AX), Y4
 	VMOVUPS      96(AX), Y5
-	VMOVUPS      160(AX), Y6
+	VBROADCASTSS laneOne<>+0(SB), Y7
+	VDIVPS       Y4, Y7, Y7
+	VSUBPS       Y7, Y7, Y6
+	VCMPPS       $0x07, Y6, Y6, Y6
+	VANDPS       Y6, Y7, Y7
 	MOVQ         loss+24(FP), AX
-	VMOVUPS      32(AX), Y7
+	VMOVUPS      32(AX), Y6
 	MOVQ         $0x00000010, R10
 
 at32levelsround:
@@ -753,7 +788,7 @@ at32levelsround:
 	JL           at32levelsround_end
 	VMOVUPS      32(SI), Y8
 	VADDPS       Y5, Y8, Y9
-	VMULPS       Y6, Y9, Y9
+	VMULPS       Y7, Y9, Y9
 	VADDPS       Y9, Y9, Y9
 	VADDPS       Y0, Y9, Y9
 	VSUBPS       Y0, Y9, Y9
@@ -773,7 +808,7 @@ at32levelsround:
 	VBROADCASTSS (R8), Y9
 	VMULPS       Y8, Y9, Y9
 	VMULPS       Y8, Y9, Y9
-	VADDPS       Y9, Y7, Y7
+	VADDPS       Y9, Y6, Y6
 	ADDQ         $0x40, BX
 	ADDQ         $0x40, SI
 	ADDQ         $0x40, DI
@@ -805,7 +840,7 @@ at32levelsnext:
 	JMP  at32levelsround
 
 at32levelsround_end:
-	VMOVUPS Y7, 32(AX)
+	VMOVUPS Y6, 32(AX)
 
 at32end:
 	VZEROUPPER
@@ -933,7 +968,11 @@ TEXT ·laneErrorAVX512(SB), NOSPLIT, $0-48
 	MOVQ         n+24(FP), SI
 	VMOVUPS      (CX), Z4
 	VMOVUPS      64(CX), Z5
-	VMOVUPS      128(CX), Z6
+	VBROADCASTSS laneOne<>+0(SB), Z6
+	VDIVPS       Z4, Z6, Z6
+	VSUBPS       Z6, Z6, Z7
+	VCMPPS       $0x07, Z7, Z7, K1
+	VMOVAPS.Z    Z6, K1, Z6
 	VPXORD       Z3, Z3, Z3
 
 at0wholeerror:
@@ -970,7 +1009,11 @@ at0table:
 	MOVQ         n+24(FP), DI
 	VMOVUPS      (CX), Z5
 	VMOVUPS      64(CX), Z6
-	VMOVUPS      128(CX), Z7
+	VBROADCASTSS laneOne<>+0(SB), Z7
+	VDIVPS       Z5, Z7, Z7
+	VSUBPS       Z7, Z7, Z8
+	VCMPPS       $0x07, Z8, Z8, K1
+	VMOVAPS.Z    Z7, K1, Z7
 	VPXORD       Z4, Z4, Z4
 
 at0levelserror:
@@ -985,8 +1028,8 @@ at0levelserror:
 	VMINPS       Z2, Z9, Z9
 	VADDPS       Z3, Z9, Z9
 	VCVTTPS2DQ   Z9, Z10
-	KXNORW       K1, K1, K1
-	VGATHERDPS   (DX)(Z10*4), K1, Z9
+	KXNORW       K2, K2, K2
+	VGATHERDPS   (DX)(Z10*4), K2, Z9
 	VMULPS       Z5, Z9, Z9
 	VSUBPS       Z9, Z8, Z8
 	VBROADCASTSS (SI), Z9
@@ -1106,9 +1149,13 @@ TEXT ·laneRoundAVX512(SB), NOSPLIT, $0-72
 	MOVQ         m+40(FP), R8
 	VMOVUPS      (AX), Z3
 	VMOVUPS      64(AX), Z4
-	VMOVUPS      128(AX), Z5
+	VBROADCASTSS laneOne<>+0(SB), Z6
+	VDIVPS       Z3, Z6, Z6
+	VSUBPS       Z6, Z6, Z5
+	VCMPPS       $0x07, Z5, Z5, K1
+	VMOVAPS.Z    Z6, K1, Z6
 	MOVQ         loss+24(FP), AX
-	VMOVUPS      (AX), Z6
+	VMOVUPS      (AX), Z5
 	MOVQ         $0x00000010, R9
 
 at0wholeround:
@@ -1116,7 +1163,7 @@ at0wholeround:
 	JL           at0wholeround_end
 	VMOVUPS      (BX), Z7
 	VADDPS       Z4, Z7, Z8
-	VMULPS       Z5, Z8, Z8
+	VMULPS       Z6, Z8, Z8
 	VADDPS       Z0, Z8, Z8
 	VSUBPS       Z0, Z8, Z8
 	VMAXPS       Z1, Z8, Z8
@@ -1131,7 +1178,7 @@ at0wholeround:
 	VBROADCASTSS (DI), Z8
 	VMULPS       Z7, Z8, Z8
 	VMULPS       Z7, Z8, Z8
-	VADDPS       Z8, Z6, Z6
+	VADDPS       Z8, Z5, Z5
 	ADDQ         $0x40, CX
 	ADDQ         $0x40, BX
 	ADDQ         $0x40, SI
@@ -1163,7 +1210,7 @@ at0wholenext:
 	JMP  at0wholeround
 
 at0wholeround_end:
-	VMOVUPS Z6, (AX)
+	VMOVUPS Z5, (AX)
 	JMP     at0end
 
 at0table:
@@ -1178,9 +1225,13 @@ at0table:
 	MOVQ         m+40(FP), R9
 	VMOVUPS      (AX), Z4
 	VMOVUPS      64(AX), Z5
-	VMOVUPS      128(AX), Z6
+	VBROADCASTSS laneOne<>+0(SB), Z7
+	VDIVPS       Z4, Z7, Z7
+	VSUBPS       Z7, Z7, Z6
+	VCMPPS       $0x07, Z6, Z6, K1
+	VMOVAPS.Z    Z7, K1, Z7
 	MOVQ         loss+24(FP), AX
-	VMOVUPS      (AX), Z7
+	VMOVUPS      (AX), Z6
 	MOVQ         $0x00000010, R10
 
 at0levelsround:
@@ -1188,7 +1239,7 @@ at0levelsround:
 	JL           at0levelsround_end
 	VMOVUPS      (SI), Z8
 	VADDPS       Z5, Z8, Z9
-	VMULPS       Z6, Z9, Z9
+	VMULPS       Z7, Z9, Z9
 	VADDPS       Z9, Z9, Z9
 	VADDPS       Z0, Z9, Z9
 	VSUBPS       Z0, Z9, Z9
@@ -1196,8 +1247,8 @@ at0levelsround:
 	VMINPS       Z2, Z9, Z9
 	VADDPS       Z3, Z9, Z9
 	VCVTTPS2DQ   Z9, Z10
-	KXNORW       K1, K1, K1
-	VGATHERDPS   (CX)(Z10*4), K1, Z9
+	KXNORW       K2, K2, K2
+	VGATHERDPS   (CX)(Z10*4), K2, Z9
 	VMOVUPS      Z9, (BX)
 	VMULPS       Z4, Z9, Z9
 	VSUBPS       Z5, Z9, Z9
@@ -1208,7 +1259,7 @@ at0levelsround:
 	VBROADCASTSS (R8), Z9
 	VMULPS       Z8, Z9, Z9
 	VMULPS       Z8, Z9, Z9
-	VADDPS       Z9, Z7, Z7
+	VADDPS       Z9, Z6, Z6
 	ADDQ         $0x40, BX
 	ADDQ         $0x40, SI
 	ADDQ         $0x40, DI
@@ -1240,7 +1291,7 @@ at0levelsnext:
 	JMP  at0levelsround
 
 at0levelsround_end:
-	VMOVUPS Z7, (AX)
+	VMOVUPS Z6, (AX)
 
 at0end:
 	VZEROUPPER

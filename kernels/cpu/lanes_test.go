@@ -32,7 +32,8 @@ func newLaneCase(rng *rand.Rand, n int, tabled bool) *laneCase {
 		c.g.Offset[l] = float32(rng.NormFloat64())
 	}
 	c.g.Inverse[3], c.g.Scale[3] = 0, 0
-	c.g.Inverse[4] = 1e30 // far outside the levels
+	c.g.Inverse[4], c.g.Scale[4] = 1e30, 1e-30 // far outside the levels
+	c.g.Scale[5] = 1e-42                       // without an inverse
 	c.g.Low, c.g.High = -4, 3
 	if tabled {
 		c.g.Table = new([512]float32)

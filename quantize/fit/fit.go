@@ -143,9 +143,9 @@ func (f fitter) rows(s *scheme.Scheme, dst []byte, w, importance []float32, k in
 // check refuses values that are not finite or too large.
 func (f fitter) check(s *scheme.Scheme, w, importance []float32, k int) error {
 	for i, v := range w {
-		if a := float32(math.Abs(float64(v))); !(a <= f.limit) {
+		if !(v <= f.limit && v >= -f.limit) {
 			reason := "not finite"
-			if a <= math.MaxFloat32 {
+			if math.Abs(float64(v)) <= math.MaxFloat32 {
 				reason = fmt.Sprintf("%s holds magnitudes up to %g", s.Name, f.limit)
 			}
 			return &ValueError{Row: i / k, Column: i % k, Value: v, Reason: reason}

@@ -44,9 +44,6 @@ func (s *search) part(x []cpu.Lane, w []float32, g int) ([]cpu.Lane, []float32) 
 func (s *search) put(g int, scale, offset *cpu.Lane) {
 	grid := s.grid()
 	grid.Scale, grid.Offset = *scale, *offset
-	for l, v := range scale {
-		grid.Inverse[l] = inverse(v)
-	}
 	s.grids[g] = grid
 }
 
@@ -136,7 +133,6 @@ func (s *search) oneScale(x []cpu.Lane, w []float32) {
 				h[l] = stepHalf(tensor.F32ToF16(d[l]), [3]int{0, 1, -1}[step])
 			}
 			g.Scale[l] = finite(h[l])
-			g.Inverse[l] = inverse(g.Scale[l])
 		}
 		var sum cpu.Lane
 		s.set.LaneError(&sum, x, w, &g)
@@ -243,30 +239,46 @@ func (s *search) pickScales(x []cpu.Lane, w []float32, ideal *[16]cpu.Lane) (err
 // keeps the best; it returns the errors that these leave.
 func (s *search) nearScales(x []cpu.Lane, w []float32, g int, at *cpu.Lane, steps [][2]float32) (least cpu.Lane) {
 	xs, ws := s.part(x, w, g)
-	from := s.mn[g]
+	from, d, m := s.mn[g], halves(&s.d), halves(&s.m)
 	for l := range least {
 		least[l] = math.MaxFloat32
 	}
 	grid := s.grid()
+	sc, mn := &s.sc[g], &s.mn[g]
 	for _, c := range steps {
-		var sum, sc, mn cpu.Lane
+		var sum, sc1, mn1 cpu.Lane
 		for l, v := range at {
-			sc[l] = clamp(v+c[0], s.least, s.most)
-			grid.Scale[l] = tensor.F16ToF32(s.d[l]) * sc[l]
-			grid.Inverse[l] = inverse(grid.Scale[l])
-			if s.offset {
-				mn[l] = clamp(from[l]+c[1], 0, s.most)
-				grid.Offset[l] = float32(tensor.F16ToF32(s.m[l]) * mn[l])
+			sc1[l] = clamp(v+c[0], s.least, s.most)
+			grid.Scale[l] = d[l] * sc1[l]
+		}
+		if s.offset {
+			for l, v := range &from {
+				mn1[l] = clamp(v+c[1], 0, s.most)
+				grid.Offset[l] = float32(m[l] * mn1[l])
 			}
 		}
 		s.set.LaneError(&sum, xs, ws, &grid)
 		for l, v := range sum {
 			if v < least[l] {
-				least[l], s.sc[g][l], s.mn[g][l] = v, sc[l], mn[l]
+				least[l], sc[l], mn[l] = v, sc1[l], mn1[l]
 			}
 		}
 	}
 	return least
+}
+
+func halves(h *[lanes]uint16) (out cpu.Lane) {
+	for l, v := range h {
+		out[l] = tensor.F16ToF32(v)
+	}
+	return out
+}
+
+// invert prepares the grid of a group for sums.
+func (s *search) invert(g int) {
+	for l, v := range s.grids[g].Scale {
+		s.grids[g].Inverse[l] = inverse(v)
+	}
 }
 
 // improveScale solves for the scale of scales that suits the codes best.
@@ -277,6 +289,7 @@ func (s *search) improveScale(x []cpu.Lane, w []float32) {
 	var sums cpu.LaneSums
 	for g := range n {
 		xs, ws := s.part(x, w, g)
+		s.invert(g)
 		s.set.LaneSums(&sums, xs, ws, &s.grids[g])
 		for l := range xq {
 			c := float64(s.sc[g][l])

@@ -76,13 +76,9 @@ func (s *search) orRange(x []cpu.Lane, w []float32, low, high, scale, offset *cp
 	g := s.grid()
 	var before, after cpu.Lane
 	g.Scale, g.Offset = *scale, *offset
-	for l, v := range scale {
-		g.Inverse[l] = inverse(v)
-	}
 	s.set.LaneError(&before, x, w, &g)
 	for l, v := range low {
 		g.Scale[l], g.Offset[l] = (high[l]-v)/s.high, -v
-		g.Inverse[l] = inverse(g.Scale[l])
 	}
 	s.set.LaneError(&after, x, w, &g)
 	for l, v := range low {
@@ -140,11 +136,15 @@ var neighbours = [][2]float32{{0, 0}, {0, 1}, {0, -1}, {1, 0}, {1, 1}, {1, -1}, 
 // pickOffsets chooses each group's whole scale and offset among the nearest to
 // the ideal ones.
 func (s *search) pickOffsets(x []cpu.Lane, w []float32, ideal, offset *[16]cpu.Lane) (err cpu.Lane) {
+	d, m := halves(&s.d), halves(&s.m)
+	for l := range d {
+		d[l], m[l] = inverse(d[l]), inverse(m[l])
+	}
 	for g := range len(w) / s.group {
 		var at cpu.Lane
 		for l, v := range ideal[g] {
-			at[l] = round(clamp(v*inverse(tensor.F16ToF32(s.d[l])), 0, s.most))
-			s.mn[g][l] = round(clamp(offset[g][l]*inverse(tensor.F16ToF32(s.m[l])), 0, s.most))
+			at[l] = round(clamp(v*d[l], 0, s.most))
+			s.mn[g][l] = round(clamp(offset[g][l]*m[l], 0, s.most))
 		}
 		sum := s.nearScales(x, w, g, &at, neighbours)
 		for l, v := range sum {
@@ -167,6 +167,7 @@ func (s *search) improveOffsets(x []cpu.Lane, w []float32) {
 		for _, v := range ws {
 			total += float64(v)
 		}
+		s.invert(g)
 		s.set.LaneSums(&sums, xs, ws, &s.grids[g])
 		for l := range aa {
 			a, c := float64(s.sc[g][l]), float64(s.mn[g][l])
@@ -208,7 +209,6 @@ func (s *search) oneOffset(x []cpu.Lane, w []float32) {
 			hd[l] = stepHalf(tensor.F32ToF16(scale[l]), int(c[0]))
 			hm[l] = stepHalf(tensor.F32ToF16(-offset[l]), int(c[1]))
 			d[l], m[l] = finite(hd[l]), -finite(hm[l])
-			g.Inverse[l] = inverse(d[l])
 		}
 		g.Scale, g.Offset = d, m
 		var sum cpu.Lane

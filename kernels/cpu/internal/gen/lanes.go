@@ -92,6 +92,22 @@ func (v isa) kinds(name string, grid reg.Register, table reg.GPVirtual, body fun
 	Label(name + "end")
 }
 
+// inverse returns 1/scale, or 0 where that is not finite.
+func (v isa) inverse(scale reg.VecVirtual) reg.VecVirtual {
+	inv, rest := v.broadcast("laneOne", 1), v.vec()
+	VDIVPS(scale, inv, inv)
+	VSUBPS(inv, inv, rest) // 0, or NaN
+	if v.wide {
+		k := K()
+		VCMPPS(Imm(7), rest, rest, k) // ordered
+		VMOVAPS_Z(inv, k, inv)
+	} else {
+		VCMPPS(Imm(7), rest, rest, rest)
+		VANDPS(rest, inv, inv)
+	}
+	return inv
+}
+
 func laneSums(v isa) {
 	v.text("laneSums", "(sums, x, w *float32, n int, grid, table *float32)", "what laneSumsGeneric does.")
 	sums, grid, table := loadPointer("sums"), loadPointer("grid"), loadPointer("table")
@@ -137,10 +153,10 @@ func laneError(v isa) {
 	v.halves(func(off int, name string) {
 		v.kinds(name, grid, table, func(g laneGrid, name string) {
 			x, w, left := loadPointer("x"), loadPointer("w"), loadPointer("n")
-			acc, scale, offset, inv := v.vec(), v.vec(), v.vec(), v.vec()
+			acc, scale, offset := v.vec(), v.vec(), v.vec()
 			VMOVUPS(at(grid, off), scale)
 			VMOVUPS(at(grid, gridOffset+off), offset)
-			VMOVUPS(at(grid, gridInverse+off), inv)
+			inv := v.inverse(scale)
 			v.zero(acc)
 			loop(name+"error", left, 1, func() {
 				value, t, wc := v.vec(), v.vec(), v.vec()
@@ -236,10 +252,10 @@ func laneRound(v isa) {
 	v.halves(func(off int, name string) {
 		v.kinds(name, grid, table, func(g laneGrid, name string) {
 			q, z, e, d, m := loadPointer("q"), loadPointer("z"), loadPointer("e"), loadPointer("d"), loadPointer("m")
-			scale, offset, inv, loss := v.vec(), v.vec(), v.vec(), v.vec()
+			scale, offset, loss := v.vec(), v.vec(), v.vec()
 			VMOVUPS(at(grid, off), scale)
 			VMOVUPS(at(grid, gridOffset+off), offset)
-			VMOVUPS(at(grid, gridInverse+off), inv)
+			inv := v.inverse(scale)
 			total := loadPointer("loss")
 			VMOVUPS(at(total, off), loss)
 			left := GP64()
