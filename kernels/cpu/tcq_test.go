@@ -132,26 +132,41 @@ func TestTCQRows(t *testing.T) {
 }
 
 func BenchmarkTCQ(b *testing.B) {
-	const n, k = 512, 4096
-	for bits := 2; bits <= 6; bits++ {
-		b.Run(fmt.Sprint(bits), func(b *testing.B) {
-			rng := rand.New(rand.NewPCG(1, 1))
-			codes, scales := randomTCQ(rng, bits, n, k)
-			set := cpu.Best()
-			q := set.NewTCQ(scheme.TCQ{Bits: bits, Codebook: scheme.TCQBytes4}, n, k, codes, scales)
-			if !q.Tuned() {
-				b.Skip("no kernel at this level")
-			}
-			var acts cpu.Activations
-			acts.Reset(1, k, 32)
-			set.QuantizeRow(&acts, 0, make([]float32, k))
-			y := make([]float32, n)
-			for b.Loop() {
-				q.MatVec(y, &acts, 0, 0, n)
-			}
-			b.ReportMetric(float64(n*k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "Gweights/s")
-		})
+	for _, l := range cpu.Levels() {
+		set, err := cpu.ForLevel(l)
+		if err != nil {
+			b.Fatal(err)
+		}
+		benchmarkTCQ(b, set)
 	}
+}
+
+func benchmarkTCQ(b *testing.B, set *cpu.Set) {
+	for _, n := range []int{512, 1 << 15} { // in the cache, and not
+		for bits := 2; bits <= 6; bits++ {
+			benchmarkTCQProduct(b, set, bits, n)
+		}
+	}
+}
+
+func benchmarkTCQProduct(b *testing.B, set *cpu.Set, bits, n int) {
+	const k = 4096
+	b.Run(fmt.Sprintf("%v/%d/%d", set.Level(), n, bits), func(b *testing.B) {
+		rng := rand.New(rand.NewPCG(1, 1))
+		codes, scales := randomTCQ(rng, bits, n, k)
+		q := set.NewTCQ(scheme.TCQ{Bits: bits, Codebook: scheme.TCQBytes4}, n, k, codes, scales)
+		if !q.Tuned() {
+			b.Skip("no kernel at this level")
+		}
+		var acts cpu.Activations
+		acts.Reset(1, k, 32)
+		set.QuantizeRow(&acts, 0, make([]float32, k))
+		y := make([]float32, n)
+		for b.Loop() {
+			q.MatVec(y, &acts, 0, 0, n)
+		}
+		b.ReportMetric(float64(n*k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "Gweights/s")
+	})
 }
 
 // halves fills v with numbers about 1 that f16 holds, and returns them as f16.

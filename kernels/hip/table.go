@@ -109,7 +109,11 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 	b := Budget{128, 64 << 10}
 	k.product("matvec/"+s.Name+"/T=1", b, s, params, &Matvec{T: 1, X: 1, Acts: Acts{Data: 16, T: 1, K: d}, Products: []Product{{W: w, Y: 1}}})
 	k.product("matvec/"+s.Name+"/T=1 exact", b, s, params, &Matvec{T: 1, X: 1, Exact: true, Products: []Product{{W: w, Y: 1}}})
-	k.add("embed/"+s.Name, Budget{64, 32 << 10}, (&Embed{T: 1, Table: w, Token: 1, Scale: 1, Y: 1}).Calls(k.t))
+	embed := Budget{64, 32 << 10}
+	if f.Rotated() {
+		embed.Registers = 112
+	}
+	k.add("embed/"+s.Name, embed, (&Embed{T: 1, Table: w, Token: 1, Scale: 1, Y: 1}).Calls(k.t))
 	k.add("matmul/"+s.Name+"/T=512", Budget{512, k.t.LDS}, (&Matmul{T: 512, X: 1, Scratch: 256, Products: []Product{{W: w, Y: 1}}}).Calls(k.t))
 	if f.BlockBytes() > 0 && s.Name == "q4_k" {
 		k.add("arrange", Budget{64, 32 << 10}, (&Arrange{Format: f, Rows: inner, K: d, Count: 1024, From: 1, Table: 16, To: 256}).Calls(k.t))

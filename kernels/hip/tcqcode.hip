@@ -41,6 +41,14 @@ NSTF_DEVICE u32 tcq_window(u32 lo, u32 hi, int n) {
 NSTF_DEVICE u32 tcq_state(const TcqTile &tile, int c, int r) {
 	const int at = (16 * c + r) * TCQ_BITS, word = at / 32, bit = at % 32;
 	const u32 lo = tile.w[word], hi = tile.w[(word + 1) % TCQ_WORDS];
+#if defined(NSTF_CUDA)
+	// Even numbers of bits: windows a byte apart share a shift, and a permutation
+	// takes both bytes and clears the rest.
+	if (TCQ_BITS % 2 == 0) {
+		const int far = bit / 8 == 3, shift = bit % 8 + 8 * far, k = bit / 8 - far;
+		return choose_bytes(shift ? tcq_window(lo, hi, shift) : lo, 0, 0x4400 | (k + 1) << 4 | k);
+	}
+#endif
 	if (bit <= 16) return lo >> bit & 0xffff;
 	return tcq_window(lo, hi, 16) >> (bit - 16) & 0xffff;
 }

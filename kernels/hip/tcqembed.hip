@@ -25,6 +25,7 @@ NSTF_KERNEL void __launch_bounds__(256) nstf_embed_tcq(
 	// Butterflies of the one row that is wanted, as pairs of rows become complete:
 	// half[s] is what waits for its partner 2^s rows further on.
 	f32 half[8][4], v[4];
+#pragma unroll 1
 	for (int r = 0; r < TCQ_OUT; r++) {
 		const f32 unit = tcq_unit(((const u16 *)view.units)[(view.first + r) / 16]);
 #pragma unroll

@@ -148,6 +148,10 @@ func (o *Matmul) tile(t Target, group []Product, exact bool) MatmulTile {
 	least := 0.0
 	for _, r := range matmulTiles(t, exact) {
 		m := r.MatmulTile
+		if group[0].W.Format.Rotated() { // a lane holds whole tiles of codes
+			m.Features, m.Ahead, m.Resident = 1, 1, 1
+			m.Tokens = min(m.Tokens, map[API]int{HIP: 4, CUDA: 16}[t.API])
+		}
 		tokens, features := m.Size(t, exact)
 		if o.Gated {
 			features /= 2

@@ -30,7 +30,7 @@ var (
 
 // usual are the schemes whose products are compiled in every run of the tests;
 // those of the others differ in how weights are decoded.
-var usual = []string{"q4_k", "q6_k", "q8_0", "bf16", "iq3_s"}
+var usual = []string{"q4_k", "q6_k", "q8_0", "bf16", "iq3_s", "tcq"}
 
 // chosen says whether a row of the table is looked at.
 func chosen(k *hip.Kernel) bool {
@@ -42,7 +42,7 @@ func chosen(k *hip.Kernel) bool {
 	case strings.HasPrefix(k.Name, "matvec"):
 		return slices.Contains(usual, name)
 	}
-	return name == "q4_k" // embed, matmul
+	return name == "q4_k" || name == "tcq" // embed, matmul
 }
 
 // units is the compute units, or on RDNA pairs of them, of the largest card of
