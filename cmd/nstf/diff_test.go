@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,6 +64,13 @@ func TestInspectLedger(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
+	page := filepath.Join(t.TempDir(), "report.html")
+	must(t, "report", out, out, "-o", page)
+	if html, err := os.ReadFile(page); err != nil || !strings.Contains(string(html), "blocks.1.ffn.down.weight") || !strings.Contains(string(html), "<svg") {
+		t.Errorf("%v: %d bytes of report", err, len(html))
+	}
+	invoke("report", src, "-o", filepath.Join(t.TempDir(), "x")).fails(t, exitUnsupported, "accuracy ledger")
+	invoke("report", "-o", page).fails(t, exitUsage, "")
 	var l struct {
 		Model struct {
 			BPW float64 `json:"bpw"`

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/inspect"
+	"github.com/nstf/nstf/quantize/report"
+)
+
+func (a *app) reportCommand() *cobra.Command {
+	var out string
+	c := &cobra.Command{
+		Use: "report MODEL... -o report.html", Short: "Draw what quantizing cost, by tensor, block and package", Args: cobra.MinimumNArgs(1),
+		Long: `Write an HTML file that shows the accuracy ledgers of packages: KL divergence against
+size of all of them, and for each the bits and errors by block and role, the errors
+predicted and obtained, the drift of the hidden states, and every tensor's choice with
+what would have come next. The file needs nothing beside it.`,
+		Example: "  nstf report llama-3bit.nstf -o report.html\n  nstf report llama-*bit.nstf -o sizes.html",
+		RunE: func(_ *cobra.Command, args []string) error {
+			var packages []report.Package
+			for _, path := range args {
+				l, err := inspect.Ledger(path)
+				if err != nil {
+					return err
+				}
+				info, err := os.Stat(path)
+				if err != nil {
+					return err
+				}
+				packages = append(packages, report.Package{Name: filepath.Base(path), Bytes: info.Size(), Ledger: l})
+			}
+			var page bytes.Buffer
+			if err := report.Write(&page, packages); err != nil {
+				return err
+			}
+			f, err := atomicfile.Create(out, int64(page.Len()))
+			if err != nil {
+				return err
+			}
+			defer f.Abort()
+			if _, err := f.Write(page.Bytes()); err != nil {
+				return err
+			}
+			return f.Commit()
+		},
+	}
+	c.Flags().StringVarP(&out, "output", "o", "", "HTML file to write")
+	c.MarkFlagRequired("output")
+	return c
+}

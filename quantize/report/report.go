@@ -1,0 +1,129 @@
+// Package report draws the accuracy ledgers of packages as one HTML file that
+// needs nothing beside it: plots are SVG inside.
+//
+// In: ledgers with the sizes of their packages. Out: HTML. The same input gives
+// the same bytes.
+//
+// Plots are made by github.com/wcharczuk/go-chart (MIT), which adds 2 MB to the
+// program; gonum.org/v1/plot, which was tried beside it, adds 8.
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+
+	"github.com/nstf/nstf/formats/ledger"
+)
+
+// A Package is a file and its ledger.
+type Package struct {
+	Name   string
+	Bytes  int64 // of the file
+	Ledger *ledger.Ledger
+}
+
+//go:embed report.html
+var page string
+
+// Write writes the report of some packages, at least one. Errors are those of
+// the writer.
+func Write(w io.Writer, packages []Package) error {
+	t, err := template.New("report").Funcs(template.FuncMap{
+		"size": size, "figure": figure, "bits": func(v float64) string { return fmt.Sprintf("%.3f", v) },
+		"percent": func(f *ledger.Figure) string { return measured(f, 100) }, "measured": func(f *ledger.Figure) string { return measured(f, 1) },
+		"number": func(b int64) string {
+			if b < 0 {
+				return ""
+			}
+			return fmt.Sprint(b)
+		},
+	}).Parse(page)
+	if err != nil {
+		return err
+	}
+	d := document{Packages: packages}
+	if d.SizeAgainstKLD, err = sizes(packages); err != nil {
+		return err
+	}
+	for i := range packages {
+		s, err := sectionOf(&packages[i])
+		if err != nil {
+			return err
+		}
+		d.Sections = append(d.Sections, s)
+	}
+	return t.Execute(w, d)
+}
+
+// A document is what the page shows.
+type document struct {
+	Packages       []Package
+	SizeAgainstKLD template.HTML // "" where nothing was measured
+	Sections       []section
+}
+
+// A section is one package's part.
+type section struct {
+	*Package
+	Bits, Error, Predicted, Drift template.HTML // "" where there is nothing to draw
+	Chosen                        []ledger.Tensor
+}
+
+func sectionOf(p *Package) (s section, err error) {
+	s.Package = p
+	for _, t := range p.Ledger.Tensors {
+		if t.Method != "" || t.RunnerUp != nil {
+			s.Chosen = append(s.Chosen, t)
+		}
+	}
+	if s.Bits, err = byBlock(s.Chosen, "bits per weight", false, func(t *ledger.Tensor) float64 { return t.Bits }); err != nil {
+		return s, err
+	}
+	if s.Error, err = byBlock(s.Chosen, "relative error", true, func(t *ledger.Tensor) float64 { return t.Obtained }); err != nil {
+		return s, err
+	}
+	if s.Predicted, err = predictions(s.Chosen); err != nil {
+		return s, err
+	}
+	s.Drift, err = drift(p.Ledger.Blocks)
+	return s, err
+}
+
+// roles lists the roles of tensors in their order.
+func roles(list []ledger.Tensor) (out []string) {
+	for _, t := range list {
+		if !slices.Contains(out, t.Role) {
+			out = append(out, t.Role)
+		}
+	}
+	return out
+}
+
+func size(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	f, u := float64(n), 0
+	for f >= 1024 && u < len(units)-1 {
+		f, u = f/1024, u+1
+	}
+	if u == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.2f %s", f, units[u])
+}
+
+func figure(v float64) string {
+	if v == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+func measured(f *ledger.Figure, scale float64) string {
+	if f == nil {
+		return "not measured"
+	}
+	return fmt.Sprintf("%.4g ± %.2g", scale*f.Mean, scale*f.SE)
+}
