@@ -16,26 +16,22 @@ import (
 	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/quantize/encode"
 	"github.com/nstf/nstf/quantize/pipeline"
-	"github.com/nstf/nstf/quantize/plan/candidates"
+	"github.com/nstf/nstf/quantize/plan/planner"
 )
 
 // quantizeFlags are the flags of quantize.
 type quantizeFlags struct {
-	out, scheme, embed, head       string
-	plan, source                   string
-	size, memory                   string
-	bpw, maxKLD                    float64
-	tries                          int
-	keep                           []string
-	schemes                        string
-	forms                          bool
+	planFlags
 	text                           textFlags
+	out, scheme, embed, head       string
+	plan, source, memory           string
 	stats, verify                  string
+	tries                          int
 	effort                         int64
 	sequential, parallel, dry      bool
 	resume, discard, times, asJSON bool
 	threads                        int
-	budget, limit                  int64 // bytes of --size and --memory
+	limit                          int64 // bytes of --memory
 }
 
 const quantizeLong = `Make a model smaller. What is asked for is one of
@@ -141,25 +137,18 @@ func (f *quantizeFlags) check() error {
 	case f.scheme != "" && !f.calibrated() && f.needsText():
 		return usagef("a tcq scheme needs text to calibrate on: --calib FILE")
 	}
-	if err := f.text.check(); err != nil {
-		return err
-	}
-	return f.sizes()
-}
-
-// sizes reads the flags that are sizes.
-func (f *quantizeFlags) sizes() (err error) {
-	if f.size != "" {
-		if f.budget, err = parseSize(f.size); err != nil {
-			return usagef("--size: %v", err)
-		}
-	}
 	if f.memory != "" {
+		var err error
 		if f.limit, err = parseSize(f.memory); err != nil {
 			return usagef("--memory: %v", err)
 		}
 	}
-	return nil
+	if f.scheme == "" && f.plan == "" {
+		if err := f.planFlags.check(); err != nil {
+			return err
+		}
+	}
+	return f.text.check()
 }
 
 // calibrated reports whether text or statistics are used.
@@ -263,16 +252,15 @@ func (a *app) request(ctx context.Context, m *model.Model, f *quantizeFlags) (*p
 		q.Stats = s
 		q.Sources = append(q.Sources, nstf.Source{Role: "statistics", Name: filepath.Base(f.stats), Path: f.stats})
 	}
-	aim, err := a.planFor(m, f, q)
-	if err != nil {
+	if err := a.planFor(m, f, q); err != nil {
 		return nil, err
 	}
 	q.Flags = append(q.Flags, f.text.flags()...)
 	if f.parallel {
 		q.Flags = append(q.Flags, "--parallel")
 	}
-	if aim != nil {
-		q.Planner = aim.Planner(m, q)
+	if q.Plan == nil {
+		a.planBy(m, f, q)
 	}
 	return q, nil
 }
@@ -298,64 +286,52 @@ func (a *app) texts(m *model.Model, f *quantizeFlags, q *pipeline.Request) error
 	return nil
 }
 
-// planFor sets the plan, or returns what one is to reach.
-func (a *app) planFor(m *model.Model, f *quantizeFlags, q *pipeline.Request) (*pipeline.Aim, error) {
-	var err error
+// planFor sets the plan that was given, or says what one is made by.
+func (a *app) planFor(m *model.Model, f *quantizeFlags, q *pipeline.Request) (err error) {
 	switch {
 	case f.scheme != "":
 		q.Flags = append(q.Flags, f.schemeFlags()...)
 		if q.Plan, err = (pipeline.Chosen{Scheme: f.scheme, Embed: f.embed, Head: f.head}).Plan(m); err != nil {
-			return nil, &usageError{err}
+			return &usageError{err}
 		}
 		q.Plan.Seed, q.Plan.Effort = f.text.seed, f.effort
-		return nil, nil
+		return nil
 	case f.plan != "":
 		q.Sources = append(q.Sources, nstf.Source{Role: "plan", Name: filepath.Base(f.plan), Path: f.plan})
 		if q.Plan, err = plan.Read(f.plan); err != nil {
-			return nil, err
+			return err
 		}
-		return nil, q.Plan.Check(f.plan, m.Graph)
+		return q.Plan.Check(f.plan, m.Graph)
 	}
-	q.Flags = append(q.Flags, f.aimFlags()...)
-	q.Decided["aim"] = strings.Join(f.aimFlags(), " ")
-	return f.aim()
-}
-
-// aim is what a plan is to reach.
-func (f *quantizeFlags) aim() (*pipeline.Aim, error) {
-	aim := &pipeline.Aim{Bytes: f.budget, BPW: f.bpw, Seed: f.text.seed, Effort: f.effort, Threads: f.threads, Schemes: strings.Split(f.schemes, ","), Forms: f.forms}
-	if _, err := candidates.Recipes(f.schemes); err != nil {
-		return nil, &usageError{err}
-	}
-	for _, k := range f.keep {
-		rule, err := candidates.ParseRule(k)
-		if err != nil {
-			return nil, &usageError{err}
-		}
-		aim.Keep = append(aim.Keep, rule)
-	}
-	return aim, nil
-}
-
-// aimFlags are the flags that a plan is made by.
-func (f *quantizeFlags) aimFlags() []string {
-	out := []string{"--schemes=" + f.schemes}
-	if f.forms {
-		out = append(out, "--forms")
-	}
-	switch {
-	case f.bpw > 0:
-		out = append(out, fmt.Sprintf("--bpw=%g", f.bpw))
-	case f.budget > 0:
-		out = append(out, "--size="+f.size)
-	default:
-		out = append(out, fmt.Sprintf("--max-kld=%g", f.maxKLD), fmt.Sprintf("--tries=%d", f.tries))
-	}
+	q.Flags = append(q.Flags, f.planFlags.flags()...)
 	if f.effort > 0 {
-		out = append(out, fmt.Sprintf("--effort=%d", f.effort))
+		q.Flags = append(q.Flags, fmt.Sprintf("--effort=%d", f.effort))
 	}
-	for _, k := range f.keep {
-		out = append(out, "--keep="+k)
+	if f.maxKLD > 0 {
+		q.Flags = append(q.Flags, fmt.Sprintf("--tries=%d", f.tries))
 	}
-	return out
+	q.Decided["aim"] = strings.Join(q.Flags, " ")
+	return nil
+}
+
+// planBy sets who makes a plan, of whom the request says all but that.
+func (a *app) planBy(m *model.Model, f *quantizeFlags, q *pipeline.Request) {
+	var step func(done, total int64)
+	by := planner.New(m, planner.Options{Schemes: f.schemes, Forms: f.forms, Keep: f.rules, Seed: f.text.seed, Effort: f.effort, Threads: f.threads,
+		Made: nstf.Provenance{Tool: q.Tool, Flags: q.Flags, Sources: q.Sources},
+		Progress: func(done, total int64) {
+			if step != nil {
+				step(done, total)
+			}
+		}})
+	q.Planner = func(ctx context.Context, s *stats.File, loss float64) (*plan.Plan, error) {
+		b := f.budget
+		if b.MaxLoss > 0 {
+			b.MaxLoss = loss
+		}
+		var end func()
+		step, end = a.progress("planning", "weights")
+		defer end()
+		return by.Plan(ctx, s, b)
+	}
 }
