@@ -9,7 +9,7 @@ import (
 
 	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/inspect"
-	"github.com/nstf/nstf/quantize/report"
+	drawn "github.com/nstf/nstf/quantize/report"
 )
 
 func (a *app) reportCommand() *cobra.Command {
@@ -22,7 +22,7 @@ predicted and obtained, the drift of the hidden states, and every tensor's choic
 what would have come next. The file needs nothing beside it.`,
 		Example: "  nstf report llama-3bit.nstf -o report.html\n  nstf report llama-*bit.nstf -o sizes.html",
 		RunE: func(_ *cobra.Command, args []string) error {
-			var packages []report.Package
+			var packages []drawn.Package
 			for _, path := range args {
 				l, err := inspect.Ledger(path)
 				if err != nil {
@@ -32,10 +32,10 @@ what would have come next. The file needs nothing beside it.`,
 				if err != nil {
 					return err
 				}
-				packages = append(packages, report.Package{Name: filepath.Base(path), Bytes: info.Size(), Ledger: l})
+				packages = append(packages, drawn.Package{Name: filepath.Base(path), Bytes: info.Size(), Ledger: l})
 			}
 			var page bytes.Buffer
-			if err := report.Write(&page, packages); err != nil {
+			if err := drawn.Write(&page, packages); err != nil {
 				return err
 			}
 			f, err := atomicfile.Create(out, int64(page.Len()))
