@@ -23,15 +23,15 @@ import (
 // benchFlags are the flags of bench.
 type benchFlags struct {
 	bench.Options
-	probe, kernels, fresh, json bool
-	shapes                      []string
-	device                      deviceFlag
+	probe, kernels, tune, fresh, json bool
+	shapes                            []string
+	device                            deviceFlag
 }
 
 func (a *app) benchCommand() *cobra.Command {
 	var f benchFlags
 	c := &cobra.Command{
-		Use: "bench MODEL | --kernels | --probe", Short: "Measure speed beside what the machine could do", Args: cobra.MaximumNArgs(1),
+		Use: "bench MODEL | --kernels | --probe | --tune", Short: "Measure speed beside what the machine could do", Args: cobra.MaximumNArgs(1),
 		Long: `Measure how fast a model reads a prompt and decodes tokens: the median of some rounds
 with the 10th and 90th percentile, and what share that is of what the machine does in
 the same rounds. Decoding is held to the speed of reading memory, and of reading the
@@ -45,11 +45,16 @@ coded weights on all threads at --shape, everything else on one. The limit besid
 reading as many bytes, or multiplying on registers.
 
 --probe prints what the machine is and what it can do. That is measured once and kept in
-the user's cache folder; --fresh measures again.`,
+the user's cache folder; --fresh measures again.
+
+--tune looks for the sizes of pieces that products are cut into with which this machine
+is the fastest. They are kept beside that, and every later run takes them; without, they
+follow from the sizes of its caches. Results do not depend on them.`,
 		Example: `  nstf bench model.nstf
   nstf bench model.gguf --prompt 0 --gen 64 --depth 1024 --threads 4 --json
   nstf bench --kernels --shape 1x11008x4096 --shape 512x11008x4096
-  nstf bench --probe`,
+  nstf bench --probe
+  nstf bench --tune`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(args); err != nil {
 				return err
@@ -57,6 +62,8 @@ the user's cache folder; --fresh measures again.`,
 			switch {
 			case f.probe:
 				return a.probe(c.Context(), &f)
+			case f.tune:
+				return a.tune(c.Context(), &f)
 			case f.kernels:
 				return a.benchKernels(c.Context(), &f)
 			}
@@ -78,6 +85,7 @@ the user's cache folder; --fresh measures again.`,
 	s.BoolVar(&f.kernels, "kernels", false, "time kernels instead of a model")
 	s.StringArrayVar(&f.shapes, "shape", nil, "with --kernels, tokens x outputs x inputs; default: 1x4096x4096 and 512x4096x4096")
 	s.BoolVar(&f.probe, "probe", false, "print what the machine is and can do")
+	s.BoolVar(&f.tune, "tune", false, "find the sizes of pieces that suit this machine, and keep them")
 	s.BoolVar(&f.fresh, "fresh", false, "with --probe, measure again")
 	s.BoolVar(&f.json, "json", false, "print JSON")
 	return c
@@ -86,12 +94,14 @@ the user's cache folder; --fresh measures again.`,
 // check refuses flags that do not go together.
 func (f *benchFlags) check(args []string) error {
 	switch {
-	case f.probe && f.kernels:
-		return usagef("--probe and --kernels are two things")
-	case (f.probe || f.kernels) && len(args) > 0:
-		return usagef("--probe and --kernels are about the machine and take no model")
-	case !f.probe && !f.kernels && len(args) == 0:
-		return usagef("give a model, --kernels or --probe")
+	case f.probe && f.kernels || f.probe && f.tune || f.kernels && f.tune:
+		return usagef("--probe, --kernels and --tune are three things")
+	case (f.probe || f.kernels || f.tune) && len(args) > 0:
+		return usagef("--probe, --kernels and --tune are about the machine and take no model")
+	case !f.probe && !f.kernels && !f.tune && len(args) == 0:
+		return usagef("give a model, --kernels, --probe or --tune")
+	case f.tune && f.Level != "":
+		return usagef("--tune takes no --level: runs use the best")
 	case len(f.shapes) > 0 && !f.kernels:
 		return usagef("--shape goes with --kernels")
 	case f.fresh && !f.probe:

@@ -97,11 +97,38 @@ func TestBenchKernels(t *testing.T) {
 	}
 }
 
+// The best tiles are kept, and runs take them.
+func TestTune(t *testing.T) {
+	if testing.Short() {
+		t.Skip("times products of 4096 x 4096")
+	}
+	home := t.TempDir()
+	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} {
+		t.Setenv(name, home)
+	}
+	var r tuning
+	decode(t, must(t, "bench", "--tune", "--repeat", "1", "--json"), &r)
+	if _, err := os.Stat(r.Kept); err != nil || len(r.Trials) < 12 || !r.Best.Sound() {
+		t.Errorf("%+v, %v", r, err)
+	}
+	a := &app{}
+	if d := a.device(&deviceFlag{"cpu"}); d.Tiles != r.Best {
+		t.Errorf("a run takes %+v, the best was %+v", d.Tiles, r.Best)
+	}
+	if err := os.WriteFile(r.Kept, []byte("{}"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if d := a.device(&deviceFlag{"cpu"}); !d.Tiles.Sound() {
+		t.Errorf("with a damaged file a run takes %+v", d.Tiles)
+	}
+	fits(t, must(t, "bench", "--tune", "--repeat", "1"))
+}
+
 func TestBenchUsage(t *testing.T) {
 	for _, line := range []string{
 		"bench", "bench a b", "bench a --probe", "bench a --fresh", "bench a --prompt -1", "bench a --gen -1", "bench a --depth -1",
 		"bench a --threads -1", "bench a --repeat 0", "bench a --prompt 0 --gen 0", "bench a --level sse9", "bench a --kv f4", "bench --probe --kernels",
-		"bench a --kernels", "bench a --shape 1x1x1", "bench --kernels --shape 1x1", "bench a --nosuch",
+		"bench a --kernels", "bench a --tune", "bench --tune --kernels", "bench --tune --level avx2", "bench a --shape 1x1x1", "bench --kernels --shape 1x1", "bench a --nosuch",
 	} {
 		invoke(strings.Fields(line)...).fails(t, exitUsage, "")
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	kernels "github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/runtime/exec"
 	"github.com/nstf/nstf/runtime/place"
 )
@@ -33,8 +34,13 @@ func (a *app) device(f *deviceFlag) exec.Device {
 		panic(err)
 	}
 	d := exec.Device{Request: r, Libraries: gpuLibraries(), Notice: func(line string) { fmt.Fprintln(a.err, line) }}
+	m := place.Discover(kernels.Best())
+	d.Tiles = m.UsualTiles()
 	if dir, err := os.UserCacheDir(); err == nil {
 		d.Kernels = filepath.Join(dir, "nstf", "kernels")
+		if t, err := place.LoadTiles(filepath.Join(dir, "nstf"), &m); err == nil { // else bench --tune makes it anew
+			d.Tiles = t
+		}
 	}
 	return d
 }

@@ -9,6 +9,8 @@ import (
 // The zero value is ready; it grows to the largest shape met and is never
 // shared by goroutines.
 type IntegerScratch struct {
+	BlockTokens int // of [Tiles]; 0: 512
+
 	rows   []byte          // unpacked rows, [panelRows/2][runs][unpackedBytes]
 	panel  []byte          // interleaved rows, [panels][runs][panelBytes]
 	sums   []float32       // products of a block of tokens, [tokens][panelGroup*panelRows]
@@ -60,7 +62,6 @@ const (
 	panelGroup  = 2                         // panels that a token's record is read for
 	panelBytes  = unpackedBytes * panelRows // of a run
 	panelColumn = 16 * 4                    // bytes of a run that are interleaved at once
-	blockTokens = 512                       // whose records of a run and sums stay in L2
 )
 
 // many unpacks rows once and runs all tokens over them, a block of tokens at a time
@@ -68,7 +69,11 @@ const (
 // the tokens pass by, and their records and sums stay in L2.
 func (p *product) many(c []float32, ldc int, w rowSource, a *Activations, n0, n1 int, sc *IntegerScratch) {
 	const group = panelGroup * panelRows
-	blocks := (a.t + blockTokens - 1) / blockTokens
+	most := sc.BlockTokens
+	if most == 0 {
+		most = TilesFor(0).BlockTokens
+	}
+	blocks := (a.t + most - 1) / most
 	for n := n0; n < n1; n += group {
 		here := min(group, n1-n)
 		p.packPanels(sc, w, a.records, n, here)

@@ -136,9 +136,10 @@ func TestAttentionIsCutByLengths(t *testing.T) {
 
 // Work is cut by shape alone: parts cover a matrix once, however many threads.
 func TestPartRows(t *testing.T) {
+	tiles := kernels.TilesFor(0)
 	for _, m := range []matrix{{n: 1, k: 1}, {n: 100, k: 1 << 20}, {n: 50000, k: 64}} {
 		for _, rows := range []int{1, fewRows, fewRows + 1, 512} {
-			if p := m.partRows(rows); p < minPart || p%minPart != 0 {
+			if p := m.partRows(rows, &tiles); p < minPart || p%minPart != 0 {
 				t.Errorf("[%d][%d] with %d rows: parts of %d", m.n, m.k, rows, p)
 			}
 		}

@@ -28,6 +28,8 @@ type Options struct {
 	// Pin keeps each worker thread on a processor of its own; the caller's
 	// thread goes where the system puts it. Linux only.
 	Pin bool
+	// Tiles are the sizes that products are cut into; the zero value: usual ones.
+	Tiles kernels.Tiles
 }
 
 // format returns how keys and values are stored.
@@ -45,6 +47,7 @@ func (o *Options) format() (kernels.KVFormat, error) {
 type Engine struct {
 	g      *model.Graph
 	set    *kernels.Set
+	tiles  kernels.Tiles
 	pool   *kernels.Pool
 	hook   device.Hook
 	layers []cache.Layer
@@ -90,7 +93,11 @@ func New(g *model.Graph, tensor func(name string) formats.Tensor, o Options) (*E
 	if o.Activations != "" && o.Activations != ActivationsLlamaCPP {
 		return nil, formats.Unsupportedf("", "", "activations %q", o.Activations)
 	}
-	e := &Engine{g: g, set: set, hook: o.Hook, format: format, activations: o.Activations}
+	tiles := o.Tiles.Or(kernels.TilesFor(0))
+	if !tiles.Sound() {
+		return nil, formats.Unsupportedf("", "", "tiles %+v", tiles)
+	}
+	e := &Engine{g: g, set: set, tiles: tiles, hook: o.Hook, format: format, activations: o.Activations}
 	if err := e.load(tensor, o.Exact); err != nil {
 		return nil, err
 	}
@@ -104,6 +111,9 @@ func New(g *model.Graph, tensor func(name string) formats.Tensor, o Options) (*E
 		return nil, err
 	}
 	e.local = make([]local, threads)
+	for i := range e.local {
+		e.local[i].integer.BlockTokens = tiles.BlockTokens
+	}
 	e.part = e.bindParts()
 	return e, nil
 }

@@ -18,13 +18,9 @@ type target struct {
 // weights with integer kernels have a limit of their own.
 const fewRows = 4
 
-// Sizes of a part of the work. They depend on shapes alone, so that results
-// do not depend on the number of threads.
-const (
-	fewBytes = 128 << 10 // weights of a part when T is small
-	gemmRows = 64        // outputs of a part otherwise
-	minPart  = 16
-)
+// minPart divides the outputs of every part. Parts depend on shapes and on
+// [kernels.Tiles] alone, so that results do not depend on the number of threads.
+const minPart = 16
 
 // maxGroup is the most matrices that share an input in one call: queries, keys
 // and values with a factor each.
@@ -94,7 +90,8 @@ func (e *Engine) multiplyDense(t int, x []float32, group []target) {
 	w.x, w.t, w.n = x, t, len(group)
 	for i, g := range group {
 		w.group[i] = g
-		w.starts[i+1] = w.starts[i] + (g.w.n+g.w.partRows(t)-1)/g.w.partRows(t)
+		rows := g.w.partRows(t, &e.tiles)
+		w.starts[i+1] = w.starts[i] + (g.w.n+rows-1)/rows
 	}
 	e.quantize()
 	e.pool.RunApart(w.starts[w.n], e.part.linear)
@@ -126,9 +123,9 @@ func (e *Engine) quantizeRow(row int) {
 }
 
 // partRows returns the outputs of one part.
-func (m *matrix) partRows(t int) int {
+func (m *matrix) partRows(t int, tiles *kernels.Tiles) int {
 	if t > fewRows {
-		return gemmRows
+		return tiles.PartRows
 	}
 	size := 4 * m.k
 	switch {
@@ -137,7 +134,7 @@ func (m *matrix) partRows(t int) int {
 	case m.dtype != tensor.Invalid:
 		size = m.dtype.Bits() * m.k / 8
 	}
-	return max(fewBytes/size/minPart*minPart, minPart)
+	return max(tiles.PartBytes/size/minPart*minPart, minPart)
 }
 
 // linearPart multiplies one part of the group in progress.
@@ -148,7 +145,7 @@ func (e *Engine) linearPart(worker, part int) {
 		i++
 	}
 	m, y := w.group[i].w, w.group[i].y
-	rows := m.partRows(w.t)
+	rows := m.partRows(w.t, &e.tiles)
 	n0 := (part - w.starts[i]) * rows
 	n1 := min(n0+rows, m.n)
 	switch {

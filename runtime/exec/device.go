@@ -6,6 +6,7 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/model"
+	cpukernels "github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/runtime/cpu"
 	"github.com/nstf/nstf/runtime/device"
@@ -18,7 +19,10 @@ type Device struct {
 	place.Request
 	Libraries []string // folders where a GPU's libraries are looked for first
 	Kernels   string   // folder that keeps compiled kernels; "": they are compiled every time
-	Rows      int      // tokens that one pass on a GPU takes at most; 0: what suits its memory
+	// Tiles are the sizes that the processor's products are cut into; the zero value:
+	// usual ones.
+	Tiles cpukernels.Tiles
+	Rows  int // tokens that one pass on a GPU takes at most; 0: what suits its memory
 	// Notice gets a line that says which device was chosen, why, and what the
 	// model takes there. It gets none where no GPU is asked for or, with
 	// place.Auto, no library of one is found; nil: nobody is told.
@@ -65,7 +69,7 @@ func newCPU(g *model.Graph, tensor func(string) formats.Tensor, o *Options) (dev
 	if context == 0 {
 		context = g.Context
 	}
-	b, err := cpu.New(g, tensor, cpu.Options{Threads: o.Threads, Level: o.Level, KV: o.KV, Exact: o.Exact, Pin: o.Pin, Hook: o.Hook, Activations: o.Activations})
+	b, err := cpu.New(g, tensor, cpu.Options{Threads: o.Threads, Level: o.Level, KV: o.KV, Exact: o.Exact, Pin: o.Pin, Hook: o.Hook, Activations: o.Activations, Tiles: o.Device.Tiles})
 	if err != nil {
 		return nil, 0, err
 	}
