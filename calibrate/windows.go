@@ -3,8 +3,10 @@ package calibrate
 import (
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/corpus"
 	"github.com/nstf/nstf/formats/tokenizer"
 )
 
@@ -15,11 +17,21 @@ type Windows struct {
 	Seed    uint64 // of the choice of windows, where the texts fill more
 }
 
-// Cut tokenizes each text alone, joins the ids and cuts them into windows that
-// begin with BOS where the model has one. Of more windows than Samples it takes
-// some at random, in their order. It fails where the texts fill none, or fewer
-// than Samples.
+// Cut is [Windows.CutSamples] of texts.
 func (w Windows) Cut(t *tokenizer.Tokenizer, name string, texts []string) ([][]int32, error) {
+	samples := make([]corpus.Sample, len(texts))
+	for i, text := range texts {
+		samples[i].Text = text
+	}
+	return w.CutSamples(t, name, samples)
+}
+
+// CutSamples tokenizes each text alone, and each conversation as the model's
+// chat template renders it, joins the ids and cuts them into windows that begin
+// with BOS where the model has one. Of more windows than Samples it takes some
+// at random, in their order. It fails where the texts fill none, or fewer than
+// Samples, and for conversations where the model has no chat template.
+func (w Windows) CutSamples(t *tokenizer.Tokenizer, name string, samples []corpus.Sample) ([][]int32, error) {
 	var head []int32
 	if id, ok := t.BOS(); ok {
 		head = []int32{id}
@@ -28,9 +40,10 @@ func (w Windows) Cut(t *tokenizer.Tokenizer, name string, texts []string) ([][]i
 	if body < 1 {
 		return nil, fmt.Errorf("calibration windows of %d tokens hold no text", w.Context)
 	}
+	e := encoder{t: t, name: name}
 	var ids []int32
-	for _, text := range texts {
-		more, err := t.Encode(text, tokenizer.EncodeOptions{})
+	for i, s := range samples {
+		more, err := e.encode(i, s)
 		if err != nil {
 			return nil, err
 		}
@@ -48,6 +61,35 @@ func (w Windows) Cut(t *tokenizer.Tokenizer, name string, texts []string) ([][]i
 		out[i] = append(append(make([]int32, 0, w.Context), head...), ids[at*body:(at+1)*body]...)
 	}
 	return out, nil
+}
+
+// An encoder turns samples into ids.
+type encoder struct {
+	t        *tokenizer.Tokenizer
+	name     string
+	template *tokenizer.Template // compiled at the first conversation
+}
+
+func (e *encoder) encode(i int, s corpus.Sample) ([]int32, error) {
+	if s.Messages == nil {
+		return e.t.Encode(s.Text, tokenizer.EncodeOptions{})
+	}
+	var err error
+	if e.template == nil {
+		if e.template, err = e.t.ChatTemplate(""); err != nil {
+			return nil, fmt.Errorf("%s: conversation %d: %w", e.name, i, err)
+		}
+	}
+	messages, err := tokenizer.ParseMessages(s.Messages)
+	if err == nil {
+		var r tokenizer.Rendered
+		// A template may tell the day: always the same one, so that the same
+		// file gives the same windows.
+		if r, err = e.template.Render(messages, tokenizer.RenderOptions{Now: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)}); err == nil {
+			return e.t.EncodeRendered(r)
+		}
+	}
+	return nil, formats.Errorf(e.name, "messages", "conversation %d cannot be rendered: %v", i, err)
 }
 
 // pick returns n of the numbers below full in ascending order, all for n = 0.

@@ -1,13 +1,16 @@
 // Package corpus reads the texts that models are measured and calibrated on.
 //
 // In: a file. Out: its texts in order. A name that ends in .jsonl holds one
-// JSON object per line whose "text" is a string, other keys are passed over;
-// any other file is one text, byte for byte (wiki.test.raw as much as
-// book.txt). [ReadIDs] reads token ids that somebody else made.
+// JSON object per line with a string "text" or a list "messages", a
+// conversation as chat templates take it; other keys are passed over. One that
+// ends in .parquet has such a column. Any other file is one text, byte for byte
+// (wiki.test.raw as much as book.txt). [ReadIDs] reads token ids that somebody
+// else made.
 //
 // Nothing is repaired: a line that is no such object, or a "text" file with a
 // NUL byte, is a [formats.FormatError] with its offset. Memory is at most
-// about twice the file. What is read stays readable in every release.
+// about twice the file, or the text of a parquet file, up to 4 GiB, and one of
+// its pages. What is read stays readable in every release.
 package corpus
 
 import (
@@ -20,29 +23,71 @@ import (
 	"github.com/nstf/nstf/formats/pyjson"
 )
 
-// Read returns the texts of a file.
+// A Sample is one text, or one conversation.
+type Sample struct {
+	Text     string
+	Messages []byte // JSON array, for tokenizer.ParseMessages; nil for a text
+}
+
+// Read returns the texts of a file. Conversations are an UnsupportedError.
 func Read(path string) ([]string, error) {
+	samples, err := ReadSamples(path)
+	if err != nil {
+		return nil, err
+	}
+	return texts(path, samples)
+}
+
+// ReadSamples returns the texts and conversations of a file.
+func ReadSamples(path string) ([]Sample, error) {
+	if strings.HasSuffix(path, ".parquet") {
+		return readParquet(path)
+	}
 	p, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(path, p)
+	return ParseSamples(path, p)
 }
 
 // Parse reads the texts out of a file's bytes; the name's ending chooses the
 // format.
 func Parse(name string, p []byte) ([]string, error) {
-	if strings.HasSuffix(name, ".jsonl") {
+	samples, err := ParseSamples(name, p)
+	if err != nil {
+		return nil, err
+	}
+	return texts(name, samples)
+}
+
+func texts(name string, samples []Sample) ([]string, error) {
+	var out []string
+	for i, s := range samples {
+		if s.Messages != nil {
+			return nil, formats.Unsupportedf(name, "messages", "a conversation (number %d of the file) where a text is measured", i)
+		}
+		out = append(out, s.Text)
+	}
+	return out, nil
+}
+
+// ParseSamples reads texts and conversations out of a file's bytes; the name's
+// ending chooses the format.
+func ParseSamples(name string, p []byte) ([]Sample, error) {
+	switch {
+	case strings.HasSuffix(name, ".jsonl"):
 		return parseLines(name, p)
+	case strings.HasSuffix(name, ".parquet"):
+		return parseParquet(name, bytes.NewReader(p), int64(len(p)))
 	}
 	if i := bytes.IndexByte(p, 0); i >= 0 {
 		return nil, formats.ErrorAt(name, "", int64(i), "a NUL byte: this is not a text")
 	}
-	return []string{string(p)}, nil
+	return []Sample{{Text: string(p)}}, nil
 }
 
-func parseLines(name string, p []byte) ([]string, error) {
-	var texts []string
+func parseLines(name string, p []byte) ([]Sample, error) {
+	var samples []Sample
 	for at := 0; at < len(p); {
 		line := p[at:]
 		end := bytes.IndexByte(line, '\n')
@@ -51,39 +96,54 @@ func parseLines(name string, p []byte) ([]string, error) {
 		}
 		line = line[:end]
 		if len(bytes.TrimSpace(line)) > 0 {
-			text, err := parseLine(name, int64(at), line)
+			sample, err := parseLine(name, int64(at), line)
 			if err != nil {
 				return nil, err
 			}
-			texts = append(texts, text)
+			samples = append(samples, sample)
 		}
 		at += end + 1
 	}
-	return texts, nil
+	return samples, nil
 }
 
-// parseLine walks one object and keeps its text.
-func parseLine(name string, at int64, line []byte) (text string, err error) {
+// parseLine walks one object and keeps its text or its messages.
+func parseLine(name string, at int64, line []byte) (out Sample, err error) {
 	s := pyjson.NewScanner(name, at, line)
-	found := false
+	found := map[string]bool{}
 	err = s.Object(func(key string) error {
-		if key != "text" {
+		if key != "text" && key != "messages" {
 			return s.Skip()
 		}
-		if found {
-			return s.Errorf("text", "stands twice in one object")
+		if found[key] {
+			return s.Errorf(key, "stands twice in one object")
 		}
-		found = true
-		text, err = s.String()
-		return err
+		found[key] = true
+		if key == "text" {
+			out.Text, err = s.String()
+			return err
+		}
+		if s.Peek() != '[' {
+			return s.Errorf(key, "is not a list")
+		}
+		from := s.Offset() - at
+		if err := s.Skip(); err != nil {
+			return err
+		}
+		out.Messages = bytes.Clone(line[from : s.Offset()-at])
+		return nil
 	})
 	if err == nil {
 		err = s.End()
 	}
-	if err == nil && !found {
-		err = formats.ErrorAt(name, "text", at, "missing in this line's object")
+	switch {
+	case err != nil:
+	case len(found) == 0:
+		err = formats.ErrorAt(name, "text", at, "missing in this line's object, and \"messages\" too")
+	case len(found) == 2:
+		err = formats.ErrorAt(name, "text", at, "stands beside \"messages\" in this line's object: which is meant?")
 	}
-	return text, err
+	return out, err
 }
 
 // ReadIDs reads a file that is one flat JSON array of token ids.

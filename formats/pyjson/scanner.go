@@ -41,6 +41,9 @@ func (s *Scanner) Errorf(what, format string, args ...any) error {
 	return formats.ErrorAt(s.file, what, s.base+int64(s.pos), format, args...)
 }
 
+// Offset returns the current place, counted as errors count it.
+func (s *Scanner) Offset() int64 { return s.base + int64(s.pos) }
+
 // Peek skips white space and returns the next byte, 0 at the end.
 func (s *Scanner) Peek() byte {
 	for s.pos < len(s.p) {
