@@ -88,7 +88,7 @@ Exit codes:
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(a.convertCommand(), a.quantizeCommand(), a.planCommand(), a.exportCommand(), a.inspectCommand(), a.diffCommand(), a.reportCommand(), a.verifyCommand(), a.tokenizeCommand(),
+	root.AddCommand(a.convertCommand(), a.calibrateCommand(), a.quantizeCommand(), a.planCommand(), a.exportCommand(), a.inspectCommand(), a.diffCommand(), a.reportCommand(), a.verifyCommand(), a.tokenizeCommand(),
 		a.evalCommand(), a.benchCommand(), a.runCommand(), a.demoCommand(), a.doctorCommand(), a.versionCommand(), a.devCommand())
 	for _, c := range root.Commands() {
 		body := c.RunE

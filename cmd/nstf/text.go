@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -22,7 +23,7 @@ type textFlags struct {
 }
 
 func (f *textFlags) add(s *pflag.FlagSet) {
-	s.StringVar(&f.path, "calib", "", "text to calibrate on, .txt or .jsonl")
+	s.StringVar(&f.path, "calib", "", "text to calibrate on: .txt, .jsonl (\"text\" or chat \"messages\") or .parquet; default: a small mixed text")
 	s.IntVar(&f.samples, "samples", 128, "windows of the text; 0: all")
 	s.IntVar(&f.ctx, "ctx", 512, "tokens of a window")
 	s.Int64Var(&f.seed, "seed", 1, "choice of windows and of rotations")
@@ -36,22 +37,30 @@ func (f *textFlags) check() error {
 }
 
 // name is what the text is called in a ledger.
-func (f *textFlags) name() string { return filepath.Base(f.path) }
+func (f *textFlags) name() string {
+	if f.path == "" {
+		return corpus.DefaultName
+	}
+	return filepath.Base(f.path)
+}
 
 // flags are those that decided something.
 func (f *textFlags) flags() []string {
 	return []string{fmt.Sprintf("--samples=%d", f.samples), fmt.Sprintf("--ctx=%d", f.ctx), fmt.Sprintf("--seed=%d", f.seed)}
 }
 
-// sources name the text's file.
+// sources name the text's file; the default text has none.
 func (f *textFlags) sources() []nstf.Source {
+	if f.path == "" {
+		return nil
+	}
 	return []nstf.Source{{Role: "text", Name: f.name(), Path: f.path}}
 }
 
-// windows cuts the text, and holds some of it out.
+// windows cuts the text, or the default one, and holds some of it out.
 func (a *app) windows(m *model.Model, f *textFlags) (fit, held [][]int32, err error) {
 	if f.path == "" {
-		return nil, nil, usagef("give text to calibrate on: --calib FILE")
+		a.warn("calibrating on a small mixed text: --calib FILE with text like what the model will read serves it better")
 	}
 	all, err := f.cut(m, f.path, f.samples)
 	if err != nil {
@@ -65,7 +74,10 @@ func (a *app) windows(m *model.Model, f *textFlags) (fit, held [][]int32, err er
 func (f *textFlags) other(m *model.Model, path string) ([][]int32, error) { return f.cut(m, path, 0) }
 
 func (f *textFlags) cut(m *model.Model, path string, samples int) ([][]int32, error) {
-	texts, err := corpus.Read(path)
+	texts, err := corpus.Default()
+	if path != "" {
+		texts, err = corpus.ReadSamples(path)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +85,7 @@ func (f *textFlags) cut(m *model.Model, path string, samples int) ([][]int32, er
 	if err != nil {
 		return nil, err
 	}
-	return calibrate.Windows{Context: f.ctx, Samples: samples, Seed: uint64(f.seed)}.Cut(tok, path, texts)
+	return calibrate.Windows{Context: f.ctx, Samples: samples, Seed: uint64(f.seed)}.CutSamples(tok, cmp.Or(path, corpus.DefaultName), texts)
 }
 
 // parseSize reads "3.9GiB", "900MB", "4096".

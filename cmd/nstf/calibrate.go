@@ -1,0 +1,198 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nstf/nstf/calibrate"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/stats"
+)
+
+// calibrateFlags are the flags of calibrate.
+type calibrateFlags struct {
+	text        textFlags
+	out, memory string
+	merge       []string
+	threads     int
+	sensitivity bool
+	json        bool
+	limit       int64 // --memory in bytes
+}
+
+func (a *app) calibrateCommand() *cobra.Command {
+	var f calibrateFlags
+	c := &cobra.Command{
+		Use: "calibrate SRC -o OUT.nstats", Short: "Measure what a model's matrices read, and what errors in them cost", Args: cobra.ExactArgs(1),
+		Long: `Run text through a model, block by block, and write statistics that plan and quantize take
+by --stats, so that any number of target sizes cost one calibration: the second moments and
+the largest values of what each matrix reads, of each expert of a mixture too, and how much
+KL divergence an error in each matrix costs. An eighth of the text is held out, as quantize
+holds it out with the same flags.
+
+FILE is plain text, .jsonl with a "text" or chat "messages" per line, or .parquet with such
+a column; conversations are rendered with the model's chat template. It should be like what
+the model will read. Without --calib a small mixed text is taken.
+
+--merge adds statistics of the same model on other text. --memory bounds what hidden states
+and finished statistics take; what is beyond lies in temporary files beside OUT. The
+weights and the moments of one block come on top.`,
+		Example: "  nstf calibrate ./Llama-3.2-1B --calib text.jsonl -o llama.nstats\n  nstf quantize ./Llama-3.2-1B --stats llama.nstats --calib text.jsonl --bpw 4 -o llama-4bit.nstf",
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return a.calibrate(c.Context(), args[0], &f)
+		},
+	}
+	s := c.Flags()
+	s.StringVarP(&f.out, "output", "o", "", "file to write")
+	f.text.add(s)
+	s.StringArrayVar(&f.merge, "merge", nil, "add the statistics of this file; may be repeated")
+	s.BoolVar(&f.sensitivity, "sensitivity", true, "measure what errors cost; without it plans are made by errors alone")
+	s.StringVar(&f.memory, "memory", "", "memory for hidden states and statistics, such as 4GiB; default: all")
+	s.IntVar(&f.threads, "threads", 0, "threads; 0: one per core")
+	s.BoolVar(&f.json, "json", false, "print a JSON report")
+	c.MarkFlagRequired("output")
+	return c
+}
+
+func (f *calibrateFlags) check() error {
+	if err := f.text.check(); err != nil {
+		return err
+	}
+	if f.threads < 0 {
+		return usagef("--threads is not negative")
+	}
+	if f.memory == "" {
+		return nil
+	}
+	var err error
+	if f.limit, err = parseSize(f.memory); err != nil {
+		return usagef("--memory: %v", err)
+	}
+	return nil
+}
+
+// A calibrationReport is what calibrate prints.
+type calibrationReport struct {
+	File        string                 `json:"file"`
+	Source      stats.Source           `json:"source"`
+	HeldOut     int                    `json:"held_out_windows"`
+	Inputs      int                    `json:"inputs"`
+	Seconds     float64                `json:"seconds"`
+	Sensitivity map[string]float64     `json:"sensitivity,omitempty"`
+	Experts     []stats.ExpertCoverage `json:"experts,omitempty"`
+}
+
+func (a *app) calibrate(ctx context.Context, src string, f *calibrateFlags) error {
+	begin := time.Now()
+	m, err := model.Open(src)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	windows, held, err := a.windows(m, &f.text)
+	if err != nil {
+		return err
+	}
+	s, err := a.measure(ctx, m, windows, f)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	for _, path := range f.merge {
+		other, err := stats.Open(path)
+		if err != nil {
+			return err
+		}
+		defer other.Close()
+		if err := other.Check(m); err != nil {
+			return err
+		}
+		if s, err = stats.Merge(s, other); err != nil {
+			return err
+		}
+	}
+	if err := s.Write(f.out); err != nil {
+		return err
+	}
+	r := calibrationReport{File: f.out, Source: s.Source, HeldOut: len(held), Inputs: len(s.Inputs), Seconds: time.Since(begin).Seconds(),
+		Sensitivity: s.Sensitivity, Experts: s.Coverage()}
+	if f.json {
+		return printJSON(a.out, &r)
+	}
+	a.printCalibration(&r)
+	return nil
+}
+
+func (a *app) measure(ctx context.Context, m *model.Model, windows [][]int32, f *calibrateFlags) (*stats.File, error) {
+	o := calibrate.Options{Threads: f.threads, Memory: f.limit, Dir: filepath.Dir(f.out), Text: f.text.name(), Seed: uint64(f.text.seed), Tool: toolName()}
+	step, end := a.progress("calibrating", "blocks")
+	o.Progress = step
+	s, err := calibrate.Measure(ctx, m, windows, o)
+	end()
+	if err != nil || !f.sensitivity {
+		return s, err
+	}
+	step, end = a.progress("measuring sensitivities", "steps")
+	o.Progress = step
+	err = calibrate.Sensitivities(ctx, m, s, windows, calibrate.SensitivityOptions{Options: o})
+	end()
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (a *app) printCalibration(r *calibrationReport) {
+	t := newTable(2)
+	row := func(name, format string, args ...any) { t.AppendRow([]any{name, fmt.Sprintf(format, args...)}) }
+	row("model", "%s", clip(r.Source.Model, 70))
+	row("text", "%s, %d windows, %d tokens; %d windows held out", clip(r.Source.Text, 50), r.Source.Windows, r.Source.Tokens, r.HeldOut)
+	row("inputs", "%d", r.Inputs)
+	row("time", "%.1f s", r.Seconds)
+	row("statistics", "%s", r.File)
+	printTable(a.out, t)
+	a.printSensitivities(r.Sensitivity)
+	a.printCoverage(r.Experts)
+}
+
+// printSensitivities shows the tensors whose errors cost most.
+func (a *app) printSensitivities(all map[string]float64) {
+	if len(all) == 0 {
+		return
+	}
+	const most = 5
+	names := make([]string, 0, len(all))
+	for name := range all {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(x, y string) int { return cmp.Or(cmp.Compare(all[y], all[x]), cmp.Compare(x, y)) })
+	fmt.Fprintln(a.out)
+	t := newTable(1, "most sensitive", "KL of a 1 % error")
+	for _, name := range names[:min(most, len(names))] {
+		t.AppendRow([]any{clip(name, 60), fmt.Sprintf("%.6f", all[name]/100)})
+	}
+	printTable(a.out, t)
+}
+
+// printCoverage names the experts that lack tokens.
+func (a *app) printCoverage(all []stats.ExpertCoverage) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out)
+	t := newTable(1, "what experts read", "experts", "least tokens", "shrunk", "never routed to")
+	for _, c := range all {
+		t.AppendRow([]any{clip(c.Input, 40), len(c.Tokens), slices.Min(c.Tokens), len(c.Shrunk), len(c.Block)})
+	}
+	printTable(a.out, t)
+}
