@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <dirent.h>
 #include <fcntl.h>
+#include <mutex>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
@@ -121,6 +122,8 @@ static void link_bitcode(const std::string& from, const std::string& to) {
 
 // The bitcode that tells the device library its architecture.
 static bool make_architecture_constant(const std::string& folder, const std::string& arch, std::string& err) {
+	static std::mutex one_at_a_time; // of this process; others write under their own names
+	std::lock_guard<std::mutex> guard(one_at_a_time);
 	std::string made = folder + "/bitcode/oclc_isa_version_" + arch.substr(3) + ".bc";
 	if (exists(made)) return true;
 	std::string t = folder + "/isa-" + arch + "-" + std::to_string(getpid());

@@ -13,10 +13,9 @@ type Kernel struct {
 	Name   string // operation/scheme/form
 	Call   Call
 	Budget Budget
-	// Of a product: the weights that a lane decodes in one round of the innermost
-	// loop, the rows that they are multiplied with, and the bytes of a weight in
-	// memory.
-	Weights, Rows  int
+	// Of a product: the operation, without addresses that mean anything, and the
+	// bytes of a weight in memory.
+	Product        *Matvec
 	BytesPerWeight float64
 }
 
@@ -164,17 +163,6 @@ func (k *kernelTable) product(name string, b Budget, s *scheme.Scheme, params ma
 		panic("hip: " + err.Error())
 	}
 	for i := range k.list[from:] {
-		r := &k.list[from+i]
-		define := func(name string) (n int) {
-			fmt.Sscan(r.Call.Unit.Define(name), &n)
-			return n
-		}
-		r.BytesPerWeight = bpw / 8
-		if w.Format.Rotated() {
-			r.Rows, r.Weights = define("TCQ_T"), scheme.TCQWeights
-			continue
-		}
-		r.Rows = define("MATVEC_T")
-		r.Weights = define("MATVEC_STEPS") * define("MATVEC_ROWS") * (1 + define("MATVEC_GATED")) * (1 + define("MATVEC_PIPE")) * w.Format.unit
+		k.list[from+i].Product, k.list[from+i].BytesPerWeight = o, bpw/8
 	}
 }

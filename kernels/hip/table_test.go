@@ -23,7 +23,7 @@ func TestKernelsComplete(t *testing.T) {
 			}
 			names[k.Name], files[k.Call.Unit.File] = true, true
 			schemes[k.Call.Unit.Define("NSTF_SCHEME")] = true
-			if k.Budget.Registers == 0 || k.Budget.LDS == 0 || strings.HasPrefix(k.Name, "matvec") && (k.Weights == 0 || k.Rows == 0 || k.BytesPerWeight == 0) {
+			if k.Budget.Registers == 0 || k.Budget.LDS == 0 || strings.HasPrefix(k.Name, "matvec") && (k.Product == nil || k.BytesPerWeight == 0) {
 				t.Errorf("%s: %+v", k.Name, k)
 			}
 			if int(k.Call.LDS) > k.Budget.LDS {

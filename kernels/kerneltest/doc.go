@@ -17,6 +17,8 @@ package kerneltest
 // and meanings are those of package cpu; a nil field is not offered.
 type Backend struct {
 	Name string
+	// Takes, where given, says which of an operation's problems are run, by number.
+	Takes func(number int) bool
 
 	Dot        func(a, b []float32) float32
 	DotRows    func(y, w []float32, stride int, x []float32)

@@ -97,7 +97,7 @@ func put32(b []byte, v uint32) {
 // that ends at some position, one row at a time.
 func TestAttendTable(t *testing.T) {
 	m := open(t)
-	kerneltest.Test(t, kerneltest.Backend{Name: m.target.Arch, Attend: func(a *kerneltest.Attention) func(out []float32) {
+	kerneltest.Test(t, kerneltest.Backend{Name: m.target.Arch, Takes: taken, Attend: func(a *kerneltest.Attention) func(out []float32) {
 		return func(out []float32) { tableAttend(t, m, a, out) }
 	}})
 }
@@ -233,7 +233,7 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 	}
 	t.Logf("largest error %.2f units of 2^-24", worst)
 	again := make([]float32, len(q))
-	for range 9 {
+	for range repeats() {
 		m.run(t, op.Calls(m.target))
 		dst.get(t, again)
 		for i, v := range got {

@@ -17,7 +17,22 @@ import (
 var (
 	deviceFlag = flag.String("device", "", "hip or cuda; default: hip where its library loads")
 	pathFlag   = flag.String("libraries", "", "folder of libraries to try first")
+	halfFlag   = flag.Int("half", -1, "0 or 1: of cases that need a kernel each, every other one; two targets then share the cases")
 )
+
+// halved reports whether cases are left to another target.
+func halved() bool { return *halfFlag >= 0 }
+
+// taken reports whether the case of a number is run.
+func taken(number int) bool { return !halved() || number%2 == *halfFlag }
+
+// bit is a number for a mode, to be added to a case's.
+func bit(on bool) int {
+	if on {
+		return 1
+	}
+	return 0
+}
 
 // A machine is a device with what the tests keep of it.
 type machine struct {
@@ -96,6 +111,14 @@ func (m *machine) run(t testing.TB, calls []hip.Call) {
 	if err := m.stream.Wait(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// repeats is how often a case runs again, to give the same bits.
+func repeats() int {
+	if testing.Short() {
+		return 1
+	}
+	return 9
 }
 
 const guardBytes = 256

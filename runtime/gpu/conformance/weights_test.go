@@ -166,6 +166,7 @@ type variety struct {
 	scheme *scheme.Scheme
 	params map[string]int64
 	blocks []byte // of a vector, for schemes of blocks
+	number int    // among all
 }
 
 func (v *variety) String() string {
@@ -175,8 +176,22 @@ func (v *variety) String() string {
 	return strings.NewReplacer("map[", "", "]", "", " ", ",").Replace(fmt.Sprintf("%s:%v", v.scheme.Name, v.params))
 }
 
-// varieties lists every scheme, those with parameters in several forms.
+// varieties lists every scheme, those with parameters in several forms. What no
+// model's matrices have, and further forms, two targets may share.
 func varieties(t testing.TB) []*variety {
+	t.Helper()
+	var all []*variety
+	for i, v := range everyVariety(t) {
+		v.number = i
+		usual := v.params == nil && (v.blocks != nil || v.named("f32", "f16", "bf16"))
+		if usual || taken(i) {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+func everyVariety(t testing.TB) []*variety {
 	t.Helper()
 	var all []*variety
 	for _, s := range scheme.Table() {

@@ -10,10 +10,12 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// openLibrary loads a DLL by name or path. What it needs itself is searched
-// for beside it, too.
+// openLibrary loads a DLL by name or path. A name is searched for in the system's
+// folder alone, where drivers put theirs: whoever may write to the folder of this
+// program, to the current one or to one in PATH gets nothing loaded. What a DLL of
+// a path needs itself is searched for beside it, too.
 func openLibrary(name string) (uintptr, error) {
-	flags := uintptr(windows.LOAD_LIBRARY_SEARCH_DEFAULT_DIRS)
+	flags := uintptr(windows.LOAD_LIBRARY_SEARCH_SYSTEM32)
 	if strings.ContainsAny(name, `\/`) {
 		path, err := filepath.Abs(name) // a relative one is refused with that flag
 		if err != nil {
