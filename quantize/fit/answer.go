@@ -125,6 +125,18 @@ func (in *Input) errors(ctx context.Context, e []float32, threads int) ([]float6
 	return loss, err
 }
 
+// diagonalErrors is errors with the moments' diagonal alone: what is known
+// without factors.
+func (in *Input) diagonalErrors(e []float32) []float64 {
+	loss := make([]float64, len(e)/in.k)
+	for r := range loss {
+		for i, v := range e[r*in.k : (r+1)*in.k] {
+			loss[r] += float64(in.h[i*in.k+i] * float64(float64(v)*float64(v)))
+		}
+	}
+	return loss
+}
+
 // A meter is the work space of one goroutine.
 type meter struct {
 	f            *factor
@@ -162,7 +174,7 @@ func (m *meter) measure(loss []float64, e []float32) {
 }
 
 // referenceWork is the number of products that a reference is worth.
-const referenceWork = 1 << 34
+const referenceWork = 1 << 32
 
 // reference returns tr(W H W'), from some of the rows where they are many.
 func (in *Input) reference(ctx context.Context, w []float32, n, k, threads int) (float64, error) {

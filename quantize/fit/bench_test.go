@@ -45,10 +45,13 @@ func BenchmarkMatrix(b *testing.B) {
 			b.Fatal(err)
 		}
 		factor := time.Since(begin)
-		for _, recipe := range []string{"q4_k", "q6_k", "iq4_xs"} {
-			b.Run(fmt.Sprintf("%s/%d", recipe, c.k), func(b *testing.B) {
+		for _, run := range []struct {
+			recipe string
+			effort int
+		}{{"q4_k", 1}, {"q4_k", 2}, {"q4_k", 3}, {"q6_k", 1}, {"q6_k", 3}, {"iq4_xs", 1}, {"iq4_xs", 3}} {
+			b.Run(fmt.Sprintf("%s/%d/effort%d", run.recipe, c.k, run.effort), func(b *testing.B) {
 				for b.Loop() {
-					if _, err := fit.Matrix(context.Background(), "w", w, c.n, c.k, recipe, in, fit.Options{}); err != nil {
+					if _, err := fit.Matrix(context.Background(), "w", w, c.n, c.k, run.recipe, in, fit.Options{Effort: run.effort}); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -26,7 +26,7 @@ type blockJob struct {
 	s       *scheme.Scheme
 	layout  *layout
 	in      *Input
-	f       *factor // nil: all errors count alike
+	f       *factor // nil: errors are not answered
 	set     *cpu.Set
 	threads int
 	turns   int
@@ -35,7 +35,7 @@ type blockJob struct {
 
 func blockMatrix(ctx context.Context, name string, w []float32, n, k int, s *scheme.Scheme, in *Input, o Options) (Result, error) {
 	j := &blockJob{name: name, s: s, layout: fitters[s.Name].layout, in: in, set: cpu.Best(), threads: o.threads(), turns: turns(o.Effort), k: k}
-	if in != nil {
+	if in != nil && j.turns > 0 {
 		var err error
 		if j.f, err = in.factor(j.set, j.threads); err != nil {
 			return Result{}, formats.Errorf("", name, "%v", err)
@@ -61,24 +61,30 @@ func blockMatrix(ctx context.Context, name string, w []float32, n, k int, s *sch
 	if o.sample {
 		return best, nil
 	}
+	if in != nil && j.f == nil {
+		best.Reference = sum(in.diagonalErrors(w))
+		return best, nil
+	}
 	best.Reference, err = in.reference(ctx, w, n, k, j.threads)
 	return best, err
 }
 
-// turns is how often a block is searched.
+// turns is how often a block is searched, 0 where errors are not answered.
 func turns(effort int) int {
 	if effort == 0 {
-		return 2
+		effort = 3
 	}
-	return min(effort, 8)
+	return min(effort-1, 8)
 }
 
 // methods returns the ways that the whole matrix is to be fitted by.
 func (j *blockJob) methods(ctx context.Context, w []float32, n int, o Options) ([]string, error) {
 	all := []string{MethodPlain, MethodWeighted, MethodFeedback}
 	switch {
-	case j.f == nil:
+	case j.in == nil:
 		return all[:1], nil
+	case j.turns == 0:
+		return all[1:2], nil
 	case o.sample:
 		return all[2:], nil
 	case n <= compared:
@@ -135,6 +141,9 @@ func (j *blockJob) fit(ctx context.Context, w []float32, n int, method string) (
 	})
 	if err != nil {
 		return nil, nil, err
+	}
+	if j.in != nil && j.f == nil {
+		return dst, j.in.diagonalErrors(e), nil
 	}
 	loss, err := j.in.errors(ctx, e, j.threads)
 	return dst, loss, err

@@ -17,7 +17,10 @@ type Options struct {
 	// Seed of the signs that trellis codes rotate by. Matrices that read the
 	// same Input share its rotated factors where their seeds are alike.
 	Seed int64
-	// Effort trades time for error: 0 is the default, 1 the least.
+	// Effort trades time for error. Blocks: at 1 the input's diagonal weighs
+	// errors and nothing is answered; at 2 errors are answered and each block is
+	// searched once; at 3, the default that 0 stands for, twice; beyond, once more
+	// for each.
 	Effort int
 	// Threads that work on a matrix; 0: all. The result does not depend on it.
 	Threads int

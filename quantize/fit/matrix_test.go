@@ -178,3 +178,26 @@ func TestDeadColumns(t *testing.T) {
 		}
 	}
 }
+
+// TestEffort: more effort leaves no more error, and without answers errors are
+// weighed by the diagonal.
+func TestEffort(t *testing.T) {
+	const n, k = 96, 512
+	w, h := correlated(rand.New(rand.NewPCG(1, 2)), n, k)
+	in := fit.NewInput(h, k)
+	last := math.Inf(1)
+	for effort, method := range []string{1: fit.MethodWeighted, 2: fit.MethodFeedback, 3: fit.MethodFeedback, 6: fit.MethodFeedback} {
+		if method == "" {
+			continue
+		}
+		r, err := fit.Matrix(context.Background(), "w", w, n, k, "q4_k", in, fit.Options{Effort: effort})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := loss(w, decoded(t, r.Tensor), h, n, k)
+		if r.Method != method || e > last {
+			t.Errorf("effort %d: %g by %s, after %g", effort, e, r.Method, last)
+		}
+		last = e
+	}
+}
