@@ -64,6 +64,7 @@ func TestTrellisLevels(t *testing.T) {
 
 var (
 	tilesFlag  = flag.Int("tiles", 128, "tiles of 256 weights that trellis errors are measured with")
+	seamFlag   = flag.Int("seam", 128, "weights on each side that decide what crosses a ring's seam")
 	tablesFlag = flag.Bool("codebooks", false, "measure all codebooks at all numbers of bits")
 )
 
@@ -91,7 +92,7 @@ func TestTrellisGaussian(t *testing.T) {
 			}
 			rng := rand.New(rand.NewPCG(1, uint64(bits)))
 			table, deviation := codebook.Table(), deviations[codebook]
-			search := cpu.Best().NewTrellis(bits, table, deviation, 128)
+			search := cpu.Best().NewTrellis(bits, table, deviation, *seamFlag)
 			tile := make([]byte, 32*bits)
 			var sum, power float64
 			for range tiles {
@@ -112,10 +113,16 @@ func TestTrellisGaussian(t *testing.T) {
 }
 
 func BenchmarkTrellis(b *testing.B) {
+	for _, seam := range []int{8, 64, 128} {
+		benchmarkTrellis(b, seam)
+	}
+}
+
+func benchmarkTrellis(b *testing.B, seam int) {
 	for bits := 2; bits <= 6; bits++ {
-		b.Run(fmt.Sprint(bits), func(b *testing.B) {
+		b.Run(fmt.Sprintf("%d/%d", seam, bits), func(b *testing.B) {
 			z := gaussianTile(rand.New(rand.NewPCG(1, 1)), 140)
-			search := cpu.Best().NewTrellis(bits, scheme.TCQBytes4.Table(), 147.7, 64)
+			search := cpu.Best().NewTrellis(bits, scheme.TCQBytes4.Table(), 147.7, seam)
 			tile := make([]byte, 32*bits)
 			for b.Loop() {
 				search.Encode(tile, &z)
