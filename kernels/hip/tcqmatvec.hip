@@ -16,7 +16,7 @@
 // integers; sums over lanes, by halves of the rows; barrier; over waves.
 // Deterministic: every sum in one fixed order.
 // Bound: the bytes of the codes, or 3.2 to 4 instructions per weight
-// (docs/decisions/0009-trellis-codebooks.md).
+// (docs/perf/trellis.md).
 // Tolerance: integer sums are exact within 16 columns; otherwise a float32 sum's.
 #include "tcqcode.hip"
 #include "acts.hip"
