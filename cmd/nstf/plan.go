@@ -163,7 +163,7 @@ for tensors by name: 'lm_head=q8_0', 'layers\.0\.=keep' (as in the source).`,
 	s.StringVar(&f.schemes, "schemes", "all", "recipes to choose from: all, ggml, or a list such as tcq3,tcq4,q8_0")
 	s.BoolVar(&f.forms, "forms", false, "consider factors too: products, corrections, shared matrices, tensor trains")
 	s.StringArrayVar(&f.keep, "keep", nil, "recipe for tensors by name, 'REGEX=RECIPE'; may be repeated")
-	s.StringVar(&from, "stats", "", "statistics made by nstf calibrate")
+	s.StringVar(&from, "stats", "", "statistics made by nstf calibrate, or an importance matrix of llama.cpp")
 	text.add(s)
 	s.Int64Var(&effort, "effort", 0, "of the search for codes; 0: the default")
 	s.IntVar(&threads, "threads", 0, "threads; 0: one per core")
@@ -187,7 +187,7 @@ func expectedSources(from string, text *textFlags) []nstf.Source {
 // statistics opens a file, or measures a text; nil: neither is given.
 func (a *app) statistics(ctx context.Context, m *model.Model, from string, text *textFlags, threads int) (*stats.File, error) {
 	if from != "" {
-		return stats.Open(from)
+		return openStats(from, m)
 	}
 	if text.path == "" {
 		a.warn("without --stats or --calib all errors count alike, and no divergence is predicted")

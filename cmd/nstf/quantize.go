@@ -94,7 +94,7 @@ func (a *app) quantizeCommand() *cobra.Command {
 	s.StringVar(&f.schemes, "schemes", "all", "recipes to choose from: all, ggml, or a list")
 	s.BoolVar(&f.forms, "forms", false, "consider factors too: products, corrections, shared matrices, tensor trains")
 	f.text.add(s)
-	s.StringVar(&f.stats, "stats", "", "statistics made by nstf calibrate, instead of a first pass")
+	s.StringVar(&f.stats, "stats", "", "statistics made by nstf calibrate, or an importance matrix of llama.cpp, instead of a first pass")
 	s.StringVar(&f.verify, "verify-text", "", "text to measure on, instead of the part of --calib that is held out")
 	s.Int64Var(&f.effort, "effort", 0, "of the search for codes, 1 the least; 0: the default")
 	s.BoolVar(&f.sequential, "sequential", false, "measure each block behind those compressed already (default)")
@@ -245,7 +245,7 @@ func (a *app) request(ctx context.Context, m *model.Model, f *quantizeFlags) (*p
 		return nil, err
 	}
 	if f.stats != "" {
-		s, err := stats.Open(f.stats)
+		s, err := openStats(f.stats, m)
 		if err != nil {
 			return nil, err
 		}

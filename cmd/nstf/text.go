@@ -11,8 +11,10 @@ import (
 
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats/corpus"
+	"github.com/nstf/nstf/formats/imatrix"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
+	"github.com/nstf/nstf/formats/stats"
 )
 
 // textFlags say what text a model is calibrated on.
@@ -106,4 +108,18 @@ func parseSize(s string) (int64, error) {
 		break
 	}
 	return 0, fmt.Errorf("%q is no size: write 3.9GiB, 900MB or a number of bytes", s)
+}
+
+// openStats reads statistics: a .nstats file, or an importance matrix of
+// llama.cpp (.dat or .gguf), which knows diagonals alone.
+func openStats(path string, m *model.Model) (*stats.File, error) {
+	switch filepath.Ext(path) {
+	case ".dat", ".gguf", ".imatrix":
+		f, err := imatrix.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		return f.Stats(m)
+	}
+	return stats.Open(path)
 }
