@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/stats"
+	"github.com/nstf/nstf/formats/work"
 	"github.com/nstf/nstf/quantize/encode"
 	"github.com/nstf/nstf/quantize/pipeline"
 	"github.com/nstf/nstf/quantize/plan/planner"
@@ -221,6 +224,9 @@ func (a *app) quantize(ctx context.Context, src string, f *quantizeFlags) error 
 	}
 	out, err := pipeline.Quantize(ctx, m, *q)
 	if err != nil {
+		if _, left := os.Stat(work.Path(f.out)); left == nil && !errors.Is(err, work.ErrExists) {
+			a.warn(work.Path(f.out) + " keeps what is finished: --resume goes on there, --discard removes it")
+		}
 		return err
 	}
 	return a.printOutcome(out, f.asJSON)
