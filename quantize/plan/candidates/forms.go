@@ -2,6 +2,7 @@ package candidates
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/nstf/nstf/decompose"
@@ -121,15 +122,12 @@ func (f *formBuilder) schemesFor(each func(scheme string, e float64) error) erro
 // products looks at products alone. Their error is what the rank leaves, and
 // what each of two factors does.
 func (f *formBuilder) products(ctx context.Context) error {
-	most := min(f.n, f.k)
-	if most > maxProduct {
-		most = maxProduct
-	}
-	c, err := decompose.Factor(ctx, f.w, f.n, f.k, f.h, decompose.Options{Rank: most})
+	most := min(min(f.n, f.k)/2, maxProduct) // beyond, factors have as many weights
+	c, err := decompose.Factor(ctx, f.w, f.n, f.k, f.h, decompose.Options{Rank: most, Fast: true})
 	if err != nil || c.Total == 0 {
 		return err
 	}
-	for r := rankStep; r < most; r += rankStep {
+	for r := rankStep; r <= len(c.Values); r += rankStep {
 		left := c.Loss(r) / c.Total
 		err := f.schemesFor(func(s string, e float64) error {
 			return f.add(plan.Recipe{Form: plan.FormLowRank, Rank: r, Factors: s}, left+2*e*(1-left))
@@ -159,6 +157,10 @@ func (f *formBuilder) corrections(ctx context.Context) error {
 		for i, v := range f.w {
 			left[i] = v - left[i]
 		}
+		pays, err := f.promising(ctx, left)
+		if err != nil || !pays {
+			return err // finer codes leave less structure still
+		}
 		c, err := decompose.Factor(ctx, left, f.n, f.k, f.h, decompose.Options{Rank: maxCorrections})
 		if err != nil {
 			return err
@@ -174,6 +176,24 @@ func (f *formBuilder) corrections(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// promising reports whether a product of a small rank could take more of an
+// error than its bytes would in finer codes, if its factors took 3 bits and
+// lost nothing. Most matrices end here.
+func (f *formBuilder) promising(ctx context.Context, left []float32) (bool, error) {
+	const doubt = 0.85 // a random subspace finds a little less than there is
+	c, err := decompose.Factor(ctx, left, f.n, f.k, f.h, decompose.Options{Rank: 2 * rankStep, Fast: true})
+	if err != nil || c.Total == 0 {
+		return false, err
+	}
+	for r := rankStep; r <= len(c.Values); r += rankStep {
+		bits := 3 * float64(r) * float64(f.n+f.k) / float64(f.n*f.k)
+		if 1-c.Loss(r)/c.Total > doubt*(1-math.Pow(4, -bits)) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // basis looks at what the matrices of a stack have in common.
