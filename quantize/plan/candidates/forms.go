@@ -50,11 +50,13 @@ type formBuilder struct {
 	out    []qplan.Candidate
 }
 
-// forms returns the candidates with factors of a tensor. dense are errors of
+// forms returns the candidates with factors of a tensor, none for a table that is
+// looked up and multiplied: its moments say nothing of the one. dense are errors of
 // codes alone, by recipe.
 func (b *builder) forms(ctx context.Context, it *qplan.Item, t *formats.Tensor, dense map[string]float64, sensitivity float64) ([]qplan.Candidate, error) {
 	n, k := matrixOf(t.Shape)
-	if n*k > maxFormed || min(n, k) < 2*rankStep || len(dense) < 2 {
+	tied := b.m != nil && b.m.Graph.Tied() && t.Name == b.m.Graph.Embed.Table
+	if tied || n*k > maxFormed || min(n, k) < 2*rankStep || len(dense) < 2 {
 		return nil, nil
 	}
 	f := &formBuilder{builder: b, t: t, n: n, k: k, dense: dense, shapes: t.Shape,
@@ -67,6 +69,13 @@ func (b *builder) forms(ctx context.Context, it *qplan.Item, t *formats.Tensor, 
 			return nil, named(err, t.Name)
 		}
 	}
+	// Sensitivities hold for errors like those of codes: one that is much larger
+	// than the coarsest codes leave is not looked at.
+	most := 0.0
+	for _, e := range dense {
+		most = max(most, e)
+	}
+	f.out = slices.DeleteFunc(f.out, func(c qplan.Candidate) bool { return c.Error > 1.5*most })
 	for i := range f.out {
 		f.out[i].Loss = f.out[i].Error * sensitivity
 	}
