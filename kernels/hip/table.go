@@ -148,6 +148,10 @@ func (k *kernelTable) trellis(d, inner int) {
 				&Matvec{T: rows, X: 1, Acts: Acts{Data: 16, T: rows, K: d}, Products: []Product{{W: w, Y: 1}}})
 		}
 	}
+	for _, bits := range []int{2, 3, 6} {
+		k.add(fmt.Sprintf("trellis/%d", bits), Budget{128, 16 << 10}, (&TrellisSearch{Bits: bits, Codebook: scheme.TCQCodebookFor(bits), Deviation: 147.7, Seam: 128,
+			Tiles: 4096, Z: 1, Codes: 1, Failed: 1, Scratch: 256, Blocks: 2 * k.t.Units}).Calls(k.t))
+	}
 	next := w
 	next.N, next.K = d, inner
 	k.add("rotate", Budget{64, 16 << 10}, (&Rotate{T: 1, X: 1, From: w, Gate: true, Act: cpu.SiLU, Up: 1, UpFrom: w, To: next, Acts: Acts{Data: 16, T: 1, K: inner}}).Calls(k.t))
