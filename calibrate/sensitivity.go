@@ -45,8 +45,7 @@ func (o *SensitivityOptions) fill() {
 // in proportion to its error (HIGGS: Malinovskii et al., 2024, arXiv 2411.17525).
 //
 // Blocks are opened once each: the hidden states of the model and of all its
-// disturbed copies are carried through them together. Of the windows it takes
-// the first. Errors are those of [Measure].
+// disturbed copies are carried through them together. Errors are those of [Measure].
 func Sensitivities(ctx context.Context, m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions) error {
 	o.fill()
 	d := newDisturber(m, s, windows, o)
@@ -58,16 +57,20 @@ func Sensitivities(ctx context.Context, m *model.Model, s *stats.File, windows [
 	return nil
 }
 
-// firstTokens takes whole windows, as many as have so many tokens together, at
-// least one.
-func firstTokens(windows [][]int32, tokens int) [][]int32 {
-	n := 0
-	for i, w := range windows {
-		if n += len(w); n > tokens && i > 0 {
-			return windows[:i]
-		}
+// passage is how many tokens of a window are measured: many short passages tell
+// more than few long ones, since texts differ more than positions do.
+const passage = 192
+
+// spread takes the beginnings of windows spread evenly over all, which have about
+// so many tokens together; at least one.
+func spread(windows [][]int32, tokens int) [][]int32 {
+	n := min(max(tokens/passage, 1), len(windows))
+	out := make([][]int32, n)
+	for i := range out {
+		w := windows[i*len(windows)/n]
+		out[i] = w[:min(len(w), max(passage, tokens/n))]
 	}
-	return windows
+	return out
 }
 
 // A disturber carries disturbed copies of a model's hidden states.
@@ -97,7 +100,7 @@ type copied struct {
 }
 
 func newDisturber(m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions) *disturber {
-	d := &disturber{m: m, s: s, o: o, set: cpu.Best(), pool: cpu.NewPool(o.threads()), windows: firstTokens(windows, o.Tokens), out: map[string]float64{}}
+	d := &disturber{m: m, s: s, o: o, set: cpu.Best(), pool: cpu.NewPool(o.threads()), windows: spread(windows, o.Tokens), out: map[string]float64{}}
 	d.change = d.disturbed
 	return d
 }
