@@ -127,14 +127,24 @@ func (in *Input) errors(ctx context.Context, e []float32, threads int) ([]float6
 
 // diagonalErrors is errors with the moments' diagonal alone: what is known
 // without factors.
-func (in *Input) diagonalErrors(e []float32) []float64 {
+func (in *Input) diagonalErrors(ctx context.Context, e []float32, threads int) ([]float64, error) {
 	loss := make([]float64, len(e)/in.k)
-	for r := range loss {
-		for i, v := range e[r*in.k : (r+1)*in.k] {
-			loss[r] += float64(in.h[i*in.k+i] * float64(float64(v)*float64(v)))
-		}
+	diagonal := make([]float64, in.k)
+	for i := range diagonal {
+		diagonal[i] = in.h[i*in.k+i]
 	}
-	return loss
+	err := spread(ctx, len(loss), threads, func() func(from, to int) {
+		return func(from, to int) {
+			for r := from; r < to; r++ {
+				row := e[r*in.k : (r+1)*in.k]
+				for i, d := range diagonal[:len(row)] {
+					v := float64(row[i])
+					loss[r] += float64(d * float64(v*v))
+				}
+			}
+		}
+	})
+	return loss, err
 }
 
 // A meter is the work space of one goroutine.

@@ -62,8 +62,9 @@ func blockMatrix(ctx context.Context, name string, w []float32, n, k int, s *sch
 		return best, nil
 	}
 	if in != nil && j.f == nil {
-		best.Reference = sum(in.diagonalErrors(w))
-		return best, nil
+		loss, err := in.diagonalErrors(ctx, w, j.threads)
+		best.Reference = sum(loss)
+		return best, err
 	}
 	best.Reference, err = in.reference(ctx, w, n, k, j.threads)
 	return best, err
@@ -143,7 +144,8 @@ func (j *blockJob) fit(ctx context.Context, w []float32, n int, method string) (
 		return nil, nil, err
 	}
 	if j.in != nil && j.f == nil {
-		return dst, j.in.diagonalErrors(e), nil
+		loss, err := j.in.diagonalErrors(ctx, e, j.threads)
+		return dst, loss, err
 	}
 	loss, err := j.in.errors(ctx, e, j.threads)
 	return dst, loss, err
