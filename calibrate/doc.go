@@ -1,6 +1,7 @@
 // Package calibrate says what a model's linears read on real text: windows of
 // tokens go in, and for each distinct input the second moments that error
-// feedback and importance need come out.
+// feedback and importance need come out ([Measure]), and how much an error in
+// each matrix costs ([Sensitivities]).
 //
 // It measures one run of blocks at a time (exec.Stage), so that memory is
 // bounded by a block: [Hidden] carries the hidden states of all windows from
@@ -10,5 +11,5 @@
 // differ in the last bits of float32 sums over a window, which are added up in
 // float64.
 //
-// Compatibility: experimental, until statistics have a file of their own.
+// Compatibility: experimental; the file is formats/stats.
 package calibrate
