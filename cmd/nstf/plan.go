@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/stats"
+	"github.com/nstf/nstf/kernels/cpu"
 	qplan "github.com/nstf/nstf/quantize/plan"
 	"github.com/nstf/nstf/quantize/plan/candidates"
 	"github.com/nstf/nstf/quantize/plan/planner"
@@ -26,6 +28,8 @@ type planFlags struct {
 	keep        []string
 	schemes     string
 	forms       bool
+
+	objective, device string
 
 	budget qplan.Budget
 	rules  []candidates.Rule
@@ -44,6 +48,9 @@ func (f *planFlags) check() error {
 		return usagef("give one of --bpw, --size and --max-kld, not %d of them", given)
 	case !(f.bpw >= 0) || !(f.maxKLD >= 0):
 		return usagef("--bpw and --max-kld are not negative")
+	}
+	if err := f.checkObjective(); err != nil {
+		return err
 	}
 	f.budget = qplan.Budget{BPW: f.bpw, MaxLoss: f.maxKLD}
 	if f.size != "" {
@@ -66,6 +73,62 @@ func (f *planFlags) check() error {
 	return nil
 }
 
+// checkObjective reads --objective and --device.
+func (f *planFlags) checkObjective() error {
+	switch {
+	case f.objective == "" || f.objective == "size":
+		if f.device != "" {
+			return usagef("--device goes with --objective latency")
+		}
+	case f.objective != "latency":
+		return usagef("--objective is size or latency, not %q", f.objective)
+	case f.maxKLD == 0:
+		return usagef("--objective latency goes with --max-kld: the least time within a divergence")
+	case f.device == "":
+		return usagef("--objective latency needs --device: %s", strings.Join(deviceNames(), ", "))
+	case !slices.Contains(deviceNames(), f.device):
+		return usagef("--device %q is not known: %s", f.device, strings.Join(deviceNames(), ", "))
+	}
+	return nil
+}
+
+// thisCPU names the processor that a plan is made on.
+const thisCPU = "cpu"
+
+func deviceNames() []string {
+	names := []string{thisCPU}
+	for _, d := range qplan.Devices() {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// onDevice returns what bounds the device's time, nil without --objective
+// latency. This machine is measured where that was not done before.
+func (a *app) onDevice(ctx context.Context, name string, threads int) (*qplan.Device, error) {
+	if name == "" {
+		return nil, nil
+	}
+	for _, d := range qplan.Devices() {
+		if d.Name == name {
+			return &d, nil
+		}
+	}
+	var flags benchFlags
+	flags.Threads = threads
+	p, err := a.profile(ctx, cpu.Best(), &flags)
+	if err != nil {
+		return nil, err
+	}
+	d := &qplan.Device{Name: p.Machine.CPU, Bytes: 1e9 * p.ReadAll.Median, Start: 2e-6}
+	for _, k := range p.Peaks {
+		if k.Kind == cpu.PeakF32 {
+			d.Ops = 1e9 * k.All.Median
+		}
+	}
+	return d, nil
+}
+
 // flags are those that decided something.
 func (f *planFlags) flags() []string {
 	var out []string
@@ -79,6 +142,9 @@ func (f *planFlags) flags() []string {
 	}
 	if f.schemes != "all" {
 		out = append(out, "--schemes="+f.schemes)
+	}
+	if f.device != "" {
+		out = append(out, "--objective="+f.objective, "--device="+f.device)
 	}
 	if f.forms {
 		out = append(out, "--forms")
@@ -106,6 +172,9 @@ KL divergence, and what would have been chosen next. Nothing is quantized.
 Statistics come from nstf calibrate by --stats, which serves any number of plans, or are
 measured of a text now by --calib. Without either all errors count alike and nothing is
 predicted.
+
+--objective latency takes what is fastest within --max-kld instead of what is smallest, by
+the bandwidth and the rate of operations of a device.
 
 The file that -o writes can be edited: nstf quantize --plan executes it. --keep decides
 for tensors by name: 'lm_head=q8_0', 'layers\.0\.=keep' (as in the source).`,
@@ -137,8 +206,12 @@ for tensors by name: 'lm_head=q8_0', 'layers\.0\.=keep' (as in the source).`,
 			if s != nil {
 				defer s.Close()
 			}
+			device, err := a.onDevice(c.Context(), f.device, threads)
+			if err != nil {
+				return err
+			}
 			step, end := a.progress("planning", "weights")
-			p, err := planner.New(m, planner.Options{Schemes: f.schemes, Forms: f.forms, Keep: f.rules, Seed: text.seed, Effort: effort, Threads: threads, Progress: step,
+			p, err := planner.New(m, planner.Options{Schemes: f.schemes, Forms: f.forms, Device: device, Keep: f.rules, Seed: text.seed, Effort: effort, Threads: threads, Progress: step,
 				Made: nstf.Provenance{Tool: toolName(), Flags: append(f.flags(), text.flags()...), Sources: expectedSources(from, &text)}}).Plan(c.Context(), s, f.budget)
 			end()
 			if err != nil {
@@ -161,6 +234,8 @@ for tensors by name: 'lm_head=q8_0', 'layers\.0\.=keep' (as in the source).`,
 	s.StringVar(&f.size, "size", "", "size of the whole package, such as 3.9GiB or 900MB")
 	s.Float64Var(&f.maxKLD, "max-kld", 0, "predicted mean KL divergence in nats")
 	s.StringVar(&f.schemes, "schemes", "all", "recipes to choose from: all, ggml, or a list such as tcq3,tcq4,q8_0")
+	s.StringVar(&f.objective, "objective", "size", "what is least within --max-kld: size, or latency on a device")
+	s.StringVar(&f.device, "device", "", "for --objective latency: "+strings.Join(deviceNames(), ", "))
 	s.BoolVar(&f.forms, "forms", false, "consider factors too: products, corrections, shared matrices, tensor trains")
 	s.StringArrayVar(&f.keep, "keep", nil, "recipe for tensors by name, 'REGEX=RECIPE'; may be repeated")
 	s.StringVar(&from, "stats", "", "statistics made by nstf calibrate, or an importance matrix of llama.cpp")
@@ -236,6 +311,9 @@ func (a *app) printPlan(p *plan.Plan) {
 	fmt.Fprintf(a.out, "\n%s in the package, %.3f bits per weight", size(p.Predicted.Bytes), p.Predicted.BPW)
 	if p.Predicted.KLD > 0 {
 		fmt.Fprintf(a.out, ", predicted KL divergence %.4g nats", p.Predicted.KLD)
+	}
+	if p.Predicted.Seconds > 0 {
+		fmt.Fprintf(a.out, ",\nat least %.3g ms a token for its weights on %s", 1e3*p.Predicted.Seconds, p.Budget.Device)
 	}
 	fmt.Fprintln(a.out)
 }

@@ -39,6 +39,11 @@ func TestPlan(t *testing.T) {
 	if measured.Predicted.KLD <= 0 || measured.Predicted.Bytes > 44<<10 {
 		t.Errorf("%+v", measured.Predicted)
 	}
+	var fast plan.Plan
+	decode(t, must(t, text("plan", src, "--max-kld", "0.1", "--objective", "latency", "--device", "7900xtx", "--schemes", "q4_0,q8_0", "--json")...), &fast)
+	if fast.Predicted.KLD > 0.1 || fast.Predicted.Seconds <= 0 || fast.Budget.Device != "7900xtx" {
+		t.Errorf("%+v %+v", fast.Predicted, fast.Budget)
+	}
 	out := filepath.Join(dir, "out.nstf")
 	must(t, "quantize", src, "--plan", file, "-o", out, "--calib", microText, "--samples", "4", "--ctx", "16")
 	info, err := os.Stat(out)
@@ -58,6 +63,11 @@ func TestPlanFailures(t *testing.T) {
 	}{
 		{exitUsage, "give one of", []string{}},
 		{exitUsage, "give one of", []string{"--bpw", "3", "--size", "1MB"}},
+		{exitUsage, "goes with --max-kld", []string{"--bpw", "3", "--objective", "latency", "--device", "h200"}},
+		{exitUsage, "needs --device", []string{"--max-kld", "3", "--objective", "latency"}},
+		{exitUsage, "not known", []string{"--max-kld", "3", "--objective", "latency", "--device", "abacus"}},
+		{exitUsage, "size or latency", []string{"--bpw", "3", "--objective", "beauty"}},
+		{exitUsage, "goes with --objective latency", []string{"--bpw", "3", "--device", "h200"}},
 		{exitUsage, "negative", []string{"--bpw", "-3"}},
 		{exitUsage, "--size", []string{"--size", "big"}},
 		{exitUsage, "nosuch", []string{"--bpw", "3", "--schemes", "nosuch"}},

@@ -17,6 +17,8 @@ type Candidate struct {
 	Bytes  int64   // of all parts, padding not included
 	Error  float64 // tr(E H E') / tr(W H W')
 	Loss   float64 // expected KL divergence in nats
+	// Seconds is what the tensor adds to the time of a token, where it counts.
+	Seconds float64
 }
 
 // An Item is a tensor and the ways to store it, in any order.
@@ -33,6 +35,12 @@ type Budget struct {
 	Bytes   int64   // of the whole package
 	BPW     float64 // bits per weight of all items, parts alone
 	MaxLoss float64 // mean KL divergence in nats
+
+	// Fastest asks under MaxLoss for the least time instead of the fewest bytes.
+	// A byte then still costs ByteSeconds, so that what is seldom read does not
+	// grow for nothing.
+	Fastest     bool
+	ByteSeconds float64
 
 	// Package counts what Bytes counts, and what is least under MaxLoss; nil:
 	// the parts alone.

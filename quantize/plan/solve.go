@@ -170,7 +170,13 @@ func (s *solver) least(options [][]choice, enough func(*plan.Plan) bool, impossi
 
 // withinLoss spends a loss on the fewest bytes.
 func (s *solver) withinLoss() (*plan.Plan, error) {
-	options := s.choices(func(i, j int) (float64, float64) { return s.most[i][j], s.items[i].Candidates[j].Loss })
+	options := s.choices(func(i, j int) (float64, float64) {
+		c := &s.items[i].Candidates[j]
+		if s.b.Fastest {
+			return c.Seconds + s.b.ByteSeconds*s.most[i][j], c.Loss
+		}
+		return s.most[i][j], c.Loss
+	})
 	sum := inverse(s.b.MaxLoss) * (1 - 1e-9) // of losses added in another order
 	found, ok := pack(options, sum)
 	if ok {
@@ -196,6 +202,7 @@ func (s *solver) plan(found solution) (*plan.Plan, error) {
 			Bytes: c.Bytes, Error: c.Error, Loss: c.Loss, RunnerUp: s.runnerUp(i, found)})
 		sum += c.Loss
 		bytes += c.Bytes
+		p.Predicted.Seconds += c.Seconds
 	}
 	p.Predicted.KLD = Divergence(sum)
 	p.Predicted.BPW = 8 * float64(bytes) / float64(max(s.params, 1))
@@ -213,7 +220,11 @@ func (s *solver) plan(found solution) (*plan.Plan, error) {
 func (s *solver) runnerUp(item int, found solution) *plan.Alternative {
 	best, least := -1, math.Inf(1)
 	for j, c := range s.items[item].Candidates {
-		if v := c.Loss + found.price*s.most[item][j]; j != found.picked[item] && v < least {
+		cost := s.most[item][j]
+		if s.b.Fastest {
+			cost = c.Seconds + s.b.ByteSeconds*cost
+		}
+		if v := c.Loss + found.price*cost; j != found.picked[item] && v < least {
 			best, least = j, v
 		}
 	}

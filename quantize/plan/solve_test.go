@@ -20,9 +20,9 @@ func randomItems(rng *rand.Rand, n int) []Item {
 		scale := math.Exp(rng.NormFloat64())
 		for bits := int64(2); bits <= 6; bits++ {
 			e := 1.1 * math.Exp2(float64(-2*bits))
-			it.Candidates = append(it.Candidates, Candidate{fmt.Sprintf("tcq%d", bits), k*256*bits/8 + k/8, e, e * scale})
+			it.Candidates = append(it.Candidates, Candidate{Recipe: fmt.Sprintf("tcq%d", bits), Bytes: k*256*bits/8 + k/8, Error: e, Loss: e * scale})
 		}
-		it.Candidates = append(it.Candidates, Candidate{plan.Keep, k * 512, 0, 0})
+		it.Candidates = append(it.Candidates, Candidate{Recipe: plan.Keep, Bytes: k * 512})
 		out[i] = it
 	}
 	return out
@@ -166,10 +166,45 @@ func TestImpossible(t *testing.T) {
 	}
 }
 
+// TestFastest takes blocks of ggml on a device that is short of operations,
+// and trellis codes on one that is short of bandwidth.
+func TestFastest(t *testing.T) {
+	item := func(d Device) []Item {
+		it := Item{Name: "w", Shape: []int64{4096, 4096}}
+		for _, c := range []Candidate{{Recipe: "tcq4", Bytes: 8 << 20, Loss: 0.004}, {Recipe: "q4_k", Bytes: 9 << 20, Loss: 0.006}, {Recipe: "q8_0", Bytes: 17 << 20, Loss: 0.0001},
+			{Recipe: "tcq2+lr:64:q8_0", Bytes: 5 << 20, Loss: 0.005}} {
+			c.Seconds = d.Seconds(c.Recipe, "bf16", 4096, 4096, c.Bytes, 1)
+			it.Candidates = append(it.Candidates, c)
+		}
+		return []Item{it}
+	}
+	for _, c := range []struct {
+		d    Device
+		loss float64
+		want string
+	}{
+		{Device{Bytes: 1e12, Ops: 1e14}, 0.01, "tcq2+lr:64:q8_0"},
+		{Device{Bytes: 1e12, Ops: 1e14, Start: 1e-4}, 0.01, "tcq4"},
+		{Device{Bytes: 1e12, Ops: 2e12}, 0.01, "q4_k"},
+		{Device{Bytes: 1e12, Ops: 2e12}, 0.001, "q8_0"},
+	} {
+		p, err := Solve(item(c.d), Budget{MaxLoss: c.loss, Fastest: true, ByteSeconds: 0.01 / c.d.Bytes})
+		if err != nil || p.Tensors[0].Recipe != c.want || p.Predicted.Seconds <= 0 {
+			t.Errorf("%+v within %g: %+v, %v", c.d, c.loss, p, err)
+		}
+	}
+	if a, b := (Device{Bytes: 1e12, Ops: 1e14}).Seconds("keep", "bf16", 64, 64, 8192, 1), 8192/1e12; math.Abs(a-b) > 1e-15 {
+		t.Errorf("%g seconds, want %g", a, b)
+	}
+	if len(Devices()) == 0 {
+		t.Error("no devices")
+	}
+}
+
 func Example() {
 	items := []Item{
-		{Name: "a", Shape: []int64{64, 64}, Candidates: []Candidate{{"tcq2", 1032, 0.07, 0.7}, {"tcq4", 2056, 0.005, 0.05}}},
-		{Name: "b", Shape: []int64{64, 64}, Candidates: []Candidate{{"tcq2", 1032, 0.07, 0.07}, {"tcq4", 2056, 0.005, 0.005}}},
+		{Name: "a", Shape: []int64{64, 64}, Candidates: []Candidate{{Recipe: "tcq2", Bytes: 1032, Loss: 0.7}, {Recipe: "tcq4", Bytes: 2056, Loss: 0.05}}},
+		{Name: "b", Shape: []int64{64, 64}, Candidates: []Candidate{{Recipe: "tcq2", Bytes: 1032, Loss: 0.07}, {Recipe: "tcq4", Bytes: 2056, Loss: 0.005}}},
 	}
 	p, _ := Solve(items, Budget{BPW: 3.1})
 	for _, t := range p.Tensors {

@@ -34,7 +34,9 @@ type Options struct {
 	Recipes []string
 	// Forms looks for factors beside them: products, corrections, shared
 	// matrices and tensor trains, which are candidates where they pay.
-	Forms   bool
+	Forms bool
+	// Slower lists what another beats in bytes and loss, too: it may be faster.
+	Slower  bool
 	Keep    []Rule // overrides; of those that match a name the first counts
 	Stats   *stats.File
 	Seed    int64
@@ -139,7 +141,10 @@ func (b *builder) recipes(w *model.Weight, used []bool) ([]string, error) {
 		return out, nil
 	}
 	allowed := b.o.Recipes
-	if allowed == nil {
+	switch {
+	case allowed == nil && b.o.Slower:
+		allowed = fit.Recipes()
+	case allowed == nil:
 		allowed = all(n, k)
 	}
 	for _, r := range allowed {
@@ -222,7 +227,9 @@ func (b *builder) item(ctx context.Context, it *qplan.Item) error {
 		}
 		it.Candidates = append(it.Candidates, paying(it.Candidates, forms, sensitivity)...)
 	}
-	it.Candidates = Undominated(it.Candidates)
+	if !b.o.Slower {
+		it.Candidates = Undominated(it.Candidates)
+	}
 	b.done += t.Elements()
 	if b.o.Progress != nil {
 		b.o.Progress(b.done, b.total)

@@ -22,8 +22,9 @@ import (
 
 // Options say what a plan may do.
 type Options struct {
-	Schemes string // see candidates.Recipes; "": all
-	Forms   bool   // factors too, where they pay
+	Schemes string        // see candidates.Recipes; "": all
+	Forms   bool          // factors too, where they pay
+	Device  *qplan.Device // whose time for a token is to be least, under a budget of loss; nil: bytes are
 	Keep    []candidates.Rule
 	Seed    int64
 	Effort  int64
@@ -67,12 +68,44 @@ func (p *Planner) Items(ctx context.Context, s *stats.File) ([]qplan.Item, error
 	if err != nil {
 		return nil, err
 	}
-	items, err := candidates.Build(ctx, p.m, candidates.Options{Recipes: recipes, Keep: p.o.Keep, Forms: p.o.Forms, Stats: s, Seed: p.o.Seed,
+	items, err := candidates.Build(ctx, p.m, candidates.Options{Recipes: recipes, Keep: p.o.Keep, Forms: p.o.Forms, Slower: p.o.Device != nil, Stats: s, Seed: p.o.Seed,
 		Effort: int(p.o.Effort), Threads: p.o.Threads, Progress: p.o.Progress})
-	if err == nil {
-		p.items, p.of = items, s
+	if err != nil {
+		return nil, err
 	}
-	return items, err
+	if p.o.Device != nil {
+		p.time(items)
+	}
+	p.items, p.of = items, s
+	return items, nil
+}
+
+// time fills in what candidates add to the time of a token.
+func (p *Planner) time(items []qplan.Item) {
+	g := p.m.Graph
+	share := map[string]float64{g.Embed.Positions: 1 / float64(g.Context)}
+	for i := range g.Blocks {
+		if x := g.Blocks[i].MoE; x != nil {
+			for _, l := range []*model.Linear{&x.Gate, &x.Up, &x.Down} {
+				share[l.Weight] = float64(x.TopK) / float64(x.Experts)
+			}
+		}
+	}
+	if !g.Tied() {
+		share[g.Embed.Table] = 1 / float64(g.Vocab) // a row
+	}
+	for i := range items {
+		t := p.m.Tensor(items[i].Name)
+		n, k := t.Rows()
+		part, ok := share[t.Name]
+		if !ok {
+			part = 1
+		}
+		for j := range items[i].Candidates {
+			c := &items[i].Candidates[j]
+			c.Seconds = p.o.Device.Seconds(c.Recipe, t.Scheme, n, k, c.Bytes, part)
+		}
+	}
 }
 
 // Plan makes a plan by statistics under a budget, whose Package is filled in.
@@ -96,6 +129,9 @@ func (p *Planner) Plan(ctx context.Context, s *stats.File, b qplan.Budget) (*pla
 	}
 	counted := headed{l, p, p.source(s)}
 	b.Package = counted
+	if d := p.o.Device; d != nil && b.MaxLoss > 0 {
+		b.Fastest, b.ByteSeconds = true, 0.01/d.Bytes
+	}
 	out, err := qplan.Solve(items, b)
 	if err != nil {
 		return nil, err
@@ -124,6 +160,9 @@ func (h headed) Size(p *plan.Plan) (int64, error) {
 func (h headed) head(p *plan.Plan) {
 	p.Source, p.Seed, p.Effort = h.source, h.p.o.Seed, h.p.o.Effort
 	p.Budget.Schemes, p.Budget.Keep = []string{h.p.o.Schemes}, nil
+	if h.p.o.Device != nil {
+		p.Budget.Device = h.p.o.Device.Name
+	}
 	if h.p.o.Forms {
 		p.Budget.Schemes = append(p.Budget.Schemes, "forms")
 	}
