@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # Measures an NVIDIA or AMD GPU: are whole models right, and how fast are they?
 #
-#   docs/perf/gpu.sh NSTF DEVICE OUT [LLAMA_BENCH] [EXEC_TEST]
+#   docs/perf/gpu.sh NSTF DEVICE OUT [LLAMA_BENCH] [EXEC_TEST] [CASES_TEST]
 #
 # NSTF is the program, DEVICE hip or cuda, OUT a folder for the results. LLAMA_BENCH, llama.cpp's
 # tool of that name built for the same GPU, runs the same files ("": not). EXEC_TEST is runtime/exec's
-# tests, built by go test -c ./runtime/exec, to be run on the device ("": not). Models of random q4_k
+# tests, built by go test -c ./runtime/exec, to be run on the device ("": not). CASES_TEST is the kernels'
+# cases, built by go test -c ./runtime/gpu/conformance: they run on the device and, where NVIDIA's
+# compute-sanitizer is in PATH, once more under its memcheck and its racecheck. Models of random q4_k
 # blocks in two shapes are made under $TMPDIR (5 GiB). Where NSTF_SHARED names the folder with the
 # trained models, their greedy continuations are compared with the processor's.
 set -uo pipefail
-nstf=$(realpath "${1:?nstf}") device=${2:?hip or cuda} out=${3:?folder for results} llama=${4:-} tests=${5:-}
+nstf=$(realpath "${1:?nstf}") device=${2:?hip or cuda} out=${3:?folder for results} llama=${4:-} tests=${5:-} cases=${6:-}
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$out"
 tmp=${TMPDIR:-/tmp}/nstf-gpu
@@ -21,6 +23,19 @@ if [ -n "$tests" ]; then
   tests=$(realpath "$tests")
   (cd "$here/../../runtime/exec" && timeout 300 "$tests" -device "$device" -kernels "$tmp/kernels" -test.v) >"$out/exec.txt" 2>&1
   grep -E '^(---|FAIL|ok|PASS|panic)' "$out/exec.txt"
+fi
+
+if [ -n "$cases" ]; then
+  cases=$(realpath "$cases")
+  on_cases() { (cd "$here/../../runtime/gpu/conformance" && timeout 1200 "$@"); }
+  on_cases "$cases" -device "$device" -test.v >"$out/cases.txt" 2>&1
+  grep -E '^(---|FAIL|ok|PASS|panic)' "$out/cases.txt"
+  if [ "$device" = cuda ] && command -v compute-sanitizer >/dev/null; then
+    for tool in memcheck racecheck; do # they slow kernels down by ten times and more: half of the cases
+      on_cases compute-sanitizer --tool $tool --error-exitcode 9 "$cases" -device cuda -test.short -half 0 >"$out/$tool.txt" 2>&1
+      printf '%s: exit status %d; %s\n' $tool $? "$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$out/$tool.txt" | tail -n 1)"
+    done | tee "$out/sanitizer.txt"
+  fi
 fi
 
 # Greedy continuations: the same on both devices with --exact.
