@@ -83,6 +83,8 @@ def prepare(nstf, o, model, scheme):
     if not os.path.exists(model):
         if not gguf.exists():
             run([nstf, "dev", "generate", "--shape", model, "--blocks", "--scheme", scheme, "-o", gguf])
+        if o.direct:
+            return name, gguf, gguf
         if not package.exists():
             run([nstf, "convert", gguf, "-o", package])
     if not package.exists():
@@ -136,7 +138,7 @@ def measure(nstf, o, results, model):
                 print(f"{name} {scheme} round {i} {engine}: pp {show(figures['pp'], '.1f')}, tg {figures['tg']:.2f} tokens/s"
                       f" (load before: {load:.1f})", file=sys.stderr)
         if not o.keep:
-            package.unlink()
+            package.unlink(missing_ok=True)
             gguf.unlink(missing_ok=True)
 
 
@@ -275,6 +277,7 @@ def parse():
     a.add_argument("--prompt", type=int, default=512, help="tokens of a prompt; 0: only decode")
     a.add_argument("--gen", type=int, default=128)
     a.add_argument("--note", action="append", default=[], help="a line for the page's head, such as a peer's version")
+    a.add_argument("--direct", action="store_true", help="nstf reads the GGUF file of a shape too: half the disk")
     a.add_argument("--keep", action="store_true", help="keep models for another run")
     a.add_argument("--results", type=Path, default=HERE / "results" / "cpu.jsonl")
     a.add_argument("--page", type=Path, default=HERE / "cpu.md")

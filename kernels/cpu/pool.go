@@ -163,7 +163,8 @@ func (p *Pool) RunWorkers(parts int, f func(worker, part int)) {
 // RunApart is RunWorkers for parts that read memory one behind the other: each worker
 // begins at a place of its own and goes on from there, and helps the others, from the
 // end of what they have, when it is done. A thread that reads on where it was gets a
-// quarter more from memory than one that starts anew every 128 KiB; parts may be small.
+// tenth to a quarter more from memory than one that starts anew every 128 KiB; parts
+// may be small.
 func (p *Pool) RunApart(parts int, f func(worker, part int)) {
 	p.start(parts, nil, f, p.own)
 }
