@@ -44,7 +44,7 @@ const quantizeLong = `Make a model smaller. What is asked for is one of
   --plan plan.json         what the plan says (see nstf plan)
 
 The first two and --scheme with tcq are calibrated on text like what the model will
-read: --calib names it (.txt or .jsonl). A first pass measures the model and how much an
+read: --calib names it (.txt, .jsonl or .parquet). A first pass measures the model and how much an
 error in each tensor costs; --stats takes that from a file instead. Then the blocks are
 compressed in order, each behind those that are compressed already (--sequential), or all
 by the first pass (--parallel). An eighth of the text is held out to measure what the
@@ -137,8 +137,6 @@ func (f *quantizeFlags) check() error {
 		return usagef("--sequential and --parallel, and --resume and --discard, exclude each other")
 	case (f.scheme != "" || f.plan != "") && (len(f.keep) > 0 || f.forms || f.schemes != "all"):
 		return usagef("--keep, --forms and --schemes go with --bpw, --size and --max-kld")
-	case f.scheme != "" && !f.calibrated() && f.needsText():
-		return usagef("a tcq scheme needs text to calibrate on: --calib FILE")
 	}
 	if f.memory != "" {
 		var err error
@@ -156,7 +154,7 @@ func (f *quantizeFlags) check() error {
 
 // calibrated reports whether text or statistics are used.
 func (f *quantizeFlags) calibrated() bool {
-	return f.scheme == "" || f.text.path != "" || f.stats != ""
+	return f.scheme == "" || f.text.path != "" || f.stats != "" || f.needsText()
 }
 
 // needsText reports whether a scheme cannot be had by rounding.

@@ -167,12 +167,15 @@ func TestQuantizeTrellis(t *testing.T) {
 	if s := must(t, "inspect", out, "--json"); !strings.Contains(s, "text.txt") || strings.Contains(s, filepath.Dir(text)) {
 		t.Errorf("provenance: %s", s)
 	}
+	unsaid := invoke("quantize", "-o", filepath.Join(t.TempDir(), "x.nstf"), "--scheme", "tcq2", "--ctx", "32", "--samples", "4", filepath.Join(micro, "llama-31"))
+	if unsaid.code != 0 || !strings.Contains(unsaid.err, "--calib") {
+		t.Errorf("without a text: exit %d, %s", unsaid.code, unsaid.err)
+	}
 	for _, c := range []struct {
 		code int
 		says string
 		args []string
 	}{
-		{exitUsage, "--calib", []string{"--scheme", "tcq3", demoModel}},
 		{exitUsage, "one of", []string{"--scheme", "q4_k", "--bpw", "3", demoModel}},
 		{exitUsage, "one of", []string{demoModel}},
 		{exitUsage, "--sequential", []string{"--scheme", "tcq3", "--calib", text, "--parallel", "--sequential", demoModel}},
