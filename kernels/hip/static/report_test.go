@@ -92,7 +92,7 @@ We have no AMD card. This page is what can be said without one: every kernel of 
 
     docs/perf/amd-static.sh
 
-` + "`.ci/run`" + ` compiles again, and fails where a kernel spills a register, uses scratch, or takes more registers or LDS than its row allows.
+` + "`.ci/gpu resources`" + ` compiles again, and fails where a kernel spills a register, uses scratch, or takes more registers or LDS than its row allows.
 
 ## Does arithmetic leave products bound by memory?
 
@@ -147,7 +147,7 @@ func resources(t *testing.T, b *strings.Builder, archs []string) {
 				b.WriteString(" |")
 				continue
 			}
-			fmt.Fprintf(b, " %d / %.3g / %d |", m.Kernel.registers(), float64(m.lds())/1024, occupancy(arch, m))
+			fmt.Fprintf(b, " %s%d / %.3g / %d |", mark(m), m.Kernel.registers(), float64(m.lds())/1024, occupancy(arch, m))
 			budget = fmt.Sprintf("%d / %d", m.Budget.Registers, m.Budget.LDS>>10)
 		}
 		fmt.Fprintf(b, " %s |\n", budget)
@@ -163,4 +163,12 @@ func read(t *testing.T, name string, v any) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// mark shows a row that is not as it has to be.
+func mark(m *measured) string {
+	if len(m.faults()) > 0 {
+		return "**!** "
+	}
+	return ""
 }
