@@ -196,22 +196,25 @@ def share(a, b):
 
 
 def table(records):
-    m = next(r for r in records if r["kind"] == "machine")
+    machines = [r for r in records if r["kind"] == "machine"]
+    m = machines[0]
     p = m["probe"]
     yield "# The CPU path against its peers"
     yield ""
     yield "Written by [cpu.py](cpu.py); raw figures under [results](results/)."
     yield ""
-    yield f"- {m['date']}, commit {m['commit']}{' with changes' if m['changed'] else ''}, {m['system']}"
+    for r in machines:
+        prompts = f"prefill of {r['prompt']} tokens" if r["prompt"] else "no prefill"
+        yield (f"- {r['date']}, commit {r['commit']}{' with changes' if r['changed'] else ''}, {r['system']}: decode of {r['gen']} tokens from an"
+               f" empty context, {prompts}, {r['rounds']} rounds in turns; memory read at {r['probe']['read_all_gbs']['median']:.1f} GB/s before")
     caches = ", ".join(f"L{c['level']} {c['bytes'] >> 10} KiB" for c in p["machine"]["caches"])
     yield f"- {m['cpu']}, {m['threads']} threads, kernels {p['machine']['level']}, {caches}, memory {m['memory']}"
     peaks = ", ".join(f"{k['kind']} {k['all_gops']['median']:.0f}" for k in p["peaks"])
-    yield f"- measured before: reads {p['read_all_gbs']['median']:.1f} GB/s from memory, multiplies {peaks} GFLOP/s"
+    yield f"- measured before the first: multiplies {peaks} GFLOP/s"
     builds = sorted({f"{ENGINES[r['engine']]} {r['build']}" for r in records if r["kind"] == "run" and r.get("build")})
     if builds:
         yield f"- peers as they name their builds: {', '.join(builds)}"
     yield from (f"- {note}" for note in m["notes"])
-    yield f"- decode: {m['gen']} tokens from an empty context; prefill: {m['prompt']} tokens; medians of {m['rounds']} rounds in turns"
     for c in sorted({r["command"] for r in records if r["kind"] == "command"}):
         yield f"- `{c}`"
     rows = list(rows_of(records))
@@ -307,6 +310,9 @@ def main():
     for peer, word in names.items():
         if getattr(o, peer):
             shown += [f"--{peer}", word]
+    for flag, usual in (("prompt", 512), ("gen", 128)):
+        if getattr(o, flag) != usual:
+            shown += [f"--{flag}", str(getattr(o, flag))]
     for flag in ("llamacpp_args", "ik_args", "nstf_args", "prefix"):
         if getattr(o, flag):
             shown.append(f"--{flag.replace('_', '-')}={shlex.quote(getattr(o, flag))}")
