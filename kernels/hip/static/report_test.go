@@ -133,7 +133,7 @@ func resources(t *testing.T, b *strings.Builder, archs []string) {
 			}
 		}
 	}
-	b.WriteString("## What do kernels take?\n\nVector registers of a lane / KiB of LDS of a block / waves that a SIMD holds (at most 10 on gfx908, 8 on other CDNA, 16 on RDNA). No kernel spills or uses scratch. A launch that another row has too is not repeated.\n\n| kernel |")
+	b.WriteString("## What do kernels take?\n\nVector registers of a lane / KiB of LDS of a block / waves that a SIMD holds (at most 10 on gfx908, 8 on other CDNA, 16 on RDNA). A row that exceeds its budget, spills or uses scratch is marked **!**. A launch that another row has too is not repeated.\n\n| kernel |")
 	for _, arch := range archs {
 		fmt.Fprintf(b, " %s |", arch)
 	}
