@@ -48,8 +48,20 @@ struct Search {
 
 NSTF_DEVICE u16 *costs_at(const Search &s, int t) { return s.history + (i64)t * SEARCH_OVERLAPS; }
 
+// Makes the compiler think that a word changed, so that it is not unpacked into two
+// registers once and for all.
+NSTF_DEVICE void stay_packed(u32 &v) {
+#if defined(NSTF_CUDA)
+	asm volatile("" : "+r"(v));
+#else
+	asm volatile("" : "+v"(v));
+#endif
+}
+
 // One weight further to the front.
-NSTF_DEVICE void search_step(const Search &s, int t, i32 z) {
+NSTF_DEVICE void search_step(Search &s, int t, i32 z) {
+#pragma unroll
+	for (int k = 0; k < 64; k++) stay_packed(s.code[k]);
 	const u16 *prev = costs_at(s, t + 1);
 	const int own = threadIdx.x * SEARCH_OWN;
 	u32 best[SEARCH_OWN];
