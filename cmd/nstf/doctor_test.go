@@ -44,7 +44,7 @@ func TestDoctorUsage(t *testing.T) {
 // TestBuildKernels compiles for a target that is not here, where a compiler is.
 func TestBuildKernels(t *testing.T) {
 	dir := t.TempDir()
-	c := command(t, "doctor", "--build-kernels", "gfx1030,gfx90a", "-o", dir, micro+"/gpt2")
+	c := command(t, "doctor", "--build-kernels", "gfx1030", "-o", dir, micro+"/gpt2")
 	out, err := c.Output()
 	if e, ok := err.(*exec.ExitError); ok && strings.Contains(string(e.Stderr), "loading the compiler") {
 		t.Skipf("no compiler: %s", e.Stderr)
@@ -52,10 +52,8 @@ func TestBuildKernels(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, target := range []string{"gfx1030", "gfx90a"} {
-		files, _ := filepath.Glob(filepath.Join(dir, "*-"+target+"-*.kernel"))
-		if len(files) == 0 || !strings.Contains(string(out), target+": ") {
-			t.Errorf("%s: %d files\n%s", target, len(files), out)
-		}
+	files, _ := filepath.Glob(filepath.Join(dir, "*-gfx1030-*.kernel"))
+	if len(files) == 0 || !strings.Contains(string(out), "gfx1030: ") {
+		t.Errorf("%d files\n%s", len(files), out)
 	}
 }

@@ -25,7 +25,7 @@ type textFlags struct {
 }
 
 func (f *textFlags) add(s *pflag.FlagSet) {
-	s.StringVar(&f.path, "calib", "", "text to calibrate on: .txt, .jsonl (\"text\" or chat \"messages\") or .parquet; default: a small mixed text")
+	s.StringVar(&f.path, "calib", "", "text to calibrate on, .txt, .jsonl or .parquet; default: a small mixed text")
 	s.IntVar(&f.samples, "samples", 128, "windows of the text; 0: all")
 	s.IntVar(&f.ctx, "ctx", 512, "tokens of a window")
 	s.Int64Var(&f.seed, "seed", 1, "choice of windows and of rotations")
