@@ -72,8 +72,8 @@ func correctOnce[T any](ctx context.Context, w, product []float32, n, k, rank in
 }
 
 // Product fits A B to w[n][k] and returns it with A B as stored: A is stored
-// under the moments that B gives it, B answers A's errors by least squares and
-// is stored, and then A again answers B's.
+// under the moments that B gives it, then B answers A's errors by least squares
+// and is stored.
 func Product[T any](ctx context.Context, w []float32, n, k, rank int, h *Moments, a, b Store[T]) (c Corrected[T], stored []float32, err error) {
 	f, err := Factor(ctx, w, n, k, h, Options{Rank: rank})
 	if err != nil {

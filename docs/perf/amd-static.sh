@@ -13,11 +13,13 @@ export CGO_ENABLED=0 GPU_WORK=$work AMDEMU_CACHE=$work/compiled
 make -s -C kernels/amdemu -j"$(nproc)" BUILD="$work/amdemu" LIB="$work/lib" all
 go test -c -o "$work/static.test" ./kernels/hip/static
 report() { (cd kernels/hip/static && LD_LIBRARY_PATH="$work/lib" "$work/static.test" -out "$work" "$@"); }
-report -test.run Resources -all -targets gfx908,gfx90a,gfx942,gfx1030,gfx1100,gfx1201
+failed=0 # budgets that do not hold are in the page, and in the exit code
+report -test.run Resources -all -targets gfx908,gfx90a,gfx942,gfx1030,gfx1100,gfx1201 || failed=1
 if [ -x /usr/bin/clang-22 ]; then
-  AMDEMU_CLANG=/usr/bin/clang-22 report -test.run Resources -all -targets gfx950
+  AMDEMU_CLANG=/usr/bin/clang-22 report -test.run Resources -all -targets gfx950 || failed=1
 fi
 for arch in gfx1100 gfx942; do
   AMDEMU_ARCH=$arch AMDEMU_PROFILE=$work/profile AMDEMU_FILL=0 report -test.run Executed -profile "$work/profile"
 done
 report -test.run Report -report "$PWD/docs/perf/amd-static.md"
+exit $failed

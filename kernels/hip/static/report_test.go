@@ -88,7 +88,7 @@ func TestReport(t *testing.T) {
 
 const introduction = `# What do AMD's targets make of the kernels?
 
-We have no AMD card. This page is what can be said without one: every kernel of the table (` + "`kernels/hip/table.go`" + `) is compiled by clang-19, and for gfx950 by clang-22, and what a product executes is counted in the emulator, instruction by instruction. Nothing here is a time that was measured. All of it is written by one command:
+We have no AMD card. This page is what can be said without one: every kernel of the table (` + "`kernels/hip/table.go`" + `) is compiled by clang-19, and for gfx950 by clang-22, for the targets that have a column below, and what a product executes is counted in the emulator, instruction by instruction. Nothing here is a time that was measured. All of it is written by one command:
 
     docs/perf/amd-static.sh
 
