@@ -131,6 +131,8 @@ func (f *quantizeFlags) check() error {
 		return usagef("--bpw, --max-kld, --effort and --threads are not negative, and --tries is at least 1")
 	case f.scheme == "" && (f.embed != "" || f.head != ""):
 		return usagef("--embed-scheme and --head-scheme go with --scheme")
+	case f.effort != 0 && f.plan != "":
+		return usagef("the plan says the effort: edit it there, --effort goes with the other aims")
 	case f.source != "" && f.plan == "":
 		return usagef("--source goes with --plan")
 	case f.sequential && f.parallel || f.resume && f.discard:

@@ -182,6 +182,7 @@ func TestQuantizeTrellis(t *testing.T) {
 		{exitUsage, "--size", []string{"--size", "3.9QiB", "--calib", text, demoModel}},
 		{exitUsage, "--embed-scheme", []string{"--bpw", "3", "--embed-scheme", "q8_0", "--calib", text, demoModel}},
 		{exitUsage, "--source", []string{"--bpw", "3", "--source", demoModel, "--calib", text, demoModel}},
+		{exitUsage, "effort", []string{"--plan", "none.json", "--effort", "2", "--calib", text, demoModel}},
 		{exitInput, "none.json", []string{"--plan", "none.json", "--calib", text, "--samples", "4", "--ctx", "64", demoModel}},
 		{exitUnsupported, "GiB are needed", append([]string{"--scheme", "tcq3", "--memory", "1MiB"}, calib...)},
 		{exitUnsupported, "--samples", []string{"--scheme", "tcq3", "--calib", text, "--samples", "5000", demoModel}},
