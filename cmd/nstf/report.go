@@ -38,15 +38,7 @@ what would have come next. The file needs nothing beside it.`,
 			if err := drawn.Write(&page, packages); err != nil {
 				return err
 			}
-			f, err := atomicfile.Create(out, int64(page.Len()))
-			if err != nil {
-				return err
-			}
-			defer f.Abort()
-			if _, err := f.Write(page.Bytes()); err != nil {
-				return err
-			}
-			return f.Commit()
+			return atomicfile.WriteFile(out, page.Bytes())
 		},
 	}
 	c.Flags().StringVarP(&out, "output", "o", "", "HTML file to write")

@@ -3,10 +3,11 @@
 //
 // [Create] checks the free space and opens a temporary file beside the final
 // path; [File.Commit] flushes it to the disk and renames it; [File.Abort]
-// removes it. A path that exists is replaced by Commit and untouched before,
-// so a failure, an interrupt that ends in Abort, or a full disk leaves what
-// was there. A process that is killed outright leaves the temporary, whose
-// name is the final one's plus ".tmp-" and a random number.
+// removes it; [WriteFile] does all of it for bytes in memory. A path that
+// exists is replaced by Commit and untouched before, so a failure, an
+// interrupt that ends in Abort, or a full disk leaves what was there. A
+// process that is killed outright leaves the temporary, whose name is the
+// final one's plus ".tmp-" and a random number.
 //
 // A File may be written by WriteAt from several goroutines at once; the other
 // methods belong to one goroutine.
@@ -161,4 +162,18 @@ func (f *File) Abort() {
 	f.f.Close()
 	f.f = nil
 	os.Remove(f.temp)
+}
+
+// WriteFile writes a file whose bytes are in memory: on an error the path is
+// as it was.
+func WriteFile(path string, data []byte) error {
+	f, err := Create(path, int64(len(data)))
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	return f.Commit()
 }

@@ -121,6 +121,25 @@ func TestFailedRenameLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestWriteFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x")
+	for _, want := range []string{"a long first one", "short", ""} {
+		if err := WriteFile(path, []byte(want)); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := os.ReadFile(path); string(p) != want || err != nil {
+			t.Fatalf("the path holds %q, %v, want %q", p, err, want)
+		}
+	}
+	if err := WriteFile(filepath.Join(dir, "none", "x"), nil); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("in a folder that is not there: %v", err)
+	}
+	if got := names(t, dir); len(got) != 1 {
+		t.Fatalf("left %q", got)
+	}
+}
+
 func TestDiskFullBeforeWriting(t *testing.T) {
 	dir := t.TempDir()
 	if _, ok := available(dir); !ok {

@@ -46,14 +46,5 @@ func round(figures ...*float64) {
 
 // Write writes the ledger to a file, which appears when it is whole.
 func (l *Ledger) Write(path string) error {
-	data := l.Encode()
-	f, err := atomicfile.Create(path, int64(len(data)))
-	if err != nil {
-		return err
-	}
-	defer f.Abort()
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	return f.Commit()
+	return atomicfile.WriteFile(path, l.Encode())
 }

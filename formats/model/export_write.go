@@ -95,7 +95,7 @@ func (x *Export) writeShards(ctx context.Context, dir string, shard int64, progr
 	if len(shards) == 1 {
 		return nil
 	}
-	return writeFile(filepath.Join(dir, "model.safetensors.index.json"), safetensors.Index(shards))
+	return atomicfile.WriteFile(filepath.Join(dir, "model.safetensors.index.json"), safetensors.Index(shards))
 }
 
 // writeAttached writes an attached file, whose name may hold folders.
@@ -108,20 +108,7 @@ func writeAttached(dir string, f File) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return writeFile(path, f.Data)
-}
-
-// writeFile writes a small file: on the disk, and not on a full one.
-func writeFile(path string, data []byte) error {
-	f, err := atomicfile.Create(path, int64(len(data)))
-	if err != nil {
-		return err
-	}
-	defer f.Abort()
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	return f.Commit()
+	return atomicfile.WriteFile(path, f.Data)
 }
 
 // A meter counts what passes, and stops at the context's end.

@@ -34,14 +34,5 @@ func (p *Plan) Encode() []byte {
 
 // Write writes the plan to a file, which appears when it is whole.
 func (p *Plan) Write(path string) error {
-	data := p.Encode()
-	f, err := atomicfile.Create(path, int64(len(data)))
-	if err != nil {
-		return err
-	}
-	defer f.Abort()
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	return f.Commit()
+	return atomicfile.WriteFile(path, p.Encode())
 }

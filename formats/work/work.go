@@ -72,15 +72,10 @@ func Create(path string, job Job) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := atomicfile.Create(filepath.Join(path, journal), int64(len(p)))
-	if err != nil {
+	if err := atomicfile.WriteFile(filepath.Join(path, journal), append(p, '\n')); err != nil {
 		return nil, err
 	}
-	defer f.Abort()
-	if _, err := f.Write(append(p, '\n')); err != nil {
-		return nil, err
-	}
-	return &Folder{path: path, open: map[string]*nstf.Package{}}, f.Commit()
+	return &Folder{path: path, open: map[string]*nstf.Package{}}, nil
 }
 
 // Resume opens the work folder of the same job, or makes one where none is

@@ -105,13 +105,5 @@ func (p *Profile) Save(dir string) error {
 	if err != nil {
 		return err
 	}
-	f, err := atomicfile.Create(p.Machine.Path(dir), int64(len(data)+1))
-	if err != nil {
-		return err
-	}
-	defer f.Abort()
-	if _, err := f.Write(append(data, '\n')); err != nil {
-		return err
-	}
-	return f.Commit()
+	return atomicfile.WriteFile(p.Machine.Path(dir), append(data, '\n'))
 }

@@ -51,15 +51,7 @@ func SaveTiles(dir string, m *Machine, t cpu.Tiles) error {
 	if err != nil {
 		return err
 	}
-	f, err := atomicfile.Create(m.TilesPath(dir), int64(len(data)+1))
-	if err != nil {
-		return err
-	}
-	defer f.Abort()
-	if _, err := f.Write(append(data, '\n')); err != nil {
-		return err
-	}
-	return f.Commit()
+	return atomicfile.WriteFile(m.TilesPath(dir), append(data, '\n'))
 }
 
 // LoadTiles returns the tiles that were kept, fs.ErrNotExist where there are none, and

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,13 +82,5 @@ func (e *entry) write(dir string, code []byte) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	f, err := atomicfile.Create(filepath.Join(dir, e.name(key)), int64(len(magic)+hashSize+len(body)))
-	if err != nil {
-		return err
-	}
-	if _, err := f.WriteAt(append(append([]byte(magic), h[:]...), body...), 0); err != nil {
-		f.Abort()
-		return err
-	}
-	return f.Commit()
+	return atomicfile.WriteFile(filepath.Join(dir, e.name(key)), slices.Concat([]byte(magic), h[:], body))
 }
