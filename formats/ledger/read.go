@@ -1,30 +1,15 @@
 package ledger
 
-import (
-	"errors"
-	"io"
-	"os"
-
-	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/pyjson"
-)
+import "github.com/nstf/nstf/formats/pyjson"
 
 // maxFile is the most that a ledger's file holds.
 const maxFile = 64 << 20
 
 // Read reads a ledger's file.
 func Read(path string) (*Ledger, error) {
-	f, err := os.Open(path)
+	data, err := pyjson.ReadFile(path, maxFile, "ledger")
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxFile {
-		return nil, formats.Errorf(path, "", "more than %d bytes: this is no ledger", maxFile)
 	}
 	return Parse(path, data)
 }
@@ -49,7 +34,7 @@ type reader struct {
 func (r *reader) ledger() error {
 	l := r.l
 	return r.Record("", []pyjson.Member{
-		{Name: "version", Read: r.version},
+		{Name: "version", Read: r.Version(&l.Version, Version, "ledger", "package")},
 		{Name: "source", Read: r.source},
 		{Name: "model", Read: r.model},
 		{Name: "notes", Read: r.Texts(&l.Notes)},
@@ -57,27 +42,6 @@ func (r *reader) ledger() error {
 		{Name: "blocks", Read: func() error { return r.Array(r.block) }},
 		{Name: "tensors", Read: func() error { return r.Array(r.tensor) }},
 	})
-}
-
-func (r *reader) version() error {
-	v, err := r.Uint("version")
-	if err != nil {
-		return err
-	}
-	if v == 0 {
-		return r.Errorf("version", "0 is no version")
-	}
-	if v > Version {
-		e := formats.Unsupportedf("", "", "version %d of ledgers; this program knows %d", v, Version)
-		var at *formats.FormatError
-		if errors.As(r.Errorf("version", ""), &at) {
-			e.File, e.Tensor, e.Offset = at.File, at.Tensor, at.Offset
-		}
-		e.Hint = "a newer program made this package: use that one"
-		return e
-	}
-	r.l.Version = v
-	return nil
 }
 
 func (r *reader) source() error {

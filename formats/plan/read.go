@@ -2,9 +2,7 @@ package plan
 
 import (
 	"errors"
-	"io"
 	"math"
-	"os"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/pyjson"
@@ -15,17 +13,9 @@ const maxFile = 64 << 20
 
 // Read reads a plan's file.
 func Read(path string) (*Plan, error) {
-	f, err := os.Open(path)
+	data, err := pyjson.ReadFile(path, maxFile, "plan")
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxFile {
-		return nil, formats.Errorf(path, "", "more than %d bytes: this is no plan", maxFile)
 	}
 	return Parse(path, data)
 }
@@ -51,7 +41,7 @@ type reader struct {
 func (r *reader) plan() error {
 	p := r.p
 	return r.Record("", []pyjson.Member{
-		{Name: "version", Read: r.version},
+		{Name: "version", Read: r.Version(&p.Version, Version, "plan", "plan")},
 		{Name: "source", Read: r.source},
 		{Name: "budget", Read: r.budget},
 		{Name: "seed", Read: r.Integer("seed", &p.Seed)},
@@ -59,27 +49,6 @@ func (r *reader) plan() error {
 		{Name: "predicted", Read: r.predicted},
 		{Name: "tensors", Read: func() error { return r.Array(r.tensor) }},
 	})
-}
-
-func (r *reader) version() error {
-	v, err := r.Uint("version")
-	if err != nil {
-		return err
-	}
-	if v == 0 {
-		return r.Errorf("version", "0 is no version")
-	}
-	if v > Version {
-		e := formats.Unsupportedf("", "", "version %d of plans; this program knows %d", v, Version)
-		var at *formats.FormatError
-		if errors.As(r.Errorf("version", ""), &at) {
-			e.File, e.Tensor, e.Offset = at.File, at.Tensor, at.Offset
-		}
-		e.Hint = "a newer program made this plan: use that one"
-		return e
-	}
-	r.p.Version = v
-	return nil
 }
 
 func (r *reader) source() error {

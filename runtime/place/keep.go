@@ -1,0 +1,48 @@
+package place
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/pyjson"
+)
+
+// maxKept is the most that a file about a machine holds.
+const maxKept = 1 << 20
+
+// file returns where a folder keeps one kind of thing about a machine.
+func (m *Machine) file(dir, kind string) string {
+	h := fnv.New64a()
+	io.WriteString(h, m.Key())
+	return filepath.Join(dir, fmt.Sprintf("%s-%016x.json", kind, h.Sum64()))
+}
+
+// save writes a value as JSON into a folder, which is made where it is missing.
+func save(path string, v any) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteFile(path, append(data, '\n'))
+}
+
+// load reads what save wrote. What is no JSON of v's type is a FormatError.
+func load(path string, v any) error {
+	data, err := pyjson.ReadFile(path, maxKept, "file about a machine")
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return formats.Errorf(path, "", "%v", err)
+	}
+	return nil
+}
