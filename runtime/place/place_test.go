@@ -177,7 +177,7 @@ func TestProfileIsChecked(t *testing.T) {
 		"not JSON":       []byte("machine"),
 		"another type":   []byte(`{"version": "1"}`),
 		"null":           []byte("null"),
-		"endless":        append(whole[:len(whole):len(whole)], bytes.Repeat([]byte{' '}, maxProfile)...),
+		"endless":        append(whole[:len(whole):len(whole)], bytes.Repeat([]byte{' '}, maxKept)...),
 		"version":        change(func(p *Profile) { p.Version++ }),
 		"key":            change(func(p *Profile) { p.Key += "x" }),
 		"threads":        change(func(p *Profile) { p.Threads++ }),

@@ -1,17 +1,11 @@
 package place
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"io"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/atomicfile"
 )
 
 // profileVersion changes with the meaning of any figure: what an older version
@@ -40,35 +34,16 @@ type Peak struct {
 }
 
 // Path returns the file that keeps a machine's profile in a folder.
-func (m *Machine) Path(dir string) string {
-	h := fnv.New64a()
-	io.WriteString(h, m.Key())
-	return filepath.Join(dir, fmt.Sprintf("machine-%016x.json", h.Sum64()))
-}
-
-// maxProfile is the most that a profile's file holds.
-const maxProfile = 1 << 20
+func (m *Machine) Path(dir string) string { return m.file(dir, "machine") }
 
 // Load reads the profile of a machine, measured with so many threads, from a
 // folder. A file that is not one is a FormatError, which means: measure again; so
 // does one that does not exist, fs.ErrNotExist.
 func Load(dir string, m *Machine, threads int) (*Profile, error) {
 	path := m.Path(dir)
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxProfile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxProfile {
-		return nil, formats.Errorf(path, "", "more than %d bytes", maxProfile)
-	}
 	p := &Profile{}
-	if err := json.Unmarshal(data, p); err != nil {
-		return nil, formats.Errorf(path, "", "%v", err)
+	if err := load(path, p); err != nil {
+		return nil, err
 	}
 	if err := p.check(m, threads); err != nil {
 		return nil, formats.Errorf(path, "", "%v", err)
@@ -97,13 +72,4 @@ func (p *Profile) check(m *Machine, threads int) error {
 }
 
 // Save writes the profile into a folder, which is made where it is missing.
-func (p *Profile) Save(dir string) error {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
-	}
-	data, err := json.MarshalIndent(p, "", "  ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteFile(p.Machine.Path(dir), append(data, '\n'))
-}
+func (p *Profile) Save(dir string) error { return save(p.Machine.Path(dir), p) }
