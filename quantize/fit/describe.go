@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 )
@@ -13,7 +14,7 @@ import (
 // three dimensions.
 func Describe(name string, shape []int64, recipe string, o Options) (formats.Tensor, error) {
 	t := formats.Tensor{Name: name, Shape: shape, Scheme: recipe}
-	if bits := trellisBits(recipe); bits > 0 {
+	if bits := plan.TrellisBits(recipe); bits > 0 {
 		n, k := int(shape[len(shape)-2]), int(shape[len(shape)-1])
 		t.Scheme, t.Params = "tcq", trellisScheme(bits, n, k, o).Params()
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 )
@@ -85,7 +86,7 @@ func Matrix(ctx context.Context, name string, w []float32, n, k int, recipe stri
 }
 
 func matrix(ctx context.Context, name string, w []float32, n, k int, recipe string, in *Input, o Options) (Result, error) {
-	if bits := trellisBits(recipe); bits > 0 {
+	if bits := plan.TrellisBits(recipe); bits > 0 {
 		return trellisMatrix(ctx, name, w, n, k, bits, in, o)
 	}
 	s, _ := scheme.ByName(recipe)
@@ -121,7 +122,7 @@ func castMatrix(ctx context.Context, name string, w []float32, n, k int, s *sche
 }
 
 func unfit(name, recipe string, n, k int) error {
-	known := trellisBits(recipe) > 0
+	known := plan.TrellisBits(recipe) > 0
 	if s, ok := scheme.ByName(recipe); ok {
 		_, known = For(s)
 	}
@@ -138,7 +139,7 @@ func Fits(recipe string, n, k int) bool {
 	if n <= 0 || k <= 0 {
 		return false
 	}
-	if trellisBits(recipe) > 0 {
+	if plan.TrellisBits(recipe) > 0 {
 		return n%scheme.TCQTile == 0 && k%scheme.TCQTile == 0
 	}
 	s, ok := scheme.ByName(recipe)
@@ -154,7 +155,7 @@ func Fits(recipe string, n, k int) bool {
 func Bytes(recipe string, n, k int) int64 {
 	s, ok := scheme.ByName(recipe)
 	var params map[string]int64
-	if bits := trellisBits(recipe); bits > 0 {
+	if bits := plan.TrellisBits(recipe); bits > 0 {
 		s, ok = scheme.ByName("tcq")
 		params = trellisScheme(bits, n, k, Options{}).Params()
 	}
@@ -201,7 +202,7 @@ func Estimate(ctx context.Context, w []float32, n, k int, recipe string, in *Inp
 	if in != nil && in.err != nil {
 		return 0, formats.Errorf("", "", "%v", in.err)
 	}
-	if bits := trellisBits(recipe); bits > 0 {
+	if bits := plan.TrellisBits(recipe); bits > 0 {
 		return trellisEstimate(ctx, w, n, k, bits, in, o)
 	}
 	rows := tiles(n, sampled).of(w, k)

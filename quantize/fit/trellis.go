@@ -2,7 +2,6 @@ package fit
 
 import (
 	"context"
-	"strings"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/scheme"
@@ -150,13 +149,4 @@ func trellisScheme(bits, n, k int, o Options) scheme.TCQ {
 		q.RotateOut = 1
 	}
 	return q
-}
-
-// trellisBits returns 2 to 6 for "tcq2" to "tcq6", 0 for another recipe.
-func trellisBits(recipe string) int {
-	d, ok := strings.CutPrefix(recipe, "tcq")
-	if !ok || len(d) != 1 || d[0] < '0'+scheme.TCQMinBits || d[0] > '0'+scheme.TCQMaxBits {
-		return 0
-	}
-	return int(d[0] - '0')
 }
