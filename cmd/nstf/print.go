@@ -11,6 +11,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/schollz/progressbar/v3"
+
+	drawn "github.com/nstf/nstf/quantize/report"
 )
 
 // tableWidth is what every table fits.
@@ -85,18 +87,8 @@ func (a *app) progress(what, unit string) (step func(done, total int64), end fun
 	}
 }
 
-// size writes a number of bytes in binary units.
-func size(n int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	f, u := float64(n), 0
-	for f >= 1024 && u < len(units)-1 {
-		f, u = f/1024, u+1
-	}
-	if u == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.2f %s", f, units[u])
-}
+// size writes a number of bytes as pages do.
+func size(n int64) string { return drawn.Size(n) }
 
 // count writes a number of parameters.
 func count(n int64) string {

@@ -32,7 +32,7 @@ var page string
 // the writer.
 func Write(w io.Writer, packages []Package) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
-		"size": size, "figure": figure, "bits": func(v float64) string { return fmt.Sprintf("%.3f", v) },
+		"size": Size, "figure": figure, "bits": func(v float64) string { return fmt.Sprintf("%.3f", v) },
 		"percent": func(f *ledger.Figure) string { return measured(f, 100) }, "measured": func(f *ledger.Figure) string { return measured(f, 1) },
 		"number": func(b int64) string {
 			if b < 0 {
@@ -102,7 +102,8 @@ func roles(list []ledger.Tensor) (out []string) {
 	return out
 }
 
-func size(n int64) string {
+// Size writes a number of bytes in binary units: "1.50 MiB".
+func Size(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	f, u := float64(n), 0
 	for f >= 1024 && u < len(units)-1 {
