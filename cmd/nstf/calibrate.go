@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -102,7 +103,8 @@ func (a *app) calibrate(ctx context.Context, src string, f *calibrateFlags) erro
 	if err != nil {
 		return err
 	}
-	s, err := a.measure(ctx, m, windows, f)
+	o := calibrate.Options{Threads: f.threads, Memory: f.limit, Dir: filepath.Dir(f.out)}
+	s, err := a.measure(ctx, m, windows, &f.text, o, f.sensitivity)
 	if err != nil {
 		return err
 	}
@@ -132,13 +134,15 @@ func (a *app) calibrate(ctx context.Context, src string, f *calibrateFlags) erro
 	return nil
 }
 
-func (a *app) measure(ctx context.Context, m *model.Model, windows [][]int32, f *calibrateFlags) (*stats.File, error) {
-	o := calibrate.Options{Threads: f.threads, Memory: f.limit, Dir: filepath.Dir(f.out), Text: f.text.name(), Seed: uint64(f.text.seed), Tool: toolName()}
+// measure measures what matrices read of a text's windows, and, where sensitivity
+// is set, what errors in them cost.
+func (a *app) measure(ctx context.Context, m *model.Model, windows [][]int32, text *textFlags, o calibrate.Options, sensitivity bool) (*stats.File, error) {
+	o.Text, o.Seed, o.Tool = text.name(), uint64(text.seed), toolName()
 	step, end := a.progress("calibrating", "blocks")
 	o.Progress = step
 	s, err := calibrate.Measure(ctx, m, windows, o)
 	end()
-	if err != nil || !f.sensitivity {
+	if err != nil || !sensitivity {
 		return s, err
 	}
 	step, end = a.progress("measuring sensitivities", "steps")
@@ -146,8 +150,7 @@ func (a *app) measure(ctx context.Context, m *model.Model, windows [][]int32, f 
 	err = calibrate.Sensitivities(ctx, m, s, windows, calibrate.SensitivityOptions{Options: o})
 	end()
 	if err != nil {
-		s.Close()
-		return nil, err
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }

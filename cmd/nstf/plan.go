@@ -272,22 +272,7 @@ func (a *app) statistics(ctx context.Context, m *model.Model, from string, text 
 	if err != nil {
 		return nil, err
 	}
-	o := calibrate.Options{Threads: threads, Text: text.path, Seed: uint64(text.seed), Tool: toolName()}
-	step, end := a.progress("calibrating", "windows")
-	o.Progress = step
-	s, err := calibrate.Measure(ctx, m, windows, o)
-	end()
-	if err != nil {
-		return nil, err
-	}
-	step, end = a.progress("measuring sensitivities", "windows")
-	o.Progress = step
-	err = calibrate.Sensitivities(ctx, m, s, windows, calibrate.SensitivityOptions{Options: o})
-	end()
-	if err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
+	return a.measure(ctx, m, windows, text, calibrate.Options{Threads: threads}, true)
 }
 
 // printPlan writes a plan's table.

@@ -198,13 +198,13 @@ func (f *flow) statistics(ctx context.Context) error {
 		return s.Check(f.m)
 	}
 	o := calibrate.Options{Threads: f.Threads, Memory: f.Memory / 2, Dir: filepath.Dir(f.Out), Text: f.Text, Seed: uint64(f.Seed), Tool: f.Tool}
-	err := f.step("calibrating", "windows", func(progress func(done, total int64)) (err error) {
+	err := f.step("calibrating", "blocks", func(progress func(done, total int64)) (err error) {
 		o.Progress = progress
 		f.stats, err = calibrate.Measure(ctx, f.m, f.Windows, o)
 		return err
 	})
 	if err == nil && f.Plan == nil {
-		err = f.step("measuring sensitivities", "windows", func(progress func(done, total int64)) error {
+		err = f.step("measuring sensitivities", "steps", func(progress func(done, total int64)) error {
 			o.Progress = progress
 			return calibrate.Sensitivities(ctx, f.m, f.stats, f.Windows, calibrate.SensitivityOptions{Options: o})
 		})
