@@ -212,7 +212,7 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 	tiles += tiles_of(n2);
 #endif
 	// Member by member: a choice between whole structs would go through memory.
-	auto place = [&](int tile) {
+	auto place = [=](int tile) {
 		Place p = {w0, {y0, bias0, residual0, n0}, tile};
 #if MATVEC_MATRICES > 1 && !MATVEC_GATED
 		const bool second = tile >= tiles0;

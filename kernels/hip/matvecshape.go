@@ -36,18 +36,38 @@ func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) Mat
 		}
 		s.Steps = max(4/(s.Rows*views), 1)
 	}
-	s.Steps = min(s.Steps, ceil(units, s.Lanes))
-	if o.Rounded.Data != 0 { // a tile is whole blocks of 32 outputs
-		if w.N < 4 {
-			s.Rows, s.Lanes, s.Waves = 1, min(s.Lanes, 8), 256/t.Wave
+	if t.API == HIP { // what two matrices' weights and sums, or a norm, add to registers
+		if o.Gated || o.Norm.Weight != 0 && rows > 1 {
+			s.Steps = 1
 		}
-		for s.Waves*(t.Wave/s.Lanes)*s.Rows%32 != 0 {
-			if s.Rows < 4 {
-				s.Rows *= 2
-			} else {
-				s.Waves *= 2
-			}
+		if o.Gated && integer && rows > 2 {
+			s.Rows = 1
 		}
 	}
+	s.Steps = min(s.Steps, ceil(units, s.Lanes))
+	if o.Rounded.Data != 0 {
+		s.wholeTiles(t, w.N)
+	}
 	return s
+}
+
+// wholeTiles changes a shape so that a tile is whole blocks of 32 outputs. On
+// CUDA registers allow more rows; on AMD's targets more waves come first, then
+// fewer lanes for a row.
+func (s *MatvecShape) wholeTiles(t Target, n int) {
+	if n < 4 {
+		s.Rows, s.Lanes, s.Waves = 1, min(s.Lanes, 8), 256/t.Wave
+	}
+	for s.Waves*(t.Wave/s.Lanes)*s.Rows%32 != 0 {
+		switch {
+		case t.API == HIP && s.Waves*t.Wave < 512:
+			s.Waves *= 2
+		case t.API == HIP && s.Lanes > 8:
+			s.Lanes /= 2
+		case t.API == CUDA && s.Rows < 4, t.API == HIP:
+			s.Rows *= 2
+		default:
+			s.Waves *= 2
+		}
+	}
 }

@@ -129,6 +129,17 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 		Rounded: Acts{Data: 16, T: 1, K: inner}, Products: []Product{{W: w}, {W: w}}})
 	k.product("matvec/"+s.Name+"/experts", b, s, params, &Matvec{T: 8, X: 1, Experts: 1, Stack: 64, Share: 8, Gated: true, Act: cpu.SiLU,
 		Rounded: Acts{Data: 16, T: 8, K: inner}, Products: []Product{{W: w}, {W: w}}})
+	for _, rows := range []int{2, 4, 8} { // several sequences at once
+		b := b
+		if rows == 8 && k.t.Wave == 64 && k.t.Arch != "gfx908" {
+			// 40 KiB of activations leave a CU of CDNA one block of 8 waves, two of a
+			// SIMD, and two waves have 256 of its 512 registers each.
+			b.Registers = 256
+		}
+		k.product(fmt.Sprintf("matvec/%s/norm T=%d", s.Name, rows), b, s, params, &Matvec{T: rows, X: 1, Norm: Normal{Weight: 1, Eps: 1e-5}, Products: []Product{{W: q, Y: 1}, {W: kv, Y: 1}, {W: kv, Y: 1}}})
+		k.product(fmt.Sprintf("matvec/%s/gated T=%d", s.Name, rows), b, s, params, &Matvec{T: rows, X: 1, Acts: Acts{Data: 16, T: rows, K: d}, Gated: true, Act: cpu.SiLU,
+			Rounded: Acts{Data: 16, T: rows, K: inner}, Products: []Product{{W: w}, {W: w}}})
+	}
 }
 
 // trellis adds trellis codes of the other numbers of bits, and their rotations.

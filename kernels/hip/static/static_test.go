@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ import (
 var (
 	targetsFlag = flag.String("targets", "", "architectures to compile for, with commas; hiprtc must be found")
 	allFlag     = flag.Bool("all", false, "every row of the table, not only usual schemes")
+	rowsFlag    = flag.String("rows", "", "rows of the table whose names match, whatever else is asked for")
 	outFlag     = flag.String("out", "", "folder for what was measured")
 )
 
@@ -37,6 +39,8 @@ func chosen(k *hip.Kernel) bool {
 	_, rest, ofScheme := strings.Cut(k.Name, "/")
 	name, _, _ := strings.Cut(rest, "/")
 	switch {
+	case *rowsFlag != "":
+		return regexp.MustCompile(*rowsFlag).MatchString(k.Name)
 	case *allFlag || !ofScheme || strings.HasPrefix(k.Name, "attend"):
 		return true
 	case strings.HasPrefix(k.Name, "matvec"):
