@@ -76,8 +76,8 @@ func spread(windows [][]int32, tokens int) [][]int32 {
 // A disturber carries disturbed copies of a model's hidden states.
 type disturber struct {
 	// change returns a matrix, or a stack of them, with errors whose relative
-	// size under the moments h it says; rows of a table are looked up alone.
-	change  func(name string, h []float64, table bool) (*formats.Tensor, float64, error)
+	// size under what it reads it says; rows of a table are looked up alone.
+	change  func(name string, in *reading, table bool) (*formats.Tensor, float64, error)
 	m       *model.Model
 	s       *stats.File
 	o       SensitivityOptions
@@ -89,6 +89,12 @@ type disturber struct {
 	clean  *Hidden
 	copies []copied
 	open   []*Hidden // to close
+}
+
+// A reading is what matrices that share an input read.
+type reading struct {
+	h      []float64 // moments [K][K]; nil: they count alike
+	shaper *shaper   // of h; nil: not needed so far
 }
 
 // A copied is the hidden states behind one disturbed matrix.
@@ -169,15 +175,15 @@ func (d *disturber) embed(ctx context.Context) error {
 		return err
 	}
 	d.open = append(d.open, d.clean)
-	var h []float64
+	var in reading
 	var err error
 	if g.Tied() {
-		if h, err = d.s.Moments(g.Head.Input, -1); err != nil {
+		if in.h, err = d.s.Moments(g.Head.Input, -1); err != nil {
 			return err
 		}
 	}
 	c := copied{name: g.Embed.Table}
-	table, relative, err := d.change(g.Embed.Table, h, true)
+	table, relative, err := d.change(g.Embed.Table, &in, true)
 	if err != nil {
 		return err
 	}
@@ -205,19 +211,19 @@ func (d *disturber) stored() bool {
 // disturbed matrix of it leads to.
 func (d *disturber) block(ctx context.Context, i int) error {
 	var fresh []copied
-	input, h := "", []float64(nil)
+	input, in := "", &reading{}
 	for _, l := range d.m.Graph.Blocks[i].Linears() {
 		if l.Role == model.RoleRouter {
 			continue
 		}
 		if l.Input != input {
-			var err error
-			if h, err = d.s.Moments(l.Input, -1); err != nil {
+			h, err := d.s.Moments(l.Input, -1)
+			if err != nil {
 				return err
 			}
-			input = l.Input
+			input, in = l.Input, &reading{h: h}
 		}
-		w, relative, err := d.change(l.Weight, h, false)
+		w, relative, err := d.change(l.Weight, in, false)
 		if err != nil {
 			return err
 		}
@@ -244,7 +250,7 @@ func (d *disturber) block(ctx context.Context, i int) error {
 }
 
 // disturbed is a change by noise.
-func (d *disturber) disturbed(name string, h []float64, table bool) (*formats.Tensor, float64, error) {
+func (d *disturber) disturbed(name string, in *reading, table bool) (*formats.Tensor, float64, error) {
 	t := d.m.Tensor(name)
 	n, k := t.Rows()
 	w := make([]float32, n*k)
@@ -255,7 +261,10 @@ func (d *disturber) disturbed(name string, h []float64, table bool) (*formats.Te
 		return nil, 0, err
 	}
 	rng := rand.New(rand.NewPCG(d.o.Seed, uint64(len(d.copies))<<32|uint64(len(w))))
-	newShaper(int(k), h, d.set, d.pool).disturb(w, d.o.Relative, table, rng)
+	if in.shaper == nil {
+		in.shaper = newShaper(int(k), in.h, d.set, d.pool)
+	}
+	in.shaper.disturb(w, d.o.Relative, table, rng)
 	raw := make([]byte, 4*len(w))
 	if err := tensor.FromFloat32(raw, w, tensor.F32); err != nil {
 		return nil, 0, err
@@ -308,7 +317,7 @@ func (d *disturber) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	head, relative, err := d.change(g.Head.Weight, h, false)
+	head, relative, err := d.change(g.Head.Weight, &reading{h: h}, false)
 	if err != nil {
 		return err
 	}

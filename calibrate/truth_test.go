@@ -72,8 +72,8 @@ func compareWithTruth(t *testing.T, shared, name, recipe string, tokens int) {
 	d := newDisturber(m, s, windows[half:], o) // other windows than the noise met
 	defer d.close()
 	errors := map[string]float64{}
-	d.change = func(name string, h []float64, table bool) (*formats.Tensor, float64, error) {
-		x, relative, err := quantized(m, name, recipe, h, table)
+	d.change = func(name string, in *reading, table bool) (*formats.Tensor, float64, error) {
+		x, relative, err := quantized(m, name, recipe, in.h, table)
 		errors[name] = relative
 		return x, relative, err
 	}
