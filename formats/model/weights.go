@@ -43,6 +43,19 @@ func (g *Graph) Params() int64 {
 // Tied reports whether the head reads the embedding table.
 func (g *Graph) Tied() bool { return g.Head.Weight == g.Embed.Table }
 
+// Readers returns the linears of a graph, its head included, by the names of their
+// weights.
+func (g *Graph) Readers() map[string]*Linear {
+	out := map[string]*Linear{}
+	for i := range g.Blocks {
+		for _, l := range g.Blocks[i].Linears() {
+			out[l.Weight] = l
+		}
+	}
+	out[g.Head.Weight] = &g.Head.Linear
+	return out
+}
+
 // Linears returns a block's matrices in the order of execution.
 func (b *Block) Linears() []*Linear {
 	out := []*Linear{&b.Attn.Q, &b.Attn.K, &b.Attn.V, &b.Attn.O}

@@ -80,11 +80,9 @@ func (f *File) Check(m *model.Model) error {
 				f.Source.Model, f.Source.ModelHash, m.Path, hash)
 		}
 	}
-	known := map[string]int64{m.Graph.Head.Input: m.Graph.Head.In}
-	for i := range m.Graph.Blocks {
-		for _, l := range m.Graph.Blocks[i].Linears() {
-			known[l.Input] = l.In
-		}
+	known := map[string]int64{}
+	for _, l := range m.Graph.Readers() {
+		known[l.Input] = l.In
 	}
 	for _, name := range sortedKeys(f.Inputs) {
 		if k, ok := known[name]; !ok || k != int64(f.Inputs[name].K) {

@@ -79,7 +79,7 @@ func Run(ctx context.Context, m *model.Model, p *plan.Plan, o Options) (*Result,
 	if o.Threads <= 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
 	}
-	r := &run{m: m, p: p, o: o, out: Result{Tensors: map[string]formats.Tensor{}, Fits: map[string]Fit{}}, linears: map[string]*model.Linear{}}
+	r := &run{m: m, p: p, o: o, out: Result{Tensors: map[string]formats.Tensor{}, Fits: map[string]Fit{}}, linears: m.Graph.Readers(), first: fit.NewMeasured(o.Stats)}
 	r.prepare(ctx)
 	if o.Progress != nil {
 		o.Progress(r.done, r.total)
@@ -99,18 +99,12 @@ type run struct {
 	linears     map[string]*model.Linear // by their weight
 	done, total int64                    // weights
 	last        int                      // block behind which nothing is left to measure; -1: none
-	first       *measured
+	first       *fit.Measured            // of the original model
 }
 
 // prepare finds out what is to be done and what was done before.
 func (r *run) prepare(ctx context.Context) {
 	g := r.m.Graph
-	for i := range g.Blocks {
-		for _, l := range g.Blocks[i].Linears() {
-			r.linears[l.Weight] = l
-		}
-	}
-	r.linears[g.Head.Weight] = &g.Head.Linear
 	r.last = -1
 	for _, w := range g.Weights() {
 		if r.recipe(w.Name) == plan.Keep {
@@ -171,7 +165,7 @@ func (r *run) walk(ctx context.Context) error {
 	g := r.m.Graph
 	for _, w := range g.Weights() {
 		if w.Block < 0 && r.early(w.Name) {
-			if err := r.tensor(ctx, w, r.original()); err != nil {
+			if err := r.tensor(ctx, w, r.first); err != nil {
 				return err
 			}
 		}
@@ -207,7 +201,7 @@ func (r *run) parallel(ctx context.Context) error {
 	g := r.m.Graph
 	for _, w := range g.Weights() {
 		if w.Block >= 0 || !r.early(w.Name) {
-			if err := r.tensor(ctx, w, r.original()); err != nil {
+			if err := r.tensor(ctx, w, r.first); err != nil {
 				return err
 			}
 		}
@@ -284,7 +278,7 @@ func (r *run) input(name string) string {
 
 // moments give the second moments of an input, nil where nothing was measured.
 type moments interface {
-	input(name string, expert int) (*fit.Input, error)
+	Input(name string, expert int) (*fit.Input, error)
 }
 
 // tensor fits one tensor, and keeps it.

@@ -45,7 +45,7 @@ func (j *job) fit(ctx context.Context) (formats.Tensor, Fit, error) {
 		if rows < n {
 			expert = int(first / rows)
 		}
-		in, err := j.moments.input(j.input(j.name), expert)
+		in, err := j.moments.Input(j.input(j.name), expert)
 		if err != nil {
 			return t, out, err
 		}
@@ -59,6 +59,11 @@ func (j *job) fit(ctx context.Context) (formats.Tensor, Fit, error) {
 	return x, out, err
 }
 
+// options say how its matrices are fitted.
+func (j *job) options() fit.Options {
+	return fit.Options{Seed: j.p.Seed, Effort: int(j.p.Effort), Threads: j.o.Threads, Lookup: j.lookup}
+}
+
 // whole fits a tensor by a recipe that looks at all its matrices at once.
 func (j *job) whole(ctx context.Context, t *formats.Tensor, out *Fit) (formats.Tensor, error) {
 	n, k := t.Rows()
@@ -66,12 +71,12 @@ func (j *job) whole(ctx context.Context, t *formats.Tensor, out *Fit) (formats.T
 	if err := form.DecodeRows(w, t, 0, n); err != nil {
 		return *t, err
 	}
-	in, err := j.moments.input(j.input(j.name), -1)
+	in, err := j.moments.Input(j.input(j.name), -1)
 	if err != nil {
 		return *t, err
 	}
-	each := func(i int) (*fit.Input, error) { return j.moments.input(j.input(j.name), i) }
-	o := fit.Options{Seed: j.p.Seed, Effort: int(j.p.Effort), Threads: j.o.Threads, Lookup: j.lookup}
+	each := func(i int) (*fit.Input, error) { return j.moments.Input(j.input(j.name), i) }
+	o := j.options()
 	r, err := factored.Tensor(ctx, j.name, w, t.Shape, j.recipe, in, each, o)
 	out.Error, out.Reference, out.Method = r.Error, r.Reference, r.Method
 	j.done += n * k
@@ -83,7 +88,7 @@ func (j *job) whole(ctx context.Context, t *formats.Tensor, out *Fit) (formats.T
 
 // matrix fits n rows of k weights from first on, in runs where they are many.
 func (j *job) matrix(ctx context.Context, t *formats.Tensor, first, n, k int64, in *fit.Input, out *Fit) ([]formats.Tensor, error) {
-	o := fit.Options{Seed: j.p.Seed, Effort: int(j.p.Effort), Threads: j.o.Threads, Lookup: j.lookup}
+	o := j.options()
 	run := n
 	if r, err := plan.ParseRecipe(j.recipe); err == nil && r.Form == plan.FormDense && n*k > maxChunk {
 		run = max(maxChunk/k/chunkTile, 1) * chunkTile

@@ -55,12 +55,12 @@ func Build(ctx context.Context, m *model.Model, o Options) ([]qplan.Item, error)
 	if o.Threads <= 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
 	}
-	b := &builder{m: m, o: o, readers: map[string]*model.Linear{}}
+	b := &builder{m: m, o: o, readers: m.Graph.Readers(), measured: fit.NewMeasured(o.Stats)}
 	if err := b.prepare(); err != nil {
 		return nil, err
 	}
 	for _, i := range b.byInput() {
-		if err := b.item(ctx, &b.items[i]); err != nil {
+		if err := b.item(ctx, &b.items[i], b.allowed[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -73,21 +73,13 @@ type builder struct {
 	readers     map[string]*model.Linear // by weight
 	items       []qplan.Item
 	allowed     [][]string // recipes of each item
+	measured    *fit.Measured
 	done, total int64
-
-	last string // input whose factors are held
-	in   *fit.Input
 }
 
 // prepare lists items and what each may become.
 func (b *builder) prepare() error {
 	g := b.m.Graph
-	for i := range g.Blocks {
-		for _, l := range g.Blocks[i].Linears() {
-			b.readers[l.Weight] = l
-		}
-	}
-	b.readers[g.Head.Weight] = &g.Head.Linear
 	used := make([]bool, len(b.o.Keep))
 	for _, w := range g.Weights() {
 		recipes, err := b.recipes(&w, used)
@@ -196,16 +188,15 @@ func (b *builder) input(name string) string {
 	return ""
 }
 
-// item fills in an item's candidates.
-func (b *builder) item(ctx context.Context, it *qplan.Item) error {
-	i := slices.IndexFunc(b.items, func(x qplan.Item) bool { return x.Name == it.Name })
+// item fills in an item's candidates, which are of the allowed recipes.
+func (b *builder) item(ctx context.Context, it *qplan.Item, allowed []string) error {
 	t := b.m.Tensor(it.Name)
 	sensitivity := b.sensitivity(it.Name)
-	errs, err := b.errors(ctx, &t, b.allowed[i])
+	errs, err := b.errors(ctx, &t, allowed)
 	if err != nil {
 		return err
 	}
-	for j, recipe := range b.allowed[i] {
+	for j, recipe := range allowed {
 		c := qplan.Candidate{Recipe: recipe, Bytes: t.Size(), Error: errs[j], Loss: errs[j] * sensitivity}
 		if recipe != plan.Keep {
 			x, err := fit.Describe(t.Name, t.Shape, recipe, fit.Options{Seed: b.o.Seed, Lookup: it.Role == string(model.RoleEmbed)})
@@ -216,9 +207,9 @@ func (b *builder) item(ctx context.Context, it *qplan.Item) error {
 		}
 		it.Candidates = append(it.Candidates, c)
 	}
-	if b.o.Forms && len(b.allowed[i]) > 1 {
+	if b.o.Forms && len(allowed) > 1 {
 		dense := map[string]float64{}
-		for j, recipe := range b.allowed[i] {
+		for j, recipe := range allowed {
 			dense[recipe] = errs[j]
 		}
 		forms, err := b.forms(ctx, it, &t, dense, sensitivity)
@@ -323,23 +314,7 @@ func (b *builder) errors(ctx context.Context, t *formats.Tensor, recipes []strin
 // moments returns what a tensor's errors are weighed by, nil where they count
 // alike.
 func (b *builder) moments(name string, expert int) (*fit.Input, error) {
-	input, s := b.input(name), b.o.Stats
-	if input == "" || s == nil || s.Inputs[input] == nil || s.Inputs[input].Tokens == 0 {
-		return nil, nil
-	}
-	if expert < 0 && input == b.last {
-		return b.in, nil
-	}
-	b.last, b.in = "", nil // dropped before the next is made
-	h, err := s.Moments(input, expert)
-	if err != nil {
-		return nil, err
-	}
-	in := fit.NewInput(h, s.Inputs[input].K)
-	if expert < 0 {
-		b.last, b.in = input, in
-	}
-	return in, nil
+	return b.measured.Input(b.input(name), expert)
 }
 
 // sample reads tiles of rows of a matrix of a stack, all of a small one.

@@ -84,7 +84,7 @@ func TestForms(t *testing.T) {
 		{"random experts", stored(t, noise(rng, 8*64*128), 8, 64, 128), "", 1},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			b := &builder{o: Options{Threads: 2}, readers: map[string]*model.Linear{}}
+			b := &builder{o: Options{Threads: 2}, measured: fit.NewMeasured(nil), readers: map[string]*model.Linear{}}
 			recipes := []string{"tcq2", "tcq3", "tcq4", "q8_0"}
 			errs, err := b.errors(context.Background(), &c.x, recipes)
 			if err != nil {
