@@ -12,7 +12,7 @@
 #include "common.hip"
 
 NSTF_KERNEL void __launch_bounds__(64) nstf_advance(int rows, i32* position, const i32* owner, const i32* token, i32* next, i32* history, int stride, i32* output, i32* steps, int ring) {
-	begin_early();
+	wait_for_inputs(); // and no launch begins before this one ends: some read positions as soon as they begin
 	const int step = *steps;
 	for (int t = threadIdx.x; t < rows; t += 64) {
 		const int p = position[t], id = token[t];

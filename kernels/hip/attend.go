@@ -34,6 +34,9 @@ type Attend struct {
 	// and Q is left as it was. Rows of decoding are of different sequences then;
 	// prompts are turned by a launch of its own.
 	Turn *Rope
+	// Settled says that the cache, but for what Turn brings, and Rows were written
+	// before the launch before this one began; they are read early then.
+	Settled bool
 	// Shape divides the work; without it, or where it holds zeros, a choice is made.
 	Shape *AttendShape
 	// Exact asks for float32 throughout; otherwise prompts may be multiplied in
@@ -49,12 +52,13 @@ const (
 	attendFewRows   = 8
 )
 
-// An AttendShape is how attention is divided. The first three are of decoding.
+// An AttendShape is how attention is divided. The first four are of decoding.
 type AttendShape struct {
-	Waves int // of a block
-	Fill  int // blocks for each compute unit, where positions suffice
-	Least int // positions that a block takes at least, a multiple of 64
-	Rows  int // of a block of prompts: 64 or 128
+	Waves   int // of a block
+	Queries int // of a wave at most; 0: as many as registers hold
+	Fill    int // blocks for each compute unit, where positions suffice
+	Least   int // positions that a block takes at least, a multiple of 64
+	Rows    int // of a block of prompts: 64 or 128
 }
 
 // split is how decoding is divided, worked out for a call.
@@ -68,12 +72,18 @@ type split struct {
 
 func (o *Attend) split(t Target) split {
 	shape := AttendShape{Waves: 256 / t.Wave, Fill: 2, Least: 256}
+	if t.API == CUDA { // measured on an H200: docs/perf/gpu.md
+		shape = AttendShape{Waves: 256 / t.Wave, Queries: 2, Fill: 1, Least: 128}
+	}
 	if o.Shape != nil && o.Shape.Waves != 0 {
 		shape = *o.Shape
 	}
 	group := o.Heads / o.KV.Heads
 	s := split{waves: shape.Waves, least: shape.Least}
 	s.queries = o.most(t, group)
+	if shape.Queries > 0 {
+		s.queries = min(s.queries, shape.Queries)
+	}
 	s.parts = ceil(group, s.queries)
 	s.queries = ceil(group, s.parts)
 	for s.waves > 1 && o.blockLDS(s) > attendLDS {
@@ -166,8 +176,8 @@ func (o *Attend) Calls(t Target) []Call {
 	args = append(append(args, o.KV.args()...), o.Rows.args()...)
 	args = append(args, Ptr(o.Scratch), Ptr(o.Scratch+CounterBytes))
 	return []Call{{
-		Early: true, Unit: Unit{"attend.hip", fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_LEAST=%d ATTEND_CAP=%d %s",
-			o.KV.defines(), o.Heads/o.KV.Heads, s.parts, s.queries, s.waves, s.least, flag(o.Softcap != 0), turn)},
+		Early: true, Unit: Unit{"attend.hip", fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_LEAST=%d ATTEND_CAP=%d ATTEND_SETTLED=%d %s",
+			o.KV.defines(), o.Heads/o.KV.Heads, s.parts, s.queries, s.waves, s.least, flag(o.Softcap != 0), flag(o.Settled && o.Turn != nil), turn)},
 		Symbol: "nstf_attend",
 		Grid:   [3]uint32{uint32(s.splits), uint32(o.KV.Heads * s.parts), uint32(o.T)},
 		Block:  [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Args: args,

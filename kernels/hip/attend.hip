@@ -7,7 +7,9 @@
 //
 // With ATTEND_TURN 1 the work of rope.hip is done on the way: q, k, v are what the
 // products gave, rows q_stride and k_stride apart, and the row's own key and
-// value go into the cache here. Rows are then of different sequences.
+// value go into the cache here. Rows are then of different sequences. ATTEND_SETTLED
+// says that all else that is read of the cache, and positions, owners and pages, was
+// there before the launch before this one began: it is read while that one ends.
 //
 // q, out f32[T][heads][KV_D]; the cache as in kv.hip. ATTEND_GROUP query heads
 // share a key-value head; a wave takes ATTEND_QUERIES of them at once, so that a
@@ -42,6 +44,7 @@
 
 #define ATTEND_RECORD (ATTEND_QUERIES * (KV_D + 2)) // top and sum of each query, then sums of values
 #define ATTEND_SPLITS 64
+#define ATTEND_FEW 8 // blocks whose records one thread reads at once
 #define ATTEND_NONE -3.4028234663852886e38f // a maximum over nothing
 
 __host__ __device__ constexpr int power_above(int n) { return n <= 1 ? 1 : 2 * power_above((n + 1) / 2); }
@@ -120,7 +123,10 @@ NSTF_DEVICE int chunk_at(int lane, int chunk) { return (lane % LANES + chunk * L
 // The position in its tile that this lane's team has in a step.
 NSTF_DEVICE int step_position(int lane, int step) { return step * TEAMS + lane / LANES; }
 
-template <bool Key> NSTF_DEVICE void load(vectors& to, const kv_cache& cache, const stored_pair& own, const tile& t, int lane) {
+// Loads what the cache has of a tile: where rows are turned, all but the newest.
+template <typename V> NSTF_DEVICE V load_from(const V* p) { return ATTEND_SETTLED ? load_settled(p) : *p; }
+
+template <bool Key> NSTF_DEVICE void load_cached(vectors& to, const kv_cache& cache, const tile& t, int lane) {
 #pragma unroll
 	for (int d = 0; d < STEPS; d++) {
 		const int p = step_position(lane, d);
@@ -129,16 +135,30 @@ template <bool Key> NSTF_DEVICE void load(vectors& to, const kv_cache& cache, co
 			const int at = chunk_at(lane, c);
 			to.x[d][c] = run{};
 			if (KV_FORMAT == 2) to.scale[d][c] = 0;
-			if (p < t.lo || p >= t.hi || at >= KV_D) continue;
-			if (ATTEND_TURN && p == t.newest) {
-				to.x[d][c] = *(const run*)((Key ? own.key : own.value) + at);
-				if (KV_FORMAT == 2 && Key) to.scale[d][c] = own.key_scales[at / 32];
-				continue;
-			}
-			to.x[d][c] = *(const run*)((Key ? cache.keys : cache.values) + (t.vector + p) * KV_D + at);
-			if (KV_FORMAT == 2 && Key) to.scale[d][c] = cache.key_scales[(t.vector + p) * KV_GROUPS + at / 32];
+			if (p < t.lo || p >= t.hi || at >= KV_D || ATTEND_TURN && p == t.newest) continue;
+			to.x[d][c] = load_from((const run*)((Key ? cache.keys : cache.values) + (t.vector + p) * KV_D + at));
+			if (KV_FORMAT == 2 && Key) to.scale[d][c] = load_from(cache.key_scales + (t.vector + p) * KV_GROUPS + at / 32);
 		}
 	}
+}
+
+// Loads the newest position of a tile, if it is there.
+template <bool Key> NSTF_DEVICE void load_newest(vectors& to, const stored_pair& own, const tile& t, int lane) {
+	if (!ATTEND_TURN || t.newest < 0 || t.newest >= TILE) return;
+#pragma unroll
+	for (int d = 0; d < STEPS; d++)
+#pragma unroll
+		for (int c = 0; c < CHUNKS; c++) {
+			const int at = chunk_at(lane, c);
+			if (step_position(lane, d) != t.newest || at >= KV_D) continue;
+			to.x[d][c] = *(const run*)((Key ? own.key : own.value) + at);
+			if (KV_FORMAT == 2 && Key) to.scale[d][c] = own.key_scales[at / 32];
+		}
+}
+
+template <bool Key> NSTF_DEVICE void load(vectors& to, const kv_cache& cache, const stored_pair& own, const tile& t, int lane) {
+	load_cached<Key>(to, cache, t, lane);
+	load_newest<Key>(to, own, t, lane);
 }
 
 // Adds Count numbers over the lanes of a team, M and fewer apart: each step
@@ -291,6 +311,30 @@ template <typename Put> NSTF_DEVICE void together(const f32* records, int n, mer
 	__syncthreads();
 }
 
+// The same for few records, without barriers: every thread works out for itself
+// what they are to be multiplied with, and all that it reads is under way at once.
+template <int Most, typename Put> NSTF_DEVICE void few_together(const f32* records, int n, Put put) {
+	for (int i = threadIdx.x; i < ATTEND_QUERIES * KV_D; i += THREADS) {
+		const int g = i / KV_D;
+		f32 tops[Most], sums[Most], values[Most], top = ATTEND_NONE, sum = 0, acc = 0;
+#pragma unroll
+		for (int j = 0; j < Most; j++) {
+			const f32* r = records + least(j, n - 1) * ATTEND_RECORD;
+			tops[j] = r[g], sums[j] = r[ATTEND_QUERIES + g], values[j] = r[2 * ATTEND_QUERIES + i];
+		}
+#pragma unroll
+		for (int j = 0; j < Most; j++) top = wave_max_of(tops[j], top);
+#pragma unroll
+		for (int j = 0; j < Most; j++) {
+			if (j >= n) continue;
+			const f32 c = exp_f32(tops[j] - top);
+			sum = fmaf(c, sums[j], sum);
+			acc = fmaf(c, values[j], acc);
+		}
+		put(g, i % KV_D, acc, top, sum);
+	}
+}
+
 #if ATTEND_TURN
 // What rope.hip is told.
 struct turning {
@@ -345,9 +389,10 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 	__shared__ stored_pair newest;
 	__shared__ merging merge;
 	__shared__ bool last;
-	begin_early();
+	let_next_begin();
+	if (!ATTEND_SETTLED) wait_for_inputs();
 	const kv_cache cache = KV_CACHE;
-	const int row = blockIdx.z, position = positions[row], head = blockIdx.y / ATTEND_PARTS, part = blockIdx.y % ATTEND_PARTS;
+	const int row = blockIdx.z, position = load_from(positions + row), head = blockIdx.y / ATTEND_PARTS, part = blockIdx.y % ATTEND_PARTS;
 	const int lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
 	if (position < 0) return;
 	const int lo = window > 0 && position + 1 > window ? position + 1 - window : 0;
@@ -356,7 +401,7 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 	if (blockIdx.x >= blocks) return;
 	const int end = first_tile + least(tiles, (blockIdx.x + 1) * each);
 	int at = first_tile + blockIdx.x * each + wave;
-	pages += owners[row] * (i64)max_pages;
+	pages += load_from(owners + row) * (i64)max_pages;
 	const i64 first_query = ((i64)row * heads + head * ATTEND_GROUP + part * ATTEND_QUERIES) * KV_D;
 	const int here = least(ATTEND_QUERIES, ATTEND_GROUP - part * ATTEND_QUERIES); // queries of this part
 
@@ -364,7 +409,7 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 	vectors key, value;
 	tile now, next;
 	// The page of a tile is looked up a tile ahead of its use.
-	auto page_of = [&](int i) { return i < end ? pages[i * TILE / 64] : 0; };
+	auto page_of = [&](int i) { return i < end ? load_from(pages + i * TILE / 64) : 0; };
 	auto tile_of = [&](int i, int page) {
 		tile t = {0, 0, 0, -1};
 		if (i < end) t = {kv_vector(page, kv_heads, head, i * TILE), most(lo - i * TILE, 0), least(position + 1 - i * TILE, TILE), position - i * TILE};
@@ -372,6 +417,11 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 	};
 	now = tile_of(at, page_of(at));
 	int page = page_of(at + ATTEND_WAVES);
+#if ATTEND_SETTLED
+	load_cached<true>(key, cache, now, lane);
+	load_cached<false>(value, cache, now, lane);
+	wait_for_inputs();
+#endif
 #if ATTEND_TURN
 	const turning how = TURNING;
 	turn_heads(lds, newest, how, q + (i64)row * q_stride + (head * ATTEND_GROUP + part * ATTEND_QUERIES) * KV_D, row, head, here,
@@ -380,7 +430,12 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 #else
 	const f32* from = q + first_query;
 #endif
-	load<true>(key, cache, newest, now, lane);
+	if (ATTEND_SETTLED) {
+		load_newest<true>(key, newest, now, lane);
+		load_newest<false>(value, newest, now, lane);
+	} else {
+		load<true>(key, cache, newest, now, lane);
+	}
 	queries query, sum;
 #pragma unroll
 	for (int g = 0; g < ATTEND_QUERIES; g++)
@@ -397,8 +452,8 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 #pragma unroll
 	for (int r = 0; r < ROUNDS; r++) all.top[r] = ATTEND_NONE, all.sum[r] = 0;
 
-	for (; at < end; at += ATTEND_WAVES) {
-		load<false>(value, cache, newest, now, lane);
+	for (bool loaded = ATTEND_SETTLED; at < end; at += ATTEND_WAVES, loaded = false) {
+		if (!loaded) load<false>(value, cache, newest, now, lane);
 #pragma unroll
 		for (int step = 0; step < STEPS; step += DEPTH) score(own, key, query, lane, step);
 		next = tile_of(at + ATTEND_WAVES, page);
@@ -446,14 +501,15 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 	auto answer = [&](int g, int d, f32 acc, f32, f32 s) {
 		if (g < here) out[first_query + g * KV_D + d] = s == 0 ? 0.0f : acc / s;
 	};
+	__syncthreads();
 	if (blocks == 1) {
-		together(lds, ATTEND_WAVES, merge, answer);
+		few_together<ATTEND_WAVES>(lds, ATTEND_WAVES, answer);
 		return;
 	}
 	const i64 share = (i64)row * gridDim.y + blockIdx.y;
 	records += share * gridDim.x * ATTEND_RECORD;
 	f32* mine = records + (i64)blockIdx.x * ATTEND_RECORD;
-	together(lds, ATTEND_WAVES, merge, [&](int g, int d, f32 acc, f32 top, f32 s) {
+	few_together<ATTEND_WAVES>(lds, ATTEND_WAVES, [&](int g, int d, f32 acc, f32 top, f32 s) {
 		mine[2 * ATTEND_QUERIES + g * KV_D + d] = acc;
 		if (d == 0) mine[g] = top, mine[ATTEND_QUERIES + g] = s;
 	});
@@ -466,5 +522,6 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 	__syncthreads();
 	if (!last) return;
 	__threadfence();
-	together(records, blocks, merge, answer);
+	if (blocks <= ATTEND_FEW) few_together<ATTEND_FEW>(records, blocks, answer);
+	else together(records, blocks, merge, answer);
 }

@@ -184,6 +184,40 @@ NSTF_DEVICE uint2 load_once(const uint2 *p) {
 NSTF_DEVICE u32 load_once(const u32 *p) { return __builtin_nontemporal_load(p); }
 #endif
 
+// A load past the caches that blocks do not share, for what is read before
+// wait_for_inputs: the driver may not have emptied them yet. p is aligned to V.
+template <typename V> NSTF_DEVICE V load_settled(const V *p) {
+#if defined(NSTF_CUDA)
+	union {
+		V v;
+		u32 words[(sizeof(V) + 3) / 4];
+		u16 halves[(sizeof(V) + 1) / 2];
+		u8 bytes[sizeof(V)];
+	} to;
+	if (sizeof(V) % 16 == 0) {
+#pragma unroll
+		for (int i = 0; i < (int)sizeof(V) / 4; i += 4)
+			asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(to.words[i]), "=r"(to.words[i + 1]), "=r"(to.words[i + 2]), "=r"(to.words[i + 3]) : "l"((const u32 *)p + i));
+	} else if (sizeof(V) % 4 == 0) {
+#pragma unroll
+		for (int i = 0; i < (int)sizeof(V) / 4; i++) asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(to.words[i]) : "l"((const u32 *)p + i));
+	} else if (sizeof(V) % 2 == 0) {
+#pragma unroll
+		for (int i = 0; i < (int)sizeof(V) / 2; i++) asm volatile("ld.global.cg.u16 %0, [%1];" : "=h"(to.halves[i]) : "l"((const u16 *)p + i));
+	} else {
+#pragma unroll
+		for (int i = 0; i < (int)sizeof(V); i++) {
+			u16 byte;
+			asm volatile("ld.global.cg.u8 %0, [%1];" : "=h"(byte) : "l"((const u8 *)p + i));
+			to.bytes[i] = (u8)byte;
+		}
+	}
+	return to.v;
+#else
+	return *p;
+#endif
+}
+
 // Asks for memory that will be read soon to come to the cache that all blocks
 // share: the whole 16-byte pieces of n bytes from p on. It may do nothing.
 NSTF_DEVICE void fetch_ahead(const void *p, u32 n) {

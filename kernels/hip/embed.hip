@@ -23,11 +23,16 @@ NSTF_KERNEL void __launch_bounds__(256) NSTF_NAMED(nstf_embed)(
 	const Weights view(Matrix{w, rows, k}, token[t]);
 	f32 v[Weights::unit];
 	Weights::floats(view.load(0, u), u, table, v);
+	const int run = Weights::unit % 4 == 0 ? 4 : 1;
 	const i64 at = (i64)u * Weights::unit;
 #pragma unroll
-	for (int i = 0; i < Weights::unit; i++) {
-		f32 sum = rounded_product(v[i], scale);
-		if (positions) sum += positions[(i64)position[t] * k + at + i];
-		y[(i64)t * k + at + i] = sum;
+	for (int i = 0; i < Weights::unit; i += run) {
+		pack<f32, run> sum;
+#pragma unroll
+		for (int j = 0; j < run; j++) {
+			sum.v[j] = rounded_product(v[i + j], scale);
+			if (positions) sum.v[j] += positions[(i64)position[t] * k + at + i + j];
+		}
+		*(pack<f32, run> *)(y + (i64)t * k + at + i) = sum;
 	}
 }

@@ -269,7 +269,12 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 	Input in = {lds, table};
 	Sums sums[MATVEC_VIEWS] = {};
 	int tile = blockIdx.x, batch = 0;
+	Added early = {0, 0};
 	auto use = [&](const Stage &from_memory) {
+		if (MATVEC_ADDS_EARLY && batch == 0) {
+			const Place p = place(tile);
+			early = added_early(p.out, row_of(p), base_of(p));
+		}
 		multiply(sums, from_memory, lane + batch * MATVEC_BATCH, in);
 		if (++batch < MATVEC_BATCHES) return;
 		const Place p = place(tile);
@@ -277,7 +282,7 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 #if MATVEC_SPLIT > 1
 		join(sums);
 #endif
-		write(p.out, sums, row_of(p), base_of(p), p.tile * MATVEC_TILE, rounded, MATVEC_EXPERTS ? blockIdx.y : from);
+		write(p.out, sums, row_of(p), base_of(p), p.tile * MATVEC_TILE, early, rounded, MATVEC_EXPERTS ? blockIdx.y : from);
 		batch = 0, tile += gridDim.x;
 #pragma unroll
 		for (int v = 0; v < MATVEC_VIEWS; v++)

@@ -6,10 +6,32 @@ struct Output {
 	int n;
 };
 
+// What is added to an output.
+struct Added {
+	f32 bias, residual;
+};
+
+// It can be read before the sum is known, if a lane has but one output.
+#define MATVEC_ADDS_EARLY (!MATVEC_QUANTIZE && !MATVEC_GATED && MATVEC_T * MATVEC_ROWS <= MATVEC_LANES)
+
+// Where output n of row t lies.
+NSTF_DEVICE i64 output_at(const Output &out, int t, int n) { return (i64)(MATVEC_EXPERTS ? blockIdx.y : t) * out.n + n; }
+
+NSTF_DEVICE Added added(const Output &out, int t, int n) {
+	return {out.bias ? out.bias[n] : 0, out.residual ? out.residual[output_at(out, t, n)] : 0};
+}
+
+// The same for the output that this lane will write.
+NSTF_DEVICE Added added_early(const Output &out, int row, int base) {
+	const int i = threadIdx.x % MATVEC_LANES, n = base + i % MATVEC_ROWS;
+	if (i >= MATVEC_T * MATVEC_ROWS || n < row) return {0, 0};
+	return added(out, i / MATVEC_ROWS, n);
+}
+
 // Writes the rows of a lane, whose sums are of rows base on, those before row
 // being another's. tile is the first row of the block's tile; rounded outputs are
 // rows `from` on.
-NSTF_DEVICE void write(const Output &out, const Sums (&sums)[MATVEC_VIEWS], int row, int base, int tile, u8 *rounded, int from) {
+NSTF_DEVICE void write(const Output &out, const Sums (&sums)[MATVEC_VIEWS], int row, int base, int tile, const Added &early, u8 *rounded, int from) {
 	const int lane = threadIdx.x % MATVEC_LANES, part = threadIdx.x / NSTF_WAVE % MATVEC_SPLIT;
 #if MATVEC_QUANTIZE
 	__shared__ __align__(16) f32 values[MATVEC_T][MATVEC_TILE];
@@ -31,10 +53,8 @@ NSTF_DEVICE void write(const Output &out, const Sums (&sums)[MATVEC_VIEWS], int 
 				if (row + r >= out.n) values[t][row + r - tile] = 0;
 #else
 				if (base + r < row) continue;
-				const i64 i = (i64)(MATVEC_EXPERTS ? blockIdx.y : t) * out.n + base + r;
-				if (out.bias) v += out.bias[base + r];
-				if (out.residual) v += out.residual[i];
-				out.y[i] = v;
+				const Added add = MATVEC_ADDS_EARLY ? early : added(out, t, base + r);
+				out.y[output_at(out, t, base + r)] = v + add.bias + add.residual;
 #endif
 			}
 	}

@@ -17,6 +17,8 @@ func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) Mat
 		if rows > 2 || w.Format.unit > 16 {
 			s.Steps = 1
 		}
+	case rows == 1 && t.API == CUDA && o.Experts == 0 && o.Rounded.Data == 0:
+		return o.streamed(s, w.K, ceil(units, s.Lanes))
 	case rows == 1 && t.API == CUDA:
 		s.Waves, s.Blocks = 16, 2
 	case rows > 2:
@@ -70,4 +72,30 @@ func (s *MatvecShape) wholeTiles(t Target, n int) {
 			s.Waves *= 2
 		}
 	}
+}
+
+// held is how much of an input a thread keeps while it is rounded, in fours: see
+// matvecinput.hip.
+const held = 8
+
+// streamed divides a product with one row among as many waves as a GPU holds at
+// once, which take tile after tile: 16 rows of W at a time, so that no unit has
+// much less to do than another, and four units of weights for each lane in each
+// of two stages. A batch that is not whole would leave the memory idle, so the
+// steps divide what a lane has of a row.
+func (o *Matvec) streamed(s MatvecShape, k, perLane int) MatvecShape {
+	views := 1
+	if o.Gated {
+		views = 2
+	}
+	s.Steps = max(4/views, 1)
+	for perLane%s.Steps != 0 {
+		s.Steps /= 2
+	}
+	s.Rows = min(max(4/(s.Steps*views), 1), 2)
+	s.Waves, s.Blocks, s.Grid, s.Pipe = 16/s.Rows, s.Rows, s.Rows, true
+	if o.Acts.Data == 0 && 4*s.Waves*s.Lanes*held < k { // a block rounds the input
+		s.Waves, s.Blocks, s.Grid = 16, 1, 1
+	}
+	return s
 }

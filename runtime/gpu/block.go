@@ -202,7 +202,7 @@ func (w *walk) attention(b *block, lo int, to target) {
 		w.do(turn)
 		turn = nil
 	}
-	w.do(&hip.Attend{Turn: turn, Rows: w.rows(lo), KV: e.pool.layers[b.index], Heads: int(a.Heads), Scale: a.Scale, Softcap: a.Softcap,
+	w.do(&hip.Attend{Turn: turn, Settled: w.t == 1, Rows: w.rows(lo), KV: e.pool.layers[b.index], Heads: int(a.Heads), Scale: a.Scale, Softcap: a.Softcap,
 		Window: int(a.Window), Capacity: int(e.context), Q: at(s.q, lo, b.q.N), Out: at(s.att, lo, b.q.N), Scratch: s.attend, Exact: e.exact})
 	to.w = b.o
 	w.linear(w.t-lo, source{x: out}, to)

@@ -133,7 +133,7 @@ func (w *walk) gated(t int, in source, b *block) source {
 	}
 	op := &hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Norm: in.norm, Gated: true, Act: b.act, Products: products}
 	out := source{x: s.gate}
-	if w.integers(b.down) {
+	if w.integers(b.down) && !w.e.streams(t) {
 		products[0].Y = 0
 		op.Rounded = hip.Acts{Data: s.wide, T: t, K: b.up.N}
 		out = source{acts: op.Rounded}
@@ -148,3 +148,8 @@ func (w *walk) embed() {
 	w.do(&hip.Embed{T: w.t, Table: e.table.Weight, Token: w.state.tokens, Scale: e.g.Embed.Scale,
 		Positions: e.positions, Position: w.state.positions(), Y: e.s.x})
 }
+
+// streams reports whether a gated product leaves the rounding of its outputs to
+// the product that reads them: blocks then need not have whole groups of 32, and
+// all units get as many rows.
+func (e *Engine) streams(t int) bool { return t == 1 && e.m.target.API == hip.CUDA }

@@ -372,8 +372,8 @@ func TestAttendTurns(t *testing.T) {
 				turn.QNorm = hip.Normal{Weight: m.put(t, w).address(), Eps: 1e-6}
 				turn.KNorm = turn.QNorm
 			}
-			var outputs, caches [2][]byte
-			for i := range 2 {
+			var outputs, caches [3][]byte
+			for i := range outputs {
 				cache, dq, dst := m.put(t, pool.raw), m.put(t, q), m.put(t, make([]float32, len(q)))
 				kv.Base = cache.address()
 				op := hip.Attend{Rows: where, KV: kv, Heads: c.heads, Scale: 0.1, Window: c.window, Capacity: 1024, Q: dq.address(), Out: dst.address()}
@@ -383,18 +383,20 @@ func TestAttendTurns(t *testing.T) {
 					first.Rows, first.Heads, first.Q, first.KV = where, c.heads, op.Q, kv
 					m.run(t, first.Calls(m.target))
 				} else {
-					op.Turn = &turn
+					op.Turn, op.Settled = &turn, i == 2
 				}
 				m.run(t, op.Calls(m.target))
 				outputs[i], caches[i] = make([]byte, 4*len(q)), make([]byte, len(pool.raw))
 				dst.get(t, outputs[i])
 				cache.get(t, caches[i])
 			}
-			if !bytes.Equal(outputs[0], outputs[1]) {
-				t.Error("outputs differ")
-			}
-			if !bytes.Equal(caches[0], caches[1]) {
-				t.Error("caches differ")
+			for i := 1; i < len(outputs); i++ {
+				if !bytes.Equal(outputs[0], outputs[i]) {
+					t.Errorf("outputs differ (%d)", i)
+				}
+				if !bytes.Equal(caches[0], caches[i]) {
+					t.Errorf("caches differ (%d)", i)
+				}
 			}
 		})
 	}

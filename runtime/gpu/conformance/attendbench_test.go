@@ -73,6 +73,11 @@ func (m *machine) benchAttend(b *testing.B, format cpu.KVFormat, rows, length in
 	n := rows * benchHeads * benchDim
 	op := hip.Attend{Rows: hip.Rows{T: rows, Position: m.put(b, position).address(), Owner: m.put(b, owner).address(), Pages: m.put(b, pages).address(), MaxPages: len(pages)},
 		Heads: benchHeads, Scale: 0.088, Capacity: length, Q: m.put(b, make([]float32, n)).address(), Out: m.put(b, make([]float32, n)).address(), Shape: shape, Exact: exact, KV: kv}
+	if rows == 1 { // as a model's pass does
+		zeros := func(n int) hip.Address { return m.put(b, make([]float32, n)).address() }
+		op.Settled, op.Turn = true, &hip.Rope{K: zeros(benchKV * benchDim), V: zeros(benchKV * benchDim),
+			Turn: hip.Rotation{Pairs: benchDim / 2, Cosine: zeros(benchDim / 2), Sine: zeros(benchDim / 2)}}
+	}
 	op.Scratch = m.put(b, make([]byte, op.ScratchBytes(m.target))).address()
 	var calls []hip.Call
 	for i := range 4 * layers {
@@ -93,15 +98,19 @@ func BenchmarkAttend(b *testing.B) {
 	m := open(b)
 	shapes := []*hip.AttendShape{nil}
 	if *variantsFlag {
-		for _, s := range []hip.AttendShape{{Waves: 8, Fill: 1, Least: 64}, {Waves: 8, Fill: 1, Least: 128}, {Waves: 8, Fill: 1, Least: 512}, {Waves: 4, Fill: 2, Least: 64}, {Waves: 4, Fill: 2, Least: 256}} {
-			shapes = append(shapes, &s)
+		for _, queries := range []int{1, 2, 4} {
+			for _, least := range []int{64, 128, 256} {
+				shapes = append(shapes, &hip.AttendShape{Waves: 8, Queries: queries, Fill: 1, Least: least})
+			}
+			shapes = append(shapes, &hip.AttendShape{Waves: 8, Queries: queries, Fill: 2, Least: 256})
 		}
+		shapes = append(shapes, &hip.AttendShape{Waves: 16, Queries: 1, Fill: 1, Least: 256}, &hip.AttendShape{Waves: 4, Queries: 1, Fill: 2, Least: 64})
 	}
-	for _, length := range []int{64, 256, 512, 1024, 2048, 8192, 32768} {
+	for _, length := range []int{64, 128, 256, 512, 2048, 8192, 32768} {
 		for _, s := range shapes {
 			name := "chosen"
 			if s != nil {
-				name = fmt.Sprintf("w%d_f%d_l%d", s.Waves, s.Fill, s.Least)
+				name = fmt.Sprintf("w%d_q%d_f%d_l%d", s.Waves, s.Queries, s.Fill, s.Least)
 			}
 			b.Run(fmt.Sprintf("f16/positions=%d/%s", length, name), func(b *testing.B) { m.benchAttend(b, cpu.KVF16, 1, length, s, false) })
 		}
