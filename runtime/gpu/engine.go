@@ -15,7 +15,7 @@ import (
 type Options struct {
 	API       hip.API
 	Ordinal   int      // of several devices
-	Libraries []string // installations where the driver's libraries are looked for too
+	Libraries []string // folders where the driver's libraries are looked for first
 	Kernels   string   // folder that keeps compiled kernels; "": none are kept
 	Context   int64    // positions of a sequence; 0: the model's, or what fits
 	Rows      int      // tokens of a pass, at most; 0: what suits the memory

@@ -36,7 +36,7 @@ type operation interface {
 
 // openMachine finds the device that is asked for.
 func openMachine(o *Options) (*machine, error) {
-	lib, err := driver.Load(driver.Options{API: o.API, Roots: o.Libraries})
+	lib, err := driver.Load(driver.Options{API: o.API, Paths: o.Libraries})
 	if missing(err) {
 		return nil, &MissingError{err}
 	}
