@@ -82,11 +82,15 @@ func Quantize(ctx context.Context, m *model.Model, q Request) (*Outcome, error) 
 			return nil, err
 		}
 	}
-	folder, err := q.folder(m)
+	hash, err := stats.Fingerprint(m)
 	if err != nil {
 		return nil, err
 	}
-	f := &flow{Request: q, m: m, work: folder}
+	folder, err := q.folder(hash)
+	if err != nil {
+		return nil, err
+	}
+	f := &flow{Request: q, m: m, hash: hash, work: folder}
 	out, err := f.run(ctx)
 	f.close()
 	if err != nil {
@@ -98,13 +102,9 @@ func Quantize(ctx context.Context, m *model.Model, q Request) (*Outcome, error) 
 	return out, folder.Remove()
 }
 
-// folder opens the work folder.
-func (q *Request) folder(m *model.Model) (*work.Folder, error) {
-	source, err := stats.Fingerprint(m)
-	if err != nil {
-		return nil, err
-	}
-	job := work.Job{"program": q.Tool, "model": source, "calibration text": stats.HashWindows(q.Windows), "held-out text": stats.HashWindows(q.Held),
+// folder opens the work folder for a model of that hash.
+func (q *Request) folder(hash string) (*work.Folder, error) {
+	job := work.Job{"program": q.Tool, "model": hash, "calibration text": stats.HashWindows(q.Windows), "held-out text": stats.HashWindows(q.Held),
 		"bound on the divergence": fmt.Sprint(q.MaxKLD, q.Tries), "order (--sequential, --parallel)": fmt.Sprint(q.Parallel), "processor": cpu.Best().Level().String()}
 	if q.Plan != nil {
 		job["plan"] = hashOf(q.Plan.Encode())
@@ -136,6 +136,7 @@ func (q *Request) options(s *stats.File) Options {
 type flow struct {
 	Request
 	m     *model.Model
+	hash  string // of m
 	work  *work.Folder
 	stats *stats.File
 	open  []*work.Folder // of tries
@@ -268,11 +269,7 @@ func (f *flow) measure(ctx context.Context, r *Result) (measured *Measured, err 
 
 // write writes the package with its plan and its ledger.
 func (f *flow) write(ctx context.Context, p *plan.Plan, r *Result, measured *Measured) (*Outcome, error) {
-	source, err := f.source()
-	if err != nil {
-		return nil, err
-	}
-	l := account(f.m, p, r, measured, source)
+	l := account(f.m, p, r, measured, f.source())
 	if f.stats != nil {
 		l.Experts = experts(f.stats)
 	}
@@ -283,7 +280,7 @@ func (f *flow) write(ctx context.Context, p *plan.Plan, r *Result, measured *Mea
 	}
 	files := []nstf.File{{Name: nstf.LedgerFile, Data: l.Encode()}, {Name: nstf.PlanFile, Data: p.Encode()}}
 	out := &Outcome{Plan: p, Ledger: l, Measured: measured}
-	err = f.step("writing", "bytes", func(progress func(done, total int64)) error {
+	err := f.step("writing", "bytes", func(progress func(done, total int64)) (err error) {
 		out.Report, err = encode.Run(ctx, f.m, f.Out, encode.Options{Fitted: r.Tensors, Files: files, Sources: f.Sources,
 			Tool: f.Tool, Flags: f.Flags, Progress: progress})
 		return err
@@ -295,14 +292,12 @@ func (f *flow) write(ctx context.Context, p *plan.Plan, r *Result, measured *Mea
 }
 
 // source says, for the ledger, what was fitted to and measured on.
-func (f *flow) source() (ledger.Source, error) {
-	s := ledger.Source{Model: filepath.Base(f.m.Path), Text: f.Text, Windows: int64(len(f.Windows)), Held: f.HeldText, HeldCount: int64(len(f.Held)), Seed: f.Seed}
+func (f *flow) source() ledger.Source {
+	s := ledger.Source{Model: filepath.Base(f.m.Path), Hash: f.hash, Text: f.Text, Windows: int64(len(f.Windows)), Held: f.HeldText, HeldCount: int64(len(f.Held)), Seed: f.Seed}
 	if len(f.Windows) > 0 {
 		s.TextHash, s.Context = stats.HashWindows(f.Windows), int64(len(f.Windows[0]))
 	}
-	var err error
-	s.Hash, err = stats.Fingerprint(f.m)
-	return s, err
+	return s
 }
 
 // experts lists a mixture's experts that too few tokens came to.
