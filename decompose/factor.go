@@ -80,12 +80,14 @@ func Factor(ctx context.Context, w []float32, n, k int, h *Moments, o Options) (
 }
 
 // Loss returns the loss of the best approximation of a rank.
-func (f *Factors) Loss(rank int) float64 {
-	left := f.Total
-	for _, v := range f.Values[:min(rank, len(f.Values))] {
-		left -= v
+func (f *Factors) Loss(rank int) float64 { return left(f.Total, f.Values, rank) }
+
+// left returns what the first count values leave of a total.
+func left(total float64, values []float64, count int) float64 {
+	for _, v := range values[:min(count, len(values))] {
+		total -= v
 	}
-	return max(left, 0)
+	return max(total, 0)
 }
 
 // Take returns A[N][R], orthonormal columns, and B[R][K] = A' W.

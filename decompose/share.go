@@ -56,13 +56,7 @@ func Share(ctx context.Context, w []float32, e, n, k int, h *Moments) (*Basis, e
 }
 
 // Loss returns what the first count shared matrices leave.
-func (b *Basis) Loss(count int) float64 {
-	left := b.Total
-	for _, v := range b.Values[:min(count, len(b.Values))] {
-		left -= v
-	}
-	return max(left, 0)
-}
+func (b *Basis) Loss(count int) float64 { return left(b.Total, b.Values, count) }
 
 // Take returns C[E][B], whose columns are orthonormal, and U[B][N][K].
 func (b *Basis) Take(count int) (c, u []float32) {
