@@ -83,12 +83,11 @@ func (w *walk) rotatedGate(t int, in source, b *block) source {
 		to := w.turnTo(&hip.Rotate{T: t, X: in.x}, g, t)
 		w.codewords(t, to, []hip.Product{{W: g.Weight, Y: s.gate}, {W: u.Weight, Y: s.up}})
 	} else {
-		for _, p := range []hip.Product{{W: g.Weight, Y: s.gate}, {W: u.Weight, Y: s.up}} {
-			m := g
-			if p.Y == s.up {
-				m = u
-			}
-			w.codewords(t, w.turnTo(&hip.Rotate{T: t, X: in.x}, m, t), []hip.Product{p})
+		for _, p := range []struct {
+			m *matrix
+			y hip.Address
+		}{{g, s.gate}, {u, s.up}} {
+			w.codewords(t, w.turnTo(&hip.Rotate{T: t, X: in.x}, p.m, t), []hip.Product{{W: p.m.Weight, Y: p.y}})
 		}
 	}
 	op := &hip.Rotate{T: t, X: s.gate, From: g.Weight, Bias: g.bias, Gate: true, Act: b.act, Up: s.up, UpFrom: u.Weight, UpBias: u.bias}
