@@ -53,7 +53,7 @@ func TestExitCodes(t *testing.T) {
 func TestUsage(t *testing.T) {
 	for _, line := range []string{
 		"nosuch", "convert", "convert a b -o c", "convert a", "convert a -o b --dtype f8", "convert a -o b --nosuch",
-		"quantize a -o b", "quantize a -o b --scheme nosuch", "quantize a -o b --scheme q4_k --head-scheme iq2_s",
+		"quantize a -o b", "quantize a -o b --scheme nosuch", "quantize a -o b --scheme q4_k --head-scheme iq1_s",
 		"inspect", "verify a b", "tokenize", "tokenize a --decode --ids", "eval a", "eval a --text t --protocol x", "eval a --text t --ctx 1",
 		"eval a --token-ids i", "eval a --text t --dump-logits d", "eval a --token-ids i --dump-logits d --ref r", "eval a --text t --max-tokens -1",
 		"run", "run a", "run a b", "run a -p x -", "run a -p x -f y", "run a -p x --system s", "run a -p x --temperature -1",

@@ -63,11 +63,30 @@ tcq2 to tcq6 are trellis codes of 2 to 6 bits over rotated weights: a fraction o
 error of the others at the same size, found by a search that takes minutes instead of
 seconds. --schemes ggml makes what nstf export gives to llama.cpp.`
 
+// wrapped lists words between commas, in lines of about so many columns.
+func wrapped(words []string, columns int) string {
+	var out strings.Builder
+	line := 0
+	for i, w := range words {
+		switch {
+		case i == 0:
+		case line > columns-len(w):
+			out.WriteString(",\n")
+			line = 0
+		default:
+			out.WriteString(", ")
+		}
+		out.WriteString(w)
+		line += len(w) + 2
+	}
+	return out.String()
+}
+
 func (a *app) quantizeCommand() *cobra.Command {
 	var f quantizeFlags
 	c := &cobra.Command{
 		Use: "quantize SRC -o OUT.nstf (--bpw N | --size N | --max-kld N | --scheme NAME | --plan FILE)", Short: "Make a model smaller, to a size, a divergence, a scheme or a plan", Args: cobra.ExactArgs(1),
-		Long: fmt.Sprintf(quantizeLong, strings.Join(encode.Schemes(), ", ")),
+		Long: fmt.Sprintf(quantizeLong, wrapped(encode.Schemes(), 80)),
 		Example: `  nstf quantize ./Llama-3.2-1B -o llama-q4.nstf --scheme q4_k
   nstf quantize ./Llama-3.2-1B -o llama-3bit.nstf --bpw 3 --calib text.jsonl
   nstf quantize ./Llama-3.2-1B -o llama.nstf --max-kld 0.02 --calib text.jsonl --keep 'lm_head=q8_0'

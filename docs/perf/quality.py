@@ -7,7 +7,7 @@ NSTF is the program, SHARED the folder with models/base-llama and text/. WORK ke
 packages. For each size (all of the table's by default) a package no larger is made, calibrated on
 text/calib.jsonl, and measured against the bf16 model on text/anchor_mix.txt, which nothing was fitted on.
 RESULTS gets a JSON line for each, lines that are there already are kept; the table and the plot (an SVG
-beside RESULTS) are made of all of them.
+beside RESULTS) are made of all of them. A package serves all files of others that are no smaller.
 """
 import json
 import math
@@ -51,16 +51,24 @@ def measure(nstf, shared, work, mb):
 
 
 def table(rows):
-    print("| peer's type | tool | its MB | its KL | our MB | our KL | ratio | goal | top token % | perplexity | predicted, held-out KL |")
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    """Prints each peer's row beside the largest package that is no larger than its file."""
+    print("| peer's type | tool | its MB | its KL | our MB | our KL | ratio | goal | top token % | perplexity |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for name, tool, mb, kl in PEERS:
-        r = rows.get(mb)
-        if r is None:
+        fitting = [r for r in rows.values() if r["bytes"] <= mb * 1e6]
+        if not fitting:
             continue
+        r = max(fitting, key=lambda r: r["bytes"])
         ratio = r["kl"] / kl
+        if ratio > GOAL[tool] and r["bytes"] < 0.95 * mb * 1e6:
+            continue  # a larger one was not made yet
         mark = "" if ratio <= GOAL[tool] else " missed"
         print(f"| {name} | {tool} | {mb:.2f} | {kl:.4f} | {r['bytes'] / 1e6:.2f} | {r['kl']:.4f} ± {r['se']:.4f} | {ratio:.2f} | {GOAL[tool]}{mark} "
-              f"| {100 * r['top1']:.1f} | {r['perplexity']:.2f} | {r['predicted']:.4f}, {r['held']:.4f} |")
+              f"| {100 * r['top1']:.1f} | {r['perplexity']:.2f} |")
+    print("\n| MB | bits per weight | predicted KL | on held-out text | on the table's text |\n|---|---|---|---|---|")
+    for r in sorted(rows.values(), key=lambda r: r["bytes"]):
+        print(f"| {r['bytes'] / 1e6:.2f} | {r['bpw']:.2f} | {r['predicted']:.4f} | {r['held']:.4f}, {r['held'] / r['predicted']:.2f} of it "
+              f"| {r['kl']:.4f}, {r['kl'] / r['predicted']:.2f} of it |")
 
 
 def plot(path, rows):

@@ -60,7 +60,7 @@ func TestPolicyNames(t *testing.T) {
 			t.Errorf("%+v: %+v, %v", c, p, err)
 		}
 	}
-	for _, bad := range [][3]string{{"nosuch", "", ""}, {"q4_k", "iq2_s", ""}, {"q4_k", "", "nosuch"}} {
+	for _, bad := range [][3]string{{"nosuch", "", ""}, {"q4_k", "iq1_s", ""}, {"q4_k", "", "nosuch"}} {
 		var u *formats.UnsupportedError
 		if _, err := encode.NewPolicy(bad[0], bad[1], bad[2]); !errors.As(err, &u) || u.Hint == "" {
 			t.Errorf("%v: %v", bad, err)

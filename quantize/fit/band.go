@@ -53,6 +53,7 @@ func load(dst []cpu.Lane, src []float32, rows, cols, ld int) {
 func (b *band) rounded(dst []byte, w, e, importance []float32, rows, k int) {
 	size, n := b.scheme.BlockBytes, b.scheme.Block
 	rowBytes := k / n * size
+	b.count = rows
 	for at := 0; at < k; at += n {
 		load(b.z, w[at:], rows, n, k)
 		weights(b.w, importance, at)
@@ -120,6 +121,7 @@ func (b *band) answered(dst []byte, rowBytes, rows int, f *factor, p int) {
 
 // best searches one block in some turns and keeps the best for each row.
 func (b *band) best(dst []byte, rowBytes, rows int, d, m []float32, ld int, z, e []cpu.Lane) {
+	b.count = rows
 	var least cpu.Lane
 	for l := range least {
 		least[l] = math.MaxFloat32
@@ -151,6 +153,9 @@ func (b *band) best(dst []byte, rowBytes, rows int, d, m []float32, ld int, z, e
 // turn rounds the targets in tries[0], column by column, and answers errors
 // within the block. It returns what the rows cost.
 func (b *band) turn(d, m []float32, ld int) (loss cpu.Lane) {
+	if b.points != nil {
+		return b.turnPoints(d, m, ld)
+	}
 	z, e := b.tries[0], b.tries[1]
 	var none [lanes]float32
 	for t := 0; t < len(z); t += lanes {
@@ -192,8 +197,10 @@ func (b *band) write(dst []byte, l int) {
 	for g := range len(b.q) / b.group {
 		out.sc[g], out.mn[g] = int8(b.sc[g][l]), int8(b.mn[g][l])
 	}
-	for c := range b.q {
-		out.q[c] = b.code(b.q[c][l])
+	if b.points == nil {
+		for c := range b.q {
+			out.q[c] = b.code(b.q[c][l])
+		}
 	}
 	b.pack(dst, out)
 }

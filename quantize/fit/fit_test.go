@@ -21,7 +21,7 @@ func fittable(t testing.TB) (out []*scheme.Scheme) {
 			out = append(out, s)
 		}
 	}
-	if len(out) != 15 {
+	if len(out) != 20 {
 		t.Fatalf("%d fitters: %v", len(out), out)
 	}
 	return out
@@ -235,7 +235,7 @@ func TestFallback(t *testing.T) {
 		want   string
 	}{
 		{"q4_k", 512, "q4_k"}, {"q4_k", 96, "q4_0"}, {"q4_k", 33, "f16"}, {"q5_k", 320, "q5_0"}, {"q6_k", 64, "q8_0"},
-		{"q8_0", 31, "f16"}, {"q5_0", 1, "f16"}, {"iq2_xxs", 100, "f16"}, {"f16", 7, "f16"}, {"f32", 7, "f32"},
+		{"q8_0", 31, "f16"}, {"q5_0", 1, "f16"}, {"iq2_xxs", 100, "f16"}, {"iq3_s", 96, "iq4_nl"}, {"f16", 7, "f16"}, {"f32", 7, "f32"},
 	} {
 		s, _ := scheme.ByName(c.scheme)
 		if got := fit.Fallback(s, c.k); got.Name != c.want {

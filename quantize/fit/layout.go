@@ -28,7 +28,8 @@ type layout struct {
 	least, most float32
 	// What the largest scale of a block is sent to; nil: most.
 	starts []float32
-	offset bool // m is stored; where scales are whole it is not negative
+	points *points // of a grid, where codes name these
+	offset bool    // m is stored; where scales are whole it is not negative
 	pack   func(dst []byte, b *block)
 }
 
@@ -38,6 +39,8 @@ type block struct {
 	d, m   uint16
 	sc, mn [16]int8
 	q      [256]uint8
+	at     [64]uint16 // of points: their codes
+	signs  [32]uint8  // and the signs of 8 weights each
 }
 
 // whole reports whether scales are whole numbers times the block's.

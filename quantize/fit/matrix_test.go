@@ -71,7 +71,7 @@ func TestEstimate(t *testing.T) {
 	const n, k = 96, 256
 	w, h := correlated(rand.New(rand.NewPCG(1, 2)), n, k)
 	in := fit.NewInput(h, k)
-	for _, recipe := range []string{"q4_k", "q6_k", "tcq2"} {
+	for _, recipe := range []string{"q4_k", "q6_k", "iq3_s", "iq2_xs", "tcq2"} {
 		r, err := fit.Matrix(context.Background(), "w", w, n, k, recipe, in, fit.Options{})
 		if err != nil {
 			t.Fatal(err)

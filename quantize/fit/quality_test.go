@@ -68,7 +68,7 @@ func fitted(t testing.TB, s *scheme.Scheme, w, importance []float32, k int) []fl
 // error than ggml's own packing has.
 func TestAgainstGGML(t *testing.T) {
 	source := readF32(t, "source.f32")
-	for _, name := range []string{"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs"} {
+	for _, name := range []string{"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq4_nl", "iq4_xs"} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := scheme.ByName(name)
 			ours := rmse(source, fitted(t, s, source, nil, 768))

@@ -14,6 +14,7 @@ const lanes = cpu.Lanes
 type search struct {
 	*layout
 	set   *cpu.Set
+	count int           // rows that are there
 	d, m  [lanes]uint16 // f16: of the block, or of the one group that it has
 	sc    [16]cpu.Lane  // whole scales and offsets of groups
 	mn    [16]cpu.Lane
@@ -24,6 +25,8 @@ type search struct {
 // errors by column.
 func (s *search) choose(x []cpu.Lane, w []float32) {
 	switch {
+	case s.points != nil:
+		s.choosePoints(x, w)
 	case s.offset && s.whole():
 		s.wholeOffsets(x, w)
 	case s.offset:

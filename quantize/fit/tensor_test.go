@@ -80,7 +80,7 @@ func TestTensorErrors(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	var unsupported *formats.UnsupportedError
-	iq, _ := scheme.ByName("iq2_xs")
+	iq, _ := scheme.ByName("iq1_s")
 	if _, err := fit.Tensor(newTensor(t, w[:k], 1, k), iq, nil); !errors.As(err, &unsupported) {
 		t.Errorf("iq2_xs: %v", err)
 	}
