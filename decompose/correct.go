@@ -18,57 +18,75 @@ type Corrected[T any] struct {
 	Error     float64 // tr(E H E')
 	Reference float64 // tr(W H W')
 	Rounds    int     // of those tried, the one that was best, from 1
-	// Curve is the loss of Q with corrections of ranks 0, 1, 2 ... before these
-	// are stored, from the first round.
+	// Curve is the loss of Q with products of ranks 0, 1, 2 ... found after it,
+	// before these are stored, from the first round.
 	Curve []float64
 }
 
-// Correct fits Q + A B to w[n][k]: q stores W, the best product of the rank for
-// what it got wrong is found and stored, and then, in turn, q stores W - A B
-// and the product is found again, until that stops paying or rounds are over
-// (the manner of CALDERA: Saha et al., 2024, arXiv 2405.18886; each product is
-// that of EoRA: Liu et al., 2024, arXiv 2410.21271). Of all rounds the best is
-// returned. Errors are those of the stores and of [Factor].
+// Correct fits Q + A B to w[n][k]. It begins with the best product of W itself,
+// all errors alike, because codes of rotated weights get wrong a part of what
+// they hold, whatever H is: what the product takes needs no codes. Then q stores
+// W - A B, the best product under H for what is left is found and stored, and so
+// in turn, until that stops paying or rounds are over (the manner of CALDERA:
+// Saha et al., 2024, arXiv 2405.18886; each product is that of EoRA: Liu et al.,
+// 2024, arXiv 2410.21271). Codes with the product that they were fitted behind
+// answer what storing it cost, codes with the one that was found after them do
+// not: of all these pairs the best is returned. Errors are those of the stores
+// and of [Factor].
 func Correct[T any](ctx context.Context, w []float32, n, k, rank, rounds int, h *Moments, q, a, b Store[T]) (Corrected[T], error) {
-	best := Corrected[T]{Reference: h.Loss(w, n, k)}
-	product := make([]float32, n*k)
+	reference := h.Loss(w, n, k)
+	before, product, err := Product(ctx, w, n, k, rank, nil, a, b)
+	if err != nil {
+		return before, err
+	}
+	var best Corrected[T]
 	for round := 1; round <= rounds; round++ {
-		c, stored, err := correctOnce(ctx, w, product, n, k, rank, h, q, a, b)
+		behind, after, stored, err := correctOnce(ctx, w, product, n, k, rank, h, q, a, b)
 		if err != nil {
 			return best, err
 		}
-		c.Reference, c.Rounds = best.Reference, round
-		if round > 1 {
-			c.Curve = best.Curve
+		behind.A, behind.B, behind.Curve = before.A, before.B, after.Curve
+		better := behind
+		if after.Error < behind.Error {
+			better = after
 		}
-		gain := best.Error - c.Error
-		if round == 1 || gain > 0 {
-			best = c
+		better.Reference, better.Rounds = reference, round
+		gain := best.Error - better.Error
+		if round == 1 {
+			best = better
+			gain = best.Error
+		} else if gain > 0 {
+			better.Curve = best.Curve
+			best = better
 		}
-		if round > 1 && gain < 0.002*best.Error {
+		if gain < 0.01*best.Error {
 			break
 		}
-		product = stored
+		before, product = after, stored
 	}
 	return best, nil
 }
 
-// correctOnce stores W less a product, then the product for what is left.
-func correctOnce[T any](ctx context.Context, w, product []float32, n, k, rank int, h *Moments, q, a, b Store[T]) (c Corrected[T], stored []float32, err error) {
+// correctOnce stores W less a product, then the product for what is left. The
+// codes are returned with the loss behind the product that was given, and with
+// the product found after them.
+func correctOnce[T any](ctx context.Context, w, product []float32, n, k, rank int, h *Moments, q, a, b Store[T]) (behind, after Corrected[T], stored []float32, err error) {
 	rest := make([]float32, len(w))
 	for i, v := range w {
 		rest[i] = v - product[i]
 	}
 	value, codes, err := q(ctx, rest, n, k, h)
 	if err != nil {
-		return c, nil, err
+		return behind, after, nil, err
 	}
 	for i, v := range w {
-		rest[i] = v - codes[i]
+		rest[i] -= codes[i]
+		codes[i] = v - codes[i]
 	}
-	c, stored, err = Product(ctx, rest, n, k, rank, h, a, b)
-	c.Q = value
-	return c, stored, err
+	behind.Q, behind.Error = value, h.Loss(rest, n, k)
+	after, stored, err = Product(ctx, codes, n, k, rank, h, a, b)
+	after.Q = value
+	return behind, after, stored, err
 }
 
 // Product fits A B to w[n][k] and returns it with A B as stored: A is stored

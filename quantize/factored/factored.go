@@ -101,11 +101,15 @@ func moments(in *fit.Input) *decompose.Moments {
 }
 
 // store fits a factor by a scheme. What reads the tensor's own input shares its
-// factorizations; for another the moments are taken as they come.
+// factorizations; for another the moments are taken as they come. Without
+// moments all errors count alike.
 func store(name, recipe string, in *fit.Input, o fit.Options) decompose.Store[formats.Tensor] {
 	return func(ctx context.Context, w []float32, n, k int, h *decompose.Moments) (formats.Tensor, []float32, error) {
 		use := in
-		if use == nil && h != nil {
+		switch {
+		case h == nil:
+			use = nil
+		case use == nil:
 			use = fit.NewInput(h.Mean(), k)
 		}
 		r, err := fit.Matrix(ctx, name, w, n, k, recipe, use, o)

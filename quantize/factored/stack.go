@@ -98,7 +98,11 @@ type sharing struct {
 
 func (s *sharing) fit(shape []int64) (fit.Result, error) {
 	out := fit.Result{Method: MethodShared}
-	basis, err := decompose.Share(s.ctx, s.w, s.e, s.n, s.k, moments(s.in))
+	h := moments(s.in)
+	if s.r.Scheme != "" {
+		h = nil // codes of the remainder get a part of its size wrong, whatever it reads
+	}
+	basis, err := decompose.Share(s.ctx, s.w, s.e, s.n, s.k, h)
 	if err != nil {
 		return out, err
 	}
@@ -110,7 +114,7 @@ func (s *sharing) fit(shape []int64) (fit.Result, error) {
 	size := s.n * s.k
 	var list []formats.Tensor
 	for b := range s.r.Rank {
-		x, back, err := store("u", s.r.Factors, s.in, s.o)(s.ctx, u[b*size:(b+1)*size], s.n, s.k, nil)
+		x, back, err := store("u", s.r.Factors, s.in, s.o)(s.ctx, u[b*size:(b+1)*size], s.n, s.k, h)
 		if err != nil {
 			return out, err
 		}

@@ -16,10 +16,10 @@ import (
 )
 
 // Candidates with factors. Their ranks are found, not given: one factorization
-// of a matrix, and one of what its coarsest codes got wrong, give the error
+// of a matrix under its moments, and one with all errors alike, give the error
 // against the rank, and ranks on the lower hull of bytes and error, those of
 // codes alone included, become candidates. So a form that does not pay is not
-// one.
+// one. Nothing is fitted for it.
 
 const (
 	maxFormed      = 1 << 26 // weights of a matrix that is factored for planning
@@ -28,13 +28,11 @@ const (
 	rankStep       = 16      // ranks are multiples: of a trellis tile
 )
 
-// correctable are the codes coarse enough for a correction to pay: each bit
-// more takes three quarters of the error, which no correction of its size does
-// where codes are finer.
-var correctable = []string{"tcq2", "tcq3"}
+// correctable are the codes that corrections are looked at for.
+var correctable = []string{"tcq2", "tcq3", "tcq4", "tcq5"}
 
 // factorSchemes are those of factors, coarsest first.
-var factorSchemes = []string{"tcq3", "tcq4", "q8_0"}
+var factorSchemes = []string{"tcq2", "tcq3", "tcq4", "q8_0"}
 
 // A formBuilder looks for the forms of one tensor.
 type formBuilder struct {
@@ -69,17 +67,21 @@ func (b *builder) forms(ctx context.Context, it *qplan.Item, t *formats.Tensor, 
 			return nil, named(err, t.Name)
 		}
 	}
-	// Sensitivities hold for errors like those of codes: one that is much larger
-	// than the coarsest codes leave is not looked at.
-	most := 0.0
-	for _, e := range dense {
-		most = max(most, e)
-	}
-	f.out = slices.DeleteFunc(f.out, func(c qplan.Candidate) bool { return c.Error > 1.5*most })
+	f.out = slices.DeleteFunc(f.out, func(c qplan.Candidate) bool { return c.Error > f.tolerated() })
 	for i := range f.out {
 		f.out[i].Loss = f.out[i].Error * sensitivity
 	}
 	return f.out, nil
+}
+
+// tolerated is the largest error that is looked at: sensitivities were seen to
+// hold up to 8 % (docs/perf/sensitivity.md), and for errors like those of codes.
+func (f *formBuilder) tolerated() float64 {
+	most := 0.08
+	for _, e := range f.dense {
+		most = max(most, 1.5*e)
+	}
+	return most
 }
 
 // load reads the middle matrix of a stack, and what it reads.
@@ -129,15 +131,25 @@ func (f *formBuilder) schemesFor(each func(scheme string, e float64) error) erro
 }
 
 // products looks at products alone. Their error is what the rank leaves, and
-// what each of two factors does.
+// what each of two factors does. Larger ranks are looked at where a quarter of
+// the smaller dimension leaves little.
 func (f *formBuilder) products(ctx context.Context) error {
-	most := min(min(f.n, f.k)/2, maxProduct) // beyond, factors have as many weights
-	c, err := decompose.Factor(ctx, f.w, f.n, f.k, f.h, decompose.Options{Rank: most, Fast: true})
-	if err != nil || c.Total == 0 {
-		return err
+	most := min(f.n, f.k)
+	var c *decompose.Factors
+	for _, rank := range []int{most / 4, most / 2} { // beyond, factors have as many weights
+		var err error
+		if c, err = decompose.Factor(ctx, f.w, f.n, f.k, f.h, decompose.Options{Rank: min(rank, maxProduct), Fast: true}); err != nil || c.Total == 0 {
+			return err
+		}
+		if c.Loss(len(c.Values)) > f.tolerated()*c.Total {
+			break
+		}
 	}
 	for r := rankStep; r <= len(c.Values); r += rankStep {
 		left := c.Loss(r) / c.Total
+		if left > f.tolerated() {
+			continue
+		}
 		err := f.schemesFor(func(s string, e float64) error {
 			return f.add(plan.Recipe{Form: plan.FormLowRank, Rank: r, Factors: s}, left+2*e*(1-left))
 		})
@@ -148,36 +160,26 @@ func (f *formBuilder) products(ctx context.Context) error {
 	return nil
 }
 
-// corrections looks at what coarse codes get wrong.
+// corrections looks at codes with a product. Codes of rotated weights get a part
+// of the weights' own size wrong, whatever these are, and the moments say what
+// that costs. So the error falls with the size of what a product leaves; what
+// the product's own codes get wrong is a part of that. See [decompose.Correct],
+// which may come to less.
 func (f *formBuilder) corrections(ctx context.Context) error {
-	for _, scheme := range correctable {
-		e, ok := f.dense[scheme]
-		if !ok || e == 0 {
-			continue
-		}
-		r, err := fit.Matrix(ctx, f.t.Name, f.w, f.n, f.k, scheme, f.in, f.o)
-		if err != nil {
-			return err
-		}
-		left := make([]float32, len(f.w))
-		if err := form.DecodeRows(left, &r.Tensor, 0, int64(f.n)); err != nil {
-			return err
-		}
-		for i, v := range f.w {
-			left[i] = v - left[i]
-		}
-		pays, err := f.promising(ctx, left)
-		if err != nil || !pays {
-			return err // finer codes leave less structure still
-		}
-		c, err := decompose.Factor(ctx, left, f.n, f.k, f.h, decompose.Options{Rank: maxCorrections})
-		if err != nil {
-			return err
-		}
-		for rank := rankStep; rank <= min(maxCorrections, len(c.Values)) && c.Total > 0; rank *= 2 {
-			part := c.Loss(rank) / c.Total
-			err := f.schemesFor(func(s string, stored float64) error {
-				return f.add(plan.Recipe{Form: plan.FormCorrected, Scheme: scheme, Rank: rank, Factors: s}, e*(part+2*stored*(1-part)))
+	c, err := decompose.Factor(ctx, f.w, f.n, f.k, nil, decompose.Options{Rank: min(maxCorrections, min(f.n, f.k)/2), Fast: true})
+	if err != nil || c.Total == 0 {
+		return err
+	}
+	for rank := rankStep; rank <= len(c.Values); rank += rankStep {
+		taken := 1 - c.Loss(rank)/c.Total
+		for _, scheme := range correctable {
+			e, ok := f.dense[scheme]
+			if !ok {
+				continue
+			}
+			err := f.schemesFor(func(s string, _ float64) error {
+				lost := min(1, 2*plainError(s)) // by the codes of both factors
+				return f.add(plan.Recipe{Form: plan.FormCorrected, Scheme: scheme, Rank: rank, Factors: s}, e*(1-taken*(1-lost)))
 			})
 			if err != nil {
 				return err
@@ -187,22 +189,13 @@ func (f *formBuilder) corrections(ctx context.Context) error {
 	return nil
 }
 
-// promising reports whether a product of a small rank could take more of an
-// error than its bytes would in finer codes, if its factors took 3 bits and
-// lost nothing. Most matrices end here.
-func (f *formBuilder) promising(ctx context.Context, left []float32) (bool, error) {
-	const doubt = 0.85 // a random subspace finds a little less than there is
-	c, err := decompose.Factor(ctx, left, f.n, f.k, f.h, decompose.Options{Rank: 2 * rankStep, Fast: true})
-	if err != nil || c.Total == 0 {
-		return false, err
+// plainError is the relative error that a factor's scheme leaves where all
+// errors count alike: nearly that of the best code of so many bits.
+func plainError(scheme string) float64 {
+	if bits := plan.TrellisBits(scheme); bits > 0 {
+		return 1.2 * math.Pow(4, -float64(bits))
 	}
-	for r := rankStep; r <= len(c.Values); r += rankStep {
-		bits := 3 * float64(r) * float64(f.n+f.k) / float64(f.n*f.k)
-		if 1-c.Loss(r)/c.Total > doubt*(1-math.Pow(4, -bits)) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return 1e-4
 }
 
 // basis looks at what the matrices of a stack have in common.
@@ -227,8 +220,12 @@ func (f *formBuilder) basis(ctx context.Context) error {
 	if err != nil || c.Total == 0 {
 		return err
 	}
-	for b := 1; b < e; b *= 2 {
-		part := c.Loss(b) / c.Total
+	plain, err := decompose.Share(ctx, w, e, f.n, f.k, nil) // what codes of a remainder follow
+	if err != nil {
+		return err
+	}
+	for b := 1; b < e; b++ {
+		part, size := c.Loss(b)/c.Total, plain.Loss(b)/plain.Total
 		err := f.schemesFor(func(s string, stored float64) error {
 			if err := f.add(plan.Recipe{Form: plan.FormShared, Rank: b, Factors: s}, part+stored*(1-part)); err != nil {
 				return err
@@ -236,7 +233,7 @@ func (f *formBuilder) basis(ctx context.Context) error {
 			// Codes of the remainder also answer what U's codes got wrong.
 			for _, q := range correctable {
 				if own, ok := f.dense[q]; ok {
-					if err := f.add(plan.Recipe{Form: plan.FormShared, Scheme: q, Rank: b, Factors: s}, own*(part+stored*(1-part))); err != nil {
+					if err := f.add(plan.Recipe{Form: plan.FormShared, Scheme: q, Rank: b, Factors: s}, own*(size+plainError(s)*(1-size))); err != nil {
 						return err
 					}
 				}
@@ -272,13 +269,13 @@ func (f *formBuilder) train(ctx context.Context) error {
 	return nil
 }
 
-// formMargin is by how much a form must lie below the hull of codes alone: the
+// formMargin is by how much a form must lie below what codes alone come to: the
 // estimates are no finer, and a form costs time.
 const formMargin = 0.03
 
-// paying returns the forms that lie below the lower hull of bytes and loss that
-// codes alone make, and on the hull that all make together. nothing is the loss
-// of a tensor of zeros, which takes no bytes and belongs to the hull.
+// paying returns the forms that lie below the curve of bytes and loss that codes
+// alone make, and on the lower hull that all make together. nothing is the loss
+// of a tensor of zeros, which takes no bytes and belongs to the curve.
 func paying(dense, forms []qplan.Candidate, nothing float64) []qplan.Candidate {
 	codes := lowerHull(append(slices.Clone(dense), qplan.Candidate{Loss: nothing}))
 	var below []qplan.Candidate
@@ -309,8 +306,10 @@ func lowerHull(list []qplan.Candidate) []qplan.Candidate {
 	return out
 }
 
-// at returns the loss that a hull has at a size: between two candidates, as if
-// part of the tensor had the one and part the other.
+// at returns the loss that a hull has at a size. Between two candidates it falls
+// by the same part with each byte, as the loss of codes falls with bits: a form
+// that only fills the gap between two codes takes nothing that bytes would not,
+// and random weights have such.
 func at(hull []qplan.Candidate, bytes int64) float64 {
 	for i, c := range hull {
 		switch {
@@ -320,7 +319,11 @@ func at(hull []qplan.Candidate, bytes int64) float64 {
 			return c.Loss
 		}
 		p := hull[i-1]
-		return p.Loss + (c.Loss-p.Loss)*float64(bytes-p.Bytes)/float64(c.Bytes-p.Bytes)
+		way := float64(bytes-p.Bytes) / float64(c.Bytes-p.Bytes)
+		if c.Loss <= 0 {
+			return p.Loss * (1 - way)
+		}
+		return p.Loss * math.Pow(c.Loss/p.Loss, way)
 	}
 	return hull[len(hull)-1].Loss
 }

