@@ -9,7 +9,12 @@ import (
 )
 
 func mapFile(f *os.File, size int64) ([]byte, error) {
-	return unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	p, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	inLargePages(p)
+	return p, nil
 }
 
 func unmapFile(p []byte) error { return unix.Munmap(p) }

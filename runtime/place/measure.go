@@ -17,7 +17,7 @@ type Reader struct {
 	pool  *cpu.Pool
 	parts [][]byte
 	bytes int64
-	part  func(i int)
+	part  func(worker, i int)
 	sum   atomic.Uint64 // of what was read: it has to go somewhere
 }
 
@@ -33,26 +33,28 @@ func NewReader(set *cpu.Set, pool *cpu.Pool, memory ...[]byte) *Reader {
 			p = p[n:]
 		}
 	}
-	r.part = func(i int) { r.sum.Add(set.ReadWords(r.parts[i])) }
+	r.part = func(_, i int) { r.sum.Add(set.ReadWords(r.parts[i])) }
 	return r
 }
 
 // Read reads everything once and returns bytes per second.
 func (r *Reader) Read() float64 {
 	start := time.Now()
-	r.pool.Run(len(r.parts), r.part)
+	r.pool.RunApart(len(r.parts), r.part)
 	return float64(r.bytes) / time.Since(start).Seconds()
 }
 
 // NewBuffer returns memory to measure bandwidth on: four times the largest cache,
 // at least 256 MiB and at most a quarter of the memory that is free. Every page
-// has been written, or all would be the same page of zeros.
+// has been written, or all would be the same page of zeros, and lies in pages of 2 MiB
+// where the system has them.
 func NewBuffer(m *Machine) []byte {
 	size := max(4*m.LastCache(), 256<<20)
 	if free := available(); free > 0 {
 		size = min(size, free/4)
 	}
 	p := make([]byte, size)
+	inLargePages(p)
 	for i := 0; i < len(p); i += 64 {
 		p[i] = byte(i >> 6)
 	}
