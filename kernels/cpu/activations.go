@@ -33,6 +33,7 @@ type Activations struct {
 	group   int    // 32 or 16
 	records int    // of a row
 	buf     []byte // [records][T][recordBytes]: a run of all tokens lies together
+	eights  []byte // the same as eightsGeneric orders it, of few tokens in groups of 32
 }
 
 // A record is 256 activations of a row, the last one padded with zeros. All
@@ -71,6 +72,10 @@ func (a *Activations) Reset(t, k, group int) {
 		a.buf = make([]byte, max(size, 2*cap(a.buf)))
 	}
 	a.buf = a.buf[:size]
+	if t > FewTokens || group != coarseGroup {
+		size = 0
+	}
+	a.eights = grownBytes(a.eights, size)
 }
 
 // T returns the number of rows.
@@ -83,10 +88,13 @@ func (a *Activations) K() int { return a.k }
 func (a *Activations) Group() int { return a.group }
 
 // Bytes returns the memory held.
-func (a *Activations) Bytes() int { return cap(a.buf) }
+func (a *Activations) Bytes() int { return cap(a.buf) + cap(a.eights) }
 
 // at returns the memory from record i of row t on.
 func (a *Activations) at(t, i int) []byte { return a.buf[(i*a.t+t)*recordBytes:] }
+
+// eightsAt is at of the other order.
+func (a *Activations) eightsAt(t, i int) []byte { return a.eights[(i*a.t+t)*recordBytes:] }
 
 // Quantize sets a to the t rows of x, at distance ldx, of k values each, in
 // groups of 32 or 16.
@@ -111,11 +119,14 @@ func (s *Set) QuantizeRow(a *Activations, t int, x []float32) {
 		if len(x) >= recordValues {
 			quantize(dst, (*[recordValues]float32)(x))
 			x = x[recordValues:]
-			continue
+		} else {
+			var last [recordValues]float32
+			copy(last[:], x)
+			quantize(dst, &last)
 		}
-		var last [recordValues]float32
-		copy(last[:], x)
-		quantize(dst, &last)
+		if len(a.eights) > 0 {
+			s.eights((*[recordBytes]byte)(a.eightsAt(t, i)), dst)
+		}
 	}
 }
 
@@ -151,6 +162,30 @@ func quantizeFineGeneric(r *[recordBytes]byte, x *[recordValues]float32) {
 		putFloat(r, atScale+4*g, d)
 		putFloat(r, atSum16+4*g, d*float32(sum))
 		binary.LittleEndian.PutUint32(r[atShift+4*g:], uint32(-128*sum))
+	}
+}
+
+// A record in the other order: values 8j to 8j+7 of each group of 32 lie together, group
+// after group, for j = 0 to 3, so that a kernel adds up all of a group in two lanes of 32
+// bits. Then d and d times the sums, as in the record, and both again with d of odd
+// groups a sixteenth, for codes that stay in the upper half of a byte.
+const (
+	atEightsScale = 256 // float32[8], and the sums behind them
+	atEightsHigh  = 320
+)
+
+// eightsGeneric writes src in the other order. What lies behind is left as it is.
+func eightsGeneric(dst, src *[recordBytes]byte) {
+	for j := range 4 {
+		for g := range 8 {
+			copy(dst[64*j+8*g:][:8], src[32*g+8*j:])
+		}
+	}
+	copy(dst[atEightsScale:][:64], src[atScale:])
+	copy(dst[atEightsHigh:][:64], src[atScale:])
+	for g := 1; g < 8; g += 2 {
+		d := math.Float32frombits(binary.LittleEndian.Uint32(src[atScale+4*g:]))
+		putFloat(dst, atEightsHigh+4*g, d/16)
 	}
 }
 

@@ -15,6 +15,7 @@ package cpu
 //go:generate go -C internal/gen run . -kernel codes -out ../../codes_amd64.s -stubs ../../codes_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel unpack -out ../../unpack_amd64.s -stubs ../../unpack_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel quantize -out ../../quantize_amd64.s -stubs ../../quantize_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel eights -out ../../eights_amd64.s -stubs ../../eights_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel q40 -out ../../q40_amd64.s -stubs ../../q40_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel q41 -out ../../q41_amd64.s -stubs ../../q41_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel q50 -out ../../q50_amd64.s -stubs ../../q50_amd64.go -pkg cpu

@@ -34,6 +34,7 @@ type Integer struct {
 	// are at a[t*recordBytes+i*step:] for i < runs.
 	// Without one, rows are unpacked and given to the product's strip kernels.
 	matVec [5]matVecKernel
+	eights bool // matVec takes activations in the order of eightsGeneric
 	// unpackAll writes runs records of unpackedBytes from one row; nil: plain Go.
 	unpackAll func(dst, w []byte, runs int)
 }

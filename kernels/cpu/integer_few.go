@@ -68,9 +68,13 @@ func tokensAtOnce(left int) int {
 // multiplyRows multiplies tokens t to t+m by rows of w.
 func (k *Integer) multiplyRows(c []float32, ldc, rows int, w []byte, a *Activations, t, m int, sc *IntegerScratch) {
 	size, run, step := k.rowBytes(a.k), k.runBytes(), a.t*recordBytes
+	at := a.at
+	if k.eights {
+		at = a.eightsAt
+	}
 	whole := size / run
 	if whole > 0 {
-		k.matVec[m](c, ldc, rows, w, size, a.at(t, 0), step, whole)
+		k.matVec[m](c, ldc, rows, w, size, at(t, 0), step, whole)
 	}
 	if whole == a.records {
 		return
@@ -83,7 +87,7 @@ func (k *Integer) multiplyRows(c []float32, ldc, rows int, w []byte, a *Activati
 			row := w[(n+r)*size : (n+r+1)*size]
 			copy(sc.last[r*run:], row[whole*run:])
 		}
-		k.matVec[m](sc.edge[:], batch, here, sc.last[:], run, a.at(t, whole), step, 1)
+		k.matVec[m](sc.edge[:], batch, here, sc.last[:], run, at(t, whole), step, 1)
 		for i := range m {
 			put(c[i*ldc+n:i*ldc+n+here], sc.edge[i*batch:], whole > 0)
 		}

@@ -799,16 +799,16 @@ row_end:
 // func matVecQ4Kx1AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
 TEXT ·matVecQ4Kx1AVX512(SB), NOSPLIT, $0-112
-	VMOVDQU64 nibbles32<>+0(SB), Z0
-	VMOVDQU64 placeK4<>+0(SB), Z1
-	VMOVDQU64 shiftK4<>+0(SB), Z2
-	VMOVDQU64 maskK4<>+0(SB), Z3
-	VMOVDQU64 wordsK4<>+0(SB), Z4
-	VMOVDQU64 sixteenth<>+0(SB), Z5
-	VMOVDQU64 spread32_0<>+0(SB), Z6
-	VMOVDQU64 spread32_1<>+0(SB), Z7
-	VMOVDQU64 spread32_2<>+0(SB), Z8
-	VMOVDQU64 spread32_3<>+0(SB), Z9
+	VMOVDQU64 nibbles8<>+0(SB), Z0
+	VMOVDQU64 eights32_0<>+0(SB), Z1
+	VMOVDQU64 eights32_1<>+0(SB), Z2
+	VMOVDQU64 eights32_2<>+0(SB), Z3
+	VMOVDQU64 eights32_3<>+0(SB), Z4
+	VMOVDQU64 placeK4<>+0(SB), Z5
+	VMOVDQU64 shiftK4<>+0(SB), Z6
+	VMOVDQU64 maskK4<>+0(SB), Z7
+	VMOVDQU64 wordsK4<>+0(SB), Z8
+	VMOVDQU64 pairs<>+0(SB), Z9
 	MOVQ      y_base+0(FP), DX
 	MOVQ      w_base+40(FP), BX
 	MOVQ      rows+32(FP), SI
@@ -820,7 +820,6 @@ row:
 	MOVQ   a_base+72(FP), CX
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
 	MOVQ   runs+104(FP), DI
 	MOVQ   step+96(FP), R8
 
@@ -833,46 +832,41 @@ run:
 	PREFETCHT0      576(AX)
 	PREFETCHT1      8320(AX)
 	PREFETCHT0      640(AX)
-	VBROADCASTI32X4 (AX), Z13
-	VPSHUFB         Z1, Z13, Z15
-	VPSRLD          $0x0a, Z15, Z14
-	VPSRLVD         Z2, Z15, Z15
-	VPTERNLOGD      $0xe4, Z3, Z14, Z15
-	VCVTDQ2PS       Z15, Z15
-	VPSHUFB         Y4, Y13, Y13
-	VCVTPH2PS       Y13, Z13
-	VMULPS          Z13, Z15, Z15
-	VMULPS          Z5, Z15, Z15
-	VMULPS          256(CX), Z15, Z13
-	VADDPS          Z13, Z12, Z12
-	VBROADCASTI64X4 16(AX), Z14
-	VPANDD          Z0, Z14, Z14
-	VPXORD          Z15, Z15, Z15
-	VPDPBUSD        (CX), Z14, Z15
-	VCVTDQ2PS       Z15, Z15
-	VPERMPS         Z13, Z6, Z14
-	VFMADD231PS     Z15, Z14, Z10
-	VBROADCASTI64X4 48(AX), Z14
-	VPANDD          Z0, Z14, Z14
-	VPXORD          Z15, Z15, Z15
-	VPDPBUSD        64(CX), Z14, Z15
-	VCVTDQ2PS       Z15, Z15
-	VPERMPS         Z13, Z7, Z14
-	VFMADD231PS     Z15, Z14, Z11
-	VBROADCASTI64X4 80(AX), Z14
-	VPANDD          Z0, Z14, Z14
-	VPXORD          Z15, Z15, Z15
-	VPDPBUSD        128(CX), Z14, Z15
-	VCVTDQ2PS       Z15, Z15
-	VPERMPS         Z13, Z8, Z14
-	VFMADD231PS     Z15, Z14, Z10
-	VBROADCASTI64X4 112(AX), Z14
-	VPANDD          Z0, Z14, Z14
-	VPXORD          Z15, Z15, Z15
-	VPDPBUSD        192(CX), Z14, Z15
-	VCVTDQ2PS       Z15, Z15
-	VPERMPS         Z13, Z9, Z13
-	VFMADD231PS     Z15, Z13, Z11
+	VBROADCASTI32X4 (AX), Z12
+	VPSHUFB         Z5, Z12, Z14
+	VPSRLD          $0x0a, Z14, Z13
+	VPSRLVD         Z6, Z14, Z14
+	VPTERNLOGD      $0xe4, Z7, Z13, Z14
+	VCVTDQ2PS       Z14, Z14
+	VPSHUFB         Y8, Y12, Y12
+	VCVTPH2PS       Y12, Z12
+	VMULPS          Z12, Z14, Z14
+	VMULPS          320(CX), Z14, Z12
+	VADDPS          Z12, Z11, Z11
+	VPXORD          Z13, Z13, Z13
+	VPXORD          Z14, Z14, Z14
+	VMOVDQU64       16(AX), Z15
+	VMOVDQU64       80(AX), Z16
+	VMOVDQA64       Z15, Z17
+	VPERMT2Q        Z16, Z1, Z17
+	VPANDD          Z0, Z17, Z17
+	VPDPBUSD        (CX), Z17, Z13
+	VMOVDQA64       Z15, Z17
+	VPERMT2Q        Z16, Z2, Z17
+	VPANDD          Z0, Z17, Z17
+	VPDPBUSD        64(CX), Z17, Z14
+	VMOVDQA64       Z15, Z17
+	VPERMT2Q        Z16, Z3, Z17
+	VPANDD          Z0, Z17, Z17
+	VPDPBUSD        128(CX), Z17, Z13
+	VMOVDQA64       Z15, Z15
+	VPERMT2Q        Z16, Z4, Z15
+	VPANDD          Z0, Z15, Z15
+	VPDPBUSD        192(CX), Z15, Z14
+	VPADDD          Z14, Z13, Z13
+	VCVTDQ2PS       Z13, Z13
+	VPERMPS         Z12, Z9, Z12
+	VFMADD231PS     Z13, Z12, Z10
 	ADDQ            $+144, AX
 	ADDQ            R8, CX
 	SUBQ            $0x00000001, DI
@@ -882,10 +876,9 @@ run_end:
 	MOVQ          ldy+24(FP), AX
 	SHLQ          $0x02, AX
 	MOVQ          DX, CX
-	VADDPS        Z11, Z10, Z10
-	VEXTRACTF64X4 $0x01, Z12, Y12
-	VBROADCASTSS  zero1<>+0(SB), Z11
-	VFNMADD231PS  Z12, Z11, Z10
+	VEXTRACTF64X4 $0x01, Z11, Y11
+	VBROADCASTSS  zero1<>+0(SB), Z12
+	VFNMADD231PS  Z11, Z12, Z10
 	VEXTRACTF64X4 $0x01, Z10, Y11
 	VADDPS        Y11, Y10, Y10
 	VEXTRACTF32X4 $0x01, Y10, X11
@@ -906,23 +899,55 @@ row_end:
 	VZEROUPPER
 	RET
 
-DATA nibbles32<>+0(SB)/4, $0x0f0f0f0f
-DATA nibbles32<>+4(SB)/4, $0x0f0f0f0f
-DATA nibbles32<>+8(SB)/4, $0x0f0f0f0f
-DATA nibbles32<>+12(SB)/4, $0x0f0f0f0f
-DATA nibbles32<>+16(SB)/4, $0x0f0f0f0f
-DATA nibbles32<>+20(SB)/4, $0x0f0f0f0f
-DATA nibbles32<>+24(SB)/4, $0x0f0f0f0f
-DATA nibbles32<>+28(SB)/4, $0x0f0f0f0f
-DATA nibbles32<>+32(SB)/4, $0xf0f0f0f0
-DATA nibbles32<>+36(SB)/4, $0xf0f0f0f0
-DATA nibbles32<>+40(SB)/4, $0xf0f0f0f0
-DATA nibbles32<>+44(SB)/4, $0xf0f0f0f0
-DATA nibbles32<>+48(SB)/4, $0xf0f0f0f0
-DATA nibbles32<>+52(SB)/4, $0xf0f0f0f0
-DATA nibbles32<>+56(SB)/4, $0xf0f0f0f0
-DATA nibbles32<>+60(SB)/4, $0xf0f0f0f0
-GLOBL nibbles32<>(SB), RODATA|NOPTR, $64
+DATA nibbles8<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA nibbles8<>+8(SB)/8, $0xf0f0f0f0f0f0f0f0
+DATA nibbles8<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA nibbles8<>+24(SB)/8, $0xf0f0f0f0f0f0f0f0
+DATA nibbles8<>+32(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA nibbles8<>+40(SB)/8, $0xf0f0f0f0f0f0f0f0
+DATA nibbles8<>+48(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA nibbles8<>+56(SB)/8, $0xf0f0f0f0f0f0f0f0
+GLOBL nibbles8<>(SB), RODATA|NOPTR, $64
+
+DATA eights32_0<>+0(SB)/8, $0x0000000000000000
+DATA eights32_0<>+8(SB)/8, $0x0000000000000000
+DATA eights32_0<>+16(SB)/8, $0x0000000000000004
+DATA eights32_0<>+24(SB)/8, $0x0000000000000004
+DATA eights32_0<>+32(SB)/8, $0x0000000000000008
+DATA eights32_0<>+40(SB)/8, $0x0000000000000008
+DATA eights32_0<>+48(SB)/8, $0x000000000000000c
+DATA eights32_0<>+56(SB)/8, $0x000000000000000c
+GLOBL eights32_0<>(SB), RODATA|NOPTR, $64
+
+DATA eights32_1<>+0(SB)/8, $0x0000000000000001
+DATA eights32_1<>+8(SB)/8, $0x0000000000000001
+DATA eights32_1<>+16(SB)/8, $0x0000000000000005
+DATA eights32_1<>+24(SB)/8, $0x0000000000000005
+DATA eights32_1<>+32(SB)/8, $0x0000000000000009
+DATA eights32_1<>+40(SB)/8, $0x0000000000000009
+DATA eights32_1<>+48(SB)/8, $0x000000000000000d
+DATA eights32_1<>+56(SB)/8, $0x000000000000000d
+GLOBL eights32_1<>(SB), RODATA|NOPTR, $64
+
+DATA eights32_2<>+0(SB)/8, $0x0000000000000002
+DATA eights32_2<>+8(SB)/8, $0x0000000000000002
+DATA eights32_2<>+16(SB)/8, $0x0000000000000006
+DATA eights32_2<>+24(SB)/8, $0x0000000000000006
+DATA eights32_2<>+32(SB)/8, $0x000000000000000a
+DATA eights32_2<>+40(SB)/8, $0x000000000000000a
+DATA eights32_2<>+48(SB)/8, $0x000000000000000e
+DATA eights32_2<>+56(SB)/8, $0x000000000000000e
+GLOBL eights32_2<>(SB), RODATA|NOPTR, $64
+
+DATA eights32_3<>+0(SB)/8, $0x0000000000000003
+DATA eights32_3<>+8(SB)/8, $0x0000000000000003
+DATA eights32_3<>+16(SB)/8, $0x0000000000000007
+DATA eights32_3<>+24(SB)/8, $0x0000000000000007
+DATA eights32_3<>+32(SB)/8, $0x000000000000000b
+DATA eights32_3<>+40(SB)/8, $0x000000000000000b
+DATA eights32_3<>+48(SB)/8, $0x000000000000000f
+DATA eights32_3<>+56(SB)/8, $0x000000000000000f
+GLOBL eights32_3<>(SB), RODATA|NOPTR, $64
 
 DATA placeK4<>+0(SB)/1, $0x04
 DATA placeK4<>+1(SB)/1, $0x80
@@ -1092,95 +1117,23 @@ DATA wordsK4<>+62(SB)/1, $0x02
 DATA wordsK4<>+63(SB)/1, $0x03
 GLOBL wordsK4<>(SB), RODATA|NOPTR, $64
 
-DATA sixteenth<>+0(SB)/4, $0x3f800000
-DATA sixteenth<>+4(SB)/4, $0x3d800000
-DATA sixteenth<>+8(SB)/4, $0x3f800000
-DATA sixteenth<>+12(SB)/4, $0x3d800000
-DATA sixteenth<>+16(SB)/4, $0x3f800000
-DATA sixteenth<>+20(SB)/4, $0x3d800000
-DATA sixteenth<>+24(SB)/4, $0x3f800000
-DATA sixteenth<>+28(SB)/4, $0x3d800000
-DATA sixteenth<>+32(SB)/4, $0x3f800000
-DATA sixteenth<>+36(SB)/4, $0x3f800000
-DATA sixteenth<>+40(SB)/4, $0x3f800000
-DATA sixteenth<>+44(SB)/4, $0x3f800000
-DATA sixteenth<>+48(SB)/4, $0x3f800000
-DATA sixteenth<>+52(SB)/4, $0x3f800000
-DATA sixteenth<>+56(SB)/4, $0x3f800000
-DATA sixteenth<>+60(SB)/4, $0x3f800000
-GLOBL sixteenth<>(SB), RODATA|NOPTR, $64
-
-DATA spread32_0<>+0(SB)/4, $0x00000000
-DATA spread32_0<>+4(SB)/4, $0x00000000
-DATA spread32_0<>+8(SB)/4, $0x00000000
-DATA spread32_0<>+12(SB)/4, $0x00000000
-DATA spread32_0<>+16(SB)/4, $0x00000000
-DATA spread32_0<>+20(SB)/4, $0x00000000
-DATA spread32_0<>+24(SB)/4, $0x00000000
-DATA spread32_0<>+28(SB)/4, $0x00000000
-DATA spread32_0<>+32(SB)/4, $0x00000001
-DATA spread32_0<>+36(SB)/4, $0x00000001
-DATA spread32_0<>+40(SB)/4, $0x00000001
-DATA spread32_0<>+44(SB)/4, $0x00000001
-DATA spread32_0<>+48(SB)/4, $0x00000001
-DATA spread32_0<>+52(SB)/4, $0x00000001
-DATA spread32_0<>+56(SB)/4, $0x00000001
-DATA spread32_0<>+60(SB)/4, $0x00000001
-GLOBL spread32_0<>(SB), RODATA|NOPTR, $64
-
-DATA spread32_1<>+0(SB)/4, $0x00000002
-DATA spread32_1<>+4(SB)/4, $0x00000002
-DATA spread32_1<>+8(SB)/4, $0x00000002
-DATA spread32_1<>+12(SB)/4, $0x00000002
-DATA spread32_1<>+16(SB)/4, $0x00000002
-DATA spread32_1<>+20(SB)/4, $0x00000002
-DATA spread32_1<>+24(SB)/4, $0x00000002
-DATA spread32_1<>+28(SB)/4, $0x00000002
-DATA spread32_1<>+32(SB)/4, $0x00000003
-DATA spread32_1<>+36(SB)/4, $0x00000003
-DATA spread32_1<>+40(SB)/4, $0x00000003
-DATA spread32_1<>+44(SB)/4, $0x00000003
-DATA spread32_1<>+48(SB)/4, $0x00000003
-DATA spread32_1<>+52(SB)/4, $0x00000003
-DATA spread32_1<>+56(SB)/4, $0x00000003
-DATA spread32_1<>+60(SB)/4, $0x00000003
-GLOBL spread32_1<>(SB), RODATA|NOPTR, $64
-
-DATA spread32_2<>+0(SB)/4, $0x00000004
-DATA spread32_2<>+4(SB)/4, $0x00000004
-DATA spread32_2<>+8(SB)/4, $0x00000004
-DATA spread32_2<>+12(SB)/4, $0x00000004
-DATA spread32_2<>+16(SB)/4, $0x00000004
-DATA spread32_2<>+20(SB)/4, $0x00000004
-DATA spread32_2<>+24(SB)/4, $0x00000004
-DATA spread32_2<>+28(SB)/4, $0x00000004
-DATA spread32_2<>+32(SB)/4, $0x00000005
-DATA spread32_2<>+36(SB)/4, $0x00000005
-DATA spread32_2<>+40(SB)/4, $0x00000005
-DATA spread32_2<>+44(SB)/4, $0x00000005
-DATA spread32_2<>+48(SB)/4, $0x00000005
-DATA spread32_2<>+52(SB)/4, $0x00000005
-DATA spread32_2<>+56(SB)/4, $0x00000005
-DATA spread32_2<>+60(SB)/4, $0x00000005
-GLOBL spread32_2<>(SB), RODATA|NOPTR, $64
-
-DATA spread32_3<>+0(SB)/4, $0x00000006
-DATA spread32_3<>+4(SB)/4, $0x00000006
-DATA spread32_3<>+8(SB)/4, $0x00000006
-DATA spread32_3<>+12(SB)/4, $0x00000006
-DATA spread32_3<>+16(SB)/4, $0x00000006
-DATA spread32_3<>+20(SB)/4, $0x00000006
-DATA spread32_3<>+24(SB)/4, $0x00000006
-DATA spread32_3<>+28(SB)/4, $0x00000006
-DATA spread32_3<>+32(SB)/4, $0x00000007
-DATA spread32_3<>+36(SB)/4, $0x00000007
-DATA spread32_3<>+40(SB)/4, $0x00000007
-DATA spread32_3<>+44(SB)/4, $0x00000007
-DATA spread32_3<>+48(SB)/4, $0x00000007
-DATA spread32_3<>+52(SB)/4, $0x00000007
-DATA spread32_3<>+56(SB)/4, $0x00000007
-DATA spread32_3<>+60(SB)/4, $0x00000007
-GLOBL spread32_3<>(SB), RODATA|NOPTR, $64
+DATA pairs<>+0(SB)/4, $0x00000000
+DATA pairs<>+4(SB)/4, $0x00000000
+DATA pairs<>+8(SB)/4, $0x00000001
+DATA pairs<>+12(SB)/4, $0x00000001
+DATA pairs<>+16(SB)/4, $0x00000002
+DATA pairs<>+20(SB)/4, $0x00000002
+DATA pairs<>+24(SB)/4, $0x00000003
+DATA pairs<>+28(SB)/4, $0x00000003
+DATA pairs<>+32(SB)/4, $0x00000004
+DATA pairs<>+36(SB)/4, $0x00000004
+DATA pairs<>+40(SB)/4, $0x00000005
+DATA pairs<>+44(SB)/4, $0x00000005
+DATA pairs<>+48(SB)/4, $0x00000006
+DATA pairs<>+52(SB)/4, $0x00000006
+DATA pairs<>+56(SB)/4, $0x00000007
+DATA pairs<>+60(SB)/4, $0x00000007
+GLOBL pairs<>(SB), RODATA|NOPTR, $64
 
 DATA zero1<>+0(SB)/4, $(1.0)
 GLOBL zero1<>(SB), RODATA|NOPTR, $4
@@ -1188,10 +1141,11 @@ GLOBL zero1<>(SB), RODATA|NOPTR, $4
 // func matVecQ4Kx2AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
 TEXT ·matVecQ4Kx2AVX512(SB), NOSPLIT, $0-112
-	VMOVDQU64 spread32_0<>+0(SB), Z0
-	VMOVDQU64 spread32_1<>+0(SB), Z1
-	VMOVDQU64 spread32_2<>+0(SB), Z2
-	VMOVDQU64 spread32_3<>+0(SB), Z3
+	VMOVDQU64 eights32_0<>+0(SB), Z0
+	VMOVDQU64 eights32_1<>+0(SB), Z1
+	VMOVDQU64 eights32_2<>+0(SB), Z2
+	VMOVDQU64 eights32_3<>+0(SB), Z3
+	VMOVDQU64 pairs<>+0(SB), Z4
 	MOVQ      y_base+0(FP), DX
 	MOVQ      w_base+40(FP), BX
 	MOVQ      rows+32(FP), SI
@@ -1201,12 +1155,10 @@ row:
 	JL     row_end
 	MOVQ   BX, AX
 	MOVQ   a_base+72(FP), CX
-	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
 	MOVQ   runs+104(FP), DI
 	MOVQ   step+96(FP), R8
 
@@ -1219,68 +1171,49 @@ run:
 	PREFETCHT0      576(AX)
 	PREFETCHT1      8320(AX)
 	PREFETCHT0      640(AX)
-	VBROADCASTI32X4 (AX), Z10
-	VPSHUFB         placeK4<>+0(SB), Z10, Z12
-	VPSRLD          $0x0a, Z12, Z11
-	VPSRLVD         shiftK4<>+0(SB), Z12, Z12
-	VPTERNLOGD      $0xe4, maskK4<>+0(SB), Z11, Z12
-	VCVTDQ2PS       Z12, Z12
-	VPSHUFB         wordsK4<>+0(SB), Y10, Y10
-	VCVTPH2PS       Y10, Z10
-	VMULPS          Z10, Z12, Z12
-	VMULPS          sixteenth<>+0(SB), Z12, Z12
-	VMULPS          256(CX), Z12, Z10
-	VADDPS          Z10, Z8, Z8
-	VMULPS          768(CX), Z12, Z11
-	VADDPS          Z11, Z9, Z9
-	VBROADCASTI64X4 16(AX), Z12
-	VPANDD          nibbles32<>+0(SB), Z12, Z12
-	VPXORD          Z13, Z13, Z13
-	VPDPBUSD        (CX), Z12, Z13
-	VCVTDQ2PS       Z13, Z13
-	VPERMPS         Z10, Z0, Z14
-	VFMADD231PS     Z13, Z14, Z4
-	VPXORD          Z13, Z13, Z13
-	VPDPBUSD        512(CX), Z12, Z13
-	VCVTDQ2PS       Z13, Z13
-	VPERMPS         Z11, Z0, Z12
-	VFMADD231PS     Z13, Z12, Z6
-	VBROADCASTI64X4 48(AX), Z12
-	VPANDD          nibbles32<>+0(SB), Z12, Z12
-	VPXORD          Z13, Z13, Z13
-	VPDPBUSD        64(CX), Z12, Z13
-	VCVTDQ2PS       Z13, Z13
-	VPERMPS         Z10, Z1, Z14
-	VFMADD231PS     Z13, Z14, Z5
-	VPXORD          Z13, Z13, Z13
-	VPDPBUSD        576(CX), Z12, Z13
-	VCVTDQ2PS       Z13, Z13
-	VPERMPS         Z11, Z1, Z12
-	VFMADD231PS     Z13, Z12, Z7
-	VBROADCASTI64X4 80(AX), Z12
-	VPANDD          nibbles32<>+0(SB), Z12, Z12
-	VPXORD          Z13, Z13, Z13
-	VPDPBUSD        128(CX), Z12, Z13
-	VCVTDQ2PS       Z13, Z13
-	VPERMPS         Z10, Z2, Z14
-	VFMADD231PS     Z13, Z14, Z4
-	VPXORD          Z13, Z13, Z13
-	VPDPBUSD        640(CX), Z12, Z13
-	VCVTDQ2PS       Z13, Z13
-	VPERMPS         Z11, Z2, Z12
-	VFMADD231PS     Z13, Z12, Z6
-	VBROADCASTI64X4 112(AX), Z12
-	VPANDD          nibbles32<>+0(SB), Z12, Z12
-	VPXORD          Z13, Z13, Z13
-	VPDPBUSD        192(CX), Z12, Z13
-	VCVTDQ2PS       Z13, Z13
-	VPERMPS         Z10, Z3, Z10
-	VFMADD231PS     Z13, Z10, Z5
+	VBROADCASTI32X4 (AX), Z9
+	VPSHUFB         placeK4<>+0(SB), Z9, Z11
+	VPSRLD          $0x0a, Z11, Z10
+	VPSRLVD         shiftK4<>+0(SB), Z11, Z11
+	VPTERNLOGD      $0xe4, maskK4<>+0(SB), Z10, Z11
+	VCVTDQ2PS       Z11, Z11
+	VPSHUFB         wordsK4<>+0(SB), Y9, Y9
+	VCVTPH2PS       Y9, Z9
+	VMULPS          Z9, Z11, Z11
+	VMULPS          320(CX), Z11, Z9
+	VADDPS          Z9, Z7, Z7
 	VPXORD          Z10, Z10, Z10
-	VPDPBUSD        704(CX), Z12, Z10
+	VMULPS          832(CX), Z11, Z11
+	VADDPS          Z11, Z8, Z8
+	VPXORD          Z12, Z12, Z12
+	VMOVDQU64       16(AX), Z13
+	VMOVDQU64       80(AX), Z14
+	VMOVDQA64       Z13, Z15
+	VPERMT2Q        Z14, Z0, Z15
+	VPANDD          nibbles8<>+0(SB), Z15, Z15
+	VPDPBUSD        (CX), Z15, Z10
+	VPDPBUSD        512(CX), Z15, Z12
+	VMOVDQA64       Z13, Z15
+	VPERMT2Q        Z14, Z1, Z15
+	VPANDD          nibbles8<>+0(SB), Z15, Z15
+	VPDPBUSD        64(CX), Z15, Z10
+	VPDPBUSD        576(CX), Z15, Z12
+	VMOVDQA64       Z13, Z15
+	VPERMT2Q        Z14, Z2, Z15
+	VPANDD          nibbles8<>+0(SB), Z15, Z15
+	VPDPBUSD        128(CX), Z15, Z10
+	VPDPBUSD        640(CX), Z15, Z12
+	VMOVDQA64       Z13, Z13
+	VPERMT2Q        Z14, Z3, Z13
+	VPANDD          nibbles8<>+0(SB), Z13, Z13
+	VPDPBUSD        192(CX), Z13, Z10
+	VPDPBUSD        704(CX), Z13, Z12
 	VCVTDQ2PS       Z10, Z10
-	VPERMPS         Z11, Z3, Z11
-	VFMADD231PS     Z10, Z11, Z7
+	VPERMPS         Z9, Z4, Z9
+	VFMADD231PS     Z10, Z9, Z5
+	VCVTDQ2PS       Z12, Z12
+	VPERMPS         Z11, Z4, Z9
+	VFMADD231PS     Z12, Z9, Z6
 	ADDQ            $+144, AX
 	ADDQ            R8, CX
 	SUBQ            $0x00000001, DI
@@ -1290,32 +1223,30 @@ run_end:
 	MOVQ          ldy+24(FP), AX
 	SHLQ          $0x02, AX
 	MOVQ          DX, CX
-	VADDPS        Z5, Z4, Z4
+	VEXTRACTF64X4 $0x01, Z7, Y7
+	VBROADCASTSS  zero1<>+0(SB), Z9
+	VFNMADD231PS  Z7, Z9, Z5
+	VEXTRACTF64X4 $0x01, Z5, Y7
+	VADDPS        Y7, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X7
+	VADDPS        X7, X5, X5
+	VPSHUFD       $0x4e, X5, X7
+	VADDPS        X7, X5, X5
+	VPSHUFD       $0xb1, X5, X7
+	VADDPS        X7, X5, X5
+	VMOVSS        X5, (CX)
+	ADDQ          AX, CX
 	VEXTRACTF64X4 $0x01, Z8, Y8
 	VBROADCASTSS  zero1<>+0(SB), Z5
-	VFNMADD231PS  Z8, Z5, Z4
-	VEXTRACTF64X4 $0x01, Z4, Y5
-	VADDPS        Y5, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X5
-	VADDPS        X5, X4, X4
-	VPSHUFD       $0x4e, X4, X5
-	VADDPS        X5, X4, X4
-	VPSHUFD       $0xb1, X4, X5
-	VADDPS        X5, X4, X4
-	VMOVSS        X4, (CX)
-	ADDQ          AX, CX
-	VADDPS        Z7, Z6, Z6
-	VEXTRACTF64X4 $0x01, Z9, Y9
-	VBROADCASTSS  zero1<>+0(SB), Z4
-	VFNMADD231PS  Z9, Z4, Z6
-	VEXTRACTF64X4 $0x01, Z6, Y4
-	VADDPS        Y4, Y6, Y6
-	VEXTRACTF32X4 $0x01, Y6, X4
-	VADDPS        X4, X6, X6
-	VPSHUFD       $0x4e, X6, X4
-	VADDPS        X4, X6, X6
-	VPSHUFD       $0xb1, X6, X4
-	VADDPS        X4, X6, X6
+	VFNMADD231PS  Z8, Z5, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y5
+	VADDPS        Y5, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X5
+	VADDPS        X5, X6, X6
+	VPSHUFD       $0x4e, X6, X5
+	VADDPS        X5, X6, X6
+	VPSHUFD       $0xb1, X6, X5
+	VADDPS        X5, X6, X6
 	VMOVSS        X6, (CX)
 	ADDQ          AX, CX
 	ADDQ          $0x04, DX
@@ -1331,10 +1262,11 @@ row_end:
 // func matVecQ4Kx4AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
 TEXT ·matVecQ4Kx4AVX512(SB), NOSPLIT, $0-112
-	VMOVDQU64 spread32_0<>+0(SB), Z0
-	VMOVDQU64 spread32_1<>+0(SB), Z1
-	VMOVDQU64 spread32_2<>+0(SB), Z2
-	VMOVDQU64 spread32_3<>+0(SB), Z3
+	VMOVDQU64 eights32_0<>+0(SB), Z0
+	VMOVDQU64 eights32_1<>+0(SB), Z1
+	VMOVDQU64 eights32_2<>+0(SB), Z2
+	VMOVDQU64 eights32_3<>+0(SB), Z3
+	VMOVDQU64 pairs<>+0(SB), Z4
 	MOVQ      y_base+0(FP), DX
 	MOVQ      w_base+40(FP), BX
 	MOVQ      rows+32(FP), SI
@@ -1344,7 +1276,6 @@ row:
 	JL     row_end
 	MOVQ   BX, AX
 	MOVQ   a_base+72(FP), CX
-	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
@@ -1353,9 +1284,6 @@ row:
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
 	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
 	MOVQ   runs+104(FP), DI
 	MOVQ   step+96(FP), R8
 
@@ -1368,112 +1296,69 @@ run:
 	PREFETCHT0      576(AX)
 	PREFETCHT1      8320(AX)
 	PREFETCHT0      640(AX)
-	VBROADCASTI32X4 (AX), Z16
-	VPSHUFB         placeK4<>+0(SB), Z16, Z18
-	VPSRLD          $0x0a, Z18, Z17
-	VPSRLVD         shiftK4<>+0(SB), Z18, Z18
-	VPTERNLOGD      $0xe4, maskK4<>+0(SB), Z17, Z18
+	VBROADCASTI32X4 (AX), Z13
+	VPSHUFB         placeK4<>+0(SB), Z13, Z15
+	VPSRLD          $0x0a, Z15, Z14
+	VPSRLVD         shiftK4<>+0(SB), Z15, Z15
+	VPTERNLOGD      $0xe4, maskK4<>+0(SB), Z14, Z15
+	VCVTDQ2PS       Z15, Z15
+	VPSHUFB         wordsK4<>+0(SB), Y13, Y13
+	VCVTPH2PS       Y13, Z13
+	VMULPS          Z13, Z15, Z15
+	VMULPS          320(CX), Z15, Z13
+	VADDPS          Z13, Z9, Z9
+	VPXORD          Z17, Z17, Z17
+	VMULPS          832(CX), Z15, Z14
+	VADDPS          Z14, Z10, Z10
+	VPXORD          Z18, Z18, Z18
+	VMULPS          1344(CX), Z15, Z16
+	VADDPS          Z16, Z11, Z11
+	VPXORD          Z19, Z19, Z19
+	VMULPS          1856(CX), Z15, Z15
+	VADDPS          Z15, Z12, Z12
+	VPXORD          Z20, Z20, Z20
+	VMOVDQU64       16(AX), Z21
+	VMOVDQU64       80(AX), Z22
+	VMOVDQA64       Z21, Z23
+	VPERMT2Q        Z22, Z0, Z23
+	VPANDD          nibbles8<>+0(SB), Z23, Z23
+	VPDPBUSD        (CX), Z23, Z17
+	VPDPBUSD        512(CX), Z23, Z18
+	VPDPBUSD        1024(CX), Z23, Z19
+	VPDPBUSD        1536(CX), Z23, Z20
+	VMOVDQA64       Z21, Z23
+	VPERMT2Q        Z22, Z1, Z23
+	VPANDD          nibbles8<>+0(SB), Z23, Z23
+	VPDPBUSD        64(CX), Z23, Z17
+	VPDPBUSD        576(CX), Z23, Z18
+	VPDPBUSD        1088(CX), Z23, Z19
+	VPDPBUSD        1600(CX), Z23, Z20
+	VMOVDQA64       Z21, Z23
+	VPERMT2Q        Z22, Z2, Z23
+	VPANDD          nibbles8<>+0(SB), Z23, Z23
+	VPDPBUSD        128(CX), Z23, Z17
+	VPDPBUSD        640(CX), Z23, Z18
+	VPDPBUSD        1152(CX), Z23, Z19
+	VPDPBUSD        1664(CX), Z23, Z20
+	VMOVDQA64       Z21, Z21
+	VPERMT2Q        Z22, Z3, Z21
+	VPANDD          nibbles8<>+0(SB), Z21, Z21
+	VPDPBUSD        192(CX), Z21, Z17
+	VPDPBUSD        704(CX), Z21, Z18
+	VPDPBUSD        1216(CX), Z21, Z19
+	VPDPBUSD        1728(CX), Z21, Z20
+	VCVTDQ2PS       Z17, Z17
+	VPERMPS         Z13, Z4, Z13
+	VFMADD231PS     Z17, Z13, Z5
 	VCVTDQ2PS       Z18, Z18
-	VPSHUFB         wordsK4<>+0(SB), Y16, Y16
-	VCVTPH2PS       Y16, Z16
-	VMULPS          Z16, Z18, Z18
-	VMULPS          sixteenth<>+0(SB), Z18, Z18
-	VMULPS          256(CX), Z18, Z16
-	VADDPS          Z16, Z12, Z12
-	VMULPS          768(CX), Z18, Z17
-	VADDPS          Z17, Z13, Z13
-	VMULPS          1280(CX), Z18, Z19
-	VADDPS          Z19, Z14, Z14
-	VMULPS          1792(CX), Z18, Z18
-	VADDPS          Z18, Z15, Z15
-	VBROADCASTI64X4 16(AX), Z20
-	VPANDD          nibbles32<>+0(SB), Z20, Z20
-	VPXORD          Z21, Z21, Z21
-	VPDPBUSD        (CX), Z20, Z21
-	VCVTDQ2PS       Z21, Z21
-	VPERMPS         Z16, Z0, Z22
-	VFMADD231PS     Z21, Z22, Z4
-	VPXORD          Z21, Z21, Z21
-	VPDPBUSD        512(CX), Z20, Z21
-	VCVTDQ2PS       Z21, Z21
-	VPERMPS         Z17, Z0, Z22
-	VFMADD231PS     Z21, Z22, Z6
-	VPXORD          Z21, Z21, Z21
-	VPDPBUSD        1024(CX), Z20, Z21
-	VCVTDQ2PS       Z21, Z21
-	VPERMPS         Z19, Z0, Z22
-	VFMADD231PS     Z21, Z22, Z8
-	VPXORD          Z21, Z21, Z21
-	VPDPBUSD        1536(CX), Z20, Z21
-	VCVTDQ2PS       Z21, Z21
-	VPERMPS         Z18, Z0, Z20
-	VFMADD231PS     Z21, Z20, Z10
-	VBROADCASTI64X4 48(AX), Z20
-	VPANDD          nibbles32<>+0(SB), Z20, Z20
-	VPXORD          Z21, Z21, Z21
-	VPDPBUSD        64(CX), Z20, Z21
-	VCVTDQ2PS       Z21, Z21
-	VPERMPS         Z16, Z1, Z22
-	VFMADD231PS     Z21, Z22, Z5
-	VPXORD          Z21, Z21, Z21
-	VPDPBUSD        576(CX), Z20, Z21
-	VCVTDQ2PS       Z21, Z21
-	VPERMPS         Z17, Z1, Z22
-	VFMADD231PS     Z21, Z22, Z7
-	VPXORD          Z21, Z21, Z21
-	VPDPBUSD        1088(CX), Z20, Z21
-	VCVTDQ2PS       Z21, Z21
-	VPERMPS         Z19, Z1, Z22
-	VFMADD231PS     Z21, Z22, Z9
-	VPXORD          Z21, Z21, Z21
-	VPDPBUSD        1600(CX), Z20, Z21
-	VCVTDQ2PS       Z21, Z21
-	VPERMPS         Z18, Z1, Z20
-	VFMADD231PS     Z21, Z20, Z11
-	VBROADCASTI64X4 80(AX), Z20
-	VPANDD          nibbles32<>+0(SB), Z20, Z20
-	VPXORD          Z21, Z21, Z21
-	VPDPBUSD        128(CX), Z20, Z21
-	VCVTDQ2PS       Z21, Z21
-	VPERMPS         Z16, Z2, Z22
-	VFMADD231PS     Z21, Z22, Z4
-	VPXORD          Z21, Z21, Z21
-	VPDPBUSD        640(CX), Z20, Z21
-	VCVTDQ2PS       Z21, Z21
-	VPERMPS         Z17, Z2, Z22
-	VFMADD231PS     Z21, Z22, Z6
-	VPXORD          Z21, Z21, Z21
-	VPDPBUSD        1152(CX), Z20, Z21
-	VCVTDQ2PS       Z21, Z21
-	VPERMPS         Z19, Z2, Z22
-	VFMADD231PS     Z21, Z22, Z8
-	VPXORD          Z21, Z21, Z21
-	VPDPBUSD        1664(CX), Z20, Z21
-	VCVTDQ2PS       Z21, Z21
-	VPERMPS         Z18, Z2, Z20
-	VFMADD231PS     Z21, Z20, Z10
-	VBROADCASTI64X4 112(AX), Z20
-	VPANDD          nibbles32<>+0(SB), Z20, Z20
-	VPXORD          Z21, Z21, Z21
-	VPDPBUSD        192(CX), Z20, Z21
-	VCVTDQ2PS       Z21, Z21
-	VPERMPS         Z16, Z3, Z16
-	VFMADD231PS     Z21, Z16, Z5
-	VPXORD          Z16, Z16, Z16
-	VPDPBUSD        704(CX), Z20, Z16
-	VCVTDQ2PS       Z16, Z16
-	VPERMPS         Z17, Z3, Z17
-	VFMADD231PS     Z16, Z17, Z7
-	VPXORD          Z16, Z16, Z16
-	VPDPBUSD        1216(CX), Z20, Z16
-	VCVTDQ2PS       Z16, Z16
-	VPERMPS         Z19, Z3, Z17
-	VFMADD231PS     Z16, Z17, Z9
-	VPXORD          Z16, Z16, Z16
-	VPDPBUSD        1728(CX), Z20, Z16
-	VCVTDQ2PS       Z16, Z16
-	VPERMPS         Z18, Z3, Z17
-	VFMADD231PS     Z16, Z17, Z11
+	VPERMPS         Z14, Z4, Z13
+	VFMADD231PS     Z18, Z13, Z6
+	VCVTDQ2PS       Z19, Z19
+	VPERMPS         Z16, Z4, Z13
+	VFMADD231PS     Z19, Z13, Z7
+	VCVTDQ2PS       Z20, Z20
+	VPERMPS         Z15, Z4, Z13
+	VFMADD231PS     Z20, Z13, Z8
 	ADDQ            $+144, AX
 	ADDQ            R8, CX
 	SUBQ            $0x00000001, DI
@@ -1483,61 +1368,57 @@ run_end:
 	MOVQ          ldy+24(FP), AX
 	SHLQ          $0x02, AX
 	MOVQ          DX, CX
-	VADDPS        Z5, Z4, Z4
-	VEXTRACTF64X4 $0x01, Z12, Y12
-	VBROADCASTSS  zero1<>+0(SB), Z5
-	VFNMADD231PS  Z12, Z5, Z4
-	VEXTRACTF64X4 $0x01, Z4, Y5
-	VADDPS        Y5, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X5
-	VADDPS        X5, X4, X4
-	VPSHUFD       $0x4e, X4, X5
-	VADDPS        X5, X4, X4
-	VPSHUFD       $0xb1, X4, X5
-	VADDPS        X5, X4, X4
-	VMOVSS        X4, (CX)
+	VEXTRACTF64X4 $0x01, Z9, Y9
+	VBROADCASTSS  zero1<>+0(SB), Z13
+	VFNMADD231PS  Z9, Z13, Z5
+	VEXTRACTF64X4 $0x01, Z5, Y9
+	VADDPS        Y9, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X9
+	VADDPS        X9, X5, X5
+	VPSHUFD       $0x4e, X5, X9
+	VADDPS        X9, X5, X5
+	VPSHUFD       $0xb1, X5, X9
+	VADDPS        X9, X5, X5
+	VMOVSS        X5, (CX)
 	ADDQ          AX, CX
-	VADDPS        Z7, Z6, Z6
-	VEXTRACTF64X4 $0x01, Z13, Y13
-	VBROADCASTSS  zero1<>+0(SB), Z4
-	VFNMADD231PS  Z13, Z4, Z6
-	VEXTRACTF64X4 $0x01, Z6, Y4
-	VADDPS        Y4, Y6, Y6
-	VEXTRACTF32X4 $0x01, Y6, X4
-	VADDPS        X4, X6, X6
-	VPSHUFD       $0x4e, X6, X4
-	VADDPS        X4, X6, X6
-	VPSHUFD       $0xb1, X6, X4
-	VADDPS        X4, X6, X6
+	VEXTRACTF64X4 $0x01, Z10, Y10
+	VBROADCASTSS  zero1<>+0(SB), Z5
+	VFNMADD231PS  Z10, Z5, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y5
+	VADDPS        Y5, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X5
+	VADDPS        X5, X6, X6
+	VPSHUFD       $0x4e, X6, X5
+	VADDPS        X5, X6, X6
+	VPSHUFD       $0xb1, X6, X5
+	VADDPS        X5, X6, X6
 	VMOVSS        X6, (CX)
 	ADDQ          AX, CX
-	VADDPS        Z9, Z8, Z8
-	VEXTRACTF64X4 $0x01, Z14, Y14
-	VBROADCASTSS  zero1<>+0(SB), Z4
-	VFNMADD231PS  Z14, Z4, Z8
-	VEXTRACTF64X4 $0x01, Z8, Y4
-	VADDPS        Y4, Y8, Y8
-	VEXTRACTF32X4 $0x01, Y8, X4
-	VADDPS        X4, X8, X8
-	VPSHUFD       $0x4e, X8, X4
-	VADDPS        X4, X8, X8
-	VPSHUFD       $0xb1, X8, X4
-	VADDPS        X4, X8, X8
-	VMOVSS        X8, (CX)
+	VEXTRACTF64X4 $0x01, Z11, Y11
+	VBROADCASTSS  zero1<>+0(SB), Z5
+	VFNMADD231PS  Z11, Z5, Z7
+	VEXTRACTF64X4 $0x01, Z7, Y5
+	VADDPS        Y5, Y7, Y7
+	VEXTRACTF32X4 $0x01, Y7, X5
+	VADDPS        X5, X7, X7
+	VPSHUFD       $0x4e, X7, X5
+	VADDPS        X5, X7, X7
+	VPSHUFD       $0xb1, X7, X5
+	VADDPS        X5, X7, X7
+	VMOVSS        X7, (CX)
 	ADDQ          AX, CX
-	VADDPS        Z11, Z10, Z10
-	VEXTRACTF64X4 $0x01, Z15, Y15
-	VBROADCASTSS  zero1<>+0(SB), Z4
-	VFNMADD231PS  Z15, Z4, Z10
-	VEXTRACTF64X4 $0x01, Z10, Y4
-	VADDPS        Y4, Y10, Y10
-	VEXTRACTF32X4 $0x01, Y10, X4
-	VADDPS        X4, X10, X10
-	VPSHUFD       $0x4e, X10, X4
-	VADDPS        X4, X10, X10
-	VPSHUFD       $0xb1, X10, X4
-	VADDPS        X4, X10, X10
-	VMOVSS        X10, (CX)
+	VEXTRACTF64X4 $0x01, Z12, Y12
+	VBROADCASTSS  zero1<>+0(SB), Z5
+	VFNMADD231PS  Z12, Z5, Z8
+	VEXTRACTF64X4 $0x01, Z8, Y5
+	VADDPS        Y5, Y8, Y8
+	VEXTRACTF32X4 $0x01, Y8, X5
+	VADDPS        X5, X8, X8
+	VPSHUFD       $0x4e, X8, X5
+	VADDPS        X5, X8, X8
+	VPSHUFD       $0xb1, X8, X5
+	VADDPS        X5, X8, X8
+	VMOVSS        X8, (CX)
 	ADDQ          AX, CX
 	ADDQ          $0x04, DX
 	MOVQ          ldw+64(FP), AX

@@ -47,6 +47,7 @@ type Set struct {
 	norm  normKernels
 
 	quantize, quantizeFine func(dst *[recordBytes]byte, x *[recordValues]float32)
+	eights                 func(dst, src *[recordBytes]byte) // see eightsGeneric
 	integers               []*Integer
 	signed                 bool          // unpacked codes are signed bytes, not 128 higher
 	products               [2][2]product // by Set.product
@@ -120,6 +121,7 @@ func genericSet() *Set {
 		trellis:     genericTrellis,
 
 		quantizeFine: quantizeFineGeneric,
+		eights:       eightsGeneric,
 	}
 	for _, group := range []int{coarseGroup, fineGroup} {
 		for _, mins := range []bool{false, true} {

@@ -18,10 +18,12 @@ type integer struct {
 	mins  bool
 	near  bool // weights are in a cache
 	whole bool // 128 is taken off codes before they are scaled
-	// high says that a byte holds codes of two groups of 32, the first in its lower
-	// half: products leave the upper where it is, 16 times what it stands for, with S
-	// a sixteenth. Their sums are below 2^24 still, and so exact.
-	high bool
+	// eights, where it is set, returns the codes that belong to register i of activations
+	// in the order of eightsGeneric: lanes 2g and 2g+1 are of group g in all four registers,
+	// so that one conversion and one scale serve them together. factors is where the
+	// record's d lie for them.
+	eights  func(g *integerGen, i int) reg.VecVirtual
+	factors int
 	// setup loads constants; the results of the others may differ by row only.
 	setup func(g *integerGen)
 	// scales returns S of 16 groups and M; where groups are 32 wide, S of 8 and
@@ -35,7 +37,7 @@ type integerGen struct {
 	isa
 	*integer
 	w, a  reg.GPVirtual
-	high  bool                      // as that of integer, in this kernel
+	order bool                      // activations are in the order that integer.eights wants
 	far   bool                      // constants stay in memory where an instruction can take them there
 	c     map[string]Op             // constants
 	keep  map[string]reg.VecVirtual // constants that must be in registers
@@ -50,6 +52,10 @@ const (
 	atSum       = 288
 	atSum16     = 320
 	atShift     = 384
+
+	// of a record in the order of eightsGeneric
+	atEightsScale = 256
+	atEightsHigh  = 320
 )
 
 const unpackedBytes = 384
@@ -70,18 +76,9 @@ func integerFile(s *integer, n *narrow) func(v isa) {
 	}
 }
 
-// Bits of float32.
-const (
-	one       = 0x3f800000
-	sixteenth = 0x3d800000
-)
-
-func (s *integer) start(v isa, far, high bool) *integerGen {
-	g := &integerGen{isa: v, integer: s, w: GP64(), a: GP64(), far: far, high: high, c: map[string]Op{}, keep: map[string]reg.VecVirtual{}}
+func (s *integer) start(v isa, far, order bool) *integerGen {
+	g := &integerGen{isa: v, integer: s, w: GP64(), a: GP64(), far: far, order: order, c: map[string]Op{}, keep: map[string]reg.VecVirtual{}}
 	s.setup(g)
-	if high {
-		g.bytes32("sixteenth", one, sixteenth, one, sixteenth, one, sixteenth, one, sixteenth, one, one, one, one, one, one, one, one)
-	}
 	return g
 }
 
@@ -95,8 +92,12 @@ func (s *integer) matVec(v isa, tokens int) {
 		"	}",
 		"",
 		"with runs >= 1, records at distance step; group sums are exact, then float32.")
-	g := s.start(v, tokens > 1, s.high)
+	g := s.start(v, tokens > 1, s.eights != nil)
 	for i := range 4 {
+		if g.order {
+			g.register("pairs", 4, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7)
+			break
+		}
 		g.register(label("spread%d_%d", s.group, i), 4, spread(s.group, i)...)
 	}
 	y, row, left := ptr("y"), ptr("w"), Load(Param("rows"), GP64()).(reg.GPVirtual)
@@ -134,6 +135,12 @@ func ask(line Mem) {
 func (g *integerGen) row(y reg.GPVirtual, tokens int) {
 	sums, mins := g.vecs(2*tokens), g.vecs(tokens)
 	zeros := append([]reg.VecVirtual(nil), sums...)
+	if g.order {
+		zeros = zeros[:0]
+		for t := range tokens {
+			zeros = append(zeros, sums[2*t])
+		}
+	}
 	if !g.whole {
 		zeros = append(zeros, mins...)
 	}
@@ -165,8 +172,9 @@ func (g *integerGen) zeroed(r reg.VecVirtual) { zeroed(r) }
 func (g *integerGen) run(tokens int, sums, mins []reg.VecVirtual) {
 	g.cache = map[string]reg.VecVirtual{}
 	s, m := g.scales(g)
-	if g.high {
-		VMULPS(g.c["sixteenth"], s, s)
+	if g.order {
+		g.runEights(tokens, s, sums, mins)
+		return
 	}
 	scaled := g.vecs(tokens)
 	for t := range tokens {
@@ -199,9 +207,43 @@ func (g *integerGen) run(tokens int, sums, mins []reg.VecVirtual) {
 	}
 }
 
+// runEights is run with activations in the other order. One token has two chains of
+// products, so that one need not wait for the other.
+func (g *integerGen) runEights(tokens int, s reg.VecVirtual, sums, mins []reg.VecVirtual) {
+	scaled, dots := g.vecs(tokens), g.vecs(2*tokens)
+	chains := 1
+	if tokens == 1 {
+		chains = 2
+	}
+	for t := range tokens {
+		VMULPS(at(g.a, recordBytes*t+g.factors), s, scaled[t])
+		VADDPS(scaled[t], mins[t], mins[t])
+		for i := range chains {
+			g.zeroed(dots[2*t+i])
+		}
+	}
+	for i := range 4 {
+		c := g.eights(g, i)
+		for t := range tokens {
+			VPDPBUSD(at(g.a, recordBytes*t+64*i), c, dots[2*t+i%chains])
+		}
+	}
+	for t := range tokens {
+		dot, f := dots[2*t], g.vec()
+		if chains == 2 {
+			VPADDD(dots[1], dot, dot)
+		}
+		VCVTDQ2PS(dot, dot)
+		VPERMPS(scaled[t], g.keep["pairs"], f)
+		VFMADD231PS(dot, f, sums[2*t])
+	}
+}
+
 // total leaves a row's result in the lowest lane of even.
 func (g *integerGen) total(even, odd, mins reg.VecVirtual) {
-	VADDPS(odd, even, even)
+	if !g.order {
+		VADDPS(odd, even, even)
+	}
 	if g.whole {
 		fold(even, func(a, b reg.Register) { VADDPS(a, b, b) })
 		return

@@ -9,24 +9,30 @@ import (
 // integers lists the schemes, by the name of their files.
 func integers() map[string]*integer {
 	return map[string]*integer{
-		"q40":   {name: "Q40", bytes: 144, group: 32, zero: 8, setup: setupQ40, scales: words(18, 0), codes: nibbles(18, 2, nil)},
-		"q41":   {name: "Q41", bytes: 160, group: 32, mins: true, setup: setupQ41, scales: minWords(20), codes: nibbles(20, 4, nil)},
-		"q50":   {name: "Q50", bytes: 176, group: 32, zero: 16, setup: setupQ50, scales: words(22, 0), codes: nibbles(22, 6, fifth(22, 2))},
-		"q51":   {name: "Q51", bytes: 192, group: 32, mins: true, setup: setupQ51, scales: minWords(24), codes: nibbles(24, 8, fifth(24, 4))},
-		"q80":   {name: "Q80", bytes: 272, group: 16, zero: 128, setup: setupQ80, scales: scalesQ80, codes: codesQ80},
-		"iq4nl": {name: "IQ4NL", bytes: 144, group: 32, zero: 128, setup: setupIQ4NL, scales: words(18, 0), codes: nibbles(18, 2, levels)},
-		"iq4xs": {name: "IQ4XS", bytes: 136, group: 32, zero: 128, setup: setupIQ4XS, scales: scalesIQ4XS, codes: nibbles(16, 8, levels)},
-		"q4k":   {name: "Q4K", bytes: 144, group: 32, mins: true, high: true, setup: setupQ4K, scales: scalesK4, codes: codesQ4K},
-		"q5k":   {name: "Q5K", bytes: 176, group: 32, mins: true, setup: setupQ5K, scales: scalesK4, codes: codesQ5K},
-		"q6k":   {name: "Q6K", bytes: 210, group: 16, zero: 32, setup: setupQ6K, scales: scalesQ6K, codes: codesQ6K},
-		"q3k":   {name: "Q3K", bytes: 110, group: 16, zero: 4, setup: setupQ3K, scales: scalesQ3K, codes: codesQ3K},
-		"q2k":   {name: "Q2K", bytes: 84, group: 16, mins: true, setup: setupQ2K, scales: scalesQ2K, codes: codesQ2K},
+		"q40": {name: "Q40", bytes: 144, group: 32, zero: 8, setup: setupQ40, scales: words(18, 0), codes: nibbles(18, 2, nil),
+			eights: eightsOf(blocks18, nil), factors: atEightsScale},
+		"q41": {name: "Q41", bytes: 160, group: 32, mins: true, setup: setupQ41, scales: minWords(20), codes: nibbles(20, 4, nil)},
+		"q50": {name: "Q50", bytes: 176, group: 32, zero: 16, setup: setupQ50, scales: words(22, 0), codes: nibbles(22, 6, fifth(22, 2))},
+		"q51": {name: "Q51", bytes: 192, group: 32, mins: true, setup: setupQ51, scales: minWords(24), codes: nibbles(24, 8, fifth(24, 4))},
+		"q80": {name: "Q80", bytes: 272, group: 16, zero: 128, setup: setupQ80, scales: scalesQ80, codes: codesQ80},
+		"iq4nl": {name: "IQ4NL", bytes: 144, group: 32, zero: 128, setup: setupIQ4NL, scales: words(18, 0), codes: nibbles(18, 2, levels),
+			eights: eightsOf(blocks18, levels), factors: atEightsScale},
+		"iq4xs": {name: "IQ4XS", bytes: 136, group: 32, zero: 128, setup: setupIQ4XS, scales: scalesIQ4XS, codes: nibbles(16, 8, levels),
+			eights: eightsOf(blocks16, levels), factors: atEightsScale},
+		"q4k": {name: "Q4K", bytes: 144, group: 32, mins: true, setup: setupQ4K, scales: scalesK4, codes: codesQ4K, eights: eightsQ4K, factors: atEightsHigh},
+		"q5k": {name: "Q5K", bytes: 176, group: 32, mins: true, setup: setupQ5K, scales: scalesK4, codes: codesQ5K},
+		"q6k": {name: "Q6K", bytes: 210, group: 16, zero: 32, setup: setupQ6K, scales: scalesQ6K, codes: codesQ6K},
+		"q3k": {name: "Q3K", bytes: 110, group: 16, zero: 4, setup: setupQ3K, scales: scalesQ3K, codes: codesQ3K},
+		"q2k": {name: "Q2K", bytes: 84, group: 16, mins: true, setup: setupQ2K, scales: scalesQ2K, codes: codesQ2K},
 	}
 }
 
 // nibbleSetup: codes of two blocks are four copies of 16 bytes, shifted.
 func (g *integerGen) nibbleSetup() {
 	g.bytes8("low4", 15)
+	if g.order {
+		return
+	}
 	g.bytes16("lowHigh", 0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4)
 	g.upperHalf()
 }
@@ -120,7 +126,60 @@ func setupQ40(g *integerGen) {
 	g.words18()
 }
 
-func (g *integerGen) words18() { g.register("words18", 2, 0, 9, 18, 27, 36, 45, 54, 63) }
+func (g *integerGen) words18() {
+	g.register("words18", 2, 0, 9, 18, 27, 36, 45, 54, 63)
+	if g.order { // four words of each block, of four blocks in each of two loads
+		var v []int
+		for i := range 32 {
+			v = append(v, i/16*33+i/4%4*9+i%4)
+		}
+		g.register("eights18", 2, v...)
+	}
+}
+
+// eightsOf splits the bytes that half returns, eight of each block, into their lower
+// and upper nibbles: codes 0 to 7 of each block, 8 to 15, 16 to 23 and 24 to 31.
+func eightsOf(half func(g *integerGen, h int) reg.VecVirtual, then func(g *integerGen, i int, c reg.VecVirtual)) func(g *integerGen, i int) reg.VecVirtual {
+	return func(g *integerGen, i int) reg.VecVirtual {
+		c, both := g.vec(), half(g, i%2)
+		if i < 2 {
+			VPANDD(g.c["low4"], both, c)
+		} else {
+			VPSRLW(Imm(4), both, c)
+			VPANDD(g.c["low4"], c, c)
+		}
+		if then != nil {
+			then(g, i, c)
+		}
+		return c
+	}
+}
+
+// gathered makes a register once in a run.
+func (g *integerGen) gathered(name string, make func(c reg.VecVirtual)) reg.VecVirtual {
+	if _, ok := g.cache[name]; !ok {
+		g.cache[name] = g.vec()
+		make(g.cache[name])
+	}
+	return g.cache[name]
+}
+
+// blocks18 reads eight bytes of codes of each of eight blocks of 18 bytes, and none
+// behind them: the second load begins a word before its first codes.
+func blocks18(g *integerGen, h int) reg.VecVirtual {
+	return g.gathered(label("blocks%d", h), func(c reg.VecVirtual) {
+		VMOVDQU64(at(g.w, 2+8*h), c)
+		VPERMT2W(at(g.w, 72+8*h), g.keep["eights18"], c)
+	})
+}
+
+// blocks16 is blocks18 where nothing lies between the codes.
+func blocks16(g *integerGen, h int) reg.VecVirtual {
+	return g.gathered(label("blocks%d", h), func(c reg.VecVirtual) {
+		VMOVDQU64(at(g.w, 8), c)
+		VPERMT2Q(at(g.w, 72), g.keep[label("eights16_%d", h)], c)
+	})
+}
 
 func setupQ41(g *integerGen) {
 	g.nibbleSetup()
@@ -174,6 +233,10 @@ const none = 128
 
 func setupIQ4XS(g *integerGen) {
 	g.levelSetup()
+	if g.order {
+		g.register("eights16_0", 8, 0, 2, 4, 6, 8, 10, 12, 14)
+		g.register("eights16_1", 8, 1, 3, 5, 7, 9, 11, 13, 15)
+	}
 	var place, low, high []int
 	for j := range 16 {
 		j &= 7
@@ -222,8 +285,11 @@ func scalesIQ4XS(g *integerGen) (s, m reg.VecVirtual) {
 }
 
 func setupQ4K(g *integerGen) {
-	if g.high {
-		g.bytes32("nibbles32", twoHalves(8, 0x0f0f0f0f, 0xf0f0f0f0)...)
+	if g.order {
+		g.bytes64("nibbles8", 0x0f0f0f0f0f0f0f0f, -0x0f0f0f0f0f0f0f10)
+		for j := range 4 {
+			g.register(label("eights32_%d", j), 8, j, j, 4+j, 4+j, 8+j, 8+j, 12+j, 12+j)
+		}
 	} else {
 		g.bytes8("low4", 15)
 		g.bytes16("halves4", twoHalves(16, 0, 4)...)
@@ -280,12 +346,19 @@ func (g *integerGen) shifted(offset int, shift, mask string) reg.VecVirtual {
 }
 
 func codesQ4K(g *integerGen, i int) reg.VecVirtual {
-	if !g.high {
-		return g.shifted(16+32*i, "halves4", "low4")
-	}
+	return g.shifted(16+32*i, "halves4", "low4")
+}
+
+// eightsQ4K takes eight bytes of each 32, as both of the groups that share them, and
+// leaves codes of the second in the upper half: 16 times what they stand for, with d a
+// sixteenth in the record. Sums are below 2^24 still, and so exact.
+func eightsQ4K(g *integerGen, i int) reg.VecVirtual {
+	first := g.gathered("first", func(c reg.VecVirtual) { VMOVDQU64(at(g.w, 16), c) })
+	second := g.gathered("second", func(c reg.VecVirtual) { VMOVDQU64(at(g.w, 80), c) })
 	c := g.vec()
-	VBROADCASTI64X4(at(g.w, 16+32*i), c)
-	VPANDD(g.c["nibbles32"], c, c)
+	VMOVDQA64(first, c)
+	VPERMT2Q(second, g.keep[label("eights32_%d", i)], c)
+	VPANDD(g.c["nibbles8"], c, c)
 	return c
 }
 
