@@ -69,6 +69,7 @@ func hint(err error) string {
 	var large *gpu.TooLargeError
 	var device *driver.Error
 	var bound *pipeline.BoundError
+	var drift *pipeline.DriftError
 	switch {
 	case planHint(err) != "":
 		return planHint(err)
@@ -90,6 +91,8 @@ func hint(err error) string {
 		return "give a text by -p, -f or on standard input"
 	case errors.Is(err, work.ErrExists):
 		return "go on by --resume, or begin anew by --discard"
+	case errors.As(err, &drift):
+		return "allow more bytes or a larger drift (--max-drift); --discard removes what was finished"
 	case errors.As(err, &bound):
 		return "allow a larger divergence or more tries (--tries); --discard removes what was tried"
 	}

@@ -30,6 +30,7 @@ type quantizeFlags struct {
 	plan, source, memory           string
 	stats, verify                  string
 	tries                          int
+	maxDrift                       float64
 	effort                         int64
 	sequential, parallel, dry      bool
 	resume, discard, times, asJSON bool
@@ -107,6 +108,9 @@ func (a *app) quantizeCommand() *cobra.Command {
 	s.StringVar(&f.size, "size", "", "size of the package, such as 3.9GiB or 900MB")
 	s.Float64Var(&f.maxKLD, "max-kld", 0, "mean KL divergence in nats that the package keeps, measured, with twice its standard error")
 	s.IntVar(&f.tries, "tries", 6, "packages made for --max-kld at most")
+	s.Float64Var(&f.maxDrift, "max-drift", 0, "what hidden states may drift on held-out text, as part of their square; blocks are planned again, or it stops")
+	s.StringVar(&f.objective, "objective", "size", "what is least within --max-kld: size, or latency on a device")
+	s.StringVar(&f.device, "device", "", "for --objective latency: "+strings.Join(deviceNames(), ", "))
 	s.StringVar(&f.scheme, "scheme", "", "scheme of the linear layers")
 	s.StringVar(&f.embed, "embed-scheme", "", "with --scheme: of the embedding table; default: SCHEME")
 	s.StringVar(&f.head, "head-scheme", "", "with --scheme: of the head; default: q6_k or SCHEME, one bit more for tcq")
@@ -146,8 +150,12 @@ func (f *quantizeFlags) check() error {
 	switch {
 	case len(aims) != 1:
 		return usagef("give one of --bpw, --size, --max-kld, --scheme and --plan, not %d of them", len(aims))
+	case f.maxDrift < 0 || f.maxDrift > 0 && f.parallel:
+		return usagef("--max-drift is not negative, and needs blocks in order, not --parallel")
 	case f.bpw < 0 || f.maxKLD < 0 || f.tries < 1 || f.effort < 0 || f.threads < 0:
 		return usagef("--bpw, --max-kld, --effort and --threads are not negative, and --tries is at least 1")
+	case f.maxDrift > 0 && !f.calibrated():
+		return usagef("--max-drift needs text: give --calib")
 	case f.scheme == "" && (f.embed != "" || f.head != ""):
 		return usagef("--embed-scheme and --head-scheme go with --scheme")
 	case f.effort != 0 && f.plan != "":
@@ -156,8 +164,8 @@ func (f *quantizeFlags) check() error {
 		return usagef("--source goes with --plan")
 	case f.sequential && f.parallel || f.resume && f.discard:
 		return usagef("--sequential and --parallel, and --resume and --discard, exclude each other")
-	case (f.scheme != "" || f.plan != "") && (len(f.keep) > 0 || f.forms || f.schemes != "all"):
-		return usagef("--keep, --forms and --schemes go with --bpw, --size and --max-kld")
+	case (f.scheme != "" || f.plan != "") && (len(f.keep) > 0 || f.forms || f.schemes != "all" || f.device != "" || f.objective != "size"):
+		return usagef("--keep, --forms, --schemes, --objective and --device go with --bpw, --size and --max-kld")
 	}
 	if f.memory != "" {
 		var err error
@@ -264,7 +272,7 @@ func (f *quantizeFlags) keepMemory() {
 
 // request turns flags into what is asked for.
 func (a *app) request(ctx context.Context, m *model.Model, f *quantizeFlags) (*pipeline.Request, error) {
-	q := &pipeline.Request{Out: f.out, Seed: f.text.seed, MaxKLD: f.maxKLD, Tries: f.tries, Parallel: f.parallel, Threads: f.threads,
+	q := &pipeline.Request{Out: f.out, Seed: f.text.seed, MaxKLD: f.maxKLD, Tries: f.tries, MaxDrift: f.maxDrift, Parallel: f.parallel, Threads: f.threads,
 		Memory: f.limit, Resume: f.resume, Discard: f.discard, Times: f.times, Tool: toolName(), Progress: a.progress, Decided: map[string]string{}}
 	if err := a.texts(m, f, q); err != nil {
 		return nil, err
@@ -285,7 +293,7 @@ func (a *app) request(ctx context.Context, m *model.Model, f *quantizeFlags) (*p
 		q.Flags = append(q.Flags, "--parallel")
 	}
 	if q.Plan == nil {
-		a.planBy(m, f, q)
+		return q, a.planBy(ctx, m, f, q)
 	}
 	return q, nil
 }
@@ -332,6 +340,9 @@ func (a *app) planFor(m *model.Model, f *quantizeFlags, q *pipeline.Request) (er
 	if f.effort > 0 {
 		q.Flags = append(q.Flags, fmt.Sprintf("--effort=%d", f.effort))
 	}
+	if f.maxDrift > 0 {
+		q.Flags = append(q.Flags, fmt.Sprintf("--max-drift=%g", f.maxDrift))
+	}
 	if f.maxKLD > 0 {
 		q.Flags = append(q.Flags, fmt.Sprintf("--tries=%d", f.tries))
 	}
@@ -340,16 +351,20 @@ func (a *app) planFor(m *model.Model, f *quantizeFlags, q *pipeline.Request) (er
 }
 
 // planBy sets who makes a plan, of whom the request says all but that.
-func (a *app) planBy(m *model.Model, f *quantizeFlags, q *pipeline.Request) {
+func (a *app) planBy(ctx context.Context, m *model.Model, f *quantizeFlags, q *pipeline.Request) error {
+	device, err := a.onDevice(ctx, f.device, f.threads)
+	if err != nil {
+		return err
+	}
 	var step func(done, total int64)
-	by := planner.New(m, planner.Options{Schemes: f.schemes, Forms: f.forms, Keep: f.rules, Seed: f.text.seed, Effort: f.effort, Threads: f.threads,
+	by := planner.New(m, planner.Options{Schemes: f.schemes, Forms: f.forms, Device: device, Keep: f.rules, Seed: f.text.seed, Effort: f.effort, Threads: f.threads,
 		Made: nstf.Provenance{Tool: q.Tool, Flags: q.Flags, Sources: q.Sources},
 		Progress: func(done, total int64) {
 			if step != nil {
 				step(done, total)
 			}
 		}})
-	q.Planner = func(ctx context.Context, s *stats.File, loss float64) (*plan.Plan, error) {
+	q.Planner = func(ctx context.Context, s *stats.File, loss float64, r pipeline.Revision) (*plan.Plan, error) {
 		b := f.budget
 		if b.MaxLoss > 0 {
 			b.MaxLoss = loss
@@ -357,6 +372,7 @@ func (a *app) planBy(m *model.Model, f *quantizeFlags, q *pipeline.Request) {
 		var end func()
 		step, end = a.progress("planning", "weights")
 		defer end()
-		return by.Plan(ctx, s, b)
+		return by.Again(ctx, s, b, r.Done, r.Assumed)
 	}
+	return nil
 }

@@ -106,9 +106,11 @@ func (f *flow) try(ctx context.Context, i int, loss float64, reuse map[string]Re
 	}
 	f.open = append(f.open, w)
 	c := &candidate{p: p}
-	if c.r, err = f.fit(ctx, p, w, reuse); err != nil {
+	if c.r, err = f.fit(ctx, p, w, loss, reuse); err != nil {
 		return nil, err
 	}
+	p = c.r.Plan
+	c.p = p
 	if c.measured, err = f.measure(ctx, c.r); err != nil {
 		return nil, err
 	}

@@ -198,7 +198,7 @@ func TestBounded(t *testing.T) {
 		plans = append(plans, p)
 	}
 	q := pipeline.Request{Out: filepath.Join(t.TempDir(), "out.nstf"), Windows: all[:2], Held: all[2:], MaxKLD: 0.1, Tries: 8,
-		Planner: func(_ context.Context, _ *stats.File, loss float64) (*plan.Plan, error) {
+		Planner: func(_ context.Context, _ *stats.File, loss float64, _ pipeline.Revision) (*plan.Plan, error) {
 			asked = append(asked, loss)
 			best := plans[0]
 			for _, p := range plans {

@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"slices"
+
 	"github.com/nstf/nstf/formats/ledger"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/plan"
@@ -8,7 +10,7 @@ import (
 
 // account makes the ledger of a result. measured may be nil.
 func account(m *model.Model, p *plan.Plan, r *Result, measured *Measured, source ledger.Source) *ledger.Ledger {
-	l := &ledger.Ledger{Version: ledger.Version, Source: source, Experts: []ledger.Expert{}, Blocks: []ledger.Block{}}
+	l := &ledger.Ledger{Version: ledger.Version, Source: source, Experts: []ledger.Expert{}, Blocks: []ledger.Block{}, Notes: slices.Clone(r.Notes)}
 	l.Model.PredictedKLD = p.Predicted.KLD
 	var params int64
 	for _, w := range m.Graph.Weights() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 
 	"github.com/nstf/nstf/calibrate"
@@ -35,6 +36,9 @@ type Request struct {
 	// times.
 	MaxKLD float64
 	Tries  int
+	// MaxDrift, where it is not 0, bounds the drift of hidden states on Held, see
+	// [Watch].
+	MaxDrift float64
 
 	Stats    *stats.File                                                        // measured before; nil: measured where they are needed
 	Earlier  map[string]Reused                                                  // of an earlier result
@@ -50,9 +54,10 @@ type Request struct {
 	Progress func(what, unit string) (step func(done, total int64), end func()) // nil: nobody
 }
 
-// A Planner makes a plan of a model's statistics. loss bounds the predicted
-// divergence; 0: the planner keeps its own budget.
-type Planner func(ctx context.Context, s *stats.File, loss float64) (*plan.Plan, error)
+// A Planner makes a plan of a model's statistics and of what was found on the
+// way, at first nothing. loss bounds the predicted divergence; 0: the planner
+// keeps its own budget.
+type Planner func(ctx context.Context, s *stats.File, loss float64, r Revision) (*plan.Plan, error)
 
 // An Outcome is a package and what it costs.
 type Outcome struct {
@@ -105,7 +110,7 @@ func Quantize(ctx context.Context, m *model.Model, q Request) (*Outcome, error) 
 // folder opens the work folder for a model of that hash.
 func (q *Request) folder(hash string) (*work.Folder, error) {
 	job := work.Job{"program": q.Tool, "model": hash, "calibration text": stats.HashWindows(q.Windows), "held-out text": stats.HashWindows(q.Held),
-		"bound on the divergence": fmt.Sprint(q.MaxKLD, q.Tries), "order (--sequential, --parallel)": fmt.Sprint(q.Parallel), "processor": cpu.Best().Level().String()}
+		"bound on the divergence": fmt.Sprint(q.MaxKLD, q.Tries), "bound on the drift": fmt.Sprint(q.MaxDrift), "order (--sequential, --parallel)": fmt.Sprint(q.Parallel), "processor": cpu.Best().Level().String()}
 	if q.Plan != nil {
 		job["plan"] = hashOf(q.Plan.Encode())
 	}
@@ -139,7 +144,8 @@ type flow struct {
 	hash  string // of m
 	work  *work.Folder
 	stats *stats.File
-	open  []*work.Folder // of tries
+	open  []*work.Folder     // of tries
+	found map[string]float64 // sensitivities that tries found
 }
 
 func (f *flow) close() {
@@ -162,7 +168,7 @@ func (f *flow) run(ctx context.Context) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := f.fit(ctx, p, f.work, f.Earlier)
+	r, err := f.fit(ctx, p, f.work, 0, f.Earlier)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +176,7 @@ func (f *flow) run(ctx context.Context) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.write(ctx, p, r, measured)
+	return f.write(ctx, r.Plan, r, measured)
 }
 
 // step calls f with a place to report progress to.
@@ -229,7 +235,7 @@ func (f *flow) planned(ctx context.Context, file string, loss float64) (*plan.Pl
 		path := f.work.File(file)
 		var err error
 		if p, err = plan.Read(path); err != nil {
-			if p, err = f.Planner(ctx, f.stats, loss); err != nil {
+			if p, err = f.Planner(ctx, f.stats, loss, Revision{Assumed: f.found}); err != nil {
 				return nil, err
 			}
 			if err := p.Write(path); err != nil {
@@ -243,16 +249,56 @@ func (f *flow) planned(ctx context.Context, file string, loss float64) (*plan.Pl
 	return p, Need(f.m, p, f.options(f.stats)).check(f.Memory)
 }
 
-// fit fits a plan's tensors.
-func (f *flow) fit(ctx context.Context, p *plan.Plan, w *work.Folder, reuse map[string]Reused) (r *Result, err error) {
+// fit fits a plan's tensors, in a work folder. loss is what the plan was made
+// for: a watch may replace it.
+func (f *flow) fit(ctx context.Context, p *plan.Plan, w *work.Folder, loss float64, reuse map[string]Reused) (r *Result, err error) {
 	o := f.options(f.stats)
 	o.Work, o.Reuse = w, reuse
+	if o.Watch, err = f.watch(w, loss); err != nil {
+		return nil, err
+	}
+	if again, err := plan.Read(w.File(replanned)); o.Watch != nil && err == nil {
+		p = again // of a run that was interrupted
+	}
 	err = f.step("fitting", "weights", func(progress func(done, total int64)) error {
 		o.Progress = progress
 		r, err = Run(ctx, f.m, p, o)
 		return err
 	})
+	if o.Watch != nil {
+		f.found = o.Watch.found.Assumed
+	}
 	return r, err
+}
+
+// replanned is where a work folder keeps the plan that a watch made.
+const replanned = "again.json"
+
+// watch returns what bounds the drift, nil where nothing does.
+func (f *flow) watch(w *work.Folder, loss float64) (*Watch, error) {
+	switch {
+	case f.MaxDrift == 0:
+		return nil, nil
+	case len(f.Held) == 0:
+		return nil, fmt.Errorf("a bound on the drift needs text to measure on, beside that to fit to")
+	case f.Parallel:
+		return nil, fmt.Errorf("a bound on the drift needs blocks to be fitted in order")
+	}
+	out := &Watch{Held: f.Held, Most: f.MaxDrift, File: w.File("drift.json"), found: revisions{Assumed: maps.Clone(f.found)}}
+	if f.Planner != nil {
+		out.Replan = func(ctx context.Context, r Revision) (*plan.Plan, error) {
+			p, err := f.Planner(ctx, f.stats, loss, r)
+			if err != nil {
+				return nil, err
+			}
+			path := w.File(replanned)
+			if err := p.Write(path); err != nil {
+				return nil, err
+			}
+			return plan.Read(path) // as a run that resumes reads it
+		}
+	}
+	return out, nil
 }
 
 // measure measures fitted tensors, nil where nothing was held out.

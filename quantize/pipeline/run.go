@@ -33,7 +33,10 @@ type Options struct {
 	// Work keeps finished tensors; nil: they stay in memory.
 	Work *work.Folder
 	// Reuse are tensors of an earlier result, taken where their recipe is the plan's.
-	Reuse   map[string]Reused
+	Reuse map[string]Reused
+	// Watch bounds the drift of hidden states, block by block; nil: nothing
+	// does. Not with Parallel.
+	Watch   *Watch
 	Threads int // 0: all
 	// Progress is called with weights fitted and their total; nil: nobody.
 	Progress func(done, total int64)
@@ -67,6 +70,8 @@ func (f *Fit) Relative() float64 {
 type Result struct {
 	Tensors map[string]formats.Tensor
 	Fits    map[string]Fit
+	Plan    *plan.Plan // that was executed: another than was given where a [Watch] made one
+	Notes   []string   // what happened on the way
 }
 
 // Run fits the tensors of a model as a plan says. Errors are those of a plan
@@ -84,8 +89,16 @@ func Run(ctx context.Context, m *model.Model, p *plan.Plan, o Options) (*Result,
 	if o.Progress != nil {
 		o.Progress(r.done, r.total)
 	}
+	if o.Watch != nil {
+		o.Watch.load()
+		r.last = max(r.last, len(m.Graph.Blocks)-1) // all blocks are looked at
+	}
 	if err := r.walk(ctx); err != nil {
 		return nil, err
+	}
+	r.out.Plan = r.p
+	if o.Watch != nil {
+		r.out.Notes = o.Watch.found.Notes
 	}
 	return &r.out, nil
 }
@@ -112,7 +125,7 @@ func (r *run) prepare(ctx context.Context) {
 		}
 		t := r.m.Tensor(w.Name)
 		r.total += t.Elements()
-		if r.finished(ctx, w.Name) {
+		if _, had := r.out.Tensors[w.Name]; had || r.finished(ctx, w.Name) {
 			r.done += t.Elements()
 		} else if w.Name == g.Head.Weight && !r.early(w.Name) {
 			r.last = len(g.Blocks)
@@ -209,20 +222,15 @@ func (r *run) parallel(ctx context.Context) error {
 	return nil
 }
 
-// block measures and fits one block, and moves the hidden states behind it.
+// block measures and fits one block, again where it drifts too far, and moves
+// the hidden states behind it.
 func (r *run) block(ctx context.Context, h *calibrate.Hidden, i int) error {
-	var todo []model.Weight
-	for _, w := range r.m.Graph.Weights() {
-		if w.Block == i && !r.has(w.Name) {
-			todo = append(todo, w)
-		}
-	}
-	if len(todo) > 0 {
-		moments, err := r.measure(ctx, i, func(s *exec.Stage) error { return h.Through(ctx, s, false) })
-		if err != nil {
+	for again := true; again; {
+		if err := r.fitBlock(ctx, h, i); err != nil {
 			return err
 		}
-		if err := r.group(ctx, todo, moments); err != nil {
+		var err error
+		if again, err = r.kept(ctx, i); err != nil {
 			return err
 		}
 	}
@@ -235,6 +243,24 @@ func (r *run) block(ctx context.Context, h *calibrate.Hidden, i int) error {
 		return err
 	}
 	return r.checkpoint(ctx, h, i+1)
+}
+
+// fitBlock measures what a block reads and fits what is left of it to fit.
+func (r *run) fitBlock(ctx context.Context, h *calibrate.Hidden, i int) error {
+	var todo []model.Weight
+	for _, w := range r.m.Graph.Weights() {
+		if w.Block == i && !r.has(w.Name) {
+			todo = append(todo, w)
+		}
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	moments, err := r.measure(ctx, i, func(s *exec.Stage) error { return h.Through(ctx, s, false) })
+	if err != nil {
+		return err
+	}
+	return r.group(ctx, todo, moments)
 }
 
 // has reports whether a tensor needs no fitting any more.

@@ -9,6 +9,7 @@ package planner
 import (
 	"context"
 	"path/filepath"
+	"slices"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/model"
@@ -113,6 +114,13 @@ func (p *Planner) time(items []qplan.Item) {
 // nothing is predicted, and a budget of loss is a [formats.UnsupportedError].
 // Other errors are those of [Planner.Items] and of quantize/plan.
 func (p *Planner) Plan(ctx context.Context, s *stats.File, b qplan.Budget) (*plan.Plan, error) {
+	return p.Again(ctx, s, b, nil, nil)
+}
+
+// Again is [Planner.Plan] for a model that is compressed in part: tensors that
+// are done keep their recipes, and assumed sensitivities, by name, replace those
+// of the statistics.
+func (p *Planner) Again(ctx context.Context, s *stats.File, b qplan.Budget, done map[string]string, assumed map[string]float64) (*plan.Plan, error) {
 	known := s != nil && len(s.Sensitivity) > 0
 	if !known && b.MaxLoss > 0 {
 		e := formats.Unsupportedf("", "", "planning for a divergence without sensitivities")
@@ -122,6 +130,10 @@ func (p *Planner) Plan(ctx context.Context, s *stats.File, b qplan.Budget) (*pla
 	items, err := p.Items(ctx, s)
 	if err != nil {
 		return nil, err
+	}
+	if len(done)+len(assumed) > 0 {
+		items = revised(items, done, assumed)
+		b.Bytes = max(b.Bytes-noteBytes, 0)
 	}
 	l, err := layout.New(p.m, p.o.Made, p.o.Seed)
 	if err != nil {
@@ -141,6 +153,27 @@ func (p *Planner) Plan(ctx context.Context, s *stats.File, b qplan.Budget) (*pla
 		out.Predicted.KLD = 0
 	}
 	return out, nil
+}
+
+// noteBytes is what the ledger says of plans that were made again, at most.
+const noteBytes = 4096
+
+// revised returns items with what is known better.
+func revised(items []qplan.Item, done map[string]string, assumed map[string]float64) []qplan.Item {
+	items = slices.Clone(items)
+	for i := range items {
+		it := &items[i]
+		it.Candidates = slices.Clone(it.Candidates)
+		if s, ok := assumed[it.Name]; ok {
+			for j := range it.Candidates {
+				it.Candidates[j].Loss = it.Candidates[j].Error * s
+			}
+		}
+		if recipe, ok := done[it.Name]; ok {
+			it.Candidates = slices.DeleteFunc(it.Candidates, func(c qplan.Candidate) bool { return c.Recipe != recipe })
+		}
+	}
+	return items
 }
 
 // headed counts packages of plans that say where they come from.
