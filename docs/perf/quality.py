@@ -63,8 +63,10 @@ def table(rows):
         if ratio > GOAL[tool] and r["bytes"] < 0.95 * mb * 1e6:
             continue  # a larger one was not made yet
         mark = "" if ratio <= GOAL[tool] else " missed"
-        print(f"| {name} | {tool} | {mb:.2f} | {kl:.4f} | {r['bytes'] / 1e6:.2f} | {r['kl']:.4f} ± {r['se']:.4f} | {ratio:.2f} | {GOAL[tool]}{mark} "
+        print(f"| {name} | {tool} | {mb:.2f} | {kl:.4f} | {r['bytes'] / 1e6:.2f}{'*' * r.get('effort', 0)} | {r['kl']:.4f} ± {r['se']:.4f} | {ratio:.2f} | {GOAL[tool]}{mark} "
               f"| {100 * r['top1']:.1f} | {r['perplexity']:.2f} |")
+    if any(r.get("effort") for r in rows.values()):
+        print("\n\\* with `--effort 1`, which is faster and leaves 2 to 3 % more error.")
     print("\n| MB | bits per weight | predicted KL | on held-out text | on the table's text |\n|---|---|---|---|---|")
     for r in sorted(rows.values(), key=lambda r: r["bytes"]):
         print(f"| {r['bytes'] / 1e6:.2f} | {r['bpw']:.2f} | {r['predicted']:.4f} | {r['held']:.4f}, {r['held'] / r['predicted']:.2f} of it "
