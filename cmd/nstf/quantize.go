@@ -49,7 +49,9 @@ read: --calib names it (.txt, .jsonl or .parquet). A first pass measures the mod
 error in each tensor costs; --stats takes that from a file instead. Then the blocks are
 compressed in order, each behind those that are compressed already (--sequential), or all
 by the first pass (--parallel). An eighth of the text is held out to measure what the
-package costs; the package carries this as its ledger, with its plan.
+package costs; the package carries this as its ledger, with its plan. --max-drift bounds how
+far hidden states go from the model's, block by block: a block that goes too far gets more
+bits, at the cost of those behind it, or the command stops.
 
 What is finished lies in OUT.work until the package is whole. After an interrupt, --resume
 goes on there and --discard begins anew. With a package and --source MODEL, --plan redoes
@@ -108,7 +110,7 @@ func (a *app) quantizeCommand() *cobra.Command {
 	s.StringVar(&f.size, "size", "", "size of the package, such as 3.9GiB or 900MB")
 	s.Float64Var(&f.maxKLD, "max-kld", 0, "mean KL divergence in nats that the package keeps, measured, with twice its standard error")
 	s.IntVar(&f.tries, "tries", 6, "packages made for --max-kld at most")
-	s.Float64Var(&f.maxDrift, "max-drift", 0, "what hidden states may drift on held-out text, as part of their square; blocks are planned again, or it stops")
+	s.Float64Var(&f.maxDrift, "max-drift", 0, "what hidden states may drift, of their square, on held-out text")
 	s.StringVar(&f.objective, "objective", "size", "what is least within --max-kld: size, or latency on a device")
 	s.StringVar(&f.device, "device", "", "for --objective latency: "+strings.Join(deviceNames(), ", "))
 	s.StringVar(&f.scheme, "scheme", "", "scheme of the linear layers")
