@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -25,6 +26,8 @@ type TCQ struct {
 	Seam int
 	// Set holds the kernels; nil: the best.
 	Set *cpu.Set
+	// Threads that search; 0: all. The codes do not depend on it.
+	Threads int
 }
 
 // tcqDeviations are the codebooks' standard deviations, and tcqSpreads the
@@ -46,8 +49,9 @@ func TCQRotation(n int) int {
 
 // Fit returns the parts of w[n][k] as the scheme's page orders them. Its bytes
 // do not depend on the number of threads or the level of the kernels. It fails
-// with a [*ValueError].
-func (q TCQ) Fit(w []float32, n, k int) ([][]byte, error) {
+// with a [*ValueError], and with the context's error when the strip of 16 rows
+// at hand is done.
+func (q TCQ) Fit(ctx context.Context, w []float32, n, k int) ([][]byte, error) {
 	if len(w) != n*k || n%scheme.TCQTile != 0 || k%scheme.TCQTile != 0 {
 		panic(fmt.Sprintf("fit: %d weights for %d rows of %d in tiles", len(w), n, k))
 	}
@@ -74,10 +78,16 @@ func (q TCQ) Fit(w []float32, n, k int) ([][]byte, error) {
 	}
 	close(strips)
 	var wait sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), n/scheme.TCQTile) {
+	if q.Threads <= 0 {
+		q.Threads = runtime.GOMAXPROCS(0)
+	}
+	for range min(q.Threads, n/scheme.TCQTile) {
 		wait.Go(func() {
 			s := q.newStrip(k)
 			for i := range strips {
+				if ctx.Err() != nil {
+					return
+				}
 				codes := parts[0][i*k/scheme.TCQTile*q.tileBytes():][:k/scheme.TCQTile*q.tileBytes()]
 				scale := s.fit(codes, rotated[i*scheme.TCQTile*k:][:scheme.TCQTile*k])
 				binary.LittleEndian.PutUint16(parts[1][2*i:], scale)
@@ -85,7 +95,7 @@ func (q TCQ) Fit(w []float32, n, k int) ([][]byte, error) {
 		})
 	}
 	wait.Wait()
-	return parts, nil
+	return parts, ctx.Err()
 }
 
 func (q TCQ) tileBytes() int { return 2 * scheme.TCQTile * q.Bits }

@@ -2,6 +2,7 @@ package fit_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -56,7 +57,7 @@ func loss(w, y []float32, h []float64, n, k int) float64 {
 // decodeTCQ fits and decodes again.
 func decodeTCQ(t *testing.T, q fit.TCQ, w []float32, n, k int) (parts [][]byte, y []float32) {
 	t.Helper()
-	parts, err := q.Fit(w, n, k)
+	parts, err := q.Fit(context.Background(), w, n, k)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ func TestTCQEdges(t *testing.T) {
 	}
 	w[37] = float32(math.NaN())
 	var value *fit.ValueError
-	if _, err := rotatedTCQ(2, n, k).Fit(w, n, k); !errors.As(err, &value) || value.Row != 2 || value.Column != 5 {
+	if _, err := rotatedTCQ(2, n, k).Fit(context.Background(), w, n, k); !errors.As(err, &value) || value.Row != 2 || value.Column != 5 {
 		t.Errorf("NaN: %v", err)
 	}
 }
@@ -250,4 +251,14 @@ func quadratic(h []float64, k int, damping float64, z []float32) float64 {
 		}
 	}
 	return total
+}
+
+// TestTCQStops: a search ends soon after its context does.
+func TestTCQStops(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	const n, k = 256, 512
+	if _, err := rotatedTCQ(2, n, k).Fit(ctx, make([]float32, n*k), n, k); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
 }

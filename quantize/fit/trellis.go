@@ -52,14 +52,14 @@ func trellisFit(ctx context.Context, name string, w []float32, n, k, bits int, i
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
-	q := TCQ{TCQ: trellisScheme(bits, n, k, o), Seam: trellisSeam(o.Effort)}
+	q := TCQ{TCQ: trellisScheme(bits, n, k, o), Seam: trellisSeam(o.Effort), Threads: o.threads()}
 	if method == MethodFeedback {
 		var err error
 		if q.Feedback, err = in.feedback(q.RotateIn, scheme.TCQTile, q.Seed, o.threads()); err != nil {
 			return Result{}, formats.Errorf("", name, "%v", err)
 		}
 	}
-	t, err := q.tensor(name, w, n, k)
+	t, err := q.tensor(ctx, name, w, n, k)
 	if err != nil {
 		return Result{}, err
 	}
@@ -75,8 +75,8 @@ func trellisFit(ctx context.Context, name string, w []float32, n, k, bits int, i
 }
 
 // tensor fits w[n][k].
-func (q TCQ) tensor(name string, w []float32, n, k int) (formats.Tensor, error) {
-	parts, err := q.Fit(w, n, k)
+func (q TCQ) tensor(ctx context.Context, name string, w []float32, n, k int) (formats.Tensor, error) {
+	parts, err := q.Fit(ctx, w, n, k)
 	if err != nil {
 		return formats.Tensor{}, err
 	}
@@ -92,14 +92,14 @@ func (q TCQ) tensor(name string, w []float32, n, k int) (formats.Tensor, error) 
 // which they are, from one tile of rows, and what it costs from the factors.
 func trellisEstimate(ctx context.Context, w []float32, n, k, bits int, in *Input, o Options) (float64, error) {
 	const rows, most = scheme.TCQTile, 8 * scheme.TCQMaxRotate
-	q := TCQ{TCQ: trellisScheme(bits, rows, k, o), Seam: trellisSeam(o.Effort)}
+	q := TCQ{TCQ: trellisScheme(bits, rows, k, o), Seam: trellisSeam(o.Effort), Threads: o.threads()}
 	cols := min(k, most)
 	x := make([]float32, 0, rows*cols)
 	at := n / scheme.TCQTile / 2 * scheme.TCQTile
 	for r := at; r < at+rows; r++ {
 		x = append(x, w[r*k:r*k+cols]...)
 	}
-	t, err := q.tensor("", x, rows, cols)
+	t, err := q.tensor(ctx, "", x, rows, cols)
 	if err != nil {
 		return 0, err
 	}
