@@ -211,6 +211,15 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 #if MATVEC_MATRICES > 2
 	tiles += tiles_of(n2);
 #endif
+	i64 first = 0; // row of the stack of experts
+#if MATVEC_EXPERTS
+	wait_for_inputs();
+	first = (i64)expert[blockIdx.y] * n0;
+	if (bias0) bias0 += first;
+#if MATVEC_MATRICES > 1
+	if (bias1) bias1 += first;
+#endif
+#endif
 	// Member by member: a choice between whole structs would go through memory.
 	auto place = [=](int tile) {
 		Place p = {w0, {y0, bias0, residual0, n0}, tile};
@@ -230,11 +239,6 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 	};
 	const int wave = threadIdx.x / NSTF_WAVE, sub = threadIdx.x % NSTF_WAVE / MATVEC_LANES;
 	const int group = (wave / MATVEC_SPLIT * MATVEC_SUBS + sub) * MATVEC_ROWS;
-	i64 first = 0; // row of the stack of experts
-#if MATVEC_EXPERTS
-	wait_for_inputs();
-	first = (i64)expert[blockIdx.y] * n0;
-#endif
 	// The first row of the wave in a tile. The last rows of a matrix are done again
 	// rather than fewer: N is at least MATVEC_ROWS.
 	auto row_of = [&](const Place &p) { return p.tile * MATVEC_TILE + group; };

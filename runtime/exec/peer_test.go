@@ -11,6 +11,7 @@ import (
 // Activations as llama.cpp has them: none rounded for weights in float32, some
 // for others, and the same at any number of threads.
 func TestPeerActivations(t *testing.T) {
+	processorOnly(t, "activations as another program rounds them")
 	ids := tinyIDs(40)
 	for _, c := range tinies() {
 		if c.graph.Blocks[1].MoE != nil {

@@ -251,6 +251,8 @@ func (p *product) compare(t testing.TB, c *matvecCase, got, x []float32, integer
 		if p.bias != nil {
 			value += float64(p.bias[i%n])
 			size += math.Abs(float64(p.bias[i%n]))
+		}
+		if p.residual != nil {
 			value += float64(p.residual[i])
 			size += math.Abs(float64(p.residual[i]))
 			inputs += math.Abs(float64(p.residual[i])) / max(largest, 1e-30)

@@ -161,9 +161,9 @@ func TestMatvecExperts(t *testing.T) {
 			in := m.put(t, x)
 			chosen := []int32{3, 0, 0, 2, 3}
 			ids, y := m.put(t, chosen), m.put(t, make([]float32, slots*n))
-			s := v.make(t, r, experts*n, k)
+			s, bias := v.make(t, r, experts*n, k), activations(r, experts*n)
 			op := &hip.Matvec{T: slots, X: in.address(), Experts: ids.address(), Stack: experts, Share: 1,
-				Products: []hip.Product{{W: m.place(t, s, n), Y: y.address()}}}
+				Products: []hip.Product{{W: m.place(t, s, n), Y: y.address(), Bias: m.put(t, bias).address()}}}
 			if acts {
 				_, op.Acts = m.rounded(t, x, slots, k)
 			}
@@ -178,7 +178,7 @@ func TestMatvecExperts(t *testing.T) {
 				}
 				c := &matvecCase{v: v, t: 1, k: k, acts: acts}
 				part := s.slice(t, int(expert)*n, n)
-				(&product{s: part}).compare(t, c, got[i*n:(i+1)*n], row, integer)
+				(&product{s: part, bias: bias[int(expert)*n:][:n]}).compare(t, c, got[i*n:(i+1)*n], row, integer)
 			}
 		}
 	}

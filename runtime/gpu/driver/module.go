@@ -146,11 +146,11 @@ func (f *Function) Resident(threads int, lds uint32) (int, error) {
 }
 
 // allowLDS asks CUDA for more dynamic shared memory than every kernel may
-// have. It runs on the device's thread.
+// have: what the code declares itself counts too. It runs on the device's thread.
 func (f *Function) allowLDS(n uint32) error {
 	const always = 48 << 10
 	p := &f.device.lib.procs.functionSet
-	if !p.ok() || n <= max(always, f.dynamicLDS) {
+	if !p.ok() || int64(n)+int64(f.attributes.LDS) <= always || n <= f.dynamicLDS {
 		return nil
 	}
 	if code := call(p, f.handle, attributeDynamicLDS, uintptr(n)); code != 0 {
