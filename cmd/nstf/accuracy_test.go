@@ -28,9 +28,9 @@ func TestSharedIntegerAccuracy(t *testing.T) {
 		limit       float64
 	}{{"--exact", small, 3e-4}, {"bf16", source, 5e-4}} {
 		ref := filepath.Join(temp, "ref")
-		must(t, "eval", c.model, "--text", text, "--max-tokens", "4000", "--exact", "--save-ref", ref)
+		must(t, "eval", c.model, "--text", text, "--max-tokens", "2048", "--exact", "--save-ref", ref)
 		var r eval.Result
-		decode(t, must(t, "eval", small, "--text", text, "--max-tokens", "4000", "--ref", ref, "--json"), &r)
+		decode(t, must(t, "eval", small, "--text", text, "--max-tokens", "2048", "--ref", ref, "--json"), &r)
 		t.Logf("KL divergence from %s: %.3g", c.what, r.Ref.KL.Value)
 		if kl := r.Ref.KL.Value; !(kl > 0 && kl <= c.limit) {
 			t.Errorf("KL divergence from %s is %.3g, want at most %g", c.what, kl, c.limit)

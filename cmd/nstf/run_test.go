@@ -27,7 +27,8 @@ type greedyReference struct {
 }
 
 // The trained models continue as transformers does, up to the first step that
-// may fall either way; from the directory, from a package, from GGUF.
+// may fall either way; from the directory, and for one prompt from a package and
+// from GGUF, which hold the same tensors.
 func TestRunIsTransformers(t *testing.T) {
 	dir := os.Getenv("NSTF_SHARED")
 	if dir == "" {
@@ -45,7 +46,10 @@ func TestRunIsTransformers(t *testing.T) {
 		}
 		var refs []greedyReference
 		decode(t, string(p), &refs)
-		for _, path := range paths {
+		for i, path := range paths {
+			if i > 0 {
+				refs = refs[:1]
+			}
 			for _, ref := range refs {
 				checkGreedy(t, path, ref)
 			}

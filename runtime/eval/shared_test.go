@@ -55,10 +55,12 @@ func TestFiguresAreLlamaCPPs(t *testing.T) {
 	}
 }
 
-// Transformers' own perplexities, over the first 60,000 tokens of each text.
+// Transformers' own perplexities, over the first 60,000 tokens of a text. Each model
+// reads one of the two texts: what the other would tell, of reading texts, another
+// model tells. They differ by 5e-5 at most.
 func TestPerplexityIsTransformers(t *testing.T) {
 	dir := shared(t)
-	for _, name := range []string{"tiny-llama", "tiny-qwen3", "tiny-gptj", "tiny-gemma3", "tiny-mixtral"} {
+	for name, text := range map[string]string{"tiny-llama": "book", "tiny-qwen3": "docs", "tiny-gptj": "book", "tiny-gemma3": "docs", "tiny-mixtral": "docs"} {
 		t.Run(name, func(t *testing.T) {
 			var want map[string]struct {
 				NLL    float64 `json:"nll_mean"`
@@ -78,17 +80,16 @@ func TestPerplexityIsTransformers(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer m.Close()
-			for text, w := range want {
-				got, err := eval.Run(context.Background(), m, eval.Options{Text: filepath.Join(dir, "text", "eval_"+text+".jsonl"),
-					Context: w.Ctx, MaxTokens: 60000, Protocol: eval.ProtocolNSTF})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got.Scored != w.Tokens || math.Abs(got.Perplexity.Value/w.PPL-1) > 1e-3 {
-					t.Errorf("%s: perplexity %.6f over %d tokens, transformers has %.6f over %d", text, got.Perplexity.Value, got.Scored, w.PPL, w.Tokens)
-				}
-				t.Logf("%s: perplexity off by %.2g, %.0f tokens/s", text, got.Perplexity.Value/w.PPL-1, got.TokensPerS)
+			w := want[text]
+			got, err := eval.Run(context.Background(), m, eval.Options{Text: filepath.Join(dir, "text", "eval_"+text+".jsonl"),
+				Context: w.Ctx, MaxTokens: 60000, Protocol: eval.ProtocolNSTF})
+			if err != nil {
+				t.Fatal(err)
 			}
+			if got.Scored != w.Tokens || math.Abs(got.Perplexity.Value/w.PPL-1) > 3e-4 {
+				t.Errorf("%s: perplexity %.6f over %d tokens, transformers has %.6f over %d", text, got.Perplexity.Value, got.Scored, w.PPL, w.Tokens)
+			}
+			t.Logf("%s: perplexity off by %.2g, %.0f tokens/s", text, got.Perplexity.Value/w.PPL-1, got.TokensPerS)
 		})
 	}
 }
