@@ -115,8 +115,8 @@ func (k *kernels) rate(run func()) (place.Rate, error) {
 			run()
 		}
 		d := time.Since(start)
-		if d < sampleTime {
-			calls *= 2
+		if d < sampleTime { // as many as it should take, and some
+			calls = max(2*calls, int(1.1*float64(calls)*min(float64(sampleTime)/float64(max(d, 1)), 100)))
 			continue
 		}
 		samples = append(samples, float64(calls)/d.Seconds())
