@@ -7,7 +7,8 @@ NSTF is the program, SHARED the folder with models/base-llama and text/. WORK ke
 packages. For each size (all of the table's by default) a package no larger is made, calibrated on
 text/calib.jsonl, and measured against the bf16 model on text/anchor_mix.txt, which nothing was fitted on.
 RESULTS gets a JSON line for each, lines that are there already are kept; the table and the plot (an SVG
-beside RESULTS) are made of all of them. A package serves all files of others that are no smaller.
+beside RESULTS) are made of all of them. A package serves all files of others that are no smaller. FLAGS, such as
+"effort=1 parallel", are given to quantize too and stand in the line.
 """
 import json
 import math
@@ -42,12 +43,19 @@ def measure(nstf, shared, work, mb):
         run(nstf, "calibrate", model, "--calib", calib, "-o", stats)
     if not os.path.exists(ref):
         run(nstf, "eval", model, "--text", text, "--protocol", "llama.cpp", "--save-ref", ref)
-    made = json.loads(run(nstf, "quantize", model, "--calib", calib, "--stats", stats, "--size", str(int(mb * 1e6)), "-o", out, "--resume", "--json"))
+    given = {k: v or True for k, _, v in (f.partition("=") for f in os.environ.get("FLAGS", "").split())}
+    more = [x for k, v in given.items() for x in (f"--{k}", v) if x is not True]
+    made = json.loads(run(nstf, "quantize", model, "--calib", calib, "--stats", stats, "--size", str(int(mb * 1e6)), "-o", out, "--resume", "--json", *more))
     got = json.loads(run(nstf, "eval", out, "--text", text, "--protocol", "llama.cpp", "--ref", ref, "--json"))
     ledger = made["ledger"]["model"]
-    return {"mb": mb, "bytes": os.path.getsize(out), "bpw": made["bpw"], "predicted": ledger["predicted_kld"], "held": ledger["kld"]["mean"],
+    return {"mb": mb, **given, "bytes": os.path.getsize(out), "bpw": made["bpw"], "predicted": ledger["predicted_kld"], "held": ledger["kld"]["mean"],
             "kl": got["ref"]["kl_mean"]["value"], "se": got["ref"]["kl_mean"]["std_err"], "top1": got["ref"]["top1_agreement"]["value"],
             "perplexity": got["perplexity"]["value"]}
+
+
+def flags(row):
+    """Says what a package was made with beside its size: `--effort 1`, ..."""
+    return " ".join(f"`--{k} {row[k]}`" if row[k] is not True else f"`--{k}`" for k in ("schemes", "effort", "parallel") if k in row) or "defaults"
 
 
 def table(rows):
@@ -63,13 +71,11 @@ def table(rows):
         if ratio > GOAL[tool] and r["bytes"] < 0.95 * mb * 1e6:
             continue  # a larger one was not made yet
         mark = "" if ratio <= GOAL[tool] else " missed"
-        print(f"| {name} | {tool} | {mb:.2f} | {kl:.4f} | {r['bytes'] / 1e6:.2f}{'*' * r.get('effort', 0)} | {r['kl']:.4f} ± {r['se']:.4f} | {ratio:.2f} | {GOAL[tool]}{mark} "
+        print(f"| {name} | {tool} | {mb:.2f} | {kl:.4f} | {r['bytes'] / 1e6:.2f} | {r['kl']:.4f} ± {r['se']:.4f} | {ratio:.2f} | {GOAL[tool]}{mark} "
               f"| {100 * r['top1']:.1f} | {r['perplexity']:.2f} |")
-    if any(r.get("effort") for r in rows.values()):
-        print("\n\\* with `--effort 1`, which is faster and leaves 2 to 3 % more error.")
-    print("\n| MB | bits per weight | predicted KL | on held-out text | on the table's text |\n|---|---|---|---|---|")
+    print("\n| MB | made with | bits per weight | predicted KL | on held-out text | on the table's text |\n|---|---|---|---|---|---|")
     for r in sorted(rows.values(), key=lambda r: r["bytes"]):
-        print(f"| {r['bytes'] / 1e6:.2f} | {r['bpw']:.2f} | {r['predicted']:.4f} | {r['held']:.4f}, {r['held'] / r['predicted']:.2f} of it "
+        print(f"| {r['bytes'] / 1e6:.2f} | {flags(r)} | {r['bpw']:.2f} | {r['predicted']:.4f} | {r['held']:.4f}, {r['held'] / r['predicted']:.2f} of it "
               f"| {r['kl']:.4f}, {r['kl'] / r['predicted']:.2f} of it |")
 
 
