@@ -60,6 +60,20 @@ func (c *Coded) Slice(row, n int) *Coded {
 	return &part
 }
 
+// Fold returns the same weights as a matrix of fewer, longer rows: row i is the
+// rows i*rows to (i+1)*rows, one after the other. A product with activations that
+// are zero but for the columns of one of them gives that row's: short rows waste
+// most of a kernel's registers, long ones do not. It returns nil where the weights
+// cannot be read so.
+func (c *Coded) Fold(rows int) *Coded {
+	if c.integer == nil || c.first != 0 || rows < 1 || c.n%rows != 0 || c.bytes*rows != c.integer.rowBytes(c.k*rows) || !c.integer.Fits(c.k*rows) {
+		return nil
+	}
+	part := *c
+	part.n, part.k, part.bytes = c.n/rows, c.k*rows, c.bytes*rows
+	return &part
+}
+
 // MatMul computes C[T][n0:n1] = A[T][K] W[n0:n1][K]^T for the rows of a, as
 // [Integer.MatMul] does.
 func (c *Coded) MatMul(y []float32, ldy int, a *Activations, n0, n1 int, scratch *IntegerScratch) {

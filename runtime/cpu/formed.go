@@ -4,6 +4,7 @@ import (
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/scheme"
+	kernels "github.com/nstf/nstf/kernels/cpu"
 )
 
 // formed is what a matrix of a form other than dense has instead of weights.
@@ -12,7 +13,9 @@ type formed struct {
 	// y = q x + a (b x); q may be nil. A matrix of the form shared has mix and
 	// u instead of a and b: y = q x + sum over i of mix[i] (u_i x).
 	q, a, b *matrix
-	u       *matrix // [B*N][K], of all matrices of a stack
+	fold    int            // rows of a that are one of folded
+	folded  *kernels.Coded // a for few tokens, or nil
+	u       *matrix        // [B*N][K], of all matrices of a stack
 	mix     []float32
 	chain   *chain // of the form train; all else is nil then
 }
@@ -72,6 +75,7 @@ func (l *loader) openProduct(m *matrix, t *formats.Tensor) {
 	if l.err != nil || len(t.Shape) != 2 {
 		return // a stack is cut before it is multiplied
 	}
+	p.foldRows()
 	// Rows are looked up one at a time, by one goroutine.
 	a, b := make([]float32, p.a.k), make([]float32, m.k)
 	m.rows = func(dst []float32, row int) {
@@ -84,6 +88,18 @@ func (l *loader) openProduct(m *matrix, t *formats.Tensor) {
 			p.b.rows(b, i)
 			l.set.Axpy(dst[:m.k], v, b)
 		}
+	}
+}
+
+// foldRows makes a's rows as long as kernels like them, where they are short.
+func (p *formed) foldRows() {
+	const long = 256
+	if p.a.coded == nil || p.a.k >= long || long%p.a.k != 0 {
+		return
+	}
+	p.fold = long / p.a.k
+	if p.fold <= maxFold && thinRows%p.fold == 0 {
+		p.folded = p.a.coded.Fold(p.fold)
 	}
 }
 

@@ -12,11 +12,20 @@ import (
 type thinWork struct {
 	acts [maxGroup]kernels.Activations // z in int8, where A takes it so
 	y    []float32                     // what is added, [T][N] of one target after the other
+	z    []float32                     // one row of activations for folded rows
 	at   [maxGroup]int                 // where a target's begins
 }
 
 // thinRows is the outputs of one part.
 const thinRows = 512
+
+// maxFold is the most rows of A that are multiplied as one, for a single token:
+// each is a row of activations, of which few are multiplied without unpacking
+// weights for them.
+const maxFold = 8
+
+// folds reports whether rows of A are multiplied several at a time.
+func (w *formedWork) folds(p *formed) bool { return p.folded != nil && w.t == 1 }
 
 func (e *Engine) multiplyThin() {
 	w := &e.pass.formed
@@ -38,6 +47,8 @@ func (e *Engine) multiplyThin() {
 		switch {
 		case a.rotated != nil:
 			e.multiplyDense(w.t, w.z[i], []target{{a, w.thin.y[w.thin.at[i]:][:w.t*a.n]}})
+		case w.folds(g.w.formed):
+			e.foldActivations(i)
 		case a.coded != nil:
 			acts := &w.thin.acts[i]
 			acts.Reset(w.t, a.k, a.coded.Group())
@@ -47,6 +58,40 @@ func (e *Engine) multiplyThin() {
 		}
 	}
 	e.pool.RunWorkers(w.starts[len(w.group)], e.part.thin)
+}
+
+// foldActivations rounds z of target i, once for each row of a folded one: zero
+// but for the columns of that row.
+func (e *Engine) foldActivations(i int) {
+	w := &e.pass.formed
+	p := w.group[i].w.formed
+	rank, acts := p.a.k, &w.thin.acts[i]
+	w.thin.z = fit(w.thin.z, rank*p.fold)
+	acts.Reset(p.fold, rank*p.fold, p.folded.Group())
+	for j := range p.fold {
+		clear(w.thin.z)
+		copy(w.thin.z[j*rank:], w.z[i][:rank])
+		e.set.QuantizeRow(acts, j, w.thin.z)
+	}
+}
+
+// foldedRows computes outputs n0 to n1 of y (+)= A z of target i.
+func (e *Engine) foldedRows(worker, i, n0, n1 int) {
+	w := &e.pass.formed
+	g := w.group[i]
+	p, n := g.w.formed, g.w.n
+	rows, out := n/p.fold, w.thin.y[w.thin.at[i]:][:n] // [fold][N/fold]
+	from, to := n0/p.fold, n1/p.fold
+	p.folded.MatMul(out, rows, &w.thin.acts[i], from, to, &e.local[worker].integer)
+	if p.q == nil {
+		clear(g.y[n0:n1])
+	}
+	for j := range p.fold {
+		add, y := out[j*rows+from:j*rows+to], g.y[n0+j:n1]
+		for r, v := range add {
+			y[r*p.fold] += v
+		}
+	}
 }
 
 // thinPart adds one part of one target.
@@ -60,10 +105,13 @@ func (e *Engine) thinPart(worker, part int) {
 	p := g.w.formed
 	n0 := (part - w.starts[i]) * thinRows
 	n1 := min(n0+thinRows, g.w.n)
-	if p.a != nil {
-		e.thinRows(worker, i, n0, n1)
-	} else {
+	switch {
+	case p.a == nil:
 		e.mixRows(i, n0, n1)
+	case w.folds(p):
+		e.foldedRows(worker, i, n0, n1)
+	default:
+		e.thinRows(worker, i, n0, n1)
 	}
 	if g.w.bias != nil {
 		for r := range w.t {
