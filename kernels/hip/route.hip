@@ -30,7 +30,7 @@ NSTF_KERNEL void __launch_bounds__(NSTF_WAVE) nstf_route(const f32* logits, i32*
 	for (int i = 0; i < ROUTE_EACH; i++) {
 		const int e = i * NSTF_WAVE + lane;
 		p[i] = e < ROUTE_EXPERTS ? logits[e] : -NSTF_INFINITY;
-		odd = odd || p[i] != p[i];
+		odd = odd || (bits_of(p[i]) & 0x7fffffff) > 0x7f800000; // p[i] != p[i] in a ballot stops hiprtc of ROCm 5.2
 		top = wave_max_of(p[i], top);
 	}
 	odd = wave_ballot(odd) != 0;

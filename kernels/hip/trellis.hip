@@ -58,6 +58,18 @@ NSTF_DEVICE void stay_packed(u32 &v) {
 #endif
 }
 
+// Has the candidates so far done before later ones are begun, which would take a
+// register each; loads may still go ahead. Compilers before LLVM 15 do without.
+template <int N> NSTF_DEVICE void search_in_turn(u32 (&best)[N]) {
+#if defined(NSTF_HIP) && defined(__has_builtin)
+#if __has_builtin(__builtin_amdgcn_sched_barrier)
+#pragma unroll
+	for (int j = 0; j < N; j++) stay_packed(best[j]);
+	__builtin_amdgcn_sched_barrier(0x24); // all but scalar instructions and loads stay on their side
+#endif
+#endif
+}
+
 // One weight further to the front.
 NSTF_DEVICE void search_step(Search &s, int t, i32 z) {
 #pragma unroll
@@ -77,6 +89,7 @@ NSTF_DEVICE void search_step(Search &s, int t, i32 z) {
 				const int k = i * SEARCH_OWN + j;
 				best[j] = lower_of(best[j], search_cost(rest, z, (i32)(i16)(s.code[k / 2] >> (k % 2 * 16))));
 			}
+			if (i % 2 && g == SEARCH_OWN / SEARCH_SAME - 1) search_in_turn(best); // two at once: a minimum of three
 		}
 #pragma unroll
 	for (int j = 0; j < SEARCH_OWN; j++) costs_at(s, t)[own + j] = (u16)best[j];

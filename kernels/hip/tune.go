@@ -138,6 +138,14 @@ func matmulTiles(t Target, exact bool) []tuned {
 	}
 }
 
+// holds reports whether registers hold the largest tile's sums beside weights of
+// a format on their way: on WMMA targets weights that are decoded number by
+// number spill.
+func (t Target) holds(f Format) bool {
+	unit := t.Matrix()
+	return unit != WMMA11 && unit != WMMA12 || f.integer || f.Scheme == "f16" || f.Scheme == "bf16"
+}
+
 // tile chooses the launch that should take the least time: the rounds that all
 // units work through, times what a block has to do at the tile's rate.
 func (o *Matmul) tile(t Target, group []Product, exact bool) MatmulTile {
@@ -151,6 +159,9 @@ func (o *Matmul) tile(t Target, group []Product, exact bool) MatmulTile {
 		if group[0].W.Format.Rotated() { // a lane holds whole tiles of codes
 			m.Features, m.Ahead, m.Resident = 1, 1, 1
 			m.Tokens = min(m.Tokens, map[API]int{HIP: 4, CUDA: 16}[t.API])
+		}
+		if !exact && m.Features*m.Tokens > 8 && !t.holds(group[0].W.Format) {
+			continue
 		}
 		tokens, features := m.Size(t, exact)
 		if o.Gated {

@@ -25,28 +25,24 @@ import (
 
 var (
 	targetsFlag = flag.String("targets", "", "architectures to compile for, with commas; hiprtc must be found")
-	allFlag     = flag.Bool("all", false, "every row of the table, not only usual schemes")
+	allFlag     = flag.Bool("all", false, "every row of the table, not only the usual ones")
 	rowsFlag    = flag.String("rows", "", "rows of the table whose names match, whatever else is asked for")
 	outFlag     = flag.String("out", "", "folder for what was measured")
 )
 
-// usual are the schemes whose products are compiled in every run of the tests;
-// those of the others differ in how weights are decoded.
-var usual = []string{"q4_k", "q6_k", "q8_0", "bf16", "iq3_s", "tcq"}
+// usual are the rows that are compiled in every run of the tests: each
+// operation, products in the forms and schemes that most models take, and what
+// is closest to its limits. Rows of other schemes differ in how weights are
+// decoded.
+var usual = regexp.MustCompile(`^(\w+|attend/.*|trellis/3|(embed|matmul)/(q4_k|tcq)(/.*)?|matvec/(` +
+	`q4_k/(T=1|T=1 exact|T=8|norm|gated|gated T=8|experts)|q8_0/(T=1|norm|gated)|q6_k/T=1|tcq/T=1))$`)
 
 // chosen says whether a row of the table is looked at.
 func chosen(k *hip.Kernel) bool {
-	_, rest, ofScheme := strings.Cut(k.Name, "/")
-	name, _, _ := strings.Cut(rest, "/")
-	switch {
-	case *rowsFlag != "":
+	if *rowsFlag != "" {
 		return regexp.MustCompile(*rowsFlag).MatchString(k.Name)
-	case *allFlag || !ofScheme || strings.HasPrefix(k.Name, "attend"):
-		return true
-	case strings.HasPrefix(k.Name, "matvec"):
-		return slices.Contains(usual, name)
 	}
-	return name == "q4_k" || name == "tcq" // embed, matmul
+	return *allFlag || usual.MatchString(k.Name)
 }
 
 // units is the compute units, or on RDNA pairs of them, of the largest card of

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -17,22 +18,33 @@ import (
 var (
 	deviceFlag = flag.String("device", "", "hip or cuda; default: hip where its library loads")
 	pathFlag   = flag.String("libraries", "", "folder of libraries to try first")
-	halfFlag   = flag.Int("half", -1, "0 or 1: of cases that need a kernel each, every other one; two targets then share the cases")
+	partsFlag  = flag.Int("parts", 1, "of so many parts of the cases, ...")
+	partFlag   = flag.Int("part", 0, "... run this one, from 0 on; and of more than two parts, every test's first case too")
 )
 
-// halved reports whether cases are left to another target.
-func halved() bool { return *halfFlag >= 0 }
+// divided reports whether cases are left to another target.
+func divided() bool { return *partsFlag > 1 }
 
-// taken reports whether the case of a number is run.
-func taken(number int) bool { return !halved() || number%2 == *halfFlag }
-
-// bit is a number for a mode, to be added to a case's.
-func bit(on bool) int {
-	if on {
-		return 1
-	}
-	return 0
+// dealt reports whether a thing of a number falls to this part. Parts are mixed,
+// so that what alternates does not fall to one of them alone.
+func dealt(number int) bool {
+	return !divided() || uint32(number+1)*0x9e3779b1>>16%uint32(*partsFlag) == uint32(*partFlag)
 }
+
+// asked counts the cases of each test.
+var asked = map[string]int{}
+
+// taken reports whether the next case of a test is run, where each case needs
+// kernels of its own.
+func taken(t testing.TB) bool {
+	name, _, _ := strings.Cut(t.Name(), "/")
+	n := asked[name]
+	asked[name]++
+	return dealt(n) || n == 0 && *partsFlag > 2
+}
+
+// sampled is taken of cases that only more than two parts divide.
+func sampled(t testing.TB) bool { return *partsFlag <= 2 || taken(t) }
 
 // A machine is a device with what the tests keep of it.
 type machine struct {

@@ -47,12 +47,12 @@ func TestMatmul(t *testing.T) {
 			r := rand.New(rand.NewPCG(17, 18))
 			run := 0
 			for i, k := range []int{32, 160, 256, 301, 768} {
-				if !v.fits(k) || halved() && (run > 0 || i == 0 || i == 1 && v.fits(301) && v.number%3 > 0) {
+				if !v.fits(k) || divided() && (run > 0 || i == 0 || i == 1 && v.fits(301) && v.number%3 > 0) {
 					continue
 				}
 				run++
 				for _, exact := range []bool{false, true} {
-					if !taken(v.number/2 + bit(exact)) {
+					if !taken(t) {
 						continue
 					}
 					c := &matmulCase{v: []*variety{v}, t: 9 + 17*i, k: k, n: []int{3 + 47*i}, exact: exact, extras: i%2 == 0, tile: &tile}
@@ -88,7 +88,7 @@ func TestMatmulTiles(t *testing.T) {
 	for _, exact := range []bool{false, true} {
 		for i, tile := range hip.MatmulTiles(m.target, exact) {
 			for j, v := range pick(t, "q4_k", "q8_0", "iq2_s", "f16") {
-				if j > 0 && j != 1+i%3 || !taken(i+j) {
+				if j > 0 && j != 1+i%3 || !taken(t) {
 					continue // all tiles with one scheme, and each with another
 				}
 				tokens, features := tile.Size(m.target, exact)
@@ -105,6 +105,9 @@ func TestMatmulGroups(t *testing.T) {
 	m := open(t)
 	r := rand.New(rand.NewPCG(21, 22))
 	for _, exact := range []bool{false, true} {
+		if !sampled(t) {
+			continue
+		}
 		q := pick(t, "q4_k", "q4_k", "q6_k")
 		(&matmulCase{v: q, t: 50, k: 512, n: []int{130, 20, 33}, exact: exact, extras: true}).run(t, m, r)
 		(&matmulCase{v: q[:2], t: 20, k: 256, n: []int{1, 300}, exact: exact}).run(t, m, r)
@@ -122,8 +125,8 @@ func TestMatmulGated(t *testing.T) {
 	r := rand.New(rand.NewPCG(23, 24))
 	for i, act := range []cpu.Activation{cpu.SiLU, cpu.GELUTanh, cpu.GELU} {
 		for _, exact := range []bool{false, true} {
-			for j, v := range pick(t, "q4_k", "q8_0", "f16") {
-				if !taken(i + j + bit(exact)) {
+			for _, v := range pick(t, "q4_k", "q8_0", "f16") {
+				if !taken(t) {
 					continue
 				}
 				(&matmulCase{v: []*variety{v, v}, t: 10 + 60*i, k: 256, n: []int{70, 70}, exact: exact, gated: true, act: act, extras: i == 1}).run(t, m, r)
@@ -140,6 +143,9 @@ func TestMatmulExperts(t *testing.T) {
 	for i, share := range []int{1, 2, 4} {
 		for _, exact := range []bool{false, true} {
 			for _, v := range pick(t, "q4_k", "q8_0") {
+				if !sampled(t) {
+					continue
+				}
 				c := &matmulCase{v: []*variety{v}, t: 30 + 50*i, k: 256, n: []int{20 + 33*i}, exact: exact, experts: 5 + 3*i, share: share}
 				c.run(t, m, r)
 				c.gated, c.v, c.n = true, []*variety{v, v}, []int{24, 24}
@@ -167,7 +173,9 @@ func TestMatmulRange(t *testing.T) {
 	x[8*k+1], x[9*k+2], x[10*k+3] = float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))
 	for _, exact := range []bool{false, true} {
 		for _, v := range pick(t, "q4_k", "q8_0", "f16") {
-			(&matmulCase{v: []*variety{v}, t: rows, k: k, n: []int{40}, exact: exact, x: x}).run(t, m, r)
+			if sampled(t) {
+				(&matmulCase{v: []*variety{v}, t: rows, k: k, n: []int{40}, exact: exact, x: x}).run(t, m, r)
+			}
 		}
 	}
 }

@@ -76,7 +76,7 @@ func TestMatvec(t *testing.T) {
 				{v: v, t: 1, k: 2304, n: []int{37}},
 				{v: v, t: 2, k: 1280, n: []int{5}, exact: true, extras: true},
 			} {
-				if v.fits(c.k) && taken(v.number/2+bit(c.exact)) && !(halved() && run > 0) {
+				if v.fits(c.k) && !(divided() && run > 0) && taken(t) {
 					c.run(t, m, r)
 					run++
 				}
@@ -98,7 +98,7 @@ func (v *variety) named(names ...string) bool {
 func TestMatvecShapes(t *testing.T) {
 	m := open(t)
 	wave := m.target.Wave
-	for j, v := range pick(t, "q4_k", "q8_0", "q6_k", "f16") {
+	for _, v := range pick(t, "q4_k", "q8_0", "q6_k", "f16") {
 		r := rand.New(rand.NewPCG(11, 12))
 		for i, s := range []hip.MatvecShape{
 			{Rows: 1, Lanes: wave, Waves: 4, Split: 1, Steps: 1, Blocks: 1},
@@ -109,7 +109,7 @@ func TestMatvecShapes(t *testing.T) {
 			{Rows: 2, Lanes: 8, Waves: 2, Split: 2, Steps: 1, Blocks: 1, Grid: 1, Pipe: true},
 		} {
 			for _, exact := range []bool{false, true} {
-				if !taken(i + j + bit(exact)) {
+				if !taken(t) {
 					continue
 				}
 				c := &matvecCase{v: v, t: 1 + i%4, k: 768 + 256*i, n: []int{1 + 70*i}, exact: exact, acts: i < 3, shape: &s, repeated: true}
@@ -123,10 +123,10 @@ func TestMatvecShapes(t *testing.T) {
 func TestMatvecRows(t *testing.T) {
 	m := open(t)
 	r := rand.New(rand.NewPCG(13, 14))
-	for j, v := range pick(t, "q4_k", "q4_0", "bf16") {
+	for _, v := range pick(t, "q4_k", "q4_0", "bf16") {
 		for rows := 1; rows <= hip.MaxRows; rows++ {
 			for _, exact := range []bool{false, true} {
-				if !taken(rows + j + bit(exact)) {
+				if !taken(t) {
 					continue
 				}
 				(&matvecCase{v: v, t: rows, k: 1024, n: []int{33}, exact: exact, acts: rows%2 == 0}).run(t, m, r)
@@ -140,11 +140,11 @@ func TestMatvecRows(t *testing.T) {
 func TestMatvecGroups(t *testing.T) {
 	m := open(t)
 	r := rand.New(rand.NewPCG(15, 16))
-	for j, v := range pick(t, "q4_k", "q5_0", "f32") {
+	for _, v := range pick(t, "q4_k", "q5_0", "f32") {
 		for _, exact := range []bool{false, true} {
 			for i, n := range [][]int{{40, 8, 8}, {1, 70}, {33, 129, 2}} {
 				for _, norm := range []bool{false, true} {
-					if !taken(i + j + bit(norm) + bit(exact)) {
+					if !taken(t) {
 						continue
 					}
 					(&matvecCase{v: v, t: 1 + i, k: 512, n: n, exact: exact, norm: norm, extras: i == 1}).run(t, m, r)

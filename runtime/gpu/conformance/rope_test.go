@@ -172,6 +172,9 @@ func TestRope(t *testing.T) {
 		{cpu.KVQ8, 64, 1, 2, 16, false, false, false, 0, 0x1p-100},
 		{cpu.KVQ8, 64, 1, 2, 16, false, false, false, 0, 1e12},
 	} {
+		if !sampled(t) {
+			continue
+		}
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			b := newBatch(r, 5, 130, -1, 64, 63)
 			n := len(b.position)

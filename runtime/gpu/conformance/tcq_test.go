@@ -62,7 +62,7 @@ func TestTCQMatvec(t *testing.T) {
 			n     []int64
 			exact bool
 		}{{1, 2080, []int64{48, 16, 32}, false}, {5, 16, []int64{16}, false}, {3, 48, []int64{80}, false}, {2, 1024, []int64{32, 32}, true}, {6, 208, []int64{48}, true}} {
-			if testing.Short() && bits != 3 {
+			if testing.Short() && bits != 3 || !sampled(t) {
 				continue
 			}
 			p := params(bits)
@@ -150,7 +150,7 @@ func TestTCQMatmul(t *testing.T) {
 	r := rand.New(rand.NewPCG(33, 1))
 	for bits := scheme.TCQMinBits; bits <= scheme.TCQMaxBits; bits++ {
 		for _, exact := range []bool{true, false} {
-			if testing.Short() && bits != 3 {
+			if testing.Short() && bits != 3 || !sampled(t) {
 				continue
 			}
 			const rows, n, k = 20, 48, 80

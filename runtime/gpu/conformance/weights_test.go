@@ -184,7 +184,7 @@ func varieties(t testing.TB) []*variety {
 	for i, v := range everyVariety(t) {
 		v.number = i
 		usual := v.params == nil && (v.blocks != nil || v.named("f32", "f16", "bf16"))
-		if usual || taken(i) {
+		if usual || dealt(i) {
 			all = append(all, v)
 		}
 	}
