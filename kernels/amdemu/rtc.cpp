@@ -108,13 +108,15 @@ static int parse_options(int n, const char** given, Options& o, std::string& log
 
 static std::vector<std::string> command_line(const Options& o, const std::string& support) {
 	std::vector<std::string> c = {compiler(), "-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-O3", "-std=c++14", "-nogpuinc", "-nostdlibinc",
-	    "-nostdinc++", "--offload-arch=" + o.arch, "--rocm-device-lib-path=" + support + "/bitcode"};
+	    "-nostdinc++", "--offload-arch=" + o.arch, "-mcode-object-version=5", "--rocm-device-lib-path=" + support + "/bitcode"};
 	if (o.builtin) c.insert(c.end(), {"-D__HIPCC_RTC__", "-isystem", support + "/include", "-include", "amdemu_builtin.h"});
 	c.insert(c.end(), o.others.begin(), o.others.end());
-	if (compiler().find("llvm-19") == std::string::npos) { // later ones no longer define the wave size, nor link this part of the device library
+	if (compiler().find("llvm-19") == std::string::npos) { // later ones no longer define the wave size and names that the headers use, nor link these parts of the device library
 		const bool wave64 = o.arch.find("gfx9") == 0 || o.wave64;
-		c.insert(c.end(), {wave64 ? "-D__AMDGCN_WAVEFRONT_SIZE=64" : "-D__AMDGCN_WAVEFRONT_SIZE=32", "-Wno-builtin-macro-redefined", "-Wno-macro-redefined", "-Xclang",
-		                      "-mlink-builtin-bitcode", "-Xclang", support + "/bitcode/oclc_daz_opt_off.bc"});
+		c.insert(c.end(), {wave64 ? "-D__AMDGCN_WAVEFRONT_SIZE=64" : "-D__AMDGCN_WAVEFRONT_SIZE=32", "-Wno-builtin-macro-redefined", "-Wno-macro-redefined",
+		                      "-D__llvm_amdgcn_rcp_f16=__builtin_amdgcn_rcph",
+		                      "-D__llvm_amdgcn_rcp_2f16(x)=__half2{_Float16_2{__builtin_amdgcn_rcph((x).data[0]), __builtin_amdgcn_rcph((x).data[1])}}", "-Xclang", "-mlink-builtin-bitcode", "-Xclang", support + "/bitcode/oclc_daz_opt_off.bc",
+		                      "-Xclang", "-mlink-builtin-bitcode", "-Xclang", support + "/bitcode/hip.bc"});
 	}
 	return c;
 }
