@@ -57,7 +57,7 @@ type Result struct {
 
 // Matrix fits w[n][k] by a recipe: "tcq2" to "tcq6", or the name of a scheme
 // that has a fitter. Under the calibrated error tr(E H E') the result is not
-// worse than rounding without moments: where a sample of rows leaves any doubt
+// worse than rounding without moments: where these, or a sample of rows, leave any doubt
 // all ways are computed and the best is kept. The same weights, moments and options give the same bytes on every
 // machine and at any number of threads.
 //

@@ -8,14 +8,28 @@ import (
 	"github.com/nstf/nstf/formats/tensor"
 )
 
+// surelyAnswered is the share of its cost that an error of one variance in all
+// columns keeps at most, answered, for feedback to be taken unseen: what answers
+// add to the targets, and so to the errors, is far less than the rest.
+const surelyAnswered = 0.7
+
 // trellisMatrix fits trellis codes, with feedback where there are moments:
-// a few rows without it say whether that is better.
+// where these leave any doubt a few rows without it say whether that is better.
 func trellisMatrix(ctx context.Context, name string, w []float32, n, k, bits int, in *Input, o Options) (Result, error) {
 	methods := []string{MethodPlain}
 	if in != nil {
 		methods = []string{MethodFeedback}
 	}
+	doubt := false
 	if in != nil && !o.sample && n > sampled {
+		q := trellisScheme(bits, n, k, o)
+		f, err := in.feedback(q.RotateIn, scheme.TCQTile, q.Seed, o.threads())
+		if err != nil {
+			return Result{}, formats.Errorf("", name, "%v", err)
+		}
+		doubt = !(f.trace < surelyAnswered*in.trace())
+	}
+	if doubt {
 		rows := tiles(n, sampled).of(w, k)
 		var errs [2]float64
 		for i, m := range []string{MethodPlain, MethodFeedback} {
