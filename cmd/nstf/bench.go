@@ -49,12 +49,15 @@ the user's cache folder; --fresh measures again.
 
 --tune looks for the sizes of pieces that products are cut into with which this machine
 is the fastest. They are kept beside that, and every later run takes them; without, they
-follow from the sizes of its caches. Results do not depend on them.`,
+follow from the sizes of its caches. Results do not depend on them. With a model and a GPU as
+--device it looks for the divisions of the GPU's work that are fastest on that model's
+matrices: minutes, once for each card and kind of model.`,
 		Example: `  nstf bench model.nstf
   nstf bench model.gguf --prompt 0 --gen 64 --depth 1024 --threads 4 --json
   nstf bench --kernels --shape 1x11008x4096 --shape 512x11008x4096
   nstf bench --probe
-  nstf bench --tune`,
+  nstf bench --tune
+  nstf bench model.nstf --device hip --tune`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(args); err != nil {
 				return err
@@ -62,6 +65,8 @@ follow from the sizes of its caches. Results do not depend on them.`,
 			switch {
 			case f.probe:
 				return a.probe(c.Context(), &f)
+			case f.tune && len(args) > 0:
+				return a.tuneGPU(c.Context(), args[0], &f)
 			case f.tune:
 				return a.tune(c.Context(), &f)
 			case f.kernels:
@@ -96,8 +101,12 @@ func (f *benchFlags) check(args []string) error {
 	switch {
 	case f.probe && f.kernels || f.probe && f.tune || f.kernels && f.tune:
 		return usagef("--probe, --kernels and --tune are three things")
-	case (f.probe || f.kernels || f.tune) && len(args) > 0:
-		return usagef("--probe, --kernels and --tune are about the machine and take no model")
+	case (f.probe || f.kernels) && len(args) > 0:
+		return usagef("--probe and --kernels are about the machine and take no model")
+	case f.tune && len(args) > 0 && (f.device.name == string(place.Auto) || f.device.name == "cpu"):
+		return usagef("--tune with a model is for a GPU: name it with --device, or leave the model out to tune the processor")
+	case f.tune && len(args) == 0 && f.device.name != string(place.Auto) && f.device.name != "cpu":
+		return usagef("--tune of a GPU needs a model: its matrices are what is tried")
 	case !f.probe && !f.kernels && !f.tune && len(args) == 0:
 		return usagef("give a model, --kernels, --probe or --tune")
 	case f.tune && f.Level != "":

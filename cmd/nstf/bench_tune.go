@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 
+	"github.com/nstf/nstf/formats/model"
 	kernels "github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/runtime/bench"
+	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/place"
 )
 
@@ -51,5 +54,39 @@ func (a *app) tune(ctx context.Context, f *benchFlags) error {
 		return printJSON(a.out, r)
 	}
 	fmt.Fprintf(a.out, line, "best", fmt.Sprint(r.Best.BlockTokens), fmt.Sprint(r.Best.PartRows), fmt.Sprint(r.Best.PartBytes), "kept for later runs")
+	return nil
+}
+
+// tuneGPU looks for the divisions of a GPU's work that are fastest on a model.
+func (a *app) tuneGPU(ctx context.Context, path string, f *benchFlags) error {
+	m, err := model.Open(path)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	var all []device.Tuned
+	const line = "%6s %10s %10s  %s\n"
+	f.Device, f.FirstToken = a.device(&f.device), nil
+	f.Tuned = func(t device.Tuned) {
+		if all = append(all, t); f.json {
+			return
+		}
+		if len(all) == 1 {
+			fmt.Fprintf(a.out, line, "tokens", "usual us", "best us", "operation: choice")
+		}
+		fmt.Fprintf(a.out, line, strconv.Itoa(t.Rows), figure(t.Usual), figure(t.Best), t.Operation+": "+t.Choice)
+	}
+	r, err := bench.Run(ctx, m, f.Options)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return printJSON(a.out, struct {
+			Device     string         `json:"device"`
+			Operations []device.Tuned `json:"operations"`
+			Kept       string         `json:"kept"` // file
+		}{r.Device, all, r.Tuning})
+	}
+	fmt.Fprintf(a.out, "kept for later runs on %s\n", r.Device)
 	return nil
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	goruntime "runtime"
 	"time"
@@ -27,6 +28,9 @@ type Options struct {
 	Pin     bool   // each thread on a processor of its own
 	Device  exec.Device
 	Profile bool // time the kernels of a step too, on a GPU
+	// Tuned has a GPU look for the divisions of its work that are fastest, instead
+	// of timing the model, and is told about each operation; nil: it does not.
+	Tuned func(device.Tuned)
 	// FirstToken starts a process of its own and returns the time until the
 	// model's first token; nil: it is not measured.
 	FirstToken func(ctx context.Context) (time.Duration, error)
@@ -50,6 +54,7 @@ type Result struct {
 	Decode     *Decode             `json:"decode,omitempty"`
 	FirstToken *place.Rate         `json:"first_token_s,omitempty"` // from the start of a process
 	Kernels    []device.KernelTime `json:"kernels,omitempty"`       // of a pass of the prompt and of a step
+	Tuning     string              `json:"tuning,omitempty"`        // file that keeps what Options.Tuned was told
 	PeakRSS    int64               `json:"peak_rss,omitempty"`      // bytes, mapped weights included; 0 where the system does not tell
 }
 
@@ -97,6 +102,9 @@ func Run(ctx context.Context, m *model.Model, o Options) (*Result, error) {
 	if err := r.warmUp(ctx); err != nil {
 		return nil, err
 	}
+	if o.Tuned != nil {
+		return r.tune(ctx)
+	}
 	for i := range o.Repeat {
 		if err := r.round(ctx); err != nil {
 			return nil, err
@@ -115,6 +123,18 @@ func Run(ctx context.Context, m *model.Model, o Options) (*Result, error) {
 	if o.FirstToken != nil {
 		res.FirstToken, err = firstToken(ctx, o)
 	}
+	return res, err
+}
+
+// tune has the device look for its best divisions of work.
+func (r *run) tune(ctx context.Context) (*Result, error) {
+	t, ok := r.gpu.(device.Tuner)
+	if !ok {
+		return nil, errors.New("bench: only a GPU is tuned with a model")
+	}
+	res := &Result{Model: r.m.Path, Device: r.gpu.Name()}
+	var err error
+	res.Tuning, err = t.Tune(ctx, r.o.Tuned)
 	return res, err
 }
 

@@ -15,6 +15,8 @@
 package device
 
 import (
+	"context"
+
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/runtime/sample"
 )
@@ -77,6 +79,27 @@ type KernelTime struct {
 	Name         string  `json:"name"`
 	Calls        int     `json:"calls"`
 	Microseconds float64 `json:"us"` // of all calls
+}
+
+// A Tuner is a Backend that looks for the divisions of its work that are fastest
+// on its device.
+type Tuner interface {
+	// Tune tries them on the model's weights, tells done about each operation, and
+	// keeps what it found for all later Backends on such a device; the file is
+	// returned, "" where there is no place. A pass, and a Decode, have been made
+	// before.
+	Tune(ctx context.Context, done func(Tuned)) (file string, err error)
+}
+
+// A Tuned is what was found for one operation of a pass. Times are in
+// microseconds, of all calls.
+type Tuned struct {
+	Operation string  `json:"operation"`
+	Rows      int     `json:"rows"` // of the pass
+	Calls     int     `json:"calls"`
+	Usual     float64 `json:"usual_us"`
+	Best      float64 `json:"best_us"`
+	Choice    string  `json:"choice"`
 }
 
 // A Decoding is tokens in the making. Until Stop nothing else may be asked of

@@ -13,11 +13,20 @@ type walk struct {
 	from  int // first row whose hidden state is wanted
 	state *state
 	calls []hip.Call
+	keep  bool // the operations too
+	kept  []operation
 	// What is to be added to the hidden state before it is read.
 	pending [2]hip.Branch
 }
 
-func (w *walk) do(o operation) { w.calls = append(w.calls, o.Calls(w.e.m.target)...) }
+func (w *walk) do(o operation) {
+	if w.keep {
+		w.kept = append(w.kept, o)
+		return
+	}
+	w.e.tuning.Apply(o)
+	w.calls = append(w.calls, o.Calls(w.e.m.target)...)
+}
 
 // at returns the address of a row of 4-byte numbers; 0 stays none.
 func at(base hip.Address, row, width int) hip.Address {

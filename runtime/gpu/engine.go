@@ -58,6 +58,7 @@ type Engine struct {
 	context int64
 	plan    Plan
 	m       *machine
+	tuning  *hip.Tuning // what was found to be fastest here; nil: nothing was looked for
 
 	buffer driver.Buffer // of the weights and of the work space
 	weights
@@ -91,6 +92,7 @@ func New(g *model.Graph, tensor func(name string) formats.Tensor, o Options) (*E
 	if e.m, err = openMachine(&o); err != nil {
 		return nil, err
 	}
+	e.tuning = e.m.loadTuning()
 	if err := e.open(tensor, &o, format, count.arena.used); err != nil {
 		e.Close()
 		return nil, err
@@ -137,11 +139,24 @@ func (e *Engine) placeScratch(a *arena, t int) {
 		op := hip.Attend{Rows: hip.Rows{T: few}, Heads: int(w.Heads), Capacity: int(e.context), Scale: w.Scale, Softcap: w.Softcap,
 			KV: hip.KV{Heads: int(w.KVHeads), Dim: int(w.HeadDim)}}
 		for op.T = 1; op.T <= few; op.T++ {
-			attend = max(attend, op.ScratchBytes(e.m.target))
+			attend = max(attend, op.ScratchBytes(e.m.target), e.tunedScratch(op))
 		}
 	}
 	sample := hip.Sample{Rows: hip.Rows{T: 1}, Vocab: e.shape.vocab}
 	e.s.place(&e.shape, t, int(e.context), attend, sample.ScratchBytes(), a)
+}
+
+// tunedScratch is what attention divided as it was tuned needs, whatever else its
+// key depends on.
+func (e *Engine) tunedScratch(op hip.Attend) (most int64) {
+	if e.tuning == nil {
+		return 0
+	}
+	for _, s := range e.tuning.Attend {
+		op.Shape = &s
+		most = max(most, op.ScratchBytes(e.m.target))
+	}
+	return most
 }
 
 // fill copies what stands still to the device and makes the kernels ready.

@@ -50,28 +50,29 @@ func (s *state) bytes() int64           { return 12 * int64(s.capacity) }
 
 // scratch is the work space of a pass, float32 unless it says otherwise.
 type scratch struct {
-	rows       int // T
-	logitRows  int
-	few, many  state
-	x, h, a, f hip.Address   // [T][D]: hidden state, normed, branch outputs
-	q, att     hip.Address   // [T][Heads*HeadDim]
-	k, v       hip.Address   // [T][KVHeads*HeadDim]
-	gate, up   hip.Address   // [T*TopK][F]
-	router     hip.Address   // [T][Experts]
-	chosen     hip.Address   // i32 [T][TopK]
-	share      hip.Address   // [T][TopK]
-	slots      hip.Address   // i32 [T*TopK]
-	first      hip.Address   // i32 [Experts+1]
-	parts      hip.Address   // [T*TopK][D]
-	acts, wide hip.Address   // inputs rounded to bytes, see hip.Acts
-	tiles      hip.Address   // of hip.Matmul
-	turned     hip.Address   // inputs on the input side of rotated weights
-	bytes      hip.Address   // the same rounded
-	sums       hip.Address   // [T][D] on the output side of rotated weights
-	logits     hip.Address   // [logitRows][Vocab]
-	cos, sin   []hip.Address // of each rope, [T][pairs]
-	attend     hip.Address   // of hip.Attend
-	chooser    chooser
+	rows        int // T
+	logitRows   int
+	few, many   state
+	x, h, a, f  hip.Address   // [T][D]: hidden state, normed, branch outputs
+	q, att      hip.Address   // [T][Heads*HeadDim]
+	k, v        hip.Address   // [T][KVHeads*HeadDim]
+	gate, up    hip.Address   // [T*TopK][F]
+	router      hip.Address   // [T][Experts]
+	chosen      hip.Address   // i32 [T][TopK]
+	share       hip.Address   // [T][TopK]
+	slots       hip.Address   // i32 [T*TopK]
+	first       hip.Address   // i32 [Experts+1]
+	parts       hip.Address   // [T*TopK][D]
+	acts, wide  hip.Address   // inputs rounded to bytes, see hip.Acts
+	tiles       hip.Address   // of hip.Matmul
+	turned      hip.Address   // inputs on the input side of rotated weights
+	bytes       hip.Address   // the same rounded
+	sums        hip.Address   // [T][D] on the output side of rotated weights
+	logits      hip.Address   // [logitRows][Vocab]
+	cos, sin    []hip.Address // of each rope, [T][pairs]
+	attend      hip.Address   // of hip.Attend
+	attendBytes int64
+	chooser     chooser
 }
 
 // headFloats bounds the logits that lie on the device at once.
@@ -106,6 +107,6 @@ func (s *scratch) place(sh *shape, t int, context int, attend, sample int64, a *
 	for i, p := range sh.pairs {
 		s.cos[i], s.sin[i] = a.floats(t*p), a.floats(t*p)
 	}
-	s.attend = a.take(attend)
+	s.attend, s.attendBytes = a.take(attend), attend
 	s.chooser.place(context, sample, a)
 }
