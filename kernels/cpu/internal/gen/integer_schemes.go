@@ -14,7 +14,7 @@ func integers() map[string]*integer {
 		"q41": {name: "Q41", bytes: 160, group: 32, mins: true, setup: setupQ41, scales: minWords(20), codes: nibbles(20, 4, nil)},
 		"q50": {name: "Q50", bytes: 176, group: 32, zero: 16, setup: setupQ50, scales: words(22, 0), codes: nibbles(22, 6, fifth(22, 2))},
 		"q51": {name: "Q51", bytes: 192, group: 32, mins: true, setup: setupQ51, scales: minWords(24), codes: nibbles(24, 8, fifth(24, 4))},
-		"q80": {name: "Q80", bytes: 272, group: 16, zero: 128, setup: setupQ80, scales: scalesQ80, codes: codesQ80},
+		"q80": {name: "Q80", bytes: 272, group: 16, zero: 128, near: true, setup: setupQ80, scales: scalesQ80, codes: codesQ80},
 		"iq4nl": {name: "IQ4NL", bytes: 144, group: 32, zero: 128, setup: setupIQ4NL, scales: words(18, 0), codes: nibbles(18, 2, levels),
 			eights: eightsOf(blocks18, levels), factors: atEightsScale},
 		"iq4xs": {name: "IQ4XS", bytes: 136, group: 32, zero: 128, setup: setupIQ4XS, scales: scalesIQ4XS, codes: nibbles(16, 8, levels),
