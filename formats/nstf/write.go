@@ -199,8 +199,13 @@ func pad(w io.WriterAt, from, to int64) error {
 	return err
 }
 
-// chunk is the most that is read, hashed or written at once.
+// chunk is the most that is read or hashed at once.
 const chunk = 1 << 20
+
+// largePage is what data are written by, to multiples of it: the page cache keeps what
+// is written at once in one page where it can, and a package is often run right after
+// it was made.
+const largePage = 2 << 20
 
 // A stream writes at a moving offset and hashes what it writes on a second
 // core.
@@ -245,7 +250,7 @@ func (s *stream) Write(p []byte) (int, error) {
 		if err := context.Cause(s.ctx); err != nil {
 			return n, err
 		}
-		q := p[n:min(n+chunk, len(p))]
+		q := p[n:min(n+largePage-int(s.at%largePage), len(p))]
 		s.work <- q
 		_, err := s.w.WriteAt(q, s.at)
 		<-s.idle
