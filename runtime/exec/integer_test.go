@@ -19,6 +19,9 @@ func TestIntegerActivations(t *testing.T) {
 	ids := readIDs(t, filepath.Join(dir, "tiny-llama/reference/logits_ids.json"))
 	exact := allLogits(t, sequence(t, open(t, path, Options{Exact: true})), ids)
 	for _, level := range cpu.Levels() {
+		if testing.Short() && level != cpu.Best().Level() {
+			continue // plain Go takes most of the time, on few threads or many
+		}
 		set, err := cpu.ForLevel(level)
 		if err != nil {
 			t.Fatal(err)
