@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"regexp"
 	"testing"
 
 	"github.com/nstf/nstf/decompose"
 	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/stats"
+	"github.com/nstf/nstf/quantize/factored"
 	"github.com/nstf/nstf/quantize/fit"
 )
 
@@ -20,17 +23,23 @@ var (
 	residualStats = flag.String("residual.stats", "", "its statistics, by nstf calibrate")
 	residualCode  = flag.String("residual.code", "tcq2", "codes")
 	residualEach  = flag.Int("residual.each", 1, "look at one block of so many")
+	residualOnly  = flag.String("residual.only", "", "look at tensors whose name matches this alone")
+	residualForm  = flag.String("residual.form", "", "also fit this recipe, such as tcq2+lr:16:tcq2")
 )
 
 // BenchmarkResidual prints, for each matrix of a model, what its codes get
-// wrong, the part of that which products of some ranks would take if they took
-// no bytes, and beside it the part that the bytes of a product with factors of
-// 4 bits would take if they were spent on finer codes. Where the first is less
-// than the second no correction can pay, however its factors are stored.
+// wrong, and three parts: that of W itself which products of some ranks take
+// where all errors count alike, that of W under the moments, and that of what the
+// codes got wrong under the moments, if the product took no bytes. Beside them is
+// the part that the bytes of a product with factors of 2 bits would take if they
+// were spent on finer codes. Where the first and the third are less than this no
+// correction can pay, however its factors are stored. With a form, what it comes
+// to is printed beside what is predicted of it.
 func BenchmarkResidual(b *testing.B) {
 	if *residualModel == "" {
 		b.Skip("needs -residual.model and -residual.stats")
 	}
+	only := regexp.MustCompile(*residualOnly)
 	m, err := model.Open(*residualModel)
 	if err != nil {
 		b.Fatal(err)
@@ -41,23 +50,25 @@ func BenchmarkResidual(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	fmt.Fprintln(os.Stderr, "| tensor | N x K | error | whitened W: 16 | 64 | residual: 16 | bytes' worth | 32 | bytes' worth | 64 | bytes' worth |")
+	fmt.Fprintln(os.Stderr, "| tensor | N x K | error | rank | of W alike | of W under H | of the residual | bytes' worth | form's error: predicted | came to | of codes of its bytes |")
 	fmt.Fprintln(os.Stderr, "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
-	last, in := "", (*fit.Input)(nil)
+	var list []*model.Linear
 	for i := 0; i < len(m.Graph.Blocks); i += *residualEach {
-		for _, l := range m.Graph.Blocks[i].Linears() {
-			if l.Role == model.RoleRouter {
+		list = append(list, m.Graph.Blocks[i].Linears()...)
+	}
+	last, in := "", (*fit.Input)(nil)
+	for _, l := range append(list, &m.Graph.Head.Linear) {
+		if l.Role == model.RoleRouter || !only.MatchString(l.Weight) || len(m.Tensor(l.Weight).Shape) != 2 {
+			continue
+		}
+		if l.Input != last {
+			h, err := s.Moments(l.Input, -1)
+			if err != nil || h == nil {
 				continue
 			}
-			if l.Input != last {
-				h, err := s.Moments(l.Input, -1)
-				if err != nil || h == nil {
-					continue
-				}
-				last, in = l.Input, fit.NewInput(h, int(l.In))
-			}
-			residualRow(b, m, l, in)
+			last, in = l.Input, fit.NewInput(h, int(l.In))
 		}
+		residualRow(b, m, l, in)
 	}
 }
 
@@ -81,19 +92,32 @@ func residualRow(b *testing.B, m *model.Model, l *model.Linear, in *fit.Input) {
 		left[i] = v - left[i]
 	}
 	h := decompose.NewMoments(in.Moments())
-	whole, err := decompose.Factor(ctx, w, n, k, h, decompose.Options{})
-	if err != nil {
-		b.Fatal(err)
+	var parts [3]*decompose.Factors
+	for i, x := range []struct {
+		w []float32
+		h *decompose.Moments
+	}{{w, nil}, {w, h}, {left, h}} {
+		if parts[i], err = decompose.Factor(ctx, x.w, n, k, x.h, decompose.Options{Rank: 64, Fast: n*k > 1<<20}); err != nil {
+			b.Fatal(err)
+		}
 	}
-	f, err := decompose.Factor(ctx, left, n, k, h, decompose.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	part := func(f *decompose.Factors, rank int) float64 { return 1 - f.Loss(rank)/f.Total }
-	fmt.Fprintf(os.Stderr, "| %s | %d x %d | %.4f | %.2f | %.2f |", l.Weight, n, k, r.Error/r.Reference, part(whole, 16), part(whole, 64))
+	part := func(i, rank int) float64 { return 1 - parts[i].Loss(rank)/parts[i].Total }
+	worth := func(bits float64) float64 { return math.Pow(4, -bits) }
+	codes := r.Error / r.Reference
 	for _, rank := range []int{16, 32, 64} {
-		bits := 4 * float64(rank) * float64(n+k) / float64(n*k)
-		fmt.Fprintf(os.Stderr, " %.2f | %.2f |", part(f, rank), 1-math.Pow(4, -bits))
+		bits := 2 * float64(rank) * float64(n+k) / float64(n*k)
+		fmt.Fprintf(os.Stderr, "| %s | %d x %d | %.4f | %d | %.2f | %.2f | %.2f | %.2f |", l.Weight, n, k, codes, rank, part(0, rank), part(1, rank), part(2, rank), 1-worth(bits))
+		if f, err := plan.ParseRecipe(*residualForm); *residualForm != "" && err == nil && f.Rank == rank {
+			x, err := factored.Matrix(ctx, l.Weight, w, n, k, *residualForm, in, fit.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			more := 8 * float64(x.Tensor.Size()-r.Tensor.Size()) / float64(n*k)
+			lost := 2 * 1.2 / 16 // of factors of two bits
+			fmt.Fprintf(os.Stderr, " %.4f | %.4f | %.2f |", codes*(1-part(0, rank)*(1-lost)), x.Error/x.Reference, x.Error/x.Reference/codes/worth(more))
+		} else {
+			fmt.Fprint(os.Stderr, " | | |")
+		}
+		fmt.Fprintln(os.Stderr)
 	}
-	fmt.Fprintln(os.Stderr)
 }
