@@ -29,7 +29,7 @@ func (s *Set) NewTCQ(p scheme.TCQ, n, k int, codes, scales []byte) *TCQ {
 		"TCQ", n, k, len(codes), len(scales))
 	q := &TCQ{n: n, k: k, bits: p.Bits, codes: codes, scales: scales, table: p.Codebook.Table()}
 	factor, _, paired := p.Codebook.Hash()
-	if s.tcq != nil && !paired && k%coarseGroup == 0 {
+	if s.tcq != nil && !paired {
 		q.product, q.factor = s.tcq(p.Bits), factor
 	}
 	return q
@@ -58,17 +58,17 @@ func (q *TCQ) Row(dst []float32, r int) {
 }
 
 // MatVec computes y[n0:n1] = C[n0:n1] x for row t of activations in groups of
-// 32; n0 and n1 are multiples of 16. Products and their sums over a group are
+// 32; n0 and n1 are multiples of 16, as K is. Products and their sums over a group are
 // exact.
 func (q *TCQ) MatVec(y []float32, a *Activations, t, n0, n1 int) {
 	const tile = scheme.TCQTile
 	want(a.group == coarseGroup && a.k == q.k && n0%tile == 0 && n1%tile == 0 && n1 <= q.n && len(y) >= n1, "TCQ.MatVec", a.group, a.k, q.k, n0, n1)
 	group := 2 * q.tileBytes() // bytes of 32 columns
-	groups := q.k / coarseGroup
+	groups, half := q.k/coarseGroup, q.k%coarseGroup != 0
 	var edge [2*2*tile*scheme.TCQMaxBits + tile]byte
 	for strip := n0 / tile; strip < n1/tile; strip++ {
 		var acc [tile]float32
-		codes := q.codes[strip*groups*group:]
+		codes := q.codes[strip*(q.k/tile)*q.tileBytes():]
 		for r := range a.records {
 			record := a.buf[(r*a.t+t)*recordBytes:][:recordBytes]
 			here := min(recordValues/coarseGroup, groups-r*recordValues/coarseGroup)
@@ -81,6 +81,11 @@ func (q *TCQ) MatVec(y []float32, a *Activations, t, n0, n1 int) {
 				continue
 			}
 			q.products(&acc, at, record, here)
+		}
+		if half { // the other half meets activations that are zero
+			copy(edge[:], codes[groups*group:][:q.tileBytes()])
+			r := groups * coarseGroup / recordValues
+			q.products(&acc, edge[:], a.buf[(r*a.t+t)*recordBytes:][:recordBytes], -(groups%(recordValues/coarseGroup))-1)
 		}
 		scale := q.scale(strip)
 		for i, v := range acc {

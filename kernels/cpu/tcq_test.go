@@ -36,7 +36,7 @@ func TestTCQProducts(t *testing.T) {
 			t.Fatal(err)
 		}
 		for bits := 2; bits <= 6; bits++ {
-			for _, k := range []int{32, 96, 256, 288, 544} {
+			for _, k := range []int{16, 32, 48, 96, 256, 272, 288, 544} {
 				const n, tokens = 48, 2
 				rng := rand.New(rand.NewPCG(uint64(bits), uint64(k)))
 				codes, scales := randomTCQ(rng, bits, n, k)

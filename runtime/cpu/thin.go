@@ -39,8 +39,10 @@ func (e *Engine) multiplyThin() {
 		w.starts[i+1] = w.starts[i] + (g.w.n+thinRows-1)/thinRows
 	}
 	w.thin.y = fit(w.thin.y, size)
+	multiplied := true // all by rotated codes, so that nothing but adding is left
 	for i, g := range w.group {
 		a := g.w.formed.a
+		multiplied = multiplied && a != nil && a.rotated != nil
 		if a == nil {
 			continue
 		}
@@ -57,7 +59,13 @@ func (e *Engine) multiplyThin() {
 			}
 		}
 	}
-	e.pool.RunWorkers(w.starts[len(w.group)], e.part.thin)
+	if parts := w.starts[len(w.group)]; multiplied && w.t <= fewRows {
+		for part := range parts { // adding takes less than waking threads
+			e.thinPart(0, part)
+		}
+	} else {
+		e.pool.RunWorkers(parts, e.part.thin)
+	}
 }
 
 // foldActivations rounds z of target i, once for each row of a folded one: zero
