@@ -74,17 +74,10 @@ func (e *Engine) multiply(t int, x []float32, group []target) {
 // multiplyDense computes targets that are one matrix each.
 func (e *Engine) multiplyDense(t int, x []float32, group []target) {
 	for i := range group {
-		if group[i].w.rotated != nil { // each has a rotation of its own
-			e.multiplyRotated(t, x, group[i])
-			if rest := group[i+1:]; len(rest) > 0 {
-				e.multiplyDense(t, x, rest)
-			}
-			group = group[:i]
-			break
+		if group[i].w.rotated != nil {
+			e.multiplyTurned(t, x, group, group[i].w)
+			return
 		}
-	}
-	if len(group) == 0 {
-		return
 	}
 	w := &e.pass.linear
 	w.x, w.t, w.n = x, t, len(group)

@@ -15,13 +15,14 @@ type rotated struct {
 	exact   bool      // multiply in float32 alone
 }
 
-// rotatedWork is the matrix in progress.
+// rotatedWork is the matrices in progress, which turn their input alike.
 type rotatedWork struct {
-	m    *matrix
-	x    []float32 // turned
-	y    []float32
-	t    int
-	acts kernels.Activations
+	group  [maxGroup]target
+	starts [maxGroup + 1]int // first part of each
+	n      int
+	x      []float32 // turned
+	t      int
+	acts   kernels.Activations
 }
 
 // rotatedFew is the largest T that is multiplied with codewords in place, row
@@ -52,18 +53,41 @@ func tcqScales(set *kernels.Set, data []byte, n int) []float32 {
 	return v
 }
 
-// multiplyRotated computes one target y = W x + b for x[t][k].
-func (e *Engine) multiplyRotated(t int, x []float32, g target) {
+// turnsLike reports whether two matrices turn their input alike: so do those of
+// a package that read one, and the factors that correct them.
+func (m *matrix) turnsLike(o *matrix) bool {
+	a, b := m.rotated, o.rotated
+	return a != nil && b != nil && a.in == nil && b.in == nil && a.RotateIn == b.RotateIn && a.Seed == b.Seed && m.k == o.k &&
+		a.exact == b.exact && a.codes.Tuned() == b.codes.Tuned()
+}
+
+// multiplyTurned computes a group in which first has a rotation: those that turn
+// x as it does in one go, and then the others.
+func (e *Engine) multiplyTurned(t int, x []float32, group []target, first *matrix) {
 	w := &e.pass.rotated
-	m := g.w
-	w.m, w.y, w.t = m, g.y, t
-	w.x = fit(w.x, t*m.k)
-	copy(w.x, x[:t*m.k])
-	if m.rotated.few(t) {
-		w.acts.Reset(t, m.k, 32)
+	var rest [maxGroup]target
+	w.n = 0
+	left := 0
+	for _, g := range group {
+		if g.w != first && !g.w.turnsLike(first) {
+			rest[left] = g
+			left++
+			continue
+		}
+		w.group[w.n] = g
+		w.n++
+		w.starts[w.n] = w.starts[w.n-1] + (g.w.n+rotatedPart-1)/rotatedPart
+	}
+	w.t, w.x = t, fit(w.x, t*first.k)
+	copy(w.x, x[:t*first.k])
+	if first.rotated.few(t) {
+		w.acts.Reset(t, first.k, 32)
 	}
 	e.eachRow(t, e.part.turn)
-	e.pool.RunWorkers((m.n+rotatedPart-1)/rotatedPart, e.part.rotated)
+	e.pool.RunWorkers(w.starts[w.n], e.part.rotated)
+	if left > 0 {
+		e.multiplyDense(t, x, rest[:left])
+	}
 }
 
 // few reports whether t rows of activations are multiplied as bytes.
@@ -71,28 +95,33 @@ func (r *rotated) few(t int) bool { return !r.exact && t <= rotatedFew && r.code
 
 func (e *Engine) turnRow(row int) {
 	w := &e.pass.rotated
-	k := w.m.k
-	x := w.x[row*k : (row+1)*k]
-	kernels.RotateIn(x, w.m.rotated.TCQ, w.m.rotated.in)
-	if w.m.rotated.few(w.t) {
+	m := w.group[0].w
+	x := w.x[row*m.k : (row+1)*m.k]
+	kernels.RotateIn(x, m.rotated.TCQ, m.rotated.in)
+	if m.rotated.few(w.t) {
 		e.set.QuantizeRow(&w.acts, row, x)
 	}
 }
 
 func (e *Engine) rotatedPart(worker, part int) {
 	w := &e.pass.rotated
-	m, r := w.m, w.m.rotated
-	n0 := part * rotatedPart
+	at := 0
+	for part >= w.starts[at+1] {
+		at++
+	}
+	m, out := w.group[at].w, w.group[at].y
+	r := m.rotated
+	n0 := (part - w.starts[at]) * rotatedPart
 	n1 := min(n0+rotatedPart, m.n)
 	if r.few(w.t) {
 		for i := range w.t {
-			r.codes.MatVec(w.y[i*m.n:(i+1)*m.n], &w.acts, i, n0, n1)
+			r.codes.MatVec(out[i*m.n:(i+1)*m.n], &w.acts, i, n0, n1)
 		}
 	} else {
-		e.set.Gemm(w.y, m.n, w.x, m.k, w.t, n0, n1, m.k, r.codes.Row, &e.local[worker].gemm)
+		e.set.Gemm(out, m.n, w.x, m.k, w.t, n0, n1, m.k, r.codes.Row, &e.local[worker].gemm)
 	}
 	for i := range w.t {
-		y := w.y[i*m.n+n0 : i*m.n+n1]
+		y := out[i*m.n+n0 : i*m.n+n1]
 		kernels.RotateOut(y, r.TCQ, r.out, n0)
 		if m.bias != nil {
 			e.set.Add(y, m.bias[n0:n1])
