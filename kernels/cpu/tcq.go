@@ -57,6 +57,9 @@ func (q *TCQ) Row(dst []float32, r int) {
 	}
 }
 
+// tcqAhead is how many bytes kernels read from where a window begins.
+const tcqAhead = 64
+
 // MatVec computes y[n0:n1] = C[n0:n1] x for row t of activations in groups of
 // 32; n0 and n1 are multiples of 16, as K is. Products and their sums over a group are
 // exact.
@@ -65,7 +68,7 @@ func (q *TCQ) MatVec(y []float32, a *Activations, t, n0, n1 int) {
 	want(a.group == coarseGroup && a.k == q.k && n0%tile == 0 && n1%tile == 0 && n1 <= q.n && len(y) >= n1, "TCQ.MatVec", a.group, a.k, q.k, n0, n1)
 	group := 2 * q.tileBytes() // bytes of 32 columns
 	groups, half := q.k/coarseGroup, q.k%coarseGroup != 0
-	var edge [2*2*tile*scheme.TCQMaxBits + tile]byte
+	var edge [2*2*tile*scheme.TCQMaxBits + tcqAhead]byte
 	for strip := n0 / tile; strip < n1/tile; strip++ {
 		var acc [tile]float32
 		codes := q.codes[strip*(q.k/tile)*q.tileBytes():]
@@ -73,7 +76,7 @@ func (q *TCQ) MatVec(y []float32, a *Activations, t, n0, n1 int) {
 			record := a.buf[(r*a.t+t)*recordBytes:][:recordBytes]
 			here := min(recordValues/coarseGroup, groups-r*recordValues/coarseGroup)
 			at := codes[r*recordValues/coarseGroup*group:]
-			if here*group+tile > len(at) { // windows are read 16 bytes at a time
+			if here*group+tcqAhead > len(at) {
 				here--
 				q.products(&acc, at, record, here)
 				copy(edge[:], at[here*group:(here+1)*group])

@@ -3244,336 +3244,214 @@ GLOBL tcqShifts6<>(SB), RODATA|NOPTR, $32
 
 // func tcqProduct2AVX512(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, AVX512VNNI
-TEXT ·tcqProduct2AVX512(SB), NOSPLIT, $0-36
+TEXT ·tcqProduct2AVX512(SB), NOSPLIT, $128-36
 	MOVQ         acc+0(FP), AX
 	MOVQ         tiles+8(FP), CX
 	MOVQ         record+16(FP), DX
 	MOVQ         groups+24(FP), BX
 	VMOVUPS      (AX), Z0
-	VMOVUPS      tcqPlaces2<>+0(SB), Z1
-	VMOVUPS      tcqCuts2<>+0(SB), Z2
+	VMOVUPS      tcqCuts2<>+0(SB), Z1
+	VMOVUPS      tcqApart2<>+0(SB), Z2
+	VMOVUPS      tcqWideShifts2<>+0(SB), Z3
+	VPBROADCASTD tcqState<>+0(SB), Z4
 	MOVQ         $0x3333333333333333, SI
 	KMOVQ        SI, K1
 	MOVL         factor+32(FP), SI
-	VPBROADCASTD SI, Z3
-	VPBROADCASTD tcqFlip<>+0(SB), Z4
+	VPBROADCASTD SI, Z5
+	VPBROADCASTD tcqFlip<>+0(SB), Z6
+	VMOVUPS      tcqFours0<>+0(SB), Z7
+	VMOVUPS      tcqFours1<>+0(SB), Z8
 	LEAQ         384(DX), SI
 	LEAQ         256(DX), DI
 
 group:
-	CMPQ             BX, $0x00000001
-	JL               group_end
-	VPBROADCASTD     (SI), Z5
-	VPSLLD           $0x02, Z5, Z5
-	VPXORD           Z6, Z6, Z6
-	VBROADCASTI32X4  (CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     (DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  4(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     1(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  8(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     2(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  12(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     3(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  16(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     4(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  20(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     5(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  24(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     6(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  28(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     7(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  32(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     8(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  36(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     9(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  40(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     10(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  44(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     11(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  48(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     12(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  52(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     13(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  56(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     14(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VMOVDQU          60(CX), X9
-	VPINSRW          $0x02, (CX), X9, X9
-	VSHUFI32X4       $0x00, Z9, Z9, Z9
-	VPSHUFB          Z1, Z9, Z9
-	VPMULTISHIFTQB.Z Z9, Z2, K1, Z9
-	VPMULLD          Z3, Z9, Z9
-	VPXORD           Z4, Z9, Z9
-	VPBROADCASTB     15(DX), Z7
-	VPDPBUSD         Z7, Z9, Z6
-	VBROADCASTI32X4  64(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     16(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  68(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     17(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  72(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     18(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  76(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     19(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  80(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     20(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  84(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     21(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  88(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     22(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  92(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     23(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  96(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     24(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  100(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     25(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  104(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     26(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  108(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     27(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  112(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     28(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  116(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     29(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  120(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     30(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VMOVDQU          124(CX), X10
-	VPINSRW          $0x02, 64(CX), X10, X10
-	VSHUFI32X4       $0x00, Z10, Z10, Z10
-	VPSHUFB          Z1, Z10, Z10
-	VPMULTISHIFTQB.Z Z10, Z2, K1, Z10
-	VPMULLD          Z3, Z10, Z10
-	VPXORD           Z4, Z10, Z10
-	VPBROADCASTB     31(DX), Z7
-	VPDPBUSD         Z7, Z10, Z6
-	VPADDD           Z6, Z5, Z5
-	VCVTDQ2PS        Z5, Z5
-	VFMADD231PS.BCST (DI), Z5, Z0
-	ADDQ             $+128, CX
-	ADDQ             $0x20, DX
-	ADDQ             $0x04, SI
-	ADDQ             $0x04, DI
-	SUBQ             $0x00000001, BX
-	JMP              group
+	CMPQ                  BX, $0x00000001
+	JL                    group_end
+	VPERMB                (DX), Z7, Z9
+	VMOVDQU64             Z9, (SP)
+	VPERMB                (DX), Z8, Z9
+	VMOVDQU64             Z9, 64(SP)
+	VPBROADCASTD          (SI), Z9
+	VPSLLD                $0x02, Z9, Z9
+	VPXORD                Z11, Z11, Z11
+	VPMULTISHIFTQB.BCST.Z (CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         (SP), Z12, Z9
+	VPERMB                4(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         4(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 8(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         8(SP), Z12, Z9
+	VPERMB                12(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         12(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 16(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         16(SP), Z12, Z9
+	VPERMB                20(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         20(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 24(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         24(SP), Z12, Z9
+	VPERMB                28(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         28(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 32(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         32(SP), Z12, Z9
+	VPERMB                36(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         36(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 40(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         40(SP), Z12, Z9
+	VPERMB                44(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         44(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 48(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         48(SP), Z12, Z9
+	VPERMB                52(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         52(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 56(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         56(SP), Z12, Z9
+	VMOVDQU               60(CX), X10
+	VPINSRW               $0x02, (CX), X10, X10
+	VPERMB                Z10, Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         60(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 64(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         64(SP), Z12, Z9
+	VPERMB                68(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         68(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 72(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         72(SP), Z12, Z9
+	VPERMB                76(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         76(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 80(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         80(SP), Z12, Z9
+	VPERMB                84(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         84(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 88(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         88(SP), Z12, Z9
+	VPERMB                92(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         92(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 96(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         96(SP), Z12, Z9
+	VPERMB                100(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         100(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 104(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         104(SP), Z12, Z9
+	VPERMB                108(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         108(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 112(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         112(SP), Z12, Z9
+	VPERMB                116(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         116(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 120(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         120(SP), Z12, Z9
+	VMOVDQU               124(CX), X10
+	VPINSRW               $0x02, 64(CX), X10, X10
+	VPERMB                Z10, Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         124(SP), Z12, Z11
+	VPADDD                Z11, Z9, Z9
+	VCVTDQ2PS             Z9, Z9
+	VFMADD231PS.BCST      (DI), Z9, Z0
+	ADDQ                  $+128, CX
+	ADDQ                  $0x20, DX
+	ADDQ                  $0x04, SI
+	ADDQ                  $0x04, DI
+	SUBQ                  $0x00000001, BX
+	JMP                   group
 
 group_end:
 	VMOVUPS Z0, (AX)
 	VZEROUPPER
 	RET
-
-DATA tcqPlaces2<>+0(SB)/1, $0x00
-DATA tcqPlaces2<>+1(SB)/1, $0x01
-DATA tcqPlaces2<>+2(SB)/1, $0x02
-DATA tcqPlaces2<>+3(SB)/1, $0x03
-DATA tcqPlaces2<>+4(SB)/1, $0x04
-DATA tcqPlaces2<>+5(SB)/1, $0x05
-DATA tcqPlaces2<>+6(SB)/1, $0x06
-DATA tcqPlaces2<>+7(SB)/1, $0x07
-DATA tcqPlaces2<>+8(SB)/1, $0x00
-DATA tcqPlaces2<>+9(SB)/1, $0x01
-DATA tcqPlaces2<>+10(SB)/1, $0x02
-DATA tcqPlaces2<>+11(SB)/1, $0x03
-DATA tcqPlaces2<>+12(SB)/1, $0x04
-DATA tcqPlaces2<>+13(SB)/1, $0x05
-DATA tcqPlaces2<>+14(SB)/1, $0x06
-DATA tcqPlaces2<>+15(SB)/1, $0x07
-DATA tcqPlaces2<>+16(SB)/1, $0x01
-DATA tcqPlaces2<>+17(SB)/1, $0x02
-DATA tcqPlaces2<>+18(SB)/1, $0x03
-DATA tcqPlaces2<>+19(SB)/1, $0x04
-DATA tcqPlaces2<>+20(SB)/1, $0x05
-DATA tcqPlaces2<>+21(SB)/1, $0x06
-DATA tcqPlaces2<>+22(SB)/1, $0x07
-DATA tcqPlaces2<>+23(SB)/1, $0x08
-DATA tcqPlaces2<>+24(SB)/1, $0x01
-DATA tcqPlaces2<>+25(SB)/1, $0x02
-DATA tcqPlaces2<>+26(SB)/1, $0x03
-DATA tcqPlaces2<>+27(SB)/1, $0x04
-DATA tcqPlaces2<>+28(SB)/1, $0x05
-DATA tcqPlaces2<>+29(SB)/1, $0x06
-DATA tcqPlaces2<>+30(SB)/1, $0x07
-DATA tcqPlaces2<>+31(SB)/1, $0x08
-DATA tcqPlaces2<>+32(SB)/1, $0x02
-DATA tcqPlaces2<>+33(SB)/1, $0x03
-DATA tcqPlaces2<>+34(SB)/1, $0x04
-DATA tcqPlaces2<>+35(SB)/1, $0x05
-DATA tcqPlaces2<>+36(SB)/1, $0x06
-DATA tcqPlaces2<>+37(SB)/1, $0x07
-DATA tcqPlaces2<>+38(SB)/1, $0x08
-DATA tcqPlaces2<>+39(SB)/1, $0x09
-DATA tcqPlaces2<>+40(SB)/1, $0x02
-DATA tcqPlaces2<>+41(SB)/1, $0x03
-DATA tcqPlaces2<>+42(SB)/1, $0x04
-DATA tcqPlaces2<>+43(SB)/1, $0x05
-DATA tcqPlaces2<>+44(SB)/1, $0x06
-DATA tcqPlaces2<>+45(SB)/1, $0x07
-DATA tcqPlaces2<>+46(SB)/1, $0x08
-DATA tcqPlaces2<>+47(SB)/1, $0x09
-DATA tcqPlaces2<>+48(SB)/1, $0x03
-DATA tcqPlaces2<>+49(SB)/1, $0x04
-DATA tcqPlaces2<>+50(SB)/1, $0x05
-DATA tcqPlaces2<>+51(SB)/1, $0x06
-DATA tcqPlaces2<>+52(SB)/1, $0x07
-DATA tcqPlaces2<>+53(SB)/1, $0x08
-DATA tcqPlaces2<>+54(SB)/1, $0x09
-DATA tcqPlaces2<>+55(SB)/1, $0x0a
-DATA tcqPlaces2<>+56(SB)/1, $0x03
-DATA tcqPlaces2<>+57(SB)/1, $0x04
-DATA tcqPlaces2<>+58(SB)/1, $0x05
-DATA tcqPlaces2<>+59(SB)/1, $0x06
-DATA tcqPlaces2<>+60(SB)/1, $0x07
-DATA tcqPlaces2<>+61(SB)/1, $0x08
-DATA tcqPlaces2<>+62(SB)/1, $0x09
-DATA tcqPlaces2<>+63(SB)/1, $0x0a
-GLOBL tcqPlaces2<>(SB), RODATA|NOPTR, $64
 
 DATA tcqCuts2<>+0(SB)/1, $0x00
 DATA tcqCuts2<>+1(SB)/1, $0x08
@@ -3591,391 +3469,389 @@ DATA tcqCuts2<>+12(SB)/1, $0x06
 DATA tcqCuts2<>+13(SB)/1, $0x0e
 DATA tcqCuts2<>+14(SB)/1, $0x16
 DATA tcqCuts2<>+15(SB)/1, $0x1e
-DATA tcqCuts2<>+16(SB)/1, $0x00
-DATA tcqCuts2<>+17(SB)/1, $0x08
-DATA tcqCuts2<>+18(SB)/1, $0x10
-DATA tcqCuts2<>+19(SB)/1, $0x18
-DATA tcqCuts2<>+20(SB)/1, $0x02
-DATA tcqCuts2<>+21(SB)/1, $0x0a
-DATA tcqCuts2<>+22(SB)/1, $0x12
-DATA tcqCuts2<>+23(SB)/1, $0x1a
-DATA tcqCuts2<>+24(SB)/1, $0x04
-DATA tcqCuts2<>+25(SB)/1, $0x0c
-DATA tcqCuts2<>+26(SB)/1, $0x14
-DATA tcqCuts2<>+27(SB)/1, $0x1c
-DATA tcqCuts2<>+28(SB)/1, $0x06
-DATA tcqCuts2<>+29(SB)/1, $0x0e
-DATA tcqCuts2<>+30(SB)/1, $0x16
-DATA tcqCuts2<>+31(SB)/1, $0x1e
-DATA tcqCuts2<>+32(SB)/1, $0x00
-DATA tcqCuts2<>+33(SB)/1, $0x08
-DATA tcqCuts2<>+34(SB)/1, $0x10
-DATA tcqCuts2<>+35(SB)/1, $0x18
-DATA tcqCuts2<>+36(SB)/1, $0x02
-DATA tcqCuts2<>+37(SB)/1, $0x0a
-DATA tcqCuts2<>+38(SB)/1, $0x12
-DATA tcqCuts2<>+39(SB)/1, $0x1a
-DATA tcqCuts2<>+40(SB)/1, $0x04
-DATA tcqCuts2<>+41(SB)/1, $0x0c
-DATA tcqCuts2<>+42(SB)/1, $0x14
-DATA tcqCuts2<>+43(SB)/1, $0x1c
-DATA tcqCuts2<>+44(SB)/1, $0x06
-DATA tcqCuts2<>+45(SB)/1, $0x0e
-DATA tcqCuts2<>+46(SB)/1, $0x16
-DATA tcqCuts2<>+47(SB)/1, $0x1e
-DATA tcqCuts2<>+48(SB)/1, $0x00
-DATA tcqCuts2<>+49(SB)/1, $0x08
-DATA tcqCuts2<>+50(SB)/1, $0x10
-DATA tcqCuts2<>+51(SB)/1, $0x18
-DATA tcqCuts2<>+52(SB)/1, $0x02
-DATA tcqCuts2<>+53(SB)/1, $0x0a
-DATA tcqCuts2<>+54(SB)/1, $0x12
-DATA tcqCuts2<>+55(SB)/1, $0x1a
-DATA tcqCuts2<>+56(SB)/1, $0x04
-DATA tcqCuts2<>+57(SB)/1, $0x0c
-DATA tcqCuts2<>+58(SB)/1, $0x14
-DATA tcqCuts2<>+59(SB)/1, $0x1c
-DATA tcqCuts2<>+60(SB)/1, $0x06
-DATA tcqCuts2<>+61(SB)/1, $0x0e
-DATA tcqCuts2<>+62(SB)/1, $0x16
-DATA tcqCuts2<>+63(SB)/1, $0x1e
+DATA tcqCuts2<>+16(SB)/1, $0x08
+DATA tcqCuts2<>+17(SB)/1, $0x10
+DATA tcqCuts2<>+18(SB)/1, $0x18
+DATA tcqCuts2<>+19(SB)/1, $0x20
+DATA tcqCuts2<>+20(SB)/1, $0x0a
+DATA tcqCuts2<>+21(SB)/1, $0x12
+DATA tcqCuts2<>+22(SB)/1, $0x1a
+DATA tcqCuts2<>+23(SB)/1, $0x22
+DATA tcqCuts2<>+24(SB)/1, $0x0c
+DATA tcqCuts2<>+25(SB)/1, $0x14
+DATA tcqCuts2<>+26(SB)/1, $0x1c
+DATA tcqCuts2<>+27(SB)/1, $0x24
+DATA tcqCuts2<>+28(SB)/1, $0x0e
+DATA tcqCuts2<>+29(SB)/1, $0x16
+DATA tcqCuts2<>+30(SB)/1, $0x1e
+DATA tcqCuts2<>+31(SB)/1, $0x26
+DATA tcqCuts2<>+32(SB)/1, $0x10
+DATA tcqCuts2<>+33(SB)/1, $0x18
+DATA tcqCuts2<>+34(SB)/1, $0x20
+DATA tcqCuts2<>+35(SB)/1, $0x28
+DATA tcqCuts2<>+36(SB)/1, $0x12
+DATA tcqCuts2<>+37(SB)/1, $0x1a
+DATA tcqCuts2<>+38(SB)/1, $0x22
+DATA tcqCuts2<>+39(SB)/1, $0x2a
+DATA tcqCuts2<>+40(SB)/1, $0x14
+DATA tcqCuts2<>+41(SB)/1, $0x1c
+DATA tcqCuts2<>+42(SB)/1, $0x24
+DATA tcqCuts2<>+43(SB)/1, $0x2c
+DATA tcqCuts2<>+44(SB)/1, $0x16
+DATA tcqCuts2<>+45(SB)/1, $0x1e
+DATA tcqCuts2<>+46(SB)/1, $0x26
+DATA tcqCuts2<>+47(SB)/1, $0x2e
+DATA tcqCuts2<>+48(SB)/1, $0x18
+DATA tcqCuts2<>+49(SB)/1, $0x20
+DATA tcqCuts2<>+50(SB)/1, $0x28
+DATA tcqCuts2<>+51(SB)/1, $0x30
+DATA tcqCuts2<>+52(SB)/1, $0x1a
+DATA tcqCuts2<>+53(SB)/1, $0x22
+DATA tcqCuts2<>+54(SB)/1, $0x2a
+DATA tcqCuts2<>+55(SB)/1, $0x32
+DATA tcqCuts2<>+56(SB)/1, $0x1c
+DATA tcqCuts2<>+57(SB)/1, $0x24
+DATA tcqCuts2<>+58(SB)/1, $0x2c
+DATA tcqCuts2<>+59(SB)/1, $0x34
+DATA tcqCuts2<>+60(SB)/1, $0x1e
+DATA tcqCuts2<>+61(SB)/1, $0x26
+DATA tcqCuts2<>+62(SB)/1, $0x2e
+DATA tcqCuts2<>+63(SB)/1, $0x36
 GLOBL tcqCuts2<>(SB), RODATA|NOPTR, $64
+
+DATA tcqApart2<>+0(SB)/1, $0x00
+DATA tcqApart2<>+1(SB)/1, $0x01
+DATA tcqApart2<>+2(SB)/1, $0x02
+DATA tcqApart2<>+3(SB)/1, $0x03
+DATA tcqApart2<>+4(SB)/1, $0x00
+DATA tcqApart2<>+5(SB)/1, $0x01
+DATA tcqApart2<>+6(SB)/1, $0x02
+DATA tcqApart2<>+7(SB)/1, $0x03
+DATA tcqApart2<>+8(SB)/1, $0x00
+DATA tcqApart2<>+9(SB)/1, $0x01
+DATA tcqApart2<>+10(SB)/1, $0x02
+DATA tcqApart2<>+11(SB)/1, $0x03
+DATA tcqApart2<>+12(SB)/1, $0x00
+DATA tcqApart2<>+13(SB)/1, $0x01
+DATA tcqApart2<>+14(SB)/1, $0x02
+DATA tcqApart2<>+15(SB)/1, $0x03
+DATA tcqApart2<>+16(SB)/1, $0x01
+DATA tcqApart2<>+17(SB)/1, $0x02
+DATA tcqApart2<>+18(SB)/1, $0x03
+DATA tcqApart2<>+19(SB)/1, $0x04
+DATA tcqApart2<>+20(SB)/1, $0x01
+DATA tcqApart2<>+21(SB)/1, $0x02
+DATA tcqApart2<>+22(SB)/1, $0x03
+DATA tcqApart2<>+23(SB)/1, $0x04
+DATA tcqApart2<>+24(SB)/1, $0x01
+DATA tcqApart2<>+25(SB)/1, $0x02
+DATA tcqApart2<>+26(SB)/1, $0x03
+DATA tcqApart2<>+27(SB)/1, $0x04
+DATA tcqApart2<>+28(SB)/1, $0x01
+DATA tcqApart2<>+29(SB)/1, $0x02
+DATA tcqApart2<>+30(SB)/1, $0x03
+DATA tcqApart2<>+31(SB)/1, $0x04
+DATA tcqApart2<>+32(SB)/1, $0x02
+DATA tcqApart2<>+33(SB)/1, $0x03
+DATA tcqApart2<>+34(SB)/1, $0x04
+DATA tcqApart2<>+35(SB)/1, $0x05
+DATA tcqApart2<>+36(SB)/1, $0x02
+DATA tcqApart2<>+37(SB)/1, $0x03
+DATA tcqApart2<>+38(SB)/1, $0x04
+DATA tcqApart2<>+39(SB)/1, $0x05
+DATA tcqApart2<>+40(SB)/1, $0x02
+DATA tcqApart2<>+41(SB)/1, $0x03
+DATA tcqApart2<>+42(SB)/1, $0x04
+DATA tcqApart2<>+43(SB)/1, $0x05
+DATA tcqApart2<>+44(SB)/1, $0x02
+DATA tcqApart2<>+45(SB)/1, $0x03
+DATA tcqApart2<>+46(SB)/1, $0x04
+DATA tcqApart2<>+47(SB)/1, $0x05
+DATA tcqApart2<>+48(SB)/1, $0x03
+DATA tcqApart2<>+49(SB)/1, $0x04
+DATA tcqApart2<>+50(SB)/1, $0x05
+DATA tcqApart2<>+51(SB)/1, $0x06
+DATA tcqApart2<>+52(SB)/1, $0x03
+DATA tcqApart2<>+53(SB)/1, $0x04
+DATA tcqApart2<>+54(SB)/1, $0x05
+DATA tcqApart2<>+55(SB)/1, $0x06
+DATA tcqApart2<>+56(SB)/1, $0x03
+DATA tcqApart2<>+57(SB)/1, $0x04
+DATA tcqApart2<>+58(SB)/1, $0x05
+DATA tcqApart2<>+59(SB)/1, $0x06
+DATA tcqApart2<>+60(SB)/1, $0x03
+DATA tcqApart2<>+61(SB)/1, $0x04
+DATA tcqApart2<>+62(SB)/1, $0x05
+DATA tcqApart2<>+63(SB)/1, $0x06
+GLOBL tcqApart2<>(SB), RODATA|NOPTR, $64
+
+DATA tcqWideShifts2<>+0(SB)/4, $0x00000000
+DATA tcqWideShifts2<>+4(SB)/4, $0x00000002
+DATA tcqWideShifts2<>+8(SB)/4, $0x00000004
+DATA tcqWideShifts2<>+12(SB)/4, $0x00000006
+DATA tcqWideShifts2<>+16(SB)/4, $0x00000000
+DATA tcqWideShifts2<>+20(SB)/4, $0x00000002
+DATA tcqWideShifts2<>+24(SB)/4, $0x00000004
+DATA tcqWideShifts2<>+28(SB)/4, $0x00000006
+DATA tcqWideShifts2<>+32(SB)/4, $0x00000000
+DATA tcqWideShifts2<>+36(SB)/4, $0x00000002
+DATA tcqWideShifts2<>+40(SB)/4, $0x00000004
+DATA tcqWideShifts2<>+44(SB)/4, $0x00000006
+DATA tcqWideShifts2<>+48(SB)/4, $0x00000000
+DATA tcqWideShifts2<>+52(SB)/4, $0x00000002
+DATA tcqWideShifts2<>+56(SB)/4, $0x00000004
+DATA tcqWideShifts2<>+60(SB)/4, $0x00000006
+GLOBL tcqWideShifts2<>(SB), RODATA|NOPTR, $64
 
 DATA tcqFlip<>+0(SB)/4, $0x80808080
 GLOBL tcqFlip<>(SB), RODATA|NOPTR, $4
 
+DATA tcqFours0<>+0(SB)/4, $0x00000000
+DATA tcqFours0<>+4(SB)/4, $0x01010101
+DATA tcqFours0<>+8(SB)/4, $0x02020202
+DATA tcqFours0<>+12(SB)/4, $0x03030303
+DATA tcqFours0<>+16(SB)/4, $0x04040404
+DATA tcqFours0<>+20(SB)/4, $0x05050505
+DATA tcqFours0<>+24(SB)/4, $0x06060606
+DATA tcqFours0<>+28(SB)/4, $0x07070707
+DATA tcqFours0<>+32(SB)/4, $0x08080808
+DATA tcqFours0<>+36(SB)/4, $0x09090909
+DATA tcqFours0<>+40(SB)/4, $0x0a0a0a0a
+DATA tcqFours0<>+44(SB)/4, $0x0b0b0b0b
+DATA tcqFours0<>+48(SB)/4, $0x0c0c0c0c
+DATA tcqFours0<>+52(SB)/4, $0x0d0d0d0d
+DATA tcqFours0<>+56(SB)/4, $0x0e0e0e0e
+DATA tcqFours0<>+60(SB)/4, $0x0f0f0f0f
+GLOBL tcqFours0<>(SB), RODATA|NOPTR, $64
+
+DATA tcqFours1<>+0(SB)/4, $0x10101010
+DATA tcqFours1<>+4(SB)/4, $0x11111111
+DATA tcqFours1<>+8(SB)/4, $0x12121212
+DATA tcqFours1<>+12(SB)/4, $0x13131313
+DATA tcqFours1<>+16(SB)/4, $0x14141414
+DATA tcqFours1<>+20(SB)/4, $0x15151515
+DATA tcqFours1<>+24(SB)/4, $0x16161616
+DATA tcqFours1<>+28(SB)/4, $0x17171717
+DATA tcqFours1<>+32(SB)/4, $0x18181818
+DATA tcqFours1<>+36(SB)/4, $0x19191919
+DATA tcqFours1<>+40(SB)/4, $0x1a1a1a1a
+DATA tcqFours1<>+44(SB)/4, $0x1b1b1b1b
+DATA tcqFours1<>+48(SB)/4, $0x1c1c1c1c
+DATA tcqFours1<>+52(SB)/4, $0x1d1d1d1d
+DATA tcqFours1<>+56(SB)/4, $0x1e1e1e1e
+DATA tcqFours1<>+60(SB)/4, $0x1f1f1f1f
+GLOBL tcqFours1<>(SB), RODATA|NOPTR, $64
+
 // func tcqProduct3AVX512(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, AVX512VNNI
-TEXT ·tcqProduct3AVX512(SB), NOSPLIT, $0-36
+TEXT ·tcqProduct3AVX512(SB), NOSPLIT, $128-36
 	MOVQ         acc+0(FP), AX
 	MOVQ         tiles+8(FP), CX
 	MOVQ         record+16(FP), DX
 	MOVQ         groups+24(FP), BX
 	VMOVUPS      (AX), Z0
-	VMOVUPS      tcqPlaces3<>+0(SB), Z1
-	VMOVUPS      tcqCuts3<>+0(SB), Z2
+	VMOVUPS      tcqCuts3<>+0(SB), Z1
+	VMOVUPS      tcqApart3<>+0(SB), Z2
+	VMOVUPS      tcqWideShifts3<>+0(SB), Z3
+	VPBROADCASTD tcqState<>+0(SB), Z4
 	MOVQ         $0x3333333333333333, SI
 	KMOVQ        SI, K1
 	MOVL         factor+32(FP), SI
-	VPBROADCASTD SI, Z3
-	VPBROADCASTD tcqFlip<>+0(SB), Z4
+	VPBROADCASTD SI, Z5
+	VPBROADCASTD tcqFlip<>+0(SB), Z6
+	VMOVUPS      tcqFours0<>+0(SB), Z7
+	VMOVUPS      tcqFours1<>+0(SB), Z8
 	LEAQ         384(DX), SI
 	LEAQ         256(DX), DI
 
 group:
-	CMPQ             BX, $0x00000001
-	JL               group_end
-	VPBROADCASTD     (SI), Z5
-	VPSLLD           $0x02, Z5, Z5
-	VPXORD           Z6, Z6, Z6
-	VBROADCASTI32X4  (CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     (DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  6(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     1(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  12(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     2(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  18(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     3(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  24(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     4(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  30(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     5(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  36(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     6(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  42(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     7(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  48(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     8(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  54(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     9(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  60(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     10(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  66(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     11(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  72(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     12(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  78(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     13(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  84(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     14(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VMOVDQU          90(CX), X9
-	VPINSRW          $0x03, (CX), X9, X9
-	VSHUFI32X4       $0x00, Z9, Z9, Z9
-	VPSHUFB          Z1, Z9, Z9
-	VPMULTISHIFTQB.Z Z9, Z2, K1, Z9
-	VPMULLD          Z3, Z9, Z9
-	VPXORD           Z4, Z9, Z9
-	VPBROADCASTB     15(DX), Z7
-	VPDPBUSD         Z7, Z9, Z6
-	VBROADCASTI32X4  96(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     16(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  102(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     17(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  108(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     18(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  114(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     19(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  120(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     20(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  126(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     21(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  132(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     22(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  138(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     23(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  144(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     24(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  150(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     25(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  156(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     26(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  162(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     27(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  168(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     28(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  174(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     29(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  180(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     30(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VMOVDQU          186(CX), X10
-	VPINSRW          $0x03, 96(CX), X10, X10
-	VSHUFI32X4       $0x00, Z10, Z10, Z10
-	VPSHUFB          Z1, Z10, Z10
-	VPMULTISHIFTQB.Z Z10, Z2, K1, Z10
-	VPMULLD          Z3, Z10, Z10
-	VPXORD           Z4, Z10, Z10
-	VPBROADCASTB     31(DX), Z7
-	VPDPBUSD         Z7, Z10, Z6
-	VPADDD           Z6, Z5, Z5
-	VCVTDQ2PS        Z5, Z5
-	VFMADD231PS.BCST (DI), Z5, Z0
-	ADDQ             $+192, CX
-	ADDQ             $0x20, DX
-	ADDQ             $0x04, SI
-	ADDQ             $0x04, DI
-	SUBQ             $0x00000001, BX
-	JMP              group
+	CMPQ                  BX, $0x00000001
+	JL                    group_end
+	VPERMB                (DX), Z7, Z9
+	VMOVDQU64             Z9, (SP)
+	VPERMB                (DX), Z8, Z9
+	VMOVDQU64             Z9, 64(SP)
+	VPBROADCASTD          (SI), Z9
+	VPSLLD                $0x02, Z9, Z9
+	VPXORD                Z11, Z11, Z11
+	VPMULTISHIFTQB.BCST.Z (CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         (SP), Z12, Z9
+	VPERMB                6(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         4(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 12(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         8(SP), Z12, Z9
+	VPERMB                18(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         12(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 24(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         16(SP), Z12, Z9
+	VPERMB                30(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         20(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 36(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         24(SP), Z12, Z9
+	VPERMB                42(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         28(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 48(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         32(SP), Z12, Z9
+	VPERMB                54(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         36(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 60(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         40(SP), Z12, Z9
+	VPERMB                66(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         44(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 72(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         48(SP), Z12, Z9
+	VPERMB                78(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         52(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 84(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         56(SP), Z12, Z9
+	VMOVDQU               90(CX), X10
+	VPINSRW               $0x03, (CX), X10, X10
+	VPERMB                Z10, Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         60(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 96(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         64(SP), Z12, Z9
+	VPERMB                102(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         68(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 108(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         72(SP), Z12, Z9
+	VPERMB                114(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         76(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 120(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         80(SP), Z12, Z9
+	VPERMB                126(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         84(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 132(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         88(SP), Z12, Z9
+	VPERMB                138(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         92(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 144(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         96(SP), Z12, Z9
+	VPERMB                150(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         100(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 156(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         104(SP), Z12, Z9
+	VPERMB                162(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         108(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 168(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         112(SP), Z12, Z9
+	VPERMB                174(CX), Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         116(SP), Z12, Z11
+	VPMULTISHIFTQB.BCST.Z 180(CX), Z1, K1, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         120(SP), Z12, Z9
+	VMOVDQU               186(CX), X10
+	VPINSRW               $0x03, 96(CX), X10, X10
+	VPERMB                Z10, Z2, Z12
+	VPSRLVD               Z3, Z12, Z12
+	VPANDD                Z4, Z12, Z12
+	VPMULLD               Z5, Z12, Z12
+	VPXORD                Z6, Z12, Z12
+	VPDPBUSD.BCST         124(SP), Z12, Z11
+	VPADDD                Z11, Z9, Z9
+	VCVTDQ2PS             Z9, Z9
+	VFMADD231PS.BCST      (DI), Z9, Z0
+	ADDQ                  $+192, CX
+	ADDQ                  $0x20, DX
+	ADDQ                  $0x04, SI
+	ADDQ                  $0x04, DI
+	SUBQ                  $0x00000001, BX
+	JMP                   group
 
 group_end:
 	VMOVUPS Z0, (AX)
 	VZEROUPPER
 	RET
-
-DATA tcqPlaces3<>+0(SB)/1, $0x00
-DATA tcqPlaces3<>+1(SB)/1, $0x01
-DATA tcqPlaces3<>+2(SB)/1, $0x02
-DATA tcqPlaces3<>+3(SB)/1, $0x03
-DATA tcqPlaces3<>+4(SB)/1, $0x04
-DATA tcqPlaces3<>+5(SB)/1, $0x05
-DATA tcqPlaces3<>+6(SB)/1, $0x06
-DATA tcqPlaces3<>+7(SB)/1, $0x07
-DATA tcqPlaces3<>+8(SB)/1, $0x00
-DATA tcqPlaces3<>+9(SB)/1, $0x01
-DATA tcqPlaces3<>+10(SB)/1, $0x02
-DATA tcqPlaces3<>+11(SB)/1, $0x03
-DATA tcqPlaces3<>+12(SB)/1, $0x04
-DATA tcqPlaces3<>+13(SB)/1, $0x05
-DATA tcqPlaces3<>+14(SB)/1, $0x06
-DATA tcqPlaces3<>+15(SB)/1, $0x07
-DATA tcqPlaces3<>+16(SB)/1, $0x01
-DATA tcqPlaces3<>+17(SB)/1, $0x02
-DATA tcqPlaces3<>+18(SB)/1, $0x03
-DATA tcqPlaces3<>+19(SB)/1, $0x04
-DATA tcqPlaces3<>+20(SB)/1, $0x05
-DATA tcqPlaces3<>+21(SB)/1, $0x06
-DATA tcqPlaces3<>+22(SB)/1, $0x07
-DATA tcqPlaces3<>+23(SB)/1, $0x08
-DATA tcqPlaces3<>+24(SB)/1, $0x02
-DATA tcqPlaces3<>+25(SB)/1, $0x03
-DATA tcqPlaces3<>+26(SB)/1, $0x04
-DATA tcqPlaces3<>+27(SB)/1, $0x05
-DATA tcqPlaces3<>+28(SB)/1, $0x06
-DATA tcqPlaces3<>+29(SB)/1, $0x07
-DATA tcqPlaces3<>+30(SB)/1, $0x08
-DATA tcqPlaces3<>+31(SB)/1, $0x09
-DATA tcqPlaces3<>+32(SB)/1, $0x03
-DATA tcqPlaces3<>+33(SB)/1, $0x04
-DATA tcqPlaces3<>+34(SB)/1, $0x05
-DATA tcqPlaces3<>+35(SB)/1, $0x06
-DATA tcqPlaces3<>+36(SB)/1, $0x07
-DATA tcqPlaces3<>+37(SB)/1, $0x08
-DATA tcqPlaces3<>+38(SB)/1, $0x09
-DATA tcqPlaces3<>+39(SB)/1, $0x0a
-DATA tcqPlaces3<>+40(SB)/1, $0x03
-DATA tcqPlaces3<>+41(SB)/1, $0x04
-DATA tcqPlaces3<>+42(SB)/1, $0x05
-DATA tcqPlaces3<>+43(SB)/1, $0x06
-DATA tcqPlaces3<>+44(SB)/1, $0x07
-DATA tcqPlaces3<>+45(SB)/1, $0x08
-DATA tcqPlaces3<>+46(SB)/1, $0x09
-DATA tcqPlaces3<>+47(SB)/1, $0x0a
-DATA tcqPlaces3<>+48(SB)/1, $0x04
-DATA tcqPlaces3<>+49(SB)/1, $0x05
-DATA tcqPlaces3<>+50(SB)/1, $0x06
-DATA tcqPlaces3<>+51(SB)/1, $0x07
-DATA tcqPlaces3<>+52(SB)/1, $0x08
-DATA tcqPlaces3<>+53(SB)/1, $0x09
-DATA tcqPlaces3<>+54(SB)/1, $0x0a
-DATA tcqPlaces3<>+55(SB)/1, $0x0b
-DATA tcqPlaces3<>+56(SB)/1, $0x05
-DATA tcqPlaces3<>+57(SB)/1, $0x06
-DATA tcqPlaces3<>+58(SB)/1, $0x07
-DATA tcqPlaces3<>+59(SB)/1, $0x08
-DATA tcqPlaces3<>+60(SB)/1, $0x09
-DATA tcqPlaces3<>+61(SB)/1, $0x0a
-DATA tcqPlaces3<>+62(SB)/1, $0x0b
-DATA tcqPlaces3<>+63(SB)/1, $0x0c
-GLOBL tcqPlaces3<>(SB), RODATA|NOPTR, $64
 
 DATA tcqCuts3<>+0(SB)/1, $0x00
 DATA tcqCuts3<>+1(SB)/1, $0x08
@@ -3993,311 +3869,350 @@ DATA tcqCuts3<>+12(SB)/1, $0x09
 DATA tcqCuts3<>+13(SB)/1, $0x11
 DATA tcqCuts3<>+14(SB)/1, $0x19
 DATA tcqCuts3<>+15(SB)/1, $0x21
-DATA tcqCuts3<>+16(SB)/1, $0x04
-DATA tcqCuts3<>+17(SB)/1, $0x0c
-DATA tcqCuts3<>+18(SB)/1, $0x14
-DATA tcqCuts3<>+19(SB)/1, $0x1c
-DATA tcqCuts3<>+20(SB)/1, $0x07
-DATA tcqCuts3<>+21(SB)/1, $0x0f
-DATA tcqCuts3<>+22(SB)/1, $0x17
-DATA tcqCuts3<>+23(SB)/1, $0x1f
-DATA tcqCuts3<>+24(SB)/1, $0x02
-DATA tcqCuts3<>+25(SB)/1, $0x0a
-DATA tcqCuts3<>+26(SB)/1, $0x12
-DATA tcqCuts3<>+27(SB)/1, $0x1a
-DATA tcqCuts3<>+28(SB)/1, $0x05
-DATA tcqCuts3<>+29(SB)/1, $0x0d
-DATA tcqCuts3<>+30(SB)/1, $0x15
-DATA tcqCuts3<>+31(SB)/1, $0x1d
-DATA tcqCuts3<>+32(SB)/1, $0x00
-DATA tcqCuts3<>+33(SB)/1, $0x08
-DATA tcqCuts3<>+34(SB)/1, $0x10
-DATA tcqCuts3<>+35(SB)/1, $0x18
-DATA tcqCuts3<>+36(SB)/1, $0x03
-DATA tcqCuts3<>+37(SB)/1, $0x0b
-DATA tcqCuts3<>+38(SB)/1, $0x13
-DATA tcqCuts3<>+39(SB)/1, $0x1b
-DATA tcqCuts3<>+40(SB)/1, $0x06
-DATA tcqCuts3<>+41(SB)/1, $0x0e
-DATA tcqCuts3<>+42(SB)/1, $0x16
-DATA tcqCuts3<>+43(SB)/1, $0x1e
-DATA tcqCuts3<>+44(SB)/1, $0x09
-DATA tcqCuts3<>+45(SB)/1, $0x11
-DATA tcqCuts3<>+46(SB)/1, $0x19
-DATA tcqCuts3<>+47(SB)/1, $0x21
-DATA tcqCuts3<>+48(SB)/1, $0x04
-DATA tcqCuts3<>+49(SB)/1, $0x0c
-DATA tcqCuts3<>+50(SB)/1, $0x14
-DATA tcqCuts3<>+51(SB)/1, $0x1c
-DATA tcqCuts3<>+52(SB)/1, $0x07
-DATA tcqCuts3<>+53(SB)/1, $0x0f
-DATA tcqCuts3<>+54(SB)/1, $0x17
-DATA tcqCuts3<>+55(SB)/1, $0x1f
-DATA tcqCuts3<>+56(SB)/1, $0x02
-DATA tcqCuts3<>+57(SB)/1, $0x0a
-DATA tcqCuts3<>+58(SB)/1, $0x12
-DATA tcqCuts3<>+59(SB)/1, $0x1a
-DATA tcqCuts3<>+60(SB)/1, $0x05
-DATA tcqCuts3<>+61(SB)/1, $0x0d
-DATA tcqCuts3<>+62(SB)/1, $0x15
-DATA tcqCuts3<>+63(SB)/1, $0x1d
+DATA tcqCuts3<>+16(SB)/1, $0x0c
+DATA tcqCuts3<>+17(SB)/1, $0x14
+DATA tcqCuts3<>+18(SB)/1, $0x1c
+DATA tcqCuts3<>+19(SB)/1, $0x24
+DATA tcqCuts3<>+20(SB)/1, $0x0f
+DATA tcqCuts3<>+21(SB)/1, $0x17
+DATA tcqCuts3<>+22(SB)/1, $0x1f
+DATA tcqCuts3<>+23(SB)/1, $0x27
+DATA tcqCuts3<>+24(SB)/1, $0x12
+DATA tcqCuts3<>+25(SB)/1, $0x1a
+DATA tcqCuts3<>+26(SB)/1, $0x22
+DATA tcqCuts3<>+27(SB)/1, $0x2a
+DATA tcqCuts3<>+28(SB)/1, $0x15
+DATA tcqCuts3<>+29(SB)/1, $0x1d
+DATA tcqCuts3<>+30(SB)/1, $0x25
+DATA tcqCuts3<>+31(SB)/1, $0x2d
+DATA tcqCuts3<>+32(SB)/1, $0x18
+DATA tcqCuts3<>+33(SB)/1, $0x20
+DATA tcqCuts3<>+34(SB)/1, $0x28
+DATA tcqCuts3<>+35(SB)/1, $0x30
+DATA tcqCuts3<>+36(SB)/1, $0x1b
+DATA tcqCuts3<>+37(SB)/1, $0x23
+DATA tcqCuts3<>+38(SB)/1, $0x2b
+DATA tcqCuts3<>+39(SB)/1, $0x33
+DATA tcqCuts3<>+40(SB)/1, $0x1e
+DATA tcqCuts3<>+41(SB)/1, $0x26
+DATA tcqCuts3<>+42(SB)/1, $0x2e
+DATA tcqCuts3<>+43(SB)/1, $0x36
+DATA tcqCuts3<>+44(SB)/1, $0x21
+DATA tcqCuts3<>+45(SB)/1, $0x29
+DATA tcqCuts3<>+46(SB)/1, $0x31
+DATA tcqCuts3<>+47(SB)/1, $0x39
+DATA tcqCuts3<>+48(SB)/1, $0x24
+DATA tcqCuts3<>+49(SB)/1, $0x2c
+DATA tcqCuts3<>+50(SB)/1, $0x34
+DATA tcqCuts3<>+51(SB)/1, $0x3c
+DATA tcqCuts3<>+52(SB)/1, $0x27
+DATA tcqCuts3<>+53(SB)/1, $0x2f
+DATA tcqCuts3<>+54(SB)/1, $0x37
+DATA tcqCuts3<>+55(SB)/1, $0x3f
+DATA tcqCuts3<>+56(SB)/1, $0x2a
+DATA tcqCuts3<>+57(SB)/1, $0x32
+DATA tcqCuts3<>+58(SB)/1, $0x3a
+DATA tcqCuts3<>+59(SB)/1, $0x02
+DATA tcqCuts3<>+60(SB)/1, $0x2d
+DATA tcqCuts3<>+61(SB)/1, $0x35
+DATA tcqCuts3<>+62(SB)/1, $0x3d
+DATA tcqCuts3<>+63(SB)/1, $0x05
 GLOBL tcqCuts3<>(SB), RODATA|NOPTR, $64
+
+DATA tcqApart3<>+0(SB)/1, $0x00
+DATA tcqApart3<>+1(SB)/1, $0x01
+DATA tcqApart3<>+2(SB)/1, $0x02
+DATA tcqApart3<>+3(SB)/1, $0x03
+DATA tcqApart3<>+4(SB)/1, $0x00
+DATA tcqApart3<>+5(SB)/1, $0x01
+DATA tcqApart3<>+6(SB)/1, $0x02
+DATA tcqApart3<>+7(SB)/1, $0x03
+DATA tcqApart3<>+8(SB)/1, $0x00
+DATA tcqApart3<>+9(SB)/1, $0x01
+DATA tcqApart3<>+10(SB)/1, $0x02
+DATA tcqApart3<>+11(SB)/1, $0x03
+DATA tcqApart3<>+12(SB)/1, $0x01
+DATA tcqApart3<>+13(SB)/1, $0x02
+DATA tcqApart3<>+14(SB)/1, $0x03
+DATA tcqApart3<>+15(SB)/1, $0x04
+DATA tcqApart3<>+16(SB)/1, $0x01
+DATA tcqApart3<>+17(SB)/1, $0x02
+DATA tcqApart3<>+18(SB)/1, $0x03
+DATA tcqApart3<>+19(SB)/1, $0x04
+DATA tcqApart3<>+20(SB)/1, $0x01
+DATA tcqApart3<>+21(SB)/1, $0x02
+DATA tcqApart3<>+22(SB)/1, $0x03
+DATA tcqApart3<>+23(SB)/1, $0x04
+DATA tcqApart3<>+24(SB)/1, $0x02
+DATA tcqApart3<>+25(SB)/1, $0x03
+DATA tcqApart3<>+26(SB)/1, $0x04
+DATA tcqApart3<>+27(SB)/1, $0x05
+DATA tcqApart3<>+28(SB)/1, $0x02
+DATA tcqApart3<>+29(SB)/1, $0x03
+DATA tcqApart3<>+30(SB)/1, $0x04
+DATA tcqApart3<>+31(SB)/1, $0x05
+DATA tcqApart3<>+32(SB)/1, $0x03
+DATA tcqApart3<>+33(SB)/1, $0x04
+DATA tcqApart3<>+34(SB)/1, $0x05
+DATA tcqApart3<>+35(SB)/1, $0x06
+DATA tcqApart3<>+36(SB)/1, $0x03
+DATA tcqApart3<>+37(SB)/1, $0x04
+DATA tcqApart3<>+38(SB)/1, $0x05
+DATA tcqApart3<>+39(SB)/1, $0x06
+DATA tcqApart3<>+40(SB)/1, $0x03
+DATA tcqApart3<>+41(SB)/1, $0x04
+DATA tcqApart3<>+42(SB)/1, $0x05
+DATA tcqApart3<>+43(SB)/1, $0x06
+DATA tcqApart3<>+44(SB)/1, $0x04
+DATA tcqApart3<>+45(SB)/1, $0x05
+DATA tcqApart3<>+46(SB)/1, $0x06
+DATA tcqApart3<>+47(SB)/1, $0x07
+DATA tcqApart3<>+48(SB)/1, $0x04
+DATA tcqApart3<>+49(SB)/1, $0x05
+DATA tcqApart3<>+50(SB)/1, $0x06
+DATA tcqApart3<>+51(SB)/1, $0x07
+DATA tcqApart3<>+52(SB)/1, $0x04
+DATA tcqApart3<>+53(SB)/1, $0x05
+DATA tcqApart3<>+54(SB)/1, $0x06
+DATA tcqApart3<>+55(SB)/1, $0x07
+DATA tcqApart3<>+56(SB)/1, $0x05
+DATA tcqApart3<>+57(SB)/1, $0x06
+DATA tcqApart3<>+58(SB)/1, $0x07
+DATA tcqApart3<>+59(SB)/1, $0x08
+DATA tcqApart3<>+60(SB)/1, $0x05
+DATA tcqApart3<>+61(SB)/1, $0x06
+DATA tcqApart3<>+62(SB)/1, $0x07
+DATA tcqApart3<>+63(SB)/1, $0x08
+GLOBL tcqApart3<>(SB), RODATA|NOPTR, $64
+
+DATA tcqWideShifts3<>+0(SB)/4, $0x00000000
+DATA tcqWideShifts3<>+4(SB)/4, $0x00000003
+DATA tcqWideShifts3<>+8(SB)/4, $0x00000006
+DATA tcqWideShifts3<>+12(SB)/4, $0x00000001
+DATA tcqWideShifts3<>+16(SB)/4, $0x00000004
+DATA tcqWideShifts3<>+20(SB)/4, $0x00000007
+DATA tcqWideShifts3<>+24(SB)/4, $0x00000002
+DATA tcqWideShifts3<>+28(SB)/4, $0x00000005
+DATA tcqWideShifts3<>+32(SB)/4, $0x00000000
+DATA tcqWideShifts3<>+36(SB)/4, $0x00000003
+DATA tcqWideShifts3<>+40(SB)/4, $0x00000006
+DATA tcqWideShifts3<>+44(SB)/4, $0x00000001
+DATA tcqWideShifts3<>+48(SB)/4, $0x00000004
+DATA tcqWideShifts3<>+52(SB)/4, $0x00000007
+DATA tcqWideShifts3<>+56(SB)/4, $0x00000002
+DATA tcqWideShifts3<>+60(SB)/4, $0x00000005
+GLOBL tcqWideShifts3<>(SB), RODATA|NOPTR, $64
 
 // func tcqProduct4AVX512(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, AVX512VNNI
-TEXT ·tcqProduct4AVX512(SB), NOSPLIT, $0-36
+TEXT ·tcqProduct4AVX512(SB), NOSPLIT, $128-36
 	MOVQ         acc+0(FP), AX
 	MOVQ         tiles+8(FP), CX
 	MOVQ         record+16(FP), DX
 	MOVQ         groups+24(FP), BX
 	VMOVUPS      (AX), Z0
-	VMOVUPS      tcqPlaces4<>+0(SB), Z1
-	VMOVUPS      tcqCuts4<>+0(SB), Z2
+	VMOVUPS      tcqPlaces4<>+0(SB), Z4
+	VMOVUPS      tcqCuts4<>+0(SB), Z1
+	VMOVUPS      tcqApart4<>+0(SB), Z2
+	VMOVUPS      tcqWideShifts4<>+0(SB), Z3
+	VPBROADCASTD tcqState<>+0(SB), Z5
 	MOVQ         $0x3333333333333333, SI
 	KMOVQ        SI, K1
 	MOVL         factor+32(FP), SI
-	VPBROADCASTD SI, Z3
-	VPBROADCASTD tcqFlip<>+0(SB), Z4
+	VPBROADCASTD SI, Z6
+	VPBROADCASTD tcqFlip<>+0(SB), Z7
+	VMOVUPS      tcqFours0<>+0(SB), Z8
+	VMOVUPS      tcqFours1<>+0(SB), Z9
 	LEAQ         384(DX), SI
 	LEAQ         256(DX), DI
 
 group:
 	CMPQ             BX, $0x00000001
 	JL               group_end
-	VPBROADCASTD     (SI), Z5
-	VPSLLD           $0x02, Z5, Z5
-	VPXORD           Z6, Z6, Z6
-	VBROADCASTI32X4  (CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     (DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  8(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     1(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  16(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     2(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  24(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     3(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  32(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     4(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  40(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     5(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  48(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     6(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  56(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     7(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  64(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     8(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  72(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     9(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  80(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     10(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  88(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     11(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  96(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     12(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  104(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     13(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  112(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     14(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VMOVDQU          120(CX), X9
-	VPINSRW          $0x04, (CX), X9, X9
-	VSHUFI32X4       $0x00, Z9, Z9, Z9
-	VPSHUFB          Z1, Z9, Z9
-	VPMULTISHIFTQB.Z Z9, Z2, K1, Z9
-	VPMULLD          Z3, Z9, Z9
-	VPXORD           Z4, Z9, Z9
-	VPBROADCASTB     15(DX), Z7
-	VPDPBUSD         Z7, Z9, Z6
-	VBROADCASTI32X4  128(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     16(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  136(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     17(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  144(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     18(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  152(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     19(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  160(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     20(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  168(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     21(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  176(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     22(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  184(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     23(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  192(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     24(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  200(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     25(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  208(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     26(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  216(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     27(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  224(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     28(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  232(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     29(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  240(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     30(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VMOVDQU          248(CX), X10
-	VPINSRW          $0x04, 128(CX), X10, X10
-	VSHUFI32X4       $0x00, Z10, Z10, Z10
-	VPSHUFB          Z1, Z10, Z10
-	VPMULTISHIFTQB.Z Z10, Z2, K1, Z10
-	VPMULLD          Z3, Z10, Z10
-	VPXORD           Z4, Z10, Z10
-	VPBROADCASTB     31(DX), Z7
-	VPDPBUSD         Z7, Z10, Z6
-	VPADDD           Z6, Z5, Z5
-	VCVTDQ2PS        Z5, Z5
-	VFMADD231PS.BCST (DI), Z5, Z0
+	VPERMB           (DX), Z8, Z10
+	VMOVDQU64        Z10, (SP)
+	VPERMB           (DX), Z9, Z10
+	VMOVDQU64        Z10, 64(SP)
+	VPBROADCASTD     (SI), Z10
+	VPSLLD           $0x02, Z10, Z10
+	VPXORD           Z12, Z12, Z12
+	VPERMB           (CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    (SP), Z13, Z10
+	VPERMB           8(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    4(SP), Z13, Z12
+	VPERMB           16(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    8(SP), Z13, Z10
+	VPERMB           24(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    12(SP), Z13, Z12
+	VPERMB           32(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    16(SP), Z13, Z10
+	VPERMB           40(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    20(SP), Z13, Z12
+	VPERMB           48(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    24(SP), Z13, Z10
+	VPERMB           56(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    28(SP), Z13, Z12
+	VPERMB           64(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    32(SP), Z13, Z10
+	VPERMB           72(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    36(SP), Z13, Z12
+	VPERMB           80(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    40(SP), Z13, Z10
+	VPERMB           88(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    44(SP), Z13, Z12
+	VPERMB           96(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    48(SP), Z13, Z10
+	VPERMB           104(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    52(SP), Z13, Z12
+	VPERMB           112(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    56(SP), Z13, Z10
+	VMOVDQU          120(CX), X11
+	VPINSRW          $0x04, (CX), X11, X11
+	VPERMB           Z11, Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    60(SP), Z13, Z12
+	VPERMB           128(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    64(SP), Z13, Z10
+	VPERMB           136(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    68(SP), Z13, Z12
+	VPERMB           144(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    72(SP), Z13, Z10
+	VPERMB           152(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    76(SP), Z13, Z12
+	VPERMB           160(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    80(SP), Z13, Z10
+	VPERMB           168(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    84(SP), Z13, Z12
+	VPERMB           176(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    88(SP), Z13, Z10
+	VPERMB           184(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    92(SP), Z13, Z12
+	VPERMB           192(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    96(SP), Z13, Z10
+	VPERMB           200(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    100(SP), Z13, Z12
+	VPERMB           208(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    104(SP), Z13, Z10
+	VPERMB           216(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    108(SP), Z13, Z12
+	VPERMB           224(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    112(SP), Z13, Z10
+	VPERMB           232(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    116(SP), Z13, Z12
+	VPERMB           240(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    120(SP), Z13, Z10
+	VMOVDQU          248(CX), X11
+	VPINSRW          $0x04, 128(CX), X11, X11
+	VPERMB           Z11, Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    124(SP), Z13, Z12
+	VPADDD           Z12, Z10, Z10
+	VCVTDQ2PS        Z10, Z10
+	VFMADD231PS.BCST (DI), Z10, Z0
 	ADDQ             $+256, CX
 	ADDQ             $0x20, DX
 	ADDQ             $0x04, SI
@@ -4442,261 +4357,300 @@ DATA tcqCuts4<>+62(SB)/1, $0x14
 DATA tcqCuts4<>+63(SB)/1, $0x1c
 GLOBL tcqCuts4<>(SB), RODATA|NOPTR, $64
 
+DATA tcqApart4<>+0(SB)/1, $0x00
+DATA tcqApart4<>+1(SB)/1, $0x01
+DATA tcqApart4<>+2(SB)/1, $0x02
+DATA tcqApart4<>+3(SB)/1, $0x03
+DATA tcqApart4<>+4(SB)/1, $0x00
+DATA tcqApart4<>+5(SB)/1, $0x01
+DATA tcqApart4<>+6(SB)/1, $0x02
+DATA tcqApart4<>+7(SB)/1, $0x03
+DATA tcqApart4<>+8(SB)/1, $0x01
+DATA tcqApart4<>+9(SB)/1, $0x02
+DATA tcqApart4<>+10(SB)/1, $0x03
+DATA tcqApart4<>+11(SB)/1, $0x04
+DATA tcqApart4<>+12(SB)/1, $0x01
+DATA tcqApart4<>+13(SB)/1, $0x02
+DATA tcqApart4<>+14(SB)/1, $0x03
+DATA tcqApart4<>+15(SB)/1, $0x04
+DATA tcqApart4<>+16(SB)/1, $0x02
+DATA tcqApart4<>+17(SB)/1, $0x03
+DATA tcqApart4<>+18(SB)/1, $0x04
+DATA tcqApart4<>+19(SB)/1, $0x05
+DATA tcqApart4<>+20(SB)/1, $0x02
+DATA tcqApart4<>+21(SB)/1, $0x03
+DATA tcqApart4<>+22(SB)/1, $0x04
+DATA tcqApart4<>+23(SB)/1, $0x05
+DATA tcqApart4<>+24(SB)/1, $0x03
+DATA tcqApart4<>+25(SB)/1, $0x04
+DATA tcqApart4<>+26(SB)/1, $0x05
+DATA tcqApart4<>+27(SB)/1, $0x06
+DATA tcqApart4<>+28(SB)/1, $0x03
+DATA tcqApart4<>+29(SB)/1, $0x04
+DATA tcqApart4<>+30(SB)/1, $0x05
+DATA tcqApart4<>+31(SB)/1, $0x06
+DATA tcqApart4<>+32(SB)/1, $0x04
+DATA tcqApart4<>+33(SB)/1, $0x05
+DATA tcqApart4<>+34(SB)/1, $0x06
+DATA tcqApart4<>+35(SB)/1, $0x07
+DATA tcqApart4<>+36(SB)/1, $0x04
+DATA tcqApart4<>+37(SB)/1, $0x05
+DATA tcqApart4<>+38(SB)/1, $0x06
+DATA tcqApart4<>+39(SB)/1, $0x07
+DATA tcqApart4<>+40(SB)/1, $0x05
+DATA tcqApart4<>+41(SB)/1, $0x06
+DATA tcqApart4<>+42(SB)/1, $0x07
+DATA tcqApart4<>+43(SB)/1, $0x08
+DATA tcqApart4<>+44(SB)/1, $0x05
+DATA tcqApart4<>+45(SB)/1, $0x06
+DATA tcqApart4<>+46(SB)/1, $0x07
+DATA tcqApart4<>+47(SB)/1, $0x08
+DATA tcqApart4<>+48(SB)/1, $0x06
+DATA tcqApart4<>+49(SB)/1, $0x07
+DATA tcqApart4<>+50(SB)/1, $0x08
+DATA tcqApart4<>+51(SB)/1, $0x09
+DATA tcqApart4<>+52(SB)/1, $0x06
+DATA tcqApart4<>+53(SB)/1, $0x07
+DATA tcqApart4<>+54(SB)/1, $0x08
+DATA tcqApart4<>+55(SB)/1, $0x09
+DATA tcqApart4<>+56(SB)/1, $0x07
+DATA tcqApart4<>+57(SB)/1, $0x08
+DATA tcqApart4<>+58(SB)/1, $0x09
+DATA tcqApart4<>+59(SB)/1, $0x0a
+DATA tcqApart4<>+60(SB)/1, $0x07
+DATA tcqApart4<>+61(SB)/1, $0x08
+DATA tcqApart4<>+62(SB)/1, $0x09
+DATA tcqApart4<>+63(SB)/1, $0x0a
+GLOBL tcqApart4<>(SB), RODATA|NOPTR, $64
+
+DATA tcqWideShifts4<>+0(SB)/4, $0x00000000
+DATA tcqWideShifts4<>+4(SB)/4, $0x00000004
+DATA tcqWideShifts4<>+8(SB)/4, $0x00000000
+DATA tcqWideShifts4<>+12(SB)/4, $0x00000004
+DATA tcqWideShifts4<>+16(SB)/4, $0x00000000
+DATA tcqWideShifts4<>+20(SB)/4, $0x00000004
+DATA tcqWideShifts4<>+24(SB)/4, $0x00000000
+DATA tcqWideShifts4<>+28(SB)/4, $0x00000004
+DATA tcqWideShifts4<>+32(SB)/4, $0x00000000
+DATA tcqWideShifts4<>+36(SB)/4, $0x00000004
+DATA tcqWideShifts4<>+40(SB)/4, $0x00000000
+DATA tcqWideShifts4<>+44(SB)/4, $0x00000004
+DATA tcqWideShifts4<>+48(SB)/4, $0x00000000
+DATA tcqWideShifts4<>+52(SB)/4, $0x00000004
+DATA tcqWideShifts4<>+56(SB)/4, $0x00000000
+DATA tcqWideShifts4<>+60(SB)/4, $0x00000004
+GLOBL tcqWideShifts4<>(SB), RODATA|NOPTR, $64
+
 // func tcqProduct5AVX512(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, AVX512VNNI
-TEXT ·tcqProduct5AVX512(SB), NOSPLIT, $0-36
+TEXT ·tcqProduct5AVX512(SB), NOSPLIT, $128-36
 	MOVQ         acc+0(FP), AX
 	MOVQ         tiles+8(FP), CX
 	MOVQ         record+16(FP), DX
 	MOVQ         groups+24(FP), BX
 	VMOVUPS      (AX), Z0
-	VMOVUPS      tcqPlaces5<>+0(SB), Z1
-	VMOVUPS      tcqCuts5<>+0(SB), Z2
+	VMOVUPS      tcqPlaces5<>+0(SB), Z4
+	VMOVUPS      tcqCuts5<>+0(SB), Z1
+	VMOVUPS      tcqApart5<>+0(SB), Z2
+	VMOVUPS      tcqWideShifts5<>+0(SB), Z3
+	VPBROADCASTD tcqState<>+0(SB), Z5
 	MOVQ         $0x3333333333333333, SI
 	KMOVQ        SI, K1
 	MOVL         factor+32(FP), SI
-	VPBROADCASTD SI, Z3
-	VPBROADCASTD tcqFlip<>+0(SB), Z4
+	VPBROADCASTD SI, Z6
+	VPBROADCASTD tcqFlip<>+0(SB), Z7
+	VMOVUPS      tcqFours0<>+0(SB), Z8
+	VMOVUPS      tcqFours1<>+0(SB), Z9
 	LEAQ         384(DX), SI
 	LEAQ         256(DX), DI
 
 group:
 	CMPQ             BX, $0x00000001
 	JL               group_end
-	VPBROADCASTD     (SI), Z5
-	VPSLLD           $0x02, Z5, Z5
-	VPXORD           Z6, Z6, Z6
-	VBROADCASTI32X4  (CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     (DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  10(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     1(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  20(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     2(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  30(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     3(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  40(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     4(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  50(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     5(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  60(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     6(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  70(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     7(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  80(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     8(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  90(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     9(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  100(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     10(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  110(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     11(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  120(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     12(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  130(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     13(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  140(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     14(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VMOVDQU          150(CX), X9
-	VPINSRW          $0x05, (CX), X9, X9
-	VSHUFI32X4       $0x00, Z9, Z9, Z9
-	VPSHUFB          Z1, Z9, Z9
-	VPMULTISHIFTQB.Z Z9, Z2, K1, Z9
-	VPMULLD          Z3, Z9, Z9
-	VPXORD           Z4, Z9, Z9
-	VPBROADCASTB     15(DX), Z7
-	VPDPBUSD         Z7, Z9, Z6
-	VBROADCASTI32X4  160(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     16(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  170(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     17(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  180(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     18(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  190(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     19(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  200(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     20(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  210(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     21(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  220(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     22(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  230(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     23(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  240(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     24(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  250(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     25(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  260(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     26(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  270(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     27(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  280(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     28(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  290(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     29(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  300(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     30(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VMOVDQU          310(CX), X10
-	VPINSRW          $0x05, 160(CX), X10, X10
-	VSHUFI32X4       $0x00, Z10, Z10, Z10
-	VPSHUFB          Z1, Z10, Z10
-	VPMULTISHIFTQB.Z Z10, Z2, K1, Z10
-	VPMULLD          Z3, Z10, Z10
-	VPXORD           Z4, Z10, Z10
-	VPBROADCASTB     31(DX), Z7
-	VPDPBUSD         Z7, Z10, Z6
-	VPADDD           Z6, Z5, Z5
-	VCVTDQ2PS        Z5, Z5
-	VFMADD231PS.BCST (DI), Z5, Z0
+	VPERMB           (DX), Z8, Z10
+	VMOVDQU64        Z10, (SP)
+	VPERMB           (DX), Z9, Z10
+	VMOVDQU64        Z10, 64(SP)
+	VPBROADCASTD     (SI), Z10
+	VPSLLD           $0x02, Z10, Z10
+	VPXORD           Z12, Z12, Z12
+	VPERMB           (CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    (SP), Z13, Z10
+	VPERMB           10(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    4(SP), Z13, Z12
+	VPERMB           20(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    8(SP), Z13, Z10
+	VPERMB           30(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    12(SP), Z13, Z12
+	VPERMB           40(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    16(SP), Z13, Z10
+	VPERMB           50(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    20(SP), Z13, Z12
+	VPERMB           60(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    24(SP), Z13, Z10
+	VPERMB           70(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    28(SP), Z13, Z12
+	VPERMB           80(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    32(SP), Z13, Z10
+	VPERMB           90(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    36(SP), Z13, Z12
+	VPERMB           100(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    40(SP), Z13, Z10
+	VPERMB           110(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    44(SP), Z13, Z12
+	VPERMB           120(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    48(SP), Z13, Z10
+	VPERMB           130(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    52(SP), Z13, Z12
+	VPERMB           140(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    56(SP), Z13, Z10
+	VMOVDQU          150(CX), X11
+	VPINSRW          $0x05, (CX), X11, X11
+	VPERMB           Z11, Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    60(SP), Z13, Z12
+	VPERMB           160(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    64(SP), Z13, Z10
+	VPERMB           170(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    68(SP), Z13, Z12
+	VPERMB           180(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    72(SP), Z13, Z10
+	VPERMB           190(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    76(SP), Z13, Z12
+	VPERMB           200(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    80(SP), Z13, Z10
+	VPERMB           210(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    84(SP), Z13, Z12
+	VPERMB           220(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    88(SP), Z13, Z10
+	VPERMB           230(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    92(SP), Z13, Z12
+	VPERMB           240(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    96(SP), Z13, Z10
+	VPERMB           250(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    100(SP), Z13, Z12
+	VPERMB           260(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    104(SP), Z13, Z10
+	VPERMB           270(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    108(SP), Z13, Z12
+	VPERMB           280(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    112(SP), Z13, Z10
+	VPERMB           290(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    116(SP), Z13, Z12
+	VPERMB           300(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    120(SP), Z13, Z10
+	VMOVDQU          310(CX), X11
+	VPINSRW          $0x05, 160(CX), X11, X11
+	VPERMB           Z11, Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    124(SP), Z13, Z12
+	VPADDD           Z12, Z10, Z10
+	VCVTDQ2PS        Z10, Z10
+	VFMADD231PS.BCST (DI), Z10, Z0
 	ADDQ             $+320, CX
 	ADDQ             $0x20, DX
 	ADDQ             $0x04, SI
@@ -4841,261 +4795,300 @@ DATA tcqCuts5<>+62(SB)/1, $0x1b
 DATA tcqCuts5<>+63(SB)/1, $0x23
 GLOBL tcqCuts5<>(SB), RODATA|NOPTR, $64
 
+DATA tcqApart5<>+0(SB)/1, $0x00
+DATA tcqApart5<>+1(SB)/1, $0x01
+DATA tcqApart5<>+2(SB)/1, $0x02
+DATA tcqApart5<>+3(SB)/1, $0x03
+DATA tcqApart5<>+4(SB)/1, $0x00
+DATA tcqApart5<>+5(SB)/1, $0x01
+DATA tcqApart5<>+6(SB)/1, $0x02
+DATA tcqApart5<>+7(SB)/1, $0x03
+DATA tcqApart5<>+8(SB)/1, $0x01
+DATA tcqApart5<>+9(SB)/1, $0x02
+DATA tcqApart5<>+10(SB)/1, $0x03
+DATA tcqApart5<>+11(SB)/1, $0x04
+DATA tcqApart5<>+12(SB)/1, $0x01
+DATA tcqApart5<>+13(SB)/1, $0x02
+DATA tcqApart5<>+14(SB)/1, $0x03
+DATA tcqApart5<>+15(SB)/1, $0x04
+DATA tcqApart5<>+16(SB)/1, $0x02
+DATA tcqApart5<>+17(SB)/1, $0x03
+DATA tcqApart5<>+18(SB)/1, $0x04
+DATA tcqApart5<>+19(SB)/1, $0x05
+DATA tcqApart5<>+20(SB)/1, $0x03
+DATA tcqApart5<>+21(SB)/1, $0x04
+DATA tcqApart5<>+22(SB)/1, $0x05
+DATA tcqApart5<>+23(SB)/1, $0x06
+DATA tcqApart5<>+24(SB)/1, $0x03
+DATA tcqApart5<>+25(SB)/1, $0x04
+DATA tcqApart5<>+26(SB)/1, $0x05
+DATA tcqApart5<>+27(SB)/1, $0x06
+DATA tcqApart5<>+28(SB)/1, $0x04
+DATA tcqApart5<>+29(SB)/1, $0x05
+DATA tcqApart5<>+30(SB)/1, $0x06
+DATA tcqApart5<>+31(SB)/1, $0x07
+DATA tcqApart5<>+32(SB)/1, $0x05
+DATA tcqApart5<>+33(SB)/1, $0x06
+DATA tcqApart5<>+34(SB)/1, $0x07
+DATA tcqApart5<>+35(SB)/1, $0x08
+DATA tcqApart5<>+36(SB)/1, $0x05
+DATA tcqApart5<>+37(SB)/1, $0x06
+DATA tcqApart5<>+38(SB)/1, $0x07
+DATA tcqApart5<>+39(SB)/1, $0x08
+DATA tcqApart5<>+40(SB)/1, $0x06
+DATA tcqApart5<>+41(SB)/1, $0x07
+DATA tcqApart5<>+42(SB)/1, $0x08
+DATA tcqApart5<>+43(SB)/1, $0x09
+DATA tcqApart5<>+44(SB)/1, $0x06
+DATA tcqApart5<>+45(SB)/1, $0x07
+DATA tcqApart5<>+46(SB)/1, $0x08
+DATA tcqApart5<>+47(SB)/1, $0x09
+DATA tcqApart5<>+48(SB)/1, $0x07
+DATA tcqApart5<>+49(SB)/1, $0x08
+DATA tcqApart5<>+50(SB)/1, $0x09
+DATA tcqApart5<>+51(SB)/1, $0x0a
+DATA tcqApart5<>+52(SB)/1, $0x08
+DATA tcqApart5<>+53(SB)/1, $0x09
+DATA tcqApart5<>+54(SB)/1, $0x0a
+DATA tcqApart5<>+55(SB)/1, $0x0b
+DATA tcqApart5<>+56(SB)/1, $0x08
+DATA tcqApart5<>+57(SB)/1, $0x09
+DATA tcqApart5<>+58(SB)/1, $0x0a
+DATA tcqApart5<>+59(SB)/1, $0x0b
+DATA tcqApart5<>+60(SB)/1, $0x09
+DATA tcqApart5<>+61(SB)/1, $0x0a
+DATA tcqApart5<>+62(SB)/1, $0x0b
+DATA tcqApart5<>+63(SB)/1, $0x0c
+GLOBL tcqApart5<>(SB), RODATA|NOPTR, $64
+
+DATA tcqWideShifts5<>+0(SB)/4, $0x00000000
+DATA tcqWideShifts5<>+4(SB)/4, $0x00000005
+DATA tcqWideShifts5<>+8(SB)/4, $0x00000002
+DATA tcqWideShifts5<>+12(SB)/4, $0x00000007
+DATA tcqWideShifts5<>+16(SB)/4, $0x00000004
+DATA tcqWideShifts5<>+20(SB)/4, $0x00000001
+DATA tcqWideShifts5<>+24(SB)/4, $0x00000006
+DATA tcqWideShifts5<>+28(SB)/4, $0x00000003
+DATA tcqWideShifts5<>+32(SB)/4, $0x00000000
+DATA tcqWideShifts5<>+36(SB)/4, $0x00000005
+DATA tcqWideShifts5<>+40(SB)/4, $0x00000002
+DATA tcqWideShifts5<>+44(SB)/4, $0x00000007
+DATA tcqWideShifts5<>+48(SB)/4, $0x00000004
+DATA tcqWideShifts5<>+52(SB)/4, $0x00000001
+DATA tcqWideShifts5<>+56(SB)/4, $0x00000006
+DATA tcqWideShifts5<>+60(SB)/4, $0x00000003
+GLOBL tcqWideShifts5<>(SB), RODATA|NOPTR, $64
+
 // func tcqProduct6AVX512(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, AVX512VNNI
-TEXT ·tcqProduct6AVX512(SB), NOSPLIT, $0-36
+TEXT ·tcqProduct6AVX512(SB), NOSPLIT, $128-36
 	MOVQ         acc+0(FP), AX
 	MOVQ         tiles+8(FP), CX
 	MOVQ         record+16(FP), DX
 	MOVQ         groups+24(FP), BX
 	VMOVUPS      (AX), Z0
-	VMOVUPS      tcqPlaces6<>+0(SB), Z1
-	VMOVUPS      tcqCuts6<>+0(SB), Z2
+	VMOVUPS      tcqPlaces6<>+0(SB), Z4
+	VMOVUPS      tcqCuts6<>+0(SB), Z1
+	VMOVUPS      tcqApart6<>+0(SB), Z2
+	VMOVUPS      tcqWideShifts6<>+0(SB), Z3
+	VPBROADCASTD tcqState<>+0(SB), Z5
 	MOVQ         $0x3333333333333333, SI
 	KMOVQ        SI, K1
 	MOVL         factor+32(FP), SI
-	VPBROADCASTD SI, Z3
-	VPBROADCASTD tcqFlip<>+0(SB), Z4
+	VPBROADCASTD SI, Z6
+	VPBROADCASTD tcqFlip<>+0(SB), Z7
+	VMOVUPS      tcqFours0<>+0(SB), Z8
+	VMOVUPS      tcqFours1<>+0(SB), Z9
 	LEAQ         384(DX), SI
 	LEAQ         256(DX), DI
 
 group:
 	CMPQ             BX, $0x00000001
 	JL               group_end
-	VPBROADCASTD     (SI), Z5
-	VPSLLD           $0x02, Z5, Z5
-	VPXORD           Z6, Z6, Z6
-	VBROADCASTI32X4  (CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     (DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  12(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     1(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  24(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     2(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  36(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     3(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  48(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     4(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  60(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     5(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  72(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     6(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  84(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     7(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  96(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     8(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  108(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     9(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  120(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     10(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  132(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     11(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  144(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     12(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  156(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     13(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  168(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     14(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VMOVDQU          180(CX), X9
-	VPINSRW          $0x06, (CX), X9, X9
-	VSHUFI32X4       $0x00, Z9, Z9, Z9
-	VPSHUFB          Z1, Z9, Z9
-	VPMULTISHIFTQB.Z Z9, Z2, K1, Z9
-	VPMULLD          Z3, Z9, Z9
-	VPXORD           Z4, Z9, Z9
-	VPBROADCASTB     15(DX), Z7
-	VPDPBUSD         Z7, Z9, Z6
-	VBROADCASTI32X4  192(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     16(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  204(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     17(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  216(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     18(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  228(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     19(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  240(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     20(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  252(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     21(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  264(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     22(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  276(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     23(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  288(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     24(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  300(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     25(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  312(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     26(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  324(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     27(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  336(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     28(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VBROADCASTI32X4  348(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     29(DX), Z8
-	VPDPBUSD         Z8, Z7, Z6
-	VBROADCASTI32X4  360(CX), Z7
-	VPSHUFB          Z1, Z7, Z7
-	VPMULTISHIFTQB.Z Z7, Z2, K1, Z7
-	VPMULLD          Z3, Z7, Z7
-	VPXORD           Z4, Z7, Z7
-	VPBROADCASTB     30(DX), Z8
-	VPDPBUSD         Z8, Z7, Z5
-	VMOVDQU          372(CX), X10
-	VPINSRW          $0x06, 192(CX), X10, X10
-	VSHUFI32X4       $0x00, Z10, Z10, Z10
-	VPSHUFB          Z1, Z10, Z10
-	VPMULTISHIFTQB.Z Z10, Z2, K1, Z10
-	VPMULLD          Z3, Z10, Z10
-	VPXORD           Z4, Z10, Z10
-	VPBROADCASTB     31(DX), Z7
-	VPDPBUSD         Z7, Z10, Z6
-	VPADDD           Z6, Z5, Z5
-	VCVTDQ2PS        Z5, Z5
-	VFMADD231PS.BCST (DI), Z5, Z0
+	VPERMB           (DX), Z8, Z10
+	VMOVDQU64        Z10, (SP)
+	VPERMB           (DX), Z9, Z10
+	VMOVDQU64        Z10, 64(SP)
+	VPBROADCASTD     (SI), Z10
+	VPSLLD           $0x02, Z10, Z10
+	VPXORD           Z12, Z12, Z12
+	VPERMB           (CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    (SP), Z13, Z10
+	VPERMB           12(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    4(SP), Z13, Z12
+	VPERMB           24(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    8(SP), Z13, Z10
+	VPERMB           36(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    12(SP), Z13, Z12
+	VPERMB           48(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    16(SP), Z13, Z10
+	VPERMB           60(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    20(SP), Z13, Z12
+	VPERMB           72(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    24(SP), Z13, Z10
+	VPERMB           84(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    28(SP), Z13, Z12
+	VPERMB           96(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    32(SP), Z13, Z10
+	VPERMB           108(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    36(SP), Z13, Z12
+	VPERMB           120(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    40(SP), Z13, Z10
+	VPERMB           132(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    44(SP), Z13, Z12
+	VPERMB           144(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    48(SP), Z13, Z10
+	VPERMB           156(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    52(SP), Z13, Z12
+	VPERMB           168(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    56(SP), Z13, Z10
+	VMOVDQU          180(CX), X11
+	VPINSRW          $0x06, (CX), X11, X11
+	VPERMB           Z11, Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    60(SP), Z13, Z12
+	VPERMB           192(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    64(SP), Z13, Z10
+	VPERMB           204(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    68(SP), Z13, Z12
+	VPERMB           216(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    72(SP), Z13, Z10
+	VPERMB           228(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    76(SP), Z13, Z12
+	VPERMB           240(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    80(SP), Z13, Z10
+	VPERMB           252(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    84(SP), Z13, Z12
+	VPERMB           264(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    88(SP), Z13, Z10
+	VPERMB           276(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    92(SP), Z13, Z12
+	VPERMB           288(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    96(SP), Z13, Z10
+	VPERMB           300(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    100(SP), Z13, Z12
+	VPERMB           312(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    104(SP), Z13, Z10
+	VPERMB           324(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    108(SP), Z13, Z12
+	VPERMB           336(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    112(SP), Z13, Z10
+	VPERMB           348(CX), Z2, Z13
+	VPSRLVD          Z3, Z13, Z13
+	VPANDD           Z5, Z13, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    116(SP), Z13, Z12
+	VPERMB           360(CX), Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    120(SP), Z13, Z10
+	VMOVDQU          372(CX), X11
+	VPINSRW          $0x06, 192(CX), X11, X11
+	VPERMB           Z11, Z4, Z13
+	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
+	VPMULLD          Z6, Z13, Z13
+	VPXORD           Z7, Z13, Z13
+	VPDPBUSD.BCST    124(SP), Z13, Z12
+	VPADDD           Z12, Z10, Z10
+	VCVTDQ2PS        Z10, Z10
+	VFMADD231PS.BCST (DI), Z10, Z0
 	ADDQ             $+384, CX
 	ADDQ             $0x20, DX
 	ADDQ             $0x04, SI
@@ -5239,3 +5232,87 @@ DATA tcqCuts6<>+61(SB)/1, $0x12
 DATA tcqCuts6<>+62(SB)/1, $0x1a
 DATA tcqCuts6<>+63(SB)/1, $0x22
 GLOBL tcqCuts6<>(SB), RODATA|NOPTR, $64
+
+DATA tcqApart6<>+0(SB)/1, $0x00
+DATA tcqApart6<>+1(SB)/1, $0x01
+DATA tcqApart6<>+2(SB)/1, $0x02
+DATA tcqApart6<>+3(SB)/1, $0x03
+DATA tcqApart6<>+4(SB)/1, $0x00
+DATA tcqApart6<>+5(SB)/1, $0x01
+DATA tcqApart6<>+6(SB)/1, $0x02
+DATA tcqApart6<>+7(SB)/1, $0x03
+DATA tcqApart6<>+8(SB)/1, $0x01
+DATA tcqApart6<>+9(SB)/1, $0x02
+DATA tcqApart6<>+10(SB)/1, $0x03
+DATA tcqApart6<>+11(SB)/1, $0x04
+DATA tcqApart6<>+12(SB)/1, $0x02
+DATA tcqApart6<>+13(SB)/1, $0x03
+DATA tcqApart6<>+14(SB)/1, $0x04
+DATA tcqApart6<>+15(SB)/1, $0x05
+DATA tcqApart6<>+16(SB)/1, $0x03
+DATA tcqApart6<>+17(SB)/1, $0x04
+DATA tcqApart6<>+18(SB)/1, $0x05
+DATA tcqApart6<>+19(SB)/1, $0x06
+DATA tcqApart6<>+20(SB)/1, $0x03
+DATA tcqApart6<>+21(SB)/1, $0x04
+DATA tcqApart6<>+22(SB)/1, $0x05
+DATA tcqApart6<>+23(SB)/1, $0x06
+DATA tcqApart6<>+24(SB)/1, $0x04
+DATA tcqApart6<>+25(SB)/1, $0x05
+DATA tcqApart6<>+26(SB)/1, $0x06
+DATA tcqApart6<>+27(SB)/1, $0x07
+DATA tcqApart6<>+28(SB)/1, $0x05
+DATA tcqApart6<>+29(SB)/1, $0x06
+DATA tcqApart6<>+30(SB)/1, $0x07
+DATA tcqApart6<>+31(SB)/1, $0x08
+DATA tcqApart6<>+32(SB)/1, $0x06
+DATA tcqApart6<>+33(SB)/1, $0x07
+DATA tcqApart6<>+34(SB)/1, $0x08
+DATA tcqApart6<>+35(SB)/1, $0x09
+DATA tcqApart6<>+36(SB)/1, $0x06
+DATA tcqApart6<>+37(SB)/1, $0x07
+DATA tcqApart6<>+38(SB)/1, $0x08
+DATA tcqApart6<>+39(SB)/1, $0x09
+DATA tcqApart6<>+40(SB)/1, $0x07
+DATA tcqApart6<>+41(SB)/1, $0x08
+DATA tcqApart6<>+42(SB)/1, $0x09
+DATA tcqApart6<>+43(SB)/1, $0x0a
+DATA tcqApart6<>+44(SB)/1, $0x08
+DATA tcqApart6<>+45(SB)/1, $0x09
+DATA tcqApart6<>+46(SB)/1, $0x0a
+DATA tcqApart6<>+47(SB)/1, $0x0b
+DATA tcqApart6<>+48(SB)/1, $0x09
+DATA tcqApart6<>+49(SB)/1, $0x0a
+DATA tcqApart6<>+50(SB)/1, $0x0b
+DATA tcqApart6<>+51(SB)/1, $0x0c
+DATA tcqApart6<>+52(SB)/1, $0x09
+DATA tcqApart6<>+53(SB)/1, $0x0a
+DATA tcqApart6<>+54(SB)/1, $0x0b
+DATA tcqApart6<>+55(SB)/1, $0x0c
+DATA tcqApart6<>+56(SB)/1, $0x0a
+DATA tcqApart6<>+57(SB)/1, $0x0b
+DATA tcqApart6<>+58(SB)/1, $0x0c
+DATA tcqApart6<>+59(SB)/1, $0x0d
+DATA tcqApart6<>+60(SB)/1, $0x0b
+DATA tcqApart6<>+61(SB)/1, $0x0c
+DATA tcqApart6<>+62(SB)/1, $0x0d
+DATA tcqApart6<>+63(SB)/1, $0x0e
+GLOBL tcqApart6<>(SB), RODATA|NOPTR, $64
+
+DATA tcqWideShifts6<>+0(SB)/4, $0x00000000
+DATA tcqWideShifts6<>+4(SB)/4, $0x00000006
+DATA tcqWideShifts6<>+8(SB)/4, $0x00000004
+DATA tcqWideShifts6<>+12(SB)/4, $0x00000002
+DATA tcqWideShifts6<>+16(SB)/4, $0x00000000
+DATA tcqWideShifts6<>+20(SB)/4, $0x00000006
+DATA tcqWideShifts6<>+24(SB)/4, $0x00000004
+DATA tcqWideShifts6<>+28(SB)/4, $0x00000002
+DATA tcqWideShifts6<>+32(SB)/4, $0x00000000
+DATA tcqWideShifts6<>+36(SB)/4, $0x00000006
+DATA tcqWideShifts6<>+40(SB)/4, $0x00000004
+DATA tcqWideShifts6<>+44(SB)/4, $0x00000002
+DATA tcqWideShifts6<>+48(SB)/4, $0x00000000
+DATA tcqWideShifts6<>+52(SB)/4, $0x00000006
+DATA tcqWideShifts6<>+56(SB)/4, $0x00000004
+DATA tcqWideShifts6<>+60(SB)/4, $0x00000002
+GLOBL tcqWideShifts6<>(SB), RODATA|NOPTR, $64

@@ -161,7 +161,9 @@ func tcqTwice(v isa) Mem {
 }
 
 // tcqProduct keeps one row of a tile in each lane and goes through the columns.
-// A column's 16 windows begin at a byte; two of them are in each 64-bit lane.
+// A column's 16 windows begin at a byte. They are cut out in one of two ways, some
+// columns so and some so, as Zen 4 does multiplications, dot products and the cut on one
+// pair of its pipes, shuffles and shifts on the other.
 func tcqProduct(v isa, bits int) {
 	tcqText(v, bits)
 	acc, tiles, record := loadPointer("acc"), loadPointer("tiles"), loadPointer("record")
@@ -169,43 +171,36 @@ func tcqProduct(v isa, bits int) {
 	Load(Param("groups"), left)
 	sum := v.vec()
 	VMOVUPS(at(acc, 0), sum)
-	place, cut := v.vec(), v.vec()
-	VMOVUPS(tcqPlaces(v, bits), place)
-	VMOVUPS(tcqCuts(v, bits), cut)
-	low := K()
-	mask := GP64()
-	MOVQ(Imm(0x3333333333333333), mask) // the lower two bytes of each state
-	KMOVQ(mask, low)
+	cutter := newTCQCutter(v, tiles, bits)
 	factor, flip := tcqFactor(v), v.words("tcqFlip", 0x80808080)
+	values := AllocLocal(128) // each activation four times
+	fours := v.vecs(2)
+	for i := range fours {
+		VMOVUPS(tcqFours(v, i), fours[i])
+	}
 	shift, scale := GP64(), GP64()
 	LEAQ(at(record, 384), shift)
 	LEAQ(at(record, 256), scale)
 	loop("group", left, 1, func() {
+		for i := range fours {
+			q := v.vec()
+			VPERMB(at(record, 0), fours[i], q) // reads 64 bytes of the record
+			VMOVDQU64(q, values.Offset(64*i))
+		}
 		whole := v.vec()
 		VPBROADCASTD(at(shift, 0), whole)
 		VPSLLD(Imm(2), whole, whole) // codewords are sums of four bytes, each 128 too large
 		other := v.vec()
 		zeroed(other)
 		for column := range 32 {
-			window := v.vec()
-			tcqWindow(tiles, bits, column, window, func(m Op) {
-				if m, ok := m.(Mem); ok {
-					VBROADCASTI32X4(m, window)
-				} else {
-					VSHUFI32X4(Imm(0), window, window, window)
-				}
-			})
-			VPSHUFB(place, window, window)
-			VPMULTISHIFTQB_Z(window, cut, low, window)
+			window := cutter.windows(column)
 			VPMULLD(factor, window, window)
 			VPXORD(flip, window, window)
-			q := v.vec()
-			VPBROADCASTB(at(record, column), q)
 			into := whole
 			if column%2 == 1 {
 				into = other
 			}
-			VPDPBUSD(q, window, into)
+			VPDPBUSD_BCST(values.Offset(4*column), window, into)
 		}
 		VPADDD(other, whole, whole)
 		VCVTDQ2PS(whole, whole)
@@ -218,6 +213,105 @@ func tcqProduct(v isa, bits int) {
 	VMOVUPS(sum, at(acc, 0))
 	VZEROUPPER()
 	RET()
+}
+
+// A tcqCutter cuts windows of 16 bits out of the codes, zeros above them.
+type tcqCutter struct {
+	isa
+	tiles        reg.GPVirtual
+	bits         int
+	place, cut   reg.VecVirtual // bytes to 64-bit lanes; bits of them to bytes
+	apart, shift reg.VecVirtual // bytes to 32-bit lanes; where in them windows begin
+	mask         reg.VecVirtual
+	low          reg.OpmaskVirtual // the lower two bytes of each 32 bits
+}
+
+func newTCQCutter(v isa, tiles reg.GPVirtual, bits int) *tcqCutter {
+	k := &tcqCutter{isa: v, tiles: tiles, bits: bits, cut: v.vec(), apart: v.vec(), shift: v.vec(), low: K()}
+	if bits > 3 {
+		k.place = v.vec()
+		VMOVUPS(tcqPlaces(v, bits), k.place)
+	}
+	VMOVUPS(tcqCuts(v, bits), k.cut)
+	VMOVUPS(tcqApart(bits), k.apart)
+	VMOVUPS(tcqShifts(bits), k.shift)
+	k.mask = v.words("tcqState", 0xffff)
+	mask := GP64()
+	MOVQ(Imm(0x3333333333333333), mask)
+	KMOVQ(mask, k.low)
+	return k
+}
+
+// windows returns those of a column, one in each lane.
+func (k *tcqCutter) windows(column int) reg.VecVirtual {
+	w := k.vec()
+	switch {
+	case k.bits <= 3 && column%2 == 0:
+		k.cutWhole(column, w)
+	case k.bits > 3 && column%3 != 2:
+		VPERMB(k.bytes(column), k.place, w)
+		VPMULTISHIFTQB_Z(w, k.cut, k.low, w)
+	default:
+		VPERMB(k.bytes(column), k.apart, w)
+		VPSRLVD(k.shift, w, w)
+		VPANDD(k.mask, w, w)
+	}
+	return w
+}
+
+// bytes returns those from a column's first window on: 64 in memory, or the 16 that are
+// needed.
+func (k *tcqCutter) bytes(column int) Op {
+	from, w := Op(nil), k.vec()
+	tcqWindow(k.tiles, k.bits, column, w, func(m Op) { from = m })
+	if _, ok := from.(Mem); ok {
+		return from
+	}
+	return w
+}
+
+// cutWhole is for up to 3 bits, where all windows of a column lie in 64 bits, which every
+// lane is given.
+func (k *tcqCutter) cutWhole(column int, window reg.VecVirtual) {
+	tile, c := column/16*32*k.bits, column%16
+	if c == 15 {
+		panic("gen: a column with the ring's end is cut otherwise")
+	}
+	VPMULTISHIFTQB_BCST_Z(at(k.tiles, tile+2*k.bits*c), k.cut, k.low, window)
+}
+
+// tcqApart brings to each row the four bytes in which its window lies, as
+// tcqNarrowPlaces does, and tcqShifts says where in them it begins.
+func tcqApart(bits int) Mem {
+	m := GLOBL(fmt.Sprintf("tcqApart%d", bits), 8|16 /* RODATA|NOPTR */)
+	for row := range 16 {
+		for b := range 4 {
+			DATA(4*row+b, U8(uint8(min(row*bits/8+b, 15))))
+		}
+	}
+	return m
+}
+
+func tcqShifts(bits int) Mem {
+	m := GLOBL(fmt.Sprintf("tcqWideShifts%d", bits), 8|16 /* RODATA|NOPTR */)
+	for row := range 16 {
+		DATA(4*row, U32(uint32(row*bits%8)))
+	}
+	return m
+}
+
+// tcqFours repeats each of 16 bytes, from 16*i on, four times.
+func tcqFours(v isa, i int) Mem {
+	name := fmt.Sprintf("tcqFours%d", i)
+	if m, ok := v.data[name]; ok {
+		return m
+	}
+	m := GLOBL(name, 8|16 /* RODATA|NOPTR */)
+	for j := range 16 {
+		DATA(4*j, U32(uint32(16*i+j)*0x01010101))
+	}
+	v.data[name] = m
+	return m
 }
 
 // tcqPlaces brings to each 64-bit lane the bytes in which its two windows lie.
@@ -236,7 +330,10 @@ func tcqPlaces(v isa, bits int) Mem {
 func tcqCuts(v isa, bits int) Mem {
 	m := GLOBL(fmt.Sprintf("tcqCuts%d", bits), 8|16 /* RODATA|NOPTR */)
 	for pair := range 8 {
-		from := 2 * pair * bits % 8
+		from := 2 * pair * bits
+		if bits > 3 {
+			from %= 8
+		}
 		for half := range 2 {
 			for b := range 4 {
 				DATA(8*pair+4*half+b, U8(uint8((from+half*bits+8*b)%64)))
