@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/nstf/nstf/decompose"
@@ -22,6 +24,8 @@ var (
 	baseModel = flag.String("baseline.model", "", "model that is factored")
 	baseStats = flag.String("baseline.stats", "", "its statistics, by nstf calibrate")
 	baseText  = flag.String("baseline.text", "", "text to measure on")
+	baseParts = flag.String("baseline.removed", "0.2,0.4,0.6", "parts of the parameters that are removed")
+	baseMost  = flag.Int("baseline.tokens", 0, "tokens of it; 0: all")
 )
 
 // BenchmarkBaselines prints the perplexity of a model whose blocks' matrices are
@@ -48,7 +52,11 @@ func BenchmarkBaselines(b *testing.B) {
 	h := &harness{b: b, m: m, s: s}
 	h.factor()
 	fmt.Fprintf(os.Stderr, "| removed | plain SVD | SVD-LLM's whitening | planned ranks | its predicted KL |\n|---|---:|---:|---:|---:|\n| 0 %% | %.2f | | | |\n", h.perplexity(nil))
-	for _, removed := range []float64{0.2, 0.4, 0.6} {
+	for _, part := range strings.Split(*baseParts, ",") {
+		removed, err := strconv.ParseFloat(part, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
 		plain, white := h.uniform(removed, false), h.uniform(removed, true)
 		planned, predicted := h.planned(removed)
 		fmt.Fprintf(os.Stderr, "| %.0f %% | %.2f | %.2f | %.2f | %.3f |\n", 100*removed, h.perplexity(plain), h.perplexity(white), h.perplexity(planned), predicted)
@@ -162,7 +170,7 @@ func (h *harness) planned(removed float64) (map[string]formats.Tensor, float64) 
 }
 
 func (h *harness) perplexity(tensors map[string]formats.Tensor) float64 {
-	r, err := eval.Run(context.Background(), h.m.With(tensors), eval.Options{Text: *baseText, Context: 512, Protocol: eval.ProtocolLlamaCPP})
+	r, err := eval.Run(context.Background(), h.m.With(tensors), eval.Options{Text: *baseText, MaxTokens: *baseMost, Context: 512, Protocol: eval.ProtocolLlamaCPP})
 	if err != nil {
 		h.b.Fatal(err)
 	}
