@@ -140,9 +140,12 @@ func matmulTiles(t Target, exact bool) []tuned {
 
 // holds reports whether registers hold the largest tile's sums beside weights of
 // a format on their way: on WMMA targets weights that are decoded number by
-// number spill.
+// number spill, on gfx950 two schemes.
 func (t Target) holds(f Format) bool {
 	unit := t.Matrix()
+	if t.Arch == "gfx950" {
+		return f.Scheme != "f32" && f.Scheme != "tq1_0"
+	}
 	return unit != WMMA11 && unit != WMMA12 || f.integer || f.Scheme == "f16" || f.Scheme == "bf16"
 }
 
