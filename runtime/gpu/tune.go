@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/kernels/hip"
@@ -26,7 +27,7 @@ type trial struct {
 // model's weights that it is done with, in turn. One that gives other numbers
 // than the one before is passed over.
 func (e *Engine) Tune(ctx context.Context, done func(device.Tuned)) (string, error) {
-	best := &hip.Tuning{Matvec: map[string]hip.MatvecShape{}, Matmul: map[string]hip.MatmulTile{}, Attend: map[string]hip.AttendShape{}}
+	best := noTuning()
 	tried := map[string]bool{} // a prompt's last row is one of a step
 	for _, rows := range []int{1, e.plan.Rows} {
 		for _, t := range e.trials(rows) {
@@ -102,56 +103,64 @@ func (e *Engine) attendFits(o *hip.Attend, s hip.AttendShape) bool {
 	return o.ScratchBytes(e.m.target) <= e.s.attendBytes
 }
 
+// noTuning returns a tuning that has found nothing.
+func noTuning() *hip.Tuning {
+	return &hip.Tuning{Matvec: map[string]hip.MatvecShape{}, Matmul: map[string]hip.MatmulTile{}, Attend: map[string]hip.AttendShape{}}
+}
+
 // try times what may be chosen and puts the best into a tuning; where nothing is
 // at least a fiftieth faster than the tables' choice, nothing.
 func (e *Engine) try(t *trial, best *hip.Tuning) (device.Tuned, error) {
-	clear := func(u *hip.Tuning) *hip.Tuning {
-		*u = hip.Tuning{Matvec: map[string]hip.MatvecShape{}, Matmul: map[string]hip.MatmulTile{}, Attend: map[string]hip.AttendShape{}}
-		return u
+	r := device.Tuned{Operation: t.name, Calls: len(t.ops), Choice: "as usual"}
+	if err := e.compileTries(t); err != nil {
+		return r, err
 	}
-	scratch := &hip.Tuning{}
-	var units []hip.Unit
-	for _, choose := range t.tries {
-		choose(clear(scratch))
-		for _, c := range tuned(t.ops[:1], scratch, e.m.target) {
-			units = append(units, c.Unit)
-		}
+	var err error
+	if r.Usual, err = e.timeCalls(tuned(t.ops, noTuning(), e.m.target)); err != nil {
+		return r, err
 	}
-	if err := e.m.compile(units, &Options{}); err != nil {
-		return device.Tuned{}, err
-	}
-	usual, err := e.timeCalls(tuned(t.ops, clear(scratch), e.m.target))
+	r.Best = r.Usual
+	want, err := e.output(t.ops[0], noTuning())
 	if err != nil {
-		return device.Tuned{}, err
+		return r, err
 	}
-	want, err := e.output(t.ops[0], scratch)
-	if err != nil {
-		return device.Tuned{}, err
-	}
-	r := device.Tuned{Operation: t.name, Calls: len(t.ops), Usual: usual, Best: usual, Choice: "as usual"}
 	for _, choose := range t.tries {
-		name := choose(clear(scratch))
-		calls := tuned(t.ops, scratch, e.m.target)
+		u := noTuning()
+		name := choose(u)
+		calls := tuned(t.ops, u, e.m.target)
 		if !e.suits(calls[:1]) {
 			continue
 		}
-		got, err := e.output(t.ops[0], scratch)
+		got, err := e.output(t.ops[0], u)
 		if err != nil {
-			return device.Tuned{}, err
+			return r, err
 		}
 		if !alikeNumbers(want, got) {
 			continue
 		}
 		us, err := e.timeCalls(calls)
 		if err != nil {
-			return device.Tuned{}, err
+			return r, err
 		}
-		if us < r.Best && us < usual*0.98 {
+		if us < r.Best && us < r.Usual*0.98 {
 			r.Best, r.Choice = us, name
 			choose(best)
 		}
 	}
 	return r, nil
+}
+
+// compileTries compiles all that will be tried, several kernels at once.
+func (e *Engine) compileTries(t *trial) error {
+	var units []hip.Unit
+	for _, choose := range t.tries {
+		u := noTuning()
+		choose(u)
+		for _, c := range tuned(t.ops[:1], u, e.m.target) {
+			units = append(units, c.Unit)
+		}
+	}
+	return e.m.compile(units, &Options{})
 }
 
 // tuned lists the launches of operations under a tuning.
@@ -198,31 +207,11 @@ func (e *Engine) suits(calls []hip.Call) bool {
 }
 
 // output does an operation once and returns the first numbers that it gives, nil
-// where they are no float32s. What is added to a product is left out, for it may
-// be the output of the time before.
+// where they are no float32s.
 func (e *Engine) output(o operation, u *hip.Tuning) ([]float32, error) {
 	o = copied(o)
 	u.Apply(o)
-	var at hip.Address
-	var n int
-	switch o := o.(type) {
-	case *hip.Matvec:
-		products := append([]hip.Product(nil), o.Products...)
-		for i := range products {
-			products[i].Residual = 0
-		}
-		o.Products = products
-		at, n = products[0].Y, products[0].W.N*max(o.T, 1)
-	case *hip.Matmul:
-		products := append([]hip.Product(nil), o.Products...)
-		for i := range products {
-			products[i].Residual = 0
-		}
-		o.Products = products
-		at, n = products[0].Y, products[0].W.N*o.T
-	case *hip.Attend:
-		at, n = o.Out, o.T*o.Heads*o.KV.Dim
-	}
+	at, n := result(o)
 	calls := o.Calls(e.m.target)
 	if err := e.m.prepare(calls); err != nil {
 		return nil, err
@@ -246,6 +235,32 @@ func (e *Engine) output(o operation, u *hip.Tuning) ([]float32, error) {
 	}
 	numbers, _ := tensor.Float32s(raw.Bytes())
 	return append([]float32(nil), numbers...), nil
+}
+
+// result returns where the numbers of an operation go, 0 for those that are rounded,
+// and how many there are. What is added to a product is left out from now on, for it
+// may be the output of the time before.
+func result(o operation) (hip.Address, int) {
+	switch o := o.(type) {
+	case *hip.Matvec:
+		o.Products = apart(o.Products)
+		return o.Products[0].Y, o.Products[0].W.N * o.T
+	case *hip.Matmul:
+		o.Products = apart(o.Products)
+		return o.Products[0].Y, o.Products[0].W.N * o.T
+	case *hip.Attend:
+		return o.Out, o.T * o.Heads * o.KV.Dim
+	}
+	return 0, 0
+}
+
+// apart copies products without what is added to them.
+func apart(products []hip.Product) []hip.Product {
+	products = slices.Clone(products)
+	for i := range products {
+		products[i].Residual = 0
+	}
+	return products
 }
 
 // alikeNumbers reports whether two results differ by no more than rounding does.
