@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
+	"github.com/nstf/nstf/runtime/exec"
 	"github.com/nstf/nstf/runtime/generate"
 	"github.com/nstf/nstf/runtime/sample"
 )
@@ -202,7 +204,8 @@ func (a *app) emit(text string) error {
 	return err
 }
 
-// finish ends the line of an answer and prints its statistics.
+// finish ends the line of an answer and prints its statistics. Text that was to go
+// on for as long as there is room has ended well where the context does.
 func (a *app) finish(stats *generate.Stats, f *runFlags, err error) error {
 	if stats == nil {
 		return err
@@ -212,6 +215,10 @@ func (a *app) finish(stats *generate.Stats, f *runFlags, err error) error {
 	}
 	if f.stats {
 		a.printStats(stats, f)
+	}
+	if f.MaxTokens == 0 && stats.Tokens > 0 && errors.Is(err, exec.ErrContextFull) {
+		fmt.Fprintf(a.err, "the context of %d positions is full: --ctx gives a longer one, --ctx-shift lets the oldest text be forgotten\n", stats.ContextTokens)
+		return nil
 	}
 	return err
 }

@@ -140,9 +140,16 @@ func TestRunStops(t *testing.T) {
 func TestRunContextEnd(t *testing.T) {
 	args := []string{"run", demoModel, "--greedy", "-p", "Once upon a time", "--ctx", "16"}
 	r := invoke(args...)
-	r.fails(t, exitFailure, "--ctx")
+	if r.code != 0 || !strings.Contains(r.err, "--ctx-shift") {
+		t.Errorf("the end of the context is exit %d\n%s", r.code, r.err)
+	}
 	if strings.TrimSpace(r.out) == "" {
 		t.Error("what fitted the context is not printed")
+	}
+	more := invoke(append(args, "--max-tokens", "60")...)
+	more.fails(t, exitFailure, "--ctx")
+	if more.out != r.out {
+		t.Errorf("%q is printed before the failure, %q without --max-tokens", more.out, r.out)
 	}
 	long := must(t, append(args, "--ctx-shift", "--max-tokens", "60")...)
 	if !strings.HasPrefix(long, strings.TrimSuffix(r.out, "\n")) || len(long) < 2*len(r.out) {
