@@ -24,6 +24,9 @@ type band struct {
 }
 
 func newBand(s *scheme.Scheme, l *layout, set *cpu.Set, turns int) *band {
+	if l.points != nil {
+		l.points.prepare()
+	}
 	b := &band{scheme: s, search: search{layout: l, set: set}, turns: turns}
 	b.w = make([]float32, s.Block)
 	b.z, b.e = make([]cpu.Lane, factorPanel), make([]cpu.Lane, factorPanel)

@@ -3,6 +3,7 @@ package fit
 import (
 	"cmp"
 	"slices"
+	"sync"
 
 	"github.com/nstf/nstf/kernels/cpu"
 )
@@ -23,6 +24,9 @@ type points struct {
 	even   bool      // the number of negative weights of a vector is even
 	unit   float32
 
+	// The rest is made before the first search: no other command pays for it.
+	once   sync.Once
+	build  func()
 	count  int         // of half points
 	first  []pointHalf // ascending by half
 	second []uint8     // half
@@ -38,7 +42,18 @@ type pointHalf struct {
 
 // newPoints takes a grid of points, the first magnitude in the low byte.
 func newPoints[T uint32 | uint64](width int, levels []float32, even bool, unit float32, grid []T) *points {
-	p := &points{width: width, levels: levels, even: even, unit: unit, count: 1}
+	p := &points{width: width, levels: levels, even: even, unit: unit}
+	p.build = func() { addPoints(p, grid) }
+	return p
+}
+
+// prepare makes what searches look up.
+func (p *points) prepare() { p.once.Do(p.build) }
+
+// addPoints lists the points of a grid by their halves.
+func addPoints[T uint32 | uint64](p *points, grid []T) {
+	width, levels := p.width, p.levels
+	p.count = 1
 	for range width / 2 {
 		p.count *= len(levels)
 	}
@@ -62,7 +77,6 @@ func newPoints[T uint32 | uint64](width int, levels []float32, even bool, unit f
 		p.first[len(p.first)-1].to = uint16(i + 1)
 		p.second, p.code = append(p.second, uint8(x.b)), append(p.code, uint16(x.code))
 	}
-	return p
 }
 
 // A target is what a vector of one row aims at, prepared for searches: of each
