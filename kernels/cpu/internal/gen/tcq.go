@@ -63,9 +63,9 @@ func tcqNarrow(v isa, bits int) {
 	shift := v.vec()
 	for half := range 2 {
 		VMOVUPS(at(acc, 32*half), sums[half])
-		VMOVDQU(tcqNarrowPlaces(bits, half), places[half])
+		VMOVDQU(tcqWindows(fmt.Sprintf("tcqNarrow%d%d", bits, half), bits, 8*half, 8), places[half])
 	}
-	VMOVDQU(tcqNarrowShifts(bits), shift)
+	VMOVDQU(tcqStarts(fmt.Sprintf("tcqShifts%d", bits), bits, 8), shift)
 	factor, ones, twice := tcqFactor(v), v.vec(), v.vec()
 	VPCMPEQB(ones, ones, ones)
 	VPABSB(ones, ones)
@@ -124,22 +124,22 @@ func tcqNarrow(v isa, bits int) {
 	RET()
 }
 
-// tcqNarrowPlaces brings to each of eight rows, from 8*half on, the four bytes in
-// which its window lies.
-func tcqNarrowPlaces(bits, half int) Mem {
-	m := GLOBL(fmt.Sprintf("tcqNarrow%d%d", bits, half), 8|16 /* RODATA|NOPTR */)
-	for row := range 8 {
+// tcqWindows brings to each of some rows, from one on, the four bytes in which its
+// window lies.
+func tcqWindows(name string, bits, first, rows int) Mem {
+	m := GLOBL(name, 8|16 /* RODATA|NOPTR */)
+	for row := range rows {
 		for b := range 4 {
-			DATA(4*row+b, U8(uint8(min((8*half+row)*bits/8+b, 15))))
+			DATA(4*row+b, U8(uint8(min((first+row)*bits/8+b, 15))))
 		}
 	}
 	return m
 }
 
-// tcqNarrowShifts is where in its bytes each row's window begins.
-func tcqNarrowShifts(bits int) Mem {
-	m := GLOBL(fmt.Sprintf("tcqShifts%d", bits), 8|16 /* RODATA|NOPTR */)
-	for row := range 8 {
+// tcqStarts is where in these bytes each row's window begins; it repeats after 8.
+func tcqStarts(name string, bits, rows int) Mem {
+	m := GLOBL(name, 8|16 /* RODATA|NOPTR */)
+	for row := range rows {
 		DATA(4*row, U32(uint32(row*bits%8)))
 	}
 	return m
@@ -233,8 +233,8 @@ func newTCQCutter(v isa, tiles reg.GPVirtual, bits int) *tcqCutter {
 		VMOVUPS(tcqPlaces(v, bits), k.place)
 	}
 	VMOVUPS(tcqCuts(v, bits), k.cut)
-	VMOVUPS(tcqApart(bits), k.apart)
-	VMOVUPS(tcqShifts(bits), k.shift)
+	VMOVUPS(tcqWindows(fmt.Sprintf("tcqApart%d", bits), bits, 0, 16), k.apart)
+	VMOVUPS(tcqStarts(fmt.Sprintf("tcqWideShifts%d", bits), bits, 16), k.shift)
 	k.mask = v.words("tcqState", 0xffff)
 	mask := GP64()
 	MOVQ(Imm(0x3333333333333333), mask)
@@ -278,26 +278,6 @@ func (k *tcqCutter) cutWhole(column int, window reg.VecVirtual) {
 		panic("gen: a column with the ring's end is cut otherwise")
 	}
 	VPMULTISHIFTQB_BCST_Z(at(k.tiles, tile+2*k.bits*c), k.cut, k.low, window)
-}
-
-// tcqApart brings to each row the four bytes in which its window lies, as
-// tcqNarrowPlaces does, and tcqShifts says where in them it begins.
-func tcqApart(bits int) Mem {
-	m := GLOBL(fmt.Sprintf("tcqApart%d", bits), 8|16 /* RODATA|NOPTR */)
-	for row := range 16 {
-		for b := range 4 {
-			DATA(4*row+b, U8(uint8(min(row*bits/8+b, 15))))
-		}
-	}
-	return m
-}
-
-func tcqShifts(bits int) Mem {
-	m := GLOBL(fmt.Sprintf("tcqWideShifts%d", bits), 8|16 /* RODATA|NOPTR */)
-	for row := range 16 {
-		DATA(4*row, U32(uint32(row*bits%8)))
-	}
-	return m
 }
 
 // tcqFours repeats each of 16 bytes, from 16*i on, four times.
