@@ -3,7 +3,7 @@
 //
 // [Create] checks the free space and opens a temporary file beside the final
 // path; [File.Commit] flushes it to the disk and renames it; [File.Abort]
-// removes it; [WriteFile] does all of it for bytes in memory. A path that
+// removes it; [WriteFile] does all of it for bytes in memory, [WriteJSON] for a value. A path that
 // exists is replaced by Commit and untouched before, so a failure, an
 // interrupt that ends in Abort, or a full disk leaves what was there. A
 // process that is killed outright leaves the temporary, whose name is the
@@ -14,6 +14,7 @@
 package atomicfile
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -176,4 +177,17 @@ func WriteFile(path string, data []byte) error {
 		return err
 	}
 	return f.Commit()
+}
+
+// WriteJSON writes a value as indented JSON with a line end, into a folder that is
+// made where it is missing.
+func WriteJSON(path string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	return WriteFile(path, append(data, '\n'))
 }

@@ -8,10 +8,7 @@ func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) Mat
 		return *o.Shape
 	}
 	units := w.K / w.Format.unit
-	s := MatvecShape{Rows: 2, Lanes: t.Wave, Waves: 256 / t.Wave, Split: 1, Steps: 2, Blocks: 1}
-	for s.Lanes > 1 && s.Lanes > units {
-		s.Lanes /= 2
-	}
+	s := MatvecShape{Rows: 2, Lanes: w.lanes(t), Waves: 256 / t.Wave, Split: 1, Steps: 2, Blocks: 1}
 	switch {
 	case !integer:
 		if rows > 2 || w.Format.unit > 16 {
@@ -32,11 +29,7 @@ func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) Mat
 		s.Rows /= 2
 	}
 	if s.Blocks == 2 { // registers for 32 words of weights on their way
-		views := 1
-		if o.Gated {
-			views = 2
-		}
-		s.Steps = max(4/(s.Rows*views), 1)
+		s.Steps = max(4/(s.Rows*o.views()), 1)
 	}
 	if t.API == HIP { // what two matrices' weights and sums, or a norm, add to registers
 		if o.Gated || o.Norm.Weight != 0 && rows > 1 {
@@ -51,6 +44,24 @@ func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) Mat
 		s.wholeTiles(t, w.N)
 	}
 	return s
+}
+
+// lanes is how many of a wave's lanes share a row of a matrix: as many as there
+// are units in it, a power of two.
+func (w *Weight) lanes(t Target) int {
+	n := t.Wave
+	for n > 1 && n > w.K/w.Format.unit {
+		n /= 2
+	}
+	return n
+}
+
+// views is how many matrices a lane reads at once: a gate goes with its partner.
+func (o *Matvec) views() int {
+	if o.Gated {
+		return 2
+	}
+	return 1
 }
 
 // wholeTiles changes a shape so that a tile is whole blocks of 32 outputs. On
@@ -84,10 +95,7 @@ const held = 8
 // of two stages. A batch that is not whole would leave the memory idle, so the
 // steps divide what a lane has of a row.
 func (o *Matvec) streamed(s MatvecShape, k, perLane int) MatvecShape {
-	views := 1
-	if o.Gated {
-		views = 2
-	}
+	views := o.views()
 	s.Steps = max(4/views, 1)
 	for perLane%s.Steps != 0 {
 		s.Steps /= 2

@@ -103,17 +103,11 @@ func (o *Attend) Key() string {
 // Shapes lists divisions that are worth trying beside the chosen one.
 func (o *Matvec) Shapes(t Target) []MatvecShape {
 	w := &o.Products[0].W
-	views, least := 1, w.N
-	if o.Gated {
-		views = 2
-	}
+	least := w.N
 	for _, p := range o.Products {
 		least = min(least, p.W.N)
 	}
-	lanes := t.Wave
-	for lanes > 1 && lanes > w.K/w.Format.unit {
-		lanes /= 2
-	}
+	lanes := w.lanes(t)
 	perLane := ceil(w.K/w.Format.unit, lanes)
 	var list []MatvecShape
 	add := func(s MatvecShape) {
@@ -127,7 +121,7 @@ func (o *Matvec) Shapes(t Target) []MatvecShape {
 	for _, threads := range []int{256, 512} {
 		for _, rows := range []int{1, 2, 4} {
 			for _, steps := range []int{1, 2, 4} {
-				if n := rows * steps * views * min(o.T, 4); n > 8 {
+				if n := rows * steps * o.views() * min(o.T, 4); n > 8 {
 					continue
 				}
 				blocks := 1024 / threads

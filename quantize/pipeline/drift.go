@@ -71,10 +71,12 @@ func (w *Watch) allowed(i, n int) float64 {
 
 // load reads what an interrupted run found.
 func (w *Watch) load() {
-	if data, err := os.ReadFile(w.File); w.File != "" && err == nil {
-		var found revisions
-		if json.Unmarshal(data, &found) == nil {
-			w.found = found
+	if w.File != "" {
+		if data, err := os.ReadFile(w.File); err == nil {
+			var found revisions
+			if json.Unmarshal(data, &found) == nil {
+				w.found = found
+			}
 		}
 	}
 	if w.found.Tries == nil {

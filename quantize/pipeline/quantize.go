@@ -257,8 +257,10 @@ func (f *flow) fit(ctx context.Context, p *plan.Plan, w *work.Folder, loss float
 	if o.Watch, err = f.watch(w, loss); err != nil {
 		return nil, err
 	}
-	if again, err := plan.Read(w.File(replanned)); o.Watch != nil && err == nil {
-		p = again // of a run that was interrupted
+	if o.Watch != nil {
+		if again, err := plan.Read(w.File(replanned)); err == nil {
+			p = again // of a run that was interrupted
+		}
 	}
 	err = f.step("fitting", "weights", func(progress func(done, total int64)) error {
 		o.Progress = progress

@@ -151,6 +151,17 @@ func (e *Engine) logits(lo, hi int, dst []float32) error {
 	return nil
 }
 
+// through lists a pass through all blocks, of which the rows from one on are
+// wanted. Operations are kept beside their launches if asked.
+func (e *Engine) through(rows, from int, keep bool) *walk {
+	w := &walk{e: e, t: rows, from: from, state: &e.s.few, keep: keep}
+	if !few(rows) {
+		w.state = &e.s.many
+	}
+	w.forward()
+	return w
+}
+
 // units lists what has to be compiled for single tokens and for prompts, of
 // which all logits are wanted, or the last, or none. Passes of a few rows find
 // what they lack when they come.
@@ -158,11 +169,7 @@ func (e *Engine) units() []hip.Unit {
 	seen := map[hip.Unit]bool{}
 	var units []hip.Unit
 	for _, p := range []pass{{rows: 1}, {rows: e.plan.Rows}, {rows: e.plan.Rows, from: e.plan.Rows - 1}, {rows: e.plan.Rows, from: e.plan.Rows}} {
-		w := &walk{e: e, t: p.rows, from: p.from, state: &e.s.few}
-		if !few(p.rows) {
-			w.state = &e.s.many
-		}
-		w.forward()
+		w := e.through(p.rows, p.from, false)
 		w.flush(p.from)
 		if n := min(p.rows-p.from, e.s.logitRows); n > 0 {
 			w.head(p.from, p.from+n)

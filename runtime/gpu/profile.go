@@ -16,11 +16,7 @@ import (
 // caches help no more than in the pass; what a launch waits for the one before it
 // is a part of its time.
 func (e *Engine) Profile(rows int) ([]device.KernelTime, error) {
-	w := &walk{e: e, t: rows, from: rows - 1, state: &e.s.few}
-	if !few(rows) {
-		w.state = &e.s.many
-	}
-	w.forward()
+	w := e.through(rows, rows-1, false)
 	w.head(rows-1, rows)
 	type group struct {
 		kernel kernel

@@ -54,11 +54,7 @@ func (e *Engine) Tune(ctx context.Context, done func(device.Tuned)) (string, err
 
 // trials lists the operations of a pass of which something can be chosen.
 func (e *Engine) trials(rows int) []*trial {
-	w := &walk{e: e, t: rows, from: rows - 1, state: &e.s.few, keep: true}
-	if !few(rows) {
-		w.state = &e.s.many
-	}
-	w.forward()
+	w := e.through(rows, rows-1, true)
 	w.head(rows-1, rows)
 	byKey := map[string]*trial{}
 	var order []*trial

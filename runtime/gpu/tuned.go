@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/nstf/nstf/formats/atomicfile"
@@ -35,10 +34,10 @@ func (m *machine) tuningKey() string {
 	return fmt.Sprintf("%s, %+v, %s, %x", p.Name, p.Target, compiler, h.Sum64())
 }
 
-// tuningPath is where a folder of compiled kernels keeps the tuning for a device.
-func (m *machine) tuningPath() string {
+// tuningPath is where a folder of compiled kernels keeps the tuning of a key.
+func (m *machine) tuningPath(key string) string {
 	h := fnv.New64a()
-	io.WriteString(h, m.tuningKey())
+	io.WriteString(h, key)
 	return filepath.Join(m.cache.Dir, fmt.Sprintf("tuning-%016x.json", h.Sum64()))
 }
 
@@ -51,12 +50,13 @@ func (m *machine) loadTuning() *hip.Tuning {
 	if m.cache.Dir == "" {
 		return nil
 	}
-	data, err := pyjson.ReadFile(m.tuningPath(), maxTuning, "tuning")
+	key := m.tuningKey()
+	data, err := pyjson.ReadFile(m.tuningPath(key), maxTuning, "tuning")
 	if err != nil {
 		return nil
 	}
 	var f tuningFile
-	if json.Unmarshal(data, &f) != nil || f.Key != m.tuningKey() || !f.Sound(m.target) {
+	if json.Unmarshal(data, &f) != nil || f.Key != key || !f.Sound(m.target) {
 		return nil
 	}
 	return &f.Tuning
@@ -68,12 +68,7 @@ func (m *machine) saveTuning(u *hip.Tuning) (string, error) {
 	if m.cache.Dir == "" {
 		return "", nil
 	}
-	data, err := json.MarshalIndent(tuningFile{m.device.Properties().Name, m.tuningKey(), *u}, "", "  ")
-	if err == nil {
-		err = os.MkdirAll(m.cache.Dir, 0o777)
-	}
-	if err == nil {
-		err = atomicfile.WriteFile(m.tuningPath(), append(data, '\n'))
-	}
-	return m.tuningPath(), err
+	key := m.tuningKey()
+	path := m.tuningPath(key)
+	return path, atomicfile.WriteJSON(path, tuningFile{m.device.Properties().Name, key, *u})
 }

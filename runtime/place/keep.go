@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/pyjson"
 )
 
@@ -23,19 +21,7 @@ func (m *Machine) file(dir, kind string) string {
 	return filepath.Join(dir, fmt.Sprintf("%s-%016x.json", kind, h.Sum64()))
 }
 
-// save writes a value as JSON into a folder, which is made where it is missing.
-func save(path string, v any) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return err
-	}
-	data, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteFile(path, append(data, '\n'))
-}
-
-// load reads what save wrote. What is no JSON of v's type is a FormatError.
+// load reads what atomicfile.WriteJSON wrote. What is no JSON of v's type is a FormatError.
 func load(path string, v any) error {
 	data, err := pyjson.ReadFile(path, maxKept, "file about a machine")
 	if err != nil {

@@ -3,6 +3,7 @@ package place
 import (
 	"errors"
 	"fmt"
+	"github.com/nstf/nstf/formats/atomicfile"
 	"time"
 
 	"github.com/nstf/nstf/formats"
@@ -72,4 +73,4 @@ func (p *Profile) check(m *Machine, threads int) error {
 }
 
 // Save writes the profile into a folder, which is made where it is missing.
-func (p *Profile) Save(dir string) error { return save(p.Machine.Path(dir), p) }
+func (p *Profile) Save(dir string) error { return atomicfile.WriteJSON(p.Machine.Path(dir), p) }
