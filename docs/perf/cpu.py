@@ -91,14 +91,14 @@ def prepare(nstf, o, model, scheme):
         run([nstf, "quantize", model, "-o", package, "--scheme", scheme])
     if not gguf.exists():
         run([nstf, "export", package, "-o", gguf])
-    for path in (package, gguf):
-        forget(path)
+    forget(gguf)
     return name, package, gguf
 
 
 def forget(path):
-    """Has a file read from the disk again, as after a restart: in the page cache a file just
-    written lies in small pages, and memory is read through them at half to three quarters of the rate."""
+    """Has a file read from the disk again, as after a restart: in the page cache a file that was just
+    written may lie in small pages, and memory is read through them at half to three quarters of the rate.
+    A package is written so that it lies in large ones."""
     file = os.open(path, os.O_RDONLY)
     os.fsync(file)
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -132,16 +132,8 @@ func (h *header) write(ctx context.Context, w io.WriterAt, progress func(done, t
 	if int64(len(json)) != headSize {
 		panic("nstf: the header changed its size while the data were written")
 	}
-	last := h.extents()
-	end := dataStart
-	if len(last) > 0 {
-		end += last[len(last)-1].end
-	}
-	if err := pad(w, end, alignUp(end, pageSize)); err != nil {
-		return err
-	}
 	head := make([]byte, dataStart)
-	size := uint64(alignUp(end, pageSize))
+	size := uint64(h.end(dataStart))
 	copy(head, Magic)
 	binary.LittleEndian.PutUint32(head[8:], Version)
 	binary.LittleEndian.PutUint64(head[16:], uint64(headSize))
@@ -153,11 +145,19 @@ func (h *header) write(ctx context.Context, w io.WriterAt, progress func(done, t
 	return err
 }
 
+// end returns the size of the file.
+func (h *header) end(dataStart int64) int64 {
+	if e := h.extents(); len(e) > 0 {
+		dataStart += e[len(e)-1].end
+	}
+	return alignUp(dataStart, pageSize)
+}
+
 // writeData writes all extents by ascending offset and records the hashes of
 // the tensors.
 func (h *header) writeData(ctx context.Context, w io.WriterAt, dataStart int64, progress func(done, total int64)) error {
 	extents := h.extents()
-	s := newStream(ctx, w, dataStart, progress)
+	s := newStream(ctx, w, progress)
 	defer s.close()
 	for _, e := range extents {
 		if e.tensor >= 0 {
@@ -187,32 +187,23 @@ func (h *header) writeData(ctx context.Context, w io.WriterAt, dataStart int64, 
 		}
 		s.hash.Sum(r.hash[:0])
 	}
-	return nil
-}
-
-// pad writes zeros from one offset to another.
-func pad(w io.WriterAt, from, to int64) error {
-	if from >= to {
-		return nil
-	}
-	_, err := w.WriteAt(make([]byte, to-from), from)
-	return err
+	return s.finish(h.end(dataStart))
 }
 
 // chunk is the most that is read or hashed at once.
 const chunk = 1 << 20
 
-// largePage is what data are written by, to multiples of it: the page cache keeps what
+// largePage is what the file is written by, at multiples of it: the page cache keeps what
 // is written at once in one page where it can, and a package is often run right after
-// it was made.
+// it was made, with weights that are read much faster from large pages.
 const largePage = 2 << 20
 
-// A stream writes at a moving offset and hashes what it writes on a second
-// core.
+// A stream writes a file from its start and hashes what it writes on a second core.
 type stream struct {
 	ctx         context.Context
 	w           io.WriterAt
-	at          int64
+	at          int64  // where the next byte goes
+	page        []byte // those before it that are not written yet, of one large page
 	done, total int64
 	progress    func(done, total int64)
 	hash        *blake3.Hasher
@@ -220,9 +211,9 @@ type stream struct {
 	idle        chan struct{}
 }
 
-func newStream(ctx context.Context, w io.WriterAt, at int64, progress func(done, total int64)) *stream {
-	s := &stream{ctx: ctx, w: w, at: at, progress: progress, hash: blake3.New(),
-		work: make(chan []byte), idle: make(chan struct{})}
+func newStream(ctx context.Context, w io.WriterAt, progress func(done, total int64)) *stream {
+	s := &stream{ctx: ctx, w: w, progress: progress, hash: blake3.New(),
+		page: make([]byte, 0, largePage), work: make(chan []byte), idle: make(chan struct{})}
 	go func() {
 		for p := range s.work {
 			s.hash.Write(p)
@@ -234,14 +225,32 @@ func newStream(ctx context.Context, w io.WriterAt, at int64, progress func(done,
 
 func (s *stream) close() { close(s.work) }
 
+// finish writes zeros up to the file's end, and what is not written yet.
+func (s *stream) finish(end int64) error {
+	if err := s.zeros(end); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
 // part writes zeros up to an offset, then a Blob.
 func (s *stream) part(at int64, b tensor.Blob) (int64, error) {
-	if err := pad(s.w, s.at, at); err != nil {
+	if err := s.zeros(at); err != nil {
 		return 0, err
 	}
-	s.at = at
 	_, err := b.WriteTo(s)
 	return s.at - at, err
+}
+
+// zeros writes zeros up to an offset.
+func (s *stream) zeros(to int64) error {
+	for s.at < to {
+		n := min(to-s.at, largePage-s.at%largePage)
+		if err := s.put(make([]byte, n)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Write implements io.Writer. p is used until it returns, no longer.
@@ -252,17 +261,39 @@ func (s *stream) Write(p []byte) (int, error) {
 		}
 		q := p[n:min(n+largePage-int(s.at%largePage), len(p))]
 		s.work <- q
-		_, err := s.w.WriteAt(q, s.at)
+		err := s.put(q)
 		<-s.idle
 		if err != nil {
 			return n, err
 		}
 		n += len(q)
-		s.at += int64(len(q))
 		s.done += int64(len(q))
 		if s.progress != nil {
 			s.progress(s.done, s.total)
 		}
 	}
 	return len(p), nil
+}
+
+// put takes bytes that do not cross the end of a large page, and writes those that
+// reach it.
+func (s *stream) put(p []byte) error {
+	if len(p) == largePage {
+		_, err := s.w.WriteAt(p, s.at)
+		s.at += largePage
+		return err
+	}
+	s.page = append(s.page, p...)
+	s.at += int64(len(p))
+	if s.at%largePage != 0 {
+		return nil
+	}
+	return s.flush()
+}
+
+// flush writes what is gathered.
+func (s *stream) flush() error {
+	_, err := s.w.WriteAt(s.page, s.at-int64(len(s.page)))
+	s.page = s.page[:0]
+	return err
 }
