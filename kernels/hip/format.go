@@ -17,6 +17,7 @@ type Format struct {
 	defines string
 	unit    int  // weights that a lane takes at once
 	integer bool // products with rounded activations are offered
+	fine    bool // 16 of those share a scale
 	// codes says that the first part is rows of codes that are arranged although
 	// the scheme has no blocks.
 	codes bool
@@ -42,8 +43,11 @@ func FormatOf(s *scheme.Scheme, params map[string]int64, k int64) (Format, error
 		f.plain(s, k)
 	case s.BlockBytes > 0:
 		f.unit, f.integer = 32, true
-		if s.Name == "q8_0" {
-			f.unit = 16
+		switch s.Name {
+		case "q8_0":
+			f.unit, f.fine = 16, true
+		case "q6_k", "q3_k", "q2_k", "iq2_xs", "iq2_s", "iq1_m":
+			f.fine = true
 		}
 	case s.Name == "affine":
 		f.affine(params, k)
@@ -99,7 +103,7 @@ func (f *Format) affine(params map[string]int64, k int64) {
 	whole := 0
 	f.unit = 1
 	if (bits == 4 || bits == 8) && params["index"] == 0 && k%32 == 0 && (group%32 == 0 || group >= k) {
-		whole, f.unit, f.integer, f.codes = 1, int(128/bits), true, bits == 4
+		whole, f.unit, f.integer, f.codes, f.fine = 1, int(128/bits), true, bits == 4, bits == 8
 	}
 	f.define("AFFINE_BITS=%d AFFINE_GROUP=%d AFFINE_SCALE=%d AFFINE_ZERO=%d AFFINE_INDEX=%d AFFINE_WHOLE=%d",
 		bits, short(group), params["scale"], params["zero"], short(params["index"]), whole)
@@ -108,6 +112,10 @@ func (f *Format) affine(params map[string]int64, k int64) {
 // Integer reports whether products with activations rounded to bytes are
 // offered. Where not, activations stay float32 in the default mode too.
 func (f Format) Integer() bool { return f.integer }
+
+// Fine reports whether 16 of those activations share a scale, as on the processor,
+// rather than 32 (docs/decisions/0010-finer-activations.md).
+func (f Format) Fine() bool { return f.fine }
 
 // Name names the format in kernels' symbols: the basename of its scheme's file.
 func (f Format) Name() string {

@@ -24,13 +24,14 @@ type Product struct {
 // decoding weights in registers.
 //
 // The default mode rounds activations to bytes where a matrix's format has
-// integer products (Format.Integer): Acts, where given, or else X, rounded on
-// the way. Exact keeps float32 throughout.
+// integer products (Format.Integer): Acts or Fine, where that is given which the
+// format takes (Format.Fine), or else X, rounded on the way. Exact keeps float32 throughout.
 type Matvec struct {
 	T     int
 	Exact bool
 	X     Address // f32[T][K]
-	Acts  Acts    // X rounded; without Data: not given
+	Acts  Acts    // X rounded in groups of 32; without Data: not given
+	Fine  Acts    // the same in groups of 16
 	// Norm, where it has a weight, is applied to X on the way; it is RMSNorm and
 	// NormFits says so.
 	Norm     Normal
@@ -144,17 +145,17 @@ next:
 }
 
 // call is the launch for rows [from, from+rows) and products of one format.
-func (o *Matvec) call(t Target, group []Product, integer bool, from, rows int) Call {
-	w := &group[0].W
+func (o *Matvec) call(t Target, products []Product, integer bool, from, rows int) Call {
+	w := &products[0].W
 	source, x := "MATVEC_X", o.X+Address(from*w.K*4)
 	switch {
 	case o.Norm.Weight != 0:
 		source = "MATVEC_NORM"
-	case integer && o.Acts.Data != 0:
-		source, x = "MATVEC_ACTS", o.Acts.Data
+	case integer && o.rounded(w.Format).Data != 0:
+		source, x = "MATVEC_ACTS", o.rounded(w.Format).Data
 	}
-	outputs, least := 0, group[0].W.N
-	for _, p := range group {
+	outputs, least := 0, products[0].W.N
+	for _, p := range products {
 		outputs += p.W.N
 		least = min(least, p.W.N)
 	}
@@ -174,10 +175,14 @@ func (o *Matvec) call(t Target, group []Product, integer bool, from, rows int) C
 		}
 		return 0
 	}
+	quantized := 0
+	if o.Rounded.Data != 0 {
+		quantized = o.Rounded.group()
+	}
 	defines := fmt.Sprintf("%s MATVEC_T=%d MATVEC_ROWS=%d MATVEC_LANES=%d MATVEC_WAVES=%d MATVEC_SPLIT=%d MATVEC_STEPS=%d MATVEC_RESIDENT=%d"+
-		" MATVEC_K=%d MATVEC_PIPE=%d MATVEC_AHEAD=%d MATVEC_DIRECT=%d MATVEC_INT=%d MATVEC_SOURCE=%s MATVEC_MATRICES=%d MATVEC_GATED=%d MATVEC_QUANTIZE=%d MATVEC_EXPERTS=%d ACTIVATION=%d",
+		" MATVEC_K=%d MATVEC_PIPE=%d MATVEC_AHEAD=%d MATVEC_DIRECT=%d MATVEC_INT=%d MATVEC_SOURCE=%s MATVEC_MATRICES=%d MATVEC_GATED=%d MATVEC_QUANTIZE=%d MATVEC_EXPERTS=%d MATVEC_GROUP=%d ACTIVATION=%d",
 		w.Format.defines, rows, s.Rows, s.Lanes, s.Waves, s.Split, s.Steps, s.Blocks,
-		w.K, flag(s.Pipe), min(s.Ahead, w.K/w.Format.unit), flag(direct), flag(integer), source, len(group), flag(o.Gated), flag(o.Rounded.Data != 0), flag(o.Experts != 0), o.Act)
+		w.K, flag(s.Pipe), min(s.Ahead, w.K/w.Format.unit), flag(direct), flag(integer), source, len(products), flag(o.Gated), quantized, flag(o.Experts != 0), group(w.Format.fine), o.Act)
 	symbol := "nstf_matvec_" + w.Format.Name() + "_f32"
 	lds := 0
 	if integer {
@@ -188,7 +193,7 @@ func (o *Matvec) call(t Target, group []Product, integer bool, from, rows int) C
 	}
 	tile := s.Waves / s.Split * (t.Wave / s.Lanes) * s.Rows
 	tiles := 0
-	for i, p := range group {
+	for i, p := range products {
 		if i == 0 || !o.Gated {
 			tiles += ceil(p.W.N, tile)
 		}
@@ -200,8 +205,16 @@ func (o *Matvec) call(t Target, group []Product, integer bool, from, rows int) C
 	return Call{
 		Unit: Unit{"matvec.hip", defines}, Symbol: symbol, LDS: uint32(lds),
 		Grid: [3]uint32{uint32(grid), uint32(slots), 1}, Block: [3]uint32{uint32(s.Waves * t.Wave), 1, 1}, Early: true,
-		Args: o.args(group, x, from),
+		Args: o.args(products, x, from),
 	}
+}
+
+// rounded returns the rounded input that products of a format take.
+func (o *Matvec) rounded(f Format) Acts {
+	if f.fine {
+		return o.Fine
+	}
+	return o.Acts
 }
 
 // args are the arguments of matvec.hip's kernel. from is the first row.

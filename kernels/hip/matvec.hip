@@ -9,8 +9,8 @@
 // multiple of 16 bytes where K is one of 4, or Acts (acts.hip). y f32[T][N]; it
 // may be the residual. Up to three matrices share x (MATVEC_MATRICES).
 //
-// MATVEC_INT: x in signed bytes, and byte dot products; else float32
-// throughout. MATVEC_SOURCE: ACTS, rounded already; X, f32, rounded here where
+// MATVEC_INT: x in signed bytes, MATVEC_GROUP of which share a scale, and byte dot
+// products; else float32 throughout. MATVEC_SOURCE: ACTS, rounded already; X, f32, rounded here where
 // MATVEC_INT; NORM, f32 normalised here by rms first:
 //
 //	x * float32(1 / sqrt(mean(x^2) + eps)) * weight
@@ -62,6 +62,7 @@ struct Input {
 };
 
 #if MATVEC_INT
+static_assert(MATVEC_GROUP == 32 || Weights::unit / NSTF_GROUPS == 16, "a scale of weights has one of activations");
 NSTF_DEVICE void multiply(Sums &sums, const Raws &raw, int u, const Input &in) {
 	const int words = Weights::unit / 4, groups = NSTF_GROUPS, half = Weights::unit == 16 ? u & 1 : 0;
 	const int padded = acts_padded(MATVEC_K), bytes = acts_row_bytes(MATVEC_K);
@@ -75,16 +76,27 @@ NSTF_DEVICE void multiply(Sums &sums, const Raws &raw, int u, const Input &in) {
 #pragma unroll
 	for (int t = 0; t < MATVEC_T; t++) {
 		const u8 *row = in.rows + t * bytes;
-		const uint2 pair = *(const uint2 *)(row + padded + u * Weights::unit / 32 * 8);
-		const f32 d = of_bits(pair.x);
-		i32 sum[2] = {half ? pair_last(pair) : pair_first(pair), pair_last(pair)};
-		if (groups == 1 && Weights::unit == 32) sum[0] += sum[1];
 		u32 a[words];
 #pragma unroll
 		for (int i = 0; i < words / 4; i++) {
 			const uint4 v = *(const uint4 *)(row + acts_piece(u * (words / 4) + i) * 16);
 			a[4 * i] = v.x, a[4 * i + 1] = v.y, a[4 * i + 2] = v.z, a[4 * i + 3] = v.w;
 		}
+		f32 d[2];
+		i32 sum[2] = {0, 0};
+#if MATVEC_GROUP == 16
+		const f32 *scales = (const f32 *)(row + padded) + u * Weights::unit / 16;
+		d[0] = scales[0];
+		if (groups == 2) d[1] = scales[1];
+		if (Weights::zero != 0 || Weights::mins)
+#pragma unroll
+			for (int i = 0; i < words; i++) sum[i / 4] = dot4(a[i], 0x01010101, sum[i / 4]);
+#else
+		const uint2 pair = *(const uint2 *)(row + padded + u * Weights::unit / 32 * 8);
+		d[0] = d[1] = of_bits(pair.x);
+		sum[0] = half ? pair_last(pair) : pair_first(pair), sum[1] = pair_last(pair);
+		if (groups == 1 && Weights::unit == 32) sum[0] += sum[1];
+#endif
 #pragma unroll
 		for (int r = 0; r < MATVEC_ROWS; r++)
 #pragma unroll
@@ -93,8 +105,8 @@ NSTF_DEVICE void multiply(Sums &sums, const Raws &raw, int u, const Input &in) {
 #pragma unroll
 				for (int i = g * words / groups; i < (g + 1) * words / groups; i++) dot = dot4(q[r][i], a[i], dot);
 				if (Weights::zero != 0) dot -= Weights::zero * sum[g];
-				sums[t][r] = fmaf(s[r][g] * d, (f32)dot, sums[t][r]);
-				if (Weights::mins) sums[t][r] = fmaf(-m[r][g], d * (f32)sum[g], sums[t][r]);
+				sums[t][r] = fmaf(s[r][g] * d[g], (f32)dot, sums[t][r]);
+				if (Weights::mins) sums[t][r] = fmaf(-m[r][g], d[g] * (f32)sum[g], sums[t][r]);
 			}
 	}
 }

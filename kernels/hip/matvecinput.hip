@@ -58,7 +58,7 @@ NSTF_DEVICE void put_quad(u8 *to, int j, float4 q) {
 	const int i = j * MATVEC_THREADS + threadIdx.x;
 #if MATVEC_INT
 	uint2 pair; // whole groups of 8 lanes are in or out
-	const u32 bytes = round_to_bytes(q, pair);
+	const u32 bytes = round_to_bytes<MATVEC_GROUP>(q, pair);
 	if (i >= MATVEC_QUADS) return;
 	*(u32 *)(to + acts_quad(i)) = bytes;
 	if (i % 8 == 0) *(uint2 *)(to + acts_pair(MATVEC_K, i)) = pair;

@@ -102,7 +102,7 @@ func (o *Matvec) streamed(s MatvecShape, k, perLane int) MatvecShape {
 	}
 	s.Rows = min(max(4/(s.Steps*views), 1), 2)
 	s.Waves, s.Blocks, s.Grid, s.Pipe = 16/s.Rows, s.Rows, s.Rows, true
-	if o.Acts.Data == 0 && 4*s.Waves*s.Lanes*held < k { // a block rounds the input
+	if o.rounded(o.Products[0].W.Format).Data == 0 && 4*s.Waves*s.Lanes*held < k { // a block rounds the input
 		s.Waves, s.Blocks, s.Grid = 16, 1, 1
 	}
 	return s

@@ -1,6 +1,6 @@
 // Rounds activations to bytes for the products of integers (acts.hip).
 //
-//	for t, block of 32: d = max|x| / 127; q = round(x * (127 / max|x|)); sums of q
+//	for t, group of QUANTIZE_GROUP, 32 or 16: d of max|x|; q = round(x * (1 / d))
 //
 // X f32[T][K], rows without gaps, at any address of a float; Acts as acts.hip
 // lays them out. Grid: 4 numbers a thread, blocks of 256 threads, any wave size;
@@ -23,7 +23,7 @@ NSTF_KERNEL void __launch_bounds__(256) nstf_quantize(const f32 *__restrict__ x,
 	v.z = from + 2 < k ? p[2] : 0;
 	v.w = from + 3 < k ? p[3] : 0;
 	uint2 pair;
-	const u32 q = round_to_bytes(v, pair);
+	const u32 q = round_to_bytes<QUANTIZE_GROUP>(v, pair);
 	if (i > last) return;
 	u8 *to = acts + (i64)row * acts_row_bytes(k);
 	*(u32 *)(to + acts_quad(from / 4)) = q;

@@ -54,6 +54,7 @@ func Kernels(t Target) []Kernel {
 	table.add("sample", wide, (&Sample{Rows: rows, Vocab: 128256, Logits: 1, Token: 1, Options: 1, Random: 1, History: 1, Stride: 8192, Scratch: 256}).Calls(t))
 	table.add("advance", small, (&Advance{Rows: rows, Token: 1, Next: 1, History: 1, Stride: 8192, Output: 1, Steps: 1, Ring: 64}).Calls(t))
 	table.add("quantize", small, (&Quantize{X: 1, Acts: Acts{Data: 16, T: 1, K: d}}).Calls(t))
+	table.add("quantize/16", small, (&Quantize{X: 1, Acts: Acts{Data: 16, T: 1, K: d, Fine: true}}).Calls(t))
 	for _, s := range scheme.Table() {
 		table.scheme(s)
 	}
@@ -106,7 +107,7 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 	}
 	w := Weight{Format: f, N: inner, K: d, Data: 256}
 	b := Budget{128, 64 << 10}
-	k.product("matvec/"+s.Name+"/T=1", b, s, params, &Matvec{T: 1, X: 1, Acts: Acts{Data: 16, T: 1, K: d}, Products: []Product{{W: w, Y: 1}}})
+	k.product("matvec/"+s.Name+"/T=1", b, s, params, &Matvec{T: 1, X: 1, Acts: Acts{Data: 16, T: 1, K: d}, Fine: Acts{Data: 16, T: 1, K: d}, Products: []Product{{W: w, Y: 1}}})
 	exact := b
 	if s.Name == "iq1_m" && k.t.Wave == 64 {
 		// Three waves of a SIMD, not four. Arithmetic bounds it: a weight of 0.22 bytes
@@ -127,15 +128,26 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 	if s.Name != "q4_k" && s.Name != "q8_0" {
 		return
 	}
-	k.product("matvec/"+s.Name+"/T=4", b, s, params, &Matvec{T: 4, X: 1, Acts: Acts{Data: 16, T: 4, K: d}, Products: []Product{{W: w, Y: 1}}})
-	k.product("matvec/"+s.Name+"/T=8", b, s, params, &Matvec{T: 8, X: 1, Acts: Acts{Data: 16, T: 8, K: d}, Products: []Product{{W: w, Y: 1}}})
+	k.product("matvec/"+s.Name+"/T=4", b, s, params, &Matvec{T: 4, X: 1, Acts: Acts{Data: 16, T: 4, K: d}, Fine: Acts{Data: 16, T: 4, K: d}, Products: []Product{{W: w, Y: 1}}})
+	k.product("matvec/"+s.Name+"/T=8", b, s, params, &Matvec{T: 8, X: 1, Acts: Acts{Data: 16, T: 8, K: d}, Fine: Acts{Data: 16, T: 8, K: d}, Products: []Product{{W: w, Y: 1}}})
 	q, kv := w, w
 	q.N, kv.N = d, 1024
-	k.product("matvec/"+s.Name+"/norm", b, s, params, &Matvec{T: 1, X: 1, Norm: Normal{Weight: 1, Eps: 1e-5}, Products: []Product{{W: q, Y: 1}, {W: kv, Y: 1}, {W: kv, Y: 1}}})
-	k.product("matvec/"+s.Name+"/gated", b, s, params, &Matvec{T: 1, X: 1, Norm: Normal{Weight: 1, Eps: 1e-5}, Gated: true, Act: cpu.SiLU,
-		Rounded: Acts{Data: 16, T: 1, K: inner}, Products: []Product{{W: w}, {W: w}}})
-	k.product("matvec/"+s.Name+"/experts", b, s, params, &Matvec{T: 8, X: 1, Experts: 1, Stack: 64, Share: 8, Gated: true, Act: cpu.SiLU,
-		Rounded: Acts{Data: 16, T: 8, K: inner}, Products: []Product{{W: w}, {W: w}}})
+	// What is rounded in groups of 16 is normalised and rounded by other launches,
+	// but for one row on CUDA.
+	normed := func(rows int, o Matvec) *Matvec {
+		o.T, o.X = rows, 1
+		if f.fine && (rows > 1 || k.t.API == HIP) {
+			o.Fine = Acts{Data: 16, T: rows, K: d}
+		} else {
+			o.Norm = Normal{Weight: 1, Eps: 1e-5}
+		}
+		return &o
+	}
+	k.product("matvec/"+s.Name+"/norm", b, s, params, normed(1, Matvec{Products: []Product{{W: q, Y: 1}, {W: kv, Y: 1}, {W: kv, Y: 1}}}))
+	k.product("matvec/"+s.Name+"/gated", b, s, params, normed(1, Matvec{Gated: true, Act: cpu.SiLU,
+		Rounded: Acts{Data: 16, T: 1, K: inner, Fine: f.fine}, Products: []Product{{W: w}, {W: w}}}))
+	k.product("matvec/"+s.Name+"/experts", b, s, params, &Matvec{T: 8, X: 1, Fine: Acts{Data: 16, T: 1, K: d}, Experts: 1, Stack: 64, Share: 8, Gated: true, Act: cpu.SiLU,
+		Rounded: Acts{Data: 16, T: 8, K: inner, Fine: f.fine}, Products: []Product{{W: w}, {W: w}}})
 	for _, rows := range []int{2, 4, 8} { // several sequences at once
 		b := b
 		if rows == 8 && k.t.Wave == 64 && k.t.Arch != "gfx908" {
@@ -143,9 +155,9 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 			// SIMD, and two waves have 256 of its 512 registers each.
 			b.Registers = 256
 		}
-		k.product(fmt.Sprintf("matvec/%s/norm T=%d", s.Name, rows), b, s, params, &Matvec{T: rows, X: 1, Norm: Normal{Weight: 1, Eps: 1e-5}, Products: []Product{{W: q, Y: 1}, {W: kv, Y: 1}, {W: kv, Y: 1}}})
-		k.product(fmt.Sprintf("matvec/%s/gated T=%d", s.Name, rows), b, s, params, &Matvec{T: rows, X: 1, Acts: Acts{Data: 16, T: rows, K: d}, Gated: true, Act: cpu.SiLU,
-			Rounded: Acts{Data: 16, T: rows, K: inner}, Products: []Product{{W: w}, {W: w}}})
+		k.product(fmt.Sprintf("matvec/%s/norm T=%d", s.Name, rows), b, s, params, normed(rows, Matvec{Products: []Product{{W: q, Y: 1}, {W: kv, Y: 1}, {W: kv, Y: 1}}}))
+		k.product(fmt.Sprintf("matvec/%s/gated T=%d", s.Name, rows), b, s, params, &Matvec{T: rows, X: 1, Acts: Acts{Data: 16, T: rows, K: d}, Fine: Acts{Data: 16, T: rows, K: d}, Gated: true, Act: cpu.SiLU,
+			Rounded: Acts{Data: 16, T: rows, K: inner, Fine: f.fine}, Products: []Product{{W: w}, {W: w}}})
 	}
 }
 

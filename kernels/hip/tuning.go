@@ -76,7 +76,7 @@ func (o *Matvec) Key() string {
 	switch {
 	case o.Norm.Weight != 0:
 		source = "norm"
-	case o.Acts.Data != 0:
+	case o.rounded(o.Products[0].W.Format).Data != 0:
 		source = "bytes"
 	}
 	return fmt.Sprintf("%d rows of %s%s exact=%t gated=%t rounded=%t experts=%d", o.T, source, sizes(o.Products), o.Exact, o.Gated, o.Rounded.Data != 0, o.Stack)

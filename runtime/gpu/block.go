@@ -148,7 +148,7 @@ func (w *walk) fuses(t int, n hip.Normal, users []*matrix) bool {
 	integers := true
 	for _, m := range users {
 		integers = integers && w.integers(m)
-		if m.Format.Rotated() {
+		if m.Format.Rotated() || w.roundsApart(m, t) {
 			return false
 		}
 	}

@@ -28,7 +28,8 @@ type target struct {
 type source struct {
 	x    hip.Address
 	norm hip.Normal
-	acts hip.Acts // without Data: not rounded
+	acts hip.Acts // the same rounded to bytes in groups of 32; without Data: not
+	fine hip.Acts // in groups of 16
 	// turned is the same on the input side of the one matrix that reads it.
 	turned turned
 }
@@ -85,9 +86,37 @@ func (w *walk) integers(m *matrix) bool {
 // round rounds t rows of a source to bytes, where a matrix wants them so.
 func (w *walk) round(in *source, t int, ms ...*matrix) {
 	for _, m := range ms {
-		if w.integers(m) && in.acts.Data == 0 {
+		switch {
+		case !w.integers(m):
+		case m.Format.Fine() && in.fine.Data == 0:
+			in.fine = hip.Acts{Data: w.e.s.fine, T: t, K: m.K, Fine: true}
+			w.do(&hip.Quantize{X: in.x, Acts: in.fine})
+		case !m.Format.Fine() && in.acts.Data == 0:
 			in.acts = hip.Acts{Data: w.e.s.acts, T: t, K: m.K}
 			w.do(&hip.Quantize{X: in.x, Acts: in.acts})
+		}
+	}
+}
+
+// fineOnTheWay is the most numbers of a row that a product rounds in groups of 16
+// by itself. Every block does it again, and choosing their scales takes ten times
+// as long as rounding in groups of 32.
+const fineOnTheWay = 8192
+
+// roundsApart reports whether t rows are rounded for a matrix by a launch of its
+// own, before any product.
+func (w *walk) roundsApart(m *matrix, t int) bool {
+	return w.integers(m) && m.Format.Fine() && (!w.e.streams(t) || m.K > fineOnTheWay)
+}
+
+// roundFine is round for those of the targets that want that.
+func (w *walk) roundFine(in *source, t int, targets []target) {
+	if in.norm.Weight != 0 {
+		return
+	}
+	for _, g := range targets {
+		if w.roundsApart(g.w, t) {
+			w.round(in, t, g.w)
 		}
 	}
 }
@@ -108,7 +137,8 @@ func (w *walk) linear(t int, in source, targets ...target) {
 		return
 	}
 	if few(t) {
-		w.do(&hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Norm: in.norm, Products: products})
+		w.roundFine(&in, t, targets)
+		w.do(&hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Fine: in.fine, Norm: in.norm, Products: products})
 		return
 	}
 	w.do(&hip.Matmul{T: t, Exact: w.e.exact, X: in.x, Products: products, Scratch: w.e.s.tiles})
@@ -131,12 +161,16 @@ func (w *walk) gated(t int, in source, b *block) source {
 		w.do(&hip.Matmul{T: t, Exact: w.e.exact, X: in.x, Products: products, Gated: true, Act: b.act, Scratch: s.tiles})
 		return source{x: s.gate}
 	}
-	op := &hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Norm: in.norm, Gated: true, Act: b.act, Products: products}
+	op := &hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Fine: in.fine, Norm: in.norm, Gated: true, Act: b.act, Products: products}
 	out := source{x: s.gate}
 	if w.integers(b.down) && !w.e.streams(t) {
 		products[0].Y = 0
-		op.Rounded = hip.Acts{Data: s.wide, T: t, K: b.up.N}
-		out = source{acts: op.Rounded}
+		op.Rounded = hip.Acts{Data: s.wide, T: t, K: b.up.N, Fine: b.down.Format.Fine()}
+		if op.Rounded.Fine {
+			out = source{fine: op.Rounded}
+		} else {
+			out = source{acts: op.Rounded}
+		}
 	}
 	w.do(op)
 	return out

@@ -36,7 +36,7 @@ func (w *walk) expert(m *matrix, slots, share int, in source, y hip.Address) {
 	}
 	s, products := &w.e.s, []hip.Product{{W: m.Weight, Y: y, Bias: m.bias}}
 	if few(slots) {
-		w.do(&hip.Matvec{T: slots, Exact: w.e.exact, X: in.x, Acts: in.acts, Experts: s.chosen, Stack: m.experts, Share: share, Products: products})
+		w.do(&hip.Matvec{T: slots, Exact: w.e.exact, X: in.x, Acts: in.acts, Fine: in.fine, Experts: s.chosen, Stack: m.experts, Share: share, Products: products})
 		return
 	}
 	w.do(&hip.Matmul{T: slots, Exact: w.e.exact, X: in.x, First: s.first, Slots: s.slots, Stack: m.experts, Share: share, Products: products, Scratch: s.tiles})

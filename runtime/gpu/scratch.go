@@ -63,7 +63,8 @@ type scratch struct {
 	slots       hip.Address   // i32 [T*TopK]
 	first       hip.Address   // i32 [Experts+1]
 	parts       hip.Address   // [T*TopK][D]
-	acts, wide  hip.Address   // inputs rounded to bytes, see hip.Acts
+	acts, fine  hip.Address   // inputs rounded to bytes in groups of 32 and 16, see hip.Acts
+	wide        hip.Address   // the same of a feed-forward layer's second half
 	tiles       hip.Address   // of hip.Matmul
 	turned      hip.Address   // inputs on the input side of rotated weights
 	bytes       hip.Address   // the same rounded
@@ -95,7 +96,8 @@ func (s *scratch) place(sh *shape, t int, context int, attend, sample int64, a *
 		s.router, s.parts = a.floats(t*sh.experts), a.floats(n*sh.width)
 		s.chosen, s.share, s.slots, s.first = a.ints(n), a.floats(n), a.ints(n), a.ints(sh.experts+1)
 	}
-	s.acts = a.take(max(hip.ActsSize(min(t, fewRows), sh.width), hip.ActsSize(min(n, fewRows), sh.inner)))
+	rounded := max(hip.ActsSize(min(t, fewRows), max(sh.width, sh.q)), hip.ActsSize(min(n, fewRows), sh.inner))
+	s.acts, s.fine = a.take(rounded), a.take(rounded)
 	s.tiles = a.take(max(hip.MatmulScratch(t, max(sh.width, sh.q)), hip.MatmulScratch(n, sh.inner)))
 	s.wide = a.take(hip.ActsSize(fewRows, sh.inner))
 	if sh.rotated {

@@ -174,10 +174,11 @@ func (c *matvecCase) run(t *testing.T, m *machine, r *rand.Rand) {
 			cpu.Best().RMSNorm(x[i*c.k:(i+1)*c.k], x[i*c.k:(i+1)*c.k], w, 1e-5, 0)
 		}
 	}
+	fine := c.v.fine(t, c.k)
 	if c.acts {
-		acts, a := m.rounded(t, x, c.t, c.k)
+		acts, a := m.rounded(t, x, c.t, c.k, fine)
 		defer acts.release()
-		op.Acts = a
+		give(op, a)
 	}
 	var products []product
 	var outs []*memory
@@ -200,7 +201,7 @@ func (c *matvecCase) run(t *testing.T, m *machine, r *rand.Rand) {
 	integer := !c.exact && op.Products[0].W.Format.Integer()
 	if integer {
 		for i := range c.t {
-			roundReference(x[i*c.k:(i+1)*c.k], x[i*c.k:(i+1)*c.k])
+			roundReference(x[i*c.k:(i+1)*c.k], x[i*c.k:(i+1)*c.k], fine)
 		}
 	}
 	first := make([][]float32, len(outs))
@@ -225,6 +226,25 @@ func (c *matvecCase) run(t *testing.T, m *machine, r *rand.Rand) {
 			break
 		}
 	}
+}
+
+// give gives an operation its input rounded.
+func give(op *hip.Matvec, a hip.Acts) {
+	if a.Fine {
+		op.Fine = a
+	} else {
+		op.Acts = a
+	}
+}
+
+// fine reports which rounded activations products with rows of k weights take.
+func (v *variety) fine(t testing.TB, k int) bool {
+	t.Helper()
+	f, err := hip.FormatOf(v.scheme, v.params, int64(k))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.Fine()
 }
 
 // compare holds outputs to float64.

@@ -326,7 +326,7 @@ func (m *machine) operation(t testing.TB, v *variety, w *workload, s *hip.Matvec
 	if w.op == "norm" || strings.HasPrefix(w.op, "gated") {
 		op.Norm = hip.Normal{Weight: take(4 * w.k), Eps: 1e-5}
 	} else if f.Integer() && w.op != "x" {
-		op.Acts = hip.Acts{Data: take(int(hip.ActsSize(w.t, w.k))), T: w.t, K: w.k}
+		give(op, hip.Acts{Data: take(int(hip.ActsSize(w.t, w.k))), T: w.t, K: w.k, Fine: f.Fine()})
 	}
 	total := int64(0)
 	for _, n := range w.n {
@@ -340,7 +340,7 @@ func (m *machine) operation(t testing.TB, v *variety, w *workload, s *hip.Matvec
 	}
 	op.Gated = strings.HasPrefix(w.op, "gated")
 	if w.op == "gated" {
-		op.Rounded = hip.Acts{Data: take(int(hip.ActsSize(w.t, w.n[0]))), T: w.t, K: w.n[0]}
+		op.Rounded = hip.Acts{Data: take(int(hip.ActsSize(w.t, w.n[0]))), T: w.t, K: w.n[0], Fine: f.Fine()}
 		if s != nil && s.Waves*s.Rows/s.Split*(m.target.Wave/s.Lanes)%32 != 0 {
 			return nil, 0
 		}
@@ -355,7 +355,7 @@ func (m *machine) operation(t testing.TB, v *variety, w *workload, s *hip.Matvec
 // holds.
 func (m *machine) measureOne(t *testing.T, r *rand.Rand, v *variety, w *workload, op *hip.Matvec, weights driver.Buffer, rep *report) {
 	if w.op == "plain" {
-		c := &matvecCase{v: v, t: w.t, k: w.k, n: []int{35}, acts: op.Acts.Data != 0, shape: op.Shape}
+		c := &matvecCase{v: v, t: w.t, k: w.k, n: []int{35}, acts: op.Acts.Data != 0 || op.Fine.Data != 0, shape: op.Shape}
 		c.run(t, m, r)
 	}
 	total, bytes := hip.Address(0), 0.0

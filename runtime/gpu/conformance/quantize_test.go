@@ -7,22 +7,23 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/hip"
 )
 
 // rounded brings rows of activations to the device as bytes.
-func (m *machine) rounded(t testing.TB, x []float32, rows, k int) (*memory, hip.Acts) {
+func (m *machine) rounded(t testing.TB, x []float32, rows, k int, fine bool) (*memory, hip.Acts) {
 	t.Helper()
 	in, out := m.put(t, x), m.put(t, make([]byte, hip.ActsSize(rows, k)))
 	defer in.release()
-	acts := hip.Acts{Data: out.address(), T: rows, K: k}
+	acts := hip.Acts{Data: out.address(), T: rows, K: k, Fine: fine}
 	m.run(t, (&hip.Quantize{X: in.address(), Acts: acts}).Calls(m.target))
 	return out, acts
 }
 
 // unround returns the numbers that rounded activations stand for, and fails
 // where their sums or padding are wrong.
-func unround(t testing.TB, raw []byte, rows, k int) []float32 {
+func unround(t testing.TB, raw []byte, rows, k int, fine bool) []float32 {
 	t.Helper()
 	padded := (k + 31) / 32 * 32
 	stride := int(hip.ActsSize(1, k))
@@ -35,13 +36,16 @@ func unround(t testing.TB, raw []byte, rows, k int) []float32 {
 		}
 		for j := range padded {
 			pair := row[padded+j/32*8:]
-			v := at(j)
+			v, d := at(j), pair
+			if fine {
+				d = pair[j%32/16*4:]
+			}
 			if j < k {
-				x = append(x, math.Float32frombits(binary.LittleEndian.Uint32(pair))*float32(v))
+				x = append(x, math.Float32frombits(binary.LittleEndian.Uint32(d))*float32(v))
 			} else if v != 0 {
 				t.Fatalf("padding %d of row %d is %d", j-k, i, v)
 			}
-			if j%16 == 0 {
+			if j%16 == 0 && !fine {
 				sum := int16(0)
 				for b := range 16 {
 					sum += int16(at(j + b))
@@ -73,8 +77,8 @@ func activations(r *rand.Rand, n int) []float32 {
 	return x
 }
 
-// TestQuantize compares with the processor's rounding of 32 neighbours, whole
-// blocks or not.
+// TestQuantize compares with the processor's rounding of 32 and of 16 neighbours,
+// whole blocks or not.
 func TestQuantize(t *testing.T) {
 	m := open(t)
 	r := rand.New(rand.NewPCG(7, 8))
@@ -88,22 +92,30 @@ func TestQuantize(t *testing.T) {
 				x[k/2] = float32(math.NaN())
 				x[len(x)-1] = float32(math.Inf(-1))
 			}
-			out, _ := m.rounded(t, x, rows, k)
-			raw := make([]byte, hip.ActsSize(rows, k))
-			out.get(t, raw)
-			out.release()
-			got := unround(t, raw, rows, k)
-			for i := range rows {
-				want := make([]float32, k)
-				roundReference(want, x[i*k:(i+1)*k])
-				sameBits(t, fmt.Sprintf("K=%d row %d of %d", k, i, rows), got[i*k:(i+1)*k], want)
+			for _, fine := range []bool{false, true} {
+				out, _ := m.rounded(t, x, rows, k, fine)
+				raw := make([]byte, hip.ActsSize(rows, k))
+				out.get(t, raw)
+				out.release()
+				got := unround(t, raw, rows, k, fine)
+				for i := range rows {
+					want := make([]float32, k)
+					roundReference(want, x[i*k:(i+1)*k], fine)
+					sameBits(t, fmt.Sprintf("K=%d row %d of %d, fine=%v", k, i, rows, fine), got[i*k:(i+1)*k], want)
+				}
 			}
 		}
 	}
 }
 
-// roundReference rounds a row as acts.hip says.
-func roundReference(dst, x []float32) {
+// roundReference rounds a row as acts.hip says, groups of 16 by the processor's code.
+func roundReference(dst, x []float32, fine bool) {
+	if fine {
+		var a cpu.Activations
+		cpu.Best().Quantize(&a, x, len(x), 1, len(x), 16)
+		a.Decode(dst, 0)
+		return
+	}
 	for len(x) > 0 {
 		n := min(32, len(x))
 		var most float32
