@@ -33,7 +33,7 @@ type Activations struct {
 	group   int    // 32 or 16
 	records int    // of a row
 	buf     []byte // [records][T][recordBytes]: a run of all tokens lies together
-	eights  []byte // the same as eightsGeneric orders it, of few tokens in groups of 32
+	ordered []byte // the same as eightsGeneric or sixteensGeneric orders it, of few tokens
 }
 
 // A record is 256 activations of a row, the last one padded with zeros. All
@@ -72,10 +72,10 @@ func (a *Activations) Reset(t, k, group int) {
 		a.buf = make([]byte, max(size, 2*cap(a.buf)))
 	}
 	a.buf = a.buf[:size]
-	if t > FewTokens || group != coarseGroup {
+	if t > FewTokens {
 		size = 0
 	}
-	a.eights = grownBytes(a.eights, size)
+	a.ordered = grownBytes(a.ordered, size)
 }
 
 // T returns the number of rows.
@@ -88,13 +88,13 @@ func (a *Activations) K() int { return a.k }
 func (a *Activations) Group() int { return a.group }
 
 // Bytes returns the memory held.
-func (a *Activations) Bytes() int { return cap(a.buf) + cap(a.eights) }
+func (a *Activations) Bytes() int { return cap(a.buf) + cap(a.ordered) }
 
 // at returns the memory from record i of row t on.
 func (a *Activations) at(t, i int) []byte { return a.buf[(i*a.t+t)*recordBytes:] }
 
-// eightsAt is at of the other order.
-func (a *Activations) eightsAt(t, i int) []byte { return a.eights[(i*a.t+t)*recordBytes:] }
+// orderedAt is at of the other order.
+func (a *Activations) orderedAt(t, i int) []byte { return a.ordered[(i*a.t+t)*recordBytes:] }
 
 // Quantize sets a to the t rows of x, at distance ldx, of k values each, in
 // groups of 32 or 16.
@@ -110,9 +110,9 @@ func (s *Set) Quantize(a *Activations, x []float32, ldx, t, k, group int) {
 // by different goroutines at once.
 func (s *Set) QuantizeRow(a *Activations, t int, x []float32) {
 	want(0 <= t && t < a.t && len(x) == a.k, "QuantizeRow", t, a.t, len(x), a.k)
-	quantize := s.quantize
+	quantize, order := s.quantize, s.eights
 	if a.group == fineGroup {
-		quantize = s.quantizeFine
+		quantize, order = s.quantizeFine, s.sixteens
 	}
 	for i := range a.records {
 		dst := (*[recordBytes]byte)(a.at(t, i))
@@ -124,8 +124,8 @@ func (s *Set) QuantizeRow(a *Activations, t int, x []float32) {
 			copy(last[:], x)
 			quantize(dst, &last)
 		}
-		if len(a.eights) > 0 {
-			s.eights((*[recordBytes]byte)(a.eightsAt(t, i)), dst)
+		if len(a.ordered) > 0 {
+			order((*[recordBytes]byte)(a.orderedAt(t, i)), dst)
 		}
 	}
 }
@@ -187,6 +187,22 @@ func eightsGeneric(dst, src *[recordBytes]byte) {
 		d := math.Float32frombits(binary.LittleEndian.Uint32(src[atScale+4*g:]))
 		putFloat(dst, atEightsHigh+4*g, d/16)
 	}
+}
+
+// sixteensGeneric writes a record of groups of 16 in the order of a kernel that reads
+// codes of groups g and 8+g from neighbouring words, and finds those of 4+g and 12+g in
+// the same words: values of each group by fours, first and second four of groups 0 to 3
+// and 8 to 11, of groups 4 to 7 and 12 to 15, then third and fourth four of both. Scales
+// and sums are where they were. What lies behind is left as it is.
+func sixteensGeneric(dst, src *[recordBytes]byte) {
+	for j := range 4 {
+		for lane := range 16 {
+			group := lane/4 + 4*(j%2) + 8*(lane%2)
+			four := 2*(j/2) + lane%4/2
+			copy(dst[64*j+4*lane:][:4], src[16*group+4*four:])
+		}
+	}
+	copy(dst[atScale:atShift], src[atScale:])
 }
 
 // roundTo writes q of one group and returns their sum.

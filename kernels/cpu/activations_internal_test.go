@@ -33,17 +33,18 @@ func TestQuantizeIsTheSameEverywhere(t *testing.T) {
 				}
 				wantRecord(t, fmt.Sprintf("%v, %s", l, name), &x, s.quantize, quantizeGeneric)
 				wantRecord(t, fmt.Sprintf("%v, %s, fine", l, name), &x, s.quantizeFine, quantizeFineGeneric)
-				wantRecord(t, fmt.Sprintf("%v, %s, eights", l, name), &x, inEightsBy(s.eights), inEightsBy(eightsGeneric))
+				wantRecord(t, fmt.Sprintf("%v, %s, eights", l, name), &x, orderedBy(quantizeGeneric, s.eights), orderedBy(quantizeGeneric, eightsGeneric))
+				wantRecord(t, fmt.Sprintf("%v, %s, sixteens", l, name), &x, orderedBy(quantizeFineGeneric, s.sixteens), orderedBy(quantizeFineGeneric, sixteensGeneric))
 			}
 		}
 	}
 }
 
-// inEightsBy quantizes and puts the record into the other order.
-func inEightsBy(order func(dst, src *[recordBytes]byte)) func(*[recordBytes]byte, *[recordValues]float32) {
+// orderedBy quantizes and puts the record into another order.
+func orderedBy(quantize func(*[recordBytes]byte, *[recordValues]float32), order func(dst, src *[recordBytes]byte)) func(*[recordBytes]byte, *[recordValues]float32) {
 	return func(dst *[recordBytes]byte, x *[recordValues]float32) {
 		var record [recordBytes]byte
-		quantizeGeneric(&record, x)
+		quantize(&record, x)
 		order(dst, &record)
 		clear(dst[atEightsHigh+64:])
 	}

@@ -10,3 +10,10 @@ package cpu
 //
 //go:noescape
 func eightsAVX512(dst *[512]byte, src *[512]byte)
+
+// sixteensAVX512 computes
+//
+//	dst = src in the order of sixteensGeneric, bit for bit
+//
+//go:noescape
+func sixteensAVX512(dst *[512]byte, src *[512]byte)

@@ -33,8 +33,8 @@ type Integer struct {
 	// = 1, 2 or 4 by index. ldw counts bytes from row to row; token t's records
 	// are at a[t*recordBytes+i*step:] for i < runs.
 	// Without one, rows are unpacked and given to the product's strip kernels.
-	matVec [5]matVecKernel
-	eights bool // matVec takes activations in the order of eightsGeneric
+	matVec  [5]matVecKernel
+	ordered bool // matVec takes activations in the order of eightsGeneric or sixteensGeneric, by group
 	// unpackAll writes runs records of unpackedBytes from one row; nil: plain Go.
 	unpackAll func(dst, w []byte, runs int)
 }

@@ -69,8 +69,8 @@ func tokensAtOnce(left int) int {
 func (k *Integer) multiplyRows(c []float32, ldc, rows int, w []byte, a *Activations, t, m int, sc *IntegerScratch) {
 	size, run, step := k.rowBytes(a.k), k.runBytes(), a.t*recordBytes
 	at := a.at
-	if k.eights {
-		at = a.eightsAt
+	if k.ordered {
+		at = a.orderedAt
 	}
 	whole := size / run
 	if whole > 0 {

@@ -47,7 +47,7 @@ type Set struct {
 	norm  normKernels
 
 	quantize, quantizeFine func(dst *[recordBytes]byte, x *[recordValues]float32)
-	eights                 func(dst, src *[recordBytes]byte) // see eightsGeneric
+	eights, sixteens       func(dst, src *[recordBytes]byte) // see eightsGeneric and sixteensGeneric
 	integers               []*Integer
 	signed                 bool          // unpacked codes are signed bytes, not 128 higher
 	products               [2][2]product // by Set.product
@@ -122,6 +122,7 @@ func genericSet() *Set {
 
 		quantizeFine: quantizeFineGeneric,
 		eights:       eightsGeneric,
+		sixteens:     sixteensGeneric,
 	}
 	for _, group := range []int{coarseGroup, fineGroup} {
 		for _, mins := range []bool{false, true} {

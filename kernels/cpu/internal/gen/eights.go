@@ -6,7 +6,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// eightsFile writes what puts a record of activations into the order of integer.eights.
+// eightsFile writes what puts a record of activations into the order of integer.eights,
+// and into that of integer.sixteens.
 func eightsFile(v isa) {
 	if !v.wide {
 		return
@@ -36,6 +37,34 @@ func eightsFile(v isa) {
 	VMOVUPS(d, at(dst, atEightsScale))
 	VMULPS(g.keep["oddSixteenths"], d, d)
 	VMOVUPS(d, at(dst, atEightsHigh))
+	VZEROUPPER()
+	RET()
+	sixteens(v)
+}
+
+// sixteens writes what puts a record into the order of integer.sixteens: words of four
+// groups at a time are turned into lanes.
+func sixteens(v isa) {
+	v.text("sixteens", "(dst, src *[512]byte)", "",
+		"	dst = src in the order of sixteensGeneric, bit for bit")
+	dst, src := Load(Param("dst"), GP64()).(reg.GPVirtual), Load(Param("src"), GP64()).(reg.GPVirtual)
+	for i := range 2 { // groups 0 to 3 and 8 to 11, then the others
+		for j := range 2 { // words 0 and 1, then 2 and 3
+			x := v.vec()
+			VMOVDQU64(at(src, 64*i), x)
+			if j == 0 {
+				VPUNPCKLDQ(at(src, 128+64*i), x, x)
+			} else {
+				VPUNPCKHDQ(at(src, 128+64*i), x, x)
+			}
+			VMOVDQU64(x, at(dst, 128*j+64*i))
+		}
+	}
+	for _, offset := range []int{atScale, atSum16} {
+		x := v.vec()
+		VMOVUPS(at(src, offset), x)
+		VMOVUPS(x, at(dst, offset))
+	}
 	VZEROUPPER()
 	RET()
 }

@@ -24,6 +24,10 @@ type integer struct {
 	// record's d lie for them.
 	eights  func(g *integerGen, i int) reg.VecVirtual
 	factors int
+	// sixteens, where it is set, returns the codes that belong to register i of activations
+	// in the order of sixteensGeneric: registers 0 and 2 agree on the group of each lane,
+	// and so do 1 and 3.
+	sixteens func(g *integerGen, i int) reg.VecVirtual
 	// setup loads constants; the results of the others may differ by row only.
 	setup func(g *integerGen)
 	// scales returns S of 16 groups and M; where groups are 32 wide, S of 8 and
@@ -37,7 +41,7 @@ type integerGen struct {
 	isa
 	*integer
 	w, a  reg.GPVirtual
-	order bool                      // activations are in the order that integer.eights wants
+	order bool                      // activations are in the order that integer.eights or sixteens wants
 	far   bool                      // constants stay in memory where an instruction can take them there
 	c     map[string]Op             // constants
 	keep  map[string]reg.VecVirtual // constants that must be in registers
@@ -92,8 +96,13 @@ func (s *integer) matVec(v isa, tokens int) {
 		"	}",
 		"",
 		"with runs >= 1, records at distance step; group sums are exact, then float32.")
-	g := s.start(v, tokens > 1, s.eights != nil)
+	g := s.start(v, tokens > 1, s.eights != nil || s.sixteens != nil)
 	for i := range 4 {
+		if s.sixteens != nil {
+			g.register("sixteens0", 4, 0, 8, 0, 8, 1, 9, 1, 9, 2, 10, 2, 10, 3, 11, 3, 11)
+			g.register("sixteens1", 4, 4, 12, 4, 12, 5, 13, 5, 13, 6, 14, 6, 14, 7, 15, 7, 15)
+			break
+		}
 		if g.order {
 			g.register("pairs", 4, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7)
 			break
@@ -177,7 +186,11 @@ func (g *integerGen) zeroed(r reg.VecVirtual) { zeroed(r) }
 func (g *integerGen) run(tokens int, sums, mins []reg.VecVirtual) {
 	g.cache = map[string]reg.VecVirtual{}
 	s, m := g.scales(g)
-	if g.order {
+	switch {
+	case g.integer.sixteens != nil && g.order:
+		g.runSixteens(tokens, s, m, sums, mins)
+		return
+	case g.order:
 		g.runEights(tokens, s, sums, mins)
 		return
 	}
@@ -241,6 +254,31 @@ func (g *integerGen) runEights(tokens int, s reg.VecVirtual, sums, mins []reg.Ve
 		VCVTDQ2PS(dot, dot)
 		VPERMPS(scaled[t], g.keep["pairs"], f)
 		VFMADD231PS(dot, f, sums[2*t])
+	}
+}
+
+// runSixteens is run with activations in the order of sixteensGeneric.
+func (g *integerGen) runSixteens(tokens int, s, m reg.VecVirtual, sums, mins []reg.VecVirtual) {
+	scaled, dots := g.vecs(tokens), g.vecs(2*tokens)
+	for t := range tokens {
+		VMULPS(at(g.a, recordBytes*t+atScale), s, scaled[t])
+		VFMADD231PS(at(g.a, recordBytes*t+atSum16), m, mins[t])
+		g.zeroed(dots[2*t])
+		g.zeroed(dots[2*t+1])
+	}
+	for i := range 4 {
+		c := g.sixteens(g, i)
+		for t := range tokens {
+			VPDPBUSD(at(g.a, recordBytes*t+64*i), c, dots[2*t+i%2])
+		}
+	}
+	for t := range tokens {
+		for i := range 2 {
+			dot, f := dots[2*t+i], g.vec()
+			VCVTDQ2PS(dot, dot)
+			VPERMPS(scaled[t], g.keep[label("sixteens%d", i)], f)
+			VFMADD231PS(dot, f, sums[2*t])
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ func integers() map[string]*integer {
 			eights: eightsOf(blocks16, levels), factors: atEightsScale},
 		"q4k": {name: "Q4K", bytes: 144, group: 32, mins: true, setup: setupQ4K, scales: scalesK4, codes: codesQ4K, eights: eightsQ4K, factors: atEightsHigh},
 		"q5k": {name: "Q5K", bytes: 176, group: 32, mins: true, setup: setupQ5K, scales: scalesK4, codes: codesQ5K},
-		"q6k": {name: "Q6K", bytes: 210, group: 16, zero: 32, setup: setupQ6K, scales: scalesQ6K, codes: codesQ6K},
+		"q6k": {name: "Q6K", bytes: 210, group: 16, zero: 32, setup: setupQ6K, scales: scalesQ6K, codes: codesQ6K, sixteens: sixteensQ6K},
 		"q3k": {name: "Q3K", bytes: 110, group: 16, zero: 4, setup: setupQ3K, scales: scalesQ3K, codes: codesQ3K},
 		"q2k": {name: "Q2K", bytes: 84, group: 16, mins: true, setup: setupQ2K, scales: scalesQ2K, codes: codesQ2K},
 	}
@@ -406,6 +406,38 @@ func setupQ6K(g *integerGen) {
 	g.bytes8("bits45", 48)
 	g.rotation("rotate6_0", 4, 2)
 	g.rotation("rotate6_1", 0, -2)
+	if g.order {
+		g.register("pairs6_0", 4, 0, 8, 1, 9, 4, 12, 5, 13, 0, 8, 1, 9, 4, 12, 5, 13)
+		g.register("pairs6_1", 4, 2, 10, 3, 11, 6, 14, 7, 15, 2, 10, 3, 11, 6, 14, 7, 15)
+	}
+}
+
+// sixteensQ6K interleaves words of both halves' lower bits. Their bytes are codes of
+// groups 0 to 3 and 8 to 11, and in the upper half of groups 4 to 7 and 12 to 15.
+func sixteensQ6K(g *integerGen, i int) reg.VecVirtual {
+	part := func(j int) reg.VecVirtual { // loaded once: most lie in two lines
+		return g.gathered(label("part%d", j), func(c reg.VecVirtual) { VMOVDQU64(at(g.w, 64*j), c) })
+	}
+	low := g.gathered(label("low%d", i/2), func(c reg.VecVirtual) {
+		if i < 2 {
+			VPUNPCKLDQ(part(1), part(0), c)
+		} else {
+			VPUNPCKHDQ(part(1), part(0), c)
+		}
+	})
+	high := g.gathered(label("high%d", i/2), func(c reg.VecVirtual) {
+		VPERMD(part(2), g.keep[label("pairs6_%d", i/2)], c)
+	})
+	c, x := g.vec(), g.vec()
+	if i%2 == 0 {
+		VPANDD(g.c["low4"], low, c)
+	} else {
+		VPSRLW(Imm(4), low, c)
+		VPANDD(g.c["low4"], c, c)
+	}
+	VPROLVQ(g.c[label("rotate6_%d", i%2)], high, x)
+	or(c, x, g.c["bits45"])
+	return c
 }
 
 func scalesQ6K(g *integerGen) (s, m reg.VecVirtual) {
