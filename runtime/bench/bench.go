@@ -79,7 +79,7 @@ type Decode struct {
 	// Memory is reading a buffer far beyond the caches, in the same run; on a GPU
 	// copying one, read and written bytes counted.
 	Memory place.Rate `json:"memory_gbs"`
-	Share  float64    `json:"share"` // of Memory, medians
+	Share  float64    `json:"share"` // of Memory: the median of the rounds' shares
 	// InPlace is reading the weights where they lie, nil where they do not lie
 	// in the mapped file.
 	InPlace      *place.Rate `json:"in_place_gbs,omitempty"`
@@ -180,6 +180,7 @@ type run struct {
 	rss  int64
 
 	memory, weights *place.Reader
+	between         bool // memory is read between tokens too: they are long
 	peak            *cpu.Peak
 
 	prompts, decodes, memories, inPlace, peaks []float64 // per second
@@ -244,12 +245,36 @@ func (r *run) warmUp(ctx context.Context) error {
 			return err
 		}
 	}
-	if r.o.Gen == 0 {
-		return nil
+	n := min(r.o.Gen, 4)
+	var d timed
+	if n > 0 {
+		var err error
+		if d, err = r.decode(ctx, n); err != nil {
+			return err
+		}
 	}
-	_, err := r.decode(ctx, min(r.o.Gen, 4))
-	return err
+	r.rss = peakRSS()
+	if r.gpu == nil && n > 0 {
+		machine := place.Discover(r.set)
+		r.memory = place.NewReader(r.set, r.pool, place.NewBuffer(&machine))
+		r.memory.Read()
+		if w, ok := mapped(r.m); ok {
+			r.weights = place.NewReader(r.set, r.pool, w...)
+			r.weights.Read()
+		}
+		r.between = d.seconds > longToken.Seconds()*float64(n)
+	}
+	return nil
 }
+
+// A token that takes longer than longToken has read so much that a cache holds nothing
+// for the next one, and behind each some memory is read for the limit, which takes a few
+// hundredths of that: where others share a machine, its memory is twice as fast in one
+// second as in the next.
+const (
+	longToken    = 50 * time.Millisecond
+	betweenBytes = 128 << 20
+)
 
 // prompt returns the seconds that the prompt takes.
 func (r *run) prompt(ctx context.Context) (float64, error) {
@@ -259,25 +284,40 @@ func (r *run) prompt(ctx context.Context) (float64, error) {
 	return time.Since(start).Seconds(), err
 }
 
-// decode returns the seconds that n tokens take.
-func (r *run) decode(ctx context.Context, n int) (float64, error) {
+// A timed is how long tokens took, and how fast memory was read between them, 0 where
+// it was not.
+type timed struct{ seconds, memory float64 }
+
+// decode decodes n tokens.
+func (r *run) decode(ctx context.Context, n int) (d timed, err error) {
 	r.seq.Reset()
 	if r.gpu != nil {
-		return r.decodeOnDevice(ctx, n)
+		d.seconds, err = r.decodeOnDevice(ctx, n)
+		return d, err
 	}
 	if err := r.seq.Prefill(ctx, r.ids[:r.o.Depth], nil); err != nil {
-		return 0, err
+		return d, err
 	}
+	var bytes int64
+	var reading time.Duration
 	start := time.Now()
 	for _, id := range r.ids[r.o.Depth : r.o.Depth+n] {
 		if err := ctx.Err(); err != nil {
-			return 0, err
+			return d, err
 		}
 		if _, err := r.seq.Step(id); err != nil {
-			return 0, err
+			return d, err
+		}
+		if r.between {
+			n, took := r.memory.Next(betweenBytes)
+			bytes, reading = bytes+n, reading+took
 		}
 	}
-	return time.Since(start).Seconds(), nil
+	d.seconds = (time.Since(start) - reading).Seconds()
+	if r.between {
+		d.memory = float64(bytes) / reading.Seconds()
+	}
+	return d, nil
 }
 
 // decodeOnDevice lets a GPU choose the tokens, as it does when it generates.
@@ -317,11 +357,14 @@ func (r *run) round(ctx context.Context) error {
 		r.prompts = append(r.prompts, float64(r.o.Prompt)/s)
 	}
 	if r.o.Gen > 0 {
-		s, err := r.decode(ctx, r.o.Gen)
+		d, err := r.decode(ctx, r.o.Gen)
 		if err != nil {
 			return err
 		}
-		r.decodes = append(r.decodes, float64(r.o.Gen)/s)
+		r.decodes = append(r.decodes, float64(r.o.Gen)/d.seconds)
+		if d.memory > 0 {
+			r.memories = append(r.memories, d.memory)
+		}
 	}
 	return r.limits()
 }
@@ -331,25 +374,15 @@ const peakTime = 50 * time.Millisecond
 
 // limits takes one sample of what the machine can do.
 func (r *run) limits() error {
-	if r.rss == 0 {
-		r.rss = peakRSS()
-	}
 	if r.gpu != nil {
 		rate, err := r.gpu.CopyRate()
 		r.memories = append(r.memories, rate)
 		return err
 	}
 	if r.o.Gen > 0 {
-		if r.memory == nil {
-			machine := place.Discover(r.set)
-			r.memory = place.NewReader(r.set, r.pool, place.NewBuffer(&machine))
-			r.memory.Read()
-			if w, ok := mapped(r.m); ok {
-				r.weights = place.NewReader(r.set, r.pool, w...)
-				r.weights.Read()
-			}
+		if !r.between {
+			r.memories = append(r.memories, r.memory.Read())
 		}
-		r.memories = append(r.memories, r.memory.Read())
 		if r.weights != nil {
 			r.inPlace = append(r.inPlace, r.weights.Read())
 		}
@@ -434,10 +467,20 @@ func (r *run) decodeResult(cost *Cost) *Decode {
 	d := &Decode{Tokens: r.o.Gen, Depth: r.o.Depth, Rate: place.NewRate(r.decodes), WeightBytes: int64(weights), CacheBytes: int64(cache),
 		Memory: place.NewRate(r.memories).Times(1e-9)}
 	d.GBs = d.Rate.Times((weights + cache) / 1e9)
-	d.Share = d.GBs.Median / d.Memory.Median
+	d.Share = r.share(weights+cache, r.memories)
 	if len(r.inPlace) > 0 {
 		in := place.NewRate(r.inPlace).Times(1e-9)
-		d.InPlace, d.InPlaceShare = &in, d.GBs.Median/in.Median
+		d.InPlace, d.InPlaceShare = &in, r.share(weights+cache, r.inPlace)
 	}
 	return d
+}
+
+// share returns what decoding moved of what the limit would have moved, each round with
+// the limit of that round: the median.
+func (r *run) share(bytes float64, limits []float64) float64 {
+	shares := make([]float64, len(r.decodes))
+	for i, rate := range r.decodes {
+		shares[i] = rate * bytes / limits[i]
+	}
+	return place.NewRate(shares).Median
 }

@@ -50,7 +50,10 @@ func TestRun(t *testing.T) {
 	_, cache := c.Bytes(6) // behind 3, tokens attend to 4, 5, ... 8 positions
 	near(t, "cache", float64(r.Decode.CacheBytes), cache)
 	near(t, "bytes", r.Decode.GBs.Median, float64(r.Decode.WeightBytes+r.Decode.CacheBytes)*r.Decode.Rate.Median/1e9)
-	near(t, "share", r.Decode.Share, r.Decode.GBs.Median/r.Decode.Memory.Median)
+	near(t, "share of a round's own limit", (&run{decodes: []float64{1, 4, 9}}).share(10, []float64{10, 10, 45}), 2)
+	if r.Decode.Share <= 0 || r.Decode.InPlaceShare <= 0 {
+		t.Errorf("shares %g and %g", r.Decode.Share, r.Decode.InPlaceShare)
+	}
 	near(t, "peak's share", r.Prompt.Share, r.Prompt.Gops.Median/r.Prompt.Peak.Median)
 	if goruntime.GOOS == "linux" && (r.PeakRSS < 1<<20 || r.PeakRSS > 1<<40) {
 		t.Errorf("peak RSS %d", r.PeakRSS)

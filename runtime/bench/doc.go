@@ -12,11 +12,12 @@
 //	         lie; operations/s of multiplying on registers alone
 //
 // A model that fits the caches may exceed the limit of memory, which is why the
-// weights are read in place as well: that limit holds for every size.
+// weights are read in place as well: that limit holds for every size. Where a token
+// takes long, memory is read between tokens, or the limit would be of another moment.
 //
 // Invariants: ids are the same in every run, and logits are not looked at, so
 // that figures depend on shapes and stored types alone. Peak memory is read
-// before anything is allocated for the limits.
+// after the warm-up, before anything is allocated for the limits.
 //
 // Compatibility: fields may be added to results, none renamed.
 package bench

@@ -18,6 +18,7 @@ type Reader struct {
 	parts [][]byte
 	bytes int64
 	part  func(worker, i int)
+	next  int           // part, of Next
 	sum   atomic.Uint64 // of what was read: it has to go somewhere
 }
 
@@ -42,6 +43,19 @@ func (r *Reader) Read() float64 {
 	start := time.Now()
 	r.pool.RunApart(len(r.parts), r.part)
 	return float64(r.bytes) / time.Since(start).Seconds()
+}
+
+// Next reads at least n bytes, of the parts behind those that were read before, and tells
+// how many they were and how long it took.
+func (r *Reader) Next(n int64) (bytes int64, took time.Duration) {
+	first, count := r.next, 0
+	for ; bytes < n && count < len(r.parts); count++ {
+		bytes += int64(len(r.parts[r.next]))
+		r.next = (r.next + 1) % len(r.parts)
+	}
+	start := time.Now()
+	r.pool.RunApart(count, func(worker, i int) { r.part(worker, (first+i)%len(r.parts)) })
+	return bytes, time.Since(start)
 }
 
 // NewBuffer returns memory to measure bandwidth on: four times the largest cache,

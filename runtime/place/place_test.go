@@ -119,6 +119,20 @@ func TestReader(t *testing.T) {
 	if want += 9; r.sum.Load() != want {
 		t.Errorf("what was read sums to %x, want %x", r.sum.Load(), want)
 	}
+	var bytes int64 // the same in pieces, from the second part on and around
+	for range len(r.parts) {
+		n, took := r.Next(1)
+		if n > readPart || took <= 0 {
+			t.Fatalf("%d bytes in %v", n, took)
+		}
+		bytes += n
+	}
+	if bytes != r.bytes || r.sum.Load() != 2*want {
+		t.Errorf("pieces of %d bytes sum to %x, want %d and %x", bytes, r.sum.Load()-want, r.bytes, want)
+	}
+	if n, _ := r.Next(1 << 40); n != r.bytes {
+		t.Errorf("read %d bytes where there are %d", n, r.bytes)
+	}
 	for _, p := range set.Peaks() {
 		if rate := PeakRate(pool, p, time.Millisecond); rate < 1e6 {
 			t.Errorf("%s: %g operations per second", p.Kind(), rate)
