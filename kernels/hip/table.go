@@ -59,6 +59,7 @@ func Kernels(t Target) []Kernel {
 		table.scheme(s)
 	}
 	table.trellis(d, inner)
+	table.forms(d, inner)
 	return table.list
 }
 
@@ -185,6 +186,34 @@ func (k *kernelTable) trellis(d, inner int) {
 	next := w
 	next.N, next.K = d, inner
 	k.add("rotate", Budget{64, 16 << 10}, (&Rotate{T: 1, X: 1, From: w, Gate: true, Act: cpu.SiLU, Up: 1, UpFrom: w, To: next, Acts: Acts{Data: 16, T: 1, K: inner}}).Calls(k.t))
+}
+
+// forms adds what tensors of several factors need beside products.
+func (k *kernelTable) forms(d, inner int) {
+	small := Budget{80, 32 << 10}
+	const rank = 64
+	for _, name := range []string{"q8_0", "q4_k", "bf16"} {
+		s, _ := scheme.ByName(name)
+		columns := rank
+		if s.Block > rank {
+			columns = s.Block
+		}
+		f, err := FormatOf(s, nil, int64(columns))
+		if err != nil {
+			panic("hip: " + err.Error())
+		}
+		thin := func(n int) ThinProduct {
+			return ThinProduct{Product{W: Weight{Format: f, N: n, K: columns, Data: 256}, Y: 1, Residual: 1}, 16}
+		}
+		k.add("thin/"+name+"/T=1", small, (&Thin{T: 1, Products: []ThinProduct{thin(d), thin(1024), thin(1024)}}).Calls(k.t))
+		k.add("thin/"+name+"/gated", small, (&Thin{T: 1, Gated: true, Act: cpu.SiLU, Products: []ThinProduct{thin(inner), thin(inner)}}).Calls(k.t))
+		k.add("thin/"+name+"/T=8", Budget{128, 32 << 10}, (&Thin{T: 8, Products: []ThinProduct{thin(d)}}).Calls(k.t))
+	}
+	k.add("mix", small, (&Mix{T: 2, Experts: 1, Share: 2, B: 4, N: inner, Z: 1, C: 1, Y: 1}).Calls(k.t))
+	k.add("digits", small, (&Digits{T: 1, Rows: []int{32, 32, 32}, Token: 1, Digits: 1}).Calls(k.t))
+	k.add("contract", Budget{128, 32 << 10}, (&Contract{T: 1, I: 32, L: 16, Q: rank * 16, V: 32, S: rank, A: 1, B: 1, C: 1, Same: true}).Calls(k.t))
+	k.add("contract/last", Budget{128, 32 << 10}, (&Contract{T: 1, I: 1024, L: 1, Q: rank * 16, V: 32, S: 1, A: 1, B: 1, C: 1, Same: true}).Calls(k.t))
+	k.add("contract/lookup", Budget{128, 32 << 10}, (&Contract{T: 1, I: 16, L: 1, Q: rank, V: 1, S: 16 * rank, A: 1, B: 1, C: 1, Rounded: true, Scale: 1}).Calls(k.t))
 }
 
 // product adds a matvec with what its loop does.

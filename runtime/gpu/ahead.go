@@ -32,7 +32,7 @@ func Units(g *model.Graph, tensor func(name string) formats.Tensor, t hip.Target
 	if l.err != nil {
 		return nil, l.err
 	}
-	e.shape.rotated = l.rotates()
+	e.shape.measure(l, &e.weights)
 	e.pool.layers, e.pool.tablePages = cacheLayers(g, format), int(pagesOf(e.context))
 	placePages(e.pool.layers, e.pool.tablePages, &l.arena)
 	e.pool.table.Address = align

@@ -145,10 +145,10 @@ func (w *walk) input(lo int, n hip.Normal, users ...*matrix) source {
 const fusedRows = 2
 
 func (w *walk) fuses(t int, n hip.Normal, users []*matrix) bool {
-	integers := true
+	users, integers := readers(users...), true
 	for _, m := range users {
 		integers = integers && w.integers(m)
-		if m.Format.Rotated() || w.roundsApart(m, t) {
+		if m.Format.Rotated() || m.formed != nil || w.roundsApart(m, t) {
 			return false
 		}
 	}

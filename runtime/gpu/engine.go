@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/nstf/nstf/formats"
@@ -84,11 +85,11 @@ func New(g *model.Graph, tensor func(name string) formats.Tensor, o Options) (*E
 	}
 	e := &Engine{g: g, shape: shapeOf(g), exact: o.Exact, graphs: map[graphKey]*driver.Graph{}}
 	count := &layout{tensor: tensor, exact: o.Exact}
-	count.graph(g)
+	counted := count.graph(g)
 	if count.err != nil {
 		return nil, count.err
 	}
-	e.shape.rotated = count.rotates()
+	e.shape.measure(count, &counted)
 	if e.m, err = openMachine(&o); err != nil {
 		return nil, err
 	}
@@ -169,7 +170,7 @@ func (e *Engine) fill(l *layout, o *Options) error {
 			return err
 		}
 	}
-	if err := e.sendRopes(); err != nil {
+	if err := errors.Join(e.sendRopes(), e.sendCounted()); err != nil {
 		return err
 	}
 	ready := make(chan error, 1)

@@ -12,6 +12,7 @@ type matrix struct {
 	hip.Weight             // of one expert
 	experts    int         // 0: it is no stack
 	bias       hip.Address // f32 [N] or [experts][N], 0: none
+	formed     *formed     // of a form other than dense; Format, Data and parts are empty then
 	tensor     formats.Tensor
 	parts      []hip.Part
 }
@@ -34,8 +35,8 @@ type source struct {
 	turned turned
 }
 
-// matrix places a tensor of so many rows, those of all experts.
-func (l *layout) matrix(name string, rows, k int64) *matrix {
+// matrix places a tensor of so many rows, those of all experts where it is a stack.
+func (l *layout) matrix(name string, rows, k, experts int64) *matrix {
 	if l.err != nil {
 		return &matrix{}
 	}
@@ -44,10 +45,19 @@ func (l *layout) matrix(name string, rows, k int64) *matrix {
 		l.fail(formats.Errorf("", name, "shape is %v, the graph says %d x %d", t.Shape, rows, k))
 		return &matrix{}
 	}
+	if t.Form != "" {
+		return l.form(&t, experts)
+	}
+	return l.dense(t)
+}
+
+// dense places a tensor that is one matrix, or one factor of a form.
+func (l *layout) dense(t formats.Tensor) *matrix {
 	if err := scheme.Check(&t); err != nil {
 		l.fail(err)
 		return &matrix{}
 	}
+	rows, k := t.Rows()
 	s, _ := scheme.ByName(t.Scheme)
 	m := &matrix{tensor: t, Weight: hip.Weight{N: int(rows), K: int(k)}}
 	var size int64
@@ -56,7 +66,7 @@ func (l *layout) matrix(name string, rows, k int64) *matrix {
 		m.parts, size, err = m.Format.Parts(t.Shape, t.Params)
 	}
 	if err != nil {
-		l.fail(named(name, err))
+		l.fail(named(t.Name, err))
 		return &matrix{}
 	}
 	m.Data = l.arena.take(size)
@@ -83,9 +93,22 @@ func (w *walk) integers(m *matrix) bool {
 	return !w.e.exact && m.Format.Integer() && !m.Format.Rotated()
 }
 
+// rounding reports whether all that read a matrix's input take it rounded, in groups
+// of one size, and whether that is 16.
+func (w *walk) rounding(m *matrix) (fine, same bool) {
+	all := readers(m)
+	fine = all[0].Format.Fine()
+	for _, m := range all {
+		if !w.integers(m) || m.Format.Fine() != fine {
+			return false, false
+		}
+	}
+	return fine, true
+}
+
 // round rounds t rows of a source to bytes, where a matrix wants them so.
 func (w *walk) round(in *source, t int, ms ...*matrix) {
-	for _, m := range ms {
+	for _, m := range readers(ms...) {
 		switch {
 		case !w.integers(m):
 		case m.Format.Fine() && in.fine.Data == 0:
@@ -126,6 +149,10 @@ func (w *walk) linear(t int, in source, targets ...target) {
 	var products []hip.Product
 	var rotated []target
 	for _, g := range targets {
+		if g.w.formed != nil {
+			w.formedTargets(t, in, targets)
+			return
+		}
 		if g.w.Format.Rotated() {
 			rotated = append(rotated, g)
 			continue
@@ -147,6 +174,9 @@ func (w *walk) linear(t int, in source, targets ...target) {
 // gated computes act(gate x) * (up x) of t rows, and returns it as down's
 // source: in s.gate, or rounded to bytes.
 func (w *walk) gated(t int, in source, b *block) source {
+	if b.gate.formed != nil || b.up.formed != nil {
+		return w.formedGate(t, in, b)
+	}
 	s := &w.e.s
 	products := []hip.Product{{W: b.gate.Weight, Y: s.gate, Bias: b.gate.bias}, {W: b.up.Weight, Bias: b.up.bias}}
 	biased := b.gate.bias != 0 || b.up.bias != 0
@@ -163,10 +193,10 @@ func (w *walk) gated(t int, in source, b *block) source {
 	}
 	op := &hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Fine: in.fine, Norm: in.norm, Gated: true, Act: b.act, Products: products}
 	out := source{x: s.gate}
-	if w.integers(b.down) && !w.e.streams(t) {
+	if fine, same := w.rounding(b.down); same && !w.e.streams(t) {
 		products[0].Y = 0
-		op.Rounded = hip.Acts{Data: s.wide, T: t, K: b.up.N, Fine: b.down.Format.Fine()}
-		if op.Rounded.Fine {
+		op.Rounded = hip.Acts{Data: s.wide, T: t, K: b.up.N, Fine: fine}
+		if fine {
 			out = source{fine: op.Rounded}
 		} else {
 			out = source{acts: op.Rounded}
@@ -179,8 +209,16 @@ func (w *walk) gated(t int, in source, b *block) source {
 // embed looks up the rows' tokens.
 func (w *walk) embed() {
 	e := w.e
-	w.do(&hip.Embed{T: w.t, Table: e.table.Weight, Token: w.state.tokens, Scale: e.g.Embed.Scale,
-		Positions: e.positions, Position: w.state.positions(), Y: e.s.x})
+	op := &hip.Embed{T: w.t, Table: e.table.Weight, Token: w.state.tokens, Scale: e.g.Embed.Scale,
+		Positions: e.positions, Position: w.state.positions(), Y: e.s.x}
+	switch f := e.table.formed; {
+	case f == nil:
+		w.do(op)
+	case f.chain != nil:
+		w.lookupChain(f.chain, op)
+	default:
+		w.lookupProduct(f, op)
+	}
 }
 
 // streams reports whether a gated product leaves the rounding of its outputs to

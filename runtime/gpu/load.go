@@ -57,7 +57,7 @@ type weights struct {
 
 func (l *layout) graph(g *model.Graph) weights {
 	var w weights
-	w.table = l.matrix(g.Embed.Table, g.Vocab, g.Width)
+	w.table = l.matrix(g.Embed.Table, g.Vocab, g.Width, 0)
 	if g.Embed.Positions != "" {
 		w.positions = l.vector(g.Embed.Positions, g.Context*g.Width, 0)
 	}
@@ -68,9 +68,7 @@ func (l *layout) graph(g *model.Graph) weights {
 	}
 	w.norm = l.norm(g.Norm, g.Width)
 	if g.Tied() && l.err == nil {
-		head := *w.table
-		head.bias = l.vector(g.Head.Bias, g.Vocab, 0)
-		w.head = &head
+		w.head = w.table.withBias(l.vector(g.Head.Bias, g.Vocab, 0))
 	} else {
 		w.head = l.linear(&g.Head.Linear, 0)
 	}
@@ -118,10 +116,9 @@ func (l *layout) activation(a model.Activation) cpu.Activation {
 // linear places a weight and its bias, or those of so many experts, stacked; 0:
 // it is no stack.
 func (l *layout) linear(m *model.Linear, experts int64) *matrix {
-	w := l.matrix(m.Weight, max(experts, 1)*m.Out, m.In)
+	w := l.matrix(m.Weight, max(experts, 1)*m.Out, m.In, experts)
 	w.N, w.experts = int(m.Out), int(experts)
-	w.bias = l.vector(m.Bias, max(experts, 1)*m.Out, 0)
-	return w
+	return w.withBias(l.vector(m.Bias, max(experts, 1)*m.Out, 0))
 }
 
 // vector places all n numbers of a tensor; "" has none.
@@ -134,11 +131,17 @@ func (l *layout) vector(name string, n int64, offset float32) hip.Address {
 		l.fail(formats.Errorf("", name, "shape is %v, the graph says %d", t.Shape, n))
 		return 0
 	}
+	return l.numbers(t, offset)
+}
+
+// numbers places what kernels read as float32.
+func (l *layout) numbers(t formats.Tensor, offset float32) hip.Address {
 	if err := scheme.Check(&t); err != nil {
 		l.fail(err)
 		return 0
 	}
-	l.vectors = append(l.vectors, vector{t, offset, l.arena.floats(int(n))})
+	rows, k := t.Rows()
+	l.vectors = append(l.vectors, vector{t, offset, l.arena.floats(int(rows * k))})
 	return l.vectors[len(l.vectors)-1].place
 }
 

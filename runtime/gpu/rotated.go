@@ -11,16 +11,6 @@ type turned struct {
 	acts hip.Acts
 }
 
-// rotates reports whether any matrix is of rotated codewords.
-func (l *layout) rotates() bool {
-	for _, m := range l.matrices {
-		if m.Format.Rotated() {
-			return true
-		}
-	}
-	return false
-}
-
 // turnTo has op compute the input side of a matrix, in bytes where the product of
 // so many rows takes them, and returns it.
 func (w *walk) turnTo(op *hip.Rotate, m *matrix, rows int) turned {
@@ -106,14 +96,20 @@ func alike(a, b *matrix) bool {
 }
 
 // rotatedExpert is expert for rotated codewords.
-func (w *walk) rotatedExpert(m *matrix, slots, share int, in source, y hip.Address) {
+func (w *walk) rotatedExpert(m *matrix, slots, share int, in source, y, residual hip.Address) {
 	s := &w.e.s
-	to := w.turnTo(&hip.Rotate{T: slots / share, X: in.x}, m, slots)
+	to := in.turned
+	if to == (turned{}) {
+		to = w.turnTo(&hip.Rotate{T: slots / share, X: in.x}, m, slots)
+	}
 	products := []hip.Product{{W: m.Weight, Y: y}}
+	if y == residual { // which is still needed
+		products[0].Y = s.sums
+	}
 	if few(slots) {
 		w.do(&hip.Matvec{T: slots, Exact: w.e.exact, X: to.x, Acts: to.acts, Experts: s.chosen, Stack: m.experts, Share: share, Products: products})
 	} else {
 		w.do(&hip.Matmul{T: slots, Exact: w.e.exact, X: to.x, First: s.first, Slots: s.slots, Stack: m.experts, Share: share, Products: products, Scratch: s.tiles})
 	}
-	w.do(&hip.Rotate{T: slots, X: y, From: m.Weight, Bias: m.bias, Experts: s.chosen, Stack: m.experts, Y: y})
+	w.do(&hip.Rotate{T: slots, X: products[0].Y, From: m.Weight, Bias: m.bias, Residual: residual, Experts: s.chosen, Stack: m.experts, Y: y})
 }

@@ -13,6 +13,7 @@ type shape struct {
 	experts, topK int   // of a mixture; topK is 1 where there is none
 	pairs         []int // of each rope
 	rotated       bool  // whether some weights are
+	needs               // of forms
 }
 
 func shapeOf(g *model.Graph) shape {
@@ -53,22 +54,28 @@ type scratch struct {
 	rows        int // T
 	logitRows   int
 	few, many   state
-	x, h, a, f  hip.Address   // [T][D]: hidden state, normed, branch outputs
-	q, att      hip.Address   // [T][Heads*HeadDim]
-	k, v        hip.Address   // [T][KVHeads*HeadDim]
-	gate, up    hip.Address   // [T*TopK][F]
-	router      hip.Address   // [T][Experts]
-	chosen      hip.Address   // i32 [T][TopK]
-	share       hip.Address   // [T][TopK]
-	slots       hip.Address   // i32 [T*TopK]
-	first       hip.Address   // i32 [Experts+1]
-	parts       hip.Address   // [T*TopK][D]
-	acts, fine  hip.Address   // inputs rounded to bytes in groups of 32 and 16, see hip.Acts
-	wide        hip.Address   // the same of a feed-forward layer's second half
-	tiles       hip.Address   // of hip.Matmul
-	turned      hip.Address   // inputs on the input side of rotated weights
-	bytes       hip.Address   // the same rounded
-	sums        hip.Address   // [T][D] on the output side of rotated weights
+	x, h, a, f  hip.Address    // [T][D]: hidden state, normed, branch outputs
+	q, att      hip.Address    // [T][Heads*HeadDim]
+	k, v        hip.Address    // [T][KVHeads*HeadDim]
+	gate, up    hip.Address    // [T*TopK][F]
+	router      hip.Address    // [T][Experts]
+	chosen      hip.Address    // i32 [T][TopK]
+	share       hip.Address    // [T][TopK]
+	slots       hip.Address    // i32 [T*TopK]
+	first       hip.Address    // i32 [Experts+1]
+	parts       hip.Address    // [T*TopK][D]
+	acts, fine  hip.Address    // inputs rounded to bytes in groups of 32 and 16, see hip.Acts
+	wide        hip.Address    // the same of a feed-forward layer's second half
+	tiles       hip.Address    // of hip.Matmul
+	turned      hip.Address    // inputs on the input side of rotated weights
+	bytes       hip.Address    // the same rounded
+	sums        hip.Address    // [T][D] on the output side of rotated weights
+	thin        hip.Address    // between two factors
+	decoded     hip.Address    // rows of a factor, decoded
+	left        [2]hip.Address // what lies between cores of a tensor train
+	digits      hip.Address    // i32 [4][T]
+	counted     hip.Address    // i32: 0, 1 ... countedTo-1
+	countedTo   int
 	logits      hip.Address   // [logitRows][Vocab]
 	cos, sin    []hip.Address // of each rope, [T][pairs]
 	attend      hip.Address   // of hip.Attend
@@ -96,14 +103,16 @@ func (s *scratch) place(sh *shape, t int, context int, attend, sample int64, a *
 		s.router, s.parts = a.floats(t*sh.experts), a.floats(n*sh.width)
 		s.chosen, s.share, s.slots, s.first = a.ints(n), a.floats(n), a.ints(n), a.ints(sh.experts+1)
 	}
-	rounded := max(hip.ActsSize(min(t, fewRows), max(sh.width, sh.q)), hip.ActsSize(min(n, fewRows), sh.inner))
+	rounded := max(hip.ActsSize(min(t, fewRows), max(sh.width, sh.q)), hip.ActsSize(min(n, fewRows), max(sh.inner, sh.rank)))
 	s.acts, s.fine = a.take(rounded), a.take(rounded)
-	s.tiles = a.take(max(hip.MatmulScratch(t, max(sh.width, sh.q)), hip.MatmulScratch(n, sh.inner)))
+	s.tiles = a.take(max(hip.MatmulScratch(t, max(sh.width, sh.q)), hip.MatmulScratch(n, max(sh.inner, sh.rank))))
 	s.wide = a.take(hip.ActsSize(fewRows, sh.inner))
 	if sh.rotated {
-		s.turned, s.sums = a.floats(max(t*max(sh.width, sh.q), n*sh.inner)), a.floats(t*sh.width)
-		s.bytes = a.take(max(hip.ActsSize(fewRows, max(sh.width, sh.q)), hip.ActsSize(fewRows, sh.inner)))
+		s.turned = a.floats(max(t*max(sh.width, sh.q), n*max(sh.inner, sh.rank)))
+		s.sums = a.floats(max(t*max(sh.width, sh.needs.sums), n*sh.sumsSlots))
+		s.bytes = a.take(max(hip.ActsSize(fewRows, max(sh.width, sh.q)), hip.ActsSize(fewRows, max(sh.inner, sh.rank))))
 	}
+	s.placeForms(&sh.needs, t, n, a)
 	s.logits = a.floats(s.logitRows * sh.vocab)
 	s.cos, s.sin = make([]hip.Address, len(sh.pairs)), make([]hip.Address, len(sh.pairs))
 	for i, p := range sh.pairs {

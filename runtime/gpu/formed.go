@@ -1,0 +1,229 @@
+package gpu
+
+import (
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/form"
+	"github.com/nstf/nstf/kernels/hip"
+)
+
+// formed is what a matrix of a form other than dense has instead of weights: its
+// factors, which are multiplied one after the other. W is never made.
+type formed struct {
+	// y = q x + a (b x); q may be nil. Of the form shared: y = q x + the sum over i
+	// of mix[expert][i] (u_i x), u being all shared matrices as one of B*N rows.
+	q, a, b *matrix
+	u       *matrix
+	mix     hip.Address // f32 [experts][B]
+	shared  int         // B
+	chain   *chain      // of the form train; all else is nil then
+}
+
+// form places the factors of a tensor, of a stack for so many experts or of one
+// matrix.
+func (l *layout) form(t *formats.Tensor, experts int64) *matrix {
+	if err := form.Check(t); err != nil {
+		l.fail(err)
+		return &matrix{}
+	}
+	n, k := t.Rows()
+	m := &matrix{Weight: hip.Weight{N: int(n), K: int(k)}, formed: &formed{}}
+	f, _ := form.ByName(t.Form)
+	stacked := len(t.Shape) == 3 && t.Shape[0] == experts
+	switch {
+	case f.ID == form.Shared && stacked:
+		l.shared(m.formed, t, experts)
+	case f.ID == form.Train && experts == 0:
+		l.chain(m.formed, t)
+	case (f.ID == form.LowRank || f.ID == form.Corrected) && (stacked || experts == 0 && len(t.Shape) == 2):
+		m.formed.q, m.formed.a, m.formed.b = l.factor(t, "q", experts), l.factor(t, "a", experts), l.factor(t, "b", experts)
+	default:
+		l.fail(formats.Unsupportedf("", t.Name, "the form %q here", t.Form))
+	}
+	return m
+}
+
+// factor places a factor by its short name, nil where there is none.
+func (l *layout) factor(t *formats.Tensor, name string, experts int64) *matrix {
+	f, ok := form.Factor(t, name)
+	if !ok || l.err != nil {
+		return nil
+	}
+	f.Name = t.Name + " (" + name + ")"
+	m := l.dense(f)
+	m.N, m.experts = m.N/int(max(experts, 1)), int(experts)
+	return m
+}
+
+func (l *layout) shared(m *formed, t *formats.Tensor, experts int64) {
+	c, _ := form.Factor(t, "c")
+	c.Name = t.Name + " (c)"
+	m.shared = int(c.Shape[1])
+	m.mix = l.numbers(c, 0)
+	m.u, m.q = l.factor(t, "u", 0), l.factor(t, "q", experts)
+}
+
+// withBias returns a matrix that adds a bias to its products.
+func (m *matrix) withBias(bias hip.Address) *matrix {
+	c := *m
+	c.bias = bias
+	if m.formed == nil {
+		return &c
+	}
+	f := *m.formed
+	c.formed = &f
+	for _, first := range []**matrix{&f.q, &f.a} { // what writes the outputs
+		if *first != nil {
+			*first = (*first).withBias(bias)
+			break
+		}
+	}
+	return &c
+}
+
+// readers are the matrices that read the input of a group: factors, where they have
+// a form, but for a tensor train, which no other kernel multiplies.
+func readers(group ...*matrix) []*matrix {
+	var all []*matrix
+	for _, m := range group {
+		f := m.formed
+		if f == nil || f.chain != nil {
+			all = append(all, m)
+			continue
+		}
+		for _, first := range []*matrix{f.q, f.b, f.u} {
+			if first != nil {
+				all = append(all, first)
+			}
+		}
+	}
+	return all
+}
+
+// product reports whether a matrix is a product of two factors, with codes or not.
+func (m *matrix) product() bool { return m.formed != nil && m.formed.a != nil }
+
+// A thinTarget is the second step of a product: y = A z + residual + A's bias.
+type thinTarget struct {
+	target
+	z hip.Address // [T][R]
+}
+
+// formedTargets computes a group in which some targets have a form: first all that
+// reads the group's input, codes and thin factors alike, then what reads the short
+// vectors between.
+func (w *walk) formedTargets(t int, in source, targets []target) {
+	first, second := w.divided(t, in, targets)
+	w.firstStep(t, in, first)
+	w.secondStep(t, second)
+}
+
+// divided divides the targets into the two steps. Tensor trains are done at once.
+func (w *walk) divided(t int, in source, targets []target) (first []target, second []thinTarget) {
+	z := w.e.s.thin
+	var thin []target
+	for _, g := range targets {
+		f := g.w.formed
+		switch {
+		case f == nil:
+			first = append(first, g)
+		case f.chain != nil:
+			w.contract(t, in.x, g)
+		default:
+			to := g
+			to.w = f.a
+			if f.q != nil {
+				first = append(first, target{w: f.q, y: g.y, residual: g.residual})
+				to.residual = g.y
+			}
+			thin = append(thin, target{w: f.b, y: z})
+			second = append(second, thinTarget{to, z})
+			z += hip.Address(4 * padded(t*f.b.N))
+		}
+	}
+	return append(first, thin...), second
+}
+
+// padded is the numbers of a vector between two factors, with what follows aligned.
+func padded(n int) int { return (n + align/4 - 1) / (align / 4) * (align / 4) }
+
+// firstStep computes targets of one matrix each. Few rows are an operation for each
+// format, since each is tuned by itself; rotated ones share their input.
+func (w *walk) firstStep(t int, in source, targets []target) {
+	for len(targets) > 0 {
+		var group, rest []target
+		for _, g := range targets {
+			one := &targets[0].w.Format
+			if !few(t) || g.w.Format == *one || g.w.Format.Rotated() && one.Rotated() {
+				group = append(group, g)
+			} else {
+				rest = append(rest, g)
+			}
+		}
+		w.linear(t, in, group...)
+		targets = rest
+	}
+}
+
+// secondStep adds the products of the outer factors.
+func (w *walk) secondStep(t int, targets []thinTarget) {
+	op := &hip.Thin{T: t}
+	for _, g := range targets {
+		if few(t) && !g.w.Format.Rotated() {
+			op.Products = append(op.Products, g.product())
+			continue
+		}
+		w.linear(t, source{x: g.z}, g.target)
+	}
+	if len(op.Products) > 0 {
+		w.do(op)
+	}
+}
+
+// product is the second step as hip.Thin has it.
+func (g *thinTarget) product() hip.ThinProduct {
+	return hip.ThinProduct{X: g.z, Product: hip.Product{W: g.w.Weight, Y: g.y, Bias: g.w.bias, Residual: g.residual}}
+}
+
+// formedGate is gated where gate or up have a form: the second steps of both are one
+// launch that activates too, where they are alike.
+func (w *walk) formedGate(t int, in source, b *block) source {
+	s := &w.e.s
+	gate, up := target{w: b.gate, y: s.gate}, target{w: b.up, y: s.up}
+	if few(t) && b.gate.product() && b.up.product() {
+		if f, g := b.gate.formed.a, b.up.formed.a; f.Format == g.Format && !f.Format.Rotated() {
+			first, second := w.divided(t, in, []target{gate, up})
+			w.firstStep(t, in, first)
+			w.do(&hip.Thin{T: t, Gated: true, Act: b.act, Products: []hip.ThinProduct{second[0].product(), second[1].product()}})
+			return source{x: s.gate}
+		}
+	}
+	w.linear(t, in, gate, up)
+	w.do(&hip.Activate{Act: b.act, N: t * b.up.N, Gate: s.gate, Up: s.up, Out: s.gate})
+	return source{x: s.gate}
+}
+
+// formedExpert is expert for a stack that has a form.
+func (w *walk) formedExpert(m *matrix, slots, share int, in source, y hip.Address) {
+	f, s := m.formed, &w.e.s
+	if f.u != nil { // made once for all experts of a row
+		w.linear(slots/share, in, target{w: f.u, y: s.thin})
+	}
+	if q, b := f.q, f.b; q != nil && b != nil && q.Format.Rotated() && b.Format.SameInput(q.Format.Hadamard) {
+		in.turned = w.turnTo(&hip.Rotate{T: slots / share, X: in.x}, q, slots)
+	}
+	var added hip.Address
+	if f.q != nil {
+		w.expert(f.q, slots, share, in, y, 0)
+		added = y
+	}
+	if f.u != nil {
+		mix := &hip.Mix{T: slots, Experts: s.chosen, Share: share, B: f.shared, N: m.N, Z: s.thin, C: f.mix, Add: added != 0, Y: y}
+		if f.q == nil {
+			mix.Bias = m.bias
+		}
+		w.do(mix)
+		return
+	}
+	w.expert(f.b, slots, share, in, s.thin, 0)
+	w.expert(f.a, slots, 1, source{x: s.thin}, y, added)
+}

@@ -1,0 +1,115 @@
+package gpu
+
+import "github.com/nstf/nstf/runtime/gpu/driver"
+
+// needs is what matrices of other forms than dense want of the work space.
+type needs struct {
+	thin, thinSlots int // numbers between factors, of a row and of a slot
+	rank            int // most of one matrix
+	sums, sumsSlots int // most outputs that rotated codewords add to, of a row and of a slot
+	chains          []*chain
+	lookup          *formed // a table that is a product of two factors, nil for none
+}
+
+// measure finds what the work space has to hold beside what follows from the graph.
+func (s *shape) measure(l *layout, w *weights) {
+	for _, m := range l.matrices {
+		s.rotated = s.rotated || m.Format.Rotated()
+	}
+	s.needs = needs{}
+	s.group(w.table)
+	if f := w.table.formed; f != nil && f.a != nil {
+		s.lookup = f
+	}
+	for i := range w.blocks {
+		b := &w.blocks[i]
+		s.group(b.q, b.k, b.v)
+		s.group(b.o)
+		if b.MoE == nil {
+			s.group(b.gate, b.up)
+			s.group(b.down)
+			continue
+		}
+		s.group(b.router)
+		s.stack(b.gate, true)
+		s.stack(b.up, true)
+		s.stack(b.down, false)
+	}
+	s.group(w.head)
+}
+
+// group counts matrices that are multiplied together.
+func (n *needs) group(ms ...*matrix) {
+	thin := 0
+	for _, m := range ms {
+		if m == nil || m.formed == nil {
+			continue
+		}
+		f := m.formed
+		if f.chain != nil {
+			n.chains = append(n.chains, f.chain)
+			continue
+		}
+		thin += f.b.N
+		n.rank = max(n.rank, f.b.N)
+		if f.a.Format.Rotated() {
+			n.sums = max(n.sums, f.a.N)
+		}
+	}
+	n.thin = max(n.thin, thin)
+}
+
+// stack counts a stack of experts, whose slots share the rows that they read, or do
+// not.
+func (n *needs) stack(m *matrix, shares bool) {
+	switch f := m.formed; {
+	case f == nil:
+	case f.u != nil && shares:
+		n.thin = max(n.thin, f.u.N)
+	case f.u != nil:
+		n.thinSlots = max(n.thinSlots, f.u.N)
+	default:
+		n.thinSlots, n.rank = max(n.thinSlots, f.b.N), max(n.rank, f.b.N)
+		if f.a.Format.Rotated() {
+			n.sumsSlots = max(n.sumsSlots, f.a.N)
+		}
+	}
+}
+
+// most matrices of a group, whose vectors are aligned each.
+const mostThin = 4
+
+// placeForms lays out the work space of forms, for t rows and so many slots.
+func (s *scratch) placeForms(n *needs, t, slots int, a *arena) {
+	if n.thin+n.thinSlots > 0 {
+		s.thin = a.floats(max(t*n.thin+mostThin*align/4, slots*n.thinSlots))
+	}
+	decoded, left, counted := 0, 0, 0
+	for _, c := range n.chains {
+		d, l := c.space(t)
+		decoded, left = max(decoded, d), max(left, l)
+		for i := range c.cores {
+			counted = max(counted, int(c.cores[i].Rows))
+		}
+	}
+	if f := n.lookup; f != nil {
+		decoded, left, counted = max(decoded, f.b.N*f.b.K), max(left, t*f.b.N), max(counted, f.b.N)
+	}
+	if s.countedTo = counted; counted == 0 {
+		return
+	}
+	s.decoded, s.left[0], s.left[1] = a.floats(decoded), a.floats(left), a.floats(left)
+	s.digits, s.counted = a.ints(4*t), a.ints(counted)
+}
+
+// sendCounted fills s.counted.
+func (e *Engine) sendCounted() error {
+	if e.s.countedTo == 0 {
+		return nil
+	}
+	words := make([]int32, e.s.countedTo)
+	for i := range words {
+		words[i] = int32(i)
+	}
+	return upload(e, driver.Buffer{Address: e.s.counted, Size: 4 * int64(len(words))}, words)
+}
