@@ -180,8 +180,8 @@ func (k *kernelTable) trellis(d, inner int) {
 		}
 	}
 	for _, bits := range []int{2, 3, 6} {
-		k.add(fmt.Sprintf("trellis/%d", bits), Budget{256, 16 << 10}, (&TrellisSearch{Bits: bits, Codebook: scheme.TCQCodebookFor(bits), Deviation: 147.7, Seam: 128,
-			Tiles: 4096, Z: 1, Codes: 1, Failed: 1, Scratch: 256, Blocks: 2 * k.t.Units}).Calls(k.t))
+		k.add(fmt.Sprintf("trellis/%d", bits), Budget{256, 40 << 10}, (&TrellisSearch{Bits: bits, Codebook: scheme.TCQCodebookFor(bits), Deviation: 147.7, Seam: 128,
+			Tiles: 4096, Z: 1, Codes: 1, Failed: 1, Scratch: 256, Blocks: k.t.Units}).Calls(k.t))
 	}
 	next := w
 	next.N, next.K = d, inner

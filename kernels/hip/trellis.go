@@ -17,26 +17,39 @@ type TrellisSearch struct {
 	Seam      int     // 1 to 128, as for the processor
 	Tiles     int
 	Z         Address // f32[Tiles][256], in units of a codeword
-	Codes     Address // u16[Tiles][16*Bits]
-	Failed    Address // i32[Tiles]: 1 where the processor has to do it
-	Scratch   Address // ScratchBytes, at a multiple of 4 bytes
+	Codes     Address // u16[Tiles][16*Bits], each tile at a multiple of Stride
+	Stride    int64   // bytes, a multiple of 4; 0: tiles follow one another
+	Failed    Address // i32[Tiles]: becomes 1 where the processor has to do it
+	Scratch   Address // ScratchBytes, at a multiple of 16 bytes
 	Blocks    int     // that run at once
 }
 
 // trellisUnit is kernels/cpu's: what a deviation becomes.
 const trellisUnit = 8192
 
-// ScratchBytes returns the work space: the costs of every step, for each block.
+// trellisHistory is the levels of costs that a block keeps: SEARCH_HISTORY.
+const trellisHistory = 255 + 128
+
+// ScratchBytes returns the work space: the costs of the steps, for each block.
 func (o *TrellisSearch) ScratchBytes() int64 {
-	return int64(o.Blocks) * 257 << (scheme.TCQState - o.Bits) * 2
+	return int64(o.Blocks) * trellisHistory << (scheme.TCQState - o.Bits) * 2
+}
+
+// trellisUnitOf is the unit of the kernels of trellis codes.
+func trellisUnitOf(file string, bits int, book scheme.TCQCodebook) Unit {
+	factor, addend, paired := book.Hash()
+	return Unit{file, fmt.Sprintf("TCQ_BITS=%d TCQ_FACTOR=%#xu TCQ_ADDEND=%#xu TCQ_PAIRED=%d", bits, factor, addend, digit(paired))}
 }
 
 // Calls returns the launch.
-func (o *TrellisSearch) Calls(Target) []Call {
-	factor, addend, paired := o.Codebook.Hash()
+func (o *TrellisSearch) Calls(t Target) []Call {
+	stride := o.Stride
+	if stride == 0 {
+		stride = int64(32 * o.Bits)
+	}
 	return []Call{{
-		Unit:   Unit{"trellis.hip", fmt.Sprintf("TCQ_BITS=%d TCQ_FACTOR=%#xu TCQ_ADDEND=%#xu TCQ_PAIRED=%d", o.Bits, factor, addend, digit(paired))},
-		Symbol: "nstf_trellis", Grid: [3]uint32{uint32(min(o.Blocks, o.Tiles)), 1, 1}, Block: [3]uint32{512, 1, 1},
-		Args: []Arg{Ptr(o.Z), Ptr(o.Codes), Ptr(o.Failed), Ptr(o.Scratch), I64(int64(o.Tiles)), I32(o.Seam), F32(trellisUnit / o.Deviation)},
+		Unit:   trellisUnitOf("trellis.hip", o.Bits, o.Codebook),
+		Symbol: "nstf_trellis", Grid: [3]uint32{uint32(min(o.Blocks, o.Tiles)), 1, 1}, Block: [3]uint32{uint32(512 + t.Wave), 1, 1},
+		Args: []Arg{Ptr(o.Z), Ptr(o.Codes), I64(stride), Ptr(o.Failed), Ptr(o.Scratch), I32(o.Tiles), I32(o.Seam), F32(trellisUnit / o.Deviation)},
 	}}
 }

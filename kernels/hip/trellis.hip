@@ -8,45 +8,79 @@
 // cross it, then around the ring with these fixed. Costs are integers of 16 bits, and
 // every tie goes to the lowest, so that codes are the processor's.
 //
-// z f32[tiles][256] in units of a codeword; codes u16[tiles][16*TCQ_BITS]; failed
-// i32[tiles] becomes 1 where costs leave their range: such a tile is the processor's.
-// history: u16[gridDim.x][257 << (16-TCQ_BITS)] of work space. unit: what a codeword
-// is multiplied with before it is rounded; seam from 1 to 128.
+// z f32[tiles][256] in units of a codeword; the codes of a tile, u16[16*TCQ_BITS], lie
+// stride bytes apart; failed i32[tiles] becomes 1 where costs leave their range, or
+// the path has a distance that they cut off: such a tile is the processor's.
+// history: work space for each block, SEARCH_HISTORY levels of costs. unit: what a
+// codeword is multiplied with before it is rounded; seam from 1 to 128.
 //
-// Grid: blocks of 512 threads take tiles in turn; any wave size; LDS: 2 KiB. A thread
-// has the codewords of its 128 states in registers. Phases: a barrier a step; costs go
-// to memory and are read again by the next step and by the first wave, which follows
-// the path. Deterministic. Bound: about 9 instructions a candidate, of which a weight
-// has 65536 * (1 + seam/128).
+// Grid: blocks of 512 threads and one wave more take tiles in turn; any wave size; LDS:
+// the costs of a step (64 KiB >> (TCQ_BITS - 1)) and 5 KiB. A worker has the codewords of its
+// 128 states in registers. Phases: the workers go through the seam of one tile, then
+// around the ring of the one before, and so on; costs stay in LDS from step to step and
+// go to memory too, where the last wave meanwhile follows the path of the phase before.
+// Two barriers a step. Deterministic.
+//
+// Distances are not cut off at the processor's -32768 but at -32767, which makes costs
+// no larger; a path without such a distance has the same cost both ways, so that it is
+// the processor's too, ties included.
+//
+// Bound: 4 instructions a candidate on NVIDIA, 5 to 6 on AMD, of which a weight has
+// 65536 * (1 + seam/128).
 #include "reduce.hip"
 #include "tcqcode.hip"
 
 #define SEARCH_THREADS 512
-#define SEARCH_LAST ((1 << (16 - TCQ_BITS)) - 1)
-#define SEARCH_OVERLAPS (SEARCH_LAST + 1)
-#define SEARCH_OWN (SEARCH_OVERLAPS / SEARCH_THREADS) // overlaps of a thread
-#define SEARCH_SAME (SEARCH_OWN < 1 << TCQ_BITS ? SEARCH_OWN : 1 << TCQ_BITS) // of them that the same states lead to
+#define SEARCH_OVERLAPS (1 << (16 - TCQ_BITS))
+#define SEARCH_OWN (SEARCH_OVERLAPS / SEARCH_THREADS)       // overlaps of a thread
+#define SEARCH_CHUNK (SEARCH_OWN < 8 ? SEARCH_OWN : 8)      // of them that follow one another
+#define SEARCH_GROUPS (TCQ_BITS == 2 ? 2 : 1)               // of a chunk, that the same states lead to
 #define SEARCH_FINER (TCQ_BITS < 4 ? 0 : TCQ_BITS == 4 ? 1 : 2) // doublings of a distance
+#define SEARCH_FAR 32767
+#define SEARCH_FARTHEST (TCQ_BITS == 2 ? 16383 : 32766)     // cost of that distance
+#define SEARCH_RING 255                                     // levels of costs that a path needs: before weights 1 to 255,
+#define SEARCH_HISTORY (SEARCH_RING + 128)                  // and 1 to seam
 
-NSTF_DEVICE i32 within(i32 v, i32 most) { return v > most ? most : v < -most - 1 ? -most - 1 : v; }
-
-NSTF_DEVICE u32 search_cost(u32 rest, i32 z, i32 code) {
-	const i32 d = within((z - code) * (1 << SEARCH_FINER), 32767);
-	const u32 square = TCQ_BITS == 2 ? (u32)(d * d) >> 16 : ((u32)(d * d) + (1 << 14)) >> 15;
-	return rest + square < 65535 ? rest + square : 65535;
-}
-
+NSTF_DEVICE i32 within(i32 v, i32 most) { return v > most ? most : v < -most ? -most : v; }
+NSTF_DEVICE u32 lower_of(u32 a, u32 b) { return a < b ? a : b; }
 NSTF_DEVICE i32 search_code(u32 state, f32 unit) { return (i32)rintf(rounded_product(tcq_codeword(state), unit)); }
 
-NSTF_DEVICE u32 lower_of(u32 a, u32 b) { return a < b ? a : b; }
+// The cost of a distance on top of the rest.
+NSTF_DEVICE u32 search_cost(u32 rest, i32 distance) {
+	const i32 d = within(distance * (1 << SEARCH_FINER), SEARCH_FAR);
+	const u32 square = TCQ_BITS == 2 ? (u32)(d * d) >> 16 : ((u32)(d * d) + (1 << 14)) >> 15;
+	return lower_of(rest + square, 65535);
+}
 
-struct Search {
-	u32 code[64]; // two of the thread's states each
-	u16 *history;
-	f32 unit;
-};
-
-NSTF_DEVICE u16 *costs_at(const Search &s, int t) { return s.history + (i64)t * SEARCH_OVERLAPS; }
+// The same for many candidates, with what is common to them done once. On NVIDIA a
+// cost is the mantissa of a float whose last bit is worth what costs are counted in:
+// a product added to it, rounded to zero, is shifted by that. At more than 2 bits it
+// counts halves and has one of them, so that whole ones are rounded to nearest.
+#if defined(NSTF_CUDA)
+typedef f32 SearchTarget; // of a word with a codeword in the last 16 bits of a mantissa
+#define SEARCH_RESTS (TCQ_BITS == 2 ? 0x53000000u : 0x52000000u - SEARCH_FINER * 0x01000000u)
+NSTF_DEVICE SearchTarget search_target(i32 z) { return (f32)(8388608 + 32768 + z); }
+NSTF_DEVICE u32 search_stored(i32 code) { return (u32)(code + 32768); }
+NSTF_DEVICE u32 search_rest(u32 rest) { return SEARCH_RESTS + (TCQ_BITS == 2 ? rest : 2 * rest + 1); }
+NSTF_DEVICE u32 search_candidate(u32 rest, SearchTarget z, u32 pair, int high) {
+	const f32 d = z - of_bits(choose_bytes(pair, 0x4b000000u, high ? 0x7632 : 0x7610));
+	return bits_of(__fmaf_rz(d, d, of_bits(rest)));
+}
+NSTF_DEVICE u32 search_farthest(u32 rest) { return rest + (TCQ_BITS == 2 ? SEARCH_FARTHEST : 2 * SEARCH_FARTHEST); }
+NSTF_DEVICE u32 search_value(u32 best) { return lower_of((best - SEARCH_RESTS) >> (TCQ_BITS == 2 ? 0 : 1), 65535); }
+#else
+typedef i32 SearchTarget;
+NSTF_DEVICE SearchTarget search_target(i32 z) { return z; }
+NSTF_DEVICE u32 search_stored(i32 code) { return (u32)code & 0xffff; }
+NSTF_DEVICE u32 search_rest(u32 rest) { return rest; }
+NSTF_DEVICE u32 search_candidate(u32 rest, SearchTarget z, u32 pair, int high) {
+	const i32 d = z - (high ? (i32)pair >> 16 : (i32)(i16)pair); // 17 bits
+	const u32 square = (u32)__mul24(d, d);
+	return rest + (TCQ_BITS == 2 ? square >> 16 : (square + (1u << (14 - 2 * SEARCH_FINER))) >> (15 - 2 * SEARCH_FINER));
+}
+NSTF_DEVICE u32 search_farthest(u32 rest) { return rest + SEARCH_FARTHEST; }
+NSTF_DEVICE u32 search_value(u32 best) { return lower_of(best, 65535); }
+#endif
 
 // Makes the compiler think that a word changed, so that it is not unpacked into two
 // registers once and for all.
@@ -70,30 +104,68 @@ template <int N> NSTF_DEVICE void search_in_turn(u32 (&best)[N]) {
 #endif
 }
 
-// One weight further to the front.
-NSTF_DEVICE void search_step(Search &s, int t, i32 z) {
+// A worker: the overlaps of its chunks c are (c*SEARCH_THREADS + thread)*SEARCH_CHUNK and on.
+struct Worker {
+	u32 code[64];             // two states each, by chunk, by the bits on top, by overlap
+	u32 best[SEARCH_OWN / 2]; // two costs each
+};
+
+typedef pack<u32, SEARCH_CHUNK / 2> SearchChunk;
+
+NSTF_DEVICE int chunk_at(int c) { return (c * SEARCH_THREADS + (int)threadIdx.x) * SEARCH_CHUNK; }
+
+// The codewords, as long as the block lives.
+NSTF_DEVICE void search_codes(Worker &w, f32 unit) {
 #pragma unroll
-	for (int k = 0; k < 64; k++) stay_packed(s.code[k]);
-	const u16 *prev = costs_at(s, t + 1);
-	const int own = threadIdx.x * SEARCH_OWN;
-	u32 best[SEARCH_OWN];
+	for (int k = 0; k < 128; k++) {
+		const int c = k / (SEARCH_CHUNK << TCQ_BITS), i = k / SEARCH_CHUNK % (1 << TCQ_BITS);
+		const u32 v = search_stored(search_code((u32)i << (16 - TCQ_BITS) | (chunk_at(c) + k % SEARCH_CHUNK), unit));
+		w.code[k / 2] = k % 2 ? w.code[k / 2] | v << 16 : v;
+	}
+}
+
+// One weight further to the front: from the costs in LDS to best.
+NSTF_DEVICE void search_step(Worker &w, const u16 *costs, i32 z) {
 #pragma unroll
-	for (int j = 0; j < SEARCH_OWN; j++) best[j] = 65535;
+	for (int k = 0; k < 64; k++) stay_packed(w.code[k]);
+	const SearchTarget target = search_target(z);
 #pragma unroll
-	for (int i = 0; i < 1 << TCQ_BITS; i++)
+	for (int c = 0; c < SEARCH_OWN / SEARCH_CHUNK; c++) {
+		u32 best[SEARCH_CHUNK], nearest[SEARCH_GROUPS];
 #pragma unroll
-		for (int g = 0; g < SEARCH_OWN / SEARCH_SAME; g++) {
-			const u32 rest = prev[(i << (16 - 2 * TCQ_BITS)) + (own >> TCQ_BITS) + g];
+		for (int i = 0; i < 1 << TCQ_BITS; i++) {
+			const u16 *from = costs + (i << (16 - 2 * TCQ_BITS)) + (chunk_at(c) >> TCQ_BITS);
+			const u32 both = SEARCH_GROUPS == 2 ? *(const u32 *)from : *from;
+			u32 rest[SEARCH_GROUPS];
 #pragma unroll
-			for (int j = g * SEARCH_SAME; j < (g + 1) * SEARCH_SAME; j++) {
-				const int k = i * SEARCH_OWN + j;
-				best[j] = lower_of(best[j], search_cost(rest, z, (i32)(i16)(s.code[k / 2] >> (k % 2 * 16))));
+			for (int g = 0; g < SEARCH_GROUPS; g++) {
+				rest[g] = search_rest(g ? both >> 16 : both & 0xffff);
+				nearest[g] = i ? lower_of(nearest[g], rest[g]) : rest[g];
 			}
-			if (i % 2 && g == SEARCH_OWN / SEARCH_SAME - 1) search_in_turn(best); // two at once: a minimum of three
+#pragma unroll
+			for (int j = 0; j < SEARCH_CHUNK; j++) {
+				const int k = (c << TCQ_BITS | i) * SEARCH_CHUNK + j;
+				const u32 v = search_candidate(rest[j * SEARCH_GROUPS / SEARCH_CHUNK], target, w.code[k / 2], k % 2);
+				best[j] = i ? lower_of(best[j], v) : v;
+			}
+			if (i % 2) search_in_turn(best); // two at once: a minimum of three
 		}
 #pragma unroll
-	for (int j = 0; j < SEARCH_OWN; j++) costs_at(s, t)[own + j] = (u16)best[j];
-	__syncthreads();
+		for (int j = 0; j < SEARCH_CHUNK; j++) best[j] = search_value(lower_of(best[j], search_farthest(nearest[j * SEARCH_GROUPS / SEARCH_CHUNK])));
+#pragma unroll
+		for (int j = 0; j < SEARCH_CHUNK; j += 2) w.best[(c * SEARCH_CHUNK + j) / 2] = best[j] | best[j + 1] << 16;
+	}
+}
+
+// Writes a worker's costs.
+NSTF_DEVICE void search_write(const Worker &w, u16 *costs) {
+#pragma unroll
+	for (int c = 0; c < SEARCH_OWN / SEARCH_CHUNK; c++) {
+		SearchChunk v;
+#pragma unroll
+		for (int j = 0; j < SEARCH_CHUNK / 2; j++) v.v[j] = w.best[c * SEARCH_CHUNK / 2 + j];
+		*(SearchChunk *)(costs + chunk_at(c)) = v;
+	}
 }
 
 NSTF_DEVICE u32 wave_lowest(u32 v) {
@@ -102,74 +174,132 @@ NSTF_DEVICE u32 wave_lowest(u32 v) {
 	return v;
 }
 
-// The best state that ends in overlap p before weight t; all lanes of a wave.
-NSTF_DEVICE u32 search_next(const Search &s, int t, u32 p, i32 z) {
+// A path that the last wave follows, through levels of costs in memory.
+struct Path {
+	const u16 *history; // costs before weight 1
+	const i32 *z;       // in turn, of weights first, first+1, ... of the ring
+	int first, weights;
+	int end;     // overlap behind the last weight that costs nothing, all others having no way on; -1: none is needed
+	u32 *words;  // of the codes; null: none are kept
+	u32 p;       // overlap now
+	int at;      // weight now
+	bool strange; // a distance was cut off
+};
+
+// Follows the path by one weight.
+NSTF_DEVICE void path_step(Path &path, f32 unit) {
+	const int lane = threadIdx.x % NSTF_WAVE, t = path.at++;
+	const i32 z = path.z[path.first + t & 255];
 	u32 best = 0xffffffff;
-	for (int i = threadIdx.x % NSTF_WAVE; i < 1 << TCQ_BITS; i += NSTF_WAVE) {
-		const u32 state = (u32)i << (16 - TCQ_BITS) | p;
-		best = lower_of(best, search_cost(costs_at(s, t + 1)[state >> TCQ_BITS], z, search_code(state, s.unit)) << 16 | state);
+	bool far = false;
+#pragma unroll
+	for (int i = 0; i < 1 << TCQ_BITS; i += NSTF_WAVE) {
+		if (i + lane >= 1 << TCQ_BITS) continue;
+		const u32 state = (u32)(i + lane) << (16 - TCQ_BITS) | path.p, q = state >> TCQ_BITS;
+		const u32 rest = t + 1 < path.weights || path.end < 0 ? path.history[(i64)t * SEARCH_OVERLAPS + q] : q == (u32)path.end ? 0 : 65535;
+		const i32 d = z - search_code(state, unit);
+		const u32 v = search_cost(rest, d) << 16 | state;
+		if (v < best) best = v, far = within(d * (1 << SEARCH_FINER), SEARCH_FAR) != d * (1 << SEARCH_FINER);
 	}
-	return wave_lowest(best) & 0xffff;
+	const u32 state = wave_lowest(best) & 0xffff;
+	path.strange |= wave_ballot((best & 0xffff) == state && far && best != 0xffffffff) != 0;
+	if (path.words && lane == 0) {
+		const int at = t * TCQ_BITS;
+		const u32 bits = state & ((1 << TCQ_BITS) - 1);
+		path.words[at / 32] |= bits << (at % 32);
+		if (at % 32 + TCQ_BITS > 32) path.words[at / 32 + 1] |= bits >> (32 - at % 32);
+	}
+	path.p = state >> TCQ_BITS;
 }
 
-// Fills the costs behind the last weight.
-NSTF_DEVICE void search_begin(const Search &s, int t, u32 others, int zero) {
-	for (int p = threadIdx.x; p < SEARCH_OVERLAPS; p += SEARCH_THREADS) costs_at(s, t)[p] = p == zero ? 0 : (u16)others;
+// What the threads of a block share.
+struct Shared {
+	alignas(16) u16 costs[SEARCH_OVERLAPS];
+	i32 z[3][256];        // of the tile whose ring is followed, searched, and the one before which is the seam's
+	u32 start[3];         // overlap before the weights around the seam
+	u32 crossing[3];      // overlap that crosses the seam
+	i32 strange[3];       // so far
+	u32 lowest[SEARCH_THREADS / NSTF_WAVE];
+	u32 words[8 * TCQ_BITS];
+};
+
+// One phase: workers go through steps weights of z from the last, first being the
+// ring's weight at the front; the last wave follows a path meanwhile. end is as in a
+// Path. Costs before weights 1 to kept go to history.
+NSTF_DEVICE void search_phase(Shared &s, Worker &w, int steps, const i32 *z, int first, int end, u16 *history, int kept, Path &path, f32 unit) {
+	const bool worker = threadIdx.x < SEARCH_THREADS;
+	const int turns = steps > 0 ? steps : 1, each = (path.weights + turns - 1) / turns;
+	if (steps > 0) {
+		for (int p = threadIdx.x; p < SEARCH_OVERLAPS && worker; p += SEARCH_THREADS) s.costs[p] = end < 0 || p == end ? 0 : 65535;
+		__syncthreads();
+	}
+	for (int t = turns - 1; t >= 0; t--) {
+		if (!worker) {
+			for (int i = 0; i < each && path.at < path.weights; i++) path_step(path, unit);
+		} else if (steps > 0) {
+			search_step(w, s.costs, z[first + t & 255]);
+		}
+		__syncthreads(); // the costs were read
+		if (worker && steps > 0) search_write(w, s.costs);
+		__syncthreads();
+		if (worker && steps > 0 && t > 0 && t <= kept) search_write(w, history + (i64)(t - 1) * SEARCH_OVERLAPS);
+	}
+}
+
+// The lowest overlap with the least cost, to where.
+NSTF_DEVICE void search_start(Shared &s, u32 *where) {
+	if (threadIdx.x < SEARCH_THREADS) {
+		u32 best = 0xffffffff;
+		for (int p = threadIdx.x; p < SEARCH_OVERLAPS; p += SEARCH_THREADS) best = lower_of(best, (u32)s.costs[p] << 16 | p);
+		best = wave_lowest(best);
+		if (threadIdx.x % NSTF_WAVE == 0) s.lowest[threadIdx.x / NSTF_WAVE] = best;
+	}
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		u32 best = s.lowest[0];
+		for (int i = 1; i < SEARCH_THREADS / NSTF_WAVE; i++) best = lower_of(best, s.lowest[i]);
+		*where = best & 0xffff;
+	}
 	__syncthreads();
 }
 
-NSTF_KERNEL void __launch_bounds__(SEARCH_THREADS) nstf_trellis(
-    const f32 *__restrict__ z, u16 *codes, i32 *failed, u16 *history, i64 tiles, int seam, f32 unit) {
-	__shared__ i32 v[256];
-	__shared__ u32 lowest[SEARCH_THREADS / NSTF_WAVE];
-	__shared__ u32 crossing;
-	__shared__ u32 words[8 * TCQ_BITS];
-	Search s;
-	s.history = history + (i64)blockIdx.x * 257 * SEARCH_OVERLAPS, s.unit = unit;
-#pragma unroll
-	for (int k = 0; k < 128; k++) {
-		const u32 c = (u32)search_code(k / SEARCH_OWN << (16 - TCQ_BITS) | (threadIdx.x * SEARCH_OWN + k % SEARCH_OWN), unit) & 0xffff;
-		s.code[k / 2] = k % 2 ? s.code[k / 2] | c << 16 : c;
-	}
-	for (i64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-		__syncthreads();
-		if (threadIdx.x < 256) {
-			const f32 x = rounded_product(z[tile * 256 + threadIdx.x], unit);
-			v[threadIdx.x] = (i32)rintf(x > 27000.0f ? 27000.0f : x < -27000.0f ? -27000.0f : x);
+NSTF_KERNEL void __launch_bounds__(SEARCH_THREADS + NSTF_WAVE) nstf_trellis(
+    const f32 *__restrict__ z, u8 *codes, i64 stride, i32 *failed, u16 *history, int tiles, int seam, f32 unit) {
+	__shared__ Shared s;
+	Worker w;
+	const bool worker = threadIdx.x < SEARCH_THREADS;
+	const int lane = threadIdx.x % NSTF_WAVE;
+	u16 *ring = history + (i64)blockIdx.x * SEARCH_HISTORY * SEARCH_OVERLAPS, *around = ring + SEARCH_RING * SEARCH_OVERLAPS;
+	if (worker) search_codes(w, unit);
+	const int count = (tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x;
+	for (int n = -1; n <= count; n++) { // the ring of tile n follows the seam of tile n+1
+		const int a = (n + 2) % 3, b = (n + 3) % 3, c = (n + 4) % 3; // places of tiles n-1, n, n+1
+		const i64 last = blockIdx.x + (i64)(n - 1) * gridDim.x;
+		const bool begins = n + 1 < count, goes = n >= 0 && n < count, ends = n >= 1;
+		if (begins && threadIdx.x < 256) {
+			const f32 x = rounded_product(z[(last + 2 * gridDim.x) * 256 + threadIdx.x], unit);
+			s.z[c][threadIdx.x] = (i32)rintf(x > 27000.0f ? 27000.0f : x < -27000.0f ? -27000.0f : x);
+			if (threadIdx.x == 0) s.strange[c] = 0;
 		}
-		search_begin(s, 2 * seam, 0, -1);
-		for (int t = 2 * seam - 1; t >= 0; t--) search_step(s, t, v[(256 - seam + t) & 255]);
-		u32 best = 0xffffffff;
-		for (int p = threadIdx.x; p < SEARCH_OVERLAPS; p += SEARCH_THREADS) best = lower_of(best, (u32)costs_at(s, 0)[p] << 16 | p);
-		best = wave_lowest(best);
-		if (threadIdx.x % NSTF_WAVE == 0) lowest[threadIdx.x / NSTF_WAVE] = best;
+		if (threadIdx.x < 8 * TCQ_BITS) s.words[threadIdx.x] = 0;
 		__syncthreads();
-		if (threadIdx.x < NSTF_WAVE) {
-			for (int w = 0; w < SEARCH_THREADS / NSTF_WAVE; w++) best = lower_of(best, lowest[w]);
-			u32 p = best & 0xffff;
-			for (int t = 0; t < seam; t++) p = search_next(s, t, p, v[256 - seam + t]) >> TCQ_BITS;
-			if (threadIdx.x == 0) crossing = p;
+
+		Path path = {ring, s.z[a], 0, ends ? 256 : 0, (int)s.crossing[a], s.words, s.crossing[a], 0, false};
+		search_phase(s, w, begins ? 2 * seam : 0, s.z[c], 256 - seam, -1, around, seam, path, unit);
+		if (begins) search_start(s, &s.start[c]);
+		if (!worker && ends) {
+			wave_sync();
+			for (int i = lane; i < 8 * TCQ_BITS; i += NSTF_WAVE) ((u32 *)(codes + last * stride))[i] = s.words[i];
+			if (lane == 0 && (path.strange || s.strange[a])) failed[last] = 1;
 		}
-		__syncthreads();
-		const u32 fixed = crossing;
-		search_begin(s, 256, 65535, fixed);
-		for (int t = 255; t >= 0; t--) search_step(s, t, v[t]);
-		if (threadIdx.x < 8 * TCQ_BITS) words[threadIdx.x] = 0;
-		__syncthreads();
-		if (threadIdx.x < NSTF_WAVE) {
-			if (threadIdx.x == 0) failed[tile] = costs_at(s, 0)[fixed] == 65535;
-			u32 p = fixed;
-			for (int t = 0; t < 256; t++) {
-				const u32 state = search_next(s, t, p, v[t]), bits = state & ((1 << TCQ_BITS) - 1);
-				const int at = t * TCQ_BITS;
-				if (threadIdx.x == 0) {
-					words[at / 32] |= bits << (at % 32);
-					if (at % 32 + TCQ_BITS > 32) words[at / 32 + 1] |= bits >> (32 - at % 32);
-				}
-				p = state >> TCQ_BITS;
-			}
+
+		path = Path{around, s.z[c], 256 - seam, begins ? seam : 0, -1, nullptr, s.start[c], 0, false};
+		search_phase(s, w, goes ? 256 : 0, s.z[b], 0, s.crossing[b], ring, SEARCH_RING, path, unit);
+		if (goes && threadIdx.x == 0 && s.costs[s.crossing[b]] == 65535) s.strange[b] = 1;
+		if (!worker && begins && lane == 0) {
+			s.crossing[c] = path.p;
+			if (path.strange) s.strange[c] = 1;
 		}
 		__syncthreads();
-		if (threadIdx.x < 8 * TCQ_BITS) ((u32 *)codes)[tile * 8 * TCQ_BITS + threadIdx.x] = words[threadIdx.x];
 	}
 }

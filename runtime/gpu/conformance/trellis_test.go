@@ -19,7 +19,7 @@ func TestTrellisSearch(t *testing.T) {
 		if testing.Short() && bits != 6 {
 			continue
 		}
-		tiles := 2
+		tiles := 3
 		if testing.Short() {
 			tiles = 1
 		}
