@@ -67,6 +67,7 @@ func hint(err error) string {
 	var unsupported *formats.UnsupportedError
 	var full *atomicfile.DiskFullError
 	var large *gpu.TooLargeError
+	var room *gpu.TrellisMemoryError
 	var device *driver.Error
 	var bound *pipeline.BoundError
 	var drift *pipeline.DriftError
@@ -79,6 +80,8 @@ func hint(err error) string {
 		return "nstf --help and nstf COMMAND --help show usage and examples"
 	case errors.As(err, &large):
 		return large.Hint()
+	case errors.As(err, &room):
+		return room.Hint()
 	case errors.As(err, &device) && device.Hint != "":
 		return device.Hint
 	case errors.As(err, &full):

@@ -20,11 +20,13 @@ import (
 	"github.com/nstf/nstf/quantize/encode"
 	"github.com/nstf/nstf/quantize/pipeline"
 	"github.com/nstf/nstf/quantize/plan/planner"
+	"github.com/nstf/nstf/runtime/place"
 )
 
 // quantizeFlags are the flags of quantize.
 type quantizeFlags struct {
 	planFlags
+	on                             deviceFlag // where trellis codes are searched
 	text                           textFlags
 	out, scheme, embed, head       string
 	plan, source, memory           string
@@ -53,6 +55,9 @@ package costs; the package carries this as its ledger, with its plan. --max-drif
 far hidden states go from the model's, block by block: a block that goes too far gets more
 bits, at the cost of those behind it, or the command stops.
 
+Trellis codes are searched on a GPU where --device names one or, with auto, one is found:
+in minutes instead of hours, and to the same bytes, so that --resume goes on on either.
+
 What is finished lies in OUT.work until the package is whole. After an interrupt, --resume
 goes on there and --discard begins anew. With a package and --source MODEL, --plan redoes
 only the tensors whose recipe is another than in the package.
@@ -64,7 +69,7 @@ that no block divides get the nearest scheme that fits, which is listed.
 Schemes: %s.
 tcq2 to tcq6 are trellis codes of 2 to 6 bits over rotated weights: a fraction of the
 error of the others at the same size, found by a search that takes minutes instead of
-seconds. --schemes ggml makes what nstf export gives to llama.cpp.`
+seconds on the processor. --schemes ggml makes what nstf export gives to llama.cpp.`
 
 // wrapped lists words between commas, in lines of about so many columns.
 func wrapped(words []string, columns int) string {
@@ -112,7 +117,8 @@ func (a *app) quantizeCommand() *cobra.Command {
 	s.IntVar(&f.tries, "tries", 6, "packages made for --max-kld at most")
 	s.Float64Var(&f.maxDrift, "max-drift", 0, "what hidden states may drift, of their square, on held-out text")
 	s.StringVar(&f.objective, "objective", "size", "what is least within --max-kld: size, or latency on a device")
-	s.StringVar(&f.device, "device", "", "for --objective latency: "+strings.Join(deviceNames(), ", "))
+	s.StringVar(&f.device, "latency-device", "", "for --objective latency: "+strings.Join(deviceNames(), ", "))
+	s.StringVar(&f.on.name, "device", string(place.Auto), "where trellis codes are searched: auto, cpu, hip[:N] or cuda[:N]; auto: a GPU, if any")
 	s.StringVar(&f.scheme, "scheme", "", "scheme of the linear layers")
 	s.StringVar(&f.embed, "embed-scheme", "", "with --scheme: of the embedding table; default: SCHEME")
 	s.StringVar(&f.head, "head-scheme", "", "with --scheme: of the head; default: q6_k or SCHEME, one bit more for tcq")
@@ -167,7 +173,11 @@ func (f *quantizeFlags) check() error {
 	case f.sequential && f.parallel || f.resume && f.discard:
 		return usagef("--sequential and --parallel, and --resume and --discard, exclude each other")
 	case (f.scheme != "" || f.plan != "") && (len(f.keep) > 0 || f.forms || f.schemes != "all" || f.device != "" || f.objective != "size"):
-		return usagef("--keep, --forms, --schemes, --objective and --device go with --bpw, --size and --max-kld")
+		return usagef("--keep, --forms, --schemes, --objective and --latency-device go with --bpw, --size and --max-kld")
+	}
+	f.bothDevices()
+	if err := f.on.check(); err != nil {
+		return err
 	}
 	if f.memory != "" {
 		var err error
@@ -181,6 +191,16 @@ func (f *quantizeFlags) check() error {
 		}
 	}
 	return f.text.check()
+}
+
+// bothDevices takes a device of --objective latency that was given as plan takes it.
+func (f *quantizeFlags) bothDevices() {
+	if f.objective != "latency" || f.device != "" || !slices.Contains(deviceNames(), f.on.name) {
+		return
+	}
+	if f.device = f.on.name; f.device != thisCPU {
+		f.on.name = string(place.Auto)
+	}
 }
 
 // calibrated reports whether text or statistics are used.
@@ -231,6 +251,14 @@ func (a *app) quantize(ctx context.Context, src string, f *quantizeFlags) error 
 	}
 	if q.Stats != nil {
 		defer q.Stats.Close()
+	}
+	searcher, err := pipeline.NewSearcher(a.device(&f.on))
+	if err != nil {
+		return err
+	}
+	if searcher != nil {
+		defer searcher.Close()
+		q.Searcher = searcher
 	}
 	if earlier != "" {
 		e, err := model.Open(earlier)

@@ -19,6 +19,15 @@ func Float32s(p []byte) ([]float32, bool) {
 	return unsafe.Slice((*float32)(q), len(p)/4), true
 }
 
+// Float32Bytes views a slice as its little-endian bytes without a copy, or returns
+// false where the machine is big-endian.
+func Float32Bytes(x []float32) ([]byte, bool) {
+	if !littleEndian() {
+		return nil, false
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x)), true
+}
+
 func littleEndian() bool {
 	x := uint16(1)
 	return *(*byte)(unsafe.Pointer(&x)) == 1

@@ -183,6 +183,9 @@ func (k *kernelTable) trellis(d, inner int) {
 		k.add(fmt.Sprintf("trellis/%d", bits), Budget{256, 40 << 10}, (&TrellisSearch{Bits: bits, Codebook: scheme.TCQCodebookFor(bits), Deviation: 147.7, Seam: 128,
 			Tiles: 4096, Z: 1, Codes: 1, Failed: 1, Scratch: 256, Blocks: k.t.Units}).Calls(k.t))
 	}
+	m := TrellisMatrix{Bits: 3, Codebook: scheme.TCQCodebookFor(3), N: d, K: inner, W: 1, Units: 1, Codes: 256, Z: 1, Owed: 256}
+	p := TrellisPanel{To: 128, Width: 128, Behind: 256, Within: 256}
+	k.add("trellis/answer", Budget{128, 20 << 10}, []Call{m.Owe(p), m.Aim(p, 1), m.Miss(1)})
 	next := w
 	next.N, next.K = d, inner
 	k.add("rotate", Budget{64, 16 << 10}, (&Rotate{T: 1, X: 1, From: w, Gate: true, Act: cpu.SiLU, Up: 1, UpFrom: w, To: next, Acts: Acts{Data: 16, T: 1, K: inner}}).Calls(k.t))

@@ -28,6 +28,9 @@ type Options struct {
 	// Lookup says that rows are looked up alone, as those of an embedding
 	// table, so that they may not be rotated together.
 	Lookup bool
+	// Searcher finds trellis codes where there are many; nil: the processor does. The
+	// result does not depend on it.
+	Searcher Searcher
 
 	sample bool // w is a sample of the matrix's rows: an estimate will do
 }

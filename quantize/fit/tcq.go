@@ -28,6 +28,9 @@ type TCQ struct {
 	Set *cpu.Set
 	// Threads that search; 0: all. The codes do not depend on it.
 	Threads int
+	// Searcher finds the codes of matrices of more strips of 16 rows than there are
+	// threads; nil: nobody else does. The codes do not depend on it.
+	Searcher Searcher
 }
 
 // tcqDeviations are the codebooks' standard deviations, and tcqSpreads the
@@ -72,16 +75,33 @@ func (q TCQ) Fit(ctx context.Context, w []float32, n, k int) ([][]byte, error) {
 		parts = append(parts, scaleRows(rotated, n, k))
 	}
 	q.rotate(rotated, n, k)
-	strips := make(chan int, n/scheme.TCQTile)
-	for i := range n / scheme.TCQTile {
+	if q.Threads <= 0 {
+		q.Threads = runtime.GOMAXPROCS(0)
+	}
+	var todo []int
+	if q.Searcher != nil && n/scheme.TCQTile > q.Threads {
+		var err error
+		if todo, err = q.searched(ctx, parts[0], parts[1], rotated, n, k); err != nil {
+			return nil, err
+		}
+	} else {
+		for i := range n / scheme.TCQTile {
+			todo = append(todo, i)
+		}
+	}
+	q.strips(ctx, todo, parts, rotated, k)
+	return parts, ctx.Err()
+}
+
+// strips has the processor find the codes of some strips.
+func (q TCQ) strips(ctx context.Context, todo []int, parts [][]byte, rotated []float32, k int) {
+	strips := make(chan int, len(todo))
+	for _, i := range todo {
 		strips <- i
 	}
 	close(strips)
 	var wait sync.WaitGroup
-	if q.Threads <= 0 {
-		q.Threads = runtime.GOMAXPROCS(0)
-	}
-	for range min(q.Threads, n/scheme.TCQTile) {
+	for range min(q.Threads, len(todo)) {
 		wait.Go(func() {
 			s := q.newStrip(k)
 			for i := range strips {
@@ -95,7 +115,6 @@ func (q TCQ) Fit(ctx context.Context, w []float32, n, k int) ([][]byte, error) {
 		})
 	}
 	wait.Wait()
-	return parts, ctx.Err()
 }
 
 func (q TCQ) tileBytes() int { return 2 * scheme.TCQTile * q.Bits }
@@ -246,13 +265,22 @@ func (q TCQ) newStrip(k int) *strip {
 	return s
 }
 
+// scale returns the scale of 16 rotated rows, and the value of a codeword of 1 under
+// it; zeros where there is nothing to code.
+func (q TCQ) scale(w []float32) (half float16.Float16, unit float32) {
+	// A scale of 1 means 1/128 for a codeword of 1.
+	half = float16.Fromfloat32(float32(rms(w)) * 128 / (tcqDeviations[q.Codebook] * tcqSpreads[q.Bits]))
+	if unit = half.Float32() / 128; unit == 0 || half.IsInf(0) {
+		return 0, 0
+	}
+	return half, unit
+}
+
 // fit chooses the codes of 16 rotated rows and returns their scale as f16.
 func (s *strip) fit(codes []byte, w []float32) uint16 {
 	const tile = scheme.TCQTile
-	// A scale of 1 means 1/128 for a codeword of 1.
-	half := float16.Fromfloat32(float32(rms(w)) * 128 / (tcqDeviations[s.Codebook] * tcqSpreads[s.Bits]))
-	unit := half.Float32() / 128
-	if unit == 0 || half.IsInf(0) {
+	half, unit := s.scale(w)
+	if unit == 0 {
 		clear(codes)
 		return 0
 	}

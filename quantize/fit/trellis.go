@@ -66,7 +66,7 @@ func trellisFit(ctx context.Context, name string, w []float32, n, k, bits int, i
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
-	q := TCQ{TCQ: trellisScheme(bits, n, k, o), Seam: trellisSeam(o.Effort), Threads: o.threads()}
+	q := TCQ{TCQ: trellisScheme(bits, n, k, o), Seam: trellisSeam(o.Effort), Threads: o.threads(), Searcher: o.Searcher}
 	if method == MethodFeedback {
 		var err error
 		if q.Feedback, err = in.feedback(q.RotateIn, scheme.TCQTile, q.Seed, o.threads()); err != nil {

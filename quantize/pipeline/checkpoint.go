@@ -16,8 +16,8 @@ import (
 // tensor of a graph has a name with spaces.
 const hiddenName = "hidden states"
 
-// A place says which block hidden states have arrived at.
-type place struct {
+// An arrival says which block hidden states have arrived at.
+type arrival struct {
 	Block int `json:"block"`
 }
 
@@ -42,7 +42,7 @@ func (r *run) left(ctx context.Context) (*calibrate.Hidden, int, bool) {
 		return nil, 0, false
 	}
 	t, raw, ok := r.o.Work.Get(ctx, hiddenName)
-	var at place
+	var at arrival
 	if !ok || json.Unmarshal(raw, &at) != nil || at.Block < 1 || at.Block > len(r.m.Graph.Blocks) {
 		return nil, 0, false
 	}
@@ -77,7 +77,7 @@ func (r *run) checkpoint(ctx context.Context, h *calibrate.Hidden, block int) er
 	if err != nil {
 		return err
 	}
-	_, err = r.o.Work.Put(ctx, t, place{block})
+	_, err = r.o.Work.Put(ctx, t, arrival{block})
 	return err
 }
 

@@ -88,19 +88,31 @@ func (f *flow) seconds(ctx context.Context, p *plan.Plan) (float64, error) {
 	return sum + block*windows*float64(len(f.m.Graph.Blocks)), err
 }
 
-// sampledRows is how many rows are fitted to learn a rate.
-const sampledRows = 64
+// sampledRows is how many rows are fitted to learn a rate; a device searches the codes
+// of many in the time of few.
+const sampledRows, sampledOnDevice = 64, 2048
 
 // rate times fitting, with and without moments, in seconds per weight.
 func (f *flow) rate(ctx context.Context, t *formats.Tensor, recipe string) (float64, error) {
 	n, k := t.Rows()
-	n = min(n, sampledRows)
+	o := fit.Options{Threads: f.Threads}
+	rows := int64(sampledRows)
+	if f.Searcher != nil && plan.TrellisBits(recipe) > 0 {
+		rows, o.Searcher = sampledOnDevice, f.Searcher
+	}
+	n = min(n, rows)
 	w := make([]float32, n*k)
 	if err := scheme.DecodeRows(w, t, 0, n); err != nil {
 		return 0, err
 	}
+	if o.Searcher != nil { // which gets its kernels ready
+		few := int(min(k, 64))
+		if _, err := fit.Matrix(ctx, t.Name, w[:int(n)*few], int(n), few, recipe, nil, o); err != nil {
+			return 0, err
+		}
+	}
 	began := time.Now()
-	_, err := fit.Matrix(ctx, t.Name, w, int(n), int(k), recipe, nil, fit.Options{Threads: f.Threads})
+	_, err := fit.Matrix(ctx, t.Name, w, int(n), int(k), recipe, nil, o)
 	return 2 * time.Since(began).Seconds() / float64(n*k), err
 }
 

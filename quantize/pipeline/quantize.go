@@ -16,6 +16,7 @@ import (
 	"github.com/nstf/nstf/formats/work"
 	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/quantize/encode"
+	"github.com/nstf/nstf/quantize/fit"
 )
 
 // A Request says what package to make of a model.
@@ -44,6 +45,7 @@ type Request struct {
 	Earlier  map[string]Reused                                                  // of an earlier result
 	Parallel bool                                                               // see Options
 	Threads  int                                                                // 0: all
+	Searcher fit.Searcher                                                       // see Options
 	Memory   int64                                                              // limit in bytes; 0: none
 	Resume   bool                                                               // go on with an interrupted run's work, if there is some
 	Discard  bool                                                               // remove it
@@ -134,7 +136,7 @@ func (q *Request) folder(hash string) (*work.Folder, error) {
 
 // options returns how a plan is executed.
 func (q *Request) options(s *stats.File) Options {
-	return Options{Windows: q.Windows, Stats: s, Parallel: q.Parallel, Reuse: q.Earlier, Threads: q.Threads}
+	return Options{Windows: q.Windows, Stats: s, Parallel: q.Parallel, Reuse: q.Earlier, Threads: q.Threads, Searcher: q.Searcher}
 }
 
 // A flow is a request on its way.

@@ -38,6 +38,9 @@ type Options struct {
 	// does. Not with Parallel.
 	Watch   *Watch
 	Threads int // 0: all
+	// Searcher finds trellis codes; nil: the processor does. The result does not
+	// depend on it.
+	Searcher fit.Searcher
 	// Progress is called with weights fitted and their total; nil: nobody.
 	Progress func(done, total int64)
 }

@@ -61,7 +61,7 @@ func (j *job) fit(ctx context.Context) (formats.Tensor, Fit, error) {
 
 // options say how its matrices are fitted.
 func (j *job) options() fit.Options {
-	return fit.Options{Seed: j.p.Seed, Effort: int(j.p.Effort), Threads: j.o.Threads, Lookup: j.lookup}
+	return fit.Options{Seed: j.p.Seed, Effort: int(j.p.Effort), Threads: j.o.Threads, Lookup: j.lookup, Searcher: j.o.Searcher}
 }
 
 // whole fits a tensor by a recipe that looks at all its matrices at once.

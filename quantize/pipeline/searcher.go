@@ -1,0 +1,103 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/quantize/fit"
+	"github.com/nstf/nstf/runtime/exec"
+	"github.com/nstf/nstf/runtime/gpu"
+	"github.com/nstf/nstf/runtime/gpu/driver"
+	"github.com/nstf/nstf/runtime/gpu/kernelcache"
+	"github.com/nstf/nstf/runtime/place"
+)
+
+// A Searcher finds trellis codes on a GPU. It serves one goroutine.
+type Searcher struct {
+	device exec.Device
+	opened bool
+	gpu    *gpu.TrellisSearcher // nil: the processor searches
+}
+
+// NewSearcher returns who finds trellis codes on a device; nil for the processor. A GPU
+// that is asked for by name is opened now, with place.Auto one is looked for when
+// something is to be searched. What is found is told to the device's Notice.
+func NewSearcher(d exec.Device) (*Searcher, error) {
+	s := &Searcher{device: d}
+	switch d.Kind {
+	case place.HIP, place.CUDA:
+		return s, s.open(hip.API(d.Kind))
+	case place.Auto:
+		return s, nil
+	}
+	return nil, nil
+}
+
+// Close gives the device back.
+func (s *Searcher) Close() error {
+	if s == nil || s.gpu == nil {
+		return nil
+	}
+	return s.gpu.Close()
+}
+
+func (s *Searcher) notice(format string, args ...any) {
+	if s.device.Notice != nil {
+		s.device.Notice(fmt.Sprintf(format, args...))
+	}
+}
+
+func (s *Searcher) open(api hip.API) (err error) {
+	if s.gpu, err = gpu.NewTrellisSearcher(gpu.Options{API: api, Ordinal: s.device.Ordinal, Libraries: s.device.Libraries, Kernels: s.device.Kernels}); err != nil {
+		return err
+	}
+	s.opened = true
+	s.notice("trellis codes are searched on %v", s.gpu)
+	return nil
+}
+
+// look opens the first GPU that is found.
+func (s *Searcher) look() {
+	for _, api := range []hip.API{hip.HIP, hip.CUDA} {
+		err := s.open(api)
+		if err == nil {
+			return
+		}
+		if _, none := errors.AsType[*gpu.MissingError](err); !none {
+			s.notice("trellis codes are searched on the processor, for %s cannot be used: %v", api, err)
+			break
+		}
+	}
+	s.opened = true
+}
+
+// Search implements [fit.Searcher]. Where the device was not asked for by name and has
+// no room or no compiler, everything is left to the processor.
+func (s *Searcher) Search(ctx context.Context, j *fit.Search) error {
+	if !s.opened {
+		s.look()
+	}
+	if s.gpu != nil {
+		err := s.gpu.Search(ctx, (*gpu.TrellisJob)(j))
+		if err == nil || s.device.Kind != place.Auto || !unready(err) {
+			return err
+		}
+		s.notice("trellis codes are searched on the processor: %v", err)
+		err = s.gpu.Close()
+		s.gpu = nil
+		if err != nil {
+			return err
+		}
+	}
+	for i := range j.Left {
+		j.Left[i] = true
+	}
+	return nil
+}
+
+// unready reports whether a device cannot search from the start.
+func unready(err error) bool {
+	return errors.Is(err, driver.ErrMemory) || errors.Is(err, driver.ErrCompile) || errors.Is(err, driver.ErrMissing) || errors.Is(err, kernelcache.ErrNoCompiler)
+}

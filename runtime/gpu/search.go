@@ -1,0 +1,264 @@
+package gpu
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/formats/tensor"
+	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/runtime/gpu/driver"
+)
+
+// A TrellisJob is a matrix of rotated weights to be given trellis codes, from the last
+// tile of 16 columns to the first, errors answered on the way. Rows go by strips of 16,
+// which do not depend on one another.
+type TrellisJob struct {
+	Bits      int
+	Codebook  scheme.TCQCodebook
+	Deviation float32 // of the codebook
+	Seam      int     // effort, 1 to 128
+	N, K      int     // multiples of 16
+	W         []float32
+	Units     []float32 // [N/16]: the value of a codeword of 1; 0: the strip is left alone
+	// Panel returns what errors owe to columns 128*p and on, 128 or as many as there
+	// are: those behind them, [width][K-to], and their own, [width][width]. nil: nothing
+	// is answered.
+	Panel func(p int) (behind, within []float32)
+	Codes []byte // [N/16][K/16][32*Bits], to be filled in
+	Left  []bool // [N/16], to be filled in: strips whose codes the processor has to find
+}
+
+// A TrellisSearcher finds trellis codes on a GPU, the same bits as the processor's. It
+// serves one goroutine at a time; others wait.
+type TrellisSearcher struct {
+	m       *machine
+	mu      sync.Mutex
+	buffers map[string]driver.Buffer
+}
+
+// NewTrellisSearcher opens a device. Of the options only those that name the device and
+// the folders count. A [*MissingError] says that there is none.
+func NewTrellisSearcher(o Options) (*TrellisSearcher, error) {
+	m, err := openMachine(&o)
+	if err != nil {
+		return nil, err
+	}
+	return &TrellisSearcher{m: m, buffers: map[string]driver.Buffer{}}, nil
+}
+
+// Close gives the device back.
+func (s *TrellisSearcher) Close() error { return s.m.close() }
+
+// String names the device: cuda:0, NVIDIA H200.
+func (s *TrellisSearcher) String() string {
+	return fmt.Sprintf("%v, %s", s.m.device, s.m.device.Properties().Name)
+}
+
+// trellisWeights is how many weights are searched in one go: 256 MiB on the device.
+const trellisWeights = 1 << 26
+
+// Search carries a job out. After an error the codes mean nothing; after one that says
+// that the device is lost, no other call succeeds.
+func (s *TrellisSearcher) Search(ctx context.Context, j *TrellisJob) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.search(ctx, j)
+	if errors.Is(err, driver.ErrMemory) {
+		err = &TrellisMemoryError{err}
+	}
+	return err
+}
+
+func (s *TrellisSearcher) search(ctx context.Context, j *TrellisJob) error {
+	most := max(trellisWeights/(scheme.TCQTile*j.K), 1) // strips
+	for first, n := 0, j.N/scheme.TCQTile; first < n; first += most {
+		t := trellisRun{s: s, TrellisJob: *j, strips: min(most, n-first)}
+		t.W = j.W[first*scheme.TCQTile*j.K:][:t.strips*scheme.TCQTile*j.K]
+		t.Units, t.Left = j.Units[first:first+t.strips], j.Left[first:first+t.strips]
+		stride := len(j.Codes) / n
+		t.Codes = j.Codes[first*stride : (first+t.strips)*stride]
+		if err := t.run(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buffer returns memory of at least n bytes, which others of that name may have used.
+func (s *TrellisSearcher) buffer(name string, n int64) (driver.Buffer, error) {
+	b := s.buffers[name]
+	if b.Size >= n {
+		return b, nil
+	}
+	if b.Size > 0 {
+		delete(s.buffers, name)
+		if err := s.m.device.Free(b); err != nil {
+			return b, err
+		}
+	}
+	b, err := s.m.alloc(n)
+	if err == nil {
+		s.buffers[name] = b
+	}
+	return b, err
+}
+
+// put uploads numbers to the buffer of a name.
+func (s *TrellisSearcher) put(name string, x []float32) (hip.Address, error) {
+	b, err := s.buffer(name, int64(4*max(len(x), 1)))
+	if err != nil {
+		return 0, err
+	}
+	p, ok := tensor.Float32Bytes(x)
+	if !ok {
+		p, _ = binary.Append(nil, binary.LittleEndian, x)
+	}
+	return b.Address, s.m.stream.Upload(b, p)
+}
+
+// A trellisRun is some strips of a job.
+type trellisRun struct {
+	TrellisJob
+	s       *TrellisSearcher
+	strips  int
+	matrix  hip.TrellisMatrix
+	search  hip.TrellisSearch
+	codes   driver.Buffer
+	failed  driver.Buffer
+	scratch driver.Buffer
+}
+
+const trellisPanel = 128 // columns
+
+func (t *trellisRun) run(ctx context.Context) error {
+	if err := t.place(); err != nil {
+		return err
+	}
+	for p := (t.K - 1) / trellisPanel; p >= 0; p-- {
+		if err := ctx.Err(); err != nil {
+			return errors.Join(err, t.s.m.stream.Wait())
+		}
+		if err := t.panel(p); err != nil {
+			return err
+		}
+	}
+	if err := t.s.m.stream.Download(t.Codes, t.codes); err != nil {
+		return err
+	}
+	flags := make([]byte, 4*t.strips)
+	if err := t.s.m.stream.Download(flags, t.failed); err != nil {
+		return err
+	}
+	for i := range t.Left {
+		t.Left[i] = t.Units[i] != 0 && flags[4*i] != 0
+	}
+	return nil
+}
+
+// place brings the weights to the device, and finds room for the rest.
+func (t *trellisRun) place() (err error) {
+	s := t.s
+	get := func(name string, n int64) (b driver.Buffer) {
+		if err == nil {
+			b, err = s.buffer(name, n)
+		}
+		return b
+	}
+	t.matrix = hip.TrellisMatrix{Bits: t.Bits, Codebook: t.Codebook, N: t.strips * scheme.TCQTile, K: t.K}
+	t.codes, t.failed = get("codes", int64(len(t.Codes))), get("failed", int64(4*t.strips))
+	t.matrix.Codes = t.codes.Address
+	t.matrix.Z = get("z", int64(t.strips*scheme.TCQWeights*4)).Address
+	if t.Panel != nil {
+		t.matrix.Owed = get("owed", t.matrix.OwedBytes()).Address
+	}
+	if err == nil {
+		err = t.blocks()
+	}
+	if err == nil {
+		t.matrix.W, err = s.put("w", t.W)
+	}
+	if err != nil {
+		return err
+	}
+	units := make([]float32, t.strips)
+	for i, u := range t.Units {
+		if units[i] = u; u == 0 {
+			units[i] = 1 // its weights are zeros, and its codes are not used
+		}
+	}
+	if t.matrix.Units, err = s.put("units", units); err != nil {
+		return err
+	}
+	return s.m.stream.Fill(t.failed, 0)
+}
+
+// blocks finds work space for as many blocks as the device searches with at once, or
+// for half of them, or ...
+func (t *trellisRun) blocks() error {
+	t.search = t.matrix.Search(0)
+	t.search.Deviation, t.search.Seam, t.search.Blocks = t.Deviation, t.Seam, 1
+	c := t.search.Calls(t.s.m.target)[0]
+	f, err := t.s.m.function(&c)
+	if err != nil {
+		return err
+	}
+	each, err := f.Resident(int(c.Block[0]), 0)
+	if err != nil {
+		return err
+	}
+	t.search.Failed = t.failed.Address
+	for t.search.Blocks = min(t.strips, max(each, 1)*t.s.m.target.Units); ; t.search.Blocks = (t.search.Blocks + 1) / 2 {
+		t.scratch, err = t.s.buffer("scratch", t.search.ScratchBytes())
+		if err == nil || !errors.Is(err, driver.ErrMemory) || t.search.Blocks == 1 {
+			t.search.Scratch = t.scratch.Address
+			return err
+		}
+	}
+}
+
+// panel finds the codes of up to 8 tiles of each strip.
+func (t *trellisRun) panel(p int) error {
+	to := min((p+1)*trellisPanel, t.K)
+	a := hip.TrellisPanel{To: to, Width: to - p*trellisPanel}
+	var calls []hip.Call
+	if t.Panel != nil {
+		behind, within := t.Panel(p)
+		var err error
+		if a.Behind, err = t.s.put("behind", behind); err != nil {
+			return err
+		}
+		if a.Within, err = t.s.put("within", within); err != nil {
+			return err
+		}
+		calls = append(calls, t.matrix.Owe(a))
+	}
+	for j := to/scheme.TCQTile - 1; j >= p*trellisPanel/scheme.TCQTile; j-- {
+		search := t.search
+		search.Codes = t.matrix.Search(j).Codes
+		calls = append(append(append(calls, t.matrix.Aim(a, j)), search.Calls(t.s.m.target)...), t.matrix.Miss(j))
+	}
+	if err := t.s.m.launch(calls); err != nil {
+		return err
+	}
+	return t.s.m.stream.Wait()
+}
+
+// A TrellisMemoryError says that a device has no room for a search.
+type TrellisMemoryError struct{ Err error }
+
+// Error implements error.
+func (e *TrellisMemoryError) Error() string {
+	return "no room for the search for trellis codes: " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *TrellisMemoryError) Unwrap() error { return e.Err }
+
+// Hint says what would help.
+func (e *TrellisMemoryError) Hint() string {
+	return "close other programs that use the GPU, or search on the processor by --device cpu; --resume goes on with what is finished"
+}
