@@ -125,6 +125,11 @@ func (o *Matvec) Calls(t Target) []Call {
 // matvecStatic is what a launch takes of LDS beside its input, at most.
 const matvecStatic = 24 << 10
 
+// sameKernel reports whether one launch multiplies with both: rotations are another's.
+func (f Format) sameKernel(o Format) bool {
+	return f == o || f.Rotated() && o.Rotated() && f.defines == o.defines
+}
+
 // groups divides the products by format, in order of first appearance.
 func (o *Matvec) groups() [][]Product {
 	if o.Gated {
@@ -134,7 +139,7 @@ func (o *Matvec) groups() [][]Product {
 next:
 	for _, p := range o.Products {
 		for i, g := range groups {
-			if g[0].W.Format == p.W.Format && len(g) < 3 {
+			if g[0].W.Format.sameKernel(p.W.Format) && len(g) < 3 {
 				groups[i] = append(g, p)
 				continue next
 			}

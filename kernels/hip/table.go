@@ -212,11 +212,38 @@ func (k *kernelTable) forms(d, inner int) {
 		k.add("thin/"+name+"/gated", small, (&Thin{T: 1, Gated: true, Act: cpu.SiLU, Products: []ThinProduct{thin(inner), thin(inner)}}).Calls(k.t))
 		k.add("thin/"+name+"/T=8", Budget{128, 32 << 10}, (&Thin{T: 8, Products: []ThinProduct{thin(d)}}).Calls(k.t))
 	}
+	k.thinTCQ(d, inner, rank)
 	k.add("mix", small, (&Mix{T: 2, Experts: 1, Share: 2, B: 4, N: inner, Z: 1, C: 1, Y: 1}).Calls(k.t))
 	k.add("digits", small, (&Digits{T: 1, Rows: []int{32, 32, 32}, Token: 1, Digits: 1}).Calls(k.t))
 	k.add("contract", Budget{128, 32 << 10}, (&Contract{T: 1, I: 32, L: 16, Q: rank * 16, V: 32, S: rank, A: 1, B: 1, C: 1, Same: true}).Calls(k.t))
 	k.add("contract/last", Budget{128, 32 << 10}, (&Contract{T: 1, I: 1024, L: 1, Q: rank * 16, V: 32, S: 1, A: 1, B: 1, C: 1, Same: true}).Calls(k.t))
 	k.add("contract/lookup", Budget{128, 32 << 10}, (&Contract{T: 1, I: 16, L: 1, Q: rank, V: 1, S: 16 * rank, A: 1, B: 1, C: 1, Rounded: true, Scale: 1}).Calls(k.t))
+}
+
+// thinTCQ adds second steps of the scheme tcq.
+func (k *kernelTable) thinTCQ(d, inner, rank int) {
+	s, _ := scheme.ByName("tcq")
+	for _, bits := range []int64{2, 3, 4} {
+		params := usualParams(s)
+		params["bits"] = bits
+		codes, err := FormatOf(s, params, int64(d))
+		if err != nil {
+			panic("hip: " + err.Error())
+		}
+		params["rotate_in"], params["rotate_out"] = int64(rank), 128
+		f, err := FormatOf(s, params, int64(rank))
+		if err != nil {
+			panic("hip: " + err.Error())
+		}
+		thin := func(n int) ThinRotated {
+			w := Weight{Format: f, N: n, K: rank, Data: 256}
+			return ThinRotated{Product{W: w, Y: 1, Residual: 1}, 16, Weight{Format: f, N: rank, K: d, Data: 256}, 16, Weight{Format: codes, N: n, K: d, Data: 256}}
+		}
+		name := fmt.Sprintf("thin/tcq%d/", bits)
+		k.add(name+"T=1", Budget{128, 32 << 10}, (&ThinTCQ{T: 1, Products: []ThinRotated{thin(d), thin(1024), thin(1024)}}).Calls(k.t))
+		k.add(name+"gated", Budget{160, 32 << 10}, (&ThinTCQ{T: 1, Gated: true, Act: cpu.SiLU, Products: []ThinRotated{thin(inner), thin(inner)}}).Calls(k.t))
+		k.add(name+"T=8", Budget{128, 32 << 10}, (&ThinTCQ{T: 8, Products: []ThinRotated{thin(d)}}).Calls(k.t))
+	}
 }
 
 // product adds a matvec with what its loop does.

@@ -106,6 +106,10 @@ func (m *matrix) product() bool { return m.formed != nil && m.formed.a != nil }
 type thinTarget struct {
 	target
 	z hip.Address // [T][R]
+	// Where A is of rotated codewords and rows are few: the factor whose products z
+	// are before its output side, and those of the codes, nil where there is none.
+	from, codes *matrix
+	sums        hip.Address // [T][N] of codes
 }
 
 // formedTargets computes a group in which some targets have a form: first all that
@@ -129,18 +133,42 @@ func (w *walk) divided(t int, in source, targets []target) (first []target, seco
 		case f.chain != nil:
 			w.contract(t, in.x, g)
 		default:
-			to := g
-			to.w = f.a
-			if f.q != nil {
-				first = append(first, target{w: f.q, y: g.y, residual: g.residual})
-				to.residual = g.y
+			codes, inner, outer := w.steps(t, g, z)
+			if codes.w != nil {
+				first = append(first, codes)
 			}
-			thin = append(thin, target{w: f.b, y: z})
-			second = append(second, thinTarget{to, z})
+			thin, second = append(thin, inner), append(second, outer)
 			z += hip.Address(4 * padded(t*f.b.N))
 		}
 	}
 	return append(first, thin...), second
+}
+
+// steps divides one product: into its codes, if any, the factor that reads the input,
+// and the one behind it.
+func (w *walk) steps(t int, g target, z hip.Address) (codes, inner target, outer thinTarget) {
+	f := g.w.formed
+	turned := f.a.turnsThin(t)
+	inner = target{w: f.b, y: z, raw: turned && f.b.Format.Rotated()}
+	outer = thinTarget{target: g, z: z}
+	outer.w = f.a
+	if inner.raw {
+		outer.from = f.b
+	}
+	if f.q == nil {
+		return codes, inner, outer
+	}
+	codes = target{w: f.q, y: g.y, residual: g.residual}
+	if !turned || !f.q.Format.Rotated() {
+		outer.residual = g.y
+		return codes, inner, outer
+	}
+	// Both are turned back by the second step, which adds the codes' bias too.
+	if codes.raw = true; g.y == g.residual {
+		codes.y = w.e.s.sums
+	}
+	outer.codes, outer.sums = f.q, codes.y
+	return codes, inner, outer
 }
 
 // padded is the numbers of a vector between two factors, with what follows aligned.
@@ -164,40 +192,75 @@ func (w *walk) firstStep(t int, in source, targets []target) {
 	}
 }
 
+// thinColumns is the most columns of what hip.Thin and hip.ThinTCQ multiply with:
+// longer rows are not thin.
+const thinColumns = 512
+
+// isThin reports whether the outer factor is multiplied with t rows as such.
+func (m *matrix) isThin(t int) bool { return few(t) && m.K <= thinColumns && m.experts == 0 }
+
+// turnsThin reports whether that is by hip.ThinTCQ.
+func (m *matrix) turnsThin(t int) bool { return m.isThin(t) && m.Format.Rotated() }
+
 // secondStep adds the products of the outer factors.
 func (w *walk) secondStep(t int, targets []thinTarget) {
-	op := &hip.Thin{T: t}
+	op, rotated := &hip.Thin{T: t}, &hip.ThinTCQ{T: t}
 	for _, g := range targets {
-		if few(t) && !g.w.Format.Rotated() {
-			op.Products = append(op.Products, g.product())
-			continue
+		switch {
+		case g.w.turnsThin(t):
+			rotated.Products = append(rotated.Products, g.rotated())
+		case g.w.isThin(t):
+			op.Products = append(op.Products, g.thin())
+		default:
+			w.linear(t, source{x: g.z}, g.target)
 		}
-		w.linear(t, source{x: g.z}, g.target)
 	}
 	if len(op.Products) > 0 {
 		w.do(op)
 	}
+	if len(rotated.Products) > 0 {
+		w.do(rotated)
+	}
 }
 
-// product is the second step as hip.Thin has it.
-func (g *thinTarget) product() hip.ThinProduct {
+// thin is the second step as hip.Thin has it.
+func (g *thinTarget) thin() hip.ThinProduct {
 	return hip.ThinProduct{X: g.z, Product: hip.Product{W: g.w.Weight, Y: g.y, Bias: g.w.bias, Residual: g.residual}}
+}
+
+// rotated is the second step as hip.ThinTCQ has it.
+func (g *thinTarget) rotated() hip.ThinRotated {
+	p := hip.ThinRotated{X: g.z, Product: hip.Product{W: g.w.Weight, Y: g.y, Bias: g.w.bias, Residual: g.residual}}
+	if g.from != nil {
+		p.XFrom = g.from.Weight
+	}
+	if g.codes != nil {
+		p.Codes, p.From, p.Bias = g.sums, g.codes.Weight, g.codes.bias
+	}
+	return p
 }
 
 // formedGate is gated where gate or up have a form: the second steps of both are one
 // launch that activates too, where they are alike.
 func (w *walk) formedGate(t int, in source, b *block) source {
 	s := &w.e.s
-	gate, up := target{w: b.gate, y: s.gate}, target{w: b.up, y: s.up}
-	if few(t) && b.gate.product() && b.up.product() {
-		if f, g := b.gate.formed.a, b.up.formed.a; f.Format == g.Format && !f.Format.Rotated() {
-			first, second := w.divided(t, in, []target{gate, up})
-			w.firstStep(t, in, first)
-			w.do(&hip.Thin{T: t, Gated: true, Act: b.act, Products: []hip.ThinProduct{second[0].product(), second[1].product()}})
+	targets := []target{{w: b.gate, y: s.gate}, {w: b.up, y: s.up}}
+	if b.gate.product() && b.up.product() && b.gate.formed.a.isThin(t) && b.up.formed.a.isThin(t) {
+		first, second := w.divided(t, in, targets)
+		w.firstStep(t, in, first)
+		gate, up := &second[0], &second[1]
+		switch g, u := gate.rotated(), up.rotated(); {
+		case g.Alike(&u) && gate.w.Format.Rotated():
+			w.do(&hip.ThinTCQ{T: t, Gated: true, Act: b.act, Products: []hip.ThinRotated{g, u}})
+			return source{x: s.gate}
+		case gate.w.Format == up.w.Format && !gate.w.Format.Rotated():
+			w.do(&hip.Thin{T: t, Gated: true, Act: b.act, Products: []hip.ThinProduct{gate.thin(), up.thin()}})
 			return source{x: s.gate}
 		}
+		w.secondStep(t, second)
+	} else {
+		w.linear(t, in, targets...)
 	}
-	w.linear(t, in, gate, up)
 	w.do(&hip.Activate{Act: b.act, N: t * b.up.N, Gate: s.gate, Up: s.up, Out: s.gate})
 	return source{x: s.gate}
 }

@@ -110,7 +110,7 @@ func (k *kind) String() string {
 // and experts.
 func kinds() []kind {
 	return []kind{
-		{"llama-31", form.Corrected, []string{"q4_0", "tcq3"}, []string{"q8_0", "tcq2"}, []string{"q8_0", "tcq2"}, 32, false},
+		{"llama-31", form.Corrected, []string{"q4_0", "tcq3", "tcq3"}, []string{"q8_0", "tcq2", "tcq2"}, []string{"q8_0", "tcq2", "tcq2"}, 32, false},
 		{"gptj", form.LowRank, nil, []string{"q8_0", "f16"}, []string{"f16"}, 32, true},
 		{"llama-tied", form.Corrected, []string{"q8_0"}, []string{"bf16"}, []string{"q8_0"}, 16, true},
 		{"mixtral", form.Corrected, []string{"q4_0", "tcq2"}, []string{"q8_0", "tcq2"}, []string{"f16", "tcq2"}, 32, false},

@@ -22,6 +22,9 @@ type matrix struct {
 type target struct {
 	w           *matrix
 	y, residual hip.Address
+	// raw leaves a product of rotated codewords on their output side, where nothing
+	// is added to it.
+	raw bool
 }
 
 // A source is what a group of products reads: x[T][K], normalised on the way

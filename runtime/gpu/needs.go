@@ -52,7 +52,7 @@ func (n *needs) group(ms ...*matrix) {
 		}
 		thin += f.b.N
 		n.rank = max(n.rank, f.b.N)
-		if f.a.Format.Rotated() {
+		if f.a.Format.Rotated() || f.q != nil && f.q.Format.Rotated() {
 			n.sums = max(n.sums, f.a.N)
 		}
 	}

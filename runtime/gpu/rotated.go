@@ -43,12 +43,15 @@ func (w *walk) rotated(t int, in source, targets []target) {
 		products := make([]hip.Product, len(group))
 		for i, g := range group {
 			products[i] = hip.Product{W: g.w.Weight, Y: g.y}
-			if g.y == g.residual { // which is still needed
+			if g.y == g.residual && !g.raw { // which is still needed
 				products[i].Y = w.e.s.sums
 			}
 		}
 		w.codewords(t, to, products)
 		for i, g := range group {
+			if g.raw {
+				continue
+			}
 			w.do(&hip.Rotate{T: t, X: products[i].Y, From: g.w.Weight, Bias: g.w.bias, Residual: g.residual, Y: g.y})
 		}
 		targets = rest
