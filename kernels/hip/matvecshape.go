@@ -39,7 +39,12 @@ func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) Mat
 			s.Rows = 1
 		}
 	}
-	s.Steps = min(s.Steps, ceil(units, s.Lanes))
+	if !integer && o.Experts == 0 && o.Rounded.Data == 0 { // few outputs: waves share rows
+		for 2*s.Split <= s.Waves && 2*s.Split*s.Lanes <= units && outputs*s.Lanes*s.Split < 128*t.Units {
+			s.Split *= 2
+		}
+	}
+	s.Steps = min(s.Steps, ceil(units, s.Lanes*s.Split))
 	if o.Rounded.Data != 0 {
 		s.wholeTiles(t, w.N)
 	}

@@ -35,11 +35,21 @@ func (l *layout) form(t *formats.Tensor, experts int64) *matrix {
 	case f.ID == form.Train && experts == 0:
 		l.chain(m.formed, t)
 	case (f.ID == form.LowRank || f.ID == form.Corrected) && (stacked || experts == 0 && len(t.Shape) == 2):
-		m.formed.q, m.formed.a, m.formed.b = l.factor(t, "q", experts), l.factor(t, "a", experts), l.factor(t, "b", experts)
+		l.product(m.formed, t, experts)
 	default:
 		l.fail(formats.Unsupportedf("", t.Name, "the form %q here", t.Form))
 	}
 	return m
+}
+
+func (l *layout) product(f *formed, t *formats.Tensor, experts int64) {
+	f.q, f.a, f.b = l.factor(t, "q", experts), l.factor(t, "a", experts), l.factor(t, "b", experts)
+	if l.err != nil {
+		return
+	}
+	// Codes of the same format share a launch with B, and what they round.
+	f.a.floats = !f.a.Format.Rotated() && f.a.K <= thinColumns
+	f.b.floats = !f.b.Format.Rotated() && f.b.N <= thinColumns && (f.q == nil || f.q.Format != f.b.Format)
 }
 
 // factor places a factor by its short name, nil where there is none.
@@ -175,13 +185,14 @@ func (w *walk) steps(t int, g target, z hip.Address) (codes, inner target, outer
 func padded(n int) int { return (n + align/4 - 1) / (align / 4) * (align / 4) }
 
 // firstStep computes targets of one matrix each. Few rows are an operation for each
-// format, since each is tuned by itself; rotated ones share their input.
+// format, since each is tuned by itself; rotated ones share their input. Thin factors
+// that are multiplied in float32 are apart from codes.
 func (w *walk) firstStep(t int, in source, targets []target) {
 	for len(targets) > 0 {
 		var group, rest []target
 		for _, g := range targets {
-			one := &targets[0].w.Format
-			if !few(t) || g.w.Format == *one || g.w.Format.Rotated() && one.Rotated() {
+			one, f := targets[0].w, g.w.Format
+			if !few(t) || f == one.Format && g.w.floats == one.floats || f.Rotated() && one.Format.Rotated() {
 				group = append(group, g)
 			} else {
 				rest = append(rest, g)

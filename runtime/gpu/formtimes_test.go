@@ -13,10 +13,13 @@ import (
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/gpu"
 )
 
 var timesFlag = flag.String("times", "", "what to time, as SCHEME or SCHEME+RANK:SCHEME, with commas: q4_k,q4_k+64:q8_0; default: nothing")
+
+const promptRows = 512
 
 // A shape is that of a llama's layers.
 type shape struct{ width, kv, inner, layers int64 }
@@ -125,21 +128,29 @@ func TestFormsTimes(t *testing.T) {
 			}
 			g := m.graph()
 			e, err := gpu.New(g, func(name string) formats.Tensor { return m.tensors[name] },
-				gpu.Options{API: hip.API(*deviceFlag), Context: 2048, Rows: 512, Kernels: folder})
+				gpu.Options{API: hip.API(*deviceFlag), Context: 2048, Rows: promptRows, Kernels: folder})
 			if err != nil {
 				t.Fatal(err)
 			}
-			logits(t, e, g.Vocab, 1)
+			c, err := e.NewCache(1024)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, rows := range []int{promptRows, 1} { // whose positions are timed
+				if err := e.Forward(&device.Batch{Segments: []device.Segment{{Cache: c, Tokens: make([]int32, rows), Length: promptRows + 1}}}); err != nil {
+					t.Fatal(err)
+				}
+			}
 			times, err := e.Profile(1)
 			if err != nil {
 				t.Fatal(err)
 			}
-			prompt, err := e.Profile(512)
+			prompt, err := e.Profile(promptRows)
 			if err != nil {
 				t.Fatal(err)
 			}
 			plan := e.Plan()
-			t.Logf("%d x %d, %d layers, %s: %.1f us a step, %.1f us for 512, %.1f MB", s.width, s.inner, s.layers, what,
+			t.Logf("%d x %d, %d layers, %s: %.1f us a step, %.1f us for a prompt, %.1f MB", s.width, s.inner, s.layers, what,
 				times[0].Microseconds, prompt[0].Microseconds, float64(plan.Weights)/1e6)
 			for _, k := range times {
 				t.Logf("    %8.1f us %4d calls  %s", k.Microseconds, k.Calls, k.Name)

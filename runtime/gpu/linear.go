@@ -13,8 +13,11 @@ type matrix struct {
 	experts    int         // 0: it is no stack
 	bias       hip.Address // f32 [N] or [experts][N], 0: none
 	formed     *formed     // of a form other than dense; Format, Data and parts are empty then
-	tensor     formats.Tensor
-	parts      []hip.Part
+	// floats has few rows multiplied in float32 in the default mode too: a thin factor,
+	// for which rounding the input would take longer than multiplying.
+	floats bool
+	tensor formats.Tensor
+	parts  []hip.Part
 }
 
 // A target is one matrix of a group that shares an input, and where its
@@ -93,7 +96,7 @@ func few(t int) bool { return t <= hip.MaxRows }
 
 // integers reports whether a product is one of activations rounded to bytes.
 func (w *walk) integers(m *matrix) bool {
-	return !w.e.exact && m.Format.Integer() && !m.Format.Rotated()
+	return !w.e.exact && !m.floats && m.Format.Integer() && !m.Format.Rotated()
 }
 
 // rounding reports whether all that read a matrix's input take it rounded, in groups
@@ -168,7 +171,8 @@ func (w *walk) linear(t int, in source, targets ...target) {
 	}
 	if few(t) {
 		w.roundFine(&in, t, targets)
-		w.do(&hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Fine: in.fine, Norm: in.norm, Products: products})
+		exact := w.e.exact || targets[0].w.floats
+		w.do(&hip.Matvec{T: t, Exact: exact, X: in.x, Acts: in.acts, Fine: in.fine, Norm: in.norm, Products: products})
 		return
 	}
 	w.do(&hip.Matmul{T: t, Exact: w.e.exact, X: in.x, Products: products, Scratch: w.e.s.tiles})

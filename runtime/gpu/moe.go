@@ -40,7 +40,7 @@ func (w *walk) expert(m *matrix, slots, share int, in source, y, residual hip.Ad
 	}
 	s, products := &w.e.s, []hip.Product{{W: m.Weight, Y: y, Bias: m.bias, Residual: residual}}
 	if few(slots) {
-		w.do(&hip.Matvec{T: slots, Exact: w.e.exact, X: in.x, Acts: in.acts, Fine: in.fine, Experts: s.chosen, Stack: m.experts, Share: share, Products: products})
+		w.do(&hip.Matvec{T: slots, Exact: w.e.exact || m.floats, X: in.x, Acts: in.acts, Fine: in.fine, Experts: s.chosen, Stack: m.experts, Share: share, Products: products})
 		return
 	}
 	w.do(&hip.Matmul{T: slots, Exact: w.e.exact, X: in.x, First: s.first, Slots: s.slots, Stack: m.experts, Share: share, Products: products, Scratch: s.tiles})
