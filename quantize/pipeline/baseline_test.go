@@ -13,10 +13,14 @@ import (
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/formats/tensor"
+	"github.com/nstf/nstf/quantize/factored"
+	"github.com/nstf/nstf/quantize/fit"
 	qplan "github.com/nstf/nstf/quantize/plan"
+	"github.com/nstf/nstf/quantize/plan/candidates"
 	"github.com/nstf/nstf/runtime/eval"
 )
 
@@ -26,6 +30,7 @@ var (
 	baseText  = flag.String("baseline.text", "", "text to measure on")
 	baseParts = flag.String("baseline.removed", "0.2,0.4,0.6", "parts of the parameters that are removed")
 	baseMost  = flag.Int("baseline.tokens", 0, "tokens of it; 0: all")
+	baseCodes = flag.String("baseline.codes", "", "scheme of the baselines' factors, which are then held to packages of equal bytes; \"\": factors stay in bf16")
 )
 
 // BenchmarkBaselines prints the perplexity of a model whose blocks' matrices are
@@ -35,6 +40,10 @@ var (
 // (SVD-LLM: Wang et al., 2024, arXiv 2403.07378, without its later updates), and
 // by the latter with ranks that a plan chooses per tensor under the same number
 // of parameters. Nothing of the baselines is in the program.
+//
+// With a scheme, the factors of both baselines are coded by it, and beside them is
+// what the planner makes of the same matrices in no more bytes, of all schemes and
+// forms. Statistics are those of the original model throughout.
 func BenchmarkBaselines(b *testing.B) {
 	if *baseModel == "" {
 		b.Skip("needs -baseline.model, -baseline.stats and -baseline.text")
@@ -49,7 +58,11 @@ func BenchmarkBaselines(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	h := &harness{b: b, m: m, s: s}
+	h := &harness{b: b, m: m, s: s, measured: fit.NewMeasured(s)}
+	if *baseCodes != "" {
+		h.compareCoded(strings.Split(*baseParts, ","))
+		return
+	}
 	h.factor()
 	fmt.Fprintf(os.Stderr, "| removed | plain SVD | SVD-LLM's whitening | planned ranks | its predicted KL |\n|---|---:|---:|---:|---:|\n| 0 %% | %.2f | | | |\n", h.perplexity(nil))
 	for _, part := range strings.Split(*baseParts, ",") {
@@ -68,6 +81,7 @@ type harness struct {
 	b           *testing.B
 	m           *model.Model
 	s           *stats.File
+	measured    *fit.Measured
 	linears     []*model.Linear
 	plain       map[string]*decompose.Factors
 	white       map[string]*decompose.Factors
@@ -76,32 +90,98 @@ type harness struct {
 
 func (h *harness) factor() {
 	h.plain, h.white = map[string]*decompose.Factors{}, map[string]*decompose.Factors{}
+	h.each(func(l *model.Linear, w []float32, in *fit.Input) {
+		n, k := int(l.Out), int(l.In)
+		for _, x := range []struct {
+			to map[string]*decompose.Factors
+			h  *decompose.Moments
+		}{{h.plain, nil}, {h.white, decompose.NewMoments(in.Moments())}} {
+			var err error
+			if x.to[l.Weight], err = decompose.Factor(context.Background(), w, n, k, x.h, decompose.Options{}); err != nil {
+				h.b.Fatal(err)
+			}
+		}
+		h.linears, h.denseParams = append(h.linears, l), h.denseParams+int64(n*k)
+	})
+}
+
+// each visits the matrices of all blocks.
+func (h *harness) each(do func(l *model.Linear, w []float32, in *fit.Input)) {
 	for i := range h.m.Graph.Blocks {
 		for _, l := range h.m.Graph.Blocks[i].Linears() {
 			t := h.m.Tensor(l.Weight)
 			if l.Role == model.RoleRouter || len(t.Shape) != 2 {
 				continue
 			}
-			n, k := int(l.Out), int(l.In)
-			w := make([]float32, n*k)
-			if err := scheme.DecodeRows(w, &t, 0, int64(n)); err != nil {
+			w := make([]float32, l.Out*l.In)
+			if err := scheme.DecodeRows(w, &t, 0, l.Out); err != nil {
 				h.b.Fatal(err)
 			}
-			second, err := h.s.Moments(l.Input, -1)
+			in, err := h.measured.Input(l.Input, -1)
 			if err != nil {
 				h.b.Fatal(err)
 			}
-			for _, x := range []struct {
-				to map[string]*decompose.Factors
-				h  *decompose.Moments
-			}{{h.plain, nil}, {h.white, decompose.NewMoments(second, k)}} {
-				if x.to[l.Weight], err = decompose.Factor(context.Background(), w, n, k, x.h, decompose.Options{}); err != nil {
-					h.b.Fatal(err)
-				}
-			}
-			h.linears, h.denseParams = append(h.linears, l), h.denseParams+int64(n*k)
+			do(l, w, in)
 		}
 	}
+}
+
+// compareCoded prints the perplexities of coded factors and of what is planned for
+// their bytes.
+func (h *harness) compareCoded(parts []string) {
+	items, err := candidates.Build(context.Background(), h.m, candidates.Options{Forms: true, Stats: h.s})
+	if err != nil {
+		h.b.Fatal(err)
+	}
+	fmt.Fprintf(os.Stderr, "| removed, factors in %s | bytes | plain SVD | SVD-LLM's whitening | planned | its bytes | its predicted KL |\n|---|---:|---:|---:|---:|---:|---:|\n| 0 %% | | %.2f | | | | |\n", *baseCodes, h.perplexity(nil))
+	for _, part := range parts {
+		removed, err := strconv.ParseFloat(part, 64)
+		if err != nil {
+			h.b.Fatal(err)
+		}
+		plain, white := map[string]formats.Tensor{}, map[string]formats.Tensor{}
+		var budget int64
+		h.each(func(l *model.Linear, w []float32, in *fit.Input) {
+			rank := int((1-removed)*float64(l.Out*l.In)/float64(l.Out+l.In)) &^ 15
+			recipe := fmt.Sprintf("lowrank:%d:%s", rank, *baseCodes)
+			plain[l.Weight], white[l.Weight] = h.coded(l, w, nil, recipe), h.coded(l, w, in, recipe)
+			t := white[l.Weight]
+			budget += t.Size()
+		})
+		ours, used, predicted := h.plannedFor(items, white, budget)
+		fmt.Fprintf(os.Stderr, "| %.0f %% | %d | %.2f | %.2f | %.2f | %d | %.3f |\n", 100*removed, budget, h.perplexity(plain), h.perplexity(white), h.perplexity(ours), used, predicted)
+	}
+}
+
+// coded fits a matrix by a recipe.
+func (h *harness) coded(l *model.Linear, w []float32, in *fit.Input, recipe string) formats.Tensor {
+	r, err := factored.Matrix(context.Background(), l.Weight, w, int(l.Out), int(l.In), recipe, in, fit.Options{})
+	if err != nil {
+		h.b.Fatal(err)
+	}
+	return r.Tensor
+}
+
+// plannedFor chooses recipes for some tensors within a number of bytes, and fits them.
+func (h *harness) plannedFor(items []qplan.Item, tensors map[string]formats.Tensor, bytes int64) (out map[string]formats.Tensor, used int64, predicted float64) {
+	var some []qplan.Item
+	for _, it := range items {
+		if _, ok := tensors[it.Name]; ok {
+			some = append(some, it)
+		}
+	}
+	p, err := qplan.Solve(some, qplan.Budget{Bytes: bytes})
+	if err != nil {
+		h.b.Fatal(err)
+	}
+	out = map[string]formats.Tensor{}
+	h.each(func(l *model.Linear, w []float32, in *fit.Input) {
+		if row, ok := p.Tensor(l.Weight); ok && row.Recipe != plan.Keep {
+			t := h.coded(l, w, in, row.Recipe)
+			out[l.Weight], used = t, used+t.Size()
+		}
+	})
+	return out, used, p.Predicted.KLD
 }
 
 // product makes a tensor of a rank's factors.
