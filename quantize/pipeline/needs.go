@@ -76,9 +76,10 @@ func gatherBytes(b *model.Block) (sum int64) {
 }
 
 // fitBytes returns what fitting a tensor takes: its result, the moments of its
-// input with their factors (two matrices in float64, half a one in float32,
-// less the sums that they were made of), and the matrix, its rotation and its
-// errors in float32 with two codings.
+// input (a matrix in float64, beside it first the sums that it is made of, then
+// two halves of one in float32: factors, and what of them answers errors; less the
+// sums, which are counted as gathered), and the matrix, its rotation and its errors
+// in float32 with two codings.
 func fitBytes(t *formats.Tensor, result int64) int64 {
 	_, k := t.Rows()
 	n := t.Shape[len(t.Shape)-1]
@@ -86,7 +87,7 @@ func fitBytes(t *formats.Tensor, result int64) int64 {
 		n = t.Shape[len(t.Shape)-2]
 	}
 	weights := min(n*k, max(maxChunk, chunkTile*k))
-	return result + 18*k*k - triangle(k) + 14*weights
+	return result + 12*k*k - triangle(k) + 14*weights
 }
 
 // check refuses a limit of memory that a plan does not keep.
