@@ -97,7 +97,7 @@ func inputBytes(rows, k int, integer bool) int {
 // does not hold all rows, they are multiplied a few at a time.
 func (o *Matvec) Calls(t Target) []Call {
 	var calls []Call
-	for _, group := range o.groups() {
+	for _, group := range o.groups(tcqMatrices) {
 		if group[0].W.Format.Rotated() {
 			calls = append(calls, o.tcqCalls(t, group)...)
 			continue
@@ -130,16 +130,21 @@ func (f Format) sameKernel(o Format) bool {
 	return f == o || f.Rotated() && o.Rotated() && f.defines == o.defines
 }
 
-// groups divides the products by format, in order of first appearance.
-func (o *Matvec) groups() [][]Product {
+// groups divides the products by format, three to a launch, in order of first
+// appearance. Of trellis codes a launch may have more.
+func (o *Matvec) groups(trellis int) [][]Product {
 	if o.Gated {
 		return [][]Product{o.Products}
 	}
 	var groups [][]Product
 next:
 	for _, p := range o.Products {
+		most := 3
+		if p.W.Format.Rotated() {
+			most = trellis
+		}
 		for i, g := range groups {
-			if g[0].W.Format.sameKernel(p.W.Format) && len(g) < 3 {
+			if g[0].W.Format.sameKernel(p.W.Format) && len(g) < most {
 				groups[i] = append(g, p)
 				continue next
 			}

@@ -40,6 +40,9 @@ func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) Mat
 		}
 	}
 	if !integer && o.Experts == 0 && o.Rounded.Data == 0 { // few outputs: waves share rows
+		if t.API == CUDA && outputs*s.Lanes < 64*t.Units {
+			s.Waves = 16
+		}
 		for 2*s.Split <= s.Waves && 2*s.Split*s.Lanes <= units && outputs*s.Lanes*s.Split < 128*t.Units {
 			s.Split *= 2
 		}

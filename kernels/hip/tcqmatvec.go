@@ -9,6 +9,9 @@ import (
 // tcqRows is the most rows that one launch multiplies codewords with.
 const tcqRows = 4
 
+// tcqMatrices is the most matrices of one launch.
+const tcqMatrices = 6
+
 // A tcqShape is how a launch divides its work; see tcqmatvec.hip.
 type tcqShape struct{ lanes, waves int }
 

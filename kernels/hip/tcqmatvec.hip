@@ -4,8 +4,8 @@
 //	TCQ_EXPERTS: one row x for each slot, the matrix being that of the slot's expert
 //
 // x are activations rotated by rotate.hip: Acts (acts.hip) where TCQ_INT, else
-// f32[T][K]. y f32[T][N], still to be rotated. N, K multiples of 16. Up to three
-// matrices of one number of bits share x (TCQ_MATRICES).
+// f32[T][K]. y f32[T][N], still to be rotated. N, K multiples of 16. Up to six
+// matrices of one number of bits share x (TCQ_MATRICES): three and their corrections.
 //
 // A lane takes a whole tile: its 256 windows then lie at places that the compiler
 // knows, a column's activation serves 16 rows, and no bits come from another lane.
@@ -121,19 +121,42 @@ NSTF_KERNEL void __launch_bounds__(TCQ_THREADS, TCQ_RESIDENT) TCQ_NAME(
 #if TCQ_MATRICES > 2
     , TCQ_PRODUCT(2)
 #endif
+#if TCQ_MATRICES > 3
+    , TCQ_PRODUCT(3)
+#endif
+#if TCQ_MATRICES > 4
+    , TCQ_PRODUCT(4)
+#endif
+#if TCQ_MATRICES > 5
+    , TCQ_PRODUCT(5)
+#endif
 ) {
 	__shared__ f32 parts[TCQ_WAVES][TCQ_STRIPS][TCQ_T][16];
 	let_next_begin();
 	const u8 *w = w0;
 	f32 *y = y0;
 	int n = n0, block = blockIdx.x;
+	// Passes over a matrix, to one that begins with another block.
+	bool here = false;
+	auto pass = [&](const u8 *next, f32 *out, int rows) {
+		const int blocks = (n / 16 + TCQ_STRIPS - 1) / TCQ_STRIPS;
+		here = here || block < blocks;
+		if (!here) block -= blocks, w = next, y = out, n = rows;
+	};
 #if TCQ_MATRICES > 1
-	const int blocks0 = (n0 / 16 + TCQ_STRIPS - 1) / TCQ_STRIPS;
-	if (block >= blocks0) block -= blocks0, w = w1, y = y1, n = n1;
+	pass(w1, y1, n1);
 #endif
 #if TCQ_MATRICES > 2
-	const int blocks1 = (n1 / 16 + TCQ_STRIPS - 1) / TCQ_STRIPS;
-	if (w == w1 && block >= blocks1) block -= blocks1, w = w2, y = y2, n = n2;
+	pass(w2, y2, n2);
+#endif
+#if TCQ_MATRICES > 3
+	pass(w3, y3, n3);
+#endif
+#if TCQ_MATRICES > 4
+	pass(w4, y4, n4);
+#endif
+#if TCQ_MATRICES > 5
+	pass(w5, y5, n5);
 #endif
 	const int across = k / 16, wave = threadIdx.x / NSTF_WAVE, lane = threadIdx.x % TCQ_LANES;
 	const int mine = block * TCQ_STRIPS + threadIdx.x % NSTF_WAVE / TCQ_LANES;

@@ -32,6 +32,10 @@ type ThinTCQ struct {
 	// size, of which Alike says that one launch takes them, to Products[0].Y.
 	Gated bool
 	Act   cpu.Activation
+
+	To   Weight  // with a format: what reads the outputs, whose input side is written
+	Z    Address // f32[T][N], in place of Y
+	Acts Acts    // the same rounded, in place of Z; without Data: not rounded
 }
 
 // alike is what products of one launch have in common.
@@ -95,8 +99,17 @@ func (o *ThinTCQ) call(t Target, group []ThinRotated) Call {
 		}
 		args = append(args, p.args()...)
 	}
-	defines := fmt.Sprintf("%s THIN_T=%d THIN_LANES=%d THIN_MATRICES=%d THIN_IN=%d THIN_OUT=%d THIN_X=%d THIN_CODES=%d THIN_GATED=%d",
-		a.defines, o.T, lanes, len(group), a.in, a.out, a.x, a.rotation, digit(o.Gated))
+	to := o.To.Format.Hadamard
+	if to.In > 0 {
+		in, _ := o.To.sideScales(1)
+		signs, z := scheme.NewTCQSigns(to.Seed), o.Z
+		if o.Acts.Data != 0 {
+			z = o.Acts.Data
+		}
+		args = append(args, Ptr(in), I64(int64(signs[0])), I64(int64(signs[1])), Ptr(z))
+	}
+	defines := fmt.Sprintf("%s THIN_T=%d THIN_LANES=%d THIN_MATRICES=%d THIN_IN=%d THIN_OUT=%d THIN_X=%d THIN_CODES=%d THIN_TO=%d THIN_ROUND=%d THIN_GATED=%d",
+		a.defines, o.T, lanes, len(group), a.in, a.out, a.x, a.rotation, to.In, digit(o.Acts.Data != 0), digit(o.Gated))
 	if o.Gated {
 		defines += fmt.Sprintf(" ACTIVATION=%d", o.Act)
 	}

@@ -5,6 +5,8 @@
 //	y = H(A's codewords * z) * out signs * out  + H(codes) * code signs * codes out
 //	    + bias + residual
 //	THIN_GATED:  y = act(y_0) * y_1, into y_0
+//	THIN_TO:     to = H(y * to_in * to signs), the input side of what reads y, of blocks of
+//	             THIN_TO columns, in place of y; THIN_ROUND rounds it to bytes (acts.hip)
 //
 // THIN_IN and THIN_OUT are A's blocks of columns and rows; THIN_X is B's blocks of
 // rows, 0 where x is rotated back already; THIN_CODES is those of the codes that a
@@ -22,6 +24,7 @@
 // a float32 sum, in the default mode too.
 #include "hadamard.hip"
 #include "tcq.hip"
+#include "acts.hip"
 #if THIN_GATED
 #include "activation.hip"
 #endif
@@ -113,6 +116,9 @@ NSTF_KERNEL void __launch_bounds__(THIN_THREADS) nstf_thin_tcq(
 #if THIN_MATRICES > 2
     , THIN_PRODUCT(2)
 #endif
+#if THIN_TO
+    , const u16 *to_in, u64 to_low, u64 to_high, u8 *to
+#endif
 ) {
 	extern __shared__ __align__(16) f32 turned[];
 	__shared__ __align__(16) f32 products[THIN_SIDES][THIN_T][THIN_TILE];
@@ -180,6 +186,27 @@ NSTF_KERNEL void __launch_bounds__(THIN_THREADS) nstf_thin_tcq(
 #pragma unroll
 		for (int j = 0; j < 4; j++) v[j] = activated(v[j]) * up[j];
 #endif
-		if (inside) *(float4 *)(side[0].y + (i64)t * n + from) = make_float4(v[0], v[1], v[2], v[3]);
+#if THIN_TO
+#pragma unroll
+		for (int j = 0; j < 4; j++) {
+			if (to_in && inside) v[j] = rounded_product(v[j], half_value(to_in[from + j]));
+			if (!inside) v[j] = 0;
+		}
+		apply_signs<THIN_TO>(v, {to_low, to_high}, from);
+		hadamard<THIN_TO>(v);
+		f32 *out = (f32 *)to;
+#else
+		f32 *out = side[0].y;
+#endif
+#if THIN_ROUND
+		uint2 pair;
+		const u32 q = round_to_bytes<32>(make_float4(v[0], v[1], v[2], v[3]), pair);
+		if (from >= acts_padded(n)) continue;
+		u8 *row = to + (i64)t * acts_row_bytes(n);
+		*(u32 *)(row + acts_quad(from / 4)) = q;
+		if (from % 32 == 0) *(uint2 *)(row + acts_pair(n, from / 4)) = pair;
+#else
+		if (inside) *(float4 *)(out + (i64)t * n + from) = make_float4(v[0], v[1], v[2], v[3]);
+#endif
 	}
 }

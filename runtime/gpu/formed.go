@@ -262,8 +262,14 @@ func (w *walk) formedGate(t int, in source, b *block) source {
 		gate, up := &second[0], &second[1]
 		switch g, u := gate.rotated(), up.rotated(); {
 		case g.Alike(&u) && gate.w.Format.Rotated():
-			w.do(&hip.ThinTCQ{T: t, Gated: true, Act: b.act, Products: []hip.ThinRotated{g, u}})
-			return source{x: s.gate}
+			op := &hip.ThinTCQ{T: t, Gated: true, Act: b.act, Products: []hip.ThinRotated{g, u}}
+			out := source{x: s.gate}
+			if down := sharedSide(b.down); down != nil {
+				out = source{turned: w.turnedPlace(t, down, t)}
+				op.To, op.Z, op.Acts = down.Weight, out.turned.x, out.turned.acts
+			}
+			w.do(op)
+			return out
 		case gate.w.Format == up.w.Format && !gate.w.Format.Rotated():
 			w.do(&hip.Thin{T: t, Gated: true, Act: b.act, Products: []hip.ThinProduct{gate.thin(), up.thin()}})
 			return source{x: s.gate}

@@ -37,7 +37,7 @@ type source struct {
 	norm hip.Normal
 	acts hip.Acts // the same rounded to bytes in groups of 32; without Data: not
 	fine hip.Acts // in groups of 16
-	// turned is the same on the input side of the one matrix that reads it.
+	// turned is the same on the input side of all that read it.
 	turned turned
 }
 

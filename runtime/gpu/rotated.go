@@ -14,15 +14,31 @@ type turned struct {
 // turnTo has op compute the input side of a matrix, in bytes where the product of
 // so many rows takes them, and returns it.
 func (w *walk) turnTo(op *hip.Rotate, m *matrix, rows int) turned {
-	s := &w.e.s
-	op.To = m.Weight
-	to := turned{x: s.turned}
-	if few(rows) && !w.e.exact {
-		to = turned{acts: hip.Acts{Data: s.bytes, T: op.T, K: m.K}}
-	}
-	op.Z, op.Acts = to.x, to.acts
+	to := w.turnedPlace(op.T, m, rows)
+	op.To, op.Z, op.Acts = m.Weight, to.x, to.acts
 	w.do(op)
 	return to
+}
+
+// turnedPlace is where t rows on the input side of a matrix go.
+func (w *walk) turnedPlace(t int, m *matrix, rows int) turned {
+	s := &w.e.s
+	if few(rows) && !w.e.exact {
+		return turned{acts: hip.Acts{Data: s.bytes, T: t, K: m.K}}
+	}
+	return turned{x: s.turned}
+}
+
+// sharedSide returns the matrix on whose input side all is that reads a matrix's
+// input, nil where there is none.
+func sharedSide(m *matrix) *matrix {
+	all := readers(m)
+	for _, r := range all {
+		if !r.Format.Rotated() || r != all[0] && !r.Format.SameInput(all[0].Format.Hadamard) {
+			return nil
+		}
+	}
+	return all[0]
 }
 
 // rotated computes targets of rotated codewords from t rows of a source.
@@ -84,8 +100,8 @@ func (w *walk) rotatedGate(t int, in source, b *block) source {
 		}
 	}
 	op := &hip.Rotate{T: t, X: s.gate, From: g.Weight, Bias: g.bias, Gate: true, Act: b.act, Up: s.up, UpFrom: u.Weight, UpBias: u.bias}
-	if b.down.Format.Rotated() {
-		return source{turned: w.turnTo(op, b.down, t)}
+	if down := sharedSide(b.down); down != nil {
+		return source{turned: w.turnTo(op, down, t)}
 	}
 	op.Y = s.gate
 	w.do(op)

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -105,6 +106,9 @@ func (c *thinTCQCase) run(t *testing.T, m *machine, r *rand.Rand) {
 		op.Products, outs, wants, sizes = append(op.Products, p), append(outs, y), append(wants, want), append(sizes, size)
 	}
 	m.run(t, op.Calls(m.target))
+	if c.gated {
+		c.turned(t, m, r, op)
+	}
 	for i, y := range outs {
 		got := make([]float32, len(wants[i]))
 		y.get(t, got)
@@ -121,6 +125,43 @@ func (c *thinTCQCase) run(t *testing.T, m *machine, r *rand.Rand) {
 		if c.gated {
 			return
 		}
+	}
+}
+
+// turned runs the operation once more, to the input side of a matrix that reads what it
+// gave, in float32 and rounded.
+func (c *thinTCQCase) turned(t *testing.T, m *machine, r *rand.Rand, op *hip.ThinTCQ) {
+	t.Helper()
+	n := c.n[0]
+	down := trellis(t, r, scheme.TCQ{Bits: 2, Codebook: 1, RotateIn: 32, RotateOut: 16, Seed: 8, InScales: true}, 16, int64(n))
+	want := make([]float32, c.t*n)
+	z, acts, expected := m.put(t, make([]float32, c.t*n)), m.put(t, make([]byte, hip.ActsSize(c.t, n))), m.put(t, make([]byte, hip.ActsSize(c.t, n)))
+	again := *op
+	again.Products = append([]hip.ThinRotated(nil), op.Products...)
+	residual := m.put(t, make([]float32, c.t*n)) // y was the residual, and is another now
+	for i := range again.Products {
+		again.Products[i].Residual = residual.address()
+	}
+	y2 := m.put(t, make([]float32, c.t*n))
+	again.Products[0].Y = y2.address()
+	m.run(t, again.Calls(m.target))
+	y2.get(t, want)
+	for at := 0; at < len(want); at += n {
+		cpu.RotateIn(want[at:at+n], scheme.ParseTCQ(down.Params), down.halves(2, n, true))
+	}
+	again.To, again.Z = m.place(t, down, 16), z.address()
+	m.run(t, again.Calls(m.target))
+	got := make([]float32, len(want))
+	z.get(t, got)
+	sameBits(t, "the input side", got, want)
+	again.Acts = hip.Acts{Data: acts.address(), T: c.t, K: n}
+	m.run(t, again.Calls(m.target))
+	m.run(t, (&hip.Quantize{X: z.address(), Acts: hip.Acts{Data: expected.address(), T: c.t, K: n}}).Calls(m.target))
+	a, b := make([]byte, hip.ActsSize(c.t, n)), make([]byte, hip.ActsSize(c.t, n))
+	acts.get(t, a)
+	expected.get(t, b)
+	if !bytes.Equal(a, b) {
+		t.Fatal("rounded to other bytes")
 	}
 }
 
