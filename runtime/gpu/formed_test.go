@@ -111,12 +111,12 @@ func (k *kind) String() string {
 func kinds() []kind {
 	return []kind{
 		{"llama-31", form.Corrected, []string{"q4_0", "tcq3", "tcq3"}, []string{"q8_0", "tcq2", "tcq2"}, []string{"q8_0", "tcq2", "tcq2"}, 32, false},
-		{"gptj", form.LowRank, nil, []string{"q8_0", "f16"}, []string{"f16"}, 32, true},
+		{"gpt2", form.Train, nil, nil, []string{"q8_0", "f32"}, 0, true},
 		{"llama-tied", form.Corrected, []string{"q8_0"}, []string{"bf16"}, []string{"q8_0"}, 16, true},
 		{"mixtral", form.Corrected, []string{"q4_0", "tcq2"}, []string{"q8_0", "tcq2"}, []string{"f16", "tcq2"}, 32, false},
 		{"mixtral", form.Shared, []string{"q8_0", "", "tcq2"}, nil, []string{"q8_0", "f16", "tcq3"}, 2, false},
+		{"gptj", form.LowRank, nil, []string{"q8_0", "f16"}, []string{"f16"}, 32, true},
 		{"llama-tied", form.Train, nil, nil, []string{"f16"}, 0, true},
-		{"gpt2", form.Train, nil, nil, []string{"q8_0", "f32"}, 0, true},
 	}
 }
 
