@@ -244,11 +244,16 @@ func TestForms(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer reference.Close()
-			for _, exact := range []bool{true, false} {
+			modes := []bool{true, false}
+			if testing.Short() { // kernels are compiled for each
+				modes = modes[i%2 : i%2+1]
+			}
+			for _, exact := range modes {
 				e, err := gpu.New(m.Graph, tensors, gpu.Options{API: hip.API(*deviceFlag), Exact: exact, Context: 64, Kernels: folder})
 				if err != nil {
 					t.Fatal(err)
 				}
+				checkPlan(t, e.Plan(), m, tensors)
 				for _, prompt := range []int{13, 1, 3} {
 					got, want := logits(t, e, m.Graph.Vocab, prompt), logits(t, reference, m.Graph.Vocab, prompt)
 					limit := 2e-5
@@ -269,6 +274,29 @@ func TestForms(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// checkPlan holds what is planned for weights to what is stored: nothing is expanded
+// but vectors, to float32, and each part begins at a multiple of 256 bytes.
+func checkPlan(t *testing.T, p gpu.Plan, m *model.Model, tensors func(string) formats.Tensor) {
+	t.Helper()
+	var least, most int64
+	for _, w := range m.Graph.Weights() {
+		x := tensors(w.Name)
+		for _, part := range x.Parts {
+			least += part.Data.Len()
+			most += part.Data.Len() + 256
+		}
+		if n, k := x.Rows(); len(x.Shape) < 2 {
+			most += 4 * n * k
+		}
+		if c, ok := form.Factor(&x, "c"); ok {
+			most += 4 * c.Shape[0] * c.Shape[1]
+		}
+	}
+	if p.Weights < least || p.Weights > most {
+		t.Errorf("%d bytes of weights are planned, %d to %d are needed", p.Weights, least, most)
 	}
 }
 
