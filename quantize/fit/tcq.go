@@ -74,10 +74,10 @@ func (q TCQ) Fit(ctx context.Context, w []float32, n, k int) ([][]byte, error) {
 	if q.OutScales {
 		parts = append(parts, scaleRows(rotated, n, k))
 	}
-	q.rotate(rotated, n, k)
 	if q.Threads <= 0 {
 		q.Threads = runtime.GOMAXPROCS(0)
 	}
+	rotationBlocks(n, q.Threads, func(from, to int) { q.rotate(rotated[from*k:to*k], to-from, k) })
 	var todo []int
 	if q.Searcher != nil && n/scheme.TCQTile > q.Threads {
 		var err error
@@ -143,6 +143,15 @@ func rms(x []float32) float64 {
 		sum += float64(float64(v) * float64(v))
 	}
 	return math.Sqrt(sum / float64(len(x)))
+}
+
+// rotationBlocks calls f for rows that are rotated together, several at once: all that
+// begin at a multiple of the largest rotation.
+func rotationBlocks(n, threads int, f func(from, to int)) {
+	const rows = scheme.TCQMaxRotate
+	pool := cpu.NewPool(threads)
+	defer pool.Close()
+	pool.Run((n+rows-1)/rows, func(i int) { f(i*rows, min((i+1)*rows, n)) })
 }
 
 // rotate turns W into R_out W R_in' in place.

@@ -2,6 +2,7 @@ package fit
 
 import (
 	"context"
+	"errors"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/scheme"
@@ -77,15 +78,26 @@ func trellisFit(ctx context.Context, name string, w []float32, n, k, bits int, i
 	if err != nil {
 		return Result{}, err
 	}
-	e := make([]float32, len(w))
-	if err := scheme.DecodeRows(e, &t, 0, int64(n)); err != nil {
+	e, err := misses(&t, w, n, k, o.threads())
+	if err != nil {
 		return Result{}, err
-	}
-	for i, v := range w {
-		e[i] = v - e[i]
 	}
 	loss, err := in.errors(ctx, e, o.threads())
 	return Result{Tensor: t, Error: sum(loss), Method: method}, err
+}
+
+// misses returns w[n][k] less what was stored of it.
+func misses(t *formats.Tensor, w []float32, n, k, threads int) ([]float32, error) {
+	e := make([]float32, len(w))
+	errs := make([]error, n/scheme.TCQTile)
+	rotationBlocks(n, threads, func(from, to int) {
+		part := e[from*k : to*k]
+		errs[from/scheme.TCQTile] = scheme.DecodeRows(part, t, int64(from), int64(to-from))
+		for i, v := range w[from*k : to*k] {
+			part[i] = v - part[i]
+		}
+	})
+	return e, errors.Join(errs...)
 }
 
 // tensor fits w[n][k].
