@@ -187,6 +187,9 @@ func TestQuantizeTrellis(t *testing.T) {
 		{exitUnsupported, "GiB are needed", append([]string{"--scheme", "tcq3", "--memory", "1MiB"}, calib...)},
 		{exitUnsupported, "--samples", []string{"--scheme", "tcq3", "--calib", text, "--samples", "5000", demoModel}},
 		{exitInput, "none.txt", []string{"--scheme", "tcq3", "--calib", "none.txt", demoModel}},
+		{exitUsage, "abacus", []string{"--scheme", "tcq3", "--device", "abacus", "--calib", text, demoModel}},
+		{exitUsage, "abacus", []string{"--max-kld", "1", "--objective", "latency", "--latency-device", "abacus", "--calib", text, demoModel}},
+		{exitFailure, "cuda", append([]string{"--scheme", "tcq3", "--device", "cuda:999"}, calib...)},
 	} {
 		out := filepath.Join(t.TempDir(), "x.nstf")
 		r := invoke(append([]string{"quantize", "-o", out}, c.args...)...)

@@ -124,13 +124,23 @@ NSTF_DEVICE void search_codes(Worker &w, f32 unit) {
 	}
 }
 
-// One weight further to the front: from the costs in LDS to best.
-NSTF_DEVICE void search_step(Worker &w, const u16 *costs, i32 z) {
+// A worker's costs in a chunk.
+NSTF_DEVICE void search_put(const Worker &w, int c, u16 *costs) {
+	SearchChunk v;
+#pragma unroll
+	for (int j = 0; j < SEARCH_CHUNK / 2; j++) v.v[j] = w.best[c * SEARCH_CHUNK / 2 + j];
+	*(SearchChunk *)(costs + chunk_at(c)) = v;
+}
+
+// One weight further to the front: from the costs in LDS to best. What best was goes to
+// keep, where that is not null: chunk by chunk, for stores at once hold up the rest.
+NSTF_DEVICE void search_step(Worker &w, const u16 *costs, i32 z, u16 *keep) {
 #pragma unroll
 	for (int k = 0; k < 64; k++) stay_packed(w.code[k]);
 	const SearchTarget target = search_target(z);
 #pragma unroll
 	for (int c = 0; c < SEARCH_OWN / SEARCH_CHUNK; c++) {
+		if (keep) search_put(w, c, keep);
 		u32 best[SEARCH_CHUNK], nearest[SEARCH_GROUPS];
 #pragma unroll
 		for (int i = 0; i < 1 << TCQ_BITS; i++) {
@@ -154,17 +164,6 @@ NSTF_DEVICE void search_step(Worker &w, const u16 *costs, i32 z) {
 		for (int j = 0; j < SEARCH_CHUNK; j++) best[j] = search_value(lower_of(best[j], search_farthest(nearest[j * SEARCH_GROUPS / SEARCH_CHUNK])));
 #pragma unroll
 		for (int j = 0; j < SEARCH_CHUNK; j += 2) w.best[(c * SEARCH_CHUNK + j) / 2] = best[j] | best[j + 1] << 16;
-	}
-}
-
-// Writes a worker's costs.
-NSTF_DEVICE void search_write(const Worker &w, u16 *costs) {
-#pragma unroll
-	for (int c = 0; c < SEARCH_OWN / SEARCH_CHUNK; c++) {
-		SearchChunk v;
-#pragma unroll
-		for (int j = 0; j < SEARCH_CHUNK / 2; j++) v.v[j] = w.best[c * SEARCH_CHUNK / 2 + j];
-		*(SearchChunk *)(costs + chunk_at(c)) = v;
 	}
 }
 
@@ -212,6 +211,15 @@ NSTF_DEVICE void path_step(Path &path, f32 unit) {
 	path.p = state >> TCQ_BITS;
 }
 
+// Whether a wave is one of the workers.
+NSTF_DEVICE bool search_worker() {
+#if defined(NSTF_HIP)
+	return __builtin_amdgcn_readfirstlane(threadIdx.x) < SEARCH_THREADS; // a branch of whole waves
+#else
+	return threadIdx.x < SEARCH_THREADS;
+#endif
+}
+
 // What the threads of a block share.
 struct Shared {
 	alignas(16) u16 costs[SEARCH_OVERLAPS];
@@ -227,7 +235,7 @@ struct Shared {
 // ring's weight at the front; the last wave follows a path meanwhile. end is as in a
 // Path. Costs before weights 1 to kept go to history.
 NSTF_DEVICE void search_phase(Shared &s, Worker &w, int steps, const i32 *z, int first, int end, u16 *history, int kept, Path &path, f32 unit) {
-	const bool worker = threadIdx.x < SEARCH_THREADS;
+	const bool worker = search_worker();
 	const int turns = steps > 0 ? steps : 1, each = (path.weights + turns - 1) / turns;
 	if (steps > 0) {
 		for (int p = threadIdx.x; p < SEARCH_OVERLAPS && worker; p += SEARCH_THREADS) s.costs[p] = end < 0 || p == end ? 0 : 65535;
@@ -237,12 +245,14 @@ NSTF_DEVICE void search_phase(Shared &s, Worker &w, int steps, const i32 *z, int
 		if (!worker) {
 			for (int i = 0; i < each && path.at < path.weights; i++) path_step(path, unit);
 		} else if (steps > 0) {
-			search_step(w, s.costs, z[first + t & 255]);
+			search_step(w, s.costs, z[first + t & 255], t + 1 < steps && t + 1 <= kept ? history + (i64)t * SEARCH_OVERLAPS : nullptr);
 		}
 		__syncthreads(); // the costs were read
-		if (worker && steps > 0) search_write(w, s.costs);
+		if (worker && steps > 0) {
+#pragma unroll
+			for (int c = 0; c < SEARCH_OWN / SEARCH_CHUNK; c++) search_put(w, c, s.costs);
+		}
 		__syncthreads();
-		if (worker && steps > 0 && t > 0 && t <= kept) search_write(w, history + (i64)(t - 1) * SEARCH_OVERLAPS);
 	}
 }
 
@@ -267,7 +277,7 @@ NSTF_KERNEL void __launch_bounds__(SEARCH_THREADS + NSTF_WAVE) nstf_trellis(
     const f32 *__restrict__ z, u8 *codes, i64 stride, i32 *failed, u16 *history, int tiles, int seam, f32 unit) {
 	__shared__ Shared s;
 	Worker w;
-	const bool worker = threadIdx.x < SEARCH_THREADS;
+	const bool worker = search_worker();
 	const int lane = threadIdx.x % NSTF_WAVE;
 	u16 *ring = history + (i64)blockIdx.x * SEARCH_HISTORY * SEARCH_OVERLAPS, *around = ring + SEARCH_RING * SEARCH_OVERLAPS;
 	if (worker) search_codes(w, unit);

@@ -53,9 +53,6 @@ func openMachine(o *Options) (*machine, error) {
 	if n == 0 {
 		return nil, &MissingError{fmt.Errorf("%s sees no device", o.API)}
 	}
-	if o.Ordinal >= n {
-		return nil, fmt.Errorf("there is no device %s:%d: %d are found", o.API, o.Ordinal, n)
-	}
 	device, err := lib.Open(o.Ordinal)
 	if err != nil {
 		return nil, err
