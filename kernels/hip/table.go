@@ -185,7 +185,7 @@ func (k *kernelTable) trellis(d, inner int) {
 	}
 	m := TrellisMatrix{Bits: 3, Codebook: scheme.TCQCodebookFor(3), N: d, K: inner, W: 1, Units: 1, Codes: 256, Z: 1, Owed: 256}
 	p := TrellisPanel{To: 128, Width: 128, Behind: 256, Within: 256}
-	k.add("trellis/answer", Budget{128, 20 << 10}, []Call{m.Owe(p), m.Aim(p, 1), m.Miss(1)})
+	k.add("trellis/answer", Budget{160, 20 << 10}, []Call{m.Owe(p), m.Aim(p, 1), m.Miss(1)})
 	next := w
 	next.N, next.K = d, inner
 	k.add("rotate", Budget{64, 16 << 10}, (&Rotate{T: 1, X: 1, From: w, Gate: true, Act: cpu.SiLU, Up: 1, UpFrom: w, To: next, Acts: Acts{Data: 16, T: 1, K: inner}}).Calls(k.t))

@@ -178,15 +178,14 @@ struct Path {
 	const u16 *history; // costs before weight 1
 	const i32 *z;       // in turn, of weights first, first+1, ... of the ring
 	int first, weights;
-	int end;     // overlap behind the last weight that costs nothing, all others having no way on; -1: none is needed
-	u32 *words;  // of the codes; null: none are kept
+	int end;     // of a ring, whose codes are kept: the overlap behind its last weight; -1
 	u32 p;       // overlap now
 	int at;      // weight now
-	bool strange; // a distance was cut off
+	u32 strange; // not 0: a distance was cut off
 };
 
 // Follows the path by one weight.
-NSTF_DEVICE void path_step(Path &path, f32 unit) {
+NSTF_DEVICE void path_step(Path &path, u32 *words, f32 unit) {
 	const int lane = threadIdx.x % NSTF_WAVE, t = path.at++;
 	const i32 z = path.z[path.first + t & 255];
 	u32 best = 0xffffffff;
@@ -201,12 +200,12 @@ NSTF_DEVICE void path_step(Path &path, f32 unit) {
 		if (v < best) best = v, far = within(d * (1 << SEARCH_FINER), SEARCH_FAR) != d * (1 << SEARCH_FINER);
 	}
 	const u32 state = wave_lowest(best) & 0xffff;
-	path.strange |= wave_ballot((best & 0xffff) == state && far && best != 0xffffffff) != 0;
-	if (path.words && lane == 0) {
+	path.strange |= wave_ballot((best & 0xffff) == state && far && best != 0xffffffff) ? 1 : 0;
+	if (path.end >= 0 && lane == 0) {
 		const int at = t * TCQ_BITS;
 		const u32 bits = state & ((1 << TCQ_BITS) - 1);
-		path.words[at / 32] |= bits << (at % 32);
-		if (at % 32 + TCQ_BITS > 32) path.words[at / 32 + 1] |= bits >> (32 - at % 32);
+		words[at / 32] |= bits << (at % 32);
+		if (at % 32 + TCQ_BITS > 32) words[at / 32 + 1] |= bits >> (32 - at % 32);
 	}
 	path.p = state >> TCQ_BITS;
 }
@@ -243,7 +242,7 @@ NSTF_DEVICE void search_phase(Shared &s, Worker &w, int steps, const i32 *z, int
 	}
 	for (int t = turns - 1; t >= 0; t--) {
 		if (!worker) {
-			for (int i = 0; i < each && path.at < path.weights; i++) path_step(path, unit);
+			for (int i = 0; i < each && path.at < path.weights; i++) path_step(path, s.words, unit);
 		} else if (steps > 0) {
 			search_step(w, s.costs, z[first + t & 255], t + 1 < steps && t + 1 <= kept ? history + (i64)t * SEARCH_OVERLAPS : nullptr);
 		}
@@ -284,29 +283,29 @@ NSTF_KERNEL void __launch_bounds__(SEARCH_THREADS + NSTF_WAVE) nstf_trellis(
 	const int count = (tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x;
 	for (int n = -1; n <= count; n++) { // the ring of tile n follows the seam of tile n+1
 		const int a = (n + 2) % 3, b = (n + 3) % 3, c = (n + 4) % 3; // places of tiles n-1, n, n+1
-		const i64 last = blockIdx.x + (i64)(n - 1) * gridDim.x;
+		const int last = (int)blockIdx.x + (n - 1) * (int)gridDim.x;
 		const bool begins = n + 1 < count, goes = n >= 0 && n < count, ends = n >= 1;
 		if (begins && threadIdx.x < 256) {
-			const f32 x = rounded_product(z[(last + 2 * gridDim.x) * 256 + threadIdx.x], unit);
+			const f32 x = rounded_product(z[(i64)(last + 2 * (int)gridDim.x) * 256 + threadIdx.x], unit);
 			s.z[c][threadIdx.x] = (i32)rintf(x > 27000.0f ? 27000.0f : x < -27000.0f ? -27000.0f : x);
-			if (threadIdx.x == 0) s.strange[c] = 0;
+			s.strange[c] = 0;
 		}
 		if (threadIdx.x < 8 * TCQ_BITS) s.words[threadIdx.x] = 0;
 		__syncthreads();
 
-		Path path = {ring, s.z[a], 0, ends ? 256 : 0, (int)s.crossing[a], s.words, s.crossing[a], 0, false};
+		Path path = {ring, s.z[a], 0, ends ? 256 : 0, (int)s.crossing[a], s.crossing[a], 0, 0};
 		search_phase(s, w, begins ? 2 * seam : 0, s.z[c], 256 - seam, -1, around, seam, path, unit);
 		if (begins) search_start(s, &s.start[c]);
 		if (!worker && ends) {
 			wave_sync();
 			for (int i = lane; i < 8 * TCQ_BITS; i += NSTF_WAVE) ((u32 *)(codes + last * stride))[i] = s.words[i];
-			if (lane == 0 && (path.strange || s.strange[a])) failed[last] = 1;
+			if (path.strange || s.strange[a]) failed[last] = 1;
 		}
 
-		path = Path{around, s.z[c], 256 - seam, begins ? seam : 0, -1, nullptr, s.start[c], 0, false};
+		path = Path{around, s.z[c], 256 - seam, begins ? seam : 0, -1, s.start[c], 0, 0};
 		search_phase(s, w, goes ? 256 : 0, s.z[b], 0, s.crossing[b], ring, SEARCH_RING, path, unit);
-		if (goes && threadIdx.x == 0 && s.costs[s.crossing[b]] == 65535) s.strange[b] = 1;
-		if (!worker && begins && lane == 0) {
+		if (goes && s.costs[s.crossing[b]] == 65535) s.strange[b] = 1;
+		if (!worker && begins) {
 			s.crossing[c] = path.p;
 			if (path.strange) s.strange[c] = 1;
 		}
