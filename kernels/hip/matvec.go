@@ -38,7 +38,7 @@ type Matvec struct {
 	Products []Product
 
 	// Gated writes act(P0 x) * (P1 x) for two products of one format, without
-	// bias and residual, to Products[0].Y or rounded to Rounded.
+	// bias and residual, to Products[0].Y or rounded to Rounded in groups of 32.
 	Gated   bool
 	Act     cpu.Activation
 	Rounded Acts
@@ -185,14 +185,10 @@ func (o *Matvec) call(t Target, products []Product, integer bool, from, rows int
 		}
 		return 0
 	}
-	quantized := 0
-	if o.Rounded.Data != 0 {
-		quantized = o.Rounded.group()
-	}
 	defines := fmt.Sprintf("%s MATVEC_T=%d MATVEC_ROWS=%d MATVEC_LANES=%d MATVEC_WAVES=%d MATVEC_SPLIT=%d MATVEC_STEPS=%d MATVEC_RESIDENT=%d"+
 		" MATVEC_K=%d MATVEC_PIPE=%d MATVEC_AHEAD=%d MATVEC_DIRECT=%d MATVEC_INT=%d MATVEC_SOURCE=%s MATVEC_MATRICES=%d MATVEC_GATED=%d MATVEC_QUANTIZE=%d MATVEC_EXPERTS=%d MATVEC_GROUP=%d ACTIVATION=%d",
 		w.Format.defines, rows, s.Rows, s.Lanes, s.Waves, s.Split, s.Steps, s.Blocks,
-		w.K, flag(s.Pipe), min(s.Ahead, w.K/w.Format.unit), flag(direct), flag(integer), source, len(products), flag(o.Gated), quantized, flag(o.Experts != 0), group(w.Format.fine), o.Act)
+		w.K, flag(s.Pipe), min(s.Ahead, w.K/w.Format.unit), flag(direct), flag(integer), source, len(products), flag(o.Gated), flag(o.Rounded.Data != 0), flag(o.Experts != 0), group(w.Format.fine), o.Act)
 	symbol := "nstf_matvec_" + w.Format.Name() + "_f32"
 	lds := 0
 	if integer {

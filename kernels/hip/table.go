@@ -146,9 +146,9 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 	}
 	k.product("matvec/"+s.Name+"/norm", b, s, params, normed(1, Matvec{Products: []Product{{W: q, Y: 1}, {W: kv, Y: 1}, {W: kv, Y: 1}}}))
 	k.product("matvec/"+s.Name+"/gated", b, s, params, normed(1, Matvec{Gated: true, Act: cpu.SiLU,
-		Rounded: Acts{Data: 16, T: 1, K: inner, Fine: f.fine}, Products: []Product{{W: w}, {W: w}}}))
+		Rounded: Acts{Data: 16, T: 1, K: inner}, Products: []Product{{W: w}, {W: w}}}))
 	k.product("matvec/"+s.Name+"/experts", b, s, params, &Matvec{T: 8, X: 1, Fine: Acts{Data: 16, T: 1, K: d}, Experts: 1, Stack: 64, Share: 8, Gated: true, Act: cpu.SiLU,
-		Rounded: Acts{Data: 16, T: 8, K: inner, Fine: f.fine}, Products: []Product{{W: w}, {W: w}}})
+		Rounded: Acts{Data: 16, T: 8, K: inner}, Products: []Product{{W: w}, {W: w}}})
 	for _, rows := range []int{2, 4, 8} { // several sequences at once
 		b := b
 		if rows == 8 && k.t.Wave == 64 && k.t.Arch != "gfx908" {
@@ -158,7 +158,7 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 		}
 		k.product(fmt.Sprintf("matvec/%s/norm T=%d", s.Name, rows), b, s, params, normed(rows, Matvec{Products: []Product{{W: q, Y: 1}, {W: kv, Y: 1}, {W: kv, Y: 1}}}))
 		k.product(fmt.Sprintf("matvec/%s/gated T=%d", s.Name, rows), b, s, params, &Matvec{T: rows, X: 1, Acts: Acts{Data: 16, T: rows, K: d}, Fine: Acts{Data: 16, T: rows, K: d}, Gated: true, Act: cpu.SiLU,
-			Rounded: Acts{Data: 16, T: rows, K: inner, Fine: f.fine}, Products: []Product{{W: w}, {W: w}}})
+			Rounded: Acts{Data: 16, T: rows, K: inner}, Products: []Product{{W: w}, {W: w}}})
 	}
 }
 
@@ -175,7 +175,7 @@ func (k *kernelTable) trellis(d, inner int) {
 		}
 		w = Weight{Format: f, N: inner, K: d, Data: 256}
 		for _, rows := range []int{1, 4} {
-			k.product(fmt.Sprintf("matvec/tcq%d/T=%d", bits, rows), Budget{256, 64 << 10}, s, params,
+			k.product(fmt.Sprintf("matvec/tcq%d/T=%d", bits, rows), Budget{256, k.t.LDS}, s, params,
 				&Matvec{T: rows, X: 1, Acts: Acts{Data: 16, T: rows, K: d}, Products: []Product{{W: w, Y: 1}}})
 		}
 	}

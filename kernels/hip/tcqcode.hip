@@ -14,17 +14,22 @@
 #define TCQ_WORDS (8 * TCQ_BITS)  // of a tile
 #define TCQ_PIECES (2 * TCQ_BITS) // of 16 bytes
 
-// A tile's ring.
+// A tile's ring, its first word once more at the end.
 struct TcqTile {
-	u32 w[TCQ_WORDS];
+	u32 w[TCQ_WORDS + 1];
 };
+
+
+// Loads piece p of the tile at codes.
+NSTF_DEVICE void tcq_piece(TcqTile &tile, const uint4 *codes, i64 tiles, int p) {
+	const uint4 v = load_once(codes + p * tiles);
+	tile.w[4 * p] = v.x, tile.w[4 * p + 1] = v.y, tile.w[4 * p + 2] = v.z, tile.w[4 * p + 3] = v.w;
+}
 
 NSTF_DEVICE void tcq_load(TcqTile &tile, const uint4 *codes, i64 tiles, i64 i) {
 #pragma unroll
-	for (int p = 0; p < TCQ_PIECES; p++) {
-		const uint4 v = load_once(codes + p * tiles + i);
-		tile.w[4 * p] = v.x, tile.w[4 * p + 1] = v.y, tile.w[4 * p + 2] = v.z, tile.w[4 * p + 3] = v.w;
-	}
+	for (int p = 0; p < TCQ_PIECES; p++) tcq_piece(tile, codes + i, tiles, p);
+	tile.w[TCQ_WORDS] = tile.w[0];
 }
 
 // 32 bits of two words, lo first, from bit n on, n from 0 to 31.
@@ -36,11 +41,24 @@ NSTF_DEVICE u32 tcq_window(u32 lo, u32 hi, int n) {
 #endif
 }
 
-// The state of row r in column c; both are known to the compiler. A word's 16
+#if defined(NSTF_CUDA)
+// a * b, and a * b + c, by the pipe of multiplications, whatever b is.
+NSTF_DEVICE u32 product_of(u32 a, u32 b, u32 c) {
+	asm("mad.lo.u32 %0, %0, %1, %2;" : "+r"(a) : "r"(b), "r"(c));
+	return a;
+}
+NSTF_DEVICE u32 product_of(u32 a, u32 b) {
+	asm("mul.lo.u32 %0, %0, %1;" : "+r"(a) : "r"(b));
+	return a;
+}
+#endif
+
+// The state of row r in column c of a ring, or of columns from one that begins with
+// the ring's first word; both are known to the compiler. A word's 16
 // windows that do not fit into it share a second word, 16 bits further on.
-NSTF_DEVICE u32 tcq_state(const TcqTile &tile, int c, int r) {
+NSTF_DEVICE u32 tcq_state(const u32 *ring, int c, int r) {
 	const int at = (16 * c + r) * TCQ_BITS, word = at / 32, bit = at % 32;
-	const u32 lo = tile.w[word], hi = tile.w[(word + 1) % TCQ_WORDS];
+	const u32 lo = ring[word], hi = ring[word + 1];
 #if defined(NSTF_CUDA)
 	// Even numbers of bits: windows a byte apart share a shift, and a permutation
 	// takes both bytes and clears the rest.
@@ -48,6 +66,10 @@ NSTF_DEVICE u32 tcq_state(const TcqTile &tile, int c, int r) {
 		const int far = bit / 8 == 3, shift = bit % 8 + 8 * far, k = bit / 8 - far;
 		return choose_bytes(shift ? tcq_window(lo, hi, shift) : lo, 0, 0x4400 | (k + 1) << 4 | k);
 	}
+#endif
+#if TCQ_MMA
+	// Shifts and masks have one pipe there, multiplications another.
+	if (bit > 0 && bit < 16) return product_of(lo, 1u << (16 - bit)) >> 16;
 #endif
 	if (bit <= 16) return lo >> bit & 0xffff;
 	return tcq_window(lo, hi, 16) >> (bit - 16) & 0xffff;

@@ -9,9 +9,11 @@
 //
 // A lane takes a whole tile: its 256 windows then lie at places that the compiler
 // knows, a column's activation serves 16 rows, and no bits come from another lane.
+// With TCQ_AHEAD the pieces of its next tile are read into the registers of those that
+// are used up. TCQ_MMA: the matrix unit multiplies (tcqmma.hip).
 // Grid: x is strips of 16 rows, NSTF_WAVE/TCQ_LANES a block, y the slot. TCQ_LANES
 // lanes of each of TCQ_WAVES waves share a strip and take its tiles in turn; any
-// wave size. LDS: 64 bytes for each wave and row of x.
+// wave size. LDS: 64 bytes for each wave, strip and row of x; with TCQ_MMA see there.
 // Phases: tiles are multiplied, a column's sums of 16 products being exact
 // integers; sums over lanes, by halves of the rows; barrier; over waves.
 // Deterministic: every sum in one fixed order.
@@ -29,6 +31,12 @@
 #define TCQ_NAME nstf_matvec_tcq_f32
 #endif
 
+#if TCQ_MMA
+#include "tcqmma.hip"
+#else
+#define TCQ_SHARES 1
+#define TCQ_WAVE_LDS (TCQ_STRIPS * TCQ_T * 4) // pieces of 16 bytes
+
 typedef f32 Sums[TCQ_T][16];
 
 // Four copies of byte i of v.
@@ -40,51 +48,80 @@ NSTF_DEVICE u32 splat(u32 v, int i) {
 #endif
 }
 
+// What a lane has of x for one tile.
+struct Inputs {
 #if TCQ_INT
-NSTF_DEVICE void multiply(Sums &sums, const TcqTile &tile, const u8 *x, int k, int u) {
-	i32 dots[TCQ_T][16];
-	u32 a[TCQ_T][4];
+	uint4 bytes[TCQ_T];
 	f32 d[TCQ_T];
+#else
+	const f32 *x;
+#endif
+};
+
+NSTF_DEVICE void inputs(Inputs &in, const u8 *x, int k, int u) {
+#if TCQ_INT
 #pragma unroll
 	for (int t = 0; t < TCQ_T; t++) {
 		const u8 *row = x + t * acts_row_bytes(k);
-		const uint4 v = *(const uint4 *)(row + acts_piece(u) * 16);
-		a[t][0] = v.x, a[t][1] = v.y, a[t][2] = v.z, a[t][3] = v.w;
-		d[t] = *(const f32 *)(row + acts_padded(k) + u / 2 * 8);
-#pragma unroll
-		for (int r = 0; r < 16; r++) dots[t][r] = 0;
+		in.bytes[t] = *(const uint4 *)(row + acts_piece(u) * 16);
+		in.d[t] = *(const f32 *)(row + acts_padded(k) + u / 2 * 8);
 	}
+#else
+	in.x = (const f32 *)x + u * 16;
+#endif
+}
+
+// Loads the pieces of the tile at `next` into the registers of those that no column
+// after c needs.
+NSTF_DEVICE void roll(TcqTile &tile, const uint4 *next, i64 tiles, int c) {
+#pragma unroll
+	for (int p = 0; p < TCQ_PIECES; p++)
+		if (128 * (p + 1) > 16 * c * TCQ_BITS && 128 * (p + 1) <= 16 * (c + 1) * TCQ_BITS) tcq_piece(tile, next, tiles, p);
+}
+
+// Multiplies a tile. With TCQ_AHEAD it is the tile at `next` afterwards, unless that is
+// null.
+#if TCQ_INT
+NSTF_DEVICE void multiply(Sums &sums, TcqTile &tile, const Inputs &in, int, const uint4 *next, i64 tiles) {
+	i32 dots[TCQ_T][16];
 #pragma unroll
 	for (int c = 0; c < 16; c++) {
 		u32 same[TCQ_T];
 #pragma unroll
-		for (int t = 0; t < TCQ_T; t++) same[t] = splat(a[t][c / 4], c % 4);
+		for (int t = 0; t < TCQ_T; t++) {
+			const u32 words[4] = {in.bytes[t].x, in.bytes[t].y, in.bytes[t].z, in.bytes[t].w};
+			same[t] = splat(words[c / 4], c % 4);
+		}
 #pragma unroll
 		for (int r = 0; r < 16; r++) {
-			const u32 bytes = tcq_bytes(tcq_state(tile, c, r));
+			const u32 bytes = tcq_bytes(tcq_state(tile.w, c, r));
 #pragma unroll
-			for (int t = 0; t < TCQ_T; t++) dots[t][r] = dot4(bytes, same[t], dots[t][r]);
+			for (int t = 0; t < TCQ_T; t++) dots[t][r] = dot4(bytes, same[t], c > 0 ? dots[t][r] : 0);
 		}
+		if (TCQ_AHEAD && next) roll(tile, next, tiles, c);
 	}
+	tile.w[TCQ_WORDS] = tile.w[0];
 #pragma unroll
 	for (int t = 0; t < TCQ_T; t++)
 #pragma unroll
-		for (int r = 0; r < 16; r++) sums[t][r] = fmaf(d[t], (f32)dots[t][r], sums[t][r]);
+		for (int r = 0; r < 16; r++) sums[t][r] = fmaf(in.d[t], (f32)dots[t][r], sums[t][r]);
 }
 #else
-NSTF_DEVICE void multiply(Sums &sums, const TcqTile &tile, const u8 *x, int k, int u) {
+NSTF_DEVICE void multiply(Sums &sums, TcqTile &tile, const Inputs &in, int k, const uint4 *next, i64 tiles) {
 #pragma unroll
 	for (int c = 0; c < 16; c++) {
 		f32 a[TCQ_T];
 #pragma unroll
-		for (int t = 0; t < TCQ_T; t++) a[t] = ((const f32 *)x)[(i64)t * k + u * 16 + c];
+		for (int t = 0; t < TCQ_T; t++) a[t] = in.x[(i64)t * k + c];
 #pragma unroll
 		for (int r = 0; r < 16; r++) {
-			const f32 w = tcq_codeword(tcq_state(tile, c, r));
+			const f32 w = tcq_codeword(tcq_state(tile.w, c, r));
 #pragma unroll
 			for (int t = 0; t < TCQ_T; t++) sums[t][r] = fmaf(w, a[t], sums[t][r]);
 		}
+		if (TCQ_AHEAD && next) roll(tile, next, tiles, c);
 	}
+	tile.w[TCQ_WORDS] = tile.w[0];
 }
 #endif
 
@@ -109,6 +146,7 @@ NSTF_DEVICE void gather(f32 (&v)[16]) {
 	if (TCQ_LANES > 16) fold<1>(v, TCQ_LANES / 32);
 	if (TCQ_LANES > 32) fold<1>(v, 1);
 }
+#endif
 
 #define TCQ_PRODUCT(i) const u8 *w##i, f32 *y##i, int n##i
 
@@ -131,7 +169,11 @@ NSTF_KERNEL void __launch_bounds__(TCQ_THREADS, TCQ_RESIDENT) TCQ_NAME(
     , TCQ_PRODUCT(5)
 #endif
 ) {
-	__shared__ f32 parts[TCQ_WAVES][TCQ_STRIPS][TCQ_T][16];
+#if TCQ_MMA
+	extern __shared__ __align__(16) u8 lds[];
+#else
+	__shared__ __align__(16) u8 lds[TCQ_WAVES * TCQ_WAVE_LDS * 16];
+#endif
 	let_next_begin();
 	const u8 *w = w0;
 	f32 *y = y0;
@@ -162,30 +204,75 @@ NSTF_KERNEL void __launch_bounds__(TCQ_THREADS, TCQ_RESIDENT) TCQ_NAME(
 	const int mine = block * TCQ_STRIPS + threadIdx.x % NSTF_WAVE / TCQ_LANES;
 	const int strip = mine < n / 16 ? mine : n / 16 - 1; // the last one is done again rather than none
 	i64 first = strip;
+#if TCQ_MMA
+	const i64 all = (TCQ_EXPERTS ? stack : n) / 16 * across;
+	uint4 *mine_lds = (uint4 *)lds + wave * TCQ_WAVE_LDS + threadIdx.x % 32;
+	TcqStrip to = {(const uint4 *)w + first * across, x, mine_lds, all, k, wave * (TCQ_STEPS * TCQ_LANES), 0, mine_lds};
+	if (!TCQ_EXPERTS) to.begin(); // weights are no launch's output
+#endif
 	wait_for_inputs();
 	if (TCQ_EXPERTS) first += (i64)expert[blockIdx.y] * (n / 16);
 	const i64 tiles = (TCQ_EXPERTS ? stack : n) / 16 * across;
 	if (TCQ_EXPERTS) x += (i64)(blockIdx.y / share) * (TCQ_INT ? acts_row_bytes(k) : k * 4);
 
-	Sums sums = {};
-	for (int u = wave * TCQ_LANES + lane; u < across; u += TCQ_WAVES * TCQ_LANES) {
-		TcqTile tile;
-		tcq_load(tile, (const uint4 *)w, tiles, first * across + u);
-		multiply(sums, tile, x, k, u);
+	// Where a wave's sums of a strip go.
+	auto part = [&](int wave, int share, int strip, int t) {
+		return (f32 *)(lds + wave * (TCQ_WAVE_LDS * 16)) + ((share * TCQ_STRIPS + strip) * TCQ_T + t) * 16;
+	};
+#if TCQ_MMA
+	to.x = x;
+	if (TCQ_EXPERTS) {
+		to.codes = (const uint4 *)w + first * across;
+		to.begin();
 	}
+	f32 sums[16] = {};
+	multiply(sums, to);
+	const int four = lane % 4, t = four / TCQ_STEPS % TCQ_PAD;
+	__syncwarp(); // all have read what they copied
+	if (four / (TCQ_STEPS * TCQ_PAD) == lane / 4 && t < TCQ_T)
+#pragma unroll
+		for (int i = 0; i < 16; i++) part(wave, lane / 4 * TCQ_STEPS + four % TCQ_STEPS, threadIdx.x % NSTF_WAVE / TCQ_LANES, t)[i] = sums[i];
+#else
+	Sums sums = {};
+	const uint4 *codes = (const uint4 *)w + first * across;
+	TcqTile tile;
+#if TCQ_AHEAD
+	int u = wave * TCQ_LANES + lane;
+	if (u < across) {
+		Inputs in;
+		tcq_load(tile, codes, tiles, u);
+		inputs(in, x, k, u);
+		while (true) {
+			const int after = u + TCQ_WAVES * TCQ_LANES;
+			Inputs coming = in;
+			if (after < across) inputs(coming, x, k, after);
+			multiply(sums, tile, in, k, after < across ? codes + after : nullptr, tiles);
+			if (after >= across) break;
+			u = after, in = coming;
+		}
+	}
+#else
+	for (int u = wave * TCQ_LANES + lane; u < across; u += TCQ_WAVES * TCQ_LANES) {
+		Inputs in;
+		tcq_load(tile, codes, tiles, u);
+		inputs(in, x, k, u);
+		multiply(sums, tile, in, k, nullptr, tiles);
+	}
+#endif
 	const int held = TCQ_LANES < 16 ? 16 / TCQ_LANES : 1, row = lane * 16 / TCQ_LANES;
 #pragma unroll
 	for (int t = 0; t < TCQ_T; t++) {
 		gather(sums[t]);
 #pragma unroll
-		for (int i = 0; i < held; i++) parts[wave][threadIdx.x % NSTF_WAVE / TCQ_LANES][t][row + i] = sums[t][i];
+		for (int i = 0; i < held; i++) part(wave, 0, threadIdx.x % NSTF_WAVE / TCQ_LANES, t)[row + i] = sums[t][i];
 	}
+#endif
 	__syncthreads();
 	for (int i = threadIdx.x; i < TCQ_STRIPS * TCQ_T * 16; i += TCQ_THREADS) {
 		const int to = block * TCQ_STRIPS + i / (TCQ_T * 16), t = i / 16 % TCQ_T, r = i % 16;
 		if (to >= n / 16) continue;
 		f32 sum = 0;
-		for (int p = 0; p < TCQ_WAVES; p++) sum += parts[p][i / (TCQ_T * 16)][t][r];
+		for (int p = 0; p < TCQ_WAVES * TCQ_SHARES; p++) sum += part(p / TCQ_SHARES, p % TCQ_SHARES, i / (TCQ_T * 16), t)[r];
 		const i64 at = TCQ_EXPERTS ? (i64)expert[blockIdx.y] * (n / 16) + to : to;
 		const u16 *units = (const u16 *)(w + tiles * (32 * TCQ_BITS));
 		y[(i64)(TCQ_EXPERTS ? blockIdx.y : t) * n + to * 16 + r] = tcq_unit(units[at]) * sum;

@@ -148,7 +148,7 @@ func (w *walk) fuses(t int, n hip.Normal, users []*matrix) bool {
 	users, integers := readers(users...), true
 	for _, m := range users {
 		integers = integers && w.integers(m)
-		if m.Format.Rotated() || m.formed != nil || w.roundsApart(m, t) {
+		if m.Format.Rotated() || m.formed != nil || w.integers(m) && m.Format.Fine() && !w.e.streams(t) {
 			return false
 		}
 	}

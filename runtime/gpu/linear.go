@@ -99,17 +99,15 @@ func (w *walk) integers(m *matrix) bool {
 	return !w.e.exact && !m.floats && m.Format.Integer() && !m.Format.Rotated()
 }
 
-// rounding reports whether all that read a matrix's input take it rounded, in groups
-// of one size, and whether that is 16.
-func (w *walk) rounding(m *matrix) (fine, same bool) {
-	all := readers(m)
-	fine = all[0].Format.Fine()
-	for _, m := range all {
-		if !w.integers(m) || m.Format.Fine() != fine {
-			return false, false
+// coarse reports whether all that read a matrix's input take it rounded in groups of
+// 32.
+func (w *walk) coarse(m *matrix) bool {
+	for _, m := range readers(m) {
+		if !w.integers(m) || m.Format.Fine() {
+			return false
 		}
 	}
-	return fine, true
+	return true
 }
 
 // round rounds t rows of a source to bytes, where a matrix wants them so.
@@ -127,24 +125,15 @@ func (w *walk) round(in *source, t int, ms ...*matrix) {
 	}
 }
 
-// fineOnTheWay is the most numbers of a row that a product rounds in groups of 16
-// by itself. Every block does it again, and choosing their scales takes ten times
-// as long as rounding in groups of 32.
-const fineOnTheWay = 8192
-
-// roundsApart reports whether t rows are rounded for a matrix by a launch of its
-// own, before any product.
-func (w *walk) roundsApart(m *matrix, t int) bool {
-	return w.integers(m) && m.Format.Fine() && (!w.e.streams(t) || m.K > fineOnTheWay)
-}
-
-// roundFine is round for those of the targets that want that.
+// roundFine is round for the targets that take groups of 16: choosing the scales of
+// those takes ten times as long as rounding in groups of 32, too long for every block
+// of a product to do it again.
 func (w *walk) roundFine(in *source, t int, targets []target) {
 	if in.norm.Weight != 0 {
 		return
 	}
 	for _, g := range targets {
-		if w.roundsApart(g.w, t) {
+		if g.w.Format.Fine() {
 			w.round(in, t, g.w)
 		}
 	}
@@ -200,14 +189,10 @@ func (w *walk) gated(t int, in source, b *block) source {
 	}
 	op := &hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Fine: in.fine, Norm: in.norm, Gated: true, Act: b.act, Products: products}
 	out := source{x: s.gate}
-	if fine, same := w.rounding(b.down); same && !w.e.streams(t) {
+	if w.coarse(b.down) && !w.e.streams(t) {
 		products[0].Y = 0
-		op.Rounded = hip.Acts{Data: s.wide, T: t, K: b.up.N, Fine: fine}
-		if fine {
-			out = source{fine: op.Rounded}
-		} else {
-			out = source{acts: op.Rounded}
-		}
+		op.Rounded = hip.Acts{Data: s.wide, T: t, K: b.up.N}
+		out = source{acts: op.Rounded}
 	}
 	w.do(op)
 	return out

@@ -340,7 +340,7 @@ func (m *machine) operation(t testing.TB, v *variety, w *workload, s *hip.Matvec
 	}
 	op.Gated = strings.HasPrefix(w.op, "gated")
 	if w.op == "gated" {
-		op.Rounded = hip.Acts{Data: take(int(hip.ActsSize(w.t, w.n[0]))), T: w.t, K: w.n[0], Fine: f.Fine()}
+		op.Rounded = hip.Acts{Data: take(int(hip.ActsSize(w.t, w.n[0]))), T: w.t, K: w.n[0]}
 		if s != nil && s.Waves*s.Rows/s.Split*(m.target.Wave/s.Lanes)%32 != 0 {
 			return nil, 0
 		}

@@ -61,7 +61,7 @@ func TestTCQMatvec(t *testing.T) {
 			t, k  int
 			n     []int64
 			exact bool
-		}{{1, 2080, []int64{48, 16, 32, 16, 64}, false}, {5, 16, []int64{16}, false}, {3, 48, []int64{80}, false}, {2, 1024, []int64{32, 32}, true}, {6, 208, []int64{48}, true}} {
+		}{{1, 2080, []int64{48, 16, 32, 16, 64}, false}, {5, 16, []int64{16}, false}, {3, 48, []int64{80}, false}, {2, 1136, []int64{144}, false}, {4, 592, []int64{16, 128}, false}, {2, 1024, []int64{32, 32}, true}, {6, 208, []int64{48}, true}} {
 			if testing.Short() && bits != 3 || !sampled(t) {
 				continue
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/nstf/nstf/kernels/hip"
 )
 
-// BenchmarkTCQMatvec times products of trellis codes with one row, on weights that
-// are no longer in any cache when they are read again.
+// BenchmarkTCQMatvec times products of trellis codes with one row and more, on weights
+// that are no longer in any cache when they are read again.
 func BenchmarkTCQMatvec(b *testing.B) {
 	m := open(b)
 	r := rand.New(rand.NewPCG(43, 1))
@@ -21,8 +21,8 @@ func BenchmarkTCQMatvec(b *testing.B) {
 	s, _ := scheme.ByName("tcq")
 	for bits := scheme.TCQMinBits; bits <= scheme.TCQMaxBits; bits++ {
 		p := params(bits)
-		for _, size := range [][2]int{{8192, 28672}, {4096, 14336}, {4096, 4096}} {
-			n, k := size[0], size[1]
+		for _, size := range [][3]int{{8192, 28672, 1}, {4096, 14336, 1}, {4096, 4096, 1}, {14336, 4096, 1}, {14336, 4096, 2}, {14336, 4096, 4}, {14336, 4096, 8}} {
+			n, k, rows := size[0], size[1], size[2]
 			f, err := hip.FormatOf(s, p.Params(), int64(k))
 			if err != nil {
 				b.Fatal(err)
@@ -31,13 +31,13 @@ func BenchmarkTCQMatvec(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			b.Run(fmt.Sprintf("bits=%d/%dx%d", bits, n, k), func(b *testing.B) {
-				acts := m.put(b, make([]byte, hip.ActsSize(1, k)))
-				y := m.put(b, make([]float32, n))
+			b.Run(fmt.Sprintf("bits=%d/%dx%d/T=%d", bits, n, k, rows), func(b *testing.B) {
+				acts := m.put(b, make([]byte, hip.ActsSize(rows, k)))
+				y := m.put(b, make([]float32, rows*n))
 				var calls []hip.Call
 				copies := min(int(pool.Size/bytes), 64)
 				for i := range copies {
-					op := &hip.Matvec{T: 1, Acts: hip.Acts{Data: acts.address(), T: 1, K: k}, Products: []hip.Product{
+					op := &hip.Matvec{T: rows, Acts: hip.Acts{Data: acts.address(), T: rows, K: k}, Products: []hip.Product{
 						{W: hip.Weight{Format: f, N: n, K: k, Data: pool.Address + hip.Address(int64(i)*(bytes/256*256))}, Y: y.address()}}}
 					calls = append(calls, op.Calls(m.target)...)
 				}
