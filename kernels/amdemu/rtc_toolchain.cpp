@@ -1,13 +1,13 @@
 // Compiler, headers, device libraries, cache: where they are and how they are run.
 #include "rtc.h"
 #include "rtc_builtin.h"
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <dirent.h>
 #include <fcntl.h>
 #include <mutex>
-#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/stat.h>
@@ -37,8 +37,15 @@ bool write_file(const std::string& path, const std::string& text) {
 	bool ok = fwrite(text.data(), 1, text.size(), f) == text.size();
 	return fclose(f) == 0 && ok;
 }
+
+// A name beside path that nobody else writes to, in this process or another: several
+// compilations may begin at once on an empty cache.
+static std::string temporary_name(const std::string& path) {
+	static std::atomic<unsigned> taken;
+	return path + "." + std::to_string(getpid()) + "-" + std::to_string(taken++);
+}
 bool write_atomically(const std::string& path, const std::string& text) {
-	std::string temporary = path + "." + std::to_string(getpid());
+	std::string temporary = temporary_name(path);
 	return write_file(temporary, text) && rename(temporary.c_str(), path.c_str()) == 0;
 }
 static bool exists(const std::string& path) {
@@ -122,17 +129,18 @@ static void link_bitcode(const std::string& from, const std::string& to) {
 
 // The bitcode that tells the device library its architecture.
 static bool make_architecture_constant(const std::string& folder, const std::string& arch, std::string& err) {
-	static std::mutex one_at_a_time; // of this process; others write under their own names
+	static std::mutex one_at_a_time; // of this process
 	std::lock_guard<std::mutex> guard(one_at_a_time);
 	std::string made = folder + "/bitcode/oclc_isa_version_" + arch.substr(3) + ".bc";
 	if (exists(made)) return true;
-	std::string t = folder + "/isa-" + arch + "-" + std::to_string(getpid());
+	std::string t = temporary_name(folder + "/isa-" + arch);
 	write_file(t + ".cl", "__constant int __oclc_ISA_version = " + std::to_string(architecture_number(arch)) + ";\n");
 	int status = run_program({compiler(), "-x", "cl", "-Xclang", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-nogpulib", "-fvisibility=protected", "-Xclang",
 	                             "-mcode-object-version=none", "-emit-llvm", "-c", t + ".cl", "-o", t + ".bc"},
 	    t + ".log");
 	bool ok = status == 0 && rename((t + ".bc").c_str(), made.c_str()) == 0;
-	if (!ok) err = "amdemu: cannot build the architecture constant for " + arch + "\n" + read_file(t + ".log");
+	ok = ok || exists(made); // another process was faster
+	if (!ok) err = "amdemu: cannot build the architecture constant for " + arch + ", the compiler's status is " + std::to_string(status) + "\n" + read_file(t + ".log");
 	unlink((t + ".cl").c_str());
 	unlink((t + ".log").c_str());
 	return ok;
@@ -161,7 +169,7 @@ std::string precompiled_header(const std::vector<std::string>& command, const st
 	for (const std::string& c : command) key += c + "\x01";
 	char name[40];
 	snprintf(name, sizeof name, "/%016llx.pch", (unsigned long long)hash_of(key));
-	std::string made = include + name, temporary = made + "." + std::to_string(getpid()) + "-" + std::to_string((unsigned long long)pthread_self());
+	std::string made = include + name, temporary = temporary_name(made);
 	if (exists(made)) return made;
 	std::vector<std::string> c = command;
 	c.insert(c.end(), {"-Wno-pragma-system-header-outside-header", "-fsyntax-only", "-Xclang", "-emit-pch", "-Xclang", "-o", "-Xclang", temporary,
