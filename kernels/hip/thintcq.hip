@@ -17,8 +17,8 @@
 //
 // Grid: tiles of 128 rows of up to three matrices, one after the other; a block of
 // 128 * THIN_LANES threads, THIN_LANES of which share a row; any wave size. LDS: 512
-// bytes for a row of x and matrix, and x. Phases: codes of a first unit are asked for;
-// x is turned; barrier; multiplied; barrier; turned back.
+// bytes for a row of x and matrix, and x. Phases: a lane's first unit is decoded, which
+// nobody has to wait for; x is turned; barrier; multiplied; barrier; turned back.
 // Deterministic: every sum in one fixed order.
 // Bound: a launch; a lane takes 10 instructions for a weight. Tolerance: that of
 // a float32 sum, in the default mode too.
@@ -108,7 +108,7 @@ NSTF_DEVICE void finish(f32 (&v)[4], const Thin &p, const f32 *sums, int t, int 
 #define THIN_TAKE(i) {w##i, x##i, codes##i, bias##i, residual##i, y##i, x_out##i, in##i, out##i, codes_out##i, \
 	{x_low##i, x_high##i}, {in_low##i, in_high##i}, {out_low##i, out_high##i}, {codes_low##i, codes_high##i}, n##i, k##i}
 
-NSTF_KERNEL void __launch_bounds__(THIN_THREADS) nstf_thin_tcq(
+NSTF_KERNEL void __launch_bounds__(THIN_THREADS, THIN_RESIDENT) nstf_thin_tcq(
     THIN_PRODUCT(0)
 #if THIN_MATRICES > 1
     , THIN_PRODUCT(1)
@@ -144,11 +144,11 @@ NSTF_KERNEL void __launch_bounds__(THIN_THREADS) nstf_thin_tcq(
 #endif
 	const int n = side[0].n, local = threadIdx.x / THIN_LANES, lane = threadIdx.x % THIN_LANES;
 	const int row = tile * THIN_TILE + local, safe = row < n ? row : n - 1;
-	Weights::Raw first[THIN_SIDES];
+	f32 w[THIN_SIDES][16];
 #pragma unroll
 	for (int i = 0; i < THIN_SIDES; i++) {
 		const Weights view(Matrix{side[i].w, n, side[i].k}, safe);
-		first[i] = view.load(0, lane < side[i].k / 16 ? lane : 0);
+		Weights::floats(view.load(0, lane < side[i].k / 16 ? lane : 0), 0, nullptr, w[i]);
 	}
 	wait_for_inputs();
 	turn(turned, side[0]);
@@ -161,12 +161,11 @@ NSTF_KERNEL void __launch_bounds__(THIN_THREADS) nstf_thin_tcq(
 		const f32 *z = turned + i * THIN_T * side[0].k;
 		f32 sums[THIN_T] = {};
 		for (int u = lane; u < p.k / 16; u += THIN_LANES) {
-			f32 w[16];
-			Weights::floats(u == lane ? first[i] : view.load(0, u), u, nullptr, w);
+			if (u > lane) Weights::floats(view.load(0, u), u, nullptr, w[i]);
 #pragma unroll
 			for (int t = 0; t < THIN_T; t++)
 #pragma unroll
-				for (int c = 0; c < 16; c++) sums[t] = fmaf(w[c], z[t * p.k + u * 16 + c], sums[t]);
+				for (int c = 0; c < 16; c++) sums[t] = fmaf(w[i][c], z[t * p.k + u * 16 + c], sums[t]);
 		}
 #pragma unroll
 		for (int t = 0; t < THIN_T; t++) {
