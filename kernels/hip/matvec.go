@@ -2,6 +2,7 @@ package hip
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/nstf/nstf/kernels/cpu"
 )
@@ -18,6 +19,12 @@ type Product struct {
 	W              Weight
 	Y              Address // f32[T][N]
 	Bias, Residual Address // f32[N], f32[T][N]; 0: none
+
+	// A and Z, where given, correct W in Matvec: Y = W x + A Z + ..., A of what
+	// Format.Corrects lists and its own number of columns, Z f32[T][columns] at a
+	// multiple of 16 bytes, already computed. With Gated they go before activations.
+	A Weight
+	Z Address
 }
 
 // Matvec multiplies up to MaxRows rows with the matrices of up to three products,
@@ -186,9 +193,9 @@ func (o *Matvec) call(t Target, products []Product, integer bool, from, rows int
 		return 0
 	}
 	defines := fmt.Sprintf("%s MATVEC_T=%d MATVEC_ROWS=%d MATVEC_LANES=%d MATVEC_WAVES=%d MATVEC_SPLIT=%d MATVEC_STEPS=%d MATVEC_RESIDENT=%d"+
-		" MATVEC_K=%d MATVEC_PIPE=%d MATVEC_AHEAD=%d MATVEC_DIRECT=%d MATVEC_INT=%d MATVEC_SOURCE=%s MATVEC_MATRICES=%d MATVEC_GATED=%d MATVEC_QUANTIZE=%d MATVEC_EXPERTS=%d MATVEC_GROUP=%d ACTIVATION=%d",
+		" MATVEC_K=%d MATVEC_PIPE=%d MATVEC_AHEAD=%d MATVEC_DIRECT=%d MATVEC_INT=%d MATVEC_SOURCE=%s MATVEC_MATRICES=%d MATVEC_GATED=%d MATVEC_QUANTIZE=%d MATVEC_EXPERTS=%d MATVEC_GROUP=%d MATVEC_THIN=%d ACTIVATION=%d",
 		w.Format.defines, rows, s.Rows, s.Lanes, s.Waves, s.Split, s.Steps, s.Blocks,
-		w.K, flag(s.Pipe), min(s.Ahead, w.K/w.Format.unit), flag(direct), flag(integer), source, len(products), flag(o.Gated), flag(o.Rounded.Data != 0), flag(o.Experts != 0), group(w.Format.fine), o.Act)
+		w.K, flag(s.Pipe), min(s.Ahead, w.K/w.Format.unit), flag(direct), flag(integer), source, len(products), flag(o.Gated), flag(o.Rounded.Data != 0), flag(o.Experts != 0), group(w.Format.fine), flag(corrected(products)), o.Act)
 	symbol := "nstf_matvec_" + w.Format.Name() + "_f32"
 	lds := 0
 	if integer {
@@ -215,6 +222,15 @@ func (o *Matvec) call(t Target, products []Product, integer bool, from, rows int
 	}
 }
 
+// corrected reports whether any of the products is.
+func corrected(products []Product) bool {
+	return slices.ContainsFunc(products, func(p Product) bool { return p.Z != 0 })
+}
+
+// Corrects reports whether Matvec adds products with matrices of the format, as the A
+// of a correction, to its own.
+func (f Format) Corrects() bool { return f.Scheme == "q8_0" }
+
 // rounded returns the rounded input that products of a format take.
 func (o *Matvec) rounded(f Format) Acts {
 	if f.fine {
@@ -236,6 +252,9 @@ func (o *Matvec) args(group []Product, x Address, from int) []Arg {
 	}
 	for _, p := range group {
 		args = append(args, Ptr(p.W.Data), Ptr(offset(p.Y, p.W.N)), Ptr(p.Bias), Ptr(offset(p.Residual, p.W.N)), I32(p.W.N))
+		if corrected(group) {
+			args = append(args, Ptr(p.A.Data), Ptr(offset(p.Z, p.A.K)), I32(p.A.K))
+		}
 	}
 	return args
 }

@@ -5,6 +5,8 @@
 //	MATVEC_GATED:  y[t][n] = act(W0[n] x[t]) * (W1[n] x[t])
 //	MATVEC_EXPERTS: one row x for each slot, the matrix being W[expert of slot]
 //
+//	MATVEC_THIN: + A[n] z[t], a correction of each matrix, before activations (matvecthin.hip)
+//
 // Weights as weights.hip says; K = MATVEC_K, a multiple of Weights::unit. x f32[T][K] at a
 // multiple of 16 bytes where K is one of 4, or Acts (acts.hip). y f32[T][N]; it
 // may be the residual. Up to three matrices share x (MATVEC_MATRICES).
@@ -191,15 +193,25 @@ NSTF_DEVICE void join(Sums (&sums)[MATVEC_VIEWS]) {
 
 #include "matvecinput.hip"
 #include "matvecoutput.hip"
+#if MATVEC_THIN
+#include "matvecthin.hip"
+#endif
 
 // Where a tile lies: rows of one of the matrices that share x.
 struct Place {
 	const u8 *w;
 	Output out;
 	int tile; // of that matrix
+#if MATVEC_THIN
+	Thin thin;
+#endif
 };
 
+#if MATVEC_THIN
+#define MATVEC_PRODUCT(i) const u8 *w##i, f32 *y##i, const f32 *bias##i, const f32 *residual##i, int n##i, const u8 *a##i, const f32 *z##i, int rank##i
+#else
 #define MATVEC_PRODUCT(i) const u8 *w##i, f32 *y##i, const f32 *bias##i, const f32 *residual##i, int n##i
+#endif
 
 NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
     const u8 *x, const f32 *weight, f32 eps, const i32 *expert, int share, i64 stack, u8 *rounded, int from,
@@ -235,17 +247,28 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 	// Member by member: a choice between whole structs would go through memory.
 	auto place = [=](int tile) {
 		Place p = {w0, {y0, bias0, residual0, n0}, tile};
+#if MATVEC_THIN
+		p.thin = {a0, z0, rank0, MATVEC_EXPERTS ? stack : n0};
+#endif
 #if MATVEC_MATRICES > 1 && !MATVEC_GATED
 		const bool second = tile >= tiles0;
 		p.w = second ? w1 : p.w, p.tile = second ? tile - tiles0 : p.tile;
 		p.out.y = second ? y1 : p.out.y, p.out.n = second ? n1 : p.out.n;
 		p.out.bias = second ? bias1 : p.out.bias, p.out.residual = second ? residual1 : p.out.residual;
+#if MATVEC_THIN
+		p.thin.a = second ? a1 : p.thin.a, p.thin.z = second ? z1 : p.thin.z, p.thin.rank = second ? rank1 : p.thin.rank;
+		p.thin.rows = MATVEC_EXPERTS ? stack : p.out.n;
+#endif
 #endif
 #if MATVEC_MATRICES > 2
 		const bool third = tile >= tiles1;
 		p.w = third ? w2 : p.w, p.tile = third ? tile - tiles1 : p.tile;
 		p.out.y = third ? y2 : p.out.y, p.out.n = third ? n2 : p.out.n;
 		p.out.bias = third ? bias2 : p.out.bias, p.out.residual = third ? residual2 : p.out.residual;
+#if MATVEC_THIN
+		p.thin.a = third ? a2 : p.thin.a, p.thin.z = third ? z2 : p.thin.z, p.thin.rank = third ? rank2 : p.thin.rank;
+		p.thin.rows = MATVEC_EXPERTS ? stack : p.out.n;
+#endif
 #endif
 		return p;
 	};
@@ -291,9 +314,32 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 			const Place p = place(tile);
 			early = added_early(p.out, row_of(p), base_of(p));
 		}
+#if MATVEC_THIN
+		const int column = threadIdx.x % MATVEC_LANES * 4;
+		ThinRaw thin[MATVEC_VIEWS];
+		const bool adds = batch + 1 == MATVEC_BATCHES && wave % MATVEC_SPLIT == 0;
+		if (adds) {
+			const Place p = place(tile);
+			load_thin(thin[0], p.thin, first + base_of(p), column);
+#if MATVEC_GATED
+			load_thin(thin[1], Thin{a1, z1, rank1, p.thin.rows}, first + base_of(p), column);
+#endif
+		}
+#endif
 		multiply(sums, from_memory, lane + batch * MATVEC_BATCH, in);
 		if (++batch < MATVEC_BATCHES) return;
 		const Place p = place(tile);
+#if MATVEC_THIN
+		if (adds) {
+			add_thin(sums[0], thin[0], p.thin, column);
+			add_thin_rest(sums[0], p.thin, first + base_of(p), column + 4 * MATVEC_LANES);
+#if MATVEC_GATED
+			const Thin up = {a1, z1, rank1, p.thin.rows};
+			add_thin(sums[1], thin[1], up, column);
+			add_thin_rest(sums[1], up, first + base_of(p), column + 4 * MATVEC_LANES);
+#endif
+		}
+#endif
 		gather(sums);
 #if MATVEC_SPLIT > 1
 		join(sums);

@@ -213,11 +213,34 @@ func (k *kernelTable) forms(d, inner int) {
 		k.add("thin/"+name+"/T=8", Budget{128, 32 << 10}, (&Thin{T: 8, Products: []ThinProduct{thin(d)}}).Calls(k.t))
 	}
 	k.thinTCQ(d, inner, rank)
+	k.corrected(d, inner, rank)
 	k.add("mix", small, (&Mix{T: 2, Experts: 1, Share: 2, B: 4, N: inner, Z: 1, C: 1, Y: 1}).Calls(k.t))
 	k.add("digits", small, (&Digits{T: 1, Rows: []int{32, 32, 32}, Token: 1, Digits: 1}).Calls(k.t))
 	k.add("contract", Budget{128, 32 << 10}, (&Contract{T: 1, I: 32, L: 16, Q: rank * 16, V: 32, S: rank, A: 1, B: 1, C: 1, Same: true}).Calls(k.t))
 	k.add("contract/last", Budget{128, 32 << 10}, (&Contract{T: 1, I: 1024, L: 1, Q: rank * 16, V: 32, S: 1, A: 1, B: 1, C: 1, Same: true}).Calls(k.t))
 	k.add("contract/lookup", Budget{128, 32 << 10}, (&Contract{T: 1, I: 16, L: 1, Q: rank, V: 1, S: 16 * rank, A: 1, B: 1, C: 1, Rounded: true, Scale: 1}).Calls(k.t))
+}
+
+// corrected adds products with corrections.
+func (k *kernelTable) corrected(d, inner, rank int) {
+	s, _ := scheme.ByName("q4_k")
+	thin, _ := scheme.ByName("q8_0")
+	f, err := FormatOf(s, nil, int64(d))
+	if err != nil {
+		panic("hip: " + err.Error())
+	}
+	a, err := FormatOf(thin, nil, int64(rank))
+	if err != nil {
+		panic("hip: " + err.Error())
+	}
+	product := func(n int) Product {
+		return Product{W: Weight{Format: f, N: n, K: d, Data: 256}, Y: 1, A: Weight{Format: a, N: n, K: rank, Data: 256}, Z: 16}
+	}
+	b, norm := Budget{144, 64 << 10}, Normal{Weight: 1, Eps: 1e-5}
+	k.product("matvec/q4_k/corrected", b, s, nil, &Matvec{T: 1, X: 1, Norm: norm, Products: []Product{product(d), product(1024), product(1024)}})
+	k.product("matvec/q4_k/corrected gated", b, s, nil, &Matvec{T: 1, X: 1, Norm: norm, Gated: true, Act: cpu.SiLU, Products: []Product{product(inner), product(inner)}})
+	b.Registers = 160
+	k.product("matvec/q4_k/corrected T=4", b, s, nil, &Matvec{T: 4, X: 1, Acts: Acts{Data: 16, T: 4, K: d}, Products: []Product{product(d)}})
 }
 
 // thinTCQ adds second steps of the scheme tcq.

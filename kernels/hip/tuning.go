@@ -62,6 +62,9 @@ func sizes(products []Product) string {
 	var b strings.Builder
 	for _, p := range products {
 		fmt.Fprintf(&b, " %s %dx%d", strings.TrimPrefix(p.W.Format.defines, "NSTF_SCHEME="), p.W.N, p.W.K)
+		if p.Z != 0 {
+			fmt.Fprintf(&b, "+%d", p.A.K)
+		}
 	}
 	return b.String()
 }

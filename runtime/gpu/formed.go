@@ -15,7 +15,10 @@ type formed struct {
 	u       *matrix
 	mix     hip.Address // f32 [experts][B]
 	shared  int         // B
-	chain   *chain      // of the form train; all else is nil then
+	// fused says that few rows are corrected where they are multiplied with codes, B's
+	// products being made before.
+	fused bool
+	chain *chain // of the form train; all else is nil then
 }
 
 // form places the factors of a tensor, of a stack for so many experts or of one
@@ -47,9 +50,10 @@ func (l *layout) product(f *formed, t *formats.Tensor, experts int64) {
 	if l.err != nil {
 		return
 	}
-	// Codes of the same format share a launch with B, and what they round.
+	f.fused = f.q != nil && experts == 0 && !f.q.Format.Rotated() && f.a.Format.Corrects() && f.a.K <= thinColumns
+	// Other codes of the same format share a launch with B, and what they round.
 	f.a.floats = !f.a.Format.Rotated() && f.a.K <= thinColumns
-	f.b.floats = !f.b.Format.Rotated() && f.b.N <= thinColumns && (f.q == nil || f.q.Format != f.b.Format)
+	f.b.floats = !f.b.Format.Rotated() && f.b.N <= thinColumns && (f.q == nil || f.fused || f.q.Format != f.b.Format)
 }
 
 // factor places a factor by its short name, nil where there is none.
@@ -147,11 +151,13 @@ func (w *walk) divided(t int, in source, targets []target) (first []target, seco
 			if codes.w != nil {
 				first = append(first, codes)
 			}
-			thin, second = append(thin, inner), append(second, outer)
+			if thin = append(thin, inner); codes.a == nil {
+				second = append(second, outer)
+			}
 			z += hip.Address(4 * padded(t*f.b.N))
 		}
 	}
-	return append(first, thin...), second
+	return append(thin, first...), second
 }
 
 // steps divides one product: into its codes, if any, the factor that reads the input,
@@ -169,6 +175,10 @@ func (w *walk) steps(t int, g target, z hip.Address) (codes, inner target, outer
 		return codes, inner, outer
 	}
 	codes = target{w: f.q, y: g.y, residual: g.residual}
+	if f.fused && few(t) {
+		codes.a, codes.z = f.a, z
+		return codes, inner, outer
+	}
 	if !turned || !f.q.Format.Rotated() {
 		outer.residual = g.y
 		return codes, inner, outer
@@ -252,13 +262,18 @@ func (g *thinTarget) rotated() hip.ThinRotated {
 }
 
 // formedGate is gated where gate or up have a form: the second steps of both are one
-// launch that activates too, where they are alike.
+// launch that activates too, where they are alike, or a part of that of the codes.
 func (w *walk) formedGate(t int, in source, b *block) source {
 	s := &w.e.s
 	targets := []target{{w: b.gate, y: s.gate}, {w: b.up, y: s.up}}
-	if b.gate.product() && b.up.product() && b.gate.formed.a.isThin(t) && b.up.formed.a.isThin(t) {
-		first, second := w.divided(t, in, targets)
-		w.firstStep(t, in, first)
+	if few(t) && b.fused() {
+		first, _ := w.divided(t, in, targets) // both Bs, then the codes
+		w.firstStep(t, in, first[:2])
+		return w.gatedCodes(t, in, b, []hip.Product{first[2].product(), {W: first[3].w.Weight, A: first[3].a.Weight, Z: first[3].z}})
+	}
+	first, second := w.divided(t, in, targets)
+	w.firstStep(t, in, first)
+	if len(second) == 2 && second[0].w.isThin(t) && second[1].w.isThin(t) {
 		gate, up := &second[0], &second[1]
 		switch g, u := gate.rotated(), up.rotated(); {
 		case g.Alike(&u) && gate.w.Format.Rotated():
@@ -274,12 +289,16 @@ func (w *walk) formedGate(t int, in source, b *block) source {
 			w.do(&hip.Thin{T: t, Gated: true, Act: b.act, Products: []hip.ThinProduct{gate.thin(), up.thin()}})
 			return source{x: s.gate}
 		}
-		w.secondStep(t, second)
-	} else {
-		w.linear(t, in, targets...)
 	}
+	w.secondStep(t, second)
 	w.do(&hip.Activate{Act: b.act, N: t * b.up.N, Gate: s.gate, Up: s.up, Out: s.gate})
 	return source{x: s.gate}
+}
+
+// fused reports whether one launch corrects and activates what gate and up give.
+func (b *block) fused() bool {
+	g, u := b.gate.formed, b.up.formed
+	return g != nil && u != nil && g.fused && u.fused && g.q.Format == u.q.Format && g.q.bias == 0 && u.q.bias == 0
 }
 
 // formedExpert is expert for a stack that has a form.

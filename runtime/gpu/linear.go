@@ -28,6 +28,18 @@ type target struct {
 	// raw leaves a product of rotated codewords on their output side, where nothing
 	// is added to it.
 	raw bool
+	// a and z correct the product where few rows are multiplied with codes: hip.Product.
+	a *matrix
+	z hip.Address
+}
+
+// product is the target as kernels/hip has it.
+func (g *target) product() hip.Product {
+	p := hip.Product{W: g.w.Weight, Y: g.y, Bias: g.w.bias, Residual: g.residual}
+	if g.a != nil {
+		p.A, p.Z = g.a.Weight, g.z
+	}
+	return p
 }
 
 // A source is what a group of products reads: x[T][K], normalised on the way
@@ -152,7 +164,7 @@ func (w *walk) linear(t int, in source, targets ...target) {
 			rotated = append(rotated, g)
 			continue
 		}
-		products = append(products, hip.Product{W: g.w.Weight, Y: g.y, Bias: g.w.bias, Residual: g.residual})
+		products = append(products, g.product())
 	}
 	w.rotated(t, in, rotated)
 	if len(products) == 0 {
@@ -187,6 +199,12 @@ func (w *walk) gated(t int, in source, b *block) source {
 		w.do(&hip.Matmul{T: t, Exact: w.e.exact, X: in.x, Products: products, Gated: true, Act: b.act, Scratch: s.tiles})
 		return source{x: s.gate}
 	}
+	return w.gatedCodes(t, in, b, products)
+}
+
+// gatedCodes is gated of few rows in one launch.
+func (w *walk) gatedCodes(t int, in source, b *block, products []hip.Product) source {
+	s := &w.e.s
 	op := &hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Fine: in.fine, Norm: in.norm, Gated: true, Act: b.act, Products: products}
 	out := source{x: s.gate}
 	if w.coarse(b.down) && !w.e.streams(t) {

@@ -14,6 +14,7 @@ import (
 type product struct {
 	s              *stored
 	bias, residual []float32
+	more, moreSize []float64 // what a correction adds to each output
 }
 
 // dots are the float64 products of a row with each row of x, and the sizes of
@@ -52,7 +53,8 @@ type matvecCase struct {
 	norm     bool
 	extras   bool // bias and residual
 	shape    *hip.MatvecShape
-	repeated bool // run again and compare bits
+	repeated bool  // run again and compare bits
+	ranks    []int // of the products' corrections, 0 for none; nil: none has any
 }
 
 func (c *matvecCase) String() string {
@@ -189,6 +191,9 @@ func (c *matvecCase) run(t *testing.T, m *machine, r *rand.Rand) {
 		y := m.put(t, make([]float32, c.t*n))
 		defer y.release()
 		h.Y = y.address()
+		if i := len(products); i < len(c.ranks) && c.ranks[i] > 0 {
+			c.correct(t, m, r, &p, &h, c.ranks[i])
+		}
 		if c.extras {
 			p.bias, p.residual = activations(r, n), activations(r, c.t*n)
 			bias := m.put(t, p.bias)
@@ -271,6 +276,11 @@ func (p *product) compare(t testing.TB, c *matvecCase, got, x []float32, integer
 		if p.bias != nil {
 			value += float64(p.bias[i%n])
 			size += math.Abs(float64(p.bias[i%n]))
+		}
+		if p.more != nil {
+			value += p.more[i]
+			size += p.moreSize[i]
+			inputs += p.moreSize[i] / max(largest, 1e-30)
 		}
 		if p.residual != nil {
 			value += float64(p.residual[i])
