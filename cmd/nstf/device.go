@@ -26,6 +26,12 @@ func (f *deviceFlag) check() error {
 	return nil
 }
 
+// named reports whether a checked flag asks for a GPU.
+func (f *deviceFlag) named() bool {
+	r, err := place.ParseRequest(f.name)
+	return err == nil && (r.Kind == place.HIP || r.Kind == place.CUDA)
+}
+
 // device returns the device that a checked flag asks for. What is chosen is told
 // on stderr.
 func (a *app) device(f *deviceFlag) exec.Device {

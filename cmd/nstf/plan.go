@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats/model"
@@ -30,6 +31,7 @@ type planFlags struct {
 	forms       bool
 
 	objective, device string
+	deviceFlag        string // "--" and the name that device has on the command line
 
 	budget qplan.Budget
 	rules  []candidates.Rule
@@ -73,21 +75,28 @@ func (f *planFlags) check() error {
 	return nil
 }
 
-// checkObjective reads --objective and --device.
+// objectiveFlags adds --objective and the flag of its device.
+func (f *planFlags) objectiveFlags(s *pflag.FlagSet, device string) {
+	f.deviceFlag = "--" + device
+	s.StringVar(&f.objective, "objective", "size", "what is least within --max-kld: size, or latency on a device")
+	s.StringVar(&f.device, device, "", "for --objective latency: "+strings.Join(deviceNames(), ", "))
+}
+
+// checkObjective reads --objective and the flag of its device.
 func (f *planFlags) checkObjective() error {
 	switch {
 	case f.objective == "" || f.objective == "size":
 		if f.device != "" {
-			return usagef("--device goes with --objective latency")
+			return usagef("%s goes with --objective latency", f.deviceFlag)
 		}
 	case f.objective != "latency":
 		return usagef("--objective is size or latency, not %q", f.objective)
 	case f.maxKLD == 0:
 		return usagef("--objective latency goes with --max-kld: the least time within a divergence")
 	case f.device == "":
-		return usagef("--objective latency needs --device: %s", strings.Join(deviceNames(), ", "))
+		return usagef("--objective latency needs %s: %s", f.deviceFlag, strings.Join(deviceNames(), ", "))
 	case !slices.Contains(deviceNames(), f.device):
-		return usagef("--device %q is not known: %s", f.device, strings.Join(deviceNames(), ", "))
+		return usagef("%s %q is not known: %s", f.deviceFlag, f.device, strings.Join(deviceNames(), ", "))
 	}
 	return nil
 }
@@ -234,8 +243,7 @@ for tensors by name: 'lm_head=q8_0', 'layers\.0\.=keep' (as in the source).`,
 	s.StringVar(&f.size, "size", "", "size of the whole package, such as 3.9GiB or 900MB")
 	s.Float64Var(&f.maxKLD, "max-kld", 0, "predicted mean KL divergence in nats")
 	s.StringVar(&f.schemes, "schemes", "all", "recipes to choose from: all, ggml, or a list such as tcq3,tcq4,q8_0")
-	s.StringVar(&f.objective, "objective", "size", "what is least within --max-kld: size, or latency on a device")
-	s.StringVar(&f.device, "device", "", "for --objective latency: "+strings.Join(deviceNames(), ", "))
+	f.objectiveFlags(s, "device")
 	s.BoolVar(&f.forms, "forms", false, "consider factors too: products, corrections, shared matrices, tensor trains")
 	s.StringArrayVar(&f.keep, "keep", nil, "recipe for tensors by name, 'REGEX=RECIPE'; may be repeated")
 	s.StringVar(&from, "stats", "", "statistics made by nstf calibrate, or an importance matrix of llama.cpp")

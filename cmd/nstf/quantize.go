@@ -113,12 +113,11 @@ func (a *app) quantizeCommand() *cobra.Command {
 	s.StringVarP(&f.out, "output", "o", "", "package to write")
 	s.Float64Var(&f.bpw, "bpw", 0, "bits per weight of all tensors together")
 	s.StringVar(&f.size, "size", "", "size of the package, such as 3.9GiB or 900MB")
-	s.Float64Var(&f.maxKLD, "max-kld", 0, "mean KL divergence in nats that the package keeps, measured, with twice its standard error")
+	s.Float64Var(&f.maxKLD, "max-kld", 0, "mean KL divergence in nats to keep, measured, with twice its standard error")
 	s.IntVar(&f.tries, "tries", 6, "packages made for --max-kld at most")
 	s.Float64Var(&f.maxDrift, "max-drift", 0, "what hidden states may drift, of their square, on held-out text")
-	s.StringVar(&f.objective, "objective", "size", "what is least within --max-kld: size, or latency on a device")
-	s.StringVar(&f.device, "latency-device", "", "for --objective latency: "+strings.Join(deviceNames(), ", "))
-	s.StringVar(&f.on.name, "device", string(place.Auto), "where trellis codes are searched: auto, cpu, hip[:N] or cuda[:N]; auto: a GPU, if any")
+	f.objectiveFlags(s, "latency-device")
+	s.StringVar(&f.on.name, "device", string(place.Auto), "where trellis codes are searched: auto, cpu, hip[:N], cuda[:N]")
 	s.StringVar(&f.scheme, "scheme", "", "scheme of the linear layers")
 	s.StringVar(&f.embed, "embed-scheme", "", "with --scheme: of the embedding table; default: SCHEME")
 	s.StringVar(&f.head, "head-scheme", "", "with --scheme: of the head; default: q6_k or SCHEME, one bit more for tcq")
@@ -178,6 +177,9 @@ func (f *quantizeFlags) check() error {
 	f.bothDevices()
 	if err := f.on.check(); err != nil {
 		return err
+	}
+	if f.scheme != "" && !f.needsText() && f.on.named() {
+		return usagef("--device says where trellis codes are searched, and --scheme %s has none", f.scheme)
 	}
 	if f.memory != "" {
 		var err error

@@ -188,7 +188,10 @@ func TestQuantizeTrellis(t *testing.T) {
 		{exitUnsupported, "--samples", []string{"--scheme", "tcq3", "--calib", text, "--samples", "5000", demoModel}},
 		{exitInput, "none.txt", []string{"--scheme", "tcq3", "--calib", "none.txt", demoModel}},
 		{exitUsage, "abacus", []string{"--scheme", "tcq3", "--device", "abacus", "--calib", text, demoModel}},
-		{exitUsage, "abacus", []string{"--max-kld", "1", "--objective", "latency", "--latency-device", "abacus", "--calib", text, demoModel}},
+		{exitUsage, "--scheme q4_k has none", []string{"--scheme", "q4_k", "--device", "cuda", demoModel}},
+		{exitUsage, "--latency-device \"abacus\"", []string{"--max-kld", "1", "--objective", "latency", "--latency-device", "abacus", "--calib", text, demoModel}},
+		{exitUsage, "needs --latency-device", []string{"--max-kld", "1", "--objective", "latency", "--calib", text, demoModel}},
+		{exitUsage, "--latency-device goes with", []string{"--bpw", "4", "--latency-device", "h200", "--calib", text, demoModel}},
 		{exitFailure, "cuda", append([]string{"--scheme", "tcq3", "--device", "cuda:999"}, calib...)},
 	} {
 		out := filepath.Join(t.TempDir(), "x.nstf")

@@ -3,14 +3,16 @@ package pipeline
 import (
 	"context"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/plan"
-	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/work"
+	"github.com/nstf/nstf/quantize/factored"
 	"github.com/nstf/nstf/quantize/fit"
 	"github.com/nstf/nstf/runtime/exec"
 )
@@ -92,27 +94,42 @@ func (f *flow) seconds(ctx context.Context, p *plan.Plan) (float64, error) {
 // of many in the time of few.
 const sampledRows, sampledOnDevice = 64, 2048
 
+// sample returns how many rows are fitted to learn a recipe's rate, by what, and where
+// codes are searched. A product has fewer columns than its rows; what is fitted to a
+// tensor as a whole takes about the time of its codes.
+func (f *flow) sample(recipe string) (rows int64, by string, on fit.Searcher) {
+	rows, by = sampledRows, recipe
+	if r, err := plan.ParseRecipe(recipe); err == nil && factored.Whole(recipe) {
+		if by = r.Scheme; by == "" {
+			by, _, _ = strings.Cut(r.Factors, ",")
+		}
+	} else if err == nil {
+		rows = max(rows, int64(2*r.Rank))
+	}
+	if s, looks := f.Searcher.(interface{ Found() bool }); f.Searcher != nil && plan.TrellisBits(by) > 0 && (!looks || s.Found()) {
+		rows, on = sampledOnDevice, f.Searcher
+	}
+	return rows, by, on
+}
+
 // rate times fitting, with and without moments, in seconds per weight.
 func (f *flow) rate(ctx context.Context, t *formats.Tensor, recipe string) (float64, error) {
+	rows, recipe, on := f.sample(recipe)
+	o := fit.Options{Threads: f.Threads, Searcher: on}
 	n, k := t.Rows()
-	o := fit.Options{Threads: f.Threads}
-	rows := int64(sampledRows)
-	if f.Searcher != nil && plan.TrellisBits(recipe) > 0 {
-		rows, o.Searcher = sampledOnDevice, f.Searcher
-	}
 	n = min(n, rows)
 	w := make([]float32, n*k)
-	if err := scheme.DecodeRows(w, t, 0, n); err != nil {
+	if err := form.DecodeRows(w, t, 0, n); err != nil {
 		return 0, err
 	}
-	if o.Searcher != nil { // which gets its kernels ready
+	if on != nil { // which gets its kernels ready
 		few := int(min(k, 64))
 		if _, err := fit.Matrix(ctx, t.Name, w[:int(n)*few], int(n), few, recipe, nil, o); err != nil {
 			return 0, err
 		}
 	}
 	began := time.Now()
-	_, err := fit.Matrix(ctx, t.Name, w, int(n), int(k), recipe, nil, o)
+	_, err := factored.Matrix(ctx, t.Name, w, int(n), int(k), recipe, nil, o)
 	return 2 * time.Since(began).Seconds() / float64(n*k), err
 }
 

@@ -73,13 +73,18 @@ func (s *Searcher) look() {
 	s.opened = true
 }
 
-// Search implements [fit.Searcher]. Where the device was not asked for by name and has
-// no room or no compiler, everything is left to the processor.
-func (s *Searcher) Search(ctx context.Context, j *fit.Search) error {
+// Found reports whether a GPU searches; it looks for one where none was named.
+func (s *Searcher) Found() bool {
 	if !s.opened {
 		s.look()
 	}
-	if s.gpu != nil {
+	return s.gpu != nil
+}
+
+// Search implements [fit.Searcher]. Where the device was not asked for by name and has
+// no room or no compiler, everything is left to the processor.
+func (s *Searcher) Search(ctx context.Context, j *fit.Search) error {
+	if s.Found() {
 		err := s.gpu.Search(ctx, (*gpu.TrellisJob)(j))
 		if err == nil || s.device.Kind != place.Auto || !unready(err) {
 			return err

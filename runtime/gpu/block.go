@@ -1,6 +1,8 @@
 package gpu
 
 import (
+	"slices"
+
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/kernels/hip"
 )
@@ -79,7 +81,7 @@ func (w *walk) block(i int) {
 		if b.FFNNorm != nil {
 			h = w.input(lo, b.ffnNorm, b.feeds()...)
 		} else {
-			h = w.later(h, lo)
+			h = w.later(h, lo, b.q, b.k, b.v)
 		}
 		w.feedForward(b, n, h, target{y: e.s.f})
 		w.attention(b, lo, target{y: e.s.a})
@@ -91,9 +93,11 @@ func (w *walk) block(i int) {
 	w.branch(lo, b.ffnPost.Weight == 0 && b.MoE == nil, hip.Branch{Rows: e.s.f, Post: b.ffnPost}, func(to target) { w.feedForward(b, n, h, to) })
 }
 
-// later is a source of all rows from row lo on.
-func (w *walk) later(in source, lo int) source {
-	if lo > 0 {
+// later is a source of all rows from row lo on, behind products with some matrices. What
+// it was rounded or turned to is of all rows, and is overwritten by the second step of a
+// matrix with a form.
+func (w *walk) later(in source, lo int, behind ...*matrix) source {
+	if lo > 0 || slices.ContainsFunc(behind, func(m *matrix) bool { return m != nil && m.formed != nil }) {
 		in = source{x: at(in.x, lo, w.e.shape.width), norm: in.norm}
 	}
 	return in

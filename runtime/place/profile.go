@@ -3,10 +3,10 @@ package place
 import (
 	"errors"
 	"fmt"
-	"github.com/nstf/nstf/formats/atomicfile"
 	"time"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
 )
 
 // profileVersion changes with the meaning of any figure: what an older version
