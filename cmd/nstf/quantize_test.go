@@ -368,3 +368,23 @@ func lies(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
+
+// TestQuantizeDevices takes a device to plan for under either flag, and one to search on.
+func TestQuantizeDevices(t *testing.T) {
+	for _, c := range [][4]string{ // --latency-device, --device; what is planned for, where is searched
+		{"", "h200", "h200", "auto"},
+		{"", "cpu", "cpu", "cpu"},
+		{"h200", "cpu", "h200", "cpu"},
+		{"h200", "cuda:1", "h200", "cuda:1"},
+		{"", "cuda:1", "", "cuda:1"},
+	} {
+		f := quantizeFlags{planFlags: planFlags{objective: "latency", device: c[0]}, on: deviceFlag{c[1]}}
+		if f.bothDevices(); f.device != c[2] || f.on.name != c[3] {
+			t.Errorf("%v: planned for %q, searched on %q", c, f.device, f.on.name)
+		}
+	}
+	f := quantizeFlags{planFlags: planFlags{objective: "size"}, on: deviceFlag{"h200"}}
+	if f.bothDevices(); f.device != "" || f.on.check() == nil {
+		t.Error("a device to plan for is taken without --objective latency")
+	}
+}

@@ -204,10 +204,13 @@ func BenchmarkSearcher(b *testing.B) {
 		for i := range w {
 			w[i] = float32(rng.NormFloat64() * 0.02)
 		}
-		h := make([]float64, k*k)
+		h, common := make([]float64, k*k), make([]float64, k)
+		for i := range common {
+			common[i] = rng.NormFloat64() * 0.3
+		}
 		for i := range k {
 			for j := range k {
-				h[i*k+j] = math.Exp(-0.05 * math.Abs(float64(i-j)))
+				h[i*k+j] = math.Exp(-0.05*math.Abs(float64(i-j))) + common[i]*common[j]
 			}
 		}
 		in := fit.NewInput(h, k)
