@@ -293,8 +293,27 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 #endif
 	};
 	int load_tile = blockIdx.x, load_batch = 0;
+#if MATVEC_THIN
+	// A's rows are asked for with the first batch of a tile, which with MATVEC_PIPE is
+	// while the tile before is still multiplied.
+	const int column = threadIdx.x % MATVEC_LANES * 4;
+	ThinRaw thin[MATVEC_VIEWS], thin_next[MATVEC_VIEWS];
+	auto load_thins = [&](ThinRaw (&to)[MATVEC_VIEWS]) {
+		if (wave % MATVEC_SPLIT != 0) return;
+		load_thin(to[0], next.thin, first + base_of(next), column);
+#if MATVEC_GATED
+		load_thin(to[1], Thin{a1, z1, rank1, next.thin.rows}, first + base_of(next), column);
+#endif
+	};
+#endif
 	auto load_next = [&](Stage &to) {
 		if (load_tile >= tiles) return;
+#if MATVEC_THIN
+		if (load_batch == 0) {
+			if (MATVEC_PIPE && load_tile != (int)blockIdx.x) load_thins(thin_next);
+			else load_thins(thin);
+		}
+#endif
 		load(to, views, lane + load_batch * MATVEC_BATCH);
 		if (++load_batch < MATVEC_BATCHES) return;
 		load_batch = 0, load_tile += gridDim.x;
@@ -314,23 +333,11 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 			const Place p = place(tile);
 			early = added_early(p.out, row_of(p), base_of(p));
 		}
-#if MATVEC_THIN
-		const int column = threadIdx.x % MATVEC_LANES * 4;
-		ThinRaw thin[MATVEC_VIEWS];
-		const bool adds = batch + 1 == MATVEC_BATCHES && wave % MATVEC_SPLIT == 0;
-		if (adds) {
-			const Place p = place(tile);
-			load_thin(thin[0], p.thin, first + base_of(p), column);
-#if MATVEC_GATED
-			load_thin(thin[1], Thin{a1, z1, rank1, p.thin.rows}, first + base_of(p), column);
-#endif
-		}
-#endif
 		multiply(sums, from_memory, lane + batch * MATVEC_BATCH, in);
 		if (++batch < MATVEC_BATCHES) return;
 		const Place p = place(tile);
 #if MATVEC_THIN
-		if (adds) {
+		if (wave % MATVEC_SPLIT == 0) {
 			add_thin(sums[0], thin[0], p.thin, column);
 			add_thin_rest(sums[0], p.thin, first + base_of(p), column + 4 * MATVEC_LANES);
 #if MATVEC_GATED
@@ -339,6 +346,10 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 			add_thin_rest(sums[1], up, first + base_of(p), column + 4 * MATVEC_LANES);
 #endif
 		}
+#if MATVEC_PIPE
+#pragma unroll
+		for (int v = 0; v < MATVEC_VIEWS; v++) thin[v] = thin_next[v];
+#endif
 #endif
 		gather(sums);
 #if MATVEC_SPLIT > 1

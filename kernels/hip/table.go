@@ -264,7 +264,8 @@ func (k *kernelTable) thinTCQ(d, inner, rank int) {
 		}
 		name := fmt.Sprintf("thin/tcq%d/", bits)
 		k.add(name+"T=1", Budget{128, 32 << 10}, (&ThinTCQ{T: 1, Products: []ThinRotated{thin(d), thin(1024), thin(1024)}}).Calls(k.t))
-		k.add(name+"gated", Budget{160, 32 << 10}, (&ThinTCQ{T: 1, Gated: true, Act: cpu.SiLU, Products: []ThinRotated{thin(inner), thin(inner)}}).Calls(k.t))
+		k.add(name+"gated", Budget{160, 32 << 10}, (&ThinTCQ{T: 1, Gated: true, Act: cpu.SiLU, Products: []ThinRotated{thin(inner), thin(inner)},
+			To: Weight{Format: codes, N: d, K: inner, Data: 256}, Acts: Acts{Data: 16, T: 1, K: inner}}).Calls(k.t))
 		k.add(name+"T=8", Budget{160, 32 << 10}, (&ThinTCQ{T: 8, Products: []ThinRotated{thin(d)}}).Calls(k.t))
 	}
 }

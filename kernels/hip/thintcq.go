@@ -108,12 +108,8 @@ func (o *ThinTCQ) call(t Target, group []ThinRotated) Call {
 		}
 		args = append(args, Ptr(in), I64(int64(signs[0])), I64(int64(signs[1])), Ptr(z))
 	}
-	resident := 1 // blocks of a unit that registers are limited for
-	if t.API == CUDA && !o.Gated {
-		resident = 2
-	}
-	defines := fmt.Sprintf("%s THIN_T=%d THIN_LANES=%d THIN_MATRICES=%d THIN_IN=%d THIN_OUT=%d THIN_X=%d THIN_CODES=%d THIN_TO=%d THIN_ROUND=%d THIN_RESIDENT=%d THIN_GATED=%d",
-		a.defines, o.T, lanes, len(group), a.in, a.out, a.x, a.rotation, to.In, digit(o.Acts.Data != 0), resident, digit(o.Gated))
+	defines := fmt.Sprintf("%s THIN_T=%d THIN_LANES=%d THIN_MATRICES=%d THIN_IN=%d THIN_OUT=%d THIN_X=%d THIN_CODES=%d THIN_TO=%d THIN_ROUND=%d THIN_GATED=%d",
+		a.defines, o.T, lanes, len(group), a.in, a.out, a.x, a.rotation, to.In, digit(o.Acts.Data != 0), digit(o.Gated))
 	if o.Gated {
 		defines += fmt.Sprintf(" ACTIVATION=%d", o.Act)
 	}
