@@ -20,7 +20,7 @@ func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) Mat
 		s.Waves, s.Blocks = 16, 2
 	case rows > 2:
 		s.Rows, s.Steps = 4, 1
-		if rows > 4 && t.API == HIP {
+		if rows > 4 && t.API == HIP || o.Gated && t.API == CUDA { // two matrices' sums
 			s.Rows = 2
 		}
 	}
@@ -72,16 +72,16 @@ func (o *Matvec) views() int {
 	return 1
 }
 
-// wholeTiles changes a shape so that a tile is whole blocks of 32 outputs. On
-// CUDA registers allow more rows; on AMD's targets more waves come first, then
-// fewer lanes for a row.
+// wholeTiles changes a shape so that a tile is whole blocks of 32 outputs: first by
+// more waves, as far as 512 threads have registers, then on CUDA by more rows, on AMD's
+// targets by fewer lanes for a row.
 func (s *MatvecShape) wholeTiles(t Target, n int) {
 	if n < 4 {
 		s.Rows, s.Lanes, s.Waves = 1, min(s.Lanes, 8), 256/t.Wave
 	}
 	for s.Waves*(t.Wave/s.Lanes)*s.Rows%32 != 0 {
 		switch {
-		case t.API == HIP && s.Waves*t.Wave < 512:
+		case s.Waves*t.Wave < 512:
 			s.Waves *= 2
 		case t.API == HIP && s.Lanes > 8:
 			s.Lanes /= 2
