@@ -25,7 +25,7 @@
 // no larger; a path without such a distance has the same cost both ways, so that it is
 // the processor's too, ties included.
 //
-// Bound: 4 instructions a candidate on NVIDIA, 5 to 6 on AMD, of which a weight has
+// Bound: 4 instructions a candidate on NVIDIA, 5 to 7 on AMD, of which a weight has
 // 65536 * (1 + seam/128).
 #include "reduce.hip"
 #include "tcqcode.hip"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/quantize/fit"
@@ -14,9 +15,10 @@ import (
 	"github.com/nstf/nstf/runtime/place"
 )
 
-// A Searcher finds trellis codes on a GPU. It serves one goroutine.
+// A Searcher finds trellis codes on a GPU. It is safe for concurrent use.
 type Searcher struct {
 	device exec.Device
+	mu     sync.Mutex // of what follows
 	opened bool
 	gpu    *gpu.TrellisSearcher // nil: the processor searches
 }
@@ -84,6 +86,8 @@ func (s *Searcher) Found() bool {
 // Search implements [fit.Searcher]. Where the device was not asked for by name and has
 // no room or no compiler, everything is left to the processor.
 func (s *Searcher) Search(ctx context.Context, j *fit.Search) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.Found() {
 		err := s.gpu.Search(ctx, (*gpu.TrellisJob)(j))
 		if err == nil || s.device.Kind != place.Auto || !unready(err) {
