@@ -119,6 +119,37 @@ func TestSearcherSameBytes(t *testing.T) {
 	}
 }
 
+// TestSearcherLeavesFarTiles gives the device a strip with many weights beyond all
+// codewords: it leaves that to the processor, and the rest is as ever.
+func TestSearcherLeavesFarTiles(t *testing.T) {
+	s := &counter{s: searcher(t)}
+	const n, k = 48, 64
+	w, _ := normalMatrix(n, k)
+	for r := 16; r < 24; r++ {
+		for c := 0; c < k; c += 16 {
+			w[r*k+c] = 1.2
+		}
+	}
+	q := fit.TCQ{TCQ: scheme.TCQ{Bits: 6, Codebook: scheme.TCQCodebookFor(6), RotateIn: 1, RotateOut: 1}, Seam: 2, Threads: 2}
+	want, err := q.Fit(context.Background(), w, n, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Searcher = s
+	got, err := q.Fit(context.Background(), w, n, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.left != 1 {
+		t.Errorf("%d strips were left to the processor, want 1", s.left)
+	}
+	for i := range want {
+		if !bytes.Equal(got[i], want[i]) {
+			t.Errorf("part %d differs from the processor's", i)
+		}
+	}
+}
+
 // A counter counts what a searcher did.
 type counter struct {
 	s          fit.Searcher
