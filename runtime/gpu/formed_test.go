@@ -200,7 +200,7 @@ func TestFormsUnits(t *testing.T) {
 				files = append(files, u.File)
 			}
 			for _, file := range want {
-				if !slices.Contains(files, file) {
+				if !slices.Contains(files, file) && !(file == "digits.hip" && !k.tables) {
 					t.Errorf("%v, %s: no unit of %s", &k, arch, file)
 				}
 			}

@@ -85,7 +85,7 @@ type kind struct {
 	form    form.ID
 	q, a, b []string // schemes of the factors, by turns; q "" is none
 	rank    int64
-	tables  bool // embedding and head too
+	tables  bool // embedding and head too; of trains they alone
 }
 
 func (k *kind) String() string {
@@ -105,6 +105,7 @@ func kinds() []kind {
 		{"gptj", form.LowRank, nil, []string{"q8_0", "f16"}, []string{"f16"}, 32, true},
 		{"llama-tied", form.Train, nil, nil, []string{"f16"}, 0, true},
 		{"llama-31", form.Corrected, []string{"q4_0"}, []string{"q8_0"}, []string{"q8_0"}, 32, true},
+		{"qwen2", form.Train, nil, nil, []string{"q8_0", "f32"}, 0, false},
 	}
 }
 
@@ -154,7 +155,7 @@ func (k *kind) takes(w model.Weight) bool {
 	case form.Shared:
 		return len(w.Shape) == 3
 	case form.Train:
-		return table
+		return table == k.tables // all other matrices in their stead
 	}
 	return k.tables || !table
 }
