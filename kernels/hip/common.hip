@@ -133,6 +133,17 @@ NSTF_DEVICE f32 rounded_product(f32 a, f32 b) {
 }
 #endif
 
+// 1 / v within a last digit or two, for v whose reciprocal is no subnormal.
+NSTF_DEVICE f32 reciprocal(f32 v) {
+#if defined(NSTF_CUDA)
+	f32 r;
+	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
+#else
+	const f32 r = __builtin_amdgcn_rcpf(v);
+#endif
+	return fmaf(fmaf(-v, r, 1.0f), r, r);
+}
+
 // The whole number next to v, of magnitude below 2^22; ties to even.
 #if defined(NSTF_CUDA) // the rounding instruction has a quarter of an addition's rate
 NSTF_DEVICE f32 nearest_whole(f32 v) { return __fadd_rn(__fadd_rn(v, 0x1.8p23f), -0x1.8p23f); }

@@ -89,13 +89,16 @@ func (s MatvecShape) String() string {
 
 // NormFits reports whether Matvec can normalise its input by itself.
 func NormFits(t Target, rows, k int, exact bool) bool {
-	return rows <= MaxRows && k%4 == 0 && inputBytes(rows, k, !exact) <= t.LDS/2
+	return rows <= MaxRows && k%4 == 0 && inputBytes(rows, k, !exact, true) <= t.LDS/2
 }
 
 // inputBytes is the LDS that rows of activations take.
-func inputBytes(rows, k int, integer bool) int {
-	if integer {
-		return rows * ceil(ceil(k, 32)*40, 16) * 16
+func inputBytes(rows, k int, integer, fine bool) int {
+	switch {
+	case integer && fine:
+		return int(FineActsSize(rows, k))
+	case integer:
+		return int(ActsSize(rows, k))
 	}
 	return rows * k * 4
 }
@@ -115,7 +118,7 @@ func (o *Matvec) Calls(t Target) []Call {
 		if o.Experts != 0 {
 			rows = 1
 		}
-		for integer && rows > 1 && inputBytes(rows, k, true) > t.LDS-matvecStatic {
+		for integer && rows > 1 && inputBytes(rows, k, true, group[0].W.Format.fine) > t.LDS-matvecStatic {
 			rows = (rows + 1) / 2
 		}
 		if o.Experts != 0 {
@@ -202,7 +205,7 @@ func (o *Matvec) call(t Target, products []Product, integer bool, from, rows int
 		symbol = "nstf_matvec_" + w.Format.Name() + "_i8"
 	}
 	if (integer || o.Norm.Weight != 0) && !direct {
-		lds = inputBytes(rows, w.K, integer)
+		lds = inputBytes(rows, w.K, integer, w.Format.fine)
 	}
 	tile := s.Waves / s.Split * (t.Wave / s.Lanes) * s.Rows
 	tiles := 0

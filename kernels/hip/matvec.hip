@@ -47,6 +47,7 @@
 #define MATVEC_BATCH (MATVEC_STEPS * MATVEC_STRIDE)                             // units loaded at once
 #define MATVEC_BATCHES ((MATVEC_UNITS + MATVEC_BATCH - 1) / MATVEC_BATCH)       // of a row
 #define MATVEC_EVEN (MATVEC_UNITS % MATVEC_BATCH == 0)                          // they are whole
+#define MATVEC_ROW (MATVEC_GROUP == 16 ? acts_fine_bytes(MATVEC_K) : acts_row_bytes(MATVEC_K)) // bytes of rounded x
 #define MATVEC_LDS (MATVEC_INT ? !MATVEC_DIRECT : MATVEC_SOURCE == MATVEC_NORM) // x lies in LDS
 
 #if MATVEC_INT
@@ -67,7 +68,7 @@ struct Input {
 static_assert(MATVEC_GROUP == 32 || Weights::unit / NSTF_GROUPS == 16, "a scale of weights has one of activations");
 NSTF_DEVICE void multiply(Sums &sums, const Raws &raw, int u, const Input &in) {
 	const int words = Weights::unit / 4, groups = NSTF_GROUPS, half = Weights::unit == 16 ? u & 1 : 0;
-	const int padded = acts_padded(MATVEC_K), bytes = acts_row_bytes(MATVEC_K);
+	const int padded = acts_padded(MATVEC_K), bytes = MATVEC_ROW;
 	u32 q[MATVEC_ROWS][words];
 	f32 s[MATVEC_ROWS][groups], m[MATVEC_ROWS][groups];
 #pragma unroll
@@ -90,9 +91,8 @@ NSTF_DEVICE void multiply(Sums &sums, const Raws &raw, int u, const Input &in) {
 		const f32 *scales = (const f32 *)(row + padded) + u * Weights::unit / 16;
 		d[0] = scales[0];
 		if (groups == 2) d[1] = scales[1];
-		if (Weights::zero != 0 || Weights::mins)
-#pragma unroll
-			for (int i = 0; i < words; i++) sum[i / 4] = dot4(a[i], 0x01010101, sum[i / 4]);
+		const u32 both = *(const u32 *)(row + acts_sums(MATVEC_K, u * Weights::unit / 4));
+		sum[0] = half ? (i32)both >> 16 : (i32)(i16)both, sum[1] = (i32)both >> 16;
 #else
 		const uint2 pair = *(const uint2 *)(row + padded + u * Weights::unit / 32 * 8);
 		d[0] = d[1] = of_bits(pair.x);

@@ -6,7 +6,7 @@
 #if MATVEC_SOURCE == MATVEC_ACTS
 // Copies n bytes, every load before the first store.
 NSTF_DEVICE void copy_rows(u8 *to, const u8 *from) {
-	const int bytes = MATVEC_T * acts_row_bytes(MATVEC_K), most = 8;
+	const int bytes = MATVEC_T * MATVEC_ROW, most = 8;
 	for (int start = 0; start < MATVEC_PIECES(bytes); start += most) {
 		uint4 v[most];
 #pragma unroll
@@ -57,11 +57,7 @@ NSTF_DEVICE float4 quad_of(const float4 *row, int j) {
 NSTF_DEVICE void put_quad(u8 *to, int j, float4 q) {
 	const int i = j * MATVEC_THREADS + threadIdx.x;
 #if MATVEC_INT
-	uint2 pair; // whole groups of 8 lanes are in or out
-	const u32 bytes = round_to_bytes<MATVEC_GROUP>(q, pair);
-	if (i >= MATVEC_QUADS) return;
-	*(u32 *)(to + acts_quad(i)) = bytes;
-	if (i % 8 == 0) *(uint2 *)(to + acts_pair(MATVEC_K, i)) = pair;
+	put_acts<MATVEC_GROUP>(to, MATVEC_K, i, q, i < MATVEC_QUADS); // whole groups of 8 lanes are in or out
 #else
 	if (i < MATVEC_QUADS) ((float4 *)to)[i] = q;
 #endif
@@ -77,7 +73,7 @@ NSTF_DEVICE void bring_rows(u8 *to, const float4 *x, const float4 *weight, f32 e
 	for (int j = 0; j < MATVEC_HELD; j++) w[j] = quad_of(weight, j);
 #endif
 	wait_for_inputs();
-	for (int t = 0; t < MATVEC_T; t++, x += MATVEC_K / 4, to += MATVEC_INT ? acts_row_bytes(MATVEC_K) : MATVEC_K * 4) {
+	for (int t = 0; t < MATVEC_T; t++, x += MATVEC_K / 4, to += MATVEC_INT ? MATVEC_ROW : MATVEC_K * 4) {
 		float4 v[MATVEC_HELD];
 #pragma unroll
 		for (int j = 0; j < MATVEC_HELD; j++) v[j] = quad_of(x, j);
@@ -108,7 +104,7 @@ NSTF_DEVICE void bring(Input &in, const u8 *x, const f32 *weight, f32 eps, int f
 	bring_rows((u8 *)in.rows, (const float4 *)x + (i64)first * (MATVEC_K / 4), (const float4 *)weight, eps);
 #else
 	wait_for_inputs();
-	const u8 *from = x + (i64)first * (MATVEC_SOURCE == MATVEC_ACTS ? acts_row_bytes(MATVEC_K) : MATVEC_K * 4);
+	const u8 *from = x + (i64)first * (MATVEC_SOURCE == MATVEC_ACTS ? MATVEC_ROW : MATVEC_K * 4);
 #if MATVEC_LDS
 	copy_rows((u8 *)in.rows, from);
 #else

@@ -66,7 +66,7 @@ NSTF_DEVICE void write(const Output &out, const Sums (&sums)[MATVEC_VIEWS], int 
 		const bool in = i < MATVEC_T * MATVEC_TILE / 4;
 		const int t = in ? i / (MATVEC_TILE / 4) : 0, at = i % (MATVEC_TILE / 4) * 4;
 		uint2 pair;
-		const u32 q = round_to_bytes<32>(*(const float4 *)&values[t][at], pair);
+		const u32 q = round_to_bytes(*(const float4 *)&values[t][at], pair);
 		if (!in || tile + at >= padded) continue;
 		u8 *to = rounded + (i64)(from + t) * acts_row_bytes(out.n);
 		*(u32 *)(to + acts_quad((tile + at) / 4)) = q;

@@ -20,8 +20,11 @@ func group(fine bool) int {
 	return 32
 }
 
-// ActsSize returns the bytes of rounded activations.
+// ActsSize returns the bytes of activations rounded in groups of 32.
 func ActsSize(t, k int) int64 { return int64(t) * int64(ceil(ceil(k, 32)*40, 16)*16) }
+
+// FineActsSize is ActsSize of groups of 16.
+func FineActsSize(t, k int) int64 { return int64(t) * int64(ceil(ceil(k, 32)*44, 16)*16) }
 
 // Quantize rounds X[T][K] to bytes.
 type Quantize struct {

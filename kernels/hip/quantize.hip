@@ -22,10 +22,6 @@ NSTF_KERNEL void __launch_bounds__(256) nstf_quantize(const f32 *__restrict__ x,
 	v.y = from + 1 < k ? p[1] : 0;
 	v.z = from + 2 < k ? p[2] : 0;
 	v.w = from + 3 < k ? p[3] : 0;
-	uint2 pair;
-	const u32 q = round_to_bytes<QUANTIZE_GROUP>(v, pair);
-	if (i > last) return;
-	u8 *to = acts + (i64)row * acts_row_bytes(k);
-	*(u32 *)(to + acts_quad(from / 4)) = q;
-	if (from % 32 == 0) *(uint2 *)(to + acts_pair(k, from / 4)) = pair;
+	const int bytes = QUANTIZE_GROUP == 16 ? acts_fine_bytes(k) : acts_row_bytes(k);
+	put_acts<QUANTIZE_GROUP>(acts + (i64)row * bytes, k, from / 4, v, i <= last);
 }

@@ -79,7 +79,7 @@ NSTF_KERNEL void __launch_bounds__(256) nstf_rotate(
 	hadamard<ROTATE_IN>(v);
 #if ROTATE_ROUND
 	uint2 pair; // whole groups of 8 lanes are in or out
-	const u32 q = round_to_bytes<32>(make_float4(v[0], v[1], v[2], v[3]), pair);
+	const u32 q = round_to_bytes(make_float4(v[0], v[1], v[2], v[3]), pair);
 	if (from >= acts_padded(n)) return;
 	u8 *to = z + (i64)blockIdx.y * acts_row_bytes(n);
 	*(u32 *)(to + acts_quad(from / 4)) = q;

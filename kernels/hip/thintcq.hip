@@ -198,7 +198,7 @@ NSTF_KERNEL void __launch_bounds__(THIN_THREADS) nstf_thin_tcq(
 #endif
 #if THIN_ROUND
 		uint2 pair;
-		const u32 q = round_to_bytes<32>(make_float4(v[0], v[1], v[2], v[3]), pair);
+		const u32 q = round_to_bytes(make_float4(v[0], v[1], v[2], v[3]), pair);
 		if (from >= acts_padded(n)) continue;
 		u8 *row = to + (i64)t * acts_row_bytes(n);
 		*(u32 *)(row + acts_quad(from / 4)) = q;

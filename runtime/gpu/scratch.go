@@ -103,8 +103,9 @@ func (s *scratch) place(sh *shape, t int, context int, attend, sample int64, a *
 		s.router, s.parts = a.floats(t*sh.experts), a.floats(n*sh.width)
 		s.chosen, s.share, s.slots, s.first = a.ints(n), a.floats(n), a.ints(n), a.ints(sh.experts+1)
 	}
-	rounded := max(hip.ActsSize(min(t, fewRows), max(sh.width, sh.q)), hip.ActsSize(min(n, fewRows), max(sh.inner, sh.rank)))
-	s.acts, s.fine = a.take(rounded), a.take(rounded)
+	wide := max(sh.inner, sh.rank)
+	s.acts = a.take(max(hip.ActsSize(min(t, fewRows), max(sh.width, sh.q)), hip.ActsSize(min(n, fewRows), wide)))
+	s.fine = a.take(max(hip.FineActsSize(min(t, fewRows), max(sh.width, sh.q)), hip.FineActsSize(min(n, fewRows), wide)))
 	s.tiles = a.take(max(hip.MatmulScratch(t, max(sh.width, sh.q)), hip.MatmulScratch(n, max(sh.inner, sh.rank))))
 	s.wide = a.take(hip.ActsSize(fewRows, sh.inner))
 	if sh.rotated {

@@ -70,7 +70,7 @@ func count(t *testing.T, d *driver.Device, target hip.Target, k *hip.Kernel) exe
 	}
 	w.Data = buffer(weights * k.BytesPerWeight)
 	op.Products = []hip.Product{{W: w, Y: buffer(float64(4 * w.N))}}
-	op.X, op.Acts.Data = buffer(float64(4*w.K)), buffer(float64(hip.ActsSize(1, w.K)))
+	op.X, op.Acts.Data = buffer(float64(4*w.K)), buffer(float64(hip.FineActsSize(1, w.K)))
 	op.Fine.Data = op.Acts.Data
 	if err := os.WriteFile(*profileFlag, nil, 0o666); err != nil {
 		t.Fatal(err)

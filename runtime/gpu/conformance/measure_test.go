@@ -326,7 +326,7 @@ func (m *machine) operation(t testing.TB, v *variety, w *workload, s *hip.Matvec
 	if w.op == "norm" || strings.HasPrefix(w.op, "gated") {
 		op.Norm = hip.Normal{Weight: take(4 * w.k), Eps: 1e-5}
 	} else if f.Integer() && w.op != "x" {
-		give(op, hip.Acts{Data: take(int(hip.ActsSize(w.t, w.k))), T: w.t, K: w.k, Fine: f.Fine()})
+		give(op, hip.Acts{Data: take(int(hip.FineActsSize(w.t, w.k))), T: w.t, K: w.k, Fine: f.Fine()})
 	}
 	total := int64(0)
 	for _, n := range w.n {

@@ -14,11 +14,19 @@ import (
 // rounded brings rows of activations to the device as bytes.
 func (m *machine) rounded(t testing.TB, x []float32, rows, k int, fine bool) (*memory, hip.Acts) {
 	t.Helper()
-	in, out := m.put(t, x), m.put(t, make([]byte, hip.ActsSize(rows, k)))
+	in, out := m.put(t, x), m.put(t, make([]byte, actsSize(rows, k, fine)))
 	defer in.release()
 	acts := hip.Acts{Data: out.address(), T: rows, K: k, Fine: fine}
 	m.run(t, (&hip.Quantize{X: in.address(), Acts: acts}).Calls(m.target))
 	return out, acts
+}
+
+// actsSize is the bytes of rounded activations.
+func actsSize(rows, k int, fine bool) int64 {
+	if fine {
+		return hip.FineActsSize(rows, k)
+	}
+	return hip.ActsSize(rows, k)
 }
 
 // unround returns the numbers that rounded activations stand for, and fails
@@ -26,7 +34,7 @@ func (m *machine) rounded(t testing.TB, x []float32, rows, k int, fine bool) (*m
 func unround(t testing.TB, raw []byte, rows, k int, fine bool) []float32 {
 	t.Helper()
 	padded := (k + 31) / 32 * 32
-	stride := int(hip.ActsSize(1, k))
+	stride := int(actsSize(1, k, fine))
 	x := make([]float32, 0, rows*k)
 	for i := range rows {
 		row := raw[i*stride : (i+1)*stride]
@@ -36,21 +44,21 @@ func unround(t testing.TB, raw []byte, rows, k int, fine bool) []float32 {
 		}
 		for j := range padded {
 			pair := row[padded+j/32*8:]
-			v, d := at(j), pair
+			v, d, sums := at(j), pair, pair[4+j%32/16*2:]
 			if fine {
-				d = pair[j%32/16*4:]
+				d, sums = pair[j%32/16*4:], row[padded/4*5+j/16*2:]
 			}
 			if j < k {
 				x = append(x, math.Float32frombits(binary.LittleEndian.Uint32(d))*float32(v))
 			} else if v != 0 {
 				t.Fatalf("padding %d of row %d is %d", j-k, i, v)
 			}
-			if j%16 == 0 && !fine {
+			if j%16 == 0 {
 				sum := int16(0)
 				for b := range 16 {
 					sum += int16(at(j + b))
 				}
-				if got := int16(binary.LittleEndian.Uint16(pair[4+j%32/8:])); got != sum {
+				if got := int16(binary.LittleEndian.Uint16(sums)); got != sum {
 					t.Fatalf("sum of 16 from %d of row %d is %d, want %d", j, i, got, sum)
 				}
 			}
@@ -94,7 +102,7 @@ func TestQuantize(t *testing.T) {
 			}
 			for _, fine := range []bool{false, true} {
 				out, _ := m.rounded(t, x, rows, k, fine)
-				raw := make([]byte, hip.ActsSize(rows, k))
+				raw := make([]byte, actsSize(rows, k, fine))
 				out.get(t, raw)
 				out.release()
 				got := unround(t, raw, rows, k, fine)
