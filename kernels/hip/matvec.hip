@@ -88,9 +88,12 @@ NSTF_DEVICE void multiply(Sums &sums, const Raws &raw, int u, const Input &in) {
 		f32 d[2];
 		i32 sum[2] = {0, 0};
 #if MATVEC_GROUP == 16
-		const f32 *scales = (const f32 *)(row + padded) + u * Weights::unit / 16;
-		d[0] = scales[0];
-		if (groups == 2) d[1] = scales[1];
+		if (groups == 2) {
+			const uint2 pair = *(const uint2 *)(row + padded + u * 8);
+			d[0] = of_bits(pair.x), d[1] = of_bits(pair.y);
+		} else {
+			d[0] = ((const f32 *)(row + padded))[u];
+		}
 		const u32 both = *(const u32 *)(row + acts_sums(MATVEC_K, u * Weights::unit / 4));
 		sum[0] = half ? (i32)both >> 16 : (i32)(i16)both, sum[1] = (i32)both >> 16;
 #else

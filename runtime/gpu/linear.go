@@ -137,15 +137,19 @@ func (w *walk) round(in *source, t int, ms ...*matrix) {
 	}
 }
 
-// roundFine is round for the targets that take groups of 16: choosing the scales of
-// those takes ten times as long as rounding in groups of 32, too long for every block
-// of a product to do it again.
+// fineOnTheWay is the longest row that a product rounds in groups of 16 by itself,
+// where one row is multiplied on CUDA. Choosing the scales of those takes ten times as
+// long as rounding in groups of 32, and every block of the product does it again.
+const fineOnTheWay = 8192
+
+// roundFine is round for the targets that take groups of 16 and leave it to a launch of
+// its own.
 func (w *walk) roundFine(in *source, t int, targets []target) {
 	if in.norm.Weight != 0 {
 		return
 	}
 	for _, g := range targets {
-		if g.w.Format.Fine() {
+		if g.w.Format.Fine() && (!w.e.streams(t) || g.w.K > fineOnTheWay) {
 			w.round(in, t, g.w)
 		}
 	}
