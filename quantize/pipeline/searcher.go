@@ -24,8 +24,9 @@ type Searcher struct {
 }
 
 // NewSearcher returns who finds trellis codes on a device; nil for the processor. A GPU
-// that is asked for by name is opened now, with place.Auto one is looked for when
-// something is to be searched. What is found is told to the device's Notice.
+// that is asked for by name is opened now, with place.Auto one that is worth it is
+// looked for when something is to be searched. What is found is told to the device's
+// Notice.
 func NewSearcher(d exec.Device) (*Searcher, error) {
 	s := &Searcher{device: d}
 	switch d.Kind {
@@ -56,27 +57,38 @@ func (s *Searcher) open(api hip.API) (err error) {
 		return err
 	}
 	s.opened = true
+	if s.device.Kind == place.Auto && !s.gpu.Worthwhile() {
+		s.notice("trellis codes are searched on the processor: %v is not worth it", s.gpu)
+		err = s.gpu.Close()
+		s.gpu = nil
+		return err
+	}
 	s.notice("trellis codes are searched on %v", s.gpu)
 	return nil
 }
 
-// look opens the first GPU that is found.
+// look opens the first GPU that is worth it.
 func (s *Searcher) look() {
+	s.opened = true
 	for _, api := range []hip.API{hip.HIP, hip.CUDA} {
 		err := s.open(api)
-		if err == nil {
+		if s.gpu != nil {
 			return
 		}
-		if _, none := errors.AsType[*gpu.MissingError](err); !none {
+		if _, none := errors.AsType[*gpu.MissingError](err); err != nil && !none {
 			s.notice("trellis codes are searched on the processor, for %s cannot be used: %v", api, err)
-			break
 		}
 	}
-	s.opened = true
 }
 
 // Found reports whether a GPU searches; it looks for one where none was named.
 func (s *Searcher) Found() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.found()
+}
+
+func (s *Searcher) found() bool {
 	if !s.opened {
 		s.look()
 	}
@@ -88,7 +100,7 @@ func (s *Searcher) Found() bool {
 func (s *Searcher) Search(ctx context.Context, j *fit.Search) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.Found() {
+	if s.found() {
 		err := s.gpu.Search(ctx, (*gpu.TrellisJob)(j))
 		if err == nil || s.device.Kind != place.Auto || !unready(err) {
 			return err

@@ -58,6 +58,14 @@ func (s *TrellisSearcher) String() string {
 	return fmt.Sprintf("%v, %s", s.m.device, s.m.device.Properties().Name)
 }
 
+// Worthwhile reports whether the device is likely to be faster than the processor
+// beside it: graphics of few units within that are not.
+func (s *TrellisSearcher) Worthwhile() bool {
+	const few = 16 // a unit does what one or two cores do
+	p := s.m.device.Properties()
+	return !p.Integrated || p.Units >= few
+}
+
 // trellisWeights is how many weights are searched in one go: 256 MiB on the device.
 const trellisWeights = 1 << 26
 
