@@ -29,14 +29,17 @@ func tcqShapeOf(t Target, bits, rows, strips, across int, integer bool) tcqShape
 	if t.API != CUDA || !integer || rows > 1 && t.Matrix() != MMA {
 		return tcqWholeStrips(t, across)
 	}
-	s, most := tcqShape{ahead: true}, 16
+	const waves = 16
 	if rows > 1 {
-		// For one row the matrix unit gains nothing: an H200 lowers its clock by a
-		// tenth while it is used.
-		s = tcqShape{mma: true}
-		most = min(most, t.LDS/tcqStageBytes(bits))
+		return tcqShape{mma: true}.streamed(t, rows, strips, across, min(waves, t.LDS/tcqStageBytes(bits)))
 	}
-	return s.streamed(t, rows, strips, across, most)
+	// For one row the matrix unit gains nothing: an H200 lowers its clock by a tenth
+	// while it is used.
+	s := tcqShape{ahead: true}.streamed(t, rows, strips, across, waves)
+	if s.lanes*s.waves >= across { // a tile for each lane, and nothing to read ahead
+		return tcqWholeStrips(t, across)
+	}
+	return s
 }
 
 // tcqStageBytes is the LDS that a wave takes with the matrix unit.
