@@ -3,6 +3,7 @@ package decompose
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"gonum.org/v1/gonum/mat"
 )
@@ -89,6 +90,47 @@ func correctOnce[T any](ctx context.Context, w, product []float32, n, k, rank in
 	return behind, after, stored, err
 }
 
+// balance multiplies the columns of a[n][rank] with the square roots of the singular
+// values, whose squares are given, and divides the rows of b[rank][k] by them. Codes of
+// rotated weights get all columns of a block equally wrong, whatever their size, and so
+// all rows: an error of a column costs what the row of the other factor holds, and the sum
+// of what both cost is least where both have the same size.
+func balance(a, b []float32, squares []float64, n, rank, k int) {
+	const least = 1e-4 // of the largest, so that noise is not blown up
+	for r, v := range squares[:min(rank, len(squares))] {
+		root := float32(math.Sqrt(math.Sqrt(max(v, least*least*squares[0]))))
+		if root == 0 {
+			return // and all behind it
+		}
+		for i := range n {
+			a[i*rank+r] *= root
+		}
+		for j := range k {
+			b[r*k+j] /= root
+		}
+	}
+}
+
+// spread reorders the columns of a[n][rank] with the rows of b[rank][k], which come by
+// descending singular values: those of each block that codes rotate as one, the largest
+// power of two up to 128 that divides the rank, then come from the whole range.
+func spread(a, b []float32, n, rank, k int) (x, y []float32) {
+	block := min(rank&-rank, 128)
+	blocks := rank / block
+	if blocks == 1 {
+		return a, b
+	}
+	x, y = make([]float32, len(a)), make([]float32, len(b))
+	for r := range rank {
+		to := r%blocks*block + r/blocks
+		copy(y[to*k:(to+1)*k], b[r*k:(r+1)*k])
+		for i := range n {
+			x[i*rank+to] = a[i*rank+r]
+		}
+	}
+	return x, y
+}
+
 // Product fits A B to w[n][k] and returns it with A B as stored: A is stored
 // under the moments that B gives it, then B answers A's errors by least squares
 // and is stored.
@@ -105,6 +147,8 @@ func Product[T any](ctx context.Context, w []float32, n, k, rank int, h *Moments
 	if len(f.Values) < rank { // the matrix has no more: the rest is zero
 		x, y = widenRank(x, n, len(f.Values), rank), append(y, make([]float32, (rank-len(f.Values))*k)...)
 	}
+	balance(x, y, f.Values, n, rank, k)
+	x, y = spread(x, y, n, rank, k)
 	var backA []float32
 	if c.A, backA, err = a(ctx, x, n, rank, h.of(y, rank, k)); err != nil {
 		return c, nil, err

@@ -56,6 +56,31 @@ func input(rng *rand.Rand, k int) *fit.Input {
 	return fit.NewInput(h, k)
 }
 
+// TestBalanced wants factors in trellis codes of 2 bits, which get all columns of a block
+// equally wrong, to cost less than two such errors where singular values fall.
+func TestBalanced(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	const n, k = 160, 128
+	w := make([]float32, n*k)
+	for i := range 40 {
+		for j, v := range matrix(rng, n, k, 1, 0) {
+			w[j] += v / float32(i+1)
+		}
+	}
+	for _, c := range []struct {
+		recipe string
+		most   float64 // relative error; 0.111 and 0.128 where all of A's columns had the length 1
+	}{{"lowrank:32:tcq2", 0.05}, {"lowrank:48:tcq2", 0.05}} {
+		r, err := factored.Matrix(context.Background(), "w", w, n, k, c.recipe, nil, fit.Options{Seed: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := r.Error / r.Reference; e > c.most {
+			t.Errorf("%s: error %.4f, want at most %.4f", c.recipe, e, c.most)
+		}
+	}
+}
+
 // TestMatrix holds stored tensors to the error that is reported, products to
 // find what is one, and corrections to lower the error of codes.
 func TestMatrix(t *testing.T) {
