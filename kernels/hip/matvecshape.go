@@ -15,7 +15,7 @@ func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) Mat
 			s.Steps = 1
 		}
 	case rows == 1 && t.API == CUDA && o.Experts == 0 && o.Rounded.Data == 0:
-		return o.streamed(s, w.K, ceil(units, s.Lanes))
+		return o.streamed(t, s, w.K, ceil(units, s.Lanes), outputs)
 	case rows == 1 && t.API == CUDA:
 		s.Waves, s.Blocks = 16, 2
 	case rows > 2:
@@ -102,7 +102,7 @@ const held = 8
 // much less to do than another, and four units of weights for each lane in each
 // of two stages. A batch that is not whole would leave the memory idle, so the
 // steps divide what a lane has of a row.
-func (o *Matvec) streamed(s MatvecShape, k, perLane int) MatvecShape {
+func (o *Matvec) streamed(t Target, s MatvecShape, k, perLane, outputs int) MatvecShape {
 	views := o.views()
 	s.Steps = max(4/views, 1)
 	for perLane%s.Steps != 0 {
@@ -110,7 +110,14 @@ func (o *Matvec) streamed(s MatvecShape, k, perLane int) MatvecShape {
 	}
 	s.Rows = min(max(4/(s.Steps*views), 1), 2)
 	s.Waves, s.Blocks, s.Grid, s.Pipe = 16/s.Rows, s.Rows, s.Rows, true
-	if o.rounded(o.Products[0].W.Format).Data == 0 && 4*s.Waves*s.Lanes*held < k { // a block rounds the input
+	f := o.Products[0].W.Format
+	tiles := ceil(outputs, 32)
+	if f.fine && f.unit == 32 && views == 1 && s.Steps == 4 && tiles*10 >= ceil(tiles, t.Units)*t.Units*9 {
+		// Two scales of activations for each unit take registers: two rows share them.
+		// A tile is then 32 rows, and the units have to be busy with those.
+		s.Steps, s.Rows, s.Waves, s.Blocks, s.Grid = 2, 2, 16, 1, 1
+	}
+	if o.rounded(f).Data == 0 && 4*s.Waves*s.Lanes*held < k { // a block rounds the input
 		s.Waves, s.Blocks, s.Grid = 16, 1, 1
 	}
 	return s
