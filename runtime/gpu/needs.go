@@ -7,6 +7,7 @@ type needs struct {
 	thin, thinSlots int // numbers between factors, of a row and of a slot
 	rank            int // most of one matrix
 	sums, sumsSlots int // most outputs that rotated codewords add to, of a row and of a slot
+	headSums        int // the same of the head, which multiplies fewer rows at once
 	chains          []*chain
 	lookup          *formed // a table that is a product of two factors, nil for none
 }
@@ -18,6 +19,7 @@ func (s *shape) measure(l *layout, w *weights) {
 	}
 	s.needs = needs{}
 	s.group(w.table)
+	s.sums = 0 // its rows are looked up
 	if f := w.table.formed; f != nil && f.a != nil {
 		s.lookup = f
 	}
@@ -35,7 +37,10 @@ func (s *shape) measure(l *layout, w *weights) {
 		s.stack(b.up, true)
 		s.stack(b.down, false)
 	}
+	blocks := s.sums
+	s.sums = 0
 	s.group(w.head)
+	s.headSums, s.sums = s.sums, blocks
 }
 
 // group counts matrices that are multiplied together.

@@ -110,7 +110,7 @@ func (s *scratch) place(sh *shape, t int, context int, attend, sample int64, a *
 	s.wide = a.take(hip.ActsSize(fewRows, sh.inner))
 	if sh.rotated {
 		s.turned = a.floats(max(t*max(sh.width, sh.q), n*max(sh.inner, sh.rank)))
-		s.sums = a.floats(max(t*max(sh.width, sh.needs.sums), n*sh.sumsSlots))
+		s.sums = a.floats(max(t*max(sh.width, sh.needs.sums), s.logitRows*sh.headSums, n*sh.sumsSlots))
 		s.bytes = a.take(max(hip.ActsSize(fewRows, max(sh.width, sh.q)), hip.ActsSize(fewRows, max(sh.inner, sh.rank))))
 	}
 	s.placeForms(&sh.needs, t, n, a)
