@@ -142,12 +142,16 @@ func (t *table) pages(pages parquet.Pages, f func(v parquet.Value) error) error 
 }
 
 // texts reads one string per row; a missing one is an empty text.
-func (t *table) texts(c parquet.LeafColumn) (out []Sample, err error) {
-	err = t.walk(c, func(_ int, v parquet.Value) error {
+func (t *table) texts(c parquet.LeafColumn) ([]Sample, error) {
+	var out []Sample
+	err := t.walk(c, func(_ int, v parquet.Value) error {
 		out = append(out, Sample{Text: string(v.Bytes())})
 		return nil
 	})
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // messages joins roles and contents of each row's list.
