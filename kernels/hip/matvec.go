@@ -146,20 +146,27 @@ func (o *Matvec) groups(trellis int) [][]Product {
 	if o.Gated {
 		return [][]Product{o.Products}
 	}
-	var groups [][]Product
-next:
-	for _, p := range o.Products {
+	return together(o.Products, func(group []Product, p Product) bool {
 		most := 3
 		if p.W.Format.Rotated() {
 			most = trellis
 		}
+		return group[0].W.Format.sameKernel(p.W.Format) && len(group) < most
+	})
+}
+
+// together divides products into launches, in order of first appearance: each goes
+// to the first group that takes it, else it begins one.
+func together[P any](products []P, takes func(group []P, p P) bool) (groups [][]P) {
+next:
+	for _, p := range products {
 		for i, g := range groups {
-			if g[0].W.Format.sameKernel(p.W.Format) && len(g) < most {
+			if takes(g, p) {
 				groups[i] = append(g, p)
 				continue next
 			}
 		}
-		groups = append(groups, []Product{p})
+		groups = append(groups, []P{p})
 	}
 	return groups
 }

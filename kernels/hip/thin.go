@@ -30,17 +30,9 @@ func (o *Thin) Calls(t Target) (calls []Call) {
 	if o.Gated {
 		return []Call{o.call(t, o.Products)}
 	}
-	var groups [][]ThinProduct
-next:
-	for _, p := range o.Products {
-		for i, g := range groups {
-			if g[0].W.Format == p.W.Format && len(g) < 3 {
-				groups[i] = append(g, p)
-				continue next
-			}
-		}
-		groups = append(groups, []ThinProduct{p})
-	}
+	groups := together(o.Products, func(group []ThinProduct, p ThinProduct) bool {
+		return group[0].W.Format == p.W.Format && len(group) < 3
+	})
 	for _, g := range groups {
 		calls = append(calls, o.call(t, g))
 	}

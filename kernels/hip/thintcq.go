@@ -60,17 +60,9 @@ func (o *ThinTCQ) Calls(t Target) (calls []Call) {
 	if o.Gated {
 		return []Call{o.call(t, o.Products)}
 	}
-	var groups [][]ThinRotated
-next:
-	for _, p := range o.Products {
-		for i, g := range groups {
-			if g[0].Alike(&p) && len(g) < 3 {
-				groups[i] = append(g, p)
-				continue next
-			}
-		}
-		groups = append(groups, []ThinRotated{p})
-	}
+	groups := together(o.Products, func(group []ThinRotated, p ThinRotated) bool {
+		return group[0].Alike(&p) && len(group) < 3
+	})
 	for _, g := range groups {
 		calls = append(calls, o.call(t, g))
 	}
