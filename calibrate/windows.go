@@ -77,7 +77,9 @@ func (e *encoder) encode(i int, s corpus.Sample) ([]int32, error) {
 	var err error
 	if e.template == nil {
 		if e.template, err = e.t.ChatTemplate(""); err != nil {
-			return nil, fmt.Errorf("%s: conversation %d: %w", e.name, i, err)
+			unsupported := formats.Unsupportedf(e.name, "messages", "rendering conversation %d", i)
+			unsupported.Err, unsupported.Hint = err, "give plain text, or a \"text\" instead of \"messages\" in each line"
+			return nil, unsupported
 		}
 	}
 	messages, err := tokenizer.ParseMessages(s.Messages)

@@ -99,6 +99,18 @@ func (a *app) calibrate(ctx context.Context, src string, f *calibrateFlags) erro
 		return err
 	}
 	defer m.Close()
+	if err := writable(f.out, m, f.text.path); err != nil {
+		return err
+	}
+	merge, err := f.others(m)
+	defer func() {
+		for _, s := range merge {
+			s.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
 	windows, held, err := a.windows(m, &f.text)
 	if err != nil {
 		return err
@@ -109,15 +121,7 @@ func (a *app) calibrate(ctx context.Context, src string, f *calibrateFlags) erro
 		return err
 	}
 	defer s.Close()
-	for _, path := range f.merge {
-		other, err := stats.Open(path)
-		if err != nil {
-			return err
-		}
-		defer other.Close()
-		if err := other.Check(m); err != nil {
-			return err
-		}
+	for _, other := range merge {
 		if s, err = stats.Merge(s, other); err != nil {
 			return err
 		}
@@ -132,6 +136,21 @@ func (a *app) calibrate(ctx context.Context, src string, f *calibrateFlags) erro
 	}
 	a.printCalibration(&r)
 	return nil
+}
+
+// others opens the statistics that are to be merged.
+func (f *calibrateFlags) others(m *model.Model) (out []*stats.File, err error) {
+	for _, path := range f.merge {
+		s, err := stats.Open(path)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, s)
+		if err := s.Check(m); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
 }
 
 // measure measures what matrices read of a text's windows, and, where sensitivity

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -48,8 +49,8 @@ func (f *planFlags) check() error {
 	switch {
 	case given != 1:
 		return usagef("give one of --bpw, --size and --max-kld, not %d of them", given)
-	case !(f.bpw >= 0) || !(f.maxKLD >= 0):
-		return usagef("--bpw and --max-kld are not negative")
+	case !finite(f.bpw) || !finite(f.maxKLD):
+		return usagef("--bpw and --max-kld are finite, and not negative")
 	}
 	if err := f.checkObjective(); err != nil {
 		return err
@@ -74,6 +75,9 @@ func (f *planFlags) check() error {
 	}
 	return nil
 }
+
+// finite reports whether a flag's number is one to count with.
+func finite(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }
 
 // objectiveFlags adds --objective and the flag of its device.
 func (f *planFlags) objectiveFlags(s *pflag.FlagSet, device string) {
@@ -186,10 +190,10 @@ predicted.
 the bandwidth and the rate of operations of a device.
 
 The file that -o writes can be edited: nstf quantize --plan executes it. --keep decides
-for tensors by name: 'lm_head=q8_0', 'layers\.0\.=keep' (as in the source).`,
+for tensors by name: 'embed=q8_0', 'blocks\.0\.=keep' (as in the source).`,
 		Example: `  nstf calibrate ./Llama-3.2-1B --calib text.jsonl -o llama.nstats
   nstf plan ./Llama-3.2-1B --stats llama.nstats --bpw 3 -o plan.json
-  nstf plan ./Llama-3.2-1B --stats llama.nstats --size 600MB --schemes ggml --keep 'lm_head=q6_k'`,
+  nstf plan ./Llama-3.2-1B --stats llama.nstats --size 600MB --schemes ggml --keep 'embed=q6_k'`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
 				return err
@@ -208,6 +212,11 @@ for tensors by name: 'lm_head=q8_0', 'layers\.0\.=keep' (as in the source).`,
 				return err
 			}
 			defer m.Close()
+			if out != "" {
+				if err := writable(out, m, text.path, from); err != nil {
+					return err
+				}
+			}
 			s, err := a.statistics(c.Context(), m, from, &text, threads)
 			if err != nil {
 				return err
@@ -270,7 +279,7 @@ func expectedSources(from string, text *textFlags) []nstf.Source {
 // statistics opens a file, or measures a text; nil: neither is given.
 func (a *app) statistics(ctx context.Context, m *model.Model, from string, text *textFlags, threads int) (*stats.File, error) {
 	if from != "" {
-		return openStats(from, m)
+		return a.openStats(from, m)
 	}
 	if text.path == "" {
 		a.warn("without --stats or --calib all errors count alike, and no divergence is predicted")

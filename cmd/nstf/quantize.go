@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -97,7 +96,7 @@ func (a *app) quantizeCommand() *cobra.Command {
 		Long: fmt.Sprintf(quantizeLong, wrapped(encode.Schemes(), 80)),
 		Example: `  nstf quantize ./Llama-3.2-1B -o llama-q4.nstf --scheme q4_k
   nstf quantize ./Llama-3.2-1B -o llama-3bit.nstf --bpw 3 --calib text.jsonl
-  nstf quantize ./Llama-3.2-1B -o llama.nstf --max-kld 0.02 --calib text.jsonl --keep 'lm_head=q8_0'
+  nstf quantize ./Llama-3.2-1B -o llama.nstf --max-kld 0.02 --calib text.jsonl --keep 'embed=q8_0'
   nstf quantize llama.nstf --source ./Llama-3.2-1B --plan edited.json -o llama2.nstf`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
@@ -143,96 +142,35 @@ func (a *app) quantizeCommand() *cobra.Command {
 	return c
 }
 
-// check refuses flags that do not go together.
-func (f *quantizeFlags) check() error {
-	var aims []string
-	for _, aim := range []struct {
-		name string
-		set  bool
-	}{{"--bpw", f.bpw != 0}, {"--size", f.size != ""}, {"--max-kld", f.maxKLD != 0}, {"--scheme", f.scheme != ""}, {"--plan", f.plan != ""}} {
-		if aim.set {
-			aims = append(aims, aim.name)
-		}
-	}
-	switch {
-	case len(aims) != 1:
-		return usagef("give one of --bpw, --size, --max-kld, --scheme and --plan, not %d of them", len(aims))
-	case f.maxDrift < 0 || f.maxDrift > 0 && f.parallel:
-		return usagef("--max-drift is not negative, and needs blocks in order, not --parallel")
-	case f.bpw < 0 || f.maxKLD < 0 || f.tries < 1 || f.effort < 0 || f.threads < 0:
-		return usagef("--bpw, --max-kld, --effort and --threads are not negative, and --tries is at least 1")
-	case f.maxDrift > 0 && !f.calibrated():
-		return usagef("--max-drift needs text: give --calib")
-	case f.scheme == "" && (f.embed != "" || f.head != ""):
-		return usagef("--embed-scheme and --head-scheme go with --scheme")
-	case f.effort != 0 && f.plan != "":
-		return usagef("the plan says the effort: edit it there, --effort goes with the other aims")
-	case f.source != "" && f.plan == "":
-		return usagef("--source goes with --plan")
-	case f.sequential && f.parallel || f.resume && f.discard:
-		return usagef("--sequential and --parallel, and --resume and --discard, exclude each other")
-	case (f.scheme != "" || f.plan != "") && (len(f.keep) > 0 || f.forms || f.schemes != "all" || f.device != "" || f.objective != "size"):
-		return usagef("--keep, --forms, --schemes, --objective and --latency-device go with --bpw, --size and --max-kld")
-	}
-	f.bothDevices()
-	if err := f.on.check(); err != nil {
-		return err
-	}
-	if f.scheme != "" && !f.needsText() && f.on.named() {
-		return usagef("--device says where trellis codes are searched, and --scheme %s has none", f.scheme)
-	}
-	if f.memory != "" {
-		var err error
-		if f.limit, err = parseSize(f.memory); err != nil {
-			return usagef("--memory: %v", err)
-		}
-	}
-	if f.scheme == "" && f.plan == "" {
-		if err := f.planFlags.check(); err != nil {
-			return err
-		}
-	}
-	return f.text.check()
-}
-
-// bothDevices takes a device of --objective latency that was given as plan takes it.
-func (f *quantizeFlags) bothDevices() {
-	if f.objective != "latency" || f.device != "" || !slices.Contains(deviceNames(), f.on.name) {
-		return
-	}
-	if f.device = f.on.name; f.device != thisCPU {
-		f.on.name = string(place.Auto)
-	}
-}
-
-// calibrated reports whether text or statistics are used.
-func (f *quantizeFlags) calibrated() bool {
-	return f.scheme == "" || f.text.path != "" || f.stats != "" || f.needsText()
-}
-
-// needsText reports whether a scheme cannot be had by rounding.
-func (f *quantizeFlags) needsText() bool {
-	return slices.ContainsFunc([]string{f.scheme, f.embed, f.head}, func(s string) bool { return plan.TrellisBits(s) > 0 })
-}
-
-// schemeFlags are the flags that --scheme is recorded by.
-func (f *quantizeFlags) schemeFlags() []string {
-	var out []string
-	for _, x := range [][2]string{{"--scheme", f.scheme}, {"--embed-scheme", f.embed}, {"--head-scheme", f.head}} {
-		if x[1] != "" {
-			out = append(out, x[0]+"="+x[1])
-		}
-	}
-	return out
-}
-
 // rounded quantizes without text.
 func (a *app) rounded(ctx context.Context, src string, f *quantizeFlags) error {
 	p, err := encode.NewPolicy(f.scheme, f.embed, f.head)
 	if err != nil {
 		return &usageError{err}
 	}
+	if f.dry {
+		return a.wouldRound(ctx, src, f)
+	}
 	return a.encode(ctx, src, f.out, encode.Options{Policy: p, Flags: f.schemeFlags()}, "quantizing", f.asJSON)
+}
+
+// wouldRound says what rounding would take, and writes nothing.
+func (a *app) wouldRound(ctx context.Context, src string, f *quantizeFlags) error {
+	m, err := model.Open(src)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	q := pipeline.Request{Threads: f.threads}
+	if q.Plan, err = (pipeline.Chosen{Scheme: f.scheme, Embed: f.embed, Head: f.head}).Plan(m); err != nil {
+		return &usageError{err}
+	}
+	forecast, err := pipeline.Predict(ctx, m, q)
+	if err != nil {
+		return err
+	}
+	forecast.Disk = forecast.Bytes // rounded tensors go into the package at once
+	return a.printForecast(forecast, f.asJSON)
 }
 
 // quantize makes a package by statistics, or by a plan.
@@ -247,6 +185,9 @@ func (a *app) quantize(ctx context.Context, src string, f *quantizeFlags) error 
 		return err
 	}
 	defer m.Close()
+	if err := f.writable(m, earlier); err != nil {
+		return err
+	}
 	q, err := a.request(ctx, m, f)
 	if err != nil {
 		return err
@@ -274,6 +215,11 @@ func (a *app) quantize(ctx context.Context, src string, f *quantizeFlags) error 
 		q.Sources = append(q.Sources, nstf.Source{Role: "package", Name: filepath.Base(earlier), Path: earlier})
 		q.Decided["earlier package"] = earlier
 	}
+	return a.execute(ctx, m, q, f)
+}
+
+// execute does what is asked for, or says what it would take.
+func (a *app) execute(ctx context.Context, m *model.Model, q *pipeline.Request, f *quantizeFlags) error {
 	if f.dry {
 		forecast, err := pipeline.Predict(ctx, m, *q)
 		if err != nil {
@@ -310,7 +256,7 @@ func (a *app) request(ctx context.Context, m *model.Model, f *quantizeFlags) (*p
 		return nil, err
 	}
 	if f.stats != "" {
-		s, err := openStats(f.stats, m)
+		s, err := a.openStats(f.stats, m)
 		if err != nil {
 			return nil, err
 		}
@@ -366,7 +312,7 @@ func (a *app) planFor(m *model.Model, f *quantizeFlags, q *pipeline.Request) (er
 		if q.Plan, err = plan.Read(f.plan); err != nil {
 			return err
 		}
-		return q.Plan.Check(f.plan, m.Graph)
+		return pipeline.CheckPlan(f.plan, m, q.Plan)
 	}
 	q.Flags = append(q.Flags, f.planFlags.flags()...)
 	if f.effort > 0 {

@@ -20,7 +20,7 @@ func (a *app) printForecast(f *pipeline.Forecast, asJSON bool) error {
 	}
 	row("time", "about %s", (time.Duration(f.Seconds * float64(time.Second))).Round(time.Second))
 	row("memory", "%s", size(f.Memory))
-	row("disk", "%s, and the package", size(f.Disk))
+	row("disk", "%s, the package included", size(f.Disk))
 	printTable(a.out, t)
 	return nil
 }

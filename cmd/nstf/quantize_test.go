@@ -184,7 +184,7 @@ func TestQuantizeTrellis(t *testing.T) {
 		{exitUsage, "--source", []string{"--bpw", "3", "--source", demoModel, "--calib", text, demoModel}},
 		{exitUsage, "effort", []string{"--plan", "none.json", "--effort", "2", "--calib", text, demoModel}},
 		{exitInput, "none.json", []string{"--plan", "none.json", "--calib", text, "--samples", "4", "--ctx", "64", demoModel}},
-		{exitUnsupported, "GiB are needed", append([]string{"--scheme", "tcq3", "--memory", "1MiB"}, calib...)},
+		{exitUnsupported, "MiB are needed", append([]string{"--scheme", "tcq3", "--memory", "1MiB"}, calib...)},
 		{exitUnsupported, "--samples", []string{"--scheme", "tcq3", "--calib", text, "--samples", "5000", demoModel}},
 		{exitInput, "none.txt", []string{"--scheme", "tcq3", "--calib", "none.txt", demoModel}},
 		{exitUsage, "abacus", []string{"--scheme", "tcq3", "--device", "abacus", "--calib", text, demoModel}},

@@ -2,14 +2,18 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/nstf/nstf/calibrate"
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/corpus"
 	"github.com/nstf/nstf/formats/imatrix"
 	"github.com/nstf/nstf/formats/model"
@@ -22,18 +26,44 @@ type textFlags struct {
 	path         string
 	samples, ctx int
 	seed         int64
+	set          *pflag.FlagSet // that they were given in
 }
 
 func (f *textFlags) add(s *pflag.FlagSet) {
+	f.set = s
 	s.StringVar(&f.path, "calib", "", "text to calibrate on, .txt, .jsonl or .parquet; default: a small mixed text")
 	s.IntVar(&f.samples, "samples", 128, "windows of the text; 0: all")
-	s.IntVar(&f.ctx, "ctx", 512, "tokens of a window")
+	s.IntVar(&f.ctx, "ctx", defaultWindow, "tokens of a window; unless given, no more than the model was made for")
 	s.Int64Var(&f.seed, "seed", 1, "choice of windows and of rotations")
 }
 
+// maxSeed is what every reader of a package's JSON can tell from its neighbours.
+const maxSeed = 1<<53 - 1
+
 func (f *textFlags) check() error {
-	if f.seed < 0 || f.samples < 0 || f.ctx < 2 {
-		return usagef("--seed and --samples are not negative, and --ctx is at least 2")
+	if f.seed < 0 || f.seed > maxSeed || f.samples < 0 || f.ctx < 2 {
+		return usagef("--seed is in 0 to %d, --samples is not negative, and --ctx is at least 2", int64(maxSeed))
+	}
+	return nil
+}
+
+// defaultWindow is how many tokens a window has where nobody says.
+const defaultWindow = 512
+
+// fitTo makes windows no longer than what the model was made for, or warns where
+// longer ones were asked for.
+func (f *textFlags) fitTo(a *app, m *model.Model) error {
+	most := int(m.Graph.Context)
+	switch {
+	case f.ctx <= most:
+	case !f.set.Changed("ctx"):
+		f.ctx = max(most, 2)
+	case m.Graph.Embed.Positions != "":
+		e := formats.Unsupportedf(m.Path, m.Graph.Embed.Positions, "windows of %d tokens: the model has learned %d positions", f.ctx, most)
+		e.Hint = fmt.Sprintf("give --ctx %d or less", most)
+		return e
+	default:
+		a.warn(fmt.Sprintf("--ctx %d is beyond the %d positions that the model was made for", f.ctx, most))
 	}
 	return nil
 }
@@ -63,6 +93,9 @@ func (f *textFlags) sources() []nstf.Source {
 func (a *app) windows(m *model.Model, f *textFlags) (fit, held [][]int32, err error) {
 	if f.path == "" {
 		a.warn("calibrating on a small mixed text: --calib FILE with text like what the model will read serves it better")
+	}
+	if err := f.fitTo(a, m); err != nil {
+		return nil, nil, err
 	}
 	all, err := f.cut(m, f.path, f.samples)
 	if err != nil {
@@ -112,14 +145,42 @@ func parseSize(s string) (int64, error) {
 
 // openStats reads statistics: a .nstats file, or an importance matrix of
 // llama.cpp (.dat or .gguf), which knows diagonals alone.
-func openStats(path string, m *model.Model) (*stats.File, error) {
+func (a *app) openStats(path string, m *model.Model) (*stats.File, error) {
 	switch filepath.Ext(path) {
 	case ".dat", ".gguf", ".imatrix":
 		f, err := imatrix.Open(path)
 		if err != nil {
 			return nil, err
 		}
-		return f.Stats(m)
+		s, err := f.Stats(m)
+		if err == nil {
+			a.warnMissing(path, m, s)
+		}
+		return s, err
 	}
-	return stats.Open(path)
+	s, err := stats.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Check(m); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// warnMissing names inputs that an importance matrix of another program knows nothing
+// of: it may be another model's.
+func (a *app) warnMissing(path string, m *model.Model, s *stats.File) {
+	missing := map[string]bool{}
+	for i := range m.Graph.Blocks {
+		for _, l := range m.Graph.Blocks[i].Linears() {
+			if s.Inputs[l.Input] == nil {
+				missing[l.Input] = true
+			}
+		}
+	}
+	if len(missing) > 0 {
+		names := slices.Sorted(maps.Keys(missing))
+		a.warn(fmt.Sprintf("%s says nothing of %d inputs of the blocks, such as %s: errors there count alike", path, len(names), names[0]))
+	}
 }

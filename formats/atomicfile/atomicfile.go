@@ -64,6 +64,9 @@ func (e *DiskFullError) Unwrap() error { return e.Err }
 //
 // The caller defers Abort right away and calls Commit at the end.
 func Create(path string, size int64) (*File, error) {
+	if path == "" {
+		return nil, errors.New("the output has no name")
+	}
 	final, err := resolve(path)
 	if err != nil {
 		return nil, err

@@ -40,6 +40,9 @@ func Read(path string) ([]string, error) {
 
 // ReadSamples returns the texts and conversations of a file.
 func ReadSamples(path string) ([]Sample, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, formats.Errorf(path, "", "a folder: give one file")
+	}
 	if strings.HasSuffix(path, ".parquet") {
 		return readParquet(path)
 	}
@@ -79,6 +82,9 @@ func ParseSamples(name string, p []byte) ([]Sample, error) {
 		return parseLines(name, p)
 	case strings.HasSuffix(name, ".parquet"):
 		return parseParquet(name, bytes.NewReader(p), int64(len(p)))
+	}
+	if bytes.HasPrefix(p, []byte{0x1f, 0x8b}) || bytes.HasPrefix(p, []byte{0x28, 0xb5, 0x2f, 0xfd}) {
+		return nil, formats.ErrorAt(name, "", 0, "compressed (%x...): this is not a text until it is unpacked", p[:2])
 	}
 	if i := bytes.IndexByte(p, 0); i >= 0 {
 		return nil, formats.ErrorAt(name, "", int64(i), "a NUL byte: this is not a text")

@@ -53,7 +53,7 @@ func parseParquet(name string, r io.ReaderAt, size int64) (samples []Sample, err
 	if ok1 && ok2 {
 		return t.messages(role, content)
 	}
-	return nil, formats.Errorf(name, "text", "neither a column \"text\" nor \"messages\" with \"role\" and \"content\" among %s", t.columns())
+	return nil, formats.Errorf(name, "text", "neither a column \"text\" of strings nor \"messages\" with \"role\" and \"content\" among %s", t.columns())
 }
 
 // A table is an open parquet file.
@@ -71,7 +71,8 @@ func (t *table) columns() string {
 			names = append(names, "...")
 			break
 		}
-		names = append(names, fmt.Sprintf("%.40q", strings.Join(path, ".")))
+		c, _ := t.f.Schema().Lookup(path...)
+		names = append(names, fmt.Sprintf("%.40q (%.20s)", strings.Join(path, "."), c.Node.Type()))
 	}
 	return strings.Join(names, ", ")
 }

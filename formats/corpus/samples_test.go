@@ -94,3 +94,17 @@ func TestDefault(t *testing.T) {
 		t.Errorf("%d texts of %d bytes: %v", len(samples), n, err)
 	}
 }
+
+// A folder, and a file that a compressor made, are named as what they are.
+func TestOtherThanText(t *testing.T) {
+	dir := t.TempDir()
+	var format *formats.FormatError
+	if _, err := corpus.ReadSamples(dir); !errors.As(err, &format) || !strings.Contains(err.Error(), "folder") {
+		t.Errorf("%v", err)
+	}
+	for _, magic := range []string{"\x1f\x8b\x08\x00", "\x28\xb5\x2f\xfd\x00"} {
+		if _, err := corpus.ParseSamples("t.txt", []byte(magic)); !errors.As(err, &format) || !strings.Contains(err.Error(), "unpacked") {
+			t.Errorf("%q: %v", magic, err)
+		}
+	}
+}

@@ -135,6 +135,6 @@ func knownScheme(whole, name string) error {
 		return nil
 	}
 	e := formats.Unsupportedf("", "", "recipe %q: scheme %q", whole, name)
-	e.Hint = `recipes are "keep", a scheme such as "q4_k" or "tcq3", "lowrank:RANK:SCHEME" and "SCHEME+lr:RANK:SCHEME"`
+	e.Hint = `recipes are "keep", a scheme such as "q4_k" or "tcq3", "lowrank:RANK:SCHEME", "SCHEME+lr:RANK:SCHEME", "shared:COUNT:SCHEME", "SCHEME+shared:COUNT:SCHEME" and "train:RANK:SCHEME"`
 	return e
 }

@@ -126,9 +126,14 @@ func named(name string, err error) error {
 	return fmt.Errorf("%q: %w", name, err)
 }
 
-// Stack makes one tensor of the matrices of a stack, which have one recipe.
+// Stack makes one tensor of the matrices of a stack, which have one recipe, or of
+// the one row that is a vector.
 func Stack(name string, shape []int64, matrices []formats.Tensor) (formats.Tensor, error) {
 	first := &matrices[0]
+	if len(shape) < 2 { // a vector, which was fitted as a row
+		s, _ := scheme.ByName(first.Scheme)
+		return scheme.New(name, s, shape, first.Params, first.Parts[0].Data)
+	}
 	if first.Form == "" {
 		return scheme.Concat(name, shape, matrices...)
 	}

@@ -54,8 +54,9 @@ func Tensor(ctx context.Context, name string, w []float32, shape []int64, recipe
 // FitsTensor is [Fits] for a tensor of any shape.
 func FitsTensor(recipe string, shape []int64) bool {
 	d := len(shape)
-	if d < 2 {
-		return false
+	if d < 2 { // of one element each, whatever the length
+		s, ok := scheme.ByName(recipe)
+		return ok && s.Plain() && fit.Fits(recipe, 1, 1)
 	}
 	n, k := int(shape[d-2]), int(shape[d-1])
 	r, err := plan.ParseRecipe(recipe)

@@ -2,12 +2,14 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
 	"github.com/nstf/nstf/formats/ledger"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/work"
+	qplan "github.com/nstf/nstf/quantize/plan"
 )
 
 // A package that keeps a bound is taken where its measured divergence comes this
@@ -42,6 +44,9 @@ func (f *flow) bounded(ctx context.Context) (*Outcome, error) {
 	loss, reuse := f.MaxKLD*0.9, f.Earlier
 	for i := range f.Tries {
 		c, err := f.try(ctx, i, loss, reuse)
+		if _, ok := errors.AsType[*qplan.ImpossibleError](err); ok && best != nil {
+			break
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -53,11 +58,14 @@ func (f *flow) bounded(ctx context.Context) (*Outcome, error) {
 		if kept && c.try.Bound >= nearEnough*f.MaxKLD {
 			break
 		}
+		if !kept { // so that the next plan is another one
+			loss = min(loss, c.try.Predicted)
+		}
 		next := nextLoss(loss, c.try.Bound, f.MaxKLD)
 		if best != nil && !kept { // between the two
 			next = math.Sqrt(next * best.try.Predicted)
 		}
-		if next == loss || c.same(loss, next) {
+		if next == loss || c.same(loss, next) || !kept && c.try.Predicted == 0 {
 			break
 		}
 		loss, reuse = next, c.reuse()
@@ -130,6 +138,9 @@ func (e *BoundError) Error() string {
 	said := fmt.Sprintf("no package keeps a divergence of %g with twice its standard error; tried:", e.Bound)
 	for _, t := range e.Tries {
 		said += fmt.Sprintf(" %.4g (%d bytes, predicted %.4g)", t.Bound, t.Bytes, t.Predicted)
+	}
+	if n := len(e.Tries); n > 0 && e.Tries[n-1].Predicted == 0 {
+		said += "; nothing of the last can be stored better"
 	}
 	return said
 }

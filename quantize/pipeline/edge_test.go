@@ -225,3 +225,62 @@ func TestBounded(t *testing.T) {
 		t.Errorf("nothing to measure on: %v", err)
 	}
 }
+
+// Where everything is stored as it is there is nothing to try after it.
+func TestBoundedByTheSource(t *testing.T) {
+	m := open(t, "llama-31")
+	all := windows(m.Graph.Vocab, 4)
+	kept := planned(t, m, "q8_0")
+	for i := range kept.Tensors {
+		kept.Tensors[i].Recipe = plan.Keep
+	}
+	asked := 0
+	q := pipeline.Request{Out: filepath.Join(t.TempDir(), "out.nstf"), Windows: all[:2], Held: all[2:], MaxKLD: 1e-12, Tries: 4,
+		Planner: func(context.Context, *stats.File, float64, pipeline.Revision) (*plan.Plan, error) {
+			asked++
+			return kept, nil
+		}}
+	var bound *pipeline.BoundError
+	if _, err := pipeline.Quantize(t.Context(), m, q); !errors.As(err, &bound) || len(bound.Tries) != 1 || asked != 1 {
+		t.Errorf("%v after %d plans", err, asked)
+	}
+}
+
+// A limit of memory that cannot be kept is refused before the model is measured,
+// whether there is a plan already or not, and so is a plan that cannot be executed.
+func TestRefusedBeforeReading(t *testing.T) {
+	m := open(t, "llama-31")
+	all := windows(m.Graph.Vocab, 4)
+	dir := t.TempDir()
+	q := pipeline.Request{Out: filepath.Join(dir, "out.nstf"), Windows: all[:2], Held: all[2:], Memory: 8 << 20,
+		Planner: func(context.Context, *stats.File, float64, pipeline.Revision) (*plan.Plan, error) {
+			t.Error("a plan was made")
+			return nil, errors.New("none")
+		},
+		Progress: func(what, _ string) (func(done, total int64), func()) {
+			t.Errorf("%s began", what)
+			return func(int64, int64) {}, func() {}
+		}}
+	refused := func(says string) {
+		t.Helper()
+		for _, do := range []func() error{
+			func() error { _, err := pipeline.Quantize(t.Context(), m, q); return err },
+			func() error { _, err := pipeline.Predict(t.Context(), m, q); return err },
+		} {
+			var u *formats.UnsupportedError
+			if err := do(); !errors.As(err, &u) || !strings.Contains(err.Error(), says) {
+				t.Errorf("%v, want %q", err, says)
+			}
+		}
+		if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 {
+			t.Errorf("%v", left)
+		}
+	}
+	refused("before anything is read")
+	q.Plan, q.Memory = planned(t, m, "tcq2"), 8<<20
+	q.Plan.Tensors[3].Bytes = 1 << 62 // what an edited plan says is not believed
+	refused("before anything is read")
+	q.Memory = 0
+	q.Plan.Tensors[3].Recipe = "lowrank:4:q8_0"
+	refused(q.Plan.Tensors[3].Name)
+}

@@ -31,6 +31,9 @@ type Forecast struct {
 // Predict says what a request will take and give, and writes nothing. Where the
 // plan is made of statistics that have not been measured, it measures them.
 func Predict(ctx context.Context, m *model.Model, q Request) (*Forecast, error) {
+	if err := q.check(m); err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp("", "nstf-plan-")
 	if err != nil {
 		return nil, err
@@ -51,9 +54,10 @@ func Predict(ctx context.Context, m *model.Model, q Request) (*Forecast, error) 
 	needs := Need(m, p, f.options(f.stats))
 	out := &Forecast{Plan: p, KLD: p.Predicted.KLD, Memory: needs.Memory, Disk: needs.Disk}
 	var params int64
-	for i := range p.Tensors {
-		out.Bytes += p.Tensors[i].Bytes
-		params += p.Tensors[i].Elements()
+	for _, w := range m.Graph.Weights() {
+		t := m.Tensor(w.Name)
+		out.Bytes += stored(&t, p, w.Role == model.RoleEmbed)
+		params += t.Elements()
 	}
 	out.BPW = 8 * float64(out.Bytes) / float64(params)
 	out.Seconds, err = f.seconds(ctx, p)

@@ -1,12 +1,16 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/quantize/factored"
+	"github.com/nstf/nstf/quantize/fit"
+	"github.com/nstf/nstf/quantize/plan/candidates"
 )
 
 // Needs is what executing a plan takes.
@@ -47,13 +51,65 @@ func Need(m *model.Model, p *plan.Plan, o Options) Needs {
 			n.Disk += t.Size()
 			continue
 		}
-		row, _ := p.Tensor(w.Name)
-		n.Disk += 2 * row.Bytes
-		peak = max(peak, gathered[w.Block]+fitBytes(&t, row.Bytes))
+		result := stored(&t, p, w.Role == model.RoleEmbed)
+		n.Disk += 2 * result
+		peak = max(peak, gathered[w.Block]+fitBytes(&t, result))
 	}
 	n.Memory += peak
 	n.Memory += n.Memory / 8 // what was dropped and not collected yet
 	return n
+}
+
+// stored returns the bytes of a tensor by a plan, whatever the plan says of them: it
+// may have been edited.
+func stored(t *formats.Tensor, p *plan.Plan, lookup bool) int64 {
+	row, ok := p.Tensor(t.Name)
+	if !ok || row.Recipe == plan.Keep || row.Recipe == t.Scheme {
+		return t.Size()
+	}
+	x, err := factored.Describe(t.Name, t.Shape, row.Recipe, fit.Options{Seed: p.Seed, Lookup: lookup})
+	if err != nil {
+		return row.Bytes
+	}
+	return x.Size()
+}
+
+// CheckPlan refuses, before anything is read, a plan that cannot be executed on a
+// model: one for another graph, or with a recipe that a tensor cannot be stored by,
+// which is named with the plan's file.
+func CheckPlan(file string, m *model.Model, p *plan.Plan) error {
+	if err := p.Check(file, m.Graph); err != nil {
+		return err
+	}
+	for _, w := range m.Graph.Weights() {
+		row, _ := p.Tensor(w.Name)
+		if row.Recipe == plan.Keep || row.Recipe == m.Tensor(w.Name).Scheme {
+			continue
+		}
+		err := factored.Check(w.Name, w.Shape, row.Recipe)
+		if err == nil {
+			_, err = factored.Describe(w.Name, w.Shape, row.Recipe, fit.Options{Seed: p.Seed})
+		}
+		if err != nil {
+			return inFile(err, file)
+		}
+	}
+	return nil
+}
+
+// inFile names the file that an error is about.
+func inFile(err error, file string) error {
+	if format, ok := errors.AsType[*formats.FormatError](err); ok {
+		c := *format
+		c.File = file
+		return &c
+	}
+	if unsupported, ok := errors.AsType[*formats.UnsupportedError](err); ok {
+		c := *unsupported
+		c.File = file
+		return &c
+	}
+	return err
 }
 
 // triangle returns the bytes of the sums of k features.
@@ -90,14 +146,49 @@ func fitBytes(t *formats.Tensor, result int64) int64 {
 	return result + 12*k*k - triangle(k) + 14*weights
 }
 
-// check refuses a limit of memory that a plan does not keep.
-func (n Needs) check(limit int64) error {
+// leastNeed returns what quantizing takes at least, whatever will be planned: the
+// moments of a block of the original, then to plan those of one input in float64,
+// with their factors, and a sample of the rows that read it.
+func leastNeed(m *model.Model, o Options) Needs {
+	g := m.Graph
+	n := Needs{Memory: baseMemory}
+	if len(o.Windows) > 0 && !o.Parallel {
+		var tokens int64
+		for _, w := range o.Windows {
+			tokens += int64(len(w))
+		}
+		n.Memory += calibrate.Bytes(tokens, g.Width)
+	}
+	var peak int64
+	if o.Stats == nil {
+		for i := range g.Blocks {
+			peak = max(peak, gatherBytes(&g.Blocks[i]))
+		}
+	}
+	for _, w := range g.Weights() {
+		if candidates.Quantized(g, &w) && (o.Stats != nil || len(o.Windows) > 0) {
+			k := w.Shape[len(w.Shape)-1]
+			peak = max(peak, 8*k*k)
+		}
+	}
+	n.Memory += peak
+	return n
+}
+
+// check refuses a limit of memory that is too low; when says what was done.
+func (n Needs) check(limit int64, when string) error {
 	if limit <= 0 || n.Memory <= limit {
 		return nil
 	}
-	e := formats.Unsupportedf("", "", "quantizing in %.2f GiB of memory: about %.2f GiB are needed", gib(limit), gib(n.Memory))
+	e := formats.Unsupportedf("", "", "quantizing in %s of memory: about %s are needed", mib(limit), mib(n.Memory))
 	e.Hint = "give fewer or shorter windows (--samples, --ctx), or more memory (--memory)"
-	return fmt.Errorf("before anything is read: %w", e)
+	return fmt.Errorf("%s: %w", when, e)
 }
 
-func gib(n int64) float64 { return float64(n) / (1 << 30) }
+// mib writes bytes, what is needed rounded up.
+func mib(n int64) string {
+	if n < 10<<20 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return fmt.Sprintf("%d MiB", (n+1<<20-1)>>20)
+}

@@ -2,9 +2,11 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 
 	"github.com/nstf/nstf/calibrate"
@@ -84,10 +86,8 @@ type Try struct {
 // whole; after an error or an interrupt it stays there, for Resume, unless
 // nothing was finished. The package does not depend on interruptions.
 func Quantize(ctx context.Context, m *model.Model, q Request) (*Outcome, error) {
-	if q.Plan != nil {
-		if err := Need(m, q.Plan, q.options(nil)).check(q.Memory); err != nil {
-			return nil, err
-		}
+	if err := q.check(m); err != nil {
+		return nil, err
 	}
 	hash, err := stats.Fingerprint(m)
 	if err != nil {
@@ -109,6 +109,17 @@ func Quantize(ctx context.Context, m *model.Model, q Request) (*Outcome, error) 
 	return out, folder.Remove()
 }
 
+// check refuses what can be known to fail before anything is read.
+func (q *Request) check(m *model.Model) error {
+	if q.Plan == nil {
+		return leastNeed(m, q.options(q.Stats)).check(q.Memory, "before anything is read")
+	}
+	if err := CheckPlan("", m, q.Plan); err != nil {
+		return err
+	}
+	return Need(m, q.Plan, q.options(nil)).check(q.Memory, "before anything is read")
+}
+
 // folder opens the work folder for a model of that hash.
 func (q *Request) folder(hash string) (*work.Folder, error) {
 	job := work.Job{"program": q.Tool, "model": hash, "calibration text": stats.HashWindows(q.Windows), "held-out text": stats.HashWindows(q.Held),
@@ -117,7 +128,7 @@ func (q *Request) folder(hash string) (*work.Folder, error) {
 		job["plan"] = hashOf(q.Plan.Encode())
 	}
 	if q.Stats != nil {
-		job["statistics"] = fmt.Sprint(q.Stats.Source)
+		job["statistics"] = statisticsOf(q.Stats)
 	}
 	for k, v := range q.Decided {
 		job[k] = v
@@ -132,6 +143,20 @@ func (q *Request) folder(hash string) (*work.Folder, error) {
 		return work.Resume(path, job)
 	}
 	return work.Create(path, job)
+}
+
+// statisticsOf tells statistics of one text from one another, without reading the
+// moments: what else is in them, and how long the file is.
+func statisticsOf(s *stats.File) string {
+	known, err := json.Marshal(s.Sensitivity)
+	if err != nil {
+		return err.Error() // figures that are not finite are refused where they are read
+	}
+	var size int64
+	if info, err := os.Stat(s.Path); err == nil {
+		size = info.Size()
+	}
+	return fmt.Sprint(s.Source, " ", hashOf(known), " ", size)
 }
 
 // options returns how a plan is executed.
@@ -248,7 +273,7 @@ func (f *flow) planned(ctx context.Context, file string, loss float64) (*plan.Pl
 			}
 		}
 	}
-	return p, Need(f.m, p, f.options(f.stats)).check(f.Memory)
+	return p, Need(f.m, p, f.options(f.stats)).check(f.Memory, "before anything is fitted")
 }
 
 // fit fits a plan's tensors, in a work folder. loss is what the plan was made

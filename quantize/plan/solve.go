@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/plan"
@@ -150,7 +151,7 @@ func (s *solver) withinBits() (*plan.Plan, error) {
 		return s.plan(found)
 	}
 	return s.least(options, func(*plan.Plan) bool { return false }, func(p *plan.Plan) *ImpossibleError {
-		return &ImpossibleError{fmt.Sprintf("%.4g bits per weight", s.b.BPW), fmt.Sprintf("%.4g", math.Ceil(p.Predicted.BPW*1000)/1000)}
+		return &ImpossibleError{fmt.Sprintf("%.4g bits per weight", s.b.BPW), strconv.FormatFloat(math.Ceil(p.Predicted.BPW*1000)/1000, 'g', -1, 64)}
 	})
 }
 
@@ -186,8 +187,17 @@ func (s *solver) withinLoss() (*plan.Plan, error) {
 		return s.plan(found)
 	}
 	return s.least(options, func(*plan.Plan) bool { return false }, func(p *plan.Plan) *ImpossibleError {
-		return &ImpossibleError{fmt.Sprintf("a divergence of %.4g", s.b.MaxLoss), fmt.Sprintf("%.4g", p.Predicted.KLD)}
+		return &ImpossibleError{fmt.Sprintf("a divergence of %.4g", s.b.MaxLoss), upward(p.Predicted.KLD)}
 	})
+}
+
+// upward writes a number with four digits, none of which is too low.
+func upward(v float64) string {
+	step := math.Pow(10, math.Floor(math.Log10(v))-3)
+	if !(v > 0) || !(step > 0) {
+		return fmt.Sprintf("%.4g", v)
+	}
+	return fmt.Sprintf("%.4g", math.Ceil(v/step)*step)
 }
 
 // plan writes a solution down. Its price is that of a byte in loss.

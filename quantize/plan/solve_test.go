@@ -157,8 +157,22 @@ func TestImpossible(t *testing.T) {
 	for i := range items {
 		items[i].Candidates = items[i].Candidates[:3]
 	}
+	var loss, bits float64
 	if _, err := Solve(items, Budget{MaxLoss: 1e-9}); !errors.As(err, &impossible) {
 		t.Errorf("%v", err)
+	}
+	fmt.Sscan(impossible.Least, &loss)
+	if _, err := Solve(items, Budget{MaxLoss: loss}); err != nil {
+		t.Errorf("%s: %v", impossible.Least, err)
+	}
+	large := []Item{{Name: "t", Shape: []int64{1, 32}, Candidates: []Candidate{{Recipe: "q", Bytes: 41}}}} // 10.25 bits
+	large = append(large, Item{Name: "u", Shape: []int64{3, 1}, Candidates: []Candidate{{Recipe: "q", Bytes: 4}}})
+	if _, err := Solve(large, Budget{BPW: 3}); !errors.As(err, &impossible) {
+		t.Errorf("%v", err)
+	}
+	fmt.Sscan(impossible.Least, &bits)
+	if _, err := Solve(large, Budget{BPW: bits}); err != nil {
+		t.Errorf("%s: %v", impossible.Least, err)
 	}
 	items[3].Candidates = nil
 	if _, err := Solve(items, Budget{BPW: 4}); err == nil || !strings.Contains(err.Error(), "t3") {

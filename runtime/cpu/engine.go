@@ -137,7 +137,7 @@ func (e *Engine) Close() error {
 func (e *Engine) NewCache(capacity int64) (device.Cache, error) {
 	if e.positions != nil && capacity > int64(e.positions.n) {
 		err := formats.Unsupportedf("", e.g.Embed.Positions, "a context of %d positions: the model has learned %d", capacity, e.positions.n)
-		err.Hint = "ask for a shorter context"
+		err.Hint = "give a shorter context (--ctx)"
 		return nil, err
 	}
 	c, err := cache.New(e.set, e.format, e.layers, capacity)

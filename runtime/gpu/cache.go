@@ -102,7 +102,7 @@ func cacheBytes(layers []hip.KV, positions int64) (int64, error) {
 func (e *Engine) NewCache(capacity int64) (device.Cache, error) {
 	if p := e.g.Embed.Positions; p != "" && capacity > e.g.Context {
 		err := formats.Unsupportedf("", p, "a context of %d positions: the model has learned %d", capacity, e.g.Context)
-		err.Hint = "ask for a shorter context"
+		err.Hint = "give a shorter context (--ctx)"
 		return nil, err
 	}
 	if capacity < 1 || capacity > e.context {

@@ -19,10 +19,12 @@ import (
 	"slices"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/stats"
+	"github.com/nstf/nstf/quantize/factored"
 	"github.com/nstf/nstf/quantize/fit"
 	qplan "github.com/nstf/nstf/quantize/plan"
 )
@@ -80,7 +82,7 @@ type builder struct {
 // prepare lists items and what each may become.
 func (b *builder) prepare() error {
 	g := b.m.Graph
-	used := make([]bool, len(b.o.Keep))
+	used := make([]match, len(b.o.Keep))
 	for _, w := range g.Weights() {
 		recipes, err := b.recipes(&w, used)
 		if err != nil {
@@ -92,8 +94,11 @@ func (b *builder) prepare() error {
 		b.total += t.Elements()
 	}
 	for i, r := range b.o.Keep {
-		if !used[i] {
+		switch used[i] {
+		case unmatched:
 			return &RuleError{r, "matches no tensor"}
+		case passed:
+			return &RuleError{r, "matches vectors alone, which are kept, or are f32, f16 or bf16"}
 		}
 	}
 	return nil
@@ -110,25 +115,43 @@ func Quantized(g *model.Graph, w *model.Weight) bool {
 	return len(w.Shape) > 1 && w.Name != g.Embed.Positions
 }
 
-// recipes lists what a tensor may become.
-func (b *builder) recipes(w *model.Weight, used []bool) ([]string, error) {
-	n, k := matrixOf(w.Shape)
-	var out []string
+// A match says what a rule decided.
+type match int
+
+const (
+	unmatched match = iota
+	passed          // vectors alone, which its recipe cannot hold
+	matched
+)
+
+// rule returns the recipe of the first rule that decides for a tensor, "" where
+// none does: one for matrices passes over vectors, so that it may name a block.
+func (b *builder) rule(w *model.Weight, used []match) (recipe string) {
 	for i, r := range b.o.Keep {
-		if r.Name.MatchString(w.Name) {
-			used[i] = true
-			if out == nil {
-				out = []string{r.Recipe}
+		switch {
+		case !r.Name.MatchString(w.Name):
+		case len(w.Shape) < 2 && r.Recipe != plan.Keep && factored.Check(w.Name, w.Shape, r.Recipe) != nil:
+			used[i] = max(used[i], passed)
+		default:
+			used[i] = matched
+			if recipe == "" {
+				recipe = r.Recipe
 			}
 		}
 	}
-	if out != nil {
-		if out[0] != plan.Keep && !fit.Fits(out[0], n, k) {
-			return nil, formats.Unsupportedf("", w.Name, "shape %v as %s", w.Shape, out[0])
+	return recipe
+}
+
+// recipes lists what a tensor may become.
+func (b *builder) recipes(w *model.Weight, used []match) ([]string, error) {
+	n, k := matrixOf(w.Shape)
+	if recipe := b.rule(w, used); recipe != "" {
+		if recipe == plan.Keep || recipe == b.m.Tensor(w.Name).Scheme {
+			return []string{plan.Keep}, nil
 		}
-		return out, nil
+		return []string{recipe}, factored.Check(w.Name, w.Shape, recipe)
 	}
-	out = []string{plan.Keep}
+	out := []string{plan.Keep}
 	if !Quantized(b.m.Graph, w) {
 		return out, nil
 	}
@@ -199,7 +222,7 @@ func (b *builder) item(ctx context.Context, it *qplan.Item, allowed []string) er
 	for j, recipe := range allowed {
 		c := qplan.Candidate{Recipe: recipe, Bytes: t.Size(), Error: errs[j], Loss: errs[j] * sensitivity}
 		if recipe != plan.Keep {
-			x, err := fit.Describe(t.Name, t.Shape, recipe, fit.Options{Seed: b.o.Seed, Lookup: it.Role == string(model.RoleEmbed)})
+			x, err := factored.Describe(t.Name, t.Shape, recipe, fit.Options{Seed: b.o.Seed, Lookup: it.Role == string(model.RoleEmbed)})
 			if err != nil {
 				return err
 			}
@@ -275,8 +298,13 @@ const (
 // stays as it is.
 func (b *builder) errors(ctx context.Context, t *formats.Tensor, recipes []string) ([]float64, error) {
 	out := make([]float64, len(recipes))
-	if len(recipes) == 1 && recipes[0] == plan.Keep {
-		return out, nil
+	if len(recipes) == 1 {
+		if r, err := plan.ParseRecipe(recipes[0]); err != nil || recipes[0] == plan.Keep {
+			return out, err
+		} else if r.Form != plan.FormDense {
+			out[0], err = b.formed(ctx, t, recipes[0])
+			return out, named(err, t.Name)
+		}
 	}
 	n, k := matrixOf(t.Shape)
 	rows, _ := t.Rows()
@@ -309,6 +337,44 @@ func (b *builder) errors(ctx context.Context, t *formats.Tensor, recipes []strin
 		}
 	}
 	return out, nil
+}
+
+// formed returns the relative error of a recipe with factors that somebody chose, by
+// fitting it: to the middle matrix of a stack, unless the stack is fitted as a whole.
+func (b *builder) formed(ctx context.Context, t *formats.Tensor, recipe string) (float64, error) {
+	n, k := matrixOf(t.Shape)
+	first, rows := int64(0), int64(n)
+	all, _ := t.Rows()
+	matrix := int(all) / n / 2
+	o := fit.Options{Seed: b.o.Seed, Effort: b.o.Effort, Threads: b.o.Threads, Lookup: b.readers[t.Name] == nil}
+	if factored.Whole(recipe) {
+		rows = all
+	} else {
+		first = int64(matrix * n)
+	}
+	expert := -1
+	if len(t.Shape) > 2 && rows < all {
+		expert = matrix
+	}
+	in, err := b.moments(t.Name, expert)
+	if err != nil {
+		return 0, err
+	}
+	w := make([]float32, rows*int64(k))
+	if err := form.DecodeRows(w, t, first, rows); err != nil {
+		return 0, err
+	}
+	var r fit.Result
+	if factored.Whole(recipe) {
+		each := func(i int) (*fit.Input, error) { return b.moments(t.Name, i) }
+		r, err = factored.Tensor(ctx, t.Name, w, t.Shape, recipe, in, each, o)
+	} else {
+		r, err = factored.Matrix(ctx, t.Name, w, n, k, recipe, in, o)
+	}
+	if err != nil || r.Reference == 0 {
+		return 0, err
+	}
+	return r.Error / r.Reference, nil
 }
 
 // moments returns what a tensor's errors are weighed by, nil where they count

@@ -137,8 +137,23 @@ func TestRules(t *testing.T) {
 	if _, err := build(`nosuch=q8_0`); !errors.As(err, &unmatched) {
 		t.Errorf("%v", err)
 	}
-	if _, err := build(`attn_norm=tcq2`); err == nil || !strings.Contains(err.Error(), "attn_norm") {
+	if _, err := build(`attn_norm=tcq2`); !errors.As(err, &unmatched) || !strings.Contains(err.Error(), "attn_norm") {
 		t.Errorf("%v", err)
+	}
+	formed, err := build(`attn\.o=lowrank:8:bf16`, `blocks\.1\.=q8_0`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, it := range formed {
+		c := it.Candidates[0]
+		switch {
+		case strings.Contains(it.Name, "attn.o"):
+			if n, k := it.Shape[0], it.Shape[1]; c.Recipe != "lowrank:8:bf16" || c.Bytes != 2*8*(n+k) || !(c.Error > 0 && c.Error < 1) {
+				t.Errorf("%s: %+v", it.Name, c)
+			}
+		case strings.HasPrefix(it.Name, "blocks.1.") && (c.Recipe == "q8_0") != (len(it.Shape) > 1):
+			t.Errorf("%s: %+v", it.Name, c)
+		}
 	}
 	for _, s := range []string{"", "x", "=q8_0", "(=q8_0", "x=", "x=nosuch"} {
 		if _, err := candidates.ParseRule(s); err == nil {

@@ -34,7 +34,7 @@ func Recipes(name string) ([]string, error) {
 	var out []string
 	for _, r := range strings.Split(name, ",") {
 		if r = strings.TrimSpace(r); !known[r] {
-			e := formats.Unsupportedf("", "", "scheme %q in a plan", r)
+			e := formats.Unsupportedf("", "", "quantizing to scheme %q", r)
 			e.Hint = `"all", "ggml", or some of: ` + strings.Join(fit.Recipes(), ", ")
 			return nil, e
 		}

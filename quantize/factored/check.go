@@ -1,0 +1,90 @@
+package factored
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/quantize/fit"
+)
+
+// Check says why a tensor of a shape cannot be stored by a recipe: an
+// UnsupportedError with its name and the reason, nil where [FitsTensor] it.
+func Check(name string, shape []int64, recipe string) error {
+	r, err := plan.ParseRecipe(recipe)
+	if err != nil {
+		return err
+	}
+	for _, s := range append(strings.Split(r.Factors, ","), r.Scheme) {
+		if x, ok := scheme.ByName(s); ok {
+			if _, ok = fit.For(x); !ok {
+				e := formats.Unsupportedf("", name, "quantizing to %q: it can only be read", s)
+				e.Hint = "recipes: " + strings.Join(fit.Recipes(), ", ")
+				return e
+			}
+		}
+	}
+	if FitsTensor(recipe, shape) {
+		return nil
+	}
+	return formats.Unsupportedf("", name, "shape %v as %s: %s", shape, recipe, misfit(shape, r))
+}
+
+// misfit says what a recipe asks of a shape that does not have it.
+func misfit(shape []int64, r plan.Recipe) string {
+	d := len(shape)
+	if d < 2 {
+		return "vectors are kept, or are f32, f16 or bf16"
+	}
+	n, k := shape[d-2], shape[d-1]
+	a, b := schemes(r)
+	switch r.Form {
+	case plan.FormDense:
+		return blocks(r.Scheme, n, k)
+	case plan.FormShared:
+		switch {
+		case d != 3:
+			return "only a stack of experts shares matrices"
+		case int64(r.Rank) > shape[0]:
+			return fmt.Sprintf("more shared matrices than the %d experts", shape[0])
+		}
+		return first(blocks(r.Factors, n, k), blocks(r.Scheme, n, k))
+	case plan.FormTrain:
+		if d != 2 {
+			return "only a single matrix can be a train"
+		}
+		rows, columns := TrainDigits(int(n), int(k))
+		if most := min(rows[0]*columns[0], rows[1]*columns[1]); r.Rank > most {
+			return fmt.Sprintf("its rank is at most %d", most)
+		}
+		return first(blocks(r.Factors, int64(rows[0]), int64(columns[0]*r.Rank)), blocks(r.Factors, int64(rows[1]), int64(columns[1]*r.Rank)))
+	}
+	if int64(r.Rank) >= min(n, k) {
+		return fmt.Sprintf("its rank is below %d", min(n, k))
+	}
+	return first(blocks(a, n, int64(r.Rank)), blocks(b, int64(r.Rank), k), blocks(r.Scheme, n, k))
+}
+
+// first returns the first reason that there is.
+func first(reasons ...string) string {
+	for _, s := range reasons {
+		if s != "" {
+			return s
+		}
+	}
+	return "it does not fit"
+}
+
+// blocks says why a scheme cannot hold n rows of k weights, "" where it can.
+func blocks(name string, n, k int64) string {
+	if name == "" || fit.Fits(name, int(n), int(k)) {
+		return ""
+	}
+	if plan.TrellisBits(name) > 0 {
+		return fmt.Sprintf("tiles of %d rows and columns do not divide %d rows of %d", scheme.TCQTile, n, k)
+	}
+	s, _ := scheme.ByName(name)
+	return fmt.Sprintf("blocks of %d do not divide rows of %d weights", s.Block, k)
+}
