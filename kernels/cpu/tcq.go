@@ -69,8 +69,9 @@ func (q *TCQ) MatVec(y []float32, a *Activations, t, n0, n1 int) {
 	group := 2 * q.tileBytes() // bytes of 32 columns
 	groups, half := q.k/coarseGroup, q.k%coarseGroup != 0
 	var edge [2*2*tile*scheme.TCQMaxBits + tcqAhead]byte
+	var acc [tile]float32
 	for strip := n0 / tile; strip < n1/tile; strip++ {
-		var acc [tile]float32
+		clear(acc[:])
 		codes := q.codes[strip*(q.k/tile)*q.tileBytes():]
 		for r := range a.records {
 			record := a.buf[(r*a.t+t)*recordBytes:][:recordBytes]

@@ -15,7 +15,7 @@ TEXT ·tcqProduct2AVX2(SB), NOSPLIT, $128-36
 	VMOVDQU      tcqNarrow20<>+0(SB), Y2
 	VMOVUPS      32(AX), Y1
 	VMOVDQU      tcqNarrow21<>+0(SB), Y3
-	VMOVDQU      tcqShifts2<>+0(SB), Y4
+	VMOVDQU      tcqNarrowShifts2<>+0(SB), Y4
 	MOVL         factor+32(FP), SI
 	VMOVD        SI, X5
 	VPBROADCASTD X5, Y5
@@ -639,15 +639,15 @@ DATA tcqNarrow21<>+30(SB)/1, $0x05
 DATA tcqNarrow21<>+31(SB)/1, $0x06
 GLOBL tcqNarrow21<>(SB), RODATA|NOPTR, $32
 
-DATA tcqShifts2<>+0(SB)/4, $0x00000000
-DATA tcqShifts2<>+4(SB)/4, $0x00000002
-DATA tcqShifts2<>+8(SB)/4, $0x00000004
-DATA tcqShifts2<>+12(SB)/4, $0x00000006
-DATA tcqShifts2<>+16(SB)/4, $0x00000000
-DATA tcqShifts2<>+20(SB)/4, $0x00000002
-DATA tcqShifts2<>+24(SB)/4, $0x00000004
-DATA tcqShifts2<>+28(SB)/4, $0x00000006
-GLOBL tcqShifts2<>(SB), RODATA|NOPTR, $32
+DATA tcqNarrowShifts2<>+0(SB)/4, $0x00000000
+DATA tcqNarrowShifts2<>+4(SB)/4, $0x00000002
+DATA tcqNarrowShifts2<>+8(SB)/4, $0x00000004
+DATA tcqNarrowShifts2<>+12(SB)/4, $0x00000006
+DATA tcqNarrowShifts2<>+16(SB)/4, $0x00000000
+DATA tcqNarrowShifts2<>+20(SB)/4, $0x00000002
+DATA tcqNarrowShifts2<>+24(SB)/4, $0x00000004
+DATA tcqNarrowShifts2<>+28(SB)/4, $0x00000006
+GLOBL tcqNarrowShifts2<>(SB), RODATA|NOPTR, $32
 
 DATA tcqTwice<>+0(SB)/4, $0x01000100
 DATA tcqTwice<>+4(SB)/4, $0x05040504
@@ -673,7 +673,7 @@ TEXT ·tcqProduct3AVX2(SB), NOSPLIT, $128-36
 	VMOVDQU      tcqNarrow30<>+0(SB), Y2
 	VMOVUPS      32(AX), Y1
 	VMOVDQU      tcqNarrow31<>+0(SB), Y3
-	VMOVDQU      tcqShifts3<>+0(SB), Y4
+	VMOVDQU      tcqNarrowShifts3<>+0(SB), Y4
 	MOVL         factor+32(FP), SI
 	VMOVD        SI, X5
 	VPBROADCASTD X5, Y5
@@ -1297,15 +1297,15 @@ DATA tcqNarrow31<>+30(SB)/1, $0x07
 DATA tcqNarrow31<>+31(SB)/1, $0x08
 GLOBL tcqNarrow31<>(SB), RODATA|NOPTR, $32
 
-DATA tcqShifts3<>+0(SB)/4, $0x00000000
-DATA tcqShifts3<>+4(SB)/4, $0x00000003
-DATA tcqShifts3<>+8(SB)/4, $0x00000006
-DATA tcqShifts3<>+12(SB)/4, $0x00000001
-DATA tcqShifts3<>+16(SB)/4, $0x00000004
-DATA tcqShifts3<>+20(SB)/4, $0x00000007
-DATA tcqShifts3<>+24(SB)/4, $0x00000002
-DATA tcqShifts3<>+28(SB)/4, $0x00000005
-GLOBL tcqShifts3<>(SB), RODATA|NOPTR, $32
+DATA tcqNarrowShifts3<>+0(SB)/4, $0x00000000
+DATA tcqNarrowShifts3<>+4(SB)/4, $0x00000003
+DATA tcqNarrowShifts3<>+8(SB)/4, $0x00000006
+DATA tcqNarrowShifts3<>+12(SB)/4, $0x00000001
+DATA tcqNarrowShifts3<>+16(SB)/4, $0x00000004
+DATA tcqNarrowShifts3<>+20(SB)/4, $0x00000007
+DATA tcqNarrowShifts3<>+24(SB)/4, $0x00000002
+DATA tcqNarrowShifts3<>+28(SB)/4, $0x00000005
+GLOBL tcqNarrowShifts3<>(SB), RODATA|NOPTR, $32
 
 // func tcqProduct4AVX2(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX2, FMA3
@@ -1318,7 +1318,7 @@ TEXT ·tcqProduct4AVX2(SB), NOSPLIT, $128-36
 	VMOVDQU      tcqNarrow40<>+0(SB), Y2
 	VMOVUPS      32(AX), Y1
 	VMOVDQU      tcqNarrow41<>+0(SB), Y3
-	VMOVDQU      tcqShifts4<>+0(SB), Y4
+	VMOVDQU      tcqNarrowShifts4<>+0(SB), Y4
 	MOVL         factor+32(FP), SI
 	VMOVD        SI, X5
 	VPBROADCASTD X5, Y5
@@ -1942,15 +1942,15 @@ DATA tcqNarrow41<>+30(SB)/1, $0x09
 DATA tcqNarrow41<>+31(SB)/1, $0x0a
 GLOBL tcqNarrow41<>(SB), RODATA|NOPTR, $32
 
-DATA tcqShifts4<>+0(SB)/4, $0x00000000
-DATA tcqShifts4<>+4(SB)/4, $0x00000004
-DATA tcqShifts4<>+8(SB)/4, $0x00000000
-DATA tcqShifts4<>+12(SB)/4, $0x00000004
-DATA tcqShifts4<>+16(SB)/4, $0x00000000
-DATA tcqShifts4<>+20(SB)/4, $0x00000004
-DATA tcqShifts4<>+24(SB)/4, $0x00000000
-DATA tcqShifts4<>+28(SB)/4, $0x00000004
-GLOBL tcqShifts4<>(SB), RODATA|NOPTR, $32
+DATA tcqNarrowShifts4<>+0(SB)/4, $0x00000000
+DATA tcqNarrowShifts4<>+4(SB)/4, $0x00000004
+DATA tcqNarrowShifts4<>+8(SB)/4, $0x00000000
+DATA tcqNarrowShifts4<>+12(SB)/4, $0x00000004
+DATA tcqNarrowShifts4<>+16(SB)/4, $0x00000000
+DATA tcqNarrowShifts4<>+20(SB)/4, $0x00000004
+DATA tcqNarrowShifts4<>+24(SB)/4, $0x00000000
+DATA tcqNarrowShifts4<>+28(SB)/4, $0x00000004
+GLOBL tcqNarrowShifts4<>(SB), RODATA|NOPTR, $32
 
 // func tcqProduct5AVX2(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX2, FMA3
@@ -1963,7 +1963,7 @@ TEXT ·tcqProduct5AVX2(SB), NOSPLIT, $128-36
 	VMOVDQU      tcqNarrow50<>+0(SB), Y2
 	VMOVUPS      32(AX), Y1
 	VMOVDQU      tcqNarrow51<>+0(SB), Y3
-	VMOVDQU      tcqShifts5<>+0(SB), Y4
+	VMOVDQU      tcqNarrowShifts5<>+0(SB), Y4
 	MOVL         factor+32(FP), SI
 	VMOVD        SI, X5
 	VPBROADCASTD X5, Y5
@@ -2587,15 +2587,15 @@ DATA tcqNarrow51<>+30(SB)/1, $0x0b
 DATA tcqNarrow51<>+31(SB)/1, $0x0c
 GLOBL tcqNarrow51<>(SB), RODATA|NOPTR, $32
 
-DATA tcqShifts5<>+0(SB)/4, $0x00000000
-DATA tcqShifts5<>+4(SB)/4, $0x00000005
-DATA tcqShifts5<>+8(SB)/4, $0x00000002
-DATA tcqShifts5<>+12(SB)/4, $0x00000007
-DATA tcqShifts5<>+16(SB)/4, $0x00000004
-DATA tcqShifts5<>+20(SB)/4, $0x00000001
-DATA tcqShifts5<>+24(SB)/4, $0x00000006
-DATA tcqShifts5<>+28(SB)/4, $0x00000003
-GLOBL tcqShifts5<>(SB), RODATA|NOPTR, $32
+DATA tcqNarrowShifts5<>+0(SB)/4, $0x00000000
+DATA tcqNarrowShifts5<>+4(SB)/4, $0x00000005
+DATA tcqNarrowShifts5<>+8(SB)/4, $0x00000002
+DATA tcqNarrowShifts5<>+12(SB)/4, $0x00000007
+DATA tcqNarrowShifts5<>+16(SB)/4, $0x00000004
+DATA tcqNarrowShifts5<>+20(SB)/4, $0x00000001
+DATA tcqNarrowShifts5<>+24(SB)/4, $0x00000006
+DATA tcqNarrowShifts5<>+28(SB)/4, $0x00000003
+GLOBL tcqNarrowShifts5<>(SB), RODATA|NOPTR, $32
 
 // func tcqProduct6AVX2(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX2, FMA3
@@ -2608,7 +2608,7 @@ TEXT ·tcqProduct6AVX2(SB), NOSPLIT, $128-36
 	VMOVDQU      tcqNarrow60<>+0(SB), Y2
 	VMOVUPS      32(AX), Y1
 	VMOVDQU      tcqNarrow61<>+0(SB), Y3
-	VMOVDQU      tcqShifts6<>+0(SB), Y4
+	VMOVDQU      tcqNarrowShifts6<>+0(SB), Y4
 	MOVL         factor+32(FP), SI
 	VMOVD        SI, X5
 	VPBROADCASTD X5, Y5
@@ -3232,2087 +3232,3150 @@ DATA tcqNarrow61<>+30(SB)/1, $0x0d
 DATA tcqNarrow61<>+31(SB)/1, $0x0e
 GLOBL tcqNarrow61<>(SB), RODATA|NOPTR, $32
 
-DATA tcqShifts6<>+0(SB)/4, $0x00000000
-DATA tcqShifts6<>+4(SB)/4, $0x00000006
-DATA tcqShifts6<>+8(SB)/4, $0x00000004
-DATA tcqShifts6<>+12(SB)/4, $0x00000002
-DATA tcqShifts6<>+16(SB)/4, $0x00000000
-DATA tcqShifts6<>+20(SB)/4, $0x00000006
-DATA tcqShifts6<>+24(SB)/4, $0x00000004
-DATA tcqShifts6<>+28(SB)/4, $0x00000002
-GLOBL tcqShifts6<>(SB), RODATA|NOPTR, $32
+DATA tcqNarrowShifts6<>+0(SB)/4, $0x00000000
+DATA tcqNarrowShifts6<>+4(SB)/4, $0x00000006
+DATA tcqNarrowShifts6<>+8(SB)/4, $0x00000004
+DATA tcqNarrowShifts6<>+12(SB)/4, $0x00000002
+DATA tcqNarrowShifts6<>+16(SB)/4, $0x00000000
+DATA tcqNarrowShifts6<>+20(SB)/4, $0x00000006
+DATA tcqNarrowShifts6<>+24(SB)/4, $0x00000004
+DATA tcqNarrowShifts6<>+28(SB)/4, $0x00000002
+GLOBL tcqNarrowShifts6<>(SB), RODATA|NOPTR, $32
 
 // func tcqProduct2AVX512(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, AVX512VNNI
-TEXT ·tcqProduct2AVX512(SB), NOSPLIT, $128-36
+TEXT ·tcqProduct2AVX512(SB), NOSPLIT, $192-36
 	MOVQ         acc+0(FP), AX
 	MOVQ         tiles+8(FP), CX
 	MOVQ         record+16(FP), DX
 	MOVQ         groups+24(FP), BX
-	VMOVUPS      (AX), Z0
+	VMOVUPS      tcqPlaces2_0<>+0(SB), Z0
 	VMOVUPS      tcqCuts2<>+0(SB), Z1
-	VMOVUPS      tcqApart2<>+0(SB), Z2
-	VMOVUPS      tcqWideShifts2<>+0(SB), Z3
-	VPBROADCASTD tcqState<>+0(SB), Z4
+	VPBROADCASTD tcqState<>+0(SB), Z2
 	MOVQ         $0x3333333333333333, SI
-	KMOVQ        SI, K1
+	KMOVQ        SI, K2
+	KXNORQ       K2, K2, K1
 	MOVL         factor+32(FP), SI
-	VPBROADCASTD SI, Z5
-	VPBROADCASTD tcqFlip<>+0(SB), Z6
-	VMOVUPS      tcqFours0<>+0(SB), Z7
-	VMOVUPS      tcqFours1<>+0(SB), Z8
-	LEAQ         384(DX), SI
-	LEAQ         256(DX), DI
+	VPBROADCASTD SI, Z3
+	VPBROADCASTD tcqFlip<>+0(SB), Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	LEAQ         63(SP), SI
+	ANDQ         $-64, SI
+	LEAQ         384(DX), DI
+	LEAQ         256(DX), R8
 
 group:
-	CMPQ                  BX, $0x00000001
-	JL                    group_end
-	VPERMB                (DX), Z7, Z9
-	VMOVDQU64             Z9, (SP)
-	VPERMB                (DX), Z8, Z9
-	VMOVDQU64             Z9, 64(SP)
-	VPBROADCASTD          (SI), Z9
-	VPSLLD                $0x02, Z9, Z9
-	VPXORD                Z11, Z11, Z11
-	VPMULTISHIFTQB.BCST.Z (CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         (SP), Z12, Z9
-	VPERMB                4(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         4(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 8(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         8(SP), Z12, Z9
-	VPERMB                12(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         12(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 16(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         16(SP), Z12, Z9
-	VPERMB                20(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         20(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 24(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         24(SP), Z12, Z9
-	VPERMB                28(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         28(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 32(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         32(SP), Z12, Z9
-	VPERMB                36(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         36(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 40(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         40(SP), Z12, Z9
-	VPERMB                44(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         44(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 48(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         48(SP), Z12, Z9
-	VPERMB                52(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         52(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 56(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         56(SP), Z12, Z9
-	VMOVDQU               60(CX), X10
-	VPINSRW               $0x02, (CX), X10, X10
-	VPERMB                Z10, Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         60(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 64(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         64(SP), Z12, Z9
-	VPERMB                68(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         68(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 72(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         72(SP), Z12, Z9
-	VPERMB                76(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         76(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 80(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         80(SP), Z12, Z9
-	VPERMB                84(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         84(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 88(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         88(SP), Z12, Z9
-	VPERMB                92(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         92(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 96(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         96(SP), Z12, Z9
-	VPERMB                100(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         100(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 104(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         104(SP), Z12, Z9
-	VPERMB                108(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         108(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 112(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         112(SP), Z12, Z9
-	VPERMB                116(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         116(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 120(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         120(SP), Z12, Z9
-	VMOVDQU               124(CX), X10
-	VPINSRW               $0x02, 64(CX), X10, X10
-	VPERMB                Z10, Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         124(SP), Z12, Z11
-	VPADDD                Z11, Z9, Z9
-	VCVTDQ2PS             Z9, Z9
-	VFMADD231PS.BCST      (DI), Z9, Z0
-	ADDQ                  $+128, CX
-	ADDQ                  $0x20, DX
-	ADDQ                  $0x04, SI
-	ADDQ                  $0x04, DI
-	SUBQ                  $0x00000001, BX
-	JMP                   group
+	CMPQ             BX, $0x00000001
+	JL               group_end
+	VMOVUPS          tcqFours0<>+0(SB), Z9
+	VPERMB           (DX), Z9, Z9
+	VMOVDQU64        Z9, (SI)
+	VMOVUPS          tcqFours1<>+0(SB), Z9
+	VPERMB           (DX), Z9, Z9
+	VMOVDQU64        Z9, 64(SI)
+	VPBROADCASTD     (DI), Z9
+	VPBROADCASTD     (DI), Z10
+	VPBROADCASTD     (DI), Z11
+	VPBROADCASTD     (DI), Z12
+	VPERMB.Z         (CX), Z0, K2, Z13
+	VPERMB.Z         (CX), Z0, K1, Z15
+	VPSRLD           $0x02, Z15, Z14
+	VPANDD           Z2, Z14, Z14
+	VPSRLD           $0x04, Z15, Z16
+	VPANDD           Z2, Z16, Z16
+	VPMULTISHIFTQB.Z Z15, Z1, K2, Z15
+	VPMULLD          Z3, Z13, Z13
+	VPERMB.Z         16(CX), Z0, K2, Z17
+	VPMULLD          Z3, Z14, Z14
+	VPERMB.Z         16(CX), Z0, K1, Z19
+	VPSRLD           $0x02, Z19, Z18
+	VPANDD           Z2, Z18, Z18
+	VPMULLD          Z3, Z16, Z16
+	VPSRLD           $0x04, Z19, Z20
+	VPANDD           Z2, Z20, Z20
+	VPMULLD          Z3, Z15, Z15
+	VPXORD           Z4, Z13, Z13
+	VPMULTISHIFTQB.Z Z19, Z1, K2, Z19
+	VPMULLD          Z3, Z17, Z17
+	VPXORD           Z4, Z14, Z14
+	VPERMB.Z         32(CX), Z0, K2, Z21
+	VPMULLD          Z3, Z18, Z18
+	VPXORD           Z4, Z16, Z16
+	VBROADCASTI32X4  (SI), Z22
+	VPDPBUSD         Z22, Z13, Z9
+	VPERMB.Z         32(CX), Z0, K1, Z23
+	VPSRLD           $0x02, Z23, Z13
+	VPANDD           Z2, Z13, Z13
+	VPMULLD          Z3, Z20, Z20
+	VPXORD           Z4, Z15, Z15
+	VPDPBUSD         Z22, Z14, Z10
+	VPSRLD           $0x04, Z23, Z14
+	VPANDD           Z2, Z14, Z14
+	VPMULLD          Z3, Z19, Z19
+	VPXORD           Z4, Z17, Z17
+	VPDPBUSD         Z22, Z16, Z11
+	VPMULTISHIFTQB.Z Z23, Z1, K2, Z16
+	VPMULLD          Z3, Z21, Z21
+	VPXORD           Z4, Z18, Z18
+	VPDPBUSD         Z22, Z15, Z12
+	VMOVDQU64        (CX), Z22
+	VMOVDQU64        tcqPlaces2_48<>+0(SB), Z15
+	VPERMI2B.Z       (CX), Z22, K2, Z15
+	VPMULLD          Z3, Z13, Z13
+	VPXORD           Z4, Z20, Z20
+	VBROADCASTI32X4  16(SI), Z22
+	VPDPBUSD         Z22, Z17, Z9
+	VMOVDQU64        (CX), Z17
+	VMOVDQU64        tcqPlaces2_48<>+0(SB), Z23
+	VPERMI2B.Z       (CX), Z17, K1, Z23
+	VPSRLD           $0x02, Z23, Z17
+	VPANDD           Z2, Z17, Z17
+	VPMULLD          Z3, Z14, Z14
+	VPXORD           Z4, Z19, Z19
+	VPDPBUSD         Z22, Z18, Z10
+	VPSRLD           $0x04, Z23, Z18
+	VPANDD           Z2, Z18, Z18
+	VPMULLD          Z3, Z16, Z16
+	VPXORD           Z4, Z21, Z21
+	VPDPBUSD         Z22, Z20, Z11
+	VPMULTISHIFTQB.Z Z23, Z1, K2, Z20
+	VPMULLD          Z3, Z15, Z15
+	VPXORD           Z4, Z13, Z13
+	VPDPBUSD         Z22, Z19, Z12
+	VPERMB.Z         64(CX), Z0, K2, Z19
+	VPMULLD          Z3, Z17, Z17
+	VPXORD           Z4, Z14, Z14
+	VBROADCASTI32X4  32(SI), Z22
+	VPDPBUSD         Z22, Z21, Z9
+	VPERMB.Z         64(CX), Z0, K1, Z23
+	VPSRLD           $0x02, Z23, Z21
+	VPANDD           Z2, Z21, Z21
+	VPMULLD          Z3, Z18, Z18
+	VPXORD           Z4, Z16, Z16
+	VPDPBUSD         Z22, Z13, Z10
+	VPSRLD           $0x04, Z23, Z13
+	VPANDD           Z2, Z13, Z13
+	VPMULLD          Z3, Z20, Z20
+	VPXORD           Z4, Z15, Z15
+	VPDPBUSD         Z22, Z14, Z11
+	VPMULTISHIFTQB.Z Z23, Z1, K2, Z14
+	VPMULLD          Z3, Z19, Z19
+	VPXORD           Z4, Z17, Z17
+	VPDPBUSD         Z22, Z16, Z12
+	VPERMB.Z         80(CX), Z0, K2, Z16
+	VPMULLD          Z3, Z21, Z21
+	VPXORD           Z4, Z18, Z18
+	VBROADCASTI32X4  48(SI), Z22
+	VPDPBUSD         Z22, Z15, Z9
+	VPERMB.Z         80(CX), Z0, K1, Z23
+	VPSRLD           $0x02, Z23, Z15
+	VPANDD           Z2, Z15, Z15
+	VPMULLD          Z3, Z13, Z13
+	VPXORD           Z4, Z20, Z20
+	VPDPBUSD         Z22, Z17, Z10
+	VPSRLD           $0x04, Z23, Z17
+	VPANDD           Z2, Z17, Z17
+	VPMULLD          Z3, Z14, Z14
+	VPXORD           Z4, Z19, Z19
+	VPDPBUSD         Z22, Z18, Z11
+	VPMULTISHIFTQB.Z Z23, Z1, K2, Z18
+	VPMULLD          Z3, Z16, Z16
+	VPXORD           Z4, Z21, Z21
+	VPDPBUSD         Z22, Z20, Z12
+	VPERMB.Z         96(CX), Z0, K2, Z20
+	VPMULLD          Z3, Z15, Z15
+	VPXORD           Z4, Z13, Z13
+	VBROADCASTI32X4  64(SI), Z22
+	VPDPBUSD         Z22, Z19, Z9
+	VPERMB.Z         96(CX), Z0, K1, Z23
+	VPSRLD           $0x02, Z23, Z19
+	VPANDD           Z2, Z19, Z19
+	VPMULLD          Z3, Z17, Z17
+	VPXORD           Z4, Z14, Z14
+	VPDPBUSD         Z22, Z21, Z10
+	VPSRLD           $0x04, Z23, Z21
+	VPANDD           Z2, Z21, Z21
+	VPMULLD          Z3, Z18, Z18
+	VPXORD           Z4, Z16, Z16
+	VPDPBUSD         Z22, Z13, Z11
+	VPMULTISHIFTQB.Z Z23, Z1, K2, Z13
+	VPMULLD          Z3, Z20, Z20
+	VPXORD           Z4, Z15, Z15
+	VPDPBUSD         Z22, Z14, Z12
+	VMOVDQU64        64(CX), Z22
+	VMOVDQU64        tcqPlaces2_48<>+0(SB), Z14
+	VPERMI2B.Z       64(CX), Z22, K2, Z14
+	VPMULLD          Z3, Z19, Z19
+	VPXORD           Z4, Z17, Z17
+	VBROADCASTI32X4  80(SI), Z22
+	VPDPBUSD         Z22, Z16, Z9
+	VMOVDQU64        64(CX), Z16
+	VMOVDQU64        tcqPlaces2_48<>+0(SB), Z23
+	VPERMI2B.Z       64(CX), Z16, K1, Z23
+	VPSRLD           $0x02, Z23, Z16
+	VPANDD           Z2, Z16, Z16
+	VPMULLD          Z3, Z21, Z21
+	VPXORD           Z4, Z18, Z18
+	VPDPBUSD         Z22, Z15, Z10
+	VPSRLD           $0x04, Z23, Z15
+	VPANDD           Z2, Z15, Z15
+	VPMULLD          Z3, Z13, Z13
+	VPXORD           Z4, Z20, Z20
+	VPDPBUSD         Z22, Z17, Z11
+	VPMULTISHIFTQB.Z Z23, Z1, K2, Z17
+	VPMULLD          Z3, Z14, Z14
+	VPXORD           Z4, Z19, Z19
+	VPDPBUSD         Z22, Z18, Z12
+	VPMULLD          Z3, Z16, Z16
+	VPXORD           Z4, Z21, Z21
+	VBROADCASTI32X4  96(SI), Z18
+	VPDPBUSD         Z18, Z20, Z9
+	VPMULLD          Z3, Z15, Z15
+	VPXORD           Z4, Z13, Z13
+	VPDPBUSD         Z18, Z19, Z10
+	VPMULLD          Z3, Z17, Z17
+	VPXORD           Z4, Z14, Z14
+	VPDPBUSD         Z18, Z21, Z11
+	VPXORD           Z4, Z16, Z16
+	VPDPBUSD         Z18, Z13, Z12
+	VPXORD           Z4, Z15, Z15
+	VBROADCASTI32X4  112(SI), Z13
+	VPDPBUSD         Z13, Z14, Z9
+	VPXORD           Z4, Z17, Z17
+	VPDPBUSD         Z13, Z16, Z10
+	VPDPBUSD         Z13, Z15, Z11
+	VPDPBUSD         Z13, Z17, Z12
+	VCVTDQ2PS        Z9, Z9
+	VFMADD231PS.BCST (R8), Z9, Z5
+	VCVTDQ2PS        Z10, Z10
+	VFMADD231PS.BCST (R8), Z10, Z6
+	VCVTDQ2PS        Z11, Z11
+	VFMADD231PS.BCST (R8), Z11, Z7
+	VCVTDQ2PS        Z12, Z12
+	VFMADD231PS.BCST (R8), Z12, Z8
+	ADDQ             $+128, CX
+	ADDQ             $0x20, DX
+	ADDQ             $0x04, DI
+	ADDQ             $0x04, R8
+	SUBQ             $0x00000001, BX
+	JMP              group
 
 group_end:
-	VMOVUPS Z0, (AX)
+	VUNPCKHPS Z6, Z5, Z0
+	VUNPCKLPS Z6, Z5, Z5
+	VADDPS    Z0, Z5, Z5
+	VUNPCKHPS Z8, Z7, Z0
+	VUNPCKLPS Z8, Z7, Z7
+	VADDPS    Z0, Z7, Z7
+	VUNPCKHPD Z7, Z5, Z0
+	VUNPCKLPD Z7, Z5, Z5
+	VADDPS    Z0, Z5, Z5
+	VADDPS    (AX), Z5, Z5
+	VMOVUPS   Z5, (AX)
 	VZEROUPPER
 	RET
 
-DATA tcqCuts2<>+0(SB)/1, $0x00
-DATA tcqCuts2<>+1(SB)/1, $0x08
-DATA tcqCuts2<>+2(SB)/1, $0x10
-DATA tcqCuts2<>+3(SB)/1, $0x18
-DATA tcqCuts2<>+4(SB)/1, $0x02
-DATA tcqCuts2<>+5(SB)/1, $0x0a
-DATA tcqCuts2<>+6(SB)/1, $0x12
-DATA tcqCuts2<>+7(SB)/1, $0x1a
-DATA tcqCuts2<>+8(SB)/1, $0x04
-DATA tcqCuts2<>+9(SB)/1, $0x0c
-DATA tcqCuts2<>+10(SB)/1, $0x14
-DATA tcqCuts2<>+11(SB)/1, $0x1c
-DATA tcqCuts2<>+12(SB)/1, $0x06
-DATA tcqCuts2<>+13(SB)/1, $0x0e
-DATA tcqCuts2<>+14(SB)/1, $0x16
-DATA tcqCuts2<>+15(SB)/1, $0x1e
-DATA tcqCuts2<>+16(SB)/1, $0x08
-DATA tcqCuts2<>+17(SB)/1, $0x10
-DATA tcqCuts2<>+18(SB)/1, $0x18
-DATA tcqCuts2<>+19(SB)/1, $0x20
-DATA tcqCuts2<>+20(SB)/1, $0x0a
-DATA tcqCuts2<>+21(SB)/1, $0x12
-DATA tcqCuts2<>+22(SB)/1, $0x1a
-DATA tcqCuts2<>+23(SB)/1, $0x22
-DATA tcqCuts2<>+24(SB)/1, $0x0c
-DATA tcqCuts2<>+25(SB)/1, $0x14
-DATA tcqCuts2<>+26(SB)/1, $0x1c
-DATA tcqCuts2<>+27(SB)/1, $0x24
-DATA tcqCuts2<>+28(SB)/1, $0x0e
-DATA tcqCuts2<>+29(SB)/1, $0x16
-DATA tcqCuts2<>+30(SB)/1, $0x1e
-DATA tcqCuts2<>+31(SB)/1, $0x26
-DATA tcqCuts2<>+32(SB)/1, $0x10
-DATA tcqCuts2<>+33(SB)/1, $0x18
-DATA tcqCuts2<>+34(SB)/1, $0x20
-DATA tcqCuts2<>+35(SB)/1, $0x28
-DATA tcqCuts2<>+36(SB)/1, $0x12
-DATA tcqCuts2<>+37(SB)/1, $0x1a
-DATA tcqCuts2<>+38(SB)/1, $0x22
-DATA tcqCuts2<>+39(SB)/1, $0x2a
-DATA tcqCuts2<>+40(SB)/1, $0x14
-DATA tcqCuts2<>+41(SB)/1, $0x1c
-DATA tcqCuts2<>+42(SB)/1, $0x24
-DATA tcqCuts2<>+43(SB)/1, $0x2c
-DATA tcqCuts2<>+44(SB)/1, $0x16
-DATA tcqCuts2<>+45(SB)/1, $0x1e
-DATA tcqCuts2<>+46(SB)/1, $0x26
-DATA tcqCuts2<>+47(SB)/1, $0x2e
-DATA tcqCuts2<>+48(SB)/1, $0x18
-DATA tcqCuts2<>+49(SB)/1, $0x20
-DATA tcqCuts2<>+50(SB)/1, $0x28
-DATA tcqCuts2<>+51(SB)/1, $0x30
-DATA tcqCuts2<>+52(SB)/1, $0x1a
-DATA tcqCuts2<>+53(SB)/1, $0x22
-DATA tcqCuts2<>+54(SB)/1, $0x2a
-DATA tcqCuts2<>+55(SB)/1, $0x32
-DATA tcqCuts2<>+56(SB)/1, $0x1c
-DATA tcqCuts2<>+57(SB)/1, $0x24
-DATA tcqCuts2<>+58(SB)/1, $0x2c
-DATA tcqCuts2<>+59(SB)/1, $0x34
-DATA tcqCuts2<>+60(SB)/1, $0x1e
-DATA tcqCuts2<>+61(SB)/1, $0x26
-DATA tcqCuts2<>+62(SB)/1, $0x2e
-DATA tcqCuts2<>+63(SB)/1, $0x36
+DATA tcqPlaces2_0<>+0(SB)/1, $0x00
+DATA tcqPlaces2_0<>+1(SB)/1, $0x01
+DATA tcqPlaces2_0<>+2(SB)/1, $0x02
+DATA tcqPlaces2_0<>+3(SB)/1, $0x03
+DATA tcqPlaces2_0<>+4(SB)/1, $0x04
+DATA tcqPlaces2_0<>+5(SB)/1, $0x05
+DATA tcqPlaces2_0<>+6(SB)/1, $0x06
+DATA tcqPlaces2_0<>+7(SB)/1, $0x07
+DATA tcqPlaces2_0<>+8(SB)/1, $0x08
+DATA tcqPlaces2_0<>+9(SB)/1, $0x09
+DATA tcqPlaces2_0<>+10(SB)/1, $0x0a
+DATA tcqPlaces2_0<>+11(SB)/1, $0x0b
+DATA tcqPlaces2_0<>+12(SB)/1, $0x0c
+DATA tcqPlaces2_0<>+13(SB)/1, $0x0d
+DATA tcqPlaces2_0<>+14(SB)/1, $0x0e
+DATA tcqPlaces2_0<>+15(SB)/1, $0x0f
+DATA tcqPlaces2_0<>+16(SB)/1, $0x01
+DATA tcqPlaces2_0<>+17(SB)/1, $0x02
+DATA tcqPlaces2_0<>+18(SB)/1, $0x03
+DATA tcqPlaces2_0<>+19(SB)/1, $0x04
+DATA tcqPlaces2_0<>+20(SB)/1, $0x05
+DATA tcqPlaces2_0<>+21(SB)/1, $0x06
+DATA tcqPlaces2_0<>+22(SB)/1, $0x07
+DATA tcqPlaces2_0<>+23(SB)/1, $0x08
+DATA tcqPlaces2_0<>+24(SB)/1, $0x09
+DATA tcqPlaces2_0<>+25(SB)/1, $0x0a
+DATA tcqPlaces2_0<>+26(SB)/1, $0x0b
+DATA tcqPlaces2_0<>+27(SB)/1, $0x0c
+DATA tcqPlaces2_0<>+28(SB)/1, $0x0d
+DATA tcqPlaces2_0<>+29(SB)/1, $0x0e
+DATA tcqPlaces2_0<>+30(SB)/1, $0x0f
+DATA tcqPlaces2_0<>+31(SB)/1, $0x10
+DATA tcqPlaces2_0<>+32(SB)/1, $0x02
+DATA tcqPlaces2_0<>+33(SB)/1, $0x03
+DATA tcqPlaces2_0<>+34(SB)/1, $0x04
+DATA tcqPlaces2_0<>+35(SB)/1, $0x05
+DATA tcqPlaces2_0<>+36(SB)/1, $0x06
+DATA tcqPlaces2_0<>+37(SB)/1, $0x07
+DATA tcqPlaces2_0<>+38(SB)/1, $0x08
+DATA tcqPlaces2_0<>+39(SB)/1, $0x09
+DATA tcqPlaces2_0<>+40(SB)/1, $0x0a
+DATA tcqPlaces2_0<>+41(SB)/1, $0x0b
+DATA tcqPlaces2_0<>+42(SB)/1, $0x0c
+DATA tcqPlaces2_0<>+43(SB)/1, $0x0d
+DATA tcqPlaces2_0<>+44(SB)/1, $0x0e
+DATA tcqPlaces2_0<>+45(SB)/1, $0x0f
+DATA tcqPlaces2_0<>+46(SB)/1, $0x10
+DATA tcqPlaces2_0<>+47(SB)/1, $0x11
+DATA tcqPlaces2_0<>+48(SB)/1, $0x03
+DATA tcqPlaces2_0<>+49(SB)/1, $0x04
+DATA tcqPlaces2_0<>+50(SB)/1, $0x05
+DATA tcqPlaces2_0<>+51(SB)/1, $0x06
+DATA tcqPlaces2_0<>+52(SB)/1, $0x07
+DATA tcqPlaces2_0<>+53(SB)/1, $0x08
+DATA tcqPlaces2_0<>+54(SB)/1, $0x09
+DATA tcqPlaces2_0<>+55(SB)/1, $0x0a
+DATA tcqPlaces2_0<>+56(SB)/1, $0x0b
+DATA tcqPlaces2_0<>+57(SB)/1, $0x0c
+DATA tcqPlaces2_0<>+58(SB)/1, $0x0d
+DATA tcqPlaces2_0<>+59(SB)/1, $0x0e
+DATA tcqPlaces2_0<>+60(SB)/1, $0x0f
+DATA tcqPlaces2_0<>+61(SB)/1, $0x10
+DATA tcqPlaces2_0<>+62(SB)/1, $0x11
+DATA tcqPlaces2_0<>+63(SB)/1, $0x12
+GLOBL tcqPlaces2_0<>(SB), RODATA|NOPTR, $64
+
+DATA tcqCuts2<>+0(SB)/1, $0x06
+DATA tcqCuts2<>+1(SB)/1, $0x0e
+DATA tcqCuts2<>+2(SB)/1, $0x16
+DATA tcqCuts2<>+3(SB)/1, $0x1e
+DATA tcqCuts2<>+4(SB)/1, $0x26
+DATA tcqCuts2<>+5(SB)/1, $0x2e
+DATA tcqCuts2<>+6(SB)/1, $0x36
+DATA tcqCuts2<>+7(SB)/1, $0x3e
+DATA tcqCuts2<>+8(SB)/1, $0x06
+DATA tcqCuts2<>+9(SB)/1, $0x0e
+DATA tcqCuts2<>+10(SB)/1, $0x16
+DATA tcqCuts2<>+11(SB)/1, $0x1e
+DATA tcqCuts2<>+12(SB)/1, $0x26
+DATA tcqCuts2<>+13(SB)/1, $0x2e
+DATA tcqCuts2<>+14(SB)/1, $0x36
+DATA tcqCuts2<>+15(SB)/1, $0x3e
+DATA tcqCuts2<>+16(SB)/1, $0x06
+DATA tcqCuts2<>+17(SB)/1, $0x0e
+DATA tcqCuts2<>+18(SB)/1, $0x16
+DATA tcqCuts2<>+19(SB)/1, $0x1e
+DATA tcqCuts2<>+20(SB)/1, $0x26
+DATA tcqCuts2<>+21(SB)/1, $0x2e
+DATA tcqCuts2<>+22(SB)/1, $0x36
+DATA tcqCuts2<>+23(SB)/1, $0x3e
+DATA tcqCuts2<>+24(SB)/1, $0x06
+DATA tcqCuts2<>+25(SB)/1, $0x0e
+DATA tcqCuts2<>+26(SB)/1, $0x16
+DATA tcqCuts2<>+27(SB)/1, $0x1e
+DATA tcqCuts2<>+28(SB)/1, $0x26
+DATA tcqCuts2<>+29(SB)/1, $0x2e
+DATA tcqCuts2<>+30(SB)/1, $0x36
+DATA tcqCuts2<>+31(SB)/1, $0x3e
+DATA tcqCuts2<>+32(SB)/1, $0x06
+DATA tcqCuts2<>+33(SB)/1, $0x0e
+DATA tcqCuts2<>+34(SB)/1, $0x16
+DATA tcqCuts2<>+35(SB)/1, $0x1e
+DATA tcqCuts2<>+36(SB)/1, $0x26
+DATA tcqCuts2<>+37(SB)/1, $0x2e
+DATA tcqCuts2<>+38(SB)/1, $0x36
+DATA tcqCuts2<>+39(SB)/1, $0x3e
+DATA tcqCuts2<>+40(SB)/1, $0x06
+DATA tcqCuts2<>+41(SB)/1, $0x0e
+DATA tcqCuts2<>+42(SB)/1, $0x16
+DATA tcqCuts2<>+43(SB)/1, $0x1e
+DATA tcqCuts2<>+44(SB)/1, $0x26
+DATA tcqCuts2<>+45(SB)/1, $0x2e
+DATA tcqCuts2<>+46(SB)/1, $0x36
+DATA tcqCuts2<>+47(SB)/1, $0x3e
+DATA tcqCuts2<>+48(SB)/1, $0x06
+DATA tcqCuts2<>+49(SB)/1, $0x0e
+DATA tcqCuts2<>+50(SB)/1, $0x16
+DATA tcqCuts2<>+51(SB)/1, $0x1e
+DATA tcqCuts2<>+52(SB)/1, $0x26
+DATA tcqCuts2<>+53(SB)/1, $0x2e
+DATA tcqCuts2<>+54(SB)/1, $0x36
+DATA tcqCuts2<>+55(SB)/1, $0x3e
+DATA tcqCuts2<>+56(SB)/1, $0x06
+DATA tcqCuts2<>+57(SB)/1, $0x0e
+DATA tcqCuts2<>+58(SB)/1, $0x16
+DATA tcqCuts2<>+59(SB)/1, $0x1e
+DATA tcqCuts2<>+60(SB)/1, $0x26
+DATA tcqCuts2<>+61(SB)/1, $0x2e
+DATA tcqCuts2<>+62(SB)/1, $0x36
+DATA tcqCuts2<>+63(SB)/1, $0x3e
 GLOBL tcqCuts2<>(SB), RODATA|NOPTR, $64
-
-DATA tcqApart2<>+0(SB)/1, $0x00
-DATA tcqApart2<>+1(SB)/1, $0x01
-DATA tcqApart2<>+2(SB)/1, $0x02
-DATA tcqApart2<>+3(SB)/1, $0x03
-DATA tcqApart2<>+4(SB)/1, $0x00
-DATA tcqApart2<>+5(SB)/1, $0x01
-DATA tcqApart2<>+6(SB)/1, $0x02
-DATA tcqApart2<>+7(SB)/1, $0x03
-DATA tcqApart2<>+8(SB)/1, $0x00
-DATA tcqApart2<>+9(SB)/1, $0x01
-DATA tcqApart2<>+10(SB)/1, $0x02
-DATA tcqApart2<>+11(SB)/1, $0x03
-DATA tcqApart2<>+12(SB)/1, $0x00
-DATA tcqApart2<>+13(SB)/1, $0x01
-DATA tcqApart2<>+14(SB)/1, $0x02
-DATA tcqApart2<>+15(SB)/1, $0x03
-DATA tcqApart2<>+16(SB)/1, $0x01
-DATA tcqApart2<>+17(SB)/1, $0x02
-DATA tcqApart2<>+18(SB)/1, $0x03
-DATA tcqApart2<>+19(SB)/1, $0x04
-DATA tcqApart2<>+20(SB)/1, $0x01
-DATA tcqApart2<>+21(SB)/1, $0x02
-DATA tcqApart2<>+22(SB)/1, $0x03
-DATA tcqApart2<>+23(SB)/1, $0x04
-DATA tcqApart2<>+24(SB)/1, $0x01
-DATA tcqApart2<>+25(SB)/1, $0x02
-DATA tcqApart2<>+26(SB)/1, $0x03
-DATA tcqApart2<>+27(SB)/1, $0x04
-DATA tcqApart2<>+28(SB)/1, $0x01
-DATA tcqApart2<>+29(SB)/1, $0x02
-DATA tcqApart2<>+30(SB)/1, $0x03
-DATA tcqApart2<>+31(SB)/1, $0x04
-DATA tcqApart2<>+32(SB)/1, $0x02
-DATA tcqApart2<>+33(SB)/1, $0x03
-DATA tcqApart2<>+34(SB)/1, $0x04
-DATA tcqApart2<>+35(SB)/1, $0x05
-DATA tcqApart2<>+36(SB)/1, $0x02
-DATA tcqApart2<>+37(SB)/1, $0x03
-DATA tcqApart2<>+38(SB)/1, $0x04
-DATA tcqApart2<>+39(SB)/1, $0x05
-DATA tcqApart2<>+40(SB)/1, $0x02
-DATA tcqApart2<>+41(SB)/1, $0x03
-DATA tcqApart2<>+42(SB)/1, $0x04
-DATA tcqApart2<>+43(SB)/1, $0x05
-DATA tcqApart2<>+44(SB)/1, $0x02
-DATA tcqApart2<>+45(SB)/1, $0x03
-DATA tcqApart2<>+46(SB)/1, $0x04
-DATA tcqApart2<>+47(SB)/1, $0x05
-DATA tcqApart2<>+48(SB)/1, $0x03
-DATA tcqApart2<>+49(SB)/1, $0x04
-DATA tcqApart2<>+50(SB)/1, $0x05
-DATA tcqApart2<>+51(SB)/1, $0x06
-DATA tcqApart2<>+52(SB)/1, $0x03
-DATA tcqApart2<>+53(SB)/1, $0x04
-DATA tcqApart2<>+54(SB)/1, $0x05
-DATA tcqApart2<>+55(SB)/1, $0x06
-DATA tcqApart2<>+56(SB)/1, $0x03
-DATA tcqApart2<>+57(SB)/1, $0x04
-DATA tcqApart2<>+58(SB)/1, $0x05
-DATA tcqApart2<>+59(SB)/1, $0x06
-DATA tcqApart2<>+60(SB)/1, $0x03
-DATA tcqApart2<>+61(SB)/1, $0x04
-DATA tcqApart2<>+62(SB)/1, $0x05
-DATA tcqApart2<>+63(SB)/1, $0x06
-GLOBL tcqApart2<>(SB), RODATA|NOPTR, $64
-
-DATA tcqWideShifts2<>+0(SB)/4, $0x00000000
-DATA tcqWideShifts2<>+4(SB)/4, $0x00000002
-DATA tcqWideShifts2<>+8(SB)/4, $0x00000004
-DATA tcqWideShifts2<>+12(SB)/4, $0x00000006
-DATA tcqWideShifts2<>+16(SB)/4, $0x00000000
-DATA tcqWideShifts2<>+20(SB)/4, $0x00000002
-DATA tcqWideShifts2<>+24(SB)/4, $0x00000004
-DATA tcqWideShifts2<>+28(SB)/4, $0x00000006
-DATA tcqWideShifts2<>+32(SB)/4, $0x00000000
-DATA tcqWideShifts2<>+36(SB)/4, $0x00000002
-DATA tcqWideShifts2<>+40(SB)/4, $0x00000004
-DATA tcqWideShifts2<>+44(SB)/4, $0x00000006
-DATA tcqWideShifts2<>+48(SB)/4, $0x00000000
-DATA tcqWideShifts2<>+52(SB)/4, $0x00000002
-DATA tcqWideShifts2<>+56(SB)/4, $0x00000004
-DATA tcqWideShifts2<>+60(SB)/4, $0x00000006
-GLOBL tcqWideShifts2<>(SB), RODATA|NOPTR, $64
 
 DATA tcqFlip<>+0(SB)/4, $0x80808080
 GLOBL tcqFlip<>(SB), RODATA|NOPTR, $4
 
-DATA tcqFours0<>+0(SB)/4, $0x00000000
-DATA tcqFours0<>+4(SB)/4, $0x01010101
-DATA tcqFours0<>+8(SB)/4, $0x02020202
-DATA tcqFours0<>+12(SB)/4, $0x03030303
-DATA tcqFours0<>+16(SB)/4, $0x04040404
-DATA tcqFours0<>+20(SB)/4, $0x05050505
-DATA tcqFours0<>+24(SB)/4, $0x06060606
-DATA tcqFours0<>+28(SB)/4, $0x07070707
-DATA tcqFours0<>+32(SB)/4, $0x08080808
-DATA tcqFours0<>+36(SB)/4, $0x09090909
-DATA tcqFours0<>+40(SB)/4, $0x0a0a0a0a
-DATA tcqFours0<>+44(SB)/4, $0x0b0b0b0b
-DATA tcqFours0<>+48(SB)/4, $0x0c0c0c0c
-DATA tcqFours0<>+52(SB)/4, $0x0d0d0d0d
-DATA tcqFours0<>+56(SB)/4, $0x0e0e0e0e
-DATA tcqFours0<>+60(SB)/4, $0x0f0f0f0f
+DATA tcqFours0<>+0(SB)/1, $0x00
+DATA tcqFours0<>+1(SB)/1, $0x00
+DATA tcqFours0<>+2(SB)/1, $0x00
+DATA tcqFours0<>+3(SB)/1, $0x00
+DATA tcqFours0<>+4(SB)/1, $0x01
+DATA tcqFours0<>+5(SB)/1, $0x01
+DATA tcqFours0<>+6(SB)/1, $0x01
+DATA tcqFours0<>+7(SB)/1, $0x01
+DATA tcqFours0<>+8(SB)/1, $0x02
+DATA tcqFours0<>+9(SB)/1, $0x02
+DATA tcqFours0<>+10(SB)/1, $0x02
+DATA tcqFours0<>+11(SB)/1, $0x02
+DATA tcqFours0<>+12(SB)/1, $0x03
+DATA tcqFours0<>+13(SB)/1, $0x03
+DATA tcqFours0<>+14(SB)/1, $0x03
+DATA tcqFours0<>+15(SB)/1, $0x03
+DATA tcqFours0<>+16(SB)/1, $0x04
+DATA tcqFours0<>+17(SB)/1, $0x04
+DATA tcqFours0<>+18(SB)/1, $0x04
+DATA tcqFours0<>+19(SB)/1, $0x04
+DATA tcqFours0<>+20(SB)/1, $0x05
+DATA tcqFours0<>+21(SB)/1, $0x05
+DATA tcqFours0<>+22(SB)/1, $0x05
+DATA tcqFours0<>+23(SB)/1, $0x05
+DATA tcqFours0<>+24(SB)/1, $0x06
+DATA tcqFours0<>+25(SB)/1, $0x06
+DATA tcqFours0<>+26(SB)/1, $0x06
+DATA tcqFours0<>+27(SB)/1, $0x06
+DATA tcqFours0<>+28(SB)/1, $0x07
+DATA tcqFours0<>+29(SB)/1, $0x07
+DATA tcqFours0<>+30(SB)/1, $0x07
+DATA tcqFours0<>+31(SB)/1, $0x07
+DATA tcqFours0<>+32(SB)/1, $0x08
+DATA tcqFours0<>+33(SB)/1, $0x08
+DATA tcqFours0<>+34(SB)/1, $0x08
+DATA tcqFours0<>+35(SB)/1, $0x08
+DATA tcqFours0<>+36(SB)/1, $0x09
+DATA tcqFours0<>+37(SB)/1, $0x09
+DATA tcqFours0<>+38(SB)/1, $0x09
+DATA tcqFours0<>+39(SB)/1, $0x09
+DATA tcqFours0<>+40(SB)/1, $0x0a
+DATA tcqFours0<>+41(SB)/1, $0x0a
+DATA tcqFours0<>+42(SB)/1, $0x0a
+DATA tcqFours0<>+43(SB)/1, $0x0a
+DATA tcqFours0<>+44(SB)/1, $0x0b
+DATA tcqFours0<>+45(SB)/1, $0x0b
+DATA tcqFours0<>+46(SB)/1, $0x0b
+DATA tcqFours0<>+47(SB)/1, $0x0b
+DATA tcqFours0<>+48(SB)/1, $0x0c
+DATA tcqFours0<>+49(SB)/1, $0x0c
+DATA tcqFours0<>+50(SB)/1, $0x0c
+DATA tcqFours0<>+51(SB)/1, $0x0c
+DATA tcqFours0<>+52(SB)/1, $0x0d
+DATA tcqFours0<>+53(SB)/1, $0x0d
+DATA tcqFours0<>+54(SB)/1, $0x0d
+DATA tcqFours0<>+55(SB)/1, $0x0d
+DATA tcqFours0<>+56(SB)/1, $0x0e
+DATA tcqFours0<>+57(SB)/1, $0x0e
+DATA tcqFours0<>+58(SB)/1, $0x0e
+DATA tcqFours0<>+59(SB)/1, $0x0e
+DATA tcqFours0<>+60(SB)/1, $0x0f
+DATA tcqFours0<>+61(SB)/1, $0x0f
+DATA tcqFours0<>+62(SB)/1, $0x0f
+DATA tcqFours0<>+63(SB)/1, $0x0f
 GLOBL tcqFours0<>(SB), RODATA|NOPTR, $64
 
-DATA tcqFours1<>+0(SB)/4, $0x10101010
-DATA tcqFours1<>+4(SB)/4, $0x11111111
-DATA tcqFours1<>+8(SB)/4, $0x12121212
-DATA tcqFours1<>+12(SB)/4, $0x13131313
-DATA tcqFours1<>+16(SB)/4, $0x14141414
-DATA tcqFours1<>+20(SB)/4, $0x15151515
-DATA tcqFours1<>+24(SB)/4, $0x16161616
-DATA tcqFours1<>+28(SB)/4, $0x17171717
-DATA tcqFours1<>+32(SB)/4, $0x18181818
-DATA tcqFours1<>+36(SB)/4, $0x19191919
-DATA tcqFours1<>+40(SB)/4, $0x1a1a1a1a
-DATA tcqFours1<>+44(SB)/4, $0x1b1b1b1b
-DATA tcqFours1<>+48(SB)/4, $0x1c1c1c1c
-DATA tcqFours1<>+52(SB)/4, $0x1d1d1d1d
-DATA tcqFours1<>+56(SB)/4, $0x1e1e1e1e
-DATA tcqFours1<>+60(SB)/4, $0x1f1f1f1f
+DATA tcqFours1<>+0(SB)/1, $0x10
+DATA tcqFours1<>+1(SB)/1, $0x10
+DATA tcqFours1<>+2(SB)/1, $0x10
+DATA tcqFours1<>+3(SB)/1, $0x10
+DATA tcqFours1<>+4(SB)/1, $0x11
+DATA tcqFours1<>+5(SB)/1, $0x11
+DATA tcqFours1<>+6(SB)/1, $0x11
+DATA tcqFours1<>+7(SB)/1, $0x11
+DATA tcqFours1<>+8(SB)/1, $0x12
+DATA tcqFours1<>+9(SB)/1, $0x12
+DATA tcqFours1<>+10(SB)/1, $0x12
+DATA tcqFours1<>+11(SB)/1, $0x12
+DATA tcqFours1<>+12(SB)/1, $0x13
+DATA tcqFours1<>+13(SB)/1, $0x13
+DATA tcqFours1<>+14(SB)/1, $0x13
+DATA tcqFours1<>+15(SB)/1, $0x13
+DATA tcqFours1<>+16(SB)/1, $0x14
+DATA tcqFours1<>+17(SB)/1, $0x14
+DATA tcqFours1<>+18(SB)/1, $0x14
+DATA tcqFours1<>+19(SB)/1, $0x14
+DATA tcqFours1<>+20(SB)/1, $0x15
+DATA tcqFours1<>+21(SB)/1, $0x15
+DATA tcqFours1<>+22(SB)/1, $0x15
+DATA tcqFours1<>+23(SB)/1, $0x15
+DATA tcqFours1<>+24(SB)/1, $0x16
+DATA tcqFours1<>+25(SB)/1, $0x16
+DATA tcqFours1<>+26(SB)/1, $0x16
+DATA tcqFours1<>+27(SB)/1, $0x16
+DATA tcqFours1<>+28(SB)/1, $0x17
+DATA tcqFours1<>+29(SB)/1, $0x17
+DATA tcqFours1<>+30(SB)/1, $0x17
+DATA tcqFours1<>+31(SB)/1, $0x17
+DATA tcqFours1<>+32(SB)/1, $0x18
+DATA tcqFours1<>+33(SB)/1, $0x18
+DATA tcqFours1<>+34(SB)/1, $0x18
+DATA tcqFours1<>+35(SB)/1, $0x18
+DATA tcqFours1<>+36(SB)/1, $0x19
+DATA tcqFours1<>+37(SB)/1, $0x19
+DATA tcqFours1<>+38(SB)/1, $0x19
+DATA tcqFours1<>+39(SB)/1, $0x19
+DATA tcqFours1<>+40(SB)/1, $0x1a
+DATA tcqFours1<>+41(SB)/1, $0x1a
+DATA tcqFours1<>+42(SB)/1, $0x1a
+DATA tcqFours1<>+43(SB)/1, $0x1a
+DATA tcqFours1<>+44(SB)/1, $0x1b
+DATA tcqFours1<>+45(SB)/1, $0x1b
+DATA tcqFours1<>+46(SB)/1, $0x1b
+DATA tcqFours1<>+47(SB)/1, $0x1b
+DATA tcqFours1<>+48(SB)/1, $0x1c
+DATA tcqFours1<>+49(SB)/1, $0x1c
+DATA tcqFours1<>+50(SB)/1, $0x1c
+DATA tcqFours1<>+51(SB)/1, $0x1c
+DATA tcqFours1<>+52(SB)/1, $0x1d
+DATA tcqFours1<>+53(SB)/1, $0x1d
+DATA tcqFours1<>+54(SB)/1, $0x1d
+DATA tcqFours1<>+55(SB)/1, $0x1d
+DATA tcqFours1<>+56(SB)/1, $0x1e
+DATA tcqFours1<>+57(SB)/1, $0x1e
+DATA tcqFours1<>+58(SB)/1, $0x1e
+DATA tcqFours1<>+59(SB)/1, $0x1e
+DATA tcqFours1<>+60(SB)/1, $0x1f
+DATA tcqFours1<>+61(SB)/1, $0x1f
+DATA tcqFours1<>+62(SB)/1, $0x1f
+DATA tcqFours1<>+63(SB)/1, $0x1f
 GLOBL tcqFours1<>(SB), RODATA|NOPTR, $64
+
+DATA tcqPlaces2_48<>+0(SB)/1, $0x30
+DATA tcqPlaces2_48<>+1(SB)/1, $0x31
+DATA tcqPlaces2_48<>+2(SB)/1, $0x32
+DATA tcqPlaces2_48<>+3(SB)/1, $0x33
+DATA tcqPlaces2_48<>+4(SB)/1, $0x34
+DATA tcqPlaces2_48<>+5(SB)/1, $0x35
+DATA tcqPlaces2_48<>+6(SB)/1, $0x36
+DATA tcqPlaces2_48<>+7(SB)/1, $0x37
+DATA tcqPlaces2_48<>+8(SB)/1, $0x38
+DATA tcqPlaces2_48<>+9(SB)/1, $0x39
+DATA tcqPlaces2_48<>+10(SB)/1, $0x3a
+DATA tcqPlaces2_48<>+11(SB)/1, $0x3b
+DATA tcqPlaces2_48<>+12(SB)/1, $0x3c
+DATA tcqPlaces2_48<>+13(SB)/1, $0x3d
+DATA tcqPlaces2_48<>+14(SB)/1, $0x3e
+DATA tcqPlaces2_48<>+15(SB)/1, $0x3f
+DATA tcqPlaces2_48<>+16(SB)/1, $0x31
+DATA tcqPlaces2_48<>+17(SB)/1, $0x32
+DATA tcqPlaces2_48<>+18(SB)/1, $0x33
+DATA tcqPlaces2_48<>+19(SB)/1, $0x34
+DATA tcqPlaces2_48<>+20(SB)/1, $0x35
+DATA tcqPlaces2_48<>+21(SB)/1, $0x36
+DATA tcqPlaces2_48<>+22(SB)/1, $0x37
+DATA tcqPlaces2_48<>+23(SB)/1, $0x38
+DATA tcqPlaces2_48<>+24(SB)/1, $0x39
+DATA tcqPlaces2_48<>+25(SB)/1, $0x3a
+DATA tcqPlaces2_48<>+26(SB)/1, $0x3b
+DATA tcqPlaces2_48<>+27(SB)/1, $0x3c
+DATA tcqPlaces2_48<>+28(SB)/1, $0x3d
+DATA tcqPlaces2_48<>+29(SB)/1, $0x3e
+DATA tcqPlaces2_48<>+30(SB)/1, $0x3f
+DATA tcqPlaces2_48<>+31(SB)/1, $0x40
+DATA tcqPlaces2_48<>+32(SB)/1, $0x32
+DATA tcqPlaces2_48<>+33(SB)/1, $0x33
+DATA tcqPlaces2_48<>+34(SB)/1, $0x34
+DATA tcqPlaces2_48<>+35(SB)/1, $0x35
+DATA tcqPlaces2_48<>+36(SB)/1, $0x36
+DATA tcqPlaces2_48<>+37(SB)/1, $0x37
+DATA tcqPlaces2_48<>+38(SB)/1, $0x38
+DATA tcqPlaces2_48<>+39(SB)/1, $0x39
+DATA tcqPlaces2_48<>+40(SB)/1, $0x3a
+DATA tcqPlaces2_48<>+41(SB)/1, $0x3b
+DATA tcqPlaces2_48<>+42(SB)/1, $0x3c
+DATA tcqPlaces2_48<>+43(SB)/1, $0x3d
+DATA tcqPlaces2_48<>+44(SB)/1, $0x3e
+DATA tcqPlaces2_48<>+45(SB)/1, $0x3f
+DATA tcqPlaces2_48<>+46(SB)/1, $0x40
+DATA tcqPlaces2_48<>+47(SB)/1, $0x41
+DATA tcqPlaces2_48<>+48(SB)/1, $0x33
+DATA tcqPlaces2_48<>+49(SB)/1, $0x34
+DATA tcqPlaces2_48<>+50(SB)/1, $0x35
+DATA tcqPlaces2_48<>+51(SB)/1, $0x36
+DATA tcqPlaces2_48<>+52(SB)/1, $0x37
+DATA tcqPlaces2_48<>+53(SB)/1, $0x38
+DATA tcqPlaces2_48<>+54(SB)/1, $0x39
+DATA tcqPlaces2_48<>+55(SB)/1, $0x3a
+DATA tcqPlaces2_48<>+56(SB)/1, $0x3b
+DATA tcqPlaces2_48<>+57(SB)/1, $0x3c
+DATA tcqPlaces2_48<>+58(SB)/1, $0x3d
+DATA tcqPlaces2_48<>+59(SB)/1, $0x3e
+DATA tcqPlaces2_48<>+60(SB)/1, $0x3f
+DATA tcqPlaces2_48<>+61(SB)/1, $0x40
+DATA tcqPlaces2_48<>+62(SB)/1, $0x41
+DATA tcqPlaces2_48<>+63(SB)/1, $0x42
+GLOBL tcqPlaces2_48<>(SB), RODATA|NOPTR, $64
 
 // func tcqProduct3AVX512(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, AVX512VNNI
-TEXT ·tcqProduct3AVX512(SB), NOSPLIT, $128-36
+TEXT ·tcqProduct3AVX512(SB), NOSPLIT, $192-36
 	MOVQ         acc+0(FP), AX
 	MOVQ         tiles+8(FP), CX
 	MOVQ         record+16(FP), DX
 	MOVQ         groups+24(FP), BX
-	VMOVUPS      (AX), Z0
-	VMOVUPS      tcqCuts3<>+0(SB), Z1
-	VMOVUPS      tcqApart3<>+0(SB), Z2
-	VMOVUPS      tcqWideShifts3<>+0(SB), Z3
-	VPBROADCASTD tcqState<>+0(SB), Z4
+	VMOVUPS      tcqShifts3_0<>+0(SB), Z0
+	VMOVUPS      tcqPlaces3_0<>+0(SB), Z1
+	VMOVUPS      tcqShifts3_3<>+0(SB), Z2
+	VMOVUPS      tcqShifts3_6<>+0(SB), Z3
+	VMOVUPS      tcqCuts3<>+0(SB), Z4
+	VPBROADCASTD tcqState<>+0(SB), Z5
 	MOVQ         $0x3333333333333333, SI
-	KMOVQ        SI, K1
+	KMOVQ        SI, K2
+	KXNORQ       K2, K2, K1
 	MOVL         factor+32(FP), SI
-	VPBROADCASTD SI, Z5
-	VPBROADCASTD tcqFlip<>+0(SB), Z6
-	VMOVUPS      tcqFours0<>+0(SB), Z7
-	VMOVUPS      tcqFours1<>+0(SB), Z8
-	LEAQ         384(DX), SI
-	LEAQ         256(DX), DI
+	VPBROADCASTD SI, Z6
+	VPBROADCASTD tcqFlip<>+0(SB), Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+	VPXORD       Z10, Z10, Z10
+	VPXORD       Z11, Z11, Z11
+	LEAQ         63(SP), SI
+	ANDQ         $-64, SI
+	LEAQ         384(DX), DI
+	LEAQ         256(DX), R8
 
 group:
-	CMPQ                  BX, $0x00000001
-	JL                    group_end
-	VPERMB                (DX), Z7, Z9
-	VMOVDQU64             Z9, (SP)
-	VPERMB                (DX), Z8, Z9
-	VMOVDQU64             Z9, 64(SP)
-	VPBROADCASTD          (SI), Z9
-	VPSLLD                $0x02, Z9, Z9
-	VPXORD                Z11, Z11, Z11
-	VPMULTISHIFTQB.BCST.Z (CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         (SP), Z12, Z9
-	VPERMB                6(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         4(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 12(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         8(SP), Z12, Z9
-	VPERMB                18(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         12(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 24(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         16(SP), Z12, Z9
-	VPERMB                30(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         20(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 36(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         24(SP), Z12, Z9
-	VPERMB                42(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         28(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 48(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         32(SP), Z12, Z9
-	VPERMB                54(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         36(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 60(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         40(SP), Z12, Z9
-	VPERMB                66(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         44(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 72(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         48(SP), Z12, Z9
-	VPERMB                78(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         52(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 84(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         56(SP), Z12, Z9
-	VMOVDQU               90(CX), X10
-	VPINSRW               $0x03, (CX), X10, X10
-	VPERMB                Z10, Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         60(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 96(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         64(SP), Z12, Z9
-	VPERMB                102(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         68(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 108(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         72(SP), Z12, Z9
-	VPERMB                114(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         76(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 120(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         80(SP), Z12, Z9
-	VPERMB                126(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         84(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 132(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         88(SP), Z12, Z9
-	VPERMB                138(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         92(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 144(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         96(SP), Z12, Z9
-	VPERMB                150(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         100(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 156(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         104(SP), Z12, Z9
-	VPERMB                162(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         108(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 168(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         112(SP), Z12, Z9
-	VPERMB                174(CX), Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         116(SP), Z12, Z11
-	VPMULTISHIFTQB.BCST.Z 180(CX), Z1, K1, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         120(SP), Z12, Z9
-	VMOVDQU               186(CX), X10
-	VPINSRW               $0x03, 96(CX), X10, X10
-	VPERMB                Z10, Z2, Z12
-	VPSRLVD               Z3, Z12, Z12
-	VPANDD                Z4, Z12, Z12
-	VPMULLD               Z5, Z12, Z12
-	VPXORD                Z6, Z12, Z12
-	VPDPBUSD.BCST         124(SP), Z12, Z11
-	VPADDD                Z11, Z9, Z9
-	VCVTDQ2PS             Z9, Z9
-	VFMADD231PS.BCST      (DI), Z9, Z0
-	ADDQ                  $+192, CX
-	ADDQ                  $0x20, DX
-	ADDQ                  $0x04, SI
-	ADDQ                  $0x04, DI
-	SUBQ                  $0x00000001, BX
-	JMP                   group
+	CMPQ             BX, $0x00000001
+	JL               group_end
+	VMOVUPS          tcqFours0<>+0(SB), Z12
+	VPERMB           (DX), Z12, Z12
+	VMOVDQU64        Z12, (SI)
+	VMOVUPS          tcqFours1<>+0(SB), Z12
+	VPERMB           (DX), Z12, Z12
+	VMOVDQU64        Z12, 64(SI)
+	VPBROADCASTD     (DI), Z12
+	VPBROADCASTD     (DI), Z13
+	VPBROADCASTD     (DI), Z14
+	VPBROADCASTD     (DI), Z15
+	VPERMB.Z         (CX), Z1, K1, Z17
+	VPSRLVD          Z0, Z17, Z16
+	VPANDD           Z5, Z16, Z16
+	VPSRLVD          Z2, Z17, Z18
+	VPANDD           Z5, Z18, Z18
+	VPSRLVD          Z3, Z17, Z19
+	VPANDD           Z5, Z19, Z19
+	VPMULTISHIFTQB.Z Z17, Z4, K2, Z17
+	VPMULLD          Z6, Z16, Z16
+	VPERMB.Z         24(CX), Z1, K1, Z21
+	VPSRLVD          Z0, Z21, Z20
+	VPANDD           Z5, Z20, Z20
+	VPMULLD          Z6, Z18, Z18
+	VPSRLVD          Z2, Z21, Z22
+	VPANDD           Z5, Z22, Z22
+	VPMULLD          Z6, Z19, Z19
+	VPSRLVD          Z3, Z21, Z23
+	VPANDD           Z5, Z23, Z23
+	VPMULLD          Z6, Z17, Z17
+	VPXORD           Z7, Z16, Z16
+	VPMULTISHIFTQB.Z Z21, Z4, K2, Z21
+	VPMULLD          Z6, Z20, Z20
+	VPXORD           Z7, Z18, Z18
+	VPERMB.Z         48(CX), Z1, K1, Z25
+	VPSRLVD          Z0, Z25, Z24
+	VPANDD           Z5, Z24, Z24
+	VPMULLD          Z6, Z22, Z22
+	VPXORD           Z7, Z19, Z19
+	VBROADCASTI32X4  (SI), Z26
+	VPDPBUSD         Z26, Z16, Z12
+	VPSRLVD          Z2, Z25, Z16
+	VPANDD           Z5, Z16, Z16
+	VPMULLD          Z6, Z23, Z23
+	VPXORD           Z7, Z17, Z17
+	VPDPBUSD         Z26, Z18, Z13
+	VPSRLVD          Z3, Z25, Z18
+	VPANDD           Z5, Z18, Z18
+	VPMULLD          Z6, Z21, Z21
+	VPXORD           Z7, Z20, Z20
+	VPDPBUSD         Z26, Z19, Z14
+	VPMULTISHIFTQB.Z Z25, Z4, K2, Z19
+	VPMULLD          Z6, Z24, Z24
+	VPXORD           Z7, Z22, Z22
+	VPDPBUSD         Z26, Z17, Z15
+	VMOVDQU64        32(CX), Z17
+	VMOVDQU64        tcqPlaces3_40<>+0(SB), Z25
+	VPERMI2B.Z       (CX), Z17, K1, Z25
+	VPSRLVD          Z0, Z25, Z17
+	VPANDD           Z5, Z17, Z17
+	VPMULLD          Z6, Z16, Z16
+	VPXORD           Z7, Z23, Z23
+	VBROADCASTI32X4  16(SI), Z26
+	VPDPBUSD         Z26, Z20, Z12
+	VPSRLVD          Z2, Z25, Z20
+	VPANDD           Z5, Z20, Z20
+	VPMULLD          Z6, Z18, Z18
+	VPXORD           Z7, Z21, Z21
+	VPDPBUSD         Z26, Z22, Z13
+	VPSRLVD          Z3, Z25, Z22
+	VPANDD           Z5, Z22, Z22
+	VPMULLD          Z6, Z19, Z19
+	VPXORD           Z7, Z24, Z24
+	VPDPBUSD         Z26, Z23, Z14
+	VPMULTISHIFTQB.Z Z25, Z4, K2, Z23
+	VPMULLD          Z6, Z17, Z17
+	VPXORD           Z7, Z16, Z16
+	VPDPBUSD         Z26, Z21, Z15
+	VPERMB.Z         96(CX), Z1, K1, Z25
+	VPSRLVD          Z0, Z25, Z21
+	VPANDD           Z5, Z21, Z21
+	VPMULLD          Z6, Z20, Z20
+	VPXORD           Z7, Z18, Z18
+	VBROADCASTI32X4  32(SI), Z26
+	VPDPBUSD         Z26, Z24, Z12
+	VPSRLVD          Z2, Z25, Z24
+	VPANDD           Z5, Z24, Z24
+	VPMULLD          Z6, Z22, Z22
+	VPXORD           Z7, Z19, Z19
+	VPDPBUSD         Z26, Z16, Z13
+	VPSRLVD          Z3, Z25, Z16
+	VPANDD           Z5, Z16, Z16
+	VPMULLD          Z6, Z23, Z23
+	VPXORD           Z7, Z17, Z17
+	VPDPBUSD         Z26, Z18, Z14
+	VPMULTISHIFTQB.Z Z25, Z4, K2, Z18
+	VPMULLD          Z6, Z21, Z21
+	VPXORD           Z7, Z20, Z20
+	VPDPBUSD         Z26, Z19, Z15
+	VPERMB.Z         120(CX), Z1, K1, Z25
+	VPSRLVD          Z0, Z25, Z19
+	VPANDD           Z5, Z19, Z19
+	VPMULLD          Z6, Z24, Z24
+	VPXORD           Z7, Z22, Z22
+	VBROADCASTI32X4  48(SI), Z26
+	VPDPBUSD         Z26, Z17, Z12
+	VPSRLVD          Z2, Z25, Z17
+	VPANDD           Z5, Z17, Z17
+	VPMULLD          Z6, Z16, Z16
+	VPXORD           Z7, Z23, Z23
+	VPDPBUSD         Z26, Z20, Z13
+	VPSRLVD          Z3, Z25, Z20
+	VPANDD           Z5, Z20, Z20
+	VPMULLD          Z6, Z18, Z18
+	VPXORD           Z7, Z21, Z21
+	VPDPBUSD         Z26, Z22, Z14
+	VPMULTISHIFTQB.Z Z25, Z4, K2, Z22
+	VPMULLD          Z6, Z19, Z19
+	VPXORD           Z7, Z24, Z24
+	VPDPBUSD         Z26, Z23, Z15
+	VPERMB.Z         144(CX), Z1, K1, Z25
+	VPSRLVD          Z0, Z25, Z23
+	VPANDD           Z5, Z23, Z23
+	VPMULLD          Z6, Z17, Z17
+	VPXORD           Z7, Z16, Z16
+	VBROADCASTI32X4  64(SI), Z26
+	VPDPBUSD         Z26, Z21, Z12
+	VPSRLVD          Z2, Z25, Z21
+	VPANDD           Z5, Z21, Z21
+	VPMULLD          Z6, Z20, Z20
+	VPXORD           Z7, Z18, Z18
+	VPDPBUSD         Z26, Z24, Z13
+	VPSRLVD          Z3, Z25, Z24
+	VPANDD           Z5, Z24, Z24
+	VPMULLD          Z6, Z22, Z22
+	VPXORD           Z7, Z19, Z19
+	VPDPBUSD         Z26, Z16, Z14
+	VPMULTISHIFTQB.Z Z25, Z4, K2, Z16
+	VPMULLD          Z6, Z23, Z23
+	VPXORD           Z7, Z17, Z17
+	VPDPBUSD         Z26, Z18, Z15
+	VMOVDQU64        128(CX), Z18
+	VMOVDQU64        tcqPlaces3_40<>+0(SB), Z25
+	VPERMI2B.Z       96(CX), Z18, K1, Z25
+	VPSRLVD          Z0, Z25, Z18
+	VPANDD           Z5, Z18, Z18
+	VPMULLD          Z6, Z21, Z21
+	VPXORD           Z7, Z20, Z20
+	VBROADCASTI32X4  80(SI), Z26
+	VPDPBUSD         Z26, Z19, Z12
+	VPSRLVD          Z2, Z25, Z19
+	VPANDD           Z5, Z19, Z19
+	VPMULLD          Z6, Z24, Z24
+	VPXORD           Z7, Z22, Z22
+	VPDPBUSD         Z26, Z17, Z13
+	VPSRLVD          Z3, Z25, Z17
+	VPANDD           Z5, Z17, Z17
+	VPMULLD          Z6, Z16, Z16
+	VPXORD           Z7, Z23, Z23
+	VPDPBUSD         Z26, Z20, Z14
+	VPMULTISHIFTQB.Z Z25, Z4, K2, Z20
+	VPMULLD          Z6, Z18, Z18
+	VPXORD           Z7, Z21, Z21
+	VPDPBUSD         Z26, Z22, Z15
+	VPMULLD          Z6, Z19, Z19
+	VPXORD           Z7, Z24, Z24
+	VBROADCASTI32X4  96(SI), Z22
+	VPDPBUSD         Z22, Z23, Z12
+	VPMULLD          Z6, Z17, Z17
+	VPXORD           Z7, Z16, Z16
+	VPDPBUSD         Z22, Z21, Z13
+	VPMULLD          Z6, Z20, Z20
+	VPXORD           Z7, Z18, Z18
+	VPDPBUSD         Z22, Z24, Z14
+	VPXORD           Z7, Z19, Z19
+	VPDPBUSD         Z22, Z16, Z15
+	VPXORD           Z7, Z17, Z17
+	VBROADCASTI32X4  112(SI), Z16
+	VPDPBUSD         Z16, Z18, Z12
+	VPXORD           Z7, Z20, Z20
+	VPDPBUSD         Z16, Z19, Z13
+	VPDPBUSD         Z16, Z17, Z14
+	VPDPBUSD         Z16, Z20, Z15
+	VCVTDQ2PS        Z12, Z12
+	VFMADD231PS.BCST (R8), Z12, Z8
+	VCVTDQ2PS        Z13, Z13
+	VFMADD231PS.BCST (R8), Z13, Z9
+	VCVTDQ2PS        Z14, Z14
+	VFMADD231PS.BCST (R8), Z14, Z10
+	VCVTDQ2PS        Z15, Z15
+	VFMADD231PS.BCST (R8), Z15, Z11
+	ADDQ             $+192, CX
+	ADDQ             $0x20, DX
+	ADDQ             $0x04, DI
+	ADDQ             $0x04, R8
+	SUBQ             $0x00000001, BX
+	JMP              group
 
 group_end:
-	VMOVUPS Z0, (AX)
+	VUNPCKHPS Z9, Z8, Z0
+	VUNPCKLPS Z9, Z8, Z8
+	VADDPS    Z0, Z8, Z8
+	VUNPCKHPS Z11, Z10, Z0
+	VUNPCKLPS Z11, Z10, Z10
+	VADDPS    Z0, Z10, Z10
+	VUNPCKHPD Z10, Z8, Z0
+	VUNPCKLPD Z10, Z8, Z8
+	VADDPS    Z0, Z8, Z8
+	VADDPS    (AX), Z8, Z8
+	VMOVUPS   Z8, (AX)
 	VZEROUPPER
 	RET
 
-DATA tcqCuts3<>+0(SB)/1, $0x00
-DATA tcqCuts3<>+1(SB)/1, $0x08
-DATA tcqCuts3<>+2(SB)/1, $0x10
-DATA tcqCuts3<>+3(SB)/1, $0x18
-DATA tcqCuts3<>+4(SB)/1, $0x03
-DATA tcqCuts3<>+5(SB)/1, $0x0b
-DATA tcqCuts3<>+6(SB)/1, $0x13
-DATA tcqCuts3<>+7(SB)/1, $0x1b
-DATA tcqCuts3<>+8(SB)/1, $0x06
-DATA tcqCuts3<>+9(SB)/1, $0x0e
-DATA tcqCuts3<>+10(SB)/1, $0x16
-DATA tcqCuts3<>+11(SB)/1, $0x1e
-DATA tcqCuts3<>+12(SB)/1, $0x09
-DATA tcqCuts3<>+13(SB)/1, $0x11
-DATA tcqCuts3<>+14(SB)/1, $0x19
-DATA tcqCuts3<>+15(SB)/1, $0x21
-DATA tcqCuts3<>+16(SB)/1, $0x0c
-DATA tcqCuts3<>+17(SB)/1, $0x14
-DATA tcqCuts3<>+18(SB)/1, $0x1c
-DATA tcqCuts3<>+19(SB)/1, $0x24
-DATA tcqCuts3<>+20(SB)/1, $0x0f
-DATA tcqCuts3<>+21(SB)/1, $0x17
-DATA tcqCuts3<>+22(SB)/1, $0x1f
-DATA tcqCuts3<>+23(SB)/1, $0x27
-DATA tcqCuts3<>+24(SB)/1, $0x12
-DATA tcqCuts3<>+25(SB)/1, $0x1a
-DATA tcqCuts3<>+26(SB)/1, $0x22
-DATA tcqCuts3<>+27(SB)/1, $0x2a
-DATA tcqCuts3<>+28(SB)/1, $0x15
-DATA tcqCuts3<>+29(SB)/1, $0x1d
-DATA tcqCuts3<>+30(SB)/1, $0x25
-DATA tcqCuts3<>+31(SB)/1, $0x2d
-DATA tcqCuts3<>+32(SB)/1, $0x18
-DATA tcqCuts3<>+33(SB)/1, $0x20
-DATA tcqCuts3<>+34(SB)/1, $0x28
-DATA tcqCuts3<>+35(SB)/1, $0x30
-DATA tcqCuts3<>+36(SB)/1, $0x1b
-DATA tcqCuts3<>+37(SB)/1, $0x23
-DATA tcqCuts3<>+38(SB)/1, $0x2b
-DATA tcqCuts3<>+39(SB)/1, $0x33
-DATA tcqCuts3<>+40(SB)/1, $0x1e
-DATA tcqCuts3<>+41(SB)/1, $0x26
-DATA tcqCuts3<>+42(SB)/1, $0x2e
-DATA tcqCuts3<>+43(SB)/1, $0x36
-DATA tcqCuts3<>+44(SB)/1, $0x21
-DATA tcqCuts3<>+45(SB)/1, $0x29
-DATA tcqCuts3<>+46(SB)/1, $0x31
-DATA tcqCuts3<>+47(SB)/1, $0x39
-DATA tcqCuts3<>+48(SB)/1, $0x24
-DATA tcqCuts3<>+49(SB)/1, $0x2c
-DATA tcqCuts3<>+50(SB)/1, $0x34
-DATA tcqCuts3<>+51(SB)/1, $0x3c
-DATA tcqCuts3<>+52(SB)/1, $0x27
-DATA tcqCuts3<>+53(SB)/1, $0x2f
-DATA tcqCuts3<>+54(SB)/1, $0x37
-DATA tcqCuts3<>+55(SB)/1, $0x3f
-DATA tcqCuts3<>+56(SB)/1, $0x2a
-DATA tcqCuts3<>+57(SB)/1, $0x32
-DATA tcqCuts3<>+58(SB)/1, $0x3a
-DATA tcqCuts3<>+59(SB)/1, $0x02
+DATA tcqShifts3_0<>+0(SB)/1, $0x00
+DATA tcqShifts3_0<>+1(SB)/1, $0x00
+DATA tcqShifts3_0<>+2(SB)/1, $0x00
+DATA tcqShifts3_0<>+3(SB)/1, $0x00
+DATA tcqShifts3_0<>+4(SB)/1, $0x00
+DATA tcqShifts3_0<>+5(SB)/1, $0x00
+DATA tcqShifts3_0<>+6(SB)/1, $0x00
+DATA tcqShifts3_0<>+7(SB)/1, $0x00
+DATA tcqShifts3_0<>+8(SB)/1, $0x00
+DATA tcqShifts3_0<>+9(SB)/1, $0x00
+DATA tcqShifts3_0<>+10(SB)/1, $0x00
+DATA tcqShifts3_0<>+11(SB)/1, $0x00
+DATA tcqShifts3_0<>+12(SB)/1, $0x00
+DATA tcqShifts3_0<>+13(SB)/1, $0x00
+DATA tcqShifts3_0<>+14(SB)/1, $0x00
+DATA tcqShifts3_0<>+15(SB)/1, $0x00
+DATA tcqShifts3_0<>+16(SB)/1, $0x04
+DATA tcqShifts3_0<>+17(SB)/1, $0x00
+DATA tcqShifts3_0<>+18(SB)/1, $0x00
+DATA tcqShifts3_0<>+19(SB)/1, $0x00
+DATA tcqShifts3_0<>+20(SB)/1, $0x04
+DATA tcqShifts3_0<>+21(SB)/1, $0x00
+DATA tcqShifts3_0<>+22(SB)/1, $0x00
+DATA tcqShifts3_0<>+23(SB)/1, $0x00
+DATA tcqShifts3_0<>+24(SB)/1, $0x04
+DATA tcqShifts3_0<>+25(SB)/1, $0x00
+DATA tcqShifts3_0<>+26(SB)/1, $0x00
+DATA tcqShifts3_0<>+27(SB)/1, $0x00
+DATA tcqShifts3_0<>+28(SB)/1, $0x04
+DATA tcqShifts3_0<>+29(SB)/1, $0x00
+DATA tcqShifts3_0<>+30(SB)/1, $0x00
+DATA tcqShifts3_0<>+31(SB)/1, $0x00
+DATA tcqShifts3_0<>+32(SB)/1, $0x00
+DATA tcqShifts3_0<>+33(SB)/1, $0x00
+DATA tcqShifts3_0<>+34(SB)/1, $0x00
+DATA tcqShifts3_0<>+35(SB)/1, $0x00
+DATA tcqShifts3_0<>+36(SB)/1, $0x00
+DATA tcqShifts3_0<>+37(SB)/1, $0x00
+DATA tcqShifts3_0<>+38(SB)/1, $0x00
+DATA tcqShifts3_0<>+39(SB)/1, $0x00
+DATA tcqShifts3_0<>+40(SB)/1, $0x00
+DATA tcqShifts3_0<>+41(SB)/1, $0x00
+DATA tcqShifts3_0<>+42(SB)/1, $0x00
+DATA tcqShifts3_0<>+43(SB)/1, $0x00
+DATA tcqShifts3_0<>+44(SB)/1, $0x00
+DATA tcqShifts3_0<>+45(SB)/1, $0x00
+DATA tcqShifts3_0<>+46(SB)/1, $0x00
+DATA tcqShifts3_0<>+47(SB)/1, $0x00
+DATA tcqShifts3_0<>+48(SB)/1, $0x04
+DATA tcqShifts3_0<>+49(SB)/1, $0x00
+DATA tcqShifts3_0<>+50(SB)/1, $0x00
+DATA tcqShifts3_0<>+51(SB)/1, $0x00
+DATA tcqShifts3_0<>+52(SB)/1, $0x04
+DATA tcqShifts3_0<>+53(SB)/1, $0x00
+DATA tcqShifts3_0<>+54(SB)/1, $0x00
+DATA tcqShifts3_0<>+55(SB)/1, $0x00
+DATA tcqShifts3_0<>+56(SB)/1, $0x04
+DATA tcqShifts3_0<>+57(SB)/1, $0x00
+DATA tcqShifts3_0<>+58(SB)/1, $0x00
+DATA tcqShifts3_0<>+59(SB)/1, $0x00
+DATA tcqShifts3_0<>+60(SB)/1, $0x04
+DATA tcqShifts3_0<>+61(SB)/1, $0x00
+DATA tcqShifts3_0<>+62(SB)/1, $0x00
+DATA tcqShifts3_0<>+63(SB)/1, $0x00
+GLOBL tcqShifts3_0<>(SB), RODATA|NOPTR, $64
+
+DATA tcqPlaces3_0<>+0(SB)/1, $0x00
+DATA tcqPlaces3_0<>+1(SB)/1, $0x01
+DATA tcqPlaces3_0<>+2(SB)/1, $0x02
+DATA tcqPlaces3_0<>+3(SB)/1, $0x03
+DATA tcqPlaces3_0<>+4(SB)/1, $0x06
+DATA tcqPlaces3_0<>+5(SB)/1, $0x07
+DATA tcqPlaces3_0<>+6(SB)/1, $0x08
+DATA tcqPlaces3_0<>+7(SB)/1, $0x09
+DATA tcqPlaces3_0<>+8(SB)/1, $0x0c
+DATA tcqPlaces3_0<>+9(SB)/1, $0x0d
+DATA tcqPlaces3_0<>+10(SB)/1, $0x0e
+DATA tcqPlaces3_0<>+11(SB)/1, $0x0f
+DATA tcqPlaces3_0<>+12(SB)/1, $0x12
+DATA tcqPlaces3_0<>+13(SB)/1, $0x13
+DATA tcqPlaces3_0<>+14(SB)/1, $0x14
+DATA tcqPlaces3_0<>+15(SB)/1, $0x15
+DATA tcqPlaces3_0<>+16(SB)/1, $0x01
+DATA tcqPlaces3_0<>+17(SB)/1, $0x02
+DATA tcqPlaces3_0<>+18(SB)/1, $0x03
+DATA tcqPlaces3_0<>+19(SB)/1, $0x04
+DATA tcqPlaces3_0<>+20(SB)/1, $0x07
+DATA tcqPlaces3_0<>+21(SB)/1, $0x08
+DATA tcqPlaces3_0<>+22(SB)/1, $0x09
+DATA tcqPlaces3_0<>+23(SB)/1, $0x0a
+DATA tcqPlaces3_0<>+24(SB)/1, $0x0d
+DATA tcqPlaces3_0<>+25(SB)/1, $0x0e
+DATA tcqPlaces3_0<>+26(SB)/1, $0x0f
+DATA tcqPlaces3_0<>+27(SB)/1, $0x10
+DATA tcqPlaces3_0<>+28(SB)/1, $0x13
+DATA tcqPlaces3_0<>+29(SB)/1, $0x14
+DATA tcqPlaces3_0<>+30(SB)/1, $0x15
+DATA tcqPlaces3_0<>+31(SB)/1, $0x16
+DATA tcqPlaces3_0<>+32(SB)/1, $0x03
+DATA tcqPlaces3_0<>+33(SB)/1, $0x04
+DATA tcqPlaces3_0<>+34(SB)/1, $0x05
+DATA tcqPlaces3_0<>+35(SB)/1, $0x06
+DATA tcqPlaces3_0<>+36(SB)/1, $0x09
+DATA tcqPlaces3_0<>+37(SB)/1, $0x0a
+DATA tcqPlaces3_0<>+38(SB)/1, $0x0b
+DATA tcqPlaces3_0<>+39(SB)/1, $0x0c
+DATA tcqPlaces3_0<>+40(SB)/1, $0x0f
+DATA tcqPlaces3_0<>+41(SB)/1, $0x10
+DATA tcqPlaces3_0<>+42(SB)/1, $0x11
+DATA tcqPlaces3_0<>+43(SB)/1, $0x12
+DATA tcqPlaces3_0<>+44(SB)/1, $0x15
+DATA tcqPlaces3_0<>+45(SB)/1, $0x16
+DATA tcqPlaces3_0<>+46(SB)/1, $0x17
+DATA tcqPlaces3_0<>+47(SB)/1, $0x18
+DATA tcqPlaces3_0<>+48(SB)/1, $0x04
+DATA tcqPlaces3_0<>+49(SB)/1, $0x05
+DATA tcqPlaces3_0<>+50(SB)/1, $0x06
+DATA tcqPlaces3_0<>+51(SB)/1, $0x07
+DATA tcqPlaces3_0<>+52(SB)/1, $0x0a
+DATA tcqPlaces3_0<>+53(SB)/1, $0x0b
+DATA tcqPlaces3_0<>+54(SB)/1, $0x0c
+DATA tcqPlaces3_0<>+55(SB)/1, $0x0d
+DATA tcqPlaces3_0<>+56(SB)/1, $0x10
+DATA tcqPlaces3_0<>+57(SB)/1, $0x11
+DATA tcqPlaces3_0<>+58(SB)/1, $0x12
+DATA tcqPlaces3_0<>+59(SB)/1, $0x13
+DATA tcqPlaces3_0<>+60(SB)/1, $0x16
+DATA tcqPlaces3_0<>+61(SB)/1, $0x17
+DATA tcqPlaces3_0<>+62(SB)/1, $0x18
+DATA tcqPlaces3_0<>+63(SB)/1, $0x19
+GLOBL tcqPlaces3_0<>(SB), RODATA|NOPTR, $64
+
+DATA tcqShifts3_3<>+0(SB)/1, $0x03
+DATA tcqShifts3_3<>+1(SB)/1, $0x00
+DATA tcqShifts3_3<>+2(SB)/1, $0x00
+DATA tcqShifts3_3<>+3(SB)/1, $0x00
+DATA tcqShifts3_3<>+4(SB)/1, $0x03
+DATA tcqShifts3_3<>+5(SB)/1, $0x00
+DATA tcqShifts3_3<>+6(SB)/1, $0x00
+DATA tcqShifts3_3<>+7(SB)/1, $0x00
+DATA tcqShifts3_3<>+8(SB)/1, $0x03
+DATA tcqShifts3_3<>+9(SB)/1, $0x00
+DATA tcqShifts3_3<>+10(SB)/1, $0x00
+DATA tcqShifts3_3<>+11(SB)/1, $0x00
+DATA tcqShifts3_3<>+12(SB)/1, $0x03
+DATA tcqShifts3_3<>+13(SB)/1, $0x00
+DATA tcqShifts3_3<>+14(SB)/1, $0x00
+DATA tcqShifts3_3<>+15(SB)/1, $0x00
+DATA tcqShifts3_3<>+16(SB)/1, $0x07
+DATA tcqShifts3_3<>+17(SB)/1, $0x00
+DATA tcqShifts3_3<>+18(SB)/1, $0x00
+DATA tcqShifts3_3<>+19(SB)/1, $0x00
+DATA tcqShifts3_3<>+20(SB)/1, $0x07
+DATA tcqShifts3_3<>+21(SB)/1, $0x00
+DATA tcqShifts3_3<>+22(SB)/1, $0x00
+DATA tcqShifts3_3<>+23(SB)/1, $0x00
+DATA tcqShifts3_3<>+24(SB)/1, $0x07
+DATA tcqShifts3_3<>+25(SB)/1, $0x00
+DATA tcqShifts3_3<>+26(SB)/1, $0x00
+DATA tcqShifts3_3<>+27(SB)/1, $0x00
+DATA tcqShifts3_3<>+28(SB)/1, $0x07
+DATA tcqShifts3_3<>+29(SB)/1, $0x00
+DATA tcqShifts3_3<>+30(SB)/1, $0x00
+DATA tcqShifts3_3<>+31(SB)/1, $0x00
+DATA tcqShifts3_3<>+32(SB)/1, $0x03
+DATA tcqShifts3_3<>+33(SB)/1, $0x00
+DATA tcqShifts3_3<>+34(SB)/1, $0x00
+DATA tcqShifts3_3<>+35(SB)/1, $0x00
+DATA tcqShifts3_3<>+36(SB)/1, $0x03
+DATA tcqShifts3_3<>+37(SB)/1, $0x00
+DATA tcqShifts3_3<>+38(SB)/1, $0x00
+DATA tcqShifts3_3<>+39(SB)/1, $0x00
+DATA tcqShifts3_3<>+40(SB)/1, $0x03
+DATA tcqShifts3_3<>+41(SB)/1, $0x00
+DATA tcqShifts3_3<>+42(SB)/1, $0x00
+DATA tcqShifts3_3<>+43(SB)/1, $0x00
+DATA tcqShifts3_3<>+44(SB)/1, $0x03
+DATA tcqShifts3_3<>+45(SB)/1, $0x00
+DATA tcqShifts3_3<>+46(SB)/1, $0x00
+DATA tcqShifts3_3<>+47(SB)/1, $0x00
+DATA tcqShifts3_3<>+48(SB)/1, $0x07
+DATA tcqShifts3_3<>+49(SB)/1, $0x00
+DATA tcqShifts3_3<>+50(SB)/1, $0x00
+DATA tcqShifts3_3<>+51(SB)/1, $0x00
+DATA tcqShifts3_3<>+52(SB)/1, $0x07
+DATA tcqShifts3_3<>+53(SB)/1, $0x00
+DATA tcqShifts3_3<>+54(SB)/1, $0x00
+DATA tcqShifts3_3<>+55(SB)/1, $0x00
+DATA tcqShifts3_3<>+56(SB)/1, $0x07
+DATA tcqShifts3_3<>+57(SB)/1, $0x00
+DATA tcqShifts3_3<>+58(SB)/1, $0x00
+DATA tcqShifts3_3<>+59(SB)/1, $0x00
+DATA tcqShifts3_3<>+60(SB)/1, $0x07
+DATA tcqShifts3_3<>+61(SB)/1, $0x00
+DATA tcqShifts3_3<>+62(SB)/1, $0x00
+DATA tcqShifts3_3<>+63(SB)/1, $0x00
+GLOBL tcqShifts3_3<>(SB), RODATA|NOPTR, $64
+
+DATA tcqShifts3_6<>+0(SB)/1, $0x06
+DATA tcqShifts3_6<>+1(SB)/1, $0x00
+DATA tcqShifts3_6<>+2(SB)/1, $0x00
+DATA tcqShifts3_6<>+3(SB)/1, $0x00
+DATA tcqShifts3_6<>+4(SB)/1, $0x06
+DATA tcqShifts3_6<>+5(SB)/1, $0x00
+DATA tcqShifts3_6<>+6(SB)/1, $0x00
+DATA tcqShifts3_6<>+7(SB)/1, $0x00
+DATA tcqShifts3_6<>+8(SB)/1, $0x06
+DATA tcqShifts3_6<>+9(SB)/1, $0x00
+DATA tcqShifts3_6<>+10(SB)/1, $0x00
+DATA tcqShifts3_6<>+11(SB)/1, $0x00
+DATA tcqShifts3_6<>+12(SB)/1, $0x06
+DATA tcqShifts3_6<>+13(SB)/1, $0x00
+DATA tcqShifts3_6<>+14(SB)/1, $0x00
+DATA tcqShifts3_6<>+15(SB)/1, $0x00
+DATA tcqShifts3_6<>+16(SB)/1, $0x0a
+DATA tcqShifts3_6<>+17(SB)/1, $0x00
+DATA tcqShifts3_6<>+18(SB)/1, $0x00
+DATA tcqShifts3_6<>+19(SB)/1, $0x00
+DATA tcqShifts3_6<>+20(SB)/1, $0x0a
+DATA tcqShifts3_6<>+21(SB)/1, $0x00
+DATA tcqShifts3_6<>+22(SB)/1, $0x00
+DATA tcqShifts3_6<>+23(SB)/1, $0x00
+DATA tcqShifts3_6<>+24(SB)/1, $0x0a
+DATA tcqShifts3_6<>+25(SB)/1, $0x00
+DATA tcqShifts3_6<>+26(SB)/1, $0x00
+DATA tcqShifts3_6<>+27(SB)/1, $0x00
+DATA tcqShifts3_6<>+28(SB)/1, $0x0a
+DATA tcqShifts3_6<>+29(SB)/1, $0x00
+DATA tcqShifts3_6<>+30(SB)/1, $0x00
+DATA tcqShifts3_6<>+31(SB)/1, $0x00
+DATA tcqShifts3_6<>+32(SB)/1, $0x06
+DATA tcqShifts3_6<>+33(SB)/1, $0x00
+DATA tcqShifts3_6<>+34(SB)/1, $0x00
+DATA tcqShifts3_6<>+35(SB)/1, $0x00
+DATA tcqShifts3_6<>+36(SB)/1, $0x06
+DATA tcqShifts3_6<>+37(SB)/1, $0x00
+DATA tcqShifts3_6<>+38(SB)/1, $0x00
+DATA tcqShifts3_6<>+39(SB)/1, $0x00
+DATA tcqShifts3_6<>+40(SB)/1, $0x06
+DATA tcqShifts3_6<>+41(SB)/1, $0x00
+DATA tcqShifts3_6<>+42(SB)/1, $0x00
+DATA tcqShifts3_6<>+43(SB)/1, $0x00
+DATA tcqShifts3_6<>+44(SB)/1, $0x06
+DATA tcqShifts3_6<>+45(SB)/1, $0x00
+DATA tcqShifts3_6<>+46(SB)/1, $0x00
+DATA tcqShifts3_6<>+47(SB)/1, $0x00
+DATA tcqShifts3_6<>+48(SB)/1, $0x0a
+DATA tcqShifts3_6<>+49(SB)/1, $0x00
+DATA tcqShifts3_6<>+50(SB)/1, $0x00
+DATA tcqShifts3_6<>+51(SB)/1, $0x00
+DATA tcqShifts3_6<>+52(SB)/1, $0x0a
+DATA tcqShifts3_6<>+53(SB)/1, $0x00
+DATA tcqShifts3_6<>+54(SB)/1, $0x00
+DATA tcqShifts3_6<>+55(SB)/1, $0x00
+DATA tcqShifts3_6<>+56(SB)/1, $0x0a
+DATA tcqShifts3_6<>+57(SB)/1, $0x00
+DATA tcqShifts3_6<>+58(SB)/1, $0x00
+DATA tcqShifts3_6<>+59(SB)/1, $0x00
+DATA tcqShifts3_6<>+60(SB)/1, $0x0a
+DATA tcqShifts3_6<>+61(SB)/1, $0x00
+DATA tcqShifts3_6<>+62(SB)/1, $0x00
+DATA tcqShifts3_6<>+63(SB)/1, $0x00
+GLOBL tcqShifts3_6<>(SB), RODATA|NOPTR, $64
+
+DATA tcqCuts3<>+0(SB)/1, $0x09
+DATA tcqCuts3<>+1(SB)/1, $0x11
+DATA tcqCuts3<>+2(SB)/1, $0x19
+DATA tcqCuts3<>+3(SB)/1, $0x21
+DATA tcqCuts3<>+4(SB)/1, $0x29
+DATA tcqCuts3<>+5(SB)/1, $0x31
+DATA tcqCuts3<>+6(SB)/1, $0x39
+DATA tcqCuts3<>+7(SB)/1, $0x01
+DATA tcqCuts3<>+8(SB)/1, $0x09
+DATA tcqCuts3<>+9(SB)/1, $0x11
+DATA tcqCuts3<>+10(SB)/1, $0x19
+DATA tcqCuts3<>+11(SB)/1, $0x21
+DATA tcqCuts3<>+12(SB)/1, $0x29
+DATA tcqCuts3<>+13(SB)/1, $0x31
+DATA tcqCuts3<>+14(SB)/1, $0x39
+DATA tcqCuts3<>+15(SB)/1, $0x01
+DATA tcqCuts3<>+16(SB)/1, $0x0d
+DATA tcqCuts3<>+17(SB)/1, $0x15
+DATA tcqCuts3<>+18(SB)/1, $0x1d
+DATA tcqCuts3<>+19(SB)/1, $0x25
+DATA tcqCuts3<>+20(SB)/1, $0x2d
+DATA tcqCuts3<>+21(SB)/1, $0x35
+DATA tcqCuts3<>+22(SB)/1, $0x3d
+DATA tcqCuts3<>+23(SB)/1, $0x05
+DATA tcqCuts3<>+24(SB)/1, $0x0d
+DATA tcqCuts3<>+25(SB)/1, $0x15
+DATA tcqCuts3<>+26(SB)/1, $0x1d
+DATA tcqCuts3<>+27(SB)/1, $0x25
+DATA tcqCuts3<>+28(SB)/1, $0x2d
+DATA tcqCuts3<>+29(SB)/1, $0x35
+DATA tcqCuts3<>+30(SB)/1, $0x3d
+DATA tcqCuts3<>+31(SB)/1, $0x05
+DATA tcqCuts3<>+32(SB)/1, $0x09
+DATA tcqCuts3<>+33(SB)/1, $0x11
+DATA tcqCuts3<>+34(SB)/1, $0x19
+DATA tcqCuts3<>+35(SB)/1, $0x21
+DATA tcqCuts3<>+36(SB)/1, $0x29
+DATA tcqCuts3<>+37(SB)/1, $0x31
+DATA tcqCuts3<>+38(SB)/1, $0x39
+DATA tcqCuts3<>+39(SB)/1, $0x01
+DATA tcqCuts3<>+40(SB)/1, $0x09
+DATA tcqCuts3<>+41(SB)/1, $0x11
+DATA tcqCuts3<>+42(SB)/1, $0x19
+DATA tcqCuts3<>+43(SB)/1, $0x21
+DATA tcqCuts3<>+44(SB)/1, $0x29
+DATA tcqCuts3<>+45(SB)/1, $0x31
+DATA tcqCuts3<>+46(SB)/1, $0x39
+DATA tcqCuts3<>+47(SB)/1, $0x01
+DATA tcqCuts3<>+48(SB)/1, $0x0d
+DATA tcqCuts3<>+49(SB)/1, $0x15
+DATA tcqCuts3<>+50(SB)/1, $0x1d
+DATA tcqCuts3<>+51(SB)/1, $0x25
+DATA tcqCuts3<>+52(SB)/1, $0x2d
+DATA tcqCuts3<>+53(SB)/1, $0x35
+DATA tcqCuts3<>+54(SB)/1, $0x3d
+DATA tcqCuts3<>+55(SB)/1, $0x05
+DATA tcqCuts3<>+56(SB)/1, $0x0d
+DATA tcqCuts3<>+57(SB)/1, $0x15
+DATA tcqCuts3<>+58(SB)/1, $0x1d
+DATA tcqCuts3<>+59(SB)/1, $0x25
 DATA tcqCuts3<>+60(SB)/1, $0x2d
 DATA tcqCuts3<>+61(SB)/1, $0x35
 DATA tcqCuts3<>+62(SB)/1, $0x3d
 DATA tcqCuts3<>+63(SB)/1, $0x05
 GLOBL tcqCuts3<>(SB), RODATA|NOPTR, $64
 
-DATA tcqApart3<>+0(SB)/1, $0x00
-DATA tcqApart3<>+1(SB)/1, $0x01
-DATA tcqApart3<>+2(SB)/1, $0x02
-DATA tcqApart3<>+3(SB)/1, $0x03
-DATA tcqApart3<>+4(SB)/1, $0x00
-DATA tcqApart3<>+5(SB)/1, $0x01
-DATA tcqApart3<>+6(SB)/1, $0x02
-DATA tcqApart3<>+7(SB)/1, $0x03
-DATA tcqApart3<>+8(SB)/1, $0x00
-DATA tcqApart3<>+9(SB)/1, $0x01
-DATA tcqApart3<>+10(SB)/1, $0x02
-DATA tcqApart3<>+11(SB)/1, $0x03
-DATA tcqApart3<>+12(SB)/1, $0x01
-DATA tcqApart3<>+13(SB)/1, $0x02
-DATA tcqApart3<>+14(SB)/1, $0x03
-DATA tcqApart3<>+15(SB)/1, $0x04
-DATA tcqApart3<>+16(SB)/1, $0x01
-DATA tcqApart3<>+17(SB)/1, $0x02
-DATA tcqApart3<>+18(SB)/1, $0x03
-DATA tcqApart3<>+19(SB)/1, $0x04
-DATA tcqApart3<>+20(SB)/1, $0x01
-DATA tcqApart3<>+21(SB)/1, $0x02
-DATA tcqApart3<>+22(SB)/1, $0x03
-DATA tcqApart3<>+23(SB)/1, $0x04
-DATA tcqApart3<>+24(SB)/1, $0x02
-DATA tcqApart3<>+25(SB)/1, $0x03
-DATA tcqApart3<>+26(SB)/1, $0x04
-DATA tcqApart3<>+27(SB)/1, $0x05
-DATA tcqApart3<>+28(SB)/1, $0x02
-DATA tcqApart3<>+29(SB)/1, $0x03
-DATA tcqApart3<>+30(SB)/1, $0x04
-DATA tcqApart3<>+31(SB)/1, $0x05
-DATA tcqApart3<>+32(SB)/1, $0x03
-DATA tcqApart3<>+33(SB)/1, $0x04
-DATA tcqApart3<>+34(SB)/1, $0x05
-DATA tcqApart3<>+35(SB)/1, $0x06
-DATA tcqApart3<>+36(SB)/1, $0x03
-DATA tcqApart3<>+37(SB)/1, $0x04
-DATA tcqApart3<>+38(SB)/1, $0x05
-DATA tcqApart3<>+39(SB)/1, $0x06
-DATA tcqApart3<>+40(SB)/1, $0x03
-DATA tcqApart3<>+41(SB)/1, $0x04
-DATA tcqApart3<>+42(SB)/1, $0x05
-DATA tcqApart3<>+43(SB)/1, $0x06
-DATA tcqApart3<>+44(SB)/1, $0x04
-DATA tcqApart3<>+45(SB)/1, $0x05
-DATA tcqApart3<>+46(SB)/1, $0x06
-DATA tcqApart3<>+47(SB)/1, $0x07
-DATA tcqApart3<>+48(SB)/1, $0x04
-DATA tcqApart3<>+49(SB)/1, $0x05
-DATA tcqApart3<>+50(SB)/1, $0x06
-DATA tcqApart3<>+51(SB)/1, $0x07
-DATA tcqApart3<>+52(SB)/1, $0x04
-DATA tcqApart3<>+53(SB)/1, $0x05
-DATA tcqApart3<>+54(SB)/1, $0x06
-DATA tcqApart3<>+55(SB)/1, $0x07
-DATA tcqApart3<>+56(SB)/1, $0x05
-DATA tcqApart3<>+57(SB)/1, $0x06
-DATA tcqApart3<>+58(SB)/1, $0x07
-DATA tcqApart3<>+59(SB)/1, $0x08
-DATA tcqApart3<>+60(SB)/1, $0x05
-DATA tcqApart3<>+61(SB)/1, $0x06
-DATA tcqApart3<>+62(SB)/1, $0x07
-DATA tcqApart3<>+63(SB)/1, $0x08
-GLOBL tcqApart3<>(SB), RODATA|NOPTR, $64
-
-DATA tcqWideShifts3<>+0(SB)/4, $0x00000000
-DATA tcqWideShifts3<>+4(SB)/4, $0x00000003
-DATA tcqWideShifts3<>+8(SB)/4, $0x00000006
-DATA tcqWideShifts3<>+12(SB)/4, $0x00000001
-DATA tcqWideShifts3<>+16(SB)/4, $0x00000004
-DATA tcqWideShifts3<>+20(SB)/4, $0x00000007
-DATA tcqWideShifts3<>+24(SB)/4, $0x00000002
-DATA tcqWideShifts3<>+28(SB)/4, $0x00000005
-DATA tcqWideShifts3<>+32(SB)/4, $0x00000000
-DATA tcqWideShifts3<>+36(SB)/4, $0x00000003
-DATA tcqWideShifts3<>+40(SB)/4, $0x00000006
-DATA tcqWideShifts3<>+44(SB)/4, $0x00000001
-DATA tcqWideShifts3<>+48(SB)/4, $0x00000004
-DATA tcqWideShifts3<>+52(SB)/4, $0x00000007
-DATA tcqWideShifts3<>+56(SB)/4, $0x00000002
-DATA tcqWideShifts3<>+60(SB)/4, $0x00000005
-GLOBL tcqWideShifts3<>(SB), RODATA|NOPTR, $64
+DATA tcqPlaces3_40<>+0(SB)/1, $0x28
+DATA tcqPlaces3_40<>+1(SB)/1, $0x29
+DATA tcqPlaces3_40<>+2(SB)/1, $0x2a
+DATA tcqPlaces3_40<>+3(SB)/1, $0x2b
+DATA tcqPlaces3_40<>+4(SB)/1, $0x2e
+DATA tcqPlaces3_40<>+5(SB)/1, $0x2f
+DATA tcqPlaces3_40<>+6(SB)/1, $0x30
+DATA tcqPlaces3_40<>+7(SB)/1, $0x31
+DATA tcqPlaces3_40<>+8(SB)/1, $0x34
+DATA tcqPlaces3_40<>+9(SB)/1, $0x35
+DATA tcqPlaces3_40<>+10(SB)/1, $0x36
+DATA tcqPlaces3_40<>+11(SB)/1, $0x37
+DATA tcqPlaces3_40<>+12(SB)/1, $0x3a
+DATA tcqPlaces3_40<>+13(SB)/1, $0x3b
+DATA tcqPlaces3_40<>+14(SB)/1, $0x3c
+DATA tcqPlaces3_40<>+15(SB)/1, $0x3d
+DATA tcqPlaces3_40<>+16(SB)/1, $0x29
+DATA tcqPlaces3_40<>+17(SB)/1, $0x2a
+DATA tcqPlaces3_40<>+18(SB)/1, $0x2b
+DATA tcqPlaces3_40<>+19(SB)/1, $0x2c
+DATA tcqPlaces3_40<>+20(SB)/1, $0x2f
+DATA tcqPlaces3_40<>+21(SB)/1, $0x30
+DATA tcqPlaces3_40<>+22(SB)/1, $0x31
+DATA tcqPlaces3_40<>+23(SB)/1, $0x32
+DATA tcqPlaces3_40<>+24(SB)/1, $0x35
+DATA tcqPlaces3_40<>+25(SB)/1, $0x36
+DATA tcqPlaces3_40<>+26(SB)/1, $0x37
+DATA tcqPlaces3_40<>+27(SB)/1, $0x38
+DATA tcqPlaces3_40<>+28(SB)/1, $0x3b
+DATA tcqPlaces3_40<>+29(SB)/1, $0x3c
+DATA tcqPlaces3_40<>+30(SB)/1, $0x3d
+DATA tcqPlaces3_40<>+31(SB)/1, $0x3e
+DATA tcqPlaces3_40<>+32(SB)/1, $0x2b
+DATA tcqPlaces3_40<>+33(SB)/1, $0x2c
+DATA tcqPlaces3_40<>+34(SB)/1, $0x2d
+DATA tcqPlaces3_40<>+35(SB)/1, $0x2e
+DATA tcqPlaces3_40<>+36(SB)/1, $0x31
+DATA tcqPlaces3_40<>+37(SB)/1, $0x32
+DATA tcqPlaces3_40<>+38(SB)/1, $0x33
+DATA tcqPlaces3_40<>+39(SB)/1, $0x34
+DATA tcqPlaces3_40<>+40(SB)/1, $0x37
+DATA tcqPlaces3_40<>+41(SB)/1, $0x38
+DATA tcqPlaces3_40<>+42(SB)/1, $0x39
+DATA tcqPlaces3_40<>+43(SB)/1, $0x3a
+DATA tcqPlaces3_40<>+44(SB)/1, $0x3d
+DATA tcqPlaces3_40<>+45(SB)/1, $0x3e
+DATA tcqPlaces3_40<>+46(SB)/1, $0x3f
+DATA tcqPlaces3_40<>+47(SB)/1, $0x40
+DATA tcqPlaces3_40<>+48(SB)/1, $0x2c
+DATA tcqPlaces3_40<>+49(SB)/1, $0x2d
+DATA tcqPlaces3_40<>+50(SB)/1, $0x2e
+DATA tcqPlaces3_40<>+51(SB)/1, $0x2f
+DATA tcqPlaces3_40<>+52(SB)/1, $0x32
+DATA tcqPlaces3_40<>+53(SB)/1, $0x33
+DATA tcqPlaces3_40<>+54(SB)/1, $0x34
+DATA tcqPlaces3_40<>+55(SB)/1, $0x35
+DATA tcqPlaces3_40<>+56(SB)/1, $0x38
+DATA tcqPlaces3_40<>+57(SB)/1, $0x39
+DATA tcqPlaces3_40<>+58(SB)/1, $0x3a
+DATA tcqPlaces3_40<>+59(SB)/1, $0x3b
+DATA tcqPlaces3_40<>+60(SB)/1, $0x3e
+DATA tcqPlaces3_40<>+61(SB)/1, $0x3f
+DATA tcqPlaces3_40<>+62(SB)/1, $0x40
+DATA tcqPlaces3_40<>+63(SB)/1, $0x41
+GLOBL tcqPlaces3_40<>(SB), RODATA|NOPTR, $64
 
 // func tcqProduct4AVX512(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, AVX512VNNI
-TEXT ·tcqProduct4AVX512(SB), NOSPLIT, $128-36
+TEXT ·tcqProduct4AVX512(SB), NOSPLIT, $192-36
 	MOVQ         acc+0(FP), AX
 	MOVQ         tiles+8(FP), CX
 	MOVQ         record+16(FP), DX
 	MOVQ         groups+24(FP), BX
-	VMOVUPS      (AX), Z0
-	VMOVUPS      tcqPlaces4<>+0(SB), Z4
-	VMOVUPS      tcqCuts4<>+0(SB), Z1
-	VMOVUPS      tcqApart4<>+0(SB), Z2
-	VMOVUPS      tcqWideShifts4<>+0(SB), Z3
-	VPBROADCASTD tcqState<>+0(SB), Z5
+	VMOVUPS      tcqPlaces4_0<>+0(SB), Z0
+	VMOVUPS      tcqPlaces4_1<>+0(SB), Z1
+	VMOVUPS      tcqCuts4<>+0(SB), Z2
+	VPBROADCASTD tcqState<>+0(SB), Z3
 	MOVQ         $0x3333333333333333, SI
-	KMOVQ        SI, K1
+	KMOVQ        SI, K2
+	KXNORQ       K2, K2, K1
 	MOVL         factor+32(FP), SI
-	VPBROADCASTD SI, Z6
-	VPBROADCASTD tcqFlip<>+0(SB), Z7
-	VMOVUPS      tcqFours0<>+0(SB), Z8
-	VMOVUPS      tcqFours1<>+0(SB), Z9
-	LEAQ         384(DX), SI
-	LEAQ         256(DX), DI
+	VPBROADCASTD SI, Z4
+	VPBROADCASTD tcqFlip<>+0(SB), Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+	LEAQ         63(SP), SI
+	ANDQ         $-64, SI
+	LEAQ         384(DX), DI
+	LEAQ         256(DX), R8
 
 group:
 	CMPQ             BX, $0x00000001
 	JL               group_end
-	VPERMB           (DX), Z8, Z10
-	VMOVDQU64        Z10, (SP)
-	VPERMB           (DX), Z9, Z10
-	VMOVDQU64        Z10, 64(SP)
-	VPBROADCASTD     (SI), Z10
-	VPSLLD           $0x02, Z10, Z10
-	VPXORD           Z12, Z12, Z12
-	VPERMB           (CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    (SP), Z13, Z10
-	VPERMB           8(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    4(SP), Z13, Z12
-	VPERMB           16(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    8(SP), Z13, Z10
-	VPERMB           24(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    12(SP), Z13, Z12
-	VPERMB           32(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    16(SP), Z13, Z10
-	VPERMB           40(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    20(SP), Z13, Z12
-	VPERMB           48(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    24(SP), Z13, Z10
-	VPERMB           56(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    28(SP), Z13, Z12
-	VPERMB           64(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    32(SP), Z13, Z10
-	VPERMB           72(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    36(SP), Z13, Z12
-	VPERMB           80(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    40(SP), Z13, Z10
-	VPERMB           88(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    44(SP), Z13, Z12
-	VPERMB           96(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    48(SP), Z13, Z10
-	VPERMB           104(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    52(SP), Z13, Z12
-	VPERMB           112(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    56(SP), Z13, Z10
-	VMOVDQU          120(CX), X11
-	VPINSRW          $0x04, (CX), X11, X11
-	VPERMB           Z11, Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    60(SP), Z13, Z12
-	VPERMB           128(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    64(SP), Z13, Z10
-	VPERMB           136(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    68(SP), Z13, Z12
-	VPERMB           144(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    72(SP), Z13, Z10
-	VPERMB           152(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    76(SP), Z13, Z12
-	VPERMB           160(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    80(SP), Z13, Z10
-	VPERMB           168(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    84(SP), Z13, Z12
-	VPERMB           176(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    88(SP), Z13, Z10
-	VPERMB           184(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    92(SP), Z13, Z12
-	VPERMB           192(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    96(SP), Z13, Z10
-	VPERMB           200(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    100(SP), Z13, Z12
-	VPERMB           208(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    104(SP), Z13, Z10
-	VPERMB           216(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    108(SP), Z13, Z12
-	VPERMB           224(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    112(SP), Z13, Z10
-	VPERMB           232(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    116(SP), Z13, Z12
-	VPERMB           240(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    120(SP), Z13, Z10
-	VMOVDQU          248(CX), X11
-	VPINSRW          $0x04, 128(CX), X11, X11
-	VPERMB           Z11, Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    124(SP), Z13, Z12
-	VPADDD           Z12, Z10, Z10
+	VMOVUPS          tcqFours0<>+0(SB), Z10
+	VPERMB           (DX), Z10, Z10
+	VMOVDQU64        Z10, (SI)
+	VMOVUPS          tcqFours1<>+0(SB), Z10
+	VPERMB           (DX), Z10, Z10
+	VMOVDQU64        Z10, 64(SI)
+	VPBROADCASTD     (DI), Z10
+	VPBROADCASTD     (DI), Z11
+	VPBROADCASTD     (DI), Z12
+	VPBROADCASTD     (DI), Z13
+	VPERMB.Z         (CX), Z0, K2, Z14
+	VPERMB.Z         (CX), Z0, K1, Z16
+	VPSRLD           $0x04, Z16, Z15
+	VPANDD           Z3, Z15, Z15
+	VPERMB.Z         (CX), Z1, K2, Z17
+	VPMULTISHIFTQB.Z Z16, Z2, K2, Z16
+	VPMULLD          Z4, Z14, Z14
+	VPERMB.Z         32(CX), Z0, K2, Z18
+	VPMULLD          Z4, Z15, Z15
+	VPERMB.Z         32(CX), Z0, K1, Z20
+	VPSRLD           $0x04, Z20, Z19
+	VPANDD           Z3, Z19, Z19
+	VPMULLD          Z4, Z17, Z17
+	VPERMB.Z         32(CX), Z1, K2, Z21
+	VPMULLD          Z4, Z16, Z16
+	VPXORD           Z5, Z14, Z14
+	VPMULTISHIFTQB.Z Z20, Z2, K2, Z20
+	VPMULLD          Z4, Z18, Z18
+	VPXORD           Z5, Z15, Z15
+	VPERMB.Z         64(CX), Z0, K2, Z22
+	VPMULLD          Z4, Z19, Z19
+	VPXORD           Z5, Z17, Z17
+	VBROADCASTI32X4  (SI), Z23
+	VPDPBUSD         Z23, Z14, Z10
+	VPERMB.Z         64(CX), Z0, K1, Z24
+	VPSRLD           $0x04, Z24, Z14
+	VPANDD           Z3, Z14, Z14
+	VPMULLD          Z4, Z21, Z21
+	VPXORD           Z5, Z16, Z16
+	VPDPBUSD         Z23, Z15, Z11
+	VPERMB.Z         64(CX), Z1, K2, Z15
+	VPMULLD          Z4, Z20, Z20
+	VPXORD           Z5, Z18, Z18
+	VPDPBUSD         Z23, Z17, Z12
+	VPMULTISHIFTQB.Z Z24, Z2, K2, Z17
+	VPMULLD          Z4, Z22, Z22
+	VPXORD           Z5, Z19, Z19
+	VPDPBUSD         Z23, Z16, Z13
+	VMOVDQU64        64(CX), Z23
+	VMOVDQU64        tcqPlaces4_32<>+0(SB), Z16
+	VPERMI2B.Z       (CX), Z23, K2, Z16
+	VPMULLD          Z4, Z14, Z14
+	VPXORD           Z5, Z21, Z21
+	VBROADCASTI32X4  16(SI), Z23
+	VPDPBUSD         Z23, Z18, Z10
+	VMOVDQU64        64(CX), Z18
+	VMOVDQU64        tcqPlaces4_32<>+0(SB), Z24
+	VPERMI2B.Z       (CX), Z18, K1, Z24
+	VPSRLD           $0x04, Z24, Z18
+	VPANDD           Z3, Z18, Z18
+	VPMULLD          Z4, Z15, Z15
+	VPXORD           Z5, Z20, Z20
+	VPDPBUSD         Z23, Z19, Z11
+	VMOVDQU64        64(CX), Z25
+	VMOVDQU64        tcqPlaces4_33<>+0(SB), Z19
+	VPERMI2B.Z       (CX), Z25, K2, Z19
+	VPMULLD          Z4, Z17, Z17
+	VPXORD           Z5, Z22, Z22
+	VPDPBUSD         Z23, Z21, Z12
+	VPMULTISHIFTQB.Z Z24, Z2, K2, Z21
+	VPMULLD          Z4, Z16, Z16
+	VPXORD           Z5, Z14, Z14
+	VPDPBUSD         Z23, Z20, Z13
+	VPERMB.Z         128(CX), Z0, K2, Z20
+	VPMULLD          Z4, Z18, Z18
+	VPXORD           Z5, Z15, Z15
+	VBROADCASTI32X4  32(SI), Z23
+	VPDPBUSD         Z23, Z22, Z10
+	VPERMB.Z         128(CX), Z0, K1, Z24
+	VPSRLD           $0x04, Z24, Z22
+	VPANDD           Z3, Z22, Z22
+	VPMULLD          Z4, Z19, Z19
+	VPXORD           Z5, Z17, Z17
+	VPDPBUSD         Z23, Z14, Z11
+	VPERMB.Z         128(CX), Z1, K2, Z14
+	VPMULLD          Z4, Z21, Z21
+	VPXORD           Z5, Z16, Z16
+	VPDPBUSD         Z23, Z15, Z12
+	VPMULTISHIFTQB.Z Z24, Z2, K2, Z15
+	VPMULLD          Z4, Z20, Z20
+	VPXORD           Z5, Z18, Z18
+	VPDPBUSD         Z23, Z17, Z13
+	VPERMB.Z         160(CX), Z0, K2, Z17
+	VPMULLD          Z4, Z22, Z22
+	VPXORD           Z5, Z19, Z19
+	VBROADCASTI32X4  48(SI), Z23
+	VPDPBUSD         Z23, Z16, Z10
+	VPERMB.Z         160(CX), Z0, K1, Z24
+	VPSRLD           $0x04, Z24, Z16
+	VPANDD           Z3, Z16, Z16
+	VPMULLD          Z4, Z14, Z14
+	VPXORD           Z5, Z21, Z21
+	VPDPBUSD         Z23, Z18, Z11
+	VPERMB.Z         160(CX), Z1, K2, Z18
+	VPMULLD          Z4, Z15, Z15
+	VPXORD           Z5, Z20, Z20
+	VPDPBUSD         Z23, Z19, Z12
+	VPMULTISHIFTQB.Z Z24, Z2, K2, Z19
+	VPMULLD          Z4, Z17, Z17
+	VPXORD           Z5, Z22, Z22
+	VPDPBUSD         Z23, Z21, Z13
+	VPERMB.Z         192(CX), Z0, K2, Z21
+	VPMULLD          Z4, Z16, Z16
+	VPXORD           Z5, Z14, Z14
+	VBROADCASTI32X4  64(SI), Z23
+	VPDPBUSD         Z23, Z20, Z10
+	VPERMB.Z         192(CX), Z0, K1, Z24
+	VPSRLD           $0x04, Z24, Z20
+	VPANDD           Z3, Z20, Z20
+	VPMULLD          Z4, Z18, Z18
+	VPXORD           Z5, Z15, Z15
+	VPDPBUSD         Z23, Z22, Z11
+	VPERMB.Z         192(CX), Z1, K2, Z22
+	VPMULLD          Z4, Z19, Z19
+	VPXORD           Z5, Z17, Z17
+	VPDPBUSD         Z23, Z14, Z12
+	VPMULTISHIFTQB.Z Z24, Z2, K2, Z14
+	VPMULLD          Z4, Z21, Z21
+	VPXORD           Z5, Z16, Z16
+	VPDPBUSD         Z23, Z15, Z13
+	VMOVDQU64        192(CX), Z23
+	VMOVDQU64        tcqPlaces4_32<>+0(SB), Z15
+	VPERMI2B.Z       128(CX), Z23, K2, Z15
+	VPMULLD          Z4, Z20, Z20
+	VPXORD           Z5, Z18, Z18
+	VBROADCASTI32X4  80(SI), Z23
+	VPDPBUSD         Z23, Z17, Z10
+	VMOVDQU64        192(CX), Z17
+	VMOVDQU64        tcqPlaces4_32<>+0(SB), Z24
+	VPERMI2B.Z       128(CX), Z17, K1, Z24
+	VPSRLD           $0x04, Z24, Z17
+	VPANDD           Z3, Z17, Z17
+	VPMULLD          Z4, Z22, Z22
+	VPXORD           Z5, Z19, Z19
+	VPDPBUSD         Z23, Z16, Z11
+	VMOVDQU64        192(CX), Z25
+	VMOVDQU64        tcqPlaces4_33<>+0(SB), Z16
+	VPERMI2B.Z       128(CX), Z25, K2, Z16
+	VPMULLD          Z4, Z14, Z14
+	VPXORD           Z5, Z21, Z21
+	VPDPBUSD         Z23, Z18, Z12
+	VPMULTISHIFTQB.Z Z24, Z2, K2, Z18
+	VPMULLD          Z4, Z15, Z15
+	VPXORD           Z5, Z20, Z20
+	VPDPBUSD         Z23, Z19, Z13
+	VPMULLD          Z4, Z17, Z17
+	VPXORD           Z5, Z22, Z22
+	VBROADCASTI32X4  96(SI), Z19
+	VPDPBUSD         Z19, Z21, Z10
+	VPMULLD          Z4, Z16, Z16
+	VPXORD           Z5, Z14, Z14
+	VPDPBUSD         Z19, Z20, Z11
+	VPMULLD          Z4, Z18, Z18
+	VPXORD           Z5, Z15, Z15
+	VPDPBUSD         Z19, Z22, Z12
+	VPXORD           Z5, Z17, Z17
+	VPDPBUSD         Z19, Z14, Z13
+	VPXORD           Z5, Z16, Z16
+	VBROADCASTI32X4  112(SI), Z14
+	VPDPBUSD         Z14, Z15, Z10
+	VPXORD           Z5, Z18, Z18
+	VPDPBUSD         Z14, Z17, Z11
+	VPDPBUSD         Z14, Z16, Z12
+	VPDPBUSD         Z14, Z18, Z13
 	VCVTDQ2PS        Z10, Z10
-	VFMADD231PS.BCST (DI), Z10, Z0
+	VFMADD231PS.BCST (R8), Z10, Z6
+	VCVTDQ2PS        Z11, Z11
+	VFMADD231PS.BCST (R8), Z11, Z7
+	VCVTDQ2PS        Z12, Z12
+	VFMADD231PS.BCST (R8), Z12, Z8
+	VCVTDQ2PS        Z13, Z13
+	VFMADD231PS.BCST (R8), Z13, Z9
 	ADDQ             $+256, CX
 	ADDQ             $0x20, DX
-	ADDQ             $0x04, SI
 	ADDQ             $0x04, DI
+	ADDQ             $0x04, R8
 	SUBQ             $0x00000001, BX
 	JMP              group
 
 group_end:
-	VMOVUPS Z0, (AX)
+	VUNPCKHPS Z7, Z6, Z0
+	VUNPCKLPS Z7, Z6, Z6
+	VADDPS    Z0, Z6, Z6
+	VUNPCKHPS Z9, Z8, Z0
+	VUNPCKLPS Z9, Z8, Z8
+	VADDPS    Z0, Z8, Z8
+	VUNPCKHPD Z8, Z6, Z0
+	VUNPCKLPD Z8, Z6, Z6
+	VADDPS    Z0, Z6, Z6
+	VADDPS    (AX), Z6, Z6
+	VMOVUPS   Z6, (AX)
 	VZEROUPPER
 	RET
 
-DATA tcqPlaces4<>+0(SB)/1, $0x00
-DATA tcqPlaces4<>+1(SB)/1, $0x01
-DATA tcqPlaces4<>+2(SB)/1, $0x02
-DATA tcqPlaces4<>+3(SB)/1, $0x03
-DATA tcqPlaces4<>+4(SB)/1, $0x04
-DATA tcqPlaces4<>+5(SB)/1, $0x05
-DATA tcqPlaces4<>+6(SB)/1, $0x06
-DATA tcqPlaces4<>+7(SB)/1, $0x07
-DATA tcqPlaces4<>+8(SB)/1, $0x01
-DATA tcqPlaces4<>+9(SB)/1, $0x02
-DATA tcqPlaces4<>+10(SB)/1, $0x03
-DATA tcqPlaces4<>+11(SB)/1, $0x04
-DATA tcqPlaces4<>+12(SB)/1, $0x05
-DATA tcqPlaces4<>+13(SB)/1, $0x06
-DATA tcqPlaces4<>+14(SB)/1, $0x07
-DATA tcqPlaces4<>+15(SB)/1, $0x08
-DATA tcqPlaces4<>+16(SB)/1, $0x02
-DATA tcqPlaces4<>+17(SB)/1, $0x03
-DATA tcqPlaces4<>+18(SB)/1, $0x04
-DATA tcqPlaces4<>+19(SB)/1, $0x05
-DATA tcqPlaces4<>+20(SB)/1, $0x06
-DATA tcqPlaces4<>+21(SB)/1, $0x07
-DATA tcqPlaces4<>+22(SB)/1, $0x08
-DATA tcqPlaces4<>+23(SB)/1, $0x09
-DATA tcqPlaces4<>+24(SB)/1, $0x03
-DATA tcqPlaces4<>+25(SB)/1, $0x04
-DATA tcqPlaces4<>+26(SB)/1, $0x05
-DATA tcqPlaces4<>+27(SB)/1, $0x06
-DATA tcqPlaces4<>+28(SB)/1, $0x07
-DATA tcqPlaces4<>+29(SB)/1, $0x08
-DATA tcqPlaces4<>+30(SB)/1, $0x09
-DATA tcqPlaces4<>+31(SB)/1, $0x0a
-DATA tcqPlaces4<>+32(SB)/1, $0x04
-DATA tcqPlaces4<>+33(SB)/1, $0x05
-DATA tcqPlaces4<>+34(SB)/1, $0x06
-DATA tcqPlaces4<>+35(SB)/1, $0x07
-DATA tcqPlaces4<>+36(SB)/1, $0x08
-DATA tcqPlaces4<>+37(SB)/1, $0x09
-DATA tcqPlaces4<>+38(SB)/1, $0x0a
-DATA tcqPlaces4<>+39(SB)/1, $0x0b
-DATA tcqPlaces4<>+40(SB)/1, $0x05
-DATA tcqPlaces4<>+41(SB)/1, $0x06
-DATA tcqPlaces4<>+42(SB)/1, $0x07
-DATA tcqPlaces4<>+43(SB)/1, $0x08
-DATA tcqPlaces4<>+44(SB)/1, $0x09
-DATA tcqPlaces4<>+45(SB)/1, $0x0a
-DATA tcqPlaces4<>+46(SB)/1, $0x0b
-DATA tcqPlaces4<>+47(SB)/1, $0x0c
-DATA tcqPlaces4<>+48(SB)/1, $0x06
-DATA tcqPlaces4<>+49(SB)/1, $0x07
-DATA tcqPlaces4<>+50(SB)/1, $0x08
-DATA tcqPlaces4<>+51(SB)/1, $0x09
-DATA tcqPlaces4<>+52(SB)/1, $0x0a
-DATA tcqPlaces4<>+53(SB)/1, $0x0b
-DATA tcqPlaces4<>+54(SB)/1, $0x0c
-DATA tcqPlaces4<>+55(SB)/1, $0x0d
-DATA tcqPlaces4<>+56(SB)/1, $0x07
-DATA tcqPlaces4<>+57(SB)/1, $0x08
-DATA tcqPlaces4<>+58(SB)/1, $0x09
-DATA tcqPlaces4<>+59(SB)/1, $0x0a
-DATA tcqPlaces4<>+60(SB)/1, $0x0b
-DATA tcqPlaces4<>+61(SB)/1, $0x0c
-DATA tcqPlaces4<>+62(SB)/1, $0x0d
-DATA tcqPlaces4<>+63(SB)/1, $0x0e
-GLOBL tcqPlaces4<>(SB), RODATA|NOPTR, $64
+DATA tcqPlaces4_0<>+0(SB)/1, $0x00
+DATA tcqPlaces4_0<>+1(SB)/1, $0x01
+DATA tcqPlaces4_0<>+2(SB)/1, $0x02
+DATA tcqPlaces4_0<>+3(SB)/1, $0x03
+DATA tcqPlaces4_0<>+4(SB)/1, $0x08
+DATA tcqPlaces4_0<>+5(SB)/1, $0x09
+DATA tcqPlaces4_0<>+6(SB)/1, $0x0a
+DATA tcqPlaces4_0<>+7(SB)/1, $0x0b
+DATA tcqPlaces4_0<>+8(SB)/1, $0x10
+DATA tcqPlaces4_0<>+9(SB)/1, $0x11
+DATA tcqPlaces4_0<>+10(SB)/1, $0x12
+DATA tcqPlaces4_0<>+11(SB)/1, $0x13
+DATA tcqPlaces4_0<>+12(SB)/1, $0x18
+DATA tcqPlaces4_0<>+13(SB)/1, $0x19
+DATA tcqPlaces4_0<>+14(SB)/1, $0x1a
+DATA tcqPlaces4_0<>+15(SB)/1, $0x1b
+DATA tcqPlaces4_0<>+16(SB)/1, $0x02
+DATA tcqPlaces4_0<>+17(SB)/1, $0x03
+DATA tcqPlaces4_0<>+18(SB)/1, $0x04
+DATA tcqPlaces4_0<>+19(SB)/1, $0x05
+DATA tcqPlaces4_0<>+20(SB)/1, $0x0a
+DATA tcqPlaces4_0<>+21(SB)/1, $0x0b
+DATA tcqPlaces4_0<>+22(SB)/1, $0x0c
+DATA tcqPlaces4_0<>+23(SB)/1, $0x0d
+DATA tcqPlaces4_0<>+24(SB)/1, $0x12
+DATA tcqPlaces4_0<>+25(SB)/1, $0x13
+DATA tcqPlaces4_0<>+26(SB)/1, $0x14
+DATA tcqPlaces4_0<>+27(SB)/1, $0x15
+DATA tcqPlaces4_0<>+28(SB)/1, $0x1a
+DATA tcqPlaces4_0<>+29(SB)/1, $0x1b
+DATA tcqPlaces4_0<>+30(SB)/1, $0x1c
+DATA tcqPlaces4_0<>+31(SB)/1, $0x1d
+DATA tcqPlaces4_0<>+32(SB)/1, $0x04
+DATA tcqPlaces4_0<>+33(SB)/1, $0x05
+DATA tcqPlaces4_0<>+34(SB)/1, $0x06
+DATA tcqPlaces4_0<>+35(SB)/1, $0x07
+DATA tcqPlaces4_0<>+36(SB)/1, $0x0c
+DATA tcqPlaces4_0<>+37(SB)/1, $0x0d
+DATA tcqPlaces4_0<>+38(SB)/1, $0x0e
+DATA tcqPlaces4_0<>+39(SB)/1, $0x0f
+DATA tcqPlaces4_0<>+40(SB)/1, $0x14
+DATA tcqPlaces4_0<>+41(SB)/1, $0x15
+DATA tcqPlaces4_0<>+42(SB)/1, $0x16
+DATA tcqPlaces4_0<>+43(SB)/1, $0x17
+DATA tcqPlaces4_0<>+44(SB)/1, $0x1c
+DATA tcqPlaces4_0<>+45(SB)/1, $0x1d
+DATA tcqPlaces4_0<>+46(SB)/1, $0x1e
+DATA tcqPlaces4_0<>+47(SB)/1, $0x1f
+DATA tcqPlaces4_0<>+48(SB)/1, $0x06
+DATA tcqPlaces4_0<>+49(SB)/1, $0x07
+DATA tcqPlaces4_0<>+50(SB)/1, $0x08
+DATA tcqPlaces4_0<>+51(SB)/1, $0x09
+DATA tcqPlaces4_0<>+52(SB)/1, $0x0e
+DATA tcqPlaces4_0<>+53(SB)/1, $0x0f
+DATA tcqPlaces4_0<>+54(SB)/1, $0x10
+DATA tcqPlaces4_0<>+55(SB)/1, $0x11
+DATA tcqPlaces4_0<>+56(SB)/1, $0x16
+DATA tcqPlaces4_0<>+57(SB)/1, $0x17
+DATA tcqPlaces4_0<>+58(SB)/1, $0x18
+DATA tcqPlaces4_0<>+59(SB)/1, $0x19
+DATA tcqPlaces4_0<>+60(SB)/1, $0x1e
+DATA tcqPlaces4_0<>+61(SB)/1, $0x1f
+DATA tcqPlaces4_0<>+62(SB)/1, $0x20
+DATA tcqPlaces4_0<>+63(SB)/1, $0x21
+GLOBL tcqPlaces4_0<>(SB), RODATA|NOPTR, $64
 
-DATA tcqCuts4<>+0(SB)/1, $0x00
-DATA tcqCuts4<>+1(SB)/1, $0x08
-DATA tcqCuts4<>+2(SB)/1, $0x10
-DATA tcqCuts4<>+3(SB)/1, $0x18
-DATA tcqCuts4<>+4(SB)/1, $0x04
-DATA tcqCuts4<>+5(SB)/1, $0x0c
-DATA tcqCuts4<>+6(SB)/1, $0x14
-DATA tcqCuts4<>+7(SB)/1, $0x1c
-DATA tcqCuts4<>+8(SB)/1, $0x00
-DATA tcqCuts4<>+9(SB)/1, $0x08
-DATA tcqCuts4<>+10(SB)/1, $0x10
-DATA tcqCuts4<>+11(SB)/1, $0x18
-DATA tcqCuts4<>+12(SB)/1, $0x04
-DATA tcqCuts4<>+13(SB)/1, $0x0c
-DATA tcqCuts4<>+14(SB)/1, $0x14
-DATA tcqCuts4<>+15(SB)/1, $0x1c
-DATA tcqCuts4<>+16(SB)/1, $0x00
-DATA tcqCuts4<>+17(SB)/1, $0x08
-DATA tcqCuts4<>+18(SB)/1, $0x10
-DATA tcqCuts4<>+19(SB)/1, $0x18
-DATA tcqCuts4<>+20(SB)/1, $0x04
-DATA tcqCuts4<>+21(SB)/1, $0x0c
-DATA tcqCuts4<>+22(SB)/1, $0x14
-DATA tcqCuts4<>+23(SB)/1, $0x1c
-DATA tcqCuts4<>+24(SB)/1, $0x00
-DATA tcqCuts4<>+25(SB)/1, $0x08
-DATA tcqCuts4<>+26(SB)/1, $0x10
-DATA tcqCuts4<>+27(SB)/1, $0x18
-DATA tcqCuts4<>+28(SB)/1, $0x04
-DATA tcqCuts4<>+29(SB)/1, $0x0c
-DATA tcqCuts4<>+30(SB)/1, $0x14
-DATA tcqCuts4<>+31(SB)/1, $0x1c
-DATA tcqCuts4<>+32(SB)/1, $0x00
-DATA tcqCuts4<>+33(SB)/1, $0x08
-DATA tcqCuts4<>+34(SB)/1, $0x10
-DATA tcqCuts4<>+35(SB)/1, $0x18
-DATA tcqCuts4<>+36(SB)/1, $0x04
-DATA tcqCuts4<>+37(SB)/1, $0x0c
-DATA tcqCuts4<>+38(SB)/1, $0x14
-DATA tcqCuts4<>+39(SB)/1, $0x1c
-DATA tcqCuts4<>+40(SB)/1, $0x00
-DATA tcqCuts4<>+41(SB)/1, $0x08
-DATA tcqCuts4<>+42(SB)/1, $0x10
-DATA tcqCuts4<>+43(SB)/1, $0x18
-DATA tcqCuts4<>+44(SB)/1, $0x04
-DATA tcqCuts4<>+45(SB)/1, $0x0c
-DATA tcqCuts4<>+46(SB)/1, $0x14
-DATA tcqCuts4<>+47(SB)/1, $0x1c
-DATA tcqCuts4<>+48(SB)/1, $0x00
-DATA tcqCuts4<>+49(SB)/1, $0x08
-DATA tcqCuts4<>+50(SB)/1, $0x10
-DATA tcqCuts4<>+51(SB)/1, $0x18
-DATA tcqCuts4<>+52(SB)/1, $0x04
-DATA tcqCuts4<>+53(SB)/1, $0x0c
-DATA tcqCuts4<>+54(SB)/1, $0x14
-DATA tcqCuts4<>+55(SB)/1, $0x1c
-DATA tcqCuts4<>+56(SB)/1, $0x00
-DATA tcqCuts4<>+57(SB)/1, $0x08
-DATA tcqCuts4<>+58(SB)/1, $0x10
-DATA tcqCuts4<>+59(SB)/1, $0x18
-DATA tcqCuts4<>+60(SB)/1, $0x04
-DATA tcqCuts4<>+61(SB)/1, $0x0c
-DATA tcqCuts4<>+62(SB)/1, $0x14
-DATA tcqCuts4<>+63(SB)/1, $0x1c
+DATA tcqPlaces4_1<>+0(SB)/1, $0x01
+DATA tcqPlaces4_1<>+1(SB)/1, $0x02
+DATA tcqPlaces4_1<>+2(SB)/1, $0x03
+DATA tcqPlaces4_1<>+3(SB)/1, $0x04
+DATA tcqPlaces4_1<>+4(SB)/1, $0x09
+DATA tcqPlaces4_1<>+5(SB)/1, $0x0a
+DATA tcqPlaces4_1<>+6(SB)/1, $0x0b
+DATA tcqPlaces4_1<>+7(SB)/1, $0x0c
+DATA tcqPlaces4_1<>+8(SB)/1, $0x11
+DATA tcqPlaces4_1<>+9(SB)/1, $0x12
+DATA tcqPlaces4_1<>+10(SB)/1, $0x13
+DATA tcqPlaces4_1<>+11(SB)/1, $0x14
+DATA tcqPlaces4_1<>+12(SB)/1, $0x19
+DATA tcqPlaces4_1<>+13(SB)/1, $0x1a
+DATA tcqPlaces4_1<>+14(SB)/1, $0x1b
+DATA tcqPlaces4_1<>+15(SB)/1, $0x1c
+DATA tcqPlaces4_1<>+16(SB)/1, $0x03
+DATA tcqPlaces4_1<>+17(SB)/1, $0x04
+DATA tcqPlaces4_1<>+18(SB)/1, $0x05
+DATA tcqPlaces4_1<>+19(SB)/1, $0x06
+DATA tcqPlaces4_1<>+20(SB)/1, $0x0b
+DATA tcqPlaces4_1<>+21(SB)/1, $0x0c
+DATA tcqPlaces4_1<>+22(SB)/1, $0x0d
+DATA tcqPlaces4_1<>+23(SB)/1, $0x0e
+DATA tcqPlaces4_1<>+24(SB)/1, $0x13
+DATA tcqPlaces4_1<>+25(SB)/1, $0x14
+DATA tcqPlaces4_1<>+26(SB)/1, $0x15
+DATA tcqPlaces4_1<>+27(SB)/1, $0x16
+DATA tcqPlaces4_1<>+28(SB)/1, $0x1b
+DATA tcqPlaces4_1<>+29(SB)/1, $0x1c
+DATA tcqPlaces4_1<>+30(SB)/1, $0x1d
+DATA tcqPlaces4_1<>+31(SB)/1, $0x1e
+DATA tcqPlaces4_1<>+32(SB)/1, $0x05
+DATA tcqPlaces4_1<>+33(SB)/1, $0x06
+DATA tcqPlaces4_1<>+34(SB)/1, $0x07
+DATA tcqPlaces4_1<>+35(SB)/1, $0x08
+DATA tcqPlaces4_1<>+36(SB)/1, $0x0d
+DATA tcqPlaces4_1<>+37(SB)/1, $0x0e
+DATA tcqPlaces4_1<>+38(SB)/1, $0x0f
+DATA tcqPlaces4_1<>+39(SB)/1, $0x10
+DATA tcqPlaces4_1<>+40(SB)/1, $0x15
+DATA tcqPlaces4_1<>+41(SB)/1, $0x16
+DATA tcqPlaces4_1<>+42(SB)/1, $0x17
+DATA tcqPlaces4_1<>+43(SB)/1, $0x18
+DATA tcqPlaces4_1<>+44(SB)/1, $0x1d
+DATA tcqPlaces4_1<>+45(SB)/1, $0x1e
+DATA tcqPlaces4_1<>+46(SB)/1, $0x1f
+DATA tcqPlaces4_1<>+47(SB)/1, $0x20
+DATA tcqPlaces4_1<>+48(SB)/1, $0x07
+DATA tcqPlaces4_1<>+49(SB)/1, $0x08
+DATA tcqPlaces4_1<>+50(SB)/1, $0x09
+DATA tcqPlaces4_1<>+51(SB)/1, $0x0a
+DATA tcqPlaces4_1<>+52(SB)/1, $0x0f
+DATA tcqPlaces4_1<>+53(SB)/1, $0x10
+DATA tcqPlaces4_1<>+54(SB)/1, $0x11
+DATA tcqPlaces4_1<>+55(SB)/1, $0x12
+DATA tcqPlaces4_1<>+56(SB)/1, $0x17
+DATA tcqPlaces4_1<>+57(SB)/1, $0x18
+DATA tcqPlaces4_1<>+58(SB)/1, $0x19
+DATA tcqPlaces4_1<>+59(SB)/1, $0x1a
+DATA tcqPlaces4_1<>+60(SB)/1, $0x1f
+DATA tcqPlaces4_1<>+61(SB)/1, $0x20
+DATA tcqPlaces4_1<>+62(SB)/1, $0x21
+DATA tcqPlaces4_1<>+63(SB)/1, $0x22
+GLOBL tcqPlaces4_1<>(SB), RODATA|NOPTR, $64
+
+DATA tcqCuts4<>+0(SB)/1, $0x0c
+DATA tcqCuts4<>+1(SB)/1, $0x14
+DATA tcqCuts4<>+2(SB)/1, $0x1c
+DATA tcqCuts4<>+3(SB)/1, $0x24
+DATA tcqCuts4<>+4(SB)/1, $0x2c
+DATA tcqCuts4<>+5(SB)/1, $0x34
+DATA tcqCuts4<>+6(SB)/1, $0x3c
+DATA tcqCuts4<>+7(SB)/1, $0x04
+DATA tcqCuts4<>+8(SB)/1, $0x0c
+DATA tcqCuts4<>+9(SB)/1, $0x14
+DATA tcqCuts4<>+10(SB)/1, $0x1c
+DATA tcqCuts4<>+11(SB)/1, $0x24
+DATA tcqCuts4<>+12(SB)/1, $0x2c
+DATA tcqCuts4<>+13(SB)/1, $0x34
+DATA tcqCuts4<>+14(SB)/1, $0x3c
+DATA tcqCuts4<>+15(SB)/1, $0x04
+DATA tcqCuts4<>+16(SB)/1, $0x0c
+DATA tcqCuts4<>+17(SB)/1, $0x14
+DATA tcqCuts4<>+18(SB)/1, $0x1c
+DATA tcqCuts4<>+19(SB)/1, $0x24
+DATA tcqCuts4<>+20(SB)/1, $0x2c
+DATA tcqCuts4<>+21(SB)/1, $0x34
+DATA tcqCuts4<>+22(SB)/1, $0x3c
+DATA tcqCuts4<>+23(SB)/1, $0x04
+DATA tcqCuts4<>+24(SB)/1, $0x0c
+DATA tcqCuts4<>+25(SB)/1, $0x14
+DATA tcqCuts4<>+26(SB)/1, $0x1c
+DATA tcqCuts4<>+27(SB)/1, $0x24
+DATA tcqCuts4<>+28(SB)/1, $0x2c
+DATA tcqCuts4<>+29(SB)/1, $0x34
+DATA tcqCuts4<>+30(SB)/1, $0x3c
+DATA tcqCuts4<>+31(SB)/1, $0x04
+DATA tcqCuts4<>+32(SB)/1, $0x0c
+DATA tcqCuts4<>+33(SB)/1, $0x14
+DATA tcqCuts4<>+34(SB)/1, $0x1c
+DATA tcqCuts4<>+35(SB)/1, $0x24
+DATA tcqCuts4<>+36(SB)/1, $0x2c
+DATA tcqCuts4<>+37(SB)/1, $0x34
+DATA tcqCuts4<>+38(SB)/1, $0x3c
+DATA tcqCuts4<>+39(SB)/1, $0x04
+DATA tcqCuts4<>+40(SB)/1, $0x0c
+DATA tcqCuts4<>+41(SB)/1, $0x14
+DATA tcqCuts4<>+42(SB)/1, $0x1c
+DATA tcqCuts4<>+43(SB)/1, $0x24
+DATA tcqCuts4<>+44(SB)/1, $0x2c
+DATA tcqCuts4<>+45(SB)/1, $0x34
+DATA tcqCuts4<>+46(SB)/1, $0x3c
+DATA tcqCuts4<>+47(SB)/1, $0x04
+DATA tcqCuts4<>+48(SB)/1, $0x0c
+DATA tcqCuts4<>+49(SB)/1, $0x14
+DATA tcqCuts4<>+50(SB)/1, $0x1c
+DATA tcqCuts4<>+51(SB)/1, $0x24
+DATA tcqCuts4<>+52(SB)/1, $0x2c
+DATA tcqCuts4<>+53(SB)/1, $0x34
+DATA tcqCuts4<>+54(SB)/1, $0x3c
+DATA tcqCuts4<>+55(SB)/1, $0x04
+DATA tcqCuts4<>+56(SB)/1, $0x0c
+DATA tcqCuts4<>+57(SB)/1, $0x14
+DATA tcqCuts4<>+58(SB)/1, $0x1c
+DATA tcqCuts4<>+59(SB)/1, $0x24
+DATA tcqCuts4<>+60(SB)/1, $0x2c
+DATA tcqCuts4<>+61(SB)/1, $0x34
+DATA tcqCuts4<>+62(SB)/1, $0x3c
+DATA tcqCuts4<>+63(SB)/1, $0x04
 GLOBL tcqCuts4<>(SB), RODATA|NOPTR, $64
 
-DATA tcqApart4<>+0(SB)/1, $0x00
-DATA tcqApart4<>+1(SB)/1, $0x01
-DATA tcqApart4<>+2(SB)/1, $0x02
-DATA tcqApart4<>+3(SB)/1, $0x03
-DATA tcqApart4<>+4(SB)/1, $0x00
-DATA tcqApart4<>+5(SB)/1, $0x01
-DATA tcqApart4<>+6(SB)/1, $0x02
-DATA tcqApart4<>+7(SB)/1, $0x03
-DATA tcqApart4<>+8(SB)/1, $0x01
-DATA tcqApart4<>+9(SB)/1, $0x02
-DATA tcqApart4<>+10(SB)/1, $0x03
-DATA tcqApart4<>+11(SB)/1, $0x04
-DATA tcqApart4<>+12(SB)/1, $0x01
-DATA tcqApart4<>+13(SB)/1, $0x02
-DATA tcqApart4<>+14(SB)/1, $0x03
-DATA tcqApart4<>+15(SB)/1, $0x04
-DATA tcqApart4<>+16(SB)/1, $0x02
-DATA tcqApart4<>+17(SB)/1, $0x03
-DATA tcqApart4<>+18(SB)/1, $0x04
-DATA tcqApart4<>+19(SB)/1, $0x05
-DATA tcqApart4<>+20(SB)/1, $0x02
-DATA tcqApart4<>+21(SB)/1, $0x03
-DATA tcqApart4<>+22(SB)/1, $0x04
-DATA tcqApart4<>+23(SB)/1, $0x05
-DATA tcqApart4<>+24(SB)/1, $0x03
-DATA tcqApart4<>+25(SB)/1, $0x04
-DATA tcqApart4<>+26(SB)/1, $0x05
-DATA tcqApart4<>+27(SB)/1, $0x06
-DATA tcqApart4<>+28(SB)/1, $0x03
-DATA tcqApart4<>+29(SB)/1, $0x04
-DATA tcqApart4<>+30(SB)/1, $0x05
-DATA tcqApart4<>+31(SB)/1, $0x06
-DATA tcqApart4<>+32(SB)/1, $0x04
-DATA tcqApart4<>+33(SB)/1, $0x05
-DATA tcqApart4<>+34(SB)/1, $0x06
-DATA tcqApart4<>+35(SB)/1, $0x07
-DATA tcqApart4<>+36(SB)/1, $0x04
-DATA tcqApart4<>+37(SB)/1, $0x05
-DATA tcqApart4<>+38(SB)/1, $0x06
-DATA tcqApart4<>+39(SB)/1, $0x07
-DATA tcqApart4<>+40(SB)/1, $0x05
-DATA tcqApart4<>+41(SB)/1, $0x06
-DATA tcqApart4<>+42(SB)/1, $0x07
-DATA tcqApart4<>+43(SB)/1, $0x08
-DATA tcqApart4<>+44(SB)/1, $0x05
-DATA tcqApart4<>+45(SB)/1, $0x06
-DATA tcqApart4<>+46(SB)/1, $0x07
-DATA tcqApart4<>+47(SB)/1, $0x08
-DATA tcqApart4<>+48(SB)/1, $0x06
-DATA tcqApart4<>+49(SB)/1, $0x07
-DATA tcqApart4<>+50(SB)/1, $0x08
-DATA tcqApart4<>+51(SB)/1, $0x09
-DATA tcqApart4<>+52(SB)/1, $0x06
-DATA tcqApart4<>+53(SB)/1, $0x07
-DATA tcqApart4<>+54(SB)/1, $0x08
-DATA tcqApart4<>+55(SB)/1, $0x09
-DATA tcqApart4<>+56(SB)/1, $0x07
-DATA tcqApart4<>+57(SB)/1, $0x08
-DATA tcqApart4<>+58(SB)/1, $0x09
-DATA tcqApart4<>+59(SB)/1, $0x0a
-DATA tcqApart4<>+60(SB)/1, $0x07
-DATA tcqApart4<>+61(SB)/1, $0x08
-DATA tcqApart4<>+62(SB)/1, $0x09
-DATA tcqApart4<>+63(SB)/1, $0x0a
-GLOBL tcqApart4<>(SB), RODATA|NOPTR, $64
+DATA tcqPlaces4_32<>+0(SB)/1, $0x20
+DATA tcqPlaces4_32<>+1(SB)/1, $0x21
+DATA tcqPlaces4_32<>+2(SB)/1, $0x22
+DATA tcqPlaces4_32<>+3(SB)/1, $0x23
+DATA tcqPlaces4_32<>+4(SB)/1, $0x28
+DATA tcqPlaces4_32<>+5(SB)/1, $0x29
+DATA tcqPlaces4_32<>+6(SB)/1, $0x2a
+DATA tcqPlaces4_32<>+7(SB)/1, $0x2b
+DATA tcqPlaces4_32<>+8(SB)/1, $0x30
+DATA tcqPlaces4_32<>+9(SB)/1, $0x31
+DATA tcqPlaces4_32<>+10(SB)/1, $0x32
+DATA tcqPlaces4_32<>+11(SB)/1, $0x33
+DATA tcqPlaces4_32<>+12(SB)/1, $0x38
+DATA tcqPlaces4_32<>+13(SB)/1, $0x39
+DATA tcqPlaces4_32<>+14(SB)/1, $0x3a
+DATA tcqPlaces4_32<>+15(SB)/1, $0x3b
+DATA tcqPlaces4_32<>+16(SB)/1, $0x22
+DATA tcqPlaces4_32<>+17(SB)/1, $0x23
+DATA tcqPlaces4_32<>+18(SB)/1, $0x24
+DATA tcqPlaces4_32<>+19(SB)/1, $0x25
+DATA tcqPlaces4_32<>+20(SB)/1, $0x2a
+DATA tcqPlaces4_32<>+21(SB)/1, $0x2b
+DATA tcqPlaces4_32<>+22(SB)/1, $0x2c
+DATA tcqPlaces4_32<>+23(SB)/1, $0x2d
+DATA tcqPlaces4_32<>+24(SB)/1, $0x32
+DATA tcqPlaces4_32<>+25(SB)/1, $0x33
+DATA tcqPlaces4_32<>+26(SB)/1, $0x34
+DATA tcqPlaces4_32<>+27(SB)/1, $0x35
+DATA tcqPlaces4_32<>+28(SB)/1, $0x3a
+DATA tcqPlaces4_32<>+29(SB)/1, $0x3b
+DATA tcqPlaces4_32<>+30(SB)/1, $0x3c
+DATA tcqPlaces4_32<>+31(SB)/1, $0x3d
+DATA tcqPlaces4_32<>+32(SB)/1, $0x24
+DATA tcqPlaces4_32<>+33(SB)/1, $0x25
+DATA tcqPlaces4_32<>+34(SB)/1, $0x26
+DATA tcqPlaces4_32<>+35(SB)/1, $0x27
+DATA tcqPlaces4_32<>+36(SB)/1, $0x2c
+DATA tcqPlaces4_32<>+37(SB)/1, $0x2d
+DATA tcqPlaces4_32<>+38(SB)/1, $0x2e
+DATA tcqPlaces4_32<>+39(SB)/1, $0x2f
+DATA tcqPlaces4_32<>+40(SB)/1, $0x34
+DATA tcqPlaces4_32<>+41(SB)/1, $0x35
+DATA tcqPlaces4_32<>+42(SB)/1, $0x36
+DATA tcqPlaces4_32<>+43(SB)/1, $0x37
+DATA tcqPlaces4_32<>+44(SB)/1, $0x3c
+DATA tcqPlaces4_32<>+45(SB)/1, $0x3d
+DATA tcqPlaces4_32<>+46(SB)/1, $0x3e
+DATA tcqPlaces4_32<>+47(SB)/1, $0x3f
+DATA tcqPlaces4_32<>+48(SB)/1, $0x26
+DATA tcqPlaces4_32<>+49(SB)/1, $0x27
+DATA tcqPlaces4_32<>+50(SB)/1, $0x28
+DATA tcqPlaces4_32<>+51(SB)/1, $0x29
+DATA tcqPlaces4_32<>+52(SB)/1, $0x2e
+DATA tcqPlaces4_32<>+53(SB)/1, $0x2f
+DATA tcqPlaces4_32<>+54(SB)/1, $0x30
+DATA tcqPlaces4_32<>+55(SB)/1, $0x31
+DATA tcqPlaces4_32<>+56(SB)/1, $0x36
+DATA tcqPlaces4_32<>+57(SB)/1, $0x37
+DATA tcqPlaces4_32<>+58(SB)/1, $0x38
+DATA tcqPlaces4_32<>+59(SB)/1, $0x39
+DATA tcqPlaces4_32<>+60(SB)/1, $0x3e
+DATA tcqPlaces4_32<>+61(SB)/1, $0x3f
+DATA tcqPlaces4_32<>+62(SB)/1, $0x40
+DATA tcqPlaces4_32<>+63(SB)/1, $0x41
+GLOBL tcqPlaces4_32<>(SB), RODATA|NOPTR, $64
 
-DATA tcqWideShifts4<>+0(SB)/4, $0x00000000
-DATA tcqWideShifts4<>+4(SB)/4, $0x00000004
-DATA tcqWideShifts4<>+8(SB)/4, $0x00000000
-DATA tcqWideShifts4<>+12(SB)/4, $0x00000004
-DATA tcqWideShifts4<>+16(SB)/4, $0x00000000
-DATA tcqWideShifts4<>+20(SB)/4, $0x00000004
-DATA tcqWideShifts4<>+24(SB)/4, $0x00000000
-DATA tcqWideShifts4<>+28(SB)/4, $0x00000004
-DATA tcqWideShifts4<>+32(SB)/4, $0x00000000
-DATA tcqWideShifts4<>+36(SB)/4, $0x00000004
-DATA tcqWideShifts4<>+40(SB)/4, $0x00000000
-DATA tcqWideShifts4<>+44(SB)/4, $0x00000004
-DATA tcqWideShifts4<>+48(SB)/4, $0x00000000
-DATA tcqWideShifts4<>+52(SB)/4, $0x00000004
-DATA tcqWideShifts4<>+56(SB)/4, $0x00000000
-DATA tcqWideShifts4<>+60(SB)/4, $0x00000004
-GLOBL tcqWideShifts4<>(SB), RODATA|NOPTR, $64
+DATA tcqPlaces4_33<>+0(SB)/1, $0x21
+DATA tcqPlaces4_33<>+1(SB)/1, $0x22
+DATA tcqPlaces4_33<>+2(SB)/1, $0x23
+DATA tcqPlaces4_33<>+3(SB)/1, $0x24
+DATA tcqPlaces4_33<>+4(SB)/1, $0x29
+DATA tcqPlaces4_33<>+5(SB)/1, $0x2a
+DATA tcqPlaces4_33<>+6(SB)/1, $0x2b
+DATA tcqPlaces4_33<>+7(SB)/1, $0x2c
+DATA tcqPlaces4_33<>+8(SB)/1, $0x31
+DATA tcqPlaces4_33<>+9(SB)/1, $0x32
+DATA tcqPlaces4_33<>+10(SB)/1, $0x33
+DATA tcqPlaces4_33<>+11(SB)/1, $0x34
+DATA tcqPlaces4_33<>+12(SB)/1, $0x39
+DATA tcqPlaces4_33<>+13(SB)/1, $0x3a
+DATA tcqPlaces4_33<>+14(SB)/1, $0x3b
+DATA tcqPlaces4_33<>+15(SB)/1, $0x3c
+DATA tcqPlaces4_33<>+16(SB)/1, $0x23
+DATA tcqPlaces4_33<>+17(SB)/1, $0x24
+DATA tcqPlaces4_33<>+18(SB)/1, $0x25
+DATA tcqPlaces4_33<>+19(SB)/1, $0x26
+DATA tcqPlaces4_33<>+20(SB)/1, $0x2b
+DATA tcqPlaces4_33<>+21(SB)/1, $0x2c
+DATA tcqPlaces4_33<>+22(SB)/1, $0x2d
+DATA tcqPlaces4_33<>+23(SB)/1, $0x2e
+DATA tcqPlaces4_33<>+24(SB)/1, $0x33
+DATA tcqPlaces4_33<>+25(SB)/1, $0x34
+DATA tcqPlaces4_33<>+26(SB)/1, $0x35
+DATA tcqPlaces4_33<>+27(SB)/1, $0x36
+DATA tcqPlaces4_33<>+28(SB)/1, $0x3b
+DATA tcqPlaces4_33<>+29(SB)/1, $0x3c
+DATA tcqPlaces4_33<>+30(SB)/1, $0x3d
+DATA tcqPlaces4_33<>+31(SB)/1, $0x3e
+DATA tcqPlaces4_33<>+32(SB)/1, $0x25
+DATA tcqPlaces4_33<>+33(SB)/1, $0x26
+DATA tcqPlaces4_33<>+34(SB)/1, $0x27
+DATA tcqPlaces4_33<>+35(SB)/1, $0x28
+DATA tcqPlaces4_33<>+36(SB)/1, $0x2d
+DATA tcqPlaces4_33<>+37(SB)/1, $0x2e
+DATA tcqPlaces4_33<>+38(SB)/1, $0x2f
+DATA tcqPlaces4_33<>+39(SB)/1, $0x30
+DATA tcqPlaces4_33<>+40(SB)/1, $0x35
+DATA tcqPlaces4_33<>+41(SB)/1, $0x36
+DATA tcqPlaces4_33<>+42(SB)/1, $0x37
+DATA tcqPlaces4_33<>+43(SB)/1, $0x38
+DATA tcqPlaces4_33<>+44(SB)/1, $0x3d
+DATA tcqPlaces4_33<>+45(SB)/1, $0x3e
+DATA tcqPlaces4_33<>+46(SB)/1, $0x3f
+DATA tcqPlaces4_33<>+47(SB)/1, $0x40
+DATA tcqPlaces4_33<>+48(SB)/1, $0x27
+DATA tcqPlaces4_33<>+49(SB)/1, $0x28
+DATA tcqPlaces4_33<>+50(SB)/1, $0x29
+DATA tcqPlaces4_33<>+51(SB)/1, $0x2a
+DATA tcqPlaces4_33<>+52(SB)/1, $0x2f
+DATA tcqPlaces4_33<>+53(SB)/1, $0x30
+DATA tcqPlaces4_33<>+54(SB)/1, $0x31
+DATA tcqPlaces4_33<>+55(SB)/1, $0x32
+DATA tcqPlaces4_33<>+56(SB)/1, $0x37
+DATA tcqPlaces4_33<>+57(SB)/1, $0x38
+DATA tcqPlaces4_33<>+58(SB)/1, $0x39
+DATA tcqPlaces4_33<>+59(SB)/1, $0x3a
+DATA tcqPlaces4_33<>+60(SB)/1, $0x3f
+DATA tcqPlaces4_33<>+61(SB)/1, $0x40
+DATA tcqPlaces4_33<>+62(SB)/1, $0x41
+DATA tcqPlaces4_33<>+63(SB)/1, $0x42
+GLOBL tcqPlaces4_33<>(SB), RODATA|NOPTR, $64
 
 // func tcqProduct5AVX512(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, AVX512VNNI
-TEXT ·tcqProduct5AVX512(SB), NOSPLIT, $128-36
+TEXT ·tcqProduct5AVX512(SB), NOSPLIT, $192-36
 	MOVQ         acc+0(FP), AX
 	MOVQ         tiles+8(FP), CX
 	MOVQ         record+16(FP), DX
 	MOVQ         groups+24(FP), BX
-	VMOVUPS      (AX), Z0
-	VMOVUPS      tcqPlaces5<>+0(SB), Z4
-	VMOVUPS      tcqCuts5<>+0(SB), Z1
-	VMOVUPS      tcqApart5<>+0(SB), Z2
-	VMOVUPS      tcqWideShifts5<>+0(SB), Z3
-	VPBROADCASTD tcqState<>+0(SB), Z5
+	VMOVUPS      tcqShifts5_0<>+0(SB), Z0
+	VMOVUPS      tcqPlaces5_0<>+0(SB), Z1
+	VMOVUPS      tcqShifts5_5<>+0(SB), Z2
+	VMOVUPS      tcqShifts5_10<>+0(SB), Z3
+	VMOVUPS      tcqCuts5<>+0(SB), Z4
+	VMOVUPS      tcqPlaces5_1<>+0(SB), Z5
+	VPBROADCASTD tcqState<>+0(SB), Z6
 	MOVQ         $0x3333333333333333, SI
-	KMOVQ        SI, K1
+	KMOVQ        SI, K2
+	KXNORQ       K2, K2, K1
 	MOVL         factor+32(FP), SI
-	VPBROADCASTD SI, Z6
-	VPBROADCASTD tcqFlip<>+0(SB), Z7
-	VMOVUPS      tcqFours0<>+0(SB), Z8
-	VMOVUPS      tcqFours1<>+0(SB), Z9
-	LEAQ         384(DX), SI
-	LEAQ         256(DX), DI
+	VPBROADCASTD SI, Z7
+	VPBROADCASTD tcqFlip<>+0(SB), Z8
+	VPXORD       Z9, Z9, Z9
+	VPXORD       Z10, Z10, Z10
+	VPXORD       Z11, Z11, Z11
+	VPXORD       Z12, Z12, Z12
+	LEAQ         63(SP), SI
+	ANDQ         $-64, SI
+	LEAQ         384(DX), DI
+	LEAQ         256(DX), R8
 
 group:
 	CMPQ             BX, $0x00000001
 	JL               group_end
-	VPERMB           (DX), Z8, Z10
-	VMOVDQU64        Z10, (SP)
-	VPERMB           (DX), Z9, Z10
-	VMOVDQU64        Z10, 64(SP)
-	VPBROADCASTD     (SI), Z10
-	VPSLLD           $0x02, Z10, Z10
-	VPXORD           Z12, Z12, Z12
-	VPERMB           (CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    (SP), Z13, Z10
-	VPERMB           10(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    4(SP), Z13, Z12
-	VPERMB           20(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    8(SP), Z13, Z10
-	VPERMB           30(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    12(SP), Z13, Z12
-	VPERMB           40(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    16(SP), Z13, Z10
-	VPERMB           50(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    20(SP), Z13, Z12
-	VPERMB           60(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    24(SP), Z13, Z10
-	VPERMB           70(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    28(SP), Z13, Z12
-	VPERMB           80(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    32(SP), Z13, Z10
-	VPERMB           90(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    36(SP), Z13, Z12
-	VPERMB           100(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    40(SP), Z13, Z10
-	VPERMB           110(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    44(SP), Z13, Z12
-	VPERMB           120(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    48(SP), Z13, Z10
-	VPERMB           130(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    52(SP), Z13, Z12
-	VPERMB           140(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    56(SP), Z13, Z10
-	VMOVDQU          150(CX), X11
-	VPINSRW          $0x05, (CX), X11, X11
-	VPERMB           Z11, Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    60(SP), Z13, Z12
-	VPERMB           160(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    64(SP), Z13, Z10
-	VPERMB           170(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    68(SP), Z13, Z12
-	VPERMB           180(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    72(SP), Z13, Z10
-	VPERMB           190(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    76(SP), Z13, Z12
-	VPERMB           200(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    80(SP), Z13, Z10
-	VPERMB           210(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    84(SP), Z13, Z12
-	VPERMB           220(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    88(SP), Z13, Z10
-	VPERMB           230(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    92(SP), Z13, Z12
-	VPERMB           240(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    96(SP), Z13, Z10
-	VPERMB           250(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    100(SP), Z13, Z12
-	VPERMB           260(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    104(SP), Z13, Z10
-	VPERMB           270(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    108(SP), Z13, Z12
-	VPERMB           280(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    112(SP), Z13, Z10
-	VPERMB           290(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    116(SP), Z13, Z12
-	VPERMB           300(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    120(SP), Z13, Z10
-	VMOVDQU          310(CX), X11
-	VPINSRW          $0x05, 160(CX), X11, X11
-	VPERMB           Z11, Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    124(SP), Z13, Z12
-	VPADDD           Z12, Z10, Z10
-	VCVTDQ2PS        Z10, Z10
-	VFMADD231PS.BCST (DI), Z10, Z0
+	VMOVUPS          tcqFours0<>+0(SB), Z13
+	VPERMB           (DX), Z13, Z13
+	VMOVDQU64        Z13, (SI)
+	VMOVUPS          tcqFours1<>+0(SB), Z13
+	VPERMB           (DX), Z13, Z13
+	VMOVDQU64        Z13, 64(SI)
+	VPBROADCASTD     (DI), Z13
+	VPBROADCASTD     (DI), Z14
+	VPBROADCASTD     (DI), Z15
+	VPBROADCASTD     (DI), Z16
+	VPERMB.Z         (CX), Z1, K1, Z18
+	VPSRLVD          Z0, Z18, Z17
+	VPANDD           Z6, Z17, Z17
+	VPSRLVD          Z2, Z18, Z19
+	VPANDD           Z6, Z19, Z19
+	VPSRLVD          Z3, Z18, Z18
+	VPANDD           Z6, Z18, Z18
+	VPERMB.Z         (CX), Z5, K1, Z20
+	VPMULTISHIFTQB.Z Z20, Z4, K2, Z20
+	VPMULLD          Z7, Z17, Z17
+	VPERMB.Z         40(CX), Z1, K1, Z22
+	VPSRLVD          Z0, Z22, Z21
+	VPANDD           Z6, Z21, Z21
+	VPMULLD          Z7, Z19, Z19
+	VPSRLVD          Z2, Z22, Z23
+	VPANDD           Z6, Z23, Z23
+	VPMULLD          Z7, Z18, Z18
+	VPSRLVD          Z3, Z22, Z22
+	VPANDD           Z6, Z22, Z22
+	VPMULLD          Z7, Z20, Z20
+	VPXORD           Z8, Z17, Z17
+	VPERMB.Z         40(CX), Z5, K1, Z24
+	VPMULTISHIFTQB.Z Z24, Z4, K2, Z24
+	VPMULLD          Z7, Z21, Z21
+	VPXORD           Z8, Z19, Z19
+	VPERMB.Z         80(CX), Z1, K1, Z26
+	VPSRLVD          Z0, Z26, Z25
+	VPANDD           Z6, Z25, Z25
+	VPMULLD          Z7, Z23, Z23
+	VPXORD           Z8, Z18, Z18
+	VBROADCASTI32X4  (SI), Z27
+	VPDPBUSD         Z27, Z17, Z13
+	VPSRLVD          Z2, Z26, Z17
+	VPANDD           Z6, Z17, Z17
+	VPMULLD          Z7, Z22, Z22
+	VPXORD           Z8, Z20, Z20
+	VPDPBUSD         Z27, Z19, Z14
+	VPSRLVD          Z3, Z26, Z19
+	VPANDD           Z6, Z19, Z19
+	VPMULLD          Z7, Z24, Z24
+	VPXORD           Z8, Z21, Z21
+	VPDPBUSD         Z27, Z18, Z15
+	VPERMB.Z         80(CX), Z5, K1, Z18
+	VPMULTISHIFTQB.Z Z18, Z4, K2, Z18
+	VPMULLD          Z7, Z25, Z25
+	VPXORD           Z8, Z23, Z23
+	VPDPBUSD         Z27, Z20, Z16
+	VMOVDQU64        96(CX), Z20
+	VMOVDQU64        tcqPlaces5_24<>+0(SB), Z26
+	VPERMI2B.Z       (CX), Z20, K1, Z26
+	VPSRLVD          Z0, Z26, Z20
+	VPANDD           Z6, Z20, Z20
+	VPMULLD          Z7, Z17, Z17
+	VPXORD           Z8, Z22, Z22
+	VBROADCASTI32X4  16(SI), Z27
+	VPDPBUSD         Z27, Z21, Z13
+	VPSRLVD          Z2, Z26, Z21
+	VPANDD           Z6, Z21, Z21
+	VPMULLD          Z7, Z19, Z19
+	VPXORD           Z8, Z24, Z24
+	VPDPBUSD         Z27, Z23, Z14
+	VPSRLVD          Z3, Z26, Z23
+	VPANDD           Z6, Z23, Z23
+	VPMULLD          Z7, Z18, Z18
+	VPXORD           Z8, Z25, Z25
+	VPDPBUSD         Z27, Z22, Z15
+	VMOVDQU64        96(CX), Z26
+	VMOVDQU64        tcqPlaces5_25<>+0(SB), Z22
+	VPERMI2B.Z       (CX), Z26, K1, Z22
+	VPMULTISHIFTQB.Z Z22, Z4, K2, Z22
+	VPMULLD          Z7, Z20, Z20
+	VPXORD           Z8, Z17, Z17
+	VPDPBUSD         Z27, Z24, Z16
+	VPERMB.Z         160(CX), Z1, K1, Z26
+	VPSRLVD          Z0, Z26, Z24
+	VPANDD           Z6, Z24, Z24
+	VPMULLD          Z7, Z21, Z21
+	VPXORD           Z8, Z19, Z19
+	VBROADCASTI32X4  32(SI), Z27
+	VPDPBUSD         Z27, Z25, Z13
+	VPSRLVD          Z2, Z26, Z25
+	VPANDD           Z6, Z25, Z25
+	VPMULLD          Z7, Z23, Z23
+	VPXORD           Z8, Z18, Z18
+	VPDPBUSD         Z27, Z17, Z14
+	VPSRLVD          Z3, Z26, Z17
+	VPANDD           Z6, Z17, Z17
+	VPMULLD          Z7, Z22, Z22
+	VPXORD           Z8, Z20, Z20
+	VPDPBUSD         Z27, Z19, Z15
+	VPERMB.Z         160(CX), Z5, K1, Z19
+	VPMULTISHIFTQB.Z Z19, Z4, K2, Z19
+	VPMULLD          Z7, Z24, Z24
+	VPXORD           Z8, Z21, Z21
+	VPDPBUSD         Z27, Z18, Z16
+	VPERMB.Z         200(CX), Z1, K1, Z26
+	VPSRLVD          Z0, Z26, Z18
+	VPANDD           Z6, Z18, Z18
+	VPMULLD          Z7, Z25, Z25
+	VPXORD           Z8, Z23, Z23
+	VBROADCASTI32X4  48(SI), Z27
+	VPDPBUSD         Z27, Z20, Z13
+	VPSRLVD          Z2, Z26, Z20
+	VPANDD           Z6, Z20, Z20
+	VPMULLD          Z7, Z17, Z17
+	VPXORD           Z8, Z22, Z22
+	VPDPBUSD         Z27, Z21, Z14
+	VPSRLVD          Z3, Z26, Z21
+	VPANDD           Z6, Z21, Z21
+	VPMULLD          Z7, Z19, Z19
+	VPXORD           Z8, Z24, Z24
+	VPDPBUSD         Z27, Z23, Z15
+	VPERMB.Z         200(CX), Z5, K1, Z23
+	VPMULTISHIFTQB.Z Z23, Z4, K2, Z23
+	VPMULLD          Z7, Z18, Z18
+	VPXORD           Z8, Z25, Z25
+	VPDPBUSD         Z27, Z22, Z16
+	VPERMB.Z         240(CX), Z1, K1, Z26
+	VPSRLVD          Z0, Z26, Z22
+	VPANDD           Z6, Z22, Z22
+	VPMULLD          Z7, Z20, Z20
+	VPXORD           Z8, Z17, Z17
+	VBROADCASTI32X4  64(SI), Z27
+	VPDPBUSD         Z27, Z24, Z13
+	VPSRLVD          Z2, Z26, Z24
+	VPANDD           Z6, Z24, Z24
+	VPMULLD          Z7, Z21, Z21
+	VPXORD           Z8, Z19, Z19
+	VPDPBUSD         Z27, Z25, Z14
+	VPSRLVD          Z3, Z26, Z25
+	VPANDD           Z6, Z25, Z25
+	VPMULLD          Z7, Z23, Z23
+	VPXORD           Z8, Z18, Z18
+	VPDPBUSD         Z27, Z17, Z15
+	VPERMB.Z         240(CX), Z5, K1, Z17
+	VPMULTISHIFTQB.Z Z17, Z4, K2, Z17
+	VPMULLD          Z7, Z22, Z22
+	VPXORD           Z8, Z20, Z20
+	VPDPBUSD         Z27, Z19, Z16
+	VMOVDQU64        256(CX), Z19
+	VMOVDQU64        tcqPlaces5_24<>+0(SB), Z26
+	VPERMI2B.Z       160(CX), Z19, K1, Z26
+	VPSRLVD          Z0, Z26, Z19
+	VPANDD           Z6, Z19, Z19
+	VPMULLD          Z7, Z24, Z24
+	VPXORD           Z8, Z21, Z21
+	VBROADCASTI32X4  80(SI), Z27
+	VPDPBUSD         Z27, Z18, Z13
+	VPSRLVD          Z2, Z26, Z18
+	VPANDD           Z6, Z18, Z18
+	VPMULLD          Z7, Z25, Z25
+	VPXORD           Z8, Z23, Z23
+	VPDPBUSD         Z27, Z20, Z14
+	VPSRLVD          Z3, Z26, Z20
+	VPANDD           Z6, Z20, Z20
+	VPMULLD          Z7, Z17, Z17
+	VPXORD           Z8, Z22, Z22
+	VPDPBUSD         Z27, Z21, Z15
+	VMOVDQU64        256(CX), Z26
+	VMOVDQU64        tcqPlaces5_25<>+0(SB), Z21
+	VPERMI2B.Z       160(CX), Z26, K1, Z21
+	VPMULTISHIFTQB.Z Z21, Z4, K2, Z21
+	VPMULLD          Z7, Z19, Z19
+	VPXORD           Z8, Z24, Z24
+	VPDPBUSD         Z27, Z23, Z16
+	VPMULLD          Z7, Z18, Z18
+	VPXORD           Z8, Z25, Z25
+	VBROADCASTI32X4  96(SI), Z23
+	VPDPBUSD         Z23, Z22, Z13
+	VPMULLD          Z7, Z20, Z20
+	VPXORD           Z8, Z17, Z17
+	VPDPBUSD         Z23, Z24, Z14
+	VPMULLD          Z7, Z21, Z21
+	VPXORD           Z8, Z19, Z19
+	VPDPBUSD         Z23, Z25, Z15
+	VPXORD           Z8, Z18, Z18
+	VPDPBUSD         Z23, Z17, Z16
+	VPXORD           Z8, Z20, Z20
+	VBROADCASTI32X4  112(SI), Z17
+	VPDPBUSD         Z17, Z19, Z13
+	VPXORD           Z8, Z21, Z21
+	VPDPBUSD         Z17, Z18, Z14
+	VPDPBUSD         Z17, Z20, Z15
+	VPDPBUSD         Z17, Z21, Z16
+	VCVTDQ2PS        Z13, Z13
+	VFMADD231PS.BCST (R8), Z13, Z9
+	VCVTDQ2PS        Z14, Z14
+	VFMADD231PS.BCST (R8), Z14, Z10
+	VCVTDQ2PS        Z15, Z15
+	VFMADD231PS.BCST (R8), Z15, Z11
+	VCVTDQ2PS        Z16, Z16
+	VFMADD231PS.BCST (R8), Z16, Z12
 	ADDQ             $+320, CX
 	ADDQ             $0x20, DX
-	ADDQ             $0x04, SI
 	ADDQ             $0x04, DI
+	ADDQ             $0x04, R8
 	SUBQ             $0x00000001, BX
 	JMP              group
 
 group_end:
-	VMOVUPS Z0, (AX)
+	VUNPCKHPS Z10, Z9, Z0
+	VUNPCKLPS Z10, Z9, Z9
+	VADDPS    Z0, Z9, Z9
+	VUNPCKHPS Z12, Z11, Z0
+	VUNPCKLPS Z12, Z11, Z11
+	VADDPS    Z0, Z11, Z11
+	VUNPCKHPD Z11, Z9, Z0
+	VUNPCKLPD Z11, Z9, Z9
+	VADDPS    Z0, Z9, Z9
+	VADDPS    (AX), Z9, Z9
+	VMOVUPS   Z9, (AX)
 	VZEROUPPER
 	RET
 
-DATA tcqPlaces5<>+0(SB)/1, $0x00
-DATA tcqPlaces5<>+1(SB)/1, $0x01
-DATA tcqPlaces5<>+2(SB)/1, $0x02
-DATA tcqPlaces5<>+3(SB)/1, $0x03
-DATA tcqPlaces5<>+4(SB)/1, $0x04
-DATA tcqPlaces5<>+5(SB)/1, $0x05
-DATA tcqPlaces5<>+6(SB)/1, $0x06
-DATA tcqPlaces5<>+7(SB)/1, $0x07
-DATA tcqPlaces5<>+8(SB)/1, $0x01
-DATA tcqPlaces5<>+9(SB)/1, $0x02
-DATA tcqPlaces5<>+10(SB)/1, $0x03
-DATA tcqPlaces5<>+11(SB)/1, $0x04
-DATA tcqPlaces5<>+12(SB)/1, $0x05
-DATA tcqPlaces5<>+13(SB)/1, $0x06
-DATA tcqPlaces5<>+14(SB)/1, $0x07
-DATA tcqPlaces5<>+15(SB)/1, $0x08
-DATA tcqPlaces5<>+16(SB)/1, $0x02
-DATA tcqPlaces5<>+17(SB)/1, $0x03
-DATA tcqPlaces5<>+18(SB)/1, $0x04
-DATA tcqPlaces5<>+19(SB)/1, $0x05
-DATA tcqPlaces5<>+20(SB)/1, $0x06
-DATA tcqPlaces5<>+21(SB)/1, $0x07
-DATA tcqPlaces5<>+22(SB)/1, $0x08
-DATA tcqPlaces5<>+23(SB)/1, $0x09
-DATA tcqPlaces5<>+24(SB)/1, $0x03
-DATA tcqPlaces5<>+25(SB)/1, $0x04
-DATA tcqPlaces5<>+26(SB)/1, $0x05
-DATA tcqPlaces5<>+27(SB)/1, $0x06
-DATA tcqPlaces5<>+28(SB)/1, $0x07
-DATA tcqPlaces5<>+29(SB)/1, $0x08
-DATA tcqPlaces5<>+30(SB)/1, $0x09
-DATA tcqPlaces5<>+31(SB)/1, $0x0a
-DATA tcqPlaces5<>+32(SB)/1, $0x05
-DATA tcqPlaces5<>+33(SB)/1, $0x06
-DATA tcqPlaces5<>+34(SB)/1, $0x07
-DATA tcqPlaces5<>+35(SB)/1, $0x08
-DATA tcqPlaces5<>+36(SB)/1, $0x09
-DATA tcqPlaces5<>+37(SB)/1, $0x0a
-DATA tcqPlaces5<>+38(SB)/1, $0x0b
-DATA tcqPlaces5<>+39(SB)/1, $0x0c
-DATA tcqPlaces5<>+40(SB)/1, $0x06
-DATA tcqPlaces5<>+41(SB)/1, $0x07
-DATA tcqPlaces5<>+42(SB)/1, $0x08
-DATA tcqPlaces5<>+43(SB)/1, $0x09
-DATA tcqPlaces5<>+44(SB)/1, $0x0a
-DATA tcqPlaces5<>+45(SB)/1, $0x0b
-DATA tcqPlaces5<>+46(SB)/1, $0x0c
-DATA tcqPlaces5<>+47(SB)/1, $0x0d
-DATA tcqPlaces5<>+48(SB)/1, $0x07
-DATA tcqPlaces5<>+49(SB)/1, $0x08
-DATA tcqPlaces5<>+50(SB)/1, $0x09
-DATA tcqPlaces5<>+51(SB)/1, $0x0a
-DATA tcqPlaces5<>+52(SB)/1, $0x0b
-DATA tcqPlaces5<>+53(SB)/1, $0x0c
-DATA tcqPlaces5<>+54(SB)/1, $0x0d
-DATA tcqPlaces5<>+55(SB)/1, $0x0e
-DATA tcqPlaces5<>+56(SB)/1, $0x08
-DATA tcqPlaces5<>+57(SB)/1, $0x09
-DATA tcqPlaces5<>+58(SB)/1, $0x0a
-DATA tcqPlaces5<>+59(SB)/1, $0x0b
-DATA tcqPlaces5<>+60(SB)/1, $0x0c
-DATA tcqPlaces5<>+61(SB)/1, $0x0d
-DATA tcqPlaces5<>+62(SB)/1, $0x0e
-DATA tcqPlaces5<>+63(SB)/1, $0x0f
-GLOBL tcqPlaces5<>(SB), RODATA|NOPTR, $64
+DATA tcqShifts5_0<>+0(SB)/1, $0x00
+DATA tcqShifts5_0<>+1(SB)/1, $0x00
+DATA tcqShifts5_0<>+2(SB)/1, $0x00
+DATA tcqShifts5_0<>+3(SB)/1, $0x00
+DATA tcqShifts5_0<>+4(SB)/1, $0x00
+DATA tcqShifts5_0<>+5(SB)/1, $0x00
+DATA tcqShifts5_0<>+6(SB)/1, $0x00
+DATA tcqShifts5_0<>+7(SB)/1, $0x00
+DATA tcqShifts5_0<>+8(SB)/1, $0x00
+DATA tcqShifts5_0<>+9(SB)/1, $0x00
+DATA tcqShifts5_0<>+10(SB)/1, $0x00
+DATA tcqShifts5_0<>+11(SB)/1, $0x00
+DATA tcqShifts5_0<>+12(SB)/1, $0x00
+DATA tcqShifts5_0<>+13(SB)/1, $0x00
+DATA tcqShifts5_0<>+14(SB)/1, $0x00
+DATA tcqShifts5_0<>+15(SB)/1, $0x00
+DATA tcqShifts5_0<>+16(SB)/1, $0x04
+DATA tcqShifts5_0<>+17(SB)/1, $0x00
+DATA tcqShifts5_0<>+18(SB)/1, $0x00
+DATA tcqShifts5_0<>+19(SB)/1, $0x00
+DATA tcqShifts5_0<>+20(SB)/1, $0x04
+DATA tcqShifts5_0<>+21(SB)/1, $0x00
+DATA tcqShifts5_0<>+22(SB)/1, $0x00
+DATA tcqShifts5_0<>+23(SB)/1, $0x00
+DATA tcqShifts5_0<>+24(SB)/1, $0x04
+DATA tcqShifts5_0<>+25(SB)/1, $0x00
+DATA tcqShifts5_0<>+26(SB)/1, $0x00
+DATA tcqShifts5_0<>+27(SB)/1, $0x00
+DATA tcqShifts5_0<>+28(SB)/1, $0x04
+DATA tcqShifts5_0<>+29(SB)/1, $0x00
+DATA tcqShifts5_0<>+30(SB)/1, $0x00
+DATA tcqShifts5_0<>+31(SB)/1, $0x00
+DATA tcqShifts5_0<>+32(SB)/1, $0x00
+DATA tcqShifts5_0<>+33(SB)/1, $0x00
+DATA tcqShifts5_0<>+34(SB)/1, $0x00
+DATA tcqShifts5_0<>+35(SB)/1, $0x00
+DATA tcqShifts5_0<>+36(SB)/1, $0x00
+DATA tcqShifts5_0<>+37(SB)/1, $0x00
+DATA tcqShifts5_0<>+38(SB)/1, $0x00
+DATA tcqShifts5_0<>+39(SB)/1, $0x00
+DATA tcqShifts5_0<>+40(SB)/1, $0x00
+DATA tcqShifts5_0<>+41(SB)/1, $0x00
+DATA tcqShifts5_0<>+42(SB)/1, $0x00
+DATA tcqShifts5_0<>+43(SB)/1, $0x00
+DATA tcqShifts5_0<>+44(SB)/1, $0x00
+DATA tcqShifts5_0<>+45(SB)/1, $0x00
+DATA tcqShifts5_0<>+46(SB)/1, $0x00
+DATA tcqShifts5_0<>+47(SB)/1, $0x00
+DATA tcqShifts5_0<>+48(SB)/1, $0x04
+DATA tcqShifts5_0<>+49(SB)/1, $0x00
+DATA tcqShifts5_0<>+50(SB)/1, $0x00
+DATA tcqShifts5_0<>+51(SB)/1, $0x00
+DATA tcqShifts5_0<>+52(SB)/1, $0x04
+DATA tcqShifts5_0<>+53(SB)/1, $0x00
+DATA tcqShifts5_0<>+54(SB)/1, $0x00
+DATA tcqShifts5_0<>+55(SB)/1, $0x00
+DATA tcqShifts5_0<>+56(SB)/1, $0x04
+DATA tcqShifts5_0<>+57(SB)/1, $0x00
+DATA tcqShifts5_0<>+58(SB)/1, $0x00
+DATA tcqShifts5_0<>+59(SB)/1, $0x00
+DATA tcqShifts5_0<>+60(SB)/1, $0x04
+DATA tcqShifts5_0<>+61(SB)/1, $0x00
+DATA tcqShifts5_0<>+62(SB)/1, $0x00
+DATA tcqShifts5_0<>+63(SB)/1, $0x00
+GLOBL tcqShifts5_0<>(SB), RODATA|NOPTR, $64
 
-DATA tcqCuts5<>+0(SB)/1, $0x00
-DATA tcqCuts5<>+1(SB)/1, $0x08
-DATA tcqCuts5<>+2(SB)/1, $0x10
-DATA tcqCuts5<>+3(SB)/1, $0x18
-DATA tcqCuts5<>+4(SB)/1, $0x05
-DATA tcqCuts5<>+5(SB)/1, $0x0d
-DATA tcqCuts5<>+6(SB)/1, $0x15
-DATA tcqCuts5<>+7(SB)/1, $0x1d
-DATA tcqCuts5<>+8(SB)/1, $0x02
-DATA tcqCuts5<>+9(SB)/1, $0x0a
-DATA tcqCuts5<>+10(SB)/1, $0x12
-DATA tcqCuts5<>+11(SB)/1, $0x1a
-DATA tcqCuts5<>+12(SB)/1, $0x07
-DATA tcqCuts5<>+13(SB)/1, $0x0f
-DATA tcqCuts5<>+14(SB)/1, $0x17
-DATA tcqCuts5<>+15(SB)/1, $0x1f
-DATA tcqCuts5<>+16(SB)/1, $0x04
-DATA tcqCuts5<>+17(SB)/1, $0x0c
-DATA tcqCuts5<>+18(SB)/1, $0x14
-DATA tcqCuts5<>+19(SB)/1, $0x1c
-DATA tcqCuts5<>+20(SB)/1, $0x09
-DATA tcqCuts5<>+21(SB)/1, $0x11
-DATA tcqCuts5<>+22(SB)/1, $0x19
-DATA tcqCuts5<>+23(SB)/1, $0x21
-DATA tcqCuts5<>+24(SB)/1, $0x06
-DATA tcqCuts5<>+25(SB)/1, $0x0e
-DATA tcqCuts5<>+26(SB)/1, $0x16
-DATA tcqCuts5<>+27(SB)/1, $0x1e
-DATA tcqCuts5<>+28(SB)/1, $0x0b
-DATA tcqCuts5<>+29(SB)/1, $0x13
-DATA tcqCuts5<>+30(SB)/1, $0x1b
-DATA tcqCuts5<>+31(SB)/1, $0x23
-DATA tcqCuts5<>+32(SB)/1, $0x00
-DATA tcqCuts5<>+33(SB)/1, $0x08
-DATA tcqCuts5<>+34(SB)/1, $0x10
-DATA tcqCuts5<>+35(SB)/1, $0x18
-DATA tcqCuts5<>+36(SB)/1, $0x05
-DATA tcqCuts5<>+37(SB)/1, $0x0d
-DATA tcqCuts5<>+38(SB)/1, $0x15
-DATA tcqCuts5<>+39(SB)/1, $0x1d
-DATA tcqCuts5<>+40(SB)/1, $0x02
-DATA tcqCuts5<>+41(SB)/1, $0x0a
-DATA tcqCuts5<>+42(SB)/1, $0x12
-DATA tcqCuts5<>+43(SB)/1, $0x1a
-DATA tcqCuts5<>+44(SB)/1, $0x07
-DATA tcqCuts5<>+45(SB)/1, $0x0f
-DATA tcqCuts5<>+46(SB)/1, $0x17
-DATA tcqCuts5<>+47(SB)/1, $0x1f
-DATA tcqCuts5<>+48(SB)/1, $0x04
-DATA tcqCuts5<>+49(SB)/1, $0x0c
-DATA tcqCuts5<>+50(SB)/1, $0x14
-DATA tcqCuts5<>+51(SB)/1, $0x1c
-DATA tcqCuts5<>+52(SB)/1, $0x09
-DATA tcqCuts5<>+53(SB)/1, $0x11
-DATA tcqCuts5<>+54(SB)/1, $0x19
-DATA tcqCuts5<>+55(SB)/1, $0x21
-DATA tcqCuts5<>+56(SB)/1, $0x06
-DATA tcqCuts5<>+57(SB)/1, $0x0e
-DATA tcqCuts5<>+58(SB)/1, $0x16
-DATA tcqCuts5<>+59(SB)/1, $0x1e
-DATA tcqCuts5<>+60(SB)/1, $0x0b
-DATA tcqCuts5<>+61(SB)/1, $0x13
-DATA tcqCuts5<>+62(SB)/1, $0x1b
-DATA tcqCuts5<>+63(SB)/1, $0x23
+DATA tcqPlaces5_0<>+0(SB)/1, $0x00
+DATA tcqPlaces5_0<>+1(SB)/1, $0x01
+DATA tcqPlaces5_0<>+2(SB)/1, $0x02
+DATA tcqPlaces5_0<>+3(SB)/1, $0x03
+DATA tcqPlaces5_0<>+4(SB)/1, $0x0a
+DATA tcqPlaces5_0<>+5(SB)/1, $0x0b
+DATA tcqPlaces5_0<>+6(SB)/1, $0x0c
+DATA tcqPlaces5_0<>+7(SB)/1, $0x0d
+DATA tcqPlaces5_0<>+8(SB)/1, $0x14
+DATA tcqPlaces5_0<>+9(SB)/1, $0x15
+DATA tcqPlaces5_0<>+10(SB)/1, $0x16
+DATA tcqPlaces5_0<>+11(SB)/1, $0x17
+DATA tcqPlaces5_0<>+12(SB)/1, $0x1e
+DATA tcqPlaces5_0<>+13(SB)/1, $0x1f
+DATA tcqPlaces5_0<>+14(SB)/1, $0x20
+DATA tcqPlaces5_0<>+15(SB)/1, $0x21
+DATA tcqPlaces5_0<>+16(SB)/1, $0x02
+DATA tcqPlaces5_0<>+17(SB)/1, $0x03
+DATA tcqPlaces5_0<>+18(SB)/1, $0x04
+DATA tcqPlaces5_0<>+19(SB)/1, $0x05
+DATA tcqPlaces5_0<>+20(SB)/1, $0x0c
+DATA tcqPlaces5_0<>+21(SB)/1, $0x0d
+DATA tcqPlaces5_0<>+22(SB)/1, $0x0e
+DATA tcqPlaces5_0<>+23(SB)/1, $0x0f
+DATA tcqPlaces5_0<>+24(SB)/1, $0x16
+DATA tcqPlaces5_0<>+25(SB)/1, $0x17
+DATA tcqPlaces5_0<>+26(SB)/1, $0x18
+DATA tcqPlaces5_0<>+27(SB)/1, $0x19
+DATA tcqPlaces5_0<>+28(SB)/1, $0x20
+DATA tcqPlaces5_0<>+29(SB)/1, $0x21
+DATA tcqPlaces5_0<>+30(SB)/1, $0x22
+DATA tcqPlaces5_0<>+31(SB)/1, $0x23
+DATA tcqPlaces5_0<>+32(SB)/1, $0x05
+DATA tcqPlaces5_0<>+33(SB)/1, $0x06
+DATA tcqPlaces5_0<>+34(SB)/1, $0x07
+DATA tcqPlaces5_0<>+35(SB)/1, $0x08
+DATA tcqPlaces5_0<>+36(SB)/1, $0x0f
+DATA tcqPlaces5_0<>+37(SB)/1, $0x10
+DATA tcqPlaces5_0<>+38(SB)/1, $0x11
+DATA tcqPlaces5_0<>+39(SB)/1, $0x12
+DATA tcqPlaces5_0<>+40(SB)/1, $0x19
+DATA tcqPlaces5_0<>+41(SB)/1, $0x1a
+DATA tcqPlaces5_0<>+42(SB)/1, $0x1b
+DATA tcqPlaces5_0<>+43(SB)/1, $0x1c
+DATA tcqPlaces5_0<>+44(SB)/1, $0x23
+DATA tcqPlaces5_0<>+45(SB)/1, $0x24
+DATA tcqPlaces5_0<>+46(SB)/1, $0x25
+DATA tcqPlaces5_0<>+47(SB)/1, $0x26
+DATA tcqPlaces5_0<>+48(SB)/1, $0x07
+DATA tcqPlaces5_0<>+49(SB)/1, $0x08
+DATA tcqPlaces5_0<>+50(SB)/1, $0x09
+DATA tcqPlaces5_0<>+51(SB)/1, $0x0a
+DATA tcqPlaces5_0<>+52(SB)/1, $0x11
+DATA tcqPlaces5_0<>+53(SB)/1, $0x12
+DATA tcqPlaces5_0<>+54(SB)/1, $0x13
+DATA tcqPlaces5_0<>+55(SB)/1, $0x14
+DATA tcqPlaces5_0<>+56(SB)/1, $0x1b
+DATA tcqPlaces5_0<>+57(SB)/1, $0x1c
+DATA tcqPlaces5_0<>+58(SB)/1, $0x1d
+DATA tcqPlaces5_0<>+59(SB)/1, $0x1e
+DATA tcqPlaces5_0<>+60(SB)/1, $0x25
+DATA tcqPlaces5_0<>+61(SB)/1, $0x26
+DATA tcqPlaces5_0<>+62(SB)/1, $0x27
+DATA tcqPlaces5_0<>+63(SB)/1, $0x28
+GLOBL tcqPlaces5_0<>(SB), RODATA|NOPTR, $64
+
+DATA tcqShifts5_5<>+0(SB)/1, $0x05
+DATA tcqShifts5_5<>+1(SB)/1, $0x00
+DATA tcqShifts5_5<>+2(SB)/1, $0x00
+DATA tcqShifts5_5<>+3(SB)/1, $0x00
+DATA tcqShifts5_5<>+4(SB)/1, $0x05
+DATA tcqShifts5_5<>+5(SB)/1, $0x00
+DATA tcqShifts5_5<>+6(SB)/1, $0x00
+DATA tcqShifts5_5<>+7(SB)/1, $0x00
+DATA tcqShifts5_5<>+8(SB)/1, $0x05
+DATA tcqShifts5_5<>+9(SB)/1, $0x00
+DATA tcqShifts5_5<>+10(SB)/1, $0x00
+DATA tcqShifts5_5<>+11(SB)/1, $0x00
+DATA tcqShifts5_5<>+12(SB)/1, $0x05
+DATA tcqShifts5_5<>+13(SB)/1, $0x00
+DATA tcqShifts5_5<>+14(SB)/1, $0x00
+DATA tcqShifts5_5<>+15(SB)/1, $0x00
+DATA tcqShifts5_5<>+16(SB)/1, $0x09
+DATA tcqShifts5_5<>+17(SB)/1, $0x00
+DATA tcqShifts5_5<>+18(SB)/1, $0x00
+DATA tcqShifts5_5<>+19(SB)/1, $0x00
+DATA tcqShifts5_5<>+20(SB)/1, $0x09
+DATA tcqShifts5_5<>+21(SB)/1, $0x00
+DATA tcqShifts5_5<>+22(SB)/1, $0x00
+DATA tcqShifts5_5<>+23(SB)/1, $0x00
+DATA tcqShifts5_5<>+24(SB)/1, $0x09
+DATA tcqShifts5_5<>+25(SB)/1, $0x00
+DATA tcqShifts5_5<>+26(SB)/1, $0x00
+DATA tcqShifts5_5<>+27(SB)/1, $0x00
+DATA tcqShifts5_5<>+28(SB)/1, $0x09
+DATA tcqShifts5_5<>+29(SB)/1, $0x00
+DATA tcqShifts5_5<>+30(SB)/1, $0x00
+DATA tcqShifts5_5<>+31(SB)/1, $0x00
+DATA tcqShifts5_5<>+32(SB)/1, $0x05
+DATA tcqShifts5_5<>+33(SB)/1, $0x00
+DATA tcqShifts5_5<>+34(SB)/1, $0x00
+DATA tcqShifts5_5<>+35(SB)/1, $0x00
+DATA tcqShifts5_5<>+36(SB)/1, $0x05
+DATA tcqShifts5_5<>+37(SB)/1, $0x00
+DATA tcqShifts5_5<>+38(SB)/1, $0x00
+DATA tcqShifts5_5<>+39(SB)/1, $0x00
+DATA tcqShifts5_5<>+40(SB)/1, $0x05
+DATA tcqShifts5_5<>+41(SB)/1, $0x00
+DATA tcqShifts5_5<>+42(SB)/1, $0x00
+DATA tcqShifts5_5<>+43(SB)/1, $0x00
+DATA tcqShifts5_5<>+44(SB)/1, $0x05
+DATA tcqShifts5_5<>+45(SB)/1, $0x00
+DATA tcqShifts5_5<>+46(SB)/1, $0x00
+DATA tcqShifts5_5<>+47(SB)/1, $0x00
+DATA tcqShifts5_5<>+48(SB)/1, $0x09
+DATA tcqShifts5_5<>+49(SB)/1, $0x00
+DATA tcqShifts5_5<>+50(SB)/1, $0x00
+DATA tcqShifts5_5<>+51(SB)/1, $0x00
+DATA tcqShifts5_5<>+52(SB)/1, $0x09
+DATA tcqShifts5_5<>+53(SB)/1, $0x00
+DATA tcqShifts5_5<>+54(SB)/1, $0x00
+DATA tcqShifts5_5<>+55(SB)/1, $0x00
+DATA tcqShifts5_5<>+56(SB)/1, $0x09
+DATA tcqShifts5_5<>+57(SB)/1, $0x00
+DATA tcqShifts5_5<>+58(SB)/1, $0x00
+DATA tcqShifts5_5<>+59(SB)/1, $0x00
+DATA tcqShifts5_5<>+60(SB)/1, $0x09
+DATA tcqShifts5_5<>+61(SB)/1, $0x00
+DATA tcqShifts5_5<>+62(SB)/1, $0x00
+DATA tcqShifts5_5<>+63(SB)/1, $0x00
+GLOBL tcqShifts5_5<>(SB), RODATA|NOPTR, $64
+
+DATA tcqShifts5_10<>+0(SB)/1, $0x0a
+DATA tcqShifts5_10<>+1(SB)/1, $0x00
+DATA tcqShifts5_10<>+2(SB)/1, $0x00
+DATA tcqShifts5_10<>+3(SB)/1, $0x00
+DATA tcqShifts5_10<>+4(SB)/1, $0x0a
+DATA tcqShifts5_10<>+5(SB)/1, $0x00
+DATA tcqShifts5_10<>+6(SB)/1, $0x00
+DATA tcqShifts5_10<>+7(SB)/1, $0x00
+DATA tcqShifts5_10<>+8(SB)/1, $0x0a
+DATA tcqShifts5_10<>+9(SB)/1, $0x00
+DATA tcqShifts5_10<>+10(SB)/1, $0x00
+DATA tcqShifts5_10<>+11(SB)/1, $0x00
+DATA tcqShifts5_10<>+12(SB)/1, $0x0a
+DATA tcqShifts5_10<>+13(SB)/1, $0x00
+DATA tcqShifts5_10<>+14(SB)/1, $0x00
+DATA tcqShifts5_10<>+15(SB)/1, $0x00
+DATA tcqShifts5_10<>+16(SB)/1, $0x0e
+DATA tcqShifts5_10<>+17(SB)/1, $0x00
+DATA tcqShifts5_10<>+18(SB)/1, $0x00
+DATA tcqShifts5_10<>+19(SB)/1, $0x00
+DATA tcqShifts5_10<>+20(SB)/1, $0x0e
+DATA tcqShifts5_10<>+21(SB)/1, $0x00
+DATA tcqShifts5_10<>+22(SB)/1, $0x00
+DATA tcqShifts5_10<>+23(SB)/1, $0x00
+DATA tcqShifts5_10<>+24(SB)/1, $0x0e
+DATA tcqShifts5_10<>+25(SB)/1, $0x00
+DATA tcqShifts5_10<>+26(SB)/1, $0x00
+DATA tcqShifts5_10<>+27(SB)/1, $0x00
+DATA tcqShifts5_10<>+28(SB)/1, $0x0e
+DATA tcqShifts5_10<>+29(SB)/1, $0x00
+DATA tcqShifts5_10<>+30(SB)/1, $0x00
+DATA tcqShifts5_10<>+31(SB)/1, $0x00
+DATA tcqShifts5_10<>+32(SB)/1, $0x0a
+DATA tcqShifts5_10<>+33(SB)/1, $0x00
+DATA tcqShifts5_10<>+34(SB)/1, $0x00
+DATA tcqShifts5_10<>+35(SB)/1, $0x00
+DATA tcqShifts5_10<>+36(SB)/1, $0x0a
+DATA tcqShifts5_10<>+37(SB)/1, $0x00
+DATA tcqShifts5_10<>+38(SB)/1, $0x00
+DATA tcqShifts5_10<>+39(SB)/1, $0x00
+DATA tcqShifts5_10<>+40(SB)/1, $0x0a
+DATA tcqShifts5_10<>+41(SB)/1, $0x00
+DATA tcqShifts5_10<>+42(SB)/1, $0x00
+DATA tcqShifts5_10<>+43(SB)/1, $0x00
+DATA tcqShifts5_10<>+44(SB)/1, $0x0a
+DATA tcqShifts5_10<>+45(SB)/1, $0x00
+DATA tcqShifts5_10<>+46(SB)/1, $0x00
+DATA tcqShifts5_10<>+47(SB)/1, $0x00
+DATA tcqShifts5_10<>+48(SB)/1, $0x0e
+DATA tcqShifts5_10<>+49(SB)/1, $0x00
+DATA tcqShifts5_10<>+50(SB)/1, $0x00
+DATA tcqShifts5_10<>+51(SB)/1, $0x00
+DATA tcqShifts5_10<>+52(SB)/1, $0x0e
+DATA tcqShifts5_10<>+53(SB)/1, $0x00
+DATA tcqShifts5_10<>+54(SB)/1, $0x00
+DATA tcqShifts5_10<>+55(SB)/1, $0x00
+DATA tcqShifts5_10<>+56(SB)/1, $0x0e
+DATA tcqShifts5_10<>+57(SB)/1, $0x00
+DATA tcqShifts5_10<>+58(SB)/1, $0x00
+DATA tcqShifts5_10<>+59(SB)/1, $0x00
+DATA tcqShifts5_10<>+60(SB)/1, $0x0e
+DATA tcqShifts5_10<>+61(SB)/1, $0x00
+DATA tcqShifts5_10<>+62(SB)/1, $0x00
+DATA tcqShifts5_10<>+63(SB)/1, $0x00
+GLOBL tcqShifts5_10<>(SB), RODATA|NOPTR, $64
+
+DATA tcqCuts5<>+0(SB)/1, $0x07
+DATA tcqCuts5<>+1(SB)/1, $0x0f
+DATA tcqCuts5<>+2(SB)/1, $0x17
+DATA tcqCuts5<>+3(SB)/1, $0x1f
+DATA tcqCuts5<>+4(SB)/1, $0x27
+DATA tcqCuts5<>+5(SB)/1, $0x2f
+DATA tcqCuts5<>+6(SB)/1, $0x37
+DATA tcqCuts5<>+7(SB)/1, $0x3f
+DATA tcqCuts5<>+8(SB)/1, $0x07
+DATA tcqCuts5<>+9(SB)/1, $0x0f
+DATA tcqCuts5<>+10(SB)/1, $0x17
+DATA tcqCuts5<>+11(SB)/1, $0x1f
+DATA tcqCuts5<>+12(SB)/1, $0x27
+DATA tcqCuts5<>+13(SB)/1, $0x2f
+DATA tcqCuts5<>+14(SB)/1, $0x37
+DATA tcqCuts5<>+15(SB)/1, $0x3f
+DATA tcqCuts5<>+16(SB)/1, $0x0b
+DATA tcqCuts5<>+17(SB)/1, $0x13
+DATA tcqCuts5<>+18(SB)/1, $0x1b
+DATA tcqCuts5<>+19(SB)/1, $0x23
+DATA tcqCuts5<>+20(SB)/1, $0x2b
+DATA tcqCuts5<>+21(SB)/1, $0x33
+DATA tcqCuts5<>+22(SB)/1, $0x3b
+DATA tcqCuts5<>+23(SB)/1, $0x03
+DATA tcqCuts5<>+24(SB)/1, $0x0b
+DATA tcqCuts5<>+25(SB)/1, $0x13
+DATA tcqCuts5<>+26(SB)/1, $0x1b
+DATA tcqCuts5<>+27(SB)/1, $0x23
+DATA tcqCuts5<>+28(SB)/1, $0x2b
+DATA tcqCuts5<>+29(SB)/1, $0x33
+DATA tcqCuts5<>+30(SB)/1, $0x3b
+DATA tcqCuts5<>+31(SB)/1, $0x03
+DATA tcqCuts5<>+32(SB)/1, $0x07
+DATA tcqCuts5<>+33(SB)/1, $0x0f
+DATA tcqCuts5<>+34(SB)/1, $0x17
+DATA tcqCuts5<>+35(SB)/1, $0x1f
+DATA tcqCuts5<>+36(SB)/1, $0x27
+DATA tcqCuts5<>+37(SB)/1, $0x2f
+DATA tcqCuts5<>+38(SB)/1, $0x37
+DATA tcqCuts5<>+39(SB)/1, $0x3f
+DATA tcqCuts5<>+40(SB)/1, $0x07
+DATA tcqCuts5<>+41(SB)/1, $0x0f
+DATA tcqCuts5<>+42(SB)/1, $0x17
+DATA tcqCuts5<>+43(SB)/1, $0x1f
+DATA tcqCuts5<>+44(SB)/1, $0x27
+DATA tcqCuts5<>+45(SB)/1, $0x2f
+DATA tcqCuts5<>+46(SB)/1, $0x37
+DATA tcqCuts5<>+47(SB)/1, $0x3f
+DATA tcqCuts5<>+48(SB)/1, $0x0b
+DATA tcqCuts5<>+49(SB)/1, $0x13
+DATA tcqCuts5<>+50(SB)/1, $0x1b
+DATA tcqCuts5<>+51(SB)/1, $0x23
+DATA tcqCuts5<>+52(SB)/1, $0x2b
+DATA tcqCuts5<>+53(SB)/1, $0x33
+DATA tcqCuts5<>+54(SB)/1, $0x3b
+DATA tcqCuts5<>+55(SB)/1, $0x03
+DATA tcqCuts5<>+56(SB)/1, $0x0b
+DATA tcqCuts5<>+57(SB)/1, $0x13
+DATA tcqCuts5<>+58(SB)/1, $0x1b
+DATA tcqCuts5<>+59(SB)/1, $0x23
+DATA tcqCuts5<>+60(SB)/1, $0x2b
+DATA tcqCuts5<>+61(SB)/1, $0x33
+DATA tcqCuts5<>+62(SB)/1, $0x3b
+DATA tcqCuts5<>+63(SB)/1, $0x03
 GLOBL tcqCuts5<>(SB), RODATA|NOPTR, $64
 
-DATA tcqApart5<>+0(SB)/1, $0x00
-DATA tcqApart5<>+1(SB)/1, $0x01
-DATA tcqApart5<>+2(SB)/1, $0x02
-DATA tcqApart5<>+3(SB)/1, $0x03
-DATA tcqApart5<>+4(SB)/1, $0x00
-DATA tcqApart5<>+5(SB)/1, $0x01
-DATA tcqApart5<>+6(SB)/1, $0x02
-DATA tcqApart5<>+7(SB)/1, $0x03
-DATA tcqApart5<>+8(SB)/1, $0x01
-DATA tcqApart5<>+9(SB)/1, $0x02
-DATA tcqApart5<>+10(SB)/1, $0x03
-DATA tcqApart5<>+11(SB)/1, $0x04
-DATA tcqApart5<>+12(SB)/1, $0x01
-DATA tcqApart5<>+13(SB)/1, $0x02
-DATA tcqApart5<>+14(SB)/1, $0x03
-DATA tcqApart5<>+15(SB)/1, $0x04
-DATA tcqApart5<>+16(SB)/1, $0x02
-DATA tcqApart5<>+17(SB)/1, $0x03
-DATA tcqApart5<>+18(SB)/1, $0x04
-DATA tcqApart5<>+19(SB)/1, $0x05
-DATA tcqApart5<>+20(SB)/1, $0x03
-DATA tcqApart5<>+21(SB)/1, $0x04
-DATA tcqApart5<>+22(SB)/1, $0x05
-DATA tcqApart5<>+23(SB)/1, $0x06
-DATA tcqApart5<>+24(SB)/1, $0x03
-DATA tcqApart5<>+25(SB)/1, $0x04
-DATA tcqApart5<>+26(SB)/1, $0x05
-DATA tcqApart5<>+27(SB)/1, $0x06
-DATA tcqApart5<>+28(SB)/1, $0x04
-DATA tcqApart5<>+29(SB)/1, $0x05
-DATA tcqApart5<>+30(SB)/1, $0x06
-DATA tcqApart5<>+31(SB)/1, $0x07
-DATA tcqApart5<>+32(SB)/1, $0x05
-DATA tcqApart5<>+33(SB)/1, $0x06
-DATA tcqApart5<>+34(SB)/1, $0x07
-DATA tcqApart5<>+35(SB)/1, $0x08
-DATA tcqApart5<>+36(SB)/1, $0x05
-DATA tcqApart5<>+37(SB)/1, $0x06
-DATA tcqApart5<>+38(SB)/1, $0x07
-DATA tcqApart5<>+39(SB)/1, $0x08
-DATA tcqApart5<>+40(SB)/1, $0x06
-DATA tcqApart5<>+41(SB)/1, $0x07
-DATA tcqApart5<>+42(SB)/1, $0x08
-DATA tcqApart5<>+43(SB)/1, $0x09
-DATA tcqApart5<>+44(SB)/1, $0x06
-DATA tcqApart5<>+45(SB)/1, $0x07
-DATA tcqApart5<>+46(SB)/1, $0x08
-DATA tcqApart5<>+47(SB)/1, $0x09
-DATA tcqApart5<>+48(SB)/1, $0x07
-DATA tcqApart5<>+49(SB)/1, $0x08
-DATA tcqApart5<>+50(SB)/1, $0x09
-DATA tcqApart5<>+51(SB)/1, $0x0a
-DATA tcqApart5<>+52(SB)/1, $0x08
-DATA tcqApart5<>+53(SB)/1, $0x09
-DATA tcqApart5<>+54(SB)/1, $0x0a
-DATA tcqApart5<>+55(SB)/1, $0x0b
-DATA tcqApart5<>+56(SB)/1, $0x08
-DATA tcqApart5<>+57(SB)/1, $0x09
-DATA tcqApart5<>+58(SB)/1, $0x0a
-DATA tcqApart5<>+59(SB)/1, $0x0b
-DATA tcqApart5<>+60(SB)/1, $0x09
-DATA tcqApart5<>+61(SB)/1, $0x0a
-DATA tcqApart5<>+62(SB)/1, $0x0b
-DATA tcqApart5<>+63(SB)/1, $0x0c
-GLOBL tcqApart5<>(SB), RODATA|NOPTR, $64
+DATA tcqPlaces5_1<>+0(SB)/1, $0x01
+DATA tcqPlaces5_1<>+1(SB)/1, $0x02
+DATA tcqPlaces5_1<>+2(SB)/1, $0x03
+DATA tcqPlaces5_1<>+3(SB)/1, $0x04
+DATA tcqPlaces5_1<>+4(SB)/1, $0x0b
+DATA tcqPlaces5_1<>+5(SB)/1, $0x0c
+DATA tcqPlaces5_1<>+6(SB)/1, $0x0d
+DATA tcqPlaces5_1<>+7(SB)/1, $0x0e
+DATA tcqPlaces5_1<>+8(SB)/1, $0x15
+DATA tcqPlaces5_1<>+9(SB)/1, $0x16
+DATA tcqPlaces5_1<>+10(SB)/1, $0x17
+DATA tcqPlaces5_1<>+11(SB)/1, $0x18
+DATA tcqPlaces5_1<>+12(SB)/1, $0x1f
+DATA tcqPlaces5_1<>+13(SB)/1, $0x20
+DATA tcqPlaces5_1<>+14(SB)/1, $0x21
+DATA tcqPlaces5_1<>+15(SB)/1, $0x22
+DATA tcqPlaces5_1<>+16(SB)/1, $0x03
+DATA tcqPlaces5_1<>+17(SB)/1, $0x04
+DATA tcqPlaces5_1<>+18(SB)/1, $0x05
+DATA tcqPlaces5_1<>+19(SB)/1, $0x06
+DATA tcqPlaces5_1<>+20(SB)/1, $0x0d
+DATA tcqPlaces5_1<>+21(SB)/1, $0x0e
+DATA tcqPlaces5_1<>+22(SB)/1, $0x0f
+DATA tcqPlaces5_1<>+23(SB)/1, $0x10
+DATA tcqPlaces5_1<>+24(SB)/1, $0x17
+DATA tcqPlaces5_1<>+25(SB)/1, $0x18
+DATA tcqPlaces5_1<>+26(SB)/1, $0x19
+DATA tcqPlaces5_1<>+27(SB)/1, $0x1a
+DATA tcqPlaces5_1<>+28(SB)/1, $0x21
+DATA tcqPlaces5_1<>+29(SB)/1, $0x22
+DATA tcqPlaces5_1<>+30(SB)/1, $0x23
+DATA tcqPlaces5_1<>+31(SB)/1, $0x24
+DATA tcqPlaces5_1<>+32(SB)/1, $0x06
+DATA tcqPlaces5_1<>+33(SB)/1, $0x07
+DATA tcqPlaces5_1<>+34(SB)/1, $0x08
+DATA tcqPlaces5_1<>+35(SB)/1, $0x09
+DATA tcqPlaces5_1<>+36(SB)/1, $0x10
+DATA tcqPlaces5_1<>+37(SB)/1, $0x11
+DATA tcqPlaces5_1<>+38(SB)/1, $0x12
+DATA tcqPlaces5_1<>+39(SB)/1, $0x13
+DATA tcqPlaces5_1<>+40(SB)/1, $0x1a
+DATA tcqPlaces5_1<>+41(SB)/1, $0x1b
+DATA tcqPlaces5_1<>+42(SB)/1, $0x1c
+DATA tcqPlaces5_1<>+43(SB)/1, $0x1d
+DATA tcqPlaces5_1<>+44(SB)/1, $0x24
+DATA tcqPlaces5_1<>+45(SB)/1, $0x25
+DATA tcqPlaces5_1<>+46(SB)/1, $0x26
+DATA tcqPlaces5_1<>+47(SB)/1, $0x27
+DATA tcqPlaces5_1<>+48(SB)/1, $0x08
+DATA tcqPlaces5_1<>+49(SB)/1, $0x09
+DATA tcqPlaces5_1<>+50(SB)/1, $0x0a
+DATA tcqPlaces5_1<>+51(SB)/1, $0x0b
+DATA tcqPlaces5_1<>+52(SB)/1, $0x12
+DATA tcqPlaces5_1<>+53(SB)/1, $0x13
+DATA tcqPlaces5_1<>+54(SB)/1, $0x14
+DATA tcqPlaces5_1<>+55(SB)/1, $0x15
+DATA tcqPlaces5_1<>+56(SB)/1, $0x1c
+DATA tcqPlaces5_1<>+57(SB)/1, $0x1d
+DATA tcqPlaces5_1<>+58(SB)/1, $0x1e
+DATA tcqPlaces5_1<>+59(SB)/1, $0x1f
+DATA tcqPlaces5_1<>+60(SB)/1, $0x26
+DATA tcqPlaces5_1<>+61(SB)/1, $0x27
+DATA tcqPlaces5_1<>+62(SB)/1, $0x28
+DATA tcqPlaces5_1<>+63(SB)/1, $0x29
+GLOBL tcqPlaces5_1<>(SB), RODATA|NOPTR, $64
 
-DATA tcqWideShifts5<>+0(SB)/4, $0x00000000
-DATA tcqWideShifts5<>+4(SB)/4, $0x00000005
-DATA tcqWideShifts5<>+8(SB)/4, $0x00000002
-DATA tcqWideShifts5<>+12(SB)/4, $0x00000007
-DATA tcqWideShifts5<>+16(SB)/4, $0x00000004
-DATA tcqWideShifts5<>+20(SB)/4, $0x00000001
-DATA tcqWideShifts5<>+24(SB)/4, $0x00000006
-DATA tcqWideShifts5<>+28(SB)/4, $0x00000003
-DATA tcqWideShifts5<>+32(SB)/4, $0x00000000
-DATA tcqWideShifts5<>+36(SB)/4, $0x00000005
-DATA tcqWideShifts5<>+40(SB)/4, $0x00000002
-DATA tcqWideShifts5<>+44(SB)/4, $0x00000007
-DATA tcqWideShifts5<>+48(SB)/4, $0x00000004
-DATA tcqWideShifts5<>+52(SB)/4, $0x00000001
-DATA tcqWideShifts5<>+56(SB)/4, $0x00000006
-DATA tcqWideShifts5<>+60(SB)/4, $0x00000003
-GLOBL tcqWideShifts5<>(SB), RODATA|NOPTR, $64
+DATA tcqPlaces5_24<>+0(SB)/1, $0x18
+DATA tcqPlaces5_24<>+1(SB)/1, $0x19
+DATA tcqPlaces5_24<>+2(SB)/1, $0x1a
+DATA tcqPlaces5_24<>+3(SB)/1, $0x1b
+DATA tcqPlaces5_24<>+4(SB)/1, $0x22
+DATA tcqPlaces5_24<>+5(SB)/1, $0x23
+DATA tcqPlaces5_24<>+6(SB)/1, $0x24
+DATA tcqPlaces5_24<>+7(SB)/1, $0x25
+DATA tcqPlaces5_24<>+8(SB)/1, $0x2c
+DATA tcqPlaces5_24<>+9(SB)/1, $0x2d
+DATA tcqPlaces5_24<>+10(SB)/1, $0x2e
+DATA tcqPlaces5_24<>+11(SB)/1, $0x2f
+DATA tcqPlaces5_24<>+12(SB)/1, $0x36
+DATA tcqPlaces5_24<>+13(SB)/1, $0x37
+DATA tcqPlaces5_24<>+14(SB)/1, $0x38
+DATA tcqPlaces5_24<>+15(SB)/1, $0x39
+DATA tcqPlaces5_24<>+16(SB)/1, $0x1a
+DATA tcqPlaces5_24<>+17(SB)/1, $0x1b
+DATA tcqPlaces5_24<>+18(SB)/1, $0x1c
+DATA tcqPlaces5_24<>+19(SB)/1, $0x1d
+DATA tcqPlaces5_24<>+20(SB)/1, $0x24
+DATA tcqPlaces5_24<>+21(SB)/1, $0x25
+DATA tcqPlaces5_24<>+22(SB)/1, $0x26
+DATA tcqPlaces5_24<>+23(SB)/1, $0x27
+DATA tcqPlaces5_24<>+24(SB)/1, $0x2e
+DATA tcqPlaces5_24<>+25(SB)/1, $0x2f
+DATA tcqPlaces5_24<>+26(SB)/1, $0x30
+DATA tcqPlaces5_24<>+27(SB)/1, $0x31
+DATA tcqPlaces5_24<>+28(SB)/1, $0x38
+DATA tcqPlaces5_24<>+29(SB)/1, $0x39
+DATA tcqPlaces5_24<>+30(SB)/1, $0x3a
+DATA tcqPlaces5_24<>+31(SB)/1, $0x3b
+DATA tcqPlaces5_24<>+32(SB)/1, $0x1d
+DATA tcqPlaces5_24<>+33(SB)/1, $0x1e
+DATA tcqPlaces5_24<>+34(SB)/1, $0x1f
+DATA tcqPlaces5_24<>+35(SB)/1, $0x20
+DATA tcqPlaces5_24<>+36(SB)/1, $0x27
+DATA tcqPlaces5_24<>+37(SB)/1, $0x28
+DATA tcqPlaces5_24<>+38(SB)/1, $0x29
+DATA tcqPlaces5_24<>+39(SB)/1, $0x2a
+DATA tcqPlaces5_24<>+40(SB)/1, $0x31
+DATA tcqPlaces5_24<>+41(SB)/1, $0x32
+DATA tcqPlaces5_24<>+42(SB)/1, $0x33
+DATA tcqPlaces5_24<>+43(SB)/1, $0x34
+DATA tcqPlaces5_24<>+44(SB)/1, $0x3b
+DATA tcqPlaces5_24<>+45(SB)/1, $0x3c
+DATA tcqPlaces5_24<>+46(SB)/1, $0x3d
+DATA tcqPlaces5_24<>+47(SB)/1, $0x3e
+DATA tcqPlaces5_24<>+48(SB)/1, $0x1f
+DATA tcqPlaces5_24<>+49(SB)/1, $0x20
+DATA tcqPlaces5_24<>+50(SB)/1, $0x21
+DATA tcqPlaces5_24<>+51(SB)/1, $0x22
+DATA tcqPlaces5_24<>+52(SB)/1, $0x29
+DATA tcqPlaces5_24<>+53(SB)/1, $0x2a
+DATA tcqPlaces5_24<>+54(SB)/1, $0x2b
+DATA tcqPlaces5_24<>+55(SB)/1, $0x2c
+DATA tcqPlaces5_24<>+56(SB)/1, $0x33
+DATA tcqPlaces5_24<>+57(SB)/1, $0x34
+DATA tcqPlaces5_24<>+58(SB)/1, $0x35
+DATA tcqPlaces5_24<>+59(SB)/1, $0x36
+DATA tcqPlaces5_24<>+60(SB)/1, $0x3d
+DATA tcqPlaces5_24<>+61(SB)/1, $0x3e
+DATA tcqPlaces5_24<>+62(SB)/1, $0x3f
+DATA tcqPlaces5_24<>+63(SB)/1, $0x40
+GLOBL tcqPlaces5_24<>(SB), RODATA|NOPTR, $64
+
+DATA tcqPlaces5_25<>+0(SB)/1, $0x19
+DATA tcqPlaces5_25<>+1(SB)/1, $0x1a
+DATA tcqPlaces5_25<>+2(SB)/1, $0x1b
+DATA tcqPlaces5_25<>+3(SB)/1, $0x1c
+DATA tcqPlaces5_25<>+4(SB)/1, $0x23
+DATA tcqPlaces5_25<>+5(SB)/1, $0x24
+DATA tcqPlaces5_25<>+6(SB)/1, $0x25
+DATA tcqPlaces5_25<>+7(SB)/1, $0x26
+DATA tcqPlaces5_25<>+8(SB)/1, $0x2d
+DATA tcqPlaces5_25<>+9(SB)/1, $0x2e
+DATA tcqPlaces5_25<>+10(SB)/1, $0x2f
+DATA tcqPlaces5_25<>+11(SB)/1, $0x30
+DATA tcqPlaces5_25<>+12(SB)/1, $0x37
+DATA tcqPlaces5_25<>+13(SB)/1, $0x38
+DATA tcqPlaces5_25<>+14(SB)/1, $0x39
+DATA tcqPlaces5_25<>+15(SB)/1, $0x3a
+DATA tcqPlaces5_25<>+16(SB)/1, $0x1b
+DATA tcqPlaces5_25<>+17(SB)/1, $0x1c
+DATA tcqPlaces5_25<>+18(SB)/1, $0x1d
+DATA tcqPlaces5_25<>+19(SB)/1, $0x1e
+DATA tcqPlaces5_25<>+20(SB)/1, $0x25
+DATA tcqPlaces5_25<>+21(SB)/1, $0x26
+DATA tcqPlaces5_25<>+22(SB)/1, $0x27
+DATA tcqPlaces5_25<>+23(SB)/1, $0x28
+DATA tcqPlaces5_25<>+24(SB)/1, $0x2f
+DATA tcqPlaces5_25<>+25(SB)/1, $0x30
+DATA tcqPlaces5_25<>+26(SB)/1, $0x31
+DATA tcqPlaces5_25<>+27(SB)/1, $0x32
+DATA tcqPlaces5_25<>+28(SB)/1, $0x39
+DATA tcqPlaces5_25<>+29(SB)/1, $0x3a
+DATA tcqPlaces5_25<>+30(SB)/1, $0x3b
+DATA tcqPlaces5_25<>+31(SB)/1, $0x3c
+DATA tcqPlaces5_25<>+32(SB)/1, $0x1e
+DATA tcqPlaces5_25<>+33(SB)/1, $0x1f
+DATA tcqPlaces5_25<>+34(SB)/1, $0x20
+DATA tcqPlaces5_25<>+35(SB)/1, $0x21
+DATA tcqPlaces5_25<>+36(SB)/1, $0x28
+DATA tcqPlaces5_25<>+37(SB)/1, $0x29
+DATA tcqPlaces5_25<>+38(SB)/1, $0x2a
+DATA tcqPlaces5_25<>+39(SB)/1, $0x2b
+DATA tcqPlaces5_25<>+40(SB)/1, $0x32
+DATA tcqPlaces5_25<>+41(SB)/1, $0x33
+DATA tcqPlaces5_25<>+42(SB)/1, $0x34
+DATA tcqPlaces5_25<>+43(SB)/1, $0x35
+DATA tcqPlaces5_25<>+44(SB)/1, $0x3c
+DATA tcqPlaces5_25<>+45(SB)/1, $0x3d
+DATA tcqPlaces5_25<>+46(SB)/1, $0x3e
+DATA tcqPlaces5_25<>+47(SB)/1, $0x3f
+DATA tcqPlaces5_25<>+48(SB)/1, $0x20
+DATA tcqPlaces5_25<>+49(SB)/1, $0x21
+DATA tcqPlaces5_25<>+50(SB)/1, $0x22
+DATA tcqPlaces5_25<>+51(SB)/1, $0x23
+DATA tcqPlaces5_25<>+52(SB)/1, $0x2a
+DATA tcqPlaces5_25<>+53(SB)/1, $0x2b
+DATA tcqPlaces5_25<>+54(SB)/1, $0x2c
+DATA tcqPlaces5_25<>+55(SB)/1, $0x2d
+DATA tcqPlaces5_25<>+56(SB)/1, $0x34
+DATA tcqPlaces5_25<>+57(SB)/1, $0x35
+DATA tcqPlaces5_25<>+58(SB)/1, $0x36
+DATA tcqPlaces5_25<>+59(SB)/1, $0x37
+DATA tcqPlaces5_25<>+60(SB)/1, $0x3e
+DATA tcqPlaces5_25<>+61(SB)/1, $0x3f
+DATA tcqPlaces5_25<>+62(SB)/1, $0x40
+DATA tcqPlaces5_25<>+63(SB)/1, $0x41
+GLOBL tcqPlaces5_25<>(SB), RODATA|NOPTR, $64
 
 // func tcqProduct6AVX512(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, AVX512VNNI
-TEXT ·tcqProduct6AVX512(SB), NOSPLIT, $128-36
+TEXT ·tcqProduct6AVX512(SB), NOSPLIT, $192-36
 	MOVQ         acc+0(FP), AX
 	MOVQ         tiles+8(FP), CX
 	MOVQ         record+16(FP), DX
 	MOVQ         groups+24(FP), BX
-	VMOVUPS      (AX), Z0
-	VMOVUPS      tcqPlaces6<>+0(SB), Z4
+	VMOVUPS      tcqPlaces6_0<>+0(SB), Z0
 	VMOVUPS      tcqCuts6<>+0(SB), Z1
-	VMOVUPS      tcqApart6<>+0(SB), Z2
-	VMOVUPS      tcqWideShifts6<>+0(SB), Z3
-	VPBROADCASTD tcqState<>+0(SB), Z5
+	VMOVUPS      tcqPlaces6_1<>+0(SB), Z2
+	VPBROADCASTD tcqState<>+0(SB), Z3
 	MOVQ         $0x3333333333333333, SI
-	KMOVQ        SI, K1
+	KMOVQ        SI, K2
+	KXNORQ       K2, K2, K1
 	MOVL         factor+32(FP), SI
-	VPBROADCASTD SI, Z6
-	VPBROADCASTD tcqFlip<>+0(SB), Z7
-	VMOVUPS      tcqFours0<>+0(SB), Z8
-	VMOVUPS      tcqFours1<>+0(SB), Z9
-	LEAQ         384(DX), SI
-	LEAQ         256(DX), DI
+	VPBROADCASTD SI, Z4
+	VPBROADCASTD tcqFlip<>+0(SB), Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+	LEAQ         63(SP), SI
+	ANDQ         $-64, SI
+	LEAQ         384(DX), DI
+	LEAQ         256(DX), R8
 
 group:
 	CMPQ             BX, $0x00000001
 	JL               group_end
-	VPERMB           (DX), Z8, Z10
-	VMOVDQU64        Z10, (SP)
-	VPERMB           (DX), Z9, Z10
-	VMOVDQU64        Z10, 64(SP)
-	VPBROADCASTD     (SI), Z10
-	VPSLLD           $0x02, Z10, Z10
-	VPXORD           Z12, Z12, Z12
-	VPERMB           (CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    (SP), Z13, Z10
-	VPERMB           12(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    4(SP), Z13, Z12
-	VPERMB           24(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    8(SP), Z13, Z10
-	VPERMB           36(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    12(SP), Z13, Z12
-	VPERMB           48(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    16(SP), Z13, Z10
-	VPERMB           60(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    20(SP), Z13, Z12
-	VPERMB           72(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    24(SP), Z13, Z10
-	VPERMB           84(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    28(SP), Z13, Z12
-	VPERMB           96(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    32(SP), Z13, Z10
-	VPERMB           108(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    36(SP), Z13, Z12
-	VPERMB           120(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    40(SP), Z13, Z10
-	VPERMB           132(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    44(SP), Z13, Z12
-	VPERMB           144(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    48(SP), Z13, Z10
-	VPERMB           156(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    52(SP), Z13, Z12
-	VPERMB           168(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    56(SP), Z13, Z10
-	VMOVDQU          180(CX), X11
-	VPINSRW          $0x06, (CX), X11, X11
-	VPERMB           Z11, Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    60(SP), Z13, Z12
-	VPERMB           192(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    64(SP), Z13, Z10
-	VPERMB           204(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    68(SP), Z13, Z12
-	VPERMB           216(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    72(SP), Z13, Z10
-	VPERMB           228(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    76(SP), Z13, Z12
-	VPERMB           240(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    80(SP), Z13, Z10
-	VPERMB           252(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    84(SP), Z13, Z12
-	VPERMB           264(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    88(SP), Z13, Z10
-	VPERMB           276(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    92(SP), Z13, Z12
-	VPERMB           288(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    96(SP), Z13, Z10
-	VPERMB           300(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    100(SP), Z13, Z12
-	VPERMB           312(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    104(SP), Z13, Z10
-	VPERMB           324(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    108(SP), Z13, Z12
-	VPERMB           336(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    112(SP), Z13, Z10
-	VPERMB           348(CX), Z2, Z13
-	VPSRLVD          Z3, Z13, Z13
-	VPANDD           Z5, Z13, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    116(SP), Z13, Z12
-	VPERMB           360(CX), Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    120(SP), Z13, Z10
-	VMOVDQU          372(CX), X11
-	VPINSRW          $0x06, 192(CX), X11, X11
-	VPERMB           Z11, Z4, Z13
-	VPMULTISHIFTQB.Z Z13, Z1, K1, Z13
-	VPMULLD          Z6, Z13, Z13
-	VPXORD           Z7, Z13, Z13
-	VPDPBUSD.BCST    124(SP), Z13, Z12
-	VPADDD           Z12, Z10, Z10
+	VMOVUPS          tcqFours0<>+0(SB), Z10
+	VPERMB           (DX), Z10, Z10
+	VMOVDQU64        Z10, (SI)
+	VMOVUPS          tcqFours1<>+0(SB), Z10
+	VPERMB           (DX), Z10, Z10
+	VMOVDQU64        Z10, 64(SI)
+	VPBROADCASTD     (DI), Z10
+	VPBROADCASTD     (DI), Z11
+	VPBROADCASTD     (DI), Z12
+	VPBROADCASTD     (DI), Z13
+	VPERMB.Z         (CX), Z0, K1, Z15
+	VPSRLD           $0x00, Z15, Z14
+	VPANDD           Z3, Z14, Z14
+	VPSRLD           $0x06, Z15, Z16
+	VPANDD           Z3, Z16, Z16
+	VPSRLD           $0x0c, Z15, Z15
+	VPANDD           Z3, Z15, Z15
+	VPERMB.Z         (CX), Z2, K1, Z17
+	VPMULTISHIFTQB.Z Z17, Z1, K2, Z17
+	VPMULLD          Z4, Z14, Z14
+	VPERMB.Z         48(CX), Z0, K1, Z19
+	VPSRLD           $0x00, Z19, Z18
+	VPANDD           Z3, Z18, Z18
+	VPMULLD          Z4, Z16, Z16
+	VPSRLD           $0x06, Z19, Z20
+	VPANDD           Z3, Z20, Z20
+	VPMULLD          Z4, Z15, Z15
+	VPSRLD           $0x0c, Z19, Z19
+	VPANDD           Z3, Z19, Z19
+	VPMULLD          Z4, Z17, Z17
+	VPXORD           Z5, Z14, Z14
+	VPERMB.Z         48(CX), Z2, K1, Z21
+	VPMULTISHIFTQB.Z Z21, Z1, K2, Z21
+	VPMULLD          Z4, Z18, Z18
+	VPXORD           Z5, Z16, Z16
+	VPERMB.Z         96(CX), Z0, K1, Z23
+	VPSRLD           $0x00, Z23, Z22
+	VPANDD           Z3, Z22, Z22
+	VPMULLD          Z4, Z20, Z20
+	VPXORD           Z5, Z15, Z15
+	VBROADCASTI32X4  (SI), Z24
+	VPDPBUSD         Z24, Z14, Z10
+	VPSRLD           $0x06, Z23, Z14
+	VPANDD           Z3, Z14, Z14
+	VPMULLD          Z4, Z19, Z19
+	VPXORD           Z5, Z17, Z17
+	VPDPBUSD         Z24, Z16, Z11
+	VPSRLD           $0x0c, Z23, Z16
+	VPANDD           Z3, Z16, Z16
+	VPMULLD          Z4, Z21, Z21
+	VPXORD           Z5, Z18, Z18
+	VPDPBUSD         Z24, Z15, Z12
+	VPERMB.Z         96(CX), Z2, K1, Z15
+	VPMULTISHIFTQB.Z Z15, Z1, K2, Z15
+	VPMULLD          Z4, Z22, Z22
+	VPXORD           Z5, Z20, Z20
+	VPDPBUSD         Z24, Z17, Z13
+	VMOVDQU64        128(CX), Z17
+	VMOVDQU64        tcqPlaces6_16<>+0(SB), Z23
+	VPERMI2B.Z       (CX), Z17, K1, Z23
+	VPSRLD           $0x00, Z23, Z17
+	VPANDD           Z3, Z17, Z17
+	VPMULLD          Z4, Z14, Z14
+	VPXORD           Z5, Z19, Z19
+	VBROADCASTI32X4  16(SI), Z24
+	VPDPBUSD         Z24, Z18, Z10
+	VPSRLD           $0x06, Z23, Z18
+	VPANDD           Z3, Z18, Z18
+	VPMULLD          Z4, Z16, Z16
+	VPXORD           Z5, Z21, Z21
+	VPDPBUSD         Z24, Z20, Z11
+	VPSRLD           $0x0c, Z23, Z20
+	VPANDD           Z3, Z20, Z20
+	VPMULLD          Z4, Z15, Z15
+	VPXORD           Z5, Z22, Z22
+	VPDPBUSD         Z24, Z19, Z12
+	VMOVDQU64        128(CX), Z23
+	VMOVDQU64        tcqPlaces6_17<>+0(SB), Z19
+	VPERMI2B.Z       (CX), Z23, K1, Z19
+	VPMULTISHIFTQB.Z Z19, Z1, K2, Z19
+	VPMULLD          Z4, Z17, Z17
+	VPXORD           Z5, Z14, Z14
+	VPDPBUSD         Z24, Z21, Z13
+	VPERMB.Z         192(CX), Z0, K1, Z23
+	VPSRLD           $0x00, Z23, Z21
+	VPANDD           Z3, Z21, Z21
+	VPMULLD          Z4, Z18, Z18
+	VPXORD           Z5, Z16, Z16
+	VBROADCASTI32X4  32(SI), Z24
+	VPDPBUSD         Z24, Z22, Z10
+	VPSRLD           $0x06, Z23, Z22
+	VPANDD           Z3, Z22, Z22
+	VPMULLD          Z4, Z20, Z20
+	VPXORD           Z5, Z15, Z15
+	VPDPBUSD         Z24, Z14, Z11
+	VPSRLD           $0x0c, Z23, Z14
+	VPANDD           Z3, Z14, Z14
+	VPMULLD          Z4, Z19, Z19
+	VPXORD           Z5, Z17, Z17
+	VPDPBUSD         Z24, Z16, Z12
+	VPERMB.Z         192(CX), Z2, K1, Z16
+	VPMULTISHIFTQB.Z Z16, Z1, K2, Z16
+	VPMULLD          Z4, Z21, Z21
+	VPXORD           Z5, Z18, Z18
+	VPDPBUSD         Z24, Z15, Z13
+	VPERMB.Z         240(CX), Z0, K1, Z23
+	VPSRLD           $0x00, Z23, Z15
+	VPANDD           Z3, Z15, Z15
+	VPMULLD          Z4, Z22, Z22
+	VPXORD           Z5, Z20, Z20
+	VBROADCASTI32X4  48(SI), Z24
+	VPDPBUSD         Z24, Z17, Z10
+	VPSRLD           $0x06, Z23, Z17
+	VPANDD           Z3, Z17, Z17
+	VPMULLD          Z4, Z14, Z14
+	VPXORD           Z5, Z19, Z19
+	VPDPBUSD         Z24, Z18, Z11
+	VPSRLD           $0x0c, Z23, Z18
+	VPANDD           Z3, Z18, Z18
+	VPMULLD          Z4, Z16, Z16
+	VPXORD           Z5, Z21, Z21
+	VPDPBUSD         Z24, Z20, Z12
+	VPERMB.Z         240(CX), Z2, K1, Z20
+	VPMULTISHIFTQB.Z Z20, Z1, K2, Z20
+	VPMULLD          Z4, Z15, Z15
+	VPXORD           Z5, Z22, Z22
+	VPDPBUSD         Z24, Z19, Z13
+	VPERMB.Z         288(CX), Z0, K1, Z23
+	VPSRLD           $0x00, Z23, Z19
+	VPANDD           Z3, Z19, Z19
+	VPMULLD          Z4, Z17, Z17
+	VPXORD           Z5, Z14, Z14
+	VBROADCASTI32X4  64(SI), Z24
+	VPDPBUSD         Z24, Z21, Z10
+	VPSRLD           $0x06, Z23, Z21
+	VPANDD           Z3, Z21, Z21
+	VPMULLD          Z4, Z18, Z18
+	VPXORD           Z5, Z16, Z16
+	VPDPBUSD         Z24, Z22, Z11
+	VPSRLD           $0x0c, Z23, Z22
+	VPANDD           Z3, Z22, Z22
+	VPMULLD          Z4, Z20, Z20
+	VPXORD           Z5, Z15, Z15
+	VPDPBUSD         Z24, Z14, Z12
+	VPERMB.Z         288(CX), Z2, K1, Z14
+	VPMULTISHIFTQB.Z Z14, Z1, K2, Z14
+	VPMULLD          Z4, Z19, Z19
+	VPXORD           Z5, Z17, Z17
+	VPDPBUSD         Z24, Z16, Z13
+	VMOVDQU64        320(CX), Z16
+	VMOVDQU64        tcqPlaces6_16<>+0(SB), Z23
+	VPERMI2B.Z       192(CX), Z16, K1, Z23
+	VPSRLD           $0x00, Z23, Z16
+	VPANDD           Z3, Z16, Z16
+	VPMULLD          Z4, Z21, Z21
+	VPXORD           Z5, Z18, Z18
+	VBROADCASTI32X4  80(SI), Z24
+	VPDPBUSD         Z24, Z15, Z10
+	VPSRLD           $0x06, Z23, Z15
+	VPANDD           Z3, Z15, Z15
+	VPMULLD          Z4, Z22, Z22
+	VPXORD           Z5, Z20, Z20
+	VPDPBUSD         Z24, Z17, Z11
+	VPSRLD           $0x0c, Z23, Z17
+	VPANDD           Z3, Z17, Z17
+	VPMULLD          Z4, Z14, Z14
+	VPXORD           Z5, Z19, Z19
+	VPDPBUSD         Z24, Z18, Z12
+	VMOVDQU64        320(CX), Z23
+	VMOVDQU64        tcqPlaces6_17<>+0(SB), Z18
+	VPERMI2B.Z       192(CX), Z23, K1, Z18
+	VPMULTISHIFTQB.Z Z18, Z1, K2, Z18
+	VPMULLD          Z4, Z16, Z16
+	VPXORD           Z5, Z21, Z21
+	VPDPBUSD         Z24, Z20, Z13
+	VPMULLD          Z4, Z15, Z15
+	VPXORD           Z5, Z22, Z22
+	VBROADCASTI32X4  96(SI), Z20
+	VPDPBUSD         Z20, Z19, Z10
+	VPMULLD          Z4, Z17, Z17
+	VPXORD           Z5, Z14, Z14
+	VPDPBUSD         Z20, Z21, Z11
+	VPMULLD          Z4, Z18, Z18
+	VPXORD           Z5, Z16, Z16
+	VPDPBUSD         Z20, Z22, Z12
+	VPXORD           Z5, Z15, Z15
+	VPDPBUSD         Z20, Z14, Z13
+	VPXORD           Z5, Z17, Z17
+	VBROADCASTI32X4  112(SI), Z14
+	VPDPBUSD         Z14, Z16, Z10
+	VPXORD           Z5, Z18, Z18
+	VPDPBUSD         Z14, Z15, Z11
+	VPDPBUSD         Z14, Z17, Z12
+	VPDPBUSD         Z14, Z18, Z13
 	VCVTDQ2PS        Z10, Z10
-	VFMADD231PS.BCST (DI), Z10, Z0
+	VFMADD231PS.BCST (R8), Z10, Z6
+	VCVTDQ2PS        Z11, Z11
+	VFMADD231PS.BCST (R8), Z11, Z7
+	VCVTDQ2PS        Z12, Z12
+	VFMADD231PS.BCST (R8), Z12, Z8
+	VCVTDQ2PS        Z13, Z13
+	VFMADD231PS.BCST (R8), Z13, Z9
 	ADDQ             $+384, CX
 	ADDQ             $0x20, DX
-	ADDQ             $0x04, SI
 	ADDQ             $0x04, DI
+	ADDQ             $0x04, R8
 	SUBQ             $0x00000001, BX
 	JMP              group
 
 group_end:
-	VMOVUPS Z0, (AX)
+	VUNPCKHPS Z7, Z6, Z0
+	VUNPCKLPS Z7, Z6, Z6
+	VADDPS    Z0, Z6, Z6
+	VUNPCKHPS Z9, Z8, Z0
+	VUNPCKLPS Z9, Z8, Z8
+	VADDPS    Z0, Z8, Z8
+	VUNPCKHPD Z8, Z6, Z0
+	VUNPCKLPD Z8, Z6, Z6
+	VADDPS    Z0, Z6, Z6
+	VADDPS    (AX), Z6, Z6
+	VMOVUPS   Z6, (AX)
 	VZEROUPPER
 	RET
 
-DATA tcqPlaces6<>+0(SB)/1, $0x00
-DATA tcqPlaces6<>+1(SB)/1, $0x01
-DATA tcqPlaces6<>+2(SB)/1, $0x02
-DATA tcqPlaces6<>+3(SB)/1, $0x03
-DATA tcqPlaces6<>+4(SB)/1, $0x04
-DATA tcqPlaces6<>+5(SB)/1, $0x05
-DATA tcqPlaces6<>+6(SB)/1, $0x06
-DATA tcqPlaces6<>+7(SB)/1, $0x07
-DATA tcqPlaces6<>+8(SB)/1, $0x01
-DATA tcqPlaces6<>+9(SB)/1, $0x02
-DATA tcqPlaces6<>+10(SB)/1, $0x03
-DATA tcqPlaces6<>+11(SB)/1, $0x04
-DATA tcqPlaces6<>+12(SB)/1, $0x05
-DATA tcqPlaces6<>+13(SB)/1, $0x06
-DATA tcqPlaces6<>+14(SB)/1, $0x07
-DATA tcqPlaces6<>+15(SB)/1, $0x08
-DATA tcqPlaces6<>+16(SB)/1, $0x03
-DATA tcqPlaces6<>+17(SB)/1, $0x04
-DATA tcqPlaces6<>+18(SB)/1, $0x05
-DATA tcqPlaces6<>+19(SB)/1, $0x06
-DATA tcqPlaces6<>+20(SB)/1, $0x07
-DATA tcqPlaces6<>+21(SB)/1, $0x08
-DATA tcqPlaces6<>+22(SB)/1, $0x09
-DATA tcqPlaces6<>+23(SB)/1, $0x0a
-DATA tcqPlaces6<>+24(SB)/1, $0x04
-DATA tcqPlaces6<>+25(SB)/1, $0x05
-DATA tcqPlaces6<>+26(SB)/1, $0x06
-DATA tcqPlaces6<>+27(SB)/1, $0x07
-DATA tcqPlaces6<>+28(SB)/1, $0x08
-DATA tcqPlaces6<>+29(SB)/1, $0x09
-DATA tcqPlaces6<>+30(SB)/1, $0x0a
-DATA tcqPlaces6<>+31(SB)/1, $0x0b
-DATA tcqPlaces6<>+32(SB)/1, $0x06
-DATA tcqPlaces6<>+33(SB)/1, $0x07
-DATA tcqPlaces6<>+34(SB)/1, $0x08
-DATA tcqPlaces6<>+35(SB)/1, $0x09
-DATA tcqPlaces6<>+36(SB)/1, $0x0a
-DATA tcqPlaces6<>+37(SB)/1, $0x0b
-DATA tcqPlaces6<>+38(SB)/1, $0x0c
-DATA tcqPlaces6<>+39(SB)/1, $0x0d
-DATA tcqPlaces6<>+40(SB)/1, $0x07
-DATA tcqPlaces6<>+41(SB)/1, $0x08
-DATA tcqPlaces6<>+42(SB)/1, $0x09
-DATA tcqPlaces6<>+43(SB)/1, $0x0a
-DATA tcqPlaces6<>+44(SB)/1, $0x0b
-DATA tcqPlaces6<>+45(SB)/1, $0x0c
-DATA tcqPlaces6<>+46(SB)/1, $0x0d
-DATA tcqPlaces6<>+47(SB)/1, $0x0e
-DATA tcqPlaces6<>+48(SB)/1, $0x09
-DATA tcqPlaces6<>+49(SB)/1, $0x0a
-DATA tcqPlaces6<>+50(SB)/1, $0x0b
-DATA tcqPlaces6<>+51(SB)/1, $0x0c
-DATA tcqPlaces6<>+52(SB)/1, $0x0d
-DATA tcqPlaces6<>+53(SB)/1, $0x0e
-DATA tcqPlaces6<>+54(SB)/1, $0x0f
-DATA tcqPlaces6<>+55(SB)/1, $0x0f
-DATA tcqPlaces6<>+56(SB)/1, $0x0a
-DATA tcqPlaces6<>+57(SB)/1, $0x0b
-DATA tcqPlaces6<>+58(SB)/1, $0x0c
-DATA tcqPlaces6<>+59(SB)/1, $0x0d
-DATA tcqPlaces6<>+60(SB)/1, $0x0e
-DATA tcqPlaces6<>+61(SB)/1, $0x0f
-DATA tcqPlaces6<>+62(SB)/1, $0x0f
-DATA tcqPlaces6<>+63(SB)/1, $0x0f
-GLOBL tcqPlaces6<>(SB), RODATA|NOPTR, $64
+DATA tcqPlaces6_0<>+0(SB)/1, $0x00
+DATA tcqPlaces6_0<>+1(SB)/1, $0x01
+DATA tcqPlaces6_0<>+2(SB)/1, $0x02
+DATA tcqPlaces6_0<>+3(SB)/1, $0x03
+DATA tcqPlaces6_0<>+4(SB)/1, $0x0c
+DATA tcqPlaces6_0<>+5(SB)/1, $0x0d
+DATA tcqPlaces6_0<>+6(SB)/1, $0x0e
+DATA tcqPlaces6_0<>+7(SB)/1, $0x0f
+DATA tcqPlaces6_0<>+8(SB)/1, $0x18
+DATA tcqPlaces6_0<>+9(SB)/1, $0x19
+DATA tcqPlaces6_0<>+10(SB)/1, $0x1a
+DATA tcqPlaces6_0<>+11(SB)/1, $0x1b
+DATA tcqPlaces6_0<>+12(SB)/1, $0x24
+DATA tcqPlaces6_0<>+13(SB)/1, $0x25
+DATA tcqPlaces6_0<>+14(SB)/1, $0x26
+DATA tcqPlaces6_0<>+15(SB)/1, $0x27
+DATA tcqPlaces6_0<>+16(SB)/1, $0x03
+DATA tcqPlaces6_0<>+17(SB)/1, $0x04
+DATA tcqPlaces6_0<>+18(SB)/1, $0x05
+DATA tcqPlaces6_0<>+19(SB)/1, $0x06
+DATA tcqPlaces6_0<>+20(SB)/1, $0x0f
+DATA tcqPlaces6_0<>+21(SB)/1, $0x10
+DATA tcqPlaces6_0<>+22(SB)/1, $0x11
+DATA tcqPlaces6_0<>+23(SB)/1, $0x12
+DATA tcqPlaces6_0<>+24(SB)/1, $0x1b
+DATA tcqPlaces6_0<>+25(SB)/1, $0x1c
+DATA tcqPlaces6_0<>+26(SB)/1, $0x1d
+DATA tcqPlaces6_0<>+27(SB)/1, $0x1e
+DATA tcqPlaces6_0<>+28(SB)/1, $0x27
+DATA tcqPlaces6_0<>+29(SB)/1, $0x28
+DATA tcqPlaces6_0<>+30(SB)/1, $0x29
+DATA tcqPlaces6_0<>+31(SB)/1, $0x2a
+DATA tcqPlaces6_0<>+32(SB)/1, $0x06
+DATA tcqPlaces6_0<>+33(SB)/1, $0x07
+DATA tcqPlaces6_0<>+34(SB)/1, $0x08
+DATA tcqPlaces6_0<>+35(SB)/1, $0x09
+DATA tcqPlaces6_0<>+36(SB)/1, $0x12
+DATA tcqPlaces6_0<>+37(SB)/1, $0x13
+DATA tcqPlaces6_0<>+38(SB)/1, $0x14
+DATA tcqPlaces6_0<>+39(SB)/1, $0x15
+DATA tcqPlaces6_0<>+40(SB)/1, $0x1e
+DATA tcqPlaces6_0<>+41(SB)/1, $0x1f
+DATA tcqPlaces6_0<>+42(SB)/1, $0x20
+DATA tcqPlaces6_0<>+43(SB)/1, $0x21
+DATA tcqPlaces6_0<>+44(SB)/1, $0x2a
+DATA tcqPlaces6_0<>+45(SB)/1, $0x2b
+DATA tcqPlaces6_0<>+46(SB)/1, $0x2c
+DATA tcqPlaces6_0<>+47(SB)/1, $0x2d
+DATA tcqPlaces6_0<>+48(SB)/1, $0x09
+DATA tcqPlaces6_0<>+49(SB)/1, $0x0a
+DATA tcqPlaces6_0<>+50(SB)/1, $0x0b
+DATA tcqPlaces6_0<>+51(SB)/1, $0x0c
+DATA tcqPlaces6_0<>+52(SB)/1, $0x15
+DATA tcqPlaces6_0<>+53(SB)/1, $0x16
+DATA tcqPlaces6_0<>+54(SB)/1, $0x17
+DATA tcqPlaces6_0<>+55(SB)/1, $0x18
+DATA tcqPlaces6_0<>+56(SB)/1, $0x21
+DATA tcqPlaces6_0<>+57(SB)/1, $0x22
+DATA tcqPlaces6_0<>+58(SB)/1, $0x23
+DATA tcqPlaces6_0<>+59(SB)/1, $0x24
+DATA tcqPlaces6_0<>+60(SB)/1, $0x2d
+DATA tcqPlaces6_0<>+61(SB)/1, $0x2e
+DATA tcqPlaces6_0<>+62(SB)/1, $0x2f
+DATA tcqPlaces6_0<>+63(SB)/1, $0x30
+GLOBL tcqPlaces6_0<>(SB), RODATA|NOPTR, $64
 
-DATA tcqCuts6<>+0(SB)/1, $0x00
-DATA tcqCuts6<>+1(SB)/1, $0x08
-DATA tcqCuts6<>+2(SB)/1, $0x10
-DATA tcqCuts6<>+3(SB)/1, $0x18
-DATA tcqCuts6<>+4(SB)/1, $0x06
-DATA tcqCuts6<>+5(SB)/1, $0x0e
-DATA tcqCuts6<>+6(SB)/1, $0x16
-DATA tcqCuts6<>+7(SB)/1, $0x1e
-DATA tcqCuts6<>+8(SB)/1, $0x04
-DATA tcqCuts6<>+9(SB)/1, $0x0c
-DATA tcqCuts6<>+10(SB)/1, $0x14
-DATA tcqCuts6<>+11(SB)/1, $0x1c
-DATA tcqCuts6<>+12(SB)/1, $0x0a
-DATA tcqCuts6<>+13(SB)/1, $0x12
-DATA tcqCuts6<>+14(SB)/1, $0x1a
-DATA tcqCuts6<>+15(SB)/1, $0x22
-DATA tcqCuts6<>+16(SB)/1, $0x00
-DATA tcqCuts6<>+17(SB)/1, $0x08
-DATA tcqCuts6<>+18(SB)/1, $0x10
-DATA tcqCuts6<>+19(SB)/1, $0x18
-DATA tcqCuts6<>+20(SB)/1, $0x06
-DATA tcqCuts6<>+21(SB)/1, $0x0e
-DATA tcqCuts6<>+22(SB)/1, $0x16
-DATA tcqCuts6<>+23(SB)/1, $0x1e
-DATA tcqCuts6<>+24(SB)/1, $0x04
-DATA tcqCuts6<>+25(SB)/1, $0x0c
-DATA tcqCuts6<>+26(SB)/1, $0x14
-DATA tcqCuts6<>+27(SB)/1, $0x1c
-DATA tcqCuts6<>+28(SB)/1, $0x0a
-DATA tcqCuts6<>+29(SB)/1, $0x12
-DATA tcqCuts6<>+30(SB)/1, $0x1a
-DATA tcqCuts6<>+31(SB)/1, $0x22
-DATA tcqCuts6<>+32(SB)/1, $0x00
-DATA tcqCuts6<>+33(SB)/1, $0x08
-DATA tcqCuts6<>+34(SB)/1, $0x10
-DATA tcqCuts6<>+35(SB)/1, $0x18
-DATA tcqCuts6<>+36(SB)/1, $0x06
-DATA tcqCuts6<>+37(SB)/1, $0x0e
-DATA tcqCuts6<>+38(SB)/1, $0x16
-DATA tcqCuts6<>+39(SB)/1, $0x1e
-DATA tcqCuts6<>+40(SB)/1, $0x04
-DATA tcqCuts6<>+41(SB)/1, $0x0c
-DATA tcqCuts6<>+42(SB)/1, $0x14
-DATA tcqCuts6<>+43(SB)/1, $0x1c
-DATA tcqCuts6<>+44(SB)/1, $0x0a
-DATA tcqCuts6<>+45(SB)/1, $0x12
-DATA tcqCuts6<>+46(SB)/1, $0x1a
-DATA tcqCuts6<>+47(SB)/1, $0x22
-DATA tcqCuts6<>+48(SB)/1, $0x00
-DATA tcqCuts6<>+49(SB)/1, $0x08
-DATA tcqCuts6<>+50(SB)/1, $0x10
-DATA tcqCuts6<>+51(SB)/1, $0x18
-DATA tcqCuts6<>+52(SB)/1, $0x06
-DATA tcqCuts6<>+53(SB)/1, $0x0e
-DATA tcqCuts6<>+54(SB)/1, $0x16
-DATA tcqCuts6<>+55(SB)/1, $0x1e
-DATA tcqCuts6<>+56(SB)/1, $0x04
-DATA tcqCuts6<>+57(SB)/1, $0x0c
-DATA tcqCuts6<>+58(SB)/1, $0x14
-DATA tcqCuts6<>+59(SB)/1, $0x1c
-DATA tcqCuts6<>+60(SB)/1, $0x0a
-DATA tcqCuts6<>+61(SB)/1, $0x12
-DATA tcqCuts6<>+62(SB)/1, $0x1a
-DATA tcqCuts6<>+63(SB)/1, $0x22
+DATA tcqCuts6<>+0(SB)/1, $0x0a
+DATA tcqCuts6<>+1(SB)/1, $0x12
+DATA tcqCuts6<>+2(SB)/1, $0x1a
+DATA tcqCuts6<>+3(SB)/1, $0x22
+DATA tcqCuts6<>+4(SB)/1, $0x2a
+DATA tcqCuts6<>+5(SB)/1, $0x32
+DATA tcqCuts6<>+6(SB)/1, $0x3a
+DATA tcqCuts6<>+7(SB)/1, $0x02
+DATA tcqCuts6<>+8(SB)/1, $0x0a
+DATA tcqCuts6<>+9(SB)/1, $0x12
+DATA tcqCuts6<>+10(SB)/1, $0x1a
+DATA tcqCuts6<>+11(SB)/1, $0x22
+DATA tcqCuts6<>+12(SB)/1, $0x2a
+DATA tcqCuts6<>+13(SB)/1, $0x32
+DATA tcqCuts6<>+14(SB)/1, $0x3a
+DATA tcqCuts6<>+15(SB)/1, $0x02
+DATA tcqCuts6<>+16(SB)/1, $0x0a
+DATA tcqCuts6<>+17(SB)/1, $0x12
+DATA tcqCuts6<>+18(SB)/1, $0x1a
+DATA tcqCuts6<>+19(SB)/1, $0x22
+DATA tcqCuts6<>+20(SB)/1, $0x2a
+DATA tcqCuts6<>+21(SB)/1, $0x32
+DATA tcqCuts6<>+22(SB)/1, $0x3a
+DATA tcqCuts6<>+23(SB)/1, $0x02
+DATA tcqCuts6<>+24(SB)/1, $0x0a
+DATA tcqCuts6<>+25(SB)/1, $0x12
+DATA tcqCuts6<>+26(SB)/1, $0x1a
+DATA tcqCuts6<>+27(SB)/1, $0x22
+DATA tcqCuts6<>+28(SB)/1, $0x2a
+DATA tcqCuts6<>+29(SB)/1, $0x32
+DATA tcqCuts6<>+30(SB)/1, $0x3a
+DATA tcqCuts6<>+31(SB)/1, $0x02
+DATA tcqCuts6<>+32(SB)/1, $0x0a
+DATA tcqCuts6<>+33(SB)/1, $0x12
+DATA tcqCuts6<>+34(SB)/1, $0x1a
+DATA tcqCuts6<>+35(SB)/1, $0x22
+DATA tcqCuts6<>+36(SB)/1, $0x2a
+DATA tcqCuts6<>+37(SB)/1, $0x32
+DATA tcqCuts6<>+38(SB)/1, $0x3a
+DATA tcqCuts6<>+39(SB)/1, $0x02
+DATA tcqCuts6<>+40(SB)/1, $0x0a
+DATA tcqCuts6<>+41(SB)/1, $0x12
+DATA tcqCuts6<>+42(SB)/1, $0x1a
+DATA tcqCuts6<>+43(SB)/1, $0x22
+DATA tcqCuts6<>+44(SB)/1, $0x2a
+DATA tcqCuts6<>+45(SB)/1, $0x32
+DATA tcqCuts6<>+46(SB)/1, $0x3a
+DATA tcqCuts6<>+47(SB)/1, $0x02
+DATA tcqCuts6<>+48(SB)/1, $0x0a
+DATA tcqCuts6<>+49(SB)/1, $0x12
+DATA tcqCuts6<>+50(SB)/1, $0x1a
+DATA tcqCuts6<>+51(SB)/1, $0x22
+DATA tcqCuts6<>+52(SB)/1, $0x2a
+DATA tcqCuts6<>+53(SB)/1, $0x32
+DATA tcqCuts6<>+54(SB)/1, $0x3a
+DATA tcqCuts6<>+55(SB)/1, $0x02
+DATA tcqCuts6<>+56(SB)/1, $0x0a
+DATA tcqCuts6<>+57(SB)/1, $0x12
+DATA tcqCuts6<>+58(SB)/1, $0x1a
+DATA tcqCuts6<>+59(SB)/1, $0x22
+DATA tcqCuts6<>+60(SB)/1, $0x2a
+DATA tcqCuts6<>+61(SB)/1, $0x32
+DATA tcqCuts6<>+62(SB)/1, $0x3a
+DATA tcqCuts6<>+63(SB)/1, $0x02
 GLOBL tcqCuts6<>(SB), RODATA|NOPTR, $64
 
-DATA tcqApart6<>+0(SB)/1, $0x00
-DATA tcqApart6<>+1(SB)/1, $0x01
-DATA tcqApart6<>+2(SB)/1, $0x02
-DATA tcqApart6<>+3(SB)/1, $0x03
-DATA tcqApart6<>+4(SB)/1, $0x00
-DATA tcqApart6<>+5(SB)/1, $0x01
-DATA tcqApart6<>+6(SB)/1, $0x02
-DATA tcqApart6<>+7(SB)/1, $0x03
-DATA tcqApart6<>+8(SB)/1, $0x01
-DATA tcqApart6<>+9(SB)/1, $0x02
-DATA tcqApart6<>+10(SB)/1, $0x03
-DATA tcqApart6<>+11(SB)/1, $0x04
-DATA tcqApart6<>+12(SB)/1, $0x02
-DATA tcqApart6<>+13(SB)/1, $0x03
-DATA tcqApart6<>+14(SB)/1, $0x04
-DATA tcqApart6<>+15(SB)/1, $0x05
-DATA tcqApart6<>+16(SB)/1, $0x03
-DATA tcqApart6<>+17(SB)/1, $0x04
-DATA tcqApart6<>+18(SB)/1, $0x05
-DATA tcqApart6<>+19(SB)/1, $0x06
-DATA tcqApart6<>+20(SB)/1, $0x03
-DATA tcqApart6<>+21(SB)/1, $0x04
-DATA tcqApart6<>+22(SB)/1, $0x05
-DATA tcqApart6<>+23(SB)/1, $0x06
-DATA tcqApart6<>+24(SB)/1, $0x04
-DATA tcqApart6<>+25(SB)/1, $0x05
-DATA tcqApart6<>+26(SB)/1, $0x06
-DATA tcqApart6<>+27(SB)/1, $0x07
-DATA tcqApart6<>+28(SB)/1, $0x05
-DATA tcqApart6<>+29(SB)/1, $0x06
-DATA tcqApart6<>+30(SB)/1, $0x07
-DATA tcqApart6<>+31(SB)/1, $0x08
-DATA tcqApart6<>+32(SB)/1, $0x06
-DATA tcqApart6<>+33(SB)/1, $0x07
-DATA tcqApart6<>+34(SB)/1, $0x08
-DATA tcqApart6<>+35(SB)/1, $0x09
-DATA tcqApart6<>+36(SB)/1, $0x06
-DATA tcqApart6<>+37(SB)/1, $0x07
-DATA tcqApart6<>+38(SB)/1, $0x08
-DATA tcqApart6<>+39(SB)/1, $0x09
-DATA tcqApart6<>+40(SB)/1, $0x07
-DATA tcqApart6<>+41(SB)/1, $0x08
-DATA tcqApart6<>+42(SB)/1, $0x09
-DATA tcqApart6<>+43(SB)/1, $0x0a
-DATA tcqApart6<>+44(SB)/1, $0x08
-DATA tcqApart6<>+45(SB)/1, $0x09
-DATA tcqApart6<>+46(SB)/1, $0x0a
-DATA tcqApart6<>+47(SB)/1, $0x0b
-DATA tcqApart6<>+48(SB)/1, $0x09
-DATA tcqApart6<>+49(SB)/1, $0x0a
-DATA tcqApart6<>+50(SB)/1, $0x0b
-DATA tcqApart6<>+51(SB)/1, $0x0c
-DATA tcqApart6<>+52(SB)/1, $0x09
-DATA tcqApart6<>+53(SB)/1, $0x0a
-DATA tcqApart6<>+54(SB)/1, $0x0b
-DATA tcqApart6<>+55(SB)/1, $0x0c
-DATA tcqApart6<>+56(SB)/1, $0x0a
-DATA tcqApart6<>+57(SB)/1, $0x0b
-DATA tcqApart6<>+58(SB)/1, $0x0c
-DATA tcqApart6<>+59(SB)/1, $0x0d
-DATA tcqApart6<>+60(SB)/1, $0x0b
-DATA tcqApart6<>+61(SB)/1, $0x0c
-DATA tcqApart6<>+62(SB)/1, $0x0d
-DATA tcqApart6<>+63(SB)/1, $0x0e
-GLOBL tcqApart6<>(SB), RODATA|NOPTR, $64
+DATA tcqPlaces6_1<>+0(SB)/1, $0x01
+DATA tcqPlaces6_1<>+1(SB)/1, $0x02
+DATA tcqPlaces6_1<>+2(SB)/1, $0x03
+DATA tcqPlaces6_1<>+3(SB)/1, $0x04
+DATA tcqPlaces6_1<>+4(SB)/1, $0x0d
+DATA tcqPlaces6_1<>+5(SB)/1, $0x0e
+DATA tcqPlaces6_1<>+6(SB)/1, $0x0f
+DATA tcqPlaces6_1<>+7(SB)/1, $0x10
+DATA tcqPlaces6_1<>+8(SB)/1, $0x19
+DATA tcqPlaces6_1<>+9(SB)/1, $0x1a
+DATA tcqPlaces6_1<>+10(SB)/1, $0x1b
+DATA tcqPlaces6_1<>+11(SB)/1, $0x1c
+DATA tcqPlaces6_1<>+12(SB)/1, $0x25
+DATA tcqPlaces6_1<>+13(SB)/1, $0x26
+DATA tcqPlaces6_1<>+14(SB)/1, $0x27
+DATA tcqPlaces6_1<>+15(SB)/1, $0x28
+DATA tcqPlaces6_1<>+16(SB)/1, $0x04
+DATA tcqPlaces6_1<>+17(SB)/1, $0x05
+DATA tcqPlaces6_1<>+18(SB)/1, $0x06
+DATA tcqPlaces6_1<>+19(SB)/1, $0x07
+DATA tcqPlaces6_1<>+20(SB)/1, $0x10
+DATA tcqPlaces6_1<>+21(SB)/1, $0x11
+DATA tcqPlaces6_1<>+22(SB)/1, $0x12
+DATA tcqPlaces6_1<>+23(SB)/1, $0x13
+DATA tcqPlaces6_1<>+24(SB)/1, $0x1c
+DATA tcqPlaces6_1<>+25(SB)/1, $0x1d
+DATA tcqPlaces6_1<>+26(SB)/1, $0x1e
+DATA tcqPlaces6_1<>+27(SB)/1, $0x1f
+DATA tcqPlaces6_1<>+28(SB)/1, $0x28
+DATA tcqPlaces6_1<>+29(SB)/1, $0x29
+DATA tcqPlaces6_1<>+30(SB)/1, $0x2a
+DATA tcqPlaces6_1<>+31(SB)/1, $0x2b
+DATA tcqPlaces6_1<>+32(SB)/1, $0x07
+DATA tcqPlaces6_1<>+33(SB)/1, $0x08
+DATA tcqPlaces6_1<>+34(SB)/1, $0x09
+DATA tcqPlaces6_1<>+35(SB)/1, $0x0a
+DATA tcqPlaces6_1<>+36(SB)/1, $0x13
+DATA tcqPlaces6_1<>+37(SB)/1, $0x14
+DATA tcqPlaces6_1<>+38(SB)/1, $0x15
+DATA tcqPlaces6_1<>+39(SB)/1, $0x16
+DATA tcqPlaces6_1<>+40(SB)/1, $0x1f
+DATA tcqPlaces6_1<>+41(SB)/1, $0x20
+DATA tcqPlaces6_1<>+42(SB)/1, $0x21
+DATA tcqPlaces6_1<>+43(SB)/1, $0x22
+DATA tcqPlaces6_1<>+44(SB)/1, $0x2b
+DATA tcqPlaces6_1<>+45(SB)/1, $0x2c
+DATA tcqPlaces6_1<>+46(SB)/1, $0x2d
+DATA tcqPlaces6_1<>+47(SB)/1, $0x2e
+DATA tcqPlaces6_1<>+48(SB)/1, $0x0a
+DATA tcqPlaces6_1<>+49(SB)/1, $0x0b
+DATA tcqPlaces6_1<>+50(SB)/1, $0x0c
+DATA tcqPlaces6_1<>+51(SB)/1, $0x0d
+DATA tcqPlaces6_1<>+52(SB)/1, $0x16
+DATA tcqPlaces6_1<>+53(SB)/1, $0x17
+DATA tcqPlaces6_1<>+54(SB)/1, $0x18
+DATA tcqPlaces6_1<>+55(SB)/1, $0x19
+DATA tcqPlaces6_1<>+56(SB)/1, $0x22
+DATA tcqPlaces6_1<>+57(SB)/1, $0x23
+DATA tcqPlaces6_1<>+58(SB)/1, $0x24
+DATA tcqPlaces6_1<>+59(SB)/1, $0x25
+DATA tcqPlaces6_1<>+60(SB)/1, $0x2e
+DATA tcqPlaces6_1<>+61(SB)/1, $0x2f
+DATA tcqPlaces6_1<>+62(SB)/1, $0x30
+DATA tcqPlaces6_1<>+63(SB)/1, $0x31
+GLOBL tcqPlaces6_1<>(SB), RODATA|NOPTR, $64
 
-DATA tcqWideShifts6<>+0(SB)/4, $0x00000000
-DATA tcqWideShifts6<>+4(SB)/4, $0x00000006
-DATA tcqWideShifts6<>+8(SB)/4, $0x00000004
-DATA tcqWideShifts6<>+12(SB)/4, $0x00000002
-DATA tcqWideShifts6<>+16(SB)/4, $0x00000000
-DATA tcqWideShifts6<>+20(SB)/4, $0x00000006
-DATA tcqWideShifts6<>+24(SB)/4, $0x00000004
-DATA tcqWideShifts6<>+28(SB)/4, $0x00000002
-DATA tcqWideShifts6<>+32(SB)/4, $0x00000000
-DATA tcqWideShifts6<>+36(SB)/4, $0x00000006
-DATA tcqWideShifts6<>+40(SB)/4, $0x00000004
-DATA tcqWideShifts6<>+44(SB)/4, $0x00000002
-DATA tcqWideShifts6<>+48(SB)/4, $0x00000000
-DATA tcqWideShifts6<>+52(SB)/4, $0x00000006
-DATA tcqWideShifts6<>+56(SB)/4, $0x00000004
-DATA tcqWideShifts6<>+60(SB)/4, $0x00000002
-GLOBL tcqWideShifts6<>(SB), RODATA|NOPTR, $64
+DATA tcqPlaces6_16<>+0(SB)/1, $0x10
+DATA tcqPlaces6_16<>+1(SB)/1, $0x11
+DATA tcqPlaces6_16<>+2(SB)/1, $0x12
+DATA tcqPlaces6_16<>+3(SB)/1, $0x13
+DATA tcqPlaces6_16<>+4(SB)/1, $0x1c
+DATA tcqPlaces6_16<>+5(SB)/1, $0x1d
+DATA tcqPlaces6_16<>+6(SB)/1, $0x1e
+DATA tcqPlaces6_16<>+7(SB)/1, $0x1f
+DATA tcqPlaces6_16<>+8(SB)/1, $0x28
+DATA tcqPlaces6_16<>+9(SB)/1, $0x29
+DATA tcqPlaces6_16<>+10(SB)/1, $0x2a
+DATA tcqPlaces6_16<>+11(SB)/1, $0x2b
+DATA tcqPlaces6_16<>+12(SB)/1, $0x34
+DATA tcqPlaces6_16<>+13(SB)/1, $0x35
+DATA tcqPlaces6_16<>+14(SB)/1, $0x36
+DATA tcqPlaces6_16<>+15(SB)/1, $0x37
+DATA tcqPlaces6_16<>+16(SB)/1, $0x13
+DATA tcqPlaces6_16<>+17(SB)/1, $0x14
+DATA tcqPlaces6_16<>+18(SB)/1, $0x15
+DATA tcqPlaces6_16<>+19(SB)/1, $0x16
+DATA tcqPlaces6_16<>+20(SB)/1, $0x1f
+DATA tcqPlaces6_16<>+21(SB)/1, $0x20
+DATA tcqPlaces6_16<>+22(SB)/1, $0x21
+DATA tcqPlaces6_16<>+23(SB)/1, $0x22
+DATA tcqPlaces6_16<>+24(SB)/1, $0x2b
+DATA tcqPlaces6_16<>+25(SB)/1, $0x2c
+DATA tcqPlaces6_16<>+26(SB)/1, $0x2d
+DATA tcqPlaces6_16<>+27(SB)/1, $0x2e
+DATA tcqPlaces6_16<>+28(SB)/1, $0x37
+DATA tcqPlaces6_16<>+29(SB)/1, $0x38
+DATA tcqPlaces6_16<>+30(SB)/1, $0x39
+DATA tcqPlaces6_16<>+31(SB)/1, $0x3a
+DATA tcqPlaces6_16<>+32(SB)/1, $0x16
+DATA tcqPlaces6_16<>+33(SB)/1, $0x17
+DATA tcqPlaces6_16<>+34(SB)/1, $0x18
+DATA tcqPlaces6_16<>+35(SB)/1, $0x19
+DATA tcqPlaces6_16<>+36(SB)/1, $0x22
+DATA tcqPlaces6_16<>+37(SB)/1, $0x23
+DATA tcqPlaces6_16<>+38(SB)/1, $0x24
+DATA tcqPlaces6_16<>+39(SB)/1, $0x25
+DATA tcqPlaces6_16<>+40(SB)/1, $0x2e
+DATA tcqPlaces6_16<>+41(SB)/1, $0x2f
+DATA tcqPlaces6_16<>+42(SB)/1, $0x30
+DATA tcqPlaces6_16<>+43(SB)/1, $0x31
+DATA tcqPlaces6_16<>+44(SB)/1, $0x3a
+DATA tcqPlaces6_16<>+45(SB)/1, $0x3b
+DATA tcqPlaces6_16<>+46(SB)/1, $0x3c
+DATA tcqPlaces6_16<>+47(SB)/1, $0x3d
+DATA tcqPlaces6_16<>+48(SB)/1, $0x19
+DATA tcqPlaces6_16<>+49(SB)/1, $0x1a
+DATA tcqPlaces6_16<>+50(SB)/1, $0x1b
+DATA tcqPlaces6_16<>+51(SB)/1, $0x1c
+DATA tcqPlaces6_16<>+52(SB)/1, $0x25
+DATA tcqPlaces6_16<>+53(SB)/1, $0x26
+DATA tcqPlaces6_16<>+54(SB)/1, $0x27
+DATA tcqPlaces6_16<>+55(SB)/1, $0x28
+DATA tcqPlaces6_16<>+56(SB)/1, $0x31
+DATA tcqPlaces6_16<>+57(SB)/1, $0x32
+DATA tcqPlaces6_16<>+58(SB)/1, $0x33
+DATA tcqPlaces6_16<>+59(SB)/1, $0x34
+DATA tcqPlaces6_16<>+60(SB)/1, $0x3d
+DATA tcqPlaces6_16<>+61(SB)/1, $0x3e
+DATA tcqPlaces6_16<>+62(SB)/1, $0x3f
+DATA tcqPlaces6_16<>+63(SB)/1, $0x40
+GLOBL tcqPlaces6_16<>(SB), RODATA|NOPTR, $64
+
+DATA tcqPlaces6_17<>+0(SB)/1, $0x11
+DATA tcqPlaces6_17<>+1(SB)/1, $0x12
+DATA tcqPlaces6_17<>+2(SB)/1, $0x13
+DATA tcqPlaces6_17<>+3(SB)/1, $0x14
+DATA tcqPlaces6_17<>+4(SB)/1, $0x1d
+DATA tcqPlaces6_17<>+5(SB)/1, $0x1e
+DATA tcqPlaces6_17<>+6(SB)/1, $0x1f
+DATA tcqPlaces6_17<>+7(SB)/1, $0x20
+DATA tcqPlaces6_17<>+8(SB)/1, $0x29
+DATA tcqPlaces6_17<>+9(SB)/1, $0x2a
+DATA tcqPlaces6_17<>+10(SB)/1, $0x2b
+DATA tcqPlaces6_17<>+11(SB)/1, $0x2c
+DATA tcqPlaces6_17<>+12(SB)/1, $0x35
+DATA tcqPlaces6_17<>+13(SB)/1, $0x36
+DATA tcqPlaces6_17<>+14(SB)/1, $0x37
+DATA tcqPlaces6_17<>+15(SB)/1, $0x38
+DATA tcqPlaces6_17<>+16(SB)/1, $0x14
+DATA tcqPlaces6_17<>+17(SB)/1, $0x15
+DATA tcqPlaces6_17<>+18(SB)/1, $0x16
+DATA tcqPlaces6_17<>+19(SB)/1, $0x17
+DATA tcqPlaces6_17<>+20(SB)/1, $0x20
+DATA tcqPlaces6_17<>+21(SB)/1, $0x21
+DATA tcqPlaces6_17<>+22(SB)/1, $0x22
+DATA tcqPlaces6_17<>+23(SB)/1, $0x23
+DATA tcqPlaces6_17<>+24(SB)/1, $0x2c
+DATA tcqPlaces6_17<>+25(SB)/1, $0x2d
+DATA tcqPlaces6_17<>+26(SB)/1, $0x2e
+DATA tcqPlaces6_17<>+27(SB)/1, $0x2f
+DATA tcqPlaces6_17<>+28(SB)/1, $0x38
+DATA tcqPlaces6_17<>+29(SB)/1, $0x39
+DATA tcqPlaces6_17<>+30(SB)/1, $0x3a
+DATA tcqPlaces6_17<>+31(SB)/1, $0x3b
+DATA tcqPlaces6_17<>+32(SB)/1, $0x17
+DATA tcqPlaces6_17<>+33(SB)/1, $0x18
+DATA tcqPlaces6_17<>+34(SB)/1, $0x19
+DATA tcqPlaces6_17<>+35(SB)/1, $0x1a
+DATA tcqPlaces6_17<>+36(SB)/1, $0x23
+DATA tcqPlaces6_17<>+37(SB)/1, $0x24
+DATA tcqPlaces6_17<>+38(SB)/1, $0x25
+DATA tcqPlaces6_17<>+39(SB)/1, $0x26
+DATA tcqPlaces6_17<>+40(SB)/1, $0x2f
+DATA tcqPlaces6_17<>+41(SB)/1, $0x30
+DATA tcqPlaces6_17<>+42(SB)/1, $0x31
+DATA tcqPlaces6_17<>+43(SB)/1, $0x32
+DATA tcqPlaces6_17<>+44(SB)/1, $0x3b
+DATA tcqPlaces6_17<>+45(SB)/1, $0x3c
+DATA tcqPlaces6_17<>+46(SB)/1, $0x3d
+DATA tcqPlaces6_17<>+47(SB)/1, $0x3e
+DATA tcqPlaces6_17<>+48(SB)/1, $0x1a
+DATA tcqPlaces6_17<>+49(SB)/1, $0x1b
+DATA tcqPlaces6_17<>+50(SB)/1, $0x1c
+DATA tcqPlaces6_17<>+51(SB)/1, $0x1d
+DATA tcqPlaces6_17<>+52(SB)/1, $0x26
+DATA tcqPlaces6_17<>+53(SB)/1, $0x27
+DATA tcqPlaces6_17<>+54(SB)/1, $0x28
+DATA tcqPlaces6_17<>+55(SB)/1, $0x29
+DATA tcqPlaces6_17<>+56(SB)/1, $0x32
+DATA tcqPlaces6_17<>+57(SB)/1, $0x33
+DATA tcqPlaces6_17<>+58(SB)/1, $0x34
+DATA tcqPlaces6_17<>+59(SB)/1, $0x35
+DATA tcqPlaces6_17<>+60(SB)/1, $0x3e
+DATA tcqPlaces6_17<>+61(SB)/1, $0x3f
+DATA tcqPlaces6_17<>+62(SB)/1, $0x40
+DATA tcqPlaces6_17<>+63(SB)/1, $0x41
+GLOBL tcqPlaces6_17<>(SB), RODATA|NOPTR, $64

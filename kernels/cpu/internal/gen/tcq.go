@@ -65,7 +65,7 @@ func tcqNarrow(v isa, bits int) {
 		VMOVUPS(at(acc, 32*half), sums[half])
 		VMOVDQU(tcqWindows(fmt.Sprintf("tcqNarrow%d%d", bits, half), bits, 8*half, 8), places[half])
 	}
-	VMOVDQU(tcqStarts(fmt.Sprintf("tcqShifts%d", bits), bits, 8), shift)
+	VMOVDQU(tcqStarts(fmt.Sprintf("tcqNarrowShifts%d", bits), bits, 8), shift)
 	factor, ones, twice := tcqFactor(v), v.vec(), v.vec()
 	VPCMPEQB(ones, ones, ones)
 	VPABSB(ones, ones)
@@ -160,165 +160,258 @@ func tcqTwice(v isa) Mem {
 	return m
 }
 
-// tcqProduct keeps one row of a tile in each lane and goes through the columns.
-// A column's 16 windows begin at a byte. They are cut out in one of two ways, some
-// columns so and some so, as Zen 4 does multiplications, dot products and the cut on one
-// pair of its pipes, shuffles and shifts on the other.
+// tcqProduct goes through a tile by four columns at a time. Lane 4r+c of a
+// register of kind i has row 4r+i of column c, so 16 bytes of activations serve four
+// registers. Columns meet in their lanes at the end.
 func tcqProduct(v isa, bits int) {
 	tcqText(v, bits)
 	acc, tiles, record := loadPointer("acc"), loadPointer("tiles"), loadPointer("record")
 	left := GP64()
 	Load(Param("groups"), left)
-	sum := v.vec()
-	VMOVUPS(at(acc, 0), sum)
 	cutter := newTCQCutter(v, tiles, bits)
-	factor, flip := tcqFactor(v), v.words("tcqFlip", 0x80808080)
-	values := AllocLocal(128) // each activation four times
-	fours := v.vecs(2)
-	for i := range fours {
-		VMOVUPS(tcqFours(v, i), fours[i])
+	p := &tcqPipe{cutter: cutter, factor: tcqFactor(v), flip: v.words("tcqFlip", 0x80808080), values: GP64()}
+	sums := v.vecs(tcqKinds)
+	for i := range sums {
+		v.zero(sums[i])
 	}
+	// Loads of what was stored across cache lines wait for the cache.
+	local := AllocLocal(128 + 64)
+	LEAQ(local.Offset(63), p.values)
+	ANDQ(I32(-64), p.values)
 	shift, scale := GP64(), GP64()
 	LEAQ(at(record, 384), shift)
 	LEAQ(at(record, 256), scale)
 	loop("group", left, 1, func() {
-		for i := range fours {
-			q := v.vec()
-			VPERMB(at(record, 0), fours[i], q) // reads 64 bytes of the record
-			VMOVDQU64(q, values.Offset(64*i))
+		for i := range 2 {
+			fours := v.vec()
+			VMOVUPS(tcqFours(v, i), fours)
+			VPERMB(at(record, 0), fours, fours) // reads 64 bytes of the record
+			VMOVDQU64(fours, at(p.values, 64*i))
 		}
-		whole := v.vec()
-		VPBROADCASTD(at(shift, 0), whole)
-		VPSLLD(Imm(2), whole, whole) // codewords are sums of four bytes, each 128 too large
-		other := v.vec()
-		zeroed(other)
-		for column := range 32 {
-			window := cutter.windows(column)
-			VPMULLD(factor, window, window)
-			VPXORD(flip, window, window)
-			into := whole
-			if column%2 == 1 {
-				into = other
-			}
-			VPDPBUSD_BCST(values.Offset(4*column), window, into)
+		whole := v.vecs(tcqKinds)
+		for i := range whole { // codewords are sums of four bytes, each 128 too large, rows of four lanes
+			VPBROADCASTD(at(shift, 0), whole[i])
 		}
-		VPADDD(other, whole, whole)
-		VCVTDQ2PS(whole, whole)
-		VFMADD231PS_BCST(at(scale, 0), whole, sum)
+		p.group(whole)
+		for i := range whole {
+			VCVTDQ2PS(whole[i], whole[i])
+			VFMADD231PS_BCST(at(scale, 0), whole[i], sums[i])
+		}
 		bump(tiles, 64*bits)
 		bump(record, 32)
 		bump(shift, 4)
 		bump(scale, 4)
 	})
-	VMOVUPS(sum, at(acc, 0))
+	tcqColumns(v, sums)
+	VADDPS(at(acc, 0), sums[0], sums[0])
+	VMOVUPS(sums[0], at(acc, 0))
 	VZEROUPPER()
 	RET()
 }
 
-// A tcqCutter cuts windows of 16 bits out of the codes, zeros above them.
+// tcqColumns adds, in each 128 bits, the four lanes of sums[i] into lane i of sums[0].
+func tcqColumns(v isa, sums []reg.VecVirtual) {
+	t := v.vec()
+	for i := range 2 {
+		VUNPCKHPS(sums[2*i+1], sums[2*i], t)
+		VUNPCKLPS(sums[2*i+1], sums[2*i], sums[2*i])
+		VADDPS(t, sums[2*i], sums[2*i])
+	}
+	VUNPCKHPD(sums[2], sums[0], t)
+	VUNPCKLPD(sums[2], sums[0], sums[0])
+	VADDPS(t, sums[0], sums[0])
+}
+
+// tcqKinds is how many registers have the windows of four columns.
+const tcqKinds = 4
+
+// A tcqPipe multiplies a group's states and activations.
+type tcqPipe struct {
+	cutter       *tcqCutter
+	factor, flip reg.VecVirtual
+	values       reg.GPVirtual  // each activation of the group four times
+	columns      reg.VecVirtual // those of the four columns in work
+}
+
+// activations returns those that register n of a group's states is multiplied with.
+func (p *tcqPipe) activations(n int) reg.VecVirtual {
+	if n%tcqKinds == 0 {
+		p.columns = p.cutter.vec()
+		VBROADCASTI32X4(at(p.values, 4*n), p.columns)
+	}
+	return p.columns
+}
+
+// group adds 32 columns to the sums of each kind. Instructions of several registers of
+// states take turns, so that few wait for another's result.
+func (p *tcqPipe) group(whole []reg.VecVirtual) {
+	const registers = 8 * tcqKinds
+	stages := []struct {
+		after int // registers of states
+		do    func(n int, state reg.VecVirtual)
+	}{
+		{3, func(_ int, state reg.VecVirtual) { VPMULLD(p.factor, state, state) }},
+		{6, func(_ int, state reg.VecVirtual) { VPXORD(p.flip, state, state) }},
+		{8, func(n int, state reg.VecVirtual) { VPDPBUSD(p.activations(n), state, whole[n%tcqKinds]) }},
+	}
+	var states [registers]reg.VecVirtual
+	for n := range registers + stages[len(stages)-1].after {
+		if n < registers {
+			states[n] = p.cutter.windows(n/tcqKinds, n%tcqKinds)
+		}
+		for _, s := range stages {
+			if m := n - s.after; m >= 0 && m < registers {
+				s.do(m, states[m])
+			}
+		}
+	}
+}
+
+// A tcqCutter cuts windows of 16 bits out of the codes, zeros above them. Windows of a
+// kind that begin at a byte in all lanes are one permutation. Others are shifted and
+// masked, or cut, which takes one instruction less but one of the pipes of
+// multiplications and dot products: so one kind of four.
 type tcqCutter struct {
 	isa
-	tiles        reg.GPVirtual
-	bits         int
-	place, cut   reg.VecVirtual // bytes to 64-bit lanes; bits of them to bytes
-	apart, shift reg.VecVirtual // bytes to 32-bit lanes; where in them windows begin
-	mask         reg.VecVirtual
-	low          reg.OpmaskVirtual // the lower two bytes of each 32 bits
+	tiles  reg.GPVirtual
+	bits   int
+	kinds  [tcqKinds]tcqKind
+	places [2]reg.VecVirtual // bytes to lanes, from the window of kind 0 on and from a byte on
+	bytes  [2]reg.VecVirtual // of four columns, so placed
+	mask   reg.VecVirtual
+	all    reg.OpmaskVirtual
+	low    reg.OpmaskVirtual // the lower two bytes of each 32 bits
+}
+
+// A tcqKind says how the windows of one kind are cut.
+type tcqKind struct {
+	placed int // which of the cutter's places
+	shift  int // from there on, bits; in odd rows of odd bits 4 more
+	byByte bool
+	shifts reg.VecVirtual // of odd bits
+	cut    reg.VecVirtual // of the last kind
 }
 
 func newTCQCutter(v isa, tiles reg.GPVirtual, bits int) *tcqCutter {
-	k := &tcqCutter{isa: v, tiles: tiles, bits: bits, cut: v.vec(), apart: v.vec(), shift: v.vec(), low: K()}
-	if bits > 3 {
-		k.place = v.vec()
-		VMOVUPS(tcqPlaces(v, bits), k.place)
+	k := &tcqCutter{isa: v, tiles: tiles, bits: bits, all: K(), low: K()}
+	for i := range k.kinds {
+		k.kinds[i] = newTCQKind(v, bits, i)
+		if on := k.kinds[i].placed; k.places[on] == nil {
+			k.places[on] = v.vec()
+			VMOVUPS(tcqPlaces(v, bits, on), k.places[on])
+		}
 	}
-	VMOVUPS(tcqCuts(v, bits), k.cut)
-	VMOVUPS(tcqWindows(fmt.Sprintf("tcqApart%d", bits), bits, 0, 16), k.apart)
-	VMOVUPS(tcqStarts(fmt.Sprintf("tcqWideShifts%d", bits), bits, 16), k.shift)
 	k.mask = v.words("tcqState", 0xffff)
 	mask := GP64()
 	MOVQ(Imm(0x3333333333333333), mask)
 	KMOVQ(mask, k.low)
+	KXNORQ(k.low, k.low, k.all)
 	return k
 }
 
-// windows returns those of a column, one in each lane.
-func (k *tcqCutter) windows(column int) reg.VecVirtual {
-	w := k.vec()
+func newTCQKind(v isa, bits, i int) tcqKind {
+	kind := tcqKind{shift: i * bits}
+	kind.byByte = bits%2 == 0 && bits <= 4 && kind.shift%8 == 0 // at 6 bits a mask is faster
+	if kind.byByte || kind.shift+16+bits%2*4 > 32 {
+		kind.placed = min(kind.shift/8, 1)
+		kind.shift -= 8 * kind.placed
+	}
 	switch {
-	case k.bits <= 3 && column%2 == 0:
-		k.cutWhole(column, w)
-	case k.bits > 3 && column%3 != 2:
-		VPERMB(k.bytes(column), k.place, w)
-		VPMULTISHIFTQB_Z(w, k.cut, k.low, w)
+	case kind.byByte:
+	case i == tcqKinds-1:
+		kind.cut = v.vec()
+		VMOVUPS(tcqCuts(v, bits, kind.shift), kind.cut)
+	case bits%2 == 1:
+		kind.shifts = v.vec()
+		VMOVUPS(tcqShifts(v, bits, kind.shift), kind.shifts)
+	}
+	return kind
+}
+
+// windows returns those of kind i of four columns of a group.
+func (k *tcqCutter) windows(quad, i int) reg.VecVirtual {
+	if i == 0 {
+		k.bytes = [2]reg.VecVirtual{}
+	}
+	w, kind := k.vec(), k.kinds[i]
+	if kind.byByte {
+		k.place(quad, kind.placed, k.low, w)
+		return w
+	}
+	from := k.bytes[kind.placed]
+	if from == nil {
+		from = k.vec()
+		k.place(quad, kind.placed, k.all, from)
+		k.bytes[kind.placed] = from
+	}
+	switch {
+	case kind.cut != nil:
+		VPMULTISHIFTQB_Z(from, kind.cut, k.low, w)
+		return w
+	case kind.shifts != nil:
+		VPSRLVD(kind.shifts, from, w)
 	default:
-		VPERMB(k.bytes(column), k.apart, w)
-		VPSRLVD(k.shift, w, w)
-		VPANDD(k.mask, w, w)
+		VPSRLD(Imm(uint64(kind.shift)), from, w)
 	}
+	VPANDD(k.mask, w, w)
 	return w
 }
 
-// bytes returns those from a column's first window on: 64 in memory, or the 16 that are
-// needed.
-func (k *tcqCutter) bytes(column int) Op {
-	from, w := Op(nil), k.vec()
-	tcqWindow(k.tiles, k.bits, column, w, func(m Op) { from = m })
-	if _, ok := from.(Mem); ok {
-		return from
+// place brings the masked bytes of four columns to their lanes, zeros for others.
+func (k *tcqCutter) place(quad, on int, mask reg.OpmaskVirtual, w reg.VecVirtual) {
+	tile, column := quad/4*32*k.bits, quad%4*8*k.bits
+	if quad%4 < 3 {
+		VPERMB_Z(at(k.tiles, tile+column), k.places[on], mask, w)
+		return
 	}
-	return w
+	// Their last bits are the ring's first, and the tile's last 64 bytes come before.
+	end := k.vec()
+	VMOVDQU64(at(k.tiles, tile+32*k.bits-64), end)
+	VMOVDQU64(tcqPlaces(k.isa, k.bits, 64-8*k.bits+on), w)
+	VPERMI2B_Z(at(k.tiles, tile), end, mask, w)
 }
 
-// cutWhole is for up to 3 bits, where all windows of a column lie in 64 bits, which every
-// lane is given.
-func (k *tcqCutter) cutWhole(column int, window reg.VecVirtual) {
-	tile, c := column/16*32*k.bits, column%16
-	if c == 15 {
-		panic("gen: a column with the ring's end is cut otherwise")
-	}
-	VPMULTISHIFTQB_BCST_Z(at(k.tiles, tile+2*k.bits*c), k.cut, k.low, window)
-}
-
-// tcqFours repeats each of 16 bytes, from 16*i on, four times.
-func tcqFours(v isa, i int) Mem {
-	name := fmt.Sprintf("tcqFours%d", i)
+// tcqLanes is 16 lanes of four bytes.
+func tcqLanes(v isa, name string, value func(lane, b int) int) Mem {
 	if m, ok := v.data[name]; ok {
 		return m
 	}
 	m := GLOBL(name, 8|16 /* RODATA|NOPTR */)
-	for j := range 16 {
-		DATA(4*j, U32(uint32(16*i+j)*0x01010101))
+	for i := range 64 {
+		DATA(i, U8(uint8(value(i/4, i%4))))
 	}
 	v.data[name] = m
 	return m
 }
 
-// tcqPlaces brings to each 64-bit lane the bytes in which its two windows lie.
-func tcqPlaces(v isa, bits int) Mem {
-	m := GLOBL(fmt.Sprintf("tcqPlaces%d", bits), 8|16 /* RODATA|NOPTR */)
-	for pair := range 8 {
-		first := 2 * pair * bits / 8
-		for b := range 8 {
-			DATA(8*pair+b, U8(uint8(min(first+b, 15))))
-		}
-	}
-	return m
+// tcqFours repeats each of 16 bytes, from 16*i on, four times.
+func tcqFours(v isa, i int) Mem {
+	return tcqLanes(v, fmt.Sprintf("tcqFours%d", i), func(lane, _ int) int { return 16*i + lane })
 }
 
-// tcqCuts says from which bits of its lane each byte of a state comes.
-func tcqCuts(v isa, bits int) Mem {
-	m := GLOBL(fmt.Sprintf("tcqCuts%d", bits), 8|16 /* RODATA|NOPTR */)
-	for pair := range 8 {
-		from := 2 * pair * bits
-		if bits > 3 {
-			from %= 8
+// tcqPlaces brings to lane 4r+c four bytes, from that on in which the window of row 4r and
+// column c begins, the first window lying on bytes from the table's first.
+func tcqPlaces(v isa, bits, on int) Mem {
+	return tcqLanes(v, fmt.Sprintf("tcqPlaces%d_%d", bits, on), func(lane, b int) int {
+		return on + lane%4*2*bits + lane/4*bits/2 + b
+	})
+}
+
+// tcqOdd is how many bits after a byte's first the window of the lane's row 4r begins.
+func tcqOdd(bits, lane int) int { return lane / 4 * bits % 2 * 4 }
+
+func tcqShifts(v isa, bits, shift int) Mem {
+	return tcqLanes(v, fmt.Sprintf("tcqShifts%d_%d", bits, shift), func(lane, b int) int {
+		if b > 0 {
+			return 0
 		}
-		for half := range 2 {
-			for b := range 4 {
-				DATA(8*pair+4*half+b, U8(uint8((from+half*bits+8*b)%64)))
-			}
-		}
-	}
-	return m
+		return tcqOdd(bits, lane) + shift
+	})
+}
+
+// tcqCuts says from which bits of its 64 each byte of a state comes.
+func tcqCuts(v isa, bits, shift int) Mem {
+	return tcqLanes(v, fmt.Sprintf("tcqCuts%d", bits), func(lane, b int) int {
+		return (lane%2*32 + tcqOdd(bits, lane) + shift + 8*b) % 64
+	})
 }
