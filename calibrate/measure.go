@@ -68,14 +68,14 @@ func (w *walker) run(ctx context.Context) error {
 	}
 	defer w.hidden.Close()
 	for i := range g.Blocks {
-		if err := w.gather(i, 1, func(s *exec.Stage) error { return w.hidden.Through(ctx, s, true) }); err != nil {
+		if err := w.gather(ctx, i, 1, func(s *exec.Stage) error { return w.hidden.Through(ctx, s, true) }); err != nil {
 			return err
 		}
 		if w.o.Progress != nil {
 			w.o.Progress(int64(i+1), int64(len(g.Blocks)))
 		}
 	}
-	return w.gather(len(g.Blocks), 0, func(s *exec.Stage) error { return w.hidden.Normalize(ctx, s, false) })
+	return w.gather(ctx, len(g.Blocks), 0, func(s *exec.Stage) error { return w.hidden.Normalize(ctx, s, false) })
 }
 
 // embed makes the hidden states, in memory where they take at most half of it.
@@ -131,16 +131,16 @@ func (w *walker) source() error {
 }
 
 // gather measures what n blocks from first on read while f runs them.
-func (w *walker) gather(first, n int, f func(s *exec.Stage) error) error {
+func (w *walker) gather(ctx context.Context, first, n int, f func(s *exec.Stage) error) error {
 	g := NewGatherer(w.o.threads())
 	g.PerExpert = true
 	err := w.stage(first, n, g, f)
 	g.Close()
-	if err == nil {
-		err = g.Err()
-	}
 	if err != nil {
 		return placed(w.m.Path, err)
+	}
+	if err := g.Err(); err != nil {
+		return Blame(ctx, w.m, placed(w.m.Path, err))
 	}
 	w.out.Source.Level = g.Level()
 	for name, m := range g.Inputs {

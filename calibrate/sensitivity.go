@@ -257,7 +257,7 @@ func (d *disturber) disturbed(name string, in *reading, table bool) (*formats.Te
 	if err := scheme.DecodeRows(w, &t, 0, n); err != nil {
 		return nil, 0, err
 	}
-	if err := finite(name, w); err != nil {
+	if err := finite(name, w, 0); err != nil {
 		return nil, 0, err
 	}
 	rng := rand.New(rand.NewPCG(d.o.Seed, uint64(len(d.copies))<<32|uint64(len(w))))
@@ -273,10 +273,11 @@ func (d *disturber) disturbed(name string, in *reading, table bool) (*formats.Te
 	return &out, d.o.Relative, nil
 }
 
-func finite(name string, w []float32) error {
+// finite refuses weights that are not; first is the number of the first of them.
+func finite(name string, w []float32, first int64) error {
 	for i, v := range w {
 		if v-v != 0 {
-			return formats.Errorf("", name, "weight %d is %v", i, v)
+			return formats.Errorf("", name, "weight %d is %v", first+int64(i), v)
 		}
 	}
 	return nil

@@ -259,3 +259,33 @@ func decodeRow(cores []Core, row int) []float32 {
 	}
 	return left
 }
+
+// A matrix of zeros, and one that reads nothing, have no factors but those of zeros,
+// by every way of factoring.
+func TestZeros(t *testing.T) {
+	ctx := t.Context()
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, size := range [][2]int{{24, 40}, {40, 24}, {600, 520}} {
+		n, k := size[0], size[1]
+		zeros, some := make([]float32, n*k), make([]float32, n*k)
+		for i := range some {
+			some[i] = float32(rng.NormFloat64())
+		}
+		dead := NewMoments(make([]float64, k*k), k)
+		for _, o := range []Options{{Rank: 8}, {Rank: 8, Fast: true}} {
+			for i, w := range [][]float32{zeros, some} {
+				f, err := Factor(ctx, w, n, k, []*Moments{nil, dead}[i], o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if f.Total != 0 || f.Loss(8) != 0 {
+					t.Errorf("%v %+v: %g and %g are lost of nothing", size, o, f.Total, f.Loss(8))
+				}
+				a, b := f.Take(8)
+				if len(a)/n != len(b)/k || len(a)%n != 0 {
+					t.Errorf("%v %+v: factors of %d and %d", size, o, len(a), len(b))
+				}
+			}
+		}
+	}
+}

@@ -136,8 +136,12 @@ func (f *Factors) byColumns(w []float32, h *Moments, rank int) error {
 	return f.project(y, p, w, h, rank)
 }
 
-// project solves the problem within the rows of y[p][N].
+// project solves the problem within the rows of y[p][N], of which a matrix of zeros
+// has none.
 func (f *Factors) project(y []float32, p int, w []float32, h *Moments, rank int) error {
+	if p == 0 {
+		return nil
+	}
 	s := multiply(y, f.wt, p, f.K, f.N)
 	g := multiply(h.through(s, p, f.K), s, p, p, f.K)
 	values, vectors, err := eigen(g, p)

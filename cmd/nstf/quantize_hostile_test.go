@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/safetensors"
 	"github.com/nstf/nstf/quantize/pipeline"
 )
 
@@ -169,5 +171,42 @@ func TestImportanceMatrixOfAnother(t *testing.T) {
 	r := invoke("plan", filepath.Join(micro, "llama-3"), "--bpw", "16", "--effort", "1", "--schemes", "q8_0", "--stats", "../../testdata/imatrix/mixtral.dat")
 	if r.code != exitFine || !strings.Contains(r.err, "says nothing of") || !strings.Contains(r.err, "ffn") {
 		t.Errorf("%d: %s", r.code, r.err)
+	}
+}
+
+// A matrix of zeros has no factors to look for, and is stored all the same.
+func TestQuantizeZeros(t *testing.T) {
+	args := withText(t, "llama-k256")
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(args[0])); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "model.safetensors")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := safetensors.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range f.Tensors() {
+		if strings.Contains(x.Name, "down_proj") || strings.Contains(x.Name, "q_proj") {
+			at := bytes.Index(data, content(t, x))
+			clear(data[at : at+int(x.Size())])
+		}
+	}
+	f.Close()
+	if err := os.WriteFile(path, data, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	args[0] = dir
+	for _, more := range [][]string{{"--forms"}, {"--schemes", "q8_0", "--keep", "down=lowrank:32:tcq3", "--keep", "attn.q=tcq2+lr:16:tcq2"}} {
+		var o pipeline.Outcome
+		out := filepath.Join(t.TempDir(), "out.nstf")
+		decode(t, must(t, append(append([]string{"quantize", "-o", out, "--bpw", "12", "--json"}, args...), more...)...), &o)
+		if o.Measured == nil || !(o.Measured.KLD.Mean < 1) {
+			t.Errorf("%v: %+v", more, o.Measured)
+		}
 	}
 }

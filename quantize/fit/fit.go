@@ -33,6 +33,7 @@ type ValueError struct {
 	Row, Column int // Row is -1 for a value of the importance
 	Value       float32
 	Reason      string
+	TooLarge    bool // finite, but more than the scheme holds: another may
 }
 
 // Error implements error.
@@ -154,11 +155,11 @@ func (f fitter) rows(s *scheme.Scheme, dst []byte, w, importance []float32, k in
 func (f fitter) check(s *scheme.Scheme, w, importance []float32, k int) error {
 	for i, v := range w {
 		if !(v <= f.limit && v >= -f.limit) {
-			reason := "not finite"
+			e := &ValueError{Row: i / k, Column: i % k, Value: v, Reason: "not finite"}
 			if math.Abs(float64(v)) <= math.MaxFloat32 {
-				reason = fmt.Sprintf("%s holds magnitudes up to %g", s.Name, f.limit)
+				e.TooLarge, e.Reason = true, fmt.Sprintf("%s holds magnitudes up to %g", s.Name, f.limit)
 			}
-			return &ValueError{Row: i / k, Column: i % k, Value: v, Reason: reason}
+			return e
 		}
 	}
 	for i, v := range importance {

@@ -83,9 +83,16 @@ func Matrix(ctx context.Context, name string, w []float32, n, k int, recipe stri
 	}
 	r, err := matrix(ctx, name, w, n, k, recipe, in, o)
 	if v, ok := errors.AsType[*ValueError](err); ok {
-		return Result{}, formats.Errorf("", name, "cannot be quantized: %v", v)
+		return Result{}, unfitted(name, v)
 	}
 	return r, err
+}
+
+// unfitted names the tensor of a weight that cannot be fitted.
+func unfitted(name string, v *ValueError) error {
+	e := formats.Errorf("", name, "cannot be quantized")
+	e.Err = v
+	return e
 }
 
 func matrix(ctx context.Context, name string, w []float32, n, k int, recipe string, in *Input, o Options) (Result, error) {
@@ -206,7 +213,11 @@ func Estimate(ctx context.Context, w []float32, n, k int, recipe string, in *Inp
 		return 0, formats.Errorf("", "", "%v", in.err)
 	}
 	if bits := plan.TrellisBits(recipe); bits > 0 {
-		return trellisEstimate(ctx, w, n, k, bits, in, o)
+		e, err := trellisEstimate(ctx, w, n, k, bits, in, o)
+		if v, ok := errors.AsType[*ValueError](err); ok {
+			err = unfitted("", v)
+		}
+		return e, err
 	}
 	rows := tiles(n, sampled).of(w, k)
 	o.sample = true

@@ -58,10 +58,8 @@ func (q TCQ) Fit(ctx context.Context, w []float32, n, k int) ([][]byte, error) {
 	if len(w) != n*k || n%scheme.TCQTile != 0 || k%scheme.TCQTile != 0 {
 		panic(fmt.Sprintf("fit: %d weights for %d rows of %d in tiles", len(w), n, k))
 	}
-	for i, v := range w {
-		if !(math.Abs(float64(v)) <= math.MaxFloat32) {
-			return nil, &ValueError{Row: i / k, Column: i % k, Value: v, Reason: "not finite"}
-		}
+	if err := checkRows(w, k); err != nil {
+		return nil, err
 	}
 	if q.Set == nil {
 		q.Set = cpu.Best()
@@ -91,6 +89,30 @@ func (q TCQ) Fit(ctx context.Context, w []float32, n, k int) ([][]byte, error) {
 	}
 	q.strips(ctx, todo, parts, rotated, k)
 	return parts, ctx.Err()
+}
+
+// tcqLargest is the root mean square of a row that scales in f16 hold: a codeword's
+// deviation is 147.7 and less, a scale of 1 means 1/128.
+const tcqLargest = 40000
+
+// checkRows refuses weights that are not finite, and rows that scales do not hold.
+func checkRows(w []float32, k int) error {
+	for at := 0; at < len(w); at += k {
+		row := w[at : at+k]
+		largest := 0
+		for i, v := range row {
+			if !(math.Abs(float64(v)) <= math.MaxFloat32) {
+				return &ValueError{Row: at / k, Column: i, Value: v, Reason: "not finite"}
+			}
+			if math.Abs(float64(v)) > math.Abs(float64(row[largest])) {
+				largest = i
+			}
+		}
+		if rms(row) > tcqLargest {
+			return &ValueError{Row: at / k, Column: largest, Value: row[largest], TooLarge: true, Reason: fmt.Sprintf("tcq holds rows of a root mean square up to %d", tcqLargest)}
+		}
+	}
+	return nil
 }
 
 // strips has the processor find the codes of some strips.

@@ -149,9 +149,17 @@ func TestTCQEdges(t *testing.T) {
 			t.Fatalf("zero %d became %g", i, v)
 		}
 	}
-	w[37] = float32(math.NaN())
 	var value *fit.ValueError
-	if _, err := rotatedTCQ(2, n, k).Fit(context.Background(), w, n, k); !errors.As(err, &value) || value.Row != 2 || value.Column != 5 {
+	for i := range w {
+		w[i] = 1e6 // beyond what the scales hold: once written as zeros
+	}
+	if _, err := rotatedTCQ(2, n, k).Fit(context.Background(), w, n, k); !errors.As(err, &value) || !value.TooLarge {
+		t.Errorf("a million: %v", err)
+	}
+	w[37] = float32(math.NaN())
+	clear(w[:37])
+	clear(w[38:])
+	if _, err := rotatedTCQ(2, n, k).Fit(context.Background(), w, n, k); !errors.As(err, &value) || value.TooLarge || value.Row != 2 || value.Column != 5 {
 		t.Errorf("NaN: %v", err)
 	}
 }

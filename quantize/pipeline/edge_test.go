@@ -67,6 +67,22 @@ func TestWeights(t *testing.T) {
 			}
 		}
 	}
+	// Where a plan is to be made, calibration comes upon them first.
+	broken := edited(t, m, name, func(w []float32) { w[5] = float32(math.NaN()) })
+	_, err := calibrate.Measure(t.Context(), broken, windows(m.Graph.Vocab, 2), calibrate.Options{})
+	var f *formats.FormatError
+	if !errors.As(err, &f) || f.Tensor != name || f.File == "" || !strings.Contains(err.Error(), "weight 5 is NaN") {
+		t.Errorf("%v", err)
+	}
+	// Finite weights that lead to what is not are not to blame alone.
+	huge := edited(t, m, name, func(w []float32) {
+		for i := range w {
+			w[i] = 3e38
+		}
+	})
+	if _, err := calibrate.Measure(t.Context(), huge, windows(m.Graph.Vocab, 2), calibrate.Options{}); !errors.As(err, &f) || !strings.Contains(err.Error(), "not finite") {
+		t.Errorf("%v", err)
+	}
 	dead := edited(t, m, m.Graph.Blocks[0].AttnNorm.Weight, func(w []float32) { clear(w[:len(w)/2]) })
 	r, err := pipeline.Run(t.Context(), dead, planned(t, dead, "tcq3"), pipeline.Options{Windows: windows(m.Graph.Vocab, 2)})
 	if err != nil {

@@ -347,7 +347,7 @@ func (r *run) measure(ctx context.Context, i int, f func(s *exec.Stage) error) (
 		return nil, err
 	}
 	if err := g.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", r.m.Path, err)
+		return nil, calibrate.Blame(ctx, r.m, fmt.Errorf("%s: %w", r.m.Path, err))
 	}
 	return &gathered{g: g}, nil
 }

@@ -15,6 +15,7 @@ package candidates
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"slices"
 
@@ -220,6 +221,9 @@ func (b *builder) item(ctx context.Context, it *qplan.Item, allowed []string) er
 		return err
 	}
 	for j, recipe := range allowed {
+		if math.IsInf(errs[j], 1) {
+			continue // its scales do not hold these weights
+		}
 		c := qplan.Candidate{Recipe: recipe, Bytes: t.Size(), Error: errs[j], Loss: errs[j] * sensitivity}
 		if recipe != plan.Keep {
 			x, err := factored.Describe(t.Name, t.Shape, recipe, fit.Options{Seed: b.o.Seed, Lookup: it.Role == string(model.RoleEmbed)})
@@ -233,7 +237,9 @@ func (b *builder) item(ctx context.Context, it *qplan.Item, allowed []string) er
 	if b.o.Forms && len(allowed) > 1 {
 		dense := map[string]float64{}
 		for j, recipe := range allowed {
-			dense[recipe] = errs[j]
+			if !math.IsInf(errs[j], 1) {
+				dense[recipe] = errs[j]
+			}
 		}
 		forms, err := b.forms(ctx, it, &t, dense, sensitivity)
 		if err != nil {
@@ -295,7 +301,7 @@ const (
 )
 
 // errors estimates the relative calibrated error of each recipe, 0 for what
-// stays as it is.
+// stays as it is, infinity for one of several that cannot hold weights so large.
 func (b *builder) errors(ctx context.Context, t *formats.Tensor, recipes []string) ([]float64, error) {
 	out := make([]float64, len(recipes))
 	if len(recipes) == 1 {
@@ -330,6 +336,10 @@ func (b *builder) errors(ctx context.Context, t *formats.Tensor, recipes []strin
 				continue
 			}
 			e, err := fit.Estimate(ctx, w, len(w)/k, k, recipe, in, o)
+			if v, ok := errors.AsType[*fit.ValueError](err); ok && v.TooLarge && len(recipes) > 1 {
+				out[j] = math.Inf(1)
+				continue
+			}
 			if err != nil {
 				return nil, named(err, t.Name)
 			}

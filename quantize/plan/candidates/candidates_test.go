@@ -10,9 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/stats"
+	"github.com/nstf/nstf/formats/tensor"
 	qplan "github.com/nstf/nstf/quantize/plan"
 	"github.com/nstf/nstf/quantize/plan/candidates"
 )
@@ -198,4 +201,46 @@ func Example() {
 	// Output:
 	// tcq2
 	// tcq4
+}
+
+// Weights that the scales of one scheme do not hold are left to those that do.
+func TestLargeWeights(t *testing.T) {
+	m := open(t, "llama-f32")
+	name := m.Graph.Blocks[0].FFN.Up.Weight
+	x := m.Tensor(name)
+	w := make([]float32, x.Elements())
+	for i := range w {
+		w[i] = 1e5 * float32(1+i%7)
+	}
+	raw := make([]byte, 4*len(w))
+	if err := tensor.FromFloat32(raw, w, tensor.F32); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := scheme.ByName("f32")
+	large, err := scheme.New(name, s, x.Shape, nil, tensor.BytesBlob(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m = m.With(map[string]formats.Tensor{name: large})
+	items, err := candidates.Build(t.Context(), m, candidates.Options{Effort: 1, Recipes: []string{"tcq2", "bf16", "f16"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, it := range items {
+		for _, c := range it.Candidates {
+			if it.Name == name && (c.Recipe == "tcq2" || c.Recipe == "f16") || math.IsInf(c.Loss, 0) {
+				t.Errorf("%s: %+v", it.Name, c)
+			}
+		}
+		if it.Name == name && len(it.Candidates) != 2 { // bf16 and keep
+			t.Errorf("%+v", it.Candidates)
+		}
+	}
+	rule, err := candidates.ParseRule(`blocks\.0\.ffn\.up=f16`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := candidates.Build(t.Context(), m, candidates.Options{Effort: 1, Keep: []candidates.Rule{rule}}); err == nil || !strings.Contains(err.Error(), name) {
+		t.Errorf("%v", err)
+	}
 }
