@@ -32,3 +32,4 @@ package cpu
 //go:generate go -C internal/gen run . -kernel trellis -out ../../trellis_amd64.s -stubs ../../trellis_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel tcq -out ../../tcq_amd64.s -stubs ../../tcq_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel lanes -out ../../lanes_amd64.s -stubs ../../lanes_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel fixed -out ../../fixed_amd64.s -stubs ../../fixed_amd64.go -pkg cpu

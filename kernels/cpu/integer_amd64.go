@@ -58,6 +58,7 @@ func useVNNI(s *Set) {
 		return
 	}
 	s.eights, s.sixteens = eightsAVX512, sixteensAVX512
+	s.fixed = fixedKernel{least: 5, mr: 12, nr: 32, fix: fixAVX512, tile: fixedTileAVX512}
 	s.interleave, s.dotLevels = interleaveAVX512, dotLevelsAVX512
 	for p, strip := range map[*product][5]matVecKernel{
 		s.product(fineGroup, false):   {1: matVecStrip16x1AVX512, 2: matVecStrip16x2AVX512, 4: matVecStrip16x4AVX512},

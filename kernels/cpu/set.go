@@ -43,6 +43,7 @@ type Set struct {
 	gemm  gemmKernel
 	fused gemmKernel // gemm with fused multiply-adds at every level
 	lanes laneKernels
+	fixed fixedKernel
 	panel panelKernels
 	norm  normKernels
 
@@ -115,6 +116,7 @@ func genericSet() *Set {
 		gemm:        gemmGeneric(),
 		fused:       gemmFusedGeneric(),
 		lanes:       genericLanes(),
+		fixed:       genericFixed(),
 		panel:       genericPanel(),
 		norm:        genericNorms(),
 		quantize:    quantizeGeneric,

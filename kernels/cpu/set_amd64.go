@@ -53,6 +53,7 @@ func useAVX2(s *Set) {
 	s.norm = normsAVX2()
 	s.trellis = trellisAVX2
 	s.lanes = lanesAVX2()
+	s.fixed = fixedKernel{least: 3, mr: 6, nr: 16, fix: fixAVX2, tile: fixedTileAVX2}
 }
 
 func useAVX512(s *Set) {

@@ -18,11 +18,11 @@ import (
 )
 
 func main() {
-	kernel := flag.String("kernel", "", "file of kernels to write: dot, vector, half, exp, gemm, panel, norm, tile, quantize, eights, trellis, tcq, lanes or a scheme")
+	kernel := flag.String("kernel", "", "file of kernels to write: dot, vector, half, exp, gemm, panel, norm, tile, quantize, eights, trellis, tcq, lanes, fixed or a scheme")
 	flag.Parse()
 	files := map[string]func(v isa){"dot": dotFile, "vector": vectorFile, "half": halfFile, "exp": expFile, "gemm": gemmFile,
 		"panel": panelFile, "norm": normFile, "probe": probeFile, "tile": tileFile, "codes": codesFile, "unpack": unpackFile, "strips": stripsFile, "quantize": quantizeFile, "trellis": trellisFile,
-		"tcq": tcqFile, "lanes": lanesFile, "eights": eightsFile}
+		"tcq": tcqFile, "lanes": lanesFile, "fixed": fixedFile, "eights": eightsFile}
 	for name, s := range integers() {
 		files[name] = integerFile(s, narrows()[name])
 	}
