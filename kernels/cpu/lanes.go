@@ -73,18 +73,20 @@ type laneKernels struct {
 	extent     func(low, high *Lane, x []Lane)
 	answer     func(z *[Lanes]Lane, e []Lane, m []float32, ld int)
 	round      func(q, z, e *[Lanes]Lane, loss *Lane, d *[Lanes]float32, m []float32, ld int, g *LaneGrid)
+	scales     func(best *LaneScales, top *Lane, x []Lane, w, reach []float32, refine int, g *LaneGrid)
+	offsets    func(best *LaneScales, low, high *Lane, x []Lane, w, reach []float32, refine int, o *[2]float32, g *LaneGrid)
+	near       func(sum, scale, offset *Lane, x []Lane, w []float32, near *LaneNear, steps [][2]float32, g *LaneGrid)
 }
 
 func genericLanes() laneKernels {
-	return laneKernels{laneSumsGeneric, laneErrorGeneric, laneRangeGeneric, laneAnswerGeneric, laneRoundGeneric}
+	return laneKernels{laneSumsGeneric, laneErrorGeneric, laneRangeGeneric, laneAnswerGeneric, laneRoundGeneric,
+		laneScalesGeneric, laneOffsetsGeneric, laneNearGeneric}
 }
 
 // inverse is 1/Scale, 0 where that is not finite.
 func (g *LaneGrid) inverse() (inv Lane) {
-	for l, v := range g.Scale {
-		if i := 1 / v; i-i == 0 {
-			inv[l] = i
-		}
+	for l, v := range &g.Scale {
+		inv[l] = finiteInverse(v)
 	}
 	return inv
 }

@@ -34,6 +34,24 @@ func laneAnswerAVX2(z *float32, e *float32, n int, m *float32, ld int)
 //go:noescape
 func laneRoundAVX2(q *float32, z *float32, e *float32, loss *float32, d *float32, m *float32, ld int, grid *float32, table *float32)
 
+// laneScalesAVX2 computes
+// what laneScalesGeneric does.
+//
+//go:noescape
+func laneScalesAVX2(best *float32, top *float32, x *float32, w *float32, n int, reach []float32, refine int, grid *float32, table *float32)
+
+// laneOffsetsAVX2 computes
+// what laneOffsetsGeneric does.
+//
+//go:noescape
+func laneOffsetsAVX2(best *float32, low *float32, high *float32, x *float32, w *float32, n int, reach []float32, refine int, o *float32, grid *float32, table *float32)
+
+// laneNearAVX2 computes
+// what laneNearGeneric does.
+//
+//go:noescape
+func laneNearAVX2(sum *float32, scale *float32, offset *float32, x *float32, w *float32, n int, near *float32, steps *float32, count int, grid *float32, table *float32)
+
 // laneSumsAVX512 computes
 // what laneSumsGeneric does.
 //
@@ -63,3 +81,21 @@ func laneAnswerAVX512(z *float32, e *float32, n int, m *float32, ld int)
 //
 //go:noescape
 func laneRoundAVX512(q *float32, z *float32, e *float32, loss *float32, d *float32, m *float32, ld int, grid *float32, table *float32)
+
+// laneScalesAVX512 computes
+// what laneScalesGeneric does.
+//
+//go:noescape
+func laneScalesAVX512(best *float32, top *float32, x *float32, w *float32, n int, reach []float32, refine int, grid *float32, table *float32)
+
+// laneOffsetsAVX512 computes
+// what laneOffsetsGeneric does.
+//
+//go:noescape
+func laneOffsetsAVX512(best *float32, low *float32, high *float32, x *float32, w *float32, n int, reach []float32, refine int, o *float32, grid *float32, table *float32)
+
+// laneNearAVX512 computes
+// what laneNearGeneric does.
+//
+//go:noescape
+func laneNearAVX512(sum *float32, scale *float32, offset *float32, x *float32, w *float32, n int, near *float32, steps *float32, count int, grid *float32, table *float32)

@@ -15,45 +15,45 @@ TEXT ·laneSumsAVX2(SB), NOSPLIT, $0-48
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS 192(CX), Y1
 	VBROADCASTSS 196(CX), Y2
+	VMOVUPS      64(CX), Y3
+	VMOVUPS      128(CX), Y4
 	MOVQ         x+8(FP), BX
 	MOVQ         w+16(FP), SI
 	MOVQ         n+24(FP), DI
-	VMOVUPS      64(CX), Y7
-	VMOVUPS      128(CX), Y8
-	VXORPS       Y3, Y3, Y3
-	VXORPS       Y4, Y4, Y4
 	VXORPS       Y5, Y5, Y5
 	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
 
 at0wholesums:
 	CMPQ         DI, $0x00000001
 	JL           at0wholesums_end
 	VMOVUPS      (BX), Y9
-	VADDPS       Y7, Y9, Y10
-	VMULPS       Y8, Y10, Y10
+	VADDPS       Y3, Y9, Y10
+	VMULPS       Y4, Y10, Y10
 	VADDPS       Y0, Y10, Y10
 	VSUBPS       Y0, Y10, Y10
 	VMAXPS       Y1, Y10, Y10
 	VMINPS       Y2, Y10, Y10
 	VBROADCASTSS (SI), Y11
 	VMULPS       Y10, Y11, Y12
-	VADDPS       Y12, Y3, Y3
-	VMULPS       Y12, Y10, Y10
-	VADDPS       Y10, Y4, Y4
-	VMULPS       Y12, Y9, Y12
 	VADDPS       Y12, Y5, Y5
+	VMULPS       Y12, Y10, Y10
+	VADDPS       Y10, Y6, Y6
+	VMULPS       Y12, Y9, Y12
+	VADDPS       Y12, Y7, Y7
 	VMULPS       Y11, Y9, Y11
-	VADDPS       Y11, Y6, Y6
+	VADDPS       Y11, Y8, Y8
 	ADDQ         $0x40, BX
 	ADDQ         $0x04, SI
 	SUBQ         $0x00000001, DI
 	JMP          at0wholesums
 
 at0wholesums_end:
-	VMOVUPS Y3, (AX)
-	VMOVUPS Y4, 64(AX)
-	VMOVUPS Y5, 128(AX)
-	VMOVUPS Y6, 192(AX)
+	VMOVUPS Y5, (AX)
+	VMOVUPS Y6, 64(AX)
+	VMOVUPS Y7, 128(AX)
+	VMOVUPS Y8, 192(AX)
 	JMP     at0end
 
 at0table:
@@ -61,22 +61,22 @@ at0table:
 	VBROADCASTSS laneLeast<>+0(SB), Y1
 	VBROADCASTSS laneMost<>+0(SB), Y2
 	VBROADCASTSS laneFrom<>+0(SB), Y3
+	VMOVUPS      64(CX), Y4
+	VMOVUPS      128(CX), Y5
 	MOVQ         x+8(FP), BX
 	MOVQ         w+16(FP), SI
 	MOVQ         n+24(FP), DI
-	VMOVUPS      64(CX), Y8
-	VMOVUPS      128(CX), Y9
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y5, Y5, Y5
 	VXORPS       Y6, Y6, Y6
 	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
 
 at0levelssums:
 	CMPQ         DI, $0x00000001
 	JL           at0levelssums_end
 	VMOVUPS      (BX), Y10
-	VADDPS       Y8, Y10, Y11
-	VMULPS       Y9, Y11, Y11
+	VADDPS       Y4, Y10, Y11
+	VMULPS       Y5, Y11, Y11
 	VADDPS       Y11, Y11, Y11
 	VADDPS       Y0, Y11, Y11
 	VSUBPS       Y0, Y11, Y11
@@ -88,23 +88,23 @@ at0levelssums:
 	VGATHERDPS   Y13, (DX)(Y12*4), Y11
 	VBROADCASTSS (SI), Y12
 	VMULPS       Y11, Y12, Y13
-	VADDPS       Y13, Y4, Y4
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y11, Y5, Y5
-	VMULPS       Y13, Y10, Y13
 	VADDPS       Y13, Y6, Y6
+	VMULPS       Y13, Y11, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y13, Y10, Y13
+	VADDPS       Y13, Y8, Y8
 	VMULPS       Y12, Y10, Y12
-	VADDPS       Y12, Y7, Y7
+	VADDPS       Y12, Y9, Y9
 	ADDQ         $0x40, BX
 	ADDQ         $0x04, SI
 	SUBQ         $0x00000001, DI
 	JMP          at0levelssums
 
 at0levelssums_end:
-	VMOVUPS Y4, (AX)
-	VMOVUPS Y5, 64(AX)
-	VMOVUPS Y6, 128(AX)
-	VMOVUPS Y7, 192(AX)
+	VMOVUPS Y6, (AX)
+	VMOVUPS Y7, 64(AX)
+	VMOVUPS Y8, 128(AX)
+	VMOVUPS Y9, 192(AX)
 
 at0end:
 	TESTQ        DX, DX
@@ -112,45 +112,45 @@ at0end:
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS 192(CX), Y1
 	VBROADCASTSS 196(CX), Y2
-	MOVQ         x+8(FP), DX
-	MOVQ         w+16(FP), BX
-	MOVQ         n+24(FP), SI
-	VMOVUPS      96(CX), Y7
-	VMOVUPS      160(CX), Y8
-	VXORPS       Y3, Y3, Y3
-	VXORPS       Y4, Y4, Y4
+	VMOVUPS      96(CX), Y3
+	VMOVUPS      160(CX), Y4
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), DX
+	MOVQ         n+24(FP), BX
 	VXORPS       Y5, Y5, Y5
 	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
 
 at32wholesums:
-	CMPQ         SI, $0x00000001
+	CMPQ         BX, $0x00000001
 	JL           at32wholesums_end
-	VMOVUPS      32(DX), Y9
-	VADDPS       Y7, Y9, Y10
-	VMULPS       Y8, Y10, Y10
+	VMOVUPS      32(CX), Y9
+	VADDPS       Y3, Y9, Y10
+	VMULPS       Y4, Y10, Y10
 	VADDPS       Y0, Y10, Y10
 	VSUBPS       Y0, Y10, Y10
 	VMAXPS       Y1, Y10, Y10
 	VMINPS       Y2, Y10, Y10
-	VBROADCASTSS (BX), Y11
+	VBROADCASTSS (DX), Y11
 	VMULPS       Y10, Y11, Y12
-	VADDPS       Y12, Y3, Y3
-	VMULPS       Y12, Y10, Y10
-	VADDPS       Y10, Y4, Y4
-	VMULPS       Y12, Y9, Y12
 	VADDPS       Y12, Y5, Y5
+	VMULPS       Y12, Y10, Y10
+	VADDPS       Y10, Y6, Y6
+	VMULPS       Y12, Y9, Y12
+	VADDPS       Y12, Y7, Y7
 	VMULPS       Y11, Y9, Y11
-	VADDPS       Y11, Y6, Y6
-	ADDQ         $0x40, DX
-	ADDQ         $0x04, BX
-	SUBQ         $0x00000001, SI
+	VADDPS       Y11, Y8, Y8
+	ADDQ         $0x40, CX
+	ADDQ         $0x04, DX
+	SUBQ         $0x00000001, BX
 	JMP          at32wholesums
 
 at32wholesums_end:
-	VMOVUPS Y3, 32(AX)
-	VMOVUPS Y4, 96(AX)
-	VMOVUPS Y5, 160(AX)
-	VMOVUPS Y6, 224(AX)
+	VMOVUPS Y5, 32(AX)
+	VMOVUPS Y6, 96(AX)
+	VMOVUPS Y7, 160(AX)
+	VMOVUPS Y8, 224(AX)
 	JMP     at32end
 
 at32table:
@@ -158,22 +158,22 @@ at32table:
 	VBROADCASTSS laneLeast<>+0(SB), Y1
 	VBROADCASTSS laneMost<>+0(SB), Y2
 	VBROADCASTSS laneFrom<>+0(SB), Y3
-	MOVQ         x+8(FP), BX
-	MOVQ         w+16(FP), SI
-	MOVQ         n+24(FP), DI
-	VMOVUPS      96(CX), Y8
-	VMOVUPS      160(CX), Y9
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y5, Y5, Y5
+	VMOVUPS      96(CX), Y4
+	VMOVUPS      160(CX), Y5
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), BX
+	MOVQ         n+24(FP), SI
 	VXORPS       Y6, Y6, Y6
 	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
 
 at32levelssums:
-	CMPQ         DI, $0x00000001
+	CMPQ         SI, $0x00000001
 	JL           at32levelssums_end
-	VMOVUPS      32(BX), Y10
-	VADDPS       Y8, Y10, Y11
-	VMULPS       Y9, Y11, Y11
+	VMOVUPS      32(CX), Y10
+	VADDPS       Y4, Y10, Y11
+	VMULPS       Y5, Y11, Y11
 	VADDPS       Y11, Y11, Y11
 	VADDPS       Y0, Y11, Y11
 	VSUBPS       Y0, Y11, Y11
@@ -183,25 +183,25 @@ at32levelssums:
 	VCVTTPS2DQ   Y11, Y12
 	VPCMPEQD     Y13, Y13, Y13
 	VGATHERDPS   Y13, (DX)(Y12*4), Y11
-	VBROADCASTSS (SI), Y12
+	VBROADCASTSS (BX), Y12
 	VMULPS       Y11, Y12, Y13
-	VADDPS       Y13, Y4, Y4
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y11, Y5, Y5
-	VMULPS       Y13, Y10, Y13
 	VADDPS       Y13, Y6, Y6
+	VMULPS       Y13, Y11, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y13, Y10, Y13
+	VADDPS       Y13, Y8, Y8
 	VMULPS       Y12, Y10, Y12
-	VADDPS       Y12, Y7, Y7
-	ADDQ         $0x40, BX
-	ADDQ         $0x04, SI
-	SUBQ         $0x00000001, DI
+	VADDPS       Y12, Y9, Y9
+	ADDQ         $0x40, CX
+	ADDQ         $0x04, BX
+	SUBQ         $0x00000001, SI
 	JMP          at32levelssums
 
 at32levelssums_end:
-	VMOVUPS Y4, 32(AX)
-	VMOVUPS Y5, 96(AX)
-	VMOVUPS Y6, 160(AX)
-	VMOVUPS Y7, 224(AX)
+	VMOVUPS Y6, 32(AX)
+	VMOVUPS Y7, 96(AX)
+	VMOVUPS Y8, 160(AX)
+	VMOVUPS Y9, 224(AX)
 
 at32end:
 	VZEROUPPER
@@ -230,40 +230,40 @@ TEXT ·laneErrorAVX2(SB), NOSPLIT, $0-48
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS 192(CX), Y1
 	VBROADCASTSS 196(CX), Y2
+	VMOVUPS      (CX), Y3
+	VMOVUPS      64(CX), Y4
 	MOVQ         x+8(FP), BX
 	MOVQ         w+16(FP), SI
 	MOVQ         n+24(FP), DI
-	VMOVUPS      (CX), Y4
-	VMOVUPS      64(CX), Y5
 	VBROADCASTSS laneOne<>+0(SB), Y6
-	VDIVPS       Y4, Y6, Y6
-	VSUBPS       Y6, Y6, Y3
-	VCMPPS       $0x07, Y3, Y3, Y3
-	VANDPS       Y3, Y6, Y6
-	VXORPS       Y3, Y3, Y3
+	VDIVPS       Y3, Y6, Y6
+	VSUBPS       Y6, Y6, Y5
+	VCMPPS       $0x07, Y5, Y5, Y5
+	VANDPS       Y5, Y6, Y6
+	VXORPS       Y5, Y5, Y5
 
 at0wholeerror:
 	CMPQ         DI, $0x00000001
 	JL           at0wholeerror_end
-	VADDPS       (BX), Y5, Y7
+	VADDPS       (BX), Y4, Y7
 	VMULPS       Y6, Y7, Y8
 	VADDPS       Y0, Y8, Y8
 	VSUBPS       Y0, Y8, Y8
 	VMAXPS       Y1, Y8, Y8
 	VMINPS       Y2, Y8, Y8
-	VMULPS       Y4, Y8, Y8
+	VMULPS       Y3, Y8, Y8
 	VSUBPS       Y8, Y7, Y7
 	VBROADCASTSS (SI), Y8
 	VMULPS       Y7, Y8, Y8
 	VMULPS       Y7, Y8, Y8
-	VADDPS       Y8, Y3, Y3
+	VADDPS       Y8, Y5, Y5
 	ADDQ         $0x40, BX
 	ADDQ         $0x04, SI
 	SUBQ         $0x00000001, DI
 	JMP          at0wholeerror
 
 at0wholeerror_end:
-	VMOVUPS Y3, (AX)
+	VMOVUPS Y5, (AX)
 	JMP     at0end
 
 at0table:
@@ -271,22 +271,22 @@ at0table:
 	VBROADCASTSS laneLeast<>+0(SB), Y1
 	VBROADCASTSS laneMost<>+0(SB), Y2
 	VBROADCASTSS laneFrom<>+0(SB), Y3
+	VMOVUPS      (CX), Y4
+	VMOVUPS      64(CX), Y5
 	MOVQ         x+8(FP), BX
 	MOVQ         w+16(FP), SI
 	MOVQ         n+24(FP), DI
-	VMOVUPS      (CX), Y5
-	VMOVUPS      64(CX), Y6
 	VBROADCASTSS laneOne<>+0(SB), Y7
-	VDIVPS       Y5, Y7, Y7
-	VSUBPS       Y7, Y7, Y4
-	VCMPPS       $0x07, Y4, Y4, Y4
-	VANDPS       Y4, Y7, Y7
-	VXORPS       Y4, Y4, Y4
+	VDIVPS       Y4, Y7, Y7
+	VSUBPS       Y7, Y7, Y6
+	VCMPPS       $0x07, Y6, Y6, Y6
+	VANDPS       Y6, Y7, Y7
+	VXORPS       Y6, Y6, Y6
 
 at0levelserror:
 	CMPQ         DI, $0x00000001
 	JL           at0levelserror_end
-	VADDPS       (BX), Y6, Y8
+	VADDPS       (BX), Y5, Y8
 	VMULPS       Y7, Y8, Y9
 	VADDPS       Y9, Y9, Y9
 	VADDPS       Y0, Y9, Y9
@@ -297,19 +297,19 @@ at0levelserror:
 	VCVTTPS2DQ   Y9, Y10
 	VPCMPEQD     Y11, Y11, Y11
 	VGATHERDPS   Y11, (DX)(Y10*4), Y9
-	VMULPS       Y5, Y9, Y9
+	VMULPS       Y4, Y9, Y9
 	VSUBPS       Y9, Y8, Y8
 	VBROADCASTSS (SI), Y9
 	VMULPS       Y8, Y9, Y9
 	VMULPS       Y8, Y9, Y9
-	VADDPS       Y9, Y4, Y4
+	VADDPS       Y9, Y6, Y6
 	ADDQ         $0x40, BX
 	ADDQ         $0x04, SI
 	SUBQ         $0x00000001, DI
 	JMP          at0levelserror
 
 at0levelserror_end:
-	VMOVUPS Y4, (AX)
+	VMOVUPS Y6, (AX)
 
 at0end:
 	TESTQ        DX, DX
@@ -317,40 +317,40 @@ at0end:
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS 192(CX), Y1
 	VBROADCASTSS 196(CX), Y2
-	MOVQ         x+8(FP), DX
-	MOVQ         w+16(FP), BX
-	MOVQ         n+24(FP), SI
-	VMOVUPS      32(CX), Y4
-	VMOVUPS      96(CX), Y5
+	VMOVUPS      32(CX), Y3
+	VMOVUPS      96(CX), Y4
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), DX
+	MOVQ         n+24(FP), BX
 	VBROADCASTSS laneOne<>+0(SB), Y6
-	VDIVPS       Y4, Y6, Y6
-	VSUBPS       Y6, Y6, Y3
-	VCMPPS       $0x07, Y3, Y3, Y3
-	VANDPS       Y3, Y6, Y6
-	VXORPS       Y3, Y3, Y3
+	VDIVPS       Y3, Y6, Y6
+	VSUBPS       Y6, Y6, Y5
+	VCMPPS       $0x07, Y5, Y5, Y5
+	VANDPS       Y5, Y6, Y6
+	VXORPS       Y5, Y5, Y5
 
 at32wholeerror:
-	CMPQ         SI, $0x00000001
+	CMPQ         BX, $0x00000001
 	JL           at32wholeerror_end
-	VADDPS       32(DX), Y5, Y7
+	VADDPS       32(CX), Y4, Y7
 	VMULPS       Y6, Y7, Y8
 	VADDPS       Y0, Y8, Y8
 	VSUBPS       Y0, Y8, Y8
 	VMAXPS       Y1, Y8, Y8
 	VMINPS       Y2, Y8, Y8
-	VMULPS       Y4, Y8, Y8
+	VMULPS       Y3, Y8, Y8
 	VSUBPS       Y8, Y7, Y7
-	VBROADCASTSS (BX), Y8
+	VBROADCASTSS (DX), Y8
 	VMULPS       Y7, Y8, Y8
 	VMULPS       Y7, Y8, Y8
-	VADDPS       Y8, Y3, Y3
-	ADDQ         $0x40, DX
-	ADDQ         $0x04, BX
-	SUBQ         $0x00000001, SI
+	VADDPS       Y8, Y5, Y5
+	ADDQ         $0x40, CX
+	ADDQ         $0x04, DX
+	SUBQ         $0x00000001, BX
 	JMP          at32wholeerror
 
 at32wholeerror_end:
-	VMOVUPS Y3, 32(AX)
+	VMOVUPS Y5, 32(AX)
 	JMP     at32end
 
 at32table:
@@ -358,22 +358,22 @@ at32table:
 	VBROADCASTSS laneLeast<>+0(SB), Y1
 	VBROADCASTSS laneMost<>+0(SB), Y2
 	VBROADCASTSS laneFrom<>+0(SB), Y3
-	MOVQ         x+8(FP), BX
-	MOVQ         w+16(FP), SI
-	MOVQ         n+24(FP), DI
-	VMOVUPS      32(CX), Y5
-	VMOVUPS      96(CX), Y6
+	VMOVUPS      32(CX), Y4
+	VMOVUPS      96(CX), Y5
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), BX
+	MOVQ         n+24(FP), SI
 	VBROADCASTSS laneOne<>+0(SB), Y7
-	VDIVPS       Y5, Y7, Y7
-	VSUBPS       Y7, Y7, Y4
-	VCMPPS       $0x07, Y4, Y4, Y4
-	VANDPS       Y4, Y7, Y7
-	VXORPS       Y4, Y4, Y4
+	VDIVPS       Y4, Y7, Y7
+	VSUBPS       Y7, Y7, Y6
+	VCMPPS       $0x07, Y6, Y6, Y6
+	VANDPS       Y6, Y7, Y7
+	VXORPS       Y6, Y6, Y6
 
 at32levelserror:
-	CMPQ         DI, $0x00000001
+	CMPQ         SI, $0x00000001
 	JL           at32levelserror_end
-	VADDPS       32(BX), Y6, Y8
+	VADDPS       32(CX), Y5, Y8
 	VMULPS       Y7, Y8, Y9
 	VADDPS       Y9, Y9, Y9
 	VADDPS       Y0, Y9, Y9
@@ -384,19 +384,19 @@ at32levelserror:
 	VCVTTPS2DQ   Y9, Y10
 	VPCMPEQD     Y11, Y11, Y11
 	VGATHERDPS   Y11, (DX)(Y10*4), Y9
-	VMULPS       Y5, Y9, Y9
+	VMULPS       Y4, Y9, Y9
 	VSUBPS       Y9, Y8, Y8
-	VBROADCASTSS (SI), Y9
+	VBROADCASTSS (BX), Y9
 	VMULPS       Y8, Y9, Y9
 	VMULPS       Y8, Y9, Y9
-	VADDPS       Y9, Y4, Y4
-	ADDQ         $0x40, BX
-	ADDQ         $0x04, SI
-	SUBQ         $0x00000001, DI
+	VADDPS       Y9, Y6, Y6
+	ADDQ         $0x40, CX
+	ADDQ         $0x04, BX
+	SUBQ         $0x00000001, SI
 	JMP          at32levelserror
 
 at32levelserror_end:
-	VMOVUPS Y4, 32(AX)
+	VMOVUPS Y6, 32(AX)
 
 at32end:
 	VZEROUPPER
@@ -846,6 +846,1659 @@ at32end:
 	VZEROUPPER
 	RET
 
+// func laneScalesAVX2(best *float32, top *float32, x *float32, w *float32, n int, reach []float32, refine int, grid *float32, table *float32)
+// Requires: AVX, AVX2
+TEXT ·laneScalesAVX2(SB), NOSPLIT, $0-88
+	MOVQ         grid+72(FP), AX
+	MOVQ         table+80(FP), CX
+	TESTQ        CX, CX
+	JNZ          at0table
+	VBROADCASTSS laneMagic<>+0(SB), Y0
+	VBROADCASTSS 192(AX), Y1
+	VBROADCASTSS 196(AX), Y2
+	MOVQ         reach_base+40(FP), DX
+	MOVQ         reach_len+48(FP), BX
+
+at0wholereach:
+	CMPQ         BX, $0x00000001
+	JL           at0wholereach_end
+	VBROADCASTSS (DX), Y3
+	ADDQ         $0x04, DX
+	MOVQ         best+0(FP), SI
+	MOVQ         top+8(FP), SI
+	VMOVUPS      (SI), Y4
+	VDIVPS       Y3, Y4, Y4
+	VBROADCASTSS laneOne<>+0(SB), Y3
+	VDIVPS       Y4, Y3, Y3
+	VSUBPS       Y3, Y3, Y4
+	VCMPPS       $0x07, Y4, Y4, Y4
+	VANDPS       Y4, Y3, Y3
+	MOVQ         x+16(FP), SI
+	MOVQ         w+24(FP), DI
+	MOVQ         n+32(FP), R8
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+
+at0wholeendssums:
+	CMPQ         R8, $0x00000001
+	JL           at0wholeendssums_end
+	VMOVUPS      (SI), Y6
+	VMULPS       Y3, Y6, Y7
+	VADDPS       Y0, Y7, Y7
+	VSUBPS       Y0, Y7, Y7
+	VMAXPS       Y1, Y7, Y7
+	VMINPS       Y2, Y7, Y7
+	VBROADCASTSS (DI), Y8
+	VMULPS       Y7, Y8, Y8
+	VMULPS       Y8, Y7, Y7
+	VADDPS       Y7, Y4, Y4
+	VMULPS       Y8, Y6, Y8
+	VADDPS       Y8, Y5, Y5
+	ADDQ         $0x40, SI
+	ADDQ         $0x04, DI
+	SUBQ         $0x00000001, R8
+	JMP          at0wholeendssums
+
+at0wholeendssums_end:
+	VXORPS       Y3, Y3, Y3
+	MOVQ         best+0(FP), SI
+	VMOVUPS      (SI), Y7
+	VDIVPS       Y4, Y5, Y6
+	VMOVUPS      128(SI), Y8
+	VMULPS       Y5, Y5, Y5
+	VDIVPS       Y4, Y5, Y5
+	VBROADCASTSS laneMinus<>+0(SB), Y9
+	VCMPPS       $0x12, Y3, Y4, Y3
+	VBLENDVPS    Y3, Y9, Y5, Y5
+	VCMPPS       $0x1e, Y8, Y5, Y3
+	VBLENDVPS    Y3, Y6, Y7, Y7
+	VBLENDVPS    Y3, Y5, Y8, Y8
+	VMOVUPS      Y7, (SI)
+	VMOVUPS      Y8, 128(SI)
+	SUBQ         $0x00000001, BX
+	JMP          at0wholereach
+
+at0wholereach_end:
+	MOVQ refine+64(FP), DX
+
+at0wholerefine:
+	CMPQ         DX, $0x00000001
+	JL           at0wholerefine_end
+	MOVQ         best+0(FP), BX
+	VMOVUPS      (BX), Y3
+	VBROADCASTSS laneOne<>+0(SB), Y4
+	VDIVPS       Y3, Y4, Y4
+	VSUBPS       Y4, Y4, Y3
+	VCMPPS       $0x07, Y3, Y3, Y3
+	VANDPS       Y3, Y4, Y4
+	MOVQ         x+16(FP), BX
+	MOVQ         w+24(FP), SI
+	MOVQ         n+32(FP), DI
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y5, Y5, Y5
+
+at0wholeagainsums:
+	CMPQ         DI, $0x00000001
+	JL           at0wholeagainsums_end
+	VMOVUPS      (BX), Y6
+	VMULPS       Y4, Y6, Y7
+	VADDPS       Y0, Y7, Y7
+	VSUBPS       Y0, Y7, Y7
+	VMAXPS       Y1, Y7, Y7
+	VMINPS       Y2, Y7, Y7
+	VBROADCASTSS (SI), Y8
+	VMULPS       Y7, Y8, Y8
+	VMULPS       Y8, Y7, Y7
+	VADDPS       Y7, Y3, Y3
+	VMULPS       Y8, Y6, Y8
+	VADDPS       Y8, Y5, Y5
+	ADDQ         $0x40, BX
+	ADDQ         $0x04, SI
+	SUBQ         $0x00000001, DI
+	JMP          at0wholeagainsums
+
+at0wholeagainsums_end:
+	VXORPS    Y4, Y4, Y4
+	MOVQ      best+0(FP), BX
+	VMOVUPS   (BX), Y6
+	VDIVPS    Y3, Y5, Y5
+	VCMPPS    $0x1e, Y4, Y3, Y3
+	VBLENDVPS Y3, Y5, Y6, Y6
+	VMOVUPS   Y6, (BX)
+	SUBQ      $0x00000001, DX
+	JMP       at0wholerefine
+
+at0wholerefine_end:
+	JMP at0end
+
+at0table:
+	VBROADCASTSS laneMagic<>+0(SB), Y0
+	VBROADCASTSS laneLeast<>+0(SB), Y1
+	VBROADCASTSS laneMost<>+0(SB), Y2
+	VBROADCASTSS laneFrom<>+0(SB), Y3
+	MOVQ         reach_base+40(FP), DX
+	MOVQ         reach_len+48(FP), BX
+
+at0levelsreach:
+	CMPQ         BX, $0x00000001
+	JL           at0levelsreach_end
+	VBROADCASTSS (DX), Y4
+	ADDQ         $0x04, DX
+	MOVQ         best+0(FP), SI
+	MOVQ         top+8(FP), SI
+	VMOVUPS      (SI), Y5
+	VDIVPS       Y4, Y5, Y5
+	VBROADCASTSS laneOne<>+0(SB), Y4
+	VDIVPS       Y5, Y4, Y4
+	VSUBPS       Y4, Y4, Y5
+	VCMPPS       $0x07, Y5, Y5, Y5
+	VANDPS       Y5, Y4, Y4
+	MOVQ         x+16(FP), SI
+	MOVQ         w+24(FP), DI
+	MOVQ         n+32(FP), R8
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+
+at0levelsendssums:
+	CMPQ         R8, $0x00000001
+	JL           at0levelsendssums_end
+	VMOVUPS      (SI), Y7
+	VMULPS       Y4, Y7, Y8
+	VADDPS       Y8, Y8, Y8
+	VADDPS       Y0, Y8, Y8
+	VSUBPS       Y0, Y8, Y8
+	VMAXPS       Y1, Y8, Y8
+	VMINPS       Y2, Y8, Y8
+	VADDPS       Y3, Y8, Y8
+	VCVTTPS2DQ   Y8, Y9
+	VPCMPEQD     Y10, Y10, Y10
+	VGATHERDPS   Y10, (CX)(Y9*4), Y8
+	VBROADCASTSS (DI), Y9
+	VMULPS       Y8, Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VADDPS       Y8, Y5, Y5
+	VMULPS       Y9, Y7, Y9
+	VADDPS       Y9, Y6, Y6
+	ADDQ         $0x40, SI
+	ADDQ         $0x04, DI
+	SUBQ         $0x00000001, R8
+	JMP          at0levelsendssums
+
+at0levelsendssums_end:
+	VXORPS       Y4, Y4, Y4
+	MOVQ         best+0(FP), SI
+	VMOVUPS      (SI), Y8
+	VDIVPS       Y5, Y6, Y7
+	VMOVUPS      128(SI), Y9
+	VMULPS       Y6, Y6, Y6
+	VDIVPS       Y5, Y6, Y6
+	VBROADCASTSS laneMinus<>+0(SB), Y10
+	VCMPPS       $0x12, Y4, Y5, Y4
+	VBLENDVPS    Y4, Y10, Y6, Y6
+	VCMPPS       $0x1e, Y9, Y6, Y4
+	VBLENDVPS    Y4, Y7, Y8, Y8
+	VBLENDVPS    Y4, Y6, Y9, Y9
+	VMOVUPS      Y8, (SI)
+	VMOVUPS      Y9, 128(SI)
+	SUBQ         $0x00000001, BX
+	JMP          at0levelsreach
+
+at0levelsreach_end:
+	MOVQ refine+64(FP), DX
+
+at0levelsrefine:
+	CMPQ         DX, $0x00000001
+	JL           at0levelsrefine_end
+	MOVQ         best+0(FP), BX
+	VMOVUPS      (BX), Y4
+	VBROADCASTSS laneOne<>+0(SB), Y5
+	VDIVPS       Y4, Y5, Y5
+	VSUBPS       Y5, Y5, Y4
+	VCMPPS       $0x07, Y4, Y4, Y4
+	VANDPS       Y4, Y5, Y5
+	MOVQ         x+16(FP), BX
+	MOVQ         w+24(FP), SI
+	MOVQ         n+32(FP), DI
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y6, Y6, Y6
+
+at0levelsagainsums:
+	CMPQ         DI, $0x00000001
+	JL           at0levelsagainsums_end
+	VMOVUPS      (BX), Y7
+	VMULPS       Y5, Y7, Y8
+	VADDPS       Y8, Y8, Y8
+	VADDPS       Y0, Y8, Y8
+	VSUBPS       Y0, Y8, Y8
+	VMAXPS       Y1, Y8, Y8
+	VMINPS       Y2, Y8, Y8
+	VADDPS       Y3, Y8, Y8
+	VCVTTPS2DQ   Y8, Y9
+	VPCMPEQD     Y10, Y10, Y10
+	VGATHERDPS   Y10, (CX)(Y9*4), Y8
+	VBROADCASTSS (SI), Y9
+	VMULPS       Y8, Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VMULPS       Y9, Y7, Y9
+	VADDPS       Y9, Y6, Y6
+	ADDQ         $0x40, BX
+	ADDQ         $0x04, SI
+	SUBQ         $0x00000001, DI
+	JMP          at0levelsagainsums
+
+at0levelsagainsums_end:
+	VXORPS    Y5, Y5, Y5
+	MOVQ      best+0(FP), BX
+	VMOVUPS   (BX), Y7
+	VDIVPS    Y4, Y6, Y6
+	VCMPPS    $0x1e, Y5, Y4, Y4
+	VBLENDVPS Y4, Y6, Y7, Y7
+	VMOVUPS   Y7, (BX)
+	SUBQ      $0x00000001, DX
+	JMP       at0levelsrefine
+
+at0levelsrefine_end:
+at0end:
+	TESTQ        CX, CX
+	JNZ          at32table
+	VBROADCASTSS laneMagic<>+0(SB), Y0
+	VBROADCASTSS 192(AX), Y1
+	VBROADCASTSS 196(AX), Y2
+	MOVQ         reach_base+40(FP), AX
+	MOVQ         reach_len+48(FP), CX
+
+at32wholereach:
+	CMPQ         CX, $0x00000001
+	JL           at32wholereach_end
+	VBROADCASTSS (AX), Y3
+	ADDQ         $0x04, AX
+	MOVQ         best+0(FP), DX
+	MOVQ         top+8(FP), DX
+	VMOVUPS      32(DX), Y4
+	VDIVPS       Y3, Y4, Y4
+	VBROADCASTSS laneOne<>+0(SB), Y3
+	VDIVPS       Y4, Y3, Y3
+	VSUBPS       Y3, Y3, Y4
+	VCMPPS       $0x07, Y4, Y4, Y4
+	VANDPS       Y4, Y3, Y3
+	MOVQ         x+16(FP), DX
+	MOVQ         w+24(FP), BX
+	MOVQ         n+32(FP), SI
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+
+at32wholeendssums:
+	CMPQ         SI, $0x00000001
+	JL           at32wholeendssums_end
+	VMOVUPS      32(DX), Y6
+	VMULPS       Y3, Y6, Y7
+	VADDPS       Y0, Y7, Y7
+	VSUBPS       Y0, Y7, Y7
+	VMAXPS       Y1, Y7, Y7
+	VMINPS       Y2, Y7, Y7
+	VBROADCASTSS (BX), Y8
+	VMULPS       Y7, Y8, Y8
+	VMULPS       Y8, Y7, Y7
+	VADDPS       Y7, Y4, Y4
+	VMULPS       Y8, Y6, Y8
+	VADDPS       Y8, Y5, Y5
+	ADDQ         $0x40, DX
+	ADDQ         $0x04, BX
+	SUBQ         $0x00000001, SI
+	JMP          at32wholeendssums
+
+at32wholeendssums_end:
+	VXORPS       Y3, Y3, Y3
+	MOVQ         best+0(FP), DX
+	VMOVUPS      32(DX), Y7
+	VDIVPS       Y4, Y5, Y6
+	VMOVUPS      160(DX), Y8
+	VMULPS       Y5, Y5, Y5
+	VDIVPS       Y4, Y5, Y5
+	VBROADCASTSS laneMinus<>+0(SB), Y9
+	VCMPPS       $0x12, Y3, Y4, Y3
+	VBLENDVPS    Y3, Y9, Y5, Y5
+	VCMPPS       $0x1e, Y8, Y5, Y3
+	VBLENDVPS    Y3, Y6, Y7, Y7
+	VBLENDVPS    Y3, Y5, Y8, Y8
+	VMOVUPS      Y7, 32(DX)
+	VMOVUPS      Y8, 160(DX)
+	SUBQ         $0x00000001, CX
+	JMP          at32wholereach
+
+at32wholereach_end:
+	MOVQ refine+64(FP), AX
+
+at32wholerefine:
+	CMPQ         AX, $0x00000001
+	JL           at32wholerefine_end
+	MOVQ         best+0(FP), CX
+	VMOVUPS      32(CX), Y3
+	VBROADCASTSS laneOne<>+0(SB), Y4
+	VDIVPS       Y3, Y4, Y4
+	VSUBPS       Y4, Y4, Y3
+	VCMPPS       $0x07, Y3, Y3, Y3
+	VANDPS       Y3, Y4, Y4
+	MOVQ         x+16(FP), CX
+	MOVQ         w+24(FP), DX
+	MOVQ         n+32(FP), BX
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y5, Y5, Y5
+
+at32wholeagainsums:
+	CMPQ         BX, $0x00000001
+	JL           at32wholeagainsums_end
+	VMOVUPS      32(CX), Y6
+	VMULPS       Y4, Y6, Y7
+	VADDPS       Y0, Y7, Y7
+	VSUBPS       Y0, Y7, Y7
+	VMAXPS       Y1, Y7, Y7
+	VMINPS       Y2, Y7, Y7
+	VBROADCASTSS (DX), Y8
+	VMULPS       Y7, Y8, Y8
+	VMULPS       Y8, Y7, Y7
+	VADDPS       Y7, Y3, Y3
+	VMULPS       Y8, Y6, Y8
+	VADDPS       Y8, Y5, Y5
+	ADDQ         $0x40, CX
+	ADDQ         $0x04, DX
+	SUBQ         $0x00000001, BX
+	JMP          at32wholeagainsums
+
+at32wholeagainsums_end:
+	VXORPS    Y4, Y4, Y4
+	MOVQ      best+0(FP), CX
+	VMOVUPS   32(CX), Y6
+	VDIVPS    Y3, Y5, Y5
+	VCMPPS    $0x1e, Y4, Y3, Y3
+	VBLENDVPS Y3, Y5, Y6, Y6
+	VMOVUPS   Y6, 32(CX)
+	SUBQ      $0x00000001, AX
+	JMP       at32wholerefine
+
+at32wholerefine_end:
+	JMP at32end
+
+at32table:
+	VBROADCASTSS laneMagic<>+0(SB), Y0
+	VBROADCASTSS laneLeast<>+0(SB), Y1
+	VBROADCASTSS laneMost<>+0(SB), Y2
+	VBROADCASTSS laneFrom<>+0(SB), Y3
+	MOVQ         reach_base+40(FP), AX
+	MOVQ         reach_len+48(FP), DX
+
+at32levelsreach:
+	CMPQ         DX, $0x00000001
+	JL           at32levelsreach_end
+	VBROADCASTSS (AX), Y4
+	ADDQ         $0x04, AX
+	MOVQ         best+0(FP), BX
+	MOVQ         top+8(FP), BX
+	VMOVUPS      32(BX), Y5
+	VDIVPS       Y4, Y5, Y5
+	VBROADCASTSS laneOne<>+0(SB), Y4
+	VDIVPS       Y5, Y4, Y4
+	VSUBPS       Y4, Y4, Y5
+	VCMPPS       $0x07, Y5, Y5, Y5
+	VANDPS       Y5, Y4, Y4
+	MOVQ         x+16(FP), BX
+	MOVQ         w+24(FP), SI
+	MOVQ         n+32(FP), DI
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+
+at32levelsendssums:
+	CMPQ         DI, $0x00000001
+	JL           at32levelsendssums_end
+	VMOVUPS      32(BX), Y7
+	VMULPS       Y4, Y7, Y8
+	VADDPS       Y8, Y8, Y8
+	VADDPS       Y0, Y8, Y8
+	VSUBPS       Y0, Y8, Y8
+	VMAXPS       Y1, Y8, Y8
+	VMINPS       Y2, Y8, Y8
+	VADDPS       Y3, Y8, Y8
+	VCVTTPS2DQ   Y8, Y9
+	VPCMPEQD     Y10, Y10, Y10
+	VGATHERDPS   Y10, (CX)(Y9*4), Y8
+	VBROADCASTSS (SI), Y9
+	VMULPS       Y8, Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VADDPS       Y8, Y5, Y5
+	VMULPS       Y9, Y7, Y9
+	VADDPS       Y9, Y6, Y6
+	ADDQ         $0x40, BX
+	ADDQ         $0x04, SI
+	SUBQ         $0x00000001, DI
+	JMP          at32levelsendssums
+
+at32levelsendssums_end:
+	VXORPS       Y4, Y4, Y4
+	MOVQ         best+0(FP), BX
+	VMOVUPS      32(BX), Y8
+	VDIVPS       Y5, Y6, Y7
+	VMOVUPS      160(BX), Y9
+	VMULPS       Y6, Y6, Y6
+	VDIVPS       Y5, Y6, Y6
+	VBROADCASTSS laneMinus<>+0(SB), Y10
+	VCMPPS       $0x12, Y4, Y5, Y4
+	VBLENDVPS    Y4, Y10, Y6, Y6
+	VCMPPS       $0x1e, Y9, Y6, Y4
+	VBLENDVPS    Y4, Y7, Y8, Y8
+	VBLENDVPS    Y4, Y6, Y9, Y9
+	VMOVUPS      Y8, 32(BX)
+	VMOVUPS      Y9, 160(BX)
+	SUBQ         $0x00000001, DX
+	JMP          at32levelsreach
+
+at32levelsreach_end:
+	MOVQ refine+64(FP), AX
+
+at32levelsrefine:
+	CMPQ         AX, $0x00000001
+	JL           at32levelsrefine_end
+	MOVQ         best+0(FP), DX
+	VMOVUPS      32(DX), Y4
+	VBROADCASTSS laneOne<>+0(SB), Y5
+	VDIVPS       Y4, Y5, Y5
+	VSUBPS       Y5, Y5, Y4
+	VCMPPS       $0x07, Y4, Y4, Y4
+	VANDPS       Y4, Y5, Y5
+	MOVQ         x+16(FP), DX
+	MOVQ         w+24(FP), BX
+	MOVQ         n+32(FP), SI
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y6, Y6, Y6
+
+at32levelsagainsums:
+	CMPQ         SI, $0x00000001
+	JL           at32levelsagainsums_end
+	VMOVUPS      32(DX), Y7
+	VMULPS       Y5, Y7, Y8
+	VADDPS       Y8, Y8, Y8
+	VADDPS       Y0, Y8, Y8
+	VSUBPS       Y0, Y8, Y8
+	VMAXPS       Y1, Y8, Y8
+	VMINPS       Y2, Y8, Y8
+	VADDPS       Y3, Y8, Y8
+	VCVTTPS2DQ   Y8, Y9
+	VPCMPEQD     Y10, Y10, Y10
+	VGATHERDPS   Y10, (CX)(Y9*4), Y8
+	VBROADCASTSS (BX), Y9
+	VMULPS       Y8, Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VMULPS       Y9, Y7, Y9
+	VADDPS       Y9, Y6, Y6
+	ADDQ         $0x40, DX
+	ADDQ         $0x04, BX
+	SUBQ         $0x00000001, SI
+	JMP          at32levelsagainsums
+
+at32levelsagainsums_end:
+	VXORPS    Y5, Y5, Y5
+	MOVQ      best+0(FP), DX
+	VMOVUPS   32(DX), Y7
+	VDIVPS    Y4, Y6, Y6
+	VCMPPS    $0x1e, Y5, Y4, Y4
+	VBLENDVPS Y4, Y6, Y7, Y7
+	VMOVUPS   Y7, 32(DX)
+	SUBQ      $0x00000001, AX
+	JMP       at32levelsrefine
+
+at32levelsrefine_end:
+at32end:
+	VZEROUPPER
+	RET
+
+DATA laneMinus<>+0(SB)/4, $(-1.0)
+GLOBL laneMinus<>(SB), RODATA|NOPTR, $4
+
+// func laneOffsetsAVX2(best *float32, low *float32, high *float32, x *float32, w *float32, n int, reach []float32, refine int, o *float32, grid *float32, table *float32)
+// Requires: AVX, AVX2
+TEXT ·laneOffsetsAVX2(SB), NOSPLIT, $0-104
+	MOVQ         grid+88(FP), AX
+	MOVQ         table+96(FP), CX
+	TESTQ        CX, CX
+	JNZ          at0table
+	VBROADCASTSS laneMagic<>+0(SB), Y0
+	VBROADCASTSS 192(AX), Y1
+	VBROADCASTSS 196(AX), Y2
+	MOVQ         reach_base+48(FP), DX
+	MOVQ         reach_len+56(FP), BX
+
+at0wholereach:
+	CMPQ         BX, $0x00000001
+	JL           at0wholereach_end
+	VBROADCASTSS (DX), Y3
+	ADDQ         $0x04, DX
+	MOVQ         low+8(FP), SI
+	MOVQ         high+16(FP), DI
+	VMOVUPS      (SI), Y5
+	VMOVUPS      (DI), Y4
+	VSUBPS       Y5, Y4, Y4
+	VDIVPS       Y3, Y4, Y4
+	VXORPS       Y3, Y3, Y3
+	VSUBPS       Y5, Y3, Y3
+	VBROADCASTSS laneOne<>+0(SB), Y5
+	VDIVPS       Y4, Y5, Y5
+	VSUBPS       Y5, Y5, Y4
+	VCMPPS       $0x07, Y4, Y4, Y4
+	VANDPS       Y4, Y5, Y5
+	MOVQ         x+24(FP), SI
+	MOVQ         w+32(FP), DI
+	MOVQ         n+40(FP), R8
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+
+at0wholeendssums:
+	CMPQ         R8, $0x00000001
+	JL           at0wholeendssums_end
+	VMOVUPS      (SI), Y9
+	VADDPS       Y3, Y9, Y10
+	VMULPS       Y5, Y10, Y10
+	VADDPS       Y0, Y10, Y10
+	VSUBPS       Y0, Y10, Y10
+	VMAXPS       Y1, Y10, Y10
+	VMINPS       Y2, Y10, Y10
+	VBROADCASTSS (DI), Y11
+	VMULPS       Y10, Y11, Y12
+	VADDPS       Y12, Y4, Y4
+	VMULPS       Y12, Y10, Y10
+	VADDPS       Y10, Y6, Y6
+	VMULPS       Y12, Y9, Y12
+	VADDPS       Y12, Y7, Y7
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y8, Y8
+	ADDQ         $0x40, SI
+	ADDQ         $0x04, DI
+	SUBQ         $0x00000001, R8
+	JMP          at0wholeendssums
+
+at0wholeendssums_end:
+	MOVQ         o+80(FP), SI
+	VBROADCASTSS (SI), Y3
+	VMULPS       Y3, Y6, Y5
+	VMULPS       Y4, Y4, Y10
+	VSUBPS       Y10, Y5, Y9
+	VMULPS       Y3, Y7, Y3
+	VMULPS       Y8, Y4, Y10
+	VSUBPS       Y10, Y3, Y3
+	VDIVPS       Y9, Y3, Y3
+	VMULPS       Y4, Y7, Y4
+	VMULPS       Y8, Y6, Y10
+	VSUBPS       Y10, Y4, Y4
+	VDIVPS       Y9, Y4, Y4
+	VBROADCASTSS laneSingle<>+0(SB), Y10
+	VMULPS       Y5, Y10, Y10
+	VCMPPS       $0x12, Y10, Y9, Y5
+	VXORPS       Y9, Y9, Y9
+	VBROADCASTSS 4(SI), Y10
+	VMULPS       Y4, Y10, Y10
+	VCMPPS       $0x11, Y9, Y10, Y10
+	VORPS        Y10, Y5, Y5
+	VDIVPS       Y6, Y7, Y10
+	VCMPPS       $0x00, Y9, Y6, Y6
+	VBLENDVPS    Y6, Y9, Y10, Y10
+	VBLENDVPS    Y5, Y10, Y3, Y3
+	VBLENDVPS    Y5, Y9, Y4, Y4
+	VMULPS       Y3, Y7, Y5
+	VMULPS       Y4, Y8, Y10
+	VSUBPS       Y10, Y5, Y5
+	MOVQ         best+0(FP), SI
+	VMOVUPS      128(SI), Y6
+	VCMPPS       $0x1e, Y6, Y5, Y7
+	VBLENDVPS    Y7, Y5, Y6, Y6
+	VMOVUPS      Y6, 128(SI)
+	VMOVUPS      (SI), Y5
+	VBLENDVPS    Y7, Y3, Y5, Y5
+	VMOVUPS      Y5, (SI)
+	VMOVUPS      64(SI), Y3
+	VBLENDVPS    Y7, Y4, Y3, Y3
+	VMOVUPS      Y3, 64(SI)
+	SUBQ         $0x00000001, BX
+	JMP          at0wholereach
+
+at0wholereach_end:
+	MOVQ refine+72(FP), DX
+
+at0wholerefine:
+	CMPQ         DX, $0x00000001
+	JL           at0wholerefine_end
+	MOVQ         best+0(FP), BX
+	VMOVUPS      (BX), Y4
+	VMOVUPS      64(BX), Y3
+	VBROADCASTSS laneOne<>+0(SB), Y5
+	VDIVPS       Y4, Y5, Y5
+	VSUBPS       Y5, Y5, Y4
+	VCMPPS       $0x07, Y4, Y4, Y4
+	VANDPS       Y4, Y5, Y5
+	MOVQ         x+24(FP), BX
+	MOVQ         w+32(FP), SI
+	MOVQ         n+40(FP), DI
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+
+at0wholeagainsums:
+	CMPQ         DI, $0x00000001
+	JL           at0wholeagainsums_end
+	VMOVUPS      (BX), Y9
+	VADDPS       Y3, Y9, Y10
+	VMULPS       Y5, Y10, Y10
+	VADDPS       Y0, Y10, Y10
+	VSUBPS       Y0, Y10, Y10
+	VMAXPS       Y1, Y10, Y10
+	VMINPS       Y2, Y10, Y10
+	VBROADCASTSS (SI), Y11
+	VMULPS       Y10, Y11, Y12
+	VADDPS       Y12, Y4, Y4
+	VMULPS       Y12, Y10, Y10
+	VADDPS       Y10, Y6, Y6
+	VMULPS       Y12, Y9, Y12
+	VADDPS       Y12, Y7, Y7
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y8, Y8
+	ADDQ         $0x40, BX
+	ADDQ         $0x04, SI
+	SUBQ         $0x00000001, DI
+	JMP          at0wholeagainsums
+
+at0wholeagainsums_end:
+	MOVQ         o+80(FP), BX
+	VBROADCASTSS (BX), Y3
+	VMULPS       Y3, Y6, Y5
+	VMULPS       Y4, Y4, Y10
+	VSUBPS       Y10, Y5, Y9
+	VMULPS       Y3, Y7, Y3
+	VMULPS       Y8, Y4, Y10
+	VSUBPS       Y10, Y3, Y3
+	VDIVPS       Y9, Y3, Y3
+	VMULPS       Y4, Y7, Y4
+	VMULPS       Y8, Y6, Y10
+	VSUBPS       Y10, Y4, Y4
+	VDIVPS       Y9, Y4, Y4
+	VBROADCASTSS laneSingle<>+0(SB), Y10
+	VMULPS       Y5, Y10, Y10
+	VCMPPS       $0x12, Y10, Y9, Y5
+	VXORPS       Y9, Y9, Y9
+	VBROADCASTSS 4(BX), Y10
+	VMULPS       Y4, Y10, Y10
+	VCMPPS       $0x11, Y9, Y10, Y10
+	VORPS        Y10, Y5, Y5
+	VDIVPS       Y6, Y7, Y10
+	VCMPPS       $0x00, Y9, Y6, Y6
+	VBLENDVPS    Y6, Y9, Y10, Y10
+	VBLENDVPS    Y5, Y10, Y3, Y3
+	VBLENDVPS    Y5, Y9, Y4, Y4
+	VMULPS       Y3, Y7, Y5
+	VMULPS       Y4, Y8, Y10
+	VSUBPS       Y10, Y5, Y5
+	MOVQ         best+0(FP), BX
+	VMOVUPS      128(BX), Y6
+	VCMPPS       $0x1e, Y6, Y5, Y7
+	VBLENDVPS    Y7, Y5, Y6, Y6
+	VMOVUPS      Y6, 128(BX)
+	VMOVUPS      (BX), Y5
+	VBLENDVPS    Y7, Y3, Y5, Y5
+	VMOVUPS      Y5, (BX)
+	VMOVUPS      64(BX), Y3
+	VBLENDVPS    Y7, Y4, Y3, Y3
+	VMOVUPS      Y3, 64(BX)
+	SUBQ         $0x00000001, DX
+	JMP          at0wholerefine
+
+at0wholerefine_end:
+	JMP at0end
+
+at0table:
+	VBROADCASTSS laneMagic<>+0(SB), Y0
+	VBROADCASTSS laneLeast<>+0(SB), Y1
+	VBROADCASTSS laneMost<>+0(SB), Y2
+	VBROADCASTSS laneFrom<>+0(SB), Y3
+	MOVQ         reach_base+48(FP), DX
+	MOVQ         reach_len+56(FP), BX
+
+at0levelsreach:
+	CMPQ         BX, $0x00000001
+	JL           at0levelsreach_end
+	VBROADCASTSS (DX), Y4
+	ADDQ         $0x04, DX
+	MOVQ         low+8(FP), SI
+	MOVQ         high+16(FP), DI
+	VMOVUPS      (SI), Y6
+	VMOVUPS      (DI), Y5
+	VSUBPS       Y6, Y5, Y5
+	VDIVPS       Y4, Y5, Y5
+	VXORPS       Y4, Y4, Y4
+	VSUBPS       Y6, Y4, Y4
+	VBROADCASTSS laneOne<>+0(SB), Y6
+	VDIVPS       Y5, Y6, Y6
+	VSUBPS       Y6, Y6, Y5
+	VCMPPS       $0x07, Y5, Y5, Y5
+	VANDPS       Y5, Y6, Y6
+	MOVQ         x+24(FP), SI
+	MOVQ         w+32(FP), DI
+	MOVQ         n+40(FP), R8
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+
+at0levelsendssums:
+	CMPQ         R8, $0x00000001
+	JL           at0levelsendssums_end
+	VMOVUPS      (SI), Y10
+	VADDPS       Y4, Y10, Y11
+	VMULPS       Y6, Y11, Y11
+	VADDPS       Y11, Y11, Y11
+	VADDPS       Y0, Y11, Y11
+	VSUBPS       Y0, Y11, Y11
+	VMAXPS       Y1, Y11, Y11
+	VMINPS       Y2, Y11, Y11
+	VADDPS       Y3, Y11, Y11
+	VCVTTPS2DQ   Y11, Y12
+	VPCMPEQD     Y13, Y13, Y13
+	VGATHERDPS   Y13, (CX)(Y12*4), Y11
+	VBROADCASTSS (DI), Y12
+	VMULPS       Y11, Y12, Y13
+	VADDPS       Y13, Y5, Y5
+	VMULPS       Y13, Y11, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y13, Y10, Y13
+	VADDPS       Y13, Y8, Y8
+	VMULPS       Y12, Y10, Y12
+	VADDPS       Y12, Y9, Y9
+	ADDQ         $0x40, SI
+	ADDQ         $0x04, DI
+	SUBQ         $0x00000001, R8
+	JMP          at0levelsendssums
+
+at0levelsendssums_end:
+	MOVQ         o+80(FP), SI
+	VBROADCASTSS (SI), Y4
+	VMULPS       Y4, Y7, Y6
+	VMULPS       Y5, Y5, Y11
+	VSUBPS       Y11, Y6, Y10
+	VMULPS       Y4, Y8, Y4
+	VMULPS       Y9, Y5, Y11
+	VSUBPS       Y11, Y4, Y4
+	VDIVPS       Y10, Y4, Y4
+	VMULPS       Y5, Y8, Y5
+	VMULPS       Y9, Y7, Y11
+	VSUBPS       Y11, Y5, Y5
+	VDIVPS       Y10, Y5, Y5
+	VBROADCASTSS laneSingle<>+0(SB), Y11
+	VMULPS       Y6, Y11, Y11
+	VCMPPS       $0x12, Y11, Y10, Y6
+	VXORPS       Y10, Y10, Y10
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       Y5, Y11, Y11
+	VCMPPS       $0x11, Y10, Y11, Y11
+	VORPS        Y11, Y6, Y6
+	VDIVPS       Y7, Y8, Y11
+	VCMPPS       $0x00, Y10, Y7, Y7
+	VBLENDVPS    Y7, Y10, Y11, Y11
+	VBLENDVPS    Y6, Y11, Y4, Y4
+	VBLENDVPS    Y6, Y10, Y5, Y5
+	VMULPS       Y4, Y8, Y6
+	VMULPS       Y5, Y9, Y11
+	VSUBPS       Y11, Y6, Y6
+	MOVQ         best+0(FP), SI
+	VMOVUPS      128(SI), Y7
+	VCMPPS       $0x1e, Y7, Y6, Y8
+	VBLENDVPS    Y8, Y6, Y7, Y7
+	VMOVUPS      Y7, 128(SI)
+	VMOVUPS      (SI), Y6
+	VBLENDVPS    Y8, Y4, Y6, Y6
+	VMOVUPS      Y6, (SI)
+	VMOVUPS      64(SI), Y4
+	VBLENDVPS    Y8, Y5, Y4, Y4
+	VMOVUPS      Y4, 64(SI)
+	SUBQ         $0x00000001, BX
+	JMP          at0levelsreach
+
+at0levelsreach_end:
+	MOVQ refine+72(FP), DX
+
+at0levelsrefine:
+	CMPQ         DX, $0x00000001
+	JL           at0levelsrefine_end
+	MOVQ         best+0(FP), BX
+	VMOVUPS      (BX), Y5
+	VMOVUPS      64(BX), Y4
+	VBROADCASTSS laneOne<>+0(SB), Y6
+	VDIVPS       Y5, Y6, Y6
+	VSUBPS       Y6, Y6, Y5
+	VCMPPS       $0x07, Y5, Y5, Y5
+	VANDPS       Y5, Y6, Y6
+	MOVQ         x+24(FP), BX
+	MOVQ         w+32(FP), SI
+	MOVQ         n+40(FP), DI
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+
+at0levelsagainsums:
+	CMPQ         DI, $0x00000001
+	JL           at0levelsagainsums_end
+	VMOVUPS      (BX), Y10
+	VADDPS       Y4, Y10, Y11
+	VMULPS       Y6, Y11, Y11
+	VADDPS       Y11, Y11, Y11
+	VADDPS       Y0, Y11, Y11
+	VSUBPS       Y0, Y11, Y11
+	VMAXPS       Y1, Y11, Y11
+	VMINPS       Y2, Y11, Y11
+	VADDPS       Y3, Y11, Y11
+	VCVTTPS2DQ   Y11, Y12
+	VPCMPEQD     Y13, Y13, Y13
+	VGATHERDPS   Y13, (CX)(Y12*4), Y11
+	VBROADCASTSS (SI), Y12
+	VMULPS       Y11, Y12, Y13
+	VADDPS       Y13, Y5, Y5
+	VMULPS       Y13, Y11, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y13, Y10, Y13
+	VADDPS       Y13, Y8, Y8
+	VMULPS       Y12, Y10, Y12
+	VADDPS       Y12, Y9, Y9
+	ADDQ         $0x40, BX
+	ADDQ         $0x04, SI
+	SUBQ         $0x00000001, DI
+	JMP          at0levelsagainsums
+
+at0levelsagainsums_end:
+	MOVQ         o+80(FP), BX
+	VBROADCASTSS (BX), Y4
+	VMULPS       Y4, Y7, Y6
+	VMULPS       Y5, Y5, Y11
+	VSUBPS       Y11, Y6, Y10
+	VMULPS       Y4, Y8, Y4
+	VMULPS       Y9, Y5, Y11
+	VSUBPS       Y11, Y4, Y4
+	VDIVPS       Y10, Y4, Y4
+	VMULPS       Y5, Y8, Y5
+	VMULPS       Y9, Y7, Y11
+	VSUBPS       Y11, Y5, Y5
+	VDIVPS       Y10, Y5, Y5
+	VBROADCASTSS laneSingle<>+0(SB), Y11
+	VMULPS       Y6, Y11, Y11
+	VCMPPS       $0x12, Y11, Y10, Y6
+	VXORPS       Y10, Y10, Y10
+	VBROADCASTSS 4(BX), Y11
+	VMULPS       Y5, Y11, Y11
+	VCMPPS       $0x11, Y10, Y11, Y11
+	VORPS        Y11, Y6, Y6
+	VDIVPS       Y7, Y8, Y11
+	VCMPPS       $0x00, Y10, Y7, Y7
+	VBLENDVPS    Y7, Y10, Y11, Y11
+	VBLENDVPS    Y6, Y11, Y4, Y4
+	VBLENDVPS    Y6, Y10, Y5, Y5
+	VMULPS       Y4, Y8, Y6
+	VMULPS       Y5, Y9, Y11
+	VSUBPS       Y11, Y6, Y6
+	MOVQ         best+0(FP), BX
+	VMOVUPS      128(BX), Y7
+	VCMPPS       $0x1e, Y7, Y6, Y8
+	VBLENDVPS    Y8, Y6, Y7, Y7
+	VMOVUPS      Y7, 128(BX)
+	VMOVUPS      (BX), Y6
+	VBLENDVPS    Y8, Y4, Y6, Y6
+	VMOVUPS      Y6, (BX)
+	VMOVUPS      64(BX), Y4
+	VBLENDVPS    Y8, Y5, Y4, Y4
+	VMOVUPS      Y4, 64(BX)
+	SUBQ         $0x00000001, DX
+	JMP          at0levelsrefine
+
+at0levelsrefine_end:
+at0end:
+	TESTQ        CX, CX
+	JNZ          at32table
+	VBROADCASTSS laneMagic<>+0(SB), Y0
+	VBROADCASTSS 192(AX), Y1
+	VBROADCASTSS 196(AX), Y2
+	MOVQ         reach_base+48(FP), AX
+	MOVQ         reach_len+56(FP), CX
+
+at32wholereach:
+	CMPQ         CX, $0x00000001
+	JL           at32wholereach_end
+	VBROADCASTSS (AX), Y3
+	ADDQ         $0x04, AX
+	MOVQ         low+8(FP), DX
+	MOVQ         high+16(FP), BX
+	VMOVUPS      32(DX), Y5
+	VMOVUPS      32(BX), Y4
+	VSUBPS       Y5, Y4, Y4
+	VDIVPS       Y3, Y4, Y4
+	VXORPS       Y3, Y3, Y3
+	VSUBPS       Y5, Y3, Y3
+	VBROADCASTSS laneOne<>+0(SB), Y5
+	VDIVPS       Y4, Y5, Y5
+	VSUBPS       Y5, Y5, Y4
+	VCMPPS       $0x07, Y4, Y4, Y4
+	VANDPS       Y4, Y5, Y5
+	MOVQ         x+24(FP), DX
+	MOVQ         w+32(FP), BX
+	MOVQ         n+40(FP), SI
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+
+at32wholeendssums:
+	CMPQ         SI, $0x00000001
+	JL           at32wholeendssums_end
+	VMOVUPS      32(DX), Y9
+	VADDPS       Y3, Y9, Y10
+	VMULPS       Y5, Y10, Y10
+	VADDPS       Y0, Y10, Y10
+	VSUBPS       Y0, Y10, Y10
+	VMAXPS       Y1, Y10, Y10
+	VMINPS       Y2, Y10, Y10
+	VBROADCASTSS (BX), Y11
+	VMULPS       Y10, Y11, Y12
+	VADDPS       Y12, Y4, Y4
+	VMULPS       Y12, Y10, Y10
+	VADDPS       Y10, Y6, Y6
+	VMULPS       Y12, Y9, Y12
+	VADDPS       Y12, Y7, Y7
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y8, Y8
+	ADDQ         $0x40, DX
+	ADDQ         $0x04, BX
+	SUBQ         $0x00000001, SI
+	JMP          at32wholeendssums
+
+at32wholeendssums_end:
+	MOVQ         o+80(FP), DX
+	VBROADCASTSS (DX), Y3
+	VMULPS       Y3, Y6, Y5
+	VMULPS       Y4, Y4, Y10
+	VSUBPS       Y10, Y5, Y9
+	VMULPS       Y3, Y7, Y3
+	VMULPS       Y8, Y4, Y10
+	VSUBPS       Y10, Y3, Y3
+	VDIVPS       Y9, Y3, Y3
+	VMULPS       Y4, Y7, Y4
+	VMULPS       Y8, Y6, Y10
+	VSUBPS       Y10, Y4, Y4
+	VDIVPS       Y9, Y4, Y4
+	VBROADCASTSS laneSingle<>+0(SB), Y10
+	VMULPS       Y5, Y10, Y10
+	VCMPPS       $0x12, Y10, Y9, Y5
+	VXORPS       Y9, Y9, Y9
+	VBROADCASTSS 4(DX), Y10
+	VMULPS       Y4, Y10, Y10
+	VCMPPS       $0x11, Y9, Y10, Y10
+	VORPS        Y10, Y5, Y5
+	VDIVPS       Y6, Y7, Y10
+	VCMPPS       $0x00, Y9, Y6, Y6
+	VBLENDVPS    Y6, Y9, Y10, Y10
+	VBLENDVPS    Y5, Y10, Y3, Y3
+	VBLENDVPS    Y5, Y9, Y4, Y4
+	VMULPS       Y3, Y7, Y5
+	VMULPS       Y4, Y8, Y10
+	VSUBPS       Y10, Y5, Y5
+	MOVQ         best+0(FP), DX
+	VMOVUPS      160(DX), Y6
+	VCMPPS       $0x1e, Y6, Y5, Y7
+	VBLENDVPS    Y7, Y5, Y6, Y6
+	VMOVUPS      Y6, 160(DX)
+	VMOVUPS      32(DX), Y5
+	VBLENDVPS    Y7, Y3, Y5, Y5
+	VMOVUPS      Y5, 32(DX)
+	VMOVUPS      96(DX), Y3
+	VBLENDVPS    Y7, Y4, Y3, Y3
+	VMOVUPS      Y3, 96(DX)
+	SUBQ         $0x00000001, CX
+	JMP          at32wholereach
+
+at32wholereach_end:
+	MOVQ refine+72(FP), AX
+
+at32wholerefine:
+	CMPQ         AX, $0x00000001
+	JL           at32wholerefine_end
+	MOVQ         best+0(FP), CX
+	VMOVUPS      32(CX), Y4
+	VMOVUPS      96(CX), Y3
+	VBROADCASTSS laneOne<>+0(SB), Y5
+	VDIVPS       Y4, Y5, Y5
+	VSUBPS       Y5, Y5, Y4
+	VCMPPS       $0x07, Y4, Y4, Y4
+	VANDPS       Y4, Y5, Y5
+	MOVQ         x+24(FP), CX
+	MOVQ         w+32(FP), DX
+	MOVQ         n+40(FP), BX
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+
+at32wholeagainsums:
+	CMPQ         BX, $0x00000001
+	JL           at32wholeagainsums_end
+	VMOVUPS      32(CX), Y9
+	VADDPS       Y3, Y9, Y10
+	VMULPS       Y5, Y10, Y10
+	VADDPS       Y0, Y10, Y10
+	VSUBPS       Y0, Y10, Y10
+	VMAXPS       Y1, Y10, Y10
+	VMINPS       Y2, Y10, Y10
+	VBROADCASTSS (DX), Y11
+	VMULPS       Y10, Y11, Y12
+	VADDPS       Y12, Y4, Y4
+	VMULPS       Y12, Y10, Y10
+	VADDPS       Y10, Y6, Y6
+	VMULPS       Y12, Y9, Y12
+	VADDPS       Y12, Y7, Y7
+	VMULPS       Y11, Y9, Y11
+	VADDPS       Y11, Y8, Y8
+	ADDQ         $0x40, CX
+	ADDQ         $0x04, DX
+	SUBQ         $0x00000001, BX
+	JMP          at32wholeagainsums
+
+at32wholeagainsums_end:
+	MOVQ         o+80(FP), CX
+	VBROADCASTSS (CX), Y3
+	VMULPS       Y3, Y6, Y5
+	VMULPS       Y4, Y4, Y10
+	VSUBPS       Y10, Y5, Y9
+	VMULPS       Y3, Y7, Y3
+	VMULPS       Y8, Y4, Y10
+	VSUBPS       Y10, Y3, Y3
+	VDIVPS       Y9, Y3, Y3
+	VMULPS       Y4, Y7, Y4
+	VMULPS       Y8, Y6, Y10
+	VSUBPS       Y10, Y4, Y4
+	VDIVPS       Y9, Y4, Y4
+	VBROADCASTSS laneSingle<>+0(SB), Y10
+	VMULPS       Y5, Y10, Y10
+	VCMPPS       $0x12, Y10, Y9, Y5
+	VXORPS       Y9, Y9, Y9
+	VBROADCASTSS 4(CX), Y10
+	VMULPS       Y4, Y10, Y10
+	VCMPPS       $0x11, Y9, Y10, Y10
+	VORPS        Y10, Y5, Y5
+	VDIVPS       Y6, Y7, Y10
+	VCMPPS       $0x00, Y9, Y6, Y6
+	VBLENDVPS    Y6, Y9, Y10, Y10
+	VBLENDVPS    Y5, Y10, Y3, Y3
+	VBLENDVPS    Y5, Y9, Y4, Y4
+	VMULPS       Y3, Y7, Y5
+	VMULPS       Y4, Y8, Y10
+	VSUBPS       Y10, Y5, Y5
+	MOVQ         best+0(FP), CX
+	VMOVUPS      160(CX), Y6
+	VCMPPS       $0x1e, Y6, Y5, Y7
+	VBLENDVPS    Y7, Y5, Y6, Y6
+	VMOVUPS      Y6, 160(CX)
+	VMOVUPS      32(CX), Y5
+	VBLENDVPS    Y7, Y3, Y5, Y5
+	VMOVUPS      Y5, 32(CX)
+	VMOVUPS      96(CX), Y3
+	VBLENDVPS    Y7, Y4, Y3, Y3
+	VMOVUPS      Y3, 96(CX)
+	SUBQ         $0x00000001, AX
+	JMP          at32wholerefine
+
+at32wholerefine_end:
+	JMP at32end
+
+at32table:
+	VBROADCASTSS laneMagic<>+0(SB), Y0
+	VBROADCASTSS laneLeast<>+0(SB), Y1
+	VBROADCASTSS laneMost<>+0(SB), Y2
+	VBROADCASTSS laneFrom<>+0(SB), Y3
+	MOVQ         reach_base+48(FP), AX
+	MOVQ         reach_len+56(FP), DX
+
+at32levelsreach:
+	CMPQ         DX, $0x00000001
+	JL           at32levelsreach_end
+	VBROADCASTSS (AX), Y4
+	ADDQ         $0x04, AX
+	MOVQ         low+8(FP), BX
+	MOVQ         high+16(FP), SI
+	VMOVUPS      32(BX), Y6
+	VMOVUPS      32(SI), Y5
+	VSUBPS       Y6, Y5, Y5
+	VDIVPS       Y4, Y5, Y5
+	VXORPS       Y4, Y4, Y4
+	VSUBPS       Y6, Y4, Y4
+	VBROADCASTSS laneOne<>+0(SB), Y6
+	VDIVPS       Y5, Y6, Y6
+	VSUBPS       Y6, Y6, Y5
+	VCMPPS       $0x07, Y5, Y5, Y5
+	VANDPS       Y5, Y6, Y6
+	MOVQ         x+24(FP), BX
+	MOVQ         w+32(FP), SI
+	MOVQ         n+40(FP), DI
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+
+at32levelsendssums:
+	CMPQ         DI, $0x00000001
+	JL           at32levelsendssums_end
+	VMOVUPS      32(BX), Y10
+	VADDPS       Y4, Y10, Y11
+	VMULPS       Y6, Y11, Y11
+	VADDPS       Y11, Y11, Y11
+	VADDPS       Y0, Y11, Y11
+	VSUBPS       Y0, Y11, Y11
+	VMAXPS       Y1, Y11, Y11
+	VMINPS       Y2, Y11, Y11
+	VADDPS       Y3, Y11, Y11
+	VCVTTPS2DQ   Y11, Y12
+	VPCMPEQD     Y13, Y13, Y13
+	VGATHERDPS   Y13, (CX)(Y12*4), Y11
+	VBROADCASTSS (SI), Y12
+	VMULPS       Y11, Y12, Y13
+	VADDPS       Y13, Y5, Y5
+	VMULPS       Y13, Y11, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y13, Y10, Y13
+	VADDPS       Y13, Y8, Y8
+	VMULPS       Y12, Y10, Y12
+	VADDPS       Y12, Y9, Y9
+	ADDQ         $0x40, BX
+	ADDQ         $0x04, SI
+	SUBQ         $0x00000001, DI
+	JMP          at32levelsendssums
+
+at32levelsendssums_end:
+	MOVQ         o+80(FP), BX
+	VBROADCASTSS (BX), Y4
+	VMULPS       Y4, Y7, Y6
+	VMULPS       Y5, Y5, Y11
+	VSUBPS       Y11, Y6, Y10
+	VMULPS       Y4, Y8, Y4
+	VMULPS       Y9, Y5, Y11
+	VSUBPS       Y11, Y4, Y4
+	VDIVPS       Y10, Y4, Y4
+	VMULPS       Y5, Y8, Y5
+	VMULPS       Y9, Y7, Y11
+	VSUBPS       Y11, Y5, Y5
+	VDIVPS       Y10, Y5, Y5
+	VBROADCASTSS laneSingle<>+0(SB), Y11
+	VMULPS       Y6, Y11, Y11
+	VCMPPS       $0x12, Y11, Y10, Y6
+	VXORPS       Y10, Y10, Y10
+	VBROADCASTSS 4(BX), Y11
+	VMULPS       Y5, Y11, Y11
+	VCMPPS       $0x11, Y10, Y11, Y11
+	VORPS        Y11, Y6, Y6
+	VDIVPS       Y7, Y8, Y11
+	VCMPPS       $0x00, Y10, Y7, Y7
+	VBLENDVPS    Y7, Y10, Y11, Y11
+	VBLENDVPS    Y6, Y11, Y4, Y4
+	VBLENDVPS    Y6, Y10, Y5, Y5
+	VMULPS       Y4, Y8, Y6
+	VMULPS       Y5, Y9, Y11
+	VSUBPS       Y11, Y6, Y6
+	MOVQ         best+0(FP), BX
+	VMOVUPS      160(BX), Y7
+	VCMPPS       $0x1e, Y7, Y6, Y8
+	VBLENDVPS    Y8, Y6, Y7, Y7
+	VMOVUPS      Y7, 160(BX)
+	VMOVUPS      32(BX), Y6
+	VBLENDVPS    Y8, Y4, Y6, Y6
+	VMOVUPS      Y6, 32(BX)
+	VMOVUPS      96(BX), Y4
+	VBLENDVPS    Y8, Y5, Y4, Y4
+	VMOVUPS      Y4, 96(BX)
+	SUBQ         $0x00000001, DX
+	JMP          at32levelsreach
+
+at32levelsreach_end:
+	MOVQ refine+72(FP), AX
+
+at32levelsrefine:
+	CMPQ         AX, $0x00000001
+	JL           at32levelsrefine_end
+	MOVQ         best+0(FP), DX
+	VMOVUPS      32(DX), Y5
+	VMOVUPS      96(DX), Y4
+	VBROADCASTSS laneOne<>+0(SB), Y6
+	VDIVPS       Y5, Y6, Y6
+	VSUBPS       Y6, Y6, Y5
+	VCMPPS       $0x07, Y5, Y5, Y5
+	VANDPS       Y5, Y6, Y6
+	MOVQ         x+24(FP), DX
+	MOVQ         w+32(FP), BX
+	MOVQ         n+40(FP), SI
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+
+at32levelsagainsums:
+	CMPQ         SI, $0x00000001
+	JL           at32levelsagainsums_end
+	VMOVUPS      32(DX), Y10
+	VADDPS       Y4, Y10, Y11
+	VMULPS       Y6, Y11, Y11
+	VADDPS       Y11, Y11, Y11
+	VADDPS       Y0, Y11, Y11
+	VSUBPS       Y0, Y11, Y11
+	VMAXPS       Y1, Y11, Y11
+	VMINPS       Y2, Y11, Y11
+	VADDPS       Y3, Y11, Y11
+	VCVTTPS2DQ   Y11, Y12
+	VPCMPEQD     Y13, Y13, Y13
+	VGATHERDPS   Y13, (CX)(Y12*4), Y11
+	VBROADCASTSS (BX), Y12
+	VMULPS       Y11, Y12, Y13
+	VADDPS       Y13, Y5, Y5
+	VMULPS       Y13, Y11, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y13, Y10, Y13
+	VADDPS       Y13, Y8, Y8
+	VMULPS       Y12, Y10, Y12
+	VADDPS       Y12, Y9, Y9
+	ADDQ         $0x40, DX
+	ADDQ         $0x04, BX
+	SUBQ         $0x00000001, SI
+	JMP          at32levelsagainsums
+
+at32levelsagainsums_end:
+	MOVQ         o+80(FP), DX
+	VBROADCASTSS (DX), Y4
+	VMULPS       Y4, Y7, Y6
+	VMULPS       Y5, Y5, Y11
+	VSUBPS       Y11, Y6, Y10
+	VMULPS       Y4, Y8, Y4
+	VMULPS       Y9, Y5, Y11
+	VSUBPS       Y11, Y4, Y4
+	VDIVPS       Y10, Y4, Y4
+	VMULPS       Y5, Y8, Y5
+	VMULPS       Y9, Y7, Y11
+	VSUBPS       Y11, Y5, Y5
+	VDIVPS       Y10, Y5, Y5
+	VBROADCASTSS laneSingle<>+0(SB), Y11
+	VMULPS       Y6, Y11, Y11
+	VCMPPS       $0x12, Y11, Y10, Y6
+	VXORPS       Y10, Y10, Y10
+	VBROADCASTSS 4(DX), Y11
+	VMULPS       Y5, Y11, Y11
+	VCMPPS       $0x11, Y10, Y11, Y11
+	VORPS        Y11, Y6, Y6
+	VDIVPS       Y7, Y8, Y11
+	VCMPPS       $0x00, Y10, Y7, Y7
+	VBLENDVPS    Y7, Y10, Y11, Y11
+	VBLENDVPS    Y6, Y11, Y4, Y4
+	VBLENDVPS    Y6, Y10, Y5, Y5
+	VMULPS       Y4, Y8, Y6
+	VMULPS       Y5, Y9, Y11
+	VSUBPS       Y11, Y6, Y6
+	MOVQ         best+0(FP), DX
+	VMOVUPS      160(DX), Y7
+	VCMPPS       $0x1e, Y7, Y6, Y8
+	VBLENDVPS    Y8, Y6, Y7, Y7
+	VMOVUPS      Y7, 160(DX)
+	VMOVUPS      32(DX), Y6
+	VBLENDVPS    Y8, Y4, Y6, Y6
+	VMOVUPS      Y6, 32(DX)
+	VMOVUPS      96(DX), Y4
+	VBLENDVPS    Y8, Y5, Y4, Y4
+	VMOVUPS      Y4, 96(DX)
+	SUBQ         $0x00000001, AX
+	JMP          at32levelsrefine
+
+at32levelsrefine_end:
+at32end:
+	VZEROUPPER
+	RET
+
+DATA laneSingle<>+0(SB)/4, $(0.00001)
+GLOBL laneSingle<>(SB), RODATA|NOPTR, $4
+
+// func laneNearAVX2(sum *float32, scale *float32, offset *float32, x *float32, w *float32, n int, near *float32, steps *float32, count int, grid *float32, table *float32)
+// Requires: AVX, AVX2
+TEXT ·laneNearAVX2(SB), NOSPLIT, $0-88
+	MOVQ         grid+72(FP), AX
+	MOVQ         table+80(FP), CX
+	TESTQ        CX, CX
+	JNZ          at0table
+	VBROADCASTSS laneMagic<>+0(SB), Y0
+	VBROADCASTSS 192(AX), Y1
+	VBROADCASTSS 196(AX), Y2
+	MOVQ         steps+56(FP), DX
+	MOVQ         count+64(FP), BX
+	VBROADCASTSS laneLargest<>+0(SB), Y3
+	MOVQ         sum+0(FP), SI
+	VMOVUPS      Y3, (SI)
+
+at0wholesteps:
+	CMPQ         BX, $0x00000001
+	JL           at0wholesteps_end
+	MOVQ         near+48(FP), SI
+	VBROADCASTSS (DX), Y3
+	VADDPS       (SI), Y3, Y3
+	VBROADCASTSS 256(SI), Y5
+	VMAXPS       Y5, Y3, Y3
+	VXORPS       Y5, Y5, Y5
+	VBROADCASTSS 4(DX), Y4
+	VADDPS       64(SI), Y4, Y4
+	VMAXPS       Y5, Y4, Y4
+	VBROADCASTSS 260(SI), Y5
+	VMINPS       Y5, Y3, Y3
+	VMINPS       Y5, Y4, Y4
+	VMULPS       128(SI), Y3, Y5
+	VMULPS       192(SI), Y4, Y6
+	MOVQ         x+24(FP), SI
+	MOVQ         w+32(FP), DI
+	MOVQ         n+40(FP), R8
+	VBROADCASTSS laneOne<>+0(SB), Y8
+	VDIVPS       Y5, Y8, Y8
+	VSUBPS       Y8, Y8, Y7
+	VCMPPS       $0x07, Y7, Y7, Y7
+	VANDPS       Y7, Y8, Y8
+	VXORPS       Y7, Y7, Y7
+
+at0wholeerror:
+	CMPQ         R8, $0x00000001
+	JL           at0wholeerror_end
+	VADDPS       (SI), Y6, Y9
+	VMULPS       Y8, Y9, Y10
+	VADDPS       Y0, Y10, Y10
+	VSUBPS       Y0, Y10, Y10
+	VMAXPS       Y1, Y10, Y10
+	VMINPS       Y2, Y10, Y10
+	VMULPS       Y5, Y10, Y10
+	VSUBPS       Y10, Y9, Y9
+	VBROADCASTSS (DI), Y10
+	VMULPS       Y9, Y10, Y10
+	VMULPS       Y9, Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	ADDQ         $0x40, SI
+	ADDQ         $0x04, DI
+	SUBQ         $0x00000001, R8
+	JMP          at0wholeerror
+
+at0wholeerror_end:
+	MOVQ      sum+0(FP), SI
+	VMOVUPS   (SI), Y5
+	VCMPPS    $0x11, Y5, Y7, Y6
+	VBLENDVPS Y6, Y7, Y5, Y5
+	VMOVUPS   Y5, (SI)
+	MOVQ      scale+8(FP), SI
+	VMOVUPS   (SI), Y5
+	VBLENDVPS Y6, Y3, Y5, Y5
+	VMOVUPS   Y5, (SI)
+	MOVQ      offset+16(FP), SI
+	VMOVUPS   (SI), Y5
+	VBLENDVPS Y6, Y4, Y5, Y5
+	VMOVUPS   Y5, (SI)
+	ADDQ      $0x08, DX
+	SUBQ      $0x00000001, BX
+	JMP       at0wholesteps
+
+at0wholesteps_end:
+	JMP at0end
+
+at0table:
+	VBROADCASTSS laneMagic<>+0(SB), Y0
+	VBROADCASTSS laneLeast<>+0(SB), Y1
+	VBROADCASTSS laneMost<>+0(SB), Y2
+	VBROADCASTSS laneFrom<>+0(SB), Y3
+	MOVQ         steps+56(FP), DX
+	MOVQ         count+64(FP), BX
+	VBROADCASTSS laneLargest<>+0(SB), Y4
+	MOVQ         sum+0(FP), SI
+	VMOVUPS      Y4, (SI)
+
+at0levelssteps:
+	CMPQ         BX, $0x00000001
+	JL           at0levelssteps_end
+	MOVQ         near+48(FP), SI
+	VBROADCASTSS (DX), Y4
+	VADDPS       (SI), Y4, Y4
+	VBROADCASTSS 256(SI), Y6
+	VMAXPS       Y6, Y4, Y4
+	VXORPS       Y6, Y6, Y6
+	VBROADCASTSS 4(DX), Y5
+	VADDPS       64(SI), Y5, Y5
+	VMAXPS       Y6, Y5, Y5
+	VBROADCASTSS 260(SI), Y6
+	VMINPS       Y6, Y4, Y4
+	VMINPS       Y6, Y5, Y5
+	VMULPS       128(SI), Y4, Y6
+	VMULPS       192(SI), Y5, Y7
+	MOVQ         x+24(FP), SI
+	MOVQ         w+32(FP), DI
+	MOVQ         n+40(FP), R8
+	VBROADCASTSS laneOne<>+0(SB), Y9
+	VDIVPS       Y6, Y9, Y9
+	VSUBPS       Y9, Y9, Y8
+	VCMPPS       $0x07, Y8, Y8, Y8
+	VANDPS       Y8, Y9, Y9
+	VXORPS       Y8, Y8, Y8
+
+at0levelserror:
+	CMPQ         R8, $0x00000001
+	JL           at0levelserror_end
+	VADDPS       (SI), Y7, Y10
+	VMULPS       Y9, Y10, Y11
+	VADDPS       Y11, Y11, Y11
+	VADDPS       Y0, Y11, Y11
+	VSUBPS       Y0, Y11, Y11
+	VMAXPS       Y1, Y11, Y11
+	VMINPS       Y2, Y11, Y11
+	VADDPS       Y3, Y11, Y11
+	VCVTTPS2DQ   Y11, Y12
+	VPCMPEQD     Y13, Y13, Y13
+	VGATHERDPS   Y13, (CX)(Y12*4), Y11
+	VMULPS       Y6, Y11, Y11
+	VSUBPS       Y11, Y10, Y10
+	VBROADCASTSS (DI), Y11
+	VMULPS       Y10, Y11, Y11
+	VMULPS       Y10, Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	ADDQ         $0x40, SI
+	ADDQ         $0x04, DI
+	SUBQ         $0x00000001, R8
+	JMP          at0levelserror
+
+at0levelserror_end:
+	MOVQ      sum+0(FP), SI
+	VMOVUPS   (SI), Y6
+	VCMPPS    $0x11, Y6, Y8, Y7
+	VBLENDVPS Y7, Y8, Y6, Y6
+	VMOVUPS   Y6, (SI)
+	MOVQ      scale+8(FP), SI
+	VMOVUPS   (SI), Y6
+	VBLENDVPS Y7, Y4, Y6, Y6
+	VMOVUPS   Y6, (SI)
+	MOVQ      offset+16(FP), SI
+	VMOVUPS   (SI), Y6
+	VBLENDVPS Y7, Y5, Y6, Y6
+	VMOVUPS   Y6, (SI)
+	ADDQ      $0x08, DX
+	SUBQ      $0x00000001, BX
+	JMP       at0levelssteps
+
+at0levelssteps_end:
+at0end:
+	TESTQ        CX, CX
+	JNZ          at32table
+	VBROADCASTSS laneMagic<>+0(SB), Y0
+	VBROADCASTSS 192(AX), Y1
+	VBROADCASTSS 196(AX), Y2
+	MOVQ         steps+56(FP), AX
+	MOVQ         count+64(FP), CX
+	VBROADCASTSS laneLargest<>+0(SB), Y3
+	MOVQ         sum+0(FP), DX
+	VMOVUPS      Y3, 32(DX)
+
+at32wholesteps:
+	CMPQ         CX, $0x00000001
+	JL           at32wholesteps_end
+	MOVQ         near+48(FP), DX
+	VBROADCASTSS (AX), Y3
+	VADDPS       32(DX), Y3, Y3
+	VBROADCASTSS 256(DX), Y5
+	VMAXPS       Y5, Y3, Y3
+	VXORPS       Y5, Y5, Y5
+	VBROADCASTSS 4(AX), Y4
+	VADDPS       96(DX), Y4, Y4
+	VMAXPS       Y5, Y4, Y4
+	VBROADCASTSS 260(DX), Y5
+	VMINPS       Y5, Y3, Y3
+	VMINPS       Y5, Y4, Y4
+	VMULPS       160(DX), Y3, Y5
+	VMULPS       224(DX), Y4, Y6
+	MOVQ         x+24(FP), DX
+	MOVQ         w+32(FP), BX
+	MOVQ         n+40(FP), SI
+	VBROADCASTSS laneOne<>+0(SB), Y8
+	VDIVPS       Y5, Y8, Y8
+	VSUBPS       Y8, Y8, Y7
+	VCMPPS       $0x07, Y7, Y7, Y7
+	VANDPS       Y7, Y8, Y8
+	VXORPS       Y7, Y7, Y7
+
+at32wholeerror:
+	CMPQ         SI, $0x00000001
+	JL           at32wholeerror_end
+	VADDPS       32(DX), Y6, Y9
+	VMULPS       Y8, Y9, Y10
+	VADDPS       Y0, Y10, Y10
+	VSUBPS       Y0, Y10, Y10
+	VMAXPS       Y1, Y10, Y10
+	VMINPS       Y2, Y10, Y10
+	VMULPS       Y5, Y10, Y10
+	VSUBPS       Y10, Y9, Y9
+	VBROADCASTSS (BX), Y10
+	VMULPS       Y9, Y10, Y10
+	VMULPS       Y9, Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	ADDQ         $0x40, DX
+	ADDQ         $0x04, BX
+	SUBQ         $0x00000001, SI
+	JMP          at32wholeerror
+
+at32wholeerror_end:
+	MOVQ      sum+0(FP), DX
+	VMOVUPS   32(DX), Y5
+	VCMPPS    $0x11, Y5, Y7, Y6
+	VBLENDVPS Y6, Y7, Y5, Y5
+	VMOVUPS   Y5, 32(DX)
+	MOVQ      scale+8(FP), DX
+	VMOVUPS   32(DX), Y5
+	VBLENDVPS Y6, Y3, Y5, Y5
+	VMOVUPS   Y5, 32(DX)
+	MOVQ      offset+16(FP), DX
+	VMOVUPS   32(DX), Y5
+	VBLENDVPS Y6, Y4, Y5, Y5
+	VMOVUPS   Y5, 32(DX)
+	ADDQ      $0x08, AX
+	SUBQ      $0x00000001, CX
+	JMP       at32wholesteps
+
+at32wholesteps_end:
+	JMP at32end
+
+at32table:
+	VBROADCASTSS laneMagic<>+0(SB), Y0
+	VBROADCASTSS laneLeast<>+0(SB), Y1
+	VBROADCASTSS laneMost<>+0(SB), Y2
+	VBROADCASTSS laneFrom<>+0(SB), Y3
+	MOVQ         steps+56(FP), AX
+	MOVQ         count+64(FP), DX
+	VBROADCASTSS laneLargest<>+0(SB), Y4
+	MOVQ         sum+0(FP), BX
+	VMOVUPS      Y4, 32(BX)
+
+at32levelssteps:
+	CMPQ         DX, $0x00000001
+	JL           at32levelssteps_end
+	MOVQ         near+48(FP), BX
+	VBROADCASTSS (AX), Y4
+	VADDPS       32(BX), Y4, Y4
+	VBROADCASTSS 256(BX), Y6
+	VMAXPS       Y6, Y4, Y4
+	VXORPS       Y6, Y6, Y6
+	VBROADCASTSS 4(AX), Y5
+	VADDPS       96(BX), Y5, Y5
+	VMAXPS       Y6, Y5, Y5
+	VBROADCASTSS 260(BX), Y6
+	VMINPS       Y6, Y4, Y4
+	VMINPS       Y6, Y5, Y5
+	VMULPS       160(BX), Y4, Y6
+	VMULPS       224(BX), Y5, Y7
+	MOVQ         x+24(FP), BX
+	MOVQ         w+32(FP), SI
+	MOVQ         n+40(FP), DI
+	VBROADCASTSS laneOne<>+0(SB), Y9
+	VDIVPS       Y6, Y9, Y9
+	VSUBPS       Y9, Y9, Y8
+	VCMPPS       $0x07, Y8, Y8, Y8
+	VANDPS       Y8, Y9, Y9
+	VXORPS       Y8, Y8, Y8
+
+at32levelserror:
+	CMPQ         DI, $0x00000001
+	JL           at32levelserror_end
+	VADDPS       32(BX), Y7, Y10
+	VMULPS       Y9, Y10, Y11
+	VADDPS       Y11, Y11, Y11
+	VADDPS       Y0, Y11, Y11
+	VSUBPS       Y0, Y11, Y11
+	VMAXPS       Y1, Y11, Y11
+	VMINPS       Y2, Y11, Y11
+	VADDPS       Y3, Y11, Y11
+	VCVTTPS2DQ   Y11, Y12
+	VPCMPEQD     Y13, Y13, Y13
+	VGATHERDPS   Y13, (CX)(Y12*4), Y11
+	VMULPS       Y6, Y11, Y11
+	VSUBPS       Y11, Y10, Y10
+	VBROADCASTSS (SI), Y11
+	VMULPS       Y10, Y11, Y11
+	VMULPS       Y10, Y11, Y11
+	VADDPS       Y11, Y8, Y8
+	ADDQ         $0x40, BX
+	ADDQ         $0x04, SI
+	SUBQ         $0x00000001, DI
+	JMP          at32levelserror
+
+at32levelserror_end:
+	MOVQ      sum+0(FP), BX
+	VMOVUPS   32(BX), Y6
+	VCMPPS    $0x11, Y6, Y8, Y7
+	VBLENDVPS Y7, Y8, Y6, Y6
+	VMOVUPS   Y6, 32(BX)
+	MOVQ      scale+8(FP), BX
+	VMOVUPS   32(BX), Y6
+	VBLENDVPS Y7, Y4, Y6, Y6
+	VMOVUPS   Y6, 32(BX)
+	MOVQ      offset+16(FP), BX
+	VMOVUPS   32(BX), Y6
+	VBLENDVPS Y7, Y5, Y6, Y6
+	VMOVUPS   Y6, 32(BX)
+	ADDQ      $0x08, AX
+	SUBQ      $0x00000001, DX
+	JMP       at32levelssteps
+
+at32levelssteps_end:
+at32end:
+	VZEROUPPER
+	RET
+
+DATA laneLargest<>+0(SB)/4, $(340282350000000000000000000000000000000.0)
+GLOBL laneLargest<>(SB), RODATA|NOPTR, $4
+
 // func laneSumsAVX512(sums *float32, x *float32, w *float32, n int, grid *float32, table *float32)
 // Requires: AVX, AVX512F
 TEXT ·laneSumsAVX512(SB), NOSPLIT, $0-48
@@ -857,45 +2510,45 @@ TEXT ·laneSumsAVX512(SB), NOSPLIT, $0-48
 	VBROADCASTSS laneMagic<>+0(SB), Z0
 	VBROADCASTSS 192(CX), Z1
 	VBROADCASTSS 196(CX), Z2
-	MOVQ         x+8(FP), DX
-	MOVQ         w+16(FP), BX
-	MOVQ         n+24(FP), SI
-	VMOVUPS      64(CX), Z7
-	VMOVUPS      128(CX), Z8
-	VPXORD       Z3, Z3, Z3
-	VPXORD       Z4, Z4, Z4
+	VMOVUPS      64(CX), Z3
+	VMOVUPS      128(CX), Z4
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), DX
+	MOVQ         n+24(FP), BX
 	VPXORD       Z5, Z5, Z5
 	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
 
 at0wholesums:
-	CMPQ         SI, $0x00000001
+	CMPQ         BX, $0x00000001
 	JL           at0wholesums_end
-	VMOVUPS      (DX), Z9
-	VADDPS       Z7, Z9, Z10
-	VMULPS       Z8, Z10, Z10
+	VMOVUPS      (CX), Z9
+	VADDPS       Z3, Z9, Z10
+	VMULPS       Z4, Z10, Z10
 	VADDPS       Z0, Z10, Z10
 	VSUBPS       Z0, Z10, Z10
 	VMAXPS       Z1, Z10, Z10
 	VMINPS       Z2, Z10, Z10
-	VBROADCASTSS (BX), Z11
+	VBROADCASTSS (DX), Z11
 	VMULPS       Z10, Z11, Z12
-	VADDPS       Z12, Z3, Z3
-	VMULPS       Z12, Z10, Z10
-	VADDPS       Z10, Z4, Z4
-	VMULPS       Z12, Z9, Z12
 	VADDPS       Z12, Z5, Z5
+	VMULPS       Z12, Z10, Z10
+	VADDPS       Z10, Z6, Z6
+	VMULPS       Z12, Z9, Z12
+	VADDPS       Z12, Z7, Z7
 	VMULPS       Z11, Z9, Z11
-	VADDPS       Z11, Z6, Z6
-	ADDQ         $0x40, DX
-	ADDQ         $0x04, BX
-	SUBQ         $0x00000001, SI
+	VADDPS       Z11, Z8, Z8
+	ADDQ         $0x40, CX
+	ADDQ         $0x04, DX
+	SUBQ         $0x00000001, BX
 	JMP          at0wholesums
 
 at0wholesums_end:
-	VMOVUPS Z3, (AX)
-	VMOVUPS Z4, 64(AX)
-	VMOVUPS Z5, 128(AX)
-	VMOVUPS Z6, 192(AX)
+	VMOVUPS Z5, (AX)
+	VMOVUPS Z6, 64(AX)
+	VMOVUPS Z7, 128(AX)
+	VMOVUPS Z8, 192(AX)
 	JMP     at0end
 
 at0table:
@@ -903,22 +2556,22 @@ at0table:
 	VBROADCASTSS laneLeast<>+0(SB), Z1
 	VBROADCASTSS laneMost<>+0(SB), Z2
 	VBROADCASTSS laneFrom<>+0(SB), Z3
-	MOVQ         x+8(FP), BX
-	MOVQ         w+16(FP), SI
-	MOVQ         n+24(FP), DI
-	VMOVUPS      64(CX), Z8
-	VMOVUPS      128(CX), Z9
-	VPXORD       Z4, Z4, Z4
-	VPXORD       Z5, Z5, Z5
+	VMOVUPS      64(CX), Z4
+	VMOVUPS      128(CX), Z5
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), BX
+	MOVQ         n+24(FP), SI
 	VPXORD       Z6, Z6, Z6
 	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
 
 at0levelssums:
-	CMPQ         DI, $0x00000001
+	CMPQ         SI, $0x00000001
 	JL           at0levelssums_end
-	VMOVUPS      (BX), Z10
-	VADDPS       Z8, Z10, Z11
-	VMULPS       Z9, Z11, Z11
+	VMOVUPS      (CX), Z10
+	VADDPS       Z4, Z10, Z11
+	VMULPS       Z5, Z11, Z11
 	VADDPS       Z11, Z11, Z11
 	VADDPS       Z0, Z11, Z11
 	VSUBPS       Z0, Z11, Z11
@@ -928,25 +2581,25 @@ at0levelssums:
 	VCVTTPS2DQ   Z11, Z12
 	KXNORW       K1, K1, K1
 	VGATHERDPS   (DX)(Z12*4), K1, Z11
-	VBROADCASTSS (SI), Z12
+	VBROADCASTSS (BX), Z12
 	VMULPS       Z11, Z12, Z13
-	VADDPS       Z13, Z4, Z4
-	VMULPS       Z13, Z11, Z11
-	VADDPS       Z11, Z5, Z5
-	VMULPS       Z13, Z10, Z13
 	VADDPS       Z13, Z6, Z6
+	VMULPS       Z13, Z11, Z11
+	VADDPS       Z11, Z7, Z7
+	VMULPS       Z13, Z10, Z13
+	VADDPS       Z13, Z8, Z8
 	VMULPS       Z12, Z10, Z12
-	VADDPS       Z12, Z7, Z7
-	ADDQ         $0x40, BX
-	ADDQ         $0x04, SI
-	SUBQ         $0x00000001, DI
+	VADDPS       Z12, Z9, Z9
+	ADDQ         $0x40, CX
+	ADDQ         $0x04, BX
+	SUBQ         $0x00000001, SI
 	JMP          at0levelssums
 
 at0levelssums_end:
-	VMOVUPS Z4, (AX)
-	VMOVUPS Z5, 64(AX)
-	VMOVUPS Z6, 128(AX)
-	VMOVUPS Z7, 192(AX)
+	VMOVUPS Z6, (AX)
+	VMOVUPS Z7, 64(AX)
+	VMOVUPS Z8, 128(AX)
+	VMOVUPS Z9, 192(AX)
 
 at0end:
 	VZEROUPPER
@@ -963,40 +2616,40 @@ TEXT ·laneErrorAVX512(SB), NOSPLIT, $0-48
 	VBROADCASTSS laneMagic<>+0(SB), Z0
 	VBROADCASTSS 192(CX), Z1
 	VBROADCASTSS 196(CX), Z2
-	MOVQ         x+8(FP), DX
-	MOVQ         w+16(FP), BX
-	MOVQ         n+24(FP), SI
-	VMOVUPS      (CX), Z4
-	VMOVUPS      64(CX), Z5
+	VMOVUPS      (CX), Z3
+	VMOVUPS      64(CX), Z4
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), DX
+	MOVQ         n+24(FP), BX
 	VBROADCASTSS laneOne<>+0(SB), Z6
-	VDIVPS       Z4, Z6, Z6
+	VDIVPS       Z3, Z6, Z6
 	VSUBPS       Z6, Z6, Z7
 	VCMPPS       $0x07, Z7, Z7, K1
 	VMOVAPS.Z    Z6, K1, Z6
-	VPXORD       Z3, Z3, Z3
+	VPXORD       Z5, Z5, Z5
 
 at0wholeerror:
-	CMPQ         SI, $0x00000001
+	CMPQ         BX, $0x00000001
 	JL           at0wholeerror_end
-	VADDPS       (DX), Z5, Z7
+	VADDPS       (CX), Z4, Z7
 	VMULPS       Z6, Z7, Z8
 	VADDPS       Z0, Z8, Z8
 	VSUBPS       Z0, Z8, Z8
 	VMAXPS       Z1, Z8, Z8
 	VMINPS       Z2, Z8, Z8
-	VMULPS       Z4, Z8, Z8
+	VMULPS       Z3, Z8, Z8
 	VSUBPS       Z8, Z7, Z7
-	VBROADCASTSS (BX), Z8
+	VBROADCASTSS (DX), Z8
 	VMULPS       Z7, Z8, Z8
 	VMULPS       Z7, Z8, Z8
-	VADDPS       Z8, Z3, Z3
-	ADDQ         $0x40, DX
-	ADDQ         $0x04, BX
-	SUBQ         $0x00000001, SI
+	VADDPS       Z8, Z5, Z5
+	ADDQ         $0x40, CX
+	ADDQ         $0x04, DX
+	SUBQ         $0x00000001, BX
 	JMP          at0wholeerror
 
 at0wholeerror_end:
-	VMOVUPS Z3, (AX)
+	VMOVUPS Z5, (AX)
 	JMP     at0end
 
 at0table:
@@ -1004,22 +2657,22 @@ at0table:
 	VBROADCASTSS laneLeast<>+0(SB), Z1
 	VBROADCASTSS laneMost<>+0(SB), Z2
 	VBROADCASTSS laneFrom<>+0(SB), Z3
-	MOVQ         x+8(FP), BX
-	MOVQ         w+16(FP), SI
-	MOVQ         n+24(FP), DI
-	VMOVUPS      (CX), Z5
-	VMOVUPS      64(CX), Z6
+	VMOVUPS      (CX), Z4
+	VMOVUPS      64(CX), Z5
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), BX
+	MOVQ         n+24(FP), SI
 	VBROADCASTSS laneOne<>+0(SB), Z7
-	VDIVPS       Z5, Z7, Z7
+	VDIVPS       Z4, Z7, Z7
 	VSUBPS       Z7, Z7, Z8
 	VCMPPS       $0x07, Z8, Z8, K1
 	VMOVAPS.Z    Z7, K1, Z7
-	VPXORD       Z4, Z4, Z4
+	VPXORD       Z6, Z6, Z6
 
 at0levelserror:
-	CMPQ         DI, $0x00000001
+	CMPQ         SI, $0x00000001
 	JL           at0levelserror_end
-	VADDPS       (BX), Z6, Z8
+	VADDPS       (CX), Z5, Z8
 	VMULPS       Z7, Z8, Z9
 	VADDPS       Z9, Z9, Z9
 	VADDPS       Z0, Z9, Z9
@@ -1030,19 +2683,19 @@ at0levelserror:
 	VCVTTPS2DQ   Z9, Z10
 	KXNORW       K2, K2, K2
 	VGATHERDPS   (DX)(Z10*4), K2, Z9
-	VMULPS       Z5, Z9, Z9
+	VMULPS       Z4, Z9, Z9
 	VSUBPS       Z9, Z8, Z8
-	VBROADCASTSS (SI), Z9
+	VBROADCASTSS (BX), Z9
 	VMULPS       Z8, Z9, Z9
 	VMULPS       Z8, Z9, Z9
-	VADDPS       Z9, Z4, Z4
-	ADDQ         $0x40, BX
-	ADDQ         $0x04, SI
-	SUBQ         $0x00000001, DI
+	VADDPS       Z9, Z6, Z6
+	ADDQ         $0x40, CX
+	ADDQ         $0x04, BX
+	SUBQ         $0x00000001, SI
 	JMP          at0levelserror
 
 at0levelserror_end:
-	VMOVUPS Z4, (AX)
+	VMOVUPS Z6, (AX)
 
 at0end:
 	VZEROUPPER
@@ -1293,6 +2946,840 @@ at0levelsnext:
 at0levelsround_end:
 	VMOVUPS Z6, (AX)
 
+at0end:
+	VZEROUPPER
+	RET
+
+// func laneScalesAVX512(best *float32, top *float32, x *float32, w *float32, n int, reach []float32, refine int, grid *float32, table *float32)
+// Requires: AVX, AVX512F
+TEXT ·laneScalesAVX512(SB), NOSPLIT, $0-88
+	MOVQ         grid+72(FP), AX
+	MOVQ         table+80(FP), CX
+	TESTQ        CX, CX
+	JNZ          at0table
+	VBROADCASTSS laneMagic<>+0(SB), Z0
+	VBROADCASTSS 192(AX), Z1
+	VBROADCASTSS 196(AX), Z2
+	MOVQ         reach_base+40(FP), AX
+	MOVQ         reach_len+48(FP), CX
+
+at0wholereach:
+	CMPQ         CX, $0x00000001
+	JL           at0wholereach_end
+	VBROADCASTSS (AX), Z3
+	ADDQ         $0x04, AX
+	MOVQ         best+0(FP), DX
+	MOVQ         top+8(FP), DX
+	VMOVUPS      (DX), Z4
+	VDIVPS       Z3, Z4, Z4
+	VBROADCASTSS laneOne<>+0(SB), Z3
+	VDIVPS       Z4, Z3, Z3
+	VSUBPS       Z3, Z3, Z4
+	VCMPPS       $0x07, Z4, Z4, K1
+	VMOVAPS.Z    Z3, K1, Z3
+	MOVQ         x+16(FP), DX
+	MOVQ         w+24(FP), BX
+	MOVQ         n+32(FP), SI
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+
+at0wholeendssums:
+	CMPQ         SI, $0x00000001
+	JL           at0wholeendssums_end
+	VMOVUPS      (DX), Z4
+	VMULPS       Z3, Z4, Z11
+	VADDPS       Z0, Z11, Z11
+	VSUBPS       Z0, Z11, Z11
+	VMAXPS       Z1, Z11, Z11
+	VMINPS       Z2, Z11, Z11
+	VBROADCASTSS (BX), Z12
+	VMULPS       Z11, Z12, Z12
+	VMULPS       Z12, Z11, Z11
+	VADDPS       Z11, Z5, Z5
+	VMULPS       Z12, Z4, Z12
+	VADDPS       Z12, Z6, Z6
+	ADDQ         $0x40, DX
+	ADDQ         $0x04, BX
+	SUBQ         $0x00000001, SI
+	JMP          at0wholeendssums
+
+at0wholeendssums_end:
+	VPXORD       Z7, Z7, Z7
+	MOVQ         best+0(FP), DX
+	VMOVUPS      (DX), Z11
+	VDIVPS       Z5, Z6, Z4
+	VMOVUPS      128(DX), Z12
+	VMULPS       Z6, Z6, Z3
+	VDIVPS       Z5, Z3, Z3
+	VBROADCASTSS laneMinus<>+0(SB), Z13
+	VCMPPS       $0x12, Z7, Z5, K1
+	VMOVAPS      Z13, K1, Z3
+	VCMPPS       $0x1e, Z12, Z3, K1
+	VMOVAPS      Z4, K1, Z11
+	VMOVAPS      Z3, K1, Z12
+	VMOVUPS      Z11, (DX)
+	VMOVUPS      Z12, 128(DX)
+	SUBQ         $0x00000001, CX
+	JMP          at0wholereach
+
+at0wholereach_end:
+	MOVQ refine+64(FP), AX
+
+at0wholerefine:
+	CMPQ         AX, $0x00000001
+	JL           at0wholerefine_end
+	MOVQ         best+0(FP), CX
+	VMOVUPS      (CX), Z3
+	VBROADCASTSS laneOne<>+0(SB), Z4
+	VDIVPS       Z3, Z4, Z4
+	VSUBPS       Z4, Z4, Z3
+	VCMPPS       $0x07, Z3, Z3, K1
+	VMOVAPS.Z    Z4, K1, Z4
+	MOVQ         x+16(FP), CX
+	MOVQ         w+24(FP), DX
+	MOVQ         n+32(FP), BX
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+
+at0wholeagainsums:
+	CMPQ         BX, $0x00000001
+	JL           at0wholeagainsums_end
+	VMOVUPS      (CX), Z3
+	VMULPS       Z4, Z3, Z5
+	VADDPS       Z0, Z5, Z5
+	VSUBPS       Z0, Z5, Z5
+	VMAXPS       Z1, Z5, Z5
+	VMINPS       Z2, Z5, Z5
+	VBROADCASTSS (DX), Z6
+	VMULPS       Z5, Z6, Z6
+	VMULPS       Z6, Z5, Z5
+	VADDPS       Z5, Z8, Z8
+	VMULPS       Z6, Z3, Z6
+	VADDPS       Z6, Z9, Z9
+	ADDQ         $0x40, CX
+	ADDQ         $0x04, DX
+	SUBQ         $0x00000001, BX
+	JMP          at0wholeagainsums
+
+at0wholeagainsums_end:
+	VPXORD  Z10, Z10, Z10
+	MOVQ    best+0(FP), CX
+	VMOVUPS (CX), Z4
+	VDIVPS  Z8, Z9, Z3
+	VCMPPS  $0x1e, Z10, Z8, K1
+	VMOVAPS Z3, K1, Z4
+	VMOVUPS Z4, (CX)
+	SUBQ    $0x00000001, AX
+	JMP     at0wholerefine
+
+at0wholerefine_end:
+	JMP at0end
+
+at0table:
+	VBROADCASTSS laneMagic<>+0(SB), Z0
+	VBROADCASTSS laneLeast<>+0(SB), Z1
+	VBROADCASTSS laneMost<>+0(SB), Z2
+	VBROADCASTSS laneFrom<>+0(SB), Z3
+	MOVQ         reach_base+40(FP), AX
+	MOVQ         reach_len+48(FP), DX
+
+at0levelsreach:
+	CMPQ         DX, $0x00000001
+	JL           at0levelsreach_end
+	VBROADCASTSS (AX), Z4
+	ADDQ         $0x04, AX
+	MOVQ         best+0(FP), BX
+	MOVQ         top+8(FP), BX
+	VMOVUPS      (BX), Z5
+	VDIVPS       Z4, Z5, Z5
+	VBROADCASTSS laneOne<>+0(SB), Z4
+	VDIVPS       Z5, Z4, Z4
+	VSUBPS       Z4, Z4, Z5
+	VCMPPS       $0x07, Z5, Z5, K1
+	VMOVAPS.Z    Z4, K1, Z4
+	MOVQ         x+16(FP), BX
+	MOVQ         w+24(FP), SI
+	MOVQ         n+32(FP), DI
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+
+at0levelsendssums:
+	CMPQ         DI, $0x00000001
+	JL           at0levelsendssums_end
+	VMOVUPS      (BX), Z5
+	VMULPS       Z4, Z5, Z12
+	VADDPS       Z12, Z12, Z12
+	VADDPS       Z0, Z12, Z12
+	VSUBPS       Z0, Z12, Z12
+	VMAXPS       Z1, Z12, Z12
+	VMINPS       Z2, Z12, Z12
+	VADDPS       Z3, Z12, Z12
+	VCVTTPS2DQ   Z12, Z13
+	KXNORW       K2, K2, K2
+	VGATHERDPS   (CX)(Z13*4), K2, Z12
+	VBROADCASTSS (SI), Z13
+	VMULPS       Z12, Z13, Z13
+	VMULPS       Z13, Z12, Z12
+	VADDPS       Z12, Z6, Z6
+	VMULPS       Z13, Z5, Z13
+	VADDPS       Z13, Z7, Z7
+	ADDQ         $0x40, BX
+	ADDQ         $0x04, SI
+	SUBQ         $0x00000001, DI
+	JMP          at0levelsendssums
+
+at0levelsendssums_end:
+	VPXORD       Z8, Z8, Z8
+	MOVQ         best+0(FP), BX
+	VMOVUPS      (BX), Z12
+	VDIVPS       Z6, Z7, Z5
+	VMOVUPS      128(BX), Z13
+	VMULPS       Z7, Z7, Z4
+	VDIVPS       Z6, Z4, Z4
+	VBROADCASTSS laneMinus<>+0(SB), Z14
+	VCMPPS       $0x12, Z8, Z6, K1
+	VMOVAPS      Z14, K1, Z4
+	VCMPPS       $0x1e, Z13, Z4, K1
+	VMOVAPS      Z5, K1, Z12
+	VMOVAPS      Z4, K1, Z13
+	VMOVUPS      Z12, (BX)
+	VMOVUPS      Z13, 128(BX)
+	SUBQ         $0x00000001, DX
+	JMP          at0levelsreach
+
+at0levelsreach_end:
+	MOVQ refine+64(FP), AX
+
+at0levelsrefine:
+	CMPQ         AX, $0x00000001
+	JL           at0levelsrefine_end
+	MOVQ         best+0(FP), DX
+	VMOVUPS      (DX), Z4
+	VBROADCASTSS laneOne<>+0(SB), Z5
+	VDIVPS       Z4, Z5, Z5
+	VSUBPS       Z5, Z5, Z4
+	VCMPPS       $0x07, Z4, Z4, K1
+	VMOVAPS.Z    Z5, K1, Z5
+	MOVQ         x+16(FP), DX
+	MOVQ         w+24(FP), BX
+	MOVQ         n+32(FP), SI
+	VPXORD       Z9, Z9, Z9
+	VPXORD       Z10, Z10, Z10
+
+at0levelsagainsums:
+	CMPQ         SI, $0x00000001
+	JL           at0levelsagainsums_end
+	VMOVUPS      (DX), Z4
+	VMULPS       Z5, Z4, Z6
+	VADDPS       Z6, Z6, Z6
+	VADDPS       Z0, Z6, Z6
+	VSUBPS       Z0, Z6, Z6
+	VMAXPS       Z1, Z6, Z6
+	VMINPS       Z2, Z6, Z6
+	VADDPS       Z3, Z6, Z6
+	VCVTTPS2DQ   Z6, Z7
+	KXNORW       K3, K3, K3
+	VGATHERDPS   (CX)(Z7*4), K3, Z6
+	VBROADCASTSS (BX), Z7
+	VMULPS       Z6, Z7, Z7
+	VMULPS       Z7, Z6, Z6
+	VADDPS       Z6, Z9, Z9
+	VMULPS       Z7, Z4, Z7
+	VADDPS       Z7, Z10, Z10
+	ADDQ         $0x40, DX
+	ADDQ         $0x04, BX
+	SUBQ         $0x00000001, SI
+	JMP          at0levelsagainsums
+
+at0levelsagainsums_end:
+	VPXORD  Z11, Z11, Z11
+	MOVQ    best+0(FP), DX
+	VMOVUPS (DX), Z5
+	VDIVPS  Z9, Z10, Z4
+	VCMPPS  $0x1e, Z11, Z9, K1
+	VMOVAPS Z4, K1, Z5
+	VMOVUPS Z5, (DX)
+	SUBQ    $0x00000001, AX
+	JMP     at0levelsrefine
+
+at0levelsrefine_end:
+at0end:
+	VZEROUPPER
+	RET
+
+// func laneOffsetsAVX512(best *float32, low *float32, high *float32, x *float32, w *float32, n int, reach []float32, refine int, o *float32, grid *float32, table *float32)
+// Requires: AVX, AVX512F
+TEXT ·laneOffsetsAVX512(SB), NOSPLIT, $0-104
+	MOVQ         grid+88(FP), AX
+	MOVQ         table+96(FP), CX
+	TESTQ        CX, CX
+	JNZ          at0table
+	VBROADCASTSS laneMagic<>+0(SB), Z0
+	VBROADCASTSS 192(AX), Z1
+	VBROADCASTSS 196(AX), Z2
+	MOVQ         reach_base+48(FP), AX
+	MOVQ         reach_len+56(FP), CX
+
+at0wholereach:
+	CMPQ         CX, $0x00000001
+	JL           at0wholereach_end
+	VBROADCASTSS (AX), Z3
+	ADDQ         $0x04, AX
+	MOVQ         low+8(FP), DX
+	MOVQ         high+16(FP), BX
+	VMOVUPS      (DX), Z6
+	VMOVUPS      (BX), Z5
+	VSUBPS       Z6, Z5, Z5
+	VDIVPS       Z3, Z5, Z5
+	VPXORD       Z4, Z4, Z4
+	VSUBPS       Z6, Z4, Z4
+	VBROADCASTSS laneOne<>+0(SB), Z3
+	VDIVPS       Z5, Z3, Z3
+	VSUBPS       Z3, Z3, Z5
+	VCMPPS       $0x07, Z5, Z5, K1
+	VMOVAPS.Z    Z3, K1, Z3
+	MOVQ         x+24(FP), DX
+	MOVQ         w+32(FP), BX
+	MOVQ         n+40(FP), SI
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+	VPXORD       Z10, Z10, Z10
+
+at0wholeendssums:
+	CMPQ         SI, $0x00000001
+	JL           at0wholeendssums_end
+	VMOVUPS      (DX), Z5
+	VADDPS       Z4, Z5, Z6
+	VMULPS       Z3, Z6, Z6
+	VADDPS       Z0, Z6, Z6
+	VSUBPS       Z0, Z6, Z6
+	VMAXPS       Z1, Z6, Z6
+	VMINPS       Z2, Z6, Z6
+	VBROADCASTSS (BX), Z17
+	VMULPS       Z6, Z17, Z18
+	VADDPS       Z18, Z7, Z7
+	VMULPS       Z18, Z6, Z6
+	VADDPS       Z6, Z8, Z8
+	VMULPS       Z18, Z5, Z18
+	VADDPS       Z18, Z9, Z9
+	VMULPS       Z17, Z5, Z17
+	VADDPS       Z17, Z10, Z10
+	ADDQ         $0x40, DX
+	ADDQ         $0x04, BX
+	SUBQ         $0x00000001, SI
+	JMP          at0wholeendssums
+
+at0wholeendssums_end:
+	MOVQ         o+80(FP), DX
+	VBROADCASTSS (DX), Z3
+	VMULPS       Z3, Z8, Z5
+	VMULPS       Z7, Z7, Z17
+	VSUBPS       Z17, Z5, Z6
+	VMULPS       Z3, Z9, Z3
+	VMULPS       Z10, Z7, Z17
+	VSUBPS       Z17, Z3, Z3
+	VDIVPS       Z6, Z3, Z3
+	VMULPS       Z7, Z9, Z18
+	VMULPS       Z10, Z8, Z17
+	VSUBPS       Z17, Z18, Z18
+	VDIVPS       Z6, Z18, Z18
+	VBROADCASTSS laneSingle<>+0(SB), Z17
+	VMULPS       Z5, Z17, Z17
+	VCMPPS       $0x12, Z17, Z6, K1
+	VPXORD       Z11, Z11, Z11
+	VBROADCASTSS 4(DX), Z5
+	VMULPS       Z18, Z5, Z5
+	VCMPPS       $0x11, Z11, Z5, K2
+	KORW         K2, K1, K1
+	VDIVPS       Z8, Z9, Z17
+	VCMPPS       $0x00, Z11, Z8, K2
+	VMOVAPS      Z11, K2, Z17
+	VMOVAPS      Z17, K1, Z3
+	VMOVAPS      Z11, K1, Z18
+	VMULPS       Z3, Z9, Z5
+	VMULPS       Z18, Z10, Z17
+	VSUBPS       Z17, Z5, Z5
+	MOVQ         best+0(FP), DX
+	VMOVUPS      128(DX), Z6
+	VCMPPS       $0x1e, Z6, Z5, K1
+	VMOVAPS      Z5, K1, Z6
+	VMOVUPS      Z6, 128(DX)
+	VMOVUPS      (DX), Z5
+	VMOVAPS      Z3, K1, Z5
+	VMOVUPS      Z5, (DX)
+	VMOVUPS      64(DX), Z3
+	VMOVAPS      Z18, K1, Z3
+	VMOVUPS      Z3, 64(DX)
+	SUBQ         $0x00000001, CX
+	JMP          at0wholereach
+
+at0wholereach_end:
+	MOVQ refine+72(FP), AX
+
+at0wholerefine:
+	CMPQ         AX, $0x00000001
+	JL           at0wholerefine_end
+	MOVQ         best+0(FP), CX
+	VMOVUPS      (CX), Z4
+	VMOVUPS      64(CX), Z3
+	VBROADCASTSS laneOne<>+0(SB), Z5
+	VDIVPS       Z4, Z5, Z5
+	VSUBPS       Z5, Z5, Z4
+	VCMPPS       $0x07, Z4, Z4, K1
+	VMOVAPS.Z    Z5, K1, Z5
+	MOVQ         x+24(FP), CX
+	MOVQ         w+32(FP), DX
+	MOVQ         n+40(FP), BX
+	VPXORD       Z12, Z12, Z12
+	VPXORD       Z13, Z13, Z13
+	VPXORD       Z14, Z14, Z14
+	VPXORD       Z15, Z15, Z15
+
+at0wholeagainsums:
+	CMPQ         BX, $0x00000001
+	JL           at0wholeagainsums_end
+	VMOVUPS      (CX), Z4
+	VADDPS       Z3, Z4, Z6
+	VMULPS       Z5, Z6, Z6
+	VADDPS       Z0, Z6, Z6
+	VSUBPS       Z0, Z6, Z6
+	VMAXPS       Z1, Z6, Z6
+	VMINPS       Z2, Z6, Z6
+	VBROADCASTSS (DX), Z7
+	VMULPS       Z6, Z7, Z8
+	VADDPS       Z8, Z12, Z12
+	VMULPS       Z8, Z6, Z6
+	VADDPS       Z6, Z13, Z13
+	VMULPS       Z8, Z4, Z8
+	VADDPS       Z8, Z14, Z14
+	VMULPS       Z7, Z4, Z7
+	VADDPS       Z7, Z15, Z15
+	ADDQ         $0x40, CX
+	ADDQ         $0x04, DX
+	SUBQ         $0x00000001, BX
+	JMP          at0wholeagainsums
+
+at0wholeagainsums_end:
+	MOVQ         o+80(FP), CX
+	VBROADCASTSS (CX), Z3
+	VMULPS       Z3, Z13, Z4
+	VMULPS       Z12, Z12, Z6
+	VSUBPS       Z6, Z4, Z5
+	VMULPS       Z3, Z14, Z3
+	VMULPS       Z15, Z12, Z6
+	VSUBPS       Z6, Z3, Z3
+	VDIVPS       Z5, Z3, Z3
+	VMULPS       Z12, Z14, Z7
+	VMULPS       Z15, Z13, Z6
+	VSUBPS       Z6, Z7, Z7
+	VDIVPS       Z5, Z7, Z7
+	VBROADCASTSS laneSingle<>+0(SB), Z6
+	VMULPS       Z4, Z6, Z6
+	VCMPPS       $0x12, Z6, Z5, K1
+	VPXORD       Z16, Z16, Z16
+	VBROADCASTSS 4(CX), Z4
+	VMULPS       Z7, Z4, Z4
+	VCMPPS       $0x11, Z16, Z4, K2
+	KORW         K2, K1, K1
+	VDIVPS       Z13, Z14, Z6
+	VCMPPS       $0x00, Z16, Z13, K2
+	VMOVAPS      Z16, K2, Z6
+	VMOVAPS      Z6, K1, Z3
+	VMOVAPS      Z16, K1, Z7
+	VMULPS       Z3, Z14, Z4
+	VMULPS       Z7, Z15, Z6
+	VSUBPS       Z6, Z4, Z4
+	MOVQ         best+0(FP), CX
+	VMOVUPS      128(CX), Z5
+	VCMPPS       $0x1e, Z5, Z4, K1
+	VMOVAPS      Z4, K1, Z5
+	VMOVUPS      Z5, 128(CX)
+	VMOVUPS      (CX), Z4
+	VMOVAPS      Z3, K1, Z4
+	VMOVUPS      Z4, (CX)
+	VMOVUPS      64(CX), Z3
+	VMOVAPS      Z7, K1, Z3
+	VMOVUPS      Z3, 64(CX)
+	SUBQ         $0x00000001, AX
+	JMP          at0wholerefine
+
+at0wholerefine_end:
+	JMP at0end
+
+at0table:
+	VBROADCASTSS laneMagic<>+0(SB), Z0
+	VBROADCASTSS laneLeast<>+0(SB), Z1
+	VBROADCASTSS laneMost<>+0(SB), Z2
+	VBROADCASTSS laneFrom<>+0(SB), Z3
+	MOVQ         reach_base+48(FP), AX
+	MOVQ         reach_len+56(FP), DX
+
+at0levelsreach:
+	CMPQ         DX, $0x00000001
+	JL           at0levelsreach_end
+	VBROADCASTSS (AX), Z4
+	ADDQ         $0x04, AX
+	MOVQ         low+8(FP), BX
+	MOVQ         high+16(FP), SI
+	VMOVUPS      (BX), Z7
+	VMOVUPS      (SI), Z6
+	VSUBPS       Z7, Z6, Z6
+	VDIVPS       Z4, Z6, Z6
+	VPXORD       Z5, Z5, Z5
+	VSUBPS       Z7, Z5, Z5
+	VBROADCASTSS laneOne<>+0(SB), Z4
+	VDIVPS       Z6, Z4, Z4
+	VSUBPS       Z4, Z4, Z6
+	VCMPPS       $0x07, Z6, Z6, K1
+	VMOVAPS.Z    Z4, K1, Z4
+	MOVQ         x+24(FP), BX
+	MOVQ         w+32(FP), SI
+	MOVQ         n+40(FP), DI
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+	VPXORD       Z10, Z10, Z10
+	VPXORD       Z11, Z11, Z11
+
+at0levelsendssums:
+	CMPQ         DI, $0x00000001
+	JL           at0levelsendssums_end
+	VMOVUPS      (BX), Z6
+	VADDPS       Z5, Z6, Z7
+	VMULPS       Z4, Z7, Z7
+	VADDPS       Z7, Z7, Z7
+	VADDPS       Z0, Z7, Z7
+	VSUBPS       Z0, Z7, Z7
+	VMAXPS       Z1, Z7, Z7
+	VMINPS       Z2, Z7, Z7
+	VADDPS       Z3, Z7, Z7
+	VCVTTPS2DQ   Z7, Z18
+	KXNORW       K2, K2, K2
+	VGATHERDPS   (CX)(Z18*4), K2, Z7
+	VBROADCASTSS (SI), Z18
+	VMULPS       Z7, Z18, Z19
+	VADDPS       Z19, Z8, Z8
+	VMULPS       Z19, Z7, Z7
+	VADDPS       Z7, Z9, Z9
+	VMULPS       Z19, Z6, Z19
+	VADDPS       Z19, Z10, Z10
+	VMULPS       Z18, Z6, Z18
+	VADDPS       Z18, Z11, Z11
+	ADDQ         $0x40, BX
+	ADDQ         $0x04, SI
+	SUBQ         $0x00000001, DI
+	JMP          at0levelsendssums
+
+at0levelsendssums_end:
+	MOVQ         o+80(FP), BX
+	VBROADCASTSS (BX), Z4
+	VMULPS       Z4, Z9, Z6
+	VMULPS       Z8, Z8, Z18
+	VSUBPS       Z18, Z6, Z7
+	VMULPS       Z4, Z10, Z4
+	VMULPS       Z11, Z8, Z18
+	VSUBPS       Z18, Z4, Z4
+	VDIVPS       Z7, Z4, Z4
+	VMULPS       Z8, Z10, Z19
+	VMULPS       Z11, Z9, Z18
+	VSUBPS       Z18, Z19, Z19
+	VDIVPS       Z7, Z19, Z19
+	VBROADCASTSS laneSingle<>+0(SB), Z18
+	VMULPS       Z6, Z18, Z18
+	VCMPPS       $0x12, Z18, Z7, K1
+	VPXORD       Z12, Z12, Z12
+	VBROADCASTSS 4(BX), Z6
+	VMULPS       Z19, Z6, Z6
+	VCMPPS       $0x11, Z12, Z6, K4
+	KORW         K4, K1, K1
+	VDIVPS       Z9, Z10, Z18
+	VCMPPS       $0x00, Z12, Z9, K4
+	VMOVAPS      Z12, K4, Z18
+	VMOVAPS      Z18, K1, Z4
+	VMOVAPS      Z12, K1, Z19
+	VMULPS       Z4, Z10, Z6
+	VMULPS       Z19, Z11, Z18
+	VSUBPS       Z18, Z6, Z6
+	MOVQ         best+0(FP), BX
+	VMOVUPS      128(BX), Z7
+	VCMPPS       $0x1e, Z7, Z6, K1
+	VMOVAPS      Z6, K1, Z7
+	VMOVUPS      Z7, 128(BX)
+	VMOVUPS      (BX), Z6
+	VMOVAPS      Z4, K1, Z6
+	VMOVUPS      Z6, (BX)
+	VMOVUPS      64(BX), Z4
+	VMOVAPS      Z19, K1, Z4
+	VMOVUPS      Z4, 64(BX)
+	SUBQ         $0x00000001, DX
+	JMP          at0levelsreach
+
+at0levelsreach_end:
+	MOVQ refine+72(FP), AX
+
+at0levelsrefine:
+	CMPQ         AX, $0x00000001
+	JL           at0levelsrefine_end
+	MOVQ         best+0(FP), DX
+	VMOVUPS      (DX), Z5
+	VMOVUPS      64(DX), Z4
+	VBROADCASTSS laneOne<>+0(SB), Z6
+	VDIVPS       Z5, Z6, Z6
+	VSUBPS       Z6, Z6, Z5
+	VCMPPS       $0x07, Z5, Z5, K1
+	VMOVAPS.Z    Z6, K1, Z6
+	MOVQ         x+24(FP), DX
+	MOVQ         w+32(FP), BX
+	MOVQ         n+40(FP), SI
+	VPXORD       Z13, Z13, Z13
+	VPXORD       Z14, Z14, Z14
+	VPXORD       Z15, Z15, Z15
+	VPXORD       Z16, Z16, Z16
+
+at0levelsagainsums:
+	CMPQ         SI, $0x00000001
+	JL           at0levelsagainsums_end
+	VMOVUPS      (DX), Z5
+	VADDPS       Z4, Z5, Z7
+	VMULPS       Z6, Z7, Z7
+	VADDPS       Z7, Z7, Z7
+	VADDPS       Z0, Z7, Z7
+	VSUBPS       Z0, Z7, Z7
+	VMAXPS       Z1, Z7, Z7
+	VMINPS       Z2, Z7, Z7
+	VADDPS       Z3, Z7, Z7
+	VCVTTPS2DQ   Z7, Z8
+	KXNORW       K3, K3, K3
+	VGATHERDPS   (CX)(Z8*4), K3, Z7
+	VBROADCASTSS (BX), Z8
+	VMULPS       Z7, Z8, Z9
+	VADDPS       Z9, Z13, Z13
+	VMULPS       Z9, Z7, Z7
+	VADDPS       Z7, Z14, Z14
+	VMULPS       Z9, Z5, Z9
+	VADDPS       Z9, Z15, Z15
+	VMULPS       Z8, Z5, Z8
+	VADDPS       Z8, Z16, Z16
+	ADDQ         $0x40, DX
+	ADDQ         $0x04, BX
+	SUBQ         $0x00000001, SI
+	JMP          at0levelsagainsums
+
+at0levelsagainsums_end:
+	MOVQ         o+80(FP), DX
+	VBROADCASTSS (DX), Z4
+	VMULPS       Z4, Z14, Z5
+	VMULPS       Z13, Z13, Z7
+	VSUBPS       Z7, Z5, Z6
+	VMULPS       Z4, Z15, Z4
+	VMULPS       Z16, Z13, Z7
+	VSUBPS       Z7, Z4, Z4
+	VDIVPS       Z6, Z4, Z4
+	VMULPS       Z13, Z15, Z8
+	VMULPS       Z16, Z14, Z7
+	VSUBPS       Z7, Z8, Z8
+	VDIVPS       Z6, Z8, Z8
+	VBROADCASTSS laneSingle<>+0(SB), Z7
+	VMULPS       Z5, Z7, Z7
+	VCMPPS       $0x12, Z7, Z6, K1
+	VPXORD       Z17, Z17, Z17
+	VBROADCASTSS 4(DX), Z5
+	VMULPS       Z8, Z5, Z5
+	VCMPPS       $0x11, Z17, Z5, K2
+	KORW         K2, K1, K1
+	VDIVPS       Z14, Z15, Z7
+	VCMPPS       $0x00, Z17, Z14, K2
+	VMOVAPS      Z17, K2, Z7
+	VMOVAPS      Z7, K1, Z4
+	VMOVAPS      Z17, K1, Z8
+	VMULPS       Z4, Z15, Z5
+	VMULPS       Z8, Z16, Z7
+	VSUBPS       Z7, Z5, Z5
+	MOVQ         best+0(FP), DX
+	VMOVUPS      128(DX), Z6
+	VCMPPS       $0x1e, Z6, Z5, K1
+	VMOVAPS      Z5, K1, Z6
+	VMOVUPS      Z6, 128(DX)
+	VMOVUPS      (DX), Z5
+	VMOVAPS      Z4, K1, Z5
+	VMOVUPS      Z5, (DX)
+	VMOVUPS      64(DX), Z4
+	VMOVAPS      Z8, K1, Z4
+	VMOVUPS      Z4, 64(DX)
+	SUBQ         $0x00000001, AX
+	JMP          at0levelsrefine
+
+at0levelsrefine_end:
+at0end:
+	VZEROUPPER
+	RET
+
+// func laneNearAVX512(sum *float32, scale *float32, offset *float32, x *float32, w *float32, n int, near *float32, steps *float32, count int, grid *float32, table *float32)
+// Requires: AVX, AVX512F
+TEXT ·laneNearAVX512(SB), NOSPLIT, $0-88
+	MOVQ         grid+72(FP), AX
+	MOVQ         table+80(FP), CX
+	TESTQ        CX, CX
+	JNZ          at0table
+	VBROADCASTSS laneMagic<>+0(SB), Z0
+	VBROADCASTSS 192(AX), Z1
+	VBROADCASTSS 196(AX), Z2
+	MOVQ         steps+56(FP), AX
+	MOVQ         count+64(FP), CX
+	VBROADCASTSS laneLargest<>+0(SB), Z3
+	MOVQ         sum+0(FP), DX
+	VMOVUPS      Z3, (DX)
+
+at0wholesteps:
+	CMPQ         CX, $0x00000001
+	JL           at0wholesteps_end
+	MOVQ         near+48(FP), DX
+	VBROADCASTSS (AX), Z3
+	VADDPS       (DX), Z3, Z3
+	VBROADCASTSS 256(DX), Z6
+	VMAXPS       Z6, Z3, Z3
+	VPXORD       Z6, Z6, Z6
+	VBROADCASTSS 4(AX), Z5
+	VADDPS       64(DX), Z5, Z5
+	VMAXPS       Z6, Z5, Z5
+	VBROADCASTSS 260(DX), Z6
+	VMINPS       Z6, Z3, Z3
+	VMINPS       Z6, Z5, Z5
+	VMULPS       128(DX), Z3, Z6
+	VMULPS       192(DX), Z5, Z7
+	MOVQ         x+24(FP), DX
+	MOVQ         w+32(FP), BX
+	MOVQ         n+40(FP), SI
+	VBROADCASTSS laneOne<>+0(SB), Z8
+	VDIVPS       Z6, Z8, Z8
+	VSUBPS       Z8, Z8, Z9
+	VCMPPS       $0x07, Z9, Z9, K1
+	VMOVAPS.Z    Z8, K1, Z8
+	VPXORD       Z4, Z4, Z4
+
+at0wholeerror:
+	CMPQ         SI, $0x00000001
+	JL           at0wholeerror_end
+	VADDPS       (DX), Z7, Z9
+	VMULPS       Z8, Z9, Z10
+	VADDPS       Z0, Z10, Z10
+	VSUBPS       Z0, Z10, Z10
+	VMAXPS       Z1, Z10, Z10
+	VMINPS       Z2, Z10, Z10
+	VMULPS       Z6, Z10, Z10
+	VSUBPS       Z10, Z9, Z9
+	VBROADCASTSS (BX), Z10
+	VMULPS       Z9, Z10, Z10
+	VMULPS       Z9, Z10, Z10
+	VADDPS       Z10, Z4, Z4
+	ADDQ         $0x40, DX
+	ADDQ         $0x04, BX
+	SUBQ         $0x00000001, SI
+	JMP          at0wholeerror
+
+at0wholeerror_end:
+	MOVQ    sum+0(FP), DX
+	VMOVUPS (DX), Z6
+	VCMPPS  $0x11, Z6, Z4, K1
+	VMOVAPS Z4, K1, Z6
+	VMOVUPS Z6, (DX)
+	MOVQ    scale+8(FP), DX
+	VMOVUPS (DX), Z6
+	VMOVAPS Z3, K1, Z6
+	VMOVUPS Z6, (DX)
+	MOVQ    offset+16(FP), DX
+	VMOVUPS (DX), Z6
+	VMOVAPS Z5, K1, Z6
+	VMOVUPS Z6, (DX)
+	ADDQ    $0x08, AX
+	SUBQ    $0x00000001, CX
+	JMP     at0wholesteps
+
+at0wholesteps_end:
+	JMP at0end
+
+at0table:
+	VBROADCASTSS laneMagic<>+0(SB), Z0
+	VBROADCASTSS laneLeast<>+0(SB), Z1
+	VBROADCASTSS laneMost<>+0(SB), Z2
+	VBROADCASTSS laneFrom<>+0(SB), Z3
+	MOVQ         steps+56(FP), AX
+	MOVQ         count+64(FP), DX
+	VBROADCASTSS laneLargest<>+0(SB), Z4
+	MOVQ         sum+0(FP), BX
+	VMOVUPS      Z4, (BX)
+
+at0levelssteps:
+	CMPQ         DX, $0x00000001
+	JL           at0levelssteps_end
+	MOVQ         near+48(FP), BX
+	VBROADCASTSS (AX), Z4
+	VADDPS       (BX), Z4, Z4
+	VBROADCASTSS 256(BX), Z7
+	VMAXPS       Z7, Z4, Z4
+	VPXORD       Z7, Z7, Z7
+	VBROADCASTSS 4(AX), Z6
+	VADDPS       64(BX), Z6, Z6
+	VMAXPS       Z7, Z6, Z6
+	VBROADCASTSS 260(BX), Z7
+	VMINPS       Z7, Z4, Z4
+	VMINPS       Z7, Z6, Z6
+	VMULPS       128(BX), Z4, Z7
+	VMULPS       192(BX), Z6, Z8
+	MOVQ         x+24(FP), BX
+	MOVQ         w+32(FP), SI
+	MOVQ         n+40(FP), DI
+	VBROADCASTSS laneOne<>+0(SB), Z9
+	VDIVPS       Z7, Z9, Z9
+	VSUBPS       Z9, Z9, Z10
+	VCMPPS       $0x07, Z10, Z10, K1
+	VMOVAPS.Z    Z9, K1, Z9
+	VPXORD       Z5, Z5, Z5
+
+at0levelserror:
+	CMPQ         DI, $0x00000001
+	JL           at0levelserror_end
+	VADDPS       (BX), Z8, Z10
+	VMULPS       Z9, Z10, Z11
+	VADDPS       Z11, Z11, Z11
+	VADDPS       Z0, Z11, Z11
+	VSUBPS       Z0, Z11, Z11
+	VMAXPS       Z1, Z11, Z11
+	VMINPS       Z2, Z11, Z11
+	VADDPS       Z3, Z11, Z11
+	VCVTTPS2DQ   Z11, Z12
+	KXNORW       K2, K2, K2
+	VGATHERDPS   (CX)(Z12*4), K2, Z11
+	VMULPS       Z7, Z11, Z11
+	VSUBPS       Z11, Z10, Z10
+	VBROADCASTSS (SI), Z11
+	VMULPS       Z10, Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS       Z11, Z5, Z5
+	ADDQ         $0x40, BX
+	ADDQ         $0x04, SI
+	SUBQ         $0x00000001, DI
+	JMP          at0levelserror
+
+at0levelserror_end:
+	MOVQ    sum+0(FP), BX
+	VMOVUPS (BX), Z7
+	VCMPPS  $0x11, Z7, Z5, K1
+	VMOVAPS Z5, K1, Z7
+	VMOVUPS Z7, (BX)
+	MOVQ    scale+8(FP), BX
+	VMOVUPS (BX), Z7
+	VMOVAPS Z4, K1, Z7
+	VMOVUPS Z7, (BX)
+	MOVQ    offset+16(FP), BX
+	VMOVUPS (BX), Z7
+	VMOVAPS Z6, K1, Z7
+	VMOVUPS Z7, (BX)
+	ADDQ    $0x08, AX
+	SUBQ    $0x00000001, DX
+	JMP     at0levelssteps
+
+at0levelssteps_end:
 at0end:
 	VZEROUPPER
 	RET

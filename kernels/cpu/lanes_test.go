@@ -2,6 +2,7 @@ package cpu_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -57,7 +58,22 @@ func (c *laneCase) results(s *cpu.Set) string {
 	var q, e [cpu.Lanes]cpu.Lane
 	s.LaneRound(&q, &target, &errors, &loss, (*[cpu.Lanes]float32)(c.w), c.m, len(c.x)+3, &c.g)
 	s.LaneRound(&q, &plain, &e, &loss, (*[cpu.Lanes]float32)(c.w), nil, 0, &c.g)
-	return fmt.Sprintf("%x\n%x\n%x %x\n%x\n%x\n%x\n%x\n%x\n%x\n%x", sums, err, low, high, z, target, errors, plain, q, e, loss)
+	reach := []float32{-5, -3.5, 4, 4.25, 0}
+	var best, first [3]cpu.LaneScales
+	s.LaneScales(&best[0], &high, c.x, c.w, reach, 2, &c.g)
+	for i, positive := range []float32{0, 1} {
+		first[1].Gain[1] = 1e6 // not to be beaten
+		best[1+i] = first[1]
+		s.LaneOffsets(&best[1+i], &low, &high, c.x, c.w, reach[2:], 2, 7, positive, &c.g)
+	}
+	near := cpu.LaneNear{Offset: c.g.Inverse, D: c.g.Scale, M: c.g.Scale, Least: -2, Most: 3}
+	for l := range near.Scale {
+		near.Scale[l] = float32(l%6) - 2
+	}
+	near.D[7] = float32(math.NaN())
+	sum, scale, offset := low, high, low
+	s.LaneNear(&sum, &scale, &offset, c.x, c.w, &near, [][2]float32{{0, 0}, {1, -1}, {-1, 1}}, &c.g)
+	return fmt.Sprintf("%x\n%x\n%x %x %x\n%x\n%x %x\n%x\n%x\n%x\n%x\n%x\n%x\n%x", sums, best, sum, scale, offset, err, low, high, z, target, errors, plain, q, e, loss)
 }
 
 // TestLanes wants the same bits from every level.

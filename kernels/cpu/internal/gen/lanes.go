@@ -23,6 +23,9 @@ func lanesFile(v isa) {
 	laneRange(v)
 	laneAnswer(v)
 	laneRound(v)
+	laneScales(v)
+	laneOffsets(v)
+	laneNear(v)
 }
 
 // halves runs body for each vector of a value of 16 rows.
@@ -113,31 +116,10 @@ func laneSums(v isa) {
 	sums, grid, table := loadPointer("sums"), loadPointer("grid"), loadPointer("table")
 	v.halves(func(off int, name string) {
 		v.kinds(name, grid, table, func(g laneGrid, name string) {
-			x, w, left := loadPointer("x"), loadPointer("w"), loadPointer("n")
-			acc, offset, inv := v.vecs(4), v.vec(), v.vec()
+			offset, inv := v.vec(), v.vec()
 			VMOVUPS(at(grid, gridOffset+off), offset)
 			VMOVUPS(at(grid, gridInverse+off), inv)
-			for _, a := range acc {
-				v.zero(a)
-			}
-			loop(name+"sums", left, 1, func() {
-				value, t, wc, product := v.vec(), v.vec(), v.vec(), v.vec()
-				VMOVUPS(at(x, off), value)
-				VADDPS(offset, value, t)
-				VMULPS(inv, t, t)
-				g.level(t)
-				VBROADCASTSS(at(w, 0), wc)
-				VMULPS(t, wc, product)
-				VADDPS(product, acc[0], acc[0])
-				VMULPS(product, t, t)
-				VADDPS(t, acc[1], acc[1])
-				VMULPS(product, value, product)
-				VADDPS(product, acc[2], acc[2])
-				VMULPS(wc, value, wc)
-				VADDPS(wc, acc[3], acc[3])
-				bump(x, laneBytes)
-				bump(w, 4)
-			})
+			acc := v.levelSums(name, off, g, offset, inv)
 			for i, a := range acc {
 				VMOVUPS(a, at(sums, laneBytes*i+off))
 			}
@@ -152,26 +134,10 @@ func laneError(v isa) {
 	sum, grid, table := loadPointer("sum"), loadPointer("grid"), loadPointer("table")
 	v.halves(func(off int, name string) {
 		v.kinds(name, grid, table, func(g laneGrid, name string) {
-			x, w, left := loadPointer("x"), loadPointer("w"), loadPointer("n")
-			acc, scale, offset := v.vec(), v.vec(), v.vec()
+			scale, offset := v.vec(), v.vec()
 			VMOVUPS(at(grid, off), scale)
 			VMOVUPS(at(grid, gridOffset+off), offset)
-			inv := v.inverse(scale)
-			v.zero(acc)
-			loop(name+"error", left, 1, func() {
-				value, t, wc := v.vec(), v.vec(), v.vec()
-				VADDPS(at(x, off), offset, value)
-				VMULPS(inv, value, t)
-				g.level(t)
-				VMULPS(scale, t, t)
-				VSUBPS(t, value, value)
-				VBROADCASTSS(at(w, 0), wc)
-				VMULPS(value, wc, wc)
-				VMULPS(value, wc, wc)
-				VADDPS(wc, acc, acc)
-				bump(x, laneBytes)
-				bump(w, 4)
-			})
+			acc := v.errorSum(name, off, g, scale, offset)
 			VMOVUPS(acc, at(sum, off))
 		})
 	})
