@@ -23,22 +23,19 @@ func answer(ctx context.Context, dst []byte, w []float32, n, k int, s *scheme.Sc
 
 // An answerer is the work space of one goroutine.
 type answerer struct {
-	f       *factor
-	set     *cpu.Set
-	band    *band
-	errors  []float32 // [rows] at distance errorStride: weights, and errors of the columns chosen
-	owed    []float32 // [rows] at distance owedStride
-	scratch cpu.GemmScratch
+	f      *factor
+	set    *cpu.Set
+	band   *band
+	errors []float32   // [rows] at distance errorStride: weights, and errors of the columns chosen
+	owed   []float32   // [rows] at distance squareStride
+	left   []cpu.Fixed // errors by panel
 }
 
 func newAnswerer(s *scheme.Scheme, l *layout, f *factor, set *cpu.Set, rows, turns int) *answerer {
-	return &answerer{f: f, set: set, band: newBand(s, l, set, turns), errors: make([]float32, rows*f.errorStride()), owed: make([]float32, rows*owedStride)}
+	return &answerer{f: f, set: set, band: newBand(s, l, set, turns), errors: make([]float32, rows*f.errorStride()), owed: make([]float32, rows*squareStride), left: make([]cpu.Fixed, len(f.squares))}
 }
 
-// owedStride and errorStride are the distances of rows of what a panel is owed
-// and of errors.
-const owedStride = factorPanel + rowGap
-
+// errorStride is the distance of rows of errors.
 func (f *factor) errorStride() int { return f.k + rowGap }
 
 // fillErrors copies w[n][K] to rows of errors, and zeros to fill bands.
@@ -58,13 +55,13 @@ func (a *answerer) fit(dst []byte, w []float32, loss []float64) {
 	whole := a.f.fillErrors(a.errors, w)
 	rowBytes := len(dst) / n
 	clear(loss)
-	for p := range a.f.panels {
+	for p := range a.f.squares {
 		from, to := a.f.bounds(p)
-		owe(a.owed, a.errors, whole, a.f, p, a.set, &a.scratch)
+		owe(a.owed, a.left, whole, a.f, p, a.set)
 		for r := 0; r < n; r += lanes {
 			rows := min(lanes, n-r)
 			load(a.band.e, a.errors[r*ld+from:], lanes, to-from, ld)
-			load(a.band.z, a.owed[r*owedStride:], lanes, to-from, owedStride)
+			load(a.band.z, a.owed[r*squareStride:], lanes, to-from, squareStride)
 			a.band.loss = [lanes]float64{}
 			a.band.answered(dst[r*rowBytes+from/a.band.scheme.Block*a.band.scheme.BlockBytes:], rowBytes, rows, a.f, p)
 			store(a.errors[r*ld+from:], a.band.e[:to-from], rows, ld)
@@ -72,19 +69,25 @@ func (a *answerer) fit(dst []byte, w []float32, loss []float64) {
 				loss[r+l] += a.band.loss[l]
 			}
 		}
+		fixErrors(&a.left[p], a.errors, whole, a.f, p, a.set)
 	}
 	a.f.undamp(loss, a.errors)
 }
 
-// owe computes what errors of rows before panel p owe to its columns.
-func owe(owed, e []float32, rows int, f *factor, p int, set *cpu.Set, scratch *cpu.GemmScratch) {
-	from, to := f.bounds(p)
-	clear(owed[:rows*owedStride])
-	if from == 0 {
-		return
+// owe computes what errors of rows before panel p, by panel, owe to its columns.
+func owe(owed []float32, left []cpu.Fixed, rows int, f *factor, p int, set *cpu.Set) {
+	clear(owed[:rows*squareStride])
+	for q := range f.answers[p] {
+		set.FixedAdd(owed, squareStride, &left[q], &f.answers[p][q])
 	}
-	panel, ld := f.panels[p], f.stride(p)
-	set.GemmFusedAdd(owed, owedStride, e, f.errorStride(), rows, 0, to-from, from, func(dst []float32, n int) { copy(dst, panel[n*ld:]) }, scratch)
+}
+
+// fixErrors makes the errors of panel p ready for products; those of the last
+// panel are owed to none.
+func fixErrors(dst *cpu.Fixed, errors []float32, rows int, f *factor, p int, set *cpu.Set) {
+	if from, to := f.bounds(p); to < f.k {
+		set.FixLeft(dst, errors[from:], f.errorStride(), rows, to-from)
+	}
 }
 
 // undamp takes what the damping costs out of errors by row.
@@ -119,7 +122,7 @@ func (in *Input) errors(ctx context.Context, e []float32, threads int) ([]float6
 	}
 	err = spread(ctx, len(loss), threads, func() func(from, to int) {
 		rows := batches(len(loss), threads)
-		m := meter{f: f, set: set, errors: make([]float32, rows*f.errorStride()), owed: make([]float32, rows*owedStride)}
+		m := meter{f: f, set: set, errors: make([]float32, rows*f.errorStride()), owed: make([]float32, rows*squareStride), left: make([]cpu.Fixed, len(f.squares))}
 		return func(from, to int) { m.measure(loss[from:to], e[from*in.k:to*in.k]) }
 	})
 	return loss, err
@@ -152,24 +155,25 @@ type meter struct {
 	f            *factor
 	set          *cpu.Set
 	errors, owed []float32
+	left         []cpu.Fixed
 	e            [factorPanel]cpu.Lane
-	scratch      cpu.GemmScratch
+	z            [lanes]cpu.Lane
 }
 
 // measure sums D_k |sum over i <= k of e_i M_ki|^2 of each row.
 func (m *meter) measure(loss []float64, e []float32) {
 	n, stride := len(loss), m.f.errorStride()
 	whole := m.f.fillErrors(m.errors, e)
-	for p, panel := range m.f.panels {
+	for p := range m.f.squares {
 		from, to := m.f.bounds(p)
-		ld := m.f.stride(p)
-		owe(m.owed, m.errors, whole, m.f, p, m.set, &m.scratch)
+		owe(m.owed, m.left, whole, m.f, p, m.set)
+		fixErrors(&m.left[p], m.errors, whole, m.f, p, m.set)
 		for r := 0; r < n; r += lanes {
 			load(m.e[:], m.errors[r*stride+from:], lanes, to-from, stride)
 			for t := 0; t < to-from; t += lanes {
-				var z [lanes]cpu.Lane
-				load(z[:], m.owed[r*owedStride+t:], lanes, lanes, owedStride)
-				m.set.LaneAnswer(&z, m.e[:t+lanes], panel[t*ld+from:], ld)
+				z := &m.z
+				load(z[:], m.owed[r*squareStride+t:], lanes, lanes, squareStride)
+				m.set.LaneAnswer(z, m.e[:t+lanes], m.f.own(p)[t*squareStride:], squareStride)
 				for c := range z {
 					d := float64(m.f.d[from+t+c])
 					for l := range min(lanes, n-r) {

@@ -11,7 +11,7 @@ import (
 // space of one goroutine.
 type band struct {
 	scheme *scheme.Scheme
-	search
+	*search
 	turns int // times that a block is searched, each on what the last aimed at
 
 	w     []float32      // [columns] weights of a block
@@ -27,7 +27,7 @@ func newBand(s *scheme.Scheme, l *layout, set *cpu.Set, turns int) *band {
 	if l.points != nil {
 		l.points.prepare()
 	}
-	b := &band{scheme: s, search: search{layout: l, set: set}, turns: turns}
+	b := &band{scheme: s, search: newSearch(l, set), turns: turns}
 	b.w = make([]float32, s.Block)
 	b.z, b.e = make([]cpu.Lane, factorPanel), make([]cpu.Lane, factorPanel)
 	b.tries = [2][]cpu.Lane{make([]cpu.Lane, s.Block), make([]cpu.Lane, s.Block)}
@@ -106,14 +106,14 @@ func weights(dst, importance []float32, at int) {
 func (b *band) answered(dst []byte, rowBytes, rows int, f *factor, p int) {
 	from, to := f.bounds(p)
 	size, n := b.scheme.BlockBytes, b.scheme.Block
-	panel, ld := f.panels[p], f.stride(p)
+	square, ld := f.own(p), squareStride
 	for c := range to - from {
 		for l, v := range &b.e[c] {
 			b.z[c][l] += v
 		}
 	}
 	for at := 0; at < to-from; at += n {
-		m := panel[at*ld+from:]
+		m := square[at*ld:]
 		for t := 0; t < n; t += lanes {
 			b.set.LaneAnswer((*[lanes]cpu.Lane)(b.z[at+t:]), b.e[:at], m[t*ld:], ld)
 		}
@@ -160,6 +160,7 @@ func (b *band) turn(d, m []float32, ld int) (loss cpu.Lane) {
 		return b.turnPoints(d, m, ld)
 	}
 	z, e := b.tries[0], b.tries[1]
+	dv, mv := halves(&b.search.d), halves(&b.search.m)
 	var none [lanes]float32
 	for t := 0; t < len(z); t += lanes {
 		if m == nil {
@@ -170,7 +171,7 @@ func (b *band) turn(d, m []float32, ld int) (loss cpu.Lane) {
 			for u := t; u < t+b.group; u += lanes {
 				b.set.LaneAnswer((*[lanes]cpu.Lane)(z[u:]), e[:t], m[u*ld:], ld)
 			}
-			b.again(t / b.group)
+			b.again(t/b.group, &dv, &mv)
 		} else if t > 0 {
 			first := t / b.group * b.group
 			b.set.LaneAnswer((*[lanes]cpu.Lane)(z[t:]), e[first:t], m[t*ld+first:], ld)
@@ -183,14 +184,14 @@ func (b *band) turn(d, m []float32, ld int) (loss cpu.Lane) {
 
 // again chooses the whole scale and offset of a group once more, among the
 // nearest, when what it aims at is known.
-func (b *band) again(g int) {
-	steps := [][2]float32{{0}, {-1}, {1}, {-2}, {2}}
+func (b *band) again(g int, d, m *cpu.Lane) {
+	steps := nearby
 	if b.offset {
 		steps = neighbours
 	}
 	at := b.sc[g]
-	b.nearScales(b.tries[0], b.w, g, &at, steps)
-	b.regroup(g)
+	b.nearScales(b.tries[0], b.w, g, &at, d, m, steps)
+	b.regroup(g, d, m)
 }
 
 // write packs the block of row l.

@@ -36,7 +36,7 @@ func BenchmarkFit(b *testing.B) {
 // second moments, and those that one input's moments take to be factored. With
 // GOMAXPROCS=2 that is a machine of two cores.
 func BenchmarkMatrix(b *testing.B) {
-	for _, c := range []struct{ n, k int }{{4096, 4096}, {1024, 14336}} {
+	for _, c := range []struct{ n, k int }{{4096, 4096}, {4096, 14336}} {
 		rng := rand.New(rand.NewPCG(1, 2))
 		w := gaussian(rng, c.n*c.k)
 		in := fit.NewInput(lowRank(rng, c.k), c.k)

@@ -60,7 +60,7 @@ func newFeedback(h []float64, k, block, rotate int, seed int64, threads int) (*F
 	set, pool := cpu.Best(), cpu.NewPool(threads)
 	defer pool.Close()
 	// The factor goes through columns from first to last: they are reversed.
-	f, err := factored(&moments{h: h, k: k, reversed: true, rotate: rotate, seed: seed}, leastDamping, set, pool)
+	f, err := factored(&moments{h: h, k: k, reversed: true, rotate: rotate, seed: seed}, leastDamping, true, set, pool)
 	if err != nil {
 		return nil, err
 	}
@@ -86,17 +86,13 @@ func (f *Feedback) panel(m *factor, p int) (trace float64) {
 	from, to := f.bounds(p)
 	w, behind := to-from, f.K-to
 	f.behind[p], f.within[p] = make([]float32, w*behind), make([]float32, w*w)
-	row := func(c int) []float32 { // of column c: columns behind c are reversed before it
-		a := f.K - 1 - c
-		q := a / factorPanel
-		return m.panels[q][(a-q*factorPanel)*m.stride(q):]
-	}
+	r := make([]float32, f.K)
 	x := make([]float64, f.Block*f.K)
 	for first := from; first < to; first += f.Block {
 		last := first + f.Block
 		n := f.K - last
 		for c := last - 1; c >= first; c-- {
-			r := row(c)
+			m.row(r, f.K-1-c) // columns behind c are reversed before it
 			for d := c; d < last; d++ {
 				v := float64(r[f.K-1-d])
 				trace += float64(float64(m.d[f.K-1-c]) * float64(v*v))

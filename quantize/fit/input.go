@@ -90,7 +90,7 @@ func (in *Input) factor(set *cpu.Set, threads int) (*factor, error) {
 	}
 	pool := cpu.NewPool(threads)
 	defer pool.Close()
-	f, err := factored(&moments{h: in.h, k: in.k, rotate: 1}, blockDamping, set, pool)
+	f, err := factored(&moments{h: in.h, k: in.k, rotate: 1}, blockDamping, false, set, pool)
 	in.plain = f
 	return f, err
 }

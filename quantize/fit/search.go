@@ -14,11 +14,34 @@ const lanes = cpu.Lanes
 type search struct {
 	*layout
 	set   *cpu.Set
-	count int           // rows that are there
-	d, m  [lanes]uint16 // f16: of the block, or of the one group that it has
-	sc    [16]cpu.Lane  // whole scales and offsets of groups
-	mn    [16]cpu.Lane
+	count int // rows that are there
+	chosen
 	grids [16]cpu.LaneGrid // by group
+	reach []float32        // levels that the largest weight of a group is sent to
+	// What kernels get and return, kept here to cost no allocations.
+	lows, highs, tops, sum cpu.Lane
+	found                  cpu.LaneScales
+	near                   cpu.LaneNear
+	sums                   cpu.LaneSums
+	probe                  cpu.LaneGrid
+}
+
+// A chosen is what a block stores beside its codes.
+type chosen struct {
+	d, m [lanes]uint16 // f16: of the block, or of the one group that it has
+	sc   [16]cpu.Lane  // whole scales and offsets of groups
+	mn   [16]cpu.Lane
+}
+
+func newSearch(l *layout, set *cpu.Set) *search {
+	s := &search{layout: l, set: set}
+	for _, end := range l.ends {
+		if !l.offset && !s.even() {
+			s.reach = append(s.reach, l.low-end)
+		}
+		s.reach = append(s.reach, l.high+end)
+	}
+	return s
 }
 
 // choose finds scales for x, a block, with weights w of squared
@@ -50,19 +73,17 @@ func (s *search) put(g int, scale, offset *cpu.Lane) {
 	s.grids[g] = grid
 }
 
-// extremes returns the values of the largest magnitude.
-func (s *search) extremes(x []cpu.Lane) (top cpu.Lane) {
-	var low cpu.Lane
-	s.set.LaneRange(&low, &top, x)
-	for l, v := range low {
+// extremes sets tops to the values of the largest magnitude.
+func (s *search) extremes(x []cpu.Lane) {
+	s.set.LaneRange(&s.lows, &s.tops, x)
+	for l, v := range &s.lows {
 		switch {
 		case s.even():
-			top[l] = max(top[l], -v)
-		case -v > top[l]:
-			top[l] = v
+			s.tops[l] = max(s.tops[l], -v)
+		case -v > s.tops[l]:
+			s.tops[l] = v
 		}
 	}
-	return top
 }
 
 // even reports whether the levels reach as far down as up. Scales are positive
@@ -74,53 +95,23 @@ func (s *search) even() bool { return s.low == -s.high }
 // end of the range, either end, so that the longer side of an uneven range can
 // serve either sign; rounding the others gives codes, and least squares gives
 // the best scale for those.
-func (s *search) scales(x []cpu.Lane, w []float32, refine int) (best cpu.Lane) {
-	top := s.extremes(x)
-	g := s.grid()
-	var sums cpu.LaneSums
-	var gain cpu.Lane
-	for _, end := range s.ends {
-		for _, level := range [2]float32{s.low - end, s.high + end} {
-			if level < 0 && s.even() {
-				continue
-			}
-			for l, v := range top {
-				g.Inverse[l] = inverse(v / level)
-			}
-			s.set.LaneSums(&sums, x, w, &g)
-			for l, qq := range sums.Square {
-				// The error is sum(w*x*x) - xq*xq/qq.
-				xq := sums.Product[l]
-				if v := float32(xq*xq) / qq; qq > 0 && v > gain[l] {
-					best[l], gain[l] = xq/qq, v
-				}
-			}
-		}
-	}
-	for range refine {
-		for l, v := range best {
-			g.Inverse[l] = inverse(v)
-		}
-		s.set.LaneSums(&sums, x, w, &g)
-		for l, qq := range sums.Square {
-			if qq > 0 {
-				best[l] = sums.Product[l] / qq
-			}
-		}
-	}
-	return best
+func (s *search) scales(x []cpu.Lane, w []float32, refine int) cpu.Lane {
+	s.extremes(x)
+	s.found, s.probe = cpu.LaneScales{}, s.grid()
+	s.set.LaneScales(&s.found, &s.tops, x, w, s.reach, refine, &s.probe)
+	return s.found.Scale
 }
 
 // oneScale: a block is a group with an f16 scale. Values around the best are
 // looked at, for the codes adapt to the rounded one.
 func (s *search) oneScale(x []cpu.Lane, w []float32) {
 	d := s.scales(x, w, 2)
-	top := s.extremes(x)
+	top := s.tops
 	var least, zero, scale cpu.Lane
 	for l := range least {
 		least[l] = math.MaxFloat32
 	}
-	g := s.grid()
+	g := &s.probe
 	for step := range 5 {
 		var h [lanes]uint16
 		for l := range h {
@@ -137,9 +128,8 @@ func (s *search) oneScale(x []cpu.Lane, w []float32) {
 			}
 			g.Scale[l] = finite(h[l])
 		}
-		var sum cpu.Lane
-		s.set.LaneError(&sum, x, w, &g)
-		for l, v := range sum {
+		s.set.LaneError(&s.sum, x, w, g)
+		for l, v := range s.sum {
 			if v < least[l] {
 				least[l], s.d[l], scale[l] = v, h[l], g.Scale[l]
 			}
@@ -174,7 +164,7 @@ func (s *search) wholeScales(x []cpu.Lane, w []float32) {
 			}
 		}
 	}
-	best := *s
+	best := s.chosen
 	var least cpu.Lane
 	for l := range least {
 		least[l] = math.MaxFloat32
@@ -185,17 +175,16 @@ func (s *search) wholeScales(x []cpu.Lane, w []float32) {
 		}
 		for range 2 {
 			err := s.pickScales(x, w, &ideal)
-			best.take(s, n, &err, &least)
+			best.take(&s.chosen, n, &err, &least)
 			s.improveScale(x, w)
 		}
 	}
-	best.set = s.set
-	*s = best
+	s.chosen = best
 	s.regrid(n)
 }
 
 // take copies the rows of from that have less error.
-func (s *search) take(from *search, groups int, err, least *cpu.Lane) {
+func (s *chosen) take(from *chosen, groups int, err, least *cpu.Lane) {
 	for l, v := range err {
 		if v < least[l] {
 			least[l], s.d[l], s.m[l] = v, from.d[l], from.m[l]
@@ -209,65 +198,53 @@ func (s *search) take(from *search, groups int, err, least *cpu.Lane) {
 // regrid makes the grids of whole scales and offsets, in the order of the
 // decode's operations.
 func (s *search) regrid(groups int) {
+	d, m := halves(&s.d), halves(&s.m)
 	for g := range groups {
-		s.regroup(g)
+		s.regroup(g, &d, &m)
 	}
 }
 
-func (s *search) regroup(g int) {
-	var scale, offset cpu.Lane
-	for l := range scale {
-		scale[l] = tensor.F16ToF32(s.d[l]) * s.sc[g][l]
-		offset[l] = float32(tensor.F16ToF32(s.m[l]) * s.mn[g][l])
+// regroup makes the grid of group g; d and m are the block's scales.
+func (s *search) regroup(g int, d, m *cpu.Lane) {
+	grid := &s.grids[g]
+	*grid = s.grid()
+	for l := range d {
+		grid.Scale[l] = d[l] * s.sc[g][l]
+		grid.Offset[l] = float32(m[l] * s.mn[g][l])
 	}
-	s.put(g, &scale, &offset)
 }
 
 // pickScales chooses each group's whole scale among those nearest the ideal.
 func (s *search) pickScales(x []cpu.Lane, w []float32, ideal *[16]cpu.Lane) (err cpu.Lane) {
+	d, m := halves(&s.d), halves(&s.m)
 	for g := range len(w) / s.group {
 		var at cpu.Lane
 		for l, v := range ideal[g] {
-			at[l] = round(clamp(v*inverse(tensor.F16ToF32(s.d[l])), s.least, s.most))
+			at[l] = round(clamp(v*inverse(d[l]), s.least, s.most))
 		}
-		sum := s.nearScales(x, w, g, &at, [][2]float32{{0}, {-1}, {1}})
-		for l, v := range sum {
+		s.nearScales(x, w, g, &at, &d, &m, nearest)
+		for l, v := range &s.sum {
 			err[l] += v
 		}
 	}
 	return err
 }
 
-// nearScales tries whole scales and offsets at steps from where group g is and
-// keeps the best; it returns the errors that these leave.
-func (s *search) nearScales(x []cpu.Lane, w []float32, g int, at *cpu.Lane, steps [][2]float32) (least cpu.Lane) {
+// Steps from the nearest whole scale and offset.
+var (
+	nearest    = [][2]float32{{0}, {-1}, {1}}
+	nearby     = [][2]float32{{0}, {-1}, {1}, {-2}, {2}}
+	neighbours = [][2]float32{{0, 0}, {0, 1}, {0, -1}, {1, 0}, {1, 1}, {1, -1}, {-1, 0}, {-1, 1}, {-1, -1}}
+)
+
+// nearScales tries whole scales and offsets at steps from at and from where
+// group g is, keeps the best, and leaves their errors in sum; d and m are the
+// block's scales.
+func (s *search) nearScales(x []cpu.Lane, w []float32, g int, at, d, m *cpu.Lane, steps [][2]float32) {
 	xs, ws := s.part(x, w, g)
-	from, d, m := s.mn[g], halves(&s.d), halves(&s.m)
-	for l := range least {
-		least[l] = math.MaxFloat32
-	}
-	grid := s.grid()
-	sc, mn := &s.sc[g], &s.mn[g]
-	for _, c := range steps {
-		var sum, sc1, mn1 cpu.Lane
-		for l, v := range at {
-			sc1[l] = clamp(v+c[0], s.least, s.most)
-			grid.Scale[l] = d[l] * sc1[l]
-		}
-		if s.offset {
-			for l, v := range &from {
-				mn1[l] = clamp(v+c[1], 0, s.most)
-				grid.Offset[l] = float32(m[l] * mn1[l])
-			}
-		}
-		s.set.LaneError(&sum, xs, ws, &grid)
-		for l, v := range sum {
-			if v < least[l] {
-				least[l], sc[l], mn[l] = v, sc1[l], mn1[l]
-			}
-		}
-	}
-	return least
+	s.near = cpu.LaneNear{Scale: *at, Offset: s.mn[g], D: *d, M: *m, Least: s.least, Most: s.most}
+	s.probe = s.grid()
+	s.set.LaneNear(&s.sum, &s.sc[g], &s.mn[g], xs, ws, &s.near, steps, &s.probe)
 }
 
 func halves(h *[lanes]uint16) (out cpu.Lane) {
@@ -289,11 +266,11 @@ func (s *search) improveScale(x []cpu.Lane, w []float32) {
 	var xq, qq [lanes]float64
 	n := len(w) / s.group
 	s.regrid(n)
-	var sums cpu.LaneSums
+	sums := &s.sums
 	for g := range n {
 		xs, ws := s.part(x, w, g)
 		s.invert(g)
-		s.set.LaneSums(&sums, xs, ws, &s.grids[g])
+		s.set.LaneSums(sums, xs, ws, &s.grids[g])
 		for l := range xq {
 			c := float64(s.sc[g][l])
 			xq[l] += float64(float64(sums.Product[l]) * c)

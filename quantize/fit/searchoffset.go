@@ -9,80 +9,39 @@ import (
 
 // The search for a scale and an offset, y = s*level - m.
 
-// solve returns the best s and m for the codes of row l, weights of the sum
-// total, and how much of the sum of w*x*x they explain.
-func solve(t *cpu.LaneSums, l int, total float32, signed bool) (s, m, gain float32) {
-	q, qq, xq, x := t.Level[l], t.Square[l], t.Product[l], t.Value[l]
-	det := float32(total*qq) - float32(q*q)
-	// With all codes alike the determinant is 0 but for rounding errors.
-	single := det <= 1e-5*float32(total*qq)
-	if !single {
-		s = (float32(total*xq) - float32(x*q)) / det
-		m = (float32(q*xq) - float32(x*qq)) / det
-	}
-	if single || m < 0 && !signed {
-		if qq == 0 {
-			return 0, 0, 0
-		}
-		s, m = xq/qq, 0
-	}
-	return s, m, float32(s*xq) - float32(m*x)
-}
-
 // offsets returns the best scale and offset of a group, not yet rounded to how
 // they are stored. Offsets of layouts with whole ones are not negative.
 func (s *search) offsets(x []cpu.Lane, w []float32) (scale, offset cpu.Lane) {
-	var low, high, gain cpu.Lane
-	s.set.LaneRange(&low, &high, x)
+	s.set.LaneRange(&s.lows, &s.highs, x)
+	var positive, total float32
 	if s.whole() {
-		for l, v := range low {
-			low[l] = min(v, 0)
+		positive = 1
+		for l, v := range &s.lows {
+			s.lows[l] = min(v, 0)
 		}
 	}
-	var total float32
 	for _, v := range w {
 		total += v
 	}
-	g := s.grid()
-	var sums cpu.LaneSums
-	try := func(keep func(l int) bool) {
-		s.set.LaneSums(&sums, x, w, &g)
-		for l := range gain {
-			if s1, m1, v := solve(&sums, l, total, !s.whole()); v > gain[l] && keep(l) {
-				scale[l], offset[l], gain[l] = s1, m1, v
-			}
-		}
-	}
-	for _, end := range s.ends {
-		for l, v := range low {
-			g.Offset[l] = -v
-			g.Inverse[l] = inverse((high[l] - v) / (s.high + end))
-		}
-		try(func(l int) bool { return high[l] > low[l] })
-	}
-	for range 2 {
-		for l, v := range scale {
-			g.Offset[l], g.Inverse[l] = offset[l], inverse(v)
-		}
-		try(func(l int) bool { return scale[l] != 0 })
-	}
-	s.orRange(x, w, &low, &high, &scale, &offset)
-	return scale, offset
+	s.found, s.probe = cpu.LaneScales{}, s.grid()
+	s.set.LaneOffsets(&s.found, &s.lows, &s.highs, x, w, s.reach, 2, total, positive, &s.probe)
+	s.orRange(x, w, &s.found.Scale, &s.found.Offset)
+	return s.found.Scale, s.found.Offset
 }
 
 // orRange takes the plain range where it is better: gains are differences of
 // sums.
-func (s *search) orRange(x []cpu.Lane, w []float32, low, high, scale, offset *cpu.Lane) {
-	g := s.grid()
-	var before, after cpu.Lane
+func (s *search) orRange(x []cpu.Lane, w []float32, scale, offset *cpu.Lane) {
+	g := &s.probe
 	g.Scale, g.Offset = *scale, *offset
-	s.set.LaneError(&before, x, w, &g)
-	for l, v := range low {
-		g.Scale[l], g.Offset[l] = (high[l]-v)/s.high, -v
+	s.set.LaneError(&s.sum, x, w, g)
+	before := s.sum
+	for l, v := range &s.lows {
+		g.Scale[l], g.Offset[l] = (s.highs[l]-v)/s.high, -v
 	}
-	s.set.LaneError(&after, x, w, &g)
-	for l, v := range low {
-		if after[l] < before[l] || high[l] <= v {
+	s.set.LaneError(&s.sum, x, w, g)
+	for l, v := range &s.lows {
+		if s.sum[l] < before[l] || s.highs[l] <= v {
 			scale[l], offset[l] = g.Scale[l], -v
 		}
 	}
@@ -101,7 +60,7 @@ func (s *search) wholeOffsets(x []cpu.Lane, w []float32) {
 			topS[l], topM[l] = max(topS[l], ideal[g][l]), max(topM[l], offset[g][l])
 		}
 	}
-	best := *s
+	best := s.chosen
 	var least cpu.Lane
 	for l := range least {
 		least[l] = math.MaxFloat32
@@ -115,10 +74,10 @@ func (s *search) wholeOffsets(x []cpu.Lane, w []float32) {
 				s.improveOffsets(x, w)
 			}
 			err := s.pickOffsets(x, w, &ideal, &offset)
-			best.take(s, n, &err, &least)
+			best.take(&s.chosen, n, &err, &least)
 		}
 	}
-	*s = best
+	s.chosen = best
 	s.regrid(n)
 }
 
@@ -130,24 +89,22 @@ func (s *search) begin() []float32 {
 	return []float32{s.most}
 }
 
-// neighbours are the steps from the nearest whole scale and offset.
-var neighbours = [][2]float32{{0, 0}, {0, 1}, {0, -1}, {1, 0}, {1, 1}, {1, -1}, {-1, 0}, {-1, 1}, {-1, -1}}
-
 // pickOffsets chooses each group's whole scale and offset among the nearest to
 // the ideal ones.
 func (s *search) pickOffsets(x []cpu.Lane, w []float32, ideal, offset *[16]cpu.Lane) (err cpu.Lane) {
 	d, m := halves(&s.d), halves(&s.m)
+	var perD, perM cpu.Lane
 	for l := range d {
-		d[l], m[l] = inverse(d[l]), inverse(m[l])
+		perD[l], perM[l] = inverse(d[l]), inverse(m[l])
 	}
 	for g := range len(w) / s.group {
 		var at cpu.Lane
 		for l, v := range ideal[g] {
-			at[l] = round(clamp(v*d[l], 0, s.most))
-			s.mn[g][l] = round(clamp(offset[g][l]*m[l], 0, s.most))
+			at[l] = round(clamp(v*perD[l], 0, s.most))
+			s.mn[g][l] = round(clamp(offset[g][l]*perM[l], 0, s.most))
 		}
-		sum := s.nearScales(x, w, g, &at, neighbours)
-		for l, v := range sum {
+		s.nearScales(x, w, g, &at, &d, &m, neighbours)
+		for l, v := range &s.sum {
 			err[l] += v
 		}
 	}
@@ -160,7 +117,7 @@ func (s *search) improveOffsets(x []cpu.Lane, w []float32) {
 	n := len(w) / s.group
 	s.regrid(n)
 	var aa, ac, cc, xa, xc [lanes]float64
-	var sums cpu.LaneSums
+	sums := &s.sums
 	for g := range n {
 		xs, ws := s.part(x, w, g)
 		var total float64
@@ -168,7 +125,7 @@ func (s *search) improveOffsets(x []cpu.Lane, w []float32) {
 			total += float64(v)
 		}
 		s.invert(g)
-		s.set.LaneSums(&sums, xs, ws, &s.grids[g])
+		s.set.LaneSums(sums, xs, ws, &s.grids[g])
 		for l := range aa {
 			a, c := float64(s.sc[g][l]), float64(s.mn[g][l])
 			aa[l] += float64(float64(a*a) * float64(sums.Square[l]))
@@ -202,7 +159,7 @@ func (s *search) oneOffset(x []cpu.Lane, w []float32) {
 	for l := range least {
 		least[l] = math.MaxFloat32
 	}
-	g := s.grid()
+	g := &s.probe
 	for _, c := range neighbours {
 		var hd, hm [lanes]uint16
 		for l := range hd {
@@ -211,9 +168,8 @@ func (s *search) oneOffset(x []cpu.Lane, w []float32) {
 			d[l], m[l] = finite(hd[l]), -finite(hm[l])
 		}
 		g.Scale, g.Offset = d, m
-		var sum cpu.Lane
-		s.set.LaneError(&sum, x, w, &g)
-		for l, v := range sum {
+		s.set.LaneError(&s.sum, x, w, g)
+		for l, v := range &s.sum {
 			if v < least[l] {
 				least[l], bestD[l], bestM[l] = v, d[l], m[l]
 				s.d[l], s.m[l] = hd[l], hm[l]

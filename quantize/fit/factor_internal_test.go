@@ -1,0 +1,128 @@
+package fit
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/nstf/nstf/kernels/cpu"
+)
+
+// spiked returns moments of inputs in which few directions weigh some powers of
+// ten more than the rest, and a channel has most of the trace.
+func spiked(rng *rand.Rand, k int) []float64 {
+	const rank = 12
+	u := make([]float64, rank*k)
+	for i := range u {
+		u[i] = rng.NormFloat64() * math.Pow(10, float64(i/k%4)/2)
+	}
+	for r := range rank {
+		u[r*k+7] *= 100
+	}
+	h := make([]float64, k*k)
+	for i := range k {
+		for j := range i + 1 {
+			var sum float64
+			for r := range rank {
+				sum += u[r*k+i] * u[r*k+j]
+			}
+			h[i*k+j], h[j*k+i] = sum, sum
+		}
+		h[i*k+i] += rng.Float64()
+	}
+	return h
+}
+
+// TestFactor multiplies the factors, in words of 16 bits and in float32, and
+// wants the moments back; what rounding leaves costs little when errors are
+// answered by it.
+func TestFactor(t *testing.T) {
+	const k = 600
+	h := spiked(rand.New(rand.NewPCG(1, 2)), k)
+	pool := cpu.NewPool(2)
+	defer pool.Close()
+	var least float64
+	for _, c := range []struct {
+		exact     bool
+		tolerance float64 // of sqrt(H_ii H_jj)
+		cost      float64 // over the least that errors can cost
+	}{{true, 2e-6, 1e-5}, {false, 2e-4, 1e-4}} {
+		f := &factor{k: k, damping: 0.01 * trace(h, k) / k, d: make([]float32, k)}
+		f.fill(&moments{h: h, k: k, rotate: 1}, pool)
+		if !newEliminator(f, true, c.exact, cpu.Best(), pool).run() {
+			t.Fatalf("exact %v: not positive definite", c.exact)
+		}
+		m := make([]float64, k*k)
+		row := make([]float32, k)
+		for i := range k {
+			f.row(row, i)
+			for j, v := range row[:i+1] {
+				m[i*k+j] = float64(v)
+			}
+		}
+		if least == 0 {
+			for _, d := range f.d {
+				least += float64(d)
+			}
+		}
+		var worst float64
+		for i := range k {
+			for j := range i + 1 {
+				var sum float64
+				for l := i; l < k; l++ {
+					sum += m[l*k+i] * float64(f.d[l]) * m[l*k+j]
+				}
+				want := h[i*k+j]
+				if i == j {
+					want += f.damping
+				}
+				worst = max(worst, math.Abs(sum-want)/math.Sqrt(h[i*k+i]*h[j*k+j]))
+			}
+		}
+		// White residuals answered by M cost tr(M'^-1 H M^-1), and at best tr(D).
+		if worst > c.tolerance {
+			t.Errorf("exact %v: products of the factors are %g off, want %g", c.exact, worst, c.tolerance)
+		}
+		cost := answered(m, h, f.damping, k)/least - 1
+		if math.Abs(cost) > c.cost {
+			t.Errorf("exact %v: answers cost %g more than need be, want %g", c.exact, cost, c.cost)
+		}
+		t.Logf("exact %v: off by %.2g, answers cost %.2g more", c.exact, worst, cost)
+	}
+}
+
+func trace(h []float64, k int) (sum float64) {
+	for i := range k {
+		sum += h[i*k+i]
+	}
+	return sum
+}
+
+// answered returns tr(M'^-1 (H + damping I) M^-1).
+func answered(m, h []float64, damping float64, k int) (cost float64) {
+	inverse := make([]float64, k*k) // lower triangular
+	for j := range k {
+		inverse[j*k+j] = 1
+		for i := j + 1; i < k; i++ {
+			var sum float64
+			for l := j; l < i; l++ {
+				sum += m[i*k+l] * inverse[l*k+j]
+			}
+			inverse[i*k+j] = -sum
+		}
+	}
+	e := make([]float64, k)
+	for i := range k { // what a residual of 1 in column i leaves behind it
+		for j := i; j < k; j++ {
+			e[j] = inverse[j*k+i]
+		}
+		for a := i; a < k; a++ {
+			var sum float64
+			for b := i; b < k; b++ {
+				sum += h[a*k+b] * e[b]
+			}
+			cost += e[a] * (sum + damping*e[a])
+		}
+	}
+	return cost
+}
