@@ -168,18 +168,23 @@ func newEliminator(f *factor, whole, exact bool, set *cpu.Set, pool *cpu.Pool) *
 
 // run reports whether the moments were positive definite.
 func (e *eliminator) run() bool {
-	for p := len(e.squares) - 1; p >= 0; p-- {
-		inverse, ok := e.diagonal(p)
-		if !ok {
-			return false
-		}
+	last := len(e.squares) - 1
+	inverse, ok := e.diagonal(last)
+	for p := last; p >= 0 && ok; p-- {
 		if !e.whole {
 			e.answers[p] = make([]cpu.Fixed, p)
 		}
 		e.pool.RunWorkers(p, func(worker, part int) { e.solve(p, part, inverse, worker) })
-		e.pool.RunWorkers(p, func(worker, part int) { e.update(p, p-1-part, worker) }) // the longest first
+		var next []float32
+		e.pool.RunWorkers(p, func(worker, part int) {
+			e.update(p, p-1-part, worker) // the longest first, whose end others would wait for
+			if part == 0 {
+				next, ok = e.diagonal(p - 1)
+			}
+		})
+		inverse = next
 	}
-	return true
+	return ok
 }
 
 // solve finds the columns of panel p that lie in an earlier panel.
