@@ -16,9 +16,9 @@ const FixedBlock = 256
 // is ready; memory is kept.
 type Fixed struct {
 	n, k int
-	// Two columns a word, the lower in the lower half. Left: [n][FixedBlock/2].
-	// Right: [n/nr][k/2][nr] for the level's nr, as many as are next to one
-	// another.
+	// Two columns a word, the lower in the lower half. Left: [n][FixedBlock/2], with
+	// leftRest more rows that tiles may read. Right: [n/nr][pairs][nr] for the
+	// level's nr.
 	words []uint32
 	units []float32
 	right bool
@@ -30,14 +30,18 @@ const (
 	// adds to a length is less than 2^31.
 	fixedLength = 46000
 	fixedMost   = 32766
+	leftRest    = 7
 )
+
+// pairs returns the columns by twos, with zeros behind them to a multiple of 4.
+func (f *Fixed) pairs() int { return (f.k + 7) / 8 * 4 }
 
 // A fixedKernel rounds rows and multiplies tiles.
 type fixedKernel struct {
 	least, mr, nr int
 	fix           func(words []uint32, x, unit []float32) // see fixGeneric
 	// c[i*ldc+j] += units[i] * (scales[j] * sum over k < 2*pairs of a[i][k] * w[k][j])
-	// for i < m and j < nr.
+	// for i < m and j < nr; pairs is a multiple of 4.
 	tile func(m int, a, w []uint32, pairs int, c []float32, ldc int, units, scales []float32)
 }
 
@@ -46,7 +50,7 @@ type fixedKernel struct {
 func (s *Set) FixLeft(f *Fixed, x []float32, ld, n, k int) {
 	want(k > 0 && k <= FixedBlock && rowsFit(len(x), n, ld, k), "FixLeft", len(x), ld, n, k)
 	f.n, f.k, f.right = n, k, false
-	f.words, f.units = resized(f.words, n*fixedWords), resized(f.units, n)
+	f.words, f.units = resized(f.words, (n+leftRest)*fixedWords), resized(f.units, n)
 	var row [FixedBlock]float32
 	for i := range n {
 		from := row[:]
@@ -62,7 +66,7 @@ func (s *Set) FixLeft(f *Fixed, x []float32, ld, n, k int) {
 // FixRight sets f to the right factor of the same numbers as a left one.
 func (s *Set) FixRight(f, left *Fixed) {
 	want(!left.right, "FixRight", left.n, left.k)
-	n, nr, pairs := left.n, s.fixed.nr, (left.k+1)/2
+	n, nr, pairs := left.n, s.fixed.nr, left.pairs()
 	whole := (n + nr - 1) / nr * nr
 	f.n, f.k, f.right = n, left.k, true
 	f.words, f.units = resized(f.words, whole*pairs), resized(f.units, whole)
@@ -103,7 +107,7 @@ func (s *Set) FixedAdd(c []float32, ldc int, a, b *Fixed) {
 	whole := (b.n + nr - 1) / nr * nr
 	want(!a.right && b.right && a.k == b.k && t > dotTokens && rowsFit(len(c), t, ldc, (b.n+31)/32*32),
 		"FixedAdd", len(c), ldc, t, a.k, b.n, b.k)
-	pairs := (b.k + 1) / 2
+	pairs := b.pairs()
 	tiles := (t + g.mr - 1) / g.mr
 	for j := 0; j < whole; j += nr {
 		for i := range tiles {

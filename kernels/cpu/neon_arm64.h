@@ -69,6 +69,10 @@
 #define SHRN2X16(n, d) WORD $(0x4f108400 | (n)<<5 | (d)) // shrn2 v{d}.8h, v{n}.4s, #16
 #define SSHR4S(s, n, d) WORD $(0x4f000400 | (64-(s))<<16 | (n)<<5 | (d)) // sshr v{d}.4s, v{n}.4s, #{s}
 
+// 16 bits by lane i of m, which is 15 at most, added to 32
+#define SMLALE4S(m, i, n, d) WORD $(0x0f402000 | ((i)>>2)<<11 | (((i)>>1)&1)<<21 | ((i)&1)<<20 | (m)<<16 | (n)<<5 | (d)) // smlal v{d}.4s, v{n}.4h, v{m}.h[{i}]
+#define SMLALE24S(m, i, n, d) WORD $(0x4f402000 | ((i)>>2)<<11 | (((i)>>1)&1)<<21 | ((i)&1)<<20 | (m)<<16 | (n)<<5 | (d)) // smlal2 v{d}.4s, v{n}.8h, v{m}.h[{i}]
+
 // bytes by bytes: 8 products to 16 bits, of the lower halves and the upper; pairs
 // of sums to twice the width; and, at LevelDotProd, four products to each of 4 sums
 #define SMULL8H(m, n, d) WORD $(0x0e20c000 | (m)<<16 | (n)<<5 | (d)) // smull v{d}.8h, v{n}.8b, v{m}.8b

@@ -41,6 +41,7 @@ func useNEON(s *Set) {
 	s.softCap = softCapNEON
 	s.gemm = gemmNEON()
 	s.fused = s.gemm
+	s.fixed = fixedNEON()
 	s.panel = panelNEON()
 	s.norm = normsNEON()
 }

@@ -78,11 +78,6 @@ func fixedTileOf(v isa, m int) {
 		bump(w, 8*v.lanes*unroll)
 		bump(a, 4*unroll)
 	})
-	loop(label("single%d", m), left, 1, func() {
-		step(0)
-		bump(w, 8*v.lanes)
-		bump(a, 4)
-	})
 	units, scales := ptr("units"), ptr("scales")
 	lo, hi := v.vec(), v.vec()
 	VMOVUPS(at(scales, 0), lo)

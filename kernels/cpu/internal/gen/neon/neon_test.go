@@ -30,7 +30,9 @@ var define = regexp.MustCompile(`^#define (\w+)\(([^)]*)\) WORD \$\((.*)\) // (.
 // 31 of which is another thing where an address is meant.
 func values(name, text string) []int {
 	switch {
-	case name == "i" && strings.Contains(text, ".h}"):
+	case name == "m" && strings.Contains(text, ".h[{i}]"):
+		return []int{0, 1, 10, 15} // lanes of 16 bits are of the lower registers
+	case name == "i" && (strings.Contains(text, ".h}") || strings.Contains(text, ".h[{i}]")):
 		return []int{0, 1, 2, 3, 4, 5, 6, 7}
 	case name == "i" && strings.Contains(text, "[{i}]"):
 		return []int{0, 1, 2, 3}
