@@ -21,6 +21,7 @@ type Fixed struct {
 	// level's nr.
 	words []uint32
 	units []float32
+	most  float32 // of units
 	right bool
 }
 
@@ -61,6 +62,17 @@ func (s *Set) FixLeft(f *Fixed, x []float32, ld, n, k int) {
 		}
 		s.fixed.fix(f.words[i*fixedWords:], from, f.units[i:])
 	}
+	f.most = 0
+	for _, u := range f.units {
+		f.most = max(f.most, u)
+	}
+}
+
+// FixedError returns the standard error that rounding leaves in an element of
+// a's product with b, for their longest rows.
+func FixedError(a, b *Fixed) float64 {
+	// Each word is off by 1/sqrt(12) of a unit, times a length of the other.
+	return math.Sqrt(2.0/12) * fixedLength * float64(a.most) * float64(b.most)
 }
 
 // FixRight sets f to the right factor of the same numbers as a left one.
@@ -68,7 +80,7 @@ func (s *Set) FixRight(f, left *Fixed) {
 	want(!left.right, "FixRight", left.n, left.k)
 	n, nr, pairs := left.n, s.fixed.nr, left.pairs()
 	whole := (n + nr - 1) / nr * nr
-	f.n, f.k, f.right = n, left.k, true
+	f.n, f.k, f.most, f.right = n, left.k, left.most, true
 	f.words, f.units = resized(f.words, whole*pairs), resized(f.units, whole)
 	clear(f.units[copy(f.units, left.units):])
 	for j := 0; j < n; j += nr {

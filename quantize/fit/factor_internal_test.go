@@ -126,3 +126,46 @@ func answered(m, h []float64, damping float64, k int) (cost float64) {
 	}
 	return cost
 }
+
+// TestFactorSpikes: a few channels that move together and have half of the trace
+// and more, as tokens with massive activations make them, leave words of 16 bits
+// good enough.
+func TestFactorSpikes(t *testing.T) {
+	const k, rank, spikes = 1024, 128, 6
+	rng := rand.New(rand.NewPCG(1, 2))
+	x, product := make([]float32, k*rank), make([]float32, k*k)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	set, pool := cpu.Best(), cpu.NewPool(2)
+	defer pool.Close()
+	set.GemmFusedAdd(product, k, x, rank, k, 0, k, rank, func(dst []float32, n int) { copy(dst, x[n*rank:(n+1)*rank]) }, new(cpu.GemmScratch))
+	for _, share := range []float64{0.5, 0.9} {
+		v := make([]float64, k)
+		var square float64
+		for i := range spikes {
+			v[5+170*i] = 1 + float64(i)/8
+			square += v[5+170*i] * v[5+170*i]
+		}
+		h := make([]float64, k*k)
+		for i := range k {
+			for j := range k {
+				h[i*k+j] = float64(product[i*k+j])/rank + share/(1-share)*k/square*v[i]*v[j]
+			}
+		}
+		var want []float32
+		for _, exact := range []bool{true, false} {
+			f := &factor{k: k, damping: blockDamping * trace(h, k) / k, d: make([]float32, k)}
+			f.fill(&moments{h: h, k: k, rotate: 1}, pool)
+			if !newEliminator(f, false, exact, set, pool).run() {
+				t.Fatalf("%g of the trace, exact %v: not positive definite", share, exact)
+			}
+			for i, d := range want {
+				if math.Abs(float64(f.d[i]-d)) > 5e-3*float64(d) {
+					t.Fatalf("%g of the trace: D of column %d is %g, want %g", share, i, f.d[i], d)
+				}
+			}
+			want = f.d
+		}
+	}
+}
