@@ -67,6 +67,8 @@
 #define SHLL2X16(n, d) WORD $(0x6e613800 | (n)<<5 | (d)) // shll2 v{d}.4s, v{n}.8h, #16
 #define SHRN16(n, d) WORD $(0x0f108400 | (n)<<5 | (d)) // shrn v{d}.4h, v{n}.4s, #16
 #define SHRN2X16(n, d) WORD $(0x4f108400 | (n)<<5 | (d)) // shrn2 v{d}.8h, v{n}.4s, #16
+#define MUL4S(m, n, d) WORD $(0x4ea09c00 | (m)<<16 | (n)<<5 | (d)) // mul v{d}.4s, v{n}.4s, v{m}.4s
+#define USHL4S(m, n, d) WORD $(0x6ea04400 | (m)<<16 | (n)<<5 | (d)) // ushl v{d}.4s, v{n}.4s, v{m}.4s
 #define SSHR4S(s, n, d) WORD $(0x4f000400 | (64-(s))<<16 | (n)<<5 | (d)) // sshr v{d}.4s, v{n}.4s, #{s}
 
 // 16 bits by lane i of m, which is 15 at most, added to 32
@@ -84,6 +86,9 @@
 
 // the same by the four bytes of lane i of m
 #define SDOTE4S(m, i, n, d) WORD $(0x4f80e000 | ((i)&1)<<21 | ((i)>>1)<<11 | (m)<<16 | (n)<<5 | (d)) // sdot v{d}.4s, v{n}.16b, v{m}.4b[{i}]
+
+// 16 bits by lane i of m, which is below 16
+#define MULE8H(m, i, n, d) WORD $(0x4f408000 | ((i)>>2)<<11 | (((i)>>1)&1)<<21 | ((i)&1)<<20 | (m)<<16 | (n)<<5 | (d)) // mul v{d}.8h, v{n}.8h, v{m}.h[{i}]
 
 // one 16-bit lane, the address then stepped by a register
 #define LD1H(i, n, m, d) WORD $(0x0dc04000 | ((i)>>2)<<30 | (((i)>>1)&1)<<12 | ((i)&1)<<11 | (m)<<16 | (n)<<5 | (d)) // ld1 {v{d}.h}[{i}], [x{n}], x{m}

@@ -8,6 +8,7 @@ func newSet(l Level) *Set {
 	if l >= LevelNEON {
 		useNEON(s)
 		useIntegers(s, l)
+		useTCQ(s, l)
 	}
 	s.level = l
 	return s

@@ -42,6 +42,9 @@ func TestTCQProducts(t *testing.T) {
 				codes, scales := randomTCQ(rng, bits, n, k)
 				q := set.NewTCQ(scheme.TCQ{Bits: bits, Codebook: scheme.TCQCodebookFor(bits), RotateIn: 1, RotateOut: 1}, n, k, codes, scales)
 				if !q.Tuned() {
+					if l == cpu.LevelNEON || l == cpu.LevelDotProd {
+						t.Fatalf("%v, %d bits: no kernel", l, bits)
+					}
 					continue
 				}
 				x := make([]float32, tokens*k)
