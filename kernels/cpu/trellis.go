@@ -11,7 +11,8 @@ const (
 	trellisState   = 16  // bits of a state
 	trellisWeights = 256 // weights of a tile, whose states form a ring
 	trellisUnit    = 8192
-	trellisClip    = 27000 // weights are no farther out than codewords
+	trellisClip    = 27000 // weights are no farther out than codewords, ...
+	trellisClear   = 4     // ... but where they were halved more than so many times
 )
 
 // A Trellis searches the codes of tiles: of all rings of 16-bit states that
@@ -26,10 +27,18 @@ type Trellis struct {
 	bits    int
 	seam    int // weights on each side of the seam that decide what crosses it
 	unit    float32
+	lanes   int // of a step
 	step    trellisStep
-	code    []int16                      // scaled codewords in the order of the step
-	scaled  *[1 << trellisState]int16    // the same by state
+	words   *[1 << trellisState]int16
+	scales  []trellisScale               // by how often values are halved; made when needed
 	history [trellisWeights + 1][]uint16 // costs by overlap before weight t
+}
+
+// A trellisScale is codewords in the unit that costs are counted in.
+type trellisScale struct {
+	unit    float32 // of a codeword's
+	ordered []int16 // as the step reads them
+	byState *[1 << trellisState]int16
 }
 
 // A trellisStep fills next from prev; see the generated stubs.
@@ -43,18 +52,36 @@ func (s *Set) NewTrellis(bits int, codewords *[1 << trellisState]int16, deviatio
 	if bits < 2 || bits > 6 || seam < 1 || seam > trellisWeights/2 {
 		panic(fmt.Sprintf("cpu: trellis of %d bits with a seam of %d", bits, seam))
 	}
-	t := &Trellis{bits: bits, seam: seam, unit: trellisUnit / deviation, scaled: new([1 << trellisState]int16)}
-	for i, c := range codewords {
-		t.scaled[i] = int16(math.RoundToEven(float64(float32(c) * t.unit)))
-	}
-	lanes := 1
-	t.step, lanes = s.trellis(bits)
-	t.code = trellisOrder(t.scaled, bits, lanes)
+	t := &Trellis{bits: bits, seam: seam, unit: trellisUnit / deviation, words: codewords}
+	t.step, t.lanes = s.trellis(bits)
+	t.scale(0)
 	overlaps := 1 << (trellisState - bits)
 	for i := range t.history {
 		t.history[i] = make([]uint16, overlaps, overlaps+32) // steps read up to 64 bytes at once
 	}
 	return t
+}
+
+// scale returns the codewords with values halved so many times.
+func (t *Trellis) scale(halvings int) *trellisScale {
+	for h := len(t.scales); h <= halvings; h++ {
+		c := trellisScale{unit: float32(math.Ldexp(float64(t.unit), -h)), byState: new([1 << trellisState]int16)}
+		for i, w := range t.words {
+			c.byState[i] = int16(math.RoundToEven(float64(float32(w) * c.unit)))
+		}
+		c.ordered = trellisOrder(c.byState, t.bits, t.lanes)
+		t.scales = append(t.scales, c)
+	}
+	return &t.scales[halvings]
+}
+
+// values are a tile's weights in the unit of the codewords.
+func (c *trellisScale) values(z *[trellisWeights]float32, halvings int) (v [trellisWeights]int16) {
+	clip := float32(math.Ldexp(trellisClip, -max(0, halvings-trellisClear)))
+	for i, x := range z {
+		v[i] = int16(math.RoundToEven(float64(min(max(x*c.unit, -clip), clip))))
+	}
+	return v
 }
 
 // trellisOrder returns the codewords in the order in which a step of vectors
@@ -75,16 +102,18 @@ func trellisOrder(byState *[1 << trellisState]int16, bits, lanes int) []int16 {
 // codeword, in the order of the ring; tile gets 32*bits bytes.
 func (t *Trellis) Encode(tile []byte, z *[trellisWeights]float32) {
 	want(len(tile) == 2*trellisState*t.bits, "trellis", len(tile))
-	var v [trellisWeights]int16
-	for i, x := range z {
-		v[i] = int16(math.RoundToEven(float64(min(max(x*t.unit, -trellisClip), trellisClip))))
-	}
-	seam := t.crossing(&v)
-	shift := doublings(t.bits)
-	states, ok := t.ring(&v, seam, shift, t.run)
-	for !ok { // so far from all codewords that costs leave their range
-		shift--
-		states, ok = t.ring(&v, seam, shift, func(next, prev []uint16, z int16) { t.runGeneric(next, prev, z, shift) })
+	var seam uint16
+	var states [trellisWeights]uint16
+	crosses, ok := false, false
+	for h := 0; !ok; h++ { // again where a tile is so far from all codewords that costs leave their range; 12 always suffice
+		c := t.scale(h)
+		v := c.values(z, h)
+		if !crosses {
+			if seam, crosses = t.crossing(&v, c); !crosses {
+				continue
+			}
+		}
+		states, ok = t.ring(&v, seam, c)
 	}
 	clear(tile)
 	for i, s := range states {
@@ -97,51 +126,53 @@ func (t *Trellis) Encode(tile []byte, z *[trellisWeights]float32) {
 	}
 }
 
-func (t *Trellis) run(next, prev []uint16, z int16) { t.step(next, prev, t.code, z) }
-
 // crossing returns the bits that cross the ring's seam in the best path through
-// the weights around it.
-func (t *Trellis) crossing(v *[trellisWeights]int16) uint16 {
+// the weights around it; ok is false where its cost is too large to tell.
+func (t *Trellis) crossing(v *[trellisWeights]int16, c *trellisScale) (seam uint16, ok bool) {
 	clear(t.history[2*t.seam])
 	for i := 2*t.seam - 1; i >= 0; i-- {
-		t.run(t.history[i], t.history[i+1], v[(trellisWeights-t.seam+i)%trellisWeights])
+		t.step(t.history[i], t.history[i+1], c.ordered, v[(trellisWeights-t.seam+i)%trellisWeights])
 	}
-	p := uint16(argmin(t.history[0]))
+	p := argmin(t.history[0])
+	if t.history[0][p] == math.MaxUint16 {
+		return 0, false
+	}
+	seam = uint16(p)
 	for i := range t.seam {
-		p = t.next(p, v[trellisWeights-t.seam+i], t.history[i+1], doublings(t.bits)) >> t.bits
+		seam = t.next(seam, v[trellisWeights-t.seam+i], t.history[i+1], c) >> t.bits
 	}
-	return p
+	return seam, true
 }
 
 // ring returns the best states whose ring is closed by the given bits; ok is
 // false where the cost is too large to tell.
-func (t *Trellis) ring(v *[trellisWeights]int16, seam uint16, shift int, run func(next, prev []uint16, z int16)) (states [trellisWeights]uint16, ok bool) {
+func (t *Trellis) ring(v *[trellisWeights]int16, seam uint16, c *trellisScale) (states [trellisWeights]uint16, ok bool) {
 	last := t.history[trellisWeights]
 	for i := range last {
 		last[i] = math.MaxUint16
 	}
 	last[seam] = 0
 	for i := trellisWeights - 1; i >= 0; i-- {
-		run(t.history[i], t.history[i+1], v[i])
+		t.step(t.history[i], t.history[i+1], c.ordered, v[i])
 	}
-	if t.history[0][seam] == math.MaxUint16 && shift > -16 {
+	if t.history[0][seam] == math.MaxUint16 {
 		return states, false
 	}
 	p := seam
 	for i := range states {
-		states[i] = t.next(p, v[i], t.history[i+1], shift)
+		states[i] = t.next(p, v[i], t.history[i+1], c)
 		p = states[i] >> t.bits
 	}
 	return states, true
 }
 
 // next returns the best state that ends in the overlap p, the lowest of equals.
-func (t *Trellis) next(p uint16, z int16, prev []uint16, shift int) uint16 {
+func (t *Trellis) next(p uint16, z int16, prev []uint16, c *trellisScale) uint16 {
 	best, state := uint32(math.MaxUint32), uint16(0)
 	for i := range uint16(1) << t.bits {
 		s := i<<(trellisState-t.bits) | p
-		if c := trellisCost(t.bits, prev[s>>t.bits], z, t.scaled[s], shift); uint32(c) < best {
-			best, state = uint32(c), s
+		if cost := trellisCost(t.bits, prev[s>>t.bits], z, c.byState[s]); uint32(cost) < best {
+			best, state = uint32(cost), s
 		}
 	}
 	return state
@@ -153,12 +184,11 @@ func (t *Trellis) next(p uint16, z int16, prev []uint16, shift int) uint16 {
 func doublings(bits int) int { return max(0, min(bits-3, 2)) }
 
 // trellisCost is the cost of a state's weight on top of the rest: the square of
-// its distance, doubled shift times before (halved where shift is negative),
-// with saturation. Costs of 2 bits are in units half as fine, since 256 of them
-// have to fit.
-func trellisCost(bits int, rest uint16, z, code int16, shift int) uint16 {
+// its distance, doubled before as doublings says, with saturation. Costs of 2 bits
+// are in units half as fine, since 256 of them have to fit.
+func trellisCost(bits int, rest uint16, z, code int16) uint16 {
 	d := saturated(int32(z) - int32(code))
-	for range shift {
+	for range doublings(bits) {
 		d = saturated(2 * int32(d))
 	}
 	square := uint32(int32(d) * int32(d))
@@ -167,24 +197,9 @@ func trellisCost(bits int, rest uint16, z, code int16, shift int) uint16 {
 	} else {
 		square = (square + 1<<14) >> 15
 	}
-	if shift < 0 {
-		square >>= uint(-2 * shift)
-	}
 	return uint16(min(uint32(rest)+square, math.MaxUint16))
 }
 
 func saturated(x int32) int16 { return int16(min(max(x, math.MinInt16), math.MaxInt16)) }
-
-// runGeneric is a step in plain Go.
-func (t *Trellis) runGeneric(next, prev []uint16, z int16, shift int) {
-	for p := range next {
-		best := uint16(math.MaxUint16)
-		for i := range 1 << t.bits {
-			s := i<<(trellisState-t.bits) | p
-			best = min(best, trellisCost(t.bits, prev[s>>t.bits], z, t.scaled[s], shift))
-		}
-		next[p] = best
-	}
-}
 
 func argmin(x []uint16) int { return slices.Index(x, slices.Min(x)) }

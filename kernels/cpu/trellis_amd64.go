@@ -6,7 +6,7 @@ package cpu
 
 // trellisStep2AVX2 computes
 //
-//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s, doublings(bits))
+//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s)
 //	with s = i<<(16-bits) | p
 //
 // for p below 2^(16-bits). code is in the order of trellisOrder.
@@ -16,7 +16,7 @@ func trellisStep2AVX2(next *uint16, prev *uint16, code *int16, z int)
 
 // trellisStep3AVX2 computes
 //
-//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s, doublings(bits))
+//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s)
 //	with s = i<<(16-bits) | p
 //
 // for p below 2^(16-bits). code is in the order of trellisOrder.
@@ -26,7 +26,7 @@ func trellisStep3AVX2(next *uint16, prev *uint16, code *int16, z int)
 
 // trellisStep4AVX2 computes
 //
-//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s, doublings(bits))
+//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s)
 //	with s = i<<(16-bits) | p
 //
 // for p below 2^(16-bits). code is in the order of trellisOrder.
@@ -36,7 +36,7 @@ func trellisStep4AVX2(next *uint16, prev *uint16, code *int16, z int)
 
 // trellisStep5AVX2 computes
 //
-//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s, doublings(bits))
+//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s)
 //	with s = i<<(16-bits) | p
 //
 // for p below 2^(16-bits). code is in the order of trellisOrder.
@@ -46,7 +46,7 @@ func trellisStep5AVX2(next *uint16, prev *uint16, code *int16, z int)
 
 // trellisStep6AVX2 computes
 //
-//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s, doublings(bits))
+//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s)
 //	with s = i<<(16-bits) | p
 //
 // for p below 2^(16-bits). code is in the order of trellisOrder.
@@ -56,7 +56,7 @@ func trellisStep6AVX2(next *uint16, prev *uint16, code *int16, z int)
 
 // trellisStep2AVX512 computes
 //
-//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s, doublings(bits))
+//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s)
 //	with s = i<<(16-bits) | p
 //
 // for p below 2^(16-bits). code is in the order of trellisOrder.
@@ -66,7 +66,7 @@ func trellisStep2AVX512(next *uint16, prev *uint16, code *int16, z int)
 
 // trellisStep3AVX512 computes
 //
-//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s, doublings(bits))
+//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s)
 //	with s = i<<(16-bits) | p
 //
 // for p below 2^(16-bits). code is in the order of trellisOrder.
@@ -76,7 +76,7 @@ func trellisStep3AVX512(next *uint16, prev *uint16, code *int16, z int)
 
 // trellisStep4AVX512 computes
 //
-//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s, doublings(bits))
+//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s)
 //	with s = i<<(16-bits) | p
 //
 // for p below 2^(16-bits). code is in the order of trellisOrder.
@@ -86,7 +86,7 @@ func trellisStep4AVX512(next *uint16, prev *uint16, code *int16, z int)
 
 // trellisStep5AVX512 computes
 //
-//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s, doublings(bits))
+//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s)
 //	with s = i<<(16-bits) | p
 //
 // for p below 2^(16-bits). code is in the order of trellisOrder.
@@ -96,7 +96,7 @@ func trellisStep5AVX512(next *uint16, prev *uint16, code *int16, z int)
 
 // trellisStep6AVX512 computes
 //
-//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s, doublings(bits))
+//	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s)
 //	with s = i<<(16-bits) | p
 //
 // for p below 2^(16-bits). code is in the order of trellisOrder.

@@ -10,7 +10,7 @@ func genericTrellis(bits int) (trellisStep, int) {
 			best := uint16(math.MaxUint16)
 			for i := range 1 << bits {
 				rest := prev[(i<<(trellisState-bits)|p)>>bits]
-				best = min(best, trellisCost(bits, rest, z, code[p<<bits|i], doublings(bits)))
+				best = min(best, trellisCost(bits, rest, z, code[p<<bits|i]))
 			}
 			next[p] = best
 		}

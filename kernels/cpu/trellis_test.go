@@ -62,6 +62,36 @@ func TestTrellisLevels(t *testing.T) {
 	}
 }
 
+// TestTrellisFar codes tiles whose costs leave their range, as error feedback makes
+// them, no worse than a search that counts in units four times as large.
+func TestTrellisFar(t *testing.T) {
+	most, tiles, limit := 6, 32, 1.01
+	scales := []float32{2, 3, 6}
+	if cpu.Best().Level() == cpu.LevelGeneric { // a hundred times as slow; TestTrellisLevels holds it to the others
+		most, tiles, limit, scales = 2, 1, 1.05, scales[:1]
+	}
+	table := scheme.TCQBytes4.Table()
+	for bits := 2; bits <= most; bits++ {
+		for _, scale := range scales {
+			rng := rand.New(rand.NewPCG(uint64(bits), 2))
+			near, wide := cpu.Best().NewTrellis(bits, table, 147.7, 64), cpu.Best().NewTrellis(bits, table, 4*147.7, 64)
+			tile := make([]byte, 32*bits)
+			var errors [2]float64
+			for range tiles {
+				z := gaussianTile(rng, 148*scale)
+				near.Encode(tile, &z)
+				errors[0] += distance(tile, bits, table, &z)
+				wide.Encode(tile, &z)
+				errors[1] += distance(tile, bits, table, &z)
+			}
+			t.Logf("%d bits, %g deviations: %.4f", bits, scale, errors[0]/errors[1])
+			if errors[0] > limit*errors[1] {
+				t.Errorf("%d bits, %g deviations: error %.5g, in larger units %.5g", bits, scale, errors[0], errors[1])
+			}
+		}
+	}
+}
+
 var (
 	tilesFlag  = flag.Int("tiles", 128, "tiles of 256 weights that trellis errors are measured with")
 	seamFlag   = flag.Int("seam", 128, "weights on each side that decide what crosses a ring's seam")
@@ -120,14 +150,16 @@ func BenchmarkTrellis(b *testing.B) {
 
 func benchmarkTrellis(b *testing.B, seam int) {
 	for bits := 2; bits <= 6; bits++ {
-		b.Run(fmt.Sprintf("%d/%d", seam, bits), func(b *testing.B) {
-			z := gaussianTile(rand.New(rand.NewPCG(1, 1)), 140)
-			search := cpu.Best().NewTrellis(bits, scheme.TCQBytes4.Table(), 147.7, seam)
-			tile := make([]byte, 32*bits)
-			for b.Loop() {
-				search.Encode(tile, &z)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/256, "ns/weight")
-		})
+		for name, scale := range map[string]float32{"": 140, "/far": 300} {
+			b.Run(fmt.Sprintf("%d/%d%s", seam, bits, name), func(b *testing.B) {
+				z := gaussianTile(rand.New(rand.NewPCG(1, 1)), scale)
+				search := cpu.Best().NewTrellis(bits, scheme.TCQBytes4.Table(), 147.7, seam)
+				tile := make([]byte, 32*bits)
+				for b.Loop() {
+					search.Encode(tile, &z)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/256, "ns/weight")
+			})
+		}
 	}
 }

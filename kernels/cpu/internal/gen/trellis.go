@@ -32,7 +32,7 @@ func trellisStep(v isa, bits int) {
 	bytes := 2 * lanes
 	shared := max(1, n/lanes) // vectors that share a cost
 	v.text(fmt.Sprintf("trellisStep%d", bits), "(next, prev *uint16, code *int16, z int)", "",
-		"	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s, doublings(bits))",
+		"	next[p] = min over i < 2^bits of trellisCost(prev[s>>bits], z, code of s)",
 		"	with s = i<<(16-bits) | p",
 		"for p below 2^(16-bits). code is in the order of trellisOrder.")
 	next, prev, code := loadPointer("next"), loadPointer("prev"), loadPointer("code")
