@@ -6,568 +6,566 @@
 
 // func tcqProduct2AVX2(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX2, FMA3
-TEXT ·tcqProduct2AVX2(SB), NOSPLIT, $128-36
+TEXT ·tcqProduct2AVX2(SB), NOSPLIT, $160-36
 	MOVQ         acc+0(FP), AX
 	MOVQ         tiles+8(FP), CX
 	MOVQ         record+16(FP), DX
 	MOVQ         groups+24(FP), BX
-	VMOVUPS      (AX), Y0
 	VMOVDQU      tcqNarrow20<>+0(SB), Y2
-	VMOVUPS      32(AX), Y1
 	VMOVDQU      tcqNarrow21<>+0(SB), Y3
-	VMOVDQU      tcqNarrowShifts2<>+0(SB), Y4
+	VMOVDQU      tcqShifts2<>+0(SB), Y0
 	MOVL         factor+32(FP), SI
-	VMOVD        SI, X5
-	VPBROADCASTD X5, Y5
-	VPCMPEQB     Y6, Y6, Y6
-	VPABSB       Y6, Y6
-	VMOVDQU      tcqTwice<>+0(SB), Y7
-	VPBROADCASTD tcqState<>+0(SB), Y8
-	LEAQ         256(DX), SI
+	VMOVD        SI, X4
+	VPBROADCASTD X4, Y4
+	VPCMPEQB     Y1, Y1, Y1
+	VPABSB       Y1, Y1
+	LEAQ         31(SP), SI
+	ANDQ         $-32, SI
+	LEAQ         256(DX), DI
 
 group:
 	CMPQ           BX, $0x00000001
 	JL             group_end
-	VPMOVSXBD      (DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, (SP)
-	VPMOVSXBD      8(DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, 32(SP)
-	VPMOVSXBD      16(DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, 64(SP)
-	VPMOVSXBD      24(DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, 96(SP)
-	VBROADCASTI128 (CX), Y12
-	VPBROADCASTD   (SP), Y13
-	VPSHUFB        Y2, Y12, Y9
-	VPSRLVD        Y4, Y9, Y9
-	VPAND          Y8, Y9, Y9
-	VPMULLD        Y5, Y9, Y9
-	VPMADDUBSW     Y9, Y6, Y9
-	VPMADDWD       Y13, Y9, Y9
+	VPMOVSXBD      (DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, (SI)
+	VPMOVSXBD      8(DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, 32(SI)
+	VPMOVSXBD      16(DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, 64(SI)
+	VPMOVSXBD      24(DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, 96(SI)
+	VBROADCASTI128 (CX), Y8
+	VPSHUFB        Y2, Y8, Y5
+	VPSHUFB        Y3, Y8, Y8
+	VPSRLVD        Y0, Y5, Y5
+	VPAND          tcqMask<>+0(SB), Y5, Y5
+	VBROADCASTI128 4(CX), Y10
+	VPSHUFB        Y2, Y10, Y9
+	VPSRLVD        Y0, Y8, Y8
+	VPAND          tcqMask<>+0(SB), Y8, Y8
+	VPMULLD        Y4, Y5, Y5
+	VPSHUFB        Y3, Y10, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y8, Y8
+	VPMADDUBSW     Y5, Y1, Y5
+	VBROADCASTI128 8(CX), Y12
+	VPSHUFB        Y2, Y12, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y8, Y1, Y8
+	VPBROADCASTD   (SI), Y13
+	VPMADDWD       Y13, Y5, Y5
 	VPSHUFB        Y3, Y12, Y12
-	VPSRLVD        Y4, Y12, Y12
-	VPAND          Y8, Y12, Y12
-	VPMULLD        Y5, Y12, Y12
-	VPMADDUBSW     Y12, Y6, Y12
-	VPMADDWD       Y13, Y12, Y12
-	VBROADCASTI128 4(CX), Y13
-	VPBROADCASTD   4(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y13, Y8, Y8
+	VBROADCASTI128 12(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   4(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 16(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   8(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 20(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   12(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 24(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   16(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 28(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   20(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 32(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   24(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 36(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   28(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 40(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   32(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 44(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   36(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 48(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   40(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 52(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   44(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 56(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   48(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VMOVDQU        60(CX), X6
+	VPINSRW        $0x02, (CX), X6, X6
+	VINSERTI128    $0x01, X6, Y6, Y6
+	VPSHUFB        Y2, Y6, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   52(SI), Y14
 	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 8(CX), Y13
-	VPBROADCASTD   8(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 12(CX), Y13
-	VPBROADCASTD   12(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 16(CX), Y13
-	VPBROADCASTD   16(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 20(CX), Y13
-	VPBROADCASTD   20(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 24(CX), Y13
-	VPBROADCASTD   24(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 28(CX), Y13
-	VPBROADCASTD   28(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 32(CX), Y13
-	VPBROADCASTD   32(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 36(CX), Y13
-	VPBROADCASTD   36(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 40(CX), Y13
-	VPBROADCASTD   40(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 44(CX), Y13
-	VPBROADCASTD   44(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 48(CX), Y13
-	VPBROADCASTD   48(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 52(CX), Y13
-	VPBROADCASTD   52(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 56(CX), Y13
-	VPBROADCASTD   56(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VMOVDQU        60(CX), X10
-	VPINSRW        $0x02, (CX), X10, X10
-	VINSERTI128    $0x01, X10, Y10, Y10
-	VPBROADCASTD   60(SP), Y13
-	VPSHUFB        Y2, Y10, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y9, Y9
-	VPSHUFB        Y3, Y10, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y12, Y12
-	VBROADCASTI128 64(CX), Y13
-	VPBROADCASTD   64(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 68(CX), Y13
-	VPBROADCASTD   68(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 72(CX), Y13
-	VPBROADCASTD   72(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 76(CX), Y13
-	VPBROADCASTD   76(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 80(CX), Y13
-	VPBROADCASTD   80(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 84(CX), Y13
-	VPBROADCASTD   84(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 88(CX), Y13
-	VPBROADCASTD   88(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 92(CX), Y13
-	VPBROADCASTD   92(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 96(CX), Y13
-	VPBROADCASTD   96(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 100(CX), Y13
-	VPBROADCASTD   100(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 104(CX), Y13
-	VPBROADCASTD   104(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 108(CX), Y13
-	VPBROADCASTD   108(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 112(CX), Y13
-	VPBROADCASTD   112(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 116(CX), Y13
-	VPBROADCASTD   116(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 120(CX), Y13
-	VPBROADCASTD   120(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VMOVDQU        124(CX), X11
-	VPINSRW        $0x02, 64(CX), X11, X11
-	VINSERTI128    $0x01, X11, Y11, Y11
-	VPBROADCASTD   124(SP), Y13
-	VPSHUFB        Y2, Y11, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y9, Y9
-	VPSHUFB        Y3, Y11, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y12, Y12
-	VBROADCASTSS   (SI), Y13
-	VCVTDQ2PS      Y9, Y9
-	VFMADD231PS    Y13, Y9, Y0
-	VCVTDQ2PS      Y12, Y12
-	VFMADD231PS    Y13, Y12, Y1
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y6, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y14, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 64(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   56(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 68(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   60(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 72(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   64(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 76(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   68(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 80(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   72(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 84(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   76(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 88(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   80(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 92(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   84(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 96(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   88(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 100(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   92(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 104(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   96(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 108(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   100(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 112(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   104(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 116(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   108(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 120(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   112(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VMOVDQU        124(CX), X7
+	VPINSRW        $0x02, 64(CX), X7, X7
+	VINSERTI128    $0x01, X7, Y7, Y7
+	VPSHUFB        Y2, Y7, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   116(SI), Y14
+	VPMADDWD       Y14, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y7, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y14, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   120(SI), Y11
+	VPMADDWD       Y11, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y11, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   124(SI), Y11
+	VPMADDWD       Y11, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTSS   (DI), Y9
+	VCVTDQ2PS      Y5, Y5
+	VFMADD213PS    (AX), Y9, Y5
+	VMOVUPS        Y5, (AX)
+	VCVTDQ2PS      Y8, Y8
+	VFMADD213PS    32(AX), Y9, Y8
+	VMOVUPS        Y8, 32(AX)
 	ADDQ           $+128, CX
 	ADDQ           $0x20, DX
-	ADDQ           $0x04, SI
+	ADDQ           $0x04, DI
 	SUBQ           $0x00000001, BX
 	JMP            group
 
 group_end:
-	VMOVUPS Y0, (AX)
-	VMOVUPS Y1, 32(AX)
 	VZEROUPPER
 	RET
 
@@ -639,15 +637,15 @@ DATA tcqNarrow21<>+30(SB)/1, $0x05
 DATA tcqNarrow21<>+31(SB)/1, $0x06
 GLOBL tcqNarrow21<>(SB), RODATA|NOPTR, $32
 
-DATA tcqNarrowShifts2<>+0(SB)/4, $0x00000000
-DATA tcqNarrowShifts2<>+4(SB)/4, $0x00000002
-DATA tcqNarrowShifts2<>+8(SB)/4, $0x00000004
-DATA tcqNarrowShifts2<>+12(SB)/4, $0x00000006
-DATA tcqNarrowShifts2<>+16(SB)/4, $0x00000000
-DATA tcqNarrowShifts2<>+20(SB)/4, $0x00000002
-DATA tcqNarrowShifts2<>+24(SB)/4, $0x00000004
-DATA tcqNarrowShifts2<>+28(SB)/4, $0x00000006
-GLOBL tcqNarrowShifts2<>(SB), RODATA|NOPTR, $32
+DATA tcqShifts2<>+0(SB)/4, $0x00000000
+DATA tcqShifts2<>+4(SB)/4, $0x00000002
+DATA tcqShifts2<>+8(SB)/4, $0x00000004
+DATA tcqShifts2<>+12(SB)/4, $0x00000006
+DATA tcqShifts2<>+16(SB)/4, $0x00000000
+DATA tcqShifts2<>+20(SB)/4, $0x00000002
+DATA tcqShifts2<>+24(SB)/4, $0x00000004
+DATA tcqShifts2<>+28(SB)/4, $0x00000006
+GLOBL tcqShifts2<>(SB), RODATA|NOPTR, $32
 
 DATA tcqTwice<>+0(SB)/4, $0x01000100
 DATA tcqTwice<>+4(SB)/4, $0x05040504
@@ -659,573 +657,634 @@ DATA tcqTwice<>+24(SB)/4, $0x09080908
 DATA tcqTwice<>+28(SB)/4, $0x0d0c0d0c
 GLOBL tcqTwice<>(SB), RODATA|NOPTR, $32
 
-DATA tcqState<>+0(SB)/4, $0x0000ffff
-GLOBL tcqState<>(SB), RODATA|NOPTR, $4
+DATA tcqMask<>+0(SB)/1, $0xff
+DATA tcqMask<>+1(SB)/1, $0xff
+DATA tcqMask<>+2(SB)/1, $0x00
+DATA tcqMask<>+3(SB)/1, $0x00
+DATA tcqMask<>+4(SB)/1, $0xff
+DATA tcqMask<>+5(SB)/1, $0xff
+DATA tcqMask<>+6(SB)/1, $0x00
+DATA tcqMask<>+7(SB)/1, $0x00
+DATA tcqMask<>+8(SB)/1, $0xff
+DATA tcqMask<>+9(SB)/1, $0xff
+DATA tcqMask<>+10(SB)/1, $0x00
+DATA tcqMask<>+11(SB)/1, $0x00
+DATA tcqMask<>+12(SB)/1, $0xff
+DATA tcqMask<>+13(SB)/1, $0xff
+DATA tcqMask<>+14(SB)/1, $0x00
+DATA tcqMask<>+15(SB)/1, $0x00
+DATA tcqMask<>+16(SB)/1, $0xff
+DATA tcqMask<>+17(SB)/1, $0xff
+DATA tcqMask<>+18(SB)/1, $0x00
+DATA tcqMask<>+19(SB)/1, $0x00
+DATA tcqMask<>+20(SB)/1, $0xff
+DATA tcqMask<>+21(SB)/1, $0xff
+DATA tcqMask<>+22(SB)/1, $0x00
+DATA tcqMask<>+23(SB)/1, $0x00
+DATA tcqMask<>+24(SB)/1, $0xff
+DATA tcqMask<>+25(SB)/1, $0xff
+DATA tcqMask<>+26(SB)/1, $0x00
+DATA tcqMask<>+27(SB)/1, $0x00
+DATA tcqMask<>+28(SB)/1, $0xff
+DATA tcqMask<>+29(SB)/1, $0xff
+DATA tcqMask<>+30(SB)/1, $0x00
+DATA tcqMask<>+31(SB)/1, $0x00
+DATA tcqMask<>+32(SB)/1, $0xff
+DATA tcqMask<>+33(SB)/1, $0xff
+DATA tcqMask<>+34(SB)/1, $0x00
+DATA tcqMask<>+35(SB)/1, $0x00
+DATA tcqMask<>+36(SB)/1, $0xff
+DATA tcqMask<>+37(SB)/1, $0xff
+DATA tcqMask<>+38(SB)/1, $0x00
+DATA tcqMask<>+39(SB)/1, $0x00
+DATA tcqMask<>+40(SB)/1, $0xff
+DATA tcqMask<>+41(SB)/1, $0xff
+DATA tcqMask<>+42(SB)/1, $0x00
+DATA tcqMask<>+43(SB)/1, $0x00
+DATA tcqMask<>+44(SB)/1, $0xff
+DATA tcqMask<>+45(SB)/1, $0xff
+DATA tcqMask<>+46(SB)/1, $0x00
+DATA tcqMask<>+47(SB)/1, $0x00
+DATA tcqMask<>+48(SB)/1, $0xff
+DATA tcqMask<>+49(SB)/1, $0xff
+DATA tcqMask<>+50(SB)/1, $0x00
+DATA tcqMask<>+51(SB)/1, $0x00
+DATA tcqMask<>+52(SB)/1, $0xff
+DATA tcqMask<>+53(SB)/1, $0xff
+DATA tcqMask<>+54(SB)/1, $0x00
+DATA tcqMask<>+55(SB)/1, $0x00
+DATA tcqMask<>+56(SB)/1, $0xff
+DATA tcqMask<>+57(SB)/1, $0xff
+DATA tcqMask<>+58(SB)/1, $0x00
+DATA tcqMask<>+59(SB)/1, $0x00
+DATA tcqMask<>+60(SB)/1, $0xff
+DATA tcqMask<>+61(SB)/1, $0xff
+DATA tcqMask<>+62(SB)/1, $0x00
+DATA tcqMask<>+63(SB)/1, $0x00
+GLOBL tcqMask<>(SB), RODATA|NOPTR, $64
 
 // func tcqProduct3AVX2(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX2, FMA3
-TEXT ·tcqProduct3AVX2(SB), NOSPLIT, $128-36
+TEXT ·tcqProduct3AVX2(SB), NOSPLIT, $160-36
 	MOVQ         acc+0(FP), AX
 	MOVQ         tiles+8(FP), CX
 	MOVQ         record+16(FP), DX
 	MOVQ         groups+24(FP), BX
-	VMOVUPS      (AX), Y0
 	VMOVDQU      tcqNarrow30<>+0(SB), Y2
-	VMOVUPS      32(AX), Y1
 	VMOVDQU      tcqNarrow31<>+0(SB), Y3
-	VMOVDQU      tcqNarrowShifts3<>+0(SB), Y4
+	VMOVDQU      tcqShifts3<>+0(SB), Y0
 	MOVL         factor+32(FP), SI
-	VMOVD        SI, X5
-	VPBROADCASTD X5, Y5
-	VPCMPEQB     Y6, Y6, Y6
-	VPABSB       Y6, Y6
-	VMOVDQU      tcqTwice<>+0(SB), Y7
-	VPBROADCASTD tcqState<>+0(SB), Y8
-	LEAQ         256(DX), SI
+	VMOVD        SI, X4
+	VPBROADCASTD X4, Y4
+	VPCMPEQB     Y1, Y1, Y1
+	VPABSB       Y1, Y1
+	LEAQ         31(SP), SI
+	ANDQ         $-32, SI
+	LEAQ         256(DX), DI
 
 group:
 	CMPQ           BX, $0x00000001
 	JL             group_end
-	VPMOVSXBD      (DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, (SP)
-	VPMOVSXBD      8(DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, 32(SP)
-	VPMOVSXBD      16(DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, 64(SP)
-	VPMOVSXBD      24(DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, 96(SP)
-	VBROADCASTI128 (CX), Y12
-	VPBROADCASTD   (SP), Y13
-	VPSHUFB        Y2, Y12, Y9
-	VPSRLVD        Y4, Y9, Y9
-	VPAND          Y8, Y9, Y9
-	VPMULLD        Y5, Y9, Y9
-	VPMADDUBSW     Y9, Y6, Y9
-	VPMADDWD       Y13, Y9, Y9
+	VPMOVSXBD      (DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, (SI)
+	VPMOVSXBD      8(DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, 32(SI)
+	VPMOVSXBD      16(DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, 64(SI)
+	VPMOVSXBD      24(DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, 96(SI)
+	VBROADCASTI128 (CX), Y8
+	VPSHUFB        Y2, Y8, Y5
+	VPSHUFB        Y3, Y8, Y8
+	VPSRLVD        Y0, Y5, Y5
+	VPAND          tcqMask<>+0(SB), Y5, Y5
+	VBROADCASTI128 6(CX), Y10
+	VPSHUFB        Y2, Y10, Y9
+	VPSRLVD        Y0, Y8, Y8
+	VPAND          tcqMask<>+0(SB), Y8, Y8
+	VPMULLD        Y4, Y5, Y5
+	VPSHUFB        Y3, Y10, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y8, Y8
+	VPMADDUBSW     Y5, Y1, Y5
+	VBROADCASTI128 12(CX), Y12
+	VPSHUFB        Y2, Y12, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y8, Y1, Y8
+	VPBROADCASTD   (SI), Y13
+	VPMADDWD       Y13, Y5, Y5
 	VPSHUFB        Y3, Y12, Y12
-	VPSRLVD        Y4, Y12, Y12
-	VPAND          Y8, Y12, Y12
-	VPMULLD        Y5, Y12, Y12
-	VPMADDUBSW     Y12, Y6, Y12
-	VPMADDWD       Y13, Y12, Y12
-	VBROADCASTI128 6(CX), Y13
-	VPBROADCASTD   4(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y13, Y8, Y8
+	VBROADCASTI128 18(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   4(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 24(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   8(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 30(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   12(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 36(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   16(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 42(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   20(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 48(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   24(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 54(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   28(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 60(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   32(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 66(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   36(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 72(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   40(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 78(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   44(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 84(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   48(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VMOVDQU        90(CX), X6
+	VPINSRW        $0x03, (CX), X6, X6
+	VINSERTI128    $0x01, X6, Y6, Y6
+	VPSHUFB        Y2, Y6, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   52(SI), Y14
 	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 12(CX), Y13
-	VPBROADCASTD   8(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 18(CX), Y13
-	VPBROADCASTD   12(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 24(CX), Y13
-	VPBROADCASTD   16(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 30(CX), Y13
-	VPBROADCASTD   20(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 36(CX), Y13
-	VPBROADCASTD   24(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 42(CX), Y13
-	VPBROADCASTD   28(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 48(CX), Y13
-	VPBROADCASTD   32(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 54(CX), Y13
-	VPBROADCASTD   36(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 60(CX), Y13
-	VPBROADCASTD   40(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 66(CX), Y13
-	VPBROADCASTD   44(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 72(CX), Y13
-	VPBROADCASTD   48(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 78(CX), Y13
-	VPBROADCASTD   52(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 84(CX), Y13
-	VPBROADCASTD   56(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VMOVDQU        90(CX), X10
-	VPINSRW        $0x03, (CX), X10, X10
-	VINSERTI128    $0x01, X10, Y10, Y10
-	VPBROADCASTD   60(SP), Y13
-	VPSHUFB        Y2, Y10, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y9, Y9
-	VPSHUFB        Y3, Y10, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y12, Y12
-	VBROADCASTI128 96(CX), Y13
-	VPBROADCASTD   64(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 102(CX), Y13
-	VPBROADCASTD   68(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 108(CX), Y13
-	VPBROADCASTD   72(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 114(CX), Y13
-	VPBROADCASTD   76(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 120(CX), Y13
-	VPBROADCASTD   80(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 126(CX), Y13
-	VPBROADCASTD   84(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 132(CX), Y13
-	VPBROADCASTD   88(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 138(CX), Y13
-	VPBROADCASTD   92(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 144(CX), Y13
-	VPBROADCASTD   96(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 150(CX), Y13
-	VPBROADCASTD   100(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 156(CX), Y13
-	VPBROADCASTD   104(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 162(CX), Y13
-	VPBROADCASTD   108(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 168(CX), Y13
-	VPBROADCASTD   112(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 174(CX), Y13
-	VPBROADCASTD   116(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 180(CX), Y13
-	VPBROADCASTD   120(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VMOVDQU        186(CX), X11
-	VPINSRW        $0x03, 96(CX), X11, X11
-	VINSERTI128    $0x01, X11, Y11, Y11
-	VPBROADCASTD   124(SP), Y13
-	VPSHUFB        Y2, Y11, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y9, Y9
-	VPSHUFB        Y3, Y11, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y12, Y12
-	VBROADCASTSS   (SI), Y13
-	VCVTDQ2PS      Y9, Y9
-	VFMADD231PS    Y13, Y9, Y0
-	VCVTDQ2PS      Y12, Y12
-	VFMADD231PS    Y13, Y12, Y1
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y6, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y14, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 96(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   56(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 102(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   60(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 108(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   64(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 114(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   68(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 120(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   72(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 126(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   76(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 132(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   80(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 138(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   84(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 144(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   88(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 150(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   92(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 156(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   96(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 162(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   100(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 168(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   104(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 174(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   108(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 180(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   112(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VMOVDQU        186(CX), X7
+	VPINSRW        $0x03, 96(CX), X7, X7
+	VINSERTI128    $0x01, X7, Y7, Y7
+	VPSHUFB        Y2, Y7, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   116(SI), Y14
+	VPMADDWD       Y14, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y7, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y14, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   120(SI), Y11
+	VPMADDWD       Y11, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y11, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   124(SI), Y11
+	VPMADDWD       Y11, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTSS   (DI), Y9
+	VCVTDQ2PS      Y5, Y5
+	VFMADD213PS    (AX), Y9, Y5
+	VMOVUPS        Y5, (AX)
+	VCVTDQ2PS      Y8, Y8
+	VFMADD213PS    32(AX), Y9, Y8
+	VMOVUPS        Y8, 32(AX)
 	ADDQ           $+192, CX
 	ADDQ           $0x20, DX
-	ADDQ           $0x04, SI
+	ADDQ           $0x04, DI
 	SUBQ           $0x00000001, BX
 	JMP            group
 
 group_end:
-	VMOVUPS Y0, (AX)
-	VMOVUPS Y1, 32(AX)
 	VZEROUPPER
 	RET
 
@@ -1297,580 +1356,578 @@ DATA tcqNarrow31<>+30(SB)/1, $0x07
 DATA tcqNarrow31<>+31(SB)/1, $0x08
 GLOBL tcqNarrow31<>(SB), RODATA|NOPTR, $32
 
-DATA tcqNarrowShifts3<>+0(SB)/4, $0x00000000
-DATA tcqNarrowShifts3<>+4(SB)/4, $0x00000003
-DATA tcqNarrowShifts3<>+8(SB)/4, $0x00000006
-DATA tcqNarrowShifts3<>+12(SB)/4, $0x00000001
-DATA tcqNarrowShifts3<>+16(SB)/4, $0x00000004
-DATA tcqNarrowShifts3<>+20(SB)/4, $0x00000007
-DATA tcqNarrowShifts3<>+24(SB)/4, $0x00000002
-DATA tcqNarrowShifts3<>+28(SB)/4, $0x00000005
-GLOBL tcqNarrowShifts3<>(SB), RODATA|NOPTR, $32
+DATA tcqShifts3<>+0(SB)/4, $0x00000000
+DATA tcqShifts3<>+4(SB)/4, $0x00000003
+DATA tcqShifts3<>+8(SB)/4, $0x00000006
+DATA tcqShifts3<>+12(SB)/4, $0x00000001
+DATA tcqShifts3<>+16(SB)/4, $0x00000004
+DATA tcqShifts3<>+20(SB)/4, $0x00000007
+DATA tcqShifts3<>+24(SB)/4, $0x00000002
+DATA tcqShifts3<>+28(SB)/4, $0x00000005
+GLOBL tcqShifts3<>(SB), RODATA|NOPTR, $32
 
 // func tcqProduct4AVX2(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX2, FMA3
-TEXT ·tcqProduct4AVX2(SB), NOSPLIT, $128-36
+TEXT ·tcqProduct4AVX2(SB), NOSPLIT, $160-36
 	MOVQ         acc+0(FP), AX
 	MOVQ         tiles+8(FP), CX
 	MOVQ         record+16(FP), DX
 	MOVQ         groups+24(FP), BX
-	VMOVUPS      (AX), Y0
 	VMOVDQU      tcqNarrow40<>+0(SB), Y2
-	VMOVUPS      32(AX), Y1
 	VMOVDQU      tcqNarrow41<>+0(SB), Y3
-	VMOVDQU      tcqNarrowShifts4<>+0(SB), Y4
+	VMOVDQU      tcqShifts4<>+0(SB), Y0
 	MOVL         factor+32(FP), SI
-	VMOVD        SI, X5
-	VPBROADCASTD X5, Y5
-	VPCMPEQB     Y6, Y6, Y6
-	VPABSB       Y6, Y6
-	VMOVDQU      tcqTwice<>+0(SB), Y7
-	VPBROADCASTD tcqState<>+0(SB), Y8
-	LEAQ         256(DX), SI
+	VMOVD        SI, X4
+	VPBROADCASTD X4, Y4
+	VPCMPEQB     Y1, Y1, Y1
+	VPABSB       Y1, Y1
+	LEAQ         31(SP), SI
+	ANDQ         $-32, SI
+	LEAQ         256(DX), DI
 
 group:
 	CMPQ           BX, $0x00000001
 	JL             group_end
-	VPMOVSXBD      (DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, (SP)
-	VPMOVSXBD      8(DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, 32(SP)
-	VPMOVSXBD      16(DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, 64(SP)
-	VPMOVSXBD      24(DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, 96(SP)
-	VBROADCASTI128 (CX), Y12
-	VPBROADCASTD   (SP), Y13
-	VPSHUFB        Y2, Y12, Y9
-	VPSRLVD        Y4, Y9, Y9
-	VPAND          Y8, Y9, Y9
-	VPMULLD        Y5, Y9, Y9
-	VPMADDUBSW     Y9, Y6, Y9
-	VPMADDWD       Y13, Y9, Y9
+	VPMOVSXBD      (DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, (SI)
+	VPMOVSXBD      8(DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, 32(SI)
+	VPMOVSXBD      16(DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, 64(SI)
+	VPMOVSXBD      24(DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, 96(SI)
+	VBROADCASTI128 (CX), Y8
+	VPSHUFB        Y2, Y8, Y5
+	VPSHUFB        Y3, Y8, Y8
+	VPSRLVD        Y0, Y5, Y5
+	VPAND          tcqMask<>+0(SB), Y5, Y5
+	VBROADCASTI128 8(CX), Y10
+	VPSHUFB        Y2, Y10, Y9
+	VPSRLVD        Y0, Y8, Y8
+	VPAND          tcqMask<>+0(SB), Y8, Y8
+	VPMULLD        Y4, Y5, Y5
+	VPSHUFB        Y3, Y10, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y8, Y8
+	VPMADDUBSW     Y5, Y1, Y5
+	VBROADCASTI128 16(CX), Y12
+	VPSHUFB        Y2, Y12, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y8, Y1, Y8
+	VPBROADCASTD   (SI), Y13
+	VPMADDWD       Y13, Y5, Y5
 	VPSHUFB        Y3, Y12, Y12
-	VPSRLVD        Y4, Y12, Y12
-	VPAND          Y8, Y12, Y12
-	VPMULLD        Y5, Y12, Y12
-	VPMADDUBSW     Y12, Y6, Y12
-	VPMADDWD       Y13, Y12, Y12
-	VBROADCASTI128 8(CX), Y13
-	VPBROADCASTD   4(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y13, Y8, Y8
+	VBROADCASTI128 24(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   4(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 32(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   8(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 40(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   12(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 48(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   16(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 56(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   20(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 64(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   24(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 72(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   28(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 80(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   32(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 88(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   36(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 96(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   40(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 104(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   44(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 112(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   48(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VMOVDQU        120(CX), X6
+	VPINSRW        $0x04, (CX), X6, X6
+	VINSERTI128    $0x01, X6, Y6, Y6
+	VPSHUFB        Y2, Y6, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   52(SI), Y14
 	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 16(CX), Y13
-	VPBROADCASTD   8(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 24(CX), Y13
-	VPBROADCASTD   12(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 32(CX), Y13
-	VPBROADCASTD   16(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 40(CX), Y13
-	VPBROADCASTD   20(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 48(CX), Y13
-	VPBROADCASTD   24(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 56(CX), Y13
-	VPBROADCASTD   28(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 64(CX), Y13
-	VPBROADCASTD   32(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 72(CX), Y13
-	VPBROADCASTD   36(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 80(CX), Y13
-	VPBROADCASTD   40(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 88(CX), Y13
-	VPBROADCASTD   44(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 96(CX), Y13
-	VPBROADCASTD   48(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 104(CX), Y13
-	VPBROADCASTD   52(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 112(CX), Y13
-	VPBROADCASTD   56(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VMOVDQU        120(CX), X10
-	VPINSRW        $0x04, (CX), X10, X10
-	VINSERTI128    $0x01, X10, Y10, Y10
-	VPBROADCASTD   60(SP), Y13
-	VPSHUFB        Y2, Y10, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y9, Y9
-	VPSHUFB        Y3, Y10, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y12, Y12
-	VBROADCASTI128 128(CX), Y13
-	VPBROADCASTD   64(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 136(CX), Y13
-	VPBROADCASTD   68(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 144(CX), Y13
-	VPBROADCASTD   72(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 152(CX), Y13
-	VPBROADCASTD   76(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 160(CX), Y13
-	VPBROADCASTD   80(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 168(CX), Y13
-	VPBROADCASTD   84(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 176(CX), Y13
-	VPBROADCASTD   88(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 184(CX), Y13
-	VPBROADCASTD   92(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 192(CX), Y13
-	VPBROADCASTD   96(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 200(CX), Y13
-	VPBROADCASTD   100(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 208(CX), Y13
-	VPBROADCASTD   104(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 216(CX), Y13
-	VPBROADCASTD   108(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 224(CX), Y13
-	VPBROADCASTD   112(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 232(CX), Y13
-	VPBROADCASTD   116(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 240(CX), Y13
-	VPBROADCASTD   120(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VMOVDQU        248(CX), X11
-	VPINSRW        $0x04, 128(CX), X11, X11
-	VINSERTI128    $0x01, X11, Y11, Y11
-	VPBROADCASTD   124(SP), Y13
-	VPSHUFB        Y2, Y11, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y9, Y9
-	VPSHUFB        Y3, Y11, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y12, Y12
-	VBROADCASTSS   (SI), Y13
-	VCVTDQ2PS      Y9, Y9
-	VFMADD231PS    Y13, Y9, Y0
-	VCVTDQ2PS      Y12, Y12
-	VFMADD231PS    Y13, Y12, Y1
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y6, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y14, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 128(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   56(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 136(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   60(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 144(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   64(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 152(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   68(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 160(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   72(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 168(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   76(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 176(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   80(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 184(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   84(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 192(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   88(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 200(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   92(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 208(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   96(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 216(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   100(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 224(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   104(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 232(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   108(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 240(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   112(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VMOVDQU        248(CX), X7
+	VPINSRW        $0x04, 128(CX), X7, X7
+	VINSERTI128    $0x01, X7, Y7, Y7
+	VPSHUFB        Y2, Y7, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   116(SI), Y14
+	VPMADDWD       Y14, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y7, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y14, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   120(SI), Y11
+	VPMADDWD       Y11, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y11, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   124(SI), Y11
+	VPMADDWD       Y11, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTSS   (DI), Y9
+	VCVTDQ2PS      Y5, Y5
+	VFMADD213PS    (AX), Y9, Y5
+	VMOVUPS        Y5, (AX)
+	VCVTDQ2PS      Y8, Y8
+	VFMADD213PS    32(AX), Y9, Y8
+	VMOVUPS        Y8, 32(AX)
 	ADDQ           $+256, CX
 	ADDQ           $0x20, DX
-	ADDQ           $0x04, SI
+	ADDQ           $0x04, DI
 	SUBQ           $0x00000001, BX
 	JMP            group
 
 group_end:
-	VMOVUPS Y0, (AX)
-	VMOVUPS Y1, 32(AX)
 	VZEROUPPER
 	RET
 
@@ -1942,580 +1999,578 @@ DATA tcqNarrow41<>+30(SB)/1, $0x09
 DATA tcqNarrow41<>+31(SB)/1, $0x0a
 GLOBL tcqNarrow41<>(SB), RODATA|NOPTR, $32
 
-DATA tcqNarrowShifts4<>+0(SB)/4, $0x00000000
-DATA tcqNarrowShifts4<>+4(SB)/4, $0x00000004
-DATA tcqNarrowShifts4<>+8(SB)/4, $0x00000000
-DATA tcqNarrowShifts4<>+12(SB)/4, $0x00000004
-DATA tcqNarrowShifts4<>+16(SB)/4, $0x00000000
-DATA tcqNarrowShifts4<>+20(SB)/4, $0x00000004
-DATA tcqNarrowShifts4<>+24(SB)/4, $0x00000000
-DATA tcqNarrowShifts4<>+28(SB)/4, $0x00000004
-GLOBL tcqNarrowShifts4<>(SB), RODATA|NOPTR, $32
+DATA tcqShifts4<>+0(SB)/4, $0x00000000
+DATA tcqShifts4<>+4(SB)/4, $0x00000004
+DATA tcqShifts4<>+8(SB)/4, $0x00000000
+DATA tcqShifts4<>+12(SB)/4, $0x00000004
+DATA tcqShifts4<>+16(SB)/4, $0x00000000
+DATA tcqShifts4<>+20(SB)/4, $0x00000004
+DATA tcqShifts4<>+24(SB)/4, $0x00000000
+DATA tcqShifts4<>+28(SB)/4, $0x00000004
+GLOBL tcqShifts4<>(SB), RODATA|NOPTR, $32
 
 // func tcqProduct5AVX2(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX2, FMA3
-TEXT ·tcqProduct5AVX2(SB), NOSPLIT, $128-36
+TEXT ·tcqProduct5AVX2(SB), NOSPLIT, $160-36
 	MOVQ         acc+0(FP), AX
 	MOVQ         tiles+8(FP), CX
 	MOVQ         record+16(FP), DX
 	MOVQ         groups+24(FP), BX
-	VMOVUPS      (AX), Y0
 	VMOVDQU      tcqNarrow50<>+0(SB), Y2
-	VMOVUPS      32(AX), Y1
 	VMOVDQU      tcqNarrow51<>+0(SB), Y3
-	VMOVDQU      tcqNarrowShifts5<>+0(SB), Y4
+	VMOVDQU      tcqShifts5<>+0(SB), Y0
 	MOVL         factor+32(FP), SI
-	VMOVD        SI, X5
-	VPBROADCASTD X5, Y5
-	VPCMPEQB     Y6, Y6, Y6
-	VPABSB       Y6, Y6
-	VMOVDQU      tcqTwice<>+0(SB), Y7
-	VPBROADCASTD tcqState<>+0(SB), Y8
-	LEAQ         256(DX), SI
+	VMOVD        SI, X4
+	VPBROADCASTD X4, Y4
+	VPCMPEQB     Y1, Y1, Y1
+	VPABSB       Y1, Y1
+	LEAQ         31(SP), SI
+	ANDQ         $-32, SI
+	LEAQ         256(DX), DI
 
 group:
 	CMPQ           BX, $0x00000001
 	JL             group_end
-	VPMOVSXBD      (DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, (SP)
-	VPMOVSXBD      8(DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, 32(SP)
-	VPMOVSXBD      16(DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, 64(SP)
-	VPMOVSXBD      24(DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, 96(SP)
-	VBROADCASTI128 (CX), Y12
-	VPBROADCASTD   (SP), Y13
-	VPSHUFB        Y2, Y12, Y9
-	VPSRLVD        Y4, Y9, Y9
-	VPAND          Y8, Y9, Y9
-	VPMULLD        Y5, Y9, Y9
-	VPMADDUBSW     Y9, Y6, Y9
-	VPMADDWD       Y13, Y9, Y9
+	VPMOVSXBD      (DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, (SI)
+	VPMOVSXBD      8(DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, 32(SI)
+	VPMOVSXBD      16(DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, 64(SI)
+	VPMOVSXBD      24(DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, 96(SI)
+	VBROADCASTI128 (CX), Y8
+	VPSHUFB        Y2, Y8, Y5
+	VPSHUFB        Y3, Y8, Y8
+	VPSRLVD        Y0, Y5, Y5
+	VPAND          tcqMask<>+0(SB), Y5, Y5
+	VBROADCASTI128 10(CX), Y10
+	VPSHUFB        Y2, Y10, Y9
+	VPSRLVD        Y0, Y8, Y8
+	VPAND          tcqMask<>+0(SB), Y8, Y8
+	VPMULLD        Y4, Y5, Y5
+	VPSHUFB        Y3, Y10, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y8, Y8
+	VPMADDUBSW     Y5, Y1, Y5
+	VBROADCASTI128 20(CX), Y12
+	VPSHUFB        Y2, Y12, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y8, Y1, Y8
+	VPBROADCASTD   (SI), Y13
+	VPMADDWD       Y13, Y5, Y5
 	VPSHUFB        Y3, Y12, Y12
-	VPSRLVD        Y4, Y12, Y12
-	VPAND          Y8, Y12, Y12
-	VPMULLD        Y5, Y12, Y12
-	VPMADDUBSW     Y12, Y6, Y12
-	VPMADDWD       Y13, Y12, Y12
-	VBROADCASTI128 10(CX), Y13
-	VPBROADCASTD   4(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y13, Y8, Y8
+	VBROADCASTI128 30(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   4(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 40(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   8(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 50(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   12(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 60(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   16(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 70(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   20(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 80(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   24(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 90(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   28(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 100(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   32(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 110(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   36(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 120(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   40(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 130(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   44(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 140(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   48(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VMOVDQU        150(CX), X6
+	VPINSRW        $0x05, (CX), X6, X6
+	VINSERTI128    $0x01, X6, Y6, Y6
+	VPSHUFB        Y2, Y6, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   52(SI), Y14
 	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 20(CX), Y13
-	VPBROADCASTD   8(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 30(CX), Y13
-	VPBROADCASTD   12(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 40(CX), Y13
-	VPBROADCASTD   16(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 50(CX), Y13
-	VPBROADCASTD   20(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 60(CX), Y13
-	VPBROADCASTD   24(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 70(CX), Y13
-	VPBROADCASTD   28(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 80(CX), Y13
-	VPBROADCASTD   32(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 90(CX), Y13
-	VPBROADCASTD   36(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 100(CX), Y13
-	VPBROADCASTD   40(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 110(CX), Y13
-	VPBROADCASTD   44(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 120(CX), Y13
-	VPBROADCASTD   48(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 130(CX), Y13
-	VPBROADCASTD   52(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 140(CX), Y13
-	VPBROADCASTD   56(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VMOVDQU        150(CX), X10
-	VPINSRW        $0x05, (CX), X10, X10
-	VINSERTI128    $0x01, X10, Y10, Y10
-	VPBROADCASTD   60(SP), Y13
-	VPSHUFB        Y2, Y10, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y9, Y9
-	VPSHUFB        Y3, Y10, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y12, Y12
-	VBROADCASTI128 160(CX), Y13
-	VPBROADCASTD   64(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 170(CX), Y13
-	VPBROADCASTD   68(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 180(CX), Y13
-	VPBROADCASTD   72(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 190(CX), Y13
-	VPBROADCASTD   76(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 200(CX), Y13
-	VPBROADCASTD   80(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 210(CX), Y13
-	VPBROADCASTD   84(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 220(CX), Y13
-	VPBROADCASTD   88(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 230(CX), Y13
-	VPBROADCASTD   92(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 240(CX), Y13
-	VPBROADCASTD   96(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 250(CX), Y13
-	VPBROADCASTD   100(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 260(CX), Y13
-	VPBROADCASTD   104(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 270(CX), Y13
-	VPBROADCASTD   108(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 280(CX), Y13
-	VPBROADCASTD   112(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 290(CX), Y13
-	VPBROADCASTD   116(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 300(CX), Y13
-	VPBROADCASTD   120(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VMOVDQU        310(CX), X11
-	VPINSRW        $0x05, 160(CX), X11, X11
-	VINSERTI128    $0x01, X11, Y11, Y11
-	VPBROADCASTD   124(SP), Y13
-	VPSHUFB        Y2, Y11, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y9, Y9
-	VPSHUFB        Y3, Y11, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y12, Y12
-	VBROADCASTSS   (SI), Y13
-	VCVTDQ2PS      Y9, Y9
-	VFMADD231PS    Y13, Y9, Y0
-	VCVTDQ2PS      Y12, Y12
-	VFMADD231PS    Y13, Y12, Y1
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y6, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y14, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 160(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   56(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 170(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   60(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 180(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   64(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 190(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   68(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 200(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   72(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 210(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   76(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 220(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   80(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 230(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   84(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 240(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   88(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 250(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   92(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 260(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   96(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 270(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   100(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 280(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   104(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 290(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   108(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 300(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   112(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VMOVDQU        310(CX), X7
+	VPINSRW        $0x05, 160(CX), X7, X7
+	VINSERTI128    $0x01, X7, Y7, Y7
+	VPSHUFB        Y2, Y7, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   116(SI), Y14
+	VPMADDWD       Y14, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y7, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y14, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   120(SI), Y11
+	VPMADDWD       Y11, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y11, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   124(SI), Y11
+	VPMADDWD       Y11, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTSS   (DI), Y9
+	VCVTDQ2PS      Y5, Y5
+	VFMADD213PS    (AX), Y9, Y5
+	VMOVUPS        Y5, (AX)
+	VCVTDQ2PS      Y8, Y8
+	VFMADD213PS    32(AX), Y9, Y8
+	VMOVUPS        Y8, 32(AX)
 	ADDQ           $+320, CX
 	ADDQ           $0x20, DX
-	ADDQ           $0x04, SI
+	ADDQ           $0x04, DI
 	SUBQ           $0x00000001, BX
 	JMP            group
 
 group_end:
-	VMOVUPS Y0, (AX)
-	VMOVUPS Y1, 32(AX)
 	VZEROUPPER
 	RET
 
@@ -2587,580 +2642,578 @@ DATA tcqNarrow51<>+30(SB)/1, $0x0b
 DATA tcqNarrow51<>+31(SB)/1, $0x0c
 GLOBL tcqNarrow51<>(SB), RODATA|NOPTR, $32
 
-DATA tcqNarrowShifts5<>+0(SB)/4, $0x00000000
-DATA tcqNarrowShifts5<>+4(SB)/4, $0x00000005
-DATA tcqNarrowShifts5<>+8(SB)/4, $0x00000002
-DATA tcqNarrowShifts5<>+12(SB)/4, $0x00000007
-DATA tcqNarrowShifts5<>+16(SB)/4, $0x00000004
-DATA tcqNarrowShifts5<>+20(SB)/4, $0x00000001
-DATA tcqNarrowShifts5<>+24(SB)/4, $0x00000006
-DATA tcqNarrowShifts5<>+28(SB)/4, $0x00000003
-GLOBL tcqNarrowShifts5<>(SB), RODATA|NOPTR, $32
+DATA tcqShifts5<>+0(SB)/4, $0x00000000
+DATA tcqShifts5<>+4(SB)/4, $0x00000005
+DATA tcqShifts5<>+8(SB)/4, $0x00000002
+DATA tcqShifts5<>+12(SB)/4, $0x00000007
+DATA tcqShifts5<>+16(SB)/4, $0x00000004
+DATA tcqShifts5<>+20(SB)/4, $0x00000001
+DATA tcqShifts5<>+24(SB)/4, $0x00000006
+DATA tcqShifts5<>+28(SB)/4, $0x00000003
+GLOBL tcqShifts5<>(SB), RODATA|NOPTR, $32
 
 // func tcqProduct6AVX2(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX2, FMA3
-TEXT ·tcqProduct6AVX2(SB), NOSPLIT, $128-36
+TEXT ·tcqProduct6AVX2(SB), NOSPLIT, $160-36
 	MOVQ         acc+0(FP), AX
 	MOVQ         tiles+8(FP), CX
 	MOVQ         record+16(FP), DX
 	MOVQ         groups+24(FP), BX
-	VMOVUPS      (AX), Y0
 	VMOVDQU      tcqNarrow60<>+0(SB), Y2
-	VMOVUPS      32(AX), Y1
 	VMOVDQU      tcqNarrow61<>+0(SB), Y3
-	VMOVDQU      tcqNarrowShifts6<>+0(SB), Y4
+	VMOVDQU      tcqShifts6<>+0(SB), Y0
 	MOVL         factor+32(FP), SI
-	VMOVD        SI, X5
-	VPBROADCASTD X5, Y5
-	VPCMPEQB     Y6, Y6, Y6
-	VPABSB       Y6, Y6
-	VMOVDQU      tcqTwice<>+0(SB), Y7
-	VPBROADCASTD tcqState<>+0(SB), Y8
-	LEAQ         256(DX), SI
+	VMOVD        SI, X4
+	VPBROADCASTD X4, Y4
+	VPCMPEQB     Y1, Y1, Y1
+	VPABSB       Y1, Y1
+	LEAQ         31(SP), SI
+	ANDQ         $-32, SI
+	LEAQ         256(DX), DI
 
 group:
 	CMPQ           BX, $0x00000001
 	JL             group_end
-	VPMOVSXBD      (DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, (SP)
-	VPMOVSXBD      8(DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, 32(SP)
-	VPMOVSXBD      16(DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, 64(SP)
-	VPMOVSXBD      24(DX), Y9
-	VPSHUFB        Y7, Y9, Y9
-	VMOVDQU        Y9, 96(SP)
-	VBROADCASTI128 (CX), Y12
-	VPBROADCASTD   (SP), Y13
-	VPSHUFB        Y2, Y12, Y9
-	VPSRLVD        Y4, Y9, Y9
-	VPAND          Y8, Y9, Y9
-	VPMULLD        Y5, Y9, Y9
-	VPMADDUBSW     Y9, Y6, Y9
-	VPMADDWD       Y13, Y9, Y9
+	VPMOVSXBD      (DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, (SI)
+	VPMOVSXBD      8(DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, 32(SI)
+	VPMOVSXBD      16(DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, 64(SI)
+	VPMOVSXBD      24(DX), Y5
+	VPSHUFB        tcqTwice<>+0(SB), Y5, Y5
+	VMOVDQA        Y5, 96(SI)
+	VBROADCASTI128 (CX), Y8
+	VPSHUFB        Y2, Y8, Y5
+	VPSHUFB        Y3, Y8, Y8
+	VPSRLVD        Y0, Y5, Y5
+	VPAND          tcqMask<>+0(SB), Y5, Y5
+	VBROADCASTI128 12(CX), Y10
+	VPSHUFB        Y2, Y10, Y9
+	VPSRLVD        Y0, Y8, Y8
+	VPAND          tcqMask<>+0(SB), Y8, Y8
+	VPMULLD        Y4, Y5, Y5
+	VPSHUFB        Y3, Y10, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y8, Y8
+	VPMADDUBSW     Y5, Y1, Y5
+	VBROADCASTI128 24(CX), Y12
+	VPSHUFB        Y2, Y12, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y8, Y1, Y8
+	VPBROADCASTD   (SI), Y13
+	VPMADDWD       Y13, Y5, Y5
 	VPSHUFB        Y3, Y12, Y12
-	VPSRLVD        Y4, Y12, Y12
-	VPAND          Y8, Y12, Y12
-	VPMULLD        Y5, Y12, Y12
-	VPMADDUBSW     Y12, Y6, Y12
-	VPMADDWD       Y13, Y12, Y12
-	VBROADCASTI128 12(CX), Y13
-	VPBROADCASTD   4(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y13, Y8, Y8
+	VBROADCASTI128 36(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   4(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 48(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   8(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 60(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   12(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 72(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   16(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 84(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   20(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 96(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   24(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 108(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   28(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 120(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   32(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 132(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   36(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 144(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   40(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 156(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   44(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 168(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   48(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VMOVDQU        180(CX), X6
+	VPINSRW        $0x06, (CX), X6, X6
+	VINSERTI128    $0x01, X6, Y6, Y6
+	VPSHUFB        Y2, Y6, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   52(SI), Y14
 	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 24(CX), Y13
-	VPBROADCASTD   8(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 36(CX), Y13
-	VPBROADCASTD   12(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 48(CX), Y13
-	VPBROADCASTD   16(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 60(CX), Y13
-	VPBROADCASTD   20(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 72(CX), Y13
-	VPBROADCASTD   24(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 84(CX), Y13
-	VPBROADCASTD   28(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 96(CX), Y13
-	VPBROADCASTD   32(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 108(CX), Y13
-	VPBROADCASTD   36(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 120(CX), Y13
-	VPBROADCASTD   40(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 132(CX), Y13
-	VPBROADCASTD   44(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 144(CX), Y13
-	VPBROADCASTD   48(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 156(CX), Y13
-	VPBROADCASTD   52(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 168(CX), Y13
-	VPBROADCASTD   56(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VMOVDQU        180(CX), X10
-	VPINSRW        $0x06, (CX), X10, X10
-	VINSERTI128    $0x01, X10, Y10, Y10
-	VPBROADCASTD   60(SP), Y13
-	VPSHUFB        Y2, Y10, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y9, Y9
-	VPSHUFB        Y3, Y10, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y12, Y12
-	VBROADCASTI128 192(CX), Y13
-	VPBROADCASTD   64(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 204(CX), Y13
-	VPBROADCASTD   68(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 216(CX), Y13
-	VPBROADCASTD   72(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 228(CX), Y13
-	VPBROADCASTD   76(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 240(CX), Y13
-	VPBROADCASTD   80(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 252(CX), Y13
-	VPBROADCASTD   84(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 264(CX), Y13
-	VPBROADCASTD   88(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 276(CX), Y13
-	VPBROADCASTD   92(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 288(CX), Y13
-	VPBROADCASTD   96(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 300(CX), Y13
-	VPBROADCASTD   100(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 312(CX), Y13
-	VPBROADCASTD   104(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 324(CX), Y13
-	VPBROADCASTD   108(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 336(CX), Y13
-	VPBROADCASTD   112(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 348(CX), Y13
-	VPBROADCASTD   116(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VBROADCASTI128 360(CX), Y13
-	VPBROADCASTD   120(SP), Y14
-	VPSHUFB        Y2, Y13, Y15
-	VPSRLVD        Y4, Y15, Y15
-	VPAND          Y8, Y15, Y15
-	VPMULLD        Y5, Y15, Y15
-	VPMADDUBSW     Y15, Y6, Y15
-	VPMADDWD       Y14, Y15, Y15
-	VPADDD         Y15, Y9, Y9
-	VPSHUFB        Y3, Y13, Y13
-	VPSRLVD        Y4, Y13, Y13
-	VPAND          Y8, Y13, Y13
-	VPMULLD        Y5, Y13, Y13
-	VPMADDUBSW     Y13, Y6, Y13
-	VPMADDWD       Y14, Y13, Y13
-	VPADDD         Y13, Y12, Y12
-	VMOVDQU        372(CX), X11
-	VPINSRW        $0x06, 192(CX), X11, X11
-	VINSERTI128    $0x01, X11, Y11, Y11
-	VPBROADCASTD   124(SP), Y13
-	VPSHUFB        Y2, Y11, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y9, Y9
-	VPSHUFB        Y3, Y11, Y14
-	VPSRLVD        Y4, Y14, Y14
-	VPAND          Y8, Y14, Y14
-	VPMULLD        Y5, Y14, Y14
-	VPMADDUBSW     Y14, Y6, Y14
-	VPMADDWD       Y13, Y14, Y14
-	VPADDD         Y14, Y12, Y12
-	VBROADCASTSS   (SI), Y13
-	VCVTDQ2PS      Y9, Y9
-	VFMADD231PS    Y13, Y9, Y0
-	VCVTDQ2PS      Y12, Y12
-	VFMADD231PS    Y13, Y12, Y1
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y6, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y14, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 192(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   56(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 204(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   60(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 216(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   64(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 228(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   68(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 240(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   72(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 252(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   76(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 264(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   80(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 276(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   84(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 288(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   88(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 300(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   92(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 312(CX), Y14
+	VPSHUFB        Y2, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   96(SI), Y15
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VBROADCASTI128 324(CX), Y14
+	VPSHUFB        Y2, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   100(SI), Y15
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPSHUFB        Y3, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VBROADCASTI128 336(CX), Y14
+	VPSHUFB        Y2, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   104(SI), Y15
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPSHUFB        Y3, Y14, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPMADDWD       Y15, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTI128 348(CX), Y14
+	VPSHUFB        Y2, Y14, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPBROADCASTD   108(SI), Y15
+	VPMADDWD       Y15, Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VPSHUFB        Y3, Y14, Y11
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPMADDWD       Y15, Y12, Y12
+	VPADDD         Y12, Y8, Y8
+	VBROADCASTI128 360(CX), Y14
+	VPSHUFB        Y2, Y14, Y12
+	VPSRLVD        Y0, Y11, Y11
+	VPAND          tcqMask<>+0(SB), Y11, Y11
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPBROADCASTD   112(SI), Y15
+	VPMADDWD       Y15, Y13, Y13
+	VPADDD         Y13, Y5, Y5
+	VPSHUFB        Y3, Y14, Y13
+	VPSRLVD        Y0, Y12, Y12
+	VPAND          tcqMask<>+0(SB), Y12, Y12
+	VPMULLD        Y4, Y11, Y11
+	VPMADDUBSW     Y10, Y1, Y10
+	VPMADDWD       Y15, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VMOVDQU        372(CX), X7
+	VPINSRW        $0x06, 192(CX), X7, X7
+	VINSERTI128    $0x01, X7, Y7, Y7
+	VPSHUFB        Y2, Y7, Y9
+	VPSRLVD        Y0, Y13, Y13
+	VPAND          tcqMask<>+0(SB), Y13, Y13
+	VPMULLD        Y4, Y12, Y12
+	VPMADDUBSW     Y11, Y1, Y11
+	VPBROADCASTD   116(SI), Y14
+	VPMADDWD       Y14, Y10, Y10
+	VPADDD         Y10, Y5, Y5
+	VPSHUFB        Y3, Y7, Y10
+	VPSRLVD        Y0, Y9, Y9
+	VPAND          tcqMask<>+0(SB), Y9, Y9
+	VPMULLD        Y4, Y13, Y13
+	VPMADDUBSW     Y12, Y1, Y12
+	VPMADDWD       Y14, Y11, Y11
+	VPADDD         Y11, Y8, Y8
+	VPSRLVD        Y0, Y10, Y10
+	VPAND          tcqMask<>+0(SB), Y10, Y10
+	VPMULLD        Y4, Y9, Y9
+	VPMADDUBSW     Y13, Y1, Y13
+	VPBROADCASTD   120(SI), Y11
+	VPMADDWD       Y11, Y12, Y12
+	VPADDD         Y12, Y5, Y5
+	VPMULLD        Y4, Y10, Y10
+	VPMADDUBSW     Y9, Y1, Y9
+	VPMADDWD       Y11, Y13, Y13
+	VPADDD         Y13, Y8, Y8
+	VPMADDUBSW     Y10, Y1, Y10
+	VPBROADCASTD   124(SI), Y11
+	VPMADDWD       Y11, Y9, Y9
+	VPADDD         Y9, Y5, Y5
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y8, Y8
+	VBROADCASTSS   (DI), Y9
+	VCVTDQ2PS      Y5, Y5
+	VFMADD213PS    (AX), Y9, Y5
+	VMOVUPS        Y5, (AX)
+	VCVTDQ2PS      Y8, Y8
+	VFMADD213PS    32(AX), Y9, Y8
+	VMOVUPS        Y8, 32(AX)
 	ADDQ           $+384, CX
 	ADDQ           $0x20, DX
-	ADDQ           $0x04, SI
+	ADDQ           $0x04, DI
 	SUBQ           $0x00000001, BX
 	JMP            group
 
 group_end:
-	VMOVUPS Y0, (AX)
-	VMOVUPS Y1, 32(AX)
 	VZEROUPPER
 	RET
 
@@ -3232,15 +3285,15 @@ DATA tcqNarrow61<>+30(SB)/1, $0x0d
 DATA tcqNarrow61<>+31(SB)/1, $0x0e
 GLOBL tcqNarrow61<>(SB), RODATA|NOPTR, $32
 
-DATA tcqNarrowShifts6<>+0(SB)/4, $0x00000000
-DATA tcqNarrowShifts6<>+4(SB)/4, $0x00000006
-DATA tcqNarrowShifts6<>+8(SB)/4, $0x00000004
-DATA tcqNarrowShifts6<>+12(SB)/4, $0x00000002
-DATA tcqNarrowShifts6<>+16(SB)/4, $0x00000000
-DATA tcqNarrowShifts6<>+20(SB)/4, $0x00000006
-DATA tcqNarrowShifts6<>+24(SB)/4, $0x00000004
-DATA tcqNarrowShifts6<>+28(SB)/4, $0x00000002
-GLOBL tcqNarrowShifts6<>(SB), RODATA|NOPTR, $32
+DATA tcqShifts6<>+0(SB)/4, $0x00000000
+DATA tcqShifts6<>+4(SB)/4, $0x00000006
+DATA tcqShifts6<>+8(SB)/4, $0x00000004
+DATA tcqShifts6<>+12(SB)/4, $0x00000002
+DATA tcqShifts6<>+16(SB)/4, $0x00000000
+DATA tcqShifts6<>+20(SB)/4, $0x00000006
+DATA tcqShifts6<>+24(SB)/4, $0x00000004
+DATA tcqShifts6<>+28(SB)/4, $0x00000002
+GLOBL tcqShifts6<>(SB), RODATA|NOPTR, $32
 
 // func tcqProduct2AVX512(acc *[16]float32, tiles *byte, record *byte, groups int, factor uint32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, AVX512VNNI
@@ -3609,6 +3662,9 @@ DATA tcqCuts2<>+61(SB)/1, $0x2e
 DATA tcqCuts2<>+62(SB)/1, $0x36
 DATA tcqCuts2<>+63(SB)/1, $0x3e
 GLOBL tcqCuts2<>(SB), RODATA|NOPTR, $64
+
+DATA tcqState<>+0(SB)/4, $0x0000ffff
+GLOBL tcqState<>(SB), RODATA|NOPTR, $4
 
 DATA tcqFlip<>+0(SB)/4, $0x80808080
 GLOBL tcqFlip<>(SB), RODATA|NOPTR, $4
@@ -5837,8 +5893,7 @@ group:
 	VPBROADCASTD     (DI), Z12
 	VPBROADCASTD     (DI), Z13
 	VPERMB.Z         (CX), Z0, K1, Z15
-	VPSRLD           $0x00, Z15, Z14
-	VPANDD           Z3, Z14, Z14
+	VPANDD           Z3, Z15, Z14
 	VPSRLD           $0x06, Z15, Z16
 	VPANDD           Z3, Z16, Z16
 	VPSRLD           $0x0c, Z15, Z15
@@ -5847,8 +5902,7 @@ group:
 	VPMULTISHIFTQB.Z Z17, Z1, K2, Z17
 	VPMULLD          Z4, Z14, Z14
 	VPERMB.Z         48(CX), Z0, K1, Z19
-	VPSRLD           $0x00, Z19, Z18
-	VPANDD           Z3, Z18, Z18
+	VPANDD           Z3, Z19, Z18
 	VPMULLD          Z4, Z16, Z16
 	VPSRLD           $0x06, Z19, Z20
 	VPANDD           Z3, Z20, Z20
@@ -5862,8 +5916,7 @@ group:
 	VPMULLD          Z4, Z18, Z18
 	VPXORD           Z5, Z16, Z16
 	VPERMB.Z         96(CX), Z0, K1, Z23
-	VPSRLD           $0x00, Z23, Z22
-	VPANDD           Z3, Z22, Z22
+	VPANDD           Z3, Z23, Z22
 	VPMULLD          Z4, Z20, Z20
 	VPXORD           Z5, Z15, Z15
 	VBROADCASTI32X4  (SI), Z24
@@ -5886,8 +5939,7 @@ group:
 	VMOVDQU64        128(CX), Z17
 	VMOVDQU64        tcqPlaces6_16<>+0(SB), Z23
 	VPERMI2B.Z       (CX), Z17, K1, Z23
-	VPSRLD           $0x00, Z23, Z17
-	VPANDD           Z3, Z17, Z17
+	VPANDD           Z3, Z23, Z17
 	VPMULLD          Z4, Z14, Z14
 	VPXORD           Z5, Z19, Z19
 	VBROADCASTI32X4  16(SI), Z24
@@ -5910,8 +5962,7 @@ group:
 	VPXORD           Z5, Z14, Z14
 	VPDPBUSD         Z24, Z21, Z13
 	VPERMB.Z         192(CX), Z0, K1, Z23
-	VPSRLD           $0x00, Z23, Z21
-	VPANDD           Z3, Z21, Z21
+	VPANDD           Z3, Z23, Z21
 	VPMULLD          Z4, Z18, Z18
 	VPXORD           Z5, Z16, Z16
 	VBROADCASTI32X4  32(SI), Z24
@@ -5932,8 +5983,7 @@ group:
 	VPXORD           Z5, Z18, Z18
 	VPDPBUSD         Z24, Z15, Z13
 	VPERMB.Z         240(CX), Z0, K1, Z23
-	VPSRLD           $0x00, Z23, Z15
-	VPANDD           Z3, Z15, Z15
+	VPANDD           Z3, Z23, Z15
 	VPMULLD          Z4, Z22, Z22
 	VPXORD           Z5, Z20, Z20
 	VBROADCASTI32X4  48(SI), Z24
@@ -5954,8 +6004,7 @@ group:
 	VPXORD           Z5, Z22, Z22
 	VPDPBUSD         Z24, Z19, Z13
 	VPERMB.Z         288(CX), Z0, K1, Z23
-	VPSRLD           $0x00, Z23, Z19
-	VPANDD           Z3, Z19, Z19
+	VPANDD           Z3, Z23, Z19
 	VPMULLD          Z4, Z17, Z17
 	VPXORD           Z5, Z14, Z14
 	VBROADCASTI32X4  64(SI), Z24
@@ -5978,8 +6027,7 @@ group:
 	VMOVDQU64        320(CX), Z16
 	VMOVDQU64        tcqPlaces6_16<>+0(SB), Z23
 	VPERMI2B.Z       192(CX), Z16, K1, Z23
-	VPSRLD           $0x00, Z23, Z16
-	VPANDD           Z3, Z16, Z16
+	VPANDD           Z3, Z23, Z16
 	VPMULLD          Z4, Z21, Z21
 	VPXORD           Z5, Z18, Z18
 	VBROADCASTI32X4  80(SI), Z24

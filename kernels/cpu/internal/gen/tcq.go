@@ -59,69 +59,118 @@ func tcqNarrow(v isa, bits int) {
 	acc, tiles, record := loadPointer("acc"), loadPointer("tiles"), loadPointer("record")
 	left := GP64()
 	Load(Param("groups"), left)
-	sums, places := v.vecs(2), v.vecs(2)
-	shift := v.vec()
-	for half := range 2 {
-		VMOVUPS(at(acc, 32*half), sums[half])
-		VMOVDQU(tcqWindows(fmt.Sprintf("tcqNarrow%d%d", bits, half), bits, 8*half, 8), places[half])
+	p := &tcqNarrowPipe{isa: v, tiles: tiles, values: GP64(), bits: bits, shift: v.vec(), ones: v.vec()}
+	for half := range p.places {
+		p.places[half] = v.vec()
+		VMOVDQU(tcqWindows(fmt.Sprintf("tcqNarrow%d%d", bits, half), bits, 8*half, 8), p.places[half])
 	}
-	VMOVDQU(tcqStarts(fmt.Sprintf("tcqNarrowShifts%d", bits), bits, 8), shift)
-	factor, ones, twice := tcqFactor(v), v.vec(), v.vec()
-	VPCMPEQB(ones, ones, ones)
-	VPABSB(ones, ones)
-	VMOVDQU(tcqTwice(v), twice)
-	mask := v.words("tcqState", 0xffff)
-	values := AllocLocal(128) // each activation twice, as words
+	VMOVDQU(tcqStarts(fmt.Sprintf("tcqShifts%d", bits), bits, 8), p.shift)
+	p.factor = tcqFactor(v)
+	VPCMPEQB(p.ones, p.ones, p.ones)
+	VPABSB(p.ones, p.ones)
+	local := AllocLocal(128 + 32) // aligned as for tcqProduct
+	LEAQ(local.Offset(31), p.values)
+	ANDQ(I32(-32), p.values)
 	scale := GP64()
 	LEAQ(at(record, 256), scale)
 	loop("group", left, 1, func() {
 		for i := range 4 {
 			q := v.vec()
 			VPMOVSXBD(at(record, 8*i), q)
-			VPSHUFB(twice, q, q)
-			VMOVDQU(q, values.Offset(32*i))
+			VPSHUFB(tcqTwice(v), q, q)
+			VMOVDQA(q, at(p.values, 32*i))
 		}
 		whole := v.vecs(2)
-		for column := range 32 {
-			window, q := v.vec(), v.vec()
-			tcqWindow(tiles, bits, column, window, func(m Op) {
-				if from, ok := m.(Mem); ok {
-					VBROADCASTI128(from, window)
-				} else {
-					VINSERTI128(Imm(1), m, window, window)
-				}
-			})
-			VPBROADCASTD(values.Offset(4*column), q)
-			for half := range 2 {
-				state := v.vec()
-				VPSHUFB(places[half], window, state)
-				VPSRLVD(shift, state, state)
-				VPAND(mask, state, state)
-				VPMULLD(factor, state, state)
-				VPMADDUBSW(state, ones, state)
-				if column == 0 {
-					VPMADDWD(q, state, whole[half])
-					continue
-				}
-				VPMADDWD(q, state, state)
-				VPADDD(state, whole[half], whole[half])
-			}
-		}
+		p.group(whole)
 		d := v.vec()
 		VBROADCASTSS(at(scale, 0), d)
-		for half := range 2 {
+		for half := range whole {
 			VCVTDQ2PS(whole[half], whole[half])
-			VFMADD231PS(d, whole[half], sums[half])
+			VFMADD213PS(at(acc, 32*half), d, whole[half])
+			VMOVUPS(whole[half], at(acc, 32*half))
 		}
 		bump(tiles, 64*bits)
 		bump(record, 32)
 		bump(scale, 4)
 	})
-	for half := range 2 {
-		VMOVUPS(sums[half], at(acc, 32*half))
-	}
 	VZEROUPPER()
 	RET()
+}
+
+// A tcqNarrowPipe multiplies a group's states and activations. Masks and sums are left in
+// memory, so that there are registers for several states.
+type tcqNarrowPipe struct {
+	isa
+	tiles, values       reg.GPVirtual // codes; each activation of the group twice, as words
+	bits                int
+	places              [2]reg.VecVirtual
+	shift, factor, ones reg.VecVirtual
+	window, column      reg.VecVirtual // bytes of the column in work, and its activation
+}
+
+// group makes the sums of 32 columns, of eight rows each.
+func (p *tcqNarrowPipe) group(whole []reg.VecVirtual) {
+	tcqTurns(p.isa, 64, []tcqStage{
+		{0, p.place},
+		{1, func(_ int, state reg.VecVirtual) {
+			VPSRLVD(p.shift, state, state)
+			VPAND(tcqMask(p.isa), state, state)
+		}},
+		{2, func(_ int, state reg.VecVirtual) { VPMULLD(p.factor, state, state) }},
+		{3, func(_ int, state reg.VecVirtual) { VPMADDUBSW(state, p.ones, state) }},
+		{4, func(n int, state reg.VecVirtual) { p.add(n, state, whole[n%2]) }},
+	})
+}
+
+// place brings the bytes of a column's windows to their lanes.
+func (p *tcqNarrowPipe) place(n int, state reg.VecVirtual) {
+	if n%2 == 0 {
+		p.window = p.vec()
+		tcqWindow(p.tiles, p.bits, n/2, p.window, func(m Op) {
+			if from, ok := m.(Mem); ok {
+				VBROADCASTI128(from, p.window)
+			} else {
+				VINSERTI128(Imm(1), m, p.window, p.window)
+			}
+		})
+	}
+	VPSHUFB(p.places[n%2], p.window, state)
+}
+
+// add adds the products of a column's codewords to the sums of eight rows.
+func (p *tcqNarrowPipe) add(n int, state, sum reg.VecVirtual) {
+	if n%2 == 0 {
+		p.column = p.vec()
+		VPBROADCASTD(at(p.values, 2*n), p.column)
+	}
+	if n < 2 {
+		VPMADDWD(p.column, state, sum)
+		return
+	}
+	VPMADDWD(p.column, state, state)
+	VPADDD(state, sum, sum)
+}
+
+// A tcqStage is what is done with registers of states some registers after the first stage.
+type tcqStage struct {
+	after int
+	do    func(n int, state reg.VecVirtual)
+}
+
+// tcqTurns brings registers of states through stages. Several are in work at a time, so that
+// few instructions wait for the one before.
+func tcqTurns(v isa, registers int, stages []tcqStage) {
+	states := make([]reg.VecVirtual, registers)
+	for n := range registers + stages[len(stages)-1].after {
+		if n < registers {
+			states[n] = v.vec()
+		}
+		for _, s := range stages {
+			if m := n - s.after; m >= 0 && m < registers {
+				s.do(m, states[m])
+			}
+		}
+	}
 }
 
 // tcqWindows brings to each of some rows, from one on, the four bytes in which its
@@ -242,29 +291,14 @@ func (p *tcqPipe) activations(n int) reg.VecVirtual {
 	return p.columns
 }
 
-// group adds 32 columns to the sums of each kind. Instructions of several registers of
-// states take turns, so that few wait for another's result.
+// group adds 32 columns to the sums of each kind.
 func (p *tcqPipe) group(whole []reg.VecVirtual) {
-	const registers = 8 * tcqKinds
-	stages := []struct {
-		after int // registers of states
-		do    func(n int, state reg.VecVirtual)
-	}{
+	tcqTurns(p.cutter.isa, 8*tcqKinds, []tcqStage{
+		{0, func(n int, state reg.VecVirtual) { p.cutter.windows(n/tcqKinds, n%tcqKinds, state) }},
 		{3, func(_ int, state reg.VecVirtual) { VPMULLD(p.factor, state, state) }},
 		{6, func(_ int, state reg.VecVirtual) { VPXORD(p.flip, state, state) }},
 		{8, func(n int, state reg.VecVirtual) { VPDPBUSD(p.activations(n), state, whole[n%tcqKinds]) }},
-	}
-	var states [registers]reg.VecVirtual
-	for n := range registers + stages[len(stages)-1].after {
-		if n < registers {
-			states[n] = p.cutter.windows(n/tcqKinds, n%tcqKinds)
-		}
-		for _, s := range stages {
-			if m := n - s.after; m >= 0 && m < registers {
-				s.do(m, states[m])
-			}
-		}
-	}
+	})
 }
 
 // A tcqCutter cuts windows of 16 bits out of the codes, zeros above them. Windows of a
@@ -328,15 +362,15 @@ func newTCQKind(v isa, bits, i int) tcqKind {
 	return kind
 }
 
-// windows returns those of kind i of four columns of a group.
-func (k *tcqCutter) windows(quad, i int) reg.VecVirtual {
+// windows cuts those of kind i of four columns of a group.
+func (k *tcqCutter) windows(quad, i int, w reg.VecVirtual) {
 	if i == 0 {
 		k.bytes = [2]reg.VecVirtual{}
 	}
-	w, kind := k.vec(), k.kinds[i]
+	kind := k.kinds[i]
 	if kind.byByte {
 		k.place(quad, kind.placed, k.low, w)
-		return w
+		return
 	}
 	from := k.bytes[kind.placed]
 	if from == nil {
@@ -347,14 +381,15 @@ func (k *tcqCutter) windows(quad, i int) reg.VecVirtual {
 	switch {
 	case kind.cut != nil:
 		VPMULTISHIFTQB_Z(from, kind.cut, k.low, w)
-		return w
+		return
 	case kind.shifts != nil:
 		VPSRLVD(kind.shifts, from, w)
-	default:
+		from = w
+	case kind.shift > 0:
 		VPSRLD(Imm(uint64(kind.shift)), from, w)
+		from = w
 	}
-	VPANDD(k.mask, w, w)
-	return w
+	VPANDD(k.mask, from, w)
 }
 
 // place brings the masked bytes of four columns to their lanes, zeros for others.
@@ -382,6 +417,11 @@ func tcqLanes(v isa, name string, value func(lane, b int) int) Mem {
 	}
 	v.data[name] = m
 	return m
+}
+
+// tcqMask is the lower two bytes of each 32 bits.
+func tcqMask(v isa) Mem {
+	return tcqLanes(v, "tcqMask", func(_, b int) int { return 255 * (1 - b/2) })
 }
 
 // tcqFours repeats each of 16 bytes, from 16*i on, four times.
