@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/model"
-	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/kernels/cpu"
@@ -254,7 +254,7 @@ func (d *disturber) disturbed(name string, in *reading, table bool) (*formats.Te
 	t := d.m.Tensor(name)
 	n, k := t.Rows()
 	w := make([]float32, n*k)
-	if err := scheme.DecodeRows(w, &t, 0, n); err != nil {
+	if err := form.DecodeRows(w, &t, 0, n); err != nil {
 		return nil, 0, err
 	}
 	if err := finite(name, w, 0); err != nil {

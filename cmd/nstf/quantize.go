@@ -213,7 +213,9 @@ func (a *app) quantize(ctx context.Context, src string, f *quantizeFlags) error 
 			return err
 		}
 		q.Sources = append(q.Sources, nstf.Source{Role: "package", Name: filepath.Base(earlier), Path: earlier})
-		q.Decided["earlier package"] = earlier
+		if q.Decided["earlier package"], err = stats.Fingerprint(e); err != nil {
+			return err
+		}
 	}
 	return a.execute(ctx, m, q, f)
 }
@@ -311,6 +313,9 @@ func (a *app) planFor(m *model.Model, f *quantizeFlags, q *pipeline.Request) (er
 		q.Sources = append(q.Sources, nstf.Source{Role: "plan", Name: filepath.Base(f.plan), Path: f.plan})
 		if q.Plan, err = plan.Read(f.plan); err != nil {
 			return err
+		}
+		if name, ok := pipeline.EditOf(m, q.Plan); ok && f.source == "" {
+			return usagef("%s was made by a plan like this one, and its weights are coded already: give --source MODEL, which was called %q, to redo what the plan changes", m.Path, name)
 		}
 		return pipeline.CheckPlan(f.plan, m, q.Plan)
 	}

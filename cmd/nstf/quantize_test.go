@@ -247,6 +247,7 @@ func TestQuantizePlanAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := append([]string{"quantize", first, "--source", src, "--plan", edited, "-o", second}, calib...)
+	invoke(append([]string{"quantize", first, "--plan", edited, "-o", second}, calib...)...).fails(t, exitUsage, "--source MODEL")
 	must(t, again...)
 	other, err := nstf.Open(second)
 	if err != nil {

@@ -39,6 +39,26 @@ func Earlier(m, pkg *model.Model, p *plan.Plan) (map[string]Reused, error) {
 	return out, nil
 }
 
+// EditOf reports whether a plan is an edit of the one that a package carries, and so
+// one for the model that the package was made from, by its name: what it changes
+// cannot be had from weights that are coded already.
+func EditOf(pkg *model.Model, p *plan.Plan) (name string, ok bool) {
+	was, l, err := carried(pkg)
+	if err != nil {
+		return "", false
+	}
+	if own, err := stats.Fingerprint(pkg); err != nil || p.Source.Hash == own {
+		return "", false // the plan was made for the package itself
+	}
+	for i := range p.Tensors {
+		t := &p.Tensors[i]
+		if old, ok := was.Tensor(t.Name); ok && t.Recipe != plan.Keep && old.Recipe == t.Recipe {
+			return l.Source.Model, true
+		}
+	}
+	return "", false
+}
+
 // carried reads the plan and the ledger that a package carries.
 func carried(pkg *model.Model) (*plan.Plan, *ledger.Ledger, error) {
 	var data [2][]byte

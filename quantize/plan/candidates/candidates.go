@@ -399,16 +399,32 @@ func sample(t *formats.Tensor, matrix, n, k int) ([]float32, error) {
 	const tile = scheme.TCQTile
 	if n <= sampledTiles*tile {
 		w := make([]float32, n*k)
-		return w, scheme.DecodeRows(w, t, first, int64(n))
+		return w, form.DecodeRows(w, t, first, int64(n))
 	}
 	w := make([]float32, sampledTiles*tile*k)
 	for i := range sampledTiles {
 		at := (2*i + 1) * (n / tile) / (2 * sampledTiles) * tile
-		if err := scheme.DecodeRows(w[i*tile*k:][:tile*k], t, first+int64(at), tile); err != nil {
+		if err := rows(w[i*tile*k:][:tile*k], t, first, at, n, k); err != nil {
 			return nil, err
 		}
 	}
 	return w, nil
+}
+
+// rows reads rows of a matrix from at on. Those of a source in trellis codes come
+// with what they are rotated with.
+func rows(dst []float32, t *formats.Tensor, first int64, at, n, k int) error {
+	if t.Scheme != "tcq" {
+		return form.DecodeRows(dst, t, first+int64(at), int64(len(dst)/k))
+	}
+	const whole = scheme.TCQMaxRotate
+	from, to := at/whole*whole, min((at+len(dst)/k+whole-1)/whole*whole, n)
+	w := make([]float32, (to-from)*k)
+	if err := form.DecodeRows(w, t, first+int64(from), int64(to-from)); err != nil {
+		return err
+	}
+	copy(dst, w[(at-from)*k:])
+	return nil
 }
 
 // named puts a tensor's name into an error that has none.

@@ -11,11 +11,15 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/model/random"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/formats/tensor"
+	"github.com/nstf/nstf/quantize/factored"
+	"github.com/nstf/nstf/quantize/fit"
 	qplan "github.com/nstf/nstf/quantize/plan"
 	"github.com/nstf/nstf/quantize/plan/candidates"
 )
@@ -242,5 +246,45 @@ func TestLargeWeights(t *testing.T) {
 	}
 	if _, err := candidates.Build(t.Context(), m, candidates.Options{Effort: 1, Keep: []candidates.Rule{rule}}); err == nil || !strings.Contains(err.Error(), name) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A source in trellis codes, and one with factors, is sampled like any other: codes of
+// many rows are read with what they are rotated with.
+func TestCodedSource(t *testing.T) {
+	dir := t.TempDir()
+	x, err := random.Checkpoint(random.Shape{Layers: 1, Width: 64, Inner: 576, Heads: 2, KVHeads: 1, Vocab: 264, Context: 64, RopeTheta: 1e4}, tensor.BF16, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.WriteDir(t.Context(), dir, 1<<30, nil); err != nil {
+		t.Fatal(err)
+	}
+	m, err := model.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	up := m.Tensor(m.Graph.Blocks[0].FFN.Up.Weight)
+	n, k := up.Rows()
+	w := make([]float32, n*k)
+	if err := form.DecodeRows(w, &up, 0, n); err != nil {
+		t.Fatal(err)
+	}
+	for _, recipe := range []string{"tcq4", "lowrank:16:f16"} {
+		r, err := factored.Matrix(t.Context(), up.Name, w, int(n), int(k), recipe, nil, fit.Options{Effort: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		coded := m.With(map[string]formats.Tensor{up.Name: r.Tensor})
+		items, err := candidates.Build(t.Context(), coded, candidates.Options{Effort: 1, Recipes: []string{"tcq2", "q4_0"}})
+		if err != nil {
+			t.Fatalf("%s: %v", recipe, err)
+		}
+		for _, it := range items {
+			if it.Name == up.Name && (len(it.Candidates) < 2 || !(it.Candidates[0].Error > 0 && it.Candidates[0].Error < 0.2)) {
+				t.Errorf("%s: %+v", recipe, it.Candidates)
+			}
+		}
 	}
 }
