@@ -28,6 +28,18 @@ func TestDiskFull(t *testing.T) {
 		r.fails(t, exitFailure, "hint: free some space")
 		empty(t, dir)
 	}
+	// Fitted tensors wait on the disk for the package: both must find room.
+	text := append(withText(t, "llama-tied")[1:3], "--ctx", "16", "--samples", "4")
+	statistics := filepath.Join(t.TempDir(), "s.nstats")
+	must(t, append([]string{"calibrate", demoModel, "-o", statistics}, text...)...)
+	for _, aim := range [][]string{{"--bpw", "4", "--schemes", "q4_0,q2_k"}, {"--scheme", "tcq2"}, {"--max-kld", "1", "--schemes", "q4_0,q2_k"}} {
+		r := invoke(append(append([]string{"quantize", demoModel, "-o", out, "--stats", statistics, "--effort", "1"}, text...), aim...)...)
+		r.fails(t, exitFailure, "disk full")
+		if strings.Contains(r.err, ".work") {
+			t.Errorf("work was done: %s", r.err)
+		}
+		empty(t, dir)
+	}
 	ids := filepath.Join(t.TempDir(), "ids.json")
 	if err := os.WriteFile(ids, []byte("["+strings.Repeat("1, ", 100)+"1]"), 0o666); err != nil {
 		t.Fatal(err)

@@ -108,6 +108,11 @@ func (f *flow) try(ctx context.Context, i int, loss float64, reuse map[string]Re
 	if err != nil {
 		return nil, err
 	}
+	if i == 0 {
+		if err := f.room(p); err != nil {
+			return nil, err
+		}
+	}
 	w, err := work.Resume(f.work.File(fmt.Sprintf("try-%d", i+1)), work.Job{"plan": hashOf(p.Encode())})
 	if err != nil {
 		return nil, err

@@ -53,6 +53,9 @@ func Predict(ctx context.Context, m *model.Model, q Request) (*Forecast, error) 
 	}
 	needs := Need(m, p, f.options(f.stats))
 	out := &Forecast{Plan: p, KLD: p.Predicted.KLD, Memory: needs.Memory, Disk: needs.Disk}
+	if own, err := os.Stat(f.work.File(statsFile)); err == nil {
+		out.Disk += own.Size() // it stays in the work folder, too
+	}
 	var params int64
 	for _, w := range m.Graph.Weights() {
 		t := m.Tensor(w.Name)

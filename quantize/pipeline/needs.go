@@ -6,6 +6,7 @@ import (
 
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/quantize/factored"
@@ -34,7 +35,7 @@ func Need(m *model.Model, p *plan.Plan, o Options) Needs {
 	walk := len(o.Windows) > 0 && !o.Parallel
 	if walk {
 		n.Memory += calibrate.Bytes(tokens, g.Width)
-		n.Disk += 2 * calibrate.Bytes(tokens, g.Width) // the old states are there until the new ones are
+		n.Disk += calibrate.Bytes(tokens, g.Width)
 	}
 	r := run{m: m, p: p, o: o}
 	gathered := map[int]int64{}
@@ -49,6 +50,10 @@ func Need(m *model.Model, p *plan.Plan, o Options) Needs {
 		t := m.Tensor(w.Name)
 		if r.recipe(w.Name) == plan.Keep {
 			n.Disk += t.Size()
+			continue
+		}
+		if was, ok := o.Reuse[w.Name]; ok && was.Fit.Recipe == r.recipe(w.Name) {
+			n.Disk += was.Tensor.Size() // in the package alone
 			continue
 		}
 		result := stored(&t, p, w.Role == model.RoleEmbed)
@@ -144,6 +149,20 @@ func fitBytes(t *formats.Tensor, result int64) int64 {
 	}
 	weights := min(n*k, max(maxChunk, chunkTile*k))
 	return result + 12*k*k - triangle(k) + 14*weights
+}
+
+// room refuses a disk that has no room for the work and the package, before hours are
+// spent: what an interrupted run left lies there already, so only a first run is asked.
+func (f *flow) room(p *plan.Plan) error {
+	if f.Resume {
+		return nil
+	}
+	out, err := atomicfile.Create(f.Out, Need(f.m, p, f.options(f.stats)).Disk)
+	if err != nil {
+		return err
+	}
+	out.Abort()
+	return nil
 }
 
 // leastNeed returns what quantizing takes at least, whatever will be planned: the

@@ -195,6 +195,9 @@ func (f *flow) run(ctx context.Context) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := f.room(p); err != nil {
+		return nil, err
+	}
 	r, err := f.fit(ctx, p, f.work, 0, f.Earlier)
 	if err != nil {
 		return nil, err
@@ -216,6 +219,9 @@ func (f *flow) step(what, unit string, do func(progress func(done, total int64))
 	return do(step)
 }
 
+// statsFile is where a work folder keeps what was measured of the original model.
+const statsFile = "stats.nstats"
+
 // statistics measures the original model where a plan is to be made of it, or
 // tensors are fitted by it.
 func (f *flow) statistics(ctx context.Context) error {
@@ -226,7 +232,7 @@ func (f *flow) statistics(ctx context.Context) error {
 	if f.Plan != nil && !f.Parallel && !f.m.Graph.Tied() || len(f.Windows) == 0 {
 		return nil
 	}
-	path := f.work.File("stats.nstats")
+	path := f.work.File(statsFile)
 	if s, err := stats.Open(path); err == nil {
 		f.stats = s
 		return s.Check(f.m)
