@@ -330,7 +330,7 @@ func (d *disturber) compare(ctx context.Context) error {
 func (d *disturber) positions() [][]int {
 	out := make([][]int, len(d.windows))
 	for i, w := range d.windows {
-		for at := d.o.Stride - 1; at < len(w); at += d.o.Stride {
+		for at := min(d.o.Stride, len(w)) - 1; at < len(w); at += d.o.Stride { // of a short window the last
 			out[i] = append(out[i], at)
 		}
 	}

@@ -311,6 +311,9 @@ func (a *app) planFor(m *model.Model, f *quantizeFlags, q *pipeline.Request) (er
 		return nil
 	case f.plan != "":
 		q.Sources = append(q.Sources, nstf.Source{Role: "plan", Name: filepath.Base(f.plan), Path: f.plan})
+		if err := noFolder(f.plan); err != nil {
+			return err
+		}
 		if q.Plan, err = plan.Read(f.plan); err != nil {
 			return err
 		}

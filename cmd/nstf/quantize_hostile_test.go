@@ -35,6 +35,9 @@ func TestQuantizeRefusals(t *testing.T) {
 		{exitUsage, "finite", "", calib("--bpw", "5", "--max-drift", "NaN")},
 		{exitUsage, "finite", "", calib("--bpw", "5", "--max-drift", "Inf")},
 		{exitUsage, "--seed", "", calib("--bpw", "5", "--seed", "9007199254740992")},
+		{exitUsage, "--ctx", "", calib("--bpw", "5", "--ctx", "9223372036854775807")},
+		{exitInput, "a folder", "", calib("--bpw", "5", "--stats", dir)},
+		{exitInput, "a folder", "", calib("--plan", dir)},
 		{exitUsage, "--verify-text", "", []string{args[0], "--scheme", "q4_0", "--verify-text", text}},
 		{exitUsage, "--memory", "", []string{args[0], "--scheme", "q4_0", "--memory", "1GiB"}},
 		{exitUsage, "matches vectors alone", "", calib("--bpw", "6", "--keep", "norm=q8_0")},
@@ -159,6 +162,8 @@ func TestCalibrateWindows(t *testing.T) {
 	if r.Source.Context != 56 {
 		t.Errorf("windows of %d tokens", r.Source.Context)
 	}
+	short := filepath.Join(t.TempDir(), "short.nstats") // windows between which nothing lies to compare
+	must(t, "calibrate", filepath.Join(micro, "llama-3"), "--calib", text, "--samples", "4", "--ctx", "2", "-o", short)
 	invoke("calibrate", filepath.Join(micro, "gpt2"), "--calib", text, "--samples", "4", "--ctx", "57", "-o", out).fails(t, exitUnsupported, "gpt2")
 	if r := invoke("calibrate", filepath.Join(micro, "llama-3"), "--calib", text, "--samples", "2", "--ctx", "300", "--sensitivity=false", "-o", out); r.code != exitFine || !strings.Contains(r.err, "beyond the 256 positions") {
 		t.Errorf("%d: %s", r.code, r.err)

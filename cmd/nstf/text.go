@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -40,9 +41,12 @@ func (f *textFlags) add(s *pflag.FlagSet) {
 // maxSeed is what every reader of a package's JSON can tell from its neighbours.
 const maxSeed = 1<<53 - 1
 
+// maxTokens bounds windows and their tokens: products of two stay far inside an int.
+const maxTokens = 1 << 24
+
 func (f *textFlags) check() error {
-	if f.seed < 0 || f.seed > maxSeed || f.samples < 0 || f.ctx < 2 {
-		return usagef("--seed is in 0 to %d, --samples is not negative, and --ctx is at least 2", int64(maxSeed))
+	if f.seed < 0 || f.seed > maxSeed || f.samples < 0 || f.ctx < 2 || f.samples > maxTokens || f.ctx > maxTokens {
+		return usagef("--seed is in 0 to %d, --samples in 0 to %d, and --ctx in 2 to %d", int64(maxSeed), maxTokens, maxTokens)
 	}
 	return nil
 }
@@ -146,6 +150,9 @@ func parseSize(s string) (int64, error) {
 // openStats reads statistics: a .nstats file, or an importance matrix of
 // llama.cpp (.dat or .gguf), which knows diagonals alone.
 func (a *app) openStats(path string, m *model.Model) (*stats.File, error) {
+	if err := noFolder(path); err != nil {
+		return nil, err
+	}
 	switch filepath.Ext(path) {
 	case ".dat", ".gguf", ".imatrix":
 		f, err := imatrix.Open(path)
@@ -166,6 +173,14 @@ func (a *app) openStats(path string, m *model.Model) (*stats.File, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// noFolder refuses a folder where a file is read.
+func noFolder(path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return formats.Errorf(path, "", "a folder: give one file")
+	}
+	return nil
 }
 
 // warnMissing names inputs that an importance matrix of another program knows nothing
