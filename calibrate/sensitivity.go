@@ -45,16 +45,32 @@ func (o *SensitivityOptions) fill() {
 // in proportion to its error (HIGGS: Malinovskii et al., 2024, arXiv 2411.17525).
 //
 // Blocks are opened once each: the hidden states of the model and of all its
-// disturbed copies are carried through them together. Errors are those of [Measure].
+// disturbed copies are carried through them together. That is done on few short
+// passages; what errors in all matrices together cost there and on whole windows
+// then sets the level of all. Errors are those of [Measure].
 func Sensitivities(ctx context.Context, m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions) error {
 	o.fill()
-	d := newDisturber(m, s, windows, o)
-	defer d.close()
-	if err := d.run(ctx); err != nil {
+	out, err := apart(ctx, m, s, windows, o)
+	if err != nil {
 		return placed(m.Path, err)
 	}
-	s.Sensitivity = d.out
+	level, err := measureLevel(ctx, m, s, windows, o, out)
+	if err != nil {
+		return placed(m.Path, err)
+	}
+	for name := range out {
+		out[name] *= level
+	}
+	s.Sensitivity = out
 	return nil
+}
+
+// apart measures what errors in each matrix cost on passages.
+func apart(ctx context.Context, m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions) (map[string]float64, error) {
+	d := newDisturber(m, s, spread(windows, o.Tokens), o)
+	defer d.close()
+	err := d.run(ctx)
+	return d.out, err
 }
 
 // passage is how many tokens of a window are measured: many short passages tell
@@ -84,6 +100,8 @@ type disturber struct {
 	set     *cpu.Set
 	pool    *cpu.Pool
 	windows [][]int32
+	dtype   tensor.DType // of disturbed matrices
+	made    uint64       // disturbed matrices
 	out     map[string]float64
 
 	clean  *Hidden
@@ -106,7 +124,7 @@ type copied struct {
 }
 
 func newDisturber(m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions) *disturber {
-	d := &disturber{m: m, s: s, o: o, set: cpu.Best(), pool: cpu.NewPool(o.threads()), windows: spread(windows, o.Tokens), out: map[string]float64{}}
+	d := &disturber{m: m, s: s, o: o, set: cpu.Best(), pool: cpu.NewPool(o.threads()), windows: windows, dtype: tensor.F32, out: map[string]float64{}}
 	d.change = d.disturbed
 	return d
 }
@@ -139,15 +157,17 @@ func (d *disturber) run(ctx context.Context) error {
 func (d *disturber) progress(blocks int) {
 	if d.o.Progress != nil {
 		n, all := int64(blocks), int64(len(d.m.Graph.Blocks)+1)
-		d.o.Progress(n*(n+1)/2, all*(all+1)/2)
+		d.o.Progress(n*(n+1)/2, all*(all+1)/2+levelSteps*all)
 	}
 }
 
-// stage runs f on blocks [first, first+n), of which one tensor may be another.
-func (d *disturber) stage(first, n int, other *formats.Tensor, f func(s *exec.Stage) error) error {
+// stage runs f on blocks [first, first+n), some tensors of which may be others.
+func (d *disturber) stage(first, n int, others []*formats.Tensor, f func(s *exec.Stage) error) error {
 	s, err := exec.NewStage(d.m.Path, d.m.Graph, func(name string) formats.Tensor {
-		if other != nil && other.Name == name {
-			return *other
+		for _, other := range others {
+			if other.Name == name {
+				return *other
+			}
 		}
 		return d.m.Tensor(name)
 	}, first, n, exec.Options{Threads: d.o.threads(), Exact: true})
@@ -191,7 +211,7 @@ func (d *disturber) embed(ctx context.Context) error {
 	if g.Tied() {
 		c.head = table
 	}
-	if err := d.stage(0, 0, table, embed(&c.hidden)); err != nil {
+	if err := d.stage(0, 0, []*formats.Tensor{table}, embed(&c.hidden)); err != nil {
 		return err
 	}
 	d.open, d.copies = append(d.open, c.hidden), append(d.copies, c)
@@ -211,8 +231,37 @@ func (d *disturber) stored() bool {
 // disturbed matrix of it leads to.
 func (d *disturber) block(ctx context.Context, i int) error {
 	var fresh []copied
+	err := d.each(i, func(w *formats.Tensor, relative float64) error {
+		c := copied{name: w.Name, relative: relative}
+		err := d.stage(i, 1, []*formats.Tensor{w}, func(s *exec.Stage) (err error) {
+			c.hidden, err = d.clean.through(ctx, s, d.o.Dir)
+			return err
+		})
+		if err == nil {
+			d.open = append(d.open, c.hidden)
+			fresh = append(fresh, c)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = d.stage(i, 1, nil, func(s *exec.Stage) error {
+		for _, c := range append(d.copies, copied{hidden: d.clean}) {
+			if err := c.hidden.Through(ctx, s, true); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	d.copies = append(d.copies, fresh...)
+	return err
+}
+
+// each changes the matrices of a block one after the other.
+func (d *disturber) each(block int, f func(w *formats.Tensor, relative float64) error) error {
 	input, in := "", &reading{}
-	for _, l := range d.m.Graph.Blocks[i].Linears() {
+	for _, l := range d.m.Graph.Blocks[block].Linears() {
 		if l.Role == model.RoleRouter {
 			continue
 		}
@@ -224,29 +273,14 @@ func (d *disturber) block(ctx context.Context, i int) error {
 			input, in = l.Input, &reading{h: h}
 		}
 		w, relative, err := d.change(l.Weight, in, false)
+		if err == nil {
+			err = f(w, relative)
+		}
 		if err != nil {
 			return err
 		}
-		c := copied{name: l.Weight, relative: relative}
-		if err := d.stage(i, 1, w, func(s *exec.Stage) (err error) {
-			c.hidden, err = d.clean.through(ctx, s, d.o.Dir)
-			return err
-		}); err != nil {
-			return err
-		}
-		d.open = append(d.open, c.hidden)
-		fresh = append(fresh, c)
 	}
-	err := d.stage(i, 1, nil, func(s *exec.Stage) error {
-		for _, c := range append(d.copies, copied{hidden: d.clean}) {
-			if err := c.hidden.Through(ctx, s, true); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	d.copies = append(d.copies, fresh...)
-	return err
+	return nil
 }
 
 // disturbed is a change by noise.
@@ -260,16 +294,17 @@ func (d *disturber) disturbed(name string, in *reading, table bool) (*formats.Te
 	if err := finite(name, w, 0); err != nil {
 		return nil, 0, err
 	}
-	rng := rand.New(rand.NewPCG(d.o.Seed, uint64(len(d.copies))<<32|uint64(len(w))))
+	rng := rand.New(rand.NewPCG(d.o.Seed, d.made<<32|uint64(len(w))))
+	d.made++
 	if in.shaper == nil {
 		in.shaper = newShaper(int(k), in.h, d.set, d.pool)
 	}
 	in.shaper.disturb(w, d.o.Relative, table, rng)
-	raw := make([]byte, 4*len(w))
-	if err := tensor.FromFloat32(raw, w, tensor.F32); err != nil {
+	raw := make([]byte, d.dtype.Bits()/8*len(w))
+	if err := tensor.FromFloat32(raw, w, d.dtype); err != nil {
 		return nil, 0, err
 	}
-	out := formats.Tensor{Name: name, Shape: t.Shape, Scheme: tensor.F32.String(), Parts: []formats.Part{{Name: "data", DType: tensor.F32, Shape: t.Shape, Data: tensor.BytesBlob(raw)}}}
+	out := formats.Tensor{Name: name, Shape: t.Shape, Scheme: d.dtype.String(), Parts: []formats.Part{{Name: "data", DType: d.dtype, Shape: t.Shape, Data: tensor.BytesBlob(raw)}}}
 	return &out, d.o.Relative, nil
 }
 
@@ -289,8 +324,11 @@ func (d *disturber) compare(ctx context.Context) error {
 	rows := d.positions()
 	want := make([][]float32, len(rows)) // log-probabilities [T][Vocab]
 	err := d.stage(0, 0, nil, func(s *exec.Stage) error {
-		if err := d.logProbabilities(ctx, s, d.clean, rows, func(i int, logp []float32) { want[i] = logp }); err != nil {
-			return err
+		for i := range rows {
+			var err error
+			if want[i], err = d.logProbabilities(ctx, s, d.clean, i, rows[i]); err != nil {
+				return err
+			}
 		}
 		for i := range d.copies {
 			if c := &d.copies[i]; c.head == nil {
@@ -306,7 +344,7 @@ func (d *disturber) compare(ctx context.Context) error {
 	}
 	for i := range d.copies {
 		if c := &d.copies[i]; c.head != nil {
-			if err := d.stage(0, 0, c.head, func(s *exec.Stage) error { return d.diverge(ctx, s, c, rows, want) }); err != nil {
+			if err := d.stage(0, 0, []*formats.Tensor{c.head}, func(s *exec.Stage) error { return d.diverge(ctx, s, c, rows, want) }); err != nil {
 				return err
 			}
 		}
@@ -314,16 +352,21 @@ func (d *disturber) compare(ctx context.Context) error {
 	if g.Tied() {
 		return nil
 	}
-	h, err := d.s.Moments(g.Head.Input, -1)
-	if err != nil {
-		return err
-	}
-	head, relative, err := d.change(g.Head.Weight, &reading{h: h}, false)
+	head, relative, err := d.head()
 	if err != nil {
 		return err
 	}
 	c := copied{name: g.Head.Weight, relative: relative, hidden: d.clean}
-	return d.stage(0, 0, head, func(s *exec.Stage) error { return d.diverge(ctx, s, &c, rows, want) })
+	return d.stage(0, 0, []*formats.Tensor{head}, func(s *exec.Stage) error { return d.diverge(ctx, s, &c, rows, want) })
+}
+
+// head changes a head of its own.
+func (d *disturber) head() (*formats.Tensor, float64, error) {
+	h, err := d.s.Moments(d.m.Graph.Head.Input, -1)
+	if err != nil {
+		return nil, 0, err
+	}
+	return d.change(d.m.Graph.Head.Weight, &reading{h: h}, false)
 }
 
 // positions lists which rows of each window are compared.
@@ -337,32 +380,29 @@ func (d *disturber) positions() [][]int {
 	return out
 }
 
-// logProbabilities gives those of chosen rows of each window to f.
-func (d *disturber) logProbabilities(ctx context.Context, s *exec.Stage, h *Hidden, rows [][]int, f func(window int, logp []float32)) error {
-	width, vocab := int(d.m.Graph.Width), int(d.m.Graph.Vocab)
-	for i, at := range rows {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		states, err := h.window(i, false)
-		if err != nil {
-			return err
-		}
-		x := make([]float32, len(at)*width)
-		for j, row := range at {
-			copy(x[j*width:(j+1)*width], states[row*width:])
-		}
-		if err := s.Normalize(x); err != nil {
-			return err
-		}
-		logits := make([]float32, len(at)*vocab)
-		if err := s.Head(logits, x); err != nil {
-			return err
-		}
-		d.pool.Run(len(at), func(row int) { d.normalize(logits[row*vocab : (row+1)*vocab]) })
-		f(i, logits)
+// logProbabilities returns those of chosen rows of a window, [len(rows)][Vocab].
+func (d *disturber) logProbabilities(ctx context.Context, s *exec.Stage, h *Hidden, window int, rows []int) ([]float32, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
-	return nil
+	width, vocab := int(d.m.Graph.Width), int(d.m.Graph.Vocab)
+	states, err := h.window(window, false)
+	if err != nil {
+		return nil, err
+	}
+	x := make([]float32, len(rows)*width)
+	for i, row := range rows {
+		copy(x[i*width:(i+1)*width], states[row*width:])
+	}
+	if err := s.Normalize(x); err != nil {
+		return nil, err
+	}
+	logits := make([]float32, len(rows)*vocab)
+	if err := s.Head(logits, x); err != nil {
+		return nil, err
+	}
+	d.pool.Run(len(rows), func(row int) { d.normalize(logits[row*vocab : (row+1)*vocab]) })
+	return logits, nil
 }
 
 // normalize turns logits into log-probabilities.
@@ -383,30 +423,40 @@ func (d *disturber) normalize(x []float32) {
 
 // diverge records the divergence of a copy.
 func (d *disturber) diverge(ctx context.Context, s *exec.Stage, c *copied, rows [][]int, want [][]float32) error {
-	vocab := int(d.m.Graph.Vocab)
 	var sum float64
 	n := 0
-	err := d.logProbabilities(ctx, s, c.hidden, rows, func(window int, logp []float32) {
-		ref := want[window]
-		each := make([]float64, len(logp)/vocab)
-		d.pool.Run(len(each), func(row int) {
-			for i := row * vocab; i < (row+1)*vocab; i++ {
-				if p := float64(ref[i]); p > -40 {
-					each[row] += math.Exp(p) * (p - float64(logp[i]))
-				}
-			}
-		})
+	for i := range rows {
+		each, err := d.divergences(ctx, s, c.hidden, i, rows[i], want[i])
+		if err != nil {
+			return err
+		}
 		for _, v := range each {
 			sum += v
 		}
 		n += len(each)
-	})
-	if err != nil {
-		return err
 	}
 	if n == 0 || math.IsNaN(sum) || math.IsInf(sum, 0) {
 		return formats.Errorf("", c.name, "a disturbed copy has logits that are not finite")
 	}
 	d.out[c.name] = max(sum/float64(n), 0) / c.relative
 	return nil
+}
+
+// divergences returns, for rows of a window, the KL divergence of what hidden states
+// lead to from log-probabilities ref[len(rows)][Vocab].
+func (d *disturber) divergences(ctx context.Context, s *exec.Stage, h *Hidden, window int, rows []int, ref []float32) ([]float64, error) {
+	logp, err := d.logProbabilities(ctx, s, h, window, rows)
+	if err != nil {
+		return nil, err
+	}
+	vocab := int(d.m.Graph.Vocab)
+	each := make([]float64, len(rows))
+	d.pool.Run(len(each), func(row int) {
+		for i := row * vocab; i < (row+1)*vocab; i++ {
+			if p := float64(ref[i]); p > -40 {
+				each[row] += math.Exp(p) * (p - float64(logp[i]))
+			}
+		}
+	})
+	return each, nil
 }

@@ -5,8 +5,8 @@
 // In: a model, its statistics, and the recipes that are allowed. Out: items for
 // quantize/plan. A candidate's error is what quantize/fit leaves of a sample of
 // the matrix's rows under the second moments of its input; its loss is that
-// error times the tensor's sensitivity. Candidates that another beats in bytes
-// and loss are left out.
+// error, and what rounding activations adds to it, times the tensor's sensitivity.
+// Candidates that another beats in bytes and loss are left out.
 //
 // Memory: the rows of a sample and the factors of one input. The same model,
 // statistics and options give the same items at any number of threads.
@@ -246,6 +246,16 @@ func (b *builder) item(ctx context.Context, it *qplan.Item, allowed []string) er
 			return err
 		}
 		it.Candidates = append(it.Candidates, paying(it.Candidates, forms, sensitivity)...)
+	}
+	if b.readers[it.Name] != nil {
+		for j := range it.Candidates {
+			c := &it.Candidates[j]
+			lost, err := rounding(c.Recipe)
+			if err != nil {
+				return err
+			}
+			c.Loss += lost * sensitivity
+		}
 	}
 	if !b.o.Slower {
 		it.Candidates = Undominated(it.Candidates)

@@ -89,7 +89,11 @@ func TestBuild(t *testing.T) {
 				t.Errorf("%s (%s) has candidates %v", w.Name, w.Role, it.Candidates)
 			}
 			for j, c := range it.Candidates {
-				if math.Abs(c.Loss-c.Error*s.Sensitivity[w.Name]) > 1e-12 {
+				rounded := map[string]float64{"q4_0": 4e-5, "q8_0": 2e-5, "tcq2": 2.3e-5}[c.Recipe]
+				if m.Graph.Readers()[w.Name] == nil {
+					rounded = 0 // rows are looked up
+				}
+				if math.Abs(c.Loss-(c.Error+rounded)*s.Sensitivity[w.Name]) > 1e-12 {
 					t.Errorf("%s as %s: loss %g of error %g", w.Name, c.Recipe, c.Loss, c.Error)
 				}
 				if j > 0 && (c.Bytes <= it.Candidates[j-1].Bytes || c.Loss >= it.Candidates[j-1].Loss) {
