@@ -85,3 +85,21 @@ func TestWholeWindows(t *testing.T) {
 		}
 	}
 }
+
+// TestSplit holds out windows from all parts of a text.
+func TestSplit(t *testing.T) {
+	for n, want := range map[int][]int32{1: nil, 2: {1}, 7: {3}, 16: {4, 12}, 27: {4, 13, 22}} {
+		windows := make([][]int32, n)
+		for i := range windows {
+			windows[i] = []int32{int32(i)}
+		}
+		fit, held := Split(windows)
+		var got []int32
+		for _, w := range held {
+			got = append(got, w...)
+		}
+		if !slices.Equal(got, want) || len(fit)+len(held) != n {
+			t.Errorf("%d windows: %v held out and %d fitted to", n, got, len(fit))
+		}
+	}
+}

@@ -109,13 +109,21 @@ func pick(full, n int, seed uint64) []int {
 	return out
 }
 
-// Split keeps the last eighth of the windows, at least one, for measuring:
-// they are never fitted to. Of one window nothing is kept.
+// Split keeps an eighth of the windows, at least one, for measuring: they are never
+// fitted to. They are spread evenly over all, since one part of a text may be like no
+// other. Of one window nothing is kept.
 func Split(windows [][]int32) (fit, held [][]int32) {
 	n := len(windows)
 	if n < 2 {
 		return windows, nil
 	}
-	at := n - max(n/8, 1)
-	return windows[:at:at], windows[at:]
+	count := max(n/8, 1)
+	for i, w := range windows {
+		if len(held) < count && i == (2*len(held)+1)*n/(2*count) {
+			held = append(held, w)
+		} else {
+			fit = append(fit, w)
+		}
+	}
+	return fit, held
 }

@@ -89,7 +89,7 @@ func TestBuild(t *testing.T) {
 				t.Errorf("%s (%s) has candidates %v", w.Name, w.Role, it.Candidates)
 			}
 			for j, c := range it.Candidates {
-				rounded := map[string]float64{"q4_0": 4e-5, "q8_0": 2e-5, "tcq2": 2.3e-5}[c.Recipe]
+				rounded := map[string]float64{"q4_0": 3e-5, "q8_0": 1.5e-5, "tcq2": 1.2e-5}[c.Recipe]
 				if m.Graph.Readers()[w.Name] == nil {
 					rounded = 0 // rows are looked up
 				}
