@@ -101,8 +101,31 @@ func Resume(path string, job Job) (*Folder, error) {
 	return f, f.sweep()
 }
 
-// Discard removes a work folder, if there is one.
-func Discard(path string) error { return os.RemoveAll(path) }
+// Discard removes a work folder, if there is one. A folder that holds other things
+// and no journal is somebody else's, and refused.
+func Discard(path string) error {
+	entries, err := os.ReadDir(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	ours := func(e fs.DirEntry) bool { return e.Name() == journal }
+	if !slices.ContainsFunc(entries, ours) {
+		for _, e := range entries {
+			if !strings.Contains(e.Name(), halfWritten) {
+				err := formats.Unsupportedf(path, "", "removing a folder that is not an interrupted run's: it holds %s and no %s", e.Name(), journal)
+				err.Hint = "move it away, or choose another output"
+				return err
+			}
+		}
+	}
+	return os.RemoveAll(path)
+}
+
+// halfWritten is in the names of files that are not whole yet (formats/atomicfile).
+const halfWritten = ".tmp-"
 
 // readJournal reads the job of a folder.
 func readJournal(path string) (Job, error) {
@@ -153,7 +176,7 @@ func (f *Folder) sweep() error {
 		return err
 	}
 	for _, e := range entries {
-		if strings.Contains(e.Name(), ".tmp-") {
+		if strings.Contains(e.Name(), halfWritten) {
 			if err := os.Remove(filepath.Join(f.path, e.Name())); err != nil {
 				return err
 			}

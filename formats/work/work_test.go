@@ -139,3 +139,24 @@ func FuzzJournal(f *testing.F) {
 		}
 	})
 }
+
+// TestDiscard removes what a run left, killed before it had a journal too, and
+// nothing else.
+func TestDiscard(t *testing.T) {
+	for file, removed := range map[string]bool{"journal.json": true, "journal.json.tmp-1": true, "thesis.tex": false} {
+		path := filepath.Join(t.TempDir(), "out.work")
+		if err := os.Mkdir(path, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(path, file), []byte("{}"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		err := Discard(path)
+		if _, left := os.Stat(path); (left != nil) != removed || (err == nil) != removed {
+			t.Errorf("a folder with %s: %v, %v", file, err, left)
+		}
+		if _, err := Resume(path, Job{}); (err == nil) != removed {
+			t.Errorf("resuming a folder with %s: %v", file, err)
+		}
+	}
+}
