@@ -83,8 +83,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// A tensor whose bytes were damaged counts as not finished, and a folder
-// without a journal as one that was never begun.
+// A tensor whose bytes were damaged counts as not finished. A folder of tensors whose
+// journal is gone is refused, one that is empty was never begun.
 func TestDamage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w")
 	f, err := Create(path, Job{"a": "b"})
@@ -111,6 +111,13 @@ func TestDamage(t *testing.T) {
 		t.Error("a damaged tensor was taken")
 	}
 	if err := os.Remove(filepath.Join(path, "journal.json")); err != nil {
+		t.Fatal(err)
+	}
+	var foreign *formats.UnsupportedError
+	if _, err = Resume(path, Job{"a": "b"}); !errors.As(err, &foreign) {
+		t.Errorf("without a journal: %v", err)
+	}
+	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
 	if f, err = Resume(path, Job{"a": "b"}); err != nil {
