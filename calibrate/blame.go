@@ -17,7 +17,7 @@ func Blame(ctx context.Context, m *model.Model, err error) error {
 	for _, x := range m.Graph.Weights() {
 		t := m.Tensor(x.Name)
 		n, k := t.Rows()
-		step := max(1, most/max(k, 1))
+		step := max(1, most/max(k, 1)/128) * 128 // whole tiles of trellis codes
 		for at := int64(0); at < n && ctx.Err() == nil; at += step {
 			rows := min(step, n-at)
 			w = append(w[:0], make([]float32, rows*k)...)

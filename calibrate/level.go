@@ -2,6 +2,8 @@ package calibrate
 
 import (
 	"context"
+	"maps"
+	"math"
 	"slices"
 
 	"github.com/nstf/nstf/formats"
@@ -14,7 +16,8 @@ import (
 const (
 	levelKL     = 0.05 // nats that errors in all matrices together are to cost
 	levelMost   = 0.05 // their relative size at most
-	levelTokens = 8    // times what passages have, at most
+	levelTokens = 8    // times what passages have, at most: longer windows are cut
+	levelRows   = 128  // whose logits are compared at once
 	levelSteps  = 2    // of progress for each block
 )
 
@@ -26,12 +29,13 @@ type level struct {
 
 // measureLevel returns how much more errors cost on whole windows, twice as many as
 // there were passages, than on the passages alone: by a model with errors of one
-// relative size in all its matrices. Few passages say which matrix matters more, but
+// relative size in all its matrices. Windows are cut where that many would have more
+// than levelTokens times the passages' tokens. Few passages say which matrix matters more, but
 // texts differ, and the first positions of a window have less to go by.
 func measureLevel(ctx context.Context, m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions, sensitivity map[string]float64) (float64, error) {
 	var sum float64
-	for _, v := range sensitivity {
-		sum += v
+	for _, name := range slices.Sorted(maps.Keys(sensitivity)) { // one order, one sum
+		sum += sensitivity[name]
 	}
 	whole, passages := wholeWindows(windows, o.Tokens)
 	if sum == 0 || slices.EqualFunc(whole, passages, func(w []int32, n int) bool { return len(w) == n }) {
@@ -40,7 +44,7 @@ func measureLevel(ctx context.Context, m *model.Model, s *stats.File, windows []
 	o.Relative = min(levelKL/sum, levelMost)
 	l := level{newDisturber(m, s, whole, o), passages}
 	defer l.close()
-	l.dtype = tensor.BF16 // half the memory of a block, and far finer than the errors
+	l.dtype = tensor.BF16 // a block's matrices are held at once; far finer than the errors
 	if err := l.embed(ctx); err != nil {
 		return 0, err
 	}
@@ -104,19 +108,21 @@ func (l *level) ratio(ctx context.Context) (float64, error) {
 	var sums, counts [2]float64 // on all positions, on passages
 	err := l.stage(0, 0, nil, func(clean *exec.Stage) error {
 		return l.stage(0, 0, []*formats.Tensor{changed}, func(s *exec.Stage) error {
-			for i, rows := range l.positions() {
-				want, err := l.logProbabilities(ctx, clean, l.clean, i, rows)
-				if err != nil {
-					return err
-				}
-				each, err := l.divergences(ctx, s, l.copies[0].hidden, i, rows, want)
-				if err != nil {
-					return err
-				}
-				for j, row := range rows {
-					sums[0], counts[0] = sums[0]+each[j], counts[0]+1
-					if row < l.passages[i] {
-						sums[1], counts[1] = sums[1]+each[j], counts[1]+1
+			for i, all := range l.positions() {
+				for rows := range slices.Chunk(all, levelRows) {
+					want, err := l.logProbabilities(ctx, clean, l.clean, i, rows)
+					if err != nil {
+						return err
+					}
+					each, err := l.divergences(ctx, s, l.copies[0].hidden, i, rows, want)
+					if err != nil {
+						return err
+					}
+					for j, row := range rows {
+						sums[0], counts[0] = sums[0]+each[j], counts[0]+1
+						if row < l.passages[i] {
+							sums[1], counts[1] = sums[1]+each[j], counts[1]+1
+						}
 					}
 				}
 			}
@@ -126,9 +132,11 @@ func (l *level) ratio(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	ratio := sums[0] / counts[0] / (sums[1] / counts[1])
-	if !(ratio > 0 && ratio < 1e6) { // nothing to tell: rounding, or no rows
+	if math.IsNaN(sums[0]) || math.IsInf(sums[0], 0) {
+		return 0, formats.Errorf("", "", "with errors in all matrices logits are not finite")
+	}
+	if !(sums[0] > 0 && sums[1] > 0) { // divergences are lost in rounding
 		return 1, nil
 	}
-	return ratio, nil
+	return sums[0] / counts[0] / (sums[1] / counts[1]), nil
 }

@@ -62,6 +62,10 @@ func Sensitivities(ctx context.Context, m *model.Model, s *stats.File, windows [
 		out[name] *= level
 	}
 	s.Sensitivity = out
+	if o.Progress != nil {
+		all := int64(len(m.Graph.Blocks) + 1)
+		o.Progress(all*(all+1)/2+levelSteps*all, all*(all+1)/2+levelSteps*all)
+	}
 	return nil
 }
 

@@ -22,7 +22,8 @@ const (
 // search is the Viterbi algorithm (Forney, 1973) over all 65536 states.
 //
 // Costs are integers: the result is the same at every level. A Trellis keeps
-// 2 to 8 MiB of work space and serves one goroutine at a time.
+// 0.8 to 8.3 MiB of work space, up to 2.8 more once tiles were far from all codewords,
+// and serves one goroutine at a time.
 type Trellis struct {
 	bits    int
 	seam    int // weights on each side of the seam that decide what crosses it

@@ -44,7 +44,7 @@ func (f *flow) bounded(ctx context.Context) (*Outcome, error) {
 	loss, reuse := f.MaxKLD*0.9, f.Earlier
 	for i := range f.Tries {
 		c, err := f.try(ctx, i, loss, reuse)
-		if _, ok := errors.AsType[*qplan.ImpossibleError](err); ok && best != nil {
+		if _, ok := errors.AsType[*qplan.ImpossibleError](err); ok && len(tries) > 0 {
 			break
 		}
 		if err != nil {

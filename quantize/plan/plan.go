@@ -16,10 +16,15 @@ type Candidate struct {
 	Recipe string  // see formats/plan.ParseRecipe
 	Bytes  int64   // of all parts, padding not included
 	Error  float64 // tr(E H E') / tr(W H W')
-	Loss   float64 // expected KL divergence in nats
+	// Rounding is what rounded activations add to the error of a product.
+	Rounding float64
+	Loss     float64 // expected KL divergence in nats
 	// Seconds is what the tensor adds to the time of a token, where it counts.
 	Seconds float64
 }
+
+// Cost sets the loss for a sensitivity: what a relative error of 1 costs.
+func (c *Candidate) Cost(sensitivity float64) { c.Loss = (c.Error + c.Rounding) * sensitivity }
 
 // An Item is a tensor and the ways to store it, in any order.
 type Item struct {

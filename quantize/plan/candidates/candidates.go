@@ -250,11 +250,10 @@ func (b *builder) item(ctx context.Context, it *qplan.Item, allowed []string) er
 	if b.readers[it.Name] != nil {
 		for j := range it.Candidates {
 			c := &it.Candidates[j]
-			lost, err := rounding(c.Recipe)
-			if err != nil {
+			if c.Rounding, err = rounding(c.Recipe, &t); err != nil {
 				return err
 			}
-			c.Loss += lost * sensitivity
+			c.Cost(sensitivity)
 		}
 	}
 	if !b.o.Slower {

@@ -3,6 +3,7 @@ package candidates
 import (
 	"strings"
 
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/kernels/cpu"
 )
@@ -18,25 +19,33 @@ const (
 	rotatedRounding = 1.2e-5
 )
 
-// rounding returns what activations lose on their way into a tensor stored by a
-// recipe: nothing where it stays as it is or has no kernels for integers.
-func rounding(recipe string) (float64, error) {
+// rounding returns what activations lose on their way into a tensor t stored by a
+// recipe: of the schemes of its parts, the most. Those without kernels for integers
+// lose nothing.
+func rounding(recipe string, t *formats.Tensor) (most float64, err error) {
 	r, err := plan.ParseRecipe(recipe)
-	if err != nil || r.Scheme == plan.Keep {
+	if err != nil {
 		return 0, err
 	}
-	name := r.Scheme
-	if name == "" {
-		name = r.Factors
+	for _, name := range append(strings.Split(r.Factors, ","), r.Scheme) {
+		if name == plan.Keep {
+			name = t.Scheme
+		}
+		most = max(most, roundingOf(name))
 	}
+	return most, nil
+}
+
+// roundingOf is that of one scheme. Every level of SIMD has the same.
+func roundingOf(name string) float64 {
 	integer := cpu.Best().Integer(name)
 	switch {
-	case strings.HasPrefix(name, "tcq"):
-		return rotatedRounding, nil
+	case plan.TrellisBits(name) > 0:
+		return rotatedRounding
 	case integer == nil:
-		return 0, nil
+		return 0
 	case integer.Group() == 16:
-		return fineRounding, nil
+		return fineRounding
 	}
-	return coarseRounding, nil
+	return coarseRounding
 }

@@ -166,7 +166,7 @@ func revised(items []qplan.Item, done map[string]string, assumed map[string]floa
 		it.Candidates = slices.Clone(it.Candidates)
 		if s, ok := assumed[it.Name]; ok {
 			for j := range it.Candidates {
-				it.Candidates[j].Loss = it.Candidates[j].Error * s
+				it.Candidates[j].Cost(s)
 			}
 		}
 		if recipe, ok := done[it.Name]; ok {
