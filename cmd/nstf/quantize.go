@@ -263,6 +263,7 @@ func (a *app) request(ctx context.Context, m *model.Model, f *quantizeFlags) (*p
 			return nil, err
 		}
 		q.Stats = s
+		a.warnOtherWindows(f, q)
 		q.Sources = append(q.Sources, nstf.Source{Role: "statistics", Name: filepath.Base(f.stats), Path: f.stats})
 	}
 	if err := a.planFor(m, f, q); err != nil {

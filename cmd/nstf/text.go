@@ -20,6 +20,7 @@ import (
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/stats"
+	"github.com/nstf/nstf/quantize/pipeline"
 )
 
 // textFlags say what text a model is calibrated on.
@@ -197,5 +198,15 @@ func (a *app) warnMissing(path string, m *model.Model, s *stats.File) {
 	if len(missing) > 0 {
 		names := slices.Sorted(maps.Keys(missing))
 		a.warn(fmt.Sprintf("%s says nothing of %d inputs of the blocks, such as %s: errors there count alike", path, len(names), names[0]))
+	}
+}
+
+// warnOtherWindows says when statistics are of the same text in other windows, of which
+// some may be held out now.
+func (a *app) warnOtherWindows(f *quantizeFlags, q *pipeline.Request) {
+	s := q.Stats.Source
+	if len(q.Held) > 0 && f.verify == "" && s.TextHash != "" && s.Text == f.text.name() && s.TextHash != stats.HashWindows(q.Windows) {
+		a.warn(fmt.Sprintf("%s was measured on other windows of %s: what is held out may have been among them; "+
+			"give both the same --ctx, --samples and --seed, or --verify-text here", f.stats, s.Text))
 	}
 }
