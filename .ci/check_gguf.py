@@ -19,6 +19,7 @@ from gguf import GGUFReader
 from gguf.quants import dequantize
 
 NSTF, MICRO, TMP = sys.argv[1:4]
+INTERLEAVED = ("llama", "granite", "granitehybrid", "mistral3", "smollm3")  # those whose converter permutes: classes over LlamaModel with undo_permute
 REQUIRED = ["context_length", "embedding_length", "block_count", "attention.head_count", "feed_forward_length"]
 
 
@@ -42,7 +43,7 @@ def safetensors(directory: str) -> dict:
 
 
 def interleaved(w: np.ndarray, heads: int) -> np.ndarray:
-    """The order that llama.cpp gives to query and key rows of its llama architecture."""
+    """The order that llama.cpp gives to query and key rows of INTERLEAVED architectures."""
     return w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
 
 
@@ -61,8 +62,11 @@ def compare(directory: str, path: str) -> int:
         if name not in source or theirs not in ours:
             continue
         w = source[name]
-        if arch == "llama" and (".q_proj" in name or ".k_proj" in name):
-            w = interleaved(w, r.get_field(arch + ".attention.head_count" + ("_kv" if ".k_proj" in name else "")).contents())
+        if arch in INTERLEAVED and (".q_proj" in name or ".k_proj" in name):
+            heads = r.get_field(arch + ".attention.head_count" + ("_kv" if ".k_proj" in name else "")).contents()
+            if isinstance(heads, list):  # by block, where some have none
+                heads = heads[int(name.split(".")[2])]
+            w = interleaved(w, heads)
         if w.shape != ours[theirs].shape or not np.array_equal(w, ours[theirs].astype(np.float32)):
             raise SystemExit(f"{path}: {theirs} differs from {name}")
         compared += 1

@@ -3,6 +3,7 @@ package calibrate
 import (
 	"context"
 
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/model"
 )
@@ -25,7 +26,7 @@ func Blame(ctx context.Context, m *model.Model, err error) error {
 				break // what cannot be read is not what was computed with
 			}
 			if e := finite(x.Name, w, at*k); e != nil {
-				return placed(m.Path, e)
+				return formats.In(m.Path, e)
 			}
 		}
 	}

@@ -5,11 +5,11 @@
 //
 // It measures one run of blocks at a time (exec.Stage), so that memory is
 // bounded by a block: [Hidden] carries the hidden states of all windows from
-// block to block, [Moments] gathers what a block's linears read.
+// block to block, [Gather] has a stage sum up what its linears read.
 //
-// Moments of one SIMD level have the same bits at any number of threads; levels
-// differ in the last bits of float32 sums over a window, which are added up in
-// float64.
+// Moments of one SIMD level, or of one GPU, have the same bits at any number of threads;
+// levels and devices differ in the last bits of float32 sums over a window, which are
+// added up in float64.
 //
 // Compatibility: experimental; the file is formats/stats.
 package calibrate

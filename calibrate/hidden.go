@@ -5,182 +5,277 @@ import (
 	"errors"
 	"os"
 
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/tensor"
+	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/exec"
 )
 
-// Hidden is the hidden states of all windows, on their way through a model: in
-// memory, or in a temporary file that is read and written a window at a time.
+// A Keep says where hidden states are kept: on an opened device as long as there is room
+// beside Reserve, the rest in memory, or in a temporary file.
+type Keep struct {
+	On      *exec.Opened
+	Reserve int64  // bytes of the device that are left for stages
+	Most    int64  // bytes of memory for the rest, else it lies in a file; 0: no limit
+	Dir     string // of the file; "": the system's
+}
+
+// Hidden is the hidden states of all windows, on their way through a model: those of the
+// first windows on a device, those of the others in memory, or in a temporary file that
+// is read and written a window at a time.
 type Hidden struct {
+	keep    Keep
 	windows [][]int32
-	states  [][]float32 // [T][D] of each window; nil: they lie in file
-	file    *scratch
-	at      []int64 // where each window's lie in file, and their end
-	buffer  []float32
-	raw     []byte
+	width   int   // of a row: the hidden state, and what blocks read of others before them
+	states  int   // numbers of a hidden state
+	at      []int // first row of each window, and the end of the last
+	groups  []int // first of the windows that a device is given at once, and the end
+
+	near   device.Rows // nil: none
+	n      int         // windows that are near
+	far    []float32   // of the others [T][D], where they are in memory
+	file   *scratch    // nil: they are in memory
+	buffer []float32
+	narrow []float32
+	raw    []byte
 }
 
-// NewHidden embeds windows by a stage that begins a model of width D.
-func NewHidden(ctx context.Context, s *exec.Stage, width int, windows [][]int32) (*Hidden, error) {
-	return embedded(ctx, s, width, &Hidden{windows: windows, states: make([][]float32, len(windows))})
+// NewHidden embeds windows by a stage of a model that embeds. Close gives what holds
+// them back, before the device is closed.
+func NewHidden(ctx context.Context, s *exec.Stage, g *graph.Graph, windows [][]int32, keep Keep) (*Hidden, error) {
+	return newHidden(int(g.WidestRow()), int(g.Width), windows, keep, func(h *Hidden) error {
+		return h.each(ctx, func(lo, hi int) error {
+			return h.change(lo, hi, false, func(p exec.Part) error { return s.Embed(p, windows[lo:hi]) })
+		})
+	})
 }
 
-// NewStoredHidden is NewHidden with the states in a temporary file in a folder
-// ("": the system's), which Close removes.
-func NewStoredHidden(ctx context.Context, s *exec.Stage, width int, windows [][]int32, dir string) (*Hidden, error) {
-	file, err := newScratch(dir)
-	if err != nil {
-		return nil, err
-	}
-	h := &Hidden{windows: windows, file: file, at: offsets(windows, width)}
-	if _, err := embedded(ctx, s, width, h); err != nil {
-		h.Close()
-		return nil, err
-	}
-	return h, nil
+// HiddenOf returns hidden states that were kept: read fills in the rows of window i, as
+// [Hidden.Rows] gave them.
+func HiddenOf(g *graph.Graph, windows [][]int32, keep Keep, read func(i int, x []float32) error) (*Hidden, error) {
+	width := int(g.WidestRow())
+	return newHidden(width, int(g.Width), windows, keep, func(h *Hidden) error {
+		for i, w := range windows {
+			x := make([]float32, len(w)*width)
+			err := read(i, x)
+			if err == nil {
+				err = h.change(i, i+1, false, func(p exec.Part) error { return p.Rows.Store(p.At, len(w), device.Host(x)) })
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
-func offsets(windows [][]int32, width int) []int64 {
-	at := make([]int64, 1, len(windows)+1)
+// newHidden finds places, which fill fills.
+func newHidden(width, states int, windows [][]int32, keep Keep, fill func(h *Hidden) error) (*Hidden, error) {
+	h := &Hidden{keep: keep, windows: windows, width: width, states: states, at: make([]int, 1, len(windows)+1)}
 	for _, w := range windows {
-		at = append(at, at[len(at)-1]+Bytes(int64(len(w)), int64(width)))
+		h.at = append(h.at, h.at[len(h.at)-1]+len(w))
 	}
-	return at
-}
-
-func embedded(ctx context.Context, s *exec.Stage, width int, h *Hidden) (*Hidden, error) {
-	for i, w := range h.windows {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		x := make([]float32, len(w)*width)
-		if err := s.Embed(x, w); err != nil {
-			return nil, err
-		}
-		if err := h.put(i, x); err != nil {
-			return nil, err
-		}
+	h.group()
+	err := h.place()
+	if err == nil {
+		err = fill(h)
+	}
+	if err != nil {
+		return nil, errors.Join(err, h.Close())
 	}
 	return h, nil
 }
 
-// Close removes what lies in a file.
+// group divides the windows: one by one for the processor, some together for a device,
+// wherever they lie, since what it computes may depend on what goes through together.
+func (h *Hidden) group() {
+	for i := range h.windows {
+		if n := len(h.groups); n == 0 || h.keep.On == nil || h.at[i+1]-h.at[h.groups[n-1]] > atOnce {
+			h.groups = append(h.groups, i)
+		}
+	}
+	h.groups = append(h.groups, len(h.windows))
+}
+
+func (h *Hidden) place() (err error) {
+	room, err := h.keep.On.Room(h.width, h.keep.Reserve)
+	if err != nil {
+		return err
+	}
+	for _, end := range h.groups {
+		if int64(h.at[end]) <= room {
+			h.n = end
+		}
+	}
+	if h.at[h.n] > 0 {
+		h.near, err = h.keep.On.NewRows(h.at[h.n], h.width)
+		if exec.Full(err) { // of pieces that are free
+			h.near, h.n, err = nil, 0, nil
+		}
+	}
+	switch rest := h.end() - h.at[h.n]; {
+	case err != nil || rest == 0:
+	case h.keep.Most > 0 && Bytes(int64(rest), int64(h.width)) > h.keep.Most:
+		h.file, err = newScratch(h.keep.Dir)
+	default:
+		h.far = make([]float32, rest*h.width)
+	}
+	return err
+}
+
+// end is the number of all rows.
+func (h *Hidden) end() int { return h.at[len(h.at)-1] }
+
+// Close gives back what holds the states.
 func (h *Hidden) Close() error {
-	if h.file == nil {
+	if h == nil {
 		return nil
 	}
-	return h.file.Close()
+	var errs []error
+	if h.near != nil {
+		errs = append(errs, h.near.Release())
+	}
+	if h.file != nil {
+		errs = append(errs, h.file.Close())
+	}
+	h.near, h.file, h.far = nil, nil, nil
+	return errors.Join(errs...)
 }
 
-// HiddenOf returns hidden states that were kept: those of each window, [T][D],
-// as [Hidden.States] gave them. They belong to the result.
-func HiddenOf(windows [][]int32, states [][]float32) *Hidden {
-	return &Hidden{windows: windows, states: states}
-}
-
-// States returns the hidden states of each window, [T][D], or nil where they lie
-// in a file. They change with the next block.
-func (h *Hidden) States() [][]float32 { return h.states }
+// Held returns the bytes of the processor's memory that the states take.
+func (h *Hidden) Held() int64 { return 4 * int64(len(h.far)) }
 
 // Bytes returns the memory that hidden states of so many tokens take.
 func Bytes(tokens, width int64) int64 { return 4 * tokens * width }
 
-// Through runs a stage over the states. Where keep is false they stay as they
-// were: the stage's hook has seen what its linears read, and that was all.
+// Through runs a stage over the states. Where keep is false they stay as they were: what
+// linears read was gathered, and that was all.
 func (h *Hidden) Through(ctx context.Context, s *exec.Stage, keep bool) error {
-	return h.each(ctx, keep, s.Transform)
+	return h.each(ctx, func(lo, hi int) error {
+		if !keep {
+			from, err := h.part(lo, hi, true)
+			if err != nil {
+				return err
+			}
+			return s.Transform(exec.Part{}, from, h.windows[lo:hi])
+		}
+		return h.change(lo, hi, true, func(p exec.Part) error { return s.Transform(p, p, h.windows[lo:hi]) })
+	})
 }
 
-// Normalize applies the model's last norm; what comes out is the head's input.
-func (h *Hidden) Normalize(ctx context.Context, s *exec.Stage, keep bool) error {
-	return h.each(ctx, keep, s.Normalize)
+// Show has a stage that is the head see the states.
+func (h *Hidden) Show(ctx context.Context, s *exec.Stage) error {
+	return h.each(ctx, func(lo, hi int) error {
+		from, err := h.part(lo, hi, true)
+		if err != nil {
+			return err
+		}
+		return s.Show(from, h.windows[lo:hi])
+	})
 }
 
-func (h *Hidden) each(ctx context.Context, keep bool, f func(x []float32) error) error {
-	for i := range h.windows {
+// Behind returns what a stage makes of the states, which stay as they were: kept as
+// they are.
+func (h *Hidden) Behind(ctx context.Context, s *exec.Stage) (*Hidden, error) {
+	return newHidden(h.width, h.states, h.windows, h.keep, func(out *Hidden) error {
+		return h.each(ctx, func(lo, hi int) error {
+			from, err := h.part(lo, hi, true)
+			if err != nil {
+				return err
+			}
+			return out.change(lo, hi, false, func(to exec.Part) error { return s.Transform(to, from, h.windows[lo:hi]) })
+		})
+	})
+}
+
+// Windows returns the windows.
+func (h *Hidden) Windows() [][]int32 { return h.windows }
+
+// Window returns the states of one window, [T][D], valid until the next call.
+func (h *Hidden) Window(i int) ([]float32, error) {
+	x, err := h.Rows(i)
+	if err != nil || h.states == h.width {
+		return x, err
+	}
+	rows := len(h.windows[i])
+	h.narrow = sized(h.narrow, rows*h.states)
+	for r := range rows {
+		copy(h.narrow[r*h.states:(r+1)*h.states], x[r*h.width:])
+	}
+	return h.narrow, nil
+}
+
+// Rows returns the rows of one window, of [graph.Graph.WidestRow] numbers, valid until
+// the next call.
+func (h *Hidden) Rows(i int) ([]float32, error) {
+	p, err := h.part(i, i+1, true)
+	if err != nil {
+		return nil, err
+	}
+	rows := len(h.windows[i])
+	if x, ok := p.Rows.(device.HostRows); ok {
+		return x.X[p.At*h.width : (p.At+rows)*h.width], nil
+	}
+	h.buffer = sized(h.buffer, rows*h.width)
+	return h.buffer, p.Rows.Slice(p.At, p.At+rows).Read(h.buffer)
+}
+
+// atOnce is how many rows a device is given at once, of several windows.
+const atOnce = 2048
+
+// each calls f with the windows of each group.
+func (h *Hidden) each(ctx context.Context, f func(lo, hi int) error) error {
+	for i, hi := range h.groups[1:] {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		x, err := h.window(i, !keep)
-		if err == nil {
-			err = f(x)
-		}
-		if err == nil && keep {
-			err = h.put(i, x)
-		}
-		if err != nil {
+		if err := f(h.groups[i], hi); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// window returns the states of one window, [T][D], valid until the next call: a
-// copy where they are asked for to be changed without being put back.
-func (h *Hidden) window(i int, private bool) ([]float32, error) {
-	if h.file == nil {
-		if !private {
-			return h.states[i], nil
-		}
-		h.buffer = append(h.buffer[:0], h.states[i]...)
-		return h.buffer, nil
+// part returns where windows lie that are all near or all far: those of a file in
+// memory, with what they are where they are to be read.
+func (h *Hidden) part(lo, hi int, read bool) (exec.Part, error) {
+	switch {
+	case hi <= h.n:
+		return exec.Part{Rows: h.near, At: h.at[lo], Width: h.width}, nil
+	case h.file == nil:
+		return exec.Part{Rows: device.HostRows{X: h.far, Width: h.width}, At: h.at[lo] - h.at[h.n], Width: h.width}, nil
 	}
-	n := int(h.at[i+1] - h.at[i])
-	h.raw, h.buffer = sized(h.raw, n), sized(h.buffer, n/4)
-	if _, err := h.file.ReadAt(h.raw, h.at[i]); err != nil {
-		return nil, err
+	n := (h.at[hi] - h.at[lo]) * h.width
+	h.buffer = sized(h.buffer, n)
+	p := exec.Part{Rows: device.HostRows{X: h.buffer, Width: h.width}, Width: h.width}
+	if !read {
+		return p, nil
 	}
-	return h.buffer, tensor.ToFloat32(h.buffer, h.raw, tensor.F32)
+	h.raw = sized(h.raw, 4*n)
+	if _, err := h.file.ReadAt(h.raw, h.offset(lo)); err != nil {
+		return p, err
+	}
+	return p, tensor.ToFloat32(h.buffer, h.raw, tensor.F32)
 }
 
-// put stores the states of one window.
-func (h *Hidden) put(i int, x []float32) error {
-	if h.file == nil {
-		h.states[i] = x
-		return nil
+// offset is where a window lies in the file.
+func (h *Hidden) offset(i int) int64 { return Bytes(int64(h.at[i]-h.at[h.n]), int64(h.width)) }
+
+// change has f write windows.
+func (h *Hidden) change(lo, hi int, read bool, f func(p exec.Part) error) error {
+	p, err := h.part(lo, hi, read)
+	if err == nil {
+		err = f(p)
 	}
-	h.raw = sized(h.raw, 4*len(x))
-	if err := tensor.FromFloat32(h.raw, x, tensor.F32); err != nil {
+	if err != nil || h.file == nil || hi <= h.n {
 		return err
 	}
-	_, err := h.file.WriteAt(h.raw, h.at[i])
+	h.raw = sized(h.raw, 4*len(h.buffer))
+	if err := tensor.FromFloat32(h.raw, h.buffer, tensor.F32); err != nil {
+		return err
+	}
+	_, err = h.file.WriteAt(h.raw, h.offset(lo))
 	return err
-}
-
-// through returns what a stage makes of the states, which stay as they were:
-// stored as they are.
-func (h *Hidden) through(ctx context.Context, s *exec.Stage, dir string) (*Hidden, error) {
-	out := &Hidden{windows: h.windows, at: h.at}
-	if h.file == nil {
-		out.states = make([][]float32, len(h.windows))
-	} else {
-		file, err := newScratch(dir)
-		if err != nil {
-			return nil, err
-		}
-		out.file = file
-	}
-	for i := range h.windows {
-		err := ctx.Err()
-		var x []float32
-		if err == nil {
-			x, err = h.window(i, true)
-		}
-		if err == nil && h.file == nil {
-			x = append([]float32(nil), x...)
-		}
-		if err == nil {
-			err = s.Transform(x)
-		}
-		if err == nil {
-			err = out.put(i, x)
-		}
-		if err != nil {
-			out.Close()
-			return nil, err
-		}
-	}
-	return out, nil
 }
 
 func sized[T any](v []T, n int) []T {

@@ -10,6 +10,7 @@ import (
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/formats/tensor"
+	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/exec"
 )
 
@@ -32,7 +33,7 @@ type level struct {
 // relative size in all its matrices. Windows are cut where that many would have more
 // than levelTokens times the passages' tokens. Few passages say which matrix matters more, but
 // texts differ, and the first positions of a window have less to go by.
-func measureLevel(ctx context.Context, m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions, sensitivity map[string]float64) (float64, error) {
+func measureLevel(ctx context.Context, m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions, sensitivity, sizes map[string]float64) (float64, error) {
 	var sum float64
 	for _, name := range slices.Sorted(maps.Keys(sensitivity)) { // one order, one sum
 		sum += sensitivity[name]
@@ -42,7 +43,7 @@ func measureLevel(ctx context.Context, m *model.Model, s *stats.File, windows []
 		return 1, nil
 	}
 	o.Relative = min(levelKL/sum, levelMost)
-	l := level{newDisturber(m, s, whole, o), passages}
+	l := level{newDisturber(m, s, whole, o, sizes), passages}
 	defer l.close()
 	l.dtype = tensor.BF16 // a block's matrices are held at once; far finer than the errors
 	if err := l.embed(ctx); err != nil {
@@ -90,10 +91,10 @@ func (l *level) through(ctx context.Context, block int) error {
 	carry := func(h *Hidden) func(s *exec.Stage) error {
 		return func(s *exec.Stage) error { return h.Through(ctx, s, true) }
 	}
-	if err := l.stage(block, 1, changed, carry(l.copies[0].hidden)); err != nil {
+	if err := l.stage(device.Block(block), changed, carry(l.copies[0].hidden)); err != nil {
 		return err
 	}
-	return l.stage(block, 1, nil, carry(l.clean))
+	return l.stage(device.Block(block), nil, carry(l.clean))
 }
 
 // ratio compares at the end.
@@ -106,11 +107,11 @@ func (l *level) ratio(ctx context.Context) (float64, error) {
 		}
 	}
 	var sums, counts [2]float64 // on all positions, on passages
-	err := l.stage(0, 0, nil, func(clean *exec.Stage) error {
-		return l.stage(0, 0, []*formats.Tensor{changed}, func(s *exec.Stage) error {
+	err := l.stage(device.Head(l.m.Graph), nil, func(clean *exec.Stage) error {
+		return l.stage(device.Head(l.m.Graph), []*formats.Tensor{changed}, func(s *exec.Stage) error {
 			for i, all := range l.positions() {
 				for rows := range slices.Chunk(all, levelRows) {
-					want, err := l.logProbabilities(ctx, clean, l.clean, i, rows)
+					want, err := l.logits(ctx, clean, l.clean, i, rows)
 					if err != nil {
 						return err
 					}

@@ -2,6 +2,7 @@ package calibrate
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	goruntime "runtime"
 
@@ -9,12 +10,16 @@ import (
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/formats/tensor"
+	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/exec"
 )
 
 // Options say how a model is measured.
 type Options struct {
 	Threads int // 0: all
+	// On is the opened device that measures; nil: the processor does.
+	On *exec.Opened
 	// Memory is how many bytes hidden states and finished moments may take;
 	// what is beyond lies in a temporary file. 0: no limit.
 	Memory int64
@@ -32,6 +37,36 @@ func (o *Options) threads() int {
 		return o.Threads
 	}
 	return goruntime.GOMAXPROCS(0)
+}
+
+// keep says where hidden states of windows are kept on the way through a model by stages
+// of the options.
+func (o *Options) keep(m *model.Model, windows [][]int32, gather bool) (Keep, error) {
+	reserve, err := o.On.Need(m, exec.Walk{Context: longest(windows), Gather: gather})
+	if !gather {
+		reserve *= 2 // one with what is stored, one with errors
+	}
+	return Keep{On: o.On, Reserve: reserve, Most: o.Memory / 2, Dir: o.Dir}, err
+}
+
+// stage returns the options of a stage that windows are run through, in float32.
+func (o *Options) stage(windows [][]int32) exec.Options {
+	return exec.Options{Threads: o.threads(), Exact: true, On: o.On, Context: int64(longest(windows))}
+}
+
+// level names what computes: the processor's instruction set, or the device.
+func (o *Options) level() string {
+	if o.On != nil {
+		return o.On.String()
+	}
+	return cpu.Best().Level().String()
+}
+
+func longest(windows [][]int32) (n int) {
+	for _, w := range windows {
+		n = max(n, len(w))
+	}
+	return n
 }
 
 // Measure runs windows through a model, block by block, and returns what its
@@ -63,31 +98,30 @@ func (w *walker) run(ctx context.Context) error {
 		return err
 	}
 	g := w.m.Graph
-	if err := w.stage(0, 0, nil, func(s *exec.Stage) error { return w.embed(ctx, s) }); err != nil {
+	if err := w.stage(device.Embedding(), func(s *exec.Stage) error { return w.embed(ctx, s) }); err != nil {
 		return err
 	}
 	defer w.hidden.Close()
 	for i := range g.Blocks {
-		if err := w.gather(ctx, i, 1, func(s *exec.Stage) error { return w.hidden.Through(ctx, s, true) }); err != nil {
+		if err := w.gather(ctx, device.Block(i), func(s *exec.Stage, last bool) error { return w.hidden.Through(ctx, s, last) }); err != nil {
 			return err
 		}
 		if w.o.Progress != nil {
 			w.o.Progress(int64(i+1), int64(len(g.Blocks)))
 		}
 	}
-	return w.gather(ctx, len(g.Blocks), 0, func(s *exec.Stage) error { return w.hidden.Normalize(ctx, s, false) })
+	return w.gather(ctx, device.Head(g), func(s *exec.Stage, _ bool) error { return w.hidden.Show(ctx, s) })
 }
 
 // embed makes the hidden states, in memory where they take at most half of it.
-func (w *walker) embed(ctx context.Context, s *exec.Stage) (err error) {
-	width := int(w.m.Graph.Width)
-	size := Bytes(w.out.Source.Tokens, int64(width))
-	if w.o.Memory > 0 && size > w.o.Memory/2 {
-		w.hidden, err = NewStoredHidden(ctx, s, width, w.windows, w.o.Dir)
+func (w *walker) embed(ctx context.Context, s *exec.Stage) error {
+	keep, err := w.o.keep(w.m, w.windows, true)
+	if err != nil {
 		return err
 	}
-	w.held = size
-	w.hidden, err = NewHidden(ctx, s, width, w.windows)
+	if w.hidden, err = NewHidden(ctx, s, w.m.Graph, w.windows, keep); err == nil {
+		w.held = w.hidden.Held()
+	}
 	return err
 }
 
@@ -122,7 +156,7 @@ func (w *walker) source() error {
 	}
 	s := &w.out.Source
 	*s = stats.Source{Model: filepath.Base(w.m.Path), ModelHash: hash, Text: filepath.Base(w.o.Text), TextHash: stats.HashWindows(w.windows),
-		Windows: len(w.windows), Seed: w.o.Seed, Tool: w.o.Tool}
+		Windows: len(w.windows), Seed: w.o.Seed, Level: w.o.level(), Tool: w.o.Tool}
 	for _, ids := range w.windows {
 		s.Tokens += int64(len(ids))
 		s.Context = max(s.Context, len(ids))
@@ -130,35 +164,38 @@ func (w *walker) source() error {
 	return nil
 }
 
-// gather measures what n blocks from first on read while f runs them.
-func (w *walker) gather(ctx context.Context, first, n int, f func(s *exec.Stage) error) error {
-	g := NewGatherer(w.o.threads())
-	g.PerExpert = true
-	err := w.stage(first, n, g, f)
-	g.Close()
+// gather measures what a span reads while f runs it, for the last time with last.
+func (w *walker) gather(ctx context.Context, span device.Span, f func(s *exec.Stage, last bool) error) error {
+	var g *Gathered
+	err := w.stage(span, func(s *exec.Stage) (err error) {
+		g, err = Gather(ctx, w.m, s, func(last bool) error { return f(s, last) })
+		return err
+	})
 	if err != nil {
-		return placed(w.m.Path, err)
+		return formats.In(w.m.Path, err)
 	}
-	if err := g.Err(); err != nil {
-		return Blame(ctx, w.m, placed(w.m.Path, err))
-	}
-	w.out.Source.Level = g.Level()
 	for name, m := range g.Inputs {
 		if w.out.Inputs[name], err = w.input(m); err != nil {
 			return err
 		}
 	}
 	for name, list := range g.Experts {
-		if w.out.Experts[name], err = w.experts(first, name, list); err != nil {
+		if w.out.Experts[name], err = w.experts(span.Lo, name, list); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// experts returns the inputs of a mixture's experts, all of them.
+// experts returns the inputs of a stack's matrices, all of them.
 func (w *walker) experts(block int, name string, list []*Moments) (_ []*stats.Input, err error) {
-	out := make([]*stats.Input, w.m.Graph.Blocks[block].MoE.Experts)
+	b, n := &w.m.Graph.Blocks[block], int64(0)
+	for _, p := range b.Parts(w.m.Graph.Width) {
+		if p.Linear != nil && p.Linear.Input == name {
+			n = max(n, p.Experts)
+		}
+	}
+	out := make([]*stats.Input, n)
 	for i := range out {
 		if i >= len(list) || list[i] == nil {
 			out[i] = &stats.Input{K: w.out.Inputs[name].K}
@@ -169,24 +206,11 @@ func (w *walker) experts(block int, name string, list []*Moments) (_ []*stats.In
 	return out, nil
 }
 
-// stage opens n blocks from first on in float32 arithmetic.
-func (w *walker) stage(first, n int, g *Gatherer, f func(s *exec.Stage) error) error {
-	o := exec.Options{Threads: w.o.threads(), Exact: true}
-	if g != nil {
-		o.Hook = g.Hook
-	}
-	s, err := exec.NewStage(w.m.Path, w.m.Graph, w.m.Tensor, first, n, o)
+// stage opens a span in float32 arithmetic.
+func (w *walker) stage(span device.Span, f func(s *exec.Stage) error) error {
+	s, err := exec.NewStage(w.m.Path, w.m.Graph, w.m.Tensor, span, w.o.stage(w.windows))
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	return f(s)
-}
-
-// placed names the file that an error of a format comes from.
-func placed(file string, err error) error {
-	if f, ok := err.(*formats.FormatError); ok && f.File == "" {
-		f.File = file
-	}
-	return err
+	return errors.Join(f(s), s.Close())
 }

@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/calibrate"
+	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/stats"
 )
 
 // TestMeasure finds every input of a model, and reads back what it writes.
 func TestMeasure(t *testing.T) {
-	for _, name := range []string{"llama-31", "mixtral", "gptj"} {
+	for _, name := range []string{"llama-31", "mixtral", "gptj", "gemma4-e"} {
 		m := openMicro(t, name)
 		windows := [][]int32{{1, 5, 9, 13, 17, 21, 25}, {2, 40, 80, 120, 160}}
 		f, err := calibrate.Measure(context.Background(), m, windows, calibrate.Options{Text: "dir/t.txt", Seed: 1<<64 - 1})
@@ -28,7 +29,7 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("%s: no head, or source %+v", name, f.Source)
 		}
 		path := t.TempDir() + "/a.nstats"
-		if err := f.Write(path); err != nil {
+		if err := f.Write(atomicfile.Scratch(path)); err != nil {
 			t.Fatal(err)
 		}
 		back, err := stats.Open(path)

@@ -10,23 +10,12 @@ type Moments struct {
 	Tokens int64
 	AbsMax []float32 // [K]; of the finite values
 
-	sums    []float64 // lower triangle of the sum, row after row
-	waiting []float32 // [..][K]: rows counted above and not yet added
-	add     func(m *Moments, x []float32)
-	invalid bool // a NaN or an infinity came
-}
-
-// settle adds the rows that wait.
-func (m *Moments) settle() {
-	if len(m.waiting) > 0 {
-		m.add(m, m.waiting)
-		m.waiting = m.waiting[:0]
-	}
+	sums []float64 // lower triangle of the sum, row after row
+	odd  bool      // a NaN or an infinity came
 }
 
 // Mean returns the moments as a full matrix [K][K], zeros where no token came.
 func (m *Moments) Mean() []float64 {
-	m.settle()
 	out := make([]float64, m.K*m.K)
 	if m.Tokens == 0 {
 		return out
@@ -42,7 +31,6 @@ func (m *Moments) Mean() []float64 {
 
 // packed returns the mean as a file holds it: a triangle of float32.
 func (m *Moments) packed() []float32 {
-	m.settle()
 	out := make([]float32, len(m.sums))
 	for i, v := range m.sums {
 		out[i] = float32(v / float64(m.Tokens))

@@ -56,11 +56,14 @@ func newShaper(k int, h []float64, set *cpu.Set, pool *cpu.Pool) *shaper {
 
 // transpose swaps the triangles, so that a column of C lies in a row.
 func (s *shaper) transpose() {
-	for i := range s.k {
-		for j := range i {
-			s.c[j*s.k+i], s.c[i*s.k+j] = s.c[i*s.k+j], 0
+	const rows = 32
+	s.pool.Run((s.k+rows-1)/rows, func(part int) {
+		for i := part * rows; i < min((part+1)*rows, s.k); i++ {
+			for j := range i {
+				s.c[j*s.k+i], s.c[i*s.k+j] = s.c[i*s.k+j], 0
+			}
 		}
-	}
+	})
 }
 
 // factor turns the lower triangle of c into C, block column by block column.
@@ -124,35 +127,72 @@ func inner(a, b []float32) float64 {
 	return sum
 }
 
-// disturb adds errors to w[N][K] whose tr(E H E') is about relative*tr(W H W'),
-// and returns exactly how much: the two traces, but for a common factor. Errors
-// of neighbouring rows have one size, that of a quantizer with a scale for them;
-// with alone each row has its own.
-func (s *shaper) disturb(w []float32, relative float64, alone bool, rng *rand.Rand) (errors, whole float64) {
-	k, n := s.k, len(w)/s.k
-	whole = s.size(w)
-	e := make([]float32, n*k)
-	group := scaleRows
-	if alone {
-		group = 1
-	}
-	for lo := 0; lo < n; lo += group {
-		hi := min(lo+group, n)
-		scale := math.Sqrt(squares(w[lo*k:hi*k]) / float64((hi-lo)*k))
-		for i := lo * k; i < hi*k; i++ {
-			e[i] = float32(scale * rng.NormFloat64())
+// A draw names the noise of one matrix. Rows draw by themselves, scaleRows at a time, so that threads share a
+// matrix and noise does not depend on how many they are.
+type draw struct{ seed, made uint64 }
+
+func (d draw) of(part int) *rand.Rand { return rand.New(rand.NewPCG(d.seed, d.made<<32|uint64(part))) }
+
+// disturb adds errors to w[N][K] whose tr(E H E') is relative*tr(W H W'), where whole is what [shaper.size] says of
+// w. Errors of neighbouring rows have one size, that of a quantizer with a scale for them; with alone each row has
+// its own.
+func (s *shaper) disturb(w []float32, relative, whole float64, alone bool, noise draw) {
+	k := s.k
+	e := make([]float32, len(w))
+	// E C = N diag(C), by which E is made: its size needs no product.
+	errors := s.each(w, func(part, lo, hi int) float64 {
+		rng, group := noise.of(part), hi-lo
+		if alone {
+			group = k
 		}
-	}
+		for ; lo < hi; lo += group {
+			scale := math.Sqrt(squares(w[lo:lo+group]) / float64(group))
+			for i := lo; i < lo+group; i++ {
+				e[i] = float32(scale * rng.NormFloat64())
+			}
+		}
+		return s.diagonal(e[part*scaleRows*k : hi])
+	})
 	s.shape(e)
-	errors = s.size(e)
-	if errors == 0 || whole == 0 {
-		return 0, whole
+	if s.c != nil {
+		errors -= float64(s.damping) * s.each(e, func(_, lo, hi int) float64 { return squares(e[lo:hi]) })
+	}
+	if !(errors > 0) || whole == 0 {
+		return
 	}
 	f := float32(math.Sqrt(relative * whole / errors))
-	for i, v := range e {
-		w[i] += f * v
+	s.each(e, func(_, lo, hi int) float64 {
+		for i := lo; i < hi; i++ {
+			w[i] += f * e[i]
+		}
+		return 0
+	})
+}
+
+// each calls f with the parts of x[N][K], scaleRows rows each, and adds up what it returns, in their order.
+func (s *shaper) each(x []float32, f func(part, lo, hi int) float64) float64 {
+	size := scaleRows * s.k
+	sums := make([]float64, (len(x)+size-1)/size)
+	s.pool.Run(len(sums), func(part int) { sums[part] = f(part, part*size, min((part+1)*size, len(x))) })
+	var sum float64
+	for _, v := range sums {
+		sum += v
 	}
-	return relative * whole, whole
+	return sum
+}
+
+// diagonal returns the squares of x diag(C).
+func (s *shaper) diagonal(x []float32) (sum float64) {
+	if s.c == nil {
+		return squares(x)
+	}
+	for ; len(x) > 0; x = x[s.k:] {
+		for i, v := range x[:s.k] {
+			v := float64(v) * float64(s.c[i*s.k+i])
+			sum += v * v
+		}
+	}
+	return sum
 }
 
 func squares(x []float32) float64 {
@@ -205,7 +245,7 @@ func (s *shaper) solve(e, later []float32, j int) {
 // size returns tr(X H X') of x[N][K], over the mean of H's diagonal.
 func (s *shaper) size(x []float32) float64 {
 	if s.c == nil {
-		return squares(x)
+		return s.each(x, func(_, lo, hi int) float64 { return squares(x[lo:hi]) })
 	}
 	const rows = 64
 	k, n := s.k, len(x)/s.k

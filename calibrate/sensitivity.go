@@ -1,16 +1,20 @@
 package calibrate
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"math"
-	"math/rand/v2"
+	"slices"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/exec"
 )
 
@@ -50,13 +54,14 @@ func (o *SensitivityOptions) fill() {
 // then sets the level of all. Errors are those of [Measure].
 func Sensitivities(ctx context.Context, m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions) error {
 	o.fill()
-	out, err := apart(ctx, m, s, windows, o)
+	sizes := map[string]float64{}
+	out, err := apart(ctx, m, s, windows, o, sizes)
 	if err != nil {
-		return placed(m.Path, err)
+		return formats.In(m.Path, err)
 	}
-	level, err := measureLevel(ctx, m, s, windows, o, out)
+	level, err := measureLevel(ctx, m, s, windows, o, out, sizes)
 	if err != nil {
-		return placed(m.Path, err)
+		return formats.In(m.Path, err)
 	}
 	for name := range out {
 		out[name] *= level
@@ -70,8 +75,8 @@ func Sensitivities(ctx context.Context, m *model.Model, s *stats.File, windows [
 }
 
 // apart measures what errors in each matrix cost on passages.
-func apart(ctx context.Context, m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions) (map[string]float64, error) {
-	d := newDisturber(m, s, spread(windows, o.Tokens), o)
+func apart(ctx context.Context, m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions, sizes map[string]float64) (map[string]float64, error) {
+	d := newDisturber(m, s, spread(windows, o.Tokens), o, sizes)
 	defer d.close()
 	err := d.run(ctx)
 	return d.out, err
@@ -104,8 +109,9 @@ type disturber struct {
 	set     *cpu.Set
 	pool    *cpu.Pool
 	windows [][]int32
-	dtype   tensor.DType // of disturbed matrices
-	made    uint64       // disturbed matrices
+	dtype   tensor.DType       // of disturbed matrices
+	made    uint64             // disturbed matrices
+	sizes   map[string]float64 // tr(W H W') of matrices, as [shaper.size] says it
 	out     map[string]float64
 
 	clean  *Hidden
@@ -125,10 +131,11 @@ type copied struct {
 	relative float64 // size of the error
 	hidden   *Hidden
 	head     *formats.Tensor // disturbed too; nil: the model's
+	with     *formats.Tensor // disturbed in every block; nil: the model's
 }
 
-func newDisturber(m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions) *disturber {
-	d := &disturber{m: m, s: s, o: o, set: cpu.Best(), pool: cpu.NewPool(o.threads()), windows: windows, dtype: tensor.F32, out: map[string]float64{}}
+func newDisturber(m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions, sizes map[string]float64) *disturber {
+	d := &disturber{sizes: sizes, m: m, s: s, o: o, set: cpu.Best(), pool: cpu.NewPool(o.threads()), windows: windows, dtype: tensor.F32, out: map[string]float64{}}
 	d.change = d.disturbed
 	return d
 }
@@ -142,6 +149,9 @@ func (d *disturber) close() {
 
 func (d *disturber) run(ctx context.Context) error {
 	if err := d.embed(ctx); err != nil {
+		return err
+	}
+	if err := d.perLayer(ctx); err != nil {
 		return err
 	}
 	for i := range d.m.Graph.Blocks {
@@ -165,8 +175,8 @@ func (d *disturber) progress(blocks int) {
 	}
 }
 
-// stage runs f on blocks [first, first+n), some tensors of which may be others.
-func (d *disturber) stage(first, n int, others []*formats.Tensor, f func(s *exec.Stage) error) error {
+// stage runs f on a span, some tensors of which may be others.
+func (d *disturber) stage(span device.Span, others []*formats.Tensor, f func(s *exec.Stage) error) error {
 	s, err := exec.NewStage(d.m.Path, d.m.Graph, func(name string) formats.Tensor {
 		for _, other := range others {
 			if other.Name == name {
@@ -174,33 +184,40 @@ func (d *disturber) stage(first, n int, others []*formats.Tensor, f func(s *exec
 			}
 		}
 		return d.m.Tensor(name)
-	}, first, n, exec.Options{Threads: d.o.threads(), Exact: true})
+	}, span, d.o.stage(d.windows))
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	return f(s)
+	return errors.Join(f(s), s.Close())
+}
+
+// embedded returns the hidden states before the first block, some tensors being others.
+func (d *disturber) embedded(ctx context.Context, others ...*formats.Tensor) (h *Hidden, err error) {
+	g := d.m.Graph
+	keep, err := d.o.keep(d.m, d.windows, false)
+	if err != nil {
+		return nil, err
+	}
+	keep.Most /= int64(len(g.Weights())) // copies
+	if d.o.Memory > 0 {
+		keep.Most = max(keep.Most, 1)
+	}
+	err = d.stage(device.Embedding(), others, func(s *exec.Stage) (err error) {
+		if h, err = NewHidden(ctx, s, g, d.windows, keep); err == nil {
+			d.open = append(d.open, h)
+		}
+		return err
+	})
+	return h, err
 }
 
 // embed makes the hidden states, and those of a disturbed embedding table.
-func (d *disturber) embed(ctx context.Context) error {
+func (d *disturber) embed(ctx context.Context) (err error) {
 	g := d.m.Graph
-	embed := func(to **Hidden) func(s *exec.Stage) error {
-		return func(s *exec.Stage) (err error) {
-			if d.stored() {
-				*to, err = NewStoredHidden(ctx, s, int(g.Width), d.windows, d.o.Dir)
-			} else {
-				*to, err = NewHidden(ctx, s, int(g.Width), d.windows)
-			}
-			return err
-		}
-	}
-	if err := d.stage(0, 0, nil, embed(&d.clean)); err != nil {
+	if d.clean, err = d.embedded(ctx); err != nil {
 		return err
 	}
-	d.open = append(d.open, d.clean)
 	var in reading
-	var err error
 	if g.Tied() {
 		if in.h, err = d.s.Moments(g.Head.Input, -1); err != nil {
 			return err
@@ -215,20 +232,93 @@ func (d *disturber) embed(ctx context.Context) error {
 	if g.Tied() {
 		c.head = table
 	}
-	if err := d.stage(0, 0, []*formats.Tensor{table}, embed(&c.hidden)); err != nil {
+	c.hidden, err = d.embedded(ctx, table)
+	d.copies = append(d.copies, c)
+	return err
+}
+
+// perLayer makes the copies that a disturbed table and projection of per-layer
+// embeddings lead to, which every block reads.
+func (d *disturber) perLayer(ctx context.Context) error {
+	p := d.m.Graph.PerLayer
+	if p == nil {
+		return nil
+	}
+	table, err := d.rows(p.Table)
+	if err != nil {
 		return err
 	}
-	d.open, d.copies = append(d.open, c.hidden), append(d.copies, c)
+	projection, _, err := d.change(p.Projection.Weight, &reading{}, false)
+	if err != nil {
+		return err
+	}
+	for _, w := range []*formats.Tensor{table, projection} {
+		if w == nil {
+			continue
+		}
+		h, err := d.embedded(ctx)
+		if err != nil {
+			return err
+		}
+		d.copies = append(d.copies, copied{name: w.Name, relative: d.o.Relative, hidden: h, with: w})
+	}
 	return nil
 }
 
-// stored says whether the hidden states of all copies are too large for memory.
-func (d *disturber) stored() bool {
-	var tokens int64
-	for _, w := range d.windows {
-		tokens += int64(len(w))
+// rows returns a table that is far larger than the rest of a model with errors in those
+// rows alone that the windows' tokens look up; nil of one in codes, whose other rows
+// could not stay as they are.
+func (d *disturber) rows(name string) (*formats.Tensor, error) {
+	t := d.m.Tensor(name)
+	s, ok := scheme.ByName(t.Scheme)
+	if !ok || t.Form != "" || !plain(t.Scheme) {
+		return nil, nil
 	}
-	return d.o.Memory > 0 && int64(len(d.m.Graph.Weights()))*Bytes(tokens, d.m.Graph.Width) > d.o.Memory/2
+	ids := slices.Concat(d.windows...)
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	n, k := t.Rows()
+	w := make([]float32, int64(len(ids))*k)
+	for i, id := range ids {
+		if err := form.DecodeRows(w[int64(i)*k:int64(i+1)*k], &t, int64(id), 1); err != nil {
+			return nil, err
+		}
+	}
+	if err := finite(name, w, 0); err != nil {
+		return nil, err
+	}
+	shaper := newShaper(int(k), nil, d.set, d.pool)
+	shaper.disturb(w, d.o.Relative, shaper.size(w), true, d.draw())
+	var pieces []formats.Tensor
+	next := int64(0)
+	slice := func(end int64) error {
+		if end == next {
+			return nil
+		}
+		x, err := scheme.Slice(t, next, end-next)
+		pieces = append(pieces, x)
+		return err
+	}
+	for i, id := range ids {
+		row := w[int64(i)*k : int64(i+1)*k]
+		raw := make([]byte, len(row)*s.DType.Bits()/8)
+		if err := tensor.FromFloat32(raw, row, s.DType); err != nil {
+			return nil, err
+		}
+		x, err := scheme.New(name, s, []int64{1, k}, nil, tensor.BytesBlob(raw))
+		if err == nil {
+			err = slice(int64(id))
+		}
+		if err != nil {
+			return nil, err
+		}
+		pieces, next = append(pieces, x), int64(id)+1
+	}
+	if err := slice(n); err != nil {
+		return nil, err
+	}
+	out, err := scheme.Concat(name, t.Shape, pieces...)
+	return &out, err
 }
 
 // block carries everything through one block, and makes the copies that a
@@ -237,8 +327,8 @@ func (d *disturber) block(ctx context.Context, i int) error {
 	var fresh []copied
 	err := d.each(i, func(w *formats.Tensor, relative float64) error {
 		c := copied{name: w.Name, relative: relative}
-		err := d.stage(i, 1, []*formats.Tensor{w}, func(s *exec.Stage) (err error) {
-			c.hidden, err = d.clean.through(ctx, s, d.o.Dir)
+		err := d.stage(device.Block(i), []*formats.Tensor{w}, func(s *exec.Stage) (err error) {
+			c.hidden, err = d.clean.Behind(ctx, s)
 			return err
 		})
 		if err == nil {
@@ -250,14 +340,22 @@ func (d *disturber) block(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	err = d.stage(i, 1, nil, func(s *exec.Stage) error {
+	err = d.stage(device.Block(i), nil, func(s *exec.Stage) error {
 		for _, c := range append(d.copies, copied{hidden: d.clean}) {
+			if c.with != nil {
+				continue
+			}
 			if err := c.hidden.Through(ctx, s, true); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+	for _, c := range d.copies {
+		if c.with != nil && err == nil {
+			err = d.stage(device.Block(i), []*formats.Tensor{c.with}, func(s *exec.Stage) error { return c.hidden.Through(ctx, s, true) })
+		}
+	}
 	d.copies = append(d.copies, fresh...)
 	return err
 }
@@ -266,7 +364,7 @@ func (d *disturber) block(ctx context.Context, i int) error {
 func (d *disturber) each(block int, f func(w *formats.Tensor, relative float64) error) error {
 	input, in := "", &reading{}
 	for _, l := range d.m.Graph.Blocks[block].Linears() {
-		if l.Role == model.RoleRouter {
+		if l.Role.Steers() {
 			continue
 		}
 		if l.Input != input {
@@ -292,24 +390,64 @@ func (d *disturber) disturbed(name string, in *reading, table bool) (*formats.Te
 	t := d.m.Tensor(name)
 	n, k := t.Rows()
 	w := make([]float32, n*k)
-	if err := form.DecodeRows(w, &t, 0, n); err != nil {
+	if err := d.decode(w, &t); err != nil {
 		return nil, 0, err
 	}
-	if err := finite(name, w, 0); err != nil {
-		return nil, 0, err
-	}
-	rng := rand.New(rand.NewPCG(d.o.Seed, d.made<<32|uint64(len(w))))
-	d.made++
 	if in.shaper == nil {
 		in.shaper = newShaper(int(k), in.h, d.set, d.pool)
 	}
-	in.shaper.disturb(w, d.o.Relative, table, rng)
-	raw := make([]byte, d.dtype.Bits()/8*len(w))
-	if err := tensor.FromFloat32(raw, w, d.dtype); err != nil {
+	whole, known := d.sizes[name]
+	if !known {
+		whole = in.shaper.size(w)
+		d.sizes[name] = whole
+	}
+	in.shaper.disturb(w, d.o.Relative, whole, table, d.draw())
+	width := d.dtype.Bits() / 8
+	raw := make([]byte, width*len(w))
+	if err := d.rowsOf(n, func(lo, hi int64) error {
+		return tensor.FromFloat32(raw[int64(width)*lo*k:int64(width)*hi*k], w[lo*k:hi*k], d.dtype)
+	}); err != nil {
 		return nil, 0, err
 	}
 	out := formats.Tensor{Name: name, Shape: t.Shape, Scheme: d.dtype.String(), Parts: []formats.Part{{Name: "data", DType: d.dtype, Shape: t.Shape, Data: tensor.BytesBlob(raw)}}}
 	return &out, d.o.Relative, nil
+}
+
+// draw is noise that no other matrix has.
+func (d *disturber) draw() draw {
+	d.made++
+	return draw{d.o.Seed, d.made}
+}
+
+// decode reads a matrix and refuses numbers that are not finite: on all threads where rows are stored by themselves.
+func (d *disturber) decode(w []float32, t *formats.Tensor) error {
+	n, k := t.Rows()
+	rows := func(lo, hi int64) error {
+		if err := form.DecodeRows(w[lo*k:hi*k], t, lo, hi-lo); err != nil {
+			return err
+		}
+		return finite(t.Name, w[lo*k:hi*k], lo*k)
+	}
+	if t.Form != "" || !plain(t.Scheme) {
+		return rows(0, n)
+	}
+	return d.rowsOf(n, rows)
+}
+
+// plain reports whether a scheme is numbers of 32 or 16 bits.
+func plain(name string) bool {
+	s, ok := scheme.ByName(name)
+	return ok && (s.DType == tensor.F32 || s.DType == tensor.F16 || s.DType == tensor.BF16)
+}
+
+// rowsOf calls f with runs of n rows, on all threads. Of errors it returns the first row's.
+func (d *disturber) rowsOf(n int64, f func(lo, hi int64) error) error {
+	errs := make([]error, (n+scaleRows-1)/scaleRows)
+	d.pool.Run(len(errs), func(part int) {
+		lo := int64(part) * scaleRows
+		errs[part] = f(lo, min(lo+scaleRows, n))
+	})
+	return cmp.Or(errs...)
 }
 
 // finite refuses weights that are not; first is the number of the first of them.
@@ -326,11 +464,11 @@ func finite(name string, w []float32, first int64) error {
 func (d *disturber) compare(ctx context.Context) error {
 	g := d.m.Graph
 	rows := d.positions()
-	want := make([][]float32, len(rows)) // log-probabilities [T][Vocab]
-	err := d.stage(0, 0, nil, func(s *exec.Stage) error {
+	want := make([][]float32, len(rows)) // logits [T][Vocab]
+	err := d.stage(device.Head(d.m.Graph), nil, func(s *exec.Stage) error {
 		for i := range rows {
 			var err error
-			if want[i], err = d.logProbabilities(ctx, s, d.clean, i, rows[i]); err != nil {
+			if want[i], err = d.logits(ctx, s, d.clean, i, rows[i]); err != nil {
 				return err
 			}
 		}
@@ -348,7 +486,7 @@ func (d *disturber) compare(ctx context.Context) error {
 	}
 	for i := range d.copies {
 		if c := &d.copies[i]; c.head != nil {
-			if err := d.stage(0, 0, []*formats.Tensor{c.head}, func(s *exec.Stage) error { return d.diverge(ctx, s, c, rows, want) }); err != nil {
+			if err := d.stage(device.Head(d.m.Graph), []*formats.Tensor{c.head}, func(s *exec.Stage) error { return d.diverge(ctx, s, c, rows, want) }); err != nil {
 				return err
 			}
 		}
@@ -361,7 +499,7 @@ func (d *disturber) compare(ctx context.Context) error {
 		return err
 	}
 	c := copied{name: g.Head.Weight, relative: relative, hidden: d.clean}
-	return d.stage(0, 0, []*formats.Tensor{head}, func(s *exec.Stage) error { return d.diverge(ctx, s, &c, rows, want) })
+	return d.stage(device.Head(d.m.Graph), []*formats.Tensor{head}, func(s *exec.Stage) error { return d.diverge(ctx, s, &c, rows, want) })
 }
 
 // head changes a head of its own.
@@ -384,13 +522,13 @@ func (d *disturber) positions() [][]int {
 	return out
 }
 
-// logProbabilities returns those of chosen rows of a window, [len(rows)][Vocab].
-func (d *disturber) logProbabilities(ctx context.Context, s *exec.Stage, h *Hidden, window int, rows []int) ([]float32, error) {
+// logits returns those of chosen rows of a window, [len(rows)][Vocab].
+func (d *disturber) logits(ctx context.Context, s *exec.Stage, h *Hidden, window int, rows []int) ([]float32, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	width, vocab := int(d.m.Graph.Width), int(d.m.Graph.Vocab)
-	states, err := h.window(window, false)
+	states, err := h.Window(window)
 	if err != nil {
 		return nil, err
 	}
@@ -398,31 +536,8 @@ func (d *disturber) logProbabilities(ctx context.Context, s *exec.Stage, h *Hidd
 	for i, row := range rows {
 		copy(x[i*width:(i+1)*width], states[row*width:])
 	}
-	if err := s.Normalize(x); err != nil {
-		return nil, err
-	}
 	logits := make([]float32, len(rows)*vocab)
-	if err := s.Head(logits, x); err != nil {
-		return nil, err
-	}
-	d.pool.Run(len(rows), func(row int) { d.normalize(logits[row*vocab : (row+1)*vocab]) })
-	return logits, nil
-}
-
-// normalize turns logits into log-probabilities.
-func (d *disturber) normalize(x []float32) {
-	top := math.Inf(-1)
-	for _, v := range x {
-		top = max(top, float64(v))
-	}
-	var sum float64
-	for _, v := range x {
-		sum += math.Exp(float64(v) - top)
-	}
-	shift := float32(top + math.Log(sum))
-	for i := range x {
-		x[i] -= shift
-	}
+	return logits, s.Logits(logits, x)
 }
 
 // diverge records the divergence of a copy.
@@ -447,20 +562,44 @@ func (d *disturber) diverge(ctx context.Context, s *exec.Stage, c *copied, rows 
 }
 
 // divergences returns, for rows of a window, the KL divergence of what hidden states
-// lead to from log-probabilities ref[len(rows)][Vocab].
+// lead to from what logits ref[len(rows)][Vocab] do.
 func (d *disturber) divergences(ctx context.Context, s *exec.Stage, h *Hidden, window int, rows []int, ref []float32) ([]float64, error) {
-	logp, err := d.logProbabilities(ctx, s, h, window, rows)
+	x, err := d.logits(ctx, s, h, window, rows)
 	if err != nil {
 		return nil, err
 	}
 	vocab := int(d.m.Graph.Vocab)
-	each := make([]float64, len(rows))
-	d.pool.Run(len(each), func(row int) {
-		for i := row * vocab; i < (row+1)*vocab; i++ {
-			if p := float64(ref[i]); p > -40 {
-				each[row] += math.Exp(p) * (p - float64(logp[i]))
-			}
-		}
+	each, scratch := make([]float64, len(rows)), make([][]float32, d.pool.Threads())
+	d.pool.RunWorkers(len(each), func(worker, row int) {
+		scratch[worker] = sized(scratch[worker], vocab)
+		each[row] = divergence(d.set, scratch[worker], ref[row*vocab:(row+1)*vocab], x[row*vocab:(row+1)*vocab])
 	})
 	return each, nil
+}
+
+// divergence returns the KL divergence of the softmax of logits x from that of ref, in nats: the sum of p times what
+// p's logarithm is above the other's. p, as long as they, is overwritten.
+func divergence(set *cpu.Set, p, ref, x []float32) (sum float64) {
+	other := logSum(set, p, x)
+	own := logSum(set, p, ref)
+	for i, p := range p {
+		if p > 0 {
+			sum += float64(p) * (float64(ref[i]) - own - (float64(x[i]) - other))
+		}
+	}
+	return sum
+}
+
+// logSum returns the logarithm of the sum of the exponentials of x, and writes the softmax of x to p. The largest
+// element of p tells the sum.
+func logSum(set *cpu.Set, p, x []float32) float64 {
+	copy(p, x)
+	set.Softmax(p)
+	top := 0
+	for i, v := range p {
+		if v > p[top] {
+			top = i
+		}
+	}
+	return float64(x[top]) - math.Log(float64(p[top]))
 }

@@ -11,8 +11,10 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/corpus"
 	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/quantize/fit"
 )
@@ -41,7 +43,7 @@ func TestAgainstTruth(t *testing.T) {
 }
 
 func compareWithTruth(t *testing.T, shared, name, recipe string, tokens int) {
-	m, err := model.Open(filepath.Join(shared, "models", name))
+	m, err := checkpoint.Open(filepath.Join(shared, "models", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +56,7 @@ func compareWithTruth(t *testing.T, shared, name, recipe string, tokens int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	windows, err := Windows{Context: 256, Samples: max(16, tokens/64), Seed: 1}.Cut(tok, "calib.jsonl", texts)
+	windows, err := Windows{Context: 256, Samples: max(16, tokens/64), Seed: 1}.Cut(t.Context(), tok, "calib.jsonl", texts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +71,7 @@ func compareWithTruth(t *testing.T, shared, name, recipe string, tokens int) {
 		t.Fatal(err)
 	}
 	o.fill()
-	d := newDisturber(m, s, spread(windows[half:], o.Tokens), o) // other windows than the noise met
+	d := newDisturber(m, s, spread(windows[half:], o.Tokens), o, map[string]float64{}) // other windows than the noise met
 	defer d.close()
 	errors := map[string]float64{}
 	d.change = func(name string, in *reading, table bool) (*formats.Tensor, float64, error) {
@@ -99,7 +101,7 @@ func quantized(m *model.Model, name, recipe string, h []float64, table bool) (*f
 		if err := scheme.DecodeRows(w, &t, first, int64(n)); err != nil {
 			return nil, 0, err
 		}
-		r, err := fit.Matrix(context.Background(), name, w, n, k, recipe, in, fit.Options{Seed: 1, Lookup: table})
+		r, err := fit.Matrix(context.Background(), name, w, n, k, plan.MustCode(recipe), in, fit.Options{Seed: 1, Lookup: table})
 		if err != nil {
 			return nil, 0, err
 		}

@@ -1,6 +1,8 @@
 package calibrate
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -18,12 +20,12 @@ type Windows struct {
 }
 
 // Cut is [Windows.CutSamples] of texts.
-func (w Windows) Cut(t *tokenizer.Tokenizer, name string, texts []string) ([][]int32, error) {
+func (w Windows) Cut(ctx context.Context, t *tokenizer.Tokenizer, name string, texts []string) ([][]int32, error) {
 	samples := make([]corpus.Sample, len(texts))
 	for i, text := range texts {
 		samples[i].Text = text
 	}
-	return w.CutSamples(t, name, samples)
+	return w.CutSamples(ctx, t, name, samples)
 }
 
 // CutSamples tokenizes each text alone, and each conversation as the model's
@@ -31,7 +33,7 @@ func (w Windows) Cut(t *tokenizer.Tokenizer, name string, texts []string) ([][]i
 // with BOS where the model has one. Of more windows than Samples it takes some
 // at random, in their order. It fails where the texts fill none, or fewer than
 // Samples, and for conversations where the model has no chat template.
-func (w Windows) CutSamples(t *tokenizer.Tokenizer, name string, samples []corpus.Sample) ([][]int32, error) {
+func (w Windows) CutSamples(ctx context.Context, t *tokenizer.Tokenizer, name string, samples []corpus.Sample) ([][]int32, error) {
 	var head []int32
 	if id, ok := t.BOS(); ok {
 		head = []int32{id}
@@ -43,7 +45,7 @@ func (w Windows) CutSamples(t *tokenizer.Tokenizer, name string, samples []corpu
 	e := encoder{t: t, name: name}
 	var ids []int32
 	for i, s := range samples {
-		more, err := e.encode(i, s)
+		more, err := e.encode(ctx, i, s)
 		if err != nil {
 			return nil, err
 		}
@@ -70,28 +72,41 @@ type encoder struct {
 	template *tokenizer.Template // compiled at the first conversation
 }
 
-func (e *encoder) encode(i int, s corpus.Sample) ([]int32, error) {
+func (e *encoder) encode(ctx context.Context, i int, s corpus.Sample) ([]int32, error) {
 	if s.Messages == nil {
 		return e.t.Encode(s.Text, tokenizer.EncodeOptions{})
 	}
-	var err error
+	r, err := e.render(ctx, s)
+	if err == nil {
+		return e.t.EncodeRendered(r)
+	}
+	var lacking *formats.UnsupportedError
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.As(err, &lacking):
+		unsupported := formats.Unsupportedf(e.name, "messages", "rendering conversation %d", i)
+		unsupported.Err, unsupported.Hint = err, "give plain text, or a \"text\" instead of \"messages\" in each line"
+		return nil, unsupported
+	}
+	wrong := formats.Errorf(e.name, "messages", "conversation %d cannot be rendered", i)
+	wrong.Err = err
+	return nil, wrong
+}
+
+func (e *encoder) render(ctx context.Context, s corpus.Sample) (r tokenizer.Rendered, err error) {
 	if e.template == nil {
 		if e.template, err = e.t.ChatTemplate(""); err != nil {
-			unsupported := formats.Unsupportedf(e.name, "messages", "rendering conversation %d", i)
-			unsupported.Err, unsupported.Hint = err, "give plain text, or a \"text\" instead of \"messages\" in each line"
-			return nil, unsupported
+			return r, err
 		}
 	}
 	messages, err := tokenizer.ParseMessages(s.Messages)
-	if err == nil {
-		var r tokenizer.Rendered
-		// A template may tell the day: always the same one, so that the same
-		// file gives the same windows.
-		if r, err = e.template.Render(messages, tokenizer.RenderOptions{Now: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)}); err == nil {
-			return e.t.EncodeRendered(r)
-		}
+	if err != nil {
+		return r, err
 	}
-	return nil, formats.Errorf(e.name, "messages", "conversation %d cannot be rendered: %v", i, err)
+	// A template may tell the day: always the same one, so that the same file
+	// gives the same windows.
+	return e.template.Render(ctx, messages, tokenizer.RenderOptions{Now: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)})
 }
 
 // pick returns n of the numbers below full in ascending order, all for n = 0.

@@ -1,8 +1,17 @@
 package formats
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+)
+
+// What an error shows of the strings that it was given, which are often those of a
+// file: they are cut to so many bytes and made [Printable].
+const (
+	maxShownPath   = 1024
+	maxShownName   = 256
+	maxShownReason = 1024
 )
 
 // A FormatError says that the input is wrong: truncated, lying, damaged or
@@ -17,7 +26,7 @@ type FormatError struct {
 
 // Error implements error.
 func (e *FormatError) Error() string {
-	return place(e.File, e.Tensor, e.Offset) + e.Reason + cause(e.Err)
+	return place(e.File, e.Tensor, e.Offset) + shown(e.Reason) + cause(e.Err)
 }
 
 // Unwrap returns the cause.
@@ -36,7 +45,7 @@ type UnsupportedError struct {
 
 // Error implements error.
 func (e *UnsupportedError) Error() string {
-	return place(e.File, e.Tensor, e.Offset) + "unsupported: " + e.Feature + cause(e.Err)
+	return place(e.File, e.Tensor, e.Offset) + "unsupported: " + shown(e.Feature) + cause(e.Err)
 }
 
 // Unwrap returns the cause.
@@ -60,11 +69,11 @@ func Unsupportedf(file, tensor, format string, args ...any) *UnsupportedError {
 func place(file, tensor string, offset int64) string {
 	var b strings.Builder
 	if file != "" {
-		b.WriteString(file)
+		b.WriteString(Printable(Brief(file, maxShownPath)))
 		b.WriteString(": ")
 	}
 	if tensor != "" {
-		fmt.Fprintf(&b, "%q: ", tensor)
+		fmt.Fprintf(&b, "%q: ", Brief(tensor, maxShownName))
 	}
 	if offset >= 0 {
 		fmt.Fprintf(&b, "at byte %d: ", offset)
@@ -76,5 +85,21 @@ func cause(err error) string {
 	if err == nil {
 		return ""
 	}
-	return ": " + err.Error()
+	return ": " + shown(err.Error())
 }
+
+// In names the file in an error of either family that has none yet.
+func In(file string, err error) error {
+	var f *FormatError
+	var u *UnsupportedError
+	switch {
+	case errors.As(err, &f) && f.File == "":
+		f.File = file
+	case errors.As(err, &u) && u.File == "":
+		u.File = file
+	}
+	return err
+}
+
+// shown is what an error says, on one line of a bounded length.
+func shown(s string) string { return Printable(Brief(s, maxShownReason)) }

@@ -12,6 +12,7 @@ package formats
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/nstf/nstf/formats/tensor"
 )
@@ -78,6 +79,32 @@ func (t *Tensor) Size() int64 {
 		n += p.Data.Len()
 	}
 	return n
+}
+
+// Check reads what it must to know that the stored bytes are those that were written,
+// where the container has hashes. What is damaged is a [FormatError].
+func (t *Tensor) Check() error {
+	for i := range t.Parts {
+		if err := t.Parts[i].Data.Check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Unchecked returns the same tensor, whose bytes are not checked when they are read or
+// mapped: for running a model, not for making another of it.
+func (t *Tensor) Unchecked() Tensor {
+	out := *t
+	out.Parts = slices.Clone(t.Parts)
+	for i := range out.Parts {
+		out.Parts[i].Data = out.Parts[i].Data.Unchecked()
+	}
+	out.Factors = slices.Clone(t.Factors)
+	for i := range out.Factors {
+		out.Factors[i] = out.Factors[i].Unchecked()
+	}
+	return out
 }
 
 // String gives name, scheme or form, and shape, for messages.

@@ -8,41 +8,61 @@ import (
 	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/checkpoint"
 	kernels "github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/runtime/bench"
 	"github.com/nstf/nstf/runtime/place"
 )
+
+// mostAtOnce bounds the requests of bench --concurrency: those that a scheduler has wait.
+const mostAtOnce = 1024
 
 // benchFlags are the flags of bench.
 type benchFlags struct {
 	bench.Options
 	probe, kernels, tune, fresh, json bool
 	shapes                            []string
+	concurrency                       []int
 	device                            deviceFlag
+	serverFlags
+	rates    []float64
+	prompts  []int
+	requests int
 }
 
 func (a *app) benchCommand() *cobra.Command {
 	var f benchFlags
 	c := &cobra.Command{
-		Use: "bench MODEL | --kernels | --probe | --tune", Short: "Measure speed beside what the machine could do", Args: cobra.MaximumNArgs(1),
+		Use: "bench MODEL | --server URL | --kernels | --probe | --tune", Short: "Measure speed beside what the machine could do", Args: cobra.MaximumNArgs(1),
 		Long: `Measure how fast a model reads a prompt and decodes tokens: the median of some rounds
 with the 10th and 90th percentile, and what share that is of what the machine does in
 the same rounds. Decoding is held to the speed of reading memory, and of reading the
-weights where they lie, which is faster where they fit a cache; the prompt to the speed
-of multiplying on registers alone. On a GPU, tokens are chosen there, and the limit is
-copying its memory. The time to the first token is that of a process of
-its own, from its start. Ids are made up: speed does not depend on them.
+weights where they lie: where a cache holds them both are faster than memory, whose share
+is then above 100 %. The prompt is held to the speed of multiplying on registers alone.
+On a GPU, tokens are chosen there, and the limit is copying its memory. The time to the
+first token is that of a process of its own, from its start. Ids are made up: speed does
+not depend on them.
 
 --kernels holds every kernel to the reference and then times it, by itself: products with
 coded weights on all threads at --shape, everything else on one. The limit beside it is
 reading as many bytes, or multiplying on registers.
+
+--concurrency serves so many requests at once, by the scheduler of the server in this
+process: how fast their prompts are read, their tokens decoded where the prompts are kept
+from before, and both together; how long the first token takes, and the next ones.
+
+--server measures a server over its network instead, this project's or another's that
+speaks OpenAI's completions and takes tokens: with --concurrency so many requests at once,
+each followed by the next, with --rate so many arriving in a second, whatever the server
+makes of them. The time to the first token counts from when a request was due. Prompts
+have --prompt tokens, or by turns the numbers of --prompts, answers --gen.
 
 --probe prints what the machine is and what it can do. That is measured once and kept in
 the user's cache folder; --fresh measures again.
@@ -54,6 +74,8 @@ follow from the sizes of its caches. Results do not depend on them. With a model
 matrices: minutes, once for each card and kind of model.`,
 		Example: `  nstf bench model.nstf
   nstf bench model.gguf --prompt 0 --gen 64 --depth 1024 --threads 4 --json
+  nstf bench model.nstf --concurrency 1,8,32,128 --gen 64 --repeat 1
+  nstf bench --server http://127.0.0.1:8080 --concurrency 1,8,32 --rate 2,4 --prompts 128,512,2048 --json
   nstf bench --kernels --shape 1x11008x4096 --shape 512x11008x4096
   nstf bench --probe
   nstf bench --tune
@@ -63,6 +85,8 @@ matrices: minutes, once for each card and kind of model.`,
 				return err
 			}
 			switch {
+			case f.server != "":
+				return a.benchServer(c.Context(), &f)
 			case f.probe:
 				return a.probe(c.Context(), &f)
 			case f.tune && len(args) > 0:
@@ -71,22 +95,29 @@ matrices: minutes, once for each card and kind of model.`,
 				return a.tune(c.Context(), &f)
 			case f.kernels:
 				return a.benchKernels(c.Context(), &f)
+			case len(f.concurrency) > 0:
+				return a.benchServing(c.Context(), args[0], &f)
 			}
 			return a.bench(c.Context(), args[0], &f)
 		},
 	}
 	s := c.Flags()
-	s.IntVar(&f.Prompt, "prompt", 512, "tokens of the prompt; 0: time none")
-	s.IntVar(&f.Gen, "gen", 128, "tokens decoded one by one; 0: time none")
-	s.IntVar(&f.Depth, "depth", 0, "tokens in front of the decoded ones")
-	s.IntVar(&f.Repeat, "repeat", 5, "rounds")
-	s.IntVar(&f.Threads, "threads", 0, "threads; 0: one per core")
+	s.IntVarP(&f.Prompt, "prompt", "p", 512, "tokens of the prompt; 0: time none")
+	s.IntVarP(&f.Gen, "gen", "n", 128, "tokens decoded one by one; 0: time none")
+	s.IntVarP(&f.Depth, "depth", "d", 0, "tokens in front of the decoded ones")
+	s.IntVarP(&f.Repeat, "repeat", "r", 5, "rounds")
+	s.IntVarP(&f.Threads, "threads", "t", 0, "threads; 0: one per core")
 	s.StringVar(&f.Level, "level", "", "SIMD level of the kernels; default: the best this machine runs")
 	s.BoolVar(&f.Exact, "exact", false, "compute in float32 throughout, instead of with int8 activations")
 	s.StringVar(&f.KV, "kv", "", "how keys and values are kept: f32, f16 or q8; default: f16, with --exact f32")
 	f.device.add(s)
 	s.BoolVar(&f.Profile, "profile", false, "on a GPU, time the kernels of a step too")
 	s.BoolVar(&f.Pin, "pin", false, "keep each thread on a processor of its own (Linux)")
+	s.IntSliceVar(&f.concurrency, "concurrency", nil, "serve so many requests at once, one number after the other")
+	f.serverFlags.add(s)
+	s.Float64SliceVar(&f.rates, "rate", nil, "with --server, `requests` that arrive in a second, one number\nafter the other")
+	s.IntSliceVar(&f.prompts, "prompts", nil, "with --server, `tokens` of prompts, by turns")
+	s.IntVar(&f.requests, "requests", 0, "with --server, requests of each load; 0: four times as many\nas at once, or those of 30 seconds")
 	s.BoolVar(&f.kernels, "kernels", false, "time kernels instead of a model")
 	s.StringArrayVar(&f.shapes, "shape", nil, "with --kernels, tokens x outputs x inputs; default: 1x4096x4096 and 512x4096x4096")
 	s.BoolVar(&f.probe, "probe", false, "print what the machine is and can do")
@@ -98,6 +129,11 @@ matrices: minutes, once for each card and kind of model.`,
 
 // check refuses flags that do not go together.
 func (f *benchFlags) check(args []string) error {
+	if f.server != "" || f.model != "" || f.keyFile != "" || len(f.rates)+len(f.prompts) > 0 || f.requests != 0 {
+		if err := f.checkServer(args); err != nil || f.server != "" {
+			return err
+		}
+	}
 	switch {
 	case f.probe && f.kernels || f.probe && f.tune || f.kernels && f.tune:
 		return usagef("--probe, --kernels and --tune are three things")
@@ -105,7 +141,7 @@ func (f *benchFlags) check(args []string) error {
 		return usagef("--probe and --kernels are about the machine and take no model")
 	case f.tune && len(args) > 0 && (f.device.name == string(place.Auto) || f.device.name == "cpu"):
 		return usagef("--tune with a model is for a GPU: name it with --device, or leave the model out to tune the processor")
-	case f.tune && len(args) == 0 && f.device.name != string(place.Auto) && f.device.name != "cpu":
+	case f.tune && len(args) == 0 && f.device.named():
 		return usagef("--tune of a GPU needs a model: its matrices are what is tried")
 	case !f.probe && !f.kernels && !f.tune && len(args) == 0:
 		return usagef("give a model, --kernels, --probe or --tune")
@@ -119,6 +155,10 @@ func (f *benchFlags) check(args []string) error {
 		return usagef("--prompt, --gen, --depth and --threads are not negative")
 	case f.Prompt+f.Gen == 0:
 		return usagef("--prompt 0 with --gen 0 measures nothing")
+	case len(f.concurrency) > 0 && (f.probe || f.kernels || f.tune || f.Profile || f.Depth > 0):
+		return usagef("--concurrency measures serving alone")
+	case len(f.concurrency) > 0 && (f.Prompt == 0 || f.Gen == 0 || slices.Min(f.concurrency) < 1 || slices.Max(f.concurrency) > mostAtOnce):
+		return usagef("--concurrency takes numbers from 1 to %d, and wants --prompt and --gen", mostAtOnce)
 	case f.Repeat < 1:
 		return usagef("--repeat %d is not positive", f.Repeat)
 	}
@@ -127,13 +167,32 @@ func (f *benchFlags) check(args []string) error {
 	}
 	if f.Level != "" {
 		if _, err := kernels.ParseLevel(f.Level); err != nil {
-			return &usageError{err}
+			return &usageError{err: err}
 		}
 	}
 	if f.KV != "" {
 		if _, err := kernels.ParseKVFormat(f.KV); err != nil {
-			return &usageError{err}
+			return &usageError{err: err}
 		}
+	}
+	return nil
+}
+
+// checkServer is check of what is about a server.
+func (f *benchFlags) checkServer(args []string) error {
+	switch {
+	case f.server == "":
+		return usagef("--server-model, --key-file, --rate, --prompts and --requests are about a server: name it by --server URL")
+	case len(args) > 0 || f.probe || f.kernels || f.tune || f.Profile || f.Depth > 0 || f.Level != "" || f.KV != "" || f.Exact || f.Pin:
+		return usagef("--server measures a server as it is: no model, and nothing about how it is executed")
+	case len(f.concurrency)+len(f.rates) == 0:
+		return usagef("say how many requests come by --concurrency or --rate")
+	case len(f.concurrency) > 0 && (slices.Min(f.concurrency) < 1 || slices.Max(f.concurrency) > mostAtOnce):
+		return usagef("--concurrency takes numbers from 1 to %d", mostAtOnce)
+	case len(f.rates) > 0 && !(slices.Min(f.rates) > 0 && slices.Max(f.rates) <= 10_000):
+		return usagef("--rate takes numbers above 0, 10000 at most")
+	case f.Gen < 1 || f.Prompt < 1 || len(f.prompts) > 0 && slices.Min(f.prompts) < 1 || f.requests < 0:
+		return usagef("--prompt, --prompts and --gen are at least 1 with --server, and --requests is not negative")
 	}
 	return nil
 }
@@ -142,7 +201,7 @@ func (f *benchFlags) check(args []string) error {
 func (f *benchFlags) plain() bool { return f.Level == "" && f.KV == "" && !f.Exact && !f.Pin }
 
 func (a *app) bench(ctx context.Context, path string, f *benchFlags) error {
-	m, err := model.Open(path)
+	m, err := checkpoint.Open(path)
 	if err != nil {
 		return err
 	}
@@ -153,7 +212,7 @@ func (a *app) bench(ctx context.Context, path string, f *benchFlags) error {
 		}
 	}
 	f.Device = a.device(&f.device)
-	step, end := a.progress("measuring", "tokens")
+	step, end := a.progress("measuring", "rounds")
 	defer end()
 	f.Progress = step
 	r, err := bench.Run(ctx, m, f.Options)
@@ -233,7 +292,7 @@ func (a *app) benchKernels(ctx context.Context, f *benchFlags) error {
 	for _, text := range f.shapes {
 		s, err := bench.ParseShape(text)
 		if err != nil {
-			return &usageError{err}
+			return &usageError{err: err}
 		}
 		o.Shapes = append(o.Shapes, s)
 	}

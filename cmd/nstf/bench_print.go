@@ -51,7 +51,7 @@ func (a *app) printBench(r *bench.Result) {
 	if d := r.Decode; d != nil {
 		row("decode", "%s tokens/s, %d tokens behind %d", spread(d.Rate), d.Tokens, d.Depth)
 		row("", "%s GB/s: %s of weights and %s of cache a token", spread(d.GBs), size(d.WeightBytes), size(d.CacheBytes))
-		row("", "%.1f %% of %s GB/s of %s", 100*d.Share, spread(d.Memory), memory)
+		row("", "%.1f %% of %s GB/s of %s%s", 100*d.Share, spread(d.Memory), memory, beyond(d.Share))
 		if d.InPlace != nil {
 			row("", "%.1f %% of %s GB/s of the weights where they lie", 100*d.InPlaceShare, spread(*d.InPlace))
 		}
@@ -67,6 +67,14 @@ func (a *app) printBench(r *bench.Result) {
 	for _, k := range r.Kernels {
 		fmt.Fprintln(a.out, clip(fmt.Sprintf("%10.1f us %4d x %8.2f us  %s", k.Microseconds, k.Calls, k.Microseconds/float64(k.Calls), k.Name), 4*tableWidth))
 	}
+}
+
+// beyond says why more than all that memory gives was used.
+func beyond(share float64) string {
+	if share > 1.005 {
+		return ": caches give the rest"
+	}
+	return ""
 }
 
 func (a *app) printProfile(p *place.Profile) {

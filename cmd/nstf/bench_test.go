@@ -36,10 +36,21 @@ func TestBench(t *testing.T) {
 	}
 }
 
+// A share above the whole of memory is explained.
+func TestBenchBeyond(t *testing.T) {
+	for share, want := range map[float64]bool{0.97: false, 1: false, 1.3: true} {
+		var out strings.Builder
+		(&app{out: &out}).printBench(&bench.Result{Decode: &bench.Decode{Share: share}})
+		if strings.Contains(out.String(), "caches give the rest") != want {
+			t.Errorf("share %g: %s", share, out.String())
+		}
+	}
+}
+
 // The time to the first token is that of a process.
 func TestFirstToken(t *testing.T) {
 	a := &app{self: func(_ context.Context, args ...string) *exec.Cmd { return command(t, args...) }}
-	f := &benchFlags{Options: bench.Options{Threads: 1}, device: deviceFlag{"cpu"}}
+	f := &benchFlags{Options: bench.Options{Threads: 1}, device: deviceFlag{name: "cpu"}}
 	d, err := a.firstToken(context.Background(), demoModel, f)
 	if err != nil || d <= 0 {
 		t.Errorf("%v, %v", d, err)
@@ -112,13 +123,13 @@ func TestTune(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	a := &app{}
-	if d := a.device(&deviceFlag{"cpu"}); d.Tiles != r.Best {
+	if d := a.device(&deviceFlag{name: "cpu"}); d.Tiles != r.Best {
 		t.Errorf("a run takes %+v, the best was %+v", d.Tiles, r.Best)
 	}
 	if err := os.WriteFile(r.Kept, []byte("{}"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if d := a.device(&deviceFlag{"cpu"}); !d.Tiles.Sound() {
+	if d := a.device(&deviceFlag{name: "cpu"}); !d.Tiles.Sound() {
 		t.Errorf("with a damaged file a run takes %+v", d.Tiles)
 	}
 	fits(t, must(t, "bench", "--tune", "--repeat", "1"))
@@ -128,7 +139,7 @@ func TestBenchUsage(t *testing.T) {
 	for _, line := range []string{
 		"bench", "bench a b", "bench a --probe", "bench a --fresh", "bench a --prompt -1", "bench a --gen -1", "bench a --depth -1",
 		"bench a --threads -1", "bench a --repeat 0", "bench a --prompt 0 --gen 0", "bench a --level sse9", "bench a --kv f4", "bench --probe --kernels",
-		"bench a --kernels", "bench a --tune", "bench --tune --kernels", "bench --tune --level avx2", "bench a --shape 1x1x1", "bench --kernels --shape 1x1", "bench a --nosuch",
+		"bench a --kernels", "bench a --concurrency 0", "bench a --concurrency 4 --gen 0", "bench --kernels --concurrency 4", "bench a --tune", "bench --tune --kernels", "bench --tune --level avx2", "bench a --shape 1x1x1", "bench --kernels --shape 1x1", "bench a --nosuch",
 	} {
 		invoke(strings.Fields(line)...).fails(t, exitUsage, "")
 	}

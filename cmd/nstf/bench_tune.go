@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/checkpoint"
 	kernels "github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/runtime/bench"
 	"github.com/nstf/nstf/runtime/device"
@@ -59,7 +60,7 @@ func (a *app) tune(ctx context.Context, f *benchFlags) error {
 
 // tuneGPU looks for the divisions of a GPU's work that are fastest on a model.
 func (a *app) tuneGPU(ctx context.Context, path string, f *benchFlags) error {
-	m, err := model.Open(path)
+	m, err := checkpoint.Open(path)
 	if err != nil {
 		return err
 	}
@@ -74,7 +75,7 @@ func (a *app) tuneGPU(ctx context.Context, path string, f *benchFlags) error {
 		if len(all) == 1 {
 			fmt.Fprintf(a.out, line, "tokens", "usual us", "best us", "operation: choice")
 		}
-		fmt.Fprintf(a.out, line, strconv.Itoa(t.Rows), figure(t.Usual), figure(t.Best), t.Operation+": "+t.Choice)
+		fmt.Fprintf(a.out, line, strconv.Itoa(t.Rows), figure(t.Usual), figure(t.Best), formats.Printable(t.Operation+": "+t.Choice))
 	}
 	r, err := bench.Run(ctx, m, f.Options)
 	if err != nil {
@@ -87,6 +88,6 @@ func (a *app) tuneGPU(ctx context.Context, path string, f *benchFlags) error {
 			Kept       string         `json:"kept"` // file
 		}{r.Device, all, r.Tuning})
 	}
-	fmt.Fprintf(a.out, "kept for later runs on %s\n", r.Device)
+	fmt.Fprintf(a.out, "kept for later runs on %s\n", formats.Printable(r.Device))
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nstf/nstf/calibrate"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/stats"
 )
@@ -19,7 +20,9 @@ import (
 // calibrateFlags are the flags of calibrate.
 type calibrateFlags struct {
 	text        textFlags
-	out, memory string
+	device      deviceFlag
+	out         outputFlag
+	memory      string
 	merge       []string
 	threads     int
 	sensitivity bool
@@ -41,9 +44,14 @@ FILE is plain text, .jsonl with a "text" or chat "messages" per line, or .parque
 a column; conversations are rendered with the model's chat template. It should be like what
 the model will read. Without --calib a small mixed text is taken.
 
+A GPU runs the text and sums up what matrices read where --device names one or, with auto,
+one is found; the statistics differ from the processor's in the last digits of float32,
+and are the same from run to run on one device. The card holds the weights of one block,
+the sums of one input at least, and as many hidden states as have room.
+
 --merge adds statistics of the same model on other text. --memory bounds what hidden states
-and finished statistics take; what is beyond lies in temporary files beside OUT. The
-weights and the moments of one block come on top.`,
+and finished statistics take of the processor's memory; what is beyond lies in temporary
+files beside OUT. The weights and the moments of one block come on top.`,
 		Example: "  nstf calibrate ./Llama-3.2-1B --calib text.jsonl -o llama.nstats\n  nstf quantize ./Llama-3.2-1B --stats llama.nstats --calib text.jsonl --bpw 4 -o llama-4bit.nstf",
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
@@ -53,12 +61,13 @@ weights and the moments of one block come on top.`,
 		},
 	}
 	s := c.Flags()
-	s.StringVarP(&f.out, "output", "o", "", "file to write")
+	f.out.add(s, "file to write")
 	f.text.add(s)
+	f.device.add(s)
 	s.StringArrayVar(&f.merge, "merge", nil, "add the statistics of this file; may be repeated")
 	s.BoolVar(&f.sensitivity, "sensitivity", true, "measure what errors cost; without it plans are made by errors alone")
 	s.StringVar(&f.memory, "memory", "", "memory for hidden states and statistics, such as 4GiB; default: all")
-	s.IntVar(&f.threads, "threads", 0, "threads; 0: one per core")
+	s.IntVarP(&f.threads, "threads", "t", 0, "threads; 0: one per core")
 	s.BoolVar(&f.json, "json", false, "print a JSON report")
 	c.MarkFlagRequired("output")
 	return c
@@ -66,6 +75,9 @@ weights and the moments of one block come on top.`,
 
 func (f *calibrateFlags) check() error {
 	if err := f.text.check(); err != nil {
+		return err
+	}
+	if err := f.device.check(); err != nil {
 		return err
 	}
 	if f.threads < 0 {
@@ -94,12 +106,13 @@ type calibrationReport struct {
 
 func (a *app) calibrate(ctx context.Context, src string, f *calibrateFlags) error {
 	begin := time.Now()
-	m, err := model.Open(src)
+	m, err := checkpoint.Open(src)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	if err := writable(f.out, m, f.text.path); err != nil {
+	out, err := a.output(f.out.path, statisticsKind, f.out.force, m, append(f.merge, f.text.path)...)
+	if err != nil {
 		return err
 	}
 	merge, err := f.others(m)
@@ -111,25 +124,33 @@ func (a *app) calibrate(ctx context.Context, src string, f *calibrateFlags) erro
 	if err != nil {
 		return err
 	}
-	windows, held, err := a.windows(m, &f.text)
+	windows, held, err := a.windows(ctx, m, &f.text)
 	if err != nil {
 		return err
 	}
-	o := calibrate.Options{Threads: f.threads, Memory: f.limit, Dir: filepath.Dir(f.out)}
+	on, err := a.opened(&f.device, m, windows)
+	if err != nil {
+		return err
+	}
+	defer on.Close()
+	o := calibrate.Options{Threads: f.threads, On: on, Memory: f.limit, Dir: filepath.Dir(f.out.path)}
 	s, err := a.measure(ctx, m, windows, &f.text, o, f.sensitivity)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
+	if f.sensitivity && len(merge) == 0 {
+		a.warnFew(s.Source.Tokens)
+	}
 	for _, other := range merge {
 		if s, err = stats.Merge(s, other); err != nil {
 			return err
 		}
 	}
-	if err := s.Write(f.out); err != nil {
+	if err := s.Write(out); err != nil {
 		return err
 	}
-	r := calibrationReport{File: f.out, Source: s.Source, HeldOut: len(held), Inputs: len(s.Inputs), Seconds: time.Since(begin).Seconds(),
+	r := calibrationReport{File: f.out.path, Source: s.Source, HeldOut: len(held), Inputs: len(s.Inputs), Seconds: time.Since(begin).Seconds(),
 		Sensitivity: s.Sensitivity, Experts: s.Coverage()}
 	if f.json {
 		return printJSON(a.out, &r)

@@ -8,15 +8,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/quantize/encode"
 )
 
 func (a *app) convertCommand() *cobra.Command {
-	var out, dtype string
+	var out outputFlag
+	var dtype string
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "convert SRC -o OUT.nstf", Short: "Turn a Hugging Face directory or a GGUF file into a package", Args: cobra.ExactArgs(1),
+		Use: "convert SRC -o OUT.nstf", Short: "Turn a Hugging Face directory or a GGUF file into a package", Args: outputIsFlag(cobra.ExactArgs(1)),
 		Long: `Turn a model into a package without losing anything: tensors keep their element
 types and quantized blocks, tokenizer and configuration travel along byte for byte,
 and tensors that the architecture does not use are carried along, listed.
@@ -34,7 +36,7 @@ and tensors that the architecture does not use are carried along, listed.
 			return a.encode(c.Context(), args[0], out, o, "converting", asJSON)
 		},
 	}
-	c.Flags().StringVarP(&out, "output", "o", "", "package to write")
+	out.add(c.Flags(), "package to write")
 	c.Flags().StringVar(&dtype, "dtype", "", "cast to f32, f16 or bf16; default: keep everything as it is")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON report")
 	c.MarkFlagRequired("output")
@@ -43,8 +45,8 @@ and tensors that the architecture does not use are carried along, listed.
 
 // encode writes a package and says what became of the model: convert and
 // quantize differ in their options alone.
-func (a *app) encode(ctx context.Context, src, out string, o encode.Options, what string, asJSON bool) error {
-	m, err := model.Open(src)
+func (a *app) encode(ctx context.Context, src string, out outputFlag, o encode.Options, what string, asJSON bool) error {
+	m, err := checkpoint.Open(src)
 	if err != nil {
 		return err
 	}
@@ -53,7 +55,12 @@ func (a *app) encode(ctx context.Context, src, out string, o encode.Options, wha
 }
 
 // write writes an open model as a package and reports.
-func (a *app) write(ctx context.Context, m *model.Model, out string, o encode.Options, what string, asJSON bool) error {
+func (a *app) write(ctx context.Context, m *model.Model, to outputFlag, o encode.Options, what string, asJSON bool) error {
+	out, err := a.packageOutput(to, m)
+	if err != nil {
+		return err
+	}
+	was := describeFile(to.path)
 	o.Tool = toolName()
 	step, end := a.progress(what, "bytes")
 	o.Progress = step
@@ -65,12 +72,16 @@ func (a *app) write(ctx context.Context, m *model.Model, out string, o encode.Op
 	for _, w := range r.Warnings {
 		a.warn(w)
 	}
+	a.sayReplaced(to.path, was)
 	if asJSON {
 		return printJSON(a.out, r)
 	}
 	a.printEncoded(r)
 	return nil
 }
+
+// mostListed is how many names a list shows to people.
+const mostListed = 50
 
 func (a *app) printEncoded(r *encode.Report) {
 	fmt.Fprintf(a.out, "%s: %s, %s parameters, %.3f bits per weight\ntensors: %s, were %s\n",
@@ -85,7 +96,11 @@ func (a *app) printEncoded(r *encode.Report) {
 	}
 	if len(r.Passthrough) > 0 {
 		fmt.Fprintf(a.out, "%d tensors that the architecture does not use, carried along:\n", len(r.Passthrough))
-		for _, name := range r.Passthrough {
+		for i, name := range r.Passthrough {
+			if i == mostListed {
+				fmt.Fprintf(a.out, "  and %d more: --json lists them all\n", len(r.Passthrough)-i)
+				break
+			}
 			fmt.Fprintf(a.out, "  %s\n", clip(name, tableWidth-2))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/npy"
 	"github.com/nstf/nstf/formats/scheme"
@@ -121,7 +122,7 @@ func TestConvertLosesNothing(t *testing.T) {
 
 func open(t *testing.T, path string) *model.Model {
 	t.Helper()
-	m, err := model.Open(path)
+	m, err := checkpoint.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +226,7 @@ func TestConvertFailures(t *testing.T) {
 	empty(t, dir)
 
 	invoke("convert", demoModel, "-o", filepath.Join(dir, "no", "such", "folder.nstf")).fails(t, exitFailure, "folder")
-	invoke("convert", demoModel, "-o", dir).fails(t, exitFailure, "not a regular file")
+	invoke("convert", demoModel, "-o", dir).fails(t, exitUsage, "a package, one file")
 	empty(t, dir)
 }
 
@@ -237,7 +238,7 @@ func TestConvertKeepsWhatWasThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	invoke("convert", pkg, "-o", pkg, "--dtype", "f32").fails(t, exitFailure, "source itself")
+	invoke("convert", pkg, "-o", pkg, "--dtype", "f32").fails(t, exitUsage, "is read to make it")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errInterrupted)
 	invokeWith(ctx, nil, "convert", demoModel, "-o", pkg).fails(t, exitInterrupted, "interrupted")
@@ -253,7 +254,8 @@ func TestVerify(t *testing.T) {
 		Root    string
 		Tensors int
 	}
-	invoke("verify", filepath.Join(micro, "llama-2")).fails(t, exitInput, "reads packages")
+	invoke("verify", filepath.Join(micro, "llama-2")).fails(t, exitUnsupported, "only packages do")
+	invoke("verify", t.TempDir()).fails(t, exitInput, "")
 	decode(t, must(t, "verify", pkg, "--json"), &r)
 	if len(r.Root) != 64 || r.Tensors == 0 {
 		t.Errorf("%+v", r)

@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/quantize/encode"
 	"github.com/nstf/nstf/runtime/eval"
 	"github.com/nstf/nstf/runtime/generate"
@@ -97,15 +98,15 @@ type demoPackage struct {
 
 // make writes the package, measures it against the source, and lets it write.
 func (d *demoPackage) make(ctx context.Context, source, text string, o encode.Options) error {
-	src, err := model.Open(source)
+	src, err := checkpoint.Open(source)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	if d.report, err = encode.Run(ctx, src, d.path, o); err != nil {
+	if d.report, err = encode.Run(ctx, src, atomicfile.Scratch(d.path), o); err != nil {
 		return err
 	}
-	m, err := model.Open(d.path)
+	m, err := checkpoint.Open(d.path)
 	if err != nil {
 		return err
 	}

@@ -17,18 +17,19 @@ func (a *app) devCommand() *cobra.Command {
 		Use: "dev", Short: "Tools for developing nstf itself", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.generateCommand())
+	c.AddCommand(a.generateCommand(), a.decodeCommand())
 	return c
 }
 
 // A generateFlags is what dev generate makes.
 type generateFlags struct {
 	random.Shape
-	name, dtype, out string
-	scheme           string // of blocks
-	seed             uint64
-	blocks           bool
-	shard            int64
+	out         outputFlag
+	name, dtype string
+	scheme      string // of blocks
+	seed        uint64
+	blocks      bool
+	shard       int64
 }
 
 func (a *app) generateCommand() *cobra.Command {
@@ -46,7 +47,7 @@ whose matrices are random blocks of --scheme, which takes seconds: to measure ke
 		},
 	}
 	s := c.Flags()
-	s.StringVarP(&f.out, "output", "o", "", "directory or file to write")
+	f.out.add(s, "directory or file to write")
 	s.StringVar(&f.name, "shape", "1.1b", "sizes: "+strings.Join(random.ShapeNames(), ", "))
 	s.StringVar(&f.dtype, "dtype", "bf16", "element type: f32, f16 or bf16")
 	s.Uint64Var(&f.seed, "seed", 0, "another seed makes other weights")
@@ -98,15 +99,19 @@ func (a *app) generate(c *cobra.Command, f *generateFlags) error {
 	}
 	x, err := random.Checkpoint(shape, tensor.ParseDType(f.dtype), f.seed)
 	if err != nil {
-		return &usageError{err}
+		return &usageError{err: err}
 	}
 	step, end := a.progress("generating", "bytes")
-	err = x.WriteDir(c.Context(), f.out, f.shard<<20, step)
+	out, err := a.folder(f.out.path)
+	if err != nil {
+		return err
+	}
+	err = x.WriteDir(c.Context(), out, f.shard<<20, step)
 	end()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "%s: %d tensors\n", f.out, len(x.Tensors))
+	fmt.Fprintf(a.out, "%s: %d tensors\n", f.out.path, len(x.Tensors))
 	return nil
 }
 
@@ -118,15 +123,19 @@ func (a *app) generateBlocks(c *cobra.Command, f *generateFlags, shape random.Sh
 	defer os.RemoveAll(dir)
 	x, m, err := random.Blocks(shape, f.scheme, f.seed, dir)
 	if err != nil {
-		return &usageError{err}
+		return &usageError{err: err}
 	}
 	defer m.Close()
 	step, end := a.progress("generating", "bytes")
-	err = x.WriteGGUF(c.Context(), f.out, step)
+	out, err := a.output(f.out.path, ggufKind, f.out.force, nil)
+	if err != nil {
+		return err
+	}
+	err = x.WriteGGUF(c.Context(), out, step)
 	end()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "%s: %d tensors\n", f.out, len(x.Tensors))
+	fmt.Fprintf(a.out, "%s: %d tensors\n", f.out.path, len(x.Tensors))
 	return nil
 }

@@ -7,15 +7,21 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/model"
 	kernels "github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/runtime/exec"
 	"github.com/nstf/nstf/runtime/place"
 )
 
 // A deviceFlag is --device of every command that executes a model.
-type deviceFlag struct{ name string }
+type deviceFlag struct {
+	name string
+	flag *pflag.Flag
+}
 
 func (f *deviceFlag) add(s *pflag.FlagSet) {
+	defer func() { f.flag = s.Lookup("device") }()
 	s.StringVar(&f.name, "device", string(place.Auto), "auto, cpu, hip[:N] or cuda[:N]; auto: a GPU it fits, if any")
 }
 
@@ -26,8 +32,12 @@ func (f *deviceFlag) check() error {
 	return nil
 }
 
-// named reports whether a checked flag asks for a GPU.
+// named reports whether a checked flag asks for a GPU, and a command line does: what a
+// setting asks for is a wish where there is a choice.
 func (f *deviceFlag) named() bool {
+	if f.flag != nil && !f.flag.Changed {
+		return false
+	}
 	r, err := place.ParseRequest(f.name)
 	return err == nil && (r.Kind == place.HIP || r.Kind == place.CUDA)
 }
@@ -39,7 +49,7 @@ func (a *app) device(f *deviceFlag) exec.Device {
 	if err != nil {
 		panic(err)
 	}
-	d := exec.Device{Request: r, Libraries: gpuLibraries(), Notice: func(line string) { fmt.Fprintln(a.err, line) }}
+	d := exec.Device{Request: r, Libraries: gpuLibraries(), Notice: func(line string) { fmt.Fprintln(a.err, formats.Printable(line)) }}
 	m := place.Discover(kernels.Best())
 	d.Tiles = m.UsualTiles()
 	if dir, err := os.UserCacheDir(); err == nil {
@@ -49,6 +59,21 @@ func (a *app) device(f *deviceFlag) exec.Device {
 		}
 	}
 	return d
+}
+
+// opened opens the device that a checked flag asks for to run windows of text through a
+// model, block by block; nil: the processor does.
+func (a *app) opened(f *deviceFlag, m *model.Model, windows ...[][]int32) (*exec.Opened, error) {
+	w := exec.Walk{Gather: true}
+	for _, list := range windows {
+		for _, ids := range list {
+			w.Context = max(w.Context, len(ids))
+		}
+	}
+	if w.Context == 0 {
+		return nil, nil
+	}
+	return exec.OpenFor(m, a.device(f), w)
 }
 
 // gpuLibraries returns the folders that the environment names for the

@@ -5,8 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/compare"
-	"github.com/nstf/nstf/formats/model"
 )
 
 func (a *app) diffCommand() *cobra.Command {
@@ -19,12 +20,12 @@ lie apart, as a part of those in A (0 where they are equal). What is alike is le
 unless --all asks for it. --stored reads no weights.`,
 		Example: "  nstf diff llama-3bit.nstf llama-4bit.nstf\n  nstf diff ./Llama-3.2-1B llama-3bit.nstf --all\n  nstf diff a.nstf b.nstf --json",
 		RunE: func(c *cobra.Command, args []string) error {
-			m, err := model.Open(args[0])
+			m, err := checkpoint.Open(args[0])
 			if err != nil {
 				return err
 			}
 			defer m.Close()
-			n, err := model.Open(args[1])
+			n, err := checkpoint.Open(args[1])
 			if err != nil {
 				return err
 			}
@@ -84,7 +85,7 @@ func (a *app) printDiff(r *compare.Report, all bool) {
 		list []string
 	}{{"A", r.OnlyA}, {"B", r.OnlyB}} {
 		for _, name := range only.list {
-			fmt.Fprintf(a.out, "only in %s: %s\n", only.name, name)
+			fmt.Fprintf(a.out, "only in %s: %s\n", only.name, formats.Printable(formats.Brief(name, tableWidth)))
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/runtime/gpu"
 	"github.com/nstf/nstf/runtime/gpu/doctor"
@@ -152,6 +152,9 @@ func (a *app) printAPI(api *doctor.API) {
 	for i := range api.Devices {
 		d := &api.Devices[i]
 		row(fmt.Sprintf("%s:%d", api.API, d.Ordinal), "%s, %s, waves of %d, %d units, %s of memory, %s free", or(d.Name, "a device"), or(d.Target.Arch, "?"), d.Target.Wave, d.Units, size(d.Memory), size(d.Free))
+		if d.Shared > 0 {
+			row("", "maps %s of the processor's memory beside", size(d.Shared))
+		}
 		if d.Expect != "" {
 			row("", "%s", d.Expect)
 		}
@@ -195,7 +198,7 @@ func (a *app) buildKernels(ctx context.Context, names []string, dir string, path
 	for _, name := range names {
 		targets, err := doctor.Targets(name)
 		if err != nil {
-			return &usageError{err}
+			return &usageError{err: err}
 		}
 		api := targets[0].API
 		c := compilers[api]
@@ -231,7 +234,7 @@ func unitsAhead(t hip.Target, paths []string) ([]hip.Unit, error) {
 	}
 	var all []hip.Unit
 	for _, path := range paths {
-		m, err := model.Open(path)
+		m, err := checkpoint.Open(path)
 		if err != nil {
 			return nil, err
 		}

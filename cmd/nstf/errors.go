@@ -5,9 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/hub"
 	"github.com/nstf/nstf/formats/work"
 	"github.com/nstf/nstf/quantize/pipeline"
 	"github.com/nstf/nstf/quantize/plan/candidates"
@@ -32,28 +38,33 @@ const (
 var errInterrupted = errors.New("interrupted")
 
 // A usageError says that the command line is wrong.
-type usageError struct{ err error }
+type usageError struct {
+	err  error
+	hint string // what was meant, or ""
+}
 
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
 // usagef makes a usageError.
-func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+func usagef(format string, args ...any) error { return &usageError{err: fmt.Errorf(format, args...)} }
 
 // exitCode maps an error to the code that the process ends with.
 func exitCode(err error) int {
 	var usage *usageError
 	var rule *candidates.RuleError
+	var refused *atomicfile.RefusedError
 	var format *formats.FormatError
 	var unsupported *formats.UnsupportedError
+	var refusal *hub.Error
 	switch {
 	case err == nil:
 		return exitFine
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.As(err, &usage), errors.As(err, &rule):
+	case errors.As(err, &usage), errors.As(err, &rule), errors.As(err, &refused), errors.Is(err, exec.ErrContextFull):
 		return exitUsage
-	case errors.As(err, &format), errors.Is(err, fs.ErrNotExist):
+	case errors.As(err, &format), errors.Is(err, fs.ErrNotExist), errors.As(err, &refusal) && refusal.Missing:
 		return exitInput
 	case errors.As(err, &unsupported):
 		return exitUnsupported
@@ -71,11 +82,20 @@ func hint(err error) string {
 	var device *driver.Error
 	var bound *pipeline.BoundError
 	var drift *pipeline.DriftError
+	var refused *atomicfile.RefusedError
+	var busy *atomicfile.BusyError
+	var refusal *hub.Error
 	switch {
 	case planHint(err) != "":
 		return planHint(err)
 	case errors.As(err, &unsupported) && unsupported.Hint != "":
 		return unsupported.Hint
+	case errors.As(err, &refused):
+		return refused.Hint
+	case errors.As(err, &usage) && usage.hint != "":
+		return usage.hint
+	case err != nil && strings.HasPrefix(err.Error(), `required flag(s) "output"`):
+		return "name the file to write by -o FILE"
 	case errors.As(err, &usage):
 		return "nstf --help and nstf COMMAND --help show usage and examples"
 	case errors.As(err, &large):
@@ -86,20 +106,68 @@ func hint(err error) string {
 		return device.Hint
 	case errors.As(err, &full):
 		return "free some space, or write to another disk"
+	case errors.Is(err, errUnfinished):
+		return "allow more tokens by --max-tokens N, or a longer context by --ctx N; a schema with maxLength and maxItems keeps texts short"
 	case errors.Is(err, exec.ErrContextFull):
 		return "give a longer context by --ctx N, or let the oldest text be forgotten by --ctx-shift"
 	case errors.Is(err, eval.ErrOtherText):
 		return "use the flags that the reference was saved with, or save it again by --save-ref"
 	case errors.Is(err, generate.ErrNoPrompt):
 		return "give a text by -p, -f or on standard input"
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "another program listens there: --listen 127.0.0.1:0 takes any port that is free"
+	case errors.As(err, &refusal):
+		return refusal.Hint
+	case modelsBeside(err) != "":
+		return modelsBeside(err)
+	case errors.As(err, &busy):
+		return "wait for it, or choose another output"
 	case errors.Is(err, work.ErrExists):
 		return "go on by --resume, or begin anew by --discard"
 	case errors.As(err, &drift):
 		return "allow more bytes or a larger drift (--max-drift); --discard removes what was finished"
 	case errors.As(err, &bound):
+		if n := len(bound.Tries); n > 0 && bound.Tries[n-1].Predicted == 0 {
+			return "allow a larger divergence; --discard removes what was tried"
+		}
 		return "allow a larger divergence or more tries (--tries); --discard removes what was tried"
 	}
 	return ""
+}
+
+// configFile makes a directory one of Hugging Face's.
+const configFile = "config.json"
+
+// modelsBeside says which models a folder holds that is none itself, "" for another error.
+func modelsBeside(err error) string {
+	var e *formats.FormatError
+	if !errors.As(err, &e) || filepath.Base(e.File) != configFile || !errors.Is(e, fs.ErrNotExist) {
+		return ""
+	}
+	folder := filepath.Dir(e.File)
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return ""
+	}
+	var models []string
+	for _, entry := range entries {
+		path := filepath.Join(folder, entry.Name())
+		if slices.Contains([]string{".nstf", ".gguf"}, filepath.Ext(path)) {
+			models = append(models, path)
+		} else if _, err := os.Stat(filepath.Join(path, configFile)); err == nil {
+			models = append(models, path)
+		}
+	}
+	const listed = 5
+	switch n := len(models); {
+	case n == 0:
+		return "a Hugging Face directory holds " + configFile + " beside its weights; a .gguf or .nstf file is named itself"
+	case n == 1:
+		return "name the model in the folder: " + models[0]
+	case n > listed:
+		return fmt.Sprintf("name one of the models in the folder: %s and %d more", strings.Join(models[:listed], ", "), n-listed)
+	}
+	return "name one of the models in the folder: " + strings.Join(models, ", ")
 }
 
 // printError writes the lines that tell the user what went wrong.
@@ -107,11 +175,46 @@ func (a *app) printError(err error) {
 	if err == nil {
 		return
 	}
-	fmt.Fprintf(a.err, "error: %v\n", err)
+	for _, line := range errorLines(err) {
+		fmt.Fprintf(a.err, "error: %s\n", strings.ReplaceAll(line, "\n", "\n       "))
+	}
 	if h := hint(err); h != "" {
-		fmt.Fprintf(a.err, "hint: %s\n", h)
+		fmt.Fprintf(a.err, "hint: %s\n", formats.Printable(h))
 	}
 }
 
+// maxErrorLine bounds what one error says, in bytes.
+const maxErrorLine = 4096
+
+// errorLines returns what an error says, errors that were joined one by one. What it
+// quotes of files, the operating system and templates cannot act on the terminal.
+func errorLines(err error) []string {
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		if joined := errors.Join(several.Unwrap()...); joined != nil && joined.Error() == err.Error() {
+			var lines []string
+			for _, e := range several.Unwrap() {
+				lines = append(lines, errorLines(e)...)
+			}
+			return lines
+		}
+	}
+	return []string{formats.PrintableText(formats.Brief(missingFile(err), maxErrorLine))}
+}
+
+// missingFile returns what an error says, with the words of formats/model for a file that
+// is not there.
+func missingFile(err error) string {
+	text := err.Error()
+	var e *fs.PathError
+	if errors.As(err, &e) && errors.Is(e, fs.ErrNotExist) {
+		const not = ": there is no such file or directory"
+		text = strings.Replace(text, e.Path+": "+e.Error(), e.Path+not, 1)
+		text = strings.Replace(text, e.Error(), e.Path+not, 1)
+	}
+	return text
+}
+
 // warn writes a line that does not end the command.
-func (a *app) warn(text string) { fmt.Fprintf(a.err, "warning: %s\n", text) }
+func (a *app) warn(text string) {
+	fmt.Fprintf(a.err, "warning: %s\n", formats.Printable(formats.Brief(text, maxErrorLine)))
+}

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/corpus"
-	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/runtime/eval"
 )
 
@@ -20,6 +20,8 @@ type evalFlags struct {
 	protocol string
 	tokenIDs string
 	dump     string
+	save     string
+	force    outputFlag
 	json     bool
 	device   deviceFlag
 }
@@ -40,7 +42,9 @@ rounds activations as that project does, unless --exact or --activations asks ot
 
 --save-ref stores this model's log-probabilities in a file that --ref takes instead of
 the model. --token-ids with --dump-logits writes raw logits instead of measuring, in
-float32 throughout unless --exact=false or --kv asks otherwise.`,
+float32 throughout unless --exact=false or --kv asks otherwise.
+
+A text that the package was calibrated on flatters it, and is warned of.`,
 		Example: `  nstf eval model.nstf --text book.txt
   nstf eval small.nstf --text book.txt --ref model.nstf --json
   nstf eval model.gguf --text wiki.test.raw --protocol llama.cpp --save-ref wiki.ref
@@ -49,7 +53,7 @@ float32 throughout unless --exact=false or --kv asks otherwise.`,
 			if err := f.check(); err != nil {
 				return err
 			}
-			f.Device = a.device(&f.device)
+			f.Device, f.Input = a.device(&f.device), a.in
 			if f.dump != "" {
 				if !c.Flags().Changed("exact") && !c.Flags().Changed("kv") {
 					f.Exact = true // raw logits are asked for to be compared
@@ -60,15 +64,16 @@ float32 throughout unless --exact=false or --kv asks otherwise.`,
 		},
 	}
 	s := c.Flags()
-	s.StringVar(&f.Text, "text", "", "text to measure on, plain or .jsonl")
-	s.IntVar(&f.Context, "ctx", 512, "tokens per window")
+	s.StringVarP(&f.Text, "text", "f", "", "text to measure on, plain or .jsonl; a pipe, or - for standard input")
+	s.IntVarP(&f.Context, "ctx", "c", 512, "tokens per window")
 	s.IntVar(&f.MaxTokens, "max-tokens", 0, "use only this many tokens of the text; 0: all")
 	s.StringVar(&f.protocol, "protocol", string(eval.ProtocolNSTF), "how windows are cut and scored: "+strings.Join(eval.Protocols(), " or "))
 	s.StringVar(&f.Ref, "ref", "", "model, or file made by --save-ref, to compare with")
-	s.StringVar(&f.SaveRef, "save-ref", "", "store log-probabilities in this file")
+	s.StringVar(&f.save, "save-ref", "", "store log-probabilities in this file")
 	s.StringVar(&f.tokenIDs, "token-ids", "", "JSON array of token ids to run as they are, with --dump-logits")
 	s.StringVar(&f.dump, "dump-logits", "", "write float32 logits [T][V] to this .npy file, with --token-ids")
-	s.IntVar(&f.Threads, "threads", 0, "threads; 0: one per core")
+	f.force.addForce(s)
+	s.IntVarP(&f.Threads, "threads", "t", 0, "threads; 0: one per core")
 	addPrecision(s, &f.Exact, &f.KV)
 	s.StringVar(&f.Activations, "activations", "", "round activations as "+strings.Join(eval.Activations(), " or ")+" does; default: as --protocol says")
 	f.device.add(s)
@@ -83,7 +88,7 @@ func (f *evalFlags) check() error {
 		return usagef("--token-ids and --dump-logits belong together")
 	case (f.Text == "") == (f.tokenIDs == ""):
 		return usagef("give either --text, or --token-ids with --dump-logits")
-	case f.tokenIDs != "" && (f.Ref != "" || f.SaveRef != "" || f.MaxTokens != 0):
+	case f.tokenIDs != "" && (f.Ref != "" || f.save != "" || f.MaxTokens != 0):
 		return usagef("--ref, --save-ref and --max-tokens go with --text")
 	case !slices.Contains(eval.Protocols(), f.protocol):
 		return usagef("--protocol %q is not one of %s", f.protocol, strings.Join(eval.Protocols(), ", "))
@@ -114,26 +119,36 @@ func (a *app) dumpLogits(ctx context.Context, path string, f *evalFlags) error {
 	if len(ids) == 0 {
 		return formats.Errorf(f.tokenIDs, "", "no token ids")
 	}
-	m, err := model.Open(path)
+	m, err := checkpoint.Open(path)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
+	out, err := a.output(f.dump, arrayKind, f.force.force, m, f.tokenIDs)
+	if err != nil {
+		return err
+	}
 	step, end := a.progress("evaluating", "tokens")
 	defer end()
 	f.Progress = step
-	return eval.DumpLogits(ctx, m, ids, f.dump, f.Options)
+	return eval.DumpLogits(ctx, m, ids, out, f.Options)
 }
 
 func (a *app) eval(ctx context.Context, path string, f *evalFlags) error {
-	m, err := model.Open(path)
+	m, err := checkpoint.Open(path)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
+	if f.save != "" {
+		if f.SaveRef, err = a.output(f.save, referenceKind, f.force.force, m, append(modelFiles(f.Ref), f.Text)...); err != nil {
+			return err
+		}
+	}
 	if int64(f.Context) > m.Graph.Context {
 		a.warn(fmt.Sprintf("--ctx %d is beyond the %d positions that the model was made for", f.Context, m.Graph.Context))
 	}
+	a.warnFittedTo(ctx, m, f.Text)
 	step, end := a.progress("evaluating", "tokens")
 	f.Progress = step
 	r, err := eval.Run(ctx, m, f.Options)
@@ -163,8 +178,8 @@ func (a *app) printResult(r *eval.Result) {
 		row("ln of the ratio", "%.6f ± %.6f", c.LogRatio.Value, c.LogRatio.StdErr)
 		row("KL mean", "%.6f ± %.6f", c.KL.Value, c.KL.StdErr)
 		row("KL median", "%.6f ± %.6f", c.Median.Value, c.Median.StdErr)
-		row("KL 90 %%", "%.6f ± %.6f", c.P90.Value, c.P90.StdErr)
-		row("KL 99 %%", "%.6f ± %.6f", c.P99.Value, c.P99.StdErr)
+		row("KL 90 %", "%.6f ± %.6f", c.P90.Value, c.P90.StdErr)
+		row("KL 99 %", "%.6f ± %.6f", c.P99.Value, c.P99.StdErr)
 		row("same top token", "%.3f ± %.3f %%", 100*c.Top1.Value, 100*c.Top1.StdErr)
 	}
 	printTable(a.out, t)

@@ -20,6 +20,13 @@ func evaluate(t *testing.T, args ...string) eval.Result {
 
 // A quantized package against its source: by the source itself, and by what
 // --save-ref stored of it.
+// Percentages are printed with one sign.
+func TestEvalPercent(t *testing.T) {
+	if out := must(t, "eval", demoModel, "--text", microText, "--max-tokens", "64", "--ctx", "32", "--ref", demoModel); strings.Contains(out, "%%") || !strings.Contains(out, "KL 90 %") {
+		t.Errorf("%s", out)
+	}
+}
+
 func TestEvalReference(t *testing.T) {
 	dir := t.TempDir()
 	q4, ref := filepath.Join(dir, "q4.nstf"), filepath.Join(dir, "demo.ref")

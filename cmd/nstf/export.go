@@ -2,28 +2,37 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/formats/export"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/quantize/encode"
 )
 
 func (a *app) exportCommand() *cobra.Command {
-	var out, dtype string
+	var to outputFlag
+	var dtype string
 	var shard int64
 	c := &cobra.Command{
-		Use: "export MODEL -o OUT.gguf|DIR/", Short: "Write a model as GGUF or as a Hugging Face directory", Args: cobra.ExactArgs(1),
+		Use: "export MODEL -o OUT.gguf|DIR/", Short: "Write a model as GGUF or as a Hugging Face directory", Args: outputIsFlag(cobra.ExactArgs(1)),
 		Long: `Write a model for other programs: a GGUF file that llama.cpp loads, or a directory
 that transformers loads.
 
 To GGUF, tensors keep their scheme where ggml has it; --dtype casts the others. Into
 a directory, quantized tensors are always expanded, to --dtype (bf16 where it is left
-out). What the target would execute otherwise is refused with exit code 4.`,
+out). What the target would execute otherwise is refused with exit code 4, but for two
+things that a warning names: llama.cpp has the tanh form of GELU only, and chooses
+LongRoPE's factors by its context's size.`,
 		Example: "  nstf export model.nstf -o model.gguf\n  nstf export model.nstf -o model-hf/ --dtype f16",
 		RunE: func(c *cobra.Command, args []string) error {
 			if dtype != "" && !slices.Contains(encode.DTypes(), dtype) {
@@ -32,23 +41,27 @@ out). What the target would execute otherwise is refused with exit code 4.`,
 			if shard < 1 {
 				return usagef("--shard-size %d MiB is not positive", shard)
 			}
-			toDir := isDir(out)
-			if !toDir && !strings.HasSuffix(out, ".gguf") {
-				return usagef("-o %s is neither a .gguf file nor a directory (which ends in %q)", out, "/")
+			toDir := isDir(to.path)
+			if !toDir && !strings.HasSuffix(to.path, ".gguf") && to.path != "-" {
+				return &usageError{err: fmt.Errorf("-o %s is neither a .gguf file nor a directory", to.path), hint: exportGuess(to.path)}
 			}
-			m, err := model.Open(args[0])
+			m, err := checkpoint.Open(args[0])
 			if err != nil {
 				return err
 			}
 			defer m.Close()
+			out, err := a.exportTo(to, toDir, m)
+			if err != nil {
+				return err
+			}
 			step, end := a.progress("exporting", "bytes")
 			defer end()
-			var x *model.Export
+			var x *export.Model
 			if toDir {
-				if x, err = m.HF(castTo(dtype, "bf16")); err == nil {
+				if x, err = export.HF(m, castTo(dtype, "bf16")); err == nil {
 					err = x.WriteDir(c.Context(), out, shard<<20, step)
 				}
-			} else if x, err = m.GGUF(castTo(dtype, "")); err == nil {
+			} else if x, err = export.GGUF(m, castTo(dtype, "")); err == nil {
 				err = x.WriteGGUF(c.Context(), out, step)
 			}
 			end()
@@ -58,15 +71,55 @@ out). What the target would execute otherwise is refused with exit code 4.`,
 			for _, w := range x.Warnings {
 				a.warn(w)
 			}
-			fmt.Fprintf(a.out, "%s: %d tensors\n", out, len(x.Tensors))
+			written, err := sizeOf(to.path)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(a.out, "%s: %d tensors, %s\n", formats.Printable(to.path), len(x.Tensors), size(written))
 			return nil
 		},
 	}
-	c.Flags().StringVarP(&out, "output", "o", "", "GGUF file, or directory for safetensors, to write")
+	to.add(c.Flags(), "GGUF file, or directory for safetensors, to write")
 	c.Flags().StringVar(&dtype, "dtype", "", "expand what the target cannot hold to f32, f16 or bf16")
 	c.Flags().Int64Var(&shard, "shard-size", 5000, "MiB of tensors per safetensors file")
 	c.MarkFlagRequired("output")
 	return c
+}
+
+// sizeOf returns the bytes of a file, or of the files of a folder.
+func sizeOf(path string) (sum int64, err error) {
+	err = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			sum += info.Size()
+		}
+		return err
+	})
+	return sum, err
+}
+
+// exportTo opens what is asked for: a directory, or a GGUF file.
+func (a *app) exportTo(f outputFlag, toDir bool, m *model.Model) (*atomicfile.Output, error) {
+	if toDir {
+		return a.folder(f.path)
+	}
+	return a.output(f.path, ggufKind, f.force, m)
+}
+
+// exportGuess says what an output of export that is neither may have meant.
+func exportGuess(path string) string {
+	switch ext := strings.ToLower(filepath.Ext(path)); {
+	case ext == ".nstf":
+		return "nstf convert and nstf quantize write packages; export writes for other programs"
+	case ext == ".gguf":
+		return "-o " + strings.TrimSuffix(path, filepath.Ext(path)) + ".gguf"
+	case ext == ".safetensors":
+		return "-o " + strings.TrimSuffix(path, filepath.Ext(path)) + "/ for a directory of safetensors with its config.json"
+	}
+	return fmt.Sprintf("-o %s/ for a Hugging Face directory, -o %s.gguf for llama.cpp", path, path)
 }
 
 // isDir reports whether a path names a directory, there or to be made.

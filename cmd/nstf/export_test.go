@@ -8,6 +8,15 @@ import (
 )
 
 // A package goes to GGUF and to a directory, and both give its logits.
+// An output that is neither form is answered with both.
+func TestExportGuess(t *testing.T) {
+	for out, want := range map[string]string{"dir": "-o dir/ for a Hugging Face directory, -o dir.gguf for llama.cpp", "a.GGUF": "-o a.gguf", "a.safetensors": "-o a/ ", "a.nstf": "nstf convert"} {
+		r := invoke("export", demoModel, "-o", out)
+		r.fails(t, exitUsage, "neither")
+		r.fails(t, exitUsage, want)
+	}
+}
+
 func TestExport(t *testing.T) {
 	pkg, dir := packaged(t, filepath.Join(micro, "llama-2")), t.TempDir()
 	ids := filepath.Join(dir, "ids.json")
@@ -25,8 +34,9 @@ func TestExport(t *testing.T) {
 	}
 	want := logits(pkg)
 	gguf, hf := filepath.Join(dir, "x.gguf"), filepath.Join(dir, "hf")
-	if out := must(t, "export", pkg, "-o", gguf); !strings.Contains(out, "tensors") {
-		t.Errorf("printed %q", out)
+	out := must(t, "export", pkg, "-o", gguf)
+	if info, err := os.Stat(gguf); err != nil || !strings.HasSuffix(out, " tensors, "+size(info.Size())+"\n") {
+		t.Errorf("printed %q, %v", out, err)
 	}
 	must(t, "export", pkg, "-o", hf+"/")
 	for _, path := range []string{gguf, hf} {
@@ -38,8 +48,8 @@ func TestExport(t *testing.T) {
 
 func TestExportSaysWhatTheTargetDoesOtherwise(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "x.gguf")
-	r := invoke("export", filepath.Join(micro, "mistral-window"), "-o", out)
-	if r.code != exitFine || !strings.Contains(r.err, "warning: llama.cpp attends beyond the sliding window") {
+	r := invoke("export", filepath.Join(micro, "gpt_neox"), "-o", out)
+	if r.code != exitFine || !strings.Contains(r.err, "warning: llama.cpp computes GELU by its tanh form") {
 		t.Errorf("exit %d, %s", r.code, r.err)
 	}
 }
@@ -49,6 +59,8 @@ func TestExportFailures(t *testing.T) {
 	out := filepath.Join(dir, "x.gguf")
 	invoke("export", filepath.Join(micro, "gptj"), "-o", out).fails(t, exitUnsupported, "hint: export to a folder")
 	invoke("export", filepath.Join(micro, "llama-dynamic"), "-o", out).fails(t, exitUnsupported, "dynamic")
+	invoke("export", filepath.Join(micro, "mistral-window"), "-o", out).fails(t, exitUnsupported, "llama.cpp attends beyond the sliding window of 8 tokens")
+	invoke("export", filepath.Join(micro, "llama-yarn-explicit"), "-o", out).fails(t, exitUnsupported, "disregards yarn's beta_fast")
 	invoke("export", filepath.Join(micro, "quant-bnb-nf4"), "-o", out).fails(t, exitUnsupported, "--dtype f16")
 	invoke("export", "/nosuch", "-o", out).fails(t, exitInput, "nosuch")
 	invoke("export", filepath.Join(micro, "llama-2"), "-o", filepath.Join(dir, "no", "x.gguf")).fails(t, exitFailure, "folder")

@@ -35,6 +35,9 @@ var forbidden = []struct {
 		"running a package never needs a quantizer"},
 	{"runtime", []string{"kernels/kerneltest"}, []string{"runtime/bench"},
 		"cases belong to tests, and to the place that times kernels for a user"},
+	{"runtime/grammar", []string{"formats/tokenizer", "formats/model", "formats/checkpoint", "formats/tensor", "formats/graph", "kernels",
+		"runtime/device", "runtime/exec", "runtime/generate", "runtime/sample"}, nil,
+		"a vocabulary comes in as bytes: whose it is does not matter"},
 	{"cmd", []string{"kernels/kerneltest"}, nil,
 		"cases belong to tests, and to the place that times kernels for a user"},
 	{"decompose", []string{"runtime", "calibrate", "quantize", "cmd", "testdata"}, nil,
@@ -119,6 +122,29 @@ var lonely = []struct {
 	{"the environment", regexp.MustCompile(`\bos\.(Getenv|LookupEnv|Environ)\(`), []string{"cmd"}, "only cmd reads the environment"},
 	{"printing", regexp.MustCompile(`\bfmt\.Print(ln|f)?\(|\bos\.(Stdout|Stderr)\b`), []string{"cmd", "kernels/cpu/internal/gen"}, "only cmd prints"},
 	{"exiting", regexp.MustCompile(`\bos\.Exit\(|\blog\.Fatal`), []string{"cmd", "kernels/cpu/internal/gen"}, "only cmd exits"},
+	{"creating or renaming files", regexp.MustCompile(`\bos\.(Create|CreateTemp|OpenFile|WriteFile|Rename|Link|Symlink|Truncate|CopyFS|MkdirTemp|OpenRoot)\(`),
+		[]string{"formats/atomicfile",
+			"formats/hub/cache.go", "formats/hub/pull.go", // a cache whose layout is huggingface_hub's
+			"calibrate/hidden.go",                 // a scratch file that has no name
+			"runtime/gpu/driver/permission.go",    // opens a device, to learn whether it may
+			"formats/tensor/file_unix.go",         // opens without waiting
+			"formats/model/random/blocks.go",      // a checkpoint of holes in a temporary folder
+			"quantize/pipeline/forecast.go",       // a temporary folder
+			"cmd/nstf/demo.go", "cmd/nstf/dev.go", // temporary folders
+			"kernels/cpu/internal/gen"},
+		"an output names all its inputs, so that none of them is overwritten"},
+	{"opening files", regexp.MustCompile(`\bos\.(Open|ReadFile)\(|\btensor\.OpenFile\(`),
+		[]string{"formats/open.go", "formats/tensor", "formats/atomicfile",
+			"testdata/packed",
+			"formats/corpus/read.go",                                                     // pipes, which a user may mean
+			"runtime/gpu", "runtime/bench/rss_linux.go", "runtime/place", "kernels/cpu"}, // the system's own
+		"what somebody else wrote is opened as a regular file, and read within a limit"},
+	{"outputs that name no inputs", regexp.MustCompile(`\batomicfile\.Scratch\(`),
+		[]string{"formats/work", "quantize/pipeline", "runtime/gpu/kernelcache", "runtime/gpu/tuned.go", "runtime/place", "runtime/schedule/disk.go", "cmd/nstf/demo.go"},
+		"only folders that the program keeps for itself hold none"},
+	{"outputs", regexp.MustCompile(`\batomicfile\.New(Output|Folder)\(`), []string{"cmd/nstf/output.go"},
+		"commands open outputs by one function"},
+	{"networks", regexp.MustCompile(`(?m)^\s*(import\s+)?"net/http"$`), []string{"runtime/serve", "formats/hub", "cmd/nstf"}, "who speaks to whom is known"},
 	{"init", regexp.MustCompile(`(?m)^func init\(\)`), nil, "nothing registers itself"},
 }
 

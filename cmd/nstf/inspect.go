@@ -57,8 +57,23 @@ func (a *app) printReport(r *inspect.Report) {
 	}
 	if s := r.Shape; s != nil {
 		row("layers", "%d of width %d, %d heads of %d, %d key-value heads", s.Layers, s.Width, s.Heads, s.HeadDim, s.KVHeads)
+		if s.Latent > 0 {
+			row("latents", "%d numbers of a position, for all heads", s.Latent)
+		}
+		if s.Delta > 0 {
+			row("delta nets", "%d of the layers", s.Delta)
+		}
+		if s.Mamba > 0 {
+			row("state spaces", "%d of the layers", s.Mamba)
+		}
+		if s.Conv > 0 {
+			row("convolutions", "%d of the layers", s.Conv)
+		}
 		if s.Experts > 0 {
 			row("experts", "%d, %d used", s.Experts, s.Used)
+		}
+		if s.Shared > 0 {
+			row("shared layer", "%d wide", s.Shared)
 		}
 		tied := ""
 		if s.Tied {

@@ -59,11 +59,7 @@ func TestInspectUnknown(t *testing.T) {
 	if a := report(t, alone); a.Known || a.Params != r.Params || a.Note == "" {
 		t.Errorf("%+v", a)
 	}
-	vocabs, err := filepath.Glob("../../testdata/vocab/*.gguf")
-	if err != nil || len(vocabs) == 0 {
-		t.Fatalf("no GGUF vocabularies: %v", err)
-	}
-	if v := report(t, vocabs[0]); v.Kind != "gguf" || v.Params != 0 || !strings.Contains(v.Note, "vocabulary") {
+	if v := report(t, vocabularyFile(t, "gpt-2")); v.Kind != "gguf" || v.Params != 0 || !strings.Contains(v.Note, "vocabulary") {
 		t.Errorf("%+v", v)
 	}
 	if split := report(t, "../../testdata/gguf/split-00002-of-00003.gguf"); split.Kind != "gguf" || split.Params == 0 {

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"io"
+	"github.com/nstf/nstf/formats/corpus"
 	"sync"
 )
 
@@ -13,6 +13,7 @@ type interrupts struct {
 
 	mu      sync.Mutex
 	handler func() bool // nil: none
+	drainer func()      // nil: none
 }
 
 // handle makes f the first to know of Ctrl-C; it returns false to let the
@@ -23,18 +24,34 @@ func (i *interrupts) handle(f func() bool) {
 	i.handler = f
 }
 
+// drain has the first signal call f, once, instead of ending the command: what is being
+// answered is answered. The next one ends it.
+func (i *interrupts) drain(f func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.drainer = f
+}
+
 // signal passes a signal on and reports whether the command was told to end.
-// SIGTERM always ends it.
+// SIGTERM always ends it, where nothing is to be drained.
 func (i *interrupts) signal(fromKeyboard bool) bool {
 	i.mu.Lock()
-	f := i.handler
+	f, drain := i.handler, i.drainer
+	i.drainer = nil
 	i.mu.Unlock()
+	if drain != nil {
+		drain()
+		return false
+	}
 	if fromKeyboard && f != nil && f() {
 		return false
 	}
 	i.cancel(errInterrupted)
 	return true
 }
+
+// maxInput bounds a text that is read as a whole.
+const maxInput = 256 << 20
 
 // readInput returns the whole of standard input, or ends with the context:
 // nobody may be about to type.
@@ -45,7 +62,7 @@ func (a *app) readInput(ctx context.Context) ([]byte, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		p, err := io.ReadAll(a.in)
+		p, err := corpus.ReadInput("standard input", a.in, maxInput)
 		done <- result{p, err}
 	}()
 	select {

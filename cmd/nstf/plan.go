@@ -7,12 +7,15 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/nstf/nstf/calibrate"
+	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/plan"
@@ -21,6 +24,7 @@ import (
 	qplan "github.com/nstf/nstf/quantize/plan"
 	"github.com/nstf/nstf/quantize/plan/candidates"
 	"github.com/nstf/nstf/quantize/plan/planner"
+	"github.com/nstf/nstf/runtime/place"
 )
 
 // planFlags say what a plan is to keep.
@@ -66,12 +70,16 @@ func (f *planFlags) check() error {
 	for _, s := range f.keep {
 		r, err := candidates.ParseRule(s)
 		if err != nil {
-			return &usageError{fmt.Errorf("--keep: %w", err)}
+			return &usageError{err: fmt.Errorf("--keep: %w", err)}
 		}
 		f.rules = append(f.rules, r)
 	}
-	if _, err := candidates.Recipes(f.schemes); err != nil {
-		return &usageError{fmt.Errorf("--schemes: %w", err)}
+	var err error
+	if f.schemes, err = readSchemes("--schemes", f.schemes); err != nil {
+		return err
+	}
+	if _, err := candidates.Codes(f.schemes); err != nil {
+		return &usageError{err: fmt.Errorf("--schemes: %w", err)}
 	}
 	return nil
 }
@@ -84,6 +92,16 @@ func (f *planFlags) objectiveFlags(s *pflag.FlagSet, device string) {
 	f.deviceFlag = "--" + device
 	s.StringVar(&f.objective, "objective", "size", "what is least within --max-kld: size, or latency on a device")
 	s.StringVar(&f.device, device, "", "for --objective latency: "+strings.Join(deviceNames(), ", "))
+}
+
+// bothDevices takes a device of --objective latency that was given by --device.
+func (f *planFlags) bothDevices(on *deviceFlag) {
+	if f.objective != "latency" || f.device != "" || !slices.Contains(deviceNames(), on.name) {
+		return
+	}
+	if f.device = on.name; f.device != thisCPU {
+		on.name = string(place.Auto)
+	}
 }
 
 // checkObjective reads --objective and the flag of its device.
@@ -142,6 +160,19 @@ func (a *app) onDevice(ctx context.Context, name string, threads int) (*qplan.De
 	return d, nil
 }
 
+// possible refuses a size that no plan can keep, before anything is measured.
+func (f *planFlags) possible(m *model.Model, seed int64) error {
+	err := planner.New(m, planner.Options{Schemes: f.schemes, Forms: f.forms, Keep: f.rules, Seed: seed}).Possible(f.budget)
+	var impossible *qplan.ImpossibleError
+	if !errors.As(err, &impossible) {
+		return err
+	}
+	if _, bare := strconv.ParseFloat(f.size, 64); bare == nil {
+		err = fmt.Errorf("%w; --size %s has no unit, and so is in bytes", err, f.size)
+	}
+	return &usageError{err: err}
+}
+
 // flags are those that decided something.
 func (f *planFlags) flags() []string {
 	var out []string
@@ -171,7 +202,9 @@ func (f *planFlags) flags() []string {
 func (a *app) planCommand() *cobra.Command {
 	var f planFlags
 	var text textFlags
-	var out, from string
+	var on deviceFlag // where text is run
+	var to outputFlag
+	var from string
 	var effort int64
 	var threads int
 	var asJSON bool
@@ -187,7 +220,7 @@ measured of a text now by --calib. Without either all errors count alike and not
 predicted.
 
 --objective latency takes what is fastest within --max-kld instead of what is smallest, by
-the bandwidth and the rate of operations of a device.
+the bandwidth and the rate of operations of the device that --latency-device names.
 
 The file that -o writes can be edited: nstf quantize --plan executes it. --keep decides
 for tensors by name: 'embed=q8_0', 'blocks\.0\.=keep' (as in the source).`,
@@ -195,7 +228,11 @@ for tensors by name: 'embed=q8_0', 'blocks\.0\.=keep' (as in the source).`,
   nstf plan ./Llama-3.2-1B --stats llama.nstats --bpw 3 -o plan.json
   nstf plan ./Llama-3.2-1B --stats llama.nstats --size 600MB --schemes ggml --keep 'embed=q6_k'`,
 		RunE: func(c *cobra.Command, args []string) error {
+			f.bothDevices(&on)
 			if err := f.check(); err != nil {
+				return err
+			}
+			if err := on.check(); err != nil {
 				return err
 			}
 			if from != "" && text.path != "" {
@@ -207,22 +244,27 @@ for tensors by name: 'embed=q8_0', 'blocks\.0\.=keep' (as in the source).`,
 			if err := text.check(); err != nil {
 				return err
 			}
-			m, err := model.Open(args[0])
+			m, err := checkpoint.Open(args[0])
 			if err != nil {
 				return err
 			}
 			defer m.Close()
-			if out != "" {
-				if err := writable(out, m, text.path, from); err != nil {
+			var out *atomicfile.Output
+			if to.path != "" {
+				if out, err = a.output(to.path, planKind, to.force, m, text.path, from); err != nil {
 					return err
 				}
 			}
-			s, err := a.statistics(c.Context(), m, from, &text, threads)
+			if err := f.possible(m, text.seed); err != nil {
+				return err
+			}
+			s, err := a.statistics(c.Context(), m, from, &text, &on, threads)
 			if err != nil {
 				return err
 			}
 			if s != nil {
 				defer s.Close()
+				a.warnFew(s.Source.Tokens)
 			}
 			device, err := a.onDevice(c.Context(), f.device, threads)
 			if err != nil {
@@ -235,7 +277,7 @@ for tensors by name: 'embed=q8_0', 'blocks\.0\.=keep' (as in the source).`,
 			if err != nil {
 				return err
 			}
-			if out != "" {
+			if out != nil {
 				if err := p.Write(out); err != nil {
 					return err
 				}
@@ -252,14 +294,16 @@ for tensors by name: 'embed=q8_0', 'blocks\.0\.=keep' (as in the source).`,
 	s.StringVar(&f.size, "size", "", "size of the whole package, such as 3.9GiB or 900MB")
 	s.Float64Var(&f.maxKLD, "max-kld", 0, "predicted mean KL divergence in nats")
 	s.StringVar(&f.schemes, "schemes", "all", "recipes to choose from: all, ggml, or a list such as tcq3,tcq4,q8_0")
-	f.objectiveFlags(s, "device")
+	f.objectiveFlags(s, "latency-device")
+	on.add(s)
 	s.BoolVar(&f.forms, "forms", false, "consider factors too: products, corrections, shared matrices, tensor trains")
 	s.StringArrayVar(&f.keep, "keep", nil, "recipe for tensors by name, 'REGEX=RECIPE'; may be repeated")
 	s.StringVar(&from, "stats", "", "statistics made by nstf calibrate, or an importance matrix of llama.cpp")
 	text.add(s)
+	s.Lookup("calib").Usage = "text to calibrate on: .txt, .jsonl, .parquet, a pipe, or -; default: none"
 	s.Int64Var(&effort, "effort", 0, "of the search for codes; 0: the default")
-	s.IntVar(&threads, "threads", 0, "threads; 0: one per core")
-	s.StringVarP(&out, "output", "o", "", "plan to write")
+	s.IntVarP(&threads, "threads", "t", 0, "threads; 0: one per core")
+	to.add(s, "plan to write")
 	s.BoolVar(&asJSON, "json", false, "print the plan as JSON")
 	return c
 }
@@ -277,7 +321,7 @@ func expectedSources(from string, text *textFlags) []nstf.Source {
 }
 
 // statistics opens a file, or measures a text; nil: neither is given.
-func (a *app) statistics(ctx context.Context, m *model.Model, from string, text *textFlags, threads int) (*stats.File, error) {
+func (a *app) statistics(ctx context.Context, m *model.Model, from string, text *textFlags, device *deviceFlag, threads int) (*stats.File, error) {
 	if from != "" {
 		return a.openStats(from, m)
 	}
@@ -285,11 +329,16 @@ func (a *app) statistics(ctx context.Context, m *model.Model, from string, text 
 		a.warn("without --stats or --calib all errors count alike, and no divergence is predicted")
 		return nil, nil
 	}
-	windows, _, err := a.windows(m, text)
+	windows, _, err := a.windows(ctx, m, text)
 	if err != nil {
 		return nil, err
 	}
-	return a.measure(ctx, m, windows, text, calibrate.Options{Threads: threads}, true)
+	on, err := a.opened(device, m, windows)
+	if err != nil {
+		return nil, err
+	}
+	defer on.Close()
+	return a.measure(ctx, m, windows, text, calibrate.Options{Threads: threads, On: on}, true)
 }
 
 // printPlan writes a plan's table.
@@ -297,13 +346,13 @@ func (a *app) printPlan(p *plan.Plan) {
 	t := newTable(2, "tensor", "recipe", "bits", "size", "error", "loss", "next", "its loss")
 	for i := range p.Tensors {
 		x := &p.Tensors[i]
-		if x.Recipe == plan.Keep && x.RunnerUp == nil {
+		if x.Recipe.Kept() && x.RunnerUp == nil {
 			continue // nothing was to be chosen
 		}
-		row := []any{clip(x.Name, 34), clip(x.Recipe, 15), fmt.Sprintf("%.2f", 8*float64(x.Bytes)/float64(max(1, x.Elements()))), size(x.Bytes),
+		row := []any{clip(x.Name, 34), clip(x.Recipe.String(), 15), fmt.Sprintf("%.2f", 8*float64(x.Bytes)/float64(max(1, x.Elements()))), size(x.Bytes),
 			small(x.Error), small(x.Loss), "", ""}
 		if r := x.RunnerUp; r != nil {
-			row[6], row[7] = clip(r.Recipe, 9), small(r.Loss)
+			row[6], row[7] = clip(r.Recipe.String(), 9), small(r.Loss)
 		}
 		t.AppendRow(row)
 	}
@@ -333,15 +382,15 @@ func (a *app) printRecipes(p *plan.Plan) {
 	type sum struct {
 		bytes, params int64
 		loss          float64
-		recipes       map[string]int
-		order         []string
+		recipes       map[plan.Recipe]int
+		order         []plan.Recipe
 	}
 	roles, order := map[string]*sum{}, []string{}
 	for i := range p.Tensors {
 		x := &p.Tensors[i]
 		s := roles[x.Role]
 		if s == nil {
-			s = &sum{recipes: map[string]int{}}
+			s = &sum{recipes: map[plan.Recipe]int{}}
 			roles[x.Role], order = s, append(order, x.Role)
 		}
 		s.bytes, s.params, s.loss = s.bytes+x.Bytes, s.params+x.Elements(), s.loss+x.Loss

@@ -27,7 +27,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	for _, x := range p.Tensors {
-		if strings.Contains(x.Name, "ffn.down") && x.Recipe != "q8_0" {
+		if strings.Contains(x.Name, "ffn.down") && x.Recipe.String() != "q8_0" {
 			t.Errorf("%s is %s", x.Name, x.Recipe)
 		}
 	}
@@ -64,10 +64,11 @@ func TestPlanFailures(t *testing.T) {
 		{exitUsage, "give one of", []string{}},
 		{exitUsage, "give one of", []string{"--bpw", "3", "--size", "1MB"}},
 		{exitUsage, "goes with --max-kld", []string{"--bpw", "3", "--objective", "latency", "--device", "h200"}},
-		{exitUsage, "needs --device", []string{"--max-kld", "3", "--objective", "latency"}},
-		{exitUsage, "not known", []string{"--max-kld", "3", "--objective", "latency", "--device", "abacus"}},
+		{exitUsage, "needs --latency-device", []string{"--max-kld", "3", "--objective", "latency"}},
+		{exitUsage, "not known", []string{"--max-kld", "3", "--objective", "latency", "--latency-device", "abacus"}},
 		{exitUsage, "size or latency", []string{"--bpw", "3", "--objective", "beauty"}},
-		{exitUsage, "goes with --objective latency", []string{"--bpw", "3", "--device", "h200"}},
+		{exitUsage, "goes with --objective latency", []string{"--bpw", "3", "--latency-device", "h200"}},
+		{exitUsage, "h200", []string{"--bpw", "3", "--device", "h200"}},
 		{exitUsage, "negative", []string{"--bpw", "-3"}},
 		{exitUsage, "--size", []string{"--size", "big"}},
 		{exitUsage, "nosuch", []string{"--bpw", "3", "--schemes", "nosuch"}},
@@ -75,8 +76,9 @@ func TestPlanFailures(t *testing.T) {
 		{exitUsage, "matches no tensor", []string{"--bpw", "6", "--keep", "nosuch=q8_0", "--schemes", "q4_0"}},
 		{exitUsage, "exclude", []string{"--bpw", "6", "--stats", "a", "--calib", "b"}},
 		{exitInput, "nosuch", []string{"--bpw", "6", "--stats", "/nosuch"}},
-		{exitFailure, "a plan for 1.2 bits per weight is impossible: the smallest is", []string{"--bpw", "1.2", "--schemes", "q4_0"}},
-		{exitFailure, "bytes is impossible", []string{"--size", "1KB", "--schemes", "q4_0"}},
+		{exitUsage, "a plan for 1.2 bits per weight is impossible: the smallest is", []string{"--bpw", "1.2", "--schemes", "q4_0"}},
+		{exitUsage, "a plan for 0.001MiB is impossible: the smallest is", []string{"--size", "1KB", "--schemes", "q4_0"}},
+		{exitUsage, "--size 900 has no unit", []string{"--size", "900"}},
 		{exitUnsupported, "sensitivities", []string{"--max-kld", "0.1", "--schemes", "q4_0"}},
 	} {
 		r := invoke(append([]string{"plan", src, "-o", out}, c.args...)...)
@@ -84,6 +86,11 @@ func TestPlanFailures(t *testing.T) {
 		if !strings.Contains(r.err, "hint: ") && c.code != exitInput {
 			t.Errorf("%v gives no hint: %s", c.args, r.err)
 		}
+	}
+	r := invoke("quantize", src, "-o", out, "--bpw", "0.5", "--calib", demoText)
+	r.fails(t, exitUsage, "0.5 bits per weight is impossible")
+	if strings.Contains(r.err, "calibrating") {
+		t.Errorf("text was measured for what is impossible: %s", r.err)
 	}
 	empty(t, dir)
 	invoke("plan", "/nosuch", "--bpw", "3").fails(t, exitInput, "nosuch")

@@ -1,26 +1,48 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"strings"
 	"time"
+	"unicode/utf16"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/nstf/nstf/formats"
 	drawn "github.com/nstf/nstf/quantize/report"
 )
 
 // tableWidth is what every table fits.
 const tableWidth = 100
 
+// A textTable is a table whose cells may hold anybody's words.
+type textTable struct{ table.Writer }
+
+// folded is a cell of several lines, made by this program.
+type folded string
+
+// AppendRow adds a row. Strings are made printable and bounded.
+func (t textTable) AppendRow(row table.Row, config ...table.RowConfig) {
+	for i, cell := range row {
+		switch s := cell.(type) {
+		case string:
+			row[i] = formats.Printable(formats.Brief(s, maxErrorLine))
+		case folded:
+			row[i] = folded(formats.PrintableText(formats.Brief(string(s), maxErrorLine)))
+		}
+	}
+	t.Writer.AppendRow(row, config...)
+}
+
 // newTable returns a plain table in the house's style, whose columns from
 // the given one on are numbers.
-func newTable(numbersFrom int, header ...any) table.Writer {
+func newTable(numbersFrom int, header ...any) textTable {
 	t := table.NewWriter()
 	style := table.StyleDefault
 	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
@@ -36,30 +58,54 @@ func newTable(numbersFrom int, header ...any) table.Writer {
 		columns = append(columns, table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight})
 	}
 	t.SetColumnConfigs(columns)
-	return t
+	return textTable{t}
 }
 
 // printTable writes a table without trailing spaces.
-func printTable(w io.Writer, t table.Writer) {
+func printTable(w io.Writer, t textTable) {
 	for line := range strings.Lines(t.Render() + "\n") {
 		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
 	}
 }
 
-// printJSON writes a value as indented JSON.
+// printJSON writes a value as indented JSON. What a terminal would obey is escaped as
+// JSON has it, where encoding/json does not: in strings alone it can occur.
 func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, jsonPrintable(text.String()))
+	return err
+}
+
+func jsonPrintable(s string) string {
+	var b strings.Builder
+	b.Grow(len(s))
+	for _, r := range s {
+		switch {
+		case r == '\n' || !formats.Controls(r):
+			b.WriteRune(r)
+		case r < 0x10000:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		}
+	}
+	return b.String()
 }
 
 // progress returns a function that draws a bar with rate and remaining time
-// on stderr, and one that clears it; nil and a no-op where stderr is no
-// terminal. unit is what the numbers count.
+// on stderr, and one that clears it; where stderr is no terminal, lines tell of what
+// takes longer than a moment. unit is what the numbers count.
 func (a *app) progress(what, unit string) (step func(done, total int64), end func()) {
 	if !a.errTerminal {
-		return nil, func() {}
+		l := newPhaseLog(a.err, what, unit, firstLine, everyLine)
+		return l.step, l.end
 	}
 	options := []progressbar.Option{
 		progressbar.OptionSetWriter(a.err), progressbar.OptionSetDescription(what), progressbar.OptionSetWidth(30),
@@ -103,11 +149,14 @@ func count(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// clip shortens a name from the middle, so that it fits a column.
+// clip shortens a name from the middle, so that it fits a column, and makes it printable.
 func clip(s string, width int) string {
-	r := []rune(s)
+	if len(s) > 64*width { // what is left of the middle shows nowhere
+		s = s[:32*width] + s[len(s)-32*width:]
+	}
+	r := []rune(formats.Printable(s))
 	if len(r) <= width {
-		return s
+		return string(r)
 	}
 	head := (width - 1) / 3
 	return string(r[:head]) + "…" + string(r[len(r)-(width-1-head):])

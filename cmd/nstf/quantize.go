@@ -1,23 +1,32 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/formats/work"
 	"github.com/nstf/nstf/quantize/encode"
 	"github.com/nstf/nstf/quantize/pipeline"
+	"github.com/nstf/nstf/quantize/plan/candidates"
 	"github.com/nstf/nstf/quantize/plan/planner"
 	"github.com/nstf/nstf/runtime/place"
 )
@@ -25,9 +34,10 @@ import (
 // quantizeFlags are the flags of quantize.
 type quantizeFlags struct {
 	planFlags
-	on                             deviceFlag // where trellis codes are searched
+	on                             deviceFlag // where text is run, and trellis codes are searched
 	text                           textFlags
-	out, scheme, embed, head       string
+	out                            outputFlag
+	scheme, embed, head            string
 	plan, source, memory           string
 	stats, verify                  string
 	tries                          int
@@ -46,23 +56,30 @@ const quantizeLong = `Make a model smaller. What is asked for is one of
   --plan plan.json         what the plan says (see nstf plan)
 
 The first two and --scheme with tcq are calibrated on text like what the model will
-read: --calib names it (.txt, .jsonl or .parquet). A first pass measures the model and how much an
-error in each tensor costs; --stats takes that from a file instead. Then the blocks are
-compressed in order, each behind those that are compressed already (--sequential), or all
-by the first pass (--parallel). An eighth of the text is held out to measure what the
-package costs; the package carries this as its ledger, with its plan. --max-drift bounds how
-far hidden states go from the model's, block by block: a block that goes too far gets more
-bits, at the cost of those behind it, or the command stops.
+read: --calib names it (.txt, .jsonl, .parquet, a pipe, or - for standard input). Of a long
+text 256 bytes are read for each token asked for (at least 4 MiB), from all its parts.
+A first pass measures the model and how much an error in each tensor costs; --stats takes
+that from a file instead. Then the blocks are compressed in order, each behind those that
+are compressed already (--sequential), or all by the first pass (--parallel). An eighth of
+the text is held out to measure what the package costs; the package carries this as its
+ledger, with its plan. --max-drift bounds how far hidden states go from the model's, block
+by block: a block that goes too far gets more bits, at the cost of those behind it, or the
+command stops.
 
-Trellis codes are searched on a GPU where --device names one or, with auto, one is found:
-in minutes instead of hours, and to the same bytes, so that --resume goes on on either.
+Text is run through the model, and trellis codes are searched, on a GPU where --device
+names one or, with auto, one is found: in minutes instead of hours. Codes are the same
+whoever searched; what text gives differs in the last digits, so that --resume goes on on
+the device that began.
+
+A size that not even the smallest recipes of all tensors keep is refused at once.
 
 What is finished lies in OUT.work until the package is whole. After an interrupt, --resume
 goes on there and --discard begins anew. With a package and --source MODEL, --plan redoes
 only the tensors whose recipe is another than in the package.
 
 --scheme without --calib rounds: the head (or the embedding table that it is tied to) gets
-q6_k where SCHEME has fewer bits; norms, biases, learned positions and routers stay; rows
+q6_k where SCHEME has fewer bits; norms, biases, learned positions and routers stay, and so
+do tensors in codes of no more bits than SCHEME's, as gpt-oss' experts in MXFP4 are; rows
 that no block divides get the nearest scheme that fits, which is listed.
 
 Schemes: %s.
@@ -89,19 +106,37 @@ func wrapped(words []string, columns int) string {
 	return out.String()
 }
 
+// quantizeArgs wants a model, and tells those who write a command line of llama-quantize.
+func quantizeArgs(c *cobra.Command, args []string) error {
+	if len(args) == 3 {
+		return &usageError{err: fmt.Errorf("the output and the scheme are flags here"),
+			hint: fmt.Sprintf("nstf quantize %s -o %s.nstf --scheme %s", args[0], strings.TrimSuffix(args[1], filepath.Ext(args[1])), cmp.Or(mixtures[strings.ToLower(args[2])], strings.ToLower(args[2])))}
+	}
+	if len(args) == 2 {
+		if s := strings.ToLower(args[1]); slices.Contains(schemeNames(), s) || mixtures[s] != "" {
+			return &usageError{err: errors.New("the scheme is a flag here"), hint: fmt.Sprintf("nstf quantize %s -o OUT.nstf --scheme %s", args[0], cmp.Or(mixtures[s], s))}
+		}
+	}
+	return outputIsFlag(cobra.ExactArgs(1))(c, args)
+}
+
 func (a *app) quantizeCommand() *cobra.Command {
 	var f quantizeFlags
 	c := &cobra.Command{
-		Use: "quantize SRC -o OUT.nstf (--bpw N | --size N | --max-kld N | --scheme NAME | --plan FILE)", Short: "Make a model smaller, to a size, a divergence, a scheme or a plan", Args: cobra.ExactArgs(1),
-		Long: fmt.Sprintf(quantizeLong, wrapped(encode.Schemes(), 80)),
+		Use: "quantize SRC (-o OUT.nstf | --dry-run) (--bpw N | --size N | --max-kld N | --scheme NAME | --plan FILE)", Short: "Make a model smaller, to a size, a divergence, a scheme or a plan", Args: quantizeArgs,
+		Long: fmt.Sprintf(quantizeLong, wrapped(schemeNames(), 80)),
 		Example: `  nstf quantize ./Llama-3.2-1B -o llama-q4.nstf --scheme q4_k
   nstf quantize ./Llama-3.2-1B -o llama-3bit.nstf --bpw 3 --calib text.jsonl
   nstf quantize ./Llama-3.2-1B -o llama.nstf --max-kld 0.02 --calib text.jsonl --keep 'embed=q8_0'
   nstf quantize llama.nstf --source ./Llama-3.2-1B --plan edited.json -o llama2.nstf`,
 		RunE: func(c *cobra.Command, args []string) error {
+			if !c.Flags().Changed("output") && !f.dry {
+				return usagef("give the package to write by -o OUT.nstf, or ask what it would take by --dry-run")
+			}
 			if err := f.check(); err != nil {
 				return err
 			}
+			a.warnNothingLeft(&f)
 			if !f.calibrated() {
 				return a.rounded(c.Context(), args[0], &f)
 			}
@@ -109,7 +144,7 @@ func (a *app) quantizeCommand() *cobra.Command {
 		},
 	}
 	s := c.Flags()
-	s.StringVarP(&f.out, "output", "o", "", "package to write")
+	f.out.add(s, "package to write")
 	s.Float64Var(&f.bpw, "bpw", 0, "bits per weight of all tensors together")
 	s.StringVar(&f.size, "size", "", "size of the package, such as 3.9GiB or 900MB")
 	s.Float64Var(&f.maxKLD, "max-kld", 0, "mean KL divergence in nats to keep, measured, with twice its standard error")
@@ -117,6 +152,7 @@ func (a *app) quantizeCommand() *cobra.Command {
 	s.Float64Var(&f.maxDrift, "max-drift", 0, "what hidden states may drift, of their square, on held-out text")
 	f.objectiveFlags(s, "latency-device")
 	s.StringVar(&f.on.name, "device", string(place.Auto), "where trellis codes are searched: auto, cpu, hip[:N], cuda[:N]")
+	f.on.flag = s.Lookup("device")
 	s.StringVar(&f.scheme, "scheme", "", "scheme of the linear layers")
 	s.StringVar(&f.embed, "embed-scheme", "", "with --scheme: of the embedding table; default: SCHEME")
 	s.StringVar(&f.head, "head-scheme", "", "with --scheme: of the head; default: q6_k or SCHEME, one bit more for tcq")
@@ -131,14 +167,13 @@ func (a *app) quantizeCommand() *cobra.Command {
 	s.Int64Var(&f.effort, "effort", 0, "of the search for codes, 1 the least; 0: the default")
 	s.BoolVar(&f.sequential, "sequential", false, "measure each block behind those compressed already (default)")
 	s.BoolVar(&f.parallel, "parallel", false, "fit all blocks by the original model's statistics")
-	s.BoolVar(&f.dry, "dry-run", false, "say size, predicted divergence, time, memory and disk; write nothing")
+	s.BoolVar(&f.dry, "dry-run", false, "say size, time, memory and disk, with --stats the predicted divergence; write nothing")
 	s.StringVar(&f.memory, "memory", "", "memory that must be enough, such as 8GiB; checked before anything is read")
 	s.BoolVar(&f.resume, "resume", false, "go on where an interrupted run stopped")
 	s.BoolVar(&f.discard, "discard", false, "remove what an interrupted run left, and begin anew")
 	s.BoolVar(&f.times, "ledger-times", false, "write seconds into the ledger; the package then differs from run to run")
-	s.IntVar(&f.threads, "threads", 0, "threads; 0: one per core")
+	s.IntVarP(&f.threads, "threads", "t", 0, "threads; 0: one per core")
 	s.BoolVar(&f.asJSON, "json", false, "print a JSON report")
-	c.MarkFlagRequired("output")
 	return c
 }
 
@@ -146,7 +181,7 @@ func (a *app) quantizeCommand() *cobra.Command {
 func (a *app) rounded(ctx context.Context, src string, f *quantizeFlags) error {
 	p, err := encode.NewPolicy(f.scheme, f.embed, f.head)
 	if err != nil {
-		return &usageError{err}
+		return &usageError{err: err}
 	}
 	if f.dry {
 		return a.wouldRound(ctx, src, f)
@@ -156,14 +191,14 @@ func (a *app) rounded(ctx context.Context, src string, f *quantizeFlags) error {
 
 // wouldRound says what rounding would take, and writes nothing.
 func (a *app) wouldRound(ctx context.Context, src string, f *quantizeFlags) error {
-	m, err := model.Open(src)
+	m, err := checkpoint.Open(src)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
 	q := pipeline.Request{Threads: f.threads}
 	if q.Plan, err = (pipeline.Chosen{Scheme: f.scheme, Embed: f.embed, Head: f.head}).Plan(m); err != nil {
-		return &usageError{err}
+		return &usageError{err: err}
 	}
 	forecast, err := pipeline.Predict(ctx, m, q)
 	if err != nil {
@@ -180,22 +215,33 @@ func (a *app) quantize(ctx context.Context, src string, f *quantizeFlags) error 
 	if f.source != "" {
 		src, earlier = f.source, src
 	}
-	m, err := model.Open(src)
+	m, err := checkpoint.Open(src)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	if err := f.writable(m, earlier); err != nil {
+	out, err := a.quantizeTo(m, f, earlier)
+	if err != nil {
 		return err
+	}
+	if f.scheme == "" && f.plan == "" {
+		if err := f.possible(m, f.text.seed); err != nil {
+			return err
+		}
 	}
 	q, err := a.request(ctx, m, f)
 	if err != nil {
 		return err
 	}
+	q.Out = out
 	if q.Stats != nil {
 		defer q.Stats.Close()
 	}
-	searcher, err := pipeline.NewSearcher(a.device(&f.on))
+	if q.On, err = a.opened(&f.on, m, q.Windows, q.Held); err != nil {
+		return err
+	}
+	defer q.On.Close()
+	searcher, err := pipeline.NewSearcher(a.device(&f.on), q.On)
 	if err != nil {
 		return err
 	}
@@ -204,7 +250,7 @@ func (a *app) quantize(ctx context.Context, src string, f *quantizeFlags) error 
 		q.Searcher = searcher
 	}
 	if earlier != "" {
-		e, err := model.Open(earlier)
+		e, err := checkpoint.Open(earlier)
 		if err != nil {
 			return err
 		}
@@ -222,21 +268,66 @@ func (a *app) quantize(ctx context.Context, src string, f *quantizeFlags) error 
 
 // execute does what is asked for, or says what it would take.
 func (a *app) execute(ctx context.Context, m *model.Model, q *pipeline.Request, f *quantizeFlags) error {
+	if err := f.typical(m, q); err != nil {
+		return err
+	}
 	if f.dry {
 		forecast, err := pipeline.Predict(ctx, m, *q)
 		if err != nil {
 			return err
 		}
+		if q.Stats == nil && q.Plan == nil {
+			a.sayGuessed(f)
+		}
 		return a.printForecast(forecast, f.asJSON)
 	}
+	q.Expected = func(seconds float64) { // before hours begin
+		fmt.Fprintf(a.err, "quantizing takes about %s here, by samples; --dry-run says more\n", brief(time.Duration(seconds*float64(time.Second))))
+	}
+	was := describeFile(f.out.path)
 	out, err := pipeline.Quantize(ctx, m, *q)
 	if err != nil {
-		if _, left := os.Stat(work.Path(f.out)); left == nil && !errors.Is(err, work.ErrExists) {
-			a.warn(work.Path(f.out) + " keeps what is finished: --resume goes on there, --discard removes it")
+		var busy *atomicfile.BusyError
+		if !errors.Is(err, work.ErrExists) && !errors.As(err, &busy) {
+			a.warnWork(f.out.path)
 		}
 		return err
 	}
+	a.sayReplaced(f.out.path, was)
 	return a.printOutcome(out, f.asJSON)
+}
+
+// typical sets what is asked for of a plan that is to be made, and by which code matrices
+// of about that size are stored.
+func (f *quantizeFlags) typical(m *model.Model, q *pipeline.Request) error {
+	bits := 3.0
+	if params := float64(m.Graph.Params()); f.budget.Bytes > 0 || f.budget.BPW > 0 {
+		q.Asked = max(f.budget.Bytes, int64(f.budget.BPW/8*params))
+		bits = 8 * float64(q.Asked) / params
+	}
+	q.Typical, q.Effort = plan.Trellis(int(min(max(math.Round(bits), scheme.TCQMinBits), scheme.TCQMaxBits))), int(f.effort)
+	if f.schemes == "all" || strings.Contains(f.schemes, "tcq") {
+		return nil
+	}
+	codes, err := candidates.Codes(f.schemes)
+	if err == nil {
+		q.Typical = codes[len(codes)/2]
+	}
+	return err
+}
+
+// warnWork says what the work folder of an output is for, where there is one.
+func (a *app) warnWork(out string) {
+	if _, err := os.Stat(work.Path(out)); err == nil {
+		a.warn(work.Path(out) + " keeps what is finished: --resume goes on there, --discard removes it")
+	}
+}
+
+// warnNothingLeft says that --resume begins at the start, where no work was left.
+func (a *app) warnNothingLeft(f *quantizeFlags) {
+	if _, err := os.Stat(work.Path(f.out.path)); f.resume && errors.Is(err, fs.ErrNotExist) {
+		a.warn("--resume finds nothing to go on with: there is no " + work.Path(f.out.path) + ", so all is done from the start")
+	}
 }
 
 // keepMemory makes the collector of garbage keep the limit, so that what is
@@ -252,9 +343,9 @@ func (f *quantizeFlags) keepMemory() {
 
 // request turns flags into what is asked for.
 func (a *app) request(ctx context.Context, m *model.Model, f *quantizeFlags) (*pipeline.Request, error) {
-	q := &pipeline.Request{Out: f.out, Seed: f.text.seed, MaxKLD: f.maxKLD, Tries: f.tries, MaxDrift: f.maxDrift, Parallel: f.parallel, Threads: f.threads,
+	q := &pipeline.Request{Seed: f.text.seed, MaxKLD: f.maxKLD, Tries: f.tries, MaxDrift: f.maxDrift, Parallel: f.parallel, Threads: f.threads,
 		Memory: f.limit, Resume: f.resume, Discard: f.discard, Times: f.times, Tool: toolName(), Progress: a.progress, Decided: map[string]string{}}
-	if err := a.texts(m, f, q); err != nil {
+	if err := a.texts(ctx, m, f, q); err != nil {
 		return nil, err
 	}
 	if f.stats != "" {
@@ -274,24 +365,29 @@ func (a *app) request(ctx context.Context, m *model.Model, f *quantizeFlags) (*p
 		q.Flags = append(q.Flags, "--parallel")
 	}
 	if q.Plan == nil {
+		tokens := int64(len(q.Windows)) * int64(f.text.ctx)
+		if q.Stats != nil {
+			tokens = q.Stats.Source.Tokens
+		}
+		a.warnFew(tokens)
 		return q, a.planBy(ctx, m, f, q)
 	}
 	return q, nil
 }
 
 // texts cuts the calibration text, and the text to measure on.
-func (a *app) texts(m *model.Model, f *quantizeFlags, q *pipeline.Request) error {
+func (a *app) texts(ctx context.Context, m *model.Model, f *quantizeFlags, q *pipeline.Request) error {
 	if f.text.path == "" && f.stats != "" && f.parallel && f.verify == "" {
 		return nil // statistics are all that is needed
 	}
 	var err error
-	if q.Windows, q.Held, err = a.windows(m, &f.text); err != nil {
+	if q.Windows, q.Held, err = a.windows(ctx, m, &f.text); err != nil {
 		return err
 	}
 	q.Text, q.HeldText = f.text.name(), "held-out windows of "+f.text.name()
 	q.Sources = append(q.Sources, f.text.sources()...)
 	if f.verify != "" {
-		if q.Held, err = f.text.other(m, f.verify); err != nil {
+		if q.Held, err = f.text.other(ctx, a, m, f.verify); err != nil {
 			return err
 		}
 		q.HeldText = filepath.Base(f.verify)
@@ -306,7 +402,7 @@ func (a *app) planFor(m *model.Model, f *quantizeFlags, q *pipeline.Request) (er
 	case f.scheme != "":
 		q.Flags = append(q.Flags, f.schemeFlags()...)
 		if q.Plan, err = (pipeline.Chosen{Scheme: f.scheme, Embed: f.embed, Head: f.head}).Plan(m); err != nil {
-			return &usageError{err}
+			return &usageError{err: err}
 		}
 		q.Plan.Seed, q.Plan.Effort = f.text.seed, f.effort
 		return nil

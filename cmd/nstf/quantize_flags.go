@@ -1,24 +1,29 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 
+	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/plan"
-	"github.com/nstf/nstf/runtime/place"
+	"github.com/nstf/nstf/formats/work"
 )
 
 // check refuses flags that do not go together, and numbers that are none.
 func (f *quantizeFlags) check() error {
+	if err := f.readSchemes(); err != nil {
+		return err
+	}
 	if err := f.together(); err != nil {
 		return err
 	}
-	f.bothDevices()
+	f.bothDevices(&f.on)
 	if err := f.on.check(); err != nil {
 		return err
 	}
 	if f.scheme != "" && !f.needsText() && f.on.named() {
-		return usagef("--device says where trellis codes are searched, and --scheme %s has none", f.scheme)
+		return usagef("--device says where text is run and trellis codes are searched, and --scheme %s takes neither", f.scheme)
 	}
 	if err := f.numbers(); err != nil {
 		return err
@@ -31,6 +36,20 @@ func (f *quantizeFlags) check() error {
 	return f.text.check()
 }
 
+// readSchemes reads the names of schemes, in any case of letters.
+func (f *quantizeFlags) readSchemes() (err error) {
+	for _, s := range []struct {
+		flag string
+		name *string
+	}{{"--scheme", &f.scheme}, {"--embed-scheme", &f.embed}, {"--head-scheme", &f.head}} {
+		if *s.name, err = readScheme(s.flag, *s.name); err != nil {
+			return err
+		}
+	}
+	f.schemes, err = readSchemes("--schemes", f.schemes)
+	return err
+}
+
 // together refuses flags that do not go together.
 func (f *quantizeFlags) together() error {
 	aims := 0
@@ -41,7 +60,8 @@ func (f *quantizeFlags) together() error {
 	}
 	switch {
 	case aims != 1:
-		return usagef("give one of --bpw, --size, --max-kld, --scheme and --plan, not %d of them", aims)
+		return &usageError{fmt.Errorf("give one of --bpw, --size, --max-kld, --scheme and --plan, not %d of them", aims),
+			"--scheme q4_k rounds within seconds; --bpw 4 --calib FILE is more accurate at that size, and takes longer"}
 	case f.maxDrift != 0 && f.parallel:
 		return usagef("--max-drift needs blocks in order, not --parallel")
 	case f.maxDrift != 0 && !f.calibrated():
@@ -62,11 +82,17 @@ func (f *quantizeFlags) together() error {
 	return nil
 }
 
+// leastKLD is the least divergence that can be asked for, in nats: a model that is executed
+// in two ways is some 3e-7 from itself.
+const leastKLD = 1e-6
+
 // numbers refuses numbers that cannot be counted with, and reads --memory.
 func (f *quantizeFlags) numbers() error {
 	switch {
 	case !finite(f.bpw) || !finite(f.maxKLD) || !finite(f.maxDrift):
 		return usagef("--bpw, --max-kld and --max-drift are finite, and not negative")
+	case f.maxKLD > 0 && f.maxKLD < leastKLD:
+		return &usageError{fmt.Errorf("--max-kld %g is finer than divergences are measured", f.maxKLD), fmt.Sprintf("%g nats is about what a model diverges from itself by rounding; 0.01 is hard to tell from the model", leastKLD)}
 	case f.tries < 1 || f.effort < 0 || f.threads < 0:
 		return usagef("--effort and --threads are not negative, and --tries is at least 1")
 	case f.memory == "":
@@ -79,22 +105,16 @@ func (f *quantizeFlags) numbers() error {
 	return nil
 }
 
-// bothDevices takes a device of --objective latency that was given as plan takes it.
-func (f *quantizeFlags) bothDevices() {
-	if f.objective != "latency" || f.device != "" || !slices.Contains(deviceNames(), f.on.name) {
-		return
-	}
-	if f.device = f.on.name; f.device != thisCPU {
-		f.on.name = string(place.Auto)
-	}
-}
-
-// writable finds out whether the package can be written, unless it is not to be.
-func (f *quantizeFlags) writable(m *model.Model, earlier string) error {
+// quantizeTo opens the package to write, nil where none is.
+func (a *app) quantizeTo(m *model.Model, f *quantizeFlags, earlier string) (*atomicfile.Output, error) {
 	if f.dry {
-		return nil
+		return nil, nil
 	}
-	return writable(f.out, m, f.text.path, f.verify, f.stats, f.plan, earlier)
+	out, err := a.packageOutput(f.out, m, append(modelFiles(earlier), f.text.path, f.verify, f.stats, f.plan)...)
+	if err != nil {
+		return nil, err
+	}
+	return out, out.Beside(work.Path(f.out.path))
 }
 
 // calibrated reports whether text or statistics are used.
@@ -104,7 +124,10 @@ func (f *quantizeFlags) calibrated() bool {
 
 // needsText reports whether a scheme cannot be had by rounding.
 func (f *quantizeFlags) needsText() bool {
-	return slices.ContainsFunc([]string{f.scheme, f.embed, f.head}, func(s string) bool { return plan.TrellisBits(s) > 0 })
+	return slices.ContainsFunc([]string{f.scheme, f.embed, f.head}, func(s string) bool {
+		c, err := plan.ParseCode(s)
+		return err == nil && c.Bits > 0
+	})
 }
 
 // schemeFlags are the flags that --scheme is recorded by.

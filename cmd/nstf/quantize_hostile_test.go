@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/safetensors"
 	"github.com/nstf/nstf/quantize/pipeline"
@@ -31,6 +32,7 @@ func TestQuantizeRefusals(t *testing.T) {
 	}{
 		{exitUsage, "finite", "", calib("--bpw", "Inf")},
 		{exitUsage, "finite", "", calib("--max-kld", "Inf")},
+		{exitUsage, "finer than divergences are measured", "", calib("--max-kld", "1e-9")},
 		{exitUsage, "finite", "", calib("--max-kld", "NaN")},
 		{exitUsage, "finite", "", calib("--bpw", "5", "--max-drift", "NaN")},
 		{exitUsage, "finite", "", calib("--bpw", "5", "--max-drift", "Inf")},
@@ -42,10 +44,10 @@ func TestQuantizeRefusals(t *testing.T) {
 		{exitUsage, "--memory", "", []string{args[0], "--scheme", "q4_0", "--memory", "1GiB"}},
 		{exitUsage, "matches vectors alone", "", calib("--bpw", "6", "--keep", "norm=q8_0")},
 		{exitUnsupported, "blocks of 32 do not divide rows of 4", "", calib("--bpw", "6", "--keep", "attn.q=lowrank:4:q8_0")},
-		{exitFailure, "not a regular file", folder, calib("--bpw", "5")},
+		{exitUsage, "a package, one file", folder, calib("--bpw", "5")},
 		{exitFailure, "no folder", filepath.Join(dir, "none", "x.nstf"), calib("--bpw", "5")},
-		{exitFailure, "is read to make it", text, calib("--bpw", "5")},
-		{exitFailure, "is read to make it", filepath.Join(args[0], "model.safetensors"), calib("--bpw", "5")},
+		{exitUsage, "is read to make it", text, calib("--bpw", "5")},
+		{exitUsage, "is read to make it", filepath.Join(args[0], "config.json"), calib("--bpw", "5")},
 	} {
 		out := c.out
 		if out == "" {
@@ -60,9 +62,9 @@ func TestQuantizeRefusals(t *testing.T) {
 			empty(t, filepath.Dir(out))
 		}
 	}
-	invoke("quantize", args[0], "--scheme", "q4_0", "-o", "").fails(t, exitFailure, "no name")
-	invoke(append([]string{"quantize", "-o", ""}, calib("--bpw", "5")...)...).fails(t, exitUsage, "names no file")
-	invoke("calibrate", args[0], "--calib", text, "-o", text).fails(t, exitFailure, "is read to make it")
+	invoke("quantize", args[0], "--scheme", "q4_0", "-o", "").fails(t, exitUsage, "no name")
+	invoke(append([]string{"quantize", "-o", ""}, calib("--bpw", "5")...)...).fails(t, exitUsage, "no name")
+	invoke("calibrate", args[0], "--calib", text, "-o", text).fails(t, exitUsage, "is read to make it")
 	invoke("calibrate", args[0], "--calib", text, "-o", folder).fails(t, exitFailure, "not a regular file")
 	invoke("plan", args[0], "--calib", text, "--bpw", "5", "-o", folder).fails(t, exitFailure, "not a regular file")
 	if _, err := os.Stat(folder + ".work"); err == nil {
@@ -78,7 +80,7 @@ func TestQuantizePlanMisfits(t *testing.T) {
 	file := filepath.Join(dir, "plan.json")
 	must(t, "plan", args[0], "--bpw", "6", "--effort", "1", "--schemes", "q4_0,q8_0", "-o", file)
 	for recipe, says := range map[string]string{
-		"q4_k": "blocks of 256", "lowrank:5000:bf16": "its rank is below", "shared:2:bf16": "only a stack", "mxfp4": "only be read",
+		"q4_k": "blocks of 256", "lowrank:5000:bf16": "its rank is below", "shared:2:bf16": "only a stack", "nvfp4": "only be read",
 		"tcq3+lr:4:tcq2": "tiles of 16", "train:100000:bf16": "its rank is at most",
 	} {
 		p, err := plan.Read(file)
@@ -86,9 +88,9 @@ func TestQuantizePlanMisfits(t *testing.T) {
 			t.Fatal(err)
 		}
 		x, _ := p.Tensor("blocks.1.ffn.down.weight")
-		x.Recipe = recipe
+		x.Recipe = plan.MustRecipe(recipe)
 		edited, out := filepath.Join(dir, "edited.json"), filepath.Join(t.TempDir(), "x.nstf")
-		if err := p.Write(edited); err != nil {
+		if err := p.Write(atomicfile.Scratch(edited)); err != nil {
 			t.Fatal(err)
 		}
 		r := invoke(append([]string{"quantize", "--plan", edited, "-o", out}, args...)...)
@@ -105,7 +107,7 @@ func TestQuantizeDryRounding(t *testing.T) {
 	src := filepath.Join(micro, "llama-k256")
 	dir := t.TempDir()
 	var f pipeline.Forecast
-	decode(t, must(t, "quantize", src, "--scheme", "q4_k", "--dry-run", "--json", "-o", filepath.Join(dir, "x.nstf")), &f)
+	decode(t, must(t, "quantize", src, "--scheme", "q4_k", "--dry-run", "--json"), &f)
 	empty(t, dir)
 	if r := quantized(t, "--scheme", "q4_k", src); f.Bytes != r.TensorBytes || f.BPW != r.BPW {
 		t.Errorf("%d bytes were predicted, %d came out", f.Bytes, r.TensorBytes)

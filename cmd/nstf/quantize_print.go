@@ -8,19 +8,35 @@ import (
 	"github.com/nstf/nstf/quantize/pipeline"
 )
 
+// sayGuessed says what a forecast lacks that was made before the model was measured.
+func (a *app) sayGuessed(f *quantizeFlags) {
+	tries := ""
+	if f.maxKLD > 0 && f.tries > 1 {
+		tries = fmt.Sprintf(" time is that of the first of at most %d tries;", f.tries)
+	}
+	fmt.Fprintf(a.err, "nothing was measured:%s the divergence is predicted with --stats FILE of nstf calibrate, and by nstf plan\n", tries)
+}
+
 func (a *app) printForecast(f *pipeline.Forecast, asJSON bool) error {
 	if asJSON {
 		return printJSON(a.out, f)
 	}
 	t := newTable(2)
 	row := func(name, format string, args ...any) { t.AppendRow([]any{name, fmt.Sprintf(format, args...)}) }
-	row("tensors", "%s, %.3f bits per weight", size(f.Bytes), f.BPW)
+	if f.Bytes > 0 {
+		row("tensors", "%s, %.3f bits per weight", size(f.Bytes), f.BPW)
+	} else {
+		row("tensors", "as few bytes as keep the divergence: known when the model is measured")
+	}
 	if f.KLD > 0 {
 		row("predicted divergence", "%.4g nats", f.KLD)
 	}
 	row("time", "about %s", (time.Duration(f.Seconds * float64(time.Second))).Round(time.Second))
 	row("memory", "%s", size(f.Memory))
 	row("disk", "%s, the package included", size(f.Disk))
+	if f.Device > 0 {
+		row("GPU memory", "%s", size(f.Device))
+	}
 	printTable(a.out, t)
 	return nil
 }

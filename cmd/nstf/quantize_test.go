@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/work"
@@ -102,6 +103,31 @@ func TestQuantizeKeepsRouters(t *testing.T) {
 	}
 }
 
+// Codes of no more bits than are asked for stay as they are, and nothing warns; fewer
+// are made of them. The package goes to GGUF with the codes, and says the same there.
+func TestQuantizeKeepsSmallerCodes(t *testing.T) {
+	src, dir := filepath.Join(micro, "gpt_oss-mxfp4"), t.TempDir()
+	out := filepath.Join(dir, "out.nstf")
+	r := invoke("quantize", src, "-o", out, "--scheme", "q8_0")
+	if r.code != 0 || strings.Contains(r.err, "warning") {
+		t.Fatalf("exit %d: %s", r.code, r.err)
+	}
+	for _, x := range open(t, out).Tensors() {
+		if want := strings.Contains(x.Name, ".moe.") && strings.HasSuffix(x.Name, ".weight") && !strings.Contains(x.Name, "router"); want != (x.Scheme == "mxfp4") {
+			t.Errorf("%s is %s", x.Name, x.Scheme)
+		}
+	}
+	if x := schemes(quantized(t, "--scheme", "tcq2", src)); x["moe_up"] != "tcq" {
+		t.Errorf("two bits: %v", x)
+	}
+	file := filepath.Join(dir, "out.gguf")
+	must(t, "export", out, "-o", file)
+	says := func(model string) string { return must(t, "run", model, "-p", "In the inn", "-n", "12", "--temp", "0") }
+	if a, b := says(out), says(file); a != b {
+		t.Errorf("the package says %q, GGUF %q", a, b)
+	}
+}
+
 // Quantizing what is quantized warns, and what is in the scheme already stays.
 func TestQuantizeAgain(t *testing.T) {
 	first := filepath.Join(t.TempDir(), "q8.nstf")
@@ -167,6 +193,7 @@ func TestQuantizeTrellis(t *testing.T) {
 	if s := must(t, "inspect", out, "--json"); !strings.Contains(s, "text.txt") || strings.Contains(s, filepath.Dir(text)) {
 		t.Errorf("provenance: %s", s)
 	}
+	invoke("export", out, "-o", filepath.Join(t.TempDir(), "x.gguf")).fails(t, exitUnsupported, "nstf quantize --schemes ggml")
 	unsaid := invoke("quantize", "-o", filepath.Join(t.TempDir(), "x.nstf"), "--scheme", "tcq2", "--ctx", "32", "--samples", "4", filepath.Join(micro, "llama-31"))
 	if unsaid.code != 0 || !strings.Contains(unsaid.err, "--calib") {
 		t.Errorf("without a text: exit %d, %s", unsaid.code, unsaid.err)
@@ -188,7 +215,7 @@ func TestQuantizeTrellis(t *testing.T) {
 		{exitUnsupported, "--samples", []string{"--scheme", "tcq3", "--calib", text, "--samples", "5000", demoModel}},
 		{exitInput, "none.txt", []string{"--scheme", "tcq3", "--calib", "none.txt", demoModel}},
 		{exitUsage, "abacus", []string{"--scheme", "tcq3", "--device", "abacus", "--calib", text, demoModel}},
-		{exitUsage, "--scheme q4_k has none", []string{"--scheme", "q4_k", "--device", "cuda", demoModel}},
+		{exitUsage, "--scheme q4_k takes neither", []string{"--scheme", "q4_k", "--device", "cuda", demoModel}},
 		{exitUsage, "--latency-device \"abacus\"", []string{"--max-kld", "1", "--objective", "latency", "--latency-device", "abacus", "--calib", text, demoModel}},
 		{exitUsage, "needs --latency-device", []string{"--max-kld", "1", "--objective", "latency", "--calib", text, demoModel}},
 		{exitUsage, "--latency-device goes with", []string{"--bpw", "4", "--latency-device", "h200", "--calib", text, demoModel}},
@@ -238,12 +265,12 @@ func TestQuantizePlanAgain(t *testing.T) {
 	p := carriedPlan(t, pkg)
 	changed := "blocks.1.ffn.down.weight"
 	x, ok := p.Tensor(changed)
-	if !ok || x.Recipe != "tcq3" {
+	if !ok || x.Recipe.String() != "tcq3" {
 		t.Fatalf("%+v", x)
 	}
-	x.Recipe = "q8_0"
+	x.Recipe = plan.MustRecipe("q8_0")
 	edited := filepath.Join(dir, "edited.json")
-	if err := p.Write(edited); err != nil {
+	if err := p.Write(atomicfile.Scratch(edited)); err != nil {
 		t.Fatal(err)
 	}
 	again := append([]string{"quantize", first, "--source", src, "--plan", edited, "-o", second}, calib...)
@@ -319,6 +346,10 @@ func TestQuantizeWork(t *testing.T) {
 	if _, err := os.Stat(work.Path(out)); err == nil {
 		t.Error("the work folder stayed")
 	}
+	r := invoke(append([]string{"quantize", "--dry-run", "--max-kld", "0.1"}, withText(t, "llama-31")...)...)
+	if r.code != exitFine || !strings.Contains(r.err, "nothing was measured") || !strings.Contains(r.out, "known when the model is measured") || strings.Contains(r.err, "calibrating: ") {
+		t.Errorf("exit %d: %s%s", r.code, r.err, r.out)
+	}
 	dry := must(t, append(args, "--dry-run")...)
 	if !strings.Contains(dry, "bits per weight") || !strings.Contains(dry, "memory") || !strings.Contains(dry, "disk") {
 		t.Errorf("%s", dry)
@@ -332,8 +363,11 @@ func TestQuantizeBudget(t *testing.T) {
 	args := withText(t, "llama-31")
 	made := func(name string, flags ...string) (o pipeline.Outcome) {
 		t.Helper()
-		all := append([]string{"quantize", "-o", filepath.Join(dir, name), "--json"}, append(flags, args...)...)
-		decode(t, must(t, all...), &o)
+		r := invoke(append([]string{"quantize", "-o", filepath.Join(dir, name), "--json"}, append(flags, args...)...)...)
+		if r.code != exitFine || !strings.Contains(r.err, "quantizing takes about ") {
+			t.Fatalf("exit %d: %s", r.code, r.err)
+		}
+		decode(t, r.out, &o)
 		must(t, "verify", filepath.Join(dir, name))
 		return o
 	}
@@ -356,11 +390,18 @@ func TestQuantizeBudget(t *testing.T) {
 	if b := bound.Measured.Bound(); b > 0.1 || len(bound.Tries) == 0 {
 		t.Errorf("%v after %+v", b, bound.Tries)
 	}
-	for _, flags := range [][]string{{"--size", "1KiB"}, {"--bpw", "0.5"}, {"--max-kld", "1e-9", "--schemes", "q4_0"}} {
+	for _, c := range []struct {
+		code  int
+		flags []string
+	}{
+		{exitUsage, []string{"--size", "1KiB"}},
+		{exitUsage, []string{"--bpw", "0.5"}},
+		{exitUsage, []string{"--max-kld", "1e-9", "--schemes", "q4_0"}},
+	} {
 		out := filepath.Join(dir, "no.nstf")
-		r := invoke(append([]string{"quantize", "-o", out, "--tries", "2"}, append(flags, args...)...)...)
-		if r.code != exitFailure || lies(out) {
-			t.Errorf("%v: exit %d, %s", flags, r.code, r.err)
+		r := invoke(append([]string{"quantize", "-o", out, "--tries", "2"}, append(c.flags, args...)...)...)
+		if r.code != c.code || lies(out) {
+			t.Errorf("%v: exit %d, %s", c.flags, r.code, r.err)
 		}
 	}
 }
@@ -379,13 +420,13 @@ func TestQuantizeDevices(t *testing.T) {
 		{"h200", "cuda:1", "h200", "cuda:1"},
 		{"", "cuda:1", "", "cuda:1"},
 	} {
-		f := quantizeFlags{planFlags: planFlags{objective: "latency", device: c[0]}, on: deviceFlag{c[1]}}
-		if f.bothDevices(); f.device != c[2] || f.on.name != c[3] {
+		f := quantizeFlags{planFlags: planFlags{objective: "latency", device: c[0]}, on: deviceFlag{name: c[1]}}
+		if f.bothDevices(&f.on); f.device != c[2] || f.on.name != c[3] {
 			t.Errorf("%v: planned for %q, searched on %q", c, f.device, f.on.name)
 		}
 	}
-	f := quantizeFlags{planFlags: planFlags{objective: "size"}, on: deviceFlag{"h200"}}
-	if f.bothDevices(); f.device != "" || f.on.check() == nil {
+	f := quantizeFlags{planFlags: planFlags{objective: "size"}, on: deviceFlag{name: "h200"}}
+	if f.bothDevices(&f.on); f.device != "" || f.on.check() == nil {
 		t.Error("a device to plan for is taken without --objective latency")
 	}
 }

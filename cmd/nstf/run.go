@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/formats/corpus"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/runtime/exec"
@@ -27,7 +29,11 @@ type runFlags struct {
 	template, system    string
 	chat, greedy, stats bool
 	noParse, verify     bool
+	raw                 bool
+	boundBy             string // what set MaxTokens where nobody said it, "" else
+	bounded             bool   // --max-tokens was said, if only that there is no bound
 	device              deviceFlag
+	grammar             grammarFlags
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -36,13 +42,21 @@ func (a *app) runCommand() *cobra.Command {
 		Use: "run MODEL [-p TEXT | -f FILE | -]", Short: "Continue a text, or talk to a model", Args: cobra.RangeArgs(1, 2),
 		Long: `Continue a text: only the continuation and a final newline go to standard output.
 The text comes from -p, from a file by -f, or from standard input by -. What the
-tokenizer puts in front of a text (BOS) is put there.
+tokenizer puts in front of a text (BOS) is put there. A terminal gets control characters
+of the text spelled (\x1b), unless --raw is given.
 
 --chat holds a conversation in the form of the model's chat template; what is typed can
 never become a special token. With -p, -f or - it answers once; else every line of
-standard input is a message. Ctrl-C stops an answer, twice in a row leaves.`,
+standard input is a message. A line that ends in \ goes on in the next, and """ begins and
+ends a message of several. /help lists commands: /clear, /undo, /system, /save, /load and
+/stats. Ctrl-C stops an answer, twice in a row leaves.
+
+--json-schema, --grammar, --regex and --choice let only texts be written that they allow,
+whatever the model would rather say: tell it in the prompt what is wanted. A text that ends
+too early for its grammar, at --max-tokens or the end of the context, is an error.`,
 		Example: `  nstf run model.nstf -p "The quick brown fox" --greedy --max-tokens 40
   nstf run model.gguf --chat --system "You answer in one sentence."
+  nstf run model.nstf --chat -p "Name a colour." --choice red,green,blue
   cat story.txt | nstf run ./Llama-3.2-1B - --temperature 0.7 --seed 1 --stats`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(c, args); err != nil {
@@ -55,6 +69,12 @@ standard input is a message. Ctrl-C stops an answer, twice in a row leaves.`,
 	return c
 }
 
+// rawUsage is what --raw does wherever a text is printed.
+const rawUsage = "let control characters of the text act on the terminal"
+
+// maxTokensUsage says what bounds a continuation.
+const maxTokensUsage = "end after so many tokens; 0 or less: at the end of the text or of the context;\ndefault: what generation_config.json says, else 512, and none in a conversation"
+
 func (f *runFlags) add(c *cobra.Command) {
 	s := c.Flags()
 	s.StringVarP(&f.prompt, "prompt", "p", "", "text to continue")
@@ -62,10 +82,10 @@ func (f *runFlags) add(c *cobra.Command) {
 	s.BoolVar(&f.chat, "chat", false, "talk to the model in the form of its chat template")
 	s.StringVar(&f.system, "system", "", "system message, with --chat")
 	s.StringVar(&f.template, "chat-template", "", "name of the chat template, where the model has several")
-	s.Int64Var(&f.Context, "ctx", 0, "positions of the context; 0: what the model was made for")
+	s.Int64VarP(&f.Context, "ctx", "c", 0, "positions of the context; 0: what the model was made for")
 	s.BoolVar(&f.Shift, "ctx-shift", false, "at the end of the context forget the oldest text instead of failing")
-	s.IntVar(&f.Threads, "threads", 0, "threads; 0: one per core")
-	s.IntVar(&f.MaxTokens, "max-tokens", 0, "end after so many tokens; 0: at the end of the text or of the context")
+	s.IntVarP(&f.Threads, "threads", "t", 0, "threads; 0: one per core")
+	s.IntVarP(&f.MaxTokens, "max-tokens", "n", 0, maxTokensUsage)
 	s.StringArrayVar(&f.Stop, "stop", nil, "end before this text; may be given several times")
 	s.BoolVar(&f.greedy, "greedy", false, "always take the most likely token")
 	s.Float64Var(&f.Sampling.Temperature, "temperature", 0.8, "divides the logits; 0 is greedy")
@@ -74,11 +94,13 @@ func (f *runFlags) add(c *cobra.Command) {
 	s.Float64Var(&f.Sampling.MinP, "min-p", 0.05, "keep tokens at least so many times as likely as the best; 0: all")
 	s.Float64Var(&f.Sampling.RepetitionPenalty, "repetition-penalty", 1, "divides the logits of tokens that occurred; 1: none")
 	s.IntVar(&f.Sampling.RepetitionWindow, "repetition-window", 0, "tokens that it looks back; 0: all")
-	s.Uint64Var(&f.Sampling.Seed, "seed", 0, "seed of the random numbers; default: another every time")
+	s.Uint64VarP(&f.Sampling.Seed, "seed", "s", 0, "seed of the random numbers; default: another every time")
 	addPrecision(s, &f.Exact, &f.KV)
 	f.device.add(s)
+	f.grammar.add(s)
 	s.BoolVar(&f.noParse, "no-parse-special", false, "read the spelling of special tokens in the text as plain text")
 	s.BoolVar(&f.verify, "verify", false, "check every hash of the package first")
+	s.BoolVar(&f.raw, "raw", false, rawUsage)
 	s.BoolVar(&f.stats, "stats", false, "print speed and memory to standard error")
 }
 
@@ -92,7 +114,7 @@ func (f *runFlags) check(c *cobra.Command, args []string) error {
 	}
 	switch {
 	case len(args) == 2 && args[1] != "-":
-		return usagef("%q is neither a flag nor - for standard input", args[1])
+		return &usageError{fmt.Errorf("%q is neither a flag nor - for standard input", formats.Brief(args[1], 80)), "give a text by -p TEXT, in quotes, or a file by -f FILE"}
 	case sources > 1:
 		return usagef("give the text by one of -p, -f and -")
 	case sources == 0 && !f.chat:
@@ -103,8 +125,11 @@ func (f *runFlags) check(c *cobra.Command, args []string) error {
 		return usagef("--chat-template goes with --chat")
 	case slices.Contains(f.Stop, ""):
 		return usagef("--stop is empty: every text begins with that")
-	case f.Context < 0 || f.Threads < 0 || f.MaxTokens < 0:
-		return usagef("--ctx, --threads and --max-tokens are not negative")
+	case f.Context < 0 || f.Threads < 0:
+		return usagef("--ctx and --threads are not negative")
+	}
+	if f.bounded = given(c.Flags(), "max-tokens"); f.MaxTokens < 0 {
+		f.MaxTokens = 0
 	}
 	if err := checkKV(f.KV); err != nil {
 		return err
@@ -117,8 +142,11 @@ func (f *runFlags) check(c *cobra.Command, args []string) error {
 	} else if !c.Flags().Changed("seed") {
 		f.Sampling.Seed = rand.Uint64()
 	}
+	if _, err := f.grammar.given(); err != nil {
+		return err
+	}
 	if _, err := sample.New(f.Sampling); err != nil {
-		return &usageError{err}
+		return &usageError{err: err}
 	}
 	return nil
 }
@@ -129,7 +157,11 @@ func (a *app) runModel(ctx context.Context, args []string, f *runFlags) error {
 			return err
 		}
 	}
-	m, err := model.Open(args[0])
+	of, err := f.grammar.read()
+	if err != nil {
+		return err
+	}
+	m, err := checkpoint.Open(args[0])
 	if err != nil {
 		return err
 	}
@@ -140,12 +172,18 @@ func (a *app) runModel(ctx context.Context, args []string, f *runFlags) error {
 		return err
 	}
 	defer g.Close()
+	if f.Grammar, err = compileGrammar(g, of); err != nil {
+		return err
+	}
 	if g.Context() > m.Graph.Context {
 		a.warn(fmt.Sprintf("--ctx %d is beyond the %d positions that the model was made for", g.Context(), m.Graph.Context))
 	}
 	text, once, err := a.readPrompt(ctx, args, f)
 	if err != nil {
 		return err
+	}
+	if once && !f.bounded {
+		f.MaxTokens, f.boundBy = usualBound(m)
 	}
 	switch {
 	case f.chat && once:
@@ -157,6 +195,9 @@ func (a *app) runModel(ctx context.Context, args []string, f *runFlags) error {
 }
 
 func (a *app) verifyFirst(ctx context.Context, path string) error {
+	if err := hasHashes(path); err != nil {
+		return err
+	}
 	p, err := nstf.Open(path)
 	if err != nil {
 		return err
@@ -174,7 +215,7 @@ func (a *app) readPrompt(ctx context.Context, args []string, f *runFlags) (strin
 		p, err := a.readInput(ctx)
 		return string(p), true, err
 	case f.file != "":
-		p, err := os.ReadFile(f.file)
+		p, err := corpus.ReadPlain(f.file, maxInput)
 		return string(p), true, err
 	}
 	return f.prompt, !f.chat || f.prompt != "", nil
@@ -185,23 +226,42 @@ func (a *app) complete(ctx context.Context, g *generate.Generator, text string, 
 	if err != nil {
 		return err
 	}
-	stats, err := g.Run(ctx, ids, f.Options, a.emit)
+	stats, err := g.Run(ctx, ids, f.Options, a.emit(f.raw))
 	return a.finish(stats, f, err)
+}
+
+// usualTokens bounds a continuation where nothing else does: a model that was not
+// taught to end a text would fill its context.
+const usualTokens = 512
+
+// usualBound returns how many tokens are generated where nobody says, and by whose word.
+func usualBound(m *model.Model) (int, string) {
+	if _, n := generate.Recommended(m); n > 0 {
+		return n, "max_new_tokens of the model's generation_config.json"
+	}
+	return usualTokens, "the usual bound"
 }
 
 // answer is one turn of a conversation.
 func (a *app) answer(ctx context.Context, g *generate.Generator, text string, f *runFlags) error {
-	c, err := g.NewChat(f.template, f.system)
+	c, err := newChat(g, f)
 	if err != nil {
 		return err
 	}
-	stats, err := c.Send(ctx, text, f.Options, a.emit)
+	stats, err := c.Send(ctx, text, f.Options, a.emit(f.raw))
 	return a.finish(stats, f, err)
 }
 
-func (a *app) emit(text string) error {
-	_, err := io.WriteString(a.out, text)
-	return err
+// emit returns what writes a text that a model or a vocabulary holds to standard
+// output: as it is, but that a terminal does not get to obey it unless raw is set.
+func (a *app) emit(raw bool) func(text string) error {
+	return func(text string) error {
+		if a.outTerminal && !raw {
+			text = formats.PrintableText(text)
+		}
+		_, err := io.WriteString(a.out, text)
+		return err
+	}
 }
 
 // finish ends the line of an answer and prints its statistics. Text that was to go
@@ -216,9 +276,18 @@ func (a *app) finish(stats *generate.Stats, f *runFlags, err error) error {
 	if f.stats {
 		a.printStats(stats, f)
 	}
-	if f.MaxTokens == 0 && stats.Tokens > 0 && errors.Is(err, exec.ErrContextFull) {
+	if stats.Forgotten > 0 {
+		fmt.Fprintf(a.err, "the context was full: the oldest %d tokens behind the first are forgotten\n", stats.Forgotten)
+	}
+	if f.boundBy != "" && stats.Reason == generate.ReasonMax {
+		fmt.Fprintf(a.err, "stopped at %d tokens, %s: --max-tokens N goes on for N, --max-tokens -1 to the end of the text or of the context\n", stats.Tokens, f.boundBy)
+	}
+	if (f.MaxTokens == 0 || f.boundBy != "") && stats.Tokens > 0 && errors.Is(err, exec.ErrContextFull) {
 		fmt.Fprintf(a.err, "the context of %d positions is full: --ctx gives a longer one, --ctx-shift lets the oldest text be forgotten\n", stats.ContextTokens)
-		return nil
+		err = nil
+	}
+	if stats.Unfinished && err == nil {
+		return unfinished(stats)
 	}
 	return err
 }

@@ -147,7 +147,7 @@ func TestRunContextEnd(t *testing.T) {
 		t.Error("what fitted the context is not printed")
 	}
 	more := invoke(append(args, "--max-tokens", "60")...)
-	more.fails(t, exitFailure, "--ctx")
+	more.fails(t, exitUsage, "--ctx")
 	if more.out != r.out {
 		t.Errorf("%q is printed before the failure, %q without --max-tokens", more.out, r.out)
 	}
@@ -155,7 +155,7 @@ func TestRunContextEnd(t *testing.T) {
 	if !strings.HasPrefix(long, strings.TrimSuffix(r.out, "\n")) || len(long) < 2*len(r.out) {
 		t.Errorf("--ctx-shift gives %q behind %q", long, r.out)
 	}
-	invoke("run", demoModel, "-p", strings.Repeat("word ", 50), "--ctx", "16").fails(t, exitFailure, "--ctx")
+	invoke("run", demoModel, "-p", strings.Repeat("word ", 50), "--ctx", "16").fails(t, exitUsage, "--ctx")
 	if r := invoke(append(args[:5:5], "--ctx", "2000", "--max-tokens", "1")...); !strings.Contains(r.err, "warning: --ctx 2000") {
 		t.Errorf("no warning beyond the model's context: %s", r.err)
 	}
@@ -167,10 +167,7 @@ func TestRunFailures(t *testing.T) {
 	invoke("run", demoText, "-p", "x").fails(t, exitInput, "not a model")
 	invoke("run", filepath.Join(micro, "gpt2"), "-p", "").fails(t, exitFailure, "hint: give a text")
 	invoke("run", filepath.Join(micro, "gpt2"), "--chat", "-p", "x").fails(t, exitUnsupported, "chat template")
-	vocabs, _ := filepath.Glob("../../testdata/vocab/*.gguf")
-	if len(vocabs) > 0 {
-		invoke("run", vocabs[0], "-p", "x").fails(t, exitInput, "vocabulary")
-	}
+	invoke("run", vocabularyFile(t, "gpt-2"), "-p", "x").fails(t, exitInput, "vocabulary")
 }
 
 // An empty prompt is BOS alone.
@@ -195,7 +192,7 @@ func TestChat(t *testing.T) {
 	if !strings.HasPrefix(r.out, strings.TrimSuffix(one, "\n")) {
 		t.Errorf("-p answers %q, the conversation began with %q", one, r.out)
 	}
-	invokeWith(context.Background(), strings.NewReader(strings.Repeat("word ", 100)), append(args, "--ctx", "40")...).fails(t, exitFailure, "--ctx")
+	invokeWith(context.Background(), strings.NewReader(strings.Repeat("word ", 100)), append(args, "--ctx", "40")...).fails(t, exitUsage, "--ctx")
 	many := strings.Repeat("Tell me more about it.\n", 6)
 	if r := invokeWith(context.Background(), strings.NewReader(many), append(args, "--ctx", "60", "--ctx-shift")...); r.code != 0 {
 		t.Errorf("--ctx-shift: exit %d\n%s", r.code, r.err)
@@ -318,4 +315,24 @@ func TestChatTemplate(t *testing.T) {
 	}
 	invoke("run", dir, "--chat", "--chat-template", "other", "-p", "x").fails(t, exitUnsupported, `["default" "rag"]`)
 	invoke("run", dir, "--chat-template", "rag", "-p", "x").fails(t, exitUsage, "--chat")
+
+	// One that is wrong, or does not end, is a bad input file: the model, the
+	// template, the line and the budget are named.
+	for source, says := range map[string]string{
+		"{% if x %}\n{{ y }":                                "line 2",
+		"\n{{ raise_exception('only two may talk') }}":      "only two may talk",
+		"\n{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}": "budget of depth",
+		"\n{{ 'x' * 10**10 }}":                              "budget of memory",
+		"{% for i in range(100000) %}\n{% for i in range(100000) %}{% endfor %}{% endfor %}": "budget of steps",
+		"{{ messages[0].nothing.more }}": "no attribute",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "additional_chat_templates", "bad.jinja"), []byte(source), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := invoke("run", dir, "--chat", "--chat-template", "bad", "-p", "x")
+		r.fails(t, exitInput, says)
+		if !strings.Contains(r.err, dir) || !strings.Contains(r.err, "template bad, line ") {
+			t.Errorf("%q: the error names no model, template or line: %s", source, r.err)
+		}
+	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nstf/nstf/testdata/packed"
 )
 
 func tokenize(t *testing.T, stdin string, args ...string) string {
@@ -55,6 +57,18 @@ func TestTokenize(t *testing.T) {
 	if got := tokenize(t, "", demoModel, "--ids", "--no-special"); got != "[]\n" {
 		t.Errorf("no text gives %q", got)
 	}
+	file := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, given := range [][]string{{"-p", text}, {"-f", file}, {"--prompt=" + text}} {
+		if got := tokenIDs(t, "not this", append(given, demoModel)...); !slices.Equal(got, all) {
+			t.Errorf("%q: %v, of standard input %v", given, got, all)
+		}
+	}
+	if got := tokenize(t, "not this", demoModel, "-p", ""); strings.Contains(got, "\n1") || len(tokenIDs(t, "x", demoModel, "-p", "", "--no-special")) != 0 {
+		t.Errorf("an empty text gives %q", got)
+	}
 	lines := strings.Split(strings.TrimSpace(tokenize(t, "a\nb", demoModel, "--no-special")), "\n")
 	if len(lines) != 3 || !strings.HasPrefix(lines[0], "65\t") && !strings.Contains(lines[0], "\ta") {
 		t.Errorf("one line per token: %q", lines)
@@ -62,6 +76,12 @@ func TestTokenize(t *testing.T) {
 }
 
 // The same ids out of a package, and out of what llama.cpp's tests hold.
+// vocabularyFile unpacks a GGUF that holds nothing else.
+func vocabularyFile(t *testing.T, name string) string {
+	t.Helper()
+	return packed.File(t, "../../testdata/vocab/ggml-vocab-"+name+".gguf")
+}
+
 func TestTokenizeContainers(t *testing.T) {
 	text := "In the thin inn, naïve 😀\n"
 	want := tokenIDs(t, text, demoModel)
@@ -70,11 +90,8 @@ func TestTokenizeContainers(t *testing.T) {
 			t.Errorf("%s: %v, want %v", path, got, want)
 		}
 	}
-	vocabs, err := filepath.Glob("../../testdata/vocab/*.gguf")
-	if err != nil || len(vocabs) == 0 {
-		t.Fatalf("no GGUF vocabularies: %v", err)
-	}
-	for _, path := range vocabs {
+	for _, name := range []string{"gpt-2", "phi-3"} {
+		path := vocabularyFile(t, name)
 		ids := tokenIDs(t, "Hello, world", path, "--no-special")
 		p, _ := json.Marshal(ids)
 		if got := tokenize(t, string(p), path, "--decode"); strings.TrimSpace(got) != "Hello, world" {
@@ -89,6 +106,11 @@ func TestTokenizeFailures(t *testing.T) {
 	for _, ids := range []string{"", "[1", "[-1]", `["a"]`} {
 		invokeWith(context.Background(), strings.NewReader(ids), "tokenize", demoModel, "--decode").fails(t, exitInput, "standard input")
 	}
+	r := invokeWith(context.Background(), strings.NewReader("[0, 36, 99999999]"), "tokenize", demoModel, "--decode")
+	r.fails(t, exitInput, "id 99999999 at position 2 is outside the vocabulary")
+	if r.out != "" {
+		t.Errorf("%q is printed of ids that are refused", r.out)
+	}
 	bad := copyDir(t, demoModel)
 	p, err := os.ReadFile(filepath.Join(bad, "tokenizer.json"))
 	if err != nil {
@@ -99,6 +121,17 @@ func TestTokenizeFailures(t *testing.T) {
 	}
 	invoke("tokenize", bad).fails(t, exitInput, "tokenizer.json")
 	invokeWith(context.Background(), failing{}, "tokenize", demoModel).fails(t, exitFailure, "broken pipe of a test")
+}
+
+// What is no UTF-8 is replaced, and said.
+func TestTokenizeInvalid(t *testing.T) {
+	r := invokeWith(t.Context(), strings.NewReader("a\xffb\xc3"), "tokenize", demoModel)
+	if r.code != exitFine || !strings.Contains(r.err, "2 sequences of bytes are not UTF-8") {
+		t.Errorf("exit %d: %s", r.code, r.err)
+	}
+	if r := invokeWith(t.Context(), strings.NewReader("na\u00efve"), "tokenize", demoModel); r.err != "" {
+		t.Errorf("of good text: %s", r.err)
+	}
 }
 
 type failing struct{}

@@ -3,10 +3,14 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
 )
 
@@ -15,13 +19,15 @@ func (a *app) verifyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "verify MODEL.nstf", Short: "Check every hash of a package; name what is damaged", Args: cobra.ExactArgs(1),
 		Long: `Read a whole package and check the hash of its header, of every tensor and of
-every attached file. Damage is named with its place and ends with exit code 3.`,
+every attached file. Damage is named with its place and ends with exit code 3. Other
+models hold no hashes, so that nothing can be checked of them (exit code 4).
+Schemes that only a newer release decodes have hashes like others; they are named.`,
 		Example: "  nstf verify model.nstf\n  nstf verify model.nstf --json",
 		RunE: func(c *cobra.Command, args []string) error {
-			if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
-				return formats.Errorf(args[0], "", "a directory: verify reads packages")
+			if err := hasHashes(args[0]); err != nil {
+				return err
 			}
-			p, err := nstf.Open(args[0])
+			p, err := nstf.OpenStored(args[0])
 			if err != nil {
 				return err
 			}
@@ -33,13 +39,36 @@ every attached file. Damage is named with its place and ends with exit code 3.`,
 				return err
 			}
 			tensors, files := len(p.Tensors()), len(p.Files())
-			if asJSON {
-				return printJSON(a.out, map[string]any{"path": args[0], "root": p.Root().String(), "tensors": tensors, "files": files, "bytes": p.Size()})
+			if unknown := p.Unknown(); len(unknown) > 0 {
+				a.warn("whole, but only a newer release decodes " + strings.Join(unknown, ", "))
 			}
-			fmt.Fprintf(a.out, "%s: whole. %d tensors, %d attached files, %s, root %s\n", args[0], tensors, files, size(p.Size()), p.Root())
+			if asJSON {
+				return printJSON(a.out, map[string]any{"path": args[0], "root": p.Root().String(), "tensors": tensors, "files": files, "bytes": p.Size(),
+					"unknown": append([]string{}, p.Unknown()...)})
+			}
+			fmt.Fprintf(a.out, "%s: whole. %d tensors, %d attached files, %s, root %s\n", formats.Printable(args[0]), tensors, files, size(p.Size()), p.Root())
 			return nil
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
+
+// hasHashes refuses a model that is no package, for nothing else has hashes to check.
+func hasHashes(path string) error {
+	kind, err := checkpoint.Container(path)
+	if err != nil || kind == model.KindNSTF || kind == "" {
+		return nil // reading it says what is wrong
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		if _, err := os.Stat(filepath.Join(path, configFile)); err != nil {
+			return formats.Errorf(path, "", "a directory without a model: verify reads packages")
+		}
+	}
+	e := formats.Unsupportedf(path, "", "verifying %s: it holds no hashes, as only packages do", kinds[kind])
+	e.Hint = "nstf convert " + path + " -o MODEL.nstf makes a package of it, which nstf verify checks"
+	return e
+}
+
+// kinds says what models without hashes are called.
+var kinds = map[model.Kind]string{model.KindGGUF: "a GGUF file", model.KindHF: "a directory or a safetensors file"}

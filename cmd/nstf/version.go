@@ -53,14 +53,24 @@ func (a *app) versionCommand() *cobra.Command {
 	return c
 }
 
+// What a build says that was not stamped: go build of a copy of the repository does so
+// by itself, but not with -buildvcs=false or without git.
+const unversioned, unknownCommit = "(devel)", "unknown"
+
 func newVersionReport() versionReport {
-	r := versionReport{Version: "(devel)", Commit: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	r := versionReport{Version: unversioned, Commit: unknownCommit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		Settings: []string{}, CPU: cpuid.CPU.BrandName, Cores: cpuid.CPU.PhysicalCores, Threads: runtime.NumCPU(),
 		SIMD: kernels.Best().Level().String(), Features: cpuid.CPU.FeatureSet()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return r
 	}
+	r.read(info)
+	return r
+}
+
+// read takes what the build noted of its source.
+func (r *versionReport) read(info *debug.BuildInfo) {
 	if info.Main.Version != "" {
 		r.Version = info.Main.Version
 	}
@@ -74,7 +84,17 @@ func newVersionReport() versionReport {
 			r.Settings = append(r.Settings, s.Key+"="+s.Value)
 		}
 	}
-	return r
+}
+
+// short is what --version prints: a build without a version is named by its commit.
+func (r *versionReport) short() string {
+	switch {
+	case r.Version != unversioned:
+		return r.Version
+	case r.Commit == unknownCommit:
+		return r.Version + ", of a commit that its build did not note"
+	}
+	return r.Version + ", commit " + r.commit()
 }
 
 func (r *versionReport) commit() string {
@@ -88,7 +108,7 @@ func (r *versionReport) commit() string {
 func toolName() string { return "nstf " + newVersionReport().Version }
 
 // wrap joins words into lines that fit the second column.
-func wrap(words []string) string {
+func wrap(words []string) folded {
 	var b strings.Builder
 	line := 0
 	for _, w := range words {
@@ -102,5 +122,5 @@ func wrap(words []string) string {
 		b.WriteString(w)
 		line += len(w)
 	}
-	return b.String()
+	return folded(b.String())
 }

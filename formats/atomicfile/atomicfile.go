@@ -1,20 +1,21 @@
 // Package atomicfile writes a file that appears under its name only when it
 // is whole.
 //
-// [Create] checks the free space and opens a temporary file beside the final
-// path; [File.Commit] flushes it to the disk and renames it; [File.Abort]
-// removes it; [WriteFile] does all of it for bytes in memory, [WriteJSON] for a value. A path that
-// exists is replaced by Commit and untouched before, so a failure, an
-// interrupt that ends in Abort, or a full disk leaves what was there. A
-// process that is killed outright leaves the temporary, whose name is the
-// final one's plus ".tmp-" and a random number.
+// [NewOutput] takes the path and everything that is read to make the file, and refuses
+// one that would be lost: no other package creates or renames files (but for what
+// cmd/nstf/house_test.go lists). [Output.Create] checks the free space and opens a
+// temporary file beside the final path; [File.Commit] flushes it to the disk and renames
+// it; [File.Abort] removes it; [Output.WriteFile] does all of it for bytes in memory,
+// [Output.CreateDir] for folders. A path that exists is replaced by Commit and untouched
+// before, so a failure, an interrupt that ends in Abort, or a full disk leaves what was
+// there. A process that is killed outright leaves the temporary, whose name is the final
+// one's plus ".tmp-" and a random number.
 //
 // A File may be written by WriteAt from several goroutines at once; the other
 // methods belong to one goroutine.
 package atomicfile
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,6 +26,7 @@ import (
 
 // A File is a file being written under a temporary name.
 type File struct {
+	out  *Output
 	f    *os.File // nil once committed or aborted
 	path string   // final path, links resolved
 	temp string
@@ -57,26 +59,37 @@ func (e *DiskFullError) Error() string {
 // Unwrap returns the cause.
 func (e *DiskFullError) Unwrap() error { return e.Err }
 
-// Create starts a file that will take size bytes (0 when unknown). It fails
+// Create starts the file, which will take size bytes (0 when unknown). It fails
 // with a [*DiskFullError] where the disk has less room, and refuses a path
 // that exists and is not a regular file: renaming would replace a device or
 // a folder. A symbolic link is followed, so that its target is replaced.
 //
+// What [NewOutput] refuses is refused again, as much may have changed since.
+//
 // The caller defers Abort right away and calls Commit at the end.
-func Create(path string, size int64) (*File, error) {
+func (o *Output) Create(size int64) (*File, error) {
+	path := o.path
 	if path == "" {
 		return nil, errors.New("the output has no name")
+	}
+	if err := o.check(); err != nil {
+		return nil, err
 	}
 	final, err := resolve(path)
 	if err != nil {
 		return nil, err
 	}
-	if free, ok := available(filepath.Dir(final)); ok && size > free {
-		return nil, &DiskFullError{Path: path, Needed: size, Available: free}
+	if err := Room(filepath.Dir(final), size); err != nil {
+		err.(*DiskFullError).Path = path
+		return nil, err
 	}
 	for range 100 {
 		temp := fmt.Sprintf("%s.tmp-%08x", final, rand.Uint32())
-		f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+		var f *os.File
+		_, err := o.begin(func() (_ string, err error) {
+			f, err = os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+			return temp, err
+		})
 		switch {
 		case errors.Is(err, fs.ErrExist):
 			continue
@@ -86,9 +99,31 @@ func Create(path string, size int64) (*File, error) {
 		case err != nil:
 			return nil, err
 		}
-		return &File{f: f, path: final, temp: temp, size: size}, nil
+		return &File{out: o, f: f, path: final, temp: temp, size: size}, nil
 	}
 	return nil, fmt.Errorf("%s: no free temporary name beside it", path)
+}
+
+// Room fails with a [*DiskFullError] where the disk of a folder has less than so many
+// bytes for this user.
+func Room(dir string, size int64) error {
+	if free, ok := available(dir); ok && size > free {
+		return &DiskFullError{Path: dir, Needed: size, Available: free}
+	}
+	return nil
+}
+
+// Full turns the system's "no space" on the disk of a folder into a [*DiskFullError],
+// and leaves other errors as they are.
+func Full(dir string, err error) error {
+	if err == nil || !isDiskFull(err) {
+		return err
+	}
+	e := &DiskFullError{Path: dir, Available: -1, Err: err}
+	if free, ok := available(dir); ok {
+		e.Available = free
+	}
+	return e
 }
 
 // resolve follows links and refuses what a rename must not replace.
@@ -126,14 +161,12 @@ func (f *File) WriteAt(p []byte, off int64) (int, error) {
 
 // wrap turns the system's "no space" into a DiskFullError.
 func (f *File) wrap(err error) error {
-	if err == nil || !isDiskFull(err) {
-		return err
+	err = Full(filepath.Dir(f.path), err)
+	var full *DiskFullError
+	if errors.As(err, &full) {
+		full.Path, full.Needed = f.path, f.size
 	}
-	e := &DiskFullError{Path: f.path, Needed: f.size, Available: -1, Err: err}
-	if free, ok := available(filepath.Dir(f.path)); ok {
-		e.Available = free
-	}
-	return e
+	return err
 }
 
 // Commit flushes the file to the disk and gives it its final name. On an
@@ -147,6 +180,7 @@ func (f *File) Commit() error {
 		err = f.wrap(cerr)
 	}
 	f.f = nil
+	defer f.out.end(f.temp)
 	if err == nil {
 		err = os.Rename(f.temp, f.path)
 	}
@@ -166,31 +200,5 @@ func (f *File) Abort() {
 	f.f.Close()
 	f.f = nil
 	os.Remove(f.temp)
-}
-
-// WriteFile writes a file whose bytes are in memory: on an error the path is
-// as it was.
-func WriteFile(path string, data []byte) error {
-	f, err := Create(path, int64(len(data)))
-	if err != nil {
-		return err
-	}
-	defer f.Abort()
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	return f.Commit()
-}
-
-// WriteJSON writes a value as indented JSON with a line end, into a folder that is
-// made where it is missing.
-func WriteJSON(path string, v any) error {
-	data, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return err
-	}
-	return WriteFile(path, append(data, '\n'))
+	f.out.end(f.temp)
 }

@@ -20,7 +20,7 @@ func Example() {
 
 	path := filepath.Join(dir, "out.bin")
 	err = func() error {
-		f, err := Create(path, 5)
+		f, err := Scratch(path).Create(5)
 		if err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func names(t *testing.T, dir string) []string {
 
 func TestAbortLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
-	f, err := Create(filepath.Join(dir, "x"), 0)
+	f, err := Scratch(filepath.Join(dir, "x")).Create(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestReplaceOnlyOnCommit(t *testing.T) {
 	if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f, err := Create(path, 3)
+	f, err := Scratch(path).Create(3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestReplaceOnlyOnCommit(t *testing.T) {
 func TestFailedRenameLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x")
-	f, err := Create(path, 0)
+	f, err := Scratch(path).Create(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,14 +125,14 @@ func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x")
 	for _, want := range []string{"a long first one", "short", ""} {
-		if err := WriteFile(path, []byte(want)); err != nil {
+		if err := Scratch(path).WriteFile([]byte(want)); err != nil {
 			t.Fatal(err)
 		}
 		if p, err := os.ReadFile(path); string(p) != want || err != nil {
 			t.Fatalf("the path holds %q, %v, want %q", p, err, want)
 		}
 	}
-	if err := WriteFile(filepath.Join(dir, "none", "x"), nil); err == nil || errors.Is(err, fs.ErrNotExist) {
+	if err := Scratch(filepath.Join(dir, "none", "x")).WriteFile(nil); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("in a folder that is not there: %v", err)
 	}
 	if got := names(t, dir); len(got) != 1 {
@@ -145,7 +145,7 @@ func TestDiskFullBeforeWriting(t *testing.T) {
 	if _, ok := available(dir); !ok {
 		t.Skip("this file system does not report free space")
 	}
-	_, err := Create(filepath.Join(dir, "x"), math.MaxInt64)
+	_, err := Scratch(filepath.Join(dir, "x")).Create(math.MaxInt64)
 	var full *DiskFullError
 	if !errors.As(err, &full) || full.Needed != math.MaxInt64 || full.Available <= 0 {
 		t.Fatalf("got %v, want a DiskFullError with both sizes", err)
@@ -156,14 +156,14 @@ func TestDiskFullBeforeWriting(t *testing.T) {
 }
 
 func TestRefusesWhatIsNotAFile(t *testing.T) {
-	if _, err := Create(t.TempDir(), 0); err == nil {
+	if _, err := Scratch(t.TempDir()).Create(0); err == nil {
 		t.Error("a folder was accepted as output")
 	}
-	if _, err := Create(os.DevNull, 0); err == nil {
+	if _, err := Scratch(os.DevNull).Create(0); err == nil {
 		t.Error("the null device was accepted as output: Commit would replace it")
 	}
 	// fs.ErrNotExist is for inputs: callers end with another exit code on it.
-	if _, err := Create(filepath.Join(t.TempDir(), "no", "such", "folder"), 0); err == nil || errors.Is(err, fs.ErrNotExist) {
+	if _, err := Scratch(filepath.Join(t.TempDir(), "no", "such", "folder")).Create(0); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing folder: %v", err)
 	}
 }
@@ -180,7 +180,7 @@ func TestFollowsLink(t *testing.T) {
 	if err := os.Symlink(target, link); err != nil {
 		t.Fatal(err)
 	}
-	f, err := Create(link, 0)
+	f, err := Scratch(link).Create(0)
 	if err != nil {
 		t.Fatal(err)
 	}

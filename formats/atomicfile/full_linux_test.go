@@ -17,7 +17,7 @@ func TestDiskFullWhileWriting(t *testing.T) {
 	}
 	defer unix.Unmount(dir, unix.MNT_DETACH)
 
-	f, err := Create(filepath.Join(dir, "x"), 0) // size not announced
+	f, err := Scratch(filepath.Join(dir, "x")).Create(0) // size not announced
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestDiskFullWhileWriting(t *testing.T) {
 		t.Fatalf("left %q", got)
 	}
 
-	if _, err := Create(filepath.Join(dir, "x"), 65537); !errors.As(err, &full) || full.Available != 65536 {
+	if _, err := Scratch(filepath.Join(dir, "x")).Create(65537); !errors.As(err, &full) || full.Available != 65536 {
 		t.Fatalf("announcing one byte too many: %v", err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/form"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
 )
 
@@ -72,7 +73,7 @@ func Run(ctx context.Context, a, b *model.Model, o Options) (*Report, error) {
 		o.Threads = runtime.GOMAXPROCS(0)
 	}
 	r := &Report{A: Side{Path: a.Path}, B: Side{Path: b.Path}, Tensors: []Tensor{}, OnlyA: []string{}, OnlyB: []string{}}
-	inB := map[string]model.Weight{}
+	inB := map[string]graph.Weight{}
 	for _, w := range b.Graph.Weights() {
 		inB[w.Name] = w
 		t := b.Tensor(w.Name)
@@ -108,7 +109,7 @@ func Run(ctx context.Context, a, b *model.Model, o Options) (*Report, error) {
 
 func bpw(bytes, params int64) float64 { return 8 * float64(bytes) / float64(max(1, params)) }
 
-func sameShape(file string, a, b *model.Weight) error {
+func sameShape(file string, a, b *graph.Weight) error {
 	same := len(a.Shape) == len(b.Shape)
 	for i := 0; same && i < len(a.Shape); i++ {
 		same = a.Shape[i] == b.Shape[i]

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/compare"
 	"github.com/nstf/nstf/formats/model"
 )
 
 func open(t testing.TB, name string) *model.Model {
 	t.Helper()
-	m, err := model.Open("../../testdata/micro/" + name)
+	m, err := checkpoint.Open("../../testdata/micro/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func TestThreads(t *testing.T) {
 }
 
 func Example() {
-	m, _ := model.Open("../../testdata/micro/llama-tied")
+	m, _ := checkpoint.Open("../../testdata/micro/llama-tied")
 	defer m.Close()
 	r, err := compare.Run(context.Background(), m, m, compare.Options{Weights: true})
 	fmt.Println(err, *r.Tensors[0].Difference, r.Tensors[0].Changed())

@@ -1,6 +1,7 @@
 // Package corpus reads the texts that models are measured and calibrated on.
 //
-// In: a file. Out: its texts in order. A name that ends in .jsonl holds one
+// In: a file, or a pipe. Out: its texts in order, or as much of them as is wanted
+// ([Load]). A name that ends in .jsonl holds one
 // JSON object per line with a string "text" or a list "messages", a
 // conversation as chat templates take it; other keys are passed over. One that
 // ends in .parquet has such a column. Any other file is one text, byte for byte
@@ -8,15 +9,14 @@
 // else made.
 //
 // Nothing is repaired: a line that is no such object, or a "text" file with a
-// NUL byte, is a [formats.FormatError] with its offset. Memory is at most
-// about twice the file, or the text of a parquet file, up to 4 GiB, and one of
-// its pages. What is read stays readable in every release.
+// NUL byte or in another encoding, is a [formats.FormatError] with its offset. Memory is
+// at most about twice what is wanted, or the text of a parquet file, up to 4 GiB, and one
+// of its pages. What is read stays readable in every release.
 package corpus
 
 import (
 	"bytes"
 	"math"
-	"os"
 	"strings"
 
 	"github.com/nstf/nstf/formats"
@@ -31,26 +31,23 @@ type Sample struct {
 
 // Read returns the texts of a file. Conversations are an UnsupportedError.
 func Read(path string) ([]string, error) {
-	samples, err := ReadSamples(path)
+	t, err := Load(path, Want{})
 	if err != nil {
 		return nil, err
 	}
-	return texts(path, samples)
+	return t.Texts(path)
 }
+
+// Texts returns the texts. Conversations are an UnsupportedError; name is for messages.
+func (t *Text) Texts(name string) ([]string, error) { return texts(name, t.Samples) }
 
 // ReadSamples returns the texts and conversations of a file.
 func ReadSamples(path string) ([]Sample, error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil, formats.Errorf(path, "", "a folder: give one file")
-	}
-	if strings.HasSuffix(path, ".parquet") {
-		return readParquet(path)
-	}
-	p, err := os.ReadFile(path)
+	t, err := Load(path, Want{})
 	if err != nil {
 		return nil, err
 	}
-	return ParseSamples(path, p)
+	return t.Samples, nil
 }
 
 // Parse reads the texts out of a file's bytes; the name's ending chooses the
@@ -76,23 +73,26 @@ func texts(name string, samples []Sample) ([]string, error) {
 
 // ParseSamples reads texts and conversations out of a file's bytes; the name's
 // ending chooses the format.
-func ParseSamples(name string, p []byte) ([]Sample, error) {
+func ParseSamples(name string, p []byte) ([]Sample, error) { return parseAt(name, p, 0) }
+
+// parseAt parses bytes that begin at an offset of their file.
+func parseAt(name string, p []byte, at int64) ([]Sample, error) {
 	switch {
 	case strings.HasSuffix(name, ".jsonl"):
-		return parseLines(name, p)
+		return parseLines(name, p, at)
 	case strings.HasSuffix(name, ".parquet"):
-		return parseParquet(name, bytes.NewReader(p), int64(len(p)))
+		return parseParquet(name, bytes.NewReader(p), int64(len(p)), 0)
 	}
 	if bytes.HasPrefix(p, []byte{0x1f, 0x8b}) || bytes.HasPrefix(p, []byte{0x28, 0xb5, 0x2f, 0xfd}) {
 		return nil, formats.ErrorAt(name, "", 0, "compressed (%x...): this is not a text until it is unpacked", p[:2])
 	}
-	if i := bytes.IndexByte(p, 0); i >= 0 {
-		return nil, formats.ErrorAt(name, "", int64(i), "a NUL byte: this is not a text")
+	if err := plain(name, p, at); err != nil {
+		return nil, err
 	}
 	return []Sample{{Text: string(p)}}, nil
 }
 
-func parseLines(name string, p []byte) ([]Sample, error) {
+func parseLines(name string, p []byte, from int64) ([]Sample, error) {
 	var samples []Sample
 	for at := 0; at < len(p); {
 		line := p[at:]
@@ -102,7 +102,7 @@ func parseLines(name string, p []byte) ([]Sample, error) {
 		}
 		line = line[:end]
 		if len(bytes.TrimSpace(line)) > 0 {
-			sample, err := parseLine(name, int64(at), line)
+			sample, err := parseLine(name, from+int64(at), line)
 			if err != nil {
 				return nil, err
 			}
@@ -154,7 +154,7 @@ func parseLine(name string, at int64, line []byte) (out Sample, err error) {
 
 // ReadIDs reads a file that is one flat JSON array of token ids.
 func ReadIDs(path string) ([]int32, error) {
-	p, err := os.ReadFile(path)
+	p, err := formats.ReadFile(path, maxIDs, "a list of token ids")
 	if err != nil {
 		return nil, err
 	}

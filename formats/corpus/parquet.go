@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
@@ -18,33 +17,23 @@ import (
 // make far larger than the file.
 const maxParquetText = 4 << 30
 
-func readParquet(path string) ([]Sample, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	return parseParquet(path, f, info.Size())
-}
-
 // parseParquet reads the column "text", or "messages": a list of groups with
 // "role" and "content". The library panics on some damaged files; that is
 // reported as any other damage.
-func parseParquet(name string, r io.ReaderAt, size int64) (samples []Sample, err error) {
+func parseParquet(name string, r io.ReaderAt, size, most int64) (samples []Sample, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			samples, err = nil, formats.Errorf(name, "", "not a readable parquet file: %v", p)
+			samples, err = nil, formats.Errorf(name, "", "damaged parquet file: its reader stumbles over what it says")
 		}
 	}()
+	if err := checkFooter(name, r, size); err != nil {
+		return nil, err
+	}
 	f, err := parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
 		return nil, formats.Errorf(name, "", "not a readable parquet file: %v", err)
 	}
-	t := table{file: name, f: f, size: size}
+	t := table{file: name, f: f, size: size, most: most}
 	if c, ok := t.column("text"); ok {
 		return t.texts(c)
 	}
@@ -56,12 +45,17 @@ func parseParquet(name string, r io.ReaderAt, size int64) (samples []Sample, err
 	return nil, formats.Errorf(name, "text", "neither a column \"text\" of strings nor \"messages\" with \"role\" and \"content\" among %s", t.columns())
 }
 
+// errEnough ends a walk where as much text was read as is wanted.
+var errEnough = errors.New("enough")
+
 // A table is an open parquet file.
 type table struct {
 	file string
 	f    *parquet.File
 	size int64
 	read int64 // bytes of text
+	most int64 // of them, 0: all
+	cut  bool  // there is more
 }
 
 func (t *table) columns() string {
@@ -100,12 +94,19 @@ func (t *table) walk(c parquet.LeafColumn, f func(row int, v parquet.Value) erro
 			if v.RepetitionLevel() == 0 {
 				row++
 			}
+			if t.most > 0 && t.read >= t.most && v.RepetitionLevel() == 0 {
+				return errEnough
+			}
 			if t.read += int64(len(v.Bytes())); t.read > maxParquetText {
 				return formats.Unsupportedf(t.file, "", "more than %d bytes of text in one file", int64(maxParquetText))
 			}
 			return f(row, v)
 		})
 		pages.Close()
+		if err == errEnough {
+			t.cut = true
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -164,6 +165,10 @@ func (t *table) messages(role, content parquet.LeafColumn) ([]Sample, error) {
 	contents, err := t.lists(content)
 	if err != nil {
 		return nil, err
+	}
+	if t.cut {
+		n := min(len(roles), len(contents))
+		roles, contents = roles[:n], contents[:n]
 	}
 	if len(roles) != len(contents) {
 		return nil, formats.Errorf(t.file, "messages", "%d rows of roles and %d of contents", len(roles), len(contents))

@@ -37,11 +37,11 @@ func Open(path string) (*File, error) {
 }
 
 func (f *File) addFile(path string) error {
-	data, err := f.open.Open(path)
+	file, err := formats.OpenFile(path)
 	if err != nil {
 		return err
 	}
-	s, err := parse(path, data)
+	s, err := parse(path, f.open.Add(file))
 	if err != nil {
 		return err
 	}

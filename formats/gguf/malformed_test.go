@@ -93,7 +93,7 @@ var malformed = []struct {
 	{"blocks overflow", header(3, 1, 0).info("t", 8, 0, 1<<62, 1).data(4), false, "larger than"},
 	{"type 99", header(3, 1, 0).info("t", 99, 0, 1).data(4), true, "ggml type 99"},
 	{"type dropped", header(3, 1, 0).info("t", 4, 0, 32).data(4), true, "Q4_2"},
-	{"type newer", header(3, 1, 0).info("t", 40, 0, 64).data(36), true, "NVFP4"},
+	{"type newer", header(3, 1, 0).info("t", 43, 0, 64).data(36), true, "type 43"},
 	{"half a block", header(3, 1, 0).info("t", 8, 0, 48).data(64), false, "not a multiple of the 32"},
 	{"half a block twice", header(3, 1, 0).info("t", 8, 0, 16, 2).data(64), false, "not a multiple of the 32"},
 	{"scalar of blocks", header(3, 1, 0).info("t", 8, 0).data(64), false, "not a multiple of the 32"},

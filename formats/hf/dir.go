@@ -11,7 +11,6 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/safetensors"
-	"github.com/nstf/nstf/formats/tensor"
 )
 
 // small lists the files that are read whole, with the most bytes they may
@@ -36,6 +35,18 @@ var small = map[string]int64{
 // besides the default one, each as NAME.jinja.
 const TemplateDir = "additional_chat_templates"
 
+// MaxSmall returns the most bytes that one of the small files may have, by its path
+// from the directory.
+func MaxSmall(name string) int64 {
+	if path.Dir(name) == TemplateDir {
+		name = "chat_template.jinja"
+	}
+	if n, ok := small[name]; ok {
+		return n
+	}
+	return 16 << 20
+}
+
 // maxTemplates bounds the files taken from TemplateDir; two or three are usual.
 const maxTemplates = 64
 
@@ -47,6 +58,7 @@ type Dir struct {
 	files      map[string][]byte
 	others     []string
 	weights    *safetensors.File
+	opened     string // the name that weights were opened by: a file, or an index
 	tensors    []formats.Tensor
 	method     string
 }
@@ -65,11 +77,14 @@ func Open(dir string) (*Dir, error) {
 	var names []string
 	for _, e := range entries {
 		if e.IsDir() {
+			if _, file := small[e.Name()]; file {
+				return nil, formats.Errorf(filepath.Join(dir, e.Name()), "", "a directory, not a regular file")
+			}
 			continue
 		}
 		names = append(names, e.Name())
 	}
-	for _, step := range []func([]string) error{d.readFiles, d.readTemplates, d.readConfigs, d.openWeights} {
+	for _, step := range []func([]string) error{d.readFiles, d.readTemplates, d.readPooling, d.readConfigs, d.openWeights} {
 		if err := step(names); err != nil {
 			d.Close()
 			return nil, err
@@ -87,7 +102,7 @@ func (d *Dir) readFiles(names []string) error {
 			}
 			continue
 		}
-		p, err := readFile(filepath.Join(d.path, name), limit)
+		p, err := formats.ReadFile(filepath.Join(d.path, name), limit, "such a file")
 		if err != nil {
 			return err
 		}
@@ -103,11 +118,26 @@ func (d *Dir) readTemplates([]string) error {
 		return err
 	}
 	for _, name := range names {
-		if d.files[name], err = readFile(filepath.Join(d.path, filepath.FromSlash(name)), small["chat_template.jinja"]); err != nil {
+		if d.files[name], err = formats.ReadFile(filepath.Join(d.path, filepath.FromSlash(name)), small["chat_template.jinja"], "a chat template"); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// PoolingFile is where sentence-transformers says how hidden states become one vector.
+const PoolingFile = "1_Pooling/config.json"
+
+// readPooling reads it, where it is there.
+func (d *Dir) readPooling([]string) error {
+	p, err := formats.ReadFile(filepath.Join(d.path, filepath.FromSlash(PoolingFile)), small["config.json"], "a configuration")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		d.files[PoolingFile] = p
+	}
+	return err
 }
 
 // TemplateFiles lists the chat templates in a directory's TemplateDir, as
@@ -130,26 +160,6 @@ func TemplateFiles(dir string) ([]string, error) {
 		return nil, formats.Errorf(filepath.Join(dir, TemplateDir), "", "%d chat templates: more than %d", len(out), maxTemplates)
 	}
 	return out, nil
-}
-
-// readFile reads a regular file of at most limit bytes.
-func readFile(path string, limit int64) ([]byte, error) {
-	f, err := tensor.OpenFile(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if f.Size() > limit {
-		return nil, formats.Errorf(path, "", "%d bytes: more than %d", f.Size(), limit)
-	}
-	p := make([]byte, f.Size())
-	if len(p) == 0 {
-		return p, nil
-	}
-	if n, err := f.ReadAt(p, 0); n < len(p) {
-		return nil, err
-	}
-	return p, nil
 }
 
 func (d *Dir) readConfigs([]string) error {
@@ -176,6 +186,7 @@ func (d *Dir) openWeights(names []string) error {
 	if d.weights, err = safetensors.Open(filepath.Join(d.path, name)); err != nil {
 		return err
 	}
+	d.opened = name
 	d.tensors = d.weights.Tensors()
 	return d.joinQuantized()
 }
@@ -277,6 +288,16 @@ func (d *Dir) Files() []string {
 		out = append(out, name)
 	}
 	slices.Sort(out)
+	return out
+}
+
+// Paths returns the paths of all files that were read: the small ones, the index and
+// the weights.
+func (d *Dir) Paths() []string {
+	out := append(d.weights.Parts(), filepath.Join(d.path, d.opened))
+	for _, name := range d.Files() {
+		out = append(out, filepath.Join(d.path, filepath.FromSlash(name)))
+	}
 	return out
 }
 

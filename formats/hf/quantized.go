@@ -19,11 +19,12 @@ var methods = map[string]func(*joiner) error{
 	"fbgemm_fp8":         (*joiner).joinFP8,
 	"fp8":                (*joiner).joinFP8,
 	"gptq":               (*joiner).joinGPTQ,
+	"modelopt":           (*joiner).joinModelOpt,
 	"mxfp4":              (*joiner).joinMXFP4,
 }
 
 // marks are endings of names that only quantized checkpoints have.
-var marks = []string{".qweight", ".weight_packed", "_blocks", ".quant_state.bitsandbytes__nf4", ".SCB", ".weight_scale_inv"}
+var marks = []string{".qweight", ".weight_packed", "_blocks", ".quant_state.bitsandbytes__nf4", ".SCB", ".weight_scale_inv", ".weight_scale_2"}
 
 // joinQuantized puts the tensors of quantized matrices together.
 func (d *Dir) joinQuantized() error {

@@ -21,6 +21,7 @@ import (
 //	float-quantized    weight f8_e4m3, weight_scale: see joinFP8
 //	naive-quantized    either of the two before
 //	mxfp4-pack-quantized  weight_packed u8 [N][K/2], weight_scale u8 [N][K/32]
+//	nvfp4-pack-quantized  with weight_global_scale too: see joinModelOpt
 //
 //	w = scale * (code - zero)
 //
@@ -32,8 +33,8 @@ func (j *joiner) joinCompressed() error {
 	}
 	err = j.each(".weight_packed", func(i int, base string) error {
 		t := &j.in[i]
-		if j.find(base+".weight_global_scale") != nil {
-			return formats.Unsupportedf(j.dir, t.Name, "compressed-tensors in the format \"nvfp4-pack-quantized\"")
+		if global := j.find(base + ".weight_global_scale"); global != nil {
+			return j.putNVFP4(i, base, global, true)
 		}
 		if t.Parts[0].DType == tensor.U8 {
 			return j.compressedMXFP4(i, base)
@@ -64,7 +65,7 @@ type compressed struct {
 
 // compressedFormats are the values of format that are read.
 var compressedFormats = []string{"dense", "pack-quantized", "int-quantized", "float-quantized", "naive-quantized",
-	"mxfp4-pack-quantized", "mixed-precision"}
+	"mxfp4-pack-quantized", "nvfp4-pack-quantized", "mixed-precision"}
 
 func (j *joiner) compressedConfig() (*compressed, error) {
 	c := &compressed{}

@@ -303,7 +303,12 @@ var badGroups = []struct {
 	{"mxfp4 scales missing", `{"quant_method": "mxfp4"}`, []formats.Tensor{stored("m_blocks", tensor.U8, make([]byte, 16), 1, 1, 16)}, false, `"m_scales": missing`},
 	{"mxfp4 block of 8", `{"quant_method": "mxfp4"}`, []formats.Tensor{stored("m_blocks", tensor.U8, make([]byte, 8), 1, 1, 8), stored("m_scales", tensor.U8, make([]byte, 1), 1, 1)}, false, "K/32, 16"},
 	{"mxfp4 few scales", `{"quant_method": "mxfp4"}`, []formats.Tensor{stored("m_blocks", tensor.U8, make([]byte, 32), 1, 2, 16), stored("m_scales", tensor.U8, make([]byte, 1), 1, 1)}, false, "an exponent for each"},
-	{"ct format", `{"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups": {}}`, nil, true, "nvfp4"},
+	{"ct format", `{"quant_method": "compressed-tensors", "format": "nvfp4x", "config_groups": {}}`, nil, true, "nvfp4x"},
+	{"nvfp4 scale of infinity", nvfp4CT, append(nvfp4Packed(), stored("m.weight_global_scale", tensor.F32, f32(0), 1)), false, "no factor"},
+	{"nvfp4 factor missing", nvfp4ModelOpt, []formats.Tensor{stored("m.weight", tensor.U8, make([]byte, 32), 1, 32)}, false, "weight_scale_2"},
+	{"nvfp4 few scales", nvfp4ModelOpt, []formats.Tensor{stored("m.weight", tensor.U8, make([]byte, 32), 1, 32), stored("m.weight_scale", tensor.F8E4M3, make([]byte, 2), 1, 2), stored("m.weight_scale_2", tensor.F32, f32(1))}, false, "for each 16"},
+	{"nvfp4 short rows", nvfp4ModelOpt, []formats.Tensor{stored("m.weight", tensor.U8, make([]byte, 16), 1, 16), stored("m.weight_scale", tensor.F8E4M3, make([]byte, 2), 1, 2), stored("m.weight_scale_2", tensor.F32, f32(1))}, true, "multiples of 64"},
+	{"modelopt algorithm", `{"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}`, nil, true, "W4A8_AWQ"},
 	{"ct group's format", strings.Replace(ct, `"targets"`, `"format": "marlin-24", "targets"`, 1), nil, true, "marlin-24"},
 	{"ct sparse", strings.Replace(ct, `"config_groups"`, `"sparsity_config": {"format": "sparse-24-bitmask"}, "config_groups"`, 1), nil, true, "sparse-24-bitmask"},
 	{"ct transforms", strings.Replace(ct, `"config_groups"`, `"transform_config": {"config_groups": {"R1": {}}}, "config_groups"`, 1), nil, true, "transforms"},
@@ -347,6 +352,63 @@ func TestBadGroups(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
+}
+
+const (
+	nvfp4CT       = `{"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups": {"g": {"weights": {"num_bits": 4, "group_size": 16, "type": "float", "strategy": "tensor_group"}}}}`
+	nvfp4ModelOpt = `{"quant_method": "modelopt", "quant_algo": "NVFP4"}`
+)
+
+// nvfp4Packed are two rows of 64 weights: the codes 0 to 15 over and over, under the
+// scales 1, 2, 0.5 and 448, and others.
+func nvfp4Packed() []formats.Tensor {
+	codes := []byte(strings.Repeat("\x10\x32\x54\x76\x98\xba\xdc\xfe", 8))
+	return []formats.Tensor{stored("m.weight_packed", tensor.U8, codes, 2, 32),
+		stored("m.weight_scale", tensor.F8E4M3, []byte("\x38\x40\x30\x7e\x01\x08\x39\x00"), 2, 4)}
+}
+
+// TestNVFP4 holds both spellings to the formula, with a factor that is a power of two.
+func TestNVFP4(t *testing.T) {
+	values := []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
+	scales := []float32{1, 2, 0.5, 448, 0x1p-9, 0x1p-6, 1.125, 0}
+	in := nvfp4Packed()
+	for what, c := range map[string]struct {
+		config string
+		in     []formats.Tensor
+	}{
+		"compressed-tensors": {nvfp4CT, append(in, stored("m.weight_global_scale", tensor.F32, f32(8), 1))},
+		"modelopt": {nvfp4ModelOpt, []formats.Tensor{stored("m.weight", tensor.U8, mustRead(t, in[0]), 2, 32), in[1],
+			stored("m.weight_scale_2", tensor.F32, f32(0.125))}},
+	} {
+		m, row := decode(t, c.config, c.in...)
+		if m.Scheme.Name != "nvfp4" || m.Params["rows"] != 2 {
+			t.Errorf("%s: %s %v", what, m.Scheme, m.Params)
+		}
+		for i := range int64(2) {
+			for k, v := range row(i) {
+				if want := values[k%16] * scales[int(i)*4+k/16] / 8; v != want {
+					t.Fatalf("%s: [%d][%d] is %v, want %v", what, i, k, v, want)
+				}
+			}
+		}
+	}
+	out, err := join(t, nvfp4ModelOpt, stored("m.weight", tensor.U8, make([]byte, 32), 1, 32),
+		stored("m.weight_scale", tensor.F8E4M3, []byte{1, 2, 0x7f, 3}, 1, 4), stored("m.weight_scale_2", tensor.F32, f32(1)), stored("m.input_scale", tensor.F32, f32(3)))
+	if err != nil || len(out) != 2 {
+		t.Fatal(err)
+	}
+	if _, err := scheme.Open(&out[0]); err == nil || !strings.Contains(err.Error(), "scale 2 is negative or NaN") {
+		t.Errorf("a NaN among scales: %v", err)
+	}
+}
+
+func mustRead(t *testing.T, x formats.Tensor) []byte {
+	t.Helper()
+	p, err := x.Parts[0].Data.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // TestMXFP4NaN reads an exponent that has no meaning.

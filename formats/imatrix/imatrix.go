@@ -20,7 +20,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
-	"os"
 	"path/filepath"
 
 	"github.com/nstf/nstf/formats"
@@ -29,6 +28,9 @@ import (
 // usualChunk is the tokens of a chunk where a file does not tell: the default of
 // llama.cpp's tool.
 const usualChunk = 512
+
+// maxFile is far above what a matrix of the largest models takes.
+const maxFile = 4 << 30
 
 // A File is one importance matrix.
 type File struct {
@@ -47,7 +49,7 @@ type Entry struct {
 // Open reads a file, whose first bytes tell which format it is. Errors are those
 // of the operating system, [formats.FormatError] and [formats.UnsupportedError].
 func Open(path string) (*File, error) {
-	p, err := os.ReadFile(path)
+	p, err := formats.ReadFile(path, maxFile, "an importance matrix")
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/imatrix"
-	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/stats"
 )
 
@@ -17,7 +17,7 @@ const folder = "../../testdata/imatrix/"
 // TestStats reads both formats, which testdata/imatrix/make.py wrote, as
 // statistics of the model that they are of.
 func TestStats(t *testing.T) {
-	m, err := model.Open("../../testdata/micro/mixtral")
+	m, err := checkpoint.Open("../../testdata/micro/mixtral")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestStats(t *testing.T) {
 		if name == "mixtral.gguf" && list[1].Cover() != stats.CoverBlock {
 			t.Errorf("an expert that nothing came to is covered by %s", list[1].Cover())
 		}
-		other, err := model.Open("../../testdata/micro/llama-3")
+		other, err := checkpoint.Open("../../testdata/micro/llama-3")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestStats(t *testing.T) {
 				t.Errorf("%s: statistics of another model: %v", name, err)
 			}
 		}
-		gptj, err := model.Open("../../testdata/micro/gptj")
+		gptj, err := checkpoint.Open("../../testdata/micro/gptj")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/arch"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/stats"
 )
@@ -14,12 +16,12 @@ import (
 func (f *File) Stats(m *model.Model) (*stats.File, error) {
 	out := &stats.File{Path: f.Path, Source: stats.Source{Model: filepath.Base(m.Path), Text: f.Text, Tool: "llama-imatrix"},
 		Inputs: map[string]*stats.Input{}, Experts: map[string][]*stats.Input{}, Sensitivity: map[string]float64{}}
-	linears := []*model.Linear{&m.Graph.Head.Linear}
+	linears := []*graph.Linear{&m.Graph.Head.Linear}
 	for i := range m.Graph.Blocks {
 		linears = append(linears, m.Graph.Blocks[i].Linears()...)
 	}
 	for _, l := range linears {
-		name, ok := m.Graph.GGUFName(l.Weight)
+		name, ok := arch.GGUFName(m.Graph, l.Weight)
 		e := f.Entries[name]
 		if !ok || e == nil || out.Inputs[l.Input] != nil && (len(e.Values) == 1 || out.Experts[l.Input] != nil) {
 			continue
@@ -38,7 +40,7 @@ func (f *File) Stats(m *model.Model) (*stats.File, error) {
 }
 
 // add puts an entry in: for a stack of experts their mean beside each of them.
-func (f *File) add(out *stats.File, m *model.Model, l *model.Linear, name string, e *Entry) error {
+func (f *File) add(out *stats.File, m *model.Model, l *graph.Linear, name string, e *Entry) error {
 	experts := 1
 	if t := m.Tensor(l.Weight); len(t.Shape) == 3 {
 		experts = int(t.Shape[0])

@@ -12,7 +12,7 @@ import (
 )
 
 // Ledger reads the accuracy ledger of a package. One without is a
-// [formats.UnsupportedError]; other errors are those of [nstf.Open] and
+// [formats.UnsupportedError]; other errors are those of [nstf.OpenStored] and
 // [ledger.Parse].
 func Ledger(path string) (*ledger.Ledger, error) {
 	data, err := attached(path, nstf.LedgerFile, "an accuracy ledger")
@@ -35,7 +35,7 @@ func attached(path, name, what string) ([]byte, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, without(path, "a directory", what)
 	}
-	p, err := nstf.Open(path)
+	p, err := nstf.OpenStored(path)
 	if err != nil {
 		return nil, err
 	}

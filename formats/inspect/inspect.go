@@ -12,11 +12,16 @@ package inspect
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"os"
+	"slices"
 	"sort"
+	"strings"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/form"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
 )
@@ -26,8 +31,9 @@ type Report struct {
 	Path         string       `json:"path"`
 	Kind         string       `json:"kind"` // "nstf", "gguf" or "safetensors"
 	Architecture string       `json:"architecture"`
-	Known        bool         `json:"known"`          // the architecture has a graph; sizes below then count its tensors by role
-	Note         string       `json:"note,omitempty"` // why not, where it has none
+	Known        bool         `json:"known"`             // the architecture has a graph; sizes below then count its tensors by role
+	Note         string       `json:"note,omitempty"`    // why not, where it has none, or why it cannot be used
+	Unknown      []string     `json:"unknown,omitempty"` // what of a package only newer programs decode, such as `scheme "q9"`
 	Quantized    string       `json:"quantized,omitempty"`
 	Params       int64        `json:"parameters"` // numbers in all tensors, those that pass through included
 	Bytes        int64        `json:"tensor_bytes"`
@@ -51,9 +57,14 @@ type Shape struct {
 	Heads   int64 `json:"heads"`
 	KVHeads int64 `json:"kv_heads"`
 	HeadDim int64 `json:"head_dim"`
+	Latent  int64 `json:"latent_dim,omitempty"`   // numbers that attention over latents remembers of a position, for all heads
+	Delta   int   `json:"delta_layers,omitempty"` // that are gated delta nets, without these heads
+	Mamba   int   `json:"mamba_layers,omitempty"` // that are state spaces, in the same way
+	Conv    int   `json:"shortconv_layers,omitempty"`
 	Experts int64 `json:"experts,omitempty"` // of the first block that has some
 	Used    int64 `json:"experts_used,omitempty"`
-	Tied    bool  `json:"tied"` // the head reads the embedding table
+	Shared  int64 `json:"experts_shared_width,omitempty"` // of the layer beside them that all tokens go through
+	Tied    bool  `json:"tied"`                           // the head reads the embedding table
 }
 
 // A Group is tensors that have a role or a scheme in common.
@@ -75,6 +86,8 @@ type Tensor struct {
 	Params map[string]int64 `json:"scheme_params,omitempty"`
 	Bytes  int64            `json:"bytes"`
 	BPW    float64          `json:"bpw"`
+	// Unknown says what keeps this program from decoding the tensor.
+	Unknown string `json:"unknown,omitempty"`
 }
 
 // A File is an attached file.
@@ -104,14 +117,16 @@ type Source struct {
 // A roleTensor is a tensor with what the graph uses it for.
 type roleTensor struct {
 	formats.Tensor
-	role model.Role
+	role    graph.Role
+	unknown string
 }
 
 // Open describes the model at path. A container whose architecture is
 // unknown, or that is no whole model (a vocabulary, a part of one), is
-// described as it is stored. Errors are those of [model.Open].
+// described as it is stored, and so is a package of schemes that only a newer
+// program decodes. Errors are those of [checkpoint.Open].
 func Open(path string) (*Report, error) {
-	m, err := model.Open(path)
+	m, err := checkpoint.Open(path)
 	if err != nil {
 		r, rawErr := openRaw(path, err)
 		if rawErr != nil {
@@ -127,10 +142,10 @@ func fromModel(m *model.Model) (*Report, error) {
 	g := m.Graph
 	r := &Report{Path: m.Path, Kind: string(m.Kind), Architecture: g.Arch, Known: true, Quantized: m.Quantized, Shape: shape(g), Files: []File{}}
 	for _, w := range g.Weights() {
-		r.tensors = append(r.tensors, roleTensor{m.Tensor(w.Name), w.Role})
+		r.tensors = append(r.tensors, roleTensor{Tensor: m.Tensor(w.Name), role: w.Role})
 	}
 	for _, t := range m.Passthrough {
-		r.tensors = append(r.tensors, roleTensor{t, model.RoleOther})
+		r.tensors = append(r.tensors, roleTensor{Tensor: t, role: graph.RoleOther})
 	}
 	for _, f := range m.Files {
 		r.Files = append(r.Files, File{Name: f.Name, Bytes: int64(len(f.Data))})
@@ -143,13 +158,30 @@ func fromModel(m *model.Model) (*Report, error) {
 	return r, r.sum(m.Sources())
 }
 
-func shape(g *model.Graph) *Shape {
-	a := &g.Blocks[0].Attn
-	s := &Shape{Layers: len(g.Blocks), Width: g.Width, Vocab: g.Vocab, Context: g.Context,
-		Heads: a.Heads, KVHeads: a.KVHeads, HeadDim: a.HeadDim, Tied: g.Tied()}
+func shape(g *graph.Graph) *Shape {
+	s := &Shape{Layers: len(g.Blocks), Width: g.Width, Vocab: g.Vocab, Context: g.Context, Tied: g.Tied()}
+	for i := range g.Blocks {
+		if a := g.Blocks[i].Attn; a != nil && s.Heads == 0 {
+			s.Heads, s.KVHeads, s.HeadDim = a.Heads, a.KVHeads, a.HeadDim
+		}
+		if a := g.Blocks[i].Latent; a != nil && s.Heads == 0 {
+			s.Heads, s.KVHeads, s.HeadDim, s.Latent = a.Heads, 1, a.QueryDim(), a.KeyDim()
+		}
+		if g.Blocks[i].Delta != nil {
+			s.Delta++
+		}
+		if g.Blocks[i].Mamba != nil {
+			s.Mamba++
+		}
+		if g.Blocks[i].ShortConv != nil {
+			s.Conv++
+		}
+	}
 	for i := range g.Blocks {
 		if m := g.Blocks[i].MoE; m != nil {
-			s.Experts, s.Used = m.Experts, m.TopK
+			if s.Experts, s.Used = m.Experts, m.TopK; m.Shared != nil {
+				s.Shared = m.Shared.Up.Out
+			}
 			break
 		}
 	}
@@ -199,15 +231,12 @@ func (r *Report) sum(paths []string) error {
 		if roles[role] == nil {
 			roleOrder = append(roleOrder, role)
 		}
-		how := t.Scheme
-		if t.Form != "" {
-			how = form.Describe(&t.Tensor)
-		}
+		how := stored(&t)
 		add(roles, role, n, size, how)
 		add(schemes, how, n, size, "")
-		r.Params += n
+		r.Params = plus(r.Params, n)
 		r.Bytes += size
-		r.Tensors = append(r.Tensors, Tensor{t.Name, role, t.Shape, how, t.Params, size, bpw(size, n)})
+		r.Tensors = append(r.Tensors, Tensor{t.Name, role, t.Shape, how, t.Params, size, bpw(size, n), t.unknown})
 	}
 	r.BPW = bpw(r.Bytes, r.Params)
 	r.Roles, r.Schemes = []Group{}, []Group{}
@@ -224,6 +253,32 @@ func (r *Report) sum(paths []string) error {
 	return nil
 }
 
+// stored says in one word how a tensor is coded.
+func stored(t *roleTensor) string {
+	switch {
+	case t.Form == "":
+		return t.Scheme
+	case t.unknown == "":
+		return form.Describe(&t.Tensor)
+	}
+	var schemes []string
+	for _, f := range t.Factors {
+		if !slices.Contains(schemes, f.Scheme) {
+			schemes = append(schemes, f.Scheme)
+		}
+	}
+	return t.Form + ":" + strings.Join(schemes, ",")
+}
+
+// plus adds numbers of parameters. A tensor of an unknown scheme may claim 2^63 of them
+// in no bytes.
+func plus(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
 func add(groups map[string]*Group, name string, n, size int64, scheme string) {
 	g := groups[name]
 	if g == nil {
@@ -231,7 +286,7 @@ func add(groups map[string]*Group, name string, n, size int64, scheme string) {
 		groups[name] = g
 	}
 	g.Tensors++
-	g.Params += n
+	g.Params = plus(g.Params, n)
 	g.Bytes += size
 	g.BPW = bpw(g.Bytes, g.Params)
 	if i := sort.SearchStrings(g.Schemes, scheme); scheme != "" && (i == len(g.Schemes) || g.Schemes[i] != scheme) {

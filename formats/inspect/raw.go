@@ -3,12 +3,12 @@ package inspect
 import (
 	"bytes"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/gguf"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/hf"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
@@ -42,30 +42,51 @@ func openRaw(path string, why error) (*Report, error) {
 	}
 	r := &Report{Path: path, Kind: string(c.kind), Architecture: c.arch, Note: note, Files: []File{}}
 	if c.pkg != nil {
-		r.readPackage(c.pkg)
+		r.describe(c.pkg)
+		return r, r.sum(c.parts)
 	}
 	for _, t := range c.tensors {
-		r.tensors = append(r.tensors, roleTensor{t, model.RoleOther})
+		r.tensors = append(r.tensors, roleTensor{Tensor: t, role: graph.RoleOther})
 	}
 	return r, r.sum(c.parts)
 }
 
+// describe adds a package that is no model to this program: by its graph, where that is
+// known and a scheme is not.
+func (r *Report) describe(p *nstf.Package) {
+	r.readPackage(p)
+	if r.Unknown = p.Unknown(); len(r.Unknown) > 0 {
+		r.Note = "only a newer release decodes " + strings.Join(r.Unknown, ", ")
+	}
+	roles := map[string]graph.Role{}
+	if g, err := graph.Parse(p.Model()); err == nil {
+		r.Architecture, r.Known, r.Shape = g.Arch, true, shape(g)
+		for _, w := range g.Weights() {
+			roles[w.Name] = w.Role
+		}
+	}
+	for _, item := range p.Tensors() {
+		t := roleTensor{Tensor: item.Tensor, role: graph.RoleOther, unknown: p.UnknownOf(item.Name)}
+		if role, ok := roles[item.Name]; ok {
+			t.role = role
+		}
+		r.tensors = append(r.tensors, t)
+	}
+}
+
 func openContainer(path string) (*container, error) {
-	info, err := os.Stat(path)
+	info, err := formats.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	if info.IsDir() {
 		return openDir(path)
 	}
-	f, err := os.Open(path)
+	magic, err := formats.ReadHead(path, 8)
 	if err != nil {
 		return nil, err
 	}
-	magic := make([]byte, 8)
-	n, _ := io.ReadFull(f, magic)
-	f.Close()
-	switch magic = magic[:n]; {
+	switch {
 	case bytes.HasPrefix(magic, []byte("GGUF")):
 		return openGGUF(path)
 	case string(magic) == nstf.Magic:
@@ -107,10 +128,7 @@ func openSafetensors(path string) (*container, error) {
 // where there is none that says so: the tensors are shown without a name then.
 func modelType(dir string) string {
 	path := filepath.Join(dir, "config.json")
-	if info, err := os.Stat(path); err != nil || info.Size() > 16<<20 {
-		return ""
-	}
-	p, err := os.ReadFile(path)
+	p, err := formats.ReadFile(path, hf.MaxSmall("config.json"), "a config.json")
 	if err != nil {
 		return ""
 	}
@@ -138,13 +156,9 @@ func openGGUF(path string) (*container, error) {
 }
 
 func openPackage(path string) (*container, error) {
-	p, err := nstf.Open(path)
+	p, err := nstf.OpenStored(path)
 	if err != nil {
 		return nil, err
 	}
-	c := &container{kind: model.KindNSTF, parts: []string{path}, pkg: p, close: p}
-	for _, item := range p.Tensors() {
-		c.tensors = append(c.tensors, item.Tensor)
-	}
-	return c, nil
+	return &container{kind: model.KindNSTF, parts: []string{path}, pkg: p, close: p}, nil
 }

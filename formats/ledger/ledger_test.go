@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/ledger"
 )
 
@@ -32,7 +33,7 @@ func example() *ledger.Ledger {
 // TestRoundTrip writes a ledger, reads it, and writes it again.
 func TestRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.json")
-	if err := example().Write(path); err != nil {
+	if err := example().Write(atomicfile.Scratch(path)); err != nil {
 		t.Fatal(err)
 	}
 	l, err := ledger.Read(path)

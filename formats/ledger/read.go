@@ -1,13 +1,16 @@
 package ledger
 
-import "github.com/nstf/nstf/formats/pyjson"
+import (
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/pyjson"
+)
 
 // maxFile is the most that a ledger's file holds.
 const maxFile = 64 << 20
 
 // Read reads a ledger's file.
 func Read(path string) (*Ledger, error) {
-	data, err := pyjson.ReadFile(path, maxFile, "ledger")
+	data, err := formats.ReadFile(path, maxFile, "a ledger")
 	if err != nil {
 		return nil, err
 	}

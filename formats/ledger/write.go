@@ -45,6 +45,6 @@ func round(figures ...*float64) {
 }
 
 // Write writes the ledger to a file, which appears when it is whole.
-func (l *Ledger) Write(path string) error {
-	return atomicfile.WriteFile(path, l.Encode())
+func (l *Ledger) Write(out *atomicfile.Output) error {
+	return out.WriteFile(l.Encode())
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/logprob"
 )
 
@@ -44,7 +45,7 @@ func kl(p, q []float64) float64 {
 func write(t testing.TB, h logprob.Header, row func(w int64, r int) ([]float64, int)) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ref")
-	w, err := logprob.Create(path, h)
+	w, err := logprob.Create(atomicfile.Scratch(path), h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +168,7 @@ func small(t testing.TB) []byte {
 
 func TestUnfinished(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ref")
-	w, err := logprob.Create(path, logprob.Header{Vocab: 5, Window: 2, Rows: 1, Windows: 2})
+	w, err := logprob.Create(atomicfile.Scratch(path), logprob.Header{Vocab: 5, Window: 2, Rows: 1, Windows: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

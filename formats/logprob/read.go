@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"math"
-	"os"
 
 	"github.com/zeebo/blake3"
 
@@ -22,28 +21,17 @@ type Reader struct {
 
 // Is reports whether a file begins with the format's magic.
 func Is(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	p := make([]byte, len(Magic))
-	_, err = io.ReadFull(f, p)
+	p, err := formats.ReadHead(path, len(Magic))
 	return err == nil && string(p) == Magic
 }
 
 // Open opens a file and checks its header and size.
 func Open(path string) (*Reader, error) {
-	f, err := os.Open(path)
+	f, err := formats.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	r, err := NewReader(path, f, info.Size())
+	r, err := NewReader(path, f, f.Size())
 	if err != nil {
 		f.Close()
 		return nil, err

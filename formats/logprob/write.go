@@ -19,11 +19,11 @@ type Writer struct {
 }
 
 // Create starts a file after checking that the disk has room for it.
-func Create(path string, h Header) (*Writer, error) {
-	if err := h.check(path, math.MaxInt64-headerSize); err != nil {
+func Create(out *atomicfile.Output, h Header) (*Writer, error) {
+	if err := h.check(out.Path(), math.MaxInt64-headerSize); err != nil {
 		return nil, err
 	}
-	f, err := atomicfile.Create(path, h.Size())
+	f, err := out.Create(h.Size())
 	if err != nil {
 		return nil, err
 	}

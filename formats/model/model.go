@@ -1,3 +1,6 @@
+// Package model holds a model as every container gives it: a graph, its stored
+// tensors under the graph's names, and what travels beside them. Package
+// checkpoint reads one, package export writes one for other programs.
 package model
 
 import (
@@ -7,6 +10,7 @@ import (
 	"maps"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/graph"
 )
 
 // A Kind names the container that a model was read from.
@@ -25,7 +29,7 @@ const (
 type Model struct {
 	Path  string
 	Kind  Kind
-	Graph *Graph
+	Graph *graph.Graph
 	// Files are the checkpoint's small files, verbatim: config.json,
 	// tokenizer.json and their kind, or "metadata.gguf", a GGUF file with the
 	// source's metadata and no tensors.
@@ -39,6 +43,16 @@ type Model struct {
 
 	tensors map[string]formats.Tensor
 	close   []io.Closer
+}
+
+// MetadataFile is the name under which a GGUF's metadata travels: a GGUF file
+// of its own, without tensors.
+const MetadataFile = "metadata.gguf"
+
+// New returns a model of a graph and the tensors that it reads, by their names
+// there. Closing it closes the files behind them.
+func New(g *graph.Graph, tensors map[string]formats.Tensor, files ...io.Closer) *Model {
+	return &Model{Graph: g, tensors: tensors, close: files}
 }
 
 // A File is an attached file, byte for byte.
@@ -64,6 +78,13 @@ func (m *Model) Tensor(name string) formats.Tensor {
 		panic(fmt.Sprintf("model: no tensor %q in the graph", name))
 	}
 	return t
+}
+
+// Find returns a tensor of the graph by its name, false where the model has none
+// of it.
+func (m *Model) Find(name string) (formats.Tensor, bool) {
+	t, ok := m.tensors[name]
+	return t, ok
 }
 
 // Tensors returns the tensors of the graph in the order of [Graph.Weights].

@@ -45,6 +45,18 @@ func (m *Model) Pack() (nstf.Meta, []nstf.Item, error) {
 	return meta, items, nil
 }
 
+// Inputs returns the paths of all files that the model was read from: those of Sources,
+// and configuration, tokenizer and index beside them.
+func (m *Model) Inputs() []string {
+	paths := m.Sources()
+	for _, c := range m.close {
+		if d, ok := c.(*hf.Dir); ok {
+			paths = append(paths, d.Paths()...)
+		}
+	}
+	return paths
+}
+
 // Sources returns the paths of the files that hold the tensors.
 func (m *Model) Sources() []string {
 	var paths []string

@@ -2,9 +2,7 @@ package model
 
 import (
 	"encoding/json"
-	"maps"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/nstf/nstf/formats/gguf"
@@ -19,7 +17,7 @@ func (m *Model) Tokenizer() (*tokenizer.Tokenizer, error) {
 		if err != nil {
 			return nil, err
 		}
-		return tokenizer.FromGGUF(m.Path, ggufMetadata{f})
+		return TokenizerOfGGUF(m.Path, f)
 	}
 	get := func(name string) []byte {
 		p, _ := m.File(name)
@@ -51,16 +49,16 @@ func (m *Model) chatTemplate() []byte {
 func (m *Model) namedTemplates() map[string][]byte {
 	out := map[string][]byte{}
 	for _, f := range m.Files {
-		if name, ok := templateName(f.Name); ok {
+		if name, ok := TemplateName(f.Name); ok {
 			out[name] = f.Data
 		}
 	}
 	return out
 }
 
-// templateName returns the name of the chat template in a file of
+// TemplateName returns the name of the chat template in a file of
 // [hf.TemplateDir], false for other files.
-func templateName(file string) (string, bool) {
+func TemplateName(file string) (string, bool) {
 	dir, base := path.Split(file)
 	name, ok := strings.CutSuffix(base, ".jinja")
 	return name, ok && dir == hf.TemplateDir+"/"
@@ -82,48 +80,12 @@ func (m *Model) HasTokenizer() bool {
 	return ok
 }
 
+// TokenizerOfGGUF reads the tokenizer in a GGUF's metadata. Errors name path.
+func TokenizerOfGGUF(path string, f *gguf.File) (*tokenizer.Tokenizer, error) {
+	return tokenizer.FromGGUF(path, ggufMetadata{f})
+}
+
 // ggufMetadata is a GGUF as the tokenizer reads it.
 type ggufMetadata struct{ f *gguf.File }
 
 func (m ggufMetadata) Get(key string) (any, bool) { return m.f.Get(key) }
-
-// tokenizerFiles writes a tokenizer as the files of a Hugging Face directory.
-func tokenizerFiles(t *tokenizer.Tokenizer) ([]File, error) {
-	data, err := t.JSON()
-	if err != nil {
-		return nil, err
-	}
-	files := []File{{"tokenizer.json", data}}
-	config := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": false}
-	templates := t.ChatTemplates()
-	if source, ok := templates["default"]; ok && len(templates) == 1 {
-		files = append(files, File{"chat_template.jinja", []byte(source)})
-	} else if len(templates) > 0 {
-		config["chat_template"] = templateList(templates)
-	}
-	generation := map[string]any{}
-	for name, id := range map[string]func() (int32, bool){"bos": t.BOS, "eos": t.EOS} {
-		if n, ok := id(); ok {
-			config[name+"_token"], _ = t.Piece(n)
-			generation[name+"_token_id"] = n
-		}
-	}
-	for name, content := range map[string]map[string]any{"tokenizer_config.json": config, "generation_config.json": generation} {
-		p, err := json.MarshalIndent(content, "", "  ")
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, File{name, append(p, '\n')})
-	}
-	return files, nil
-}
-
-// templateList is how tokenizer_config.json writes several chat templates. A
-// name in it may be any text, unlike one of a file.
-func templateList(templates map[string]string) []map[string]string {
-	var out []map[string]string
-	for _, name := range slices.Sorted(maps.Keys(templates)) {
-		out = append(out, map[string]string{"name": name, "template": templates[name]})
-	}
-	return out
-}

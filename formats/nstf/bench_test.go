@@ -9,6 +9,7 @@ import (
 
 	"github.com/zeebo/blake3"
 
+	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/tensor"
 )
 
@@ -92,7 +93,7 @@ func BenchmarkWrite(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "x.nstf")
 	b.SetBytes(f.Size())
 	for b.Loop() {
-		if err := Write(path, meta(), items, WriteOptions{}); err != nil {
+		if err := Write(atomicfile.Scratch(path), meta(), items, WriteOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -101,7 +102,7 @@ func BenchmarkWrite(b *testing.B) {
 func BenchmarkVerify(b *testing.B) {
 	f := benchFile(b)
 	path := filepath.Join(b.TempDir(), "x.nstf")
-	if err := Write(path, meta(), benchItems(f), WriteOptions{}); err != nil {
+	if err := Write(atomicfile.Scratch(path), meta(), benchItems(f), WriteOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	p, err := Open(path)
@@ -124,7 +125,7 @@ func BenchmarkOpen(b *testing.B) {
 		items = append(items, f32("model.layers."+strconv.Itoa(i)+".self_attn.q_proj.weight", 1))
 	}
 	path := filepath.Join(b.TempDir(), "x.nstf")
-	if err := Write(path, meta(), items, WriteOptions{}); err != nil {
+	if err := Write(atomicfile.Scratch(path), meta(), items, WriteOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {

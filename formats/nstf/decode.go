@@ -2,6 +2,7 @@ package nstf
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"unicode/utf8"
 
@@ -13,8 +14,10 @@ import (
 type decoder struct {
 	cursor
 	src       io.ReaderAt
-	dataStart int64 // file offset of the data section
+	origin    *origin // of src, for guards
+	dataStart int64   // file offset of the data section
 	dataSize  int64
+	stored    bool // takes schemes, forms, types and encodings that are not known
 }
 
 // A section is one value of the header's object, still unparsed.
@@ -25,6 +28,7 @@ func newDecoder(p []byte, file string, src io.ReaderAt, dataStart, fileSize int6
 	return &decoder{
 		cursor:    cursor{p: p, file: file, base: preambleSize},
 		src:       src,
+		origin:    &origin{src, file, dataStart},
 		dataStart: dataStart,
 		dataSize:  fileSize - dataStart,
 	}
@@ -139,6 +143,18 @@ func (d *decoder) hash() (Hash, error) {
 		return h, d.failAt(at, "hash %s is not 64 lower-case hexadecimal digits", quoteBrief([]byte(s)))
 	}
 	return h, nil
+}
+
+// unknown refuses what this program does not know, or notes it where nothing is decoded.
+func (d *decoder) unknown(note *string, at int, format string, args ...any) error {
+	if !d.stored {
+		return &formats.UnsupportedError{File: d.file, Tensor: d.where, Offset: d.base + int64(at), Feature: fmt.Sprintf(format, args...),
+			Hint: "use a newer release of nstf; inspect and verify show what this one cannot decode"}
+	}
+	if *note == "" {
+		*note = fmt.Sprintf(format, args...)
+	}
+	return nil
 }
 
 // require refuses the object that just ended, at at, where it lacks one of

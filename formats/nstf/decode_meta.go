@@ -1,5 +1,10 @@
 package nstf
 
+import (
+	"strings"
+	"unicode"
+)
+
 // Parsing of the header's attached files and provenance.
 
 func (d *decoder) files(h *header) error {
@@ -77,7 +82,7 @@ func (d *decoder) encoding(at int, f *fileRecord) error {
 			return d.failAt(at, "%d bytes decoded are more than %d times the %d stored", f.decoded, MaxRatio, f.size)
 		}
 	default:
-		return d.unsupported(at, "encoding %q", f.encoding)
+		return d.unknown(&f.unknown, at, "encoding %q", f.encoding)
 	}
 	return nil
 }
@@ -88,9 +93,9 @@ func (d *decoder) provenance(h *header) error {
 	err := d.object(func(key string) (err error) {
 		switch key {
 		case "tool":
-			p.Tool, err = d.str()
+			p.Tool, err = d.shown()
 		case "flags":
-			p.Flags, err = d.strings()
+			p.Flags, err = d.allShown()
 		case "sources":
 			err = d.array(func(int) error {
 				s, err := d.source()
@@ -98,9 +103,9 @@ func (d *decoder) provenance(h *header) error {
 				return err
 			})
 		case "notes":
-			p.Notes, err = d.strings()
+			p.Notes, err = d.allShown()
 		case "created":
-			p.Created, err = d.str()
+			p.Created, err = d.shown()
 		default:
 			return d.skip()
 		}
@@ -140,10 +145,20 @@ func (d *decoder) source() (s Source, err error) {
 	return s, err
 }
 
-func (d *decoder) strings() ([]string, error) {
+// shown parses a string that is shown to people.
+func (d *decoder) shown() (string, error) {
+	at := d.i
+	s, err := d.str()
+	if err == nil && strings.ContainsFunc(s, unicode.IsControl) {
+		err = d.failAt(at, "control character in the provenance: %s", quoteBrief([]byte(s)))
+	}
+	return s, err
+}
+
+func (d *decoder) allShown() ([]string, error) {
 	var out []string
 	err := d.array(func(int) error {
-		s, err := d.str()
+		s, err := d.shown()
 		out = append(out, s)
 		return err
 	})

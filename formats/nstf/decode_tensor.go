@@ -18,14 +18,21 @@ func (d *decoder) tensors(h *header) error {
 	most := min((len(d.p)-d.i)/minTensor, MaxTensors)
 	h.tensors = make([]tensorRecord, 0, most)
 	h.byName = make(map[string]int, most)
-	return d.array(func(i int) error {
+	err := d.array(func(i int) error {
 		at := d.i
 		if i >= MaxTensors {
 			return d.fail("more than %d tensors", MaxTensors)
 		}
-		r, err := d.tensor()
+		var unknown string
+		r, err := d.tensor(&unknown)
 		if err != nil {
 			return err
+		}
+		if unknown != "" {
+			if h.unknown == nil {
+				h.unknown = map[int]string{}
+			}
+			h.unknown[i] = unknown
 		}
 		if _, double := h.byName[r.Name]; double {
 			return d.failAt(at, "two tensors of this name")
@@ -35,11 +42,21 @@ func (d *decoder) tensors(h *header) error {
 		d.where = ""
 		return nil
 	})
+	for i := range h.tensors {
+		if g := h.tensors[i].guard; g != nil {
+			g.record = &h.tensors[i]
+		}
+	}
+	return err
 }
 
-// tensor parses one tensor and holds it to its form and scheme.
-func (d *decoder) tensor() (r tensorRecord, err error) {
+// tensor parses one tensor and holds it to its form and scheme, or notes which of them is
+// not known.
+func (d *decoder) tensor(unknown *string) (r tensorRecord, err error) {
 	begin := d.i
+	if d.src != nil {
+		r.guard = &guard{at: d.origin}
+	}
 	err = d.object(func(key string) (err error) {
 		at := d.i
 		switch key {
@@ -63,7 +80,7 @@ func (d *decoder) tensor() (r tensorRecord, err error) {
 		case "passthrough":
 			r.Passthrough, err = d.boolean()
 		case "parts":
-			err = d.parts(&r)
+			err = d.parts(&r, unknown)
 		case "hash":
 			r.hash, err = d.hash()
 		default:
@@ -78,13 +95,16 @@ func (d *decoder) tensor() (r tensorRecord, err error) {
 		return r, err
 	}
 	if _, ok := form.ByName(r.Form); !ok {
-		return r, d.unsupported(begin, "form %q", r.Form)
+		return r, d.unknown(unknown, begin, "form %q", r.Form)
 	}
 	if r.Form == denseForm {
 		r.Form = ""
 	}
-	if err := d.bindFactors(&r, begin); err != nil {
+	if err := d.bindFactors(&r, begin, unknown); err != nil || *unknown != "" {
 		return r, err
+	}
+	if _, ok := scheme.ByName(r.Scheme); !ok && r.Form == "" {
+		return r, d.unknown(unknown, begin, "scheme %q", r.Scheme)
 	}
 	return r, d.place(begin, form.Check(&r.Tensor))
 }
@@ -125,7 +145,7 @@ func (d *decoder) factors(r *tensorRecord) error {
 
 // bindFactors deals the parts out to the factors, as many to each as its
 // scheme's page says.
-func (d *decoder) bindFactors(r *tensorRecord, begin int) error {
+func (d *decoder) bindFactors(r *tensorRecord, begin int, unknown *string) error {
 	if (r.Form == "") != (len(r.Factors) == 0) {
 		return d.failAt(begin, "%d factors in a tensor of this form", len(r.Factors))
 	}
@@ -134,7 +154,7 @@ func (d *decoder) bindFactors(r *tensorRecord, begin int) error {
 		f := &r.Factors[i]
 		s, ok := scheme.ByName(f.Scheme)
 		if !ok {
-			return d.unsupported(begin, "scheme %q of factor %q", f.Scheme, f.Name)
+			return d.unknown(unknown, begin, "scheme %q", f.Scheme)
 		}
 		specs, err := s.Parts(f.Shape, f.Params)
 		if err != nil {
@@ -198,14 +218,14 @@ func (d *decoder) params() (map[string]int64, error) {
 	return params, err
 }
 
-func (d *decoder) parts(r *tensorRecord) error {
+func (d *decoder) parts(r *tensorRecord, unknown *string) error {
 	d.peek()
 	at := d.i
 	err := d.array(func(i int) error {
 		if i >= MaxParts {
 			return d.fail("more than %d parts", MaxParts)
 		}
-		p, offset, err := d.part()
+		p, offset, err := d.part(r, unknown)
 		r.Parts = append(r.Parts, p)
 		r.offsets = append(r.offsets, offset)
 		return err
@@ -216,7 +236,7 @@ func (d *decoder) parts(r *tensorRecord) error {
 	return err
 }
 
-func (d *decoder) part() (p formats.Part, offset int64, err error) {
+func (d *decoder) part(r *tensorRecord, unknown *string) (p formats.Part, offset int64, err error) {
 	begin := d.i
 	var size int64
 	err = d.object(func(key string) (err error) {
@@ -228,7 +248,7 @@ func (d *decoder) part() (p formats.Part, offset int64, err error) {
 			var name string
 			if name, err = d.id("dtype"); err == nil {
 				if p.DType = tensor.ParseDType(name); p.DType == tensor.Invalid {
-					err = d.unsupported(at, "dtype %q", name)
+					err = d.unknown(unknown, at, "dtype %q", name)
 				}
 			}
 		case "shape":
@@ -248,8 +268,17 @@ func (d *decoder) part() (p formats.Part, offset int64, err error) {
 	if err == nil {
 		err = d.inside(begin, offset, size)
 	}
+	if err == nil && d.stored && p.DType != tensor.Invalid {
+		if want, sizeErr := tensor.Size(p.DType, p.Shape); sizeErr != nil || want != size {
+			err = d.failAt(begin, "part %q has %d bytes, which %v of %v does not take", p.Name, size, p.Shape, p.DType)
+		}
+	}
 	if err == nil {
-		p.Data = tensor.NewBlob(d.src, d.dataStart+offset, size)
+		if g := r.guard; g != nil {
+			p.Data = tensor.NewBlob(g, d.dataStart+offset, size)
+		} else {
+			p.Data = tensor.NewBlob(d.src, d.dataStart+offset, size)
+		}
 	}
 	return p, offset, err
 }

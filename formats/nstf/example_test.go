@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/tensor"
 )
@@ -32,7 +33,7 @@ func Example() {
 		Files:      []nstf.File{{Name: "chat_template.jinja", Data: []byte("{{ messages }}")}},
 		Provenance: nstf.Provenance{Tool: "example 1"},
 	}
-	if err := nstf.Write(path, meta, []nstf.Item{{Tensor: w}}, nstf.WriteOptions{}); err != nil {
+	if err := nstf.Write(atomicfile.Scratch(path), meta, []nstf.Item{{Tensor: w}}, nstf.WriteOptions{}); err != nil {
 		panic(err)
 	}
 

@@ -51,13 +51,14 @@ func packFile(enc *zstd.Encoder, f File) fileRecord {
 func (p *Package) Files() []FileInfo {
 	out := make([]FileInfo, len(p.header.files))
 	for i, f := range p.header.files {
-		out[i] = FileInfo{Name: f.name, Size: f.decoded, Stored: f.size}
+		out[i] = FileInfo{Name: f.name, Size: f.decoded, Stored: f.size, Unknown: f.unknown}
 	}
 	return out
 }
 
 // File returns an attached file as it was, after checking its hash. Where
-// there is none of this name, the error is fs.ErrNotExist.
+// there is none of this name, the error is fs.ErrNotExist; one whose encoding
+// is not known is a [*formats.UnsupportedError].
 func (p *Package) File(name string) ([]byte, error) {
 	i, ok := slices.BinarySearchFunc(p.header.files, name, func(f fileRecord, name string) int {
 		return cmp.Compare(f.name, name)
@@ -69,6 +70,24 @@ func (p *Package) File(name string) ([]byte, error) {
 }
 
 func (p *Package) readFile(f *fileRecord) ([]byte, error) {
+	stored, err := p.readStored(f)
+	switch {
+	case err != nil:
+		return nil, err
+	case f.unknown != "":
+		return nil, formats.Unsupportedf(p.path, f.name, "%s", f.unknown)
+	case f.encoding == encodingNone:
+		return stored, nil
+	}
+	data, err := unzstd(stored, f.decoded)
+	if err != nil {
+		return nil, &formats.FormatError{File: p.path, Tensor: f.name, Offset: p.dataStart + f.offset, Reason: "zstd", Err: err}
+	}
+	return data, nil
+}
+
+// readStored returns a file's bytes as they are stored, after checking their hash.
+func (p *Package) readStored(f *fileRecord) ([]byte, error) {
 	stored := make([]byte, f.size)
 	at := p.dataStart + f.offset
 	if _, err := io.ReadFull(io.NewSectionReader(p.src, at, f.size), stored); err != nil {
@@ -77,14 +96,7 @@ func (p *Package) readFile(f *fileRecord) ([]byte, error) {
 	if got := Hash(blake3.Sum256(stored)); got != f.hash {
 		return nil, damaged(p.path, f.name, at, f.size, got, f.hash)
 	}
-	if f.encoding == encodingNone {
-		return stored, nil
-	}
-	data, err := unzstd(stored, f.decoded)
-	if err != nil {
-		return nil, &formats.FormatError{File: p.path, Tensor: f.name, Offset: at, Reason: "zstd", Err: err}
-	}
-	return data, nil
+	return stored, nil
 }
 
 // unzstd decodes a stream of exactly size bytes. The output's capacity is

@@ -32,7 +32,7 @@ func TestDiskFillsUp(t *testing.T) {
 		}
 	}
 	items := []Item{blobItem("w", tensor.BytesBlob(make([]byte, 3*chunk)))}
-	err := Write(filepath.Join(dir, "x.nstf"), meta(), items, WriteOptions{Progress: fill})
+	err := Write(atomicfile.Scratch(filepath.Join(dir, "x.nstf")), meta(), items, WriteOptions{Progress: fill})
 	var full *atomicfile.DiskFullError
 	if !errors.As(err, &full) || !errors.Is(err, unix.ENOSPC) || full.Needed < 3*chunk {
 		t.Errorf("got %v, want a DiskFullError", err)

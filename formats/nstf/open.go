@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 
 	"github.com/zeebo/blake3"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/tensor"
 )
 
 // A Package is an open package. Its tensors are read, or mapped, when they
@@ -33,12 +33,22 @@ type Package struct {
 // Its errors are a [*formats.FormatError] where the file is damaged or lies,
 // a [*formats.UnsupportedError] where it needs a newer program, or what the
 // system says about the file.
-func Open(path string) (*Package, error) {
-	f, err := tensor.OpenFile(path)
+func Open(path string) (*Package, error) { return openFile(path, false) }
+
+// OpenStored opens a package for a program that lists, verifies or hands on what is stored
+// and decodes no tensor (T4 in docs/nstf.md). Where [Open] refuses a scheme, a form, an
+// element type or an encoding that is not known, it takes the entry as it stands: all but
+// the parameters and parts that a scheme's page would ask for is checked, and
+// [Package.Unknown], [Package.UnknownOf] and [FileInfo] say what was not known. Its errors are those of
+// Open.
+func OpenStored(path string) (*Package, error) { return openFile(path, true) }
+
+func openFile(path string, stored bool) (*Package, error) {
+	f, err := formats.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
-	p, err := open(f, f.Size(), path)
+	p, err := openAs(f, f.Size(), path, stored)
 	if err != nil {
 		f.Close()
 		return nil, err
@@ -49,12 +59,19 @@ func Open(path string) (*Package, error) {
 
 // open reads a package of size bytes from src.
 func open(src io.ReaderAt, size int64, path string) (*Package, error) {
+	return openAs(src, size, path, false)
+}
+
+// openAs reads a package; stored takes what is not known.
+func openAs(src io.ReaderAt, size int64, path string, stored bool) (*Package, error) {
 	p := &Package{path: path, size: size, src: src}
 	head, err := p.preamble()
 	if err != nil {
 		return nil, err
 	}
-	if p.header, err = newDecoder(head, path, src, p.dataStart, size).decode(); err != nil {
+	d := newDecoder(head, path, src, p.dataStart, size)
+	d.stored = stored
+	if p.header, err = d.decode(); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -156,6 +173,35 @@ func (p *Package) Tensors() []Item {
 		items[i] = p.header.tensors[i].Item
 	}
 	return items
+}
+
+// Unknown lists what of a package opened by [OpenStored] this program does not know,
+// such as `scheme "q9"`, each once, in the order of the header.
+func (p *Package) Unknown() []string {
+	var out []string
+	note := func(what string) {
+		if what != "" && !slices.Contains(out, what) {
+			out = append(out, what)
+		}
+	}
+	for i := range p.header.files {
+		note(p.header.files[i].unknown)
+	}
+	for _, i := range slices.Sorted(maps.Keys(p.header.unknown)) {
+		note(p.header.unknown[i])
+	}
+	return out
+}
+
+// UnknownOf says what keeps this program from decoding a tensor of a package opened by
+// [OpenStored], such as `scheme "q9"`; "" where it is known. A part of an unknown type has
+// the type [tensor.Invalid].
+func (p *Package) UnknownOf(name string) string {
+	i, ok := p.header.byName[name]
+	if !ok {
+		return ""
+	}
+	return p.header.unknown[i]
 }
 
 // Tensor returns the tensor of this name.

@@ -2,6 +2,7 @@ package nstf
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/nstf/nstf/formats"
 )
@@ -24,6 +25,8 @@ type FileInfo struct {
 	Name   string
 	Size   int64 // bytes of the file
 	Stored int64 // bytes it takes in the package
+	// Unknown says what keeps this program from decoding the file; "" from [Open].
+	Unknown string
 }
 
 // Meta is what a package holds besides tensors.
@@ -42,6 +45,23 @@ type Provenance struct {
 	Sources []Source // what it read, in its order
 	Notes   []string // what whoever uses the package should know
 	Created string   // time in RFC 3339, or "" for a reproducible package
+}
+
+// Spelled returns p with its control characters spelled, as a package must have them
+// (H13): arguments and names of files come from anywhere.
+func (p Provenance) Spelled() Provenance {
+	p.Tool, p.Created = formats.Printable(p.Tool), formats.Printable(p.Created)
+	p.Flags, p.Notes, p.Sources = slices.Clone(p.Flags), slices.Clone(p.Notes), slices.Clone(p.Sources)
+	for i, s := range p.Flags {
+		p.Flags[i] = formats.Printable(s)
+	}
+	for i, s := range p.Notes {
+		p.Notes[i] = formats.Printable(s)
+	}
+	for i, s := range p.Sources {
+		p.Sources[i].Name = formats.Printable(s.Name)
+	}
+	return p
 }
 
 // A Source is a file that a package was made from.
@@ -64,6 +84,7 @@ type header struct {
 	model      json.RawMessage
 	tensors    []tensorRecord
 	byName     map[string]int // index into tensors; when reading
+	unknown    map[int]string // what keeps tensors from being decoded; when reading
 }
 
 // A tensorRecord is an Item and where its parts lie. offsets count from the
@@ -72,6 +93,7 @@ type tensorRecord struct {
 	Item
 	offsets []int64
 	hash    Hash
+	guard   *guard // what the parts are read through; nil while a package is written
 }
 
 // extent returns where the parts begin and end, gaps between them included.
@@ -88,6 +110,7 @@ type fileRecord struct {
 	size     int64 // stored
 	decoded  int64
 	hash     Hash // of the stored bytes
+	unknown  string
 
 	stored []byte // when writing
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/tensor"
 )
 
@@ -42,7 +43,7 @@ func TestOverhead(t *testing.T) {
 	defer src.Close()
 	items := bf16Tensors(t, src)
 	path := filepath.Join(t.TempDir(), "base.nstf")
-	if err := Write(path, m, items, WriteOptions{}); err != nil {
+	if err := Write(atomicfile.Scratch(path), m, items, WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := Open(path)

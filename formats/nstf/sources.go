@@ -3,7 +3,6 @@ package nstf
 import (
 	"context"
 	"io"
-	"os"
 
 	"github.com/zeebo/blake3"
 
@@ -13,18 +12,19 @@ import (
 // HashFile hashes a whole file and returns its size. It stops when the
 // context ends.
 func HashFile(ctx context.Context, path string) (size int64, hash Hash, err error) {
-	f, err := os.Open(path)
+	f, err := formats.OpenFile(path)
 	if err != nil {
 		return 0, hash, err
 	}
 	defer f.Close()
 	h := blake3.New()
 	buf := make([]byte, chunk)
+	r := io.NewSectionReader(f, 0, f.Size())
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return size, hash, err
 		}
-		n, err := f.Read(buf)
+		n, err := r.Read(buf)
 		h.Write(buf[:n])
 		size += int64(n)
 		if err == io.EOF {

@@ -19,6 +19,18 @@ type badVector struct {
 	build               func(t testing.TB) []byte
 }
 
+// listed says what a program meets that only lists these vectors, which are unsupported to
+// others: "whole" where it opens and verifies them, or the layer that fails.
+func listed() map[string]string {
+	return map[string]string{
+		"T4-scheme": "whole", "T4-scheme-case": "whole", "T4-scheme-parts": "whole", "T11-scheme": "whole",
+		"T4-scheme-size": "header", "T4-scheme-apart": "layout", "T4-scheme-damaged": "verify",
+		"T6-form": "whole", "T6-form-factors": "whole",
+		"T8-dtype": "whole", "T8-dtype-size": "whole",
+		"F3-encoding": "whole", "F3-encoding-size": "whole", "F3-encoding-damaged": "verify",
+	}
+}
+
 func multiPart() Item {
 	return coded("multi", "affine", 5, map[string]int64{"bits": 4, "group": 32, "scale": 2, "zero": 9}, 2, 96)
 }
@@ -133,6 +145,7 @@ func badPreambles() []badVector {
 		{must: "P1", name: "text-mode", says: "not an NSTF package", what: "CR LF turned into LF on the way",
 			build: func(t testing.TB) []byte { return bytes.Replace(minimal(t), []byte("\r\n"), []byte("\n"), 1) }},
 		{must: "P1", name: "nothing", says: "not an NSTF package", what: "no byte at all", build: func(testing.TB) []byte { return nil }},
+		{must: "P1", name: "seven-bytes", says: "not an NSTF package", what: "the magic without its last byte", build: func(t testing.TB) []byte { return minimal(t)[:7] }},
 		{must: "P2", name: "version-zero", says: "version 0", what: "version 0", build: one(8, 0)},
 		{must: "P2", name: "version-newer", says: "version 2", what: "version 2, valid otherwise",
 			build: func(t testing.TB) []byte { return rehash(poke(bare(t), 8, 2)) }},
@@ -146,6 +159,8 @@ func badPreambles() []badVector {
 			build: func(t testing.TB) []byte { d := minimal(t); return d[:len(d)-pageSize] }},
 		{must: "P5", name: "extended", says: "truncated or extended", what: "a page more than announced",
 			build: func(t testing.TB) []byte { return append(minimal(t), make([]byte, pageSize)...) }},
+		{must: "P5", name: "ten-bytes", says: "truncated", what: "10 bytes, the magic among them",
+			build: func(t testing.TB) []byte { return minimal(t)[:10] }},
 		{must: "P5", name: "preamble-cut", says: "truncated", what: "63 bytes",
 			build: func(t testing.TB) []byte { return minimal(t)[:63] }},
 		{must: "P5", name: "unaligned", says: "not a multiple", what: "file and its size not a multiple of 4096",
@@ -229,6 +244,10 @@ func badHeaders() []badVector {
 		headerCase("H10", "model-null", "the model's object", "the model is null", bare, `{"arch":"none"}`, `null`),
 		headerCase("H12", "hash-short", "64 lower-case", "a hash of 63 digits", bare, `"hash":"`, `"hash":"0","x":"`),
 		headerCase("H12", "hash-upper", "64 lower-case", "a hash in upper case", bare, `"hash":"`, `"hash":"`+strings.Repeat("AB", 32)+`","x":"`),
+		headerCase("H13", "provenance-escape", "control character in the provenance", "a tool that sets the terminal's title", bare, `"tool":"`, `"tool":"\u001b]0;x\u0007`),
+		headerCase("H13", "provenance-flag-c1", "control character in the provenance", "a flag with a control character of C1", bare, `"flags":[`, `"flags":["a\u009b2J"`),
+		headerCase("H13", "provenance-note-newline", "control character in the provenance", "a note of two lines", bare, `"sources":[]`, `"sources":[],"notes":["a\nb"]`),
+		headerCase("H13", "provenance-created", "control character in the provenance", "a time with DEL", bare, `"sources":[]`, `"sources":[],"created":"2026\u007f"`),
 		headerCase("H12", "hash-letters", "64 lower-case", "a hash with a letter beyond f", bare, `"hash":"`, `"hash":"`+strings.Repeat("g", 64)+`","x":"`),
 	}
 	for _, key := range []string{"requires", "provenance", "files", "model", "tensors"} {
@@ -272,12 +291,21 @@ func badTensors() []badVector {
 		headerCase("T3", "negative", "negative", "a negative dimension", bare, `"shape":[0,2]`, `"shape":[-1,-2]`),
 		headerCase("T3", "overflow-behind-zero", "overflow", "rows overflow where a zero hides it", bare, `"shape":[0,2]`, `"shape":[4294967296,4294967296,0]`),
 		unsupported(headerCase("T4", "scheme", `scheme "q99_x"`, "a scheme that does not exist", bare, `"scheme":"f32"`, `"scheme":"q99_x"`)),
+		unsupported(headerCase("T4", "scheme-parts", `scheme "q99_x"`, "a scheme that does not exist, of four parts and parameters",
+			func(t testing.TB) []byte { return pack(t, meta(), multiPart(), f32("after", 1)) }, `"scheme":"affine"`, `"scheme":"q99_x"`)),
+		unsupported(headerCase("T4", "scheme-size", `scheme "q99_x"`, "a scheme that does not exist, and a part whose size its type denies", minimal,
+			`"scheme":"f32"`, `"scheme":"q99_x"`, `"size":8`, `"size":7`)),
+		unsupported(headerCase("T4", "scheme-apart", `scheme "q99_x"`, "a scheme that does not exist, and parts too far apart",
+			func(t testing.TB) []byte { return pack(t, meta(), multiPart()) }, `"scheme":"affine"`, `"scheme":"q99_x"`, `"offset":128`, `"offset":192`)),
+		unsupported(headerCase("T4", "scheme-damaged", `scheme "q99_x"`, "a scheme that does not exist, and another hash than that of the bytes", minimal,
+			`"scheme":"f32"`, `"scheme":"q99_x"`, `"hash":"8`, `"hash":"9`)),
 		unsupported(headerCase("T4", "scheme-case", `scheme "F32"`, "a scheme in upper case", bare, `"scheme":"f32"`, `"scheme":"F32"`)),
 		headerCase("T5", "parameter-unknown", `no parameter "group"`, "a parameter that the scheme lacks", bare, `"scheme":"f32"`, `"scheme":"f32","params":{"group":1}`),
 		headerCase("T5", "parameter-string", "should stand", "a parameter in quotes", bare, `"scheme":"f32"`, `"scheme":"f32","params":{"group":"1"}`),
 		headerCase("H11", "parameters-33", "more than 32 parameters", "33 parameters", bare, `"scheme":"f32"`, strings.TrimSuffix(params, ",")+"}"),
 		unsupported(headerCase("T6", "form", `form "liquid"`, "a form that does not exist", bare, `"form":"dense"`, `"form":"liquid"`)),
 		headerCase("T7", "parts-none", "without parts", "no part", minimal, part, ``),
+		headerCase("T7", "parts-none-of-none", "without parts", "no part of a tensor without elements", bare, `{"name":"data","dtype":"f32","shape":[0,2],"offset":0,"size":0}`, ``),
 		headerCase("T7", "parts-two", "2 parts", "a part more than the scheme has", minimal, part, part+","+part),
 		headerCase("H11", "parts-17", "more than 16 parts", "17 parts", minimal, part, strings.Repeat(part+",", 16)+part),
 		headerCase("T7", "part-name", `part "dada"`, "a part of another name than the scheme's", bare, `"name":"data"`, `"name":"dada"`),
@@ -285,6 +313,8 @@ func badTensors() []badVector {
 		headerCase("T7", "part-shape", "shape [2 1]", "a part of another shape than the scheme's", minimal, `"dtype":"f32","shape":[1,2]`, `"dtype":"f32","shape":[2,1]`),
 		headerCase("T7", "part-size", "4 bytes instead of 8", "a part of another size than its shape's", minimal, `"size":8`, `"size":4`),
 		headerCase("T7", "block", "not a multiple", "rows that the scheme's block does not divide", minimal, `"scheme":"f32"`, `"scheme":"q4_0"`),
+		unsupported(headerCase("T8", "dtype-size", `dtype "f7"`, "an element type that does not exist, of a size that nobody can check", minimal,
+			`"scheme":"f32"`, `"scheme":"q99_x"`, `"dtype":"f32"`, `"dtype":"f7"`)),
 		unsupported(headerCase("T8", "dtype", `dtype "f7"`, "an element type that does not exist", bare, `"dtype":"f32"`, `"dtype":"f7"`)),
 		headerCase("T9", "passthrough", "true or false", "passthrough is a number", bare, `"form"`, `"passthrough":1,"form"`),
 		headerCase("T10", "dense-factors", "1 factors in", "a dense tensor with a factor", bare, `"form":"dense"`, `"form":"dense","factors":[{"name":"a","shape":[0,2],"scheme":"f32"}]`),
@@ -296,6 +326,7 @@ func badTensors() []badVector {
 		headerCase("T11", "part-name", "where one of factor", "a part under the name of another factor", low, `"name":"b.data"`, `"name":"a.data"`),
 		headerCase("T11", "part-more", "belongs to no factor", "a part that no factor has", low, `"name":"b.data"`, `"name":"b.data","dtype":"f32","shape":[2,3],"offset":64,"size":24},{"name":"d.data"`),
 		headerCase("T11", "part-less", "too few parts", "a factor without its part", low, `,{"name":"b.data","dtype":"f32","shape":[2,3],"offset":64,"size":24}`, ``),
+		unsupported(headerCase("T6", "form-factors", `form "liquid"`, "a form that does not exist, with factors", low, `"form":"lowrank"`, `"form":"liquid"`)),
 		unsupported(headerCase("T11", "scheme", `scheme "q99_x"`, "a factor's scheme that does not exist", low, `"scheme":"f32"`, `"scheme":"q99_x"`)),
 	}
 }
@@ -314,6 +345,10 @@ func badFiles() []badVector {
 		name("name-empty", "empty name", "an empty name", `""`),
 		headerCase("F2", "order", "does not sort after", "names not ascending", hollow, `"name":"b.txt"`, `"name":"Z"`),
 		headerCase("F2", "name-twice", "does not sort after", "two files of one name", hollow, `"name":"b.txt"`, `"name":"a.txt"`),
+		unsupported(headerCase("F3", "encoding-size", `encoding "brotli"`, "an encoding that does not exist, of another size decoded", filed,
+			`"encoding":"none","decoded":5`, `"encoding":"brotli","decoded":50000`)),
+		unsupported(headerCase("F3", "encoding-damaged", `encoding "brotli"`, "an encoding that does not exist, and another hash than that of the bytes", filed,
+			`"encoding":"none","decoded":5`, `"encoding":"brotli","decoded":50000`, `"hash":"`, `"hash":"`+strings.Repeat("0", 64)+`","x":"`)),
 		unsupported(headerCase("F3", "encoding", `encoding "brotli"`, "an encoding that does not exist", hollow, `"encoding":"none"`, `"encoding":"brotli"`)),
 		headerCase("F4", "size", "cannot be 6 bytes", "stored as it is, yet of another size", filed, `"decoded":5`, `"decoded":6`),
 		{"F5", "ratio", "header", "format", "more than 256 times", "257 times larger than stored, by its own account",

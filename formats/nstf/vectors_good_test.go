@@ -154,6 +154,14 @@ func goodVectors() []goodVector {
 			build: func(t testing.TB) []byte {
 				return pack(t, meta(), f32("scalar"), f32("none", 0, 4), f32("eight", 1, 2, 1, 2, 1, 2, 1, 2), f32("nothing", 7, 0))
 			}},
+		{name: "empty-extents", must: "L3", what: "tensors and a file of no bytes, several at one offset, behind and before others",
+			build: func(t testing.TB) []byte {
+				return pack(t, meta(File{"empty.txt", nil}), f32("first", 0), f32("a", 3), f32("none", 0, 4), f32("nothing", 7, 0), f32("large", 64, 257))
+			}},
+		{name: "odd-counts", must: "T7", what: "three elements of 4 bits in two bytes, five of 6 bits in four",
+			build: func(t testing.TB) []byte {
+				return pack(t, meta(), coded("nibbles", "f4_e2m1", 5, nil, 3), coded("sixes", "f6_e2m3", 0, nil, 1, 5))
+			}},
 		{name: "schemes", must: "T4", what: "block schemes next to plain ones",
 			build: func(t testing.TB) []byte {
 				return pack(t, meta(), coded("q", "q4_0", 1, nil, 2, 64), coded("k", "q4_k", 2, nil, 1, 256), coded("h", "bf16", 3, nil, 3))
@@ -164,7 +172,7 @@ func goodVectors() []goodVector {
 			build: func(t testing.TB) []byte {
 				m := meta()
 				m.Provenance = Provenance{
-					Tool: "nstf 1.0", Flags: []string{"--dtype", "bf16", "a\tb\x01"},
+					Tool: "nstf 1.0", Flags: []string{"--dtype", "bf16", "größe", `a\x01`},
 					Sources: []Source{{Role: "model", Name: "model.safetensors", Size: 123, Hash: Hash{1, 2, 3}},
 						{Role: "text", Name: "calib.jsonl", Size: 0, Hash: Hash{31: 255}}},
 					Notes: []string{"the source was quantized already"}, Created: "2026-01-02T03:04:05Z"}

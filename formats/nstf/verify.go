@@ -115,7 +115,11 @@ func attachedFile(f *fileRecord) check {
 		if err := context.Cause(w.ctx); err != nil {
 			return nil, err
 		}
-		_, err = w.p.readFile(f)
+		if f.unknown != "" {
+			_, err = w.p.readStored(f) // all that can be checked
+		} else {
+			_, err = w.p.readFile(f)
+		}
 		w.step(f.size)
 		var format *formats.FormatError
 		if errors.As(err, &format) {

@@ -55,7 +55,7 @@ func TestInterruptLeavesNothing(t *testing.T) {
 	dir, path := oldFile(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
-	err := Write(path, meta(), []Item{blobItem("big", tensor.BytesBlob(make([]byte, 5*chunk)))}, WriteOptions{
+	err := Write(atomicfile.Scratch(path), meta(), []Item{blobItem("big", tensor.BytesBlob(make([]byte, 5*chunk)))}, WriteOptions{
 		Context: ctx,
 		Progress: func(done, total int64) {
 			if calls++; calls == 2 {
@@ -88,7 +88,7 @@ func TestBadSourceLeavesNothing(t *testing.T) {
 	broken := errors.New("broken disk")
 	for name, f := range map[string]failing{"fails": {3 * chunk, broken}, "ends early": {3 * chunk, io.EOF}} {
 		dir, path := oldFile(t)
-		err := Write(path, meta(), []Item{blobItem("weights", tensor.NewBlob(f, 0, 5*chunk))}, WriteOptions{})
+		err := Write(atomicfile.Scratch(path), meta(), []Item{blobItem("weights", tensor.NewBlob(f, 0, 5*chunk))}, WriteOptions{})
 		if err == nil || !strings.Contains(err.Error(), `"weights"`) {
 			t.Errorf("%s: got %v, want an error that names the tensor", name, err)
 		}
@@ -138,7 +138,7 @@ func TestEveryWriteFails(t *testing.T) {
 
 func TestDiskFullIsAnnounced(t *testing.T) {
 	dir, path := oldFile(t)
-	err := Write(path, meta(), []Item{blobItem("huge", tensor.NewBlob(failing{}, 0, 1<<59))}, WriteOptions{})
+	err := Write(atomicfile.Scratch(path), meta(), []Item{blobItem("huge", tensor.NewBlob(failing{}, 0, 1<<59))}, WriteOptions{})
 	var full *atomicfile.DiskFullError
 	if !errors.As(err, &full) || full.Needed < 1<<59 {
 		t.Errorf("got %v, want a DiskFullError", err)
@@ -174,7 +174,7 @@ func TestWriterRefuses(t *testing.T) {
 	}
 	for _, c := range cases {
 		dir := t.TempDir()
-		err := Write(filepath.Join(dir, "x"), c.meta, c.items, WriteOptions{})
+		err := Write(atomicfile.Scratch(filepath.Join(dir, "x")), c.meta, c.items, WriteOptions{})
 		if family(err) == "neither" || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want an error with %q", c.name, err, c.says)
 		}
@@ -206,7 +206,7 @@ func TestSources(t *testing.T) {
 	m := meta()
 	m.Provenance.Sources = []Source{{Role: "model", Name: "model.safetensors", Path: src}, {Role: "text", Name: "t", Size: 3, Hash: Hash{9}}}
 	path := filepath.Join(dir, "x.nstf")
-	if err := Write(path, m, nil, WriteOptions{}); err != nil {
+	if err := Write(atomicfile.Scratch(path), m, nil, WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if m.Provenance.Sources[0].Size != 0 {
@@ -224,7 +224,7 @@ func TestSources(t *testing.T) {
 		}
 	}
 	m.Provenance.Sources[0].Path = filepath.Join(dir, "absent")
-	if err := Write(filepath.Join(dir, "y.nstf"), m, nil, WriteOptions{}); !errors.Is(err, os.ErrNotExist) {
+	if err := Write(atomicfile.Scratch(filepath.Join(dir, "y.nstf")), m, nil, WriteOptions{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("absent source: %v", err)
 	}
 }
@@ -247,7 +247,7 @@ func TestWriterMemory(t *testing.T) {
 	defer f.Close()
 	items := []Item{blobItem("a", f.Blob(0, size/2)), blobItem("b", f.Blob(size/2, size/2))}
 	path := filepath.Join(dir, "x")
-	allocated := allocations(func() { err = Write(path, meta(), items, WriteOptions{}) })
+	allocated := allocations(func() { err = Write(atomicfile.Scratch(path), meta(), items, WriteOptions{}) })
 	if err != nil {
 		t.Fatal(err)
 	}

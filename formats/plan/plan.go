@@ -21,7 +21,7 @@ import (
 	"slices"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 )
 
 // Version is what this program writes, and the newest that it reads.
@@ -70,16 +70,16 @@ type Tensor struct {
 	Name     string       `json:"name"`
 	Role     string       `json:"role"`
 	Shape    []int64      `json:"shape"`
-	Recipe   string       `json:"recipe"` // see ParseRecipe
-	Bytes    int64        `json:"bytes"`  // of all parts, padding not included
-	Error    float64      `json:"error"`  // tr(E H E') / tr(W H W')
-	Loss     float64      `json:"loss"`   // share of the predicted KL divergence
+	Recipe   Recipe       `json:"recipe"`
+	Bytes    int64        `json:"bytes"` // of all parts, padding not included
+	Error    float64      `json:"error"` // tr(E H E') / tr(W H W')
+	Loss     float64      `json:"loss"`  // share of the predicted KL divergence
 	RunnerUp *Alternative `json:"runner_up,omitempty"`
 }
 
 // An Alternative is a choice that was not taken.
 type Alternative struct {
-	Recipe string  `json:"recipe"`
+	Recipe Recipe  `json:"recipe"`
 	Bytes  int64   `json:"bytes"`
 	Error  float64 `json:"error"`
 	Loss   float64 `json:"loss"`
@@ -106,7 +106,7 @@ func (p *Plan) Tensor(name string) (*Tensor, bool) {
 
 // Check says whether a plan is one for this graph: it names every tensor of
 // it, in its shape, and none else.
-func (p *Plan) Check(file string, g *model.Graph) error {
+func (p *Plan) Check(file string, g *graph.Graph) error {
 	shapes := make(map[string][]int64, len(p.Tensors))
 	for i := range p.Tensors {
 		shapes[p.Tensors[i].Name] = p.Tensors[i].Shape
@@ -114,7 +114,7 @@ func (p *Plan) Check(file string, g *model.Graph) error {
 	for _, w := range g.Weights() {
 		shape, ok := shapes[w.Name]
 		if !ok {
-			return formats.Errorf(file, w.Name, "the model's tensor is not in the plan: add it, with the recipe %q to leave it as it is", Keep)
+			return formats.Errorf(file, w.Name, "the model's tensor is not in the plan: add it, with the recipe %q to leave it as it is", keep)
 		}
 		if !slices.Equal(shape, w.Shape) {
 			return formats.Errorf(file, w.Name, "shape is %v in the plan, %v in the model: the plan is for another model", shape, w.Shape)

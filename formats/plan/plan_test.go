@@ -10,7 +10,8 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/plan"
 )
 
@@ -21,10 +22,10 @@ func example() *plan.Plan {
 		Seed:      7,
 		Predicted: plan.Predicted{KLD: 0.0125, Bytes: 8192, BPW: 3.2},
 		Tensors: []plan.Tensor{
-			{Name: "embed", Role: "embed", Shape: []int64{64, 32}, Recipe: "tcq3", Bytes: 800, Error: 0.015625, Loss: 1e-9,
-				RunnerUp: &plan.Alternative{Recipe: "tcq4", Bytes: 1040, Error: 0.004, Loss: 2e-10}},
-			{Name: "norm \"quoted\\\"", Role: "norm", Shape: []int64{32}, Recipe: "keep", Bytes: 128},
-			{Name: "up", Role: "ffn_up", Shape: []int64{2, 64, 32}, Recipe: "tcq2+lr:16:q8_0", Bytes: 128},
+			{Name: "embed", Role: "embed", Shape: []int64{64, 32}, Recipe: plan.MustRecipe("tcq3"), Bytes: 800, Error: 0.015625, Loss: 1e-9,
+				RunnerUp: &plan.Alternative{Recipe: plan.MustRecipe("tcq4"), Bytes: 1040, Error: 0.004, Loss: 2e-10}},
+			{Name: "norm \"quoted\\\"", Role: "norm", Shape: []int64{32}, Recipe: plan.Recipe{}, Bytes: 128},
+			{Name: "up", Role: "ffn_up", Shape: []int64{2, 64, 32}, Recipe: plan.MustRecipe("tcq2+lr:16:q8_0"), Bytes: 128},
 		},
 	}
 }
@@ -32,7 +33,7 @@ func example() *plan.Plan {
 // TestRoundTrip writes a plan, reads it, and writes it again.
 func TestRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plan.json")
-	if err := example().Write(path); err != nil {
+	if err := example().Write(atomicfile.Scratch(path)); err != nil {
 		t.Fatal(err)
 	}
 	p, err := plan.Read(path)
@@ -101,26 +102,32 @@ func TestMalformed(t *testing.T) {
 }
 
 func TestRecipes(t *testing.T) {
+	code := plan.MustCode
 	for s, want := range map[string]plan.Recipe{
-		"keep":                {Form: plan.FormDense, Scheme: "keep"},
-		"q4_k":                {Form: plan.FormDense, Scheme: "q4_k"},
-		"tcq2":                {Form: plan.FormDense, Scheme: "tcq2"},
-		"lowrank:32:bf16":     {Form: plan.FormLowRank, Rank: 32, Factors: "bf16"},
-		"tcq2+lr:16:q8_0":     {Form: plan.FormCorrected, Scheme: "tcq2", Rank: 16, Factors: "q8_0"},
-		"iq4_xs+lr:1024:tcq4": {Form: plan.FormCorrected, Scheme: "iq4_xs", Rank: 1024, Factors: "tcq4"},
+		"keep":                {},
+		"q4_k":                {Form: plan.FormDense, Code: code("q4_k")},
+		"tcq2":                {Form: plan.FormDense, Code: plan.Trellis(2)},
+		"lowrank:32:bf16":     {Form: plan.FormLowRank, Rank: 32, A: code("bf16"), B: code("bf16")},
+		"lowrank:32:f16,tcq3": {Form: plan.FormLowRank, Rank: 32, A: code("f16"), B: code("tcq3")},
+		"tcq2+lr:16:q8_0":     {Form: plan.FormCorrected, Code: code("tcq2"), Rank: 16, A: code("q8_0"), B: code("q8_0")},
+		"iq4_xs+lr:1024:tcq4": {Form: plan.FormCorrected, Code: code("iq4_xs"), Rank: 1024, A: code("tcq4"), B: code("tcq4")},
+		"shared:3:f16":        {Form: plan.FormShared, Rank: 3, A: code("f16"), B: code("f16")},
+		"q4_0+shared:3:f16":   {Form: plan.FormShared, Code: code("q4_0"), Rank: 3, A: code("f16"), B: code("f16")},
+		"train:8:tcq2":        {Form: plan.FormTrain, Rank: 8, A: code("tcq2"), B: code("tcq2")},
 	} {
 		r, err := plan.ParseRecipe(s)
 		if err != nil || r != want || r.String() != s {
 			t.Errorf("%s is %+v, %v, written %s", s, r, err, r)
 		}
 	}
-	for _, s := range []string{"", "tcq1", "tcq", "tcq22", "q4", "lowrank", "lowrank:", "lowrank:4", "lowrank:04:f16", "lowrank:4:keep", "tcq2+lr:4", "+lr:4:f16", "tcq2+lr:-1:f16", "keep+lr:1:f16"} {
+	for _, s := range []string{"", "tcq1", "tcq", "tcq22", "q4", "lowrank", "lowrank:", "lowrank:4", "lowrank:04:f16", "lowrank:4:keep", "train:4:f16,q8_0", "tcq2+lr:4", "+lr:4:f16", "tcq2+lr:-1:f16", "keep+lr:1:f16"} {
 		if r, err := plan.ParseRecipe(s); err == nil {
 			t.Errorf("%q is %+v", s, r)
 		}
 	}
 	for name, want := range map[string]int{"tcq2": 2, "tcq6": 6, "tcq7": 0, "tcq": 0, "q4_k": 0, "tcq2x": 0} {
-		if got := plan.TrellisBits(name); got != want {
+		c, _ := plan.ParseCode(name)
+		if got := c.Bits; got != want {
 			t.Errorf("%s has %d bits", name, got)
 		}
 	}
@@ -128,14 +135,14 @@ func TestRecipes(t *testing.T) {
 
 // TestCheck holds plans to graphs.
 func TestCheck(t *testing.T) {
-	m, err := model.Open("../../testdata/micro/llama-tied")
+	m, err := checkpoint.Open("../../testdata/micro/llama-tied")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
 	p := &plan.Plan{}
 	for _, w := range m.Graph.Weights() {
-		p.Tensors = append(p.Tensors, plan.Tensor{Name: w.Name, Shape: w.Shape, Recipe: plan.Keep})
+		p.Tensors = append(p.Tensors, plan.Tensor{Name: w.Name, Shape: w.Shape})
 	}
 	if err := p.Check("", m.Graph); err != nil {
 		t.Fatal(err)
@@ -177,6 +184,6 @@ func FuzzParse(f *testing.F) {
 
 func Example() {
 	r, _ := plan.ParseRecipe("tcq2+lr:16:q8_0")
-	fmt.Println(r.Form, r.Scheme, r.Rank, r.Factors)
+	fmt.Println(r.Form, r.Code, r.Rank, r.A)
 	// Output: corrected tcq2 16 q8_0
 }

@@ -13,7 +13,7 @@ const maxFile = 64 << 20
 
 // Read reads a plan's file.
 func Read(path string) (*Plan, error) {
-	data, err := pyjson.ReadFile(path, maxFile, "plan")
+	data, err := formats.ReadFile(path, maxFile, "a plan")
 	if err != nil {
 		return nil, err
 	}
@@ -128,12 +128,13 @@ func (r *reader) name(t *Tensor) func() error {
 	}
 }
 
-func (r *reader) recipe(t *Tensor, dst *string) func() error {
-	return func() (err error) {
-		if *dst, err = r.String(); err != nil {
+func (r *reader) recipe(t *Tensor, dst *Recipe) func() error {
+	return func() error {
+		s, err := r.String()
+		if err != nil {
 			return err
 		}
-		if _, err := ParseRecipe(*dst); err != nil {
+		if *dst, err = ParseRecipe(s); err != nil {
 			return located(err, r.Errorf(t.Name, ""))
 		}
 		return nil

@@ -33,6 +33,6 @@ func (p *Plan) Encode() []byte {
 }
 
 // Write writes the plan to a file, which appears when it is whole.
-func (p *Plan) Write(path string) error {
-	return atomicfile.WriteFile(path, p.Encode())
+func (p *Plan) Write(out *atomicfile.Output) error {
+	return out.WriteFile(p.Encode())
 }

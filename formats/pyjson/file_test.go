@@ -2,31 +2,10 @@ package pyjson
 
 import (
 	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/nstf/nstf/formats"
 )
-
-func TestReadFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x")
-	if _, err := ReadFile(path, 4, "plan"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("of no file: %v", err)
-	}
-	if err := os.WriteFile(path, []byte("1234"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if p, err := ReadFile(path, 4, "plan"); string(p) != "1234" || err != nil {
-		t.Errorf("at the limit: %q, %v", p, err)
-	}
-	var format *formats.FormatError
-	if _, err := ReadFile(path, 3, "plan"); !errors.As(err, &format) || format.File != path || !strings.Contains(err.Error(), "more than 3 bytes: this is no plan") {
-		t.Errorf("past the limit: %v", err)
-	}
-}
 
 func TestVersion(t *testing.T) {
 	read := func(text string) (v int64, err error) {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/pyjson"
-	"github.com/nstf/nstf/formats/tensor"
 )
 
 // These are far above the largest models: an index of 20 MB, 200,000 tensors,
@@ -25,16 +24,8 @@ const (
 
 // openIndex opens all shards of an index and checks one against the other.
 func (f *File) openIndex(path string) error {
-	file, err := tensor.OpenFile(path)
+	p, err := formats.ReadFile(path, maxIndex, "an index")
 	if err != nil {
-		return err
-	}
-	defer file.Close()
-	if file.Size() > maxIndex {
-		return formats.Errorf(path, "", "an index of %d bytes: more than %d", file.Size(), maxIndex)
-	}
-	p := make([]byte, file.Size())
-	if _, err := file.ReadAt(p, 0); len(p) > 0 && err != nil {
 		return err
 	}
 	index, err := parseIndex(path, p)

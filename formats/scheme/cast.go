@@ -57,17 +57,26 @@ func Cast(t formats.Tensor, to *Scheme) (formats.Tensor, error) {
 	return New(t.Name, to, t.Shape, nil, tensor.Concat(blobs...))
 }
 
-// castRows decodes and converts one chunk.
+// castRows decodes and converts one chunk, while another core checks that it is whole.
 func castRows(t *formats.Tensor, to *Scheme, row, n, size int64) ([]byte, error) {
-	_, k := t.Rows()
 	v, err := sliceRows(t, row, n)
 	if err != nil {
 		return nil, err
 	}
-	m, err := read(&v)
+	m, wait, err := readBeside(&v)
 	if err != nil {
 		return nil, err
 	}
+	dst, err := castRead(t, m, to, row, n, size)
+	if damage := wait(); damage != nil { // which may be why a cast failed
+		return nil, fmt.Errorf("%q: %w", t.Name, damage)
+	}
+	return dst, err
+}
+
+// castRead is castRows of what was read.
+func castRead(t *formats.Tensor, m *Matrix, to *Scheme, row, n, size int64) ([]byte, error) {
+	_, k := t.Rows()
 	dst := make([]byte, size)
 	buf := make([]float32, k)
 	rowSize := size / n

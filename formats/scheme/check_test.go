@@ -101,7 +101,7 @@ func TestSizes(t *testing.T) {
 	for _, s := range scheme.Table() {
 		for _, params := range variants(s, 8, 768) {
 			bpw, err := s.BPW([]int64{8, 768}, params)
-			if err != nil || bpw < 1.5 || bpw > 72 {
+			if err != nil || bpw < 1.125 || bpw > 72 {
 				t.Errorf("%s %v: %g bits per weight, %v", s.Name, params, bpw, err)
 			}
 			for _, shape := range [][]int64{{math.MaxInt64 / 256 * 256, 256}, {1 << 50, 1 << 20}, {-1, 256}, {256, -256}, {1 << 31, 1 << 31, 256}} {

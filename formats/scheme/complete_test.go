@@ -75,7 +75,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestPages refuses pages that no scheme has.
+// TestPages refuses pages that no scheme has, and those that the list of pages lacks.
 func TestPages(t *testing.T) {
 	known := map[string]bool{"README.md": true}
 	for _, s := range scheme.Table() {
@@ -85,9 +85,17 @@ func TestPages(t *testing.T) {
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no pages: %v", err)
 	}
+	list, err := os.ReadFile("../../docs/schemes/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, p := range pages {
-		if !known[filepath.Base(p)] {
+		name := filepath.Base(p)
+		if !known[name] {
 			t.Errorf("%s belongs to no scheme", p)
+		}
+		if name != "README.md" && !strings.Contains(string(list), "]("+name+")") {
+			t.Errorf("docs/schemes/README.md does not lead to %s", name)
 		}
 	}
 }

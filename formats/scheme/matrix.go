@@ -1,6 +1,7 @@
 package scheme
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/nstf/nstf/formats"
@@ -32,6 +33,24 @@ func read(t *formats.Tensor) (*Matrix, error) {
 		_, err := p.Data.ReadAt(buf, 0)
 		return buf, err
 	})
+}
+
+// readBeside is read for who goes on with the bytes while they are checked; wait says
+// whether they are whole.
+func readBeside(t *formats.Tensor) (m *Matrix, wait func() error, err error) {
+	if len(t.Parts) != 1 { // the hash takes parts in their order
+		m, err = read(t)
+		return m, func() error { return nil }, err
+	}
+	m, err = open(t, func(p *formats.Part) (buf []byte, err error) {
+		buf = make([]byte, p.Data.Len())
+		wait, err = p.Data.ReadBeside(buf)
+		return buf, err
+	})
+	if err != nil && wait != nil {
+		err = cmp.Or(wait(), err)
+	}
+	return m, wait, err
 }
 
 func open(t *formats.Tensor, load func(p *formats.Part) ([]byte, error)) (*Matrix, error) {

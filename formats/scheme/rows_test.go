@@ -32,6 +32,8 @@ func variants(s *scheme.Scheme, n, k int64) []map[string]int64 {
 		}
 	case "nf4":
 		return []map[string]int64{{"block": 64}, {"block": 64, "nested": 8}, {"block": 32, "nested": 3}}
+	case "nvfp4":
+		return []map[string]int64{nil, {"rows": n}, {"rows": 1}, {"rows": 3}}
 	case "tcq":
 		return nil // rows come in tiles: tcq_test.go cuts and stacks them
 	}

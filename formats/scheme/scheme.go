@@ -36,14 +36,56 @@ type Scheme struct {
 	// Block is the number of consecutive weights of a row that are coded
 	// together: K must be a multiple of it. 1 where there is no such limit.
 	Block int
-	// BlockBytes is the size of a block in a scheme whose single part is a
+	// BlockBytes is the size of a block in a scheme whose first part is a
 	// run of blocks, 0 elsewhere.
 	BlockBytes int
 	// DType is the element type of a plain scheme, tensor.Invalid elsewhere.
 	DType tensor.DType
+	// FileType is the number that llama.cpp's enum llama_ftype (include/llama.h)
+	// gives a file of such tensors, 0 for f32 and where it gives none: see
+	// [Scheme.GGUFFileType].
+	FileType uint32
+
+	// Group is the number of neighbouring weights that share a scale in products
+	// with rounded activations, and whose activations share one too: 32, or 16
+	// where weights share scales by 16 or are bytes. 0 where no scheme of blocks
+	// says it.
+	Group int
+	// Mins says that a weight is scale*code - minimum; else it is
+	// scale*(code - zero).
+	Mins bool
+	// Scale is how a block's floating-point scales are stored, and ScaleAt where
+	// in the block.
+	Scale   ScaleKind
+	ScaleAt []int
+	// Ops is how many vector operations a product spends on a weight: one to
+	// multiply it, more to take it out of its block. 0 counts as 1. Blocks take
+	// less than trellis codes (a shift, a mask, a multiplication and a dot product
+	// of bytes for each), for one operation takes out several.
+	Ops int
+	// Smaller names the scheme with smaller blocks that comes nearest in bits per
+	// weight without being worse, where rows are no whole blocks: 4.5 for 4.5 and
+	// less, 5.5 for 5.5, 8.5 for 6.56. "" stands for f16.
+	Smaller string
+
+	// Trained says that the codes suit weights that were trained for them, and lose
+	// more of others than schemes of the same size: planners do not look at it unasked.
+	Trained bool
 
 	layout layout
 }
+
+// A ScaleKind is how the floating-point scales of blocks are stored.
+type ScaleKind uint8
+
+// Kinds of scales.
+const (
+	ScaleNone    ScaleKind = iota // no blocks
+	ScaleF16                      // two bytes
+	ScaleE8M0                     // a byte, a power of two: no sign and nothing that is not finite
+	ScaleE4M3                     // a byte without sign: nothing that is not finite
+	ScaleNibbles                  // an f16 in the upper nibbles of four 16-bit words
+)
 
 // A PartSpec says what one part of a tensor must be.
 type PartSpec struct {
@@ -87,6 +129,22 @@ type rowDecoder interface {
 
 // Plain reports whether the scheme stores each element by itself.
 func (s *Scheme) Plain() bool { return s.DType != tensor.Invalid }
+
+// Operations returns Ops, at least 1.
+func (s *Scheme) Operations() int { return max(s.Ops, 1) }
+
+// GuessedFileType is llama.cpp's mark of a file whose type no number names
+// (LLAMA_FTYPE_GUESSED).
+const GuessedFileType = 1024
+
+// GGUFFileType is what general.file_type says of a GGUF file whose weights are
+// mostly of this scheme.
+func (s *Scheme) GGUFFileType() uint32 {
+	if s.FileType == 0 && s.DType != tensor.F32 {
+		return GuessedFileType
+	}
+	return s.FileType
+}
 
 // Fits reports whether rows of k weights can be stored.
 func (s *Scheme) Fits(k int64) bool { return k%int64(s.Block) == 0 }

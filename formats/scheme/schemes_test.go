@@ -157,7 +157,7 @@ func TestIDs(t *testing.T) {
 		"14 f8_e4m3, 15 f8_e5m2, 16 f8_e4m3fnuz, 17 f8_e5m2fnuz, 18 f8_e8m0, 19 f6_e2m3, 20 f6_e3m2, 21 f4_e2m1, 22 c64, " +
 		"32 q4_0, 33 q4_1, 34 q5_0, 35 q5_1, 36 q8_0, 37 q2_k, 38 q3_k, 39 q4_k, 40 q5_k, 41 q6_k, " +
 		"42 iq1_s, 43 iq1_m, 44 iq2_xxs, 45 iq2_xs, 46 iq2_s, 47 iq3_xxs, 48 iq3_s, 49 iq4_nl, 50 iq4_xs, " +
-		"51 tq1_0, 52 tq2_0, 53 mxfp4, 96 affine, 97 fp8, 98 nf4, 99 tcq"
+		"51 tq1_0, 52 tq2_0, 53 mxfp4, 54 nvfp4, 55 q1_0, 56 q2_0, 96 affine, 97 fp8, 98 nf4, 99 tcq"
 	have := map[string]bool{}
 	for _, s := range scheme.Table() {
 		have[itoa(int64(s.ID))+" "+s.Name] = true
@@ -170,7 +170,7 @@ func TestIDs(t *testing.T) {
 }
 
 func TestGGMLName(t *testing.T) {
-	for id, want := range map[int32]string{4: "Q4_2", 31: "Q4_0_4_4", 40: "NVFP4", 41: "Q1_0", 99: "type 99", -3: "type -3"} {
+	for id, want := range map[int32]string{4: "Q4_2", 31: "Q4_0_4_4", 38: "IQ4_NL_8_8", 9: "Q8_1", 99: "type 99", -3: "type -3"} {
 		if got := scheme.GGMLName(id); got != want {
 			t.Errorf("type %d is %q, want %q", id, got, want)
 		}

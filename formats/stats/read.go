@@ -1,10 +1,16 @@
 package stats
 
 import (
+	"cmp"
+	"encoding/binary"
+	"encoding/hex"
+	"io"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/zeebo/blake3"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/pyjson"
@@ -14,7 +20,11 @@ import (
 
 const (
 	key     = "nstf.stats" // of the metadata
-	version = 1
+	version = 2            // 1 has no checksum
+
+	// checksum is the metadata's key of BLAKE3 over the document, then for each tensor
+	// by name its name, a zero byte, its size in 8 bytes and its data.
+	checksum = "nstf.stats.blake3"
 
 	absMaxOf, momentsOf, diagonalOf = "absmax:", "moments:", "diagonal:"
 )
@@ -55,6 +65,9 @@ func read(path string, c *safetensors.File) (*File, error) {
 		r.tensors[t.Name] = &t
 	}
 	err := r.document(head)
+	if err == nil && r.version > 1 {
+		err = verify(path, head, c)
+	}
 	if err == nil {
 		err = r.numbers()
 	}
@@ -67,9 +80,39 @@ func read(path string, c *safetensors.File) (*File, error) {
 	return r.f, nil
 }
 
+// verify checks the whole file.
+func verify(path, head string, c *safetensors.File) error {
+	got, err := sum(head, c.Tensors())
+	if err != nil {
+		return err
+	}
+	if want := c.Metadata()[checksum]; got != want {
+		return formats.Errorf(path, "", "damaged: what it holds hashes to %s, its metadata say %.64q", got, want)
+	}
+	return nil
+}
+
+// sum returns the checksum of a document and tensors.
+func sum(head string, tensors []formats.Tensor) (string, error) {
+	h := blake3.New()
+	io.WriteString(h, head)
+	tensors = slices.Clone(tensors)
+	slices.SortFunc(tensors, func(a, b formats.Tensor) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range tensors {
+		t := &tensors[i]
+		io.WriteString(h, t.Name+"\x00")
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(t.Size())))
+		if _, err := t.Parts[0].Data.WriteTo(h); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
 // A reader takes tensors away as inputs claim them.
 type reader struct {
 	path    string
+	version int64
 	tensors map[string]*formats.Tensor
 	f       *File
 }
@@ -81,9 +124,10 @@ func (r *reader) document(head string) error {
 		switch i {
 		case 0:
 			v, err := s.Uint("version")
-			if err == nil && v != version {
+			if err == nil && (v < 1 || v > version) {
 				err = formats.Unsupportedf(r.path, "version", "version %d of .nstats files", v)
 			}
+			r.version = v
 			return err
 		case 1:
 			return r.source(s)

@@ -1,6 +1,7 @@
 package stats_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -10,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/safetensors"
 	"github.com/nstf/nstf/formats/stats"
@@ -45,7 +48,7 @@ func ExampleFile_Moments() {
 func TestRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.nstats")
 	f := sample(2, 100)
-	if err := f.Write(path); err != nil {
+	if err := f.Write(atomicfile.Scratch(path)); err != nil {
 		t.Fatal(err)
 	}
 	g, err := stats.Open(path)
@@ -121,7 +124,7 @@ func TestMerge(t *testing.T) {
 func TestOfAnotherModel(t *testing.T) {
 	var ms []*model.Model
 	for _, name := range []string{"llama-3", "llama-31"} {
-		m, err := model.Open("../../testdata/micro/" + name)
+		m, err := checkpoint.Open("../../testdata/micro/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,10 +201,20 @@ func TestMalformed(t *testing.T) {
 		}
 	}
 	var u *formats.UnsupportedError
-	if _, err := stats.Parse("f", pack(`{"version":2,`+source+`,"inputs":{}}`)); !errors.As(err, &u) {
+	if _, err := stats.Parse("f", pack(`{"version":3,`+source+`,"inputs":{}}`)); !errors.As(err, &u) {
 		t.Errorf("a later version: %v", err)
 	}
 	whole, _ := sample(1, 2).Bytes()
+	for i := range whole { // none but a checksum sees most of these
+		bad := bytes.Clone(whole)
+		bad[i] ^= 0x04
+		if _, err := stats.Parse("f", bad); err == nil {
+			t.Errorf("damaged at %d: read", i)
+		}
+	}
+	if _, err := stats.Parse("f", pack(good, floats("diagonal:a", 1, 2))); err != nil {
+		t.Errorf("version 1, which has no checksum: %v", err)
+	}
 	for n := 0; n < len(whole); n += 7 {
 		if _, err := stats.Parse("f", whole[:n]); err == nil {
 			t.Fatalf("cut at %d: read", n)

@@ -28,12 +28,12 @@ type size struct {
 // Write writes the statistics to a file that appears under its name when it is
 // whole. Equal statistics give equal bytes. Errors are those of reading moments
 // and of the operating system.
-func (f *File) Write(path string) error {
+func (f *File) Write(to *atomicfile.Output) error {
 	w, err := f.layOut()
 	if err != nil {
 		return err
 	}
-	out, err := atomicfile.Create(path, w.Size())
+	out, err := to.Create(w.Size())
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,11 @@ func (f *File) layOut() (*safetensors.Writer, error) {
 	if err != nil {
 		return nil, formats.Errorf(f.Path, "", "statistics that JSON cannot hold: %v", err)
 	}
-	return safetensors.NewWriter(map[string]string{key: string(head)}, tensors)
+	hash, err := sum(string(head), tensors)
+	if err != nil {
+		return nil, err
+	}
+	return safetensors.NewWriter(map[string]string{key: string(head), checksum: hash}, tensors)
 }
 
 func (in *Input) appendTensors(to []formats.Tensor, name string) []formats.Tensor {

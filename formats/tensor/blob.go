@@ -1,8 +1,10 @@
 package tensor
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // A Blob is a lazily read, immutable run of bytes: a range of a file, rows
@@ -29,6 +31,17 @@ type span struct {
 type Mapper interface {
 	io.ReaderAt
 	Map(off, size int64) ([]byte, error)
+}
+
+// A Checker is a Mapper that knows what its bytes must be, and fails to read and to map
+// what is something else.
+type Checker interface {
+	Mapper
+	Check() error           // reads what it must to know; nil: the bytes are what was written
+	Unchecked() io.ReaderAt // the same bytes, unchecked
+	// Beside checks bytes that were read unchecked at an offset, while who read them goes
+	// on; p is used until wait returns, which says what ReadAt would have said.
+	Beside(p []byte, off int64) (wait func() error)
 }
 
 // NewBlob returns size bytes of src from off on. The caller has checked that
@@ -100,6 +113,8 @@ func sameSource(a, b io.ReaderAt) bool {
 		return b == io.ReaderAt(a)
 	case *computed:
 		return b == io.ReaderAt(a)
+	case Checker:
+		return b == io.ReaderAt(a)
 	case memory:
 		m, ok := b.(memory)
 		return ok && len(a) == len(m) && (len(a) == 0 || &a[0] == &m[0])
@@ -147,6 +162,55 @@ func (b Blob) ReadAt(p []byte, off int64) (int, error) {
 		return done, io.EOF
 	}
 	return done, nil
+}
+
+// ReadBeside reads all bytes into p for who goes on with them while they are checked. p
+// stays as it is until wait returns, which says what ReadAt would have said.
+func (b Blob) ReadBeside(p []byte) (wait func() error, err error) {
+	if src, off, ok := b.Source(); ok {
+		if c, ok := src.(Checker); ok {
+			if n, err := c.Unchecked().ReadAt(p[:b.size], off); int64(n) < b.size {
+				return nil, cmp.Or(err, io.ErrUnexpectedEOF)
+			}
+			return c.Beside(p[:b.size], off), nil
+		}
+	}
+	_, err = b.ReadAt(p[:b.size], 0)
+	return func() error { return nil }, err
+}
+
+// Check reads what it must to know that the bytes are those that were written, where
+// their container says what that is. A computed piece checks what it reads when it is
+// made.
+func (b Blob) Check() error {
+	for _, s := range b.spans {
+		if c, ok := s.src.(Checker); ok {
+			if err := c.Check(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Source returns the reader and the place of the bytes where they are one run of it, and
+// false elsewhere.
+func (b Blob) Source() (src io.ReaderAt, off int64, ok bool) {
+	if len(b.spans) != 1 {
+		return nil, 0, false
+	}
+	return b.spans[0].src, b.spans[0].off, true
+}
+
+// Unchecked returns the same bytes for who runs a model, and maps it to start at once.
+func (b Blob) Unchecked() Blob {
+	out := Blob{spans: slices.Clone(b.spans), size: b.size}
+	for i := range out.spans {
+		if c, ok := out.spans[i].src.(Checker); ok {
+			out.spans[i].src = c.Unchecked()
+		}
+	}
+	return out
 }
 
 // Mapped returns the bytes without a copy where they are one run of a
@@ -240,11 +304,36 @@ func (b Blob) WriteTo(w io.Writer) (int64, error) {
 
 // copySpan streams a span; a source that ends before it is an error.
 func copySpan(w io.Writer, src io.ReaderAt, s span, buf []byte) error {
+	if c, ok := src.(Checker); ok {
+		return copyChecked(w, c, s, buf)
+	}
 	n, err := io.CopyBuffer(writerOnly{w}, readerOnly{io.NewSectionReader(src, s.off, s.size)}, buf)
 	if err == nil && n < s.size {
 		err = io.ErrUnexpectedEOF
 	}
 	return err
+}
+
+// copyChecked writes what it has read while that is checked.
+func copyChecked(w io.Writer, c Checker, s span, buf []byte) error {
+	src := c.Unchecked()
+	for s.size > 0 {
+		p := buf[:min(int64(len(buf)), s.size)]
+		if n, err := src.ReadAt(p, s.off); n < len(p) {
+			return cmp.Or(err, io.ErrUnexpectedEOF)
+		}
+		wait := c.Beside(p, s.off)
+		_, err := w.Write(p)
+		if checked := wait(); err == nil {
+			err = checked
+		}
+		if err != nil {
+			return err
+		}
+		s.off += int64(len(p))
+		s.size -= int64(len(p))
+	}
+	return nil
 }
 
 // writerOnly and readerOnly hide ReadFrom and WriteTo, so that CopyBuffer

@@ -24,9 +24,11 @@ type File struct {
 	mapErr error
 }
 
-// OpenFile opens a regular file for reading.
+// OpenFile opens a regular file for reading, and waits for nobody where it is something
+// else. Packages outside formats/tensor open files by formats.OpenFile, whose errors say
+// what is wrong with them.
 func OpenFile(path string) (*File, error) {
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -87,14 +89,10 @@ func (f *File) Close() error {
 // Files are the open files of a model that may lie in several.
 type Files []*File
 
-// Open opens one more, and returns all of its bytes, unread.
-func (f *Files) Open(path string) (Blob, error) {
-	file, err := OpenFile(path)
-	if err != nil {
-		return Blob{}, err
-	}
+// Add takes one more, and returns all of its bytes, unread.
+func (f *Files) Add(file *File) Blob {
 	*f = append(*f, file)
-	return file.Blob(0, file.Size()), nil
+	return file.Blob(0, file.Size())
 }
 
 // Close closes all of them and forgets them.

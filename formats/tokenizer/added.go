@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -17,7 +18,8 @@ type addedToken struct {
 	Normalized bool   `json:"normalized"`  // is looked for, normalized, in the normalized text
 	Special    bool   `json:"special"`
 
-	decoded string // what the decoder sees
+	decoded string // what is looked for in a text
+	spelled string // what the decoder sees
 }
 
 // addedVocab finds added tokens: the leftmost first, of those the longest.
@@ -64,15 +66,20 @@ func (m *matcher) at(s string, i int) (*addedToken, int) {
 
 func newAddedVocab(tokens []addedToken, n normalizer) (*addedVocab, error) {
 	v := &addedVocab{byID: map[int32]*addedToken{}, byText: map[string]*addedToken{}, maxID: -1}
+	sum := 0
 	for i := range tokens {
 		t := tokens[i]
 		t.decoded = t.Content
 		if t.Normalized && n != nil {
 			var err error
-			if t.decoded, _, err = n.normalize(t.Content, true); err != nil {
+			if t.decoded, _, err = normalized(n, t.Content, true); err != nil {
 				return nil, err
 			}
+			if sum += len(t.decoded); sum > maxAddedText {
+				return nil, fmt.Errorf("added tokens take more than %d bytes when they are normalized", maxAddedText)
+			}
 		}
+		t.spelled = t.decoded
 		v.byID[t.ID] = &t
 		v.byText[t.Content] = &t
 		v.maxID = max(v.maxID, t.ID)
@@ -83,6 +90,24 @@ func newAddedVocab(tokens []addedToken, n normalizer) (*addedVocab, error) {
 		}
 	}
 	return v, nil
+}
+
+// spell makes a decoder that reads the byte alphabet give the text of every added
+// token as it is: one that lies in the alphabet by chance, such as deepseek-llm's ü,
+// would be read as bytes, and be no text. llama.cpp prints it, Hugging Face's library
+// U+FFFD.
+func (v *addedVocab) spell(d decoder) {
+	if q, ok := d.(decSequence); ok && len(q) > 0 {
+		d = q[0]
+	}
+	if _, ok := d.(byteLevelDecoder); !ok {
+		return
+	}
+	for _, t := range v.byID {
+		if t.decoded == t.Content { // else the normalizer spelled it
+			t.spelled = byteLevelText(t.Content)
+		}
+	}
 }
 
 // specials returns the ids of the special tokens.
@@ -162,12 +187,13 @@ func (v *addedVocab) split(text string, n normalizer, g guard) ([]piece, error) 
 			out = append(out, piece{text[lo:hi], t.ID, lo == 0})
 			return
 		}
-		s, start := text[lo:hi], lo == 0
-		if n != nil {
-			var err error
-			if s, start, err = n.normalize(s, start); err != nil {
-				failed = err
-			}
+		if failed != nil {
+			return
+		}
+		s, start, err := normalized(n, text[lo:hi], lo == 0)
+		if err != nil {
+			failed = err
+			return
 		}
 		if v.normed.tokens == nil {
 			if s != "" {

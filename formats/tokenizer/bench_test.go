@@ -28,7 +28,7 @@ func prose(tb testing.TB) string {
 func BenchmarkEncode(b *testing.B) {
 	text := prose(b)
 	for _, name := range []string{"gpt-2", "phi-3"} {
-		tok := openGGUF(b, filepath.Join(testdata, "vocab", "ggml-vocab-"+name+".gguf"))
+		tok := vocabulary(b, name)
 		b.Run(name, func(b *testing.B) { benchEncode(b, tok, text) })
 	}
 	for _, name := range []string{"llama3", "qwen2", "kimi", "deepseek", "unigram", "gemma"} {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/nstf/nstf/testdata/packed"
 )
 
 const testdata = "../../testdata"
@@ -17,7 +19,7 @@ type caseFile struct {
 
 func readCases(t testing.TB) caseFile {
 	var c caseFile
-	if err := json.Unmarshal(mustRead(t, filepath.Join(testdata, "tokenizer", "cases.json")), &c); err != nil {
+	if err := json.Unmarshal(packed.Read(t, filepath.Join(testdata, "tokenizer", "cases.json")), &c); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -110,7 +112,7 @@ func TestAgainstSentencePiece(t *testing.T) {
 func TestSynthesizedJSON(t *testing.T) {
 	texts := caseTexts(t)
 	for _, name := range []string{"phi-3", "gpt-2"} {
-		tok := openGGUF(t, filepath.Join(testdata, "vocab", "ggml-vocab-"+name+".gguf"))
+		tok := vocabulary(t, name)
 		checkSameJSON(t, name, tok, texts)
 	}
 	for _, name := range []string{"sp-bpe", "sp-unigram", "sp-unigram-bytes", "sp-bpe-unk"} {
@@ -167,9 +169,8 @@ func caseTexts(t testing.TB) []string {
 
 func TestVocabularies(t *testing.T) {
 	for _, v := range []string{"phi-3", "gpt-2"} {
-		path := filepath.Join(testdata, "vocab", "ggml-vocab-"+v+".gguf")
-		tok := openGGUF(t, path)
-		checkVocab(t, tok, path)
+		tok := vocabulary(t, v)
+		checkVocab(t, tok, vocabularyPath(v))
 		if want := map[string]bool{"phi-3": true, "gpt-2": false}[v]; tok.AddsBOS() != want {
 			t.Errorf("%s adds BOS: %v", v, tok.AddsBOS())
 		}

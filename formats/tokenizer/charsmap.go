@@ -41,6 +41,11 @@ func newCharsmap(blob []byte) (*charsmap, error) {
 	for i := range c.units {
 		c.units[i] = binary.LittleEndian.Uint32(blob[4+4*i:])
 	}
+	for _, t := range bytes.Split(c.text, []byte{0}) {
+		if len(t) > maxInserted {
+			return nil, fmt.Errorf("precompiled_charsmap has a replacement of %d bytes, more than %d", len(t), maxInserted)
+		}
+	}
 	return c, nil
 }
 
@@ -90,11 +95,13 @@ func (c *charsmap) replacement(at uint32) string {
 // grapheme clusters of under 6 bytes, else by characters, each replaced as a
 // whole when any prefix of it is in the trie, by the shortest prefix's
 // replacement. The behaviour is Hugging Face's, kept as it is.
-func (c *charsmap) graphemes(s string) string {
+//
+// It stops behind most bytes.
+func (c *charsmap) graphemes(s string, most int) string {
 	var b strings.Builder
 	b.Grow(len(s))
 	state := -1
-	for s != "" {
+	for s != "" && b.Len() <= most {
 		var g string
 		g, s, _, state = uniseg.FirstGraphemeClusterInString(s, state)
 		if len(g) < 6 {

@@ -17,8 +17,19 @@ type decoder interface {
 type decSequence []decoder
 
 func (q decSequence) decode(in []string, raw bool) []string {
+	most := 0
+	for _, s := range in {
+		most += grown(len(s))
+	}
 	for _, d := range q {
 		in = d.decode(in, raw)
+		n := 0
+		for _, s := range in {
+			n += len(s)
+		}
+		if n > most { // no stage behind may make more of it
+			break
+		}
 	}
 	return in
 }
@@ -139,8 +150,8 @@ func parseDecoder(raw []byte) (decoder, error) {
 	case "Replace":
 		f, err := parseReplace(raw)
 		return eachDecoder(func(s string) string {
-			// A piece beyond the limits of the regular expression stays as it is.
-			if t, err := f(s); err == nil {
+			// A piece beyond the limits of the step stays as it is.
+			if t, err := f(s, grown(len(s))); err == nil {
 				return t
 			}
 			return s

@@ -1,6 +1,7 @@
 package tokenizer_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -31,7 +32,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	r, _ := chat.Render([]tokenizer.Message{{Role: "user", Content: "Is </s> a token?"}}, tokenizer.RenderOptions{})
+	r, _ := chat.Render(context.Background(), []tokenizer.Message{{Role: "user", Content: "Is </s> a token?"}}, tokenizer.RenderOptions{})
 	fmt.Println(r.Text)
 	ids, _ = t.EncodeRendered(r) // the user's </s> is four characters, the template's is a token
 	n := 0

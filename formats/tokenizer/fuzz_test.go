@@ -33,7 +33,7 @@ func exercise(t *testing.T, tok *Tokenizer) {
 	tok.JSON()
 	tok.GGUFVocabulary()
 	if tp, err := tok.ChatTemplate(""); err == nil {
-		tp.Render([]Message{{Role: "user", Content: "<s>"}}, RenderOptions{})
+		tp.Render(t.Context(), []Message{{Role: "user", Content: "<s>"}}, RenderOptions{})
 	}
 }
 
@@ -43,9 +43,6 @@ func FuzzFromFiles(f *testing.F) {
 		f.Add(mustRead(f, filepath.Join(testdata, "tokenizer", n+".json")), []byte(`{}`))
 	}
 	f.Fuzz(func(t *testing.T, raw, config []byte) {
-		if strings.Contains(string(config), "range") || strings.Contains(string(config), "for") && len(config) > 300 {
-			return // a template may loop for as long as it likes
-		}
 		if tok, err := FromFiles("f", Files{JSON: raw, Config: config}); err == nil {
 			exercise(t, tok)
 		}
@@ -123,18 +120,6 @@ func FuzzEncode(f *testing.F) {
 			if want, _ := tok.Decode(ids, skip); b.String() != want {
 				t.Fatalf("stream %q, Decode %q", b.String(), want)
 			}
-		}
-	})
-}
-
-func FuzzRewriteJinja(f *testing.F) {
-	for _, n := range []string{"chatml", "headers", "inst", "turns", "think"} {
-		f.Add(string(mustRead(f, filepath.Join(testdata, "tokenizer", "templates", n+".jinja"))))
-	}
-	f.Fuzz(func(t *testing.T, src string) {
-		out, texts, err := rewriteJinja(src)
-		if err == nil && len(texts) > len(src) {
-			t.Fatalf("%d texts of %d bytes: %q", len(texts), len(src), out)
 		}
 	})
 }

@@ -1,7 +1,9 @@
 package tokenizer
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -15,9 +17,10 @@ import (
 func metadata(v *Vocabulary) map[string]any {
 	m := map[string]any{ggml + "model": v.Model, ggml + "pre": v.Pre, ggml + "tokens": v.Tokens, ggml + "token_type": v.Types,
 		ggml + "add_bos_token": v.AddBOS, ggml + "add_eos_token": v.AddEOS, ggml + "add_space_prefix": v.AddSpacePrefix}
-	if v.Model == "gpt2" {
+	if v.Merges != nil {
 		m[ggml+"merges"] = v.Merges
-	} else {
+	}
+	if v.Model != "gpt2" {
 		m[ggml+"scores"] = v.Scores
 		m[ggml+"remove_extra_whitespaces"] = v.RemoveExtraWhitespaces
 		m[ggml+"treat_whitespace_as_suffix"] = v.TreatWhitespaceAsSuffix
@@ -213,5 +216,65 @@ func checkError(t *testing.T, what string, err error, unsupported bool) {
 	var u *formats.UnsupportedError
 	if unsupported && !errors.As(err, &u) || !unsupported && !errors.As(err, &f) {
 		t.Errorf("%s: %T %v", what, err, err)
+	}
+}
+
+// A tokenizer.json as Gemma 4's, whose merges no scores can say, becomes a vocabulary of
+// that kind, which encodes alike, ends at turns, and shows calls of tools.
+func TestGemma4Vocabulary(t *testing.T) {
+	vocab, added := map[string]int{}, []map[string]any{}
+	for i, s := range []string{"<pad>", "<eos>", "<bos>", "<unk>", "<|turn>", "<turn|>", "<|tool_call>"} {
+		vocab[s] = i
+		added = append(added, map[string]any{"id": i, "content": s, "special": true, "normalized": false, "single_word": false, "lstrip": false, "rstrip": false})
+	}
+	for b := range 256 {
+		vocab[fmt.Sprintf("<0x%02X>", b)] = len(vocab)
+	}
+	for _, s := range []string{"\n", "\n\n", "▁", "a", "b", "c", "ab", "bc", "abc", "▁a", "▁▁"} {
+		vocab[s] = len(vocab)
+	}
+	p, err := json.Marshal(map[string]any{
+		"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": added,
+		"normalizer":    map[string]any{"type": "Replace", "pattern": map[string]any{"String": " "}, "content": "▁"},
+		"pre_tokenizer": map[string]any{"type": "Split", "pattern": map[string]any{"String": " "}, "behavior": "MergedWithPrevious", "invert": false},
+		"post_processor": map[string]any{"type": "TemplateProcessing",
+			"single":         []any{map[string]any{"SpecialToken": map[string]any{"id": "<bos>", "type_id": 0}}, map[string]any{"Sequence": map[string]any{"id": "A", "type_id": 0}}},
+			"pair":           []any{map[string]any{"Sequence": map[string]any{"id": "A", "type_id": 0}}, map[string]any{"Sequence": map[string]any{"id": "B", "type_id": 1}}},
+			"special_tokens": map[string]any{"<bos>": map[string]any{"id": "<bos>", "ids": []int{2}, "tokens": []string{"<bos>"}}}},
+		"decoder": map[string]any{"type": "Sequence", "decoders": []any{map[string]any{"type": "Replace", "pattern": map[string]any{"String": "▁"}, "content": " "},
+			map[string]any{"type": "ByteFallback"}, map[string]any{"type": "Fuse"}}},
+		"model": map[string]any{"type": "BPE", "dropout": nil, "unk_token": "<unk>", "continuing_subword_prefix": nil, "end_of_word_suffix": nil, "fuse_unk": true,
+			"byte_fallback": true, "ignore_merges": false, "vocab": vocab, "merges": [][2]string{{"\n", "\n"}, {"▁", "▁"}, {"b", "c"}, {"a", "b"}, {"ab", "c"}, {"▁", "a"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := FromFiles("gemma4", Files{JSON: p, Config: []byte(`{"bos_token": "<bos>", "eos_token": "<eos>", "unk_token": "<unk>", "pad_token": "<pad>"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := tok.GGUFVocabulary()
+	if err != nil || v.Model != "gemma4" || v.Approximate != "" || !v.AddBOS || v.Types[6] != TypeUserDefined || v.Types[5] != TypeControl {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	m := metadata(v)
+	m[ggml+"add_bos_token"] = false // which counts for nothing
+	again, err := fromMap("again", m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stops := again.Stops(); !slices.Equal(stops, []int32{1, 5}) {
+		t.Errorf("stops at %v", stops)
+	}
+	for _, text := range []string{"", "abc", "a b  abc\n\n\nc", "é▁ab", "<|turn>abc<turn|>\n", "x<|tool_call>bc"} {
+		a, err := tok.Encode(text, EncodeOptions{})
+		b, err2 := again.Encode(text, EncodeOptions{})
+		if err != nil || err2 != nil || !slices.Equal(a, b) || a[0] != 2 {
+			t.Errorf("%q: %v, %v\n %v\n %v", text, err, err2, a, b)
+		}
+	}
+	m[ggml+"add_space_prefix"] = true
+	if _, err := fromMap("spaced", m); err == nil {
+		t.Error("a space in front is read")
 	}
 }

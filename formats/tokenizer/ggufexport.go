@@ -137,7 +137,8 @@ func (m *bpe) mergePairs() [][2]string {
 
 // exportMerges writes a merge-list BPE over characters with byte fallback
 // (Llama 2, Mistral, Gemma) as a SentencePiece vocabulary: its own scores
-// when tokenizer.model is there, else scores that follow the merges.
+// when tokenizer.model is there, else scores that follow the merges; where those
+// cannot say it all, and a text gets BOS and no space, as Gemma 4's are written.
 func (t *Tokenizer) exportMerges(v *Vocabulary, m *bpe) error {
 	prefix, ok := metaPrefix(t.spec)
 	if !ok || !m.opt.byteFallback || m.opt.prefix != "" || m.opt.suffix != "" {
@@ -172,8 +173,34 @@ func (t *Tokenizer) exportMerges(v *Vocabulary, m *bpe) error {
 			v.Approximate = fmt.Sprintf("llama.cpp merges any two pieces that spell a third; the merges of %q are fewer", s)
 		}
 	}
+	if v.Approximate != "" && v.AddBOS && !prefix {
+		return exportGemma(v, m)
+	}
 	return t.exportSPM(v, scores)
 }
+
+// exportGemma writes merges between line breaks, as llama.cpp has them of Gemma 4.
+// Source: GemmaModel4.set_vocab of its conversion/gemma.py, and llama-vocab.cpp.
+func exportGemma(v *Vocabulary, m *bpe) error {
+	v.Model, v.Pre, v.Approximate, v.Merges = "gemma4", "gemma4", "", m.mergeLines()
+	v.Scores = slices.Repeat([]float32{-1000}, len(v.Tokens)) // which nothing reads
+	for _, p := range m.mergePairs() {
+		if s := p[0] + p[1]; strings.Contains(s, "\n") && strings.Trim(s, "\n") != "" {
+			v.Approximate = fmt.Sprintf("llama.cpp merges between line breaks alone, not %q and %q", p[0], p[1])
+			break
+		}
+	}
+	for id, s := range v.Tokens {
+		if v.Types[id] == TypeControl && slices.Contains(gemmaSeen, s) {
+			v.Types[id] = TypeUserDefined
+		}
+	}
+	return nil
+}
+
+// gemmaSeen are Gemma 4's control tokens that llama.cpp shows in a text, for its
+// readers of channels and tool calls go by them.
+var gemmaSeen = []string{"<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>", "<|\"|>"}
 
 // missingSplit reports whether two pieces spell s without being a merge.
 func missingSplit(m *bpe, s string, have map[[2]string]bool) bool {

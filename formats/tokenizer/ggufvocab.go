@@ -24,12 +24,12 @@ func (f MetadataFunc) Get(key string) (any, bool) { return f(key) }
 // Vocabulary is a tokenizer as the tokenizer.ggml.* keys of GGUF say it.
 // Ids that do not exist are -1.
 type Vocabulary struct {
-	Model  string    // tokenizer.ggml.model: gpt2, llama or t5
+	Model  string    // tokenizer.ggml.model: gpt2, llama, t5 or gemma4
 	Pre    string    // tokenizer.ggml.pre; only gpt2 has one that matters
 	Tokens []string  // by id
 	Scores []float32 // by id; nil for gpt2
 	Types  []int32   // by id, the Type constants
-	Merges []string  // "left right" by rank; gpt2 only
+	Merges []string  // "left right" by rank; gpt2 and gemma4 only
 
 	BOS, EOS, UNK, SEP, PAD int32
 	AddBOS, AddEOS          bool
@@ -59,9 +59,10 @@ const ggml = "tokenizer.ggml."
 // FromGGUF reads the vocabulary of a GGUF file; name stands for it in errors.
 // The semantics are llama.cpp's: "gpt2" vocabularies split by the patterns
 // that tokenizer.ggml.pre names (an unknown name is refused; a missing one is
-// llama.cpp's default), "llama" ones are SentencePiece BPE, "t5" ones Unigram.
+// llama.cpp's default), "llama" ones are SentencePiece BPE, "t5" ones Unigram,
+// "gemma4" ones merge characters by a list, with bytes for what is no piece.
 // add_bos_token and add_eos_token default to the model's habit: llama adds
-// BOS, t5 EOS, gpt2 neither unless its pre does.
+// BOS, t5 EOS, gpt2 neither unless its pre does; gemma4 adds BOS whatever is said.
 func FromGGUF(name string, kv Metadata) (*Tokenizer, error) {
 	r := kvReader{name: name, kv: kv}
 	v := &Vocabulary{Model: r.str("model", ""), BOS: -1, EOS: -1, UNK: -1, SEP: -1, PAD: -1}
@@ -88,8 +89,10 @@ func FromGGUF(name string, kv Metadata) (*Tokenizer, error) {
 		m, err = t.ggufSPM(&r, v)
 	case "t5":
 		m, err = t.ggufUnigram(&r, v)
+	case "gemma4":
+		m, err = t.ggufGemma(&r, v)
 	default:
-		return nil, formats.Unsupportedf(name, ggml+"model", "tokenizer model %q (known: gpt2, llama, t5)", v.Model)
+		return nil, formats.Unsupportedf(name, ggml+"model", "tokenizer model %q (known: gpt2, llama, t5, gemma4)", v.Model)
 	}
 	if err == nil {
 		err = r.err
@@ -125,7 +128,7 @@ func (t *Tokenizer) finishGGUF(r *kvReader, v *Vocabulary, m *protoModel) (*Toke
 		t.addStops(r.id(k, -1))
 	}
 	for _, s := range endOfTurn {
-		if id, ok := t.ID(s); ok && t.IsSpecial(id) {
+		if id, ok := t.ID(s); ok && (t.IsSpecial(id) || v.Model == "gemma4") { // which shows some
 			t.addStops(id)
 		}
 	}
@@ -138,7 +141,7 @@ func (t *Tokenizer) finishGGUF(r *kvReader, v *Vocabulary, m *protoModel) (*Toke
 // tokens. Source: the list of llama.cpp's llama-vocab.cpp.
 var endOfTurn = []string{"<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>",
 	"<|endoftext|>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "<|end_of_text|>", "<end_of_utterance>",
-	"<｜end▁of▁sentence｜>"}
+	"<｜end▁of▁sentence｜>", "<turn|>", "<|tool_response>"}
 
 // stripPhi3 gives Phi-3's control tokens the rstrip that its tokenizer.json
 // has and GGUF cannot say. Source: llama.cpp, which goes by the name as well.
@@ -176,7 +179,6 @@ func (t *Tokenizer) ggufBPE(r *kvReader, v *Vocabulary) (*protoModel, error) {
 	if !ok {
 		return nil, formats.Unsupportedf(t.name, ggml+"pre", "pre-tokenizer %q", v.Pre)
 	}
-	v.Merges = r.strings("merges")
 	v.AddBOS = r.bool("add_bos_token", p.addBOS)
 	v.AddEOS = r.bool("add_eos_token", false)
 	v.AddSpacePrefix = r.bool("add_space_prefix", false)
@@ -189,6 +191,12 @@ func (t *Tokenizer) ggufBPE(r *kvReader, v *Vocabulary) (*protoModel, error) {
 	}
 	m.unk = -1
 	m.IgnoreMerges = &p.ignoreMerges
+	t.spec = byteLevelStages(p.patterns)
+	return m, t.ggufMerges(r, v, m)
+}
+
+func (t *Tokenizer) ggufMerges(r *kvReader, v *Vocabulary, m *protoModel) error {
+	v.Merges = r.strings("merges")
 	for i, s := range v.Merges {
 		// The first piece may begin with a space.
 		j := -1
@@ -196,12 +204,29 @@ func (t *Tokenizer) ggufBPE(r *kvReader, v *Vocabulary) (*protoModel, error) {
 			j = strings.IndexByte(s[1:], ' ')
 		}
 		if j < 0 {
-			return nil, formats.Errorf(t.name, ggml+"merges", "merge %d is %q, not two pieces", i, s)
+			return formats.Errorf(t.name, ggml+"merges", "merge %d is %q, not two pieces", i, s)
 		}
 		m.pairs = append(m.pairs, [2]string{s[:j+1], s[j+2:]})
 	}
-	t.spec = byteLevelStages(p.patterns)
-	return m, nil
+	return nil
+}
+
+// ggufGemma reads what llama.cpp keeps of Gemma 4's tokenizer.json. It merges between
+// line breaks alone there, which the published merges do too.
+func (t *Tokenizer) ggufGemma(r *kvReader, v *Vocabulary) (*protoModel, error) {
+	v.Pre = r.str("pre", "gemma4")
+	v.AddBOS, v.AddEOS = true, r.bool("add_eos_token", false)
+	if v.AddSpacePrefix = r.bool("add_space_prefix", false); v.AddSpacePrefix {
+		return nil, formats.Unsupportedf(t.name, ggml+"add_space_prefix", "add_space_prefix true with a gemma4 vocabulary")
+	}
+	m, err := t.ggufProto(v, "BPE")
+	if err != nil {
+		return nil, err
+	}
+	fallback := true
+	m.ByteFallback = &fallback
+	t.spec = metaStages(false, false)
+	return m, t.ggufMerges(r, v, m)
 }
 
 // byteLevelStages are the stages of byte-level BPE that splits by patterns,

@@ -107,6 +107,14 @@ func jsonError(name, part string, err error) error {
 // assemble builds the stages of t.spec around a model.
 func (t *Tokenizer) assemble(m *protoModel, tokens []addedToken) (*Tokenizer, error) {
 	var err error
+	for _, stage := range []struct {
+		name string
+		raw  []byte
+	}{{"normalizer", t.spec.Normalizer}, {"pre_tokenizer", t.spec.PreTokenizer}, {"post_processor", t.spec.PostProcessor}, {"decoder", t.spec.Decoder}} {
+		if err := checkStage(stage.raw); err != nil {
+			return nil, located(t.name, stage.name, err)
+		}
+	}
 	if t.norm == nil {
 		if t.norm, err = parseNormalizer(t.spec.Normalizer); err != nil {
 			return nil, located(t.name, "normalizer", err)
@@ -121,12 +129,16 @@ func (t *Tokenizer) assemble(m *protoModel, tokens []addedToken) (*Tokenizer, er
 	if t.post, err = parsePost(t.spec.PostProcessor); err != nil {
 		return nil, located(t.name, "post_processor", err)
 	}
+	if err := t.checkGrowth(); err != nil {
+		return nil, err
+	}
 	if tokens, err = placeAdded(tokens, m); err != nil {
 		return nil, located(t.name, "added_tokens", err)
 	}
 	if t.added, err = newAddedVocab(tokens, t.norm); err != nil {
 		return nil, located(t.name, "added_tokens", err)
 	}
+	t.added.spell(t.dec)
 	if t.model, err = m.build(t.added.specials()); err != nil {
 		return nil, located(t.name, "model", err)
 	}

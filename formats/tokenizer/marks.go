@@ -6,7 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/ardanlabs/jinja"
+	"github.com/nstf/nstf/formats/jinja"
 )
 
 // Messages are rendered with private-use characters as marks around what must
@@ -66,97 +66,79 @@ func (m marks) strip(s string) (string, []Span, bool) {
 	return b.String(), plain, depth == 0
 }
 
-// A marker turns ordered JSON into template values, marking texts on the way.
+// A marker marks texts within ordered JSON.
 type marker struct {
 	marks
 	how      marking
 	specials *matcher
 }
 
-// trusted is the marker for what the template's side provides.
-func (m marker) trusted() marker {
-	m.how = unmarked
-	return m
-}
-
-func (m marker) messages(list []any) jinja.Value {
-	items := make([]jinja.Value, len(list))
-	for i, v := range list {
-		items[i] = m.message(v.(*object))
-	}
-	return jinja.NewList(items)
-}
-
-func (m marker) message(o *object) jinja.Value {
-	d := jinja.NewDict()
-	for i, k := range o.keys {
-		if k == "content" {
-			d.AsDict().Set(k, m.content(o.values[i]))
-		} else {
-			d.AsDict().Set(k, m.value(o.values[i]))
+func (m marker) messages(list []*jinja.Dict) []any {
+	out := make([]any, len(list))
+	for i, message := range list {
+		d := jinja.NewDict()
+		for k, v := range message.All() {
+			if k == "content" {
+				d.Set(k, m.content(v))
+			} else {
+				d.Set(k, m.value(v))
+			}
 		}
+		out[i] = d
 	}
-	return d
+	return out
 }
 
 // content marks a message's content: a text, or a list of parts with texts.
-func (m marker) content(v any) jinja.Value {
+func (m marker) content(v any) any {
 	switch v := v.(type) {
 	case string:
-		return jinja.NewString(m.whole(v))
+		return m.whole(v)
 	case []any:
-		items := make([]jinja.Value, len(v))
+		out := make([]any, len(v))
 		for i, p := range v {
-			items[i] = m.part(p)
+			out[i] = m.part(p)
 		}
-		return jinja.NewList(items)
+		return out
 	}
 	return m.value(v)
 }
 
-func (m marker) part(v any) jinja.Value {
-	o, ok := v.(*object)
+func (m marker) part(v any) any {
+	o, ok := v.(*jinja.Dict)
 	if !ok {
 		return m.content(v)
 	}
 	d := jinja.NewDict()
-	for i, k := range o.keys {
-		if s, ok := o.values[i].(string); ok && k == "text" {
-			d.AsDict().Set(k, jinja.NewString(m.whole(s)))
+	for k, v := range o.All() {
+		if s, ok := v.(string); ok && k == "text" {
+			d.Set(k, m.whole(s))
 		} else {
-			d.AsDict().Set(k, m.value(o.values[i]))
+			d.Set(k, m.value(v))
 		}
 	}
 	return d
 }
 
-// value converts ordered JSON; texts in it get marks within special tokens.
-func (m marker) value(v any) jinja.Value {
+// value marks spellings of special tokens.
+func (m marker) value(v any) any {
 	switch v := v.(type) {
-	case nil:
-		return jinja.None()
-	case bool:
-		return jinja.NewBool(v)
-	case int64:
-		return jinja.NewInt(v)
-	case float64:
-		return jinja.NewFloat(v)
 	case string:
-		return jinja.NewString(m.spelled(v))
+		return m.spelled(v)
 	case []any:
-		items := make([]jinja.Value, len(v))
+		out := make([]any, len(v))
 		for i, x := range v {
-			items[i] = m.value(x)
+			out[i] = m.value(x)
 		}
-		return jinja.NewList(items)
-	case *object:
+		return out
+	case *jinja.Dict:
 		d := jinja.NewDict()
-		for i, k := range v.keys {
-			d.AsDict().Set(m.spelled(k), m.value(v.values[i]))
+		for k, x := range v.All() {
+			d.Set(m.spelled(k), m.value(x))
 		}
 		return d
 	}
-	panic("tokenizer: not a value of ordered JSON")
+	return v
 }
 
 // whole marks a content from its first to its last visible character.

@@ -10,31 +10,38 @@ import (
 
 // A normalizer rewrites a run of text before it is split. start says whether
 // the run begins at the first byte of the input; the result's start does not
-// hold once leading text has been taken away.
+// hold once leading text has been taken away. What becomes longer than most bytes on
+// the way is an error, or may be cut behind them, which the caller sees by its length.
 type normalizer interface {
-	normalize(s string, start bool) (string, bool, error)
+	normalize(s string, start bool, most int) (string, bool, error)
 }
 
 // textFunc is a normalizer that keeps where a text starts.
 type textFunc func(string) string
 
-func (f textFunc) normalize(s string, start bool) (string, bool, error) { return f(s), start, nil }
+func (f textFunc) normalize(s string, start bool, _ int) (string, bool, error) {
+	return f(s), start, nil
+}
 
-// replaceNorm is a textFunc that can fail.
-type replaceNorm func(string) (string, error)
+// replaceNorm is a textFunc that can fail, and stops at so many bytes.
+type replaceNorm func(s string, most int) (string, error)
 
-func (f replaceNorm) normalize(s string, start bool) (string, bool, error) {
-	s, err := f(s)
+func (f replaceNorm) normalize(s string, start bool, most int) (string, bool, error) {
+	s, err := f(s, most)
 	return s, start, err
 }
 
 type normSequence []normalizer
 
-func (q normSequence) normalize(s string, start bool) (string, bool, error) {
+func (q normSequence) normalize(s string, start bool, most int) (string, bool, error) {
 	var err error
+	in := len(s)
 	for _, n := range q {
-		if s, start, err = n.normalize(s, start); err != nil {
+		if s, start, err = n.normalize(s, start, most); err != nil {
 			break
+		}
+		if len(s) > most {
+			return "", start, &growthError{in, most}
 		}
 	}
 	return s, start, err
@@ -42,7 +49,7 @@ func (q normSequence) normalize(s string, start bool) (string, bool, error) {
 
 type stripNorm struct{ left, right bool }
 
-func (n stripNorm) normalize(s string, start bool) (string, bool, error) {
+func (n stripNorm) normalize(s string, start bool, _ int) (string, bool, error) {
 	if n.left {
 		t := strings.TrimLeftFunc(s, unicode.IsSpace)
 		start = start && len(t) == len(s)
@@ -105,7 +112,7 @@ func parseNormalizer(raw []byte) (normalizer, error) {
 				return s
 			}
 			return c.Prepend + s
-		}), nil
+		}), checkInserted(c.Prepend)
 	case "Replace":
 		f, err := parseReplace(raw)
 		return replaceNorm(f), err
@@ -170,7 +177,7 @@ func parsePrecompiled(raw []byte) (normalizer, error) {
 	if err != nil || m == nil {
 		return nil, err
 	}
-	return textFunc(m.graphemes), nil
+	return replaceNorm(func(s string, most int) (string, error) { return m.graphemes(s, most), nil }), nil
 }
 
 func parseBert(raw []byte) (normalizer, error) {

@@ -9,6 +9,14 @@ type postProcessor struct {
 
 // parsePost reads the post-processor of a tokenizer.json object.
 func parsePost(raw []byte) (postProcessor, error) {
+	p, err := parsePostStage(raw)
+	if n := len(p.prefix) + len(p.suffix); err == nil && n > maxAddedIDs {
+		err = fmt.Errorf("puts %d tokens around every text, more than %d", n, maxAddedIDs)
+	}
+	return p, err
+}
+
+func parsePostStage(raw []byte) (postProcessor, error) {
 	typ, err := typeOf(raw)
 	if err != nil || typ == "" {
 		return postProcessor{}, err

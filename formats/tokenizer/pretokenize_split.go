@@ -105,7 +105,8 @@ func parseSplit(raw []byte) (preTokenizer, error) {
 }
 
 // parseReplace builds the function of a Replace normalizer or decoder.
-func parseReplace(raw []byte) (func(string) (string, error), error) {
+// The function stops at so many bytes with a growthError.
+func parseReplace(raw []byte) (func(s string, most int) (string, error), error) {
 	var c struct {
 		Type, Content string
 		Pattern       patternJSON
@@ -117,12 +118,18 @@ func parseReplace(raw []byte) (func(string) (string, error), error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.re != nil {
-		return func(s string) (string, error) { return p.re.replace(s, c.Content) }, nil
+	if err := checkInserted(c.Content); err != nil {
+		return nil, err
 	}
-	return func(s string) (string, error) {
+	if p.re != nil {
+		return func(s string, most int) (string, error) { return p.re.replace(s, c.Content, most) }, nil
+	}
+	return func(s string, most int) (string, error) {
 		if p.literal == "" {
 			return s, nil
+		}
+		if len(c.Content) > len(p.literal) && len(s)+strings.Count(s, p.literal)*(len(c.Content)-len(p.literal)) > most {
+			return "", &growthError{len(s), most}
 		}
 		return strings.ReplaceAll(s, p.literal, c.Content), nil
 	}, nil

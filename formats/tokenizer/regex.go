@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -9,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/dlclark/regexp2/v2"
+
+	"github.com/nstf/nstf/formats"
 )
 
 // regexTimeout bounds one match of a pattern that is not in the table of known
@@ -110,20 +113,38 @@ func (p *splitter) matches(s string, yield func(lo, hi int)) error {
 		return true
 	})
 	if err != nil {
-		return fmt.Errorf("regular expression %q: %w", p.re.String(), err)
+		return p.failure(s, err)
 	}
 	return nil
 }
 
-// replace returns s with every match replaced by with.
-func (p *splitter) replace(s, with string) (string, error) {
+// failure says what went wrong with a text, of which it quotes the beginning alone:
+// the library's own message quotes all of it.
+func (p *splitter) failure(s string, err error) error {
+	what := fmt.Sprintf("takes longer than %v", regexTimeout)
+	if errors.Is(err, regexp2.ErrBacktrackingStackLimit) {
+		what = "backtracks too far"
+	}
+	return fmt.Errorf("regular expression %q %s on a text of %d bytes that begins %q",
+		formats.Brief(p.re.String(), 200), what, len(s), formats.Brief(s[:min(len(s), 40)], 40))
+}
+
+// replace returns s with every match replaced by with, or a growthError where that
+// is longer than most bytes.
+func (p *splitter) replace(s, with string, most int) (string, error) {
 	var b strings.Builder
 	prev := 0
 	err := p.matches(s, func(lo, hi int) {
+		if b.Len() > most {
+			return
+		}
 		b.WriteString(s[prev:lo])
 		b.WriteString(with)
 		prev = hi
 	})
+	if err == nil && b.Len()+len(s)-prev > most {
+		return "", &growthError{len(s), most}
+	}
 	b.WriteString(s[prev:])
 	return b.String(), err
 }

@@ -2,6 +2,8 @@ package tokenizer
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats/gguf"
+	"github.com/nstf/nstf/testdata/packed"
 )
 
 // shared returns a path in the folder of shared test data, which is not part
@@ -23,9 +26,13 @@ func shared(t testing.TB, path ...string) string {
 	return filepath.Join(append([]string{root}, path...)...)
 }
 
+// mustRead reads a file, which may be kept compressed.
 func mustRead(t testing.TB, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return packed.Read(t, path)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +148,17 @@ func TestModelsAgainstTransformers(t *testing.T) {
 
 // checkVocab compares with the .inp and .out files of llama.cpp's tests, whose
 // ids are without special tokens.
+// vocabulary opens one of testdata/vocab.
+func vocabulary(t testing.TB, name string) *Tokenizer {
+	t.Helper()
+	return openGGUF(t, packed.File(t, vocabularyPath(name)))
+}
+
+func vocabularyPath(name string) string {
+	return filepath.Join(testdata, "vocab", "ggml-vocab-"+name+".gguf")
+}
+
+// checkVocab holds a vocabulary to the ids of llama.cpp that lie beside path.
 func checkVocab(t *testing.T, tok *Tokenizer, path string) {
 	in := strings.Split(string(mustRead(t, path+".inp")), "\n__ggml_vocab_test__\n")
 	out := strings.Split(string(mustRead(t, path+".out")), "\n")

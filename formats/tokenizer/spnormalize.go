@@ -38,7 +38,7 @@ func (n *spNormalizer) next(s string) (string, int) {
 	return s[:l], l
 }
 
-func (n *spNormalizer) normalize(s string, start bool) (string, bool, error) {
+func (n *spNormalizer) normalize(s string, start bool, most int) (string, bool, error) {
 	if n.squeeze {
 		for s != "" {
 			r, l := n.next(s)
@@ -61,7 +61,7 @@ func (n *spNormalizer) normalize(s string, start bool) (string, bool, error) {
 	if dummy && !n.asSuffix {
 		b.WriteString(space)
 	}
-	n.body(&b, s, space)
+	n.body(&b, s, space, most)
 	out := b.String()
 	if n.squeeze {
 		for strings.HasSuffix(out, space) {
@@ -74,9 +74,9 @@ func (n *spNormalizer) normalize(s string, start bool) (string, bool, error) {
 	return out, start, nil
 }
 
-func (n *spNormalizer) body(b *strings.Builder, s, space string) {
+func (n *spNormalizer) body(b *strings.Builder, s, space string, most int) {
 	wasSpace := n.squeeze
-	for s != "" {
+	for s != "" && b.Len() <= most {
 		r, l := n.next(s)
 		s = s[l:]
 		if wasSpace {

@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -65,7 +64,7 @@ func TestStreamHoldsBackHalves(t *testing.T) {
 // TestStreamContext: behind a prompt the first word keeps its space, which it
 // loses at the start of a text.
 func TestStreamContext(t *testing.T) {
-	tok := openGGUF(t, filepath.Join(testdata, "vocab", "ggml-vocab-phi-3.gguf"))
+	tok := vocabulary(t, "phi-3")
 	prompt, _ := tok.Encode("Hello", EncodeOptions{})
 	all, _ := tok.Encode("Hello world again", EncodeOptions{})
 	rest := all[len(prompt):]
@@ -119,7 +118,7 @@ func TestConcurrentUse(t *testing.T) {
 func fromIDs(ids []int32, err error) ([]int32, error) { return slices.Clone(ids), err }
 
 func TestPiecesAndBytes(t *testing.T) {
-	tok := openGGUF(t, filepath.Join(testdata, "vocab", "ggml-vocab-phi-3.gguf"))
+	tok := vocabulary(t, "phi-3")
 	for piece, bytes := range map[string]string{"▁world": " world", "<0x0A>": "\n", "ing": "ing"} {
 		id, ok := tok.ID(piece)
 		if !ok || string(tok.TokenBytes(id)) != bytes {

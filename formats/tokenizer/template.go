@@ -2,16 +2,17 @@ package tokenizer
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/ardanlabs/jinja"
-
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/jinja"
 )
 
 // A Message is one turn of a conversation.
@@ -22,7 +23,9 @@ type Message struct {
 	// {"type": "function", "function": {"name": ..., "arguments": {...}}}.
 	ToolCalls []json.RawMessage
 	// More is a JSON object of further fields, nil for none: "name",
-	// "tool_call_id", "reasoning_content" ... A field here replaces one above.
+	// "tool_call_id", "reasoning_content" ... A field here replaces one above;
+	// where it has a "role", and Content and ToolCalls are empty, it is the
+	// whole message.
 	More json.RawMessage
 }
 
@@ -52,32 +55,30 @@ type Rendered struct {
 // concurrent use.
 type Template struct {
 	t        *Tokenizer
-	def      *compiled
-	tools    *compiled // template "tool_use", or nil
-	sources  string    // all sources, to choose marks that none has
-	specials matcher   // spellings of special tokens
+	def      *jinja.Template
+	tools    *jinja.Template // template "tool_use", or nil
+	sources  string          // all sources, to choose marks that none has
+	specials matcher         // spellings of special tokens
 }
 
 // ChatTemplate compiles the model's chat template of a name. A model without
-// it, or whose template cannot be compiled, is an [formats.UnsupportedError].
-// The name "" stands for the default one, and for "tool_use" when tools are
-// given and there is such a template, as in transformers.
+// it is an [formats.UnsupportedError], as is a template that uses what is not
+// implemented; one that is no template is a [formats.FormatError]. The name ""
+// stands for the default one, and for "tool_use" when tools are given and
+// there is such a template, as in transformers.
 func (t *Tokenizer) ChatTemplate(name string) (*Template, error) {
-	src, ok := t.templates[cmp.Or(name, "default")]
-	if !ok {
+	if _, ok := t.templates[cmp.Or(name, "default")]; !ok {
 		return nil, t.noTemplate(name)
 	}
 	tp := &Template{t: t}
 	var err error
-	if tp.def, err = compileTemplate(src); err != nil {
-		return nil, formats.Unsupportedf(t.name, "chat_template", "%v", err)
+	if tp.def, err = t.compile(cmp.Or(name, "default"), &tp.sources); err != nil {
+		return nil, err
 	}
-	tp.sources = src
-	if src, ok := t.templates["tool_use"]; ok && name == "" {
-		if tp.tools, err = compileTemplate(src); err != nil {
-			return nil, formats.Unsupportedf(t.name, "chat_template", "tool_use: %v", err)
+	if _, ok := t.templates["tool_use"]; ok && name == "" {
+		if tp.tools, err = t.compile("tool_use", &tp.sources); err != nil {
+			return nil, err
 		}
-		tp.sources += src
 	}
 	for _, a := range t.added.byID {
 		if a.Special {
@@ -86,6 +87,26 @@ func (t *Tokenizer) ChatTemplate(name string) (*Template, error) {
 		}
 	}
 	return tp, nil
+}
+
+// compile parses the template of a name and appends its source to sources.
+func (t *Tokenizer) compile(name string, sources *string) (*jinja.Template, error) {
+	*sources += t.templates[name]
+	c, err := jinja.Parse(name, t.templates[name], jinja.DefaultLimits)
+	return c, t.templateError(err)
+}
+
+// templateError makes one of the two families of errors of a template's, which
+// names the template and its line.
+func (t *Tokenizer) templateError(err error) error {
+	var e *jinja.Error
+	if !errors.As(err, &e) {
+		return err // nil, or the context's
+	}
+	if e.Unsupported {
+		return formats.Unsupportedf(t.name, "chat_template", "template %v", e)
+	}
+	return formats.Errorf(t.name, "chat_template", "template %v", e)
 }
 
 // noTemplate is the error for a template that is not among the model's.
@@ -101,34 +122,12 @@ func (t *Tokenizer) noTemplate(name string) error {
 // one is "default".
 func (t *Tokenizer) ChatTemplates() map[string]string { return maps.Clone(t.templates) }
 
-// A compiled template and the texts it refers to.
-type compiled struct {
-	t     *jinja.Template
-	texts jinja.Value
-}
-
-func compileTemplate(src string) (c *compiled, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("template library: %v", r)
-		}
-	}()
-	out, texts, err := rewriteJinja(src)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]jinja.Value, len(texts))
-	for i, s := range texts {
-		list[i] = jinja.NewString(s)
-	}
-	t, err := jinja.Compile(out)
-	return &compiled{t, jinja.NewList(list)}, err
-}
-
-// Render writes the conversation in the model's format. The error is the
-// template's own refusal (raise_exception), or a [formats.FormatError] for
-// JSON that is none.
-func (tp *Template) Render(messages []Message, o RenderOptions) (Rendered, error) {
+// Render writes the conversation in the model's format. The error is a
+// [formats.FormatError] where the template refuses the conversation
+// (raise_exception), fails, or exceeds one of [jinja.DefaultLimits], and for
+// JSON that is none; a [formats.UnsupportedError] where it uses what is not
+// implemented; and ctx's where that has ended.
+func (tp *Template) Render(ctx context.Context, messages []Message, o RenderOptions) (Rendered, error) {
 	if o.Now.IsZero() {
 		o.Now = time.Now()
 	}
@@ -136,7 +135,7 @@ func (tp *Template) Render(messages []Message, o RenderOptions) (Rendered, error
 	if err != nil {
 		return Rendered{}, err
 	}
-	want, err := c.render(tp, unmarked)
+	want, err := c.render(ctx, tp, unmarked)
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -144,7 +143,10 @@ func (tp *Template) Render(messages []Message, o RenderOptions) (Rendered, error
 	// beginning or end of a content; marks within spelled-out special tokens
 	// disturb next to nothing.
 	for _, how := range []marking{aroundContent, withinSpecials} {
-		got, err := c.render(tp, how)
+		got, err := c.render(ctx, tp, how)
+		if ctx.Err() != nil {
+			return Rendered{}, ctx.Err()
+		}
 		if err != nil {
 			continue
 		}
@@ -152,14 +154,14 @@ func (tp *Template) Render(messages []Message, o RenderOptions) (Rendered, error
 			return Rendered{text, plain, true}, nil
 		}
 	}
-	return c.inexact(tp, want)
+	return c.inexact(ctx, tp, want)
 }
 
 // inexact is the way out when marks change what the template does: what is
 // rendered of the marked messages stands, with the marked parts plain. Should
 // even that fail, no special token is recognised beyond the reference's.
-func (c *conversation) inexact(tp *Template, want string) (Rendered, error) {
-	got, err := c.render(tp, withinSpecials)
+func (c *conversation) inexact(ctx context.Context, tp *Template, want string) (Rendered, error) {
+	got, err := c.render(ctx, tp, withinSpecials)
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -177,21 +179,9 @@ func (t *Tokenizer) EncodeRendered(r Rendered) ([]int32, error) {
 	return t.encode(nil, r.Text, guard{plain: r.Plain})
 }
 
-// execute runs a template. The library is third-party code working on a
-// template out of a model file, so a panic of its becomes an error.
-func execute(t *compiled, vars map[string]jinja.Value) (out string, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("template library: %v", r)
-		}
-	}()
-	vars[textsVar] = t.texts
-	return t.t.RenderValues(vars)
-}
-
 // A conversation is what a template sees.
 type conversation struct {
-	messages []any // ordered JSON
+	messages []*jinja.Dict
 	tools    []any
 	vars     map[string]any
 	now      time.Time
@@ -241,16 +231,9 @@ func (tp *Template) conversation(messages []Message, o RenderOptions) (*conversa
 }
 
 // render runs the template with the given marking of texts.
-func (c *conversation) render(tp *Template, how marking) (string, error) {
+func (c *conversation) render(ctx context.Context, tp *Template, how marking) (string, error) {
 	m := marker{c.marks, how, &tp.specials}
-	vars := map[string]jinja.Value{
-		"messages":     m.messages(c.messages),
-		"tools":        jinja.None(),
-		"documents":    jinja.None(),
-		"pytojson":     jinja.NewCallable("tojson", toJSON),
-		"range":        jinja.NewCallable("range", boundedRange),
-		"strftime_now": jinja.NewCallable("strftime_now", c.strftime),
-	}
+	vars := map[string]any{"messages": m.messages(c.messages), "tools": nil, "documents": nil}
 	t := tp.def
 	if len(c.tools) > 0 {
 		vars["tools"] = m.value(c.tools)
@@ -259,11 +242,8 @@ func (c *conversation) render(tp *Template, how marking) (string, error) {
 		}
 	}
 	for k, v := range c.vars {
-		vars[k] = m.trusted().value(v)
+		vars[k] = v
 	}
-	s, err := execute(t, vars)
-	if err != nil {
-		return "", fmt.Errorf("chat template: %w", err)
-	}
-	return s, nil
+	s, err := t.Render(ctx, vars, jinja.Options{Now: c.now, Verbatim: c.marks.open + c.marks.close})
+	return s, tp.t.templateError(err)
 }

@@ -3,70 +3,76 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"strings"
 
-	"github.com/ardanlabs/jinja"
-
+	"github.com/nstf/nstf/formats/jinja"
 	"github.com/nstf/nstf/formats/pyjson"
 )
 
-// object is a JSON object in order. Ordered JSON is nil, bool, int64,
-// float64, string, []any or *object.
-type object struct {
-	keys   []string
-	values []any
-}
-
-func (o *object) set(k string, v any) {
-	for i := range o.keys {
-		if o.keys[i] == k {
-			o.values[i] = v
-			return
-		}
-	}
-	o.keys = append(o.keys, k)
-	o.values = append(o.values, v)
-}
+// Ordered JSON is what a template's variables hold: nil, bool, int64,
+// *big.Int, float64, string, []any or *jinja.Dict.
 
 func parseOrdered(raw []byte) (any, error) {
 	v, err := pyjson.Parse("", raw)
 	if err != nil {
 		return nil, err
 	}
-	return ordered(v), nil
+	return ordered(v)
 }
 
-func ordered(v pyjson.Value) any {
+// maxDigits is the longest integer that Python reads.
+const maxDigits = 4300
+
+func ordered(v pyjson.Value) (any, error) {
 	switch v := v.(type) {
 	case pyjson.Number:
-		if n, ok := v.Int64(); ok && !strings.ContainsAny(string(v), ".eE") {
-			return n
-		}
-		f, _ := v.Float64()
-		return f
+		return number(string(v))
 	case []pyjson.Value:
 		out := make([]any, len(v))
 		for i, x := range v {
-			out[i] = ordered(x)
+			var err error
+			if out[i], err = ordered(x); err != nil {
+				return nil, err
+			}
 		}
-		return out
+		return out, nil
 	case *pyjson.Object:
-		o := &object{}
+		d := jinja.NewDict()
 		for _, k := range v.Keys() {
 			x, _ := v.Get(k)
-			o.keys = append(o.keys, k) // no two are equal
-			o.values = append(o.values, ordered(x))
+			y, err := ordered(x)
+			if err != nil {
+				return nil, err
+			}
+			d.Set(k, y)
 		}
-		return o
+		return d, nil
 	}
-	return v
+	return v, nil
+}
+
+func number(s string) (any, error) {
+	n, ok := pyjson.Number(s).Int64()
+	integer := strings.Trim(s, "-0123456789") == ""
+	switch {
+	case ok && integer:
+		return n, nil
+	case integer && len(s) > maxDigits:
+		return nil, fmt.Errorf("an integer of %d digits: the limit is %d", len(s), maxDigits)
+	case integer:
+		i, _ := new(big.Int).SetString(s, 10)
+		return i, nil
+	}
+	f, _ := pyjson.Number(s).Float64()
+	return f, nil
 }
 
 // object returns the message as templates see it.
-func (m Message) object() (*object, error) {
-	o := &object{}
-	o.set("role", m.Role)
-	o.set("content", m.Content)
+func (m Message) object() (*jinja.Dict, error) {
+	d := jinja.NewDict()
+	d.Set("role", m.Role)
+	d.Set("content", m.Content)
 	if m.ToolCalls != nil {
 		calls := make([]any, len(m.ToolCalls))
 		for i, raw := range m.ToolCalls {
@@ -76,22 +82,46 @@ func (m Message) object() (*object, error) {
 			}
 			calls[i] = v
 		}
-		o.set("tool_calls", calls)
+		d.Set("tool_calls", calls)
 	}
 	if m.More != nil {
 		v, err := parseOrdered(m.More)
 		if err != nil {
 			return nil, err
 		}
-		more, ok := v.(*object)
+		more, ok := v.(*jinja.Dict)
 		if !ok {
 			return nil, fmt.Errorf("further fields are not a JSON object: %s", clip(m.More))
 		}
-		for i, k := range more.keys {
-			o.set(k, more.values[i])
+		if _, whole := more.Get("role"); whole && m.Content == "" && m.ToolCalls == nil {
+			d = more // as ParseMessages made it: without fields of our own
+		} else {
+			for k, v := range more.All() {
+				d.Set(k, v)
+			}
 		}
 	}
-	return o, nil
+	return withReasoning(d), nil
+}
+
+// withReasoning fills the fields under which templates look for an assistant's
+// reasoning from the first of its names that has a value, as transformers'
+// apply_chat_template does (utils/chat_template_utils.py of 5.23.0).
+func withReasoning(d *jinja.Dict) *jinja.Dict {
+	for _, name := range []string{"reasoning_content", "thinking", "reasoning"} {
+		v, _ := d.Get(name)
+		if v == nil {
+			continue
+		}
+		out := jinja.NewDict()
+		out.Set("thinking", v)
+		for k, x := range d.All() {
+			out.Set(k, x)
+		}
+		out.Set("reasoning_content", v)
+		return out
+	}
+	return d
 }
 
 // ParseMessages reads a JSON array of messages, each an object with at least
@@ -121,68 +151,10 @@ func collect(b *strings.Builder, v any) {
 		for _, x := range v {
 			collect(b, x)
 		}
-	case *object:
-		for i, k := range v.keys {
+	case *jinja.Dict:
+		for k, x := range v.All() {
 			b.WriteString(k)
-			collect(b, v.values[i])
+			collect(b, x)
 		}
 	}
-}
-
-// maxRange is the longest range a template may make, as in Jinja's sandbox.
-const maxRange = 100000
-
-func boundedRange(args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
-	n := [3]int64{0, 0, 1}
-	for i, a := range args {
-		if !a.IsInt() || i > 2 {
-			return jinja.Undefined(), fmt.Errorf("range: %v is not an integer", a)
-		}
-		n[i] = a.AsInt()
-	}
-	switch {
-	case len(args) == 0 || n[2] == 0:
-		return jinja.Undefined(), fmt.Errorf("range: missing bound or zero step")
-	case len(args) == 1:
-		n[0], n[1] = 0, n[0]
-	}
-	var items []jinja.Value
-	for i := n[0]; n[2] > 0 && i < n[1] || n[2] < 0 && i > n[1]; i += n[2] {
-		if len(items) >= maxRange {
-			return jinja.Undefined(), fmt.Errorf("range: more than %d items", maxRange)
-		}
-		items = append(items, jinja.NewInt(i))
-	}
-	return jinja.NewList(items), nil
-}
-
-// strftime is Python's strftime for the directives that templates use.
-func (c *conversation) strftime(args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
-	if len(args) != 1 || !args[0].IsString() {
-		return jinja.Undefined(), fmt.Errorf("strftime_now needs a format")
-	}
-	layouts := map[byte]string{'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'b': "Jan", 'B': "January", 'a': "Mon", 'A': "Monday",
-		'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM", 'j': "002", 'Z': "MST", 'z': "-0700",
-		'F': "2006-01-02", 'T': "15:04:05", 'e': "_2"}
-	f := args[0].AsString()
-	var b strings.Builder
-	for i := 0; i < len(f); i++ {
-		if f[i] != '%' || i+1 == len(f) {
-			b.WriteByte(f[i])
-			continue
-		}
-		i++
-		switch l, ok := layouts[f[i]]; {
-		case ok:
-			b.WriteString(c.now.Format(l))
-		case f[i] == '%':
-			b.WriteByte('%')
-		case f[i] == '-' && i+1 < len(f) && (f[i+1] == 'd' || f[i+1] == 'm' || f[i+1] == 'H' || f[i+1] == 'I'):
-			i++
-			b.WriteString(strings.TrimPrefix(c.now.Format(layouts[f[i]]), "0"))
-		default:
-			return jinja.Undefined(), fmt.Errorf("strftime_now: %%%c is not implemented", f[i])
-		}
-	}
-	return jinja.NewString(b.String()), nil
 }

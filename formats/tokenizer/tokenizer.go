@@ -140,7 +140,8 @@ func repair(text string, g guard) (string, guard) {
 
 // Decode returns the text of ids as Hugging Face's library does: pieces go
 // through the decoder, bytes that do not form UTF-8 become U+FFFD, ids that
-// have no piece are passed over. skipSpecial leaves special tokens out. A
+// have no piece are passed over. Where pieces spell bytes, an added token is its text
+// even if that could be read as bytes, as llama.cpp has it. skipSpecial leaves special tokens out. A
 // negative id is an error.
 func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) (string, error) {
 	for i, id := range ids {
@@ -172,7 +173,7 @@ func (t *Tokenizer) decodeChain(ids []int32, skipSpecial, raw bool) string {
 // decodePiece is the piece of id as the decoder expects it.
 func (t *Tokenizer) decodePiece(id int32) (string, bool) {
 	if a := t.added.byID[id]; a != nil {
-		return a.decoded, true
+		return a.spelled, true
 	}
 	v := t.model.vocab()
 	if id < 0 || int(id) >= len(v) || v[id] == "" {

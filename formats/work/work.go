@@ -10,7 +10,8 @@
 // A [Job] lists what decides the bytes of the result. A folder is resumed only
 // by the same job: another one's tensors would not fit together.
 //
-// A Folder belongs to one process, and its methods to one goroutine.
+// A Folder belongs to one process, which holds its lock until it ends, and its methods
+// to one goroutine.
 //
 // Compatibility: none between versions of the program; the job names the
 // program.
@@ -44,6 +45,7 @@ type Job map[string]string
 // A Folder is an open work folder.
 type Folder struct {
 	path string
+	lock *atomicfile.Lock
 	open map[string]*nstf.Package // by file name
 }
 
@@ -59,69 +61,146 @@ const (
 	maxJournal = 1 << 20
 )
 
-// Create makes a work folder for a job. It fails with [ErrExists] where one is
-// there.
+// lockFile is held by the process that works in a folder.
+const lockFile = "lock"
+
+// Create makes a work folder for a job. It fails with [ErrExists] where an interrupted
+// run's is there, and with an [*atomicfile.BusyError] where a living one's is.
 func Create(path string, job Job) (*Folder, error) {
-	if _, err := os.Stat(path); err == nil {
-		return nil, fmt.Errorf("%s: %w", path, ErrExists)
-	}
-	if err := os.MkdirAll(path, 0o777); err != nil {
-		return nil, err
-	}
-	p, err := json.MarshalIndent(job, "", "  ")
+	lock, entries, err := take(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := atomicfile.WriteFile(filepath.Join(path, journal), append(p, '\n')); err != nil {
-		return nil, err
+	if slices.ContainsFunc(entries, isJournal) {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, ErrExists), lock.Close())
 	}
-	return &Folder{path: path, open: map[string]*nstf.Package{}}, nil
+	if err := clear(path, entries); err != nil { // killed before it had a journal
+		return nil, errors.Join(err, lock.Close())
+	}
+	return begin(path, job, lock)
+}
+
+func begin(path string, job Job, lock *atomicfile.Lock) (*Folder, error) {
+	p, err := json.MarshalIndent(job, "", "  ")
+	if err == nil {
+		err = atomicfile.Scratch(filepath.Join(path, journal)).WriteFile(append(p, '\n'))
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return &Folder{path: path, lock: lock, open: map[string]*nstf.Package{}}, nil
+}
+
+// take locks a folder, which is made where it is missing, and lists what is in it. A
+// folder that is there and is nobody's work is refused before a lock is left in it.
+func take(path string) (*atomicfile.Lock, []fs.DirEntry, error) {
+	entries, err := os.ReadDir(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := os.MkdirAll(path, 0o777); err != nil {
+			return nil, nil, err
+		}
+	case err != nil:
+		return nil, nil, err
+	default:
+		if err := ours(path, entries); err != nil {
+			return nil, nil, err
+		}
+	}
+	lock, err := atomicfile.TakeLock(filepath.Join(path, lockFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	entries, err = os.ReadDir(path)
+	if err != nil {
+		return nil, nil, errors.Join(err, lock.Close())
+	}
+	return lock, entries, nil
+}
+
+func isJournal(e fs.DirEntry) bool { return e.Name() == journal }
+
+// ours refuses a folder that holds other things and no journal.
+func ours(path string, entries []fs.DirEntry) error {
+	if slices.ContainsFunc(entries, isJournal) {
+		return nil
+	}
+	for _, e := range entries {
+		if e.Name() != lockFile && !strings.Contains(e.Name(), halfWritten) {
+			err := formats.Unsupportedf(path, "", "removing a folder that is not an interrupted run's: it holds %s and no %s", formats.Brief(e.Name(), 80), journal)
+			err.Hint = "move it away, or choose another output"
+			return err
+		}
+	}
+	return nil
 }
 
 // Resume opens the work folder of the same job, or makes one where none is
 // there. A folder of another job is refused with an error that names what
-// differs.
+// differs, and that of a living process with an [*atomicfile.BusyError].
 func Resume(path string, job Job) (*Folder, error) {
-	was, err := readJournal(path)
-	if errors.Is(err, fs.ErrNotExist) { // killed before it had one: nothing is lost
-		if err := Discard(path); err != nil {
-			return nil, err
-		}
-		return Create(path, job)
-	}
+	lock, entries, err := take(path)
 	if err != nil {
 		return nil, err
+	}
+	if !slices.ContainsFunc(entries, isJournal) { // killed before it had one: nothing is lost
+		if err := clear(path, entries); err != nil {
+			return nil, errors.Join(err, lock.Close())
+		}
+		return begin(path, job, lock)
+	}
+	was, err := readJournal(path)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
 	}
 	if d := different(was, job); len(d) > 0 {
 		e := formats.Unsupportedf(path, "", "resuming with another %s", strings.Join(d, ", another "))
 		e.Hint = "give the command that was interrupted, or begin anew by --discard"
+		lock.Close()
 		return nil, e
 	}
-	f := &Folder{path: path, open: map[string]*nstf.Package{}}
+	f := &Folder{path: path, lock: lock, open: map[string]*nstf.Package{}}
 	return f, f.sweep()
 }
 
 // Discard removes a work folder, if there is one. A folder that holds other things
-// and no journal is somebody else's, and refused.
+// and no journal is somebody else's, and refused, and so is one that a living process
+// works in.
 func Discard(path string) error {
-	entries, err := os.ReadDir(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
+	}
+	lock, entries, err := take(path)
+	if err != nil {
+		return err
+	}
+	return remove(path, entries, lock)
+}
+
+// remove removes what lies in a folder, its journal last: a process that is killed
+// meanwhile leaves a folder that is known as a run's.
+func remove(path string, entries []fs.DirEntry, lock *atomicfile.Lock) error {
+	err := clear(path, entries)
+	if cerr := lock.Close(); err == nil {
+		err = cerr
 	}
 	if err != nil {
 		return err
 	}
-	ours := func(e fs.DirEntry) bool { return e.Name() == journal }
-	if !slices.ContainsFunc(entries, ours) {
-		for _, e := range entries {
-			if !strings.Contains(e.Name(), halfWritten) {
-				err := formats.Unsupportedf(path, "", "removing a folder that is not an interrupted run's: it holds %s and no %s", e.Name(), journal)
-				err.Hint = "move it away, or choose another output"
-				return err
-			}
+	return os.RemoveAll(path)
+}
+
+// clear removes everything but journal and lock.
+func clear(path string, entries []fs.DirEntry) error {
+	for _, e := range entries {
+		if e.Name() == journal || e.Name() == lockFile {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(path, e.Name())); err != nil {
+			return err
 		}
 	}
-	return os.RemoveAll(path)
+	return nil
 }
 
 // halfWritten is in the names of files that are not whole yet (formats/atomicfile).
@@ -130,14 +209,7 @@ const halfWritten = ".tmp-"
 // readJournal reads the job of a folder.
 func readJournal(path string) (Job, error) {
 	name := filepath.Join(path, journal)
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > maxJournal {
-		return nil, formats.Errorf(name, "", "%d bytes; a journal has at most %d", info.Size(), maxJournal)
-	}
-	p, err := os.ReadFile(name)
+	p, err := formats.ReadFile(name, maxJournal, "a journal")
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +272,7 @@ func (f *Folder) Put(ctx context.Context, t formats.Tensor, record any) (formats
 		}
 	}
 	item := nstf.Item{Tensor: t}
-	if err := nstf.Write(filepath.Join(f.path, file), nstf.Meta{Model: p}, []nstf.Item{item}, nstf.WriteOptions{Context: ctx}); err != nil {
+	if err := nstf.Write(atomicfile.Scratch(filepath.Join(f.path, file)), nstf.Meta{Model: p}, []nstf.Item{item}, nstf.WriteOptions{Context: ctx}); err != nil {
 		return t, err
 	}
 	out, _, ok := f.Get(ctx, t.Name)
@@ -234,18 +306,27 @@ func (f *Folder) Get(ctx context.Context, name string) (formats.Tensor, json.Raw
 	return item.Tensor, p.Model(), true
 }
 
-// Close closes the files and leaves the folder. Its tensors are gone.
+// Close closes the files, gives the lock back and leaves the folder. Its tensors are gone.
 func (f *Folder) Close() error {
 	var errs []error
 	for _, p := range f.open {
 		errs = append(errs, p.Close())
 	}
-	clear(f.open)
-	return errors.Join(errs...)
+	f.open = map[string]*nstf.Package{}
+	return errors.Join(append(errs, f.lock.Close())...)
 }
 
 // Remove closes the files and removes the folder: the output is whole.
-func (f *Folder) Remove() error { return errors.Join(f.Close(), Discard(f.path)) }
+func (f *Folder) Remove() error {
+	lock := f.lock
+	f.lock = nil // until everything is gone
+	err := f.Close()
+	entries, rerr := os.ReadDir(f.path)
+	if rerr != nil {
+		return errors.Join(err, rerr, lock.Close())
+	}
+	return errors.Join(err, remove(f.path, entries, lock))
+}
 
 // plain are the names that every file system takes as they are.
 var plain = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)

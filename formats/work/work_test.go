@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"github.com/nstf/nstf/formats/atomicfile"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,6 +112,7 @@ func TestDamage(t *testing.T) {
 	if _, _, ok := f.Get(t.Context(), "w"); ok {
 		t.Error("a damaged tensor was taken")
 	}
+	f.Close()
 	if err := os.Remove(filepath.Join(path, "journal.json")); err != nil {
 		t.Fatal(err)
 	}
@@ -123,9 +126,10 @@ func TestDamage(t *testing.T) {
 	if f, err = Resume(path, Job{"a": "b"}); err != nil {
 		t.Fatal(err)
 	}
-	if entries, err := os.ReadDir(path); err != nil || len(entries) != 1 {
+	if entries, err := os.ReadDir(path); err != nil || len(entries) != 2 {
 		t.Errorf("%v, %v", entries, err)
 	}
+	f.Close()
 	if err := os.WriteFile(filepath.Join(path, "journal.json"), []byte("{"), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -165,5 +169,43 @@ func TestDiscard(t *testing.T) {
 		if _, err := Resume(path, Job{}); (err == nil) != removed {
 			t.Errorf("resuming a folder with %s: %v", file, err)
 		}
+	}
+}
+
+// A folder in which a process works is nobody else's: neither taken, nor resumed, nor
+// removed, and the error says whose it is. When that process ends, it is free.
+func TestBusy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "w")
+	f, err := Create(path, Job{"a": "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tries := map[string]func() error{
+		"create":  func() error { _, err := Create(path, Job{"a": "b"}); return err },
+		"resume":  func() error { _, err := Resume(path, Job{"a": "b"}); return err },
+		"discard": func() error { return Discard(path) },
+	}
+	for name, try := range tries {
+		var busy *atomicfile.BusyError
+		if err := try(); !errors.As(err, &busy) || !strings.Contains(err.Error(), fmt.Sprintf("process %d on %s", os.Getpid(), host)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(path, journal)); err != nil {
+		t.Errorf("the folder was touched: %v", err)
+	}
+	f.Close()
+	if err := tries["create"](); !errors.Is(err, ErrExists) {
+		t.Errorf("when it is free: %v", err)
+	}
+	if err := tries["discard"](); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("it was not removed")
 	}
 }

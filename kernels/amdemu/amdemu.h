@@ -83,6 +83,7 @@ struct Instruction {
 	std::unique_ptr<Instruction> y;  // halves of a dual-issue pair
 	i32 x = 0, simm = 0;             // byte selector or truth table; immediate of a scalar instruction
 	std::string name, text;
+	std::string unknown;             // an operand or modifier that was not understood
 };
 
 // What ends a launch early: a HIP error code and the report.

@@ -4,3 +4,11 @@
 
 // Fills P.code and the branches' targets from the ELF file; false with err set.
 bool disassemble(Program& P, const void* elf, size_t size, std::string& err);
+
+// The major version of the LLVM that made a code object, by what its compiler and
+// its linker wrote into its .comment section; 0 with err set where they name
+// different ones or none.
+int producer(const void* elf, std::string& err);
+
+// The path of the llvm-objdump of an LLVM; empty with err set where there is none.
+std::string disassembler(int version, std::string& err);

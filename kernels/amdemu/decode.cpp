@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 void not_implemented(Wave& w, const Instruction& I) { fault(w, 801, "instruction not implemented in emulator: %s", I.text.c_str()); }
+static void not_understood(Wave& w, const Instruction& I) { fault(w, 801, "operand or modifier '%s' is not known to the emulator: %s", I.unknown.c_str(), I.text.c_str()); }
 
 const OpTable& op_table() {
 	static const OpTable* table = [] {
@@ -117,12 +118,38 @@ static const std::unordered_map<std::string, Modify>& modifiers() {
 	return table;
 }
 
+// Modifiers without a meaning here: which caches an access passes, and the offsets of
+// LDS instructions, which are read from the encoding.
+static bool is_without_effect(const std::string& name) {
+	static const char* const names[] = {"slc", "dlc", "nt", "nv", "sc1", "scope", "offset0", "offset1"};
+	return std::any_of(std::begin(names), std::end(names), [&](const char* n) { return name == n; });
+}
+
+static bool is_modifier(const std::string& name) { return modifiers().count(name) || is_without_effect(name); }
+
 static void apply_modifiers(Instruction& I, const std::string& text) {
 	for (const std::string& m : split_outside_brackets(text, ' ')) {
 		size_t colon = m.find(':');
-		auto it = modifiers().find(m.substr(0, colon));
+		const std::string name = m.substr(0, colon);
+		auto it = modifiers().find(name);
 		if (it != modifiers().end()) it->second(I, m, colon == std::string::npos ? "" : m.substr(colon + 1));
+		else if (!name.empty() && !is_without_effect(name)) I.unknown = m;
 	}
+}
+
+// Whether an instruction reads its operand as text: the names of hardware registers
+// and messages, and how registers are indexed.
+static bool reads_text(const std::string& name) {
+	for (const char* with : {"s_getreg", "s_setreg", "s_sendmsg", "s_set_gpr_idx"})
+		if (name.compare(0, strlen(with), with) == 0) return true;
+	return false;
+}
+
+// An operand that is no register, constant or name that is known is not passed over.
+static void find_unknown(Instruction& I) {
+	if (reads_text(I.name)) return;
+	for (int i = 0; i < I.n; i++)
+		if (I.op[i].kind == K_TEXT) I.unknown = I.op[i].text;
 }
 
 // The name without what tells its encoding.
@@ -158,6 +185,7 @@ static void find_function(Instruction& I) {
 		I.name = n;
 		I.fn = mfma;
 	}
+	if (!I.unknown.empty() && I.fn != not_implemented) I.fn = not_understood;
 	I.first = first_source(n, I.n);
 	I.modified_source = I.dpp || I.sdwa;
 }
@@ -178,8 +206,7 @@ static void parse_single(Instruction& I, const std::string& text) {
 	for (const char* with : {"v_dot2_f16", "v_dot2_bf16", "v_fma_mix", "v_mad_mix"})
 		if (starts_with(I.name, with)) I.op_sel_hi[0] = I.op_sel_hi[1] = I.op_sel_hi[2] = 0;
 	// Their operands are not read, and not written like operands.
-	for (const char* same : {"s_waitcnt", "s_delay_alu", "s_waitcnt_depctr", "s_sendmsg"})
-		if (I.name == same) return find_function(I);
+	if (starts_with(I.name, "s_wait") || I.name == "s_delay_alu" || I.name == "s_sendmsg") return find_function(I);
 
 	// Modifiers stand behind the last operand, parted by spaces; or alone.
 	std::vector<std::string> operands = split_outside_brackets(rest, ',');
@@ -190,7 +217,8 @@ static void parse_single(Instruction& I, const std::string& text) {
 		for (size_t i = 1; i < parts.size(); i++) mods += parts[i] + " ";
 		const std::string& last = operands.back();
 		size_t colon = last.find(':'), bracket = last.find('[');
-		if (colon != std::string::npos && (bracket == std::string::npos || bracket > colon)) {
+		const bool named = operands.size() == 1 && is_modifier(last); // buffer_wbl2 sc1
+		if (named || (colon != std::string::npos && (bracket == std::string::npos || bracket > colon))) {
 			mods = last + " " + mods;
 			operands.pop_back();
 		}
@@ -199,6 +227,7 @@ static void parse_single(Instruction& I, const std::string& text) {
 		if (I.n < 8) I.op[I.n++] = parse_operand(t);
 	if (I.n == 1 && I.op[0].text.empty()) I.n = 0;
 	apply_modifiers(I, mods);
+	find_unknown(I);
 	set_immediate(I);
 	find_function(I);
 }
@@ -233,5 +262,7 @@ void parse_instruction(Instruction& I, const std::string& text) {
 	I.name = "v_dual";
 	I.y = parse_half(text.substr(0, p), I.addr);
 	I.y->y = parse_half(trimmed(text.substr(p + 4)), I.addr);
-	I.fn = I.y->fn == not_implemented || I.y->y->fn == not_implemented ? not_implemented : dual_issue;
+	I.fn = dual_issue;
+	for (const Instruction* half : {I.y.get(), I.y->y.get()})
+		if (half->fn == not_implemented || half->fn == not_understood) I.fn = half->fn, I.unknown = half->unknown;
 }

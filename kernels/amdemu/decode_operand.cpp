@@ -39,11 +39,11 @@ static void parse_signs(Operand& o, std::string& t) {
 
 // The number of a register: 7, or [7:9] whose first counts.
 static bool register_number(const std::string& t, size_t at, int& number) {
+	int last, read = 0;
 	if (at >= t.size()) return false;
-	if (t[at] == '[') return sscanf(t.c_str() + at, "[%d", &number) == 1;
-	if (!is_digit(t[at])) return false;
-	number = atoi(t.c_str() + at);
-	return true;
+	if (sscanf(t.c_str() + at, "[%d:%d]%n", &number, &last, &read) == 2 && at + read == t.size()) return true;
+	if (sscanf(t.c_str() + at, "[%d]%n", &number, &read) == 1 && at + read == t.size()) return true;
+	return is_digit(t[at]) && sscanf(t.c_str() + at, "%d%n", &number, &read) == 1 && at + read == t.size();
 }
 
 static bool parse_register(Operand& o, const std::string& t) {

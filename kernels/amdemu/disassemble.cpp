@@ -82,18 +82,21 @@ static bool set_targets(Program& P, const std::vector<u64>& targets) {
 }
 
 bool disassemble(Program& P, const void* elf, size_t size, std::string& err) {
+	const int version = producer(elf, err);
+	const std::string objdump = version ? disassembler(version, err) : "";
+	if (objdump.empty()) return false;
 	const char* folder = getenv("TMPDIR");
 	std::string name = std::string(folder && *folder ? folder : "/tmp") + "/amdemu-XXXXXX";
 	int fd = mkstemp(&name[0]);
 	bool written = fd >= 0 && ::write(fd, elf, size) == (ssize_t)size;
 	if (fd >= 0) close(fd);
-	FILE* f = written ? popen((settings().objdump + " -d " + name + " 2>/dev/null").c_str(), "r") : nullptr;
+	FILE* f = written ? popen((objdump + " -d " + name + " 2>/dev/null").c_str(), "r") : nullptr;
 	std::vector<u64> targets;
 	bool read = f && read_lines(f, P, targets);
 	if (f) pclose(f);
 	if (fd >= 0 && !settings().keep_files) unlink(name.c_str());
 	if (!written) err = "cannot write " + name;
-	else if (!read) err = "no instructions from " + settings().objdump;
+	else if (!read) err = "no instructions from " + objdump;
 	else if (!set_targets(P, targets)) err = "bad branch target";
 	return err.empty();
 }

@@ -158,7 +158,7 @@ static const std::unordered_map<int, int> attribute_values = {
     {hipDeviceAttributeConcurrentKernels, 1}, {hipDeviceAttributeCooperativeLaunch, 1}, {hipDeviceAttributeManagedMemory, 1},
     {hipDeviceAttributeUnifiedAddressing, 1}, {hipDeviceAttributeCanMapHostMemory, 1}, {hipDeviceAttributeHostRegisterSupported, 1},
     {hipDeviceAttributeMemoryPoolsSupported, 1}, {hipDeviceAttributeStreamPrioritiesSupported, 1},
-    {hipDeviceAttributeIntegrated, 0}, {hipDeviceAttributeComputeMode, 0}, {hipDeviceAttributeEccEnabled, 0}, {hipDeviceAttributeIsMultiGpuBoard, 0},
+    {hipDeviceAttributeComputeMode, 0}, {hipDeviceAttributeEccEnabled, 0}, {hipDeviceAttributeIsMultiGpuBoard, 0},
     {hipDeviceAttributeVirtualMemoryManagementSupported, 0}, {hipDeviceAttributeConcurrentManagedAccess, 0}, {hipDeviceAttributePageableMemoryAccess, 0},
     {hipDeviceAttributeIsLargeBar, 0}, {hipDeviceAttributeKernelExecTimeout, 0},
 };
@@ -169,6 +169,8 @@ API hipError_t hipDeviceGetAttribute(int* v, hipDeviceAttribute_t a, int d) {
 	hipGetDevicePropertiesR0600(&p, d);
 	if (a == hipDeviceAttributePhysicalMultiProcessorCount) {
 		*v = p.multiProcessorCount * (p.warpSize == 32 ? 2 : 1);
+	} else if (a == hipDeviceAttributeIntegrated) {
+		*v = settings().integrated;
 	} else if (auto field = attribute_fields.find(a); field != attribute_fields.end()) {
 		*v = p.*field->second;
 	} else if (auto value = attribute_values.find(a); value != attribute_values.end()) {

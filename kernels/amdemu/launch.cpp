@@ -310,7 +310,9 @@ void write_profile(const Launch& L) {
 int run_grid(Kernel* k, const LaunchConfig& c, std::string& err, LaunchStats* st) {
 	Launch L(k, c, err);
 	memory_add((u64)L.packet, sizeof L.packet, "dispatch packet");
-	memory_add((u64)c.kernarg, std::max<u32>(k->kernarg, 4), "kernarg segment");
+	// Compilers load three words as four where the address is a multiple of 16, as the segment's is: what is behind
+	// its end up to the next multiple is read and not used. Source: LLVM, SITargetLowering::widenLoad.
+	memory_add((u64)c.kernarg, std::max<u32>((k->kernarg + 15) & ~15u, 16), "kernarg segment");
 	const u64 threads = c.coop || !L.counts.empty() ? 1 : std::min<u64>((u64)std::max(settings().threads, 1), L.blocks);
 	std::vector<std::thread> others;
 	for (u64 i = 1; i < threads; i++) others.emplace_back([&L] { work(L); });

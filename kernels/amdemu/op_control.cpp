@@ -31,9 +31,11 @@ static u64 hardware_register(Wave& w, const Instruction& I) {
 	}
 	u64 v = 0;
 	if (name == "HW_REG_SHADER_CYCLES" || name == "HW_REG_SHADER_CYCLES_LO") v = (u32)__builtin_ia32_rdtsc();
-	if (name == "HW_REG_MODE") v = w.mode;
-	if (name == "HW_REG_SH_MEM_BASES") v = 0x00020001;
-	if (name == "HW_REG_HW_ID1" || name == "HW_REG_HW_ID") v = w.id & 31;
+	else if (name == "HW_REG_SHADER_CYCLES_HI") v = (u32)(__builtin_ia32_rdtsc() >> 32);
+	else if (name == "HW_REG_MODE") v = w.mode;
+	else if (name == "HW_REG_SH_MEM_BASES") v = 0x00020001;
+	else if (name == "HW_REG_HW_ID1" || name == "HW_REG_HW_ID") v = w.id & 31;
+	else fault(w, 801, "hardware register not known to the emulator: %s", I.text.c_str());
 	v >>= offset;
 	return size < 32 ? v & ((1ull << size) - 1) : v;
 }

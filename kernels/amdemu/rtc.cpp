@@ -111,7 +111,7 @@ static std::vector<std::string> command_line(const Options& o, const std::string
 	    "-nostdinc++", "--offload-arch=" + o.arch, "-mcode-object-version=5", "--rocm-device-lib-path=" + support + "/bitcode"};
 	if (o.builtin) c.insert(c.end(), {"-D__HIPCC_RTC__", "-isystem", support + "/include", "-include", "amdemu_builtin.h"});
 	c.insert(c.end(), o.others.begin(), o.others.end());
-	if (compiler().find("llvm-19") == std::string::npos) { // later ones no longer define the wave size and names that the headers use, nor link these parts of the device library
+	if (compiler_version() > 19) { // later ones no longer define the wave size and names that the headers use, nor link these parts of the device library
 		const bool wave64 = o.arch.find("gfx9") == 0 || o.wave64;
 		c.insert(c.end(), {wave64 ? "-D__AMDGCN_WAVEFRONT_SIZE=64" : "-D__AMDGCN_WAVEFRONT_SIZE=32", "-Wno-builtin-macro-redefined", "-Wno-macro-redefined",
 		                      "-D__llvm_amdgcn_rcp_f16=__builtin_amdgcn_rcph",

@@ -27,6 +27,7 @@ bool write_atomically(const std::string& path, const std::string& text);
 uint64_t hash_of(const std::string& text, uint64_t start = 1469598103934665603ull);
 
 std::string compiler();
+int compiler_version(); // of its LLVM, 19; 0 where it does not answer
 std::string cache_folder();
 
 // gfx90a -> 9*1000 + 0*100 + 10, as the device library numbers architectures; 0 for none.

@@ -71,6 +71,25 @@ uint64_t hash_of(const std::string& text, uint64_t h) {
 
 std::string compiler() { return variable("AMDEMU_CLANG", "/usr/lib/llvm-19/bin/clang"); }
 
+// The first line that the compiler says of itself.
+static const std::string& compiler_says() {
+	static const std::string said = [] {
+		std::string name = variable("TMPDIR", "/tmp") + "/amdrtc-XXXXXX";
+		int fd = mkstemp(&name[0]);
+		if (fd >= 0) close(fd);
+		run_program({compiler(), "--version"}, name);
+		std::string text = read_file(name);
+		unlink(name.c_str());
+		return text.substr(0, text.find('\n'));
+	}();
+	return said;
+}
+int compiler_version() {
+	const std::string& said = compiler_says();
+	size_t at = said.find("clang version ");
+	return at == std::string::npos ? 0 : atoi(said.c_str() + at + 14);
+}
+
 std::string cache_folder() {
 	std::string d = variable("AMDEMU_CACHE", "");
 	if (!d.empty()) return d;
@@ -148,12 +167,12 @@ static bool make_architecture_constant(const std::string& folder, const std::str
 
 std::string support_folder(const std::string& arch, std::string& err) {
 	std::string hip = variable("AMDEMU_HIP_INCLUDE", "/usr/include"), bitcode = variable("AMDEMU_BITCODE", "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode");
-	if (!exists(compiler())) err = "amdemu: no compiler at " + compiler() + " (install clang-19 or set AMDEMU_CLANG)\n";
+	if (!exists(compiler()) || !compiler_version()) err = "amdemu: no compiler at " + compiler() + " (install clang-19 or set AMDEMU_CLANG)\n";
 	else if (!exists(hip + "/hip/hip_runtime.h")) err = "amdemu: no hip/hip_runtime.h under " + hip + " (install libamdhip64-dev or set AMDEMU_HIP_INCLUDE)\n";
 	else if (!exists(bitcode + "/ocml.bc")) err = "amdemu: no ocml.bc in " + bitcode + " (install rocm-device-libs or set AMDEMU_BITCODE)\n";
 	if (!err.empty()) return "";
 	char name[40];
-	snprintf(name, sizeof name, "%016llx", (unsigned long long)hash_of(hip + "\x01" + bitcode + "\x01" + compiler() + builtin_header));
+	snprintf(name, sizeof name, "%016llx", (unsigned long long)hash_of(hip + "\x01" + bitcode + "\x01" + compiler() + compiler_says() + builtin_header));
 	std::string d = cache_folder() + "/support-" + name;
 	make_folders(d + "/include");
 	make_folders(d + "/bitcode");

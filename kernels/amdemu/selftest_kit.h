@@ -60,7 +60,7 @@ bool arch_is(const char* prefix);
 int wave_size();
 
 enum { TO_DEVICE = 1, TO_HOST = 2 };
-enum { ILLEGAL_ACCESS = 700, TIMEOUT = 702 };
+enum { INVALID_IMAGE = 200, ILLEGAL_ACCESS = 700, TIMEOUT = 702, NOT_SUPPORTED = 801 };
 
 // The code object of a source, or with expect the log of the failure.
 std::string compile(const std::string& source, int expect = 0);

@@ -31,6 +31,7 @@ const Settings& settings() {
 		s.arch = text("AMDEMU_ARCH", "gfx1100");
 		s.devices = (int)std::min<u64>(number("AMDEMU_DEVICES", 1), 64);
 		s.vram = number("AMDEMU_VRAM", 8ull << 30);
+		s.integrated = number("AMDEMU_INTEGRATED", 0);
 		s.threads = (int)number("AMDEMU_THREADS", 1);
 		read_order(s);
 		s.defer = number("AMDEMU_DEFER", 0);
@@ -43,7 +44,8 @@ const Settings& settings() {
 		s.abort_on_fault = number("AMDEMU_ABORT", 0);
 		s.keep_files = getenv("AMDEMU_KEEP") != nullptr;
 		s.log = (int)number("AMDEMU_LOG", 0);
-		s.objdump = text("AMDEMU_OBJDUMP", "/usr/lib/llvm-19/bin/llvm-objdump");
+		s.objdump = text("AMDEMU_OBJDUMP", "");
+		s.clang = text("AMDEMU_CLANG", "");
 		s.profile = text("AMDEMU_PROFILE", "");
 		return s;
 	}();

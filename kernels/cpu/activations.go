@@ -31,9 +31,11 @@ import (
 type Activations struct {
 	t, k    int
 	group   int    // 32 or 16
+	many    bool   // for the kernels of many tokens
+	pitch   int    // records from one run to the next
 	records int    // of a row
-	buf     []byte // [records][T][recordBytes]: a run of all tokens lies together
-	ordered []byte // the same as eightsGeneric or sixteensGeneric orders it, of few tokens
+	buf     []byte // [records][pitch][recordBytes]: a run of all tokens lies together
+	ordered []byte // the same as eightsGeneric or sixteensGeneric orders it, for the kernels of few tokens
 }
 
 // A record is 256 activations of a row, the last one padded with zeros. All
@@ -61,18 +63,23 @@ const (
 const smallest = 0x1p-100
 
 // Reset prepares room for t rows of k activations in groups of 32 or 16, whose
-// contents are undefined until QuantizeRow has filled each. It allocates only to
-// grow.
-func (a *Activations) Reset(t, k, group int) {
+// contents are undefined until QuantizeRow has filled each. They are multiplied by
+// the kernels for many tokens, as a prompt's rows are, or by those for few, whatever
+// t is; see [FewTokens]. It allocates only to grow.
+func (a *Activations) Reset(t, k, group int, many bool) {
 	want(t >= 0 && k > 0 && (group == coarseGroup || group == fineGroup), "Activations.Reset", t, k, group)
-	a.t, a.k, a.group = t, k, group
+	a.t, a.k, a.group, a.many = t, k, group, many
 	a.records = (k + recordValues - 1) / recordValues
-	size := t * a.records * recordBytes
+	a.pitch = t
+	if !many && t > 4 { // a power of two would have a token's runs share a few lines of L1
+		a.pitch |= 1
+	}
+	size := a.pitch * a.records * recordBytes
 	if size > cap(a.buf) {
 		a.buf = make([]byte, max(size, 2*cap(a.buf)))
 	}
 	a.buf = a.buf[:size]
-	if t > FewTokens {
+	if many {
 		size = 0
 	}
 	a.ordered = grownBytes(a.ordered, size)
@@ -91,16 +98,16 @@ func (a *Activations) Group() int { return a.group }
 func (a *Activations) Bytes() int { return cap(a.buf) + cap(a.ordered) }
 
 // at returns the memory from record i of row t on.
-func (a *Activations) at(t, i int) []byte { return a.buf[(i*a.t+t)*recordBytes:] }
+func (a *Activations) at(t, i int) []byte { return a.buf[(i*a.pitch+t)*recordBytes:] }
 
 // orderedAt is at of the other order.
-func (a *Activations) orderedAt(t, i int) []byte { return a.ordered[(i*a.t+t)*recordBytes:] }
+func (a *Activations) orderedAt(t, i int) []byte { return a.ordered[(i*a.pitch+t)*recordBytes:] }
 
 // Quantize sets a to the t rows of x, at distance ldx, of k values each, in
-// groups of 32 or 16.
+// groups of 32 or 16, for the kernels of many tokens where t exceeds [FewTokens].
 func (s *Set) Quantize(a *Activations, x []float32, ldx, t, k, group int) {
 	want(rowsFit(len(x), t, ldx, k), "Quantize", len(x), ldx, t, k)
-	a.Reset(t, k, group)
+	a.Reset(t, k, group, t > FewTokens)
 	for i := range t {
 		s.QuantizeRow(a, i, x[i*ldx:i*ldx+k])
 	}

@@ -78,7 +78,7 @@ func (a *Affine) multiply(c []float32, ldc int, x *Activations, first, n0, n1 in
 		return
 	}
 	sc.affine = affineRows{a, first}
-	if x.t > FewTokens && a.product.tile != nil {
+	if x.many && a.product.tile != nil {
 		a.product.many(c, ldc, &sc.affine, x, n0, n1, sc)
 		return
 	}

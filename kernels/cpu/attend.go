@@ -5,28 +5,40 @@ import "math"
 // An Attention is what queries that share keys and values have in common.
 type Attention struct {
 	Format KVFormat
-	Dim    int // D, numbers of a head
+	Dim    int // D, numbers of a query and of a key
+	Value  int // V, numbers of a value; 0: D
 	Group  int // query heads of a key-value head
 	Scale  float32
 	// Softcap replaces the scaled score z by Softcap*tanh(z/Softcap); 0: not.
 	Softcap float32
 }
 
+// values returns V.
+func (a *Attention) values() int {
+	if a.Value == 0 {
+		return a.Dim
+	}
+	return a.Value
+}
+
+// width returns the numbers that sums of values take.
+func (a *Attention) width() int { return KVWidth(a.values()) }
+
 // A Reach is the positions that a query sees, Lo <= position < Hi.
 type Reach struct{ Lo, Hi int }
 
 // A Partial is attention over some of the positions, for R queries: the largest
 // score, the sum of exp(score - Top), and the sum of the values weighted by
-// that, Acc[R][KVWidth(D)]. Partials over other positions are put together by
+// that, Acc[R][KVWidth(V)]. Partials over other positions are put together by
 // [Set.Combine].
 type Partial struct{ Top, Sum, Acc []float32 }
 
 // PartialFloats returns the numbers of a Partial of r queries.
-func (a *Attention) PartialFloats(r int) int { return r * (2 + KVWidth(a.Dim)) }
+func (a *Attention) PartialFloats(r int) int { return r * (2 + a.width()) }
 
 // Partial cuts a Partial of r queries out of buf, which has PartialFloats.
 func (a *Attention) Partial(buf []float32, r int) Partial {
-	return Partial{buf[:r:r], buf[r : 2*r : 2*r], buf[2*r : r*(2+KVWidth(a.Dim))]}
+	return Partial{buf[:r:r], buf[r : 2*r : 2*r], buf[2*r : a.PartialFloats(r)]}
 }
 
 // An AttendScratch is the memory that one worker attends in. The zero value is
@@ -53,27 +65,30 @@ const scoreBlocks = 4
 //
 // Positions outside a token's reach have no influence on it, whatever they
 // hold. blocks[0] begins at position 0. A query that sees nothing, or only
-// scores of -Inf, has Sum 0; a NaN or +Inf among its scores makes Sum NaN. Bits
-// depend on the arguments only. The error is that of plain float32 attention,
+// scores of -Inf, has Sum 0; a NaN or +Inf among its scores makes Sum NaN. A
+// query's bits depend on its numbers, its reach, from and to, and not on the other
+// queries: positions are taken in their order, and the maximum is corrected where
+// position 0 modulo 256 is, whatever the first that is seen. The error is that of plain float32 attention,
 // with keys and values as they are stored.
 func (s *Set) Attend(out Partial, a *Attention, blocks []KVBlock, q []float32, reach []Reach, from, to int, sc *AttendScratch) {
 	r := len(reach) * a.Group
-	want(len(q) == r*a.Dim && len(out.Top) == r && len(out.Sum) == r && len(out.Acc) == r*KVWidth(a.Dim) && to <= len(blocks)*KVPositions,
+	want(len(q) == r*a.Dim && len(out.Top) == r && len(out.Sum) == r && len(out.Acc) == r*a.width() && to <= len(blocks)*KVPositions,
 		"Attend", len(q), r, a.Dim, len(out.Top), len(out.Sum), len(out.Acc), to, len(blocks))
 	for i := range r {
 		out.Top[i], out.Sum[i] = -math.MaxFloat32, 0
 	}
 	clear(out.Acc)
 	sc.scores = grown(sc.scores, r*scoreBlocks*KVPositions)
-	w := attending{s, out, a, blocks, q, reach, Reach{from, to}, sc.scores, 0, 0}
+	w := attending{Set: s, out: out, a: a, blocks: blocks, q: q, reach: reach, limits: Reach{from, to}, scores: sc.scores}
 	all := w.union()
-	for first := all.Lo / KVPositions; first*KVPositions < all.Hi; first += scoreBlocks {
+	for first := all.Lo / scoreStride * scoreBlocks; first*KVPositions < all.Hi; first += scoreBlocks {
 		w.first, w.last = first, min(first+scoreBlocks, (all.Hi+KVPositions-1)/KVPositions)
+		w.unseen = max(all.Lo/KVPositions-first, 0)
 		w.score()
 		for i := range r {
 			w.weigh(i)
 		}
-		for b := w.first; b < w.last; b++ {
+		for b := w.first + w.unseen; b < w.last; b++ {
 			w.sumValues(b)
 		}
 	}
@@ -90,7 +105,8 @@ type attending struct {
 	limits Reach
 	scores []float32 // [R][scoreBlocks*KVPositions]
 
-	first, last int // the blocks whose scores are held
+	first, last int // the blocks whose scores are held,
+	unseen      int // but for so many, which no token sees
 }
 
 // within returns the part of a token's reach from position lo to hi, counted
@@ -117,7 +133,7 @@ const scoreStride = scoreBlocks * KVPositions
 // give scores that are not used.
 func (w *attending) score() {
 	d, r := w.a.Dim, len(w.out.Top)
-	for i := w.first; i < w.last; i++ {
+	for i := w.first + w.unseen; i < w.last; i++ {
 		b, c := &w.blocks[i], w.scores[(i-w.first)*KVPositions:]
 		switch w.a.Format {
 		case KVF32:
@@ -163,7 +179,7 @@ func (w *attending) weigh(i int) {
 	if top != was && w.out.Sum[i] != 0 {
 		c := float32(exp64(float64(was) - float64(top)))
 		w.out.Sum[i] *= c
-		width := KVWidth(w.a.Dim)
+		width := w.a.width()
 		w.scale(w.out.Acc[i*width:(i+1)*width], c)
 	}
 	w.out.Top[i] = top
@@ -181,9 +197,10 @@ func (w *attending) scaleValues(row []float32, seen Reach) {
 	}
 }
 
-// sumValues adds the values of a block. Positions that all tokens see are taken
-// for all at once; the others, at the diagonal and at the edge of a window, by
-// the tokens that see them, so that 0 times an infinity does not arise.
+// sumValues adds the values of a block, to each token in the order of positions.
+// Those that all tokens see are taken for all at once; the others, at the diagonal
+// and at the edge of a window, by the tokens that see them, so that 0 times an
+// infinity does not arise.
 func (w *attending) sumValues(block int) {
 	lo, hi := block*KVPositions, (block+1)*KVPositions
 	shared := Reach{0, KVPositions}
@@ -191,14 +208,16 @@ func (w *attending) sumValues(block int) {
 		r := w.within(t, lo, hi)
 		shared.Lo, shared.Hi = max(shared.Lo, r.Lo), min(shared.Hi, r.Hi)
 	}
-	if shared.Lo < shared.Hi {
-		w.accumulate(block, 0, len(w.reach), shared)
-	} else {
+	if shared.Lo >= shared.Hi {
 		shared = Reach{KVPositions, KVPositions}
 	}
 	for t := range w.reach {
 		r := w.within(t, lo, hi)
 		w.accumulate(block, t, t+1, Reach{r.Lo, min(r.Hi, shared.Lo)})
+	}
+	w.accumulate(block, 0, len(w.reach), shared)
+	for t := range w.reach {
+		r := w.within(t, lo, hi)
 		w.accumulate(block, t, t+1, Reach{max(r.Lo, shared.Hi), r.Hi})
 	}
 }
@@ -208,7 +227,7 @@ func (w *attending) accumulate(block, t0, t1 int, r Reach) {
 	if r.Lo >= r.Hi {
 		return
 	}
-	b, width, i := &w.blocks[block], KVWidth(w.a.Dim), t0*w.a.Group
+	b, width, i := &w.blocks[block], w.a.width(), t0*w.a.Group
 	rows, k := (t1-t0)*w.a.Group, r.Hi-r.Lo
 	c, p := w.out.Acc[i*width:], w.scores[i*scoreStride+(block-w.first)*KVPositions+r.Lo:]
 	switch w.a.Format {
@@ -221,16 +240,17 @@ func (w *attending) accumulate(block, t0, t1 int, r Reach) {
 	}
 }
 
-// Combine computes the attention dst[D] of query i from what Attend left for it
-// in parts, in their order. A query that saw nothing gets zeros.
-func (s *Set) Combine(dst []float32, parts []Partial, i int) {
-	d, width := len(dst), KVWidth(len(dst))
-	top := float32(-math.MaxFloat32)
+// Combine computes the attention dst[V] of query i from what Attend left for it
+// in parts, in their order. sink is a score that counts in the denominator
+// alone, -Inf for none. A query that saw nothing gets zeros.
+func (s *Set) Combine(dst []float32, parts []Partial, i int, sink float32) {
+	n, width := len(dst), KVWidth(len(dst))
+	top := max(-math.MaxFloat32, sink)
 	for j := range parts {
 		top = max(top, parts[j].Top[i])
 	}
 	clear(dst)
-	var sum float32
+	sum := float32(exp64(float64(sink) - float64(top)))
 	for j := range parts {
 		p := &parts[j]
 		if p.Sum[i] == 0 {
@@ -238,7 +258,7 @@ func (s *Set) Combine(dst []float32, parts []Partial, i int) {
 		}
 		c := float32(exp64(float64(p.Top[i]) - float64(top)))
 		sum += c * p.Sum[i]
-		s.axpy(dst, c, p.Acc[i*width:i*width+d])
+		s.axpy(dst, c, p.Acc[i*width:i*width+n])
 	}
 	if sum != 0 {
 		s.scale(dst, 1/sum)

@@ -1,6 +1,9 @@
 package cpu
 
 import (
+	"encoding/binary"
+	"math"
+
 	"github.com/nstf/nstf/formats/scheme"
 )
 
@@ -10,6 +13,8 @@ type Coded struct {
 	n, k    int
 	integer *Integer // of the bytes w, or else
 	w       []byte
+	factors []byte // float32, one for every run rows of the stored matrix; nil: none
+	run     int
 	affine  *Affine
 	first   int // row of the stored matrix that is row 0
 	bytes   int // of a row, all parts together
@@ -38,6 +43,9 @@ func (s *Set) Coded(m *scheme.Matrix) *Coded {
 		return nil
 	}
 	c.w, c.bytes = m.Data(0), c.integer.rowBytes(c.k)
+	if run := m.Params["rows"]; run > 0 {
+		c.factors, c.run = m.Data(1), int(min(run, m.N))
+	}
 	return c
 }
 
@@ -66,7 +74,7 @@ func (c *Coded) Slice(row, n int) *Coded {
 // most of a kernel's registers, long ones do not. It returns nil where the weights
 // cannot be read so.
 func (c *Coded) Fold(rows int) *Coded {
-	if c.integer == nil || c.first != 0 || rows < 1 || c.n%rows != 0 || c.bytes*rows != c.integer.rowBytes(c.k*rows) || !c.integer.Fits(c.k*rows) {
+	if c.integer == nil || c.factors != nil || c.first != 0 || rows < 1 || c.n%rows != 0 || c.bytes*rows != c.integer.rowBytes(c.k*rows) || !c.integer.Fits(c.k*rows) {
 		return nil
 	}
 	part := *c
@@ -84,4 +92,10 @@ func (c *Coded) MatMul(y []float32, ldy int, a *Activations, n0, n1 int, scratch
 	}
 	size := c.bytes
 	c.integer.MatMul(y, ldy, c.w[c.first*size:(c.first+c.n)*size], a, n0, n1, scratch)
+	for n := n0; n < n1 && c.factors != nil; n++ {
+		f := math.Float32frombits(binary.LittleEndian.Uint32(c.factors[4*((c.first+n)/c.run):]))
+		for t := range a.t {
+			y[t*ldy+n] *= f
+		}
+	}
 }

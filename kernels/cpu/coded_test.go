@@ -250,7 +250,15 @@ func testDots(t *testing.T, s *cpu.Set, m *scheme.Matrix, r *rand.Rand, row []fl
 		size += math.Abs(float64(x[i]) * float64(row[i]))
 	}
 	y[1] = 42
-	dots(y[:1], x, n, n+1)
+	var scratch cpu.GemmScratch
+	dots(y[:1], 1, x, len(x), 1, n, n+1, &scratch)
+	const tokens = 5
+	a, several := random(r, tokens*len(x)), make([]float32, tokens)
+	copy(a[3*len(x):], x)
+	dots(several, 1, a, len(x), tokens, n, n+1, &scratch)
+	if math.Float32bits(several[3]) != math.Float32bits(y[0]) {
+		t.Fatalf("%s %v K=%d: row %d times x is %g, and %g among others", m.Scheme, m.Params, m.K, n, y[0], several[3])
+	}
 	if e := math.Abs(float64(y[0]) - exact); exact == exact && !(e <= 0x1p-21*size) || exact != exact && y[0] == y[0] || y[1] != 42 {
 		t.Fatalf("%s %v K=%d: row %d times x is %g, want %g", m.Scheme, m.Params, m.K, n, y[0], exact)
 	}
@@ -275,7 +283,7 @@ func TestEverySchemeIsMultiplied(t *testing.T) {
 
 func TestCodings(t *testing.T) {
 	eachLevel(t, func(t *testing.T, s *cpu.Set) {
-		for _, c := range kerneltest.Codings() {
+		for _, c := range dealt(kerneltest.Codings()) {
 			if err := kerneltest.ValidateCoded(kerneltest.CodedProcessor(s), c); err != nil {
 				t.Error(err)
 			}

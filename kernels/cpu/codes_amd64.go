@@ -4,6 +4,18 @@
 
 package cpu
 
+// dotBlocksAVX2 computes
+//
+//	for i := range x {
+//		sum += x[i] * w[i] * factors[i/block]
+//	}
+//	return sum
+//
+// for whole blocks of a multiple of 16 numbers.
+//
+//go:noescape
+func dotBlocksAVX2(x []float32, w []float32, factors []float32, block int) float32
+
 // spreadNibblesAVX2 computes
 //
 //	for i := range runs {
@@ -94,6 +106,18 @@ func spreadBytesAVX2(dst []byte, src []byte, runs int)
 //
 //go:noescape
 func spreadScalesAVX2(dst []byte, s []float32, m []float32, index *[8]uint32, step int, every int, runs int, parts int)
+
+// dotBlocksAVX512 computes
+//
+//	for i := range x {
+//		sum += x[i] * w[i] * factors[i/block]
+//	}
+//	return sum
+//
+// for whole blocks of a multiple of 16 numbers.
+//
+//go:noescape
+func dotBlocksAVX512(x []float32, w []float32, factors []float32, block int) float32
 
 // dotLevelsAVX512 computes
 //

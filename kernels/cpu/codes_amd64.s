@@ -4,6 +4,57 @@
 
 #include "textflag.h"
 
+// func dotBlocksAVX2(x []float32, w []float32, factors []float32, block int) float32
+// Requires: AVX, FMA3, MMX+, SSE
+TEXT ·dotBlocksAVX2(SB), NOSPLIT, $0-84
+	MOVQ   w_base+24(FP), AX
+	VXORPS Y0, Y0, Y0
+	MOVQ   x_base+0(FP), CX
+	MOVQ   factors_base+48(FP), DX
+	MOVQ   factors_len+56(FP), BX
+
+block:
+	CMPQ       BX, $0x00000001
+	JL         block_end
+	MOVQ       block+72(FP), SI
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	PREFETCHT1 32768(AX)
+	PREFETCHT0 512(AX)
+	PREFETCHT1 32832(AX)
+	PREFETCHT0 576(AX)
+
+numbers:
+	CMPQ        SI, $0x00000010
+	JL          numbers_end
+	VMOVUPS     (AX), Y3
+	VFMADD231PS (CX), Y3, Y1
+	VMOVUPS     32(AX), Y3
+	VFMADD231PS 32(CX), Y3, Y2
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, CX
+	SUBQ        $0x00000010, SI
+	JMP         numbers
+
+numbers_end:
+	VADDPS       Y2, Y1, Y1
+	VBROADCASTSS (DX), Y2
+	VFMADD231PS  Y2, Y1, Y0
+	ADDQ         $0x04, DX
+	SUBQ         $0x00000001, BX
+	JMP          block
+
+block_end:
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDPS       X1, X0, X0
+	MOVSS        X0, ret+80(FP)
+	VZEROUPPER
+	RET
+
 // func spreadNibblesAVX2(dst []byte, src []byte, runs int)
 // Requires: AVX, AVX2, MMX+
 TEXT ·spreadNibblesAVX2(SB), NOSPLIT, $0-56
@@ -610,6 +661,57 @@ eight_end:
 	JMP  run
 
 run_end:
+	VZEROUPPER
+	RET
+
+// func dotBlocksAVX512(x []float32, w []float32, factors []float32, block int) float32
+// Requires: AVX, AVX512F, MMX+, SSE
+TEXT ·dotBlocksAVX512(SB), NOSPLIT, $0-84
+	MOVQ   w_base+24(FP), AX
+	VPXORD Z0, Z0, Z0
+	MOVQ   x_base+0(FP), CX
+	MOVQ   factors_base+48(FP), DX
+	MOVQ   factors_len+56(FP), BX
+
+block:
+	CMPQ       BX, $0x00000001
+	JL         block_end
+	MOVQ       block+72(FP), SI
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	PREFETCHT1 32768(AX)
+	PREFETCHT0 512(AX)
+	PREFETCHT1 32832(AX)
+	PREFETCHT0 576(AX)
+
+numbers:
+	CMPQ        SI, $0x00000010
+	JL          numbers_end
+	VMOVUPS     (AX), Z3
+	VFMADD231PS (CX), Z3, Z1
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, CX
+	SUBQ        $0x00000010, SI
+	JMP         numbers
+
+numbers_end:
+	VADDPS       Z2, Z1, Z1
+	VBROADCASTSS (DX), Z3
+	VFMADD231PS  Z3, Z1, Z0
+	ADDQ         $0x04, DX
+	SUBQ         $0x00000001, BX
+	JMP          block
+
+block_end:
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VADDPS        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VMOVHLPS      X0, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDPS        X1, X0, X0
+	MOVSS         X0, ret+80(FP)
 	VZEROUPPER
 	RET
 

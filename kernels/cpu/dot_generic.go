@@ -18,6 +18,13 @@ func dotRowsF32Generic(y, w []float32, ld int, x []float32) {
 
 func dotGeneric(a, b []float32) float32 {
 	var s [8]float32
+	dotOnto(&s, a, b)
+	return sum8(&s)
+}
+
+// dotOnto adds the products to partial sums, of which those of a whole row are taken
+// in the order of its eights however it is cut into pieces of whole eights.
+func dotOnto(s *[8]float32, a, b []float32) {
 	for len(a) >= 8 && len(b) >= 8 {
 		s[0] += float32(a[0] * b[0])
 		s[1] += float32(a[1] * b[1])
@@ -32,7 +39,6 @@ func dotGeneric(a, b []float32) float32 {
 	for i, v := range a {
 		s[i] += float32(v * b[i])
 	}
-	return sum8(&s)
 }
 
 func sum8(s *[8]float32) float32 {
@@ -42,24 +48,26 @@ func sum8(s *[8]float32) float32 {
 func dotRowsBF16Generic(y []float32, w []byte, ld int, x []float32) {
 	var row [256]float32
 	for n := range y {
-		y[n] = 0
+		var sums [8]float32
 		for i := 0; i < len(x); i += len(row) {
 			part := x[i:min(i+len(row), len(x))]
 			decodeBF16Generic(row[:len(part)], w[2*(n*ld+i):])
-			y[n] += dotGeneric(row[:len(part)], part)
+			dotOnto(&sums, row[:len(part)], part)
 		}
+		y[n] = sum8(&sums)
 	}
 }
 
 func dotRowsF16Generic(y []float32, w []byte, ld int, x []float32) {
 	var row [256]float32
 	for n := range y {
-		y[n] = 0
+		var sums [8]float32
 		for i := 0; i < len(x); i += len(row) {
 			part := x[i:min(i+len(row), len(x))]
 			decodeF16Generic(row[:len(part)], w[2*(n*ld+i):])
-			y[n] += dotGeneric(row[:len(part)], part)
+			dotOnto(&sums, row[:len(part)], part)
 		}
+		y[n] = sum8(&sums)
 	}
 }
 

@@ -26,6 +26,16 @@ func expSumAVX2(x []float32, shift float32) float32
 //go:noescape
 func gatedAVX2(dst []float32, x []float32, a1 float32, a3 float32)
 
+// swiGLUAVX2 computes
+//
+//	for i, g := range gate {
+//		g, u := min(g, limit), min(max(up[i], -limit), limit)
+//		dst[i] = g / (1 + exp(-alpha*g)) * (u + offset)
+//	}
+//
+//go:noescape
+func swiGLUAVX2(dst []float32, gate []float32, up []float32, alpha float32, limit float32, offset float32)
+
 // geluAVX2 computes
 //
 //	for i, v := range x {
@@ -65,6 +75,16 @@ func expSumAVX512(x []float32, shift float32) float32
 //
 //go:noescape
 func gatedAVX512(dst []float32, x []float32, a1 float32, a3 float32)
+
+// swiGLUAVX512 computes
+//
+//	for i, g := range gate {
+//		g, u := min(g, limit), min(max(up[i], -limit), limit)
+//		dst[i] = g / (1 + exp(-alpha*g)) * (u + offset)
+//	}
+//
+//go:noescape
+func swiGLUAVX512(dst []float32, gate []float32, up []float32, alpha float32, limit float32, offset float32)
 
 // geluAVX512 computes
 //

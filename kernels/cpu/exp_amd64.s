@@ -401,6 +401,140 @@ GLOBL limit<>(SB), RODATA|NOPTR, $4
 DATA limitMinus<>+0(SB)/4, $(-1000.0)
 GLOBL limitMinus<>(SB), RODATA|NOPTR, $4
 
+// func swiGLUAVX2(dst []float32, gate []float32, up []float32, alpha float32, limit float32, offset float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·swiGLUAVX2(SB), NOSPLIT, $0-84
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         gate_base+24(FP), CX
+	MOVQ         up_base+48(FP), DX
+	MOVQ         gate_len+32(FP), BX
+	VBROADCASTSS alpha+72(FP), Y0
+	VBROADCASTSS limit+76(FP), Y1
+	VBROADCASTSS offset+80(FP), Y3
+	VBROADCASTSS signMask<>+0(SB), Y2
+	VXORPS       Y2, Y0, Y0
+	VXORPS       Y2, Y1, Y2
+
+by1:
+	CMPQ         BX, $0x00000008
+	JL           by1_end
+	VMOVUPS      (CX), Y4
+	VMOVUPS      (DX), Y5
+	VMINPS       Y4, Y1, Y4
+	VMINPS       Y5, Y1, Y5
+	VMAXPS       Y5, Y2, Y5
+	VADDPS       Y3, Y5, Y5
+	VMULPS       Y0, Y4, Y6
+	VBROADCASTSS expMax<>+0(SB), Y7
+	VMINPS       Y6, Y7, Y6
+	VBROADCASTSS expMin<>+0(SB), Y7
+	VMAXPS       Y6, Y7, Y6
+	VBROADCASTSS log2e<>+0(SB), Y7
+	VMULPS       Y7, Y6, Y7
+	VROUNDPS     $0x08, Y7, Y7
+	VBROADCASTSS ln2Hi<>+0(SB), Y8
+	VFNMADD231PS Y8, Y7, Y6
+	VBROADCASTSS ln2Lo<>+0(SB), Y8
+	VFNMADD231PS Y8, Y7, Y6
+	VBROADCASTSS exp7<>+0(SB), Y8
+	VBROADCASTSS exp6<>+0(SB), Y9
+	VFMADD213PS  Y9, Y6, Y8
+	VBROADCASTSS exp5<>+0(SB), Y9
+	VFMADD213PS  Y9, Y6, Y8
+	VBROADCASTSS exp4<>+0(SB), Y9
+	VFMADD213PS  Y9, Y6, Y8
+	VBROADCASTSS exp3<>+0(SB), Y9
+	VFMADD213PS  Y9, Y6, Y8
+	VBROADCASTSS exp2<>+0(SB), Y9
+	VFMADD213PS  Y9, Y6, Y8
+	VBROADCASTSS exp1<>+0(SB), Y9
+	VFMADD213PS  Y9, Y6, Y8
+	VBROADCASTSS exp1<>+0(SB), Y9
+	VFMADD213PS  Y9, Y6, Y8
+	VPBROADCASTD expBias<>+0(SB), Y6
+	VCVTPS2DQ    Y7, Y7
+	VPSRAD       $0x01, Y7, Y9
+	VPSUBD       Y9, Y7, Y7
+	VPADDD       Y6, Y9, Y9
+	VPSLLD       $0x17, Y9, Y9
+	VPADDD       Y6, Y7, Y7
+	VPSLLD       $0x17, Y7, Y7
+	VMULPS       Y9, Y8, Y6
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS exp1<>+0(SB), Y7
+	VADDPS       Y7, Y6, Y6
+	VDIVPS       Y6, Y4, Y4
+	VMULPS       Y5, Y4, Y4
+	VMOVUPS      Y4, (AX)
+	ADDQ         $0x20, AX
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	SUBQ         $0x00000008, BX
+	JMP          by1
+
+by1_end:
+	TESTQ        BX, BX
+	JZ           done
+	LEAQ         tailMask<>+0(SB), SI
+	SHLQ         $0x02, BX
+	SUBQ         BX, SI
+	VMOVDQU      32(SI), Y4
+	VMASKMOVPS   (CX), Y4, Y5
+	VMASKMOVPS   (DX), Y4, Y6
+	VMINPS       Y5, Y1, Y5
+	VMINPS       Y6, Y1, Y6
+	VMAXPS       Y6, Y2, Y6
+	VADDPS       Y3, Y6, Y6
+	VMULPS       Y0, Y5, Y0
+	VBROADCASTSS expMax<>+0(SB), Y1
+	VMINPS       Y0, Y1, Y0
+	VBROADCASTSS expMin<>+0(SB), Y1
+	VMAXPS       Y0, Y1, Y0
+	VBROADCASTSS log2e<>+0(SB), Y1
+	VMULPS       Y1, Y0, Y1
+	VROUNDPS     $0x08, Y1, Y1
+	VBROADCASTSS ln2Hi<>+0(SB), Y2
+	VFNMADD231PS Y2, Y1, Y0
+	VBROADCASTSS ln2Lo<>+0(SB), Y2
+	VFNMADD231PS Y2, Y1, Y0
+	VBROADCASTSS exp7<>+0(SB), Y2
+	VBROADCASTSS exp6<>+0(SB), Y3
+	VFMADD213PS  Y3, Y0, Y2
+	VBROADCASTSS exp5<>+0(SB), Y3
+	VFMADD213PS  Y3, Y0, Y2
+	VBROADCASTSS exp4<>+0(SB), Y3
+	VFMADD213PS  Y3, Y0, Y2
+	VBROADCASTSS exp3<>+0(SB), Y3
+	VFMADD213PS  Y3, Y0, Y2
+	VBROADCASTSS exp2<>+0(SB), Y3
+	VFMADD213PS  Y3, Y0, Y2
+	VBROADCASTSS exp1<>+0(SB), Y3
+	VFMADD213PS  Y3, Y0, Y2
+	VBROADCASTSS exp1<>+0(SB), Y3
+	VFMADD213PS  Y3, Y0, Y2
+	VPBROADCASTD expBias<>+0(SB), Y0
+	VCVTPS2DQ    Y1, Y1
+	VPSRAD       $0x01, Y1, Y3
+	VPSUBD       Y3, Y1, Y1
+	VPADDD       Y0, Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y0, Y1, Y1
+	VPSLLD       $0x17, Y1, Y1
+	VMULPS       Y3, Y2, Y0
+	VMULPS       Y1, Y0, Y0
+	VBROADCASTSS exp1<>+0(SB), Y1
+	VADDPS       Y1, Y0, Y0
+	VDIVPS       Y0, Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VMASKMOVPS   Y5, Y4, (AX)
+
+done:
+	VZEROUPPER
+	RET
+
+DATA signMask<>+0(SB)/4, $0x80000000
+GLOBL signMask<>(SB), RODATA|NOPTR, $4
+
 // func geluAVX2(dst []float32, x []float32)
 // Requires: AVX, AVX2, FMA3
 TEXT ·geluAVX2(SB), NOSPLIT, $0-48
@@ -806,9 +940,6 @@ GLOBL tanh3<>(SB), RODATA|NOPTR, $4
 DATA quarter<>+0(SB)/4, $(0.25)
 GLOBL quarter<>(SB), RODATA|NOPTR, $4
 
-DATA signMask<>+0(SB)/4, $0x80000000
-GLOBL signMask<>(SB), RODATA|NOPTR, $4
-
 // func expSumAVX512(x []float32, shift float32) float32
 // Requires: AVX, AVX512F, BMI2, SSE
 TEXT ·expSumAVX512(SB), NOSPLIT, $0-36
@@ -1086,6 +1217,119 @@ by1_end:
 	VADDPS       Z0, Z4, Z4
 	VDIVPS       Z4, Z2, Z2
 	VMOVUPS      Z2, K1, (AX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func swiGLUAVX512(dst []float32, gate []float32, up []float32, alpha float32, limit float32, offset float32)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2
+TEXT ·swiGLUAVX512(SB), NOSPLIT, $0-84
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         gate_base+24(FP), CX
+	MOVQ         up_base+48(FP), DX
+	MOVQ         gate_len+32(FP), BX
+	VBROADCASTSS alpha+72(FP), Z0
+	VBROADCASTSS limit+76(FP), Z1
+	VBROADCASTSS offset+80(FP), Z3
+	VBROADCASTSS signMask<>+0(SB), Z2
+	VXORPS       Z2, Z0, Z0
+	VXORPS       Z2, Z1, Z2
+
+by1:
+	CMPQ         BX, $0x00000010
+	JL           by1_end
+	VMOVUPS      (CX), Z4
+	VMOVUPS      (DX), Z5
+	VMINPS       Z4, Z1, Z4
+	VMINPS       Z5, Z1, Z5
+	VMAXPS       Z5, Z2, Z5
+	VADDPS       Z3, Z5, Z5
+	VMULPS       Z0, Z4, Z6
+	VBROADCASTSS expMax<>+0(SB), Z7
+	VMINPS       Z6, Z7, Z6
+	VBROADCASTSS expMin<>+0(SB), Z7
+	VMAXPS       Z6, Z7, Z6
+	VBROADCASTSS log2e<>+0(SB), Z7
+	VMULPS       Z7, Z6, Z7
+	VRNDSCALEPS  $0x08, Z7, Z7
+	VBROADCASTSS ln2Hi<>+0(SB), Z8
+	VFNMADD231PS Z8, Z7, Z6
+	VBROADCASTSS ln2Lo<>+0(SB), Z8
+	VFNMADD231PS Z8, Z7, Z6
+	VBROADCASTSS exp7<>+0(SB), Z8
+	VBROADCASTSS exp6<>+0(SB), Z9
+	VFMADD213PS  Z9, Z6, Z8
+	VBROADCASTSS exp5<>+0(SB), Z9
+	VFMADD213PS  Z9, Z6, Z8
+	VBROADCASTSS exp4<>+0(SB), Z9
+	VFMADD213PS  Z9, Z6, Z8
+	VBROADCASTSS exp3<>+0(SB), Z9
+	VFMADD213PS  Z9, Z6, Z8
+	VBROADCASTSS exp2<>+0(SB), Z9
+	VFMADD213PS  Z9, Z6, Z8
+	VBROADCASTSS exp1<>+0(SB), Z9
+	VFMADD213PS  Z9, Z6, Z8
+	VBROADCASTSS exp1<>+0(SB), Z9
+	VFMADD213PS  Z9, Z6, Z8
+	VSCALEFPS    Z7, Z8, Z6
+	VBROADCASTSS exp1<>+0(SB), Z7
+	VADDPS       Z7, Z6, Z6
+	VDIVPS       Z6, Z4, Z4
+	VMULPS       Z5, Z4, Z4
+	VMOVUPS      Z4, (AX)
+	ADDQ         $0x40, AX
+	ADDQ         $0x40, CX
+	ADDQ         $0x40, DX
+	SUBQ         $0x00000010, BX
+	JMP          by1
+
+by1_end:
+	TESTQ        BX, BX
+	JZ           done
+	MOVQ         $-1, SI
+	SHLXQ        BX, SI, SI
+	NOTQ         SI
+	KMOVW        SI, K1
+	VMOVUPS.Z    (CX), K1, Z4
+	VMOVUPS.Z    (DX), K1, Z5
+	VMINPS       Z4, Z1, Z4
+	VMINPS       Z5, Z1, Z5
+	VMAXPS       Z5, Z2, Z5
+	VADDPS       Z3, Z5, Z5
+	VMULPS       Z0, Z4, Z0
+	VBROADCASTSS expMax<>+0(SB), Z1
+	VMINPS       Z0, Z1, Z0
+	VBROADCASTSS expMin<>+0(SB), Z1
+	VMAXPS       Z0, Z1, Z0
+	VBROADCASTSS log2e<>+0(SB), Z1
+	VMULPS       Z1, Z0, Z1
+	VRNDSCALEPS  $0x08, Z1, Z1
+	VBROADCASTSS ln2Hi<>+0(SB), Z2
+	VFNMADD231PS Z2, Z1, Z0
+	VBROADCASTSS ln2Lo<>+0(SB), Z2
+	VFNMADD231PS Z2, Z1, Z0
+	VBROADCASTSS exp7<>+0(SB), Z2
+	VBROADCASTSS exp6<>+0(SB), Z3
+	VFMADD213PS  Z3, Z0, Z2
+	VBROADCASTSS exp5<>+0(SB), Z3
+	VFMADD213PS  Z3, Z0, Z2
+	VBROADCASTSS exp4<>+0(SB), Z3
+	VFMADD213PS  Z3, Z0, Z2
+	VBROADCASTSS exp3<>+0(SB), Z3
+	VFMADD213PS  Z3, Z0, Z2
+	VBROADCASTSS exp2<>+0(SB), Z3
+	VFMADD213PS  Z3, Z0, Z2
+	VBROADCASTSS exp1<>+0(SB), Z3
+	VFMADD213PS  Z3, Z0, Z2
+	VBROADCASTSS exp1<>+0(SB), Z3
+	VFMADD213PS  Z3, Z0, Z2
+	VSCALEFPS    Z1, Z2, Z0
+	VBROADCASTSS exp1<>+0(SB), Z1
+	VADDPS       Z1, Z0, Z0
+	VDIVPS       Z0, Z4, Z4
+	VMULPS       Z5, Z4, Z4
+	VMOVUPS      Z4, K1, (AX)
 
 done:
 	VZEROUPPER

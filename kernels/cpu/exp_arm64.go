@@ -24,6 +24,16 @@ func expSumNEON(x []float32, shift float32) float32
 //go:noescape
 func gatedNEON(dst []float32, x []float32, a1 float32, a3 float32)
 
+// swiGLUNEON computes
+//
+//	for i, g := range gate {
+//		g, u := min(g, limit), min(max(up[i], -limit), limit)
+//		dst[i] = g / (1 + exp(-alpha*g)) * (u + offset)
+//	}
+//
+//go:noescape
+func swiGLUNEON(dst []float32, gate []float32, up []float32, alpha float32, limit float32, offset float32)
+
 // geluNEON computes
 //
 //	for i, v := range x {

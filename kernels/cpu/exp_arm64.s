@@ -182,6 +182,58 @@ TEXT ·gatedNEON(SB), NOSPLIT, $0-56
 	EXPCONSTANTS
 	APPLY(GATED)
 
+// V13 -alpha, V14 limit, V15 -limit, V29 offset
+#define SWIGLU \
+	FMIN4S(14, 0, 0) \
+	FMIN4S(14, 5, 5) \
+	FMAX4S(15, 5, 5) \
+	FADD4S(29, 5, 5) \
+	FMUL4S(13, 0, 6) \
+	EXP(6, V6, 1, V1, 2, V2, 3, V3) \
+	FADD4S(27, 6, 6) \
+	FDIV4S(6, 0, 0) \
+	FMUL4S(5, 0, 0)
+
+// func swiGLUNEON(dst []float32, gate []float32, up []float32, alpha float32, limit float32, offset float32)
+TEXT ·swiGLUNEON(SB), NOSPLIT, $0-84
+	MOVD  dst_base+0(FP), R0
+	MOVD  gate_base+24(FP), R1
+	MOVD  gate_len+32(FP), R2
+	MOVD  up_base+48(FP), R3
+	FMOVS alpha+72(FP), F13
+	VDUP  V13.S[0], V13.S4
+	FNEG4S(13, 13)
+	FMOVS limit+76(FP), F14
+	VDUP  V14.S[0], V14.S4
+	FNEG4S(14, 15)
+	FMOVS offset+80(FP), F29
+	VDUP  V29.S[0], V29.S4
+	EXPCONSTANTS
+
+by4:
+	SUBS    $4, R2
+	BLT     by4done
+	FMOVQ.P 16(R1), F0
+	FMOVQ.P 16(R3), F5
+	SWIGLU
+	FMOVQ.P F0, 16(R0)
+	B       by4
+
+by4done:
+	ADD $4, R2
+
+by1:
+	CBZ     R2, done
+	FMOVS.P 4(R1), F0
+	FMOVS.P 4(R3), F5
+	SWIGLU
+	FMOVS.P F0, 4(R0)
+	SUB     $1, R2
+	B       by1
+
+done:
+	RET
+
 // The tail of the normal distribution is exp(-x^2/2) t Q(t) with t = 1 / (1 + |x| /
 // sqrt(8)); the fit of Q is told in internal/gen/exp.go. V6 |x|, V7 t, V8 and V9 Q,
 // V10 x^2, V11 what its rounding lost; V12 and V13 hold a constant at a time.

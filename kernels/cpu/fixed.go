@@ -117,7 +117,7 @@ func (s *Set) FixedAdd(c []float32, ldc int, a, b *Fixed) {
 	g := &s.fixed
 	nr, t := g.nr, a.n
 	whole := (b.n + nr - 1) / nr * nr
-	want(!a.right && b.right && a.k == b.k && t > dotTokens && rowsFit(len(c), t, ldc, (b.n+31)/32*32),
+	want(!a.right && b.right && a.k == b.k && t >= leastTokens && rowsFit(len(c), t, ldc, (b.n+31)/32*32),
 		"FixedAdd", len(c), ldc, t, a.k, b.n, b.k)
 	pairs := b.pairs()
 	tiles := (t + g.mr - 1) / g.mr

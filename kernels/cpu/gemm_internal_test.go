@@ -6,7 +6,7 @@ import "testing"
 func TestTileHeights(t *testing.T) {
 	for _, l := range Levels() {
 		g := newSet(l).gemm
-		for tokens := dotTokens + 1; tokens < 1000; tokens++ {
+		for tokens := leastTokens; tokens < 1000; tokens++ {
 			tiles := (tokens + g.mr - 1) / g.mr
 			for i := range tiles {
 				if m := (i+1)*tokens/tiles - i*tokens/tiles; m < g.least || m > g.mr {

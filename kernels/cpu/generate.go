@@ -5,6 +5,8 @@ package cpu
 
 //go:generate go -C internal/gen run . -kernel dot -out ../../dot_amd64.s -stubs ../../dot_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel vector -out ../../vector_amd64.s -stubs ../../vector_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel delta -out ../../delta_amd64.s -stubs ../../delta_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel scan -out ../../scan_amd64.s -stubs ../../scan_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel half -out ../../half_amd64.s -stubs ../../half_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel exp -out ../../exp_amd64.s -stubs ../../exp_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel gemm -out ../../gemm_amd64.s -stubs ../../gemm_amd64.go -pkg cpu
@@ -28,6 +30,10 @@ package cpu
 //go:generate go -C internal/gen run . -kernel q6k -out ../../q6k_amd64.s -stubs ../../q6k_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel q3k -out ../../q3k_amd64.s -stubs ../../q3k_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel q2k -out ../../q2k_amd64.s -stubs ../../q2k_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel mxfp4 -out ../../mxfp4_amd64.s -stubs ../../mxfp4_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel nvfp4 -out ../../nvfp4_amd64.s -stubs ../../nvfp4_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel q10 -out ../../q10_amd64.s -stubs ../../q10_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel q20 -out ../../q20_amd64.s -stubs ../../q20_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel probe -out ../../probe_amd64.s -stubs ../../probe_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel trellis -out ../../trellis_amd64.s -stubs ../../trellis_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel tcq -out ../../tcq_amd64.s -stubs ../../tcq_amd64.go -pkg cpu

@@ -3,12 +3,14 @@ package cpu
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/nstf/nstf/formats/scheme"
 )
 
 // An Integer is the integer kernels of one scheme at one level: products of
 // stored weights with quantized activations. It is immutable.
 //
-// Every scheme with one is a row of integerTable; its weights lie in runs of
+// Every scheme of blocks has one; its weights lie in runs of
 // 256 (fewer at the end of a row, where blocks are shorter), and a weight is
 //
 //	w = S*(u-128)  or  w = S*u - M
@@ -30,10 +32,10 @@ type Integer struct {
 	product *product
 
 	// y[t*ldy+n] = the product of row n of w and row t of a, for n < rows, t < T
-	// = 1, 2 or 4 by index. ldw counts bytes from row to row; token t's records
+	// = 1, 2 or 4 by index, and 8 where there is one. ldw counts bytes from row to row; token t's records
 	// are at a[t*recordBytes+i*step:] for i < runs.
 	// Without one, rows are unpacked and given to the product's strip kernels.
-	matVec  [5]matVecKernel
+	matVec  [9]matVecKernel
 	ordered bool // matVec takes activations in the order of eightsGeneric or sixteensGeneric, by group
 	// unpackAll writes runs records of unpackedBytes from one row; nil: plain Go.
 	unpackAll func(dst, w []byte, runs int)
@@ -41,7 +43,8 @@ type Integer struct {
 
 type matVecKernel func(y []float32, ldy, rows int, w []byte, ldw int, a []byte, step, runs int)
 
-// An integerScheme is what is known of a scheme at every level.
+// An integerScheme is what is known of a scheme at every level: its row's facts and
+// its definition.
 type integerScheme struct {
 	name  string
 	block int // weights
@@ -68,32 +71,47 @@ func (k *integerScheme) runBytes() int { return recordValues / k.block * k.bytes
 // rowBytes returns the bytes of a row.
 func (k *integerScheme) rowBytes(n int) int { return n / k.block * k.bytes }
 
-// integerTable lists the schemes with integer kernels, by name.
-func integerTable() []integerScheme {
-	return []integerScheme{
-		{"q4_0", 32, 18, 32, false, unpackQ40},
-		{"q4_1", 32, 20, 32, true, unpackQ41},
-		{"q5_0", 32, 22, 32, false, unpackQ50},
-		{"q5_1", 32, 24, 32, true, unpackQ51},
-		{"q8_0", 32, 34, 16, false, unpackQ80},
-		{"q2_k", 256, 84, 16, true, unpackQ2K},
-		{"q3_k", 256, 110, 16, false, unpackQ3K},
-		{"q4_k", 256, 144, 32, true, unpackQ4K},
-		{"q5_k", 256, 176, 32, true, unpackQ5K},
-		{"q6_k", 256, 210, 16, false, unpackQ6K},
-		{"iq4_nl", 32, 18, 32, false, unpackIQ4NL},
-		{"iq4_xs", 256, 136, 32, false, unpackIQ4XS},
-		{"iq1_s", 256, 50, 32, false, unpackIQ1S},
-		{"iq1_m", 256, 56, 16, false, unpackIQ1M},
-		{"iq2_xxs", 256, 66, 32, false, unpackIQ2XXS},
-		{"iq2_xs", 256, 74, 16, false, unpackIQ2XS},
-		{"iq2_s", 256, 82, 16, false, unpackIQ2S},
-		{"iq3_xxs", 256, 98, 32, false, unpackIQ3XXS},
-		{"iq3_s", 256, 110, 32, false, unpackIQ3S},
-		{"tq1_0", 256, 54, 32, false, unpackTQ10},
-		{"tq2_0", 256, 66, 32, false, unpackTQ20},
-		{"mxfp4", 32, 17, 32, false, unpackMXFP4},
+// unpackers lists what defines the products of each scheme of blocks.
+func unpackers() map[string]func(u *unpacked, src []byte) {
+	return map[string]func(u *unpacked, src []byte){
+		"q4_0":    unpackQ40,
+		"q4_1":    unpackQ41,
+		"q5_0":    unpackQ50,
+		"q5_1":    unpackQ51,
+		"q8_0":    unpackQ80,
+		"q2_k":    unpackQ2K,
+		"q3_k":    unpackQ3K,
+		"q4_k":    unpackQ4K,
+		"q5_k":    unpackQ5K,
+		"q6_k":    unpackQ6K,
+		"iq4_nl":  unpackIQ4NL,
+		"iq4_xs":  unpackIQ4XS,
+		"iq1_s":   unpackIQ1S,
+		"iq1_m":   unpackIQ1M,
+		"iq2_xxs": unpackIQ2XXS,
+		"iq2_xs":  unpackIQ2XS,
+		"iq2_s":   unpackIQ2S,
+		"iq3_xxs": unpackIQ3XXS,
+		"iq3_s":   unpackIQ3S,
+		"tq1_0":   unpackTQ10,
+		"tq2_0":   unpackTQ20,
+		"mxfp4":   unpackMXFP4,
+		"nvfp4":   unpackNVFP4,
+		"q1_0":    unpackQ10,
+		"q2_0":    unpackQ20,
 	}
+}
+
+// integerTable lists the schemes of blocks, in the order of formats/scheme.
+func integerTable() []integerScheme {
+	var rows []integerScheme
+	unpack := unpackers()
+	for _, s := range scheme.Table() {
+		if f, ok := unpack[s.Name]; ok {
+			rows = append(rows, integerScheme{s.Name, s.Block, s.BlockBytes, s.Group, s.Mins, f})
+		}
+	}
+	return rows
 }
 
 // Integers lists the schemes that have integer kernels, by name.
@@ -143,8 +161,8 @@ func (k *Integer) Tuned() (matVec, matMul bool) {
 // MatMul computes C[T][n0:n1] = A[T][K] W[n0:n1][K]^T for the rows of a, for
 // one worker; the pool splits N. w is the whole matrix in the scheme's stored
 // layout; c has rows at distance ldc, and c[0] is token 0 of output 0. An
-// element's bits depend on k and on whether T exceeds FewTokens, and not on n0,
-// n1 or the other tokens.
+// element's bits depend on k and on which kernels the activations are for (see
+// [Activations.Reset]), and not on n0, n1, T or the other tokens.
 func (k *Integer) MatMul(c []float32, ldc int, w []byte, a *Activations, n0, n1 int, scratch *IntegerScratch) {
 	size := k.rowBytes(a.k)
 	want(k.Fits(a.k) && k.group == a.group && 0 <= n0 && n0 <= n1 && len(w) >= n1*size && rowsFit(len(c), a.t, ldc, n1),
@@ -155,7 +173,7 @@ func (k *Integer) MatMul(c []float32, ldc int, w []byte, a *Activations, n0, n1 
 	few, many := k.Tuned()
 	scratch.whole = integerRows{k, w, a.k}
 	switch {
-	case a.t > FewTokens && many:
+	case a.many && many:
 		k.product.many(c, ldc, &scratch.whole, a, n0, n1, scratch)
 	case k.matVec[1] == nil && few:
 		k.product.few(c, ldc, &scratch.whole, a, n0, n1, scratch)
@@ -166,9 +184,12 @@ func (k *Integer) MatMul(c []float32, ldc int, w []byte, a *Activations, n0, n1 
 	}
 }
 
-// FewTokens is the largest T whose weights are multiplied straight from where
-// they lie; with more, rows are unpacked once for all tokens.
-const FewTokens = 8
+// FewTokens is the most tokens that are few: those of a step, of sequences that are
+// decoded together, of a draft that is verified. Few tokens are multiplied straight
+// from where weights lie, each with the bits that it has alone; of many, a prompt's,
+// rows are unpacked once for all tokens, with bits of their own. See
+// docs/decisions/0014-width-independence.md.
+const FewTokens = 16
 
 // multiplyGeneric is the reference.
 func (k *Integer) multiplyGeneric(c []float32, ldc int, w []byte, a *Activations, n0, n1 int, sc *IntegerScratch) {

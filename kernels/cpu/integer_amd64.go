@@ -3,8 +3,6 @@
 package cpu
 
 import (
-	"slices"
-
 	"github.com/klauspost/cpuid/v2"
 )
 
@@ -20,34 +18,17 @@ func useMaddubs(s *Set) {
 	} {
 		p.strip = strip
 	}
-	useUnpackers(s)
-	for _, row := range maddubsTable() {
-		s.Integer(row.name).matVec = [5]matVecKernel{1: row.one, 2: row.two, 4: row.four}
+	for name, row := range integersAMD64() {
+		k := s.Integer(name)
+		k.matVec, k.unpackAll = row.avx2, row.unpack2
 	}
-}
-
-// useUnpackers gives a set what unpacks the schemes without kernels of their own.
-func useUnpackers(s *Set) {
 	s.spreadNibbles, s.spreadBytes, s.spreadScales = spreadNibblesAVX2, spreadBytesAVX2, spreadScalesAVX2
 	if cpuid.CPU.Supports(cpuid.BMI2) {
 		s.spreadBits = spreadBitsAVX2
 	}
 	s.decodeF8E4M3, s.decodeLevels = decodeF8E4M3AVX2, decodeLevelsAVX2
 	s.dotF8E4M3, s.dotLevels = dotF8E4M3AVX2, dotLevelsAVX2
-	for name, unpack := range map[string]func(dst, w []byte, runs int){
-		"mxfp4":   unpackMXFP4AVX2,
-		"tq1_0":   unpackTQ10AVX2,
-		"tq2_0":   unpackTQ20AVX2,
-		"iq1_s":   func(dst, w []byte, runs int) { unpackIQ1SAVX2(dst, w, runs, &iq1Grid) },
-		"iq1_m":   func(dst, w []byte, runs int) { unpackIQ1MAVX2(dst, w, runs, &iq1Grid) },
-		"iq2_xxs": func(dst, w []byte, runs int) { unpackIQ2XXSAVX2(dst, w, runs, &iq2xxsGrid) },
-		"iq2_xs":  func(dst, w []byte, runs int) { unpackIQ2XSAVX2(dst, w, runs, &iq2xsGrid) },
-		"iq2_s":   func(dst, w []byte, runs int) { unpackIQ2SAVX2(dst, w, runs, &iq2sGrid) },
-		"iq3_xxs": func(dst, w []byte, runs int) { unpackIQ3XXSAVX2(dst, w, runs, &iq3xxsGrid) },
-		"iq3_s":   func(dst, w []byte, runs int) { unpackIQ3SAVX2(dst, w, runs, &iq3sGrid) },
-	} {
-		s.Integer(name).unpackAll = unpack
-	}
+	s.dotFloats8, s.dotFloats4 = dotBlocksAVX2, dotBlocksAVX2
 }
 
 // useVNNI gives a set of LevelAVX512 its integer kernels, on machines with
@@ -59,7 +40,7 @@ func useVNNI(s *Set) {
 	}
 	s.eights, s.sixteens = eightsAVX512, sixteensAVX512
 	s.fixed = fixedKernel{least: 5, mr: 12, nr: 32, fix: fixAVX512, tile: fixedTileAVX512}
-	s.interleave, s.dotLevels = interleaveAVX512, dotLevelsAVX512
+	s.interleave, s.dotLevels, s.dotFloats4 = interleaveAVX512, dotLevelsAVX512, dotBlocksAVX512
 	for p, strip := range map[*product][5]matVecKernel{
 		s.product(fineGroup, false):   {1: matVecStrip16x1AVX512, 2: matVecStrip16x2AVX512, 4: matVecStrip16x4AVX512},
 		s.product(fineGroup, true):    {1: matVecStrip16Minx1AVX512, 2: matVecStrip16Minx2AVX512, 4: matVecStrip16Minx4AVX512},
@@ -68,10 +49,12 @@ func useVNNI(s *Set) {
 	} {
 		p.strip = strip
 	}
-	for _, row := range vnniTable() {
-		k := s.Integer(row.name)
-		k.matVec, k.unpackAll = [5]matVecKernel{1: row.one, 2: row.two, 4: row.four}, row.unpack
-		k.ordered = slices.Contains(ordered, row.name)
+	for name, row := range integersAMD64() {
+		if row.avx512[1] == nil { // unpacked as at LevelAVX2, for the products of this level
+			continue
+		}
+		k := s.Integer(name)
+		k.matVec, k.unpackAll, k.ordered = row.avx512, row.unpack512, row.ordered
 	}
 	for p, tile := range map[*product]tileKernel{
 		s.product(fineGroup, false): tile16AVX512, s.product(fineGroup, true): tile16MinAVX512,
@@ -105,7 +88,7 @@ func useVNNI(s *Set) {
 // VPDPWSSD on integer scales (as many instructions for one token, and a larger
 // error).
 //
-// The schemes of ordered were measured before they took activations in that order. On
+// The ordered schemes were measured before they took activations in that order. On
 // one core of a Zen 4 server it brought q4_k from 21.9 to 28.6 GB/s from L2 with one
 // token, q4_0 from 21.2 to 29.9, iq4_nl from 18.4 to 24.8 and iq4_xs from 12.4 to 20.1,
 // and 30 to 40 % more with four: one conversion, scale and addition for 64 products of
@@ -113,47 +96,51 @@ func useVNNI(s *Set) {
 // wide, has two of each in place of four: from 29.5 to 33.5 GB/s, a third of that by
 // loading what lies in two lines once, and with four tokens from 10 to 13.5.
 
-// An integerRow is the assembly of one scheme.
+// An integerRow is the assembly of one scheme: products of few tokens and what unpacks
+// its runs, for products of unpacked rows. A scheme without products of its own is
+// unpacked at both levels by unpack2.
 type integerRow struct {
-	name           string
-	one, two, four matVecKernel // tokens
-	unpack         func(dst, w []byte, runs int)
+	avx2, avx512       [9]matVecKernel // by tokens
+	unpack2, unpack512 func(dst, w []byte, runs int)
+	ordered            bool // avx512 takes activations in the order of eightsGeneric or sixteensGeneric
 }
 
-// ordered are the schemes of vnniTable whose kernels take activations in the order of
-// eightsGeneric or sixteensGeneric.
-var ordered = []string{"q4_0", "q4_k", "iq4_nl", "iq4_xs", "q6_k"}
-
-func vnniTable() []integerRow {
-	return []integerRow{
-		{"q4_0", matVecQ40x1AVX512, matVecQ40x2AVX512, matVecQ40x4AVX512, unpackQ40AVX512},
-		{"q4_1", matVecQ41x1AVX512, matVecQ41x2AVX512, matVecQ41x4AVX512, unpackQ41AVX512},
-		{"q5_0", matVecQ50x1AVX512, matVecQ50x2AVX512, matVecQ50x4AVX512, unpackQ50AVX512},
-		{"q5_1", matVecQ51x1AVX512, matVecQ51x2AVX512, matVecQ51x4AVX512, unpackQ51AVX512},
-		{"q8_0", matVecQ80x1AVX512, matVecQ80x2AVX512, matVecQ80x4AVX512, unpackQ80AVX512},
-		{"q2_k", matVecQ2Kx1AVX512, matVecQ2Kx2AVX512, matVecQ2Kx4AVX512, unpackQ2KAVX512},
-		{"q3_k", matVecQ3Kx1AVX512, matVecQ3Kx2AVX512, matVecQ3Kx4AVX512, unpackQ3KAVX512},
-		{"q4_k", matVecQ4Kx1AVX512, matVecQ4Kx2AVX512, matVecQ4Kx4AVX512, unpackQ4KAVX512},
-		{"q5_k", matVecQ5Kx1AVX512, matVecQ5Kx2AVX512, matVecQ5Kx4AVX512, unpackQ5KAVX512},
-		{"q6_k", matVecQ6Kx1AVX512, matVecQ6Kx2AVX512, matVecQ6Kx4AVX512, unpackQ6KAVX512},
-		{"iq4_nl", matVecIQ4NLx1AVX512, matVecIQ4NLx2AVX512, matVecIQ4NLx4AVX512, unpackIQ4NLAVX512},
-		{"iq4_xs", matVecIQ4XSx1AVX512, matVecIQ4XSx2AVX512, matVecIQ4XSx4AVX512, unpackIQ4XSAVX512},
-	}
+func few(one, two, four matVecKernel) [9]matVecKernel {
+	return [9]matVecKernel{1: one, 2: two, 4: four}
 }
 
-func maddubsTable() []integerRow {
-	return []integerRow{
-		{"q4_0", matVecQ40x1AVX2, matVecQ40x2AVX2, matVecQ40x4AVX2, nil},
-		{"q4_1", matVecQ41x1AVX2, matVecQ41x2AVX2, matVecQ41x4AVX2, nil},
-		{"q5_0", matVecQ50x1AVX2, matVecQ50x2AVX2, matVecQ50x4AVX2, nil},
-		{"q5_1", matVecQ51x1AVX2, matVecQ51x2AVX2, matVecQ51x4AVX2, nil},
-		{"q8_0", matVecQ80x1AVX2, matVecQ80x2AVX2, matVecQ80x4AVX2, nil},
-		{"q2_k", matVecQ2Kx1AVX2, matVecQ2Kx2AVX2, matVecQ2Kx4AVX2, nil},
-		{"q3_k", matVecQ3Kx1AVX2, matVecQ3Kx2AVX2, matVecQ3Kx4AVX2, nil},
-		{"q4_k", matVecQ4Kx1AVX2, matVecQ4Kx2AVX2, matVecQ4Kx4AVX2, nil},
-		{"q5_k", matVecQ5Kx1AVX2, matVecQ5Kx2AVX2, matVecQ5Kx4AVX2, nil},
-		{"q6_k", matVecQ6Kx1AVX2, matVecQ6Kx2AVX2, matVecQ6Kx4AVX2, nil},
-		{"iq4_nl", matVecIQ4NLx1AVX2, matVecIQ4NLx2AVX2, matVecIQ4NLx4AVX2, nil},
-		{"iq4_xs", matVecIQ4XSx1AVX2, matVecIQ4XSx2AVX2, matVecIQ4XSx4AVX2, nil},
+// eight is few with a kernel of eight tokens.
+func eight(one, two, four, eight matVecKernel) [9]matVecKernel {
+	return [9]matVecKernel{1: one, 2: two, 4: four, 8: eight}
+}
+
+// integersAMD64 lists the assembly by scheme.
+func integersAMD64() map[string]integerRow {
+	return map[string]integerRow{
+		"q4_0":    {avx2: few(matVecQ40x1AVX2, matVecQ40x2AVX2, matVecQ40x4AVX2), avx512: eight(matVecQ40x1AVX512, matVecQ40x2AVX512, matVecQ40x4AVX512, matVecQ40x8AVX512), unpack512: unpackQ40AVX512, ordered: true},
+		"q4_1":    {avx2: few(matVecQ41x1AVX2, matVecQ41x2AVX2, matVecQ41x4AVX2), avx512: few(matVecQ41x1AVX512, matVecQ41x2AVX512, matVecQ41x4AVX512), unpack512: unpackQ41AVX512},
+		"q5_0":    {avx2: few(matVecQ50x1AVX2, matVecQ50x2AVX2, matVecQ50x4AVX2), avx512: few(matVecQ50x1AVX512, matVecQ50x2AVX512, matVecQ50x4AVX512), unpack512: unpackQ50AVX512},
+		"q5_1":    {avx2: few(matVecQ51x1AVX2, matVecQ51x2AVX2, matVecQ51x4AVX2), avx512: few(matVecQ51x1AVX512, matVecQ51x2AVX512, matVecQ51x4AVX512), unpack512: unpackQ51AVX512},
+		"q8_0":    {avx2: few(matVecQ80x1AVX2, matVecQ80x2AVX2, matVecQ80x4AVX2), avx512: few(matVecQ80x1AVX512, matVecQ80x2AVX512, matVecQ80x4AVX512), unpack512: unpackQ80AVX512},
+		"q2_k":    {avx2: few(matVecQ2Kx1AVX2, matVecQ2Kx2AVX2, matVecQ2Kx4AVX2), avx512: few(matVecQ2Kx1AVX512, matVecQ2Kx2AVX512, matVecQ2Kx4AVX512), unpack512: unpackQ2KAVX512},
+		"q3_k":    {avx2: few(matVecQ3Kx1AVX2, matVecQ3Kx2AVX2, matVecQ3Kx4AVX2), avx512: few(matVecQ3Kx1AVX512, matVecQ3Kx2AVX512, matVecQ3Kx4AVX512), unpack512: unpackQ3KAVX512},
+		"q4_k":    {avx2: few(matVecQ4Kx1AVX2, matVecQ4Kx2AVX2, matVecQ4Kx4AVX2), avx512: eight(matVecQ4Kx1AVX512, matVecQ4Kx2AVX512, matVecQ4Kx4AVX512, matVecQ4Kx8AVX512), unpack512: unpackQ4KAVX512, ordered: true},
+		"q5_k":    {avx2: few(matVecQ5Kx1AVX2, matVecQ5Kx2AVX2, matVecQ5Kx4AVX2), avx512: few(matVecQ5Kx1AVX512, matVecQ5Kx2AVX512, matVecQ5Kx4AVX512), unpack512: unpackQ5KAVX512},
+		"q6_k":    {avx2: few(matVecQ6Kx1AVX2, matVecQ6Kx2AVX2, matVecQ6Kx4AVX2), avx512: eight(matVecQ6Kx1AVX512, matVecQ6Kx2AVX512, matVecQ6Kx4AVX512, matVecQ6Kx8AVX512), unpack512: unpackQ6KAVX512, ordered: true},
+		"iq4_nl":  {avx2: few(matVecIQ4NLx1AVX2, matVecIQ4NLx2AVX2, matVecIQ4NLx4AVX2), avx512: few(matVecIQ4NLx1AVX512, matVecIQ4NLx2AVX512, matVecIQ4NLx4AVX512), unpack512: unpackIQ4NLAVX512, ordered: true},
+		"iq4_xs":  {avx2: few(matVecIQ4XSx1AVX2, matVecIQ4XSx2AVX2, matVecIQ4XSx4AVX2), avx512: few(matVecIQ4XSx1AVX512, matVecIQ4XSx2AVX512, matVecIQ4XSx4AVX512), unpack512: unpackIQ4XSAVX512, ordered: true},
+		"mxfp4":   {avx2: few(matVecMXFP4x1AVX2, matVecMXFP4x2AVX2, matVecMXFP4x4AVX2), avx512: few(matVecMXFP4x1AVX512, matVecMXFP4x2AVX512, matVecMXFP4x4AVX512), unpack512: unpackMXFP4AVX512},
+		"nvfp4":   {avx2: few(matVecNVFP4x1AVX2, matVecNVFP4x2AVX2, matVecNVFP4x4AVX2), avx512: few(matVecNVFP4x1AVX512, matVecNVFP4x2AVX512, matVecNVFP4x4AVX512), unpack512: unpackNVFP4AVX512},
+		"q1_0":    {avx2: few(matVecQ10x1AVX2, matVecQ10x2AVX2, matVecQ10x4AVX2), avx512: few(matVecQ10x1AVX512, matVecQ10x2AVX512, matVecQ10x4AVX512), unpack512: unpackQ10AVX512},
+		"q2_0":    {avx2: few(matVecQ20x1AVX2, matVecQ20x2AVX2, matVecQ20x4AVX2), avx512: few(matVecQ20x1AVX512, matVecQ20x2AVX512, matVecQ20x4AVX512), unpack512: unpackQ20AVX512},
+		"tq1_0":   {unpack2: unpackTQ10AVX2},
+		"tq2_0":   {unpack2: unpackTQ20AVX2},
+		"iq1_s":   {unpack2: func(dst, w []byte, runs int) { unpackIQ1SAVX2(dst, w, runs, &iq1Grid) }},
+		"iq1_m":   {unpack2: func(dst, w []byte, runs int) { unpackIQ1MAVX2(dst, w, runs, &iq1Grid) }},
+		"iq2_xxs": {unpack2: func(dst, w []byte, runs int) { unpackIQ2XXSAVX2(dst, w, runs, &iq2xxsGrid) }},
+		"iq2_xs":  {unpack2: func(dst, w []byte, runs int) { unpackIQ2XSAVX2(dst, w, runs, &iq2xsGrid) }},
+		"iq2_s":   {unpack2: func(dst, w []byte, runs int) { unpackIQ2SAVX2(dst, w, runs, &iq2sGrid) }},
+		"iq3_xxs": {unpack2: func(dst, w []byte, runs int) { unpackIQ3XXSAVX2(dst, w, runs, &iq3xxsGrid) }},
+		"iq3_s":   {unpack2: func(dst, w []byte, runs int) { unpackIQ3SAVX2(dst, w, runs, &iq3sGrid) }},
 	}
 }

@@ -24,7 +24,7 @@ func BenchmarkInteger(b *testing.B) {
 			for _, c := range []struct {
 				what    string
 				t, size int
-			}{{"memory", 1, 256 << 20}, {"cache", 1, 1 << 20}, {"cacheT4", 4, 1 << 20}, {"T16", 16, 1 << 20}, {"T512", 512, 1 << 20}} {
+			}{{"memory", 1, 256 << 20}, {"cache", 1, 1 << 20}, {"cacheT4", 4, 1 << 20}, {"cacheT8", 8, 1 << 20}, {"T16", 16, 1 << 20}, {"T512", 512, 1 << 20}} {
 				const k = 4096
 				if l == cpu.LevelGeneric && c.size*c.t > 1<<20 {
 					continue

@@ -34,18 +34,21 @@ func (k *Integer) unpackRuns(dst, w []byte, runs int, sc *IntegerScratch) {
 	}
 }
 
-// multiplyFew multiplies up to FewTokens tokens by rows of w, a handful of rows
-// at a time, so that they are read from memory once.
+// multiplyFew multiplies tokens by rows of w, four or eight at a time, and a handful of
+// rows at a time, so that they are read from memory once.
 func (k *Integer) multiplyFew(c []float32, ldc, rows int, w []byte, a *Activations, sc *IntegerScratch) {
 	size := k.rowBytes(a.k)
 	step := rows
-	if a.t != 1 && a.t != 2 && a.t != 4 {
+	if a.t >= len(k.matVec) || k.matVec[a.t] == nil {
 		step = max(rowsInL1/size, 1)
 	}
 	for n := 0; n < rows; n += step {
 		here := min(step, rows-n)
 		for t := 0; t < a.t; {
 			m := tokensAtOnce(a.t - t)
+			if a.t-t >= 8 && k.matVec[8] != nil {
+				m = 8
+			}
 			k.multiplyRows(c[t*ldc+n:], ldc, here, w[n*size:], a, t, m, sc)
 			t += m
 		}
@@ -67,7 +70,7 @@ func tokensAtOnce(left int) int {
 
 // multiplyRows multiplies tokens t to t+m by rows of w.
 func (k *Integer) multiplyRows(c []float32, ldc, rows int, w []byte, a *Activations, t, m int, sc *IntegerScratch) {
-	size, run, step := k.rowBytes(a.k), k.runBytes(), a.t*recordBytes
+	size, run, step := k.rowBytes(a.k), k.runBytes(), a.pitch*recordBytes
 	at := a.at
 	if k.ordered {
 		at = a.orderedAt

@@ -29,7 +29,7 @@ func wantSame(t *testing.T, what string, got, want []float32) {
 // on one side of the limit below which rows are not packed.
 func TestGemmDoesNotDependOnTheSplit(t *testing.T) {
 	eachLevel(t, func(t *testing.T, s *cpu.Set) {
-		const tokens, n, k = 30, 203, 700
+		const tokens, n, k = 40, 203, 700
 		r := rand.New(rand.NewPCG(1, 1))
 		a, w := random(r, tokens*k), random(r, n*k)
 		rows := func(dst []float32, row int) { copy(dst, w[row*k:]) }
@@ -48,10 +48,19 @@ func TestGemmDoesNotDependOnTheSplit(t *testing.T) {
 			}
 			pool.Close()
 		}
-		for few := 5; few < tokens; few++ {
-			c := make([]float32, few*n)
-			s.Gemm(c, n, a, k, few, 0, n, k, rows, &scratch)
-			wantSame(t, "fewer tokens", c, whole[:few*n])
+		for fewer := 1; fewer < tokens; fewer++ {
+			c := make([]float32, fewer*n)
+			s.GemmMany(c, n, a, k, fewer, 0, n, k, rows, &scratch)
+			wantSame(t, "fewer tokens", c, whole[:fewer*n])
+			c = make([]float32, fewer*n)
+			s.GemmMany(c, n, a, k, fewer, 17, 150, k, rows, &scratch)
+			for i := range fewer {
+				wantSame(t, "some outputs", c[i*n+17:i*n+150], whole[i*n+17:i*n+150])
+			}
+			if fewer > cpu.FewTokens {
+				s.Gemm(c, n, a, k, fewer, 0, n, k, rows, &scratch)
+				wantSame(t, "fewer tokens", c, whole[:fewer*n])
+			}
 		}
 	})
 }
@@ -72,19 +81,77 @@ func TestRowsAreDots(t *testing.T) {
 	})
 }
 
-// With one and the same weights, few tokens are rows times tokens.
+// With one and the same weights, few tokens are rows times tokens, whatever the weights
+// are stored in: each token has the bits that it has alone.
 func TestFewTokensAreDots(t *testing.T) {
 	eachLevel(t, func(t *testing.T, s *cpu.Set) {
-		const n, k = 9, 130
-		r := rand.New(rand.NewPCG(3, 3))
-		a, w := random(r, 4*k), random(r, n*k)
-		rows := func(dst []float32, row int) { copy(dst, w[row*k:]) }
-		var scratch cpu.GemmScratch
-		c, y := make([]float32, 4*n), make([]float32, n)
-		s.Gemm(c, n, a, k, 4, 0, n, k, rows, &scratch)
-		for i := range 4 {
-			s.MatVecF32(y, w, a[i*k:(i+1)*k])
-			wantSame(t, "token", c[i*n:(i+1)*n], y)
+		const n = 23
+		for _, k := range []int{8, 130, 300, 1025, 9000} {
+			r := rand.New(rand.NewPCG(3, 3))
+			w := random(r, n*k)
+			bf16, f16 := make([]byte, 2*n*k), make([]byte, 2*n*k)
+			s.EncodeBF16(bf16, w)
+			s.EncodeF16(f16, w)
+			for _, c := range []struct {
+				name   string
+				matVec func(y, x []float32)
+				row    cpu.RowDecoder
+			}{
+				{"f32", func(y, x []float32) { s.MatVecF32(y, w, x) }, func(dst []float32, row int) { copy(dst, w[row*k:]) }},
+				{"bf16", func(y, x []float32) { s.MatVecBF16(y, bf16, x) }, func(dst []float32, row int) { s.DecodeBF16(dst, bf16[2*row*k:2*(row+1)*k]) }},
+				{"f16", func(y, x []float32) { s.MatVecF16(y, f16, x) }, func(dst []float32, row int) { s.DecodeF16(dst, f16[2*row*k:2*(row+1)*k]) }},
+			} {
+				var scratch cpu.GemmScratch
+				a := random(r, cpu.FewTokens*k)
+				for tokens := 1; tokens <= cpu.FewTokens; tokens++ {
+					out, y := make([]float32, tokens*n), make([]float32, n)
+					s.Gemm(out, n, a, k, tokens, 0, n, k, c.row, &scratch)
+					for i := range tokens {
+						c.matVec(y, a[i*k:(i+1)*k])
+						wantSame(t, c.name, out[i*n:(i+1)*n], y)
+					}
+				}
+			}
+		}
+	})
+}
+
+// What a query attends to, and how its sums are cut into parts, is its own: its bits
+// are those that it has without the other queries.
+func TestAttendDoesNotDependOnCompany(t *testing.T) {
+	eachLevel(t, func(t *testing.T, s *cpu.Set) {
+		const d, group, positions = 40, 3, 1100
+		r := rand.New(rand.NewPCG(4, 4))
+		reach := []cpu.Reach{{Lo: 0, Hi: 511}, {Lo: 0, Hi: 512}, {Lo: 0, Hi: 513}, {Lo: 3, Hi: 514}, {Lo: 200, Hi: 700}, {Lo: 201, Hi: 701}, {Lo: 1023, Hi: 1024}, {Lo: 790, Hi: 1100}}
+		q := random(r, len(reach)*group*d)
+		for format := range cpu.KVQ8 + 1 {
+			a := cpu.Attention{Format: format, Dim: d, Group: group, Scale: 0.2, Softcap: 7 * float32(format%2)}
+			var blocks []cpu.KVBlock
+			for p := range positions {
+				if p%cpu.KVPositions == 0 {
+					blocks = append(blocks, cpu.NewKVBlocks(format, 1, d, d)...)
+				}
+				s.StoreKV(format, &blocks[len(blocks)-1], p%cpu.KVPositions, random(r, d), random(r, d))
+			}
+			attend := func(first, n int) []float32 {
+				var sc cpu.AttendScratch
+				var parts []cpu.Partial
+				for from := 0; from < positions; from += 512 {
+					p := a.Partial(make([]float32, a.PartialFloats(n*group)), n*group)
+					s.Attend(p, &a, blocks, q[first*group*d:(first+n)*group*d], reach[first:first+n], from, min(from+512, positions), &sc)
+					parts = append(parts, p)
+				}
+				out := make([]float32, n*group*d)
+				for i := range n * group {
+					s.Combine(out[i*d:(i+1)*d], parts, i, 0.5)
+				}
+				return out
+			}
+			all := attend(0, len(reach))
+			for i := range reach {
+				wantSame(t, format.String(), all[i*group*d:(i+1)*group*d], attend(i, 1))
+				wantSame(t, format.String(), all[i*group*d:], attend(i, len(reach)-i))
+			}
 		}
 	})
 }
@@ -122,7 +189,7 @@ func TestKernelsAllocateNothing(t *testing.T) {
 		var scratch cpu.GemmScratch
 		var attend cpu.AttendScratch
 		att, reach := cpu.Attention{Dim: k, Group: 2, Softcap: 5}, []cpu.Reach{{Hi: 3}, {Hi: 4}, {Hi: 5}}
-		blocks := [][]cpu.KVBlock{cpu.NewKVBlocks(cpu.KVF32, 1, k), cpu.NewKVBlocks(cpu.KVF16, 1, k), cpu.NewKVBlocks(cpu.KVQ8, 1, k)}
+		blocks := [][]cpu.KVBlock{cpu.NewKVBlocks(cpu.KVF32, 1, k, k), cpu.NewKVBlocks(cpu.KVF16, 1, k, k), cpu.NewKVBlocks(cpu.KVQ8, 1, k, k)}
 		parts := []cpu.Partial{att.Partial(make([]float32, att.PartialFloats(6)), 6)}
 		calls := func() {
 			s.MatVecF32(y, w, x)
@@ -136,13 +203,14 @@ func TestKernelsAllocateNothing(t *testing.T) {
 			s.Softmax(x)
 			s.RMSNorm(x, x, x, 1e-5, 0)
 			s.SiLUMul(x, x, w[:k])
+			s.SwiGLU(cpu.Gating{Alpha: 1.702, Limit: 7, Offset: 1}, x, x, w[:k])
 			s.RopeHalf(x, w[:k/2], w[:k/2])
 			s.LayerNorm(x, x, x, nil, 1e-5)
 			for i := range blocks {
 				att.Format = cpu.KVFormat(i)
 				s.StoreKV(att.Format, &blocks[i][0], 3, x, w[:k])
 				s.Attend(parts[0], &att, blocks[i], w[:6*k], reach, 0, 64, &attend)
-				s.Combine(x, parts, 1)
+				s.Combine(x, parts, 1, 0.5)
 			}
 		}
 		calls()
@@ -170,7 +238,7 @@ func TestWrongLengthsPanic(t *testing.T) {
 		"PanelF32":  func() { s.PanelF32(x, 8, x, 1, x, 8, 1, 8, 1, false) }, // not a multiple of 16
 		"PanelF16":  func() { s.PanelF16(make([]float32, 16), 16, x, 2, make([]byte, 63), 16, 1, 16, 2, false) },
 		"PanelQ8":   func() { s.PanelQ8(make([]float32, 16), 16, x, 9, make([]byte, 144), 16, 1, 16, 9, false) },
-		"StoreKV":   func() { s.StoreKV(cpu.KVQ8, &cpu.NewKVBlocks(cpu.KVQ8, 1, 9)[0], 0, x, x) },
+		"StoreKV":   func() { s.StoreKV(cpu.KVQ8, &cpu.NewKVBlocks(cpu.KVQ8, 1, 9, 9)[0], 0, x, x) },
 		"Attend": func() {
 			a := cpu.Attention{Dim: 8, Group: 1}
 			s.Attend(a.Partial(make([]float32, a.PartialFloats(1)), 1), &a, nil, x, []cpu.Reach{{Hi: 1}}, 0, 1, &cpu.AttendScratch{})

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/tensor"
 )
 
 // A KVFormat is how keys and values of attention are stored.
@@ -50,8 +51,8 @@ func ParseKVFormat(name string) (KVFormat, error) {
 const KVPositions = 64
 
 // A KVBlock is the keys and values of one head at KVPositions positions. Keys
-// are stored by feature, [D][64], values by position, [64][P] with P =
-// [KVWidth](D), so that both products of attention run along rows. Numbers lie
+// are stored by feature, [D][64], values of V numbers by position, [64][P] with P =
+// [KVWidth](V), so that both products of attention run along rows. Numbers lie
 // in floats or in bytes, by the format; the scales are those of KVQ8. Why so:
 // docs/decisions/0007-keys-by-feature.md.
 type KVBlock struct {
@@ -74,10 +75,10 @@ func keyGroups(d int) int { return (d + keyGroup - 1) / keyGroup }
 // KVWidth returns the numbers that a value of d takes, d rounded up to 16.
 func KVWidth(d int) int { return (d + 15) &^ 15 }
 
-// BlockBytes returns the size of a block of d numbers a head; both factors are
-// under 2^31.
-func (f KVFormat) BlockBytes(d int) int64 {
-	n := KVPositions * (int64(d) + int64(KVWidth(d)))
+// BlockBytes returns the size of a block of keys of d numbers and values of v; both
+// are under 2^30.
+func (f KVFormat) BlockBytes(d, v int) int64 {
+	n := KVPositions * (int64(d) + int64(KVWidth(v)))
 	switch f {
 	case KVF16:
 		return 2 * n
@@ -87,10 +88,21 @@ func (f KVFormat) BlockBytes(d int) int64 {
 	return 4 * n
 }
 
-// NewKVBlocks returns a block for each of some heads, in one piece of memory.
-func NewKVBlocks(f KVFormat, heads, d int) []KVBlock {
+// Copy takes over the content of another block of the same format and size.
+func (b *KVBlock) Copy(from *KVBlock) {
+	copy(b.keyFloats, from.keyFloats)
+	copy(b.valueFloats, from.valueFloats)
+	copy(b.keys, from.keys)
+	copy(b.values, from.values)
+	copy(b.keyScales, from.keyScales)
+	copy(b.valueScales, from.valueScales)
+}
+
+// NewKVBlocks returns a block for each of some heads, with keys of d numbers and
+// values of width, in one piece of memory.
+func NewKVBlocks(f KVFormat, heads, d, width int) []KVBlock {
 	blocks := make([]KVBlock, heads)
-	k, v := KVPositions*d, KVPositions*KVWidth(d)
+	k, v := KVPositions*d, KVPositions*KVWidth(width)
 	if f == KVF32 {
 		all := make([]float32, heads*(k+v))
 		for i := range blocks {
@@ -118,24 +130,24 @@ func NewKVBlocks(f KVFormat, heads, d int) []KVBlock {
 	return blocks
 }
 
-// StoreKV writes the key and the value, of the same length D, of position row of
-// a block. Different positions may be written at once.
+// StoreKV writes the key and the value of position row of a block. Different
+// positions may be written at once.
 func (s *Set) StoreKV(f KVFormat, b *KVBlock, row int, key, value []float32) {
-	d, width := len(key), KVWidth(len(key))
-	want(len(value) == d && 0 <= row && row < KVPositions, "StoreKV", d, len(value), row)
+	d, width := len(key), KVWidth(len(value))
+	want(0 <= row && row < KVPositions, "StoreKV", row)
 	switch f {
 	case KVF32:
-		want(len(b.keyFloats) == KVPositions*d, "StoreKV", len(b.keyFloats), d)
+		want(len(b.keyFloats) == KVPositions*d && len(b.valueFloats) == KVPositions*width, "StoreKV", len(b.keyFloats), d, len(b.valueFloats), width)
 		for i, v := range key {
 			b.keyFloats[i*KVPositions+row] = v
 		}
 		copy(b.valueFloats[row*width:], value)
 	case KVF16:
-		want(len(b.keys) == 2*KVPositions*d, "StoreKV", len(b.keys), d)
+		want(len(b.keys) == 2*KVPositions*d && len(b.values) == 2*KVPositions*width, "StoreKV", len(b.keys), d, len(b.values), width)
 		s.panel.scatterF16(b.keys[2*row:], KVPositions, key)
-		s.encodeF16(b.values[2*row*width:2*(row*width+d)], value)
+		s.encodeF16(b.values[2*row*width:2*(row*width+len(value))], value)
 	case KVQ8:
-		want(len(b.keys) == KVPositions*d, "StoreKV", len(b.keys), d)
+		want(len(b.keys) == KVPositions*d && len(b.values) == KVPositions*width, "StoreKV", len(b.keys), d, len(b.values), width)
 		s.storeKeyQ8(b, row, key)
 		b.valueScales[row] = s.storeValueQ8(b.values[row*width:], value)
 	}
@@ -197,4 +209,35 @@ func ratio(a, b float32) float32 {
 		return 1
 	}
 	return a / b
+}
+
+// parts are the pieces of memory of a block, as bytes in the machine's order. A piece
+// may be empty.
+func (b *KVBlock) parts() [6][]byte {
+	view := func(x []float32) []byte {
+		p, ok := tensor.Float32Bytes(x)
+		if !ok { // neither is the form of files then
+			p = nil
+		}
+		return p
+	}
+	return [6][]byte{view(b.keyFloats), view(b.valueFloats), b.keys, b.values, view(b.keyScales), view(b.valueScales)}
+}
+
+// AppendTo appends a block's content, BlockBytes of it, to dst.
+func (b *KVBlock) AppendTo(dst []byte) []byte {
+	for _, p := range b.parts() {
+		dst = append(dst, p...)
+	}
+	return dst
+}
+
+// Set takes over what AppendTo wrote of a block of the same format and size, and
+// returns what follows it. It panics where src is shorter.
+func (b *KVBlock) Set(src []byte) []byte {
+	for _, p := range b.parts() {
+		copy(p, src[:len(p)])
+		src = src[len(p):]
+	}
+	return src
 }

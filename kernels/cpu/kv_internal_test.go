@@ -48,7 +48,7 @@ const mark = 0x5a
 
 // marked returns a block full of marks.
 func marked(f KVFormat, d int) KVBlock {
-	b := NewKVBlocks(f, 1, d)[0]
+	b := NewKVBlocks(f, 1, d, d)[0]
 	for _, x := range [][]float32{b.keyFloats, b.valueFloats, b.keyScales, b.valueScales} {
 		for i := range x {
 			x[i] = mark

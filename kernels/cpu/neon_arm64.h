@@ -69,6 +69,7 @@
 #define SHRN2X16(n, d) WORD $(0x4f108400 | (n)<<5 | (d)) // shrn2 v{d}.8h, v{n}.4s, #16
 #define MUL4S(m, n, d) WORD $(0x4ea09c00 | (m)<<16 | (n)<<5 | (d)) // mul v{d}.4s, v{n}.4s, v{m}.4s
 #define USHL4S(m, n, d) WORD $(0x6ea04400 | (m)<<16 | (n)<<5 | (d)) // ushl v{d}.4s, v{n}.4s, v{m}.4s
+#define USHL16B(m, n, d) WORD $(0x6e204400 | (m)<<16 | (n)<<5 | (d)) // ushl v{d}.16b, v{n}.16b, v{m}.16b
 #define SSHR4S(s, n, d) WORD $(0x4f000400 | (64-(s))<<16 | (n)<<5 | (d)) // sshr v{d}.4s, v{n}.4s, #{s}
 
 // 16 bits by lane i of m, which is 15 at most, added to 32

@@ -14,7 +14,7 @@ type IntegerScratch struct {
 	rows   []byte          // unpacked rows, [panelRows/2][runs][unpackedBytes]
 	panel  []byte          // interleaved rows, [panels][runs][panelBytes]
 	sums   []float32       // products of a block of tokens, [tokens][panelGroup*panelRows]
-	edge   [4 * 16]float32 // products of the ends of rows, [tokens][rows]
+	edge   [8 * 16]float32 // products of the ends of rows, [tokens][rows]
 	run    unpacked        // of the plain program
 	whole  integerRows     // what is multiplied, or
 	affine affineRows
@@ -131,7 +131,7 @@ func (p *product) columns() int {
 
 // few unpacks row after row and multiplies each by all tokens while it is in L1.
 func (p *product) few(c []float32, ldc int, w rowSource, a *Activations, n0, n1 int, sc *IntegerScratch) {
-	step := a.t * recordBytes
+	step := a.pitch * recordBytes
 	sc.rows = grownBytes(sc.rows, a.records*unpackedBytes)
 	for n := n0; n < n1; n++ {
 		w.unpackRow(sc.rows, n, sc)

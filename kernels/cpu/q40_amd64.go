@@ -82,6 +82,19 @@ func matVecQ40x2AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []by
 //go:noescape
 func matVecQ40x4AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
 
+// matVecQ40x8AVX512 computes
+//
+//	for n := range rows {
+//		for t := range 8 {
+//			y[t*ldy+n] = row w[n*ldw:] times the records a[t*512:], runs of both
+//		}
+//	}
+//
+// with runs >= 1, records at distance step; group sums are exact, then float32.
+//
+//go:noescape
+func matVecQ40x8AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
+
 // unpackQ40AVX512 computes
 //
 //	for i := range runs {

@@ -1430,6 +1430,273 @@ row_end:
 	VZEROUPPER
 	RET
 
+// func matVecQ4Kx8AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
+TEXT ·matVecQ4Kx8AVX512(SB), NOSPLIT, $0-112
+	VMOVDQU64 pairs<>+0(SB), Z0
+	MOVQ      y_base+0(FP), DX
+	MOVQ      w_base+40(FP), BX
+	MOVQ      rows+32(FP), SI
+
+row:
+	CMPQ   SI, $0x00000001
+	JL     row_end
+	MOVQ   BX, AX
+	MOVQ   a_base+72(FP), CX
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	MOVQ   runs+104(FP), DI
+	MOVQ   step+96(FP), R8
+
+run:
+	CMPQ            DI, $0x00000001
+	JL              run_end
+	PREFETCHT1      32768(AX)
+	PREFETCHT0      512(AX)
+	PREFETCHT1      32832(AX)
+	PREFETCHT0      576(AX)
+	PREFETCHT1      32896(AX)
+	PREFETCHT0      640(AX)
+	VBROADCASTI32X4 (AX), Z17
+	VPSHUFB         placeK4<>+0(SB), Z17, Z19
+	VPSRLD          $0x0a, Z19, Z18
+	VPSRLVD         shiftK4<>+0(SB), Z19, Z19
+	VPTERNLOGD      $0xe4, maskK4<>+0(SB), Z18, Z19
+	VCVTDQ2PS       Z19, Z19
+	VPSHUFB         wordsK4<>+0(SB), Y17, Y17
+	VCVTPH2PS       Y17, Z17
+	VMULPS          Z17, Z19, Z19
+	VPXORD          Z18, Z18, Z18
+	VPXORD          Z20, Z20, Z20
+	VPXORD          Z21, Z21, Z21
+	VPXORD          Z22, Z22, Z22
+	VPXORD          Z23, Z23, Z23
+	VPXORD          Z24, Z24, Z24
+	VPXORD          Z25, Z25, Z25
+	VPXORD          Z26, Z26, Z26
+	VMOVDQU64       16(AX), Z17
+	VMOVDQU64       80(AX), Z27
+	VMOVDQU64       eights32_0<>+0(SB), Z28
+	VPERMI2Q        Z27, Z17, Z28
+	VPANDD          nibbles8<>+0(SB), Z28, Z28
+	VPDPBUSD        (CX), Z28, Z18
+	VPDPBUSD        512(CX), Z28, Z20
+	VPDPBUSD        1024(CX), Z28, Z21
+	VPDPBUSD        1536(CX), Z28, Z22
+	VPDPBUSD        2048(CX), Z28, Z23
+	VPDPBUSD        2560(CX), Z28, Z24
+	VPDPBUSD        3072(CX), Z28, Z25
+	VPDPBUSD        3584(CX), Z28, Z26
+	VMOVDQU64       eights32_1<>+0(SB), Z28
+	VPERMI2Q        Z27, Z17, Z28
+	VPANDD          nibbles8<>+0(SB), Z28, Z28
+	VPDPBUSD        64(CX), Z28, Z18
+	VPDPBUSD        576(CX), Z28, Z20
+	VPDPBUSD        1088(CX), Z28, Z21
+	VPDPBUSD        1600(CX), Z28, Z22
+	VPDPBUSD        2112(CX), Z28, Z23
+	VPDPBUSD        2624(CX), Z28, Z24
+	VPDPBUSD        3136(CX), Z28, Z25
+	VPDPBUSD        3648(CX), Z28, Z26
+	VMOVDQU64       eights32_2<>+0(SB), Z28
+	VPERMI2Q        Z27, Z17, Z28
+	VPANDD          nibbles8<>+0(SB), Z28, Z28
+	VPDPBUSD        128(CX), Z28, Z18
+	VPDPBUSD        640(CX), Z28, Z20
+	VPDPBUSD        1152(CX), Z28, Z21
+	VPDPBUSD        1664(CX), Z28, Z22
+	VPDPBUSD        2176(CX), Z28, Z23
+	VPDPBUSD        2688(CX), Z28, Z24
+	VPDPBUSD        3200(CX), Z28, Z25
+	VPDPBUSD        3712(CX), Z28, Z26
+	VMOVDQU64       eights32_3<>+0(SB), Z28
+	VPERMI2Q        Z27, Z17, Z28
+	VPANDD          nibbles8<>+0(SB), Z28, Z28
+	VPDPBUSD        192(CX), Z28, Z18
+	VPDPBUSD        704(CX), Z28, Z20
+	VPDPBUSD        1216(CX), Z28, Z21
+	VPDPBUSD        1728(CX), Z28, Z22
+	VPDPBUSD        2240(CX), Z28, Z23
+	VPDPBUSD        2752(CX), Z28, Z24
+	VPDPBUSD        3264(CX), Z28, Z25
+	VPDPBUSD        3776(CX), Z28, Z26
+	VMULPS          320(CX), Z19, Z17
+	VADDPS          Z17, Z9, Z9
+	VCVTDQ2PS       Z18, Z18
+	VPERMPS         Z17, Z0, Z17
+	VFMADD231PS     Z18, Z17, Z1
+	VMULPS          832(CX), Z19, Z17
+	VADDPS          Z17, Z10, Z10
+	VCVTDQ2PS       Z20, Z20
+	VPERMPS         Z17, Z0, Z17
+	VFMADD231PS     Z20, Z17, Z2
+	VMULPS          1344(CX), Z19, Z17
+	VADDPS          Z17, Z11, Z11
+	VCVTDQ2PS       Z21, Z21
+	VPERMPS         Z17, Z0, Z17
+	VFMADD231PS     Z21, Z17, Z3
+	VMULPS          1856(CX), Z19, Z17
+	VADDPS          Z17, Z12, Z12
+	VCVTDQ2PS       Z22, Z22
+	VPERMPS         Z17, Z0, Z17
+	VFMADD231PS     Z22, Z17, Z4
+	VMULPS          2368(CX), Z19, Z17
+	VADDPS          Z17, Z13, Z13
+	VCVTDQ2PS       Z23, Z23
+	VPERMPS         Z17, Z0, Z17
+	VFMADD231PS     Z23, Z17, Z5
+	VMULPS          2880(CX), Z19, Z17
+	VADDPS          Z17, Z14, Z14
+	VCVTDQ2PS       Z24, Z24
+	VPERMPS         Z17, Z0, Z17
+	VFMADD231PS     Z24, Z17, Z6
+	VMULPS          3392(CX), Z19, Z17
+	VADDPS          Z17, Z15, Z15
+	VCVTDQ2PS       Z25, Z25
+	VPERMPS         Z17, Z0, Z17
+	VFMADD231PS     Z25, Z17, Z7
+	VMULPS          3904(CX), Z19, Z17
+	VADDPS          Z17, Z16, Z16
+	VCVTDQ2PS       Z26, Z26
+	VPERMPS         Z17, Z0, Z17
+	VFMADD231PS     Z26, Z17, Z8
+	ADDQ            $+144, AX
+	ADDQ            R8, CX
+	SUBQ            $0x00000001, DI
+	JMP             run
+
+run_end:
+	MOVQ          ldy+24(FP), AX
+	SHLQ          $0x02, AX
+	MOVQ          DX, CX
+	VEXTRACTF64X4 $0x01, Z9, Y9
+	VBROADCASTSS  zero1<>+0(SB), Z17
+	VFNMADD231PS  Z9, Z17, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y9
+	VADDPS        Y9, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X9
+	VADDPS        X9, X1, X1
+	VPSHUFD       $0x4e, X1, X9
+	VADDPS        X9, X1, X1
+	VPSHUFD       $0xb1, X1, X9
+	VADDPS        X9, X1, X1
+	VMOVSS        X1, (CX)
+	ADDQ          AX, CX
+	VEXTRACTF64X4 $0x01, Z10, Y10
+	VBROADCASTSS  zero1<>+0(SB), Z1
+	VFNMADD231PS  Z10, Z1, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X1
+	VADDPS        X1, X2, X2
+	VPSHUFD       $0x4e, X2, X1
+	VADDPS        X1, X2, X2
+	VPSHUFD       $0xb1, X2, X1
+	VADDPS        X1, X2, X2
+	VMOVSS        X2, (CX)
+	ADDQ          AX, CX
+	VEXTRACTF64X4 $0x01, Z11, Y11
+	VBROADCASTSS  zero1<>+0(SB), Z1
+	VFNMADD231PS  Z11, Z1, Z3
+	VEXTRACTF64X4 $0x01, Z3, Y1
+	VADDPS        Y1, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X1
+	VADDPS        X1, X3, X3
+	VPSHUFD       $0x4e, X3, X1
+	VADDPS        X1, X3, X3
+	VPSHUFD       $0xb1, X3, X1
+	VADDPS        X1, X3, X3
+	VMOVSS        X3, (CX)
+	ADDQ          AX, CX
+	VEXTRACTF64X4 $0x01, Z12, Y12
+	VBROADCASTSS  zero1<>+0(SB), Z1
+	VFNMADD231PS  Z12, Z1, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y1
+	VADDPS        Y1, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X1
+	VADDPS        X1, X4, X4
+	VPSHUFD       $0x4e, X4, X1
+	VADDPS        X1, X4, X4
+	VPSHUFD       $0xb1, X4, X1
+	VADDPS        X1, X4, X4
+	VMOVSS        X4, (CX)
+	ADDQ          AX, CX
+	VEXTRACTF64X4 $0x01, Z13, Y13
+	VBROADCASTSS  zero1<>+0(SB), Z1
+	VFNMADD231PS  Z13, Z1, Z5
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X1
+	VADDPS        X1, X5, X5
+	VPSHUFD       $0x4e, X5, X1
+	VADDPS        X1, X5, X5
+	VPSHUFD       $0xb1, X5, X1
+	VADDPS        X1, X5, X5
+	VMOVSS        X5, (CX)
+	ADDQ          AX, CX
+	VEXTRACTF64X4 $0x01, Z14, Y14
+	VBROADCASTSS  zero1<>+0(SB), Z1
+	VFNMADD231PS  Z14, Z1, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y1
+	VADDPS        Y1, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X1
+	VADDPS        X1, X6, X6
+	VPSHUFD       $0x4e, X6, X1
+	VADDPS        X1, X6, X6
+	VPSHUFD       $0xb1, X6, X1
+	VADDPS        X1, X6, X6
+	VMOVSS        X6, (CX)
+	ADDQ          AX, CX
+	VEXTRACTF64X4 $0x01, Z15, Y15
+	VBROADCASTSS  zero1<>+0(SB), Z1
+	VFNMADD231PS  Z15, Z1, Z7
+	VEXTRACTF64X4 $0x01, Z7, Y1
+	VADDPS        Y1, Y7, Y7
+	VEXTRACTF32X4 $0x01, Y7, X1
+	VADDPS        X1, X7, X7
+	VPSHUFD       $0x4e, X7, X1
+	VADDPS        X1, X7, X7
+	VPSHUFD       $0xb1, X7, X1
+	VADDPS        X1, X7, X7
+	VMOVSS        X7, (CX)
+	ADDQ          AX, CX
+	VEXTRACTF64X4 $0x01, Z16, Y16
+	VBROADCASTSS  zero1<>+0(SB), Z1
+	VFNMADD231PS  Z16, Z1, Z8
+	VEXTRACTF64X4 $0x01, Z8, Y1
+	VADDPS        Y1, Y8, Y8
+	VEXTRACTF32X4 $0x01, Y8, X1
+	VADDPS        X1, X8, X8
+	VPSHUFD       $0x4e, X8, X1
+	VADDPS        X1, X8, X8
+	VPSHUFD       $0xb1, X8, X1
+	VADDPS        X1, X8, X8
+	VMOVSS        X8, (CX)
+	ADDQ          AX, CX
+	ADDQ          $0x04, DX
+	MOVQ          ldw+64(FP), AX
+	ADDQ          AX, BX
+	SUBQ          $0x00000001, SI
+	JMP           row
+
+row_end:
+	VZEROUPPER
+	RET
+
 // func unpackQ4KAVX512(dst []byte, w []byte, runs int)
 // Requires: AVX, AVX2, AVX512BW, AVX512F
 TEXT ·unpackQ4KAVX512(SB), NOSPLIT, $0-56

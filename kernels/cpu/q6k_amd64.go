@@ -82,6 +82,19 @@ func matVecQ6Kx2AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []by
 //go:noescape
 func matVecQ6Kx4AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
 
+// matVecQ6Kx8AVX512 computes
+//
+//	for n := range rows {
+//		for t := range 8 {
+//			y[t*ldy+n] = row w[n*ldw:] times the records a[t*512:], runs of both
+//		}
+//	}
+//
+// with runs >= 1, records at distance step; group sums are exact, then float32.
+//
+//go:noescape
+func matVecQ6Kx8AVX512(y []float32, ldy int, rows int, w []byte, ldw int, a []byte, step int, runs int)
+
 // unpackQ6KAVX512 computes
 //
 //	for i := range runs {

@@ -26,17 +26,81 @@ func (s *Set) Rows(m *scheme.Matrix) RowDecoder {
 	return func(dst []float32, row int) { m.DecodeRow(dst, int64(row)) }
 }
 
-// Dots returns what multiplies rows [n0, n1) of an opened matrix by one x[K] without
-// decoding them first, y[0] being row n0's, nil where this level has nothing for the
-// scheme. Sums are float32, as those of [Set.Gemm].
-func (s *Set) Dots(m *scheme.Matrix) func(y, x []float32, n0, n1 int) {
+// Dots are products with the rows of a matrix by scales of their own: c[t][n] for t < T
+// and n0 <= n < n1, of a[T][K], rows at distance ldc and lda; c[0] is token 0 of output
+// n0. A token's
+// bits are those that it has alone: one token is multiplied with weights as they are
+// stored, several with rows that are decoded once, but for their scales.
+type Dots func(c []float32, ldc int, a []float32, lda, t, n0, n1 int, scratch *GemmScratch)
+
+// Rows returns the products with the rows from one on.
+func (d Dots) Rows(row int) Dots {
+	return func(c []float32, ldc int, a []float32, lda, t, n0, n1 int, scratch *GemmScratch) {
+		d(c, ldc, a, lda, t, row+n0, row+n1, scratch)
+	}
+}
+
+// Dots returns the products of an opened matrix with few tokens, nil where this level
+// has none for the scheme. Sums are float32, as those of [Set.Gemm].
+func (s *Set) Dots(m *scheme.Matrix) Dots {
 	switch {
 	case m.Scheme.Name == "fp8" && s.dotF8E4M3 != nil && m.Params["cols"]%16 == 0 && m.K%16 == 0:
-		return s.newFloats8(m).dots
+		f := s.newFloats8(m)
+		return dots(f.k, f.cols, s.dotFloats8, f)
 	case m.Scheme.Name == "nf4" && s.dotLevels != nil && m.Params["block"]%16 == 0 && nf4Fits(m):
-		return s.newFloats4(m).dots
+		f := s.newFloats4(m)
+		return dots(f.k, f.block, s.dotFloats4, f)
 	}
 	return nil
+}
+
+// A blockRow is a row of a matrix whose blocks have factors.
+type blockRow interface {
+	// factors writes those of the row's blocks from one on.
+	factorsOf(dst []float32, row, first int)
+	// dot multiplies some of the row's values, whole blocks from one on, with x.
+	dot(x []float32, row, from int, factors []float32, block int) float32
+	// unscaled decodes the row without factors.
+	unscaled(dst []float32, row int)
+}
+
+// dots multiplies rows of k values in blocks; the last one may be shorter. As many
+// blocks as there is room for factors make a sum.
+func dots(k, block int, product func(x, w, factors []float32, block int) float32, w blockRow) Dots {
+	return func(c []float32, ldc int, a []float32, lda, t, n0, n1 int, sc *GemmScratch) {
+		want(rowsFit(len(a), t, lda, k) && rowsFit(len(c), t, ldc, n1-n0), "Dots", len(c), ldc, len(a), lda, t, n0, n1, k)
+		var factors [factorsAtOnce]float32
+		if t > 1 {
+			sc.rows = grown(sc.rows, k)
+		}
+		for n := n0; n < n1; n++ {
+			if t > 1 {
+				w.unscaled(sc.rows[:k], n)
+			}
+			for from := 0; from < k; {
+				size, here := block, min((k-from)/block, factorsAtOnce)
+				if here == 0 { // the rest of the row
+					size, here = k-from, 1
+				}
+				w.factorsOf(factors[:here], n, from/block)
+				to := from + here*size
+				for i := range t {
+					x, sum := a[i*lda+from:i*lda+to], float32(0)
+					if t == 1 {
+						sum = w.dot(x, n, from, factors[:here], size)
+					} else {
+						sum = product(x, sc.rows[from:to], factors[:here], size)
+					}
+					at := i*ldc + n - n0
+					if from > 0 {
+						sum += c[at]
+					}
+					c[at] = sum
+				}
+				from = to
+			}
+		}
+	}
 }
 
 // factorsAtOnce is how many blocks of a row are scaled by one call.
@@ -74,23 +138,16 @@ func (f *floats8) decode(dst []float32, row int) {
 	}
 }
 
-func (f *floats8) dots(y, x []float32, n0, n1 int) {
-	var scales [factorsAtOnce]float32
-	for n := n0; n < n1; n++ {
-		src, sum := f.codes[n*f.k:(n+1)*f.k], float32(0)
-		for c := 0; c < f.wide; {
-			whole := min(f.k/f.cols-c, factorsAtOnce)
-			block, here := f.cols, whole
-			if whole == 0 { // the rest of the row
-				block, here = f.k-c*f.cols, 1
-			}
-			f.set.floats(scales[:here], &f.scales, n/f.perRect*f.wide+c)
-			from := c * f.cols
-			sum += f.set.dotF8E4M3(x[from:from+here*block], src[from:], scales[:here], block)
-			c += here
-		}
-		y[n-n0] = sum
-	}
+func (f *floats8) factorsOf(dst []float32, row, first int) {
+	f.set.floats(dst, &f.scales, row/f.perRect*f.wide+first)
+}
+
+func (f *floats8) dot(x []float32, row, from int, factors []float32, block int) float32 {
+	return f.set.dotF8E4M3(x, f.codes[row*f.k+from:], factors, block)
+}
+
+func (f *floats8) unscaled(dst []float32, row int) {
+	f.set.decodeF8E4M3(dst, f.codes[row*f.k:(row+1)*f.k], 1)
 }
 
 // nf4Fits reports whether rows are whole blocks, which run over the whole tensor, of
@@ -147,16 +204,15 @@ func (f *floats4) decode(dst []float32, row int) {
 	}
 }
 
-func (f *floats4) dots(y, x []float32, n0, n1 int) {
-	var factors [factorsAtOnce]float32
-	for row := n0; row < n1; row++ {
-		sum := float32(0)
-		for at := 0; at < f.k; {
-			n := min((f.k-at)/f.block, factorsAtOnce)
-			f.factors(factors[:n], (row*f.k+at)/f.block)
-			sum += f.set.dotLevels(x[at:at+n*f.block], f.codes[(row*f.k+at)/2:], &f.levels, factors[:n], f.block)
-			at += n * f.block
-		}
-		y[row-n0] = sum
-	}
+func (f *floats4) factorsOf(dst []float32, row, first int) {
+	f.factors(dst, row*f.k/f.block+first)
+}
+
+func (f *floats4) dot(x []float32, row, from int, factors []float32, block int) float32 {
+	return f.set.dotLevels(x, f.codes[(row*f.k+from)/2:], &f.levels, factors, block)
+}
+
+func (f *floats4) unscaled(dst []float32, row int) {
+	one := [1]float32{1}
+	f.set.decodeLevels(dst, f.codes[row*f.k/2:], &f.levels, one[:], f.k)
 }

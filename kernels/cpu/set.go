@@ -27,6 +27,9 @@ type Set struct {
 	scale     func(x []float32, a float32)
 	add       func(dst, x []float32)
 	mul       func(dst, x []float32)
+	mulAdd    func(dst, a, b []float32)
+	deltaStep func(memory, q, k, v []float32, fade, rate float32)
+	scanStep  func(memory, q, k, v []float32, fade, rate, skip float32)
 
 	decodeF16  func(dst []float32, src []byte)
 	decodeBF16 func(dst []float32, src []byte)
@@ -36,6 +39,9 @@ type Set struct {
 	maximum func(x []float32) float32                // of at least one element; a NaN may be passed over
 	expSum  func(x []float32, shift float32) float32 // x = exp(x - shift), returns the sum
 	gated   func(dst, x []float32, a1, a3 float32)   // dst = x * sigmoid(a1*x + a3*x*x*x)
+
+	// dst = g * sigmoid(alpha*g) * (u + offset) of g = gate at most limit, u = up within limit
+	swiGLU func(dst, gate, up []float32, alpha, limit, offset float32)
 
 	gelu    func(dst, x []float32)
 	softCap func(x []float32, limit float32)
@@ -64,6 +70,8 @@ type Set struct {
 	decodeLevels func(dst []float32, src []byte, levels *[16]float32, factors []float32, block int)
 	dotF8E4M3    func(x []float32, codes []byte, scales []float32, block int) float32
 	dotLevels    func(x []float32, codes []byte, levels *[16]float32, factors []float32, block int) float32
+	// The same of weights decoded without their factors.
+	dotFloats8, dotFloats4 func(x, w, factors []float32, block int) float32
 	// dst[(16*b+c)*128+4*r:] = the 32-bit word at src[r*ld+64*b+4*c:], for r and
 	// c < 16 and b < columns: half the rows of a panel.
 	interleave func(dst, src []byte, ld, columns int)
@@ -104,6 +112,9 @@ func genericSet() *Set {
 		scale:       scaleGeneric,
 		add:         addGeneric,
 		mul:         mulGeneric,
+		mulAdd:      mulAddGeneric,
+		deltaStep:   deltaStepGeneric,
+		scanStep:    scanStepGeneric,
 		decodeF16:   decodeF16Generic,
 		decodeBF16:  decodeBF16Generic,
 		encodeF16:   encodeF16Generic,
@@ -111,6 +122,7 @@ func genericSet() *Set {
 		maximum:     maximumGeneric,
 		expSum:      expSumGeneric,
 		gated:       gatedGeneric,
+		swiGLU:      swiGLUGeneric,
 		gelu:        geluGeneric,
 		softCap:     softCapGeneric,
 		gemm:        gemmGeneric(),

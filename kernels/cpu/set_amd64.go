@@ -38,6 +38,7 @@ func useAVX2(s *Set) {
 	s.scale = scaleAVX2
 	s.add = addAVX2
 	s.mul = mulAVX2
+	s.mulAdd, s.deltaStep, s.scanStep = mulAddAVX2, deltaStepAVX2, scanStepAVX2
 	s.decodeF16 = decodeF16AVX2
 	s.decodeBF16 = decodeBF16AVX2
 	s.encodeF16 = encodeF16AVX2
@@ -45,6 +46,7 @@ func useAVX2(s *Set) {
 	s.maximum = maximumAVX2
 	s.expSum = expSumAVX2
 	s.gated = gatedAVX2
+	s.swiGLU = swiGLUAVX2
 	s.gelu = geluAVX2
 	s.softCap = softCapAVX2
 	s.gemm = gemmKernel{least: 3, mr: 6, nr: 16, tile: gemmTileAVX2, pack: packAVX2}
@@ -73,9 +75,11 @@ func useAVX512(s *Set) {
 	s.scale = scaleAVX512
 	s.add = addAVX512
 	s.mul = mulAVX512
+	s.mulAdd, s.deltaStep, s.scanStep = mulAddAVX512, deltaStepAVX512, scanStepAVX512
 	s.maximum = maximumAVX512
 	s.expSum = expSumAVX512
 	s.gated = gatedAVX512
+	s.swiGLU = swiGLUAVX512
 	s.gelu = geluAVX512
 	s.softCap = softCapAVX512
 	s.gemm = gemmKernel{least: 5, mr: 12, nr: 32, tile: gemmTileAVX512, pack: packAVX2}

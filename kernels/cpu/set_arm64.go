@@ -31,6 +31,7 @@ func useNEON(s *Set) {
 	s.scale = scaleNEON
 	s.add = addNEON
 	s.mul = mulNEON
+	s.deltaStep, s.scanStep = s.deltaStepOfRows, s.scanStepOfRows
 	s.decodeF16 = decodeF16NEON
 	s.decodeBF16 = decodeBF16NEON
 	s.encodeF16 = encodeF16NEON
@@ -38,6 +39,7 @@ func useNEON(s *Set) {
 	s.maximum = maximumNEON
 	s.expSum = expSumNEON
 	s.gated = gatedNEON
+	s.swiGLU = swiGLUNEON
 	s.gelu = geluNEON
 	s.softCap = softCapNEON
 	s.gemm = gemmNEON()

@@ -74,7 +74,7 @@ func (q *TCQ) MatVec(y []float32, a *Activations, t, n0, n1 int) {
 		clear(acc[:])
 		codes := q.codes[strip*(q.k/tile)*q.tileBytes():]
 		for r := range a.records {
-			record := a.buf[(r*a.t+t)*recordBytes:][:recordBytes]
+			record := a.at(t, r)[:recordBytes]
 			here := min(recordValues/coarseGroup, groups-r*recordValues/coarseGroup)
 			at := codes[r*recordValues/coarseGroup*group:]
 			if here*group+tcqAhead > len(at) {
@@ -89,7 +89,7 @@ func (q *TCQ) MatVec(y []float32, a *Activations, t, n0, n1 int) {
 		if half { // the other half meets activations that are zero
 			copy(edge[:], codes[groups*group:][:q.tileBytes()])
 			r := groups * coarseGroup / recordValues
-			q.products(&acc, edge[:], a.buf[(r*a.t+t)*recordBytes:][:recordBytes], -(groups%(recordValues/coarseGroup))-1)
+			q.products(&acc, edge[:], a.at(t, r)[:recordBytes], -(groups%(recordValues/coarseGroup))-1)
 		}
 		scale := q.scale(strip)
 		for i, v := range acc {

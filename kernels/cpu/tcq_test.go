@@ -52,7 +52,7 @@ func TestTCQProducts(t *testing.T) {
 					x[i] = float32(rng.NormFloat64())
 				}
 				var acts cpu.Activations
-				acts.Reset(tokens, k, 32)
+				acts.Reset(tokens, k, 32, false)
 				for r := range tokens {
 					set.QuantizeRow(&acts, r, x[r*k:(r+1)*k])
 				}
@@ -162,7 +162,7 @@ func benchmarkTCQProduct(b *testing.B, set *cpu.Set, bits, n int) {
 			b.Skip("no kernel at this level")
 		}
 		var acts cpu.Activations
-		acts.Reset(1, k, 32)
+		acts.Reset(1, k, 32, false)
 		set.QuantizeRow(&acts, 0, make([]float32, k))
 		y := make([]float32, n)
 		for b.Loop() {

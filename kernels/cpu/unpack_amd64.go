@@ -4,16 +4,6 @@
 
 package cpu
 
-// unpackMXFP4AVX2 computes
-//
-//	for i := range runs {
-//		the run w[136*i:] as 256 codes, 128 for the weight 0, and
-//		float32 S in dst[384*i:]
-//	}
-//
-//go:noescape
-func unpackMXFP4AVX2(dst []byte, w []byte, runs int)
-
 // unpackTQ10AVX2 computes
 //
 //	for i := range runs {

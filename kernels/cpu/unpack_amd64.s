@@ -4,194 +4,6 @@
 
 #include "textflag.h"
 
-// func unpackMXFP4AVX2(dst []byte, w []byte, runs int)
-// Requires: AVX, AVX2, MMX+
-TEXT ·unpackMXFP4AVX2(SB), NOSPLIT, $160-56
-	MOVQ w_base+24(FP), AX
-	MOVQ dst_base+0(FP), CX
-	MOVQ runs+48(FP), DX
-
-run:
-	CMPQ           DX, $0x00000001
-	JL             run_end
-	PREFETCHT1     32768(AX)
-	PREFETCHT0     512(AX)
-	PREFETCHT1     32832(AX)
-	PREFETCHT0     576(AX)
-	PREFETCHT1     32896(AX)
-	PREFETCHT0     640(AX)
-	MOVBLZX        (AX), BX
-	VMOVD          BX, X0
-	VPINSRB        $0x01, 17(AX), X0, X0
-	VPINSRB        $0x02, 34(AX), X0, X0
-	VPINSRB        $0x03, 51(AX), X0, X0
-	VPINSRB        $0x04, 68(AX), X0, X0
-	VPINSRB        $0x05, 85(AX), X0, X0
-	VPINSRB        $0x06, 102(AX), X0, X0
-	VPINSRB        $0x07, 119(AX), X0, X0
-	VPMOVZXBD      X0, Y0
-	VMOVDQU        narrow_subnormal<>+0(SB), Y1
-	VPSLLVD        Y0, Y1, Y1
-	VMOVDQU        narrow_two32<>+0(SB), Y2
-	VPCMPGTD       Y0, Y2, Y2
-	VPSUBD         narrow_one32<>+0(SB), Y0, Y0
-	VPSLLD         $0x17, Y0, Y0
-	VBLENDVPS      Y2, Y1, Y0, Y0
-	VMOVUPS        Y0, 256(CX)
-	VMOVDQU        narrow_levelsMXFP4<>+0(SB), Y0
-	VBROADCASTI128 1(AX), Y1
-	VPSRLVQ        narrow_lowHigh<>+0(SB), Y1, Y1
-	VPAND          narrow_mask15<>+0(SB), Y1, Y1
-	VPSHUFB        Y1, Y0, Y1
-	VMOVDQU        Y1, (CX)
-	VBROADCASTI128 18(AX), Y1
-	VPSRLVQ        narrow_lowHigh<>+0(SB), Y1, Y1
-	VPAND          narrow_mask15<>+0(SB), Y1, Y1
-	VPSHUFB        Y1, Y0, Y1
-	VMOVDQU        Y1, 32(CX)
-	VBROADCASTI128 35(AX), Y1
-	VPSRLVQ        narrow_lowHigh<>+0(SB), Y1, Y1
-	VPAND          narrow_mask15<>+0(SB), Y1, Y1
-	VPSHUFB        Y1, Y0, Y1
-	VMOVDQU        Y1, 64(CX)
-	VBROADCASTI128 52(AX), Y1
-	VPSRLVQ        narrow_lowHigh<>+0(SB), Y1, Y1
-	VPAND          narrow_mask15<>+0(SB), Y1, Y1
-	VPSHUFB        Y1, Y0, Y1
-	VMOVDQU        Y1, 96(CX)
-	VBROADCASTI128 69(AX), Y1
-	VPSRLVQ        narrow_lowHigh<>+0(SB), Y1, Y1
-	VPAND          narrow_mask15<>+0(SB), Y1, Y1
-	VPSHUFB        Y1, Y0, Y1
-	VMOVDQU        Y1, 128(CX)
-	VBROADCASTI128 86(AX), Y1
-	VPSRLVQ        narrow_lowHigh<>+0(SB), Y1, Y1
-	VPAND          narrow_mask15<>+0(SB), Y1, Y1
-	VPSHUFB        Y1, Y0, Y1
-	VMOVDQU        Y1, 160(CX)
-	VBROADCASTI128 103(AX), Y1
-	VPSRLVQ        narrow_lowHigh<>+0(SB), Y1, Y1
-	VPAND          narrow_mask15<>+0(SB), Y1, Y1
-	VPSHUFB        Y1, Y0, Y1
-	VMOVDQU        Y1, 192(CX)
-	VBROADCASTI128 120(AX), Y1
-	VPSRLVQ        narrow_lowHigh<>+0(SB), Y1, Y1
-	VPAND          narrow_mask15<>+0(SB), Y1, Y1
-	VPSHUFB        Y1, Y0, Y1
-	VMOVDQU        Y1, 224(CX)
-	ADDQ           $+136, AX
-	ADDQ           $+384, CX
-	SUBQ           $0x00000001, DX
-	JMP            run
-
-run_end:
-	VZEROUPPER
-	RET
-
-DATA narrow_subnormal<>+0(SB)/4, $0x00200000
-DATA narrow_subnormal<>+4(SB)/4, $0x00200000
-DATA narrow_subnormal<>+8(SB)/4, $0x00200000
-DATA narrow_subnormal<>+12(SB)/4, $0x00200000
-DATA narrow_subnormal<>+16(SB)/4, $0x00200000
-DATA narrow_subnormal<>+20(SB)/4, $0x00200000
-DATA narrow_subnormal<>+24(SB)/4, $0x00200000
-DATA narrow_subnormal<>+28(SB)/4, $0x00200000
-GLOBL narrow_subnormal<>(SB), RODATA|NOPTR, $32
-
-DATA narrow_two32<>+0(SB)/4, $0x00000002
-DATA narrow_two32<>+4(SB)/4, $0x00000002
-DATA narrow_two32<>+8(SB)/4, $0x00000002
-DATA narrow_two32<>+12(SB)/4, $0x00000002
-DATA narrow_two32<>+16(SB)/4, $0x00000002
-DATA narrow_two32<>+20(SB)/4, $0x00000002
-DATA narrow_two32<>+24(SB)/4, $0x00000002
-DATA narrow_two32<>+28(SB)/4, $0x00000002
-GLOBL narrow_two32<>(SB), RODATA|NOPTR, $32
-
-DATA narrow_one32<>+0(SB)/4, $0x00000001
-DATA narrow_one32<>+4(SB)/4, $0x00000001
-DATA narrow_one32<>+8(SB)/4, $0x00000001
-DATA narrow_one32<>+12(SB)/4, $0x00000001
-DATA narrow_one32<>+16(SB)/4, $0x00000001
-DATA narrow_one32<>+20(SB)/4, $0x00000001
-DATA narrow_one32<>+24(SB)/4, $0x00000001
-DATA narrow_one32<>+28(SB)/4, $0x00000001
-GLOBL narrow_one32<>(SB), RODATA|NOPTR, $32
-
-DATA narrow_levelsMXFP4<>+0(SB)/1, $0x80
-DATA narrow_levelsMXFP4<>+1(SB)/1, $0x81
-DATA narrow_levelsMXFP4<>+2(SB)/1, $0x82
-DATA narrow_levelsMXFP4<>+3(SB)/1, $0x83
-DATA narrow_levelsMXFP4<>+4(SB)/1, $0x84
-DATA narrow_levelsMXFP4<>+5(SB)/1, $0x86
-DATA narrow_levelsMXFP4<>+6(SB)/1, $0x88
-DATA narrow_levelsMXFP4<>+7(SB)/1, $0x8c
-DATA narrow_levelsMXFP4<>+8(SB)/1, $0x80
-DATA narrow_levelsMXFP4<>+9(SB)/1, $0x7f
-DATA narrow_levelsMXFP4<>+10(SB)/1, $0x7e
-DATA narrow_levelsMXFP4<>+11(SB)/1, $0x7d
-DATA narrow_levelsMXFP4<>+12(SB)/1, $0x7c
-DATA narrow_levelsMXFP4<>+13(SB)/1, $0x7a
-DATA narrow_levelsMXFP4<>+14(SB)/1, $0x78
-DATA narrow_levelsMXFP4<>+15(SB)/1, $0x74
-DATA narrow_levelsMXFP4<>+16(SB)/1, $0x80
-DATA narrow_levelsMXFP4<>+17(SB)/1, $0x81
-DATA narrow_levelsMXFP4<>+18(SB)/1, $0x82
-DATA narrow_levelsMXFP4<>+19(SB)/1, $0x83
-DATA narrow_levelsMXFP4<>+20(SB)/1, $0x84
-DATA narrow_levelsMXFP4<>+21(SB)/1, $0x86
-DATA narrow_levelsMXFP4<>+22(SB)/1, $0x88
-DATA narrow_levelsMXFP4<>+23(SB)/1, $0x8c
-DATA narrow_levelsMXFP4<>+24(SB)/1, $0x80
-DATA narrow_levelsMXFP4<>+25(SB)/1, $0x7f
-DATA narrow_levelsMXFP4<>+26(SB)/1, $0x7e
-DATA narrow_levelsMXFP4<>+27(SB)/1, $0x7d
-DATA narrow_levelsMXFP4<>+28(SB)/1, $0x7c
-DATA narrow_levelsMXFP4<>+29(SB)/1, $0x7a
-DATA narrow_levelsMXFP4<>+30(SB)/1, $0x78
-DATA narrow_levelsMXFP4<>+31(SB)/1, $0x74
-GLOBL narrow_levelsMXFP4<>(SB), RODATA|NOPTR, $32
-
-DATA narrow_lowHigh<>+0(SB)/8, $0x0000000000000000
-DATA narrow_lowHigh<>+8(SB)/8, $0x0000000000000000
-DATA narrow_lowHigh<>+16(SB)/8, $0x0000000000000004
-DATA narrow_lowHigh<>+24(SB)/8, $0x0000000000000004
-GLOBL narrow_lowHigh<>(SB), RODATA|NOPTR, $32
-
-DATA narrow_mask15<>+0(SB)/1, $0x0f
-DATA narrow_mask15<>+1(SB)/1, $0x0f
-DATA narrow_mask15<>+2(SB)/1, $0x0f
-DATA narrow_mask15<>+3(SB)/1, $0x0f
-DATA narrow_mask15<>+4(SB)/1, $0x0f
-DATA narrow_mask15<>+5(SB)/1, $0x0f
-DATA narrow_mask15<>+6(SB)/1, $0x0f
-DATA narrow_mask15<>+7(SB)/1, $0x0f
-DATA narrow_mask15<>+8(SB)/1, $0x0f
-DATA narrow_mask15<>+9(SB)/1, $0x0f
-DATA narrow_mask15<>+10(SB)/1, $0x0f
-DATA narrow_mask15<>+11(SB)/1, $0x0f
-DATA narrow_mask15<>+12(SB)/1, $0x0f
-DATA narrow_mask15<>+13(SB)/1, $0x0f
-DATA narrow_mask15<>+14(SB)/1, $0x0f
-DATA narrow_mask15<>+15(SB)/1, $0x0f
-DATA narrow_mask15<>+16(SB)/1, $0x0f
-DATA narrow_mask15<>+17(SB)/1, $0x0f
-DATA narrow_mask15<>+18(SB)/1, $0x0f
-DATA narrow_mask15<>+19(SB)/1, $0x0f
-DATA narrow_mask15<>+20(SB)/1, $0x0f
-DATA narrow_mask15<>+21(SB)/1, $0x0f
-DATA narrow_mask15<>+22(SB)/1, $0x0f
-DATA narrow_mask15<>+23(SB)/1, $0x0f
-DATA narrow_mask15<>+24(SB)/1, $0x0f
-DATA narrow_mask15<>+25(SB)/1, $0x0f
-DATA narrow_mask15<>+26(SB)/1, $0x0f
-DATA narrow_mask15<>+27(SB)/1, $0x0f
-DATA narrow_mask15<>+28(SB)/1, $0x0f
-DATA narrow_mask15<>+29(SB)/1, $0x0f
-DATA narrow_mask15<>+30(SB)/1, $0x0f
-DATA narrow_mask15<>+31(SB)/1, $0x0f
-GLOBL narrow_mask15<>(SB), RODATA|NOPTR, $32
-
 // func unpackTQ10AVX2(dst []byte, w []byte, runs int)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·unpackTQ10AVX2(SB), NOSPLIT, $160-56
@@ -760,6 +572,16 @@ DATA narrow_low7<>+20(SB)/4, $0x00000007
 DATA narrow_low7<>+24(SB)/4, $0x00000007
 DATA narrow_low7<>+28(SB)/4, $0x00000007
 GLOBL narrow_low7<>(SB), RODATA|NOPTR, $32
+
+DATA narrow_one32<>+0(SB)/4, $0x00000001
+DATA narrow_one32<>+4(SB)/4, $0x00000001
+DATA narrow_one32<>+8(SB)/4, $0x00000001
+DATA narrow_one32<>+12(SB)/4, $0x00000001
+DATA narrow_one32<>+16(SB)/4, $0x00000001
+DATA narrow_one32<>+20(SB)/4, $0x00000001
+DATA narrow_one32<>+24(SB)/4, $0x00000001
+DATA narrow_one32<>+28(SB)/4, $0x00000001
+GLOBL narrow_one32<>(SB), RODATA|NOPTR, $32
 
 DATA narrow_factor1040187392<>+0(SB)/4, $0x3e000000
 DATA narrow_factor1040187392<>+4(SB)/4, $0x3e000000
@@ -1741,6 +1563,40 @@ run:
 run_end:
 	VZEROUPPER
 	RET
+
+DATA narrow_mask15<>+0(SB)/1, $0x0f
+DATA narrow_mask15<>+1(SB)/1, $0x0f
+DATA narrow_mask15<>+2(SB)/1, $0x0f
+DATA narrow_mask15<>+3(SB)/1, $0x0f
+DATA narrow_mask15<>+4(SB)/1, $0x0f
+DATA narrow_mask15<>+5(SB)/1, $0x0f
+DATA narrow_mask15<>+6(SB)/1, $0x0f
+DATA narrow_mask15<>+7(SB)/1, $0x0f
+DATA narrow_mask15<>+8(SB)/1, $0x0f
+DATA narrow_mask15<>+9(SB)/1, $0x0f
+DATA narrow_mask15<>+10(SB)/1, $0x0f
+DATA narrow_mask15<>+11(SB)/1, $0x0f
+DATA narrow_mask15<>+12(SB)/1, $0x0f
+DATA narrow_mask15<>+13(SB)/1, $0x0f
+DATA narrow_mask15<>+14(SB)/1, $0x0f
+DATA narrow_mask15<>+15(SB)/1, $0x0f
+DATA narrow_mask15<>+16(SB)/1, $0x0f
+DATA narrow_mask15<>+17(SB)/1, $0x0f
+DATA narrow_mask15<>+18(SB)/1, $0x0f
+DATA narrow_mask15<>+19(SB)/1, $0x0f
+DATA narrow_mask15<>+20(SB)/1, $0x0f
+DATA narrow_mask15<>+21(SB)/1, $0x0f
+DATA narrow_mask15<>+22(SB)/1, $0x0f
+DATA narrow_mask15<>+23(SB)/1, $0x0f
+DATA narrow_mask15<>+24(SB)/1, $0x0f
+DATA narrow_mask15<>+25(SB)/1, $0x0f
+DATA narrow_mask15<>+26(SB)/1, $0x0f
+DATA narrow_mask15<>+27(SB)/1, $0x0f
+DATA narrow_mask15<>+28(SB)/1, $0x0f
+DATA narrow_mask15<>+29(SB)/1, $0x0f
+DATA narrow_mask15<>+30(SB)/1, $0x0f
+DATA narrow_mask15<>+31(SB)/1, $0x0f
+GLOBL narrow_mask15<>(SB), RODATA|NOPTR, $32
 
 DATA narrow_low9<>+0(SB)/2, $0x01ff
 DATA narrow_low9<>+2(SB)/2, $0x01ff

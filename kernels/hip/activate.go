@@ -2,17 +2,36 @@ package hip
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/nstf/nstf/kernels/cpu"
 )
 
-// Activate computes Out = act(Gate), or act(Gate) * Up where Up is given, over
-// N numbers. Out may be Gate or Up.
+// Activate computes Out = act(Gate), or act(Gate) * Up where Up is given, which
+// Gating may change, over N numbers. Out may be Gate or Up.
 type Activate struct {
 	Act           cpu.Activation
+	Gating        cpu.Gating // of SiLU with Up alone
+	Opens         bool       // act is the logistic function, whatever Act says
 	N             int
 	Gate, Up, Out Address // f32[N]
 }
+
+// activation is how activation.hip is told of a nonlinearity.
+func activation(a cpu.Activation, g cpu.Gating) string {
+	defines := fmt.Sprintf("ACTIVATION=%d", a)
+	if g == (cpu.Gating{}) {
+		return defines
+	}
+	if g.Alpha == 0 {
+		g.Alpha = 1
+	}
+	return defines + fmt.Sprintf(" GATE_ALPHA=%#xu GATE_LIMIT=%#xu GATE_OFFSET=%#xu",
+		math.Float32bits(g.Alpha), math.Float32bits(g.Limit), math.Float32bits(g.Offset))
+}
+
+// logistic is what activation.hip has beyond the nonlinearities of layers.
+const logistic = cpu.Activation(6)
 
 const pointwiseThreads = 256
 
@@ -21,8 +40,12 @@ func pointwiseGrid(n int) [3]uint32 { return [3]uint32{uint32(ceil(n, 4*pointwis
 
 // Calls returns the launch.
 func (o *Activate) Calls(Target) []Call {
+	act := o.Act
+	if o.Opens {
+		act = logistic
+	}
 	return []Call{{
-		Early: true, Unit: Unit{"activate.hip", fmt.Sprintf("ACTIVATION=%d", o.Act)},
+		Early: true, Unit: Unit{"activate.hip", activation(act, o.Gating)},
 		Symbol: "nstf_activate", Grid: pointwiseGrid(o.N), Block: [3]uint32{pointwiseThreads, 1, 1},
 		Args: []Arg{Ptr(o.Out), Ptr(o.Gate), Ptr(o.Up), I32(o.N)},
 	}}

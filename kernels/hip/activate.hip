@@ -1,10 +1,10 @@
 // Nonlinearities of feed-forward layers.
 //
-//	for i: out[i] = act(gate[i]), times up[i] where up is given
+//	for i: out[i] = act(gate[i]), times up[i] where up is given (gated, in activation.hip)
 //
 // ACTIVATION numbers them as kernels/cpu does: 0 SiLU, 1 GELU with the error
-// function, 2 GELU with tanh, 3 x / (1 + exp(-1.702 x)), 4 ReLU. gate, up, out
-// f32[n], at multiples of 16 bytes; out may be gate or up. A NaN gives NaN, and so
+// function, 2 GELU with tanh, 3 x / (1 + exp(-1.702 x)), 4 ReLU, 5 its
+// square. gate, up, out f32[n], at multiples of 16 bytes; out may be gate or up. A NaN gives NaN, and so
 // does a smooth activation of -Inf, being -Inf times 0.
 //
 // Grid: 256 threads, four numbers each, together in memory. No LDS.
@@ -17,12 +17,17 @@ NSTF_KERNEL void __launch_bounds__(256) nstf_activate(f32* out, const f32* gate,
 	begin_early();
 	const int at = (blockIdx.x * 256 + threadIdx.x) * 4;
 	if (at + 4 > n) {
-		for (int i = at; i < n; i++) out[i] = activated(gate[i]) * (up ? up[i] : 1.0f);
+		for (int i = at; i < n; i++) out[i] = up ? gated(gate[i], up[i]) : activated(gate[i]);
 		return;
 	}
-	pack<f32, 4> x = *(const pack<f32, 4>*)(gate + at), y = {{1, 1, 1, 1}};
-	if (up) y = *(const pack<f32, 4>*)(up + at);
+	pack<f32, 4> x = *(const pack<f32, 4>*)(gate + at);
+	if (up) {
+		const pack<f32, 4> y = *(const pack<f32, 4>*)(up + at);
 #pragma unroll
-	for (int i = 0; i < 4; i++) x.v[i] = activated(x.v[i]) * y.v[i];
+		for (int i = 0; i < 4; i++) x.v[i] = gated(x.v[i], y.v[i]);
+	} else {
+#pragma unroll
+		for (int i = 0; i < 4; i++) x.v[i] = activated(x.v[i]);
+	}
 	*(pack<f32, 4>*)(out + at) = x;
 }

@@ -1,5 +1,7 @@
 package hip
 
+import "github.com/nstf/nstf/formats/scheme"
+
 // An arrangement is the order in which kernels read a scheme's blocks: planes,
 // each with a field of every block, in place of block after block. It moves
 // bits and changes none (weights.hip says what planes of codes look like).
@@ -21,32 +23,45 @@ func (a *arrangement) bytes() int {
 	return n
 }
 
-// arrangements lists the schemes whose blocks are arranged, by name.
-func arrangements() map[string]*arrangement {
-	return map[string]*arrangement{
-		"q4_0":    {32, []bitPlane{field(2, 16), field(0, 2)}},
-		"q4_1":    {32, []bitPlane{field(4, 16), field(0, 4)}},
-		"q5_0":    {32, []bitPlane{field(6, 16), bitPlane1(32, func(i int) int { return 8*2 + i }), field(0, 2)}},
-		"q5_1":    {32, []bitPlane{field(8, 16), bitPlane1(32, func(i int) int { return 8*4 + i }), field(0, 4)}},
-		"q8_0":    {32, []bitPlane{field(2, 32), field(0, 2)}},
-		"q2_k":    {256, []bitPlane{bitPlane2(256, pairsOf(16)), field(0, 16), field(80, 4)}},
-		"q3_k":    {256, []bitPlane{bitPlane2(256, pairsOf(32)), bitPlane1(256, highOfQ3K), lowScalesQ3K(), highScalesQ3K(), field(108, 2)}},
-		"q4_k":    {256, []bitPlane{bitPlane4(256, nibblesOf(16)), headK4()}},
-		"q5_k":    {256, []bitPlane{bitPlane4(256, nibblesOf(48)), bitPlane1(256, highOfQ5K), headK4()}},
-		"q6_k":    {256, []bitPlane{bitPlane4(256, nibblesOfQ6K), bitPlane2(256, pairsOf(128)), field(192, 16), field(208, 2)}},
-		"iq4_nl":  {32, []bitPlane{field(2, 16), field(0, 2)}},
-		"iq4_xs":  {256, []bitPlane{field(8, 128), field(0, 8)}},
-		"mxfp4":   {32, []bitPlane{field(1, 16), field(0, 1)}},
-		"tq1_0":   {256, []bitPlane{field(0, 48), field(48, 4), field(52, 2)}},
-		"tq2_0":   {256, []bitPlane{bitPlane2(256, pairsOf(0)), field(64, 2)}},
-		"iq1_s":   {256, []bitPlane{field(2, 32), field(34, 16), field(0, 2)}},
-		"iq1_m":   {256, []bitPlane{field(0, 32), field(32, 16), field(48, 8)}},
-		"iq2_xxs": {256, []bitPlane{field(2, 64), field(0, 2)}},
-		"iq2_xs":  {256, []bitPlane{field(2, 64), field(66, 8), field(0, 2)}},
-		"iq2_s":   {256, []bitPlane{field(2, 32), field(34, 32), field(66, 8), field(74, 8), field(0, 2)}},
-		"iq3_xxs": {256, []bitPlane{field(2, 64), field(66, 32), field(0, 2)}},
-		"iq3_s":   {256, []bitPlane{field(2, 64), field(74, 32), field(66, 8), field(106, 4), field(0, 2)}},
+// planesOf lists the planes of each scheme of blocks.
+func planesOf() map[string][]bitPlane {
+	return map[string][]bitPlane{
+		"q4_0":    {field(2, 16), field(0, 2)},
+		"q4_1":    {field(4, 16), field(0, 4)},
+		"q5_0":    {field(6, 16), bitPlane1(32, func(i int) int { return 8*2 + i }), field(0, 2)},
+		"q5_1":    {field(8, 16), bitPlane1(32, func(i int) int { return 8*4 + i }), field(0, 4)},
+		"q8_0":    {field(2, 32), field(0, 2)},
+		"q2_k":    {bitPlane2(256, pairsOf(16)), field(0, 16), field(80, 4)},
+		"q3_k":    {bitPlane2(256, pairsOf(32)), bitPlane1(256, highOfQ3K), lowScalesQ3K(), highScalesQ3K(), field(108, 2)},
+		"q4_k":    {bitPlane4(256, nibblesOf(16)), headK4()},
+		"q5_k":    {bitPlane4(256, nibblesOf(48)), bitPlane1(256, highOfQ5K), headK4()},
+		"q6_k":    {bitPlane4(256, nibblesOfQ6K), bitPlane2(256, pairsOf(128)), field(192, 16), field(208, 2)},
+		"iq4_nl":  {field(2, 16), field(0, 2)},
+		"iq4_xs":  {field(8, 128), field(0, 8)},
+		"mxfp4":   {field(1, 16), field(0, 1)},
+		"nvfp4":   {bitPlane4(64, nibblesOfNVFP4), field(0, 4)},
+		"q1_0":    {bitPlane1(128, func(i int) int { return 8*2 + i }), field(0, 2)},
+		"q2_0":    {bitPlane2(64, func(i int) int { return 8*2 + 2*i }), field(0, 2)},
+		"tq1_0":   {field(0, 48), field(48, 4), field(52, 2)},
+		"tq2_0":   {bitPlane2(256, pairsOf(0)), field(64, 2)},
+		"iq1_s":   {field(2, 32), field(34, 16), field(0, 2)},
+		"iq1_m":   {field(0, 32), field(32, 16), field(48, 8)},
+		"iq2_xxs": {field(2, 64), field(0, 2)},
+		"iq2_xs":  {field(2, 64), field(66, 8), field(0, 2)},
+		"iq2_s":   {field(2, 32), field(34, 32), field(66, 8), field(74, 8), field(0, 2)},
+		"iq3_xxs": {field(2, 64), field(66, 32), field(0, 2)},
+		"iq3_s":   {field(2, 64), field(74, 32), field(66, 8), field(106, 4), field(0, 2)},
 	}
+}
+
+// arranged is the arrangement of a scheme of blocks, nil for others.
+func arranged(name string) *arrangement {
+	planes, ok := planesOf()[name]
+	if !ok {
+		return nil
+	}
+	s, _ := scheme.ByName(name)
+	return &arrangement{s.Block, planes}
 }
 
 // arrangedCodes is the arrangement of rows of 4-bit codes, two to a byte, the
@@ -119,6 +134,9 @@ func nibblesOf(start int) func(i int) int {
 func pairsOf(start int) func(i int) int {
 	return func(i int) int { return 8*(start+i/128*32+i%32) + i/32%4*2 }
 }
+
+// nibblesOfNVFP4: 8 bytes for 16 weights, the first 8 below.
+func nibblesOfNVFP4(i int) int { return 8*(4+i/16*8+i%8) + i/8%2*4 }
 
 func nibblesOfQ6K(i int) int { return 8*(i/128*64+i/32%2*32+i%32) + i/64%2*4 }
 

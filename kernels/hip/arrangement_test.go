@@ -1,12 +1,24 @@
 package hip
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/nstf/nstf/formats/scheme"
+)
 
 // TestArrangementsArePermutations: an arrangement moves every bit of a block to
 // a place of its own, so that it can be undone.
 func TestArrangementsArePermutations(t *testing.T) {
-	all := arrangements()
-	all["codes of 4 bits"] = arrangedCodes()
+	all := map[string]*arrangement{"codes of 4 bits": arrangedCodes()}
+	for name := range planesOf() {
+		s, ok := scheme.ByName(name)
+		if !ok {
+			t.Fatalf("no scheme %q", name)
+		}
+		if all[name] = arranged(name); all[name].bytes() != s.BlockBytes {
+			t.Errorf("%s: %d of %d bytes are arranged", name, all[name].bytes(), s.BlockBytes)
+		}
+	}
 	for name, a := range all {
 		seen := make([]bool, 8*a.bytes())
 		for i, p := range a.planes {

@@ -10,13 +10,15 @@ import (
 // row's sequence up to its own, or the last Window of them:
 //
 //	z[p] = cap(Scale * sum over d of Q[d] * key[p][d])
-//	Out  = sum over p of exp(z[p]) * value[p] / sum over p of exp(z[p])
+//	Out  = sum over p of exp(z[p]) * value[p] / (sum over p of exp(z[p]) + exp(sink))
 //
-// with cap(z) = Softcap * tanh(z/Softcap) where Softcap is not 0. The rows' own
-// keys and values are in the cache already (see [Rope]). Up to eight rows are
+// with cap(z) = Softcap * tanh(z/Softcap) where Softcap is not 0, and the last term
+// where there are Sinks. The rows' own
+// keys and values are in the cache already (see [Rope]). Up to MaxRows rows are
 // taken as steps of decoding: the positions are spread over the device, and how
 // many a block takes is decided from Position there, so that the call can be
-// replayed as sequences grow. More rows are taken as prompts.
+// replayed as sequences grow, and a row's bits depend on nothing but what it sees.
+// More rows are taken as prompts.
 type Attend struct {
 	Rows
 	KV       KV
@@ -25,7 +27,8 @@ type Attend struct {
 	Softcap  float32 // 0: none
 	Window   int     // 0: none
 	Capacity int     // positions that a row may see at most
-	Q, Out   Address // f32[T][Heads][Dim]
+	Q, Out   Address // f32[T][Heads][Dim], f32[T][Heads][numbers of a value]
+	Sinks    Address // f32[Heads]; 0: none
 	// Scratch is ScratchBytes of memory whose first CounterBytes were zero before
 	// its first use; each call leaves them zero. Calls that do not overlap share it.
 	Scratch Address
@@ -39,6 +42,8 @@ type Attend struct {
 	Settled bool
 	// Shape divides the work; without it, or where it holds zeros, a choice is made.
 	Shape *AttendShape
+	// Prompt has the rows taken as a prompt's, however few they are.
+	Prompt bool
 	// Exact asks for float32 throughout; otherwise prompts may be multiplied in
 	// half precision.
 	Exact bool
@@ -49,7 +54,6 @@ const (
 	attendMaxGroup  = 8  // queries of a wave
 	attendMaxSplits = 64 // blocks that share a row and a head
 	attendLDS       = 32 << 10
-	attendFewRows   = 8
 )
 
 // An AttendShape is how attention is divided. The first four are of decoding.
@@ -66,7 +70,8 @@ type split struct {
 	queries int // of a wave: a key-value head's group, or an equal part of it
 	parts   int // of a group
 	waves   int
-	splits  int // blocks that share the positions
+	spread  int // blocks that share the positions of a long sequence
+	splits  int // those that the longest one needs
 	least   int
 }
 
@@ -89,8 +94,10 @@ func (o *Attend) split(t Target) split {
 	for s.waves > 1 && o.blockLDS(s) > attendLDS {
 		s.waves /= 2
 	}
-	s.splits = max(shape.Fill*t.Units/(o.KV.Heads*s.parts*o.T), 1)
-	s.splits = min(s.splits, attendMaxSplits, max(ceil(o.Capacity, s.least), 1))
+	// As one row alone fills the machine: more would be divided otherwise, and would
+	// have other bits.
+	s.spread = min(max(shape.Fill*t.Units/(o.KV.Heads*s.parts), 1), attendMaxSplits)
+	s.splits = min(s.spread, ceil(o.Capacity, s.least)+1) // the first positions may be a tile's last
 	return s
 }
 
@@ -145,7 +152,7 @@ func powerAbove(n int) int {
 // blockLDS returns the bytes of LDS that a block needs: see attend.hip.
 func (o *Attend) blockLDS(s split) int {
 	tile := s.waves * powerAbove(s.queries) * 33
-	return 4 * max(tile, s.waves*s.queries*(o.KV.Dim+2))
+	return 4 * max(tile, s.waves*s.queries*(o.KV.values()+2))
 }
 
 // CounterBytes is how much of the scratch must be zero at first, whatever the
@@ -158,7 +165,7 @@ func (o *Attend) ScratchBytes(t Target) int64 {
 		return 0
 	}
 	s := o.split(t)
-	return CounterBytes + 4*int64(o.T)*int64(o.KV.Heads*s.parts)*int64(s.splits)*int64(s.queries*(o.KV.Dim+2))
+	return CounterBytes + 4*int64(o.T)*int64(o.KV.Heads*s.parts)*int64(s.splits)*int64(s.queries*(o.KV.values()+2))
 }
 
 // Calls returns the launch.
@@ -168,20 +175,32 @@ func (o *Attend) Calls(t Target) []Call {
 	}
 	s := o.split(t)
 	args, turn := []Arg{Ptr(o.Q), Ptr(o.Out)}, "ATTEND_TURN=0"
+	settled := false
 	if r := o.turning(); r != nil {
+		// Shared keys and values are of this pass, the newest of them.
+		settled = o.Settled && !r.Shared
 		args = append(append(args, Ptr(r.K), Ptr(r.V)), r.turn()...)
 		turn = "ATTEND_TURN=1 " + r.defines()
 	}
+	args = append(args, o.sinks()...)
 	args = append(args, I32(o.Heads), I32(o.KV.Heads), I32(o.Window), F32(o.Scale), F32(o.Softcap))
 	args = append(append(args, o.KV.args()...), o.Rows.args()...)
 	args = append(args, Ptr(o.Scratch), Ptr(o.Scratch+CounterBytes))
 	return []Call{{
-		Early: true, Unit: Unit{"attend.hip", fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_LEAST=%d ATTEND_CAP=%d ATTEND_SETTLED=%d %s",
-			o.KV.defines(), o.Heads/o.KV.Heads, s.parts, s.queries, s.waves, s.least, flag(o.Softcap != 0), flag(o.Settled && o.Turn != nil), turn)},
+		Early: true, Unit: Unit{"attend.hip", fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_LEAST=%d ATTEND_SPREAD=%d ATTEND_CAP=%d ATTEND_SINKS=%d ATTEND_SETTLED=%d %s",
+			o.KV.defines(), o.Heads/o.KV.Heads, s.parts, s.queries, s.waves, s.least, s.spread, flag(o.Softcap != 0), flag(o.Sinks != 0), flag(settled), turn)},
 		Symbol: "nstf_attend",
 		Grid:   [3]uint32{uint32(s.splits), uint32(o.KV.Heads * s.parts), uint32(o.T)},
 		Block:  [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Args: args,
 	}}
+}
+
+// sinks are the argument of the kernels that have one.
+func (o *Attend) sinks() []Arg {
+	if o.Sinks == 0 {
+		return nil
+	}
+	return []Arg{Ptr(o.Sinks)}
 }
 
 // turning is Turn with what the Attend knows.

@@ -2,16 +2,18 @@
 // positions spread over waves and blocks ("decoding").
 //
 //	for t, h: z[p] = cap(scale * dot(q[t][h], key[p])) for lo <= p <= position[t]
-//	          out[t][h] = sum of exp(z[p]) * value[p], over sum of exp(z[p])
-//	cap(z) = softcap * tanh(z/softcap) with ATTEND_CAP 1; lo = position+1-window, or 0
+//	          out[t][h] = sum of exp(z[p]) * value[p], over sum of exp(z[p]) (+ exp(sinks[h]))
+//	cap(z) = softcap * tanh(z/softcap) with ATTEND_CAP 1; lo = position+1-window, or 0;
+//	sinks with ATTEND_SINKS 1
 //
 // With ATTEND_TURN 1 the work of rope.hip is done on the way: q, k, v are what the
 // products gave, rows q_stride and k_stride apart, and the row's own key and
-// value go into the cache here. Rows are then of different sequences. ATTEND_SETTLED
+// value go into the cache here, unless ROPE_SHARED says that they are there. Rows are then of different sequences. ATTEND_SETTLED
 // says that all else that is read of the cache, and positions, owners and pages, was
 // there before the launch before this one began: it is read while that one ends.
 //
-// q, out f32[T][heads][KV_D]; the cache as in kv.hip. ATTEND_GROUP query heads
+// q f32[T][heads][KV_D], out f32[T][heads][KV_VALUE]; the cache as in kv.hip, of which
+// latents (KV_LATENT) are read once, as keys and as values. ATTEND_GROUP query heads
 // share a key-value head; a wave takes ATTEND_QUERIES of them at once, so that a
 // key or value is read from memory once for all (ATTEND_PARTS times in groups
 // over 8). Positions outside the reach are not read. A row that sees nothing, or
@@ -20,8 +22,8 @@
 //
 // Grid: x: blocks that share the positions of y: a key-value head's part, of z:
 // a row. ATTEND_WAVES waves of any size. A block takes ATTEND_LEAST positions at
-// least; blocks beyond the length end at once, so that the grid may be that of a
-// longer sequence. LDS: what attend.go computes, and 768 bytes for each query.
+// least, and of a long sequence as many as make ATTEND_SPREAD blocks; blocks beyond the
+// length end at once, so that the grid may be that of a longer sequence. LDS: what attend.go computes, and 768 bytes for each query.
 //
 // Phases of a wave, for each of its tiles of 16 positions or fewer: (1) scores:
 // teams of LANES lanes hold a key between them, and add up their products so
@@ -42,8 +44,13 @@
 #include "heads.hip"
 #endif
 
-#define ATTEND_RECORD (ATTEND_QUERIES * (KV_D + 2)) // top and sum of each query, then sums of values
+#define ATTEND_RECORD (ATTEND_QUERIES * (KV_VALUE + 2)) // top and sum of each query, then sums of values
 #define ATTEND_SPLITS 64
+#if ATTEND_TURN && !ROPE_SHARED
+#define ATTEND_OWN 1 // the newest position is not in the cache yet
+#else
+#define ATTEND_OWN 0
+#endif
 #define ATTEND_FEW 8 // blocks whose records one thread reads at once
 #define ATTEND_NONE -3.4028234663852886e38f // a maximum over nothing
 
@@ -135,7 +142,7 @@ template <bool Key> NSTF_DEVICE void load_cached(vectors& to, const kv_cache& ca
 			const int at = chunk_at(lane, c);
 			to.x[d][c] = run{};
 			if (KV_FORMAT == 2) to.scale[d][c] = 0;
-			if (p < t.lo || p >= t.hi || at >= KV_D || ATTEND_TURN && p == t.newest) continue;
+			if (p < t.lo || p >= t.hi || at >= KV_D || ATTEND_OWN && p == t.newest) continue;
 			to.x[d][c] = load_from((const run*)((Key ? cache.keys : cache.values) + (t.vector + p) * KV_D + at));
 			if (KV_FORMAT == 2 && Key) to.scale[d][c] = load_from(cache.key_scales + (t.vector + p) * KV_GROUPS + at / 32);
 		}
@@ -144,7 +151,7 @@ template <bool Key> NSTF_DEVICE void load_cached(vectors& to, const kv_cache& ca
 
 // Loads the newest position of a tile, if it is there.
 template <bool Key> NSTF_DEVICE void load_newest(vectors& to, const stored_pair& own, const tile& t, int lane) {
-	if (!ATTEND_TURN || t.newest < 0 || t.newest >= TILE) return;
+	if (!ATTEND_OWN || t.newest < 0 || t.newest >= TILE) return;
 #pragma unroll
 	for (int d = 0; d < STEPS; d++)
 #pragma unroll
@@ -238,8 +245,8 @@ NSTF_DEVICE void weigh(f32* lds, totals& all, const kv_cache& cache, const store
 		c[r] = exp_f32(all.top[r] - top);
 		all.sum[r] = all.sum[r] * c[r] + w[r];
 		all.top[r] = top;
-#if KV_FORMAT == 2
-		if (ATTEND_TURN && p == t.newest) w[r] *= own.value_scale[0];
+#if KV_FORMAT == 2 && !KV_LATENT
+		if (ATTEND_OWN && p == t.newest) w[r] *= own.value_scale[0];
 		else if (p >= t.lo && p < t.hi) w[r] *= cache.value_scales[t.vector + p];
 #endif
 	}
@@ -269,7 +276,7 @@ NSTF_DEVICE void accumulate(queries& sum, const vectors& v, const f32* lds, int 
 		for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
 			for (int i = 0; i < RUN; i++) {
-				const f32 x = element(v.x[d][c], i);
+				const f32 x = KV_LATENT && KV_FORMAT == 2 ? element(v.x[d][c], i) * v.scale[KV_FORMAT == 2 ? d : 0][c] : element(v.x[d][c], i);
 #pragma unroll
 				for (int g = 0; g < ATTEND_QUERIES; g++) sum.v[g][c * RUN + i] = fmaf(w[g], x, sum.v[g][c * RUN + i]);
 			}
@@ -297,8 +304,8 @@ template <typename Put> NSTF_DEVICE void together(const f32* records, int n, mer
 		m.sum[i] = c * records[i / ATTEND_QUERIES * ATTEND_RECORD + ATTEND_QUERIES + g];
 	}
 	__syncthreads();
-	for (int i = threadIdx.x; i < ATTEND_QUERIES * KV_D; i += THREADS) {
-		const int g = i / KV_D;
+	for (int i = threadIdx.x; i < ATTEND_QUERIES * KV_VALUE; i += THREADS) {
+		const int g = i / KV_VALUE;
 		f32 top = ATTEND_NONE, sum = 0, acc = 0;
 #pragma unroll 8
 		for (int j = 0; j < n; j++) {
@@ -306,7 +313,7 @@ template <typename Put> NSTF_DEVICE void together(const f32* records, int n, mer
 			top = wave_max_of(m.top[j * ATTEND_QUERIES + g], top);
 			sum += m.sum[j * ATTEND_QUERIES + g];
 		}
-		put(g, i % KV_D, acc, top, sum);
+		put(g, i % KV_VALUE, acc, top, sum);
 	}
 	__syncthreads();
 }
@@ -314,8 +321,8 @@ template <typename Put> NSTF_DEVICE void together(const f32* records, int n, mer
 // The same for few records, without barriers: every thread works out for itself
 // what they are to be multiplied with, and all that it reads is under way at once.
 template <int Most, typename Put> NSTF_DEVICE void few_together(const f32* records, int n, Put put) {
-	for (int i = threadIdx.x; i < ATTEND_QUERIES * KV_D; i += THREADS) {
-		const int g = i / KV_D;
+	for (int i = threadIdx.x; i < ATTEND_QUERIES * KV_VALUE; i += THREADS) {
+		const int g = i / KV_VALUE;
 		f32 tops[Most], sums[Most], values[Most], top = ATTEND_NONE, sum = 0, acc = 0;
 #pragma unroll
 		for (int j = 0; j < Most; j++) {
@@ -331,7 +338,7 @@ template <int Most, typename Put> NSTF_DEVICE void few_together(const f32* recor
 			sum = fmaf(c, sums[j], sum);
 			acc = fmaf(c, values[j], acc);
 		}
-		put(g, i % KV_D, acc, top, sum);
+		put(g, i % KV_VALUE, acc, top, sum);
 	}
 }
 
@@ -344,10 +351,19 @@ struct turning {
 	f32 q_eps;
 	const f32 *k_weight, *k_bias;
 	f32 k_eps;
+#if ROPE_VNORM
+	const f32 *v_weight, *v_bias;
+	f32 v_eps;
+#endif
 };
+#if ROPE_VNORM
+#define TURNING_VNORM , v_weight, v_bias, v_eps
+#else
+#define TURNING_VNORM
+#endif
 #define TURN_PARAMETERS const f32 *k, const f32 *v, int q_stride, int k_stride, const f32 *cosine, const f32 *sine, \
-	const f32 *q_weight, const f32 *q_bias, f32 q_eps, const f32 *k_weight, const f32 *k_bias, f32 k_eps,
-#define TURNING {k, v, q_stride, k_stride, cosine + (i64)row * ROPE_PAIRS, sine + (i64)row * ROPE_PAIRS, q_weight, q_bias, q_eps, k_weight, k_bias, k_eps}
+	const f32 *q_weight, const f32 *q_bias, f32 q_eps, const f32 *k_weight, const f32 *k_bias, f32 k_eps VNORM_PARAMETERS,
+#define TURNING {k, v, q_stride, k_stride, cosine + (i64)row * ROPE_PAIRS, sine + (i64)row * ROPE_PAIRS, q_weight, q_bias, q_eps, k_weight, k_bias, k_eps TURNING_VNORM}
 
 // Finishes the block's queries, into lds[query][KV_D], and for the block that
 // reaches the row's own position its key and value, into own and the cache.
@@ -369,6 +385,9 @@ NSTF_DEVICE void turn_heads(f32* lds, stored_pair& own, const turning& t, const 
 			head_norm<ROPE_KNORM>(x, t.k_weight, t.k_bias, t.k_eps);
 			turn(x, t.cosine, t.sine);
 		}
+#if ROPE_VNORM
+		if (!key) head_norm<ROPE_VNORM>(x, t.v_weight, t.v_bias, t.v_eps);
+#endif
 		store_head(to, x);
 		wave_sync();
 		if (key) kv_store<true>(own.key, own.key_scales, to);
@@ -384,7 +403,7 @@ NSTF_DEVICE void turn_heads(f32* lds, stored_pair& own, const turning& t, const 
 #endif
 
 NSTF_KERNEL void __launch_bounds__(THREADS)
-nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int window, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS, u32* counters, f32* records) {
+nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, int kv_heads, int window, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS, u32* counters, f32* records) {
 	alignas(16) __shared__ f32 lds[most(ATTEND_WAVES * LDS_WAVE, most(ATTEND_WAVES * ATTEND_RECORD, ATTEND_TURN * (ATTEND_QUERIES + 2) * KV_D))];
 	__shared__ stored_pair newest;
 	__shared__ merging merge;
@@ -397,12 +416,12 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 	if (position < 0) return;
 	const int lo = window > 0 && position + 1 > window ? position + 1 - window : 0;
 	const int first_tile = lo / TILE, tiles = position / TILE + 1 - first_tile;
-	const int each = most(ATTEND_LEAST / TILE, (tiles + gridDim.x - 1) / gridDim.x), blocks = (tiles + each - 1) / each;
+	const int each = most(ATTEND_LEAST / TILE, (tiles + ATTEND_SPREAD - 1) / ATTEND_SPREAD), blocks = (tiles + each - 1) / each;
 	if (blockIdx.x >= blocks) return;
 	const int end = first_tile + least(tiles, (blockIdx.x + 1) * each);
 	int at = first_tile + blockIdx.x * each + wave;
 	pages += load_from(owners + row) * (i64)max_pages;
-	const i64 first_query = ((i64)row * heads + head * ATTEND_GROUP + part * ATTEND_QUERIES) * KV_D;
+	const i64 first_head = (i64)row * heads + head * ATTEND_GROUP + part * ATTEND_QUERIES, first_query = first_head * KV_D;
 	const int here = least(ATTEND_QUERIES, ATTEND_GROUP - part * ATTEND_QUERIES); // queries of this part
 
 	f32* own = lds + wave * LDS_WAVE;
@@ -412,7 +431,7 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 	auto page_of = [&](int i) { return i < end ? load_from(pages + i * TILE / 64) : 0; };
 	auto tile_of = [&](int i, int page) {
 		tile t = {0, 0, 0, -1};
-		if (i < end) t = {kv_vector(page, kv_heads, head, i * TILE), most(lo - i * TILE, 0), least(position + 1 - i * TILE, TILE), position - i * TILE};
+		if (i < end) t = {kv_vector(page, kv_heads, head, i * TILE), most(lo - i * TILE, 0), least(position + 1 - i * TILE, TILE), ATTEND_OWN ? position - i * TILE : -1};
 		return t;
 	};
 	now = tile_of(at, page_of(at));
@@ -425,7 +444,7 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 #if ATTEND_TURN
 	const turning how = TURNING;
 	turn_heads(lds, newest, how, q + (i64)row * q_stride + (head * ATTEND_GROUP + part * ATTEND_QUERIES) * KV_D, row, head, here,
-		blockIdx.x + 1 == blocks, part == 0, cache, kv_vector(pages[position / 64], kv_heads, head, position));
+		!ROPE_SHARED && blockIdx.x + 1 == blocks, part == 0, cache, kv_vector(pages[position / 64], kv_heads, head, position));
 	const f32* from = lds;
 #else
 	const f32* from = q + first_query;
@@ -453,7 +472,8 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 	for (int r = 0; r < ROUNDS; r++) all.top[r] = ATTEND_NONE, all.sum[r] = 0;
 
 	for (bool loaded = ATTEND_SETTLED; at < end; at += ATTEND_WAVES, loaded = false) {
-		if (!loaded) load<false>(value, cache, newest, now, lane);
+		if (KV_LATENT) value = key;
+		else if (!loaded) load<false>(value, cache, newest, now, lane);
 #pragma unroll
 		for (int step = 0; step < STEPS; step += DEPTH) score(own, key, query, lane, step);
 		next = tile_of(at + ATTEND_WAVES, page);
@@ -496,10 +516,15 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 			for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
 				for (int i = 0; i < RUN; i++)
-					if (chunk_at(lane, c) < KV_D) record[2 * ATTEND_QUERIES + g * KV_D + chunk_at(lane, c) + i] = sum.v[g][c * RUN + i];
+					if (chunk_at(lane, c) + (KV_LATENT ? i : 0) < KV_VALUE) record[2 * ATTEND_QUERIES + g * KV_VALUE + chunk_at(lane, c) + i] = sum.v[g][c * RUN + i];
 	}
-	auto answer = [&](int g, int d, f32 acc, f32, f32 s) {
-		if (g < here) out[first_query + g * KV_D + d] = s == 0 ? 0.0f : acc / s;
+	auto answer = [&](int g, int d, f32 acc, f32 top, f32 s) {
+#if ATTEND_SINKS
+		const f32 sink = sinks[head * ATTEND_GROUP + part * ATTEND_QUERIES + least(g, here - 1)], most = wave_max_of(top, sink), c = exp_f32(top - most);
+		acc *= c;
+		s = fmaf(c, s, exp_f32(sink - most));
+#endif
+		if (g < here) out[first_head * KV_VALUE + g * KV_VALUE + d] = s == 0 ? 0.0f : acc / s;
 	};
 	__syncthreads();
 	if (blocks == 1) {
@@ -510,7 +535,7 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS int heads, int kv_heads, int
 	records += share * gridDim.x * ATTEND_RECORD;
 	f32* mine = records + (i64)blockIdx.x * ATTEND_RECORD;
 	few_together<ATTEND_WAVES>(lds, ATTEND_WAVES, [&](int g, int d, f32 acc, f32 top, f32 s) {
-		mine[2 * ATTEND_QUERIES + g * KV_D + d] = acc;
+		mine[2 * ATTEND_QUERIES + g * KV_VALUE + d] = acc;
 		if (d == 0) mine[g] = top, mine[ATTEND_QUERIES + g] = s;
 	});
 	__threadfence();

@@ -18,7 +18,7 @@ func (o *Attend) tileRows(t Target) int {
 // a tile of keys fits.
 func (o *Attend) isPrompt(t Target) bool {
 	_, lds := o.columns(t)
-	return o.T > attendFewRows && lds <= uint32(t.LDS)
+	return (o.Prompt || o.T > MaxRows) && lds <= uint32(t.LDS)
 }
 
 // exact says whether prompts are multiplied in float32: so are keys that are
@@ -35,7 +35,7 @@ func (o *Attend) columns(t Target) (n int, lds uint32) {
 	if o.exact() {
 		tile, most = 32, 48
 	}
-	n = min(ceil(o.KV.Dim, 16)*16, most)
+	n = min(ceil(o.KV.values(), 16)*16, most)
 	values, stages := n, 1
 	if t.Matrix() == MMA && !o.exact() { // values as they are cached, halves copied ahead
 		values = ceil(n, tile) * tile
@@ -50,12 +50,13 @@ func (o *Attend) columns(t Target) (n int, lds uint32) {
 func (o *Attend) prompt(t Target) []Call {
 	columns, lds := o.columns(t)
 	rows := o.tileRows(t)
-	unit := Unit{"attendtiles.hip", fmt.Sprintf("%s NSTF_EXACT=%d ATTEND_COLUMNS=%d TILE_ROWS=%d ATTEND_CAP=%d", o.KV.defines(), flag(o.exact()), columns, rows, flag(o.Softcap != 0))}
+	unit := Unit{"attendtiles.hip", fmt.Sprintf("%s NSTF_EXACT=%d ATTEND_COLUMNS=%d TILE_ROWS=%d ATTEND_CAP=%d ATTEND_SINKS=%d", o.KV.defines(), flag(o.exact()), columns, rows, flag(o.Softcap != 0), flag(o.Sinks != 0))}
 	features := 16
 	if o.exact() || t.Matrix() == NoMatrix {
 		features = t.Wave
 	}
-	args := []Arg{Ptr(o.Q), Ptr(o.Out), I32(4096), I32(o.T), I32(o.Heads), I32(o.KV.Heads), I32(o.Window), F32(o.Scale), F32(o.Softcap)}
+	args := append([]Arg{Ptr(o.Q), Ptr(o.Out)}, o.sinks()...)
+	args = append(args, I32(4096), I32(o.T), I32(o.Heads), I32(o.KV.Heads), I32(o.Window), F32(o.Scale), F32(o.Softcap))
 	args = append(append(args, o.KV.args()...), o.Rows.args()...)
 	var calls []Call
 	if r := o.turning(); r != nil {
@@ -63,7 +64,7 @@ func (o *Attend) prompt(t Target) []Call {
 	}
 	return append(calls, Call{
 		Early: true, Unit: unit, Symbol: "nstf_attend_tiles", LDS: lds,
-		Grid:  [3]uint32{uint32(ceil(o.T, rows)), uint32(o.Heads), uint32(ceil(o.KV.Dim, columns))},
+		Grid:  [3]uint32{uint32(ceil(o.T, rows)), uint32(o.Heads), uint32(ceil(o.KV.values(), columns))},
 		Block: [3]uint32{uint32(rows / features * t.Wave), 1, 1}, Args: args,
 	})
 }

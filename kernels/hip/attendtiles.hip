@@ -1,10 +1,11 @@
 // Attention of many rows over their sequences' cached keys and values: prompts.
 //
 //	for t, h: z[p] = cap(scale * dot(q[t][h], key[p])) for lo <= p <= position[t]
-//	          out[t][h] = sum of exp(z[p]) * value[p], over sum of exp(z[p])
-//	cap(z) = softcap * tanh(z/softcap) with ATTEND_CAP 1; lo = position+1-window, or 0
+//	          out[t][h] = sum of exp(z[p]) * value[p], over sum of exp(z[p]) (+ exp(sinks[h]))
+//	cap(z) = softcap * tanh(z/softcap) with ATTEND_CAP 1; lo = position+1-window, or 0;
+//	sinks with ATTEND_SINKS 1
 //
-// q, out f32[T][heads][KV_D]; the cache as in kv.hip. Rows of one sequence are
+// q f32[T][heads][KV_D], out f32[T][heads][KV_VALUE]; the cache as in kv.hip. Rows of one sequence are
 // neighbours, in any number; a block that has rows of several goes through their
 // positions one after the other. With NSTF_EXACT everything is float32 in plain
 // loops; else q, keys, weights and values are halves and sums float32.
@@ -72,7 +73,7 @@ NSTF_DEVICE piece load_piece(const kv_element* plane, const f32* scales, i64 vec
 	const kv_element* from = plane + vector * KV_D;
 	f32 x[PIECE];
 #if KV_FORMAT == 2
-	const f32 scale = scales[!key ? vector : vector * KV_GROUPS + (d0 < KV_D ? d0 / 32 : 0)];
+	const f32 scale = scales[!key && !KV_LATENT ? vector : vector * KV_GROUPS + (d0 < KV_D ? d0 / 32 : 0)];
 #endif
 #pragma unroll
 	for (int i = 0; i < PIECE; i++) {
@@ -268,7 +269,7 @@ NSTF_DEVICE int wave_extreme(int v, bool greatest) {
 }
 
 NSTF_KERNEL void __launch_bounds__(THREADS)
-nstf_attend_tiles(const f32* q, f32* out, int width, int rows, int heads, int kv_heads, int window, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS) {
+nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, int heads, int kv_heads, int window, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS) {
 	extern __shared__ __align__(1024) u8 lds[];
 	begin_early();
 	const kv_cache cache = KV_CACHE;
@@ -369,15 +370,20 @@ nstf_attend_tiles(const f32* q, f32* out, int width, int rows, int heads, int kv
 	}
 #pragma unroll
 	for (int r = 0; r < MATRIX_ROWS; r++) {
+#if ATTEND_SINKS
+		const f32 sink = sinks[head] * TILE_BASE, most = wave_max_of(all.top[r], sink), c = weight_of(all.top[r] - most);
+		const f32 inverse = c / fmaf(c, chain_sum(all.total[r]), weight_of(sink - most));
+#else
 		const f32 total = chain_sum(all.total[r]), inverse = total == 0 ? 0.0f : 1.0f / total;
+#endif
 		if (position[r] < 0) continue;
-		f32* to = out + ((i64)row[r] * heads + head) * KV_D + column;
+		f32* to = out + ((i64)row[r] * heads + head) * KV_VALUE + column;
 #pragma unroll
 		for (int n = 0; n < OUTPUTS; n++) {
 #pragma unroll
 			for (int i = 0; i < MATRIX_SUMS; i++) {
 				const int d = n * MATRIX_TOKENS + matrix_token(i);
-				if (chain_row(i) == r && column + d < KV_D) to[d] = all.acc[0][n].v[i] * inverse;
+				if (chain_row(i) == r && column + d < KV_VALUE) to[d] = all.acc[0][n].v[i] * inverse;
 			}
 		}
 	}

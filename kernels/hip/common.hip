@@ -26,10 +26,19 @@ template <typename T, int N> struct alignas(sizeof(T) * N) pack {
 	T v[N];
 };
 
+// Sixteen bytes: x, y, z, w. Arrays of HIP's uint4, a class, go through scratch where
+// elements are set by conditions (hiprtc of ROCm 6.4); those of a vector do not.
+#if defined(NSTF_CUDA)
+typedef uint4 Words4;
+#else
+typedef u32 Words4 __attribute__((ext_vector_type(4)));
+#endif
+
 #define NSTF_KERNEL extern "C" __global__
 #define NSTF_DEVICE static __device__ __forceinline__
 #define NSTF_MEMBER __device__ __forceinline__
 #define NSTF_INFINITY __int_as_float(0x7f800000)
+#define NSTF_NAN __int_as_float(0x7fc00000)
 
 // A value of another lane of the wave, by xor of the lane's number.
 #if defined(NSTF_CUDA)

@@ -42,12 +42,12 @@ func FormatOf(s *scheme.Scheme, params map[string]int64, k int64) (Format, error
 	case s.Plain():
 		f.plain(s, k)
 	case s.BlockBytes > 0:
-		f.unit, f.integer = 32, true
-		switch s.Name {
-		case "q8_0":
-			f.unit, f.fine = 16, true
-		case "q6_k", "q3_k", "q2_k", "iq2_xs", "iq2_s", "iq1_m":
-			f.fine = true
+		f.unit, f.integer, f.fine = 32, true, s.Group == 16
+		if s.BlockBytes > s.Block { // codes are bytes: 16 of them are a lane's load
+			f.unit = 16
+		}
+		if s.Name == "nvfp4" {
+			f.define("NVFP4_ROWS=%d", short(params["rows"]))
 		}
 	case s.Name == "affine":
 		f.affine(params, k)
@@ -159,5 +159,5 @@ func (f Format) arrangement() *arrangement {
 	if f.Rotated() {
 		return arrangedTiles(f.bits())
 	}
-	return arrangements()[f.Scheme]
+	return arranged(f.Scheme)
 }

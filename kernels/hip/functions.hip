@@ -75,6 +75,22 @@ NSTF_DEVICE f64 exp_f64(f64 x) {
 	return e * __longlong_as_double((i64)((u64)(i64)((int)n + 1023) << 52));
 }
 
+// 1 / (1 + e^-x) in float64, within 1e-15.
+NSTF_DEVICE f64 sigmoid_f64(f64 x) {
+	const f64 e = exp_f64(x < 0 ? x : -x);
+	return (x < 0 ? e : 1.0) / (1.0 + e);
+}
+
+// log(1 + e^x) in float64, within 1e-12: with u = e^-|x| and z = u / (2 + u), which
+// is at most 1/3, log(1 + u) = 2 (z + z^3/3 + z^5/5 ...).
+NSTF_DEVICE f64 softplus_f64(f64 x) {
+	const f64 u = exp_f64(x < 0 ? x : -x), z = u / (2.0 + u), square = z * z;
+	f64 series = 0;
+#pragma unroll
+	for (int i = 12; i >= 0; i--) series = fma(series, square, 1.0 / (2 * i + 1));
+	return (x > 0 ? x : 0.0) + 2.0 * z * series;
+}
+
 // 2^x by the machine's own instruction, within 4 units; under 2^-126 it is 0.
 #if defined(NSTF_CUDA)
 NSTF_DEVICE f32 exp2_near(f32 x) {

@@ -49,10 +49,10 @@ NSTF_KERNEL void __launch_bounds__(HALVE_THREADS) nstf_halve(const f32 *__restri
 	let_next_begin();
 	wait_for_inputs();
 	const f32 *row = x + (i64)blockIdx.x * k;
-	MatrixWords *to = (MatrixWords *)(out + (i64)blockIdx.x * stride);
+	Words4 *to = (Words4 *)(out + (i64)blockIdx.x * stride);
 #if NSTF_EXACT
 	for (int i = threadIdx.x; i < stride / 16; i += HALVE_THREADS) {
-		MatrixWords v;
+		Words4 v;
 		v.x = bits_of(halve_read(row, 4 * i, k)), v.y = bits_of(halve_read(row, 4 * i + 1, k));
 		v.z = bits_of(halve_read(row, 4 * i + 2, k)), v.w = bits_of(halve_read(row, 4 * i + 3, k));
 		to[i] = v;
@@ -69,7 +69,7 @@ NSTF_KERNEL void __launch_bounds__(HALVE_THREADS) nstf_halve(const f32 *__restri
 			const int at = matrix_source(8 * i + 2 * j);
 			v[j] = halves_of(halve_read(row, at, k) * scale, halve_read(row, at + 1, k) * scale);
 		}
-		MatrixWords w;
+		Words4 w;
 		w.x = v[0], w.y = v[1], w.z = v[2], w.w = v[3];
 		to[i] = w;
 	}

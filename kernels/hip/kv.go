@@ -24,8 +24,11 @@ type KV struct {
 	Format cpu.KVFormat
 	Heads  int // key-value heads
 	Dim    int // numbers of a head
-	Pages  int
-	Base   Address // Bytes() bytes, at a multiple of 256
+	// Value, where it is not 0, says that there is no plane of values, nor of their
+	// scales: a value is the first so many numbers of its key.
+	Value int
+	Pages int
+	Base  Address // Bytes() bytes, at a multiple of 256
 }
 
 // Planes returns the bytes of a page in each plane, in their order; 0 for one
@@ -33,13 +36,17 @@ type KV struct {
 func (k *KV) Planes() [4]int64 {
 	n := int64(k.Heads) * PagePositions
 	d := int64(k.Dim)
+	planes := [4]int64{4 * n * d, 4 * n * d}
 	switch k.Format {
 	case cpu.KVF16:
-		return [4]int64{2 * n * d, 2 * n * d}
+		planes = [4]int64{2 * n * d, 2 * n * d}
 	case cpu.KVQ8:
-		return [4]int64{n * d, n * d, 4 * n * ((d + 31) / 32), 4 * n}
+		planes = [4]int64{n * d, n * d, 4 * n * ((d + 31) / 32), 4 * n}
 	}
-	return [4]int64{4 * n * d, 4 * n * d}
+	if k.Value > 0 {
+		planes[1], planes[3] = 0, 0
+	}
+	return planes
 }
 
 // PageBytes returns what a page takes.
@@ -68,8 +75,22 @@ func (k *KV) args() []Arg {
 	return a
 }
 
+// values returns the numbers of a value.
+func (k *KV) values() int {
+	if k.Value > 0 {
+		return k.Value
+	}
+	return k.Dim
+}
+
 // defines are what kv.hip asks for.
-func (k *KV) defines() string { return fmt.Sprintf("KV_FORMAT=%d KV_D=%d", k.Format, k.Dim) }
+func (k *KV) defines() string {
+	s := fmt.Sprintf("KV_FORMAT=%d KV_D=%d", k.Format, k.Dim)
+	if k.Value > 0 {
+		s += fmt.Sprintf(" KV_LATENT=1 KV_VALUE=%d", k.Value)
+	}
+	return s
+}
 
 // Rows say where the rows of a step belong. All of it lies in device memory, so
 // that a captured step can be replayed for other positions and pages.

@@ -8,10 +8,16 @@
 //     magnitude of 32 numbers of a key (but at least 2^-20 of the whole key's),
 //     of all numbers of a value. Magnitudes under 2^-96 count as 0; a vector with
 //     an infinity or a NaN is NaN throughout.
+// With KV_LATENT 1 there are no planes of values: a value is the first KV_VALUE numbers
+// of its key. Else KV_VALUE is KV_D.
 // Planes as in kv.go: keys, values [page][head][64][KV_D], for q8 key scales
 // [page][head][64][KV_GROUPS] and value scales [page][head][64].
 #include "common.hip"
 
+#ifndef KV_LATENT
+#define KV_LATENT 0
+#define KV_VALUE KV_D
+#endif
 #define KV_GROUPS ((KV_D + 31) / 32)
 #define KV_TINY 1.2621774483536189e-29f // 2^-96
 #if KV_FORMAT == 0
@@ -27,12 +33,32 @@ struct kv_cache {
 	f32 *key_scales, *value_scales;
 };
 
-#if KV_FORMAT == 2
+#if KV_LATENT && KV_FORMAT == 2
+#define KV_PARAMETERS i8 *kv_keys, f32 *kv_key_scales
+#define KV_CACHE {kv_keys, kv_keys, kv_key_scales, kv_key_scales}
+#elif KV_LATENT
+#define KV_PARAMETERS kv_element *kv_keys
+#define KV_CACHE {kv_keys, kv_keys, nullptr, nullptr}
+#elif KV_FORMAT == 2
 #define KV_PARAMETERS i8 *kv_keys, i8 *kv_values, f32 *kv_key_scales, f32 *kv_value_scales
 #define KV_CACHE {kv_keys, kv_values, kv_key_scales, kv_value_scales}
 #else
 #define KV_PARAMETERS kv_element *kv_keys, kv_element *kv_values
 #define KV_CACHE {kv_keys, kv_values, nullptr, nullptr}
+#endif
+
+// Scores of each head that count in the denominator alone.
+#if ATTEND_SINKS
+#define SINK_PARAMETER const f32 *sinks,
+#else
+#define SINK_PARAMETER
+#endif
+
+// A norm of values, where they have one.
+#if ROPE_VNORM
+#define VNORM_PARAMETERS , const f32 *v_weight, const f32 *v_bias, f32 v_eps
+#else
+#define VNORM_PARAMETERS
 #endif
 
 // The rows of a step: see Rows in kv.go.

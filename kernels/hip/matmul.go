@@ -22,8 +22,9 @@ type Matmul struct {
 
 	// Gated writes act(P0 x) * (P1 x) for two products of one format and size to
 	// Products[0].Y. Biases apply, residuals do not.
-	Gated bool
-	Act   cpu.Activation
+	Gated  bool
+	Act    cpu.Activation
+	Gating cpu.Gating // of SiLU
 
 	// First and Slots, where given, make each product's W a stack of Stack
 	// matrices [N][K] and of the rows T slots, listed by matrix as Route does:
@@ -42,6 +43,10 @@ func MatmulScratch(rows, k int) int64 {
 	return int64(rescaleBytes(rows)) + int64(rows)*int64(tileStride(k, true))
 }
 
+// MostRows is how many rows of X, k wide, a Matmul takes: on AMD's cards lanes find
+// them by 32 bits.
+func MostRows(k int) int { return (1<<32 - 1) / tileStride(k, true) }
+
 // rescaleBytes is the place of the rows' powers of two.
 func rescaleBytes(rows int) int { return ceil(4*rows, 256) * 256 }
 
@@ -58,6 +63,9 @@ func tileStride(k int, exact bool) int {
 // Calls returns the launches: one for each format among the products, and where
 // X is not in the order of tiles, one that brings it there.
 func (o *Matmul) Calls(t Target) []Call {
+	if k := o.Products[0].W.K; o.rows() > MostRows(k) {
+		panic(fmt.Sprintf("hip: %d rows of %d numbers in one product", o.rows(), k))
+	}
 	var calls []Call
 	brought := map[bool]bool{}
 	for _, group := range (&Matvec{Products: o.Products, Gated: o.Gated}).groups(3) {
@@ -134,7 +142,7 @@ func (o *Matmul) call(t Target, group []Product, x Address, stride int, exact bo
 	}
 	gated := ""
 	if o.Gated {
-		gated = fmt.Sprintf(" ACTIVATION=%d", o.Act)
+		gated = " " + activation(o.Act, o.Gating)
 	}
 	return Call{
 		Unit: Unit{"matmul.hip", fmt.Sprintf("%s NSTF_EXACT=%d MATMUL_GATED=%d MATMUL_EXPERTS=%d %s%s",

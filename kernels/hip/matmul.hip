@@ -99,21 +99,37 @@ NSTF_DEVICE int matmul_row(const MatmulWave &at, int f) {
 	return ((at.place / MATRIX_TEAM * MATMUL_FEATURES + f) * MATRIX_TEAM + at.place % MATRIX_TEAM) * MATRIX_FEATURES;
 }
 
+// Where a lane's chunk of activations begins. AMD's loads add 32 bits of a lane to 64
+// of the wave: offsets take half of the registers that pointers do, without which
+// LLVM 21 spills (the host sees to it that 32 bits suffice).
+#if defined(NSTF_CUDA)
+typedef const u8 *MatmulSource;
+NSTF_DEVICE MatmulSource matmul_source(const u8 *x, i64 offset) { return x + offset; }
+NSTF_DEVICE const u8 *matmul_at(const u8 *, MatmulSource source, int step) { return source + step; }
+#else
+typedef u32 MatmulSource;
+NSTF_DEVICE MatmulSource matmul_source(const u8 *, i64 offset) { return (u32)offset; }
+NSTF_DEVICE const u8 *matmul_at(const u8 *x, MatmulSource source, int step) {
+	return MATMUL_PARTS == 1 ? x + step + source : x + (source + step); // a step of several parts is the lane's
+}
+#endif
+
 // The stages of activations in LDS. Step s is tile s%2 of the pairs of tiles that
 // the parts of the block multiply.
 struct MatmulStages {
 	u8 *lds;
-	const u8 *source[MATMUL_CHUNKS];
+	const u8 *x;
+	MatmulSource source[MATMUL_CHUNKS];
 	int place[MATMUL_CHUNKS];
 	int pairs;
 #if !MATRIX_COPIES
-	MatrixWords held[MATMUL_CHUNKS];
+	Words4 held[MATMUL_CHUNKS];
 #endif
-	__device__ __forceinline__ MatmulStages(u8 *stages, const u8 *x, int stride, int pairs, const MatmulRows &rows) : lds(stages), pairs(pairs) {
+	__device__ __forceinline__ MatmulStages(u8 *stages, const u8 *x, int stride, int pairs, const MatmulRows &rows) : lds(stages), x(x), pairs(pairs) {
 #pragma unroll
 		for (int i = 0; i < MATMUL_CHUNKS; i++) {
 			const int row = chunk(i) / 8 % MATMUL_BLOCK_T, part = chunk(i) / 8 / MATMUL_BLOCK_T, at = chunk(i) % 8;
-			source[i] = x + (i64)(matmul_slot(rows, row) / rows.share) * stride + part * 256 + at * 16;
+			source[i] = matmul_source(x, (i64)(matmul_slot(rows, row) / rows.share) * stride + part * 256 + at * 16);
 			place[i] = part * MATMUL_TILE + matrix_chunk(row, at);
 		}
 	}
@@ -127,7 +143,7 @@ struct MatmulStages {
 			const int part = chunk(i) / 8 / MATMUL_BLOCK_T, past = pair + part - (pairs - 1);
 			pair -= past > 0 ? past : 0;
 		}
-		return source[i] + pair * 256 + s % 2 * 128;
+		return matmul_at(x, source[i], pair * 256 + s % 2 * 128);
 	}
 	__device__ __forceinline__ const u8 *stage(int s) const { return lds + s % MATMUL_STAGES * MATMUL_STAGE; }
 #if MATRIX_COPIES
@@ -143,12 +159,12 @@ struct MatmulStages {
 	__device__ __forceinline__ void begin(int s, int steps) {
 		if (s >= steps) return;
 #pragma unroll
-		for (int i = 0; i < MATMUL_CHUNKS; i++) held[i] = *(const MatrixWords *)at(i, s);
+		for (int i = 0; i < MATMUL_CHUNKS; i++) held[i] = *(const Words4 *)at(i, s);
 	}
 	__device__ __forceinline__ void end(int s, int steps) {
 		if (s >= steps) return;
 #pragma unroll
-		for (int i = 0; i < MATMUL_CHUNKS; i++) *(MatrixWords *)(stage(s) + place[i]) = held[i];
+		for (int i = 0; i < MATMUL_CHUNKS; i++) *(Words4 *)(stage(s) + place[i]) = held[i];
 	}
 #endif
 };
@@ -300,7 +316,7 @@ NSTF_DEVICE void matmul_gate(MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_TOKENS],
 		for (int n = 0; n < MATMUL_TOKENS; n++)
 #pragma unroll
 			for (int i = 0; i < MATRIX_SUMS; i++)
-				if (at.part == 0 && at.side == 0) sums[f][n].v[i] = activated(sums[f][n].v[i]) * mine[(n * MATRIX_SUMS + i) * threads];
+				if (at.part == 0 && at.side == 0) sums[f][n].v[i] = gated(sums[f][n].v[i], mine[(n * MATRIX_SUMS + i) * threads]);
 	}
 }
 #endif

@@ -109,13 +109,6 @@ NSTF_DEVICE int matrix_lane() { return threadIdx.x % NSTF_WAVE; }
 // A tile's offset in bytes of a row's chunk.
 NSTF_DEVICE int matrix_chunk(int row, int chunk) { return row * 128 + ((chunk ^ (row & 7)) << 4); }
 
-// Sixteen bytes: x, y, z, w.
-#if defined(NSTF_CUDA)
-typedef uint4 MatrixWords;
-#else
-typedef u32 MatrixWords __attribute__((ext_vector_type(4)));
-#endif
-
 // The sums that a lane holds of one tile.
 struct MatrixSums { f32 v[MATRIX_SUMS]; };
 
@@ -251,7 +244,7 @@ NSTF_DEVICE void matrix_products(MatrixSums (&sums)[F][N], const MatrixRuns (&w)
 		for (int t = 0; t < MATRIX_TOKENS; t++)
 #pragma unroll
 			for (int c = 0; c < MATRIX_PIECES; c++) {
-				const MatrixWords x = *(const MatrixWords *)(tile + matrix_chunk(n * MATRIX_TOKENS + t, block * MATRIX_PIECES + c));
+				const Words4 x = *(const Words4 *)(tile + matrix_chunk(n * MATRIX_TOKENS + t, block * MATRIX_PIECES + c));
 #pragma unroll
 				for (int f = 0; f < F; f++) {
 					f32 s = matrix_term(w[f].v[0][4 * c], x.x, sums[f][n].v[t]);
@@ -374,7 +367,7 @@ NSTF_DEVICE void matrix_products(MatrixSums (&sums)[F][N], const MatrixRuns (&w)
 		u32 x[8];
 #pragma unroll
 		for (int c = 0; c < 2; c++) {
-			const MatrixWords v = *(const MatrixWords *)(tile + matrix_chunk(n * 16 + row, chunk + c));
+			const Words4 v = *(const Words4 *)(tile + matrix_chunk(n * 16 + row, chunk + c));
 			x[4 * c] = v.x, x[4 * c + 1] = v.y, x[4 * c + 2] = v.z, x[4 * c + 3] = v.w;
 		}
 #pragma unroll

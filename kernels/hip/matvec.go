@@ -7,8 +7,15 @@ import (
 	"github.com/nstf/nstf/kernels/cpu"
 )
 
-// MaxRows is the largest T that [Matvec] multiplies.
-const MaxRows = 8
+// MaxRows is the largest T that [Matvec] multiplies: rows that are few, each with the
+// bits that it has alone (docs/decisions/0014-width-independence.md).
+const MaxRows = 16
+
+// launchRows is how many of them one launch takes.
+const launchRows = 8
+
+// rowsAtOnce divides rows evenly among launches and returns those of one.
+func rowsAtOnce(rows int) int { return ceil(rows, ceil(rows, launchRows)) }
 
 // A Product is one matrix of a group that shares an input, and where its output
 // goes: Y[T][N] = W x + Bias + Residual[T][N]. Y may be Residual.
@@ -40,15 +47,21 @@ type Matvec struct {
 	Acts  Acts    // X rounded in groups of 32; without Data: not given
 	Fine  Acts    // the same in groups of 16
 	// Norm, where it has a weight, is applied to X on the way; it is RMSNorm and
-	// NormFits says so.
-	Norm     Normal
-	Products []Product
+	// NormFits says so. Its squares are added in float32, or in float64 where ExactNorm
+	// is set: see [Norm].
+	Norm      Normal
+	ExactNorm bool
+	Products  []Product
 
 	// Gated writes act(P0 x) * (P1 x) for two products of one format, without
-	// bias and residual, to Products[0].Y or rounded to Rounded in groups of 32.
+	// bias and residual, to Products[0].Y or rounded to Rounded in groups of 32. On
+	// AMD's targets more than two rows are rounded by a launch of their own, for which
+	// Y has to be there: registers do not hold sums of whole blocks of outputs.
 	Gated   bool
 	Act     cpu.Activation
+	Gating  cpu.Gating // of SiLU
 	Rounded Acts
+	apart   bool // they are about to be
 
 	// Experts, where given, makes each product's W a stack of Stack matrices
 	// [N][K], its Bias one of vectors [N], and each of T slots one row: slot s is
@@ -103,9 +116,15 @@ func inputBytes(rows, k int, integer, fine bool) int {
 	return rows * k * 4
 }
 
-// Calls returns the launches, one for each format among the products. Where LDS
-// does not hold all rows, they are multiplied a few at a time.
+// Calls returns the launches, one for each format among the products and eight rows.
+// Where LDS does not hold so many, fewer are multiplied at a time. A row's bits do not
+// depend on how many there are: how K is divided among lanes and waves does not.
 func (o *Matvec) Calls(t Target) []Call {
+	if o.Rounded.Data != 0 && o.T > 2 && o.Experts == 0 && t.API == HIP {
+		first := *o
+		first.Rounded, first.apart = Acts{}, true
+		return append(first.Calls(t), (&Quantize{X: o.Products[0].Y, Acts: o.Rounded}).Calls(t)...)
+	}
 	var calls []Call
 	for _, group := range o.groups(tcqMatrices) {
 		if group[0].W.Format.Rotated() {
@@ -114,9 +133,9 @@ func (o *Matvec) Calls(t Target) []Call {
 		}
 		integer := !o.Exact && group[0].W.Format.integer
 		k := group[0].W.K
-		rows := o.T
-		if o.Experts != 0 {
-			rows = 1
+		rows := 1
+		if o.Experts == 0 {
+			rows = rowsAtOnce(o.T)
 		}
 		for integer && rows > 1 && inputBytes(rows, k, true, group[0].W.Format.fine) > t.LDS-matvecStatic {
 			rows = (rows + 1) / 2
@@ -181,19 +200,15 @@ func (o *Matvec) call(t Target, products []Product, integer bool, from, rows int
 	case integer && o.rounded(w.Format).Data != 0:
 		source, x = "MATVEC_ACTS", o.rounded(w.Format).Data
 	}
-	outputs, least := 0, products[0].W.N
-	for _, p := range products {
-		outputs += p.W.N
-		least = min(least, p.W.N)
-	}
-	if o.Gated {
-		outputs /= 2
-	}
 	slots := 1
 	if o.Experts != 0 {
 		slots = o.T
 	}
-	s := o.shape(t, w, integer, rows, outputs*slots)
+	least := products[0].W.N
+	for _, p := range products {
+		least = min(least, p.W.N)
+	}
+	s := o.shape(t, w, integer, rows, o.outputs(products)*slots)
 	s.Rows = min(s.Rows, least)
 	direct := s.Direct && source == "MATVEC_ACTS"
 	flag := func(on bool) int {
@@ -203,9 +218,9 @@ func (o *Matvec) call(t Target, products []Product, integer bool, from, rows int
 		return 0
 	}
 	defines := fmt.Sprintf("%s MATVEC_T=%d MATVEC_ROWS=%d MATVEC_LANES=%d MATVEC_WAVES=%d MATVEC_SPLIT=%d MATVEC_STEPS=%d MATVEC_RESIDENT=%d"+
-		" MATVEC_K=%d MATVEC_PIPE=%d MATVEC_AHEAD=%d MATVEC_DIRECT=%d MATVEC_INT=%d MATVEC_SOURCE=%s MATVEC_MATRICES=%d MATVEC_GATED=%d MATVEC_QUANTIZE=%d MATVEC_EXPERTS=%d MATVEC_GROUP=%d MATVEC_THIN=%d ACTIVATION=%d",
+		" MATVEC_K=%d MATVEC_PIPE=%d MATVEC_AHEAD=%d MATVEC_DIRECT=%d MATVEC_INT=%d MATVEC_EXACT_NORM=%d MATVEC_SOURCE=%s MATVEC_MATRICES=%d MATVEC_GATED=%d MATVEC_QUANTIZE=%d MATVEC_EXPERTS=%d MATVEC_GROUP=%d MATVEC_THIN=%d %s",
 		w.Format.defines, rows, s.Rows, s.Lanes, s.Waves, s.Split, s.Steps, s.Blocks,
-		w.K, flag(s.Pipe), min(s.Ahead, w.K/w.Format.unit), flag(direct), flag(integer), source, len(products), flag(o.Gated), flag(o.Rounded.Data != 0), flag(o.Experts != 0), group(w.Format.fine), flag(corrected(products)), o.Act)
+		w.K, flag(s.Pipe), min(s.Ahead, w.K/w.Format.unit), flag(direct), flag(integer), flag(o.ExactNorm), source, len(products), flag(o.Gated), flag(o.Rounded.Data != 0), flag(o.Experts != 0), group(w.Format.fine), flag(corrected(products)), activation(o.Act, o.Gating))
 	symbol := "nstf_matvec_" + w.Format.Name() + "_f32"
 	lds := 0
 	if integer {
@@ -230,6 +245,25 @@ func (o *Matvec) call(t Target, products []Product, integer bool, from, rows int
 		Grid: [3]uint32{uint32(grid), uint32(slots), 1}, Block: [3]uint32{uint32(s.Waves * t.Wave), 1, 1}, Early: true,
 		Args: o.args(products, x, from),
 	}
+}
+
+// outputs counts the outputs of a row that a launch's tiles cover.
+func (o *Matvec) outputs(products []Product) (n int) {
+	for _, p := range products {
+		n += p.W.N
+	}
+	if o.Gated {
+		n /= 2
+	}
+	return n
+}
+
+// usual is the shape of a launch of all products, which are of one format, where
+// nothing else is asked for.
+func (o *Matvec) usual(t Target) MatvecShape {
+	plain, w := *o, &o.Products[0].W
+	plain.Shape = nil
+	return plain.shape(t, w, !o.Exact && w.Format.integer, rowsAtOnce(o.T), plain.outputs(o.Products))
 }
 
 // corrected reports whether any of the products is.

@@ -1,5 +1,5 @@
 // Products of weights with up to 8 rows of activations, weights decoded in
-// registers.
+// registers; more rows are several launches.
 //
 //	for t, n: y[t][n] = sum over k of W[n][k] * x[t][k]  (+ bias[n] + residual[t][n])
 //	MATVEC_GATED:  y[t][n] = act(W0[n] x[t]) * (W1[n] x[t])
@@ -24,7 +24,8 @@
 // Phases: the first rows are asked for; x is brought to LDS; barrier; every lane
 // loads MATVEC_STEPS * MATVEC_ROWS units at once and multiplies them; sums over
 // lanes, then over waves.
-// Deterministic: every sum in one fixed order.
+// Deterministic: every sum in one fixed order, which MATVEC_LANES, MATVEC_SPLIT and K
+// decide, and not MATVEC_T.
 // Bound: the bytes of W. Per weight of q4_k, T = 1: 1.3 instructions.
 // Tolerance: integer sums are exact; otherwise that of a float32 sum.
 #include "SCHEME.hip"

@@ -8,38 +8,18 @@
 NSTF_DEVICE void copy_rows(u8 *to, const u8 *from) {
 	const int bytes = MATVEC_T * MATVEC_ROW, most = 8;
 	for (int start = 0; start < MATVEC_PIECES(bytes); start += most) {
-		uint4 v[most];
+		Words4 v[most];
 #pragma unroll
 		for (int i = 0; i < most; i++) {
 			const int at = (start + i) * MATVEC_THREADS + threadIdx.x;
-			if (start + i < MATVEC_PIECES(bytes) && at < bytes / 16) v[i] = ((const uint4 *)from)[at];
+			if (start + i < MATVEC_PIECES(bytes) && at < bytes / 16) v[i] = ((const Words4 *)from)[at];
 		}
 #pragma unroll
 		for (int i = 0; i < most; i++) {
 			const int at = (start + i) * MATVEC_THREADS + threadIdx.x;
-			if (start + i < MATVEC_PIECES(bytes) && at < bytes / 16) ((uint4 *)to)[at] = v[i];
+			if (start + i < MATVEC_PIECES(bytes) && at < bytes / 16) ((Words4 *)to)[at] = v[i];
 		}
 	}
-}
-#endif
-
-#if MATVEC_SOURCE == MATVEC_NORM
-#if MATVEC_INT
-typedef f32 square; // what squares are added in
-#else
-typedef f64 square;
-#endif
-
-// 1 / sqrt(mean + eps) from each thread's sum of squares.
-NSTF_DEVICE f32 rms_factor(square sum, f32 eps) {
-	__shared__ square sums[MATVEC_WAVES];
-	sum = wave_sum<NSTF_WAVE>(sum);
-	__syncthreads(); // those of the row before have been read
-	if (threadIdx.x % NSTF_WAVE == 0) sums[threadIdx.x / NSTF_WAVE] = sum;
-	__syncthreads();
-	sum = sums[0];
-	for (int i = 1; i < MATVEC_WAVES; i++) sum += sums[i];
-	return (f32)(1 / sqrt(sum / MATVEC_K + (square)eps));
 }
 #endif
 
@@ -78,12 +58,21 @@ NSTF_DEVICE void bring_rows(u8 *to, const float4 *x, const float4 *weight, f32 e
 #pragma unroll
 		for (int j = 0; j < MATVEC_HELD; j++) v[j] = quad_of(x, j);
 #if MATVEC_SOURCE == MATVEC_NORM
-		square sum = 0;
-		auto add = [&](float4 q) { sum += (square)q.x * q.x + (square)q.y * q.y + (square)q.z * q.z + (square)q.w * q.w; };
+#if MATVEC_EXACT_NORM
+		typedef f64 square;
+		auto squares = [](float4 q) { return run_squares((f64)q.x, (f64)q.y, (f64)q.z, (f64)q.w); };
+#else
+		typedef f32 square;
+		auto squares = [](float4 q) { return run_squares(q); };
+#endif
+		__shared__ square parts[MATVEC_COUNT * MATVEC_WAVES];
+		if (t > 0) __syncthreads(); // those of the row before have been read
 #pragma unroll
-		for (int j = 0; j < MATVEC_HELD; j++) add(v[j]);
-		for (int j = MATVEC_HELD; j < MATVEC_COUNT; j++) add(quad_of(x, j));
-		const f32 r = rms_factor(sum, eps);
+		for (int j = 0; j < MATVEC_HELD; j++) keep_runs<MATVEC_WAVES>(squares(v[j]), j, parts);
+		for (int j = MATVEC_HELD; j < MATVEC_COUNT; j++) keep_runs<MATVEC_WAVES>(squares(quad_of(x, j)), j, parts);
+		__syncthreads();
+		const square mean = sum_runs<MATVEC_COUNT * MATVEC_WAVES>(parts) / MATVEC_K;
+		const f32 r = (f32)(1 / sqrt(mean + (square)eps));
 		auto scaled = [&](float4 q, float4 w) { return make_float4(q.x * r * w.x, q.y * r * w.y, q.z * r * w.z, q.w * r * w.w); };
 #pragma unroll
 		for (int j = 0; j < MATVEC_HELD; j++) put_quad(to, j, scaled(v[j], w[j]));

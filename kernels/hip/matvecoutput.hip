@@ -44,7 +44,7 @@ NSTF_DEVICE void write(const Output &out, const Sums (&sums)[MATVEC_VIEWS], int 
 			for (int r = 0; r < MATVEC_ROWS; r++) {
 				if (lane != (t * MATVEC_ROWS + r) % MATVEC_LANES) continue;
 #if MATVEC_GATED
-				f32 v = activated(sums[0][t][r]) * sums[1][t][r];
+				f32 v = gated(sums[0][t][r], sums[1][t][r]);
 #else
 				f32 v = sums[0][t][r];
 #endif

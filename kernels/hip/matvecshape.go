@@ -2,7 +2,8 @@ package hip
 
 // shape chooses how a launch divides its work: outputs rows of W in all. The
 // choice for CUDA is what was fastest on an H200 (docs/perf/gpu.md); elsewhere
-// it is what registers allow.
+// it is what registers allow. Lanes and Split, which decide in what order a row's
+// products are added, do not depend on the rows of activations.
 func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) MatvecShape {
 	if o.Shape != nil {
 		return *o.Shape
@@ -24,10 +25,7 @@ func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) Mat
 			s.Rows = 2
 		}
 	}
-	// Enough waves to fill the machine come before rows that share activations.
-	for s.Rows > 1 && outputs*s.Lanes < 16*t.Units*t.Wave*s.Rows {
-		s.Rows /= 2
-	}
+	s.fill(t, outputs)
 	if s.Blocks == 2 { // registers for 32 words of weights on their way
 		s.Steps = max(4/(s.Rows*o.views()), 1)
 	}
@@ -39,7 +37,7 @@ func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) Mat
 			s.Rows = 1
 		}
 	}
-	if !integer && o.Experts == 0 && o.Rounded.Data == 0 { // few outputs: waves share rows
+	if !integer && o.Experts == 0 && !o.Gated { // few outputs: waves share rows
 		if t.API == CUDA && outputs*s.Lanes < 64*t.Units {
 			s.Waves = 16
 		}
@@ -47,11 +45,31 @@ func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) Mat
 			s.Split *= 2
 		}
 	}
+	if o.apart {
+		s.Lanes = w.wholeLanes(t, outputs)
+	}
 	s.Steps = min(s.Steps, ceil(units, s.Lanes*s.Split))
 	if o.Rounded.Data != 0 {
 		s.wholeTiles(t, w.N)
 	}
 	return s
+}
+
+// fill has enough waves fill the machine, which comes before rows that share
+// activations.
+func (s *MatvecShape) fill(t Target, outputs int) {
+	for s.Rows > 1 && outputs*s.Lanes < 16*t.Units*t.Wave*s.Rows {
+		s.Rows /= 2
+	}
+}
+
+// wholeLanes is how many lanes share a row where a launch with one row of activations
+// rounds its outputs.
+func (w *Weight) wholeLanes(t Target, outputs int) int {
+	s := MatvecShape{Rows: 2, Lanes: w.lanes(t), Waves: 256 / t.Wave, Split: 1}
+	s.fill(t, outputs)
+	s.wholeTiles(t, w.N)
+	return s.Lanes
 }
 
 // lanes is how many of a wave's lanes share a row of a matrix: as many as there

@@ -31,7 +31,7 @@ type Branch struct {
 // Norm adds up to two branches to the hidden state X[T][D], in place, and
 // writes what Next makes of the sum:
 //
-//	a = post(A); b = post(B); X += a + b; Out = next(X)
+//	a = post(A); b = post(B); X = (X + a + b) * Scale; Out = next(X)
 //
 // Any of A, B and Next may be missing, B without A excepted. All
 // normalisations are of one kind.
@@ -41,6 +41,12 @@ type Norm struct {
 	A, B Branch
 	Next Normal
 	Out  Address // f32[T][D]; may be X
+	// Scale is a factor on the sum, f32[1]; 0: none. There is an A then.
+	Scale Address
+	// Few gives Out the bits that Matvec's Norm has, whose squares are added in float32,
+	// or in float64 where Exact is set. It has no meaning but for an RMSNorm that
+	// NormFits allows.
+	Few, Exact bool
 }
 
 // Calls returns the launch.
@@ -54,12 +60,19 @@ func (o *Norm) Calls(t Target) []Call {
 	if o.D%4 == 0 {
 		vec = 4
 	}
+	runs := 0
+	if o.Few && vec == 4 && o.Next.Weight != 0 && o.Next.Kind == RMSNorm {
+		runs = 1 + digit(o.Exact)
+	}
 	args := []Arg{I32(o.D), Ptr(o.X), Ptr(o.A.Rows)}
 	args = append(args, o.A.Post.args()...)
 	args = append(append(args, Ptr(o.B.Rows)), o.B.Post.args()...)
 	args = append(append(args, o.Next.args()...), Ptr(o.Out))
+	if o.Scale != 0 {
+		args = append(args, Ptr(o.Scale))
+	}
 	return []Call{{
-		Early: true, Unit: Unit{"norm.hip", fmt.Sprintf("NORM_VEC=%d NORM_STEPS=%d NORM_THREADS=%d NORM_KIND=%d", vec, ceil(o.D, vec*threads), threads, kind)},
+		Early: true, Unit: Unit{"norm.hip", fmt.Sprintf("NORM_VEC=%d NORM_STEPS=%d NORM_THREADS=%d NORM_KIND=%d NORM_RUNS=%d NORM_SCALE=%d", vec, ceil(o.D, vec*threads), threads, kind, runs, flag(o.Scale != 0))},
 		Symbol: "nstf_norm", Grid: [3]uint32{uint32(o.T), 1, 1}, Block: [3]uint32{uint32(threads), 1, 1}, Args: args,
 	}}
 }

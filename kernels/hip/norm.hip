@@ -1,13 +1,13 @@
 // Residual additions and normalisation of rows.
 //
-//	for t: a = post_a(A[t]); b = post_b(B[t]); X[t] += a + b; Out[t] = next(X[t])
+//	for t: a = post_a(A[t]); b = post_b(B[t]); X[t] = (X[t] + a + b) * scale; Out[t] = next(X[t])
 //	rms(x)   = x * float32(1 / sqrt(mean(x^2) + eps)) * weight
 //	layer(x) = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias
 //
 // X, A, B, Out f32[T][d], rows without gaps; weights and biases f32[d]. NORM_VEC
 // numbers lie together at a multiple of their size. A null A, B or next weight
 // leaves that part out; a null post weight adds the branch as it is. Out may be
-// X. NORM_KIND: 0 rms, 1 layer.
+// X. scale is *factor with NORM_SCALE 1, else 1. NORM_KIND: 0 rms, 1 layer.
 //
 // Grid: a row a block of NORM_THREADS threads, which have NORM_STEPS times
 // NORM_VEC numbers each; any wave size; LDS for a sum of each wave. A row is
@@ -15,8 +15,18 @@
 // for each normalisation's sums. Deterministic: sums in one fixed order.
 // Bound: 4 bytes read and written for each number of X and Out, 4 read for A, B.
 // Tolerance: means and sums are float64, as on the processor, and so is all of
-// layer(): rms differs from the processor's by the order of float64 sums.
+// layer(): rms differs from the processor's by the order of float64 sums. NORM_RUNS 1:
+// the last rms adds its squares as matvec.hip does, to the same bits (reduce.hip), in
+// float32; 2: in float64.
 #include "reduce.hip"
+
+#if NORM_SCALE
+#define NORM_FACTOR , const f32* factor
+#define NORM_TIMES * *factor
+#else
+#define NORM_FACTOR
+#define NORM_TIMES
+#endif
 
 // One thread's part of a row: runs of NORM_VEC numbers, NORM_THREADS runs apart.
 struct part {
@@ -61,6 +71,32 @@ template <int Square> NSTF_DEVICE f64 moment(const part& p, int d, f64 mean, f64
 	return block_sum<NORM_THREADS>(sum, lds);
 }
 
+#if NORM_RUNS
+// The last rms.
+NSTF_DEVICE void normalize_runs(part& p, int d, const f32* weight, f32 eps) {
+#if NORM_RUNS == 2
+	typedef f64 square;
+	auto squares = [](const f32 (&v)[NORM_VEC]) { return run_squares((f64)v[0], (f64)v[1], (f64)v[2], (f64)v[3]); };
+#else
+	typedef f32 square;
+	auto squares = [](const f32 (&v)[NORM_VEC]) { return run_squares(make_float4(v[0], v[1], v[2], v[3])); };
+#endif
+	const int waves = NORM_THREADS / NSTF_WAVE;
+	__shared__ square parts[NORM_STEPS * waves];
+#pragma unroll
+	for (int s = 0; s < NORM_STEPS; s++) keep_runs<waves>(squares(p.v[s]), s, parts); // zeros beyond the row
+	__syncthreads();
+	const square mean = sum_runs<NORM_STEPS * waves>(parts) / d;
+	const f32 r = (f32)(1 / sqrt(mean + (square)eps));
+	part w;
+	load(w, weight, d);
+#pragma unroll
+	for (int s = 0; s < NORM_STEPS; s++)
+#pragma unroll
+		for (int i = 0; i < NORM_VEC; i++) p.v[s][i] = p.v[s][i] * r * w.v[s][i];
+}
+#endif
+
 NSTF_DEVICE void normalize(part& p, int d, const f32* weight, const f32* bias, f32 eps, f64* lds) {
 	f64 mean = 0;
 	if (NORM_KIND == 1) mean = moment<0>(p, d, 0, lds) / d;
@@ -85,7 +121,7 @@ NSTF_DEVICE void normalize(part& p, int d, const f32* weight, const f32* bias, f
 
 NSTF_KERNEL void __launch_bounds__(NORM_THREADS)
 nstf_norm(int d, f32* x, const f32* a, const f32* a_weight, const f32* a_bias, f32 a_eps, const f32* b, const f32* b_weight,
-	const f32* b_bias, f32 b_eps, const f32* weight, const f32* bias, f32 eps, f32* out) {
+	const f32* b_bias, f32 b_eps, const f32* weight, const f32* bias, f32 eps, f32* out NORM_FACTOR) {
 	__shared__ f64 lds[NORM_THREADS / NSTF_WAVE];
 	begin_early();
 	const i64 row = (i64)blockIdx.x * d;
@@ -107,11 +143,15 @@ nstf_norm(int d, f32* x, const f32* a, const f32* a_weight, const f32* a_bias, f
 #pragma unroll
 		for (int s = 0; s < NORM_STEPS; s++)
 #pragma unroll
-			for (int i = 0; i < NORM_VEC; i++) h.v[s][i] += sum.v[s][i];
+			for (int i = 0; i < NORM_VEC; i++) h.v[s][i] = (h.v[s][i] + sum.v[s][i]) NORM_TIMES;
 		store(x + row, h, d);
 	}
 	if (weight) {
+#if NORM_RUNS
+		normalize_runs(h, d, weight, eps);
+#else
 		normalize(h, d, weight, bias, eps, lds);
+#endif
 		store(out + row, h, d);
 	}
 }

@@ -7,15 +7,29 @@ import "fmt"
 // stores keys and values in the cache at the rows' positions.
 type Rope struct {
 	Rows
-	Heads   int     // query heads; 0: keys and values only
-	Q       Address // f32[T][Heads][Dim], in place
-	K, V    Address // f32[T][KV.Heads][Dim]
-	Turn    Rotation
-	QNorm   Normal
-	KNorm   Normal
+	Heads int     // query heads; 0: keys and values only
+	Q     Address // f32[T][Heads][Dim], in place
+	K, V  Address // f32[T][KV.Heads][Dim]
+	Turn  Rotation
+	QNorm Normal
+	KNorm Normal
+	VNorm Normal
+	// Shared says that the rows' keys and values are in the cache already: queries
+	// alone are finished.
+	Shared bool
+	// Late norms follow the rotation, and a Temper multiplies queries at last. An
+	// [Attend] has no room for either: it takes rows that were finished before.
+	Late    bool
+	Temper  *Temper
 	KV      KV
 	QStride int // numbers from row to row of Q; 0: Heads*Dim
 	KStride int // of K and V; 0: KV.Heads*Dim
+}
+
+// A Temper is the factor 1 + Beta*ln(1 + floor((position+Offset)/Every)) on queries.
+type Temper struct {
+	Beta          float32
+	Every, Offset int
 }
 
 // A Rotation is a rotary embedding of the first 2*Pairs numbers of a head, by
@@ -55,23 +69,34 @@ func (o *Rope) turn() []Arg {
 		kStride = o.KV.Heads * o.KV.Dim
 	}
 	args := []Arg{I32(qStride), I32(kStride), Ptr(o.Turn.Cosine), Ptr(o.Turn.Sine)}
-	return append(append(args, o.QNorm.args()...), o.KNorm.args()...)
+	args = append(append(args, o.QNorm.args()...), o.KNorm.args()...)
+	if headNorm(&o.VNorm) != 0 {
+		args = append(args, o.VNorm.args()...)
+	}
+	return args
 }
 
 // defines are what heads.hip asks for.
 func (o *Rope) defines() string {
-	return fmt.Sprintf("%s ROPE_QNORM=%d ROPE_KNORM=%d", o.Turn.defines(), headNorm(&o.QNorm), headNorm(&o.KNorm))
+	return fmt.Sprintf("%s ROPE_QNORM=%d ROPE_KNORM=%d ROPE_VNORM=%d ROPE_SHARED=%d", o.Turn.defines(), headNorm(&o.QNorm), headNorm(&o.KNorm), headNorm(&o.VNorm), flag(o.Shared))
 }
 
 // Calls returns the launch.
 func (o *Rope) Calls(t Target) []Call {
 	args := []Arg{Ptr(o.Q), Ptr(o.K), Ptr(o.V), I32(o.Heads), I32(o.KV.Heads)}
 	args = append(args, o.turn()...)
+	if p := o.Temper; p != nil {
+		args = append(args, F32(p.Beta), I32(p.Every), I32(p.Offset))
+	}
 	args = append(append(args, o.KV.args()...), o.Rows.args()...)
+	heads := o.Heads
+	if !o.Shared {
+		heads += 2 * o.KV.Heads
+	}
 	return []Call{{
-		Early: true, Unit: Unit{"rope.hip", fmt.Sprintf("%s %s ROPE_WAVES=%d", o.KV.defines(), o.defines(), ropeWaves)},
+		Early: true, Unit: Unit{"rope.hip", fmt.Sprintf("%s %s ROPE_LATE=%d ROPE_TEMPER=%d ROPE_WAVES=%d", o.KV.defines(), o.defines(), flag(o.Late), flag(o.Temper != nil), ropeWaves)},
 		Symbol: "nstf_rope",
-		Grid:   [3]uint32{uint32(ceil(o.Heads+2*o.KV.Heads, ropeWaves)), uint32(o.T), 1},
+		Grid:   [3]uint32{uint32(ceil(heads, ropeWaves)), uint32(o.T), 1},
 		Block:  [3]uint32{uint32(ropeWaves * t.Wave), 1, 1}, Args: args,
 	}}
 }

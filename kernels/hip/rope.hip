@@ -1,14 +1,16 @@
 // Head norms, rotation, and keys and values into the cache.
 //
 //	for t, h: q[t][h] = turn(norm_q(q[t][h]))
-//	for t, h: keys[position[t]][h] = turn(norm_k(k[t][h])); values[...] = v[t][h]
+//	for t, h: keys[position[t]][h] = turn(norm_k(k[t][h])); values[...] = norm_v(v[t][h])
 //	turn(x)[a], turn(x)[b] = x[a]*cos - x[b]*sin, x[b]*cos + x[a]*sin
 //
 // for pairs (a, b) = (i, i + ROPE_PAIRS), or (2i, 2i+1) with ROPE_STYLE 1; what
 // lies behind 2*ROPE_PAIRS stays. q f32[T][heads][KV_D] in place, rows q_stride
 // apart; k, v f32[T][kv_heads][KV_D], rows k_stride apart; cosine, sine
-// f32[T][ROPE_PAIRS]. ROPE_QNORM, ROPE_KNORM: 0 none, 1 RMS, 2 Layer. With heads
-// = 0 queries are left alone. A row whose position is negative is left out.
+// f32[T][ROPE_PAIRS]; v may be k. ROPE_QNORM, ROPE_KNORM, ROPE_VNORM: 0 none, 1 RMS,
+// 2 Layer. With heads = 0 queries are left alone, with ROPE_SHARED 1 keys and values. A row whose position is negative is left out.
+// ROPE_LATE 1 rotates before the norms. With ROPE_TEMPER 1 queries are
+// multiplied by 1 + temper*ln(1 + floor((position + temper_offset) / temper_every)) at last.
 //
 // Grid: x over heads of q, then of k, then of v, ROPE_WAVES to a block, one to a
 // wave; y over rows. LDS: a head for each wave. No barriers between waves.
@@ -16,22 +18,57 @@
 // Tolerance: rotation and storing have the processor's bits; norms as norm.hip.
 #include "heads.hip"
 
+#if ROPE_TEMPER
+#define TEMPER_PARAMETERS , f32 temper, int temper_every, int temper_offset
+
+// The natural logarithm of a whole number from 1 on, within 1e-12: with v = m * 2^e and
+// z = (m - 1) / (m + 1), which is at most 1/3, log(m) = 2 (z + z^3/3 + z^5/5 ...).
+NSTF_DEVICE f64 log_whole(int v) {
+	int e = 0;
+	while (v >> (e + 1)) e++;
+	const f64 m = (f64)v / (f64)(1u << e), z = (m - 1.0) / (m + 1.0), square = z * z;
+	f64 series = 0;
+#pragma unroll
+	for (int i = 12; i >= 0; i--) series = fma(series, square, 1.0 / (2 * i + 1));
+	return (f64)e * 0.6931471805599453 + 2.0 * z * series;
+}
+
+NSTF_DEVICE void scale_head(head_pairs& x, f32 factor) {
+#pragma unroll
+	for (int r = 0; r < PAIR_ROUNDS; r++) {
+		x.a[r] *= factor;
+		x.b[r] *= factor;
+	}
+}
+#else
+#define TEMPER_PARAMETERS
+#endif
+
+// Normalises and rotates a head, or the other way round.
+template <int Kind> NSTF_DEVICE void finish(head_pairs& x, const f32* weight, const f32* bias, f32 eps, const f32* cosine, const f32* sine) {
+	if (!ROPE_LATE) head_norm<Kind>(x, weight, bias, eps);
+	turn(x, cosine, sine);
+	if (ROPE_LATE) head_norm<Kind>(x, weight, bias, eps);
+}
+
 NSTF_KERNEL void __launch_bounds__(ROPE_WAVES* NSTF_WAVE)
 nstf_rope(f32* q, const f32* k, const f32* v, int heads, int kv_heads, int q_stride, int k_stride, const f32* cosine, const f32* sine,
-	const f32* q_weight, const f32* q_bias, f32 q_eps, const f32* k_weight, const f32* k_bias, f32 k_eps, KV_PARAMETERS, ROWS_PARAMETERS) {
+	const f32* q_weight, const f32* q_bias, f32 q_eps, const f32* k_weight, const f32* k_bias, f32 k_eps VNORM_PARAMETERS TEMPER_PARAMETERS, KV_PARAMETERS, ROWS_PARAMETERS) {
 	__shared__ f32 lds[ROPE_WAVES][KV_D];
 	begin_early();
 	const int row = blockIdx.y, wave = threadIdx.x / NSTF_WAVE, position = positions[row];
 	int h = blockIdx.x * ROPE_WAVES + wave;
-	if (position < 0 || h >= heads + 2 * kv_heads) return;
+	if (position < 0 || h >= heads + (ROPE_SHARED ? 0 : 2 * kv_heads)) return;
 	cosine += (i64)row * ROPE_PAIRS;
 	sine += (i64)row * ROPE_PAIRS;
 	head_pairs x;
 	if (h < heads) {
 		q += (i64)row * q_stride + h * KV_D;
 		load_head(x, q);
-		head_norm<ROPE_QNORM>(x, q_weight, q_bias, q_eps);
-		turn(x, cosine, sine);
+		finish<ROPE_QNORM>(x, q_weight, q_bias, q_eps, cosine, sine);
+#if ROPE_TEMPER
+		scale_head(x, (f32)(1.0 + (f64)temper * log_whole(1 + (position + temper_offset) / temper_every)));
+#endif
 		store_head(q, x);
 		return;
 	}
@@ -40,9 +77,11 @@ nstf_rope(f32* q, const f32* k, const f32* v, int heads, int kv_heads, int q_str
 	h = key ? h : h - kv_heads;
 	load_head(x, (key ? k : v) + (i64)row * k_stride + h * KV_D);
 	if (key) {
-		head_norm<ROPE_KNORM>(x, k_weight, k_bias, k_eps);
-		turn(x, cosine, sine);
+		finish<ROPE_KNORM>(x, k_weight, k_bias, k_eps, cosine, sine);
 	}
+#if ROPE_VNORM
+	if (!key) head_norm<ROPE_VNORM>(x, v_weight, v_bias, v_eps);
+#endif
 	store_head(lds[wave], x);
 	wave_sync();
 	const kv_cache cache = KV_CACHE;

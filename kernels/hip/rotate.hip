@@ -60,7 +60,7 @@ NSTF_KERNEL void __launch_bounds__(256) nstf_rotate(
 	take(up);
 	output_side(v, safe, row, signs, up_out, up_bias);
 #pragma unroll
-	for (int i = 0; i < 4; i++) v[i] = activated(gate[i]) * v[i];
+	for (int i = 0; i < 4; i++) v[i] = gated(gate[i], v[i]);
 #endif
 	if (residual && inside) {
 		const float4 q = *(const float4 *)(residual + at);

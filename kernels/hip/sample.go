@@ -16,20 +16,24 @@ import (
 // left alone.
 type Sample struct {
 	Rows
-	Vocab  int     // under 2^20
+	Vocab  int     // under MostVocab
 	Logits Address // f32[T][Vocab]
 	Token  Address // i32[T]: the result
 	// Greedy says that every row takes its most probable token, the lowest id
 	// among equals, without penalty: then nothing below is read.
 	Greedy bool
-	// Options holds a SampleOptions for each sequence, Random the state of its
-	// random numbers as u64 [sequences][2], high and low: that of math/rand/v2's
-	// PCG. A row that draws advances it once.
-	Options, Random Address
+	// Options holds a SampleOptions for each sequence, Seeds the key of its random
+	// numbers, u64 [sequences]: a row's is runtime/sample's Random of the key and
+	// the position behind the row's own.
+	Options, Seeds Address
 	// History holds the tokens i32[sequences][Stride] of each sequence by
 	// position; those up to the row's own count for the penalty.
 	History Address
 	Stride  int
+	// Masks, where given, holds MaskWords of u32 for each sequence: whether it has a mask,
+	// then a bit for each token that may be picked, token i being bit i%32 of word 1+i/32.
+	// Other logits are made NaN.
+	Masks Address
 	// Scratch is ScratchBytes of memory whose first CounterBytes were zero before
 	// its first use, as for [Attend].
 	Scratch Address
@@ -41,6 +45,10 @@ type SampleOptions struct {
 	RepetitionPenalty       float64
 	TopK, RepetitionWindow  int
 }
+
+// MostVocab is beyond what Sample tells apart: an id has 20 bits of its keys, and an
+// LDS sum for each 2048 logits.
+const MostVocab = 1 << 20
 
 // SampleOptionsBytes is the size of an encoded SampleOptions.
 const SampleOptionsBytes = 40
@@ -58,16 +66,17 @@ func (s SampleOptions) Append(b []byte) []byte {
 // Advance turns the tokens that were picked into the next step's input: for
 // every row whose position is not negative
 //
-//	Output[(*Steps % Ring)*T + t] = Next[t] = Token[t]
+//	Output[(*Steps % Ring)*Outputs + Owner[t]] = Next[t] = Token[t]
 //	History[Owner[t]][++Position[t]] = Token[t]
 //
-// and -1 in Output for the others; then *Steps grows by one.
+// then *Steps grows by one.
 type Advance struct {
 	Rows
 	Token, Next Address // i32[T]; they may be one
 	History     Address // i32[sequences][Stride]; 0: none
 	Stride      int
-	Output      Address // i32[Ring][T]; 0: none
+	Output      Address // i32[Ring][Outputs]; 0: none
+	Outputs     int     // sequences
 	Steps       Address // i32[1]
 	Ring        int
 }
@@ -76,7 +85,26 @@ type Advance struct {
 func (o *Advance) Calls(Target) []Call {
 	return []Call{{
 		Early: true, Unit: Unit{File: "advance.hip"}, Symbol: "nstf_advance", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1},
-		Args: []Arg{I32(o.T), Ptr(o.Position), Ptr(o.Owner), Ptr(o.Token), Ptr(o.Next), Ptr(o.History), I32(o.Stride), Ptr(o.Output), Ptr(o.Steps), I32(o.Ring)},
+		Args: []Arg{I32(o.T), Ptr(o.Position), Ptr(o.Owner), Ptr(o.Token), Ptr(o.Next), Ptr(o.History), I32(o.Stride), Ptr(o.Output), I32(o.Outputs), Ptr(o.Steps), I32(o.Ring)},
+	}}
+}
+
+// Resume takes the tokens of rows that have none, which are negative, from where
+// [Advance] has put them:
+//
+//	Token[t] = History[Owner[t]][Position[t]]
+type Resume struct {
+	Rows
+	Token   Address // i32[T]
+	History Address // i32[sequences][Stride]
+	Stride  int
+}
+
+// Calls returns the launch.
+func (o *Resume) Calls(Target) []Call {
+	return []Call{{
+		Early: true, Unit: Unit{File: "advance.hip"}, Symbol: "nstf_resume", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1},
+		Args: []Arg{I32(o.T), Ptr(o.Position), Ptr(o.Owner), Ptr(o.Token), Ptr(o.History), I32(o.Stride)},
 	}}
 }
 
@@ -86,6 +114,9 @@ const (
 	sampleSlice   = 2048 // logits of a block
 	sampleBins    = 512  // of the histogram of weights
 )
+
+// MaskWords is how many words the mask of a sequence takes.
+func MaskWords(vocab int) int { return 1 + ceil(vocab, 32) }
 
 func (o *Sample) slices() int { return ceil(o.Vocab, sampleSlice) }
 
@@ -114,15 +145,19 @@ func (o *Sample) Calls(Target) []Call {
 	if o.Greedy {
 		options = 0
 	}
+	var calls []Call
+	if o.Masks != 0 {
+		calls = append(calls, slice("nstf_sample_mask", with(Ptr(o.Masks))...))
+	}
 	top := slice("nstf_sample_top", with(Ptr(options), Ptr(o.Token), Ptr(o.Scratch), space)...)
 	if o.Greedy {
-		return []Call{top}
+		return append(calls, top)
 	}
-	return []Call{
+	return append(calls,
 		whole("nstf_sample_penalize", sampleThreads, uint32(4*ceil(o.Vocab, 32)), with(Ptr(options), Ptr(o.History), I32(o.Stride))...),
 		top,
 		slice("nstf_sample_weigh", with(Ptr(options), Ptr(o.Scratch), space)...),
 		slice("nstf_sample_gather", with(Ptr(options), Ptr(o.Scratch), space)...),
-		slice("nstf_sample_pick", with(Ptr(o.Random), Ptr(o.Token), Ptr(o.Scratch), space)...),
-	}
+		slice("nstf_sample_pick", with(Ptr(o.Seeds), Ptr(o.Token), Ptr(o.Scratch), space)...),
+	)
 }

@@ -11,6 +11,9 @@
 // lists may be gathered in any. Among equal logits the lower id is the more
 // probable; key orders both: the logit's bits made to rise with it, then ~id.
 //
+// mask, where there is one, before all of that: a logit whose bit is not set becomes a
+// NaN, which no choice takes.
+//
 // Launches, each over slices of SLICE logits (x) and rows (y), the block that
 // counts last finishing what concerns the whole row:
 //	penalize  a block a row; LDS: a bit for each token
@@ -24,8 +27,9 @@
 //	          slice and the token that it falls on
 //
 // Deterministic. Bound: latency, and reading the logits twice from the cache.
-// Source of the random numbers: PCG-DXSM as in math/rand/v2 (O'Neill, "PCG: A
-// Family of Simple Fast Space-Efficient Statistically Good Algorithms", 2014).
+// Source of the random numbers: Philox4x32-10 (Salmon et al., "Parallel random
+// numbers: as easy as 1, 2, 3", SC 2011), the key being the sequence's seed and the
+// counter the position of the token that is picked.
 #include "functions.hip"
 #include "reduce.hip"
 
@@ -134,6 +138,23 @@ nstf_sample_penalize(f32* logits, int vocab, const i32* position, const i32* own
 	}
 }
 
+// masks u32[sequences][1 + (vocab+31)/32]: whether the sequence has one, then a bit for
+// each token, token i being bit i%32 of word i/32.
+NSTF_KERNEL void __launch_bounds__(SLICE_THREADS)
+nstf_sample_mask(f32* logits, int vocab, const i32* position, const i32* owner, const u32* masks) {
+	begin_early();
+	const int row = blockIdx.y;
+	if (position[row] < 0) return;
+	masks += (i64)owner[row] * (1 + (vocab + 31) / 32);
+	if (masks[0] == 0) return;
+	logits += (i64)row * vocab;
+#pragma unroll
+	for (int j = 0; j < SLICE_EACH; j++) {
+		const int i = blockIdx.x * SLICE + j * SLICE_THREADS + (int)threadIdx.x;
+		if (i < vocab && !(masks[1 + i / 32] >> (i % 32) & 1)) logits[i] = NSTF_NAN;
+	}
+}
+
 // Whether (v, i) is more probable than (w, j).
 NSTF_DEVICE bool before(f32 v, int i, f32 w, int j) { return v > w || (v == w && i < j); }
 
@@ -198,21 +219,21 @@ NSTF_DEVICE u64 weight_of(f32 v, f32 top, f64 inverse, int& bin) {
 	return (u64)rint(exp_f64(x) * WEIGHT_ONE);
 }
 
-// The next number of a sequence's generator, of which the 53 upper bits count.
-NSTF_DEVICE u64 next_random(u64* state) {
-	const u64 multiply_high = 2549297995355413924ull, multiply_low = 4865540595714422341ull;
-	const u64 add_high = 6364136223846793005ull, add_low = 1442695040888963407ull;
-	const u64 high = state[0], low = state[1];
-	u64 h = __umul64hi(low, multiply_low) + high * multiply_low + low * multiply_high;
-	u64 l = low * multiply_low;
-	h += add_high + (l + add_low < l);
-	l += add_low;
-	state[0] = h, state[1] = l;
-	h ^= h >> 32;
-	h *= 0xda942042e4dd58b5ull;
-	h ^= h >> 48;
-	h *= l | 1;
-	return h & ~2047ull;
+// runtime/sample's Random: the first two words of Philox4x32-10, of which 53 bits
+// count.
+NSTF_DEVICE u64 random_of(u64 key, u64 counter) {
+	u32 x0 = (u32)counter, x1 = (u32)(counter >> 32), x2 = 0, x3 = 0, k0 = (u32)key, k1 = (u32)(key >> 32);
+#pragma unroll
+	for (int i = 0; i < 10; i++) {
+		const u64 a = (u64)0xd2511f53u * x0, b = (u64)0xcd9e8d57u * x2;
+		x0 = (u32)(b >> 32) ^ x1 ^ k0;
+		x1 = (u32)b;
+		x2 = (u32)(a >> 32) ^ x3 ^ k1;
+		x3 = (u32)a;
+		k0 += 0x9e3779b9u;
+		k1 += 0xbb67ae85u;
+	}
+	return ((u64)x0 << 32 | x1) & ~2047ull;
 }
 
 // The sum over the block's threads up to and with this one.
@@ -415,7 +436,7 @@ nstf_sample_gather(const f32* logits, int vocab, const i32* position, const i32*
 }
 
 NSTF_KERNEL void __launch_bounds__(SLICE_THREADS)
-nstf_sample_pick(const f32* logits, int vocab, const i32* position, const i32* owner, u64* random, i32* token, u32* counters, u8* scratch) {
+nstf_sample_pick(const f32* logits, int vocab, const i32* position, const i32* owner, const u64* seeds, i32* token, u32* counters, u8* scratch) {
 	__shared__ u64 lds[SLICE_WAVES], sums[2 * SLICE_THREADS];
 	__shared__ i32 found;
 	begin_early();
@@ -438,7 +459,7 @@ nstf_sample_pick(const f32* logits, int vocab, const i32* position, const i32* o
 	for (int i = threadIdx.x; i < 2 * SLICE_THREADS; i += SLICE_THREADS) sums[i] = i < slices ? s.slices[i].weight : 0;
 	__syncthreads();
 	accumulate(sums, lds);
-	if (threadIdx.x == 0) lds[0] = __umul64hi(next_random(random + 2 * owner[row]), sums[slices - 1]);
+	if (threadIdx.x == 0) lds[0] = __umul64hi(random_of(seeds[owner[row]], (u64)position[row] + 1), sums[slices - 1]);
 	__syncthreads();
 	u64 share = lds[0];
 	const int slice = reaches(sums, slices, share + 1, &found);

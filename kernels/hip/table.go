@@ -42,17 +42,69 @@ func Kernels(t Target) []Kernel {
 	table.add("norm", small, (&Norm{T: 1, D: d, X: 1, A: Branch{Rows: 1}, Next: rms, Out: 1}).Calls(t))
 	table.add("angles", small, (&Angles{T: 1, Pairs: 64, Cosine: 1, Sine: 1, Position: 1, Owner: 1, Frequency: 1, Factor: 1}).Calls(t))
 	table.add("rope", small, rope.Calls(t))
+	own := *rope
+	own.QNorm, own.KNorm, own.VNorm, own.V = rms, rms, rms, own.K
+	table.add("rope/values", small, own.Calls(t))
+	late := *rope
+	late.QNorm, late.KNorm, late.Late, late.Temper = rms, rms, true, &Temper{Beta: 0.1, Every: 8192}
+	table.add("rope/late", small, late.Calls(t))
+	wider := kv
+	wider.Heads, wider.Dim = 1, 512
+	shared := &Rope{Rows: rows, KV: wider, Heads: 8, Q: 1, QNorm: rms, Shared: true, Turn: Rotation{Pairs: 256, Cosine: 1, Sine: 1}}
+	table.add("rope/shared", small, shared.Calls(t))
+	// Sums of 512 numbers are four times as many registers as of 128.
+	table.add("attend/f16/512 shared", Budget{224, 64 << 10}, (&Attend{Rows: rows, KV: wider, Heads: 8, Scale: 1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256, Turn: shared}).Calls(t))
+	table.add("attend/f16/512 T=512", Budget{256, 160 << 10}, (&Attend{Rows: prompt, KV: wider, Heads: 8, Scale: 1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256}).Calls(t))
+	table.add("attend/f16/values", wide, (&Attend{Rows: rows, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256, Turn: &own}).Calls(t))
+	latents := kv
+	latents.Heads, latents.Dim, latents.Value = 1, 576, 512
+	latent := &Latent{Rows: rows, Heads: 16, Nope: 128, Rope: 64, Q: 1, Plain: 1, Out: 1, Keys: 1, Norm: rms, Turn: Rotation{Pairs: 32, Interleaved: true, Cosine: 1, Sine: 1}, KV: latents}
+	table.add("latent", small, latent.Calls(t))
+	table.add("latent/join", small, (&LatentJoin{Latent: latent, Absorbed: 1}).Calls(t))
+	table.add("latent/heads", small, (&LatentHeads{Latent: latent, Chosen: 1, Slots: 1, First: 1}).Calls(t))
+	table.add("attend/f16/latents", Budget{224, 64 << 10}, (&Attend{Rows: rows, KV: latents, Heads: 16, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256}).Calls(t))
+	table.add("attend/f16/latents T=512", Budget{256, 180 << 10}, (&Attend{Rows: prompt, KV: latents, Heads: 16, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256}).Calls(t))
+	table.add("per layer", small, (&PerLayer{T: 1, Runs: 35, Width: 256, X: 1, Looked: 1, Norm: rms}).Calls(t))
+	table.add("inject", small, (&Inject{Act: cpu.GELUTanh, T: 1, Width: 256, Stride: 8960, Gate: 1, Inputs: 1}).Calls(t))
+	table.add("norm/scaled", small, (&Norm{T: 1, D: d, X: 1, A: Branch{Rows: 1, Post: rms}, Next: rms, Out: 1, Scale: 1}).Calls(t))
 	table.add("attend/f16/T=1", wide, (&Attend{Rows: rows, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256, Turn: rope}).Calls(t))
 	eighth := kv
 	eighth.Format = cpu.KVQ8
 	table.add("attend/q8/T=1", wide, (&Attend{Rows: rows, KV: eighth, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256}).Calls(t))
 	table.add("attend/f16/T=512", Budget{256, 64 << 10}, (&Attend{Rows: prompt, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256}).Calls(t))
+	table.add("attend/f16/sinks", wide, (&Attend{Rows: rows, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Sinks: 1, Scratch: 256, Turn: rope}).Calls(t))
+	table.add("attend/f16/sinks/T=512", Budget{256, 64 << 10}, (&Attend{Rows: prompt, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Sinks: 1, Scratch: 256}).Calls(t))
 	table.add("activate", small, (&Activate{Act: cpu.SiLU, N: inner, Gate: 1, Up: 1, Out: 1}).Calls(t))
+	table.add("activate/limited", small, (&Activate{Act: cpu.SiLU, Gating: limited(), N: inner, Gate: 1, Up: 1, Out: 1}).Calls(t))
+	delta := Delta{Rows: rows, Sequences: 1, Heads: 32, KeyHeads: 16, KeyDim: 128, ValueDim: 128, Kernel: 4, Eps: 1e-6, Conv: 1, Decay: 1, DTBias: 1, DecayLog: true,
+		Norm: rms, Mixed: 1, Beta: 1, Alpha: 1, Z: 1, Turned: 1, Out: 1, Gate: 1, Places: 1, Memory: 256, Apart: 4096, Few: true}
+	table.add("delta", wide, delta.Calls(t))
+	delta.Few, delta.Rows = false, prompt
+	table.add("delta/T=512", wide, delta.Calls(t))
+	space := Mamba{Rows: rows, Sequences: 1, Heads: 128, Groups: 1, Dim: 64, State: 128, Kernel: 4, Most: 1, Conv: 1, Bias: 1, Decay: 1, DTBias: 1, DecayLog: true, Skip: 1,
+		Norm: rms, Mixed: 1, DT: 1, Z: 1, Turned: 1, Gate: 1, Places: 1, Memory: 256, Apart: 4096}
+	table.add("mamba", wide, space.Calls(t))
+	short := ShortConv{Rows: rows, Sequences: 1, Channels: d, Kernel: 3, Conv: 1, In: 1, Out: 1, Places: 1, Memory: 256, Apart: 4096, Few: true}
+	table.add("shortconv", small, short.Calls(t))
+	short.Few, short.Rows = false, prompt
+	table.add("shortconv/T=512", small, short.Calls(t))
+	table.add("activate/opens", small, (&Activate{Opens: true, N: inner, Gate: 1, Up: 1, Out: 1}).Calls(t))
 	table.add("softcap", small, (&SoftCap{N: 256000, X: 1, Limit: 30}).Calls(t))
 	table.add("route", small, (&Route{T: 1, Experts: 64, TopK: 8, Logits: 1, Chosen: 1, Share: 1, Slots: 1, First: 1}).Calls(t))
+	table.add("route/general", small, (&Route{T: 1, Experts: 256, TopK: 8, Logits: 1, Chosen: 1, Share: 1, Normalize: true, Score: ScoreSigmoid, Bias: 1,
+		Groups: 8, TopGroups: 4, GroupBest: 2, Epsilon: 1e-20, Scale: 2.5}).Calls(t))
+	table.add("combine/shared", small, (&Combine{T: 1, D: d, TopK: 8, Parts: 1, Chosen: 1, Share: 1, Out: 1, Shared: 1, Gate: 1}).Calls(t))
 	table.add("combine", small, (&Combine{T: 1, D: d, TopK: 8, Parts: 1, Chosen: 1, Share: 1, Out: 1}).Calls(t))
-	table.add("sample", wide, (&Sample{Rows: rows, Vocab: 128256, Logits: 1, Token: 1, Options: 1, Random: 1, History: 1, Stride: 8192, Scratch: 256}).Calls(t))
+	gram := Budget{168, 8 << 10}
+	if t.Wave == 64 { // two waves of a SIMD of CDNA have 256 each, and a lane's 64 sums keep one busy
+		gram.Registers = 256
+	}
+	table.add("gram", gram, (&Gram{T: 2048, K: d, X: 16, Sums: 16, Top: 16, Odd: 16, Tile: 64}).Calls(t))
+	table.add("gram/128", gram, (&Gram{T: 2048, K: inner, X: 16, Sums: 16, Top: 16, Odd: 16, Tile: 128}).Calls(t))
+	table.add("gram/experts", gram, (&Gram{T: 2048, K: d, X: 16, Sums: 16, Top: 16, Odd: 16, Tile: 64, First: 16, Slots: 16, Stack: 8, Share: 2, Counts: 16}).Calls(t))
+	table.add("sample", wide, (&Sample{Rows: rows, Vocab: 128256, Logits: 1, Token: 1, Options: 1, Seeds: 1, History: 1, Stride: 8192, Scratch: 256}).Calls(t))
 	table.add("advance", small, (&Advance{Rows: rows, Token: 1, Next: 1, History: 1, Stride: 8192, Output: 1, Steps: 1, Ring: 64}).Calls(t))
+	table.add("resume", small, (&Resume{Rows: rows, Token: 1, History: 1, Stride: 8192}).Calls(t))
 	table.add("quantize", small, (&Quantize{X: 1, Acts: Acts{Data: 16, T: 1, K: d}}).Calls(t))
 	table.add("quantize/16", small, (&Quantize{X: 1, Acts: Acts{Data: 16, T: 1, K: d, Fine: true}}).Calls(t))
 	for _, s := range scheme.Table() {
@@ -78,6 +130,9 @@ func (k *kernelTable) add(name string, b Budget, calls []Call) {
 		k.list = append(k.list, Kernel{Name: n, Call: c, Budget: b})
 	}
 }
+
+// limited is gpt-oss' gate.
+func limited() cpu.Gating { return cpu.Gating{Alpha: 1.702, Limit: 7, Offset: 1} }
 
 // usualParams are parameters of the schemes that have some.
 func usualParams(s *scheme.Scheme) map[string]int64 {
@@ -123,6 +178,9 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 	}
 	k.add("embed/"+s.Name, embed, (&Embed{T: 1, Table: w, Token: 1, Scale: 1, Y: 1}).Calls(k.t))
 	k.add("matmul/"+s.Name+"/T=512", Budget{512, k.t.LDS}, (&Matmul{T: 512, X: 1, Scratch: 256, Products: []Product{{W: w, Y: 1}}}).Calls(k.t))
+	if s.Name == "q4_k" {
+		k.add("matmul/q4_k/T=512 gated limited", Budget{512, k.t.LDS}, (&Matmul{T: 512, X: 1, Scratch: 256, Gated: true, Act: cpu.SiLU, Gating: limited(), Products: []Product{{W: w, Y: 1}, {W: w}}}).Calls(k.t))
+	}
 	if f.BlockBytes() > 0 && s.Name == "q4_k" {
 		k.add("arrange", Budget{64, 32 << 10}, (&Arrange{Format: f, Rows: inner, K: d, Count: 1024, From: 1, Table: 16, To: 256}).Calls(k.t))
 	}
@@ -147,6 +205,8 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 	k.product("matvec/"+s.Name+"/norm", b, s, params, normed(1, Matvec{Products: []Product{{W: q, Y: 1}, {W: kv, Y: 1}, {W: kv, Y: 1}}}))
 	k.product("matvec/"+s.Name+"/gated", b, s, params, normed(1, Matvec{Gated: true, Act: cpu.SiLU,
 		Rounded: Acts{Data: 16, T: 1, K: inner}, Products: []Product{{W: w}, {W: w}}}))
+	k.product("matvec/"+s.Name+"/gated limited", b, s, params, normed(1, Matvec{Gated: true, Act: cpu.SiLU, Gating: limited(),
+		Rounded: Acts{Data: 16, T: 1, K: inner}, Products: []Product{{W: w}, {W: w}}}))
 	k.product("matvec/"+s.Name+"/experts", b, s, params, &Matvec{T: 8, X: 1, Fine: Acts{Data: 16, T: 1, K: d}, Experts: 1, Stack: 64, Share: 8, Gated: true, Act: cpu.SiLU,
 		Rounded: Acts{Data: 16, T: 8, K: inner}, Products: []Product{{W: w}, {W: w}}})
 	for _, rows := range []int{2, 4, 8} { // several sequences at once
@@ -158,7 +218,7 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 		}
 		k.product(fmt.Sprintf("matvec/%s/norm T=%d", s.Name, rows), b, s, params, normed(rows, Matvec{Products: []Product{{W: q, Y: 1}, {W: kv, Y: 1}, {W: kv, Y: 1}}}))
 		k.product(fmt.Sprintf("matvec/%s/gated T=%d", s.Name, rows), b, s, params, &Matvec{T: rows, X: 1, Acts: Acts{Data: 16, T: rows, K: d}, Fine: Acts{Data: 16, T: rows, K: d}, Gated: true, Act: cpu.SiLU,
-			Rounded: Acts{Data: 16, T: rows, K: inner}, Products: []Product{{W: w}, {W: w}}})
+			Rounded: Acts{Data: 16, T: rows, K: inner}, Products: []Product{{W: w, Y: 1}, {W: w}}})
 	}
 }
 
@@ -188,7 +248,10 @@ func (k *kernelTable) trellis(d, inner int) {
 	k.add("trellis/answer", Budget{160, 20 << 10}, []Call{m.Owe(p), m.Aim(p, 1), m.Miss(1)})
 	next := w
 	next.N, next.K = d, inner
-	k.add("rotate", Budget{64, 16 << 10}, (&Rotate{T: 1, X: 1, From: w, Gate: true, Act: cpu.SiLU, Up: 1, UpFrom: w, To: next, Acts: Acts{Data: 16, T: 1, K: inner}}).Calls(k.t))
+	rotate := Rotate{T: 1, X: 1, From: w, Gate: true, Act: cpu.SiLU, Up: 1, UpFrom: w, To: next, Acts: Acts{Data: 16, T: 1, K: inner}}
+	k.add("rotate", Budget{64, 16 << 10}, rotate.Calls(k.t))
+	rotate.Gating = limited()
+	k.add("rotate/limited", Budget{64, 16 << 10}, rotate.Calls(k.t))
 }
 
 // forms adds what tensors of several factors need beside products.
@@ -210,6 +273,7 @@ func (k *kernelTable) forms(d, inner int) {
 		}
 		k.add("thin/"+name+"/T=1", small, (&Thin{T: 1, Products: []ThinProduct{thin(d), thin(1024), thin(1024)}}).Calls(k.t))
 		k.add("thin/"+name+"/gated", small, (&Thin{T: 1, Gated: true, Act: cpu.SiLU, Products: []ThinProduct{thin(inner), thin(inner)}}).Calls(k.t))
+		k.add("thin/"+name+"/gated limited", small, (&Thin{T: 1, Gated: true, Act: cpu.SiLU, Gating: limited(), Products: []ThinProduct{thin(inner), thin(inner)}}).Calls(k.t))
 		k.add("thin/"+name+"/T=8", Budget{128, 32 << 10}, (&Thin{T: 8, Products: []ThinProduct{thin(d)}}).Calls(k.t))
 	}
 	k.thinTCQ(d, inner, rank)
@@ -265,6 +329,8 @@ func (k *kernelTable) thinTCQ(d, inner, rank int) {
 		name := fmt.Sprintf("thin/tcq%d/", bits)
 		k.add(name+"T=1", Budget{128, 32 << 10}, (&ThinTCQ{T: 1, Products: []ThinRotated{thin(d), thin(1024), thin(1024)}}).Calls(k.t))
 		k.add(name+"gated", Budget{160, 32 << 10}, (&ThinTCQ{T: 1, Gated: true, Act: cpu.SiLU, Products: []ThinRotated{thin(inner), thin(inner)},
+			To: Weight{Format: codes, N: d, K: inner, Data: 256}, Acts: Acts{Data: 16, T: 1, K: inner}}).Calls(k.t))
+		k.add(name+"gated limited", Budget{160, 32 << 10}, (&ThinTCQ{T: 1, Gated: true, Act: cpu.SiLU, Gating: limited(), Products: []ThinRotated{thin(inner), thin(inner)},
 			To: Weight{Format: codes, N: d, K: inner, Data: 256}, Acts: Acts{Data: 16, T: 1, K: inner}}).Calls(k.t))
 		k.add(name+"T=8", Budget{160, 32 << 10}, (&ThinTCQ{T: 8, Products: []ThinRotated{thin(d)}}).Calls(k.t))
 	}

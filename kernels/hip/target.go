@@ -27,24 +27,31 @@ type MatrixUnit string
 // The matrix instructions that matrix.hip knows, as its NSTF_MATRIX.
 const (
 	NoMatrix MatrixUnit = "NONE"   // plain loops
-	MFMA     MatrixUnit = "MFMA"   // CDNA: gfx908, gfx90a, gfx94x, gfx950
-	WMMA11   MatrixUnit = "WMMA11" // RDNA3: gfx11xx
-	WMMA12   MatrixUnit = "WMMA12" // RDNA4: gfx12xx
+	MFMA     MatrixUnit = "MFMA"   // CDNA
+	WMMA11   MatrixUnit = "WMMA11" // RDNA 3 and 3.5: each half of a wave has a copy of A and B
+	WMMA12   MatrixUnit = "WMMA12" // RDNA 4 and 4m: no copies
 	MMA      MatrixUnit = "MMA"    // NVIDIA from sm_80 on
 )
 
-// Matrix returns the matrix instructions of the target.
+// Matrix returns the matrix instructions of the target. An AMD architecture has
+// those that LLVM's feature table (AMDGPU.td of LLVM 23, FeatureISAVersion...)
+// gives it: mai-insts, wmma-256b-insts and wmma-128b-insts, in this order; until
+// LLVM 22 the latter two went by the generation. Numbers tell nothing: gfx1170 has
+// the form of gfx1200, gfx1250 a form of its own with other shapes. A name that is
+// not listed has none. TestMatrixUnits asks a compiler.
 func (t Target) Matrix() MatrixUnit {
-	switch {
-	case t.API == CUDA:
+	if t.API == CUDA {
 		if t.capability() >= 80 {
 			return MMA
 		}
-	case t.Arch == "gfx908", t.Arch == "gfx90a", strings.HasPrefix(t.Arch, "gfx94"), t.Arch == "gfx950":
+		return NoMatrix
+	}
+	switch t.Arch {
+	case "gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950":
 		return MFMA
-	case strings.HasPrefix(t.Arch, "gfx11"):
+	case "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153", "gfx1154":
 		return WMMA11
-	case strings.HasPrefix(t.Arch, "gfx12"):
+	case "gfx1170", "gfx1171", "gfx1172", "gfx1200", "gfx1201":
 		return WMMA12
 	}
 	return NoMatrix

@@ -80,6 +80,7 @@ type Rotate struct {
 	// of one format.
 	Gate   bool
 	Act    cpu.Activation
+	Gating cpu.Gating // of SiLU
 	Up     Address
 	UpFrom Weight
 	UpBias Address
@@ -104,7 +105,7 @@ func (o *Rotate) Calls(Target) []Call {
 		z = o.Acts.Data
 	}
 	if o.Gate {
-		defines += fmt.Sprintf(" ACTIVATION=%d", o.Act)
+		defines += " " + activation(o.Act, o.Gating)
 	}
 	if from.Out == 0 {
 		n = o.To.K

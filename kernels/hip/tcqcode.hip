@@ -41,18 +41,6 @@ NSTF_DEVICE u32 tcq_window(u32 lo, u32 hi, int n) {
 #endif
 }
 
-#if defined(NSTF_CUDA)
-// a * b, and a * b + c, by the pipe of multiplications, whatever b is.
-NSTF_DEVICE u32 product_of(u32 a, u32 b, u32 c) {
-	asm("mad.lo.u32 %0, %0, %1, %2;" : "+r"(a) : "r"(b), "r"(c));
-	return a;
-}
-NSTF_DEVICE u32 product_of(u32 a, u32 b) {
-	asm("mul.lo.u32 %0, %0, %1;" : "+r"(a) : "r"(b));
-	return a;
-}
-#endif
-
 // The state of row r in column c of a ring, or of columns from one that begins with
 // the ring's first word; both are known to the compiler. A word's 16
 // windows that do not fit into it share a second word, 16 bits further on.
@@ -66,10 +54,6 @@ NSTF_DEVICE u32 tcq_state(const u32 *ring, int c, int r) {
 		const int far = bit / 8 == 3, shift = bit % 8 + 8 * far, k = bit / 8 - far;
 		return choose_bytes(shift ? tcq_window(lo, hi, shift) : lo, 0, 0x4400 | (k + 1) << 4 | k);
 	}
-#endif
-#if TCQ_MMA
-	// Shifts and masks have one pipe there, multiplications another.
-	if (bit > 0 && bit < 16) return product_of(lo, 1u << (16 - bit)) >> 16;
 #endif
 	if (bit <= 16) return lo >> bit & 0xffff;
 	return tcq_window(lo, hi, 16) >> (bit - 16) & 0xffff;

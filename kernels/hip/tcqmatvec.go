@@ -6,75 +6,50 @@ import (
 	"github.com/nstf/nstf/formats/scheme"
 )
 
-// tcqRows is the most rows that one launch multiplies codewords with.
-const tcqRows = 4
+// tcqRows is the most rows that one launch multiplies codewords with: as many as
+// registers hold sums and exact products of.
+func (s tcqShape) rows(t Target) int {
+	if t.API == CUDA && s.waves*t.Wave > 256 {
+		return 2
+	}
+	return 4
+}
 
 // tcqMatrices is the most matrices of one launch.
 const tcqMatrices = 6
 
-// A tcqShape is how a launch divides its work; see tcqmatvec.hip.
+// A tcqShape is how a launch divides its work; see tcqmatvec.hip. It is one for all
+// numbers of rows: lanes and waves decide in what order products are added.
 type tcqShape struct {
 	lanes, waves int
 	ahead        bool // a lane reads its next tile while it multiplies one
-	mma          bool // by the matrix unit (tcqmma.hip)
-	lds          int  // dynamic
 }
 
-// tcqStages is how many tiles of a lane are in LDS with the matrix unit.
-const tcqStages = 2
-
-// tcqShapeOf divides products of rows of x and so many strips of rows of W, all
-// experts' included.
-func tcqShapeOf(t Target, bits, rows, strips, across int, integer bool) tcqShape {
-	if t.API != CUDA || !integer || rows > 1 && t.Matrix() != MMA {
-		return tcqWholeStrips(t, across)
-	}
+// tcqShapeOf divides products of so many strips of rows of W.
+func tcqShapeOf(t Target, strips, across int, integer bool) tcqShape {
 	// Below K = 8192 one row has so few tiles that whole strips, of which a
 	// multiprocessor takes several blocks at once, were 3 to 6 % faster in steps of
 	// decoding on an H200.
-	if rows == 1 && across < 8192/scheme.TCQTile {
+	if t.API != CUDA || !integer || across < 8192/scheme.TCQTile {
 		return tcqWholeStrips(t, across)
 	}
-	const waves = 16
-	if rows > 1 {
-		return tcqShape{mma: true}.streamed(t, rows, strips, across, min(waves, t.LDS/tcqStageBytes(bits)))
-	}
-	// For one row the matrix unit gains nothing: an H200 lowers its clock by a tenth
-	// while it is used.
-	return tcqShape{ahead: true}.streamed(t, rows, strips, across, waves)
+	return tcqStreamed(t, strips, across)
 }
 
-// tcqStageBytes is the LDS that a wave takes with the matrix unit.
-func tcqStageBytes(bits int) int { return tcqStages * (2*bits + 1) * 32 * 16 }
-
-// streamed chooses the lanes of a strip so that the multiprocessors, one block each,
+// tcqStreamed chooses the lanes of a strip so that the multiprocessors, one block each,
 // have done all strips soonest: what comes before and after a block's tiles costs as
-// much as another tile of each lane, as measured on an H200. waves is the most of a
-// block.
-func (s tcqShape) streamed(t Target, rows, strips, across, waves int) tcqShape {
-	least := 0
+// much as another tile of each lane, as measured on an H200.
+func tcqStreamed(t Target, strips, across int) tcqShape {
+	const waves = 16
+	s, least := tcqShape{ahead: true}, 0
 	for lanes := 4; lanes <= t.Wave; lanes *= 2 {
-		step := 1 // tiles that a lane takes together
-		if s.mma {
-			if step = 16 / lanes / tcqPadded(rows); step == 0 {
-				break
-			}
-		}
-		tiles := step * ceil(across, waves*lanes*step)
+		tiles := ceil(across, waves*lanes)
 		cost := ceil(ceil(strips, t.Wave/lanes), t.Units) * (tiles + 1)
 		if least == 0 || cost < least {
 			least, s.lanes, s.waves = cost, lanes, ceil(across, tiles*lanes)
 		}
 	}
 	return s
-}
-
-// tcqPadded is how many rows of x have columns of the matrix unit: 1, 2 or 4.
-func tcqPadded(rows int) int {
-	if rows > 2 {
-		return 4
-	}
-	return rows
 }
 
 // tcqWholeStrips gives every lane the same number of tiles, as nearly as can be, and
@@ -105,14 +80,25 @@ func (o *Matvec) tcqCalls(t Target, group []Product) (calls []Call) {
 			panic("hip: products of trellis codes are rotated before anything is added")
 		}
 	}
-	rows := min(o.T, tcqRows)
 	if o.Experts != 0 {
 		return []Call{o.tcqCall(t, group, 0, 1)}
 	}
+	most := o.tcqShape(t, group).rows(t)
+	rows := ceil(o.T, ceil(o.T, most))
 	for from := 0; from < o.T; from += rows {
 		calls = append(calls, o.tcqCall(t, group, from, min(rows, o.T-from)))
 	}
 	return calls
+}
+
+// tcqShape is the division of a launch. Slots of experts do not count, of which a row has
+// as many however many rows there are.
+func (o *Matvec) tcqShape(t Target, group []Product) tcqShape {
+	strips := 0
+	for _, p := range group {
+		strips += p.W.N / scheme.TCQTile
+	}
+	return tcqShapeOf(t, strips, group[0].W.K/scheme.TCQTile, !o.Exact && o.Acts.Data != 0)
 }
 
 // tcqCall is the launch for rows [from, from+rows).
@@ -123,17 +109,11 @@ func (o *Matvec) tcqCall(t Target, group []Product, from, rows int) Call {
 	if integer {
 		x, symbol = o.Acts.Data+Address(ActsSize(from, w.K)), "nstf_matvec_tcq_i8"
 	}
-	slots, all := 1, 0
+	slots := 1
 	if o.Experts != 0 {
 		slots = o.T
 	}
-	for _, p := range group {
-		all += p.W.N / scheme.TCQTile * slots
-	}
-	s := tcqShapeOf(t, w.Format.bits(), rows, all, w.K/scheme.TCQTile, integer)
-	if s.mma {
-		s.lds = s.waves * tcqStageBytes(w.Format.bits())
-	}
+	s := o.tcqShape(t, group)
 	strips := t.Wave / s.lanes
 	blocks := 0
 	args := []Arg{Ptr(x), I32(w.K), Ptr(o.Experts), I32(max(o.Share, 1)), I64(int64(o.Stack) * int64(w.N))}
@@ -142,8 +122,8 @@ func (o *Matvec) tcqCall(t Target, group []Product, from, rows int) Call {
 		args = append(args, Ptr(p.W.Data), Ptr(p.Y+Address(from*p.W.N*4)), I32(p.W.N))
 	}
 	return Call{
-		Unit: Unit{"tcqmatvec.hip", fmt.Sprintf("%s TCQ_T=%d TCQ_LANES=%d TCQ_WAVES=%d TCQ_RESIDENT=1 TCQ_AHEAD=%d TCQ_INT=%d TCQ_MMA=%d TCQ_STAGES=%d TCQ_MATRICES=%d TCQ_EXPERTS=%d",
-			w.Format.defines, rows, s.lanes, s.waves, digit(s.ahead), digit(integer), digit(s.mma), tcqStages, len(group), digit(o.Experts != 0))},
-		Symbol: symbol, LDS: uint32(s.lds), Grid: [3]uint32{uint32(blocks), uint32(slots), 1}, Block: [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Early: true, Args: args,
+		Unit: Unit{"tcqmatvec.hip", fmt.Sprintf("%s TCQ_T=%d TCQ_LANES=%d TCQ_WAVES=%d TCQ_RESIDENT=1 TCQ_AHEAD=%d TCQ_INT=%d TCQ_MATRICES=%d TCQ_EXPERTS=%d",
+			w.Format.defines, rows, s.lanes, s.waves, digit(s.ahead), digit(integer), len(group), digit(o.Experts != 0))},
+		Symbol: symbol, Grid: [3]uint32{uint32(blocks), uint32(slots), 1}, Block: [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Early: true, Args: args,
 	}
 }

@@ -10,10 +10,10 @@
 // A lane takes a whole tile: its 256 windows then lie at places that the compiler
 // knows, a column's activation serves 16 rows, and no bits come from another lane.
 // With TCQ_AHEAD the pieces of its next tile are read into the registers of those that
-// are used up. TCQ_MMA: the matrix unit multiplies (tcqmma.hip).
+// are used up.
 // Grid: x is strips of 16 rows, NSTF_WAVE/TCQ_LANES a block, y the slot. TCQ_LANES
 // lanes of each of TCQ_WAVES waves share a strip and take its tiles in turn; any
-// wave size. LDS: 64 bytes for each wave, strip and row of x; with TCQ_MMA see there.
+// wave size. LDS: 64 bytes for each wave, strip and row of x.
 // Phases: tiles are multiplied, a column's sums of 16 products being exact
 // integers; sums over lanes, by halves of the rows; barrier; over waves.
 // Deterministic: every sum in one fixed order.
@@ -31,10 +31,6 @@
 #define TCQ_NAME nstf_matvec_tcq_f32
 #endif
 
-#if TCQ_MMA
-#include "tcqmma.hip"
-#else
-#define TCQ_SHARES 1
 #define TCQ_WAVE_LDS (TCQ_STRIPS * TCQ_T * 4) // pieces of 16 bytes
 
 typedef f32 Sums[TCQ_T][16];
@@ -146,7 +142,6 @@ NSTF_DEVICE void gather(f32 (&v)[16]) {
 	if (TCQ_LANES > 16) fold<1>(v, TCQ_LANES / 32);
 	if (TCQ_LANES > 32) fold<1>(v, 1);
 }
-#endif
 
 #define TCQ_PRODUCT(i) const u8 *w##i, f32 *y##i, int n##i
 
@@ -169,11 +164,7 @@ NSTF_KERNEL void __launch_bounds__(TCQ_THREADS, TCQ_RESIDENT) TCQ_NAME(
     , TCQ_PRODUCT(5)
 #endif
 ) {
-#if TCQ_MMA
-	extern __shared__ __align__(16) u8 lds[];
-#else
 	__shared__ __align__(16) u8 lds[TCQ_WAVES * TCQ_WAVE_LDS * 16];
-#endif
 	let_next_begin();
 	const u8 *w = w0;
 	f32 *y = y0;
@@ -204,35 +195,13 @@ NSTF_KERNEL void __launch_bounds__(TCQ_THREADS, TCQ_RESIDENT) TCQ_NAME(
 	const int mine = block * TCQ_STRIPS + threadIdx.x % NSTF_WAVE / TCQ_LANES;
 	const int strip = mine < n / 16 ? mine : n / 16 - 1; // the last one is done again rather than none
 	i64 first = strip;
-#if TCQ_MMA
-	const i64 all = (TCQ_EXPERTS ? stack : n) / 16 * across;
-	uint4 *mine_lds = (uint4 *)lds + wave * TCQ_WAVE_LDS + threadIdx.x % 32;
-	TcqStrip to = {(const uint4 *)w + first * across, x, mine_lds, all, k, wave * (TCQ_STEPS * TCQ_LANES), 0, mine_lds};
-	if (!TCQ_EXPERTS) to.begin(); // weights are no launch's output
-#endif
 	wait_for_inputs();
 	if (TCQ_EXPERTS) first += (i64)expert[blockIdx.y] * (n / 16);
 	const i64 tiles = (TCQ_EXPERTS ? stack : n) / 16 * across;
 	if (TCQ_EXPERTS) x += (i64)(blockIdx.y / share) * (TCQ_INT ? acts_row_bytes(k) : k * 4);
 
 	// Where a wave's sums of a strip go.
-	auto part = [&](int wave, int share, int strip, int t) {
-		return (f32 *)(lds + wave * (TCQ_WAVE_LDS * 16)) + ((share * TCQ_STRIPS + strip) * TCQ_T + t) * 16;
-	};
-#if TCQ_MMA
-	to.x = x;
-	if (TCQ_EXPERTS) {
-		to.codes = (const uint4 *)w + first * across;
-		to.begin();
-	}
-	f32 sums[16] = {};
-	multiply(sums, to);
-	const int four = lane % 4, t = four / TCQ_STEPS % TCQ_PAD;
-	__syncwarp(); // all have read what they copied
-	if (four / (TCQ_STEPS * TCQ_PAD) == lane / 4 && t < TCQ_T)
-#pragma unroll
-		for (int i = 0; i < 16; i++) part(wave, lane / 4 * TCQ_STEPS + four % TCQ_STEPS, threadIdx.x % NSTF_WAVE / TCQ_LANES, t)[i] = sums[i];
-#else
+	auto part = [&](int wave, int strip, int t) { return (f32 *)(lds + wave * (TCQ_WAVE_LDS * 16)) + (strip * TCQ_T + t) * 16; };
 	Sums sums = {};
 	const uint4 *codes = (const uint4 *)w + first * across;
 	TcqTile tile;
@@ -264,15 +233,14 @@ NSTF_KERNEL void __launch_bounds__(TCQ_THREADS, TCQ_RESIDENT) TCQ_NAME(
 	for (int t = 0; t < TCQ_T; t++) {
 		gather(sums[t]);
 #pragma unroll
-		for (int i = 0; i < held; i++) part(wave, 0, threadIdx.x % NSTF_WAVE / TCQ_LANES, t)[row + i] = sums[t][i];
+		for (int i = 0; i < held; i++) part(wave, threadIdx.x % NSTF_WAVE / TCQ_LANES, t)[row + i] = sums[t][i];
 	}
-#endif
 	__syncthreads();
 	for (int i = threadIdx.x; i < TCQ_STRIPS * TCQ_T * 16; i += TCQ_THREADS) {
 		const int to = block * TCQ_STRIPS + i / (TCQ_T * 16), t = i / 16 % TCQ_T, r = i % 16;
 		if (to >= n / 16) continue;
 		f32 sum = 0;
-		for (int p = 0; p < TCQ_WAVES * TCQ_SHARES; p++) sum += part(p / TCQ_SHARES, p % TCQ_SHARES, i / (TCQ_T * 16), t)[r];
+		for (int p = 0; p < TCQ_WAVES; p++) sum += part(p, i / (TCQ_T * 16), t)[r];
 		const i64 at = TCQ_EXPERTS ? (i64)expert[blockIdx.y] * (n / 16) + to : to;
 		const u16 *units = (const u16 *)(w + tiles * (32 * TCQ_BITS));
 		y[(i64)(TCQ_EXPERTS ? blockIdx.y : t) * n + to * 16 + r] = tcq_unit(units[at]) * sum;

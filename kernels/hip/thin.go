@@ -21,12 +21,44 @@ type Thin struct {
 
 	// Gated writes act(P0) * (P1), each with its bias and residual, for two
 	// products of one format and size to Products[0].Y.
-	Gated bool
-	Act   cpu.Activation
+	Gated  bool
+	Act    cpu.Activation
+	Gating cpu.Gating // of SiLU
 }
 
-// Calls returns the launches, one for up to three products of one format.
+// rowsFrom returns a product of rows from one on.
+func (p ThinProduct) rowsFrom(from int) ThinProduct {
+	p.Product, p.X = p.Product.rowsFrom(from), rowsFrom(p.X, from, p.W.K)
+	return p
+}
+
+func (p Product) rowsFrom(from int) Product {
+	p.Y, p.Residual = rowsFrom(p.Y, from, p.W.N), rowsFrom(p.Residual, from, p.W.N)
+	return p
+}
+
+// rowsFrom is where row `from` of n floats each lies; 0 stays none.
+func rowsFrom(a Address, from, n int) Address {
+	if a == 0 {
+		return 0
+	}
+	return a + Address(from*n*4)
+}
+
+// Calls returns the launches, one for up to three products of one format and eight
+// rows.
 func (o *Thin) Calls(t Target) (calls []Call) {
+	if step := rowsAtOnce(max(o.T, 1)); step < o.T {
+		for from := 0; from < o.T; from += step {
+			part := *o
+			part.T, part.Products = min(step, o.T-from), nil
+			for _, p := range o.Products {
+				part.Products = append(part.Products, p.rowsFrom(from))
+			}
+			calls = append(calls, part.Calls(t)...)
+		}
+		return calls
+	}
 	if o.Gated {
 		return []Call{o.call(t, o.Products)}
 	}
@@ -60,7 +92,7 @@ func (o *Thin) call(t Target, group []ThinProduct) Call {
 	}
 	defines := fmt.Sprintf("%s THIN_T=%d THIN_LANES=%d THIN_MATRICES=%d THIN_GATED=%d", f.defines, o.T, lanes, len(group), digit(o.Gated))
 	if o.Gated {
-		defines += fmt.Sprintf(" ACTIVATION=%d", o.Act)
+		defines += " " + activation(o.Act, o.Gating)
 	}
 	return Call{
 		Unit: Unit{"thin.hip", defines}, Symbol: "nstf_thin_" + f.Name(), Early: true,

@@ -1,5 +1,5 @@
 // The second step of products of thin matrices (docs/forms/lowrank.md): few
-// columns, up to 8 rows of activations, and for each matrix activations of its own.
+// columns, up to 8 rows of activations (more are several launches), and for each matrix activations of its own.
 //
 //	for p, t, n: y_p[t][n] = sum over k of W_p[n][k] * x_p[t][k]  (+ bias_p[n] + residual_p[t][n])
 //	THIN_GATED:  y[t][n] = act(y_0[t][n]) * y_1[t][n], both with what is added, into y_0
@@ -117,7 +117,7 @@ NSTF_KERNEL void __launch_bounds__(256) NSTF_NAMED(nstf_thin)(
 			if (side[i].residual) sums[i][t] += side[i].residual[at];
 		}
 #if THIN_GATED
-		side[0].y[at] = activated(sums[0][t]) * sums[1][t];
+		side[0].y[at] = gated(sums[0][t], sums[1][t]);
 #else
 		side[0].y[at] = sums[0][t];
 #endif

@@ -30,8 +30,9 @@ type ThinTCQ struct {
 
 	// Gated writes act(P0) * (P1), each with what is added, for two products of one
 	// size, of which Alike says that one launch takes them, to Products[0].Y.
-	Gated bool
-	Act   cpu.Activation
+	Gated  bool
+	Act    cpu.Activation
+	Gating cpu.Gating // of SiLU
 
 	To   Weight  // with a format: what reads the outputs, whose input side is written
 	Z    Address // f32[T][N], in place of Y
@@ -55,8 +56,30 @@ func (p *ThinRotated) alike() alike {
 // Alike reports whether one launch takes both products.
 func (p *ThinRotated) Alike(o *ThinRotated) bool { return p.alike() == o.alike() }
 
-// Calls returns the launches, one for up to three products that are alike.
+// rowsFrom returns a product of rows from one on.
+func (p ThinRotated) rowsFrom(from int) ThinRotated {
+	p.Product, p.X, p.Codes = p.Product.rowsFrom(from), rowsFrom(p.X, from, p.W.K), rowsFrom(p.Codes, from, p.W.N)
+	return p
+}
+
+// Calls returns the launches, one for up to three products that are alike and eight
+// rows.
 func (o *ThinTCQ) Calls(t Target) (calls []Call) {
+	if step := rowsAtOnce(max(o.T, 1)); step < o.T {
+		n := o.Products[0].W.N
+		for from := 0; from < o.T; from += step {
+			part := *o
+			part.T, part.Products, part.Z = min(step, o.T-from), nil, rowsFrom(o.Z, from, n)
+			if part.Acts.Data != 0 {
+				part.Acts.Data += Address(ActsSize(from, n))
+			}
+			for _, p := range o.Products {
+				part.Products = append(part.Products, p.rowsFrom(from))
+			}
+			calls = append(calls, part.Calls(t)...)
+		}
+		return calls
+	}
 	if o.Gated {
 		return []Call{o.call(t, o.Products)}
 	}
@@ -103,7 +126,7 @@ func (o *ThinTCQ) call(t Target, group []ThinRotated) Call {
 	defines := fmt.Sprintf("%s THIN_T=%d THIN_LANES=%d THIN_MATRICES=%d THIN_IN=%d THIN_OUT=%d THIN_X=%d THIN_CODES=%d THIN_TO=%d THIN_ROUND=%d THIN_GATED=%d",
 		a.defines, o.T, lanes, len(group), a.in, a.out, a.x, a.rotation, to.In, digit(o.Acts.Data != 0), digit(o.Gated))
 	if o.Gated {
-		defines += fmt.Sprintf(" ACTIVATION=%d", o.Act)
+		defines += " " + activation(o.Act, o.Gating)
 	}
 	return Call{
 		Unit: Unit{"thintcq.hip", defines}, Symbol: "nstf_thin_tcq", Early: true, LDS: uint32(lds),

@@ -185,7 +185,7 @@ NSTF_KERNEL void __launch_bounds__(THIN_THREADS) nstf_thin_tcq(
 		f32 up[4];
 		finish(up, side[1], products[1][t] + four, t, from, inside);
 #pragma unroll
-		for (int j = 0; j < 4; j++) v[j] = activated(v[j]) * up[j];
+		for (int j = 0; j < 4; j++) v[j] = gated(v[j], up[j]);
 #endif
 #if THIN_TO
 #pragma unroll

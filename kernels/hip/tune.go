@@ -80,7 +80,8 @@ func MatmulTiles(t Target, exact bool) []MatmulTile {
 	return tiles
 }
 
-// matmulTiles is the tuning table.
+// matmulTiles is the tuning table. AMD's tiles for few tokens, whose rates are guessed, divide k as the others do:
+// another order of sums would not be chosen.
 func matmulTiles(t Target, exact bool) []tuned {
 	unit := t.Matrix()
 	switch {
@@ -96,12 +97,14 @@ func matmulTiles(t Target, exact bool) []tuned {
 	case exact && unit != MFMA:
 		return []tuned{
 			{MatmulTile{1, 8, 4, 1, 2, 1, 1, false}, 1},
-			{MatmulTile{1, 2, 2, 4, 2, 2, 1, false}, 0.4},
+			{MatmulTile{1, 2, 4, 1, 2, 2, 1, false}, 0.4},
+			{MatmulTile{1, 1, 2, 1, 2, 2, 1, false}, 0.2},
 		}
 	case exact || unit == NoMatrix:
 		return []tuned{
 			{MatmulTile{2, 4, 4, 1, 2, 1, 1, false}, 1},
-			{MatmulTile{1, 2, 2, 4, 2, 2, 1, false}, 0.4},
+			{MatmulTile{1, 2, 4, 1, 2, 2, 1, false}, 0.4},
+			{MatmulTile{1, 1, 2, 1, 2, 2, 1, false}, 0.2},
 		}
 	case unit == MMA && strings.HasPrefix(t.Arch, "sm_90"):
 		return []tuned{
@@ -126,52 +129,87 @@ func matmulTiles(t Target, exact bool) []tuned {
 		return []tuned{
 			{MatmulTile{4, 8, 4, 1, 2, 1, resident, false}, 1},
 			{MatmulTile{2, 4, 4, 1, 2, 1, 1, false}, 0.7},
-			{MatmulTile{1, 2, 2, 4, 2, 2, 1, false}, 0.3},
-			{MatmulTile{1, 1, 2, 4, 2, 2, 1, false}, 0.2},
+			{MatmulTile{1, 2, 4, 1, 2, 2, 1, false}, 0.3},
+			{MatmulTile{1, 1, 2, 1, 2, 2, 1, false}, 0.2},
 		}
 	}
 	return []tuned{ // WMMA
 		{MatmulTile{2, 8, 4, 1, 2, 1, 1, false}, 1},
 		{MatmulTile{2, 4, 4, 1, 2, 1, 1, false}, 0.8},
-		{MatmulTile{1, 2, 2, 4, 2, 2, 1, false}, 0.3},
-		{MatmulTile{1, 1, 2, 4, 2, 2, 1, false}, 0.2},
+		{MatmulTile{1, 2, 4, 1, 2, 2, 1, false}, 0.3},
+		{MatmulTile{1, 1, 2, 1, 2, 2, 1, false}, 0.2},
 	}
 }
 
 // holds reports whether registers hold the largest tile's sums beside weights of
 // a format on their way: on WMMA targets weights that are decoded number by
-// number spill, on gfx950 two schemes.
+// number spill, on gfx950 two schemes and on RDNA 4 one.
 func (t Target) holds(f Format) bool {
 	unit := t.Matrix()
 	if t.Arch == "gfx950" {
 		return f.Scheme != "f32" && f.Scheme != "tq1_0"
 	}
+	if unit == WMMA12 && f.Scheme == "q2_0" { // clang-19 spills 2 registers
+		return false
+	}
 	return unit != WMMA11 && unit != WMMA12 || f.integer || f.Scheme == "f16" || f.Scheme == "bf16"
 }
 
-// tile chooses the launch that should take the least time: the rounds that all
-// units work through, times what a block has to do at the tile's rate.
+// order is what the order of a product's sums depends on.
+func (m MatmulTile) order() MatmulTile { return MatmulTile{Parts: m.Parts, Teams: m.Teams} }
+
+// tile chooses the launch that should take the least time, of those with the order of
+// sums that prompts have.
 func (o *Matmul) tile(t Target, group []Product, exact bool) MatmulTile {
 	if o.Tile != nil {
 		return *o.Tile
 	}
+	return o.least(t, group, exact, o.T, o.order(t, group, exact))
+}
+
+// order returns the order of the sums of products: how many parts divide k, and whether
+// teams multiply. It depends neither on how many rows there are, so that a row's bits do
+// not, nor on which products share a launch: it is that of the tile for most tokens, and
+// of experts, of which each has some of the rows, that of the one for a long prompt.
+func (o *Matmul) order(t Target, group []Product, exact bool) MatmulTile {
+	if o.Slots != 0 {
+		const slots = 8192
+		return o.least(t, group, exact, slots, MatmulTile{}).order()
+	}
+	for _, r := range matmulTiles(t, exact) {
+		if m := r.MatmulTile; o.takes(t, group, exact, &m) {
+			return m.order()
+		}
+	}
+	return MatmulTile{}
+}
+
+// takes reports whether products may have a tile, and adapts it to them.
+func (o *Matmul) takes(t Target, group []Product, exact bool, m *MatmulTile) bool {
+	if group[0].W.Format.Rotated() { // a lane holds whole tiles of codes
+		m.Features, m.Ahead, m.Resident = 1, 1, 1
+		m.Tokens = min(m.Tokens, map[API]int{HIP: 4, CUDA: 16}[t.API])
+	}
+	if !exact && m.Features*m.Tokens > 8 && !t.holds(group[0].W.Format) {
+		return false
+	}
+	return (!o.Gated || m.gates()) && m.lds(t, exact) <= t.LDS-matvecStatic
+}
+
+// least returns the launch for so many rows that should take the least time, of one
+// order where that is given: the rounds that all units work through, times what a
+// block has to do at the tile's rate.
+func (o *Matmul) least(t Target, group []Product, exact bool, rows int, order MatmulTile) MatmulTile {
 	var best MatmulTile
 	least := 0.0
 	for _, r := range matmulTiles(t, exact) {
 		m := r.MatmulTile
-		if group[0].W.Format.Rotated() { // a lane holds whole tiles of codes
-			m.Features, m.Ahead, m.Resident = 1, 1, 1
-			m.Tokens = min(m.Tokens, map[API]int{HIP: 4, CUDA: 16}[t.API])
-		}
-		if !exact && m.Features*m.Tokens > 8 && !t.holds(group[0].W.Format) {
+		if !o.takes(t, group, exact, &m) || order != (MatmulTile{}) && m.order() != order {
 			continue
 		}
 		tokens, features := m.Size(t, exact)
 		if o.Gated {
 			features /= 2
-		}
-		if o.Gated && !m.gates() || m.lds(t, exact) > t.LDS-matvecStatic {
-			continue
 		}
 		blocks := 0
 		for i, p := range group {
@@ -179,7 +217,7 @@ func (o *Matmul) tile(t Target, group []Product, exact bool) MatmulTile {
 				blocks += ceil(p.W.N, features)
 			}
 		}
-		blocks *= ceil(o.T, tokens) + o.Stack/2
+		blocks *= ceil(rows, tokens) + o.Stack/2
 		rounds := max(float64(blocks)/float64(t.Units), 1)
 		if blocks < 4*t.Units {
 			rounds = float64(ceil(blocks, t.Units))

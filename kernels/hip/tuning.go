@@ -39,7 +39,7 @@ func (u *Tuning) Apply(operation any) {
 // target, as far as can be told without the operations.
 func (u *Tuning) Sound(t Target) bool {
 	for _, s := range u.Matvec {
-		if s.Waves < 1 || s.Waves*t.Wave > 1024 || s.Lanes < 1 || s.Lanes > t.Wave || s.Lanes&(s.Lanes-1) != 0 || s.Split != 1 ||
+		if s.Waves < 1 || s.Waves*t.Wave > 1024 || s.Lanes < 1 || s.Lanes > t.Wave || s.Lanes&(s.Lanes-1) != 0 || s.Split < 1 || s.Waves%s.Split != 0 || s.Split&(s.Split-1) != 0 ||
 			s.Rows < 1 || s.Rows > 4 || s.Steps < 1 || s.Steps > 8 || s.Blocks < 1 || s.Blocks > 8 || s.Grid < 0 || s.Grid > 16 {
 			return false
 		}
@@ -91,16 +91,16 @@ func (o *Matmul) Key() string {
 	if len((&Matvec{Products: o.Products, Gated: o.Gated}).groups(3)) != 1 {
 		return ""
 	}
-	return fmt.Sprintf("%d rows%s exact=%t gated=%t experts=%d", o.T, sizes(o.Products), o.Exact, o.Gated, o.Stack)
+	return fmt.Sprintf("%d rows of prompts%s exact=%t gated=%t experts=%d", o.T, sizes(o.Products), o.Exact, o.Gated, o.Stack)
 }
 
 // Key names what the best division depends on, "" where there is nothing to
-// choose.
+// choose. What is best for one row several rows have too, and so their bits.
 func (o *Attend) Key() string {
-	if o.T > attendFewRows {
+	if o.Prompt || o.T > MaxRows {
 		return ""
 	}
-	return fmt.Sprintf("%d rows of %d heads %dx%d %v, %d positions, turned=%t", o.T, o.Heads, o.KV.Heads, o.KV.Dim, o.KV.Format, o.Capacity, o.Turn != nil)
+	return fmt.Sprintf("rows of %d heads %dx%d %v", o.Heads, o.KV.Heads, o.KV.Dim, o.KV.Format)
 }
 
 // Shapes lists divisions that are worth trying beside the chosen one.
@@ -110,13 +110,14 @@ func (o *Matvec) Shapes(t Target) []MatvecShape {
 	for _, p := range o.Products {
 		least = min(least, p.W.N)
 	}
-	lanes := w.lanes(t)
-	perLane := ceil(w.K/w.Format.unit, lanes)
+	usual := o.usual(t)
+	lanes, split := usual.Lanes, usual.Split // another order of sums would give other rows other bits
+	perLane := ceil(w.K/w.Format.unit, lanes*split)
 	var list []MatvecShape
 	add := func(s MatvecShape) {
-		s.Lanes, s.Split = lanes, 1
-		tile := s.Waves * (t.Wave / lanes) * s.Rows
-		if s.Rows > least || o.Rounded.Data != 0 && tile%32 != 0 || s.Steps > 1 && perLane%s.Steps != 0 || slices.Contains(list, s) {
+		s.Lanes, s.Split = lanes, split
+		tile := s.Waves / split * (t.Wave / lanes) * s.Rows
+		if s.Rows > least || s.Waves < split || o.Rounded.Data != 0 && tile%32 != 0 || s.Steps > 1 && perLane%s.Steps != 0 || slices.Contains(list, s) {
 			return
 		}
 		list = append(list, s)
@@ -124,7 +125,7 @@ func (o *Matvec) Shapes(t Target) []MatvecShape {
 	for _, threads := range []int{256, 512} {
 		for _, rows := range []int{1, 2, 4} {
 			for _, steps := range []int{1, 2, 4} {
-				if n := rows * steps * o.views() * min(o.T, 4); n > 8 {
+				if n := rows * steps * o.views() * min(rowsAtOnce(o.T), 4); n > 8 {
 					continue
 				}
 				blocks := 1024 / threads
@@ -144,8 +145,9 @@ func (o *Matmul) Tiles(t Target) []MatmulTile {
 	f := &o.Products[0].W.Format
 	exact := o.Exact || !f.halves()
 	var list []MatmulTile
+	order := o.order(t, o.Products, exact) // another one would give rows other bits
 	for _, m := range MatmulTiles(t, exact) {
-		if f.Rotated() || o.Gated && !m.gates() || m.lds(t, exact) > t.LDS-matvecStatic {
+		if m.order() != order || f.Rotated() || o.Gated && !m.gates() || m.lds(t, exact) > t.LDS-matvecStatic {
 			continue
 		}
 		list = append(list, m)

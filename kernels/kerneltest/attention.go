@@ -12,12 +12,16 @@ import (
 type Attention struct {
 	Format         string // f32, f16 or q8: how keys and values are stored
 	Dim, Group     int
+	Value          int // numbers of a value; 0: Dim
 	Scale, Softcap float32
 	Reach          [][2]int  // [T]: the positions that a token sees, from and to
 	Q              []float32 // [T*Group][Dim]
-	// Keys and Values [P][Dim] are numbers that the format holds exactly, or not
+	// Keys [P][Dim] and Values [P][Value] are numbers that the format holds exactly, or not
 	// finite. In q8, 32 numbers of a key and all of a value share a scale.
 	Keys, Values []float32
+	// Sinks are scores of each query of a group that count in the denominator
+	// alone; nil: none.
+	Sinks []float32
 	// Split is how many positions a partial result covers; 0: all.
 	Split int
 }
@@ -28,6 +32,7 @@ func attentionOperations() []operation {
 		{"PanelF16", func(b *Backend) bool { return b.PanelF16 != nil }, panelProblems("f16", panelF16)},
 		{"PanelQ8", func(b *Backend) bool { return b.PanelQ8 != nil }, panelProblems("q8", panelQ8)},
 		{"Attend", func(b *Backend) bool { return b.Attend != nil }, attendProblems},
+		{"AttendValues", func(b *Backend) bool { return b.Attend != nil && !b.SameWidth }, valueProblems},
 	}
 }
 
@@ -168,11 +173,24 @@ func attendProblems(r *rand.Rand, add func(problem)) {
 			attendProblem(r, add, "window", &Attention{Format: format, Dim: 24, Group: 2}, causal(min(p, 70), p, 40))
 			attendProblem(r, add, "split", &Attention{Format: format, Dim: 24, Group: 3, Split: 100}, causal(min(p, 5), p, 0))
 			attendProblem(r, add, "split window", &Attention{Format: format, Dim: 24, Group: 1, Split: 64}, causal(min(p, 5), p, 90))
+			attendProblem(r, add, "sinks", &Attention{Format: format, Dim: 24, Group: 3, Sinks: []float32{0.5, -20, 9}}, causal(min(p, 5), p, 0))
+			attendProblem(r, add, "sinks split", &Attention{Format: format, Dim: 24, Group: 2, Sinks: []float32{2, -1}, Split: 64, Softcap: 3 * float32(p%2)}, causal(min(p, 2), p, 300))
 			attendProblem(r, add, "soft cap", &Attention{Format: format, Dim: 24, Group: 2, Softcap: 3}, causal(min(p, 2), p, 0))
 		}
 		attendProblem(r, add, "many tokens", &Attention{Format: format, Dim: 32, Group: 1}, causal(200, 200, 0))
+		attendProblem(r, add, "nothing seen but sinks", &Attention{Format: format, Dim: 32, Group: 2, Sinks: []float32{-3, 0}}, [][2]int{{0, 0}, {7, 7}, {3, 70}})
 		attendProblem(r, add, "nothing seen", &Attention{Format: format, Dim: 32, Group: 2}, [][2]int{{0, 0}, {0, 5}, {7, 7}, {3, 70}})
 		attendSpecials(r, add, format)
+	}
+}
+
+// valueProblems are values that are wider or narrower than keys.
+func valueProblems(r *rand.Rand, add func(problem)) {
+	for _, format := range []string{"f32", "f16", "q8"} {
+		for _, v := range []int{1, 12, 25, 40} {
+			attendProblem(r, add, fmt.Sprintf("values of %d", v), &Attention{Format: format, Dim: 24, Value: v, Group: 3, Split: 64}, causal(3, 130, 0))
+		}
+		attendProblem(r, add, "latents", &Attention{Format: format, Dim: 576, Value: 512, Group: 10}, causal(2, 70, 0))
 	}
 }
 
@@ -238,9 +256,9 @@ func attendFill(r *rand.Rand, a *Attention, reach [][2]int) {
 	a.Reach = reach
 	a.Scale = float32(1 / math.Sqrt(float64(a.Dim)))
 	a.Q = ordinary(r, len(reach)*a.Group*a.Dim)
-	a.Keys, a.Values = ordinary(r, p*a.Dim), ordinary(r, p*a.Dim)
+	a.Keys, a.Values = ordinary(r, p*a.Dim), ordinary(r, p*a.values())
 	stored(a.Format, a.Keys, a.Dim, 32) // q8: see kernels/cpu
-	stored(a.Format, a.Values, a.Dim, a.Dim)
+	stored(a.Format, a.Values, a.values(), a.values())
 }
 
 func (a *Attention) problem(name string) problem {
@@ -249,23 +267,43 @@ func (a *Attention) problem(name string) problem {
 		floor = 40 // a score of up to 3 may be off by 8 units of it
 	}
 	return problem{
-		name: name, out: make([]float32, len(a.Q)), floor: floor,
+		name: name, out: make([]float32, len(a.Q)/a.Dim*a.values()), floor: floor,
 		run:   func(b *Backend, out []float32) { b.Attend(a)(out) },
 		exact: a.exact,
 		plain: a.plain,
 	}
 }
 
-// row returns position p of x.
+// row returns position p of queries or keys.
 func (a *Attention) row(x []float32, p int) []float32 { return x[p*a.Dim : (p+1)*a.Dim] }
+
+// values returns the numbers of a value.
+func (a *Attention) values() int {
+	if a.Value == 0 {
+		return a.Dim
+	}
+	return a.Value
+}
+
+// value returns number d of the value at position p.
+func (a *Attention) value(p, d int) float32 { return a.Values[p*a.values()+d] }
+
+// sink returns the sink of query i, -Inf for none.
+func (a *Attention) sink(i int) float32 {
+	if a.Sinks == nil {
+		return float32(math.Inf(-1))
+	}
+	return a.Sinks[i%a.Group]
+}
 
 // exact is the definition, in float64. Infinite scores count as Softmax counts
 // them: -Inf is a mask, +Inf gives NaN.
 func (a *Attention) exact() []answer {
-	out := make([]answer, len(a.Q))
+	out := make([]answer, len(a.Q)/a.Dim*a.values())
 	for i := range len(a.Q) / a.Dim {
 		lo, hi := a.Reach[i/a.Group][0], a.Reach[i/a.Group][1]
-		z, top := make([]float64, hi), math.Inf(-1)
+		sink := float64(a.sink(i))
+		z, top := make([]float64, hi), sink
 		for p := lo; p < hi; p++ {
 			z[p] = exactDot(0, a.row(a.Q, i), a.row(a.Keys, p)).value * float64(a.Scale)
 			if a.Softcap != 0 {
@@ -276,15 +314,15 @@ func (a *Attention) exact() []answer {
 		if math.IsInf(top, -1) {
 			continue
 		}
-		sum := 0.0
+		sum := math.Exp(sink - top)
 		for p := lo; p < hi; p++ {
 			z[p] = math.Exp(z[p] - top)
 			sum += z[p]
 		}
-		for d := range a.Dim {
-			e := &out[i*a.Dim+d]
+		for d := range a.values() {
+			e := &out[i*a.values()+d]
 			for p := lo; p < hi; p++ {
-				v := float64(a.row(a.Values, p)[d])
+				v := float64(a.value(p, d))
 				e.value += z[p] / sum * v
 				e.size += z[p] / sum * math.Abs(v)
 			}
@@ -295,7 +333,7 @@ func (a *Attention) exact() []answer {
 
 // plain is the plain float32 program.
 func (a *Attention) plain(turn int) []float32 {
-	out := make([]float32, len(a.Q))
+	out := make([]float32, len(a.Q)/a.Dim*a.values())
 	for i := range len(a.Q) / a.Dim {
 		lo, hi := a.Reach[i/a.Group][0], a.Reach[i/a.Group][1]
 		z := make([]float32, hi-lo)
@@ -305,13 +343,16 @@ func (a *Attention) plain(turn int) []float32 {
 				z[p] = a.Softcap * float32(math.Tanh(float64(z[p]/a.Softcap)))
 			}
 		}
-		z = plainSoftmax(z)
+		if a.Sinks != nil {
+			z = append(z, a.sink(i))
+		}
+		z = plainSoftmax(z)[:hi-lo]
 		column := make([]float32, len(z))
-		for d := range a.Dim {
+		for d := range a.values() {
 			for p := range z {
-				column[p] = a.row(a.Values, lo+p)[d]
+				column[p] = a.value(lo+p, d)
 			}
-			out[i*a.Dim+d] = plainDot(turn, 0, z, column)
+			out[i*a.values()+d] = plainDot(turn, 0, z, column)
 		}
 	}
 	return out
@@ -328,13 +369,13 @@ func attendBenchmarks() []benchmark {
 			seen, last = seen+x[1]-x[0], max(last, x[1])
 		}
 		if flops {
-			bm.flops = 4 * seen * a.Group * a.Dim
+			bm.flops = 2 * seen * a.Group * (a.Dim + a.values())
 		} else {
-			bm.bytes = 2 * last * a.Dim * map[string]int{"f32": 4, "f16": 2, "q8": 1}[a.Format]
+			bm.bytes = last * (a.Dim + a.values()) * map[string]int{"f32": 4, "f16": 2, "q8": 1}[a.Format]
 		}
 		bm.setup = func(b *Backend, r *rand.Rand) func() {
 			attendFill(r, &a, reach)
-			run, out := b.Attend(&a), make([]float32, len(a.Q))
+			run, out := b.Attend(&a), make([]float32, len(a.Q)/a.Dim*a.values())
 			return func() { run(out) }
 		}
 		bs = append(bs, bm)
@@ -344,6 +385,8 @@ func attendBenchmarks() []benchmark {
 			add(fmt.Sprintf("Attend/%s,D=128,group=%d,positions=4096", format, group), false,
 				Attention{Format: format, Dim: 128, Group: group}, causal(1, 4096, 0))
 		}
+		add(fmt.Sprintf("Attend/%s,D=576,V=512,group=8,positions=4096", format), false,
+			Attention{Format: format, Dim: 576, Value: 512, Group: 8}, causal(1, 4096, 0))
 		add(fmt.Sprintf("Attend/%s,D=128,group=4,tokens=6,positions=2048", format), true,
 			Attention{Format: format, Dim: 128, Group: 4}, causal(6, 2048, 0))
 		add(fmt.Sprintf("Attend/%s,D=64,group=2,tokens=12,positions=512", format), true,

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/nstf/nstf/kernels/cpu"
 )
 
 // A benchmark is one kernel at one shape. Work is counted in bytes read and
@@ -151,6 +153,10 @@ func rowBenchmarks() []benchmark {
 			func(b *Backend, x, y []float32, _ []byte) { b.RopeHalf(x, y[:d/2], y[d/2:]); copy(x, y) }),
 		row("SiLUMul", 12, func(b *Backend) bool { return b.SiLUMul != nil },
 			func(b *Backend, x, y []float32, _ []byte) { b.SiLUMul(x, y, y) }),
+		row("SwiGLU", 12, func(b *Backend) bool { return b.SwiGLU != nil },
+			func(b *Backend, x, y []float32, _ []byte) {
+				b.SwiGLU(cpu.Gating{Alpha: 1.702, Limit: 7, Offset: 1}, x, y, y)
+			}),
 	}
 	for _, name := range []string{"gelu", "gelu_tanh"} {
 		bs = append(bs, row(name, 8, func(b *Backend) bool { return b.Activate[name] != nil },

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 )
@@ -25,6 +26,7 @@ func Codings() []Coding {
 		{"affine8", "affine", map[string]int64{"bits": 8, "group": 128, "scale": f16}},
 		{"affine3", "affine", map[string]int64{"bits": 3, "group": 64, "scale": id(tensor.BF16), "zero": f16}},
 		{"fp8", "fp8", map[string]int64{"rows": 128, "cols": 128, "scale": f32}},
+		{"nvfp4_rows", "nvfp4", map[string]int64{"rows": 3}},
 		{"nf4", "nf4", map[string]int64{"block": 64, "nested": 256}},
 	}
 }
@@ -32,14 +34,23 @@ func Codings() []Coding {
 // RandomMatrix makes n rows of k weights: random codes, scales about 0.1 and zero
 // points among the codes. A code that is not a number is made one.
 func RandomMatrix(r *rand.Rand, c Coding, n, k int) (*scheme.Matrix, error) {
+	t, err := RandomTensor(r, c, n, k)
+	if err != nil {
+		return nil, err
+	}
+	return scheme.Open(&t)
+}
+
+// RandomTensor is RandomMatrix as it is stored.
+func RandomTensor(r *rand.Rand, c Coding, n, k int) (formats.Tensor, error) {
 	s, ok := scheme.ByName(c.Scheme)
 	if !ok {
-		return nil, fmt.Errorf("no scheme %q", c.Scheme)
+		return formats.Tensor{}, fmt.Errorf("no scheme %q", c.Scheme)
 	}
 	shape := []int64{int64(n), int64(k)}
 	specs, err := s.Parts(shape, c.Params)
 	if err != nil {
-		return nil, err
+		return formats.Tensor{}, err
 	}
 	var parts []tensor.Blob
 	for _, p := range specs {
@@ -47,11 +58,7 @@ func RandomMatrix(r *rand.Rand, c Coding, n, k int) (*scheme.Matrix, error) {
 		fillPart(r, raw, p.DType, p.Name == "zeros", c.Params["bits"])
 		parts = append(parts, tensor.BytesBlob(raw))
 	}
-	t, err := scheme.New("w", s, shape, c.Params, parts...)
-	if err != nil {
-		return nil, err
-	}
-	return scheme.Open(&t)
+	return scheme.New("w", s, shape, c.Params, parts...)
 }
 
 func fillPart(r *rand.Rand, raw []byte, d tensor.DType, zeros bool, bits int64) {
@@ -94,6 +101,8 @@ type CodedBackend struct {
 	MatMul func(w *scheme.Matrix, c []float32, ldc int, a []float32, t, n0, n1 int)
 	// Quantized writes what the activations of a row become for a matrix to dst.
 	Quantized func(w *scheme.Matrix, dst, a []float32)
+	// FewTokens is the T up to which a token has the bits that it has alone.
+	FewTokens int
 }
 
 // ValidateCoded holds the products of one coding to float64 on the same
@@ -113,6 +122,15 @@ func ValidateCoded(b CodedBackend, c Coding) error {
 		for _, tokens := range tokenCounts() {
 			a, got := ordinary(r, tokens*k), make([]float32, tokens*n)
 			b.MatMul(w, got, n, a, tokens, 0, n)
+			if last := tokens - 1; tokens <= b.FewTokens {
+				one := make([]float32, n)
+				b.MatMul(w, one, n, a[last*k:], 1, 0, n)
+				for i, v := range one {
+					if !sameBits(v, got[last*n+i]) {
+						return fmt.Errorf("%s of %s: K=%d: row %d gives the last of %d tokens %g, and %g alone", c.Name, b.Name, k, i, tokens, got[last*n+i], v)
+					}
+				}
+			}
 			for i, v := range got {
 				t, row := i/n, weights[i%n*k:i%n*k+k]
 				b.Quantized(w, q, a[t*k:t*k+k])

@@ -13,6 +13,8 @@
 // are timed for a user: [Validate] comes before [Timings] there.
 package kerneltest
 
+import "github.com/nstf/nstf/kernels/cpu"
+
 // A Backend is the kernels of one device or instruction-set level. Signatures
 // and meanings are those of package cpu; a nil field is not offered.
 type Backend struct {
@@ -32,14 +34,19 @@ type Backend struct {
 	AccumRows func(dst, p, v []float32, stride int)
 	Scale     func(x []float32, a float32)
 	Add, Mul  func(dst, x []float32)
+	MulAdd    func(dst, a, b []float32)
+	DeltaStep func(memory, q, k, v []float32, fade, rate float32)
+	ScanStep  func(memory, q, k, v []float32, fade, rate, skip float32)
 
 	// The panels compute C[M][N] = or += A[M][K] B[K][N].
 	PanelF32 func(c []float32, ldc int, a []float32, lda int, b []float32, ldb, m, n, k int, add bool)
 	PanelF16 func(c []float32, ldc int, a []float32, lda int, b []byte, ldb, m, n, k int, add bool)
 	PanelQ8  func(c []float32, ldc int, a []float32, lda int, b []byte, ldb, m, n, k int, add bool)
 	// Attend stores the keys and values and returns what attends to them and
-	// writes out[T*Group][Dim].
+	// writes out[T*Group][Value].
 	Attend func(a *Attention) func(out []float32)
+	// SameWidth says that its values are as wide as keys.
+	SameWidth bool
 
 	DecodeF16, DecodeBF16 func(dst []float32, src []byte)
 	EncodeF16, EncodeBF16 func(dst []byte, src []float32)
@@ -50,8 +57,11 @@ type Backend struct {
 	LayerNorm       func(dst, x, w, b []float32, eps float32)
 	RopeHalf        func(x, cos, sin []float32)
 	RopeInterleaved func(x, cos, sin []float32)
-	// Activate has one function for each of silu, gelu, gelu_tanh, quick_gelu
-	// and relu.
+	// Activate has one function for each of silu, gelu, gelu_tanh, quick_gelu,
+	// relu and relu2.
 	Activate map[string]func(dst, x []float32)
 	SiLUMul  func(dst, gate, up []float32)
+	SwiGLU   func(o cpu.Gating, dst, gate, up []float32)
+	// SigmoidMul overwrites gate.
+	SigmoidMul func(dst, gate []float32)
 }

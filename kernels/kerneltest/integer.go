@@ -31,7 +31,7 @@ type IntegerBackend struct {
 const integerTolerance = 0x1p-23
 
 // tokenCounts cross the limits at which kernels change.
-func tokenCounts() []int { return []int{1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 17, 24} }
+func tokenCounts() []int { return []int{1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17, 24} }
 
 // TestInteger runs every scheme through every case.
 func TestInteger(t *testing.T, b IntegerBackend) {
@@ -64,27 +64,22 @@ func RandomRows(r *rand.Rand, s *scheme.Scheme, n, k int) []byte {
 // SetScales overwrites the scales of every block by f16 numbers, or by what is
 // near to them where a scheme has other scales.
 func SetScales(w []byte, s *scheme.Scheme, half func() uint16) {
-	places := map[string][]int{
-		"q4_0": {0}, "q4_1": {0, 2}, "q5_0": {0}, "q5_1": {0, 2}, "q8_0": {0}, "q2_k": {80, 82}, "q3_k": {108},
-		"q4_k": {0, 2}, "q5_k": {0, 2}, "q6_k": {208}, "iq4_nl": {0}, "iq4_xs": {0},
-		"iq1_s": {0}, "iq2_xxs": {0}, "iq2_xs": {0}, "iq2_s": {0}, "iq3_xxs": {0}, "iq3_s": {0}, "tq1_0": {52}, "tq2_0": {64},
-		"iq1_m": {48}, "mxfp4": {0},
-	}[s.Name]
-	if places == nil {
-		panic("kerneltest: no scales known for " + s.Name)
-	}
 	for i := 0; i < len(w); i += s.BlockBytes {
-		for _, at := range places {
+		for _, at := range s.ScaleAt {
 			h, p := half(), w[i+at:]
-			switch s.Name {
-			case "iq1_m": // a nibble on top of each of four words
+			switch s.Scale {
+			case scheme.ScaleNibbles:
 				for j := range 4 {
 					p[2*j+1] = p[2*j+1]&15 | byte(h>>(4*j)&15)<<4
 				}
-			case "mxfp4": // an exponent
+			case scheme.ScaleE8M0:
 				p[0] = byte(h>>10&31) + 112
-			default:
+			case scheme.ScaleE4M3:
+				p[0] = byte(h >> 7 & 127) // the exponents of 16 to 31 wrap around
+			case scheme.ScaleF16:
 				p[0], p[1] = byte(h), byte(h>>8)
+			default:
+				panic("kerneltest: no scales known for " + s.Name)
 			}
 		}
 	}
@@ -225,7 +220,7 @@ func testSplits(t *testing.T, b IntegerBackend, s *scheme.Scheme) {
 	const n, k = 101, 512
 	r := rand.New(rand.NewPCG(5, 6))
 	w := RandomRows(r, s, n, k)
-	for _, tokens := range []int{1, 3, 8, 20} {
+	for _, tokens := range []int{1, 3, 8, b.FewTokens, b.FewTokens + 12} {
 		a := ordinary(r, tokens*k)
 		want, got := make([]float32, tokens*n), make([]float32, tokens*n)
 		b.MatMul(s.Name, want, n, w, a, tokens, 0, n, k)
@@ -235,12 +230,13 @@ func testSplits(t *testing.T, b IntegerBackend, s *scheme.Scheme) {
 			}
 			wantBits(t, fmt.Sprintf("T=%d in %d parts", tokens, parts), got, want)
 		}
-		fewer := tokens / 2
-		if fewer == 0 || tokens > b.FewTokens && fewer <= b.FewTokens {
-			continue
+		for fewer := 1; fewer < tokens; fewer++ {
+			if tokens > b.FewTokens && fewer <= b.FewTokens {
+				continue
+			}
+			b.MatMul(s.Name, got, n, w, a, fewer, 0, n, k)
+			wantBits(t, fmt.Sprintf("%d of %d tokens", fewer, tokens), got[:fewer*n], want)
 		}
-		b.MatMul(s.Name, got, n, w, a, fewer, 0, n, k)
-		wantBits(t, fmt.Sprintf("%d of %d tokens", fewer, tokens), got[:fewer*n], want)
 	}
 }
 
@@ -266,7 +262,7 @@ func testSpecialScales(t *testing.T, b IntegerBackend, s *scheme.Scheme) {
 			size := len(w) / n
 			SetScales(w[middle*size:(middle+1)*size], s, func() uint16 { return half })
 			what := fmt.Sprintf("f16 %#04x, T=%d", half, tokens)
-			if half&0x7c00 != 0x7c00 || s.Name == "mxfp4" { // which has no such scale
+			if half&0x7c00 != 0x7c00 || s.Scale == scheme.ScaleE8M0 || s.Scale == scheme.ScaleE4M3 { // which has no such scale
 				checkInteger(t, b, s, what, w, a, tokens, 0, n, k)
 				continue
 			}

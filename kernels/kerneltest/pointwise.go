@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
+
+	"github.com/nstf/nstf/kernels/cpu"
 )
 
 // A pointwise kernel computes out[i] from out[i], x[i] and y[i]. Its plain
@@ -43,6 +46,12 @@ func arithmetic() []pointwise {
 		{"Mul", 1, func(b *Backend) bool { return b.Mul != nil },
 			func(b *Backend, out, x, _ []float32) { b.Mul(out, x) },
 			func(o, x, _ float64) answer { return sized(o * x) }},
+		{"MulAdd", 2, func(b *Backend) bool { return b.MulAdd != nil },
+			func(b *Backend, out, x, y []float32) { b.MulAdd(out, x, y) },
+			func(o, x, y float64) answer { return answer{o + x*y, math.Abs(o) + math.Abs(x*y)} }},
+		{"SigmoidMul", 6, func(b *Backend) bool { return b.SigmoidMul != nil },
+			func(b *Backend, out, _, y []float32) { b.SigmoidMul(out, slices.Clone(y)) },
+			func(o, _, y float64) answer { return smooth(sigmoidTimes(o, y)) }},
 		{"SoftCap", 4, func(b *Backend) bool { return b.SoftCap != nil },
 			func(b *Backend, out, _, _ []float32) { b.SoftCap(out, limit) },
 			func(o, _, _ float64) answer {
@@ -55,7 +64,27 @@ func arithmetic() []pointwise {
 		{"SiLUMul", 6, func(b *Backend) bool { return b.SiLUMul != nil },
 			func(b *Backend, out, x, y []float32) { b.SiLUMul(out, x, y) },
 			func(_, x, y float64) answer { return smooth(sigmoidTimes(x, x) * y) }},
+		swiGLU("SwiGLU", cpu.Gating{Alpha: 1.702, Limit: 0.9, Offset: 1}),
+		swiGLU("SwiGLU unlimited", cpu.Gating{Offset: -0.5}),
 	}
+}
+
+// swiGLU is the product of a gate and what it opens, changed by o.
+func swiGLU(name string, o cpu.Gating) pointwise {
+	alpha, limit, offset := float64(o.Alpha), float64(o.Limit), float64(o.Offset)
+	if alpha == 0 {
+		alpha = 1
+	}
+	if limit == 0 {
+		limit = math.Inf(1)
+	}
+	return pointwise{name, 8, func(b *Backend) bool { return b.SwiGLU != nil },
+		func(b *Backend, out, x, y []float32) { b.SwiGLU(o, out, x, y) },
+		func(_, x, y float64) answer {
+			g, u := min(x, limit), min(max(y, -limit), limit)
+			opened := argumentRounded(sigmoidTimes(g, alpha*g), alpha*g)
+			return answer{opened.value * (u + offset), opened.size * (math.Abs(u) + math.Abs(offset))}
+		}}
 }
 
 func activations() []pointwise {
@@ -73,6 +102,7 @@ func activations() []pointwise {
 			return argumentRounded(sigmoidTimes(x, z), z)
 		}),
 		of("quick_gelu", 6, func(x float64) answer { return argumentRounded(sigmoidTimes(x, 1.702*x), 1.702*x) }),
+		of("relu2", 2, func(x float64) answer { return sized(max(x, 0) * max(x, 0)) }),
 		of("relu", 0, func(x float64) answer { return sized(max(x, 0)) }),
 	}
 }

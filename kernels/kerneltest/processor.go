@@ -10,7 +10,7 @@ import (
 func Processor(s *cpu.Set) Backend {
 	var scratch cpu.GemmScratch
 	activate := map[string]func(dst, x []float32){}
-	for _, a := range []cpu.Activation{cpu.SiLU, cpu.GELU, cpu.GELUTanh, cpu.QuickGELU, cpu.ReLU} {
+	for _, a := range []cpu.Activation{cpu.SiLU, cpu.GELU, cpu.GELUTanh, cpu.QuickGELU, cpu.ReLU, cpu.ReLU2} {
 		activate[a.String()] = func(dst, x []float32) { s.Activate(a, dst, x) }
 	}
 	return Backend{
@@ -24,12 +24,12 @@ func Processor(s *cpu.Set) Backend {
 				s.Gemm(c, ldc, a, lda, t, n0, n1, k, rows, &scratch)
 			}
 		},
-		Axpy: s.Axpy, AccumRows: s.AccumRows, Scale: s.Scale, Add: s.Add, Mul: s.Mul,
+		Axpy: s.Axpy, AccumRows: s.AccumRows, Scale: s.Scale, Add: s.Add, Mul: s.Mul, MulAdd: s.MulAdd, DeltaStep: s.DeltaStep, ScanStep: s.ScanStep,
 		DecodeF16: s.DecodeF16, DecodeBF16: s.DecodeBF16, EncodeF16: s.EncodeF16, EncodeBF16: s.EncodeBF16,
 		Softmax: s.Softmax, SoftCap: s.SoftCap, RMSNorm: s.RMSNorm, LayerNorm: s.LayerNorm,
 		RopeHalf: s.RopeHalf, RopeInterleaved: s.RopeInterleaved,
 		PanelF32: s.PanelF32, PanelF16: s.PanelF16, PanelQ8: s.PanelQ8, Attend: attend(s),
-		Activate: activate, SiLUMul: s.SiLUMul,
+		Activate: activate, SiLUMul: s.SiLUMul, SwiGLU: s.SwiGLU, SigmoidMul: s.SigmoidMul,
 	}
 }
 
@@ -41,14 +41,14 @@ func attend(s *cpu.Set) func(a *Attention) func(out []float32) {
 		if err != nil {
 			panic(err)
 		}
-		shape := cpu.Attention{Format: format, Dim: a.Dim, Group: a.Group, Scale: a.Scale, Softcap: a.Softcap}
+		shape := cpu.Attention{Format: format, Dim: a.Dim, Value: a.Value, Group: a.Group, Scale: a.Scale, Softcap: a.Softcap}
 		var blocks []cpu.KVBlock
 		positions := len(a.Keys) / a.Dim
 		for p := range positions {
 			if p%cpu.KVPositions == 0 {
-				blocks = append(blocks, cpu.NewKVBlocks(format, 1, a.Dim)...)
+				blocks = append(blocks, cpu.NewKVBlocks(format, 1, a.Dim, a.values())...)
 			}
-			s.StoreKV(format, &blocks[len(blocks)-1], p%cpu.KVPositions, a.Keys[p*a.Dim:(p+1)*a.Dim], a.Values[p*a.Dim:(p+1)*a.Dim])
+			s.StoreKV(format, &blocks[len(blocks)-1], p%cpu.KVPositions, a.Keys[p*a.Dim:(p+1)*a.Dim], a.Values[p*a.values():(p+1)*a.values()])
 		}
 		reach := make([]cpu.Reach, len(a.Reach))
 		for i, r := range a.Reach {
@@ -68,7 +68,7 @@ func attend(s *cpu.Set) func(a *Attention) func(out []float32) {
 				s.Attend(part, &shape, blocks, a.Q, reach, i*step, min((i+1)*step, positions), &scratch)
 			}
 			for i := range r {
-				s.Combine(out[i*a.Dim:(i+1)*a.Dim], parts, i)
+				s.Combine(out[i*a.values():(i+1)*a.values()], parts, i, a.sink(i))
 			}
 		}
 	}
@@ -100,14 +100,14 @@ func CodedProcessor(s *cpu.Set) CodedBackend {
 	var scratch cpu.IntegerScratch
 	var float cpu.GemmScratch
 	return CodedBackend{
-		Name: s.Level().String(),
+		Name: s.Level().String(), FewTokens: cpu.FewTokens,
 		MatMul: func(w *scheme.Matrix, c []float32, ldc int, x []float32, t, n0, n1 int) {
 			k := int(w.K)
 			if coded := s.Coded(w); coded != nil {
 				s.Quantize(&a, x, k, t, k, coded.Group())
 				coded.MatMul(c, ldc, &a, n0, n1, &scratch)
-			} else if dots := s.Dots(w); t == 1 && dots != nil {
-				dots(c[n0:n1], x, n0, n1)
+			} else if dots := s.Dots(w); t <= cpu.FewTokens && dots != nil {
+				dots(c[n0:], ldc, x, k, t, n0, n1, &float)
 			} else {
 				s.Gemm(c, ldc, x, k, t, n0, n1, k, s.Rows(w), &float)
 			}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/scheme"
@@ -76,21 +77,18 @@ func (r *Report) Fallbacks() []Tensor {
 	return out
 }
 
-// Run writes m as a package to path. Its errors are those of the options
+// Run writes m as a package. Its errors are those of the options
 // (an unknown dtype is a [formats.UnsupportedError]), of reading and fitting
 // tensors, of a damaged tokenizer, of [nstf.Write], and the context's.
-func Run(ctx context.Context, m *model.Model, path string, o Options) (*Report, error) {
+func Run(ctx context.Context, m *model.Model, out *atomicfile.Output, o Options) (*Report, error) {
 	if o.DType != "" && o.Policy != nil {
 		panic("encode: a dtype and a policy")
-	}
-	if err := notSource(m, path); err != nil {
-		return nil, err
 	}
 	meta, items, err := m.Pack()
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Path: path, Params: m.Graph.Params(), Passthrough: []string{}, Warnings: []string{}}
+	r := &Report{Path: out.Path(), Params: m.Graph.Params(), Passthrough: []string{}, Warnings: []string{}}
 	if err := r.convert(m, items, o); err != nil {
 		return nil, err
 	}
@@ -99,7 +97,7 @@ func Run(ctx context.Context, m *model.Model, path string, o Options) (*Report, 
 		return nil, err
 	}
 	if m.Quantized != "" {
-		note, warn := quantizedBefore(m, o)
+		note, warn := quantizedBefore(m, o, r.again())
 		meta.Provenance.Notes = append(meta.Provenance.Notes, note)
 		if warn {
 			r.Warnings = append(r.Warnings, note)
@@ -107,11 +105,12 @@ func Run(ctx context.Context, m *model.Model, path string, o Options) (*Report, 
 	}
 	meta.Provenance.Tool, meta.Provenance.Flags = o.Tool, o.Flags
 	meta.Provenance.Sources = append(meta.Provenance.Sources, o.Sources...)
-	err = nstf.Write(path, meta, items, nstf.WriteOptions{Progress: o.Progress, Context: ctx})
+	meta.Provenance = meta.Provenance.Spelled()
+	err = nstf.Write(out, meta, items, nstf.WriteOptions{Progress: o.Progress, Context: ctx})
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(path)
+	info, err := os.Stat(out.Path())
 	if err != nil {
 		return nil, err
 	}
@@ -146,15 +145,24 @@ func (r *Report) checkTokenizer(m *model.Model) error {
 
 // quantizedBefore says what became of a quantized source, and whether the
 // user should know at once.
-func quantizedBefore(m *model.Model, o Options) (note string, warn bool) {
+func quantizedBefore(m *model.Model, o Options, again bool) (note string, warn bool) {
 	note = fmt.Sprintf("the source is quantized already (%s)", m.Quantized)
 	switch {
+	case !again:
 	case o.Policy != nil || o.Fitted != nil:
 		return note + ": quantizing it again adds to its error", true
 	case o.DType != "":
 		return note + ": its values were expanded to " + o.DType + ", their precision stays what it was", true
 	}
 	return note + ": its codes are kept as they are", false
+}
+
+// again reports whether a tensor in codes became something else.
+func (r *Report) again() bool {
+	return slices.ContainsFunc(r.Tensors, func(t Tensor) bool {
+		s, ok := scheme.ByName(t.From)
+		return ok && !s.Plain() && t.To != t.From
+	})
 }
 
 // convert replaces the items' tensors by what they become and records it.
@@ -205,10 +213,10 @@ func (r *Report) convert(m *model.Model, items []nstf.Item, o Options) error {
 func DTypes() []string { return []string{"f32", "f16", "bf16"} }
 
 // quantize fits a tensor to a scheme, or to the nearest that its rows fit;
-// wanted is then the scheme's name. nil keeps the tensor, and so does the
-// scheme that it is in already.
+// wanted is then the scheme's name. nil keeps the tensor, and so do the
+// scheme that it is in already and one that [Settled] speaks of.
 func quantize(t formats.Tensor, to *scheme.Scheme) (out formats.Tensor, wanted string, err error) {
-	if to == nil || t.Scheme == to.Name {
+	if to == nil || t.Scheme == to.Name || Settled(&t, bits(to), to.GGML >= 0) {
 		return t, "", nil
 	}
 	_, k := t.Rows()
@@ -221,19 +229,4 @@ func quantize(t formats.Tensor, to *scheme.Scheme) (out formats.Tensor, wanted s
 	}
 	out, err = fit.Tensor(t, s, nil)
 	return out, wanted, err
-}
-
-// notSource refuses to write over a file that is being read: what it held
-// would be gone, and only its conversion left.
-func notSource(m *model.Model, path string) error {
-	out, err := os.Stat(path)
-	if err != nil {
-		return nil // nothing there to lose; writing finds out the rest
-	}
-	for _, source := range m.Sources() {
-		if in, err := os.Stat(source); err == nil && os.SameFile(in, out) {
-			return fmt.Errorf("%s is the source itself: choose another name for the output", path)
-		}
-	}
-	return nil
 }

@@ -12,14 +12,15 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/quantize/encode"
 )
 
 const micro = "../../testdata/micro"
 
 func Example() {
-	m, err := model.Open(micro + "/llama-k256")
+	m, err := checkpoint.Open(micro + "/llama-k256")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	r, err := encode.Run(context.Background(), m, filepath.Join(dir, "small.nstf"), encode.Options{Policy: policy})
+	r, err := encode.Run(context.Background(), m, atomicfile.Scratch(filepath.Join(dir, "small.nstf")), encode.Options{Policy: policy})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -79,12 +80,12 @@ func TestThreads(t *testing.T) {
 		var first []byte
 		for _, threads := range []int{1, 3} {
 			runtime.GOMAXPROCS(threads)
-			m, err := model.Open(filepath.Join(micro, "llama-k256"))
+			m, err := checkpoint.Open(filepath.Join(micro, "llama-k256"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			path := filepath.Join(t.TempDir(), "out.nstf")
-			if _, err := encode.Run(context.Background(), m, path, o); err != nil {
+			if _, err := encode.Run(context.Background(), m, atomicfile.Scratch(path), o); err != nil {
 				t.Fatal(err)
 			}
 			m.Close()
@@ -102,13 +103,13 @@ func TestThreads(t *testing.T) {
 }
 
 func TestUnknownDType(t *testing.T) {
-	m, err := model.Open(filepath.Join(micro, "llama-2"))
+	m, err := checkpoint.Open(filepath.Join(micro, "llama-2"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
 	var u *formats.UnsupportedError
-	if _, err := encode.Run(context.Background(), m, filepath.Join(t.TempDir(), "x"), encode.Options{DType: "i8"}); !errors.As(err, &u) {
+	if _, err := encode.Run(context.Background(), m, atomicfile.Scratch(filepath.Join(t.TempDir(), "x")), encode.Options{DType: "i8"}); !errors.As(err, &u) {
 		t.Errorf("%v", err)
 	}
 }
@@ -116,7 +117,7 @@ func TestUnknownDType(t *testing.T) {
 // What was asked for of a table that is embedding and head at once.
 func TestTiedTable(t *testing.T) {
 	for names, want := range map[[2]string]string{{"", ""}: "q6_k", {"q8_0", ""}: "q8_0", {"", "q5_k"}: "q5_k", {"q8_0", "q5_k"}: "q5_k"} {
-		m, err := model.Open(filepath.Join(micro, "llama-k256"))
+		m, err := checkpoint.Open(filepath.Join(micro, "llama-k256"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +129,7 @@ func TestTiedTable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := encode.Run(t.Context(), m, filepath.Join(t.TempDir(), "x.nstf"), encode.Options{Policy: p})
+		r, err := encode.Run(t.Context(), m, atomicfile.Scratch(filepath.Join(t.TempDir(), "x.nstf")), encode.Options{Policy: p})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/quantize/fit"
 )
@@ -91,18 +91,30 @@ func bits(s *scheme.Scheme) float64 {
 	return 8 * float64(s.BlockBytes) / float64(s.Block)
 }
 
+// Settled reports whether a tensor is in codes that take no more than so many bits per
+// weight: fitting those again would add to their error and nothing else. Where a
+// scheme of ggml's is asked for, they have to be ggml's too.
+func Settled(t *formats.Tensor, most float64, ggml bool) bool {
+	s, ok := scheme.ByName(t.Scheme)
+	if !ok || s.Plain() || t.Form != "" || ggml && s.GGML < 0 {
+		return false
+	}
+	own, err := s.BPW(t.Shape, t.Params)
+	return err == nil && own <= most
+}
+
 // Choose returns the scheme a tensor of the graph gets, nil to keep it as it
-// is: norms, biases and learned positions are small and decide much, and a
-// router's rounding changes which experts run.
-func (p *Policy) Choose(g *model.Graph, w *model.Weight) *scheme.Scheme {
-	switch {
-	case w.Role == model.RoleNorm, w.Role == model.RoleRouter, w.Role == model.RoleOther, w.Name == g.Embed.Positions:
+// is: norms, biases and learned positions are small and decide much, and so do matrices
+// that steer.
+func (p *Policy) Choose(g *graph.Graph, w *graph.Weight) *scheme.Scheme {
+	switch role := w.Role.Base(); {
+	case role == graph.RoleNorm, role.Steers(), role == graph.RoleOther, w.Name == g.Embed.Positions:
 		return nil
 	case w.Name == g.Head.Weight && g.Tied():
 		return p.Tied
-	case w.Name == g.Head.Weight:
+	case w.Name == g.Head.Weight, role == graph.RoleHead:
 		return p.Head
-	case w.Role == model.RoleEmbed:
+	case role == graph.RoleEmbed:
 		return p.Embed
 	}
 	return p.Scheme

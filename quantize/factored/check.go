@@ -2,7 +2,6 @@ package factored
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/plan"
@@ -12,24 +11,18 @@ import (
 
 // Check says why a tensor of a shape cannot be stored by a recipe: an
 // UnsupportedError with its name and the reason, nil where [FitsTensor] it.
-func Check(name string, shape []int64, recipe string) error {
-	r, err := plan.ParseRecipe(recipe)
-	if err != nil {
-		return err
-	}
-	for _, s := range append(strings.Split(r.Factors, ","), r.Scheme) {
-		if x, ok := scheme.ByName(s); ok {
-			if _, ok = fit.For(x); !ok {
-				e := formats.Unsupportedf("", name, "quantizing to %q: it can only be read", s)
-				e.Hint = "recipes: " + strings.Join(fit.Recipes(), ", ")
-				return e
-			}
+func Check(name string, shape []int64, r plan.Recipe) error {
+	for _, c := range r.Codes() {
+		if !fit.Fittable(c) {
+			e := formats.Unsupportedf("", name, "quantizing to %q: it can only be read", c)
+			e.Hint = "recipes: " + fit.Names()
+			return e
 		}
 	}
-	if FitsTensor(recipe, shape) {
+	if FitsTensor(r, shape) {
 		return nil
 	}
-	return formats.Unsupportedf("", name, "shape %v as %s: %s", shape, recipe, misfit(shape, r))
+	return formats.Unsupportedf("", name, "shape %v as %s: %s", shape, r, misfit(shape, r))
 }
 
 // misfit says what a recipe asks of a shape that does not have it.
@@ -39,10 +32,9 @@ func misfit(shape []int64, r plan.Recipe) string {
 		return "vectors are kept, or are f32, f16 or bf16"
 	}
 	n, k := shape[d-2], shape[d-1]
-	a, b := schemes(r)
 	switch r.Form {
 	case plan.FormDense:
-		return blocks(r.Scheme, n, k)
+		return blocks(r.Code, n, k)
 	case plan.FormShared:
 		switch {
 		case d != 3:
@@ -50,7 +42,7 @@ func misfit(shape []int64, r plan.Recipe) string {
 		case int64(r.Rank) > shape[0]:
 			return fmt.Sprintf("more shared matrices than the %d experts", shape[0])
 		}
-		return first(blocks(r.Factors, n, k), blocks(r.Scheme, n, k))
+		return first(blocks(r.A, n, k), blocks(r.Code, n, k))
 	case plan.FormTrain:
 		if d != 2 {
 			return "only a single matrix can be a train"
@@ -59,12 +51,12 @@ func misfit(shape []int64, r plan.Recipe) string {
 		if most := min(rows[0]*columns[0], rows[1]*columns[1]); r.Rank > most {
 			return fmt.Sprintf("its rank is at most %d", most)
 		}
-		return first(blocks(r.Factors, int64(rows[0]), int64(columns[0]*r.Rank)), blocks(r.Factors, int64(rows[1]), int64(columns[1]*r.Rank)))
+		return first(blocks(r.A, int64(rows[0]), int64(columns[0]*r.Rank)), blocks(r.A, int64(rows[1]), int64(columns[1]*r.Rank)))
 	}
 	if int64(r.Rank) >= min(n, k) {
 		return fmt.Sprintf("its rank is below %d", min(n, k))
 	}
-	return first(blocks(a, n, int64(r.Rank)), blocks(b, int64(r.Rank), k), blocks(r.Scheme, n, k))
+	return first(blocks(r.A, n, int64(r.Rank)), blocks(r.B, int64(r.Rank), k), blocks(r.Code, n, k))
 }
 
 // first returns the first reason that there is.
@@ -78,13 +70,12 @@ func first(reasons ...string) string {
 }
 
 // blocks says why a scheme cannot hold n rows of k weights, "" where it can.
-func blocks(name string, n, k int64) string {
-	if name == "" || fit.Fits(name, int(n), int(k)) {
+func blocks(c plan.Code, n, k int64) string {
+	if c == (plan.Code{}) || fit.Fits(c, int(n), int(k)) {
 		return ""
 	}
-	if plan.TrellisBits(name) > 0 {
+	if c.Bits > 0 {
 		return fmt.Sprintf("tiles of %d rows and columns do not divide %d rows of %d", scheme.TCQTile, n, k)
 	}
-	s, _ := scheme.ByName(name)
-	return fmt.Sprintf("blocks of %d do not divide rows of %d weights", s.Block, k)
+	return fmt.Sprintf("blocks of %d do not divide rows of %d weights", c.Scheme.Block, k)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/quantize/factored"
 )
 
@@ -26,10 +27,11 @@ func TestCheck(t *testing.T) {
 		{matrix, "lowrank:64:f16", "rank is below 64"}, {matrix, "lowrank:16:q8_0", "blocks of 32 do not divide rows of 16"},
 		{matrix, "q4_k+lr:8:f16", "blocks of 256"}, {matrix, "shared:1:f16", "only a stack"}, {stack, "shared:4:f16", "the 3 experts"},
 		{stack, "q4_k+shared:1:f16", "blocks of 256"}, {stack, "train:4:f16", "only a single matrix"}, {matrix, "train:9999:f16", "rank is at most"},
-		{matrix, "mxfp4", "only be read"}, {matrix, "mxfp4+lr:4:f16", "only be read"}, {matrix, "lowrank:4:f16,mxfp4", "only be read"},
+		{matrix, "mxfp4", ""},
+		{matrix, "nvfp4", "only be read"}, {matrix, "nvfp4+lr:4:f16", "only be read"}, {matrix, "lowrank:4:f16,nvfp4", "only be read"},
 	} {
-		err := factored.Check("w", c.shape, c.recipe)
-		if (c.says == "") != factored.FitsTensor(c.recipe, c.shape) && !strings.Contains(c.says, "read") {
+		err := factored.Check("w", c.shape, plan.MustRecipe(c.recipe))
+		if (c.says == "") != factored.FitsTensor(plan.MustRecipe(c.recipe), c.shape) && !strings.Contains(c.says, "read") {
 			t.Errorf("%v as %s: FitsTensor says otherwise", c.shape, c.recipe)
 		}
 		var u *formats.UnsupportedError

@@ -11,40 +11,35 @@ import (
 
 // Describe returns what fitting would make of a tensor by a recipe that
 // [FitsTensor] it, without its bytes, as [fit.Describe] does for schemes.
-func Describe(name string, shape []int64, recipe string, o fit.Options) (formats.Tensor, error) {
-	r, err := plan.ParseRecipe(recipe)
-	if err != nil {
-		return formats.Tensor{}, err
-	}
+func Describe(name string, shape []int64, r plan.Recipe, o fit.Options) (formats.Tensor, error) {
 	if r.Form == plan.FormDense {
-		return fit.Describe(name, shape, r.Scheme, o)
+		return fit.Describe(name, shape, r.Code, o)
 	}
-	if !FitsTensor(recipe, shape) {
-		return formats.Tensor{}, formats.Unsupportedf("", name, "shape %v as %s", shape, recipe)
+	if !FitsTensor(r, shape) {
+		return formats.Tensor{}, formats.Unsupportedf("", name, "shape %v as %s", shape, r)
 	}
 	d := description{o: o}
 	switch r.Form {
 	case plan.FormShared:
-		d.add("c", "f32", shape[0], int64(r.Rank))
-		d.add("u", r.Factors, int64(r.Rank), shape[1], shape[2])
-		if r.Scheme != "" {
-			d.add("q", r.Scheme, shape...)
+		d.add("c", plan.MustCode("f32"), shape[0], int64(r.Rank))
+		d.add("u", r.A, int64(r.Rank), shape[1], shape[2])
+		if r.Code != (plan.Code{}) {
+			d.add("q", r.Code, shape...)
 		}
 		return d.tensor(name, form.Shared, shape, nil)
 	case plan.FormTrain:
 		return d.train(name, shape, r)
 	}
-	a, b := schemes(r)
 	n := len(shape)
 	left, right := slices.Clone(shape), slices.Clone(shape)
 	left[n-1], right[n-2] = int64(r.Rank), int64(r.Rank)
 	id := form.LowRank
 	if r.Form == plan.FormCorrected {
 		id = form.Corrected
-		d.add("q", r.Scheme, shape...)
+		d.add("q", r.Code, shape...)
 	}
-	d.add("a", a, left...)
-	d.add("b", b, right...)
+	d.add("a", r.A, left...)
+	d.add("b", r.B, right...)
 	return d.tensor(name, id, shape, nil)
 }
 
@@ -55,12 +50,12 @@ type description struct {
 	err     error
 }
 
-func (d *description) add(name, scheme string, shape ...int64) {
+func (d *description) add(name string, c plan.Code, shape ...int64) {
 	if d.err != nil {
 		return
 	}
 	var t formats.Tensor
-	t, d.err = fit.Describe(name, shape, scheme, d.o)
+	t, d.err = fit.Describe(name, shape, c, d.o)
 	d.factors = append(d.factors, t)
 }
 
@@ -79,7 +74,7 @@ func (d *description) train(name string, shape []int64, r plan.Recipe) (formats.
 		{Rows: int64(rows[1]), RankIn: int64(r.Rank), Columns: int64(columns[1]), RankOut: 1},
 	}
 	for i, c := range cores {
-		d.add([]string{"g1", "g2"}[i], r.Factors, c.Rows, c.RankIn*c.Columns*c.RankOut)
+		d.add([]string{"g1", "g2"}[i], r.A, c.Rows, c.RankIn*c.Columns*c.RankOut)
 	}
 	return d.tensor(name, form.Train, shape, form.TrainParams(cores))
 }

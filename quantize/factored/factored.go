@@ -10,7 +10,6 @@ package factored
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/nstf/nstf/decompose"
 	"github.com/nstf/nstf/formats"
@@ -32,44 +31,29 @@ const rounds, leastRounds = 3, 1
 
 // Fits reports whether a matrix of this shape can be stored by a recipe, dense
 // ones included.
-func Fits(recipe string, n, k int) bool {
-	r, err := plan.ParseRecipe(recipe)
-	if err != nil {
-		return false
+func Fits(r plan.Recipe, n, k int) bool {
+	switch r.Form {
+	case plan.FormDense:
+		return fit.Fits(r.Code, n, k)
+	case plan.FormLowRank, plan.FormCorrected:
+		return r.Rank < min(n, k) && fit.Fits(r.A, n, r.Rank) && fit.Fits(r.B, r.Rank, k) && (r.Form == plan.FormLowRank || fit.Fits(r.Code, n, k))
 	}
-	if r.Form == plan.FormDense {
-		return fit.Fits(recipe, n, k)
-	}
-	a, b := schemes(r)
-	return r.Rank < min(n, k) && fit.Fits(a, n, r.Rank) && fit.Fits(b, r.Rank, k) && (r.Form == plan.FormLowRank || fit.Fits(r.Scheme, n, k))
-}
-
-// schemes returns those of A and B: one for both, or two with a comma.
-func schemes(r plan.Recipe) (a, b string) {
-	a, b, ok := strings.Cut(r.Factors, ",")
-	if !ok {
-		b = a
-	}
-	return a, b
+	return false
 }
 
 // Matrix fits w[n][k] by a recipe with factors or without. Errors are those of
 // [fit.Matrix], and of factoring what is not finite.
-func Matrix(ctx context.Context, name string, w []float32, n, k int, recipe string, in *fit.Input, o fit.Options) (fit.Result, error) {
-	r, err := plan.ParseRecipe(recipe)
-	if err != nil {
-		return fit.Result{}, err
-	}
+func Matrix(ctx context.Context, name string, w []float32, n, k int, r plan.Recipe, in *fit.Input, o fit.Options) (fit.Result, error) {
 	if r.Form == plan.FormDense {
-		return fit.Matrix(ctx, name, w, n, k, recipe, in, o)
+		return fit.Matrix(ctx, name, w, n, k, r.Code, in, o)
 	}
-	if !Fits(recipe, n, k) {
-		return fit.Result{}, formats.Unsupportedf("", name, "%d rows of %d weights as %s", n, k, recipe)
+	if !Fits(r, n, k) {
+		return fit.Result{}, formats.Unsupportedf("", name, "%d rows of %d weights as %s", n, k, r)
 	}
-	a, b := schemes(r)
-	storeA, storeB := store("a", a, nil, o), store("b", b, in, o)
+	storeA, storeB := store("a", r.A, nil, o), store("b", r.B, in, o)
 	h := moments(in)
 	var c decompose.Corrected[formats.Tensor]
+	var err error
 	method, id := MethodProduct, form.LowRank
 	if r.Form == plan.FormLowRank {
 		c, _, err = decompose.Product(ctx, w, n, k, r.Rank, h, storeA, storeB)
@@ -78,7 +62,7 @@ func Matrix(ctx context.Context, name string, w []float32, n, k int, recipe stri
 		if o.Effort == 1 {
 			turns = leastRounds
 		}
-		c, err = decompose.Correct(ctx, w, n, k, r.Rank, turns, h, store("q", r.Scheme, in, o), storeA, storeB)
+		c, err = decompose.Correct(ctx, w, n, k, r.Rank, turns, h, store("q", r.Code, in, o), storeA, storeB)
 		method, id = MethodAlternate, form.Corrected
 	}
 	if err != nil {
@@ -103,7 +87,7 @@ func moments(in *fit.Input) *decompose.Moments {
 // store fits a factor by a scheme. What reads the tensor's own input shares its
 // factorizations; for another the moments are taken as they come. Without
 // moments all errors count alike.
-func store(name, recipe string, in *fit.Input, o fit.Options) decompose.Store[formats.Tensor] {
+func store(name string, c plan.Code, in *fit.Input, o fit.Options) decompose.Store[formats.Tensor] {
 	return func(ctx context.Context, w []float32, n, k int, h *decompose.Moments) (formats.Tensor, []float32, error) {
 		use := in
 		switch {
@@ -112,7 +96,7 @@ func store(name, recipe string, in *fit.Input, o fit.Options) decompose.Store[fo
 		case use == nil:
 			use = fit.NewInput(h.Mean(), k)
 		}
-		r, err := fit.Matrix(ctx, name, w, n, k, recipe, use, o)
+		r, err := fit.Matrix(ctx, name, w, n, k, c, use, o)
 		if err != nil {
 			return r.Tensor, nil, err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/form"
+	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/quantize/factored"
 	"github.com/nstf/nstf/quantize/fit"
 )
@@ -71,7 +72,7 @@ func TestBalanced(t *testing.T) {
 		recipe string
 		most   float64 // relative error; 0.111 and 0.128 where all of A's columns had the length 1
 	}{{"lowrank:32:tcq2", 0.05}, {"lowrank:48:tcq2", 0.05}} {
-		r, err := factored.Matrix(context.Background(), "w", w, n, k, c.recipe, nil, fit.Options{Seed: 3})
+		r, err := factored.Matrix(context.Background(), "w", w, n, k, plan.MustRecipe(c.recipe), nil, fit.Options{Seed: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +100,7 @@ func TestMatrix(t *testing.T) {
 		{full, "tcq2+lr:32:q8_0", 0.06},
 		{full, "q4_0+lr:16:f16", 0.008},
 	} {
-		r, err := factored.Matrix(context.Background(), "w", c.w, n, k, c.recipe, in, fit.Options{Seed: 3})
+		r, err := factored.Matrix(context.Background(), "w", c.w, n, k, plan.MustRecipe(c.recipe), in, fit.Options{Seed: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,12 +130,12 @@ func TestMatrix(t *testing.T) {
 		if rel := r.Error / r.Reference; rel > c.most {
 			t.Errorf("%s: a relative error of %g", c.recipe, rel)
 		}
-		if again, err := factored.Matrix(context.Background(), "w", c.w, n, k, c.recipe, in, fit.Options{Seed: 3, Threads: 1}); err != nil || again.Error != r.Error {
+		if again, err := factored.Matrix(context.Background(), "w", c.w, n, k, plan.MustRecipe(c.recipe), in, fit.Options{Seed: 3, Threads: 1}); err != nil || again.Error != r.Error {
 			t.Errorf("%s: again %g instead of %g: %v", c.recipe, again.Error, r.Error, err)
 		}
 	}
-	dense, err := factored.Matrix(context.Background(), "w", full, n, k, "tcq2", in, fit.Options{Seed: 3})
-	corrected, err2 := factored.Matrix(context.Background(), "w", full, n, k, "tcq2+lr:32:q8_0", in, fit.Options{Seed: 3})
+	dense, err := factored.Matrix(context.Background(), "w", full, n, k, plan.MustRecipe("tcq2"), in, fit.Options{Seed: 3})
+	corrected, err2 := factored.Matrix(context.Background(), "w", full, n, k, plan.MustRecipe("tcq2+lr:32:q8_0"), in, fit.Options{Seed: 3})
 	if err != nil || err2 != nil || corrected.Error > 0.8*dense.Error {
 		t.Errorf("a correction leaves %g of %g: %v %v", corrected.Error, dense.Error, err, err2)
 	}
@@ -146,11 +147,11 @@ func TestStack(t *testing.T) {
 	var list []formats.Tensor
 	var rows []float32
 	for range 3 {
-		r, err := factored.Matrix(context.Background(), "w", matrix(rng, 32, 64, 2, 0.1), 32, 64, "q8_0+lr:32:f16", nil, fit.Options{})
+		r, err := factored.Matrix(context.Background(), "w", matrix(rng, 32, 64, 2, 0.1), 32, 64, plan.MustRecipe("q8_0+lr:32:f16"), nil, fit.Options{})
 		if !errors.As(err, new(*formats.UnsupportedError)) {
 			t.Fatalf("rank 32 of 32 rows: %v", err)
 		}
-		r, err = factored.Matrix(context.Background(), "w", matrix(rng, 32, 64, 2, 0.1), 32, 64, "q8_0+lr:16:f16", nil, fit.Options{})
+		r, err = factored.Matrix(context.Background(), "w", matrix(rng, 32, 64, 2, 0.1), 32, 64, plan.MustRecipe("q8_0+lr:16:f16"), nil, fit.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

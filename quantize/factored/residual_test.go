@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/decompose"
+	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
@@ -40,7 +42,7 @@ func BenchmarkResidual(b *testing.B) {
 		b.Skip("needs -residual.model and -residual.stats")
 	}
 	only := regexp.MustCompile(*residualOnly)
-	m, err := model.Open(*residualModel)
+	m, err := checkpoint.Open(*residualModel)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -52,13 +54,13 @@ func BenchmarkResidual(b *testing.B) {
 	defer s.Close()
 	fmt.Fprintln(os.Stderr, "| tensor | N x K | error | rank | of W alike | of W under H | of the residual | bytes' worth | form's error: predicted | came to | of codes of its bytes |")
 	fmt.Fprintln(os.Stderr, "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
-	var list []*model.Linear
+	var list []*graph.Linear
 	for i := 0; i < len(m.Graph.Blocks); i += *residualEach {
 		list = append(list, m.Graph.Blocks[i].Linears()...)
 	}
 	last, in := "", (*fit.Input)(nil)
 	for _, l := range append(list, &m.Graph.Head.Linear) {
-		if l.Role == model.RoleRouter || !only.MatchString(l.Weight) || len(m.Tensor(l.Weight).Shape) != 2 {
+		if l.Role == graph.RoleRouter || !only.MatchString(l.Weight) || len(m.Tensor(l.Weight).Shape) != 2 {
 			continue
 		}
 		if l.Input != last {
@@ -72,7 +74,7 @@ func BenchmarkResidual(b *testing.B) {
 	}
 }
 
-func residualRow(b *testing.B, m *model.Model, l *model.Linear, in *fit.Input) {
+func residualRow(b *testing.B, m *model.Model, l *graph.Linear, in *fit.Input) {
 	ctx := context.Background()
 	n, k := int(l.Out), int(l.In)
 	t := m.Tensor(l.Weight)
@@ -80,7 +82,7 @@ func residualRow(b *testing.B, m *model.Model, l *model.Linear, in *fit.Input) {
 	if err := scheme.DecodeRows(w, &t, 0, int64(n)); err != nil {
 		b.Fatal(err)
 	}
-	r, err := fit.Matrix(ctx, l.Weight, w, n, k, *residualCode, in, fit.Options{})
+	r, err := fit.Matrix(ctx, l.Weight, w, n, k, plan.MustCode(*residualCode), in, fit.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -108,7 +110,7 @@ func residualRow(b *testing.B, m *model.Model, l *model.Linear, in *fit.Input) {
 		bits := 2 * float64(rank) * float64(n+k) / float64(n*k)
 		fmt.Fprintf(os.Stderr, "| %s | %d x %d | %.4f | %d | %.2f | %.2f | %.2f | %.2f |", l.Weight, n, k, codes, rank, part(0, rank), part(1, rank), part(2, rank), 1-worth(bits))
 		if f, err := plan.ParseRecipe(*residualForm); *residualForm != "" && err == nil && f.Rank == rank {
-			x, err := factored.Matrix(ctx, l.Weight, w, n, k, *residualForm, in, fit.Options{})
+			x, err := factored.Matrix(ctx, l.Weight, w, n, k, f, in, fit.Options{})
 			if err != nil {
 				b.Fatal(err)
 			}

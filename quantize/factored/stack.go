@@ -20,25 +20,13 @@ const (
 	MethodTrain  = "train"  // truncated decompositions, digit by digit
 )
 
-// Whole reports whether a recipe is fitted to a tensor as a whole, and not
-// matrix by matrix.
-func Whole(recipe string) bool {
-	r, err := plan.ParseRecipe(recipe)
-	return err == nil && (r.Form == plan.FormShared || r.Form == plan.FormTrain)
-}
-
 // Tensor fits w, a tensor of this shape, by a recipe for whole tensors. in is
 // what all matrices of a stack read, each what one of them does; each may be nil
 // where it is not known. Errors are those of [Matrix].
-func Tensor(ctx context.Context, name string, w []float32, shape []int64, recipe string, in *fit.Input, each func(i int) (*fit.Input, error), o fit.Options) (fit.Result, error) {
-	r, err := plan.ParseRecipe(recipe)
-	if err != nil {
-		return fit.Result{}, err
+func Tensor(ctx context.Context, name string, w []float32, shape []int64, r plan.Recipe, in *fit.Input, each func(i int) (*fit.Input, error), o fit.Options) (out fit.Result, err error) {
+	if !FitsTensor(r, shape) {
+		return fit.Result{}, formats.Unsupportedf("", name, "shape %v as %s", shape, r)
 	}
-	if !FitsTensor(recipe, shape) {
-		return fit.Result{}, formats.Unsupportedf("", name, "shape %v as %s", shape, recipe)
-	}
-	var out fit.Result
 	if r.Form == plan.FormTrain {
 		out, err = chain(ctx, name, w, shape, r, o)
 	} else {
@@ -52,25 +40,21 @@ func Tensor(ctx context.Context, name string, w []float32, shape []int64, recipe
 }
 
 // FitsTensor is [Fits] for a tensor of any shape.
-func FitsTensor(recipe string, shape []int64) bool {
+func FitsTensor(r plan.Recipe, shape []int64) bool {
 	d := len(shape)
 	if d < 2 { // of one element each, whatever the length
-		s, ok := scheme.ByName(recipe)
-		return ok && s.Plain() && fit.Fits(recipe, 1, 1)
+		return r.Form == plan.FormDense && r.Code.Scheme.Plain() && fit.Fits(r.Code, 1, 1)
 	}
 	n, k := int(shape[d-2]), int(shape[d-1])
-	r, err := plan.ParseRecipe(recipe)
-	switch {
-	case err != nil:
-		return false
-	case r.Form == plan.FormShared:
-		return d == 3 && int64(r.Rank) <= shape[0] && fit.Fits(r.Factors, n, k) && (r.Scheme == "" || fit.Fits(r.Scheme, n, k))
-	case r.Form == plan.FormTrain:
+	switch r.Form {
+	case plan.FormShared:
+		return d == 3 && int64(r.Rank) <= shape[0] && fit.Fits(r.A, n, k) && (r.Code == (plan.Code{}) || fit.Fits(r.Code, n, k))
+	case plan.FormTrain:
 		rows, columns := TrainDigits(n, k)
 		most := min(rows[0]*columns[0], rows[1]*columns[1])
-		return d == 2 && r.Rank <= most && fit.Fits(r.Factors, rows[0], columns[0]*r.Rank) && fit.Fits(r.Factors, rows[1], columns[1]*r.Rank)
+		return d == 2 && r.Rank <= most && fit.Fits(r.A, rows[0], columns[0]*r.Rank) && fit.Fits(r.A, rows[1], columns[1]*r.Rank)
 	}
-	return Fits(recipe, n, k)
+	return Fits(r, n, k)
 }
 
 // TrainDigits returns the digits of a table of v rows of k columns in a train of
@@ -100,7 +84,7 @@ type sharing struct {
 func (s *sharing) fit(shape []int64) (fit.Result, error) {
 	out := fit.Result{Method: MethodShared}
 	h := moments(s.in)
-	if s.r.Scheme != "" {
+	if s.r.Code != (plan.Code{}) {
 		h = nil // codes of the remainder get a part of its size wrong, whatever it reads
 	}
 	basis, err := decompose.Share(s.ctx, s.w, s.e, s.n, s.k, h)
@@ -115,7 +99,7 @@ func (s *sharing) fit(shape []int64) (fit.Result, error) {
 	size := s.n * s.k
 	var list []formats.Tensor
 	for b := range s.r.Rank {
-		x, back, err := store("u", s.r.Factors, s.in, s.o)(s.ctx, u[b*size:(b+1)*size], s.n, s.k, h)
+		x, back, err := store("u", s.r.A, s.in, s.o)(s.ctx, u[b*size:(b+1)*size], s.n, s.k, h)
 		if err != nil {
 			return out, err
 		}
@@ -135,7 +119,7 @@ func (s *sharing) fit(shape []int64) (fit.Result, error) {
 		}
 		list = append(list, q)
 	}
-	if s.r.Scheme != "" {
+	if s.r.Code != (plan.Code{}) {
 		q, err := scheme.Concat("q", shape, list...)
 		if err != nil {
 			return out, err
@@ -169,8 +153,8 @@ func (s *sharing) remainder(e int, c, u []float32, out *fit.Result) (formats.Ten
 		}
 	}
 	var q formats.Tensor
-	if s.r.Scheme != "" {
-		r, err := fit.Matrix(s.ctx, "q", left, s.n, s.k, s.r.Scheme, in, s.o)
+	if s.r.Code != (plan.Code{}) {
+		r, err := fit.Matrix(s.ctx, "q", left, s.n, s.k, s.r.Code, in, s.o)
 		if err != nil {
 			return q, err
 		}
@@ -194,7 +178,7 @@ func chain(ctx context.Context, name string, w []float32, shape []int64, r plan.
 	var sizes []form.TrainCore
 	o.Lookup = true // a row of each core is looked up alone
 	for i, c := range cores {
-		x, _, err := store(fmt.Sprintf("g%d", i+1), r.Factors, nil, o)(ctx, c.W, c.Rows, len(c.W)/c.Rows, nil)
+		x, _, err := store(fmt.Sprintf("g%d", i+1), r.A, nil, o)(ctx, c.W, c.Rows, len(c.W)/c.Rows, nil)
 		if err != nil {
 			return out, err
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/quantize/fit"
 )
 
@@ -41,7 +42,7 @@ func BenchmarkMatrix(b *testing.B) {
 		w := gaussian(rng, c.n*c.k)
 		in := fit.NewInput(lowRank(rng, c.k), c.k)
 		begin := time.Now()
-		if _, err := fit.Estimate(context.Background(), w[:16*c.k], 16, c.k, "q8_0", in, fit.Options{}); err != nil {
+		if _, err := fit.Estimate(context.Background(), w[:16*c.k], 16, c.k, plan.MustCode("q8_0"), in, fit.Options{}); err != nil {
 			b.Fatal(err)
 		}
 		factor := time.Since(begin)
@@ -51,7 +52,7 @@ func BenchmarkMatrix(b *testing.B) {
 		}{{"q4_k", 1}, {"q4_k", 2}, {"q4_k", 3}, {"q6_k", 1}, {"q6_k", 3}, {"iq4_xs", 1}, {"iq4_xs", 3}} {
 			b.Run(fmt.Sprintf("%s/%d/effort%d", run.recipe, c.k, run.effort), func(b *testing.B) {
 				for b.Loop() {
-					if _, err := fit.Matrix(context.Background(), "w", w, c.n, c.k, run.recipe, in, fit.Options{Effort: run.effort}); err != nil {
+					if _, err := fit.Matrix(context.Background(), "w", w, c.n, c.k, plan.MustCode(run.recipe), in, fit.Options{Effort: run.effort}); err != nil {
 						b.Fatal(err)
 					}
 				}

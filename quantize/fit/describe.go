@@ -5,24 +5,19 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/plan"
-	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 )
 
-// Describe returns what [Matrix] would make of a tensor by a recipe that
+// Describe returns what [Matrix] would make of a tensor by a code that
 // [Fits] it, without its bytes: reading a part fails. A stack of matrices has
 // three dimensions.
-func Describe(name string, shape []int64, recipe string, o Options) (formats.Tensor, error) {
-	t := formats.Tensor{Name: name, Shape: shape, Scheme: recipe}
-	if bits := plan.TrellisBits(recipe); bits > 0 {
+func Describe(name string, shape []int64, c plan.Code, o Options) (formats.Tensor, error) {
+	t := formats.Tensor{Name: name, Shape: shape, Scheme: c.Scheme.Name}
+	if c.Bits > 0 {
 		n, k := int(shape[len(shape)-2]), int(shape[len(shape)-1])
-		t.Scheme, t.Params = "tcq", trellisScheme(bits, n, k, o).Params()
+		t.Params = trellisScheme(c.Bits, n, k, o).Params()
 	}
-	s, ok := scheme.ByName(t.Scheme)
-	if !ok {
-		return t, formats.Unsupportedf("", name, "recipe %q", recipe)
-	}
-	specs, err := s.Parts(shape, t.Params)
+	specs, err := c.Scheme.Parts(shape, t.Params)
 	if err != nil {
 		return t, err
 	}

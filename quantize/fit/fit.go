@@ -56,11 +56,11 @@ func For(s *scheme.Scheme) (Fitter, bool) {
 }
 
 // Fallback returns s where it can store rows of k weights, and otherwise the
-// nearest scheme that can: see [fallbacks]. What fits nothing else is f16.
+// nearest scheme that can: see [scheme.Scheme]. What fits nothing else is f16.
 func Fallback(s *scheme.Scheme, k int64) *scheme.Scheme {
 	for !s.Fits(k) {
-		name, ok := fallbacks[s.Name]
-		if !ok {
+		name := s.Smaller
+		if name == "" {
 			name = "f16"
 		}
 		s, _ = scheme.ByName(name)
@@ -68,46 +68,31 @@ func Fallback(s *scheme.Scheme, k int64) *scheme.Scheme {
 	return s
 }
 
-// fallbacks names, for a scheme whose block does not divide a row, the one
-// with smaller blocks that comes nearest in bits per weight without being
-// worse: 4.5 for 4.5 and less, 5.5 for 5.5, 8.5 for 6.56. Schemes not listed fall
-// back to f16.
-var fallbacks = map[string]string{
-	"q2_k":    "q4_0",
-	"q3_k":    "q4_0",
-	"q4_k":    "q4_0",
-	"q5_k":    "q5_0",
-	"q6_k":    "q8_0",
-	"iq2_xxs": "iq4_nl",
-	"iq2_xs":  "iq4_nl",
-	"iq2_s":   "iq4_nl",
-	"iq3_xxs": "iq4_nl",
-	"iq3_s":   "iq4_nl",
-	"iq4_xs":  "iq4_nl",
-}
-
 // fitters lists the schemes that can be fitted.
 var fitters = map[string]fitter{
 	"f32":     {limit: math.MaxFloat32, cast: castF32},
 	"f16":     {limit: math.Nextafter32(65520, 0), cast: castF16},
 	"bf16":    {limit: math.Float32frombits(0x7F7F7FFF), cast: castBF16},
-	"q4_0":    {limit: q40.limit, layout: &q40},
-	"q4_1":    {limit: q41.limit, layout: &q41},
-	"q5_0":    {limit: q50.limit, layout: &q50},
-	"q5_1":    {limit: q51.limit, layout: &q51},
-	"q8_0":    {limit: q80.limit, layout: &q80},
-	"q2_k":    {limit: q2k.limit, layout: &q2k},
-	"q3_k":    {limit: q3k.limit, layout: &q3k},
-	"q4_k":    {limit: q4k.limit, layout: &q4k},
-	"q5_k":    {limit: q5k.limit, layout: &q5k},
-	"q6_k":    {limit: q6k.limit, layout: &q6k},
-	"iq2_xxs": {limit: iq2xxs.limit, layout: &iq2xxs},
-	"iq2_xs":  {limit: iq2xs.limit, layout: &iq2xs},
-	"iq2_s":   {limit: iq2s.limit, layout: &iq2s},
-	"iq3_xxs": {limit: iq3xxs.limit, layout: &iq3xxs},
-	"iq3_s":   {limit: iq3s.limit, layout: &iq3s},
-	"iq4_nl":  {limit: iq4nl.limit, layout: &iq4nl},
-	"iq4_xs":  {limit: iq4xs.limit, layout: &iq4xs},
+	"q4_0":    searched(&q40),
+	"q4_1":    searched(&q41),
+	"q5_0":    searched(&q50),
+	"q5_1":    searched(&q51),
+	"q8_0":    searched(&q80),
+	"q2_k":    searched(&q2k),
+	"q3_k":    searched(&q3k),
+	"q4_k":    searched(&q4k),
+	"q5_k":    searched(&q5k),
+	"q6_k":    searched(&q6k),
+	"mxfp4":   searched(&mxfp4),
+	"q1_0":    searched(&q10),
+	"q2_0":    searched(&q20),
+	"iq2_xxs": searched(&iq2xxs),
+	"iq2_xs":  searched(&iq2xs),
+	"iq2_s":   searched(&iq2s),
+	"iq3_xxs": searched(&iq3xxs),
+	"iq3_s":   searched(&iq3s),
+	"iq4_nl":  searched(&iq4nl),
+	"iq4_xs":  searched(&iq4xs),
 }
 
 // maxHalf is the largest finite f16.
@@ -121,6 +106,9 @@ type fitter struct {
 	cast   func(dst []byte, w []float32)
 	layout *layout
 }
+
+// searched is the fitter of a layout.
+func searched(l *layout) fitter { return fitter{limit: l.limit, layout: l} }
 
 // rows checks the values and packs them block by block.
 func (f fitter) rows(s *scheme.Scheme, dst []byte, w, importance []float32, k int) error {

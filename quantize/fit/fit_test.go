@@ -21,7 +21,7 @@ func fittable(t testing.TB) (out []*scheme.Scheme) {
 			out = append(out, s)
 		}
 	}
-	if len(out) != 20 {
+	if len(out) != 23 {
 		t.Fatalf("%d fitters: %v", len(out), out)
 	}
 	return out

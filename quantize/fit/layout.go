@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/kernels/cpu"
 )
 
@@ -28,8 +29,9 @@ type layout struct {
 	least, most float32
 	// What the largest scale of a block is sent to; nil: most.
 	starts []float32
-	points *points // of a grid, where codes name these
-	offset bool    // m is stored; where scales are whole it is not negative
+	scale  *scaleCode // of a group that has a scale of its own; nil: f16
+	points *points    // of a grid, where codes name these
+	offset bool       // m is stored; where scales are whole it is not negative
 	pack   func(dst []byte, b *block)
 }
 
@@ -42,6 +44,17 @@ type block struct {
 	at     [64]uint16 // of points: their codes
 	signs  [32]uint8  // and the signs of 8 weights each
 }
+
+// A scaleCode is how a scale is stored: its code for a number, the code so many steps
+// away from zero, and what a code stands for, which is finite.
+type scaleCode struct {
+	of    func(d float32) uint16
+	step  func(h uint16, by int) uint16
+	value func(h uint16) float32
+}
+
+// halfScale are scales that are f16.
+var halfScale = scaleCode{tensor.F32ToF16, stepHalf, finite}
 
 // whole reports whether scales are whole numbers times the block's.
 func (l *layout) whole() bool { return l.most != 0 }

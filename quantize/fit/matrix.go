@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/nstf/nstf/formats"
@@ -58,22 +59,21 @@ type Result struct {
 	Method           string
 }
 
-// Matrix fits w[n][k] by a recipe: "tcq2" to "tcq6", or the name of a scheme
-// that has a fitter. Under the calibrated error tr(E H E') the result is not
+// Matrix fits w[n][k] by a code: of a trellis, or of a scheme that has a fitter. Under the calibrated error tr(E H E') the result is not
 // worse than rounding without moments: where these, or a sample of rows, leave any doubt
 // all ways are computed and the best is kept. The same weights, moments and options give the same bytes on every
 // machine and at any number of threads.
 //
-// It fails with an UnsupportedError for a recipe that does not exist or does
+// It fails with an UnsupportedError for a code that cannot be fitted or does
 // not suit the shape, with a FormatError that names the tensor for weights or
 // moments that are not finite, and with the context's error. Lengths that do
 // not fit together panic.
-func Matrix(ctx context.Context, name string, w []float32, n, k int, recipe string, in *Input, o Options) (Result, error) {
+func Matrix(ctx context.Context, name string, w []float32, n, k int, c plan.Code, in *Input, o Options) (Result, error) {
 	if len(w) != n*k || in != nil && in.k != k {
 		panic(fmt.Sprintf("fit: %d weights for %d rows of %d", len(w), n, k))
 	}
-	if !Fits(recipe, n, k) {
-		return Result{}, unfit(name, recipe, n, k)
+	if !Fits(c, n, k) {
+		return Result{}, unfit(name, c, n, k)
 	}
 	if in != nil && in.err != nil {
 		return Result{}, formats.Errorf("", name, "%v", in.err)
@@ -81,7 +81,7 @@ func Matrix(ctx context.Context, name string, w []float32, n, k int, recipe stri
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
-	r, err := matrix(ctx, name, w, n, k, recipe, in, o)
+	r, err := matrix(ctx, name, w, n, k, c, in, o)
 	if v, ok := errors.AsType[*ValueError](err); ok {
 		return Result{}, unfitted(name, v)
 	}
@@ -95,12 +95,12 @@ func unfitted(name string, v *ValueError) error {
 	return e
 }
 
-func matrix(ctx context.Context, name string, w []float32, n, k int, recipe string, in *Input, o Options) (Result, error) {
-	if bits := plan.TrellisBits(recipe); bits > 0 {
-		return trellisMatrix(ctx, name, w, n, k, bits, in, o)
+func matrix(ctx context.Context, name string, w []float32, n, k int, c plan.Code, in *Input, o Options) (Result, error) {
+	if c.Bits > 0 {
+		return trellisMatrix(ctx, name, w, n, k, c.Bits, in, o)
 	}
-	s, _ := scheme.ByName(recipe)
-	if err := fitters[recipe].check(s, w, nil, k); err != nil {
+	s := c.Scheme
+	if err := fitters[s.Name].check(s, w, nil, k); err != nil {
 		return Result{}, err
 	}
 	if s.Plain() {
@@ -111,7 +111,7 @@ func matrix(ctx context.Context, name string, w []float32, n, k int, recipe stri
 
 // castMatrix converts elements. Its error is tiny, and told by few rows.
 func castMatrix(ctx context.Context, name string, w []float32, n, k int, s *scheme.Scheme, in *Input, o Options) (Result, error) {
-	dst := make([]byte, Bytes(s.Name, n, k))
+	dst := make([]byte, Bytes(plan.Code{Scheme: s}, n, k))
 	fitters[s.Name].cast(dst, w)
 	t, err := scheme.New(name, s, []int64{int64(n), int64(k)}, nil, tensor.BytesBlob(dst))
 	if err != nil {
@@ -131,67 +131,62 @@ func castMatrix(ctx context.Context, name string, w []float32, n, k int, s *sche
 	return Result{Tensor: t, Error: scale * in.quadratic(e), Reference: scale * in.quadratic(x), Method: MethodPlain}, ctx.Err()
 }
 
-func unfit(name, recipe string, n, k int) error {
-	known := plan.TrellisBits(recipe) > 0
-	if s, ok := scheme.ByName(recipe); ok {
-		_, known = For(s)
-	}
-	if !known {
-		e := formats.Unsupportedf("", name, "quantizing to %q", recipe)
-		e.Hint = "recipes: " + strings.Join(Recipes(), ", ")
+func unfit(name string, c plan.Code, n, k int) error {
+	if !Fittable(c) {
+		e := formats.Unsupportedf("", name, "quantizing to %q", c)
+		e.Hint = "recipes: " + Names()
 		return e
 	}
-	return formats.Unsupportedf("", name, "%d rows of %d weights as %s", n, k, recipe)
+	return formats.Unsupportedf("", name, "%d rows of %d weights as %s", n, k, c)
 }
 
-// Fits reports whether a recipe exists and can hold a matrix of this shape.
-func Fits(recipe string, n, k int) bool {
-	if n <= 0 || k <= 0 {
+// Fittable reports whether numbers can be fitted to a code.
+func Fittable(c plan.Code) bool { return slices.Contains(Codes(), c) }
+
+// Fits reports whether a code can be fitted and can hold a matrix of this shape.
+func Fits(c plan.Code, n, k int) bool {
+	if n <= 0 || k <= 0 || !Fittable(c) {
 		return false
 	}
-	if plan.TrellisBits(recipe) > 0 {
-		return n%scheme.TCQTile == 0 && k%scheme.TCQTile == 0
-	}
-	s, ok := scheme.ByName(recipe)
-	if !ok {
-		return false
-	}
-	_, ok = For(s)
-	return ok && s.Fits(int64(k))
+	return c.Scheme.Fits(int64(k)) && (c.Bits == 0 || n%scheme.TCQTile == 0)
 }
 
-// Bytes returns the size of a matrix by a recipe that [Fits] it, all parts
+// Bytes returns the size of a matrix by a code that [Fits] it, all parts
 // together and without padding between tensors.
-func Bytes(recipe string, n, k int) int64 {
-	s, ok := scheme.ByName(recipe)
+func Bytes(c plan.Code, n, k int) int64 {
 	var params map[string]int64
-	if bits := plan.TrellisBits(recipe); bits > 0 {
-		s, ok = scheme.ByName("tcq")
-		params = trellisScheme(bits, n, k, Options{}).Params()
+	if c.Bits > 0 {
+		params = trellisScheme(c.Bits, n, k, Options{}).Params()
 	}
-	if !ok {
-		panic(fmt.Sprintf("fit: bytes of recipe %q", recipe))
-	}
-	size, err := s.Size([]int64{int64(n), int64(k)}, params)
+	size, err := c.Scheme.Size([]int64{int64(n), int64(k)}, params)
 	if err != nil {
-		panic(fmt.Sprintf("fit: bytes of %q for %d rows of %d: %v", recipe, n, k, err))
+		panic(fmt.Sprintf("fit: bytes of %q for %d rows of %d: %v", c, n, k, err))
 	}
 	return size
 }
 
-// Recipes lists the recipes that [Matrix] knows, in the order of the schemes'
-// ids with the trellis codes last.
-func Recipes() []string {
-	var names []string
+// Codes lists the codes that [Matrix] knows, in the order of the schemes' ids
+// with the trellis codes last.
+func Codes() []plan.Code {
+	var out []plan.Code
 	for _, s := range scheme.Table() {
-		if _, ok := For(s); ok {
-			names = append(names, s.Name)
+		if _, ok := fitters[s.Name]; ok {
+			out = append(out, plan.Code{Scheme: s})
 		}
 	}
 	for bits := scheme.TCQMinBits; bits <= scheme.TCQMaxBits; bits++ {
-		names = append(names, fmt.Sprintf("tcq%d", bits))
+		out = append(out, plan.Trellis(bits))
 	}
-	return names
+	return out
+}
+
+// Names lists [Codes] for people.
+func Names() string {
+	var names []string
+	for _, c := range Codes() {
+		names = append(names, c.String())
+	}
+	return strings.Join(names, ", ")
 }
 
 // sampled is the number of rows by which [Estimate] tells the error of all,
@@ -205,15 +200,15 @@ const (
 // Estimate returns the relative calibrated error tr(E H E')/tr(W H W') that
 // [Matrix] would leave, from a sample of rows, 0 for a matrix of zeros. It
 // fails like Matrix.
-func Estimate(ctx context.Context, w []float32, n, k int, recipe string, in *Input, o Options) (float64, error) {
-	if !Fits(recipe, n, k) {
-		return 0, unfit("", recipe, n, k)
+func Estimate(ctx context.Context, w []float32, n, k int, c plan.Code, in *Input, o Options) (float64, error) {
+	if !Fits(c, n, k) {
+		return 0, unfit("", c, n, k)
 	}
 	if in != nil && in.err != nil {
 		return 0, formats.Errorf("", "", "%v", in.err)
 	}
-	if bits := plan.TrellisBits(recipe); bits > 0 {
-		e, err := trellisEstimate(ctx, w, n, k, bits, in, o)
+	if c.Bits > 0 {
+		e, err := trellisEstimate(ctx, w, n, k, c.Bits, in, o)
 		if v, ok := errors.AsType[*ValueError](err); ok {
 			err = unfitted("", v)
 		}
@@ -221,7 +216,7 @@ func Estimate(ctx context.Context, w []float32, n, k int, recipe string, in *Inp
 	}
 	rows := tiles(n, sampled).of(w, k)
 	o.sample = true
-	r, err := Matrix(ctx, "", rows, len(rows)/k, k, recipe, in, o)
+	r, err := Matrix(ctx, "", rows, len(rows)/k, k, c, in, o)
 	if err != nil {
 		return 0, err
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/quantize/fit"
 )
@@ -26,14 +27,22 @@ func decoded(t testing.TB, x formats.Tensor) []float32 {
 	return out
 }
 
+// codes parses names.
+func codes(names ...string) (out []plan.Code) {
+	for _, s := range names {
+		out = append(out, plan.MustCode(s))
+	}
+	return out
+}
+
 // TestMatrix fits by every recipe: what the result says about its error is
 // true, and it is no worse than the plain fit.
 func TestMatrix(t *testing.T) {
 	const n, k = 16, 256
 	w, h := correlated(rand.New(rand.NewPCG(1, 2)), n, k)
 	in := fit.NewInput(h, k)
-	for _, recipe := range fit.Recipes() {
-		if testing.Short() && strings.HasPrefix(recipe, "tcq") && recipe != "tcq2" {
+	for _, recipe := range fit.Codes() {
+		if testing.Short() && recipe.Bits > 2 {
 			continue
 		}
 		r, err := fit.Matrix(context.Background(), "w", w, n, k, recipe, in, fit.Options{Seed: 3})
@@ -71,7 +80,7 @@ func TestEstimate(t *testing.T) {
 	const n, k = 96, 256
 	w, h := correlated(rand.New(rand.NewPCG(1, 2)), n, k)
 	in := fit.NewInput(h, k)
-	for _, recipe := range []string{"q4_k", "q6_k", "iq3_s", "iq2_xs", "tcq2"} {
+	for _, recipe := range codes("q4_k", "q6_k", "iq3_s", "iq2_xs", "tcq2") {
 		r, err := fit.Matrix(context.Background(), "w", w, n, k, recipe, in, fit.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -88,12 +97,12 @@ func TestMatrixRefuses(t *testing.T) {
 	const n, k = 16, 256
 	w, h := correlated(rand.New(rand.NewPCG(1, 2)), n, k)
 	call := func(w []float32, n, k int, recipe string, in *fit.Input) error {
-		_, err := fit.Matrix(context.Background(), "blk.0.w", w, n, k, recipe, in, fit.Options{})
+		_, err := fit.Matrix(context.Background(), "blk.0.w", w, n, k, plan.MustCode(recipe), in, fit.Options{})
 		return err
 	}
 	var unsupported *formats.UnsupportedError
-	for _, recipe := range []string{"", "tcq1", "tcq7", "tcq22", "iq1_s", "q4", "i8"} {
-		if err := call(w, n, k, recipe, nil); !errors.As(err, &unsupported) || fit.Fits(recipe, n, k) || slices.Contains(fit.Recipes(), recipe) {
+	for _, recipe := range []string{"iq1_s", "i8"} {
+		if err := call(w, n, k, recipe, nil); !errors.As(err, &unsupported) || fit.Fits(plan.MustCode(recipe), n, k) {
 			t.Errorf("%q: %v", recipe, err)
 		}
 	}
@@ -122,7 +131,7 @@ func TestMatrixRefuses(t *testing.T) {
 	}
 	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := fit.Matrix(canceled, "w", w, n, k, "q4_k", nil, fit.Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := fit.Matrix(canceled, "w", w, n, k, plan.MustCode("q4_k"), nil, fit.Options{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -132,7 +141,7 @@ func TestMatrixRefuses(t *testing.T) {
 func TestMatrixSameBytes(t *testing.T) {
 	const n, k = 80, 288
 	w, h := correlated(rand.New(rand.NewPCG(1, 2)), n, k)
-	for _, recipe := range []string{"q4_0", "iq4_nl", "tcq2"} {
+	for _, recipe := range codes("q4_0", "iq4_nl", "tcq2") {
 		var want []byte
 		for _, threads := range []int{1, 3} {
 			r, err := fit.Matrix(context.Background(), "w", w, n, k, recipe, fit.NewInput(h, k), fit.Options{Threads: threads})
@@ -162,7 +171,7 @@ func TestDeadColumns(t *testing.T) {
 		}
 	}
 	for name, m := range map[string][]float64{"some": h, "all": make([]float64, k*k)} {
-		for _, recipe := range []string{"q4_k", "q8_0", "tcq2"} {
+		for _, recipe := range codes("q4_k", "q8_0", "tcq2") {
 			r, err := fit.Matrix(context.Background(), "w", w, n, k, recipe, fit.NewInput(m, k), fit.Options{})
 			if err != nil {
 				t.Fatal(name, recipe, err)
@@ -190,7 +199,7 @@ func TestEffort(t *testing.T) {
 		if method == "" {
 			continue
 		}
-		r, err := fit.Matrix(context.Background(), "w", w, n, k, "q4_k", in, fit.Options{Effort: effort})
+		r, err := fit.Matrix(context.Background(), "w", w, n, k, plan.MustCode("q4_k"), in, fit.Options{Effort: effort})
 		if err != nil {
 			t.Fatal(err)
 		}

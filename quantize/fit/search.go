@@ -102,7 +102,7 @@ func (s *search) scales(x []cpu.Lane, w []float32, refine int) cpu.Lane {
 	return s.found.Scale
 }
 
-// oneScale: a block is a group with an f16 scale. Values around the best are
+// oneScale: a block is a group with a scale of its own. Values around the best are
 // looked at, for the codes adapt to the rounded one.
 func (s *search) oneScale(x []cpu.Lane, w []float32) {
 	d := s.scales(x, w, 2)
@@ -111,22 +111,25 @@ func (s *search) oneScale(x []cpu.Lane, w []float32) {
 	for l := range least {
 		least[l] = math.MaxFloat32
 	}
-	g := &s.probe
+	g, code := &s.probe, s.scale
+	if code == nil {
+		code = &halfScale
+	}
 	for step := range 5 {
 		var h [lanes]uint16
 		for l := range h {
 			switch step {
 			case 3:
-				h[l] = tensor.F32ToF16(top[l] / -s.low)
+				h[l] = code.of(top[l] / -s.low)
 				if !s.even() {
 					h[l] ^= 0x8000
 				}
 			case 4:
-				h[l] = tensor.F32ToF16(top[l] / s.high)
+				h[l] = code.of(top[l] / s.high)
 			default:
-				h[l] = stepHalf(tensor.F32ToF16(d[l]), [3]int{0, 1, -1}[step])
+				h[l] = code.step(code.of(d[l]), [3]int{0, 1, -1}[step])
 			}
-			g.Scale[l] = finite(h[l])
+			g.Scale[l] = code.value(h[l])
 		}
 		s.set.LaneError(&s.sum, x, w, g)
 		for l, v := range s.sum {

@@ -11,7 +11,9 @@ import (
 
 	"github.com/nstf/nstf/decompose"
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/form"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
@@ -48,7 +50,7 @@ func BenchmarkBaselines(b *testing.B) {
 	if *baseModel == "" {
 		b.Skip("needs -baseline.model, -baseline.stats and -baseline.text")
 	}
-	m, err := model.Open(*baseModel)
+	m, err := checkpoint.Open(*baseModel)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -82,7 +84,7 @@ type harness struct {
 	m           *model.Model
 	s           *stats.File
 	measured    *fit.Measured
-	linears     []*model.Linear
+	linears     []*graph.Linear
 	plain       map[string]*decompose.Factors
 	white       map[string]*decompose.Factors
 	denseParams int64
@@ -90,7 +92,7 @@ type harness struct {
 
 func (h *harness) factor() {
 	h.plain, h.white = map[string]*decompose.Factors{}, map[string]*decompose.Factors{}
-	h.each(func(l *model.Linear, w []float32, in *fit.Input) {
+	h.each(func(l *graph.Linear, w []float32, in *fit.Input) {
 		n, k := int(l.Out), int(l.In)
 		for _, x := range []struct {
 			to map[string]*decompose.Factors
@@ -106,11 +108,11 @@ func (h *harness) factor() {
 }
 
 // each visits the matrices of all blocks.
-func (h *harness) each(do func(l *model.Linear, w []float32, in *fit.Input)) {
+func (h *harness) each(do func(l *graph.Linear, w []float32, in *fit.Input)) {
 	for i := range h.m.Graph.Blocks {
 		for _, l := range h.m.Graph.Blocks[i].Linears() {
 			t := h.m.Tensor(l.Weight)
-			if l.Role == model.RoleRouter || len(t.Shape) != 2 {
+			if l.Role == graph.RoleRouter || len(t.Shape) != 2 {
 				continue
 			}
 			w := make([]float32, l.Out*l.In)
@@ -141,9 +143,9 @@ func (h *harness) compareCoded(parts []string) {
 		}
 		plain, white := map[string]formats.Tensor{}, map[string]formats.Tensor{}
 		var budget int64
-		h.each(func(l *model.Linear, w []float32, in *fit.Input) {
+		h.each(func(l *graph.Linear, w []float32, in *fit.Input) {
 			rank := int((1-removed)*float64(l.Out*l.In)/float64(l.Out+l.In)) &^ 15
-			recipe := fmt.Sprintf("lowrank:%d:%s", rank, *baseCodes)
+			recipe := plan.MustRecipe(fmt.Sprintf("lowrank:%d:%s", rank, *baseCodes))
 			plain[l.Weight], white[l.Weight] = h.coded(l, w, nil, recipe), h.coded(l, w, in, recipe)
 			t := white[l.Weight]
 			budget += t.Size()
@@ -154,7 +156,7 @@ func (h *harness) compareCoded(parts []string) {
 }
 
 // coded fits a matrix by a recipe.
-func (h *harness) coded(l *model.Linear, w []float32, in *fit.Input, recipe string) formats.Tensor {
+func (h *harness) coded(l *graph.Linear, w []float32, in *fit.Input, recipe plan.Recipe) formats.Tensor {
 	r, err := factored.Matrix(context.Background(), l.Weight, w, int(l.Out), int(l.In), recipe, in, fit.Options{})
 	if err != nil {
 		h.b.Fatal(err)
@@ -175,8 +177,8 @@ func (h *harness) plannedFor(items []qplan.Item, tensors map[string]formats.Tens
 		h.b.Fatal(err)
 	}
 	out = map[string]formats.Tensor{}
-	h.each(func(l *model.Linear, w []float32, in *fit.Input) {
-		if row, ok := p.Tensor(l.Weight); ok && row.Recipe != plan.Keep {
+	h.each(func(l *graph.Linear, w []float32, in *fit.Input) {
+		if row, ok := p.Tensor(l.Weight); ok && !row.Recipe.Kept() {
 			t := h.coded(l, w, in, row.Recipe)
 			out[l.Weight], used = t, used+t.Size()
 		}
@@ -185,7 +187,7 @@ func (h *harness) plannedFor(items []qplan.Item, tensors map[string]formats.Tens
 }
 
 // product makes a tensor of a rank's factors.
-func (h *harness) product(l *model.Linear, f *decompose.Factors, rank int) formats.Tensor {
+func (h *harness) product(l *graph.Linear, f *decompose.Factors, rank int) formats.Tensor {
 	a, b := f.Take(rank)
 	t, err := form.New(l.Weight, form.LowRank, []int64{l.Out, l.In}, nil, h.half("a", a, l.Out, int64(rank)), h.half("b", b, int64(rank), l.In))
 	if err != nil {
@@ -227,10 +229,10 @@ func (h *harness) planned(removed float64) (map[string]formats.Tensor, float64) 
 	var items []qplan.Item
 	for _, l := range h.linears {
 		f, sensitivity := h.white[l.Weight], h.s.Sensitivity[l.Weight]
-		it := qplan.Item{Name: l.Weight, Shape: []int64{l.Out, l.In}, Candidates: []qplan.Candidate{{Recipe: "keep", Bytes: l.Out * l.In}}}
+		it := qplan.Item{Name: l.Weight, Shape: []int64{l.Out, l.In}, Candidates: []qplan.Candidate{{Recipe: plan.Recipe{}, Bytes: l.Out * l.In}}}
 		for rank := 4; int64(rank)*(l.Out+l.In) < l.Out*l.In; rank += 4 {
 			e := f.Loss(rank) / f.Total
-			it.Candidates = append(it.Candidates, qplan.Candidate{Recipe: fmt.Sprintf("lowrank:%d:bf16", rank), Bytes: int64(rank) * (l.Out + l.In), Error: e, Loss: e * sensitivity})
+			it.Candidates = append(it.Candidates, qplan.Candidate{Recipe: plan.MustRecipe(fmt.Sprintf("lowrank:%d:bf16", rank)), Bytes: int64(rank) * (l.Out + l.In), Error: e, Loss: e * sensitivity})
 		}
 		items = append(items, it)
 	}
@@ -242,7 +244,7 @@ func (h *harness) planned(removed float64) (map[string]formats.Tensor, float64) 
 	for _, l := range h.linears {
 		row, _ := p.Tensor(l.Weight)
 		var rank int
-		if n, _ := fmt.Sscanf(row.Recipe, "lowrank:%d:", &rank); n == 1 {
+		if n, _ := fmt.Sscanf(row.Recipe.String(), "lowrank:%d:", &rank); n == 1 {
 			out[l.Weight] = h.product(l, h.white[l.Weight], rank)
 		}
 	}

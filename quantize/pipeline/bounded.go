@@ -145,7 +145,7 @@ func (e *BoundError) Error() string {
 		said += fmt.Sprintf(" %.4g (%d bytes, predicted %.4g)", t.Bound, t.Bytes, t.Predicted)
 	}
 	if n := len(e.Tries); n > 0 && e.Tries[n-1].Predicted == 0 {
-		said += "; nothing of the last can be stored better"
+		said += "; the last keeps every tensor as it is, so that no package is nearer: measuring itself is no finer than this"
 	}
 	return said
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"sync"
 
 	"github.com/zeebo/blake3"
 
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
+	"github.com/nstf/nstf/runtime/device"
 )
 
 // hiddenName is what hidden states are kept under in the work folder; no
@@ -24,20 +27,23 @@ type arrival struct {
 // hidden returns the hidden states to go on with, and the block before which
 // they are: those that an interrupted run left, or those of the embedding.
 func (r *run) hidden(ctx context.Context) (*calibrate.Hidden, int, error) {
-	if h, at, ok := r.left(ctx); ok {
-		return h, at, nil
-	}
-	s, err := r.stage(0, nil, true)
+	keep, err := keepOn(r.m, r.o.Windows, r.o.On)
 	if err != nil {
 		return nil, 0, err
 	}
-	defer s.Close()
-	h, err := calibrate.NewHidden(ctx, s, int(r.m.Graph.Width), r.o.Windows)
-	return h, 0, err
+	if h, at, ok := r.left(ctx, keep); ok {
+		return h, at, nil
+	}
+	s, err := r.stage(device.Embedding(), r.o.Windows, true)
+	if err != nil {
+		return nil, 0, err
+	}
+	h, err := calibrate.NewHidden(ctx, s, r.m.Graph, r.o.Windows, keep)
+	return h, 0, errors.Join(err, s.Close())
 }
 
 // left reads the hidden states that an interrupted run left.
-func (r *run) left(ctx context.Context) (*calibrate.Hidden, int, bool) {
+func (r *run) left(ctx context.Context, keep calibrate.Keep) (*calibrate.Hidden, int, bool) {
 	if r.o.Work == nil {
 		return nil, 0, false
 	}
@@ -47,15 +53,12 @@ func (r *run) left(ctx context.Context) (*calibrate.Hidden, int, bool) {
 		return nil, 0, false
 	}
 	var row int64
-	states := make([][]float32, len(r.o.Windows))
-	for i, w := range r.o.Windows {
-		states[i] = make([]float32, int64(len(w))*r.m.Graph.Width)
-		if scheme.DecodeRows(states[i], &t, row, int64(len(w))) != nil {
-			return nil, 0, false
-		}
-		row += int64(len(w))
-	}
-	return calibrate.HiddenOf(r.o.Windows, states), at.Block, true
+	h, err := calibrate.HiddenOf(r.m.Graph, r.o.Windows, keep, func(i int, x []float32) error {
+		n := int64(len(r.o.Windows[i]))
+		row += n
+		return scheme.DecodeRows(x, &t, row-n, n)
+	})
+	return h, at.Block, err == nil
 }
 
 // checkpoint keeps the hidden states before a block, where the walk goes on.
@@ -65,15 +68,22 @@ func (r *run) checkpoint(ctx context.Context, h *calibrate.Hidden, block int) er
 	}
 	var blobs []tensor.Blob
 	var tokens int64
-	for _, x := range h.States() {
-		tokens += int64(len(x)) / r.m.Graph.Width
-		blobs = append(blobs, tensor.Computed(int64(4*len(x)), func() ([]byte, error) {
+	var reading sync.Mutex
+	for i, window := range r.o.Windows {
+		tokens += int64(len(window))
+		blobs = append(blobs, tensor.Computed(calibrate.Bytes(int64(len(window)), r.m.Graph.WidestRow()), func() ([]byte, error) {
+			reading.Lock()
+			defer reading.Unlock()
+			x, err := h.Rows(i)
+			if err != nil {
+				return nil, err
+			}
 			p := make([]byte, 4*len(x))
 			return p, tensor.FromFloat32(p, x, tensor.F32)
 		}))
 	}
 	s, _ := scheme.ByName("f32")
-	t, err := scheme.New(hiddenName, s, []int64{tokens, r.m.Graph.Width}, nil, tensor.Concat(blobs...))
+	t, err := scheme.New(hiddenName, s, []int64{tokens, r.m.Graph.WidestRow()}, nil, tensor.Concat(blobs...))
 	if err != nil {
 		return err
 	}

@@ -3,21 +3,23 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 
 	"github.com/nstf/nstf/calibrate"
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/atomicfile"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/runtime/device"
 )
 
 // A Revision is what a walk has found out that a plan for the rest must keep.
 type Revision struct {
 	// Done are tensors that are stored already, with their recipes.
-	Done map[string]string
+	Done map[string]plan.Recipe
 	// Assumed are sensitivities to take instead of those that were measured.
 	Assumed map[string]float64
 }
@@ -36,8 +38,8 @@ type Watch struct {
 	File string
 
 	found   revisions
-	sides   [2]*calibrate.Hidden // of the original, and of what is compressed
-	arrived int                  // block before which the states are
+	sides   sides
+	arrived int // block before which the states are
 }
 
 // revisions are what a watch has found so far.
@@ -69,10 +71,13 @@ func (w *Watch) allowed(i, n int) float64 {
 	return w.Most * (1 + float64(i+1)/float64(n)) / 2
 }
 
+// maxWatch is far above what a watch writes.
+const maxWatch = 64 << 20
+
 // load reads what an interrupted run found.
 func (w *Watch) load() {
 	if w.File != "" {
-		if data, err := os.ReadFile(w.File); err == nil {
+		if data, err := formats.ReadFile(w.File, maxWatch, "what a watch found"); err == nil {
 			var found revisions
 			if json.Unmarshal(data, &found) == nil {
 				w.found = found
@@ -95,7 +100,7 @@ func (w *Watch) save() error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteFile(w.File, data)
+	return atomicfile.Scratch(w.File).WriteFile(data)
 }
 
 // watched reports how far hidden states are from the original's behind block i,
@@ -103,41 +108,59 @@ func (w *Watch) save() error {
 func (r *run) watched(ctx context.Context, i int) (drift float64, err error) {
 	w := r.o.Watch
 	for ; w.arrived <= i; w.arrived++ {
-		var next [2]*calibrate.Hidden
+		next := sides{}
 		for side := range next {
 			if next[side], err = r.past(ctx, w.sides[side], w.arrived, side == 1); err != nil {
-				return 0, err
+				return 0, errors.Join(err, next.close())
 			}
 		}
-		drift = distance(next[0].States(), next[1].States())
-		if w.arrived == i && drift > w.allowed(i, len(r.m.Graph.Blocks)) {
-			return drift, nil
+		if drift, err = next.distance(); err != nil || w.arrived == i && drift > w.allowed(i, len(r.m.Graph.Blocks)) {
+			return drift, errors.Join(err, next.close())
+		}
+		if err := w.sides.close(); err != nil {
+			return 0, errors.Join(err, next.close())
 		}
 		w.sides = next
 	}
 	return drift, nil
 }
 
+// close gives the hidden states back.
+func (w *Watch) close() {
+	if w != nil {
+		w.sides.close()
+		w.sides = sides{}
+	}
+}
+
 // past returns the held-out windows' hidden states behind a block, of those
 // before it, which stay.
-func (r *run) past(ctx context.Context, h *calibrate.Hidden, block int, fitted bool) (*calibrate.Hidden, error) {
-	s, err := r.stage(block, nil, fitted)
+func (r *run) past(ctx context.Context, h *calibrate.Hidden, block int, fitted bool) (out *calibrate.Hidden, err error) {
+	windows, before := r.o.Watch.Held, h
+	if h == nil {
+		keep, err := keepOn(r.m, windows, r.o.On)
+		if err != nil {
+			return nil, err
+		}
+		s, err := r.stage(device.Embedding(), windows, fitted)
+		if err != nil {
+			return nil, err
+		}
+		h, err = calibrate.NewHidden(ctx, s, r.m.Graph, windows, keep)
+		if err = errors.Join(err, s.Close()); err != nil {
+			return nil, err
+		}
+	}
+	s, err := r.stage(device.Block(block), windows, fitted)
 	if err != nil {
 		return nil, err
 	}
-	defer s.Close()
-	if h == nil {
-		if h, err = calibrate.NewHidden(ctx, s, int(r.m.Graph.Width), r.o.Watch.Held); err != nil {
-			return nil, err
-		}
-	} else {
-		var states [][]float32
-		for _, x := range h.States() {
-			states = append(states, slices.Clone(x))
-		}
-		h = calibrate.HiddenOf(r.o.Watch.Held, states)
+	out, err = h.Behind(ctx, s)
+	err = errors.Join(err, s.Close())
+	if before == nil {
+		err = errors.Join(err, h.Close())
 	}
-	return h, h.Through(ctx, s, true)
+	return out, err
 }
 
 // kept holds block i to the bound, planning it again where it is not kept. It
@@ -197,7 +220,7 @@ func (r *run) sensitivity(name string) float64 {
 }
 
 // usual returns the median sensitivity of tensors of a role.
-func (r *run) usual(like model.Weight) float64 {
+func (r *run) usual(like graph.Weight) float64 {
 	var all []float64
 	for _, t := range r.m.Graph.Weights() {
 		if t.Role == like.Role && t.Block >= 0 && t.Block != like.Block {
@@ -212,8 +235,8 @@ func (r *run) usual(like model.Weight) float64 {
 }
 
 // settled lists the tensors that stay as they are when block i is planned again.
-func (r *run) settled(i int) map[string]string {
-	done := map[string]string{}
+func (r *run) settled(i int) map[string]plan.Recipe {
+	done := map[string]plan.Recipe{}
 	for _, t := range r.m.Graph.Weights() {
 		if row, ok := r.p.Tensor(t.Name); ok && (t.Block >= 0 && t.Block < i || t.Block < 0 && r.early(t.Name)) {
 			done[t.Name] = row.Recipe

@@ -32,7 +32,7 @@ func Earlier(m, pkg *model.Model, p *plan.Plan) (map[string]Reused, error) {
 		t := &p.Tensors[i]
 		old, ok := was.Tensor(t.Name)
 		row, listed := l.Tensor(t.Name)
-		if ok && listed && old.Recipe == t.Recipe && t.Recipe != plan.Keep && row.Recipe == t.Recipe {
+		if ok && listed && old.Recipe == t.Recipe && !t.Recipe.Kept() && row.Recipe == t.Recipe.String() {
 			out[t.Name] = Reused{Tensor: pkg.Tensor(t.Name), Fit: Fit{Recipe: t.Recipe, Method: row.Method, Error: row.Obtained, Reference: 1}}
 		}
 	}
@@ -52,7 +52,7 @@ func EditOf(pkg *model.Model, p *plan.Plan) (name string, ok bool) {
 	}
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		if old, ok := was.Tensor(t.Name); ok && t.Recipe != plan.Keep && old.Recipe == t.Recipe {
+		if old, ok := was.Tensor(t.Name); ok && !t.Recipe.Kept() && old.Recipe == t.Recipe {
 			return l.Source.Model, true
 		}
 	}

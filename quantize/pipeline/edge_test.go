@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
@@ -22,7 +25,7 @@ import (
 
 func open(t *testing.T, name string) *model.Model {
 	t.Helper()
-	m, err := model.Open("../../testdata/micro/" + name)
+	m, err := checkpoint.Open("../../testdata/micro/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +111,7 @@ func TestExperts(t *testing.T) {
 	}
 	defer s.Close()
 	out := filepath.Join(t.TempDir(), "out.nstf")
-	o, err := pipeline.Quantize(t.Context(), m, pipeline.Request{Out: out, Windows: few, Held: all[:1], Stats: s, Plan: planned(t, m, "tcq2"), Parallel: true})
+	o, err := pipeline.Quantize(t.Context(), m, pipeline.Request{Out: atomicfile.Scratch(out), Windows: few, Held: all[:1], Stats: s, Plan: planned(t, m, "tcq2"), Parallel: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,8 +134,9 @@ func TestExperts(t *testing.T) {
 // A run that ends at any tensor goes on to the same bytes, and fits nothing
 // twice.
 func TestResumed(t *testing.T) {
-	for _, parallel := range []bool{false, true} {
-		m := open(t, "llama-tied")
+	for i, name := range []string{"llama-tied", "llama-tied", "gemma4-e"} { // the last one's blocks read others
+		parallel := i == 1
+		m := open(t, name)
 		p := planned(t, m, "tcq2")
 		o := pipeline.Options{Windows: windows(m.Graph.Vocab, 2), Parallel: parallel}
 		s, err := calibrate.Measure(t.Context(), m, o.Windows, calibrate.Options{})
@@ -213,7 +217,7 @@ func TestBounded(t *testing.T) {
 		p.Predicted.KLD = loss
 		plans = append(plans, p)
 	}
-	q := pipeline.Request{Out: filepath.Join(t.TempDir(), "out.nstf"), Windows: all[:2], Held: all[2:], MaxKLD: 0.1, Tries: 8,
+	q := pipeline.Request{Out: atomicfile.Scratch(filepath.Join(t.TempDir(), "out.nstf")), Windows: all[:2], Held: all[2:], MaxKLD: 0.1, Tries: 8,
 		Planner: func(_ context.Context, _ *stats.File, loss float64, _ pipeline.Revision) (*plan.Plan, error) {
 			asked = append(asked, loss)
 			best := plans[0]
@@ -248,10 +252,10 @@ func TestBoundedByTheSource(t *testing.T) {
 	all := windows(m.Graph.Vocab, 4)
 	kept := planned(t, m, "q8_0")
 	for i := range kept.Tensors {
-		kept.Tensors[i].Recipe = plan.Keep
+		kept.Tensors[i].Recipe = plan.Recipe{}
 	}
 	asked := 0
-	q := pipeline.Request{Out: filepath.Join(t.TempDir(), "out.nstf"), Windows: all[:2], Held: all[2:], MaxKLD: 1e-12, Tries: 4,
+	q := pipeline.Request{Out: atomicfile.Scratch(filepath.Join(t.TempDir(), "out.nstf")), Windows: all[:2], Held: all[2:], MaxKLD: 1e-12, Tries: 4,
 		Planner: func(context.Context, *stats.File, float64, pipeline.Revision) (*plan.Plan, error) {
 			asked++
 			return kept, nil
@@ -268,7 +272,7 @@ func TestRefusedBeforeReading(t *testing.T) {
 	m := open(t, "llama-31")
 	all := windows(m.Graph.Vocab, 4)
 	dir := t.TempDir()
-	q := pipeline.Request{Out: filepath.Join(dir, "out.nstf"), Windows: all[:2], Held: all[2:], Memory: 8 << 20,
+	q := pipeline.Request{Out: atomicfile.Scratch(filepath.Join(dir, "out.nstf")), Windows: all[:2], Held: all[2:], Memory: 8 << 20,
 		Planner: func(context.Context, *stats.File, float64, pipeline.Revision) (*plan.Plan, error) {
 			t.Error("a plan was made")
 			return nil, errors.New("none")
@@ -297,6 +301,61 @@ func TestRefusedBeforeReading(t *testing.T) {
 	q.Plan.Tensors[3].Bytes = 1 << 62 // what an edited plan says is not believed
 	refused("before anything is read")
 	q.Memory = 0
-	q.Plan.Tensors[3].Recipe = "lowrank:4:q8_0"
+	q.Plan.Tensors[3].Recipe = plan.MustRecipe("lowrank:4:q8_0")
 	refused(q.Plan.Tensors[3].Name)
+}
+
+// Before the model is measured a forecast measures nothing, and what it tells is what is
+// told with statistics and a plan of the typical code, but for the divergence.
+func TestForecastUnmeasured(t *testing.T) {
+	m := open(t, "llama-31")
+	all := windows(m.Graph.Vocab, 4)
+	q := pipeline.Request{Windows: all[:2], Held: all[2:], Typical: plan.Trellis(4),
+		Planner: func(context.Context, *stats.File, float64, pipeline.Revision) (*plan.Plan, error) {
+			return nil, errors.New("a plan is made")
+		},
+		Progress: func(what, _ string) (func(done, total int64), func()) {
+			t.Errorf("%s began", what)
+			return func(int64, int64) {}, func() {}
+		}}
+	guess, err := pipeline.Predict(t.Context(), m, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if guess.Plan != nil || guess.Bytes != 0 || guess.KLD != 0 || guess.Seconds <= 0 {
+		t.Errorf("%+v", guess)
+	}
+	q.Asked = 40 << 10
+	asked, err := pipeline.Predict(t.Context(), m, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := 8 * float64(q.Asked) / float64(m.Graph.Params()); asked.Bytes != q.Asked || asked.BPW != want {
+		t.Errorf("%d bytes at %g bits for %d at %g", asked.Bytes, asked.BPW, q.Asked, want)
+	}
+	q.Plan = planned(t, m, "tcq4")
+	if q.Stats, err = calibrate.Measure(t.Context(), m, q.Windows, calibrate.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	defer q.Stats.Close()
+	path := filepath.Join(t.TempDir(), "s.nstats")
+	if err := q.Stats.Write(atomicfile.Scratch(path)); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := pipeline.Predict(t.Context(), m, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near := func(what string, got, want int64) {
+		if math.Abs(float64(got-want)) > 0.1*float64(want) {
+			t.Errorf("%s: %d before measuring, %d behind it", what, got, want)
+		}
+	}
+	near("memory", guess.Memory, known.Memory)
+	near("disk", guess.Disk, known.Disk+info.Size())
+	near("disk of a size", asked.Disk-guess.Disk, 2*(asked.Bytes-known.Bytes))
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/quantize/fit"
@@ -19,7 +20,7 @@ func TestRates(t *testing.T) {
 	}
 	f := &flow{}
 	for _, recipe := range []string{"q4_k", "tcq2", "lowrank:64:q8_0", "lowrank:80:tcq2", "q4_k+lr:32:q8_0", "shared:2:tcq2", "q4_k+shared:1:q8_0", "train:8:q8_0"} {
-		if s, err := f.rate(context.Background(), &w, recipe); err != nil || s <= 0 {
+		if s, err := f.rate(context.Background(), &w, plan.MustRecipe(recipe)); err != nil || s <= 0 {
 			t.Errorf("%s: %g seconds a weight, %v", recipe, s, err)
 		}
 	}
@@ -41,7 +42,7 @@ func TestSample(t *testing.T) {
 		on     bool
 	}{{true, "tcq3", sampledOnDevice, true}, {false, "tcq3", sampledRows, false}, {true, "q4_k", sampledRows, false}, {false, "lowrank:48:q8_0", 96, false}} {
 		f := &flow{Request: Request{Searcher: c.found}}
-		if rows, _, on := f.sample(c.recipe); rows != c.rows || (on != nil) != c.on {
+		if rows, _, on := f.sample(plan.MustRecipe(c.recipe)); rows != c.rows || (on != nil) != c.on {
 			t.Errorf("%s, found %t: %d rows, on a device: %t", c.recipe, c.found, rows, on != nil)
 		}
 	}

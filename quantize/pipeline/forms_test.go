@@ -5,8 +5,9 @@ import (
 	"math"
 	"testing"
 
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/form"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/quantize/pipeline"
 )
 
@@ -14,7 +15,7 @@ import (
 // the tensors are stored as the plan says, and with finer factors the model
 // comes nearer to the original.
 func TestForms(t *testing.T) {
-	m, err := model.Open("../../testdata/micro/mixtral")
+	m, err := checkpoint.Open("../../testdata/micro/mixtral")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func TestForms(t *testing.T) {
 		p := planned(t, m, "tcq4")
 		for i := range p.Tensors {
 			if r, ok := recipes[p.Tensors[i].Name]; ok {
-				p.Tensors[i].Recipe = r
+				p.Tensors[i].Recipe = plan.MustRecipe(r)
 			}
 		}
 		r, err := pipeline.Run(context.Background(), m, p, pipeline.Options{Windows: windows(m.Graph.Vocab, 3)})
@@ -40,7 +41,7 @@ func TestForms(t *testing.T) {
 		for name := range recipes {
 			row, _ := p.Tensor(name)
 			x := r.Tensors[name]
-			if got := form.Describe(&x); got != row.Recipe {
+			if got := form.Describe(&x); got != row.Recipe.String() {
 				t.Errorf("%s is stored as %s, not %s", name, got, row.Recipe)
 			}
 			if f := r.Fits[name]; what == "formed" && (f.Method == "" || !(f.Relative() < 0.7)) {

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"slices"
 
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/ledger"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/plan"
@@ -33,20 +34,20 @@ func account(m *model.Model, p *plan.Plan, r *Result, measured *Measured, source
 	return l
 }
 
-func accountTensor(m *model.Model, p *plan.Plan, r *Result, w *model.Weight) ledger.Tensor {
+func accountTensor(m *model.Model, p *plan.Plan, r *Result, w *graph.Weight) ledger.Tensor {
 	t := m.Tensor(w.Name)
 	elements := t.Elements()
-	row := ledger.Tensor{Name: w.Name, Role: string(w.Role), Block: int64(w.Block), Recipe: plan.Keep}
+	row := ledger.Tensor{Name: w.Name, Role: string(w.Role), Block: int64(w.Block), Recipe: plan.Recipe{}.String()}
 	if fitted, ok := r.Tensors[w.Name]; ok {
 		f := r.Fits[w.Name]
-		t, row.Recipe, row.Method, row.Obtained = fitted, f.Recipe, f.Method, f.Relative()
+		t, row.Recipe, row.Method, row.Obtained = fitted, f.Recipe.String(), f.Method, f.Relative()
 	}
 	row.Bytes = t.Size()
 	row.Bits = 8 * float64(row.Bytes) / float64(elements)
 	if planned, ok := p.Tensor(w.Name); ok {
 		row.Predicted, row.Loss = planned.Error, planned.Loss
 		if a := planned.RunnerUp; a != nil {
-			row.RunnerUp = &ledger.Alternative{Recipe: a.Recipe, Bytes: a.Bytes, Loss: a.Loss}
+			row.RunnerUp = &ledger.Alternative{Recipe: a.Recipe.String(), Bytes: a.Bytes, Loss: a.Loss}
 		}
 	}
 	return row

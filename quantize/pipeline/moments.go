@@ -8,7 +8,7 @@ import (
 // gathered are the moments of a block behind the compressed ones. It holds the
 // factors of one input at a time.
 type gathered struct {
-	g    *calibrate.Gatherer
+	g    *calibrate.Gathered
 	last string
 	in   *fit.Input
 }

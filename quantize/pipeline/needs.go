@@ -6,7 +6,7 @@ import (
 
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/quantize/factored"
@@ -18,6 +18,7 @@ import (
 type Needs struct {
 	Memory int64 // anonymous memory at its peak; files are mapped or read in passing
 	Disk   int64 // work folder and package, while both are there
+	Device int64 // of an opened device: a stage, the sums of an input, hidden states that have room
 }
 
 // What does not depend on the model: the program, work space of kernels, rows
@@ -34,8 +35,10 @@ func Need(m *model.Model, p *plan.Plan, o Options) Needs {
 	n := Needs{Memory: baseMemory}
 	walk := len(o.Windows) > 0 && !o.Parallel
 	if walk {
-		n.Memory += calibrate.Bytes(tokens, g.Width)
-		n.Disk += calibrate.Bytes(tokens, g.Width)
+		var near int64
+		n.Device, near = deviceNeed(m, o, tokens)
+		n.Memory += calibrate.Bytes(tokens, g.WidestRow()) - near
+		n.Disk += calibrate.Bytes(tokens, g.WidestRow())
 	}
 	r := run{m: m, p: p, o: o}
 	gathered := map[int]int64{}
@@ -48,7 +51,7 @@ func Need(m *model.Model, p *plan.Plan, o Options) Needs {
 	var peak int64
 	for _, w := range g.Weights() {
 		t := m.Tensor(w.Name)
-		if r.recipe(w.Name) == plan.Keep {
+		if r.recipe(w.Name).Kept() {
 			n.Disk += t.Size()
 			continue
 		}
@@ -56,7 +59,7 @@ func Need(m *model.Model, p *plan.Plan, o Options) Needs {
 			n.Disk += was.Tensor.Size() // in the package alone
 			continue
 		}
-		result := stored(&t, p, w.Role == model.RoleEmbed)
+		result := stored(&t, p, w.Role.Base() == graph.RoleEmbed)
 		n.Disk += 2 * result
 		peak = max(peak, gathered[w.Block]+fitBytes(&t, result))
 	}
@@ -65,11 +68,26 @@ func Need(m *model.Model, p *plan.Plan, o Options) Needs {
 	return n
 }
 
+// deviceNeed returns what running text through blocks takes of an opened device, and the
+// hidden states among it; 0 of the processor, or where the device fails.
+func deviceNeed(m *model.Model, o Options, tokens int64) (all, near int64) {
+	keep, err := keepOn(m, o.Windows, o.On)
+	if err != nil || o.On == nil {
+		return 0, 0
+	}
+	room, err := o.On.Room(int(m.Graph.WidestRow()), keep.Reserve)
+	if err != nil {
+		return 0, 0
+	}
+	near = calibrate.Bytes(min(tokens, room), m.Graph.WidestRow())
+	return keep.Reserve + near, near
+}
+
 // stored returns the bytes of a tensor by a plan, whatever the plan says of them: it
 // may have been edited.
 func stored(t *formats.Tensor, p *plan.Plan, lookup bool) int64 {
 	row, ok := p.Tensor(t.Name)
-	if !ok || row.Recipe == plan.Keep || row.Recipe == t.Scheme {
+	if !ok || row.Recipe.Kept() || row.Recipe.Is(t.Scheme) {
 		return t.Size()
 	}
 	x, err := factored.Describe(t.Name, t.Shape, row.Recipe, fit.Options{Seed: p.Seed, Lookup: lookup})
@@ -88,7 +106,7 @@ func CheckPlan(file string, m *model.Model, p *plan.Plan) error {
 	}
 	for _, w := range m.Graph.Weights() {
 		row, _ := p.Tensor(w.Name)
-		if row.Recipe == plan.Keep || row.Recipe == m.Tensor(w.Name).Scheme {
+		if row.Recipe.Kept() || row.Recipe.Is(m.Tensor(w.Name).Scheme) {
 			continue
 		}
 		err := factored.Check(w.Name, w.Shape, row.Recipe)
@@ -120,17 +138,19 @@ func inFile(err error, file string) error {
 // triangle returns the bytes of the sums of k features.
 func triangle(k int64) int64 { return 8 * (k * (k + 1) / 2) }
 
-// gatherBytes returns what the moments of a block take.
-func gatherBytes(b *model.Block) (sum int64) {
-	seen := map[string]bool{}
-	for _, l := range b.Linears() {
-		if seen[l.Input] {
-			continue
+// gatherBytes returns what the moments of a block take: of each input, and where
+// experts read it of each expert besides.
+func gatherBytes(b *graph.Block) (sum int64) {
+	all, experts := map[string]bool{}, map[string]bool{}
+	for _, p := range b.Parts(0) {
+		l := p.Linear
+		if l != nil && !all[l.Input] {
+			all[l.Input] = true
+			sum += triangle(l.In)
 		}
-		seen[l.Input] = true
-		sum += triangle(l.In)
-		if b.MoE != nil && (l == &b.MoE.Gate || l == &b.MoE.Down) {
-			sum += b.MoE.Experts * triangle(l.In)
+		if p.Experts > 0 && !experts[l.Input] {
+			experts[l.Input] = true
+			sum += p.Experts * triangle(l.In)
 		}
 	}
 	return sum
@@ -157,7 +177,7 @@ func (f *flow) room(p *plan.Plan) error {
 	if f.Resume {
 		return nil
 	}
-	out, err := atomicfile.Create(f.Out, Need(f.m, p, f.options(f.stats)).Disk)
+	out, err := f.Out.Create(Need(f.m, p, f.options(f.stats)).Disk)
 	if err != nil {
 		return err
 	}
@@ -176,7 +196,8 @@ func leastNeed(m *model.Model, o Options) Needs {
 		for _, w := range o.Windows {
 			tokens += int64(len(w))
 		}
-		n.Memory += calibrate.Bytes(tokens, g.Width)
+		_, near := deviceNeed(m, o, tokens)
+		n.Memory += calibrate.Bytes(tokens, g.WidestRow()) - near
 	}
 	var peak int64
 	if o.Stats == nil {

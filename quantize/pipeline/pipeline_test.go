@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/quantize/encode"
@@ -43,10 +45,10 @@ func planned(t *testing.T, m *model.Model, name string) *plan.Plan {
 func logits(t *testing.T, m *model.Model, tensors map[string]formats.Tensor, ids []int32) []float32 {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "m.nstf")
-	if _, err := encode.Run(context.Background(), m, path, encode.Options{Fitted: tensors}); err != nil {
+	if _, err := encode.Run(context.Background(), m, atomicfile.Scratch(path), encode.Options{Fitted: tensors}); err != nil {
 		t.Fatal(err)
 	}
-	p, err := model.Open(path)
+	p, err := checkpoint.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +74,7 @@ func logits(t *testing.T, m *model.Model, tensors map[string]formats.Tensor, ids
 func TestRun(t *testing.T) {
 	for _, name := range []string{"llama-31", "llama-tied", "mixtral"} {
 		t.Run(name, func(t *testing.T) {
-			m, err := model.Open("../../testdata/micro/" + name)
+			m, err := checkpoint.Open("../../testdata/micro/" + name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +126,7 @@ func TestRun(t *testing.T) {
 
 // TestCancelled stops between tensors.
 func TestCancelled(t *testing.T) {
-	m, err := model.Open("../../testdata/micro/llama-31")
+	m, err := checkpoint.Open("../../testdata/micro/llama-31")
 	if err != nil {
 		t.Fatal(err)
 	}

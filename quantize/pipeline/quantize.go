@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/nstf/nstf/calibrate"
+	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/ledger"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
@@ -19,11 +20,12 @@ import (
 	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/quantize/encode"
 	"github.com/nstf/nstf/quantize/fit"
+	"github.com/nstf/nstf/runtime/exec"
 )
 
 // A Request says what package to make of a model.
 type Request struct {
-	Out string // path of the package
+	Out *atomicfile.Output // the package; nil where it is only predicted
 	// Windows are fitted to, Held are measured on; Held may be empty.
 	Windows, Held  [][]int32
 	Text, HeldText string // what they were cut from, for the ledger
@@ -47,6 +49,7 @@ type Request struct {
 	Earlier  map[string]Reused                                                  // of an earlier result
 	Parallel bool                                                               // see Options
 	Threads  int                                                                // 0: all
+	On       *exec.Opened                                                       // see Options
 	Searcher fit.Searcher                                                       // see Options
 	Memory   int64                                                              // limit in bytes; 0: none
 	Resume   bool                                                               // go on with an interrupted run's work, if there is some
@@ -56,6 +59,13 @@ type Request struct {
 	Tool     string                                                             // program and version
 	Flags    []string                                                           // that decided something
 	Progress func(what, unit string) (step func(done, total int64), end func()) // nil: nobody
+	// Expected is told at the start how long all of it will take, about, where
+	// matrices without a plan get codes such as Typical; nil: nobody asks.
+	Expected func(seconds float64)
+	// Of a plan that is to be made, for Expected and Predict alone.
+	Typical plan.Code
+	Effort  int   // 0: the default
+	Asked   int64 // bytes of the tensors; 0: not known
 }
 
 // A Planner makes a plan of a model's statistics and of what was found on the
@@ -102,9 +112,9 @@ func Quantize(ctx context.Context, m *model.Model, q Request) (*Outcome, error) 
 	f.close()
 	if err != nil {
 		if folder.Empty() {
-			err = errors.Join(err, folder.Remove())
+			return nil, errors.Join(err, folder.Remove())
 		}
-		return nil, err
+		return nil, errors.Join(err, folder.Close())
 	}
 	return out, folder.Remove()
 }
@@ -123,7 +133,7 @@ func (q *Request) check(m *model.Model) error {
 // folder opens the work folder for a model of that hash.
 func (q *Request) folder(hash string) (*work.Folder, error) {
 	job := work.Job{"program": q.Tool, "model": hash, "calibration text": stats.HashWindows(q.Windows), "held-out text": stats.HashWindows(q.Held),
-		"bound on the divergence": fmt.Sprint(q.MaxKLD, q.Tries), "bound on the drift": fmt.Sprint(q.MaxDrift), "order (--sequential, --parallel)": fmt.Sprint(q.Parallel), "processor": cpu.Best().Level().String()}
+		"bound on the divergence": fmt.Sprint(q.MaxKLD, q.Tries), "bound on the drift": fmt.Sprint(q.MaxDrift), "order (--sequential, --parallel)": fmt.Sprint(q.Parallel), "processor": cpu.Best().Level().String(), "device": q.On.String()}
 	if q.Plan != nil {
 		job["plan"] = hashOf(q.Plan.Encode())
 	}
@@ -133,7 +143,7 @@ func (q *Request) folder(hash string) (*work.Folder, error) {
 	for k, v := range q.Decided {
 		job[k] = v
 	}
-	path := work.Path(q.Out)
+	path := work.Path(q.Out.Path())
 	if q.Discard {
 		if err := work.Discard(path); err != nil {
 			return nil, err
@@ -161,7 +171,7 @@ func statisticsOf(s *stats.File) string {
 
 // options returns how a plan is executed.
 func (q *Request) options(s *stats.File) Options {
-	return Options{Windows: q.Windows, Stats: s, Parallel: q.Parallel, Reuse: q.Earlier, Threads: q.Threads, Searcher: q.Searcher}
+	return Options{Windows: q.Windows, Stats: s, Parallel: q.Parallel, Reuse: q.Earlier, Threads: q.Threads, On: q.On, Searcher: q.Searcher}
 }
 
 // A flow is a request on its way.
@@ -185,6 +195,13 @@ func (f *flow) close() {
 }
 
 func (f *flow) run(ctx context.Context) (*Outcome, error) {
+	if f.Expected != nil {
+		seconds, err := f.expect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		f.Expected(seconds)
+	}
 	if err := f.statistics(ctx); err != nil {
 		return nil, err
 	}
@@ -209,6 +226,14 @@ func (f *flow) run(ctx context.Context) (*Outcome, error) {
 	return f.write(ctx, r.Plan, r, measured)
 }
 
+// scratchDir is where hidden states may lie.
+func (f *flow) scratchDir() string {
+	if f.Out == nil {
+		return ""
+	}
+	return filepath.Dir(f.Out.Path())
+}
+
 // step calls f with a place to report progress to.
 func (f *flow) step(what, unit string, do func(progress func(done, total int64)) error) error {
 	if f.Progress == nil {
@@ -222,6 +247,11 @@ func (f *flow) step(what, unit string, do func(progress func(done, total int64))
 // statsFile is where a work folder keeps what was measured of the original model.
 const statsFile = "stats.nstats"
 
+// measures reports whether statistics are measured.
+func (f *flow) measures() bool {
+	return f.Stats == nil && len(f.Windows) > 0 && (f.Plan == nil || f.Parallel || f.m.Graph.Tied())
+}
+
 // statistics measures the original model where a plan is to be made of it, or
 // tensors are fitted by it.
 func (f *flow) statistics(ctx context.Context) error {
@@ -229,7 +259,7 @@ func (f *flow) statistics(ctx context.Context) error {
 		f.stats = f.Stats
 		return f.Stats.Check(f.m)
 	}
-	if f.Plan != nil && !f.Parallel && !f.m.Graph.Tied() || len(f.Windows) == 0 {
+	if !f.measures() {
 		return nil
 	}
 	path := f.work.File(statsFile)
@@ -237,7 +267,7 @@ func (f *flow) statistics(ctx context.Context) error {
 		f.stats = s
 		return s.Check(f.m)
 	}
-	o := calibrate.Options{Threads: f.Threads, Memory: f.Memory / 2, Dir: filepath.Dir(f.Out), Text: f.Text, Seed: uint64(f.Seed), Tool: f.Tool}
+	o := calibrate.Options{Threads: f.Threads, On: f.On, Memory: f.Memory / 2, Dir: f.scratchDir(), Text: f.Text, Seed: uint64(f.Seed), Tool: f.Tool}
 	err := f.step("calibrating", "blocks", func(progress func(done, total int64)) (err error) {
 		o.Progress = progress
 		f.stats, err = calibrate.Measure(ctx, f.m, f.Windows, o)
@@ -252,7 +282,7 @@ func (f *flow) statistics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := f.stats.Write(path); err != nil {
+	if err := f.stats.Write(atomicfile.Scratch(path)); err != nil {
 		return err
 	}
 	f.stats.Close()
@@ -271,7 +301,7 @@ func (f *flow) planned(ctx context.Context, file string, loss float64) (*plan.Pl
 			if p, err = f.Planner(ctx, f.stats, loss, Revision{Assumed: f.found}); err != nil {
 				return nil, err
 			}
-			if err := p.Write(path); err != nil {
+			if err := p.Write(atomicfile.Scratch(path)); err != nil {
 				return nil, err
 			}
 			if p, err = plan.Read(path); err != nil { // as a run that resumes reads it
@@ -327,7 +357,7 @@ func (f *flow) watch(w *work.Folder, loss float64) (*Watch, error) {
 				return nil, err
 			}
 			path := w.File(replanned)
-			if err := p.Write(path); err != nil {
+			if err := p.Write(atomicfile.Scratch(path)); err != nil {
 				return nil, err
 			}
 			return plan.Read(path) // as a run that resumes reads it
@@ -342,7 +372,7 @@ func (f *flow) measure(ctx context.Context, r *Result) (measured *Measured, err 
 		return nil, nil
 	}
 	err = f.step("measuring", "tokens", func(progress func(done, total int64)) error {
-		measured, err = Measure(ctx, f.m, r.Tensors, f.Held, f.Threads, progress)
+		measured, err = Measure(ctx, f.m, r.Tensors, f.Held, MeasureOptions{f.Threads, f.On, progress})
 		return err
 	})
 	return measured, err

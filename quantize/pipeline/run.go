@@ -3,18 +3,20 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"runtime"
 	"slices"
 	"time"
 
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/formats/work"
 	"github.com/nstf/nstf/quantize/fit"
+	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/exec"
 )
 
@@ -38,6 +40,8 @@ type Options struct {
 	// does. Not with Parallel.
 	Watch   *Watch
 	Threads int // 0: all
+	// On is the opened device that runs text through blocks; nil: the processor does.
+	On *exec.Opened
 	// Searcher finds trellis codes; nil: the processor does. The result does not
 	// depend on it.
 	Searcher fit.Searcher
@@ -53,11 +57,11 @@ type Reused struct {
 
 // A Fit says how a tensor was fitted.
 type Fit struct {
-	Recipe    string  `json:"recipe"`
-	Method    string  `json:"method"`
-	Error     float64 `json:"error"`     // tr(E H E')
-	Reference float64 `json:"reference"` // tr(W H W')
-	Seconds   float64 `json:"seconds"`
+	Recipe    plan.Recipe `json:"recipe"`
+	Method    string      `json:"method"`
+	Error     float64     `json:"error"`     // tr(E H E')
+	Reference float64     `json:"reference"` // tr(W H W')
+	Seconds   float64     `json:"seconds"`
 }
 
 // Relative returns the relative calibrated error.
@@ -112,7 +116,7 @@ type run struct {
 	p           *plan.Plan
 	o           Options
 	out         Result
-	linears     map[string]*model.Linear // by their weight
+	linears     map[string]*graph.Linear // by their weight
 	done, total int64                    // weights
 	last        int                      // block behind which nothing is left to measure; -1: none
 	first       *fit.Measured            // of the original model
@@ -123,7 +127,7 @@ func (r *run) prepare(ctx context.Context) {
 	g := r.m.Graph
 	r.last = -1
 	for _, w := range g.Weights() {
-		if r.recipe(w.Name) == plan.Keep {
+		if r.recipe(w.Name).Kept() {
 			continue
 		}
 		t := r.m.Tensor(w.Name)
@@ -139,10 +143,10 @@ func (r *run) prepare(ctx context.Context) {
 }
 
 // recipe returns a tensor's recipe: what is in the scheme already is kept.
-func (r *run) recipe(name string) string {
+func (r *run) recipe(name string) plan.Recipe {
 	t, ok := r.p.Tensor(name)
-	if !ok || t.Recipe == r.m.Tensor(name).Scheme {
-		return plan.Keep
+	if !ok || t.Recipe.Is(r.m.Tensor(name).Scheme) {
+		return plan.Recipe{}
 	}
 	return t.Recipe
 }
@@ -196,6 +200,8 @@ func (r *run) walk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer h.Close()
+	defer r.o.Watch.close()
 	for i := first; i < len(g.Blocks) && i <= r.last; i++ {
 		if err := r.block(ctx, h, i); err != nil {
 			return err
@@ -204,11 +210,11 @@ func (r *run) walk(ctx context.Context) error {
 	if r.last < len(g.Blocks) {
 		return nil
 	}
-	moments, err := r.measure(ctx, len(g.Blocks)-1, func(s *exec.Stage) error { return h.Normalize(ctx, s, false) })
+	moments, err := r.measure(ctx, device.Head(g), func(s *exec.Stage, _ bool) error { return h.Show(ctx, s) })
 	if err != nil {
 		return err
 	}
-	w := model.Weight{Name: g.Head.Weight, Role: g.Head.Role, Block: -1}
+	w := graph.Weight{Name: g.Head.Weight, Role: g.Head.Role, Block: -1}
 	return r.tensor(ctx, w, moments)
 }
 
@@ -237,12 +243,11 @@ func (r *run) block(ctx context.Context, h *calibrate.Hidden, i int) error {
 			return err
 		}
 	}
-	s, err := r.stage(i, nil, true)
+	s, err := r.stage(device.Block(i), r.o.Windows, true)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	if err := h.Through(ctx, s, true); err != nil {
+	if err := errors.Join(h.Through(ctx, s, true), s.Close()); err != nil {
 		return err
 	}
 	return r.checkpoint(ctx, h, i+1)
@@ -250,7 +255,7 @@ func (r *run) block(ctx context.Context, h *calibrate.Hidden, i int) error {
 
 // fitBlock measures what a block reads and fits what is left of it to fit.
 func (r *run) fitBlock(ctx context.Context, h *calibrate.Hidden, i int) error {
-	var todo []model.Weight
+	var todo []graph.Weight
 	for _, w := range r.m.Graph.Weights() {
 		if w.Block == i && !r.has(w.Name) {
 			todo = append(todo, w)
@@ -259,7 +264,7 @@ func (r *run) fitBlock(ctx context.Context, h *calibrate.Hidden, i int) error {
 	if len(todo) == 0 {
 		return nil
 	}
-	moments, err := r.measure(ctx, i, func(s *exec.Stage) error { return h.Through(ctx, s, false) })
+	moments, err := r.measure(ctx, device.Block(i), func(s *exec.Stage, _ bool) error { return h.Through(ctx, s, false) })
 	if err != nil {
 		return err
 	}
@@ -269,14 +274,14 @@ func (r *run) fitBlock(ctx context.Context, h *calibrate.Hidden, i int) error {
 // has reports whether a tensor needs no fitting any more.
 func (r *run) has(name string) bool {
 	_, ok := r.out.Tensors[name]
-	return ok || r.recipe(name) == plan.Keep
+	return ok || r.recipe(name).Kept()
 }
 
 // group fits tensors input by input, so that the factors of one are held at a
 // time.
-func (r *run) group(ctx context.Context, todo []model.Weight, moments moments) error {
+func (r *run) group(ctx context.Context, todo []graph.Weight, moments moments) error {
 	order := r.inputs(todo)
-	slices.SortStableFunc(todo, func(a, b model.Weight) int {
+	slices.SortStableFunc(todo, func(a, b graph.Weight) int {
 		return slices.Index(order, r.input(a.Name)) - slices.Index(order, r.input(b.Name))
 	})
 	for _, w := range todo {
@@ -288,7 +293,7 @@ func (r *run) group(ctx context.Context, todo []model.Weight, moments moments) e
 }
 
 // inputs lists the inputs of tensors in the order of their first reader.
-func (r *run) inputs(ws []model.Weight) (out []string) {
+func (r *run) inputs(ws []graph.Weight) (out []string) {
 	for _, w := range ws {
 		if in := r.input(w.Name); !slices.Contains(out, in) {
 			out = append(out, in)
@@ -311,13 +316,13 @@ type moments interface {
 }
 
 // tensor fits one tensor, and keeps it.
-func (r *run) tensor(ctx context.Context, w model.Weight, moments moments) error {
+func (r *run) tensor(ctx context.Context, w graph.Weight, moments moments) error {
 	if r.has(w.Name) {
 		return nil
 	}
 	began := time.Now()
 	j := job{run: r, name: w.Name, recipe: r.recipe(w.Name), moments: moments,
-		lookup: w.Role == model.RoleEmbed || w.Name == r.m.Graph.Embed.Table}
+		lookup: w.Role.Base() == graph.RoleEmbed || w.Name == r.m.Graph.Embed.Table}
 	t, f, err := j.fit(ctx)
 	if err != nil {
 		return err
@@ -332,37 +337,39 @@ func (r *run) tensor(ctx context.Context, w model.Weight, moments moments) error
 	return nil
 }
 
-// measure runs f on a stage of block i of the original model and returns what
-// its hook gathered.
-func (r *run) measure(ctx context.Context, i int, f func(s *exec.Stage) error) (*gathered, error) {
-	g := calibrate.NewGatherer(r.o.Threads)
-	g.PerExpert = true
-	defer g.Close()
-	s, err := r.stage(i, g, false)
+// measure runs f on a span of the original model, for the last time with last, and
+// returns what its linears read.
+func (r *run) measure(ctx context.Context, span device.Span, f func(s *exec.Stage, last bool) error) (*gathered, error) {
+	s, err := r.stage(span, r.o.Windows, false)
 	if err != nil {
 		return nil, err
 	}
-	defer s.Close()
-	if err := f(s); err != nil {
-		return nil, err
-	}
-	if err := g.Err(); err != nil {
-		return nil, calibrate.Blame(ctx, r.m, fmt.Errorf("%s: %w", r.m.Path, err))
-	}
-	return &gathered{g: g}, nil
+	g, err := calibrate.Gather(ctx, r.m, s, func(last bool) error { return f(s, last) })
+	return &gathered{g: g}, errors.Join(err, s.Close())
 }
 
-// stage opens block i in float32 arithmetic, with what has been fitted or as it
+// stage opens a span in float32 arithmetic for windows, with what has been fitted or as it
 // was.
-func (r *run) stage(i int, g *calibrate.Gatherer, fitted bool) (*exec.Stage, error) {
-	o := exec.Options{Threads: r.o.Threads, Exact: true}
-	if g != nil {
-		o.Hook = g.Hook
-	}
+func (r *run) stage(span device.Span, windows [][]int32, fitted bool) (*exec.Stage, error) {
 	return exec.NewStage(r.m.Path, r.m.Graph, func(name string) formats.Tensor {
 		if t, ok := r.out.Tensors[name]; ok && fitted {
 			return t
 		}
 		return r.m.Tensor(name)
-	}, i, 1, o)
+	}, span, stageOptions(windows, r.o.Threads, r.o.On))
+}
+
+// stageOptions are those of a stage that windows are run through in float32.
+func stageOptions(windows [][]int32, threads int, on *exec.Opened) exec.Options {
+	o := exec.Options{Threads: threads, Exact: true, On: on}
+	for _, w := range windows {
+		o.Context = max(o.Context, int64(len(w)))
+	}
+	return o
+}
+
+// keepOn says where hidden states of windows are kept.
+func keepOn(m *model.Model, windows [][]int32, on *exec.Opened) (calibrate.Keep, error) {
+	reserve, err := on.Need(m, exec.Walk{Context: int(stageOptions(windows, 0, on).Context), Gather: true})
+	return calibrate.Keep{On: on, Reserve: reserve}, err
 }

@@ -23,12 +23,18 @@ type Searcher struct {
 	gpu    *gpu.TrellisSearcher // nil: the processor searches
 }
 
-// NewSearcher returns who finds trellis codes on a device; nil for the processor. A GPU
+// NewSearcher returns who finds trellis codes on a device; nil for the processor. It
+// takes one that is opened already, if any, which is closed later. A GPU
 // that is asked for by name is opened now, with place.Auto one that is worth it is
 // looked for when something is to be searched. What is found is told to the device's
 // Notice.
-func NewSearcher(d exec.Device) (*Searcher, error) {
+func NewSearcher(d exec.Device, on *exec.Opened) (*Searcher, error) {
 	s := &Searcher{device: d}
+	if g := on.GPU(); g != nil {
+		s.gpu, s.opened = g.NewSearcher(), true
+		s.notice("trellis codes are searched on %v", s.gpu)
+		return s, nil
+	}
 	switch d.Kind {
 	case place.HIP, place.CUDA:
 		return s, s.open(hip.API(d.Kind))

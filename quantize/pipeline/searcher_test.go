@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/quantize/fit"
 	"github.com/nstf/nstf/runtime/exec"
@@ -35,7 +36,7 @@ func searcher(t *testing.T) *Searcher {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewSearcher(exec.Device{Request: r})
+	s, err := NewSearcher(exec.Device{Request: r}, nil)
 	if _, none := errors.AsType[*gpu.MissingError](err); none && *onDevice == "" {
 		t.Skipf("no device: %v", err)
 	}
@@ -223,7 +224,7 @@ func BenchmarkSearcher(b *testing.B) {
 	if err != nil || !r.GPU() {
 		b.Skip("no device is named")
 	}
-	s, err := NewSearcher(exec.Device{Request: r})
+	s, err := NewSearcher(exec.Device{Request: r}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -245,10 +246,10 @@ func BenchmarkSearcher(b *testing.B) {
 			}
 		}
 		in := fit.NewInput(h, k)
-		if _, err := fit.Matrix(context.Background(), "", w[:32*k], 32, k, "tcq2", in, fit.Options{}); err != nil {
+		if _, err := fit.Matrix(context.Background(), "", w[:32*k], 32, k, plan.MustCode("tcq2"), in, fit.Options{}); err != nil {
 			b.Fatal(err) // makes the factors
 		}
-		for _, recipe := range []string{"tcq2", "tcq3", "tcq4"} {
+		for _, recipe := range []plan.Code{plan.Trellis(2), plan.Trellis(3), plan.Trellis(4)} {
 			if _, err := fit.Matrix(context.Background(), "", w[:512*64], 512, 64, recipe, nil, fit.Options{Searcher: s}); err != nil {
 				b.Fatal(err) // compiles the kernels
 			}

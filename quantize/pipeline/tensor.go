@@ -21,9 +21,10 @@ const chunkTile = 128
 // A job is one tensor to fit.
 type job struct {
 	*run
-	name, recipe string
-	moments      moments
-	lookup       bool // rows are looked up alone
+	name    string
+	recipe  plan.Recipe
+	moments moments
+	lookup  bool // rows are looked up alone
 }
 
 // fit fits a tensor, matrix by matrix where it is a stack of experts.
@@ -35,7 +36,7 @@ func (j *job) fit(ctx context.Context) (formats.Tensor, Fit, error) {
 		rows = t.Shape[len(t.Shape)-2]
 	}
 	out := Fit{Recipe: j.recipe}
-	if factored.Whole(j.recipe) {
+	if j.recipe.Whole() {
 		x, err := j.whole(ctx, &t, &out)
 		return x, out, err
 	}
@@ -90,7 +91,7 @@ func (j *job) whole(ctx context.Context, t *formats.Tensor, out *Fit) (formats.T
 func (j *job) matrix(ctx context.Context, t *formats.Tensor, first, n, k int64, in *fit.Input, out *Fit) ([]formats.Tensor, error) {
 	o := j.options()
 	run := n
-	if r, err := plan.ParseRecipe(j.recipe); err == nil && r.Form == plan.FormDense && n*k > maxChunk {
+	if j.recipe.Form == plan.FormDense && n*k > maxChunk {
 		run = max(maxChunk/k/chunkTile, 1) * chunkTile
 		o.Lookup = true
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/scheme"
 )
 
 // A Device bounds how fast a product of a stored matrix with one vector can be:
@@ -29,38 +30,20 @@ func Devices() []Device { return slices.Clone(devices) }
 
 // Seconds returns the time of a product with one vector of a tensor whose
 // matrices have n*k weights together, are stored by a recipe in so many bytes,
-// and of which a share is read for a token.
-func (d Device) Seconds(recipe, source string, n, k, bytes int64, share float64) float64 {
-	r, err := plan.ParseRecipe(recipe)
-	if err != nil {
-		return 0
-	}
-	if r.Scheme == plan.Keep {
-		r.Scheme = source
+// and of which a share is read for a token. source is what a kept tensor is stored
+// in, nil for a form.
+func (d Device) Seconds(r plan.Recipe, source *scheme.Scheme, n, k, bytes int64, share float64) float64 {
+	of := r.Code.Scheme
+	if r.Kept() {
+		of = source
 	}
 	weights, further := 0.0, 0.0
-	if r.Scheme != "" {
-		weights = float64(n*k) * operations(r.Scheme)
+	if of != nil {
+		weights = float64(n*k) * float64(of.Operations())
 	}
 	if r.Rank > 0 {
-		weights += float64(r.Rank) * float64(n+k) * operations(r.Factors)
+		weights += float64(r.Rank) * (float64(n)*float64(r.A.Scheme.Operations()) + float64(k)*float64(r.B.Scheme.Operations()))
 		further = 1
 	}
 	return max(share*float64(bytes)/d.Bytes, share*weights/d.Ops) + further*d.Start
-}
-
-// operations is how many vector operations a weight of a scheme takes: one to
-// multiply, more to take it out of its block. Trellis codes: a shift, a mask, a
-// multiplication and a dot product of bytes for each; blocks of ggml less, as
-// one operation takes out several.
-func operations(scheme string) float64 {
-	switch {
-	case plan.TrellisBits(scheme) > 0:
-		return 4
-	case len(scheme) > 2 && scheme[:2] == "iq":
-		return 3
-	case len(scheme) > 0 && scheme[0] == 'q':
-		return 2
-	}
-	return 1
 }

@@ -11,9 +11,11 @@
 // Compatibility: choices may get better in every release.
 package plan
 
+import "github.com/nstf/nstf/formats/plan"
+
 // A Candidate is one way to store a tensor.
 type Candidate struct {
-	Recipe string  // see formats/plan.ParseRecipe
+	Recipe plan.Recipe
 	Bytes  int64   // of all parts, padding not included
 	Error  float64 // tr(E H E') / tr(W H W')
 	// Rounding is what rounded activations add to the error of a product.

@@ -13,7 +13,7 @@ import (
 type Package interface {
 	// Most returns the most bytes that a tensor stored by a recipe adds to the
 	// file: its parts, their padding, and what describes them.
-	Most(name, recipe string) (int64, error)
+	Most(name string, r plan.Recipe) (int64, error)
 	// Size returns the bytes of the file that a plan makes.
 	Size(p *plan.Plan) (int64, error)
 }
@@ -133,8 +133,13 @@ func (s *solver) withinBytes() (*plan.Plan, error) {
 	}
 	return s.least(options, func(p *plan.Plan) bool { return p.Predicted.Bytes <= s.b.Bytes },
 		func(p *plan.Plan) *ImpossibleError {
-			return &ImpossibleError{fmt.Sprintf("%d bytes", s.b.Bytes), fmt.Sprintf("%d", p.Predicted.Bytes)}
+			return &ImpossibleError{inMiB(float64(s.b.Bytes)), inMiB(float64(p.Predicted.Bytes))}
 		})
+}
+
+// inMiB writes a number of bytes, none too few.
+func inMiB(bytes float64) string {
+	return strconv.FormatFloat(math.Ceil(1000*bytes/(1<<20))/1000, 'f', 3, 64) + "MiB"
 }
 
 // page is what packages are filled up to.

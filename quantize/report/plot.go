@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"html/template"
 	"math"
@@ -13,15 +14,17 @@ import (
 )
 
 // palette are colours that stay apart for those who see fewer of them (Okabe
-// and Ito), and in print.
-var palette = []string{"0072B2", "D55E00", "009E73", "CC79A7", "E69F00", "56B4E9", "000000", "8B6914", "7F3C8D", "808080"}
+// and Ito, then Tol's muted ones), and in print.
+var palette = []string{"0072B2", "D55E00", "009E73", "CC79A7", "E69F00", "56B4E9", "000000", "8B6914", "7F3C8D", "808080",
+	"882255", "44AA99", "332288", "999933", "117733", "DDAA99"}
 
 // A line is a named series of points.
 type line struct {
 	name   string
 	x, y   []float64
 	joined bool   // by a line
-	colour string // "": the next of the palette
+	colour string // "": of the palette
+	nth    int    // of it
 }
 
 // An axis is named and perhaps logarithmic: values are then plotted by their
@@ -42,11 +45,10 @@ func (a axis) at(v float64) float64 {
 // draw makes a plot, "" where there are no points. Points that a logarithm
 // cannot show are left out.
 func draw(title string, x, y axis, lines []line) (template.HTML, error) {
-	c := chart.Chart{Title: title, TitleStyle: chart.Style{FontSize: 11}, Width: 560, Height: 340,
-		Background: chart.Style{Padding: chart.Box{Top: 42, Left: 12, Right: 130, Bottom: 8}}}
+	c := chart.Chart{Width: 560, Height: 340, Background: chart.Style{Padding: chart.Box{Top: 54, Left: 12, Right: 130, Bottom: 8}}}
 	var xs, ys []float64
-	for i, l := range lines {
-		s := series(l, i, x, y)
+	for _, l := range lines {
+		s := series(l, x, y)
 		if len(s.XValues) == 0 {
 			continue
 		}
@@ -56,10 +58,12 @@ func draw(title string, x, y axis, lines []line) (template.HTML, error) {
 	if len(xs) == 0 {
 		return "", nil
 	}
-	c.XAxis = chart.XAxis{Name: x.name, Range: span(x, xs), Ticks: ticks(x, xs), TickPosition: chart.TickPositionUnderTick}
-	c.YAxis = chart.YAxis{Name: y.name, Range: span(y, ys), Ticks: ticks(y, ys), AxisType: chart.YAxisSecondary}
+	c.XAxis = chart.XAxis{Name: x.name, Range: span(x, xs), Ticks: ticks(x, xs, sideBySide), TickPosition: chart.TickPositionUnderTick}
+	c.YAxis = chart.YAxis{Range: span(y, ys), Ticks: ticks(y, ys, stacked), AxisType: chart.YAxisSecondary}
+	c.YAxisSecondary.Style = chart.Hidden() // no values, whose labels would lie at minus infinity
+	c.Elements = []chart.Renderable{above(title, 11, 36), above(y.name, 9, 12)}
 	if len(lines) > 1 {
-		c.Elements = []chart.Renderable{legend(lines)}
+		c.Elements = append(c.Elements, legend(lines))
 	}
 	var b bytes.Buffer
 	if err := c.Render(chart.SVG, &b); err != nil {
@@ -68,15 +72,12 @@ func draw(title string, x, y axis, lines []line) (template.HTML, error) {
 	return template.HTML(b.String()), nil
 }
 
-func colourOf(l line, i int) drawing.Color {
-	if l.colour != "" {
-		return drawing.ColorFromHex(l.colour)
-	}
-	return drawing.ColorFromHex(palette[i%len(palette)])
+func colourOf(l line) drawing.Color {
+	return drawing.ColorFromHex(cmp.Or(l.colour, palette[l.nth%len(palette)]))
 }
 
-func series(l line, i int, x, y axis) chart.ContinuousSeries {
-	colour := colourOf(l, i)
+func series(l line, x, y axis) chart.ContinuousSeries {
+	colour := colourOf(l)
 	s := chart.ContinuousSeries{Name: l.name, Style: chart.Style{StrokeWidth: chart.Disabled, DotWidth: 2.5, DotColor: colour}}
 	if l.joined {
 		s.Style = chart.Style{StrokeWidth: 1.2, StrokeColor: colour, DotWidth: 1.8, DotColor: colour}
@@ -121,9 +122,13 @@ func span(a axis, values []float64) *chart.ContinuousRange {
 	return &chart.ContinuousRange{Min: lo, Max: hi}
 }
 
+// How many powers of ten an axis may have so that labels at twice and five times them
+// stay apart: where they stand side by side, and where one lies above the other.
+const sideBySide, stacked = 1, 3
+
 // ticks marks round numbers; of a logarithm over few powers of ten also twice
 // and five times these. The first and the last tick are the axis's ends.
-func ticks(a axis, values []float64) (out []chart.Tick) {
+func ticks(a axis, values []float64, few float64) (out []chart.Tick) {
 	lo, hi, step := bounds(a, values)
 	for i := 0; lo+float64(i)*step <= hi+step/2; i++ {
 		v := lo + float64(i)*step
@@ -132,7 +137,7 @@ func ticks(a axis, values []float64) (out []chart.Tick) {
 			continue
 		}
 		for _, f := range []float64{1, 2, 5} {
-			if f > 1 && (hi-lo > 3 || v+math.Log10(f) > hi) {
+			if f > 1 && (hi-lo > few || v+math.Log10(f) > hi) {
 				break
 			}
 			out = append(out, chart.Tick{Value: v + math.Log10(f), Label: fmt.Sprintf("%.3g", f*math.Pow(10, math.Round(v)))})
@@ -141,22 +146,32 @@ func ticks(a axis, values []float64) (out []chart.Tick) {
 	return out
 }
 
+// above writes so far over the upright axis: its name, which written upright would lie on
+// the labels of its ticks, and the title, whose begin is seen where a screen is narrow.
+func above(text string, size float64, by int) chart.Renderable {
+	return func(r chart.Renderer, box chart.Box, defaults chart.Style) {
+		style := chart.Style{FontSize: size, FontColor: drawing.ColorFromHex("333333"), Font: defaults.Font}
+		style.WriteTextOptionsToRenderer(r)
+		r.Text(text, 12, box.Top-by)
+	}
+}
+
 // legend names the lines at the right of a plot.
 func legend(lines []line) chart.Renderable {
 	return func(r chart.Renderer, box chart.Box, defaults chart.Style) {
 		style := chart.Style{FontSize: 8, FontColor: drawing.ColorFromHex("333333"), Font: defaults.Font}
 		style.WriteTextOptionsToRenderer(r)
 		y := box.Top + 6
-		for i, l := range lines {
+		for _, l := range lines {
 			if l.name == "" {
 				continue
 			}
-			r.SetFillColor(colourOf(l, i))
-			r.SetStrokeColor(colourOf(l, i))
-			r.Circle(3, box.Right+62, y-3)
+			r.SetFillColor(colourOf(l))
+			r.SetStrokeColor(colourOf(l))
+			r.Circle(3, box.Right+18, y-3)
 			r.FillStroke()
 			style.WriteTextOptionsToRenderer(r)
-			r.Text(l.name, box.Right+70, y)
+			r.Text(l.name, box.Right+26, y)
 			y += 14
 		}
 	}
@@ -165,24 +180,30 @@ func legend(lines []line) chart.Renderable {
 // sizes draws the divergence of packages over their size, as measured and as
 // predicted.
 func sizes(packages []Package) (template.HTML, error) {
-	got, want := line{name: "measured"}, line{name: "predicted"}
+	got, want := line{name: "measured"}, line{name: "predicted", nth: 1}
+	unit, name := float64(1<<20), "MiB"
 	for _, p := range packages {
-		mib := float64(p.Bytes) / (1 << 20)
-		if k := p.Ledger.Model.KLD; k != nil {
-			got.x, got.y = append(got.x, mib), append(got.y, k.Mean)
-		}
-		if k := p.Ledger.Model.PredictedKLD; k > 0 {
-			want.x, want.y = append(want.x, mib), append(want.y, k)
+		if p.Bytes >= 2<<30 {
+			unit, name = 1<<30, "GiB"
 		}
 	}
-	return draw("KL divergence against size", axis{name: "size of the package in MiB", zero: true}, axis{name: "mean KL divergence in nats", log: true}, []line{got, want})
+	for _, p := range packages {
+		size := float64(p.Bytes) / unit
+		if k := p.Ledger.Model.KLD; k != nil {
+			got.x, got.y = append(got.x, size), append(got.y, k.Mean)
+		}
+		if k := p.Ledger.Model.PredictedKLD; k > 0 {
+			want.x, want.y = append(want.x, size), append(want.y, k)
+		}
+	}
+	return draw("KL divergence against size", axis{name: "size of the package in " + name, zero: true}, axis{name: "mean KL divergence in nats", log: true}, []line{got, want})
 }
 
 // byBlock draws a figure of tensors over their blocks, a line for each role.
 func byBlock(list []ledger.Tensor, what string, log bool, f func(t *ledger.Tensor) float64) (template.HTML, error) {
 	var lines []line
-	for _, role := range roles(list) {
-		l := line{name: role, joined: true}
+	for i, role := range roles(list) { // a role has one colour in all plots
+		l := line{name: role, joined: true, nth: i}
 		for i := range list {
 			if t := &list[i]; t.Role == role && t.Block >= 0 {
 				l.x, l.y = append(l.x, float64(t.Block)), append(l.y, f(t))
@@ -200,8 +221,8 @@ func byBlock(list []ledger.Tensor, what string, log bool, f func(t *ledger.Tenso
 func predictions(list []ledger.Tensor) (template.HTML, error) {
 	var lines []line
 	lo, hi := math.Inf(1), 0.0
-	for _, role := range roles(list) {
-		l := line{name: role}
+	for i, role := range roles(list) {
+		l := line{name: role, nth: i}
 		for i := range list {
 			if t := &list[i]; t.Role == role && t.Predicted > 0 && t.Obtained > 0 {
 				l.x, l.y = append(l.x, t.Predicted), append(l.y, t.Obtained)

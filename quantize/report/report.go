@@ -14,6 +14,7 @@ import (
 	"html/template"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/nstf/nstf/formats/ledger"
 )
@@ -44,9 +45,13 @@ func Write(w io.Writer, packages []Package) error {
 	if err != nil {
 		return err
 	}
-	d := document{Packages: packages}
-	if d.SizeAgainstKLD, err = sizes(packages); err != nil {
-		return err
+	var d document
+	for _, like := range Alike(packages) {
+		c := comparison{Packages: like}
+		if c.SizeAgainstKLD, err = sizes(like); err != nil {
+			return err
+		}
+		d.Comparisons = append(d.Comparisons, c)
 	}
 	for i := range packages {
 		s, err := sectionOf(&packages[i])
@@ -60,9 +65,45 @@ func Write(w io.Writer, packages []Package) error {
 
 // A document is what the page shows.
 type document struct {
+	Comparisons []comparison
+	Sections    []section
+}
+
+// A comparison is of packages that were measured on the same windows.
+type comparison struct {
 	Packages       []Package
 	SizeAgainstKLD template.HTML // "" where nothing was measured
-	Sections       []section
+}
+
+// On says what its packages were measured on.
+func (c *comparison) On() string { return measuredOn(&c.Packages[0].Ledger.Source) }
+
+// measuredOn says what a package was measured on, "" where that was nothing.
+func measuredOn(s *ledger.Source) string {
+	if s.HeldCount == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d windows of %d tokens: %s", s.HeldCount, s.Context, s.Held)
+}
+
+// Alike deals packages, in their order, into those whose measurements can be compared:
+// made on the same number of windows, as long, of the same text, and where they were held
+// out of a text, beside the same windows of it.
+func Alike(packages []Package) (groups [][]Package) {
+	var keys []ledger.Source
+	for _, p := range packages {
+		s := p.Ledger.Source
+		key := ledger.Source{Held: s.Held, HeldCount: s.HeldCount, Context: s.Context}
+		if strings.HasPrefix(s.Held, "held-out") {
+			key.TextHash = s.TextHash
+		}
+		i := slices.Index(keys, key)
+		if i < 0 {
+			i, keys, groups = len(keys), append(keys, key), append(groups, nil)
+		}
+		groups[i] = append(groups[i], p)
+	}
+	return groups
 }
 
 // A section is one package's part.

@@ -48,9 +48,57 @@ func TestWrite(t *testing.T) {
 			t.Errorf("no %q", want)
 		}
 	}
+	if !strings.Contains(text, "12 tensors for which there was a choice, of 13 in the model") {
+		t.Error("the count of tensors is not explained")
+	}
+	if strings.Contains(text, "rotate(") {
+		t.Error("an axis has an upright name, which lies on its labels")
+	}
+	if !strings.Contains(text, "size of the package in MiB") {
+		t.Error("small packages are not drawn in MiB")
+	}
+	var large bytes.Buffer
+	if err := report.Write(&large, []report.Package{{"small.nstf", 1 << 20, example(4)}, {"large.nstf", 100 << 30, example(4)}}); err != nil || !strings.Contains(large.String(), "size of the package in GiB") {
+		t.Errorf("large packages are not drawn in GiB, %v", err)
+	}
+	if strings.Contains(text, "-9223372036854775") {
+		t.Error("an axis without values is drawn at minus infinity")
+	}
 	for _, bad := range []string{"NaN", "Inf", "src=", "href=\"http", "url(", "@import", "<script"} {
 		if strings.Contains(text, bad) {
 			t.Errorf("%q is in the report", bad)
+		}
+	}
+}
+
+// Packages that were measured on other windows are not drawn into one plot.
+func TestOtherWindows(t *testing.T) {
+	on := func(held, hash string, windows int64) *ledger.Ledger {
+		l := example(1)
+		l.Source.Held, l.Source.TextHash, l.Source.HeldCount, l.Source.Context = held, hash, windows, 512
+		return l
+	}
+	same := []report.Package{{"a", 1, on("held-out windows of t", "x", 4)}, {"b", 2, on("held-out windows of t", "x", 4)}, {"c", 3, on("book.txt", "x", 4)}, {"d", 4, on("book.txt", "y", 4)}}
+	for i, c := range []struct {
+		packages []report.Package
+		groups   int
+	}{
+		{same[:2], 1}, {same[2:], 1}, {same, 2},
+		{[]report.Package{same[0], {"e", 1, on("held-out windows of t", "y", 4)}}, 2},
+		{[]report.Package{same[0], {"e", 1, on("held-out windows of t", "x", 8)}, same[1]}, 2},
+	} {
+		var page bytes.Buffer
+		if err := report.Write(&page, c.packages); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(report.Alike(c.packages)); got != c.groups {
+			t.Errorf("case %d: %d groups, want %d", i, got, c.groups)
+		}
+		if n := strings.Count(page.String(), ">noise floor<"); n != c.groups || strings.Contains(page.String(), "cannot be held against") != (c.groups > 1) {
+			t.Errorf("case %d: %d tables", i, n)
+		}
+		if c.groups > 1 && !strings.Contains(page.String(), "Measured on 4 windows of 512 tokens: held-out windows of t") {
+			t.Errorf("case %d: it is not said what was measured on", i)
 		}
 	}
 }

@@ -80,8 +80,8 @@ type Decode struct {
 	// copying one, read and written bytes counted.
 	Memory place.Rate `json:"memory_gbs"`
 	Share  float64    `json:"share"` // of Memory: the median of the rounds' shares
-	// InPlace is reading the weights where they lie, nil where they do not lie
-	// in the mapped file.
+	// InPlace is reading the weights where they lie, again and again as tokens do, nil
+	// where they do not lie in the mapped file.
 	InPlace      *place.Rate `json:"in_place_gbs,omitempty"`
 	InPlaceShare float64     `json:"in_place_share,omitempty"`
 }
@@ -327,7 +327,7 @@ func (r *run) decodeOnDevice(ctx context.Context, n int) (float64, error) {
 		return 0, err
 	}
 	front := max(r.o.Depth, 1)
-	d, err := r.seq.Decode(ctx, r.ids[:front], greedy, r.ids[:front])
+	d, err := r.seq.Decode(ctx, r.ids[:front], greedy)
 	if err != nil {
 		return 0, err
 	}
@@ -384,13 +384,30 @@ func (r *run) limits() error {
 			r.memories = append(r.memories, r.memory.Read())
 		}
 		if r.weights != nil {
-			r.inPlace = append(r.inPlace, r.weights.Read())
+			r.inPlace = append(r.inPlace, r.readInPlace())
 		}
 	}
 	if r.o.Prompt > 0 && r.peak != nil {
 		r.peaks = append(r.peaks, place.PeakRate(r.pool, *r.peak, peakTime))
 	}
 	return nil
+}
+
+// inPlaceTime is how long weights are read at least: few megabytes of them take less than
+// a thread takes to wake up.
+const inPlaceTime = 10 * time.Millisecond
+
+// readInPlace reads the weights as one token behind another does: where a cache holds
+// them it does so from the second time on.
+func (r *run) readInPlace() float64 {
+	if !r.between {
+		r.weights.Read()
+	}
+	var rates []float64
+	for begun := time.Now(); len(rates) == 0 || time.Since(begun) < inPlaceTime; {
+		rates = append(rates, r.weights.Read())
+	}
+	return place.NewRate(rates).Median
 }
 
 // mapped returns the weights as they lie in the mapped file, false where less than
@@ -403,7 +420,7 @@ func mapped(m *model.Model) (runs [][]byte, ok bool) {
 		}
 		for _, p := range t.Parts {
 			all += p.Data.Len()
-			if b, ok := p.Data.Mapped(); ok {
+			if b, ok := p.Data.Unchecked().Mapped(); ok {
 				in += int64(len(b))
 				runs = append(runs, b)
 			}
@@ -438,7 +455,7 @@ func (r *run) result() *Result {
 		res.Device = r.gpu.Name()
 	}
 	const positions = 1 << 10
-	cache, err := r.ex.CacheBytes(positions)
+	cache, err := r.ex.StateBytes(positions)
 	if err != nil {
 		panic(err) // a sequence of such a cache exists
 	}

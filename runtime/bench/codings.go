@@ -53,8 +53,11 @@ func newCodedProduct(k *kernels, m *scheme.Matrix, s Shape) *codedProduct {
 		scratch := make([]cpu.IntegerScratch, k.all.Threads())
 		k.set.Quantize(&a, x, s.K, s.T, s.K, coded.Group())
 		each = func(worker, i int) { coded.MatMul(y, s.N, &a, i*part, min(i*part+part, s.N), &scratch[worker]) }
-	} else if dots := k.set.Dots(m); dots != nil && s.T == 1 {
-		each = func(_, i int) { n := min(i*part+part, s.N); dots(y[i*part:n], x, i*part, n) }
+	} else if dots := k.set.Dots(m); dots != nil && s.T <= cpu.FewTokens {
+		scratch := make([]cpu.GemmScratch, k.all.Threads())
+		each = func(worker, i int) {
+			dots(y[i*part:], s.N, x, s.K, s.T, i*part, min(i*part+part, s.N), &scratch[worker])
+		}
 	} else {
 		scratch, rows := make([]cpu.GemmScratch, k.all.Threads()), k.set.Rows(m)
 		each = func(worker, i int) {

@@ -2,13 +2,14 @@ package bench
 
 import (
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
 )
 
 // A Cost is what a model has to read and to multiply, counted from its graph and
 // from the sizes that its tensors are stored in.
 type Cost struct {
-	g        *model.Graph
+	g        *graph.Graph
 	tensor   func(name string) formats.Tensor
 	kvNumber float64 // bytes of one number of the cache
 }
@@ -19,10 +20,12 @@ func NewCost(m *model.Model, cacheBytes, positions int64) *Cost {
 	c := &Cost{g: m.Graph, tensor: m.Tensor}
 	numbers := int64(0)
 	for i := range c.g.Blocks {
-		a := &c.g.Blocks[i].Attn
-		numbers += 2 * a.KVHeads * a.HeadDim * positions
+		numbers += c.g.Blocks[i].Remembered() * positions
+		cacheBytes -= 4 * c.g.Blocks[i].Memory()
 	}
-	c.kvNumber = float64(cacheBytes) / float64(numbers)
+	if numbers > 0 {
+		c.kvNumber = float64(cacheBytes) / float64(numbers)
+	}
 	return c
 }
 
@@ -47,83 +50,128 @@ func (c *Cost) row(name string) float64 {
 	return float64(t.Size()) / float64(max(rows, 1))
 }
 
-func (c *Cost) norms(ns ...*model.Norm) (n float64) {
-	for _, x := range ns {
-		if x != nil {
-			n += c.size(x.Weight, x.Bias)
-		}
+// stored returns the bytes of a part of a block that one token reads: of a stack
+// the share of the experts that are used.
+func (c *Cost) stored(p *graph.Part) float64 {
+	switch l := p.Linear; {
+	case p.Norm != nil:
+		return c.size(p.Norm.Weight, p.Norm.Bias)
+	case l == nil:
+		return c.size(p.Vector)
+	case p.Experts > 0:
+		return c.size(l.Weight, l.Bias) * float64(p.Used) / float64(p.Experts)
+	default:
+		return c.size(l.Weight, l.Bias)
 	}
-	return n
 }
 
 // Bytes returns what decoding one token reads: every weight that it is multiplied
-// by, once (of a mixture's experts, those that are used), and the keys and values
-// of the positions that it attends to, of which there are so many with its own.
+// by, once (of a mixture's experts, those that are used), the keys and values
+// of the positions that it attends to, of which there are so many with its own, and
+// what recurrent mixers remember, which they write again.
 func (c *Cost) Bytes(position int64) (weights, cache float64) {
 	g := c.g
-	weights = c.row(g.Embed.Table) + c.row(g.Embed.Positions) + c.norms(g.Norm) + c.size(g.Head.Weight, g.Head.Bias)
+	weights = c.row(g.Embed.Table) + c.row(g.Embed.Positions) + c.size(g.Norm.Weight, g.Norm.Bias, g.Head.Weight, g.Head.Bias)
+	if p := g.PerLayer; p != nil {
+		weights += c.row(p.Table)
+		for _, p := range g.Begins() {
+			weights += c.stored(&p)
+		}
+	}
 	for i := range g.Blocks {
 		b := &g.Blocks[i]
-		weights += c.norms(b.AttnNorm, b.AttnPostNorm, b.FFNNorm, b.FFNPostNorm, b.Attn.QNorm, b.Attn.KNorm)
-		for _, l := range b.Linears() {
-			share := 1.0
-			if stacked(l) {
-				share = float64(b.MoE.TopK) / float64(b.MoE.Experts)
-			}
-			weights += c.size(l.Weight, l.Bias) * share
+		for _, p := range b.Parts(g.Width) {
+			weights += c.stored(&p)
 		}
-		cache += float64(2*b.Attn.KVHeads*b.Attn.HeadDim*attended(&b.Attn, position)) * c.kvNumber
+		cache += 2 * 4 * float64(b.Memory())
+		cache += float64(b.Remembered()*attended(b, position)) * c.kvNumber
 	}
 	return weights, cache
 }
 
 // attended returns the positions that a token attends to, its own included.
-func attended(a *model.Attention, position int64) int64 {
-	if a.Window > 0 {
-		return min(position, a.Window)
+func attended(b *graph.Block, position int64) int64 {
+	if b.Attn != nil && b.Attn.Window > 0 {
+		return min(position, b.Attn.Window)
 	}
 	return position
 }
 
-// stacked reports whether a matrix is one of each expert.
-func stacked(l *model.Linear) bool {
-	return l.Role == model.RoleXGate || l.Role == model.RoleXUp || l.Role == model.RoleXDown
-}
-
 // Operations returns the multiplications and additions that a prompt of so many
 // tokens needs for the logits of its last: two for every weight and token, four
-// for every feature of a query head and position that it attends to. Of the last
+// for every feature of a query head and position that it attends to (of latents, two
+// for each number of a key and of a value), seven for every
+// number that a delta net remembers of a head, five for one of a state space. Of the last
 // block only keys and values are needed for tokens before the last, of the head
 // nothing; element by element work does not count.
 func (c *Cost) Operations(tokens int64) float64 {
 	n := 0.0
+	for _, p := range c.g.Begins() {
+		n += operations(&p) * float64(tokens)
+	}
 	for i := range c.g.Blocks {
 		b := &c.g.Blocks[i]
 		first := int64(0) // token whose output is needed
 		if i == len(c.g.Blocks)-1 {
 			first = tokens - 1
 		}
-		for _, l := range b.Linears() {
+		for _, p := range b.Parts(c.g.Width) {
 			rows := tokens - first
-			if l.Role == model.RoleK || l.Role == model.RoleV {
+			if remembered(b, p.Linear) {
 				rows = tokens
 			}
-			n += operations(b, l) * float64(rows)
+			n += operations(&p) * float64(rows)
+		}
+		if d := b.Delta; d != nil {
+			n += float64(tokens) * float64(7*d.Heads*d.KeyDim*d.ValueDim)
+		}
+		if m := b.Mamba; m != nil {
+			n += float64(tokens) * float64(5*m.Values()*m.State)
+		}
+		if b.Attn == nil {
+			continue
 		}
 		var positions int64
 		for t := first; t < tokens; t++ {
-			positions += attended(&b.Attn, t+1)
+			positions += attended(b, t+1)
+		}
+		if a := b.Latent; a != nil {
+			n += float64(2 * a.Heads * (a.KeyDim() + a.Rank) * positions)
+			continue
 		}
 		n += float64(4 * b.Attn.Heads * b.Attn.HeadDim * positions)
 	}
 	return n + 2*float64(c.g.Head.In*c.g.Head.Out)
 }
 
-// operations returns those of a matrix for one token.
-func operations(b *model.Block, l *model.Linear) float64 {
-	n := 2 * float64(l.In*l.Out)
-	if stacked(l) {
-		n *= float64(b.MoE.TopK)
+// remembered reports whether what a matrix gives is needed of every token: keys, values,
+// and what recurrent mixers go on with.
+func remembered(b *graph.Block, l *graph.Linear) bool {
+	switch {
+	case l == nil:
+		return false
+	case b.Attn != nil:
+		return l == b.Attn.K || l == b.Attn.V
+	case b.Latent != nil:
+		return l == &b.Latent.KVA
+	case b.Delta != nil:
+		return l == &b.Delta.QKV
+	case b.Mamba != nil:
+		return l == &b.Mamba.XBC || l == &b.Mamba.DT
+	case b.ShortConv != nil:
+		return l == &b.ShortConv.In
 	}
-	return n
+	return false
+}
+
+// operations returns those of a part for one token.
+func operations(p *graph.Part) float64 {
+	switch n := 2 * float64(p.In*p.Out); {
+	case p.Linear == nil:
+		return 0
+	case p.Experts > 0:
+		return n * float64(p.Used)
+	default:
+		return n
+	}
 }

@@ -5,14 +5,19 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/formats/tensor"
 )
 
 const micro = "../../testdata/micro"
 
 func open(t testing.TB, name string) *model.Model {
 	t.Helper()
-	m, err := model.Open(filepath.Join(micro, name))
+	m, err := checkpoint.Open(filepath.Join(micro, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +36,9 @@ func near(t *testing.T, what string, got, want float64) {
 func costOf(m *model.Model) *Cost {
 	numbers := int64(0)
 	for _, b := range m.Graph.Blocks {
-		numbers += 2 * b.Attn.KVHeads * b.Attn.HeadDim
+		if b.Attn != nil {
+			numbers += 2 * b.Attn.KVHeads * b.Attn.HeadDim
+		}
 	}
 	return NewCost(m, 100*4*numbers, 100)
 }
@@ -60,6 +67,36 @@ func TestCostByHand(t *testing.T) {
 		near(t, "weights", weights, 2*width+headBytes+2*width+2*2*(attn+2*expert+router+2*width))
 		near(t, "operations", c.Operations(1), 2*2*(attn+2*expert+router)+2*4*4*8+head2)
 	})
+	t.Run("shared layer and sinks", func(t *testing.T) { // 24 wide, with a gate of one output; a bias of 4 and sinks of 4 numbers
+		m := open(t, "mixtral")
+		c := costOf(m)
+		before, _ := c.Bytes(1)
+		operations := c.Operations(1)
+		b := &m.Graph.Blocks[0]
+		gate, factor := b.MoE.Router, b.MoE.Router
+		gate.Out, factor.Out = 24, 1
+		gate.Weight, factor.Weight = "shared.gate", "shared_gate"
+		up, down := gate, gate
+		up.Weight, down.Weight, down.In, down.Out = "shared.up", "shared.down", 24, width
+		b.MoE.Shared, b.MoE.SharedGate = &graph.FFN{Act: graph.SiLU, Gate: &gate, Up: up, Down: down}, &factor
+		b.MoE.SelectBias, b.Attn.Sinks = "bias", "sinks"
+		c.tensor = func(name string) formats.Tensor {
+			shape, ok := map[string][]int64{"shared.gate": {24, width}, "shared.up": {24, width}, "shared.down": {width, 24}, "shared_gate": {1, width}, "bias": {4}, "sinks": {4}}[name]
+			if !ok {
+				return m.Tensor(name)
+			}
+			n, _ := tensor.Elements(shape)
+			f32, _ := scheme.ByName("f32")
+			x, err := scheme.New(name, f32, shape, nil, tensor.BytesBlob(make([]byte, 4*n)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return x
+		}
+		after, _ := c.Bytes(1)
+		near(t, "weights", after-before, 4*(3*24*width+width+4+4))
+		near(t, "operations", c.Operations(1)-operations, 2*(3*24*width+width))
+	})
 	t.Run("mistral-window", func(t *testing.T) { // window of 8, heads of 16
 		c := costOf(open(t, "mistral-window"))
 		_, few := c.Bytes(5)
@@ -80,7 +117,7 @@ func TestBytesAgainstTheFile(t *testing.T) {
 		t.Fatalf("%d checkpoints: %v", len(dirs), err)
 	}
 	for _, path := range dirs {
-		m, err := model.Open(filepath.Dir(path))
+		m, err := checkpoint.Open(filepath.Dir(path))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,18 +125,40 @@ func TestBytesAgainstTheFile(t *testing.T) {
 		unused := map[string]float64{}
 		for _, b := range m.Graph.Blocks {
 			if x := b.MoE; x != nil {
-				for _, l := range []model.Linear{x.Gate, x.Up, x.Down} {
+				for _, l := range []*graph.Linear{x.Gate, &x.Up, &x.Down} {
+					if l == nil {
+						continue
+					}
 					unused[l.Weight] = float64(x.Experts-x.TopK) / float64(x.Experts)
+					unused[l.Bias] = unused[l.Weight]
+				}
+				delete(unused, "")
+			}
+		}
+		guesses := map[string]bool{} // further tokens, which nobody asks for
+		for i := range m.Graph.MTP {
+			guesses[m.Graph.MTP[i].Table] = true
+			for _, p := range m.Graph.MTP[i].Parts(m.Graph.Width, m.Graph.Vocab) {
+				switch {
+				case p.Linear != nil:
+					guesses[p.Linear.Weight], guesses[p.Linear.Bias] = true, true
+				case p.Norm != nil:
+					guesses[p.Norm.Weight], guesses[p.Norm.Bias] = true, true
+				default:
+					guesses[p.Vector] = true
 				}
 			}
 		}
 		for _, x := range m.Tensors() {
+			if guesses[x.Name] && x.Name != m.Graph.Embed.Table && x.Name != m.Graph.Head.Weight {
+				continue
+			}
 			size := float64(x.Size())
 			rows, _ := x.Rows()
 			switch {
 			case x.Name == m.Graph.Embed.Table && m.Graph.Tied():
 				want += size + size/float64(rows)
-			case x.Name == m.Graph.Embed.Table || x.Name == m.Graph.Embed.Positions:
+			case x.Name == m.Graph.Embed.Table || x.Name == m.Graph.Embed.Positions || m.Graph.PerLayer != nil && x.Name == m.Graph.PerLayer.Table:
 				want += size / float64(rows)
 			default:
 				want += size * (1 - unused[x.Name])

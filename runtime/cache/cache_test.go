@@ -9,8 +9,12 @@ import (
 	"github.com/nstf/nstf/kernels/cpu"
 )
 
-func newCache(layers []Layer, capacity int64) (*KV, error) {
-	return New(cpu.Best(), cpu.KVF32, layers, capacity)
+func newCache(format cpu.KVFormat, layers []Layer, capacity int64) (*KV, error) {
+	s, err := NewStore(cpu.Best(), format, layers, (max(capacity, 1)-1)/PageSize+1)
+	if err != nil {
+		return nil, err
+	}
+	return s.New(capacity), nil
 }
 
 // read returns the keys and values of a head at some positions, by attending to
@@ -19,7 +23,7 @@ func newCache(layers []Layer, capacity int64) (*KV, error) {
 func read(c *KV, layer, head, d int, pos int64) (key, value []float32) {
 	s := cpu.Best()
 	var sc cpu.AttendScratch
-	a := cpu.Attention{Format: c.Format(), Dim: d, Group: d, Scale: 1}
+	a := cpu.Attention{Format: c.store.Format(), Dim: d, Group: d, Scale: 1}
 	q := make([]float32, d*d)
 	for i := range d {
 		q[i*d+i] = 1
@@ -27,22 +31,22 @@ func read(c *KV, layer, head, d int, pos int64) (key, value []float32) {
 	out := a.Partial(make([]float32, a.PartialFloats(d)), d)
 	s.Attend(out, &a, c.Blocks(layer, head), q, []cpu.Reach{{Lo: int(pos), Hi: int(pos) + 1}}, 0, int(c.Len()), &sc)
 	value = make([]float32, d)
-	s.Combine(value, []cpu.Partial{out}, 0)
+	s.Combine(value, []cpu.Partial{out}, 0, float32(math.Inf(-1)))
 	return out.Top, value
 }
 
 // What was put at a position is found there, head by head, before and after
 // truncation and overwriting, in every format.
 func TestPut(t *testing.T) {
-	layers := []Layer{{KVHeads: 2, HeadDim: 3}, {KVHeads: 1, HeadDim: 5}}
+	layers := []Layer{{KVHeads: 2, HeadDim: 3, ValueDim: 3}, {KVHeads: 1, HeadDim: 5, ValueDim: 5}}
 	for format, tolerance := range map[cpu.KVFormat]float64{cpu.KVF32: 0, cpu.KVF16: 0x1p-11, cpu.KVQ8: 0.5 / 127} {
-		c, err := New(cpu.Best(), format, layers, 200)
+		c, err := newCache(format, layers, 200)
 		if err != nil {
 			t.Fatal(err)
 		}
 		number := func(pos int64, layer, i int, sign float32) float32 { return sign * float32(int(pos)*100+layer*50+i+1) }
 		put := func(from, to int64, sign float32) {
-			c.Grow(to - from)
+			reserve(t, c, to)
 			for pos := from; pos < to; pos++ {
 				for i, l := range layers {
 					key := make([]float32, l.KVHeads*l.HeadDim)
@@ -88,26 +92,26 @@ func TestPut(t *testing.T) {
 			check(pos, 1)
 		}
 		before := c.Bytes()
-		c.Truncate(100)
+		c.Rewind(100)
 		put(100, 150, -1)
 		check(99, 1)
 		check(100, -1)
 		check(149, -1)
-		if c.Len() != 150 || c.Capacity() != 200 || c.Bytes() != before {
+		if c.Len() != 150 || c.Capacity() != 200 || c.Bytes() != before/4*3 {
 			t.Errorf("length %d, capacity %d, %d bytes instead of %d", c.Len(), c.Capacity(), c.Bytes(), before)
 		}
 	}
 }
 
 func TestMemoryIsTakenByPage(t *testing.T) {
-	layers := []Layer{{4, 8}, {4, 8}}
-	c, err := newCache(layers, 1<<40)
+	layers := []Layer{{4, 8, 8}, {4, 8, 8}}
+	c, err := newCache(cpu.KVF32, layers, 1<<36)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const page = 2 * 4 * (8 + 16) * 4 * PageSize // values are padded to 16
 	for _, step := range []struct{ n, pages int64 }{{0, 0}, {1, 1}, {63, 1}, {1, 2}, {200, 5}} {
-		c.Grow(step.n)
+		reserve(t, c, c.Len()+step.n)
 		c.Advance(step.n)
 		if c.Bytes() != step.pages*page {
 			t.Errorf("%d bytes at length %d, want %d pages of %d", c.Bytes(), c.Len(), step.pages, page)
@@ -117,23 +121,21 @@ func TestMemoryIsTakenByPage(t *testing.T) {
 
 // Sizes that overflow are errors, before any memory is asked for.
 func TestSizesAreChecked(t *testing.T) {
-	big := Layer{math.MaxInt32, math.MaxInt32}
+	big := Layer{math.MaxInt32, math.MaxInt32, math.MaxInt32}
 	for _, c := range []struct {
 		layers    []Layer
 		positions int64
 		ok        bool
 	}{
-		{[]Layer{{8, 128}}, 131072, true},
-		{[]Layer{{8, 128}}, math.MaxInt64, false},
-		{[]Layer{{8, 128}}, math.MaxInt64 / 2, false},
-		{[]Layer{{8, 128}}, -1, false},
-		{[]Layer{{8, 128}}, 0, false},
+		{[]Layer{{8, 128, 128}}, 131072, true},
+		{[]Layer{{8, 128, 128}}, math.MaxInt64, false},
+		{[]Layer{{8, 128, 128}}, math.MaxInt64 / 2, false},
 		{[]Layer{big}, 1, false},
 		{[]Layer{big, big, big}, 1, false},
-		{[]Layer{{math.MaxInt, 2}}, 1, false},
-		{[]Layer{{2, math.MaxInt}}, 1, false},
+		{[]Layer{{math.MaxInt, 2, 2}}, 1, false},
+		{[]Layer{{2, math.MaxInt, math.MaxInt}}, 1, false},
 	} {
-		_, err := newCache(c.layers, c.positions)
+		_, err := newCache(cpu.KVF32, c.layers, c.positions)
 		if (err == nil) != c.ok {
 			t.Errorf("%v, %d positions: %v", c.layers, c.positions, err)
 		}
@@ -141,7 +143,7 @@ func TestSizesAreChecked(t *testing.T) {
 	for format, each := range map[cpu.KVFormat]int64{
 		cpu.KVF32: 2 * 4 * 128, cpu.KVF16: 2 * 2 * 128, cpu.KVQ8: 2*128 + 4*(128/32) + 4,
 	} {
-		if n, err := Bytes(format, []Layer{{8, 128}}, 65); err != nil || n != 8*128*each {
+		if n, err := Bytes(format, []Layer{{8, 128, 128}}, 65); err != nil || n != 8*128*each {
 			t.Errorf("%v: %d bytes, %v", format, n, err)
 		}
 	}
@@ -149,12 +151,12 @@ func TestSizesAreChecked(t *testing.T) {
 
 func TestMisuse(t *testing.T) {
 	for name, f := range map[string]func(c *KV){
-		"beyond the capacity": func(c *KV) { c.Grow(11) },
-		"negative growth":     func(c *KV) { c.Grow(-1) },
-		"truncate upwards":    func(c *KV) { c.Truncate(1) },
-		"truncate below zero": func(c *KV) { c.Truncate(-1) },
+		"beyond the capacity": func(c *KV) { c.Reserve(11) },
+		"negative growth":     func(c *KV) { c.Reserve(-1) },
+		"rewind upwards":      func(c *KV) { c.Rewind(1) },
+		"rewind below zero":   func(c *KV) { c.Rewind(-1) },
 	} {
-		c, err := newCache([]Layer{{1, 2}}, 10)
+		c, err := newCache(cpu.KVF32, []Layer{{1, 2, 2}}, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,23 +175,33 @@ func TestMisuse(t *testing.T) {
 // of zeros weighs all alike.
 func Example() {
 	set := cpu.Best()
-	c, err := New(set, cpu.KVF16, []Layer{{KVHeads: 1, HeadDim: 2}}, 100)
+	s, err := NewStore(set, cpu.KVF16, []Layer{{KVHeads: 1, HeadDim: 2, ValueDim: 2}}, 2)
 	if err != nil {
 		panic(err)
 	}
-	c.Grow(3)
+	c := s.New(100)
+	if err := c.Reserve(3); err != nil {
+		panic(err)
+	}
 	for pos := range int64(3) {
 		v := float32(pos + 1)
 		c.Put(0, pos, []float32{v, v}, []float32{v, v})
 	}
 	c.Advance(3)
 
-	a := cpu.Attention{Format: c.Format(), Dim: 2, Group: 1, Scale: 1}
+	a := cpu.Attention{Format: s.Format(), Dim: 2, Group: 1, Scale: 1}
 	out := a.Partial(make([]float32, a.PartialFloats(1)), 1)
 	var scratch cpu.AttendScratch
 	set.Attend(out, &a, c.Blocks(0, 0), []float32{0, 0}, []cpu.Reach{{Lo: 0, Hi: 3}}, 0, 3, &scratch)
 	result := make([]float32, 2)
-	set.Combine(result, []cpu.Partial{out}, 0)
+	set.Combine(result, []cpu.Partial{out}, 0, float32(math.Inf(-1)))
 	fmt.Println(c.Len(), result)
 	// Output: 3 [2 2]
+}
+
+func reserve(t *testing.T, c *KV, n int64) {
+	t.Helper()
+	if err := c.Reserve(n); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,9 +1,10 @@
 package cpu
 
 import (
+	"math"
 	"sync/atomic"
 
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	kernels "github.com/nstf/nstf/kernels/cpu"
 )
 
@@ -11,14 +12,53 @@ import (
 // and lengths alone, so that results do not depend on the number of threads.
 const (
 	attendQueries = 24  // queries of a tile, over rows and the heads of a group
-	splitQueries  = 16  // a segment of so many is cut along the positions too,
-	splitLength   = 512 // every so many
+	splitLength   = 512 // few rows are cut along the positions too, every so many
 )
 
-// attendWork is the attention in progress. Tiles with many queries are parts as
-// they are; those of short segments, single tokens above all, are cut into
-// chunks of positions, and whoever finishes a tile's last chunk combines them,
-// in order.
+// An attending is what attention of a block has in common, over keys and values or
+// over latents.
+type attending struct {
+	heads      int // query heads
+	kvHeads    int
+	dim, value int // numbers of a key and of a value
+	// together is how many query heads of a key-value head share a tile.
+	together       int
+	window         int64
+	scale, softcap float32
+}
+
+// newAttending returns a block's, the zero one where it does not attend.
+func newAttending(b *graph.Block) attending {
+	switch a, n := b.Attn, b.Latent; {
+	case a != nil:
+		return attending{heads: int(a.Heads), kvHeads: int(a.KVHeads), dim: int(a.HeadDim), value: int(a.HeadDim),
+			together: together(int(a.Heads / a.KVHeads)), window: a.Window, scale: a.Scale, softcap: a.Softcap}
+	case n != nil:
+		return attending{heads: int(n.Heads), kvHeads: 1, dim: int(n.KeyDim()), value: int(n.Rank), together: together(int(n.Heads)), scale: n.Scale}
+	}
+	return attending{}
+}
+
+// mostTogether is the most heads of a group in one tile: many heads of one key are
+// work for several threads.
+const mostTogether = 12
+
+// together returns how many heads of a group share a tile: all, or as many as divide
+// the group.
+func together(group int) int {
+	if group <= mostTogether {
+		return group
+	}
+	n := mostTogether
+	for group%n != 0 {
+		n--
+	}
+	return n
+}
+
+// attendWork is the attention in progress. Tiles of many rows are parts as they
+// are; those of few are cut into chunks of positions, at places that depend on no
+// row, and whoever finishes a tile's last chunk combines them, in order.
 type attendWork struct {
 	tiles    []tile
 	parts    []attendPart
@@ -27,7 +67,7 @@ type attendWork struct {
 	all      []kernels.Partial   // what cut is made of
 	left     []atomic.Int32      // [tile and head]: chunks that are not finished
 	shape    kernels.Attention
-	heads    int
+	heads    int // runs of query heads that share tiles
 }
 
 // A tile is neighbouring rows of one segment, and its chunks of positions,
@@ -38,7 +78,7 @@ type tile struct {
 	cut                   int // place of head 0 in attendWork.cut, or -1
 }
 
-// An attendPart is one chunk of one tile for one key-value head.
+// An attendPart is one chunk of one tile for one run of query heads.
 type attendPart struct{ tile, head, chunk int }
 
 // attendLocal is one worker's memory: the queries of a tile and what they see.
@@ -57,11 +97,11 @@ func (l *attendLocal) bytes() int64 {
 // lo on.
 func (e *Engine) attend(lo int) {
 	p := &e.pass
-	a := &e.blocks[p.layer].Attn
+	a := &e.blocks[p.layer].attends
 	w := &p.attend
-	w.heads = int(a.KVHeads)
-	w.shape = kernels.Attention{Format: e.format, Dim: int(a.HeadDim), Group: int(a.Heads / a.KVHeads), Scale: a.Scale, Softcap: a.Softcap}
-	p.tile(lo, a.Window)
+	w.heads = a.heads / a.together
+	w.shape = kernels.Attention{Format: e.store.Format(), Dim: a.dim, Value: a.value, Group: a.together, Scale: a.scale, Softcap: a.softcap}
+	p.tile(lo, a.window)
 	w.divide()
 	e.pool.RunWorkers(len(w.parts), e.part.attend)
 }
@@ -72,10 +112,9 @@ func (p *pass) tile(lo int, window int64) {
 	w.tiles = w.tiles[:0]
 	step := max(attendQueries/w.shape.Group, 1)
 	for i, s := range p.segments {
-		split := s.rows*w.shape.Group <= splitQueries
 		for first := max(s.first, lo); first < s.first+s.rows; first += step {
 			t := tile{segment: i, first: first, rows: min(step, s.first+s.rows-first), cut: -1}
-			if split {
+			if !p.many {
 				t.firstChunk = p.reach(t.first, window).Lo / splitLength
 				t.lastChunk = (p.reach(t.first+t.rows-1, window).Hi - 1) / splitLength
 			}
@@ -142,7 +181,7 @@ func (e *Engine) attendPart(worker, part int) {
 	w := &p.attend
 	it := w.parts[part]
 	t := &w.tiles[it.tile]
-	a := &e.blocks[p.layer].Attn
+	a := &e.blocks[p.layer].attends
 	l := &e.local[worker].attend
 	r := t.rows * w.shape.Group
 	e.gatherQueries(l, t, it.head, a)
@@ -156,30 +195,33 @@ func (e *Engine) attendPart(worker, part int) {
 		l.one[0] = w.shape.Partial(l.partial, r)
 	}
 	out := partials[max(it.chunk-t.firstChunk, 0)]
-	blocks := p.segments[t.segment].kv.Blocks(p.layer, it.head)
+	blocks := p.segments[t.segment].state.Blocks(e.blocks[p.layer].kv, it.head*a.together/(a.heads/a.kvHeads))
 	e.set.Attend(out, &w.shape, blocks, l.q, l.reach, from, to, &l.AttendScratch)
 	if t.cut >= 0 && w.left[t.cut+it.head].Add(-1) > 0 {
 		return
 	}
 	for i := range r {
-		e.set.Combine(e.query(e.s.att, t.first+i/w.shape.Group, it.head*w.shape.Group+i%w.shape.Group, a), partials, i)
+		head, sink := it.head*w.shape.Group+i%w.shape.Group, float32(math.Inf(-1))
+		if sinks := e.blocks[p.layer].sinks; sinks != nil {
+			sink = sinks[head]
+		}
+		e.set.Combine(a.sums(e.s.att, t.first+i/w.shape.Group, head), partials, i, sink)
 	}
 }
 
 // gatherQueries copies the queries of a tile together.
-func (e *Engine) gatherQueries(l *attendLocal, t *tile, head int, a *model.Attention) {
-	d, group := int(a.HeadDim), int(a.Heads/a.KVHeads)
+func (e *Engine) gatherQueries(l *attendLocal, t *tile, head int, a *attending) {
+	d, group := a.dim, a.together
 	l.q, l.reach = fit(l.q, t.rows*group*d), fit(l.reach, t.rows)
 	for r := range t.rows {
-		l.reach[r] = e.pass.reach(t.first+r, a.Window)
-		at := ((t.first+r)*int(a.Heads) + head*group) * d
+		l.reach[r] = e.pass.reach(t.first+r, a.window)
+		at := ((t.first+r)*a.heads + head*group) * d
 		copy(l.q[r*group*d:(r+1)*group*d], e.s.q[at:])
 	}
 }
 
-// query returns one head of one row of x[T][Heads][HeadDim].
-func (e *Engine) query(x []float32, row, head int, a *model.Attention) []float32 {
-	d := int(a.HeadDim)
-	at := (row*int(a.Heads) + head) * d
-	return x[at : at+d]
+// sums returns one head of one row of x[T][Heads][values].
+func (a *attending) sums(x []float32, row, head int) []float32 {
+	at := (row*a.heads + head) * a.value
+	return x[at : at+a.value]
 }

@@ -1,20 +1,102 @@
 package cpu
 
-import "github.com/nstf/nstf/formats/model"
+import (
+	"github.com/nstf/nstf/formats/graph"
+	kernels "github.com/nstf/nstf/kernels/cpu"
+)
 
-// runBlock runs one block over all rows. In the last one, rows before
-// pass.from give their keys and values and nothing else.
+// runBlock runs one block over all rows. In the last one with keys and values of its
+// own, rows before pass.from give those and nothing else, and behind it they are left
+// out.
 func (e *Engine) runBlock(i int) {
 	p, b, d := &e.pass, &e.blocks[i], int(e.g.Width)
 	t, lo := p.rows, 0
-	if i == len(e.blocks)-1 {
+	if i >= e.settled {
 		lo = p.from
+	}
+	if lo == t && i > e.settled {
+		return
 	}
 	p.layer = i
 	h := e.s.h[:t*d]
-	if i == 0 {
-		e.normRows(h, e.s.x[:t*d], b.attnNorm)
+	switch {
+	case b.Bare:
+		copy(h, e.s.x[:t*d])
+	case i == 0:
+		e.normRows(h, e.s.x[:t*d], b.first())
 	}
+	if b.Mixes() {
+		e.mix(i, h, lo)
+	}
+	if lo == t {
+		return
+	}
+	n := t - lo
+	x, h := e.s.x[lo*d:t*d], e.s.h[lo*d:t*d]
+	var next *norm // of the block behind, which finds its input in e.s.h
+	if i+1 < len(e.blocks) {
+		next = e.blocks[i+1].first()
+	}
+	a, f := e.s.a[:n*d], e.s.f[:n*d]
+	scale := b.outScale
+	last := func(first, second branch) {
+		if b.perLayer.gate == nil {
+			e.addRows(x, first, second, scale, h, next)
+			return
+		}
+		e.addRows(x, first, second, nil, nil, nil)
+		e.inject(i, lo, x)
+		e.addRows(x, branch{f, b.perLayer.norm}, branch{}, scale, h, next)
+	}
+	if !b.Feeds() {
+		last(branch{a, b.attnPost}, branch{})
+		return
+	}
+	if !b.Parallel {
+		if b.Mixes() {
+			e.addRows(x, branch{a, b.attnPost}, branch{}, nil, h, b.ffnNorm)
+		}
+		if b.Bare {
+			copy(h, x)
+		}
+		e.feedForward(i, x, h)
+		last(branch{f, b.ffnPost}, branch{})
+		return
+	}
+	if b.ffnNorm != nil {
+		e.normRows(h, x, b.ffnNorm)
+	}
+	e.feedForward(i, x, h)
+	last(branch{a, b.attnPost}, branch{f, b.ffnPost})
+}
+
+// first is the norm of what a block reads first, nil where it is bare.
+func (b *block) first() *norm {
+	if b.Mixes() {
+		return b.attnNorm
+	}
+	return b.ffnNorm
+}
+
+// mix computes e.s.a of the rows from lo on, what the block's mixer makes of h.
+func (e *Engine) mix(i int, h []float32, lo int) {
+	switch b := &e.blocks[i]; {
+	case b.delta != nil:
+		e.runDelta(i, h, lo)
+	case b.mamba != nil:
+		e.runMamba(i, h, lo)
+	case b.shortConv != nil:
+		e.runShortConv(i, h, lo)
+	case b.latent != nil:
+		e.runLatent(i, h, lo)
+	default:
+		e.runAttention(i, h, lo)
+	}
+}
+
+// runAttention computes e.s.a of the rows from lo on.
+func (e *Engine) runAttention(i int, h []float32, lo int) {
+	b, t := &e.blocks[i], e.pass.rows
 	e.project(i, h, lo)
 	e.pass.rowWork = rowWork{base: lo}
 	e.eachRow(t, e.part.place)
@@ -22,55 +104,79 @@ func (e *Engine) runBlock(i int) {
 		return
 	}
 	e.attend(lo)
-	n := t - lo
-	x, h := e.s.x[lo*d:t*d], e.s.h[lo*d:t*d]
-	e.linear(n, e.s.att[lo*b.o.k:t*b.o.k], i, noExpert, target{b.o, e.s.a[:n*d]})
-	var next *norm // of the block behind, which finds its input in e.s.h
-	if i+1 < len(e.blocks) {
-		next = e.blocks[i+1].attnNorm
+	att := e.s.att[lo*b.o.k : t*b.o.k]
+	if b.gate != nil {
+		e.pass.rowWork = rowWork{dst: att, src: e.s.z[lo*b.o.k : t*b.o.k], width: b.o.k}
+		e.eachRow(t-lo, e.part.gate)
 	}
-	a, f := e.s.a[:n*d], e.s.f[:n*d]
-	if !b.Parallel {
-		e.addRows(x, branch{a, b.attnPost}, branch{}, h, b.ffnNorm)
-		e.feedForward(i, n, h)
-		e.addRows(x, branch{f, b.ffnPost}, branch{}, h, next)
-		return
-	}
-	if b.ffnNorm != nil {
-		e.normRows(h, x, b.ffnNorm)
-	}
-	e.feedForward(i, n, h)
-	e.addRows(x, branch{a, b.attnPost}, branch{f, b.ffnPost}, h, next)
+	e.linear(t-lo, att, i, noExpert, target{b.o, e.s.a[:(t-lo)*int(e.g.Width)]})
 }
 
-// project computes keys and values of all rows of h[T][D], and queries from
-// row lo on.
+// gateRow multiplies a row by the logistic function of another.
+func (e *Engine) gateRow(row int) {
+	w := &e.pass.rowWork
+	lo, hi := row*w.width, (row+1)*w.width
+	e.set.SigmoidMul(w.dst[lo:hi], w.src[lo:hi])
+}
+
+// project computes keys and values of all rows of h[T][D], where the block has its
+// own, queries and gates from row lo on.
 func (e *Engine) project(i int, h []float32, lo int) {
 	b, t := &e.blocks[i], e.pass.rows
-	k, v := target{b.k, e.s.k[:t*b.k.n]}, target{b.v, e.s.v[:t*b.v.n]}
-	if lo == 0 {
-		e.linear(t, h, i, noExpert, target{b.q, e.s.q[:t*b.q.n]}, k, v)
-		return
+	group := append(e.group[:0], target{b.q, e.s.q[lo*b.q.n : t*b.q.n]})
+	if b.gate != nil {
+		group = append(group, target{b.gate, e.s.z[lo*b.gate.n : t*b.gate.n]})
 	}
-	e.linear(t-lo, h[lo*b.q.k:], i, noExpert, target{b.q, e.s.q[lo*b.q.n : t*b.q.n]})
-	e.linear(t, h, i, noExpert, k, v)
+	if lo > 0 {
+		e.linear(t-lo, h[lo*b.q.k:], i, noExpert, group...)
+		group = group[:0]
+	}
+	if b.k != nil {
+		group = append(group, target{b.k, e.s.k[:t*b.k.n]})
+	}
+	if b.v != nil {
+		group = append(group, target{b.v, e.s.v[:t*b.v.n]})
+	}
+	if len(group) > 0 {
+		e.linear(t, h, i, noExpert, group...)
+	}
 }
 
-// feedForward computes e.s.f[t][D] from h[t][D].
-func (e *Engine) feedForward(i, t int, h []float32) {
-	b, f := &e.blocks[i], e.s.f[:t*int(e.g.Width)]
-	if b.MoE != nil {
-		e.mixture(i, t, h, f)
+// feedForward computes e.s.f[t][D] from h[t][D], a norm of the hidden states
+// x[t][D]. It overwrites h and, in a sequential block, e.s.a where there is a mixture.
+func (e *Engine) feedForward(i int, x, h []float32) {
+	b, d := &e.blocks[i], int(e.g.Width)
+	t, f, a := len(x)/d, e.s.f[:len(x)], e.s.a[:len(x)]
+	if b.FFN != nil {
+		e.gated(i, noExpert, t, h, f, b.ffn)
+	}
+	if b.MoE == nil {
 		return
 	}
-	e.gated(i, noExpert, t, h, f, expert{b.gate, b.up, b.down})
+	if b.moeNorm != nil {
+		e.normRows(h, x, b.moeNorm)
+	}
+	routed := h
+	if b.routerNorm != nil {
+		routed = a
+		e.normRows(routed, x, b.routerNorm)
+	}
+	if b.FFN == nil {
+		e.mixture(i, t, routed, h, f)
+		return
+	}
+	e.mixture(i, t, routed, h, a)
+	if b.densePost != nil {
+		e.normRows(f, f, b.densePost)
+	}
+	e.addRows(f, branch{a, b.moePost}, branch{}, nil, nil, nil)
 }
 
 // gated computes f = down(act(gate h) * up h), or down(act(up h)) without a
 // gate.
-func (e *Engine) gated(i, index, t int, h, f []float32, w expert) {
+func (e *Engine) gated(i, index, t int, h, f []float32, w layer) {
 	up := e.s.up[:t*w.up.n]
-	work := rowWork{dst: up, width: w.up.n, act: e.blocks[i].act}
+	work := rowWork{dst: up, width: w.up.n, act: w.act, gating: w.gating}
 	if w.gate != nil {
 		gate := e.s.gate[:t*w.gate.n]
 		e.linear(t, h, i, index, target{w.gate, gate}, target{w.up, up})
@@ -90,7 +196,12 @@ func (e *Engine) actRow(row int) {
 		e.set.Activate(w.act, dst, dst)
 		return
 	}
-	e.set.ActivateMul(w.act, dst, dst, w.src[row*w.width:(row+1)*w.width])
+	up := w.src[row*w.width : (row+1)*w.width]
+	if w.gating != (kernels.Gating{}) {
+		e.set.SwiGLU(w.gating, dst, dst, up)
+		return
+	}
+	e.set.ActivateMul(w.act, dst, dst, up)
 }
 
 func (e *Engine) softcapRow(row int) {
@@ -112,7 +223,7 @@ func (e *Engine) normRow(row int) {
 }
 
 func (e *Engine) normalize(dst, src []float32, n *norm) {
-	if n.kind == model.LayerNorm {
+	if n.kind == graph.LayerNorm {
 		e.set.LayerNorm(dst, src, n.weight, n.bias, n.eps)
 		return
 	}
@@ -126,11 +237,12 @@ type branch struct {
 	norm *norm
 }
 
-// addRows adds one or two branches to x and puts what next makes of the sum, if
-// it is not nil, into h, while the row is in the cache.
-func (e *Engine) addRows(x []float32, a, extra branch, h []float32, next *norm) {
+// addRows adds one or two branches to x, multiplies the sum with scale[0] where that
+// is not nil, and puts what next makes of it, if that is not nil, into h, while the
+// row is in the cache.
+func (e *Engine) addRows(x []float32, a, extra branch, scale, h []float32, next *norm) {
 	d := int(e.g.Width)
-	e.pass.rowWork = rowWork{dst: x, width: d, branch: a, extra: extra, src: h, norm: next}
+	e.pass.rowWork = rowWork{dst: x, width: d, branch: a, extra: extra, scale: scale, src: h, norm: next}
 	e.eachRow(len(x)/d, e.part.residual)
 }
 
@@ -142,6 +254,9 @@ func (e *Engine) residualRow(row int) {
 		e.set.Add(a, e.branchRow(&w.extra, lo, hi))
 	}
 	e.set.Add(x, a)
+	if w.scale != nil {
+		e.set.Scale(x, w.scale[0])
+	}
 	if w.norm != nil {
 		e.normalize(w.src[lo:hi], x, w.norm)
 	}

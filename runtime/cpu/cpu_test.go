@@ -1,11 +1,13 @@
 package cpu
 
 import (
+	"encoding/json"
 	"math"
+	"os"
 	"slices"
 	"testing"
 
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	kernels "github.com/nstf/nstf/kernels/cpu"
 )
 
@@ -15,28 +17,47 @@ import (
 
 // Experts are chosen by probability, the lower index first among equals.
 func TestRoute(t *testing.T) {
-	nan := float32(math.NaN())
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	log := func(p float64) float32 { return float32(math.Log(p)) }
 	for _, c := range []struct {
-		name      string
-		logits    []float32
-		topK      int
-		normalize bool
-		chosen    []int32
-		share     []float32
+		name   string
+		m      graph.MoE
+		bias   []float32
+		logits []float32
+		chosen []int32
+		share  []float32
 	}{
-		{"ties", []float32{1, 2, 2, 1}, 3, true, []int32{1, 2, 0}, []float32{0.42231879, 0.42231879, 0.15536241}},
-		{"all equal", []float32{3, 3, 3, 3}, 2, false, []int32{0, 1}, []float32{0.25, 0.25}},
-		{"not divided", []float32{log(0.2), log(0.7), log(0.1)}, 2, false, []int32{1, 0}, []float32{0.7, 0.2}},
-		{"divided", []float32{log(0.2), log(0.7), log(0.1)}, 2, true, []int32{1, 0}, []float32{7. / 9, 2. / 9}},
-		{"not a number", []float32{1, nan, 2}, 2, false, []int32{0, 1}, []float32{nan, nan}},
-		{"certain", []float32{0, 1000, 0}, 3, true, []int32{1, 0, 2}, []float32{1, 0, 0}},
+		{"ties", graph.MoE{Normalize: true}, nil, []float32{1, 2, 2, 1}, []int32{1, 2, 0}, []float32{0.42231879, 0.42231879, 0.15536241}},
+		{"all equal", graph.MoE{}, nil, []float32{3, 3, 3, 3}, []int32{0, 1}, []float32{0.25, 0.25}},
+		{"not divided", graph.MoE{}, nil, []float32{log(0.2), log(0.7), log(0.1)}, []int32{1, 0}, []float32{0.7, 0.2}},
+		{"divided", graph.MoE{Normalize: true}, nil, []float32{log(0.2), log(0.7), log(0.1)}, []int32{1, 0}, []float32{7. / 9, 2. / 9}},
+		{"not a number", graph.MoE{}, nil, []float32{1, nan, 2}, []int32{0, 1}, []float32{nan, nan}},
+		{"certain", graph.MoE{Normalize: true}, nil, []float32{0, 1000, 0}, []int32{1, 0, 2}, []float32{1, 0, 0}},
+		{"scaled", graph.MoE{Normalize: true, Scale: 2.5}, nil, []float32{log(0.2), log(0.7), log(0.1)}, []int32{1, 0}, []float32{17.5 / 9, 5. / 9}},
+		{"sigmoid", graph.MoE{Score: graph.ScoreSigmoid}, nil, []float32{-inf, 0, inf}, []int32{2, 1, 0}, []float32{1, 0.5, 0}},
+		{"sigmoid of no number", graph.MoE{Score: graph.ScoreSigmoid, Normalize: true}, nil, []float32{3, 1, nan}, []int32{0, 1}, []float32{nan, nan}},
+		{"biased choice", graph.MoE{Score: graph.ScoreSigmoid}, []float32{0, 9, -9, -9}, []float32{1, 0, 5, 6}, []int32{1, 0}, []float32{0.5, 0.73105858}},
+		{"bias that is no number", graph.MoE{Score: graph.ScoreSigmoid}, []float32{nan, 0, -inf}, []float32{9, 0, 9}, []int32{1, 0}, []float32{0.5, 0.99987661}},
+		{"added", graph.MoE{Score: graph.ScoreSigmoid, Normalize: true, Epsilon: 1}, nil, []float32{0, 0}, []int32{0, 1}, []float32{0.25, 0.25}},
+		{"nothing but what is added", graph.MoE{Score: graph.ScoreSigmoid, Normalize: true, Epsilon: 1e-20}, nil, []float32{-1e9, -1e9}, []int32{0, 1}, []float32{0, 0}},
+		{"floor", graph.MoE{Score: graph.ScoreSigmoid, Normalize: true, Floor: 4}, nil, []float32{0, 0}, []int32{0, 1}, []float32{0.125, 0.125}},
+		{"root", graph.MoE{Score: graph.ScoreRoot}, nil, []float32{0, 100, -100}, []int32{1, 0, 2}, []float32{10, 0.83255461, 1.9287499e-22}},
+		{"root of infinity", graph.MoE{Score: graph.ScoreRoot}, nil, []float32{0, inf}, []int32{0}, []float32{nan}},
+		{"selected", graph.MoE{Score: graph.ScoreSelected}, []float32{0, 0, -99, 0}, []float32{-1, -2, 5, -9}, []int32{0, 1}, []float32{0.73105858, 0.26894142}},
+		{"selected of nothing", graph.MoE{Score: graph.ScoreSelected}, nil, []float32{-inf, -inf, -inf}, []int32{0, 1}, []float32{0, 0}},
+		{"groups by two", graph.MoE{Score: graph.ScoreSigmoid, Groups: 2, TopGroups: 1}, nil, []float32{9, -9, 0, 0}, []int32{0, 1}, []float32{0.99987661, 0.00012339458}},
+		{"groups by one, ties", graph.MoE{Score: graph.ScoreSigmoid, Groups: 3, TopGroups: 1, GroupBest: 1}, nil, []float32{0, -9, 0, 0, -8, 0}, []int32{0, 1}, []float32{0.5, 0.00012339458}},
+		{"groups of one", graph.MoE{Groups: 3, TopGroups: 2, GroupBest: 1}, nil, []float32{log(0.2), log(0.7), log(0.1)}, []int32{1, 0}, []float32{0.7, 0.2}},
+		{"masked by 0", graph.MoE{Score: graph.ScoreSigmoid, Groups: 2, TopGroups: 1, ZeroMasked: true}, []float32{-1, -1, -3, -3}, []float32{9, -9, 1, 1}, []int32{2, 3}, []float32{0.73105858, 0.73105858}},
 	} {
 		e := &Engine{set: kernels.Best()}
 		e.s.router = slices.Clone(c.logits)
+		e.s.choice = make([]float32, len(c.logits)+int(c.m.Groups))
+		m := c.m
+		m.Experts, m.TopK = int64(len(c.logits)), int64(len(c.chosen))
 		e.pass.routes = routes{
-			experts: len(c.logits), topK: c.topK, normalize: c.normalize,
-			chosen: make([]int32, c.topK), share: make([]float32, c.topK),
+			block:  &block{Block: &graph.Block{MoE: &m}, selectBias: c.bias},
+			chosen: make([]int32, m.TopK), share: make([]float32, m.TopK),
 		}
 		e.routeRow(0)
 		r := &e.pass.routes
@@ -51,13 +72,56 @@ func TestRoute(t *testing.T) {
 	}
 }
 
+// Rows get the experts and shares that the routers of transformers give them: see
+// testdata/routers/make.py.
+func TestRoutersOfTransformers(t *testing.T) {
+	data, err := os.ReadFile("../../testdata/routers/routers.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Name   string
+		MoE    graph.MoE
+		Bias   []float32
+		Logits [][]float32
+		Chosen [][]int32
+		Share  [][]float32
+	}
+	if err := json.Unmarshal(data, &cases); err != nil || len(cases) < 10 {
+		t.Fatalf("%d cases: %v", len(cases), err)
+	}
+	for _, c := range cases {
+		if len(c.Bias) == 0 {
+			c.Bias = nil
+		}
+		for row, logits := range c.Logits {
+			e := &Engine{set: kernels.Best()}
+			e.s.router, e.s.choice = slices.Clone(logits), make([]float32, c.MoE.Experts+c.MoE.Groups)
+			e.pass.routes = routes{block: &block{Block: &graph.Block{MoE: &c.MoE}, selectBias: c.Bias},
+				chosen: make([]int32, c.MoE.TopK), share: make([]float32, c.MoE.TopK)}
+			e.routeRow(0)
+			want := map[int32]float32{}
+			for i, x := range c.Chosen[row] {
+				want[x] = c.Share[row][i]
+			}
+			for i, x := range e.pass.routes.chosen {
+				w, ok := want[x]
+				if share := e.pass.routes.share[i]; !ok || math.Abs(float64(share-w)) > 1e-6*math.Abs(float64(w)) {
+					t.Errorf("%s row %d: expert %d has %v; transformers: %v", c.Name, row, x, share, want)
+				}
+				delete(want, x)
+			}
+		}
+	}
+}
+
 func TestGather(t *testing.T) {
-	r := routes{topK: 2, chosen: []int32{1, 0, 2, 1, 0, 2}, share: []float32{.1, .2, .3, .4, .5, .6}}
-	r.gather(1, 3)
+	r := routes{block: &block{Block: &graph.Block{MoE: &graph.MoE{TopK: 2}}}, chosen: []int32{1, 0, 2, 1, 0, 2}, share: []float32{.1, .2, .3, .4, .5, .6}}
+	r.gather(1)
 	if !slices.Equal(r.rows, []int32{0, 1}) || !slices.Equal(r.weight, []float32{.1, .4}) {
 		t.Errorf("rows %v with %v", r.rows, r.weight)
 	}
-	r.gather(3, 3)
+	r.gather(3)
 	if len(r.rows) != 0 {
 		t.Errorf("rows %v", r.rows)
 	}
@@ -76,10 +140,10 @@ func TestWindow(t *testing.T) {
 }
 
 // Parts of attention cover each row, head and position that is seen once,
-// whatever the segments; what is cut has room of its own.
+// whatever the segments; what is cut has room of its own. Many rows are not cut.
 func TestAttentionIsCutByLengths(t *testing.T) {
-	for _, window := range []int64{0, 5, 700} {
-		p := &pass{}
+	for i, window := range []int64{0, 5, 700, 0, 700} {
+		p := &pass{many: i > 2}
 		for _, s := range []struct{ past, rows int }{{0, 1}, {511, 1}, {512, 1}, {2000, 3}, {100, 50}, {1500, 200}} {
 			p.segments = append(p.segments, segment{first: len(p.positions), rows: s.rows})
 			for r := range s.rows {
@@ -114,7 +178,7 @@ func TestAttentionIsCutByLengths(t *testing.T) {
 			}
 			for head := range 3 {
 				lo, hi := p.reach(row, window).Lo, int(pos)
-				if row > 6 { // the long segments
+				if p.many {
 					lo, hi = 0, 0
 				}
 				for c := lo / splitLength; c <= hi/splitLength; c++ {
@@ -138,9 +202,9 @@ func TestAttentionIsCutByLengths(t *testing.T) {
 func TestPartRows(t *testing.T) {
 	tiles := kernels.TilesFor(0)
 	for _, m := range []matrix{{n: 1, k: 1}, {n: 100, k: 1 << 20}, {n: 50000, k: 64}} {
-		for _, rows := range []int{1, fewRows, fewRows + 1, 512} {
-			if p := m.partRows(rows, &tiles); p < minPart || p%minPart != 0 {
-				t.Errorf("[%d][%d] with %d rows: parts of %d", m.n, m.k, rows, p)
+		for _, many := range []bool{false, true} {
+			if p := m.partRows(many, &tiles); p < minPart || p%minPart != 0 {
+				t.Errorf("[%d][%d], many rows: %v: parts of %d", m.n, m.k, many, p)
 			}
 		}
 	}
@@ -161,13 +225,5 @@ func TestFitGrowsByDoubling(t *testing.T) {
 	}
 	if grown > 11 {
 		t.Errorf("grew %d times on the way to 1000", grown)
-	}
-}
-
-func TestUnknownActivation(t *testing.T) {
-	l := &loader{}
-	l.activation(model.Activation("swosh"))
-	if l.err == nil {
-		t.Error("accepted")
 	}
 }

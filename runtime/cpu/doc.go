@@ -1,4 +1,4 @@
-// Package cpu is the processor's executor: it implements device.Backend with
+// Package cpu is the processor's executor: it implements device.Stage with
 // the kernels of kernels/cpu over weights mapped from the checkpoint.
 //
 // A graph and its stored tensors go in; for each device.Batch, hidden states

@@ -1,12 +1,11 @@
 package cpu
 
 import (
-	"errors"
 	"fmt"
 	goruntime "runtime"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	kernels "github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/runtime/cache"
 	"github.com/nstf/nstf/runtime/device"
@@ -14,9 +13,8 @@ import (
 
 // Options are the choices of an [Engine].
 type Options struct {
-	Threads int         // 0: as many as Go runs at once (GOMAXPROCS)
-	Level   string      // SIMD level by its name, "": the best this machine runs
-	Hook    device.Hook // sees the input of every linear; nil: none
+	Threads int    // 0: as many as Go runs at once (GOMAXPROCS)
+	Level   string // SIMD level by its name, "": the best this machine runs
 	// KV is how keys and values are stored: f32, f16 or q8; "": f16, or f32
 	// where Exact is set.
 	KV string
@@ -28,6 +26,13 @@ type Options struct {
 	// Pin keeps each worker thread on a processor of its own; the caller's
 	// thread goes where the system puts it. Linux only.
 	Pin bool
+	// Positions is how many positions all sequences have room for together; 0: as
+	// many as the model's context.
+	Positions int64
+	// Sequences is how many there are at once. Of a recurrent model each may be kept
+	// as it was, or forked, a few times besides; 0: one.
+	Sequences int
+	Places    int // of sequences of any length; 0: what suits Sequences
 	// Tiles are the sizes that products are cut into; the zero value: usual ones.
 	Tiles kernels.Tiles
 }
@@ -43,35 +48,66 @@ func (o *Options) format() (kernels.KVFormat, error) {
 	return kernels.KVF16, nil
 }
 
-// An Engine executes one model on the processor.
+// poolPages returns the pages of all sequences.
+func poolPages(g *graph.Graph, o *Options) int64 {
+	n := o.Positions
+	if n <= 0 {
+		n = g.Context
+	}
+	return (n-1)/cache.PageSize + 1
+}
+
+// placesOf returns how many recurrent states there may be, so many sequences being
+// planned: there are forks, and what is kept to go back to. Memory is taken when
+// they are used.
+func placesOf(o *Options) int {
+	if o.Places > 0 {
+		return 2 * o.Places
+	}
+	return 4*max(o.Sequences, 1) + 4
+}
+
+// An Engine executes a span of one model on the processor.
 type Engine struct {
-	g      *model.Graph
-	set    *kernels.Set
-	tiles  kernels.Tiles
-	pool   *kernels.Pool
-	hook   device.Hook
-	layers []cache.Layer
-	format kernels.KVFormat // of the caches
+	g          *graph.Graph
+	span       device.Span
+	set        *kernels.Set
+	tiles      kernels.Tiles
+	pool       *kernels.Pool
+	layers     []cache.Layer
+	store      *cache.Store
+	remembered *memories
 
 	activations string
 
-	table, positions *matrix
-	blocks           []block
-	norm             *norm
-	head             *matrix
-	memory           device.Memory
+	table     *matrix
+	positions []float32 // [Context][D]
+	perLayer  perLayer
+	blocks    []block
+	settled   int     // block of the span behind which only wanted rows go on
+	carry     carrier // keys and values of other stages' blocks
+	norm      *norm
+	head      *matrix
+	memory    device.Memory
 
-	pass  pass    // the batch in progress
-	s     scratch // work space of its rows
-	part  parts   // functions handed to the pool, bound once
-	local []local // work space of each worker
+	pass  pass             // the batch in progress
+	group [maxGroup]target // what reads the input of attention
+	s     scratch          // work space of its rows
+	part  parts            // functions handed to the pool, bound once
+	local []local          // work space of each worker
+
+	logits []float32 // that tokens were chosen from
+	passed passed    // without choices
+
+	gathering *gathering // nil: nothing is gathered
 }
 
-var _ device.Backend = (*Engine)(nil)
+var _ device.Stage = (*Engine)(nil)
 
-// New opens the weights of a checked graph. tensor returns a tensor by a name
-// of [model.Graph.Weights]. Errors name the tensor.
-func New(g *model.Graph, tensor func(name string) formats.Tensor, o Options) (*Engine, error) {
+// New opens the weights of a span of a checked graph. tensor returns a tensor by a
+// name of [graph.Graph.Weights]; those of other spans are not asked for. Errors
+// name the tensor.
+func New(g *graph.Graph, span device.Span, tensor func(name string) formats.Tensor, o Options) (*Engine, error) {
 	set := kernels.Best()
 	if o.Level != "" {
 		level, err := kernels.ParseLevel(o.Level)
@@ -97,13 +133,16 @@ func New(g *model.Graph, tensor func(name string) formats.Tensor, o Options) (*E
 	if !tiles.Sound() {
 		return nil, formats.Unsupportedf("", "", "tiles %+v", tiles)
 	}
-	e := &Engine{g: g, set: set, tiles: tiles, hook: o.Hook, format: format, activations: o.Activations}
-	if err := e.load(tensor, o.Exact); err != nil {
+	e := &Engine{g: g, span: span, set: set, tiles: tiles, activations: o.Activations}
+	if err := e.load(span, tensor, o.Exact); err != nil {
 		return nil, err
 	}
-	for i := range g.Blocks {
-		a := &g.Blocks[i].Attn
-		e.layers = append(e.layers, cache.Layer{KVHeads: int(a.KVHeads), HeadDim: int(a.HeadDim)})
+	e.placeKeys()
+	if e.remembered, err = newMemories(g, span, placesOf(&o)); err != nil {
+		return nil, err
+	}
+	if e.store, err = cache.NewStore(set, format, e.layers, poolPages(g, &o)); err != nil {
+		return nil, err
 	}
 	if !o.Pin {
 		e.pool = kernels.NewPool(threads)
@@ -114,7 +153,7 @@ func New(g *model.Graph, tensor func(name string) formats.Tensor, o Options) (*E
 	for i := range e.local {
 		e.local[i].integer.BlockTokens = tiles.BlockTokens
 	}
-	e.part = e.bindParts()
+	e.part, e.passed.e = e.bindParts(), e
 	return e, nil
 }
 
@@ -133,32 +172,57 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// NewCache implements device.Backend.
-func (e *Engine) NewCache(capacity int64) (device.Cache, error) {
-	if e.positions != nil && capacity > int64(e.positions.n) {
-		err := formats.Unsupportedf("", e.g.Embed.Positions, "a context of %d positions: the model has learned %d", capacity, e.positions.n)
+// Span implements device.Stage.
+func (e *Engine) Span() device.Span { return e.span }
+
+// NewState implements device.Stage.
+func (e *Engine) NewState(capacity int64) (device.State, error) {
+	if capacity < 1 {
+		return nil, fmt.Errorf("a sequence of %d positions makes no sense", capacity)
+	}
+	if e.positions != nil && capacity > e.g.Context {
+		err := formats.Unsupportedf("", e.g.Embed.Positions, "a context of %d positions: the model has learned %d", capacity, e.g.Context)
 		err.Hint = "give a shorter context (--ctx)"
 		return nil, err
 	}
-	c, err := cache.New(e.set, e.format, e.layers, capacity)
-	if err != nil {
+	if _, err := e.StateBytes(capacity); err != nil {
 		return nil, err
 	}
-	return c, nil
+	return &state{e.store.New(capacity), e.remembered, -1}, nil
 }
 
-// CacheBytes implements device.Backend.
-func (e *Engine) CacheBytes(positions int64) (int64, error) {
-	return cache.Bytes(e.format, e.layers, positions)
+// StateBytes implements device.Stage.
+func (e *Engine) StateBytes(positions int64) (int64, error) {
+	n, err := cache.Bytes(e.store.Format(), e.layers, positions)
+	if err != nil || positions == 0 {
+		return n, err
+	}
+	if n += e.remembered.bytes(); n < 0 {
+		return 0, fmt.Errorf("a sequence of %d positions is larger than 2^63 bytes", positions)
+	}
+	return n, nil
 }
 
 // maxRows bounds the work space of a pass.
 const maxRows = 512
 
-// MaxRows implements device.Backend.
+// MaxRows implements device.Stage.
 func (e *Engine) MaxRows() int { return maxRows }
 
-// Memory implements device.Backend.
+// Ahead implements device.Stage.
+func (e *Engine) Ahead() int { return 1 }
+
+// Room implements device.Stage.
+func (e *Engine) Room() device.Room {
+	p := e.store.Pool()
+	r := device.Room{PageSize: cache.PageSize, Pages: p.Len(), Free: p.Free()}
+	if e.remembered.size > 0 {
+		r.Places, r.Idle = e.remembered.places.Len(), e.remembered.places.Free()
+	}
+	return r
+}
+
+// Memory implements device.Stage.
 func (e *Engine) Memory() device.Memory {
 	m := e.memory
 	m.Scratch = e.s.bytes()
@@ -169,46 +233,9 @@ func (e *Engine) Memory() device.Memory {
 	return m
 }
 
-// Forward implements device.Backend.
-func (e *Engine) Forward(b *device.Batch) error {
-	if len(b.Segments) == 0 || b.Rows() == 0 {
-		return errors.New("cpu: a batch without rows")
-	}
-	for i := range b.Segments {
-		s := &b.Segments[i]
-		kv, ok := s.Cache.(*cache.KV)
-		if !ok {
-			return fmt.Errorf("cpu: the cache of segment %d is a %T", i, s.Cache)
-		}
-		kv.Grow(int64(len(s.Tokens)))
-	}
-	e.begin(b)
-	e.embed()
-	for i := range e.blocks {
-		e.runBlock(i)
-	}
-	for i := range e.pass.segments {
-		s := &e.pass.segments[i]
-		s.kv.Advance(int64(s.rows))
-	}
-	return nil
-}
-
-// Logits implements device.Backend.
-func (e *Engine) Logits(lo, hi int, dst []float32) error {
-	t, d := hi-lo, int(e.g.Width)
-	if lo < e.pass.from || hi > e.pass.rows || t < 1 || len(dst) != t*e.head.n {
-		panic(fmt.Sprintf("cpu: logits of rows %d to %d into %d numbers", lo, hi, len(dst)))
-	}
-	h := e.s.h[:t*d]
-	e.normRows(h, e.s.x[lo*d:hi*d], e.norm)
-	e.headRows(t, h, dst)
-	return nil
-}
-
-// headRows computes the logits of normalised rows h[T][D].
+// headRows computes the logits of normalised rows h[T][D], which were gathered before.
 func (e *Engine) headRows(t int, h, dst []float32) {
-	e.linear(t, h, noBlock, noExpert, target{e.head, dst})
+	e.multiplied(t, h, []target{{e.head, dst}})
 	if c := e.g.Head.Softcap; c != 0 {
 		e.pass.rowWork = rowWork{dst: dst, width: e.head.n, softcap: c}
 		e.eachRow(t, e.part.softcap)
@@ -216,17 +243,17 @@ func (e *Engine) headRows(t int, h, dst []float32) {
 }
 
 // embed looks up the rows' tokens.
-func (e *Engine) embed() {
+func (e *Engine) embed(dst []float32) {
 	p, d := &e.pass, int(e.g.Width)
 	for r, id := range p.tokens {
-		x := e.s.x[r*d : (r+1)*d]
+		x := dst[r*d : (r+1)*d]
 		e.table.rows(x, int(id))
 		if e.g.Embed.Scale != 1 {
 			e.set.Scale(x, e.g.Embed.Scale)
 		}
 		if e.positions != nil {
-			e.positions.rows(e.s.h[:d], int(p.positions[r]))
-			e.set.Add(x, e.s.h[:d])
+			at := int(p.positions[r]) * d
+			e.set.Add(x, e.positions[at:at+d])
 		}
 	}
 }

@@ -5,15 +5,21 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/form"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
+	kernels "github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/quantize/fit"
 	"github.com/nstf/nstf/runtime/cpu"
+	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/device/devicetest"
 )
 
 // A factory makes factors of random numbers.
@@ -50,7 +56,7 @@ func (f *factory) factor(name, to string, size float64, shape ...int64) formats.
 
 // formed makes a tensor of a form for a place in a graph, schemes varying with
 // count.
-func (f *factory) formed(w model.Weight, count int) formats.Tensor {
+func (f *factory) formed(w graph.Weight, count int) formats.Tensor {
 	f.t.Helper()
 	last := len(w.Shape) - 1
 	n, k, r := w.Shape[last-1], w.Shape[last], int64(32)
@@ -62,7 +68,7 @@ func (f *factory) formed(w model.Weight, count int) formats.Tensor {
 	q := f.factor("q", []string{"q4_0", "q8_0", "bf16"}[count%3], size, shape(n, k)...)
 	id, params, factors := form.Corrected, map[string]int64(nil), []formats.Tensor{q, a, b}
 	switch {
-	case w.Role == model.RoleEmbed || w.Role == model.RoleHead && count%2 == 0:
+	case w.Role == graph.RoleEmbed || w.Role == graph.RoleHead && count%2 == 0:
 		cores := []form.TrainCore{{Rows: 6, RankIn: 1, Columns: 4, RankOut: 5}, {Rows: 5, RankIn: 5, Columns: 4, RankOut: 7}, {Rows: (n + 29) / 30, RankIn: 7, Columns: k / 16, RankOut: 1}}
 		id, params, factors = form.Train, form.TrainParams(cores), nil
 		for i, c := range cores {
@@ -104,23 +110,57 @@ func expanded(t *testing.T, x formats.Tensor) formats.Tensor {
 	return d
 }
 
+// testWidth wants a row's bits not to depend on its company, at every level.
+func testWidth(t *testing.T, m *model.Model, tensors func(string) formats.Tensor) {
+	t.Helper()
+	for _, level := range kernels.Levels() {
+		for _, exact := range []bool{false, true} {
+			e, err := cpu.New(m.Graph, device.Whole(m.Graph), tensors, cpu.Options{Level: level.String(), Exact: exact, Threads: 2, Positions: 1 << 16})
+			if err != nil {
+				t.Fatal(err)
+			}
+			devicetest.TestWidth(t, e, devicetest.Widths{Vocab: m.Graph.Vocab, Few: []int{2, 3, 5, 8, 16}, Prompts: []int{5, 1, 20}, Prompt: 40})
+			e.Close()
+		}
+	}
+}
+
+// withShared gives the mixture of the first block a shared layer.
+func withShared(m *graph.MoE, inner int64) {
+	linear := func(name string, role graph.Role, in, out int64) *graph.Linear {
+		return &graph.Linear{Role: role, Weight: "blocks.0.moe." + name, In: in, Out: out, Input: "blocks.0.moe." + name}
+	}
+	d := m.Router.In
+	m.Shared = &graph.FFN{Act: graph.SiLU, Gate: linear("shared.gate", graph.RoleGate, d, inner), Up: *linear("shared.up", graph.RoleUp, d, inner),
+		Down: *linear("shared.down", graph.RoleDown, inner, d)}
+	m.SharedGate = linear("shared_gate", graph.RoleRouter, d, 1)
+}
+
 // TestFormed holds models of every form to the same weights expanded to
 // float32: lookups, prompts and steps, matrices, experts and tables.
 func TestFormed(t *testing.T) {
 	for _, name := range []string{"llama-31", "mixtral", "gptj", "llama-tied"} {
 		t.Run(name, func(t *testing.T) {
-			m, err := model.Open("../../testdata/micro/" + name)
+			m, err := checkpoint.Open("../../testdata/micro/" + name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer m.Close()
 			f := &factory{t, rand.New(rand.NewPCG(5, 5))}
+			if x := m.Graph.Blocks[0].MoE; x != nil {
+				withShared(x, 64)
+			}
 			coded, plain := map[string]formats.Tensor{}, map[string]formats.Tensor{}
 			seen := map[string]int{}
 			for i, w := range m.Graph.Weights() {
-				x := m.Tensor(w.Name)
+				var x formats.Tensor
+				if strings.Contains(w.Name, "shared") {
+					x = f.factor(w.Name, "f32", 1/math.Sqrt(float64(w.Shape[1])), w.Shape...)
+				} else {
+					x = m.Tensor(w.Name)
+				}
 				coded[w.Name], plain[w.Name] = x, x
-				if w.Role == model.RoleNorm || len(w.Shape) < 2 || w.Role == model.RoleRouter || i%7 == 3 {
+				if w.Role == graph.RoleNorm || len(w.Shape) < 2 || w.Role == graph.RoleRouter || i%7 == 3 {
 					continue
 				}
 				x = f.formed(w, i)
@@ -152,6 +192,7 @@ func TestFormed(t *testing.T) {
 					t.Errorf("%+v, prompt %d: off by %.2g of the logits' size", c.o, c.prompt, r)
 				}
 			}
+			testWidth(t, m, func(n string) formats.Tensor { return coded[n] })
 		})
 	}
 }

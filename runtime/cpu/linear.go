@@ -3,7 +3,6 @@ package cpu
 import (
 	"github.com/nstf/nstf/formats/tensor"
 	kernels "github.com/nstf/nstf/kernels/cpu"
-	"github.com/nstf/nstf/runtime/device"
 )
 
 // A target is one matrix of a group that shares an input, and where its
@@ -13,21 +12,16 @@ type target struct {
 	y []float32
 }
 
-// fewRows is the largest T that is multiplied row by row, weights read once
-// and straight from memory; more rows go through the matrix product. Coded
-// weights with integer kernels have a limit of their own.
-const fewRows = 4
-
 // minPart divides the outputs of every part. Parts depend on shapes and on
 // [kernels.Tiles] alone, so that results do not depend on the number of threads.
 const minPart = 16
 
-// maxGroup is the most matrices that share an input in one call: queries, keys
-// and values with a factor each.
-const maxGroup = 6
+// maxGroup is the most matrices that share an input in one call: queries, keys,
+// values and gates with a factor each.
+const maxGroup = 8
 
-// Places for the hook that are not in a block, or not in an expert.
-const noBlock, noExpert = -1, -1
+// noExpert is a place that is not in an expert.
+const noExpert = -1
 
 // linearWork is the group in progress.
 type linearWork struct {
@@ -41,16 +35,21 @@ type linearWork struct {
 }
 
 // linear computes y = W x + b for each target, x[t][k] being their common
-// input. block and expert say where in the graph this is, for the hook.
-func (e *Engine) linear(t int, x []float32, block, expert int, group ...target) {
+// input. block and expert say where in the graph this is.
+func (e *Engine) linear(t int, x []float32, _, expert int, group ...target) {
 	if t == 0 {
 		return
 	}
-	if e.hook != nil {
+	if e.gathering != nil {
 		for _, g := range group {
-			e.hook(device.Input{Linear: g.w.linear, Block: block, Expert: expert, X: x[:t*g.w.k], T: t})
+			e.gathering.see(g.w.linear, expert, x[:t*g.w.k], t)
 		}
 	}
+	e.multiplied(t, x, group)
+}
+
+// multiplied is linear of what was gathered.
+func (e *Engine) multiplied(t int, x []float32, group []target) {
 	if e.activations != ActivationsLlamaCPP {
 		e.multiply(t, x, group)
 		return
@@ -83,7 +82,7 @@ func (e *Engine) multiplyDense(t int, x []float32, group []target) {
 	w.x, w.t, w.n = x, t, len(group)
 	for i, g := range group {
 		w.group[i] = g
-		rows := g.w.partRows(t, &e.tiles)
+		rows := g.w.partRows(e.pass.many, &e.tiles)
 		w.starts[i+1] = w.starts[i] + (g.w.n+rows-1)/rows
 	}
 	e.quantize()
@@ -101,7 +100,7 @@ func (e *Engine) quantize() {
 			continue
 		}
 		w.filling, done[m.acts()] = &w.acts[m.acts()], true
-		w.filling.Reset(w.t, m.k, m.coded.Group())
+		w.filling.Reset(w.t, m.k, m.coded.Group(), e.pass.many)
 		e.eachRow(w.t, e.part.quantize)
 	}
 }
@@ -116,8 +115,8 @@ func (e *Engine) quantizeRow(row int) {
 }
 
 // partRows returns the outputs of one part.
-func (m *matrix) partRows(t int, tiles *kernels.Tiles) int {
-	if t > fewRows {
+func (m *matrix) partRows(many bool, tiles *kernels.Tiles) int {
+	if many {
 		return tiles.PartRows
 	}
 	size := 4 * m.k
@@ -138,20 +137,13 @@ func (e *Engine) linearPart(worker, part int) {
 		i++
 	}
 	m, y := w.group[i].w, w.group[i].y
-	rows := m.partRows(w.t, &e.tiles)
+	rows := m.partRows(e.pass.many, &e.tiles)
 	n0 := (part - w.starts[i]) * rows
 	n1 := min(n0+rows, m.n)
-	switch {
-	case m.coded != nil:
+	if m.coded != nil {
 		m.coded.MatMul(y, m.n, &w.acts[m.acts()], n0, n1, &e.local[worker].integer)
-	case w.t == 1 && m.dots != nil:
-		m.dots(y[n0:n1], w.x, n0, n1)
-	case w.t > fewRows || m.dtype == tensor.Invalid:
-		e.set.Gemm(y, m.n, w.x, m.k, w.t, n0, n1, m.k, m.rows, &e.local[worker].gemm)
-	default:
-		for r := range w.t {
-			m.dot(e.set, y[r*m.n+n0:r*m.n+n1], w.x[r*m.k:(r+1)*m.k], n0, n1)
-		}
+	} else {
+		e.floats(worker, m, y, w.x, w.t, n0, n1)
 	}
 	if m.bias != nil {
 		for r := range w.t {
@@ -159,6 +151,28 @@ func (e *Engine) linearPart(worker, part int) {
 		}
 	}
 }
+
+// floats multiplies outputs n0 to n1 of a dense matrix in float32: y[t][n] = W x[t][k].
+// Of few rows each output is a dot product, be its weights read where they lie or
+// decoded once for all rows.
+func (e *Engine) floats(worker int, m *matrix, y, x []float32, t, n0, n1 int) {
+	gemm := &e.local[worker].gemm
+	switch {
+	case e.pass.many:
+		e.set.GemmMany(y, m.n, x, m.k, t, n0, n1, m.k, m.rows, gemm)
+	case m.dots != nil:
+		m.dots(y[n0:], m.n, x, m.k, t, n0, n1, gemm)
+	case t <= directRows && m.dtype != tensor.Invalid:
+		for r := range t {
+			m.dot(e.set, y[r*m.n+n0:r*m.n+n1], x[r*m.k:(r+1)*m.k], n0, n1)
+		}
+	default:
+		e.set.Gemm(y, m.n, x, m.k, t, n0, n1, m.k, m.rows, gemm)
+	}
+}
+
+// directRows is the most rows that read plain weights where they lie, each again.
+const directRows = 4
 
 // dot computes y = W[n0:n1] x from plain weights.
 func (m *matrix) dot(set *kernels.Set, y, x []float32, n0, n1 int) {

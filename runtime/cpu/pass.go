@@ -3,16 +3,17 @@ package cpu
 import (
 	"math"
 
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	kernels "github.com/nstf/nstf/kernels/cpu"
-	"github.com/nstf/nstf/runtime/cache"
 	"github.com/nstf/nstf/runtime/device"
 )
 
 // A pass is the batch in progress, spread out by row, and the arguments of
 // the work that the pool is doing. All slices keep their memory.
 type pass struct {
-	rows, from int
+	rows, from int   // rows before from give the last block's keys and values alone
+	wanted     []int // rows
+	many       bool  // a prompt's: see device.Batch.Few
 	segments   []segment
 	tokens     []int32   // of each row
 	positions  []int64   // of each row in its sequence
@@ -20,7 +21,7 @@ type pass struct {
 	angles     []angles  // of each rope
 	freq       []float32 // a rope's frequencies
 
-	layer   int
+	layer   int // block of the span
 	linear  linearWork
 	peer    peerWork
 	rowWork rowWork
@@ -31,7 +32,7 @@ type pass struct {
 }
 
 type segment struct {
-	kv    *cache.KV
+	state *state
 	first int // row
 	rows  int
 }
@@ -46,23 +47,29 @@ type angles struct {
 type rowWork struct {
 	dst, src      []float32
 	branch, extra branch
+	scale         []float32 // [1], or nil
 	width         int
 	norm          *norm
 	act           kernels.Activation
+	gating        kernels.Gating
 	softcap       float32
 	base          int
 }
 
 // parts are the functions that the pool calls, bound once: binding allocates.
 type parts struct {
-	linear, attend, rotated, thin, chain                              func(worker, part int)
+	linear, attend, rotated, thin, chain, delta, scan                 func(worker, part int)
 	norm, place, act, residual, softcap, route, quantize, turn, round func(row int)
+	gate, convolve, finish, perLayer, inject, latent                  func(row int)
+	choose, open, multiply, weigh                                     func(row int)
 }
 
 func (e *Engine) bindParts() parts {
 	return parts{
 		linear: e.linearPart, attend: e.attendPart, rotated: e.rotatedPart, thin: e.thinPart, chain: e.chainPart, turn: e.turnRow,
 		norm: e.normRow, place: e.placeRow, act: e.actRow, residual: e.residualRow, softcap: e.softcapRow, route: e.routeRow, quantize: e.quantizeRow, round: e.roundRow,
+		delta: e.deltaPart, gate: e.gateRow, convolve: e.convolveRow, finish: e.finishRow, perLayer: e.perLayerRow, inject: e.injectRow,
+		scan: e.scanPart, choose: e.selectRow, open: e.openRow, multiply: e.multiplyRow, weigh: e.weighRow, latent: e.latentRow,
 	}
 }
 
@@ -79,22 +86,35 @@ func (e *Engine) eachRow(t int, f func(row int)) {
 // begin spreads a batch out.
 func (e *Engine) begin(b *device.Batch) {
 	p := &e.pass
-	p.rows, p.from = b.Rows(), b.From
-	if e.hook != nil {
-		p.from = 0 // calibration sees every row of every linear
-	}
-	p.segments, p.tokens, p.positions, p.owner = p.segments[:0], p.tokens[:0], p.positions[:0], p.owner[:0]
+	p.segments, p.tokens, p.positions, p.owner, p.wanted = p.segments[:0], p.tokens[:0], p.positions[:0], p.owner[:0], p.wanted[:0]
+	p.rows = 0
 	for i := range b.Segments {
 		s := &b.Segments[i]
-		kv := s.Cache.(*cache.KV)
-		p.segments = append(p.segments, segment{kv, len(p.tokens), len(s.Tokens)})
-		for j, id := range s.Tokens {
-			p.tokens = append(p.tokens, id)
-			p.positions = append(p.positions, kv.Len()+int64(j))
+		st, n := s.State.(*state), s.Rows()
+		p.segments = append(p.segments, segment{st, p.rows, n})
+		p.tokens = append(p.tokens, s.Tokens...)
+		for j := range n {
+			p.positions = append(p.positions, st.Len()+int64(j))
 			p.owner = append(p.owner, int32(i))
 		}
+		p.rows += n
+		for row := p.rows - s.Wanted; row < p.rows; row++ {
+			p.wanted = append(p.wanted, row)
+		}
 	}
-	e.s.fit(e.g, p.rows)
+	switch {
+	case e.gathering != nil || !e.span.Head: // all rows are
+		p.from = 0
+	case len(p.wanted) > 0:
+		p.from = p.wanted[0]
+	default:
+		p.from = p.rows
+	}
+	p.many = !b.Few()
+	e.s.fit(e.g, e.span, p.rows)
+	if e.carry.outWidth > int(e.g.Width) {
+		e.carry.passed = fit(e.carry.passed, p.rows*e.carry.outWidth)
+	}
 	if p.angles == nil {
 		p.angles = make([]angles, len(e.g.Ropes))
 	}
@@ -105,7 +125,7 @@ func (e *Engine) begin(b *device.Batch) {
 
 // turn computes a rope's angles for every row. The product of position and
 // frequency is rounded to float32 before its cosine, as in the reference.
-func (p *pass) turn(a *angles, r *model.Rope, b *device.Batch) {
+func (p *pass) turn(a *angles, r *graph.Rope, b *device.Batch) {
 	a.pairs = int(r.Dim / 2)
 	a.cos, a.sin = fit(a.cos, p.rows*a.pairs), fit(a.sin, p.rows*a.pairs)
 	for i, s := range p.segments {
@@ -124,13 +144,25 @@ func (p *pass) turn(a *angles, r *model.Rope, b *device.Batch) {
 
 // scratch is the work space of a pass, one row after the other.
 type scratch struct {
-	rows             int
-	x, h, a, f       []float32 // [T][D]: hidden state, normed, branch outputs
-	q, att           []float32 // [T][H*HeadDim]
-	k, v             []float32 // [T][KVHeads*HeadDim]
+	rows       int
+	x, h, a, f []float32 // [T][D]: hidden state, normed, branch outputs
+	q, att     []float32 // [T][H*HeadDim]; with latents [T][H*KeyDim], [T][H*Rank]
+	k, v       []float32 // [T][KVHeads*HeadDim]; with latents [T][KeyDim]
+	// z is [T][Heads*HeadDim] of output gates and state spaces, [T][Heads*ValueDim] of
+	// delta nets and latents, whose queries are [T][H*QueryDim], [T][3*C] of short
+	// convolutions.
+	z                []float32
+	mixed, turned    []float32 // [T][C] before the convolution, and behind it; mixed also latents of queries
+	headIn, headOut  []float32 // [T]: what a head's matrix reads and gives
+	fade, rate       []float32 // [T][Heads] of a delta net or state space
 	gate, up         []float32 // [T][F]
 	router           []float32 // [T][Experts]
-	gathered, result []float32 // [T][D]: rows of one expert
+	choice           []float32 // [T][Experts+Groups], of which there are no more
+	factor           []float32 // [T]: logits of the shared layer's gate
+	inputs, looked   []float32 // [T][blocks*Width]: per-layer inputs, and rows of their table
+	gathered, result []float32 // [T][max(D, L)]: rows of one expert
+	latent           []float32 // [T][L]: what experts read where that is not the layer's input
+	latentSum        []float32 // [T][L]: the sum of their outputs then
 }
 
 // local is the work space of one worker.
@@ -144,20 +176,50 @@ type local struct {
 func (l *local) bytes() int64 { return l.attend.bytes() + int64(l.integer.Bytes()) + l.chain.bytes() }
 
 // fit sizes the work space for t rows.
-func (s *scratch) fit(g *model.Graph, t int) {
+func (s *scratch) fit(g *graph.Graph, span device.Span, t int) {
 	if t <= s.rows {
 		return
 	}
 	s.rows = t
-	var q, kv, inner, experts int
-	for i := range g.Blocks {
+	var q, kv, inner, experts, z, channels, heads, perLayer, latent int
+	for i := span.Lo; i < span.Hi; i++ {
 		b := &g.Blocks[i]
-		q, kv = max(q, int(b.Attn.Q.Out)), max(kv, int(b.Attn.K.Out))
+		if a := b.Attn; a != nil {
+			q, kv = max(q, int(a.Q.Out)), max(kv, int(a.KVHeads*a.HeadDim))
+			if a.Gate != nil {
+				z = max(z, int(a.Q.Out))
+			}
+		}
+		if a := b.Latent; a != nil {
+			q, kv = max(q, int(a.Heads*a.KeyDim())), max(kv, int(a.KeyDim()))
+			z = max(z, int(a.Heads*max(a.QueryDim(), a.ValueDim)))
+			if a.QA != nil {
+				channels = max(channels, int(a.QA.Out))
+			}
+		}
+		if n := b.Delta; n != nil {
+			z, channels, heads = max(z, int(n.Values())), max(channels, int(n.Channels())), max(heads, int(n.Heads))
+		}
+		if n := b.Mamba; n != nil {
+			z, channels, heads = max(z, int(n.Values())), max(channels, int(n.Channels())), max(heads, int(n.Heads))
+		}
+		if n := b.ShortConv; n != nil {
+			z, channels = max(z, int(3*n.Channels())), max(channels, int(n.Channels()))
+		}
+		if b.PerLayer != nil {
+			inner, perLayer = max(inner, int(b.PerLayer.Gate.Out)), len(g.Blocks)*int(g.PerLayer.Width)
+		}
 		if b.FFN != nil {
 			inner = max(inner, int(b.FFN.Up.Out))
 		}
-		if b.MoE != nil {
-			inner, experts = max(inner, int(b.MoE.Up.Out)), max(experts, int(b.MoE.Experts))
+		if m := b.MoE; m != nil {
+			inner, experts = max(inner, int(m.Up.Out)), max(experts, int(m.Experts))
+			if m.LatentDown != nil {
+				latent = max(latent, int(m.LatentDown.Out))
+			}
+			if m.Shared != nil {
+				inner = max(inner, int(m.Shared.Up.Out))
+			}
 		}
 	}
 	d := int(g.Width)
@@ -166,16 +228,20 @@ func (s *scratch) fit(g *model.Graph, t int) {
 	}
 	s.q, s.att = make([]float32, t*q), make([]float32, t*q)
 	s.k, s.v = make([]float32, t*kv), make([]float32, t*kv)
+	s.z, s.mixed, s.turned = make([]float32, t*z), make([]float32, t*channels), make([]float32, t*channels)
+	s.fade, s.rate = make([]float32, t*heads), make([]float32, t*heads)
 	s.gate, s.up = make([]float32, t*inner), make([]float32, t*inner)
+	s.inputs, s.looked = make([]float32, t*perLayer), make([]float32, t*perLayer)
 	if experts > 0 {
-		s.router = make([]float32, t*experts)
-		s.gathered, s.result = make([]float32, t*d), make([]float32, t*d)
+		s.router, s.choice, s.factor = make([]float32, t*experts), make([]float32, 2*t*experts), make([]float32, t)
+		s.gathered, s.result = make([]float32, t*max(d, latent)), make([]float32, t*max(d, latent))
+		s.latent, s.latentSum = make([]float32, t*latent), make([]float32, t*latent)
 	}
 }
 
 func (s *scratch) bytes() int64 {
 	var n int
-	for _, b := range [][]float32{s.x, s.h, s.a, s.f, s.q, s.att, s.k, s.v, s.gate, s.up, s.router, s.gathered, s.result} {
+	for _, b := range [][]float32{s.x, s.h, s.a, s.f, s.q, s.att, s.k, s.v, s.z, s.mixed, s.turned, s.fade, s.rate, s.gate, s.up, s.router, s.choice, s.factor, s.gathered, s.result, s.latent, s.latentSum, s.inputs, s.looked, s.headIn, s.headOut} {
 		n += cap(b)
 	}
 	return int64(n) * 4

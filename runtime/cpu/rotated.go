@@ -25,10 +25,6 @@ type rotatedWork struct {
 	acts   kernels.Activations
 }
 
-// rotatedFew is the largest T that is multiplied with codewords in place, row
-// by row of activations; more are worth decoding rows of weights for.
-const rotatedFew = 8
-
 // rotatedPart is the outputs of one part: a multiple of every block.
 const rotatedPart = scheme.TCQMaxRotate
 
@@ -80,8 +76,8 @@ func (e *Engine) multiplyTurned(t int, x []float32, group []target, first *matri
 	}
 	w.t, w.x = t, fit(w.x, t*first.k)
 	copy(w.x, x[:t*first.k])
-	if first.rotated.few(t) {
-		w.acts.Reset(t, first.k, 32)
+	if e.asBytes(first.rotated) {
+		w.acts.Reset(t, first.k, 32, false)
 	}
 	e.eachRow(t, e.part.turn)
 	e.pool.RunWorkers(w.starts[w.n], e.part.rotated)
@@ -90,15 +86,16 @@ func (e *Engine) multiplyTurned(t int, x []float32, group []target, first *matri
 	}
 }
 
-// few reports whether t rows of activations are multiplied as bytes.
-func (r *rotated) few(t int) bool { return !r.exact && t <= rotatedFew && r.codes.Tuned() }
+// asBytes reports whether rows of activations are rounded to bytes, and multiplied with
+// codewords in place; many are worth decoding rows of weights for.
+func (e *Engine) asBytes(r *rotated) bool { return !r.exact && !e.pass.many && r.codes.Tuned() }
 
 func (e *Engine) turnRow(row int) {
 	w := &e.pass.rotated
 	m := w.group[0].w
 	x := w.x[row*m.k : (row+1)*m.k]
 	kernels.RotateIn(x, m.rotated.TCQ, m.rotated.in)
-	if m.rotated.few(w.t) {
+	if e.asBytes(m.rotated) {
 		e.set.QuantizeRow(&w.acts, row, x)
 	}
 }
@@ -113,11 +110,14 @@ func (e *Engine) rotatedPart(worker, part int) {
 	r := m.rotated
 	n0 := (part - w.starts[at]) * rotatedPart
 	n1 := min(n0+rotatedPart, m.n)
-	if r.few(w.t) {
+	switch {
+	case e.asBytes(r):
 		for i := range w.t {
 			r.codes.MatVec(out[i*m.n:(i+1)*m.n], &w.acts, i, n0, n1)
 		}
-	} else {
+	case e.pass.many:
+		e.set.GemmMany(out, m.n, w.x, m.k, w.t, n0, n1, m.k, r.codes.Row, &e.local[worker].gemm)
+	default:
 		e.set.Gemm(out, m.n, w.x, m.k, w.t, n0, n1, m.k, r.codes.Row, &e.local[worker].gemm)
 	}
 	for i := range w.t {

@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/runtime/cpu"
 	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/device/devicetest"
 )
 
 // trellisCoded returns what a model stores, matrices that fit it replaced by
@@ -65,29 +67,21 @@ func trellisCoded(t *testing.T, m *model.Model) (coded, plain func(string) forma
 // logitsOf runs a prompt, its tail row by row, and returns the last logits.
 func logitsOf(t *testing.T, m *model.Model, tensors func(string) formats.Tensor, o cpu.Options, prompt int) []float32 {
 	t.Helper()
-	e, err := cpu.New(m.Graph, tensors, o)
+	e, err := cpu.New(m.Graph, device.Whole(m.Graph), tensors, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	c, err := e.NewCache(32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := devicetest.State(t, e, 32)
+	defer c.Release()
 	tokens := []int32{3, 141, 59, 26, 53, 58, 97, 93, 23, 84, 62, 64, 33, 83, 27}
-	logits := make([]float32, m.Graph.Vocab)
+	var logits []float32
 	for at := 0; at < len(tokens); {
 		n := 1
 		if at == 0 {
 			n = prompt
 		}
-		err := e.Forward(&device.Batch{Segments: []device.Segment{{Cache: c, Tokens: tokens[at : at+n], Length: int64(len(tokens))}}, From: n - 1})
-		if err == nil {
-			err = e.Logits(n-1, n, logits)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		logits = devicetest.Run(t, e, c, tokens[at:at+n], int64(len(tokens)), 1, m.Graph.Vocab)
 		at += n
 	}
 	return logits
@@ -98,7 +92,7 @@ func logitsOf(t *testing.T, m *model.Model, tensors func(string) formats.Tensor,
 func TestRotated(t *testing.T) {
 	for _, name := range []string{"llama-31", "gemma3", "gptj", "llama-tied"} {
 		t.Run(name, func(t *testing.T) {
-			m, err := model.Open("../../testdata/micro/" + name)
+			m, err := checkpoint.Open("../../testdata/micro/" + name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,6 +120,7 @@ func TestRotated(t *testing.T) {
 					t.Errorf("%+v, prompt %d: off by %.2g of the logits' size", c.o, c.prompt, r)
 				}
 			}
+			testWidth(t, m, coded)
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"github.com/nstf/nstf/formats/tensor"
 	kernels "github.com/nstf/nstf/kernels/cpu"
 )
 
@@ -25,7 +24,7 @@ const thinRows = 512
 const maxFold = 8
 
 // folds reports whether rows of A are multiplied several at a time.
-func (w *formedWork) folds(p *formed) bool { return p.folded != nil && w.t == 1 }
+func (e *Engine) folds(p *formed) bool { return p.folded != nil && !e.pass.many }
 
 func (e *Engine) multiplyThin() {
 	w := &e.pass.formed
@@ -49,17 +48,17 @@ func (e *Engine) multiplyThin() {
 		switch {
 		case a.rotated != nil:
 			e.multiplyDense(w.t, w.z[i], []target{{a, w.thin.y[w.thin.at[i]:][:w.t*a.n]}})
-		case w.folds(g.w.formed):
+		case e.folds(g.w.formed):
 			e.foldActivations(i)
 		case a.coded != nil:
 			acts := &w.thin.acts[i]
-			acts.Reset(w.t, a.k, a.coded.Group())
+			acts.Reset(w.t, a.k, a.coded.Group(), e.pass.many)
 			for r := range w.t {
 				e.set.QuantizeRow(acts, r, w.z[i][r*a.k:(r+1)*a.k])
 			}
 		}
 	}
-	if parts := w.starts[len(w.group)]; multiplied && w.t <= fewRows {
+	if parts := w.starts[len(w.group)]; multiplied && w.t <= addedHere {
 		for part := range parts { // adding takes less than waking threads
 			e.thinPart(0, part)
 		}
@@ -68,18 +67,23 @@ func (e *Engine) multiplyThin() {
 	}
 }
 
-// foldActivations rounds z of target i, once for each row of a folded one: zero
-// but for the columns of that row.
+// addedHere is the most rows whose products are added by one thread.
+const addedHere = 4
+
+// foldActivations rounds z of target i, each of its rows once for each row of a folded
+// one: zero but for the columns of that row.
 func (e *Engine) foldActivations(i int) {
 	w := &e.pass.formed
 	p := w.group[i].w.formed
 	rank, acts := p.a.k, &w.thin.acts[i]
 	w.thin.z = fit(w.thin.z, rank*p.fold)
-	acts.Reset(p.fold, rank*p.fold, p.folded.Group())
-	for j := range p.fold {
-		clear(w.thin.z)
-		copy(w.thin.z[j*rank:], w.z[i][:rank])
-		e.set.QuantizeRow(acts, j, w.thin.z)
+	acts.Reset(w.t*p.fold, rank*p.fold, p.folded.Group(), false)
+	for r := range w.t {
+		for j := range p.fold {
+			clear(w.thin.z)
+			copy(w.thin.z[j*rank:], w.z[i][r*rank:(r+1)*rank])
+			e.set.QuantizeRow(acts, r*p.fold+j, w.thin.z)
+		}
 	}
 }
 
@@ -88,16 +92,18 @@ func (e *Engine) foldedRows(worker, i, n0, n1 int) {
 	w := &e.pass.formed
 	g := w.group[i]
 	p, n := g.w.formed, g.w.n
-	rows, out := n/p.fold, w.thin.y[w.thin.at[i]:][:n] // [fold][N/fold]
+	rows, out := n/p.fold, w.thin.y[w.thin.at[i]:][:w.t*n] // [T][fold][N/fold]
 	from, to := n0/p.fold, n1/p.fold
 	p.folded.MatMul(out, rows, &w.thin.acts[i], from, to, &e.local[worker].integer)
-	if p.q == nil {
-		clear(g.y[n0:n1])
-	}
-	for j := range p.fold {
-		add, y := out[j*rows+from:j*rows+to], g.y[n0+j:n1]
-		for r, v := range add {
-			y[r*p.fold] += v
+	for r := range w.t {
+		y := g.y[r*n+n0 : r*n+n1]
+		if p.q == nil {
+			clear(y)
+		}
+		for j := range p.fold {
+			for at, v := range out[r*n+j*rows+from : r*n+j*rows+to] {
+				y[at*p.fold+j] += v
+			}
 		}
 	}
 }
@@ -116,7 +122,7 @@ func (e *Engine) thinPart(worker, part int) {
 	switch {
 	case p.a == nil:
 		e.mixRows(i, n0, n1)
-	case w.folds(p):
+	case e.folds(p):
 		e.foldedRows(worker, i, n0, n1)
 	default:
 		e.thinRows(worker, i, n0, n1)
@@ -138,12 +144,8 @@ func (e *Engine) thinRows(worker, i, n0, n1 int) {
 	case a.rotated != nil: // done
 	case a.coded != nil:
 		a.coded.MatMul(out, n, &w.thin.acts[i], n0, n1, &e.local[worker].integer)
-	case w.t > fewRows || a.dtype == tensor.Invalid:
-		e.set.Gemm(out, n, z, a.k, w.t, n0, n1, a.k, a.rows, &e.local[worker].gemm)
 	default:
-		for r := range w.t {
-			a.dot(e.set, out[r*n+n0:r*n+n1], z[r*a.k:(r+1)*a.k], n0, n1)
-		}
+		e.floats(worker, a, out, z, w.t, n0, n1)
 	}
 	for r := range w.t {
 		y, add := g.y[r*n+n0:r*n+n1], out[r*n+n0:r*n+n1]

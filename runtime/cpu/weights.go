@@ -4,11 +4,12 @@ import (
 	"errors"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 	kernels "github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/load"
 )
 
 // A matrix is W[n][k] with its bias, opened for multiplication. Plain element
@@ -16,7 +17,7 @@ import (
 // coded ones the kernels of their scheme where it has some; all have rows, the
 // decoder of one row.
 type matrix struct {
-	linear  *model.Linear // nil for the embedding tables
+	linear  *graph.Linear // nil for the embedding table
 	n, k    int
 	dtype   tensor.DType
 	bytes   []byte
@@ -26,13 +27,14 @@ type matrix struct {
 	formed  *formed        // of a form other than dense; dtype, coded and rotated are then empty
 	round   rounding       // of the input, as a peer has it; nil: none
 	rows    kernels.RowDecoder
-	dots    func(y, x []float32, n0, n1 int) // rows by one x as they are stored; nil: none
-	bias    []float32                        // n numbers, or nil
+	dots    kernels.Dots // few rows by weights as they are stored; nil: none
+	bias    []float32    // n numbers, or nil
+	experts []*matrix    // of a stack; all else is empty then
 }
 
 // A norm is a normalisation with its weights in memory, offset added.
 type norm struct {
-	kind   model.NormKind
+	kind   graph.NormKind
 	weight []float32
 	bias   []float32 // or nil
 	eps    float32
@@ -40,22 +42,47 @@ type norm struct {
 
 // A block is a layer's weights beside its place in the graph.
 type block struct {
-	*model.Block
+	*graph.Block
 	attnNorm, attnPost, ffnNorm, ffnPost *norm
-	qNorm, kNorm                         *norm
-	q, k, v, o                           *matrix
-	act                                  kernels.Activation
-	gate, up, down                       *matrix // of the feed-forward layer
-	router                               *matrix
-	experts                              []expert
+	densePost, moeNorm, moePost          *norm
+	qNorm, kNorm, vNorm                  *norm
+	q, k, v, o                           *matrix   // k and v may be nil
+	gate                                 *matrix   // of the output, or nil
+	kv                                   int       // layer of the cache that has its keys and values
+	sinks                                []float32 // [Heads], or nil
+	delta                                *deltaNet // in place of attention, or nil; so the next two
+	mamba                                *mamba
+	shortConv                            *shortConv
+	latent                               *latentNet // in place of attention too
+	attends                              attending
+	ffn                                  layer
+	routerNorm                           *norm
+	router, sharedGate                   *matrix
+	latentDown, latentUp                 *matrix   // of a mixture, or nil
+	selectBias, expertScale              []float32 // [Experts], or nil
+	perLayer                             perLayerInput
+	outScale                             []float32 // [1], or nil
+	experts                              []layer
+	shared                               layer // without matrices where there is none
 }
 
-type expert struct{ gate, up, down *matrix }
+// A perLayerInput is a block's, without matrices where it has none.
+type perLayerInput struct {
+	act        kernels.Activation
+	gate, down *matrix
+	norm       *norm
+}
 
-// A loader opens tensors and remembers the first error.
+// A layer is a feed-forward layer, or one expert; gate may be nil.
+type layer struct {
+	act            kernels.Activation
+	gating         kernels.Gating
+	gate, up, down *matrix
+}
+
+// A loader opens tensors: it is a load.Backend.
 type loader struct {
 	set    *kernels.Set
-	tensor func(name string) formats.Tensor
 	memory *device.Memory
 	exact  bool               // no integer kernels
 	peer   bool               // nor they, but llama.cpp's rounding
@@ -63,69 +90,86 @@ type loader struct {
 	err    error
 }
 
-// load opens all weights of the graph.
-func (e *Engine) load(tensor func(string) formats.Tensor, exact bool) error {
-	l := &loader{set: e.set, tensor: tensor, memory: &e.memory, exact: exact, peer: e.activations == ActivationsLlamaCPP}
+// load opens the weights of a span of the graph.
+func (e *Engine) load(span device.Span, tensor func(string) formats.Tensor, exact bool) error {
+	l := &loader{set: e.set, memory: &e.memory, exact: exact, peer: e.activations == ActivationsLlamaCPP}
 	g := e.g
-	e.table = l.matrix(g.Embed.Table, g.Vocab, g.Width)
-	if g.Embed.Positions != "" {
-		e.positions = l.matrix(g.Embed.Positions, g.Context, g.Width)
+	w, err := load.Open(g, span, tensor, l)
+	if err != nil {
+		return err
 	}
-	e.blocks = make([]block, len(g.Blocks))
-	for i := range g.Blocks {
-		l.block(&e.blocks[i], &g.Blocks[i], g.Width)
+	e.table, e.positions = w.Table, w.Positions
+	e.blocks = make([]block, span.Hi-span.Lo)
+	at := 0 // in what a sequence remembers
+	for i := range e.blocks {
+		m := &g.Blocks[span.Lo+i]
+		e.blocks[i].open(w, m)
+		e.blocks[i].remember(w, at)
+		at += int(m.Memory())
 	}
-	e.norm = l.norm(g.Norm, g.Width)
-	if g.Tied() && l.err == nil {
-		head := *e.table
-		head.linear = &g.Head.Linear
-		head.bias = l.vector(g.Head.Bias, g.Vocab, 0)
-		e.head = &head
-	} else {
-		e.head = l.linear(&g.Head.Linear)
+	e.norm, e.head = w.Norm(g.Norm), w.Linear(&g.Head.Linear)
+	if p := g.PerLayer; p != nil {
+		e.perLayer = perLayer{w.PerLayer, w.Linear(&p.Projection), w.Norm(p.Norm)}
 	}
-	return l.err
+	return nil
 }
 
-func (l *loader) block(b *block, m *model.Block, width int64) {
-	b.Block = m
-	b.attnNorm, b.attnPost = l.norm(m.AttnNorm, width), l.norm(m.AttnPostNorm, width)
-	b.ffnNorm, b.ffnPost = l.norm(m.FFNNorm, width), l.norm(m.FFNPostNorm, width)
-	b.qNorm, b.kNorm = l.norm(m.Attn.QNorm, m.Attn.HeadDim), l.norm(m.Attn.KNorm, m.Attn.HeadDim)
-	b.q, b.k = l.linear(&m.Attn.Q), l.linear(&m.Attn.K)
-	b.v, b.o = l.linear(&m.Attn.V), l.linear(&m.Attn.O)
-	if f := m.FFN; f != nil {
-		b.act = l.activation(f.Act)
-		if f.Gate != nil {
-			b.gate = l.linear(f.Gate)
-		}
-		b.up, b.down = l.linear(&f.Up), l.linear(&f.Down)
+// remember opens a recurrent mixer, whose numbers in a sequence's memory begin at the
+// given one.
+func (b *block) remember(w *load.Weights[*matrix, *norm, []float32], at int) {
+	switch {
+	case b.Delta != nil:
+		b.delta = newDeltaNet(w, b.Delta, at)
+	case b.Mamba != nil:
+		b.mamba = newMamba(w, b.Mamba, at)
+	case b.ShortConv != nil:
+		b.shortConv = newShortConv(w, b.ShortConv, at)
+	}
+}
+
+func (b *block) open(w *load.Weights[*matrix, *norm, []float32], m *graph.Block) {
+	b.Block, b.attends = m, newAttending(m)
+	b.attnNorm, b.attnPost, b.ffnNorm, b.ffnPost = w.Norm(m.AttnNorm), w.Norm(m.AttnPostNorm), w.Norm(m.FFNNorm), w.Norm(m.FFNPostNorm)
+	b.densePost, b.moeNorm, b.moePost = w.Norm(m.DensePostNorm), w.Norm(m.MoENorm), w.Norm(m.MoEPostNorm)
+	if a := m.Attn; a != nil {
+		b.qNorm, b.kNorm, b.vNorm = w.Norm(a.QNorm), w.Norm(a.KNorm), w.Norm(a.VNorm)
+		b.q, b.k, b.v, b.o = w.Linear(&a.Q), w.Linear(a.K), w.Linear(a.V), w.Linear(&a.O)
+		b.gate, b.sinks = w.Linear(a.Gate), w.Vector(a.Sinks)
+	}
+	b.ffn.open(w, m.FFN)
+	if a := m.Latent; a != nil {
+		b.latent, b.o = newLatent(w, a), w.Linear(&a.O)
 	}
 	if x := m.MoE; x != nil {
-		b.act = l.activation(x.Act)
-		b.router = l.linear(&x.Router)
-		b.experts = make([]expert, x.Experts)
+		b.router, b.sharedGate, b.selectBias = w.Linear(&x.Router), w.Linear(x.SharedGate), w.Vector(x.SelectBias)
+		b.routerNorm, b.expertScale = w.Norm(x.RouterNorm), w.Vector(x.ExpertScale)
+		b.latentDown, b.latentUp = w.Linear(x.LatentDown), w.Linear(x.LatentUp)
+		b.shared.open(w, x.Shared)
+		gate, up, down := w.Linear(x.Gate), w.Linear(&x.Up), w.Linear(&x.Down)
+		b.experts = make([]layer, x.Experts)
 		for i := range b.experts {
-			b.experts[i] = expert{l.expert(&x.Gate, x, i), l.expert(&x.Up, x, i), l.expert(&x.Down, x, i)}
+			b.experts[i] = layer{load.Activation(x.Act), load.Gating(x.Gating), gate.expert(i), up.expert(i), down.expert(i)}
 		}
+	}
+	if p := m.PerLayer; p != nil {
+		b.perLayer = perLayerInput{load.Activation(p.Act), w.Linear(&p.Gate), w.Linear(&p.Down), w.Norm(p.Norm)}
+	}
+	b.outScale = w.Vector(m.OutScale)
+}
+
+// open finds a layer's matrices; nil is none.
+func (l *layer) open(w *load.Weights[*matrix, *norm, []float32], f *graph.FFN) {
+	if f != nil {
+		*l = layer{load.Activation(f.Act), load.Gating(f.Gating), w.Linear(f.Gate), w.Linear(&f.Up), w.Linear(&f.Down)}
 	}
 }
 
-func (l *loader) activation(a model.Activation) kernels.Activation {
-	switch a {
-	case model.SiLU:
-		return kernels.SiLU
-	case model.GELU:
-		return kernels.GELU
-	case model.GELUTanh:
-		return kernels.GELUTanh
-	case model.GELUQuick:
-		return kernels.QuickGELU
-	case model.ReLU:
-		return kernels.ReLU
+// expert returns matrix i of a stack.
+func (m *matrix) expert(i int) *matrix {
+	if m == nil {
+		return nil
 	}
-	l.fail(formats.Unsupportedf("", "", "activation %q", a))
-	return 0
+	return m.experts[i]
 }
 
 func (l *loader) fail(err error) {
@@ -134,73 +178,58 @@ func (l *loader) fail(err error) {
 	}
 }
 
-// linear opens a weight and its bias.
-func (l *loader) linear(m *model.Linear) *matrix {
-	w := l.matrix(m.Weight, m.Out, m.In)
-	w.linear = m
-	w.bias = l.vector(m.Bias, m.Out, 0)
-	return w
+// Table implements load.Backend.
+func (l *loader) Table(t formats.Tensor) (*matrix, error) { return l.open(t), l.err }
+
+// Lookup implements load.Backend.
+func (l *loader) Lookup(t formats.Tensor) (*matrix, error) { return l.Table(t) }
+
+// Tied implements load.Backend.
+func (l *loader) Tied(table *matrix, m *graph.Linear, bias []float32) (*matrix, error) {
+	head := *table
+	head.linear, head.bias = m, bias
+	return &head, nil
+}
+
+// Matrix implements load.Backend.
+func (l *loader) Matrix(t formats.Tensor, m *graph.Linear, experts int64, bias []float32) (*matrix, error) {
+	if experts == 0 {
+		w := l.open(t)
+		w.linear, w.bias = m, bias
+		return w, l.err
+	}
+	stack := &matrix{experts: make([]*matrix, experts)}
+	for i := range stack.experts {
+		w := l.expert(t, m, i)
+		w.linear = m
+		if bias != nil {
+			w.bias = bias[i*int(m.Out) : (i+1)*int(m.Out)]
+		}
+		stack.experts[i] = w
+	}
+	return stack, l.err
 }
 
 // expert opens the rows of one expert out of stacked weights, so that they
 // are mapped even where the stack as a whole lies in pieces.
-func (l *loader) expert(m *model.Linear, x *model.MoE, i int) *matrix {
-	stack, ok := l.get(m.Weight, x.Experts*m.Out, m.In)
-	if !ok {
-		return &matrix{}
-	}
-	var w *matrix
+func (l *loader) expert(stack formats.Tensor, m *graph.Linear, i int) *matrix {
 	if stack.Form != "" {
-		w = l.formedExpert(&stack, int64(i))
-		l.place(w, m, x, i)
-		return w
+		return l.formedExpert(&stack, int64(i))
 	}
 	part, err := scheme.Slice(stack, int64(i)*m.Out, m.Out)
 	var unsupported *formats.UnsupportedError
 	switch {
 	case err == nil:
-		w = l.open(part)
+		return l.open(part)
 	case errors.As(err, &unsupported): // a scheme that cannot be cut there
-		if w = l.open(stack); l.err != nil {
+		w := l.open(stack)
+		if l.err != nil {
 			return w
 		}
-		w = w.slice(i*int(m.Out), int(m.Out))
-	default:
-		l.fail(err)
-		return &matrix{}
+		return w.slice(i*int(m.Out), int(m.Out))
 	}
-	l.place(w, m, x, i)
-	return w
-}
-
-// place gives expert i's weight its bias and its place in the graph.
-func (l *loader) place(w *matrix, m *model.Linear, x *model.MoE, i int) {
-	w.linear = m
-	if bias := l.vector(m.Bias, x.Experts*m.Out, 0); bias != nil {
-		w.bias = bias[i*int(m.Out) : (i+1)*int(m.Out)]
-	}
-}
-
-// get returns a tensor of rows*k numbers, or notes what is wrong.
-func (l *loader) get(name string, rows, k int64) (formats.Tensor, bool) {
-	if l.err != nil {
-		return formats.Tensor{}, false
-	}
-	t := l.tensor(name)
-	n, last := t.Rows()
-	if n != rows || last != k {
-		l.fail(formats.Errorf("", name, "shape is %v, the graph says %d x %d", t.Shape, rows, k))
-		return t, false
-	}
-	return t, true
-}
-
-func (l *loader) matrix(name string, rows, k int64) *matrix {
-	t, ok := l.get(name, rows, k)
-	if !ok {
-		return &matrix{}
-	}
-	return l.open(t)
+	l.fail(err)
+	return &matrix{}
 }
 
 func (l *loader) open(t formats.Tensor) *matrix {
@@ -250,7 +279,7 @@ func (m *matrix) slice(row, n int) *matrix {
 	s.n, s.rotated = n, nil
 	s.rows = func(dst []float32, r int) { rows(dst, row+r) }
 	if dots := m.dots; dots != nil {
-		s.dots = func(y, x []float32, n0, n1 int) { dots(y, x, row+n0, row+n1) }
+		s.dots = dots.Rows(row)
 	}
 	if m.bytes != nil {
 		size := len(m.bytes) / m.n
@@ -265,41 +294,34 @@ func (m *matrix) slice(row, n int) *matrix {
 	return &s
 }
 
-// vector reads all n numbers of a tensor and adds offset; "" is nil.
-func (l *loader) vector(name string, n int64, offset float32) []float32 {
-	if name == "" || l.err != nil {
-		return nil
-	}
-	t := l.tensor(name)
-	if rows, k := t.Rows(); rows*k != n {
-		l.fail(formats.Errorf("", name, "shape is %v, the graph says %d", t.Shape, n))
-		return nil
-	}
+// Vector implements load.Backend.
+func (l *loader) Vector(t formats.Tensor, offset, factor float32) ([]float32, error) {
 	w, err := scheme.Open(&t)
 	if err != nil {
-		l.fail(err)
-		return nil
+		return nil, err
 	}
 	v := make([]float32, w.N*w.K)
 	w.DecodeRows(v, 0, w.N)
 	for i := range v {
-		v[i] += offset
+		v[i] = (v[i] + offset) * factor
 	}
 	l.memory.Resident += int64(len(v)) * 4
-	return v
+	return v, nil
 }
 
-func (l *loader) norm(n *model.Norm, width int64) *norm {
-	if n == nil {
-		return nil
+// Constant implements load.Backend.
+func (l *loader) Constant(n int64, value float32) ([]float32, error) {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = value
 	}
-	if n.Kind != model.RMSNorm && n.Kind != model.LayerNorm {
-		l.fail(formats.Unsupportedf("", n.Weight, "normalisation %q", n.Kind))
-	}
-	if n.Kind == model.RMSNorm && n.Bias != "" {
-		l.fail(formats.Unsupportedf("", n.Bias, "a bias on normalisation %q", n.Kind))
-	}
-	return &norm{kind: n.Kind, weight: l.vector(n.Weight, width, n.Offset), bias: l.vector(n.Bias, width, 0), eps: n.Eps}
+	l.memory.Resident += n * 4
+	return v, nil
+}
+
+// Norm implements load.Backend.
+func (l *loader) Norm(n *graph.Norm, weight, bias []float32) (*norm, error) {
+	return &norm{kind: n.Kind, weight: weight, bias: bias, eps: n.Eps}, nil
 }
 
 // count adds a tensor to the memory it takes.

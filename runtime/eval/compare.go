@@ -2,6 +2,7 @@ package eval
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/nstf/nstf/formats"
@@ -12,6 +13,8 @@ import (
 // CompareOptions are how to measure on windows.
 type CompareOptions struct {
 	Threads int // 0: as many as Go runs at once
+	// On is the opened device that computes what has room there; nil: the processor.
+	On *exec.Opened
 	// Exact computes the model in float32 throughout; the reference always is.
 	Exact bool
 	// Progress is called with tokens done and their total; nil: nobody.
@@ -37,12 +40,12 @@ func Compare(ctx context.Context, m, ref *model.Model, list [][]int32, o Compare
 	if err := checkVocab(ref.Path, int(ref.Graph.Vocab), vocab); err != nil {
 		return nil, err
 	}
-	ex, err := exec.New(m, exec.Options{Threads: o.Threads, Context: int64(w.size), Exact: o.Exact})
+	ex, err := o.open(m, w.size, o.Exact)
 	if err != nil {
 		return nil, err
 	}
 	defer ex.Close()
-	rex, err := exec.New(ref, exec.Options{Threads: o.Threads, Context: int64(w.size), Exact: true})
+	rex, err := o.open(ref, w.size, true)
 	if err != nil {
 		return nil, err
 	}
@@ -65,3 +68,19 @@ func Compare(ctx context.Context, m, ref *model.Model, list [][]int32, o Compare
 	r.TokensPerS = float64(len(list)*w.size) / r.Seconds
 	return r, nil
 }
+
+// open opens a model on the device, or where that has no room or lacks what the model
+// needs, on the processor.
+func (o *CompareOptions) open(m *model.Model, context int, exact bool) (*exec.Executor, error) {
+	options := exec.Options{Threads: o.Threads, Context: int64(context), Exact: exact, On: o.On}
+	options.Device.Rows = compareRows
+	ex, err := exec.New(m, options)
+	if _, lacks := errors.AsType[*formats.UnsupportedError](err); o.On != nil && (exec.Full(err) || lacks) {
+		options.On = nil
+		return exec.New(m, options)
+	}
+	return ex, err
+}
+
+// compareRows are of a pass on a GPU, however much memory is free: bits depend on it.
+const compareRows = 2048

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/runtime/eval"
@@ -15,7 +15,7 @@ import (
 // A model compared with itself in the same arithmetic has no distance; with
 // rounded tensors it has some; windows of two lengths are refused.
 func TestCompare(t *testing.T) {
-	m, err := model.Open(filepath.Join("..", "..", "testdata", "micro", "llama-31"))
+	m, err := checkpoint.Open(filepath.Join("..", "..", "testdata", "micro", "llama-31"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,10 +11,10 @@ import (
 )
 
 // DumpLogits runs a model over token ids as they are, in one pass, and writes
-// the float32 logits [T][V] that follow each of them to path as a NumPy
+// the float32 logits [T][V] that follow each of them as a NumPy
 // array. Of the options only Threads, Exact, KV and Progress count. Nothing is
 // left at path after a failure.
-func DumpLogits(ctx context.Context, m *model.Model, ids []int32, path string, o Options) error {
+func DumpLogits(ctx context.Context, m *model.Model, ids []int32, out *atomicfile.Output, o Options) error {
 	shape := []int64{int64(len(ids)), m.Graph.Vocab}
 	ex, err := exec.New(m, o.exec(max(shape[0], 1)))
 	if err != nil {
@@ -29,7 +29,7 @@ func DumpLogits(ctx context.Context, m *model.Model, ids []int32, path string, o
 	if err != nil {
 		return err
 	}
-	f, err := atomicfile.Create(path, size)
+	f, err := out.Create(size)
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,11 @@ package eval
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/corpus"
 	"github.com/nstf/nstf/formats/logprob"
 	"github.com/nstf/nstf/formats/model"
@@ -15,14 +17,15 @@ import (
 
 // Options are how to measure.
 type Options struct {
-	Text      string   // path of the text, .jsonl or plain
-	Context   int      // tokens per window
-	MaxTokens int      // of the text; 0: all
-	Protocol  Protocol // how windows are cut
-	Ref       string   // another model, or stored log-probabilities; "": none
-	SaveRef   string   // where to store this model's log-probabilities; "": nowhere
-	Threads   int      // 0: as many as Go runs at once
-	Exact     bool     // float32 throughout, see exec.Options
+	Input     io.Reader          // what the text "-" is read from
+	Text      string             // path of the text, .jsonl or plain; a pipe, or "-"
+	Context   int                // tokens per window
+	MaxTokens int                // of the text; 0: all
+	Protocol  Protocol           // how windows are cut
+	Ref       string             // another model, or stored log-probabilities; "": none
+	SaveRef   *atomicfile.Output // where to store this model's log-probabilities; nil: nowhere
+	Threads   int                // 0: as many as Go runs at once
+	Exact     bool               // float32 throughout, see exec.Options
 	// Activations is how they are rounded where Exact is not set: one of
 	// [Activations], or "" for the protocol's own on a processor.
 	Activations string
@@ -34,7 +37,7 @@ type Options struct {
 
 // exec returns how models are executed for these options.
 func (o *Options) exec(context int64) exec.Options {
-	x := exec.Options{Threads: o.Threads, Context: context, Exact: o.Exact, KV: o.KV, Device: o.Device}
+	x := exec.Options{Threads: o.Threads, Context: context, Exact: o.Exact, KV: o.KV, Device: o.Device, Verify: true}
 	if !o.Exact && (o.Activations == ActivationsLlamaCPP || o.Activations == "" && o.Protocol == ProtocolLlamaCPP) {
 		x.Activations = cpu.ActivationsLlamaCPP
 	}
@@ -123,7 +126,7 @@ func Run(ctx context.Context, m *model.Model, o Options) (*Result, error) {
 		defer ref.close()
 	}
 	var save *logprob.Writer
-	if o.SaveRef != "" {
+	if o.SaveRef != nil {
 		if save, err = logprob.Create(o.SaveRef, w.header(int(m.Graph.Vocab))); err != nil {
 			return nil, err
 		}
@@ -149,9 +152,23 @@ func Run(ctx context.Context, m *model.Model, o Options) (*Result, error) {
 	return r, nil
 }
 
+// What is read of a text where MaxTokens bounds it, in bytes.
+const (
+	bytesForToken = 256
+	leastText     = 4 << 20
+)
+
 // prepare reads the text and cuts it with the model's tokenizer.
 func prepare(m *model.Model, o Options) (*windows, []string, error) {
-	texts, err := corpus.Read(o.Text)
+	want := corpus.Want{Input: o.Input}
+	if o.MaxTokens > 0 {
+		want.Most = max(bytesForToken*int64(o.MaxTokens), leastText)
+	}
+	text, err := corpus.Load(o.Text, want)
+	if err != nil {
+		return nil, nil, err
+	}
+	texts, err := text.Texts(o.Text)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/tokenizer"
 	"github.com/nstf/nstf/runtime/exec"
@@ -20,7 +21,7 @@ import (
 const demo = "../../testdata/demo/"
 
 func Example() {
-	m, err := model.Open(demo + "model")
+	m, err := checkpoint.Open(demo + "model")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func Example() {
 
 func opened(t *testing.T) (*model.Model, *tokenizer.Tokenizer) {
 	t.Helper()
-	m, err := model.Open(demo + "model")
+	m, err := checkpoint.Open(demo + "model")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/logprob"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/runtime/exec"
@@ -35,7 +36,7 @@ func openReference(o Options, texts []string, w *windows, vocab int) (reference,
 	if logprob.Is(o.Ref) {
 		return openStored(o.Ref, w, vocab)
 	}
-	m, err := model.Open(o.Ref)
+	m, err := checkpoint.Open(o.Ref)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/runtime/eval"
 )
 
@@ -33,7 +33,7 @@ func shared(t *testing.T) string {
 // --kl-divergence; docs/decisions/0011 says what its other figures are worth.
 func TestFiguresAreLlamaCPPs(t *testing.T) {
 	dir := shared(t)
-	m, err := model.Open(filepath.Join(dir, "models", "tiny-llama-Q4_K_M.gguf"))
+	m, err := checkpoint.Open(filepath.Join(dir, "models", "tiny-llama-Q4_K_M.gguf"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestPerplexityIsTransformers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m, err := model.Open(filepath.Join(dir, "models", name))
+			m, err := checkpoint.Open(filepath.Join(dir, "models", name))
 			if err != nil {
 				t.Fatal(err)
 			}

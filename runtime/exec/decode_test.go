@@ -20,7 +20,7 @@ func TestDecode(t *testing.T) {
 		{RepetitionPenalty: 2, RepetitionWindow: 6},
 		{Temperature: 2, RepetitionPenalty: 1.5, Seed: 5},
 	}
-	for i, c := range tinies() {
+	for i, c := range byTurns(tinies()) {
 		for j, o := range settings {
 			if testing.Short() && (i+j)%3 != 0 {
 				continue
@@ -29,8 +29,8 @@ func TestDecode(t *testing.T) {
 			prompt := tinyIDs(13)
 			want := chosenFromSteps(t, e, o, prompt, 20)
 			s, sampler := sequence(t, e), newSampler(t, o)
-			got := decoded(t, s, sampler, prompt, prompt, 8)
-			got = append(got, decoded(t, s, sampler, got[7:], slices.Concat(prompt, got), 12)...)
+			got := decoded(t, s, sampler, prompt, 8)
+			got = append(got, decoded(t, s, sampler, got[7:], 12)...)
 			if !slices.Equal(got, want) {
 				t.Errorf("%s, %+v: tokens %v, from steps %v", c.name, o, got, want)
 			}
@@ -59,16 +59,16 @@ func chosenFromSteps(t *testing.T, e *Executor, o sample.Options, prompt []int32
 		if err != nil {
 			t.Fatal(err)
 		}
-		history = append(history, sampler.Next(logits, history))
+		history = append(history, sampler.Next(logits, history, int64(len(history))))
 		logits, err = s.Step(history[len(history)-1])
 	}
 	return history[len(prompt):]
 }
 
 // decoded appends tokens to a sequence and lets n more be chosen.
-func decoded(t *testing.T, s *Sequence, sampler *sample.Sampler, tokens, history []int32, n int) (ids []int32) {
+func decoded(t *testing.T, s *Sequence, sampler *sample.Sampler, tokens []int32, n int) (ids []int32) {
 	t.Helper()
-	d, err := s.Decode(context.Background(), tokens, sampler, history)
+	d, err := s.Decode(context.Background(), tokens, sampler)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func decoded(t *testing.T, s *Sequence, sampler *sample.Sampler, tokens, history
 func TestDecodeContextFull(t *testing.T) {
 	e, _ := newTiny(t, tinies()[0].graph, "f32", Options{Threads: 1, Context: 10})
 	s := sequence(t, e)
-	d, err := s.Decode(context.Background(), tinyIDs(7), newSampler(t, sample.Options{}), tinyIDs(7))
+	d, err := s.Decode(context.Background(), tinyIDs(7), newSampler(t, sample.Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}

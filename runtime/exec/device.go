@@ -3,11 +3,13 @@ package exec
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	cpukernels "github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/runtime/cache"
 	"github.com/nstf/nstf/runtime/cpu"
 	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/gpu"
@@ -23,6 +25,9 @@ type Device struct {
 	// usual ones.
 	Tiles cpukernels.Tiles
 	Rows  int // tokens that one pass on a GPU takes at most; 0: what suits its memory
+	// Warm has a GPU's kernels be ready for passes of any size when the model is opened:
+	// for servers, where others would wait for the compiler.
+	Warm bool
 	// Notice gets a line that says which device was chosen, why, and what the
 	// model takes there. It gets none where no GPU is asked for or, with
 	// place.Auto, no library of one is found; nil: nobody is told.
@@ -38,57 +43,89 @@ func (d *Device) notice(format string, args ...any) {
 	}
 }
 
-// newBackend opens the weights on the device asked for, and returns it with
-// the positions of a sequence.
-func newBackend(g *model.Graph, tensor func(string) formats.Tensor, o *Options) (device.Backend, int64, error) {
+// newStage opens the weights of a span on the device asked for, and returns it
+// with the positions of a sequence.
+func newStage(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor, o *Options) (device.Stage, int64, error) {
+	if o.On != nil {
+		return o.On.stage(g, span, tensor, o)
+	}
 	switch o.Device.Kind {
 	case place.HIP, place.CUDA:
-		return newGPU(g, tensor, o, hip.API(o.Device.Kind))
+		return newGPU(g, span, tensor, o, hip.API(o.Device.Kind))
 	case place.Auto:
-		for _, api := range []hip.API{hip.HIP, hip.CUDA} {
-			b, context, err := newGPU(g, tensor, o, api)
+		var refused []string
+		for _, api := range apis {
+			s, context, err := newGPU(g, span, tensor, o, api)
 			var missing *gpu.MissingError
 			var wrong *formats.FormatError
 			switch {
 			case err == nil:
-				return b, context, nil
+				return s, context, nil
 			case errors.As(err, &missing):
 			case errors.As(err, &wrong):
 				return nil, 0, err
 			default:
-				o.Device.notice("device: cpu, for %s cannot take it: %v", api, err)
-				return newCPU(g, tensor, o)
+				refused = append(refused, fmt.Sprintf("%s cannot take it: %v", api, err))
 			}
 		}
+		o.Device.refused(refused)
 	}
-	return newCPU(g, tensor, o)
+	return newCPU(g, span, tensor, o)
 }
 
-func newCPU(g *model.Graph, tensor func(string) formats.Tensor, o *Options) (device.Backend, int64, error) {
+// apis are what place.Auto tries, in order.
+var apis = []hip.API{hip.HIP, hip.CUDA}
+
+// refused says why the processor was taken where GPUs were found.
+func (d *Device) refused(reasons []string) {
+	if len(reasons) > 0 {
+		d.notice("device: cpu, for %s", strings.Join(reasons, "; "))
+	}
+}
+
+// mostPositions bounds the pages that the processor keeps count of: their memory is
+// taken when they are used.
+const mostPositions = 1 << 36
+
+func newCPU(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor, o *Options) (device.Stage, int64, error) {
 	context := o.Context
 	if context == 0 {
 		context = g.Context
 	}
-	b, err := cpu.New(g, tensor, cpu.Options{Threads: o.Threads, Level: o.Level, KV: o.KV, Exact: o.Exact, Pin: o.Pin, Hook: o.Hook, Activations: o.Activations, Tiles: o.Device.Tiles})
+	opened := tensor
+	if !o.Verify {
+		opened = func(name string) formats.Tensor { t := tensor(name); return t.Unchecked() }
+	}
+	positions := int64(mostPositions)
+	if n := int64(max(o.Sequences, 1)); o.Positions > 0 {
+		positions = min(max(o.Positions, context), mostPositions)
+	} else if context > 0 && n < mostPositions/context {
+		positions = n * ((context-1)/cache.PageSize + 1) * cache.PageSize
+	}
+	s, err := cpu.New(g, span, opened, cpu.Options{Threads: o.Threads, Level: o.Level, KV: o.KV, Exact: o.Exact, Pin: o.Pin,
+		Activations: o.Activations, Tiles: o.Device.Tiles, Positions: positions, Sequences: o.Sequences, Places: o.Places})
 	if err != nil {
 		return nil, 0, err
 	}
-	return b, context, nil
+	return s, context, nil
 }
 
-func newGPU(g *model.Graph, tensor func(string) formats.Tensor, o *Options, api hip.API) (device.Backend, int64, error) {
-	if o.Hook != nil {
-		u := formats.Unsupportedf("", "", "calibration on a GPU")
-		u.Hint = "use --device cpu"
-		return nil, 0, u
-	}
+func newGPU(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor, o *Options, api hip.API) (device.Stage, int64, error) {
 	d := &o.Device
-	e, err := gpu.New(g, tensor, gpu.Options{API: api, Ordinal: d.Ordinal, Libraries: d.Libraries, Kernels: d.Kernels,
-		Rows: d.Rows, Context: o.Context, KV: o.KV, Exact: o.Exact, Progress: d.Progress, Planned: func(name string, p *gpu.Plan) {
-			d.notice("device: %s:%d, %s; %s", api, d.Ordinal, name, p)
-		}})
+	options := d.gpu(api)
+	options.Rows, options.Context, options.Sequences, options.KV, options.Exact = d.Rows, o.Context, o.Sequences, o.KV, o.Exact
+	options.Positions, options.Places, options.Warm = o.Positions, o.Places, d.Warm
+	options.Progress, options.Planned = d.Progress, func(name string, p *gpu.Plan) {
+		d.notice("device: %s:%d, %s; %s", api, d.Ordinal, name, p)
+	}
+	e, err := gpu.New(g, span, tensor, options)
 	if err != nil {
 		return nil, 0, err
 	}
 	return e, e.Context(), nil
+}
+
+// gpu returns the options that name a device.
+func (d *Device) gpu(api hip.API) gpu.Options {
+	return gpu.Options{API: api, Ordinal: d.Ordinal, Libraries: d.Libraries, Kernels: d.Kernels}
 }

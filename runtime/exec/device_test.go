@@ -3,6 +3,7 @@ package exec
 import (
 	"errors"
 	"flag"
+	"iter"
 	"path/filepath"
 	"testing"
 
@@ -14,9 +15,11 @@ import (
 //
 //	go test ./runtime/exec -device hip
 var (
-	onDevice = flag.String("device", "cpu", "device that the models of the tests run on")
-	onLevel  = flag.String("level", "", "SIMD level of the processor's kernels; default: the best this machine runs")
-	kernels  = flag.String("kernels", "", "folder that keeps kernels which a GPU needs; default: each test compiles its own")
+	onDevice  = flag.String("device", "cpu", "device that the models of the tests run on")
+	onLevel   = flag.String("level", "", "SIMD level of the processor's kernels; default: the best this machine runs")
+	kernels   = flag.String("kernels", "", "folder that keeps kernels which a GPU needs; default: each test compiles its own")
+	partsFlag = flag.Int("parts", 1, "of so many parts of each list of graphs, checkpoints and codings, ...")
+	partFlag  = flag.Int("part", 0, "... run this one, from 0 on, and the first of every list")
 )
 
 // request returns the device asked for.
@@ -34,6 +37,18 @@ func request(t testing.TB) place.Request {
 // one.
 func gpuTested(t testing.TB) bool { return request(t).GPU() }
 
+// byTurns is a list and the numbers of its elements, without those that other parts run: emulated processors and
+// GPUs need their time and get one part a run.
+func byTurns[T any](list []T) iter.Seq2[int, T] {
+	return func(yield func(int, T) bool) {
+		for i, x := range list {
+			if (i == 0 || i%*partsFlag == *partFlag) && !yield(i, x) {
+				return
+			}
+		}
+	}
+}
+
 // processorOnly skips a test of what only the processor has.
 func processorOnly(t testing.TB, what string) {
 	t.Helper()
@@ -47,6 +62,9 @@ func onFlag(t testing.TB, o Options) Options {
 	t.Helper()
 	if o.Level == "" {
 		o.Level = *onLevel
+	}
+	if o.Sequences == 0 {
+		o.Sequences = 40 // which the tests never give back
 	}
 	o.Device.Request, o.Device.Rows = request(t), 64 // several passes for a text of some length
 	if o.Device.Kernels = *kernels; *kernels == "" {

@@ -10,8 +10,8 @@
 //
 // Invariants: an Executor may be used by several goroutines, passes take
 // turns; a Sequence by one at a time. Slices of logits are valid until the
-// next call on the same Sequence. Decoding allocates nothing per token, apart
-// from pages of the cache and buffers that double. The model stays open and
+// next call on the same Sequence. Steps allocate nothing, apart from pages and
+// buffers that double. The model stays open and
 // unchanged while the Executor lives.
 //
 // Compatibility: signatures may grow; figures are those of float32 arithmetic,

@@ -4,14 +4,14 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/runtime/exec"
 	"github.com/nstf/nstf/runtime/sample"
 )
 
 // Five greedy tokens from a checkpoint with random weights.
 func Example() {
-	m, err := model.Open("../../testdata/micro/llama-31")
+	m, err := checkpoint.Open("../../testdata/micro/llama-31")
 	if err != nil {
 		fmt.Println(err)
 		return

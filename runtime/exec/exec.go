@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/runtime/cpu"
 	"github.com/nstf/nstf/runtime/device"
@@ -27,26 +28,40 @@ type Options struct {
 	// Activations is how they are rounded: "" for what Exact says, or
 	// cpu.ActivationsLlamaCPP, which means nothing on a GPU.
 	Activations string
+	// Verify checks the hashes of weights that the processor maps, which reads all of
+	// them first. What is copied to a GPU is checked on the way in any case.
+	Verify bool
+	// Sequences is how many sequences of Context positions have room at once; 0: one.
+	// More and shorter ones may share it.
+	Sequences int
+	// Positions is how many positions all sequences have together, Context at least,
+	// and on a GPU no more than fit; 0: what Sequences says. Places is how many
+	// sequences there can be at once on a GPU, of whatever length; 0: what suits
+	// Sequences.
+	Positions int64
+	Places    int
 	// Pin keeps each worker thread on a processor of its own. Linux only.
 	Pin bool
-	// Hook sees the input of every linear, for calibration; nil: none. All
-	// rows are computed then, wanted or not. The processor's only.
-	Hook device.Hook
 	// Device is where the model runs. On a GPU, Threads, Level and Pin mean
 	// nothing, and a Context of 0 is what fits where the model's does not.
 	Device Device
+	// On is an opened device that it runs on instead; nil: Device says.
+	On *Opened
 }
 
-// An Executor is a model ready to run.
+// An Executor is a model ready to run: stages in a row, one today.
 type Executor struct {
-	g       *model.Graph
+	g       *graph.Graph
 	context int64
+	stages  []device.Stage
+	maxRows int // of a pass through all stages
+	// recurrent says that states go back to where they were kept alone.
+	recurrent bool
 
-	mu      sync.Mutex // one pass at a time
-	backend device.Backend
-	maxRows int // the backend's
-	batch   device.Batch
-	rows    []float32 // logits of several rows
+	mu    sync.Mutex // one call on the stages at a time
+	batch device.Batch
+	seqs  []*Sequence // of the batch's segments
+	rows  []float32   // logits of several rows
 }
 
 // New opens a model's weights: on the processor they are mapped, not read, to
@@ -56,47 +71,59 @@ func New(m *model.Model, o Options) (*Executor, error) {
 	return newExecutor(m.Path, m.Graph, m.Tensor, o)
 }
 
-func newExecutor(file string, g *model.Graph, tensor func(string) formats.Tensor, o Options) (*Executor, error) {
-	if err := check(file, g); err != nil {
-		return nil, err
+func newExecutor(file string, g *graph.Graph, tensor func(string) formats.Tensor, o Options) (*Executor, error) {
+	if err := g.Check(); err != nil {
+		return nil, formats.In(file, err)
 	}
-	b, context, err := newBackend(g, tensor, &o)
+	stage, context, err := newStage(g, device.Whole(g), tensor, &o)
 	if err != nil {
-		return nil, placed(file, err)
+		return nil, formats.In(file, err)
 	}
-	return &Executor{g: g, context: context, backend: b, maxRows: b.MaxRows()}, nil
+	return join(g, context, stage), nil
 }
 
-// placed names the file in an error that has none.
-func placed(file string, err error) error {
-	var f *formats.FormatError
-	var u *formats.UnsupportedError
-	switch {
-	case errors.As(err, &f) && f.File == "":
-		f.File = file
-	case errors.As(err, &u) && u.File == "":
-		u.File = file
+// join makes a model of stages in a row.
+func join(g *graph.Graph, context int64, stages ...device.Stage) *Executor {
+	e := &Executor{g: g, context: context, stages: stages, maxRows: stages[0].MaxRows(), recurrent: g.Recurrent()}
+	for _, s := range stages {
+		e.maxRows = min(e.maxRows, s.MaxRows())
 	}
-	return err
+	return e
+}
+
+// last is the stage with the head.
+func (e *Executor) last() device.Stage { return e.stages[len(e.stages)-1] }
+
+// ahead returns how many passes of one sequence may be under way. Where the
+// stage that embeds is not the one that chooses, tokens come by way of the host.
+func (e *Executor) ahead() int {
+	if len(e.stages) > 1 {
+		return 1
+	}
+	return e.stages[0].Ahead()
 }
 
 // Close ends the executor's threads, or gives the GPU's memory back.
 func (e *Executor) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.backend.Close()
+	var errs []error
+	for _, s := range e.stages {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // Meter returns what measures the device, nil for the processor. No pass may be
 // running while it does.
 func (e *Executor) Meter() device.Meter {
-	m, _ := e.backend.(device.Meter)
+	m, _ := e.last().(device.Meter)
 	return m
 }
 
 // Activations returns what Options.Activations came to, "" on a GPU.
 func (e *Executor) Activations() string {
-	if c, ok := e.backend.(*cpu.Engine); ok {
+	if c, ok := e.last().(*cpu.Engine); ok {
 		return c.Activations()
 	}
 	return ""
@@ -106,7 +133,7 @@ func (e *Executor) Activations() string {
 func (e *Executor) MaxRows() int { return e.maxRows }
 
 // Graph returns the graph that is executed.
-func (e *Executor) Graph() *model.Graph { return e.g }
+func (e *Executor) Graph() *graph.Graph { return e.g }
 
 // Context returns the positions of a sequence.
 func (e *Executor) Context() int64 { return e.context }
@@ -115,30 +142,49 @@ func (e *Executor) Context() int64 { return e.context }
 func (e *Executor) Memory() device.Memory {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	m := e.backend.Memory()
-	m.Scratch += int64(cap(e.rows)) * 4
-	return m
+	all := device.Memory{Scratch: int64(cap(e.rows)) * 4}
+	for _, s := range e.stages {
+		m := s.Memory()
+		all.Mapped, all.Resident, all.Scratch = all.Mapped+m.Mapped, all.Resident+m.Resident, all.Scratch+m.Scratch
+	}
+	return all
 }
 
-// CacheBytes returns what the keys and values of so many positions take, or an
-// error where the number overflows.
-func (e *Executor) CacheBytes(positions int64) (int64, error) {
-	return e.backend.CacheBytes(positions)
+// StateBytes returns what a sequence of so many positions takes, or an error
+// where the number overflows.
+func (e *Executor) StateBytes(positions int64) (sum int64, err error) {
+	for _, s := range e.stages {
+		n, err := s.StateBytes(positions)
+		if err != nil {
+			return 0, err
+		}
+		if sum += n; sum < 0 {
+			return 0, fmt.Errorf("a sequence of %d positions is larger than 2^63 bytes", positions)
+		}
+	}
+	return sum, nil
 }
 
 // NewSequence returns an empty sequence of up to [Executor.Context] positions.
-// Its memory grows with its length.
+// Its memory grows with its length; Close gives it back.
 func (e *Executor) NewSequence() (*Sequence, error) {
-	c, err := e.backend.NewCache(e.context)
-	if err != nil {
-		return nil, err
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := &Sequence{e: e, logits: make([]float32, e.g.Vocab)}
+	for _, stage := range e.stages {
+		state, err := stage.NewState(e.context)
+		if err != nil {
+			s.release()
+			return nil, err
+		}
+		s.states = append(s.states, state)
 	}
-	return &Sequence{e: e, cache: c, logits: make([]float32, e.g.Vocab)}, nil
+	return s, nil
 }
 
-// StepBatch appends tokens[i] to seqs[i], all in one pass that reads the
-// weights once, and returns the logits that follow each, valid until the next
-// call on that sequence. Where a sequence is full or a token unknown, no
+// StepBatch appends tokens[i] to seqs[i], in passes of up to [device.FewRows] of them
+// that read the weights once each, and returns the logits that follow each, valid
+// until the next call on that sequence: to the bit what Step would give it. Where a sequence is full or a token unknown, no
 // sequence has changed. It panics where a sequence occurs twice or belongs to
 // another executor.
 func (e *Executor) StepBatch(seqs []*Sequence, tokens []int32) ([][]float32, error) {
@@ -159,13 +205,14 @@ func (e *Executor) StepBatch(seqs []*Sequence, tokens []int32) ([][]float32, err
 	}
 	out := make([][]float32, len(seqs))
 	for i, s := range seqs {
-		if err := s.rejoin(s.cache.Len() + 1); err != nil {
+		if err := s.rejoin(s.len() + 1); err != nil {
 			return nil, err
 		}
 		out[i] = s.logits
 	}
-	for lo := 0; lo < len(seqs); lo += e.maxRows {
-		if err := e.stepRows(seqs[lo:min(lo+e.maxRows, len(seqs))], tokens[lo:]); err != nil {
+	step := min(e.maxRows, device.FewRows)
+	for lo := 0; lo < len(seqs); lo += step {
+		if err := e.stepRows(seqs[lo:min(lo+step, len(seqs))], tokens[lo:]); err != nil {
 			return nil, err
 		}
 	}
@@ -173,39 +220,71 @@ func (e *Executor) StepBatch(seqs []*Sequence, tokens []int32) ([][]float32, err
 }
 
 func (e *Executor) stepRows(seqs []*Sequence, tokens []int32) error {
-	e.batch.From, e.batch.Segments = 0, e.batch.Segments[:0]
+	e.batch.Segments, e.batch.Prompt = e.batch.Segments[:0], false
 	for i, s := range seqs {
-		e.batch.Segments = append(e.batch.Segments, device.Segment{Cache: s.cache, Tokens: tokens[i : i+1], Length: s.cache.Len() + 1})
+		e.batch.Segments = append(e.batch.Segments, device.Segment{Tokens: tokens[i : i+1], Length: s.len() + 1, Wanted: 1})
 	}
-	if err := e.backend.Forward(&e.batch); err != nil {
+	pass, err := e.forward(seqs)
+	if err != nil {
 		return err
 	}
 	for i, s := range seqs {
-		s.append(tokens[i:i+1], s.cache.Len())
+		s.append(tokens[i:i+1], s.len())
 	}
-	return e.eachLogits(0, len(seqs), func(row int, logits []float32) error {
+	return e.eachLogits(pass, 0, len(seqs), func(row int, logits []float32) error {
 		copy(seqs[row].logits, logits)
 		return nil
 	})
 }
 
-// forward runs new tokens of one sequence and records them.
-func (e *Executor) forward(s *Sequence, tokens []int32, from int, length int64) error {
-	e.batch.From = from
-	e.batch.Segments = append(e.batch.Segments[:0], device.Segment{Cache: s.cache, Tokens: tokens, Length: length})
-	if err := e.backend.Forward(&e.batch); err != nil {
-		return err
+// forwardOne is forward of one segment.
+func (e *Executor) forwardOne(s *Sequence, segment device.Segment, prompt bool) (device.Pass, error) {
+	e.seqs, e.batch.Segments, e.batch.Prompt = append(e.seqs[:0], s), append(e.batch.Segments[:0], segment), prompt
+	return e.forward(e.seqs)
+}
+
+// forward runs the batch's segments, one of each sequence, through all stages. No
+// sequence has changed where there is no room for one.
+func (e *Executor) forward(seqs []*Sequence) (device.Pass, error) {
+	segments := e.batch.Segments
+	for i, s := range seqs {
+		for _, state := range s.states {
+			if err := state.Reserve(state.Len() + int64(segments[i].Rows())); err != nil {
+				for _, s := range seqs {
+					s.giveBack()
+				}
+				return nil, err
+			}
+		}
 	}
-	s.append(tokens, length)
-	return nil
+	e.batch.Hidden = nil
+	var pass device.Pass
+	for k, stage := range e.stages {
+		for i, s := range seqs {
+			segments[i].State = s.states[k]
+		}
+		if pass != nil {
+			e.batch.Hidden = pass.Hidden()
+		}
+		var err error
+		if pass, err = stage.Forward(&e.batch); err != nil {
+			for _, s := range seqs {
+				if k > 0 { // what stages before have counted
+					s.truncate(len(s.history))
+				}
+			}
+			return nil, err
+		}
+	}
+	return pass, nil
 }
 
 // headFloats bounds the logits that are held at once.
 const headFloats = 8 << 20
 
-// eachLogits computes the logits of rows lo to hi of the last pass, some rows
-// at a time, and calls f with each.
-func (e *Executor) eachLogits(lo, hi int, f func(row int, logits []float32) error) error {
+// eachLogits computes the logits of wanted rows lo to hi of a pass, some rows at a
+// time, and calls f with each.
+func (e *Executor) eachLogits(pass device.Pass, lo, hi int, f func(row int, logits []float32) error) error {
 	vocab := int(e.g.Vocab)
 	step := min(max(headFloats/vocab, 8), hi-lo)
 	if cap(e.rows) < step*vocab {
@@ -213,7 +292,7 @@ func (e *Executor) eachLogits(lo, hi int, f func(row int, logits []float32) erro
 	}
 	for ; lo < hi; lo += step {
 		n := min(step, hi-lo)
-		if err := e.backend.Logits(lo, lo+n, e.rows[:n*vocab]); err != nil {
+		if err := pass.Logits(lo, lo+n, e.rows[:n*vocab]); err != nil {
 			return err
 		}
 		for i := range n {

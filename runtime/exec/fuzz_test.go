@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/tensor"
 )
 
@@ -22,7 +22,7 @@ func FuzzGraph(f *testing.F) {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, p []byte) {
-		var g model.Graph
+		var g graph.Graph
 		if json.Unmarshal(p, &g) == nil && len(g.Blocks) <= 4 {
 			tryGraph(t, &g)
 		}
@@ -52,7 +52,7 @@ func TestHostileGraphs(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				var g model.Graph
+				var g graph.Graph
 				if json.Unmarshal(q, &g) == nil && tryGraph(t, &g) {
 					ran++
 				}
@@ -82,9 +82,9 @@ func eachLeaf(x *any, f func(leaf *any, set func())) {
 }
 
 // tryGraph executes a graph if it is accepted, and reports whether it was.
-func tryGraph(t *testing.T, g *model.Graph) bool {
+func tryGraph(t *testing.T, g *graph.Graph) bool {
 	t.Helper()
-	shapes := map[string]model.Weight{}
+	shapes := map[string]graph.Weight{}
 	for _, w := range g.Weights() {
 		shapes[w.Name] = w
 	}

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/graph"
 )
 
 // Keys and values in fewer bits change the logits a little, by how much is
 // stated here as a share of their range, and take less memory. Mixtures are
 // left out: a router that chooses another expert changes them by any amount.
 func TestCacheFormats(t *testing.T) {
-	for i, c := range tinies() {
+	for i, c := range byTurns(tinies()) {
 		if c.graph.Blocks[1].MoE != nil {
 			continue
 		}
@@ -25,22 +26,28 @@ func TestCacheFormats(t *testing.T) {
 		for _, f := range []struct {
 			kv        string
 			tolerance float64
-		}{{"f32", tinyTolerance}, {"f16", 1e-3}, {"q8", 2e-2}} {
+		}{{"f32", tinyTolerance}, {"f16", 2e-3}, {"q8", 2e-2}} {
 			e, ref := newTiny(t, c.graph, "f32", Options{Threads: 2, KV: f.kv})
 			s := sequence(t, e)
 			ids := tinyIDs(150)
 			got := allLogits(t, s, ids)
+			if c.graph.Blocks[1].Latent != nil && f.kv == "q8" {
+				f.tolerance = 4e-2 // what is rounded is the key and the value of all heads
+			}
 			checkLogits(t, c.name+" "+f.kv, got, toFloat32(ref.logits(ids)), f.tolerance)
-			if full != nil && slices.Equal(got[149], full[149]) {
+			some, others := mixers(c.graph)
+			if full != nil && some > 0 && slices.Equal(got[149], full[149]) {
 				t.Errorf("%s: %s gives the bits of f32", c.name, f.kv)
 			}
 			if full == nil {
 				full, bytes = got, s.Bytes()
 			}
-			if n, err := e.CacheBytes(150); err != nil || n != s.Bytes() {
+			if n, err := e.StateBytes(150); err != nil || n != s.Bytes() {
 				t.Errorf("%s: %d bytes, foretold %d (%v)", f.kv, s.Bytes(), n, err)
 			}
-			if f.kv == "f16" && s.Bytes() != bytes/2 || f.kv == "q8" && s.Bytes() >= bytes/2 {
+			if others > 0 {
+				// What delta nets remember is float32 always.
+			} else if f.kv == "f16" && s.Bytes() != bytes/2 || f.kv == "q8" && s.Bytes() >= bytes/2 {
 				t.Errorf("%s: %d bytes, f32 takes %d", f.kv, s.Bytes(), bytes)
 			}
 			if !dependsOnLength(c.graph) {
@@ -49,6 +56,18 @@ func TestCacheFormats(t *testing.T) {
 			}
 		}
 	}
+}
+
+// mixers returns how many blocks attend, and how many mix otherwise.
+func mixers(g *graph.Graph) (attentions, others int) {
+	for i := range g.Blocks {
+		if g.Blocks[i].Attn != nil {
+			attentions++
+		} else {
+			others++
+		}
+	}
+	return attentions, others
 }
 
 // The cache is float32 where arithmetic is to be exact, else half precision.
@@ -62,7 +81,7 @@ func TestCacheFormatDefault(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer e.Close()
-		n, err := e.CacheBytes(64)
+		n, err := e.StateBytes(64)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +100,7 @@ func TestCacheFormatDefault(t *testing.T) {
 // A long context is attended to in chunks; that changes nothing but rounding,
 // and the number of threads not even that.
 func TestLongContexts(t *testing.T) {
-	for i, c := range tinies() {
+	for i, c := range byTurns(tinies()) {
 		if c.graph.Embed.Positions != "" || dependsOnLength(c.graph) || c.graph.Blocks[1].MoE != nil || testing.Short() && i > 0 {
 			continue
 		}

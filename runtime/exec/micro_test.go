@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 )
 
 // microReference is a micro checkpoint's reference.json.
@@ -18,7 +18,7 @@ type microReference struct {
 
 // Every architecture and variant against transformers' float32 logits.
 func TestMicroCheckpoints(t *testing.T) {
-	for _, dir := range microCheckpoints(t) {
+	for _, dir := range byTurns(microCheckpoints(t)) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			var ref microReference
 			readJSON(t, filepath.Join(dir, "reference.json"), &ref)
@@ -64,9 +64,9 @@ func (r *microReference) longest() int64 {
 
 // dynamic reports whether keys keep the rotation of the length at which they
 // were computed, so that steps differ from one pass over everything.
-func dynamic(g *model.Graph) bool {
+func dynamic(g *graph.Graph) bool {
 	for i := range g.Ropes {
-		if g.Ropes[i].Scaling.Kind == model.ScaleDynamic {
+		if g.Ropes[i].Scaling.Kind == graph.ScaleDynamic {
 			return true
 		}
 	}
@@ -74,9 +74,9 @@ func dynamic(g *model.Graph) bool {
 }
 
 // dependsOnLength reports whether a rotary embedding looks at the length.
-func dependsOnLength(g *model.Graph) bool {
+func dependsOnLength(g *graph.Graph) bool {
 	for i := range g.Ropes {
-		if k := g.Ropes[i].Scaling.Kind; k == model.ScaleDynamic || k == model.ScaleLongRope {
+		if k := g.Ropes[i].Scaling.Kind; k == graph.ScaleDynamic || k == graph.ScaleLongRope {
 			return true
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/checkpoint"
 )
 
 // What the checkpoints' references say, and how far we may be from it.
@@ -84,7 +84,7 @@ func difference(got, want [][]float32) (worst float64, at string) {
 // open opens a checkpoint for the length of the test.
 func open(t testing.TB, path string, o Options) *Executor {
 	t.Helper()
-	m, err := model.Open(path)
+	m, err := checkpoint.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/runtime/cpu"
 )
 
@@ -13,9 +14,18 @@ import (
 func TestPeerActivations(t *testing.T) {
 	processorOnly(t, "activations as another program rounds them")
 	ids := tinyIDs(40)
-	for _, c := range tinies() {
+	for _, c := range byTurns(tinies()) {
 		if c.graph.Blocks[1].MoE != nil {
 			continue // rounding may choose another expert
+		}
+		most := 0.05
+		switch {
+		case slices.ContainsFunc(c.graph.Blocks, func(b graph.Block) bool { return !b.Mixes() || !b.Feeds() }):
+			most = 0.2 // layers of one branch square what is rounded, and no mixer averages it
+		case c.graph.Recurrent(): // what is remembered of random weights carries errors on
+			most = 0.25
+		case c.graph.PerLayer != nil: // whose gates read hidden states as they are
+			most = 0.1
 		}
 		for scheme, rounded := range map[string]bool{"f32": false, "bf16": true, "f16": true} {
 			e, _ := newTiny(t, c.graph, scheme, Options{Threads: 1, KV: "f32", Exact: true})
@@ -34,7 +44,7 @@ func TestPeerActivations(t *testing.T) {
 					if !slices.Equal(got[r], first[r]) {
 						t.Fatalf("%s, %s: row %d differs between 1 and %d threads", c.name, scheme, r, threads)
 					}
-					if off := relativeError(got[r], exact[r]); off > 0.05 || !rounded && off != 0 {
+					if off := relativeError(got[r], exact[r]); off > most || !rounded && off != 0 {
 						t.Errorf("%s, %s: row %d is off by %.4f of its size", c.name, scheme, r, off)
 					}
 				}

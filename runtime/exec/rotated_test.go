@@ -9,34 +9,42 @@ import (
 	"github.com/x448/float16"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 )
 
 // rotatedGraphs are graphs whose matrices are whole tiles.
 func rotatedGraphs() []tiny {
-	s := shape{d: 32, heads: 2, kv: 1, dim: 16, inner: 48, norm: model.RMSNorm}
+	s := shape{d: 32, heads: 2, kv: 1, dim: 16, inner: 48, norm: graph.RMSNorm}
 	biased := s
 	biased.bias = true
-	wide := func(g *model.Graph) { g.Vocab, g.Head.Out = 48, 48 }
+	wide := func(g *graph.Graph) { g.Vocab, g.Head.Out = 48, 48 }
 	return []tiny{
-		{"tied", s.graph(func(g *model.Graph) {
+		{"tied", s.graph(func(g *graph.Graph) {
 			wide(g)
 			g.Head.Weight = "table"
 			g.Blocks[1].FFN.Gate = nil
 		})},
-		{"mixture, biases, norms behind", biased.graph(func(g *model.Graph) {
+		{"mixture, biases, norms behind", biased.graph(func(g *graph.Graph) {
 			wide(g)
 			biased.moe(g, 1, 3, 2, true)
 			g.Blocks[0].AttnPostNorm, g.Blocks[0].FFNPostNorm = biased.newNorm("ap"), biased.newNorm("fp")
+		})},
+		{"mixtures with shared layers", s.graph(func(g *graph.Graph) {
+			wide(g)
+			s.moe(g, 0, 4, 2, true)
+			m := s.shared(g, 0, 64, true)
+			m.Score, m.SelectBias, m.Groups, m.TopGroups = graph.ScoreSigmoid, "bias", 2, 1
+			s.moe(g, 1, 3, 1, false)
+			s.shared(g, 1, 32, false).Gate = nil
 		})},
 	}
 }
 
 // fillCodes makes random weights for a graph, matrices as trellis codes of the
 // given bits with rotations as large as fit, and what they are.
-func fillCodes(t testing.TB, g *model.Graph, bits int) (func(string) formats.Tensor, map[string][]float64) {
+func fillCodes(t testing.TB, g *graph.Graph, bits int) (func(string) formats.Tensor, map[string][]float64) {
 	t.Helper()
 	plain, values := fillWeights(t, g, "f32", 7)
 	rng := rand.New(rand.NewPCG(8, uint64(bits)))
@@ -44,11 +52,11 @@ func fillCodes(t testing.TB, g *model.Graph, bits int) (func(string) formats.Ten
 	codes, _ := scheme.ByName("tcq")
 	for _, w := range g.Weights() {
 		tensors[w.Name] = plain(w.Name)
-		if len(w.Shape) == 1 || w.Role == model.RoleNorm || w.Role == model.RoleRouter || w.Name == "1.v" {
+		if len(w.Shape) == 1 || w.Role == graph.RoleNorm || w.Role == graph.RoleRouter || w.Name == "1.v" {
 			continue
 		}
 		p := scheme.TCQ{Bits: bits, Codebook: scheme.TCQCodebookFor(bits), RotateIn: 16, RotateOut: 16, Seed: 3, OutScales: w.Name == "1.o", InScales: w.Name == "0.k"}
-		if w.Role == model.RoleUp || w.Role == model.RoleXGate {
+		if w.Role == graph.RoleUp || w.Role == graph.RoleXGate {
 			p.RotateIn = 32
 		}
 		specs, err := codes.Parts(w.Shape, p.Params())
@@ -93,10 +101,13 @@ func fillCodes(t testing.TB, g *model.Graph, bits int) (func(string) formats.Ten
 // TestRotatedWeights runs graphs of trellis codes against float64, in one pass, by
 // steps and in parts of a few rows, exactly and with rounded activations.
 func TestRotatedWeights(t *testing.T) {
-	for i, c := range rotatedGraphs() {
-		for _, exact := range []bool{true, false} {
+	for i, c := range byTurns(rotatedGraphs()) {
+		for j, exact := range []bool{true, false} {
+			if testing.Short() && gpuTested(t) && (i+j)%2 != 0 {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s/exact=%v", c.name, exact), func(t *testing.T) {
-				source, values := fillCodes(t, c.graph, 3+2*i)
+				source, values := fillCodes(t, c.graph, 3+2*(i%2))
 				e, err := newExecutor("tiny", c.graph, source, onFlag(t, Options{Exact: exact, KV: "f32", Threads: 2}))
 				opened(t, err)
 				defer e.Close()

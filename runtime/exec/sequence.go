@@ -6,18 +6,22 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/runtime/device"
 )
 
-// A Sequence is a text in progress: its tokens, and their keys and values.
+// A Sequence is a text in progress: its tokens, and what the stages remember of
+// them.
 type Sequence struct {
 	e       *Executor
-	cache   device.Cache
+	states  []device.State // of each stage; they may hold fewer positions than the history
+	kept    kept
 	history []int32
-	length  int64 // by which the cached keys were rotated
-	logits  []float32
-	one     [1]int32
+	length  int64 // by which the keys were rotated
+	// prompted is how many tokens at the beginning were computed in the order of prompts.
+	prompted int
+	logits   []float32
+	one      [1]int32
+	failed   error // of computing the history again; until it is forgotten
 }
 
 // ErrContextFull is what errors.Is finds in every [ContextFullError].
@@ -42,18 +46,133 @@ func (s *Sequence) Len() int { return len(s.history) }
 // call on the sequence may.
 func (s *Sequence) Tokens() []int32 { return s.history }
 
-// Bytes returns the memory of the keys and values.
-func (s *Sequence) Bytes() int64 { return s.cache.Bytes() }
+// Bytes returns the memory of what the stages remember.
+func (s *Sequence) Bytes() (n int64) {
+	for _, state := range s.states {
+		n += state.Bytes()
+	}
+	return n
+}
 
-// Reset forgets all tokens and keeps the memory.
+// Reset forgets all tokens.
 func (s *Sequence) Reset() { s.Truncate(0) }
 
 // Truncate forgets all tokens from n on; it panics where n is negative or
 // beyond Len. What follows is computed as if they had never been there.
 func (s *Sequence) Truncate(n int) {
-	s.cache.Truncate(int64(n))
-	s.history = s.history[:n]
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	s.truncate(n)
 }
+
+func (s *Sequence) truncate(n int) {
+	s.history, s.prompted = s.history[:n], min(s.prompted, n)
+	if n == 0 {
+		s.failed = nil
+	}
+	if s.kept.len > n {
+		s.kept.release()
+	}
+	if left := s.rewind(int64(n)); left < int64(s.kept.len) {
+		for i, state := range s.states {
+			if state.Restore(s.kept.states[i]) != nil { // there is no room: all is computed again
+				s.rewind(0)
+				return
+			}
+		}
+	}
+}
+
+// rewind takes all states back to the same position, and returns it: n, or what is
+// left where they cannot go there. What is missing of the history is computed again
+// with what comes ([Sequence.rejoin]).
+func (s *Sequence) rewind(n int64) int64 {
+	for agreed := false; !agreed; {
+		agreed = true
+		for _, state := range s.states {
+			left := min(n, state.Len())
+			if left = state.Rewind(left); left < n {
+				n, agreed = left, false
+			}
+		}
+	}
+	return n
+}
+
+// kept is the states of a sequence as they were behind its first tokens.
+type kept struct {
+	states []device.Snapshot
+	len    int
+}
+
+func (k *kept) release() {
+	release(k.states)
+	*k = kept{}
+}
+
+// keep remembers the states as they are, in place of what was kept before. Where
+// there is no room, nothing is kept.
+func (s *Sequence) keep() {
+	s.kept.release()
+	if states, err := s.snapshots(); err == nil {
+		s.kept.states, s.kept.len = states, len(s.history)
+	}
+}
+
+// snapshots keeps all states as they are, or none.
+func (s *Sequence) snapshots() (all []device.Snapshot, err error) {
+	for _, state := range s.states {
+		one, err := state.Snapshot()
+		if err != nil {
+			release(all)
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func release(all []device.Snapshot) {
+	for _, s := range all {
+		s.Release()
+	}
+}
+
+// Fork returns another sequence that begins with the same tokens, whose memory
+// both share until they part.
+func (s *Sequence) Fork() (*Sequence, error) {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	f := &Sequence{e: s.e, history: slices.Clone(s.history), length: s.length, prompted: s.prompted, logits: make([]float32, len(s.logits))}
+	for _, state := range s.states {
+		other, err := state.Fork()
+		if err != nil {
+			f.release()
+			return nil, err
+		}
+		f.states = append(f.states, other)
+	}
+	return f, nil
+}
+
+// Close gives the sequence's memory back. It is not used afterwards.
+func (s *Sequence) Close() {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	s.release()
+}
+
+func (s *Sequence) release() {
+	s.kept.release()
+	for _, state := range s.states {
+		state.Release()
+	}
+	s.states = nil
+}
+
+// len returns the positions of the sequence: with those of passes under way, of
+// which the tokens are not known yet.
+func (s *Sequence) len() int64 { return max(s.states[0].Len(), int64(len(s.history))) }
 
 // Prefill appends tokens and calls logits, if it is not nil, with the logits
 // [Vocab] that follow each of them, in order; pos is the token's position, row
@@ -72,10 +191,10 @@ func (s *Sequence) Prefill(ctx context.Context, tokens []int32, logits func(pos 
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
 	if logits == nil {
-		return s.prefill(ctx, tokens, func(rows int) int { return rows }, nil)
+		return s.prefill(ctx, tokens, nothing, nil)
 	}
-	return s.prefill(ctx, tokens, func(int) int { return 0 }, func(start, rows int, last bool) error {
-		return s.e.eachLogits(0, rows, func(row int, l []float32) error { return logits(start+row, l) })
+	return s.prefill(ctx, tokens, everything, func(pass device.Pass, start, rows, _ int) error {
+		return s.e.eachLogits(pass, 0, rows, func(row int, l []float32) error { return logits(start+row, l) })
 	})
 }
 
@@ -87,11 +206,11 @@ func (s *Sequence) PrefillLast(ctx context.Context, tokens []int32) ([]float32, 
 	}
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
-	err := s.prefill(ctx, tokens, func(rows int) int { return rows - 1 }, func(_, rows int, last bool) error {
-		if last {
-			return s.e.backend.Logits(rows-1, rows, s.logits)
+	err := s.prefill(ctx, tokens, lastRow, func(pass device.Pass, _, _, left int) error {
+		if left > 0 {
+			return nil
 		}
-		return nil
+		return pass.Logits(0, 1, s.logits)
 	})
 	return s.logits, err
 }
@@ -105,14 +224,24 @@ func (s *Sequence) Step(token int32) ([]float32, error) {
 	if err := s.admit(s.one[:]); err != nil {
 		return nil, err
 	}
-	length := s.cache.Len() + 1
+	length := s.len() + 1
 	if err := s.rejoin(length); err != nil {
 		return nil, err
 	}
-	if err := s.e.forward(s, s.one[:], 0, length); err != nil {
+	pass, err := s.forward(device.Segment{Tokens: s.one[:], Length: length, Wanted: 1}, false)
+	if err != nil {
 		return nil, err
 	}
-	return s.logits, s.e.backend.Logits(0, 1, s.logits)
+	return s.logits, pass.Logits(0, 1, s.logits)
+}
+
+// forward runs a segment with tokens and records them.
+func (s *Sequence) forward(segment device.Segment, prompt bool) (device.Pass, error) {
+	pass, err := s.e.forwardOne(s, segment, prompt)
+	if err == nil {
+		s.took(segment.Tokens, segment.Length, prompt)
+	}
+	return pass, err
 }
 
 // Shift drops the tokens [keep, keep+drop) and goes on with the rest at lower
@@ -136,18 +265,30 @@ func (s *Sequence) Shift(keep, drop int) error {
 			keep = 0
 		}
 	}
-	s.Truncate(keep)
-	return s.prefill(context.Background(), rest, func(rows int) int { return rows }, nil)
+	s.truncate(keep)
+	return s.prefill(context.Background(), rest, nothing, nil)
 }
 
-// prefill appends tokens in passes. from says which rows of a pass are wanted
-// and done, if not nil, is called after each pass, with the position of its
-// first row.
-func (s *Sequence) prefill(ctx context.Context, tokens []int32, from func(rows int) int, done func(start, rows int, last bool) error) error {
+// An output says what is wanted of a pass: it completes the segment of rows whose
+// last is the one before the given number of tokens that are left.
+type output func(s *device.Segment, left int)
+
+func nothing(*device.Segment, int)           {}
+func everything(s *device.Segment, left int) { s.Wanted = len(s.Tokens) }
+func lastRow(s *device.Segment, left int) {
+	if left == 0 {
+		s.Wanted = 1
+	}
+}
+
+// prefill appends tokens in passes: those of a prompt where they are not few. done, if
+// not nil, is called after each, with the position of its first row and the tokens
+// that are left.
+func (s *Sequence) prefill(ctx context.Context, tokens []int32, want output, done func(pass device.Pass, start, rows, left int) error) error {
 	if err := s.admit(tokens); err != nil {
 		return err
 	}
-	length := s.cache.Len() + int64(len(tokens))
+	length, prompt := s.len()+int64(len(tokens)), len(tokens) > device.FewRows
 	if err := s.rejoin(length); err != nil {
 		return err
 	}
@@ -156,56 +297,76 @@ func (s *Sequence) prefill(ctx context.Context, tokens []int32, from func(rows i
 			return err
 		}
 		n, start := min(len(tokens), s.e.maxRows), len(s.history)
-		if err := s.e.forward(s, tokens[:n], from(n), length); err != nil {
-			return err
-		}
+		segment := device.Segment{Tokens: tokens[:n], Length: length}
 		tokens = tokens[n:]
-		if done != nil {
-			if err := done(start, n, len(tokens) == 0); err != nil {
-				return err
-			}
+		want(&segment, len(tokens))
+		pass, err := s.forward(segment, prompt)
+		if err == nil && done != nil {
+			err = done(pass, start, n, len(tokens))
 		}
-	}
-	return nil
-}
-
-// admit checks that tokens are known and fit.
-func (s *Sequence) admit(tokens []int32) error {
-	if used, n := int64(len(s.history)), int64(len(tokens)); n > s.e.context-used {
-		return &ContextFullError{Used: used, New: n, Capacity: s.e.context}
-	}
-	for i, id := range tokens {
-		if id < 0 || int64(id) >= s.e.g.Vocab {
-			return formats.Errorf("", "", "token %d at index %d is not one of the model's %d", id, i, s.e.g.Vocab)
-		}
-	}
-	return nil
-}
-
-// rejoin computes the keys and values of the history again where the coming
-// length makes them useless.
-func (s *Sequence) rejoin(length int64) error {
-	if len(s.history) == 0 {
-		return nil
-	}
-	stale := false
-	for i := range s.e.g.Ropes {
-		r := &s.e.g.Ropes[i]
-		stale = stale || r.Recomputes() && r.Regime(s.length) != r.Regime(length)
-	}
-	if !stale {
-		return nil
-	}
-	tokens := s.history
-	s.cache.Truncate(0)
-	s.history = nil
-	for lo := 0; lo < len(tokens); lo += s.e.maxRows {
-		n := min(s.e.maxRows, len(tokens)-lo)
-		if err := s.e.forward(s, tokens[lo:lo+n], n, length); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// keepAt returns behind how many of the tokens of a prompt a recurrent sequence is
+// kept, so that what comes next may go back there: a conversation that goes on ends
+// otherwise than with what asked for an answer.
+func (e *Executor) keepAt(tokens int) int {
+	const least = device.FewRows + 1
+	if !e.recurrent || tokens < 2*least {
+		return 0
+	}
+	return tokens - least
+}
+
+// stale reports whether the coming length makes the keys of the history useless.
+func (s *Sequence) stale(length int64) bool {
+	if len(s.history) == 0 {
+		return false
+	}
+	for i := range s.e.g.Ropes {
+		if r := &s.e.g.Ropes[i]; r.Recomputes() && r.Regime(s.length) != r.Regime(length) {
+			return true
+		}
+	}
+	return false
+}
+
+// rejoin computes again what of the history the states do not hold, or not as the
+// coming length wants it. Where that fails, the sequence gives the error again until
+// it is reset.
+func (s *Sequence) rejoin(length int64) (err error) {
+	held := min(int(s.states[0].Len()), len(s.history))
+	if s.stale(length) {
+		held = 0
+	}
+	if held == len(s.history) {
+		return nil
+	}
+	tokens := s.history[held:]
+	s.history = slices.Clone(s.history[:held])
+	if held == 0 {
+		s.truncate(0)
+	}
+	defer func() { s.failed = err }() // a rest of the history is another text
+	for lo, n := 0, 0; lo < len(tokens); lo += n {
+		n = min(len(tokens)-lo, s.e.maxRows)
+		if _, err := s.forward(device.Segment{Tokens: tokens[lo : lo+n], Length: length}, len(tokens) > device.FewRows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// took records tokens of a pass, which was one of a prompt or not.
+func (s *Sequence) took(tokens []int32, length int64, prompt bool) {
+	if prompt && s.prompted == len(s.history) {
+		s.prompted += len(tokens)
+	}
+	s.append(tokens, length)
 }
 
 func (s *Sequence) append(tokens []int32, length int64) {

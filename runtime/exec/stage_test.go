@@ -4,19 +4,21 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/exec"
 )
 
-// TestStages walks models block by block and wants, at every linear, the very
-// inputs that the whole model has.
+// TestStages walks models block by block and wants, at every input, the sums that the
+// whole model has, to the bit, and its logits.
 func TestStages(t *testing.T) {
-	for _, name := range []string{"llama-31", "gemma3", "gptj", "gpt2", "mixtral"} {
+	for _, name := range []string{"llama-31", "gemma3", "gptj", "gpt2", "mixtral", "gemma4-dense", "gemma4-moe", "gemma4-e", "gemma4-mm"} {
 		t.Run(name, func(t *testing.T) {
-			m, err := model.Open("../../testdata/micro/" + name)
+			m, err := checkpoint.Open("../../testdata/micro/" + name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -25,20 +27,39 @@ func TestStages(t *testing.T) {
 			for i := range tokens {
 				tokens[i] = int32(i*37) % int32(m.Graph.Vocab)
 			}
-			whole, parts := map[string]float64{}, map[string]float64{}
-			record := func(into map[string]float64) device.Hook {
-				return func(in device.Input) {
-					if in.Block < 0 {
-						return // the head
+			whole, parts := map[string][]float64{}, map[string][]float64{}
+			d, wide := int(m.Graph.Width), int(m.Graph.WidestRow())
+			x := device.HostRows{X: make([]float32, len(tokens)*wide), Width: wide}
+			at, n := exec.Part{Rows: x, Width: wide}, len(m.Graph.Blocks)
+			walk := func(into map[string][]float64, spans ...device.Span) {
+				t.Helper()
+				for _, span := range spans {
+					s, err := exec.NewStage(m.Path, m.Graph, m.Tensor, span, exec.Options{Exact: true})
+					if err != nil {
+						t.Fatal(err)
 					}
-					var sum float64
-					for i, v := range in.X {
-						sum += float64(v) * float64(i%7+1)
+					err = s.Gather(func(bool) error {
+						if span.Embed {
+							return s.Embed(at, [][]int32{tokens})
+						}
+						return s.Transform(at, at, [][]int32{tokens})
+					}, func(got *device.Sums) error {
+						into[fmt.Sprint(got.Input, got.Expert, got.Tokens)] = got.Squares
+						return nil
+					})
+					if err != nil {
+						t.Fatal(err)
 					}
-					into[fmt.Sprint(in.Block, in.Linear.Weight, in.Expert)] = sum
+					s.Close()
 				}
 			}
-			ex, err := exec.New(m, exec.Options{Context: 32, Exact: true, Hook: record(whole)})
+			walk(whole, device.Span{Hi: n, Embed: true})
+			spans := []device.Span{{Hi: 1, Embed: true}}
+			for i := 1; i < n; i++ {
+				spans = append(spans, device.Block(i))
+			}
+			walk(parts, spans...)
+			ex, err := exec.New(m, exec.Options{Context: 32, Exact: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,32 +72,18 @@ func TestStages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			x := make([]float32, len(tokens)*int(m.Graph.Width))
-			for i := range m.Graph.Blocks {
-				st, err := exec.NewStage(m.Path, m.Graph, m.Tensor, i, 1, exec.Options{Exact: true, Hook: record(parts)})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if i == 0 {
-					err = st.Embed(x, tokens)
-				}
-				if err == nil {
-					err = st.Transform(x)
-				}
-				if err == nil && i == len(m.Graph.Blocks)-1 {
-					err = endsLike(st, x, logits)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				st.Close()
+			for i := range tokens {
+				copy(x.X[i*d:(i+1)*d], x.X[i*wide:])
 			}
-			if len(parts) == 0 {
-				t.Fatal("the hook saw nothing")
+			if err := endsLike(m, x.X[:len(tokens)*d], logits); err != nil {
+				t.Error(err)
+			}
+			if len(parts) != len(whole) || len(parts) == 0 {
+				t.Fatalf("%d sums in parts, %d of the whole", len(parts), len(whole))
 			}
 			for key, want := range whole {
-				if got, ok := parts[key]; !ok || got != want {
-					t.Errorf("%s: %g, in the whole model %g", key, got, want)
+				if !slices.Equal(parts[key], want) {
+					t.Errorf("%s: other sums than in the whole model", key)
 				}
 			}
 		})
@@ -84,13 +91,15 @@ func TestStages(t *testing.T) {
 }
 
 // endsLike compares the logits of the last of x[T][D] with those wanted.
-func endsLike(s *exec.Stage, x, want []float32) error {
-	if err := s.Normalize(x); err != nil {
+func endsLike(m *model.Model, x, want []float32) error {
+	s, err := exec.NewStage(m.Path, m.Graph, m.Tensor, device.Head(m.Graph), exec.Options{Exact: true})
+	if err != nil {
 		return err
 	}
+	defer s.Close()
 	v := len(want)
 	got := make([]float32, 21*v)
-	if err := s.Head(got, x); err != nil {
+	if err := s.Logits(got, x); err != nil {
 		return err
 	}
 	for i, w := range want {

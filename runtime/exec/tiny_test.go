@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 )
@@ -16,52 +17,52 @@ import (
 // weights: the cases together hold every operation and option of a graph.
 type tiny struct {
 	name  string
-	graph *model.Graph
+	graph *graph.Graph
 }
 
 // shape is what a tiny graph's blocks have in common.
 type shape struct {
 	d, heads, kv, dim, inner int64
-	norm                     model.NormKind
+	norm                     graph.NormKind
 	bias                     bool
 }
 
-func (s shape) linear(name string, role model.Role, in, out int64) model.Linear {
-	l := model.Linear{Role: role, Weight: name, In: in, Out: out, Input: name + ".in"}
+func (s shape) linear(name string, role graph.Role, in, out int64) graph.Linear {
+	l := graph.Linear{Role: role, Weight: name, In: in, Out: out, Input: name + ".in"}
 	if s.bias {
 		l.Bias = name + ".bias"
 	}
 	return l
 }
 
-func (s shape) newNorm(name string) *model.Norm {
-	n := &model.Norm{Kind: s.norm, Weight: name, Eps: 1e-5}
-	if s.norm == model.LayerNorm {
+func (s shape) newNorm(name string) *graph.Norm {
+	n := &graph.Norm{Kind: s.norm, Weight: name, Eps: 1e-5}
+	if s.norm == graph.LayerNorm {
 		n.Bias = name + ".bias"
 	}
 	return n
 }
 
 // graph returns two sequential blocks with a gated feed-forward layer.
-func (s shape) graph(edit func(g *model.Graph)) *model.Graph {
-	g := &model.Graph{
+func (s shape) graph(edit func(g *graph.Graph)) *graph.Graph {
+	g := &graph.Graph{
 		Arch: "tiny", Context: 400, Vocab: 37, Width: s.d,
-		Embed: model.Embedding{Table: "table", Scale: 1},
-		Ropes: []model.Rope{{Style: model.RopeHalf, Dim: s.dim, Theta: 100, Scaling: model.RopeScaling{Kind: model.ScaleNone}}},
+		Embed: graph.Embedding{Table: "table", Scale: 1},
+		Ropes: []graph.Rope{{Style: graph.RopeHalf, Dim: s.dim, Theta: 100, Scaling: graph.RopeScaling{Kind: graph.ScaleNone}}},
 		Norm:  s.newNorm("norm"),
-		Head:  model.Head{Linear: s.linear("head", model.RoleHead, s.d, 37)},
+		Head:  graph.Head{Linear: s.linear("head", graph.RoleHead, s.d, 37)},
 	}
 	for i := range 2 {
 		p := fmt.Sprint(i, ".")
-		gate := s.linear(p+"gate", model.RoleGate, s.d, s.inner)
-		g.Blocks = append(g.Blocks, model.Block{
+		gate := s.linear(p+"gate", graph.RoleGate, s.d, s.inner)
+		k, v := s.linear(p+"k", graph.RoleK, s.d, s.kv*s.dim), s.linear(p+"v", graph.RoleV, s.d, s.kv*s.dim)
+		g.Blocks = append(g.Blocks, graph.Block{
 			AttnNorm: s.newNorm(p + "attn_norm"), FFNNorm: s.newNorm(p + "ffn_norm"),
-			Attn: model.Attention{
+			Attn: &graph.Attention{
 				Heads: s.heads, KVHeads: s.kv, HeadDim: s.dim, Scale: 0.3,
-				Q: s.linear(p+"q", model.RoleQ, s.d, s.heads*s.dim), K: s.linear(p+"k", model.RoleK, s.d, s.kv*s.dim),
-				V: s.linear(p+"v", model.RoleV, s.d, s.kv*s.dim), O: s.linear(p+"o", model.RoleO, s.heads*s.dim, s.d),
+				Q: s.linear(p+"q", graph.RoleQ, s.d, s.heads*s.dim), K: &k, V: &v, O: s.linear(p+"o", graph.RoleO, s.heads*s.dim, s.d),
 			},
-			FFN: &model.FFN{Act: model.SiLU, Gate: &gate, Up: s.linear(p+"up", model.RoleUp, s.d, s.inner), Down: s.linear(p+"down", model.RoleDown, s.inner, s.d)},
+			FFN: &graph.FFN{Act: graph.SiLU, Gate: &gate, Up: s.linear(p+"up", graph.RoleUp, s.d, s.inner), Down: s.linear(p+"down", graph.RoleDown, s.inner, s.d)},
 		})
 	}
 	edit(g)
@@ -69,83 +70,421 @@ func (s shape) graph(edit func(g *model.Graph)) *model.Graph {
 }
 
 // moe replaces the feed-forward layer of block i by a mixture.
-func (s shape) moe(g *model.Graph, i int, experts, topK int64, normalize bool) {
+func (s shape) moe(g *graph.Graph, i int, experts, topK int64, normalize bool) {
 	p := fmt.Sprint(i, ".x.")
 	g.Blocks[i].FFN = nil
-	router := s.linear(p+"router", model.RoleRouter, s.d, experts)
-	g.Blocks[i].MoE = &model.MoE{
-		Act: model.SiLU, Experts: experts, TopK: topK, Normalize: normalize, Router: router,
-		Gate: s.linear(p+"gate", model.RoleXGate, s.d, s.inner), Up: s.linear(p+"up", model.RoleXUp, s.d, s.inner), Down: s.linear(p+"down", model.RoleXDown, s.inner, s.d),
+	router, gate := s.linear(p+"router", graph.RoleRouter, s.d, experts), s.linear(p+"gate", graph.RoleXGate, s.d, s.inner)
+	g.Blocks[i].MoE = &graph.MoE{
+		Act: graph.SiLU, Experts: experts, TopK: topK, Normalize: normalize, Router: router,
+		Gate: &gate, Up: s.linear(p+"up", graph.RoleXUp, s.d, s.inner), Down: s.linear(p+"down", graph.RoleXDown, s.inner, s.d),
 	}
 }
 
+// latentExperts replaces the feed-forward layer of block i by a mixture without gates, whose
+// experts read l numbers.
+func (s shape) latentExperts(g *graph.Graph, i int, experts, topK, l int64) {
+	s.moe(g, i, experts, topK, true)
+	p, m := fmt.Sprint(i, ".x."), g.Blocks[i].MoE
+	down, up := s.linear(p+"latent down", graph.RoleXTo, s.d, l), s.linear(p+"latent up", graph.RoleXFrom, l, s.d)
+	m.Act, m.Score, m.Gate, m.LatentDown, m.LatentUp = graph.ReLU2, graph.ScoreSigmoid, nil, &down, &up
+	m.Up, m.Down = s.linear(p+"up", graph.RoleXUp, l, s.inner), s.linear(p+"down", graph.RoleXDown, s.inner, l)
+}
+
+// shared gives the mixture of block i a layer that all tokens go through.
+func (s shape) shared(g *graph.Graph, i int, inner int64, gated bool) *graph.MoE {
+	p := fmt.Sprint(i, ".s.")
+	up := s.linear(p+"up", graph.RoleUp, s.d, inner)
+	m := g.Blocks[i].MoE
+	m.Shared = &graph.FFN{Act: graph.GELU, Up: up, Down: s.linear(p+"down", graph.RoleDown, inner, s.d)}
+	if gated {
+		gate, factor := s.linear(p+"gate", graph.RoleGate, s.d, inner), s.linear(p+"factor", graph.RoleRouter, s.d, 1)
+		m.Shared.Act, m.Shared.Gate, m.SharedGate = graph.SiLU, &gate, &factor
+	}
+	return m
+}
+
+// delta replaces the attention of block i by a gated delta net.
+func (s shape) delta(g *graph.Graph, i int, n graph.Delta) *graph.Delta {
+	p := fmt.Sprint(i, ".d.")
+	c, v := n.Channels(), n.Values()
+	n.Eps, n.Conv, n.Decay, n.DTBias, n.Norm = 1e-6, p+"conv", p+"decay", p+"dt", s.newNorm(p+"norm")
+	n.QKV, n.Z = s.linear(p+"qkv", graph.RoleQKV, s.d, c), s.linear(p+"z", graph.RoleZ, s.d, v)
+	n.Beta, n.Alpha = s.linear(p+"beta", graph.RoleDGate, s.d, n.Heads), s.linear(p+"alpha", graph.RoleDGate, s.d, n.Heads)
+	n.Out = s.linear(p+"out", graph.RoleDOut, v, s.d)
+	g.Blocks[i].Attn, g.Blocks[i].Delta = nil, &n
+	return &n
+}
+
+// mamba replaces the attention of block i by a state space.
+func (s shape) mamba(g *graph.Graph, i int, n graph.Mamba) *graph.Mamba {
+	p := fmt.Sprint(i, ".m.")
+	c, v := n.Channels(), n.Values()
+	n.Conv, n.ConvBias, n.Decay, n.DTBias, n.Skip = p+"conv", p+"conv bias", p+"decay", p+"dt", p+"skip"
+	n.Norm = &graph.Norm{Kind: graph.RMSNorm, Weight: p + "norm", Eps: 1e-5}
+	n.Z, n.XBC = s.linear(p+"z", graph.RoleMZ, s.d, v), s.linear(p+"xbc", graph.RoleMXBC, s.d, c)
+	n.DT, n.Out = s.linear(p+"dtw", graph.RoleMGate, s.d, n.Heads), s.linear(p+"out", graph.RoleMOut, v, s.d)
+	g.Blocks[i].Attn, g.Blocks[i].Mamba = nil, &n
+	return &n
+}
+
+// shortConv replaces the attention of block i by a short convolution of c channels.
+func (s shape) shortConv(g *graph.Graph, i int, c, kernel int64) *graph.ShortConv {
+	p := fmt.Sprint(i, ".c.")
+	n := &graph.ShortConv{Kernel: kernel, Conv: p + "conv", In: s.linear(p+"in", graph.RoleCIn, s.d, 3*c), Out: s.linear(p+"out", graph.RoleCOut, c, s.d)}
+	g.Blocks[i].Attn, g.Blocks[i].ShortConv = nil, n
+	return n
+}
+
+// latent replaces the attention of block i by one over latents, queries by way of one
+// of so many numbers, 0 for none.
+func (s shape) latent(g *graph.Graph, i int, queries int64, a graph.Latent) *graph.Latent {
+	p, in := fmt.Sprint(i, ".l."), s.d
+	a.Scale, a.KVNorm = 0.3, &graph.Norm{Kind: graph.RMSNorm, Weight: p + "kvn", Eps: 1e-6}
+	if queries > 0 {
+		qa := s.linear(p+"qa", graph.RoleQA, s.d, queries)
+		a.QA, a.QNorm, in = &qa, s.newNorm(p+"qn"), queries
+	}
+	a.KVA, a.Q = s.linear(p+"kva", graph.RoleKVA, s.d, a.KeyDim()), s.linear(p+"q", graph.RoleQ, in, a.Heads*a.QueryDim())
+	a.KB, a.VB = s.linear(p+"kb", graph.RoleKB, a.NopeDim, a.Rank), s.linear(p+"vb", graph.RoleVB, a.Rank, a.ValueDim)
+	a.O = s.linear(p+"o", graph.RoleO, a.Heads*a.ValueDim, s.d)
+	g.Blocks[i].Attn, g.Blocks[i].Latent = nil, &a
+	return &a
+}
+
+// gate gives the attention of block i an output gate.
+func (s shape) gate(g *graph.Graph, i int) {
+	a := g.Blocks[i].Attn
+	gate := s.linear(fmt.Sprint(i, ".og"), graph.RoleOGate, s.d, a.Heads*a.HeadDim)
+	a.Gate = &gate
+}
+
+// more appends blocks that are shaped by another s: attention with heads of its
+// own, the sizes outside as in g.
+func (s shape) more(g *graph.Graph, blocks int, edit func(i int, b *graph.Block)) {
+	for range blocks {
+		i := len(g.Blocks)
+		one := s.graph(func(*graph.Graph) {})
+		b := one.Blocks[0]
+		rename(&b, fmt.Sprint(i, "."))
+		edit(i, &b)
+		g.Blocks = append(g.Blocks, b)
+	}
+}
+
+// rename gives a block's tensors names of their own.
+func rename(b *graph.Block, p string) {
+	for _, part := range b.Parts(0) {
+		switch {
+		case part.Linear != nil:
+			part.Linear.Weight, part.Linear.Input = p+part.Linear.Weight[2:], p+part.Linear.Input[2:]
+			if part.Linear.Bias != "" {
+				part.Linear.Bias = p + part.Linear.Bias[2:]
+			}
+		case part.Norm != nil:
+			part.Norm.Weight = p + part.Norm.Weight[2:]
+			if part.Norm.Bias != "" {
+				part.Norm.Bias = p + part.Norm.Bias[2:]
+			}
+		}
+	}
+}
+
+// share has block i read the keys and values of another.
+func share(g *graph.Graph, i, from int) {
+	a := g.Blocks[i].Attn
+	a.KVFrom, a.K, a.V, a.KNorm, a.VNorm = &from, nil, nil, nil, nil
+}
+
+// headNorms gives block i norms of query, key and value heads, the last without
+// weights.
+func (s shape) headNorms(g *graph.Graph, i int) {
+	p, a := fmt.Sprint(i, "."), g.Blocks[i].Attn
+	a.QNorm, a.KNorm, a.VNorm = s.newNorm(p+"q_norm"), s.newNorm(p+"k_norm"), &graph.Norm{Kind: graph.RMSNorm, Eps: 1e-6}
+}
+
+// perLayer gives all blocks inputs of so many numbers.
+func (s shape) perLayer(g *graph.Graph, n int64) {
+	all := n * int64(len(g.Blocks))
+	g.PerLayer = &graph.PerLayer{Width: n, Table: "per layer", Scale: 1.5, Projection: s.linear("project", graph.RolePModel, s.d, all),
+		ProjectionScale: 0.3, Norm: s.newNorm("per layer norm"), Factor: 0.7}
+	for i := range g.Blocks {
+		p := fmt.Sprint(i, ".p.")
+		g.Blocks[i].PerLayer = &graph.PerLayerInput{Act: graph.GELUTanh, Gate: s.linear(p+"gate", graph.RolePGate, s.d, n),
+			Down: s.linear(p+"down", graph.RolePDown, n, s.d), Norm: s.newNorm(p + "norm")}
+	}
+}
+
+// beside puts a mixture next to the feed-forward layer of block i.
+func (s shape) beside(g *graph.Graph, i int, experts, topK int64) *graph.MoE {
+	f, p, b := g.Blocks[i].FFN, fmt.Sprint(i, ".b."), &g.Blocks[i]
+	s.moe(g, i, experts, topK, true)
+	b.FFN, b.DensePostNorm, b.MoENorm, b.MoEPostNorm, b.FFNPostNorm = f, s.newNorm(p+"n1"), s.newNorm(p+"n2"), s.newNorm(p+"n3"), s.newNorm(p+"n4")
+	b.MoE.RouterNorm, b.MoE.ExpertScale = s.newNorm(p+"router norm"), p+"expert scale"
+	b.MoE.RouterNorm.Scale = 0.2
+	return b.MoE
+}
+
 func tinies() []tiny {
-	rms := shape{d: 24, heads: 4, kv: 2, dim: 10, inner: 33, norm: model.RMSNorm}
-	layer := shape{d: 24, heads: 3, kv: 3, dim: 8, inner: 40, norm: model.LayerNorm, bias: true}
-	both := func(g *model.Graph, f func(b *model.Block)) {
+	rms := shape{d: 24, heads: 4, kv: 2, dim: 10, inner: 33, norm: graph.RMSNorm}
+	layer := shape{d: 24, heads: 3, kv: 3, dim: 8, inner: 40, norm: graph.LayerNorm, bias: true}
+	both := func(g *graph.Graph, f func(b *graph.Block)) {
 		for i := range g.Blocks {
 			f(&g.Blocks[i])
 		}
 	}
 	return []tiny{
-		{"grouped queries", rms.graph(func(g *model.Graph) {})},
-		{"one key-value head, window", shape{d: 20, heads: 5, kv: 1, dim: 6, inner: 17, norm: model.RMSNorm}.graph(func(g *model.Graph) {
+		{"grouped queries", rms.graph(func(g *graph.Graph) {})},
+		{"one key-value head, window", shape{d: 20, heads: 5, kv: 1, dim: 6, inner: 17, norm: graph.RMSNorm}.graph(func(g *graph.Graph) {
 			g.Blocks[0].Attn.Window = 1
 			g.Blocks[1].Attn.Window = 70
 		})},
-		{"parallel, one norm, partial interleaved rotation", layer.graph(func(g *model.Graph) {
-			g.Ropes[0] = model.Rope{Style: model.RopeInterleaved, Dim: 4, Theta: 50, Scaling: model.RopeScaling{Kind: model.ScaleLinear, Factor: 2}}
-			both(g, func(b *model.Block) {
-				b.Parallel, b.FFNNorm, b.FFN.Gate, b.FFN.Act = true, nil, nil, model.GELUTanh
+		{"parallel, one norm, partial interleaved rotation", layer.graph(func(g *graph.Graph) {
+			g.Ropes[0] = graph.Rope{Style: graph.RopeInterleaved, Dim: 4, Theta: 50, Scaling: graph.RopeScaling{Kind: graph.ScaleLinear, Factor: 2}}
+			both(g, func(b *graph.Block) {
+				b.Parallel, b.FFNNorm, b.FFN.Gate, b.FFN.Act = true, nil, nil, graph.GELUTanh
 			})
 		})},
-		{"parallel, two norms, post norms", layer.graph(func(g *model.Graph) {
-			both(g, func(b *model.Block) {
-				b.Parallel, b.FFN.Act = true, model.GELU
+		{"parallel, two norms, post norms", layer.graph(func(g *graph.Graph) {
+			both(g, func(b *graph.Block) {
+				b.Parallel, b.FFN.Act = true, graph.GELU
 				b.AttnPostNorm, b.FFNPostNorm = layer.newNorm(b.Attn.Q.Weight+"ap"), layer.newNorm(b.Attn.Q.Weight+"fp")
 			})
 		})},
-		{"learned positions, tied head, no rotation", layer.graph(func(g *model.Graph) {
+		{"learned positions, tied head, no rotation", layer.graph(func(g *graph.Graph) {
 			g.Ropes, g.Embed.Positions, g.Head.Weight = nil, "positions", "table"
-			both(g, func(b *model.Block) { b.Attn.Rope, b.FFN.Gate, b.FFN.Act = -1, nil, model.ReLU })
+			both(g, func(b *graph.Block) { b.Attn.Rope, b.FFN.Gate, b.FFN.Act = -1, nil, graph.ReLU })
 		})},
-		{"offsets, soft caps, post norms, embedding scale", rms.graph(func(g *model.Graph) {
+		{"offsets, soft caps, post norms, embedding scale", rms.graph(func(g *graph.Graph) {
 			g.Embed.Scale, g.Head.Softcap, g.Norm.Offset = 4.5, 2, 1
-			both(g, func(b *model.Block) {
-				b.Attn.Softcap, b.FFN.Act, b.AttnNorm.Offset = 0.8, model.GELUTanh, 1
+			both(g, func(b *graph.Block) {
+				b.Attn.Softcap, b.FFN.Act, b.AttnNorm.Offset = 0.8, graph.GELUTanh, 1
 				b.AttnPostNorm, b.FFNPostNorm = rms.newNorm(b.Attn.Q.Weight+"ap"), rms.newNorm(b.Attn.Q.Weight+"fp")
 			})
 			g.Blocks[0].Attn.Window = 9
 		})},
-		{"query and key norms, two rotations", rms.graph(func(g *model.Graph) {
-			g.Ropes = append(g.Ropes, model.Rope{Style: model.RopeHalf, Dim: 6, Theta: 1000, Scaling: model.RopeScaling{Kind: model.ScaleYarn, Factor: 4, Original: 16, BetaFast: 2, BetaSlow: 0.5, Attention: 1.2}})
+		{"query and key norms, two rotations", rms.graph(func(g *graph.Graph) {
+			g.Ropes = append(g.Ropes, graph.Rope{Style: graph.RopeHalf, Dim: 6, Theta: 1000, Scaling: graph.RopeScaling{Kind: graph.ScaleYarn, Factor: 4, Original: 16, BetaFast: 2, BetaSlow: 0.5, Attention: 1.2}})
 			g.Blocks[1].Attn.Rope = 1
-			both(g, func(b *model.Block) {
+			both(g, func(b *graph.Block) {
 				b.Attn.QNorm, b.Attn.KNorm = rms.newNorm(b.Attn.Q.Weight+"n"), rms.newNorm(b.Attn.K.Weight+"n")
-				b.FFN.Act = model.GELUQuick
+				b.FFN.Act = graph.GELUQuick
 			})
 		})},
-		{"mixtures", rms.graph(func(g *model.Graph) {
+		{"mixtures", rms.graph(func(g *graph.Graph) {
 			rms.moe(g, 0, 5, 2, true)
 			rms.moe(g, 1, 4, 3, false)
 		})},
-		{"mixture with biases beside a plain layer, parallel", layer.graph(func(g *model.Graph) {
+		{"mixture with biases beside a plain layer, parallel", layer.graph(func(g *graph.Graph) {
 			layer.moe(g, 1, 3, 1, false)
-			both(g, func(b *model.Block) { b.Parallel = true })
+			both(g, func(b *graph.Block) { b.Parallel = true })
 		})},
-		{"dynamic rotation", rms.graph(func(g *model.Graph) {
-			g.Ropes[0].Scaling = model.RopeScaling{Kind: model.ScaleDynamic, Factor: 2, Original: 20}
+		{"sinks", rms.graph(func(g *graph.Graph) {
+			both(g, func(b *graph.Block) { b.Attn.Sinks = b.Attn.Q.Weight + "sinks" })
+			g.Blocks[0].Attn.Window = 9
 		})},
-		{"longrope", rms.graph(func(g *model.Graph) {
-			g.Ropes[0].Scaling = model.RopeScaling{Kind: model.ScaleLongRope, Original: 20, Attention: 1.1,
+		{"sinks and soft caps, one key-value head", shape{d: 20, heads: 5, kv: 1, dim: 6, inner: 17, norm: graph.RMSNorm}.graph(func(g *graph.Graph) {
+			g.Blocks[1].Attn.Sinks, g.Blocks[1].Attn.Softcap = "sinks", 0.8
+		})},
+		{"experts by sigmoid, groups by two, a shared layer", rms.graph(func(g *graph.Graph) {
+			rms.moe(g, 0, 8, 3, true)
+			m := rms.shared(g, 0, 50, true)
+			m.Score, m.SelectBias, m.Groups, m.TopGroups, m.Epsilon, m.Scale = graph.ScoreSigmoid, "bias", 4, 2, 0.01, 2.5
+			rms.moe(g, 1, 6, 2, false)
+			m = g.Blocks[1].MoE
+			m.Score, m.SelectBias, m.Gate = graph.ScoreSigmoid, "bias 1", nil
+		})},
+		{"experts by softmax, groups by one, a shared layer alone", layer.graph(func(g *graph.Graph) {
+			layer.moe(g, 0, 9, 4, false)
+			m := layer.shared(g, 0, 16, false)
+			m.Groups, m.TopGroups, m.GroupBest, m.Scale = 3, 2, 1, 4
+			layer.moe(g, 1, 8, 3, true)
+			m = g.Blocks[1].MoE
+			m.Score, m.SelectBias, m.Groups, m.TopGroups, m.ZeroMasked = graph.ScoreSigmoid, "bias", 4, 2, true
+			both(g, func(b *graph.Block) { b.Parallel, b.FFNNorm = true, nil })
+		})},
+		{"experts by root, and softmax over the chosen", rms.graph(func(g *graph.Graph) {
+			rms.moe(g, 0, 6, 2, true)
+			m := rms.shared(g, 0, 33, false)
+			m.Score, m.Floor, m.Act = graph.ScoreRoot, 3, graph.ReLU
+			rms.moe(g, 1, 5, 3, false)
+			g.Blocks[1].MoE.Score, g.Blocks[1].MoE.SelectBias = graph.ScoreSelected, "bias"
+		})},
+		{"output gates", rms.graph(func(g *graph.Graph) {
+			rms.gate(g, 0)
+			rms.gate(g, 1)
+			g.Blocks[0].Attn.Window = 9
+		})},
+		{"gated delta net, gated attention", rms.graph(func(g *graph.Graph) {
+			rms.delta(g, 0, graph.Delta{Heads: 2, KeyHeads: 2, KeyDim: 8, ValueDim: 8, Kernel: 4, DecayLog: true})
+			rms.gate(g, 1)
+		})},
+		{"gated delta nets, the last of them tiled, of odd sizes", rms.graph(func(g *graph.Graph) {
+			rms.delta(g, 0, graph.Delta{Heads: 6, KeyHeads: 2, KeyDim: 5, ValueDim: 7, Kernel: 3, DecayLog: true})
+			rms.delta(g, 1, graph.Delta{Heads: 4, KeyHeads: 2, KeyDim: 10, ValueDim: 20, Kernel: 1, Tiled: true}).Z.Bias = "zb"
+		})},
+		{"parallel delta nets with biases, mixture", layer.graph(func(g *graph.Graph) {
+			layer.moe(g, 1, 3, 1, false)
+			layer.shared(g, 1, 16, true)
+			both(g, func(b *graph.Block) { b.Parallel = true })
+			for i := range g.Blocks {
+				n := layer.delta(g, i, graph.Delta{Heads: 3, KeyHeads: 1, KeyDim: 16, ValueDim: 33, Kernel: 5, DecayLog: i > 0})
+				n.Norm.Kind, n.Norm.Bias = graph.RMSNorm, ""
+			}
+		})},
+		{"short convolution, attention", rms.graph(func(g *graph.Graph) {
+			rms.shortConv(g, 0, 24, 3)
+		})},
+		{"short convolutions with biases and of odd sizes, parallel, mixture", layer.graph(func(g *graph.Graph) {
+			layer.shortConv(g, 0, 19, 5).ConvBias = "0.c.conv bias"
+			layer.shortConv(g, 1, 33, 1)
+			layer.moe(g, 1, 3, 1, false)
+			both(g, func(b *graph.Block) { b.Parallel = true })
+		})},
+		{"state space, attention", rms.graph(func(g *graph.Graph) {
+			rms.mamba(g, 0, graph.Mamba{Heads: 4, HeadDim: 8, Groups: 1, State: 16, Kernel: 4, DecayLog: true})
+		})},
+		{"state spaces of odd sizes and with limits", rms.graph(func(g *graph.Graph) {
+			n := rms.mamba(g, 0, graph.Mamba{Heads: 6, HeadDim: 5, Groups: 3, State: 7, Kernel: 3, MinStep: 0.3, MaxStep: 1.5, DecayLog: true})
+			n.Norm.Offset = 1
+			n = rms.mamba(g, 1, graph.Mamba{Heads: 2, HeadDim: 33, Groups: 2, State: 20, Kernel: 1})
+			n.Norm, n.ConvBias, n.Z.Bias = nil, "", "zb"
+		})},
+		{"state spaces with biases, parallel, mixture", layer.graph(func(g *graph.Graph) {
+			layer.mamba(g, 0, graph.Mamba{Heads: 3, HeadDim: 16, Groups: 1, State: 12, Kernel: 5, MaxStep: 0.5, DecayLog: true})
+			layer.delta(g, 1, graph.Delta{Heads: 3, KeyHeads: 1, KeyDim: 16, ValueDim: 33, Kernel: 5}).Norm = &graph.Norm{Kind: graph.RMSNorm, Weight: "1.d.norm", Eps: 1e-5}
+			layer.moe(g, 1, 3, 1, false)
+			both(g, func(b *graph.Block) { b.Parallel = true })
+		})},
+		{"latent attention, queries from a latent and not", rms.graph(func(g *graph.Graph) {
+			g.Ropes[0] = graph.Rope{Style: graph.RopeInterleaved, Dim: 6, Theta: 50, Scaling: graph.RopeScaling{Kind: graph.ScaleYarn, Factor: 4, Original: 32, BetaFast: 32, BetaSlow: 1, Truncate: true, Attention: 1.2}}
+			rms.latent(g, 0, 14, graph.Latent{Heads: 3, NopeDim: 9, RopeDim: 6, ValueDim: 7, Rank: 20})
+			rms.latent(g, 1, 0, graph.Latent{Heads: 14, NopeDim: 4, RopeDim: 6, ValueDim: 20, Rank: 13})
+		})},
+		{"latent attention with biases, none rotated, behind a delta net and attention", layer.graph(func(g *graph.Graph) {
+			layer.more(g, 1, func(int, *graph.Block) {})
+			n := layer.delta(g, 0, graph.Delta{Heads: 3, KeyHeads: 1, KeyDim: 16, ValueDim: 33, Kernel: 5, DecayLog: true})
+			n.Norm.Kind, n.Norm.Bias = graph.RMSNorm, ""
+			layer.latent(g, 2, 8, graph.Latent{Heads: 2, NopeDim: 16, RopeDim: 2, ValueDim: 16, Rank: 16, Rope: -1})
+			layer.moe(g, 2, 3, 2, true)
+			g.Blocks[2].Parallel = true
+		})},
+		{"blocks of one branch, squared relu, latent experts", rms.graph(func(g *graph.Graph) {
+			rms.more(g, 5, func(int, *graph.Block) {})
+			for i := range g.Blocks {
+				b := &g.Blocks[i]
+				if i%2 == 0 {
+					b.FFNNorm, b.FFN = nil, nil
+				} else {
+					b.AttnNorm, b.Attn, b.FFN.Gate, b.FFN.Act = nil, nil, nil, graph.ReLU2
+				}
+			}
+			rms.mamba(g, 0, graph.Mamba{Heads: 4, HeadDim: 6, Groups: 2, State: 8, Kernel: 4, DecayLog: true})
+			rms.shortConv(g, 4, 20, 3)
+			rms.latentExperts(g, 3, 5, 2, 14)
+			rms.latentExperts(g, 5, 4, 2, 40)
+			rms.shared(g, 5, 16, false).Shared.Act = graph.ReLU2
+			g.Blocks[4].OutScale = "4.out"
+		})},
+		{"blocks of one branch with post norms, a layer first and a mixer last, bare ones", layer.graph(func(g *graph.Graph) {
+			layer.more(g, 2, func(int, *graph.Block) {})
+			for i := range g.Blocks {
+				b := &g.Blocks[i]
+				b.AttnPostNorm, b.FFNPostNorm = layer.newNorm(b.Attn.Q.Weight+"ap"), layer.newNorm(b.Attn.Q.Weight+"fp")
+				if i%2 == 1 {
+					b.FFNNorm, b.FFN, b.FFNPostNorm = nil, nil, nil
+				} else {
+					b.AttnNorm, b.Attn, b.AttnPostNorm, b.FFN.Act = nil, nil, nil, graph.ReLU2
+				}
+				if i > 1 {
+					b.Bare, b.AttnNorm, b.FFNNorm = true, nil, nil
+				}
+			}
+			layer.latentExperts(g, 2, 5, 2, 9)
+		})},
+		{"gates within limits", layer.graph(func(g *graph.Graph) {
+			layer.moe(g, 0, 5, 2, true)
+			m := layer.shared(g, 0, 16, true)
+			m.Gating, m.Shared.Gating = graph.Gating{Alpha: 1.702, Limit: 0.7, UpOffset: 1}, graph.Gating{Limit: 0.4}
+			g.Blocks[1].FFN.Gating = graph.Gating{Alpha: 1.5, UpOffset: -0.5}
+		})},
+		{"gates within limits, without biases", rms.graph(func(g *graph.Graph) {
+			both(g, func(b *graph.Block) { b.FFN.Gating = graph.Gating{Alpha: 1.702, Limit: 0.7, UpOffset: 1} })
+		})},
+		{"keys and values of earlier blocks, heads of two sizes", rms.graph(func(g *graph.Graph) {
+			g.Ropes = append(g.Ropes, graph.Rope{Style: graph.RopeHalf, Dim: 16, Theta: 1000, Scaling: graph.RopeScaling{Kind: graph.ScaleFactors, Short: []float32{1, 1, 1e30, 1e30, 1e30, 1e30, 1e30, 1e30}}})
+			wide := shape{d: 24, heads: 4, kv: 1, dim: 16, inner: 50, norm: graph.RMSNorm}
+			rms.more(g, 1, func(_ int, b *graph.Block) { b.Attn.Window = 9 })
+			wide.more(g, 1, func(_ int, b *graph.Block) { b.Attn.Rope = 1 })
+			rms.more(g, 1, func(_ int, b *graph.Block) { b.Attn.Window = 9 })
+			wide.more(g, 1, func(_ int, b *graph.Block) { b.Attn.Rope = 1 })
+			for i := range g.Blocks {
+				if i < 4 {
+					rms.headNorms(g, i)
+				}
+			}
+			share(g, 4, 2)
+			share(g, 5, 3)
+			g.Blocks[5].OutScale, g.Blocks[2].OutScale, g.Head.Softcap = "5.out", "2.out", 3
+		})},
+		{"values that are the keys' projection", rms.graph(func(g *graph.Graph) {
+			rms.headNorms(g, 0)
+			g.Blocks[0].Attn.V, g.Blocks[1].Attn.V = nil, nil
+			g.Norm.Weight, g.Norm.Scale = "", 0.7
+			g.Blocks[1].OutScale = "1.out"
+		})},
+		{"per-layer embeddings", rms.graph(func(g *graph.Graph) {
+			g.Embed.Scale = 2.5
+			rms.more(g, 1, func(int, *graph.Block) {})
+			share(g, 2, 1)
+			rms.perLayer(g, 6)
+			g.Blocks[1].PerLayer.Norm, g.Blocks[0].PerLayer = nil, nil
+			g.Blocks[1].OutScale = "1.out"
+		})},
+		{"layers beside mixtures", rms.graph(func(g *graph.Graph) {
+			m := rms.beside(g, 0, 5, 2)
+			m.RouterNorm.Weight = ""
+			rms.beside(g, 1, 6, 3)
+			g.Blocks[1].MoENorm, g.Blocks[1].MoEPostNorm = nil, nil
+			both(g, func(b *graph.Block) {
+				b.AttnPostNorm, b.OutScale = rms.newNorm(b.Attn.Q.Weight+"ap"), b.Attn.Q.Weight+"out"
+			})
+		})},
+		{"dynamic rotation", rms.graph(func(g *graph.Graph) {
+			g.Ropes[0].Scaling = graph.RopeScaling{Kind: graph.ScaleDynamic, Factor: 2, Original: 20}
+		})},
+		{"longrope", rms.graph(func(g *graph.Graph) {
+			g.Ropes[0].Scaling = graph.RopeScaling{Kind: graph.ScaleLongRope, Original: 20, Attention: 1.1,
 				Short: []float32{1, 1.1, 1.2, 1.3, 1.4}, Long: []float32{1, 2, 4, 8, 16}}
+		})},
+		{"norms behind alone, norms of all heads at once", rms.graph(func(g *graph.Graph) {
+			both(g, func(b *graph.Block) {
+				b.Bare, b.AttnNorm, b.FFNNorm, b.Attn.JointNorms = true, nil, nil, true
+				b.AttnPostNorm, b.FFNPostNorm = rms.newNorm(b.Attn.Q.Weight+"ap"), rms.newNorm(b.Attn.Q.Weight+"fp")
+				b.Attn.QNorm, b.Attn.KNorm = rms.newNorm(b.Attn.Q.Weight+"n"), rms.newNorm(b.Attn.K.Weight+"n")
+			})
+			g.Blocks[0].Attn.Rope = -1
+			rms.moe(g, 1, 5, 2, true)
+		})},
+		{"norms of all heads at once alone, by layer, and a temperature", layer.graph(func(g *graph.Graph) {
+			both(g, func(b *graph.Block) { b.Attn.Temperature = &graph.Temperature{Beta: 0.7, Every: 3, Offset: 1} })
+			a := g.Blocks[1].Attn
+			a.JointNorms, a.KNorm = true, layer.newNorm("kn")
+			g.Blocks[0].Bare, g.Blocks[0].AttnNorm, g.Blocks[0].FFNNorm = true, nil, nil
+		})},
+		{"norms behind the rotation, temperatures", rms.graph(func(g *graph.Graph) {
+			both(g, func(b *graph.Block) {
+				b.Attn.LateNorms = true
+				b.Attn.QNorm, b.Attn.KNorm = rms.newNorm(b.Attn.Q.Weight+"n"), rms.newNorm(b.Attn.K.Weight+"n")
+			})
+			g.Blocks[0].Attn.Temperature, g.Blocks[0].Attn.Window = &graph.Temperature{Beta: 0.4, Every: 2}, 9
+			g.Blocks[1].Attn.QNorm = nil
 		})},
 	}
 }
 
 // fillWeights makes random weights for a graph, stored in the scheme named,
 // and what the stored numbers are. Vectors are always float32.
-func fillWeights(t testing.TB, g *model.Graph, schemeName string, seed uint64) (func(string) formats.Tensor, map[string][]float64) {
+func fillWeights(t testing.TB, g *graph.Graph, schemeName string, seed uint64) (func(string) formats.Tensor, map[string][]float64) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
 	tensors, values := map[string]formats.Tensor{}, map[string][]float64{}
@@ -158,12 +497,15 @@ func fillWeights(t testing.TB, g *model.Graph, schemeName string, seed uint64) (
 		k := w.Shape[len(w.Shape)-1]
 		for i := range v {
 			v[i] = float32(rng.NormFloat64() / math.Sqrt(float64(k)) * 1.5)
-			if w.Role == model.RoleNorm || w.Role == model.RoleEmbed {
+			if w.Role == graph.RoleNorm || w.Role == graph.RoleEmbed {
 				v[i] = float32(rng.NormFloat64())
+			}
+			if strings.HasSuffix(w.Name, ".decay") { // of either kind: what is remembered fades
+				v[i] = -float32(math.Abs(float64(v[i])))
 			}
 		}
 		name := schemeName
-		if len(w.Shape) == 1 || w.Role == model.RoleNorm {
+		if len(w.Shape) == 1 || w.Role == graph.RoleNorm {
 			name = "f32"
 		}
 		tensors[w.Name], values[w.Name] = store(t, w, name, v)
@@ -172,7 +514,7 @@ func fillWeights(t testing.TB, g *model.Graph, schemeName string, seed uint64) (
 }
 
 // store packs v, and returns what a reader gets back.
-func store(t testing.TB, w model.Weight, name string, v []float32) (formats.Tensor, []float64) {
+func store(t testing.TB, w graph.Weight, name string, v []float32) (formats.Tensor, []float64) {
 	t.Helper()
 	s, ok := scheme.ByName(name)
 	if !ok {
@@ -201,7 +543,7 @@ func store(t testing.TB, w model.Weight, name string, v []float32) (formats.Tens
 
 // newTiny opens a tiny graph, with the float64 reference beside it. Its
 // arithmetic is exact: the tolerances of these tests are float32's.
-func newTiny(t testing.TB, g *model.Graph, schemeName string, o Options) (*Executor, *reference) {
+func newTiny(t testing.TB, g *graph.Graph, schemeName string, o Options) (*Executor, *reference) {
 	t.Helper()
 	o.Exact = true
 	source, values := fillWeights(t, g, schemeName, 7)

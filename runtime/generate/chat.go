@@ -11,10 +11,9 @@ import (
 
 // A Chat is a conversation in the form of the model's chat template.
 type Chat struct {
+	History
 	g        *Generator
 	template *tokenizer.Template
-	messages []tokenizer.Message
-	system   int // messages at the beginning that are never forgotten
 }
 
 // NewChat begins a conversation in the form of the model's chat template of a
@@ -27,14 +26,9 @@ func (g *Generator) NewChat(template, system string) (*Chat, error) {
 		return nil, err
 	}
 	c := &Chat{g: g, template: t}
-	if system != "" {
-		c.messages, c.system = []tokenizer.Message{{Role: "system", Content: system}}, 1
-	}
+	c.SetSystem(system)
 	return c, nil
 }
-
-// Messages returns the conversation so far. The caller must not change it.
-func (c *Chat) Messages() []tokenizer.Message { return c.messages }
 
 // Send adds what the user says and generates the answer, which becomes part
 // of the conversation; so does the part that was there when ctx ended. After
@@ -44,10 +38,11 @@ func (c *Chat) Messages() []tokenizer.Message { return c.messages }
 // oldest turns, as many as are needed to make room for the prompt.
 func (c *Chat) Send(ctx context.Context, text string, o Options, emit func(text string) error) (*Stats, error) {
 	before := c.messages
+	c.gone = nil
 	c.messages = append(before[:len(before):len(before)], tokenizer.Message{Role: "user", Content: text})
-	prompt, err := c.prompt(o.Shift)
+	prompt, err := c.prompt(ctx, o.Shift)
 	if err != nil {
-		c.messages = before
+		c.messages, c.gone = before, nil
 		return nil, err
 	}
 	var answer strings.Builder
@@ -56,7 +51,7 @@ func (c *Chat) Send(ctx context.Context, text string, o Options, emit func(text 
 		return emit(piece)
 	})
 	if err != nil && !errors.Is(err, context.Canceled) {
-		c.messages = before
+		c.messages, c.gone = before, nil
 		return stats, err
 	}
 	c.messages = append(c.messages, tokenizer.Message{Role: "assistant", Content: answer.String()})
@@ -65,9 +60,9 @@ func (c *Chat) Send(ctx context.Context, text string, o Options, emit func(text 
 
 // prompt renders the conversation, without its oldest turns where they do not
 // fit and may be forgotten.
-func (c *Chat) prompt(shift bool) ([]int32, error) {
+func (c *Chat) prompt(ctx context.Context, shift bool) ([]int32, error) {
 	for {
-		r, err := c.template.Render(c.messages, tokenizer.RenderOptions{AddGenerationPrompt: true})
+		r, err := c.template.Render(ctx, c.messages, tokenizer.RenderOptions{AddGenerationPrompt: true})
 		if err != nil {
 			return nil, err
 		}
@@ -91,6 +86,7 @@ func (c *Chat) forget() bool {
 		return false
 	}
 	kept := append([]tokenizer.Message(nil), c.messages[:c.system]...)
+	c.gone = append(c.gone, c.messages[c.system:c.system+2]...)
 	c.messages = append(kept, c.messages[c.system+2:]...)
 	return true
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/nstf/nstf/formats/tokenizer"
 	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/exec"
+	"github.com/nstf/nstf/runtime/grammar"
 	"github.com/nstf/nstf/runtime/sample"
 )
 
@@ -26,6 +27,10 @@ type Options struct {
 	Sampling  sample.Options
 	MaxTokens int      // 0: until something else ends it
 	Stop      []string // strings that end it and are not part of it
+	// Grammar says what the text may be, nil: anything. It is compiled for
+	// [Generator.Vocabulary]. The continuation ends where the grammar allows nothing
+	// further, and no token that ends a generation is chosen before it may end.
+	Grammar *grammar.Compiled
 	// Shift makes room when the context is full: the older half of what
 	// stands behind the beginning is forgotten, instead of an error.
 	Shift bool
@@ -51,6 +56,8 @@ type Stats struct {
 	Tokens        int           // generated, the one that ended it included
 	Decode        time.Duration // from the first token to the last
 	ContextTokens int           // positions in use at the end
+	Unfinished    bool          // it ended where the grammar does not allow it
+	Forgotten     int           // tokens that were forgotten on the way to make room
 	Memory        device.Memory // weights and work space
 	CacheBytes    int64         // keys and values
 }
@@ -78,6 +85,7 @@ type Generator struct {
 	seq   *exec.Sequence
 	tok   *tokenizer.Tokenizer
 	stops map[int32]bool
+	vocab *grammar.Vocabulary // nil: not asked for yet
 }
 
 // New loads a model, which stays the caller's to close, after the Generator.
@@ -111,16 +119,21 @@ func (g *Generator) Tokenizer() *tokenizer.Tokenizer { return g.tok }
 // Context returns the positions of the sequence.
 func (g *Generator) Context() int64 { return g.ex.Context() }
 
-// Prompt returns the ids of a text as the model expects it in front of a
+// Prompt is [Prompt] by the model's tokenizer.
+func (g *Generator) Prompt(text string, parseSpecial bool) ([]int32, error) {
+	return Prompt(g.tok, text, parseSpecial)
+}
+
+// Prompt returns the ids of a text as a model expects it in front of a
 // continuation: with what the tokenizer puts before a text, without what it
 // puts behind one. parseSpecial reads the spelling of special tokens as those
 // tokens.
-func (g *Generator) Prompt(text string, parseSpecial bool) ([]int32, error) {
-	ids, err := g.tok.Encode(text, tokenizer.EncodeOptions{NoParseSpecial: !parseSpecial})
+func Prompt(tok *tokenizer.Tokenizer, text string, parseSpecial bool) ([]int32, error) {
+	ids, err := tok.Encode(text, tokenizer.EncodeOptions{NoParseSpecial: !parseSpecial})
 	if err != nil {
 		return nil, err
 	}
-	if eos, ok := g.tok.EOS(); ok && g.tok.AddsEOS() && len(ids) > 0 && ids[len(ids)-1] == eos {
+	if eos, ok := tok.EOS(); ok && tok.AddsEOS() && len(ids) > 0 && ids[len(ids)-1] == eos {
 		ids = ids[:len(ids)-1]
 	}
 	return ids, nil
@@ -145,6 +158,7 @@ func (g *Generator) Run(ctx context.Context, prompt []int32, o Options, emit fun
 	}
 	r.stats.ContextTokens, r.stats.CacheBytes = g.seq.Len(), g.seq.Bytes()
 	r.stats.Memory = g.ex.Memory()
+	r.stats.Unfinished = r.matcher != nil && !r.matcher.CanEnd() && !r.matcher.IsDone()
 	return &r.stats, err
 }
 

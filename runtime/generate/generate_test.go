@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/runtime/exec"
 	"github.com/nstf/nstf/runtime/generate"
 	"github.com/nstf/nstf/runtime/sample"
@@ -17,7 +17,7 @@ import (
 const demo = "../../testdata/demo/model"
 
 func Example() {
-	m, err := model.Open(demo)
+	m, err := checkpoint.Open(demo)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func Example() {
 
 func generator(t *testing.T, context int64) *generate.Generator {
 	t.Helper()
-	m, err := model.Open(demo)
+	m, err := checkpoint.Open(demo)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,13 +3,19 @@ package generate
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/nstf/nstf/formats/tokenizer"
 	"github.com/nstf/nstf/runtime/exec"
+	"github.com/nstf/nstf/runtime/grammar"
 	"github.com/nstf/nstf/runtime/sample"
 )
+
+// A decoding chooses the tokens of a sequence.
+type decoding interface {
+	Next() (int32, error)
+	Stop() error
+}
 
 // A run is one continuation in progress.
 type run struct {
@@ -20,9 +26,10 @@ type run struct {
 	sampler  *sample.Sampler
 	stopper  *sample.Stopper
 	stream   *tokenizer.Stream
-	history  []int32        // what the sampler sees
-	decoding *exec.Decoding // what chooses the tokens
-	stopped  bool           // a stop string was found
+	decoding decoding
+	matcher  *grammar.Matcher // nil: no grammar
+	last     int32            // token
+	stopped  bool             // a stop string was found
 	stats    Stats
 }
 
@@ -36,8 +43,15 @@ func (g *Generator) newRun(prompt []int32, o Options, emit func(string) error) (
 		return nil, err
 	}
 	stream := g.tok.NewStream(tokenizer.StreamOptions{SkipSpecial: true, Context: prompt})
-	return &run{g: g, prompt: prompt, o: o, emit: emit, sampler: sampler, stopper: stopper, stream: stream,
-		history: slices.Clone(prompt), stats: Stats{PromptTokens: len(prompt)}}, nil
+	r := &run{g: g, prompt: prompt, o: o, emit: emit, sampler: sampler, stopper: stopper, stream: stream,
+		stats: Stats{PromptTokens: len(prompt)}}
+	if o.Grammar != nil {
+		if o.Grammar.Vocabulary() != g.vocab {
+			panic("generate: a grammar for another vocabulary")
+		}
+		r.matcher = o.Grammar.NewMatcher()
+	}
+	return r, nil
 }
 
 // loop reads the prompt and generates until there is a reason to end.
@@ -74,8 +88,16 @@ func (r *run) prefill(ctx context.Context) (err error) {
 	n := min(common(seq.Tokens(), r.prompt), len(r.prompt)-1)
 	seq.Truncate(n)
 	r.stats.CachedTokens = n
-	r.decoding, err = seq.Decode(ctx, r.prompt[n:], r.sampler, r.history)
+	r.decoding, err = r.decode(ctx, r.prompt[n:])
 	return err
+}
+
+// decode appends tokens to the sequence and begins to choose those that follow.
+func (r *run) decode(ctx context.Context, tokens []int32) (decoding, error) {
+	if r.matcher != nil {
+		return r.constrain(ctx, tokens)
+	}
+	return r.g.seq.Decode(ctx, tokens, r.sampler)
 }
 
 // take emits what a token adds and reports whether it is the last.
@@ -84,12 +106,14 @@ func (r *run) take(id int32) (bool, error) {
 		r.stats.Reason = ReasonEnd
 		return true, nil
 	}
-	r.history = append(r.history, id)
+	r.last = id
 	text, stopped := r.stopper.Push(r.stream.Next(id))
 	if err := r.write(text); err != nil {
 		return true, err
 	}
 	switch {
+	case !stopped && r.matcher != nil && r.matcher.IsDone():
+		r.stats.Reason = ReasonEnd
 	case stopped:
 		r.stopped = true
 		r.stats.Reason = ReasonStop
@@ -121,8 +145,7 @@ func (r *run) next(ctx context.Context) (int32, error) {
 	if err := r.shift(); err != nil {
 		return 0, err
 	}
-	last := r.history[len(r.history)-1:]
-	if r.decoding, err = r.g.seq.Decode(ctx, last, r.sampler, r.history); err != nil {
+	if r.decoding, err = r.decode(ctx, []int32{r.last}); err != nil {
 		return 0, err
 	}
 	return r.decoding.Next()
@@ -137,6 +160,7 @@ func (r *run) shift() error {
 	if drop < 1 {
 		return &exec.ContextFullError{Used: int64(n), New: 1, Capacity: r.g.Context()}
 	}
+	r.stats.Forgotten += drop
 	return r.g.seq.Shift(keep, drop)
 }
 

@@ -4,8 +4,9 @@ import (
 	"fmt"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/runtime/device"
 )
 
 // Units lists the kernels that a model needs on a target that is not here: what
@@ -14,29 +15,11 @@ import (
 // choose are covered.
 //
 // Nothing is read but the tensors' shapes and schemes.
-func Units(g *model.Graph, tensor func(name string) formats.Tensor, t hip.Target, o Options) ([]hip.Unit, error) {
-	format, err := o.format()
+func Units(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Target, o Options) ([]hip.Unit, error) {
+	e, l, err := unplaced(g, tensor, t, &o)
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{g: g, shape: shapeOf(g), exact: o.Exact, context: o.Context, m: &machine{target: t}}
-	if e.context == 0 {
-		e.context = g.Context
-	}
-	if e.context < 1 {
-		return nil, fmt.Errorf("a context of %d positions makes no sense", e.context)
-	}
-	// Addresses matter only in that they are not 0, which would mean: none.
-	l := &layout{tensor: tensor, exact: o.Exact, arena: arena{base: align}}
-	e.weights = l.graph(g)
-	if l.err != nil {
-		return nil, l.err
-	}
-	e.shape.measure(l, &e.weights)
-	e.pool.layers, e.pool.tablePages = cacheLayers(g, format), int(pagesOf(e.context))
-	placePages(e.pool.layers, e.pool.tablePages, &l.arena)
-	e.pool.table.Address = align
-
 	units := &unitSet{seen: map[hip.Unit]bool{}}
 	units.add(hip.Unit{File: "arrange.hip"}, hip.Unit{File: "sample.hip"}, hip.Unit{File: "advance.hip"})
 	for _, rows := range passSizes(o.Rows, e.context) {
@@ -56,6 +39,30 @@ func Units(g *model.Graph, tensor func(name string) formats.Tensor, t hip.Target
 		}
 	}
 	return units.list, nil
+}
+
+// unplaced lays a model out on a target that is not here, but for its work space.
+func unplaced(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Target, o *Options) (*Engine, *layout, error) {
+	format, err := o.format()
+	if err != nil {
+		return nil, nil, err
+	}
+	e := &Engine{g: g, span: device.Whole(g), places: placesOf(o), shape: shapeOf(g, device.Whole(g)), exact: o.Exact, context: o.Context, m: &machine{target: t}}
+	if e.context == 0 {
+		e.context = g.Context
+	}
+	if e.context < 1 {
+		return nil, nil, fmt.Errorf("a context of %d positions makes no sense", e.context)
+	}
+	// Addresses matter only in that they are not 0, which would mean: none.
+	l := &layout{exact: o.Exact, arena: arena{base: align}}
+	if e.weights, err = l.graph(g, e.span, tensor); err != nil {
+		return nil, nil, err
+	}
+	e.shape.measure(l, &e.weights)
+	e.pool.layers = cacheLayers(g, e.span, format)
+	placePages(e.pool.layers, int(pagesOf(e.context)), &l.arena)
+	return e, l, nil
 }
 
 // passSizes lists the numbers of rows that makePlan may choose.

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/kernels/hip"
 )
 
 // TestUnits lists kernels for targets that are not here.
 func TestUnits(t *testing.T) {
-	m, err := model.Open("../../testdata/demo/model")
+	m, err := checkpoint.Open("../../testdata/demo/model")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,10 @@
 package gpu
 
 import (
+	"math"
 	"slices"
 
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/kernels/hip"
 )
 
@@ -11,14 +12,19 @@ import (
 // depends on the graph, on where things lie and on the number of rows.
 type walk struct {
 	e     *Engine
-	t     int // rows
-	from  int // first row whose hidden state is wanted
-	state *state
+	t     int  // rows
+	many  bool // they are a prompt's: see device.Batch.Few
+	from  int  // first row whose hidden state is wanted
+	state *rowTable
 	calls []hip.Call
 	keep  bool // the operations too
 	kept  []operation
 	// What is to be added to the hidden state before it is read.
 	pending [2]hip.Branch
+	scale   hip.Address   // factor on the sum, 0: none
+	seen    map[seen]bool // inputs that were gathered
+	list    slotList      // of the stack that comes
+	err     error         // what cannot be
 }
 
 func (w *walk) do(o operation) {
@@ -42,14 +48,17 @@ func at(base hip.Address, row, width int) hip.Address {
 func (w *walk) rows(lo int) hip.Rows {
 	p := &w.e.pool
 	return hip.Rows{T: w.t - lo, Position: at(w.state.positions(), lo, 1), Owner: at(w.state.owners(), lo, 1),
-		Pages: p.table.Address, MaxPages: p.tablePages}
+		Pages: p.table, MaxPages: p.tablePages}
 }
 
 // forward runs the rows through the blocks. The hidden states of rows from on
 // are s.x and what is pending.
 func (w *walk) forward() {
 	w.angles()
-	w.embed()
+	if w.e.span.Embed {
+		w.embed(w.e.s.x)
+	}
+	w.perLayerInputs()
 	for i := range w.e.blocks {
 		w.block(i)
 	}
@@ -64,33 +73,58 @@ func (w *walk) angles() {
 	}
 }
 
-// block runs one block over all rows. In the last one, rows before w.from give
-// their keys and values and nothing else.
+// block runs one block over all rows. In the last one with keys and values of its own,
+// rows before w.from give those and nothing else, and behind it they are left out.
 func (w *walk) block(i int) {
-	e, b, lo := w.e, &w.e.blocks[i], 0
-	if i == len(e.blocks)-1 {
+	e, b, lo, first := w.e, &w.e.blocks[i], 0, 0
+	if i >= e.settled && e.span.Head {
 		lo = w.from
 	}
-	h := w.input(0, b.attnNorm, b.q, b.k, b.v)
-	w.project(b, h, lo)
+	if i > e.settled {
+		first = lo
+	}
 	n := w.t - lo
+	if n == 0 && (first > 0 || !b.Mixes()) {
+		return
+	}
+	var h source
+	if b.Mixes() {
+		h = w.input(first, b.attnNorm, b.projections()...)
+		w.project(b, h, first, lo)
+	}
 	if n == 0 {
 		return
 	}
-	if b.Parallel {
+	own := b.perLayer.gate != nil
+	mix := func(direct bool) {
+		w.branch(lo, direct && b.attnPost.Weight == 0, hip.Branch{Rows: e.s.a, Post: b.attnPost}, func(to target) { w.attention(b, lo, to) })
+	}
+	switch {
+	case b.Parallel:
 		if b.FFNNorm != nil {
 			h = w.input(lo, b.ffnNorm, b.feeds()...)
 		} else {
-			h = w.later(h, lo, b.q, b.k, b.v)
+			h = w.later(h, lo-first, b.projections()...)
 		}
-		w.feedForward(b, n, h, target{y: e.s.f})
+		w.feedForward(b, lo, h, target{y: e.s.f})
 		w.attention(b, lo, target{y: e.s.a})
 		w.pending = [2]hip.Branch{{Rows: e.s.a, Post: b.attnPost}, {Rows: e.s.f, Post: b.ffnPost}}
-		return
+	case !b.Feeds():
+		mix(b.outScale == 0 || own)
+	default:
+		if b.Mixes() {
+			mix(true)
+		}
+		h = w.input(lo, b.ffnNorm, b.feeds()...)
+		direct := b.ffnPost.Weight == 0 && b.MoE == nil && (b.outScale == 0 || own)
+		w.branch(lo, direct, hip.Branch{Rows: e.s.f, Post: b.ffnPost}, func(to target) { w.feedForward(b, lo, h, to) })
 	}
-	w.branch(lo, b.attnPost.Weight == 0, hip.Branch{Rows: e.s.a, Post: b.attnPost}, func(to target) { w.attention(b, lo, to) })
-	h = w.input(lo, b.ffnNorm, b.feeds()...)
-	w.branch(lo, b.ffnPost.Weight == 0 && b.MoE == nil, hip.Branch{Rows: e.s.f, Post: b.ffnPost}, func(to target) { w.feedForward(b, n, h, to) })
+	if own {
+		w.flush(lo)
+		p := &b.perLayer
+		w.branch(lo, p.norm.Weight == 0 && b.outScale == 0, hip.Branch{Rows: e.s.f, Post: p.norm}, func(to target) { w.inject(b, lo, to) })
+	}
+	w.scale = b.outScale
 }
 
 // later is a source of all rows from row lo on, behind products with some matrices. What
@@ -103,22 +137,43 @@ func (w *walk) later(in source, lo int, behind ...*matrix) source {
 	return in
 }
 
+// projections are the matrices that read the input of the mixer.
+func (b *block) projections() []*matrix {
+	switch {
+	case b.Delta != nil:
+		return []*matrix{b.delta.qkv, b.delta.z, b.delta.beta, b.delta.alpha}
+	case b.Mamba != nil:
+		return []*matrix{b.mamba.z, b.mamba.xbc, b.mamba.dt}
+	case b.ShortConv != nil:
+		return []*matrix{b.shortConv.in}
+	}
+	if n := &b.latent; n.kva != nil {
+		return []*matrix{n.kva, n.first()}
+	}
+	return slices.DeleteFunc([]*matrix{b.q, b.k, b.v, b.opens}, func(m *matrix) bool { return m == nil })
+}
+
 // feeds are the matrices that read the input of the feed-forward layer.
 func (b *block) feeds() []*matrix {
-	switch {
-	case b.router != nil: // its slots read rows that are normalised once
+	if b.router != nil { // its slots read rows that are normalised once
 		return nil
-	case b.gate == nil:
-		return []*matrix{b.up}
 	}
-	return []*matrix{b.gate, b.up}
+	return b.layer.inner()
+}
+
+// inner are the matrices that read a layer's input.
+func (l *layer) inner() []*matrix {
+	if l.gate == nil {
+		return []*matrix{l.up}
+	}
+	return []*matrix{l.gate, l.up}
 }
 
 // branch has make compute what is added to the hidden state of rows lo on: into
 // the state itself where the rows are few and it may, else into b's rows, to be
 // added when the state is next read.
 func (w *walk) branch(lo int, direct bool, b hip.Branch, make func(to target)) {
-	if x := at(w.e.s.x, lo, w.e.shape.width); few(w.t-lo) && direct {
+	if x := at(w.e.s.x, lo, w.e.shape.width); !w.many && direct {
 		make(target{y: x, residual: x})
 		return
 	}
@@ -132,13 +187,21 @@ func (w *walk) branch(lo int, direct bool, b hip.Branch, make func(to target)) {
 func (w *walk) input(lo int, n hip.Normal, users ...*matrix) source {
 	e, d := w.e, w.e.shape.width
 	x, t := at(e.s.x, lo, d), w.t-lo
+	if n.Weight == 0 { // a bare block's
+		w.flush(lo)
+		in := source{x: x}
+		if !w.many {
+			w.round(&in, t, users...)
+		}
+		return in
+	}
 	if w.pending[0].Rows == 0 && w.fuses(t, n, users) {
 		return source{x: x, norm: n}
 	}
-	w.do(&hip.Norm{T: t, D: d, X: x, A: w.pending[0], B: w.pending[1], Next: n, Out: e.s.h})
-	w.pending = [2]hip.Branch{}
+	w.do(&hip.Norm{T: t, D: d, X: x, A: w.pending[0], B: w.pending[1], Scale: w.scale, Next: n, Out: e.s.h, Few: !w.many, Exact: e.exact})
+	w.pending, w.scale = [2]hip.Branch{}, 0
 	in := source{x: e.s.h}
-	if few(t) {
+	if !w.many {
 		w.round(&in, t, users...)
 	}
 	return in
@@ -149,6 +212,9 @@ func (w *walk) input(lo int, n hip.Normal, users ...*matrix) source {
 const fusedRows = 2
 
 func (w *walk) fuses(t int, n hip.Normal, users []*matrix) bool {
+	if w.gathers() {
+		return false
+	}
 	users, integers := readers(users...), true
 	for _, m := range users {
 		integers = integers && w.integers(m)
@@ -156,7 +222,7 @@ func (w *walk) fuses(t int, n hip.Normal, users []*matrix) bool {
 			return false
 		}
 	}
-	return len(users) > 0 && t <= fusedRows && n.Kind == hip.RMSNorm && hip.NormFits(w.e.m.target, t, w.e.shape.width, !integers)
+	return !w.many && len(users) > 0 && t <= fusedRows && n.Kind == hip.RMSNorm && hip.NormFits(w.e.m.target, t, w.e.shape.width, !integers)
 }
 
 // flush adds what is pending to the hidden state of rows lo on.
@@ -165,40 +231,95 @@ func (w *walk) flush(lo int) {
 		return
 	}
 	d := w.e.shape.width
-	w.do(&hip.Norm{T: w.t - lo, D: d, X: at(w.e.s.x, lo, d), A: w.pending[0], B: w.pending[1]})
-	w.pending = [2]hip.Branch{}
+	w.do(&hip.Norm{T: w.t - lo, D: d, X: at(w.e.s.x, lo, d), A: w.pending[0], B: w.pending[1], Scale: w.scale})
+	w.pending, w.scale = [2]hip.Branch{}, 0
 }
 
-// project computes keys and values of all rows and queries from row lo on. Keys
-// and values of rows that do not attend go into the cache.
-func (w *walk) project(b *block, in source, lo int) {
+// project computes keys and values of the rows of a source, which are those from first
+// on, where the block has its own, and queries from row lo on. Keys and values of rows
+// that do not attend go into the cache.
+func (w *walk) project(b *block, in source, first, lo int) {
 	s := &w.e.s
-	q, k, v := target{w: b.q, y: at(s.q, lo, b.q.N)}, target{w: b.k, y: s.k}, target{w: b.v, y: s.v}
+	switch {
+	case b.Delta != nil:
+		w.deltaNet(b, in)
+		return
+	case b.Mamba != nil:
+		w.mamba(b, in)
+		return
+	case b.ShortConv != nil:
+		w.shortConv(b, in)
+		return
+	}
+	if b.latent.kva != nil {
+		w.latentInputs(b, in, lo)
+		return
+	}
+	q := []target{{w: b.q, y: at(s.q, lo, b.q.N)}}
+	if b.opens != nil {
+		q = append(q, target{w: b.opens, y: at(s.z, lo, b.opens.N)})
+	}
+	if b.k == nil { // lo is first then
+		w.linear(w.t-lo, in, q...)
+		w.joint(b, lo)
+		return
+	}
+	kv := []target{{w: b.k, y: s.k}}
+	if b.v != nil {
+		kv = append(kv, target{w: b.v, y: s.v})
+	}
 	switch {
 	case lo == 0:
-		w.linear(w.t, in, q, k, v)
+		w.linear(w.t, in, slices.Concat(q[:1], kv, q[1:])...)
 	case lo == w.t:
-		w.linear(w.t, in, k, v)
+		w.linear(w.t, in, kv...)
 	default:
-		w.linear(w.t, in, k, v)
-		w.linear(w.t-lo, w.later(in, lo), q)
+		w.linear(w.t, in, kv...)
+		w.linear(w.t-lo, w.later(in, lo), q...)
 	}
+	w.joint(b, lo)
 	if lo > 0 {
 		w.do(w.turn(b, 0, lo, 0))
+	}
+}
+
+// joint normalises the keys of all rows and the queries from row lo on, where norms
+// are of all heads at once.
+func (w *walk) joint(b *block, lo int) {
+	s := &w.e.s
+	if !b.Attn.JointNorms {
+		return
+	}
+	if b.kNorm.Weight != 0 {
+		w.do(&hip.Norm{T: w.t, D: b.k.N, X: s.k, Next: b.kNorm, Out: s.k})
+	}
+	if q := at(s.q, lo, b.q.N); b.qNorm.Weight != 0 && lo < w.t {
+		w.do(&hip.Norm{T: w.t - lo, D: b.q.N, X: q, Next: b.qNorm, Out: q})
 	}
 }
 
 // turn finishes rows lo to hi of queries, of which there are so many heads,
 // keys and values.
 func (w *walk) turn(b *block, lo, hi, heads int) *hip.Rope {
-	e, s, a := w.e, &w.e.s, &b.Attn
+	e, s, a := w.e, &w.e.s, b.Attn
 	r := w.rows(lo)
 	r.T = hi - lo
-	op := &hip.Rope{Rows: r, Heads: heads, Q: at(s.q, lo, b.q.N), K: at(s.k, lo, b.k.N), V: at(s.v, lo, b.v.N),
-		QNorm: b.qNorm, KNorm: b.kNorm, KV: e.pool.layers[b.index], QStride: b.q.N}
+	kv := int(a.KVHeads * a.HeadDim)
+	op := &hip.Rope{Rows: r, Heads: heads, Q: at(s.q, lo, b.q.N), K: at(s.k, lo, kv), V: at(s.v, lo, kv),
+		QNorm: b.qNorm, KNorm: b.kNorm, VNorm: b.vNorm, KV: e.pool.layers[b.kv], QStride: b.q.N, Shared: b.k == nil}
+	if b.v == nil {
+		op.V = op.K
+	}
+	if a.JointNorms { // done with, see project
+		op.QNorm, op.KNorm = hip.Normal{}, hip.Normal{}
+	}
+	op.Late = a.LateNorms
+	if p := a.Temperature; p != nil {
+		op.Temper = &hip.Temper{Beta: p.Beta, Every: int(min(p.Every, math.MaxInt32)), Offset: int(p.Offset)}
+	}
 	if a.Rope >= 0 {
 		rope := &e.ropes[a.Rope]
-		op.Turn = hip.Rotation{Pairs: rope.pairs, Interleaved: rope.Style == model.RopeInterleaved,
+		op.Turn = hip.Rotation{Pairs: rope.pairs, Interleaved: rope.Style == graph.RopeInterleaved,
 			Cosine: at(s.cos[a.Rope], lo, rope.pairs), Sine: at(s.sin[a.Rope], lo, rope.pairs)}
 	}
 	return op
@@ -208,33 +329,80 @@ func (w *walk) turn(b *block, lo, hi, heads int) *hip.Rope {
 // multiplies with the output matrix. A single row is finished on the way; of
 // several, one may attend to another.
 func (w *walk) attention(b *block, lo int, to target) {
-	e, s, a := w.e, &w.e.s, &b.Attn
+	e, s, a := w.e, &w.e.s, b.Attn
+	to.w = b.o
+	switch {
+	case b.Delta != nil, b.Mamba != nil:
+		w.linear(w.t-lo, source{x: at(s.z, lo, b.o.K)}, to)
+		return
+	case b.ShortConv != nil:
+		w.linear(w.t-lo, source{x: at(s.convolved, lo, b.o.K)}, to)
+		return
+	}
+	if b.Latent != nil {
+		w.attendLatents(b, lo, to)
+		return
+	}
 	out := at(s.att, lo, b.q.N)
 	turn := w.turn(b, lo, w.t, int(a.Heads))
-	if w.t-lo > 1 {
+	if w.t-lo > 1 || w.many || turn.Late || turn.Temper != nil {
 		w.do(turn)
 		turn = nil
 	}
-	w.do(&hip.Attend{Turn: turn, Settled: w.t == 1, Rows: w.rows(lo), KV: e.pool.layers[b.index], Heads: int(a.Heads), Scale: a.Scale, Softcap: a.Softcap,
-		Window: int(a.Window), Capacity: int(e.context), Q: at(s.q, lo, b.q.N), Out: at(s.att, lo, b.q.N), Scratch: s.attend, Exact: e.exact})
-	to.w = b.o
+	w.do(&hip.Attend{Turn: turn, Prompt: w.many, Settled: w.t == 1 && !w.many, Rows: w.rows(lo), KV: e.pool.layers[b.kv], Heads: int(a.Heads), Scale: a.Scale, Softcap: a.Softcap,
+		Window: int(min(a.Window, math.MaxInt32)), Capacity: int(e.context), Q: at(s.q, lo, b.q.N), Out: at(s.att, lo, b.q.N), Sinks: b.sinks, Scratch: s.attend, Exact: e.exact})
+	if b.opens != nil {
+		w.do(&hip.Activate{Opens: true, N: (w.t - lo) * b.q.N, Gate: at(s.z, lo, b.q.N), Up: out, Out: out})
+	}
 	w.linear(w.t-lo, source{x: out}, to)
 }
 
-// feedForward computes what the feed-forward layer makes of n rows.
-func (w *walk) feedForward(b *block, n int, in source, to target) {
-	if b.MoE != nil {
-		w.mixture(b, n, in, to)
+// feedForward computes what the feed-forward layer, the mixture or both make of the
+// rows from lo on, which a source has normalised.
+func (w *walk) feedForward(b *block, lo int, in source, to target) {
+	e, s, n := w.e, &w.e.s, w.t-lo
+	if b.MoE == nil {
+		w.plain(&b.layer, n, in, to)
 		return
 	}
-	to.w = b.down
-	if b.gate != nil {
-		w.linear(n, w.gated(n, in, b), to)
+	d := e.shape.width
+	if b.dense.up != nil {
+		if !w.many {
+			w.round(&in, n, b.dense.inner()...)
+		}
+		w.plain(&b.dense, n, in, to)
+		in = source{x: in.x} // what it was rounded to is overwritten
+	}
+	if b.moeNorm.Weight != 0 {
+		w.do(&hip.Norm{T: n, D: d, X: at(s.x, lo, d), Next: b.moeNorm, Out: s.h})
+		in = source{x: s.h}
+	}
+	routed := in
+	if b.routerNorm.Weight != 0 {
+		routed = source{x: s.a}
+		w.do(&hip.Norm{T: n, D: d, X: at(s.x, lo, d), Next: b.routerNorm, Out: s.a})
+	}
+	if b.dense.up == nil {
+		w.mixture(b, n, routed, in, to)
+		return
+	}
+	w.mixture(b, n, routed, in, target{y: s.a})
+	if b.densePost.Weight != 0 {
+		w.do(&hip.Norm{T: n, D: d, X: to.y, Next: b.densePost, Out: to.y})
+	}
+	w.do(&hip.Norm{T: n, D: d, X: to.y, A: hip.Branch{Rows: s.a, Post: b.moePost}})
+}
+
+// plain computes what one layer makes of n rows.
+func (w *walk) plain(l *layer, n int, in source, to target) {
+	to.w = l.down
+	if l.gate != nil {
+		w.linear(n, w.gated(n, in, l), to)
 		return
 	}
 	s := &w.e.s
-	w.linear(n, in, target{w: b.up, y: s.up})
-	w.do(&hip.Activate{Act: b.act, N: n * b.up.N, Gate: s.up, Out: s.up})
+	w.linear(n, in, target{w: l.up, y: s.up})
+	w.do(&hip.Activate{Act: l.act, N: n * l.up.N, Gate: s.up, Out: s.up})
 	w.linear(n, source{x: s.up}, to)
 }
 
@@ -246,6 +414,7 @@ func (w *walk) head(lo, hi int) {
 	w.t = hi
 	in := w.input(lo, e.norm, e.head)
 	w.t = rest
+	w.gathered(e.head, false) // by gatherHead
 	w.linear(n, in, target{w: e.head, y: s.logits})
 	if c := e.g.Head.Softcap; c != 0 {
 		w.do(&hip.SoftCap{N: n * e.shape.vocab, X: s.logits, Limit: c})

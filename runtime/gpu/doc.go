@@ -1,4 +1,4 @@
-// Package gpu is the GPU's executor: it implements device.Backend with the
+// Package gpu is the GPU's executor: it implements device.Stage with the
 // kernels of kernels/hip, on whatever driver runtime/gpu/driver finds.
 //
 // A graph and its stored tensors go in; the weights are copied to the device

@@ -3,9 +3,10 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/runtime/device"
@@ -17,14 +18,22 @@ type Options struct {
 	API       hip.API
 	Ordinal   int      // of several devices
 	Libraries []string // folders where the driver's libraries are looked for first
+	Root      string   // where Linux's /sys and /proc are; "": "/"
 	Kernels   string   // folder that keeps compiled kernels; "": none are kept
 	Context   int64    // positions of a sequence; 0: the model's, or what fits
+	Sequences int      // that have room for Context positions at once; 0: one
+	Positions int64    // of all sequences together, or as many as fit, but Context; 0: what Sequences says
+	Places    int      // for sequences, of whatever length; 0: what suits Sequences
 	Rows      int      // tokens of a pass, at most; 0: what suits the memory
+	Most      int64    // bytes of an opened device that are taken at most, with all that is on it; 0: what is free
 	// KV is how keys and values are stored: f32, f16 or q8; "": f16, or f32
 	// where Exact is set.
 	KV string
 	// Exact asks for float32 throughout: activations, keys and values.
 	Exact bool
+	// Warm has all kernels that any pass may need be ready when New returns, not those of
+	// single tokens and long prompts alone: for servers, where others would wait.
+	Warm bool
 	// Planned is told what will be placed on which device, before it is; nil: nobody.
 	Planned func(device string, p *Plan)
 	// Progress is told how much of what is done; nil: nobody.
@@ -53,12 +62,17 @@ func (e *MissingError) Unwrap() error { return e.Err }
 
 // An Engine executes one model on one GPU.
 type Engine struct {
-	g       *model.Graph
+	span    device.Span
+	places  int // for states
+	g       *graph.Graph
 	shape   shape
 	exact   bool
 	context int64
 	plan    Plan
 	m       *machine
+	on      *Device // nil: the machine is the engine's own
+	closed  bool
+	counted int64       // bytes of weights
 	tuning  *hip.Tuning // what was found to be fastest here; nil: nothing was looked for
 
 	buffer driver.Buffer // of the weights and of the work space
@@ -66,85 +80,125 @@ type Engine struct {
 	ropes []rope
 	s     scratch
 	pool  pool
+	kept  memories
 
-	growth int // how often addresses have changed since the beginning
-	graphs map[graphKey]*driver.Graph
-	pass   pass           // the last one
-	down   *driver.Pinned // what logits come down to
-	words  []byte         // of an upload in the making
+	graphs    map[graphKey]*driver.Graph
+	pass      *pass      // the last one
+	gathering *gathering // nil: nothing is gathered
+	prepared  []prepared // whose next rows the device knows
+	words     []byte     // of an upload in the making
+	rows      []float32  // of a table that stays on the host
+
+	steps   int                 // how often tokens were chosen
+	down    *driver.Pinned      // i32 [ring][slots]
+	events  [ring]*driver.Event // behind the copies to it
+	choices [ring]*chosen       // that last came down there
+	reading sync.Mutex          // of what came down
 }
 
-var _ device.Backend = (*Engine)(nil)
+var _ device.Stage = (*Engine)(nil)
 
-// New places a checked graph's weights on a device. tensor returns a tensor by a
-// name of [model.Graph.Weights]. Errors name the tensor.
-func New(g *model.Graph, tensor func(name string) formats.Tensor, o Options) (*Engine, error) {
-	format, err := o.format()
+// New places the weights of a span of a checked graph on a device. tensor returns a
+// tensor by a name of [graph.Graph.Weights]; those of other spans are not asked
+// for. Errors name the tensor.
+func New(g *graph.Graph, span device.Span, tensor func(name string) formats.Tensor, o Options) (*Engine, error) {
+	e, err := newEngine(g, span, tensor, &o)
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{g: g, shape: shapeOf(g), exact: o.Exact, graphs: map[graphKey]*driver.Graph{}}
-	count := &layout{tensor: tensor, exact: o.Exact}
-	counted := count.graph(g)
-	if count.err != nil {
-		return nil, count.err
-	}
-	e.shape.measure(count, &counted)
 	if e.m, err = openMachine(&o); err != nil {
 		return nil, err
 	}
-	e.tuning = e.m.loadTuning()
-	if err := e.open(tensor, &o, format, count.arena.used); err != nil {
+	if err := e.place(tensor, &o); err != nil {
 		e.Close()
 		return nil, err
 	}
 	return e, nil
 }
 
-// open places everything on the opened device.
-func (e *Engine) open(tensor func(name string) formats.Tensor, o *Options, format cpu.KVFormat, size int64) error {
-	layers := cacheLayers(e.g, format)
-	if err := e.makePlan(o, layers, size); err != nil {
+// newEngine counts what an engine will hold.
+func newEngine(g *graph.Graph, span device.Span, tensor func(name string) formats.Tensor, o *Options) (*Engine, error) {
+	if span.Head && g.Vocab >= hip.MostVocab {
+		return nil, formats.Unsupportedf("", "graph.vocab", "a vocabulary of %d on a GPU, where tokens are chosen among fewer than %d", g.Vocab, hip.MostVocab)
+	}
+	e := &Engine{g: g, span: span, places: placesOf(o), kept: memoriesOf(g, span, o), shape: shapeOf(g, span), exact: o.Exact, graphs: map[graphKey]*driver.Graph{}}
+	count := &layout{exact: o.Exact}
+	counted, err := count.graph(g, span, tensor)
+	if err != nil {
+		return nil, err
+	}
+	e.shape.measure(count, &counted)
+	e.counted = count.arena.used
+	return e, nil
+}
+
+// place places everything on the opened device.
+func (e *Engine) place(tensor func(name string) formats.Tensor, o *Options) error {
+	format, err := o.format()
+	if err != nil {
+		return err
+	}
+	e.tuning = e.m.loadTuning()
+	layers := cacheLayers(e.g, e.span, format)
+	if err := e.makePlan(o, layers, e.counted); err != nil {
 		return err
 	}
 	if o.Planned != nil {
 		o.Planned(e.plan.Device, &e.plan)
 	}
-	var err error
 	if e.buffer, err = e.m.alloc(e.plan.Weights + e.plan.Scratch); err != nil {
 		return err
 	}
-	l := &layout{tensor: tensor, exact: e.exact, arena: arena{base: e.buffer.Address}}
-	e.weights = l.graph(e.g)
+	l := &layout{exact: e.exact, arena: arena{base: e.buffer.Address}}
+	if e.weights, err = l.graph(e.g, e.span, tensor); err != nil {
+		return err
+	}
 	e.placeScratch(&l.arena, e.plan.Rows)
-	if l.err != nil || l.arena.used > e.buffer.Size {
-		return fmt.Errorf("gpu: %d bytes laid out, %d planned (%v)", l.arena.used, e.buffer.Size, l.err)
+	if l.arena.used > e.buffer.Size {
+		return fmt.Errorf("gpu: %d bytes laid out, %d planned", l.arena.used, e.buffer.Size)
 	}
-	e.pool.layers, e.pool.tablePages = layers, int(pagesOf(e.context))
-	if err := e.growTable(); err != nil {
+	if err := e.makePool(layers); err != nil {
 		return err
 	}
-	if err := e.movePool(int(pagesOf(e.context))); err != nil {
+	if err := e.makeMemories(); err != nil {
 		return err
+	}
+	if e.down, err = e.m.device.Pinned(4 * int64(ring*e.s.chooser.slots)); err != nil {
+		return err
+	}
+	for i := range e.events {
+		if e.events[i], err = e.m.device.Event(); err != nil {
+			return err
+		}
 	}
 	return e.fill(l, o)
 }
 
-// placeScratch lays out the work space of t rows.
+// placeScratch lays out the work space of t rows, and what belongs to sequences
+// beside their pages.
 func (e *Engine) placeScratch(a *arena, t int) {
-	e.placeRopes(a)
+	slots := e.places
+	e.placeRopes(a, slots)
+	e.pool.tablePages = int(pagesOf(e.context))
+	e.pool.table = a.ints(slots * e.pool.tablePages)
+	e.kept.table = a.ints(slots)
 	few := min(t, fewRows)
 	attend := int64(hip.CounterBytes)
-	for i := range e.g.Blocks {
-		w := &e.g.Blocks[i].Attn
-		op := hip.Attend{Rows: hip.Rows{T: few}, Heads: int(w.Heads), Capacity: int(e.context), Scale: w.Scale, Softcap: w.Softcap,
-			KV: hip.KV{Heads: int(w.KVHeads), Dim: int(w.HeadDim)}}
-		for op.T = 1; op.T <= few; op.T++ {
-			attend = max(attend, op.ScratchBytes(e.m.target), e.tunedScratch(op))
+	for i := e.span.Lo; i < e.span.Hi; i++ {
+		op, ok := attends(&e.g.Blocks[i])
+		if !ok {
+			continue
+		}
+		op.T, op.Capacity = few, int(e.context)
+		attend = max(attend, op.ScratchBytes(e.m.target), e.tunedScratch(op))
+		for _, s := range op.Shapes(e.m.target) { // what is found for one row is used for all that are few
+			tried := op
+			tried.Shape = &s
+			attend = max(attend, tried.ScratchBytes(e.m.target))
 		}
 	}
-	sample := hip.Sample{Rows: hip.Rows{T: 1}, Vocab: e.shape.vocab}
-	e.s.place(&e.shape, t, int(e.context), attend, sample.ScratchBytes(), a)
+	sample := hip.Sample{Rows: hip.Rows{T: few}, Vocab: e.shape.vocab}
+	e.s.place(&e.shape, t, slots, int(e.context), attend, sample.ScratchBytes(), a)
 }
 
 // tunedScratch is what attention divided as it was tuned needs, whatever else its
@@ -164,7 +218,7 @@ func (e *Engine) tunedScratch(op hip.Attend) (most int64) {
 func (e *Engine) fill(l *layout, o *Options) error {
 	for _, b := range []driver.Buffer{
 		{Address: e.s.attend, Size: hip.CounterBytes}, {Address: e.s.chooser.scratch, Size: hip.CounterBytes},
-		{Address: e.s.chooser.owner, Size: 4 * fewRows},
+		{Address: e.s.chooser.steps, Size: 4}, {Address: e.s.chooser.masks, Size: 4 * int64(e.places*hip.MaskWords(e.shape.vocab))},
 	} {
 		if err := e.m.stream.Fill(b, 0); err != nil {
 			return err
@@ -174,7 +228,11 @@ func (e *Engine) fill(l *layout, o *Options) error {
 		return err
 	}
 	ready := make(chan error, 1)
-	go func() { ready <- e.m.compile(e.units(), o) }()
+	units := e.units
+	if o.Warm {
+		units = e.everything
+	}
+	go func() { ready <- e.m.compile(units(), o) }()
 	err := e.send(l, o)
 	if cerr := <-ready; err == nil {
 		err = cerr
@@ -185,19 +243,68 @@ func (e *Engine) fill(l *layout, o *Options) error {
 	return e.m.stream.Wait()
 }
 
+// Kernels returns how many units of kernels were made ready so far.
+func (e *Engine) Kernels() int {
+	e.m.mu.Lock()
+	defer e.m.mu.Unlock()
+	return len(e.m.modules)
+}
+
 // Context returns the positions of a sequence.
 func (e *Engine) Context() int64 { return e.context }
 
 // Plan returns what lies on the device.
 func (e *Engine) Plan() Plan { return e.plan }
 
-// Close gives back everything on the device.
-func (e *Engine) Close() error { return e.m.close() }
+// Close gives back everything on the device; of one that is shared, what is the
+// engine's.
+func (e *Engine) Close() error {
+	switch {
+	case e.on == nil:
+		return e.m.close()
+	case e.closed:
+		return nil
+	}
+	e.closed = true
+	e.on.open--
+	errs := []error{e.m.stream.Wait(), e.forget()}
+	for _, g := range e.graphs {
+		errs = append(errs, g.Free())
+	}
+	for _, v := range e.events {
+		if v != nil {
+			errs = append(errs, v.Free())
+		}
+	}
+	if e.down != nil {
+		errs = append(errs, e.down.Free())
+	}
+	for _, b := range []driver.Buffer{e.buffer, e.pool.buffer, e.kept.buffer} {
+		if b.Size > 0 {
+			errs = append(errs, e.m.free(b))
+		}
+	}
+	return errors.Join(errs...)
+}
 
-// MaxRows implements device.Backend.
+// Span implements device.Stage.
+func (e *Engine) Span() device.Span { return e.span }
+
+// Ahead implements device.Stage.
+func (e *Engine) Ahead() int {
+	if e.perLayer.table != nil { // the host looks up what tokens need
+		return 1
+	}
+	if e.kept.floats > 0 { // what is computed ahead could not be taken back
+		return 1
+	}
+	return ahead
+}
+
+// MaxRows implements device.Stage.
 func (e *Engine) MaxRows() int { return e.plan.Rows }
 
-// Memory implements device.Backend.
+// Memory implements device.Stage.
 func (e *Engine) Memory() device.Memory {
 	return device.Memory{Resident: e.plan.Weights, Scratch: e.plan.Scratch}
 }

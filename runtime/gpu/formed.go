@@ -72,7 +72,7 @@ func (l *layout) shared(m *formed, t *formats.Tensor, experts int64) {
 	c, _ := form.Factor(t, "c")
 	c.Name = t.Name + " (c)"
 	m.shared = int(c.Shape[1])
-	m.mix = l.numbers(c, 0)
+	m.mix = l.numbers(c, 0, 1)
 	m.u, m.q = l.factor(t, "u", 0), l.factor(t, "q", experts)
 }
 
@@ -164,7 +164,7 @@ func (w *walk) divided(t int, in source, targets []target) (first []target, seco
 // and the one behind it.
 func (w *walk) steps(t int, g target, z hip.Address) (codes, inner target, outer thinTarget) {
 	f := g.w.formed
-	turned := f.a.turnsThin(t)
+	turned := w.turnsThin(f.a)
 	inner = target{w: f.b, y: z, raw: turned && f.b.Format.Rotated()}
 	outer = thinTarget{target: g, z: z}
 	outer.w = f.a
@@ -175,7 +175,7 @@ func (w *walk) steps(t int, g target, z hip.Address) (codes, inner target, outer
 		return codes, inner, outer
 	}
 	codes = target{w: f.q, y: g.y, residual: g.residual}
-	if f.fused && few(t) {
+	if f.fused && !w.many {
 		codes.a, codes.z = f.a, z
 		return codes, inner, outer
 	}
@@ -202,7 +202,7 @@ func (w *walk) firstStep(t int, in source, targets []target) {
 		var group, rest []target
 		for _, g := range targets {
 			one, f := targets[0].w, g.w.Format
-			if !few(t) || f == one.Format && g.w.floats == one.floats || f.Rotated() && one.Format.Rotated() {
+			if w.many || f == one.Format && g.w.floats == one.floats || f.Rotated() && one.Format.Rotated() {
 				group = append(group, g)
 			} else {
 				rest = append(rest, g)
@@ -217,20 +217,20 @@ func (w *walk) firstStep(t int, in source, targets []target) {
 // longer rows are not thin.
 const thinColumns = 512
 
-// isThin reports whether the outer factor is multiplied with t rows as such.
-func (m *matrix) isThin(t int) bool { return few(t) && m.K <= thinColumns && m.experts == 0 }
+// isThin reports whether the outer factor is multiplied as such, row by row.
+func (w *walk) isThin(m *matrix) bool { return !w.many && m.K <= thinColumns && m.experts == 0 }
 
 // turnsThin reports whether that is by hip.ThinTCQ.
-func (m *matrix) turnsThin(t int) bool { return m.isThin(t) && m.Format.Rotated() }
+func (w *walk) turnsThin(m *matrix) bool { return w.isThin(m) && m.Format.Rotated() }
 
 // secondStep adds the products of the outer factors.
 func (w *walk) secondStep(t int, targets []thinTarget) {
 	op, rotated := &hip.Thin{T: t}, &hip.ThinTCQ{T: t}
 	for _, g := range targets {
 		switch {
-		case g.w.turnsThin(t):
+		case w.turnsThin(g.w):
 			rotated.Products = append(rotated.Products, g.rotated())
-		case g.w.isThin(t):
+		case w.isThin(g.w):
 			op.Products = append(op.Products, g.thin())
 		default:
 			w.linear(t, source{x: g.z}, g.target)

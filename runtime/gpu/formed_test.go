@@ -10,11 +10,13 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/runtime/cpu"
 	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/device/devicetest"
 	"github.com/nstf/nstf/runtime/gpu"
 )
 
@@ -27,28 +29,18 @@ var (
 
 // logits runs a prompt, the rest of a text by steps, and returns the last of the
 // prompt's and of the text's logits.
-func logits(t *testing.T, e device.Backend, vocab int64, prompt int) []float32 {
+func logits(t *testing.T, e device.Stage, vocab int64, prompt int) []float32 {
 	t.Helper()
-	tokens := []int32{3, 141, 59, 26, 53, 58, 97, 93, 23, 84, 62, 64, 33, 83, 27}
-	c, err := e.NewCache(32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := []int32{3, 141, 59, 26, 53, 58, 97, 93, 23, 84, 62, 64, 33, 83, 27, 5, 14, 31, 92, 65, 35, 89, 79}
+	c := devicetest.State(t, e, 32)
+	defer c.Release()
 	var all []float32
 	for at := 0; at < prompt+2; {
 		n := 1
 		if at == 0 {
 			n = prompt
 		}
-		row := make([]float32, vocab)
-		err := e.Forward(&device.Batch{Segments: []device.Segment{{Cache: c, Tokens: tokens[at : at+n], Length: int64(len(tokens))}}, From: n - 1})
-		if err == nil {
-			err = e.Logits(n-1, n, row)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, row...)
+		all = append(all, devicetest.Run(t, e, c, tokens[at:at+n], int64(len(tokens)), 1, vocab)...)
 		at += n
 	}
 	return all
@@ -69,13 +61,13 @@ func TestForms(t *testing.T) {
 			continue
 		}
 		t.Run(k.String(), func(t *testing.T) {
-			m, err := model.Open("../../testdata/micro/" + k.model)
+			m, err := checkpoint.Open("../../testdata/micro/" + k.model)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer m.Close()
 			tensors := k.tensors(t, m)
-			reference, err := cpu.New(m.Graph, tensors, cpu.Options{Exact: true})
+			reference, err := cpu.New(m.Graph, device.Whole(m.Graph), tensors, cpu.Options{Exact: true, Positions: 1 << 16})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,12 +77,12 @@ func TestForms(t *testing.T) {
 				modes = modes[i%2 : i%2+1]
 			}
 			for _, exact := range modes {
-				e, err := gpu.New(m.Graph, tensors, gpu.Options{API: hip.API(*deviceFlag), Exact: exact, Context: 64, Kernels: folder})
+				e, err := gpu.New(m.Graph, device.Whole(m.Graph), tensors, gpu.Options{API: hip.API(*deviceFlag), Exact: exact, Context: 64, Sequences: 40, Kernels: folder})
 				if err != nil {
 					t.Fatal(err)
 				}
 				checkPlan(t, e.Plan(), m, tensors)
-				for _, prompt := range []int{13, 1, 3} {
+				for _, prompt := range []int{19, 1, 3} {
 					got, want := logits(t, e, m.Graph.Vocab, prompt), logits(t, reference, m.Graph.Vocab, prompt)
 					limit := 2e-5
 					if !exact { // bytes, in models of 32 columns
@@ -102,6 +94,7 @@ func TestForms(t *testing.T) {
 						t.Logf("exact %v, prompt of %d: off by %.2g", exact, prompt, off)
 					}
 				}
+				devicetest.TestWidth(t, e, devicetest.Widths{Vocab: m.Graph.Vocab, Few: []int{3, 16}, Prompts: []int{5, 1}})
 				if got, want := greedy(t, e, m.Graph.Vocab), greedy(t, reference, m.Graph.Vocab); exact && !slices.Equal(got, want) {
 					t.Errorf("goes on with %d, the processor with %d", got, want)
 				}
@@ -137,21 +130,13 @@ func checkPlan(t *testing.T, p gpu.Plan, m *model.Model, tensors func(string) fo
 }
 
 // greedy goes on with a text by the likeliest tokens.
-func greedy(t *testing.T, e device.Backend, vocab int64) (ids []int32) {
+func greedy(t *testing.T, e device.Stage, vocab int64) (ids []int32) {
 	t.Helper()
-	c, err := e.NewCache(32)
-	if err != nil {
-		t.Fatal(err)
-	}
-	row, tokens := make([]float32, vocab), []int32{3, 141, 59, 26, 53}
+	c := devicetest.State(t, e, 32)
+	defer c.Release()
+	tokens := []int32{3, 141, 59, 26, 53}
 	for range 10 {
-		err := e.Forward(&device.Batch{Segments: []device.Segment{{Cache: c, Tokens: tokens, Length: 32}}, From: len(tokens) - 1})
-		if err == nil {
-			err = e.Logits(len(tokens)-1, len(tokens), row)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		row := devicetest.Run(t, e, c, tokens, 32, 1, vocab)
 		best := 0
 		for i, v := range row {
 			if v > row[best] {
@@ -177,7 +162,7 @@ func difference(got, want []float32) float64 {
 // TestFormsUnits lists the kernels of every form for targets that are not here.
 func TestFormsUnits(t *testing.T) {
 	for _, k := range kinds() {
-		m, err := model.Open("../../testdata/micro/" + k.model)
+		m, err := checkpoint.Open("../../testdata/micro/" + k.model)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +195,7 @@ func TestFormsUnits(t *testing.T) {
 
 // TestFormsRefused names the tensor and what is not run.
 func TestFormsRefused(t *testing.T) {
-	m, err := model.Open("../../testdata/micro/llama-31")
+	m, err := checkpoint.Open("../../testdata/micro/llama-31")
 	if err != nil {
 		t.Fatal(err)
 	}

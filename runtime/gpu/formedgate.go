@@ -4,41 +4,41 @@ import "github.com/nstf/nstf/kernels/hip"
 
 // formedGate is gated where gate or up have a form: the second steps of both are one
 // launch that activates too, where they are alike, or a part of that of the codes.
-func (w *walk) formedGate(t int, in source, b *block) source {
+func (w *walk) formedGate(t int, in source, l *layer) source {
 	s := &w.e.s
-	targets := []target{{w: b.gate, y: s.gate}, {w: b.up, y: s.up}}
-	if few(t) && b.fused() {
+	targets := []target{{w: l.gate, y: s.gate}, {w: l.up, y: s.up}}
+	if !w.many && l.fused() {
 		first, _ := w.divided(t, in, targets) // both Bs, then the codes
 		w.firstStep(t, in, first[:2])
-		return w.gatedCodes(t, in, b, []hip.Product{first[2].product(), {W: first[3].w.Weight, A: first[3].a.Weight, Z: first[3].z}})
+		return w.gatedCodes(t, in, l, []hip.Product{first[2].product(), {W: first[3].w.Weight, A: first[3].a.Weight, Z: first[3].z}})
 	}
 	first, second := w.divided(t, in, targets)
 	w.firstStep(t, in, first)
-	if len(second) == 2 && second[0].w.isThin(t) && second[1].w.isThin(t) {
+	if len(second) == 2 && w.isThin(second[0].w) && w.isThin(second[1].w) {
 		gate, up := &second[0], &second[1]
 		switch g, u := gate.rotated(), up.rotated(); {
 		case g.Alike(&u) && gate.w.Format.Rotated():
-			op := &hip.ThinTCQ{T: t, Gated: true, Act: b.act, Products: []hip.ThinRotated{g, u}}
+			op := &hip.ThinTCQ{T: t, Gated: true, Act: l.act, Gating: l.gating, Products: []hip.ThinRotated{g, u}}
 			out := source{x: s.gate}
-			if down := sharedSide(b.down); down != nil {
+			if down := sharedSide(l.down); down != nil && !w.gathers() {
 				out = source{turned: w.turnedPlace(t, down, t)}
 				op.To, op.Z, op.Acts = down.Weight, out.turned.x, out.turned.acts
 			}
 			w.do(op)
 			return out
 		case gate.w.Format == up.w.Format && !gate.w.Format.Rotated():
-			w.do(&hip.Thin{T: t, Gated: true, Act: b.act, Products: []hip.ThinProduct{gate.thin(), up.thin()}})
+			w.do(&hip.Thin{T: t, Gated: true, Act: l.act, Gating: l.gating, Products: []hip.ThinProduct{gate.thin(), up.thin()}})
 			return source{x: s.gate}
 		}
 	}
 	w.secondStep(t, second)
-	w.do(&hip.Activate{Act: b.act, N: t * b.up.N, Gate: s.gate, Up: s.up, Out: s.gate})
+	w.do(&hip.Activate{Act: l.act, Gating: l.gating, N: t * l.up.N, Gate: s.gate, Up: s.up, Out: s.gate})
 	return source{x: s.gate}
 }
 
 // fused reports whether one launch corrects and activates what gate and up give.
-func (b *block) fused() bool {
-	g, u := b.gate.formed, b.up.formed
+func (l *layer) fused() bool {
+	g, u := l.gate.formed, l.up.formed
 	return g != nil && u != nil && g.fused && u.fused && g.q.Format == u.q.Format && g.q.bias == 0 && u.q.bias == 0
 }
 
@@ -57,7 +57,7 @@ func (w *walk) formedExpert(m *matrix, slots, share int, in source, y hip.Addres
 		added = y
 	}
 	if f.u != nil {
-		mix := &hip.Mix{T: slots, Experts: s.chosen, Share: share, B: f.shared, N: m.N, Z: s.thin, C: f.mix, Add: added != 0, Y: y}
+		mix := &hip.Mix{T: slots, Experts: w.list.chosen, Share: share, B: f.shared, N: m.N, Z: s.thin, C: f.mix, Add: added != 0, Y: y}
 		if f.q == nil {
 			mix.Bias = m.bias
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/form"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
@@ -110,7 +111,7 @@ func kinds() []kind {
 }
 
 // tensor makes a tensor for a place in a graph, the count-th of its model.
-func (f *factory) tensor(w model.Weight, k *kind, count int) formats.Tensor {
+func (f *factory) tensor(w graph.Weight, k *kind, count int) formats.Tensor {
 	f.t.Helper()
 	last := len(w.Shape) - 1
 	n, columns, r := w.Shape[last-1], w.Shape[last], k.rank
@@ -146,9 +147,9 @@ func (f *factory) tensor(w model.Weight, k *kind, count int) formats.Tensor {
 }
 
 // takes reports whether a kind is for a place in a graph.
-func (k *kind) takes(w model.Weight) bool {
-	table := w.Role == model.RoleEmbed || w.Role == model.RoleHead
-	if len(w.Shape) < 2 || w.Role == model.RoleNorm || w.Role == model.RoleRouter || strings.Contains(w.Name, "position") {
+func (k *kind) takes(w graph.Weight) bool {
+	table := w.Role == graph.RoleEmbed || w.Role == graph.RoleHead
+	if len(w.Shape) < 2 || w.Role == graph.RoleNorm || w.Role == graph.RoleRouter || strings.Contains(w.Name, "position") {
 		return false
 	}
 	switch k.form {
@@ -160,13 +161,31 @@ func (k *kind) takes(w model.Weight) bool {
 	return k.tables || !table
 }
 
-// tensors makes a model's.
+// withShared gives the mixture of the first block a shared layer.
+func withShared(m *graph.MoE, inner int64) {
+	linear := func(name string, role graph.Role, in, out int64) *graph.Linear {
+		return &graph.Linear{Role: role, Weight: "blocks.0.moe." + name, In: in, Out: out, Input: "blocks.0.moe." + name}
+	}
+	d := m.Router.In
+	m.Shared = &graph.FFN{Act: graph.SiLU, Gate: linear("shared.gate", graph.RoleGate, d, inner), Up: *linear("shared.up", graph.RoleUp, d, inner),
+		Down: *linear("shared.down", graph.RoleDown, inner, d)}
+	m.SharedGate = linear("shared_gate", graph.RoleRouter, d, 1)
+}
+
+// tensors makes a model's, mixtures with a shared layer.
 func (k *kind) tensors(t *testing.T, m *model.Model) func(string) formats.Tensor {
 	t.Helper()
+	if x := m.Graph.Blocks[0].MoE; x != nil {
+		withShared(x, 64)
+	}
 	f := &factory{t, rand.New(rand.NewPCG(5, 6))}
 	all, count := map[string]formats.Tensor{}, 0
 	for _, w := range m.Graph.Weights() {
-		all[w.Name] = m.Tensor(w.Name)
+		if strings.Contains(w.Name, "shared") {
+			all[w.Name] = f.factor(w.Name, "bf16", 1/math.Sqrt(float64(w.Shape[1])), w.Shape...)
+		} else {
+			all[w.Name] = m.Tensor(w.Name)
+		}
 		if k.takes(w) {
 			all[w.Name] = f.tensor(w, k, count)
 			count++

@@ -9,11 +9,12 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/form"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/device/devicetest"
 	"github.com/nstf/nstf/runtime/gpu"
 )
 
@@ -66,7 +67,7 @@ func (m *timed) matrix(name, of string, n, k int64) formats.Tensor {
 	return x
 }
 
-func (m *timed) linear(name string, n, k int64) model.Linear {
+func (m *timed) linear(name string, n, k int64) graph.Linear {
 	m.t.Helper()
 	x := m.matrix(name, m.codes, n, k)
 	if m.rank > 0 {
@@ -78,27 +79,27 @@ func (m *timed) linear(name string, n, k int64) model.Linear {
 		}
 	}
 	m.tensors[name] = x
-	return model.Linear{Weight: name, In: k, Out: n, Input: name}
+	return graph.Linear{Weight: name, In: k, Out: n, Input: name}
 }
 
-func (m *timed) norm(name string) *model.Norm {
+func (m *timed) norm(name string) *graph.Norm {
 	m.tensors[name] = m.matrix(name, "f32", 1, m.shape.width)
-	return &model.Norm{Kind: model.RMSNorm, Weight: name, Eps: 1e-5}
+	return &graph.Norm{Kind: graph.RMSNorm, Weight: name, Eps: 1e-5}
 }
 
-func (m *timed) graph() *model.Graph {
+func (m *timed) graph() *graph.Graph {
 	s := m.shape
 	m.tensors = map[string]formats.Tensor{"table": m.matrix("table", "q4_k", 32000, s.width)}
-	g := &model.Graph{Context: 2048, Vocab: 32000, Width: s.width, Embed: model.Embedding{Table: "table", Scale: 1}, Norm: m.norm("norm"),
-		Ropes: []model.Rope{{Style: model.RopeHalf, Dim: 128, Theta: 10000, Scaling: model.RopeScaling{Kind: model.ScaleNone}}}}
-	g.Head.Linear = model.Linear{Weight: "table", In: s.width, Out: 32000, Input: "head"}
+	g := &graph.Graph{Context: 2048, Vocab: 32000, Width: s.width, Embed: graph.Embedding{Table: "table", Scale: 1}, Norm: m.norm("norm"),
+		Ropes: []graph.Rope{{Style: graph.RopeHalf, Dim: 128, Theta: 10000, Scaling: graph.RopeScaling{Kind: graph.ScaleNone}}}}
+	g.Head.Linear = graph.Linear{Weight: "table", In: s.width, Out: 32000, Input: "head"}
 	for i := range s.layers {
 		name := func(n string) string { return fmt.Sprintf("%d.%s", i, n) }
-		gate := m.linear(name("gate"), s.inner, s.width)
-		g.Blocks = append(g.Blocks, model.Block{AttnNorm: m.norm(name("attn_norm")), FFNNorm: m.norm(name("ffn_norm")),
-			Attn: model.Attention{Heads: s.width / 128, KVHeads: s.kv / 128, HeadDim: 128, Scale: 0.1, Q: m.linear(name("q"), s.width, s.width),
-				K: m.linear(name("k"), s.kv, s.width), V: m.linear(name("v"), s.kv, s.width), O: m.linear(name("o"), s.width, s.width)},
-			FFN: &model.FFN{Act: model.SiLU, Gate: &gate, Up: m.linear(name("up"), s.inner, s.width), Down: m.linear(name("down"), s.width, s.inner)}})
+		gate, k, v := m.linear(name("gate"), s.inner, s.width), m.linear(name("k"), s.kv, s.width), m.linear(name("v"), s.kv, s.width)
+		g.Blocks = append(g.Blocks, graph.Block{AttnNorm: m.norm(name("attn_norm")), FFNNorm: m.norm(name("ffn_norm")),
+			Attn: &graph.Attention{Heads: s.width / 128, KVHeads: s.kv / 128, HeadDim: 128, Scale: 0.1, Q: m.linear(name("q"), s.width, s.width),
+				K: &k, V: &v, O: m.linear(name("o"), s.width, s.width)},
+			FFN: &graph.FFN{Act: graph.SiLU, Gate: &gate, Up: m.linear(name("up"), s.inner, s.width), Down: m.linear(name("down"), s.width, s.inner)}})
 	}
 	return g
 }
@@ -127,19 +128,14 @@ func TestFormsTimes(t *testing.T) {
 				}
 			}
 			g := m.graph()
-			e, err := gpu.New(g, func(name string) formats.Tensor { return m.tensors[name] },
+			e, err := gpu.New(g, device.Whole(g), func(name string) formats.Tensor { return m.tensors[name] },
 				gpu.Options{API: hip.API(*deviceFlag), Context: 2048, Rows: promptRows, Kernels: folder})
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := e.NewCache(1024)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := devicetest.State(t, e, 1024)
 			for _, rows := range []int{promptRows, 1} { // whose positions are timed
-				if err := e.Forward(&device.Batch{Segments: []device.Segment{{Cache: c, Tokens: make([]int32, rows), Length: promptRows + 1}}}); err != nil {
-					t.Fatal(err)
-				}
+				devicetest.Run(t, e, c, make([]int32, rows), promptRows+1, 1, g.Vocab)
 			}
 			times, err := e.Profile(1)
 			if err != nil {

@@ -3,6 +3,7 @@ package gpu
 import (
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/hip"
 )
 
@@ -16,8 +17,10 @@ type matrix struct {
 	// floats has few rows multiplied in float32 in the default mode too: a thin factor,
 	// for which rounding the input would take longer than multiplying.
 	floats bool
+	input  string // of the graph's linear, "" for a factor or a table
 	tensor formats.Tensor
 	parts  []hip.Part
+	rows   cpu.RowDecoder // of a table that stays on the host
 }
 
 // A target is one matrix of a group that shares an input, and where its
@@ -53,16 +56,8 @@ type source struct {
 	turned turned
 }
 
-// matrix places a tensor of so many rows, those of all experts where it is a stack.
-func (l *layout) matrix(name string, rows, k, experts int64) *matrix {
-	if l.err != nil {
-		return &matrix{}
-	}
-	t := l.tensor(name)
-	if n, last := t.Rows(); n != rows || last != k {
-		l.fail(formats.Errorf("", name, "shape is %v, the graph says %d x %d", t.Shape, rows, k))
-		return &matrix{}
-	}
+// matrix places a tensor, which may be a stack of so many experts'.
+func (l *layout) matrix(t formats.Tensor, experts int64) *matrix {
 	if t.Form != "" {
 		return l.form(&t, experts)
 	}
@@ -102,9 +97,6 @@ func named(name string, err error) error {
 	}
 	return err
 }
-
-// few reports whether so many rows are multiplied one by one.
-func few(t int) bool { return t <= hip.MaxRows }
 
 // integers reports whether a product is one of activations rounded to bytes.
 func (w *walk) integers(m *matrix) bool {
@@ -160,6 +152,9 @@ func (w *walk) linear(t int, in source, targets ...target) {
 	var products []hip.Product
 	var rotated []target
 	for _, g := range targets {
+		w.gather(t, in, g.w)
+	}
+	for _, g := range targets {
 		if g.w.formed != nil {
 			w.formedTargets(t, in, targets)
 			return
@@ -174,10 +169,10 @@ func (w *walk) linear(t int, in source, targets ...target) {
 	if len(products) == 0 {
 		return
 	}
-	if few(t) {
+	if !w.many {
 		w.roundFine(&in, t, targets)
 		exact := w.e.exact || targets[0].w.floats
-		w.do(&hip.Matvec{T: t, Exact: exact, X: in.x, Acts: in.acts, Fine: in.fine, Norm: in.norm, Products: products})
+		w.do(&hip.Matvec{T: t, Exact: exact, X: in.x, Acts: in.acts, Fine: in.fine, Norm: in.norm, ExactNorm: w.e.exact, Products: products})
 		return
 	}
 	w.do(&hip.Matmul{T: t, Exact: w.e.exact, X: in.x, Products: products, Scratch: w.e.s.tiles})
@@ -185,46 +180,46 @@ func (w *walk) linear(t int, in source, targets ...target) {
 
 // gated computes act(gate x) * (up x) of t rows, and returns it as down's
 // source: in s.gate, or rounded to bytes.
-func (w *walk) gated(t int, in source, b *block) source {
-	if b.gate.formed != nil || b.up.formed != nil {
-		return w.formedGate(t, in, b)
+func (w *walk) gated(t int, in source, l *layer) source {
+	w.gather(t, in, l.gate, l.up)
+	if l.gate.formed != nil || l.up.formed != nil {
+		return w.formedGate(t, in, l)
 	}
 	s := &w.e.s
-	products := []hip.Product{{W: b.gate.Weight, Y: s.gate, Bias: b.gate.bias}, {W: b.up.Weight, Bias: b.up.bias}}
-	biased := b.gate.bias != 0 || b.up.bias != 0
+	products := []hip.Product{{W: l.gate.Weight, Y: s.gate, Bias: l.gate.bias}, {W: l.up.Weight, Bias: l.up.bias}}
+	biased := l.gate.bias != 0 || l.up.bias != 0
 	switch {
-	case alike(b.gate, b.up):
-		return w.rotatedGate(t, in, b)
-	case b.gate.Format != b.up.Format || b.gate.Format.Rotated() || biased && few(t):
-		w.linear(t, in, target{w: b.gate, y: s.gate}, target{w: b.up, y: s.up})
-		w.do(&hip.Activate{Act: b.act, N: t * b.up.N, Gate: s.gate, Up: s.up, Out: s.gate})
+	case alike(l.gate, l.up):
+		return w.rotatedGate(t, in, l)
+	case l.gate.Format != l.up.Format || l.gate.Format.Rotated() || biased && !w.many:
+		w.linear(t, in, target{w: l.gate, y: s.gate}, target{w: l.up, y: s.up})
+		w.do(&hip.Activate{Act: l.act, Gating: l.gating, N: t * l.up.N, Gate: s.gate, Up: s.up, Out: s.gate})
 		return source{x: s.gate}
-	case !few(t):
-		w.do(&hip.Matmul{T: t, Exact: w.e.exact, X: in.x, Products: products, Gated: true, Act: b.act, Scratch: s.tiles})
+	case w.many:
+		w.do(&hip.Matmul{T: t, Exact: w.e.exact, X: in.x, Products: products, Gated: true, Act: l.act, Gating: l.gating, Scratch: s.tiles})
 		return source{x: s.gate}
 	}
-	return w.gatedCodes(t, in, b, products)
+	return w.gatedCodes(t, in, l, products)
 }
 
 // gatedCodes is gated of few rows in one launch.
-func (w *walk) gatedCodes(t int, in source, b *block, products []hip.Product) source {
+func (w *walk) gatedCodes(t int, in source, l *layer, products []hip.Product) source {
 	s := &w.e.s
-	op := &hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Fine: in.fine, Norm: in.norm, Gated: true, Act: b.act, Products: products}
+	op := &hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Fine: in.fine, Norm: in.norm, ExactNorm: w.e.exact, Gated: true, Act: l.act, Gating: l.gating, Products: products}
 	out := source{x: s.gate}
-	if w.coarse(b.down) && !w.e.streams(t) {
-		products[0].Y = 0
-		op.Rounded = hip.Acts{Data: s.wide, T: t, K: b.up.N}
+	if w.coarse(l.down) && !w.e.streams(t) && l.up.N >= 4 { // narrower ones have no whole tiles
+		op.Rounded = hip.Acts{Data: s.wide, T: t, K: l.up.N}
 		out = source{acts: op.Rounded}
 	}
 	w.do(op)
 	return out
 }
 
-// embed looks up the rows' tokens.
-func (w *walk) embed() {
+// embed looks up the rows' tokens, to y[T][D].
+func (w *walk) embed(y hip.Address) {
 	e := w.e
 	op := &hip.Embed{T: w.t, Table: e.table.Weight, Token: w.state.tokens, Scale: e.g.Embed.Scale,
-		Positions: e.positions, Position: w.state.positions(), Y: e.s.x}
+		Positions: e.positions, Position: w.state.positions(), Y: y}
 	switch f := e.table.formed; {
 	case f == nil:
 		w.do(op)

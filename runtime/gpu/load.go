@@ -2,37 +2,97 @@ package gpu
 
 import (
 	"math"
+	"slices"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/load"
 )
 
 // A block is a layer's weights beside its place in the graph.
 type block struct {
-	*model.Block
+	*graph.Block
 	index                                int
 	attnNorm, attnPost, ffnNorm, ffnPost hip.Normal
-	qNorm, kNorm                         hip.Normal
-	q, k, v, o                           *matrix
-	act                                  cpu.Activation
-	gate, up, down                       *matrix // of the feed-forward layer, or of all experts
-	router                               *matrix
+	densePost, moeNorm, moePost          hip.Normal
+	qNorm, kNorm, vNorm                  hip.Normal
+	q, k, v, o                           *matrix     // k and v may be nil
+	kv                                   int         // layer of the cache that has its keys and values
+	sinks                                hip.Address // f32 [Heads], 0: none
+	layer                                            // the feed-forward layer, or all experts
+	dense                                layer       // beside experts, without matrices where there is none
+	routerNorm                           hip.Normal
+	router, sharedGate                   *matrix
+	latentDown, latentUp                 *matrix     // of a mixture, or nil
+	selectBias, expertScale              hip.Address // f32 [Experts], 0: none
+	shared                               layer       // without matrices where there is none
+	perLayer                             perLayerInput
+	opens                                *matrix // gates what attention gives; nil: nothing does
+	delta                                deltaNet
+	mamba                                mamba
+	shortConv                            shortConv
+	latent                               latentNet
+	outScale                             hip.Address // f32 [1], 0: none
+	remembers                            int64       // where in what a sequence remembers the block's numbers begin
+}
+
+// A deltaNet is a gated delta net in place of attention, without matrices where there
+// is none; its output matrix is the block's.
+type deltaNet struct {
+	qkv, z, beta, alpha *matrix
+	conv, decay, dtBias hip.Address
+	norm                hip.Normal
+}
+
+// A mamba is a state space, and a shortConv a short convolution, in the same way.
+type mamba struct {
+	z, xbc, dt                      *matrix
+	conv, bias, decay, dtBias, skip hip.Address // bias may be 0
+	norm                            hip.Normal
+}
+
+type shortConv struct {
+	in         *matrix
+	conv, bias hip.Address
+}
+
+// A perLayerInput is a block's, without matrices where it has none.
+type perLayerInput struct {
+	act        cpu.Activation
+	gate, down *matrix
+	norm       hip.Normal
+}
+
+// perLayer is the tables of per-layer embeddings, without matrices where no block of
+// the span reads them.
+type perLayer struct {
+	table      *matrix // rows are looked up by the host
+	projection *matrix
+	norm       hip.Normal
+}
+
+// A layer is a feed-forward layer, or stacks of all experts; gate may be nil.
+type layer struct {
+	act            cpu.Activation
+	gating         cpu.Gating
+	gate, up, down *matrix
 }
 
 // A vector is numbers that kernels read as float32.
 type vector struct {
-	tensor formats.Tensor
-	offset float32 // added to each
-	place  hip.Address
+	tensor         formats.Tensor
+	offset, factor float32 // (v+offset)*factor of each
+	constant       int64   // numbers that are factor, of no tensor; 0: it is one's
+	place          hip.Address
 }
 
 // A layout gives the tensors of a graph their places, in an arena that begins
-// wherever it is told to, and remembers the first error. It reads no weights.
+// wherever it is told to: it is a load.Backend. It reads no weights.
 type layout struct {
-	tensor   func(name string) formats.Tensor
 	arena    arena
 	exact    bool
 	matrices []*matrix
@@ -50,127 +110,178 @@ func (l *layout) fail(err error) {
 type weights struct {
 	table     *matrix
 	positions hip.Address // f32 [Context][D] of learned positions, 0: none
+	perLayer  perLayer
 	blocks    []block
+	settled   int // block of the span behind which only wanted rows go on
 	norm      hip.Normal
 	head      *matrix
 }
 
-func (l *layout) graph(g *model.Graph) weights {
-	var w weights
-	w.table = l.matrix(g.Embed.Table, g.Vocab, g.Width, 0)
-	if g.Embed.Positions != "" {
-		w.positions = l.vector(g.Embed.Positions, g.Context*g.Width, 0)
+// graph places the weights of a span of a graph.
+func (l *layout) graph(g *graph.Graph, span device.Span, tensor func(name string) formats.Tensor) (weights, error) {
+	w, err := load.Open(g, span, tensor, l)
+	if err != nil {
+		return weights{}, err
 	}
-	w.blocks = make([]block, len(g.Blocks))
-	for i := range g.Blocks {
-		w.blocks[i].index = i
-		l.block(&w.blocks[i], &g.Blocks[i], g.Width)
+	out := weights{table: w.Table, positions: w.Positions, blocks: make([]block, span.Hi-span.Lo), norm: w.Norm(g.Norm), head: w.Linear(&g.Head.Linear)}
+	if p := g.PerLayer; p != nil {
+		out.perLayer = perLayer{w.PerLayer, w.Linear(&p.Projection), w.Norm(p.Norm)}
 	}
-	w.norm = l.norm(g.Norm, g.Width)
-	if g.Tied() && l.err == nil {
-		w.head = w.table.withBias(l.vector(g.Head.Bias, g.Vocab, 0))
-	} else {
-		w.head = l.linear(&g.Head.Linear, 0)
-	}
-	return w
-}
-
-func (l *layout) block(b *block, m *model.Block, width int64) {
-	b.Block = m
-	b.attnNorm, b.attnPost = l.norm(m.AttnNorm, width), l.norm(m.AttnPostNorm, width)
-	b.ffnNorm, b.ffnPost = l.norm(m.FFNNorm, width), l.norm(m.FFNPostNorm, width)
-	b.qNorm, b.kNorm = l.norm(m.Attn.QNorm, m.Attn.HeadDim), l.norm(m.Attn.KNorm, m.Attn.HeadDim)
-	b.q, b.k = l.linear(&m.Attn.Q, 0), l.linear(&m.Attn.K, 0)
-	b.v, b.o = l.linear(&m.Attn.V, 0), l.linear(&m.Attn.O, 0)
-	if f := m.FFN; f != nil {
-		b.act = l.activation(f.Act)
-		if f.Gate != nil {
-			b.gate = l.linear(f.Gate, 0)
+	layers, remembered := map[int]int{}, int64(0)
+	for i := range out.blocks {
+		a, kv, ok := g.Blocks[span.Lo+i].Attn, 0, true
+		if g.Blocks[span.Lo+i].Mixes() && (a == nil || a.KVFrom == nil) {
+			out.settled = i
 		}
-		b.up, b.down = l.linear(&f.Up, 0), l.linear(&f.Down, 0)
+		if a != nil {
+			if a.KVFrom == nil {
+				layers[span.Lo+i] = len(layers)
+			}
+			kv, ok = layers[a.Source(span.Lo+i)]
+		}
+		if g.Blocks[span.Lo+i].Latent != nil {
+			kv = len(layers)
+			layers[span.Lo+i] = kv
+		}
+		if !ok || len(g.Carried(span.Hi)) > 0 {
+			e := formats.Unsupportedf("", "graph.blocks", "on GPUs, stages whose blocks read another stage's keys and values")
+			e.Hint = "calibrating and quantizing by a text: --device cpu"
+			return weights{}, e
+		}
+		out.blocks[i].kv = kv
+		if err := check(&g.Blocks[span.Lo+i]); err != nil {
+			return weights{}, err
+		}
+		out.blocks[i].index = i
+		out.blocks[i].open(w, &g.Blocks[span.Lo+i])
+		out.blocks[i].remembers = remembered
+		remembered += out.blocks[i].Memory()
 	}
+	return out, nil
+}
+
+func (b *block) open(w *load.Weights[*matrix, hip.Normal, hip.Address], m *graph.Block) {
+	b.Block = m
+	b.attnNorm, b.attnPost, b.ffnNorm, b.ffnPost = w.Norm(m.AttnNorm), w.Norm(m.AttnPostNorm), w.Norm(m.FFNNorm), w.Norm(m.FFNPostNorm)
+	b.densePost, b.moeNorm, b.moePost = w.Norm(m.DensePostNorm), w.Norm(m.MoENorm), w.Norm(m.MoEPostNorm)
+	if a := m.Attn; a != nil {
+		b.qNorm, b.kNorm, b.vNorm = w.Norm(a.QNorm), w.Norm(a.KNorm), w.Norm(a.VNorm)
+		b.q, b.k, b.v, b.o = w.Linear(&a.Q), w.Linear(a.K), w.Linear(a.V), w.Linear(&a.O)
+		b.opens, b.sinks = w.Linear(a.Gate), w.Vector(a.Sinks)
+	}
+	if a := m.Latent; a != nil {
+		b.latent, b.o = openLatent(w, a), w.Linear(&a.O)
+	}
+	if n := m.Delta; n != nil {
+		b.o = w.Linear(&n.Out)
+		b.delta = deltaNet{qkv: w.Linear(&n.QKV), z: w.Linear(&n.Z), beta: w.Linear(&n.Beta), alpha: w.Linear(&n.Alpha),
+			conv: w.Vector(n.Conv), decay: w.Vector(n.Decay), dtBias: w.Vector(n.DTBias), norm: w.Norm(n.Norm)}
+	}
+	if n := m.Mamba; n != nil {
+		b.o = w.Linear(&n.Out)
+		b.mamba = mamba{z: w.Linear(&n.Z), xbc: w.Linear(&n.XBC), dt: w.Linear(&n.DT), conv: w.Vector(n.Conv), bias: w.Vector(n.ConvBias),
+			decay: w.Vector(n.Decay), dtBias: w.Vector(n.DTBias), skip: w.Vector(n.Skip), norm: w.Norm(n.Norm)}
+	}
+	if n := m.ShortConv; n != nil {
+		b.o = w.Linear(&n.Out)
+		b.shortConv = shortConv{in: w.Linear(&n.In), conv: w.Vector(n.Conv), bias: w.Vector(n.ConvBias)}
+	}
+	b.layer.open(w, m.FFN)
+	if p := m.PerLayer; p != nil {
+		b.perLayer = perLayerInput{load.Activation(p.Act), w.Linear(&p.Gate), w.Linear(&p.Down), w.Norm(p.Norm)}
+	}
+	b.outScale = w.Vector(m.OutScale)
 	if x := m.MoE; x != nil {
-		b.act = l.activation(x.Act)
-		b.router = l.linear(&x.Router, 0)
-		b.gate, b.up, b.down = l.linear(&x.Gate, x.Experts), l.linear(&x.Up, x.Experts), l.linear(&x.Down, x.Experts)
+		b.dense = b.layer
+		b.router, b.sharedGate, b.selectBias = w.Linear(&x.Router), w.Linear(x.SharedGate), w.Vector(x.SelectBias)
+		b.routerNorm, b.expertScale = w.Norm(x.RouterNorm), w.Vector(x.ExpertScale)
+		b.latentDown, b.latentUp = w.Linear(x.LatentDown), w.Linear(x.LatentUp)
+		b.layer = layer{load.Activation(x.Act), load.Gating(x.Gating), w.Linear(x.Gate), w.Linear(&x.Up), w.Linear(&x.Down)}
+		b.shared.open(w, x.Shared)
 	}
 }
 
-func (l *layout) activation(a model.Activation) cpu.Activation {
-	switch a {
-	case model.SiLU:
-		return cpu.SiLU
-	case model.GELU:
-		return cpu.GELU
-	case model.GELUTanh:
-		return cpu.GELUTanh
-	case model.GELUQuick:
-		return cpu.QuickGELU
-	case model.ReLU:
-		return cpu.ReLU
+// open finds a layer's matrices; nil is none.
+func (l *layer) open(w *load.Weights[*matrix, hip.Normal, hip.Address], f *graph.FFN) {
+	if f != nil {
+		*l = layer{load.Activation(f.Act), load.Gating(f.Gating), w.Linear(f.Gate), w.Linear(&f.Up), w.Linear(&f.Down)}
 	}
-	l.fail(formats.Unsupportedf("", "", "activation %q", a))
-	return 0
 }
 
-// linear places a weight and its bias, or those of so many experts, stacked; 0:
-// it is no stack.
-func (l *layout) linear(m *model.Linear, experts int64) *matrix {
-	w := l.matrix(m.Weight, max(experts, 1)*m.Out, m.In, experts)
+// check refuses what kernels have no room for.
+func check(m *graph.Block) error {
+	if x := m.MoE; x != nil && x.TopK > hip.MaxChosen {
+		return formats.Unsupportedf("", x.Router.Weight, "%d experts of a token on GPUs, where %d are the most", x.TopK, hip.MaxChosen)
+	}
+	if a := m.Attn; a != nil && a.Temperature != nil && a.Temperature.Offset > 1<<30 {
+		return formats.Unsupportedf("", a.Q.Weight, "a temperature that counts from %d on GPUs", a.Temperature.Offset)
+	}
+	return nil
+}
+
+// Table implements load.Backend.
+func (l *layout) Table(t formats.Tensor) (*matrix, error) { return l.matrix(t, 0), l.err }
+
+// Tied implements load.Backend.
+func (l *layout) Tied(table *matrix, m *graph.Linear, bias hip.Address) (*matrix, error) {
+	head := table.withBias(bias)
+	head.input = m.Input
+	return head, nil
+}
+
+// Matrix implements load.Backend.
+func (l *layout) Matrix(t formats.Tensor, m *graph.Linear, experts int64, bias hip.Address) (*matrix, error) {
+	w := l.matrix(t, experts)
 	w.N, w.experts = int(m.Out), int(experts)
-	return w.withBias(l.vector(m.Bias, max(experts, 1)*m.Out, 0))
+	w = w.withBias(bias)
+	w.input = m.Input
+	return w, l.err
 }
 
-// vector places all n numbers of a tensor; "" has none.
-func (l *layout) vector(name string, n int64, offset float32) hip.Address {
-	if name == "" || l.err != nil {
-		return 0
+// Vector implements load.Backend.
+func (l *layout) Vector(t formats.Tensor, offset, factor float32) (hip.Address, error) {
+	return l.numbers(t, offset, factor), l.err
+}
+
+// Constant implements load.Backend.
+func (l *layout) Constant(n int64, value float32) (hip.Address, error) {
+	l.vectors = append(l.vectors, vector{constant: n, factor: value, place: l.arena.floats(int(n))})
+	return l.vectors[len(l.vectors)-1].place, nil
+}
+
+// Norm implements load.Backend.
+func (l *layout) Norm(n *graph.Norm, weight, bias hip.Address) (hip.Normal, error) {
+	kind := hip.RMSNorm
+	if n.Kind == graph.LayerNorm {
+		kind = hip.LayerNorm
 	}
-	t := l.tensor(name)
-	if rows, k := t.Rows(); rows*k != n {
-		l.fail(formats.Errorf("", name, "shape is %v, the graph says %d", t.Shape, n))
-		return 0
-	}
-	return l.numbers(t, offset)
+	return hip.Normal{Kind: kind, Weight: weight, Bias: bias, Eps: n.Eps}, nil
 }
 
 // numbers places what kernels read as float32.
-func (l *layout) numbers(t formats.Tensor, offset float32) hip.Address {
+func (l *layout) numbers(t formats.Tensor, offset, factor float32) hip.Address {
 	if err := scheme.Check(&t); err != nil {
 		l.fail(err)
 		return 0
 	}
 	rows, k := t.Rows()
-	l.vectors = append(l.vectors, vector{t, offset, l.arena.floats(int(rows * k))})
+	l.vectors = append(l.vectors, vector{tensor: t, offset: offset, factor: factor, place: l.arena.floats(int(rows * k))})
 	return l.vectors[len(l.vectors)-1].place
-}
-
-func (l *layout) norm(n *model.Norm, width int64) hip.Normal {
-	if n == nil {
-		return hip.Normal{}
-	}
-	kind := hip.RMSNorm
-	switch {
-	case n.Kind == model.LayerNorm:
-		kind = hip.LayerNorm
-	case n.Kind != model.RMSNorm:
-		l.fail(formats.Unsupportedf("", n.Weight, "normalisation %q", n.Kind))
-	case n.Bias != "":
-		l.fail(formats.Unsupportedf("", n.Bias, "a bias on normalisation %q", n.Kind))
-	}
-	return hip.Normal{Kind: kind, Weight: l.vector(n.Weight, width, n.Offset), Bias: l.vector(n.Bias, width, 0), Eps: n.Eps}
 }
 
 // floats reads a vector's numbers.
 func (v *vector) floats() ([]float32, error) {
+	if v.constant > 0 {
+		return slices.Repeat([]float32{v.factor}, int(v.constant)), nil
+	}
 	n, k := v.tensor.Rows()
 	out := make([]float32, n*k)
 	if err := scheme.DecodeRows(out, &v.tensor, 0, n); err != nil {
 		return nil, err
 	}
-	if v.offset != 0 {
+	if v.offset != 0 || v.factor != 1 {
 		for i := range out {
-			out[i] += v.offset
+			out[i] = (out[i] + v.offset) * v.factor
 		}
 	}
 	return out, nil

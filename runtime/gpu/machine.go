@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 
+	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/runtime/gpu/driver"
 	"github.com/nstf/nstf/runtime/gpu/kernelcache"
@@ -14,13 +17,17 @@ import (
 // A machine is an opened device with the stream that passes run on and the
 // kernels that were made ready for it.
 type machine struct {
-	device    *driver.Device
-	stream    *driver.Stream
-	target    hip.Target
-	cache     kernelcache.Cache
-	mu        sync.Mutex // of what follows
-	modules   map[hip.Unit]*driver.Module
-	functions map[kernel]*driver.Function
+	device     *driver.Device
+	stream     *driver.Stream
+	target     hip.Target
+	cache      kernelcache.Cache
+	used, most atomic.Int64   // bytes placed, now and at their largest
+	numbers    *driver.Pinned // what numbers come down to
+	keep       bool           // lanes, for the next stage
+	mu         sync.Mutex     // of what follows
+	modules    map[hip.Unit]*driver.Module
+	functions  map[kernel]*driver.Function
+	idle       []*lane
 }
 
 // A kernel is a function of a unit.
@@ -36,7 +43,7 @@ type operation interface {
 
 // openMachine finds the device that is asked for.
 func openMachine(o *Options) (*machine, error) {
-	lib, err := driver.Load(driver.Options{API: o.API, Paths: o.Libraries})
+	lib, err := driver.Load(driver.Options{API: o.API, Paths: o.Libraries, Root: o.Root})
 	if missing(err) {
 		return nil, &MissingError{err}
 	}
@@ -87,6 +94,12 @@ func (m *machine) compile(units []hip.Unit, o *Options) error {
 		if o.Progress != nil {
 			o.Progress("compiling kernels", done, total)
 		}
+	}
+	m.mu.Lock()
+	units = slices.DeleteFunc(slices.Clone(units), func(u hip.Unit) bool { return m.modules[u] != nil })
+	m.mu.Unlock()
+	if len(units) == 0 {
+		return nil
 	}
 	r, err := m.cache.Get(context.Background(), m.target, units, step)
 	if err != nil {
@@ -155,5 +168,66 @@ func (m *machine) launchOn(s *driver.Stream, calls []hip.Call) error {
 	return nil
 }
 
-// alloc returns a buffer of at least n bytes.
-func (m *machine) alloc(n int64) (driver.Buffer, error) { return m.device.Alloc(max(n, align)) }
+// alloc returns a buffer of at least n bytes: of the device's memory, or where that
+// is full and the device maps the host's, of that. The device's own comes first: newer
+// kernels of Linux give what is mapped there too.
+func (m *machine) alloc(n int64) (driver.Buffer, error) {
+	n = max(n, align)
+	b, err := m.device.Alloc(n)
+	if errors.Is(err, driver.ErrMemory) {
+		if free, _ := m.device.Shared(); free >= n {
+			b, err = m.device.AllocShared(n)
+		}
+	}
+	if err == nil {
+		m.most.Store(max(m.most.Load(), m.used.Add(b.Size)))
+	}
+	return b, err
+}
+
+// free gives a buffer back.
+func (m *machine) free(b driver.Buffer) error {
+	m.used.Add(-b.Size)
+	return m.device.Free(b)
+}
+
+// pinnedBytes is the largest piece of numbers that comes down at once.
+const pinnedBytes = 64 << 20
+
+// download waits for numbers of the device.
+func (m *machine) download(dst []float32, from hip.Address) error {
+	for len(dst) > 0 {
+		n := min(len(dst), pinnedBytes/4)
+		b, err := m.fetch(driver.Buffer{Address: from, Size: 4 * int64(n)})
+		if err != nil {
+			return err
+		}
+		numbers, ok := tensor.Float32s(b)
+		if !ok {
+			return errors.New("gpu: the machine's order of bytes is not the device's")
+		}
+		copy(dst, numbers)
+		dst, from = dst[n:], from+hip.Address(4*n)
+	}
+	return nil
+}
+
+// fetch waits for bytes of the device, at most pinnedBytes, valid until the next fetch.
+func (m *machine) fetch(from driver.Buffer) ([]byte, error) {
+	if m.numbers == nil || int64(len(m.numbers.Bytes())) < from.Size {
+		if m.numbers != nil {
+			if err := m.numbers.Free(); err != nil {
+				return nil, err
+			}
+		}
+		var err error
+		if m.numbers, err = m.device.Pinned(from.Size); err != nil {
+			return nil, err
+		}
+	}
+	b := m.numbers.Bytes()[:from.Size]
+	if err := m.stream.Download(b, from); err != nil {
+		return nil, err
+	}
+	return b, m.stream.Wait()
+}

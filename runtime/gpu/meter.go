@@ -24,12 +24,12 @@ func (e *Engine) CopyRate() (rate float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer e.m.device.Free(from)
+	defer e.m.free(from)
 	to, err := e.m.alloc(n)
 	if err != nil {
 		return 0, err
 	}
-	defer e.m.device.Free(to)
+	defer e.m.free(to)
 	copies := func(times int) error {
 		for range times {
 			if err := e.m.stream.Copy(to, from, n); err != nil {

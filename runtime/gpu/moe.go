@@ -1,35 +1,91 @@
 package gpu
 
-import "github.com/nstf/nstf/kernels/hip"
+import (
+	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/kernels/hip"
+)
 
-// mixture computes, for n rows of a source, the sum of the outputs of the
-// experts that the router chooses for each. A slot is a row with one of its
+// mixture computes, for n rows of a source, what the shared layer gives and the
+// sum of the outputs of the experts that the router chooses for each, by what it reads of
+// routed, which may be the source. A slot is a row with one of its
 // experts; which those are stays on the device.
-func (w *walk) mixture(b *block, n int, in source, to target) {
+func (w *walk) mixture(b *block, n int, routed, in source, to target) {
 	e, s, m := w.e, &w.e.s, b.MoE
 	topK, slots := int(m.TopK), n*int(m.TopK)
-	w.linear(n, in, target{w: b.router, y: s.router})
-	route := &hip.Route{T: n, Experts: int(m.Experts), TopK: topK, Normalize: m.Normalize, Logits: s.router, Chosen: s.chosen, Share: s.share}
-	if few(slots) {
-		w.round(&in, n, b.gate, b.up)
-	} else {
+	w.list = slotList{s.chosen, s.slots, s.first}
+	sum := &hip.Combine{T: n, D: e.shape.width, TopK: topK, Parts: s.parts, Chosen: s.chosen, Share: s.share, Out: to.y}
+	logits := []target{{w: b.router, y: s.router}}
+	if b.sharedGate != nil {
+		sum.Gate = s.factor
+	}
+	switch gate := (target{w: b.sharedGate, y: s.factor}); {
+	case b.sharedGate != nil && b.routerNorm.Weight == 0:
+		logits = append(logits, gate)
+	case b.sharedGate != nil:
+		w.linear(n, in, gate)
+	}
+	w.linear(n, routed, logits...)
+	if b.shared.up != nil {
+		if sum.Shared = to.y; !w.many {
+			w.round(&in, n, b.shared.inner()...)
+		}
+		w.plain(&b.shared, n, in, target{y: to.y})
+		in.fine = hip.Acts{} // what lies between its matrices was rounded to the same place
+	}
+	if b.latentDown != nil {
+		w.linear(n, in, target{w: b.latentDown, y: s.squeezed})
+		in = source{x: s.squeezed}
+		sum.D, sum.Out, sum.Shared = b.latentDown.N, s.squeezedSum, 0
+	}
+	route := b.route(n, s)
+	if !w.many {
+		w.round(&in, n, b.layer.inner()...)
+	}
+	if w.many || w.gathers() {
 		route.Slots, route.First = s.slots, s.first
 	}
 	w.do(route)
-	w.expert(b.gate, slots, topK, in, s.gate, 0)
-	w.expert(b.up, slots, topK, in, s.up, 0)
-	w.do(&hip.Activate{Act: b.act, N: slots * b.up.N, Gate: s.gate, Up: s.up, Out: s.gate})
-	mid := source{x: s.gate}
-	if few(slots) {
-		w.round(&mid, slots, b.down)
+	mid := &hip.Activate{Act: b.act, Gating: b.gating, N: slots * b.up.N, Gate: s.gate, Out: s.gate}
+	if b.gate != nil {
+		w.expert(b.gate, slots, topK, in, s.gate, 0)
+		w.expert(b.up, slots, topK, in, s.up, 0)
+		mid.Up = s.up
+	} else {
+		w.expert(b.up, slots, topK, in, s.gate, 0)
 	}
-	w.expert(b.down, slots, 1, mid, s.parts, 0)
-	w.do(&hip.Combine{T: n, D: e.shape.width, TopK: topK, Parts: s.parts, Chosen: s.chosen, Share: s.share, Out: to.y})
+	w.do(mid)
+	next := source{x: s.gate}
+	if !w.many {
+		w.round(&next, slots, b.down)
+	}
+	w.expert(b.down, slots, 1, next, s.parts, 0)
+	w.do(sum)
+	switch {
+	case b.latentUp == nil:
+	case b.shared.up == nil:
+		w.linear(n, source{x: s.squeezedSum}, target{w: b.latentUp, y: to.y})
+	default:
+		w.linear(n, source{x: s.squeezedSum}, target{w: b.latentUp, y: s.lifted})
+		w.do(&hip.Norm{T: n, D: e.shape.width, X: to.y, A: hip.Branch{Rows: s.lifted}})
+	}
 }
+
+// route is the choice of experts for n rows.
+func (b *block) route(n int, s *scratch) *hip.Route {
+	m := b.MoE
+	return &hip.Route{T: n, Experts: int(m.Experts), TopK: int(m.TopK), Normalize: m.Normalize, Logits: s.router, Chosen: s.chosen, Share: s.share,
+		Score: scores[m.Score], Bias: b.selectBias, Groups: int(m.Groups), TopGroups: int(m.TopGroups), GroupBest: int(m.Best()), ZeroMasked: m.ZeroMasked,
+		Epsilon: m.Epsilon, Floor: m.Floor, Scale: m.Factor(), ExpertScale: b.expertScale}
+}
+
+// scores are a graph's, as kernels number them.
+var scores = map[graph.Score]hip.Score{graph.ScoreSoftmax: hip.ScoreSoftmax, graph.ScoreSigmoid: hip.ScoreSigmoid,
+	graph.ScoreSelected: hip.ScoreSelected, graph.ScoreRoot: hip.ScoreRoot}
 
 // expert multiplies each slot's row, which so many slots share, with its
 // expert's matrix, and adds a residual, which may be y.
 func (w *walk) expert(m *matrix, slots, share int, in source, y, residual hip.Address) {
+	w.gatherSlots(slots, share, in, m)
 	switch {
 	case m.formed != nil:
 		w.formedExpert(m, slots, share, in, y)
@@ -39,9 +95,9 @@ func (w *walk) expert(m *matrix, slots, share int, in source, y, residual hip.Ad
 		return
 	}
 	s, products := &w.e.s, []hip.Product{{W: m.Weight, Y: y, Bias: m.bias, Residual: residual}}
-	if few(slots) {
-		w.do(&hip.Matvec{T: slots, Exact: w.e.exact || m.floats, X: in.x, Acts: in.acts, Fine: in.fine, Experts: s.chosen, Stack: m.experts, Share: share, Products: products})
+	if !w.many {
+		w.do(&hip.Matvec{T: slots, Exact: w.e.exact || m.floats, X: in.x, Acts: in.acts, Fine: in.fine, Experts: w.list.chosen, Stack: m.experts, Share: share, Products: products})
 		return
 	}
-	w.do(&hip.Matmul{T: slots, Exact: w.e.exact, X: in.x, First: s.first, Slots: s.slots, Stack: m.experts, Share: share, Products: products, Scratch: s.tiles})
+	w.do(&hip.Matmul{T: slots, Exact: w.e.exact, X: in.x, First: w.list.first, Slots: w.list.slots, Stack: m.experts, Share: share, Products: products, Scratch: s.tiles})
 }

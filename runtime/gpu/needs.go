@@ -20,27 +20,42 @@ func (s *shape) measure(l *layout, w *weights) {
 	s.needs = needs{}
 	s.group(w.table)
 	s.sums = 0 // its rows are looked up
-	if f := w.table.formed; f != nil && f.a != nil {
-		s.lookup = f
+	if w.table != nil && w.table.formed != nil && w.table.formed.a != nil {
+		s.lookup = w.table.formed
 	}
 	for i := range w.blocks {
 		b := &w.blocks[i]
-		s.group(b.q, b.k, b.v)
+		s.group(b.projections()...)
 		s.group(b.o)
+		if n := &b.latent; n.qa != nil {
+			s.group(n.q)
+		}
+		s.stack(b.latent.kb, false)
+		s.stack(b.latent.vb, false)
+		s.group(b.perLayer.gate)
+		s.group(b.perLayer.down)
 		if b.MoE == nil {
-			s.group(b.gate, b.up)
-			s.group(b.down)
+			s.layer(&b.layer)
 			continue
 		}
-		s.group(b.router)
+		s.group(b.router, b.sharedGate)
+		s.layer(&b.dense)
+		s.layer(&b.shared)
 		s.stack(b.gate, true)
 		s.stack(b.up, true)
 		s.stack(b.down, false)
 	}
+	s.group(w.perLayer.projection)
 	blocks := s.sums
 	s.sums = 0
 	s.group(w.head)
 	s.headSums, s.sums = s.sums, blocks
+}
+
+// layer counts one layer's matrices, nil ones for none.
+func (n *needs) layer(l *layer) {
+	n.group(l.gate, l.up)
+	n.group(l.down)
 }
 
 // group counts matrices that are multiplied together.
@@ -67,6 +82,9 @@ func (n *needs) group(ms ...*matrix) {
 // stack counts a stack of experts, whose slots share the rows that they read, or do
 // not.
 func (n *needs) stack(m *matrix, shares bool) {
+	if m == nil {
+		return
+	}
 	switch f := m.formed; {
 	case f == nil:
 	case f.u != nil && shares:

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/gpu/driver"
@@ -12,8 +11,13 @@ import (
 
 // A pass is the batch whose hidden states the work space holds.
 type pass struct {
+	e          *Engine
 	rows, from int
-	state      *state
+	many       bool // see device.Batch.Few
+	sequences  int  // that have rows
+	state      *rowTable
+	wanted     []int   // rows
+	chosen     *chosen // nil: nothing was
 }
 
 // A graphKey names a captured list of launches.
@@ -23,77 +27,174 @@ type graphKey struct {
 	lo, hi int
 }
 
-// Forward implements device.Backend.
-func (e *Engine) Forward(b *device.Batch) error {
-	rows := b.Rows()
-	if rows == 0 || rows > e.plan.Rows {
-		return fmt.Errorf("gpu: a batch of %d rows", rows)
+// Forward implements device.Stage.
+func (e *Engine) Forward(b *device.Batch) (device.Pass, error) {
+	n := b.Rows()
+	if n == 0 || n > e.plan.Rows || (b.Hidden == nil) != e.span.Embed {
+		return nil, fmt.Errorf("gpu: a batch of %d rows, or of another stage's input", n)
+	}
+	p := &pass{e: e, rows: n, from: n, many: !b.Few(), sequences: len(b.Segments), state: &e.s.many}
+	if !p.many {
+		p.state = &e.s.few
+	}
+	row := 0
+	var slots []int32
+	for i := range b.Segments {
+		segment := &b.Segments[i]
+		s, ok := segment.State.(*state)
+		if !ok || s.e != e {
+			return nil, fmt.Errorf("gpu: the state of segment %d is a %T", i, segment.State)
+		}
+		if err := errors.Join(s.send(), s.turn(segment.Length)); err != nil {
+			return nil, err
+		}
+		if segment.Tokens != nil {
+			s.told = min(s.told, s.Len()) // what was chosen behind it need not be what came
+		}
+		row += segment.Rows()
+		for w := row - segment.Wanted; w < row; w++ {
+			p.wanted = append(p.wanted, w)
+		}
+		if segment.Choose != nil && e.span.Head {
+			slots = append(slots, s.slot)
+			if err := s.settle(segment); err != nil {
+				return nil, err
+			}
+		}
+	}
+	var runs []choice
+	if e.span.Head {
+		runs = choices(b)
+	} else {
+		p.from, p.wanted = 0, nil
+	}
+	if len(p.wanted) > 0 {
+		p.from = p.wanted[0]
+	}
+	if e.gathering != nil {
+		p.from = 0
+	}
+	if len(runs) > ring {
+		return nil, fmt.Errorf("gpu: tokens are chosen at %d places of a batch, %d at most", len(runs), ring)
+	}
+	e.pass = p
+	if err := e.start(p, b); err != nil {
+		return nil, err
+	}
+	if err := e.lookUp(p, b); err != nil {
+		return nil, err
+	}
+	if err := e.carry(p, runs); err != nil {
+		return nil, err
 	}
 	for i := range b.Segments {
-		s := &b.Segments[i]
-		c, ok := s.Cache.(*kv)
-		if !ok || c.e != e {
-			return fmt.Errorf("gpu: the cache of segment %d is a %T", i, s.Cache)
-		}
-		if err := c.reserve(c.len + int64(len(s.Tokens))); err != nil {
-			return err
-		}
-	}
-	for i := range b.Segments { // growing may have moved what was sent
-		c := b.Segments[i].Cache.(*kv)
-		if err := errors.Join(c.send(), c.turn(b.Segments[i].Length)); err != nil {
-			return err
+		s := b.Segments[i].State.(*state)
+		s.Advance(int64(b.Segments[i].Rows()))
+		if b.Segments[i].Choose != nil && e.span.Head {
+			s.told = s.Len() + 1
+			if !s.sampler.penalizes() {
+				s.told = 0
+			}
 		}
 	}
-	if err := e.begin(b, rows); err != nil {
-		return err
+	e.prepares(b, runs)
+	if len(runs) > 0 {
+		var err error
+		if p.chosen, err = e.fetch(runs, slots); err != nil {
+			return nil, err
+		}
 	}
-	key := graphKey{what: "forward", rows: rows, lo: b.From}
-	err := e.run(key, rows <= fewRows, func(w *walk) {
-		w.forward()
-		w.flush(b.From)
-	})
-	if err != nil {
-		return err
-	}
-	for i := range b.Segments {
-		b.Segments[i].Cache.(*kv).len += int64(len(b.Segments[i].Tokens))
-	}
-	return nil
+	return p, nil
 }
 
-// begin tells the device which rows come.
-func (e *Engine) begin(b *device.Batch, rows int) error {
-	e.pass = pass{rows: rows, from: b.From, state: &e.s.many}
-	if rows <= fewRows {
-		e.pass.state = &e.s.few
+// start tells the device which rows come, unless it knows.
+func (e *Engine) start(p *pass, b *device.Batch) error {
+	if b.Hidden == nil && e.steady(b) {
+		return nil
 	}
-	n := e.pass.state.capacity
+	e.prepared = e.prepared[:0]
+	n := p.state.capacity
 	words := make([]int32, 3*n)
 	row := 0
 	for i := range b.Segments {
-		c := b.Segments[i].Cache.(*kv)
-		for j, id := range b.Segments[i].Tokens {
-			words[row], words[n+row], words[2*n+row] = id, int32(c.len)+int32(j), c.held.slot
+		s := b.Segments[i].State.(*state)
+		for j := range b.Segments[i].Rows() {
+			words[row], words[n+row], words[2*n+row] = -1, int32(s.Len())+int32(j), s.slot
+			if t := b.Segments[i].Tokens; t != nil {
+				words[row] = t[j]
+			}
 			row++
 		}
 	}
-	return upload(e, driver.Buffer{Address: e.pass.state.tokens, Size: e.pass.state.bytes()}, words)
+	if err := upload(e, driver.Buffer{Address: p.state.tokens, Size: p.state.bytes()}, words); err != nil {
+		return err
+	}
+	if waiting(b) {
+		w := &walk{e: e, t: p.rows, many: p.many, state: p.state}
+		w.do(&hip.Resume{Rows: w.rows(0), Token: p.state.tokens, History: e.s.chooser.history, Stride: e.s.chooser.stride})
+		if err := e.m.launch(w.calls); err != nil {
+			return err
+		}
+	}
+	if b.Hidden == nil {
+		return nil
+	}
+	return e.m.receive(driver.Buffer{Address: e.s.x, Size: 4 * int64(p.rows*e.shape.width)}, b.Hidden)
+}
+
+// carry runs the rows through the blocks and has tokens chosen. A step, in which
+// each row is chosen for, is captured as a whole.
+func (e *Engine) carry(p *pass, runs []choice) error {
+	if len(runs) == 1 && runs[0].lo == 0 && runs[0].hi == p.rows && !p.many {
+		key := graphKey{what: "step", rows: p.rows}
+		if runs[0].greedy {
+			key.what = "greedy step"
+		}
+		if runs[0].masked {
+			key.what = "masked " + key.what
+		}
+		return e.run(key, true, func(w *walk) {
+			w.forward()
+			w.head(0, p.rows)
+			w.choose(runs[0])
+		})
+	}
+	key := graphKey{what: "forward", rows: p.rows, lo: p.from}
+	err := e.run(key, !p.many, func(w *walk) {
+		w.forward()
+		w.flush(p.from)
+		w.gatherHead(p.wanted)
+	})
+	if err != nil || len(runs) == 0 {
+		return err
+	}
+	w := &walk{e: e, t: p.rows, many: p.many, from: p.from, state: p.state}
+	for _, c := range runs {
+		w.head(c.lo, c.hi)
+		w.choose(c)
+	}
+	if err := e.m.prepare(w.calls); err != nil { // all of them or none
+		return err
+	}
+	return e.m.launch(w.calls)
 }
 
 // run launches what list puts into a walk over the pass; few rows by way of a
 // graph, which is captured the first time.
 func (e *Engine) run(key graphKey, captured bool, list func(w *walk)) error {
-	if g := e.graphs[key]; g != nil {
-		return e.m.stream.Replay(g)
+	if captured = captured && e.gathering == nil; captured && e.graphs[key] != nil {
+		return e.m.stream.Replay(e.graphs[key])
 	}
-	w := &walk{e: e, t: e.pass.rows, from: e.pass.from, state: e.pass.state}
+	w := &walk{e: e, t: e.pass.rows, many: e.pass.many, from: e.pass.from, state: e.pass.state}
 	list(w)
+	if w.err != nil {
+		return w.err
+	}
+	if err := e.m.prepare(w.calls); err != nil { // nothing may be loaded during the capture, and no pass ends half-way
+		return err
+	}
 	if !captured {
 		return e.m.launch(w.calls)
-	}
-	if err := e.m.prepare(w.calls); err != nil { // nothing may be loaded during the capture
-		return err
 	}
 	g, err := e.m.stream.Capture(func() error { return e.m.launch(w.calls) })
 	if err != nil {
@@ -103,14 +204,29 @@ func (e *Engine) run(key graphKey, captured bool, list func(w *walk)) error {
 	return e.m.stream.Replay(g)
 }
 
-// Logits implements device.Backend.
-func (e *Engine) Logits(lo, hi int, dst []float32) error {
-	if lo < e.pass.from || hi > e.pass.rows || lo >= hi || len(dst) != (hi-lo)*e.shape.vocab {
-		panic(fmt.Sprintf("gpu: logits of rows %d to %d into %d numbers", lo, hi, len(dst)))
+// Hidden implements device.Pass.
+func (p *pass) Hidden() device.Hidden { return &hidden{p.e.m, p.e.s.x, p.rows, p.e.shape.width} }
+
+// Tokens implements device.Pass.
+func (p *pass) Tokens() ([]int32, error) {
+	if p.chosen == nil {
+		return nil, nil
+	}
+	return p.chosen.read()
+}
+
+// Logits implements device.Pass.
+func (p *pass) Logits(lo, hi int, dst []float32) error {
+	e := p.e
+	if p != e.pass || lo < 0 || hi > len(p.wanted) || lo >= hi || len(dst) != (hi-lo)*e.shape.vocab {
+		panic(fmt.Sprintf("gpu: logits of wanted rows %d to %d of %d into %d numbers", lo, hi, len(p.wanted), len(dst)))
 	}
 	for lo < hi {
-		n := min(hi-lo, e.s.logitRows)
-		if err := e.logits(lo, lo+n, dst[:n*e.shape.vocab]); err != nil {
+		n := 1
+		for lo+n < hi && n < e.s.logitRows && p.wanted[lo+n] == p.wanted[lo]+n {
+			n++
+		}
+		if err := e.logits(p.wanted[lo], p.wanted[lo]+n, dst[:n*e.shape.vocab]); err != nil {
 			return err
 		}
 		lo, dst = lo+n, dst[n*e.shape.vocab:]
@@ -118,44 +234,54 @@ func (e *Engine) Logits(lo, hi int, dst []float32) error {
 	return nil
 }
 
-// logits is Logits of rows for which there is room at once.
-func (e *Engine) logits(lo, hi int, dst []float32) error {
-	key := graphKey{what: "logits", rows: e.pass.rows, lo: lo, hi: hi}
-	err := e.run(key, e.pass.rows <= fewRows, func(w *walk) { w.head(lo, hi) })
-	if err != nil {
-		return err
+// Normed implements device.Pass.
+func (p *pass) Normed(lo, hi int, dst []float32) error {
+	e, d := p.e, p.e.shape.width
+	if p != e.pass || lo < 0 || hi > len(p.wanted) || lo >= hi || len(dst) != (hi-lo)*d {
+		panic(fmt.Sprintf("gpu: wanted rows %d to %d of %d into %d numbers", lo, hi, len(p.wanted), len(dst)))
 	}
-	size := 4 * int64(len(dst))
-	if e.down == nil || int64(len(e.down.Bytes())) < size {
-		if e.down != nil {
-			if err := e.down.Free(); err != nil {
+	for lo < hi {
+		n := 1
+		for lo+n < hi && p.wanted[lo+n] == p.wanted[lo]+n {
+			n++
+		}
+		x := at(e.s.x, p.wanted[lo], d)
+		if e.norm.Weight != 0 {
+			w := &walk{e: e, t: n, many: p.many, from: p.from, state: p.state}
+			w.do(&hip.Norm{T: n, D: d, X: x, Next: e.norm, Out: e.s.h, Few: !p.many, Exact: e.exact})
+			if err := e.m.prepare(w.calls); err != nil {
 				return err
 			}
+			if err := e.m.launch(w.calls); err != nil {
+				return err
+			}
+			x = e.s.h
 		}
-		if e.down, err = e.m.device.Pinned(size); err != nil {
+		if err := e.download(dst[:n*d], x); err != nil {
 			return err
 		}
+		lo, dst = lo+n, dst[n*d:]
 	}
-	b := e.down.Bytes()[:size]
-	if err := e.m.stream.Download(b, driver.Buffer{Address: e.s.logits, Size: size}); err != nil {
-		return err
-	}
-	if err := e.m.stream.Wait(); err != nil {
-		return err
-	}
-	numbers, ok := tensor.Float32s(b)
-	if !ok {
-		return errors.New("gpu: the machine's order of bytes is not the device's")
-	}
-	copy(dst, numbers)
 	return nil
 }
+
+// logits computes those of neighbouring rows for which there is room at once.
+func (e *Engine) logits(lo, hi int, dst []float32) error {
+	key := graphKey{what: "logits", rows: e.pass.rows, lo: lo, hi: hi}
+	if err := e.run(key, !e.pass.many, func(w *walk) { w.head(lo, hi) }); err != nil {
+		return err
+	}
+	return e.download(dst, e.s.logits)
+}
+
+// download waits for numbers of the device.
+func (e *Engine) download(dst []float32, from hip.Address) error { return e.m.download(dst, from) }
 
 // through lists a pass through all blocks, of which the rows from one on are
 // wanted. Operations are kept beside their launches if asked.
 func (e *Engine) through(rows, from int, keep bool) *walk {
-	w := &walk{e: e, t: rows, from: from, state: &e.s.few, keep: keep}
-	if !few(rows) {
+	w := &walk{e: e, t: rows, many: rows > fewRows, from: from, state: &e.s.few, keep: keep}
+	if w.many {
 		w.state = &e.s.many
 	}
 	w.forward()
@@ -171,7 +297,7 @@ func (e *Engine) units() []hip.Unit {
 	for _, p := range []pass{{rows: 1}, {rows: e.plan.Rows}, {rows: e.plan.Rows, from: e.plan.Rows - 1}, {rows: e.plan.Rows, from: e.plan.Rows}} {
 		w := e.through(p.rows, p.from, false)
 		w.flush(p.from)
-		if n := min(p.rows-p.from, e.s.logitRows); n > 0 {
+		if n := min(p.rows-p.from, e.s.logitRows); n > 0 && e.span.Head {
 			w.head(p.from, p.from+n)
 		}
 		for i := range w.calls {

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/nstf/nstf/kernels/hip"
@@ -12,25 +13,39 @@ import (
 type Plan struct {
 	Device  string
 	Weights int64 // bytes of the weights
-	Cache   int64 // of the keys and values of one sequence of Context positions
+	Cache   int64 // of the keys and values of all sequences
+	States  int64 // of what they remember beside
 	Scratch int64 // of the work space of a pass of Rows tokens
-	Context int64
+	Context int64 // positions of a sequence
+	Pages   int64 // that all sequences share
 	Model   int64 // positions that the model was made for
 	Rows    int
-	Free    int64 // bytes free before anything was placed
-	Total   int64 // bytes of the device
+	Free    int64 // bytes free before anything was placed, Shared among them
+	Total   int64 // bytes of the device, and of the host's that it may map
+	Shared  int64 // free bytes of the host's memory that the device maps, where it is integrated
 }
 
 // sum is what the plan takes.
-func (p *Plan) sum() int64 { return p.Weights + p.Cache + p.Scratch }
+func (p *Plan) sum() int64 { return p.Weights + p.Cache + p.States + p.Scratch }
 
 // String says it in one line.
 func (p *Plan) String() string {
-	s := fmt.Sprintf("weights %s, KV %s at %d, scratch %s: fits in %s", gib(p.Weights), gib(p.Cache), p.Context, gib(p.Scratch), gib(p.Total))
+	s := fmt.Sprintf("weights %s, KV %s at %d, %sscratch %s: fits in %s", gib(p.Weights), gib(p.Cache), p.Context, p.states(), gib(p.Scratch), gib(p.Total))
+	if p.Shared > 0 {
+		s += fmt.Sprintf(", %s of them the processor's", gib(p.Shared))
+	}
 	if p.Context < p.Model {
 		s += fmt.Sprintf(" (the model's context is %d)", p.Model)
 	}
 	return s
+}
+
+// states says what recurrent states take, where there are some.
+func (p *Plan) states() string {
+	if p.States == 0 {
+		return ""
+	}
+	return fmt.Sprintf("states %s, ", gib(p.States))
 }
 
 // gib writes bytes in GiB, or MiB where that would be none.
@@ -47,15 +62,15 @@ type TooLargeError struct{ Plan Plan }
 // Error implements error.
 func (e *TooLargeError) Error() string {
 	p := &e.Plan
-	return fmt.Sprintf("too large for %s: weights %s, KV %s at %d, scratch %s make %s, of %s only %s are free", p.Device,
-		gib(p.Weights), gib(p.Cache), p.Context, gib(p.Scratch), gib(p.sum()), gib(p.Total), gib(p.Free))
+	return fmt.Sprintf("too large for %s: weights %s, KV %s at %d, %sscratch %s make %s, of %s only %s are free", p.Device,
+		gib(p.Weights), gib(p.Cache), p.Context, p.states(), gib(p.Scratch), gib(p.sum()), gib(p.Total), gib(p.Free))
 }
 
 // Hint says what would help.
 func (e *TooLargeError) Hint() string {
 	p := &e.Plan
 	var help []string
-	if p.Weights+p.Scratch < p.Free {
+	if p.Weights+p.States+p.Scratch < p.Free {
 		help = append(help, "--ctx N shortens the context", "--kv q8 halves the keys and values")
 	} else {
 		help = append(help, "quantize to fewer bits per weight")
@@ -70,16 +85,26 @@ func (e *Engine) makePlan(o *Options, layers []hip.KV, weights int64) error {
 	if err != nil {
 		return err
 	}
+	shared, mapped := e.m.device.Shared()
+	free, total = free+shared, total+mapped
+	if o.Most > 0 {
+		free = min(free, max(o.Most-e.m.used.Load(), 0)+spare)
+	}
 	p := &e.plan
-	*p = Plan{Device: e.m.device.Properties().Name, Weights: weights, Context: o.Context, Model: e.g.Context, Free: free, Total: total}
+	*p = Plan{Shared: shared, Device: e.m.device.Properties().Name, Weights: weights, Context: o.Context, Model: e.g.Context, Free: free, Total: total}
 	if p.Context == 0 {
 		p.Context = p.Model
 	}
+	if err := e.kept.check(); err != nil {
+		return err
+	}
+	p.States = e.kept.all()
 	if p.Context < 1 {
 		return fmt.Errorf("a context of %d positions makes no sense", p.Context)
 	}
 	e.context = p.Context
-	if p.Cache, err = cacheBytes(layers, p.Context); err != nil {
+	sequences := int64(max(o.Sequences, 1))
+	if err := p.share(layers, o.Positions, sequences); err != nil {
 		return err
 	}
 	// The work space gets at most an eighth of what the weights leave.
@@ -91,21 +116,36 @@ func (e *Engine) makePlan(o *Options, layers []hip.KV, weights int64) error {
 	if o.Rows > 0 {
 		p.Rows = o.Rows
 	}
-	p.Rows = int(min(int64(p.Rows), max(p.Context, fewRows)))
+	p.Rows = int(min(int64(p.Rows), max(p.Context*sequences, fewRows), int64(max(e.shape.mostRows(), fewRows))))
 	p.Scratch = e.scratchBytes(p.Rows)
 	if p.sum()+spare <= free {
 		return nil
 	}
+	fit := (free - spare - p.Weights - p.States - p.Scratch) / max(pageBytes(layers), 1)
+	if o.Positions > 0 && fit >= pagesOf(p.Context) {
+		return p.share(layers, fit*PageSize, 0)
+	}
 	// Where nobody asked for a context, as much as fits will do.
-	rest := free - spare - p.Weights - p.Scratch
-	perPage := pageBytes(layers)
-	if o.Context == 0 && rest/perPage*PageSize >= minContext {
-		p.Context = rest / perPage * PageSize / minContext * minContext
+	if pages := fit / sequences; o.Context == 0 && o.Positions == 0 && pages*PageSize >= minContext {
+		p.Context = pages * PageSize / minContext * minContext
 		e.context = p.Context
-		p.Cache, err = cacheBytes(layers, p.Context)
-		return err
+		return p.share(layers, 0, sequences)
 	}
 	return &TooLargeError{*p}
+}
+
+// share plans the pages of so many positions, a sequence's at least, or of so many
+// sequences.
+func (p *Plan) share(layers []hip.KV, positions, sequences int64) (err error) {
+	pages := pagesOf(p.Context)
+	if positions == 0 && pages > math.MaxInt32/sequences {
+		return fmt.Errorf("%d sequences of %d positions are more than 2^31 pages", sequences, p.Context)
+	}
+	if p.Pages = pages * sequences; positions > 0 {
+		p.Pages = max(min(pagesOf(min(positions, 1<<40)), math.MaxInt32), pages)
+	}
+	p.Cache, err = cacheBytes(layers, p.Pages*PageSize)
+	return err
 }
 
 const (

@@ -1,39 +1,33 @@
 package gpu
 
 import (
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/runtime/gpu/driver"
 )
 
 // A rope is a rotary embedding's frequencies on the device. Where they depend
-// on the length of the sequence, each row of the table of pages has its own.
+// on the length of the sequence, each slot has its own.
 type rope struct {
-	*model.Rope
+	*graph.Rope
 	pairs     int
 	byLength  bool
 	frequency hip.Address // [pairs], or [slots][pairs]
 	factor    hip.Address // [1], or [slots]
 }
 
-// placeRopes gives the ropes that do not depend on the length their places.
-func (e *Engine) placeRopes(a *arena) {
+// placeRopes gives the ropes their places, those that depend on the length one for
+// each slot.
+func (e *Engine) placeRopes(a *arena, slots int) {
 	e.ropes = make([]rope, len(e.g.Ropes))
 	for i := range e.g.Ropes {
 		r := &e.g.Ropes[i]
-		e.ropes[i] = rope{Rope: r, pairs: int(r.Dim / 2), byLength: r.Scaling.Kind == model.ScaleDynamic || r.Scaling.Kind == model.ScaleLongRope}
-		if !e.ropes[i].byLength {
-			e.ropes[i].frequency, e.ropes[i].factor = a.floats(e.ropes[i].pairs), a.floats(1)
+		e.ropes[i] = rope{Rope: r, pairs: int(r.Dim / 2), byLength: r.Scaling.Kind == graph.ScaleDynamic || r.Scaling.Kind == graph.ScaleLongRope}
+		n := 1
+		if e.ropes[i].byLength {
+			n = slots
 		}
-	}
-}
-
-// placeLengths gives the others theirs, for so many rows of the table.
-func (e *Engine) placeLengths(a *arena, slots int) {
-	for i := range e.ropes {
-		if r := &e.ropes[i]; r.byLength {
-			r.frequency, r.factor = a.floats(slots*r.pairs), a.floats(slots)
-		}
+		e.ropes[i].frequency, e.ropes[i].factor = a.floats(n*e.ropes[i].pairs), a.floats(n)
 	}
 }
 
@@ -59,17 +53,17 @@ func (e *Engine) sendFrequencies(r *rope, slot int, length int64) error {
 }
 
 // turn brings a sequence's frequencies up to date with its length.
-func (c *kv) turn(length int64) error {
-	for i := range c.e.ropes {
-		r := &c.e.ropes[i]
+func (s *state) turn(length int64) error {
+	for i := range s.e.ropes {
+		r := &s.e.ropes[i]
 		if !r.byLength {
 			continue
 		}
-		if now := r.Regime(length); c.regimes[i] != now {
-			if err := c.e.sendFrequencies(r, int(c.held.slot), length); err != nil {
+		if now := r.Regime(length); s.regimes[i] != now {
+			if err := s.e.sendFrequencies(r, int(s.slot), length); err != nil {
 				return err
 			}
-			c.regimes[i] = now
+			s.regimes[i] = now
 		}
 	}
 	return nil

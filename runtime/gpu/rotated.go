@@ -23,7 +23,7 @@ func (w *walk) turnTo(op *hip.Rotate, m *matrix, rows int) turned {
 // turnedPlace is where t rows on the input side of a matrix go.
 func (w *walk) turnedPlace(t int, m *matrix, rows int) turned {
 	s := &w.e.s
-	if few(rows) && !w.e.exact {
+	if !w.many && !w.e.exact {
 		return turned{acts: hip.Acts{Data: s.bytes, T: t, K: m.K}}
 	}
 	return turned{x: s.turned}
@@ -76,7 +76,7 @@ func (w *walk) rotated(t int, in source, targets []target) {
 
 // codewords multiplies t rows with codewords.
 func (w *walk) codewords(t int, to turned, products []hip.Product) {
-	if few(t) {
+	if !w.many {
 		w.do(&hip.Matvec{T: t, Exact: w.e.exact, X: to.x, Acts: to.acts, Products: products})
 		return
 	}
@@ -85,9 +85,9 @@ func (w *walk) codewords(t int, to turned, products []hip.Product) {
 
 // rotatedGate is gated where gate and up are rotated alike: one launch turns both
 // back, activates, and turns the result to down's input side.
-func (w *walk) rotatedGate(t int, in source, b *block) source {
+func (w *walk) rotatedGate(t int, in source, l *layer) source {
 	s := &w.e.s
-	g, u := b.gate, b.up
+	g, u := l.gate, l.up
 	if g.Format.SameInput(u.Format.Hadamard) {
 		to := w.turnTo(&hip.Rotate{T: t, X: in.x}, g, t)
 		w.codewords(t, to, []hip.Product{{W: g.Weight, Y: s.gate}, {W: u.Weight, Y: s.up}})
@@ -99,8 +99,8 @@ func (w *walk) rotatedGate(t int, in source, b *block) source {
 			w.codewords(t, w.turnTo(&hip.Rotate{T: t, X: in.x}, p.m, t), []hip.Product{{W: p.m.Weight, Y: p.y}})
 		}
 	}
-	op := &hip.Rotate{T: t, X: s.gate, From: g.Weight, Bias: g.bias, Gate: true, Act: b.act, Up: s.up, UpFrom: u.Weight, UpBias: u.bias}
-	if down := sharedSide(b.down); down != nil {
+	op := &hip.Rotate{T: t, X: s.gate, From: g.Weight, Bias: g.bias, Gate: true, Act: l.act, Gating: l.gating, Up: s.up, UpFrom: u.Weight, UpBias: u.bias}
+	if down := sharedSide(l.down); down != nil && !w.gathers() {
 		return source{turned: w.turnTo(op, down, t)}
 	}
 	op.Y = s.gate
@@ -125,10 +125,10 @@ func (w *walk) rotatedExpert(m *matrix, slots, share int, in source, y, residual
 	if y == residual { // which is still needed
 		products[0].Y = s.sums
 	}
-	if few(slots) {
-		w.do(&hip.Matvec{T: slots, Exact: w.e.exact, X: to.x, Acts: to.acts, Experts: s.chosen, Stack: m.experts, Share: share, Products: products})
+	if !w.many {
+		w.do(&hip.Matvec{T: slots, Exact: w.e.exact, X: to.x, Acts: to.acts, Experts: w.list.chosen, Stack: m.experts, Share: share, Products: products})
 	} else {
-		w.do(&hip.Matmul{T: slots, Exact: w.e.exact, X: to.x, First: s.first, Slots: s.slots, Stack: m.experts, Share: share, Products: products, Scratch: s.tiles})
+		w.do(&hip.Matmul{T: slots, Exact: w.e.exact, X: to.x, First: w.list.first, Slots: w.list.slots, Stack: m.experts, Share: share, Products: products, Scratch: s.tiles})
 	}
-	w.do(&hip.Rotate{T: slots, X: products[0].Y, From: m.Weight, Bias: m.bias, Residual: residual, Experts: s.chosen, Stack: m.experts, Y: y})
+	w.do(&hip.Rotate{T: slots, X: products[0].Y, From: m.Weight, Bias: m.bias, Residual: residual, Experts: w.list.chosen, Stack: m.experts, Y: y})
 }

@@ -1,31 +1,75 @@
 package gpu
 
 import (
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/runtime/device"
 )
 
 // A shape is what the size of the work space follows from.
 type shape struct {
 	width, vocab  int
 	q, kv         int   // numbers of a row's queries, and of its keys
-	inner         int   // of a feed-forward layer
+	inner         int   // of a layer that all rows go through
+	slot          int   // of an expert
 	experts, topK int   // of a mixture; topK is 1 where there is none
+	heads         int   // that have matrices of their own, over latents
+	queries       int   // numbers of a row's latent of queries
+	absorbed      int   // of a row's queries behind the matrices of heads
+	ofHead        int   // most numbers that a head's matrix reads
+	latent        int   // of what experts read where that is not the layer's input
+	perLayer      int   // of a row's per-layer inputs, for all blocks
 	pairs         []int // of each rope
+	z             int   // of a row's output gates, and of what recurrent mixers let through
+	channels      int   // of a row behind a convolution
+	deltaHeads    int   // of a row: value heads, and what they are told beside
 	rotated       bool  // whether some weights are
 	needs               // of forms
 }
 
-func shapeOf(g *model.Graph) shape {
+func shapeOf(g *graph.Graph, span device.Span) shape {
 	s := shape{width: int(g.Width), vocab: int(g.Vocab), topK: 1}
-	for i := range g.Blocks {
+	for i := span.Lo; i < span.Hi; i++ {
 		b := &g.Blocks[i]
-		s.q, s.kv = max(s.q, int(b.Attn.Q.Out)), max(s.kv, int(b.Attn.K.Out))
+		if a := b.Attn; a != nil {
+			s.q, s.kv = max(s.q, int(a.Q.Out)), max(s.kv, int(a.KVHeads*a.HeadDim))
+			if a.Gate != nil {
+				s.z = max(s.z, int(a.Q.Out))
+			}
+		}
+		if a := b.Latent; a != nil {
+			s.q, s.kv = max(s.q, int(a.Heads*max(a.KeyDim(), a.NopeDim))), max(s.kv, int(a.KeyDim()))
+			s.z = max(s.z, int(a.Heads*max(a.QueryDim(), a.ValueDim)))
+			s.heads, s.absorbed, s.ofHead = max(s.heads, int(a.Heads)), max(s.absorbed, int(a.Heads*a.Rank)), max(s.ofHead, int(max(a.Rank, a.NopeDim)))
+			if a.QA != nil {
+				s.queries = max(s.queries, int(a.QA.Out))
+			}
+		}
+		if n := b.Delta; n != nil { // what its output matrix reads is as wide as queries may be
+			s.q, s.z = max(s.q, int(n.Values())), max(s.z, int(n.Values()))
+			s.channels, s.deltaHeads = max(s.channels, int(n.Channels())), max(s.deltaHeads, int(2*n.Heads+n.KeyHeads))
+		}
+		if n := b.Mamba; n != nil {
+			s.q, s.z = max(s.q, int(n.Values())), max(s.z, int(n.Values()))
+			s.channels, s.deltaHeads = max(s.channels, int(n.Channels())), max(s.deltaHeads, int(2*n.Heads+n.Groups))
+		}
+		if n := b.ShortConv; n != nil {
+			s.q, s.z, s.channels = max(s.q, int(n.Channels())), max(s.z, int(3*n.Channels())), max(s.channels, int(n.Channels()))
+		}
+		if p := b.PerLayer; p != nil {
+			s.inner, s.perLayer = max(s.inner, int(p.Gate.Out)), len(g.Blocks)*int(g.PerLayer.Width)
+		}
 		if b.FFN != nil {
 			s.inner = max(s.inner, int(b.FFN.Up.Out))
 		}
-		if b.MoE != nil {
-			s.inner, s.experts, s.topK = max(s.inner, int(b.MoE.Up.Out)), max(s.experts, int(b.MoE.Experts)), max(s.topK, int(b.MoE.TopK))
+		if m := b.MoE; m != nil {
+			if l := m.LatentDown; l != nil { // rounded and turned where queries are
+				s.q, s.latent = max(s.q, int(l.Out)), max(s.latent, int(l.Out))
+			}
+			s.slot, s.experts, s.topK = max(s.slot, int(m.Up.Out)), max(s.experts, int(m.Experts)), max(s.topK, int(m.TopK))
+			if m.Shared != nil {
+				s.inner = max(s.inner, int(m.Shared.Up.Out))
+			}
 		}
 	}
 	for i := range g.Ropes {
@@ -34,36 +78,60 @@ func shapeOf(g *model.Graph) shape {
 	return s
 }
 
-// fewRows is the most rows of a pass whose weights are multiplied row by row
-// and which is captured; more go through the matrix product.
-const fewRows = hip.MaxRows
+// mostRows is how many tokens the products of one pass take.
+func (s *shape) mostRows() int {
+	return hip.MostRows(max(s.width, s.q, s.z, s.inner, s.perLayer, s.channels)) / s.topK
+}
 
-// state is what the rows of a pass are: tokens, positions and owners, i32 each,
+// fewRows is the most rows of a pass whose weights are multiplied row by row
+// and which is captured; more go through the matrix product. What is computed of a
+// row depends on no other then.
+const fewRows = device.FewRows
+
+var _ = [1]int{}[hip.MaxRows-fewRows] // they are one number
+
+// rowTable is what the rows of a pass are: tokens, positions and owners, i32 each,
 // one behind the other so that one copy brings them.
-type state struct {
+type rowTable struct {
 	capacity int
 	tokens   hip.Address
 }
 
-func (s *state) positions() hip.Address { return s.tokens + hip.Address(4*s.capacity) }
-func (s *state) owners() hip.Address    { return s.tokens + hip.Address(8*s.capacity) }
-func (s *state) bytes() int64           { return 12 * int64(s.capacity) }
+func (s *rowTable) positions() hip.Address { return s.tokens + hip.Address(4*s.capacity) }
+func (s *rowTable) owners() hip.Address    { return s.tokens + hip.Address(8*s.capacity) }
+func (s *rowTable) bytes() int64           { return 12 * int64(s.capacity) }
 
 // scratch is the work space of a pass, float32 unless it says otherwise.
 type scratch struct {
 	rows        int // T
 	logitRows   int
-	few, many   state
+	few, many   rowTable
 	x, h, a, f  hip.Address    // [T][D]: hidden state, normed, branch outputs
 	q, att      hip.Address    // [T][Heads*HeadDim]
 	k, v        hip.Address    // [T][KVHeads*HeadDim]
-	gate, up    hip.Address    // [T*TopK][F]
+	z           hip.Address    // [T][Heads*HeadDim] of output gates and state spaces, [T][Heads*ValueDim] of delta nets, [T][3*C] of short convolutions
+	latent      hip.Address    // [T][R]: latents of queries
+	absorbed    hip.Address    // [T][Heads][Rank]: queries behind their heads' matrices
+	headChosen  hip.Address    // i32 [T*Heads], and beside it what a stack of a matrix for each head wants
+	headSlots   hip.Address    // i32 [T*Heads]
+	headFirst   hip.Address    // i32 [Heads+1]
+	mixed       hip.Address    // [T][C] of a delta net or state space
+	convolved   hip.Address    // the same behind its convolution
+	beta, alpha hip.Address    // [T][Heads] of a delta net; alpha, of a state space's steps
+	gates       hip.Address    // [T][2*Heads+KeyHeads] of a delta net, [T][2*Heads+Groups] of a state space
+	gate, up    hip.Address    // [T][F], or of experts [T*TopK][F]
 	router      hip.Address    // [T][Experts]
+	factor      hip.Address    // [T]: logits of the shared layer's gate
 	chosen      hip.Address    // i32 [T][TopK]
 	share       hip.Address    // [T][TopK]
 	slots       hip.Address    // i32 [T*TopK]
 	first       hip.Address    // i32 [Experts+1]
-	parts       hip.Address    // [T*TopK][D]
+	parts       hip.Address    // [T*TopK][max(D, L)]
+	squeezed    hip.Address    // [T][L]: what experts read where that is not the layer's input
+	squeezedSum hip.Address    // [T][L]
+	lifted      hip.Address    // [T][D] of it
+	inputs      hip.Address    // [T][blocks*Width]: per-layer inputs
+	looked      hip.Address    // the same of their table
 	acts, fine  hip.Address    // inputs rounded to bytes in groups of 32 and 16, see hip.Acts
 	wide        hip.Address    // the same of a feed-forward layer's second half
 	tiles       hip.Address    // of hip.Matmul
@@ -87,31 +155,52 @@ type scratch struct {
 const headFloats = 8 << 20
 
 // place lays the work space of t rows out.
-func (s *scratch) place(sh *shape, t int, context int, attend, sample int64, a *arena) {
+func (s *scratch) place(sh *shape, t, slots, context int, attend, sample int64, a *arena) {
 	s.rows = t
 	s.logitRows = min(max(headFloats/sh.vocab, fewRows), t)
-	s.few, s.many = state{capacity: fewRows}, state{capacity: t}
+	s.few, s.many = rowTable{capacity: fewRows}, rowTable{capacity: t}
 	s.few.tokens, s.many.tokens = a.take(s.few.bytes()), a.take(s.many.bytes())
 	for _, p := range []*hip.Address{&s.x, &s.h, &s.a, &s.f} {
 		*p = a.floats(t * sh.width)
 	}
 	s.q, s.att = a.floats(t*sh.q), a.floats(t*sh.q)
 	s.k, s.v = a.floats(t*sh.kv), a.floats(t*sh.kv)
+	if sh.z > 0 {
+		s.z = a.floats(t * sh.z)
+	}
+	if sh.heads > 0 {
+		s.latent, s.absorbed = a.floats(t*sh.queries), a.floats(t*sh.absorbed)
+		s.headChosen, s.headSlots, s.headFirst = a.ints(t*sh.heads), a.ints(t*sh.heads), a.ints(sh.heads+1)
+	}
+	if sh.channels > 0 {
+		s.mixed, s.convolved = a.floats(t*sh.channels), a.floats(t*sh.channels)
+		s.beta, s.alpha, s.gates = a.floats(t*sh.deltaHeads), a.floats(t*sh.deltaHeads), a.floats(t*sh.deltaHeads)
+	}
+	if sh.perLayer > 0 {
+		s.inputs, s.looked = a.floats(t*sh.perLayer), a.floats(t*sh.perLayer)
+	}
 	n := t * sh.topK
-	s.gate, s.up = a.floats(n*sh.inner), a.floats(n*sh.inner)
+	between := max(t*sh.inner, n*sh.slot)
+	s.gate, s.up = a.floats(between), a.floats(between)
 	if sh.experts > 0 {
-		s.router, s.parts = a.floats(t*sh.experts), a.floats(n*sh.width)
+		s.router, s.parts, s.factor = a.floats(t*sh.experts), a.floats(n*max(sh.width, sh.latent)), a.floats(t)
 		s.chosen, s.share, s.slots, s.first = a.ints(n), a.floats(n), a.ints(n), a.ints(sh.experts+1)
 	}
-	wide := max(sh.inner, sh.rank)
-	s.acts = a.take(max(hip.ActsSize(min(t, fewRows), max(sh.width, sh.q)), hip.ActsSize(min(n, fewRows), wide)))
-	s.fine = a.take(max(hip.FineActsSize(min(t, fewRows), max(sh.width, sh.q)), hip.FineActsSize(min(n, fewRows), wide)))
-	s.tiles = a.take(max(hip.MatmulScratch(t, max(sh.width, sh.q)), hip.MatmulScratch(n, max(sh.inner, sh.rank))))
+	if sh.latent > 0 {
+		s.squeezed, s.squeezedSum, s.lifted = a.floats(t*sh.latent), a.floats(t*sh.latent), a.floats(t*sh.width)
+	}
+	// What products of rows and of slots have in common.
+	row, perRow := max(sh.width, sh.q, sh.z, sh.queries), max(sh.topK, sh.heads)
+	n = t * perRow
+	wide, fewSlots := max(sh.inner, sh.slot, sh.rank, sh.ofHead), min(n, fewRows*perRow)
+	s.acts = a.take(max(hip.ActsSize(min(t, fewRows), row), hip.ActsSize(fewSlots, wide)))
+	s.fine = a.take(max(hip.FineActsSize(min(t, fewRows), row), hip.FineActsSize(fewSlots, wide)))
+	s.tiles = a.take(max(hip.MatmulScratch(t, max(row, sh.inner, sh.rank)), hip.MatmulScratch(n, max(sh.slot, sh.rank, sh.ofHead))))
 	s.wide = a.take(hip.ActsSize(fewRows, sh.inner))
 	if sh.rotated {
-		s.turned = a.floats(max(t*max(sh.width, sh.q), n*max(sh.inner, sh.rank)))
+		s.turned = a.floats(max(t*max(row, sh.inner, sh.rank), n*max(sh.slot, sh.rank, sh.ofHead)))
 		s.sums = a.floats(max(t*max(sh.width, sh.needs.sums), s.logitRows*sh.headSums, n*sh.sumsSlots))
-		s.bytes = a.take(max(hip.ActsSize(fewRows, max(sh.width, sh.q)), hip.ActsSize(fewRows, max(sh.inner, sh.rank))))
+		s.bytes = a.take(max(hip.ActsSize(fewRows, row), hip.ActsSize(fewRows*perRow, wide)))
 	}
 	s.placeForms(&sh.needs, t, n, a)
 	s.logits = a.floats(s.logitRows * sh.vocab)
@@ -120,5 +209,5 @@ func (s *scratch) place(sh *shape, t int, context int, attend, sample int64, a *
 		s.cos[i], s.sin[i] = a.floats(t*p), a.floats(t*p)
 	}
 	s.attend, s.attendBytes = a.take(attend), attend
-	s.chooser.place(context, sample, a)
+	s.chooser.place(slots, context, sh.vocab, sample, a)
 }

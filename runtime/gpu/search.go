@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/nstf/nstf/formats/scheme"
@@ -36,6 +35,7 @@ type TrellisJob struct {
 // serves one goroutine at a time; others wait.
 type TrellisSearcher struct {
 	m       *machine
+	on      *Device // nil: the machine is the searcher's own
 	mu      sync.Mutex
 	buffers map[string]driver.Buffer
 }
@@ -50,21 +50,32 @@ func NewTrellisSearcher(o Options) (*TrellisSearcher, error) {
 	return &TrellisSearcher{m: m, buffers: map[string]driver.Buffer{}}, nil
 }
 
-// Close gives the device back.
-func (s *TrellisSearcher) Close() error { return s.m.close() }
+// NewSearcher is [NewTrellisSearcher] on an opened device.
+func (d *Device) NewSearcher() *TrellisSearcher {
+	d.open++
+	return &TrellisSearcher{m: d.m, on: d, buffers: map[string]driver.Buffer{}}
+}
+
+// Close gives the device back; of one that is shared, what is the searcher's.
+func (s *TrellisSearcher) Close() error {
+	if s.on == nil {
+		return s.m.close()
+	}
+	var errs []error
+	for name, b := range s.buffers {
+		errs = append(errs, s.m.free(b))
+		delete(s.buffers, name)
+	}
+	s.on.open--
+	return errors.Join(errs...)
+}
 
 // String names the device: cuda:0, NVIDIA H200.
-func (s *TrellisSearcher) String() string {
-	return fmt.Sprintf("%v, %s", s.m.device, s.m.device.Properties().Name)
-}
+func (s *TrellisSearcher) String() string { return s.m.String() }
 
 // Worthwhile reports whether the device is likely to be faster than the processor
-// beside it: graphics of few units within that are not.
-func (s *TrellisSearcher) Worthwhile() bool {
-	const few = 16 // a unit does what one or two cores do
-	p := s.m.device.Properties()
-	return !p.Integrated || p.Units >= few
-}
+// beside it.
+func (s *TrellisSearcher) Worthwhile() bool { return s.m.worthwhile() }
 
 // trellisWeights is how many weights are searched in one go: 256 MiB on the device.
 const trellisWeights = 1 << 26
@@ -104,7 +115,7 @@ func (s *TrellisSearcher) buffer(name string, n int64) (driver.Buffer, error) {
 	}
 	if b.Size > 0 {
 		delete(s.buffers, name)
-		if err := s.m.device.Free(b); err != nil {
+		if err := s.m.free(b); err != nil {
 			return b, err
 		}
 	}

@@ -93,9 +93,10 @@ func (e *Engine) trials(rows int) []*trial {
 	return order
 }
 
-// attendFits reports whether the work space holds what a division needs.
+// attendFits reports whether the work space holds what a division needs for all rows
+// that are few: each has the division of one.
 func (e *Engine) attendFits(o *hip.Attend, s hip.AttendShape) bool {
-	o.Shape = &s
+	o.Shape, o.T = &s, min(e.plan.Rows, fewRows)
 	return o.ScratchBytes(e.m.target) <= e.s.attendBytes
 }
 

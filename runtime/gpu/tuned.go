@@ -7,8 +7,8 @@ import (
 	"io"
 	"path/filepath"
 
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/atomicfile"
-	"github.com/nstf/nstf/formats/pyjson"
 	"github.com/nstf/nstf/kernels/hip"
 )
 
@@ -51,7 +51,7 @@ func (m *machine) loadTuning() *hip.Tuning {
 		return nil
 	}
 	key := m.tuningKey()
-	data, err := pyjson.ReadFile(m.tuningPath(key), maxTuning, "tuning")
+	data, err := formats.ReadFile(m.tuningPath(key), maxTuning, "a tuning")
 	if err != nil {
 		return nil
 	}
@@ -70,5 +70,5 @@ func (m *machine) saveTuning(u *hip.Tuning) (string, error) {
 	}
 	key := m.tuningKey()
 	path := m.tuningPath(key)
-	return path, atomicfile.WriteJSON(path, tuningFile{m.device.Properties().Name, key, *u})
+	return path, atomicfile.Scratch(path).WriteJSON(tuningFile{m.device.Properties().Name, key, *u})
 }

@@ -2,7 +2,9 @@ package gpu
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -13,8 +15,8 @@ import (
 )
 
 // Weights travel in chunks: several goroutines read from the file into pinned
-// memory while the device copies and arranges what others have read. Nothing
-// of the file stays mapped.
+// memory while the device copies and arranges what others have read, and one for each
+// core checks the hashes of whole tensors. Nothing of the file stays mapped.
 const (
 	chunkBytes = 8 << 20
 	lanes      = 6
@@ -67,6 +69,7 @@ func (e *Engine) send(l *layout, o *Options) error {
 		}
 		return nil
 	})
+	g.Go(func() error { return l.check(ctx) })
 	for range min(lanes, len(chunks)) {
 		g.Go(func() error {
 			return e.bring(next, tables, func(n int64) {
@@ -78,11 +81,26 @@ func (e *Engine) send(l *layout, o *Options) error {
 	}
 	err = g.Wait()
 	if tables.Size > 0 {
-		if ferr := e.m.device.Free(tables.Buffer); err == nil {
+		if ferr := e.m.free(tables.Buffer); err == nil {
 			err = ferr
 		}
 	}
 	return err
+}
+
+// check checks the tensors whose chunks travel unchecked.
+func (l *layout) check(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for _, m := range l.matrices {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return m.tensor.Check()
+		})
+	}
+	return g.Wait()
 }
 
 // tables are what hip.Arrange reads, by format.
@@ -135,33 +153,72 @@ func (l *layout) chunks(total *int64) []chunk {
 }
 
 // bring takes chunks to the device until there are no more.
-func (e *Engine) bring(next <-chan chunk, t tables, done func(n int64)) (err error) {
-	var l lane
-	if l.stream, err = e.m.device.Stream(); err != nil {
+func (e *Engine) bring(next <-chan chunk, t tables, done func(n int64)) error {
+	l, err := e.m.lane()
+	if err != nil {
 		return err
 	}
-	defer l.stream.Close()
-	if l.pinned, err = e.m.device.Pinned(chunkBytes); err != nil {
-		return err
-	}
-	defer l.pinned.Free()
-	if l.device, err = e.m.alloc(chunkBytes); err != nil {
-		return err
-	}
-	defer e.m.device.Free(l.device)
 	for c := range next {
-		if err := e.bringOne(&l, &c, t); err != nil {
-			return err
+		if err = e.bringOne(l, &c, t); err != nil {
+			break
 		}
 		done(c.n)
 	}
+	return errors.Join(err, e.m.giveBack(l))
+}
+
+// lane returns one that nobody uses.
+func (m *machine) lane() (*lane, error) {
+	m.mu.Lock()
+	if n := len(m.idle) - 1; n >= 0 {
+		l := m.idle[n]
+		m.idle = m.idle[:n]
+		m.mu.Unlock()
+		return l, nil
+	}
+	m.mu.Unlock()
+	var l lane
+	var err error
+	if l.stream, err = m.device.Stream(); err == nil {
+		if l.pinned, err = m.device.Pinned(chunkBytes); err == nil {
+			l.device, err = m.alloc(chunkBytes)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.close(m))
+	}
+	return &l, nil
+}
+
+// giveBack keeps a lane for the next stage, where others may come.
+func (m *machine) giveBack(l *lane) error {
+	if !m.keep {
+		return l.close(m)
+	}
+	m.mu.Lock()
+	m.idle = append(m.idle, l)
+	m.mu.Unlock()
 	return nil
+}
+
+func (l *lane) close(m *machine) error {
+	var errs []error
+	if l.stream != nil {
+		errs = append(errs, l.stream.Close())
+	}
+	if l.pinned != nil {
+		errs = append(errs, l.pinned.Free())
+	}
+	if l.device.Size > 0 {
+		errs = append(errs, m.free(l.device))
+	}
+	return errors.Join(errs...)
 }
 
 func (e *Engine) bringOne(l *lane, c *chunk, t tables) error {
 	p := &c.m.parts[c.part]
 	b := l.pinned.Bytes()[:c.n]
-	if err := read(c.m.tensor.Parts[c.part].Data, b, c.off); err != nil {
+	if err := read(c.m.tensor.Parts[c.part].Data.Unchecked(), b, c.off); err != nil {
 		return fmt.Errorf("%q: %w", c.m.tensor.Name, err)
 	}
 	to := driver.Buffer{Address: c.m.Data + hip.Address(p.Offset+c.off), Size: c.n}

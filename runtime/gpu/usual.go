@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/kernels/hip"
@@ -65,7 +65,7 @@ func UsualUnits(t hip.Target) ([]hip.Unit, error) {
 
 // graph builds a model of the shape: two blocks, in the second of which what may
 // be given more bits is. Its tensors have no bytes.
-func (s *usualShape) graph(mix usualMix) (*model.Graph, map[string]formats.Tensor, error) {
+func (s *usualShape) graph(mix usualMix) (*graph.Graph, map[string]formats.Tensor, error) {
 	tensors := map[string]formats.Tensor{}
 	var failed error
 	add := func(name, of string, shape ...int64) string {
@@ -76,37 +76,37 @@ func (s *usualShape) graph(mix usualMix) (*model.Graph, map[string]formats.Tenso
 		tensors[name] = t
 		return name
 	}
-	linear := func(name, of string, out, in int64, bias bool) model.Linear {
-		l := model.Linear{Weight: add(name, of, out, in), In: in, Out: out, Input: name}
+	linear := func(name, of string, out, in int64, bias bool) graph.Linear {
+		l := graph.Linear{Weight: add(name, of, out, in), In: in, Out: out, Input: name}
 		if bias {
 			l.Bias = add(name+".bias", "f32", out)
 		}
 		return l
 	}
-	norm := func(name string, n int64) *model.Norm {
-		return &model.Norm{Kind: model.RMSNorm, Weight: add(name, "f32", n), Eps: 1e-5}
+	norm := func(name string, n int64) *graph.Norm {
+		return &graph.Norm{Kind: graph.RMSNorm, Weight: add(name, "f32", n), Eps: 1e-5}
 	}
-	g := &model.Graph{Context: 8192, Vocab: s.vocab, Width: s.width,
-		Embed: model.Embedding{Table: add("table", mix.head, s.vocab, s.width), Scale: 1},
-		Ropes: []model.Rope{{Style: model.RopeHalf, Dim: s.dim, Theta: 10000}},
+	g := &graph.Graph{Context: 8192, Vocab: s.vocab, Width: s.width,
+		Embed: graph.Embedding{Table: add("table", mix.head, s.vocab, s.width), Scale: 1},
+		Ropes: []graph.Rope{{Style: graph.RopeHalf, Dim: s.dim, Theta: 10000}},
 		Norm:  norm("norm", s.width),
 	}
 	head := "table"
 	if !s.tied {
 		head = add("head", mix.head, s.vocab, s.width)
 	}
-	g.Head.Linear = model.Linear{Weight: head, In: s.width, Out: s.vocab, Input: "head"}
+	g.Head.Linear = graph.Linear{Weight: head, In: s.width, Out: s.vocab, Input: "head"}
 	for i, more := range []string{mix.most, mix.more} {
 		name := func(n string) string { return fmt.Sprintf("%d.%s", i, n) }
-		b := model.Block{AttnNorm: norm(name("attn_norm"), s.width), FFNNorm: norm(name("ffn_norm"), s.width)}
-		b.Attn = model.Attention{Heads: s.heads, KVHeads: s.kvHeads, HeadDim: s.dim, Scale: 1,
-			Q: linear(name("q"), mix.most, s.heads*s.dim, s.width, s.biases), K: linear(name("k"), mix.most, s.kvHeads*s.dim, s.width, s.biases),
-			V: linear(name("v"), more, s.kvHeads*s.dim, s.width, s.biases), O: linear(name("o"), mix.most, s.width, s.heads*s.dim, false)}
+		b := graph.Block{AttnNorm: norm(name("attn_norm"), s.width), FFNNorm: norm(name("ffn_norm"), s.width)}
+		k, v := linear(name("k"), mix.most, s.kvHeads*s.dim, s.width, s.biases), linear(name("v"), more, s.kvHeads*s.dim, s.width, s.biases)
+		b.Attn = &graph.Attention{Heads: s.heads, KVHeads: s.kvHeads, HeadDim: s.dim, Scale: 1,
+			Q: linear(name("q"), mix.most, s.heads*s.dim, s.width, s.biases), K: &k, V: &v, O: linear(name("o"), mix.most, s.width, s.heads*s.dim, false)}
 		if s.headNorms {
 			b.Attn.QNorm, b.Attn.KNorm = norm(name("q_norm"), s.dim), norm(name("k_norm"), s.dim)
 		}
 		gate := linear(name("gate"), mix.most, s.inner, s.width, false)
-		b.FFN = &model.FFN{Act: model.SiLU, Gate: &gate, Up: linear(name("up"), mix.most, s.inner, s.width, false), Down: linear(name("down"), more, s.width, s.inner, false)}
+		b.FFN = &graph.FFN{Act: graph.SiLU, Gate: &gate, Up: linear(name("up"), mix.most, s.inner, s.width, false), Down: linear(name("down"), more, s.width, s.inner, false)}
 		g.Blocks = append(g.Blocks, b)
 	}
 	return g, tensors, failed

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/pyjson"
 )
 
 // maxKept is the most that a file about a machine holds.
@@ -21,9 +20,9 @@ func (m *Machine) file(dir, kind string) string {
 	return filepath.Join(dir, fmt.Sprintf("%s-%016x.json", kind, h.Sum64()))
 }
 
-// load reads what atomicfile.WriteJSON wrote. What is no JSON of v's type is a FormatError.
+// load reads what Output.WriteJSON (formats/atomicfile) wrote. What is no JSON of v's type is a FormatError.
 func load(path string, v any) error {
-	data, err := pyjson.ReadFile(path, maxKept, "file about a machine")
+	data, err := formats.ReadFile(path, maxKept, "a file about a machine")
 	if err != nil {
 		return err
 	}

@@ -73,4 +73,4 @@ func (p *Profile) check(m *Machine, threads int) error {
 }
 
 // Save writes the profile into a folder, which is made where it is missing.
-func (p *Profile) Save(dir string) error { return atomicfile.WriteJSON(p.Machine.Path(dir), p) }
+func (p *Profile) Save(dir string) error { return atomicfile.Scratch(p.Machine.Path(dir)).WriteJSON(p) }

@@ -33,7 +33,7 @@ func (m *Machine) UsualTiles() cpu.Tiles {
 // SaveTiles keeps the best tiles of a machine in a folder, which is made where it is
 // missing.
 func SaveTiles(dir string, m *Machine, t cpu.Tiles) error {
-	return atomicfile.WriteJSON(m.TilesPath(dir), tilesFile{tilesVersion, m.Key(), t})
+	return atomicfile.Scratch(m.TilesPath(dir)).WriteJSON(tilesFile{tilesVersion, m.Key(), t})
 }
 
 // LoadTiles returns the tiles that were kept, fs.ErrNotExist where there are none, and

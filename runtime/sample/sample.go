@@ -8,19 +8,18 @@
 //
 // Invariants: logits are not changed. The same options, logits and history
 // give the same tokens on every machine: probabilities are float64 sums in a
-// fixed order, and random numbers come from PCG-DXSM (math/rand/v2's PCG with
-// the seeds Options.Seed and 0), one 64-bit number for each token drawn, none
-// for a greedy one. A NaN among the logits counts as minus infinity. A Sampler
-// is used by one goroutine; after the first call it allocates nothing.
+// fixed order, and the random number of a token follows from Options.Seed and the
+// token's position alone ([Random]): it does not matter who else was served, or
+// how far ahead a device has run. A NaN among the logits counts as minus
+// infinity. A Sampler is used by one goroutine; after the first call it allocates
+// nothing.
 //
 // Compatibility: a seed's tokens may change between releases, with a note.
 package sample
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 )
 
@@ -61,7 +60,7 @@ func (o Options) check() error {
 // A Sampler picks tokens.
 type Sampler struct {
 	o      Options
-	random *rand.PCG
+	masked []float32   // with minus infinity for what a mask forbids
 	logits []float32   // with the penalty applied
 	seen   []bool      // of each token, while the penalty is applied
 	heap   []candidate // most probable first
@@ -79,27 +78,11 @@ func New(o Options) (*Sampler, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	return &Sampler{o: o, random: rand.NewPCG(o.Seed, 0)}, nil
+	return &Sampler{o: o}, nil
 }
 
 // Options returns the sampler's settings.
 func (s *Sampler) Options() Options { return s.o }
-
-// Draw takes a random number in [0, 1): what a token is chosen by, for whoever
-// chooses in the sampler's place.
-func (s *Sampler) Draw() float64 {
-	return float64(s.random.Uint64()>>11) / (1 << 53)
-}
-
-// State returns the state of the random numbers, that of PCG: what the next Draw
-// is made of.
-func (s *Sampler) State() (hi, lo uint64) {
-	b, err := s.random.MarshalBinary()
-	if err != nil || len(b) != 20 {
-		panic(fmt.Sprintf("sample: %d bytes of state (%v)", len(b), err))
-	}
-	return binary.BigEndian.Uint64(b[4:]), binary.BigEndian.Uint64(b[12:])
-}
 
 // Greedy returns the most probable token, the lowest id among equals.
 func Greedy(logits []float32) int32 {
@@ -112,9 +95,9 @@ func Greedy(logits []float32) int32 {
 	return int32(best)
 }
 
-// Next picks the token that follows history, given its logits. It panics on
-// empty logits.
-func (s *Sampler) Next(logits []float32, history []int32) int32 {
+// Next picks the token at a position of its sequence, given its logits and the
+// history that a penalty looks at. It panics on empty logits.
+func (s *Sampler) Next(logits []float32, history []int32, position int64) int32 {
 	if len(logits) == 0 {
 		panic("sample: no logits")
 	}
@@ -124,7 +107,7 @@ func (s *Sampler) Next(logits []float32, history []int32) int32 {
 	}
 	s.weigh(logits)
 	s.filter()
-	return s.draw()
+	return s.draw(position)
 }
 
 // penalize returns a copy of the logits with the repetition penalty, or the
@@ -239,12 +222,12 @@ func (s *Sampler) minP() {
 
 // draw picks one of keep by its weight: the first, in the order of ids, at
 // which the sum of weights exceeds a random share of the whole.
-func (s *Sampler) draw() int32 {
+func (s *Sampler) draw(position int64) int32 {
 	var total float64
 	for _, c := range s.keep {
 		total += c.weight
 	}
-	share := s.Draw() * total
+	share := float64(Random(s.o.Seed, uint64(position))>>11) / (1 << 53) * total
 	var sum float64
 	for _, c := range s.keep {
 		sum += c.weight

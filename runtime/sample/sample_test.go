@@ -3,7 +3,6 @@ package sample
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -57,8 +56,8 @@ func TestDistribution(t *testing.T) {
 		logits := logs(base...)
 		const n = 100000
 		counts := make([]float64, len(base))
-		for range n {
-			counts[s.Next(logits, c.history)]++
+		for i := range n {
+			counts[s.Next(logits, c.history, int64(i))]++
 		}
 		if !slices.Equal(logits, logs(base...)) {
 			t.Errorf("%s: the logits were changed", c.name)
@@ -77,10 +76,10 @@ func TestPositiveLogitsAreDivided(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Next([]float32{3, 5, 2}, []int32{1}); got != 0 { // 5/2 < 3
+	if got := s.Next([]float32{3, 5, 2}, []int32{1}, 0); got != 0 { // 5/2 < 3
 		t.Errorf("token %d", got)
 	}
-	if got := s.Next([]float32{-3, -2, -5}, []int32{1}); got != 0 { // -2*2 < -3
+	if got := s.Next([]float32{-3, -2, -5}, []int32{1}, 0); got != 0 { // -2*2 < -3
 		t.Errorf("token %d", got)
 	}
 }
@@ -105,7 +104,7 @@ func TestGreedy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := s.Next(c.logits, nil)
+			got := s.Next(c.logits, nil, 0)
 			if c.logits[0] == 1 && c.logits[1] == 3 && o.Temperature == 1e-6 {
 				continue // a tie is drawn
 			}
@@ -125,15 +124,14 @@ func TestSeed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 50 {
-			ids = append(ids, s.Next(logits, nil))
+		for i := range 50 {
+			ids = append(ids, s.Next(logits, nil, int64(i)))
 		}
 		return ids
 	}
-	pcg := rand.NewPCG(42, 0)
 	for i, got := range draw(42) {
 		// All weights are 1: the token is the share of 1000, rounded down.
-		if want := int32(float64(pcg.Uint64()>>11) / (1 << 53) * 1000); got != want {
+		if want := int32(float64(Random(42, uint64(i))>>11) / (1 << 53) * 1000); got != want {
 			t.Errorf("token %d is %d, want %d", i, got, want)
 		}
 	}
@@ -163,8 +161,8 @@ func TestNextAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	history := []int32{1, 2, 3}
-	s.Next(logits, history)
-	if n := testing.AllocsPerRun(20, func() { s.Next(logits, history) }); n != 0 {
+	s.Next(logits, history, 0)
+	if n := testing.AllocsPerRun(20, func() { s.Next(logits, history, 0) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -238,24 +236,25 @@ func ExampleSampler() {
 	}
 	history := []int32{3}
 	for range 3 {
-		history = append(history, s.Next([]float32{2, 0, 2, -5}, history))
+		history = append(history, s.Next([]float32{2, 0, 2, -5}, history, int64(len(history))))
 	}
 	fmt.Println(len(history))
 	// Output: 4
 }
 
-// What is drawn follows from the state alone, so that others can draw.
-func TestState(t *testing.T) {
-	s, err := New(Options{Temperature: 1, Seed: 9})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if hi, lo := s.State(); hi != 9 || lo != 0 {
-		t.Errorf("the first state is %d, %d", hi, lo)
-	}
-	s.Draw()
-	hi, lo := s.State()
-	if got, want := float64(rand.NewPCG(hi, lo).Uint64()>>11)/(1<<53), s.Draw(); got != want {
-		t.Errorf("the state gives %v, the sampler %v", got, want)
+// The known answers of the generator's authors (Random123's kat_vectors).
+func TestRandom(t *testing.T) {
+	for _, c := range []struct {
+		counter [4]uint32
+		key     [2]uint32
+		want    [4]uint32
+	}{
+		{[4]uint32{}, [2]uint32{}, [4]uint32{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+		{[4]uint32{1<<32 - 1, 1<<32 - 1, 1<<32 - 1, 1<<32 - 1}, [2]uint32{1<<32 - 1, 1<<32 - 1}, [4]uint32{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+		{[4]uint32{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, [2]uint32{0xa4093822, 0x299f31d0}, [4]uint32{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+	} {
+		if got := philox(c.counter, c.key); got != c.want {
+			t.Errorf("%x: %x, want %x", c.counter, got, c.want)
+		}
 	}
 }

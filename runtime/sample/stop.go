@@ -13,6 +13,7 @@ type Stopper struct {
 	stops   []string
 	pending string
 	stopped bool
+	found   string
 }
 
 // NewStopper watches for the given strings, of which none may be empty.
@@ -41,6 +42,9 @@ func (s *Stopper) Push(text string) (out string, stopped bool) {
 	return out, false
 }
 
+// Found returns the stop string that was found, "" before.
+func (s *Stopper) Found() string { return s.found }
+
 // Flush returns what was held back, at the end of the text.
 func (s *Stopper) Flush() string {
 	out := s.pending
@@ -49,7 +53,7 @@ func (s *Stopper) Flush() string {
 }
 
 // Reset forgets the text and keeps the stop strings.
-func (s *Stopper) Reset() { s.pending, s.stopped = "", false }
+func (s *Stopper) Reset() { s.pending, s.stopped, s.found = "", false, "" }
 
 // find returns where the stop string begins that is complete first.
 func (s *Stopper) find() (at int, found bool) {
@@ -60,7 +64,7 @@ func (s *Stopper) find() (at int, found bool) {
 			continue
 		}
 		if e := i + len(stop); !found || e < end || e == end && i < at {
-			at, end, found = i, e, true
+			at, end, found, s.found = i, e, true, stop
 		}
 	}
 	return at, found

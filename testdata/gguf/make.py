@@ -1,4 +1,5 @@
-"""Makes the GGUF files beside it with the gguf package (0.19.0) and numpy.
+"""Makes the GGUF files beside it with numpy and the gguf package of llama.cpp (gguf-py in
+llama_cpp_python 0.3.36 on PyPI; gguf 0.19.0 does not know Q2_0 yet).
 
     python make.py          writes types.gguf, align64.gguf, v2.gguf, split-*.gguf, types.json
     python make.py check F  prints what the package reads in F, as JSON
@@ -47,7 +48,7 @@ def tensors(w):
     dense = {Q.F32: np.float32, Q.F16: np.float16, Q.F64: np.float64, Q.I8: np.int8,
              Q.I16: np.int16, Q.I32: np.int32, Q.I64: np.int64}
     for q in Q:
-        if q in (Q.Q8_1, Q.Q8_K, Q.NVFP4, Q.Q1_0):
+        if q in (Q.Q8_1, Q.Q8_K):
             continue
         name = q.name.lower()
         if q in dense:

@@ -4,11 +4,11 @@ Face's tokenizers 0.23.3 and SentencePiece 0.2.3.
 usage: make.py BOOKS.jsonl    (lines {"text": ..., "source": "book"}; CC0 novels)
 
 Writes NAME.json (a tokenizer.json), NAME.model (a SentencePiece model) and
-cases.json: {name: [[text, ids with special tokens, ids without,
+cases.json.gz: {name: [[text, ids with special tokens, ids without,
 decoded without special tokens], ...]}, and for .model files
 {name: [[text, ids, decoded], ...]} under "sentencepiece".
 """
-import json, os, random, sys
+import gzip, json, os, random, sys
 from tokenizers import (Tokenizer, AddedToken, Regex, models, normalizers as N, pre_tokenizers as P,
                         decoders as D, processors as X, trainers as T)
 import sentencepiece as spm
@@ -146,4 +146,11 @@ unigram("unigram", m, N.Sequence([N.Precompiled(m.normalizer_spec.precompiled_ch
 mb = pb.ModelProto(); mb.ParseFromString(open(os.path.join(here, "sp-unigram-bytes.model"), "rb").read())
 unigram("unigram-bytes", mb, None, P.Metaspace(prepend_scheme="first", split=False), D.Sequence([D.ByteFallback(), D.Metaspace(prepend_scheme="first")]), fallback=True)
 
-json.dump({"tokenizers": cases, "sentencepiece": sp_cases}, open(os.path.join(here, "cases.json"), "w", encoding="utf-8"), ensure_ascii=True, separators=(",", ":"))
+json.dump({"tokenizers": cases, "sentencepiece": sp_cases}, gzip.open(os.path.join(here, "cases.json.gz"), "wt", encoding="utf-8"), ensure_ascii=True, separators=(",", ":"))
+
+# Kept compressed (package testdata/packed), but for the one that an example shows how to read.
+for name in os.listdir(here):
+    if name.endswith((".json", ".model")) and name != "llama3.json":
+        raw = open(os.path.join(here, name), "rb").read()
+        open(os.path.join(here, name + ".gz"), "wb").write(gzip.compress(raw, 9, mtime=0))
+        os.remove(os.path.join(here, name))

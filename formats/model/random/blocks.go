@@ -13,17 +13,17 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/formats/export"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 )
 
-// A blockForm is what random blocks of a scheme need: where its half-precision
-// scales lie, and what they are for weights with a root mean square of 1 where all
-// other bits are random.
+// A blockForm is what random blocks of a scheme need: what its half-precision
+// scales, one behind the other, are for weights with a root mean square of 1 where
+// all other bits are random.
 type blockForm struct {
 	scheme string
-	at     int
 	scales []float32
 }
 
@@ -32,10 +32,10 @@ type blockForm struct {
 // d*sc*(q-32), of d*q and of d*(q-8) are 256, 1367, 73.9 and 4.64 times d.
 func blockForms() []blockForm {
 	return []blockForm{
-		{"q4_k", 0, []float32{1. / 256, 7.5 / 256}},
-		{"q6_k", 208, []float32{1. / 1367}},
-		{"q8_0", 0, []float32{1 / 73.9}},
-		{"q4_0", 0, []float32{1 / 4.64}},
+		{"q4_k", []float32{1. / 256, 7.5 / 256}},
+		{"q6_k", []float32{1. / 1367}},
+		{"q8_0", []float32{1 / 73.9}},
+		{"q4_0", []float32{1 / 4.64}},
 	}
 }
 
@@ -60,8 +60,8 @@ type blocks struct {
 }
 
 // newBlocks makes blocks of that root mean square.
-func newBlocks(f blockForm, bytes int, seed uint64, size int64, rms float64) *blocks {
-	b := &blocks{seed: seed, size: size, bytes: int64(bytes), at: f.at, scale: make([]byte, 2*len(f.scales))}
+func newBlocks(f blockForm, of *scheme.Scheme, seed uint64, size int64, rms float64) *blocks {
+	b := &blocks{seed: seed, size: size, bytes: int64(of.BlockBytes), at: of.ScaleAt[0], scale: make([]byte, 2*len(f.scales))}
 	scales := slices.Clone(f.scales)
 	for i := range scales {
 		scales[i] *= float32(rms)
@@ -107,7 +107,7 @@ func (b *blocks) read(p []byte, off int64) {
 // Blocks returns the checkpoint of a shape as GGUF, with every matrix in a scheme of
 // BlockSchemes. Names, keys and the tokenizer are made as those of any checkpoint are, from a
 // directory in dir whose weights are a hole; close it when the export is written.
-func Blocks(s Shape, name string, seed uint64, dir string) (*model.Export, io.Closer, error) {
+func Blocks(s Shape, name string, seed uint64, dir string) (*export.Model, io.Closer, error) {
 	forms := blockForms()
 	at := slices.IndexFunc(forms, func(f blockForm) bool { return f.scheme == name })
 	if at < 0 {
@@ -123,11 +123,11 @@ func Blocks(s Shape, name string, seed uint64, dir string) (*model.Export, io.Cl
 	if err := hole(x, dir); err != nil {
 		return nil, nil, err
 	}
-	m, err := model.Open(dir)
+	m, err := checkpoint.Open(dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	out, err := m.GGUF(nil)
+	out, err := export.GGUF(m, nil)
 	if err != nil {
 		m.Close()
 		return nil, nil, err
@@ -143,7 +143,7 @@ func Blocks(s Shape, name string, seed uint64, dir string) (*model.Export, io.Cl
 		}
 		size, err := coded.Size(t.Shape, nil)
 		if err == nil {
-			b := newBlocks(forms[at], coded.BlockBytes, streamSeed(seed, t.Name), size, 1/math.Sqrt(float64(t.Shape[1])))
+			b := newBlocks(forms[at], coded, streamSeed(seed, t.Name), size, 1/math.Sqrt(float64(t.Shape[1])))
 			*t, err = scheme.New(t.Name, coded, t.Shape, nil, tensor.NewBlob(b, 0, size))
 		}
 		if err != nil {
@@ -155,7 +155,7 @@ func Blocks(s Shape, name string, seed uint64, dir string) (*model.Export, io.Cl
 }
 
 // hole writes a checkpoint's small files and, of its weights, only the header.
-func hole(x *model.Export, dir string) error {
+func hole(x *export.Model, dir string) error {
 	for _, f := range x.Files {
 		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o666); err != nil {
 			return err

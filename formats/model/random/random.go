@@ -2,7 +2,7 @@
 // any size with random weights: what readers, converters and kernels are
 // measured on where a trained model of that size cannot be had.
 //
-// In: a [Shape], an element type, a seed. Out: a [model.Export], whose WriteDir
+// In: a [Shape], an element type, a seed. Out: a [export.Model], whose WriteDir
 // writes config.json, a tokenizer, shards and their index. It lies below
 // formats/model because what it makes is such an export, and it needs nothing
 // but readers' vocabulary; no command of a user depends on it.
@@ -22,7 +22,7 @@ import (
 	"fmt"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/export"
 	"github.com/nstf/nstf/formats/tensor"
 )
 
@@ -84,7 +84,7 @@ func (s *Shape) Check() error {
 // Checkpoint returns the checkpoint of a shape, ready to be written. dtype is
 // F32, F16 or BF16; anything else, and a shape that is none, is an error of
 // the caller's options.
-func Checkpoint(s Shape, dtype tensor.DType, seed uint64) (*model.Export, error) {
+func Checkpoint(s Shape, dtype tensor.DType, seed uint64) (*export.Model, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func Checkpoint(s Shape, dtype tensor.DType, seed uint64) (*model.Export, error)
 	if !s.Tied {
 		m.matrix("lm_head.weight", s.Vocab, s.Width, unit(s.Width))
 	}
-	return &model.Export{Files: s.files(dtype), Tensors: m.tensors}, nil
+	return &export.Model{Files: s.files(dtype), Tensors: m.tensors}, nil
 }
 
 // A maker collects tensors.

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/model/random"
 	"github.com/nstf/nstf/formats/scheme"
@@ -27,7 +29,7 @@ func write(t *testing.T, s random.Shape, d tensor.DType, seed uint64) string {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "model")
-	if err := x.WriteDir(context.Background(), dir, 100<<10, nil); err != nil {
+	if err := x.WriteDir(context.Background(), atomicfile.Scratch(dir), 100<<10, nil); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -42,7 +44,7 @@ func TestCheckpointRuns(t *testing.T) {
 		if err != nil || len(shards) < 2 {
 			t.Errorf("%v: shards %q, %v", d, shards, err)
 		}
-		m, err := model.Open(dir)
+		m, err := checkpoint.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,10 +243,10 @@ func TestBlocks(t *testing.T) {
 		}
 		defer source.Close()
 		path := filepath.Join(t.TempDir(), "blocks.gguf")
-		if err := x.WriteGGUF(context.Background(), path, nil); err != nil {
+		if err := x.WriteGGUF(context.Background(), atomicfile.Scratch(path), nil); err != nil {
 			t.Fatal(err)
 		}
-		m, err := model.Open(path)
+		m, err := checkpoint.Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ var (
 // operation, products in the forms and schemes that most models take, and what
 // is closest to its limits. Rows of other schemes differ in how weights are
 // decoded.
-var usual = regexp.MustCompile(`^(\w+|attend/.*|trellis/3|thin/(q8_0|tcq2)/.*|(embed|matmul)/(q4_k|tcq)(/.*)?|matvec/(` +
+var usual = regexp.MustCompile(`^(\w+|attend/.*|delta/.*|shortconv/.*|trellis/3|thin/(q8_0|tcq2)/.*|(embed|matmul)/(q4_k|tcq)(/.*)?|matvec/(` +
 	`q4_k/(T=1|T=8|norm|gated|gated T=8|experts|corrected gated)|q8_0/(norm|gated)|q6_k/T=1|tcq/T=1))$`)
 
 // chosen says whether a row of the table is looked at.
@@ -46,8 +46,9 @@ func chosen(k *hip.Kernel) bool {
 }
 
 // units is the compute units, or on RDNA pairs of them, of the largest card of
-// an architecture, which shapes of launches depend on.
-var units = map[string]int{"gfx908": 120, "gfx90a": 110, "gfx942": 304, "gfx950": 256, "gfx1030": 40, "gfx1100": 48, "gfx1201": 32}
+// an architecture, which shapes of launches depend on. Those of gfx1170 and gfx1250
+// are guesses: AMD has not told them.
+var units = map[string]int{"gfx908": 120, "gfx90a": 110, "gfx942": 304, "gfx950": 256, "gfx1030": 40, "gfx1100": 48, "gfx1170": 8, "gfx1201": 32, "gfx1250": 256}
 
 func target(t testing.TB, arch string) hip.Target {
 	t.Helper()

@@ -5,7 +5,7 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/quantize/plan/candidates"
 )
@@ -20,7 +20,7 @@ func BenchmarkBuild(b *testing.B) {
 	if *benchModel == "" {
 		b.Skip("needs -forms.model and -forms.stats")
 	}
-	m, err := model.Open(*benchModel)
+	m, err := checkpoint.Open(*benchModel)
 	if err != nil {
 		b.Fatal(err)
 	}

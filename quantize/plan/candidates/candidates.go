@@ -21,6 +21,7 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/form"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
@@ -32,9 +33,9 @@ import (
 
 // Options say what is allowed.
 type Options struct {
-	// Recipes that matrices may get, see [Recipes]; nil: all. One that a matrix
+	// Codes that matrices may get, see [Codes]; nil: all. One that a matrix
 	// does not fit is passed over. What is in the source may always stay.
-	Recipes []string
+	Codes []plan.Code
 	// Forms looks for factors beside them: products, corrections, shared
 	// matrices and tensor trains, which are candidates where they pay.
 	Forms bool
@@ -70,12 +71,38 @@ func Build(ctx context.Context, m *model.Model, o Options) ([]qplan.Item, error)
 	return b.items, nil
 }
 
+// Smallest lists for every tensor of the graph the one recipe of those allowed that takes
+// the fewest bytes, by its shape alone: nothing is read, and its error is 0. Factors
+// ([Options].Forms), which could be smaller, are not among them. Errors are those of a
+// rule that matches nothing or that a tensor does not fit.
+func Smallest(m *model.Model, o Options) ([]qplan.Item, error) {
+	b := &builder{m: m, o: o, readers: m.Graph.Readers()}
+	if err := b.prepare(); err != nil {
+		return nil, err
+	}
+	for i := range b.items {
+		it, t := &b.items[i], b.m.Tensor(b.items[i].Name)
+		var least []qplan.Candidate
+		for _, recipe := range b.allowed[i] {
+			bytes, err := b.bytes(it, &t, recipe)
+			if err != nil {
+				return nil, err
+			}
+			if least == nil || bytes < least[0].Bytes {
+				least = []qplan.Candidate{{Recipe: recipe, Bytes: bytes}}
+			}
+		}
+		it.Candidates = least
+	}
+	return b.items, nil
+}
+
 type builder struct {
 	m           *model.Model
 	o           Options
-	readers     map[string]*model.Linear // by weight
+	readers     map[string]*graph.Linear // by weight
 	items       []qplan.Item
-	allowed     [][]string // recipes of each item
+	allowed     [][]plan.Recipe // of each item
 	measured    *fit.Measured
 	done, total int64
 }
@@ -106,14 +133,11 @@ func (b *builder) prepare() error {
 }
 
 // Quantized reports whether a tensor of the graph is one that is made smaller:
-// norms, biases and learned positions are small and decide much, and a router's
-// rounding changes which experts run.
-func Quantized(g *model.Graph, w *model.Weight) bool {
-	switch w.Role {
-	case model.RoleNorm, model.RoleRouter, model.RoleOther:
-		return false
-	}
-	return len(w.Shape) > 1 && w.Name != g.Embed.Positions
+// norms, biases and learned positions are small and decide much, and so do matrices
+// that steer.
+func Quantized(g *graph.Graph, w *graph.Weight) bool {
+	role := w.Role.Base()
+	return role != graph.RoleNorm && role != graph.RoleOther && !role.Steers() && len(w.Shape) > 1 && w.Name != g.Embed.Positions
 }
 
 // A match says what a rule decided.
@@ -125,50 +149,66 @@ const (
 	matched
 )
 
-// rule returns the recipe of the first rule that decides for a tensor, "" where
-// none does: one for matrices passes over vectors, so that it may name a block.
-func (b *builder) rule(w *model.Weight, used []match) (recipe string) {
+// rule returns the recipe of the first rule that decides for a tensor, if one
+// does: one for matrices passes over vectors, so that it may name a block.
+func (b *builder) rule(w *graph.Weight, used []match) (recipe plan.Recipe, decided bool) {
 	for i, r := range b.o.Keep {
 		switch {
 		case !r.Name.MatchString(w.Name):
-		case len(w.Shape) < 2 && r.Recipe != plan.Keep && factored.Check(w.Name, w.Shape, r.Recipe) != nil:
+		case len(w.Shape) < 2 && !r.Recipe.Kept() && factored.Check(w.Name, w.Shape, r.Recipe) != nil:
 			used[i] = max(used[i], passed)
 		default:
 			used[i] = matched
-			if recipe == "" {
-				recipe = r.Recipe
+			if !decided {
+				recipe, decided = r.Recipe, true
 			}
 		}
 	}
-	return recipe
+	return recipe, decided
 }
 
 // recipes lists what a tensor may become.
-func (b *builder) recipes(w *model.Weight, used []match) ([]string, error) {
+func (b *builder) recipes(w *graph.Weight, used []match) ([]plan.Recipe, error) {
 	n, k := matrixOf(w.Shape)
-	if recipe := b.rule(w, used); recipe != "" {
-		if recipe == plan.Keep || recipe == b.m.Tensor(w.Name).Scheme {
-			return []string{plan.Keep}, nil
+	source := b.m.Tensor(w.Name).Scheme
+	if recipe, ok := b.rule(w, used); ok {
+		if recipe.Kept() || recipe.Is(source) {
+			return []plan.Recipe{{}}, nil
 		}
-		return []string{recipe}, factored.Check(w.Name, w.Shape, recipe)
+		return []plan.Recipe{recipe}, factored.Check(w.Name, w.Shape, recipe)
 	}
-	out := []string{plan.Keep}
+	out := []plan.Recipe{{}}
 	if !Quantized(b.m.Graph, w) {
 		return out, nil
 	}
-	allowed := b.o.Recipes
+	if w.Role.IsMTP() {
+		return furtherTokens(source, n, k), nil
+	}
+	allowed := b.o.Codes
 	switch {
 	case allowed == nil && b.o.Slower:
-		allowed = fit.Recipes()
+		allowed = usual()
 	case allowed == nil:
 		allowed = all(n, k)
 	}
-	for _, r := range allowed {
-		if fit.Fits(r, n, k) && r != b.m.Tensor(w.Name).Scheme {
+	for _, c := range allowed {
+		if r := plan.Dense(c); fit.Fits(c, n, k) && !r.Is(source) {
 			out = append(out, r)
 		}
 	}
 	return out, nil
+}
+
+// furtherTokens returns what becomes of a matrix of multi-token prediction where no
+// rule names it: q4_k, or the nearest that its rows fit. The logits do not depend on
+// it, so that a budget could only take all of it; what is in codes already is kept.
+func furtherTokens(source string, n, k int) []plan.Recipe {
+	q4k, _ := scheme.ByName("q4_k")
+	code := plan.Code{Scheme: fit.Fallback(q4k, int64(k))}
+	if s, ok := scheme.ByName(source); !ok || !s.Plain() || !fit.Fits(code, n, k) {
+		return []plan.Recipe{{}}
+	}
+	return []plan.Recipe{plan.Dense(code)}
 }
 
 // matrixOf returns the rows and columns of one matrix of a tensor.
@@ -213,9 +253,9 @@ func (b *builder) input(name string) string {
 }
 
 // item fills in an item's candidates, which are of the allowed recipes.
-func (b *builder) item(ctx context.Context, it *qplan.Item, allowed []string) error {
+func (b *builder) item(ctx context.Context, it *qplan.Item, allowed []plan.Recipe) error {
 	t := b.m.Tensor(it.Name)
-	sensitivity := b.sensitivity(it.Name)
+	sensitivity := b.sensitivity(it)
 	errs, err := b.errors(ctx, &t, allowed)
 	if err != nil {
 		return err
@@ -224,21 +264,17 @@ func (b *builder) item(ctx context.Context, it *qplan.Item, allowed []string) er
 		if math.IsInf(errs[j], 1) {
 			continue // its scales do not hold these weights
 		}
-		c := qplan.Candidate{Recipe: recipe, Bytes: t.Size(), Error: errs[j], Loss: errs[j] * sensitivity}
-		if recipe != plan.Keep {
-			x, err := factored.Describe(t.Name, t.Shape, recipe, fit.Options{Seed: b.o.Seed, Lookup: it.Role == string(model.RoleEmbed)})
-			if err != nil {
-				return err
-			}
-			c.Bytes = x.Size()
+		bytes, err := b.bytes(it, &t, recipe)
+		if err != nil {
+			return err
 		}
-		it.Candidates = append(it.Candidates, c)
+		it.Candidates = append(it.Candidates, qplan.Candidate{Recipe: recipe, Bytes: bytes, Error: errs[j], Loss: errs[j] * sensitivity})
 	}
 	if b.o.Forms && len(allowed) > 1 {
-		dense := map[string]float64{}
+		dense := map[plan.Code]float64{}
 		for j, recipe := range allowed {
 			if !math.IsInf(errs[j], 1) {
-				dense[recipe] = errs[j]
+				dense[recipe.Code] = errs[j]
 			}
 		}
 		forms, err := b.forms(ctx, it, &t, dense, sensitivity)
@@ -250,9 +286,7 @@ func (b *builder) item(ctx context.Context, it *qplan.Item, allowed []string) er
 	if b.readers[it.Name] != nil {
 		for j := range it.Candidates {
 			c := &it.Candidates[j]
-			if c.Rounding, err = rounding(c.Recipe, &t); err != nil {
-				return err
-			}
+			c.Rounding = rounding(c.Recipe, &t)
 			c.Cost(sensitivity)
 		}
 	}
@@ -266,14 +300,26 @@ func (b *builder) item(ctx context.Context, it *qplan.Item, allowed []string) er
 	return nil
 }
 
+// bytes returns what an item's tensor takes by a recipe.
+func (b *builder) bytes(it *qplan.Item, t *formats.Tensor, recipe plan.Recipe) (int64, error) {
+	if recipe.Kept() {
+		return t.Size(), nil
+	}
+	x, err := factored.Describe(t.Name, t.Shape, recipe, fit.Options{Seed: b.o.Seed, Lookup: graph.Role(it.Role).Base() == graph.RoleEmbed})
+	return x.Size(), err
+}
+
 // sensitivity returns what a relative error of 1 in a tensor costs; 1 where
 // nothing was measured, so that errors count alike. What cannot be estimated
 // because nothing reads it is no loss either.
-func (b *builder) sensitivity(name string) float64 {
-	if b.o.Stats == nil {
+func (b *builder) sensitivity(it *qplan.Item) float64 {
+	switch {
+	case graph.Role(it.Role).IsMTP(): // the logits do not depend on it
+		return 0
+	case b.o.Stats == nil:
 		return 1
 	}
-	if s, ok := b.o.Stats.Sensitivity[name]; ok {
+	if s, ok := b.o.Stats.Sensitivity[it.Name]; ok {
 		return s
 	}
 	return 1
@@ -311,13 +357,16 @@ const (
 
 // errors estimates the relative calibrated error of each recipe, 0 for what
 // stays as it is, infinity for one of several that cannot hold weights so large.
-func (b *builder) errors(ctx context.Context, t *formats.Tensor, recipes []string) ([]float64, error) {
+func (b *builder) errors(ctx context.Context, t *formats.Tensor, recipes []plan.Recipe) ([]float64, error) {
 	out := make([]float64, len(recipes))
 	if len(recipes) == 1 {
-		if r, err := plan.ParseRecipe(recipes[0]); err != nil || recipes[0] == plan.Keep {
-			return out, err
-		} else if r.Form != plan.FormDense {
-			out[0], err = b.formed(ctx, t, recipes[0])
+		switch r := recipes[0]; r.Form {
+		case "":
+			return out, nil
+		case plan.FormDense:
+		default:
+			var err error
+			out[0], err = b.formed(ctx, t, r)
 			return out, named(err, t.Name)
 		}
 	}
@@ -341,10 +390,10 @@ func (b *builder) errors(ctx context.Context, t *formats.Tensor, recipes []strin
 		}
 		o := fit.Options{Seed: b.o.Seed, Effort: b.o.Effort, Threads: b.o.Threads, Lookup: b.readers[t.Name] == nil}
 		for j, recipe := range recipes {
-			if recipe == plan.Keep {
+			if recipe.Kept() {
 				continue
 			}
-			e, err := fit.Estimate(ctx, w, len(w)/k, k, recipe, in, o)
+			e, err := fit.Estimate(ctx, w, len(w)/k, k, recipe.Code, in, o)
 			if v, ok := errors.AsType[*fit.ValueError](err); ok && v.TooLarge && len(recipes) > 1 {
 				out[j] = math.Inf(1)
 				continue
@@ -360,13 +409,13 @@ func (b *builder) errors(ctx context.Context, t *formats.Tensor, recipes []strin
 
 // formed returns the relative error of a recipe with factors that somebody chose, by
 // fitting it: to the middle matrix of a stack, unless the stack is fitted as a whole.
-func (b *builder) formed(ctx context.Context, t *formats.Tensor, recipe string) (float64, error) {
+func (b *builder) formed(ctx context.Context, t *formats.Tensor, recipe plan.Recipe) (float64, error) {
 	n, k := matrixOf(t.Shape)
 	first, rows := int64(0), int64(n)
 	all, _ := t.Rows()
 	matrix := int(all) / n / 2
 	o := fit.Options{Seed: b.o.Seed, Effort: b.o.Effort, Threads: b.o.Threads, Lookup: b.readers[t.Name] == nil}
-	if factored.Whole(recipe) {
+	if recipe.Whole() {
 		rows = all
 	} else {
 		first = int64(matrix * n)
@@ -384,7 +433,7 @@ func (b *builder) formed(ctx context.Context, t *formats.Tensor, recipe string) 
 		return 0, err
 	}
 	var r fit.Result
-	if factored.Whole(recipe) {
+	if recipe.Whole() {
 		each := func(i int) (*fit.Input, error) { return b.moments(t.Name, i) }
 		r, err = factored.Tensor(ctx, t.Name, w, t.Shape, recipe, in, each, o)
 	} else {

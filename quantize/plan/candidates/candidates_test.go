@@ -11,7 +11,10 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/form"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/model/random"
 	"github.com/nstf/nstf/formats/plan"
@@ -26,7 +29,7 @@ import (
 
 func open(t testing.TB, name string) *model.Model {
 	t.Helper()
-	m, err := model.Open("../../../testdata/micro/" + name)
+	m, err := checkpoint.Open("../../../testdata/micro/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +40,7 @@ func open(t testing.TB, name string) *model.Model {
 // synthetic makes statistics with steep moments, sensitivities by place.
 func synthetic(m *model.Model) *stats.File {
 	s := &stats.File{Inputs: map[string]*stats.Input{}, Experts: map[string][]*stats.Input{}, Sensitivity: map[string]float64{}}
-	add := func(l *model.Linear) {
+	add := func(l *graph.Linear) {
 		k := int(l.In)
 		var triangle []float32
 		for i := range k {
@@ -62,6 +65,35 @@ func synthetic(m *model.Model) *stats.File {
 	return s
 }
 
+// Matrices of multi-token prediction have one recipe and no loss, whatever the codes that
+// others may get, so that a budget does not take them; a rule decides otherwise.
+func TestFurtherTokens(t *testing.T) {
+	m := open(t, "glm4_moe")
+	rule, err := candidates.ParseRule("mtp.*.project.*=q8_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	items, err := candidates.Build(context.Background(), m, candidates.Options{Stats: synthetic(m), Seed: 1, Effort: 1, Codes: codes(t, "tcq2,q8_0"), Keep: []candidates.Rule{rule}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, it := range items {
+		if !graph.Role(it.Role).IsMTP() {
+			continue
+		}
+		if len(it.Candidates) != 1 || it.Candidates[0].Loss != 0 {
+			t.Errorf("%s has candidates %v", it.Name, it.Candidates)
+		}
+		found[it.Role] = it.Candidates[0].Recipe.String()
+	}
+	for role, want := range map[string]string{"mtp_attn_q": "q4_0", "mtp_head": "q4_0", "mtp_embed": "q4_0", "mtp_project": "q8_0", "mtp_moe_router": "keep", "mtp_moe_down": "f16"} {
+		if found[role] != want {
+			t.Errorf("%s becomes %s, not %s", role, found[role], want)
+		}
+	}
+}
+
 // TestBuild lists candidates of dense and of mixed models: norms and routers
 // stay, more bytes lose less, losses follow sensitivities, and the threads do
 // not matter.
@@ -71,7 +103,7 @@ func TestBuild(t *testing.T) {
 		s := synthetic(m)
 		var first []qplan.Item
 		for _, threads := range []int{1, 3} {
-			items, err := candidates.Build(context.Background(), m, candidates.Options{Stats: s, Seed: 1, Effort: 1, Threads: threads, Recipes: []string{"tcq2", "q4_0", "q8_0"}})
+			items, err := candidates.Build(context.Background(), m, candidates.Options{Stats: s, Seed: 1, Effort: 1, Threads: threads, Codes: codes(t, "tcq2,q4_0,q8_0")})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +121,7 @@ func TestBuild(t *testing.T) {
 				t.Errorf("%s (%s) has candidates %v", w.Name, w.Role, it.Candidates)
 			}
 			for j, c := range it.Candidates {
-				rounded := map[string]float64{"q4_0": 3e-5, "q8_0": 1.5e-5, "tcq2": 1.2e-5}[c.Recipe]
+				rounded := map[string]float64{"q4_0": 3e-5, "q8_0": 1.5e-5, "tcq2": 1.2e-5}[c.Recipe.String()]
 				if m.Graph.Readers()[w.Name] == nil {
 					rounded = 0 // rows are looked up
 				}
@@ -100,7 +132,7 @@ func TestBuild(t *testing.T) {
 					t.Errorf("%s: %+v after %+v", w.Name, c, it.Candidates[j-1])
 				}
 			}
-			if last := it.Candidates[len(it.Candidates)-1]; last.Recipe != plan.Keep || last.Loss != 0 {
+			if last := it.Candidates[len(it.Candidates)-1]; !last.Recipe.Kept() || last.Loss != 0 {
 				t.Errorf("%s: the source is not its best candidate: %+v", w.Name, last)
 			}
 		}
@@ -120,7 +152,7 @@ func TestRules(t *testing.T) {
 		return r
 	}
 	build := func(rules ...string) ([]qplan.Item, error) {
-		o := candidates.Options{Effort: 1, Recipes: []string{"q4_0"}}
+		o := candidates.Options{Effort: 1, Codes: codes(t, "q4_0")}
 		for _, s := range rules {
 			o.Keep = append(o.Keep, rule(s))
 		}
@@ -140,7 +172,7 @@ func TestRules(t *testing.T) {
 		case strings.Contains(it.Name, "attn_norm"):
 			want = "f32"
 		}
-		if want != "" && (len(it.Candidates) != 1 || it.Candidates[0].Recipe != want) {
+		if want != "" && (len(it.Candidates) != 1 || it.Candidates[0].Recipe.String() != want) {
 			t.Errorf("%s: %+v, want %s", it.Name, it.Candidates, want)
 		}
 	}
@@ -159,10 +191,10 @@ func TestRules(t *testing.T) {
 		c := it.Candidates[0]
 		switch {
 		case strings.Contains(it.Name, "attn.o"):
-			if n, k := it.Shape[0], it.Shape[1]; c.Recipe != "lowrank:8:bf16" || c.Bytes != 2*8*(n+k) || !(c.Error > 0 && c.Error < 1) {
+			if n, k := it.Shape[0], it.Shape[1]; c.Recipe.String() != "lowrank:8:bf16" || c.Bytes != 2*8*(n+k) || !(c.Error > 0 && c.Error < 1) {
 				t.Errorf("%s: %+v", it.Name, c)
 			}
-		case strings.HasPrefix(it.Name, "blocks.1.") && (c.Recipe == "q8_0") != (len(it.Shape) > 1):
+		case strings.HasPrefix(it.Name, "blocks.1.") && (c.Recipe.String() == "q8_0") != (len(it.Shape) > 1):
 			t.Errorf("%s: %+v", it.Name, c)
 		}
 	}
@@ -173,20 +205,30 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func TestRecipes(t *testing.T) {
-	all, err := candidates.Recipes("all")
+// codes reads a list.
+func codes(t *testing.T, list string) []plan.Code {
+	t.Helper()
+	out, err := candidates.Codes(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestCodes(t *testing.T) {
+	all, err := candidates.Codes("all")
 	if err != nil || all != nil {
 		t.Errorf("%v %v", all, err)
 	}
-	ggml, err := candidates.Recipes("ggml")
-	if err != nil || !slices.Contains(ggml, "q4_k") || slices.Contains(ggml, "tcq3") {
+	ggml, err := candidates.Codes("ggml")
+	if err != nil || !slices.Contains(ggml, plan.MustCode("q4_k")) || slices.Contains(ggml, plan.MustCode("tcq3")) {
 		t.Errorf("%v %v", ggml, err)
 	}
-	if list, err := candidates.Recipes("tcq3, q8_0"); err != nil || !slices.Equal(list, []string{"tcq3", "q8_0"}) {
+	if list, err := candidates.Codes("tcq3, q8_0"); err != nil || !slices.Equal(list, []plan.Code{plan.Trellis(3), plan.MustCode("q8_0")}) {
 		t.Errorf("%v %v", list, err)
 	}
 	for _, s := range []string{"", "tcq3,", "nosuch", "all,ggml", "tcq"} {
-		if list, err := candidates.Recipes(s); err == nil {
+		if list, err := candidates.Codes(s); err == nil {
 			t.Errorf("%q is %v", s, list)
 		}
 	}
@@ -202,7 +244,7 @@ func TestCancelled(t *testing.T) {
 }
 
 func Example() {
-	list := candidates.Undominated([]qplan.Candidate{{Recipe: "q4_0", Bytes: 450, Loss: 0.02}, {Recipe: "tcq4", Bytes: 402, Loss: 0.005}, {Recipe: "tcq2", Bytes: 202, Loss: 0.07}})
+	list := candidates.Undominated([]qplan.Candidate{{Recipe: plan.MustRecipe("q4_0"), Bytes: 450, Loss: 0.02}, {Recipe: plan.MustRecipe("tcq4"), Bytes: 402, Loss: 0.005}, {Recipe: plan.MustRecipe("tcq2"), Bytes: 202, Loss: 0.07}})
 	for _, c := range list {
 		fmt.Println(c.Recipe)
 	}
@@ -230,13 +272,13 @@ func TestLargeWeights(t *testing.T) {
 		t.Fatal(err)
 	}
 	m = m.With(map[string]formats.Tensor{name: large})
-	items, err := candidates.Build(t.Context(), m, candidates.Options{Effort: 1, Recipes: []string{"tcq2", "bf16", "f16"}})
+	items, err := candidates.Build(t.Context(), m, candidates.Options{Effort: 1, Codes: codes(t, "tcq2,bf16,f16")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, it := range items {
 		for _, c := range it.Candidates {
-			if it.Name == name && (c.Recipe == "tcq2" || c.Recipe == "f16") || math.IsInf(c.Loss, 0) {
+			if it.Name == name && (c.Recipe.String() == "tcq2" || c.Recipe.String() == "f16") || math.IsInf(c.Loss, 0) {
 				t.Errorf("%s: %+v", it.Name, c)
 			}
 		}
@@ -261,10 +303,10 @@ func TestCodedSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := x.WriteDir(t.Context(), dir, 1<<30, nil); err != nil {
+	if err := x.WriteDir(t.Context(), atomicfile.Scratch(dir), 1<<30, nil); err != nil {
 		t.Fatal(err)
 	}
-	m, err := model.Open(dir)
+	m, err := checkpoint.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,12 +318,12 @@ func TestCodedSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, recipe := range []string{"tcq4", "lowrank:16:f16"} {
-		r, err := factored.Matrix(t.Context(), up.Name, w, int(n), int(k), recipe, nil, fit.Options{Effort: 1})
+		r, err := factored.Matrix(t.Context(), up.Name, w, int(n), int(k), plan.MustRecipe(recipe), nil, fit.Options{Effort: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		coded := m.With(map[string]formats.Tensor{up.Name: r.Tensor})
-		items, err := candidates.Build(t.Context(), coded, candidates.Options{Effort: 1, Recipes: []string{"tcq2", "q4_0"}})
+		items, err := candidates.Build(t.Context(), coded, candidates.Options{Effort: 1, Codes: codes(t, "tcq2,q4_0")})
 		if err != nil {
 			t.Fatalf("%s: %v", recipe, err)
 		}

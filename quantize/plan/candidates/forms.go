@@ -8,7 +8,7 @@ import (
 	"github.com/nstf/nstf/decompose"
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/form"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/quantize/factored"
 	"github.com/nstf/nstf/quantize/fit"
@@ -29,10 +29,14 @@ const (
 )
 
 // correctable are the codes that corrections are looked at for.
-var correctable = []string{"tcq2", "tcq3", "tcq4", "tcq5"}
+func correctable() []plan.Code {
+	return []plan.Code{plan.Trellis(2), plan.Trellis(3), plan.Trellis(4), plan.Trellis(5)}
+}
 
-// factorSchemes are those of factors, coarsest first.
-var factorSchemes = []string{"tcq2", "tcq3", "tcq4", "q8_0"}
+// factorCodes are those of factors, coarsest first.
+func factorCodes() []plan.Code {
+	return []plan.Code{plan.Trellis(2), plan.Trellis(3), plan.Trellis(4), plan.MustCode("q8_0")}
+}
 
 // A formBuilder looks for the forms of one tensor.
 type formBuilder struct {
@@ -43,7 +47,7 @@ type formBuilder struct {
 	in     *fit.Input
 	h      *decompose.Moments
 	o      fit.Options
-	dense  map[string]float64 // relative error by scheme
+	dense  map[plan.Code]float64 // relative error
 	shapes []int64
 	out    []qplan.Candidate
 }
@@ -51,14 +55,14 @@ type formBuilder struct {
 // forms returns the candidates with factors of a tensor, none for a table that is
 // looked up and multiplied: its moments say nothing of the one. dense are errors of
 // codes alone, by recipe.
-func (b *builder) forms(ctx context.Context, it *qplan.Item, t *formats.Tensor, dense map[string]float64, sensitivity float64) ([]qplan.Candidate, error) {
+func (b *builder) forms(ctx context.Context, it *qplan.Item, t *formats.Tensor, dense map[plan.Code]float64, sensitivity float64) ([]qplan.Candidate, error) {
 	n, k := matrixOf(t.Shape)
 	tied := b.m != nil && b.m.Graph.Tied() && t.Name == b.m.Graph.Embed.Table
 	if tied || n*k > maxFormed || min(n, k) < 2*rankStep || len(dense) < 2 {
 		return nil, nil
 	}
 	f := &formBuilder{builder: b, t: t, n: n, k: k, dense: dense, shapes: t.Shape,
-		o: fit.Options{Seed: b.o.Seed, Effort: b.o.Effort, Threads: b.o.Threads, Lookup: it.Role == string(model.RoleEmbed)}}
+		o: fit.Options{Seed: b.o.Seed, Effort: b.o.Effort, Threads: b.o.Threads, Lookup: graph.Role(it.Role).Base() == graph.RoleEmbed}}
 	if err := f.load(t); err != nil {
 		return nil, err
 	}
@@ -105,22 +109,21 @@ func (f *formBuilder) load(t *formats.Tensor) error {
 
 // add takes a recipe into the list if the tensor fits it.
 func (f *formBuilder) add(r plan.Recipe, e float64) error {
-	recipe := r.String()
-	if !factored.FitsTensor(recipe, f.shapes) {
+	if !factored.FitsTensor(r, f.shapes) {
 		return nil
 	}
-	x, err := factored.Describe(f.t.Name, f.shapes, recipe, f.o)
+	x, err := factored.Describe(f.t.Name, f.shapes, r, f.o)
 	if err != nil {
 		return err
 	}
-	f.out = append(f.out, qplan.Candidate{Recipe: recipe, Bytes: x.Size(), Error: e})
+	f.out = append(f.out, qplan.Candidate{Recipe: r, Bytes: x.Size(), Error: e})
 	return nil
 }
 
 // schemesFor lists the schemes of factors that were allowed, with the error
 // that each leaves of a matrix.
-func (f *formBuilder) schemesFor(each func(scheme string, e float64) error) error {
-	for _, s := range factorSchemes {
+func (f *formBuilder) schemesFor(each func(c plan.Code, e float64) error) error {
+	for _, s := range factorCodes() {
 		if e, ok := f.dense[s]; ok {
 			if err := each(s, e); err != nil {
 				return err
@@ -150,8 +153,8 @@ func (f *formBuilder) products(ctx context.Context) error {
 		if left > f.tolerated() {
 			continue
 		}
-		err := f.schemesFor(func(s string, e float64) error {
-			return f.add(plan.Recipe{Form: plan.FormLowRank, Rank: r, Factors: s}, left+2*e*(1-left))
+		err := f.schemesFor(func(s plan.Code, e float64) error {
+			return f.add(plan.Recipe{Form: plan.FormLowRank, Rank: r, A: s, B: s}, left+2*e*(1-left))
 		})
 		if err != nil {
 			return err
@@ -172,14 +175,14 @@ func (f *formBuilder) corrections(ctx context.Context) error {
 	}
 	for rank := rankStep; rank <= len(c.Values); rank += rankStep {
 		taken := 1 - c.Loss(rank)/c.Total
-		for _, scheme := range correctable {
-			e, ok := f.dense[scheme]
+		for _, code := range correctable() {
+			e, ok := f.dense[code]
 			if !ok {
 				continue
 			}
-			err := f.schemesFor(func(s string, _ float64) error {
+			err := f.schemesFor(func(s plan.Code, _ float64) error {
 				lost := min(1, 2*plainError(s)) // by the codes of both factors
-				return f.add(plan.Recipe{Form: plan.FormCorrected, Scheme: scheme, Rank: rank, Factors: s}, e*(1-taken*(1-lost)))
+				return f.add(plan.Recipe{Form: plan.FormCorrected, Code: code, Rank: rank, A: s, B: s}, e*(1-taken*(1-lost)))
 			})
 			if err != nil {
 				return err
@@ -191,9 +194,9 @@ func (f *formBuilder) corrections(ctx context.Context) error {
 
 // plainError is the relative error that a factor's scheme leaves where all
 // errors count alike: nearly that of the best code of so many bits.
-func plainError(scheme string) float64 {
-	if bits := plan.TrellisBits(scheme); bits > 0 {
-		return 1.2 * math.Pow(4, -float64(bits))
+func plainError(c plan.Code) float64 {
+	if c.Bits > 0 {
+		return 1.2 * math.Pow(4, -float64(c.Bits))
 	}
 	return 1e-4
 }
@@ -226,14 +229,14 @@ func (f *formBuilder) basis(ctx context.Context) error {
 	}
 	for b := 1; b < e; b++ {
 		part, size := c.Loss(b)/c.Total, plain.Loss(b)/plain.Total
-		err := f.schemesFor(func(s string, stored float64) error {
-			if err := f.add(plan.Recipe{Form: plan.FormShared, Rank: b, Factors: s}, part+stored*(1-part)); err != nil {
+		err := f.schemesFor(func(s plan.Code, stored float64) error {
+			if err := f.add(plan.Recipe{Form: plan.FormShared, Rank: b, A: s, B: s}, part+stored*(1-part)); err != nil {
 				return err
 			}
 			// Codes of the remainder also answer what U's codes got wrong.
-			for _, q := range correctable {
+			for _, q := range correctable() {
 				if own, ok := f.dense[q]; ok {
-					if err := f.add(plan.Recipe{Form: plan.FormShared, Scheme: q, Rank: b, Factors: s}, own*(size+plainError(s)*(1-size))); err != nil {
+					if err := f.add(plan.Recipe{Form: plan.FormShared, Code: q, Rank: b, A: s, B: s}, own*(size+plainError(s)*(1-size))); err != nil {
 						return err
 					}
 				}
@@ -259,8 +262,8 @@ func (f *formBuilder) train(ctx context.Context) error {
 	}
 	for r := rankStep; r < len(losses); r *= 2 {
 		left := losses[r] / losses[0]
-		err := f.schemesFor(func(s string, e float64) error {
-			return f.add(plan.Recipe{Form: plan.FormTrain, Rank: r, Factors: s}, left+2*e*(1-left))
+		err := f.schemesFor(func(s plan.Code, e float64) error {
+			return f.add(plan.Recipe{Form: plan.FormTrain, Rank: r, A: s, B: s}, left+2*e*(1-left))
 		})
 		if err != nil {
 			return err

@@ -9,7 +9,8 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/quantize/factored"
@@ -84,16 +85,19 @@ func TestForms(t *testing.T) {
 		{"random experts", stored(t, noise(rng, 8*64*128), 8, 64, 128), "", 1},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			b := &builder{o: Options{Threads: 2}, measured: fit.NewMeasured(nil), readers: map[string]*model.Linear{}}
-			recipes := []string{"tcq2", "tcq3", "tcq4", "q8_0"}
+			b := &builder{o: Options{Threads: 2}, measured: fit.NewMeasured(nil), readers: map[string]*graph.Linear{}}
+			var recipes []plan.Recipe
+			for _, c := range factorCodes() {
+				recipes = append(recipes, plan.Dense(c))
+			}
 			errs, err := b.errors(context.Background(), &c.x, recipes)
 			if err != nil {
 				t.Fatal(err)
 			}
-			dense := map[string]float64{}
+			dense := map[plan.Code]float64{}
 			var codes []qplan.Candidate
 			for i, r := range recipes {
-				dense[r] = errs[i]
+				dense[r.Code] = errs[i]
 				d, err := factored.Describe("w", c.x.Shape, r, fit.Options{})
 				if err != nil {
 					t.Fatal(err)
@@ -119,7 +123,7 @@ func TestForms(t *testing.T) {
 					best = x
 				}
 			}
-			if !strings.HasPrefix(best.Recipe, c.want) || best.Loss > 0.5*codes[0].Loss {
+			if !strings.HasPrefix(best.Recipe.String(), c.want) || best.Loss > 0.5*codes[0].Loss {
 				t.Errorf("the best at two bits is %+v, codes leave %g", best, codes[0].Loss)
 			}
 		})
@@ -128,12 +132,13 @@ func TestForms(t *testing.T) {
 
 // TestLowerHull leaves out what lies above a line between two others.
 func TestLowerHull(t *testing.T) {
-	list := []qplan.Candidate{{Recipe: "a", Bytes: 10, Loss: 8}, {Recipe: "b", Bytes: 20, Loss: 7}, {Recipe: "c", Bytes: 30, Loss: 2}, {Recipe: "d", Bytes: 40, Loss: 1}, {Recipe: "e", Bytes: 35, Loss: 3}}
+	q := plan.MustRecipe
+	list := []qplan.Candidate{{Recipe: q("q4_0"), Bytes: 10, Loss: 8}, {Recipe: q("q4_1"), Bytes: 20, Loss: 7}, {Recipe: q("q5_0"), Bytes: 30, Loss: 2}, {Recipe: q("q5_1"), Bytes: 40, Loss: 1}, {Recipe: q("q8_0"), Bytes: 35, Loss: 3}}
 	var got string
 	for _, c := range lowerHull(list) {
-		got += c.Recipe
+		got += c.Recipe.String() + " "
 	}
-	if got != "acd" {
+	if got != "q4_0 q5_0 q5_1 " {
 		t.Errorf("got %s", got)
 	}
 	if v := at(lowerHull(list), 20); math.Abs(v-4) > 1e-9 {

@@ -3,71 +3,68 @@ package candidates
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/plan"
-	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/quantize/fit"
 )
 
-// Recipes returns the recipes of a name: nil for "all", "ggml" for ggml's
+// Codes returns the codes of a name: nil for "all", "ggml" for ggml's
 // schemes alone, or names between commas. A name that cannot be written is a
 // [formats.UnsupportedError].
-func Recipes(name string) ([]string, error) {
+func Codes(name string) ([]plan.Code, error) {
 	switch name {
 	case "all":
 		return nil, nil
 	case "ggml":
-		var out []string
-		for _, r := range fit.Recipes() {
-			if s, ok := scheme.ByName(r); ok && s.GGML >= 0 {
-				out = append(out, r)
-			}
-		}
-		return out, nil
+		return slices.DeleteFunc(usual(), func(c plan.Code) bool { return c.Scheme.GGML < 0 }), nil
 	}
-	known := map[string]bool{}
-	for _, r := range fit.Recipes() {
-		known[r] = true
-	}
-	var out []string
+	var out []plan.Code
 	for _, r := range strings.Split(name, ",") {
-		if r = strings.TrimSpace(r); !known[r] {
+		r = strings.TrimSpace(r)
+		c, err := plan.ParseCode(r)
+		if err != nil || !fit.Fittable(c) {
 			e := formats.Unsupportedf("", "", "quantizing to scheme %q", r)
-			e.Hint = `"all", "ggml", or some of: ` + strings.Join(fit.Recipes(), ", ")
+			e.Hint = `"all", "ggml", or some of: ` + fit.Names()
 			return nil, e
 		}
-		out = append(out, r)
+		out = append(out, c)
 	}
 	return out, nil
 }
 
-// all returns the recipes worth looking at for a matrix: the trellis codes and
+// usual returns the codes that suit any weights.
+func usual() []plan.Code {
+	return slices.DeleteFunc(fit.Codes(), func(c plan.Code) bool { return c.Scheme.Trained })
+}
+
+// all returns the codes worth looking at for a matrix: the trellis codes and
 // what is above them, or all others where its tiles do not divide it.
-func all(n, k int) []string {
-	var trellis, rest []string
-	for _, r := range fit.Recipes() {
-		if plan.TrellisBits(r) == 0 {
-			rest = append(rest, r)
-		} else if fit.Fits(r, n, k) {
-			trellis = append(trellis, r)
+func all(n, k int) []plan.Code {
+	var trellis, rest []plan.Code
+	for _, c := range usual() {
+		if c.Bits == 0 {
+			rest = append(rest, c)
+		} else if fit.Fits(c, n, k) {
+			trellis = append(trellis, c)
 		}
 	}
 	if trellis == nil {
 		return rest
 	}
-	return append(trellis, "q8_0", "f16", "bf16")
+	return append(trellis, plan.MustCode("q8_0"), plan.MustCode("f16"), plan.MustCode("bf16"))
 }
 
 // A Rule gives the tensors whose names match a recipe.
 type Rule struct {
 	Name   *regexp.Regexp
-	Recipe string
+	Recipe plan.Recipe
 }
 
 // String spells a rule as [ParseRule] reads it.
-func (r Rule) String() string { return r.Name.String() + "=" + r.Recipe }
+func (r Rule) String() string { return r.Name.String() + "=" + r.Recipe.String() }
 
 // ParseRule reads "regex=recipe". The expression is searched in a tensor's
 // name, in the syntax of Go's regexp.
@@ -80,10 +77,11 @@ func ParseRule(s string) (Rule, error) {
 	if err != nil {
 		return Rule{}, fmt.Errorf("rule %q: %w", s, err)
 	}
-	if _, err := plan.ParseRecipe(s[i+1:]); err != nil {
+	r, err := plan.ParseRecipe(s[i+1:])
+	if err != nil {
 		return Rule{}, err
 	}
-	return Rule{re, s[i+1:]}, nil
+	return Rule{re, r}, nil
 }
 
 // A RuleError says why a rule cannot be kept.

@@ -1,10 +1,9 @@
 package candidates
 
 import (
-	"strings"
-
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/kernels/cpu"
 )
 
@@ -22,25 +21,22 @@ const (
 // rounding returns what activations lose on their way into a tensor t stored by a
 // recipe: of the schemes of its parts, the most. Those without kernels for integers
 // lose nothing.
-func rounding(recipe string, t *formats.Tensor) (most float64, err error) {
-	r, err := plan.ParseRecipe(recipe)
-	if err != nil {
-		return 0, err
+func rounding(r plan.Recipe, t *formats.Tensor) (most float64) {
+	codes := r.Codes()
+	if s, ok := scheme.ByName(t.Scheme); ok && r.Kept() {
+		codes = []plan.Code{{Scheme: s}}
 	}
-	for _, name := range append(strings.Split(r.Factors, ","), r.Scheme) {
-		if name == plan.Keep {
-			name = t.Scheme
-		}
-		most = max(most, roundingOf(name))
+	for _, c := range codes {
+		most = max(most, roundingOf(c))
 	}
-	return most, nil
+	return most
 }
 
 // roundingOf is that of one scheme. Every level of SIMD has the same.
-func roundingOf(name string) float64 {
-	integer := cpu.Best().Integer(name)
+func roundingOf(c plan.Code) float64 {
+	integer := cpu.Best().Integer(c.Scheme.Name)
 	switch {
-	case plan.TrellisBits(name) > 0:
+	case c.Bits > 0:
 		return rotatedRounding
 	case integer == nil:
 		return 0

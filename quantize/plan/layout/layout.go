@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/ledger"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
@@ -46,7 +47,7 @@ func New(m *model.Model, made nstf.Provenance, seed int64) (*Layout, error) {
 	meta.Files = slices.DeleteFunc(meta.Files, func(f nstf.File) bool { return f.Name == nstf.PlanFile || f.Name == nstf.LedgerFile })
 	made.Sources = append(meta.Provenance.Sources, made.Sources...)
 	made.Notes = append(meta.Provenance.Notes, made.Notes...)
-	meta.Provenance = made
+	meta.Provenance = made.Spelled()
 	l := &Layout{items: items, model: m, seed: seed, lookup: map[string]bool{}, index: map[string]int{}}
 	for i, it := range items {
 		if !it.Passthrough {
@@ -57,47 +58,47 @@ func New(m *model.Model, made nstf.Provenance, seed int64) (*Layout, error) {
 		return nil, err
 	}
 	for _, w := range m.Graph.Weights() {
-		l.lookup[w.Name] = w.Role == model.RoleEmbed
+		l.lookup[w.Name] = w.Role.Base() == graph.RoleEmbed
 	}
 	return l, nil
 }
 
 // item returns what becomes of a tensor by a recipe.
-func (l *Layout) item(it nstf.Item, recipe string) (nstf.Item, error) {
-	if recipe == plan.Keep {
+func (l *Layout) item(it nstf.Item, r plan.Recipe) (nstf.Item, error) {
+	if r.Kept() {
 		return it, nil
 	}
 	var err error
-	it.Tensor, err = factored.Describe(it.Name, it.Shape, recipe, fit.Options{Seed: l.seed, Lookup: l.lookup[it.Name]})
+	it.Tensor, err = factored.Describe(it.Name, it.Shape, r, fit.Options{Seed: l.seed, Lookup: l.lookup[it.Name]})
 	return it, err
 }
 
 // Bytes returns the bytes of a tensor's parts by a recipe.
-func (l *Layout) Bytes(name, recipe string) (int64, error) {
-	it, err := l.stored(name, recipe)
+func (l *Layout) Bytes(name string, r plan.Recipe) (int64, error) {
+	it, err := l.stored(name, r)
 	return it.Size(), err
 }
 
 // Most implements quantize/plan.Package.
-func (l *Layout) Most(name, recipe string) (int64, error) {
-	it, err := l.stored(name, recipe)
+func (l *Layout) Most(name string, r plan.Recipe) (int64, error) {
+	it, err := l.stored(name, r)
 	if err != nil {
 		return 0, err
 	}
 	return nstf.MostItemBytes(it), nil
 }
 
-func (l *Layout) stored(name, recipe string) (nstf.Item, error) {
+func (l *Layout) stored(name string, r plan.Recipe) (nstf.Item, error) {
 	i, ok := l.index[name]
 	if !ok {
 		return nstf.Item{}, fmt.Errorf("no tensor %q in the graph", name)
 	}
-	return l.item(l.items[i], recipe)
+	return l.item(l.items[i], r)
 }
 
 // Size implements quantize/plan.Package.
 func (l *Layout) Size(p *plan.Plan) (int64, error) {
-	recipes := make(map[string]string, len(p.Tensors))
+	recipes := make(map[string]plan.Recipe, len(p.Tensors))
 	for _, t := range p.Tensors {
 		recipes[t.Name] = t.Recipe
 	}
@@ -136,13 +137,13 @@ func expected(m *model.Model, p *plan.Plan) *ledger.Ledger {
 		blocks[w.Name] = w.Block
 	}
 	for _, t := range p.Tensors {
-		row := ledger.Tensor{Name: t.Name, Role: t.Role, Block: int64(blocks[t.Name]), Recipe: t.Recipe, Bits: 8 * float64(t.Bytes) / float64(max(1, t.Elements())),
+		row := ledger.Tensor{Name: t.Name, Role: t.Role, Block: int64(blocks[t.Name]), Recipe: t.Recipe.String(), Bits: 8 * float64(t.Bytes) / float64(max(1, t.Elements())),
 			Bytes: t.Bytes, Predicted: t.Error, Loss: t.Loss}
-		if t.Recipe != plan.Keep {
+		if !t.Recipe.Kept() {
 			row.Method, row.Obtained = fit.MethodFeedback, d.next()
 		}
 		if a := t.RunnerUp; a != nil {
-			row.RunnerUp = &ledger.Alternative{Recipe: a.Recipe, Bytes: a.Bytes, Loss: a.Loss}
+			row.RunnerUp = &ledger.Alternative{Recipe: a.Recipe.String(), Bytes: a.Bytes, Loss: a.Loss}
 		}
 		out.Tensors = append(out.Tensors, row)
 	}

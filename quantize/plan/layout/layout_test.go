@@ -8,11 +8,15 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/ledger"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/quantize/factored"
 	"github.com/nstf/nstf/quantize/fit"
 	"github.com/nstf/nstf/quantize/plan/layout"
 )
@@ -27,8 +31,8 @@ func written(t *testing.T, m *model.Model, p *plan.Plan, made nstf.Provenance) i
 	}
 	l := &ledger.Ledger{Source: ledger.Source{Model: "model", Text: "calib.jsonl", Held: "calib.jsonl"}}
 	for i, row := range p.Tensors {
-		entry := ledger.Tensor{Name: row.Name, Role: row.Role, Recipe: row.Recipe, Bytes: row.Bytes, Predicted: row.Error, Loss: row.Loss}
-		if row.Recipe != plan.Keep {
+		entry := ledger.Tensor{Name: row.Name, Role: row.Role, Recipe: row.Recipe.String(), Bytes: row.Bytes, Predicted: row.Error, Loss: row.Loss}
+		if !row.Recipe.Kept() {
 			items[i].Tensor = fitted(t, items[i].Tensor, row)
 			entry.Method, entry.Obtained = "feedback", 0.0123456789*float64(i%17)
 		}
@@ -41,7 +45,7 @@ func written(t *testing.T, m *model.Model, p *plan.Plan, made nstf.Provenance) i
 	made.Sources = append(meta.Provenance.Sources, made.Sources...)
 	meta.Provenance = made
 	path := filepath.Join(t.TempDir(), "m.nstf")
-	if err := nstf.Write(path, meta, items, nstf.WriteOptions{}); err != nil {
+	if err := nstf.Write(atomicfile.Scratch(path), meta, items, nstf.WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(path)
@@ -63,7 +67,7 @@ func fitted(t *testing.T, x formats.Tensor, row plan.Tensor) formats.Tensor {
 		if err := scheme.DecodeRows(w, &x, first, n); err != nil {
 			t.Fatal(err)
 		}
-		r, err := fit.Matrix(context.Background(), x.Name, w, int(n), int(k), row.Recipe, nil, fit.Options{Seed: 3, Lookup: row.Role == "embed"})
+		r, err := fit.Matrix(context.Background(), x.Name, w, int(n), int(k), row.Recipe.Code, nil, fit.Options{Seed: 3, Lookup: row.Role == "embed"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,11 +84,11 @@ func fitted(t *testing.T, x formats.Tensor, row plan.Tensor) formats.Tensor {
 // never less, and more by two pages at most.
 func TestSize(t *testing.T) {
 	for _, name := range []string{"micro/llama-tied", "micro/mixtral-stacked", "demo/model"} {
-		for _, recipes := range [][]string{{"tcq2", "q8_0"}, {"q4_0"}, {plan.Keep}} {
+		for _, recipes := range [][]string{{"tcq2", "q8_0"}, {"q4_0"}, {"keep"}} {
 			if name == "demo/model" && recipes[0] == "tcq2" {
 				continue // a search of its own
 			}
-			m, err := model.Open("../../../testdata/" + name)
+			m, err := checkpoint.Open("../../../testdata/" + name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,11 +99,11 @@ func TestSize(t *testing.T) {
 			}
 			p := &plan.Plan{Version: 1, Seed: 3, Source: plan.Source{Model: "model"}}
 			for i, w := range m.Graph.Weights() {
-				row := plan.Tensor{Name: w.Name, Role: string(w.Role), Shape: w.Shape, Recipe: plan.Keep, Error: 0.01 * float64(i), Loss: 0.001 * float64(i)}
-				recipe := recipes[i%len(recipes)]
-				if d := len(w.Shape); d > 1 && w.Role != model.RoleNorm && fit.Fits(recipe, int(w.Shape[d-2]), int(w.Shape[d-1])) {
+				row := plan.Tensor{Name: w.Name, Role: string(w.Role), Shape: w.Shape, Error: 0.01 * float64(i), Loss: 0.001 * float64(i)}
+				recipe := plan.MustRecipe(recipes[i%len(recipes)])
+				if d := len(w.Shape); d > 1 && w.Role != graph.RoleNorm && factored.Fits(recipe, int(w.Shape[d-2]), int(w.Shape[d-1])) {
 					row.Recipe = recipe
-					row.RunnerUp = &plan.Alternative{Recipe: "tcq4", Bytes: 12345, Loss: 0.1 / float64(i+1)}
+					row.RunnerUp = &plan.Alternative{Recipe: plan.MustRecipe("tcq4"), Bytes: 12345, Loss: 0.1 / float64(i+1)}
 				}
 				if row.Bytes, err = l.Bytes(w.Name, row.Recipe); err != nil {
 					t.Fatal(err)
@@ -125,7 +129,7 @@ func TestSize(t *testing.T) {
 
 // TestForms counts factored tensors.
 func TestForms(t *testing.T) {
-	m, err := model.Open("../../../testdata/micro/mixtral")
+	m, err := checkpoint.Open("../../../testdata/micro/mixtral")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,32 +139,32 @@ func TestForms(t *testing.T) {
 		t.Fatal(err)
 	}
 	up := m.Graph.Blocks[0].MoE.Up
-	dense, err := l.Bytes(up.Weight, "tcq2")
+	dense, err := l.Bytes(up.Weight, plan.MustRecipe("tcq2"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	both, err := l.Bytes(up.Weight, "tcq2+lr:4:f16")
+	both, err := l.Bytes(up.Weight, plan.MustRecipe("tcq2+lr:4:f16"))
 	want := dense + m.Graph.Blocks[0].MoE.Experts*2*4*(up.In+up.Out)
 	if err != nil || both != want {
 		t.Errorf("%d bytes, want %d: %v", both, want, err)
 	}
-	if n, err := l.Bytes(up.Weight, "lowrank:4:f16"); err != nil || n != want-dense {
+	if n, err := l.Bytes(up.Weight, plan.MustRecipe("lowrank:4:f16")); err != nil || n != want-dense {
 		t.Errorf("%d bytes, want %d: %v", n, want-dense, err)
 	}
-	if _, err := l.Bytes(up.Weight, "lowrank:3:q8_0"); err == nil {
+	if _, err := l.Bytes(up.Weight, plan.MustRecipe("lowrank:3:q8_0")); err == nil {
 		t.Error("rank 3 in blocks of 32")
 	}
-	if _, err := l.Most("nosuch", "q8_0"); err == nil {
+	if _, err := l.Most("nosuch", plan.MustRecipe("q8_0")); err == nil {
 		t.Error("a tensor that is not there")
 	}
 }
 
 func Example() {
-	m, _ := model.Open("../../../testdata/micro/llama-tied")
+	m, _ := checkpoint.Open("../../../testdata/micro/llama-tied")
 	defer m.Close()
 	l, _ := layout.New(m, nstf.Provenance{}, 1)
-	small, _ := l.Bytes(m.Graph.Blocks[0].Attn.Q.Weight, "tcq2")
-	large, _ := l.Bytes(m.Graph.Blocks[0].Attn.Q.Weight, "tcq4")
+	small, _ := l.Bytes(m.Graph.Blocks[0].Attn.Q.Weight, plan.MustRecipe("tcq2"))
+	large, _ := l.Bytes(m.Graph.Blocks[0].Attn.Q.Weight, plan.MustRecipe("tcq4"))
 	fmt.Println(small < large)
 	// Output: true
 }

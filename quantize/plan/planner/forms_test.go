@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/model"
 	qplan "github.com/nstf/nstf/quantize/plan"
 	"github.com/nstf/nstf/quantize/plan/planner"
@@ -109,7 +110,7 @@ func (s *synthetic) open(t *testing.T) *model.Model {
 			t.Fatal(err)
 		}
 	}
-	m, err := model.Open(dir)
+	m, err := checkpoint.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +171,7 @@ func TestStructure(t *testing.T) {
 				if ok {
 					found++
 				}
-				if ok != strings.Contains(x.Recipe, ":") || !strings.HasPrefix(x.Recipe, start) {
+				if ok != strings.Contains(x.Recipe.String(), ":") || !strings.HasPrefix(x.Recipe.String(), start) {
 					t.Errorf("structured: %v, at %g bits %s is %s, want %q", structured, bpw, x.Name, x.Recipe, start)
 				}
 			}

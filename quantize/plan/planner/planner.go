@@ -12,9 +12,11 @@ import (
 	"slices"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/stats"
 	qplan "github.com/nstf/nstf/quantize/plan"
 	"github.com/nstf/nstf/quantize/plan/candidates"
@@ -65,11 +67,11 @@ func (p *Planner) Items(ctx context.Context, s *stats.File) ([]qplan.Item, error
 			return nil, err
 		}
 	}
-	recipes, err := candidates.Recipes(p.o.Schemes)
+	recipes, err := candidates.Codes(p.o.Schemes)
 	if err != nil {
 		return nil, err
 	}
-	items, err := candidates.Build(ctx, p.m, candidates.Options{Recipes: recipes, Keep: p.o.Keep, Forms: p.o.Forms, Slower: p.o.Device != nil, Stats: s, Seed: p.o.Seed,
+	items, err := candidates.Build(ctx, p.m, candidates.Options{Codes: recipes, Keep: p.o.Keep, Forms: p.o.Forms, Slower: p.o.Device != nil, Stats: s, Seed: p.o.Seed,
 		Effort: int(p.o.Effort), Threads: p.o.Threads, Progress: p.o.Progress})
 	if err != nil {
 		return nil, err
@@ -86,9 +88,9 @@ func (p *Planner) time(items []qplan.Item) {
 	g := p.m.Graph
 	share := map[string]float64{g.Embed.Positions: 1 / float64(g.Context)}
 	for i := range g.Blocks {
-		if x := g.Blocks[i].MoE; x != nil {
-			for _, l := range []*model.Linear{&x.Gate, &x.Up, &x.Down} {
-				share[l.Weight] = float64(x.TopK) / float64(x.Experts)
+		for _, part := range g.Blocks[i].Parts(g.Width) {
+			if part.Experts > 0 {
+				share[part.Linear.Weight] = float64(part.Used) / float64(part.Experts)
 			}
 		}
 	}
@@ -96,15 +98,19 @@ func (p *Planner) time(items []qplan.Item) {
 		share[g.Embed.Table] = 1 / float64(g.Vocab) // a row
 	}
 	for i := range items {
+		if graph.Role(items[i].Role).IsMTP() { // not read for a token's logits
+			continue
+		}
 		t := p.m.Tensor(items[i].Name)
 		n, k := t.Rows()
+		source, _ := scheme.ByName(t.Scheme)
 		part, ok := share[t.Name]
 		if !ok {
 			part = 1
 		}
 		for j := range items[i].Candidates {
 			c := &items[i].Candidates[j]
-			c.Seconds = p.o.Device.Seconds(c.Recipe, t.Scheme, n, k, c.Bytes, part)
+			c.Seconds = p.o.Device.Seconds(c.Recipe, source, n, k, c.Bytes, part)
 		}
 	}
 }
@@ -120,7 +126,7 @@ func (p *Planner) Plan(ctx context.Context, s *stats.File, b qplan.Budget) (*pla
 // Again is [Planner.Plan] for a model that is compressed in part: tensors that
 // are done keep their recipes, and assumed sensitivities, by name, replace those
 // of the statistics.
-func (p *Planner) Again(ctx context.Context, s *stats.File, b qplan.Budget, done map[string]string, assumed map[string]float64) (*plan.Plan, error) {
+func (p *Planner) Again(ctx context.Context, s *stats.File, b qplan.Budget, done map[string]plan.Recipe, assumed map[string]float64) (*plan.Plan, error) {
 	known := s != nil && len(s.Sensitivity) > 0
 	if !known && b.MaxLoss > 0 {
 		e := formats.Unsupportedf("", "", "planning for a divergence without sensitivities")
@@ -155,11 +161,36 @@ func (p *Planner) Again(ctx context.Context, s *stats.File, b qplan.Budget, done
 	return out, nil
 }
 
+// Possible refuses a budget of bytes or bits that the smallest recipes of all tensors
+// exceed, by their shapes, before anything is measured: the error is a
+// [*qplan.ImpossibleError] or one of [candidates.Smallest]. Budgets of loss, and factors,
+// whose bytes are found by looking at weights, it takes as they are.
+func (p *Planner) Possible(b qplan.Budget) error {
+	if b.MaxLoss > 0 || p.o.Forms {
+		return nil
+	}
+	recipes, err := candidates.Codes(p.o.Schemes)
+	if err != nil {
+		return err
+	}
+	items, err := candidates.Smallest(p.m, candidates.Options{Codes: recipes, Keep: p.o.Keep, Seed: p.o.Seed})
+	if err != nil {
+		return err
+	}
+	l, err := layout.New(p.m, p.o.Made, p.o.Seed)
+	if err != nil {
+		return err
+	}
+	b.Package = headed{l, p, p.source(nil)}
+	_, err = qplan.Solve(items, b)
+	return err
+}
+
 // noteBytes is what the ledger says of plans that were made again, at most.
 const noteBytes = 4096
 
 // revised returns items with what is known better.
-func revised(items []qplan.Item, done map[string]string, assumed map[string]float64) []qplan.Item {
+func revised(items []qplan.Item, done map[string]plan.Recipe, assumed map[string]float64) []qplan.Item {
 	items = slices.Clone(items)
 	for i := range items {
 		it := &items[i]

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/stats"
 	qplan "github.com/nstf/nstf/quantize/plan"
 	"github.com/nstf/nstf/quantize/plan/candidates"
@@ -16,7 +16,7 @@ import (
 
 // TestPlan makes plans by statistics and without, to sizes and to divergences.
 func TestPlan(t *testing.T) {
-	m, err := model.Open("../../../testdata/micro/llama-tied")
+	m, err := checkpoint.Open("../../../testdata/micro/llama-tied")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("%+v", bits)
 	}
 	for _, x := range bits.Tensors {
-		if strings.Contains(x.Name, "ffn.down") != (x.Recipe == "q8_0" && x.RunnerUp == nil) {
+		if strings.Contains(x.Name, "ffn.down") != (x.Recipe.String() == "q8_0" && x.RunnerUp == nil) {
 			t.Errorf("%s is %s before %v", x.Name, x.Recipe, x.RunnerUp)
 		}
 	}
@@ -72,7 +72,7 @@ func TestPlan(t *testing.T) {
 }
 
 func Example() {
-	m, _ := model.Open("../../../testdata/micro/llama-tied")
+	m, _ := checkpoint.Open("../../../testdata/micro/llama-tied")
 	defer m.Close()
 	p, err := planner.New(m, planner.Options{Schemes: "q8_0"}).Plan(context.Background(), nil, qplan.Budget{BPW: 9})
 	fmt.Println(p.Tensors[0].Recipe, err)

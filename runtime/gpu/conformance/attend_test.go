@@ -97,7 +97,7 @@ func put32(b []byte, v uint32) {
 // that ends at some position, one row at a time.
 func TestAttendTable(t *testing.T) {
 	m := open(t)
-	kerneltest.Test(t, kerneltest.Backend{Name: m.target.Arch, Takes: func(n int) bool { return n == 1 || taken(t) }, Attend: func(a *kerneltest.Attention) func(out []float32) {
+	kerneltest.Test(t, kerneltest.Backend{Name: m.target.Arch, SameWidth: true, Takes: func(n int) bool { return n == 1 || taken(t) }, Attend: func(a *kerneltest.Attention) func(out []float32) {
 		return func(out []float32) { tableAttend(t, m, a, out) }
 	}})
 }
@@ -123,7 +123,7 @@ func tableAttend(t *testing.T, m *machine, a *kerneltest.Attention, out []float3
 		p.store(v, a.Values[i*a.Dim:(i+1)*a.Dim], false)
 	}
 	pool, q := m.put(t, p.raw), m.put(t, a.Q)
-	zero, pageTable := m.put(t, []int32{0}), m.put(t, table)
+	zero, pageTable, sinks := m.put(t, []int32{0}), m.put(t, table), m.put(t, a.Sinks)
 	p.kv.Base = pool.address()
 	for i := range out {
 		out[i] = 0
@@ -143,6 +143,9 @@ func tableAttend(t *testing.T, m *machine, a *kerneltest.Attention, out []float3
 		if reach[0] == 0 {
 			op.Window = 0
 		}
+		if a.Sinks != nil {
+			op.Sinks = sinks.address()
+		}
 		scratch := m.put(t, make([]byte, op.ScratchBytes(m.target)))
 		op.Scratch = scratch.address()
 		m.run(t, op.Calls(m.target))
@@ -150,18 +153,20 @@ func tableAttend(t *testing.T, m *machine, a *kerneltest.Attention, out []float3
 		position.release()
 	}
 	dst.get(t, out)
-	for _, x := range []*memory{pool, q, zero, pageTable, dst} {
+	for _, x := range []*memory{pool, q, zero, pageTable, sinks, dst} {
 		x.release()
 	}
 }
 
-// An attendCase is rows of two sequences; those beyond eight take the way of
+// An attendCase is rows of two sequences; those beyond sixteen take the way of
 // prompts.
 type attendCase struct {
 	format     cpu.KVFormat
 	d          int
+	latent     int // a value is so many numbers of its key; 0: it has its own d
 	heads, kvs int
 	softcap    float32
+	sinks      bool
 	window     int
 	position   []int32
 	capacity   int
@@ -171,13 +176,20 @@ type attendCase struct {
 }
 
 func (c attendCase) String() string {
-	return fmt.Sprintf("%v D=%d heads=%d/%d cap=%g window=%d rows=%d last=%d exact=%v", c.format, c.d, c.heads, c.kvs, c.softcap, c.window, len(c.position), c.position[len(c.position)-1], c.exact)
+	latent := ""
+	if c.latent > 0 {
+		latent = fmt.Sprintf(" latent=%d", c.latent)
+	}
+	return fmt.Sprintf("%v D=%d%s heads=%d/%d cap=%g sinks=%v window=%d rows=%d last=%d exact=%v", c.format, c.d, latent, c.heads, c.kvs, c.softcap, c.sinks, c.window, len(c.position), c.position[len(c.position)-1], c.exact)
 }
 
 // check compares with float64 and repeats ten times.
 func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 	b := newBatch(r, c.position...)
-	kv := hip.KV{Format: c.format, Heads: c.kvs, Dim: c.d, Pages: b.pool}
+	kv, width := hip.KV{Format: c.format, Heads: c.kvs, Dim: c.d, Value: c.latent, Pages: b.pool}, c.d
+	if c.latent > 0 {
+		width = c.latent
+	}
 	p := newHostPool(kv)
 	keys, values := map[[3]int][]float32{}, map[[3]int][]float32{}
 	for row, last := range c.position {
@@ -190,20 +202,34 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 				k, v := ordinary(r, c.d), ordinary(r, c.d)
 				vector := b.at(&kv, at[0], pos, h)
 				p.store(vector, k, true)
+				keys[at] = storedVector(c.format, k, true)
+				if c.latent > 0 {
+					values[at] = keys[at][:c.latent]
+					continue
+				}
 				p.store(vector, v, false)
-				keys[at], values[at] = storedVector(c.format, k, true), storedVector(c.format, v, false)
+				values[at] = storedVector(c.format, v, false)
 			}
 		}
 	}
 	q := ordinary(r, len(c.position)*c.heads*c.d)
-	dst := m.put(t, make([]float32, len(q)))
+	dst := m.put(t, make([]float32, len(q)/c.d*width))
 	kv.Base = m.put(t, p.raw).address()
 	op := hip.Attend{
 		Rows: b.put(t, m), KV: kv, Heads: c.heads, Scale: float32(1 / math.Sqrt(float64(c.d))), Softcap: c.softcap, Window: c.window,
 		Capacity: c.capacity, Q: m.put(t, q).address(), Out: dst.address(), Exact: c.exact,
 	}
+	sinks := make([]float32, c.heads) // without: what changes nothing
+	for h := range sinks {
+		if sinks[h] = float32(math.Inf(-1)); c.sinks {
+			sinks[h] = float32(2 * r.NormFloat64())
+		}
+	}
+	if c.sinks {
+		op.Sinks = m.put(t, sinks).address()
+	}
 	op.Scratch = m.put(t, make([]byte, op.ScratchBytes(m.target))).address()
-	got := make([]float32, len(q))
+	got := make([]float32, len(q)/c.d*width)
 	calls := op.Calls(m.target)
 	if c.halves != 0 && calls[len(calls)-1].Unit.File == "attendtiles.hip" {
 		c.tolerance = c.halves
@@ -220,24 +246,24 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 			if c.window > 0 {
 				lo = max(int(last)+1-c.window, 0)
 			}
-			at := (row*c.heads + h) * c.d
+			at := row*c.heads + h
 			var ks, vs [][]float32
 			for pos := lo; pos <= int(last); pos++ {
 				i := [3]int{int(b.owner[row]), pos, h / (c.heads / c.kvs)}
 				ks, vs = append(ks, keys[i]), append(vs, values[i])
 			}
-			want, size := attend64(q[at:at+c.d], ks, vs, float64(op.Scale), float64(c.softcap))
+			want, size := attend64(q[at*c.d:(at+1)*c.d], ks, vs, float64(op.Scale), float64(c.softcap), float64(sinks[h]))
 			for d := range want {
-				e := math.Abs(float64(got[at+d])-want[d]) / max(size[d], 1e-30) * (1 << 24)
+				e := math.Abs(float64(got[at*width+d])-want[d]) / max(size[d], 1e-30) * (1 << 24)
 				if !(e <= c.tolerance) {
-					t.Fatalf("row %d head %d number %d is %g, want %g: error %.1f units, %.1f are allowed", row, h, d, got[at+d], want[d], e, c.tolerance)
+					t.Fatalf("row %d head %d number %d is %g, want %g: error %.1f units, %.1f are allowed", row, h, d, got[at*width+d], want[d], e, c.tolerance)
 				}
 				worst = max(worst, e)
 			}
 		}
 	}
 	t.Logf("largest error %.2f units of 2^-24", worst)
-	again := make([]float32, len(q))
+	again := make([]float32, len(got))
 	for range repeats() {
 		m.run(t, op.Calls(m.target))
 		dst.get(t, again)
@@ -249,8 +275,8 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 	}
 }
 
-func attend64(q []float32, keys, values [][]float32, scale, softcap float64) (out, size []float64) {
-	z, top := make([]float64, len(keys)), math.Inf(-1)
+func attend64(q []float32, keys, values [][]float32, scale, softcap, sink float64) (out, size []float64) {
+	z, top := make([]float64, len(keys)), sink
 	for p, k := range keys {
 		for d, v := range k {
 			z[p] += float64(v) * float64(q[d])
@@ -261,8 +287,8 @@ func attend64(q []float32, keys, values [][]float32, scale, softcap float64) (ou
 		}
 		top = max(top, z[p])
 	}
-	out, size = make([]float64, len(q)), make([]float64, len(q))
-	var sum float64
+	out, size = make([]float64, len(values[0])), make([]float64, len(values[0]))
+	sum := math.Exp(sink - top)
 	for p, v := range values {
 		w := math.Exp(z[p] - top)
 		sum += w
@@ -293,18 +319,25 @@ func TestAttendPrompts(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 8))
 	for _, c := range []attendCase{
 		{format: cpu.KVF16, d: 128, heads: 2, kvs: 1, position: upTo(0, 70), tolerance: 20000},
-		{format: cpu.KVF16, d: 64, heads: 1, kvs: 1, position: upTo(20, 12), tolerance: 20000},
-		{format: cpu.KVF32, d: 64, heads: 2, kvs: 2, position: upTo(7, 9), tolerance: 16},
+		{format: cpu.KVF16, d: 64, heads: 1, kvs: 1, position: upTo(20, 22), tolerance: 20000},
+		{format: cpu.KVF32, d: 64, heads: 2, kvs: 2, position: upTo(7, 19), tolerance: 16},
+		{format: cpu.KVF16, d: 64, heads: 4, kvs: 2, sinks: true, position: append(upTo(0, 20), -1, 130), window: 128, tolerance: 20000},
+		{format: cpu.KVF16, d: 64, heads: 2, kvs: 1, sinks: true, position: upTo(3, 20), exact: true, tolerance: 16},
+		{format: cpu.KVQ8, d: 32, heads: 2, kvs: 1, sinks: true, softcap: 5, position: upTo(3, 20), tolerance: 20000},
 		{format: cpu.KVQ8, d: 128, heads: 1, kvs: 1, position: upTo(60, 20), tolerance: 20000},
 		{format: cpu.KVQ8, d: 96, heads: 1, kvs: 1, position: upTo(0, 70), exact: true, tolerance: 24},
 		{format: cpu.KVF16, d: 80, heads: 1, kvs: 1, position: upTo(100, 20), window: 50, tolerance: 20000},
-		{format: cpu.KVF16, d: 112, heads: 1, kvs: 1, position: upTo(100, 9), window: 80, exact: true, tolerance: 16},
+		{format: cpu.KVF16, d: 112, heads: 1, kvs: 1, position: upTo(100, 19), window: 80, exact: true, tolerance: 16},
 		{format: cpu.KVF16, d: 256, heads: 1, kvs: 1, position: upTo(0, 18), softcap: 50, tolerance: 20000},
 		{format: cpu.KVF16, d: 256, heads: 1, kvs: 1, position: upTo(0, 18), softcap: 50, exact: true, tolerance: 40},
 		{format: cpu.KVQ8, d: 20, heads: 3, kvs: 1, position: upTo(0, 40), tolerance: 20000},
-		{format: cpu.KVF16, d: 33, heads: 1, kvs: 1, position: append(upTo(0, 12), -1, -1, 64, 300), tolerance: 20000},
-		{format: cpu.KVF32, d: 1, heads: 1, kvs: 1, position: upTo(0, 10), tolerance: 12},
-		{format: cpu.KVF16, d: 512, heads: 1, kvs: 1, position: upTo(0, 10), tolerance: 20, halves: 20000, capacity: 10},
+		{format: cpu.KVF16, d: 33, heads: 1, kvs: 1, position: append(upTo(0, 16), -1, -1, 64, 300), tolerance: 20000},
+		{format: cpu.KVF32, d: 1, heads: 1, kvs: 1, position: upTo(0, 20), tolerance: 12},
+		{format: cpu.KVF16, d: 512, heads: 1, kvs: 1, position: upTo(0, 20), tolerance: 20, halves: 20000, capacity: 20},
+		{format: cpu.KVF16, d: 96, latent: 64, heads: 3, kvs: 1, position: upTo(0, 40), tolerance: 20000},
+		{format: cpu.KVF32, d: 26, latent: 20, heads: 2, kvs: 1, position: upTo(3, 30), tolerance: 16},
+		{format: cpu.KVQ8, d: 192, latent: 150, heads: 1, kvs: 1, position: upTo(60, 20), tolerance: 20000},
+		{format: cpu.KVF16, d: 576, latent: 512, heads: 1, kvs: 1, position: upTo(0, 20), tolerance: 20, halves: 20000, capacity: 20},
 	} {
 		if sampled(t) {
 			t.Run(c.String(), func(t *testing.T) { c.check(t, m, r) })
@@ -318,8 +351,13 @@ func TestAttendRows(t *testing.T) {
 	for _, c := range []attendCase{
 		{format: cpu.KVF16, d: 128, heads: 8, kvs: 2, position: []int32{300}, capacity: 512, tolerance: 12},
 		{format: cpu.KVF16, d: 128, heads: 32, kvs: 8, position: []int32{1000}, capacity: 8192, tolerance: 12},
+		{format: cpu.KVF16, d: 576, latent: 512, heads: 5, kvs: 1, position: []int32{300, 4}, capacity: 512, tolerance: 24},
+		{format: cpu.KVQ8, d: 72, latent: 45, heads: 16, kvs: 1, position: []int32{200, 70}, capacity: 256, tolerance: 12},
+		{format: cpu.KVF32, d: 26, latent: 20, heads: 3, kvs: 1, position: []int32{65, 700}, capacity: 1024, tolerance: 12},
+		{format: cpu.KVF16, d: 64, heads: 8, kvs: 1, sinks: true, position: []int32{1000, 3}, capacity: 4096, tolerance: 12},
+		{format: cpu.KVQ8, d: 64, heads: 7, kvs: 1, sinks: true, position: []int32{200}, window: 128, capacity: 256, tolerance: 12},
 		{format: cpu.KVF32, d: 64, heads: 4, kvs: 4, position: []int32{0, 31, 32, 1023, -1, 64, 65, 700}, capacity: 1024, tolerance: 12},
-		{format: cpu.KVQ8, d: 128, heads: 8, kvs: 1, position: []int32{99, 640, 63}, capacity: 4096, tolerance: 12},
+		{format: cpu.KVQ8, d: 128, heads: 8, kvs: 1, position: []int32{99, 640, 63, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 800, 31}, capacity: 4096, tolerance: 12},
 		{format: cpu.KVF16, d: 64, heads: 7, kvs: 1, position: []int32{511, 512}, capacity: 4096, tolerance: 12},
 		{format: cpu.KVF16, d: 80, heads: 6, kvs: 2, position: []int32{129, 2}, window: 100, capacity: 300, tolerance: 12},
 		{format: cpu.KVF16, d: 96, heads: 3, kvs: 3, position: []int32{600, 1200}, window: 512, capacity: 2048, tolerance: 12},
@@ -357,7 +395,7 @@ func TestAttendTurns(t *testing.T) {
 		{cpu.KVQ8, 20, 26, 2, 10, false, false, 0, []int32{-1, 95}},
 		{cpu.KVF16, 256, 8, 1, 128, false, false, 0, []int32{129}},
 		{cpu.KVF16, 80, 2, 2, 0, false, false, 0, []int32{40, 41}},
-		{cpu.KVF16, 64, 2, 1, 32, false, true, 0, []int32{40, 41, 42, 43, 44, 45, 46, 47, 48, 49}},
+		{cpu.KVF16, 64, 2, 1, 32, false, true, 0, []int32{40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56}},
 	} {
 		if !sampled(t) {
 			continue

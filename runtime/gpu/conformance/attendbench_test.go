@@ -183,7 +183,7 @@ func BenchmarkSample(b *testing.B) {
 			options := hip.SampleOptions{Temperature: o.Temperature, TopK: o.TopK, TopP: o.TopP, RepetitionPenalty: o.RepetitionPenalty}.Append(nil)
 			op := hip.Sample{Rows: hip.Rows{T: 1, Position: m.put(b, []int32{999}).address(), Owner: m.put(b, []int32{0}).address()},
 				Vocab: benchVocab, Logits: m.put(b, logits).address(), Token: m.put(b, []int32{0}).address(), Options: m.put(b, options).address(),
-				Random: m.put(b, []uint64{1, 0}).address(), History: m.put(b, make([]int32, 1000)).address(), Stride: 1000, Greedy: o.Temperature == 0}
+				Seeds: m.put(b, []uint64{1, 0}).address(), History: m.put(b, make([]int32, 1000)).address(), Stride: 1000, Greedy: o.Temperature == 0}
 			op.Scratch = m.put(b, make([]byte, op.ScratchBytes())).address()
 			c := op.Calls(m.target)
 			m.report(b, slices.Repeat(c, 32), 32, 0, 0)

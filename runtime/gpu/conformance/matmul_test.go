@@ -99,6 +99,43 @@ func TestMatmulTiles(t *testing.T) {
 	}
 }
 
+// TestMatmulTilesAgree wants one sum from all tiles that divide k alike, whatever else they share out and however many
+// rows there are: prompts have tiles by their length, and a row the same bits.
+func TestMatmulTilesAgree(t *testing.T) {
+	m := open(t)
+	r := rand.New(rand.NewPCG(37, 38))
+	const rows, k, n = 70, 512, 75
+	for _, exact := range []bool{false, true} {
+		v, tiles := pick(t, "q4_k")[0], hip.MatmulTiles(m.target, exact)
+		w, x := m.place(t, v.make(t, r, n, k), n), m.put(t, activations(r, rows*k))
+		y, scratch := m.put(t, make([]float32, rows*n)), m.put(t, make([]byte, hip.MatmulScratch(rows, k)))
+		var first []float32
+		agreed := 0
+		for _, tile := range tiles {
+			if tile.Parts != tiles[0].Parts || tile.Teams != tiles[0].Teams {
+				continue
+			}
+			agreed++
+			for _, some := range []int{rows, 9} {
+				op := &hip.Matmul{T: some, Exact: exact, X: x.address(), Scratch: scratch.address(), Tile: &tile, Products: []hip.Product{{W: w, Y: y.address()}}}
+				m.run(t, op.Calls(m.target))
+				got := make([]float32, rows*n)
+				y.get(t, got)
+				if first == nil {
+					first = got
+				}
+				sameBits(t, fmt.Sprintf("%v exact=%v, %d rows", tile, exact, some), got[:some*n], first[:some*n])
+			}
+		}
+		if agreed < 2 && m.target.API == hip.HIP {
+			t.Errorf("%d tiles divide k as the first does", agreed)
+		}
+		for _, b := range []*memory{x, y, scratch} {
+			b.release()
+		}
+	}
+}
+
 // TestMatmulGroups multiplies several matrices, of one format or several, with
 // one input.
 func TestMatmulGroups(t *testing.T) {

@@ -168,7 +168,7 @@ func (c *matvecCase) run(t *testing.T, m *machine, r *rand.Rand) {
 		w := activations(r, c.k)
 		weight := m.put(t, w)
 		defer weight.release()
-		op.Norm = hip.Normal{Weight: weight.address(), Eps: 1e-5}
+		op.Norm, op.ExactNorm = hip.Normal{Weight: weight.address(), Eps: 1e-5}, c.exact
 		if !hip.NormFits(m.target, c.t, c.k, c.exact) {
 			t.Fatalf("%v: the norm does not fit", c)
 		}
@@ -230,6 +230,43 @@ func (c *matvecCase) run(t *testing.T, m *machine, r *rand.Rand) {
 		if !c.repeated {
 			break
 		}
+	}
+	if c.t > 1 && c.shape == nil {
+		c.alone(t, m, op, products, first)
+	}
+}
+
+// alone wants the last row's bits from a launch of its own.
+func (c *matvecCase) alone(t *testing.T, m *machine, op *hip.Matvec, products []product, all [][]float32) {
+	t.Helper()
+	one, last := *op, c.t-1
+	one.T, one.Products = 1, nil
+	one.X += hip.Address(4 * last * c.k)
+	if one.Acts.Data != 0 {
+		one.Acts.Data += hip.Address(hip.ActsSize(last, c.k))
+	}
+	if one.Fine.Data != 0 {
+		one.Fine.Data += hip.Address(hip.FineActsSize(last, c.k))
+	}
+	var outs []*memory
+	for i, p := range op.Products {
+		n := p.W.N
+		y := m.put(t, make([]float32, n))
+		defer y.release()
+		if outs = append(outs, y); p.Residual != 0 {
+			y.set(t, products[i].residual[last*n:])
+			p.Residual = y.address()
+		}
+		if p.Y = y.address(); p.Z != 0 {
+			p.Z += hip.Address(4 * last * p.A.K)
+		}
+		one.Products = append(one.Products, p)
+	}
+	m.run(t, one.Calls(m.target))
+	for i, y := range outs {
+		got := make([]float32, c.n[i])
+		y.get(t, got)
+		sameBits(t, c.String()+", the last row alone", got, all[i][last*c.n[i]:])
 	}
 }
 

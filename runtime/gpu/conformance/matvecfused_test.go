@@ -74,7 +74,7 @@ func (c *gatedCase) run(t *testing.T, m *machine, r *rand.Rand) {
 		}
 		weight := m.put(t, w)
 		defer weight.release()
-		op.Norm = hip.Normal{Weight: weight.address(), Eps: 1e-5}
+		op.Norm, op.ExactNorm = hip.Normal{Weight: weight.address(), Eps: 1e-5}, c.exact
 		for i := range c.t {
 			cpu.Best().RMSNorm(x[i*c.k:(i+1)*c.k], x[i*c.k:(i+1)*c.k], w, 1e-5, 0)
 		}
@@ -92,8 +92,10 @@ func (c *gatedCase) run(t *testing.T, m *machine, r *rand.Rand) {
 	got := make([]float32, slots*c.n)
 	if c.rounded {
 		raw := make([]byte, hip.ActsSize(slots, c.n))
-		y := m.put(t, raw)
+		y, between := m.put(t, raw), m.put(t, got)
 		defer y.release()
+		defer between.release()
+		op.Products[0].Y = between.address()
 		op.Rounded = hip.Acts{Data: y.address(), T: slots, K: c.n}
 		m.run(t, op.Calls(m.target))
 		y.get(t, raw)

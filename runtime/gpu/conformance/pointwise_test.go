@@ -11,7 +11,7 @@ import (
 // pointwise gives the table the operations that need no specialisation.
 func pointwise(t *testing.T, m *machine) kerneltest.Backend {
 	b := kerneltest.Backend{Name: m.target.Arch, Takes: func(n int) bool { return n == 1 || sampled(t) }, Activate: map[string]func(dst, x []float32){}}
-	for _, a := range []cpu.Activation{cpu.SiLU, cpu.GELU, cpu.GELUTanh, cpu.QuickGELU, cpu.ReLU} {
+	for _, a := range []cpu.Activation{cpu.SiLU, cpu.GELU, cpu.GELUTanh, cpu.QuickGELU, cpu.ReLU, cpu.ReLU2} {
 		b.Activate[a.String()] = func(dst, x []float32) {
 			if len(x) == 0 {
 				return
@@ -31,6 +31,26 @@ func pointwise(t *testing.T, m *machine) kerneltest.Backend {
 		defer g.release()
 		defer u.release()
 		m.run(t, (&hip.Activate{N: len(dst), Gate: g.address(), Up: u.address(), Out: g.address()}).Calls(m.target))
+		g.get(t, dst)
+	}
+	b.SigmoidMul = func(dst, gate []float32) {
+		if len(dst) == 0 {
+			return
+		}
+		g, u := m.put(t, gate), m.put(t, dst)
+		defer g.release()
+		defer u.release()
+		m.run(t, (&hip.Activate{Opens: true, N: len(dst), Gate: g.address(), Up: u.address(), Out: u.address()}).Calls(m.target))
+		u.get(t, dst)
+	}
+	b.SwiGLU = func(o cpu.Gating, dst, gate, up []float32) {
+		if len(dst) == 0 {
+			return
+		}
+		g, u := m.put(t, gate), m.put(t, up)
+		defer g.release()
+		defer u.release()
+		m.run(t, (&hip.Activate{Gating: o, N: len(dst), Gate: g.address(), Up: u.address(), Out: g.address()}).Calls(m.target))
 		g.get(t, dst)
 	}
 	b.SoftCap = func(x []float32, limit float32) {

@@ -16,10 +16,10 @@ type sampleRow struct {
 	logits  []float32
 	options sample.Options
 	history []int32
+	mask    []uint32 // nil: none
 }
 
-// device picks a token for each row, turns times over with random numbers that
-// go on.
+// device picks a token for each row, turns times over with seeds that grow by one.
 func (m *machine) sample(t *testing.T, rows []sampleRow, turns int) [][]int32 {
 	t.Helper()
 	vocab, stride := len(rows[0].logits), 0
@@ -28,24 +28,32 @@ func (m *machine) sample(t *testing.T, rows []sampleRow, turns int) [][]int32 {
 	}
 	var logits []float32
 	var position, owner []int32
-	options, random, history := []byte(nil), []uint64(nil), make([]int32, len(rows)*stride)
+	options, seeds, history := []byte(nil), []uint64(nil), make([]int32, len(rows)*stride)
+	masks, masked := make([]uint32, len(rows)*hip.MaskWords(vocab)), false
 	for i := range rows {
 		r := &rows[len(rows)-1-i] // sequences lie the other way round
 		o := r.options
 		options = hip.SampleOptions{Temperature: o.Temperature, TopK: o.TopK, TopP: o.TopP, MinP: o.MinP,
 			RepetitionPenalty: o.RepetitionPenalty, RepetitionWindow: o.RepetitionWindow}.Append(options)
-		random = append(random, o.Seed, 0)
+		seeds = append(seeds, o.Seed)
 		copy(history[i*stride:], r.history)
+		if r.mask != nil {
+			masks[i*hip.MaskWords(vocab)], masked = 1, true
+			copy(masks[i*hip.MaskWords(vocab)+1:], r.mask)
+		}
 		logits = append(logits, rows[i].logits...)
 		position, owner = append(position, int32(len(rows[i].history)-1)), append(owner, int32(len(rows)-1-i))
 	}
 	token := m.put(t, slices.Repeat([]int32{-7}, len(rows)))
-	state := m.put(t, random)
+	at, keys := m.put(t, position), m.put(t, seeds)
 	dl := m.put(t, logits)
 	op := hip.Sample{
-		Rows:  hip.Rows{T: len(rows), Position: m.put(t, position).address(), Owner: m.put(t, owner).address()},
-		Vocab: vocab, Logits: dl.address(), Token: token.address(), Options: m.put(t, options).address(), Random: state.address(),
+		Rows:  hip.Rows{T: len(rows), Position: at.address(), Owner: m.put(t, owner).address()},
+		Vocab: vocab, Logits: dl.address(), Token: token.address(), Options: m.put(t, options).address(), Seeds: keys.address(),
 		History: m.put(t, history).address(), Stride: stride,
+	}
+	if masked {
+		op.Masks = m.put(t, masks).address()
 	}
 	scratch := make([]byte, op.ScratchBytes())
 	for i := hip.CounterBytes; i < len(scratch); i++ {
@@ -53,8 +61,12 @@ func (m *machine) sample(t *testing.T, rows []sampleRow, turns int) [][]int32 {
 	}
 	op.Scratch = m.put(t, scratch).address()
 	var all [][]int32
-	for range turns {
+	for turn := range turns {
 		dl.set(t, logits)
+		for i := range seeds {
+			seeds[i] += uint64(min(turn, 1))
+		}
+		keys.set(t, seeds)
 		m.run(t, op.Calls(m.target))
 		got := make([]int32, len(rows))
 		token.get(t, got)
@@ -108,21 +120,59 @@ func TestSample(t *testing.T) {
 				for j := range history {
 					history[j] = int32(r.IntN(min(c.vocab, 60)))
 				}
-				rows = append(rows, sampleRow{logitsOf(r, c.vocab, c.spread), o, history})
+				rows = append(rows, sampleRow{logits: logitsOf(r, c.vocab, c.spread), options: o, history: history})
 			}
 			got := m.sample(t, rows, c.turns)
 			for i, row := range rows {
-				s, err := sample.New(row.options)
-				if err != nil {
-					t.Fatal(err)
-				}
 				for turn := range c.turns {
-					if want := s.Next(row.logits, row.history); got[turn][i] != want {
+					s := samplerOf(t, row.options, turn)
+					if want := s.Next(row.logits, row.history, int64(len(row.history))); got[turn][i] != want {
 						t.Fatalf("%+v, turn %d: token %d, want %d", row.options, turn, got[turn][i], want)
 					}
 				}
 			}
 		})
+	}
+}
+
+// Rows with masks among others: what is picked is what runtime/sample picks of the mask.
+func TestSampleMask(t *testing.T) {
+	m := open(t)
+	r := rand.New(rand.NewPCG(17, 12))
+	inf := float32(math.Inf(-1))
+	for _, vocab := range []int{5, 300, 4099} {
+		var rows []sampleRow
+		for i, o := range []sample.Options{{}, {Temperature: 1}, {Temperature: 1, TopK: 4}, {Temperature: 0.8, TopP: 0.9, RepetitionPenalty: 1.4}, {Temperature: 1, MinP: 0.1}, {}, {Temperature: 1}} {
+			o.Seed = uint64(10*vocab + i)
+			row := sampleRow{logits: logitsOf(r, vocab, 2), options: o, history: []int32{1, 3, int32(r.IntN(vocab))}}
+			if i%3 != 2 {
+				row.mask = make([]uint32, (vocab+31)/32)
+				for id := range vocab {
+					if id == vocab-2 || r.IntN(9) == 0 {
+						row.mask[id/32] |= 1 << (id % 32)
+					}
+					if i >= 5 && row.mask[id/32]>>(id%32)&1 != 0 { // none of them has a weight
+						row.logits[id] = inf
+					}
+				}
+			}
+			rows = append(rows, row)
+		}
+		got := m.sample(t, rows, 4)
+		for i, row := range rows {
+			for turn := range 4 {
+				s := samplerOf(t, row.options, turn)
+				want := int32(0)
+				if row.mask == nil {
+					want = s.Next(row.logits, row.history, int64(len(row.history)))
+				} else {
+					want = s.NextOf(row.mask, row.logits, row.history, int64(len(row.history)))
+				}
+				if got[turn][i] != want {
+					t.Errorf("vocabulary of %d, row %d, %+v, turn %d: token %d, want %d", vocab, i, row.options, turn, got[turn][i], want)
+				}
+			}
+		}
 	}
 }
 
@@ -136,16 +186,13 @@ func TestSampleSpecials(t *testing.T) {
 		var rows []sampleRow
 		for i, o := range []sample.Options{{}, {Temperature: 1}, {Temperature: 0.5, TopK: 2}, {Temperature: 1, TopP: 0.5}, {Temperature: 1, MinP: 1}} {
 			o.Seed = uint64(i)
-			rows = append(rows, sampleRow{logits, o, []int32{0, 1}})
+			rows = append(rows, sampleRow{logits: logits, options: o, history: []int32{0, 1}})
 		}
 		got := m.sample(t, rows, 2)
 		for i, row := range rows {
-			s, err := sample.New(row.options)
-			if err != nil {
-				t.Fatal(err)
-			}
 			for turn := range 2 {
-				if want := s.Next(row.logits, row.history); got[turn][i] != want {
+				s := samplerOf(t, row.options, turn)
+				if want := s.Next(row.logits, row.history, int64(len(row.history))); got[turn][i] != want {
 					t.Errorf("%v %+v: token %d, want %d", logits, row.options, got[turn][i], want)
 				}
 			}
@@ -173,4 +220,15 @@ func TestSampleGreedy(t *testing.T) {
 			}
 		}
 	}
+}
+
+// samplerOf returns the sampler of a turn.
+func samplerOf(t *testing.T, o sample.Options, turn int) *sample.Sampler {
+	t.Helper()
+	o.Seed += uint64(turn)
+	s, err := sample.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }

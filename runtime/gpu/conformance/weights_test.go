@@ -151,7 +151,7 @@ func (v *vector) read(t testing.TB) *stored {
 		t.Fatalf("no scheme %q", v.Scheme)
 	}
 	suffix := ".parts"
-	if s.BlockBytes > 0 {
+	if s.BlockBytes > 0 && v.Params == nil {
 		suffix = ".blocks"
 	}
 	raw, err := os.ReadFile(filepath.Join(*vectorsFlag, v.Name+suffix))
@@ -205,6 +205,9 @@ func everyVariety(t testing.TB) []*variety {
 				t.Fatal(err)
 			}
 			all = append(all, &variety{scheme: s, blocks: blocks})
+			if s.Name == "nvfp4" {
+				all = append(all, &variety{scheme: s, blocks: blocks, params: map[string]int64{"rows": 3}})
+			}
 		case s.Name == "affine":
 			for _, p := range []map[string]int64{
 				{"bits": 4, "group": 32, "scale": 2}, {"bits": 4, "group": 128, "scale": 3, "zero": 9}, {"bits": 4, "group": 1 << 20, "scale": 1, "zero": 6},
@@ -261,7 +264,7 @@ func (v *variety) part(t testing.TB, r *rand.Rand, p *scheme.PartSpec, k int) []
 		out[i] = byte(r.Uint32())
 	}
 	switch {
-	case v.blocks != nil:
+	case v.blocks != nil && p.Name == "data":
 		size := v.scheme.BlockBytes
 		for i := 0; i < len(out); i += size {
 			copy(out[i:i+size], v.blocks[r.IntN(len(v.blocks)/size)*size:])

@@ -45,7 +45,7 @@ func TestCards(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	for version, want := range map[int64]string{90010: "gfx90a", 90402: "gfx942", 90500: "gfx950", 100300: "gfx1030", 110501: "gfx1151", 120001: "gfx1201", 90012: "gfx90c"} {
+	for version, want := range map[int64]string{90010: "gfx90a", 90402: "gfx942", 90500: "gfx950", 100300: "gfx1030", 110501: "gfx1151", 120001: "gfx1201", 90012: "gfx90c", 110700: "gfx1170", 120500: "gfx1250"} {
 		if got := archOf(version); got != want {
 			t.Errorf("%d is %s, want %s", version, got, want)
 		}
@@ -88,7 +88,13 @@ func TestFindings(t *testing.T) {
 			`HIP_VISIBLE_DEVICES="-1" hides`, "unset"},
 		"old ROCm hides RDNA 4":  {func(r *Report, a *API) { r.Cards[0].Arch, a.Devices = "gfx1201", nil }, "lists a gfx1201", "ROCm 6.4 or newer"},
 		"runtime without an APU": {func(r *Report, a *API) { r.Cards = append(r.Cards, Card{Arch: "gfx1036"}) }, "lists a gfx1036", "HSA_OVERRIDE_GFX_VERSION=10.3.0"},
-		"wrong override":         {func(r *Report, a *API) { r.Environment["HSA_OVERRIDE_GFX_VERSION"] = "10.3.0" }, "take a gfx1100 for a gfx1030", "unset"},
+		"little memory": {func(r *Report, a *API) {
+			a.Devices[0].Integrated, a.Devices[0].Memory, a.Devices[0].Shared = true, 512<<20, 1<<30
+		}, "has 1.5 GiB", "gttsize"},
+		"override by number": {func(r *Report, a *API) {
+			r.Environment["HSA_OVERRIDE_GFX_VERSION"], a.Version, r.Cards[0].Arch, a.Devices[0] = "11.0.0", "10.0.0", "gfx1170", device("gfx1170")
+		}, "take a gfx1170 for a gfx1100", "unset"},
+		"wrong override": {func(r *Report, a *API) { r.Environment["HSA_OVERRIDE_GFX_VERSION"] = "10.3.0" }, "take a gfx1100 for a gfx1030", "unset"},
 		"kin's override": {func(r *Report, a *API) {
 			r.Environment["HSA_OVERRIDE_GFX_VERSION"], r.Cards[0].Arch, a.Devices[0] = "10.3.0", "gfx1031", device("gfx1030")
 		}, "", ""},

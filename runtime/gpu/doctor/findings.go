@@ -95,7 +95,8 @@ func orUnknown(s string) string {
 }
 
 // overrideFindings: HSA_OVERRIDE_GFX_VERSION makes the runtime load code of
-// another architecture; one of another generation hangs the card.
+// another architecture; one of another generation hangs the card, and so does one
+// of the same number with other matrix instructions (gfx1170 is no gfx1100).
 func overrideFindings(r *Report) []Finding {
 	v, ok := r.Environment["HSA_OVERRIDE_GFX_VERSION"]
 	if !ok {
@@ -107,11 +108,18 @@ func overrideFindings(r *Report) []Finding {
 	}
 	as := fmt.Sprintf("gfx%d%x%x", major, minor, step)
 	for _, c := range r.Cards {
-		if f, _ := familyOf(c.Arch); c.Arch != as && f.Override != v && c.Arch[:len(c.Arch)-2] != as[:len(as)-2] {
+		if f, _ := familyOf(c.Arch); c.Arch != as && f.Override != v && !alike(c.Arch, as) {
 			return []Finding{{fmt.Sprintf("HSA_OVERRIDE_GFX_VERSION=%s has the runtime take a %s for a %s, which is of another generation", v, c.Arch, as), "unset it"}}
 		}
 	}
 	return nil
+}
+
+// alike reports whether two architectures are of one generation and have the same
+// matrix instructions.
+func alike(a, b string) bool {
+	of := func(arch string) hip.Target { return hip.Target{API: hip.HIP, Arch: arch} }
+	return a[:len(a)-2] == b[:len(b)-2] && of(a).Matrix() == of(b).Matrix()
 }
 
 // apiFindings: runtimes and compilers that do not go together.
@@ -180,9 +188,9 @@ func deviceFindings(r *Report) []Finding {
 			if !d.Works() && !d.Missing {
 				list = append(list, Finding{fmt.Sprintf("%s does not work: %s", name, d.Test), d.Hint})
 			}
-			if d.Integrated && d.Memory > 0 && d.Memory < 3<<30 {
-				list = append(list, Finding{fmt.Sprintf("%s shares the processor's memory and was given %.1f GiB of it", name, float64(d.Memory)/(1<<30)),
-					"give it more in the firmware's setup (UMA frame buffer), where there is such a setting"})
+			if d.Integrated && d.Memory > 0 && d.Memory+d.Shared < 3<<30 {
+				list = append(list, Finding{fmt.Sprintf("%s shares the processor's memory and has %.1f GiB of it", name, float64(d.Memory+d.Shared)/(1<<30)),
+					"give it more by the option amdgpu.gttsize (MiB) of Linux's kernel, or in the firmware's setup (UMA frame buffer)"})
 			}
 		}
 	}

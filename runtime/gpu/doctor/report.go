@@ -54,6 +54,7 @@ type API struct {
 type Device struct {
 	driver.Properties
 	Free    int64   `json:"free"`              // bytes
+	Shared  int64   `json:"shared,omitempty"`  // free bytes of the host's memory that the device maps beside its own
 	Expect  string  `json:"expect"`            // whether its architecture is expected to work, and why
 	Compile float64 `json:"compile_seconds"`   // of the test's kernel
 	Test    string  `json:"test"`              // ok, or what went wrong
@@ -87,7 +88,7 @@ func Examine(o Options) *Report {
 
 func examineAPI(api hip.API, o Options) API {
 	a := API{API: api}
-	l, err := driver.Load(driver.Options{API: api, Paths: o.Libraries, Only: o.Only, Patience: time.Minute})
+	l, err := driver.Load(driver.Options{API: api, Paths: o.Libraries, Only: o.Only, Root: o.Root, Patience: time.Minute})
 	a.Tried = l.Tried()
 	a.Runtime = l.Path()
 	if err != nil {

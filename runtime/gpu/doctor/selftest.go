@@ -31,6 +31,7 @@ func examineDevice(l *driver.Library, ordinal int) Device {
 	defer d.Close()
 	r.Properties = d.Properties()
 	r.Expect = expectation(r.Target)
+	r.Shared, _ = d.Shared()
 	if r.Free, _, err = d.Memory(); err == nil {
 		err = r.run(d)
 	}

@@ -17,7 +17,7 @@ const (
 	Executed Witness = iota // its machine code is executed by the emulator in every run of the tests
 	Compiled                // every kernel is compiled for it and held to its budget of registers and LDS
 	Kin                     // it has all instructions of one of the above
-	Doubtful                // it lacks byte dot products, or ROCm does not carry it any more
+	Doubtful                // it lacks instructions that the kernels use, or ROCm does not carry it any more
 )
 
 // String says it to the user.
@@ -30,7 +30,7 @@ func (w Witness) String() string {
 	case Kin:
 		return "expected to work: it has the instructions of a target that is tested"
 	}
-	return "may work, slowly: it lacks instructions that the kernels like, or ROCm does not support it any more"
+	return "may work, slowly: it lacks instructions that the kernels use, or ROCm does not support it"
 }
 
 // A Family is a row of docs/gpu.md: architectures that are known alike.
@@ -43,11 +43,15 @@ type Family struct {
 	// not know these takes them for a relative; "": there is none.
 	Override string
 	// Units are how many compute units (RDNA: pairs of them) such cards have, as
-	// the runtime counts them: a kernel's shape may depend on it.
+	// the runtime counts them: a kernel's shape may depend on it. nil: nobody has said.
 	Units []int
 }
 
-// Families returns all AMD architectures that we say something about.
+// Families returns all AMD architectures that we say something about: those from
+// gfx9 on that LLVM 23 lists as processors of the amdgcn target, but for gfx904
+// and gfx1310, of which no product is known. For gfx1154 to gfx1172, which are in
+// LLVM from 23 on, and gfx1250, ROCm 10.0 is the first that others build with
+// (llama.cpp b12001); an earlier one may know them.
 func Families() []Family {
 	return []Family{
 		{[]string{"gfx908"}, "Instinct MI100", Compiled, [2]int{5, 0}, "", []int{120}},
@@ -61,8 +65,11 @@ func Families() []Family {
 		{[]string{"gfx1101", "gfx1102"}, "Radeon RX 7800, 7700, 7600", Kin, [2]int{5, 5}, "11.0.0", []int{30, 27, 16, 14}},
 		{[]string{"gfx1103"}, "RDNA 3 in processors: Ryzen 7040, 8040", Kin, [2]int{6, 1}, "11.0.0", []int{6, 4}},
 		{[]string{"gfx1150", "gfx1151", "gfx1152", "gfx1153"}, "RDNA 3.5 in processors: Ryzen AI 300, AI Max", Kin, [2]int{6, 4}, "11.0.0", []int{20, 16, 8, 6, 4}},
+		{[]string{"gfx1154"}, "RDNA 3.5 in processors", Kin, [2]int{10, 0}, "11.0.0", nil},
+		{[]string{"gfx1170", "gfx1171", "gfx1172"}, "RDNA 4m in processors", Kin, [2]int{10, 0}, "", nil},
 		{[]string{"gfx1200"}, "Radeon RX 9060", Kin, [2]int{6, 4}, "", []int{16, 14}},
 		{[]string{"gfx1201"}, "Radeon RX 9070, AI PRO R9700", Executed, [2]int{6, 4}, "", []int{32, 28}},
+		{[]string{"gfx1250", "gfx1251"}, "Instinct MI455X, MI430X", Doubtful, [2]int{10, 0}, "", nil},
 		{[]string{"gfx906"}, "Radeon VII, Instinct MI50, MI60", Doubtful, [2]int{5, 0}, "", []int{60, 64}},
 		{[]string{"gfx900", "gfx902", "gfx909", "gfx90c"}, "Vega", Doubtful, [2]int{5, 0}, "9.0.0", []int{64, 56, 8}},
 		{[]string{"gfx1010", "gfx1011", "gfx1012", "gfx1013"}, "Radeon RX 5700, 5600, 5500", Doubtful, [2]int{5, 0}, "10.3.0", []int{20, 18, 11}},
@@ -87,7 +94,7 @@ func Targets(arch string) ([]hip.Target, error) {
 		return nil, err
 	}
 	counts := []int{132, 108, 84, 60, 28} // NVIDIA: near enough, as shapes go by halves and doubles
-	if f, ok := familyOf(arch); ok {
+	if f, ok := familyOf(arch); ok && f.Units != nil {
 		counts = f.Units
 	} else if t.API == hip.HIP {
 		counts = []int{40, 16}

@@ -24,6 +24,7 @@ type Device struct {
 
 	mu      sync.Mutex
 	buffers map[hip.Address]int64
+	shared  map[hip.Address]uintptr // those of the host's memory, with their address there
 	pinned  map[*Pinned]struct{}
 	streams map[*Stream]struct{}
 	modules map[*Module]struct{}
@@ -65,7 +66,7 @@ func (l *Library) Open(ordinal int) (*Device, error) {
 		return nil, e
 	}
 	d := &Device{
-		lib: l, ordinal: ordinal, worker: newWorker(l.patience), buffers: map[hip.Address]int64{}, pinned: map[*Pinned]struct{}{},
+		lib: l, ordinal: ordinal, worker: newWorker(l.patience), buffers: map[hip.Address]int64{}, shared: map[hip.Address]uintptr{}, pinned: map[*Pinned]struct{}{},
 		streams: map[*Stream]struct{}{}, modules: map[*Module]struct{}{}, graphs: map[*Graph]struct{}{}, events: map[*Event]struct{}{},
 	}
 	d.calls = newCaller()
@@ -239,7 +240,11 @@ func (d *Device) release() error {
 		call(&p.moduleUnload, m.handle)
 	}
 	for address := range d.buffers {
-		call(&p.free, uintptr(address))
+		if host, ok := d.shared[address]; ok {
+			call(&p.pinnedFree, host)
+		} else {
+			call(&p.free, uintptr(address))
+		}
 	}
 	for h := range d.pinned {
 		call(&p.pinnedFree, h.address)

@@ -27,6 +27,7 @@ var hipSymbols = []symbol{
 	{func(p *procs) *proc { return &p.free }, []string{"hipFree"}, true},
 	{func(p *procs) *proc { return &p.pinnedAlloc }, []string{"hipHostMalloc"}, true},
 	{func(p *procs) *proc { return &p.pinnedFree }, []string{"hipHostFree"}, true},
+	{func(p *procs) *proc { return &p.mapped }, []string{"hipHostGetDevicePointer"}, false},
 	{func(p *procs) *proc { return &p.upload }, []string{"hipMemcpyHtoDAsync"}, true},
 	{func(p *procs) *proc { return &p.download }, []string{"hipMemcpyDtoHAsync"}, true},
 	{func(p *procs) *proc { return &p.copy }, []string{"hipMemcpyDtoDAsync"}, true},

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -31,6 +32,8 @@ type Options struct {
 	Roots []string
 	// Only restricts the search to Paths.
 	Only bool
+	// Root is where Linux's /sys and /proc are; "": "/". Tests have their own.
+	Root string
 	// Patience is how long a call may wait for the device before it is given
 	// up as lost; 0: as long as it takes.
 	Patience time.Duration
@@ -45,6 +48,7 @@ type Library struct {
 	version  int // as the library writes it
 	path     string
 	patience time.Duration
+	root     string
 	compiler *Compiler // nil: none was found
 	tried    []Attempt
 }
@@ -61,7 +65,7 @@ type Attempt struct {
 // succeeds: code compiled before can be run. With an error, ErrMissing where
 // no library was found, comes a Library that can only say what it tried.
 func Load(o Options) (*Library, error) {
-	l := &Library{dialect: dialectOf(o.API), patience: o.Patience}
+	l := &Library{dialect: dialectOf(o.API), patience: o.Patience, root: cmp.Or(o.Root, "/")}
 	if l.dialect == nil {
 		return l, unknownAPI(o.API)
 	}

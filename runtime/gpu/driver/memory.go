@@ -40,15 +40,27 @@ func (d *Device) Memory() (free, total int64, err error) {
 // Alloc returns n bytes, aligned to at least 256. Their contents are
 // undefined. ErrMemory is why it fails where there is no room.
 func (d *Device) Alloc(n int64) (Buffer, error) {
+	return d.allocate("Alloc", n, func(address *uint64) error {
+		p := &d.lib.procs.alloc
+		if code := call(p, uintptr(unsafe.Pointer(address)), uintptr(n)); code != 0 {
+			return d.check(p, aboutBytes(n, d), code)
+		}
+		return nil
+	})
+}
+
+func aboutBytes(n int64, d *Device) string { return fmt.Sprintf("%d bytes on %v", n, d) }
+
+// allocate has the device's thread take n bytes and notes them.
+func (d *Device) allocate(name string, n int64, take func(address *uint64) error) (Buffer, error) {
 	if n <= 0 {
-		return Buffer{}, &Error{Call: "Alloc", Detail: fmt.Sprintf("%d bytes", n), Reason: ErrRange}
+		return Buffer{}, &Error{Call: name, Detail: fmt.Sprintf("%d bytes", n), Reason: ErrRange}
 	}
 	b := Buffer{Size: n}
 	err := d.do(func() error {
-		p := &d.lib.procs.alloc
 		var a uint64
-		if code := call(p, uintptr(unsafe.Pointer(&a)), uintptr(n)); code != 0 {
-			return d.check(p, fmt.Sprintf("%d bytes on %v", n, d), code)
+		if err := take(&a); err != nil {
+			return err
 		}
 		b.Address = hip.Address(a)
 		d.mu.Lock()
@@ -62,20 +74,25 @@ func (d *Device) Alloc(n int64) (Buffer, error) {
 	return b, nil
 }
 
-// Free gives back what Alloc returned. Work in flight that uses it is waited
-// for by the runtime.
+// Free gives back what Alloc or AllocShared returned. Work in flight that uses it is
+// waited for by the runtime.
 func (d *Device) Free(b Buffer) error {
 	d.mu.Lock()
 	n, ok := d.buffers[b.Address]
+	host, shared := d.shared[b.Address]
 	if ok && n == b.Size {
 		delete(d.buffers, b.Address)
+		delete(d.shared, b.Address)
 	}
 	d.mu.Unlock()
 	if !ok || n != b.Size {
 		return &Error{Call: "Free", Detail: fmt.Sprintf("%d bytes at %#x are no allocation", b.Size, uint64(b.Address)), Reason: ErrRange}
 	}
-	p := &d.lib.procs.free
-	return d.do(func() error { return d.check(p, fmt.Sprintf("%d bytes", n), call(p, uintptr(b.Address))) })
+	p, at := &d.lib.procs.free, uintptr(b.Address)
+	if shared {
+		p, at = &d.lib.procs.pinnedFree, host
+	}
+	return d.do(func() error { return d.check(p, fmt.Sprintf("%d bytes", n), call(p, at)) })
 }
 
 // Pinned is host memory that the device copies from and to by itself.

@@ -21,6 +21,7 @@ type procs struct {
 	properties                                              proc // HIP: (struct*, ordinal)
 	errorName                                               proc // HIP: returns char*; CUDA: (code, char**)
 	alloc, free, pinnedAlloc, pinnedFree                    proc
+	mapped                                                  proc // HIP: (device address*, host address, flags)
 	upload, download, copy, fill                            proc
 	streamCreate, streamDestroy, streamWait, streamAfter    proc
 	eventCreate, eventDestroy, eventRecord, eventWait       proc

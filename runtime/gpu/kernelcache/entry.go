@@ -82,5 +82,5 @@ func (e *entry) write(dir string, code []byte) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	return atomicfile.WriteFile(filepath.Join(dir, e.name(key)), slices.Concat([]byte(magic), h[:], body))
+	return atomicfile.Scratch(filepath.Join(dir, e.name(key))).WriteFile(slices.Concat([]byte(magic), h[:], body))
 }

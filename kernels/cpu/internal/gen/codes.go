@@ -10,6 +10,7 @@ import (
 // bytes, and weights that are floats of 4 and 8 bits. Both levels use it, but for
 // one that 16 levels in a register make faster.
 func codesFile(v isa) {
+	dotBlocks(v)
 	if v.wide {
 		dotLevels(v)
 		return
@@ -174,6 +175,31 @@ func dotF8E4M3(v isa) {
 		bump(f.x, 64)
 	}, total)
 	VMULPS(v.broadcast("f256", 256), total, total)
+	f.giveBack(total)
+}
+
+// dotBlocks is dotF8E4M3 or dotLevels, to the same bits, of weights that have been
+// decoded without their factors.
+func dotBlocks(v isa) {
+	v.text("dotBlocks", "(x []float32, w []float32, factors []float32, block int) float32", "",
+		"	for i := range x {",
+		"		sum += x[i] * w[i] * factors[i/block]",
+		"	}",
+		"	return sum",
+		"",
+		"for whole blocks of a multiple of 16 numbers.")
+	f := &floats8{narrowGen: narrowGen{isa: v, narrow: &narrow{}, w: ptr("w")}}
+	total := v.vec()
+	v.zero(total)
+	f.blocks("factors", 16, func(sums []reg.VecVirtual) {
+		for h, sum := range sums[:16/v.lanes] {
+			w := v.vec()
+			VMOVUPS(at(f.w, 32*h), w)
+			VFMADD231PS(at(f.x, 32*h), w, sum)
+		}
+		bump(f.w, 64)
+		bump(f.x, 64)
+	}, total)
 	f.giveBack(total)
 }
 

@@ -9,6 +9,7 @@ import (
 func expFile(v isa) {
 	expSum(v)
 	gated(v)
+	swiGLU(v)
 	gelu(v)
 	softCap(v)
 }
@@ -127,6 +128,54 @@ func gated(v isa) {
 		VDIVPS(z, r, r)
 	}
 	v.apply(dst, x, left, op)
+}
+
+func swiGLU(v isa) {
+	v.text("swiGLU", "(dst, gate, up []float32, alpha, limit, offset float32)", "",
+		"	for i, g := range gate {",
+		"		g, u := min(g, limit), min(max(up[i], -limit), limit)",
+		"		dst[i] = g / (1 + exp(-alpha*g)) * (u + offset)",
+		"	}")
+	dst, gate, up, left := ptr("dst"), ptr("gate"), ptr("up"), length("gate")
+	minusAlpha, limit, minusLimit, offset := v.vec(), v.vec(), v.vec(), v.vec()
+	VBROADCASTSS(mustAddr("alpha"), minusAlpha)
+	VBROADCASTSS(mustAddr("limit"), limit)
+	VBROADCASTSS(mustAddr("offset"), offset)
+	sign := v.broadcastBits("signMask", 0x80000000)
+	VXORPS(sign, minusAlpha, minusAlpha)
+	VXORPS(sign, limit, minusLimit)
+	op := func(g, u reg.VecVirtual) {
+		// The second source of MIN and MAX is returned for a NaN.
+		VMINPS(g, limit, g)
+		VMINPS(u, limit, u)
+		VMAXPS(u, minusLimit, u)
+		VADDPS(offset, u, u)
+		z := v.vec()
+		VMULPS(minusAlpha, g, z)
+		v.exp(z)
+		VADDPS(v.broadcast("exp1", 1), z, z)
+		VDIVPS(z, g, g)
+		VMULPS(u, g, g)
+	}
+	loop("by1", left, v.lanes, func() {
+		g, u := v.vec(), v.vec()
+		VMOVUPS(at(gate, 0), g)
+		VMOVUPS(at(up, 0), u)
+		op(g, u)
+		VMOVUPS(g, at(dst, 0))
+		for _, p := range []reg.GPVirtual{dst, gate, up} {
+			bump(p, 4*v.lanes)
+		}
+	})
+	rest(left, "done", func() {
+		t, g, u := v.tail(left), v.vec(), v.vec()
+		t.load(at(gate, 0), g)
+		t.load(at(up, 0), u)
+		op(g, u)
+		t.store(g, at(dst, 0))
+	})
+	VZEROUPPER()
+	RET()
 }
 
 // apply writes dst = op(x), the last vector masked, and returns.

@@ -11,13 +11,12 @@ import (
 // An integer is how the AVX-512 kernels read one scheme: 256 weights at a time,
 // as four registers of 64 codes and one or two of scales.
 type integer struct {
-	name  string
-	bytes int // of 256 weights
-	group int // weights that share a scale
-	zero  int // the code that stands for 0, where there are no minimums
-	mins  bool
+	facts
+	zero  int  // the code that stands for 0, where there are no minimums
 	near  bool // no prefetching: weights are in a cache, or the processor's own does better
 	whole bool // 128 is taken off codes before they are scaled
+	// beyond says that there is a kernel of eight tokens, of those with eights or sixteens.
+	beyond bool
 	// eights, where it is set, returns the codes that belong to register i of activations
 	// in the order of eightsGeneric: lanes 2g and 2g+1 are of group g in all four registers,
 	// so that one conversion and one scale serve them together. factors is where the
@@ -42,9 +41,11 @@ type integerGen struct {
 	*integer
 	w, a  reg.GPVirtual
 	order bool                      // activations are in the order that integer.eights or sixteens wants
+	tight bool                      // of eight tokens: what is used once a run is read from memory
 	far   bool                      // constants stay in memory where an instruction can take them there
 	c     map[string]Op             // constants
 	keep  map[string]reg.VecVirtual // constants that must be in registers
+	least Mem                       // sums of minimums, where sixteens is tight
 	cache map[string]reg.VecVirtual // loaded once a run
 	k     reg.OpmaskVirtual
 }
@@ -65,7 +66,8 @@ const (
 const unpackedBytes = 384
 
 // integerFile writes the kernels of one scheme, of either vector length.
-func integerFile(s *integer, n *narrow) func(v isa) {
+func integerFile(f facts, s *integer, n *narrow) func(v isa) {
+	s.facts, n.facts = f, f
 	return func(v isa) {
 		if !v.wide {
 			for _, t := range []int{1, 2, 4} {
@@ -76,12 +78,15 @@ func integerFile(s *integer, n *narrow) func(v isa) {
 		for _, t := range []int{1, 2, 4} {
 			s.matVec(v, t)
 		}
+		if s.beyond {
+			s.matVec(v, 8)
+		}
 		s.unpack(v)
 	}
 }
 
-func (s *integer) start(v isa, far, order bool) *integerGen {
-	g := &integerGen{isa: v, integer: s, w: GP64(), a: GP64(), far: far, order: order, c: map[string]Op{}, keep: map[string]reg.VecVirtual{}}
+func (s *integer) start(v isa, far, order, tight bool) *integerGen {
+	g := &integerGen{isa: v, integer: s, w: GP64(), a: GP64(), far: far, order: order, tight: tight, c: map[string]Op{}, keep: map[string]reg.VecVirtual{}}
 	s.setup(g)
 	return g
 }
@@ -96,7 +101,10 @@ func (s *integer) matVec(v isa, tokens int) {
 		"	}",
 		"",
 		"with runs >= 1, records at distance step; group sums are exact, then float32.")
-	g := s.start(v, tokens > 1, s.eights != nil || s.sixteens != nil)
+	g := s.start(v, tokens > 1, s.eights != nil || s.sixteens != nil, tokens > 4)
+	if g.tight && s.sixteens != nil {
+		g.least = AllocLocal(64 * tokens)
+	}
 	for i := range 4 {
 		if s.sixteens != nil {
 			g.register("sixteens0", 4, 0, 8, 0, 8, 1, 9, 1, 9, 2, 10, 2, 10, 3, 11, 3, 11)
@@ -155,11 +163,15 @@ func (g *integerGen) row(y reg.GPVirtual, tokens int) {
 			zeros = append(zeros, sums[2*t])
 		}
 	}
-	if !g.whole {
+	stacked := g.tight && g.integer.sixteens != nil
+	if !g.whole && !stacked {
 		zeros = append(zeros, mins...)
 	}
 	for _, r := range zeros {
 		g.zeroed(r)
+	}
+	for t := 0; t < tokens && stacked; t++ {
+		VMOVUPS(sums[2*t], g.least.Offset(64*t))
 	}
 	runs, step := Load(Param("runs"), GP64()).(reg.GPVirtual), Load(Param("step"), GP64()).(reg.GPVirtual)
 	loop("run", runs, 1, func() {
@@ -174,6 +186,9 @@ func (g *integerGen) row(y reg.GPVirtual, tokens int) {
 	SHLQ(Imm(2), ldy)
 	MOVQ(y, out)
 	for t := range tokens {
+		if stacked {
+			VMOVUPS(g.least.Offset(64*t), mins[t])
+		}
 		g.total(sums[2*t], sums[2*t+1], mins[t])
 		VMOVSS(sums[2*t].AsX(), at(out, 0))
 		ADDQ(ldy, out)
@@ -233,9 +248,14 @@ func (g *integerGen) runEights(tokens int, s reg.VecVirtual, sums, mins []reg.Ve
 	if tokens == 1 {
 		chains = 2
 	}
-	for t := range tokens {
+	scale := func(t int) {
 		VMULPS(at(g.a, recordBytes*t+g.factors), s, scaled[t])
 		VADDPS(scaled[t], mins[t], mins[t])
+	}
+	for t := range tokens {
+		if !g.tight {
+			scale(t)
+		}
 		for i := range chains {
 			g.zeroed(dots[2*t+i])
 		}
@@ -247,6 +267,9 @@ func (g *integerGen) runEights(tokens int, s reg.VecVirtual, sums, mins []reg.Ve
 		}
 	}
 	for t := range tokens {
+		if g.tight {
+			scale(t)
+		}
 		dot, f := dots[2*t], g.vec()
 		if chains == 2 {
 			VPADDD(dots[1], dot, dot)
@@ -259,6 +282,10 @@ func (g *integerGen) runEights(tokens int, s reg.VecVirtual, sums, mins []reg.Ve
 
 // runSixteens is run with activations in the order of sixteensGeneric.
 func (g *integerGen) runSixteens(tokens int, s, m reg.VecVirtual, sums, mins []reg.VecVirtual) {
+	if g.tight {
+		g.runSixteensTight(tokens, s, m, sums)
+		return
+	}
 	scaled, dots := g.vecs(tokens), g.vecs(2*tokens)
 	for t := range tokens {
 		VMULPS(at(g.a, recordBytes*t+atScale), s, scaled[t])
@@ -278,6 +305,35 @@ func (g *integerGen) runSixteens(tokens int, s, m reg.VecVirtual, sums, mins []r
 			VCVTDQ2PS(dot, dot)
 			VPERMPS(scaled[t], g.keep[label("sixteens%d", i)], f)
 			VFMADD231PS(dot, f, sums[2*t])
+		}
+	}
+}
+
+// runSixteensTight is runSixteens of tokens whose minimums have no registers: groups
+// that registers 0 and 2 agree on come first.
+func (g *integerGen) runSixteensTight(tokens int, s, m reg.VecVirtual, sums []reg.VecVirtual) {
+	f := g.vec()
+	for t := range tokens {
+		VMOVUPS(g.least.Offset(64*t), f)
+		VFMADD231PS(at(g.a, recordBytes*t+atSum16), m, f)
+		VMOVUPS(f, g.least.Offset(64*t))
+	}
+	dots := g.vecs(tokens)
+	for i := range 2 {
+		for t := range tokens {
+			g.zeroed(dots[t])
+		}
+		for _, j := range []int{i, 2 + i} {
+			c := g.sixteens(g, j)
+			for t := range tokens {
+				VPDPBUSD(at(g.a, recordBytes*t+64*j), c, dots[t])
+			}
+		}
+		for t := range tokens {
+			VMULPS(at(g.a, recordBytes*t+atScale), s, f)
+			VPERMPS(f, g.keep[label("sixteens%d", i)], f)
+			VCVTDQ2PS(dots[t], dots[t])
+			VFMADD231PS(dots[t], f, sums[2*t])
 		}
 	}
 }
@@ -311,7 +367,7 @@ func (s *integer) unpack(v isa) {
 		label("		the run w[%d*i:] as 256 codes (128 for the weight 0 where there are no", s.bytes),
 		"		minimums), float32 S and M in dst[384*i:]",
 		"	}")
-	g := s.start(v, false, false)
+	g := s.start(v, false, false, false)
 	bias := g.vec()
 	if !s.mins && s.zero != 128 {
 		VPBROADCASTD(g.constant(label("bias%d", s.zero), U32(0x01010101*uint32(128-s.zero))), bias)

@@ -9,12 +9,9 @@ import (
 // A narrow is how the AVX2 kernels read one scheme: 256 weights as eight
 // registers of 32 codes, their scales in memory where they are broadcast from.
 type narrow struct {
-	name   string
-	bytes  int // of 256 weights
-	group  int // weights that share a scale
+	facts
 	zero   int // the code that stands for 0; 0 where codes are signed bytes
 	signed bool
-	mins   bool
 	near   bool // weights are in a cache
 	// scales returns S of 8 groups in a register, or of 16 in two, and M where
 	// there are minimums.

@@ -11,18 +11,22 @@ import (
 // narrows lists the schemes of AVX2, by the name of their files.
 func narrows() map[string]*narrow {
 	return map[string]*narrow{
-		"q40":   {name: "Q40", bytes: 144, group: 32, zero: 8, scales: narrowWords(18), codes: narrowNibbles(18, 2, nil)},
-		"q41":   {name: "Q41", bytes: 160, group: 32, mins: true, scales: narrowMins(20), codes: narrowNibbles(20, 4, nil)},
-		"q50":   {name: "Q50", bytes: 176, group: 32, zero: 16, scales: narrowWords(22), codes: narrowNibbles(22, 6, narrowFifth(22, 2))},
-		"q51":   {name: "Q51", bytes: 192, group: 32, mins: true, scales: narrowMins(24), codes: narrowNibbles(24, 8, narrowFifth(24, 4))},
-		"q80":   {name: "Q80", bytes: 272, group: 16, signed: true, scales: narrowScalesQ80, codes: narrowQ80},
-		"iq4nl": {name: "IQ4NL", bytes: 144, group: 32, signed: true, scales: narrowWords(18), codes: narrowNibbles(18, 2, narrowLevels)},
-		"iq4xs": {name: "IQ4XS", bytes: 136, group: 32, signed: true, scales: narrowScalesIQ4XS, codes: narrowNibbles(16, 8, narrowLevels)},
-		"q4k":   {name: "Q4K", bytes: 144, group: 32, mins: true, scales: narrowScalesK4, codes: narrowQ4K},
-		"q5k":   {name: "Q5K", bytes: 176, group: 32, mins: true, scales: narrowScalesK4, codes: narrowQ5K},
-		"q6k":   {name: "Q6K", bytes: 210, group: 16, zero: 32, scales: narrowScalesQ6K, codes: narrowQ6K},
-		"q3k":   {name: "Q3K", bytes: 110, group: 16, zero: 4, scales: narrowScalesQ3K, codes: narrowQ3K},
-		"q2k":   {name: "Q2K", bytes: 84, group: 16, mins: true, scales: narrowScalesQ2K, codes: narrowQ2K},
+		"q40":   {zero: 8, scales: narrowWords(18), codes: narrowNibbles(18, 2, nil)},
+		"q41":   {scales: narrowMins(20), codes: narrowNibbles(20, 4, nil)},
+		"q50":   {zero: 16, scales: narrowWords(22), codes: narrowNibbles(22, 6, narrowFifth(22, 2))},
+		"q51":   {scales: narrowMins(24), codes: narrowNibbles(24, 8, narrowFifth(24, 4))},
+		"q80":   {signed: true, scales: narrowScalesQ80, codes: narrowQ80},
+		"iq4nl": {signed: true, scales: narrowWords(18), codes: narrowNibbles(18, 2, narrowLevels)},
+		"iq4xs": {signed: true, scales: narrowScalesIQ4XS, codes: narrowNibbles(16, 8, narrowLevels)},
+		"q4k":   {scales: narrowScalesK4, codes: narrowQ4K},
+		"q5k":   {scales: narrowScalesK4, codes: narrowQ5K},
+		"q6k":   {zero: 32, scales: narrowScalesQ6K, codes: narrowQ6K},
+		"q3k":   {zero: 4, scales: narrowScalesQ3K, codes: narrowQ3K},
+		"q2k":   {scales: narrowScalesQ2K, codes: narrowQ2K},
+		"mxfp4": {signed: true, scales: narrowScalesMXFP4, codes: narrowNibbles(17, 1, narrowLevelsFP4)},
+		"nvfp4": {signed: true, scales: narrowScalesNVFP4, codes: narrowNVFP4},
+		"q10":   {zero: 1, scales: narrowScalesQ10, codes: narrowQ10},
+		"q20":   {zero: 1, scales: narrowScalesQ20, codes: narrowQ20},
 	}
 }
 
@@ -77,12 +81,17 @@ func narrowFifth(size, first int) func(g *narrowGen, i int, c reg.VecVirtual) {
 		x := g.vec()
 		bits := g.fill("bits", 1, 1, 2, 4, 8, 16, 32, 64, 128)
 		VPBROADCASTD(at(g.w, i*size+first), x)
-		VPSHUFB(g.fill("eighths", 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3), x, x)
+		VPSHUFB(g.eighths(), x, x)
 		VPAND(bits, x, x)
 		VPCMPEQB(bits, x, x)
 		g.mask(x, 16)
 		VPOR(x, c, c)
 	}
+}
+
+// eighths repeats each byte of a word eight times.
+func (g *narrowGen) eighths() Mem {
+	return g.fill("eighths", 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3)
 }
 
 func narrowQ80(g *narrowGen, i int) reg.VecVirtual {

@@ -9,21 +9,25 @@ import (
 // integers lists the schemes, by the name of their files.
 func integers() map[string]*integer {
 	return map[string]*integer{
-		"q40": {name: "Q40", bytes: 144, group: 32, zero: 8, setup: setupQ40, scales: words(18, 0), codes: nibbles(18, 2, nil),
-			eights: eightsOf(blocks18, nil), factors: atEightsScale},
-		"q41": {name: "Q41", bytes: 160, group: 32, mins: true, setup: setupQ41, scales: minWords(20), codes: nibbles(20, 4, nil)},
-		"q50": {name: "Q50", bytes: 176, group: 32, zero: 16, setup: setupQ50, scales: words(22, 0), codes: nibbles(22, 6, fifth(22, 2))},
-		"q51": {name: "Q51", bytes: 192, group: 32, mins: true, setup: setupQ51, scales: minWords(24), codes: nibbles(24, 8, fifth(24, 4))},
-		"q80": {name: "Q80", bytes: 272, group: 16, zero: 128, near: true, setup: setupQ80, scales: scalesQ80, codes: codesQ80},
-		"iq4nl": {name: "IQ4NL", bytes: 144, group: 32, zero: 128, setup: setupIQ4NL, scales: words(18, 0), codes: nibbles(18, 2, levels),
+		"q40": {zero: 8, setup: setupQ40, scales: words(18, 0), codes: nibbles(18, 2, nil),
+			eights: eightsOf(blocks18, nil), factors: atEightsScale, beyond: true},
+		"q41": {setup: setupQ41, scales: minWords(20), codes: nibbles(20, 4, nil)},
+		"q50": {zero: 16, setup: setupQ50, scales: words(22, 0), codes: nibbles(22, 6, fifth(22, 2))},
+		"q51": {setup: setupQ51, scales: minWords(24), codes: nibbles(24, 8, fifth(24, 4))},
+		"q80": {zero: 128, near: true, setup: setupQ80, scales: scalesQ80, codes: codesQ80},
+		"iq4nl": {zero: 128, setup: setupIQ4NL, scales: words(18, 0), codes: nibbles(18, 2, levels),
 			eights: eightsOf(blocks18, levels), factors: atEightsScale},
-		"iq4xs": {name: "IQ4XS", bytes: 136, group: 32, zero: 128, setup: setupIQ4XS, scales: scalesIQ4XS, codes: nibbles(16, 8, levels),
+		"iq4xs": {zero: 128, setup: setupIQ4XS, scales: scalesIQ4XS, codes: nibbles(16, 8, levels),
 			eights: eightsOf(blocks16, levels), factors: atEightsScale},
-		"q4k": {name: "Q4K", bytes: 144, group: 32, mins: true, setup: setupQ4K, scales: scalesK4, codes: codesQ4K, eights: eightsQ4K, factors: atEightsHigh},
-		"q5k": {name: "Q5K", bytes: 176, group: 32, mins: true, setup: setupQ5K, scales: scalesK4, codes: codesQ5K},
-		"q6k": {name: "Q6K", bytes: 210, group: 16, zero: 32, setup: setupQ6K, scales: scalesQ6K, codes: codesQ6K, sixteens: sixteensQ6K},
-		"q3k": {name: "Q3K", bytes: 110, group: 16, zero: 4, setup: setupQ3K, scales: scalesQ3K, codes: codesQ3K},
-		"q2k": {name: "Q2K", bytes: 84, group: 16, mins: true, setup: setupQ2K, scales: scalesQ2K, codes: codesQ2K},
+		"q4k":   {setup: setupQ4K, scales: scalesK4, codes: codesQ4K, eights: eightsQ4K, factors: atEightsHigh, beyond: true},
+		"q5k":   {setup: setupQ5K, scales: scalesK4, codes: codesQ5K},
+		"q6k":   {zero: 32, setup: setupQ6K, scales: scalesQ6K, codes: codesQ6K, sixteens: sixteensQ6K, beyond: true},
+		"q3k":   {zero: 4, setup: setupQ3K, scales: scalesQ3K, codes: codesQ3K},
+		"q2k":   {setup: setupQ2K, scales: scalesQ2K, codes: codesQ2K},
+		"mxfp4": {zero: 12, setup: setupMXFP4, scales: scalesMXFP4, codes: nibbles(17, 1, levels)},
+		"nvfp4": {zero: 12, setup: setupNVFP4, scales: scalesNVFP4, codes: codesNVFP4},
+		"q10":   {zero: 1, setup: setupQ10, scales: scalesQ10, codes: codesQ10},
+		"q20":   {zero: 1, setup: setupQ20, scales: scalesQ20, codes: codesQ20},
 	}
 }
 
@@ -288,7 +292,12 @@ func setupQ4K(g *integerGen) {
 	if g.order {
 		g.bytes64("nibbles8", 0x0f0f0f0f0f0f0f0f, -0x0f0f0f0f0f0f0f10)
 		for j := range 4 {
-			g.register(label("eights32_%d", j), 8, j, j, 4+j, 4+j, 8+j, 8+j, 12+j, 12+j)
+			name, values := label("eights32_%d", j), []int{j, j, 4 + j, 4 + j, 8 + j, 8 + j, 12 + j, 12 + j}
+			if g.tight {
+				g.c[name] = g.table(name, values, 8)
+			} else {
+				g.register(name, 8, values...)
+			}
 		}
 	} else {
 		g.bytes8("low4", 15)
@@ -356,8 +365,13 @@ func eightsQ4K(g *integerGen, i int) reg.VecVirtual {
 	first := g.gathered("first", func(c reg.VecVirtual) { VMOVDQU64(at(g.w, 16), c) })
 	second := g.gathered("second", func(c reg.VecVirtual) { VMOVDQU64(at(g.w, 80), c) })
 	c := g.vec()
-	VMOVDQA64(first, c)
-	VPERMT2Q(second, g.keep[label("eights32_%d", i)], c)
+	if place := label("eights32_%d", i); g.tight {
+		VMOVDQU64(g.c[place], c)
+		VPERMI2Q(second, first, c)
+	} else {
+		VMOVDQA64(first, c)
+		VPERMT2Q(second, g.keep[place], c)
+	}
 	VPANDD(g.c["nibbles8"], c, c)
 	return c
 }

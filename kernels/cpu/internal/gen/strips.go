@@ -15,9 +15,10 @@ func stripsFile(v isa) {
 			if mins {
 				name += "Min"
 			}
-			wide := &integer{name: name, bytes: unpackedBytes, group: group, mins: mins, near: true, whole: !mins,
+			f := facts{name, unpackedBytes, group, mins}
+			wide := &integer{facts: f, near: true, whole: !mins,
 				setup: setupStrip, scales: scalesStrip, codes: codesStrip}
-			slim := &narrow{name: name, bytes: unpackedBytes, group: group, signed: group == 16 || !mins, mins: mins, near: true,
+			slim := &narrow{facts: f, signed: group == 16 || !mins, near: true,
 				scales: narrowScalesStrip, codes: narrowCodesStrip}
 			for _, tokens := range []int{1, 2, 4} {
 				if v.wide {

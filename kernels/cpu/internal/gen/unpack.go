@@ -19,9 +19,9 @@ type unpacker struct {
 
 // An unpackScheme is a scheme's block and what one run of it takes.
 type unpackScheme struct {
-	name, table string // the type of its table, "" without
-	bytes       int    // of a run
-	run         func(u *unpacker)
+	facts
+	table string // the type of its table, "" without
+	run   func(u *unpacker)
 }
 
 func unpackFile(v isa) {
@@ -29,10 +29,10 @@ func unpackFile(v isa) {
 		return
 	}
 	for _, s := range []unpackScheme{
-		{"MXFP4", "", 136, unpackMXFP4}, {"TQ10", "", 54, unpackTQ10}, {"TQ20", "", 66, unpackTQ20},
-		{"IQ1S", "*[2048]uint64", 50, unpackIQ1S}, {"IQ1M", "*[2048]uint64", 56, unpackIQ1M},
-		{"IQ2XXS", "*[256]uint64", 66, unpackIQ2XXS}, {"IQ2XS", "*[512]uint64", 74, unpackIQ2XS}, {"IQ2S", "*[1024]uint64", 82, unpackIQ2S},
-		{"IQ3XXS", "*[256]uint32", 98, unpackIQ3XXS}, {"IQ3S", "*[512]uint32", 110, unpackIQ3S},
+		{of("tq10"), "", unpackTQ10}, {of("tq20"), "", unpackTQ20},
+		{of("iq1s"), "*[2048]uint64", unpackIQ1S}, {of("iq1m"), "*[2048]uint64", unpackIQ1M},
+		{of("iq2xxs"), "*[256]uint64", unpackIQ2XXS}, {of("iq2xs"), "*[512]uint64", unpackIQ2XS}, {of("iq2s"), "*[1024]uint64", unpackIQ2S},
+		{of("iq3xxs"), "*[256]uint32", unpackIQ3XXS}, {of("iq3s"), "*[512]uint32", unpackIQ3S},
 	} {
 		s.write(v)
 	}
@@ -89,36 +89,6 @@ func (u *unpacker) scaled(x, d reg.VecVirtual, add, factor float32) reg.VecVirtu
 func (u *unpacker) odd(x reg.VecVirtual) {
 	VPADDD(x, x, x)
 	VPOR(u.fill("one32", 4, 1), x, x)
-}
-
-func unpackMXFP4(u *unpacker) {
-	e, r := XMM(), GP32()
-	MOVBLZX(at(u.w, 0), r)
-	VMOVD(r, e)
-	for g := 1; g < 8; g++ {
-		VPINSRB(Imm(uint64(g)), at(u.w, 17*g), e, e)
-	}
-	x, small, less := u.vec(), u.vec(), u.vec()
-	VPMOVZXBD(e, x)
-	// 2^(e-128): the exponent is e-1, but 0 and 1 are subnormal
-	VMOVDQU(u.fill("subnormal", 4, 0x200000), small)
-	VPSLLVD(x, small, small)
-	VMOVDQU(u.fill("two32", 4, 2), less)
-	VPCMPGTD(x, less, less)
-	VPSUBD(u.fill("one32", 4, 1), x, x)
-	VPSLLD(Imm(23), x, x)
-	VBLENDVPS(less, small, x, x)
-	u.putScales(0, x)
-	levels := u.vec()
-	VMOVDQU(u.fill("levelsMXFP4", 1, 128, 129, 130, 131, 132, 134, 136, 140, 128, 127, 126, 125, 124, 122, 120, 116), levels)
-	for g := range 8 {
-		c := u.vec()
-		VBROADCASTI128(at(u.w, 17*g+1), c)
-		VPSRLVQ(u.fill("lowHigh", 8, 0, 0, 4, 4), c, c)
-		u.mask(c, 15)
-		VPSHUFB(c, levels, c)
-		u.put(g, c)
-	}
 }
 
 // sameScale gives all groups the f16 at an offset.

@@ -16,6 +16,7 @@
 //   LOST=n,CODE=code from the n-th launch on everything fails with this code
 //   CAPTURE=code     launches cannot be captured
 //   HANG             waiting for a stream never returns
+//   INTEGRATED       the device shares the processor's memory (HIP)
 //   LACKS            a required function is missing
 //   BROKEN           the compiler takes nothing
 // With ANY, kernels of every name are there, and do nothing.
@@ -167,6 +168,9 @@ int NAME(hipDeviceGetAttribute, cuDeviceGetAttribute)(int *v, int id, int device
 	case NAME(74, 97): *v = 65536; return OK;
 	case NAME(87, 10): *v = 32; return OK;
 	case NAME(10, 95): *v = 1; return OK;
+#ifdef INTEGRATED
+	case 16: *v = 1; return OK;
+#endif
 #ifdef CUDA
 	case 75: *v = 9; return OK;
 	case 76: *v = 0; return OK;
@@ -219,8 +223,18 @@ int NAME(hipMalloc, cuMemAlloc_v2)(void **p, size_t n) {
 	return OK;
 }
 int NAME(hipFree, cuMemFree_v2)(void *p) { HERE free(p); return OK; }
-int NAME(hipHostMalloc, cuMemHostAlloc)(void **p, size_t n, unsigned flags) { HERE *p = malloc(n); return flags ? INVALID : OK; }
-int NAME(hipHostFree, cuMemFreeHost)(void *p) { HERE free(p); return OK; }
+// Of the host's memory, what the device may cache (0x80000000) is mapped for kernels; the last of it is known.
+static void *mapped;
+int NAME(hipHostMalloc, cuMemHostAlloc)(void **p, size_t n, unsigned flags) {
+	HERE
+	*p = malloc(n);
+	if (NAME(flags == 0x80000000, 0)) mapped = *p;
+	return flags && *p != mapped ? INVALID : OK;
+}
+int NAME(hipHostFree, cuMemFreeHost)(void *p) { HERE if (p == mapped) mapped = 0; free(p); return OK; }
+#ifndef CUDA
+int hipHostGetDevicePointer(void **d, void *p, unsigned flags) { HERE *d = p; return p == mapped && !flags ? OK : INVALID; }
+#endif
 
 int NAME(hipStreamCreateWithFlags, cuStreamCreate)(stream **s, unsigned flags) { HERE *s = calloc(1, sizeof **s); return flags == 1 ? OK : INVALID; }
 int NAME(hipStreamDestroy, cuStreamDestroy_v2)(stream *s) { HERE free(s); return OK; }

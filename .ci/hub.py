@@ -1,0 +1,76 @@
+"""Holds nstf's cache of models to huggingface_hub's: each reads what the other wrote.
+
+usage: hub.py NSTF HUBD    binaries of cmd/nstf and .ci/hubd; needs huggingface_hub
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+nstf, hubd = sys.argv[1:3]
+micro = pathlib.Path(__file__).parent.parent / "testdata" / "micro"
+folders = [micro / "llama-2", micro / "mixtral-stacked"]
+server = subprocess.Popen([hubd, *map(str, folders)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+endpoint = server.stdout.readline().strip()
+caches = pathlib.Path(tempfile.mkdtemp())
+os.environ.update(HF_ENDPOINT=endpoint, HF_HUB_DISABLE_TELEMETRY="1", HF_HUB_DISABLE_XET="1", HF_HOME=str(caches / "home"))
+os.environ.pop("HF_TOKEN", None)
+
+from huggingface_hub import HfApi, hf_hub_download, scan_cache_dir, snapshot_download  # noqa: E402
+
+
+def tool(cache, *args, **env):
+    r = subprocess.run([nstf, *args], env={**os.environ, "HF_HUB_CACHE": str(cache), **env}, capture_output=True, text=True)
+    assert r.returncode == 0, (args, r.returncode, r.stderr)
+    return r.stdout
+
+
+def same(folder, snapshot):
+    for f in folder.iterdir():
+        assert (pathlib.Path(snapshot) / f.name).read_bytes() == f.read_bytes(), f
+
+
+try:
+    for folder in folders:
+        name = "test/" + folder.name
+        # What nstf wrote, huggingface_hub reads without a server.
+        ours = caches / "ours"
+        path = tool(ours, "pull", name).strip()
+        weights = [f.name for f in folder.iterdir() if f.suffix in (".safetensors", ".json")]
+        for f in weights:
+            got = hf_hub_download(name, f, cache_dir=ours, local_files_only=True)
+            assert os.path.dirname(got) == path and pathlib.Path(got).read_bytes() == (folder / f).read_bytes(), (got, path)
+        assert snapshot_download(name, cache_dir=ours, local_files_only=True, allow_patterns=weights) == path
+        # It goes on where files are missing, and finds nothing wrong.
+        snapshot_download(name, cache_dir=ours)
+        same(folder, path)
+        # What huggingface_hub wrote, nstf reads without a server.
+        theirs = caches / "theirs"
+        path = snapshot_download(name, cache_dir=theirs)
+        same(folder, path)
+        assert tool(theirs, "pull", name, HF_HUB_OFFLINE="1").strip() == path
+        assert HfApi().model_info(name).sha == os.path.basename(path)
+    for cache in (ours, theirs):
+        info = scan_cache_dir(cache)
+        assert not info.warnings and {r.repo_id for r in info.repos} == {"test/" + f.name for f in folders}, info
+        listed = json.loads(tool(cache, "list", "--json"))["models"]
+        assert {(m["repo"], m["commit"], m["bytes"]) for m in listed} == {
+            (r.repo_id, v.commit_hash, v.size_on_disk) for r in info.repos for v in r.revisions
+        }, (listed, info)
+        # Each removes what the other left.
+        name = "test/" + folders[0].name
+        tool(cache, "remove", name)
+        assert name not in {r.repo_id for r in scan_cache_dir(cache).repos}
+        revisions = [v.commit_hash for r in scan_cache_dir(cache).repos for v in r.revisions]
+        scan_cache_dir(cache).delete_revisions(*revisions).execute()
+        left = json.loads(tool(cache, "list", "--json"))["models"]
+    assert left == [], left
+    print("huggingface_hub and nstf read, list and remove what the other wrote")
+finally:
+    server.stdin.close()
+    server.wait(10)
+    shutil.rmtree(caches)

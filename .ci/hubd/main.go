@@ -1,0 +1,38 @@
+// Command hubd serves folders as models of a hub, for what is tried against one from
+// outside: hubd [-slow 1ms] FOLDER..., each as test/NAME. It prints its address and ends
+// with standard input. -slow is the wait between pieces of 64 KiB of each connection.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/nstf/nstf/formats/hub/hubtest"
+)
+
+func main() {
+	repos := map[string]*hubtest.Repo{}
+	slow := flag.Duration("slow", 0, "wait between pieces of 64 KiB")
+	flag.Parse()
+	for _, dir := range flag.Args() {
+		r, err := hubtest.Folder(os.DirFS(dir))
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		repos["test/"+filepath.Base(dir)] = r
+	}
+	s := hubtest.New(repos)
+	s.Fault = func(r hubtest.Request, _ int) hubtest.Fault {
+		if !r.Storage {
+			return hubtest.Fault{}
+		}
+		return hubtest.Fault{Slow: *slow}
+	}
+	fmt.Println(s.Hub.URL)
+	io.Copy(io.Discard, os.Stdin)
+	s.Close()
+}

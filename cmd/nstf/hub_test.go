@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nstf/nstf/formats/hub/hubtest"
+)
+
+// onHub starts a hub with the micro checkpoint llama-2, as a private model too and as a
+// package, and returns what runs a command against it.
+func onHub(t *testing.T) (server *hubtest.Server, cache string, do func(env map[string]string, args ...string) result) {
+	t.Helper()
+	llama, err := hubtest.Folder(os.DirFS(filepath.Join(micro, "llama-2")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	private := *llama
+	private.Private = true
+	pkg, err := os.ReadFile(packaged(t, filepath.Join(micro, "llama-2")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server = hubtest.New(map[string]*hubtest.Repo{"org/llama": llama, "org/private": &private, "org/package": hubtest.One(map[string][]byte{"m.nstf": pkg, "README.md": []byte("x")})})
+	t.Cleanup(server.Close)
+	server.Token = "hf_of_a_test"
+	cache = t.TempDir()
+	return server, cache, func(env map[string]string, args ...string) result {
+		all := map[string]string{"HF_ENDPOINT": server.Hub.URL, "HF_HOME": cache}
+		for k, v := range env {
+			all[k] = v
+		}
+		return invokeIn(all, "", args...)
+	}
+}
+
+// Every command that takes a model takes its name on a hub.
+func TestHubNames(t *testing.T) {
+	server, cache, do := onHub(t)
+	out := t.TempDir()
+	local := filepath.Join(micro, "llama-2")
+	want := must(t, "run", local, "-p", "x", "--greedy", "--max-tokens", "4")
+	for line, code := range map[string]int{
+		"run org/llama -p x --greedy --max-tokens 4":                        exitFine,
+		"run -hf org/llama -p x --greedy --max-tokens 4":                    exitFine,
+		"run hf://org/llama -p x --greedy --max-tokens 4":                   exitFine,
+		"run " + server.Hub.URL + "/org/llama -p x --greedy --max-tokens 4": exitFine,
+		"run org/package -p x --greedy --max-tokens 4":                      exitFine,
+		"inspect org/llama":                                      exitFine,
+		"verify org/package":                                     exitFine,
+		"convert org/llama -o " + out + "/a.nstf":                exitFine,
+		"quantize org/llama -o " + out + "/b.nstf --scheme q8_0": exitFine,
+		"export org/llama -o " + out + "/c.gguf":                 exitFine,
+		"eval org/llama --text " + demoText + " --max-tokens 64 --ctx 32 --ref org/package": exitFine,
+		"diff org/llama org/package": exitFine,
+		"run org/private -p x":       exitInput,
+		"run org/none -p x":          exitInput,
+		"run org/llama@v9 -p x":      exitInput,
+		"run org/llama:Q4_K_M -p x":  exitInput,
+		"pull nothing":               exitUsage,
+	} {
+		r := do(nil, strings.Fields(line)...)
+		if r.code != code {
+			t.Errorf("%s: exit %d: %s", line, r.code, r.err)
+		}
+		if strings.HasPrefix(line, "run") && code == exitFine && r.out != want {
+			t.Errorf("%s: %q, not %q", line, r.out, want)
+		}
+	}
+	if r := do(map[string]string{"HF_TOKEN": server.Token}, "run", "org/private", "-p", "x", "--max-tokens", "1"); r.code != exitFine || strings.Contains(r.out+r.err, server.Token) {
+		t.Errorf("exit %d: %s", r.code, r.err)
+	}
+	if err := os.WriteFile(filepath.Join(cache, "token"), []byte(server.Token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := do(nil, "remove", "org/private"); r.code != exitFine {
+		t.Error(r.err)
+	}
+	if r := do(nil, "inspect", "org/private"); r.code != exitFine {
+		t.Errorf("with the token in its file: exit %d: %s", r.code, r.err)
+	}
+	for _, q := range server.Requests() {
+		if q.Storage && q.Token != "" {
+			t.Fatalf("the token went to another host: %+v", q)
+		}
+	}
+}
+
+func TestPullListRemove(t *testing.T) {
+	server, cache, do := onHub(t)
+	if r := do(nil, "list"); r.code != exitFine || !strings.Contains(r.err, "no models in") {
+		t.Errorf("exit %d, %s%s", r.code, r.out, r.err)
+	}
+	r := do(nil, "pull", "org/llama", "org/package", "--json")
+	var pulled []struct{ Name, Commit, Path string }
+	if err := json.Unmarshal([]byte(r.out), &pulled); err != nil || r.code != exitFine || len(pulled) != 2 {
+		t.Fatalf("exit %d, %v: %s", r.code, err, r.err)
+	}
+	if got, err := os.ReadFile(filepath.Join(pulled[0].Path, "config.json")); err != nil || len(got) == 0 {
+		t.Error(err)
+	}
+	if !strings.HasSuffix(pulled[1].Path, "m.nstf") || !strings.HasPrefix(pulled[1].Path, cache) {
+		t.Error(pulled[1].Path)
+	}
+	if r := do(nil, "list"); r.code != exitFine || !strings.Contains(r.out, "org/llama") || !strings.Contains(r.out, "main") {
+		t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+	}
+	// Offline, what is there is found, and what is not is told without asking.
+	asked := len(server.Requests())
+	offline := map[string]string{"HF_HUB_OFFLINE": "1"}
+	if r := do(offline, "inspect", "org/llama"); r.code != exitFine {
+		t.Error(r.err)
+	}
+	do(offline, "run", "org/none", "-p", "x").fails(t, exitInput, "not in the cache")
+	if len(server.Requests()) != asked {
+		t.Error("the hub was asked")
+	}
+	if r := do(nil, "remove", "org/llama"); r.code != exitFine || !strings.Contains(r.out, "removed") {
+		t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+	}
+	do(nil, "remove", "org/llama").fails(t, exitInput, "not in the cache")
+	do(nil, "remove", "org/package:m.nstf").fails(t, exitUsage, "one file")
+	if _, err := os.Stat(pulled[0].Path); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if r := do(map[string]string{"HF_ENDPOINT": "ftp://x"}, "pull", "org/llama"); r.code != exitFailure || !strings.Contains(r.err, "HF_ENDPOINT") {
+		t.Errorf("exit %d: %s", r.code, r.err)
+	}
+}
+
+// A path is a path: nothing that exists, and nothing in a folder that exists, is a name.
+func TestPathsAreNoNames(t *testing.T) {
+	server, _, do := onHub(t)
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("here", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{"here/llama", "./org/llama", "org/llama.gguf", "org/m.nstf", "a/b/c", "here"} {
+		do(nil, "inspect", p).fails(t, exitInput, "")
+	}
+	if n := len(server.Requests()); n > 0 {
+		t.Errorf("the hub was asked %d times", n)
+	}
+	do(nil, "inspect", "org/llamb").fails(t, exitInput, "no such model")
+	// Without an environment nobody is asked: so do all other tests.
+	invokeWith(context.Background(), strings.NewReader(""), "inspect", "Qwen/Qwen3-8B").fails(t, exitInput, "not in the cache")
+}

@@ -1,0 +1,171 @@
+package export
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/arch"
+	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/formats/hf"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/scheme"
+)
+
+// HF returns the model as a Hugging Face directory: tensors under
+// transformers' names, in their own element type or, where they are
+// quantized, expanded to dtype (f32, f16 or bf16). A model that came from
+// such a directory gets its files back as they were, but for the entries of
+// config.json that speak of quantization and element type; for one from GGUF
+// they are written anew.
+//
+// What config.json cannot say is an [formats.UnsupportedError]: it is read
+// back, and the graph it makes is compared with the model's.
+func HF(m *model.Model, dtype *scheme.Scheme) (*Model, error) {
+	a, ok := arch.ByName(m.Graph.Arch)
+	if !ok {
+		return nil, arch.Unknown(m.Path, m.Graph.Arch)
+	}
+	expand := func(t formats.Tensor) (formats.Tensor, error) {
+		if s, ok := scheme.ByName(t.Scheme); ok && s.Plain() {
+			return t, nil
+		}
+		return scheme.Cast(t, dtype)
+	}
+	tensors, err := unbind(m, a.HF(), dtype, expand)
+	if err != nil {
+		return nil, err
+	}
+	offset := a.Offset() - normOffset(m)
+	x := &Model{}
+	for _, t := range tensors {
+		if offset != 0 && isOffset(t.Name) {
+			if t, err = addConstant(t, -offset); err != nil {
+				return nil, err
+			}
+		}
+		x.Tensors = append(x.Tensors, t)
+	}
+	for _, t := range m.Passthrough {
+		if t, err = expand(t); err != nil {
+			return nil, err
+		}
+		x.Tensors = append(x.Tensors, t)
+	}
+	if x.Files, err = hfFiles(m, a, dtype); err != nil {
+		return nil, err
+	}
+	if err := checkHF(m, a, x); err != nil {
+		return nil, err
+	}
+	return x, x.within(len(tensors))
+}
+
+// within gives the first n tensors, those of the graph, the names that transformers 5
+// has for them where the configuration holds the text model within another: by others
+// it would fill that with random numbers, and warn.
+func (x *Model) within(n int) error {
+	for _, f := range x.Files {
+		if f.Name != "config.json" {
+			continue
+		}
+		c, err := hf.ParseConfig(f.Name, f.Data)
+		if err != nil {
+			return err
+		}
+		if _, nested := c.Sub("text_config"); !nested {
+			return nil
+		}
+	}
+	for i := range n {
+		t := &x.Tensors[i]
+		if rest, ok := strings.CutPrefix(t.Name, "model."); ok {
+			t.Name = "model.language_model." + rest
+		}
+	}
+	return nil
+}
+
+// hfFiles returns the directory's small files.
+func hfFiles(m *model.Model, a *arch.Architecture, dtype *scheme.Scheme) ([]model.File, error) {
+	if p, ok := m.File("config.json"); ok {
+		files := slices.DeleteFunc(slices.Clone(m.Files), func(f model.File) bool { return strings.HasPrefix(f.Name, "nstf/") }) // the package's own
+		for i := range files {
+			if files[i].Name == "config.json" {
+				var err error
+				if files[i].Data, err = plainConfig(m.Path, p, dtype, m.Quantized != ""); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return files, nil
+	}
+	config, err := json.MarshalIndent(a.Config(m.Graph, torchName(dtype)), "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	tok, err := m.Tokenizer()
+	if err != nil {
+		return nil, err
+	}
+	files, err := tokenizerFiles(tok)
+	if err != nil {
+		return nil, err
+	}
+	return append([]model.File{{Name: "config.json", Data: append(config, '\n')}}, files...), nil
+}
+
+// plainConfig returns config.json without the entries that a cast makes
+// untrue. One that needs no change stays as it is, byte for byte.
+func plainConfig(path string, data []byte, dtype *scheme.Scheme, quantized bool) ([]byte, error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	var c map[string]any
+	if err := dec.Decode(&c); err != nil {
+		return nil, formats.Errorf(path, "config.json", "%v", err)
+	}
+	if !quantized && c["quantization_config"] == nil {
+		return data, nil
+	}
+	delete(c, "quantization_config")
+	for _, key := range []string{"dtype", "torch_dtype"} {
+		if _, ok := c[key]; ok {
+			c[key] = torchName(dtype)
+		}
+	}
+	p, err := json.MarshalIndent(c, "", "  ")
+	return append(p, '\n'), err
+}
+
+func torchName(s *scheme.Scheme) string {
+	return map[string]string{"f32": "float32", "f16": "float16", "bf16": "bfloat16"}[s.Name]
+}
+
+// checkHF reads an export back and compares the graphs.
+func checkHF(m *model.Model, a *arch.Architecture, x *Model) error {
+	for _, f := range x.Files {
+		if f.Name != "config.json" {
+			continue
+		}
+		c, err := hf.ParseConfig(m.Path, f.Data)
+		if err != nil {
+			return err
+		}
+		g, back, err := arch.OfConfig(m.Path, c)
+		if err != nil {
+			return err
+		}
+		if err := checkpoint.Untie(m.Path, g, back.HF(), x.Tensors); err != nil {
+			return err
+		}
+		if what := graph.Difference(m.Graph, g); what != "" {
+			return formats.Unsupportedf(m.Path, "", "config.json of %q cannot say that %s", a.Name(), what)
+		}
+		_, _, err = checkpoint.Bind(m.Path, g, back.HF(), x.Tensors)
+		return err
+	}
+	return formats.Errorf(m.Path, "config.json", "file is missing")
+}

@@ -1,0 +1,58 @@
+package scheme
+
+import (
+	"fmt"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/tensor"
+)
+
+// PickColumns returns t with its columns in the order of index, a permutation; they
+// are moved when it is read, so its bytes are computed.
+//
+// It panics where index has not one entry for each column, and fails with an
+// UnsupportedError where the scheme is neither plain nor one of blocks that index
+// leaves whole.
+func PickColumns(t formats.Tensor, index []int64) (formats.Tensor, error) {
+	s, _, err := check(&t)
+	if err != nil {
+		return formats.Tensor{}, err
+	}
+	rows, k := t.Rows()
+	if int64(len(index)) != k {
+		panic(fmt.Sprintf("scheme: %d entries for %d columns", len(index), k))
+	}
+	unit, size := int64(1), int64(s.DType.Bits()/8)
+	if !s.Plain() {
+		unit, size = int64(s.Block), int64(s.BlockBytes)
+	}
+	if size == 0 || len(t.Parts) != 1 {
+		return formats.Tensor{}, formats.Unsupportedf("", t.Name, "columns of %s put in another order", s.Name)
+	}
+	pick := make([]int64, k/unit)
+	for b := range pick {
+		first := index[int64(b)*unit]
+		for i := range unit {
+			if index[int64(b)*unit+i] != first+i || first%unit != 0 {
+				return formats.Tensor{}, formats.Unsupportedf("", t.Name, "columns of %s put in another order, which would split its blocks of %d", s.Name, unit)
+			}
+		}
+		pick[b] = first / unit
+	}
+	data, line := t.Parts[0].Data, int64(len(pick))*size
+	moved := tensor.Computed(rows*line, func() ([]byte, error) {
+		src, err := data.Bytes()
+		if err != nil {
+			return nil, err
+		}
+		dst := make([]byte, 0, len(src))
+		for r := range rows {
+			row := src[r*line : (r+1)*line]
+			for _, b := range pick {
+				dst = append(dst, row[b*size:(b+1)*size]...)
+			}
+		}
+		return dst, nil
+	})
+	return New(t.Name, s, t.Shape, t.Params, moved)
+}

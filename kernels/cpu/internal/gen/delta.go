@@ -1,0 +1,137 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+func deltaFile(v isa) {
+	mulAdd(v)
+	deltaStep(v)
+}
+
+func mulAdd(v isa) {
+	v.text("mulAdd", "(dst, a, b []float32)", "",
+		"	for i := range dst {",
+		"		dst[i] += a[i] * b[i]",
+		"	}")
+	dst, a, b, left := ptr("dst"), ptr("a"), ptr("b"), length("dst")
+	step := func(i int) {
+		r, x := v.vec(), v.vec()
+		VMOVUPS(at(dst, 4*v.lanes*i), r)
+		VMOVUPS(at(a, 4*v.lanes*i), x)
+		VFMADD231PS(at(b, 4*v.lanes*i), x, r)
+		VMOVUPS(r, at(dst, 4*v.lanes*i))
+	}
+	next := func(n int) {
+		for _, p := range []reg.Register{dst, a, b} {
+			bump(p, 4*v.lanes*n)
+		}
+	}
+	loop("by4", left, 4*v.lanes, func() {
+		for i := range 4 {
+			step(i)
+		}
+		next(4)
+	})
+	loop("by1", left, v.lanes, func() { step(0); next(1) })
+	rest(left, "done", func() {
+		t := v.tail(left)
+		r, x, y := v.vec(), v.vec(), v.vec()
+		t.load(at(dst, 0), r)
+		t.load(at(a, 0), x)
+		t.load(at(b, 0), y)
+		VFMADD231PS(y, x, r)
+		t.store(r, at(dst, 0))
+	})
+	VZEROUPPER()
+	RET()
+}
+
+// deltaStep takes some vectors of columns at a time, down all rows twice: their sums
+// stay in registers, and the rows in a cache between the two.
+func deltaStep(v isa) {
+	v.text("deltaStep", "(memory, q, k, v []float32, fade, rate float32)", "",
+		"	for j := range v {",
+		"		told := 0",
+		"		for i := range k {",
+		"			told += k[i] * memory[i*len(v)+j]",
+		"		}",
+		"		u, sum := rate * (v[j] - fade*told), 0",
+		"		for i := range k {",
+		"			memory[i*len(v)+j] = fade*memory[i*len(v)+j] + k[i]*u",
+		"			sum += q[i] * memory[i*len(v)+j]",
+		"		}",
+		"		v[j] = sum",
+		"	}")
+	col, out, left, ld := ptr("memory"), ptr("v"), length("v"), length("v")
+	SHLQ(Imm(2), ld)
+	fade, rate := v.vec(), v.vec()
+	VBROADCASTSS(mustAddr("fade"), fade)
+	VBROADCASTSS(mustAddr("rate"), rate)
+	column := func(name string, width int, load func(m Mem, r reg.VecVirtual), store func(r reg.VecVirtual, m Mem)) {
+		told := v.vecs(width)
+		for _, r := range told {
+			v.zero(r)
+		}
+		{
+			k, row, t := ptr("k"), GP64(), length("k")
+			MOVQ(col, row)
+			loop(name+"_told", t, 1, func() {
+				a := v.vec()
+				VBROADCASTSS(at(k, 0), a)
+				for i := range told {
+					x := v.vec()
+					load(at(row, 4*v.lanes*i), x)
+					VFMADD231PS(x, a, told[i])
+				}
+				bump(k, 4)
+				ADDQ(ld, row)
+			})
+		}
+		for i := range told {
+			x := v.vec()
+			load(at(out, 4*v.lanes*i), x)
+			VFNMADD231PS(told[i], fade, x)
+			VMULPS(rate, x, told[i])
+		}
+		sums := v.vecs(width)
+		for _, r := range sums {
+			v.zero(r)
+		}
+		k, q, row, t := ptr("k"), ptr("q"), GP64(), length("k")
+		MOVQ(col, row)
+		loop(name+"_learn", t, 1, func() {
+			a, b := v.vec(), v.vec()
+			VBROADCASTSS(at(k, 0), a)
+			VBROADCASTSS(at(q, 0), b)
+			for i := range told {
+				x := v.vec()
+				load(at(row, 4*v.lanes*i), x)
+				VMULPS(fade, x, x)
+				VFMADD231PS(told[i], a, x)
+				store(x, at(row, 4*v.lanes*i))
+				VFMADD231PS(x, b, sums[i])
+			}
+			bump(k, 4)
+			bump(q, 4)
+			ADDQ(ld, row)
+		})
+		for i := range sums {
+			store(sums[i], at(out, 4*v.lanes*i))
+		}
+		bump(out, 4*v.lanes*width)
+		bump(col, 4*v.lanes*width)
+	}
+	load := func(m Mem, r reg.VecVirtual) { VMOVUPS(m, r) }
+	store := func(r reg.VecVirtual, m Mem) { VMOVUPS(r, m) }
+	loop("by4", left, 4*v.lanes, func() { column("rows4", 4, load, store) })
+	loop("by1", left, v.lanes, func() { column("rows1", 1, load, store) })
+	rest(left, "done", func() {
+		t := v.tail(left)
+		column("rowsTail", 1, t.load, t.store)
+	})
+	VZEROUPPER()
+	RET()
+}

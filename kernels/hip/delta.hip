@@ -1,0 +1,136 @@
+// A gated delta net: its convolution, and its steps. docs/graph.md, section 11.
+//
+//	nstf_delta_convolve, for each row: c = silu(convolution of mixed); q, k = heads of c
+//	    by their length, q / sqrt(DELTA_DK); gates = how heads fade, learn, and q·k
+//	nstf_delta_step, for each head, rows of a sequence in their order:
+//	    u = rate*(v - fade*Sᵀk);  o = fade*Sᵀq + (k·q)*u;  S = fade*S + k uᵀ
+//	nstf_delta_finish: z = norm(o) * silu(z), head by head
+//
+// mixed, turned f32[T][C], queries, keys and values of C = 2*DELTA_KEYS*DELTA_DK +
+// DELTA_HEADS*DELTA_DV; conv f32[C][DELTA_KERNEL]; beta, alpha f32[T][DELTA_HEADS]; gates
+// f32[T][2*DELTA_HEADS + DELTA_KEYS]; o, z f32[T][DELTA_HEADS*DELTA_DV]. A sequence's
+// memory begins at memory + places[owner]*apart: the columns of the convolution,
+// f32[DELTA_KERNEL-1][C], the oldest position first, then S of each head,
+// f32[DELTA_DV][DELTA_DK], a column after the other. Where a sequence begins (position 0)
+// it is not read. Rows of a sequence are neighbours at positions in order, and those at
+// negative positions are left out. DELTA_TILED: head h reads key head h % DELTA_KEYS.
+//
+// Columns of S do not depend on one another: DELTA_LANES lanes hold one in registers,
+// through all rows of the sequence, and a block has DELTA_COLUMNS of them. A step waits
+// for one exchange between lanes, for o is computed from S before the step. With
+// DELTA_FUSED a block has all of a head and does what finish does.
+//
+// Grids: convolve x over DELTA_KEYS pairs of queries and keys, then DELTA_HEADS values,
+// DELTA_WAVES to a block, one to a wave; y over rows. Step x over heads and runs of
+// columns, y over sequences. Finish x over heads, y over rows. Waves of 32 or 64.
+// LDS: a number for each wave of a block. Deterministic, and a row's bits do not depend
+// on where its sequence was cut. Bound: bytes of S, read and written once a launch; of
+// prompts the latency of an exchange a row.
+// Tolerance: that of float32 sums over DELTA_DK numbers.
+#define DELTA_QUERIES (DELTA_KEYS * DELTA_DK)
+#define DELTA_VALUES (DELTA_HEADS * DELTA_DV)
+#define DELTA_CHANNELS (2 * DELTA_QUERIES + DELTA_VALUES)
+#define DELTA_GATES (2 * DELTA_HEADS + DELTA_KEYS)
+#define DELTA_COLUMN_MEMORY ((i64)(DELTA_KERNEL - 1) * DELTA_CHANNELS)
+#define DELTA_WAVES 4
+#define NET_CHANNELS DELTA_CHANNELS
+#define NET_KERNEL DELTA_KERNEL
+#include "recurrent.hip"
+
+NSTF_DEVICE int key_head(int head) { return DELTA_TILED ? head % DELTA_KEYS : head / (DELTA_HEADS / DELTA_KEYS); }
+
+NSTF_KERNEL void __launch_bounds__(DELTA_WAVES *NSTF_WAVE) nstf_delta_convolve(
+    const f32 *mixed, f32 *turned, f32 *gates, const f32 *beta, const f32 *alpha, const f32 *conv, const f32 *decay, const f32 *dt_bias, f32 eps,
+    const f32 *memory, i64 apart, const i32 *places, const i32 *positions, const i32 *owners) {
+	begin_early();
+	const int row = blockIdx.y, lane = threadIdx.x % NSTF_WAVE, position = positions[row];
+	int unit = blockIdx.x * DELTA_WAVES + threadIdx.x / NSTF_WAVE;
+	if (position < 0 || unit >= DELTA_KEYS + DELTA_HEADS) return;
+	const int back = rows_before(row, positions, owners);
+	const f32 *columns = memory + (i64)places[owners[row]] * apart;
+	mixed += (i64)row * DELTA_CHANNELS, turned += (i64)row * DELTA_CHANNELS, gates += (i64)row * DELTA_GATES;
+	if (unit < DELTA_KEYS) {
+		constexpr int rounds = (DELTA_DK + NSTF_WAVE - 1) / NSTF_WAVE;
+		f32 q[rounds], k[rounds], qq = 0, kk = 0, qk = 0;
+#pragma unroll
+		for (int r = 0; r < rounds; r++) {
+			const int i = r * NSTF_WAVE + lane, at = unit * DELTA_DK + i;
+			q[r] = i < DELTA_DK ? silu(convolved(at, back, position, mixed, columns, conv, 0.0f)) : 0.0f;
+			k[r] = i < DELTA_DK ? silu(convolved(DELTA_QUERIES + at, back, position, mixed, columns, conv, 0.0f)) : 0.0f;
+			qq = fmaf(q[r], q[r], qq), kk = fmaf(k[r], k[r], kk), qk = fmaf(q[r], k[r], qk);
+		}
+		const f32 to_q = 1.0f / (sqrtf(wave_sum<NSTF_WAVE>(qq) + eps) * sqrtf((f32)DELTA_DK)), to_k = 1.0f / sqrtf(wave_sum<NSTF_WAVE>(kk) + eps);
+		qk = wave_sum<NSTF_WAVE>(qk);
+#pragma unroll
+		for (int r = 0; r < rounds; r++) {
+			const int i = r * NSTF_WAVE + lane, at = unit * DELTA_DK + i;
+			if (i < DELTA_DK) turned[at] = q[r] * to_q, turned[DELTA_QUERIES + at] = k[r] * to_k;
+		}
+		if (lane == 0) gates[2 * DELTA_HEADS + unit] = qk * to_q * to_k;
+		return;
+	}
+	unit -= DELTA_KEYS;
+	for (int i = lane; i < DELTA_DV; i += NSTF_WAVE) {
+		const int at = 2 * DELTA_QUERIES + unit * DELTA_DV + i;
+		turned[at] = silu(convolved(at, back, position, mixed, columns, conv, 0.0f));
+	}
+	if (lane > 0) return;
+	const int at = row * DELTA_HEADS + unit;
+	const f32 a = DELTA_DECAY_LOG ? -exp_f32(decay[unit]) : decay[unit];
+	gates[unit] = exp_f32(a * (f32)softplus_f64((f64)alpha[at] + (f64)dt_bias[unit]));
+	gates[DELTA_HEADS + unit] = (f32)sigmoid_f64((f64)beta[at]);
+}
+
+#define DELTA_THREADS ((DELTA_LANES * DELTA_COLUMNS + NSTF_WAVE - 1) / NSTF_WAVE * NSTF_WAVE)
+#define DELTA_SPLITS ((DELTA_DV + DELTA_COLUMNS - 1) / DELTA_COLUMNS)
+
+NSTF_KERNEL void __launch_bounds__(DELTA_THREADS) nstf_delta_step(
+    const f32 *mixed, const f32 *turned, const f32 *gates, f32 *o, f32 *z, const f32 *weight, f32 norm_eps,
+    f32 *memory, i64 apart, const i32 *places, const i32 *positions, const i32 *owners, int rows) {
+	__shared__ f32 lds[DELTA_THREADS / NSTF_WAVE];
+	begin_early();
+	int row = first_row(blockIdx.y, rows, positions, owners);
+	if (row < 0) return;
+	const int head = blockIdx.x / DELTA_SPLITS, lane = threadIdx.x % DELTA_LANES, first = row;
+	const int column = blockIdx.x % DELTA_SPLITS * DELTA_COLUMNS + threadIdx.x / DELTA_LANES;
+	const bool here = threadIdx.x / DELTA_LANES < DELTA_COLUMNS && column < DELTA_DV;
+	memory += (i64)places[owners[row]] * apart;
+	f32 *own = memory + DELTA_COLUMN_MEMORY + ((i64)head * DELTA_DV + (here ? column : 0)) * DELTA_DK;
+	const int query = key_head(head) * DELTA_DK;
+	spread<DELTA_DK, DELTA_LANES, DELTA_VEC> s, k, q;
+	s.zero();
+	if (positions[row] > 0 && here) s.load(own, lane);
+	do {
+		const f32 *x = turned + (i64)row * DELTA_CHANNELS, *gate = gates + (i64)row * DELTA_GATES;
+		k.load(x + DELTA_QUERIES + query, lane);
+		q.load(x + query, lane);
+		const f32 v = here ? x[2 * DELTA_QUERIES + head * DELTA_DV + column] : 0.0f;
+		const f32 fade = gate[head], rate = gate[DELTA_HEADS + head], qk = gate[2 * DELTA_HEADS + key_head(head)];
+		const f32 told = s.dot(k), read = s.dot(q);
+		const f32 u = rate * (v - fade * told), out = fmaf(qk, u, fade * read);
+#pragma unroll
+		for (int i = 0; i < s.count; i++) s.v[i] = fmaf(k.v[i], u, fade * s.v[i]);
+		const i64 at = (i64)row * DELTA_VALUES + head * DELTA_DV + column;
+#if DELTA_FUSED
+		const f32 squares = block_sum<DELTA_THREADS>(here && lane == 0 ? out * out : 0.0f, lds);
+		if (here && lane == 0) z[at] = out / sqrtf(squares / DELTA_DV + norm_eps) * weight[column] * silu(z[at]);
+#else
+		if (here && lane == 0) o[at] = out;
+#endif
+		row++;
+	} while (row < rows && follows(row, positions, owners));
+	if (here) s.store(own, lane);
+	for (int channel = blockIdx.x * DELTA_THREADS + threadIdx.x; channel < DELTA_CHANNELS; channel += gridDim.x * DELTA_THREADS)
+		keep_columns(channel, memory, mixed + (i64)first * DELTA_CHANNELS, row - first);
+}
+
+NSTF_KERNEL void __launch_bounds__(DELTA_WAVES *NSTF_WAVE) nstf_delta_finish(const f32 *o, f32 *z, const f32 *weight, f32 norm_eps) {
+	begin_early();
+	const int head = blockIdx.x * DELTA_WAVES + threadIdx.x / NSTF_WAVE, lane = threadIdx.x % NSTF_WAVE;
+	if (head >= DELTA_HEADS) return;
+	const i64 at = (i64)blockIdx.y * DELTA_VALUES + head * DELTA_DV;
+	f32 squares = 0;
+	for (int i = lane; i < DELTA_DV; i += NSTF_WAVE) squares = fmaf(o[at + i], o[at + i], squares);
+	const f32 root = sqrtf(wave_sum<NSTF_WAVE>(squares) / DELTA_DV + norm_eps);
+	for (int i = lane; i < DELTA_DV; i += NSTF_WAVE) z[at + i] = o[at + i] / root * weight[i] * silu(z[at + i]);
+}

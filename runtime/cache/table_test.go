@@ -1,0 +1,137 @@
+package cache
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/nstf/nstf/kernels/cpu"
+)
+
+// Tables that fork, rewind, restore and write hold what sequences that share
+// nothing would hold, never more pages than there are, and give all back.
+func TestTablesShareWithoutTelling(t *testing.T) {
+	const pages, capacity = 24, 5 * PageSize
+	layers := []Layer{{KVHeads: 1, HeadDim: 1, ValueDim: 1}}
+	store, err := NewStore(cpu.Best(), cpu.KVF32, layers, pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type sequence struct {
+		kv   *KV
+		want []float32
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	live := []sequence{{store.New(capacity), nil}}
+	var kept []sequence
+	var full, forked, restored int
+	for range 4000 {
+		i := r.IntN(len(live))
+		s := &live[i]
+		switch n := r.IntN(12); {
+		case n < 6:
+			more := min(r.IntN(40)+1, capacity-len(s.want))
+			if err := s.kv.Reserve(int64(len(s.want) + more)); err != nil {
+				if f := (*FullError)(nil); !errors.As(err, &f) {
+					t.Fatal(err)
+				}
+				full++
+				break
+			}
+			for range more {
+				v := r.Float32()
+				s.kv.Put(0, int64(len(s.want)), []float32{v}, []float32{v})
+				s.want = append(s.want, v)
+			}
+			s.kv.Advance(int64(more))
+		case n < 8:
+			n := r.IntN(len(s.want) + 1)
+			s.kv.Rewind(int64(n))
+			s.want = s.want[:n]
+		case n == 8 && len(live) < 20:
+			live = append(live, sequence{s.kv.Fork(), slices.Clone(s.want)})
+			forked++
+		case n == 9 && len(live) > 1:
+			s.kv.Release()
+			live = slices.Delete(live, i, i+1)
+		case n == 10 && len(kept) < 10:
+			kept = append(kept, sequence{s.kv.Fork(), slices.Clone(s.want)})
+		case n == 11 && len(kept) > 0:
+			k := kept[r.IntN(len(kept))]
+			s.kv.Restore(k.kv)
+			s.want = slices.Clone(k.want)
+			restored++
+		}
+		for _, s := range live {
+			if s.kv.Len() != int64(len(s.want)) {
+				t.Fatalf("%d positions, want %d", s.kv.Len(), len(s.want))
+			}
+		}
+		s = &live[r.IntN(len(live))]
+		for pos := 0; pos < len(s.want); pos += 1 + r.IntN(20) {
+			if _, got := read(s.kv, 0, 0, 1, int64(pos)); got[0] != s.want[pos] {
+				t.Fatalf("position %d holds %v, want %v", pos, got[0], s.want[pos])
+			}
+		}
+	}
+	if full == 0 || forked == 0 || restored == 0 {
+		t.Errorf("%d times full, %d forks, %d restored", full, forked, restored)
+	}
+	for _, s := range append(live, kept...) {
+		s.kv.Release()
+	}
+	if n := store.Pool().Free(); n != pages {
+		t.Errorf("%d of %d pages came back", n, pages)
+	}
+}
+
+// A table that is full stays as it was, and goes on when others give pages back.
+func TestFullPool(t *testing.T) {
+	pool := NewPages(3, 4)
+	a, b := pool.NewTable(100), pool.NewTable(100)
+	if _, err := a.Reserve(5); err != nil {
+		t.Fatal(err)
+	}
+	a.Advance(5)
+	f := (*FullError)(nil)
+	if _, err := b.Reserve(5); !errors.As(err, &f) || len(b.Pages()) != 0 || pool.Free() != 1 {
+		t.Errorf("%v, %d pages held, %d free", err, len(b.Pages()), pool.Free())
+	}
+	a.Rewind(4)
+	if _, err := b.Reserve(5); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.Reserve(5); !errors.As(err, &f) || a.Len() != 4 {
+		t.Errorf("%v at %d", err, a.Len())
+	}
+}
+
+// What a fork writes first is copied where it holds something that is kept, and
+// not where it does not.
+func TestCopies(t *testing.T) {
+	for _, c := range []struct {
+		len    int64
+		copies int
+	}{{6, 1}, {8, 0}, {4, 0}, {9, 1}} {
+		pool := NewPages(10, 4)
+		a := pool.NewTable(20)
+		if _, err := a.Reserve(c.len); err != nil {
+			t.Fatal(err)
+		}
+		a.Advance(c.len)
+		f := a.Fork()
+		copies, err := f.Reserve(c.len + 1)
+		if err != nil || len(copies) != c.copies {
+			t.Errorf("at %d: %v, %v", c.len, copies, err)
+		}
+		for _, p := range copies {
+			if last := (c.len - 1) / 4; p.From != a.Pages()[last] || p.To != f.Pages()[last] {
+				t.Errorf("at %d: %v between %v and %v", c.len, p, a.Pages(), f.Pages())
+			}
+		}
+		if copies, err := a.Reserve(c.len + 1); err != nil || len(copies) != 0 { // nobody else's any more
+			t.Errorf("at %d: then %v, %v", c.len, copies, err)
+		}
+	}
+}

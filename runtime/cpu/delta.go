@@ -1,0 +1,122 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/nstf/nstf/formats/graph"
+	kernels "github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/runtime/load"
+)
+
+// A deltaNet is the weights of a gated delta net.
+type deltaNet struct {
+	*graph.Delta
+	qkv, z, beta, alpha, out *matrix
+	conv                     convolution
+	decay                    []float32 // A of each head
+	dtBias                   []float32
+	norm                     *norm
+	// What makes a norm by the mean of squares give a query and a key their length.
+	toQuery, toKey []float32
+	at             int // of S of the first head in what a sequence remembers
+}
+
+// newDeltaNet takes the weights of a delta net, whose numbers in a sequence's memory
+// begin at the given one: columns, then S of each head.
+func newDeltaNet(w *load.Weights[*matrix, *norm, []float32], g *graph.Delta, at int) *deltaNet {
+	n := &deltaNet{Delta: g, qkv: w.Linear(&g.QKV), z: w.Linear(&g.Z), beta: w.Linear(&g.Beta), alpha: w.Linear(&g.Alpha), out: w.Linear(&g.Out),
+		conv: newConvolution(w, g.Conv, "", g.Kernel, at), decay: decays(w.Vector(g.Decay), g.DecayLog),
+		dtBias: w.Vector(g.DTBias), norm: w.Norm(g.Norm), at: at + int(g.Columns())}
+	// x/sqrt(sum x^2 + eps) = x/sqrt(mean x^2 + eps/d) / sqrt(d)
+	unit := 1 / math.Sqrt(float64(g.KeyDim))
+	for range g.KeyDim {
+		n.toQuery, n.toKey = append(n.toQuery, float32(unit*unit)), append(n.toKey, float32(unit))
+	}
+	return n
+}
+
+// matrix returns S of a head, [KeyDim][ValueDim].
+func (n *deltaNet) matrix(s *state, head int) []float32 {
+	size := int(n.KeyDim * n.ValueDim)
+	lo := n.at + head*size
+	return s.numbers()[lo : lo+size]
+}
+
+// runDelta computes e.s.a of the rows from lo on. Heads go through the rows of a
+// segment one by one, a prompt's too: a step reads and writes S, which stays in a
+// core's cache, and is small beside the products of a row, so that taking rows by
+// the chunk has little to win, and bits depend on no cut
+// (docs/decisions/0018-delta-nets-by-the-step.md).
+func (e *Engine) runDelta(i int, h []float32, lo int) {
+	p, s, n := &e.pass, &e.s, e.blocks[i].delta
+	t, c, v, heads := p.rows, int(n.Channels()), int(n.Values()), int(n.Heads)
+	e.linear(t, h, i, noExpert, target{n.qkv, s.mixed[:t*c]}, target{n.z, s.z[:t*v]},
+		target{n.beta, s.rate[:t*heads]}, target{n.alpha, s.fade[:t*heads]})
+	e.eachRow(t, e.part.convolve)
+	e.pool.RunWorkers(len(p.segments)*heads, e.part.delta)
+	if lo == t {
+		return
+	}
+	p.rowWork.base = lo
+	e.eachRow(t-lo, e.part.finish)
+	e.linear(t-lo, s.z[lo*v:t*v], i, noExpert, target{n.out, s.a[:(t-lo)*int(e.g.Width)]})
+}
+
+// convolveRow makes queries, keys and values of a row, and how its heads fade and
+// learn.
+func (e *Engine) convolveRow(row int) {
+	s, n := &e.s, e.blocks[e.pass.layer].delta
+	c, dk, heads := int(n.Channels()), int(n.KeyDim), int(n.Heads)
+	x := s.turned[row*c : (row+1)*c]
+	n.conv.row(e, x, row)
+	e.set.Activate(kernels.SiLU, x, x)
+	eps, queries := n.Eps/float32(dk), int(n.KeyHeads)*dk
+	for at := 0; at < queries; at += dk {
+		q, k := x[at:at+dk], x[queries+at:queries+at+dk]
+		e.set.RMSNorm(q, q, n.toQuery, eps, 0)
+		e.set.RMSNorm(k, k, n.toKey, eps, 0)
+	}
+	fade, rate := s.fade[row*heads:(row+1)*heads], s.rate[row*heads:(row+1)*heads]
+	for a := range heads {
+		rate[a] = float32(1 / (1 + math.Exp(-float64(rate[a]))))
+		fade[a] = float32(math.Exp(float64(n.decay[a]) * softplus(float64(fade[a]+n.dtBias[a]))))
+	}
+}
+
+// softplus is ln(1 + exp(x)).
+func softplus(x float64) float64 {
+	if x > 40 {
+		return x
+	}
+	return math.Log1p(math.Exp(x))
+}
+
+// deltaPart takes one head of one segment through its rows. The first head also
+// keeps the columns that the next pass's convolution needs.
+func (e *Engine) deltaPart(_, part int) {
+	p, s, n := &e.pass, &e.s, e.blocks[e.pass.layer].delta
+	c, dk, dv, heads := int(n.Channels()), int(n.KeyDim), int(n.ValueDim), int(n.Heads)
+	segment, head := &p.segments[part/heads], part%heads
+	memory, queries, key := n.matrix(segment.state, head), int(n.KeyHeads)*dk, int(n.KeyHead(int64(head)))*dk
+	for row := segment.first; row < segment.first+segment.rows; row++ {
+		x := s.turned[row*c : (row+1)*c]
+		v := x[2*queries+head*dv : 2*queries+(head+1)*dv]
+		e.set.DeltaStep(memory, x[key:key+dk], x[queries+key:queries+key+dk], v, s.fade[row*heads+head], s.rate[row*heads+head])
+	}
+	if head == 0 {
+		n.conv.keep(e, segment)
+	}
+}
+
+// finishRow normalises the heads of a row, from rowWork.base on, and lets z decide
+// what of them goes on.
+func (e *Engine) finishRow(row int) {
+	s, n := &e.s, e.blocks[e.pass.layer].delta
+	row += e.pass.rowWork.base
+	c, v, dv := int(n.Channels()), int(n.Values()), int(n.ValueDim)
+	out, z := s.turned[(row+1)*c-v:(row+1)*c], s.z[row*v:(row+1)*v]
+	for at := 0; at < v; at += dv {
+		e.normalize(out[at:at+dv], out[at:at+dv], n.norm)
+	}
+	e.set.ActivateMul(kernels.SiLU, z, z, out)
+}

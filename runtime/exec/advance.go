@@ -1,0 +1,255 @@
+package exec
+
+import (
+	"slices"
+
+	"github.com/nstf/nstf/runtime/device"
+)
+
+// A Turn is one of several decodings that go on together.
+type Turn struct {
+	*Decoding
+	Rows int // of what it has not read yet, at most; what is read goes on by one in any case
+}
+
+// A part is what a sequence adds to a pass.
+type part struct {
+	d       *Decoding // nil: tokens are appended, and that is all
+	s       *Sequence
+	segment device.Segment
+	prompt  bool
+	chooses bool // whether a token is chosen behind it, here or by the host
+}
+
+// Ahead returns how many passes of one sequence may be under way.
+func (e *Executor) Ahead() int { return e.ahead() }
+
+// Room returns what there is room for: the least of all stages.
+func (e *Executor) Room() device.Room {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all device.Room
+	for i, s := range e.stages {
+		r := s.Room()
+		if i == 0 {
+			all = r
+			continue
+		}
+		all.Pages, all.Free = min(all.Pages, r.Pages), min(all.Free, r.Free)
+		if r.Places > 0 && (all.Places == 0 || r.Places < all.Places) {
+			all.Places, all.Idle = r.Places, r.Idle
+		}
+	}
+	return all
+}
+
+// Advance has decodings go on together: each reads what it has not read yet, as
+// many rows as its turn says, or begins to choose one more token, unless as many are
+// under way as may be; [Decoding.Read] gives them. Rows of prompts travel together,
+// and so do those of few, [device.FewRows] at a time: each row has the bits that it
+// would have alone, so neither who else takes a turn nor how many rows a turn says
+// changes a token.
+//
+// Where a pool has no room for all of them, the error is a cache.FullError, and
+// nothing has changed. What concerns one decoding alone (its context is full, its
+// chooser failed) Read returns, behind the tokens before. Any other error is the
+// device's. It panics where a sequence has two turns.
+func (e *Executor) Advance(turns []Turn) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var parts []part
+	for i, t := range turns {
+		if t.s.e != e || t.stopped {
+			panic("exec: a turn of another executor's decoding, or of one that was stopped")
+		}
+		for _, other := range turns[:i] {
+			if other.s == t.s {
+				panic("exec: two turns of one sequence")
+			}
+		}
+		if t.err != nil {
+			continue
+		}
+		p, err := t.next(max(t.Rows, 1))
+		if err != nil {
+			t.err = err
+		} else if p.s != nil {
+			parts = append(parts, p)
+		}
+	}
+	return e.runParts(parts)
+}
+
+// runParts makes room for all parts, or for none, and runs them.
+func (e *Executor) runParts(parts []part) error {
+	for i := range parts {
+		if err := parts[i].reserve(); err != nil {
+			for _, p := range parts[:i+1] {
+				p.s.giveBack()
+			}
+			return err
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b part) int { return a.place() - b.place() })
+	few := 0
+	for few < len(parts) && !parts[few].prompt {
+		few++
+	}
+	if err := e.runOrder(parts[:few], false, min(e.maxRows, device.FewRows)); err != nil {
+		return err
+	}
+	return e.runOrder(parts[few:], true, e.maxRows)
+}
+
+// place orders parts: those of few before prompts, and of both the ones that the host
+// chooses for last, so that their logits are neighbours.
+func (p *part) place() (at int) {
+	if p.prompt {
+		at = 2
+	}
+	if p.chooses && p.segment.Choose == nil {
+		at++
+	}
+	return at
+}
+
+// runOrder runs parts in passes of at most so many rows, of which a device chooses
+// behind at most device.FewRows.
+func (e *Executor) runOrder(parts []part, prompt bool, most int) error {
+	for len(parts) > 0 {
+		n, rows, choices := 0, 0, 0
+		for n < len(parts) && (n == 0 || rows+parts[n].segment.Rows() <= most && choices < device.FewRows) {
+			rows += parts[n].segment.Rows()
+			if parts[n].chooses {
+				choices++
+			}
+			n++
+		}
+		if err := e.runPass(parts[:n], prompt); err != nil {
+			return err
+		}
+		parts = parts[n:]
+	}
+	return nil
+}
+
+// runPass runs parts in one pass.
+func (e *Executor) runPass(parts []part, prompt bool) error {
+	e.batch.Segments, e.batch.Prompt, e.seqs = e.batch.Segments[:0], prompt, e.seqs[:0]
+	for i := range parts {
+		e.batch.Segments, e.seqs = append(e.batch.Segments, parts[i].segment), append(e.seqs, parts[i].s)
+	}
+	pass, err := e.forward(e.seqs)
+	if err != nil {
+		return err
+	}
+	index := 0
+	var hosts []*part
+	for i := range parts {
+		p := &parts[i]
+		p.done(pass, index)
+		if p.segment.Choose != nil {
+			index++
+		} else if p.chooses {
+			hosts = append(hosts, p)
+		}
+	}
+	return e.eachLogits(pass, index, index+len(hosts), func(row int, logits []float32) error {
+		hosts[row-index].choose(logits)
+		return nil
+	})
+}
+
+// reserve makes room for a part in all stages.
+func (p *part) reserve() error {
+	for _, state := range p.s.states {
+		if err := state.Reserve(state.Len() + int64(p.segment.Rows())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveBack gives back what was reserved and is not held.
+func (s *Sequence) giveBack() {
+	for _, state := range s.states {
+		state.Rewind(state.Len())
+	}
+}
+
+// Recurrent reports whether sequences go back to where they were kept alone: a
+// [Snapshot] then begins others with all of its tokens or none.
+func (e *Executor) Recurrent() bool { return e.recurrent }
+
+// byLength reports whether frequencies of a rope depend on the length of a sequence
+// otherwise than by regime.
+func (e *Executor) byLength() bool {
+	for i := range e.g.Ropes {
+		if r := &e.g.Ropes[i]; r.Regime(1) != r.Regime(1<<40) {
+			return true
+		}
+	}
+	return false
+}
+
+// A Snapshot is a sequence as it was, to begin others with. It holds memory until it
+// is released.
+type Snapshot struct {
+	e        *Executor
+	states   []device.Snapshot
+	tokens   []int32
+	length   int64
+	prompted int
+}
+
+// Len returns its number of tokens.
+func (n *Snapshot) Len() int { return len(n.tokens) }
+
+// Tokens returns its tokens, which the caller must not change.
+func (n *Snapshot) Tokens() []int32 { return n.tokens }
+
+// Snapshot keeps the sequence as it is. Nothing of it is under way.
+func (s *Sequence) Snapshot() (*Snapshot, error) {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	n := &Snapshot{e: s.e, tokens: append([]int32(nil), s.history...), length: s.length, prompted: s.prompted}
+	var err error
+	if n.states, err = s.snapshots(); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// Release gives the snapshot's memory back.
+func (n *Snapshot) Release() {
+	n.e.mu.Lock()
+	defer n.e.mu.Unlock()
+	n.release()
+}
+
+func (n *Snapshot) release() {
+	release(n.states)
+	n.states = nil
+}
+
+// Restore makes the sequence begin as a snapshot does, with so many of its tokens, or
+// with fewer where states cannot go back there, and returns how many.
+func (s *Sequence) Restore(from *Snapshot, tokens int) (int, error) {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	for i, state := range s.states {
+		if err := state.Restore(from.states[i]); err != nil {
+			s.truncate(0)
+			return 0, err
+		}
+	}
+	left := s.rewind(int64(tokens))
+	s.history = append(s.history[:0:0], from.tokens[:left]...)
+	s.kept.release()
+	s.length, s.prompted, s.failed = from.length, min(from.prompted, int(left)), nil
+	return int(left), nil
+}
+
+// Prompted returns how many of the first tokens were computed in the order of
+// prompts: what [Continuation] wants to compute the sequence again.
+func (s *Sequence) Prompted() int { return s.prompted }

@@ -1,0 +1,284 @@
+package schedule
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+
+	"github.com/nstf/nstf/runtime/cache"
+	"github.com/nstf/nstf/runtime/exec"
+)
+
+// kept is what is kept of prompts: sequences as they were behind them. Sequences
+// share their pages with it until they part. An entry is found by the hashes of its
+// tokens, page by page, each over all tokens up to there; what a hash finds is
+// compared token by token.
+type kept struct {
+	ex   *exec.Executor
+	disk *Disk // nil: none
+	id   string
+	read int64 // tokens that came from the disk
+	page int
+	most int
+	seed maphash.Seed
+	by   map[uint64][]*entry
+	all  []*entry // the one that was used last comes last
+}
+
+// An entry is one prompt.
+type entry struct {
+	snapshot *exec.Snapshot
+	hashes   []uint64 // of its whole pages
+}
+
+func newKept(ex *exec.Executor, page int, o *Options) kept {
+	k := kept{ex: ex, page: page, most: max(o.Kept, 0), seed: maphash.MakeSeed(), by: map[uint64][]*entry{}}
+	if o.Disk != nil && ex.Storable() {
+		k.disk, k.id = o.Disk, o.Identity+"\n"+ex.Arithmetic()
+	}
+	return k
+}
+
+// hashes returns those of the whole pages of tokens, of a prompt of so many: keys are
+// rotated by its length, where a rope asks for that.
+func (k *kept) hashes(tokens []int32, prompt int) []uint64 {
+	var h maphash.Hash
+	h.SetSeed(k.seed)
+	for i := range k.ex.Graph().Ropes {
+		maphash.WriteComparable(&h, k.ex.Graph().Ropes[i].Regime(int64(prompt)))
+	}
+	var out []uint64
+	for at := 0; at+k.page <= len(tokens); at += k.page {
+		for _, id := range tokens[at : at+k.page] {
+			h.Write([]byte{byte(id), byte(id >> 8), byte(id >> 16), byte(id >> 24)})
+		}
+		out = append(out, h.Sum64())
+	}
+	return out
+}
+
+// begin makes an empty sequence begin with as many of a prompt's tokens as are kept, at
+// most so many, and returns how many those are.
+func (k *kept) begin(seq *exec.Sequence, prompt []int32, most int) (int, error) {
+	if k.most == 0 {
+		return 0, nil
+	}
+	best, length := (*entry)(nil), 0
+	for hashes := k.hashes(prompt, len(prompt)); len(hashes) > 0 && best == nil; hashes = hashes[:len(hashes)-1] {
+		for _, e := range k.by[hashes[len(hashes)-1]] {
+			n := min(common(e.snapshot.Tokens(), prompt), most)
+			if k.ex.Recurrent() && n < e.snapshot.Len() {
+				continue
+			}
+			if n > length {
+				best, length = e, n
+			}
+		}
+	}
+	if n := k.load(seq, prompt, most, length); n > 0 {
+		return n, nil
+	}
+	if best == nil {
+		return 0, nil
+	}
+	k.use(best)
+	n, err := seq.Restore(best.snapshot, length)
+	var full *cache.FullError
+	if errors.As(err, &full) { // a place is taken later, by who computes everything
+		return 0, nil
+	}
+	return n, err
+}
+
+// add keeps a sequence that holds the first n tokens of a prompt and nothing else.
+// Where there is no memory for that, it is not kept.
+func (k *kept) add(seq *exec.Sequence, prompt []int32, n int) error {
+	hashes := k.hashes(prompt[:n], len(prompt))
+	if k.most == 0 || len(hashes) == 0 || seq.Len() != n {
+		return nil
+	}
+	for _, e := range k.by[hashes[len(hashes)-1]] {
+		if slices.Equal(e.snapshot.Tokens(), prompt[:n]) {
+			k.use(e)
+			k.save(e, len(prompt))
+			return nil
+		}
+	}
+	snapshot, err := seq.Snapshot()
+	var full *cache.FullError
+	for errors.As(err, &full) && k.dropOldest() {
+		snapshot, err = seq.Snapshot()
+	}
+	if errors.As(err, &full) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	e := &entry{snapshot, hashes}
+	for _, h := range hashes {
+		k.by[h] = append(k.by[h], e)
+	}
+	k.all = append(k.all, e)
+	k.save(e, len(prompt))
+	if len(k.all) > k.most {
+		k.dropOldest()
+	}
+	return nil
+}
+
+// chain returns the hashes by which the disk knows the first tokens of a prompt of so
+// many.
+func (k *kept) chain(tokens []int32, prompt int) *chain {
+	id := k.id
+	for i := range k.ex.Graph().Ropes {
+		id += fmt.Sprintf("\n%v", k.ex.Graph().Ropes[i].Regime(int64(prompt)))
+	}
+	return chainOf([]byte(id), tokens, k.page)
+}
+
+// save has the disk keep what it lacks of an entry: the whole pages, and of a recurrent
+// model what is remembered behind all tokens, with the page that is not whole.
+func (k *kept) save(e *entry, prompt int) {
+	if k.disk == nil {
+		return
+	}
+	n := e.snapshot.Len()
+	c := k.chain(e.snapshot.Tokens(), prompt)
+	var names []string
+	for i := range n / k.page {
+		names = append(names, c.pageName(i))
+		if !k.disk.has(names[i]) {
+			k.disk.put(names[i], e.snapshot.AppendPage(nil, i))
+		}
+	}
+	if k.ex.Recurrent() {
+		names = append(names, c.stateName(n))
+		if name := c.stateName(n); !k.disk.has(name) {
+			body := e.snapshot.AppendRest(make([]byte, 8))
+			binary.LittleEndian.PutUint64(body, uint64(len(body)-8))
+			if n%k.page > 0 {
+				body = e.snapshot.AppendPage(body, n/k.page)
+			}
+			k.disk.put(name, body)
+		}
+	}
+	k.disk.touch(names)
+}
+
+// load makes an empty sequence begin with what the disk has of a prompt, at most so many
+// tokens, where that is more than another source has, and returns how many those are.
+// What cannot be read is as if it were not there.
+func (k *kept) load(seq *exec.Sequence, prompt []int32, most, other int) int {
+	if k.disk == nil {
+		return 0
+	}
+	c := k.chain(prompt, len(prompt))
+	for range 100 { // files that were damaged
+		n := min(k.disk.pages(c)*k.page, most)
+		if k.ex.Recurrent() {
+			n = k.disk.state(c, most)
+		}
+		if n <= other {
+			return 0
+		}
+		pages, rest, whole := k.fetch(c, n)
+		if !whole {
+			continue // one is gone
+		}
+		err := seq.Load(prompt[:n], int64(len(prompt)), pages, rest)
+		var full *cache.FullError
+		for errors.As(err, &full) && k.dropOldest() {
+			err = seq.Load(prompt[:n], int64(len(prompt)), pages, rest)
+		}
+		if err != nil {
+			return 0
+		}
+		k.read += int64(n)
+		return n
+	}
+	return 0
+}
+
+// fetch reads what the disk has of n tokens, and reports whether it has all.
+func (k *kept) fetch(c *chain, n int) (pages [][]byte, rest []byte, whole bool) {
+	var names []string
+	recurrent := k.ex.Recurrent()
+	for at := 0; at < n && (!recurrent || at+k.page <= n); at += k.page {
+		name := c.pageName(at / k.page)
+		names = append(names, name)
+		p := k.disk.get(name)
+		if p == nil {
+			return nil, nil, false
+		}
+		pages = append(pages, p)
+	}
+	if recurrent {
+		name := c.stateName(n)
+		names = append(names, name)
+		p := k.disk.get(name)
+		if len(p) < 8 || binary.LittleEndian.Uint64(p) > uint64(len(p)-8) {
+			return nil, nil, false
+		}
+		size := binary.LittleEndian.Uint64(p)
+		if rest = p[8 : 8+size]; n%k.page > 0 {
+			pages = append(pages, p[8+size:])
+		}
+	}
+	k.disk.touch(names)
+	return pages, rest, true
+}
+
+// bound returns the next position behind so many of a prompt at which a recurrent
+// sequence is kept: now and then, and shortly before the end, for the next turn of a
+// conversation begins with this prompt but for what asks for an answer.
+func (k *kept) bound(at, prompt int) int {
+	const every, tail = 1024, 17
+	if end := prompt - tail; at < end {
+		return min((at/every+1)*every, end)
+	}
+	return prompt
+}
+
+// use puts an entry last.
+func (k *kept) use(e *entry) {
+	at := slices.Index(k.all, e)
+	k.all = append(slices.Delete(k.all, at, at+1), e)
+}
+
+// dropOldest gives back what only the entry holds that was not used for longest, and
+// reports whether there was one.
+func (k *kept) dropOldest() bool {
+	if len(k.all) == 0 {
+		return false
+	}
+	e := k.all[0]
+	k.all = slices.Delete(k.all, 0, 1)
+	for _, h := range e.hashes {
+		list := k.by[h]
+		if list = slices.DeleteFunc(list, func(o *entry) bool { return o == e }); len(list) == 0 {
+			delete(k.by, h)
+		} else {
+			k.by[h] = list
+		}
+	}
+	e.snapshot.Release()
+	return true
+}
+
+// drop gives everything back.
+func (k *kept) drop() {
+	for k.dropOldest() {
+	}
+}
+
+// common returns how many tokens two texts share at their beginning.
+func common(a, b []int32) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
