@@ -42,14 +42,15 @@ func (r *run) hidden(ctx context.Context) (*calibrate.Hidden, int, error) {
 	return h, 0, errors.Join(err, s.Close())
 }
 
-// left reads the hidden states that an interrupted run left.
+// left reads the hidden states that an interrupted run left, unless a tensor that they went
+// through is missing or damaged: the walk has to come by it again.
 func (r *run) left(ctx context.Context, keep calibrate.Keep) (*calibrate.Hidden, int, bool) {
 	if r.o.Work == nil {
 		return nil, 0, false
 	}
 	t, raw, ok := r.o.Work.Get(ctx, hiddenName)
 	var at arrival
-	if !ok || json.Unmarshal(raw, &at) != nil || at.Block < 1 || at.Block > len(r.m.Graph.Blocks) {
+	if !ok || json.Unmarshal(raw, &at) != nil || at.Block < 1 || at.Block > len(r.m.Graph.Blocks) || r.unfinished() < at.Block {
 		return nil, 0, false
 	}
 	var row int64
@@ -59,6 +60,18 @@ func (r *run) left(ctx context.Context, keep calibrate.Keep) (*calibrate.Hidden,
 		return scheme.DecodeRows(x, &t, row-n, n)
 	})
 	return h, at.Block, err == nil
+}
+
+// unfinished returns the first block that has something left to fit, the number of blocks
+// where none has.
+func (r *run) unfinished() int {
+	first := len(r.m.Graph.Blocks)
+	for _, w := range r.m.Graph.Weights() {
+		if w.Block >= 0 && !r.has(w.Name) {
+			first = min(first, w.Block)
+		}
+	}
+	return first
 }
 
 // checkpoint keeps the hidden states before a block, where the walk goes on.

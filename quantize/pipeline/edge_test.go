@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -183,6 +185,49 @@ func TestResumed(t *testing.T) {
 		}
 		s.Close()
 	}
+}
+
+// A tensor that is missing in the folder, as where a process was killed that removed it, or
+// damaged there, is fitted again, though hidden states lie there that went through it.
+func TestResumedWithoutATensor(t *testing.T) {
+	m := open(t, "llama-31")
+	p := planned(t, m, "tcq2")
+	path := filepath.Join(t.TempDir(), "w")
+	o := pipeline.Options{Windows: windows(m.Graph.Vocab, 2)}
+	fitted := func() (*pipeline.Result, *work.Folder) {
+		w, err := work.Resume(path, work.Job{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Work = w
+		r, err := pipeline.Run(t.Context(), m, p, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, w
+	}
+	want, first := fitted()
+	kept := filepath.Join(t.TempDir(), "kept")
+	if err := os.CopyFS(kept, os.DirFS(path)); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range slices.Sorted(maps.Keys(want.Tensors)) {
+		if err := errors.Join(os.RemoveAll(path), os.CopyFS(path, os.DirFS(kept))); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(path, name+".nstf")
+		if i%2 == 0 {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := os.Truncate(file, 100); err != nil {
+			t.Fatal(err)
+		}
+		got, w := fitted()
+		same(t, want, got)
+		w.Close()
+	}
+	first.Close()
 }
 
 // same compares fitted tensors.
