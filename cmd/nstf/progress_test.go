@@ -5,11 +5,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // Where nobody watches a bar a phase tells of itself in lines, unless it is short.
-func TestPhaseLog(t *testing.T) {
+func TestPhaseLog(t *testing.T) { synctest.Test(t, tellPhases) }
+
+func tellPhases(t *testing.T) {
 	var out bytes.Buffer
 	w := &lockedWriter{w: &out}
 	l := newPhaseLog(w, "fitting", "weights", time.Hour, time.Hour)
@@ -20,9 +23,9 @@ func TestPhaseLog(t *testing.T) {
 		t.Errorf("a phase that ended at once says %q", out.String())
 	}
 	l = newPhaseLog(w, "fitting", "weights", 5*time.Millisecond, 5*time.Millisecond)
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(18 * time.Millisecond)
 	l.step(25000, 100000)
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(49 * time.Millisecond)
 	l.step(100000, 100000)
 	l.end()
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")

@@ -3,11 +3,14 @@ package pipeline
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // One slow run, or one fast, does not decide what a sample is taken to cost.
-func TestTimed(t *testing.T) {
+func TestTimed(t *testing.T) { synctest.Test(t, measured) }
+
+func measured(t *testing.T) {
 	n := 0
 	seconds, err := timed(func() error {
 		if n++; n == 1 {
