@@ -355,7 +355,7 @@ func TestManyUnusedTensors(t *testing.T) {
 	var said bytes.Buffer
 	c.Stdout = &said
 	code, stderr := within(t, time.Minute, c)
-	if took := c.ProcessState.UserTime(); code != exitFine || !strings.Contains(said.String(), "and 99950 more") || took > 6*time.Second {
+	if took := c.ProcessState.UserTime(); code != exitFine || !strings.Contains(said.String(), "and 99950 more") || took > 30*time.Second {
 		t.Errorf("exit %d after %v of a processor; stderr:\n%.2000s", code, took, stderr)
 	}
 }
