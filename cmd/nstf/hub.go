@@ -53,12 +53,11 @@ func (a *app) fetchModels(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// onHub returns the reference that an argument is, if it can be no path: it names a hub,
-// or reads like ORG/NAME where neither that nor a folder ORG is here. ALIAS=NAME is as
-// NAME.
-func (a *app) onHub(arg string, c *hub.Client) (r hub.Ref, ok bool, err error) {
-	if hub.Explicit(arg, c.Endpoint) {
-		r, err = hub.Parse(arg, c.Endpoint)
+// hubRef returns the reference that an argument is, if it can be no path: it names a hub,
+// or reads like ORG/NAME where neither that nor a folder ORG is here.
+func hubRef(arg, endpoint string) (r hub.Ref, ok bool, err error) {
+	if hub.Explicit(arg, endpoint) {
+		r, err = hub.Parse(arg, endpoint)
 		return r, true, err
 	}
 	if !hub.LooksLike(arg) {
@@ -69,22 +68,29 @@ func (a *app) onHub(arg string, c *hub.Client) (r hub.Ref, ok bool, err error) {
 			return r, false, nil
 		}
 	}
-	r, err = hub.Parse(arg, c.Endpoint)
+	r, err = hub.Parse(arg, endpoint)
 	return r, true, err
 }
 
 // fetched returns where a model lies: the path itself, or what a hub was asked for.
 func (a *app) fetched(ctx context.Context, arg string) (string, error) {
-	c := a.hub()
-	r, ok, err := a.onHub(arg, c)
+	r, ok, err := hubRef(arg, a.endpoint())
 	if err != nil || !ok {
 		return arg, err
 	}
-	s, err := a.pull(ctx, c, r)
+	s, err := a.pull(ctx, a.hub(), r)
 	if err != nil {
 		return "", err
 	}
 	return s.Path(), nil
+}
+
+// endpoint returns the address of the hub that the environment names.
+func (a *app) endpoint() string {
+	if a.env.get == nil {
+		return hub.DefaultEndpoint
+	}
+	return strings.TrimRight(cmp.Or(a.env.get("HF_ENDPOINT"), hub.DefaultEndpoint), "/")
 }
 
 // hub returns the hub that the environment names, with its cache. Where no environment
@@ -92,10 +98,10 @@ func (a *app) fetched(ctx context.Context, arg string) (string, error) {
 func (a *app) hub() *hub.Client {
 	get := a.env.get
 	if get == nil {
-		return &hub.Client{Endpoint: hub.DefaultEndpoint, Offline: true}
+		return &hub.Client{Endpoint: a.endpoint(), Offline: true}
 	}
 	c := &hub.Client{
-		Endpoint: strings.TrimRight(cmp.Or(get("HF_ENDPOINT"), hub.DefaultEndpoint), "/"),
+		Endpoint: a.endpoint(),
 		Agent:    "nstf/" + newVersionReport().Version,
 		Cache:    hub.Cache{Root: cacheFolder(get)},
 		Offline:  isOn(get("HF_HUB_OFFLINE")) || isOn(get("TRANSFORMERS_OFFLINE")),
@@ -220,8 +226,8 @@ asks nobody.`,
 				Path   string `json:"path"`
 			}
 			var done []pulled
+			h := a.hub()
 			for _, arg := range args {
-				h := a.hub()
 				r, err := hub.Parse(arg, h.Endpoint)
 				if err != nil {
 					return &usageError{err: err, hint: "nstf pull ORG/NAME, as the hub's page says: nstf pull Qwen/Qwen3-0.6B"}

@@ -3,10 +3,7 @@ package hub
 import (
 	"cmp"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
@@ -15,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/atomicfile"
 )
 
 // A Cache is a folder in huggingface_hub's layout. Of each repository it holds
@@ -102,7 +100,7 @@ func (c Cache) begin(r Ref, commit string) error {
 		}
 	}
 	if tag := filepath.Join(c.Root, "CACHEDIR.TAG"); !exists(tag) {
-		_ = replace(tag, []byte(cacheTag)) // of no use to us
+		_ = atomicfile.Scratch(tag).WriteFile([]byte(cacheTag)) // of no use to us
 	}
 	if r.Revision == commit || c.commit(r) == commit {
 		return nil
@@ -111,20 +109,7 @@ func (c Cache) begin(r Ref, commit string) error {
 	if err := os.MkdirAll(filepath.Dir(ref), 0o777); err != nil {
 		return err
 	}
-	return replace(ref, []byte(commit))
-}
-
-// replace writes a small file by a rename.
-func replace(name string, data []byte) error {
-	temp := fmt.Sprintf("%s.%08x.tmp", name, rand.Uint32())
-	if err := os.WriteFile(temp, data, 0o666); err != nil {
-		return err
-	}
-	err := os.Rename(temp, name)
-	if err != nil {
-		os.Remove(temp)
-	}
-	return err
+	return atomicfile.Scratch(ref).WriteFile([]byte(commit))
 }
 
 func exists(name string) bool {
@@ -187,16 +172,7 @@ func (c Cache) Models() ([]Cached, error) {
 			continue
 		}
 		repo := org + "/" + model
-		named := map[string][]string{}
-		refs := filepath.Join(c.folder(repo), "refs")
-		_ = filepath.WalkDir(refs, func(p string, d fs.DirEntry, err error) error { // without refs: no names
-			if err == nil && d.Type().IsRegular() {
-				rel, _ := filepath.Rel(refs, p)
-				r := Ref{Repo: repo, Revision: filepath.ToSlash(rel)}
-				named[c.commit(r)] = append(named[c.commit(r)], r.Revision)
-			}
-			return nil
-		})
+		named := c.refs(repo)
 		snapshots, err := os.ReadDir(filepath.Join(c.folder(repo), "snapshots"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -206,7 +182,6 @@ func (c Cache) Models() ([]Cached, error) {
 				continue
 			}
 			one := Cached{Repo: repo, Commit: s.Name(), Revisions: named[s.Name()], Path: c.snapshot(repo, s.Name())}
-			slices.Sort(one.Revisions)
 			err := filepath.WalkDir(one.Path, func(p string, d fs.DirEntry, err error) error {
 				if err != nil || d.IsDir() {
 					return err
@@ -234,13 +209,37 @@ func (c Cache) Models() ([]Cached, error) {
 	return all, nil
 }
 
+// refs returns the names of each commit that has one, sorted.
+func (c Cache) refs(repo string) map[string][]string {
+	named := map[string][]string{}
+	root := filepath.Join(c.folder(repo), "refs")
+	_ = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error { // without refs: no names
+		if err == nil && d.Type().IsRegular() {
+			rel, _ := filepath.Rel(root, p)
+			r := Ref{Repo: repo, Revision: filepath.ToSlash(rel)}
+			at := c.commit(r)
+			named[at] = append(named[at], r.Revision)
+		}
+		return nil
+	})
+	for _, names := range named {
+		slices.Sort(names)
+	}
+	return named
+}
+
+// absent says that the cache has nothing of what was meant.
+func (c Cache) absent(r Ref) *Error {
+	return &Error{What: r.String(), Reason: "is not in the cache " + c.Root, Missing: true, Hint: "nstf list shows what is there"}
+}
+
 // Remove takes a model out of the cache and returns the bytes that its disk got back: the
 // snapshot of a revision with the contents that no other snapshot has, or all of a
 // repository where whole is set. What was begun of a download leaves with the repository.
 func (c Cache) Remove(r Ref, whole bool) (freed int64, err error) {
 	dir := c.folder(r.Repo)
 	if !exists(dir) {
-		return 0, &Error{What: r.String(), Reason: "is not in the cache " + c.Root, Missing: true, Hint: "nstf list shows what is there"}
+		return 0, c.absent(r)
 	}
 	if whole {
 		before := c.blobs(r.Repo)
@@ -254,18 +253,14 @@ func (c Cache) Remove(r Ref, whole bool) (freed int64, err error) {
 	}
 	at := c.commit(r)
 	if at == "" || !exists(c.snapshot(r.Repo, at)) {
-		return 0, &Error{What: r.String(), Reason: "is not in the cache " + c.Root, Missing: true, Hint: "nstf list shows what is there"}
+		return 0, c.absent(r)
 	}
 	if err := os.RemoveAll(c.snapshot(r.Repo, at)); err != nil {
 		return 0, err
 	}
-	refs := filepath.Join(dir, "refs")
-	_ = filepath.WalkDir(refs, func(p string, d fs.DirEntry, err error) error {
-		if rel, relErr := filepath.Rel(refs, p); err == nil && relErr == nil && d.Type().IsRegular() && c.commit(Ref{Repo: r.Repo, Revision: filepath.ToSlash(rel)}) == at {
-			os.Remove(p)
-		}
-		return nil
-	})
+	for _, name := range c.refs(r.Repo)[at] {
+		os.Remove(filepath.Join(dir, "refs", filepath.FromSlash(name)))
+	}
 	used := map[string]bool{}
 	err = filepath.WalkDir(filepath.Join(dir, "snapshots"), func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type()&fs.ModeSymlink != 0 {
@@ -300,14 +295,4 @@ func (c Cache) blobs(repo string) map[string]fs.FileInfo {
 		}
 	}
 	return all
-}
-
-// openPart opens what is to become a blob, and what of it is there.
-func openPart(name string) (*os.File, error) {
-	return os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
-}
-
-// openJournal opens the list of a part's chunks for reading and appending.
-func openJournal(name string) (io.ReadWriteCloser, error) {
-	return os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666)
 }

@@ -277,7 +277,7 @@ func (c *Client) explain(r Ref, what string, err error) error {
 	var e *refusal
 	if !errors.As(err, &e) {
 		var known *Error
-		if errors.As(err, &known) || context.Cause(context.Background()) != nil || errors.Is(err, context.Canceled) {
+		if errors.As(err, &known) || errors.Is(err, context.Canceled) {
 			return err
 		}
 		var n net.Error
@@ -469,7 +469,9 @@ func (c *Client) cached(r Ref) (*Snapshot, error) {
 	at := c.Cache.commit(r)
 	files, err := c.Cache.files(r.Repo, at)
 	if at == "" || err != nil || len(files) == 0 {
-		return nil, &Error{What: r.String(), Reason: "is not in the cache " + c.Cache.Root, Missing: true, Hint: "nstf list shows what is there; HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE forbid to ask the hub"}
+		absent := c.Cache.absent(r)
+		absent.Hint += "; HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE forbid to ask the hub"
+		return nil, absent
 	}
 	s := &Snapshot{Ref: r, Commit: at, cache: c.Cache}
 	s.Files, s.open, err = choose(r, files)

@@ -378,6 +378,14 @@ func TestInterrupted(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(5, 6))
 	s := open(t, c, "org/name")
+	// Answers of a pull that was stopped may go on while the next one begins.
+	var cuts atomic.Int64
+	server.Fault = func(q hubtest.Request, n int) hubtest.Fault {
+		if q.Storage && n%2 == 0 {
+			return hubtest.Fault{Cut: int(cuts.Load())}
+		}
+		return hubtest.Fault{}
+	}
 	stopped := 0
 	for try := range tries {
 		if try%10 == 0 {
@@ -393,13 +401,7 @@ func TestInterrupted(t *testing.T) {
 				cancel(errors.New("stopped"))
 			}
 		}
-		cuts := 1 + r.IntN(piece)
-		server.Fault = func(q hubtest.Request, n int) hubtest.Fault {
-			if q.Storage && n%2 == 0 {
-				return hubtest.Fault{Cut: cuts}
-			}
-			return hubtest.Fault{}
-		}
+		cuts.Store(1 + r.Int64N(piece))
 		if err := c.Pull(ctx, s); err != nil {
 			stopped++
 			// A kill may leave a line of the list cut, or of a chunk that never reached the disk.
@@ -414,7 +416,8 @@ func TestInterrupted(t *testing.T) {
 		}
 		cancel(nil)
 		if try%10 == 9 {
-			server.Fault, c.Progress = nil, nil
+			cuts.Store(0)
+			c.Progress = nil
 			if err := c.Pull(context.Background(), s); err != nil {
 				t.Fatal(err)
 			}

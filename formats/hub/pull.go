@@ -3,6 +3,7 @@ package hub
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -68,7 +69,7 @@ func (c *Client) Pull(ctx context.Context, s *Snapshot) error {
 	group.Go(func() error {
 		defer close(tasks)
 		// The largest last: what is small does not wait for it.
-		slices.SortStableFunc(missing, func(a, b File) int { return int(min(max(a.Size-b.Size, -1), 1)) })
+		slices.SortStableFunc(missing, func(a, b File) int { return cmp.Compare(a.Size, b.Size) })
 		for _, f := range missing {
 			if err := p.feed(ctx, f, tasks); err != nil {
 				return err
@@ -156,13 +157,7 @@ func (p *pull) feed(ctx context.Context, f File, tasks chan<- task) error {
 	if err := t.open(); err != nil {
 		return err
 	}
-	left := 0
-	for i := range t.chunks {
-		if !t.have[i] {
-			left++
-		}
-	}
-	t.left = left
+	left := t.left
 	go t.follow()
 	if left == 0 {
 		return t.finish(ctx)
@@ -207,8 +202,8 @@ type part struct {
 	file    File
 	lock    *atomicfile.Lock
 	f       *os.File
-	journal io.ReadWriteCloser
-	chunk   int64 // bytes of each, but for the last
+	journal *os.File // its chunks that are whole, a line each
+	chunk   int64    // bytes of each, but for the last
 	chunks  int
 
 	mu     sync.Mutex
@@ -216,9 +211,8 @@ type part struct {
 	have   []bool // chunks that are written
 	left   int
 	ended  bool   // nobody waits any more
-	sum    string // hash of the content once all of it was read, ""; reading is why not
+	sum    string // hash of what was read, "" until all of it was or an error came
 	read   error
-	known  bool
 	direct string // address that the hub sent us to
 }
 
@@ -231,10 +225,11 @@ func (t *part) header() string {
 func (t *part) open() (err error) {
 	blob := t.s.cache.blob(t.s.Repo, t.file.Etag)
 	t.have = make([]bool, t.chunks)
-	if t.f, err = openPart(blob + partSuffix); err != nil {
+	t.left = t.chunks
+	if t.f, err = os.OpenFile(blob+partSuffix, os.O_RDWR|os.O_CREATE, 0o666); err != nil {
 		return err
 	}
-	if t.journal, err = openJournal(blob + journalSuffix); err != nil {
+	if t.journal, err = os.OpenFile(blob+journalSuffix, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666); err != nil {
 		return err
 	}
 	lines := bufio.NewScanner(t.journal)
@@ -247,18 +242,20 @@ func (t *part) open() (err error) {
 	for ours && lines.Scan() {
 		i, err := strconv.Atoi(strings.TrimSuffix(lines.Text(), "."))
 		// A line that ends in a dot is whole; a chunk behind the file's end is not there.
-		if err != nil || !strings.HasSuffix(lines.Text(), ".") || i < 0 || i >= t.chunks || t.have[i] || info.Size() < t.end(i) {
+		if err != nil || !strings.HasSuffix(lines.Text(), ".") || i < 0 || i >= t.chunks || t.have[i] {
 			continue
 		}
-		t.have[i] = true
-		there += t.end(i) - int64(i)*t.chunk
+		if first, end := t.span(i); end <= info.Size() {
+			t.have[i] = true
+			t.left--
+			there += end - first
+		}
 	}
 	if !ours {
-		t.journal.Close()
-		if err := replace(blob+journalSuffix, []byte(t.header())); err != nil {
+		if err := t.journal.Truncate(0); err != nil {
 			return err
 		}
-		if t.journal, err = openJournal(blob + journalSuffix); err != nil {
+		if _, err := t.journal.WriteString(t.header()); err != nil {
 			return err
 		}
 		if err := t.f.Truncate(0); err != nil {
@@ -269,27 +266,28 @@ func (t *part) open() (err error) {
 	return nil
 }
 
-func (t *part) end(i int) int64 { return min(int64(i+1)*t.chunk, t.file.Size) }
+// span returns where chunk i begins and ends.
+func (t *part) span(i int) (first, end int64) {
+	return int64(i) * t.chunk, min(int64(i+1)*t.chunk, t.file.Size)
+}
 
 // fetch downloads a chunk; who writes the last one finishes the file.
 func (t *part) fetch(ctx context.Context, i int) error {
-	off := int64(i) * t.chunk
+	off, end := t.span(i)
 	err := t.again(ctx, t.file.Path, func() (bool, error) {
-		n, err := t.piece(ctx, off, t.end(i), io.NewOffsetWriter(t.f, off))
-		if err != nil {
+		n, err := t.piece(ctx, off, end, io.NewOffsetWriter(t.f, off))
+		switch {
+		case errors.Is(err, errShort): // the next try begins behind what came
+			off += n
+		case err != nil:
 			t.step(-n)
-			if errors.Is(err, errShort) { // the next try begins behind what came
-				t.step(n)
-				off += n
-			}
-			return n > 0, err
 		}
-		return true, nil
+		return n > 0, err
 	})
 	if err != nil {
 		return t.explain(t.s.Ref, t.s.Repo+", "+t.file.Path, err)
 	}
-	if _, err := fmt.Fprintf(t.journal.(io.Writer), "%d.\n", i); err != nil {
+	if _, err := fmt.Fprintf(t.journal, "%d.\n", i); err != nil {
 		return err
 	}
 	t.mu.Lock()
@@ -342,35 +340,30 @@ func (t *part) piece(ctx context.Context, first, end int64, to io.Writer) (int64
 		}
 		fromHub = true
 	}
-	body := io.Reader(resp.Body)
+	defer resp.Body.Close()
 	switch resp.StatusCode {
 	case http.StatusPartialContent:
 		if want := fmt.Sprintf("bytes %d-%d/%d", first, end-1, t.file.Size); resp.Header.Get("Content-Range") != want {
-			resp.Body.Close()
 			return 0, fmt.Errorf("the hub sends %q, not %q", resp.Header.Get("Content-Range"), want)
 		}
 	case http.StatusOK: // who does not know ranges sends everything
 		if resp.ContentLength >= 0 && resp.ContentLength != t.file.Size {
-			resp.Body.Close()
 			return 0, fmt.Errorf("the hub sends %d bytes of %d", resp.ContentLength, t.file.Size)
 		}
-		defer resp.Body.Close()
-		if _, err := io.CopyN(io.Discard, body, first); err != nil {
+		if _, err := io.CopyN(io.Discard, resp.Body, first); err != nil {
 			return 0, unexpected(err)
 		}
 	case http.StatusRequestedRangeNotSatisfiable:
-		resp.Body.Close()
 		return 0, fmt.Errorf("the hub has fewer bytes than the %d that it said", t.file.Size)
 	default:
 		return 0, t.refused(resp)
 	}
-	defer resp.Body.Close()
 	if fromHub {
 		t.mu.Lock()
 		t.direct = resp.Request.URL.String()
 		t.mu.Unlock()
 	}
-	n, err := io.CopyBuffer(&counted{to, t.pull}, io.LimitReader(body, end-first), make([]byte, 256<<10))
+	n, err := io.CopyBuffer(&counted{to, t.pull}, io.LimitReader(resp.Body, end-first), make([]byte, 256<<10))
 	var full *atomicfile.DiskFullError
 	switch {
 	case errors.As(err, &full):
@@ -426,10 +419,11 @@ func (t *part) follow() {
 		if ended {
 			return
 		}
-		_, err = io.CopyBuffer(struct{ io.Writer }{h}, io.NewSectionReader(t.f, int64(i)*t.chunk, t.end(i)-int64(i)*t.chunk), buf)
+		first, end := t.span(i)
+		_, err = io.CopyBuffer(struct{ io.Writer }{h}, io.NewSectionReader(t.f, first, end-first), buf)
 	}
 	t.mu.Lock()
-	t.sum, t.read, t.known = hex.EncodeToString(h.Sum(nil)), err, true
+	t.sum, t.read = hex.EncodeToString(h.Sum(nil)), err
 	t.moved.Broadcast()
 	t.mu.Unlock()
 }
@@ -437,7 +431,7 @@ func (t *part) follow() {
 // finish holds the whole file to its hash and puts it into the cache.
 func (t *part) finish(ctx context.Context) error {
 	t.mu.Lock()
-	for !t.known {
+	for t.sum == "" {
 		t.moved.Wait()
 	}
 	sum, err := t.sum, t.read
@@ -469,14 +463,14 @@ func (t *part) mend(ctx context.Context) (string, error) {
 	h, differ := t.newHash(), 0
 	var was, is bytes.Buffer
 	for i := range t.chunks {
-		off, size := int64(i)*t.chunk, t.end(i)-int64(i)*t.chunk
+		first, end := t.span(i)
 		was.Reset()
-		if _, err := io.Copy(&was, io.NewSectionReader(t.f, off, size)); err != nil {
+		if _, err := io.Copy(&was, io.NewSectionReader(t.f, first, end-first)); err != nil {
 			return "", err
 		}
 		err := t.again(ctx, t.file.Path, func() (bool, error) {
 			is.Reset()
-			n, err := t.piece(ctx, off, t.end(i), &is)
+			n, err := t.piece(ctx, first, end, &is)
 			t.step(-n) // was counted before
 			return false, err
 		})
@@ -485,7 +479,7 @@ func (t *part) mend(ctx context.Context) (string, error) {
 		}
 		if !bytes.Equal(was.Bytes(), is.Bytes()) {
 			differ++
-			if _, err := t.f.WriteAt(is.Bytes(), off); err != nil {
+			if _, err := t.f.WriteAt(is.Bytes(), first); err != nil {
 				return "", atomicfile.Full(t.s.cache.Root, err)
 			}
 		}
