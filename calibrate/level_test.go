@@ -61,7 +61,7 @@ func TestLevel(t *testing.T) {
 		mean, want = mean+level/seeds, want+sum(all)/sum(few)/seeds
 	}
 	t.Logf("level %.3f, of all windows %.3f", mean, want)
-	if r := mean / want; r < 0.92 || r > 1.06 {
+	if r := mean / want; r < 0.95 || r > 1.05 {
 		t.Errorf("level %.3f, all windows say %.3f", mean, want)
 	}
 	o.Tokens = 4 * 480

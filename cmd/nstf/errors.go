@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -135,28 +133,15 @@ func hint(err error) string {
 	return ""
 }
 
-// configFile makes a directory one of Hugging Face's.
-const configFile = "config.json"
-
 // modelsBeside says which models a folder holds that is none itself, "" for another error.
 func modelsBeside(err error) string {
 	var e *formats.FormatError
 	if !errors.As(err, &e) || filepath.Base(e.File) != configFile || !errors.Is(e, fs.ErrNotExist) {
 		return ""
 	}
-	folder := filepath.Dir(e.File)
-	entries, err := os.ReadDir(folder)
+	models, err := modelsOf(filepath.Dir(e.File))
 	if err != nil {
 		return ""
-	}
-	var models []string
-	for _, entry := range entries {
-		path := filepath.Join(folder, entry.Name())
-		if slices.Contains([]string{".nstf", ".gguf"}, filepath.Ext(path)) {
-			models = append(models, path)
-		} else if _, err := os.Stat(filepath.Join(path, configFile)); err == nil {
-			models = append(models, path)
-		}
 	}
 	const listed = 5
 	switch n := len(models); {

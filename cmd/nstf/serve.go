@@ -125,11 +125,10 @@ func (f *serveFlags) check() error {
 	if f.cacheMost, err = parseSize(f.cacheSize); err != nil || f.cacheMost < 1 {
 		return usagef("--cache-size %s is no size such as 10GiB", f.cacheSize)
 	}
-	f.limit = f.usualMemory()
-	if f.memory != "" {
-		if f.limit, err = parseSize(f.memory); err != nil {
-			return usagef("--memory: %v", err)
-		}
+	if f.memory == "" {
+		f.limit = f.usualMemory()
+	} else if f.limit, err = parseSize(f.memory); err != nil {
+		return usagef("--memory: %v", err)
 	}
 	return nil
 }

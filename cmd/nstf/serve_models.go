@@ -73,30 +73,39 @@ func modelsIn(path string) ([]string, error) {
 	if i, err := formats.Stat(path); err != nil || !i.IsDir() {
 		return nil, nil // it is said when it is opened
 	}
-	isModel := func(dir string) bool {
-		_, err := os.Stat(filepath.Join(dir, "config.json"))
-		return err == nil
-	}
-	if isModel(path) {
+	if isFolder(path) {
 		return nil, nil
 	}
-	entries, err := os.ReadDir(path)
+	inside, err := modelsOf(path)
 	if err != nil {
 		return nil, err
-	}
-	inside := []string{}
-	for _, e := range entries {
-		p := filepath.Join(path, e.Name())
-		ending := filepath.Ext(e.Name())
-		part := strings.Contains(e.Name(), "-of-") && !strings.Contains(e.Name(), "-00001-of-")
-		if isModel(p) || !part && (ending == ".nstf" || ending == ".gguf") {
-			inside = append(inside, p)
-		}
 	}
 	if len(inside) > mostModels {
 		return nil, formats.Errorf(path, "", "%d models, and %d at most are served", len(inside), mostModels)
 	}
 	return inside, nil
+}
+
+// configFile makes a directory one of Hugging Face's.
+const configFile = "config.json"
+
+func isFolder(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, configFile))
+	return err == nil
+}
+
+// modelsOf returns what may be models in a folder, not nil; of a split file its first part.
+func modelsOf(folder string) ([]string, error) {
+	entries, err := os.ReadDir(folder)
+	inside := []string{}
+	for _, e := range entries {
+		p, ending := filepath.Join(folder, e.Name()), filepath.Ext(e.Name())
+		part := strings.Contains(e.Name(), "-of-") && !strings.Contains(e.Name(), "-00001-of-")
+		if isFolder(p) || !part && (ending == ".nstf" || ending == ".gguf") {
+			inside = append(inside, p)
+		}
+	}
+	return inside, err
 }
 
 // nameThem gives models further names: NAME of the first one, or NAME=MODEL.

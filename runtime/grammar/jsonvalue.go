@@ -248,15 +248,14 @@ func jsonBasis() []rule {
 func charIn(rules []rule) expr { return rules[jsonString].x.(seq)[1].(repeat).x }
 
 // JSON returns the grammar of any JSON value.
-func JSON() *Grammar { return mustJSON(jsonValue) }
+func JSON() *Grammar { return composed(Value()) }
 
 // JSONObject returns the grammar of any JSON object.
-func JSONObject() *Grammar { return mustJSON(jsonObject) }
+func JSONObject() *Grammar { return composed(Object()) }
 
-func mustJSON(root ref) *Grammar {
-	rules := jsonBasis()
-	rules[jsonRoot].x = root
-	g, err := build(rules)
+// composed is of parts that are always a grammar.
+func composed(p Part) *Grammar {
+	g, err := Compose(p)
 	if err != nil {
 		panic(err)
 	}

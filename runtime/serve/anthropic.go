@@ -170,14 +170,7 @@ func (q *messagesRequest) conversation(s *Server, m *Model) (*conversation, sett
 		if t.Type != "" && t.Type != "custom" {
 			return nil, o, invalid(fmt.Sprintf("tools.%d.type", i), "tools.%d: this server has no tool %q of its own", i, t.Type)
 		}
-		function := map[string]any{"name": t.Name, "parameters": t.InputSchema}
-		if t.Description != "" {
-			function["description"] = t.Description
-		}
-		if t.Strict {
-			function["strict"] = true
-		}
-		raw, err := json.Marshal(map[string]any{"type": "function", "function": function})
+		raw, err := functionTool(t.Name, t.Description, t.InputSchema, t.Strict)
 		if err != nil {
 			return nil, o, invalid(fmt.Sprintf("tools.%d", i), "tools.%d: %v", i, err)
 		}

@@ -15,20 +15,34 @@ type tool struct {
 	Name       string          `json:"name"`
 	Parameters json.RawMessage `json:"parameters"`
 	Strict     bool            `json:"strict"`
+
+	raw  json.RawMessage // as OpenAI writes it
+	read answer.Tool     // what its calls are read by
 }
 
-// readTools reads tools as OpenAI writes them, which were checked.
-func readTools(raw []json.RawMessage) []tool {
-	var all []tool
-	for _, p := range raw {
-		var t struct {
-			Function tool `json:"function"`
-		}
-		if json.Unmarshal(p, &t) == nil {
-			all = append(all, t.Function)
-		}
+// readTool reads a tool as OpenAI writes it.
+func readTool(raw json.RawMessage) (tool, bool) {
+	var t struct {
+		Function tool `json:"function"`
 	}
-	return all
+	read, ok := answer.ParseTool(raw)
+	if !ok || json.Unmarshal(raw, &t) != nil {
+		return tool{}, false
+	}
+	t.Function.raw, t.Function.read = raw, read
+	return t.Function, true
+}
+
+// functionTool writes a tool as OpenAI does.
+func functionTool(name, description string, parameters json.RawMessage, strict bool) (json.RawMessage, error) {
+	function := map[string]any{"name": name, "parameters": parameters}
+	if description != "" {
+		function["description"] = description
+	}
+	if strict {
+		function["strict"] = true
+	}
+	return json.Marshal(map[string]any{"type": "function", "function": function})
 }
 
 // schema returns what a tool's arguments are. One that is not strict and whose schema
@@ -161,25 +175,22 @@ func (t *tool) parameters() ([]parameter, map[string]json.RawMessage) {
 func (c *caller) tagged(t *tool) (grammar.Part, error) {
 	k := c.f.Calls
 	parameters, defs := t.parameters()
-	nothing, blank := grammar.Sequence(), grammar.Blank(2)
+	blank := grammar.Blank(2)
 	// From the last to the first: what may follow where some stand before, and where none does.
-	some, none := nothing, nothing
+	some := blank
 	if k.End != "" {
-		some, none = c.text(k.End), c.text(k.End)
-	} else {
-		some, none = blank, blank
+		some = c.text(k.End)
 	}
+	none := some
 	for i := len(parameters) - 1; i >= 0; i-- {
 		one, err := c.argument(&parameters[i], defs, t)
 		if err != nil {
 			return one, err
 		}
-		first, further := grammar.Sequence(one, some), grammar.Sequence(one, some)
+		first := grammar.Sequence(blank, one, some)
+		further := first
 		if k.End != "" {
-			further = grammar.Sequence(c.text(k.ValueClose), one, some)
-		} else {
-			first = grammar.Sequence(blank, one, some)
-			further = first
+			first, further = grammar.Sequence(one, some), grammar.Sequence(c.text(k.ValueClose), one, some)
 		}
 		if parameters[i].required {
 			some, none = grammar.Shared(further), grammar.Shared(first)

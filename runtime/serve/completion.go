@@ -128,15 +128,12 @@ func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	turns, err := m.prompts(q.Prompt, o)
+	turns, err := s.prompts(m, q.Prompt, o)
 	if err != nil {
 		return err
 	}
-	if len(turns)*o.n > s.o.MaxChoices {
-		return invalid("prompt", "%d choices are asked for, and %d at most given", len(turns)*o.n, s.o.MaxChoices)
-	}
 	if q.Stream {
-		return s.streamCompletion(w, r, &q, turns)
+		return s.streamCompletion(w, r, turns)
 	}
 	var all []any
 	for i, t := range turns {
@@ -146,7 +143,16 @@ func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		for j := range each {
-			all = append(all, q.whole(t, &each[j], &u, i*o.n+j))
+			g := &each[j]
+			v := ended(t, g, &u, i*o.n+j)
+			v["content"] = g.text
+			if q.ReturnTokens {
+				v["tokens"] = ids(g.tokens)
+			}
+			if t.logprobs {
+				v["completion_probabilities"] = nativeProbs(m.Tokenizer, g.tokens)
+			}
+			all = append(all, v)
 		}
 	}
 	if len(all) == 1 {
@@ -155,23 +161,21 @@ func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, all)
 }
 
-func (s *Server) streamCompletion(w http.ResponseWriter, r *http.Request, q *nativeRequest, turns []*turn) error {
+func (s *Server) streamCompletion(w http.ResponseWriter, r *http.Request, turns []*turn) error {
 	out := s.stream(w, r, openai)
 	defer out.close()
 	for i, t := range turns {
 		each := make([]gathered, t.n)
-		chosen := make([]int, t.n)
 		u, err := s.generate(r, t, func(p *piece) error {
 			g := &each[p.choice]
+			before := len(g.text)
 			g.add(p)
-			chosen[p.choice] += len(p.tokens)
-			text := g.text
-			g.text = ""
+			text := g.text[before:]
 			if text == "" && !t.logprobs {
 				return nil
 			}
 			v := map[string]any{"index": i*t.n + p.choice, "content": text, "tokens": ids(p.tokens), "stop": false, "id_slot": -1,
-				"tokens_predicted": chosen[p.choice], "tokens_evaluated": len(t.prompt)}
+				"tokens_predicted": len(g.tokens), "tokens_evaluated": len(t.prompt)}
 			if t.logprobs {
 				v["completion_probabilities"] = nativeProbs(t.model.Tokenizer, p.tokens)
 			}
@@ -181,10 +185,7 @@ func (s *Server) streamCompletion(w http.ResponseWriter, r *http.Request, q *nat
 			return out.fail(err)
 		}
 		for j := range each {
-			last := q.whole(t, &each[j], &u, i*t.n+j)
-			last["tokens"] = []int32{}
-			delete(last, "completion_probabilities")
-			if err := out.send("", last); err != nil {
+			if err := out.send("", ended(t, &each[j], &u, i*t.n+j)); err != nil {
 				return err
 			}
 		}
@@ -200,8 +201,8 @@ func ids(tokens []tokenLogprob) []int32 {
 	return all
 }
 
-// whole returns what is said of a choice at its end.
-func (q *nativeRequest) whole(t *turn, g *gathered, u *usage, index int) map[string]any {
+// ended returns what is said of a choice at its end, beside what it says.
+func ended(t *turn, g *gathered, u *usage, index int) map[string]any {
 	kind := "eos"
 	switch {
 	case g.end == "length":
@@ -213,21 +214,13 @@ func (q *nativeRequest) whole(t *turn, g *gathered, u *usage, index int) map[str
 	if t.silent {
 		chosen = 0
 	}
-	tokens := []int32{}
-	if q.ReturnTokens {
-		tokens = ids(g.tokens)
-	}
 	prompt, _ := t.model.Tokenizer.Decode(t.prompt, false)
-	v := map[string]any{
-		"index": index, "content": g.text, "tokens": tokens, "id_slot": -1, "stop": true, "model": t.model.Name,
+	return map[string]any{
+		"index": index, "content": "", "tokens": []int32{}, "id_slot": -1, "stop": true, "model": t.model.Name,
 		"tokens_predicted": chosen, "tokens_evaluated": len(t.prompt), "tokens_cached": len(t.prompt) + max(0, chosen-1),
 		"generation_settings": nativeSettings(&t.settings), "prompt": prompt, "has_new_line": strings.Contains(g.text, "\n"),
 		"truncated": false, "stop_type": kind, "stopping_word": g.stopped, "timings": timings(u),
 	}
-	if t.logprobs {
-		v["completion_probabilities"] = nativeProbs(t.model.Tokenizer, g.tokens)
-	}
-	return v
 }
 
 func nativeSettings(o *settings) map[string]any {

@@ -72,12 +72,9 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 			return invalid("logprobs", "logprobs is %d, and lies between 0 and %d", o.top, mostTop)
 		}
 	}
-	turns, err := m.prompts(q.Prompt, o)
+	turns, err := s.prompts(m, q.Prompt, o)
 	if err != nil {
 		return err
-	}
-	if len(turns)*o.n > s.o.MaxChoices {
-		return invalid("prompt", "%d choices are asked for, and %d at most given", len(turns)*o.n, s.o.MaxChoices)
 	}
 	id, created := identifier("cmpl-"), time.Now().Unix()
 	head := func() map[string]any {

@@ -150,11 +150,9 @@ func (c *caller) channels(d *demand) (grammar.Part, error) {
 // A constraint holds one answer to its format: schedule.Constraint. What is free comes
 // first, as the model likes.
 type constraint struct {
+	hold     // until and trigger are "" where they have come
 	m        *grammar.Matcher
 	bytes    func(token int32) []byte
-	until    string // what ends the reasoning, "" where there is none or no more
-	trigger  string // what begins what is held, "" where that has begun
-	lead     string
 	spell    *strings.Replacer
 	tail     []byte
 	finished atomic.Bool // nothing may follow
@@ -170,7 +168,7 @@ func (t *turn) newConstraint() *constraint {
 		}
 		return tok.TokenBytes(id)
 	}
-	return &constraint{m: t.hold.compiled.NewMatcher(), bytes: spelled, until: t.hold.until, trigger: t.hold.trigger, lead: t.hold.lead, spell: t.model.specials}
+	return &constraint{hold: *t.hold, m: t.hold.compiled.NewMatcher(), bytes: spelled, spell: t.model.specials}
 }
 
 // Mask implements schedule.Constraint.

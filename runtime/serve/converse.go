@@ -14,7 +14,7 @@ import (
 // A conversation is what a request asks to be answered, whatever the protocol.
 type conversation struct {
 	messages []tokenizer.Message
-	tools    []json.RawMessage
+	tools    []tool
 	extra    map[string]json.RawMessage // variables of the template
 	force    bool                       // a tool has to be called
 	single   bool                       // one call at most
@@ -112,7 +112,12 @@ func (m *Model) turn(ctx context.Context, c *conversation, o settings) (*turn, e
 	if len(messages) == 0 {
 		return nil, invalid("messages", "nothing stands before the answer that is to be gone on with")
 	}
-	r, err := template.Render(ctx, messages, tokenizer.RenderOptions{Tools: c.tools, AddGenerationPrompt: true, Extra: c.extra})
+	var raw []json.RawMessage
+	var read []answer.Tool
+	for _, t := range c.tools {
+		raw, read = append(raw, t.raw), append(read, t.read)
+	}
+	r, err := template.Render(ctx, messages, tokenizer.RenderOptions{Tools: raw, AddGenerationPrompt: true, Extra: c.extra})
 	if err != nil {
 		return nil, err
 	}
@@ -131,17 +136,11 @@ func (m *Model) turn(ctx context.Context, c *conversation, o settings) (*turn, e
 		return nil, invalid("messages", "the model's chat template makes nothing of the messages")
 	}
 	t := &turn{model: m, prompt: ids, settings: o, single: c.single}
-	d := demand{format: o.format, tools: readTools(c.tools), force: c.force, single: c.single}
+	d := demand{format: o.format, tools: c.tools, force: c.force, single: c.single}
 	if t.hold, err = m.hold(&d, format, r.Text); err != nil {
 		return nil, err
 	}
-	var tools []answer.Tool
-	for _, raw := range c.tools {
-		if tool, ok := answer.ParseTool(raw); ok {
-			tools = append(tools, tool)
-		}
-	}
-	t.reader = func() *answer.Reader { return format.NewReader(r.Text, tools) }
+	t.reader = func() *answer.Reader { return format.NewReader(r.Text, read) }
 	return t, nil
 }
 

@@ -48,7 +48,7 @@ func TestEmbeddings(t *testing.T) {
 		}
 		sched := schedule.New(ex, schedule.Options{})
 		for _, pool := range []model.Pooling{"", model.PoolMean, model.PoolFirst} {
-			h := httptest.NewServer(New(Fixed{{Info: Info{Name: name, Context: 56}, Tokenizer: tok, Scheduler: sched, Pooling: pool}}, Options{}))
+			h := httptest.NewServer(New(loadedModels(t, &Model{Info: Info{Name: name, Context: 56}, Tokenizer: tok, Scheduler: sched, Pooling: pool}), Options{}))
 			var inputs []string
 			var want [][]float64
 			for _, c := range cases {

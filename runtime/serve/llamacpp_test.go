@@ -72,6 +72,21 @@ func TestNativeCompletion(t *testing.T) {
 	if got != want || last["stop"] != true || last["stop_type"] != "limit" || last["timings"].(map[string]any)["predicted_n"] != 12.0 || n > 12 {
 		t.Errorf("streamed %q, %d tokens, %v; want %q", got, n, last, want)
 	}
+	// The end of a stream tells of all of the text, of which it repeats nothing.
+	lines, err := http.Post(h.URL+"/completion", "application/json", strings.NewReader(`{"prompt": "Once upon", "stream": true, "grammar": "root ::= \"a\\nb\""}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lines.Body.Close()
+	all, err := io.ReadAll(lines.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := strings.Split(strings.TrimSpace(string(all)), "data: ")
+	last = nil
+	if err := json.Unmarshal([]byte(end[len(end)-1]), &last); err != nil || last["stop"] != true || last["has_new_line"] != true || last["content"] != "" {
+		t.Errorf("%v: a stream of two lines: %s", err, all)
+	}
 	word := strings.Fields(want)[2]
 	_, v, _ = post(t, h.URL+"/completion", `{"prompt": "Once upon", "n_predict": 12, "temperature": 0, "stop": ["`+word+`"]}`)
 	if v["stop_type"] != "word" || v["stopping_word"] != word {

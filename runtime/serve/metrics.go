@@ -68,15 +68,6 @@ type scheduling interface {
 	Schedulers() map[string]*schedule.Scheduler
 }
 
-// Schedulers returns the schedulers of models that are loaded, by name.
-func (f Fixed) Schedulers() map[string]*schedule.Scheduler {
-	all := map[string]*schedule.Scheduler{}
-	for _, m := range f {
-		all[m.Name] = m.Scheduler
-	}
-	return all
-}
-
 var descriptions = func() map[string]*prometheus.Desc {
 	all := map[string]*prometheus.Desc{}
 	for name, help := range map[string]string{

@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -96,42 +95,4 @@ type Models interface {
 	Get(ctx context.Context, name string) (m *Model, release func(), err error)
 	// Err returns why no request can be answered any more, nil where they can.
 	Err() error
-}
-
-// Fixed are models that are loaded for good. A request that names none gets the first
-// one, and so does one that names any where there is one alone: programs come with names
-// of their own.
-type Fixed []*Model
-
-// List implements [Models].
-func (f Fixed) List() []Info {
-	var all []Info
-	for _, m := range f {
-		m.Loaded = true
-		all = append(all, m.Info)
-	}
-	return all
-}
-
-// Get implements [Models].
-func (f Fixed) Get(_ context.Context, name string) (*Model, func(), error) {
-	for _, m := range f {
-		if name == "" || m.Name == name || slices.Contains(m.Aliases, name) {
-			return m, func() {}, nil
-		}
-	}
-	if len(f) == 1 {
-		return f[0], func() {}, nil
-	}
-	return nil, nil, ErrNoModel
-}
-
-// Err implements [Models].
-func (f Fixed) Err() error {
-	for _, m := range f {
-		if err := m.Scheduler.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
 }

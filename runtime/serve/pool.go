@@ -28,13 +28,14 @@ type PoolOptions struct {
 	// Idle is how long a model stays loaded that nobody asks for; 0: for good, as far as
 	// there is memory.
 	Idle time.Duration
-	// Log is told what is loaded and unloaded; nil: nobody is.
+	// Log is told what could not be loaded; nil: nobody is.
 	Log *slog.Logger
 }
 
 // A Pool is models that are loaded when they are asked for: [Models]. Where there is no
 // room, those are unloaded that nobody uses, the least recently used before others; where
-// all are in use, who asks waits. Names are as [Fixed] has them.
+// all are in use, who asks waits. A request that names none gets the first one, and so does
+// one that names any where there is one alone: programs come with names of their own.
 type Pool struct {
 	o PoolOptions
 
@@ -185,7 +186,6 @@ func (p *Pool) drop(e *pooled) {
 	}
 	e.unload()
 	e.m, e.unload, e.timer, e.keep = nil, nil, nil, 0
-	p.o.Log.Info("unloaded", "model", e.Info.Name)
 	p.wake()
 }
 

@@ -9,7 +9,7 @@ import (
 
 // prompts returns the turns of a completion's prompt: a text, tokens, both mixed, or a
 // list of these.
-func (m *Model) prompts(raw json.RawMessage, o settings) ([]*turn, error) {
+func (s *Server) prompts(m *Model, raw json.RawMessage, o settings) ([]*turn, error) {
 	all, err := m.texts(raw, "prompt", m.encode)
 	if err != nil {
 		return nil, err
@@ -21,6 +21,9 @@ func (m *Model) prompts(raw json.RawMessage, o settings) ([]*turn, error) {
 			return nil, err
 		}
 		turns = append(turns, t)
+	}
+	if n := len(turns) * o.n; n > s.o.MaxChoices {
+		return nil, invalid("prompt", "%d choices are asked for, and %d at most given", n, s.o.MaxChoices)
 	}
 	return turns, nil
 }

@@ -129,14 +129,7 @@ func (q *responsesRequest) conversation(s *Server, m *Model) (*conversation, set
 		if len(t.Parameters) == 0 {
 			t.Parameters = json.RawMessage(`{"type":"object","properties":{}}`)
 		}
-		function := map[string]any{"name": t.Name, "parameters": t.Parameters}
-		if t.Description != "" {
-			function["description"] = t.Description
-		}
-		if t.Strict {
-			function["strict"] = true
-		}
-		p, err := json.Marshal(map[string]any{"type": "function", "function": function})
+		p, err := functionTool(t.Name, t.Description, t.Parameters, t.Strict)
 		if err != nil {
 			return nil, o, invalid(fmt.Sprintf("tools[%d]", i), "%v", err)
 		}

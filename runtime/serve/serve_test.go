@@ -45,8 +45,8 @@ func servingAs(t *testing.T, o Options, so schedule.Options, template string) (*
 		t.Fatal(err)
 	}
 	sched := schedule.New(ex, so)
-	s := New(Fixed{{Info: Info{Name: "demo", Aliases: []string{"other"}, Arch: m.Graph.Arch, Context: 256, Created: time.Unix(1, 0), Parameters: 1_500_000, Digest: strings.Repeat("0", 64), Parallel: 2},
-		Tokenizer: tok, Scheduler: sched, Sampling: sample.Options{Temperature: 1, TopP: 1, RepetitionPenalty: 1}}}, o)
+	s := New(loadedModels(t, &Model{Info: Info{Name: "demo", Aliases: []string{"other"}, Arch: m.Graph.Arch, Context: 256, Created: time.Unix(1, 0), Parameters: 1_500_000, Digest: strings.Repeat("0", 64), Parallel: 2},
+		Tokenizer: tok, Scheduler: sched, Sampling: sample.Options{Temperature: 1, TopP: 1, RepetitionPenalty: 1}}), o)
 	h := httptest.NewServer(s)
 	t.Cleanup(func() {
 		h.Close()
@@ -55,6 +55,24 @@ func servingAs(t *testing.T, o Options, so schedule.Options, template string) (*
 		m.Close()
 	})
 	return h, s, sched
+}
+
+// loadedModels returns a pool of models that are loaded.
+func loadedModels(t *testing.T, all ...*Model) *Pool {
+	t.Helper()
+	var sources []Source
+	for _, m := range all {
+		sources = append(sources, Source{Info: m.Info, Load: func() (*Model, func(), error) { return m, func() {}, nil }})
+	}
+	p := NewPool(sources, PoolOptions{})
+	for _, m := range all {
+		_, release, err := p.Get(t.Context(), m.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release()
+	}
+	return p
 }
 
 func post(t *testing.T, url, body string, headers ...string) (int, map[string]any, http.Header) {

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-
-	"github.com/nstf/nstf/formats/answer"
 )
 
 // A toolChoice is tool_choice where it is no word: one function, as chat completions and
@@ -33,11 +31,14 @@ type allowed struct {
 // choose sets which tools the model is told of, and whether it has to call one.
 func (c *conversation) choose(tools []json.RawMessage, choice json.RawMessage, parallel *bool) error {
 	for i, raw := range tools {
-		if _, ok := answer.ParseTool(raw); !ok {
+		t, ok := readTool(raw)
+		if !ok {
 			return invalid(fmt.Sprintf("tools[%d]", i), "tool %d is no function with a name", i)
 		}
+		c.tools = append(c.tools, t)
 	}
-	c.tools, c.single = tools, parallel != nil && !*parallel
+	all := c.tools
+	c.single = parallel != nil && !*parallel
 	if !said(choice) {
 		return nil
 	}
@@ -66,16 +67,11 @@ func (c *conversation) choose(tools []json.RawMessage, choice json.RawMessage, p
 		c.force, c.single = true, true
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(tools, func(raw json.RawMessage) bool { t, _ := answer.ParseTool(raw); return t.Name == name }) {
+		if !slices.ContainsFunc(all, func(t tool) bool { return t.Name == name }) {
 			return invalid("tool_choice", "tool_choice names %q, which is no tool of the request", name)
 		}
 	}
-	c.tools = nil
-	for _, raw := range tools {
-		if t, _ := answer.ParseTool(raw); slices.Contains(names, t.Name) {
-			c.tools = append(c.tools, raw)
-		}
-	}
+	c.tools = slices.DeleteFunc(all, func(t tool) bool { return !slices.Contains(names, t.Name) })
 	return nil
 }
 
