@@ -119,6 +119,15 @@ func (d *Decoding) Unread() int { return len(d.prompt) + len(d.again) }
 // Underway returns how many tokens Read has to give.
 func (d *Decoding) Underway() int { return len(d.under) }
 
+// Ahead returns how many tokens may be under way: as many as [Executor.Ahead] says, and one
+// where what is chosen depends on the host.
+func (d *Decoding) Ahead() int {
+	if d.host != nil || d.mask != nil {
+		return 1
+	}
+	return d.s.e.Ahead()
+}
+
 // Err returns the error that ended the decoding, nil while it goes on. Tokens that are
 // under way are still to be read.
 func (d *Decoding) Err() error { return d.err }
@@ -130,11 +139,7 @@ func (d *Decoding) Next() (int32, error) {
 	if d.stopped {
 		panic("exec: a token of a decoding that was stopped")
 	}
-	ahead := d.s.e.Ahead()
-	if d.host != nil || d.mask != nil {
-		ahead = 1
-	}
-	for d.Unread() > 0 || len(d.under) < ahead && d.err == nil {
+	for d.Unread() > 0 || len(d.under) < d.Ahead() && d.err == nil {
 		n := len(d.under)
 		err := d.s.e.Advance([]Turn{{d, d.s.e.maxRows}})
 		var full *cache.FullError
@@ -209,7 +214,7 @@ func (d *Decoding) next(rows int) (p part, err error) {
 			n = 1 // each has the frequencies that it had
 		}
 		p.segment.Tokens, p.segment.Length = d.again[:n], s.len()+int64(n)
-	case len(d.under) >= s.e.Ahead() || len(d.under) > 0 && (d.host != nil || d.mask != nil):
+	case len(d.under) >= d.Ahead():
 		return part{}, nil
 	default:
 		p.segment.Length = s.len() + 1

@@ -57,6 +57,7 @@ type file struct {
 	name string
 	size int64
 	used int64  // nanoseconds
+	date int64  // of used, what the folder says
 	body []byte // that waits to be written; nil: it is
 }
 
@@ -67,6 +68,7 @@ const (
 	mostPending = 256 << 20 // bytes that wait to be written; more are not kept
 	mostFile    = 1 << 32
 	diskHead    = len(diskMagic) + 32 // before what a file holds
+	dateEvery   = time.Minute         // how far the folder's dates are behind, until Close
 )
 
 // OpenDisk opens a folder, which is made where it is missing, for one process at a time:
@@ -91,7 +93,8 @@ func OpenDisk(dir string, most int64) (*Disk, error) {
 		case strings.Contains(name, ".tmp-"): // of a process that was killed
 			os.Remove(filepath.Join(dir, name))
 		case strings.HasSuffix(name, pageSuffix), strings.HasSuffix(name, stateSuffix):
-			d.add(&file{name: name, size: info.Size(), used: info.ModTime().UnixNano()})
+			at := info.ModTime().UnixNano()
+			d.add(&file{name: name, size: info.Size(), used: at, date: at})
 		}
 	}
 	d.shrink()
@@ -110,6 +113,11 @@ func (d *Disk) Close() error {
 	close(d.jobs)
 	d.mu.Unlock()
 	<-d.done
+	d.mu.Lock()
+	for _, f := range d.files {
+		d.date(f, 0)
+	}
+	d.mu.Unlock()
 	return d.lock.Close()
 }
 
@@ -168,25 +176,34 @@ func (d *Disk) shrink() {
 	}
 }
 
-// has reports whether a file is there, or about to be.
-func (d *Disk) has(name string) bool {
+// keep has a file written in the background, where its content may wait, and reports
+// whether it is there or about to be. The content is asked for where it is not there.
+func (d *Disk) keep(name string, content func() []byte) bool {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.files[name] != nil
+	there := d.files[name] != nil
+	full := d.closed || d.pending >= mostPending || len(d.jobs) == cap(d.jobs)
+	d.mu.Unlock()
+	if there || full {
+		return there
+	}
+	return d.put(name, content())
 }
 
-// put has a file written in the background, where its content may wait.
-func (d *Disk) put(name string, body []byte) {
+func (d *Disk) put(name string, body []byte) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.files[name] != nil {
+		return true
+	}
 	n := int64(diskHead + len(body))
-	if d.closed || d.files[name] != nil || n > d.most || d.pending+n > mostPending || len(d.jobs) == cap(d.jobs) {
-		return
+	if d.closed || n > d.most || d.pending+n > mostPending || len(d.jobs) == cap(d.jobs) {
+		return false
 	}
 	f := &file{name: name, size: n, used: time.Now().UnixNano(), body: body}
 	d.add(f)
 	d.pending += n
 	d.jobs <- f
+	return true
 }
 
 // write writes what waits.
@@ -203,7 +220,7 @@ func (d *Disk) write() {
 			d.remove(f)
 		case d.files[f.name] == f:
 			d.stats.Written++
-			d.date(f)
+			d.date(f, 0)
 		default: // dropped meanwhile
 			os.Remove(filepath.Join(d.dir, f.name))
 		}
@@ -212,10 +229,14 @@ func (d *Disk) write() {
 	}
 }
 
-// date writes down when a file was used, for who opens the folder next.
-func (d *Disk) date(f *file) {
-	at := time.Unix(0, f.used)
-	os.Chtimes(filepath.Join(d.dir, f.name), at, at)
+// date writes down when a file was used, for who opens the folder next, where what is
+// written is further behind than late.
+func (d *Disk) date(f *file, late time.Duration) {
+	if f.body == nil && f.used-f.date > int64(late) {
+		at := time.Unix(0, f.used)
+		os.Chtimes(filepath.Join(d.dir, f.name), at, at)
+		f.date = f.used
+	}
 }
 
 // sumOf is the hash that a file holds, of its name and what it holds beside.
@@ -275,9 +296,7 @@ func (d *Disk) touch(names []string) {
 	for i, name := range names {
 		if f := d.files[name]; f != nil {
 			f.used = now.Add(time.Duration(len(names)-i) * time.Microsecond).UnixNano()
-			if f.body == nil {
-				d.date(f)
-			}
+			d.date(f, dateEvery)
 		}
 	}
 }

@@ -207,3 +207,77 @@ func TestDiskBudget(t *testing.T) {
 	}
 	d.Close()
 }
+
+// A prompt is hashed for the disk once, however often a recurrent model is kept on its way.
+func TestDiskHashesOnce(t *testing.T) {
+	if emulated() {
+		t.Skip("what a GPU remembers is not written down")
+	}
+	ex := executor(t, "qwen3_next", exec.Options{Sequences: 4, Places: 8})
+	d := disk(t, t.TempDir(), 64<<20)
+	k := newKept(ex, 64, &Options{Kept: 8, Disk: d})
+	ids := prompt(1, 200, ex.Graph().Vocab)
+	seq, err := ex.NewSequence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer seq.Close()
+	p := k.prefix(ids)
+	if n, err := k.begin(seq, p, len(ids)-1); n != 0 || err != nil {
+		t.Fatalf("%d tokens were found: %v", n, err)
+	}
+	const times = 4
+	for i := range times {
+		if err := seq.Prefill(context.Background(), ids[i*50:(i+1)*50], nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.add(seq, p, (i+1)*50); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.drop()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Three whole pages, and a state behind each piece that has one.
+	if s := d.Stats(); k.sums != int64(len(ids)) || s.Files != 3+times-1 {
+		t.Errorf("%d tokens were hashed of %d; %+v", k.sums, len(ids), s)
+	}
+}
+
+// Contents are made where they are wanted alone, and a folder remembers what was used
+// last, though dates are not written down each time.
+func TestDiskKeepAndTouch(t *testing.T) {
+	dir := t.TempDir()
+	d := disk(t, dir, 64<<20)
+	for _, name := range []string{"a", "b"} {
+		if !d.keep(name+pageSuffix, func() []byte { return []byte(name) }) {
+			t.Errorf("%s is not kept", name)
+		}
+	}
+	never := func() []byte { t.Error("a content that nobody wants"); return nil }
+	if !d.keep("a"+pageSuffix, never) {
+		t.Error("what is there is not")
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if d.keep("c"+pageSuffix, never) {
+		t.Error("a closed disk keeps something")
+	}
+	for _, last := range []string{"a", "b", "a"} {
+		d = disk(t, dir, 64<<20)
+		d.touch([]string{last + pageSuffix})
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		d = disk(t, dir, 64<<20)
+		a, b := d.files["a"+pageSuffix], d.files["b"+pageSuffix]
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if a.used == b.used || (a.used > b.used) != (last == "a") {
+			t.Errorf("%s was used last: %d, %d", last, a.used, b.used)
+		}
+	}
+}

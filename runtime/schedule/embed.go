@@ -97,21 +97,17 @@ func (s *Scheduler) read(e *embedding, rows int) (int, error) {
 	if e.seq == nil && len(s.running) > 0 && s.promised()+s.pages(len(e.tokens)) > s.ex.Room().Pages {
 		return 0, nil
 	}
-	for {
-		n, err := s.readRows(e, min(rows, len(e.tokens)-e.at))
-		switch {
-		case err == nil:
-			s.count(func(m *Metrics) { m.ComputedTokens += int64(n) })
-			return n, nil
-		case full(err) && s.kept.dropOldest():
-			s.count(func(m *Metrics) { m.KeptDropped++ })
-		case full(err) && len(s.running) > 0:
-			e.release()
-			return 0, nil
-		default:
-			return 0, err
-		}
+	n := 0
+	err := s.kept.fitted(func() (err error) { n, err = s.readRows(e, min(rows, len(e.tokens)-e.at)); return err })
+	if full(err) && len(s.running) > 0 {
+		e.release()
+		return 0, nil
 	}
+	if err != nil {
+		return 0, err
+	}
+	s.count(func(m *Metrics) { m.ComputedTokens += int64(n) })
+	return n, nil
 }
 
 func (s *Scheduler) readRows(e *embedding, rows int) (int, error) {

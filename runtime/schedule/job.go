@@ -27,7 +27,8 @@ type job struct {
 
 	seq      *exec.Sequence // nil: it waits
 	d        *exec.Decoding
-	prompted int // tokens to be computed in the order of prompts
+	prompted int     // tokens to be computed in the order of prompts
+	prefix   *prefix // these
 	keep     bool
 	under    int // tokens under way before the step
 	bits     []uint32
@@ -74,7 +75,7 @@ func (j *job) begin() (err error) {
 func (j *job) yield() {
 	j.prompted = max(j.prompted, j.seq.Prompted())
 	j.seq.Close()
-	j.seq, j.d = nil, nil
+	j.seq, j.d, j.prefix = nil, nil, nil
 }
 
 // choose is an exec.Chooser.

@@ -69,7 +69,7 @@ func (s *Scheduler) step() {
 		return
 	}
 	if len(s.running) == 0 {
-		s.count(func(m *Metrics) { m.Running, m.Kept = 0, len(s.kept.all) })
+		s.count(func(m *Metrics) { m.Running, m.Kept, m.KeptDropped = 0, len(s.kept.all), s.kept.lost })
 		return
 	}
 	if err := s.advance(); err != nil {
@@ -77,7 +77,10 @@ func (s *Scheduler) step() {
 		return
 	}
 	s.collect()
-	s.count(func(m *Metrics) { m.Steps++; m.Running, m.Kept = len(s.running), len(s.kept.all) })
+	s.count(func(m *Metrics) {
+		m.Steps++
+		m.Running, m.Kept, m.KeptDropped = len(s.running), len(s.kept.all), s.kept.lost
+	})
 }
 
 // breaks notes the device's error.
@@ -193,7 +196,8 @@ func (s *Scheduler) begin(j *job) error {
 		return err
 	}
 	j.seq = seq
-	found, err := s.kept.begin(seq, j.tokens[:j.prompted], len(j.tokens)-1)
+	j.prefix = s.kept.prefix(j.tokens[:j.prompted])
+	found, err := s.kept.begin(seq, j.prefix, len(j.tokens)-1)
 	if err == nil {
 		err = j.begin()
 	}
@@ -225,14 +229,10 @@ func (s *Scheduler) begin(j *job) error {
 // error is the device's.
 func (s *Scheduler) advance() error {
 	for len(s.running) > 0 {
-		err := s.ex.Advance(s.plan())
+		err := s.kept.fitted(func() error { return s.ex.Advance(s.plan()) })
 		var full *cache.FullError
 		if !errors.As(err, &full) {
 			return err
-		}
-		if s.kept.dropOldest() {
-			s.count(func(m *Metrics) { m.KeptDropped++ })
-			continue
 		}
 		if s.yieldEmbedding() {
 			continue
@@ -338,7 +338,7 @@ func (s *Scheduler) keep(j *job) error {
 			return nil
 		}
 	}
-	return s.kept.add(j.seq, j.tokens[:j.prompted], at)
+	return s.kept.add(j.seq, j.prefix, at)
 }
 
 // ripe reports whether to wait for the job's oldest token: its device is as far ahead
@@ -348,5 +348,5 @@ func (s *Scheduler) ripe(j *job) bool {
 	if n == 0 {
 		return j.d.Err() != nil
 	}
-	return n >= s.ex.Ahead() || n <= j.under || !j.wants() || j.choice.onHost() || j.choice.Constraint != nil
+	return n >= j.d.Ahead() || n <= j.under || !j.wants()
 }

@@ -11,7 +11,7 @@ type Metrics struct {
 	Yields            int64 // how often a sequence gave its memory to others
 	Ended             map[Reason]int64
 	KeptHits          int64 // sequences that began with something that was kept
-	KeptDropped       int64
+	KeptDropped       int64 // prompts that were, for want of room
 	DiskTokens        int64 // of those that were found, the ones that were read from the disk
 
 	// Now.

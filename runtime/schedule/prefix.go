@@ -20,11 +20,32 @@ type kept struct {
 	disk *Disk // nil: none
 	id   string
 	read int64 // tokens that came from the disk
+	sums int64 // tokens that were hashed for the disk
+	lost int64 // entries that were dropped for want of room
 	page int
 	most int
 	seed maphash.Seed
 	by   map[uint64][]*entry
 	all  []*entry // the one that was used last comes last
+}
+
+// A prefix is a prompt by the hashes of its whole pages.
+type prefix struct {
+	tokens []int32
+	hashes []uint64
+	chain  *chain // nil: there is no disk
+}
+
+// prefix returns a prompt with its hashes, for who begins with it and keeps it.
+func (k *kept) prefix(prompt []int32) *prefix {
+	p := &prefix{tokens: prompt}
+	if k.most > 0 {
+		p.hashes = k.hashes(prompt)
+		if k.disk != nil {
+			p.chain = k.chain(prompt)
+		}
+	}
+	return p
 }
 
 // An entry is one prompt.
@@ -41,13 +62,13 @@ func newKept(ex *exec.Executor, page int, o *Options) kept {
 	return k
 }
 
-// hashes returns those of the whole pages of tokens, of a prompt of so many: keys are
-// rotated by its length, where a rope asks for that.
-func (k *kept) hashes(tokens []int32, prompt int) []uint64 {
+// hashes returns those of the whole pages of a prompt. Keys are rotated by its length,
+// where a rope asks for that.
+func (k *kept) hashes(tokens []int32) []uint64 {
 	var h maphash.Hash
 	h.SetSeed(k.seed)
 	for i := range k.ex.Graph().Ropes {
-		maphash.WriteComparable(&h, k.ex.Graph().Ropes[i].Regime(int64(prompt)))
+		maphash.WriteComparable(&h, k.ex.Graph().Ropes[i].Regime(int64(len(tokens))))
 	}
 	var out []uint64
 	for at := 0; at+k.page <= len(tokens); at += k.page {
@@ -61,14 +82,14 @@ func (k *kept) hashes(tokens []int32, prompt int) []uint64 {
 
 // begin makes an empty sequence begin with as many of a prompt's tokens as are kept, at
 // most so many, and returns how many those are.
-func (k *kept) begin(seq *exec.Sequence, prompt []int32, most int) (int, error) {
+func (k *kept) begin(seq *exec.Sequence, p *prefix, most int) (int, error) {
 	if k.most == 0 {
 		return 0, nil
 	}
 	best, length := (*entry)(nil), 0
-	for hashes := k.hashes(prompt, len(prompt)); len(hashes) > 0 && best == nil; hashes = hashes[:len(hashes)-1] {
+	for hashes := p.hashes; len(hashes) > 0 && best == nil; hashes = hashes[:len(hashes)-1] {
 		for _, e := range k.by[hashes[len(hashes)-1]] {
-			n := min(common(e.snapshot.Tokens(), prompt), most)
+			n := min(common(e.snapshot.Tokens(), p.tokens), most)
 			if k.ex.Recurrent() && n < e.snapshot.Len() {
 				continue
 			}
@@ -77,7 +98,7 @@ func (k *kept) begin(seq *exec.Sequence, prompt []int32, most int) (int, error) 
 			}
 		}
 	}
-	if n := k.load(seq, prompt, most, length); n > 0 {
+	if n := k.load(seq, p, most, length); n > 0 {
 		return n, nil
 	}
 	if best == nil {
@@ -94,23 +115,21 @@ func (k *kept) begin(seq *exec.Sequence, prompt []int32, most int) (int, error) 
 
 // add keeps a sequence that holds the first n tokens of a prompt and nothing else.
 // Where there is no memory for that, it is not kept.
-func (k *kept) add(seq *exec.Sequence, prompt []int32, n int) error {
-	hashes := k.hashes(prompt[:n], len(prompt))
-	if k.most == 0 || len(hashes) == 0 || seq.Len() != n {
+func (k *kept) add(seq *exec.Sequence, p *prefix, n int) error {
+	if k.most == 0 || n < k.page || seq.Len() != n {
 		return nil
 	}
+	hashes := p.hashes[:n/k.page]
 	for _, e := range k.by[hashes[len(hashes)-1]] {
-		if slices.Equal(e.snapshot.Tokens(), prompt[:n]) {
+		if slices.Equal(e.snapshot.Tokens(), p.tokens[:n]) {
 			k.use(e)
-			k.save(e, len(prompt))
+			k.save(e, p.chain)
 			return nil
 		}
 	}
-	snapshot, err := seq.Snapshot()
+	var snapshot *exec.Snapshot
+	err := k.fitted(func() (err error) { snapshot, err = seq.Snapshot(); return err })
 	var full *cache.FullError
-	for errors.As(err, &full) && k.dropOldest() {
-		snapshot, err = seq.Snapshot()
-	}
 	if errors.As(err, &full) {
 		return nil
 	}
@@ -122,48 +141,52 @@ func (k *kept) add(seq *exec.Sequence, prompt []int32, n int) error {
 		k.by[h] = append(k.by[h], e)
 	}
 	k.all = append(k.all, e)
-	k.save(e, len(prompt))
+	k.save(e, p.chain)
 	if len(k.all) > k.most {
 		k.dropOldest()
 	}
 	return nil
 }
 
-// chain returns the hashes by which the disk knows the first tokens of a prompt of so
-// many.
-func (k *kept) chain(tokens []int32, prompt int) *chain {
+// chain returns the hashes by which the disk knows a prompt.
+func (k *kept) chain(tokens []int32) *chain {
+	k.sums += int64(len(tokens))
 	id := k.id
 	for i := range k.ex.Graph().Ropes {
-		id += fmt.Sprintf("\n%v", k.ex.Graph().Ropes[i].Regime(int64(prompt)))
+		id += fmt.Sprintf("\n%v", k.ex.Graph().Ropes[i].Regime(int64(len(tokens))))
 	}
 	return chainOf([]byte(id), tokens, k.page)
 }
 
-// save has the disk keep what it lacks of an entry: the whole pages, and of a recurrent
-// model what is remembered behind all tokens, with the page that is not whole.
-func (k *kept) save(e *entry, prompt int) {
-	if k.disk == nil {
+// save has the disk keep what it lacks of an entry, the beginning of a chain: the whole
+// pages, and of a recurrent model what is remembered behind all tokens, with the page that
+// is not whole. Where there is no room for one of these, what follows it is of no use.
+func (k *kept) save(e *entry, c *chain) {
+	if c == nil {
 		return
 	}
 	n := e.snapshot.Len()
-	c := k.chain(e.snapshot.Tokens(), prompt)
 	var names []string
-	for i := range n / k.page {
-		names = append(names, c.pageName(i))
-		if !k.disk.has(names[i]) {
-			k.disk.put(names[i], e.snapshot.AppendPage(nil, i))
+	keep := func(name string, content func() []byte) bool {
+		ok := k.disk.keep(name, content)
+		if ok {
+			names = append(names, name)
 		}
+		return ok
 	}
-	if k.ex.Recurrent() {
-		names = append(names, c.stateName(n))
-		if name := c.stateName(n); !k.disk.has(name) {
+	all := true
+	for i := 0; i < n/k.page && all; i++ {
+		all = keep(c.pageName(i), func() []byte { return e.snapshot.AppendPage(nil, i) })
+	}
+	if all && k.ex.Recurrent() {
+		keep(c.stateName(n), func() []byte {
 			body := e.snapshot.AppendRest(make([]byte, 8))
 			binary.LittleEndian.PutUint64(body, uint64(len(body)-8))
 			if n%k.page > 0 {
 				body = e.snapshot.AppendPage(body, n/k.page)
 			}
-			k.disk.put(name, body)
-		}
+			return body
+		})
 	}
 	k.disk.touch(names)
 }
@@ -171,11 +194,11 @@ func (k *kept) save(e *entry, prompt int) {
 // load makes an empty sequence begin with what the disk has of a prompt, at most so many
 // tokens, where that is more than another source has, and returns how many those are.
 // What cannot be read is as if it were not there.
-func (k *kept) load(seq *exec.Sequence, prompt []int32, most, other int) int {
-	if k.disk == nil {
+func (k *kept) load(seq *exec.Sequence, p *prefix, most, other int) int {
+	c := p.chain
+	if c == nil {
 		return 0
 	}
-	c := k.chain(prompt, len(prompt))
 	for range 100 { // files that were damaged
 		n := min(k.disk.pages(c)*k.page, most)
 		if k.ex.Recurrent() {
@@ -188,12 +211,7 @@ func (k *kept) load(seq *exec.Sequence, prompt []int32, most, other int) int {
 		if !whole {
 			continue // one is gone
 		}
-		err := seq.Load(prompt[:n], int64(len(prompt)), pages, rest)
-		var full *cache.FullError
-		for errors.As(err, &full) && k.dropOldest() {
-			err = seq.Load(prompt[:n], int64(len(prompt)), pages, rest)
-		}
-		if err != nil {
+		if k.fitted(func() error { return seq.Load(p.tokens[:n], int64(len(p.tokens)), pages, rest) }) != nil {
 			return 0
 		}
 		k.read += int64(n)
@@ -266,6 +284,16 @@ func (k *kept) dropOldest() bool {
 	}
 	e.snapshot.Release()
 	return true
+}
+
+// fitted calls do until there is room for it, or nothing is kept any more.
+func (k *kept) fitted(do func() error) error {
+	err := do()
+	for full(err) && k.dropOldest() {
+		k.lost++
+		err = do()
+	}
+	return err
 }
 
 // drop gives everything back.
