@@ -30,14 +30,21 @@ func deepSeekV3() *Architecture {
 	}
 }
 
+// routerGroups reads how many groups of experts there are and how many of them a token
+// uses, with the defaults of a class; one of one is none.
+func (s *settings) routerGroups(groups, top int64) (int64, int64) {
+	if groups, top = s.intOr("n_group", groups), s.intOr("topk_group", top); groups == 1 && top == 1 {
+		return 0, 0
+	}
+	return groups, top
+}
+
 // noAuxRouter reads the router of DeepSeek-V3 with the defaults of a class.
 func (s *settings) noAuxRouter(d *decoder, groups, top int64, scale float64) {
 	d.moe.normalize = s.truth("norm_topk_prob", true)
 	s.must("scoring_func", "sigmoid")
 	s.must("topk_method", "noaux_tc")
-	if groups, top = s.intOr("n_group", groups), s.intOr("topk_group", top); groups == 1 && top == 1 {
-		groups, top = 0, 0
-	}
+	groups, top = s.routerGroups(groups, top)
 	d.sigmoidRouter(graph.MoE{Groups: groups, TopGroups: top, Epsilon: 1e-20, Scale: s.positive("routed_scaling_factor", scale)})
 }
 

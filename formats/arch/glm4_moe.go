@@ -32,10 +32,7 @@ func glm4MoE() *Architecture {
 			}
 			d.moe.shared = s.sharedWidth("n_shared_experts", 1, d.moe.inner)
 			d.mtp = s.intOr("num_mtp_layers", s.intOr("num_nextn_predict_layers", 1))
-			groups, top := s.intOr("n_group", 1), s.intOr("topk_group", 1)
-			if groups == 1 && top == 1 {
-				groups, top = 0, 0
-			}
+			groups, top := s.routerGroups(1, 1)
 			d.sigmoidRouter(graph.MoE{Groups: groups, TopGroups: top, Epsilon: 1e-20, Scale: s.positive("routed_scaling_factor", 1)})
 			return d
 		},
@@ -115,7 +112,7 @@ func hfMTPLinks() []Link {
 func ggufGLMLinks() []Link {
 	return append([]Link{
 		one("blk.#.post_attention_norm", "blocks.#.ffn_norm"),
-		one("blk.#.exp_probs_b.bias", "blocks.#.moe.select_bias"),
+		ggufSelectBias,
 	}, ggufDecoderLinks()...)
 }
 

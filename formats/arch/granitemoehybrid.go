@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -46,16 +47,11 @@ func graniteMoEHybrid() *Architecture {
 			return d
 		},
 		fromGGUF: func(k *keys) *decoder {
-			k.varied = []string{"attention.head_count_kv"}
+			k.varied = []string{kvHeadsKey}
 			d := k.common("granitemoehybrid")
-			kv := k.byLayer("attention.head_count_kv", d.layers)
-			if d.kvHeads = slices.Max(kv); d.kvHeads == 0 {
-				d.kvHeads = d.heads
-			}
-			for i, n := range kv {
-				if n != 0 && n != d.kvHeads {
-					k.note(formats.Unsupportedf(k.f.Name(), k.prefix+"attention.head_count_kv", "layer %d with %d heads, where others have %d", i, n, d.kvHeads))
-				}
+			kv := k.kvHeads(d)
+			d.kvHeads = cmp.Or(d.kvHeads, d.heads)
+			for i := range kv {
 				d.bias.qkv = d.bias.qkv || k.hasTensor(Fill("blk.#.attn_q.bias", i, 0))
 				d.bias.o = d.bias.o || k.hasTensor(Fill("blk.#.attn_output.bias", i, 0))
 			}
@@ -193,13 +189,7 @@ func (c configWriter) graniteHybrid(g *graph.Graph) {
 
 // graniteHybrid writes the keys of the same in GGUF.
 func (w *keyWriter) graniteHybrid(g *graph.Graph) {
-	kv := make([]uint32, len(g.Blocks))
-	for i := range g.Blocks {
-		if a := g.Blocks[i].Attn; a != nil {
-			kv[i] = uint32(a.KVHeads)
-		}
-	}
-	w.replace("attention.head_count_kv", kv)
+	w.kvHeads(g)
 	if n := firstMamba(g); n != nil {
 		w.mambas(n)
 	}

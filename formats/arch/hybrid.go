@@ -144,7 +144,7 @@ func ggufHybridLinks(tiled bool, own ...Link) []Link {
 		{Foreign: "blk.#.attn_qkv", Parts: []string{"blocks.#.delta.qkv"}, Order: valueHeads(tiled, wide, behindKeys)},
 		{Foreign: "blk.#.attn_gate", Parts: []string{"blocks.#.delta.z"}, Order: valueHeads(tiled, wide, nil)},
 		{Foreign: "blk.#.ssm_conv1d", Parts: []string{"blocks.#.delta.conv"}, Order: valueHeads(tiled, wide, behindKeys)},
-		{Foreign: "blk.#.ssm_a", Parts: []string{"blocks.#.delta.decay"}, Order: valueHeads(tiled, nil, nil), Written: fromLog},
+		{Foreign: "blk.#.ssm_a", Parts: []string{"blocks.#.delta.decay"}, Order: valueHeads(tiled, nil, nil), Written: decays(false)},
 		{Foreign: "blk.#.ssm_dt.bias", Parts: []string{"blocks.#.delta.dt_bias"}, Order: valueHeads(tiled, nil, nil)},
 		one("blk.#.ssm_norm", "blocks.#.delta.norm"),
 		{Foreign: "blk.#.ssm_out", Parts: []string{"blocks.#.delta.out"}, Columns: valueHeads(tiled, wide, nil)},
@@ -197,18 +197,23 @@ func valueHeads(tiled bool, each, before func(n *graph.Delta) int64) func(*graph
 func wide(n *graph.Delta) int64       { return n.ValueDim }
 func behindKeys(n *graph.Delta) int64 { return 2 * n.KeyHeads * n.KeyDim }
 
-// fromLog is what decays become where a graph has them by their logarithms.
-func fromLog(g *graph.Graph, block int) func(float32) float32 {
-	if n := g.Blocks[block].Delta; n == nil || !n.DecayLog {
-		return nil
+// decays is what those of a delta net or a state space become where the foreign tensor has
+// their logarithms and the graph not, or the reverse.
+func decays(foreign bool) func(g *graph.Graph, block int) func(float32) float32 {
+	return func(g *graph.Graph, block int) func(float32) float32 {
+		ours := foreign
+		switch b := &g.Blocks[block]; {
+		case b.Delta != nil:
+			ours = b.Delta.DecayLog
+		case b.Mamba != nil:
+			ours = b.Mamba.DecayLog
+		}
+		switch {
+		case ours == foreign:
+			return nil
+		case foreign:
+			return func(x float32) float32 { return float32(math.Log(-float64(x))) }
+		}
+		return func(x float32) float32 { return float32(-math.Exp(float64(x))) }
 	}
-	return func(x float32) float32 { return float32(-math.Exp(float64(x))) }
-}
-
-// toLog is the reverse.
-func toLog(g *graph.Graph, block int) func(float32) float32 {
-	if n := g.Blocks[block].Delta; n == nil || n.DecayLog {
-		return nil
-	}
-	return func(x float32) float32 { return float32(math.Log(-float64(x))) }
 }

@@ -199,7 +199,7 @@ func ggufLatentLinks() []Link {
 		one("blk.#.attn_v_b", "blocks.#.latent.v_b"),
 		{Foreign: "blk.#.attn_kv_b", Parts: []string{"blocks.#.latent.k_b", "blocks.#.latent.v_b"}, Latent: true}, // of files before llama.cpp took them apart
 		one("blk.#.attn_output", "blocks.#.latent.o"),
-		one("blk.#.exp_probs_b.bias", "blocks.#.moe.select_bias"),
+		ggufSelectBias,
 	}, ggufDecoderLinks()...)
 }
 

@@ -108,18 +108,38 @@ func (d *decoder) shortConvs(kernel int64, bias bool, attends func(layer int) bo
 	}
 }
 
-// lfm2 reads what both architectures of GGUF have in common: layers without key and
-// value heads are convolutions.
-func (k *keys) lfm2(arch string) *decoder {
-	k.varied = []string{"attention.head_count_kv"}
-	d := k.common(arch)
-	kv := k.byLayer("attention.head_count_kv", d.layers)
+// kvHeadsKey has a number for each layer where some have no attention.
+const kvHeadsKey = "attention.head_count_kv"
+
+// kvHeads reads the key-value heads of all layers: those that have some have as many.
+func (k *keys) kvHeads(d *decoder) []int64 {
+	kv := k.byLayer(kvHeadsKey, d.layers)
 	d.kvHeads = slices.Max(kv)
 	for i, n := range kv {
 		if n != 0 && n != d.kvHeads {
-			k.note(formats.Unsupportedf(k.f.Name(), k.prefix+"attention.head_count_kv", "layer %d with %d heads, where others have %d", i, n, d.kvHeads))
+			k.note(formats.Unsupportedf(k.f.Name(), k.prefix+kvHeadsKey, "layer %d with %d heads, where others have %d", i, n, d.kvHeads))
 		}
 	}
+	return kv
+}
+
+// kvHeads writes them.
+func (w *keyWriter) kvHeads(g *graph.Graph) {
+	kv := make([]uint32, len(g.Blocks))
+	for i := range g.Blocks {
+		if a := g.Blocks[i].Attn; a != nil {
+			kv[i] = uint32(a.KVHeads)
+		}
+	}
+	w.replace(kvHeadsKey, kv)
+}
+
+// lfm2 reads what both architectures of GGUF have in common: layers without key and
+// value heads are convolutions.
+func (k *keys) lfm2(arch string) *decoder {
+	k.varied = []string{kvHeadsKey}
+	d := k.common(arch)
+	kv := k.kvHeads(d)
 	d.qkNorm = true
 	d.ropes = []graph.Rope{k.rope(d, graph.RopeHalf)}
 	d.shortConvs(k.int("shortconv.l_cache"), false, func(layer int) bool { return kv[layer] > 0 })
@@ -148,15 +168,13 @@ func (c configWriter) lfm2(g *graph.Graph) {
 
 // lfm2 writes the keys of keys.lfm2.
 func (w *keyWriter) lfm2(g *graph.Graph) {
-	kv, kernel := make([]uint32, len(g.Blocks)), int64(0)
+	kernel := int64(0)
 	for i := range g.Blocks {
-		if a := g.Blocks[i].Attn; a != nil {
-			kv[i] = uint32(a.KVHeads)
-		} else {
-			kernel = g.Blocks[i].ShortConv.Kernel
+		if n := g.Blocks[i].ShortConv; n != nil {
+			kernel = n.Kernel
 		}
 	}
-	w.replace("attention.head_count_kv", kv)
+	w.kvHeads(g)
 	w.int("shortconv.l_cache", kernel)
 }
 
@@ -183,7 +201,7 @@ func ggufLFM2Links() []Link {
 		one("blk.#.shortconv.in_proj", "blocks.#.shortconv.in"),
 		one("blk.#.shortconv.conv", "blocks.#.shortconv.conv"),
 		one("blk.#.shortconv.out_proj", "blocks.#.shortconv.out"),
-		one("blk.#.exp_probs_b.bias", "blocks.#.moe.select_bias"),
+		ggufSelectBias,
 		one("token_embd_norm", "norm"), // llama.cpp's name of what stands behind the last layer
 	}, ggufDecoderLinks()...)
 }

@@ -35,7 +35,8 @@ type Link struct {
 	Transposed bool
 	// Behind: the foreign number of a block counts from behind the graph's blocks.
 	Behind bool
-	behind int // how many those are
+	behind int  // how many those are
+	module bool // of the block of a module of multi-token prediction
 	// When says for which graphs the link holds; nil: for all.
 	When func(g *graph.Graph) bool
 	// Middle weights are stored [N][1][K].
@@ -49,7 +50,7 @@ type Link struct {
 
 // LatentOf returns the latent attention of a link's block.
 func (l *Link) LatentOf(g *graph.Graph, block int) *graph.Latent {
-	if l.Behind {
+	if l.module {
 		return g.MTP[block].Block.Latent
 	}
 	return g.Blocks[block].Latent
@@ -57,6 +58,9 @@ func (l *Link) LatentOf(g *graph.Graph, block int) *graph.Latent {
 
 // one links a module to one of the same rows.
 func one(foreign, part string) Link { return Link{Foreign: foreign, Parts: []string{part}} }
+
+// ggufSelectBias is what a router adds to choose experts, and does not weigh them by.
+var ggufSelectBias = one("blk.#.exp_probs_b.bias", "blocks.#.moe.select_bias")
 
 // where limits a link to some graphs.
 func (l Link) where(when func(g *graph.Graph) bool) Link {
@@ -152,12 +156,19 @@ func (l Link) ofModule() Link {
 	for i, p := range l.Parts {
 		l.Parts[i] = "mtp.#.block." + strings.TrimPrefix(p, "blocks.#.")
 	}
-	if order := l.Order; order != nil {
-		l.Order = func(g *graph.Graph, i int) []int64 {
-			return order(&graph.Graph{Width: g.Width, Blocks: []graph.Block{g.MTP[i].Block}}, 0)
-		}
-	}
+	l.module = true
+	l.Order, l.Columns, l.Written, l.Shape = inModule(l.Order), inModule(l.Columns), inModule(l.Written), inModule(l.Shape)
 	return l
+}
+
+// inModule asks of the block of a module what f says of one of the graph's.
+func inModule[T any](f func(g *graph.Graph, block int) T) func(g *graph.Graph, block int) T {
+	if f == nil {
+		return nil
+	}
+	return func(g *graph.Graph, i int) T {
+		return f(&graph.Graph{Width: g.Width, Blocks: []graph.Block{g.MTP[i].Block}}, 0)
+	}
 }
 
 // PerExpert reports whether the foreign world keeps experts apart.

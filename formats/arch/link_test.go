@@ -22,3 +22,26 @@ func TestRotaryOrderByHand(t *testing.T) {
 		t.Errorf("fused rows %v", got)
 	}
 }
+
+// What a link says of a block it says of a module's own block, not of the graph's block of
+// that number.
+func TestLinksOfModules(t *testing.T) {
+	block := func(heads int64) graph.Block {
+		return graph.Block{Attn: &graph.Attention{KVHeads: heads}, Latent: &graph.Latent{Heads: heads}}
+	}
+	g := &graph.Graph{Blocks: []graph.Block{block(1), block(2)}, MTP: []graph.MTP{{Block: block(3)}, {Block: block(4)}}}
+	rows := func(g *graph.Graph, i int) []int64 { return []int64{g.Blocks[i].Attn.KVHeads} }
+	link := Link{Foreign: "layers.#.x", Parts: []string{"blocks.#.x"}, Order: rows, Columns: rows, Shape: rows,
+		Written: func(g *graph.Graph, i int) func(float32) float32 {
+			return func(x float32) float32 { return x * float32(g.Blocks[i].Attn.KVHeads) }
+		}}
+	for what, links := range map[string][]Link{"behind": behindLinks(nil, []Link{link}), "beside": besideLinks(nil, []Link{link}, "layers.#.", "mtp.#.")} {
+		l := links[0]
+		for i := range g.MTP {
+			want := int64(3 + i)
+			if l.Order(g, i)[0] != want || l.Columns(g, i)[0] != want || l.Shape(g, i)[0] != want || l.Written(g, i)(1) != float32(want) || l.LatentOf(g, i).Heads != want {
+				t.Errorf("%s, module %d: rows of %v, columns %v, shape %v, values %v, latent %+v", what, i, l.Order(g, i), l.Columns(g, i), l.Shape(g, i), l.Written(g, i)(1), l.LatentOf(g, i))
+			}
+		}
+	}
+}

@@ -130,7 +130,7 @@ func hfMambaLinks(module string) []Link {
 	return []Link{
 		{Foreign: module + "in_proj", Parts: []string{"blocks.#.mamba.z", "blocks.#.mamba.xbc", "blocks.#.mamba.dt"}},
 		{Foreign: module + "conv1d", Parts: []string{"blocks.#.mamba.conv"}, Middle: true},
-		{Foreign: module + "A_log", Parts: []string{"blocks.#.mamba.decay"}, Written: mambaLog(true)},
+		{Foreign: module + "A_log", Parts: []string{"blocks.#.mamba.decay"}, Written: decays(true)},
 		one(module+"D", "blocks.#.mamba.skip"),
 		one(module+"dt_bias", "blocks.#.mamba.dt_bias"),
 		one(module+"norm", "blocks.#.mamba.norm"),
@@ -147,7 +147,7 @@ func ggufMambaLinks() []Link {
 	return []Link{
 		{Foreign: "blk.#.ssm_in", Parts: []string{"blocks.#.mamba.z", "blocks.#.mamba.xbc", "blocks.#.mamba.dt"}},
 		one("blk.#.ssm_conv1d", "blocks.#.mamba.conv"),
-		{Foreign: "blk.#.ssm_a", Parts: []string{"blocks.#.mamba.decay"}, Written: mambaLog(false), Shape: column},
+		{Foreign: "blk.#.ssm_a", Parts: []string{"blocks.#.mamba.decay"}, Written: decays(false), Shape: column},
 		{Foreign: "blk.#.ssm_d", Parts: []string{"blocks.#.mamba.skip"}, Shape: column},
 		one("blk.#.ssm_dt.bias", "blocks.#.mamba.dt_bias"),
 		{Foreign: "blk.#.ssm_norm", Parts: []string{"blocks.#.mamba.norm"}, Shape: func(g *graph.Graph, block int) []int64 {
@@ -155,19 +155,5 @@ func ggufMambaLinks() []Link {
 			return []int64{n.Groups, n.Values() / n.Groups}
 		}},
 		one("blk.#.ssm_out", "blocks.#.mamba.out"),
-	}
-}
-
-// mambaLog is what decays become where the foreign tensor has their logarithms and the
-// graph not, or the reverse.
-func mambaLog(foreign bool) func(g *graph.Graph, block int) func(float32) float32 {
-	return func(g *graph.Graph, block int) func(float32) float32 {
-		switch n := g.Blocks[block].Mamba; {
-		case n == nil || n.DecayLog == foreign:
-			return nil
-		case foreign:
-			return func(x float32) float32 { return float32(math.Log(-float64(x))) }
-		}
-		return func(x float32) float32 { return float32(-math.Exp(float64(x))) }
 	}
 }

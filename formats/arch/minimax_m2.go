@@ -53,7 +53,7 @@ func miniMaxM2() *Architecture {
 			one("model.layers.#.block_sparse_moe.experts.@.w2", "blocks.#.moe.down"),
 			bare("model.layers.#.mlp.e_score_correction_bias", "blocks.#.moe.select_bias"),
 		}, append(hfStackedExperts(), hfDecoderLinks()...)...),
-		ggufLinks: append([]Link{one("blk.#.exp_probs_b.bias", "blocks.#.moe.select_bias")}, ggufDecoderLinks()...),
+		ggufLinks: append([]Link{ggufSelectBias}, ggufDecoderLinks()...),
 	}
 }
 

@@ -111,10 +111,7 @@ func (s *settings) nemotronH() *decoder {
 	if !slices.Contains(pattern, nemotronExpert) {
 		d.moe = moeParams{}
 	}
-	groups, top := s.intOr("n_group", 1), s.intOr("topk_group", 1)
-	if groups == 1 && top == 1 {
-		groups, top = 0, 0
-	}
+	groups, top := s.routerGroups(1, 1)
 	d.nemotron(func(i int) nemotronBlock { return pattern[i] }, m, true, s.intOr("moe_latent_size", 0),
 		graph.MoE{Groups: groups, TopGroups: top, Epsilon: 1e-20, Scale: s.positive("routed_scaling_factor", 1)})
 	return d
@@ -184,14 +181,14 @@ func (d *decoder) latentExperts(layer int, x *graph.MoE, latent int64) {
 // nemotronH reads a model of GGUF: blocks without key and value heads and without a
 // feed-forward width are state spaces.
 func (k *keys) nemotronH() *decoder {
-	k.varied = []string{"attention.head_count_kv", "feed_forward_length"}
+	k.varied = []string{kvHeadsKey, "feed_forward_length"}
 	d := k.common("nemotron_h")
 	if n := k.intOr("nextn_predict_layers", 0); n != 0 {
 		k.note(formats.Unsupportedf(k.f.Name(), k.prefix+"nextn_predict_layers", "value %d", n))
 	}
-	kv, inner := k.byLayer("attention.head_count_kv", d.layers), k.byLayer("feed_forward_length", d.layers)
+	kv, inner := k.kvHeads(d), k.byLayer("feed_forward_length", d.layers)
 	kind, moe := make([]nemotronBlock, d.layers), k.intOr("expert_count", 0) > 0
-	d.kvHeads, d.inner = max(slices.Max(kv), 1), max(slices.Max(inner), 1)
+	d.kvHeads, d.inner = max(d.kvHeads, 1), max(slices.Max(inner), 1)
 	for i := range kind {
 		switch {
 		case inner[i] > 0 && moe:
@@ -203,8 +200,8 @@ func (k *keys) nemotronH() *decoder {
 		default:
 			kind[i] = nemotronMamba
 		}
-		if kv[i] != 0 && kv[i] != d.kvHeads || inner[i] != 0 && inner[i] != d.inner {
-			k.note(formats.Unsupportedf(k.f.Name(), k.prefix+"attention.head_count_kv", "layer %d of %d heads and width %d, where others have %d and %d", i, kv[i], inner[i], d.kvHeads, d.inner))
+		if inner[i] != 0 && inner[i] != d.inner {
+			k.note(formats.Unsupportedf(k.f.Name(), k.prefix+"feed_forward_length", "layer %d of width %d, where others have %d", i, inner[i], d.inner))
 		}
 		d.bias.qkv = d.bias.qkv || k.hasTensor(Fill("blk.#.attn_q.bias", i, 0))
 		d.bias.o = d.bias.o || k.hasTensor(Fill("blk.#.attn_output.bias", i, 0))
@@ -272,18 +269,16 @@ func (c configWriter) nemotronH(g *graph.Graph) {
 }
 
 func (w *keyWriter) nemotronH(g *graph.Graph) {
-	kv, width := make([]uint32, len(g.Blocks)), make([]uint32, len(g.Blocks))
+	width := make([]uint32, len(g.Blocks))
 	for i := range g.Blocks {
 		switch b := &g.Blocks[i]; {
-		case b.Attn != nil:
-			kv[i] = uint32(b.Attn.KVHeads)
 		case b.FFN != nil:
 			width[i] = uint32(b.FFN.Up.Out)
 		case b.MoE != nil:
 			width[i] = uint32(b.MoE.Up.Out)
 		}
 	}
-	w.replace("attention.head_count_kv", kv)
+	w.kvHeads(g)
 	w.replace("feed_forward_length", width)
 	w.float("attention.layer_norm_epsilon", float64(g.Norm.Eps))
 	if n := firstMamba(g); n != nil {
@@ -333,7 +328,7 @@ func ggufNemotronLinks() []Link {
 	return append(append([]Link{
 		one("blk.#.attn_norm", "blocks.#.attn_norm"),
 		one("blk.#.attn_norm", "blocks.#.ffn_norm"), // the one norm of a block
-		one("blk.#.exp_probs_b.bias", "blocks.#.moe.select_bias"),
+		ggufSelectBias,
 		one("blk.#.ffn_latent_down", "blocks.#.moe.latent_down"),
 		one("blk.#.ffn_latent_up", "blocks.#.moe.latent_up"),
 	}, ggufMambaLinks()...), ggufDecoderLinks()...)

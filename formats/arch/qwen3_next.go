@@ -176,7 +176,7 @@ func hfHybridLinks() []Link {
 	links := []Link{
 		{Foreign: layer + "self_attn.q_proj", Parts: []string{"blocks.#.attn.q", "blocks.#.attn.gate"}, Order: queryAndGate},
 		{Foreign: delta + "conv1d", Parts: []string{"blocks.#.delta.conv"}, Middle: true, Order: valueHeads(false, wide, behindKeys)},
-		{Foreign: delta + "A_log", Parts: []string{"blocks.#.delta.decay"}, Order: valueHeads(false, nil, nil), Written: toLog},
+		{Foreign: delta + "A_log", Parts: []string{"blocks.#.delta.decay"}, Order: valueHeads(false, nil, nil), Written: decays(true)},
 		{Foreign: delta + "dt_bias", Parts: []string{"blocks.#.delta.dt_bias"}, Order: valueHeads(false, nil, nil)},
 		one(delta+"norm", "blocks.#.delta.norm"),
 		{Foreign: delta + "out_proj", Parts: []string{"blocks.#.delta.out"}, Columns: valueHeads(false, wide, nil)},
