@@ -105,24 +105,24 @@ by4:
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	MOVQ   k_base+48(FP), SI
-	MOVQ   k_len+56(FP), R8
-	MOVQ   AX, DI
+	MOVQ   k_len+56(FP), DI
+	MOVQ   AX, R8
 
 rows4_told:
-	CMPQ         R8, $0x00000001
+	CMPQ         DI, $0x00000001
 	JL           rows4_told_end
 	VBROADCASTSS (SI), Y6
-	VMOVUPS      (DI), Y7
+	VMOVUPS      (R8), Y7
 	VFMADD231PS  Y7, Y6, Y2
-	VMOVUPS      32(DI), Y7
+	VMOVUPS      32(R8), Y7
 	VFMADD231PS  Y7, Y6, Y3
-	VMOVUPS      64(DI), Y7
+	VMOVUPS      64(R8), Y7
 	VFMADD231PS  Y7, Y6, Y4
-	VMOVUPS      96(DI), Y7
+	VMOVUPS      96(R8), Y7
 	VFMADD231PS  Y7, Y6, Y5
 	ADDQ         $0x04, SI
-	ADDQ         BX, DI
-	SUBQ         $0x00000001, R8
+	ADDQ         BX, R8
+	SUBQ         $0x00000001, DI
 	JMP          rows4_told
 
 rows4_told_end:
@@ -194,18 +194,18 @@ by1:
 	JL     by1_end
 	VXORPS Y2, Y2, Y2
 	MOVQ   k_base+48(FP), SI
-	MOVQ   k_len+56(FP), R8
-	MOVQ   AX, DI
+	MOVQ   k_len+56(FP), DI
+	MOVQ   AX, R8
 
 rows1_told:
-	CMPQ         R8, $0x00000001
+	CMPQ         DI, $0x00000001
 	JL           rows1_told_end
 	VBROADCASTSS (SI), Y3
-	VMOVUPS      (DI), Y4
+	VMOVUPS      (R8), Y4
 	VFMADD231PS  Y4, Y3, Y2
 	ADDQ         $0x04, SI
-	ADDQ         BX, DI
-	SUBQ         $0x00000001, R8
+	ADDQ         BX, R8
+	SUBQ         $0x00000001, DI
 	JMP          rows1_told
 
 rows1_told_end:
@@ -250,18 +250,18 @@ by1_end:
 	VMOVDQU 32(SI), Y2
 	VXORPS  Y3, Y3, Y3
 	MOVQ    k_base+48(FP), DX
-	MOVQ    k_len+56(FP), DI
-	MOVQ    AX, SI
+	MOVQ    k_len+56(FP), SI
+	MOVQ    AX, DI
 
 rowsTail_told:
-	CMPQ         DI, $0x00000001
+	CMPQ         SI, $0x00000001
 	JL           rowsTail_told_end
 	VBROADCASTSS (DX), Y4
-	VMASKMOVPS   (SI), Y2, Y5
+	VMASKMOVPS   (DI), Y2, Y5
 	VFMADD231PS  Y5, Y4, Y3
 	ADDQ         $0x04, DX
-	ADDQ         BX, SI
-	SUBQ         $0x00000001, DI
+	ADDQ         BX, DI
+	SUBQ         $0x00000001, SI
 	JMP          rowsTail_told
 
 rowsTail_told_end:
@@ -382,24 +382,24 @@ by4:
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 	MOVQ   k_base+48(FP), SI
-	MOVQ   k_len+56(FP), R8
-	MOVQ   AX, DI
+	MOVQ   k_len+56(FP), DI
+	MOVQ   AX, R8
 
 rows4_told:
-	CMPQ         R8, $0x00000001
+	CMPQ         DI, $0x00000001
 	JL           rows4_told_end
 	VBROADCASTSS (SI), Z6
-	VMOVUPS      (DI), Z7
+	VMOVUPS      (R8), Z7
 	VFMADD231PS  Z7, Z6, Z2
-	VMOVUPS      64(DI), Z7
+	VMOVUPS      64(R8), Z7
 	VFMADD231PS  Z7, Z6, Z3
-	VMOVUPS      128(DI), Z7
+	VMOVUPS      128(R8), Z7
 	VFMADD231PS  Z7, Z6, Z4
-	VMOVUPS      192(DI), Z7
+	VMOVUPS      192(R8), Z7
 	VFMADD231PS  Z7, Z6, Z5
 	ADDQ         $0x04, SI
-	ADDQ         BX, DI
-	SUBQ         $0x00000001, R8
+	ADDQ         BX, R8
+	SUBQ         $0x00000001, DI
 	JMP          rows4_told
 
 rows4_told_end:
@@ -471,18 +471,18 @@ by1:
 	JL     by1_end
 	VPXORD Z12, Z12, Z12
 	MOVQ   k_base+48(FP), SI
-	MOVQ   k_len+56(FP), R8
-	MOVQ   AX, DI
+	MOVQ   k_len+56(FP), DI
+	MOVQ   AX, R8
 
 rows1_told:
-	CMPQ         R8, $0x00000001
+	CMPQ         DI, $0x00000001
 	JL           rows1_told_end
 	VBROADCASTSS (SI), Z2
-	VMOVUPS      (DI), Z3
+	VMOVUPS      (R8), Z3
 	VFMADD231PS  Z3, Z2, Z12
 	ADDQ         $0x04, SI
-	ADDQ         BX, DI
-	SUBQ         $0x00000001, R8
+	ADDQ         BX, R8
+	SUBQ         $0x00000001, DI
 	JMP          rows1_told
 
 rows1_told_end:
@@ -527,18 +527,18 @@ by1_end:
 	KMOVW  SI, K1
 	VPXORD Z14, Z14, Z14
 	MOVQ   k_base+48(FP), DX
-	MOVQ   k_len+56(FP), DI
-	MOVQ   AX, SI
+	MOVQ   k_len+56(FP), SI
+	MOVQ   AX, DI
 
 rowsTail_told:
-	CMPQ         DI, $0x00000001
+	CMPQ         SI, $0x00000001
 	JL           rowsTail_told_end
 	VBROADCASTSS (DX), Z2
-	VMOVUPS.Z    (SI), K1, Z3
+	VMOVUPS.Z    (DI), K1, Z3
 	VFMADD231PS  Z3, Z2, Z14
 	ADDQ         $0x04, DX
-	ADDQ         BX, SI
-	SUBQ         $0x00000001, DI
+	ADDQ         BX, DI
+	SUBQ         $0x00000001, SI
 	JMP          rowsTail_told
 
 rowsTail_told_end:

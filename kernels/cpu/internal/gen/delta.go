@@ -70,26 +70,12 @@ func deltaStep(v isa) {
 	fade, rate := v.vec(), v.vec()
 	VBROADCASTSS(mustAddr("fade"), fade)
 	VBROADCASTSS(mustAddr("rate"), rate)
-	column := func(name string, width int, load func(m Mem, r reg.VecVirtual), store func(r reg.VecVirtual, m Mem)) {
+	v.columns(left, out, col, func(name string, width int, load func(m Mem, r reg.VecVirtual), store func(r reg.VecVirtual, m Mem)) {
 		told := v.vecs(width)
 		for _, r := range told {
 			v.zero(r)
 		}
-		{
-			k, row, t := ptr("k"), GP64(), length("k")
-			MOVQ(col, row)
-			loop(name+"_told", t, 1, func() {
-				a := v.vec()
-				VBROADCASTSS(at(k, 0), a)
-				for i := range told {
-					x := v.vec()
-					load(at(row, 4*v.lanes*i), x)
-					VFMADD231PS(x, a, told[i])
-				}
-				bump(k, 4)
-				ADDQ(ld, row)
-			})
-		}
+		accumColumn(v, name+"_told", "k", told, col, ld, load)
 		for i := range told {
 			x := v.vec()
 			load(at(out, 4*v.lanes*i), x)
@@ -100,38 +86,32 @@ func deltaStep(v isa) {
 		for _, r := range sums {
 			v.zero(r)
 		}
-		k, q, row, t := ptr("k"), ptr("q"), GP64(), length("k")
-		MOVQ(col, row)
-		loop(name+"_learn", t, 1, func() {
-			a, b := v.vec(), v.vec()
-			VBROADCASTSS(at(k, 0), a)
-			VBROADCASTSS(at(q, 0), b)
-			for i := range told {
-				x := v.vec()
-				load(at(row, 4*v.lanes*i), x)
-				VMULPS(fade, x, x)
-				VFMADD231PS(told[i], a, x)
-				store(x, at(row, 4*v.lanes*i))
-				VFMADD231PS(x, b, sums[i])
-			}
-			bump(k, 4)
-			bump(q, 4)
-			ADDQ(ld, row)
-		})
+		learnColumn(v, name+"_learn", told, sums, col, ld, fade, load, store)
 		for i := range sums {
 			store(sums[i], at(out, 4*v.lanes*i))
 		}
-		bump(out, 4*v.lanes*width)
-		bump(col, 4*v.lanes*width)
-	}
-	load := func(m Mem, r reg.VecVirtual) { VMOVUPS(m, r) }
-	store := func(r reg.VecVirtual, m Mem) { VMOVUPS(r, m) }
-	loop("by4", left, 4*v.lanes, func() { column("rows4", 4, load, store) })
-	loop("by1", left, v.lanes, func() { column("rows1", 1, load, store) })
-	rest(left, "done", func() {
-		t := v.tail(left)
-		column("rowsTail", 1, t.load, t.store)
 	})
-	VZEROUPPER()
-	RET()
+}
+
+// learnColumn writes what the rows from col down remember, with what they are told, and
+// adds what q asks of it to sums.
+func learnColumn(v isa, name string, told, sums []reg.VecVirtual, col, ld reg.GPVirtual, fade reg.VecVirtual, load func(m Mem, r reg.VecVirtual), store func(r reg.VecVirtual, m Mem)) {
+	k, q, row, t := ptr("k"), ptr("q"), GP64(), length("k")
+	MOVQ(col, row)
+	loop(name, t, 1, func() {
+		a, b := v.vec(), v.vec()
+		VBROADCASTSS(at(k, 0), a)
+		VBROADCASTSS(at(q, 0), b)
+		for i := range told {
+			x := v.vec()
+			load(at(row, 4*v.lanes*i), x)
+			VMULPS(fade, x, x)
+			VFMADD231PS(told[i], a, x)
+			store(x, at(row, 4*v.lanes*i))
+			VFMADD231PS(x, b, sums[i])
+		}
+		bump(k, 4)
+		bump(q, 4)
+		ADDQ(ld, row)
+	})
 }

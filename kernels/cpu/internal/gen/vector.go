@@ -28,33 +28,41 @@ func accumRows(v isa) {
 	dst, left, col := ptr("dst"), length("dst"), ptr("v")
 	ld := Load(Param("ld"), GP64()).(reg.GPVirtual)
 	SHLQ(Imm(2), ld)
-	column := func(name string, width int, load func(m Mem, r reg.VecVirtual), store func(r reg.VecVirtual, m Mem)) {
+	v.columns(left, dst, col, func(name string, width int, load func(m Mem, r reg.VecVirtual), store func(r reg.VecVirtual, m Mem)) {
 		sums := v.vecs(width)
 		for i, s := range sums {
 			load(at(dst, 4*v.lanes*i), s)
 		}
-		accumColumn(v, name, sums, col, ld, load)
+		accumColumn(v, name, "p", sums, col, ld, load)
 		for i, s := range sums {
 			store(s, at(dst, 4*v.lanes*i))
 		}
-		bump(dst, 4*v.lanes*width)
+	})
+}
+
+// columns is the whole of a kernel that goes through columns by four vectors, by one, and
+// by what is left of one: column does width vectors from out and col on.
+func (v isa) columns(left, out, col reg.GPVirtual, column func(name string, width int, load func(m Mem, r reg.VecVirtual), store func(r reg.VecVirtual, m Mem))) {
+	each := func(name string, width int, load func(m Mem, r reg.VecVirtual), store func(r reg.VecVirtual, m Mem)) {
+		column(name, width, load, store)
+		bump(out, 4*v.lanes*width)
 		bump(col, 4*v.lanes*width)
 	}
 	load := func(m Mem, r reg.VecVirtual) { VMOVUPS(m, r) }
 	store := func(r reg.VecVirtual, m Mem) { VMOVUPS(r, m) }
-	loop("by4", left, 4*v.lanes, func() { column("rows4", 4, load, store) })
-	loop("by1", left, v.lanes, func() { column("rows1", 1, load, store) })
+	loop("by4", left, 4*v.lanes, func() { each("rows4", 4, load, store) })
+	loop("by1", left, v.lanes, func() { each("rows1", 1, load, store) })
 	rest(left, "done", func() {
 		t := v.tail(left)
-		column("rowsTail", 1, t.load, t.store)
+		each("rowsTail", 1, t.load, t.store)
 	})
 	VZEROUPPER()
 	RET()
 }
 
-// accumColumn adds the rows from col down, times p, to sums.
-func accumColumn(v isa, name string, sums []reg.VecVirtual, col, ld reg.GPVirtual, load func(m Mem, r reg.VecVirtual)) {
-	p, t, row := ptr("p"), length("p"), GP64()
+// accumColumn adds the rows from col down, times factors, to sums.
+func accumColumn(v isa, name, factors string, sums []reg.VecVirtual, col, ld reg.GPVirtual, load func(m Mem, r reg.VecVirtual)) {
+	p, t, row := ptr(factors), length(factors), GP64()
 	MOVQ(col, row)
 	loop(name, t, 1, func() {
 		a := v.vec()
