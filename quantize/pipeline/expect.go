@@ -18,25 +18,20 @@ func (f *flow) expect(ctx context.Context) (float64, error) {
 	if err != nil || len(f.Windows) == 0 {
 		return sum, err
 	}
-	block, err := f.walk(ctx)
-	if err != nil {
-		return 0, err
-	}
-	blocks, windows, held := float64(len(f.m.Graph.Blocks)), float64(len(f.Windows)), float64(len(f.Held))
-	passes := 2.5*windows + 6*held // as Predict counts
+	more := 0.0
 	if f.Stats == nil && f.Plan == nil {
 		// Statistics walk all windows once, sensitivities a few passages once for
 		// each matrix, through the blocks behind it.
-		passages := min(windows, 3)
-		matrices := 0.0
+		windows, matrices := float64(len(f.Windows)), 0.0
 		for _, w := range f.m.Graph.Weights() {
 			if len(w.Shape) >= 2 && !w.Role.IsMTP() {
 				matrices++
 			}
 		}
-		passes += windows + passages*matrices/2
+		more = windows + min(windows, 3)*matrices/2
 	}
-	return sum + block*blocks*passes, nil
+	text, err := f.runs(ctx, more)
+	return sum + text, err
 }
 
 // guess is a forecast before anything is measured.
@@ -52,12 +47,7 @@ func (f *flow) guess(ctx context.Context) (*Forecast, error) {
 		out.Disk += statsBytes(f.m.Graph)
 	}
 	if f.Asked > 0 {
-		var params, typical int64
-		for _, w := range f.m.Graph.Weights() {
-			t := f.m.Tensor(w.Name)
-			params += t.Elements()
-			typical += stored(&t, p, w.Role.Base() == graph.RoleEmbed)
-		}
+		typical, params := planBytes(f.m, p)
 		out.BPW = 8 * float64(f.Asked) / float64(params)
 		out.Disk = max(out.Disk+2*(f.Asked-typical), f.Asked) // in the work folder and in the package
 	}
@@ -77,9 +67,7 @@ func statsBytes(g *graph.Graph) int64 {
 // expectFits returns the seconds that fitting all matrices takes.
 func (f *flow) expectFits(ctx context.Context, code plan.Code) (sum float64, err error) {
 	if f.Plan != nil {
-		g := *f
-		g.Windows = nil
-		return g.seconds(ctx, f.Plan)
+		return f.fits(ctx, f.Plan)
 	}
 	rate := -1.0
 	for _, w := range f.m.Graph.Weights() {

@@ -68,19 +68,44 @@ func Predict(ctx context.Context, m *model.Model, q Request) (*Forecast, error) 
 		out.Disk += statsBytes(m.Graph)
 	}
 	var params int64
-	for _, w := range m.Graph.Weights() {
-		t := m.Tensor(w.Name)
-		out.Bytes += stored(&t, p, w.Role.Base() == graph.RoleEmbed)
-		params += t.Elements()
-	}
+	out.Bytes, params = planBytes(m, p)
 	out.BPW = 8 * float64(out.Bytes) / float64(params)
 	out.Seconds, err = f.seconds(ctx, p)
 	return out, err
 }
 
+// planBytes returns what a model's weights take by a plan, and how many numbers they are.
+func planBytes(m *model.Model, p *plan.Plan) (bytes, params int64) {
+	for _, w := range m.Graph.Weights() {
+		t := m.Tensor(w.Name)
+		bytes += stored(&t, p, w.Role.Base() == graph.RoleEmbed)
+		params += t.Elements()
+	}
+	return bytes, params
+}
+
 // seconds extrapolates from samples: some rows by each recipe, and one window
 // through one block.
 func (f *flow) seconds(ctx context.Context, p *plan.Plan) (float64, error) {
+	sum, err := f.fits(ctx, p)
+	if err != nil || len(f.Windows) == 0 {
+		return sum, err
+	}
+	text, err := f.runs(ctx, 0)
+	return sum + text, err
+}
+
+// runs returns the seconds that text takes to go through all blocks: windows are measured
+// and walked behind once each to fit, and walked twice by original and package to measure;
+// more is how many windows go through besides.
+func (f *flow) runs(ctx context.Context, more float64) (float64, error) {
+	block, err := f.walk(ctx)
+	passes := 2.5*float64(len(f.Windows)) + 6*float64(len(f.Held)) + more
+	return block * passes * float64(len(f.m.Graph.Blocks)), err
+}
+
+// fits returns the seconds that fitting takes by a plan.
+func (f *flow) fits(ctx context.Context, p *plan.Plan) (float64, error) {
 	r := run{m: f.m, p: p, o: f.options(f.stats)}
 	rates := map[plan.Recipe]float64{} // seconds per weight
 	var sum float64
@@ -98,14 +123,7 @@ func (f *flow) seconds(ctx context.Context, p *plan.Plan) (float64, error) {
 		}
 		sum += rates[recipe] * float64(t.Elements())
 	}
-	if len(f.Windows) == 0 {
-		return sum, nil
-	}
-	block, err := f.walk(ctx)
-	// Measured and walked behind once each to fit, walked twice by original and
-	// package to measure.
-	windows := 2.5*float64(len(f.Windows)) + 6*float64(len(f.Held))
-	return sum + block*windows*float64(len(f.m.Graph.Blocks)), err
+	return sum, nil
 }
 
 // sampledRows is how many rows are fitted to learn a rate; a device searches the codes

@@ -25,24 +25,30 @@ type Needs struct {
 // of logits. Measured on models from 1 M to 1 B weights.
 const baseMemory = 192 << 20
 
-// Need returns what executing a plan takes, before anything is read.
-func Need(m *model.Model, p *plan.Plan, o Options) Needs {
-	g := m.Graph
-	var tokens int64
+// hiddenNeed returns what is needed whatever is done: the program, and the hidden states
+// of text that is walked.
+func hiddenNeed(m *model.Model, o Options) (n Needs, walks bool) {
+	n.Memory = baseMemory
+	if len(o.Windows) == 0 || o.Parallel {
+		return n, false
+	}
+	var tokens, near int64
 	for _, w := range o.Windows {
 		tokens += int64(len(w))
 	}
-	n := Needs{Memory: baseMemory}
-	walk := len(o.Windows) > 0 && !o.Parallel
-	if walk {
-		var near int64
-		n.Device, near = deviceNeed(m, o, tokens)
-		n.Memory += calibrate.Bytes(tokens, g.WidestRow()) - near
-		n.Disk += calibrate.Bytes(tokens, g.WidestRow())
-	}
+	n.Device, near = deviceNeed(m, o, tokens)
+	n.Disk = calibrate.Bytes(tokens, m.Graph.WidestRow())
+	n.Memory += n.Disk - near
+	return n, true
+}
+
+// Need returns what executing a plan takes, before anything is read.
+func Need(m *model.Model, p *plan.Plan, o Options) Needs {
+	g := m.Graph
+	n, walks := hiddenNeed(m, o)
 	r := run{m: m, p: p, o: o}
 	gathered := map[int]int64{}
-	if walk {
+	if walks {
 		for i := range g.Blocks {
 			gathered[i] = gatherBytes(&g.Blocks[i])
 		}
@@ -190,15 +196,7 @@ func (f *flow) room(p *plan.Plan) error {
 // with their factors, and a sample of the rows that read it.
 func leastNeed(m *model.Model, o Options) Needs {
 	g := m.Graph
-	n := Needs{Memory: baseMemory}
-	if len(o.Windows) > 0 && !o.Parallel {
-		var tokens int64
-		for _, w := range o.Windows {
-			tokens += int64(len(w))
-		}
-		_, near := deviceNeed(m, o, tokens)
-		n.Memory += calibrate.Bytes(tokens, g.WidestRow()) - near
-	}
+	n, _ := hiddenNeed(m, o)
 	var peak int64
 	if o.Stats == nil {
 		for i := range g.Blocks {
