@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"slices"
 
 	"github.com/nstf/nstf/formats"
@@ -270,8 +269,8 @@ func (d *disturber) perLayer(ctx context.Context) error {
 // could not stay as they are.
 func (d *disturber) rows(name string) (*formats.Tensor, error) {
 	t := d.m.Tensor(name)
-	s, ok := scheme.ByName(t.Scheme)
-	if !ok || t.Form != "" || !plain(t.Scheme) {
+	s, ok := plain(&t)
+	if !ok {
 		return nil, nil
 	}
 	ids := slices.Concat(d.windows...)
@@ -428,16 +427,16 @@ func (d *disturber) decode(w []float32, t *formats.Tensor) error {
 		}
 		return finite(t.Name, w[lo*k:hi*k], lo*k)
 	}
-	if t.Form != "" || !plain(t.Scheme) {
+	if _, ok := plain(t); !ok {
 		return rows(0, n)
 	}
 	return d.rowsOf(n, rows)
 }
 
-// plain reports whether a scheme is numbers of 32 or 16 bits.
-func plain(name string) bool {
-	s, ok := scheme.ByName(name)
-	return ok && (s.DType == tensor.F32 || s.DType == tensor.F16 || s.DType == tensor.BF16)
+// plain returns a tensor's scheme, and whether that is numbers of 32 or 16 bits, row by row.
+func plain(t *formats.Tensor) (*scheme.Scheme, bool) {
+	s, ok := scheme.ByName(t.Scheme)
+	return s, ok && t.Form == "" && (s.DType == tensor.F32 || s.DType == tensor.F16 || s.DType == tensor.BF16)
 }
 
 // rowsOf calls f with runs of n rows, on all threads. Of errors it returns the first row's.
@@ -458,148 +457,4 @@ func finite(name string, w []float32, first int64) error {
 		}
 	}
 	return nil
-}
-
-// compare turns hidden states into divergences.
-func (d *disturber) compare(ctx context.Context) error {
-	g := d.m.Graph
-	rows := d.positions()
-	want := make([][]float32, len(rows)) // logits [T][Vocab]
-	err := d.stage(device.Head(d.m.Graph), nil, func(s *exec.Stage) error {
-		for i := range rows {
-			var err error
-			if want[i], err = d.logits(ctx, s, d.clean, i, rows[i]); err != nil {
-				return err
-			}
-		}
-		for i := range d.copies {
-			if c := &d.copies[i]; c.head == nil {
-				if err := d.diverge(ctx, s, c, rows, want); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	for i := range d.copies {
-		if c := &d.copies[i]; c.head != nil {
-			if err := d.stage(device.Head(d.m.Graph), []*formats.Tensor{c.head}, func(s *exec.Stage) error { return d.diverge(ctx, s, c, rows, want) }); err != nil {
-				return err
-			}
-		}
-	}
-	if g.Tied() {
-		return nil
-	}
-	head, relative, err := d.head()
-	if err != nil {
-		return err
-	}
-	c := copied{name: g.Head.Weight, relative: relative, hidden: d.clean}
-	return d.stage(device.Head(d.m.Graph), []*formats.Tensor{head}, func(s *exec.Stage) error { return d.diverge(ctx, s, &c, rows, want) })
-}
-
-// head changes a head of its own.
-func (d *disturber) head() (*formats.Tensor, float64, error) {
-	h, err := d.s.Moments(d.m.Graph.Head.Input, -1)
-	if err != nil {
-		return nil, 0, err
-	}
-	return d.change(d.m.Graph.Head.Weight, &reading{h: h}, false)
-}
-
-// positions lists which rows of each window are compared.
-func (d *disturber) positions() [][]int {
-	out := make([][]int, len(d.windows))
-	for i, w := range d.windows {
-		for at := min(d.o.Stride, len(w)) - 1; at < len(w); at += d.o.Stride { // of a short window the last
-			out[i] = append(out[i], at)
-		}
-	}
-	return out
-}
-
-// logits returns those of chosen rows of a window, [len(rows)][Vocab].
-func (d *disturber) logits(ctx context.Context, s *exec.Stage, h *Hidden, window int, rows []int) ([]float32, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	width, vocab := int(d.m.Graph.Width), int(d.m.Graph.Vocab)
-	states, err := h.Window(window)
-	if err != nil {
-		return nil, err
-	}
-	x := make([]float32, len(rows)*width)
-	for i, row := range rows {
-		copy(x[i*width:(i+1)*width], states[row*width:])
-	}
-	logits := make([]float32, len(rows)*vocab)
-	return logits, s.Logits(logits, x)
-}
-
-// diverge records the divergence of a copy.
-func (d *disturber) diverge(ctx context.Context, s *exec.Stage, c *copied, rows [][]int, want [][]float32) error {
-	var sum float64
-	n := 0
-	for i := range rows {
-		each, err := d.divergences(ctx, s, c.hidden, i, rows[i], want[i])
-		if err != nil {
-			return err
-		}
-		for _, v := range each {
-			sum += v
-		}
-		n += len(each)
-	}
-	if n == 0 || math.IsNaN(sum) || math.IsInf(sum, 0) {
-		return formats.Errorf("", c.name, "a disturbed copy has logits that are not finite")
-	}
-	d.out[c.name] = max(sum/float64(n), 0) / c.relative
-	return nil
-}
-
-// divergences returns, for rows of a window, the KL divergence of what hidden states
-// lead to from what logits ref[len(rows)][Vocab] do.
-func (d *disturber) divergences(ctx context.Context, s *exec.Stage, h *Hidden, window int, rows []int, ref []float32) ([]float64, error) {
-	x, err := d.logits(ctx, s, h, window, rows)
-	if err != nil {
-		return nil, err
-	}
-	vocab := int(d.m.Graph.Vocab)
-	each, scratch := make([]float64, len(rows)), make([][]float32, d.pool.Threads())
-	d.pool.RunWorkers(len(each), func(worker, row int) {
-		scratch[worker] = sized(scratch[worker], vocab)
-		each[row] = divergence(d.set, scratch[worker], ref[row*vocab:(row+1)*vocab], x[row*vocab:(row+1)*vocab])
-	})
-	return each, nil
-}
-
-// divergence returns the KL divergence of the softmax of logits x from that of ref, in nats: the sum of p times what
-// p's logarithm is above the other's. p, as long as they, is overwritten.
-func divergence(set *cpu.Set, p, ref, x []float32) (sum float64) {
-	other := logSum(set, p, x)
-	own := logSum(set, p, ref)
-	for i, p := range p {
-		if p > 0 {
-			sum += float64(p) * (float64(ref[i]) - own - (float64(x[i]) - other))
-		}
-	}
-	return sum
-}
-
-// logSum returns the logarithm of the sum of the exponentials of x, and writes the softmax of x to p. The largest
-// element of p tells the sum.
-func logSum(set *cpu.Set, p, x []float32) float64 {
-	copy(p, x)
-	set.Softmax(p)
-	top := 0
-	for i, v := range p {
-		if v > p[top] {
-			top = i
-		}
-	}
-	return float64(x[top]) - math.Log(float64(p[top]))
 }
