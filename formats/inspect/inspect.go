@@ -1,6 +1,6 @@
 // Package inspect says what lies in a model file without reading its tensors.
 //
-// In: a path to anything that formats/model opens, or to a GGUF, safetensors
+// In: a path to anything that formats/checkpoint opens, or to a GGUF, safetensors
 // file or package of an architecture that nobody here knows. Out: a [Report]
 // of plain data, for printing or JSON: architecture, sizes per role and per
 // scheme, tensors, attached files.

@@ -10,7 +10,7 @@
 //	moments:INPUT     [K(K+1)/2]  lower triangle, row after row, of the mean of x x'
 //	diagonal:INPUT    [K]         mean of squares, where there are no moments
 //
-// with INPUT as in [model.Linear.Input], followed by #E for expert E of a
+// with INPUT as in [graph.Linear.Input], followed by #E for expert E of a
 // mixture. Inputs are those of the model, so every number has a place that is
 // known before it is read.
 //

@@ -13,7 +13,7 @@ type File struct {
 	Path   string // "" where they were measured, not read
 	Source Source
 	// Inputs are the distinct inputs of the model's linears, by
-	// [model.Linear.Input]. What the experts of a mixture read is here for all
+	// [graph.Linear.Input]. What the experts of a mixture read is here for all
 	// of them together.
 	Inputs map[string]*Input
 	// Experts are what each expert of a mixture reads, by the same names. An

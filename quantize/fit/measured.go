@@ -14,7 +14,7 @@ type Measured struct {
 // NewMeasured returns the Inputs of statistics, nil for none.
 func NewMeasured(s *stats.File) *Measured { return &Measured{file: s} }
 
-// Input returns an input by the name that linears have for it ([model.Linear]),
+// Input returns an input by the name that linears have for it ([graph.Linear]),
 // of one expert's tokens or, with -1, of all; nil where nothing was measured.
 // It fails where the statistics cannot be read.
 func (m *Measured) Input(name string, expert int) (*Input, error) {

@@ -15,7 +15,7 @@ type Cost struct {
 }
 
 // NewCost counts for a model whose cache takes cacheBytes for so many positions:
-// what exec.Executor.CacheBytes says of them.
+// what exec.Executor.StateBytes says of them.
 func NewCost(m *model.Model, cacheBytes, positions int64) *Cost {
 	c := &Cost{g: m.Graph, tensor: m.Tensor}
 	numbers := int64(0)
@@ -128,7 +128,7 @@ func (c *Cost) Operations(tokens int64) float64 {
 		if m := b.Mamba; m != nil {
 			n += float64(tokens) * float64(5*m.Values()*m.State)
 		}
-		if b.Attn == nil {
+		if b.Attn == nil && b.Latent == nil {
 			continue
 		}
 		var positions int64
@@ -137,9 +137,9 @@ func (c *Cost) Operations(tokens int64) float64 {
 		}
 		if a := b.Latent; a != nil {
 			n += float64(2 * a.Heads * (a.KeyDim() + a.Rank) * positions)
-			continue
+		} else {
+			n += float64(4 * b.Attn.Heads * b.Attn.HeadDim * positions)
 		}
-		n += float64(4 * b.Attn.Heads * b.Attn.HeadDim * positions)
 	}
 	return n + 2*float64(c.g.Head.In*c.g.Head.Out)
 }

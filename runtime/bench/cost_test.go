@@ -169,3 +169,17 @@ func TestBytesAgainstTheFile(t *testing.T) {
 		m.Close()
 	}
 }
+
+// What attention over latents computes grows with the square of a prompt, like that over
+// keys and values.
+func TestLatentOperations(t *testing.T) {
+	m := open(t, "deepseek_v3")
+	c := NewCost(m, 0, 0)
+	var want float64
+	for i := range m.Graph.Blocks[:len(m.Graph.Blocks)-1] { // of the last one all tokens but one attend to nothing
+		a := m.Graph.Blocks[i].Latent
+		want += float64(2*a.Heads*(a.KeyDim()+a.Rank)) * (20*20 - 10*10)
+	}
+	bend := func(n int64) float64 { return c.Operations(2*n) - 2*c.Operations(n) } // of what is linear, a constant
+	near(t, "operations", bend(20)-bend(10), want)
+}

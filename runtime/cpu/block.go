@@ -109,7 +109,7 @@ func (e *Engine) runAttention(i int, h []float32, lo int) {
 		e.pass.rowWork = rowWork{dst: att, src: e.s.z[lo*b.o.k : t*b.o.k], width: b.o.k}
 		e.eachRow(t-lo, e.part.gate)
 	}
-	e.linear(t-lo, att, i, noExpert, target{b.o, e.s.a[:(t-lo)*int(e.g.Width)]})
+	e.linear(t-lo, att, noExpert, target{b.o, e.s.a[:(t-lo)*int(e.g.Width)]})
 }
 
 // gateRow multiplies a row by the logistic function of another.
@@ -128,7 +128,7 @@ func (e *Engine) project(i int, h []float32, lo int) {
 		group = append(group, target{b.gate, e.s.z[lo*b.gate.n : t*b.gate.n]})
 	}
 	if lo > 0 {
-		e.linear(t-lo, h[lo*b.q.k:], i, noExpert, group...)
+		e.linear(t-lo, h[lo*b.q.k:], noExpert, group...)
 		group = group[:0]
 	}
 	if b.k != nil {
@@ -138,7 +138,7 @@ func (e *Engine) project(i int, h []float32, lo int) {
 		group = append(group, target{b.v, e.s.v[:t*b.v.n]})
 	}
 	if len(group) > 0 {
-		e.linear(t, h, i, noExpert, group...)
+		e.linear(t, h, noExpert, group...)
 	}
 }
 
@@ -148,7 +148,7 @@ func (e *Engine) feedForward(i int, x, h []float32) {
 	b, d := &e.blocks[i], int(e.g.Width)
 	t, f, a := len(x)/d, e.s.f[:len(x)], e.s.a[:len(x)]
 	if b.FFN != nil {
-		e.gated(i, noExpert, t, h, f, b.ffn)
+		e.gated(noExpert, t, h, f, b.ffn)
 	}
 	if b.MoE == nil {
 		return
@@ -173,20 +173,20 @@ func (e *Engine) feedForward(i int, x, h []float32) {
 }
 
 // gated computes f = down(act(gate h) * up h), or down(act(up h)) without a
-// gate.
-func (e *Engine) gated(i, index, t int, h, f []float32, w layer) {
+// gate; index is the expert, noExpert for none.
+func (e *Engine) gated(index, t int, h, f []float32, w layer) {
 	up := e.s.up[:t*w.up.n]
 	work := rowWork{dst: up, width: w.up.n, act: w.act, gating: w.gating}
 	if w.gate != nil {
 		gate := e.s.gate[:t*w.gate.n]
-		e.linear(t, h, i, index, target{w.gate, gate}, target{w.up, up})
+		e.linear(t, h, index, target{w.gate, gate}, target{w.up, up})
 		work.dst, work.src = gate, up
 	} else {
-		e.linear(t, h, i, index, target{w.up, up})
+		e.linear(t, h, index, target{w.up, up})
 	}
 	e.pass.rowWork = work
 	e.eachRow(t, e.part.act)
-	e.linear(t, work.dst, i, index, target{w.down, f})
+	e.linear(t, work.dst, index, target{w.down, f})
 }
 
 func (e *Engine) actRow(row int) {

@@ -50,7 +50,7 @@ func (n *deltaNet) matrix(s *state, head int) []float32 {
 func (e *Engine) runDelta(i int, h []float32, lo int) {
 	p, s, n := &e.pass, &e.s, e.blocks[i].delta
 	t, c, v, heads := p.rows, int(n.Channels()), int(n.Values()), int(n.Heads)
-	e.linear(t, h, i, noExpert, target{n.qkv, s.mixed[:t*c]}, target{n.z, s.z[:t*v]},
+	e.linear(t, h, noExpert, target{n.qkv, s.mixed[:t*c]}, target{n.z, s.z[:t*v]},
 		target{n.beta, s.rate[:t*heads]}, target{n.alpha, s.fade[:t*heads]})
 	e.eachRow(t, e.part.convolve)
 	e.pool.RunWorkers(len(p.segments)*heads, e.part.delta)
@@ -59,7 +59,7 @@ func (e *Engine) runDelta(i int, h []float32, lo int) {
 	}
 	p.rowWork.base = lo
 	e.eachRow(t-lo, e.part.finish)
-	e.linear(t-lo, s.z[lo*v:t*v], i, noExpert, target{n.out, s.a[:(t-lo)*int(e.g.Width)]})
+	e.linear(t-lo, s.z[lo*v:t*v], noExpert, target{n.out, s.a[:(t-lo)*int(e.g.Width)]})
 }
 
 // convolveRow makes queries, keys and values of a row, and how its heads fade and

@@ -37,7 +37,7 @@ func (e *Engine) runLatent(i int, h []float32, lo int) {
 	e.perHead(i, rows, n.kb, heads, s.z[lo*heads*query:], query, s.q[lo*heads*key:], key)
 	e.attend(lo)
 	e.perHead(i, rows, n.vb, heads, s.att[lo*heads*rank:], rank, s.z, value)
-	e.linear(rows, s.z[:rows*heads*value], i, noExpert, target{b.o, s.a[:rows*int(e.g.Width)]})
+	e.linear(rows, s.z[:rows*heads*value], noExpert, target{b.o, s.a[:rows*int(e.g.Width)]})
 }
 
 // latentInputs computes latents and keys of all rows of h[T][D], and the queries of
@@ -49,17 +49,17 @@ func (e *Engine) latentInputs(i int, h []float32, lo int) {
 		first = target{n.qa, s.mixed[lo*n.qa.n : t*n.qa.n]}
 	}
 	if kv := (target{n.kva, s.k[:t*n.kva.n]}); lo == 0 {
-		e.linear(t, h, i, noExpert, kv, first)
+		e.linear(t, h, noExpert, kv, first)
 	} else {
-		e.linear(t, h, i, noExpert, kv)
-		e.linear(t-lo, h[lo*d:], i, noExpert, first)
+		e.linear(t, h, noExpert, kv)
+		e.linear(t-lo, h[lo*d:], noExpert, first)
 	}
 	if n.qa == nil || lo == t {
 		return
 	}
 	e.pass.rowWork = rowWork{dst: first.y, src: first.y, width: n.qa.n, norm: n.qNorm}
 	e.eachRow(t-lo, e.part.norm)
-	e.linear(t-lo, first.y, i, noExpert, target{n.q, s.z[lo*n.q.n : t*n.q.n]})
+	e.linear(t-lo, first.y, noExpert, target{n.q, s.z[lo*n.q.n : t*n.q.n]})
 }
 
 // latentRow puts a row's latent and its rotated key into the cache, and the rotated
@@ -90,7 +90,7 @@ func (e *Engine) perHead(i, t int, stack *matrix, heads int, x []float32, from i
 	for a := range heads {
 		m := stack.experts[a]
 		if t == 1 {
-			e.linear(1, x[a*from:a*from+m.k], i, a, target{m, y[a*to : a*to+m.n]})
+			e.linear(1, x[a*from:a*from+m.k], a, target{m, y[a*to : a*to+m.n]})
 			continue
 		}
 		in, out := fit(e.s.headIn, t*m.k), fit(e.s.headOut, t*m.n)
@@ -98,7 +98,7 @@ func (e *Engine) perHead(i, t int, stack *matrix, heads int, x []float32, from i
 		for r := range t {
 			copy(in[r*m.k:(r+1)*m.k], x[(r*heads+a)*from:])
 		}
-		e.linear(t, in, i, a, target{m, out})
+		e.linear(t, in, a, target{m, out})
 		for r := range t {
 			copy(y[(r*heads+a)*to:], out[r*m.n:(r+1)*m.n])
 		}

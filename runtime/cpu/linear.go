@@ -35,8 +35,8 @@ type linearWork struct {
 }
 
 // linear computes y = W x + b for each target, x[t][k] being their common
-// input. block and expert say where in the graph this is.
-func (e *Engine) linear(t int, x []float32, _, expert int, group ...target) {
+// input; expert says whose it is, noExpert where it is no expert's.
+func (e *Engine) linear(t int, x []float32, expert int, group ...target) {
 	if t == 0 {
 		return
 	}

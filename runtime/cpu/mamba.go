@@ -49,7 +49,7 @@ func (n *mamba) matrix(s *state, head int) []float32 {
 func (e *Engine) runMamba(i int, h []float32, lo int) {
 	p, s, n := &e.pass, &e.s, e.blocks[i].mamba
 	t, c, v, heads := p.rows, int(n.Channels()), int(n.Values()), int(n.Heads)
-	e.linear(t, h, i, noExpert, target{n.z, s.z[:t*v]}, target{n.xbc, s.mixed[:t*c]}, target{n.dt, s.rate[:t*heads]})
+	e.linear(t, h, noExpert, target{n.z, s.z[:t*v]}, target{n.xbc, s.mixed[:t*c]}, target{n.dt, s.rate[:t*heads]})
 	e.eachRow(t, e.part.choose)
 	e.pool.RunWorkers(len(p.segments)*heads, e.part.scan)
 	if lo == t {
@@ -57,7 +57,7 @@ func (e *Engine) runMamba(i int, h []float32, lo int) {
 	}
 	p.rowWork.base = lo
 	e.eachRow(t-lo, e.part.open)
-	e.linear(t-lo, s.z[lo*v:t*v], i, noExpert, target{n.out, s.a[:(t-lo)*int(e.g.Width)]})
+	e.linear(t-lo, s.z[lo*v:t*v], noExpert, target{n.out, s.a[:(t-lo)*int(e.g.Width)]})
 }
 
 // selectRow makes what the heads of a row read: x, b and c, their step, and how they

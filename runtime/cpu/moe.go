@@ -27,15 +27,15 @@ func (e *Engine) mixture(i, t int, routed, h, f []float32) {
 	logits := target{b.router, e.s.router[:t*int(m.Experts)]}
 	switch {
 	case b.sharedGate == nil:
-		e.linear(t, routed, i, noExpert, logits)
+		e.linear(t, routed, noExpert, logits)
 	case b.routerNorm == nil:
-		e.linear(t, h, i, noExpert, logits, target{b.sharedGate, e.s.factor[:t]})
+		e.linear(t, h, noExpert, logits, target{b.sharedGate, e.s.factor[:t]})
 	default:
-		e.linear(t, routed, i, noExpert, logits)
-		e.linear(t, h, i, noExpert, target{b.sharedGate, e.s.factor[:t]})
+		e.linear(t, routed, noExpert, logits)
+		e.linear(t, h, noExpert, target{b.sharedGate, e.s.factor[:t]})
 	}
 	if b.shared.up != nil {
-		e.gated(i, noExpert, t, h, f, b.shared)
+		e.gated(noExpert, t, h, f, b.shared)
 	} else {
 		clear(f)
 	}
@@ -43,7 +43,7 @@ func (e *Engine) mixture(i, t int, routed, h, f []float32) {
 	if b.latentDown != nil {
 		l = b.latentDown.n
 		read, sum = e.s.latent[:t*l], e.s.latentSum[:t*l]
-		e.linear(t, h, i, noExpert, target{b.latentDown, read})
+		e.linear(t, h, noExpert, target{b.latentDown, read})
 		clear(sum)
 	}
 	r, topK := &e.pass.routes, int(m.TopK)
@@ -60,14 +60,14 @@ func (e *Engine) mixture(i, t int, routed, h, f []float32) {
 		for j, row := range r.rows {
 			copy(in[j*l:(j+1)*l], read[int(row)*l:])
 		}
-		e.gated(i, x, n, in, out, b.experts[x])
+		e.gated(x, n, in, out, b.experts[x])
 		for j, row := range r.rows {
 			e.set.Axpy(sum[int(row)*l:(int(row)+1)*l], r.weight[j], out[j*l:(j+1)*l])
 		}
 	}
 	if b.latentUp != nil {
 		lifted := e.s.result[:t*d]
-		e.linear(t, sum, i, noExpert, target{b.latentUp, lifted})
+		e.linear(t, sum, noExpert, target{b.latentUp, lifted})
 		e.addRows(f, branch{rows: lifted}, branch{}, nil, nil, nil)
 	}
 }

@@ -50,8 +50,8 @@ func (e *Engine) inject(i, lo int, x []float32) {
 	b, d := &e.blocks[i], int(e.g.Width)
 	n, w := len(x)/d, &b.perLayer
 	gate := e.s.gate[:n*w.gate.n]
-	e.linear(n, x, i, noExpert, target{w.gate, gate})
+	e.linear(n, x, noExpert, target{w.gate, gate})
 	e.pass.rowWork = rowWork{dst: gate, width: (e.span.Lo + i) * w.gate.n, act: w.act, base: lo}
 	e.eachRow(n, e.part.inject)
-	e.linear(n, gate, i, noExpert, target{w.down, e.s.f[:n*d]})
+	e.linear(n, gate, noExpert, target{w.down, e.s.f[:n*d]})
 }

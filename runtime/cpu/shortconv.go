@@ -19,7 +19,7 @@ func newShortConv(w *load.Weights[*matrix, *norm, []float32], g *graph.ShortConv
 func (e *Engine) runShortConv(i int, h []float32, lo int) {
 	p, s, n := &e.pass, &e.s, e.blocks[i].shortConv
 	t, c := p.rows, n.conv.channels()
-	e.linear(t, h, i, noExpert, target{n.in, s.z[:t*3*c]})
+	e.linear(t, h, noExpert, target{n.in, s.z[:t*3*c]})
 	e.eachRow(t, e.part.multiply)
 	p.rowWork.base = lo
 	e.eachRow(t-lo, e.part.weigh)
@@ -27,7 +27,7 @@ func (e *Engine) runShortConv(i int, h []float32, lo int) {
 		n.conv.keep(e, &p.segments[j])
 	}
 	if lo < t {
-		e.linear(t-lo, s.turned[lo*c:t*c], i, noExpert, target{n.out, s.a[:(t-lo)*int(e.g.Width)]})
+		e.linear(t-lo, s.turned[lo*c:t*c], noExpert, target{n.out, s.a[:(t-lo)*int(e.g.Width)]})
 	}
 }
 

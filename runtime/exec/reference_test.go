@@ -8,9 +8,9 @@ import (
 )
 
 // reference computes a graph's logits in float64, the shortest way from the
-// words of formats/model's comments to numbers: no cache, no batches, every
+// words of formats/graph's comments to numbers: no cache, no batches, every
 // token looking back at stored keys of all others. It shares nothing with the
-// engine but model.Rope.Frequencies, which has its own oracle.
+// engine but graph.Rope.Frequencies, which has its own oracle.
 type reference struct {
 	g       *graph.Graph
 	weights map[string][]float64

@@ -10,7 +10,8 @@
 // Invariants: the bits of every number depend on the graph, the weights, the
 // device's target and the sizes of the batch. Memory is planned before anything
 // is placed: see [Plan]. An Engine serves one goroutine at a time. The tensors'
-// file is not needed once New has returned.
+// file is not needed once New has returned, but for tables that are read row by
+// row (inputs of each layer by token).
 //
 // Compatibility: the exported API may grow; numbers may move within the stated
 // tolerance (with Options.Exact, 2e-4 of the logits' range from float32 reference

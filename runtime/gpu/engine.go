@@ -60,7 +60,7 @@ func (e *MissingError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// An Engine executes one model on one GPU.
+// An Engine executes a span of one model on one GPU.
 type Engine struct {
 	span    device.Span
 	places  int // for states

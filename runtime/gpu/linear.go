@@ -87,7 +87,7 @@ func (l *layout) dense(t formats.Tensor) *matrix {
 	return m
 }
 
-// named puts a tensor's name into an error that has none.
+// named puts a tensor's name into an error.
 func named(name string, err error) error {
 	switch e := err.(type) {
 	case *formats.FormatError:

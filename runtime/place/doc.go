@@ -14,7 +14,7 @@
 //
 // Invariants: what the system says is checked before it is believed, and what it
 // does not say is zero, not a guess. A stored profile that is damaged, of another
-// version or of another machine is not used. Nothing here chooses anything yet.
+// version or of another machine is not used. [UsualTiles] is what is chosen by it.
 //
 // Compatibility: the stored profile carries a version and is no interchange
 // format: another version measures again.

@@ -3,9 +3,8 @@
 // measured on where a trained model of that size cannot be had.
 //
 // In: a [Shape], an element type, a seed. Out: a [export.Model], whose WriteDir
-// writes config.json, a tokenizer, shards and their index. It lies below
-// formats/model because what it makes is such an export, and it needs nothing
-// but readers' vocabulary; no command of a user depends on it.
+// writes config.json, a tokenizer, shards and their index. It needs nothing but
+// readers' vocabulary; no command of a user depends on it.
 //
 // The weights have what makes real ones hard to quantize: tails heavier than
 // a normal distribution's, columns of differing scale, a few of them eight

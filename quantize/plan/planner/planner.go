@@ -25,7 +25,7 @@ import (
 
 // Options say what a plan may do.
 type Options struct {
-	Schemes string        // see candidates.Recipes; "": all
+	Schemes string        // see candidates.Codes; "": all
 	Forms   bool          // factors too, where they pay
 	Device  *qplan.Device // whose time for a token is to be least, under a budget of loss; nil: bytes are
 	Keep    []candidates.Rule
