@@ -16,8 +16,6 @@ import (
 // logits' range; measured figures are below 1e-6.
 const tinyTolerance = 4e-6
 
-// Every operation of a graph against float64, in one pass, in several, and
-// token by token, beyond one page of the cache and every window.
 // toleranceOf is larger for what carries errors on from position to position.
 func toleranceOf(g *graph.Graph) float64 {
 	if g.Recurrent() {
@@ -26,6 +24,8 @@ func toleranceOf(g *graph.Graph) float64 {
 	return tinyTolerance
 }
 
+// Every operation of a graph against float64, in one pass, in several, and
+// token by token, beyond one page of the cache and every window.
 func TestAgainstReference(t *testing.T) {
 	schemes := []string{"f32", "bf16", "f16", "f64"}
 	for i, c := range byTurns(tinies()) {

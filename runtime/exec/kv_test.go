@@ -26,7 +26,7 @@ func TestCacheFormats(t *testing.T) {
 		for _, f := range []struct {
 			kv        string
 			tolerance float64
-		}{{"f32", tinyTolerance}, {"f16", 2e-3}, {"q8", 2e-2}} {
+		}{{"f32", toleranceOf(c.graph)}, {"f16", 2e-3}, {"q8", 2e-2}} {
 			e, ref := newTiny(t, c.graph, "f32", Options{Threads: 2, KV: f.kv})
 			s := sequence(t, e)
 			ids := tinyIDs(150)
