@@ -61,11 +61,17 @@ struct alignas(16) piece {
 	u32 v[4];
 };
 
+// Whether all numbers that blocks ask for lie before KV_D: of keys whole tiles, of
+// values whole columns, brought by whole tiles.
+constexpr bool WHOLE_KEYS = KV_D % TILE == 0;
+constexpr bool WHOLE_VALUES = WHOLE_KEYS && KV_VALUE % ATTEND_COLUMNS == 0 && (!CHAIN_TURNS || ATTEND_COLUMNS % TILE == 0);
+
 // Numbers d0 .. d0+PIECE-1 of a vector, zeros behind KV_D.
 NSTF_DEVICE piece load_piece(const kv_element* plane, const f32* scales, i64 vector, int d0, bool key) {
+	const bool whole = key ? WHOLE_KEYS : WHOLE_VALUES;
 	piece p;
 #if KV_FORMAT == 1 && !NSTF_EXACT && KV_D % 8 == 0
-	const bool inside = KV_D % TILE == 0 || d0 < KV_D;
+	const bool inside = whole || d0 < KV_D;
 	p = *(const piece*)(plane + vector * KV_D + (inside ? d0 : 0));
 #pragma unroll
 	for (int i = 0; i < 4; i++) p.v[i] = inside ? p.v[i] : 0;
@@ -77,7 +83,7 @@ NSTF_DEVICE piece load_piece(const kv_element* plane, const f32* scales, i64 vec
 #endif
 #pragma unroll
 	for (int i = 0; i < PIECE; i++) {
-		const bool inside = KV_D % TILE == 0 || d0 + i < KV_D;
+		const bool inside = whole || d0 + i < KV_D;
 		const kv_element e = from[inside ? d0 + i : 0];
 #if KV_FORMAT == 0
 		x[i] = e;
