@@ -43,6 +43,9 @@
 #define MATMUL_TILE (MATMUL_BLOCK_T * 128)                                        // bytes of a tile of activations
 #define MATMUL_STAGE (MATMUL_PARTS * MATMUL_TILE)                                 // bytes of a step's tiles
 #define MATMUL_CHUNKS ((MATMUL_STAGE / 16 + MATMUL_THREADS - 1) / MATMUL_THREADS) // chunks that a thread copies per step
+// Teams with few tokens leave out rows past the end, whose sums nobody reads: all
+// blocks would else ask for the last row's lines, which one part of the L2 cache has.
+#define MATMUL_SPARSE (MATRIX_WGMMA && MATMUL_TOKENS < 16)
 
 // A product's output.
 struct MatmulTarget {
@@ -130,6 +133,7 @@ struct MatmulStages {
 		for (int i = 0; i < MATMUL_CHUNKS; i++) {
 			const int row = chunk(i) / 8 % MATMUL_BLOCK_T, part = chunk(i) / 8 / MATMUL_BLOCK_T, at = chunk(i) % 8;
 			source[i] = matmul_source(x, (i64)(matmul_slot(rows, row) / rows.share) * stride + part * 256 + at * 16);
+			if (MATMUL_SPARSE && rows.first + row >= rows.end) source[i] = 0;
 			place[i] = part * MATMUL_TILE + matrix_chunk(row, at);
 		}
 	}
@@ -151,7 +155,8 @@ struct MatmulStages {
 	__device__ __forceinline__ void begin(int s, int steps) {
 		if (s < steps) {
 #pragma unroll
-			for (int i = 0; i < MATMUL_CHUNKS; i++) matrix_copy((u8 *)stage(s) + place[i], at(i, s));
+			for (int i = 0; i < MATMUL_CHUNKS; i++)
+				if (!MATMUL_SPARSE || source[i]) matrix_copy((u8 *)stage(s) + place[i], at(i, s));
 		}
 		matrix_copy_end();
 	}

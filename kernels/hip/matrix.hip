@@ -15,7 +15,7 @@
 //
 // Units (NSTF_MATRIX; with NSTF_EXACT, plain loops over f32 on every target):
 //   MMA     mma.sync m16n8k16, weights as the 16 rows; or, on sm_90 with
-//           NSTF_TEAMS, wgmma m64n128k16 over teams of four waves, asynchronous
+//           NSTF_TEAMS, wgmma m64n128k16 or m64n32k16 over teams of four waves, asynchronous
 //   MFMA    16x16x16 or 16x16x32, waves of 64
 //   WMMA11  16x16x16, both operands copied to lanes 16..31
 //   WMMA12  16x16x16 without copies
@@ -270,17 +270,24 @@ NSTF_DEVICE void matrix_mma(MatrixSums &d, const MatrixRuns &w, int step, u32 x0
 }
 
 #if MATRIX_WGMMA
-// wgmma m64n128k16: the four waves' weights in registers times 128 tokens in
-// LDS. Runs by itself from here to matrix_wait.
+// wgmma m64n128k16 or m64n32k16: the four waves' weights in registers times 128 or 32
+// tokens in LDS. Runs by itself from here to matrix_wait.
 #define MATRIX_SUMS_4(d, i) "+f"(d[i].v[0]), "+f"(d[i].v[1]), "+f"(d[i].v[2]), "+f"(d[i].v[3])
 #define MATRIX_SUMS_16(d, i) MATRIX_SUMS_4(d, i), MATRIX_SUMS_4(d, i + 1), MATRIX_SUMS_4(d, i + 2), MATRIX_SUMS_4(d, i + 3)
-NSTF_DEVICE void matrix_wgmma(MatrixSums *d, const MatrixRuns &w, int step, u64 tile) {
+#define MATRIX_RUNS_OF(w, step) "r"(w.v[0][2 * step]), "r"(w.v[1][2 * step]), "r"(w.v[0][2 * step + 1]), "r"(w.v[1][2 * step + 1])
+NSTF_DEVICE void matrix_wgmma_128(MatrixSums *d, const MatrixRuns &w, int step, u64 tile) {
 	asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
 	             "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
 	             "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
 	             "{%64,%65,%66,%67}, %68, 1, 1, 1, 0;"
 	             : MATRIX_SUMS_16(d, 0), MATRIX_SUMS_16(d, 4), MATRIX_SUMS_16(d, 8), MATRIX_SUMS_16(d, 12)
-	             : "r"(w.v[0][2 * step]), "r"(w.v[1][2 * step]), "r"(w.v[0][2 * step + 1]), "r"(w.v[1][2 * step + 1]), "l"(tile));
+	             : MATRIX_RUNS_OF(w, step), "l"(tile));
+}
+NSTF_DEVICE void matrix_wgmma_32(MatrixSums *d, const MatrixRuns &w, int step, u64 tile) {
+	asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
+	             "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, {%16,%17,%18,%19}, %20, 1, 1, 1, 0;"
+	             : MATRIX_SUMS_16(d, 0)
+	             : MATRIX_RUNS_OF(w, step), "l"(tile));
 }
 
 // A tile as wgmma is told of it: address, 1024 bytes from eight rows to the next
@@ -298,7 +305,11 @@ NSTF_DEVICE void matrix_products(MatrixSums (&sums)[F][N], const MatrixRuns (&w)
 #pragma unroll
 		for (int f = 0; f < F; f++) {
 #pragma unroll
-			for (int n = 0; n < N; n += 16) matrix_wgmma(&sums[f][n], w[f], step, at + n * 64 + step * 2);
+			for (int n = 0; n < N; n += N < 16 ? 4 : 16) {
+				const u64 from = at + n * 64 + step * 2;
+				if (N < 16) matrix_wgmma_32(&sums[f][n], w[f], step, from);
+				else matrix_wgmma_128(&sums[f][n], w[f], step, from);
+			}
 		}
 	}
 	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");

@@ -110,6 +110,8 @@ func matmulTiles(t Target, exact bool) []tuned {
 		return []tuned{
 			{MatmulTile{1, 32, 8, 1, 4, 1, 1, true}, 0.49},
 			{MatmulTile{1, 16, 8, 1, 4, 1, 1, true}, 0.41},
+			{MatmulTile{1, 4, 8, 1, 4, 1, 2, true}, 0.24},
+			{MatmulTile{1, 4, 4, 1, 4, 1, 4, true}, 0.23},
 			{MatmulTile{2, 8, 4, 1, 4, 1, 2, false}, 0.27},
 			{MatmulTile{2, 4, 4, 2, 3, 2, 1, false}, 0.21},
 			{MatmulTile{1, 4, 2, 4, 3, 2, 2, false}, 0.17},
