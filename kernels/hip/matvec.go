@@ -54,9 +54,9 @@ type Matvec struct {
 	Products  []Product
 
 	// Gated writes act(P0 x) * (P1 x) for two products of one format, without
-	// bias and residual, to Products[0].Y or rounded to Rounded in groups of 32. On
-	// AMD's targets more than two rows are rounded by a launch of their own, for which
-	// Y has to be there: registers do not hold sums of whole blocks of outputs.
+	// bias and residual, to Products[0].Y or rounded to Rounded in groups of 32. More
+	// than two rows are rounded by a launch of their own, for which Y has to be there:
+	// registers do not hold sums of whole blocks of outputs.
 	Gated   bool
 	Act     cpu.Activation
 	Gating  cpu.Gating // of SiLU
@@ -120,7 +120,7 @@ func inputBytes(rows, k int, integer, fine bool) int {
 // Where LDS does not hold so many, fewer are multiplied at a time. A row's bits do not
 // depend on how many there are: how K is divided among lanes and waves does not.
 func (o *Matvec) Calls(t Target) []Call {
-	if o.Rounded.Data != 0 && o.T > 2 && o.Experts == 0 && t.API == HIP {
+	if o.Rounded.Data != 0 && o.T > 2 && o.Experts == 0 {
 		first := *o
 		first.Rounded, first.apart = Acts{}, true
 		return append(first.Calls(t), (&Quantize{X: o.Products[0].Y, Acts: o.Rounded}).Calls(t)...)

@@ -19,9 +19,11 @@ func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) Mat
 		return o.streamed(t, s, w.K, ceil(units, s.Lanes), outputs)
 	case rows == 1 && t.API == CUDA:
 		s.Waves, s.Blocks = 16, 2
+	case rows > 2 && t.API == CUDA:
+		return o.shared(t, s, w, outputs)
 	case rows > 2:
 		s.Rows, s.Steps = 4, 1
-		if rows > 4 && t.API == HIP || o.Gated && t.API == CUDA { // two matrices' sums
+		if rows > 4 {
 			s.Rows = 2
 		}
 	}
@@ -51,6 +53,25 @@ func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) Mat
 	s.Steps = min(s.Steps, ceil(units, s.Lanes*s.Split))
 	if o.Rounded.Data != 0 {
 		s.wholeTiles(t, w.N)
+	}
+	return s
+}
+
+// shared divides a product with several rows, which a block brings to LDS once and
+// keeps: one block of 16 waves for each unit, which takes tile after tile, two rows of
+// weights sharing what is read of LDS, the next ones on their way meanwhile. Where there
+// are fewer tiles than units, they are made smaller.
+func (o *Matvec) shared(t Target, s MatvecShape, w *Weight, outputs int) MatvecShape {
+	s.Rows, s.Waves, s.Steps, s.Grid, s.Pipe = 2/o.views(), 16, 1, 1, true
+	idle := func() bool { return 10*ceil(outputs, s.Waves*(t.Wave/s.Lanes)*s.Rows) < 9*t.Units }
+	if s.Rows > 1 && idle() {
+		s.Rows = 1
+	}
+	if idle() {
+		s.Waves = 8
+	}
+	if o.apart {
+		s.Lanes = w.wholeLanes(t, outputs)
 	}
 	return s
 }

@@ -134,15 +134,20 @@ func (w *walk) round(in *source, t int, ms ...*matrix) {
 // long as rounding in groups of 32, and every block of the product does it again.
 const fineOnTheWay = 8192
 
-// roundFine is round for the targets that take groups of 16 and leave it to a launch of
-// its own.
-func (w *walk) roundFine(in *source, t int, targets []target) {
+// roundFew rounds what products would else round on the way, each of their blocks
+// again: for the targets that take groups of 16, unless one row is streamed, and in
+// groups of 32 more than fusedRows rows, to a place that nothing else has.
+func (w *walk) roundFew(in *source, t int, targets []target) {
 	if in.norm.Weight != 0 {
 		return
 	}
 	for _, g := range targets {
-		if g.w.Format.Fine() && (!w.e.streams(t) || g.w.K > fineOnTheWay) {
+		switch {
+		case g.w.Format.Fine() && (!w.e.streams(t) || g.w.K > fineOnTheWay):
 			w.round(in, t, g.w)
+		case t > fusedRows && in.acts.Data == 0 && w.integers(g.w) && !g.w.Format.Fine():
+			in.acts = hip.Acts{Data: w.e.s.own, T: t, K: g.w.K}
+			w.do(&hip.Quantize{X: in.x, Acts: in.acts})
 		}
 	}
 }
@@ -170,7 +175,7 @@ func (w *walk) linear(t int, in source, targets ...target) {
 		return
 	}
 	if !w.many {
-		w.roundFine(&in, t, targets)
+		w.roundFew(&in, t, targets)
 		exact := w.e.exact || targets[0].w.floats
 		w.do(&hip.Matvec{T: t, Exact: exact, X: in.x, Acts: in.acts, Fine: in.fine, Norm: in.norm, ExactNorm: w.e.exact, Products: products})
 		return

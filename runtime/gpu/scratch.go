@@ -134,6 +134,7 @@ type scratch struct {
 	looked      hip.Address    // the same of their table
 	acts, fine  hip.Address    // inputs rounded to bytes in groups of 32 and 16, see hip.Acts
 	wide        hip.Address    // the same of a feed-forward layer's second half
+	own         hip.Address    // the same of a product that rounds its input by itself, until it ends
 	tiles       hip.Address    // of hip.Matmul
 	turned      hip.Address    // inputs on the input side of rotated weights
 	bytes       hip.Address    // the same rounded
@@ -197,6 +198,7 @@ func (s *scratch) place(sh *shape, t, slots, context int, attend, sample int64, 
 	s.fine = a.take(max(hip.FineActsSize(min(t, fewRows), row), hip.FineActsSize(fewSlots, wide)))
 	s.tiles = a.take(max(hip.MatmulScratch(t, max(row, sh.inner, sh.rank)), hip.MatmulScratch(n, max(sh.slot, sh.rank, sh.ofHead))))
 	s.wide = a.take(hip.ActsSize(fewRows, sh.inner))
+	s.own = a.take(hip.ActsSize(fewRows, max(row, wide, sh.latent, sh.perLayer)))
 	if sh.rotated {
 		s.turned = a.floats(max(t*max(row, sh.inner, sh.rank), n*max(sh.slot, sh.rank, sh.ofHead)))
 		s.sums = a.floats(max(t*max(sh.width, sh.needs.sums), s.logitRows*sh.headSums, n*sh.sumsSlots))

@@ -174,7 +174,7 @@ func (m *machine) copyRate(t testing.TB) float64 {
 
 // A workload is an operation of a model's layer: on activations rounded before
 // (plain), on the way (x) or behind a norm; gated has the output rounded, gatedx
-// does not, and both are behind a norm.
+// does not, and both are behind a norm; gatedacts is gated on activations rounded before.
 type workload struct {
 	op string
 	n  []int
@@ -200,6 +200,11 @@ func workloads() []workload {
 		{"plain", []int{8192}, 28672, 2},
 		{"plain", []int{14336}, 4096, 4},
 		{"plain", []int{14336}, 4096, 8},
+		{"plain", []int{4096}, 4096, 8},
+		{"x", []int{4096}, 4096, 8},
+		{"plain", []int{4096}, 14336, 8},
+		{"plain", []int{4096, 1024, 1024}, 4096, 8},
+		{"gatedacts", []int{14336, 14336}, 4096, 8},
 	}
 }
 
@@ -212,6 +217,24 @@ func (m *machine) shapes(w *workload) []*hip.MatvecShape {
 	add := func(rows, steps, waves, blocks, grid int, pipe bool) {
 		all = append(all, &hip.MatvecShape{Rows: rows, Lanes: m.target.Wave, Waves: waves, Split: 1, Steps: steps,
 			Blocks: blocks, Grid: grid, Pipe: pipe})
+	}
+	if w.t > 2 {
+		for _, rows := range []int{1, 2, 4} {
+			for _, waves := range []int{8, 16} {
+				for _, grid := range []int{0, 1, 2} {
+					blocks := max(grid, 1)
+					if blocks*waves*m.target.Wave > 1024 || rows == 4 && blocks*waves > 16 {
+						continue
+					}
+					add(rows, 1, waves, blocks, grid, false)
+					add(rows, 1, waves, blocks, grid, true)
+				}
+			}
+		}
+		add(1, 1, 32, 1, 1, false)
+		add(1, 2, 16, 1, 1, false)
+		add(2, 2, 16, 1, 1, false)
+		return all
 	}
 	add(1, 4, 16, 2, 0, false)
 	add(2, 2, 16, 2, 0, false)
@@ -323,7 +346,7 @@ func (m *machine) operation(t testing.TB, v *variety, w *workload, s *hip.Matvec
 		return from
 	}
 	op := &hip.Matvec{T: w.t, Shape: s, X: take(4 * w.t * w.k)}
-	if w.op == "norm" || strings.HasPrefix(w.op, "gated") {
+	if w.op == "norm" || w.op == "gated" || w.op == "gatedx" {
 		op.Norm = hip.Normal{Weight: take(4 * w.k), Eps: 1e-5}
 	} else if f.Integer() && w.op != "x" {
 		give(op, hip.Acts{Data: take(int(hip.FineActsSize(w.t, w.k))), T: w.t, K: w.k, Fine: f.Fine()})
@@ -339,7 +362,7 @@ func (m *machine) operation(t testing.TB, v *variety, w *workload, s *hip.Matvec
 		total += (size + 255) / 256 * 256
 	}
 	op.Gated = strings.HasPrefix(w.op, "gated")
-	if w.op == "gated" {
+	if w.op == "gated" || w.op == "gatedacts" {
 		op.Rounded = hip.Acts{Data: take(int(hip.ActsSize(w.t, w.n[0]))), T: w.t, K: w.n[0]}
 		if s != nil && s.Waves*s.Rows/s.Split*(m.target.Wave/s.Lanes)%32 != 0 {
 			return nil, 0
