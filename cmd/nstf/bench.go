@@ -110,7 +110,8 @@ matrices: minutes, once for each card and kind of model.`,
 	s.StringVar(&f.Level, "level", "", "SIMD level of the kernels; default: the best this machine runs")
 	s.BoolVar(&f.Exact, "exact", false, "compute in float32 throughout, instead of with int8 activations")
 	s.StringVar(&f.KV, "kv", "", "how keys and values are kept: f32, f16 or q8; default: f16, with --exact f32")
-	f.device.add(s)
+	f.device.addSeveral(s)
+	f.device.addMemory(s)
 	s.BoolVar(&f.Profile, "profile", false, "on a GPU, time the kernels of a step too")
 	s.BoolVar(&f.Pin, "pin", false, "keep each thread on a processor of its own (Linux)")
 	s.IntSliceVar(&f.concurrency, "concurrency", nil, "serve so many requests at once, one number after the other")
@@ -164,6 +165,9 @@ func (f *benchFlags) check(args []string) error {
 	}
 	if err := f.device.check(); err != nil {
 		return err
+	}
+	if (f.tune && len(args) > 0 || f.Profile) && len(f.device.requests) > 1 {
+		return usagef("--tune and --profile look at one device")
 	}
 	if f.Level != "" {
 		if _, err := kernels.ParseLevel(f.Level); err != nil {
@@ -230,7 +234,7 @@ func (a *app) bench(ctx context.Context, path string, f *benchFlags) error {
 // firstToken runs this program and returns the time from its start until its first
 // byte: the text of a token, or the end of the line where that has none.
 func (a *app) firstToken(ctx context.Context, path string, f *benchFlags) (time.Duration, error) {
-	c := a.self(ctx, "run", path, "-p", "Hello", "--greedy", "--max-tokens", "1", "--threads", strconv.Itoa(f.Threads), "--device", f.device.name)
+	c := a.self(ctx, append([]string{"run", path, "-p", "Hello", "--greedy", "--max-tokens", "1", "--threads", strconv.Itoa(f.Threads)}, f.device.args()...)...)
 	var errs strings.Builder
 	c.Stderr = &errs
 	out, err := c.StdoutPipe()

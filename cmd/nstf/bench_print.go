@@ -51,7 +51,12 @@ func (a *app) printBench(r *bench.Result) {
 	if d := r.Decode; d != nil {
 		row("decode", "%s tokens/s, %d tokens behind %d", spread(d.Rate), d.Tokens, d.Depth)
 		row("", "%s GB/s: %s of weights and %s of cache a token", spread(d.GBs), size(d.WeightBytes), size(d.CacheBytes))
-		row("", "%.1f %% of %s GB/s of %s%s", 100*d.Share, spread(d.Memory), memory, beyond(d.Share))
+		if d.Share > 0 {
+			row("", "%.1f %% of %s GB/s of %s%s", 100*d.Share, spread(d.Memory), memory, beyond(d.Share))
+		}
+		if d.Expected > 0 {
+			row("", "%s tokens/s were expected, behind 512 tokens", figure(d.Expected))
+		}
 		if d.InPlace != nil {
 			row("", "%.1f %% of %s GB/s of the weights where they lie", 100*d.InPlaceShare, spread(*d.InPlace))
 		}

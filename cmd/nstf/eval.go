@@ -76,7 +76,8 @@ A text that the package was calibrated on flatters it, and is warned of.`,
 	s.IntVarP(&f.Threads, "threads", "t", 0, "threads; 0: one per core")
 	addPrecision(s, &f.Exact, &f.KV)
 	s.StringVar(&f.Activations, "activations", "", "round activations as "+strings.Join(eval.Activations(), " or ")+" does; default: as --protocol says")
-	f.device.add(s)
+	f.device.addSeveral(s)
+	f.device.addMemory(s)
 	s.BoolVar(&f.json, "json", false, "print JSON")
 	return c
 }

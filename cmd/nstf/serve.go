@@ -83,7 +83,7 @@ that are under way come to their end, for as long as --drain says; a second one 
 	s.StringSliceVar(&f.Origins, "cors", nil, "web pages that may ask, as https://example.org; *: all")
 	s.StringSliceVar(&f.alias, "alias", nil, "further names: NAME, of the first model, or NAME=MODEL, a model's name or path")
 	s.DurationVar(&f.idle, "idle", 0, "unload a model that nobody asked for so long, such as 10m; 0: when its memory is needed")
-	s.StringVar(&f.memory, "memory", "", "weights that may be loaded at once, such as 24GiB; default: half of the machine's\nmemory, or what a GPU takes")
+	s.StringVar(&f.memory, "memory", "", "weights that may be loaded at once, such as 24GiB; default: half of the machine's\nmemory, or what a GPU takes; and most bytes that devices give: hip:0=20GiB,cpu=8GiB")
 	s.StringVar(&f.cacheDisk, "cache-disk", "", "folder that keeps what was computed of prompts, beyond memory and restarts (processor)")
 	s.StringVar(&f.cacheSize, "cache-size", "10GiB", "bytes that it takes at most")
 	s.Int64VarP(&f.context, "ctx", "c", 0, "positions of a conversation; 0: what the model was made for")
@@ -99,7 +99,7 @@ that are under way come to their end, for as long as --drain says; a second one 
 	s.BoolVar(&f.pprof, "pprof", false, "offer profiles at /debug/pprof, to those with a key")
 	s.BoolVar(&f.verify, "verify", false, "check every hash of the packages first")
 	addPrecision(s, &f.exact, &f.kv)
-	f.device.add(s)
+	f.device.addSeveral(s)
 	return c
 }
 
@@ -119,18 +119,34 @@ func (f *serveFlags) check() error {
 	if err := checkKV(f.kv); err != nil {
 		return err
 	}
+	var total string
+	total, f.device.memory = splitMemory(f.memory)
 	if err := f.device.check(); err != nil {
 		return err
 	}
 	if f.cacheMost, err = parseSize(f.cacheSize); err != nil || f.cacheMost < 1 {
 		return usagef("--cache-size %s is no size such as 10GiB", f.cacheSize)
 	}
-	if f.memory == "" {
+	if total == "" {
 		f.limit = f.usualMemory()
-	} else if f.limit, err = parseSize(f.memory); err != nil {
+	} else if f.limit, err = parseSize(total); err != nil {
 		return usagef("--memory: %v", err)
 	}
 	return nil
+}
+
+// splitMemory tells the bytes of all weights in --memory from those of devices, which have
+// names.
+func splitMemory(s string) (total, devices string) {
+	var named []string
+	for entry := range strings.SplitSeq(s, ",") {
+		if strings.Contains(entry, "=") {
+			named = append(named, entry)
+		} else {
+			total = entry
+		}
+	}
+	return total, strings.Join(named, ",")
 }
 
 // loopback reports whether only this machine reaches a host.

@@ -27,7 +27,7 @@ type setting struct {
 // settingTable lists what may be set. Flags that decide what a package holds or what a
 // measurement means are not among them: a command line says those.
 var settingTable = []setting{
-	{"device", []string{"run", "serve", "eval", "bench", "calibrate", "plan", "quantize"}, "where models are executed: auto, cpu, hip[:N] or cuda[:N]"},
+	{"device", []string{"run", "serve", "eval", "bench", "calibrate", "plan", "quantize"}, "where models are executed: auto, cpu, hip[:N], cuda[:N], or several"},
 	{"threads", []string{"run", "serve", "eval", "bench", "calibrate", "plan", "quantize"}, "threads; 0: one per core"},
 	{"ctx", []string{"run", "serve"}, "positions of the context; 0: what the model was made for"},
 	{"kv", []string{"run", "serve"}, "how keys and values are kept: f32, f16 or q8"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	goruntime "runtime"
+	"strings"
 	"time"
 
 	"github.com/nstf/nstf/formats/model"
@@ -42,7 +43,8 @@ type Options struct {
 type Result struct {
 	Model      string              `json:"model"`
 	Machine    place.Machine       `json:"machine"`
-	Device     string              `json:"device,omitempty"` // the GPU that ran it, "": the processor
+	Device     string              `json:"device,omitempty"` // the GPU that ran it, "": the processor, or several
+	Layout     *place.Layout       `json:"layout,omitempty"` // on several devices: what was expected of each
 	Threads    int                 `json:"threads"`
 	Repeat     int                 `json:"repeat"`
 	Exact      bool                `json:"exact"`
@@ -80,6 +82,9 @@ type Decode struct {
 	// copying one, read and written bytes counted.
 	Memory place.Rate `json:"memory_gbs"`
 	Share  float64    `json:"share"` // of Memory: the median of the rounds' shares
+	// Expected is the tokens in a second that were predicted before, behind 512, where
+	// blocks were laid out. On several devices it stands in for Memory and Share.
+	Expected float64 `json:"expected_tokens_per_s,omitempty"`
 	// InPlace is reading the weights where they lie, again and again as tokens do, nil
 	// where they do not lie in the mapped file.
 	InPlace      *place.Rate `json:"in_place_gbs,omitempty"`
@@ -254,7 +259,7 @@ func (r *run) warmUp(ctx context.Context) error {
 		}
 	}
 	r.rss = peakRSS()
-	if r.gpu == nil && n > 0 {
+	if r.gpu == nil && !r.several() && n > 0 {
 		machine := place.Discover(r.set)
 		r.memory = place.NewReader(r.set, r.pool, place.NewBuffer(&machine))
 		r.memory.Read()
@@ -291,7 +296,7 @@ type timed struct{ seconds, memory float64 }
 // decode decodes n tokens.
 func (r *run) decode(ctx context.Context, n int) (d timed, err error) {
 	r.seq.Reset()
-	if r.gpu != nil {
+	if r.gpu != nil || r.several() {
 		d.seconds, err = r.decodeOnDevice(ctx, n)
 		return d, err
 	}
@@ -372,8 +377,18 @@ func (r *run) round(ctx context.Context) error {
 // peakTime is how long the multiplication of a round's limit goes on.
 const peakTime = 50 * time.Millisecond
 
+// several reports whether the model runs on several devices: what bounds those is what its
+// layout expects.
+func (r *run) several() bool {
+	l := r.ex.Layout()
+	return l != nil && len(l.Ranges) > 1
+}
+
 // limits takes one sample of what the machine can do.
 func (r *run) limits() error {
+	if r.several() {
+		return nil
+	}
 	if r.gpu != nil {
 		rate, err := r.gpu.CopyRate()
 		r.memories = append(r.memories, rate)
@@ -454,16 +469,23 @@ func (r *run) result() *Result {
 	if r.gpu != nil {
 		res.Device = r.gpu.Name()
 	}
+	if res.Layout = r.ex.Layout(); res.Layout != nil {
+		var names []string
+		for _, x := range res.Layout.Ranges {
+			names = append(names, fmt.Sprintf("%v %s", x.Device, x.Name))
+		}
+		res.Device = strings.Join(names, ", ")
+	}
 	const positions = 1 << 10
 	cache, err := r.ex.StateBytes(positions)
 	if err != nil {
 		panic(err) // a sequence of such a cache exists
 	}
-	cost := NewCost(r.m, cache, positions)
+	cost := place.NewCost(r.m.Graph, r.m.Tensor, cache, positions)
 	if r.o.Prompt > 0 {
 		p := &Prompt{Tokens: r.o.Prompt, Rate: place.NewRate(r.prompts)}
 		p.Gops = p.Rate.Times(cost.Operations(int64(r.o.Prompt)) / float64(r.o.Prompt) / 1e9)
-		if r.gpu == nil && r.peak != nil {
+		if len(r.peaks) > 0 {
 			p.Kind, p.Peak = r.peak.Kind(), place.NewRate(r.peaks).Times(1e-9)
 			p.Share = p.Gops.Median / p.Peak.Median
 		}
@@ -475,16 +497,20 @@ func (r *run) result() *Result {
 	return res
 }
 
-func (r *run) decodeResult(cost *Cost) *Decode {
+func (r *run) decodeResult(cost *place.Cost) *Decode {
 	var weights, cache float64
 	for i := range r.o.Gen {
 		w, c := cost.Bytes(int64(r.o.Depth + i + 1))
 		weights, cache = w, cache+c/float64(r.o.Gen)
 	}
-	d := &Decode{Tokens: r.o.Gen, Depth: r.o.Depth, Rate: place.NewRate(r.decodes), WeightBytes: int64(weights), CacheBytes: int64(cache),
-		Memory: place.NewRate(r.memories).Times(1e-9)}
+	d := &Decode{Tokens: r.o.Gen, Depth: r.o.Depth, Rate: place.NewRate(r.decodes), WeightBytes: int64(weights), CacheBytes: int64(cache)}
 	d.GBs = d.Rate.Times((weights + cache) / 1e9)
-	d.Share = r.share(weights+cache, r.memories)
+	if len(r.memories) > 0 {
+		d.Memory, d.Share = place.NewRate(r.memories).Times(1e-9), r.share(weights+cache, r.memories)
+	}
+	if l := r.ex.Layout(); l != nil {
+		d.Expected = 1 / l.Seconds
+	}
 	if len(r.inPlace) > 0 {
 		in := place.NewRate(r.inPlace).Times(1e-9)
 		d.InPlace, d.InPlaceShare = &in, r.share(weights+cache, r.inPlace)

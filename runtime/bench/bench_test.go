@@ -4,14 +4,35 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
+	"path/filepath"
 	goruntime "runtime"
 	"testing"
 	"time"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/runtime/place"
 )
+
+func open(t testing.TB, name string) *model.Model {
+	t.Helper()
+	m, err := checkpoint.Open(filepath.Join("../../testdata/micro", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+func near(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if math.Abs(got-want) > 1e-9*math.Abs(want) {
+		t.Errorf("%s: %.1f, want %.1f", what, got, want)
+	}
+}
 
 func positive(t *testing.T, what string, r place.Rate) {
 	t.Helper()
@@ -43,7 +64,11 @@ func TestRun(t *testing.T) {
 		"decode": r.Decode.Rate, "bytes": r.Decode.GBs, "memory": r.Decode.Memory} {
 		positive(t, what, x)
 	}
-	c := costOf(m)
+	numbers := int64(0)
+	for i := range m.Graph.Blocks {
+		numbers += m.Graph.Blocks[i].Remembered()
+	}
+	c := place.NewCost(m.Graph, m.Tensor, 4*numbers, 1) // a float32 cache, as asked for
 	near(t, "operations", r.Prompt.Gops.Median, c.Operations(20)/20*r.Prompt.Rate.Median/1e9)
 	weights, _ := c.Bytes(1)
 	near(t, "weights", float64(r.Decode.WeightBytes), weights)
@@ -110,7 +135,7 @@ func TestMappedWeights(t *testing.T) {
 	for _, p := range runs {
 		n += float64(len(p))
 	}
-	weights, _ := costOf(m).Bytes(1)
+	weights, _ := place.NewCost(m.Graph, m.Tensor, 0, 1).Bytes(1)
 	if !ok || n < 0.99*weights || n > weights {
 		t.Errorf("%v: %g of %g bytes", ok, n, weights)
 	}

@@ -19,6 +19,16 @@ import (
 // A Device says where a model runs. The zero value is the processor.
 type Device struct {
 	place.Request
+	// Behind are further devices, in order: each takes neighbouring blocks, as place.Split
+	// lays them out, so that a token takes the least time.
+	Behind []place.Request
+	// Ranges lays blocks out by hand, on the devices that it names: Request and Behind
+	// mean nothing then. Of each range the device, Lo and Hi count.
+	Ranges []place.Range
+	// Memory bounds the bytes that devices give; those that it does not name give what is
+	// free.
+	Memory    map[place.Request]int64
+	Measured  string   // folder that keeps what was measured of the machine (place.Load); "": none does
 	Libraries []string // folders where a GPU's libraries are looked for first
 	Kernels   string   // folder that keeps compiled kernels; "": they are compiled every time
 	// Tiles are the sizes that the processor's products are cut into; the zero value:
@@ -111,10 +121,8 @@ func newCPU(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor
 }
 
 func newGPU(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor, o *Options, api hip.API) (device.Stage, int64, error) {
-	d := &o.Device
-	options := d.gpu(api)
-	options.Rows, options.Context, options.Sequences, options.KV, options.Exact = d.Rows, o.Context, o.Sequences, o.KV, o.Exact
-	options.Positions, options.Places, options.Warm = o.Positions, o.Places, d.Warm
+	d, options := &o.Device, o.gpu()
+	options.API, options.Ordinal, options.Libraries, options.Kernels, options.Warm = api, d.Ordinal, d.Libraries, d.Kernels, d.Warm
 	options.Progress, options.Planned = d.Progress, func(name string, p *gpu.Plan) {
 		d.notice("device: %s:%d, %s; %s", api, d.Ordinal, name, p)
 	}
@@ -123,6 +131,11 @@ func newGPU(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor
 		return nil, 0, err
 	}
 	return e, e.Context(), nil
+}
+
+// gpu returns what the options say of an engine, not of its device.
+func (o *Options) gpu() gpu.Options {
+	return gpu.Options{Rows: o.Device.Rows, Context: o.Context, Sequences: o.Sequences, Positions: o.Positions, Places: o.Places, KV: o.KV, Exact: o.Exact}
 }
 
 // gpu returns the options that name a device.

@@ -11,6 +11,7 @@ import (
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/runtime/cpu"
 	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/place"
 )
 
 // Options say how a model is executed.
@@ -49,12 +50,14 @@ type Options struct {
 	On *Opened
 }
 
-// An Executor is a model ready to run: stages in a row, one today.
+// An Executor is a model ready to run: one stage, or several in a row.
 type Executor struct {
 	g       *graph.Graph
 	context int64
 	stages  []device.Stage
-	maxRows int // of a pass through all stages
+	sites   *sites        // that are opened beside their stages; nil: none are
+	layout  *place.Layout // nil: one device has all
+	maxRows int           // of a pass through all stages
 	// recurrent says that states go back to where they were kept alone.
 	recurrent bool
 
@@ -74,6 +77,10 @@ func New(m *model.Model, o Options) (*Executor, error) {
 func newExecutor(file string, g *graph.Graph, tensor func(string) formats.Tensor, o Options) (*Executor, error) {
 	if err := g.Check(); err != nil {
 		return nil, formats.In(file, err)
+	}
+	if o.Device.laid() {
+		e, err := newLaid(g, tensor, o)
+		return e, formats.In(file, err)
 	}
 	stage, context, err := newStage(g, device.Whole(g), tensor, &o)
 	if err != nil {
@@ -111,22 +118,34 @@ func (e *Executor) Close() error {
 	for _, s := range e.stages {
 		errs = append(errs, s.Close())
 	}
+	errs = append(errs, e.sites.close())
 	return errors.Join(errs...)
 }
 
-// Meter returns what measures the device, nil for the processor. No pass may be
-// running while it does.
+// Layout returns which blocks lie on which device, nil where one has all and no limits
+// were given.
+func (e *Executor) Layout() *place.Layout { return e.layout }
+
+// Meter returns what measures the device, nil for the processor, and where there are
+// several. No pass may be running while it does.
 func (e *Executor) Meter() device.Meter {
+	if len(e.stages) > 1 {
+		return nil
+	}
 	m, _ := e.last().(device.Meter)
 	return m
 }
 
-// Activations returns what Options.Activations came to, "" on a GPU.
-func (e *Executor) Activations() string {
-	if c, ok := e.last().(*cpu.Engine); ok {
-		return c.Activations()
+// Activations returns what Options.Activations came to, "" where a GPU takes part.
+func (e *Executor) Activations() (how string) {
+	for _, s := range e.stages {
+		c, ok := s.(*cpu.Engine)
+		if !ok {
+			return ""
+		}
+		how = c.Activations()
 	}
-	return ""
+	return how
 }
 
 // MaxRows returns the most tokens that one pass takes.

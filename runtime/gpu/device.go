@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/nstf/nstf/formats"
@@ -107,20 +106,8 @@ func (d *Device) New(g *graph.Graph, span device.Span, tensor func(name string) 
 // Need returns the bytes that New places for a span, of weights, work space and states,
 // whatever is free now.
 func (d *Device) Need(g *graph.Graph, span device.Span, tensor func(name string) formats.Tensor, o Options) (int64, error) {
-	e, err := newEngine(g, span, tensor, &o)
-	if err != nil {
-		return 0, err
-	}
-	e.m, e.tuning = d.m, d.m.loadTuning()
-	format, err := o.format()
-	if err != nil {
-		return 0, err
-	}
-	err = e.makePlan(&o, cacheLayers(e.g, e.span, format), e.counted)
-	if _, large := errors.AsType[*TooLargeError](err); large {
-		err = nil
-	}
-	return e.plan.sum() + lanes*chunkBytes, err
+	p, err := d.Plan(g, span, tensor, o)
+	return p.sum() + LoadingBytes, err
 }
 
 // Rows are hidden states [T][D] on a device.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/runtime/place"
 )
 
 // A Plan is the memory that a model takes on a device, known before anything
@@ -30,9 +31,9 @@ func (p *Plan) sum() int64 { return p.Weights + p.Cache + p.States + p.Scratch }
 
 // String says it in one line.
 func (p *Plan) String() string {
-	s := fmt.Sprintf("weights %s, KV %s at %d, %sscratch %s: fits in %s", gib(p.Weights), gib(p.Cache), p.Context, p.states(), gib(p.Scratch), gib(p.Total))
+	s := fmt.Sprintf("weights %s, KV %s at %d, %sscratch %s: fits in %s", place.Size(p.Weights), place.Size(p.Cache), p.Context, p.states(), place.Size(p.Scratch), place.Size(p.Total))
 	if p.Shared > 0 {
-		s += fmt.Sprintf(", %s of them the processor's", gib(p.Shared))
+		s += fmt.Sprintf(", %s of them the processor's", place.Size(p.Shared))
 	}
 	if p.Context < p.Model {
 		s += fmt.Sprintf(" (the model's context is %d)", p.Model)
@@ -45,15 +46,7 @@ func (p *Plan) states() string {
 	if p.States == 0 {
 		return ""
 	}
-	return fmt.Sprintf("states %s, ", gib(p.States))
-}
-
-// gib writes bytes in GiB, or MiB where that would be none.
-func gib(n int64) string {
-	if n < 100<<20 {
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	return fmt.Sprintf("states %s, ", place.Size(p.States))
 }
 
 // A TooLargeError says that a model does not fit a device.
@@ -63,7 +56,7 @@ type TooLargeError struct{ Plan Plan }
 func (e *TooLargeError) Error() string {
 	p := &e.Plan
 	return fmt.Sprintf("too large for %s: weights %s, KV %s at %d, %sscratch %s make %s, of %s only %s are free", p.Device,
-		gib(p.Weights), gib(p.Cache), p.Context, p.states(), gib(p.Scratch), gib(p.sum()), gib(p.Total), gib(p.Free))
+		place.Size(p.Weights), place.Size(p.Cache), p.Context, p.states(), place.Size(p.Scratch), place.Size(p.sum()), place.Size(p.Total), place.Size(p.Free))
 }
 
 // Hint says what would help.

@@ -68,7 +68,7 @@ func (e *Engine) repeated(g *driver.Graph, times int) (float64, error) {
 	if err := e.m.stream.Replay(g); err != nil {
 		return 0, err
 	}
-	return e.timed(func() error {
+	return e.m.timed(func() error {
 		for range times {
 			if err := e.m.stream.Replay(g); err != nil {
 				return err

@@ -34,5 +34,5 @@ func (m *Machine) ask() {
 	}
 }
 
-// available returns 0: the system has no single number for it.
-func available() int64 { return 0 }
+// Available returns 0: the system has no single number for it.
+func Available() int64 { return 0 }

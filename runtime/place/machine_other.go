@@ -5,4 +5,4 @@ package place
 // ask leaves what the processor said of itself.
 func (m *Machine) ask() {}
 
-func available() int64 { return 0 }
+func Available() int64 { return 0 }

@@ -64,7 +64,7 @@ func (r *Reader) Next(n int64) (bytes int64, took time.Duration) {
 // where the system has them.
 func NewBuffer(m *Machine) []byte {
 	size := max(4*m.LastCache(), 256<<20)
-	if free := available(); free > 0 {
+	if free := Available(); free > 0 {
 		size = min(size, free/4)
 	}
 	p := make([]byte, size)
@@ -106,6 +106,20 @@ const (
 func Measure(ctx context.Context, set *cpu.Set, threads int) (*Profile, error) {
 	m := Discover(set)
 	return measure(ctx, set, &m, threads, NewBuffer(&m))
+}
+
+// Bandwidth returns the bytes of memory that so many threads read in a second: what a
+// folder keeps of the machine ([Load]), or what is measured now, in about a second.
+func Bandwidth(dir string, set *cpu.Set, threads int) float64 {
+	m := Discover(set)
+	if p, err := Load(dir, &m, threads); err == nil {
+		return p.ReadAll.Median * 1e9
+	}
+	pool := cpu.NewPool(threads)
+	defer pool.Close()
+	r := NewReader(set, pool, NewBuffer(&m))
+	r.Read()
+	return NewRate([]float64{r.Read(), r.Read(), r.Read()}).Median
 }
 
 func measure(ctx context.Context, set *cpu.Set, m *Machine, threads int, buffer []byte) (*Profile, error) {

@@ -263,7 +263,7 @@ func TestBuffer(t *testing.T) {
 		t.Skip("takes gigabytes where the cache is large")
 	}
 	m := Machine{Caches: []Cache{{3, 70 << 20, 1}}}
-	free := available()
+	free := Available()
 	n := int64(len(NewBuffer(&m)))
 	if want := int64(280 << 20); n != want && !(free > 0 && n < want && n <= free/4+free/8) {
 		t.Errorf("%d bytes, with %d free", n, free)

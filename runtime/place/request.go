@@ -2,6 +2,7 @@ package place
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -33,7 +34,7 @@ func (r Request) String() string {
 	switch {
 	case r.Kind == "":
 		return string(CPU)
-	case r.Ordinal > 0:
+	case r.Kind == HIP || r.Kind == CUDA:
 		return fmt.Sprintf("%s:%d", r.Kind, r.Ordinal)
 	}
 	return string(r.Kind)
@@ -64,4 +65,32 @@ func ParseRequest(s string) (Request, error) {
 	}
 	r.Ordinal = n
 	return r, nil
+}
+
+// ParseRequests reads one request, or several with commas between: no device twice, and
+// auto by itself.
+func ParseRequests(s string) ([]Request, error) {
+	var all []Request
+	for name := range strings.SplitSeq(s, ",") {
+		r, err := ParseRequest(name)
+		switch {
+		case err != nil:
+			return nil, err
+		case slices.Contains(all, r):
+			return nil, fmt.Errorf("device %q names %v twice", s, r)
+		case r.Kind == Auto && name != s:
+			return nil, fmt.Errorf("device %q: auto stands by itself", s)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// MarshalText writes what [Request.String] does.
+func (r Request) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads what [ParseRequest] does.
+func (r *Request) UnmarshalText(text []byte) (err error) {
+	*r, err = ParseRequest(string(text))
+	return err
 }

@@ -1,4 +1,4 @@
-package bench
+package place
 
 import (
 	"math"
@@ -40,7 +40,7 @@ func costOf(m *model.Model) *Cost {
 			numbers += 2 * b.Attn.KVHeads * b.Attn.HeadDim
 		}
 	}
-	return NewCost(m, 100*4*numbers, 100)
+	return NewCost(m.Graph, m.Tensor, 100*4*numbers, 100)
 }
 
 // Counted by hand from config.json: bfloat16, 2 blocks of width 32, 4 query and 2
@@ -174,7 +174,7 @@ func TestBytesAgainstTheFile(t *testing.T) {
 // keys and values.
 func TestLatentOperations(t *testing.T) {
 	m := open(t, "deepseek_v3")
-	c := NewCost(m, 0, 0)
+	c := NewCost(m.Graph, m.Tensor, 0, 0)
 	var want float64
 	for i := range m.Graph.Blocks[:len(m.Graph.Blocks)-1] { // of the last one all tokens but one attend to nothing
 		a := m.Graph.Blocks[i].Latent

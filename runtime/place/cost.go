@@ -1,9 +1,8 @@
-package bench
+package place
 
 import (
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
-	"github.com/nstf/nstf/formats/model"
 )
 
 // A Cost is what a model has to read and to multiply, counted from its graph and
@@ -16,8 +15,8 @@ type Cost struct {
 
 // NewCost counts for a model whose cache takes cacheBytes for so many positions:
 // what exec.Executor.StateBytes says of them.
-func NewCost(m *model.Model, cacheBytes, positions int64) *Cost {
-	c := &Cost{g: m.Graph, tensor: m.Tensor}
+func NewCost(g *graph.Graph, tensor func(name string) formats.Tensor, cacheBytes, positions int64) *Cost {
+	c := &Cost{g: g, tensor: tensor}
 	numbers := int64(0)
 	for i := range c.g.Blocks {
 		numbers += c.g.Blocks[i].Remembered() * positions
@@ -70,23 +69,35 @@ func (c *Cost) stored(p *graph.Part) float64 {
 // of the positions that it attends to, of which there are so many with its own, and
 // what recurrent mixers remember, which they write again.
 func (c *Cost) Bytes(position int64) (weights, cache float64) {
-	g := c.g
-	weights = c.row(g.Embed.Table) + c.row(g.Embed.Positions) + c.size(g.Norm.Weight, g.Norm.Bias, g.Head.Weight, g.Head.Bias)
-	if p := g.PerLayer; p != nil {
-		weights += c.row(p.Table)
-		for _, p := range g.Begins() {
-			weights += c.stored(&p)
-		}
-	}
-	for i := range g.Blocks {
-		b := &g.Blocks[i]
-		for _, p := range b.Parts(g.Width) {
-			weights += c.stored(&p)
-		}
-		cache += 2 * 4 * float64(b.Memory())
-		cache += float64(b.Remembered()*attended(b, position)) * c.kvNumber
+	begins, ends := c.Ends()
+	weights = begins + ends
+	for i := range c.g.Blocks {
+		w, k := c.Block(i, position)
+		weights, cache = weights+w, cache+k
 	}
 	return weights, cache
+}
+
+// Ends returns what [Cost.Bytes] has of weights in front of the blocks and behind them.
+func (c *Cost) Ends() (begins, ends float64) {
+	g := c.g
+	begins = c.row(g.Embed.Table) + c.row(g.Embed.Positions)
+	if p := g.PerLayer; p != nil {
+		begins += c.row(p.Table)
+		for _, p := range g.Begins() {
+			begins += c.stored(&p)
+		}
+	}
+	return begins, c.size(g.Norm.Weight, g.Norm.Bias, g.Head.Weight, g.Head.Bias)
+}
+
+// Block returns what [Cost.Bytes] has of a block.
+func (c *Cost) Block(i int, position int64) (weights, cache float64) {
+	b := &c.g.Blocks[i]
+	for _, p := range b.Parts(c.g.Width) {
+		weights += c.stored(&p)
+	}
+	return weights, 2*4*float64(b.Memory()) + float64(b.Remembered()*attended(b, position))*c.kvNumber
 }
 
 // attended returns the positions that a token attends to, its own included.

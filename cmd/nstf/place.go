@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/runtime/exec"
+	"github.com/nstf/nstf/runtime/place"
+)
+
+// placeFlags are the flags of place.
+type placeFlags struct {
+	exec.Options
+	device deviceFlag
+	json   bool
+}
+
+func (a *app) placeCommand() *cobra.Command {
+	f := placeFlags{device: deviceFlag{unnamed: true}}
+	c := &cobra.Command{
+		Use: "place MODEL", Short: "Say which blocks would lie on which device, and how fast that is", Args: cobra.ExactArgs(1),
+		Long: `Lay a model's blocks out on devices, and predict the time of a token, before anything is
+loaded. Devices are opened and timed: reading memory, small launches, copies to and from the
+host. Each gets neighbouring blocks, in the order of --device, or none: of all layouts that
+fit, the one whose token takes the least time. --device auto tries all GPUs and the
+processor behind them.
+
+run, eval, bench and serve do the same with the same flags. What is printed with --json they
+take by --place, also when it was changed by hand: of each range device, lo and hi count.
+
+A model that has no room ends with exit code 4, and says how much is missing.`,
+		Example: `  nstf place model.nstf
+  nstf place model.nstf --device hip:0,hip:1 --ctx 8192
+  nstf place model.nstf --device cuda:0,cpu --memory cuda:0=20GiB --json > layout.json
+  nstf run model.nstf --place layout.json -p "Once upon a time"`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if f.Context < 0 || f.Threads < 0 || f.Sequences < 1 {
+				return usagef("--parallel is at least 1, and no number is negative")
+			}
+			if err := checkKV(f.KV); err != nil {
+				return err
+			}
+			if err := f.device.check(); err != nil {
+				return err
+			}
+			return a.place(c.Context(), args[0], &f)
+		},
+	}
+	s := c.Flags()
+	s.Int64VarP(&f.Context, "ctx", "c", 0, "positions of the context; 0: what the model was made for, or what fits")
+	s.IntVar(&f.Sequences, "parallel", 1, "sequences of full length that there is memory for")
+	s.IntVarP(&f.Threads, "threads", "t", 0, "threads of the processor; 0: one per core")
+	addPrecision(s, &f.Exact, &f.KV)
+	f.device.addSeveral(s)
+	f.device.addMemory(s)
+	s.BoolVar(&f.json, "json", false, "print JSON, which --place takes")
+	return c
+}
+
+func (a *app) place(ctx context.Context, path string, f *placeFlags) error {
+	m, err := checkpoint.Open(path)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	f.Device = a.device(&f.device)
+	l, err := exec.Layout(m, f.Options)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if f.json {
+		return printJSON(a.out, l)
+	}
+	a.printLayout(l)
+	return nil
+}
+
+func (a *app) printLayout(l *place.Layout) {
+	t := newTable(1, "device", "blocks", "takes", "of", "reads a token", "ms a token", "handing on")
+	for i, r := range l.Ranges {
+		blocks := fmt.Sprintf("%d to %d", r.Lo, r.Hi-1)
+		if i == 0 {
+			blocks = "embedding, " + blocks
+		}
+		if i == len(l.Ranges)-1 {
+			blocks += ", head"
+		}
+		t.AppendRow([]any{fmt.Sprintf("%v, %s", r.Device, r.Name), blocks, size(r.Memory), size(r.Limit), size(r.Read), figure(1e3 * r.Seconds), figure(1e3 * r.Hand)})
+	}
+	printTable(a.out, t)
+	fmt.Fprintf(a.out, "\nexpected: %s ms a token, %s tokens/s of one sequence\n", figure(1e3*l.Seconds), figure(1/l.Seconds))
+	fmt.Fprintf(a.out, "context:  %d positions\n", l.Context)
+	if len(l.LeftOut) > 0 {
+		var names []string
+		for _, r := range l.LeftOut {
+			names = append(names, r.String())
+		}
+		fmt.Fprintf(a.out, "left out: %s, for a token is as fast, or faster, without\n", strings.Join(names, ", "))
+	}
+}

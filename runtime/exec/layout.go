@@ -1,0 +1,440 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+	goruntime "runtime"
+	"slices"
+	"strings"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/formats/model"
+	cpukernels "github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/runtime/cpu"
+	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/gpu"
+	"github.com/nstf/nstf/runtime/place"
+)
+
+// laid reports whether blocks are laid out: on several devices, by hand, or within limits.
+func (d *Device) laid() bool { return len(d.Behind)+len(d.Ranges)+len(d.Memory) > 0 }
+
+// GPU reports whether the model may run on a GPU, in whole or in part.
+func (d *Device) GPU() bool { return slices.ContainsFunc(d.requests(), place.Request.GPU) }
+
+// requests are the devices asked for, in order.
+func (d *Device) requests() (all []place.Request) {
+	if len(d.Ranges) == 0 {
+		return append([]place.Request{d.Request}, d.Behind...)
+	}
+	for _, r := range d.Ranges {
+		all = append(all, r.Device)
+	}
+	return all
+}
+
+// Layout returns how [New] would lay a model out, and the time that a token would take:
+// devices are opened and measured, and nothing is placed. With place.Auto all GPUs that
+// are worth it are tried, and the processor behind them.
+func Layout(m *model.Model, o Options) (*place.Layout, error) {
+	if err := m.Graph.Check(); err != nil {
+		return nil, formats.In(m.Path, err)
+	}
+	s, err := openSites(&o)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	l, err := s.layout(m.Graph, m.Tensor, &o)
+	return l, formats.In(m.Path, err)
+}
+
+// newLaid opens a model on the devices that its blocks are laid out on.
+func newLaid(g *graph.Graph, tensor func(string) formats.Tensor, o Options) (_ *Executor, err error) {
+	s, err := openSites(&o)
+	if err != nil {
+		return nil, err
+	}
+	var stages []device.Stage
+	defer func() {
+		if err != nil {
+			for _, stage := range stages {
+				stage.Close()
+			}
+			s.close()
+		}
+	}()
+	l, err := s.layout(g, tensor, &o)
+	if err != nil {
+		return nil, err
+	}
+	for _, line := range lines(l, len(g.Blocks)) {
+		o.Device.notice("%s", line)
+	}
+	o.Context, o.Device.Rows = l.Context, l.Rows
+	for i, r := range l.Ranges {
+		span := device.Span{Lo: r.Lo, Hi: r.Hi, Embed: i == 0, Head: i == len(l.Ranges)-1}
+		stage, err := s.stage(g, span, tensor, o, r.Device)
+		if err != nil {
+			return nil, err
+		}
+		stages = append(stages, stage)
+	}
+	if err := s.leave(l); err != nil {
+		return nil, err
+	}
+	e := join(g, l.Context, stages...)
+	e.sites, e.layout = s, l
+	return e, nil
+}
+
+// lines say what lies where, and what is expected.
+func lines(l *place.Layout, blocks int) (all []string) {
+	for _, r := range l.Ranges {
+		all = append(all, fmt.Sprintf("device: %v, %s; blocks %d to %d of %d, %s of %s, %.3g ms a token", r.Device, r.Name, r.Lo, r.Hi-1, blocks,
+			place.Size(r.Memory), place.Size(r.Limit), 1e3*r.Seconds))
+	}
+	last := fmt.Sprintf("device: %.3g tokens/s expected of one sequence, of a context of %d", 1/l.Seconds, l.Context)
+	if len(l.LeftOut) > 0 {
+		var names []string
+		for _, r := range l.LeftOut {
+			names = append(names, r.String())
+		}
+		last += fmt.Sprintf("; %s left out: a token is as fast, or faster, without", strings.Join(names, ", "))
+	}
+	return append(all, last)
+}
+
+// sites are devices that are opened to be laid out on.
+type sites struct {
+	all    []place.Site
+	opened []*gpu.Device // of each, nil for the processor
+}
+
+// close closes the devices that are open.
+func (s *sites) close() error {
+	if s == nil {
+		return nil
+	}
+	var errs []error
+	for i, d := range s.opened {
+		if d != nil {
+			errs = append(errs, d.Close())
+			s.opened[i] = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// leave closes the devices that have no blocks.
+func (s *sites) leave(l *place.Layout) error {
+	var errs []error
+	for i, d := range s.opened {
+		if d != nil && slices.Contains(l.LeftOut, s.all[i].Device) {
+			errs = append(errs, d.Close())
+			s.opened[i] = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// openSites opens the devices asked for and measures them.
+func openSites(o *Options) (*sites, error) {
+	s := &sites{}
+	err := s.open(o)
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	for i := range s.all {
+		at := &s.all[i]
+		if most, ok := o.Device.Memory[at.Device]; ok {
+			at.Memory = min(at.Memory, most)
+		}
+	}
+	return s, nil
+}
+
+func (s *sites) open(o *Options) error {
+	for _, r := range o.Device.requests() {
+		var err error
+		switch r.Kind {
+		case place.HIP, place.CUDA:
+			err = s.openGPU(&o.Device, r, false)
+		case place.Auto:
+			for _, api := range apis {
+				n, err := gpu.Count(o.Device.gpu(api))
+				for i := 0; i < n && err == nil; i++ {
+					err = s.openGPU(&o.Device, place.Request{Kind: place.Kind(api), Ordinal: i}, true)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			s.openProcessor(o)
+		default:
+			s.openProcessor(o)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openGPU adds a GPU, or only one that is worth it.
+func (s *sites) openGPU(of *Device, r place.Request, worthwhile bool) error {
+	d := *of
+	d.Request = r
+	g, err := gpu.Open(d.gpu(hip.API(r.Kind)))
+	if err != nil {
+		return err
+	}
+	if worthwhile && !g.Worthwhile() {
+		return g.Close()
+	}
+	s.opened = append(s.opened, g)
+	site := place.Site{Device: r, Name: g.Name()}
+	if site.Speed, err = g.Speed(); err != nil {
+		return err
+	}
+	if site.Memory, err = g.Memory(); err != nil {
+		return err
+	}
+	s.all = append(s.all, site)
+	return nil
+}
+
+// processorShare is what products with coded weights reach of the bandwidth of reading
+// (docs/perf/cpu.md: 77 to 85 %).
+const processorShare = 0.8
+
+// openProcessor adds the processor: what is free is what the system may give without
+// swapping, or any number where it does not say.
+func (s *sites) openProcessor(o *Options) {
+	set, threads := cpukernels.Best(), o.Threads
+	if threads <= 0 {
+		threads = goruntime.GOMAXPROCS(0)
+	}
+	site := place.Site{Device: place.Request{Kind: place.CPU}, Name: place.Discover(set).CPU, Memory: place.Available()}
+	if site.Memory == 0 {
+		site.Memory = 1 << 50
+	}
+	site.Speed.Read = processorShare * place.Bandwidth(o.Device.Measured, set, threads)
+	s.opened, s.all = append(s.opened, nil), append(s.all, site)
+}
+
+// layout lays a model out: with the context asked for, or the longest of half the model's,
+// a quarter and so on that fits where nobody asks; and of so many rows a pass that
+// a token is as fast as with the fewest.
+func (s *sites) layout(g *graph.Graph, tensor func(string) formats.Tensor, o *Options) (*place.Layout, error) {
+	const least = 1024 // positions that are worth running with
+	tried := *o
+	if tried.Context == 0 {
+		tried.Context = g.Context
+	}
+	for {
+		l, err := s.layoutOf(g, tensor, &tried)
+		var room *place.RoomError
+		switch {
+		case err == nil:
+			l.Context = tried.Context
+			return l, nil
+		case !errors.As(err, &room):
+			return nil, err
+		case tried.Positions > tried.Context:
+			tried.Positions = max(tried.Positions/2, tried.Context)
+		case o.Context == 0 && tried.Context/2 >= least:
+			tried.Context /= 2
+		default:
+			e := formats.Unsupportedf("", "", "a model that these devices have no room for with a context of %d: %v", tried.Context, room)
+			e.Hint = "name more devices, or cpu (--device); raise --memory; --ctx N shortens the context, --kv q8 halves keys and values; or quantize to fewer bits"
+			return nil, e
+		}
+		o.Positions = tried.Positions
+	}
+}
+
+const (
+	leastRows, mostRows = 64, 2048 // of a pass; the processor takes processorRows
+	processorRows       = 512
+)
+
+// layoutOf lays out for one context.
+func (s *sites) layoutOf(g *graph.Graph, tensor func(string) formats.Tensor, o *Options) (best *place.Layout, err error) {
+	p, err := s.pieces(g, tensor, o)
+	if err != nil {
+		return nil, err
+	}
+	rows := mostRows
+	if slices.Contains(s.opened, nil) {
+		rows = processorRows
+	}
+	if o.Device.Rows > 0 {
+		rows = o.Device.Rows
+	}
+	var last error
+	for ; rows >= min(leastRows, rows); rows /= 2 {
+		if err := s.measureWork(g, tensor, o, rows); err != nil {
+			return nil, err
+		}
+		var l *place.Layout
+		if o.Device.Ranges != nil {
+			l, last = place.Lay(p, s.all, o.Device.Ranges)
+		} else {
+			l, last = place.Split(p, s.all)
+		}
+		const gain = 0.98 // of a token's time, for which prompts may be slower
+		if last == nil && (best == nil || l.Seconds < gain*best.Seconds) {
+			best = l
+			best.Rows = rows
+		}
+		if o.Device.Rows > 0 || rows <= leastRows {
+			break
+		}
+	}
+	if best == nil {
+		return nil, last
+	}
+	return best, nil
+}
+
+// measureWork counts the work space of passes of so many rows.
+func (s *sites) measureWork(g *graph.Graph, tensor func(string) formats.Tensor, o *Options, rows int) error {
+	for i, d := range s.opened {
+		if d == nil {
+			continue
+		}
+		options := o.gpu()
+		options.Rows = rows
+		p, err := d.Plan(g, device.Whole(g), tensor, options)
+		if err != nil {
+			return err
+		}
+		s.all[i].Work = p.Scratch + gpu.LoadingBytes
+	}
+	return nil
+}
+
+// usualDepth is the positions in front of the token whose time is predicted.
+const usualDepth = 512
+
+// pieces counts what a token reads of each part of a model, and what that takes on each
+// site.
+func (s *sites) pieces(g *graph.Graph, tensor func(string) formats.Tensor, o *Options) (*place.Pieces, error) {
+	c := &counter{sites: s, g: g, tensor: tensor, o: o}
+	n := len(g.Blocks)
+	p := &place.Pieces{Row: 4 * g.Width}
+	for lo, hi := 0, 0; lo < n; lo = hi {
+		for hi = lo + 1; hi < n && len(g.Carried(hi)) > 0; { // keys and values stay where they are
+			hi++
+		}
+		p.Blocks = append(p.Blocks, place.Piece{Lo: lo, Hi: hi, Memory: c.memory(device.Span{Lo: lo, Hi: hi})})
+	}
+	p.Embed.Memory, p.Head.Memory = c.memory(device.Embedding()), c.memory(device.Head(g))
+	p.Tied = less(sum(p.Embed.Memory, p.Head.Memory), c.memory(device.Span{Lo: n, Hi: n, Embed: true, Head: true}))
+	if p.Common = make([]int64, len(s.all)); g.PerLayer != nil && len(p.Blocks) > 1 { // what each range reads of it
+		a, b := &p.Blocks[0], &p.Blocks[1]
+		p.Common = less(sum(a.Memory, b.Memory), c.memory(device.Span{Hi: b.Hi}))
+		p.Embed.Memory = less(c.memory(device.Span{Hi: a.Hi, Embed: true}), a.Memory)
+		p.Tied = make([]int64, len(s.all))
+		for i := range p.Blocks {
+			p.Blocks[i].Memory = less(p.Blocks[i].Memory, p.Common)
+		}
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	cost, err := o.cost(g, tensor)
+	if err != nil {
+		return nil, err
+	}
+	p.Embed.Read, p.Head.Read = cost.Ends()
+	for i := range p.Blocks {
+		for k := p.Blocks[i].Lo; k < p.Blocks[i].Hi; k++ {
+			weights, cache := cost.Block(k, usualDepth)
+			p.Blocks[i].Read += weights + cache
+		}
+	}
+	return p, nil
+}
+
+// cost counts what a token reads.
+func (o *Options) cost(g *graph.Graph, tensor func(string) formats.Tensor) (*place.Cost, error) {
+	const positions = 1024
+	_, state, err := cpu.Need(g, device.Whole(g), tensor, cpu.Options{KV: o.KV, Exact: o.Exact}, positions)
+	return place.NewCost(g, tensor, state, positions), err
+}
+
+// A counter counts bytes on each site, and keeps the first error.
+type counter struct {
+	*sites
+	g      *graph.Graph
+	tensor func(string) formats.Tensor
+	o      *Options
+	err    error
+}
+
+// memory returns the bytes of a span, of weights and of what sequences remember.
+func (c *counter) memory(span device.Span) []int64 {
+	all := make([]int64, len(c.opened))
+	for i, d := range c.opened {
+		if c.err != nil {
+			break
+		}
+		if d == nil {
+			all[i], c.err = c.o.onProcessor(c.g, span, c.tensor)
+			continue
+		}
+		var p gpu.Plan
+		options := c.o.gpu()
+		options.Rows = device.FewRows
+		p, c.err = d.Plan(c.g, span, c.tensor, options)
+		all[i] = p.Weights + p.Cache + p.States
+	}
+	return all
+}
+
+// onProcessor counts for the processor.
+func (o *Options) onProcessor(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor) (int64, error) {
+	weights, state, err := cpu.Need(g, span, tensor, cpu.Options{KV: o.KV, Exact: o.Exact}, o.Context)
+	sequences := int64(max(o.Sequences, 1))
+	if o.Positions > 0 {
+		sequences = (o.Positions-1)/o.Context + 1
+	}
+	return weights + sequences*state, err
+}
+
+func sum(a, b []int64) []int64 {
+	out := slices.Clone(a)
+	for i := range b {
+		out[i] += b[i]
+	}
+	return out
+}
+
+func less(a, b []int64) []int64 {
+	out := slices.Clone(a)
+	for i := range b {
+		out[i] -= b[i]
+	}
+	return out
+}
+
+// stage opens a span on one of the sites.
+func (s *sites) stage(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor, o Options, on place.Request) (device.Stage, error) {
+	i := slices.IndexFunc(s.all, func(x place.Site) bool { return x.Device == on })
+	d := s.opened[i]
+	if d == nil {
+		if slices.ContainsFunc(s.opened, func(d *gpu.Device) bool { return d != nil }) {
+			o.Activations = "" // means nothing on a GPU, and one model has one way
+		}
+		stage, _, err := newCPU(g, span, tensor, &o)
+		return stage, err
+	}
+	options := o.gpu()
+	options.Warm, options.Progress, options.Most = o.Device.Warm, o.Device.Progress, s.all[i].Memory
+	return d.New(g, span, tensor, options)
+}

@@ -1,0 +1,137 @@
+package gpu
+
+import (
+	"time"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/gpu/driver"
+	"github.com/nstf/nstf/runtime/place"
+)
+
+// Count returns how many devices there are of the API that the options name: none is no
+// error, nor is a library that is missing.
+func Count(o Options) (int, error) {
+	lib, err := driver.Load(driver.Options{API: o.API, Paths: o.Libraries, Root: o.Root})
+	if err != nil {
+		if missing(err) {
+			return 0, nil
+		}
+		return 0, err
+	}
+	n, err := lib.Count()
+	if missing(err) {
+		return 0, nil
+	}
+	return n, err
+}
+
+// LoadingBytes are placed beside a plan while weights are copied.
+const LoadingBytes = lanes * chunkBytes
+
+// Name returns the device's name by its maker.
+func (d *Device) Name() string { return d.m.device.Properties().Name }
+
+// Plan returns what New would place for a span, whether it has room or not.
+func (d *Device) Plan(g *graph.Graph, span device.Span, tensor func(name string) formats.Tensor, o Options) (Plan, error) {
+	e, err := newEngine(g, span, tensor, &o)
+	if err != nil {
+		return Plan{}, err
+	}
+	e.m, e.tuning = d.m, d.m.loadTuning()
+	format, err := o.format()
+	if err != nil {
+		return Plan{}, err
+	}
+	err = e.makePlan(&o, cacheLayers(e.g, e.span, format), e.counted)
+	if _, large := err.(*TooLargeError); large {
+		err = nil
+	}
+	return e.plan, err
+}
+
+const (
+	// launches is how many kernels of a block a token waits for, counted as the small ones
+	// that Speed times: what those of a block take beside reading.
+	launches = 6
+	// timedLaunches is how many Speed times at once, each behind the one before.
+	timedLaunches = 200
+	normWidth     = 4096
+)
+
+// Speed measures what the time of a token is predicted from: some milliseconds, and the
+// compiling of one kernel where that is not kept.
+func (d *Device) Speed() (s place.Speed, err error) {
+	if s.Read, err = d.m.copyRate(); err != nil {
+		return s, err
+	}
+	b, err := d.m.alloc(12 * normWidth)
+	if err != nil {
+		return s, err
+	}
+	defer d.m.free(b)
+	if err := d.m.stream.Fill(b, 0); err != nil {
+		return s, err
+	}
+	launch, err := d.m.launchSeconds(b)
+	if err != nil {
+		return s, err
+	}
+	s.Block = launches * launch
+	if s.Copy, err = d.m.copySeconds(b.At(0, 4)); err != nil {
+		return s, err
+	}
+	large, err := d.m.alloc(linkBytes)
+	if err != nil {
+		return s, err
+	}
+	defer d.m.free(large)
+	t, err := d.m.copySeconds(large)
+	s.Link = linkBytes / max(t-s.Copy, 1e-6)
+	return s, err
+}
+
+// linkBytes is how much is copied to see how fast a link is.
+const linkBytes = 8 << 20
+
+// launchSeconds returns what one launch of a small kernel takes among others that are
+// captured.
+func (m *machine) launchSeconds(b driver.Buffer) (float64, error) {
+	norm := hip.Norm{T: 1, D: normWidth, X: b.Address, Next: hip.Normal{Weight: at(b.Address, 1, normWidth), Eps: 1e-5}, Out: at(b.Address, 2, normWidth)}
+	calls := norm.Calls(m.target)
+	if err := m.prepare(calls); err != nil {
+		return 0, err
+	}
+	g, err := m.stream.Capture(func() error {
+		for range timedLaunches {
+			if err := m.launch(calls); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer g.Free()
+	if err := m.stream.Replay(g); err != nil { // the first is slower
+		return 0, err
+	}
+	ms, err := m.timed(func() error { return m.stream.Replay(g) })
+	return ms / 1e3 / timedLaunches, err
+}
+
+// copySeconds returns the median of what bringing bytes to the host takes, waited for.
+func (m *machine) copySeconds(b driver.Buffer) (float64, error) {
+	var times []float64
+	for range 9 {
+		start := time.Now()
+		if _, err := m.fetch(b); err != nil {
+			return 0, err
+		}
+		times = append(times, time.Since(start).Seconds())
+	}
+	return place.NewRate(times).Median, nil
+}

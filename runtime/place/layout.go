@@ -1,0 +1,312 @@
+package place
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/nstf/nstf/formats"
+)
+
+// A Speed is what the time of a token on a device is predicted from.
+type Speed struct {
+	Read  float64 `json:"read_bytes_s"` // bytes of weights and cache in a second
+	Block float64 `json:"block_s"`      // seconds that a block takes beside: launches
+	Copy  float64 `json:"copy_s"`       // seconds of a copy of few bytes to or from the host, waited for
+	Link  float64 `json:"link_bytes_s"` // bytes that such a copy moves in a second
+}
+
+// copies returns the seconds that so many bytes take between the device and the host; on
+// the processor, which has no link, none.
+func (s *Speed) copies(bytes int64) float64 {
+	if s.Link == 0 {
+		return 0
+	}
+	return s.Copy + float64(bytes)/s.Link
+}
+
+// A Site is a device that blocks may be laid on.
+type Site struct {
+	Device Request
+	Name   string
+	Memory int64 // bytes that may be taken
+	Work   int64 // of them, what a pass takes wherever anything lies
+	Speed  Speed
+}
+
+// A Piece is a part of a model that lies on one device as a whole: blocks Lo to Hi, or
+// what stands before or behind all of them.
+type Piece struct {
+	Lo, Hi int
+	Read   float64 // bytes that a token reads
+	Memory []int64 // bytes that it takes on each site: weights, and what sequences remember
+}
+
+// Pieces are a model that is laid out.
+type Pieces struct {
+	Embed, Head Piece
+	Blocks      []Piece // one at least, in order
+	Tied        []int64 // on each site: bytes that the embedding and the head have in common
+	Common      []int64 // that every range takes
+	Row         int64   // bytes of a hidden state
+}
+
+// A Range is neighbouring blocks on one device, and what is expected of them. The first
+// range has the embedding too, the last one the head.
+type Range struct {
+	Device  Request `json:"device"`
+	Name    string  `json:"name,omitempty"`
+	Lo      int     `json:"lo"` // blocks Lo to Hi, without Hi
+	Hi      int     `json:"hi"`
+	Memory  int64   `json:"memory,omitempty"`  // bytes that it takes
+	Limit   int64   `json:"limit,omitempty"`   // bytes that it may take
+	Read    int64   `json:"read,omitempty"`    // bytes that a token reads
+	Seconds float64 `json:"seconds,omitempty"` // of a token
+	Hand    float64 `json:"hand_s,omitempty"`  // of those, taking hidden states, or tokens, from and to the host
+}
+
+// A Layout says which blocks of a model lie on which device, in order.
+type Layout struct {
+	Ranges  []Range   `json:"ranges"`
+	LeftOut []Request `json:"left_out,omitempty"` // devices without which a token is faster, or as fast
+	Context int64     `json:"ctx,omitempty"`      // positions of a sequence
+	Rows    int       `json:"rows,omitempty"`     // tokens of a pass, at most
+	Seconds float64   `json:"seconds,omitempty"`  // that a token takes
+}
+
+// maxLayout bounds a file of a layout, in bytes.
+const maxLayout = 1 << 20
+
+// ReadLayout reads a layout as `nstf place --json` writes it. Of its ranges the device, lo
+// and hi count; what they take and how fast they are is found anew.
+func ReadLayout(path string) (*Layout, error) {
+	raw, err := formats.ReadFile(path, maxLayout, "a layout")
+	if err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	l := &Layout{}
+	if err := d.Decode(l); err != nil {
+		return nil, formats.Errorf(path, "", "no layout, as nstf place --json writes it: %v", err)
+	}
+	at := 0
+	for i, r := range l.Ranges {
+		switch {
+		case r.Device.Kind == Auto:
+			return nil, formats.Errorf(path, "ranges", "%v is no device by name", r.Device)
+		case r.Lo != at || r.Hi <= r.Lo:
+			return nil, formats.Errorf(path, "ranges", "range %d has blocks %d to %d, behind block %d", i, r.Lo, r.Hi, at)
+		case slices.ContainsFunc(l.Ranges[:i], func(o Range) bool { return o.Device == r.Device }):
+			return nil, formats.Errorf(path, "ranges", "%v has two ranges", r.Device)
+		}
+		at = r.Hi
+	}
+	if at == 0 {
+		return nil, formats.Errorf(path, "ranges", "there are none")
+	}
+	return l, nil
+}
+
+// A RoomError says that a model has no room on the devices given.
+type RoomError struct {
+	Missing int64 // bytes, at least, whichever way the model is divided
+	Sites   []Site
+}
+
+// Error implements error.
+func (e *RoomError) Error() string {
+	text := ""
+	for i, s := range e.Sites {
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprintf("%s on %v", Size(s.Memory), s.Device)
+	}
+	return fmt.Sprintf("%s are missing beside %s", Size(e.Missing), text)
+}
+
+// Size writes bytes in GiB, or MiB where that would be none.
+func Size(n int64) string {
+	if n < 100<<20 {
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+}
+
+// Split lays a model out on devices so that a token takes the least time: each device
+// gets neighbouring blocks, in the order of the sites, or none. The search is exact. Where
+// nothing fits the error is a [RoomError].
+//
+//	time of a range = read / Read + blocks * Block + what is handed from and to the host
+func Split(p *Pieces, sites []Site) (*Layout, error) {
+	s := newSplitter(p, sites)
+	cuts := s.search(func(site, lo, hi int) float64 {
+		if s.memory(site, lo, hi) > sites[site].Memory {
+			return math.Inf(1)
+		}
+		return s.seconds(site, lo, hi)
+	})
+	if cuts == nil {
+		lack := func(site, lo, hi int) float64 {
+			return float64(max(s.memory(site, lo, hi)-sites[site].Memory, 0))
+		}
+		missing := 0.0
+		for site, c := range s.search(lack) {
+			if c[0] < c[1] {
+				missing += lack(site, c[0], c[1])
+			}
+		}
+		return nil, &RoomError{int64(missing), sites}
+	}
+	return s.layout(cuts), nil
+}
+
+// Lay is the layout of ranges that were chosen by hand, one for each site, in order.
+func Lay(p *Pieces, sites []Site, ranges []Range) (*Layout, error) {
+	s := newSplitter(p, sites)
+	var cuts [][2]int
+	missing := int64(0)
+	for site, r := range ranges {
+		lo := slices.IndexFunc(p.Blocks, func(b Piece) bool { return b.Lo == r.Lo })
+		hi := slices.IndexFunc(p.Blocks, func(b Piece) bool { return b.Hi == r.Hi })
+		if lo < 0 || hi < lo {
+			return nil, formats.Unsupportedf("", "graph.blocks", "a range of blocks %d to %d: blocks read keys and values of others, which lie on the same device", r.Lo, r.Hi)
+		}
+		cuts = append(cuts, [2]int{lo, hi + 1})
+		missing += max(s.memory(site, lo, hi+1)-sites[site].Memory, 0)
+	}
+	if n := len(cuts); n == 0 || cuts[n-1][1] != len(p.Blocks) {
+		return nil, formats.Errorf("", "ranges", "they are not of all %d blocks", p.Blocks[len(p.Blocks)-1].Hi)
+	}
+	if missing > 0 {
+		return nil, &RoomError{missing, sites}
+	}
+	return s.layout(cuts), nil
+}
+
+// A splitter has the sums that ranges are measured by.
+type splitter struct {
+	*Pieces
+	sites []Site
+	read  []float64 // of the pieces before
+	bytes [][]int64 // by site, of the pieces before
+}
+
+func newSplitter(p *Pieces, sites []Site) *splitter {
+	s := &splitter{Pieces: p, sites: sites, read: make([]float64, len(p.Blocks)+1), bytes: make([][]int64, len(sites))}
+	for i, b := range p.Blocks {
+		s.read[i+1] = s.read[i] + b.Read
+	}
+	for k := range sites {
+		s.bytes[k] = make([]int64, len(p.Blocks)+1)
+		for i, b := range p.Blocks {
+			s.bytes[k][i+1] = s.bytes[k][i] + b.Memory[k]
+		}
+	}
+	return s
+}
+
+// memory returns the bytes of pieces lo to hi on a site.
+func (s *splitter) memory(site, lo, hi int) int64 {
+	n := s.sites[site].Work + s.Common[site] + s.bytes[site][hi] - s.bytes[site][lo]
+	if lo == 0 {
+		n += s.Embed.Memory[site]
+	}
+	if hi == len(s.Blocks) {
+		n += s.Head.Memory[site]
+		if lo == 0 {
+			n -= s.Tied[site]
+		}
+	}
+	return n
+}
+
+// reads returns the bytes of a token.
+func (s *splitter) reads(lo, hi int) float64 {
+	n := s.read[hi] - s.read[lo]
+	if lo == 0 {
+		n += s.Embed.Read
+	}
+	if hi == len(s.Blocks) {
+		n += s.Head.Read
+	}
+	return n
+}
+
+// seconds returns the time of a token.
+func (s *splitter) seconds(site, lo, hi int) float64 {
+	v := &s.sites[site].Speed
+	return s.reads(lo, hi)/v.Read + float64(s.Blocks[hi-1].Hi-s.Blocks[lo].Lo)*v.Block + s.hand(site, lo, hi)
+}
+
+// hand returns the time of taking hidden states from the host and giving them back, or the
+// token that is chosen: where one device has all, it goes on with that by itself.
+func (s *splitter) hand(site, lo, hi int) (t float64) {
+	v := &s.sites[site].Speed
+	switch last := hi == len(s.Blocks); {
+	case lo == 0 && last:
+		return 0
+	case lo > 0 && last:
+		return v.copies(s.Row) + v.copies(4)
+	case lo > 0:
+		return 2 * v.copies(s.Row)
+	}
+	return v.copies(s.Row) + v.copies(4)
+}
+
+// search returns the pieces of each site, of which the sum of costs is the least; nil
+// where that is infinite. It compares all ways to cut:
+//
+//	best[k][i] = min(best[k-1][i], min over j < i of best[k-1][j] + cost(k-1, j, i))
+func (s *splitter) search(cost func(site, lo, hi int) float64) [][2]int {
+	n := len(s.Blocks)
+	best, from := make([]float64, n+1), make([][]int, len(s.sites))
+	for i := 1; i <= n; i++ {
+		best[i] = math.Inf(1)
+	}
+	for k := range s.sites {
+		next := slices.Clone(best)
+		from[k] = make([]int, n+1)
+		for i := range from[k] {
+			from[k][i] = i
+			for j := range i {
+				if math.IsInf(best[j], 1) {
+					continue
+				}
+				if t := best[j] + cost(k, j, i); t < next[i] {
+					next[i], from[k][i] = t, j
+				}
+			}
+		}
+		best = next
+	}
+	if math.IsInf(best[n], 1) {
+		return nil
+	}
+	cuts := make([][2]int, len(s.sites))
+	for k, i := len(s.sites)-1, n; k >= 0; k-- {
+		cuts[k] = [2]int{from[k][i], i}
+		i = from[k][i]
+	}
+	return cuts
+}
+
+// layout describes the pieces of each site.
+func (s *splitter) layout(cuts [][2]int) *Layout {
+	l := &Layout{}
+	for site, c := range cuts {
+		d := &s.sites[site]
+		if c[0] == c[1] {
+			l.LeftOut = append(l.LeftOut, d.Device)
+			continue
+		}
+		r := Range{Device: d.Device, Name: d.Name, Lo: s.Blocks[c[0]].Lo, Hi: s.Blocks[c[1]-1].Hi, Memory: s.memory(site, c[0], c[1]), Limit: d.Memory,
+			Read: int64(s.reads(c[0], c[1])), Seconds: s.seconds(site, c[0], c[1]), Hand: s.hand(site, c[0], c[1])}
+		l.Ranges = append(l.Ranges, r)
+		l.Seconds += r.Seconds
+	}
+	return l
+}

@@ -1,0 +1,204 @@
+package place
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/nstf/nstf/formats"
+)
+
+// randomPieces makes a model of n pieces for sites whose memory may or may not do.
+func randomPieces(r *rand.Rand, n, sites int) (*Pieces, []Site) {
+	p := &Pieces{Row: 4 * r.Int64N(100)}
+	memory := func() (m []int64) {
+		for range sites {
+			m = append(m, r.Int64N(100))
+		}
+		return m
+	}
+	p.Embed, p.Head = Piece{Read: r.Float64(), Memory: memory()}, Piece{Read: 100 * r.Float64(), Memory: memory()}
+	for i := range sites {
+		p.Tied, p.Common = append(p.Tied, r.Int64N(1+p.Head.Memory[i])), append(p.Common, r.Int64N(5))
+	}
+	at := 0
+	for range n {
+		hi := at + 1 + r.IntN(2)
+		p.Blocks = append(p.Blocks, Piece{Lo: at, Hi: hi, Read: 100 * r.Float64(), Memory: memory()})
+		at = hi
+	}
+	var all []Site
+	for i := range sites {
+		s := Site{Device: Request{HIP, i}, Memory: r.Int64N(80 * int64(n)), Work: r.Int64N(10)}
+		s.Speed = Speed{Read: 1 + 100*r.Float64(), Block: r.Float64() / 10, Copy: r.Float64() / 10, Link: float64(r.IntN(2)) * (1 + r.Float64())}
+		all = append(all, s)
+	}
+	return p, all
+}
+
+// every calls f with all ways to give sites their pieces.
+func every(n, sites, from int, cuts [][2]int, f func([][2]int)) {
+	if sites == 0 {
+		if from == n {
+			f(cuts)
+		}
+		return
+	}
+	for to := from; to <= n; to++ {
+		every(n, sites-1, to, append(cuts, [2]int{from, to}), f)
+	}
+}
+
+// The layout is the fastest of all that have room, and where none has, what is missing is
+// what the best lacks: both by trying all.
+func TestSplitIsTheBestOfAll(t *testing.T) {
+	r := rand.New(rand.NewPCG(17, 0))
+	fitted, full := 0, 0
+	for range 400 {
+		p, sites := randomPieces(r, 1+r.IntN(7), 1+r.IntN(3))
+		least, lack := math.Inf(1), int64(math.MaxInt64)
+		every(len(p.Blocks), len(sites), 0, nil, func(cuts [][2]int) {
+			seconds, missing := 0.0, int64(0)
+			for k, c := range cuts {
+				if c[0] == c[1] {
+					continue
+				}
+				first, last := c[0] == 0, c[1] == len(p.Blocks)
+				v, memory, read, blocks := sites[k].Speed, sites[k].Work+p.Common[k], 0.0, 0
+				for _, b := range p.Blocks[c[0]:c[1]] {
+					memory, read, blocks = memory+b.Memory[k], read+b.Read, blocks+b.Hi-b.Lo
+				}
+				copies := func(n int64) float64 {
+					if v.Link == 0 {
+						return 0
+					}
+					return v.Copy + float64(n)/v.Link
+				}
+				if first {
+					memory, read = memory+p.Embed.Memory[k], read+p.Embed.Read
+				}
+				if last {
+					memory, read = memory+p.Head.Memory[k], read+p.Head.Read
+				}
+				if first && last {
+					memory -= p.Tied[k]
+				} else {
+					seconds += copies(p.Row)
+					if first || last {
+						seconds += copies(4)
+					} else {
+						seconds += copies(p.Row)
+					}
+				}
+				seconds += read/v.Read + float64(blocks)*v.Block
+				missing += max(memory-sites[k].Memory, 0)
+			}
+			lack = min(lack, missing)
+			if missing == 0 {
+				least = min(least, seconds)
+			}
+		})
+		l, err := Split(p, sites)
+		var room *RoomError
+		switch {
+		case lack > 0:
+			full++
+			if !errors.As(err, &room) || room.Missing != lack {
+				t.Fatalf("%v, want %d bytes missing", err, lack)
+			}
+		case err != nil:
+			t.Fatalf("%v, though there is room", err)
+		default:
+			fitted++
+			if math.Abs(l.Seconds-least) > 1e-12*least {
+				t.Fatalf("%g s, the best takes %g", l.Seconds, least)
+			}
+			used := slices.DeleteFunc(slices.Clone(sites), func(s Site) bool { return slices.Contains(l.LeftOut, s.Device) })
+			if len(used) == len(sites) {
+				again, err := Lay(p, used, l.Ranges)
+				if err != nil || !reflect.DeepEqual(again, l) {
+					t.Fatalf("by hand %+v, %v, want %+v", again, err, l)
+				}
+			}
+		}
+	}
+	if fitted < 100 || full < 50 {
+		t.Errorf("%d fitted, %d did not", fitted, full)
+	}
+}
+
+// One of two equal devices is left out where one has room for all, and neither where none
+// has.
+func TestSplitTwoAlike(t *testing.T) {
+	block := func(i int) Piece { return Piece{Lo: i, Hi: i + 1, Read: 10, Memory: []int64{10, 10}} }
+	p := &Pieces{Embed: Piece{Memory: []int64{5, 5}}, Head: Piece{Read: 5, Memory: []int64{5, 5}}, Tied: []int64{5, 5}, Common: []int64{0, 0}, Row: 8}
+	for i := range 4 {
+		p.Blocks = append(p.Blocks, block(i))
+	}
+	sites := []Site{{Device: Request{HIP, 0}, Memory: 45}, {Device: Request{HIP, 1}, Memory: 45}}
+	for i := range sites {
+		sites[i].Speed = Speed{Read: 10, Copy: 0.5, Link: 16}
+	}
+	l, err := Split(p, sites)
+	if err != nil || len(l.Ranges) != 1 || l.Ranges[0].Memory != 45 || l.Seconds != 4.5 || !slices.Equal(l.LeftOut, []Request{{HIP, 1}}) {
+		t.Errorf("%+v, %v", l, err)
+	}
+	sites[0].Memory, sites[1].Memory = 30, 30
+	l, err = Split(p, sites)
+	if err != nil || len(l.Ranges) != 2 || l.Ranges[0].Hi != 2 || l.Ranges[1].Memory != 25 || l.Seconds != 4.5+2*1+2*0.75 {
+		t.Errorf("%+v, %v", l, err)
+	}
+	sites[1].Memory = 14
+	var room *RoomError
+	if _, err := Split(p, sites); !errors.As(err, &room) || room.Missing != 6 { // 25 + 10 + 15 into 30 + 14
+		t.Errorf("%v", err)
+	}
+}
+
+func TestReadLayout(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "layout.json")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := &Layout{Ranges: []Range{{Device: Request{CUDA, 0}, Hi: 3, Memory: 7}, {Device: Request{Kind: CPU}, Lo: 3, Hi: 4}}, Rows: 3, Seconds: 0.5}
+	text, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(string(text))
+	if got, err := ReadLayout(path); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: %+v, %v", text, got, err)
+	}
+	for _, bad := range []string{
+		``, `[]`, `{}`, `{"ranges":[]}`, `{"rangs":[]}`, `{"ranges":[{"device":"cpu","lo":1,"hi":2}]}`, `{"ranges":[{"device":"cpu","lo":0,"hi":0}]}`,
+		`{"ranges":[{"device":"cpu","lo":0,"hi":1},{"device":"hip","lo":2,"hi":3}]}`, `{"ranges":[{"device":"hip","lo":0,"hi":1},{"device":"hip:0","lo":1,"hi":3}]}`,
+		`{"ranges":[{"device":"gpu","lo":0,"hi":1}]}`, `{"ranges":[{"device":"auto","lo":0,"hi":1}]}`, `{"ranges":[{"device":"cpu","lo":0,"hi":1.5}]}`,
+	} {
+		write(bad)
+		var format *formats.FormatError
+		if l, err := ReadLayout(path); !errors.As(err, &format) {
+			t.Errorf("%s: %+v, %v", bad, l, err)
+		}
+	}
+}
+
+func TestParseRequests(t *testing.T) {
+	got, err := ParseRequests("hip,hip:1,cpu,cuda:2")
+	if want := []Request{{HIP, 0}, {HIP, 1}, {CPU, 0}, {CUDA, 2}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, bad := range []string{"", "cpu,", "cpu,cpu", "hip,hip:0", "auto,cpu", "cpu,auto", "cpu, hip", "tpu"} {
+		if got, err := ParseRequests(bad); err == nil {
+			t.Errorf("%q: %v", bad, got)
+		}
+	}
+}
