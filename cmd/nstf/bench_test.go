@@ -123,13 +123,17 @@ func TestTune(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	a := &app{}
-	if d := a.device(&deviceFlag{name: "cpu"}); d.Tiles != r.Best {
+	processor := &deviceFlag{name: "cpu"}
+	if err := processor.check(); err != nil {
+		t.Fatal(err)
+	}
+	if d := a.device(processor); d.Tiles != r.Best {
 		t.Errorf("a run takes %+v, the best was %+v", d.Tiles, r.Best)
 	}
 	if err := os.WriteFile(r.Kept, []byte("{}"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if d := a.device(&deviceFlag{name: "cpu"}); !d.Tiles.Sound() {
+	if d := a.device(processor); !d.Tiles.Sound() {
 		t.Errorf("with a damaged file a run takes %+v", d.Tiles)
 	}
 	fits(t, must(t, "bench", "--tune", "--repeat", "1"))
