@@ -42,13 +42,14 @@ func (k *Integer) multiplyFew(c []float32, ldc, rows int, w []byte, a *Activatio
 	if a.t >= len(k.matVec) || k.matVec[a.t] == nil {
 		step = max(rowsInL1/size, 1)
 	}
+	most := 4
+	if k.matVec[8] != nil {
+		most = 8
+	}
 	for n := 0; n < rows; n += step {
 		here := min(step, rows-n)
 		for t := 0; t < a.t; {
-			m := tokensAtOnce(a.t - t)
-			if a.t-t >= 8 && k.matVec[8] != nil {
-				m = 8
-			}
+			m := tokensAtOnce(a.t-t, most)
 			k.multiplyRows(c[t*ldc+n:], ldc, here, w[n*size:], a, t, m, sc)
 			t += m
 		}
@@ -58,14 +59,12 @@ func (k *Integer) multiplyFew(c []float32, ldc, rows int, w []byte, a *Activatio
 // rowsInL1 is how many bytes of weights are read again for the next tokens.
 const rowsInL1 = 16 << 10
 
-func tokensAtOnce(left int) int {
-	switch {
-	case left >= 4:
-		return 4
-	case left >= 2:
-		return 2
+// tokensAtOnce returns how many of the tokens that are left go together: a power of two.
+func tokensAtOnce(left, most int) int {
+	for most > left {
+		most /= 2
 	}
-	return 1
+	return most
 }
 
 // multiplyRows multiplies tokens t to t+m by rows of w.

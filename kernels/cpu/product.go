@@ -136,7 +136,7 @@ func (p *product) few(c []float32, ldc int, w rowSource, a *Activations, n0, n1 
 	for n := n0; n < n1; n++ {
 		w.unpackRow(sc.rows, n, sc)
 		for t := 0; t < a.t; {
-			m := tokensAtOnce(a.t - t)
+			m := tokensAtOnce(a.t-t, 4)
 			p.strip[m](c[t*ldc+n:], ldc, 1, sc.rows, len(sc.rows), a.at(t, 0), step, a.records)
 			t += m
 		}

@@ -141,8 +141,8 @@ func (c *composer) put(x expr) expr {
 	case *sharedPart:
 		r, ok := c.shared[x]
 		if !ok {
-			r = c.add("a part", nil)
-			c.shared[x] = r
+			r = ref(len(c.rules))
+			c.rules, c.shared[x] = append(c.rules, rule{name: "a part"}), r
 			c.rules[r].x = c.put(x.x)
 		}
 		return r
@@ -163,11 +163,6 @@ func (c *composer) all(xs []expr) []expr {
 		out[i] = c.put(x)
 	}
 	return out
-}
-
-func (c *composer) add(name string, x expr) ref {
-	c.rules = append(c.rules, rule{name: name, x: x})
-	return ref(len(c.rules) - 1)
 }
 
 // moved returns x with its rules further back.
