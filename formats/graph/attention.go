@@ -56,6 +56,10 @@ func (t *Temperature) At(position int64) float32 {
 	return float32(1 + float64(t.Beta)*math.Log(1+float64((position+t.Offset)/t.Every)))
 }
 
+// Borrows reports whether keys and values are an earlier block's; what is no attention
+// borrows none.
+func (a *Attention) Borrows() bool { return a != nil && a.KVFrom != nil }
+
 // Source returns the block whose keys and values block i reads: i where they are
 // its own.
 func (a *Attention) Source(i int) int {
@@ -128,7 +132,7 @@ func (a *Attention) checkShared(c *checker) {
 	switch o := c.g.Blocks[from].Attn; {
 	case a.K != nil || a.V != nil || a.KNorm != nil || a.VNorm != nil:
 		c.fail("attn.kv_from", "keys and values are block %d's and the block's own", from)
-	case o == nil || o.KVFrom != nil:
+	case o == nil || o.Borrows():
 		c.fail("attn.kv_from", "block %d has no keys and values of its own", from)
 	case o.KVHeads != a.KVHeads || o.HeadDim != a.HeadDim:
 		c.fail("attn.kv_from", "block %d has %d key-value heads of %d, not %d of %d", from, o.KVHeads, o.HeadDim, a.KVHeads, a.HeadDim)
@@ -139,7 +143,7 @@ func (a *Attention) checkShared(c *checker) {
 // logits nobody wants, nothing behind it has to be computed.
 func (g *Graph) Settled() int {
 	for i := len(g.Blocks) - 1; i > 0; i-- {
-		if a := g.Blocks[i].Attn; g.Blocks[i].Mixes() && (a == nil || a.KVFrom == nil) {
+		if a := g.Blocks[i].Attn; g.Blocks[i].Mixes() && !a.Borrows() {
 			return i
 		}
 	}
@@ -151,7 +155,7 @@ func (g *Graph) Settled() int {
 func (g *Graph) Carried(i int) (out []int) {
 	for from := range i {
 		for _, b := range g.Blocks[i:] {
-			if a := b.Attn; a != nil && a.KVFrom != nil && *a.KVFrom == from {
+			if a := b.Attn; a.Borrows() && *a.KVFrom == from {
 				out = append(out, from)
 				break
 			}

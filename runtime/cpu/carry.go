@@ -34,7 +34,7 @@ func (e *Engine) placeKeys() {
 	}
 	for i := range e.blocks {
 		block, a := e.span.Lo+i, e.blocks[i].Attn
-		if a == nil || a.KVFrom == nil {
+		if !a.Borrows() {
 			e.settled = i
 		}
 		from := block

@@ -29,13 +29,7 @@ func Units(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Target
 	}
 	for rows := 2; rows <= fewRows; rows++ { // found when they come, where there is a compiler
 		for _, from := range []int{0, rows - 1} {
-			w := &walk{e: e, t: rows, from: from, state: &e.s.few}
-			w.forward()
-			w.flush(from)
-			w.head(from, rows)
-			for i := range w.calls {
-				units.add(w.calls[i].Unit)
-			}
+			units.addPass(e, rows, false, from)
 		}
 	}
 	return units.list, nil

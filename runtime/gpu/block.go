@@ -24,6 +24,7 @@ type walk struct {
 	scale   hip.Address   // factor on the sum, 0: none
 	seen    map[seen]bool // inputs that were gathered
 	list    slotList      // of the stack that comes
+	listed  [2]int        // rows and heads whose slots the lists of heads have, 0: none
 	err     error         // what cannot be
 }
 
@@ -146,9 +147,8 @@ func (b *block) projections() []*matrix {
 		return []*matrix{b.mamba.z, b.mamba.xbc, b.mamba.dt}
 	case b.ShortConv != nil:
 		return []*matrix{b.shortConv.in}
-	}
-	if n := &b.latent; n.kva != nil {
-		return []*matrix{n.kva, n.first()}
+	case b.Latent != nil:
+		return []*matrix{b.latent.kva, b.latent.first()}
 	}
 	return slices.DeleteFunc([]*matrix{b.q, b.k, b.v, b.opens}, func(m *matrix) bool { return m == nil })
 }
@@ -250,8 +250,7 @@ func (w *walk) project(b *block, in source, first, lo int) {
 	case b.ShortConv != nil:
 		w.shortConv(b, in)
 		return
-	}
-	if b.latent.kva != nil {
+	case b.Latent != nil:
 		w.latentInputs(b, in, lo)
 		return
 	}
@@ -317,12 +316,18 @@ func (w *walk) turn(b *block, lo, hi, heads int) *hip.Rope {
 	if p := a.Temperature; p != nil {
 		op.Temper = &hip.Temper{Beta: p.Beta, Every: int(min(p.Every, math.MaxInt32)), Offset: int(p.Offset)}
 	}
-	if a.Rope >= 0 {
-		rope := &e.ropes[a.Rope]
-		op.Turn = hip.Rotation{Pairs: rope.pairs, Interleaved: rope.Style == graph.RopeInterleaved,
-			Cosine: at(s.cos[a.Rope], lo, rope.pairs), Sine: at(s.sin[a.Rope], lo, rope.pairs)}
-	}
+	op.Turn = w.rotation(a.Rope, lo)
 	return op
+}
+
+// rotation returns how a rope turns rows from lo on; below 0: not at all.
+func (w *walk) rotation(number, lo int) hip.Rotation {
+	if number < 0 {
+		return hip.Rotation{}
+	}
+	rope, s := &w.e.ropes[number], &w.e.s
+	return hip.Rotation{Pairs: rope.pairs, Interleaved: rope.Style == graph.RopeInterleaved,
+		Cosine: at(s.cos[number], lo, rope.pairs), Sine: at(s.sin[number], lo, rope.pairs)}
 }
 
 // attention attends from rows lo on, whose keys and values it finishes, and
@@ -338,8 +343,7 @@ func (w *walk) attention(b *block, lo int, to target) {
 	case b.ShortConv != nil:
 		w.linear(w.t-lo, source{x: at(s.convolved, lo, b.o.K)}, to)
 		return
-	}
-	if b.Latent != nil {
+	case b.Latent != nil:
 		w.attendLatents(b, lo, to)
 		return
 	}

@@ -22,6 +22,7 @@ type chooser struct {
 	history hip.Address // i32 [slots][stride]
 	masks   hip.Address // u32 [slots][hip.MaskWords]
 	masked  []bool      // [slots]: which have one there
+	words   []int32     // of the mask that goes up
 	output  hip.Address // i32 [ring][slots]: tokens that were chosen
 	steps   hip.Address // i32: how many times tokens were
 	token   hip.Address // i32 [fewRows]
@@ -90,24 +91,24 @@ func (s *state) settle(segment *device.Segment) error {
 
 // mask tells the device which tokens may be chosen, where that has changed.
 func (s *state) mask(bits []uint32) error {
-	e, masked := s.e, s.e.s.chooser.masked
-	if bits == nil && !masked[s.slot] {
+	e, c := s.e, &s.e.s.chooser
+	if bits == nil && !c.masked[s.slot] {
 		return nil
 	}
 	words := hip.MaskWords(e.shape.vocab)
-	to := driver.Buffer{Address: e.s.chooser.masks + hip.Address(4*words*int(s.slot)), Size: 4}
-	all := []int32{0}
+	to := driver.Buffer{Address: c.masks + hip.Address(4*words*int(s.slot)), Size: 4}
+	c.words = append(c.words[:0], 0)
 	if bits != nil {
 		if len(bits) != words-1 {
 			return fmt.Errorf("gpu: a mask of %d words for %d tokens", len(bits), e.shape.vocab)
 		}
-		all[0], to.Size = 1, 4*int64(words)
+		c.words[0], to.Size = 1, 4*int64(words)
 		for _, b := range bits {
-			all = append(all, int32(b))
+			c.words = append(c.words, int32(b))
 		}
 	}
-	masked[s.slot] = bits != nil
-	return upload(e, to, all)
+	c.masked[s.slot] = bits != nil
+	return upload(e, to, c.words)
 }
 
 // A choice is a run of neighbouring rows of a pass whose next tokens are chosen.

@@ -32,7 +32,7 @@ func (n *latentNet) first() *matrix {
 // its own.
 func kvOf(b *graph.Block, f cpu.KVFormat) (hip.KV, bool) {
 	switch a, n := b.Attn, b.Latent; {
-	case a != nil && a.KVFrom == nil:
+	case a != nil && !a.Borrows():
 		return hip.KV{Format: f, Heads: int(a.KVHeads), Dim: int(a.HeadDim)}, true
 	case n != nil:
 		return hip.KV{Format: f, Heads: 1, Dim: int(n.KeyDim()), Value: int(n.Rank)}, true
@@ -95,11 +95,7 @@ func (w *walk) latents(b *block, lo, hi, heads int) *hip.Latent {
 	all := int(a.Heads)
 	op := &hip.Latent{Rows: r, Heads: heads, Nope: int(a.NopeDim), Rope: int(a.RopeDim), Q: at(s.z, lo, all*int(a.QueryDim())), Plain: at(s.att, lo, all*int(a.NopeDim)),
 		Out: at(s.q, lo, all*int(a.KeyDim())), Keys: at(s.k, lo, int(a.KeyDim())), Norm: b.latent.kvNorm, KV: e.pool.layers[b.kv]}
-	if a.Rope >= 0 {
-		rope := &e.ropes[a.Rope]
-		op.Turn = hip.Rotation{Pairs: rope.pairs, Interleaved: rope.Style == graph.RopeInterleaved,
-			Cosine: at(s.cos[a.Rope], lo, rope.pairs), Sine: at(s.sin[a.Rope], lo, rope.pairs)}
-	}
+	op.Turn = w.rotation(a.Rope, lo)
 	return op
 }
 
@@ -114,7 +110,10 @@ func (w *walk) attendLatents(b *block, lo int, to target) {
 	w.do(op)
 	experts := w.list
 	w.list = slotList{s.headChosen, s.headSlots, s.headFirst}
-	w.do(&hip.LatentHeads{Latent: op, Chosen: w.list.chosen, Slots: w.list.slots, First: w.list.first})
+	if listed := [2]int{n, heads}; w.listed != listed { // the same for all blocks
+		w.do(&hip.LatentHeads{Latent: op, Chosen: w.list.chosen, Slots: w.list.slots, First: w.list.first})
+		w.listed = listed
+	}
 	w.perHead(b.latent.kb, n*heads, op.Plain, s.absorbed)
 	w.do(&hip.LatentJoin{Latent: op, Absorbed: s.absorbed})
 	attend, _ := attends(b.Block)

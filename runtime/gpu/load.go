@@ -130,11 +130,11 @@ func (l *layout) graph(g *graph.Graph, span device.Span, tensor func(name string
 	layers, remembered := map[int]int{}, int64(0)
 	for i := range out.blocks {
 		a, kv, ok := g.Blocks[span.Lo+i].Attn, 0, true
-		if g.Blocks[span.Lo+i].Mixes() && (a == nil || a.KVFrom == nil) {
+		if g.Blocks[span.Lo+i].Mixes() && !a.Borrows() {
 			out.settled = i
 		}
 		if a != nil {
-			if a.KVFrom == nil {
+			if !a.Borrows() {
 				layers[span.Lo+i] = len(layers)
 			}
 			kv, ok = layers[a.Source(span.Lo+i)]

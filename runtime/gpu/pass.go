@@ -218,18 +218,26 @@ func (p *pass) Tokens() ([]int32, error) {
 // Logits implements device.Pass.
 func (p *pass) Logits(lo, hi int, dst []float32) error {
 	e := p.e
-	if p != e.pass || lo < 0 || hi > len(p.wanted) || lo >= hi || len(dst) != (hi-lo)*e.shape.vocab {
-		panic(fmt.Sprintf("gpu: logits of wanted rows %d to %d of %d into %d numbers", lo, hi, len(p.wanted), len(dst)))
+	return p.runs(lo, hi, e.s.logitRows, e.shape.vocab, dst, func(row, n int, dst []float32) error {
+		return e.logits(row, row+n, dst)
+	})
+}
+
+// runs calls f with runs of neighbouring rows among the wanted ones from lo to hi, at most
+// so many in each, and with where their numbers go, of which a row has width.
+func (p *pass) runs(lo, hi, most, width int, dst []float32, f func(row, n int, dst []float32) error) error {
+	if p != p.e.pass || lo < 0 || hi > len(p.wanted) || lo >= hi || len(dst) != (hi-lo)*width {
+		panic(fmt.Sprintf("gpu: wanted rows %d to %d of %d into %d numbers", lo, hi, len(p.wanted), len(dst)))
 	}
 	for lo < hi {
 		n := 1
-		for lo+n < hi && n < e.s.logitRows && p.wanted[lo+n] == p.wanted[lo]+n {
+		for lo+n < hi && n < most && p.wanted[lo+n] == p.wanted[lo]+n {
 			n++
 		}
-		if err := e.logits(p.wanted[lo], p.wanted[lo]+n, dst[:n*e.shape.vocab]); err != nil {
+		if err := f(p.wanted[lo], n, dst[:n*width]); err != nil {
 			return err
 		}
-		lo, dst = lo+n, dst[n*e.shape.vocab:]
+		lo, dst = lo+n, dst[n*width:]
 	}
 	return nil
 }
@@ -237,15 +245,8 @@ func (p *pass) Logits(lo, hi int, dst []float32) error {
 // Normed implements device.Pass.
 func (p *pass) Normed(lo, hi int, dst []float32) error {
 	e, d := p.e, p.e.shape.width
-	if p != e.pass || lo < 0 || hi > len(p.wanted) || lo >= hi || len(dst) != (hi-lo)*d {
-		panic(fmt.Sprintf("gpu: wanted rows %d to %d of %d into %d numbers", lo, hi, len(p.wanted), len(dst)))
-	}
-	for lo < hi {
-		n := 1
-		for lo+n < hi && p.wanted[lo+n] == p.wanted[lo]+n {
-			n++
-		}
-		x := at(e.s.x, p.wanted[lo], d)
+	return p.runs(lo, hi, hi-lo, d, dst, func(row, n int, dst []float32) error {
+		x := at(e.s.x, row, d)
 		if e.norm.Weight != 0 {
 			w := &walk{e: e, t: n, many: p.many, from: p.from, state: p.state}
 			w.do(&hip.Norm{T: n, D: d, X: x, Next: e.norm, Out: e.s.h, Few: !p.many, Exact: e.exact})
@@ -257,12 +258,8 @@ func (p *pass) Normed(lo, hi int, dst []float32) error {
 			}
 			x = e.s.h
 		}
-		if err := e.download(dst[:n*d], x); err != nil {
-			return err
-		}
-		lo, dst = lo+n, dst[n*d:]
-	}
-	return nil
+		return e.download(dst, x)
+	})
 }
 
 // logits computes those of neighbouring rows for which there is room at once.
@@ -280,32 +277,41 @@ func (e *Engine) download(dst []float32, from hip.Address) error { return e.m.do
 // through lists a pass through all blocks, of which the rows from one on are
 // wanted. Operations are kept beside their launches if asked.
 func (e *Engine) through(rows, from int, keep bool) *walk {
-	w := &walk{e: e, t: rows, many: rows > fewRows, from: from, state: &e.s.few, keep: keep}
-	if w.many {
-		w.state = &e.s.many
-	}
+	w := e.newWalk(rows, rows > fewRows, from)
+	w.keep = keep
 	w.forward()
 	return w
+}
+
+// newWalk begins the list of a pass of so many rows of one order.
+func (e *Engine) newWalk(rows int, many bool, from int) *walk {
+	w := &walk{e: e, t: rows, many: many, from: from, state: &e.s.few}
+	if many {
+		w.state = &e.s.many
+	}
+	return w
+}
+
+// addPass adds the kernels of a pass of which the rows from one on are wanted, with logits.
+func (u *unitSet) addPass(e *Engine, rows int, many bool, from int) {
+	w := e.newWalk(rows, many, from)
+	w.forward()
+	w.flush(from)
+	if n := min(rows-from, e.s.logitRows); n > 0 && e.span.Head {
+		w.head(from, from+n)
+	}
+	for i := range w.calls {
+		u.add(w.calls[i].Unit)
+	}
 }
 
 // units lists what has to be compiled for single tokens and for prompts, of
 // which all logits are wanted, or the last, or none. Passes of a few rows find
 // what they lack when they come.
 func (e *Engine) units() []hip.Unit {
-	seen := map[hip.Unit]bool{}
-	var units []hip.Unit
+	u := &unitSet{seen: map[hip.Unit]bool{}}
 	for _, p := range []pass{{rows: 1}, {rows: e.plan.Rows}, {rows: e.plan.Rows, from: e.plan.Rows - 1}, {rows: e.plan.Rows, from: e.plan.Rows}} {
-		w := e.through(p.rows, p.from, false)
-		w.flush(p.from)
-		if n := min(p.rows-p.from, e.s.logitRows); n > 0 && e.span.Head {
-			w.head(p.from, p.from+n)
-		}
-		for i := range w.calls {
-			if u := w.calls[i].Unit; !seen[u] {
-				seen[u] = true
-				units = append(units, u)
-			}
-		}
+		u.addPass(e, p.rows, p.rows > fewRows, p.from)
 	}
-	return units
+	return u.list
 }

@@ -28,17 +28,6 @@ const leastTile, mostTile = 8, 256
 // or none.
 func (e *Engine) passes(u *unitSet, rows int, many bool) {
 	for _, from := range []int{0, rows - 1, rows} {
-		w := &walk{e: e, t: rows, many: many, from: from, state: &e.s.few}
-		if many {
-			w.state = &e.s.many
-		}
-		w.forward()
-		w.flush(from)
-		if n := min(rows-from, e.s.logitRows); n > 0 && e.span.Head {
-			w.head(from, from+n)
-		}
-		for i := range w.calls {
-			u.add(w.calls[i].Unit)
-		}
+		u.addPass(e, rows, many, from)
 	}
 }
