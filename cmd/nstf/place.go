@@ -84,18 +84,12 @@ func (a *app) place(ctx context.Context, path string, f *placeFlags) error {
 
 func (a *app) printLayout(l *place.Layout) {
 	t := newTable(1, "device", "blocks", "takes", "of", "reads", "ms", "handing on")
-	for i, r := range l.Ranges {
-		blocks := fmt.Sprintf("%d to %d", r.Lo, r.Hi-1)
-		if i == 0 {
-			blocks = "embedding, " + blocks
-		}
-		if i == len(l.Ranges)-1 {
-			blocks += ", head"
-		}
-		t.AppendRow([]any{fmt.Sprintf("%v, %s", r.Device, r.Name), blocks, size(r.Memory), size(r.Limit), size(r.Read), figure(1e3 * r.Seconds), figure(1e3 * r.Hand)})
+	for _, r := range l.Ranges {
+		const widest = 30 // so that numbers have room beside
+		t.AppendRow([]any{clip(fmt.Sprintf("%v, %s", r.Device, r.Name), widest), fmt.Sprintf("%d to %d", r.Lo, r.Hi-1), size(r.Memory), size(r.Limit), size(r.Read), figure(1e3 * r.Seconds), figure(1e3 * r.Hand)})
 	}
 	printTable(a.out, t)
-	fmt.Fprintf(a.out, "\nreads, ms and handing on (ms of them, to and from the host) are of a token\nexpected: %s ms a token, %s tokens/s of one sequence\n", figure(1e3*l.Seconds), figure(1/l.Seconds))
+	fmt.Fprintf(a.out, "\nthe first has the embedding, the last the head;\nreads, ms and handing on (ms of them, to and from the host) are of a token\nexpected: %s ms a token, %s tokens/s of one sequence\n", figure(1e3*l.Seconds), figure(1/l.Seconds))
 	fmt.Fprintf(a.out, "context:  %d positions\n", l.Context)
 	if len(l.LeftOut) > 0 {
 		var names []string

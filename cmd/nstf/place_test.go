@@ -14,7 +14,7 @@ func TestPlace(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	out := must(t, "place", demoModel, "--device", "cpu", "--ctx", "256")
 	fits(t, out)
-	for _, want := range []string{"embedding, 0 to 5, head", "expected: ", "context:  256 positions"} {
+	for _, want := range []string{"0 to 5", "the first has the embedding", "expected: ", "context:  256 positions"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
