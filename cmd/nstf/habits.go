@@ -57,7 +57,7 @@ var flagHints = []struct {
 	{"-ngl --gpu-layers --n-gpu-layers -ot --override-tensor -sm --split-mode -ts --tensor-split -mg --main-gpu -cmoe --cpu-moe -ncmoe --n-cpu-moe", wholeModels},
 	{"-hff --hf-file", "name the file behind the model: ORG/NAME:FILE.gguf"},
 	{"-mu --model-url -dr --docker-repo", "name the model on the hub, ORG/NAME, or download the file first"},
-	{"-ctk --cache-type-k -ctv --cache-type-v", "--kv f32, f16 or q8 says how keys and values are kept"},
+	{"-ctk --cache-type-k -ctv --cache-type-v", "--kv f32, f16, q8, q5, q4 or q3 says how keys and values are kept, both alike"},
 	{"-fa --flash-attn -b --batch-size -ub --ubatch-size -tb --threads-batch --mlock --no-mmap --mmap --no-warmup -nkvo --no-kv-offload", "leave it out: there is nothing to set, nstf does what is fastest"},
 	{"-j --json", "--json-schema takes a schema or its file"},
 	{"--grammar-file -jf --json-schema-file", "--grammar FILE is a grammar in GBNF, --json-schema FILE a schema"},

@@ -43,10 +43,28 @@ func (a *Attention) Partial(buf []float32, r int) Partial {
 
 // An AttendScratch is the memory that one worker attends in. The zero value is
 // ready; it grows to the largest number of queries met.
-type AttendScratch struct{ scores []float32 }
+type AttendScratch struct {
+	scores []float32
+	// Of coded keys or values: a block's levels and scales, and [R][KVPositions] scores
+	// or weights of one group.
+	levels       []byte
+	scales, part []float32
+}
 
 // Bytes returns the memory held.
-func (sc *AttendScratch) Bytes() int64 { return int64(cap(sc.scores)) * 4 }
+func (sc *AttendScratch) Bytes() int64 {
+	return int64(cap(sc.scores)+cap(sc.scales)+cap(sc.part))*4 + int64(cap(sc.levels))
+}
+
+// fit makes room for r queries.
+func (sc *AttendScratch) fit(a *Attention, r int) {
+	sc.scores = grown(sc.scores, r*scoreBlocks*KVPositions)
+	if a.Format.Coded() {
+		groups := codedGroups(max(a.Dim, a.values()))
+		sc.levels = grownBytes(sc.levels, groups*codedGroup*KVPositions)
+		sc.scales, sc.part = grown(sc.scales, groups*KVPositions), grown(sc.part, r*KVPositions)
+	}
+}
 
 // scoreBlocks is how many blocks' scores are held at once.
 const scoreBlocks = 4
@@ -59,7 +77,8 @@ const scoreBlocks = 4
 //	Acc[d] = sum over p of exp(z[p] - Top) * value[p][d]
 //
 // for the queries q[R][D], R = len(reach)*Group: neighbours of a group belong
-// to one token and see reach[token]. It goes through the positions once, 256
+// to one token and see reach[token]. Where the format has keys and values turned,
+// so are queries and sums: see [KVFormat.Turn]. It goes through the positions once, 256
 // at a time, and corrects Sum and Acc where the maximum rises; no more scores
 // than R*256 exist. Each block of keys and values is read once for all queries.
 //
@@ -78,8 +97,8 @@ func (s *Set) Attend(out Partial, a *Attention, blocks []KVBlock, q []float32, r
 		out.Top[i], out.Sum[i] = -math.MaxFloat32, 0
 	}
 	clear(out.Acc)
-	sc.scores = grown(sc.scores, r*scoreBlocks*KVPositions)
-	w := attending{Set: s, out: out, a: a, blocks: blocks, q: q, reach: reach, limits: Reach{from, to}, scores: sc.scores}
+	sc.fit(a, r)
+	w := attending{Set: s, out: out, a: a, blocks: blocks, q: q, reach: reach, limits: Reach{from, to}, scores: sc.scores, sc: sc}
 	all := w.union()
 	for first := all.Lo / scoreStride * scoreBlocks; first*KVPositions < all.Hi; first += scoreBlocks {
 		w.first, w.last = first, min(first+scoreBlocks, (all.Hi+KVPositions-1)/KVPositions)
@@ -89,6 +108,9 @@ func (s *Set) Attend(out Partial, a *Attention, blocks []KVBlock, q []float32, r
 			w.weigh(i)
 		}
 		for b := w.first + w.unseen; b < w.last; b++ {
+			if a.Format.Coded() {
+				w.spreadValues(&blocks[b])
+			}
 			w.sumValues(b)
 		}
 	}
@@ -104,6 +126,7 @@ type attending struct {
 	reach  []Reach
 	limits Reach
 	scores []float32 // [R][scoreBlocks*KVPositions]
+	sc     *AttendScratch
 
 	first, last int // the blocks whose scores are held,
 	unseen      int // but for so many, which no token sees
@@ -142,6 +165,8 @@ func (w *attending) score() {
 			w.PanelF16(c, scoreStride, w.q, d, b.keys, KVPositions, r, KVPositions, d, false)
 		case KVQ8:
 			w.scoreQ8(b, c)
+		default:
+			w.scoreCoded(b, c)
 		}
 	}
 }
@@ -237,13 +262,15 @@ func (w *attending) accumulate(block, t0, t1 int, r Reach) {
 		w.PanelF16(c, width, p, scoreStride, b.values[2*r.Lo*width:], width, rows, width, k, true)
 	case KVQ8:
 		w.PanelQ8(c, width, p, scoreStride, b.values[r.Lo*width:], width, rows, width, k, true)
+	default:
+		w.accumulateCoded(c, p, rows, r)
 	}
 }
 
 // Combine computes the attention dst[V] of query i from what Attend left for it
-// in parts, in their order. sink is a score that counts in the denominator
+// in parts, in their order, and turns back what the format has turned. sink is a score that counts in the denominator
 // alone, -Inf for none. A query that saw nothing gets zeros.
-func (s *Set) Combine(dst []float32, parts []Partial, i int, sink float32) {
+func (s *Set) Combine(dst []float32, a *Attention, parts []Partial, i int, sink float32) {
 	n, width := len(dst), KVWidth(len(dst))
 	top := max(-math.MaxFloat32, sink)
 	for j := range parts {
@@ -263,4 +290,5 @@ func (s *Set) Combine(dst []float32, parts []Partial, i int, sink float32) {
 	if sum != 0 {
 		s.scale(dst, 1/sum)
 	}
+	a.Format.Turn(dst, a.Dim, a.values())
 }

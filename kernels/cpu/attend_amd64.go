@@ -12,6 +12,9 @@ func panelAVX2() panelKernels {
 		scatterQ8:  scatterQ8AVX2,
 		maxBits:    maxBitsAVX2,
 		expPart:    expPartAVX2,
+
+		keyLevels:   [...]levelsKernel{keyLevels3AVX2, keyLevels4AVX2, keyLevels5AVX2},
+		valueLevels: [...]levelsKernel{valueLevels3AVX2, valueLevels4AVX2, valueLevels5AVX2},
 	}
 }
 

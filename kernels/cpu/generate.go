@@ -11,6 +11,7 @@ package cpu
 //go:generate go -C internal/gen run . -kernel exp -out ../../exp_amd64.s -stubs ../../exp_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel gemm -out ../../gemm_amd64.s -stubs ../../gemm_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel panel -out ../../panel_amd64.s -stubs ../../panel_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel kvcodes -out ../../kvcodes_amd64.s -stubs ../../kvcodes_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel norm -out ../../norm_amd64.s -stubs ../../norm_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel tile -out ../../tile_amd64.s -stubs ../../tile_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel strips -out ../../strips_amd64.s -stubs ../../strips_amd64.go -pkg cpu

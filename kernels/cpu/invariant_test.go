@@ -124,7 +124,7 @@ func TestAttendDoesNotDependOnCompany(t *testing.T) {
 		r := rand.New(rand.NewPCG(4, 4))
 		reach := []cpu.Reach{{Lo: 0, Hi: 511}, {Lo: 0, Hi: 512}, {Lo: 0, Hi: 513}, {Lo: 3, Hi: 514}, {Lo: 200, Hi: 700}, {Lo: 201, Hi: 701}, {Lo: 1023, Hi: 1024}, {Lo: 790, Hi: 1100}}
 		q := random(r, len(reach)*group*d)
-		for format := range cpu.KVQ8 + 1 {
+		for format := range cpu.KVQ3 + 1 {
 			a := cpu.Attention{Format: format, Dim: d, Group: group, Scale: 0.2, Softcap: 7 * float32(format%2)}
 			var blocks []cpu.KVBlock
 			for p := range positions {
@@ -143,7 +143,7 @@ func TestAttendDoesNotDependOnCompany(t *testing.T) {
 				}
 				out := make([]float32, n*group*d)
 				for i := range n * group {
-					s.Combine(out[i*d:(i+1)*d], parts, i, 0.5)
+					s.Combine(out[i*d:(i+1)*d], &a, parts, i, 0.5)
 				}
 				return out
 			}
@@ -189,7 +189,7 @@ func TestKernelsAllocateNothing(t *testing.T) {
 		var scratch cpu.GemmScratch
 		var attend cpu.AttendScratch
 		att, reach := cpu.Attention{Dim: k, Group: 2, Softcap: 5}, []cpu.Reach{{Hi: 3}, {Hi: 4}, {Hi: 5}}
-		blocks := [][]cpu.KVBlock{cpu.NewKVBlocks(cpu.KVF32, 1, k, k), cpu.NewKVBlocks(cpu.KVF16, 1, k, k), cpu.NewKVBlocks(cpu.KVQ8, 1, k, k)}
+		blocks := [][]cpu.KVBlock{cpu.NewKVBlocks(cpu.KVF32, 1, k, k), cpu.NewKVBlocks(cpu.KVF16, 1, k, k), cpu.NewKVBlocks(cpu.KVQ8, 1, k, k), cpu.NewKVBlocks(cpu.KVQ5, 1, k, k), cpu.NewKVBlocks(cpu.KVQ4, 1, k, k), cpu.NewKVBlocks(cpu.KVQ3, 1, k, k)}
 		parts := []cpu.Partial{att.Partial(make([]float32, att.PartialFloats(6)), 6)}
 		calls := func() {
 			s.MatVecF32(y, w, x)
@@ -210,7 +210,7 @@ func TestKernelsAllocateNothing(t *testing.T) {
 				att.Format = cpu.KVFormat(i)
 				s.StoreKV(att.Format, &blocks[i][0], 3, x, w[:k])
 				s.Attend(parts[0], &att, blocks[i], w[:6*k], reach, 0, 64, &attend)
-				s.Combine(x, parts, 1, 0.5)
+				s.Combine(x[:k], &att, parts, 1, 0.5)
 			}
 		}
 		calls()

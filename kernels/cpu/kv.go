@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/nstf/nstf/formats"
@@ -22,29 +23,50 @@ const (
 	// by 127, in a key at least 2^-20 of the largest of its scales. A vector with
 	// an infinity or a NaN is NaN throughout. Magnitudes under 2^-96 count as 0.
 	KVQ8
+	// KVQ5, KVQ4 and KVQ3 turn vectors by Hadamard transforms and store codes of 5, 4
+	// and 3 bits, 32 of which share a scale in half precision: 5.5, 4.5 and 3.5 bits a
+	// number. See kvcodes.go, docs/attention.md.
+	KVQ5
+	KVQ4
+	KVQ3
 	kvFormatEnd
 )
 
-func kvFormatNames() [kvFormatEnd]string { return [...]string{"f32", "f16", "q8"} }
+// A kvForm is the facts of a format.
+type kvForm struct {
+	name string
+	bits int // of a stored number, scales aside
+}
+
+func kvForms() [kvFormatEnd]kvForm {
+	return [...]kvForm{{"f32", 32}, {"f16", 16}, {"q8", 8}, {"q5", 5}, {"q4", 4}, {"q3", 3}}
+}
+
+// KVFormatNames returns the spellings of all formats, that of the most bits first.
+func KVFormatNames() []string {
+	var names []string
+	for _, f := range kvForms() {
+		names = append(names, f.name)
+	}
+	return names
+}
 
 // String returns the spelling that ParseKVFormat reads.
 func (f KVFormat) String() string {
 	if f < kvFormatEnd {
-		return kvFormatNames()[f]
+		return kvForms()[f].name
 	}
 	return "KVFormat(?)"
 }
 
-// ParseKVFormat reads "f32", "f16" or "q8"; any other is an UnsupportedError
-// that lists them.
+// ParseKVFormat reads one of [KVFormatNames]; any other is an UnsupportedError that
+// lists them.
 func ParseKVFormat(name string) (KVFormat, error) {
-	names := kvFormatNames()
-	for f, s := range names {
-		if s == name {
-			return KVFormat(f), nil
-		}
+	names := KVFormatNames()
+	if f := slices.Index(names, name); f >= 0 {
+		return KVFormat(f), nil
 	}
-	return 0, formats.Unsupportedf("", "", "cache format %q (known: %s)", name, strings.Join(names[:], ", "))
+	return 0, formats.Unsupportedf("", "", "cache format %q (known: %s)", name, strings.Join(names, ", "))
 }
 
 // KVPositions is the positions of a [KVBlock].
@@ -54,7 +76,7 @@ const KVPositions = 64
 // are stored by feature, [D][64], values of V numbers by position, [64][P] with P =
 // [KVWidth](V), so that both products of attention run along rows. Numbers lie
 // in floats or in bytes, by the format; the scales are those of KVQ8. Why so:
-// docs/decisions/0007-keys-by-feature.md.
+// docs/decisions/0007-keys-by-feature.md. Codes of fewer bits are in keys and values too.
 type KVBlock struct {
 	keyFloats, valueFloats []float32
 	keys, values           []byte
@@ -62,6 +84,7 @@ type KVBlock struct {
 	// the last 32 numbers, those before are scales divided by the next row's, so
 	// that a sum over 32 numbers is brought to the scale of the next and goes on.
 	keyScales, valueScales []float32
+	coded                  coded
 }
 
 // keyGroup is how many numbers of a key share a scale. Keys have numbers that
@@ -84,6 +107,8 @@ func (f KVFormat) BlockBytes(d, v int) int64 {
 		return 2 * n
 	case KVQ8:
 		return n + 4*KVPositions*int64(1+keyGroups(d))
+	case KVQ5, KVQ4, KVQ3:
+		return KVPositions * int64(f.codedBytes(d)+f.codedBytes(v)+2*(codedGroups(d)+codedGroups(v)))
 	}
 	return 4 * n
 }
@@ -96,6 +121,8 @@ func (b *KVBlock) Copy(from *KVBlock) {
 	copy(b.values, from.values)
 	copy(b.keyScales, from.keyScales)
 	copy(b.valueScales, from.valueScales)
+	copy(b.coded.keyScales, from.coded.keyScales)
+	copy(b.coded.valueScales, from.coded.valueScales)
 }
 
 // NewKVBlocks returns a block for each of some heads, with keys of d numbers and
@@ -111,8 +138,11 @@ func NewKVBlocks(f KVFormat, heads, d, width int) []KVBlock {
 		}
 		return blocks
 	}
-	if f == KVF16 {
+	switch {
+	case f == KVF16:
 		k, v = 2*k, 2*v
+	case f.Coded():
+		k, v = KVPositions*f.codedBytes(d), KVPositions*f.codedBytes(width)
 	}
 	all := make([]byte, heads*(k+v))
 	for i := range blocks {
@@ -125,6 +155,14 @@ func NewKVBlocks(f KVFormat, heads, d, width int) []KVBlock {
 		for i := range blocks {
 			blocks[i].keyScales, scales = scales[:k:k], scales[k:]
 			blocks[i].valueScales, scales = scales[:KVPositions:KVPositions], scales[KVPositions:]
+		}
+	}
+	if f.Coded() {
+		k, v := 2*KVPositions*codedGroups(d), 2*KVPositions*codedGroups(width)
+		scales := make([]byte, heads*(k+v))
+		for i := range blocks {
+			blocks[i].coded.keyScales, scales = scales[:k:k], scales[k:]
+			blocks[i].coded.valueScales, scales = scales[:v:v], scales[v:]
 		}
 	}
 	return blocks
@@ -150,6 +188,9 @@ func (s *Set) StoreKV(f KVFormat, b *KVBlock, row int, key, value []float32) {
 		want(len(b.keys) == KVPositions*d && len(b.values) == KVPositions*width, "StoreKV", len(b.keys), d, len(b.values), width)
 		s.storeKeyQ8(b, row, key)
 		b.valueScales[row] = s.storeValueQ8(b.values[row*width:], value)
+	default:
+		want(len(b.keys) == KVPositions*f.codedBytes(d) && len(b.values) == KVPositions*f.codedBytes(len(value)), "StoreKV", len(b.keys), d, len(b.values), len(value))
+		b.storeCoded(f, row, key, value)
 	}
 }
 
@@ -213,7 +254,7 @@ func ratio(a, b float32) float32 {
 
 // parts are the pieces of memory of a block, as bytes in the machine's order. A piece
 // may be empty.
-func (b *KVBlock) parts() [6][]byte {
+func (b *KVBlock) parts() [8][]byte {
 	view := func(x []float32) []byte {
 		p, ok := tensor.Float32Bytes(x)
 		if !ok { // neither is the form of files then
@@ -221,7 +262,7 @@ func (b *KVBlock) parts() [6][]byte {
 		}
 		return p
 	}
-	return [6][]byte{view(b.keyFloats), view(b.valueFloats), b.keys, b.values, view(b.keyScales), view(b.valueScales)}
+	return [8][]byte{view(b.keyFloats), view(b.valueFloats), b.keys, b.values, view(b.keyScales), view(b.valueScales), b.coded.keyScales, b.coded.valueScales}
 }
 
 // AppendTo appends a block's content, BlockBytes of it, to dst.

@@ -19,6 +19,8 @@ type panelKernels struct {
 	scatterQ8  func(dst []byte, ld int, src []float32, inverse float32)
 	maxBits    func(x []float32) uint32
 	expPart    func(x []float32, scale, top float32) (newTop, sum float32)
+	// Of 3, 4 and 5 bits: see levelsByFeature and levelsInOrder.
+	keyLevels, valueLevels [3]levelsKernel
 }
 
 // PanelF32 computes C[M][N] = A[M][K] B[K][N], or adds the product to what c
@@ -138,5 +140,8 @@ func genericPanel() panelKernels {
 		scatterQ8:  scatterQ8Generic,
 		maxBits:    maxBitsGeneric,
 		expPart:    expPartGeneric,
+
+		keyLevels:   [...]levelsKernel{levelsByFeature(3), levelsByFeature(4), levelsByFeature(5)},
+		valueLevels: [...]levelsKernel{levelsInOrder(3), levelsInOrder(4), levelsInOrder(5)},
 	}
 }

@@ -5,19 +5,22 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+
+	"github.com/nstf/nstf/kernels/cpu"
 )
 
 // An Attention is one problem of attention: T tokens of Group queries each over
 // P positions of one key-value head.
 type Attention struct {
-	Format         string // f32, f16 or q8: how keys and values are stored
+	Format         string // of cpu.KVFormatNames: how keys and values are stored
 	Dim, Group     int
 	Value          int // numbers of a value; 0: Dim
 	Scale, Softcap float32
 	Reach          [][2]int  // [T]: the positions that a token sees, from and to
 	Q              []float32 // [T*Group][Dim]
 	// Keys [P][Dim] and Values [P][Value] are numbers that the format holds exactly, or not
-	// finite. In q8, 32 numbers of a key and all of a value share a scale.
+	// finite, but for the rounding of a Hadamard transform where it turns them. In q8, 32
+	// numbers of a key and all of a value share a scale, of fewer bits 32 of both.
 	Keys, Values []float32
 	// Sinks are scores of each query of a group that count in the denominator
 	// alone; nil: none.
@@ -82,6 +85,29 @@ func stored(format string, w []float32, d, group int) {
 			w[i] *= float32(math.Ldexp(1, (i/d+i%d/group)%3-7))
 		}
 	}
+}
+
+func kvFormat(name string) cpu.KVFormat {
+	f, err := cpu.ParseKVFormat(name)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
+// storedCodes fills w, rows of d, with what codes stand for and a transform turns back:
+// the first of each 32 has the level of the largest magnitude, so that rounding them
+// finds the codes again.
+func storedCodes(r *rand.Rand, f cpu.KVFormat, w []float32, d int, a *Attention) {
+	levels := f.Levels()
+	for i := range w {
+		code := r.IntN(len(levels))
+		if i%d%32 == 0 {
+			code = 0
+		}
+		w[i] = float32(math.Ldexp(float64(levels[code]), (i/d+i%d/32)%3-7))
+	}
+	f.Turn(w, a.Dim, a.values())
 }
 
 // panelShapes cross the heights and widths of kernels.
@@ -161,7 +187,7 @@ func panelProblem(r *rand.Rand, kd kind, format string, bind func(w []float32) p
 }
 
 func attendProblems(r *rand.Rand, add func(problem)) {
-	for _, format := range []string{"f32", "f16", "q8"} {
+	for _, format := range cpu.KVFormatNames() {
 		for _, d := range []int{1, 2, 15, 16, 17, 20, 33, 64, 80, 96, 128, 256} {
 			attendProblem(r, add, "causal", &Attention{Format: format, Dim: d, Group: 1 + d%3}, causal(3, 70, 0))
 		}
@@ -186,7 +212,7 @@ func attendProblems(r *rand.Rand, add func(problem)) {
 
 // valueProblems are values that are wider or narrower than keys.
 func valueProblems(r *rand.Rand, add func(problem)) {
-	for _, format := range []string{"f32", "f16", "q8"} {
+	for _, format := range cpu.KVFormatNames() {
 		for _, v := range []int{1, 12, 25, 40} {
 			attendProblem(r, add, fmt.Sprintf("values of %d", v), &Attention{Format: format, Dim: 24, Value: v, Group: 3, Split: 64}, causal(3, 130, 0))
 		}
@@ -215,6 +241,7 @@ func attendSpecials(r *rand.Rand, add func(problem), format string) {
 		for _, where := range []string{"key", "value"} {
 			for _, pos := range []int{66, 69, 3} { // seen by some, by the last token, by none
 				a := &Attention{Format: format, Dim: 18, Group: 2}
+				f := kvFormat(format)
 				reach := causal(4, 70, 60)
 				attendFill(r, a, reach)
 				if where == "key" {
@@ -222,7 +249,7 @@ func attendSpecials(r *rand.Rand, add func(problem), format string) {
 				} else {
 					a.Values[pos*a.Dim+1] = v
 				}
-				if format == "q8" { // the whole vector is NaN then
+				if f == cpu.KVQ8 || f.Coded() { // the whole vector is NaN then
 					for i := range a.Dim {
 						if where == "key" {
 							a.Keys[pos*a.Dim+i] = nan
@@ -257,6 +284,11 @@ func attendFill(r *rand.Rand, a *Attention, reach [][2]int) {
 	a.Scale = float32(1 / math.Sqrt(float64(a.Dim)))
 	a.Q = ordinary(r, len(reach)*a.Group*a.Dim)
 	a.Keys, a.Values = ordinary(r, p*a.Dim), ordinary(r, p*a.values())
+	if f := kvFormat(a.Format); f.Coded() {
+		storedCodes(r, f, a.Keys, a.Dim, a)
+		storedCodes(r, f, a.Values, a.values(), a)
+		return
+	}
 	stored(a.Format, a.Keys, a.Dim, 32) // q8: see kernels/cpu
 	stored(a.Format, a.Values, a.values(), a.values())
 }
@@ -299,6 +331,7 @@ func (a *Attention) sink(i int) float32 {
 // exact is the definition, in float64. Infinite scores count as Softmax counts
 // them: -Inf is a mask, +Inf gives NaN.
 func (a *Attention) exact() []answer {
+	sizes := a.sizes()
 	out := make([]answer, len(a.Q)/a.Dim*a.values())
 	for i := range len(a.Q) / a.Dim {
 		lo, hi := a.Reach[i/a.Group][0], a.Reach[i/a.Group][1]
@@ -324,11 +357,31 @@ func (a *Attention) exact() []answer {
 			for p := lo; p < hi; p++ {
 				v := float64(a.value(p, d))
 				e.value += z[p] / sum * v
-				e.size += z[p] / sum * math.Abs(v)
+				size := math.Abs(v)
+				if sizes != nil {
+					size = sizes[p]
+				}
+				e.size += z[p] / sum * size
 			}
 		}
 	}
 	return out
+}
+
+// sizes are the lengths of the values of a format that turns them, so that each number
+// is a sum of others, by which errors are measured then; nil of others.
+func (a *Attention) sizes() []float64 {
+	if !kvFormat(a.Format).Coded() {
+		return nil
+	}
+	sizes := make([]float64, len(a.Values)/a.values())
+	for p := range sizes {
+		for d := range a.values() {
+			sizes[p] += math.Pow(float64(a.value(p, d)), 2)
+		}
+		sizes[p] = math.Sqrt(sizes[p])
+	}
+	return sizes
 }
 
 // plain is the plain float32 program.
@@ -371,7 +424,7 @@ func attendBenchmarks() []benchmark {
 		if flops {
 			bm.flops = 2 * seen * a.Group * (a.Dim + a.values())
 		} else {
-			bm.bytes = last * (a.Dim + a.values()) * map[string]int{"f32": 4, "f16": 2, "q8": 1}[a.Format]
+			bm.bytes = last * (a.Dim + a.values()) * kvFormat(a.Format).Bits() / 8
 		}
 		bm.setup = func(b *Backend, r *rand.Rand) func() {
 			attendFill(r, &a, reach)
@@ -380,7 +433,7 @@ func attendBenchmarks() []benchmark {
 		}
 		bs = append(bs, bm)
 	}
-	for _, format := range []string{"f32", "f16", "q8"} {
+	for _, format := range cpu.KVFormatNames() {
 		for _, group := range []int{1, 4} {
 			add(fmt.Sprintf("Attend/%s,D=128,group=%d,positions=4096", format, group), false,
 				Attention{Format: format, Dim: 128, Group: group}, causal(1, 4096, 0))

@@ -1,6 +1,8 @@
 package kerneltest
 
 import (
+	"slices"
+
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/kernels/cpu"
 )
@@ -63,12 +65,14 @@ func attend(s *cpu.Set) func(a *Attention) func(out []float32) {
 			parts = append(parts, shape.Partial(make([]float32, shape.PartialFloats(r)), r))
 		}
 		var scratch cpu.AttendScratch
+		q := slices.Clone(a.Q)
+		format.Turn(q, a.Dim, a.values())
 		return func(out []float32) {
 			for i, part := range parts {
-				s.Attend(part, &shape, blocks, a.Q, reach, i*step, min((i+1)*step, positions), &scratch)
+				s.Attend(part, &shape, blocks, q, reach, i*step, min((i+1)*step, positions), &scratch)
 			}
 			for i := range r {
-				s.Combine(out[i*a.values():(i+1)*a.values()], parts, i, a.sink(i))
+				s.Combine(out[i*a.values():(i+1)*a.values()], &shape, parts, i, a.sink(i))
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func read(c *KV, layer, head, d int, pos int64) (key, value []float32) {
 	out := a.Partial(make([]float32, a.PartialFloats(d)), d)
 	s.Attend(out, &a, c.Blocks(layer, head), q, []cpu.Reach{{Lo: int(pos), Hi: int(pos) + 1}}, 0, int(c.Len()), &sc)
 	value = make([]float32, d)
-	s.Combine(value, []cpu.Partial{out}, 0, float32(math.Inf(-1)))
+	s.Combine(value, &a, []cpu.Partial{out}, 0, float32(math.Inf(-1)))
 	return out.Top, value
 }
 
@@ -194,7 +194,7 @@ func Example() {
 	var scratch cpu.AttendScratch
 	set.Attend(out, &a, c.Blocks(0, 0), []float32{0, 0}, []cpu.Reach{{Lo: 0, Hi: 3}}, 0, 3, &scratch)
 	result := make([]float32, 2)
-	set.Combine(result, []cpu.Partial{out}, 0, float32(math.Inf(-1)))
+	set.Combine(result, &a, []cpu.Partial{out}, 0, float32(math.Inf(-1)))
 	fmt.Println(c.Len(), result)
 	// Output: 3 [2 2]
 }

@@ -94,16 +94,28 @@ func (l *attendLocal) bytes() int64 {
 }
 
 // attend computes e.s.att from the queries and the cache, for the rows from
-// lo on.
+// lo on. It turns the queries where the cache has keys turned.
 func (e *Engine) attend(lo int) {
 	p := &e.pass
 	a := &e.blocks[p.layer].attends
 	w := &p.attend
 	w.heads = a.heads / a.together
 	w.shape = kernels.Attention{Format: e.store.Format(), Dim: a.dim, Value: a.value, Group: a.together, Scale: a.scale, Softcap: a.softcap}
+	if w.shape.Format.Coded() {
+		p.rowWork = rowWork{base: lo}
+		e.eachRow(p.rows-lo, e.part.queries)
+	}
 	p.tile(lo, a.window)
 	w.divide()
 	e.pool.RunWorkers(len(w.parts), e.part.attend)
+}
+
+// turnQueries turns the queries of a row, counted from rowWork.base.
+func (e *Engine) turnQueries(row int) {
+	a := &e.blocks[e.pass.layer].attends
+	row += e.pass.rowWork.base
+	n := a.heads * a.dim
+	e.store.Format().Turn(e.s.q[row*n:(row+1)*n], a.dim, a.value)
 }
 
 // tile cuts the rows from lo on.
@@ -205,7 +217,7 @@ func (e *Engine) attendPart(worker, part int) {
 		if sinks := e.blocks[p.layer].sinks; sinks != nil {
 			sink = sinks[head]
 		}
-		e.set.Combine(a.sums(e.s.att, t.first+i/w.shape.Group, head), partials, i, sink)
+		e.set.Combine(a.sums(e.s.att, t.first+i/w.shape.Group, head), &w.shape, partials, i, sink)
 	}
 }
 

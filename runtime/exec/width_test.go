@@ -49,6 +49,14 @@ func TestWidth(t *testing.T) {
 		{"f32", Options{Exact: true}}, {"bf16", Options{KV: "f16"}}, {"f16", Options{KV: "q8"}},
 		{"f64", Options{Exact: true, KV: "f16"}}, {"bf16", Options{Activations: llamaCPP}},
 	}
+	if !gpuTested(t) { // a GPU has no codes for keys and values yet
+		for _, kv := range []string{"q5", "q4", "q3"} {
+			kinds = append(kinds, struct {
+				scheme string
+				o      Options
+			}{"bf16", Options{KV: kv}})
+		}
+	}
 	for i, c := range byTurns(tinies()) {
 		for j, k := range kinds {
 			if j != i%len(kinds) && (testing.Short() || gpuTested(t)) {
@@ -71,12 +79,12 @@ const llamaCPP = "llama.cpp"
 // The same beyond the length at which attention is divided.
 func TestWidthOfLongContexts(t *testing.T) {
 	s := shape{d: 32, heads: 8, kv: 2, dim: 16, inner: 16, norm: graph.RMSNorm}
-	for i, kv := range byTurns([]string{"f16", "q8", "f32"}) {
+	for i, kv := range byTurns([]string{"f16", "q8", "f32", "q4"}) {
 		g := s.graph(func(g *graph.Graph) { g.Context, g.Blocks[1].Attn.Window = 1400, 300 })
 		w := widths(t, g)
 		w.Prompts, w.Few = []int{510, 1270, 3, 1020}, []int{1, 2, 5, 16}
 		if gpuTested(t) {
-			if i > 0 {
+			if i > 0 || kv == "q4" {
 				break
 			}
 			w.Prompts = []int{510, 700}

@@ -44,7 +44,13 @@ type Options struct {
 func (o *Options) format() (cpu.KVFormat, error) {
 	switch {
 	case o.KV != "":
-		return cpu.ParseKVFormat(o.KV)
+		f, err := cpu.ParseKVFormat(o.KV)
+		if err == nil && f.Coded() {
+			err := formats.Unsupportedf("", "", "keys and values in %s on a GPU", f)
+			err.Hint = "the processor keeps them so (--device cpu); a GPU as f32, f16 and q8"
+			return f, err
+		}
+		return f, err
 	case o.Exact:
 		return cpu.KVF32, nil
 	}
