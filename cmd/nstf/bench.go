@@ -109,7 +109,7 @@ matrices: minutes, once for each card and kind of model.`,
 	s.IntVarP(&f.Threads, "threads", "t", 0, "threads; 0: one per core")
 	s.StringVar(&f.Level, "level", "", "SIMD level of the kernels; default: the best this machine runs")
 	s.BoolVar(&f.Exact, "exact", false, "compute in float32 throughout, instead of with int8 activations")
-	s.StringVar(&f.KV, "kv", "", "how keys and values are kept: f32, f16 or q8; default: f16, with --exact f32")
+	s.StringVar(&f.KV, "kv", "", "how keys and values are kept: "+strings.Join(kernels.KVFormatNames(), ", ")+"; default: f16, with --exact f32")
 	f.device.addSeveral(s)
 	f.device.addMemory(s)
 	s.BoolVar(&f.Profile, "profile", false, "on a GPU, time the kernels of a step too")

@@ -30,7 +30,7 @@ var settingTable = []setting{
 	{"device", []string{"run", "serve", "eval", "bench", "calibrate", "plan", "quantize"}, "where models are executed: auto, cpu, hip[:N], cuda[:N], or several"},
 	{"threads", []string{"run", "serve", "eval", "bench", "calibrate", "plan", "quantize"}, "threads; 0: one per core"},
 	{"ctx", []string{"run", "serve"}, "positions of the context; 0: what the model was made for"},
-	{"kv", []string{"run", "serve"}, "how keys and values are kept: f32, f16 or q8"},
+	{"kv", []string{"run", "serve"}, "how keys and values are kept: f32, f16, q8, q5, q4 or q3"},
 	{"max-tokens", []string{"run"}, "tokens of a continuation"},
 	{"temperature", []string{"run"}, "divides the logits; 0 is greedy"},
 	{"top-k", []string{"run"}, "keep the most likely tokens; 0: all"},
