@@ -34,7 +34,8 @@ func attentionOperations() []operation {
 		{"PanelF32", func(b *Backend) bool { return b.PanelF32 != nil }, panelProblems("f32", panelF32)},
 		{"PanelF16", func(b *Backend) bool { return b.PanelF16 != nil }, panelProblems("f16", panelF16)},
 		{"PanelQ8", func(b *Backend) bool { return b.PanelQ8 != nil }, panelProblems("q8", panelQ8)},
-		{"Attend", func(b *Backend) bool { return b.Attend != nil }, attendProblems},
+		{"Attend", func(b *Backend) bool { return b.Attend != nil }, attendProblems(false)},
+		{"AttendCodes", func(b *Backend) bool { return b.Attend != nil && !b.NoCodes }, attendProblems(true)},
 		{"AttendValues", func(b *Backend) bool { return b.Attend != nil && !b.SameWidth }, valueProblems},
 	}
 }
@@ -186,28 +187,37 @@ func panelProblem(r *rand.Rand, kd kind, format string, bind func(w []float32) p
 	}
 }
 
-func attendProblems(r *rand.Rand, add func(problem)) {
-	for _, format := range cpu.KVFormatNames() {
-		for _, d := range []int{1, 2, 15, 16, 17, 20, 33, 64, 80, 96, 128, 256} {
-			attendProblem(r, add, "causal", &Attention{Format: format, Dim: d, Group: 1 + d%3}, causal(3, 70, 0))
+// attendProblems are of the formats that are codes of few bits, or of the others.
+func attendProblems(coded bool) func(r *rand.Rand, add func(problem)) {
+	return func(r *rand.Rand, add func(problem)) {
+		for _, format := range cpu.KVFormatNames() {
+			if kvFormat(format).Coded() == coded {
+				attendFormat(r, add, format)
+			}
 		}
-		for group := 1; group <= 13; group++ {
-			attendProblem(r, add, "group", &Attention{Format: format, Dim: 20, Group: group}, causal(1+group%4, 65, 0))
-		}
-		for _, p := range []int{1, 2, 63, 64, 65, 127, 128, 255, 256, 257, 600} {
-			attendProblem(r, add, "one token", &Attention{Format: format, Dim: 24, Group: 2}, causal(1, p, 0))
-			attendProblem(r, add, "window", &Attention{Format: format, Dim: 24, Group: 2}, causal(min(p, 70), p, 40))
-			attendProblem(r, add, "split", &Attention{Format: format, Dim: 24, Group: 3, Split: 100}, causal(min(p, 5), p, 0))
-			attendProblem(r, add, "split window", &Attention{Format: format, Dim: 24, Group: 1, Split: 64}, causal(min(p, 5), p, 90))
-			attendProblem(r, add, "sinks", &Attention{Format: format, Dim: 24, Group: 3, Sinks: []float32{0.5, -20, 9}}, causal(min(p, 5), p, 0))
-			attendProblem(r, add, "sinks split", &Attention{Format: format, Dim: 24, Group: 2, Sinks: []float32{2, -1}, Split: 64, Softcap: 3 * float32(p%2)}, causal(min(p, 2), p, 300))
-			attendProblem(r, add, "soft cap", &Attention{Format: format, Dim: 24, Group: 2, Softcap: 3}, causal(min(p, 2), p, 0))
-		}
-		attendProblem(r, add, "many tokens", &Attention{Format: format, Dim: 32, Group: 1}, causal(200, 200, 0))
-		attendProblem(r, add, "nothing seen but sinks", &Attention{Format: format, Dim: 32, Group: 2, Sinks: []float32{-3, 0}}, [][2]int{{0, 0}, {7, 7}, {3, 70}})
-		attendProblem(r, add, "nothing seen", &Attention{Format: format, Dim: 32, Group: 2}, [][2]int{{0, 0}, {0, 5}, {7, 7}, {3, 70}})
-		attendSpecials(r, add, format)
 	}
+}
+
+func attendFormat(r *rand.Rand, add func(problem), format string) {
+	for _, d := range []int{1, 2, 15, 16, 17, 20, 33, 64, 80, 96, 128, 256} {
+		attendProblem(r, add, "causal", &Attention{Format: format, Dim: d, Group: 1 + d%3}, causal(3, 70, 0))
+	}
+	for group := 1; group <= 13; group++ {
+		attendProblem(r, add, "group", &Attention{Format: format, Dim: 20, Group: group}, causal(1+group%4, 65, 0))
+	}
+	for _, p := range []int{1, 2, 63, 64, 65, 127, 128, 255, 256, 257, 600} {
+		attendProblem(r, add, "one token", &Attention{Format: format, Dim: 24, Group: 2}, causal(1, p, 0))
+		attendProblem(r, add, "window", &Attention{Format: format, Dim: 24, Group: 2}, causal(min(p, 70), p, 40))
+		attendProblem(r, add, "split", &Attention{Format: format, Dim: 24, Group: 3, Split: 100}, causal(min(p, 5), p, 0))
+		attendProblem(r, add, "split window", &Attention{Format: format, Dim: 24, Group: 1, Split: 64}, causal(min(p, 5), p, 90))
+		attendProblem(r, add, "sinks", &Attention{Format: format, Dim: 24, Group: 3, Sinks: []float32{0.5, -20, 9}}, causal(min(p, 5), p, 0))
+		attendProblem(r, add, "sinks split", &Attention{Format: format, Dim: 24, Group: 2, Sinks: []float32{2, -1}, Split: 64, Softcap: 3 * float32(p%2)}, causal(min(p, 2), p, 300))
+		attendProblem(r, add, "soft cap", &Attention{Format: format, Dim: 24, Group: 2, Softcap: 3}, causal(min(p, 2), p, 0))
+	}
+	attendProblem(r, add, "many tokens", &Attention{Format: format, Dim: 32, Group: 1}, causal(200, 200, 0))
+	attendProblem(r, add, "nothing seen but sinks", &Attention{Format: format, Dim: 32, Group: 2, Sinks: []float32{-3, 0}}, [][2]int{{0, 0}, {7, 7}, {3, 70}})
+	attendProblem(r, add, "nothing seen", &Attention{Format: format, Dim: 32, Group: 2}, [][2]int{{0, 0}, {0, 5}, {7, 7}, {3, 70}})
+	attendSpecials(r, add, format)
 }
 
 // valueProblems are values that are wider or narrower than keys.
@@ -416,7 +426,7 @@ func (a *Attention) plain(turn int) []float32 {
 func attendBenchmarks() []benchmark {
 	var bs []benchmark
 	add := func(name string, flops bool, a Attention, reach [][2]int) {
-		bm := benchmark{name: name, has: func(b *Backend) bool { return b.Attend != nil }}
+		bm := benchmark{name: name, has: func(b *Backend) bool { return b.Attend != nil && !(b.NoCodes && kvFormat(a.Format).Coded()) }}
 		seen, last := 0, 0
 		for _, x := range reach {
 			seen, last = seen+x[1]-x[0], max(last, x[1])
