@@ -1174,11 +1174,11 @@ def make(name: str) -> None:
         save_file(s.rewrite_weights(load_file(file)), file, metadata={"format": "pt"})
     write_reference(path, root if root is s else dataclasses.replace(root, ablations=s.ablations))
     if s.base:
-        share_logits(path, HERE / s.base)
+        share(path, HERE / s.base)
 
 
-def share_logits(path: Path, base: Path) -> None:
-    """A rewritten checkpoint has the very logits of its base: checks that, and refers to them."""
+def share(path: Path, base: Path) -> None:
+    """A rewritten checkpoint has the very logits of its base: checks that, and refers to them, and to its weights."""
     reference = json.loads((path / "reference.json").read_text())
     for entry in reference["logits"]:
         mine, theirs = path / entry["file"], base / entry["file"]
@@ -1186,6 +1186,10 @@ def share_logits(path: Path, base: Path) -> None:
         mine.unlink()
         entry["file"] = f"../{base.name}/{theirs.name}"
     write_json(path / "reference.json", reference)
+    weights, theirs = path / "model.safetensors", base / "model.safetensors"
+    if weights.read_bytes() == theirs.read_bytes():  # only the configuration is another
+        weights.unlink()
+        weights.symlink_to(f"../{base.name}/{theirs.name}")
 
 
 def main() -> None:
