@@ -3,24 +3,31 @@ package arch
 import "github.com/nstf/nstf/formats/graph"
 
 // cohere (Command R, Aya 23) runs both branches in parallel behind one LayerNorm
-// without bias, rotates interleaved pairs and scales its logits. The norms of query
-// and key that Command R+ has, with weights for each head, are not known here.
+// without bias, rotates interleaved pairs and scales its logits. Command R+ has norms
+// of query and key with weights for each head.
 //
 // Sources: configuration_cohere.py and modeling_cohere.py of transformers,
 // src/models/command-r.cpp of llama.cpp.
 func cohere() *Architecture {
 	return &Architecture{
 		name: "cohere", class: "CohereForCausalLM", types: []string{"cohere"}, gguf: "command-r",
-		llama: &llamaCPP{squareO: true, wholeRope: true, tiedHead: true, noFFNBias: true},
+		llama: &llamaCPP{squareO: true, wholeRope: true, tiedHead: true, noFFNBias: true, normedFrom: 64},
 		fromHF: func(s *settings) *decoder {
 			d := s.cohere("cohere", 500000)
-			if s.boolOr("use_qk_norm", false) {
-				s.refuse("use_qk_norm", true)
-			}
+			d.qkNorm = s.boolOr("use_qk_norm", false)
+			d.headNorms = d.qkNorm
 			return d
 		},
-		fromGGUF:  func(k *keys) *decoder { return k.cohere("cohere") },
-		toHF:      configWriter.cohere,
+		fromGGUF: func(k *keys) *decoder {
+			d := k.cohere("cohere")
+			d.qkNorm = k.hasTensor("blk.0.attn_q_norm.weight")
+			d.headNorms = d.qkNorm
+			return d
+		},
+		toHF: func(c configWriter, g *graph.Graph) {
+			c.cohere(g)
+			c["use_qk_norm"] = g.Blocks[0].Attn.QNorm != nil
+		},
 		toGGUF:    cohereKeys,
 		hfLinks:   hfDecoderLinks(),
 		ggufLinks: ggufDecoderLinks(),

@@ -30,6 +30,7 @@ type decoder struct {
 	qkNorm     bool
 	jointNorms bool // qkNorm is of all heads at once
 	lateNorms  bool // qkNorm follows the rotation
+	headNorms  bool // qkNorm has weights for each head, and no biases
 	bias       biases
 
 	embedScale float32 // 1 = none
@@ -245,7 +246,10 @@ func (d *decoder) attention(i int, p string) *graph.Attention {
 	}
 	if d.qkNorm {
 		a.QNorm, a.KNorm = d.newNorm(p+"attn.q_norm"), d.newNorm(p+"attn.k_norm")
-		a.JointNorms, a.LateNorms = d.jointNorms, d.lateNorms
+		a.JointNorms, a.LateNorms, a.HeadNorms = d.jointNorms, d.lateNorms, d.headNorms
+		if d.headNorms {
+			a.QNorm.Bias, a.KNorm.Bias = "", ""
+		}
 	}
 	return a
 }

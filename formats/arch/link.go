@@ -11,7 +11,7 @@ import (
 // A Link says where modules of the graph lie in a foreign checkpoint, both
 // ways: the foreign module holds the rows of the parts, one after the other,
 // in the given order. A module is a tensor's name without ".weight" or
-// ".bias"; "#" stands for the block's number, "@" for the expert's.
+// ".bias"; "#" stands for the block's number, "@" for the expert's, or for the head's of norms with weights for each.
 //
 // Several links may name one part: the first whose tensor exists is read.
 type Link struct {

@@ -26,6 +26,7 @@ type llamaCPP struct {
 	denseLead   bool     // the first layers may have no experts
 	someExperts bool     // and any others
 	latents     bool     // its attention is over latents
+	normedFrom  int      // layers from which on it expects norms of query and key; 0: by the tensors
 	ownRamp     bool     // yarn's ramp is the model's, and llama.cpp's is known to differ
 
 	noConvBias  bool // its short convolutions have no biases
@@ -91,6 +92,12 @@ func exportRules() []exportRule {
 				if n := g.Blocks[i].ShortConv; l.noConvBias && n != nil && n.ConvBias != "" {
 					return fmt.Sprintf("has no such bias in %q as %s", g.Arch, n.ConvBias), ""
 				}
+			}
+			return "", ""
+		}},
+		{"norms of heads", func(l *llamaCPP, g *graph.Graph) (string, string) {
+			if has, wants := attention(g).QNorm != nil, len(g.Blocks) >= l.normedFrom; l.normedFrom > 0 && has != wants {
+				return fmt.Sprintf("expects norms of query and key in %q of %d layers and more, and in no other: here are %d", g.Arch, l.normedFrom, len(g.Blocks)), ""
 			}
 			return "", ""
 		}},

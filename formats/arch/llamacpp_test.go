@@ -27,6 +27,7 @@ func TestExportRules(t *testing.T) {
 		"convolution's bias":       {"lfm2", func(g *graph.Graph) { g.Blocks[0].ShortConv.ConvBias = "bias" }, "no such bias"},
 		"latents":                  {"deepseek_v3", func(g *graph.Graph) { g.Blocks[0].Latent.O.Bias = "bias" }, "no such bias"},
 		"state spaces":             {"granitemoehybrid", func(g *graph.Graph) { g.Blocks[0].Mamba.MaxStep = 1 }, "does not limit the steps"},
+		"norms of heads":           {"cohere", func(g *graph.Graph) { g.Blocks[0].Attn.QNorm = g.Norm }, "64 layers and more"},
 		"head":                     {"gemma2", func(g *graph.Graph) { g.Head.Weight = "head.weight" }, "a head of its own"},
 		"width of heads":           {"qwen2", func(g *graph.Graph) { g.Blocks[0].Attn.Heads++ }, "as wide as the model"},
 		"shared keys and values":   {"gemma4-mm", func(g *graph.Graph) { *g.Blocks[3].Attn.KVFrom-- }, "from layer 1"},

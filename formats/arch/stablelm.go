@@ -3,7 +3,8 @@ package arch
 import "github.com/nstf/nstf/formats/graph"
 
 // stableLM is llama with LayerNorms that rotates a quarter of each head;
-// use_parallel_residual lets both branches read one norm.
+// use_parallel_residual lets both branches read one norm, qk_layernorm gives query and
+// key norms with weights for each head.
 //
 // Source: configuration_stablelm.py and modeling_stablelm.py of transformers.
 func stableLM() *Architecture {
@@ -19,9 +20,8 @@ func stableLM() *Architecture {
 			if d.headDim != d.width/max(d.heads, 1) {
 				s.refuse("head_dim", d.headDim) // which transformers takes for the rotary embedding alone
 			}
-			if s.boolOr("qk_layernorm", false) {
-				s.refuse("qk_layernorm", true)
-			}
+			d.qkNorm = s.boolOr("qk_layernorm", false)
+			d.headNorms = d.qkNorm
 			p := s.ropeObject()
 			d.ropes = []graph.Rope{s.rotation(d, p, s.base(p, "rope_theta", 10000), s.floatOr("partial_rotary_factor", 0.25))}
 			return d
@@ -30,6 +30,8 @@ func stableLM() *Architecture {
 			d := k.common("stablelm")
 			d.parallel = !k.hasTensor("blk.0.ffn_norm.weight") // as llama.cpp does, whatever the key says
 			d.oneNorm = d.parallel
+			d.qkNorm = k.hasTensor("blk.0.attn_q_norm.weight")
+			d.headNorms = d.qkNorm
 			d.ropes = []graph.Rope{k.rope(d, graph.RopeHalf)}
 			return d
 		},
@@ -38,8 +40,12 @@ func stableLM() *Architecture {
 			b := &g.Blocks[0]
 			c["partial_rotary_factor"] = float64(g.Ropes[0].Dim) / float64(b.Attn.HeadDim)
 			c["layer_norm_eps"], c["use_parallel_residual"], c["use_qkv_bias"] = g.Norm.Eps, b.Parallel, b.Attn.Q.Bias != ""
+			c["qk_layernorm"] = b.Attn.QNorm != nil
 		},
-		hfLinks:   hfDecoderLinks(),
+		hfLinks: append([]Link{
+			{Foreign: "model.layers.#.self_attn.q_layernorm.norms.@", Parts: []string{"blocks.#.attn.q_norm"}},
+			{Foreign: "model.layers.#.self_attn.k_layernorm.norms.@", Parts: []string{"blocks.#.attn.k_norm"}},
+		}, hfDecoderLinks()...),
 		ggufLinks: ggufDecoderLinks(),
 	}
 }

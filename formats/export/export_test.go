@@ -120,6 +120,7 @@ var unsayable = map[string]string{
 	"gemma2": "attn.scale", "gemma2-oldcfg": "attn.scale", "gemma3": "attn.scale", "gemma3-oldcfg": "attn.scale",
 	"gemma3-mm": "attn.scale", "gemma3-mm-oldcfg": "attn.scale",
 	"qwen3-bias": "no such bias", "gpt_neox-sequential": "expects biases",
+	"cohere-norms":   "64 layers and more",
 	"exaone4-window": "window", "falcon-sequential": "no such bias", "smollm3-window": "no such bias",
 	"gemma4-e":        "keys and values of layer 3 from layer 1",
 	"glm4_moe-groups": "groups is", "lfm2-bias": "no such bias", "lfm2_moe-stacked": "exp_probs_b",

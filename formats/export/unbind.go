@@ -227,7 +227,7 @@ func transposed(t formats.Tensor) (formats.Tensor, error) {
 	return checkpoint.Reshape(t, t.Name, shape)
 }
 
-// write gives the tensor its name, or each expert's share its own.
+// write gives the tensor its name, or each expert's or head's share its own.
 func (u *unbinder) write(l *arch.Link, t formats.Tensor, block int, suffix string) error {
 	if !l.PerExpert() {
 		shape := t.Shape
@@ -247,7 +247,11 @@ func (u *unbinder) write(l *arch.Link, t formats.Tensor, block int, suffix strin
 		if err != nil {
 			return err
 		}
-		if err := u.add(s, l.Name(block, int(e), suffix), []int64{n, k}); err != nil {
+		shape := []int64{n, k}
+		if len(t.Shape) == 2 { // a vector for each head
+			shape = shape[1:]
+		}
+		if err := u.add(s, l.Name(block, int(e), suffix), shape); err != nil {
 			return err
 		}
 	}

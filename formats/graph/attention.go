@@ -27,9 +27,11 @@ type Attention struct {
 	// Temperature is a factor on queries that grows with their position; nil: none.
 	Temperature *Temperature `json:"temperature,omitempty"`
 	// JointNorms are QNorm and KNorm over all heads at once, LateNorms behind the
-	// rotation; not both.
+	// rotation; not both. With HeadNorms, QNorm and KNorm have weights for each head:
+	// tensors [Heads][HeadDim] and [KVHeads][HeadDim]; not with JointNorms.
 	JointNorms bool    `json:"joint_norms,omitempty"`
 	LateNorms  bool    `json:"late_norms,omitempty"`
+	HeadNorms  bool    `json:"head_norms,omitempty"`
 	QNorm      *Norm   `json:"q_norm,omitempty"` // over each head, before rotation
 	KNorm      *Norm   `json:"k_norm,omitempty"`
 	VNorm      *Norm   `json:"v_norm,omitempty"` // over each head
@@ -78,8 +80,13 @@ func (a *Attention) parts(l *lister) {
 	if !a.JointNorms {
 		q, kv = a.HeadDim, a.HeadDim
 	}
-	l.norm("attn.q_norm", a.QNorm, q)
-	l.norm("attn.k_norm", a.KNorm, kv)
+	if a.HeadNorms {
+		l.norms("attn.q_norm", a.QNorm, a.Heads, a.HeadDim)
+		l.norms("attn.k_norm", a.KNorm, a.KVHeads, a.HeadDim)
+	} else {
+		l.norm("attn.q_norm", a.QNorm, q)
+		l.norm("attn.k_norm", a.KNorm, kv)
+	}
 	l.norm("attn.v_norm", a.VNorm, a.HeadDim)
 	l.vector("attn.sinks", a.Sinks, a.Heads)
 	l.linear("attn.o", &a.O, a.Heads*a.HeadDim, l.width)
@@ -105,6 +112,9 @@ func (a *Attention) check(c *checker) {
 	}
 	if a.JointNorms && a.LateNorms {
 		c.fail("attn.late_norms", "norms of all heads at once stand before the rotation")
+	}
+	if a.JointNorms && a.HeadNorms {
+		c.fail("attn.head_norms", "norms of all heads at once have one vector of weights")
 	}
 	if t := a.Temperature; t != nil {
 		c.finite("attn.temperature.beta", t.Beta)

@@ -12,7 +12,15 @@ type Part struct {
 	Norm    *Norm
 	Vector  string // a tensor of Width numbers, or of Rows times as many
 	Width   int64  // of a norm or vector
-	Rows    int64  // of a vector that is a table [Rows][Width]; 0: it is none
+	Rows    int64  // of a vector or norm whose tensors are tables [Rows][Width]; 0: they are none
+}
+
+// Shape returns the shape of a vector's or a norm's tensors.
+func (p *Part) Shape() []int64 {
+	if p.Rows > 0 {
+		return []int64{p.Rows, p.Width}
+	}
+	return []int64{p.Width}
 }
 
 // A lister collects parts in the order of execution; nil ones are left out.
@@ -29,9 +37,12 @@ func (l *lister) stack(name string, m *Linear, experts, used, in, out int64) {
 	}
 }
 
-func (l *lister) norm(name string, n *Norm, width int64) {
+func (l *lister) norm(name string, n *Norm, width int64) { l.norms(name, n, 0, width) }
+
+// norms is one of rows vectors, each with weights of its own.
+func (l *lister) norms(name string, n *Norm, rows, width int64) {
 	if n != nil {
-		l.out = append(l.out, Part{Name: name, Norm: n, Width: width})
+		l.out = append(l.out, Part{Name: name, Norm: n, Width: width, Rows: rows})
 	}
 }
 

@@ -66,12 +66,10 @@ func (c *collector) addParts(parts []Part) {
 	for _, p := range parts {
 		switch l := p.Linear; {
 		case p.Norm != nil:
-			c.add(p.Norm.Weight, RoleNorm, p.Width)
-			c.add(p.Norm.Bias, RoleNorm, p.Width)
-		case l == nil && p.Rows > 0:
-			c.add(p.Vector, RoleNorm, p.Rows, p.Width)
+			c.add(p.Norm.Weight, RoleNorm, p.Shape()...)
+			c.add(p.Norm.Bias, RoleNorm, p.Shape()...)
 		case l == nil:
-			c.add(p.Vector, RoleNorm, p.Width)
+			c.add(p.Vector, RoleNorm, p.Shape()...)
 		case p.Experts > 0:
 			c.add(l.Weight, l.Role, p.Experts, l.Out, l.In)
 			c.add(l.Bias, RoleNorm, p.Experts, l.Out)

@@ -17,13 +17,15 @@ type Rope struct {
 	// Shared says that the rows' keys and values are in the cache already: queries
 	// alone are finished.
 	Shared bool
-	// Late norms follow the rotation, and a Temper multiplies queries at last. An
-	// [Attend] has no room for either: it takes rows that were finished before.
-	Late    bool
-	Temper  *Temper
-	KV      KV
-	QStride int // numbers from row to row of Q; 0: Heads*Dim
-	KStride int // of K and V; 0: KV.Heads*Dim
+	// Late norms follow the rotation, HeadNorms are QNorm and KNorm with weights (and
+	// biases) f32[heads][Dim], and a Temper multiplies queries at last. An [Attend] has
+	// no room for any: it takes rows that were finished before.
+	Late      bool
+	HeadNorms bool
+	Temper    *Temper
+	KV        KV
+	QStride   int // numbers from row to row of Q; 0: Heads*Dim
+	KStride   int // of K and V; 0: KV.Heads*Dim
 }
 
 // A Temper is the factor 1 + Beta*ln(1 + floor((position+Offset)/Every)) on queries.
@@ -94,7 +96,7 @@ func (o *Rope) Calls(t Target) []Call {
 		heads += 2 * o.KV.Heads
 	}
 	return []Call{{
-		Early: true, Unit: Unit{"rope.hip", fmt.Sprintf("%s %s ROPE_LATE=%d ROPE_TEMPER=%d ROPE_WAVES=%d", o.KV.defines(), o.defines(), flag(o.Late), flag(o.Temper != nil), ropeWaves)},
+		Early: true, Unit: Unit{"rope.hip", fmt.Sprintf("%s %s ROPE_LATE=%d ROPE_HEADS=%d ROPE_TEMPER=%d ROPE_WAVES=%d", o.KV.defines(), o.defines(), flag(o.Late), flag(o.HeadNorms), flag(o.Temper != nil), ropeWaves)},
 		Symbol: "nstf_rope",
 		Grid:   [3]uint32{uint32(ceil(heads, ropeWaves)), uint32(o.T), 1},
 		Block:  [3]uint32{uint32(ropeWaves * t.Wave), 1, 1}, Args: args,

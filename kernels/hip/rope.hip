@@ -9,7 +9,8 @@
 // apart; k, v f32[T][kv_heads][KV_D], rows k_stride apart; cosine, sine
 // f32[T][ROPE_PAIRS]; v may be k. ROPE_QNORM, ROPE_KNORM, ROPE_VNORM: 0 none, 1 RMS,
 // 2 Layer. With heads = 0 queries are left alone, with ROPE_SHARED 1 keys and values. A row whose position is negative is left out.
-// ROPE_LATE 1 rotates before the norms. With ROPE_TEMPER 1 queries are
+// ROPE_LATE 1 rotates before the norms, ROPE_HEADS 1 has norms of q and k with weights and biases
+// for each head, f32[heads][KV_D]. With ROPE_TEMPER 1 queries are
 // multiplied by 1 + temper*ln(1 + floor((position + temper_offset) / temper_every)) at last.
 //
 // Grid: x over heads of q, then of k, then of v, ROPE_WAVES to a block, one to a
@@ -44,8 +45,12 @@ NSTF_DEVICE void scale_head(head_pairs& x, f32 factor) {
 #define TEMPER_PARAMETERS
 #endif
 
-// Normalises and rotates a head, or the other way round.
-template <int Kind> NSTF_DEVICE void finish(head_pairs& x, const f32* weight, const f32* bias, f32 eps, const f32* cosine, const f32* sine) {
+// Normalises and rotates head h, or the other way round.
+template <int Kind> NSTF_DEVICE void finish(head_pairs& x, int h, const f32* weight, const f32* bias, f32 eps, const f32* cosine, const f32* sine) {
+#if ROPE_HEADS
+	weight += h * KV_D;
+	if (bias) bias += h * KV_D;
+#endif
 	if (!ROPE_LATE) head_norm<Kind>(x, weight, bias, eps);
 	turn(x, cosine, sine);
 	if (ROPE_LATE) head_norm<Kind>(x, weight, bias, eps);
@@ -65,7 +70,7 @@ nstf_rope(f32* q, const f32* k, const f32* v, int heads, int kv_heads, int q_str
 	if (h < heads) {
 		q += (i64)row * q_stride + h * KV_D;
 		load_head(x, q);
-		finish<ROPE_QNORM>(x, q_weight, q_bias, q_eps, cosine, sine);
+		finish<ROPE_QNORM>(x, h, q_weight, q_bias, q_eps, cosine, sine);
 #if ROPE_TEMPER
 		scale_head(x, (f32)(1.0 + (f64)temper * log_whole(1 + (position + temper_offset) / temper_every)));
 #endif
@@ -77,7 +82,7 @@ nstf_rope(f32* q, const f32* k, const f32* v, int heads, int kv_heads, int q_str
 	h = key ? h : h - kv_heads;
 	load_head(x, (key ? k : v) + (i64)row * k_stride + h * KV_D);
 	if (key) {
-		finish<ROPE_KNORM>(x, k_weight, k_bias, k_eps, cosine, sine);
+		finish<ROPE_KNORM>(x, h, k_weight, k_bias, k_eps, cosine, sine);
 	}
 #if ROPE_VNORM
 	if (!key) head_norm<ROPE_VNORM>(x, v_weight, v_bias, v_eps);

@@ -48,6 +48,9 @@ func Kernels(t Target) []Kernel {
 	late := *rope
 	late.QNorm, late.KNorm, late.Late, late.Temper = rms, rms, true, &Temper{Beta: 0.1, Every: 8192}
 	table.add("rope/late", small, late.Calls(t))
+	apart := *rope
+	apart.QNorm, apart.KNorm, apart.HeadNorms = Normal{Kind: LayerNorm, Weight: 1, Eps: 1e-5}, Normal{Kind: LayerNorm, Weight: 1, Eps: 1e-5}, true
+	table.add("rope/heads", small, apart.Calls(t))
 	wider := kv
 	wider.Heads, wider.Dim = 1, 512
 	shared := &Rope{Rows: rows, KV: wider, Heads: 8, Q: 1, QNorm: rms, Shared: true, Turn: Rotation{Pairs: 256, Cosine: 1, Sine: 1}}

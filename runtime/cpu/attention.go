@@ -38,22 +38,22 @@ func (e *Engine) placeRow(row int) {
 
 // turnHeads normalises and rotates the heads of one row.
 func (e *Engine) turnHeads(x []float32, row int, n *norm, a *graph.Attention) {
-	d, early, late := int(a.HeadDim), n, (*norm)(nil)
-	switch {
-	case a.JointNorms && n != nil:
+	d, late := int(a.HeadDim), a.LateNorms
+	if a.JointNorms && n != nil {
 		e.normalize(x, x, n)
-		early = nil
-	case a.LateNorms:
-		early, late = nil, n
+		n = nil
 	}
-	for ; len(x) > 0; x = x[d:] {
-		head := x[:d]
-		if early != nil {
-			e.normalize(head, head, early)
+	for at := 0; at < len(x); at += d {
+		head, of := x[at:at+d], n
+		if n != nil && a.HeadNorms {
+			of = n.heads[at/d]
+		}
+		if of != nil && !late {
+			e.normalize(head, head, of)
 		}
 		e.rotate(head, row, a.Rope)
-		if late != nil {
-			e.normalize(head, head, late)
+		if of != nil && late {
+			e.normalize(head, head, of)
 		}
 	}
 }

@@ -38,6 +38,18 @@ type norm struct {
 	weight []float32
 	bias   []float32 // or nil
 	eps    float32
+	heads  []*norm // of one with weights for each head, which these are; nil elsewhere
+}
+
+// byHead gives each head of d numbers its own weights.
+func (n *norm) byHead(d int) {
+	for at := 0; at < len(n.weight); at += d {
+		head := &norm{kind: n.kind, weight: n.weight[at : at+d], eps: n.eps}
+		if n.bias != nil {
+			head.bias = n.bias[at : at+d]
+		}
+		n.heads = append(n.heads, head)
+	}
 }
 
 // A block is a layer's weights beside its place in the graph.
@@ -133,6 +145,11 @@ func (b *block) open(w *load.Weights[*matrix, *norm, []float32], m *graph.Block)
 	b.densePost, b.moeNorm, b.moePost = w.Norm(m.DensePostNorm), w.Norm(m.MoENorm), w.Norm(m.MoEPostNorm)
 	if a := m.Attn; a != nil {
 		b.qNorm, b.kNorm, b.vNorm = w.Norm(a.QNorm), w.Norm(a.KNorm), w.Norm(a.VNorm)
+		for _, n := range []*norm{b.qNorm, b.kNorm} {
+			if a.HeadNorms && n != nil {
+				n.byHead(int(a.HeadDim))
+			}
+		}
 		b.q, b.k, b.v, b.o = w.Linear(&a.Q), w.Linear(a.K), w.Linear(a.V), w.Linear(&a.O)
 		b.gate, b.sinks = w.Linear(a.Gate), w.Vector(a.Sinks)
 	}

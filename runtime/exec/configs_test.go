@@ -173,7 +173,7 @@ var configsWeRefuse = []string{
 	"required key is missing", // sizes, for which its class has the first model's
 	"rotary scaling factor 0.", "dynamic over one pair", "does not fit a head",
 	`"attention_factor": value 0 `, `"attn_logit_softcapping": value 0 `, `"final_logit_softcapping": value 0 `,
-	`"alibi": unsupported`, `"qk_layernorm": unsupported`, `"use_qk_norm": unsupported`, `"residual_multiplier": value 0 `,
+	`"alibi": unsupported`, `"residual_multiplier": value 0 `,
 	`"swiglu_alpha": value 0 `, `"swiglu_limit": value 0 `, // which a graph would take for none
 	`"sliding_window": value null `, `"sliding_window": value 0 `, `"sliding_window": value -1 `, `"sliding_window_pattern": value -2 `,
 }

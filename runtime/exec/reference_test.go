@@ -300,10 +300,11 @@ func (r *reference) turn(a *graph.Attention, n *graph.Norm, x []float64, pos, le
 	if a.JointNorms && n != nil {
 		x = r.norm(n, x)
 	}
+	own := 0 // where the head's weights begin
 	for ; len(x) > 0; x = x[d:] {
 		head := append([]float64(nil), x[:d]...)
 		if n != nil && !a.JointNorms && !a.LateNorms {
-			head = r.norm(n, head)
+			head = r.normAt(n, head, own)
 		}
 		if a.Rope >= 0 {
 			rope := &r.g.Ropes[a.Rope]
@@ -322,7 +323,10 @@ func (r *reference) turn(a *graph.Attention, n *graph.Norm, x []float64, pos, le
 			}
 		}
 		if n != nil && a.LateNorms {
-			head = r.norm(n, head)
+			head = r.normAt(n, head, own)
+		}
+		if a.HeadNorms {
+			own += d
 		}
 		out = append(out, head...)
 	}
@@ -491,7 +495,10 @@ func (r *reference) mul(l *graph.Linear, expert int, x []float64) []float64 {
 	return y
 }
 
-func (r *reference) norm(n *graph.Norm, x []float64) []float64 {
+func (r *reference) norm(n *graph.Norm, x []float64) []float64 { return r.normAt(n, x, 0) }
+
+// normAt is a norm whose weights for x begin at the given one.
+func (r *reference) normAt(n *graph.Norm, x []float64, at int) []float64 {
 	var mean, square float64
 	if n.Kind == graph.LayerNorm {
 		for _, v := range x {
@@ -505,11 +512,11 @@ func (r *reference) norm(n *graph.Norm, x []float64) []float64 {
 	for i, v := range x {
 		weight := 1.0
 		if n.Weight != "" {
-			weight = r.weights[n.Weight][i]
+			weight = r.weights[n.Weight][at+i]
 		}
 		y[i] = (v - mean) / math.Sqrt(square+float64(n.Eps)) * (weight + float64(n.Offset)) * float64(n.Factor())
 		if n.Bias != "" {
-			y[i] += r.weights[n.Bias][i]
+			y[i] += r.weights[n.Bias][at+i]
 		}
 	}
 	return y

@@ -471,6 +471,14 @@ func tinies() []tiny {
 			a.JointNorms, a.KNorm = true, layer.newNorm("kn")
 			g.Blocks[0].Bare, g.Blocks[0].AttnNorm, g.Blocks[0].FFNNorm = true, nil, nil
 		})},
+		{"norms with weights for each head", layer.graph(func(g *graph.Graph) {
+			both(g, func(b *graph.Block) {
+				b.Attn.HeadNorms = true
+				b.Attn.QNorm, b.Attn.KNorm = layer.newNorm(b.Attn.Q.Weight+"n"), layer.newNorm(b.Attn.K.Weight+"n")
+			})
+			g.Blocks[0].Attn.QNorm.Bias, g.Blocks[0].Attn.Window = "", 9
+			g.Blocks[1].Attn.LateNorms, g.Blocks[1].Attn.KNorm.Kind, g.Blocks[1].Attn.KNorm.Bias = true, graph.RMSNorm, ""
+		})},
 		{"norms behind the rotation, temperatures", rms.graph(func(g *graph.Graph) {
 			both(g, func(b *graph.Block) {
 				b.Attn.LateNorms = true

@@ -312,7 +312,7 @@ func (w *walk) turn(b *block, lo, hi, heads int) *hip.Rope {
 	if a.JointNorms { // done with, see project
 		op.QNorm, op.KNorm = hip.Normal{}, hip.Normal{}
 	}
-	op.Late = a.LateNorms
+	op.Late, op.HeadNorms = a.LateNorms, a.HeadNorms
 	if p := a.Temperature; p != nil {
 		op.Temper = &hip.Temper{Beta: p.Beta, Every: int(min(p.Every, math.MaxInt32)), Offset: int(p.Offset)}
 	}
@@ -349,7 +349,7 @@ func (w *walk) attention(b *block, lo int, to target) {
 	}
 	out := at(s.att, lo, b.q.N)
 	turn := w.turn(b, lo, w.t, int(a.Heads))
-	if w.t-lo > 1 || w.many || turn.Late || turn.Temper != nil {
+	if w.t-lo > 1 || w.many || turn.Late || turn.HeadNorms || turn.Temper != nil {
 		w.do(turn)
 		turn = nil
 	}

@@ -119,19 +119,15 @@ func (l *loader[M, N, V]) parts(parts []graph.Part) {
 		case p.Linear != nil:
 			l.linear(p)
 		case n != nil:
-			weight, bias := l.vector(n.Weight, n.Offset, n.Factor(), p.Width), l.vector(n.Bias, 0, 1, p.Width)
+			weight, bias := l.vector(n.Weight, n.Offset, n.Factor(), p.Shape()...), l.vector(n.Bias, 0, 1, p.Shape()...)
 			if n.Weight == "" && l.err == nil {
-				weight, l.err = l.b.Constant(p.Width, (1+n.Offset)*n.Factor())
+				weight, l.err = l.b.Constant(max(p.Rows, 1)*p.Width, (1+n.Offset)*n.Factor())
 			}
 			if l.err == nil {
 				l.norms[n], l.err = l.b.Norm(n, weight, bias)
 			}
 		default:
-			shape := []int64{p.Width}
-			if p.Rows > 0 {
-				shape = []int64{p.Rows, p.Width}
-			}
-			l.vectors[p.Vector] = l.vector(p.Vector, 0, 1, shape...)
+			l.vectors[p.Vector] = l.vector(p.Vector, 0, 1, p.Shape()...)
 		}
 	}
 }

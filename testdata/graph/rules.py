@@ -47,7 +47,7 @@ TABLES = {
     "temperature": {"beta": ("f32", REQUIRED), "every": ("int", REQUIRED), "offset": ("int", 0)},
     "attn": {k: ("int", REQUIRED) for k in ("heads", "kv_heads", "head_dim", "rope")} | {k: ("linear", REQUIRED) for k in "qo"} | {k: ("linear", None) for k in "kv"}
     | {"scale": ("f32", REQUIRED), "softcap": ("f32", 0), "window": ("int", 0), "sinks": ("tensor", ""), "kv_from": ("int", None), "gate": ("linear", None)}
-    | {k: ("norm", None) for k in ("q_norm", "k_norm", "v_norm")} | {"temperature": ("temperature", None), "joint_norms": ("bool", False), "late_norms": ("bool", False)},
+    | {k: ("norm", None) for k in ("q_norm", "k_norm", "v_norm")} | {"temperature": ("temperature", None), "joint_norms": ("bool", False), "late_norms": ("bool", False), "head_norms": ("bool", False)},
     "delta": {k: ("int", REQUIRED) for k in ("heads", "key_heads", "key_dim", "value_dim", "kernel")} | {k: ("tensor", REQUIRED) for k in ("conv", "decay", "dt_bias")}
     | {k: ("linear", REQUIRED) for k in ("qkv", "z", "beta", "alpha", "out")} | {"eps": ("f32", REQUIRED), "norm": ("norm", REQUIRED)}
     | {k: ("bool", False) for k in ("tiled", "decay_log")},
@@ -127,14 +127,14 @@ def read_graph(g):
         if name:
             out.append((name, list(shape)))
 
-    def norm(n, at, size):
+    def norm(n, at, *size):
         if n:
             known(n["kind"], ("rms", "layer"), at)
             need(n["eps"] > 0, at)
             if n["kind"] == "rms" and n["bias"]:
                 raise Unsupported(f"{at}: bias on rms")
-            tensor(n["weight"], size)
-            tensor(n["bias"], size)
+            tensor(n["weight"], *size)
+            tensor(n["bias"], *size)
 
     def linear(l, at, rows, cols, *stack):
         if l:
@@ -164,8 +164,10 @@ def read_graph(g):
             linear(a[part], f"{at}.{part}", rows, cols)
         linear(a["gate"], f"{at}.gate", h * n, d)
         for key, heads in (("q_norm", h), ("k_norm", kv), ("v_norm", 1)):
-            norm(a[key], f"{at}.{key}", heads * n if a["joint_norms"] else n)
+            own = a["head_norms"] and key != "v_norm"
+            norm(a[key], f"{at}.{key}", *[heads, n] if own else [heads * n if a["joint_norms"] else n])
         need(not (a["joint_norms"] and a["late_norms"]), f"{at}.late_norms")
+        need(not (a["joint_norms"] and a["head_norms"]), f"{at}.head_norms")
         if f := a["temperature"]:
             need(1 <= f["every"] <= 1 << 40, f"{at}.temperature.every")
             need(0 <= f["offset"] <= 1 << 40, f"{at}.temperature.offset")

@@ -104,9 +104,9 @@ def fill(model: torch.nn.Module, seed: int, norm_zero: bool) -> None:
                 p.copy_(1.5 * torch.randn(p.shape, generator=gen))
             elif kind == "GptOssExperts":  # [E][K][N], of MXFP4's numbers, the gates well beyond their limit
                 p.copy_(mxfp4_round(_student(p.shape, gen) * (3 if "gate" in name else 1) / math.sqrt(p.shape[1])))
-            elif p.ndim == 1:  # norm weights
+            elif p.ndim == 1 or name.endswith(("q_norm.weight", "k_norm.weight")):  # norm weights, which may be of each head
                 centre = 0.0 if norm_zero and "vision" not in name and "visual" not in name and "linear_attn.norm" not in name else 1.0
-                p.copy_(centre + 0.25 * torch.randn(p.shape, generator=gen) + 0.3 * (_hot(p.numel(), gen) - 1))
+                p.copy_(centre + 0.25 * torch.randn(p.shape, generator=gen) + 0.3 * (_hot(p.numel(), gen).reshape(p.shape) - 1))
             elif kind == "Conv2d":
                 p.copy_(0.05 * _student(p.shape, gen))
             elif "embed" in name or "wte" in name or "wpe" in name:
@@ -945,6 +945,8 @@ twin("stablelm", "StableLmForCausalLM", num_attention_heads=2, use_qkv_bias=True
      ablations=({"rope_parameters.partial_rotary_factor": 1.0},), about="LayerNorms with biases, rotation of 2 of 8 numbers, biases on q, k, v")
 twin("stablelm-parallel", "StableLmForCausalLM", num_attention_heads=2, use_parallel_residual=True, tie_word_embeddings=True, seed=1007,
      rope={**PLAIN, "partial_rotary_factor": 0.5}, about="both branches behind one norm, tied")
+twin("stablelm-norms", "StableLmForCausalLM", num_attention_heads=2, num_key_value_heads=1, use_parallel_residual=True, qk_layernorm=True, seed=1017,
+     ablations=({"qk_layernorm": False},), about="StableLM 2 12B: norms of q and k with weights for each head, without biases")
 FALCON = ("intermediate_size", "num_key_value_heads")
 twin("falcon", "FalconForCausalLM", FALCON, ffn_hidden_size=40, seed=908, about="Falcon 7B: parallel behind one norm, one key-value head, tied")
 twin("falcon-grouped", "FalconForCausalLM", FALCON, new_decoder_architecture=True, num_kv_heads=2, tie_word_embeddings=False, seed=709,
@@ -985,6 +987,8 @@ twin("granite", "GraniteForCausalLM", embedding_multiplier=3.0, residual_multipl
                                                     {"logits_scaling": 8.0}, {"rms_norm_eps": 0.1}),
      about="four multipliers")
 twin("cohere", "CohereForCausalLM", logit_scale=0.3, seed=929, ablations=({"logit_scale": 0.5},), about="parallel behind one LayerNorm without bias, interleaved rotation, scaled logits, tied")
+twin("cohere-norms", "CohereForCausalLM", logit_scale=0.3, use_qk_norm=True, seed=1230, ablations=({"use_qk_norm": False},),
+     about="Command R+: norms of q and k with weights for each head")
 twin("cohere2", "Cohere2ForCausalLM", num_hidden_layers=3, layer_types=["sliding_attention", "full_attention", "sliding_attention"], sliding_window=6, logit_scale=0.25,
      num_key_value_heads=1, seed=730, ablations=({"sliding_window": 5}, {"layer_types": ["sliding_attention"] * 3}),
      about="Cohere with windows of 6, and no rotation where there is none")
