@@ -78,7 +78,7 @@ struct Instruction {
 	u8 dst_sel = SEL_DWORD, dst_unused = 0, src0_sel = SEL_DWORD, src1_sel = SEL_DWORD;
 	u8 cbsz = 0, abid = 0, blgp = 0; // broadcast modifiers of matrix instructions
 	bool modified_source = false;    // dpp or sdwa
-	i32 target = -1;                 // of a branch: index into Program::code
+	i32 target = -1;                 // of a branch: index into Code::instructions
 	u32 addr = 0, size = 4;
 	std::unique_ptr<Instruction> y;  // halves of a dual-issue pair
 	i32 x = 0, simm = 0;             // byte selector or truth table; immediate of a scalar instruction
@@ -103,7 +103,7 @@ struct Argument {
 struct Kernel {
 	std::string name;
 	u64 kd = 0, entry = 0; // descriptor's address, entry relative to the program
-	u32 entry_idx = 0;     // index into Program::code
+	u32 entry_idx = 0;     // index into Code::instructions
 	u32 lds = 0, priv = 0, kernarg = 0, rsrc1 = 0, rsrc2 = 0, rsrc3 = 0;
 	u16 props = 0, preload = 0;
 	u32 vgprs = 0, sgprs = 0, agprs = 0, vspill = 0, sspill = 0, maxwg = 1024, wave = 32;
@@ -113,15 +113,20 @@ struct Kernel {
 	Program* prog = nullptr;
 };
 
-// A code object in memory, decoded.
+// The text section of a code object, decoded. Programs that were loaded from the same bytes share it.
+struct Code {
+	std::vector<Instruction> instructions;
+	u64 text_lo = 0, text_hi = 0;
+	std::vector<i32> idx; // word of the text -> index into instructions, -1 inside an instruction
+};
+
+// A code object in memory.
 struct Program {
 	std::string arch;
 	int gfx = 0; // digits of the architecture read as hexadecimal: 0x1100, 0x90a
 	u8* base = nullptr;
 	size_t memsz = 0;
-	u64 text_lo = 0, text_hi = 0;
-	std::vector<Instruction> code;
-	std::vector<i32> idx; // word of the text -> index into code, -1 inside an instruction
+	std::shared_ptr<const Code> code;
 	std::map<std::string, std::unique_ptr<Kernel>> kernels;
 	std::map<std::string, std::pair<u64, u64>> vars; // name -> address, size
 	bool zero16 = false;    // gfx9: a 16-bit result clears the register's upper half

@@ -174,7 +174,7 @@ bool read_kernels(const Packed& meta, Program& P, std::string& err) {
 		k->kd = symbol->second.first;
 		read_descriptor(*k, P);
 		read_kernel_metadata(*k, m);
-		i32 at = k->entry >= P.text_lo && k->entry < P.text_hi ? P.idx[(k->entry - P.text_lo) / 4] : -1;
+		i32 at = k->entry >= P.code->text_lo && k->entry < P.code->text_hi ? P.code->idx[(k->entry - P.code->text_lo) / 4] : -1;
 		if (at < 0) {
 			err = "kernel entry not found: " + k->name;
 			return false;
@@ -206,6 +206,6 @@ Program* load_program(const void* image, size_t size, std::string& err) {
 	}
 	set_architecture(*P, meta["amdhsa.target"].text);
 	read_symbols(elf, *P);
-	if (!relocate(elf, *P, err) || !disassemble(*P, p, size, err) || !read_kernels(meta, *P, err)) return nullptr;
+	if (!relocate(elf, *P, err) || !(P->code = disassemble(p, size, err)) || !read_kernels(meta, *P, err)) return nullptr;
 	return P.release();
 }

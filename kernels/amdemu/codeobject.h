@@ -2,8 +2,8 @@
 #pragma once
 #include "amdemu.h"
 
-// Fills P.code and the branches' targets from the ELF file; false with err set.
-bool disassemble(Program& P, const void* elf, size_t size, std::string& err);
+// The code of an ELF file, with the branches' targets; null with err set. What the same bytes gave before is given again.
+std::shared_ptr<const Code> disassemble(const void* elf, size_t size, std::string& err);
 
 // The major version of the LLVM that made a code object, by what its compiler and
 // its linker wrote into its .comment section; 0 with err set where they name

@@ -1,7 +1,8 @@
-// The text section of a code object through llvm-objdump, line by line into the
-// program's instructions, and the branches' targets.
+// The text section of a code object through llvm-objdump, line by line into
+// instructions, and the branches' targets.
 #include "codeobject.h"
 #include "decode.h"
+#include "files.h"
 #include "settings.h"
 #include <algorithm>
 #include <cstdio>
@@ -45,58 +46,98 @@ static u64 branch_target(const Instruction& I, u32 first_word) {
 	return (u64)I.addr + 4 + (i64)(i16)(first_word & 0xffff) * 4;
 }
 
-static bool read_lines(FILE* f, Program& P, std::vector<u64>& targets) {
-	char* line = nullptr;
-	size_t capacity = 0;
+static void read_lines(const std::string& lines, Code& C, std::vector<u64>& targets) {
 	Line l;
-	while (getline(&line, &capacity, f) > 0) {
-		if (!parse_line(line, l)) continue;
-		P.code.emplace_back();
-		Instruction& I = P.code.back();
+	for (size_t at = 0, end; at < lines.size(); at = end + 1) {
+		end = std::min(lines.find('\n', at), lines.size());
+		if (!parse_line(lines.substr(at, end - at).c_str(), l)) continue;
+		C.instructions.emplace_back();
+		Instruction& I = C.instructions.back();
 		I.addr = (u32)l.address;
 		I.size = (u32)l.words * 4;
 		I.low16 = (u16)l.first_word;
 		parse_instruction(I, l.text);
 		targets.push_back(branch_target(I, l.first_word));
 	}
-	free(line);
-	return !P.code.empty();
 }
 
-static bool set_targets(Program& P, const std::vector<u64>& targets) {
-	P.text_lo = ~0ull;
-	P.text_hi = 0;
-	for (const Instruction& I : P.code) {
-		P.text_lo = std::min<u64>(P.text_lo, I.addr);
-		P.text_hi = std::max<u64>(P.text_hi, I.addr + I.size);
+static bool set_targets(Code& C, const std::vector<u64>& targets) {
+	C.text_lo = ~0ull;
+	for (const Instruction& I : C.instructions) {
+		C.text_lo = std::min<u64>(C.text_lo, I.addr);
+		C.text_hi = std::max<u64>(C.text_hi, I.addr + I.size);
 	}
-	P.idx.assign((P.text_hi - P.text_lo) / 4, -1);
-	for (size_t i = 0; i < P.code.size(); i++) P.idx[(P.code[i].addr - P.text_lo) / 4] = (i32)i;
-	for (size_t i = 0; i < P.code.size(); i++) {
+	C.idx.assign((C.text_hi - C.text_lo) / 4, -1);
+	for (size_t i = 0; i < C.instructions.size(); i++) C.idx[(C.instructions[i].addr - C.text_lo) / 4] = (i32)i;
+	for (size_t i = 0; i < C.instructions.size(); i++) {
 		u64 t = targets[i];
 		if (!t) continue;
-		if (t < P.text_lo || t >= P.text_hi || P.idx[(t - P.text_lo) / 4] < 0) return false;
-		P.code[i].target = P.idx[(t - P.text_lo) / 4];
+		if (t < C.text_lo || t >= C.text_hi || C.idx[(t - C.text_lo) / 4] < 0) return false;
+		C.instructions[i].target = C.idx[(t - C.text_lo) / 4];
 	}
 	return true;
 }
 
-bool disassemble(Program& P, const void* elf, size_t size, std::string& err) {
-	const int version = producer(elf, err);
-	const std::string objdump = version ? disassembler(version, err) : "";
-	if (objdump.empty()) return false;
-	const char* folder = getenv("TMPDIR");
-	std::string name = std::string(folder && *folder ? folder : "/tmp") + "/amdemu-XXXXXX";
-	int fd = mkstemp(&name[0]);
-	bool written = fd >= 0 && ::write(fd, elf, size) == (ssize_t)size;
-	if (fd >= 0) close(fd);
-	FILE* f = written ? popen((objdump + " -d " + name + " 2>/dev/null").c_str(), "r") : nullptr;
-	std::vector<u64> targets;
-	bool read = f && read_lines(f, P, targets);
-	if (f) pclose(f);
-	if (fd >= 0 && !settings().keep_files) unlink(name.c_str());
+// What llvm-objdump prints of a code object; empty with err set.
+static std::string run_disassembler(const std::string& elf, int version, std::string& err) {
+	const std::string objdump = disassembler(version, err);
+	if (objdump.empty()) return "";
+	const std::string name = temporary_name(variable("TMPDIR", "/tmp") + "/amdemu");
+	const bool written = write_file(name, elf);
+	std::string text;
+	int status = -1;
+	if (FILE* f = written ? popen((objdump + " -d " + name + " 2>/dev/null").c_str(), "r") : nullptr) {
+		char part[65536];
+		for (size_t n; (n = fread(part, 1, sizeof part, f)) > 0;) text.append(part, n);
+		status = pclose(f);
+	}
+	if (!settings().keep_files) unlink(name.c_str());
 	if (!written) err = "cannot write " + name;
-	else if (!read) err = "no instructions from " + objdump;
-	else if (!set_targets(P, targets)) err = "bad branch target";
-	return err.empty();
+	else if (status || text.empty()) err = "no instructions from " + objdump;
+	return err.empty() ? text : "";
+}
+
+// As run_disassembler, once for each code object: starting it takes longer than the rest of loading.
+static std::string lines_of(const std::string& elf, int version, std::string& err) {
+	const std::string file = cache_file(elf, (".llvm-" + std::to_string(version)).c_str());
+	std::string text = file.empty() ? "" : read_file(file);
+	if (!text.empty()) return text;
+	text = run_disassembler(elf, version, err);
+	if (text.empty() || file.empty()) return text;
+	make_folders(cache_folder());
+	write_atomically(file, text);
+	return text;
+}
+
+static std::shared_ptr<const Code> decode(const std::string& elf, std::string& err) {
+	const int version = producer(elf.data(), err);
+	if (!version) return nullptr;
+	const std::string lines = lines_of(elf, version, err);
+	if (!err.empty()) return nullptr;
+	auto C = std::make_shared<Code>();
+	std::vector<u64> targets;
+	read_lines(lines, *C, targets);
+	if (C->instructions.empty()) err = "no instructions in the disassembly";
+	else if (!set_targets(*C, targets)) err = "bad branch target";
+	return err.empty() ? C : nullptr;
+}
+
+// Programs load the same kernels again for each model. What nobody uses goes when there is much of it.
+std::shared_ptr<const Code> disassemble(const void* elf, size_t size, std::string& err) {
+	enum { MANY = 1 << 19 };
+	static std::unordered_map<std::string, std::shared_ptr<const Code>> all; // loading holds the runtime's lock
+	static size_t instructions = 0;
+	const std::string bytes((const char*)elf, size);
+	auto known = all.find(bytes);
+	if (known != all.end()) return known->second;
+	std::shared_ptr<const Code> code = decode(bytes, err);
+	if (!code) return nullptr;
+	if (instructions > MANY)
+		for (auto it = all.begin(); it != all.end();) {
+			const bool unused = it->second.use_count() == 1;
+			if (unused) instructions -= it->second->instructions.size();
+			it = unused ? all.erase(it) : std::next(it);
+		}
+	instructions += code->instructions.size();
+	return all[bytes] = code;
 }

@@ -10,7 +10,7 @@ int compute_units();
 enum { LDS_BYTES = 65536, MOST_THREADS = 1024 };
 
 static void log_module(const Program& p, double ms) {
-	fprintf(stderr, "[amdemu] module %s: %zu kernels, %zu instructions, load %.1f ms\n", p.arch.c_str(), p.kernels.size(), p.code.size(), ms);
+	fprintf(stderr, "[amdemu] module %s: %zu kernels, %zu instructions, load %.1f ms\n", p.arch.c_str(), p.kernels.size(), p.code->instructions.size(), ms);
 	for (const auto& [name, k] : p.kernels)
 		fprintf(stderr, "[amdemu]   %s: vgpr %u sgpr %u lds %u scratch %u vspill %u sspill %u wave%u\n", name.c_str(), k->vgprs, k->sgprs, k->lds, k->priv,
 		    k->vspill, k->sspill, k->wave);

@@ -21,8 +21,8 @@ enum { SLICE = 1000000, COOPERATIVE_SLICE = 2000 };
 // Executes w until it stops or has run for slice instructions. PROFILE counts each
 // instruction of the program in w.counts.
 template <bool PROFILE> void execute(Wave& w, u64 slice) {
-	const Instruction* code = w.program->code.data();
-	const size_t end = w.program->code.size();
+	const Instruction* code = w.program->code->instructions.data();
+	const size_t end = w.program->code->instructions.size();
 	const u64 limit = settings().max_instructions;
 	slice = std::min(slice, limit - w.executed + 1); // stops an endless loop inside one slice
 	u64 n = 0;
@@ -194,7 +194,7 @@ struct Launch {
 		threads = c.block[0] * c.block[1] * c.block[2];
 		waves = (threads + k->wave - 1) / k->wave;
 		lds = k->lds + c.dynlds;
-		if (!settings().profile.empty()) counts.resize(k->prog->code.size());
+		if (!settings().profile.empty()) counts.resize(k->prog->code->instructions.size());
 		fill_packet();
 	}
 
@@ -302,7 +302,7 @@ void write_profile(const Launch& L) {
 	if (!f) return;
 	fprintf(f, "kernel %s %s wave %u blocks %llu threads %u\n", L.k->name.c_str(), L.k->prog->arch.c_str(), L.k->wave, (ull)L.blocks, L.threads);
 	for (size_t i = 0; i < L.counts.size(); i++)
-		if (L.counts[i]) fprintf(f, "%llu %s\n", (ull)L.counts[i], L.k->prog->code[i].text.c_str());
+		if (L.counts[i]) fprintf(f, "%llu %s\n", (ull)L.counts[i], L.k->prog->code->instructions[i].text.c_str());
 	fclose(f);
 }
 } // namespace

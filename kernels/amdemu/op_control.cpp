@@ -42,8 +42,9 @@ static u64 hardware_register(Wave& w, const Instruction& I) {
 
 static void jump(Wave& w, u64 a) {
 	u64 at = a - (u64)w.program->base;
-	if (at < w.program->text_lo || at >= w.program->text_hi) fault(w, 700, "jump to %#llx outside code", (unsigned long long)a);
-	i32 i = w.program->idx[(at - w.program->text_lo) / 4];
+	const Code& code = *w.program->code;
+	if (at < code.text_lo || at >= code.text_hi) fault(w, 700, "jump to %#llx outside code", (unsigned long long)a);
+	i32 i = code.idx[(at - code.text_lo) / 4];
 	if (i < 0) fault(w, 700, "jump into the middle of an instruction");
 	w.pc = (u32)i;
 }

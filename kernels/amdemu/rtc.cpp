@@ -121,18 +121,19 @@ static std::vector<std::string> command_line(const Options& o, const std::string
 	return c;
 }
 
-static bool is_define(const std::string& o) { return o.compare(0, 2, "-D") == 0 && o != "-D__HIPCC_RTC__"; }
+static bool is_define(const std::string& o) { return o.compare(0, 2, "-D") == 0; }
 // A define that the built-in header may ask for.
 static bool concerns_header(const std::string& o) { return is_define(o) && (o.compare(0, 4, "-D__") == 0 || o.compare(0, 5, "-DHIP") == 0); }
 
-// The command with the built-in header precompiled, where that can be done.
-static std::vector<std::string> with_precompiled_header(std::vector<std::string> command) {
+// The command with the built-in header precompiled, for all defines that the caller may give, where that can be done.
+static std::vector<std::string> with_precompiled_header(std::vector<std::string> command, const std::vector<std::string>& given) {
 	auto at = std::find(command.begin(), command.end(), "amdemu_builtin.h");
-	if (at == command.end() || std::any_of(command.begin(), command.end(), concerns_header)) return command;
+	if (at == command.end() || std::any_of(given.begin(), given.end(), concerns_header)) return command;
 	const size_t i = at - command.begin() - 1; // of -include
 	std::vector<std::string> make = command;
 	make.erase(make.begin() + i, make.begin() + i + 2);
-	make.erase(std::remove_if(make.begin(), make.end(), is_define), make.end());
+	auto is_given = [&](const std::string& o) { return is_define(o) && std::find(given.begin(), given.end(), o) != given.end(); };
+	make.erase(std::remove_if(make.begin(), make.end(), is_given), make.end());
 	std::string header = precompiled_header(make, command[i - 1]);
 	if (header.empty()) return command;
 	command[i] = "-Xclang";
@@ -141,13 +142,11 @@ static std::vector<std::string> with_precompiled_header(std::vector<std::string>
 	return command;
 }
 
-static std::string cache_file(const Source& s, const std::vector<std::string>& command) {
+static std::string cache_key(const Source& s, const std::vector<std::string>& command) {
 	std::string key = s.text + "\n//" + s.name;
 	for (const std::string& c : command) key += "\x01" + c;
 	for (const auto& h : s.headers) key += "\x02" + h.first + "\x03" + h.second;
-	char name[64];
-	snprintf(name, sizeof name, "%016llx%016llx", (unsigned long long)hash_of(key), (unsigned long long)hash_of(key, 0x9ae16a3b2f90404full));
-	return cache_folder() + "/" + name + ".co";
+	return key;
 }
 
 // A folder for one compilation, emptied and removed unless it is to be kept.
@@ -180,13 +179,13 @@ struct Workspace {
 	}
 };
 
-static int compile(Source& s, std::vector<std::string> command) {
+static int compile(Source& s, std::vector<std::string> command, const std::vector<std::string>& given) {
 	Workspace at;
 	if (at.folder.empty()) return INTERNAL_ERROR;
 	std::string in = at.file(s.name.find('/') == std::string::npos ? s.name : "hiprtc_src.cu"), out = at.file("out.co"), log = at.file("log");
 	write_file(in, s.text);
 	for (const auto& h : s.headers) write_file(at.file(h.first), h.second);
-	command = with_precompiled_header(command);
+	command = with_precompiled_header(command, given);
 	command.insert(command.end(), {"-I" + at.folder, in, "-o", out});
 	if (getenv("AMDEMU_RTC_VERBOSE")) {
 		for (const std::string& c : command) fprintf(stderr, "%s ", c.c_str());
@@ -220,13 +219,13 @@ API int hiprtcCompileProgram(Source* s, int n, const char** given) {
 	}
 	std::vector<std::string> command = command_line(options, support);
 	s->compiled = true;
-	const bool cached = !getenv("AMDEMU_NOCACHE");
-	std::string file = cache_file(*s, command);
+	const std::string file = cache_file(cache_key(*s, command), ".co");
+	const bool cached = !file.empty();
 	if (cached) s->code = read_file(file);
 	if (s->code.size() > 64) {
 		s->log = read_file(file + ".log");
 	} else {
-		if (int e = compile(*s, command)) return e;
+		if (int e = compile(*s, command, options.others)) return e;
 		if (cached) write_atomically(file, s->code);
 		if (cached && !s->log.empty()) write_atomically(file + ".log", s->log);
 	}

@@ -1,8 +1,7 @@
 // Parts of the stand-in for libhiprtc.
 #pragma once
-#include <cstdint>
+#include "files.h"
 #include <map>
-#include <string>
 #include <vector>
 
 // A program being compiled.
@@ -17,18 +16,8 @@ struct Source {
 // Finds in the code object the symbols that the expressions stand for.
 void find_symbols(Source& s);
 
-// An environment variable, or otherwise where it is unset or empty.
-std::string variable(const char* name, const std::string& otherwise);
-
-std::string read_file(const std::string& path); // empty where there is none
-bool write_file(const std::string& path, const std::string& text);
-bool write_atomically(const std::string& path, const std::string& text);
-
-uint64_t hash_of(const std::string& text, uint64_t start = 1469598103934665603ull);
-
 std::string compiler();
 int compiler_version(); // of its LLVM, 19; 0 where it does not answer
-std::string cache_folder();
 
 // gfx90a -> 9*1000 + 0*100 + 10, as the device library numbers architectures; 0 for none.
 int architecture_number(const std::string& arch);

@@ -22,7 +22,7 @@ struct Wave {
 	u32* vgprs = nullptr;   // register r of lane l is vgprs[r * width + l]
 	u64 active = 0;         // lanes that the current instruction writes: EXEC, less what DPP leaves out
 	u64 full = 0;           // all lanes
-	u32 pc = 0;             // index into program->code
+	u32 pc = 0;             // index into program->code->instructions
 	bool scc = false;
 	u8 state = RUNNING;
 	WorkGroup* group = nullptr;
