@@ -5,10 +5,41 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/nstf/nstf/formats/tensor"
 )
+
+// Remote are files that are not on the disk, by the paths at which they are opened as if
+// they lay there. A nil Remote has none. It does not change while it is in use.
+type Remote map[string]RemoteFile
+
+// A RemoteFile is read at any place, by several goroutines at once.
+type RemoteFile interface {
+	io.ReaderAt
+	Size() int64
+}
+
+// Open is [OpenFile] for the files that are not on the disk, too.
+func (r Remote) Open(path string) (*tensor.File, error) {
+	if f, ok := r[path]; ok {
+		return tensor.NewFile(f, path, f.Size()), nil
+	}
+	return OpenFile(path)
+}
+
+// Names returns the names of the files of r in a folder, sorted.
+func (r Remote) Names(dir string) (names []string) {
+	for path := range r {
+		if filepath.Dir(path) == filepath.Clean(dir) {
+			names = append(names, filepath.Base(path))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
 // OpenFile opens a file that somebody else wrote. It must be a regular file: a pipe or
 // a device where a file belongs is a [FormatError], and opening it does not wait for
@@ -28,7 +59,12 @@ func OpenFile(path string) (*tensor.File, error) {
 // ReadFile reads a regular file of at most limit bytes; what says in the error what a
 // longer one cannot be: "a plan".
 func ReadFile(path string, limit int64, what string) ([]byte, error) {
-	f, err := OpenFile(path)
+	return Remote(nil).ReadFile(path, limit, what)
+}
+
+// ReadFile is [ReadFile] for the files that are not on the disk, too.
+func (r Remote) ReadFile(path string, limit int64, what string) ([]byte, error) {
+	f, err := r.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -47,8 +83,11 @@ func ReadFile(path string, limit int64, what string) ([]byte, error) {
 }
 
 // ReadHead reads the first bytes of a regular file, at most n.
-func ReadHead(path string, n int) ([]byte, error) {
-	f, err := OpenFile(path)
+func ReadHead(path string, n int) ([]byte, error) { return Remote(nil).ReadHead(path, n) }
+
+// ReadHead is [ReadHead] for the files that are not on the disk, too.
+func (r Remote) ReadHead(path string, n int) ([]byte, error) {
+	f, err := r.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,8 @@ func (a *app) convertCommand() *cobra.Command {
 types and quantized blocks, tokenizer and configuration travel along byte for byte,
 and tensors that the architecture does not use are carried along, listed.
 
---dtype casts all tensors of the model itself, which expands quantized ones.`,
+--dtype casts all tensors of the model itself, which expands quantized ones. --stream reads a model of a
+hub (see nstf pull) as it is needed, without room for it on the disk.`,
 		Example: "  nstf convert ./Llama-3.2-1B -o llama.nstf\n  nstf convert model.Q4_K_M.gguf -o model.nstf\n  nstf convert ./gpt2 -o gpt2.nstf --dtype bf16",
 		RunE: func(c *cobra.Command, args []string) error {
 			o := encode.Options{DType: dtype}
@@ -37,6 +38,7 @@ and tensors that the architecture does not use are carried along, listed.
 		},
 	}
 	out.add(c.Flags(), "package to write")
+	addStream(c.Flags())
 	c.Flags().StringVar(&dtype, "dtype", "", "cast to f32, f16 or bf16; default: keep everything as it is")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON report")
 	c.MarkFlagRequired("output")
@@ -46,7 +48,7 @@ and tensors that the architecture does not use are carried along, listed.
 // encode writes a package and says what became of the model: convert and
 // quantize differ in their options alone.
 func (a *app) encode(ctx context.Context, src string, out outputFlag, o encode.Options, what string, asJSON bool) error {
-	m, err := checkpoint.Open(src)
+	m, err := checkpoint.OpenFrom(a.remote, src)
 	if err != nil {
 		return err
 	}

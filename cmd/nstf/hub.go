@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/hub"
@@ -31,8 +34,16 @@ var modelFlags = map[string][]string{"eval": {"ref"}, "quantize": {"source"}}
 
 // fetchModels puts paths in the place of names on a hub, and downloads what is not there.
 func (a *app) fetchModels(c *cobra.Command, args []string) error {
+	fetch := a.fetched
+	if on, err := c.Flags().GetBool("stream"); err == nil && on {
+		memory, err := streamMemory(c)
+		if err != nil {
+			return err
+		}
+		fetch = func(ctx context.Context, arg string) (string, error) { return a.streamed(ctx, arg, memory) }
+	}
 	for i := range min(modelArgs[c.Name()], len(args)) {
-		at, err := a.fetched(c.Context(), args[i])
+		at, err := fetch(c.Context(), args[i])
 		if err != nil {
 			return err
 		}
@@ -40,7 +51,10 @@ func (a *app) fetchModels(c *cobra.Command, args []string) error {
 	}
 	for _, name := range modelFlags[c.Name()] {
 		f := c.Flags().Lookup(name)
-		at, err := a.fetched(c.Context(), f.Value.String())
+		if f.Value.String() == "" {
+			continue
+		}
+		at, err := fetch(c.Context(), f.Value.String())
 		if err != nil {
 			return err
 		}
@@ -81,6 +95,58 @@ func (a *app) fetched(ctx context.Context, arg string) (string, error) {
 	s, err := a.pull(ctx, a.hub(), r)
 	if err != nil {
 		return "", err
+	}
+	return s.Path(), nil
+}
+
+// addStream adds --stream.
+func addStream(s *pflag.FlagSet) {
+	s.Bool("stream", false, "read the weights from the hub as they are needed, without room for them on the disk")
+}
+
+// streamMemory returns what weights may take that are read from a hub: a quarter of the
+// memory that a command is given, 0 where it is given none.
+func streamMemory(c *cobra.Command) (int64, error) {
+	f := c.Flags().Lookup("memory")
+	if f == nil || f.Value.String() == "" {
+		return 0, nil
+	}
+	limit, err := parseSize(f.Value.String())
+	if err != nil {
+		return 0, usagef("--memory: %v", err)
+	}
+	return max(min(limit/4, hub.DefaultStreamMemory), 1), nil
+}
+
+// streamed returns where a model would lie that is read from a hub in parts.
+func (a *app) streamed(ctx context.Context, arg string, memory int64) (string, error) {
+	r, ok, err := hubRef(arg, a.endpoint())
+	if err != nil {
+		return "", err
+	}
+	if !ok {
+		return "", &usageError{err: fmt.Errorf("--stream reads models from a hub, and %s is a path", quoted(arg)), hint: "leave --stream away, or name the model as the hub does: ORG/NAME"}
+	}
+	c := a.hub()
+	s, err := c.Open(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	step, end := a.progress("downloading", "bytes")
+	c.Progress = step
+	st, err := c.Stream(ctx, s, memory)
+	end()
+	if err != nil {
+		return "", err
+	}
+	if a.remote == nil {
+		a.remote = formats.Remote{}
+	}
+	maps.Copy(a.remote, st.Remote())
+	a.streams += st.Memory()
+	debug.SetGCPercent(20) // pieces stay: garbage would be let grow to as much as they are
+	if bytes, _ := st.Bytes(); bytes > 0 {
+		fmt.Fprintf(a.err, "reading %s at %s from the hub as it is needed: %s\n", formats.Printable(r.String()), s.Commit[:12], size(bytes))
 	}
 	return s.Path(), nil
 }

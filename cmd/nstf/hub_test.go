@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -150,4 +153,73 @@ func TestPathsAreNoNames(t *testing.T) {
 	do(nil, "inspect", "org/llamb").fails(t, exitInput, "no such model")
 	// Without an environment nobody is asked: so do all other tests.
 	invokeWith(context.Background(), strings.NewReader(""), "inspect", "Qwen/Qwen3-8B").fails(t, exitInput, "not in the cache")
+}
+
+// A model that is read from a hub as it is needed becomes the same package as one that was
+// downloaded, and leaves its weights on no disk.
+func TestStreamedModels(t *testing.T) {
+	llama, err := hubtest.Folder(os.DirFS(filepath.Join(micro, "llama-31")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exported := filepath.Join(t.TempDir(), "llama.gguf")
+	must(t, "export", filepath.Join(micro, "llama-31"), "-o", exported)
+	gguf, err := os.ReadFile(exported)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := hubtest.New(map[string]*hubtest.Repo{"org/llama": llama, "org/llama-GGUF": hubtest.One(map[string][]byte{"llama-Q8_0.gguf": gguf})})
+	t.Cleanup(server.Close)
+	text := withText(t, "llama-31")[1:]
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for i, flags := range [][]string{
+		{"convert", "org/llama"},
+		{"convert", "org/llama-GGUF:Q8_0"},
+		{"quantize", "org/llama", "--scheme", "q4_0"},
+		append([]string{"quantize", "org/llama", "--scheme", "tcq2"}, text...),
+		append([]string{"quantize", "org/llama-GGUF", "--bpw", "7", "--memory", "2GiB"}, text...),
+	} {
+		var packages [2][]byte
+		for j, stream := range []bool{true, false} {
+			env := map[string]string{"HF_ENDPOINT": server.Hub.URL, "HF_HOME": at(fmt.Sprintf("cache-%d-%v", i, stream))}
+			out := at(fmt.Sprintf("%d-%v.nstf", i, stream))
+			line := append(slices.Clone(flags), "-o", out)
+			if stream {
+				line = append(line, "--stream")
+			}
+			if r := invokeIn(env, "", line...); r.code != exitFine {
+				t.Fatalf("%q: exit %d: %s", line, r.code, r.err)
+			}
+			if packages[j], err = os.ReadFile(out); err != nil {
+				t.Fatal(err)
+			}
+			weights := 0
+			filepath.WalkDir(env["HF_HOME"], func(p string, d fs.DirEntry, err error) error {
+				if err == nil && (strings.HasSuffix(p, ".safetensors") || strings.HasSuffix(p, ".gguf")) {
+					weights++
+				}
+				return err
+			})
+			if (weights > 0) == stream {
+				t.Errorf("%q: %d files of weights on the disk", line, weights)
+			}
+		}
+		if !bytes.Equal(packages[0], packages[1]) {
+			t.Errorf("%q: streamed to another package than downloaded", flags)
+		}
+	}
+	// A hub that lies about the contents leaves no package.
+	server.Fault = func(r hubtest.Request, _ int) hubtest.Fault {
+		if r.Storage && strings.HasPrefix(r.Range, "bytes=0-") {
+			return hubtest.Fault{Flip: 60_000}
+		}
+		return hubtest.Fault{}
+	}
+	env := map[string]string{"HF_ENDPOINT": server.Hub.URL, "HF_HOME": at("cache")}
+	invokeIn(env, "", "convert", "org/llama-GGUF", "-o", at("x.nstf"), "--stream").fails(t, exitFailure, "sent bytes whose hash is")
+	if lies(at("x.nstf")) {
+		t.Error("a package of damaged weights was written")
+	}
+	invokeIn(env, "", "convert", dir, "-o", at("x.nstf"), "--stream").fails(t, exitUsage, "is a path")
 }

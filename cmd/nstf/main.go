@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/atomicfile"
 )
 
@@ -67,6 +68,8 @@ type app struct {
 	mu         sync.Mutex
 	outputs    []*atomicfile.Output // that may be being written
 	started    bool                 // a command began: what fails from here on is not its usage
+	remote     formats.Remote       // files that are read from a hub
+	streams    int64                // what of them is kept in memory
 	// which of them is a terminal
 	inTerminal, outTerminal, errTerminal bool
 	outClosed                            bool // out may have been closed when the process began

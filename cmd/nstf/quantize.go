@@ -71,6 +71,9 @@ names one or, with auto, one is found: in minutes instead of hours. Codes are th
 whoever searched; what text gives differs in the last digits, so that --resume goes on on
 the device that began.
 
+With --stream a model of a hub (see nstf pull) is read as it is needed, without room for it
+on the disk: each part two to four times, the last time to hold all of it to its hash.
+
 A size that not even the smallest recipes of all tensors keep is refused at once.
 
 What is finished lies in OUT.work until the package is whole. After an interrupt, --resume
@@ -145,6 +148,7 @@ func (a *app) quantizeCommand() *cobra.Command {
 	}
 	s := c.Flags()
 	f.out.add(s, "package to write")
+	addStream(s)
 	s.Float64Var(&f.bpw, "bpw", 0, "bits per weight of all tensors together")
 	s.StringVar(&f.size, "size", "", "size of the package, such as 3.9GiB or 900MB")
 	s.Float64Var(&f.maxKLD, "max-kld", 0, "mean KL divergence in nats to keep, measured, with twice its standard error")
@@ -191,7 +195,7 @@ func (a *app) rounded(ctx context.Context, src string, f *quantizeFlags) error {
 
 // wouldRound says what rounding would take, and writes nothing.
 func (a *app) wouldRound(ctx context.Context, src string, f *quantizeFlags) error {
-	m, err := checkpoint.Open(src)
+	m, err := checkpoint.OpenFrom(a.remote, src)
 	if err != nil {
 		return err
 	}
@@ -215,7 +219,7 @@ func (a *app) quantize(ctx context.Context, src string, f *quantizeFlags) error 
 	if f.source != "" {
 		src, earlier = f.source, src
 	}
-	m, err := checkpoint.Open(src)
+	m, err := checkpoint.OpenFrom(a.remote, src)
 	if err != nil {
 		return err
 	}
@@ -250,7 +254,7 @@ func (a *app) quantize(ctx context.Context, src string, f *quantizeFlags) error 
 		q.Searcher = searcher
 	}
 	if earlier != "" {
-		e, err := checkpoint.Open(earlier)
+		e, err := checkpoint.OpenFrom(a.remote, earlier)
 		if err != nil {
 			return err
 		}
@@ -345,6 +349,9 @@ func (f *quantizeFlags) keepMemory() {
 func (a *app) request(ctx context.Context, m *model.Model, f *quantizeFlags) (*pipeline.Request, error) {
 	q := &pipeline.Request{Seed: f.text.seed, MaxKLD: f.maxKLD, Tries: f.tries, MaxDrift: f.maxDrift, Parallel: f.parallel, Threads: f.threads,
 		Memory: f.limit, Resume: f.resume, Discard: f.discard, Times: f.times, Tool: toolName(), Progress: a.progress, Decided: map[string]string{}}
+	if f.limit > 0 {
+		q.Memory = max(f.limit-a.streams, 1)
+	}
 	if err := a.texts(ctx, m, f, q); err != nil {
 		return nil, err
 	}

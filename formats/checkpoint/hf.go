@@ -1,13 +1,14 @@
 package checkpoint
 
 import (
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/arch"
 	"github.com/nstf/nstf/formats/hf"
 	"github.com/nstf/nstf/formats/model"
 )
 
-func openHF(path string) (*model.Model, error) {
-	d, err := hf.Open(folder(path))
+func openHF(remote formats.Remote, path string) (*model.Model, error) {
+	d, err := hf.OpenFrom(remote, folder(remote, path))
 	if err != nil {
 		return nil, err
 	}

@@ -28,18 +28,28 @@ import (
 //
 // Errors are those of the operating system, [formats.FormatError] and
 // [formats.UnsupportedError].
-func Open(path string) (*model.Model, error) {
-	kind, magic, err := container(path)
+func Open(path string) (*model.Model, error) { return OpenFrom(nil, path) }
+
+// OpenFrom is [Open] where some of the model's files may not be on the disk.
+func OpenFrom(remote formats.Remote, path string) (*model.Model, error) {
+	kind, magic, err := container(remote, path)
 	if err != nil {
 		return nil, err
 	}
+	var m *model.Model
 	switch kind {
 	case model.KindHF:
-		return openHF(path)
+		m, err = openHF(remote, path)
 	case model.KindGGUF:
-		return openGGUF(path)
+		m, err = openGGUF(remote, path)
 	case model.KindNSTF:
-		return openNSTF(path)
+		m, err = openNSTF(remote, path)
+	}
+	if m != nil || err != nil {
+		if m != nil {
+			m.Remote = remote
+		}
+		return m, err
 	}
 	return nil, formats.ErrorAt(path, "", 0, "not a model: starts with %q, which is neither GGUF, NSTF nor the name of a safetensors file", magic)
 }
@@ -47,24 +57,26 @@ func Open(path string) (*model.Model, error) {
 // Container tells by its first bytes, or its name, what a path leads to, without reading
 // more; "" is something else. Errors are those of [Open] for a path that leads nowhere.
 func Container(path string) (model.Kind, error) {
-	kind, _, err := container(path)
+	kind, _, err := container(nil, path)
 	return kind, err
 }
 
 // container tells by its first bytes, or its name, what a path leads to; "" is
 // something else. A file cut inside its magic is still taken for what it was.
-func container(path string) (model.Kind, []byte, error) {
-	info, err := formats.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil, &formats.FormatError{File: path, Offset: -1, Reason: "there is no such file or directory"}
+func container(remote formats.Remote, path string) (model.Kind, []byte, error) {
+	if _, ok := remote[path]; !ok {
+		info, err := formats.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", nil, &formats.FormatError{File: path, Offset: -1, Reason: "there is no such file or directory"}
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		if info.IsDir() {
+			return model.KindHF, nil, nil
+		}
 	}
-	if err != nil {
-		return "", nil, err
-	}
-	if info.IsDir() {
-		return model.KindHF, nil, nil
-	}
-	magic, err := formats.ReadHead(path, 8)
+	magic, err := remote.ReadHead(path, 8)
 	if err != nil {
 		return "", nil, err
 	}
@@ -80,15 +92,18 @@ func container(path string) (model.Kind, []byte, error) {
 }
 
 // folder returns the directory that a path names or lies in.
-func folder(path string) string {
+func folder(remote formats.Remote, path string) string {
+	if _, ok := remote[path]; ok {
+		return filepath.Dir(path)
+	}
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		return filepath.Dir(path)
 	}
 	return path
 }
 
-func openGGUF(path string) (*model.Model, error) {
-	f, err := gguf.Open(path)
+func openGGUF(remote formats.Remote, path string) (*model.Model, error) {
+	f, err := gguf.OpenFrom(remote, path)
 	if err != nil {
 		return nil, err
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/nstf/nstf/formats/nstf"
 )
 
-func openNSTF(path string) (*model.Model, error) {
-	p, err := nstf.Open(path)
+func openNSTF(remote formats.Remote, path string) (*model.Model, error) {
+	p, err := nstf.OpenFrom(remote, path)
 	if err != nil {
 		return nil, err
 	}

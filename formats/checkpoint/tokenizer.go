@@ -24,13 +24,13 @@ func OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
 	case "tokenizer.json", "tokenizer.model":
 		return dirTokenizer(filepath.Dir(path))
 	}
-	kind, magic, err := container(path)
+	kind, magic, err := container(nil, path)
 	if err != nil {
 		return nil, err
 	}
 	switch kind {
 	case model.KindHF:
-		return dirTokenizer(folder(path))
+		return dirTokenizer(folder(nil, path))
 	case model.KindNSTF:
 		return packageTokenizer(path)
 	case model.KindGGUF:

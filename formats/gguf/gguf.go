@@ -9,6 +9,7 @@ import (
 
 // A File is an open GGUF: one file, or all parts of a split one.
 type File struct {
+	remote  formats.Remote
 	shards  []*shard
 	open    tensor.Files
 	tensors []formats.Tensor
@@ -20,8 +21,11 @@ type File struct {
 //
 // Errors are those of the operating system, [formats.FormatError] and
 // [formats.UnsupportedError].
-func Open(path string) (*File, error) {
-	f := &File{}
+func Open(path string) (*File, error) { return OpenFrom(nil, path) }
+
+// OpenFrom is [Open] where some parts may not be on the disk.
+func OpenFrom(remote formats.Remote, path string) (*File, error) {
+	f := &File{remote: remote}
 	err := f.addFile(path)
 	if err == nil {
 		err = f.openSplits(path)
@@ -37,7 +41,7 @@ func Open(path string) (*File, error) {
 }
 
 func (f *File) addFile(path string) error {
-	file, err := formats.OpenFile(path)
+	file, err := f.remote.Open(path)
 	if err != nil {
 		return err
 	}

@@ -52,6 +52,7 @@ const maxTemplates = 64
 
 // A Dir is an open model directory.
 type Dir struct {
+	remote     formats.Remote
 	path       string
 	config     *Config
 	generation *Config
@@ -68,13 +69,17 @@ type Dir struct {
 // single .safetensors file of another name. A directory whose weights are
 // stored otherwise is an [formats.UnsupportedError]; other errors are those of
 // the operating system and [formats.FormatError].
-func Open(dir string) (*Dir, error) {
+func Open(dir string) (*Dir, error) { return OpenFrom(nil, dir) }
+
+// OpenFrom is [Open] where some of the directory's files may not be on the disk; the
+// directory is.
+func OpenFrom(remote formats.Remote, dir string) (*Dir, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	d := &Dir{path: dir, files: make(map[string][]byte)}
-	var names []string
+	d := &Dir{remote: remote, path: dir, files: make(map[string][]byte)}
+	names := remote.Names(dir)
 	for _, e := range entries {
 		if e.IsDir() {
 			if _, file := small[e.Name()]; file {
@@ -82,8 +87,11 @@ func Open(dir string) (*Dir, error) {
 			}
 			continue
 		}
-		names = append(names, e.Name())
+		if !slices.Contains(names, e.Name()) {
+			names = append(names, e.Name())
+		}
 	}
+	slices.Sort(names)
 	for _, step := range []func([]string) error{d.readFiles, d.readTemplates, d.readPooling, d.readConfigs, d.openWeights} {
 		if err := step(names); err != nil {
 			d.Close()
@@ -102,7 +110,7 @@ func (d *Dir) readFiles(names []string) error {
 			}
 			continue
 		}
-		p, err := formats.ReadFile(filepath.Join(d.path, name), limit, "such a file")
+		p, err := d.remote.ReadFile(filepath.Join(d.path, name), limit, "such a file")
 		if err != nil {
 			return err
 		}
@@ -183,7 +191,7 @@ func (d *Dir) openWeights(names []string) error {
 	if err != nil {
 		return err
 	}
-	if d.weights, err = safetensors.Open(filepath.Join(d.path, name)); err != nil {
+	if d.weights, err = safetensors.OpenFrom(d.remote, filepath.Join(d.path, name)); err != nil {
 		return err
 	}
 	d.opened = name

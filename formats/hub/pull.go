@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -151,7 +149,7 @@ func (p *pull) feed(ctx context.Context, f File, tasks chan<- task) error {
 		lock.Close()
 		return err
 	}
-	t := &part{pull: p, file: f, lock: lock, chunk: p.chunk(), chunks: max(1, int((f.Size+p.chunk()-1)/p.chunk()))}
+	t := &part{pull: p, from: &origin{Client: p.Client, s: p.s, file: f}, file: f, lock: lock, chunk: p.chunk(), chunks: max(1, int((f.Size+p.chunk()-1)/p.chunk()))}
 	t.moved = sync.NewCond(&t.mu)
 	p.parts = append(p.parts, t)
 	if err := t.open(); err != nil {
@@ -199,6 +197,7 @@ func (p *pull) take(ctx context.Context, f File) (*atomicfile.Lock, error) {
 // A part is a file that is being downloaded.
 type part struct {
 	*pull
+	from    *origin
 	file    File
 	lock    *atomicfile.Lock
 	f       *os.File
@@ -206,14 +205,13 @@ type part struct {
 	chunk   int64    // bytes of each, but for the last
 	chunks  int
 
-	mu     sync.Mutex
-	moved  *sync.Cond
-	have   []bool // chunks that are written
-	left   int
-	ended  bool   // nobody waits any more
-	sum    string // hash of what was read, "" until all of it was or an error came
-	read   error
-	direct string // address that the hub sent us to
+	mu    sync.Mutex
+	moved *sync.Cond
+	have  []bool // chunks that are written
+	left  int
+	ended bool   // nobody waits any more
+	sum   string // hash of what was read, "" until all of it was or an error came
+	read  error
 }
 
 // header begins a journal: what it was written for.
@@ -275,7 +273,7 @@ func (t *part) span(i int) (first, end int64) {
 func (t *part) fetch(ctx context.Context, i int) error {
 	off, end := t.span(i)
 	err := t.again(ctx, t.file.Path, func() (bool, error) {
-		n, err := t.piece(ctx, off, end, io.NewOffsetWriter(t.f, off))
+		n, err := t.from.piece(ctx, off, end, &counted{io.NewOffsetWriter(t.f, off), t.pull})
 		switch {
 		case errors.Is(err, errShort): // the next try begins behind what came
 			off += n
@@ -305,75 +303,6 @@ func (t *part) fetch(ctx context.Context, i int) error {
 // errShort says that a connection ended amid a piece: what came is good.
 var errShort = fmt.Errorf("connection ended early: %w", io.ErrUnexpectedEOF)
 
-// address is where the hub has the file.
-func (t *part) address() string {
-	segments := strings.Split(t.file.Path, "/")
-	for i, s := range segments {
-		segments[i] = url.PathEscape(s)
-	}
-	return t.Endpoint + "/" + t.s.Repo + "/resolve/" + t.s.Commit + "/" + strings.Join(segments, "/")
-}
-
-// piece writes the bytes from first up to end and returns how many came.
-func (t *part) piece(ctx context.Context, first, end int64, to io.Writer) (int64, error) {
-	if first == end { // an empty file
-		return 0, nil
-	}
-	t.mu.Lock()
-	addr := t.direct
-	t.mu.Unlock()
-	fromHub := addr == ""
-	if fromHub {
-		addr = t.address()
-	}
-	resp, err := t.get(ctx, addr, first, end-1)
-	if err != nil {
-		return 0, err
-	}
-	if !fromHub && resp.StatusCode >= 400 && resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests {
-		resp.Body.Close() // the address that we were sent to is only good for a while
-		t.mu.Lock()
-		t.direct = ""
-		t.mu.Unlock()
-		if resp, err = t.get(ctx, t.address(), first, end-1); err != nil {
-			return 0, err
-		}
-		fromHub = true
-	}
-	defer resp.Body.Close()
-	switch resp.StatusCode {
-	case http.StatusPartialContent:
-		if want := fmt.Sprintf("bytes %d-%d/%d", first, end-1, t.file.Size); resp.Header.Get("Content-Range") != want {
-			return 0, fmt.Errorf("the hub sends %q, not %q", resp.Header.Get("Content-Range"), want)
-		}
-	case http.StatusOK: // who does not know ranges sends everything
-		if resp.ContentLength >= 0 && resp.ContentLength != t.file.Size {
-			return 0, fmt.Errorf("the hub sends %d bytes of %d", resp.ContentLength, t.file.Size)
-		}
-		if _, err := io.CopyN(io.Discard, resp.Body, first); err != nil {
-			return 0, unexpected(err)
-		}
-	case http.StatusRequestedRangeNotSatisfiable:
-		return 0, fmt.Errorf("the hub has fewer bytes than the %d that it said", t.file.Size)
-	default:
-		return 0, t.refused(resp)
-	}
-	if fromHub {
-		t.mu.Lock()
-		t.direct = resp.Request.URL.String()
-		t.mu.Unlock()
-	}
-	n, err := io.CopyBuffer(&counted{to, t.pull}, io.LimitReader(resp.Body, end-first), make([]byte, 256<<10))
-	var full *atomicfile.DiskFullError
-	switch {
-	case errors.As(err, &full):
-		return n, err
-	case err == nil && n < end-first, err != nil && passing(err) && n > 0:
-		return n, errShort
-	}
-	return n, err
-}
-
 func unexpected(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -395,18 +324,18 @@ func (c *counted) Write(p []byte) (int, error) {
 }
 
 // newHash returns what the hub names a content by: SHA-256, or git's SHA-1 of a blob.
-func (t *part) newHash() hash.Hash {
-	if len(t.file.Etag) == 64 {
+func newHash(f File) hash.Hash {
+	if len(f.Etag) == 64 {
 		return sha256.New()
 	}
 	h := sha1.New()
-	fmt.Fprintf(h, "blob %d\x00", t.file.Size)
+	fmt.Fprintf(h, "blob %d\x00", f.Size)
 	return h
 }
 
 // follow hashes the chunks in order as they are written, from the page cache.
 func (t *part) follow() {
-	h := t.newHash()
+	h := newHash(t.file)
 	buf := make([]byte, 1<<20)
 	var err error
 	for i := 0; i < t.chunks && err == nil; i++ {
@@ -460,7 +389,7 @@ func (t *part) finish(ctx context.Context) error {
 // mend asks for every chunk again, replaces what differs, and returns the new hash.
 func (t *part) mend(ctx context.Context) (string, error) {
 	t.note("%s is damaged: comparing it with the hub's", t.file.Path)
-	h, differ := t.newHash(), 0
+	h, differ := newHash(t.file), 0
 	var was, is bytes.Buffer
 	for i := range t.chunks {
 		first, end := t.span(i)
@@ -470,8 +399,7 @@ func (t *part) mend(ctx context.Context) (string, error) {
 		}
 		err := t.again(ctx, t.file.Path, func() (bool, error) {
 			is.Reset()
-			n, err := t.piece(ctx, first, end, &is)
-			t.step(-n) // was counted before
+			_, err := t.from.piece(ctx, first, end, &is)
 			return false, err
 		})
 		if err != nil {

@@ -40,6 +40,8 @@ type Model struct {
 	// Quantized describes how the checkpoint was quantized before ("gptq",
 	// "q4_k"), "" where it was not.
 	Quantized string
+	// Remote are files of the model that are not on the disk, nil for none.
+	Remote formats.Remote
 
 	tensors map[string]formats.Tensor
 	close   []io.Closer

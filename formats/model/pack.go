@@ -30,7 +30,7 @@ func (m *Model) Pack() (nstf.Meta, []nstf.Item, error) {
 	}
 	for _, path := range m.Sources() {
 		meta.Provenance.Sources = append(meta.Provenance.Sources,
-			nstf.Source{Role: "model", Name: filepath.Base(path), Path: path})
+			nstf.Source{Role: "model", Name: filepath.Base(path), Path: path, Remote: m.Remote[path]})
 	}
 	var items []nstf.Item
 	for _, t := range m.Tensors() {

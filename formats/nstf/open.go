@@ -33,7 +33,12 @@ type Package struct {
 // Its errors are a [*formats.FormatError] where the file is damaged or lies,
 // a [*formats.UnsupportedError] where it needs a newer program, or what the
 // system says about the file.
-func Open(path string) (*Package, error) { return openFile(path, false) }
+func Open(path string) (*Package, error) { return OpenFrom(nil, path) }
+
+// OpenFrom is [Open] where the file may not be on the disk.
+func OpenFrom(remote formats.Remote, path string) (*Package, error) {
+	return openFile(remote, path, false)
+}
 
 // OpenStored opens a package for a program that lists, verifies or hands on what is stored
 // and decodes no tensor (T4 in docs/nstf.md). Where [Open] refuses a scheme, a form, an
@@ -41,10 +46,10 @@ func Open(path string) (*Package, error) { return openFile(path, false) }
 // the parameters and parts that a scheme's page would ask for is checked, and
 // [Package.Unknown], [Package.UnknownOf] and [FileInfo] say what was not known. Its errors are those of
 // Open.
-func OpenStored(path string) (*Package, error) { return openFile(path, true) }
+func OpenStored(path string) (*Package, error) { return openFile(nil, path, true) }
 
-func openFile(path string, stored bool) (*Package, error) {
-	f, err := formats.OpenFile(path)
+func openFile(remote formats.Remote, path string, stored bool) (*Package, error) {
+	f, err := remote.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,8 @@ type Source struct {
 
 	// Path, where set, makes Write fill in Size and Hash itself: it hashes
 	// the file beside writing the tensors. It is not stored.
-	Path string
+	Path   string
+	Remote formats.RemoteFile // what is read for it where it is not on the disk; else nil
 }
 
 // A header is the JSON part of a package, with the places of everything.

@@ -17,6 +17,10 @@ func HashFile(ctx context.Context, path string) (size int64, hash Hash, err erro
 		return 0, hash, err
 	}
 	defer f.Close()
+	return hashAll(ctx, f)
+}
+
+func hashAll(ctx context.Context, f formats.RemoteFile) (size int64, hash Hash, err error) {
 	h := blake3.New()
 	buf := make([]byte, chunk)
 	r := io.NewSectionReader(f, 0, f.Size())
@@ -44,7 +48,7 @@ func (h *header) hashSources(ctx context.Context) error {
 		if s.Path == "" {
 			continue
 		}
-		size, hash, err := HashFile(ctx, s.Path)
+		size, hash, err := s.hash(ctx)
 		if err != nil {
 			return err
 		}
@@ -54,4 +58,11 @@ func (h *header) hashSources(ctx context.Context) error {
 		s.Hash = hash
 	}
 	return nil
+}
+
+func (s *Source) hash(ctx context.Context) (size int64, hash Hash, err error) {
+	if s.Remote != nil {
+		return hashAll(ctx, s.Remote)
+	}
+	return HashFile(ctx, s.Path)
 }

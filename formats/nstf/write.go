@@ -108,6 +108,10 @@ func (h *header) measureSources(path string) error {
 			}
 			continue
 		}
+		if s.Remote != nil {
+			s.Size = s.Remote.Size()
+			continue
+		}
 		info, err := os.Stat(s.Path)
 		if err != nil {
 			return err

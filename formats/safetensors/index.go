@@ -24,7 +24,7 @@ const (
 
 // openIndex opens all shards of an index and checks one against the other.
 func (f *File) openIndex(path string) error {
-	p, err := formats.ReadFile(path, maxIndex, "an index")
+	p, err := f.remote.ReadFile(path, maxIndex, "an index")
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 // A File is an open safetensors file, or all shards of an index.
 type File struct {
+	remote   formats.Remote
 	shards   []*shard
 	open     tensor.Files
 	tensors  []formats.Tensor
@@ -21,8 +22,11 @@ type File struct {
 // Open opens path: an index where its name ends in .json, else a single file.
 // Errors are those of the operating system, [formats.FormatError] and
 // [formats.UnsupportedError].
-func Open(path string) (*File, error) {
-	f := &File{metadata: make(map[string]string)}
+func Open(path string) (*File, error) { return OpenFrom(nil, path) }
+
+// OpenFrom is [Open] where some files may not be on the disk.
+func OpenFrom(remote formats.Remote, path string) (*File, error) {
+	f := &File{remote: remote, metadata: make(map[string]string)}
 	var err error
 	if filepath.Ext(path) == ".json" {
 		err = f.openIndex(path)
@@ -44,7 +48,7 @@ func Open(path string) (*File, error) {
 }
 
 func (f *File) addFile(path string) error {
-	file, err := formats.OpenFile(path)
+	file, err := f.remote.Open(path)
 	if err != nil {
 		return err
 	}

@@ -10,12 +10,14 @@ import (
 
 // A File is an open, read-only file: an io.ReaderAt that reads with pread,
 // so that streaming it leaves nothing mapped, and a [Mapper] that maps the
-// whole file on first use, for running from it.
+// whole file on first use, for running from it. A file that lies elsewhere
+// ([NewFile]) is read, and cannot be mapped.
 //
 // A mapped file that another process truncates faults on access; the size is
 // fixed at open and every reader checks its offsets against it.
 type File struct {
-	f    *os.File
+	src  io.ReaderAt
+	f    *os.File // src, nil where the bytes lie elsewhere
 	path string
 	size int64
 
@@ -40,7 +42,13 @@ func OpenFile(path string) (*File, error) {
 		f.Close()
 		return nil, err
 	}
-	return &File{f: f, path: path, size: info.Size()}, nil
+	return &File{src: f, f: f, path: path, size: info.Size()}, nil
+}
+
+// NewFile returns a file of size bytes that are read from src and called path. Closing it
+// leaves src as it is.
+func NewFile(src io.ReaderAt, path string, size int64) *File {
+	return &File{src: src, path: path, size: size}
 }
 
 // Path returns the path the file was opened by.
@@ -50,10 +58,13 @@ func (f *File) Path() string { return f.path }
 func (f *File) Size() int64 { return f.size }
 
 // ReadAt implements io.ReaderAt.
-func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.f.ReadAt(p, off) }
+func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.src.ReadAt(p, off) }
 
 // Map returns bytes of the mapped file; see [Mapper].
 func (f *File) Map(off, size int64) ([]byte, error) {
+	if f.f == nil {
+		return nil, fmt.Errorf("map %s: it is not on the disk", f.path)
+	}
 	f.once.Do(func() {
 		if f.size > 0 {
 			f.mapped, f.mapErr = mapFile(f.f, f.size)
@@ -79,6 +90,9 @@ func (f *File) Close() error {
 	if f.mapped != nil {
 		err = unmapFile(f.mapped)
 		f.mapped = nil
+	}
+	if f.f == nil {
+		return nil
 	}
 	if cerr := f.f.Close(); err == nil {
 		err = cerr

@@ -28,7 +28,7 @@ const baseMemory = 192 << 20
 // hiddenNeed returns what is needed whatever is done: the program, and the hidden states
 // of text that is walked.
 func hiddenNeed(m *model.Model, o Options) (n Needs, walks bool) {
-	n.Memory = baseMemory
+	n.Memory = baseMemory + loadedBytes(m)
 	if len(o.Windows) == 0 || o.Parallel {
 		return n, false
 	}
@@ -40,6 +40,22 @@ func hiddenNeed(m *model.Model, o Options) (n Needs, walks bool) {
 	n.Disk = calibrate.Bytes(tokens, m.Graph.WidestRow())
 	n.Memory += n.Disk - near
 	return n, true
+}
+
+// loadedBytes returns what the weights of a stage take where they cannot be mapped from the
+// disk: a block, or the embedding with the head.
+func loadedBytes(m *model.Model) int64 {
+	if len(m.Remote) == 0 {
+		return 0
+	}
+	stages := map[int]int64{}
+	var most int64
+	for _, w := range m.Graph.Weights() {
+		t := m.Tensor(w.Name)
+		stages[w.Block] += t.Size()
+		most = max(most, stages[w.Block])
+	}
+	return most
 }
 
 // Need returns what executing a plan takes, before anything is read.

@@ -5,6 +5,7 @@ package hubtest
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/hex"
@@ -68,6 +69,7 @@ type Fault struct {
 	NoRanges   bool          // send the whole file
 	Range      string        // as Content-Range
 	Slow       time.Duration // between pieces of 64 KiB
+	ETag       string        // instead of the storage's own
 }
 
 // A Request is one that a hub got.
@@ -287,6 +289,9 @@ func (s *Server) resolve(w http.ResponseWriter, r *http.Request) {
 func (s *Server) storage(w http.ResponseWriter, r *http.Request) {
 	fault := s.note(r, true)
 	if fault.Status != 0 {
+		if fault.RetryAfter != "" {
+			w.Header().Set("Retry-After", fault.RetryAfter)
+		}
 		w.WriteHeader(fault.Status)
 		return
 	}
@@ -300,7 +305,7 @@ func (s *Server) storage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := repo.Files[q.Get("commit")][q.Get("file")]
-	w.Header().Set("ETag", `"`+s.hash(p)+`"`)
+	w.Header().Set("ETag", `"`+cmp.Or(fault.ETag, s.hash(p))+`"`)
 	send(w, r, p, fault)
 }
 
@@ -338,7 +343,11 @@ func send(w http.ResponseWriter, r *http.Request, p []byte, f Fault) {
 		w.Write(p[from:min(from+64<<10, end)])
 		if f.Slow > 0 {
 			w.(http.Flusher).Flush()
-			time.Sleep(f.Slow)
+			select {
+			case <-time.After(f.Slow):
+			case <-r.Context().Done():
+				return
+			}
 		}
 	}
 	if f.Cut > 0 && f.Cut < len(p) {
