@@ -32,9 +32,10 @@ type benchFlags struct {
 	concurrency                       []int
 	device                            deviceFlag
 	serverFlags
-	rates    []float64
-	prompts  []int
-	requests int
+	rates     []float64
+	prompts   []int
+	requests  int
+	attention attentionFlag
 }
 
 func (a *app) benchCommand() *cobra.Command {
@@ -109,6 +110,7 @@ matrices: minutes, once for each card and kind of model.`,
 	s.IntVarP(&f.Threads, "threads", "t", 0, "threads; 0: one per core")
 	s.StringVar(&f.Level, "level", "", "SIMD level of the kernels; default: the best this machine runs")
 	s.BoolVar(&f.Exact, "exact", false, "compute in float32 throughout, instead of with int8 activations")
+	f.attention.add(s)
 	s.StringVar(&f.KV, "kv", "", "how keys and values are kept: "+strings.Join(kernels.KVFormatNames(), ", ")+"; default: f16, with --exact f32")
 	f.device.addSeveral(s)
 	f.device.addMemory(s)
@@ -163,6 +165,10 @@ func (f *benchFlags) check(args []string) error {
 	case f.Repeat < 1:
 		return usagef("--repeat %d is not positive", f.Repeat)
 	}
+	var err error
+	if f.Policy, err = f.attention.policy(); err != nil {
+		return err
+	}
 	if err := f.device.check(); err != nil {
 		return err
 	}
@@ -187,7 +193,7 @@ func (f *benchFlags) checkServer(args []string) error {
 	switch {
 	case f.server == "":
 		return usagef("--server-model, --key-file, --rate, --prompts and --requests are about a server: name it by --server URL")
-	case len(args) > 0 || f.probe || f.kernels || f.tune || f.Profile || f.Depth > 0 || f.Level != "" || f.KV != "" || f.Exact || f.Pin:
+	case len(args) > 0 || f.probe || f.kernels || f.tune || f.Profile || f.Depth > 0 || f.Level != "" || f.KV != "" || f.attention.kind != attentionDense || f.Exact || f.Pin:
 		return usagef("--server measures a server as it is: no model, and nothing about how it is executed")
 	case len(f.concurrency)+len(f.rates) == 0:
 		return usagef("say how many requests come by --concurrency or --rate")
@@ -202,7 +208,9 @@ func (f *benchFlags) checkServer(args []string) error {
 }
 
 // plain reports whether the model is executed as run does it.
-func (f *benchFlags) plain() bool { return f.Level == "" && f.KV == "" && !f.Exact && !f.Pin }
+func (f *benchFlags) plain() bool {
+	return f.Level == "" && f.KV == "" && f.Policy == nil && !f.Exact && !f.Pin
+}
 
 func (a *app) bench(ctx context.Context, path string, f *benchFlags) error {
 	m, err := checkpoint.Open(path)

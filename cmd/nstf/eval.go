@@ -17,13 +17,14 @@ import (
 // evalFlags are the flags of eval.
 type evalFlags struct {
 	eval.Options
-	protocol string
-	tokenIDs string
-	dump     string
-	save     string
-	force    outputFlag
-	json     bool
-	device   deviceFlag
+	protocol  string
+	tokenIDs  string
+	dump      string
+	save      string
+	force     outputFlag
+	json      bool
+	device    deviceFlag
+	attention attentionFlag
 }
 
 func (a *app) evalCommand() *cobra.Command {
@@ -43,6 +44,10 @@ rounds activations as that project does, unless --exact or --activations asks ot
 --save-ref stores this model's log-probabilities in a file that --ref takes instead of
 the model. --token-ids with --dump-logits writes raw logits instead of measuring, in
 float32 throughout unless --exact=false or --kv asks otherwise.
+
+--steps N runs the last N tokens of each window one by one, behind a prompt, and scores
+those alone; with --attention policy, of which the reference knows nothing, --ref MODEL
+then says what it costs to read some pages of keys and values.
 
 A text that the package was calibrated on flatters it, and is warned of.`,
 		Example: `  nstf eval model.nstf --text book.txt
@@ -75,6 +80,8 @@ A text that the package was calibrated on flatters it, and is warned of.`,
 	f.force.addForce(s)
 	s.IntVarP(&f.Threads, "threads", "t", 0, "threads; 0: one per core")
 	addPrecision(s, &f.Exact, &f.KV)
+	f.attention.add(s)
+	s.IntVar(&f.Steps, "steps", 0, "run and score only the last `N` tokens, one by one; 0: all at once")
 	s.StringVar(&f.Activations, "activations", "", "round activations as "+strings.Join(eval.Activations(), " or ")+" does; default: as --protocol says")
 	f.device.addSeveral(s)
 	f.device.addMemory(s)
@@ -104,6 +111,15 @@ func (f *evalFlags) check() error {
 	}
 	if err := checkKV(f.KV); err != nil {
 		return err
+	}
+	var err error
+	switch f.Policy, err = f.attention.policy(); {
+	case err != nil:
+		return err
+	case f.Steps < 0:
+		return usagef("--steps is not negative")
+	case f.Policy != nil && f.Steps == 0:
+		return usagef("--attention policy is for single tokens: say by --steps how many of a window are run so")
 	}
 	if err := f.device.check(); err != nil {
 		return err
@@ -171,6 +187,9 @@ func (a *app) printResult(r *eval.Result) {
 	row("text", "%s, %d tokens", clip(r.Text, 70), r.Tokens)
 	row("protocol", "%s, %d windows of %d tokens, %d tokens scored", r.Protocol, r.Windows, r.Context, r.Scored)
 	row("activations", "%s", r.Activations)
+	if r.PagesRead > 0 {
+		row("pages read", "%.1f %%, %d steps of a window", 100*r.PagesRead, r.Steps)
+	}
 	row("speed", "%.0f tokens/s, %.1f s", r.TokensPerS, r.Seconds)
 	row("perplexity", "%.4f ± %.4f", r.Perplexity.Value, r.Perplexity.StdErr)
 	if c := r.Ref; c != nil {

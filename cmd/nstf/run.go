@@ -34,6 +34,7 @@ type runFlags struct {
 	bounded             bool   // --max-tokens was said, if only that there is no bound
 	device              deviceFlag
 	grammar             grammarFlags
+	attention           attentionFlag
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -96,6 +97,7 @@ func (f *runFlags) add(c *cobra.Command) {
 	s.IntVar(&f.Sampling.RepetitionWindow, "repetition-window", 0, "tokens that it looks back; 0: all")
 	s.Uint64VarP(&f.Sampling.Seed, "seed", "s", 0, "seed of the random numbers; default: another every time")
 	addPrecision(s, &f.Exact, &f.KV)
+	f.attention.add(s)
 	f.device.addSeveral(s)
 	f.device.addMemory(s)
 	f.grammar.add(s)
@@ -133,6 +135,10 @@ func (f *runFlags) check(c *cobra.Command, args []string) error {
 		f.MaxTokens = 0
 	}
 	if err := checkKV(f.KV); err != nil {
+		return err
+	}
+	var err error
+	if f.Policy, err = f.attention.policy(); err != nil {
 		return err
 	}
 	if err := f.device.check(); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/schedule"
 	"github.com/nstf/nstf/runtime/serve"
 )
@@ -29,6 +30,8 @@ type serveFlags struct {
 	parallel, threads       int
 	exact                   bool
 	kv                      string
+	attention               attentionFlag
+	policy                  *device.Policy
 	drain                   time.Duration
 	logJSON                 bool
 	cacheDisk, cacheSize    string
@@ -99,6 +102,7 @@ that are under way come to their end, for as long as --drain says; a second one 
 	s.BoolVar(&f.pprof, "pprof", false, "offer profiles at /debug/pprof, to those with a key")
 	s.BoolVar(&f.verify, "verify", false, "check every hash of the packages first")
 	addPrecision(s, &f.exact, &f.kv)
+	f.attention.add(s)
 	f.device.addSeveral(s)
 	return c
 }
@@ -117,6 +121,9 @@ func (f *serveFlags) check() error {
 		return usagef("--parallel is at least 1, and no number is negative")
 	}
 	if err := checkKV(f.kv); err != nil {
+		return err
+	}
+	if f.policy, err = f.attention.policy(); err != nil {
 		return err
 	}
 	var total string

@@ -176,7 +176,7 @@ func (a *app) load(ctx context.Context, path string, f *serveFlags) (_ *serve.Mo
 	}
 	on := a.device(&f.device)
 	on.Warm = true
-	ex, err := exec.New(m, exec.Options{Threads: f.threads, Context: f.context, Exact: f.exact, KV: f.kv, Sequences: f.parallel, Device: on})
+	ex, err := exec.New(m, exec.Options{Threads: f.threads, Context: f.context, Exact: f.exact, KV: f.kv, Policy: f.policy, Sequences: f.parallel, Device: on})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -292,3 +292,37 @@ func (s *Set) Combine(dst []float32, a *Attention, parts []Partial, i int, sink 
 	}
 	a.Format.Turn(dst, a.Dim, a.values())
 }
+
+// Merge adds what Attend left of other positions to into.
+func (s *Set) Merge(into Partial, a *Attention, from Partial) {
+	width := a.width()
+	for i := range into.Top {
+		if from.Sum[i] == 0 {
+			continue
+		}
+		s.Raise(into, a, i, from.Top[i])
+		c := float32(exp64(float64(from.Top[i]) - float64(into.Top[i])))
+		into.Sum[i] += c * from.Sum[i]
+		s.axpy(into.Acc[i*width:(i+1)*width], c, from.Acc[i*width:(i+1)*width])
+	}
+}
+
+// Raise has query i of a Partial counted from a score that is at least top.
+func (s *Set) Raise(p Partial, a *Attention, i int, top float32) {
+	was := p.Top[i]
+	if top <= was {
+		return
+	}
+	p.Top[i] = top
+	c := float32(exp64(float64(was) - float64(top)))
+	p.Sum[i] *= c
+	s.scale(p.Acc[i*a.width():(i+1)*a.width()], c)
+}
+
+// Clear makes a Partial one of no positions.
+func (p *Partial) Clear() {
+	for i := range p.Top {
+		p.Top[i], p.Sum[i] = -math.MaxFloat32, 0
+	}
+	clear(p.Acc)
+}

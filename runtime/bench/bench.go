@@ -18,15 +18,16 @@ import (
 
 // Options say what to measure. The zero value measures nothing.
 type Options struct {
-	Prompt  int    // tokens of the prompt; 0: no prompt is timed
-	Gen     int    // tokens decoded one by one; 0: none
-	Depth   int    // tokens in front of the decoded ones, not timed
-	Repeat  int    // rounds, at least 1
-	Threads int    // 0: as many as Go runs at once
-	Level   string // SIMD level by its name; "": the best this machine runs
-	Exact   bool   // float32 throughout, see exec.Options
-	KV      string // how keys and values are kept, see exec.Options
-	Pin     bool   // each thread on a processor of its own
+	Prompt  int            // tokens of the prompt; 0: no prompt is timed
+	Gen     int            // tokens decoded one by one; 0: none
+	Depth   int            // tokens in front of the decoded ones, not timed
+	Repeat  int            // rounds, at least 1
+	Threads int            // 0: as many as Go runs at once
+	Level   string         // SIMD level by its name; "": the best this machine runs
+	Exact   bool           // float32 throughout, see exec.Options
+	KV      string         // how keys and values are kept, see exec.Options
+	Policy  *device.Policy // of attention, see exec.Options; nil: it is dense
+	Pin     bool           // each thread on a processor of its own
 	Device  exec.Device
 	Profile bool // time the kernels of a step too, on a GPU
 	// Tuned has a GPU look for the divisions of its work that are fastest, instead
@@ -208,7 +209,7 @@ func newRun(m *model.Model, o Options) (*run, error) {
 	if o.Device.GPU() {
 		positions += 2 // tokens in front of those that are timed
 	}
-	options := exec.Options{Threads: o.Threads, Context: int64(positions), Level: o.Level, Exact: o.Exact, KV: o.KV, Pin: o.Pin, Device: o.Device}
+	options := exec.Options{Threads: o.Threads, Context: int64(positions), Level: o.Level, Exact: o.Exact, KV: o.KV, Policy: o.Policy, Pin: o.Pin, Device: o.Device}
 	if r.ex, err = exec.New(m, options); err != nil {
 		return nil, err
 	}
@@ -502,6 +503,9 @@ func (r *run) decodeResult(cost *place.Cost) *Decode {
 	for i := range r.o.Gen {
 		w, c := cost.Bytes(int64(r.o.Depth + i + 1))
 		weights, cache = w, cache+c/float64(r.o.Gen)
+	}
+	if read, held := r.ex.PagesRead(); held > 0 {
+		cache *= float64(read) / float64(held)
 	}
 	d := &Decode{Tokens: r.o.Gen, Depth: r.o.Depth, Rate: place.NewRate(r.decodes), WeightBytes: int64(weights), CacheBytes: int64(cache)}
 	d.GBs = d.Rate.Times((weights + cache) / 1e9)

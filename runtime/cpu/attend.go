@@ -105,9 +105,14 @@ func (e *Engine) attend(lo int) {
 		p.rowWork = rowWork{base: lo}
 		e.eachRow(p.rows-lo, e.part.queries)
 	}
-	p.tile(lo, a.window)
-	w.divide()
-	e.pool.RunWorkers(len(w.parts), e.part.attend)
+	e.tile(lo, a.window)
+	if len(w.tiles) > 0 {
+		w.divide()
+		e.pool.RunWorkers(len(w.parts), e.part.attend)
+	}
+	if len(p.followed) > 0 {
+		e.pool.RunWorkers(len(p.followed)*a.kvHeads, e.part.follow)
+	}
 }
 
 // turnQueries turns the queries of a row, counted from rowWork.base.
@@ -118,14 +123,22 @@ func (e *Engine) turnQueries(row int) {
 	e.store.Format().Turn(e.s.q[row*n:(row+1)*n], a.dim, a.value)
 }
 
-// tile cuts the rows from lo on.
-func (p *pass) tile(lo int, window int64) {
+// tile cuts the rows from lo on, and lists those that attend by a policy.
+func (e *Engine) tile(lo int, window int64) {
+	p := &e.pass
 	w := &p.attend
-	w.tiles = w.tiles[:0]
+	w.tiles, p.followed = w.tiles[:0], p.followed[:0]
 	step := max(attendQueries/w.shape.Group, 1)
 	for i, s := range p.segments {
-		for first := max(s.first, lo); first < s.first+s.rows; first += step {
-			t := tile{segment: i, first: first, rows: min(step, s.first+s.rows-first), cut: -1}
+		end := s.first + s.rows
+		for end > max(s.first, lo) && e.follows(end-1) {
+			end--
+		}
+		if first := max(s.first, lo, end); first < s.first+s.rows {
+			p.followed = append(p.followed, followed{i, first, s.first + s.rows - first})
+		}
+		for first := max(s.first, lo); first < end; first += step {
+			t := tile{segment: i, first: first, rows: min(step, end-first), cut: -1}
 			if !p.many {
 				t.firstChunk = p.reach(t.first, window).Lo / splitLength
 				t.lastChunk = (p.reach(t.first+t.rows-1, window).Hi - 1) / splitLength

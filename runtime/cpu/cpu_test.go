@@ -143,7 +143,8 @@ func TestWindow(t *testing.T) {
 // whatever the segments; what is cut has room of its own. Many rows are not cut.
 func TestAttentionIsCutByLengths(t *testing.T) {
 	for i, window := range []int64{0, 5, 700, 0, 700} {
-		p := &pass{many: i > 2}
+		e := &Engine{pass: pass{many: i > 2}}
+		p := &e.pass
 		for _, s := range []struct{ past, rows int }{{0, 1}, {511, 1}, {512, 1}, {2000, 3}, {100, 50}, {1500, 200}} {
 			p.segments = append(p.segments, segment{first: len(p.positions), rows: s.rows})
 			for r := range s.rows {
@@ -152,7 +153,7 @@ func TestAttentionIsCutByLengths(t *testing.T) {
 		}
 		w := &p.attend
 		w.heads, w.shape = 3, kernels.Attention{Dim: 20, Group: 5}
-		p.tile(1, window)
+		e.tile(1, window)
 		w.divide()
 		type place struct{ row, head, chunk int }
 		seen := map[place]int{}

@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	goruntime "runtime"
+	"sync/atomic"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
@@ -35,6 +36,8 @@ type Options struct {
 	Places    int // of sequences of any length; 0: what suits Sequences
 	// Tiles are the sizes that products are cut into; the zero value: usual ones.
 	Tiles kernels.Tiles
+	// Policy has steps of attention read some pages alone; nil: they read all.
+	Policy *device.Policy
 }
 
 // format returns how keys and values are stored.
@@ -77,6 +80,9 @@ type Engine struct {
 	layers     []cache.Layer
 	store      *cache.Store
 	remembered *memories
+
+	policy               *device.Policy // nil: attention is dense
+	pagesRead, pagesHeld atomic.Int64
 
 	activations string
 
@@ -133,7 +139,12 @@ func New(g *graph.Graph, span device.Span, tensor func(name string) formats.Tens
 	if !tiles.Sound() {
 		return nil, formats.Unsupportedf("", "", "tiles %+v", tiles)
 	}
-	e := &Engine{g: g, span: span, set: set, tiles: tiles, activations: o.Activations}
+	e := &Engine{g: g, span: span, set: set, tiles: tiles, activations: o.Activations, policy: o.Policy}
+	if o.Policy != nil {
+		if err := o.Policy.Check(g); err != nil {
+			return nil, err
+		}
+	}
 	if err := e.load(span, tensor, o.Exact); err != nil {
 		return nil, err
 	}
@@ -188,7 +199,7 @@ func (e *Engine) NewState(capacity int64) (device.State, error) {
 	if _, err := e.StateBytes(capacity); err != nil {
 		return nil, err
 	}
-	return &state{e.store.New(capacity), e.remembered, -1}, nil
+	return &state{e.store.New(capacity), e.remembered, -1, e.newPast()}, nil
 }
 
 // StateBytes implements device.Stage.
@@ -197,7 +208,7 @@ func (e *Engine) StateBytes(positions int64) (int64, error) {
 	if err != nil || positions == 0 {
 		return n, err
 	}
-	if n += e.remembered.bytes(); n < 0 {
+	if n += e.remembered.bytes() + e.pastBytes(positions); n < 0 {
 		return 0, fmt.Errorf("a sequence of %d positions is larger than 2^63 bytes", positions)
 	}
 	return n, nil

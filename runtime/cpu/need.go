@@ -58,5 +58,8 @@ func Need(g *graph.Graph, span device.Span, tensor func(name string) formats.Ten
 		memory += 4 * b.Memory()
 	}
 	state, err = cache.Bytes(format, layers, positions)
+	if o.Policy != nil && positions > 0 {
+		state += policyBytes(layers, positions)
+	}
 	return weights, state + memory, err
 }

@@ -21,14 +21,15 @@ type pass struct {
 	angles     []angles  // of each rope
 	freq       []float32 // a rope's frequencies
 
-	layer   int // block of the span
-	linear  linearWork
-	peer    peerWork
-	rowWork rowWork
-	attend  attendWork
-	rotated rotatedWork
-	formed  formedWork
-	routes  routes
+	layer    int // block of the span
+	linear   linearWork
+	peer     peerWork
+	rowWork  rowWork
+	attend   attendWork
+	followed []followed
+	rotated  rotatedWork
+	formed   formedWork
+	routes   routes
 }
 
 type segment struct {
@@ -58,7 +59,7 @@ type rowWork struct {
 
 // parts are the functions that the pool calls, bound once: binding allocates.
 type parts struct {
-	linear, attend, rotated, thin, chain, delta, scan                 func(worker, part int)
+	linear, attend, follow, rotated, thin, chain, delta, scan         func(worker, part int)
 	norm, place, act, residual, softcap, route, quantize, turn, round func(row int)
 	gate, convolve, finish, perLayer, inject, latent, queries         func(row int)
 	choose, open, multiply, weigh                                     func(row int)
@@ -66,7 +67,7 @@ type parts struct {
 
 func (e *Engine) bindParts() parts {
 	return parts{
-		linear: e.linearPart, attend: e.attendPart, rotated: e.rotatedPart, thin: e.thinPart, chain: e.chainPart, turn: e.turnRow,
+		linear: e.linearPart, attend: e.attendPart, follow: e.followPart, rotated: e.rotatedPart, thin: e.thinPart, chain: e.chainPart, turn: e.turnRow,
 		norm: e.normRow, place: e.placeRow, act: e.actRow, residual: e.residualRow, softcap: e.softcapRow, route: e.routeRow, quantize: e.quantizeRow, round: e.roundRow,
 		delta: e.deltaPart, gate: e.gateRow, convolve: e.convolveRow, finish: e.finishRow, perLayer: e.perLayerRow, inject: e.injectRow,
 		scan: e.scanPart, choose: e.selectRow, open: e.openRow, multiply: e.multiplyRow, weigh: e.weighRow, latent: e.latentRow, queries: e.turnQueries,
@@ -103,7 +104,7 @@ func (e *Engine) begin(b *device.Batch) {
 		}
 	}
 	switch {
-	case e.gathering != nil || !e.span.Head: // all rows are
+	case e.gathering != nil || !e.span.Head || e.policy != nil && b.Few(): // all rows are, the last for history's sake
 		p.from = 0
 	case len(p.wanted) > 0:
 		p.from = p.wanted[0]
@@ -111,6 +112,11 @@ func (e *Engine) begin(b *device.Batch) {
 		p.from = p.rows
 	}
 	p.many = !b.Few()
+	if p.many {
+		for i := range p.segments {
+			p.segments[i].state.past.forget()
+		}
+	}
 	e.s.fit(e.g, e.span, p.rows)
 	if e.carry.outWidth > int(e.g.Width) {
 		e.carry.passed = fit(e.carry.passed, p.rows*e.carry.outWidth)
@@ -171,9 +177,12 @@ type local struct {
 	integer kernels.IntegerScratch
 	attend  attendLocal
 	chain   chainLocal
+	follow  follower
 }
 
-func (l *local) bytes() int64 { return l.attend.bytes() + int64(l.integer.Bytes()) + l.chain.bytes() }
+func (l *local) bytes() int64 {
+	return l.attend.bytes() + l.follow.bytes() + int64(l.integer.Bytes()) + l.chain.bytes()
+}
 
 // fit sizes the work space for t rows.
 func (s *scratch) fit(g *graph.Graph, span device.Span, t int) {

@@ -14,6 +14,7 @@ type state struct {
 	*cache.KV
 	m     *memories
 	place int32 // -1: none
+	past  *past // nil: no policy of attention wants to know
 }
 
 var _ device.State = (*state)(nil)
@@ -71,7 +72,7 @@ func (s *state) Bytes() int64 {
 	if s.place >= 0 {
 		n += s.m.bytes()
 	}
-	return n
+	return n + s.past.bytes(int64(len(s.Pages()))*cache.PageSize)
 }
 
 // Reserve implements device.State.
@@ -104,6 +105,9 @@ func (s *state) Rewind(n int64) int64 {
 	if s.m.size > 0 && n < s.Len() {
 		n = 0
 	}
+	if n < s.Len() {
+		s.past.cut(n)
+	}
 	s.KV.Rewind(n)
 	if n == 0 {
 		s.give()
@@ -123,7 +127,7 @@ func (s *state) copied() (*state, error) {
 			copy(c.numbers(), s.numbers())
 		}
 	}
-	c.KV = s.KV.Fork()
+	c.KV, c.past = s.KV.Fork(), s.past.clone()
 	return c, nil
 }
 
@@ -146,6 +150,7 @@ func (s *state) Restore(from device.Snapshot) error {
 		copy(s.numbers(), f.numbers())
 	}
 	s.KV.Restore(f.KV)
+	s.past = f.past.clone()
 	return nil
 }
 
@@ -155,5 +160,6 @@ func (s *state) Fork() (device.State, error) { return s.copied() }
 // Release implements device.State.
 func (s *state) Release() {
 	s.KV.Release()
+	s.past.cut(0)
 	s.give()
 }

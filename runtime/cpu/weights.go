@@ -67,6 +67,7 @@ type block struct {
 	shortConv                            *shortConv
 	latent                               *latentNet // in place of attention too
 	attends                              attending
+	followed                             bool // by a policy of attention, where there is one
 	ffn                                  layer
 	routerNorm                           *norm
 	router, sharedGate                   *matrix
@@ -140,7 +141,7 @@ func (b *block) remember(w *load.Weights[*matrix, *norm, []float32], at int) {
 }
 
 func (b *block) open(w *load.Weights[*matrix, *norm, []float32], m *graph.Block) {
-	b.Block, b.attends = m, newAttending(m)
+	b.Block, b.attends, b.followed = m, newAttending(m), device.Followed(m)
 	b.attnNorm, b.attnPost, b.ffnNorm, b.ffnPost = w.Norm(m.AttnNorm), w.Norm(m.AttnPostNorm), w.Norm(m.FFNNorm), w.Norm(m.FFNPostNorm)
 	b.densePost, b.moeNorm, b.moePost = w.Norm(m.DensePostNorm), w.Norm(m.MoENorm), w.Norm(m.MoEPostNorm)
 	if a := m.Attn; a != nil {

@@ -3,6 +3,7 @@ package eval
 import (
 	"bufio"
 	"context"
+	"fmt"
 
 	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/model"
@@ -12,11 +13,18 @@ import (
 
 // DumpLogits runs a model over token ids as they are, in one pass, and writes
 // the float32 logits [T][V] that follow each of them as a NumPy
-// array. Of the options only Threads, Exact, KV and Progress count. Nothing is
-// left at path after a failure.
+// array; with Steps, those of the last so many tokens, which are run one by one. Of the
+// options only Threads, Exact, KV, Policy, Steps and Progress count. Nothing is left at path
+// after a failure.
 func DumpLogits(ctx context.Context, m *model.Model, ids []int32, out *atomicfile.Output, o Options) error {
+	if o.Steps > len(ids) {
+		return fmt.Errorf("%d steps of %d tokens", o.Steps, len(ids))
+	}
 	shape := []int64{int64(len(ids)), m.Graph.Vocab}
 	ex, err := exec.New(m, o.exec(max(shape[0], 1)))
+	if o.Steps > 0 {
+		shape[0] = int64(o.Steps)
+	}
 	if err != nil {
 		return err
 	}
@@ -39,7 +47,13 @@ func DumpLogits(ctx context.Context, m *model.Model, ids []int32, out *atomicfil
 	if err != nil {
 		return err
 	}
-	err = seq.Prefill(ctx, ids, func(pos int, row []float32) error {
+	all := &windows{size: len(ids) + 1, list: [][]int32{ids}}
+	if o.Steps > 0 {
+		all.first, all.stepped = len(ids)-o.Steps, true
+	}
+	pos := all.first - 1
+	err = all.run(ctx, seq, 0, func(row []float32) error {
+		pos++
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/nstf/nstf/formats/logprob"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/runtime/cpu"
+	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/exec"
 )
 
@@ -31,13 +32,17 @@ type Options struct {
 	Activations string
 	KV          string // how keys and values are kept, see exec.Options
 	Device      exec.Device
+	// Policy has attention read some pages alone when the last Steps tokens of a window are
+	// run one by one; the reference reads all. Only those are scored then.
+	Policy *device.Policy
+	Steps  int // 0: windows are run as prompts
 	// Progress is called with tokens done and their total; nil: nobody.
 	Progress func(done, total int64)
 }
 
 // exec returns how models are executed for these options.
 func (o *Options) exec(context int64) exec.Options {
-	x := exec.Options{Threads: o.Threads, Context: context, Exact: o.Exact, KV: o.KV, Device: o.Device, Verify: true}
+	x := exec.Options{Threads: o.Threads, Context: context, Exact: o.Exact, KV: o.KV, Policy: o.Policy, Device: o.Device, Verify: true}
 	if !o.Exact && (o.Activations == ActivationsLlamaCPP || o.Activations == "" && o.Protocol == ProtocolLlamaCPP) {
 		x.Activations = cpu.ActivationsLlamaCPP
 	}
@@ -81,8 +86,10 @@ type Result struct {
 	Scored   int      `json:"scored"` // predicted tokens that count
 	// Activations is how they were rounded: float32, nstf or llama.cpp.
 	Activations string      `json:"activations"`
-	NLL         Estimate    `json:"nll"`        // mean negative log-likelihood, nats per token
-	Perplexity  Estimate    `json:"perplexity"` // exp of it
+	Steps       int         `json:"steps,omitempty"`      // tokens of a window that were run one by one
+	PagesRead   float64     `json:"pages_read,omitempty"` // of keys and values, by a policy, as a share
+	NLL         Estimate    `json:"nll"`                  // mean negative log-likelihood, nats per token
+	Perplexity  Estimate    `json:"perplexity"`           // exp of it
 	Seconds     float64     `json:"seconds"`
 	TokensPerS  float64     `json:"tokens_per_second"`
 	Ref         *Comparison `json:"ref,omitempty"`
@@ -149,6 +156,10 @@ func Run(ctx context.Context, m *model.Model, o Options) (*Result, error) {
 	if r.Ref != nil {
 		r.Ref.Name = o.Ref
 	}
+	if read, held := ex.PagesRead(); held > 0 {
+		r.PagesRead = float64(read) / float64(held)
+	}
+	r.Steps = o.Steps
 	return r, nil
 }
 
@@ -179,6 +190,12 @@ func prepare(m *model.Model, o Options) (*windows, []string, error) {
 	w, err := cut(tok, texts, o.Protocol, o.Context, o.MaxTokens)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", o.Text, err)
+	}
+	if o.Steps > 0 {
+		if o.Steps > w.rows() {
+			return nil, nil, fmt.Errorf("%d steps: windows of %d tokens have %d that are scored", o.Steps, w.size, w.rows())
+		}
+		w.first, w.stepped = w.size-1-o.Steps, true
 	}
 	return w, texts, nil
 }

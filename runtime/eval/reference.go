@@ -125,6 +125,7 @@ func newModelReference(m *model.Model, o Options, texts []string, w *windows, vo
 	if own.hash() != w.hash() {
 		return nil, fmt.Errorf("%s turns %s into other tokens than the model: they cannot be compared", m.Path, o.Text)
 	}
+	o.Policy = nil
 	ex, err := exec.New(m, o.exec(int64(w.size)))
 	if err != nil {
 		return nil, err
@@ -166,12 +167,8 @@ type computedRows struct {
 }
 
 func (c *computedRows) compute(ctx context.Context, r *modelReference, window int) error {
-	r.seq.Reset()
 	done, chunk := 0, <-c.free
-	return r.seq.Prefill(ctx, r.w.list[window], func(pos int, row []float32) error {
-		if pos < r.w.first || pos > r.w.size-2 {
-			return nil
-		}
+	return r.w.run(ctx, r.seq, window, func(row []float32) error {
 		chunk = append(chunk, row...)
 		if done++; len(chunk) < cap(chunk) && done < r.w.rows() {
 			return nil

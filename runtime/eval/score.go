@@ -89,11 +89,7 @@ func (s *scorer) scoreWindow(ctx context.Context, seq *exec.Sequence, window int
 		}
 		defer func() { cancel(); s.rows.close() }()
 	}
-	seq.Reset()
-	err := seq.Prefill(ctx, s.w.list[window], func(pos int, row []float32) error {
-		if pos < s.w.first || pos > s.w.size-2 {
-			return nil
-		}
+	err := s.w.run(ctx, seq, window, func(row []float32) error {
 		copy(s.chunk[s.n*s.vocab:], row)
 		if s.n++; s.n*s.vocab == len(s.chunk) || s.done+s.n == s.w.rows() {
 			return s.flush(ctx)

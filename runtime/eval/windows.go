@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/tokenizer"
+	"github.com/nstf/nstf/runtime/exec"
 )
 
 // A Protocol says how a text is cut into windows and what is scored.
@@ -43,6 +45,37 @@ type windows struct {
 	first    int // first scored row
 	list     [][]int32
 	tokens   int // of the text, before cutting
+	stepped  bool
+}
+
+// run runs a window and calls f with the logits of each scored row, in order.
+func (w *windows) run(ctx context.Context, seq *exec.Sequence, window int, f func(row []float32) error) error {
+	ids := w.list[window]
+	seq.Reset()
+	if !w.stepped {
+		return seq.Prefill(ctx, ids, func(pos int, row []float32) error {
+			if pos < w.first || pos > w.size-2 {
+				return nil
+			}
+			return f(row)
+		})
+	}
+	if err := seq.Prefill(ctx, ids[:w.first], nil); err != nil {
+		return err
+	}
+	for _, id := range ids[w.first : w.size-1] {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		row, err := seq.Step(id)
+		if err == nil {
+			err = f(row)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // rows returns the scored rows of a window: first to size-2.

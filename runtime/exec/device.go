@@ -113,7 +113,7 @@ func newCPU(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor
 		positions = n * ((context-1)/cache.PageSize + 1) * cache.PageSize
 	}
 	s, err := cpu.New(g, span, opened, cpu.Options{Threads: o.Threads, Level: o.Level, KV: o.KV, Exact: o.Exact, Pin: o.Pin,
-		Activations: o.Activations, Tiles: o.Device.Tiles, Positions: positions, Sequences: o.Sequences, Places: o.Places})
+		Activations: o.Activations, Tiles: o.Device.Tiles, Positions: positions, Sequences: o.Sequences, Places: o.Places, Policy: o.Policy})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -135,7 +135,7 @@ func newGPU(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor
 
 // gpu returns what the options say of an engine, not of its device.
 func (o *Options) gpu() gpu.Options {
-	return gpu.Options{Rows: o.Device.Rows, Context: o.Context, Sequences: o.Sequences, Positions: o.Positions, Places: o.Places, KV: o.KV, Exact: o.Exact}
+	return gpu.Options{Rows: o.Device.Rows, Context: o.Context, Sequences: o.Sequences, Positions: o.Positions, Places: o.Places, KV: o.KV, Exact: o.Exact, Policy: o.Policy}
 }
 
 // gpu returns the options that name a device.

@@ -364,7 +364,7 @@ func (s *sites) pieces(g *graph.Graph, tensor func(string) formats.Tensor, o *Op
 // cost counts what a token reads.
 func (o *Options) cost(g *graph.Graph, tensor func(string) formats.Tensor) (*place.Cost, error) {
 	const positions = 1024
-	_, state, err := cpu.Need(g, device.Whole(g), tensor, cpu.Options{KV: o.KV, Exact: o.Exact}, positions)
+	_, state, err := cpu.Need(g, device.Whole(g), tensor, cpu.Options{KV: o.KV, Exact: o.Exact, Policy: o.Policy}, positions)
 	return place.NewCost(g, tensor, state, positions), err
 }
 
@@ -399,7 +399,7 @@ func (c *counter) memory(span device.Span) []int64 {
 
 // onProcessor counts for the processor.
 func (o *Options) onProcessor(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor) (int64, error) {
-	weights, state, err := cpu.Need(g, span, tensor, cpu.Options{KV: o.KV, Exact: o.Exact}, o.Context)
+	weights, state, err := cpu.Need(g, span, tensor, cpu.Options{KV: o.KV, Exact: o.Exact, Policy: o.Policy}, o.Context)
 	sequences := int64(max(o.Sequences, 1))
 	if o.Positions > 0 {
 		sequences = (o.Positions-1)/o.Context + 1

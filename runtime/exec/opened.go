@@ -129,7 +129,7 @@ func (o *Opened) String() string {
 
 // options are those of a stage, as gpu has them.
 func (o *Opened) options(s *Options) gpu.Options {
-	return gpu.Options{Context: s.Context, Sequences: s.Sequences, KV: s.KV, Exact: s.Exact, Rows: s.Device.Rows, Most: o.Limit}
+	return gpu.Options{Context: s.Context, Sequences: s.Sequences, KV: s.KV, Exact: s.Exact, Policy: s.Policy, Rows: s.Device.Rows, Most: o.Limit}
 }
 
 // stage opens a span.

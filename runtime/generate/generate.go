@@ -15,10 +15,11 @@ import (
 
 // Config says how a model is loaded.
 type Config struct {
-	Context int64  // positions; 0: what the model was made for
-	Threads int    // 0: as many as Go runs at once
-	Exact   bool   // float32 throughout, see exec.Options
-	KV      string // how keys and values are kept, see exec.Options
+	Context int64          // positions; 0: what the model was made for
+	Threads int            // 0: as many as Go runs at once
+	Exact   bool           // float32 throughout, see exec.Options
+	KV      string         // how keys and values are kept, see exec.Options
+	Policy  *device.Policy // of attention, see exec.Options; nil: it is dense
 	Device  exec.Device
 }
 
@@ -94,7 +95,7 @@ func New(m *model.Model, c Config) (*Generator, error) {
 	if err != nil {
 		return nil, err
 	}
-	ex, err := exec.New(m, exec.Options{Threads: c.Threads, Context: c.Context, Exact: c.Exact, KV: c.KV, Device: c.Device})
+	ex, err := exec.New(m, exec.Options{Threads: c.Threads, Context: c.Context, Exact: c.Exact, KV: c.KV, Policy: c.Policy, Device: c.Device})
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,8 @@ type Options struct {
 	KV string
 	// Exact asks for float32 throughout: activations, keys and values.
 	Exact bool
+	// Policy is refused: attention on GPUs reads all pages.
+	Policy *device.Policy
 	// Warm has all kernels that any pass may need be ready when New returns, not those of
 	// single tokens and long prompts alone: for servers, where others would wait.
 	Warm bool
@@ -40,9 +42,14 @@ type Options struct {
 	Progress func(what string, done, total int64)
 }
 
-// format returns how keys and values are stored.
+// format returns how keys and values are stored, or an error where attention is asked for that
+// GPUs lack.
 func (o *Options) format() (cpu.KVFormat, error) {
 	switch {
+	case o.Policy != nil:
+		err := formats.Unsupportedf("", "", "attention by a policy on a GPU")
+		err.Hint = "the processor attends so (--device cpu); a GPU reads all pages (--attention dense)"
+		return 0, err
 	case o.KV != "":
 		f, err := cpu.ParseKVFormat(o.KV)
 		if err == nil && f.Coded() {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/runtime/device"
 )
 
 // Codes of keys and values that GPUs have no kernels for are refused by their name.
@@ -20,5 +21,14 @@ func TestKeysAndValuesOfAGPU(t *testing.T) {
 		if _, err := (&Options{KV: name}).format(); !errors.As(err, &e) || e.Hint == "" {
 			t.Errorf("%q: %v", name, err)
 		}
+	}
+}
+
+// So is attention by a policy.
+func TestAttentionOfAGPU(t *testing.T) {
+	p := device.DefaultPolicy()
+	var e *formats.UnsupportedError
+	if _, err := (&Options{Policy: &p}).format(); !errors.As(err, &e) || e.Hint == "" {
+		t.Errorf("a policy: %v", err)
 	}
 }

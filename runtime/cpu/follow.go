@@ -1,0 +1,429 @@
+package cpu
+
+import (
+	"math"
+	"slices"
+
+	kernels "github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/runtime/cache"
+	"github.com/nstf/nstf/runtime/device"
+)
+
+// Numbers of the policy. Measured: docs/perf/attention.md.
+const (
+	// newestPages are read in any case, the one that is being filled among them.
+	newestPages = 2
+	// ratioKept is how much of what was known of a page stays when it is read again, and
+	// ratioTrust how much of that counts.
+	ratioKept, ratioTrust = 0.7, 0.5
+	// errorsKept is the same of the errors that steps find which read all, leftKept of the
+	// share that is left out.
+	errorsKept, leftKept = 0.5, 0.9
+	// leftJump has a step read all where it would leave out so much more than usual, not
+	// sooner than restSteps after the last.
+	leftJump, restSteps = 0.3, 8
+)
+
+// A followed is neighbouring rows of a segment that attend by the policy.
+type followed struct{ segment, first, rows int }
+
+// follows reports whether a row of the layer in progress attends by the policy.
+func (e *Engine) follows(row int) bool {
+	p := &e.pass
+	return e.policy != nil && !p.many && e.blocks[p.layer].followed && p.positions[row] >= e.policy.Least
+}
+
+// A follower is one worker's memory, for the queries of one head.
+type follower struct {
+	shape        kernels.Attention
+	logs         []float32 // [R][pages+1]: of what a page's positions sum up to, and the sink
+	foretold     []float32 // [R][pages+1]: the same as the keys alone foretell it
+	shares       []float32 // [R][pages+1]: logs as shares of all
+	weights      []float64 // [pages]
+	order        []int32   // of pages that may be chosen
+	chosen       []bool    // [pages]
+	block        []float32 // [R][KVPositions]
+	squares      []float32 // [R][D]
+	sums         []float32 // of the three partials
+	one          kernels.Partial
+	some, rest   kernels.Partial
+	without      []float32 // [R][V]
+	with, middle []float32 // [R][V]; [R][KVWidth(V)]
+	reach        [1]kernels.Reach
+	kernels.AttendScratch
+}
+
+func (w *follower) bytes() int64 {
+	n := 0
+	for _, b := range [][]float32{w.logs, w.foretold, w.shares, w.block, w.squares, w.sums, w.without, w.with, w.middle} {
+		n += cap(b)
+	}
+	return 4*int64(n) + 8*int64(cap(w.weights)) + 4*int64(cap(w.order)) + int64(cap(w.chosen)) + w.AttendScratch.Bytes()
+}
+
+// A step is one head of one row in progress.
+type step struct {
+	*follower
+	e       *Engine
+	block   *block
+	head    int // key-value head
+	group   int // its query heads
+	at      int // the first of them
+	row     int
+	pages   int // of the sequence, the last of them in part
+	known   int // pages that are summarised: those that need not be read, and the first
+	blocks  []kernels.KVBlock
+	q       []float32
+	summary *summary
+	history *history
+}
+
+// followPart attends with one head of one segment, row after row: a row's history is that
+// of the rows before it.
+func (e *Engine) followPart(worker, part int) {
+	p := &e.pass
+	b := &e.blocks[p.layer]
+	a := &b.attends
+	f := p.followed[part/a.kvHeads]
+	state := p.segments[f.segment].state
+	s := step{follower: &e.local[worker].follow, e: e, block: b, head: part % a.kvHeads, group: a.heads / a.kvHeads}
+	s.at = s.head * s.group
+	s.blocks = state.Blocks(b.kv, s.head)
+	s.summary, s.history = &state.past.layers[b.kv][s.head], &state.past.heads[p.layer][s.head]
+	s.shape = kernels.Attention{Format: e.store.Format(), Dim: a.dim, Value: a.value, Group: s.group, Scale: a.scale, Softcap: a.softcap}
+	for s.row = f.first; s.row < f.first+f.rows; s.row++ {
+		s.run()
+	}
+}
+
+// run attends with one row.
+func (s *step) run() {
+	a, e := &s.block.attends, s.e
+	hi := int(e.pass.positions[s.row]) + 1
+	s.pages = (hi-1)/cache.PageSize + 1
+	s.known = max(s.pages-newestPages, 1)
+	s.reach[0] = kernels.Reach{Hi: hi}
+	from := (s.row*a.heads + s.at) * a.dim
+	s.q = e.s.q[from : from+s.group*a.dim]
+	s.fit(a)
+	s.summary.extend(e.set, &s.shape, a.dim, a.value, s.blocks, s.known, &s.AttendScratch)
+	s.history.ratio = grown(s.history.ratio, s.known)
+
+	s.foretell()
+	s.some.Clear()
+	s.read(&s.some, 0)
+	for page := s.known; page < s.pages; page++ {
+		s.read(&s.some, page)
+	}
+	share := s.share()
+	left := s.choose(share)
+	all := s.readsAll(left)
+	for page := 1; page < s.known; page++ {
+		if s.chosen[page] {
+			s.read(&s.some, page)
+		}
+	}
+	s.share()
+	s.answer(all)
+	s.learn(all, left)
+}
+
+// fit makes room.
+func (s *step) fit(a *attending) {
+	r, m, size := s.group, s.pages+1, s.shape.PartialFloats(s.group)
+	s.logs, s.foretold, s.shares = fit(s.logs, r*m), fit(s.foretold, r*m), fit(s.shares, r*m)
+	s.weights, s.chosen = fit(s.weights, s.pages), fit(s.chosen, s.pages)
+	s.follower.block, s.squares = fit(s.follower.block, r*kernels.KVPositions), fit(s.squares, r*a.dim)
+	s.sums = fit(s.sums, 3*size)
+	for i, p := range []*kernels.Partial{&s.one, &s.some, &s.rest} {
+		*p = s.shape.Partial(s.sums[i*size:(i+1)*size], r)
+	}
+	s.without, s.with, s.middle = fit(s.without, r*a.value), fit(s.with, r*a.value), fit(s.middle, r*kernels.KVWidth(a.value))
+	for i := range r {
+		sink := float32(math.Inf(-1))
+		if s.block.sinks != nil {
+			sink = s.block.sinks[s.at+i]
+		}
+		s.logs[i*m+s.pages] = sink
+	}
+}
+
+// grown returns a slice of at least n elements that begins as b, zeros behind.
+func grown(b []float32, n int) []float32 {
+	for len(b) < n {
+		b = append(b, 0)
+	}
+	return b
+}
+
+// foretell estimates the logarithms of what pages sum up to: by their keys' means and
+// variances, and by how far that was off when they were read.
+func (s *step) foretell() {
+	m := s.pages + 1
+	for lo := 0; lo < s.known; lo += kernels.KVPositions {
+		s.e.set.Foretell(s.follower.block, &s.shape, &s.summary.pages[lo/kernels.KVPositions], s.q, s.squares)
+		n := min(kernels.KVPositions, s.known-lo)
+		for i := range s.group {
+			to := s.logs[i*m+lo : i*m+lo+n]
+			copy(s.foretold[i*m+lo:], s.follower.block[i*kernels.KVPositions:][:n])
+			for j := range to {
+				to[j] = s.foretold[i*m+lo+j] + ratioTrust*s.history.ratio[lo+j]
+			}
+		}
+	}
+}
+
+// read attends to one page.
+func (s *step) read(into *kernels.Partial, page int) {
+	lo := page * cache.PageSize
+	s.e.set.Attend(s.one, &s.shape, s.blocks, s.q, s.reach[:], lo, min(lo+cache.PageSize, s.reach[0].Hi), &s.AttendScratch)
+	for i := range s.group {
+		s.logs[i*(s.pages+1)+page] = s.one.Top[i] + float32(math.Log(float64(s.one.Sum[i])))
+	}
+	s.e.set.Merge(*into, &s.shape, s.one)
+}
+
+// share turns logarithms into shares of all that a query sees, and adds those of a page up.
+func (s *step) share() []float64 {
+	m := s.pages + 1
+	copy(s.shares, s.logs)
+	clear(s.weights)
+	for i := range s.group {
+		row := s.shares[i*m : (i+1)*m]
+		s.e.set.Softmax(row)
+		for page, x := range row[:s.pages] {
+			s.weights[page] += float64(x)
+		}
+	}
+	for page := range s.weights {
+		s.weights[page] /= float64(s.group)
+	}
+	return s.weights
+}
+
+// choose marks the pages to be read, and returns the share that is estimated to be left
+// out: those of the most weight, equal ones from the first on.
+func (s *step) choose(weights []float64) float64 {
+	p := s.e.policy
+	if p.Rank != nil {
+		s.rank(p)
+		defer s.share()
+	}
+	clear(s.chosen)
+	s.order = s.order[:0]
+	have, room := 0., max(int(math.Ceil(p.Share(s.e.span.Lo+s.e.pass.layer, s.head)*float64(s.pages))), int(p.Least/cache.PageSize))
+	take := func(page int) {
+		s.chosen[page] = true
+		have += weights[page]
+		room--
+	}
+	take(0)
+	for page := s.known; page < s.pages; page++ {
+		take(page)
+	}
+	for page := 1; page < s.known; page++ {
+		if s.summary.odd[page] || math.IsNaN(weights[page]) {
+			take(page)
+			continue
+		}
+		s.order = append(s.order, int32(page))
+	}
+	slices.SortFunc(s.order, func(a, b int32) int {
+		switch x, y := weights[a], weights[b]; {
+		case x > y:
+			return -1
+		case x < y:
+			return 1
+		}
+		return int(a - b)
+	})
+	for _, page := range s.order {
+		if room <= 0 || p.Mass < 1 && have >= p.Mass {
+			break
+		}
+		take(int(page))
+	}
+	left := 0.
+	for page, x := range weights {
+		if !s.chosen[page] {
+			left += x
+		}
+	}
+	return left
+}
+
+// readsAll reports whether the step is to read all pages: the first, those of the period,
+// and those that would leave out far more than usual.
+func (s *step) readsAll(left float64) bool {
+	h, p := s.history, s.e.policy
+	if p.Rank != nil {
+		return false
+	}
+	return h.steps == 0 || h.steps >= p.Refresh || h.steps >= restSteps && left > h.left+leftJump
+}
+
+// answer writes what the row attends to, from the chosen pages, with or without the means of
+// the others, or from all.
+func (s *step) answer(all bool) {
+	a, h := &s.block.attends, s.history
+	stand := all || s.e.policy.Rank == nil && h.with < h.without
+	for i := range s.group {
+		s.combine(s.without[i*a.value:(i+1)*a.value], &s.some, i)
+	}
+	out := s.without
+	if stand {
+		s.standIn()
+		out = s.with
+	}
+	if all {
+		s.readRest()
+	}
+	for i := range s.group {
+		to := a.sums(s.e.s.att, s.row, s.at+i)
+		if !all {
+			copy(to, out[i*a.value:])
+			continue
+		}
+		s.combine(to, &s.some, i)
+	}
+	if all {
+		s.compare()
+	}
+	read := s.pages
+	if !all {
+		read = 0
+		for _, c := range s.chosen {
+			if c {
+				read++
+			}
+		}
+	}
+	s.e.pagesRead.Add(int64(read))
+	s.e.pagesHeld.Add(int64(s.pages))
+}
+
+// combine writes what one query has summed up.
+func (s *step) combine(dst []float32, p *kernels.Partial, i int) {
+	s.e.set.Combine(dst, &s.shape, []kernels.Partial{*p}, i, s.logs[i*(s.pages+1)+s.pages])
+}
+
+// standIn writes to s.with what s.without is with the means of the values of pages that are
+// not chosen, weighted as their keys foretell.
+func (s *step) standIn() {
+	a, m := &s.block.attends, s.pages+1
+	width := kernels.KVWidth(a.value)
+	clear(s.middle)
+	for lo := 0; lo < s.known; lo += kernels.KVPositions {
+		n := min(kernels.KVPositions, s.known-lo)
+		for i := range s.group {
+			to := s.follower.block[i*kernels.KVPositions:][:n]
+			copy(to, s.shares[i*m+lo:])
+			for j := range to {
+				if s.chosen[lo+j] {
+					to[j] = 0
+				}
+			}
+		}
+		s.e.set.StandIn(s.middle, &s.shape, &s.summary.pages[lo/kernels.KVPositions], s.follower.block, n)
+	}
+	for i := range s.group {
+		share := s.shares[i*m+s.pages] // of the sink, whose value is 0
+		for page, x := range s.shares[i*m : i*m+s.pages] {
+			if s.chosen[page] {
+				share += x
+			}
+		}
+		mean, to := s.middle[i*width:][:a.value], s.with[i*a.value:(i+1)*a.value]
+		s.shape.Format.Turn(mean, a.dim, a.value)
+		copy(to, s.without[i*a.value:])
+		s.e.set.Scale(to, share)
+		s.e.set.Add(to, mean)
+	}
+}
+
+// readRest reads the pages that are not chosen.
+func (s *step) readRest() {
+	s.rest.Clear()
+	for page := 1; page < s.known; page++ {
+		if !s.chosen[page] {
+			s.read(&s.rest, page)
+		}
+	}
+	s.e.set.Merge(s.some, &s.shape, s.rest)
+}
+
+// compare takes over how far the step would have been off that has read all.
+func (s *step) compare() {
+	a, h := &s.block.attends, s.history
+	var without, with float64
+	for i := range s.group {
+		for j, x := range a.sums(s.e.s.att, s.row, s.at+i) {
+			d, f := float64(s.without[i*a.value+j]-x), float64(s.with[i*a.value+j]-x)
+			without, with = without+d*d, with+f*f
+		}
+	}
+	keep := errorsKept
+	if h.steps == 0 {
+		keep = 0
+	}
+	h.without, h.with = keep*h.without+(1-keep)*without, keep*h.with+(1-keep)*with
+}
+
+// learn has the history take over what the step has seen.
+func (s *step) learn(all bool, left float64) {
+	h, m := s.history, s.pages+1
+	if all && h.steps == 0 {
+		h.left = left
+	} else {
+		h.left = leftKept*h.left + (1-leftKept)*left
+	}
+	keep := float32(ratioKept)
+	if all {
+		s.share()
+		keep = 0
+	}
+	for page := 1; page < s.known; page++ {
+		if !s.chosen[page] && !all {
+			continue
+		}
+		var sum, weight float64
+		for i := range s.group {
+			at := i*m + page
+			x := float64(s.shares[at])
+			sum, weight = sum+x*float64(s.logs[at]-s.foretold[at]), weight+x
+		}
+		if weight > 0 {
+			h.saw(page, sum/weight, keep)
+		}
+	}
+	if all {
+		h.steps = 0
+	}
+	h.steps++
+}
+
+// rank has pages weighed by another method.
+func (s *step) rank(p *device.Policy) {
+	a := &s.block.attends
+	var sc kernels.AttendScratch
+	r := device.Ranking{Block: s.e.pass.layer, Head: s.head, Position: int64(s.reach[0].Hi - 1), Queries: s.q, Scale: a.scale, Weights: s.weights}
+	r.Keys = func(page int) []float32 { return s.e.set.StoredKeys(&s.shape, &s.blocks[page], &sc) }
+	measured := false
+	real := make([]float64, s.pages)
+	r.Mass = func(page int) float64 {
+		if !measured {
+			measured = true
+			kept, logs, weights := s.rest, slices.Clone(s.logs), slices.Clone(s.weights)
+			kept.Clear()
+			for page := 1; page < s.known; page++ {
+				s.read(&kept, page)
+			}
+			copy(real, s.share())
+			copy(s.logs, logs)
+			copy(s.weights, weights)
+		}
+		return real[page]
+	}
+	clear(s.weights)
+	p.Rank(&r)
+}

@@ -1,0 +1,105 @@
+package device
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/graph"
+)
+
+// A Policy has steps of attention read some pages of keys and values instead of all: what
+// docs/attention.md describes. It is for blocks that attend to all positions; those with a
+// window attend as without it, and so do prompts. Results differ from those without, and do
+// not depend on threads or company.
+type Policy struct {
+	// Pages is the most pages that a key-value head reads in a step, as a share of those
+	// that its sequence has: above 0, at most 1.
+	Pages float64
+	// Heads are the same of each key-value head of each block of the model, in place of
+	// Pages; nil: Pages is for all.
+	Heads [][]float64
+	// Mass ends a step's choice where the pages have this share of the estimated weight:
+	// above 0; 1: never before there are as many as Pages says.
+	Mass float64
+	// Least is how many positions are read in any case, [PolicyPage] at least. A sequence
+	// of up to so many is computed as without a policy, to the bit.
+	Least int64
+	// Refresh is how many steps there are from one that reads all to the next, at least 2.
+	Refresh int64
+	// Rank replaces the choice by another's, to measure it: nothing stands for pages that
+	// are not read then. nil: the policy's own.
+	Rank func(*Ranking)
+}
+
+// A Ranking is the pages of one key-value head before a step, to be weighed by another
+// method than the policy's.
+type Ranking struct {
+	Block, Head int       // of the stage
+	Position    int64     // of the step
+	Queries     []float32 // [R][D], those of the head
+	Scale       float32
+	// Keys returns those of a page as they are stored, [D][PolicyPage].
+	Keys func(page int) []float32
+	// Mass returns the weight that a page really has, the mean over the head's queries.
+	Mass func(page int) float64
+	// Weights has a place for each page, to be filled: those with the most are read, and
+	// the first and the last two in any case.
+	Weights []float64
+}
+
+// Share returns the most pages that a head of a block of the model reads.
+func (p *Policy) Share(block, head int) float64 {
+	if p.Heads == nil {
+		return p.Pages
+	}
+	return p.Heads[block][head]
+}
+
+// PolicyPage is the positions of a page.
+const PolicyPage = 64
+
+// DefaultPolicy reads a tenth of the pages.
+func DefaultPolicy() Policy { return Policy{Pages: 0.1, Mass: 1, Least: 1024, Refresh: 128} }
+
+// Check says whether a graph can be executed by the policy. Errors are of package formats.
+func (p *Policy) Check(g *graph.Graph) error {
+	switch {
+	case !(p.Pages > 0 && p.Pages <= 1):
+		return fmt.Errorf("an attention policy that reads %g of the pages makes no sense", p.Pages)
+	case !(p.Mass > 0 && p.Mass <= 1):
+		return fmt.Errorf("an attention policy that reads %g of the weight makes no sense", p.Mass)
+	case p.Least < PolicyPage || p.Refresh < 2:
+		return fmt.Errorf("an attention policy that reads %d positions in any case, and all every %d steps, makes no sense", p.Least, p.Refresh)
+	}
+	if p.Heads != nil && len(p.Heads) != len(g.Blocks) {
+		return fmt.Errorf("an attention policy for %d blocks makes no sense for a model of %d", len(p.Heads), len(g.Blocks))
+	}
+	some := false
+	for i := range g.Blocks {
+		b := &g.Blocks[i]
+		if b.Latent != nil {
+			return p.unsupported("attention over latents by a policy")
+		}
+		if !Followed(b) {
+			continue
+		}
+		some = true
+		if p.Heads != nil && (len(p.Heads[i]) != int(b.Attn.KVHeads) || slices.ContainsFunc(p.Heads[i], func(x float64) bool { return !(x >= 0 && x <= 1) })) {
+			return fmt.Errorf("an attention policy of %v for %d key-value heads of block %d makes no sense", p.Heads[i], b.Attn.KVHeads, i)
+		}
+	}
+	if !some {
+		return p.unsupported("attention by a policy in a model that attends to all positions nowhere")
+	}
+	return nil
+}
+
+func (p *Policy) unsupported(what string) error {
+	err := formats.Unsupportedf("", "graph.blocks", "%s", what)
+	err.Hint = "leave it dense (--attention dense)"
+	return err
+}
+
+// Followed reports whether a policy is for a block.
+func Followed(b *graph.Block) bool { return b.Attn != nil && b.Attn.Window == 0 }
