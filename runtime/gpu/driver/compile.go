@@ -44,9 +44,10 @@ func FindCompiler(o Options) (*Compiler, []Attempt, error) {
 // findCompiler looks for the compiler that fits the runtime, where one is
 // given; nil where there is none.
 func findCompiler(o Options, runtimePath string, cudaMajor int) (c *Compiler, tried []Attempt) {
-	tried = try("compiler", compilerNames(o, runtimePath, cudaMajor), func(handle uintptr, path string) error {
+	symbols := dialectOf(o.API).compilerSymbols
+	tried = try("compiler", compilerNames(o, runtimePath, cudaMajor), symbols[0].name, func(handle uintptr, path string) error {
 		found := &Compiler{api: o.API, path: path}
-		missing := bindCompiler(&found.procs, dialectOf(o.API).compilerSymbols, func(s string) uintptr { return lookup(handle, s) })
+		missing := bindCompiler(&found.procs, symbols, func(s string) uintptr { return lookup(handle, s) })
 		if len(missing) > 0 {
 			return fmt.Errorf("it lacks %s", strings.Join(missing, ", "))
 		}

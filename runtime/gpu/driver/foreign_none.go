@@ -11,4 +11,4 @@ func openLibrary(string) (uintptr, error) { return 0, errNoGPUs }
 
 func lookup(uintptr, string) uintptr { return 0 }
 
-func libraryPath(uintptr, string) string { return "" }
+func libraryPath(_ uintptr, _, _ string) string { return "" }

@@ -112,7 +112,7 @@ func (l *Library) Compiler() *Compiler { return l.compiler }
 func (l *Library) loadRuntime(o Options) error {
 	names := runtimeNames(o)
 	found := false
-	l.tried = try("runtime", names, func(handle uintptr, path string) error {
+	l.tried = try("runtime", names, l.dialect.symbols[0].names[0], func(handle uintptr, path string) error {
 		missing := bind(&l.procs, l.dialect.symbols, func(s string) uintptr { return lookup(handle, s) })
 		if len(missing) > 0 {
 			return fmt.Errorf("it lacks %s", strings.Join(missing, ", "))
@@ -126,8 +126,8 @@ func (l *Library) loadRuntime(o Options) error {
 	return &Error{Call: "loading the runtime of " + string(o.API), Detail: tell(l.tried, "runtime"), Hint: installHint(o.API), Reason: ErrMissing}
 }
 
-// try loads candidates until one holds all that is required.
-func try(what string, names []string, accept func(handle uintptr, path string) error) (tried []Attempt) {
+// try loads candidates until one holds all that is required; function is one that each has.
+func try(what string, names []string, function string, accept func(handle uintptr, path string) error) (tried []Attempt) {
 	for _, name := range names {
 		a := Attempt{What: what, Name: name}
 		if strings.ContainsRune(name, filepath.Separator) && !exists(name) {
@@ -137,7 +137,7 @@ func try(what string, names []string, accept func(handle uintptr, path string) e
 		}
 		handle, err := openLibrary(name)
 		if err == nil {
-			a.Path = libraryPath(handle, name)
+			a.Path = libraryPath(handle, name, function)
 			err = accept(handle, a.Path)
 		}
 		if err != nil {

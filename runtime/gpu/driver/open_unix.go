@@ -4,6 +4,7 @@ package driver
 
 import (
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/ebitengine/purego"
@@ -23,9 +24,9 @@ func lookup(handle uintptr, symbol string) uintptr {
 	return a
 }
 
-// libraryPath returns the file that a name was found as: from the list of
-// what is mapped, where the system has one.
-func libraryPath(_ uintptr, name string) string {
+// libraryPath returns the file that a name was found as: the one that is mapped where its function lies, where the
+// system has a list of that. Another library of the same name may be loaded too.
+func libraryPath(handle uintptr, name, function string) string {
 	if strings.Contains(name, "/") {
 		return name
 	}
@@ -33,15 +34,17 @@ func libraryPath(_ uintptr, name string) string {
 	if err != nil {
 		return ""
 	}
-	stem, _, _ := strings.Cut(name, ".so")
-	for line := range strings.Lines(string(maps)) {
-		i := strings.IndexByte(line, '/')
-		if i < 0 {
+	address := uint64(lookup(handle, function))
+	for line := range strings.Lines(string(maps)) { // 7f00-7f10 r-xp 00000000 08:01 42   /usr/lib/libhiprtc.so.6
+		extent, _, _ := strings.Cut(line, " ")
+		from, to, _ := strings.Cut(extent, "-")
+		lo, loErr := strconv.ParseUint(from, 16, 64)
+		hi, hiErr := strconv.ParseUint(to, 16, 64)
+		if loErr != nil || hiErr != nil || address < lo || address >= hi {
 			continue
 		}
-		path := strings.TrimSpace(line[i:])
-		if strings.HasPrefix(path[strings.LastIndexByte(path, '/')+1:], stem+".so") {
-			return path
+		if i := strings.IndexByte(line, '/'); i >= 0 {
+			return strings.TrimSpace(line[i:])
 		}
 	}
 	return ""

@@ -40,7 +40,7 @@ func lookup(handle uintptr, symbol string) uintptr {
 }
 
 // libraryPath returns the file of a loaded DLL.
-func libraryPath(handle uintptr, name string) string {
+func libraryPath(handle uintptr, name, _ string) string {
 	b := make([]uint16, windows.MAX_PATH)
 	n, err := windows.GetModuleFileName(windows.Handle(handle), &b[0], uint32(len(b)))
 	if err != nil {
