@@ -22,11 +22,8 @@ func PickColumns(t formats.Tensor, index []int64) (formats.Tensor, error) {
 	if int64(len(index)) != k {
 		panic(fmt.Sprintf("scheme: %d entries for %d columns", len(index), k))
 	}
-	unit, size := int64(1), int64(s.DType.Bits()/8)
-	if !s.Plain() {
-		unit, size = int64(s.Block), int64(s.BlockBytes)
-	}
-	if size == 0 || len(t.Parts) != 1 {
+	unit, size := s.columns(&t)
+	if size == 0 {
 		return formats.Tensor{}, formats.Unsupportedf("", t.Name, "columns of %s put in another order", s.Name)
 	}
 	pick := make([]int64, k/unit)
@@ -55,4 +52,45 @@ func PickColumns(t formats.Tensor, index []int64) (formats.Tensor, error) {
 		return dst, nil
 	})
 	return New(t.Name, s, t.Shape, t.Params, moved)
+}
+
+// columns returns how many neighbouring columns of a tensor lie together, and their
+// bytes: 0 where a row is not made of such.
+func (s *Scheme) columns(t *formats.Tensor) (unit, size int64) {
+	unit, size = 1, int64(s.DType.Bits()/8)
+	if !s.Plain() {
+		unit, size = int64(s.Block), int64(s.BlockBytes)
+	}
+	if len(t.Parts) != 1 {
+		size = 0
+	}
+	return unit, size
+}
+
+// Columns returns columns [column, column+n) of every row of t, as a tensor of shape
+// [N, n], without reading anything.
+//
+// It panics where the columns are not in t, and fails with an UnsupportedError where the
+// scheme is neither plain nor one of blocks that the cuts leave whole.
+func Columns(t formats.Tensor, column, n int64) (formats.Tensor, error) {
+	s, _, err := check(&t)
+	if err != nil {
+		return formats.Tensor{}, err
+	}
+	rows, k := t.Rows()
+	if column < 0 || n < 0 || column > k-n {
+		panic(fmt.Sprintf("scheme: columns [%d:+%d] of %d", column, n, k))
+	}
+	unit, size := s.columns(&t)
+	switch {
+	case size == 0:
+		return formats.Tensor{}, formats.Unsupportedf("", t.Name, "columns of %s by themselves", s.Name)
+	case column%unit != 0 || n%unit != 0:
+		return formats.Tensor{}, formats.Unsupportedf("", t.Name, "columns %d to %d of %s, which would split its blocks of %d", column, column+n, s.Name, unit)
+	}
+	all := make([]tensor.Blob, rows)
+	for r := range all {
+		all[r] = t.Parts[0].Data.Slice((int64(r)*k+column)/unit*size, n/unit*size)
+	}
+	return New(t.Name, s, []int64{rows, n}, t.Params, tensor.Concat(all...))
 }

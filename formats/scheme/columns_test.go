@@ -61,3 +61,48 @@ func TestPickColumns(t *testing.T) {
 		}
 	}
 }
+
+// Neighbouring columns decode to what they are in the whole; what would split a block is
+// refused, and so are schemes whose rows are not made of blocks.
+func TestColumns(t *testing.T) {
+	const rows, k, lo, n = 3, 1024, 256, 512
+	rng := rand.New(rand.NewPCG(3, 2))
+	cut := map[string]bool{}
+	for _, s := range scheme.Table() {
+		for _, params := range variants(s, rows, k) {
+			x := random(t, rng, s, rows, k, params)
+			y, err := scheme.Columns(x, lo, n)
+			if e, ok := errors.AsType[*formats.UnsupportedError](err); ok {
+				if s.Plain() && s.DType.Bits()%8 == 0 || s.BlockBytes > 0 && len(x.Parts) == 1 {
+					t.Errorf("%s: %v", s.Name, e)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			cut[s.Name] = true
+			if _, err := scheme.Columns(x, 1, n); (err == nil) != (s.Block == 1) {
+				t.Errorf("%s: columns within blocks: %v", s.Name, err)
+			}
+			want, got := make([]float32, rows*k), make([]float32, rows*n)
+			if scheme.DecodeRows(want, &x, 0, rows) != nil {
+				continue // integers have no numbers to compare
+			}
+			if err := scheme.DecodeRows(got, &y, 0, rows); err != nil {
+				t.Fatal(err)
+			}
+			for i := range got {
+				w := want[i/n*k+lo+i%n]
+				if got[i] != w && !(got[i] != got[i] && w != w) {
+					t.Fatalf("%s: number %d is %v, not %v", s.Name, i, got[i], w)
+				}
+			}
+		}
+	}
+	for _, name := range []string{"f32", "bf16", "q8_0", "q4_k", "q6_k"} {
+		if !cut[name] {
+			t.Errorf("%s was not cut", name)
+		}
+	}
+}

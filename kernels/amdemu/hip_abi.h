@@ -19,7 +19,7 @@ enum {
   hipErrorNoBinaryForGpu = 209, hipErrorFileNotFound = 301, hipErrorInvalidHandle = 400,
   hipErrorInvalidResourceHandle = 400, hipErrorIllegalState = 401, hipErrorNotFound = 500, hipErrorNotReady = 600,
   hipErrorIllegalAddress = 700, hipErrorLaunchOutOfResources = 701, hipErrorLaunchTimeOut = 702,
-  hipErrorPeerAccessAlreadyEnabled = 704, hipErrorPeerAccessNotEnabled = 705, hipErrorAssert = 710,
+  hipErrorPeerAccessUnsupported = 217, hipErrorPeerAccessAlreadyEnabled = 704, hipErrorPeerAccessNotEnabled = 705, hipErrorAssert = 710,
   hipErrorHostMemoryAlreadyRegistered = 712, hipErrorHostMemoryNotRegistered = 713, hipErrorLaunchFailure = 719,
   hipErrorNotSupported = 801, hipErrorStreamCaptureUnsupported = 900, hipErrorStreamCaptureInvalidated = 901,
   hipErrorCapturedEvent = 907, hipErrorUnknown = 999,

@@ -201,12 +201,13 @@ API hipError_t hipDeviceReset() {
 }
 API hipError_t hipDeviceCanAccessPeer(int* can, int d, int peer) {
 	if (!can || !is_device(d) || !is_device(peer)) RETURN(hipErrorInvalidDevice);
-	*can = d != peer;
+	*can = d != peer && settings().peers;
 	return hipSuccess;
 }
 API hipError_t hipDeviceEnablePeerAccess(int peer, unsigned flags) {
 	if (flags) RETURN(hipErrorInvalidValue);
 	if (!is_device(peer) || peer == current_device) RETURN(hipErrorInvalidDevice);
+	if (!settings().peers) RETURN(hipErrorPeerAccessUnsupported);
 	bool& on = runtime().peers[current_device][peer];
 	if (on) RETURN(hipErrorPeerAccessAlreadyEnabled);
 	on = true;

@@ -65,7 +65,8 @@ API hipError_t hipMallocAsync(void** p, size_t n, hipStream_t s) {
 API hipError_t hipFree(void* p) {
 	BEGIN;
 	NOT_IN_CAPTURE;
-	flush_all();
+	Allocation* a = allocation_at(p);
+	flush_device(a ? a->dev : current_device); // another may wait for this one
 	RETURN(release(p));
 }
 API hipError_t hipFreeAsync(void* p, hipStream_t s) {
@@ -105,7 +106,7 @@ API hipError_t hipHostFree(void* p) {
 	BEGIN;
 	NOT_IN_CAPTURE;
 	if (!p) RETURN(hipSuccess);
-	flush_all();
+	flush_device(current_device);
 	auto it = rt.allocations.find((u64)p);
 	if (it == rt.allocations.end() || it->second.kind != Kind::PINNED) RETURN(hipErrorInvalidValue);
 	memory_remove((u64)p);
@@ -124,7 +125,7 @@ API hipError_t hipHostRegister(void* p, size_t n, unsigned flags) {
 }
 API hipError_t hipHostUnregister(void* p) {
 	BEGIN;
-	flush_all();
+	flush_device(current_device);
 	auto it = rt.allocations.find((u64)p);
 	if (it == rt.allocations.end() || it->second.kind != Kind::REGISTERED) RETURN(hipErrorHostMemoryNotRegistered);
 	memory_remove((u64)p);

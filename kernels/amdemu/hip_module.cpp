@@ -58,7 +58,7 @@ API hipError_t hipModuleUnload(hipModule_t m) {
 	BEGIN;
 	Module* x = (Module*)m;
 	if (!rt.modules.count(x)) RETURN(hipErrorInvalidResourceHandle);
-	flush_all();
+	flush_device(x->dev);
 	for (auto& k : x->p->kernels) rt.kernels.erase(k.second.get());
 	rt.modules.erase(x);
 	delete x->p;
@@ -199,6 +199,7 @@ static hipError_t launch(hipFunction_t f, Dim grid, Dim block, u32 dynamic_lds, 
 
 	const int dev = stream->dev;
 	enqueue(stream, [=] {
+		Unlocked others; // kernels of several devices run beside one another, and may wait for one another
 		return run(k, LaunchConfig{{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, dynamic_lds, (const u8*)arguments->data(), cooperative, dev});
 	});
 	return hipSuccess;

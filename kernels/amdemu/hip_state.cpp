@@ -71,10 +71,15 @@ Stream* stream_of(hipStream_t s) {
 }
 
 static int run(Task& t) {
+	t.running = true;
+	t.stream->running++;
 	int e = t.run();
+	t.stream->running--;
+	t.running = false;
 	t.done = true;
 	t.run = nullptr;
 	if (e && !runtime().sticky) runtime().sticky = (hipError_t)e;
+	runtime().ended.notify_all();
 	return e;
 }
 
@@ -83,6 +88,10 @@ void complete(TaskP t) {
 		Stream* s = t->stream;
 		TaskP front = s->queue.front();
 		for (TaskP before : std::vector<TaskP>(front->after)) complete(before);
+		if (front->running) {
+			runtime().ended.wait(runtime().lock);
+			continue;
+		}
 		if (!front->done) run(*front);
 		front->after.clear();
 		if (!s->queue.empty() && s->queue.front() == front) s->queue.pop_front();
@@ -92,16 +101,20 @@ void complete(TaskP t) {
 void flush(Stream* s) {
 	complete(s->last);
 	s->last = nullptr;
+	while (s->running) runtime().ended.wait(runtime().lock);
+}
+// Streams may come and go while one is waited for; none is deleted.
+static void flush_these(const std::function<bool(Stream*)>& wanted) {
+	std::vector<Stream*> all(runtime().null_streams);
+	all.insert(all.end(), runtime().streams.begin(), runtime().streams.end());
+	for (Stream* s : all)
+		if (wanted(s)) flush(s);
 }
 void flush_all() {
-	for (Stream* s : runtime().null_streams) flush(s);
-	for (Stream* s : runtime().streams) flush(s);
+	flush_these([](Stream*) { return true; });
 }
 void flush_device(int dev) {
-	for (Stream* s : runtime().null_streams)
-		if (s->dev == dev) flush(s);
-	for (Stream* s : runtime().streams)
-		if (s->dev == dev) flush(s);
+	flush_these([dev](Stream* s) { return s->dev == dev; });
 }
 
 static bool blocking(const Stream* s) { return !(s->flags & hipStreamNonBlocking); }

@@ -4,6 +4,7 @@
 #pragma once
 #include "hip_abi.h"
 #include "settings.h"
+#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -26,7 +27,7 @@ struct Stream;
 // A piece of work: a launch, a copy, an event. It is done when run has returned.
 struct Task {
 	std::function<int()> run; // 0 or an error code
-	bool done = false;
+	bool done = false, running = false;
 	Stream* stream = nullptr;
 	std::vector<std::shared_ptr<Task>> after; // of other streams
 };
@@ -47,6 +48,7 @@ struct Stream {
 	TaskP last;
 	Graph* capture = nullptr;
 	int polls = 0; // since the stream was last found busy
+	int running = 0; // tasks under way, on whatever thread
 };
 
 struct Event {
@@ -75,7 +77,8 @@ struct Arena {
 };
 
 struct Runtime {
-	std::recursive_mutex lock;
+	std::recursive_mutex lock; // of all that follows; a kernel runs without it
+	std::condition_variable_any ended; // a task has
 	Arena arena;
 	std::map<u64, Allocation> allocations; // by address
 	u64 used[64] = {0};                    // bytes per device
@@ -115,6 +118,12 @@ void flush_device(int dev);
 
 bool capturing_globally();
 void spoil_captures();
+
+// Gives the runtime's lock up, which its thread holds once.
+struct Unlocked {
+	Unlocked() { runtime().lock.unlock(); }
+	~Unlocked() { runtime().lock.lock(); }
+};
 
 #define RETURN(x) return finish((hipError_t)(x), __func__)
 // Begins a function that fails after a fault.

@@ -250,7 +250,7 @@ API hipError_t hipGraphDestroy(hipGraph_t g) {
 }
 API hipError_t hipGraphExecDestroy(hipGraphExec_t g) {
 	BEGIN;
-	flush_all();
+	flush_device(current_device);
 	RETURN(destroy((Graph*)g));
 }
 API hipError_t hipGraphGetNodes(hipGraph_t g, hipGraphNode_t* nodes, size_t* count) {

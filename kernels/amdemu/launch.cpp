@@ -37,6 +37,7 @@ template <bool PROFILE> void execute(Wave& w, u64 slice) {
 		n++;
 	}
 	w.executed += n;
+	if (w.state == SLEEPING) std::this_thread::yield(); // what it waits for may be another device's to do
 	if (unlikely(w.executed > limit)) fault(w, 702, "instruction limit per wave exceeded (AMDEMU_MAX_INST=%llu): endless loop?", (ull)limit);
 }
 

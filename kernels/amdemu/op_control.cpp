@@ -4,7 +4,7 @@
 
 // Waits, cache control, hints: memory is consistent and time is not modelled.
 static const char* const without_effect[] = {"s_nop", "s_waitcnt", "s_waitcnt_vscnt", "s_waitcnt_vmcnt", "s_waitcnt_lgkmcnt", "s_waitcnt_expcnt", "s_waitcnt_depctr",
-    "s_delay_alu", "s_clause", "s_sendmsg", "s_set_inst_prefetch_distance", "s_inst_prefetch", "s_setprio", "s_sleep", "s_sleep_var", "s_sethalt", "s_dcache_inv",
+    "s_delay_alu", "s_clause", "s_sendmsg", "s_set_inst_prefetch_distance", "s_inst_prefetch", "s_setprio", "s_sethalt", "s_dcache_inv",
     "s_gl1_inv", "s_dcache_wb", "s_icache_inv", "s_ttracedata", "s_ttracedata_imm", "s_wait_idle", "s_wait_event", "s_wait_kmcnt", "s_wait_loadcnt", "s_wait_storecnt",
     "s_wait_dscnt", "s_wait_samplecnt", "s_wait_bvhcnt", "s_wait_expcnt", "s_wait_loadcnt_dscnt", "s_wait_storecnt_dscnt", "s_wait_alu", "s_wait_xcnt", "s_version",
     "s_incperflevel", "s_decperflevel", "s_round_mode", "s_denorm_mode", "s_prefetch_inst", "s_prefetch_inst_pc_rel", "s_prefetch_data", "s_prefetch_data_pc_rel",
@@ -116,6 +116,8 @@ static void add_branches(OpTable& m) {
 	OP("s_swappc_b64", u64 t = scalar64(w, I.op[1]); set_scalar64(w, I.op[0], next_address(w, I)); jump(w, t));
 	OP("s_call_b64", set_scalar64(w, I.op[0], next_address(w, I)); w.pc = I.target);
 	OP("s_barrier", w.state = AT_BARRIER);
+	OP("s_sleep", w.state = SLEEPING);
+	OP("s_sleep_var", w.state = SLEEPING);
 	OP("s_barrier_signal", signal_barrier(w));
 	OP("s_barrier_signal_isfirst", fault(w, 1, "s_barrier_signal_isfirst not supported"));
 	OP("s_barrier_wait", wait_barrier(w));

@@ -30,6 +30,7 @@ const Settings& settings() {
 		Settings s;
 		s.arch = text("AMDEMU_ARCH", "gfx1100");
 		s.devices = (int)std::min<u64>(number("AMDEMU_DEVICES", 1), 64);
+		s.peers = number("AMDEMU_PEERS", 1);
 		s.vram = number("AMDEMU_VRAM", 8ull << 30);
 		s.integrated = number("AMDEMU_INTEGRATED", 0);
 		s.threads = (int)number("AMDEMU_THREADS", 1);

@@ -14,8 +14,8 @@
 struct WorkGroup;
 
 // RUNNING goes on; AT_BARRIER waits for s_barrier; YIELDED waits for the phase
-// of a split barrier and is tried again.
-enum WaveState : u8 { RUNNING, AT_BARRIER, ENDED, YIELDED };
+// of a split barrier and is tried again; SLEEPING lets others run first.
+enum WaveState : u8 { RUNNING, AT_BARRIER, ENDED, YIELDED, SLEEPING };
 
 struct Wave {
 	int width = 32;

@@ -105,6 +105,11 @@ func Kernels(t Target) []Kernel {
 	table.add("gram", gram, (&Gram{T: 2048, K: d, X: 16, Sums: 16, Top: 16, Odd: 16, Tile: 64}).Calls(t))
 	table.add("gram/128", gram, (&Gram{T: 2048, K: inner, X: 16, Sums: 16, Top: 16, Odd: 16, Tile: 128}).Calls(t))
 	table.add("gram/experts", gram, (&Gram{T: 2048, K: d, X: 16, Sums: 16, Top: 16, Odd: 16, Tile: 64, First: 16, Slots: 16, Stack: 8, Share: 2, Counts: 16}).Calls(t))
+	ranks := &Ranks{Count: 2, FewSlot: 16 * 128256, ManySlot: 2048 * d}
+	table.add("exchange", small, (&AllReduce{Ranks: ranks, N: d, Out: 1, Residual: 1, Own: 1}).Calls(t))
+	table.add("exchange/many", small, (&AllReduce{Ranks: ranks, N: 2048 * d, Out: 1, Residual: 1, Own: 1, Many: true}).Calls(t))
+	table.add("exchange/gather", small, (&AllGather{Ranks: ranks, T: 1, Units: 2004, Unit: 64, Out: 1, Own: 1}).Calls(t))
+	table.add("exchange/end", small, (&EndExchanges{ranks, 65}).Calls(t))
 	table.add("sample", wide, (&Sample{Rows: rows, Vocab: 128256, Logits: 1, Token: 1, Options: 1, Seeds: 1, History: 1, Stride: 8192, Scratch: 256}).Calls(t))
 	table.add("advance", small, (&Advance{Rows: rows, Token: 1, Next: 1, History: 1, Stride: 8192, Output: 1, Steps: 1, Ring: 64}).Calls(t))
 	table.add("resume", small, (&Resume{Rows: rows, Token: 1, History: 1, Stride: 8192}).Calls(t))

@@ -101,6 +101,7 @@ type loader[M, N, V any] struct {
 
 func (l *loader[M, N, V]) head(g *graph.Graph) {
 	ends := g.Ends()
+	ends[1].Out = g.Head.Out // of a rank, a part of the vocabulary
 	if !g.Tied() {
 		l.parts(ends)
 		return

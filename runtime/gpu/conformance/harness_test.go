@@ -55,8 +55,8 @@ type machine struct {
 	unused  map[int64][]driver.Buffer // by size
 }
 
-// machines opens the device once for all tests.
-var machines = sync.OnceValues(func() (*machine, error) {
+// machines opens the devices once for all tests: several where there are.
+var machines = sync.OnceValues(func() (all []*machine, err error) {
 	o := driver.Options{API: hip.HIP}
 	if *deviceFlag != "" {
 		o.API = hip.API(*deviceFlag)
@@ -68,28 +68,41 @@ var machines = sync.OnceValues(func() (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := l.Open(0)
+	n, err := l.Count()
 	if err != nil {
 		return nil, err
 	}
-	s, err := d.Stream()
-	if err != nil {
-		return nil, err
+	for i := range max(n, 1) {
+		d, err := l.Open(i)
+		if err != nil {
+			return nil, err
+		}
+		s, err := d.Stream()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, &machine{Device: d, stream: s, target: d.Properties().Target, modules: map[hip.Unit]*driver.Module{}, unused: map[int64][]driver.Buffer{}})
 	}
-	return &machine{Device: d, stream: s, target: d.Properties().Target, modules: map[hip.Unit]*driver.Module{}, unused: map[int64][]driver.Buffer{}}, nil
+	return all, nil
 })
 
 // open returns the device that the flags name.
 func open(t testing.TB) *machine {
 	t.Helper()
-	m, err := machines()
+	return openAll(t)[0]
+}
+
+// openAll returns all devices of the kind that the flags name.
+func openAll(t testing.TB) []*machine {
+	t.Helper()
+	all, err := machines()
 	if err != nil {
 		if *deviceFlag == "" {
 			t.Skipf("no device: %v", err)
 		}
 		t.Fatal(err)
 	}
-	return m
+	return all
 }
 
 // function compiles a call's unit and finds its symbol.

@@ -27,6 +27,8 @@ var cudaSymbols = []symbol{
 	{func(p *procs) *proc { return &p.free }, []string{"cuMemFree_v2"}, true},
 	{func(p *procs) *proc { return &p.pinnedAlloc }, []string{"cuMemHostAlloc"}, true},
 	{func(p *procs) *proc { return &p.pinnedFree }, []string{"cuMemFreeHost"}, true},
+	{func(p *procs) *proc { return &p.peerAsk }, []string{"cuDeviceCanAccessPeer"}, false},
+	{func(p *procs) *proc { return &p.peerEnable }, []string{"cuCtxEnablePeerAccess"}, false},
 	{func(p *procs) *proc { return &p.upload }, []string{"cuMemcpyHtoDAsync_v2"}, true},
 	{func(p *procs) *proc { return &p.download }, []string{"cuMemcpyDtoHAsync_v2"}, true},
 	{func(p *procs) *proc { return &p.copy }, []string{"cuMemcpyDtoDAsync_v2"}, true},

@@ -21,6 +21,8 @@ var (
 	ErrClosed = errors.New("device is closed")
 	// ErrCompile is why a kernel's source was refused; the log is in the Detail.
 	ErrCompile = errors.New("the kernel does not compile")
+	// ErrPeer is why a device does not reach another's memory.
+	ErrPeer = errors.New("no peer access")
 	// ErrRange is why a copy was refused before it began.
 	ErrRange = errors.New("out of range")
 )
@@ -82,6 +84,7 @@ const (
 	hintTarget  = "the code was built for another GPU: remove the cache of compiled kernels, or update the driver"
 	hintDriver  = "the driver is older than the runtime, or absent: update it; `nstf doctor` shows what was found"
 	hintReport  = "please report this with the output of `nstf doctor --json`"
+	hintPeer    = "each GPU computes its share from the others' memory: without that, share the model by its layers (--split layers); what may be in the way is an IOMMU that isolates the cards, ACS of a PCIe switch, or a BIOS without large BARs"
 	hintCapture = "this runtime cannot record that call in a graph"
 )
 

@@ -22,6 +22,9 @@ type procs struct {
 	errorName                                               proc // HIP: returns char*; CUDA: (code, char**)
 	alloc, free, pinnedAlloc, pinnedFree                    proc
 	mapped                                                  proc // HIP: (device address*, host address, flags)
+	allocFine                                               proc // HIP: (address*, size, flags)
+	peerAsk                                                 proc // (int*, device, peer)
+	peerEnable                                              proc // HIP: (peer, flags); CUDA: (its context, flags)
 	upload, download, copy, fill                            proc
 	streamCreate, streamDestroy, streamWait, streamAfter    proc
 	eventCreate, eventDestroy, eventRecord, eventWait       proc

@@ -1,0 +1,216 @@
+package conformance
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/runtime/gpu/driver"
+)
+
+// A crew is devices that exchange numbers, with what each needs for it.
+type crew struct {
+	machines []*machine
+	ranks    []*hip.Ranks
+	lost     []*driver.Pinned
+}
+
+// newCrew makes so many devices ranks, or skips where there are fewer, or where they do
+// not reach one another.
+func newCrew(t *testing.T, n, few, many, patience int) *crew {
+	t.Helper()
+	all := openAll(t)
+	if len(all) < n {
+		t.Skipf("%d devices, %d wanted", len(all), n)
+	}
+	c := &crew{machines: all[:n]}
+	for i, m := range c.machines {
+		for _, o := range c.machines {
+			if err := m.Reach(o.Device); err != nil {
+				t.Skip(err)
+			}
+		}
+		c.ranks = append(c.ranks, &hip.Ranks{Rank: i, Count: n, FewSlot: few, ManySlot: many, Patience: patience})
+	}
+	for i, m := range c.machines {
+		zeros := func(n int64) hip.Address {
+			b, err := m.AllocFine(n)
+			if err == nil {
+				err = m.stream.Fill(b, 0)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { m.Free(b) })
+			return b.Address
+		}
+		r := c.ranks[i]
+		r.State = zeros(8)
+		pinned, err := m.Pinned(64)
+		if err == nil {
+			clear(pinned.Bytes())
+			r.Lost, err = pinned.Address()
+		}
+		if err == nil {
+			err = m.stream.Wait()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { pinned.Free() })
+		c.lost = append(c.lost, pinned)
+		fewAt, manyAt := zeros(r.FewBytes()), zeros(r.ManyBytes())
+		for _, o := range c.ranks {
+			o.Few[i], o.Many[i] = fewAt, manyAt
+		}
+		if err := m.stream.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// each runs the calls of each rank, all at once.
+func (c *crew) each(t *testing.T, calls func(rank int) []hip.Call) {
+	t.Helper()
+	var wait sync.WaitGroup
+	lists := make([][]hip.Call, len(c.machines))
+	for i, m := range c.machines { // whatever is compiled is ready before somebody waits for another
+		lists[i] = calls(i)
+		for k := range lists[i] {
+			if _, err := m.function(&lists[i][k]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, m := range c.machines {
+		wait.Go(func() {
+			for _, call := range lists[i] {
+				f, err := m.function(&call)
+				if err == nil {
+					err = m.stream.Launch(f, call)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			if err := m.stream.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// Sums of all ranks have the bits of additions in the order of ranks, on each of them, in
+// passes of several exchanges behind one another; rows are laid side by side.
+func TestExchange(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 9))
+	for _, ranks := range []int{2, 3} {
+		c := newCrew(t, ranks, 5000, 9000, 1<<24)
+		number := 0
+		for _, n := range []int{1, 2, 33, 512, 4096, 4, 1028, 9000} {
+			if !taken(t) {
+				continue
+			}
+			many := n%4 == 0
+			t.Run(fmt.Sprintf("%d of %d", n, ranks), func(t *testing.T) {
+				var own, out, parts []*memory
+				var values [][]float32
+				residual := numbers(r, n) // the same on all ranks
+				units, unit := (n+3)/4, 4
+				wide := numbers(r, units*unit)
+				for i, m := range c.machines {
+					values = append(values, numbers(r, n))
+					lo, hi := c.ranks[i].Columns(i, units, unit)
+					own, out = append(own, m.put(t, values[i])), append(out, m.put(t, residual))
+					parts = append(parts, m.put(t, append(slices.Clone(wide[lo:hi]), 0)))
+				}
+				gathered := make([]*memory, ranks)
+				for i, m := range c.machines {
+					gathered[i] = m.put(t, make([]float32, len(wide)))
+				}
+				want := slices.Clone(residual)
+				const passes = 2
+				for range passes {
+					ways := []bool{false, many}
+					if n > 5000 {
+						ways = []bool{true, true}
+					}
+					for range ways {
+						for k := range want {
+							sum := values[0][k]
+							for i := 1; i < ranks; i++ {
+								sum += values[i][k]
+							}
+							want[k] += sum
+						}
+					}
+					c.each(t, func(rank int) (calls []hip.Call) {
+						m, g := c.machines[rank], c.ranks[rank]
+						number = 0
+						for _, many := range ways {
+							number++
+							o := hip.AllReduce{Ranks: g, Number: number, N: n, Out: out[rank].address(), Residual: out[rank].address(), Own: own[rank].address(), Many: many}
+							calls = append(calls, o.Calls(m.target)...)
+						}
+						if n <= 4096 {
+							number++
+							o := hip.AllGather{Ranks: g, Number: number, T: 1, Units: units, Unit: unit, Out: gathered[rank].address(), Own: parts[rank].address()}
+							calls = append(calls, o.Calls(m.target)...)
+						}
+						return append(calls, (&hip.EndExchanges{Ranks: g, Exchanges: number}).Calls(m.target)...)
+					})
+				}
+				for i := range c.machines {
+					got, side := make([]float32, n), make([]float32, len(wide))
+					out[i].get(t, got)
+					gathered[i].get(t, side)
+					if !slices.Equal(got, want) {
+						t.Errorf("rank %d: %v, want %v", i, head(got), head(want))
+					}
+					if n <= 4096 && !slices.Equal(side, wide) {
+						t.Errorf("rank %d: side by side %v, want %v", i, head(side), head(wide))
+					}
+					if lost := c.lost[i].Bytes()[0]; lost != 0 {
+						t.Errorf("rank %d gave %d up", i, lost-1)
+					}
+				}
+			})
+		}
+	}
+}
+
+func head(x []float32) []float32 { return x[:min(len(x), 8)] }
+
+// A rank that nobody answers says which one it waited for, and does not wait again.
+func TestExchangeGivesUp(t *testing.T) {
+	for _, many := range []bool{false, true} {
+		c := newCrew(t, 2, 512, 512, 1000)
+		m, g := c.machines[0], c.ranks[0]
+		x := m.put(t, make([]float32, 512))
+		var calls []hip.Call
+		for i := range 3 {
+			o := hip.AllReduce{Ranks: g, Number: i + 1, N: 512, Out: x.address(), Own: x.address(), Many: many}
+			calls = append(calls, o.Calls(m.target)...)
+		}
+		m.run(t, calls)
+		if lost := c.lost[0].Bytes()[0]; lost != 2 {
+			t.Errorf("many %v: the host reads %d", many, lost)
+		}
+	}
+}
+
+func numbers(r *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	return x
+}
