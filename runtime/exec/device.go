@@ -25,6 +25,8 @@ type Device struct {
 	// Ranges lays blocks out by hand, on the devices that it names: Request and Behind
 	// mean nothing then. Of each range the device, Lo and Hi count.
 	Ranges []place.Range
+	// Split is how several GPUs of one kind share the model; "": as a token takes less time.
+	Split place.Sharing
 	// Memory bounds the bytes that devices give; those that it does not name give what is
 	// free.
 	Memory    map[place.Request]int64

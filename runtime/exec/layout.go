@@ -19,7 +19,9 @@ import (
 )
 
 // laid reports whether blocks are laid out: on several devices, by hand, or within limits.
-func (d *Device) laid() bool { return len(d.Behind)+len(d.Ranges)+len(d.Memory) > 0 }
+func (d *Device) laid() bool {
+	return len(d.Behind)+len(d.Ranges)+len(d.Memory) > 0 || d.Split == place.Tensors
+}
 
 // GPU reports whether the model may run on a GPU, in whole or in part.
 func (d *Device) GPU() bool { return slices.ContainsFunc(d.requests(), place.Request.GPU) }
@@ -74,6 +76,15 @@ func newLaid(g *graph.Graph, tensor func(string) formats.Tensor, o Options) (_ *
 		o.Device.notice("%s", line)
 	}
 	o.Context, o.Device.Rows = l.Context, l.Rows
+	if l.Split == place.Tensors {
+		team, err := s.team(g, tensor, &o)
+		if err != nil {
+			return nil, err
+		}
+		e := join(g, l.Context, team)
+		e.sites, e.layout = s, l
+		return e, nil
+	}
 	for i, r := range l.Ranges {
 		span := device.Span{Lo: r.Lo, Hi: r.Hi, Embed: i == 0, Head: i == len(l.Ranges)-1}
 		stage, err := s.stage(g, span, tensor, o, r.Device)
@@ -92,7 +103,11 @@ func newLaid(g *graph.Graph, tensor func(string) formats.Tensor, o Options) (_ *
 
 // lines say what lies where, and what is expected.
 func lines(l *place.Layout, blocks int) (all []string) {
-	for _, r := range l.Ranges {
+	for i, r := range l.Ranges {
+		if l.Split == place.Tensors {
+			all = append(all, fmt.Sprintf("device: %v, %s; part %d of %d of every block, %s of %s", r.Device, r.Name, i+1, len(l.Ranges), place.Size(r.Memory), place.Size(r.Limit)))
+			continue
+		}
 		all = append(all, fmt.Sprintf("device: %v, %s; blocks %d to %d of %d, %s of %s, %.3g ms a token", r.Device, r.Name, r.Lo, r.Hi-1, blocks,
 			place.Size(r.Memory), place.Size(r.Limit), 1e3*r.Seconds))
 	}
@@ -111,6 +126,10 @@ func lines(l *place.Layout, blocks int) (all []string) {
 type sites struct {
 	all    []place.Site
 	opened []*gpu.Device // of each, nil for the processor
+	// Why the devices do not compute tokens together; nil: they may, and adding up a row
+	// takes so long.
+	apart    error
+	exchange float64
 }
 
 // close closes the devices that are open.
@@ -235,6 +254,9 @@ func (s *sites) layout(g *graph.Graph, tensor func(string) formats.Tensor, o *Op
 	if tried.Context == 0 {
 		tried.Context = g.Context
 	}
+	if err := s.meet(g, tensor, o); err != nil {
+		return nil, err
+	}
 	for {
 		l, err := s.layoutOf(g, tensor, &tried)
 		var room *place.RoomError
@@ -293,6 +315,15 @@ func (s *sites) layoutOf(g *graph.Graph, tensor func(string) formats.Tensor, o *
 		}
 		if o.Device.Rows > 0 || rows <= leastRows {
 			break
+		}
+	}
+	if s.apart == nil {
+		team, err := s.together(g, tensor, o, p)
+		switch {
+		case err == nil && (best == nil || o.Device.Split == place.Tensors || team.Seconds < best.Seconds):
+			return team, nil
+		case o.Device.Split == place.Tensors:
+			return nil, err
 		}
 	}
 	if best == nil {

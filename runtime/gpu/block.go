@@ -20,12 +20,13 @@ type walk struct {
 	keep  bool // the operations too
 	kept  []operation
 	// What is to be added to the hidden state before it is read.
-	pending [2]hip.Branch
-	scale   hip.Address   // factor on the sum, 0: none
-	seen    map[seen]bool // inputs that were gathered
-	list    slotList      // of the stack that comes
-	listed  [2]int        // rows and heads whose slots the lists of heads have, 0: none
-	err     error         // what cannot be
+	pending   [2]hip.Branch
+	exchanges int           // with the other ranks so far
+	scale     hip.Address   // factor on the sum, 0: none
+	seen      map[seen]bool // inputs that were gathered
+	list      slotList      // of the stack that comes
+	listed    [2]int        // rows and heads whose slots the lists of heads have, 0: none
+	err       error         // what cannot be
 }
 
 func (w *walk) do(o operation) {
@@ -109,6 +110,8 @@ func (w *walk) block(i int) {
 		}
 		w.feedForward(b, lo, h, target{y: e.s.f})
 		w.attention(b, lo, target{y: e.s.a})
+		w.total(n, e.s.a, 0, e.s.a)
+		w.total(n, e.s.f, 0, e.s.f)
 		w.pending = [2]hip.Branch{{Rows: e.s.a, Post: b.attnPost}, {Rows: e.s.f, Post: b.ffnPost}}
 	case !b.Feeds():
 		mix(b.outScale == 0 || own)
@@ -173,11 +176,18 @@ func (l *layer) inner() []*matrix {
 // the state itself where the rows are few and it may, else into b's rows, to be
 // added when the state is next read.
 func (w *walk) branch(lo int, direct bool, b hip.Branch, make func(to target)) {
-	if x := at(w.e.s.x, lo, w.e.shape.width); !w.many && direct {
+	x := at(w.e.s.x, lo, w.e.shape.width)
+	switch {
+	case w.e.team != nil && direct:
+		make(target{y: b.Rows})
+		w.total(w.t-lo, x, x, b.Rows)
+		return
+	case !w.many && direct:
 		make(target{y: x, residual: x})
 		return
 	}
 	make(target{y: b.Rows})
+	w.total(w.t-lo, b.Rows, 0, b.Rows)
 	w.pending[0] = b
 }
 
@@ -419,7 +429,12 @@ func (w *walk) head(lo, hi int) {
 	in := w.input(lo, e.norm, e.head)
 	w.t = rest
 	w.gathered(e.head, false) // by gatherHead
-	w.linear(n, in, target{w: e.head, y: s.logits})
+	if e.team == nil {
+		w.linear(n, in, target{w: e.head, y: s.logits})
+	} else {
+		w.linear(n, in, target{w: e.head, y: s.part})
+		w.together(n, s.logits, s.part)
+	}
 	if c := e.g.Head.Softcap; c != 0 {
 		w.do(&hip.SoftCap{N: n * e.shape.vocab, X: s.logits, Limit: c})
 	}

@@ -36,6 +36,7 @@ type Options struct {
 	// Warm has all kernels that any pass may need be ready when New returns, not those of
 	// single tokens and long prompts alone: for servers, where others would wait.
 	Warm bool
+	team *member // the engine is one of a Team's; nil: it is alone
 	// Planned is told what will be placed on which device, before it is; nil: nobody.
 	Planned func(device string, p *Plan)
 	// Progress is told how much of what is done; nil: nobody.
@@ -84,6 +85,7 @@ type Engine struct {
 	plan    Plan
 	m       *machine
 	on      *Device // nil: the machine is the engine's own
+	team    *member // nil: the engine computes passes alone
 	closed  bool
 	counted int64       // bytes of weights
 	tuning  *hip.Tuning // what was found to be fastest here; nil: nothing was looked for
@@ -134,13 +136,16 @@ func newEngine(g *graph.Graph, span device.Span, tensor func(name string) format
 	if span.Head && g.Vocab >= hip.MostVocab {
 		return nil, formats.Unsupportedf("", "graph.vocab", "a vocabulary of %d on a GPU, where tokens are chosen among fewer than %d", g.Vocab, hip.MostVocab)
 	}
-	e := &Engine{g: g, span: span, places: placesOf(o), kept: memoriesOf(g, span, o), shape: shapeOf(g, span), exact: o.Exact, graphs: map[graphKey]*driver.Graph{}}
+	e := &Engine{g: g, span: span, team: o.team, places: placesOf(o), kept: memoriesOf(g, span, o), shape: shapeOf(g, span), exact: o.Exact, graphs: map[graphKey]*driver.Graph{}}
 	count := &layout{exact: o.Exact}
 	counted, err := count.graph(g, span, tensor)
 	if err != nil {
 		return nil, err
 	}
 	e.shape.measure(count, &counted)
+	if e.team != nil {
+		e.shape.part = counted.head.N
+	}
 	e.counted = count.arena.used
 	return e, nil
 }

@@ -173,7 +173,8 @@ func (e *Engine) carry(p *pass, runs []choice) error {
 		w.head(c.lo, c.hi)
 		w.choose(c)
 	}
-	if err := e.m.prepare(w.calls); err != nil { // all of them or none
+	w.end()
+	if err := e.ready(w.calls); err != nil { // all of them or none
 		return err
 	}
 	return e.m.launch(w.calls)
@@ -187,10 +188,11 @@ func (e *Engine) run(key graphKey, captured bool, list func(w *walk)) error {
 	}
 	w := &walk{e: e, t: e.pass.rows, many: e.pass.many, from: e.pass.from, state: e.pass.state}
 	list(w)
+	w.end()
 	if w.err != nil {
 		return w.err
 	}
-	if err := e.m.prepare(w.calls); err != nil { // nothing may be loaded during the capture, and no pass ends half-way
+	if err := e.ready(w.calls); err != nil { // nothing may be loaded during the capture, and no pass ends half-way
 		return err
 	}
 	if !captured {
@@ -268,6 +270,9 @@ func (e *Engine) logits(lo, hi int, dst []float32) error {
 	if err := e.run(key, !e.pass.many, func(w *walk) { w.head(lo, hi) }); err != nil {
 		return err
 	}
+	if !e.first() { // another rank's are the same
+		return nil
+	}
 	return e.download(dst, e.s.logits)
 }
 
@@ -300,6 +305,7 @@ func (u *unitSet) addPass(e *Engine, rows int, many bool, from int) {
 	if n := min(rows-from, e.s.logitRows); n > 0 && e.span.Head {
 		w.head(from, from+n)
 	}
+	w.end()
 	for i := range w.calls {
 		u.add(w.calls[i].Unit)
 	}

@@ -23,6 +23,7 @@ type shape struct {
 	z             int   // of a row's output gates, and of what recurrent mixers let through
 	channels      int   // of a row behind a convolution
 	deltaHeads    int   // of a row: value heads, and what they are told beside
+	part          int   // of the vocabulary, what a rank of a team computes; 0: all
 	rotated       bool  // whether some weights are
 	needs               // of forms
 }
@@ -146,6 +147,7 @@ type scratch struct {
 	counted     hip.Address    // i32: 0, 1 ... countedTo-1
 	countedTo   int
 	logits      hip.Address   // [logitRows][Vocab]
+	part        hip.Address   // [logitRows][part of Vocab], of a rank of a team
 	cos, sin    []hip.Address // of each rope, [T][pairs]
 	attend      hip.Address   // of hip.Attend
 	attendBytes int64
@@ -159,6 +161,9 @@ const headFloats = 8 << 20
 func (s *scratch) place(sh *shape, t, slots, context int, attend, sample int64, a *arena) {
 	s.rows = t
 	s.logitRows = min(max(headFloats/sh.vocab, fewRows), t)
+	if sh.part > 0 { // what ranks exchange at once
+		s.logitRows = min(fewRows, t)
+	}
 	s.few, s.many = rowTable{capacity: fewRows}, rowTable{capacity: t}
 	s.few.tokens, s.many.tokens = a.take(s.few.bytes()), a.take(s.many.bytes())
 	for _, p := range []*hip.Address{&s.x, &s.h, &s.a, &s.f} {
@@ -206,6 +211,9 @@ func (s *scratch) place(sh *shape, t, slots, context int, attend, sample int64, 
 	}
 	s.placeForms(&sh.needs, t, n, a)
 	s.logits = a.floats(s.logitRows * sh.vocab)
+	if sh.part > 0 {
+		s.part = a.floats(s.logitRows * sh.part)
+	}
 	s.cos, s.sin = make([]hip.Address, len(sh.pairs)), make([]hip.Address, len(sh.pairs))
 	for i, p := range sh.pairs {
 		s.cos[i], s.sin[i] = a.floats(t*p), a.floats(t*p)

@@ -67,8 +67,30 @@ type Range struct {
 	Hand    float64 `json:"hand_s,omitempty"`  // of those, taking hidden states, or tokens, from and to the host
 }
 
+// A Sharing is how devices share a model.
+type Sharing string
+
+// The ways to share: whole blocks each, or a part of the tensors of every block. The zero
+// value lets the prediction choose.
+const (
+	Layers  Sharing = "layers"
+	Tensors Sharing = "tensor"
+)
+
+// ParseSharing reads auto, layers or tensor.
+func ParseSharing(s string) (Sharing, error) {
+	switch s {
+	case "auto":
+		return "", nil
+	case string(Layers), string(Tensors):
+		return Sharing(s), nil
+	}
+	return "", fmt.Errorf("split %q is not one of auto, layers, tensor", s)
+}
+
 // A Layout says which blocks of a model lie on which device, in order.
 type Layout struct {
+	Split   Sharing   `json:"split,omitempty"` // how the ranges' devices share blocks; "": by layers
 	Ranges  []Range   `json:"ranges"`
 	LeftOut []Request `json:"left_out,omitempty"` // devices without which a token is faster, or as fast
 	Context int64     `json:"ctx,omitempty"`      // positions of a sequence
@@ -93,7 +115,13 @@ func ReadLayout(path string) (*Layout, error) {
 		return nil, formats.Errorf(path, "", "no layout, as nstf place --json writes it: %v", err)
 	}
 	at := 0
+	if _, err := ParseSharing(string(l.Split)); l.Split != "" && err != nil {
+		return nil, formats.Errorf(path, "split", "%v", err)
+	}
 	for i, r := range l.Ranges {
+		if l.Split == Tensors { // each device has a part of all blocks
+			at = 0
+		}
 		switch {
 		case r.Device.Kind == Auto:
 			return nil, formats.Errorf(path, "ranges", "%v is no device by name", r.Device)
@@ -185,6 +213,33 @@ func Lay(p *Pieces, sites []Site, ranges []Range) (*Layout, error) {
 		return nil, &RoomError{missing, sites}
 	}
 	return s.layout(cuts), nil
+}
+
+// Together is the layout of sites that compute each token together, each with a part of
+// every block; work is what a rank takes of each site, and exchange the seconds of adding up
+// a row, which happens twice a block and once behind the head. Where one has no room the
+// error is a [RoomError].
+//
+//	time = most of (read / ranks / Read + blocks * Block) + (2*blocks + 1) * exchange
+func Together(p *Pieces, sites []Site, work []int64, exchange float64) (*Layout, error) {
+	l := &Layout{Split: Tensors}
+	blocks := p.Blocks[len(p.Blocks)-1].Hi
+	exchanges := float64(2*blocks+1) * exchange
+	missing, read := int64(0), p.Head.Read
+	for _, b := range p.Blocks {
+		read += b.Read
+	}
+	for i, s := range sites {
+		r := Range{Device: s.Device, Name: s.Name, Hi: blocks, Memory: work[i], Limit: s.Memory, Hand: exchanges}
+		own := p.Embed.Read + read/float64(len(sites))
+		r.Read, r.Seconds = int64(own), own/s.Speed.Read+float64(blocks)*s.Speed.Block+exchanges
+		missing += max(work[i]-s.Memory, 0)
+		l.Ranges, l.Seconds = append(l.Ranges, r), max(l.Seconds, r.Seconds)
+	}
+	if missing > 0 {
+		return nil, &RoomError{missing, sites}
+	}
+	return l, nil
 }
 
 // A splitter has the sums that ranges are measured by.

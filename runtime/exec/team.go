@@ -1,0 +1,75 @@
+package exec
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/gpu"
+	"github.com/nstf/nstf/runtime/place"
+)
+
+// errLayers is why devices have whole blocks each where nobody asked for more.
+var errLayers = errors.New("the model is shared by layers")
+
+// meet finds out whether the devices may compute tokens together, and how fast they add up
+// a row. Where that is asked for and cannot be, it is an error.
+func (s *sites) meet(g *graph.Graph, tensor func(string) formats.Tensor, o *Options) (err error) {
+	split := o.Device.Split
+	wanted := split == place.Tensors
+	switch {
+	case split == place.Layers, !wanted && (len(o.Device.Ranges) > 0 || len(s.opened) < 2):
+		s.apart = errLayers
+		return nil
+	case slices.Contains(s.opened, nil):
+		s.apart = formats.Unsupportedf("", "", "tensors cut over the processor and GPUs")
+	default:
+		s.apart = gpu.Teams(s.opened, g, tensor)
+	}
+	if s.apart == nil {
+		s.exchange, s.apart = gpu.ExchangeSeconds(s.opened, int(g.Width))
+	}
+	var unsupported *formats.UnsupportedError
+	if s.apart != nil && (wanted || !errors.As(s.apart, &unsupported)) {
+		return s.apart
+	}
+	return nil
+}
+
+// together lays a model out on devices that compute tokens together, for one context and as
+// many rows a pass as have room.
+func (s *sites) together(g *graph.Graph, tensor func(string) formats.Tensor, o *Options, p *place.Pieces) (l *place.Layout, err error) {
+	most, least := mostRows, leastRows
+	if o.Device.Rows > 0 {
+		most, least = o.Device.Rows, o.Device.Rows
+	}
+	for rows := most; rows >= least; rows /= 2 {
+		options := o.gpu()
+		options.Rows = rows
+		work, err := gpu.TeamNeed(s.opened, g, tensor, options)
+		if err != nil {
+			return nil, err
+		}
+		if l, err = place.Together(p, s.all, work, s.exchange); err == nil || rows == least {
+			if err == nil {
+				l.Rows = rows
+			}
+			return l, err
+		}
+	}
+	return l, err
+}
+
+// team opens a model on all sites together.
+func (s *sites) team(g *graph.Graph, tensor func(string) formats.Tensor, o *Options) (device.Stage, error) {
+	options := o.gpu()
+	options.Warm, options.Progress = o.Device.Warm, o.Device.Progress
+	for i := range s.all {
+		if m := s.all[i].Memory; i == 0 || m < options.Most {
+			options.Most = m
+		}
+	}
+	return gpu.NewTeam(s.opened, g, tensor, options)
+}

@@ -1,0 +1,133 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/runtime/place"
+	"github.com/nstf/nstf/runtime/sample"
+)
+
+// teamed opens a model whose tensors two devices share.
+func teamed(t *testing.T, g *graph.Graph, source func(string) formats.Tensor, o Options, a, b place.Request) *Executor {
+	t.Helper()
+	o.Device.Request, o.Device.Behind, o.Device.Split = a, []place.Request{b}, place.Tensors
+	e, err := newExecutor("tiny", g, source, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	if l := e.Layout(); l.Split != place.Tensors || len(l.Ranges) != 2 || !(l.Seconds > 0) {
+		t.Fatalf("laid out as %+v", l)
+	}
+	return e
+}
+
+// teamTinies are graphs of which ranks have shares: blocks of both orders, output gates,
+// biases, sinks, a tied head, layers without a gate, uneven shares.
+func teamTinies() (all []tiny) {
+	for _, c := range tinies() {
+		plain := c.graph.PerLayer == nil
+		for _, b := range c.graph.Blocks {
+			plain = plain && b.MoE == nil && b.Latent == nil && b.Delta == nil && b.Mamba == nil && b.ShortConv == nil &&
+				(b.Attn == nil || b.Attn.KVHeads > 1 && !b.Attn.JointNorms)
+		}
+		if plain && c.graph.Width%4 == 0 {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// Two devices that share every tensor compute what one does, to the rounding of sums: prompts
+// and steps, tokens chosen on them, sequences that fork, go back and keep company. They give
+// the same bits again, and alone the bits that they give in company.
+func TestTeamIsOne(t *testing.T) {
+	a, b := twoGPUs(t)
+	for _, c := range byTurns(teamTinies()) {
+		t.Run(c.name, func(t *testing.T) {
+			source, _ := fillWeights(t, c.graph, "f32", 7)
+			o := onFlag(t, Options{Threads: 1, Exact: true, Context: 200})
+			whole, err := newExecutor("tiny", c.graph, source, o)
+			opened(t, err)
+			defer whole.Close()
+			e := teamed(t, c.graph, source, o, a, b)
+			ids := tinyIDs(90) // two passes
+			want, got := allLogits(t, sequence(t, whole), ids), allLogits(t, sequence(t, e), ids)
+			checkLogits(t, "a prompt", got, want, logitTolerance)
+			checkLogits(t, "steps", stepLogits(t, sequence(t, e), ids[:9]), stepLogits(t, sequence(t, whole), ids[:9]), logitTolerance)
+			for i, again := range allLogits(t, sequence(t, e), ids) {
+				if !slices.Equal(again, got[i]) {
+					t.Fatalf("logits %d of a prompt differ the second time", i)
+				}
+			}
+			for _, how := range []sample.Options{{}, {Temperature: 1, Seed: 2, RepetitionPenalty: 1.3}} {
+				if got, want := decoded(t, sequence(t, e), newSampler(t, how), ids[:30], 9), decoded(t, sequence(t, whole), newSampler(t, how), ids[:30], 9); !slices.Equal(got, want) {
+					t.Errorf("%+v: tokens %v, want %v", how, got, want)
+				}
+			}
+			before := e.Room()
+			first := sequence(t, e)
+			if err := first.Prefill(context.Background(), ids[:21], nil); err != nil {
+				t.Fatal(err)
+			}
+			kept, err := first.Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			second, err := first.Fork()
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows, err := e.StepBatch([]*Sequence{first, second}, []int32{3, 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			company := [][]float32{slices.Clone(rows[0]), slices.Clone(rows[1])}
+			for i, id := range []int32{3, 1} {
+				if n, err := second.Restore(kept, 21); err != nil || n != 21 {
+					t.Fatalf("%d tokens are restored, %v", n, err)
+				}
+				if alone := stepLogits(t, second, []int32{id}); !slices.Equal(alone[0], company[i]) {
+					t.Errorf("sequence %d has other logits alone", i)
+				}
+			}
+			kept.Release()
+			first.Close()
+			second.Close()
+			if after := e.Room(); after != before {
+				t.Errorf("there is room for %+v, before %+v", after, before)
+			}
+		})
+	}
+}
+
+// What is not cut is refused by name where tensors are to be shared; where nobody asks for
+// it the model is shared by layers.
+func TestTeamRefuses(t *testing.T) {
+	a, b := twoGPUs(t)
+	all := tinies()
+	mixture := all[slices.IndexFunc(all, func(c tiny) bool { return c.graph.Blocks[0].MoE != nil })].graph
+	source, _ := fillWeights(t, mixture, "f32", 7)
+	o := onFlag(t, Options{Threads: 1, Exact: true, Context: 200})
+	o.Device.Request, o.Device.Behind, o.Device.Split = a, []place.Request{b}, place.Tensors
+	_, err := newExecutor("tiny", mixture, source, o)
+	var unsupported *formats.UnsupportedError
+	if !errors.As(err, &unsupported) || !strings.Contains(err.Error(), "a mixture of experts") || !strings.Contains(unsupported.Hint, "layers") {
+		t.Errorf("%v", err)
+	}
+	o.Device.Split = ""
+	e, err := newExecutor("tiny", mixture, source, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if l := e.Layout(); l.Split != "" {
+		t.Errorf("laid out as %+v", l)
+	}
+}

@@ -1,0 +1,172 @@
+package gpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/runtime/gpu/driver"
+)
+
+// A member is what an engine of a [Team] knows of the others.
+type member struct {
+	hip.Ranks
+	units, unit int // how the vocabulary is cut: hip.Ranks.Columns
+	meeting     *meeting
+	buffers     []driver.Buffer // of this rank
+	lost        *driver.Pinned  // where kernels say that they waited in vain
+	on          []*Device       // all ranks'
+}
+
+// A meeting is where the goroutines of all ranks wait for one another: what may fail, or
+// take long, is done by all of them before any starts what waits for the others' GPUs.
+type meeting struct {
+	mu      sync.Mutex
+	changed sync.Cond
+	ranks   int
+	came    int
+	round   int
+	err     error
+}
+
+func newMeeting(ranks int) *meeting {
+	m := &meeting{ranks: ranks}
+	m.changed.L = &m.mu
+	return m
+}
+
+// wait waits for all ranks, or returns why one of them does not come: it tells by its err.
+func (m *meeting) wait(err error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err == nil && err != nil {
+		m.err = err
+		m.changed.Broadcast()
+	}
+	if m.err != nil {
+		return m.err
+	}
+	round := m.round
+	if m.came++; m.came == m.ranks {
+		m.came, m.round = 0, m.round+1
+		m.changed.Broadcast()
+	}
+	for m.round == round && m.err == nil {
+		m.changed.Wait()
+	}
+	if m.round == round {
+		return m.err
+	}
+	return nil
+}
+
+// begin forgets what went wrong before; nobody waits.
+func (m *meeting) begin() { m.came, m.err = 0, nil }
+
+// first reports whether an engine is alone, or its team's first rank.
+func (e *Engine) first() bool { return e.team == nil || e.team.Rank == 0 }
+
+// ready finds the kernels of calls. Ranks of a team go on when all have theirs; the first
+// looks before the others, which then find what it had compiled.
+func (e *Engine) ready(calls []hip.Call) error {
+	if e.team == nil {
+		return e.m.prepare(calls)
+	}
+	for _, first := range []bool{true, false} {
+		var err error
+		if e.first() == first {
+			err = e.m.prepare(calls)
+		}
+		if err := e.team.meeting.wait(err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// total makes n rows of all ranks' parts, and of what is added to them: in a team.
+func (w *walk) total(n int, out, residual, parts hip.Address) {
+	if m := w.e.team; m != nil {
+		w.exchanges++
+		w.do(&hip.AllReduce{Ranks: &m.Ranks, Number: w.exchanges, N: n * w.e.shape.width, Out: out, Residual: residual, Own: parts, Many: w.many})
+	}
+}
+
+// together lays n rows of all ranks' logits side by side.
+func (w *walk) together(n int, out, parts hip.Address) {
+	m := w.e.team
+	w.exchanges++
+	w.do(&hip.AllGather{Ranks: &m.Ranks, Number: w.exchanges, T: n, Units: m.units, Unit: m.unit, Out: out, Own: parts})
+}
+
+// end ends the list of what ranks exchange.
+func (w *walk) end() {
+	if w.exchanges > 0 {
+		w.do(&hip.EndExchanges{Ranks: &w.e.team.Ranks, Exchanges: w.exchanges})
+		w.exchanges = 0
+	}
+}
+
+// patience is how often a kernel looks for what another rank sends: some tens of seconds.
+const patience = 1 << 25
+
+// size says how many numbers ranks exchange at once.
+func (m *member) size(few, many int) { m.FewSlot, m.ManySlot = (few+1)&^1, (many+3)&^3 }
+
+// place takes the memory that other ranks write to, and tells them where it is.
+func (m *member) place(all []*member, fewNumbers, manyNumbers int) error {
+	dev := m.on[m.Rank].m
+	m.size(fewNumbers, manyNumbers)
+	m.Patience = patience
+	var at []hip.Address
+	for _, n := range []int64{m.FewBytes(), m.ManyBytes(), align} {
+		b, err := dev.device.AllocFine(n)
+		if err != nil {
+			return err
+		}
+		dev.most.Store(max(dev.most.Load(), dev.used.Add(b.Size)))
+		m.buffers = append(m.buffers, b)
+		if err := dev.stream.Fill(b, 0); err != nil {
+			return err
+		}
+		at = append(at, b.Address)
+	}
+	m.State = at[2]
+	for _, o := range all {
+		o.Few[m.Rank], o.Many[m.Rank] = at[0], at[1]
+	}
+	var err error
+	if m.lost, err = dev.device.Pinned(align); err != nil {
+		return err
+	}
+	clear(m.lost.Bytes())
+	if m.Lost, err = m.lost.Address(); err != nil {
+		return err
+	}
+	return dev.stream.Wait()
+}
+
+// err says which rank this one waited for in vain.
+func (m *member) err() error {
+	n := binary.LittleEndian.Uint32(m.lost.Bytes())
+	if n == 0 {
+		return nil
+	}
+	return &driver.Error{Call: fmt.Sprintf("%v waited for %v", m.on[m.Rank], m.on[n-1]), Detail: "which sent nothing", Reason: driver.ErrLost,
+		Hint: "start the program again; `nstf doctor` says whether each device works by itself"}
+}
+
+// close gives the memory back.
+func (m *member) close() (errs []error) {
+	dev := m.on[m.Rank].m
+	for _, b := range m.buffers {
+		errs = append(errs, dev.free(b))
+	}
+	m.buffers = nil
+	if m.lost != nil {
+		errs = append(errs, m.lost.Free())
+		m.lost = nil
+	}
+	return errs
+}
