@@ -22,6 +22,7 @@ type deviceFlag struct {
 	name    string
 	memory  string // of devices: hip:0=20GiB,cpu=8GiB
 	layout  string // file
+	split   string // how several share a model
 	several bool   // may be named
 	unnamed bool   // --memory may bound devices that auto finds
 	flag    *pflag.Flag
@@ -29,6 +30,7 @@ type deviceFlag struct {
 	requests []place.Request
 	limits   map[place.Request]int64
 	ranges   []place.Range
+	sharing  place.Sharing
 }
 
 // add adds the flag of a command that runs on one device.
@@ -40,6 +42,7 @@ func (f *deviceFlag) add(s *pflag.FlagSet) {
 func (f *deviceFlag) addSeveral(s *pflag.FlagSet) {
 	f.several = true
 	f.define(s, "auto, cpu, hip[:N], cuda[:N], or several that share the model's\nblocks: hip:0,hip:1,cpu; auto: a GPU it fits, if any")
+	s.StringVar(&f.split, "split", "auto", "how GPUs of one kind share a model: layers, each some blocks; tensor,\neach a part of every block; auto: as is expected to be faster")
 	s.StringVar(&f.layout, "place", "", "`file` that says which blocks lie on which device, as\nnstf place --json writes it, instead of --device")
 }
 
@@ -61,6 +64,11 @@ func (f *deviceFlag) check() (err error) {
 	if f.requests, err = place.ParseRequests(f.name); err != nil {
 		return usagef("--%v", err)
 	}
+	if f.split != "" {
+		if f.sharing, err = place.ParseSharing(f.split); err != nil {
+			return usagef("--%v", err)
+		}
+	}
 	if len(f.requests) > 1 && !f.several {
 		if f.changed() {
 			return usagef("--device %s: this command runs on one device", f.name)
@@ -78,7 +86,10 @@ func (f *deviceFlag) check() (err error) {
 		if err != nil {
 			return err
 		}
-		f.ranges, f.requests = l.Ranges, nil
+		if f.sharing != "" {
+			return usagef("--place says how devices share the model, and so does --split")
+		}
+		f.ranges, f.requests, f.sharing = l.Ranges, nil, l.Split
 		for _, r := range l.Ranges {
 			f.requests = append(f.requests, r.Device)
 		}
@@ -124,13 +135,16 @@ func (f *deviceFlag) args() []string {
 	if f.layout != "" {
 		return []string{"--place", f.layout, "--memory", f.memory}
 	}
+	if f.several {
+		return []string{"--device", f.name, "--memory", f.memory, "--split", f.split}
+	}
 	return []string{"--device", f.name, "--memory", f.memory}
 }
 
 // device returns the device that a checked flag asks for, or several. What is chosen is
 // told on stderr.
 func (a *app) device(f *deviceFlag) exec.Device {
-	d := exec.Device{Request: f.requests[0], Behind: f.requests[1:], Ranges: f.ranges, Memory: f.limits,
+	d := exec.Device{Request: f.requests[0], Behind: f.requests[1:], Ranges: f.ranges, Split: f.sharing, Memory: f.limits,
 		Libraries: gpuLibraries(), Notice: func(line string) { fmt.Fprintln(a.err, formats.Printable(line)) }}
 	m := place.Discover(kernels.Best())
 	d.Tiles = m.UsualTiles()

@@ -48,7 +48,7 @@ var otherTools = map[string]string{
 	"download": "nstf pull ORG/NAME", "rm": "nstf remove ORG/NAME", "ls": "nstf list",
 }
 
-const wholeModels = "--device hip:0,hip:1,cpu has devices share a model's blocks, --memory hip:0=20GiB bounds what one gives, and nstf place MODEL shows how that comes out"
+const wholeModels = "--device hip:0,hip:1,cpu has devices share a model (--split layers or tensor), --memory hip:0=20GiB bounds what one gives, and nstf place MODEL shows how that comes out"
 
 // flagHints say what to do instead of a flag of llama.cpp or vLLM.
 var flagHints = []struct {

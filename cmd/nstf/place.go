@@ -26,8 +26,9 @@ func (a *app) placeCommand() *cobra.Command {
 		Long: `Lay a model's blocks out on devices, and predict the time of a token, before anything is
 loaded. Devices are opened and timed: reading memory, small launches, copies to and from the
 host. Each gets neighbouring blocks, in the order of --device, or none: of all layouts that
-fit, the one whose token takes the least time. --device auto tries all GPUs and the
-processor behind them.
+fit, the one whose token takes the least time. GPUs of one kind that reach one another's
+memory may get a part of every block each instead (--split), where that is faster.
+--device auto tries all GPUs and the processor behind them.
 
 run, eval, bench and serve do the same with the same flags. What is printed with --json they
 take by --place, also when it was changed by hand: of each range device, lo and hi count.
@@ -84,9 +85,13 @@ func (a *app) place(ctx context.Context, path string, f *placeFlags) error {
 
 func (a *app) printLayout(l *place.Layout) {
 	t := newTable(1, "device", "blocks", "takes", "of", "reads", "ms", "handing on")
-	for _, r := range l.Ranges {
+	for i, r := range l.Ranges {
 		const widest = 30 // so that numbers have room beside
-		t.AppendRow([]any{clip(fmt.Sprintf("%v, %s", r.Device, r.Name), widest), fmt.Sprintf("%d to %d", r.Lo, r.Hi-1), size(r.Memory), size(r.Limit), size(r.Read), figure(1e3 * r.Seconds), figure(1e3 * r.Hand)})
+		blocks := fmt.Sprintf("%d to %d", r.Lo, r.Hi-1)
+		if l.Split == place.Tensors {
+			blocks = fmt.Sprintf("part %d of %d of all", i+1, len(l.Ranges))
+		}
+		t.AppendRow([]any{clip(fmt.Sprintf("%v, %s", r.Device, r.Name), widest), blocks, size(r.Memory), size(r.Limit), size(r.Read), figure(1e3 * r.Seconds), figure(1e3 * r.Hand)})
 	}
 	printTable(a.out, t)
 	fmt.Fprintf(a.out, "\nthe first has the embedding, the last the head;\nreads, ms and handing on (ms of them, to and from the host) are of a token\nexpected: %s ms a token, %s tokens/s of one sequence\n", figure(1e3*l.Seconds), figure(1/l.Seconds))

@@ -192,7 +192,9 @@ func (s *sites) open(o *Options) error {
 					return err
 				}
 			}
-			s.openProcessor(o)
+			if o.Device.Split != place.Tensors {
+				s.openProcessor(o)
+			}
 		default:
 			s.openProcessor(o)
 		}

@@ -127,6 +127,8 @@ func ReadLayout(path string) (*Layout, error) {
 			return nil, formats.Errorf(path, "ranges", "%v is no device by name", r.Device)
 		case r.Lo != at || r.Hi <= r.Lo:
 			return nil, formats.Errorf(path, "ranges", "range %d has blocks %d to %d, behind block %d", i, r.Lo, r.Hi, at)
+		case l.Split == Tensors && r.Hi != l.Ranges[0].Hi:
+			return nil, formats.Errorf(path, "ranges", "range %d has %d blocks of which each device has a part, not %d", i, r.Hi, l.Ranges[0].Hi)
 		case slices.ContainsFunc(l.Ranges[:i], func(o Range) bool { return o.Device == r.Device }):
 			return nil, formats.Errorf(path, "ranges", "%v has two ranges", r.Device)
 		}

@@ -161,6 +161,24 @@ func TestSplitTwoAlike(t *testing.T) {
 	}
 }
 
+// Sites that compute together read a part each, wait for the slowest, and add up twice a
+// block; one that has no room says what is missing.
+func TestTogether(t *testing.T) {
+	p := &Pieces{Blocks: []Piece{{Hi: 2, Read: 60}, {Lo: 2, Hi: 3, Read: 30}}, Embed: Piece{Read: 4}, Head: Piece{Read: 10}}
+	sites := []Site{{Device: Request{Kind: HIP}, Memory: 20, Speed: Speed{Read: 10, Block: 1}}, {Device: Request{HIP, 1}, Memory: 30, Speed: Speed{Read: 6, Block: 1}}}
+	l, err := Together(p, sites, []int64{20, 25}, 0.5)
+	if err != nil || l.Split != Tensors || len(l.Ranges) != 2 || l.Ranges[1].Hi != 3 || l.Ranges[0].Read != 54 || l.Ranges[0].Hand != 3.5 {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	if want := 54.0/6 + 3 + 7*0.5; l.Seconds != want || l.Ranges[0].Seconds != 54.0/10+3+3.5 {
+		t.Errorf("%v seconds, want %v", l.Seconds, want)
+	}
+	var room *RoomError
+	if _, err := Together(p, sites, []int64{23, 34}, 0.5); !errors.As(err, &room) || room.Missing != 7 {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestReadLayout(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "layout.json")
 	write := func(text string) {
@@ -178,10 +196,16 @@ func TestReadLayout(t *testing.T) {
 	if got, err := ReadLayout(path); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%s: %+v, %v", text, got, err)
 	}
+	write(`{"split":"tensor","ranges":[{"device":"hip:0","lo":0,"hi":4},{"device":"hip:1","lo":0,"hi":4}]}`)
+	if got, err := ReadLayout(path); err != nil || got.Split != Tensors || len(got.Ranges) != 2 {
+		t.Errorf("%+v, %v", got, err)
+	}
 	for _, bad := range []string{
 		``, `[]`, `{}`, `{"ranges":[]}`, `{"rangs":[]}`, `{"ranges":[{"device":"cpu","lo":1,"hi":2}]}`, `{"ranges":[{"device":"cpu","lo":0,"hi":0}]}`,
 		`{"ranges":[{"device":"cpu","lo":0,"hi":1},{"device":"hip","lo":2,"hi":3}]}`, `{"ranges":[{"device":"hip","lo":0,"hi":1},{"device":"hip:0","lo":1,"hi":3}]}`,
-		`{"ranges":[{"device":"gpu","lo":0,"hi":1}]}`, `{"ranges":[{"device":"auto","lo":0,"hi":1}]}`, `{"ranges":[{"device":"cpu","lo":0,"hi":1.5}]}`,
+		`{"ranges":[{"device":"gpu","lo":0,"hi":1}]}`, `{"split":"rows","ranges":[{"device":"cpu","lo":0,"hi":1}]}`,
+		`{"split":"tensor","ranges":[{"device":"hip:0","lo":0,"hi":4},{"device":"hip:1","lo":0,"hi":3}]}`, `{"split":"tensor","ranges":[{"device":"hip:0","lo":0,"hi":2},{"device":"hip:1","lo":2,"hi":4}]}`,
+		`{"ranges":[{"device":"auto","lo":0,"hi":1}]}`, `{"ranges":[{"device":"cpu","lo":0,"hi":1.5}]}`,
 	} {
 		write(bad)
 		var format *formats.FormatError
