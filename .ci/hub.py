@@ -1,4 +1,4 @@
-"""Holds nstf's cache of models to huggingface_hub's: each reads what the other wrote.
+"""Holds nstf to huggingface_hub: each reads the cache and the uploads of the other.
 
 usage: hub.py NSTF HUBD    binaries of cmd/nstf and .ci/hubd; needs huggingface_hub
 """
@@ -14,13 +14,13 @@ import tempfile
 nstf, hubd = sys.argv[1:3]
 micro = pathlib.Path(__file__).parent.parent / "testdata" / "micro"
 folders = [micro / "llama-2", micro / "mixtral-stacked"]
-server = subprocess.Popen([hubd, *map(str, folders)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+server = subprocess.Popen([hubd, "-token", "hf_of_a_test", "-part", "50000", *map(str, folders)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 endpoint = server.stdout.readline().strip()
 caches = pathlib.Path(tempfile.mkdtemp())
 os.environ.update(HF_ENDPOINT=endpoint, HF_HUB_DISABLE_TELEMETRY="1", HF_HUB_DISABLE_XET="1", HF_HOME=str(caches / "home"))
 os.environ.pop("HF_TOKEN", None)
 
-from huggingface_hub import HfApi, hf_hub_download, scan_cache_dir, snapshot_download  # noqa: E402
+from huggingface_hub import HfApi, ModelCard, hf_hub_download, scan_cache_dir, snapshot_download  # noqa: E402
 
 
 def tool(cache, *args, **env):
@@ -69,7 +69,31 @@ try:
         scan_cache_dir(cache).delete_revisions(*revisions).execute()
         left = json.loads(tool(cache, "list", "--json"))["models"]
     assert left == [], left
-    print("huggingface_hub and nstf read, list and remove what the other wrote")
+    # Uploads: the server takes those of huggingface_hub as it takes ours.
+    os.environ["HF_TOKEN"] = "hf_of_a_test"
+    package, folder = caches / "m.nstf", folders[0]
+    tool(ours, "convert", str(folder), "-o", str(package))
+    url = tool(ours, "push", str(package), "test/pushed", "--base-model", "test/base").strip()
+    assert url == endpoint + "/test/pushed", url
+    api = HfApi(token="hf_of_a_test")
+    theirs = pathlib.Path(snapshot_download("test/pushed", cache_dir=caches / "pushed"))
+    assert (theirs / "m.nstf").read_bytes() == package.read_bytes()
+    card = ModelCard.load(theirs / "README.md")
+    assert card.data.library_name == "nstf" and card.data.base_model == "test/base" and "nstf" in card.data.tags, card.data
+    assert "Nothing was measured" in card.text
+    api.create_repo("test/uploaded", private=True)
+    api.upload_folder(repo_id="test/uploaded", folder_path=folder)
+    name = "test/uploaded"
+    same(folder, snapshot_download(name, cache_dir=caches / "uploaded"))
+    again = json.loads(tool(ours, "push", str(package), "test/uploaded", "--revision", "packages", "--json"))
+    assert again["sent_bytes"] == 0 and again["commit"], again  # the hub had it of the first push
+    at = pathlib.Path(hf_hub_download(name, "m.nstf", revision="packages", cache_dir=caches / "uploaded"))
+    assert at.read_bytes() == package.read_bytes()
+    again = json.loads(tool(ours, "push", str(package), "test/uploaded", "--revision", "packages", "--json"))
+    assert again["commit"] == "", again
+    api.upload_file(repo_id="test/pushed", path_or_fileobj=str(package), path_in_repo="m.nstf")  # nothing new
+    assert api.model_info("test/pushed").sha == theirs.name
+    print("huggingface_hub and nstf read, list and remove what the other wrote, and take what the other uploaded")
 finally:
     server.stdin.close()
     server.wait(10)

@@ -1,6 +1,7 @@
 // Command hubd serves folders as models of a hub, for what is tried against one from
-// outside: hubd [-slow 1ms] FOLDER..., each as test/NAME. It prints its address and ends
-// with standard input. -slow is the wait between pieces of 64 KiB of each connection.
+// outside: hubd [-slow 1ms] [-token T] [-part N] FOLDER..., each as test/NAME. It prints its
+// address and ends with standard input. -slow is the wait between pieces of 64 KiB of each
+// connection; who has the token may upload, in parts of N bytes.
 package main
 
 import (
@@ -16,6 +17,8 @@ import (
 func main() {
 	repos := map[string]*hubtest.Repo{}
 	slow := flag.Duration("slow", 0, "wait between pieces of 64 KiB")
+	token := flag.String("token", "", "whose owner may upload")
+	part := flag.Int("part", 0, "bytes that the storage takes at once; 0: anything")
 	flag.Parse()
 	for _, dir := range flag.Args() {
 		r, err := hubtest.Folder(os.DirFS(dir))
@@ -26,6 +29,7 @@ func main() {
 		repos["test/"+filepath.Base(dir)] = r
 	}
 	s := hubtest.New(repos)
+	s.Token, s.PartSize = *token, *part
 	s.Fault = func(r hubtest.Request, _ int) hubtest.Fault {
 		if !r.Storage {
 			return hubtest.Fault{}

@@ -223,3 +223,56 @@ func TestStreamedModels(t *testing.T) {
 	}
 	invokeIn(env, "", "convert", dir, "-o", at("x.nstf"), "--stream").fails(t, exitUsage, "is a path")
 }
+
+// A package that is pushed can be run by its name, with a card that its ledger filled.
+func TestPushed(t *testing.T) {
+	server, _, do := onHub(t)
+	dir := t.TempDir()
+	small := filepath.Join(dir, "small.nstf")
+	must(t, append(append([]string{"quantize"}, withText(t, "llama-31")...), "--scheme", "q4_0", "-o", small)...)
+	token := map[string]string{"HF_TOKEN": server.Token}
+	do(nil, "push", small, "org/small").fails(t, exitInput, "needs a token")
+	do(map[string]string{"HF_TOKEN": "hf_another"}, "push", small, "org/small").fails(t, exitInput, "may not write")
+	if r := do(token, "push", small, "org/small", "--private", "--base-model", "org/llama"); r.code != exitFine || strings.TrimSpace(r.out) != server.Hub.URL+"/org/small" || strings.Contains(r.err, server.Token) {
+		t.Fatalf("exit %d: %s%s", r.code, r.out, r.err)
+	}
+	repo := server.Repos["org/small"]
+	files := repo.Files[repo.Commits["main"]]
+	card := string(files["README.md"])
+	for _, want := range []string{`base_model: "org/llama"`, "| KL divergence, nats | ", "nstf run org/small --chat", "| file | small.nstf, "} {
+		if !strings.Contains(card, want) {
+			t.Errorf("no %q in\n%s", want, card)
+		}
+	}
+	if !repo.Private || strings.Contains(card, "not measured") {
+		t.Error(card)
+	}
+	if r := do(token, "push", small, "org/small", "--base-model", "org/llama"); r.code != exitFine || !strings.Contains(r.err, "everything was there already") {
+		t.Errorf("exit %d: %s", r.code, r.err)
+	}
+	if r := do(token, "run", "org/small", "-p", "x", "--max-tokens", "1"); r.code != exitFine {
+		t.Errorf("exit %d: %s", r.code, r.err)
+	}
+	if r := do(nil, "push", small, "org/small", "--dry-run"); r.code != exitFine || !strings.HasPrefix(r.out, "---\nlibrary_name: nstf") {
+		t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+	}
+	// A damaged package is not uploaded, and neither is anything else.
+	p, err := os.ReadFile(small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p[len(p)/2] ^= 1
+	bad := filepath.Join(dir, "bad.nstf")
+	if err := os.WriteFile(bad, p, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	do(token, "push", bad, "org/bad").fails(t, exitInput, "bad.nstf")
+	do(token, "push", filepath.Join(micro, "llama-31"), "org/bad").fails(t, exitUnsupported, "uploading a safetensors")
+	do(token, "push", small, "org/bad:Q4").fails(t, exitUsage, "not the name of a repository")
+	do(token, "push", small, "org/bad@"+strings.Repeat("a", 40)).fails(t, exitUsage, "no branch")
+	do(token, "push", small, "org/bad@x", "--revision", "y").fails(t, exitUsage, "another revision")
+	do(token, "push", small, "org/bad", "--base-model", "x").fails(t, exitUsage, "ORG/NAME")
+	if server.Repos["org/bad"] != nil {
+		t.Error("a repository was made")
+	}
+}

@@ -148,7 +148,7 @@ Flags that llama.cpp's tools take are taken where they mean the same: -m, -n, -c
 		Version: version.short(),
 	}
 	root.SetFlagErrorFunc(unknownFlag)
-	root.AddCommand(a.pullCommand(), a.listCommand(), a.removeCommand(), a.convertCommand(), a.calibrateCommand(), a.quantizeCommand(), a.planCommand(), a.exportCommand(), a.inspectCommand(), a.diffCommand(), a.reportCommand(), a.verifyCommand(), a.tokenizeCommand(),
+	root.AddCommand(a.pullCommand(), a.listCommand(), a.removeCommand(), a.pushCommand(), a.convertCommand(), a.calibrateCommand(), a.quantizeCommand(), a.planCommand(), a.exportCommand(), a.inspectCommand(), a.diffCommand(), a.reportCommand(), a.verifyCommand(), a.tokenizeCommand(),
 		a.evalCommand(), a.benchCommand(), a.runCommand(), a.placeCommand(), a.chatCommand(), a.serveCommand(), a.demoCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(), a.manCommand(), a.devCommand())
 	for _, c := range root.Commands() {
 		acceptAliases(c)

@@ -36,6 +36,7 @@ type Client struct {
 
 	once sync.Once
 	http *http.Client
+	slow *http.Client // of uploads, whose answers take the time to store them
 	base *url.URL
 	err  error
 
@@ -95,6 +96,9 @@ func (c *Client) prepare() error {
 		// One connection each: servers bound what one of them gets.
 		t.ForceAttemptHTTP2, t.TLSNextProto = false, map[string]func(string, *tls.Conn) http.RoundTripper{}
 		c.http = &http.Client{Transport: t, CheckRedirect: c.redirect}
+		t = t.Clone()
+		t.ResponseHeaderTimeout = longestWait
+		c.slow = &http.Client{Transport: t, CheckRedirect: c.redirect}
 	})
 	return c.err
 }

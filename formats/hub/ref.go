@@ -44,6 +44,9 @@ var (
 	pageOf = regexp.MustCompile(`^/([^/]+/[^/]+)(?:/(?:blob|resolve|tree|raw)/([^/]+)(?:/(.*))?)?$`)
 )
 
+// IsCommit reports whether a revision is the hash of a commit.
+func IsCommit(revision string) bool { return commit.MatchString(revision) }
+
 // String returns the reference as a user would type it.
 func (r Ref) String() string {
 	s, at := r.Repo, r.Revision

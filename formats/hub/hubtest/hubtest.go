@@ -87,6 +87,8 @@ type Server struct {
 	Token string
 	// Fault is asked before every answer; n counts those of the same path and range.
 	Fault func(r Request, n int) Fault
+	// PartSize is what the storage takes at once, of larger contents in parts; 0: anything.
+	PartSize int
 	// PerPage bounds a list of files; 0: 1000.
 	PerPage int
 
@@ -99,6 +101,7 @@ type Server struct {
 	expired  map[string]bool // signatures
 	signed   int
 	hashes   map[*byte]string // of contents that lie in the storage
+	uploads                   // see push.go
 }
 
 // LFS is the size from which contents lie in the storage.
@@ -106,7 +109,7 @@ const LFS = 8 << 10
 
 // New starts a hub.
 func New(repos map[string]*Repo) *Server {
-	s := &Server{Repos: repos, counts: map[Request]int{}, expired: map[string]bool{}, hashes: map[*byte]string{}}
+	s := &Server{Repos: repos, counts: map[Request]int{}, expired: map[string]bool{}, hashes: map[*byte]string{}, uploads: uploads{objects: map[string][]byte{}, parts: map[string]map[int][]byte{}}}
 	s.Hub = httptest.NewServer(s.Handler())
 	s.Storage = httptest.NewServer(http.HandlerFunc(s.storage))
 	return s
@@ -116,6 +119,13 @@ func New(repos map[string]*Repo) *Server {
 func (s *Server) Close() {
 	s.Hub.Close()
 	s.Storage.Close()
+}
+
+// repo returns a repository as it is now.
+func (s *Server) repo(name string) *Repo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Repos[name]
 }
 
 // Requests returns what was asked.
@@ -156,6 +166,7 @@ func (s *Server) Handler() http.Handler {
 	api.HandleFunc("GET /api/models/{org}/{name}", s.info)
 	api.HandleFunc("GET /api/models/{org}/{name}/revision/{revision}", s.info)
 	api.HandleFunc("GET /api/models/{org}/{name}/tree/{revision}", s.tree)
+	s.handlePushes(api, files)
 	files.HandleFunc("GET /{org}/{name}/resolve/{revision}/{file...}", s.resolve)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/api/") {
@@ -182,7 +193,7 @@ func (s *Server) found(w http.ResponseWriter, r *http.Request) (commit string, f
 		w.WriteHeader(fault.Status)
 		return "", nil, fault, false
 	}
-	repo := s.Repos[r.PathValue("org")+"/"+r.PathValue("name")]
+	repo := s.repo(r.PathValue("org") + "/" + strings.TrimSuffix(r.PathValue("name"), ".git"))
 	known := s.Token != "" && r.Header.Get("Authorization") == "Bearer "+s.Token
 	if repo == nil || repo.Private && !known {
 		if known {
@@ -288,6 +299,10 @@ func (s *Server) resolve(w http.ResponseWriter, r *http.Request) {
 // storage answers as the host where contents lie.
 func (s *Server) storage(w http.ResponseWriter, r *http.Request) {
 	fault := s.note(r, true)
+	if fault.Status == 0 && r.Method == http.MethodPut {
+		s.take(w, r, fault)
+		return
+	}
 	if fault.Status != 0 {
 		if fault.RetryAfter != "" {
 			w.Header().Set("Retry-After", fault.RetryAfter)
@@ -299,7 +314,7 @@ func (s *Server) storage(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	expired := s.expired[q.Get("signature")]
 	s.mu.Unlock()
-	repo := s.Repos[q.Get("repo")]
+	repo := s.repo(q.Get("repo"))
 	if repo == nil || expired {
 		w.WriteHeader(http.StatusForbidden)
 		return
