@@ -12,7 +12,7 @@ import (
 type Activate struct {
 	Act           cpu.Activation
 	Gating        cpu.Gating // of SiLU with Up alone
-	Opens         bool       // act is the logistic function, whatever Act says
+	OutGate       bool       // act is the logistic function, whatever Act says
 	N             int
 	Gate, Up, Out Address // f32[N]
 }
@@ -41,7 +41,7 @@ func pointwiseGrid(n int) [3]uint32 { return [3]uint32{uint32(ceil(n, 4*pointwis
 // Calls returns the launch.
 func (o *Activate) Calls(Target) []Call {
 	act := o.Act
-	if o.Opens {
+	if o.OutGate {
 		act = logistic
 	}
 	return []Call{{

@@ -91,7 +91,7 @@ func Kernels(t Target) []Kernel {
 	table.add("shortconv", small, short.Calls(t))
 	short.Few, short.Rows = false, prompt
 	table.add("shortconv/T=512", small, short.Calls(t))
-	table.add("activate/opens", small, (&Activate{Opens: true, N: inner, Gate: 1, Up: 1, Out: 1}).Calls(t))
+	table.add("activate/opens", small, (&Activate{OutGate: true, N: inner, Gate: 1, Up: 1, Out: 1}).Calls(t))
 	table.add("softcap", small, (&SoftCap{N: 256000, X: 1, Limit: 30}).Calls(t))
 	table.add("route", small, (&Route{T: 1, Experts: 64, TopK: 8, Logits: 1, Chosen: 1, Share: 1, Slots: 1, First: 1}).Calls(t))
 	table.add("route/general", small, (&Route{T: 1, Experts: 256, TopK: 8, Logits: 1, Chosen: 1, Share: 1, Normalize: true, Score: ScoreSigmoid, Bias: 1,

@@ -105,15 +105,15 @@ func (e *Engine) runAttention(i int, h []float32, lo int) {
 	}
 	e.attend(lo)
 	att := e.s.att[lo*b.o.k : t*b.o.k]
-	if b.gate != nil {
+	if b.outGate != nil {
 		e.pass.rowWork = rowWork{dst: att, src: e.s.z[lo*b.o.k : t*b.o.k], width: b.o.k}
-		e.eachRow(t-lo, e.part.gate)
+		e.eachRow(t-lo, e.part.outGate)
 	}
 	e.linear(t-lo, att, noExpert, target{b.o, e.s.a[:(t-lo)*int(e.g.Width)]})
 }
 
-// gateRow multiplies a row by the logistic function of another.
-func (e *Engine) gateRow(row int) {
+// outGateRow multiplies a row by the logistic function of another.
+func (e *Engine) outGateRow(row int) {
 	w := &e.pass.rowWork
 	lo, hi := row*w.width, (row+1)*w.width
 	e.set.SigmoidMul(w.dst[lo:hi], w.src[lo:hi])
@@ -124,8 +124,8 @@ func (e *Engine) gateRow(row int) {
 func (e *Engine) project(i int, h []float32, lo int) {
 	b, t := &e.blocks[i], e.pass.rows
 	group := append(e.group[:0], target{b.q, e.s.q[lo*b.q.n : t*b.q.n]})
-	if b.gate != nil {
-		group = append(group, target{b.gate, e.s.z[lo*b.gate.n : t*b.gate.n]})
+	if b.outGate != nil {
+		group = append(group, target{b.outGate, e.s.z[lo*b.outGate.n : t*b.outGate.n]})
 	}
 	if lo > 0 {
 		e.linear(t-lo, h[lo*b.q.k:], noExpert, group...)

@@ -34,7 +34,7 @@ func (e *Engine) placeKeys() {
 	}
 	for i := range e.blocks {
 		block, a := e.span.Lo+i, e.blocks[i].Attn
-		if !a.Borrows() {
+		if e.blocks[i].Mixes() && !a.Borrows() {
 			e.settled = i
 		}
 		from := block

@@ -61,7 +61,7 @@ type rowWork struct {
 type parts struct {
 	linear, attend, follow, rotated, thin, chain, delta, scan         func(worker, part int)
 	norm, place, act, residual, softcap, route, quantize, turn, round func(row int)
-	gate, convolve, finish, perLayer, inject, latent, queries         func(row int)
+	outGate, convolve, finish, perLayer, inject, latent, queries      func(row int)
 	choose, open, multiply, weigh                                     func(row int)
 }
 
@@ -69,7 +69,7 @@ func (e *Engine) bindParts() parts {
 	return parts{
 		linear: e.linearPart, attend: e.attendPart, follow: e.followPart, rotated: e.rotatedPart, thin: e.thinPart, chain: e.chainPart, turn: e.turnRow,
 		norm: e.normRow, place: e.placeRow, act: e.actRow, residual: e.residualRow, softcap: e.softcapRow, route: e.routeRow, quantize: e.quantizeRow, round: e.roundRow,
-		delta: e.deltaPart, gate: e.gateRow, convolve: e.convolveRow, finish: e.finishRow, perLayer: e.perLayerRow, inject: e.injectRow,
+		delta: e.deltaPart, outGate: e.outGateRow, convolve: e.convolveRow, finish: e.finishRow, perLayer: e.perLayerRow, inject: e.injectRow,
 		scan: e.scanPart, choose: e.selectRow, open: e.openRow, multiply: e.multiplyRow, weigh: e.weighRow, latent: e.latentRow, queries: e.turnQueries,
 	}
 }

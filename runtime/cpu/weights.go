@@ -59,7 +59,7 @@ type block struct {
 	densePost, moeNorm, moePost          *norm
 	qNorm, kNorm, vNorm                  *norm
 	q, k, v, o                           *matrix   // k and v may be nil
-	gate                                 *matrix   // of the output, or nil
+	outGate                              *matrix   // of what attention gives, or nil
 	kv                                   int       // layer of the cache that has its keys and values
 	sinks                                []float32 // [Heads], or nil
 	delta                                *deltaNet // in place of attention, or nil; so the next two
@@ -152,7 +152,7 @@ func (b *block) open(w *load.Weights[*matrix, *norm, []float32], m *graph.Block)
 			}
 		}
 		b.q, b.k, b.v, b.o = w.Linear(&a.Q), w.Linear(a.K), w.Linear(a.V), w.Linear(&a.O)
-		b.gate, b.sinks = w.Linear(a.Gate), w.Vector(a.Sinks)
+		b.outGate, b.sinks = w.Linear(a.Gate), w.Vector(a.Sinks)
 	}
 	b.ffn.open(w, m.FFN)
 	if a := m.Latent; a != nil {

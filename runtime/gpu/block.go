@@ -92,14 +92,14 @@ func (w *walk) block(i int) {
 	var h source
 	if b.Mixes() {
 		h = w.input(first, b.attnNorm, b.projections()...)
-		w.project(b, h, first, lo)
+		w.mixIn(b, h, first, lo)
 	}
 	if n == 0 {
 		return
 	}
 	own := b.perLayer.gate != nil
 	mix := func(direct bool) {
-		w.branch(lo, direct && b.attnPost.Weight == 0, hip.Branch{Rows: e.s.a, Post: b.attnPost}, func(to target) { w.attention(b, lo, to) })
+		w.branch(lo, direct && b.attnPost.Weight == 0, hip.Branch{Rows: e.s.a, Post: b.attnPost}, func(to target) { w.mixOut(b, lo, to) })
 	}
 	switch {
 	case b.Parallel:
@@ -109,7 +109,7 @@ func (w *walk) block(i int) {
 			h = w.later(h, lo-first, b.projections()...)
 		}
 		w.feedForward(b, lo, h, target{y: e.s.f})
-		w.attention(b, lo, target{y: e.s.a})
+		w.mixOut(b, lo, target{y: e.s.a})
 		w.total(n, e.s.a, 0, e.s.a)
 		w.total(n, e.s.f, 0, e.s.f)
 		w.pending = [2]hip.Branch{{Rows: e.s.a, Post: b.attnPost}, {Rows: e.s.f, Post: b.ffnPost}}
@@ -153,7 +153,7 @@ func (b *block) projections() []*matrix {
 	case b.Latent != nil:
 		return []*matrix{b.latent.kva, b.latent.first()}
 	}
-	return slices.DeleteFunc([]*matrix{b.q, b.k, b.v, b.opens}, func(m *matrix) bool { return m == nil })
+	return slices.DeleteFunc([]*matrix{b.q, b.k, b.v, b.outGate}, func(m *matrix) bool { return m == nil })
 }
 
 // feeds are the matrices that read the input of the feed-forward layer.
@@ -245,10 +245,10 @@ func (w *walk) flush(lo int) {
 	w.pending, w.scale = [2]hip.Branch{}, 0
 }
 
-// project computes keys and values of the rows of a source, which are those from first
-// on, where the block has its own, and queries from row lo on. Keys and values of rows
-// that do not attend go into the cache.
-func (w *walk) project(b *block, in source, first, lo int) {
+// mixIn computes what the mixer reads of the rows of a source, which are those from
+// first on: of attention keys and values, where the block has its own, and queries from
+// row lo on. Keys and values of rows that do not attend go into the cache.
+func (w *walk) mixIn(b *block, in source, first, lo int) {
 	s := &w.e.s
 	switch {
 	case b.Delta != nil:
@@ -265,8 +265,8 @@ func (w *walk) project(b *block, in source, first, lo int) {
 		return
 	}
 	q := []target{{w: b.q, y: at(s.q, lo, b.q.N)}}
-	if b.opens != nil {
-		q = append(q, target{w: b.opens, y: at(s.z, lo, b.opens.N)})
+	if b.outGate != nil {
+		q = append(q, target{w: b.outGate, y: at(s.z, lo, b.outGate.N)})
 	}
 	if b.k == nil { // lo is first then
 		w.linear(w.t-lo, in, q...)
@@ -319,7 +319,7 @@ func (w *walk) turn(b *block, lo, hi, heads int) *hip.Rope {
 	if b.v == nil {
 		op.V = op.K
 	}
-	if a.JointNorms { // done with, see project
+	if a.JointNorms { // done with, see mixIn
 		op.QNorm, op.KNorm = hip.Normal{}, hip.Normal{}
 	}
 	op.Late, op.HeadNorms = a.LateNorms, a.HeadNorms
@@ -340,10 +340,10 @@ func (w *walk) rotation(number, lo int) hip.Rotation {
 		Cosine: at(s.cos[number], lo, rope.pairs), Sine: at(s.sin[number], lo, rope.pairs)}
 }
 
-// attention attends from rows lo on, whose keys and values it finishes, and
-// multiplies with the output matrix. A single row is finished on the way; of
+// mixOut mixes from row lo on, where that is attention finishes their keys and values,
+// and multiplies with the output matrix. A single row is finished on the way; of
 // several, one may attend to another.
-func (w *walk) attention(b *block, lo int, to target) {
+func (w *walk) mixOut(b *block, lo int, to target) {
 	e, s, a := w.e, &w.e.s, b.Attn
 	to.w = b.o
 	switch {
@@ -365,8 +365,8 @@ func (w *walk) attention(b *block, lo int, to target) {
 	}
 	w.do(&hip.Attend{Turn: turn, Prompt: w.many, Settled: w.t == 1 && !w.many, Rows: w.rows(lo), KV: e.pool.layers[b.kv], Heads: int(a.Heads), Scale: a.Scale, Softcap: a.Softcap,
 		Window: int(min(a.Window, math.MaxInt32)), Capacity: int(e.context), Q: at(s.q, lo, b.q.N), Out: at(s.att, lo, b.q.N), Sinks: b.sinks, Scratch: s.attend, Exact: e.exact})
-	if b.opens != nil {
-		w.do(&hip.Activate{Opens: true, N: (w.t - lo) * b.q.N, Gate: at(s.z, lo, b.q.N), Up: out, Out: out})
+	if b.outGate != nil {
+		w.do(&hip.Activate{OutGate: true, N: (w.t - lo) * b.q.N, Gate: at(s.z, lo, b.q.N), Up: out, Out: out})
 	}
 	w.linear(w.t-lo, source{x: out}, to)
 }

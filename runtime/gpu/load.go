@@ -31,7 +31,7 @@ type block struct {
 	selectBias, expertScale              hip.Address // f32 [Experts], 0: none
 	shared                               layer       // without matrices where there is none
 	perLayer                             perLayerInput
-	opens                                *matrix // gates what attention gives; nil: nothing does
+	outGate                              *matrix // of what attention gives, or nil
 	delta                                deltaNet
 	mamba                                mamba
 	shortConv                            shortConv
@@ -167,7 +167,7 @@ func (b *block) open(w *load.Weights[*matrix, hip.Normal, hip.Address], m *graph
 	if a := m.Attn; a != nil {
 		b.qNorm, b.kNorm, b.vNorm = w.Norm(a.QNorm), w.Norm(a.KNorm), w.Norm(a.VNorm)
 		b.q, b.k, b.v, b.o = w.Linear(&a.Q), w.Linear(a.K), w.Linear(a.V), w.Linear(&a.O)
-		b.opens, b.sinks = w.Linear(a.Gate), w.Vector(a.Sinks)
+		b.outGate, b.sinks = w.Linear(a.Gate), w.Vector(a.Sinks)
 	}
 	if a := m.Latent; a != nil {
 		b.latent, b.o = openLatent(w, a), w.Linear(&a.O)

@@ -40,7 +40,7 @@ func pointwise(t *testing.T, m *machine) kerneltest.Backend {
 		g, u := m.put(t, gate), m.put(t, dst)
 		defer g.release()
 		defer u.release()
-		m.run(t, (&hip.Activate{Opens: true, N: len(dst), Gate: g.address(), Up: u.address(), Out: u.address()}).Calls(m.target))
+		m.run(t, (&hip.Activate{OutGate: true, N: len(dst), Gate: g.address(), Up: u.address(), Out: u.address()}).Calls(m.target))
 		u.get(t, dst)
 	}
 	b.SwiGLU = func(o cpu.Gating, dst, gate, up []float32) {
