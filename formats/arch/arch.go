@@ -48,6 +48,9 @@ type Architecture struct {
 
 	hfLinks   []Link
 	ggufLinks []Link
+	// numbers lists the tensors of Hugging Face's checkpoints whose numbers the graph
+	// has, nil for none. GGUF has them as keys.
+	numbers func(g *graph.Graph) []Number
 	// unused says which tensors of its links' names GGUF files have where the graph
 	// does not use them, and llama.cpp neither; nil: none.
 	unused func(g *graph.Graph, pattern string, block int) bool
@@ -57,6 +60,21 @@ type Architecture struct {
 // where the graph does not use it.
 func (a *Architecture) Unused(g *graph.Graph, pattern string, block int) bool {
 	return a.unused != nil && block >= 0 && a.unused(g, pattern, block)
+}
+
+// A Number is one of a graph that checkpoints keep as a tensor of one element.
+type Number struct {
+	Tensor string
+	Shape  []int64
+	Value  *float32 // in the graph
+}
+
+// Numbers lists those of a graph.
+func (a *Architecture) Numbers(g *graph.Graph) []Number {
+	if a.numbers == nil {
+		return nil
+	}
+	return a.numbers(g)
 }
 
 // HF returns where the graph's tensors lie in a Hugging Face directory.
@@ -75,9 +93,9 @@ func (a *Architecture) Offset() float32 { return a.offset }
 // every row has a file of its name and micro checkpoints.
 func architectures() []*Architecture {
 	return []*Architecture{
-		cohere(), cohere2(), deepSeekV2(), deepSeekV3(), ernie45(), exaone4(), falcon(), gemma2(), gemma3(), gemma4(), gemma4Unified(), gpt2(), gptj(), gptNeoX(), gptOSS(), glm4MoE(), glm4MoELite(), granite(), hunYuanDense(),
+		apertus(), cohere(), cohere2(), deepSeekV2(), deepSeekV3(), ernie45(), exaone4(), falcon(), gemma2(), gemma3(), gemma4(), gemma4Unified(), gpt2(), gptj(), gptNeoX(), gptOSS(), glm4MoE(), glm4MoELite(), granite(), hunYuanDense(),
 		graniteMoEHybrid(), lfm2(), lfm2MoE(), nemotronH(),
-		llama(),
+		llama(), llama4(),
 		miniMaxM2(), ministral3(), mistral(), mixtral(), olmo2(), olmo3(), phi3(), qwen2(), qwen2MoE(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), seedOSS(), smolLM3(), stableLM(), starCoder2(),
 	}
 }

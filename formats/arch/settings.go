@@ -90,6 +90,10 @@ func (s *settings) activation(key, def string) graph.Activation {
 		return graph.ReLU
 	case "relu2":
 		return graph.ReLU2
+	case "xielu":
+		if s.kind == "apertus" { // whose layers say how its numbers are named
+			return graph.ActXIELU
+		}
 	}
 	s.refuse(key, name)
 	return graph.SiLU

@@ -63,7 +63,7 @@ func activationName(b *graph.Block) string {
 	if b.FFN != nil {
 		act = b.FFN.Act
 	}
-	return map[graph.Activation]string{graph.SiLU: "silu", graph.GELU: "gelu", graph.GELUTanh: "gelu_pytorch_tanh", graph.GELUQuick: "quick_gelu", graph.ReLU: "relu", graph.ReLU2: "relu2"}[act]
+	return map[graph.Activation]string{graph.SiLU: "silu", graph.GELU: "gelu", graph.GELUTanh: "gelu_pytorch_tanh", graph.GELUQuick: "quick_gelu", graph.ReLU: "relu", graph.ReLU2: "relu2", graph.ActXIELU: "xielu"}[act]
 }
 
 func (c configWriter) rope(g *graph.Graph, b *graph.Block) {

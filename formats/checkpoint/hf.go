@@ -30,6 +30,9 @@ func fromHF(path string, d *hf.Dir) (*model.Model, error) {
 	if err := b.untie(); err != nil {
 		return nil, err
 	}
+	if err := b.numbers(a); err != nil {
+		return nil, err
+	}
 	bound, rest, err := b.bind(tensors)
 	if err != nil {
 		return nil, err

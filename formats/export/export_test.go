@@ -111,6 +111,7 @@ func decay(m *model.Model, name string, x float32) float64 {
 var unsayable = map[string]string{
 	"gptj": "architecture", "gptj-oldcfg": "architecture",
 	"qwen3_next": "every layer", "qwen3_5": "as long as their keys", "qwen3_5-oldcfg": "as long as their keys",
+	"llama4":              "attn.",
 	"llama-dynamic":       "dynamic",
 	"llama-yarn-explicit": "beta_fast",
 	"mistral-window":      "sliding window", "mistral-window-oldcfg": "sliding window",
@@ -132,6 +133,7 @@ var unsayable = map[string]string{
 
 // unnamable are those whose GGUF no config.json of ours describes.
 var unnamable = map[string]string{
+	"apertus": "factors", "apertus-oldcfg": "factors",
 	"llama-31": "factors", "llama-31-oldcfg": "factors", // only the published factors are recognised
 }
 

@@ -207,16 +207,7 @@ func ropeTensors(g *graph.Graph) []formats.Tensor {
 		return nil
 	}
 	r := &g.Ropes[0]
-	vector := func(name string, x []float32) formats.Tensor {
-		f32, _ := scheme.ByName("f32")
-		p := make([]byte, 4*len(x))
-		tensor.FromFloat32(p, x, tensor.F32)
-		t, err := scheme.New(name, f32, []int64{int64(len(x))}, nil, tensor.BytesBlob(p))
-		if err != nil {
-			panic(err) // a vector of float32 is always one
-		}
-		return t
-	}
+	vector := func(name string, x []float32) formats.Tensor { return floats(name, []int64{int64(len(x))}, x...) }
 	switch r.Scaling.Kind {
 	case graph.ScaleFactors:
 		return []formats.Tensor{vector("rope_freqs.weight", r.Scaling.Short)}
@@ -226,6 +217,18 @@ func ropeTensors(g *graph.Graph) []formats.Tensor {
 		return []formats.Tensor{vector("rope_factors_long.weight", r.Scaling.Long), vector("rope_factors_short.weight", r.Scaling.Short)}
 	}
 	return nil
+}
+
+// floats returns a tensor of the numbers given.
+func floats(name string, shape []int64, x ...float32) formats.Tensor {
+	f32, _ := scheme.ByName("f32")
+	p := make([]byte, 4*len(x))
+	tensor.FromFloat32(p, x, tensor.F32)
+	t, err := scheme.New(name, f32, shape, nil, tensor.BytesBlob(p))
+	if err != nil {
+		panic(err) // float32 of a shape's numbers is always a tensor
+	}
+	return t
 }
 
 // divisors are what the scaling divides each unscaled frequency by.

@@ -49,6 +49,9 @@ func HF(m *model.Model, dtype *scheme.Scheme) (*Model, error) {
 		}
 		x.Tensors = append(x.Tensors, t)
 	}
+	for _, n := range a.Numbers(m.Graph) {
+		x.Tensors = append(x.Tensors, floats(n.Tensor, n.Shape, *n.Value))
+	}
 	for _, t := range m.Passthrough {
 		if t, err = expand(t); err != nil {
 			return nil, err
@@ -159,6 +162,9 @@ func checkHF(m *model.Model, a *arch.Architecture, x *Model) error {
 			return err
 		}
 		if err := checkpoint.Untie(m.Path, g, back.HF(), x.Tensors); err != nil {
+			return err
+		}
+		if err := checkpoint.Numbers(m.Path, g, back, x.Tensors); err != nil {
 			return err
 		}
 		if what := graph.Difference(m.Graph, g); what != "" {

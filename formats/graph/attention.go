@@ -5,7 +5,8 @@ import "math"
 // An Attention is causal grouped-query attention. Query head h reads
 // key-value head h/(Heads/KVHeads).
 //
-//	score[t][s] = softcap(Scale * q[t]·k[s])  for s <= t and, with a Window w, s > t-w
+//	score[t][s] = softcap(Scale * q[t]·k[s])  for s <= t and, with a Window w, s > t-w,
+//	                                          with a Chunk c, floor(s/c) = floor(t/c)
 //	p[t][s]     = exp(score[t][s]) / (sum over s of exp(score[t][s]) + exp(sink))
 //	y[t]        = O(sigmoid(Gate x[t]) * sum over s of p[t][s]*v[s])
 //
@@ -19,6 +20,7 @@ type Attention struct {
 	Scale   float32 `json:"scale"`             // factor on the scores
 	Softcap float32 `json:"softcap,omitempty"` // c: score = c*tanh(score/c), before masking; 0 = none
 	Window  int64   `json:"window,omitempty"`  // positions attended, the own included; 0 = all
+	Chunk   int64   `json:"chunk,omitempty"`   // positions of a run that see one another; 0 = all. Not beside a Window
 	Rope    int     `json:"rope"`              // index into Graph.Ropes, -1 = none
 	Sinks   string  `json:"sinks,omitempty"`   // tensor [Heads]
 	// KVFrom is the block whose keys and values are read, an earlier one that has
@@ -109,6 +111,9 @@ func (a *Attention) check(c *checker) {
 	}
 	if a.Window < 0 || !(a.Softcap >= 0) {
 		c.fail("attn", "window %d and softcap %v must not be negative", a.Window, a.Softcap)
+	}
+	if a.Chunk < 0 || a.Chunk > 0 && a.Window > 0 {
+		c.fail("attn.chunk", "%d is negative, or stands beside a window", a.Chunk)
 	}
 	if a.JointNorms && a.LateNorms {
 		c.fail("attn.late_norms", "norms of all heads at once stand before the rotation")

@@ -1,13 +1,16 @@
 package graph
 
+import "math"
+
 // An FFN is a feed-forward layer: down(act(gate(x)) * up(x)), which Gating may
 // change, or down(act(up(x))) without a gate.
 type FFN struct {
 	Act Activation `json:"act"`
 	Gating
-	Gate *Linear `json:"gate,omitempty"` // [F][D]
-	Up   Linear  `json:"up"`             // [F][D]
-	Down Linear  `json:"down"`           // [D][F]
+	XIELU *XIELU  `json:"xielu,omitempty"` // of that activation, which has no gate
+	Gate  *Linear `json:"gate,omitempty"`  // [F][D]
+	Up    Linear  `json:"up"`              // [F][D]
+	Down  Linear  `json:"down"`            // [D][F]
 }
 
 // A Gating changes what a gate of silu is multiplied with. With g = gate(x) and
@@ -24,6 +27,25 @@ type Gating struct {
 	UpOffset float32 `json:"up_offset,omitempty"`
 }
 
+// A XIELU is an activation with numbers that were trained:
+//
+//	softplus(AlphaP)*x*x + Beta*x                                        for x > 0
+//	(Beta + softplus(AlphaN))*(exp(min(x, Eps)) - 1 - x) + Beta*x        elsewhere
+//
+// Source: transformers 5.23, XIELUActivation; arXiv 2411.13010; llama.cpp's ggml_xielu.
+type XIELU struct {
+	AlphaP float32 `json:"alpha_p"`
+	AlphaN float32 `json:"alpha_n"`
+	Beta   float32 `json:"beta"`
+	Eps    float32 `json:"eps"`
+}
+
+// Factors returns softplus(AlphaP) and Beta + softplus(AlphaN).
+func (x *XIELU) Factors() (positive, negative float64) {
+	softplus := func(v float32) float64 { return math.Log1p(math.Exp(float64(v))) }
+	return softplus(x.AlphaP), float64(x.Beta) + softplus(x.AlphaN)
+}
+
 // An Activation names an elementwise function.
 type Activation string
 
@@ -35,6 +57,7 @@ const (
 	GELUQuick Activation = "gelu_quick" // x*sigmoid(1.702x)
 	ReLU      Activation = "relu"
 	ReLU2     Activation = "relu2" // max(x, 0)^2
+	ActXIELU  Activation = "xielu" // with the numbers of a [XIELU], which it names
 )
 
 func (f *FFN) parts(l *lister) {
@@ -53,7 +76,20 @@ func (f *FFN) outer(l *lister, at string) { l.linear(at+".down", &f.Down, f.Up.O
 func (f *FFN) check(c *checker) { f.checkAt(c, "ffn") }
 
 func (f *FFN) checkAt(c *checker, at string) {
-	c.activation(at+".act", f.Act)
+	if x := f.XIELU; (x != nil) != (f.Act == ActXIELU) || x != nil && f.Gate != nil {
+		c.fail(at+".xielu", "belongs to the activation of that name, without a gate")
+	} else if x != nil {
+		for _, n := range []struct {
+			name string
+			v    float32
+		}{{"alpha_p", x.AlphaP}, {"alpha_n", x.AlphaN}, {"beta", x.Beta}, {"eps", x.Eps}} {
+			if c.finite(at+".xielu."+n.name, n.v); !(n.v >= -80 && n.v <= 80) {
+				c.fail(at+".xielu."+n.name, "%v is not between -80 and 80", n.v)
+			}
+		}
+	} else {
+		c.activation(at+".act", f.Act)
+	}
 	c.gating(at, f.Gating, f.Act, f.Gate)
 	c.within(at+".up", f.Up.Out, 1<<28)
 }

@@ -7,6 +7,7 @@ package graph
 //	w[e]   = s[e], divided by max(their sum + Epsilon, Floor) where Normalize is set, times Scale and ExpertScale[e]
 //	y      = sigmoid(SharedGate x)*Shared(x) + sum of w[e]*expert[e](x)
 //	       = Shared(x) + LatentUp(sum of w[e]*expert[e](LatentDown x))   with both
+//	       = Shared(x) + sum of expert[e](w[e]*x)                        with WeighInput
 //
 // Of equals the lower index is chosen. Groups are runs of Experts/Groups
 // neighbours; a group is as good as the sum of its GroupBest largest s +
@@ -23,7 +24,7 @@ package graph
 // (sigmoid, groups by their two best, 1e-20 added), DeepSeek-V2 (softmax, groups
 // by their best), DeepSeek-V4 (root), MiniMax-M2 (sigmoid, nothing added), LFM2
 // (1e-6 added), ERNIE 4.5 (softmax, a floor), AXK2 (masked by 0), Qwen3-Next (a
-// gate of the shared layer), Nemotron-H (latent experts), gpt-oss (softmax over the chosen) and Gemma 4 (a norm
+// gate of the shared layer), Nemotron-H (latent experts), gpt-oss (softmax over the chosen), Llama 4 (weights of the input) and Gemma 4 (a norm
 // and a factor for each expert); llama.cpp's
 // build_moe_ffn; groups as in DeepSeek-V3, arXiv 2412.19437.
 type MoE struct {
@@ -42,6 +43,7 @@ type MoE struct {
 	Floor       float32 `json:"floor,omitempty"`
 	Scale       float32 `json:"scale,omitempty"`        // 0 = 1
 	ExpertScale string  `json:"expert_scale,omitempty"` // tensor [Experts]
+	WeighInput  bool    `json:"weigh_input,omitempty"`  // of experts, in place of what they give; not with LatentDown
 	RouterNorm  *Norm   `json:"router_norm,omitempty"`
 	Router      Linear  `json:"router"`                // [Experts][D]
 	LatentDown  *Linear `json:"latent_down,omitempty"` // [L][D]; nil: L is D, and experts read x
@@ -130,6 +132,8 @@ func (m *MoE) check(c *checker) {
 		c.fail("moe.latent_down", "and latent_up are one of each")
 	case m.LatentDown != nil && m.SharedGate != nil:
 		c.fail("moe.shared_gate", "stands beside latent_down")
+	case m.LatentDown != nil && m.WeighInput:
+		c.fail("moe.weigh_input", "stands beside latent_down")
 	case m.LatentDown != nil:
 		c.within("moe.latent_down", m.LatentDown.Out, 1<<24)
 	}

@@ -110,6 +110,30 @@ func (s *Set) SwiGLU(o Gating, dst, gate, up []float32) {
 	s.swiGLU(dst, gate, up, o.Alpha, o.Limit, o.Offset)
 }
 
+// A XIELU is an activation with numbers that were trained; see [Set.XIELU].
+type XIELU struct{ Positive, Negative, Beta, Eps float32 }
+
+// XIELU computes
+//
+//	dst[i] = Positive*x[i]*x[i] + Beta*x[i]                                      for x[i] > 0
+//	dst[i] = Negative*(exp(min(x[i], Eps)) - 1 - x[i]) + Beta*x[i]               elsewhere
+//
+// in float64, rounded once; dst may be x. A NaN gives NaN.
+func (s *Set) XIELU(o XIELU, dst, x []float32) {
+	want(len(dst) == len(x), "XIELU", len(dst), len(x))
+	p, n, beta, eps := float64(o.Positive), float64(o.Negative), float64(o.Beta), float64(o.Eps)
+	for i, v := range x {
+		u := float64(v)
+		y := float64(beta * u)
+		if u > 0 {
+			y += float64(float64(p*u) * u)
+		} else {
+			y += float64(n * (math.Expm1(min(u, eps)) - u))
+		}
+		dst[i] = float32(y)
+	}
+}
+
 // SiLUMul is ActivateMul(SiLU, dst, gate, up).
 func (s *Set) SiLUMul(dst, gate, up []float32) { s.ActivateMul(SiLU, dst, gate, up) }
 

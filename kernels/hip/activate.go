@@ -51,6 +51,22 @@ func (o *Activate) Calls(Target) []Call {
 	}}
 }
 
+// XIELU replaces X[N] by its activation with trained numbers.
+type XIELU struct {
+	Numbers cpu.XIELU
+	N       int
+	X       Address // f32[N]
+}
+
+// Calls returns the launch.
+func (o *XIELU) Calls(Target) []Call {
+	x := &o.Numbers
+	return []Call{{
+		Early: true, Unit: Unit{File: "xielu.hip"}, Symbol: "nstf_xielu", Grid: pointwiseGrid(o.N), Block: [3]uint32{pointwiseThreads, 1, 1},
+		Args: []Arg{Ptr(o.X), I32(o.N), F32(x.Positive), F32(x.Negative), F32(x.Beta), F32(x.Eps)},
+	}}
+}
+
 // SoftCap replaces X[N] by Limit * tanh(X / Limit).
 type SoftCap struct {
 	N     int

@@ -26,6 +26,7 @@ type Attend struct {
 	Scale    float32
 	Softcap  float32 // 0: none
 	Window   int     // 0: none
+	Chunked  bool    // Window is a run of positions that see one another, not what lies behind a row
 	Capacity int     // positions that a row may see at most
 	Q, Out   Address // f32[T][Heads][Dim], f32[T][Heads][numbers of a value]
 	Sinks    Address // f32[Heads]; 0: none
@@ -187,8 +188,8 @@ func (o *Attend) Calls(t Target) []Call {
 	args = append(append(args, o.KV.args()...), o.Rows.args()...)
 	args = append(args, Ptr(o.Scratch), Ptr(o.Scratch+CounterBytes))
 	return []Call{{
-		Early: true, Unit: Unit{"attend.hip", fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_LEAST=%d ATTEND_SPREAD=%d ATTEND_CAP=%d ATTEND_SINKS=%d ATTEND_SETTLED=%d %s",
-			o.KV.defines(), o.Heads/o.KV.Heads, s.parts, s.queries, s.waves, s.least, s.spread, flag(o.Softcap != 0), flag(o.Sinks != 0), flag(settled), turn)},
+		Early: true, Unit: Unit{"attend.hip", fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_LEAST=%d ATTEND_SPREAD=%d ATTEND_CAP=%d ATTEND_SINKS=%d ATTEND_CHUNKED=%d ATTEND_SETTLED=%d %s",
+			o.KV.defines(), o.Heads/o.KV.Heads, s.parts, s.queries, s.waves, s.least, s.spread, flag(o.Softcap != 0), flag(o.Sinks != 0), flag(o.Chunked), flag(settled), turn)},
 		Symbol: "nstf_attend",
 		Grid:   [3]uint32{uint32(s.splits), uint32(o.KV.Heads * s.parts), uint32(o.T)},
 		Block:  [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Args: args,

@@ -3,7 +3,7 @@
 //
 //	for t, h: z[p] = cap(scale * dot(q[t][h], key[p])) for lo <= p <= position[t]
 //	          out[t][h] = sum of exp(z[p]) * value[p], over sum of exp(z[p]) (+ exp(sinks[h]))
-//	cap(z) = softcap * tanh(z/softcap) with ATTEND_CAP 1; lo = position+1-window, or 0;
+//	cap(z) = softcap * tanh(z/softcap) with ATTEND_CAP 1; lo = position+1-window, or 0, or with ATTEND_CHUNKED 1 the window's largest multiple up to position;
 //	sinks with ATTEND_SINKS 1
 //
 // With ATTEND_TURN 1 the work of rope.hip is done on the way: q, k, v are what the
@@ -414,7 +414,7 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 	const int row = blockIdx.z, position = load_from(positions + row), head = blockIdx.y / ATTEND_PARTS, part = blockIdx.y % ATTEND_PARTS;
 	const int lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
 	if (position < 0) return;
-	const int lo = window > 0 && position + 1 > window ? position + 1 - window : 0;
+	const int lo = first_seen(position + 1, window);
 	const int first_tile = lo / TILE, tiles = position / TILE + 1 - first_tile;
 	const int each = most(ATTEND_LEAST / TILE, (tiles + ATTEND_SPREAD - 1) / ATTEND_SPREAD), blocks = (tiles + each - 1) / each;
 	if (blockIdx.x >= blocks) return;

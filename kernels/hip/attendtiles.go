@@ -50,7 +50,7 @@ func (o *Attend) columns(t Target) (n int, lds uint32) {
 func (o *Attend) prompt(t Target) []Call {
 	columns, lds := o.columns(t)
 	rows := o.tileRows(t)
-	unit := Unit{"attendtiles.hip", fmt.Sprintf("%s NSTF_EXACT=%d ATTEND_COLUMNS=%d TILE_ROWS=%d ATTEND_CAP=%d ATTEND_SINKS=%d", o.KV.defines(), flag(o.exact()), columns, rows, flag(o.Softcap != 0), flag(o.Sinks != 0))}
+	unit := Unit{"attendtiles.hip", fmt.Sprintf("%s NSTF_EXACT=%d ATTEND_COLUMNS=%d TILE_ROWS=%d ATTEND_CAP=%d ATTEND_SINKS=%d ATTEND_CHUNKED=%d", o.KV.defines(), flag(o.exact()), columns, rows, flag(o.Softcap != 0), flag(o.Sinks != 0), flag(o.Chunked))}
 	features := 16
 	if o.exact() || t.Matrix() == NoMatrix {
 		features = t.Wave

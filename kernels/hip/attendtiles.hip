@@ -2,7 +2,7 @@
 //
 //	for t, h: z[p] = cap(scale * dot(q[t][h], key[p])) for lo <= p <= position[t]
 //	          out[t][h] = sum of exp(z[p]) * value[p], over sum of exp(z[p]) (+ exp(sinks[h]))
-//	cap(z) = softcap * tanh(z/softcap) with ATTEND_CAP 1; lo = position+1-window, or 0;
+//	cap(z) = softcap * tanh(z/softcap) with ATTEND_CAP 1; lo = position+1-window, or 0, or with ATTEND_CHUNKED 1 the window's largest multiple up to position;
 //	sinks with ATTEND_SINKS 1
 //
 // q f32[T][heads][KV_D], out f32[T][heads][KV_VALUE]; the cache as in kv.hip. Rows of one sequence are
@@ -309,7 +309,7 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 		const int owner = owners[from];
 		int first = 0x7fffffff, last = 0; // that any row of the sequence sees
 		for (to = from; to < stop && owners[to] == owner; to++) {
-			const int hi = positions[to] + 1, lo = window > 0 && hi > window ? hi - window : 0;
+			const int hi = positions[to] + 1, lo = first_seen(hi, window);
 			if (hi <= 0) continue;
 			first = lo < first ? lo : first;
 			last = hi > last ? hi : last;
@@ -318,7 +318,7 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 #pragma unroll
 		for (int r = 0; r < MATRIX_ROWS; r++) {
 			hi[r] = row[r] >= from && row[r] < to ? position[r] + 1 : 0;
-			lo[r] = window > 0 && hi[r] > window ? hi[r] - window : 0;
+			lo[r] = first_seen(hi[r], window);
 			if (hi[r] == 0) continue;
 			low = lo[r] < low ? lo[r] : low;
 			high = hi[r] > high ? hi[r] : high;

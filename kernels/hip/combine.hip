@@ -3,7 +3,7 @@
 //	for t, d: out[t][d] = sum over j, in ascending order of chosen[t][j], of
 //	          share[t][j] * parts[t][j][d]
 //
-// with COMBINE_SHARED 1 after shared[t][d], with 2 after sigmoid(gate[t]) times that.
+// with COMBINE_ONES 1 shares of 1; with COMBINE_SHARED 1 after shared[t][d], with 2 after sigmoid(gate[t]) times that.
 //
 // parts f32[T][COMBINE_TOPK][d], chosen i32, share f32[T][COMBINE_TOPK], out
 // f32[T][d] (it may be shared), shared f32[T][d], gate f32[T]. Grid: x over d, a number a thread, 256 to a block; y over rows. No
@@ -23,7 +23,7 @@ NSTF_KERNEL void __launch_bounds__(256) nstf_combine(const f32* parts, const i32
 	if (i >= d) return;
 	const i64 row = blockIdx.y;
 	chosen += row * COMBINE_TOPK;
-	share += row * COMBINE_TOPK;
+	if (!COMBINE_ONES) share += row * COMBINE_TOPK;
 	parts += row * COMBINE_TOPK * d + i;
 #if COMBINE_SHARED == 2
 	f32 sum = (f32)sigmoid_f64((f64)gate[row]) * shared[row * d + i];
@@ -37,7 +37,7 @@ NSTF_KERNEL void __launch_bounds__(256) nstf_combine(const f32* parts, const i32
 		for (int j = 0; j < COMBINE_TOPK; j++)
 			if (chosen[j] > last && chosen[j] < next) next = chosen[j], at = j;
 		last = next;
-		sum = fmaf(share[at], parts[(i64)at * d], sum);
+		sum = fmaf(COMBINE_ONES ? 1.0f : share[at], parts[(i64)at * d], sum);
 	}
 	out[row * d + i] = sum;
 }

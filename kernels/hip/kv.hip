@@ -47,6 +47,16 @@ struct kv_cache {
 #define KV_CACHE {kv_keys, kv_values, nullptr, nullptr}
 #endif
 
+// The first position that a row sees whose own is the last before end: the last window
+// ones of those, where window is not 0, or with ATTEND_CHUNKED 1 those of its run of so many.
+NSTF_DEVICE int first_seen(int end, int window) {
+#if ATTEND_CHUNKED
+	return end > 0 ? (end - 1) - (end - 1) % window : 0;
+#else
+	return window > 0 && end > window ? end - window : 0;
+#endif
+}
+
 // Scores of each head that count in the denominator alone.
 #if ATTEND_SINKS
 #define SINK_PARAMETER const f32 *sinks,

@@ -87,7 +87,7 @@ type Combine struct {
 	T, D, TopK int
 	Parts      Address // f32[T][TopK][D]
 	Chosen     Address // i32[T][TopK]
-	Share      Address // f32[T][TopK]
+	Share      Address // f32[T][TopK]; 0: ones
 	Shared     Address // f32[T][D]; 0: none
 	Gate       Address // f32[T]; 0: the factor is 1
 	Out        Address // f32[T][D], which may be Shared
@@ -100,7 +100,25 @@ func (o *Combine) Calls(Target) []Call {
 		args, shared = append(args, Ptr(o.Shared), Ptr(o.Gate)), 1+flag(o.Gate != 0)
 	}
 	return []Call{{
-		Early: true, Unit: Unit{"combine.hip", fmt.Sprintf("COMBINE_TOPK=%d COMBINE_SHARED=%d", o.TopK, shared)}, Symbol: "nstf_combine",
+		Early: true, Unit: Unit{"combine.hip", fmt.Sprintf("COMBINE_TOPK=%d COMBINE_SHARED=%d COMBINE_ONES=%d", o.TopK, shared, flag(o.Share == 0))}, Symbol: "nstf_combine",
 		Grid: [3]uint32{uint32(ceil(o.D, pointwiseThreads)), uint32(o.T), 1}, Block: [3]uint32{pointwiseThreads, 1, 1}, Args: args,
+	}}
+}
+
+// Weigh computes what experts read where the shares are the input's: Out[t][j] is
+// X[t] times Share[t][j].
+type Weigh struct {
+	T, D, TopK int
+	X          Address // f32[T][D]
+	Share      Address // f32[T][TopK]
+	Out        Address // f32[T][TopK][D]
+}
+
+// Calls returns the launch.
+func (o *Weigh) Calls(Target) []Call {
+	return []Call{{
+		Early: true, Unit: Unit{File: "weigh.hip"}, Symbol: "nstf_weigh",
+		Grid: [3]uint32{uint32(ceil(o.D, pointwiseThreads)), uint32(o.T * o.TopK), 1}, Block: [3]uint32{pointwiseThreads, 1, 1},
+		Args: []Arg{Ptr(o.X), Ptr(o.Share), Ptr(o.Out), I32(o.D), I32(o.TopK)},
 	}}
 }

@@ -78,6 +78,8 @@ func Kernels(t Target) []Kernel {
 	table.add("attend/f16/sinks", wide, (&Attend{Rows: rows, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Sinks: 1, Scratch: 256, Turn: rope}).Calls(t))
 	table.add("attend/f16/sinks/T=512", Budget{256, 64 << 10}, (&Attend{Rows: prompt, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Sinks: 1, Scratch: 256}).Calls(t))
 	table.add("activate", small, (&Activate{Act: cpu.SiLU, N: inner, Gate: 1, Up: 1, Out: 1}).Calls(t))
+	table.add("weigh", small, (&Weigh{T: 1, D: d, TopK: 1, X: 1, Share: 1, Out: 1}).Calls(t))
+	table.add("xielu", small, (&XIELU{N: inner, X: 1}).Calls(t))
 	table.add("activate/limited", small, (&Activate{Act: cpu.SiLU, Gating: limited(), N: inner, Gate: 1, Up: 1, Out: 1}).Calls(t))
 	delta := Delta{Rows: rows, Sequences: 1, Heads: 32, KeyHeads: 16, KeyDim: 128, ValueDim: 128, Kernel: 4, Eps: 1e-6, Conv: 1, Decay: 1, DTBias: 1, DecayLog: true,
 		Norm: rms, Mixed: 1, Beta: 1, Alpha: 1, Z: 1, Turned: 1, Out: 1, Gate: 1, Places: 1, Memory: 256, Apart: 4096, Few: true}

@@ -64,6 +64,7 @@ type Backend struct {
 	Activate map[string]func(dst, x []float32)
 	SiLUMul  func(dst, gate, up []float32)
 	SwiGLU   func(o cpu.Gating, dst, gate, up []float32)
+	XIELU    func(o cpu.XIELU, dst, x []float32)
 	// SigmoidMul overwrites gate.
 	SigmoidMul func(dst, gate []float32)
 }

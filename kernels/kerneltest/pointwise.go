@@ -66,7 +66,22 @@ func arithmetic() []pointwise {
 			func(_, x, y float64) answer { return smooth(sigmoidTimes(x, x) * y) }},
 		swiGLU("SwiGLU", cpu.Gating{Alpha: 1.702, Limit: 0.9, Offset: 1}),
 		swiGLU("SwiGLU unlimited", cpu.Gating{Offset: -0.5}),
+		xielu("XIELU", cpu.XIELU{Positive: 0.8, Negative: 0.7, Beta: 0.5, Eps: -1e-6}),
+		xielu("XIELU cut", cpu.XIELU{Positive: 0.25, Negative: 2, Beta: 0.5, Eps: -0.75}),
 	}
+}
+
+func xielu(name string, o cpu.XIELU) pointwise {
+	beta, eps := float64(o.Beta), float64(o.Eps)
+	return pointwise{name, 6, func(b *Backend) bool { return b.XIELU != nil },
+		func(b *Backend, out, x, _ []float32) { b.XIELU(o, out, x) },
+		func(_, x, _ float64) answer {
+			curve := float64(o.Positive) * x * x
+			if !(x > 0) {
+				curve = float64(o.Negative) * (math.Expm1(min(x, eps)) - x)
+			}
+			return answer{curve + beta*x, math.Abs(curve) + math.Abs(beta*x)}
+		}}
 }
 
 // swiGLU is the product of a gate and what it opens, changed by o.

@@ -31,7 +31,7 @@ func Processor(s *cpu.Set) Backend {
 		Softmax: s.Softmax, SoftCap: s.SoftCap, RMSNorm: s.RMSNorm, LayerNorm: s.LayerNorm,
 		RopeHalf: s.RopeHalf, RopeInterleaved: s.RopeInterleaved,
 		PanelF32: s.PanelF32, PanelF16: s.PanelF16, PanelQ8: s.PanelQ8, Attend: attend(s),
-		Activate: activate, SiLUMul: s.SiLUMul, SwiGLU: s.SwiGLU, SigmoidMul: s.SigmoidMul,
+		Activate: activate, SiLUMul: s.SiLUMul, SwiGLU: s.SwiGLU, XIELU: s.XIELU, SigmoidMul: s.SigmoidMul,
 	}
 }
 

@@ -23,7 +23,7 @@ type attending struct {
 	dim, value int // numbers of a key and of a value
 	// together is how many query heads of a key-value head share a tile.
 	together       int
-	window         int64
+	window, chunk  int64
 	scale, softcap float32
 }
 
@@ -32,7 +32,7 @@ func newAttending(b *graph.Block) attending {
 	switch a, n := b.Attn, b.Latent; {
 	case a != nil:
 		return attending{heads: int(a.Heads), kvHeads: int(a.KVHeads), dim: int(a.HeadDim), value: int(a.HeadDim),
-			together: together(int(a.Heads / a.KVHeads)), window: a.Window, scale: a.Scale, softcap: a.Softcap}
+			together: together(int(a.Heads / a.KVHeads)), window: a.Window, chunk: a.Chunk, scale: a.Scale, softcap: a.Softcap}
 	case n != nil:
 		return attending{heads: int(n.Heads), kvHeads: 1, dim: int(n.KeyDim()), value: int(n.Rank), together: together(int(n.Heads)), scale: n.Scale}
 	}
@@ -105,7 +105,7 @@ func (e *Engine) attend(lo int) {
 		p.rowWork = rowWork{base: lo}
 		e.eachRow(p.rows-lo, e.part.queries)
 	}
-	e.tile(lo, a.window)
+	e.tile(lo, a)
 	if len(w.tiles) > 0 {
 		w.divide()
 		e.pool.RunWorkers(len(w.parts), e.part.attend)
@@ -124,7 +124,7 @@ func (e *Engine) turnQueries(row int) {
 }
 
 // tile cuts the rows from lo on, and lists those that attend by a policy.
-func (e *Engine) tile(lo int, window int64) {
+func (e *Engine) tile(lo int, a *attending) {
 	p := &e.pass
 	w := &p.attend
 	w.tiles, p.followed = w.tiles[:0], p.followed[:0]
@@ -140,8 +140,8 @@ func (e *Engine) tile(lo int, window int64) {
 		for first := max(s.first, lo); first < end; first += step {
 			t := tile{segment: i, first: first, rows: min(step, end-first), cut: -1}
 			if !p.many {
-				t.firstChunk = p.reach(t.first, window).Lo / splitLength
-				t.lastChunk = (p.reach(t.first+t.rows-1, window).Hi - 1) / splitLength
+				t.firstChunk = p.reach(t.first, a).Lo / splitLength
+				t.lastChunk = (p.reach(t.first+t.rows-1, a).Hi - 1) / splitLength
 			}
 			w.tiles = append(w.tiles, t)
 		}
@@ -191,11 +191,14 @@ func (w *attendWork) divide() {
 }
 
 // reach returns the positions that a row sees.
-func (p *pass) reach(row int, window int64) kernels.Reach {
+func (p *pass) reach(row int, a *attending) kernels.Reach {
 	hi := p.positions[row] + 1
 	lo := int64(0)
-	if window > 0 {
-		lo = max(hi-window, 0)
+	switch {
+	case a.window > 0:
+		lo = max(hi-a.window, 0)
+	case a.chunk > 0:
+		lo = (hi - 1) / a.chunk * a.chunk
 	}
 	return kernels.Reach{Lo: int(lo), Hi: int(hi)}
 }
@@ -239,7 +242,7 @@ func (e *Engine) gatherQueries(l *attendLocal, t *tile, head int, a *attending) 
 	d, group := a.dim, a.together
 	l.q, l.reach = fit(l.q, t.rows*group*d), fit(l.reach, t.rows)
 	for r := range t.rows {
-		l.reach[r] = e.pass.reach(t.first+r, a.window)
+		l.reach[r] = e.pass.reach(t.first+r, a)
 		at := ((t.first+r)*a.heads + head*group) * d
 		copy(l.q[r*group*d:(r+1)*group*d], e.s.q[at:])
 	}

@@ -176,7 +176,7 @@ func (e *Engine) feedForward(i int, x, h []float32) {
 // gate; index is the expert, noExpert for none.
 func (e *Engine) gated(index, t int, h, f []float32, w layer) {
 	up := e.s.up[:t*w.up.n]
-	work := rowWork{dst: up, width: w.up.n, act: w.act, gating: w.gating}
+	work := rowWork{dst: up, width: w.up.n, act: w.act, gating: w.gating, xielu: w.xielu}
 	if w.gate != nil {
 		gate := e.s.gate[:t*w.gate.n]
 		e.linear(t, h, index, target{w.gate, gate}, target{w.up, up})
@@ -192,6 +192,10 @@ func (e *Engine) gated(index, t int, h, f []float32, w layer) {
 func (e *Engine) actRow(row int) {
 	w := &e.pass.rowWork
 	dst := w.dst[row*w.width : (row+1)*w.width]
+	if w.xielu != nil {
+		e.set.XIELU(*w.xielu, dst, dst)
+		return
+	}
 	if w.src == nil {
 		e.set.Activate(w.act, dst, dst)
 		return

@@ -130,11 +130,16 @@ func TestGather(t *testing.T) {
 func TestWindow(t *testing.T) {
 	p := &pass{positions: []int64{0, 4, 5, 100}}
 	for row, want := range []kernels.Reach{{Lo: 0, Hi: 1}, {Lo: 0, Hi: 5}, {Lo: 1, Hi: 6}, {Lo: 96, Hi: 101}} {
-		if got := p.reach(row, 5); got != want {
+		if got := p.reach(row, &attending{window: 5}); got != want {
 			t.Errorf("row %d sees %v, want %v", row, got, want)
 		}
 	}
-	if got := p.reach(3, 0); got != (kernels.Reach{Lo: 0, Hi: 101}) {
+	for row, want := range []kernels.Reach{{Lo: 0, Hi: 1}, {Lo: 0, Hi: 5}, {Lo: 5, Hi: 6}, {Lo: 100, Hi: 101}} {
+		if got := p.reach(row, &attending{chunk: 5}); got != want {
+			t.Errorf("of runs of 5 row %d sees %v, want %v", row, got, want)
+		}
+	}
+	if got := p.reach(3, &attending{}); got != (kernels.Reach{Lo: 0, Hi: 101}) {
 		t.Errorf("without a window %v", got)
 	}
 }
@@ -143,7 +148,7 @@ func TestWindow(t *testing.T) {
 // whatever the segments; what is cut has room of its own. Many rows are not cut.
 func TestAttentionIsCutByLengths(t *testing.T) {
 	for i, window := range []int64{0, 5, 700, 0, 700} {
-		e := &Engine{pass: pass{many: i > 2}}
+		e, a := &Engine{pass: pass{many: i > 2}}, &attending{window: window}
 		p := &e.pass
 		for _, s := range []struct{ past, rows int }{{0, 1}, {511, 1}, {512, 1}, {2000, 3}, {100, 50}, {1500, 200}} {
 			p.segments = append(p.segments, segment{first: len(p.positions), rows: s.rows})
@@ -153,7 +158,7 @@ func TestAttentionIsCutByLengths(t *testing.T) {
 		}
 		w := &p.attend
 		w.heads, w.shape = 3, kernels.Attention{Dim: 20, Group: 5}
-		e.tile(1, window)
+		e.tile(1, a)
 		w.divide()
 		type place struct{ row, head, chunk int }
 		seen := map[place]int{}
@@ -178,7 +183,7 @@ func TestAttentionIsCutByLengths(t *testing.T) {
 				continue
 			}
 			for head := range 3 {
-				lo, hi := p.reach(row, window).Lo, int(pos)
+				lo, hi := p.reach(row, a).Lo, int(pos)
 				if p.many {
 					lo, hi = 0, 0
 				}

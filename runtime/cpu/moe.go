@@ -59,6 +59,10 @@ func (e *Engine) mixture(i, t int, routed, h, f []float32) {
 		in, out := e.s.gathered[:n*l], e.s.result[:n*l]
 		for j, row := range r.rows {
 			copy(in[j*l:(j+1)*l], read[int(row)*l:])
+			if m.WeighInput {
+				e.set.Scale(in[j*l:(j+1)*l], r.weight[j])
+				r.weight[j] = 1
+			}
 		}
 		e.gated(x, n, in, out, b.experts[x])
 		for j, row := range r.rows {

@@ -53,6 +53,7 @@ type rowWork struct {
 	norm          *norm
 	act           kernels.Activation
 	gating        kernels.Gating
+	xielu         *kernels.XIELU // in place of act, or nil
 	softcap       float32
 	base          int
 }

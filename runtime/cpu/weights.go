@@ -90,6 +90,7 @@ type perLayerInput struct {
 type layer struct {
 	act            kernels.Activation
 	gating         kernels.Gating
+	xielu          *kernels.XIELU // in place of act, or nil
 	gate, up, down *matrix
 }
 
@@ -166,7 +167,7 @@ func (b *block) open(w *load.Weights[*matrix, *norm, []float32], m *graph.Block)
 		gate, up, down := w.Linear(x.Gate), w.Linear(&x.Up), w.Linear(&x.Down)
 		b.experts = make([]layer, x.Experts)
 		for i := range b.experts {
-			b.experts[i] = layer{load.Activation(x.Act), load.Gating(x.Gating), gate.expert(i), up.expert(i), down.expert(i)}
+			b.experts[i] = layer{load.Activation(x.Act), load.Gating(x.Gating), nil, gate.expert(i), up.expert(i), down.expert(i)}
 		}
 	}
 	if p := m.PerLayer; p != nil {
@@ -178,7 +179,7 @@ func (b *block) open(w *load.Weights[*matrix, *norm, []float32], m *graph.Block)
 // open finds a layer's matrices; nil is none.
 func (l *layer) open(w *load.Weights[*matrix, *norm, []float32], f *graph.FFN) {
 	if f != nil {
-		*l = layer{load.Activation(f.Act), load.Gating(f.Gating), w.Linear(f.Gate), w.Linear(&f.Up), w.Linear(&f.Down)}
+		*l = layer{load.Activation(f.Act), load.Gating(f.Gating), load.XIELU(f.XIELU), w.Linear(f.Gate), w.Linear(&f.Up), w.Linear(&f.Down)}
 	}
 }
 

@@ -101,5 +101,5 @@ func (p *Policy) unsupported(what string) error {
 	return err
 }
 
-// Followed reports whether a policy is for a block.
-func Followed(b *graph.Block) bool { return b.Attn != nil && b.Attn.Window == 0 }
+// Followed reports whether a policy is for a block: one that attends to all before it.
+func Followed(b *graph.Block) bool { return b.Attn != nil && b.Attn.Window == 0 && b.Attn.Chunk == 0 }

@@ -212,7 +212,7 @@ func (r *reference) attention(number int, a *graph.Attention, h [][]float64) [][
 				most = sink
 			}
 			for s := range score {
-				if a.Window > 0 && s <= t-int(a.Window) {
+				if a.Window > 0 && s <= t-int(a.Window) || a.Chunk > 0 && s/int(a.Chunk) != t/int(a.Chunk) {
 					score[s] = math.Inf(-1)
 					continue
 				}
@@ -337,6 +337,10 @@ func (r *reference) ffn(f *graph.FFN, expert int, h []float64) []float64 {
 	mid := r.mul(&f.Up, expert, h)
 	if f.Gate == nil {
 		for i, v := range mid {
+			if x := f.XIELU; x != nil {
+				mid[i] = xielu(x, v)
+				continue
+			}
 			mid[i] = activate(f.Act, v)
 		}
 		return r.mul(&f.Down, expert, mid)
@@ -355,6 +359,14 @@ func (r *reference) ffn(f *graph.FFN, expert int, h []float64) []float64 {
 	return r.mul(&f.Down, expert, mid)
 }
 
+func xielu(x *graph.XIELU, v float64) float64 {
+	beta := float64(x.Beta)
+	if v > 0 {
+		return math.Log1p(math.Exp(float64(x.AlphaP)))*v*v + beta*v
+	}
+	return (beta+math.Log1p(math.Exp(float64(x.AlphaN))))*(math.Exp(math.Min(v, float64(x.Eps)))-1-v) + beta*v
+}
+
 func (r *reference) moe(m *graph.MoE, h, routed []float64) []float64 {
 	chosen, share := r.route(m, r.mul(&m.Router, 0, routed))
 	in := h
@@ -363,7 +375,14 @@ func (r *reference) moe(m *graph.MoE, h, routed []float64) []float64 {
 	}
 	out := make([]float64, len(in))
 	for i, x := range chosen {
-		for j, v := range r.ffn(&graph.FFN{Act: m.Act, Gating: m.Gating, Gate: m.Gate, Up: m.Up, Down: m.Down}, x, in) {
+		read := append([]float64(nil), in...)
+		if m.WeighInput {
+			for j := range read {
+				read[j] *= share[i]
+			}
+			share[i] = 1
+		}
+		for j, v := range r.ffn(&graph.FFN{Act: m.Act, Gating: m.Gating, Gate: m.Gate, Up: m.Up, Down: m.Down}, x, read) {
 			out[j] += share[i] * v
 		}
 	}

@@ -471,6 +471,22 @@ func tinies() []tiny {
 			a.JointNorms, a.KNorm = true, layer.newNorm("kn")
 			g.Blocks[0].Bare, g.Blocks[0].AttnNorm, g.Blocks[0].FFNNorm = true, nil, nil
 		})},
+		{"runs of positions, weights of the experts' input", rms.graph(func(g *graph.Graph) {
+			g.Blocks[0].Attn.Chunk, g.Blocks[1].Attn.Chunk = 9, 67
+			g.Blocks[0].Attn.Sinks = "0.sinks"
+			for i, k := range []int64{1, 2} {
+				rms.moe(g, i, 5, k, false)
+				g.Blocks[i].MoE.WeighInput, g.Blocks[i].MoE.Score = true, graph.ScoreSigmoid
+			}
+			g.Blocks[1].MoE.Scale = 1.5
+		})},
+		{"activations with trained numbers", rms.graph(func(g *graph.Graph) {
+			for i, x := range []graph.XIELU{{AlphaP: 0.3, AlphaN: -0.9, Beta: 0.5, Eps: -1e-6}, {AlphaP: -2, AlphaN: 1.5, Beta: 0.7, Eps: -0.25}} {
+				f := g.Blocks[i].FFN
+				f.Act, f.Gate, f.XIELU = graph.ActXIELU, nil, &x
+			}
+			g.Blocks[1].FFN.Up.Bias = "ub"
+		})},
 		{"norms with weights for each head", layer.graph(func(g *graph.Graph) {
 			both(g, func(b *graph.Block) {
 				b.Attn.HeadNorms = true

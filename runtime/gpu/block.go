@@ -357,6 +357,10 @@ func (w *walk) mixOut(b *block, lo int, to target) {
 		w.attendLatents(b, lo, to)
 		return
 	}
+	window, chunked := min(a.Window, math.MaxInt32), a.Chunk > 0
+	if chunked {
+		window = min(a.Chunk, math.MaxInt32)
+	}
 	out := at(s.att, lo, b.q.N)
 	turn := w.turn(b, lo, w.t, int(a.Heads))
 	if w.t-lo > 1 || w.many || turn.Late || turn.HeadNorms || turn.Temper != nil {
@@ -364,7 +368,7 @@ func (w *walk) mixOut(b *block, lo int, to target) {
 		turn = nil
 	}
 	w.do(&hip.Attend{Turn: turn, Prompt: w.many, Settled: w.t == 1 && !w.many, Rows: w.rows(lo), KV: e.pool.layers[b.kv], Heads: int(a.Heads), Scale: a.Scale, Softcap: a.Softcap,
-		Window: int(min(a.Window, math.MaxInt32)), Capacity: int(e.context), Q: at(s.q, lo, b.q.N), Out: at(s.att, lo, b.q.N), Sinks: b.sinks, Scratch: s.attend, Exact: e.exact})
+		Window: int(window), Chunked: chunked, Capacity: int(e.context), Q: at(s.q, lo, b.q.N), Out: at(s.att, lo, b.q.N), Sinks: b.sinks, Scratch: s.attend, Exact: e.exact})
 	if b.outGate != nil {
 		w.do(&hip.Activate{OutGate: true, N: (w.t - lo) * b.q.N, Gate: at(s.z, lo, b.q.N), Up: out, Out: out})
 	}
@@ -416,7 +420,11 @@ func (w *walk) plain(l *layer, n int, in source, to target) {
 	}
 	s := &w.e.s
 	w.linear(n, in, target{w: l.up, y: s.up})
-	w.do(&hip.Activate{Act: l.act, N: n * l.up.N, Gate: s.up, Out: s.up})
+	if l.xielu != nil {
+		w.do(&hip.XIELU{Numbers: *l.xielu, N: n * l.up.N, X: s.up})
+	} else {
+		w.do(&hip.Activate{Act: l.act, N: n * l.up.N, Gate: s.up, Out: s.up})
+	}
 	w.linear(n, source{x: s.up}, to)
 }
 

@@ -79,6 +79,7 @@ type perLayer struct {
 type layer struct {
 	act            cpu.Activation
 	gating         cpu.Gating
+	xielu          *cpu.XIELU // in place of act, or nil
 	gate, up, down *matrix
 }
 
@@ -196,7 +197,7 @@ func (b *block) open(w *load.Weights[*matrix, hip.Normal, hip.Address], m *graph
 		b.router, b.sharedGate, b.selectBias = w.Linear(&x.Router), w.Linear(x.SharedGate), w.Vector(x.SelectBias)
 		b.routerNorm, b.expertScale = w.Norm(x.RouterNorm), w.Vector(x.ExpertScale)
 		b.latentDown, b.latentUp = w.Linear(x.LatentDown), w.Linear(x.LatentUp)
-		b.layer = layer{load.Activation(x.Act), load.Gating(x.Gating), w.Linear(x.Gate), w.Linear(&x.Up), w.Linear(&x.Down)}
+		b.layer = layer{load.Activation(x.Act), load.Gating(x.Gating), nil, w.Linear(x.Gate), w.Linear(&x.Up), w.Linear(&x.Down)}
 		b.shared.open(w, x.Shared)
 	}
 }
@@ -204,7 +205,7 @@ func (b *block) open(w *load.Weights[*matrix, hip.Normal, hip.Address], m *graph
 // open finds a layer's matrices; nil is none.
 func (l *layer) open(w *load.Weights[*matrix, hip.Normal, hip.Address], f *graph.FFN) {
 	if f != nil {
-		*l = layer{load.Activation(f.Act), load.Gating(f.Gating), w.Linear(f.Gate), w.Linear(&f.Up), w.Linear(&f.Down)}
+		*l = layer{load.Activation(f.Act), load.Gating(f.Gating), load.XIELU(f.XIELU), w.Linear(f.Gate), w.Linear(&f.Up), w.Linear(&f.Down)}
 	}
 }
 

@@ -37,21 +37,28 @@ func (w *walk) mixture(b *block, n int, routed, in source, to target) {
 		in = source{x: s.squeezed}
 		sum.D, sum.Out, sum.Shared = b.latentDown.N, s.squeezedSum, 0
 	}
-	route := b.route(n, s)
-	if !w.many {
-		w.round(&in, n, b.layer.inner()...)
-	}
+	route, share := b.route(n, s), topK
 	if w.many || w.gathers() {
 		route.Slots, route.First = s.slots, s.first
 	}
-	w.do(route)
+	if m.WeighInput { // each slot reads a row of its own
+		w.do(route)
+		w.do(&hip.Weigh{T: n, D: e.shape.width, TopK: topK, X: in.x, Share: s.share, Out: s.parts})
+		in, share, sum.Share = source{x: s.parts}, 1, 0
+	}
+	if !w.many {
+		w.round(&in, slots/share, b.layer.inner()...)
+	}
+	if !m.WeighInput {
+		w.do(route)
+	}
 	mid := &hip.Activate{Act: b.act, Gating: b.gating, N: slots * b.up.N, Gate: s.gate, Out: s.gate}
 	if b.gate != nil {
-		w.expert(b.gate, slots, topK, in, s.gate, 0)
-		w.expert(b.up, slots, topK, in, s.up, 0)
+		w.expert(b.gate, slots, share, in, s.gate, 0)
+		w.expert(b.up, slots, share, in, s.up, 0)
 		mid.Up = s.up
 	} else {
-		w.expert(b.up, slots, topK, in, s.gate, 0)
+		w.expert(b.up, slots, share, in, s.gate, 0)
 	}
 	w.do(mid)
 	next := source{x: s.gate}

@@ -41,8 +41,8 @@ func (s *shape) measure(l *layout, w *weights) {
 		s.group(b.router, b.sharedGate)
 		s.layer(&b.dense)
 		s.layer(&b.shared)
-		s.stack(b.gate, true)
-		s.stack(b.up, true)
+		s.stack(b.gate, !b.MoE.WeighInput)
+		s.stack(b.up, !b.MoE.WeighInput)
 		s.stack(b.down, false)
 	}
 	s.group(w.perLayer.projection)

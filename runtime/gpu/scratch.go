@@ -68,6 +68,9 @@ func shapeOf(g *graph.Graph, span device.Span) shape {
 				s.q, s.latent = max(s.q, int(l.Out)), max(s.latent, int(l.Out))
 			}
 			s.slot, s.experts, s.topK = max(s.slot, int(m.Up.Out)), max(s.experts, int(m.Experts)), max(s.topK, int(m.TopK))
+			if m.WeighInput { // slots read rows of their own
+				s.slot = max(s.slot, s.width)
+			}
 			if m.Shared != nil {
 				s.inner = max(s.inner, int(m.Shared.Up.Out))
 			}
@@ -127,7 +130,7 @@ type scratch struct {
 	share       hip.Address    // [T][TopK]
 	slots       hip.Address    // i32 [T*TopK]
 	first       hip.Address    // i32 [Experts+1]
-	parts       hip.Address    // [T*TopK][max(D, L)]
+	parts       hip.Address    // [T*TopK][max(D, L)], what experts give, or read where the router's shares are of that
 	squeezed    hip.Address    // [T][L]: what experts read where that is not the layer's input
 	squeezedSum hip.Address    // [T][L]
 	lifted      hip.Address    // [T][D] of it

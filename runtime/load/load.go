@@ -183,6 +183,8 @@ func Activation(a graph.Activation) cpu.Activation {
 		return cpu.ReLU
 	case graph.ReLU2:
 		return cpu.ReLU2
+	case graph.ActXIELU:
+		return 0 // see XIELU
 	}
 	panic("load: an activation that graph.Check lets through: " + string(a))
 }
@@ -190,4 +192,13 @@ func Activation(a graph.Activation) cpu.Activation {
 // Gating returns the kernels' form of what a graph makes of a gate.
 func Gating(g graph.Gating) cpu.Gating {
 	return cpu.Gating{Alpha: g.Alpha, Limit: g.Limit, Offset: g.UpOffset}
+}
+
+// XIELU returns the kernels' form of an activation with trained numbers, nil for nil.
+func XIELU(x *graph.XIELU) *cpu.XIELU {
+	if x == nil {
+		return nil
+	}
+	positive, negative := x.Factors()
+	return &cpu.XIELU{Positive: float32(positive), Negative: float32(negative), Beta: x.Beta, Eps: x.Eps}
 }

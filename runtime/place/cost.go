@@ -102,8 +102,11 @@ func (c *Cost) Block(i int, position int64) (weights, cache float64) {
 
 // attended returns the positions that a token attends to, its own included.
 func attended(b *graph.Block, position int64) int64 {
-	if b.Attn != nil && b.Attn.Window > 0 {
-		return min(position, b.Attn.Window)
+	switch a := b.Attn; {
+	case a != nil && a.Window > 0:
+		return min(position, a.Window)
+	case a != nil && a.Chunk > 0:
+		return min(position, a.Chunk)
 	}
 	return position
 }

@@ -126,7 +126,9 @@ LATER = {
     "olmo2": TWIN, "olmo3": {**TWIN, "num_hidden_layers": 4, "sliding_window": 5}, "exaone4": {**TWIN, "sliding_window": 5, "sliding_window_pattern": 2},
     "ministral3": {**FAMILY, "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4, "llama_4_scaling_beta": 0.3}},
     "minimax_m2": {**FAMILY, "num_local_experts": 4, "num_experts_per_tok": 2},
-    "hunyuan_v1_dense": FAMILY, "granite": TWIN, "cohere": TWIN, "cohere2": {**TWIN, "sliding_window": 5, "sliding_window_pattern": 2},
+    "llama4_text": {**TWIN, "num_hidden_layers": 4, "intermediate_size_mlp": 40, "num_local_experts": 4, "num_experts_per_tok": 2, "attention_chunk_size": 5,
+                    "floor_scale": 3, "interleave_moe_layer_step": 2},
+    "apertus": TWIN, "hunyuan_v1_dense": FAMILY, "granite": TWIN, "cohere": TWIN, "cohere2": {**TWIN, "sliding_window": 5, "sliding_window_pattern": 2},
     "lfm2": {**TWIN, "block_multiple_of": 8, "layer_types": ["conv", "full_attention", "conv"]},
     "lfm2_moe": {**TWIN, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "num_dense_layers": 1, "layer_types": ["conv", "full_attention", "conv"]},
     "granitemoehybrid": {**TWIN, "num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 24, "mamba_n_heads": 4, "mamba_n_groups": 1,
@@ -174,6 +176,7 @@ VALUES = {
     "norm_eps": [0.5], "conv_L_cache": [4, 1], "block_multiple_of": [16], "block_ffn_dim_multiplier": [2, 1.6, None], "full_attn_idxs": [[0], [0, 2]], "num_dense_layers": [2, 0],
     "kv_lora_rank": [14], "q_lora_rank": [16, None], "qk_nope_head_dim": [10], "qk_rope_head_dim": [4], "v_head_dim": [7],
     "topk_method": ["group_limited_greedy", "noaux_tc"], "mlp_layer_types": [["dense", "dense", "sparse"], ["sparse"] * 3, ["dense", "no_such", "sparse"], ["sparse"]],
+    "moe_layers": [[0, 3], [], [1, 9]], "interleave_moe_layer_step": [1, 3, 0], "intermediate_size_mlp": [56], "floor_scale": [5], "attn_scale": [0.5], "use_qk_norm": [False, True],
     "swiglu_alpha": [0.5, 0.0], "swiglu_limit": [0.125, 0.0],
 }
 VALUES["hidden_activation"] = VALUES["activation_function"] = VALUES["hidden_act"]

@@ -46,7 +46,7 @@ TABLES = {
     "linear": LINEAR,
     "temperature": {"beta": ("f32", REQUIRED), "every": ("int", REQUIRED), "offset": ("int", 0)},
     "attn": {k: ("int", REQUIRED) for k in ("heads", "kv_heads", "head_dim", "rope")} | {k: ("linear", REQUIRED) for k in "qo"} | {k: ("linear", None) for k in "kv"}
-    | {"scale": ("f32", REQUIRED), "softcap": ("f32", 0), "window": ("int", 0), "sinks": ("tensor", ""), "kv_from": ("int", None), "gate": ("linear", None)}
+    | {"scale": ("f32", REQUIRED), "softcap": ("f32", 0), "window": ("int", 0), "chunk": ("int", 0), "sinks": ("tensor", ""), "kv_from": ("int", None), "gate": ("linear", None)}
     | {k: ("norm", None) for k in ("q_norm", "k_norm", "v_norm")} | {"temperature": ("temperature", None), "joint_norms": ("bool", False), "late_norms": ("bool", False), "head_norms": ("bool", False)},
     "delta": {k: ("int", REQUIRED) for k in ("heads", "key_heads", "key_dim", "value_dim", "kernel")} | {k: ("tensor", REQUIRED) for k in ("conv", "decay", "dt_bias")}
     | {k: ("linear", REQUIRED) for k in ("qkv", "z", "beta", "alpha", "out")} | {"eps": ("f32", REQUIRED), "norm": ("norm", REQUIRED)}
@@ -60,9 +60,10 @@ TABLES = {
     "rope": {"style": ("string", REQUIRED), "dim": ("int", REQUIRED), "theta": ("f64", REQUIRED), "scaling": ("scaling", REQUIRED)},
     "scaling": {"kind": ("string", REQUIRED), "original": ("int", 0), "truncate": ("bool", False), "short": (["f32"], None), "long": (["f32"], None)}
     | {k: ("f64", 0) for k in ("factor", "low_freq", "high_freq", "beta_fast", "beta_slow", "attention")},
-    "ffn": GATED,
+    "ffn": GATED | {"xielu": ("xielu", None)},
+    "xielu": {k: ("f32", REQUIRED) for k in ("alpha_p", "alpha_n", "beta", "eps")},
     "moe": GATED | {"experts": ("int", REQUIRED), "top_k": ("int", REQUIRED), "router": ("linear", REQUIRED), "score": ("string", "")}
-    | {"select_bias": ("tensor", ""), "expert_scale": ("tensor", ""), "router_norm": ("norm", None), "shared": ("ffn", None), "shared_gate": ("linear", None), "latent_down": ("linear", None), "latent_up": ("linear", None), "zero_masked": ("bool", False), "normalize": ("bool", False)}
+    | {"select_bias": ("tensor", ""), "expert_scale": ("tensor", ""), "router_norm": ("norm", None), "shared": ("ffn", None), "shared_gate": ("linear", None), "latent_down": ("linear", None), "latent_up": ("linear", None), "zero_masked": ("bool", False), "weigh_input": ("bool", False), "normalize": ("bool", False)}
     | {k: ("int", 0) for k in ("groups", "top_groups", "group_best")} | {k: ("f32", 0) for k in ("epsilon", "floor", "scale")},
 }
 
@@ -145,7 +146,13 @@ def read_graph(g):
             tensor(l["bias"], *stack, rows)
 
     def gated(f, at, *stack, d=d):
-        known(f["act"], ACTIVATIONS, f"{at}.act")
+        if "xielu" in f:  # of feed-forward layers alone
+            x = f["xielu"]
+            need(bool(x) == (f["act"] == "xielu") and not (x and f["gate"]), f"{at}.xielu")
+            for key in x or ():
+                need(-80 <= x[key] <= 80, f"{at}.xielu.{key}")
+        if not f.get("xielu"):
+            known(f["act"], ACTIVATIONS, f"{at}.act")
         need(min(f["alpha"], f["limit"]) >= 0, at, "has a negative alpha or limit")
         need(not (f["alpha"] or f["limit"] or f["up_offset"]) or f["gate"] and f["act"] == "silu", at, "changes no gate of silu")
         need(1 <= f["up"]["out"] <= 1 << 28, f"{at}.up")
@@ -160,6 +167,7 @@ def read_graph(g):
         need(h % kv == 0, f"{at}.heads")
         need(-1 <= a["rope"] < len(g["ropes"]) and (a["rope"] < 0 or g["ropes"][a["rope"]]["dim"] <= n), f"{at}.rope")
         need(a["window"] >= 0 and a["softcap"] >= 0, at, "has a negative window or softcap")
+        need(a["chunk"] >= 0 and not (a["chunk"] and a["window"]), f"{at}.chunk")
         for part, rows, cols in (("q", h * n, d), ("k", kv * n, d), ("v", kv * n, d), ("o", d, h * n)):
             linear(a[part], f"{at}.{part}", rows, cols)
         linear(a["gate"], f"{at}.gate", h * n, d)
@@ -257,6 +265,7 @@ def read_graph(g):
         linear(m["shared_gate"], f"{at}.shared_gate", 1, d)
         need(bool(m["latent_down"]) == bool(m["latent_up"]), f"{at}.latent_down", "or latent_up is alone")
         need(not (m["latent_down"] and m["shared_gate"]), f"{at}.shared_gate", "beside latent_down")
+        need(not (m["latent_down"] and m["weigh_input"]), f"{at}.weigh_input", "beside latent_down")
         latent = m["latent_down"]["out"] if m["latent_down"] else d
         need(1 <= latent <= 1 << 24, f"{at}.latent_down")
         linear(m["latent_down"], f"{at}.latent_down", latent, d)

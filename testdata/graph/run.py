@@ -63,6 +63,12 @@ ACTIVATIONS = {
 }
 
 
+def xielu(n, x):
+    p, m, beta, eps = (float(F32(n[k])) for k in ("alpha_p", "alpha_n", "beta", "eps"))
+    curve = np.where(x > 0, np.log1p(np.exp(p)) * x * x, (beta + np.log1p(np.exp(m))) * (np.exp(np.minimum(x, eps)) - 1 - x))
+    return curve + beta * x
+
+
 def softmax(x):
     e = np.exp(x - x.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
@@ -88,7 +94,9 @@ class Runner:
         return y + self.w[l["bias"]][expert] if l["bias"] else y
 
     def gated(self, f, x, *expert):
-        act, up = ACTIVATIONS[f["act"]], self.linear(f["up"], x, *expert)
+        act, up = ACTIVATIONS.get(f["act"]), self.linear(f["up"], x, *expert)
+        if n := f.get("xielu"):
+            act = lambda u: xielu(n, u)
         if not f["gate"]:
             return self.linear(f["down"], act(up), *expert)
         gate = self.linear(f["gate"], x, *expert)
@@ -132,6 +140,8 @@ class Runner:
             score = np.tanh(score / F32(a["softcap"])) * F32(a["softcap"])
         apart = np.arange(t)[:, None] - np.arange(t)
         seen = (apart >= 0) & (apart < a["window"] if a["window"] else True)
+        if c := a["chunk"]:
+            seen &= np.arange(t)[:, None] // c == np.arange(t) // c
         score = np.where(seen, score, -np.inf)
         if a["sinks"]:
             sink = np.broadcast_to(self.w[a["sinks"]][:, None, None].astype(float), (a["heads"], t, 1))
@@ -231,7 +241,7 @@ class Runner:
         bias = self.w[m["select_bias"]] if m["select_bias"] else 0
         for i, l in enumerate(self.linear(m["router"], self.norm(m["router_norm"], state) if m["router_norm"] else x)):
             for e, w in zip(*self.route(m, l, bias)):
-                y[i] += w * self.gated(m, inner[i], e)
+                y[i] += self.gated(m, w * x[i], e) if m["weigh_input"] else w * self.gated(m, inner[i], e)
         if m["latent_up"]:
             y = self.linear(m["latent_up"], y)
         if m["shared"]:

@@ -98,6 +98,8 @@ def fill(model: torch.nn.Module, seed: int, norm_zero: bool) -> None:
         with torch.no_grad():
             if name.endswith("A_log"):  # what a head forgets: little at each position
                 p.copy_(torch.randn(p.shape, generator=gen) - 2)
+            elif "act_fn.alpha" in name:  # of xIELU, in each layer another
+                p.copy_(0.7 * torch.randn(p.shape, generator=gen))
             elif name.endswith("bias"):
                 p.copy_(0.25 * _student(p.shape, gen) * _hot(p.numel(), gen).reshape(p.shape))
             elif name.endswith("sinks"):  # about as large as the scores beside them
@@ -237,11 +239,13 @@ def routing_gap(model, ids: list[int]) -> float:
     gaps = [math.inf]
 
     def look(module, _, output):
+        if type(module).__name__ == "Llama4Router":
+            output = output[1:]
         scores = output[0].log() if type(module).__name__ == "Gemma4TextRouter" else output[0]  # which gives probabilities
         ordered, k = scores.sort(dim=-1, descending=True).values, module.top_k if hasattr(module, "top_k") else module.config.top_k_experts
         gaps.append((ordered[:, k - 1] - ordered[:, k]).min().item())
 
-    hooks = [m.register_forward_hook(look) for m in model.modules() if type(m).__name__.endswith(("TopKRouter", "TextRouter"))]
+    hooks = [m.register_forward_hook(look) for m in model.modules() if type(m).__name__.endswith(("TopKRouter", "TextRouter", "Llama4Router"))]
     logits_of(model, ids)
     for hook in hooks:
         hook.remove()
@@ -982,6 +986,22 @@ spec("mistral3", cls="Mistral3ForConditionalGeneration", seed=626, stacked=True,
 twin("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", head_dim=6, tie_word_embeddings=True, seed=827,
      rope={"rope_type": "dynamic", "rope_theta": 100.0, "alpha": 20.0, "factor": 1.0}, ablations=({"rope_parameters.alpha": 1.0},),
      about="norms of q and k behind the rotation, a base raised by alpha, tied")
+twin("apertus", "ApertusForCausalLM", seed=933, rope={"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
+     "high_freq_factor": 4.0, "original_max_position_embeddings": 16}, ablations=({"hidden_act": "relu2"},),
+     about="xIELU with numbers of each layer and no gate, norms of q and k, llama3's rotation")
+spec("apertus-oldcfg", base="apertus", rewrite_config=old_style(), about="the same, flat")
+LLAMA4 = dict(num_hidden_layers=4, head_dim=6, num_key_value_heads=1, intermediate_size=12, intermediate_size_mlp=28, num_local_experts=4)
+twin("llama4", "Llama4ForCausalLM", **LLAMA4, interleave_moe_layer_step=2, num_experts_per_tok=2, attention_chunk_size=5, floor_scale=3, attn_scale=0.4, seed=944,
+     no_rope_layers=[1, 0, 1, 1],
+     ablations=({"attention_chunk_size": 100}, {"attn_temperature_tuning": False}, {"use_qk_norm": False}, {"num_experts_per_tok": 1}),
+     about="Llama 4: runs of 5 positions where heads rotate and are normalised, temperatures where not, every second layer with experts whose input the router weighs")
+spec("llama4-mm", cls="Llama4ForConditionalGeneration", seed=942, prompts=(5, 12), stacked=True,
+     config=dict(text_config={**TWIN, **LLAMA4, "model_type": "llama4_text", "tie_word_embeddings": False, "rope_parameters": {
+                     "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                     "original_max_position_embeddings": 8192}},
+                 vision_config=dict(hidden_size=16, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, image_size=4, patch_size=2,
+                                    vision_output_dim=16, projector_input_dim=16, projector_output_dim=16, model_type="llama4_vision_model")),
+     about="Llama 4 Scout: nested text_config, names language_model.model.*, a run of 8192 positions; a vision tower to pass through")
 twin("granite", "GraniteForCausalLM", embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.4, logits_scaling=5.0, rms_norm_eps=1e-3,
      seed=628, ablations=({"embedding_multiplier": 6.0}, {"residual_multiplier": 0.9}, {"attention_multiplier": 0.8},
                                                     {"logits_scaling": 8.0}, {"rms_norm_eps": 0.1}),

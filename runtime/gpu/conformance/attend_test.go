@@ -169,6 +169,7 @@ type attendCase struct {
 	softcap    float32
 	sinks      bool
 	window     int
+	chunked    bool // window is a run's
 	position   []int32
 	capacity   int
 	exact      bool
@@ -181,7 +182,7 @@ func (c attendCase) String() string {
 	if c.latent > 0 {
 		latent = fmt.Sprintf(" latent=%d", c.latent)
 	}
-	return fmt.Sprintf("%v D=%d%s heads=%d/%d cap=%g sinks=%v window=%d rows=%d last=%d exact=%v", c.format, c.d, latent, c.heads, c.kvs, c.softcap, c.sinks, c.window, len(c.position), c.position[len(c.position)-1], c.exact)
+	return fmt.Sprintf("%v D=%d%s heads=%d/%d cap=%g sinks=%v window=%d chunked=%v rows=%d last=%d exact=%v", c.format, c.d, latent, c.heads, c.kvs, c.softcap, c.sinks, c.window, c.chunked, len(c.position), c.position[len(c.position)-1], c.exact)
 }
 
 // check compares with float64 and repeats ten times.
@@ -225,7 +226,7 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 	}
 	kv.Base = pool.Address
 	op := hip.Attend{
-		Rows: b.put(t, m), KV: kv, Heads: c.heads, Scale: float32(1 / math.Sqrt(float64(c.d))), Softcap: c.softcap, Window: c.window,
+		Rows: b.put(t, m), KV: kv, Heads: c.heads, Scale: float32(1 / math.Sqrt(float64(c.d))), Softcap: c.softcap, Window: c.window, Chunked: c.chunked,
 		Capacity: c.capacity, Q: m.put(t, q).address(), Out: dst.address(), Exact: c.exact,
 	}
 	sinks := make([]float32, c.heads) // without: what changes nothing
@@ -254,6 +255,9 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 			lo := 0
 			if c.window > 0 {
 				lo = max(int(last)+1-c.window, 0)
+			}
+			if c.chunked {
+				lo = int(last) / c.window * c.window
 			}
 			at := row*c.heads + h
 			var ks, vs [][]float32
@@ -337,6 +341,8 @@ func TestAttendPrompts(t *testing.T) {
 		{format: cpu.KVQ8, d: 128, heads: 1, kvs: 1, position: upTo(60, 20), tolerance: 20000},
 		{format: cpu.KVQ8, d: 96, heads: 1, kvs: 1, position: upTo(0, 70), exact: true, tolerance: 24},
 		{format: cpu.KVF16, d: 80, heads: 1, kvs: 1, position: upTo(100, 20), window: 50, tolerance: 20000},
+		{format: cpu.KVF16, d: 64, heads: 4, kvs: 2, position: append(upTo(0, 20), -1, 63, 130), window: 9, chunked: true, tolerance: 20000},
+		{format: cpu.KVF16, d: 80, heads: 1, kvs: 1, position: upTo(100, 19), window: 67, chunked: true, exact: true, tolerance: 16},
 		{format: cpu.KVF16, d: 112, heads: 1, kvs: 1, position: upTo(100, 19), window: 80, exact: true, tolerance: 16},
 		{format: cpu.KVF16, d: 256, heads: 1, kvs: 1, position: upTo(0, 18), softcap: 50, tolerance: 20000},
 		{format: cpu.KVF16, d: 256, heads: 1, kvs: 1, position: upTo(0, 18), softcap: 50, exact: true, tolerance: 40},
@@ -369,6 +375,7 @@ func TestAttendRows(t *testing.T) {
 		{format: cpu.KVF32, d: 64, heads: 4, kvs: 4, position: []int32{0, 31, 32, 1023, -1, 64, 65, 700}, capacity: 1024, tolerance: 12},
 		{format: cpu.KVQ8, d: 128, heads: 8, kvs: 1, position: []int32{99, 640, 63, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 800, 31}, capacity: 4096, tolerance: 12},
 		{format: cpu.KVF16, d: 64, heads: 7, kvs: 1, position: []int32{511, 512}, capacity: 4096, tolerance: 12},
+		{format: cpu.KVF16, d: 64, heads: 5, kvs: 1, position: []int32{129, 300}, window: 130, chunked: true, capacity: 400, tolerance: 12},
 		{format: cpu.KVF16, d: 80, heads: 6, kvs: 2, position: []int32{129, 2}, window: 100, capacity: 300, tolerance: 12},
 		{format: cpu.KVF16, d: 96, heads: 3, kvs: 3, position: []int32{600, 1200}, window: 512, capacity: 2048, tolerance: 12},
 		{format: cpu.KVQ8, d: 112, heads: 4, kvs: 2, position: []int32{200}, capacity: 256, tolerance: 12},

@@ -53,6 +53,15 @@ func pointwise(t *testing.T, m *machine) kerneltest.Backend {
 		m.run(t, (&hip.Activate{Gating: o, N: len(dst), Gate: g.address(), Up: u.address(), Out: g.address()}).Calls(m.target))
 		g.get(t, dst)
 	}
+	b.XIELU = func(o cpu.XIELU, dst, x []float32) {
+		if len(dst) == 0 {
+			return
+		}
+		d := m.put(t, x)
+		defer d.release()
+		m.run(t, (&hip.XIELU{Numbers: o, N: len(x), X: d.address()}).Calls(m.target))
+		d.get(t, dst)
+	}
 	b.SoftCap = func(x []float32, limit float32) {
 		if len(x) == 0 {
 			return
