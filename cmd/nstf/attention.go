@@ -1,17 +1,27 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/nstf/nstf/calibrate"
+	"github.com/nstf/nstf/formats/attention"
+	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/runtime/device"
 )
 
 // attentionFlag is how steps attend to the positions behind them.
 type attentionFlag struct {
 	kind, pages string
+	file        string // of a policy that was measured, "" for none
 	mass        float64
 	set         *pflag.FlagSet
 }
@@ -24,7 +34,7 @@ const (
 
 func (f *attentionFlag) add(s *pflag.FlagSet) {
 	f.set = s
-	s.StringVar(&f.kind, "attention", attentionDense, "`KIND` of attention: dense, or policy: to chosen pages (processor)")
+	s.StringVar(&f.kind, "attention", attentionDense, "`KIND` of attention: dense, policy, or FILE.json of one")
 	s.StringVar(&f.pages, "attention-pages", "10%", "pages that a step reads at most, as a `SHARE`, by a policy")
 	s.Float64Var(&f.mass, "attention-mass", 1, "`SHARE` of the estimated weight that is enough, by a policy")
 }
@@ -41,7 +51,10 @@ func (f *attentionFlag) policy() (*device.Policy, error) {
 		return nil, nil
 	case attentionPolicy:
 	default:
-		return nil, usagef("--attention %q is not one of %s, %s", f.kind, attentionDense, attentionPolicy)
+		if !strings.HasSuffix(f.kind, ".json") {
+			return nil, usagef("--attention %q is not %s, %s or a file FILE.json", f.kind, attentionDense, attentionPolicy)
+		}
+		f.file = f.kind
 	}
 	p := device.DefaultPolicy()
 	text, percent := strings.CutSuffix(strings.TrimSpace(f.pages), "%")
@@ -57,4 +70,113 @@ func (f *attentionFlag) policy() (*device.Policy, error) {
 	}
 	p.Pages, p.Mass = x, f.mass
 	return &p, nil
+}
+
+// fit has a policy take the shares of heads from the file that the flags name, or from
+// the package, where it has one.
+func (f *attentionFlag) fit(p *device.Policy, m *model.Model) error {
+	if p == nil {
+		return nil
+	}
+	file, read := f.file, func() (*attention.Policy, error) { return attention.Read(f.file) }
+	if file == "" {
+		i := slices.IndexFunc(m.Files, func(x model.File) bool { return x.Name == nstf.AttentionFile })
+		if i < 0 {
+			return nil
+		}
+		file = m.Path + ": " + nstf.AttentionFile
+		read = func() (*attention.Policy, error) { return attention.Parse(file, m.Files[i].Data) }
+	}
+	measured, err := read()
+	if err != nil {
+		return err
+	}
+	heads := calibrate.PolicyHeads(m)
+	if err := measured.Fits(file, heads); err != nil {
+		return err
+	}
+	p.Heads = measured.Shares(len(heads), p.Pages)
+	return nil
+}
+
+// attentionPages are the shares of pages that calibrate measures.
+func attentionPages() []float64 { return []float64{0.1, 0.2, 0.3} }
+
+// calibrateAttention measures a policy.
+func (a *app) calibrateAttention(ctx context.Context, src string, f *calibrateFlags) error {
+	begin := time.Now()
+	m, err := checkpoint.Open(src)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	out, err := a.output(f.out.path, policyKind, f.out.force, m, f.text.path)
+	if err != nil {
+		return err
+	}
+	if !f.text.set.Changed("ctx") {
+		f.text.ctx = int(min(m.Graph.Context, mostAttentionWindow))
+	}
+	if !f.text.set.Changed("samples") {
+		f.text.samples = attentionWindows
+	}
+	windows, held, err := a.windows(ctx, m, &f.text)
+	if err != nil {
+		return err
+	}
+	o := calibrate.AttentionOptions{Options: calibrate.Options{Threads: f.threads, Text: f.text.name()}, KV: f.kv, Steps: f.steps, Pages: attentionPages()}
+	step, end := a.progress("measuring heads", "runs")
+	o.Progress = step
+	p, err := calibrate.Attention(ctx, m, windows, held, o)
+	end()
+	if err != nil {
+		return err
+	}
+	if err := p.Write(out); err != nil {
+		return err
+	}
+	if f.json {
+		return printJSON(a.out, p)
+	}
+	a.printPolicy(p)
+	fmt.Fprintf(a.out, "\n%s, %.1f s\n", f.out.path, time.Since(begin).Seconds())
+	return nil
+}
+
+// What is measured where nobody says: windows, and the most tokens of each.
+const (
+	attentionWindows    = 4
+	mostAttentionWindow = 16384
+)
+
+// printPolicy shows what a policy promises, and the heads that lose most.
+func (a *app) printPolicy(p *attention.Policy) {
+	t := newTable(2)
+	s := &p.Source
+	t.AppendRow([]any{"measured on", fmt.Sprintf("%s, windows of %d tokens, %d to fit and %d held out", clip(s.Text, 50), s.Context, s.Windows, s.Held)})
+	t.AppendRow([]any{"heads", fmt.Sprintf("%d, each at %d shares of its pages", len(p.Heads), len(p.Grid))})
+	printTable(a.out, t)
+	fmt.Fprintln(a.out)
+	t = newTable(1, "pages asked for", "read", "KL from dense", "same top token")
+	for _, x := range p.Measured {
+		t.AppendRow([]any{fmt.Sprintf("%.1f %%", 100*x.Pages), fmt.Sprintf("%.1f %%", 100*x.Read), fmt.Sprintf("%.5f ± %.5f", x.KLD, x.SE), fmt.Sprintf("%.1f %%", 100*x.Top1)})
+	}
+	printTable(a.out, t)
+	fmt.Fprintln(a.out)
+	const most = 5
+	heads := slices.Clone(p.Heads)
+	slices.SortStableFunc(heads, func(x, y attention.Head) int {
+		switch {
+		case x.KLD[0] > y.KLD[0]:
+			return -1
+		case x.KLD[0] < y.KLD[0]:
+			return 1
+		}
+		return 0
+	})
+	t = newTable(1, "needs most", fmt.Sprintf("KL with %g %% of its pages", 100*p.Grid[0]))
+	for _, h := range heads[:min(most, len(heads))] {
+		t.AppendRow([]any{fmt.Sprintf("block %d, head %d", h.Block, h.Head), fmt.Sprintf("%.5f", h.KLD[0])})
+	}
+	printTable(a.out, t)
 }

@@ -227,6 +227,9 @@ func (a *app) bench(ctx context.Context, path string, f *benchFlags) error {
 	step, end := a.progress("measuring", "rounds")
 	defer end()
 	f.Progress = step
+	if err := f.attention.fit(f.Policy, m); err != nil {
+		return err
+	}
 	r, err := bench.Run(ctx, m, f.Options)
 	end()
 	if err != nil {

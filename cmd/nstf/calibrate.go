@@ -28,12 +28,15 @@ type calibrateFlags struct {
 	sensitivity bool
 	json        bool
 	limit       int64 // --memory in bytes
+	attention   bool
+	steps       int
+	kv          string
 }
 
 func (a *app) calibrateCommand() *cobra.Command {
 	var f calibrateFlags
 	c := &cobra.Command{
-		Use: "calibrate SRC -o OUT.nstats", Short: "Measure what a model's matrices read, and what errors in them cost", Args: cobra.ExactArgs(1),
+		Use: "calibrate SRC -o OUT", Short: "Measure what a model's matrices read, and what errors in them cost", Args: cobra.ExactArgs(1),
 		Long: `Run text through a model, block by block, and write statistics that plan and quantize take
 by --stats, so that any number of target sizes cost one calibration: the second moments and
 the largest values of what each matrix reads, of each expert of a mixture too, and how much
@@ -49,6 +52,11 @@ one is found; the statistics differ from the processor's in the last digits of f
 and are the same from run to run on one device. The card holds the weights of one block,
 the sums of one input at least, and as many hidden states as have room.
 
+--attention writes something else: a policy of attention, in JSON, for run, serve, eval and
+bench. It measures on the processor what each key-value head loses where its steps read few
+pages of keys and values, on windows as long as --ctx says, and what all of them lose
+together, on those that are held out: read for this many tokens, and be patient.
+
 --merge adds statistics of the same model on other text. --memory bounds what hidden states
 and finished statistics take of the processor's memory; what is beyond lies in temporary
 files beside OUT. The weights and the moments of one block come on top.`,
@@ -56,6 +64,9 @@ files beside OUT. The weights and the moments of one block come on top.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
 				return err
+			}
+			if f.attention {
+				return a.calibrateAttention(c.Context(), args[0], &f)
 			}
 			return a.calibrate(c.Context(), args[0], &f)
 		},
@@ -67,6 +78,9 @@ files beside OUT. The weights and the moments of one block come on top.`,
 	s.StringArrayVar(&f.merge, "merge", nil, "add the statistics of this file; may be repeated")
 	s.BoolVar(&f.sensitivity, "sensitivity", true, "measure what errors cost; without it plans are made by errors alone")
 	s.StringVar(&f.memory, "memory", "", "memory for hidden states and statistics, such as 4GiB; default: all")
+	s.BoolVar(&f.attention, "attention", false, "measure a policy of attention")
+	s.IntVar(&f.steps, "steps", 32, "tokens at the end of each window that are run one by one, with --attention")
+	s.StringVar(&f.kv, "kv", "", "how keys and values are kept, with --attention")
 	s.IntVarP(&f.threads, "threads", "t", 0, "threads; 0: one per core")
 	s.BoolVar(&f.json, "json", false, "print a JSON report")
 	c.MarkFlagRequired("output")
@@ -80,8 +94,18 @@ func (f *calibrateFlags) check() error {
 	if err := f.device.check(); err != nil {
 		return err
 	}
-	if f.threads < 0 {
+	switch {
+	case f.threads < 0:
 		return usagef("--threads is not negative")
+	case f.attention && (len(f.merge) > 0 || f.memory != "" || f.device.named()):
+		return usagef("--attention is measured on the processor, and takes neither --device nor --merge and --memory")
+	case !f.attention && f.kv != "":
+		return usagef("--kv goes with --attention")
+	case f.steps < 2:
+		return usagef("--steps %d: at least 2 are needed", f.steps)
+	}
+	if err := checkKV(f.kv); err != nil {
+		return err
 	}
 	if f.memory == "" {
 		return nil

@@ -8,20 +8,26 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nstf/nstf/calibrate"
+	"github.com/nstf/nstf/formats/attention"
 	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/quantize/encode"
 )
 
 func (a *app) convertCommand() *cobra.Command {
 	var out outputFlag
-	var dtype string
+	var dtype, policy string
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "convert SRC -o OUT.nstf", Short: "Turn a Hugging Face directory or a GGUF file into a package", Args: outputIsFlag(cobra.ExactArgs(1)),
 		Long: `Turn a model into a package without losing anything: tensors keep their element
 types and quantized blocks, tokenizer and configuration travel along byte for byte,
 and tensors that the architecture does not use are carried along, listed.
+
+--attention puts a policy of attention into the package, as calibrate --attention measured
+it: --attention policy of run and others then reads by it.
 
 --dtype casts all tensors of the model itself, which expands quantized ones. --stream reads a model of a
 hub (see nstf pull) as it is needed, without room for it on the disk.`,
@@ -34,15 +40,37 @@ hub (see nstf pull) as it is needed, without room for it on the disk.`,
 				}
 				o.Flags = []string{"--dtype=" + dtype}
 			}
+			if policy != "" {
+				return a.convertWith(c.Context(), args[0], out, o, policy, asJSON)
+			}
 			return a.encode(c.Context(), args[0], out, o, "converting", asJSON)
 		},
 	}
 	out.add(c.Flags(), "package to write")
 	addStream(c.Flags())
 	c.Flags().StringVar(&dtype, "dtype", "", "cast to f32, f16 or bf16; default: keep everything as it is")
+	c.Flags().StringVar(&policy, "attention", "", "`FILE` of calibrate --attention that goes into the package")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON report")
 	c.MarkFlagRequired("output")
 	return c
+}
+
+// convertWith is encode with a policy of attention in the package.
+func (a *app) convertWith(ctx context.Context, src string, out outputFlag, o encode.Options, policy string, asJSON bool) error {
+	m, err := checkpoint.OpenFrom(a.remote, src)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	p, err := attention.Read(policy)
+	if err != nil {
+		return err
+	}
+	if err := p.Fits(policy, calibrate.PolicyHeads(m)); err != nil {
+		return err
+	}
+	o.Files = []nstf.File{{Name: nstf.AttentionFile, Data: p.Encode()}}
+	return a.write(ctx, m, out, o, "converting", asJSON, policy)
 }
 
 // encode writes a package and says what became of the model: convert and
@@ -56,9 +84,9 @@ func (a *app) encode(ctx context.Context, src string, out outputFlag, o encode.O
 	return a.write(ctx, m, out, o, what, asJSON)
 }
 
-// write writes an open model as a package and reports.
-func (a *app) write(ctx context.Context, m *model.Model, to outputFlag, o encode.Options, what string, asJSON bool) error {
-	out, err := a.packageOutput(to, m)
+// write writes an open model as a package and reports; inputs are what was read beside it.
+func (a *app) write(ctx context.Context, m *model.Model, to outputFlag, o encode.Options, what string, asJSON bool, inputs ...string) error {
+	out, err := a.packageOutput(to, m, inputs...)
 	if err != nil {
 		return err
 	}

@@ -141,6 +141,9 @@ func (a *app) dumpLogits(ctx context.Context, path string, f *evalFlags) error {
 		return err
 	}
 	defer m.Close()
+	if err := f.attention.fit(f.Policy, m); err != nil {
+		return err
+	}
 	out, err := a.output(f.dump, arrayKind, f.force.force, m, f.tokenIDs)
 	if err != nil {
 		return err
@@ -161,6 +164,9 @@ func (a *app) eval(ctx context.Context, path string, f *evalFlags) error {
 		if f.SaveRef, err = a.output(f.save, referenceKind, f.force.force, m, append(modelFiles(f.Ref), f.Text)...); err != nil {
 			return err
 		}
+	}
+	if err := f.attention.fit(f.Policy, m); err != nil {
+		return err
 	}
 	if int64(f.Context) > m.Graph.Context {
 		a.warn(fmt.Sprintf("--ctx %d is beyond the %d positions that the model was made for", f.Context, m.Graph.Context))

@@ -2,11 +2,13 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/nstf/nstf/formats/inspect"
+	"github.com/nstf/nstf/formats/nstf"
 )
 
 func (a *app) inspectCommand() *cobra.Command {
@@ -32,6 +34,14 @@ cost, and what was measured.`,
 				return printJSON(a.out, r)
 			}
 			a.printReport(r)
+			if slices.ContainsFunc(r.Files, func(f inspect.File) bool { return f.Name == nstf.AttentionFile }) {
+				p, err := inspect.Attention(args[0])
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(a.out)
+				a.printPolicy(p)
+			}
 			if tensors {
 				a.printTensors(r)
 			}

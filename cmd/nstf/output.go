@@ -27,6 +27,7 @@ var (
 		return bytes.Contains(head, []byte(`"nstf`)) && len(head) > 8 && head[8] == '{'
 	}}
 	planKind      = atomicfile.Kind{Name: "a plan", Is: func(head []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(head), []byte("{")) }}
+	policyKind    = atomicfile.Kind{Name: "a policy of attention", Is: planKind.Is}
 	pageKind      = atomicfile.Kind{Name: "an HTML page", Is: func(head []byte) bool { return bytes.HasPrefix(bytes.ToLower(head), []byte("<!doctype html")) }}
 	referenceKind = atomicfile.Kind{Name: "a file of log-probabilities", Is: begins(logprob.Magic)}
 	arrayKind     = atomicfile.Kind{Name: "a NumPy array", Is: begins("\x93NUMPY")}

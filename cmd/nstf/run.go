@@ -174,6 +174,9 @@ func (a *app) runModel(ctx context.Context, args []string, f *runFlags) error {
 	}
 	defer m.Close()
 	f.Device = a.device(&f.device)
+	if err := f.attention.fit(f.Policy, m); err != nil {
+		return err
+	}
 	g, err := generate.New(m, f.Config)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/nstf/nstf/formats/ledger"
 	"github.com/nstf/nstf/formats/model"
 	kernels "github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/exec"
 	"github.com/nstf/nstf/runtime/generate"
 	"github.com/nstf/nstf/runtime/place"
@@ -176,7 +177,15 @@ func (a *app) load(ctx context.Context, path string, f *serveFlags) (_ *serve.Mo
 	}
 	on := a.device(&f.device)
 	on.Warm = true
-	ex, err := exec.New(m, exec.Options{Threads: f.threads, Context: f.context, Exact: f.exact, KV: f.kv, Policy: f.policy, Sequences: f.parallel, Device: on})
+	var policy *device.Policy // of this model
+	if f.policy != nil {
+		own := *f.policy
+		policy = &own
+	}
+	if err := f.attention.fit(policy, m); err != nil {
+		return nil, nil, err
+	}
+	ex, err := exec.New(m, exec.Options{Threads: f.threads, Context: f.context, Exact: f.exact, KV: f.kv, Policy: policy, Sequences: f.parallel, Device: on})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/attention"
 	"github.com/nstf/nstf/formats/ledger"
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/plan"
@@ -29,6 +30,15 @@ func Plan(path string) (*plan.Plan, error) {
 		return nil, err
 	}
 	return plan.Parse(path+": "+nstf.PlanFile, data)
+}
+
+// Attention reads the policy of attention of a package, with errors like those of [Ledger].
+func Attention(path string) (*attention.Policy, error) {
+	data, err := attached(path, nstf.AttentionFile, "a policy of attention")
+	if err != nil {
+		return nil, err
+	}
+	return attention.Parse(path+": "+nstf.AttentionFile, data)
 }
 
 func attached(path, name, what string) ([]byte, error) {

@@ -44,8 +44,9 @@ const (
 // Names that files carry by convention. Names that begin with "nstf/" belong
 // to this format: others than these are not written.
 const (
-	LedgerFile = "nstf/ledger.json" // the accuracy ledger
-	PlanFile   = "nstf/plan.json"   // the plan that was executed
+	LedgerFile    = "nstf/ledger.json"    // the accuracy ledger
+	PlanFile      = "nstf/plan.json"      // the plan that was executed
+	AttentionFile = "nstf/attention.json" // the policy of attention
 
 	reservedPrefix = "nstf/"
 )

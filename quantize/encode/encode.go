@@ -29,8 +29,9 @@ type Options struct {
 	Fitted map[string]formats.Tensor
 	// Sources are files beside the model that decided something.
 	Sources []nstf.Source
-	// Files are attached beside the model's own. A model that is changed loses
-	// the plan and the ledger that it came with.
+	// Files are attached beside the model's own, or in the place of those of the same
+	// name. A model that is changed loses the plan, the ledger and the policy of attention
+	// that it came with.
 	Files []nstf.File
 	// Tool and Flags go into the provenance: the program with its version,
 	// and its arguments that decided something.
@@ -120,9 +121,11 @@ func Run(ctx context.Context, m *model.Model, out *atomicfile.Output, o Options)
 
 // attached returns the files that go into the package.
 func attached(files []nstf.File, o Options) []nstf.File {
-	if o.DType != "" || o.Policy != nil || o.Fitted != nil {
-		files = slices.DeleteFunc(slices.Clone(files), func(f nstf.File) bool { return f.Name == nstf.LedgerFile || f.Name == nstf.PlanFile })
-	}
+	changed := o.DType != "" || o.Policy != nil || o.Fitted != nil
+	files = slices.DeleteFunc(slices.Clone(files), func(f nstf.File) bool {
+		return changed && slices.Contains([]string{nstf.LedgerFile, nstf.PlanFile, nstf.AttentionFile}, f.Name) ||
+			slices.ContainsFunc(o.Files, func(own nstf.File) bool { return own.Name == f.Name })
+	})
 	return append(files, o.Files...)
 }
 

@@ -13,6 +13,8 @@ import (
 const (
 	// newestPages are read in any case, the one that is being filled among them.
 	newestPages = 2
+	// leastPages are read whatever a share of few pages comes to.
+	leastPages = 8
 	// ratioKept is how much of what was known of a page stays when it is read again, and
 	// ratioTrust how much of that counts.
 	ratioKept, ratioTrust = 0.7, 0.5
@@ -211,7 +213,7 @@ func (s *step) choose(weights []float64) float64 {
 	}
 	clear(s.chosen)
 	s.order = s.order[:0]
-	have, room := 0., max(int(math.Ceil(p.Share(s.e.span.Lo+s.e.pass.layer, s.head)*float64(s.pages))), int(p.Least/cache.PageSize))
+	have, room := 0., max(int(math.Ceil(p.Share(s.e.span.Lo+s.e.pass.layer, s.head)*float64(s.pages))), min(leastPages, int(p.Least/cache.PageSize)))
 	take := func(page int) {
 		s.chosen[page] = true
 		have += weights[page]

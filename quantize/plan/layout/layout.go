@@ -44,7 +44,9 @@ func New(m *model.Model, made nstf.Provenance, seed int64) (*Layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	meta.Files = slices.DeleteFunc(meta.Files, func(f nstf.File) bool { return f.Name == nstf.PlanFile || f.Name == nstf.LedgerFile })
+	meta.Files = slices.DeleteFunc(meta.Files, func(f nstf.File) bool {
+		return f.Name == nstf.PlanFile || f.Name == nstf.LedgerFile || f.Name == nstf.AttentionFile
+	})
 	made.Sources = append(meta.Provenance.Sources, made.Sources...)
 	made.Notes = append(meta.Provenance.Notes, made.Notes...)
 	meta.Provenance = made.Spelled()
