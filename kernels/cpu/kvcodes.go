@@ -166,6 +166,7 @@ func (c *kvCoder) encode(dst []byte, ld int, x []float32) (scale uint16) {
 		}
 	}
 	var codes, best [codedGroup]byte
+	var terms [codedGroup]float32
 	if abs32(most) < 0x1p-24 {
 		for i := range best {
 			best[i] = c.nearest[128]
@@ -176,21 +177,32 @@ func (c *kvCoder) encode(dst []byte, ld int, x []float32) (scale uint16) {
 	var gain, factor float32
 	for _, try := range kvTries() {
 		inverse := try * float32(c.levels[0]) / most
-		var xq, qq float32
+		var qq float32
 		for i, v := range x {
 			at := float32(v*inverse) + 128.5
 			code := c.nearest[int(min(max(at, 0), 255))]
 			q := float32(c.levels[code])
 			codes[i] = code
-			xq += float32(v * q)
-			qq += float32(q * q)
+			terms[i] = float32(v * q)
+			qq += float32(q * q) // a whole number under 2^24
 		}
+		xq := sumByHalves(terms)
 		if f := xq / qq; float32(f*xq) > gain {
 			gain, factor, best = float32(f*xq), f, codes
 		}
 	}
 	c.pack(dst, ld, &best)
 	return floatToF16(factor * 128)
+}
+
+// sumByHalves adds the upper half to the lower until one is left, as lanes of a GPU do.
+func sumByHalves(x [codedGroup]float32) float32 {
+	for n := codedGroup / 2; n > 0; n /= 2 {
+		for i := range n {
+			x[i] += x[i+n]
+		}
+	}
+	return x[0]
 }
 
 func abs32(v float32) float32 { return math.Float32frombits(math.Float32bits(v) &^ (1 << 31)) }

@@ -18,7 +18,8 @@ import (
 // taken as steps of decoding: the positions are spread over the device, and how
 // many a block takes is decided from Position there, so that the call can be
 // replayed as sequences grow, and a row's bits depend on nothing but what it sees.
-// More rows are taken as prompts.
+// More rows are taken as prompts, whose queries are turned in place where keys and values
+// are kept in codes.
 type Attend struct {
 	Rows
 	KV       KV
@@ -113,11 +114,18 @@ func (o *Attend) registers(t Target, queries int) int {
 	case cpu.KVQ8:
 		bytes = 1
 	}
-	for o.KV.Dim%run != 0 {
+	d := o.KV.Dim
+	if o.KV.Format.Coded() { // words of codes, one of high bits and a scale
+		d, run, bytes = ceil(d, 32)*32, 8, 2
+		if t.API == CUDA {
+			run, bytes = 16, 1
+		}
+	}
+	for d%run != 0 {
 		run /= 2
 	}
-	lanes := max(2, min(32, powerAbove(ceil(o.KV.Dim, run))))
-	chunks, teams := ceil(o.KV.Dim, run*lanes), t.Wave/lanes
+	lanes := max(2, min(32, powerAbove(ceil(d, run))))
+	chunks, teams := ceil(d, run*lanes), t.Wave/lanes
 	steps := max(teams, min(16, 8*teams/powerAbove(chunks))) / teams
 	return 2*queries*chunks*run + 2*steps*chunks*ceil(run*bytes, 4) + 32 + 40
 }

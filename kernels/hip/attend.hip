@@ -38,6 +38,9 @@
 // Bound: the bytes of keys and values; a multiplication for each stored number
 // and query, and for each key one in LANES of a butterfly exchange.
 // Tolerance: that of float32 attention over the numbers as stored.
+//
+// Keys and values in codes (KV_CODED) are turned: queries are turned in LDS first, and
+// what was summed is turned back at last. A lane takes runs of 16 codes, or 8.
 #include "functions.hip"
 #include "kv.hip"
 #if ATTEND_TURN
@@ -60,9 +63,15 @@ __host__ __device__ constexpr int most(int a, int b) { return a > b ? a : b; }
 __host__ __device__ constexpr int common_power(int n, int limit) { return limit == 1 || n % limit == 0 ? limit : common_power(n, limit / 2); }
 
 // A team of LANES lanes holds a vector in CHUNKS loads a lane, of RUN numbers.
-constexpr int RUN = common_power(KV_D, KV_FORMAT == 0 ? 4 : 8);
-constexpr int LANES = most(2, least(32, power_above((KV_D + RUN - 1) / RUN)));
-constexpr int CHUNKS = (KV_D + RUN * LANES - 1) / (RUN * LANES);
+// Runs of codes are longer where registers are many.
+#if defined(NSTF_CUDA)
+#define CODES 16
+#else
+#define CODES 8
+#endif
+constexpr int RUN = KV_CODED ? CODES : common_power(KV_D, KV_FORMAT == 0 ? 4 : 8);
+constexpr int LANES = most(2, least(32, power_above((KV_PADDED + RUN - 1) / RUN)));
+constexpr int CHUNKS = (KV_PADDED + RUN * LANES - 1) / (RUN * LANES);
 constexpr int TEAMS = NSTF_WAVE / LANES;
 constexpr int PADDED = power_above(ATTEND_QUERIES);
 // A tile is STEPS vectors a team, which take 8 loads of a lane where possible.
@@ -78,7 +87,12 @@ constexpr int LDS_WAVE = PADDED * (TILE + 1);
 constexpr int THREADS = ATTEND_WAVES * NSTF_WAVE;
 
 // A run is kept in words where there are whole ones.
-#if KV_FORMAT == 0
+#if KV_CODED
+struct run {
+	pack<u32, (RUN * KV_WORDS + 31) / 32> low;
+	u32 high;
+};
+#elif KV_FORMAT == 0
 typedef pack<f32, RUN> run;
 NSTF_DEVICE f32 element(const run& r, int i) { return r.v[i]; }
 #else
@@ -105,10 +119,26 @@ NSTF_DEVICE f32 element(const words<0>& r, int i) {
 }
 #endif
 
+// The numbers of a run that begins with number at of its vector, but for their scale.
+NSTF_DEVICE void numbers(f32 (&x)[RUN], const run& r, int at) {
+#if KV_CODED
+#pragma unroll
+	for (int i = 0; i < RUN; i += 8) {
+		f32 some[8];
+		kv_levels(some, r.low.v[i / (KV_BITS == 3 ? 16 : 8)], r.high, (at + i) / 8 % 4);
+#pragma unroll
+		for (int j = 0; j < 8; j++) x[i + j] = some[j];
+	}
+#else
+#pragma unroll
+	for (int i = 0; i < RUN; i++) x[i] = element(r, i);
+#endif
+}
+
 // A lane's part of a tile's keys or values.
 struct vectors {
 	run x[STEPS][CHUNKS];
-	f32 scale[KV_FORMAT == 2 ? STEPS : 1][CHUNKS];
+	f32 scale[KV_SCALED ? STEPS : 1][CHUNKS];
 };
 
 // What a wave knows of the tile it works on: the vector of its first position,
@@ -120,9 +150,10 @@ struct tile {
 
 // The row's own key and value as they are stored.
 struct stored_pair {
-	alignas(16) kv_element key[KV_D];
-	alignas(16) kv_element value[KV_D];
-	f32 key_scales[KV_GROUPS], value_scale[1];
+	alignas(16) kv_element key[KV_STRIDE];
+	alignas(16) kv_element value[KV_STRIDE];
+	kv_scale key_scales[KV_GROUPS], value_scales[KV_GROUPS];
+	NSTF_MEMBER kv_cache cache() { return {key, value, key_scales, value_scales}; }
 };
 
 // The first number of a chunk of this lane.
@@ -130,9 +161,28 @@ NSTF_DEVICE int chunk_at(int lane, int chunk) { return (lane % LANES + chunk * L
 // The position in its tile that this lane's team has in a step.
 NSTF_DEVICE int step_position(int lane, int step) { return step * TEAMS + lane / LANES; }
 
-// Loads what the cache has of a tile: where rows are turned, all but the newest.
-template <typename V> NSTF_DEVICE V load_from(const V* p) { return ATTEND_SETTLED ? load_settled(p) : *p; }
+// Loads of memory that may be read early.
+template <bool Settled, typename V> NSTF_DEVICE V get(const V* p) { return Settled ? load_settled(p) : *p; }
+template <typename V> NSTF_DEVICE V load_from(const V* p) { return get<ATTEND_SETTLED != 0>(p); }
 
+// What a lane holds of a vector of a cache.
+template <bool Key, bool Settled> NSTF_DEVICE void load_run(run& x, f32& scale, const kv_cache& cache, i64 vector, int at) {
+#if KV_CODED
+	const u32* words = cache.vector<Key>(vector);
+	constexpr int lows = sizeof(x.low) / 4;
+	if (KV_STRIDE % lows == 0) x.low = get<Settled>((const decltype(x.low)*)(words + at / (KV_BITS == 3 ? 16 : 8)));
+	else
+#pragma unroll
+		for (int i = 0; i < lows; i++) x.low.v[i] = get<Settled>(words + at / (KV_BITS == 3 ? 16 : 8) + i);
+	x.high = KV_HIGHS ? get<Settled>(words + KV_GROUPS * KV_WORDS + at / 32) : 0;
+	scale = kv_factor(get<Settled>((const u16*)cache.scales<Key>(vector) + at / 32));
+#else
+	x = get<Settled>((const run*)(cache.vector<Key>(vector) + at));
+	if (KV_FORMAT == 2 && Key) scale = get<Settled>((const f32*)cache.scales<Key>(vector) + at / 32);
+#endif
+}
+
+// Loads what the cache has of a tile: where rows are turned, all but the newest.
 template <bool Key> NSTF_DEVICE void load_cached(vectors& to, const kv_cache& cache, const tile& t, int lane) {
 #pragma unroll
 	for (int d = 0; d < STEPS; d++) {
@@ -141,10 +191,9 @@ template <bool Key> NSTF_DEVICE void load_cached(vectors& to, const kv_cache& ca
 		for (int c = 0; c < CHUNKS; c++) {
 			const int at = chunk_at(lane, c);
 			to.x[d][c] = run{};
-			if (KV_FORMAT == 2) to.scale[d][c] = 0;
-			if (p < t.lo || p >= t.hi || at >= KV_D || ATTEND_OWN && p == t.newest) continue;
-			to.x[d][c] = load_from((const run*)((Key ? cache.keys : cache.values) + (t.vector + p) * KV_D + at));
-			if (KV_FORMAT == 2 && Key) to.scale[d][c] = load_from(cache.key_scales + (t.vector + p) * KV_GROUPS + at / 32);
+			if (KV_SCALED) to.scale[d][c] = 0;
+			if (p < t.lo || p >= t.hi || at >= KV_PADDED || ATTEND_OWN && p == t.newest) continue;
+			load_run<Key, ATTEND_SETTLED != 0>(to.x[d][c], to.scale[KV_SCALED ? d : 0][c], cache, t.vector + p, at);
 		}
 	}
 }
@@ -152,14 +201,14 @@ template <bool Key> NSTF_DEVICE void load_cached(vectors& to, const kv_cache& ca
 // Loads the newest position of a tile, if it is there.
 template <bool Key> NSTF_DEVICE void load_newest(vectors& to, const stored_pair& own, const tile& t, int lane) {
 	if (!ATTEND_OWN || t.newest < 0 || t.newest >= TILE) return;
+	const kv_cache cache = ((stored_pair&)own).cache();
 #pragma unroll
 	for (int d = 0; d < STEPS; d++)
 #pragma unroll
 		for (int c = 0; c < CHUNKS; c++) {
 			const int at = chunk_at(lane, c);
-			if (step_position(lane, d) != t.newest || at >= KV_D) continue;
-			to.x[d][c] = *(const run*)((Key ? own.key : own.value) + at);
-			if (KV_FORMAT == 2 && Key) to.scale[d][c] = own.key_scales[at / 32];
+			if (step_position(lane, d) != t.newest || at >= KV_PADDED) continue;
+			load_run<Key, false>(to.x[d][c], to.scale[KV_SCALED ? d : 0][c], cache, 0, at);
 		}
 }
 
@@ -198,17 +247,17 @@ NSTF_DEVICE void score(f32* lds, const vectors& k, const queries& q, int lane, i
 	for (int d = 0; d < DEPTH; d++) {
 #pragma unroll
 		for (int c = 0; c < CHUNKS; c++) {
-			f32 part[ATTEND_QUERIES] = {};
+			f32 part[ATTEND_QUERIES] = {}, x[RUN];
+			numbers(x, k.x[from + d][c], chunk_at(lane, c));
 #pragma unroll
 			for (int i = 0; i < RUN; i++) {
-				const f32 x = element(k.x[from + d][c], i);
 #pragma unroll
-				for (int g = 0; g < ATTEND_QUERIES; g++) part[g] = fmaf(q.v[g][c * RUN + i], x, part[g]);
+				for (int g = 0; g < ATTEND_QUERIES; g++) part[g] = fmaf(q.v[g][c * RUN + i], x[i], part[g]);
 			}
 #pragma unroll
 			for (int g = 0; g < ATTEND_QUERIES; g++) {
 				f32& to = s[d * PADDED + g];
-				if (KV_FORMAT == 2) part[g] *= k.scale[from + d][c];
+				if (KV_SCALED) part[g] *= k.scale[KV_SCALED ? from + d : 0][c];
 				to = c == 0 ? part[g] : to + part[g];
 			}
 		}
@@ -246,7 +295,7 @@ NSTF_DEVICE void weigh(f32* lds, totals& all, const kv_cache& cache, const store
 		all.sum[r] = all.sum[r] * c[r] + w[r];
 		all.top[r] = top;
 #if KV_FORMAT == 2 && !KV_LATENT
-		if (ATTEND_OWN && p == t.newest) w[r] *= own.value_scale[0];
+		if (ATTEND_OWN && p == t.newest) w[r] *= own.value_scales[0];
 		else if (p >= t.lo && p < t.hi) w[r] *= cache.value_scales[t.vector + p];
 #endif
 	}
@@ -273,13 +322,18 @@ NSTF_DEVICE void accumulate(queries& sum, const vectors& v, const f32* lds, int 
 			for (int i = 0; i < least(PADDED, 4); i++) w[g + i] = x.v[i];
 		}
 #pragma unroll
-		for (int c = 0; c < CHUNKS; c++)
+		for (int c = 0; c < CHUNKS; c++) {
+			const bool scaled = KV_CODED || KV_LATENT && KV_SCALED;
+			f32 u[ATTEND_QUERIES], x[RUN];
+#pragma unroll
+			for (int g = 0; g < ATTEND_QUERIES; g++) u[g] = scaled ? w[g] * v.scale[KV_SCALED ? d : 0][c] : w[g];
+			numbers(x, v.x[d][c], chunk_at(lane, c));
 #pragma unroll
 			for (int i = 0; i < RUN; i++) {
-				const f32 x = KV_LATENT && KV_FORMAT == 2 ? element(v.x[d][c], i) * v.scale[KV_FORMAT == 2 ? d : 0][c] : element(v.x[d][c], i);
 #pragma unroll
-				for (int g = 0; g < ATTEND_QUERIES; g++) sum.v[g][c * RUN + i] = fmaf(w[g], x, sum.v[g][c * RUN + i]);
+				for (int g = 0; g < ATTEND_QUERIES; g++) sum.v[g][c * RUN + i] = fmaf(u[g], x[i], sum.v[g][c * RUN + i]);
 			}
+		}
 	}
 }
 
@@ -377,6 +431,7 @@ NSTF_DEVICE void turn_heads(f32* lds, stored_pair& own, const turning& t, const 
 			head_norm<ROPE_QNORM>(x, t.q_weight, t.q_bias, t.q_eps);
 			turn(x, t.cosine, t.sine);
 			store_head(to, x);
+			kv_turn(to, KV_D);
 			continue;
 		}
 		const bool key = h == queries;
@@ -390,11 +445,14 @@ NSTF_DEVICE void turn_heads(f32* lds, stored_pair& own, const turning& t, const 
 #endif
 		store_head(to, x);
 		wave_sync();
-		if (key) kv_store<true>(own.key, own.key_scales, to);
-		else kv_store<false>(own.value, own.value_scale, to);
+		kv_turn(to, KV_D);
+		kv_store(own.cache(), key, 0, to);
 		if (!writes) continue;
-		if (key) kv_store<true>(cache.keys + at * KV_D, cache.key_scales + at * KV_GROUPS, to);
-		else kv_store<false>(cache.values + at * KV_D, cache.value_scales + at, to);
+#if KV_CODED
+		kv_copy(cache, key, at, own.cache());
+#else
+		kv_store(cache, key, at, to);
+#endif
 	}
 	__syncthreads();
 }
@@ -404,7 +462,7 @@ NSTF_DEVICE void turn_heads(f32* lds, stored_pair& own, const turning& t, const 
 
 NSTF_KERNEL void __launch_bounds__(THREADS)
 nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, int kv_heads, int window, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS, u32* counters, f32* records) {
-	alignas(16) __shared__ f32 lds[most(ATTEND_WAVES * LDS_WAVE, most(ATTEND_WAVES * ATTEND_RECORD, ATTEND_TURN * (ATTEND_QUERIES + 2) * KV_D))];
+	alignas(16) __shared__ f32 lds[most(ATTEND_WAVES * LDS_WAVE, most(ATTEND_WAVES * ATTEND_RECORD, (ATTEND_TURN || KV_CODED) * (ATTEND_QUERIES + 2) * KV_D))];
 	__shared__ stored_pair newest;
 	__shared__ merging merge;
 	__shared__ bool last;
@@ -446,6 +504,13 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 	turn_heads(lds, newest, how, q + (i64)row * q_stride + (head * ATTEND_GROUP + part * ATTEND_QUERIES) * KV_D, row, head, here,
 		!ROPE_SHARED && blockIdx.x + 1 == blocks, part == 0, cache, kv_vector(pages[position / 64], kv_heads, head, position));
 	const f32* from = lds;
+#elif KV_CODED
+	for (int h = wave; h < here; h += ATTEND_WAVES) {
+		for (int i = lane; i < KV_D; i += NSTF_WAVE) lds[h * KV_D + i] = q[first_query + h * KV_D + i];
+		kv_turn(lds + h * KV_D, KV_D);
+	}
+	__syncthreads();
+	const f32* from = lds;
 #else
 	const f32* from = q + first_query;
 #endif
@@ -466,7 +531,7 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 				query.v[g][c * RUN + i] = g < here && d < KV_D ? from[g * KV_D + d] : 0.0f;
 				sum.v[g][c * RUN + i] = 0;
 			}
-	if (ATTEND_TURN) __syncthreads(); // the queries' room is used again
+	if (ATTEND_TURN || KV_CODED) __syncthreads(); // the queries' room is used again
 	totals all;
 #pragma unroll
 	for (int r = 0; r < ROUNDS; r++) all.top[r] = ATTEND_NONE, all.sum[r] = 0;
@@ -516,7 +581,7 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 			for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
 				for (int i = 0; i < RUN; i++)
-					if (chunk_at(lane, c) + (KV_LATENT ? i : 0) < KV_VALUE) record[2 * ATTEND_QUERIES + g * KV_VALUE + chunk_at(lane, c) + i] = sum.v[g][c * RUN + i];
+					if (chunk_at(lane, c) + (KV_LATENT || KV_CODED ? i : 0) < KV_VALUE) record[2 * ATTEND_QUERIES + g * KV_VALUE + chunk_at(lane, c) + i] = sum.v[g][c * RUN + i];
 	}
 	auto answer = [&](int g, int d, f32 acc, f32 top, f32 s) {
 #if ATTEND_SINKS
@@ -526,9 +591,23 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 #endif
 		if (g < here) out[first_head * KV_VALUE + g * KV_VALUE + d] = s == 0 ? 0.0f : acc / s;
 	};
+	// What was summed of turned values is turned back.
+	auto turn_back = [&] {
+#if KV_CODED
+		__threadfence();
+		__syncthreads();
+		for (int h = wave; h < here; h += ATTEND_WAVES) {
+			f32 *room = lds + h * KV_VALUE, *to = out + (first_head + h) * KV_VALUE;
+			for (int i = lane; i < KV_VALUE; i += NSTF_WAVE) room[i] = to[i];
+			kv_turn(room, KV_VALUE);
+			for (int i = lane; i < KV_VALUE; i += NSTF_WAVE) to[i] = room[i];
+		}
+#endif
+	};
 	__syncthreads();
 	if (blocks == 1) {
 		few_together<ATTEND_WAVES>(lds, ATTEND_WAVES, answer);
+		turn_back();
 		return;
 	}
 	const i64 share = (i64)row * gridDim.y + blockIdx.y;
@@ -549,4 +628,5 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 	__threadfence();
 	if (blocks <= ATTEND_FEW) few_together<ATTEND_FEW>(records, blocks, answer);
 	else together(records, blocks, merge, answer);
+	turn_back();
 }

@@ -62,9 +62,26 @@ func (o *Attend) prompt(t Target) []Call {
 	if r := o.turning(); r != nil {
 		calls = r.Calls(t)
 	}
-	return append(calls, Call{
+	calls = append(calls, o.turnHeads(t, o.Q, o.KV.Dim)...)
+	calls = append(calls, Call{
 		Early: true, Unit: unit, Symbol: "nstf_attend_tiles", LDS: lds,
 		Grid:  [3]uint32{uint32(ceil(o.T, rows)), uint32(o.Heads), uint32(ceil(o.KV.values(), columns))},
 		Block: [3]uint32{uint32(rows / features * t.Wave), 1, 1}, Args: args,
 	})
+	return append(calls, o.turnHeads(t, o.Out, o.KV.values())...)
+}
+
+const turnWaves = 4 // of a block; each has one vector
+
+// turnHeads turns the vectors of all rows and heads, where keys and values are turned.
+func (o *Attend) turnHeads(t Target, x Address, width int) []Call {
+	if !o.KV.Format.Coded() {
+		return nil
+	}
+	vectors := o.T * o.Heads
+	return []Call{{
+		Early: true, Unit: Unit{"turnheads.hip", fmt.Sprintf("%s TURN_WIDTH=%d TURN_WAVES=%d", o.KV.defines(), width, turnWaves)}, Symbol: "nstf_turn_heads",
+		Grid:  [3]uint32{uint32(ceil(vectors, turnWaves)), 1, 1},
+		Block: [3]uint32{uint32(turnWaves * t.Wave), 1, 1}, Args: []Arg{Ptr(x), I32(vectors)},
+	}}
 }

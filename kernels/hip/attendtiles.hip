@@ -28,6 +28,9 @@
 // Tolerance: exact: float32 attention's. Else: scores within 2^-10 of the sum of
 // |q||key|, weights and values within 2^-11. An infinity or a NaN among the
 // values of a tile spoils all rows of the block, also those that do not see it.
+//
+// Keys and values in codes (KV_CODED) are turned: q was turned before (turnheads.hip),
+// and out is what is turned back.
 #include "functions.hip"
 #include "kv.hip"
 #include "matrixchain.hip"
@@ -43,6 +46,12 @@
 #define QUERIES_HELD (!MATRIX_PLAIN && KEY_TILES <= 2 && NSTF_MATRIX != NSTF_MATRIX_WMMA11)
 // Else they are loaded again for each tile, and a tile at a time lest all of them are.
 constexpr int UNROLL_KEYS = QUERIES_HELD ? 8 : 1;
+// Pieces under way at once: codes take registers of their own on AMD.
+#if KV_CODED && !defined(NSTF_CUDA)
+constexpr int UNROLL_ROWS = 2, UNROLL_TURNED = 1;
+#else
+constexpr int UNROLL_ROWS = 4, UNROLL_TURNED = 2;
+#endif
 #define TILE_NONE -3.4028234663852886e38f
 
 // Keys and values of halves are copied while the tile before is worked on, where
@@ -67,19 +76,30 @@ constexpr bool WHOLE_KEYS = KV_D % TILE == 0;
 constexpr bool WHOLE_VALUES = WHOLE_KEYS && KV_VALUE % ATTEND_COLUMNS == 0 && (!CHAIN_TURNS || ATTEND_COLUMNS % TILE == 0);
 
 // Numbers d0 .. d0+PIECE-1 of a vector, zeros behind KV_D.
-NSTF_DEVICE piece load_piece(const kv_element* plane, const f32* scales, i64 vector, int d0, bool key) {
-	const bool whole = key ? WHOLE_KEYS : WHOLE_VALUES;
+template <bool Key> NSTF_DEVICE piece load_piece(const kv_cache& cache, i64 vector, int d0) {
+	const bool whole = Key ? WHOLE_KEYS : WHOLE_VALUES;
+	const kv_element* from = cache.vector<Key>(vector);
 	piece p;
 #if KV_FORMAT == 1 && !NSTF_EXACT && KV_D % 8 == 0
 	const bool inside = whole || d0 < KV_D;
-	p = *(const piece*)(plane + vector * KV_D + (inside ? d0 : 0));
+	p = *(const piece*)(from + (inside ? d0 : 0));
 #pragma unroll
 	for (int i = 0; i < 4; i++) p.v[i] = inside ? p.v[i] : 0;
 #else
-	const kv_element* from = plane + vector * KV_D;
 	f32 x[PIECE];
+#if KV_CODED
+	const int at = whole || d0 < KV_D ? d0 : 0, r = at / 8 % 4;
+	const f32 scale = kv_factor(cache.scales<Key>(vector)[at / 32]);
+	f32 some[8];
+	kv_levels(some, from[at / 32 * KV_WORDS + (KV_BITS == 3 ? r / 2 : r)], KV_HIGHS ? from[KV_GROUPS * KV_WORDS + at / 32] : 0, r);
+#pragma unroll
+	for (int i = 0; i < PIECE; i++) {
+		const f32 level = NSTF_EXACT && at % 8 != 0 ? some[(i + 4) % 8] : some[i];
+		x[i] = whole || d0 + i < KV_D ? level * scale : 0.0f;
+	}
+#else
 #if KV_FORMAT == 2
-	const f32 scale = scales[!key && !KV_LATENT ? vector : vector * KV_GROUPS + (d0 < KV_D ? d0 / 32 : 0)];
+	const f32 scale = cache.scales<Key>(vector)[Key || KV_LATENT ? (d0 < KV_D ? d0 / 32 : 0) : 0];
 #endif
 #pragma unroll
 	for (int i = 0; i < PIECE; i++) {
@@ -94,6 +114,7 @@ NSTF_DEVICE piece load_piece(const kv_element* plane, const f32* scales, i64 vec
 #endif
 		x[i] = inside ? x[i] : 0.0f;
 	}
+#endif
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
 #if NSTF_EXACT
@@ -123,16 +144,15 @@ NSTF_DEVICE piece zero_unless(bool keep, piece p) {
 // Rows of a tile: numbers column on of each position, Tiles*TILE of them.
 template <bool Key, int Tiles> NSTF_DEVICE void fetch_rows(u8* to, const kv_cache& cache, i64 first, reach r, int column) {
 	constexpr int pieces = Tiles * 8;
-	const kv_element* plane = Key ? cache.keys : cache.values;
-#pragma unroll 4
+#pragma unroll UNROLL_ROWS
 	for (int i = threadIdx.x; i < TILE * pieces; i += THREADS) {
 		const int p = i / pieces, c = i % pieces, d0 = column + c * PIECE;
 		u8* at = to + c / 8 * (TILE * 128) + matrix_chunk(p, c % 8);
 #if STAGES == 2
 		const bool inside = d0 < KV_D;
-		chain_copy(at, plane + (first + p) * KV_D + (inside ? d0 : 0), inside && (Key || r.has(p)));
+		chain_copy(at, cache.vector<Key>(first + p) + (inside ? d0 : 0), inside && (Key || r.has(p)));
 #else
-		const piece x = load_piece(plane, Key ? cache.key_scales : cache.value_scales, first + p, d0, Key);
+		const piece x = load_piece<Key>(cache, first + p, d0);
 		*(piece*)at = Key ? x : zero_unless(r.has(p), x);
 #endif
 	}
@@ -141,10 +161,10 @@ template <bool Key, int Tiles> NSTF_DEVICE void fetch_rows(u8* to, const kv_cach
 // Values turned: a row for each number of a head. Lanes take neighbouring
 // positions, which makes their words neighbours too.
 NSTF_DEVICE void fetch_turned(u8* values, const kv_cache& cache, i64 first, reach r, int column) {
-#pragma unroll 2
+#pragma unroll UNROLL_TURNED
 	for (int i = threadIdx.x; i < 32 * (ATTEND_COLUMNS / PIECE); i += THREADS) {
 		const int d = i / 32 * PIECE;
-		auto load = [&](int p) { return zero_unless(r.has(p), load_piece(cache.values, cache.value_scales, first + p, column + d, false)); };
+		auto load = [&](int p) { return zero_unless(r.has(p), load_piece<false>(cache, first + p, column + d)); };
 #if NSTF_EXACT
 		const int p = i % 32;
 		const piece x = load(p);

@@ -11,15 +11,16 @@ import (
 const PagePositions = cpu.KVPositions
 
 // A KV is the pool of pages that holds one block's (layer's) keys and values:
-// keys, values and for q8 their scales, one plane after the other, each
+// keys, values and where they have them their scales, one plane after the other, each
+// [Pages][Heads][64] of, with G = ceil(Dim/32),
 //
-//	keys         [Pages][Heads][64][Dim]          f32, f16 or i8
-//	values       [Pages][Heads][64][Dim]          the same
-//	key scales   [Pages][Heads][64][ceil(Dim/32)] f32, one for 32 numbers
-//	value scales [Pages][Heads][64]               f32
+//	keys, values  [Dim] f32, f16 or i8; of codes [G*bits] u32
+//	key scales    [G] f32, one for 32 numbers; of codes f16
+//	value scales  one f32; of codes [G] f16
 //
-// with the meaning of [cpu.KVFormat]: a stored number is its byte times its
-// scale. Which page holds a sequence's positions is in Rows.Pages.
+// with the meaning of [cpu.KVFormat]: a stored number is its byte, or the level of its code,
+// times its scale. How codes lie in words is said in kv.hip. Which page holds a sequence's
+// positions is in Rows.Pages.
 type KV struct {
 	Format cpu.KVFormat
 	Heads  int // key-value heads
@@ -35,13 +36,16 @@ type KV struct {
 // that the format has not.
 func (k *KV) Planes() [4]int64 {
 	n := int64(k.Heads) * PagePositions
-	d := int64(k.Dim)
+	d, groups := int64(k.Dim), int64(ceil(k.Dim, 32))
 	planes := [4]int64{4 * n * d, 4 * n * d}
-	switch k.Format {
-	case cpu.KVF16:
+	switch {
+	case k.Format == cpu.KVF16:
 		planes = [4]int64{2 * n * d, 2 * n * d}
-	case cpu.KVQ8:
-		planes = [4]int64{n * d, n * d, 4 * n * ((d + 31) / 32), 4 * n}
+	case k.Format == cpu.KVQ8:
+		planes = [4]int64{n * d, n * d, 4 * n * groups, 4 * n}
+	case k.Format.Coded():
+		bits := int64(k.Format.Bits())
+		planes = [4]int64{4 * bits * n * groups, 4 * bits * n * groups, 2 * n * groups, 2 * n * groups}
 	}
 	if k.Value > 0 {
 		planes[1], planes[3] = 0, 0

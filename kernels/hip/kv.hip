@@ -8,10 +8,17 @@
 //     magnitude of 32 numbers of a key (but at least 2^-20 of the whole key's),
 //     of all numbers of a value. Magnitudes under 2^-96 count as 0; a vector with
 //     an infinity or a NaN is NaN throughout.
+//   3, 4, 5 q5, q4, q3: vectors are turned (kv_turn), then 32 numbers share a scale in
+//     half precision: x = scale * level / 128 with the codes, levels and rules of
+//     kernels/cpu/kvcodes.go, bit for bit. In words, of each group of 32: number 8r + k
+//     has the lower four bits of its code in nibble k of word r, of q3 the lower two in
+//     bits 2(r%2) and one more of nibble k of word r/2. Behind the words of all groups,
+//     q3 and q5 have one more of each: its bit 4k + r is set where the code of q3 is 4 or
+//     more, where that of q5 is under 16.
 // With KV_LATENT 1 there are no planes of values: a value is the first KV_VALUE numbers
 // of its key. Else KV_VALUE is KV_D.
-// Planes as in kv.go: keys, values [page][head][64][KV_D], for q8 key scales
-// [page][head][64][KV_GROUPS] and value scales [page][head][64].
+// Planes as in kv.go: keys, values [page][head][64][KV_STRIDE], scales [page][head][64]
+// of KV_GROUPS for a key and for values of codes, of one for values of q8.
 #include "common.hip"
 
 #ifndef KV_LATENT
@@ -20,27 +27,45 @@
 #endif
 #define KV_GROUPS ((KV_D + 31) / 32)
 #define KV_TINY 1.2621774483536189e-29f // 2^-96
+#define KV_CODED (KV_FORMAT >= 3)
+#define KV_BITS (8 - KV_FORMAT) // of a code
+#define KV_SCALED (KV_FORMAT >= 2)
+#define KV_HIGHS (KV_CODED && KV_BITS != 4) // there are words of a bit of each code
+#define KV_WORDS (KV_BITS == 3 ? 2 : 4) // of a group, of the other bits
 #if KV_FORMAT == 0
 typedef f32 kv_element;
 #elif KV_FORMAT == 1
 typedef u16 kv_element;
-#else
+#elif KV_FORMAT == 2
 typedef i8 kv_element;
+#else
+typedef u32 kv_element;
 #endif
+#if KV_CODED
+typedef u16 kv_scale;
+#define KV_STRIDE (KV_GROUPS * KV_BITS)
+#else
+typedef f32 kv_scale;
+#define KV_STRIDE KV_D
+#endif
+#define KV_PADDED (KV_CODED ? 32 * KV_GROUPS : KV_D) // numbers that a vector has
 
 struct kv_cache {
 	kv_element *keys, *values;
-	f32 *key_scales, *value_scales;
+	kv_scale *key_scales, *value_scales;
+
+	template <bool Key> NSTF_MEMBER kv_element* vector(i64 i) const { return (Key ? keys : values) + i * KV_STRIDE; }
+	template <bool Key> NSTF_MEMBER kv_scale* scales(i64 i) const { return Key ? key_scales + i * KV_GROUPS : value_scales + i * (KV_CODED || KV_LATENT ? KV_GROUPS : 1); }
 };
 
-#if KV_LATENT && KV_FORMAT == 2
-#define KV_PARAMETERS i8 *kv_keys, f32 *kv_key_scales
+#if KV_LATENT && KV_SCALED
+#define KV_PARAMETERS kv_element *kv_keys, kv_scale *kv_key_scales
 #define KV_CACHE {kv_keys, kv_keys, kv_key_scales, kv_key_scales}
 #elif KV_LATENT
 #define KV_PARAMETERS kv_element *kv_keys
 #define KV_CACHE {kv_keys, kv_keys, nullptr, nullptr}
-#elif KV_FORMAT == 2
-#define KV_PARAMETERS i8 *kv_keys, i8 *kv_values, f32 *kv_key_scales, f32 *kv_value_scales
+#elif KV_SCALED
+#define KV_PARAMETERS kv_element *kv_keys, kv_element *kv_values, kv_scale *kv_key_scales, kv_scale *kv_value_scales
 #define KV_CACHE {kv_keys, kv_values, kv_key_scales, kv_value_scales}
 #else
 #define KV_PARAMETERS kv_element *kv_keys, kv_element *kv_values
@@ -74,20 +99,10 @@ NSTF_DEVICE int first_seen(int end, int window) {
 // The rows of a step: see Rows in kv.go.
 #define ROWS_PARAMETERS const i32 *positions, const i32 *owners, const i32 *pages, int max_pages
 
-// The vector of head h of heads at a position of a page: times KV_D, where it
+// The vector of head h of heads at a position of a page: times KV_STRIDE, where it
 // begins.
 NSTF_DEVICE i64 kv_vector(int page, int heads, int h, int position) {
 	return ((i64)page * heads + h) * 64 + position % 64;
-}
-
-NSTF_DEVICE void kv_put(kv_element* at, f32 v, f32 inverse) {
-#if KV_FORMAT == 0
-	*at = v;
-#elif KV_FORMAT == 1
-	*at = half_nearest(v);
-#else
-	*at = (i8)(int)rintf(v * inverse);
-#endif
 }
 
 // The largest magnitude over groups of 32 lanes, as its bits: NaN above all.
@@ -101,12 +116,30 @@ NSTF_DEVICE u32 largest_bits(f32 v) {
 	return m;
 }
 
-// A wave stores one vector v[KV_D], which lies in LDS. Keys have a scale for
-// each 32 numbers, values one (Groups false): a round of 32 lanes is one group.
-template <bool Key> NSTF_DEVICE void kv_store(kv_element* to, f32* scales, const f32* v) {
+#if KV_CODED
+#include "kvcodes.hip"
+#else
+// Formats that are not codes have nothing turned.
+NSTF_DEVICE void kv_turn(f32*, int) {}
+
+NSTF_DEVICE void kv_put(kv_element* at, f32 v, f32 inverse) {
+#if KV_FORMAT == 0
+	*at = v;
+#elif KV_FORMAT == 1
+	*at = half_nearest(v);
+#else
+	*at = (i8)(int)rintf(v * inverse);
+#endif
+}
+
+// A wave stores one vector v[KV_D], which lies in LDS, as vector at of a cache. Keys have a
+// scale for each 32 numbers, values one: a round of 32 lanes is one group.
+template <bool Key> NSTF_DEVICE void kv_put_all(const kv_cache& cache, i64 at, const f32* v) {
+	kv_element* to = cache.vector<Key>(at);
 	const int lane = threadIdx.x % NSTF_WAVE;
 	const int rounds = (KV_D + NSTF_WAVE - 1) / NSTF_WAVE;
 #if KV_FORMAT == 2
+	f32* scales = cache.scales<Key>(at);
 	u32 all = 0;
 	for (int r = 0; r < rounds; r++) {
 		const int i = r * NSTF_WAVE + lane;
@@ -140,3 +173,9 @@ template <bool Key> NSTF_DEVICE void kv_store(kv_element* to, f32* scales, const
 	}
 #endif
 }
+
+NSTF_DEVICE void kv_store(const kv_cache& cache, bool key, i64 at, const f32* v) {
+	if (key) kv_put_all<true>(cache, at, v);
+	else kv_put_all<false>(cache, at, v);
+}
+#endif

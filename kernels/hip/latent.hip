@@ -69,7 +69,8 @@ nstf_latent(const f32* q, f32* nope, f32* out, const f32* kv, const f32* weight,
 	wave_sync();
 	const kv_cache cache = KV_CACHE;
 	const i64 at = kv_vector(pages[owners[row] * (i64)max_pages + position / 64], 1, 0, position);
-	kv_store<true>(cache.keys + at * KV_D, cache.key_scales + at * KV_GROUPS, key);
+	kv_turn(key, KV_D);
+	kv_store(cache, true, at, key);
 }
 
 NSTF_KERNEL void __launch_bounds__(256) nstf_latent_join(const f32* absorbed, f32* out, i64 n) {

@@ -91,8 +91,6 @@ nstf_rope(f32* q, const f32* k, const f32* v, int heads, int kv_heads, int q_str
 	wave_sync();
 	const kv_cache cache = KV_CACHE;
 	const i64 at = kv_vector(pages[owners[row] * (i64)max_pages + position / 64], kv_heads, h, position);
-	if (key)
-		kv_store<true>(cache.keys + at * KV_D, cache.key_scales + at * KV_GROUPS, lds[wave]);
-	else
-		kv_store<false>(cache.values + at * KV_D, cache.value_scales + at, lds[wave]);
+	kv_turn(lds[wave], KV_D);
+	kv_store(cache, key, at, lds[wave]);
 }

@@ -35,7 +35,7 @@ func attentionOperations() []operation {
 		{"PanelF16", func(b *Backend) bool { return b.PanelF16 != nil }, panelProblems("f16", panelF16)},
 		{"PanelQ8", func(b *Backend) bool { return b.PanelQ8 != nil }, panelProblems("q8", panelQ8)},
 		{"Attend", func(b *Backend) bool { return b.Attend != nil }, attendProblems(false)},
-		{"AttendCodes", func(b *Backend) bool { return b.Attend != nil && !b.NoCodes }, attendProblems(true)},
+		{"AttendCodes", func(b *Backend) bool { return b.Attend != nil }, attendProblems(true)},
 		{"AttendValues", func(b *Backend) bool { return b.Attend != nil && !b.SameWidth }, valueProblems},
 	}
 }
@@ -426,7 +426,7 @@ func (a *Attention) plain(turn int) []float32 {
 func attendBenchmarks() []benchmark {
 	var bs []benchmark
 	add := func(name string, flops bool, a Attention, reach [][2]int) {
-		bm := benchmark{name: name, has: func(b *Backend) bool { return b.Attend != nil && !(b.NoCodes && kvFormat(a.Format).Coded()) }}
+		bm := benchmark{name: name, has: func(b *Backend) bool { return b.Attend != nil }}
 		seen, last := 0, 0
 		for _, x := range reach {
 			seen, last = seen+x[1]-x[0], max(last, x[1])

@@ -47,8 +47,6 @@ type Backend struct {
 	Attend func(a *Attention) func(out []float32)
 	// SameWidth says that its values are as wide as keys.
 	SameWidth bool
-	// NoCodes says that it keeps no keys and values in codes of fewer bits than q8.
-	NoCodes bool
 
 	DecodeF16, DecodeBF16 func(dst []float32, src []byte)
 	EncodeF16, EncodeBF16 func(dst []byte, src []float32)

@@ -20,8 +20,8 @@ type Options struct {
 	Context int64  // positions of a sequence; 0: what the model was made for
 	Level   string // SIMD level by its name; "": the best this machine runs
 	// KV is how keys and values are kept: f32, f16 (relative error 2^-12), q8 (a
-	// signed byte each, with scales: see kernels/cpu.KVQ8) or, on the processor, q5, q4
-	// and q3 (docs/attention.md); "": f16, or f32 where Exact is set.
+	// signed byte each, with scales: see kernels/cpu.KVQ8) or q5, q4 and q3
+	// (docs/attention.md); "": f16, or f32 where Exact is set.
 	KV string
 	// Exact asks for float32 throughout: activations, and keys and values where
 	// KV does not say otherwise.

@@ -27,9 +27,6 @@ func TestCacheFormats(t *testing.T) {
 			kv        string
 			tolerance float64
 		}{{"f32", toleranceOf(c.graph)}, {"f16", 2e-3}, {"q8", 2e-2}, {"q5", 0.5}, {"q4", 0.6}, {"q3", 0.9}} {
-			if gpuTested(t) && len(f.kv) == 2 && f.kv < "q8" {
-				continue // a GPU has none of these yet
-			}
 			e, ref := newTiny(t, c.graph, "f32", Options{Threads: 2, KV: f.kv})
 			s := sequence(t, e)
 			ids := tinyIDs(150)
@@ -109,9 +106,6 @@ func TestLongContexts(t *testing.T) {
 		}
 		// Rounding may tip a stored number over to its neighbour.
 		for kv, tolerance := range map[string]float64{"f32": tinyTolerance, "f16": 1e-4, "q8": 5e-3, "q4": 8e-2} {
-			if gpuTested(t) && kv == "q4" {
-				continue // a GPU has none of these yet
-			}
 			ids := tinyIDs(1030)
 			var first [][]float32
 			for _, threads := range []int{1, 2, 5} {

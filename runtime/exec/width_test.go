@@ -49,13 +49,11 @@ func TestWidth(t *testing.T) {
 		{"f32", Options{Exact: true}}, {"bf16", Options{KV: "f16"}}, {"f16", Options{KV: "q8"}},
 		{"f64", Options{Exact: true, KV: "f16"}}, {"bf16", Options{Activations: llamaCPP}},
 	}
-	if !gpuTested(t) { // a GPU has no codes for keys and values yet
-		for _, kv := range []string{"q5", "q4", "q3"} {
-			kinds = append(kinds, struct {
-				scheme string
-				o      Options
-			}{"bf16", Options{KV: kv}})
-		}
+	for _, kv := range []string{"q5", "q4", "q3"} {
+		kinds = append(kinds, struct {
+			scheme string
+			o      Options
+		}{"bf16", Options{KV: kv}})
 	}
 	for i, c := range byTurns(tinies()) {
 		for j, k := range kinds {
@@ -84,7 +82,7 @@ func TestWidthOfLongContexts(t *testing.T) {
 		w := widths(t, g)
 		w.Prompts, w.Few = []int{510, 1270, 3, 1020}, []int{1, 2, 5, 16}
 		if gpuTested(t) {
-			if i > 0 || kv == "q4" {
+			if i > 0 {
 				break
 			}
 			w.Prompts = []int{510, 700}

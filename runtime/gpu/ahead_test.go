@@ -37,7 +37,7 @@ func TestUnits(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Units(m.Graph, m.Tensor, hip.Target{}, Options{KV: "q3"}); err == nil {
+	if _, err := Units(m.Graph, m.Tensor, hip.Target{}, Options{KV: "q2"}); err == nil {
 		t.Error("listed kernels for a KV format that does not exist")
 	}
 }

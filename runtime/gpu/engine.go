@@ -26,7 +26,7 @@ type Options struct {
 	Places    int      // for sequences, of whatever length; 0: what suits Sequences
 	Rows      int      // tokens of a pass, at most; 0: what suits the memory
 	Most      int64    // bytes of an opened device that are taken at most, with all that is on it; 0: what is free
-	// KV is how keys and values are stored: f32, f16 or q8; "": f16, or f32
+	// KV is how keys and values are stored, one of [cpu.KVFormatNames]; "": f16, or f32
 	// where Exact is set.
 	KV string
 	// Exact asks for float32 throughout: activations, keys and values.
@@ -52,13 +52,7 @@ func (o *Options) format() (cpu.KVFormat, error) {
 		err.Hint = "the processor attends so (--device cpu); a GPU reads all pages (--attention dense)"
 		return 0, err
 	case o.KV != "":
-		f, err := cpu.ParseKVFormat(o.KV)
-		if err == nil && f.Coded() {
-			err := formats.Unsupportedf("", "", "keys and values in %s on a GPU", f)
-			err.Hint = "the processor keeps them so (--device cpu); a GPU as f32, f16 and q8"
-			return f, err
-		}
-		return f, err
+		return cpu.ParseKVFormat(o.KV)
 	case o.Exact:
 		return cpu.KVF32, nil
 	}

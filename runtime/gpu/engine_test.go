@@ -9,18 +9,23 @@ import (
 	"github.com/nstf/nstf/runtime/device"
 )
 
-// Codes of keys and values that GPUs have no kernels for are refused by their name.
+// GPUs keep keys and values in every format, and refuse others by their name.
 func TestKeysAndValuesOfAGPU(t *testing.T) {
-	for name, want := range map[string]cpu.KVFormat{"": cpu.KVF16, "f32": cpu.KVF32, "f16": cpu.KVF16, "q8": cpu.KVQ8} {
+	want := map[string]cpu.KVFormat{"": cpu.KVF16}
+	for i, name := range cpu.KVFormatNames() {
+		want[name] = cpu.KVFormat(i)
+	}
+	for name, want := range want {
 		if f, err := (&Options{KV: name}).format(); err != nil || f != want {
 			t.Errorf("%q: %v, %v", name, f, err)
 		}
 	}
-	for _, name := range []string{"q5", "q4", "q3"} {
-		var e *formats.UnsupportedError
-		if _, err := (&Options{KV: name}).format(); !errors.As(err, &e) || e.Hint == "" {
-			t.Errorf("%q: %v", name, err)
-		}
+	if f, err := (&Options{Exact: true}).format(); err != nil || f != cpu.KVF32 {
+		t.Errorf("exact: %v, %v", f, err)
+	}
+	var e *formats.UnsupportedError
+	if _, err := (&Options{KV: "q2"}).format(); !errors.As(err, &e) {
+		t.Errorf("q2: %v", err)
 	}
 }
 

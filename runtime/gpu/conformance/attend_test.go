@@ -30,12 +30,8 @@ func newHostPool(kv hip.KV) *hostPool {
 
 // store encodes a vector by the meaning of the format.
 func (p *hostPool) store(vector int, x []float32, key bool) {
-	planes := p.kv.Planes()
-	base := [5]int{}
-	for i, n := range planes {
-		base[i+1] = base[i] + int(n)*p.kv.Pages
-	}
-	plane, d := 0, p.kv.Dim
+	base, d := planesAt(&p.kv), p.kv.Dim
+	plane := 0
 	if !key {
 		plane = 1
 	}
@@ -66,6 +62,12 @@ func (p *hostPool) store(vector int, x []float32, key bool) {
 				p.raw[base[plane]+vector*d+i] = byte(q)
 			}
 		}
+	default:
+		v := p.kv.Value
+		if v == 0 {
+			v = d
+		}
+		codesOf(p.kv.Format, x, v, key).put(p.raw, base[plane], base[plane+2], vector)
 	}
 }
 
@@ -98,7 +100,7 @@ func put32(b []byte, v uint32) {
 // that ends at some position, one row at a time.
 func TestAttendTable(t *testing.T) {
 	m := open(t)
-	kerneltest.Test(t, kerneltest.Backend{Name: m.target.Arch, SameWidth: true, NoCodes: true, Takes: func(n int) bool { return n == 1 || taken(t) }, Attend: func(a *kerneltest.Attention) func(out []float32) {
+	kerneltest.Test(t, kerneltest.Backend{Name: m.target.Arch, SameWidth: true, Takes: func(n int) bool { return n == 1 || taken(t) }, Attend: func(a *kerneltest.Attention) func(out []float32) {
 		return func(out []float32) { tableAttend(t, m, a, out) }
 	}})
 }
@@ -194,6 +196,15 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 		width = c.latent
 	}
 	p := newHostPool(kv)
+	// What is stored of a vector, turned back where the format turns.
+	held := func(x []float32, key bool) []float32 {
+		if !c.format.Coded() {
+			return storedVector(c.format, x, key)
+		}
+		x = codesOf(c.format, x, width, key).numbers(len(x))
+		c.format.Turn(x, c.d, width)
+		return x
+	}
 	keys, values := map[[3]int][]float32{}, map[[3]int][]float32{}
 	for row, last := range c.position {
 		for pos := range int(last) + 1 {
@@ -205,18 +216,18 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 				k, v := ordinary(r, c.d), ordinary(r, c.d)
 				vector := b.at(&kv, at[0], pos, h)
 				p.store(vector, k, true)
-				keys[at] = storedVector(c.format, k, true)
+				keys[at] = held(k, true)
 				if c.latent > 0 {
 					values[at] = keys[at][:c.latent]
 					continue
 				}
 				p.store(vector, v, false)
-				values[at] = storedVector(c.format, v, false)
+				values[at] = held(v, false)
 			}
 		}
 	}
 	q := ordinary(r, len(c.position)*c.heads*c.d)
-	dst := m.put(t, make([]float32, len(q)/c.d*width))
+	queries, dst := m.put(t, q), m.put(t, make([]float32, len(q)/c.d*width))
 	pool, err := m.alloc(int64(len(p.raw))) // without guards: what is read behind the last value is no one's
 	if err == nil {
 		err = m.stream.Upload(pool, p.raw)
@@ -227,7 +238,7 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 	kv.Base = pool.Address
 	op := hip.Attend{
 		Rows: b.put(t, m), KV: kv, Heads: c.heads, Scale: float32(1 / math.Sqrt(float64(c.d))), Softcap: c.softcap, Window: c.window, Chunked: c.chunked,
-		Capacity: c.capacity, Q: m.put(t, q).address(), Out: dst.address(), Exact: c.exact,
+		Capacity: c.capacity, Q: queries.address(), Out: dst.address(), Exact: c.exact,
 	}
 	sinks := make([]float32, c.heads) // without: what changes nothing
 	for h := range sinks {
@@ -241,7 +252,7 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 	op.Scratch = m.put(t, make([]byte, op.ScratchBytes(m.target))).address()
 	got := make([]float32, len(q)/c.d*width)
 	calls := op.Calls(m.target)
-	if c.halves != 0 && calls[len(calls)-1].Unit.File == "attendtiles.hip" {
+	if c.halves != 0 && slices.ContainsFunc(calls, func(c hip.Call) bool { return c.Unit.File == "attendtiles.hip" }) {
 		c.tolerance = c.halves
 	}
 	m.run(t, calls)
@@ -265,7 +276,7 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 				i := [3]int{int(b.owner[row]), pos, h / (c.heads / c.kvs)}
 				ks, vs = append(ks, keys[i]), append(vs, values[i])
 			}
-			want, size := attend64(q[at*c.d:(at+1)*c.d], ks, vs, float64(op.Scale), float64(c.softcap), float64(sinks[h]))
+			want, size := attend64(q[at*c.d:(at+1)*c.d], ks, vs, float64(op.Scale), float64(c.softcap), float64(sinks[h]), c.format.Coded())
 			for d := range want {
 				e := math.Abs(float64(got[at*width+d])-want[d]) / max(size[d], 1e-30) * (1 << 24)
 				if !(e <= c.tolerance) {
@@ -278,6 +289,7 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 	t.Logf("largest error %.2f units of 2^-24", worst)
 	again := make([]float32, len(got))
 	for range repeats() {
+		queries.set(t, q) // prompts of turned keys turn them in place
 		m.run(t, op.Calls(m.target))
 		dst.get(t, again)
 		for i, v := range got {
@@ -288,7 +300,7 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 	}
 }
 
-func attend64(q []float32, keys, values [][]float32, scale, softcap, sink float64) (out, size []float64) {
+func attend64(q []float32, keys, values [][]float32, scale, softcap, sink float64, turned bool) (out, size []float64) {
 	z, top := make([]float64, len(keys)), sink
 	for p, k := range keys {
 		for d, v := range k {
@@ -303,11 +315,18 @@ func attend64(q []float32, keys, values [][]float32, scale, softcap, sink float6
 	out, size = make([]float64, len(values[0])), make([]float64, len(values[0]))
 	sum := math.Exp(sink - top)
 	for p, v := range values {
-		w := math.Exp(z[p] - top)
+		w, length := math.Exp(z[p]-top), 0.0
 		sum += w
+		for _, x := range v {
+			length += float64(x) * float64(x)
+		}
 		for d, x := range v {
 			out[d] += w * float64(x)
-			size[d] += w * math.Abs(float64(x))
+			if turned {
+				size[d] += w * math.Sqrt(length) // each number is a sum of others
+			} else {
+				size[d] += w * math.Abs(float64(x))
+			}
 		}
 	}
 	for d := range out {
@@ -349,6 +368,13 @@ func TestAttendPrompts(t *testing.T) {
 		{format: cpu.KVQ8, d: 20, heads: 3, kvs: 1, position: upTo(0, 40), tolerance: 20000},
 		{format: cpu.KVF16, d: 33, heads: 1, kvs: 1, position: append(upTo(0, 16), -1, -1, 64, 300), tolerance: 20000},
 		{format: cpu.KVF32, d: 1, heads: 1, kvs: 1, position: upTo(0, 20), tolerance: 12},
+		{format: cpu.KVQ4, d: 128, heads: 2, kvs: 1, position: upTo(0, 70), tolerance: 20000},
+		{format: cpu.KVQ5, d: 64, heads: 2, kvs: 2, sinks: true, softcap: 5, position: append(upTo(0, 20), -1, 130), window: 70, tolerance: 20000},
+		{format: cpu.KVQ3, d: 96, heads: 1, kvs: 1, position: upTo(60, 20), tolerance: 20000},
+		{format: cpu.KVQ4, d: 80, heads: 1, kvs: 1, position: upTo(3, 20), exact: true, tolerance: 24},
+		{format: cpu.KVQ5, d: 20, heads: 1, kvs: 1, position: upTo(3, 40), exact: true, tolerance: 24},
+		{format: cpu.KVQ3, d: 33, heads: 1, kvs: 1, position: upTo(3, 20), tolerance: 20000},
+		{format: cpu.KVQ4, d: 96, latent: 64, heads: 3, kvs: 1, position: upTo(0, 40), tolerance: 20000},
 		{format: cpu.KVF16, d: 512, heads: 1, kvs: 1, position: upTo(0, 20), tolerance: 20, halves: 20000, capacity: 20},
 		{format: cpu.KVF16, d: 96, latent: 64, heads: 3, kvs: 1, position: upTo(0, 40), tolerance: 20000},
 		{format: cpu.KVF32, d: 26, latent: 20, heads: 2, kvs: 1, position: upTo(3, 30), tolerance: 16},
@@ -383,6 +409,14 @@ func TestAttendRows(t *testing.T) {
 		{format: cpu.KVF32, d: 256, heads: 2, kvs: 1, position: []int32{90, 400}, capacity: 512, tolerance: 12},
 		{format: cpu.KVQ8, d: 20, heads: 13, kvs: 1, position: []int32{333, 77}, capacity: 512, tolerance: 12},
 		{format: cpu.KVF16, d: 33, heads: 2, kvs: 1, position: []int32{150}, capacity: 512, tolerance: 12},
+		{format: cpu.KVQ4, d: 128, heads: 8, kvs: 2, position: []int32{300}, capacity: 512, tolerance: 12},
+		{format: cpu.KVQ5, d: 64, heads: 7, kvs: 1, sinks: true, position: []int32{200, 3, -1, 64}, window: 128, capacity: 256, tolerance: 12},
+		{format: cpu.KVQ3, d: 128, heads: 4, kvs: 4, position: []int32{640, 63, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 800, 31, 99}, capacity: 4096, tolerance: 12},
+		{format: cpu.KVQ4, d: 80, heads: 6, kvs: 2, position: []int32{129, 2}, window: 100, capacity: 300, tolerance: 12},
+		{format: cpu.KVQ3, d: 20, heads: 13, kvs: 1, position: []int32{333, 77}, capacity: 512, tolerance: 12},
+		{format: cpu.KVQ4, d: 256, heads: 8, kvs: 1, position: []int32{450}, capacity: 512, softcap: 50, tolerance: 40},
+		{format: cpu.KVQ4, d: 576, latent: 512, heads: 5, kvs: 1, position: []int32{300, 4}, capacity: 512, tolerance: 24},
+		{format: cpu.KVQ5, d: 72, latent: 40, heads: 16, kvs: 1, position: []int32{200, 70}, capacity: 256, tolerance: 12},
 		{format: cpu.KVF16, d: 512, heads: 20, kvs: 1, position: []int32{70}, capacity: 512, tolerance: 20},
 		{format: cpu.KVF32, d: 1, heads: 1, kvs: 1, position: []int32{0}, capacity: 1, tolerance: 12},
 		{format: cpu.KVF16, d: 2, heads: 2, kvs: 1, position: []int32{6000}, capacity: 8192, tolerance: 20},
@@ -410,6 +444,9 @@ func TestAttendTurns(t *testing.T) {
 		{cpu.KVF32, 64, 4, 4, 16, true, false, 0, []int32{31}},
 		{cpu.KVQ8, 96, 3, 1, 48, false, true, 100, []int32{500, 0}},
 		{cpu.KVQ8, 20, 26, 2, 10, false, false, 0, []int32{-1, 95}},
+		{cpu.KVQ4, 128, 8, 2, 64, false, true, 0, []int32{300, 64}},
+		{cpu.KVQ5, 96, 3, 1, 48, false, true, 100, []int32{500, 0}},
+		{cpu.KVQ3, 20, 26, 2, 10, false, false, 0, []int32{-1, 95}},
 		{cpu.KVF16, 256, 8, 1, 128, false, false, 0, []int32{129}},
 		{cpu.KVF16, 80, 2, 2, 0, false, false, 0, []int32{40, 41}},
 		{cpu.KVF16, 64, 2, 1, 32, false, true, 0, []int32{40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56}},

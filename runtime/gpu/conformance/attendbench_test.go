@@ -115,9 +115,16 @@ func BenchmarkAttend(b *testing.B) {
 			b.Run(fmt.Sprintf("f16/positions=%d/%s", length, name), func(b *testing.B) { m.benchAttend(b, cpu.KVF16, 1, length, s, false) })
 		}
 	}
-	for _, f := range []cpu.KVFormat{cpu.KVQ8, cpu.KVF32} {
-		for _, length := range []int{512, 8192} {
+	for _, f := range []cpu.KVFormat{cpu.KVF16, cpu.KVQ8, cpu.KVQ5, cpu.KVQ4, cpu.KVQ3, cpu.KVF32} {
+		for _, length := range []int{512, 8192, 65536} {
 			b.Run(fmt.Sprintf("%v/positions=%d", f, length), func(b *testing.B) { m.benchAttend(b, f, 1, length, nil, false) })
+			for _, queries := range []int{1, 4} {
+				if *variantsFlag && f.Coded() {
+					b.Run(fmt.Sprintf("%v/positions=%d/q%d", f, length, queries), func(b *testing.B) {
+						m.benchAttend(b, f, 1, length, &hip.AttendShape{Waves: 8, Queries: queries, Fill: 1, Least: 128}, false)
+					})
+				}
+			}
 		}
 	}
 	b.Run("f16/rows=8/positions=2048", func(b *testing.B) { m.benchAttend(b, cpu.KVF16, 8, 2048, nil, false) })
@@ -130,7 +137,9 @@ func BenchmarkAttendPrompt(b *testing.B) {
 			b.Run(fmt.Sprintf("f16/rows=%d/block=%d", n, rows), func(b *testing.B) { m.benchAttend(b, cpu.KVF16, n, n, &hip.AttendShape{Rows: rows}, false) })
 		}
 	}
-	b.Run("q8/rows=2048", func(b *testing.B) { m.benchAttend(b, cpu.KVQ8, 2048, 2048, nil, false) })
+	for _, f := range []cpu.KVFormat{cpu.KVQ8, cpu.KVQ5, cpu.KVQ4, cpu.KVQ3} {
+		b.Run(fmt.Sprintf("%v/rows=2048", f), func(b *testing.B) { m.benchAttend(b, f, 2048, 2048, nil, false) })
+	}
 	b.Run("f16/rows=2048/exact", func(b *testing.B) { m.benchAttend(b, cpu.KVF16, 2048, 2048, nil, true) })
 }
 

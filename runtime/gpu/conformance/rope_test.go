@@ -58,10 +58,12 @@ func (b *batch) at(kv *hip.KV, owner, position, head int) int {
 }
 
 // storedVector returns what the cache would hold of x, decoded, by the meaning of the
-// format: see kernels/cpu.
+// format: see kernels/cpu. What codes stand for stays turned.
 func storedVector(f cpu.KVFormat, x []float32, key bool) []float32 {
 	out := slices.Clone(x)
 	switch f {
+	case cpu.KVQ5, cpu.KVQ4, cpu.KVQ3:
+		return codesOf(f, x, len(x), key).numbers(len(x))
 	case cpu.KVF16:
 		h := make([]byte, 2*len(x))
 		cpu.Best().EncodeF16(h, x)
@@ -101,19 +103,15 @@ func storedVector(f cpu.KVFormat, x []float32, key bool) []float32 {
 
 // decodePool reads a plane of a pool as float32 vectors.
 func decodePool(t *testing.T, kv *hip.KV, pool []byte, key bool) func(vector int) []float32 {
-	planes := kv.Planes()
-	start := func(plane int) int {
-		n := 0
-		for _, p := range planes[:plane] {
-			n += int(p) * kv.Pages
-		}
-		return n
-	}
-	plane, scales := 0, 2
+	base := planesAt(kv)
+	plane, scales := base[0], base[2]
 	if !key {
-		plane, scales = 1, 3
+		plane, scales = base[1], base[3]
 	}
-	data := pool[start(plane):]
+	data := pool[plane:]
+	if kv.Format.Coded() {
+		return func(v int) []float32 { return codedAt(kv.Format, kv.Dim, pool, plane, scales, v).numbers(kv.Dim) }
+	}
 	return func(v int) []float32 {
 		out := make([]float32, kv.Dim)
 		for i := range out {
@@ -128,7 +126,7 @@ func decodePool(t *testing.T, kv *hip.KV, pool []byte, key bool) func(vector int
 				if key {
 					s = v*((kv.Dim+31)/32) + i/32
 				}
-				out[i] = float32(int8(data[at])) * math.Float32frombits(le32(pool[start(scales)+4*s:]))
+				out[i] = float32(int8(data[at])) * math.Float32frombits(le32(pool[scales+4*s:]))
 			}
 		}
 		return out
@@ -167,6 +165,16 @@ func TestRope(t *testing.T) {
 		{cpu.KVQ8, 256, 1, 1, 0, false, false, false, 0, 0},
 		{cpu.KVQ8, 2, 1, 1, 1, false, false, false, 0, 0},
 		{cpu.KVF32, 1, 1, 1, 0, false, false, false, 0, 0},
+		{cpu.KVQ4, 128, 2, 2, 64, false, false, true, hip.RMSNorm, 0},
+		{cpu.KVQ5, 80, 1, 2, 40, true, false, false, 0, 0},
+		{cpu.KVQ3, 96, 1, 1, 48, false, false, false, 0, 0},
+		{cpu.KVQ3, 20, 0, 2, 10, false, false, false, 0, 0},
+		{cpu.KVQ5, 33, 0, 1, 5, false, false, false, 0, 0},
+		{cpu.KVQ4, 256, 1, 1, 0, false, false, false, 0, 0},
+		{cpu.KVQ4, 1, 1, 1, 0, false, false, false, 0, 0},
+		{cpu.KVQ4, 64, 1, 2, 16, false, false, false, 0, float32(math.Inf(1))},
+		{cpu.KVQ5, 64, 1, 2, 16, false, false, false, 0, 0x1p-100},
+		{cpu.KVQ3, 64, 1, 2, 16, false, false, false, 0, 1e12},
 		{cpu.KVQ8, 64, 1, 2, 16, false, false, false, 0, float32(math.NaN())},
 		{cpu.KVQ8, 64, 1, 2, 16, false, false, false, 0, float32(math.Inf(-1))},
 		{cpu.KVQ8, 64, 1, 2, 16, false, false, false, 0, 0x1p-100},
