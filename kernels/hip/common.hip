@@ -60,6 +60,13 @@ template <int Width, typename T> NSTF_DEVICE T wave_sum(T v) {
 	return v;
 }
 
+// The same with neighbours added first.
+template <int Width, typename T> NSTF_DEVICE T wave_sum_near(T v) {
+#pragma unroll
+	for (int m = 1; m < Width; m *= 2) v += wave_xor(v, m);
+	return v;
+}
+
 NSTF_DEVICE f32 wave_max_of(f32 a, f32 b) { return a > b ? a : b; }
 
 // The maximum over groups of Width lanes; a NaN may win or lose.

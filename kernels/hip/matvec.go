@@ -9,7 +9,7 @@ import (
 
 // MaxRows is the largest T that [Matvec] multiplies: rows that are few, each with the
 // bits that it has alone (docs/decisions/0014-width-independence.md).
-const MaxRows = 16
+const MaxRows = 64
 
 // launchRows is how many of them one launch takes.
 const launchRows = 8
@@ -83,19 +83,26 @@ type MatvecShape struct {
 	Ahead                            int  // units of the first rows that are fetched to the L2 cache before the input is there
 	Pipe                             bool // the next batch is loaded while one is multiplied
 	Direct                           bool // activations rounded beforehand are read from memory, not brought to LDS
+	// Features, where not 0, has matrows.hip multiply: Waves are then teams, each of which
+	// takes 16 * Features rows of weights at once, Rows the parts of a wave, and Steps the
+	// units of a row that it takes together. Lanes, Split, Grid, Ahead and Pipe mean nothing.
+	Features int
 }
 
 // String writes the shape as the tables of measurements do.
 func (s MatvecShape) String() string {
 	more := ""
+	if s.Direct {
+		more = " direct"
+	}
+	if s.Features > 0 {
+		return fmt.Sprintf("f%d t%d p%d u%d b%d", s.Features, s.Waves, s.Rows, s.Steps, s.Blocks) + more
+	}
 	if s.Ahead > 0 {
 		more += fmt.Sprintf(" a%d", s.Ahead)
 	}
 	if s.Pipe {
 		more += " pipe"
-	}
-	if s.Direct {
-		more += " direct"
 	}
 	return fmt.Sprintf("r%d l%d w%d s%d u%d b%d g%d", s.Rows, s.Lanes, s.Waves, s.Split, s.Steps, s.Blocks, s.Grid) + more
 }
@@ -133,6 +140,10 @@ func (o *Matvec) Calls(t Target) []Call {
 		}
 		integer := !o.Exact && group[0].W.Format.integer
 		k := group[0].W.K
+		if o.readsOnce(t, group, integer) {
+			calls = append(calls, o.rowsCalls(t, group)...)
+			continue
+		}
 		rows := 1
 		if o.Experts == 0 {
 			rows = rowsAtOnce(o.T)

@@ -1,5 +1,5 @@
 // Products of weights with up to 8 rows of activations, weights decoded in
-// registers; more rows are several launches.
+// registers; more rows are several launches, or matrows.hip's, whose sums are these.
 //
 //	for t, n: y[t][n] = sum over k of W[n][k] * x[t][k]  (+ bias[n] + residual[t][n])
 //	MATVEC_GATED:  y[t][n] = act(W0[n] x[t]) * (W1[n] x[t])
@@ -111,7 +111,7 @@ NSTF_DEVICE void multiply(Sums &sums, const Raws &raw, int u, const Input &in) {
 #pragma unroll
 				for (int i = g * words / groups; i < (g + 1) * words / groups; i++) dot = dot4(q[r][i], a[i], dot);
 				if (Weights::zero != 0) dot -= Weights::zero * sum[g];
-				sums[t][r] = fmaf(s[r][g] * d[g], (f32)dot, sums[t][r]);
+				sums[t][r] = fmaf(d[g], s[r][g] * (f32)dot, sums[t][r]);
 				if (Weights::mins) sums[t][r] = fmaf(-m[r][g], d[g] * (f32)sum[g], sums[t][r]);
 			}
 	}
@@ -172,7 +172,7 @@ NSTF_DEVICE void gather(Sums (&sums)[MATVEC_VIEWS]) {
 #pragma unroll
 		for (int t = 0; t < MATVEC_T; t++)
 #pragma unroll
-			for (int r = 0; r < MATVEC_ROWS; r++) sums[v][t][r] = wave_sum<MATVEC_LANES>(sums[v][t][r]);
+			for (int r = 0; r < MATVEC_ROWS; r++) sums[v][t][r] = wave_sum_near<MATVEC_LANES>(sums[v][t][r]);
 }
 
 #if MATVEC_SPLIT > 1

@@ -201,6 +201,16 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 	if f.BlockBytes() > 0 && s.Name == "q4_k" {
 		k.add("arrange", Budget{64, 32 << 10}, (&Arrange{Format: f, Rows: inner, K: d, Count: 1024, From: 1, Table: 16, To: 256}).Calls(k.t))
 	}
+	if f.integer && k.t.Matrix() != NoMatrix {
+		// A lane's sums are of 32 rows and some parts of a row of weights.
+		many := Budget{256, k.t.LDS}
+		acts := Acts{Data: 16, T: 32, K: d}
+		k.add("matrows/"+s.Name+"/T=32", many, (&Matvec{T: 32, X: 1, Acts: acts, Fine: acts, Products: []Product{{W: w, Y: 1}}}).Calls(k.t))
+		if s.Name == "q4_k" {
+			k.add("matrows/q4_k/T=16", many, (&Matvec{T: 16, X: 1, Acts: acts, Products: []Product{{W: w, Y: 1}}}).Calls(k.t))
+			k.add("matrows/q4_k/T=32 gated", many, (&Matvec{T: 32, X: 1, Acts: acts, Gated: true, Act: cpu.SiLU, Products: []Product{{W: w, Y: 1}, {W: w}}}).Calls(k.t))
+		}
+	}
 	if s.Name != "q4_k" && s.Name != "q8_0" {
 		return
 	}

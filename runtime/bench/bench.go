@@ -146,7 +146,7 @@ func (r *run) tune(ctx context.Context) (*Result, error) {
 
 // profile times the kernels of what was measured.
 func (r *run) profile() (all []device.KernelTime, err error) {
-	for _, rows := range []int{min(r.o.Prompt, r.ex.MaxRows()), min(r.o.Gen, 1), min(r.o.Gen, 8), min(r.o.Gen, 16)} {
+	for _, rows := range []int{min(r.o.Prompt, r.ex.MaxRows()), min(r.o.Gen, 1), min(r.o.Gen, 8), min(r.o.Gen, 32)} {
 		if rows == 0 {
 			continue
 		}

@@ -220,6 +220,9 @@ const maxRows = 512
 // MaxRows implements device.Stage.
 func (e *Engine) MaxRows() int { return maxRows }
 
+// FewRows implements device.Stage.
+func (e *Engine) FewRows() int { return device.FewRows }
+
 // Ahead implements device.Stage.
 func (e *Engine) Ahead() int { return 1 }
 

@@ -112,7 +112,7 @@ func (e *Engine) begin(b *device.Batch) {
 	default:
 		p.from = p.rows
 	}
-	p.many = !b.Few()
+	p.many = !b.Few(device.FewRows)
 	if p.many {
 		for i := range p.segments {
 			p.segments[i].state.past.forget()

@@ -9,7 +9,7 @@
 //
 // Invariants: for one graph all stages give the same logits within the tolerance
 // that their tests state, and one stage gives the same bits whatever its number
-// of threads and, for up to [FewRows] rows, their company. A Stage is used by one goroutine
+// of threads and, for up to [Stage.FewRows] rows, their company. A Stage is used by one goroutine
 // at a time; only [Pass.Tokens] may be waited for beside that.
 //
 // Compatibility: experimental.
@@ -55,6 +55,14 @@ type Stage interface {
 	// MaxRows returns the most rows that a batch may have. It bounds the work
 	// space; weights are read once per pass.
 	MaxRows() int
+
+	// FewRows returns the most rows of a batch that are few, [FewRows] at least, unless
+	// [Batch.Prompt] says otherwise. What is computed of such a row has the bits that it
+	// has alone: it depends on the row's token, its position and what its sequence
+	// holds, and not on how many rows travel with it or whose they are. A prompt's rows
+	// have bits of their own, which do not depend on their company either. What it costs:
+	// docs/decisions/0014-width-independence.md.
+	FewRows() int
 
 	// Ahead returns how many passes may be under way before the tokens of the
 	// first are asked for: 1 where Forward returns when all is done.
@@ -111,7 +119,7 @@ type Snapshot interface {
 type Batch struct {
 	Segments []Segment
 	// Prompt says that the rows are a prompt's, however few they are; more than
-	// [FewRows] are in any case. It decides which bits a row gets, and is to follow
+	// [Stage.FewRows] are in any case. It decides which bits a row gets, and is to follow
 	// from what the row is, not from what else there is to do.
 	Prompt bool
 	// Hidden is the hidden states of all rows, from the stage before; nil where
@@ -119,8 +127,9 @@ type Batch struct {
 	Hidden Hidden
 }
 
-// Few reports whether the rows are computed in the order of few.
-func (b *Batch) Few() bool { return !b.Prompt && b.Rows() <= FewRows }
+// Few reports whether the rows are computed in the order of few by a stage whose
+// FewRows are so many.
+func (b *Batch) Few(most int) bool { return !b.Prompt && b.Rows() <= most }
 
 // A Segment is new tokens of one sequence. They follow the positions that the
 // state holds.
@@ -161,12 +170,8 @@ type Choice struct {
 	Mask []uint32
 }
 
-// FewRows is the most rows of a batch that are few, unless [Batch.Prompt] says
-// otherwise. What is computed of such a row has the bits that it has alone: it depends
-// on the row's token, its position and what its sequence holds, and not on how many
-// rows travel with it or whose they are. A prompt's rows have bits of their own, which
-// do not depend on their company either. Why 16, and what it costs:
-// docs/decisions/0014-width-independence.md.
+// FewRows is the most new tokens of one sequence that are computed as few where nobody
+// says which they are.
 const FewRows = 16
 
 // A Room is what the pools of a stage have room for.

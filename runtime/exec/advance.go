@@ -46,9 +46,9 @@ func (e *Executor) Room() device.Room {
 // Advance has decodings go on together: each reads what it has not read yet, as
 // many rows as its turn says, or begins to choose one more token, unless as many are
 // under way as may be; [Decoding.Read] gives them. Rows of prompts travel together,
-// and so do those of few, [device.FewRows] at a time: each row has the bits that it
-// would have alone, so neither who else takes a turn nor how many rows a turn says
-// changes a token.
+// and so do those of few, as many at a time as all stages take
+// ([device.Stage.FewRows]): each row has the bits that it would have alone, so neither
+// who else takes a turn nor how many rows a turn says changes a token.
 //
 // Where a pool has no room for all of them, the error is a cache.FullError, and
 // nothing has changed. What concerns one decoding alone (its context is full, its
@@ -95,30 +95,34 @@ func (e *Executor) runParts(parts []part) error {
 	for few < len(parts) && !parts[few].prompt {
 		few++
 	}
-	if err := e.runOrder(parts[:few], false, min(e.maxRows, device.FewRows)); err != nil {
+	if err := e.runOrder(parts[:few], false, e.fewRows); err != nil {
 		return err
 	}
 	return e.runOrder(parts[few:], true, e.maxRows)
 }
 
-// place orders parts: those of few before prompts, and of both the ones that the host
-// chooses for last, so that their logits are neighbours.
+// place orders parts: those of few before prompts, and of both the ones that nobody
+// chooses for first and those that the host chooses for last, so that rows of which
+// tokens are chosen, and those of which logits are wanted, are neighbours.
 func (p *part) place() (at int) {
 	if p.prompt {
-		at = 2
+		at = 3
 	}
-	if p.chooses && p.segment.Choose == nil {
+	switch {
+	case p.chooses && p.segment.Choose == nil:
+		at += 2
+	case p.chooses:
 		at++
 	}
 	return at
 }
 
 // runOrder runs parts in passes of at most so many rows, of which a device chooses
-// behind at most device.FewRows.
+// behind at most as many as are few.
 func (e *Executor) runOrder(parts []part, prompt bool, most int) error {
 	for len(parts) > 0 {
 		n, rows, choices := 0, 0, 0
-		for n < len(parts) && (n == 0 || rows+parts[n].segment.Rows() <= most && choices < device.FewRows) {
+		for n < len(parts) && (n == 0 || rows+parts[n].segment.Rows() <= most && choices < e.fewRows) {
 			rows += parts[n].segment.Rows()
 			if parts[n].chooses {
 				choices++

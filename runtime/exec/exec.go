@@ -61,6 +61,7 @@ type Executor struct {
 	sites   *sites        // that are opened beside their stages; nil: none are
 	layout  *place.Layout // nil: one device has all
 	maxRows int           // of a pass through all stages
+	fewRows int           // of one of few
 	// recurrent says that states go back to where they were kept alone.
 	recurrent bool
 
@@ -94,9 +95,9 @@ func newExecutor(file string, g *graph.Graph, tensor func(string) formats.Tensor
 
 // join makes a model of stages in a row.
 func join(g *graph.Graph, context int64, stages ...device.Stage) *Executor {
-	e := &Executor{g: g, context: context, stages: stages, maxRows: stages[0].MaxRows(), recurrent: g.Recurrent()}
+	e := &Executor{g: g, context: context, stages: stages, maxRows: stages[0].MaxRows(), fewRows: stages[0].FewRows(), recurrent: g.Recurrent()}
 	for _, s := range stages {
-		e.maxRows = min(e.maxRows, s.MaxRows())
+		e.maxRows, e.fewRows = min(e.maxRows, s.MaxRows()), min(e.fewRows, s.FewRows())
 	}
 	return e
 }
@@ -216,7 +217,7 @@ func (e *Executor) NewSequence() (*Sequence, error) {
 	return s, nil
 }
 
-// StepBatch appends tokens[i] to seqs[i], in passes of up to [device.FewRows] of them
+// StepBatch appends tokens[i] to seqs[i], in passes of up to [device.Stage.FewRows] of them
 // that read the weights once each, and returns the logits that follow each, valid
 // until the next call on that sequence: to the bit what Step would give it. Where a sequence is full or a token unknown, no
 // sequence has changed. It panics where a sequence occurs twice or belongs to
@@ -244,8 +245,7 @@ func (e *Executor) StepBatch(seqs []*Sequence, tokens []int32) ([][]float32, err
 		}
 		out[i] = s.logits
 	}
-	step := min(e.maxRows, device.FewRows)
-	for lo := 0; lo < len(seqs); lo += step {
+	for step, lo := e.fewRows, 0; lo < len(seqs); lo += step {
 		if err := e.stepRows(seqs[lo:min(lo+step, len(seqs))], tokens[lo:]); err != nil {
 			return nil, err
 		}

@@ -30,7 +30,7 @@ type chooser struct {
 }
 
 // ring is how many choices may be under way.
-const ring = 16
+const ring = fewRows
 
 // ahead is how many passes of one sequence: while the host reads a token, the
 // device is at the next one.
@@ -226,7 +226,7 @@ func (e *Engine) steady(b *device.Batch) bool {
 // one row each, all of which were chosen for.
 func (e *Engine) prepares(b *device.Batch, runs []choice) {
 	e.prepared = e.prepared[:0]
-	if len(runs) != 1 || runs[0].hi-runs[0].lo != len(b.Segments) || b.Rows() != len(b.Segments) || !b.Few() {
+	if len(runs) != 1 || runs[0].hi-runs[0].lo != len(b.Segments) || b.Rows() != len(b.Segments) || !b.Few(fewRows) {
 		return
 	}
 	for i := range b.Segments {

@@ -316,6 +316,9 @@ func (e *Engine) Ahead() int {
 // MaxRows implements device.Stage.
 func (e *Engine) MaxRows() int { return e.plan.Rows }
 
+// FewRows implements device.Stage.
+func (e *Engine) FewRows() int { return min(fewRows, e.plan.Rows) }
+
 // Memory implements device.Stage.
 func (e *Engine) Memory() device.Memory {
 	return device.Memory{Resident: e.plan.Weights, Scratch: e.plan.Scratch}

@@ -33,7 +33,7 @@ func (e *Engine) Forward(b *device.Batch) (device.Pass, error) {
 	if n == 0 || n > e.plan.Rows || (b.Hidden == nil) != e.span.Embed {
 		return nil, fmt.Errorf("gpu: a batch of %d rows, or of another stage's input", n)
 	}
-	p := &pass{e: e, rows: n, from: n, many: !b.Few(), sequences: len(b.Segments), state: &e.s.many}
+	p := &pass{e: e, rows: n, from: n, many: !b.Few(fewRows), sequences: len(b.Segments), state: &e.s.many}
 	if !p.many {
 		p.state = &e.s.few
 	}

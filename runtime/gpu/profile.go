@@ -16,8 +16,12 @@ import (
 // caches help no more than in the pass; what a launch waits for the one before it
 // is a part of its time.
 func (e *Engine) Profile(rows int) ([]device.KernelTime, error) {
-	w := e.through(rows, rows-1, false)
-	w.head(rows-1, rows)
+	from := rows - 1
+	if rows <= fewRows { // each is a sequence's
+		from = 0
+	}
+	w := e.through(rows, from, false)
+	w.head(from, rows)
 	type group struct {
 		kernel kernel
 		grid   [3]uint32

@@ -90,9 +90,7 @@ func (s *shape) mostRows() int {
 // fewRows is the most rows of a pass whose weights are multiplied row by row
 // and which is captured; more go through the matrix product. What is computed of a
 // row depends on no other then.
-const fewRows = device.FewRows
-
-var _ = [1]int{}[hip.MaxRows-fewRows] // they are one number
+const fewRows = hip.MaxRows
 
 // rowTable is what the rows of a pass are: tokens, positions and owners, i32 each,
 // one behind the other so that one copy brings them.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/nstf/nstf/runtime/device"
@@ -14,7 +15,7 @@ import (
 // A Widths says what [TestWidth] runs.
 type Widths struct {
 	Vocab   int64
-	Few     []int // rows of the passes that are compared with one row alone, at most device.FewRows each
+	Few     []int // rows of the passes that are compared with one row alone, at most the stage's FewRows each
 	Prompts []int // tokens that sequences hold before, by turns; one more is a sequence's tokens at most
 	Prompt  int   // tokens of a prompt that is cut in several ways; 0: none
 	// Recurrent says that states do not go back to where they are asked to: they are
@@ -28,6 +29,7 @@ type sequences struct {
 	b     device.Stage
 	vocab int
 	total int64 // positions of each at most
+	most  int   // rows of a pass of few
 	kept  bool
 }
 
@@ -136,8 +138,9 @@ func (s *sequences) same(what string, got, want [][]float32) {
 func TestWidth(t testing.TB, b device.Stage, w Widths) {
 	t.Helper()
 	s := &sequences{t: t, b: b, vocab: int(w.Vocab), kept: w.Recurrent}
+	s.most = slices.Max(w.Few)
 	for _, n := range append(w.Prompts, w.Prompt) {
-		s.total = max(s.total, int64(n+device.FewRows))
+		s.total = max(s.total, int64(n+s.most))
 	}
 	s.together(w)
 	for _, held := range w.Prompts[:min(2, len(w.Prompts))] {
@@ -150,7 +153,7 @@ func TestWidth(t testing.TB, b device.Stage, w Widths) {
 
 // prefilled returns a sequence that holds n tokens.
 func (s *sequences) prefilled(seed, n int) part {
-	c, ids := s.state(), s.text(seed, n+device.FewRows)
+	c, ids := s.state(), s.text(seed, n+s.most)
 	for at := 0; at < n; {
 		step := min(n-at, s.b.MaxRows())
 		s.run(step, part{state: c, tokens: ids[at : at+step]})
@@ -169,13 +172,9 @@ func (s *sequences) prefilled(seed, n int) part {
 // together steps several sequences at once.
 func (s *sequences) together(w Widths) {
 	s.t.Helper()
-	most := 0
-	for _, n := range w.Few {
-		most = max(most, n)
-	}
 	var all []part
 	var alone [][]float32
-	for i := range most {
+	for i := range s.most {
 		p := s.prefilled(i, w.Prompts[i%len(w.Prompts)])
 		all = append(all, part{p.state, p.tokens[:1], p.before, p.held})
 		alone = append(alone, s.run(0, all[i])...)
@@ -187,7 +186,7 @@ func (s *sequences) together(w Widths) {
 	}
 	for _, n := range w.Few {
 		forget()
-		first := (most - n) / 2 // others than the first ones, too
+		first := (s.most - n) / 2 // others than the first ones, too
 		s.same(fmt.Sprintf("%d sequences", n), s.run(0, all[first:first+n]...), alone[first:first+n])
 	}
 	forget()

@@ -20,6 +20,7 @@ var (
 	measureFlag  = flag.String("measure", "", "file for the results of TestMeasureMatvec, as JSON; without, it is skipped")
 	schemesFlag  = flag.String("schemes", "q4_k,q8_0,q6_k,f16", "schemes that are measured")
 	rowsFlag     = flag.Int("rows", 1, "the most rows of activations in what is measured")
+	leastFlag    = flag.Int("least", 1, "the fewest of them")
 	variantsFlag = flag.Bool("variants", false, "measure every division of the work, not the chosen one alone")
 	smallFlag    = flag.Bool("small", false, "measure small shapes, to try the measurement itself")
 )
@@ -205,6 +206,13 @@ func workloads() []workload {
 		{"plain", []int{4096}, 14336, 8},
 		{"plain", []int{4096, 1024, 1024}, 4096, 8},
 		{"gatedacts", []int{14336, 14336}, 4096, 8},
+		{"plain", []int{4096}, 4096, 32},
+		{"plain", []int{4096}, 14336, 32},
+		{"plain", []int{4096, 1024, 1024}, 4096, 32},
+		{"gatedacts", []int{14336, 14336}, 4096, 32},
+		{"plain", []int{128256}, 4096, 32},
+		{"plain", []int{4096}, 14336, 16},
+		{"gatedacts", []int{14336, 14336}, 4096, 16},
 	}
 }
 
@@ -217,6 +225,27 @@ func (m *machine) shapes(w *workload) []*hip.MatvecShape {
 	add := func(rows, steps, waves, blocks, grid int, pipe bool) {
 		all = append(all, &hip.MatvecShape{Rows: rows, Lanes: m.target.Wave, Waves: waves, Split: 1, Steps: steps,
 			Blocks: blocks, Grid: grid, Pipe: pipe})
+	}
+	if w.t > 2 && w.op != "x" {
+		for _, parts := range []int{4, 8} {
+			for _, teams := range []int{1, 2, 4} {
+				for _, features := range []int{1, 2, 4} {
+					for _, together := range []int{4, 8} {
+						waves := teams * m.target.Wave / parts
+						if sums := parts * features * ((w.t + 7) / 8) * 4; sums > 1024/waves || waves < 8 || waves > 16 || together > parts || strings.HasPrefix(w.op, "gated") && features%2 != 0 {
+							continue
+						}
+						s := hip.MatvecShape{Rows: parts, Waves: teams, Features: features, Steps: together, Blocks: 1}
+						direct := s
+						direct.Direct = true
+						all = append(all, &s, &direct)
+					}
+				}
+			}
+		}
+		if w.t > 8 {
+			return all
+		}
 	}
 	if w.t > 2 {
 		for _, rows := range []int{1, 2, 4} {
@@ -308,7 +337,7 @@ func (m *machine) measureScheme(t *testing.T, r *rand.Rand, v *variety, rep *rep
 	defer m.Free(weights)
 	defer m.Free(scratch)
 	for _, w := range workloads() {
-		if !v.fits(w.k) || w.t > *rowsFlag {
+		if !v.fits(w.k) || w.t > *rowsFlag || w.t < *leastFlag {
 			continue
 		}
 		var ops []*hip.Matvec
@@ -364,12 +393,17 @@ func (m *machine) operation(t testing.TB, v *variety, w *workload, s *hip.Matvec
 	op.Gated = strings.HasPrefix(w.op, "gated")
 	if w.op == "gated" || w.op == "gatedacts" {
 		op.Rounded = hip.Acts{Data: take(int(hip.ActsSize(w.t, w.n[0]))), T: w.t, K: w.n[0]}
-		if s != nil && s.Waves*s.Rows/s.Split*(m.target.Wave/s.Lanes)%32 != 0 {
+		if s != nil && s.Features == 0 && s.Waves*s.Rows/s.Split*(m.target.Wave/s.Lanes)%32 != 0 {
 			return nil, 0
 		}
 	}
 	if total > weights.Size {
 		return nil, 0
+	}
+	for _, c := range op.Calls(m.target) {
+		if int(c.LDS) > m.target.LDS-64 {
+			return nil, 0
+		}
 	}
 	return op, total
 }
