@@ -24,8 +24,10 @@ type Serving struct {
 	// token. FirstToken is how long that takes, in milliseconds.
 	PromptRate float64          `json:"prompt_tokens_per_s"`
 	FirstToken client.Quantiles `json:"first_token_ms"`
-	// DecodeRate is the tokens of all, where the prompts are kept from before.
+	// DecodeRate is the tokens of all, where the prompts are kept from before. StepRate
+	// is those behind the last one of the first tokens, over the time from then on.
 	DecodeRate float64 `json:"decode_tokens_per_s"`
+	StepRate   float64 `json:"step_tokens_per_s"`
 	// ServeRate is the tokens of all, prompts that nobody has seen included;
 	// TokenTime is the time between a request's tokens then, in milliseconds.
 	ServeRate float64          `json:"serve_tokens_per_s"`
@@ -79,25 +81,27 @@ func warm(ctx context.Context, ex *exec.Executor, o Options) error {
 func serveRound(ctx context.Context, ex *exec.Executor, o Options, n int) (Serving, error) {
 	r := Serving{Concurrency: n, Prompt: o.Prompt, Gen: o.Gen}
 	kept := schedule.New(ex, schedule.Options{Running: n})
-	first, _, took, err := together(ctx, ex, kept, o.Prompt, 1, n)
+	first, _, took, _, err := together(ctx, ex, kept, o.Prompt, 1, n)
 	if err == nil {
 		r.PromptRate, r.FirstToken = float64(n*o.Prompt)/took.Seconds(), client.QuantilesOf(first)
-		_, _, took, err = together(ctx, ex, kept, o.Prompt, o.Gen, n)
+		_, _, took, r.StepRate, err = together(ctx, ex, kept, o.Prompt, o.Gen, n)
 		r.DecodeRate = float64(n*o.Gen) / took.Seconds()
 	}
 	if err := errors.Join(err, kept.Close()); err != nil {
 		return r, err
 	}
 	fresh := schedule.New(ex, schedule.Options{Running: n, Kept: -1})
-	_, between, took, err := together(ctx, ex, fresh, o.Prompt, o.Gen, n)
+	_, between, took, _, err := together(ctx, ex, fresh, o.Prompt, o.Gen, n)
 	r.ServeRate, r.TokenTime = float64(n*o.Gen)/took.Seconds(), client.QuantilesOf(between)
 	return r, errors.Join(err, fresh.Close())
 }
 
 // together has n requests served at once, and returns when each had its first token, the
-// times between the others, and how long it took.
-func together(ctx context.Context, ex *exec.Executor, s *schedule.Scheduler, prompt, gen, n int) (first, between []time.Duration, took time.Duration, err error) {
+// times between the others, how long it took, and the rate of the tokens behind the last
+// one of the first.
+func together(ctx context.Context, ex *exec.Executor, s *schedule.Scheduler, prompt, gen, n int) (first, between []time.Duration, took time.Duration, steps float64, err error) {
 	start := time.Now()
+	var came []time.Duration // of all tokens, from the start on
 	var mu sync.Mutex
 	var users sync.WaitGroup
 	for i := range n {
@@ -114,7 +118,7 @@ func together(ctx context.Context, ex *exec.Executor, s *schedule.Scheduler, pro
 		go func() {
 			defer users.Done()
 			last, failed := start, error(nil)
-			var times []time.Duration
+			var times, since []time.Duration
 			for {
 				e, nerr := st.Next(ctx)
 				if nerr == io.EOF {
@@ -128,16 +132,27 @@ func together(ctx context.Context, ex *exec.Executor, s *schedule.Scheduler, pro
 					break
 				}
 				now := time.Now()
-				times, last = append(times, now.Sub(last)), now
+				times, since, last = append(times, now.Sub(last)), append(since, now.Sub(start)), now
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			if err = errors.Join(err, failed); len(times) > 0 {
-				first, between = append(first, times[0]), append(between, times[1:]...)
+				first, between, came = append(first, times[0]), append(between, times[1:]...), append(came, since...)
 			}
 		}()
 	}
 	users.Wait()
 	took = time.Since(start)
-	return first, between, took, err
+	if len(first) > 0 {
+		from, count := slices.Max(first), 0
+		for _, at := range came {
+			if at > from {
+				count++
+			}
+		}
+		if took := slices.Max(came) - from; took > 0 {
+			steps = float64(count) / took.Seconds()
+		}
+	}
+	return first, between, took, steps, err
 }

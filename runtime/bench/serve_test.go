@@ -14,7 +14,7 @@ func TestServe(t *testing.T) {
 	}
 	for i, n := range []int{1, 5} {
 		r := &all[i]
-		if r.Concurrency != n || r.Prompt != 70 || r.Gen != 6 || !(r.PromptRate > 0) || !(r.DecodeRate > 0) || !(r.ServeRate > 0) ||
+		if r.Concurrency != n || r.Prompt != 70 || r.Gen != 6 || !(r.PromptRate > 0) || !(r.DecodeRate > 0) || !(r.StepRate > 0) || !(r.ServeRate > 0) ||
 			!(r.FirstToken.P50 > 0 && r.FirstToken.P50 <= r.FirstToken.P99) || !(r.TokenTime.P95 >= r.TokenTime.P50) {
 			t.Errorf("%d at once: %+v", n, r)
 		}

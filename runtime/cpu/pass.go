@@ -105,7 +105,7 @@ func (e *Engine) begin(b *device.Batch) {
 		}
 	}
 	switch {
-	case e.gathering != nil || !e.span.Head || e.policy != nil && b.Few(): // all rows are, the last for history's sake
+	case e.gathering != nil || !e.span.Head || e.policy != nil && b.Few(device.FewRows): // all rows are, the last for history's sake
 		p.from = 0
 	case len(p.wanted) > 0:
 		p.from = p.wanted[0]

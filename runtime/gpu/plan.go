@@ -109,7 +109,7 @@ func (e *Engine) makePlan(o *Options, layers []hip.KV, weights int64) error {
 	if o.Rows > 0 {
 		p.Rows = o.Rows
 	}
-	p.Rows = int(min(int64(p.Rows), max(p.Context*sequences, fewRows), int64(max(e.shape.mostRows(), fewRows))))
+	p.Rows = int(min(int64(p.Rows), max(p.Context*sequences, o.Positions, fewRows), int64(max(e.shape.mostRows(), fewRows))))
 	p.Scratch = e.scratchBytes(p.Rows)
 	if p.sum()+spare <= free {
 		return nil

@@ -394,6 +394,9 @@ func (t *Team) Span() device.Span { return t.ranks[0].Span() }
 // MaxRows implements device.Stage.
 func (t *Team) MaxRows() int { return t.ranks[0].MaxRows() }
 
+// FewRows implements device.Stage.
+func (t *Team) FewRows() int { return t.ranks[0].FewRows() }
+
 // Ahead implements device.Stage.
 func (t *Team) Ahead() int { return t.ranks[0].Ahead() }
 

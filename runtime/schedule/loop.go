@@ -258,17 +258,27 @@ func (s *Scheduler) yield(j *job) {
 	s.insert(j)
 }
 
+// promptShare is which part of all unread rows a step takes beside tokens that are
+// decoded, where that is more than Options.PromptRows: a crowd of prompts is read at the
+// speed of large passes, and who decodes meanwhile waits longer for each token but for
+// fewer of them.
+const promptShare = 4
+
 // plan lists the turns of a step: one for each sequence that decodes, and rows of the
 // oldest prompts.
 func (s *Scheduler) plan() []exec.Turn {
 	s.turns = s.turns[:0]
-	rows := s.ex.MaxRows()
+	unread := 0
 	for _, j := range s.running {
 		j.under = j.d.Underway()
+		unread += j.d.Unread()
 		if j.d.Unread() == 0 && j.wants() {
 			s.turns = append(s.turns, exec.Turn{Decoding: j.d})
-			rows = min(rows, s.o.PromptRows)
 		}
+	}
+	rows := s.ex.MaxRows()
+	if len(s.turns) > 0 {
+		rows = min(rows, max(s.o.PromptRows, unread/promptShare))
 	}
 	for _, j := range s.running {
 		if n := min(j.d.Unread(), rows); n > 0 {
