@@ -22,7 +22,7 @@ import (
 func widths(t testing.TB, g *graph.Graph) devicetest.Widths {
 	w := devicetest.Widths{Vocab: g.Vocab, Few: []int{1, 2, 3, 4, 5, 7, 8, 9, 13, 16}, Prompts: []int{70, 1, 17, 5}, Prompt: 60, Recurrent: g.Recurrent()}
 	if gpuTested(t) { // an emulated one needs its time
-		w.Few, w.Prompts = []int{2, 5, 16}, []int{20, 3}
+		w.Few, w.Prompts = []int{2, 5, 20}, []int{20, 3}
 	}
 	return w
 }
