@@ -22,7 +22,7 @@ var withoutMeaning = []string{
 	"summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
 	"attention_dropout", "attn_pdrop", "classifier_dropout", "residual_dropout", "embedding_dropout", "embd_pdrop", "hidden_dropout", "resid_pdrop", "initializer_range",
 	"output_router_logits", "router_aux_loss_coef", "router_jitter_noise",
-	"bos_token_id", "eos_token_id", "eod_token_id", "pad_token_id",
+	"bos_token_id", "eos_token_id", "eod_token_id", "pad_token_id", "sep_token_id",
 	"chunk_size", "mamba_chunk_size", "mamba_ssm_cache_dtype", "use_mamba_kernels", "num_logits_to_keep", "residual_in_fp32", // how, not what
 	"time_step_max", "time_step_floor", "rescale_prenorm_residual", // where training begins
 	"expand", "mamba_proj_bias", "n_shared_experts", "moe_shared_expert_overlap", "num_nextn_predict_layers", "mtp_layers_block_type", // disregarded

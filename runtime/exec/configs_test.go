@@ -167,6 +167,7 @@ var configsWeRefuse = []string{
 	`"partial_rotary_factor": unsupported`,                     // of factors that broadcast over one pair
 	`"head_dim": unsupported`,                                  // gpt_neox: half read
 	`"mlp_bias": unsupported`, `"norm_topk_prob": unsupported`, // deepseek_v2: the latter disregarded, though the model's own code has it
+	`"use_bias": unsupported`, `"moe_topk": unsupported`, // of mixtures
 	`"topk_method": unsupported`, // of another version's router, disregarded
 	// Mistakes: transformers goes on with them.
 	`"mlp_layer_types": unsupported`,

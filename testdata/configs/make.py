@@ -12,7 +12,7 @@ transformers refuses.
 
     python make.py                     writes cases.json.gz and logits.npy beside this script
     python make.py --type NAME...      later model types, each to the folder of its name
-    python make.py --wide N SEED DIR   N random sets of one to three changes to DIR, for a run by hand
+    python make.py --wide N SEED DIR   N random sets of one to three changes to DIR, for a run by hand; of later types with --type
     python make.py --base JSON DIR     the types that JSON names, with keys put over their bases, to DIR
 
 Weights are not stored: weight() below makes them from a tensor's name, exactly, so that another
@@ -128,6 +128,7 @@ LATER = {
     "minimax_m2": {**FAMILY, "num_local_experts": 4, "num_experts_per_tok": 2},
     "llama4_text": {**TWIN, "num_hidden_layers": 4, "intermediate_size_mlp": 40, "num_local_experts": 4, "num_experts_per_tok": 2, "attention_chunk_size": 5,
                     "floor_scale": 3, "interleave_moe_layer_step": 2},
+    "ernie4_5_moe": {**TWIN, "moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 24}, "hunyuan_v1_moe": {**FAMILY, "num_experts": 4, "moe_topk": 2},
     "apertus": TWIN, "hunyuan_v1_dense": FAMILY, "granite": TWIN, "cohere": TWIN, "cohere2": {**TWIN, "sliding_window": 5, "sliding_window_pattern": 2},
     "lfm2": {**TWIN, "block_multiple_of": 8, "layer_types": ["conv", "full_attention", "conv"]},
     "lfm2_moe": {**TWIN, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "num_dense_layers": 1, "layer_types": ["conv", "full_attention", "conv"]},
@@ -176,6 +177,8 @@ VALUES = {
     "norm_eps": [0.5], "conv_L_cache": [4, 1], "block_multiple_of": [16], "block_ffn_dim_multiplier": [2, 1.6, None], "full_attn_idxs": [[0], [0, 2]], "num_dense_layers": [2, 0],
     "kv_lora_rank": [14], "q_lora_rank": [16, None], "qk_nope_head_dim": [10], "qk_rope_head_dim": [4], "v_head_dim": [7],
     "topk_method": ["group_limited_greedy", "noaux_tc"], "mlp_layer_types": [["dense", "dense", "sparse"], ["sparse"] * 3, ["dense", "no_such", "sparse"], ["sparse"]],
+    "moe_k": [1, 3], "moe_num_experts": [6], "moe_num_shared_experts": [1, 0], "moe_layer_start_index": [0, 2], "moe_layer_end_index": [1], "moe_layer_interval": [2],
+    "moe_norm_min": [2.0], "moe_topk": [1, [1, 1, 1], [2, 1, 2]],
     "moe_layers": [[0, 3], [], [1, 9]], "interleave_moe_layer_step": [1, 3, 0], "intermediate_size_mlp": [56], "floor_scale": [5], "attn_scale": [0.5], "use_qk_norm": [False, True],
     "swiglu_alpha": [0.5, 0.0], "swiglu_limit": [0.125, 0.0],
 }
@@ -651,6 +654,9 @@ def main() -> None:
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
     if args.wide:
+        if args.type:
+            BASES.clear()
+            BASES.update({kind: LATER[kind] for kind in args.type})
         record(wide(int(args.wide[0]), int(args.wide[1])), Path(args.wide[2]))
     elif args.type:
         BASES.clear()

@@ -96,7 +96,9 @@ def fill(model: torch.nn.Module, seed: int, norm_zero: bool) -> None:
         owner = modules[name.rpartition(".")[0]]
         kind = type(owner).__name__
         with torch.no_grad():
-            if name.endswith("A_log"):  # what a head forgets: little at each position
+            if name.endswith("moe_statics.e_score_correction_bias"):  # beside probabilities
+                p.copy_(0.1 * torch.randn(p.shape, generator=gen).abs())
+            elif name.endswith("A_log"):  # what a head forgets: little at each position
                 p.copy_(torch.randn(p.shape, generator=gen) - 2)
             elif "act_fn.alpha" in name:  # of xIELU, in each layer another
                 p.copy_(0.7 * torch.randn(p.shape, generator=gen))
@@ -241,11 +243,13 @@ def routing_gap(model, ids: list[int]) -> float:
     def look(module, _, output):
         if type(module).__name__ == "Llama4Router":
             output = output[1:]
+        if type(module).__name__ == "Ernie4_5_MoeTopKRouter":
+            output = (module.moe_statics(output[0].softmax(-1)).log(),)
         scores = output[0].log() if type(module).__name__ == "Gemma4TextRouter" else output[0]  # which gives probabilities
         ordered, k = scores.sort(dim=-1, descending=True).values, module.top_k if hasattr(module, "top_k") else module.config.top_k_experts
         gaps.append((ordered[:, k - 1] - ordered[:, k]).min().item())
 
-    hooks = [m.register_forward_hook(look) for m in model.modules() if type(m).__name__.endswith(("TopKRouter", "TextRouter", "Llama4Router"))]
+    hooks = [m.register_forward_hook(look) for m in model.modules() if type(m).__name__.endswith(("TopKRouter", "TextRouter", "Llama4Router", "HunYuanMoEV1Gate"))]
     logits_of(model, ids)
     for hook in hooks:
         hook.remove()
@@ -1002,6 +1006,11 @@ spec("llama4-mm", cls="Llama4ForConditionalGeneration", seed=942, prompts=(5, 12
                  vision_config=dict(hidden_size=16, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, image_size=4, patch_size=2,
                                     vision_output_dim=16, projector_input_dim=16, projector_output_dim=16, model_type="llama4_vision_model")),
      about="Llama 4 Scout: nested text_config, names language_model.model.*, a run of 8192 positions; a vision tower to pass through")
+twin("ernie4_5_moe", "Ernie4_5_MoeForCausalLM", moe_num_experts=4, moe_k=2, moe_intermediate_size=12, moe_num_shared_experts=2, num_hidden_layers=3,
+     tie_word_embeddings=True, seed=954, ablations=({"moe_k": 1}, {"rope_parameters.rope_theta": 100.0}),
+     about="a dense layer, then experts by softmax with a bias for the choice beside shared ones; interleaved rotation, tied")
+twin("hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", num_experts=4, moe_topk=2, head_dim=6, seed=961, ablations=({"moe_topk": 1},),
+     about="experts beside a shared layer, norms of q and k behind the rotation")
 twin("granite", "GraniteForCausalLM", embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.4, logits_scaling=5.0, rms_norm_eps=1e-3,
      seed=628, ablations=({"embedding_multiplier": 6.0}, {"residual_multiplier": 0.9}, {"attention_multiplier": 0.8},
                                                     {"logits_scaling": 8.0}, {"rms_norm_eps": 0.1}),
