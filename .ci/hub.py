@@ -54,6 +54,8 @@ try:
         same(folder, path)
         assert tool(theirs, "pull", name, HF_HUB_OFFLINE="1").strip() == path
         assert HfApi().model_info(name).sha == os.path.basename(path)
+    # README's line: a model by its name.
+    assert tool(ours, "run", "test/llama-2", "-p", "Once", "--greedy", "--max-tokens", "4")
     for cache in (ours, theirs):
         info = scan_cache_dir(cache)
         assert not info.warnings and {r.repo_id for r in info.repos} == {"test/" + f.name for f in folders}, info

@@ -55,6 +55,7 @@ func exitCode(err error) int {
 	var format *formats.FormatError
 	var unsupported *formats.UnsupportedError
 	var refusal *hub.Error
+	var holes *pipeline.HolesError
 	switch {
 	case err == nil:
 		return exitFine
@@ -62,7 +63,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &usage), errors.As(err, &rule), errors.As(err, &refused), errors.Is(err, exec.ErrContextFull):
 		return exitUsage
-	case errors.As(err, &format), errors.Is(err, fs.ErrNotExist), errors.As(err, &refusal) && refusal.Missing:
+	case errors.As(err, &holes), errors.As(err, &format), errors.Is(err, fs.ErrNotExist), errors.As(err, &refusal) && refusal.Missing:
 		return exitInput
 	case errors.As(err, &unsupported):
 		return exitUnsupported
@@ -83,6 +84,7 @@ func hint(err error) string {
 	var refused *atomicfile.RefusedError
 	var busy *atomicfile.BusyError
 	var refusal *hub.Error
+	var holes *pipeline.HolesError
 	switch {
 	case planHint(err) != "":
 		return planHint(err)
@@ -122,6 +124,8 @@ func hint(err error) string {
 		return "wait for it, or choose another output"
 	case errors.Is(err, work.ErrExists):
 		return "go on by --resume, or begin anew by --discard"
+	case errors.As(err, &holes):
+		return "run a shard again with the same flags: it does what is missing"
 	case errors.As(err, &drift):
 		return "allow more bytes or a larger drift (--max-drift); --discard removes what was finished"
 	case errors.As(err, &bound):

@@ -47,6 +47,7 @@ type quantizeFlags struct {
 	resume, discard, times, asJSON bool
 	threads                        int
 	limit                          int64 // bytes of --memory
+	shardFlags
 }
 
 const quantizeLong = `Make a model smaller. What is asked for is one of
@@ -79,6 +80,12 @@ A size that not even the smallest recipes of all tensors keep is refused at once
 What is finished lies in OUT.work until the package is whole. After an interrupt, --resume
 goes on there and --discard begins anew. With a package and --source MODEL, --plan redoes
 only the tensors whose recipe is another than in the package.
+
+Several processes, on machines that see one folder, share the work: each gets the same
+flags and --shard i/N --work DIR instead of -o (i of N is taken from SLURM_ARRAY_TASK_ID or
+JOB_COMPLETION_INDEX where --shard is not given), and --merge --work DIR -o OUT makes the
+package when they have ended, with the bytes that one process would have made on the
+processor. Text is run on the processor, codes are searched where --device says.
 
 --scheme without --calib rounds: the head (or the embedding table that it is tied to) gets
 q6_k where SCHEME has fewer bits; norms, biases, learned positions and routers stay, and so
@@ -133,7 +140,10 @@ func (a *app) quantizeCommand() *cobra.Command {
   nstf quantize ./Llama-3.2-1B -o llama.nstf --max-kld 0.02 --calib text.jsonl --keep 'embed=q8_0'
   nstf quantize llama.nstf --source ./Llama-3.2-1B --plan edited.json -o llama2.nstf`,
 		RunE: func(c *cobra.Command, args []string) error {
-			if !c.Flags().Changed("output") && !f.dry {
+			if err := f.shardFlags.read(a.env.get, &f); err != nil {
+				return err
+			}
+			if !c.Flags().Changed("output") && !f.dry && f.part == nil {
 				return usagef("give the package to write by -o OUT.nstf, or ask what it would take by --dry-run")
 			}
 			if err := f.check(); err != nil {
@@ -175,6 +185,7 @@ func (a *app) quantizeCommand() *cobra.Command {
 	s.StringVar(&f.memory, "memory", "", "memory that must be enough, such as 8GiB; checked before anything is read")
 	s.BoolVar(&f.resume, "resume", false, "go on where an interrupted run stopped")
 	s.BoolVar(&f.discard, "discard", false, "remove what an interrupted run left, and begin anew")
+	f.shardFlags.add(s)
 	s.BoolVar(&f.times, "ledger-times", false, "write seconds into the ledger; the package then differs from run to run")
 	s.IntVarP(&f.threads, "threads", "t", 0, "threads; 0: one per core")
 	s.BoolVar(&f.asJSON, "json", false, "print a JSON report")
@@ -241,10 +252,12 @@ func (a *app) quantize(ctx context.Context, src string, f *quantizeFlags) error 
 	if q.Stats != nil {
 		defer q.Stats.Close()
 	}
-	if q.On, err = a.opened(&f.on, m, q.Windows, q.Held); err != nil {
-		return err
+	if !f.shared() {
+		if q.On, err = a.opened(&f.on, m, q.Windows, q.Held); err != nil {
+			return err
+		}
+		defer q.On.Close()
 	}
-	defer q.On.Close()
 	searcher, err := pipeline.NewSearcher(a.device(&f.on), q.On)
 	if err != nil {
 		return err
@@ -285,6 +298,12 @@ func (a *app) execute(ctx context.Context, m *model.Model, q *pipeline.Request, 
 		}
 		return a.printForecast(forecast, f.asJSON)
 	}
+	if f.shared() {
+		q.Work, q.Shard, q.Merge = f.work, f.part, f.merge
+	}
+	if q.Shard != nil {
+		return pipeline.Share(ctx, m, *q)
+	}
 	q.Expected = func(seconds float64) { // before hours begin
 		fmt.Fprintf(a.err, "quantizing takes about %s here, by samples; --dry-run says more\n", brief(time.Duration(seconds*float64(time.Second))))
 	}
@@ -292,7 +311,7 @@ func (a *app) execute(ctx context.Context, m *model.Model, q *pipeline.Request, 
 	out, err := pipeline.Quantize(ctx, m, *q)
 	if err != nil {
 		var busy *atomicfile.BusyError
-		if !errors.Is(err, work.ErrExists) && !errors.As(err, &busy) {
+		if !errors.Is(err, work.ErrExists) && !errors.As(err, &busy) && !f.merge {
 			a.warnWork(f.out.path)
 		}
 		return err

@@ -107,12 +107,15 @@ func (f *quantizeFlags) numbers() error {
 
 // quantizeTo opens the package to write, nil where none is.
 func (a *app) quantizeTo(m *model.Model, f *quantizeFlags, earlier string) (*atomicfile.Output, error) {
-	if f.dry {
+	if f.dry || f.part != nil {
 		return nil, nil
 	}
 	out, err := a.packageOutput(f.out, m, append(modelFiles(earlier), f.text.path, f.verify, f.stats, f.plan)...)
 	if err != nil {
 		return nil, err
+	}
+	if f.merge {
+		return out, out.Beside(f.work)
 	}
 	return out, out.Beside(work.Path(f.out.path))
 }

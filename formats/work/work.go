@@ -10,8 +10,8 @@
 // A [Job] lists what decides the bytes of the result. A folder is resumed only
 // by the same job: another one's tensors would not fit together.
 //
-// A Folder belongs to one process, which holds its lock until it ends, and its methods
-// to one goroutine.
+// A Folder belongs to one process, which holds its lock until it ends, or by [Join] to
+// several, which take leases; its methods belong to one goroutine.
 //
 // Compatibility: none between versions of the program; the job names the
 // program.
@@ -44,9 +44,10 @@ type Job map[string]string
 
 // A Folder is an open work folder.
 type Folder struct {
-	path string
-	lock *atomicfile.Lock
-	open map[string]*nstf.Package // by file name
+	path   string
+	lock   *atomicfile.Lock
+	leases *leases                  // nil where no other process works in it
+	open   map[string]*nstf.Package // by file name
 }
 
 // Path returns the work folder of an output.
@@ -149,15 +150,9 @@ func Resume(path string, job Job) (*Folder, error) {
 		}
 		return begin(path, job, lock)
 	}
-	was, err := readJournal(path)
-	if err != nil {
-		return nil, errors.Join(err, lock.Close())
-	}
-	if d := different(was, job); len(d) > 0 {
-		e := formats.Unsupportedf(path, "", "resuming with another %s", strings.Join(d, ", another "))
-		e.Hint = "give the command that was interrupted, or begin anew by --discard"
+	if err := sameJob(path, job, "give the command that was interrupted, or begin anew by --discard"); err != nil {
 		lock.Close()
-		return nil, e
+		return nil, err
 	}
 	f := &Folder{path: path, lock: lock, open: map[string]*nstf.Package{}}
 	return f, f.sweep()
@@ -313,6 +308,9 @@ func (f *Folder) Close() error {
 		errs = append(errs, p.Close())
 	}
 	f.open = map[string]*nstf.Package{}
+	if f.leases != nil {
+		f.leases.stop()
+	}
 	return errors.Join(append(errs, f.lock.Close())...)
 }
 

@@ -79,6 +79,11 @@ func (r *run) checkpoint(ctx context.Context, h *calibrate.Hidden, block int) er
 	if r.o.Work == nil || block > r.last {
 		return nil
 	}
+	release, ok, err := r.o.Work.Lease(hiddenName) // of shards, one is enough
+	if !ok || err != nil {
+		return err
+	}
+	defer release()
 	var blobs []tensor.Blob
 	var tokens int64
 	var reading sync.Mutex

@@ -196,7 +196,7 @@ func fitBytes(t *formats.Tensor, result int64) int64 {
 // room refuses a disk that has no room for the work and the package, before hours are
 // spent: what an interrupted run left lies there already, so only a first run is asked.
 func (f *flow) room(p *plan.Plan) error {
-	if f.Resume {
+	if f.Resume || f.Merge {
 		return nil
 	}
 	out, err := f.Out.Create(Need(f.m, p, f.options(f.stats)).Disk)

@@ -53,6 +53,9 @@ type Request struct {
 	Searcher fit.Searcher                                                       // see Options
 	Memory   int64                                                              // limit in bytes; 0: none
 	Resume   bool                                                               // go on with an interrupted run's work, if there is some
+	Work     string                                                             // work folder; "": OUT.work
+	Shard    *Shard                                                             // see [Share]
+	Merge    bool                                                               // fit nothing: shards have, in Work
 	Discard  bool                                                               // remove it
 	Times    bool                                                               // write the seconds of each tensor into the ledger
 	Sources  []nstf.Source                                                      // files that decided something
@@ -96,6 +99,23 @@ type Try struct {
 // whole; after an error or an interrupt it stays there, for Resume, unless
 // nothing was finished. The package does not depend on interruptions.
 func Quantize(ctx context.Context, m *model.Model, q Request) (*Outcome, error) {
+	f, err := q.begin(m)
+	if err != nil {
+		return nil, err
+	}
+	out, err := f.run(ctx)
+	f.close()
+	if err != nil {
+		if f.work.Empty() && !q.Merge {
+			return nil, errors.Join(err, f.work.Remove())
+		}
+		return nil, errors.Join(err, f.work.Close())
+	}
+	return out, f.work.Remove()
+}
+
+// begin opens the work folder.
+func (q Request) begin(m *model.Model) (*flow, error) {
 	if err := q.check(m); err != nil {
 		return nil, err
 	}
@@ -107,16 +127,7 @@ func Quantize(ctx context.Context, m *model.Model, q Request) (*Outcome, error) 
 	if err != nil {
 		return nil, err
 	}
-	f := &flow{Request: q, m: m, hash: hash, work: folder}
-	out, err := f.run(ctx)
-	f.close()
-	if err != nil {
-		if folder.Empty() {
-			return nil, errors.Join(err, folder.Remove())
-		}
-		return nil, errors.Join(err, folder.Close())
-	}
-	return out, folder.Remove()
+	return &flow{Request: q, m: m, hash: hash, work: folder}, nil
 }
 
 // check refuses what can be known to fail before anything is read.
@@ -143,7 +154,13 @@ func (q *Request) folder(hash string) (*work.Folder, error) {
 	for k, v := range q.Decided {
 		job[k] = v
 	}
-	path := work.Path(q.Out.Path())
+	path := q.workPath()
+	switch {
+	case q.Shard != nil:
+		return work.Join(path, job, q.Shard.Silence)
+	case q.Merge:
+		return work.Gather(path, job)
+	}
 	if q.Discard {
 		if err := work.Discard(path); err != nil {
 			return nil, err
@@ -226,12 +243,20 @@ func (f *flow) run(ctx context.Context) (*Outcome, error) {
 	return f.write(ctx, r.Plan, r, measured)
 }
 
+// workPath is where the work folder lies, "" where nothing is written.
+func (q *Request) workPath() string {
+	if q.Work == "" && q.Out != nil {
+		return work.Path(q.Out.Path())
+	}
+	return q.Work
+}
+
 // scratchDir is where hidden states may lie.
 func (f *flow) scratchDir() string {
-	if f.Out == nil {
+	if f.workPath() == "" {
 		return ""
 	}
-	return filepath.Dir(f.Out.Path())
+	return filepath.Dir(f.workPath())
 }
 
 // step calls f with a place to report progress to.
@@ -263,12 +288,19 @@ func (f *flow) statistics(ctx context.Context) error {
 		return nil
 	}
 	path := f.work.File(statsFile)
-	if s, err := stats.Open(path); err == nil {
-		f.stats = s
-		return s.Check(f.m)
+	done, err := f.once(ctx, "statistics", func() (err error) {
+		f.stats, err = stats.Open(path)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer done()
+	if f.stats != nil {
+		return f.stats.Check(f.m)
 	}
 	o := calibrate.Options{Threads: f.Threads, On: f.On, Memory: f.Memory / 2, Dir: f.scratchDir(), Text: f.Text, Seed: uint64(f.Seed), Tool: f.Tool}
-	err := f.step("calibrating", "blocks", func(progress func(done, total int64)) (err error) {
+	err = f.step("calibrating", "blocks", func(progress func(done, total int64)) (err error) {
 		o.Progress = progress
 		f.stats, err = calibrate.Measure(ctx, f.m, f.Windows, o)
 		return err
@@ -296,8 +328,15 @@ func (f *flow) planned(ctx context.Context, file string, loss float64) (*plan.Pl
 	p := f.Plan
 	if p == nil {
 		path := f.work.File(file)
-		var err error
-		if p, err = plan.Read(path); err != nil {
+		done, err := f.once(ctx, "plan", func() (err error) {
+			p, err = plan.Read(path)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		if p == nil {
 			if p, err = f.Planner(ctx, f.stats, loss, Revision{Assumed: f.found}); err != nil {
 				return nil, err
 			}
@@ -316,7 +355,10 @@ func (f *flow) planned(ctx context.Context, file string, loss float64) (*plan.Pl
 // for: a watch may replace it.
 func (f *flow) fit(ctx context.Context, p *plan.Plan, w *work.Folder, loss float64, reuse map[string]Reused) (r *Result, err error) {
 	o := f.options(f.stats)
-	o.Work, o.Reuse = w, reuse
+	o.Work, o.Reuse, o.Merge = w, reuse, f.Merge
+	if f.Shard != nil {
+		o.Shard = f.Shard.Index
+	}
 	if o.Watch, err = f.watch(w, loss); err != nil {
 		return nil, err
 	}

@@ -36,6 +36,12 @@ type Options struct {
 	Work *work.Folder
 	// Reuse are tensors of an earlier result, taken where their recipe is the plan's.
 	Reuse map[string]Reused
+	// Shard shifts where this process begins among those that share Work, so that they meet
+	// seldom.
+	Shard int
+	// Merge fits nothing: Work has all tensors, or that is an error which names what is
+	// missing or damaged.
+	Merge bool
 	// Watch bounds the drift of hidden states, block by block; nil: nothing
 	// does. Not with Parallel.
 	Watch   *Watch
@@ -99,6 +105,11 @@ func Run(ctx context.Context, m *model.Model, p *plan.Plan, o Options) (*Result,
 	if o.Watch != nil {
 		o.Watch.load()
 		r.last = max(r.last, len(m.Graph.Blocks)-1) // all blocks are looked at
+	}
+	if o.Merge {
+		if err := r.whole(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.walk(ctx); err != nil {
 		return nil, err
@@ -183,12 +194,8 @@ func (r *run) early(name string) bool {
 // walk fits what lies outside the blocks, each block, and the head.
 func (r *run) walk(ctx context.Context) error {
 	g := r.m.Graph
-	for _, w := range g.Weights() {
-		if w.Block < 0 && r.early(w.Name) {
-			if err := r.tensor(ctx, w, r.first); err != nil {
-				return err
-			}
-		}
+	if err := r.all(ctx, r.first, func(w graph.Weight) bool { return w.Block < 0 && r.early(w.Name) }); err != nil {
+		return err
 	}
 	if r.o.Parallel || len(r.o.Windows) == 0 {
 		return r.parallel(ctx)
@@ -210,25 +217,26 @@ func (r *run) walk(ctx context.Context) error {
 	if r.last < len(g.Blocks) {
 		return nil
 	}
-	moments, err := r.measure(ctx, device.Head(g), func(s *exec.Stage, _ bool) error { return h.Show(ctx, s) })
-	if err != nil {
-		return err
-	}
-	w := graph.Weight{Name: g.Head.Weight, Role: g.Head.Role, Block: -1}
-	return r.tensor(ctx, w, moments)
+	moments := &later{measure: func() (*gathered, error) {
+		return r.measure(ctx, device.Head(g), func(s *exec.Stage, _ bool) error { return h.Show(ctx, s) })
+	}}
+	return r.tensors(ctx, []graph.Weight{{Name: g.Head.Weight, Role: g.Head.Role, Block: -1}}, moments)
 }
 
 // parallel fits all blocks and the head by the moments of the original model.
 func (r *run) parallel(ctx context.Context) error {
-	g := r.m.Graph
-	for _, w := range g.Weights() {
-		if w.Block >= 0 || !r.early(w.Name) {
-			if err := r.tensor(ctx, w, r.first); err != nil {
-				return err
-			}
+	return r.all(ctx, r.first, func(w graph.Weight) bool { return w.Block >= 0 || !r.early(w.Name) })
+}
+
+// all fits the tensors of the graph that which says.
+func (r *run) all(ctx context.Context, moments moments, which func(w graph.Weight) bool) error {
+	var todo []graph.Weight
+	for _, w := range r.m.Graph.Weights() {
+		if which(w) && !r.has(w.Name) {
+			todo = append(todo, w)
 		}
 	}
-	return nil
+	return r.tensors(ctx, todo, moments)
 }
 
 // block measures and fits one block, again where it drifts too far, and moves
@@ -264,11 +272,9 @@ func (r *run) fitBlock(ctx context.Context, h *calibrate.Hidden, i int) error {
 	if len(todo) == 0 {
 		return nil
 	}
-	moments, err := r.measure(ctx, device.Block(i), func(s *exec.Stage, _ bool) error { return h.Through(ctx, s, false) })
-	if err != nil {
-		return err
-	}
-	return r.group(ctx, todo, moments)
+	return r.group(ctx, todo, &later{measure: func() (*gathered, error) {
+		return r.measure(ctx, device.Block(i), func(s *exec.Stage, _ bool) error { return h.Through(ctx, s, false) })
+	}})
 }
 
 // has reports whether a tensor needs no fitting any more.
@@ -284,12 +290,7 @@ func (r *run) group(ctx context.Context, todo []graph.Weight, moments moments) e
 	slices.SortStableFunc(todo, func(a, b graph.Weight) int {
 		return slices.Index(order, r.input(a.Name)) - slices.Index(order, r.input(b.Name))
 	})
-	for _, w := range todo {
-		if err := r.tensor(ctx, w, moments); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.tensors(ctx, todo, moments)
 }
 
 // inputs lists the inputs of tensors in the order of their first reader.

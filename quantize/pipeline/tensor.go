@@ -68,12 +68,12 @@ func (j *job) options() fit.Options {
 // whole fits a tensor by a recipe that looks at all its matrices at once.
 func (j *job) whole(ctx context.Context, t *formats.Tensor, out *Fit) (formats.Tensor, error) {
 	n, k := t.Rows()
-	w := make([]float32, n*k)
-	if err := form.DecodeRows(w, t, 0, n); err != nil {
-		return *t, err
-	}
 	in, err := j.moments.Input(j.input(j.name), -1)
 	if err != nil {
+		return *t, err
+	}
+	w := make([]float32, n*k)
+	if err := form.DecodeRows(w, t, 0, n); err != nil {
 		return *t, err
 	}
 	each := func(i int) (*fit.Input, error) { return j.moments.Input(j.input(j.name), i) }

@@ -1,0 +1,223 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/quantize/fit"
+)
+
+// A Shard is one of several processes, on one machine or many, that make a package
+// together in a work folder that all of them see. Statistics and the plan are made by one
+// of them, tensors by whoever takes them; text is run by each, so that all have the same
+// hidden states and moments, whose sums do not depend on how many there are. What a dead
+// shard left is taken over. The package that [Request.Merge] makes has the bytes of one
+// that a single process makes.
+type Shard struct {
+	Index   int           // of this process: where it begins
+	Silence time.Duration // after which a process counts as dead
+}
+
+// Share does the part of this process, and ends when all tensors are finished, whoever
+// finished them. It writes into the work folder alone.
+func Share(ctx context.Context, m *model.Model, q Request) error {
+	if q.MaxKLD > 0 || q.MaxDrift > 0 {
+		return formats.Unsupportedf("", "", "bounds on what is measured, in shards")
+	}
+	q.On, q.Expected = nil, nil // text is run where all have the same bits
+	f, err := q.begin(m)
+	if err != nil {
+		return err
+	}
+	err = f.statistics(ctx)
+	if err == nil {
+		q.Plan, err = f.planned(ctx, "plan.json", 0)
+	}
+	if err == nil {
+		_, err = f.fit(ctx, q.Plan, f.work, 0, f.Earlier)
+	}
+	f.close()
+	return errors.Join(err, f.work.Close())
+}
+
+// poll is how often a shard looks for what others finished.
+const poll = 300 * time.Millisecond
+
+// once lets one of the processes that share the work make something: it returns when get
+// has found it, or with the right to make it, which done gives back. What another process
+// makes is waited for.
+func (f *flow) once(ctx context.Context, name string, get func() error) (done func(), err error) {
+	for {
+		if get() == nil {
+			return func() {}, nil
+		}
+		if f.Merge {
+			return nil, formats.Errorf(f.workPath(), "", "the shards have left no %s: run them again", name)
+		}
+		release, ok, err := f.work.Lease(name)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			if f.work.Shared() && get() == nil { // between the two questions
+				release()
+				return func() {}, nil
+			}
+			return release, nil
+		}
+		if err := wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func wait(ctx context.Context) error {
+	t := time.NewTimer(poll)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+// tensors fits tensors in their order. Where the work is shared, this process begins at a
+// place of its own, leaves to others what they are at, and waits for it.
+func (r *run) tensors(ctx context.Context, todo []graph.Weight, moments moments) error {
+	if n := len(todo); n > 0 && r.o.Work.Shared() {
+		// Places that lie apart, however many processes there are: multiples of the golden
+		// ratio.
+		at := float64(r.o.Shard) * 0.6180339887
+		from := int((at - float64(int(at))) * float64(n))
+		for from > 0 && r.input(todo[from].Name) == r.input(todo[from-1].Name) {
+			from-- // what reads an input follows one another
+		}
+		todo = append(append([]graph.Weight{}, todo[from:]...), todo[:from]...)
+	}
+	for len(todo) > 0 {
+		var busy []graph.Weight
+		for _, w := range todo {
+			done, err := r.leased(ctx, w, moments)
+			if err != nil {
+				return err
+			}
+			if !done {
+				busy = append(busy, w)
+			}
+		}
+		todo = busy
+		if len(todo) == 0 {
+			break
+		}
+		if err := wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leased fits a tensor unless another process is at it, and reports whether it is there.
+func (r *run) leased(ctx context.Context, w graph.Weight, moments moments) (bool, error) {
+	if !r.o.Work.Shared() {
+		return true, r.tensor(ctx, w, moments)
+	}
+	if r.has(w.Name) || r.finished(ctx, w.Name) {
+		return true, nil
+	}
+	release, ok, err := r.o.Work.Lease(w.Name)
+	if !ok || err != nil {
+		return false, err
+	}
+	defer release()
+	if r.finished(ctx, w.Name) { // between the two questions
+		return true, nil
+	}
+	return true, r.tensor(ctx, w, moments)
+}
+
+// whole refuses work in which a tensor is missing or damaged.
+func (r *run) whole(ctx context.Context) error {
+	var missing, damaged []string
+	var first error
+	for _, w := range r.m.Graph.Weights() {
+		if r.has(w.Name) {
+			continue
+		}
+		err := r.o.Work.Check(ctx, w.Name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			missing = append(missing, w.Name)
+		case err == nil:
+			damaged = append(damaged, w.Name) // of another recipe
+		default:
+			damaged = append(damaged, w.Name)
+			first = errors.Join(first, err)
+		}
+	}
+	if len(missing)+len(damaged) == 0 {
+		return nil
+	}
+	return &HolesError{Folder: r.o.Work.File(""), Missing: missing, Damaged: damaged, Err: first}
+}
+
+// A HolesError says what keeps shards' work from being a package.
+type HolesError struct {
+	Folder           string
+	Missing, Damaged []string // tensors
+	Err              error    // what is damaged, nil for nothing
+}
+
+// Error implements error.
+func (e *HolesError) Error() string {
+	s := fmt.Sprintf("%s: %d tensors are missing and %d damaged", e.Folder, len(e.Missing), len(e.Damaged))
+	all := append(append([]string{}, e.Missing...), e.Damaged...)
+	s += ": " + strings.Join(all[:min(len(all), 5)], ", ")
+	if len(all) > 5 {
+		s += fmt.Sprintf(" and %d more", len(all)-5)
+	}
+	if e.Err != nil {
+		s += ": " + formats.Brief(e.Err.Error(), 500)
+	}
+	return s
+}
+
+// Unwrap returns what is damaged.
+func (e *HolesError) Unwrap() error { return e.Err }
+
+// later are moments that are measured when the first of them is asked for: a process that
+// finds all tensors taken by others measures nothing.
+type later struct {
+	measure func() (*gathered, error)
+	got     *gathered
+	last    string
+	gone    map[string]bool // inputs whose sums have been dropped
+}
+
+// Input implements moments.
+func (l *later) Input(name string, expert int) (*fit.Input, error) {
+	if name != l.last {
+		if l.gone[name] { // another process died at a tensor of it
+			l.got = nil
+		} else if l.last != "" {
+			l.gone[l.last] = true
+		}
+		l.last = name
+	}
+	if l.got == nil {
+		l.gone = map[string]bool{}
+		g, err := l.measure()
+		if err != nil {
+			return nil, err
+		}
+		l.got = g
+	}
+	return l.got.Input(name, expert)
+}
