@@ -26,6 +26,7 @@ def main(nstf, model, folder):
         metrics(told)
         dashboard(told, folder)
         manifests(nstf, base)
+        jobs(nstf)
     finally:
         server.terminate()
         server.communicate(timeout=40)
@@ -100,8 +101,25 @@ def manifests(nstf, base):
     print("ok manifests")
 
 
-def flags(nstf, args):
-    known = set(re.findall(r"(--[a-z-]+)", run(nstf, "serve", "--help")))
+def jobs(nstf):
+    """The Indexed Job and its merge are what Kubernetes' own types hold, and differ in --merge alone."""
+    api = kubernetes.client.ApiClient()
+    commands = []
+    for m in yaml.safe_load_all((DOCS.parent / "cluster" / "kubernetes.yaml").read_text()):
+        back = api.sanitize_for_serialization(api.deserialize(json.dumps(m), "V1Job", "application/json"))
+        assert back == m, back
+        pod = m["spec"]["template"]["spec"]
+        (c,) = pod["containers"]
+        assert {v["name"] for v in c["volumeMounts"]} == {v["name"] for v in pod["volumes"]}
+        flags(nstf, c["command"][2:], "quantize")
+        commands.append(c["command"])
+    shard, merge = commands
+    assert merge[: len(shard)] == shard and merge[len(shard)] == "--merge", merge
+    print("ok jobs")
+
+
+def flags(nstf, args, command="serve"):
+    known = set(re.findall(r"(--[a-z-]+)", run(nstf, command, "--help")))
     for a in args:
         assert not a.startswith("--") or a in known, a
 
