@@ -33,6 +33,9 @@ type Link struct {
 	// Transposed weights are stored [K][N]; of stacks every expert's, where they
 	// are in no codes.
 	Transposed bool
+	// Either: stacks are Transposed or not, as their shape tells. Those of which it does
+	// not are not.
+	Either bool
 	// Behind: the foreign number of a block counts from behind the graph's blocks.
 	Behind bool
 	behind int  // how many those are

@@ -7,15 +7,26 @@ import (
 )
 
 // qwen3MoE is qwen3 with a mixture in every decoder_sparse_step-th layer but
-// mlp_only_layers. The GGUF of Qwen3-VL with experts is one.
+// mlp_only_layers. Qwen3-VL with experts holds one, with other defaults and, as it is
+// published, stacks of experts that are transposed.
 //
-// Source: configuration_qwen3_moe.py and modeling_qwen3_moe.py of transformers.
+// Source: configuration_qwen3_moe.py, modeling_qwen3_moe.py, configuration_qwen3_vl_moe.py
+// and conversion_mapping.py of transformers.
 func qwen3MoE() *Architecture {
 	return &Architecture{
-		name: "qwen3_moe", class: "Qwen3MoeForCausalLM", types: []string{"qwen3_moe"}, gguf: "qwen3moe",
-		also:  []string{"qwen3vlmoe"},
+		name: "qwen3_moe", class: "Qwen3MoeForCausalLM", types: []string{"qwen3_moe", "qwen3_vl_moe"}, gguf: "qwen3moe",
+		also: []string{"qwen3vlmoe"}, within: true,
 		llama: &llamaCPP{},
 		fromHF: func(s *settings) *decoder {
+			if s.kind == "qwen3_vl_moe" {
+				d := s.common("qwen3_moe", map[string]int64{"num_key_value_heads": 16})
+				d.tied = s.boolOr("tie_word_embeddings", true)
+				s.qwen3(d, d.headDim, 500000)
+				s.qwen3Experts(d)
+				d.moe.experts, d.moe.topK = s.intOr("num_local_experts", s.intOr("num_experts", 60)), s.intOr("num_experts_per_tok", 4)
+				d.moe.inner, d.moe.normalize = s.intOr("moe_intermediate_size", 1408), true
+				return d
+			}
 			d := s.common("qwen3_moe", nil)
 			s.qwen3(d, d.headDim, 10000)
 			if s.boolOr("use_sliding_window", false) {
@@ -43,6 +54,8 @@ func qwen3MoE() *Architecture {
 			one("model.layers.#.mlp.experts.@.gate_proj", "blocks.#.moe.gate"),
 			one("model.layers.#.mlp.experts.@.up_proj", "blocks.#.moe.up"),
 			one("model.layers.#.mlp.experts.@.down_proj", "blocks.#.moe.down"),
+			{Foreign: "model.layers.#.mlp.experts.gate_up_proj", Parts: []string{"blocks.#.moe.gate", "blocks.#.moe.up"}, Order: perExpertOrder, Bare: true, Either: true},
+			{Foreign: "model.layers.#.mlp.experts.down_proj", Parts: []string{"blocks.#.moe.down"}, Bare: true, Either: true},
 		}, append(hfStackedExperts(), hfDecoderLinks()...)...),
 		ggufLinks: ggufDecoderLinks(),
 	}

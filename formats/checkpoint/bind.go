@@ -223,7 +223,7 @@ func (b *binder) rows(l *arch.Link, part int, w graph.Weight, block int, name, s
 		total += rows / experts
 	}
 	var err error
-	if transposed := l.Transposed && suffix == ".weight"; transposed && len(w.Shape) == 3 {
+	if transposed := (l.Transposed || l.Either && turnedStack(t, w, total, k)) && suffix == ".weight"; transposed && len(w.Shape) == 3 {
 		t, err = stackedRows(t, w.Shape[0], total, k)
 	} else {
 		t, err = asRows(t, total, k, transposed)

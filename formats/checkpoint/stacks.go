@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 )
@@ -102,6 +103,11 @@ func sum(list []int64) (n int64) {
 		n += v
 	}
 	return n
+}
+
+// turnedStack reports whether a stack [experts][rows/experts][k] lies transposed.
+func turnedStack(t formats.Tensor, w graph.Weight, rows, k int64) bool {
+	return len(w.Shape) == 3 && len(t.Shape) == 3 && t.Shape[1] == k && t.Shape[2] == rows/w.Shape[0] && t.Shape[1] != t.Shape[2]
 }
 
 // stackedRows checks a transposed stack of plain matrices and makes it

@@ -686,6 +686,14 @@ spec("qwen3_vl", cls="Qwen3VLForConditionalGeneration", seed=823,
                                     temporal_patch_size=1, out_hidden_size=24, num_position_embeddings=4, deepstack_visual_indexes=[0],
                                     model_type="qwen3_vl"), tie_word_embeddings=True, **QWEN_IMAGES),
      about="the text of a multimodal qwen3, tied")
+spec("qwen3_vl_moe", cls="Qwen3VLMoeForConditionalGeneration", seed=824,
+     rewrite_weights=lambda w: {n: t.transpose(1, 2).contiguous() if ".experts." in n else t for n, t in w.items()},  # as the hub has them
+     config=dict(text_config={**QWEN_VL, "head_dim": 8, "tie_word_embeddings": True, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 20,
+                              "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1], "mrope_interleaved": True}},
+                 vision_config=dict(depth=1, hidden_size=16, intermediate_size=12, num_heads=2, in_channels=1, patch_size=4, spatial_merge_size=1,
+                                    temporal_patch_size=1, out_hidden_size=24, num_position_embeddings=4, deepstack_visual_indexes=[0],
+                                    model_type="qwen3_vl_moe"), tie_word_embeddings=True, **QWEN_IMAGES),
+     about="the text of a multimodal qwen3 with experts, whose stacks are transposed, tied")
 
 # -- glm4_moe
 
