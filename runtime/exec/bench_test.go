@@ -73,7 +73,7 @@ func BenchmarkSteps(b *testing.B) {
 				}
 				began := time.Now()
 				for range round {
-					if _, err := e.StepBatch(seqs, ids[:n]); err != nil {
+					if _, err := e.stepBatch(seqs, ids[:n]); err != nil {
 						b.Fatal(err)
 					}
 				}

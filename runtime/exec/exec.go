@@ -3,7 +3,6 @@ package exec
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/nstf/nstf/formats"
@@ -215,60 +214,6 @@ func (e *Executor) NewSequence() (*Sequence, error) {
 		s.states = append(s.states, state)
 	}
 	return s, nil
-}
-
-// StepBatch appends tokens[i] to seqs[i], in passes of up to [device.Stage.FewRows] of them
-// that read the weights once each, and returns the logits that follow each, valid
-// until the next call on that sequence: to the bit what Step would give it. Where a sequence is full or a token unknown, no
-// sequence has changed. It panics where a sequence occurs twice or belongs to
-// another executor.
-func (e *Executor) StepBatch(seqs []*Sequence, tokens []int32) ([][]float32, error) {
-	if len(seqs) != len(tokens) {
-		panic(fmt.Sprintf("exec: %d sequences with %d tokens", len(seqs), len(tokens)))
-	}
-	for i, s := range seqs {
-		if s.e != e || slices.Index(seqs[:i], s) >= 0 {
-			panic(fmt.Sprintf("exec: sequence %d of the batch is another executor's or occurs twice", i))
-		}
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for i, s := range seqs {
-		if err := s.admit(tokens[i : i+1]); err != nil {
-			return nil, err
-		}
-	}
-	out := make([][]float32, len(seqs))
-	for i, s := range seqs {
-		if err := s.rejoin(s.len() + 1); err != nil {
-			return nil, err
-		}
-		out[i] = s.logits
-	}
-	for step, lo := e.fewRows, 0; lo < len(seqs); lo += step {
-		if err := e.stepRows(seqs[lo:min(lo+step, len(seqs))], tokens[lo:]); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-func (e *Executor) stepRows(seqs []*Sequence, tokens []int32) error {
-	e.batch.Segments, e.batch.Prompt = e.batch.Segments[:0], false
-	for i, s := range seqs {
-		e.batch.Segments = append(e.batch.Segments, device.Segment{Tokens: tokens[i : i+1], Length: s.len() + 1, Wanted: 1})
-	}
-	pass, err := e.forward(seqs)
-	if err != nil {
-		return err
-	}
-	for i, s := range seqs {
-		s.append(tokens[i:i+1], s.len())
-	}
-	return e.eachLogits(pass, 0, len(seqs), func(row int, logits []float32) error {
-		copy(seqs[row].logits, logits)
-		return nil
-	})
 }
 
 // forwardOne is forward of one segment.

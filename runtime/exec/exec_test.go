@@ -141,7 +141,7 @@ func TestStepBatch(t *testing.T) {
 			for i := range next {
 				next[i] = ids[i+step]
 			}
-			rows, err := e.StepBatch(batch, next)
+			rows, err := e.stepBatch(batch, next)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -254,7 +254,7 @@ func TestContextFull(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 	other := sequence(t, e)
-	if _, err := e.StepBatch([]*Sequence{other, s}, []int32{1, 1}); !errors.Is(err, ErrContextFull) || other.Len() != 0 {
+	if _, err := e.stepBatch([]*Sequence{other, s}, []int32{1, 1}); !errors.Is(err, ErrContextFull) || other.Len() != 0 {
 		t.Errorf("batch: %v, %d tokens in the other sequence", err, other.Len())
 	}
 	if s.Len() != 10 {

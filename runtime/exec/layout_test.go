@@ -96,7 +96,7 @@ func TestTwoDevicesAreOne(t *testing.T) {
 					seqs = append(seqs, f)
 				}
 				for i := range 3 {
-					rows, err := e.StepBatch(seqs, []int32{3, 1, 4, 1, int32(i)})
+					rows, err := e.stepBatch(seqs, []int32{3, 1, 4, 1, int32(i)})
 					if err != nil {
 						t.Fatal(err)
 					}

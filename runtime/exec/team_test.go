@@ -84,7 +84,7 @@ func TestTeamIsOne(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rows, err := e.StepBatch([]*Sequence{first, second}, []int32{3, 1})
+			rows, err := e.stepBatch([]*Sequence{first, second}, []int32{3, 1})
 			if err != nil {
 				t.Fatal(err)
 			}

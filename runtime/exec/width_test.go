@@ -223,7 +223,7 @@ func TestStepBatchIsStep(t *testing.T) {
 	for i := range tokens {
 		tokens[i] = ids[0]
 	}
-	rows, err := e.StepBatch(seqs, tokens)
+	rows, err := e.stepBatch(seqs, tokens)
 	if err != nil {
 		t.Fatal(err)
 	}
