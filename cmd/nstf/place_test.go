@@ -42,8 +42,8 @@ func TestPlace(t *testing.T) {
 		what string
 		args []string
 	}{
-		{exitUnsupported, "missing beside 1.0 MiB on cpu", []string{"place", demoModel, "--device", "cpu", "--memory", "cpu=1MiB"}},
-		{exitUnsupported, "missing beside 1.0 MiB on cpu", append(write, "--device", "cpu", "--memory", "cpu=1MiB")},
+		{exitUnsupported, "missing beside 1.00 MiB on cpu", []string{"place", demoModel, "--device", "cpu", "--memory", "cpu=1MiB"}},
+		{exitUnsupported, "missing beside 1.00 MiB on cpu", append(write, "--device", "cpu", "--memory", "cpu=1MiB")},
 		{exitInput, "not of all 6 blocks", append(write, "--place", file)},
 		{exitInput, "no such file", append(write, "--place", file+"x")},
 		{exitUsage, "so does --device", append(write, "--place", file, "--device", "cpu")},

@@ -15,7 +15,6 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/nstf/nstf/formats"
-	drawn "github.com/nstf/nstf/quantize/report"
 )
 
 // tableWidth is what every table fits.
@@ -134,7 +133,7 @@ func (a *app) progress(what, unit string) (step func(done, total int64), end fun
 }
 
 // size writes a number of bytes as pages do.
-func size(n int64) string { return drawn.Size(n) }
+func size(n int64) string { return formats.Size(n) }
 
 // count writes a number of parameters.
 func count(n int64) string {

@@ -53,16 +53,16 @@ func WriteCard(c Card) []byte {
 	line("```\nnstf run %s --chat\n```\n", c.Repo)
 	line("| | |\n|---|---|")
 	row := func(name, format string, args ...any) { line("| %s | %s |", name, plain(fmt.Sprintf(format, args...))) }
-	row("file", "%s, %s", c.File, Size(p.FileBytes))
+	row("file", "%s, %s", c.File, formats.Size(p.FileBytes))
 	row("architecture", "%s", p.Architecture)
 	row("bits per weight", "%.3f", p.BPW)
 	for _, s := range p.Schemes {
-		row("in "+plain(s.Name), "%d tensors, %s, %.3f bits per weight", s.Tensors, Size(s.Bytes), s.BPW)
+		row("in "+plain(s.Name), "%d tensors, %s, %.3f bits per weight", s.Tensors, formats.Size(s.Bytes), s.BPW)
 	}
 	if v := p.Provenance; v != nil {
 		row("made by", "%s", strings.TrimSpace(v.Tool+" "+strings.Join(v.Flags, " ")))
 		for _, s := range v.Sources {
-			row("from "+plain(s.Role), "%s, %s, BLAKE3 %s", s.Name, Size(s.Bytes), s.Hash)
+			row("from "+plain(s.Role), "%s, %s, BLAKE3 %s", s.Name, formats.Size(s.Bytes), s.Hash)
 		}
 		row("content", "BLAKE3 %s", v.Root)
 	}

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/ledger"
 )
 
@@ -33,7 +34,7 @@ var page string
 // the writer.
 func Write(w io.Writer, packages []Package) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
-		"size": Size, "figure": figure, "bits": func(v float64) string { return fmt.Sprintf("%.3f", v) },
+		"size": formats.Size, "figure": figure, "bits": func(v float64) string { return fmt.Sprintf("%.3f", v) },
 		"percent": func(f *ledger.Figure) string { return measured(f, 100) }, "measured": func(f *ledger.Figure) string { return measured(f, 1) },
 		"number": func(b int64) string {
 			if b < 0 {
@@ -141,19 +142,6 @@ func roles(list []ledger.Tensor) (out []string) {
 		}
 	}
 	return out
-}
-
-// Size writes a number of bytes in binary units: "1.50 MiB".
-func Size(n int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	f, u := float64(n), 0
-	for f >= 1024 && u < len(units)-1 {
-		f, u = f/1024, u+1
-	}
-	if u == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.2f %s", f, units[u])
 }
 
 func figure(v float64) string {

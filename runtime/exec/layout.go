@@ -5,7 +5,6 @@ import (
 	"fmt"
 	goruntime "runtime"
 	"slices"
-	"strings"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
@@ -105,19 +104,15 @@ func newLaid(g *graph.Graph, tensor func(string) formats.Tensor, o Options) (_ *
 func lines(l *place.Layout, blocks int) (all []string) {
 	for i, r := range l.Ranges {
 		if l.Split == place.Tensors {
-			all = append(all, fmt.Sprintf("device: %v, %s; part %d of %d of every block, %s of %s", r.Device, r.Name, i+1, len(l.Ranges), place.Size(r.Memory), place.Size(r.Limit)))
+			all = append(all, fmt.Sprintf("device: %v, %s; part %d of %d of every block, %s of %s", r.Device, r.Name, i+1, len(l.Ranges), formats.Size(r.Memory), formats.Size(r.Limit)))
 			continue
 		}
 		all = append(all, fmt.Sprintf("device: %v, %s; blocks %d to %d of %d, %s of %s, %.3g ms a token", r.Device, r.Name, r.Lo, r.Hi-1, blocks,
-			place.Size(r.Memory), place.Size(r.Limit), 1e3*r.Seconds))
+			formats.Size(r.Memory), formats.Size(r.Limit), 1e3*r.Seconds))
 	}
 	last := fmt.Sprintf("device: %.3g tokens/s expected of one sequence, of a context of %d", 1/l.Seconds, l.Context)
-	if len(l.LeftOut) > 0 {
-		var names []string
-		for _, r := range l.LeftOut {
-			names = append(names, r.String())
-		}
-		last += fmt.Sprintf("; %s left out: a token is as fast, or faster, without", strings.Join(names, ", "))
+	if idle := l.Idle(); idle != "" {
+		last += fmt.Sprintf("; %s left out: a token is as fast, or faster, without", idle)
 	}
 	return append(all, last)
 }

@@ -169,7 +169,7 @@ func TestLaidOutWithinLimits(t *testing.T) {
 	o.Device.Memory = map[place.Request]int64{on: 100}
 	_, err = newExecutor("tiny", g, source, o)
 	var unsupported *formats.UnsupportedError
-	if !errors.As(err, &unsupported) || !strings.Contains(err.Error(), "missing beside 0.0 MiB on "+on.String()) || len(told) > 0 {
+	if !errors.As(err, &unsupported) || !strings.Contains(err.Error(), "missing beside 100 B on "+on.String()) || len(told) > 0 {
 		t.Fatalf("%v, told %q", err, told)
 	}
 	o.Device.Memory[on] = 1 << 30

@@ -5,8 +5,8 @@ import (
 	"math"
 	"strings"
 
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/kernels/hip"
-	"github.com/nstf/nstf/runtime/place"
 )
 
 // A Plan is the memory that a model takes on a device, known before anything
@@ -31,9 +31,9 @@ func (p *Plan) sum() int64 { return p.Weights + p.Cache + p.States + p.Scratch }
 
 // String says it in one line.
 func (p *Plan) String() string {
-	s := fmt.Sprintf("weights %s, KV %s at %d, %sscratch %s: fits in %s", place.Size(p.Weights), place.Size(p.Cache), p.Context, p.states(), place.Size(p.Scratch), place.Size(p.Total))
+	s := fmt.Sprintf("weights %s, KV %s at %d, %sscratch %s: fits in %s", formats.Size(p.Weights), formats.Size(p.Cache), p.Context, p.states(), formats.Size(p.Scratch), formats.Size(p.Total))
 	if p.Shared > 0 {
-		s += fmt.Sprintf(", %s of them the processor's", place.Size(p.Shared))
+		s += fmt.Sprintf(", %s of them the processor's", formats.Size(p.Shared))
 	}
 	if p.Context < p.Model {
 		s += fmt.Sprintf(" (the model's context is %d)", p.Model)
@@ -46,7 +46,7 @@ func (p *Plan) states() string {
 	if p.States == 0 {
 		return ""
 	}
-	return fmt.Sprintf("states %s, ", place.Size(p.States))
+	return fmt.Sprintf("states %s, ", formats.Size(p.States))
 }
 
 // A TooLargeError says that a model does not fit a device.
@@ -56,7 +56,7 @@ type TooLargeError struct{ Plan Plan }
 func (e *TooLargeError) Error() string {
 	p := &e.Plan
 	return fmt.Sprintf("too large for %s: weights %s, KV %s at %d, %sscratch %s make %s, of %s only %s are free", p.Device,
-		place.Size(p.Weights), place.Size(p.Cache), p.Context, p.states(), place.Size(p.Scratch), place.Size(p.sum()), place.Size(p.Total), place.Size(p.Free))
+		formats.Size(p.Weights), formats.Size(p.Cache), p.Context, p.states(), formats.Size(p.Scratch), formats.Size(p.sum()), formats.Size(p.Total), formats.Size(p.Free))
 }
 
 // Hint says what would help.

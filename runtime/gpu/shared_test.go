@@ -51,7 +51,7 @@ func TestShared(t *testing.T) {
 	}
 	defer e.Close()
 	p := e.Plan()
-	if p.Shared != 4<<30/8*7 || !strings.Contains(p.String(), "3.5 GiB of them the processor's") {
+	if p.Shared != 4<<30/8*7 || !strings.Contains(p.String(), "3.50 GiB of them the processor's") {
 		t.Errorf("%v", &p)
 	}
 	reference, err := cpu.New(m.Graph, device.Whole(m.Graph), m.Tensor, cpu.Options{Exact: true})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/nstf/nstf/formats"
 )
@@ -153,17 +154,18 @@ func (e *RoomError) Error() string {
 		if i > 0 {
 			text += ", "
 		}
-		text += fmt.Sprintf("%s on %v", Size(s.Memory), s.Device)
+		text += fmt.Sprintf("%s on %v", formats.Size(s.Memory), s.Device)
 	}
-	return fmt.Sprintf("%s are missing beside %s", Size(e.Missing), text)
+	return fmt.Sprintf("%s are missing beside %s", formats.Size(e.Missing), text)
 }
 
-// Size writes bytes in GiB, or MiB where that would be none.
-func Size(n int64) string {
-	if n < 100<<20 {
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+// Idle names the devices that are left out, parted by commas; "" where none is.
+func (l *Layout) Idle() string {
+	var names []string
+	for _, r := range l.LeftOut {
+		names = append(names, r.String())
 	}
-	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	return strings.Join(names, ", ")
 }
 
 // Split lays a model out on devices so that a token takes the least time: each device
