@@ -3,8 +3,9 @@
 #
 #   docs/cluster/slurm.sh N WORK OUT.nstf MODEL [flags of nstf quantize]
 #
-# WORK lies on a file system that all nodes see, and so do MODEL, the texts and OUT. A task
-# that is killed, preempted or out of time can be submitted again: nothing finished is lost.
+# WORK lies on a file system that all nodes see, and so do MODEL, the texts and OUT. What a
+# task leaves that is killed, preempted or out of time the others do; where none is left, the
+# merge names what is missing, and the same command goes on.
 # NSTF names the program, SBATCH_OPTIONS what a site wants said (--partition, --time, --gres).
 set -euo pipefail
 n=$1 work=$2 out=$3
@@ -16,5 +17,5 @@ flags=$(printf ' %q' "$@")
 array=$(sbatch --parsable ${SBATCH_OPTIONS:-} --array="0-$((n - 1))" --requeue --output="$work-%a.log" \
   --wrap "exec $(printf %q "$nstf") quantize$flags --work $(printf %q "$work") --threads \${SLURM_CPUS_PER_TASK:-1}")
 # shellcheck disable=SC2086
-sbatch --parsable --wait ${SBATCH_OPTIONS:-} --dependency="afterok:$array" --output="$work-merge.log" \
+sbatch --parsable --wait ${SBATCH_OPTIONS:-} --dependency="afterany:$array" --output="$work-merge.log" \
   --wrap "exec $(printf %q "$nstf") quantize$flags --work $(printf %q "$work") --merge -o $(printf %q "$out")"
