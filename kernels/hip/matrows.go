@@ -37,6 +37,9 @@ func (o *Matvec) readsOnce(t Target, products []Product, integer bool) bool {
 	if o.T <= launchRows || o.rowsLanes(t, products) < 1+digit(o.Gated) {
 		return false
 	}
+	if o.Shape != nil {
+		return true
+	}
 	s, w := o.rowsShape(t, products, min(o.T, o.mostRows(t))), &products[0].W
 	return s.room(t, w) <= t.LDS-s.table(w)
 }

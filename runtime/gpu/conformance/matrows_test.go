@@ -65,7 +65,7 @@ func TestMatrowsShapes(t *testing.T) {
 	for _, v := range pick(t, "q4_k", "q6_k") {
 		for features := 1; features <= 3; features++ {
 			for _, parts := range []int{2, 4, 8} {
-				s := hip.MatvecShape{Rows: parts, Waves: 1 + features%2, Features: features, Steps: max(parts/features, 1), Blocks: 1, Direct: m.target.API == hip.HIP}
+				s := hip.MatvecShape{Rows: parts, Waves: max(parts/4, 1), Features: features, Steps: max(parts/features, 1), Blocks: 1, Direct: m.target.API == hip.HIP}
 				if features*parts <= 8 && taken(t) {
 					(&matvecCase{v: v, t: 13, k: 1280, n: []int{50, 200}, acts: true, shape: &s}).run(t, m, r)
 				}
