@@ -258,27 +258,17 @@ func (s *Scheduler) yield(j *job) {
 	s.insert(j)
 }
 
-// promptShare is which part of all unread rows a step takes beside tokens that are
-// decoded, where that is more than Options.PromptRows: a crowd of prompts is read at the
-// speed of large passes, and who decodes meanwhile waits longer for each token but for
-// fewer of them.
-const promptShare = 4
-
 // plan lists the turns of a step: one for each sequence that decodes, and rows of the
 // oldest prompts.
 func (s *Scheduler) plan() []exec.Turn {
 	s.turns = s.turns[:0]
-	unread := 0
+	rows := s.ex.MaxRows()
 	for _, j := range s.running {
 		j.under = j.d.Underway()
-		unread += j.d.Unread()
 		if j.d.Unread() == 0 && j.wants() {
 			s.turns = append(s.turns, exec.Turn{Decoding: j.d})
+			rows = min(rows, s.o.PromptRows)
 		}
-	}
-	rows := s.ex.MaxRows()
-	if len(s.turns) > 0 {
-		rows = min(rows, max(s.o.PromptRows, unread/promptShare))
 	}
 	for _, j := range s.running {
 		if n := min(j.d.Unread(), rows); n > 0 {
@@ -316,7 +306,7 @@ func (s *Scheduler) collectOne(j *job) (Reason, error) {
 		}
 		j.read = true
 	}
-	for s.ripe(j) {
+	for stuck := j.d.Underway() <= j.under; s.ripe(j, stuck); {
 		id, err := j.d.Read()
 		var full *cache.FullError
 		switch {
@@ -352,11 +342,12 @@ func (s *Scheduler) keep(j *job) error {
 }
 
 // ripe reports whether to wait for the job's oldest token: its device is as far ahead
-// as may be, or gets no further before it is read.
-func (s *Scheduler) ripe(j *job) bool {
+// as may be, or stuck, getting no further before it is read. Else the device is left
+// something to do meanwhile.
+func (s *Scheduler) ripe(j *job, stuck bool) bool {
 	n := j.d.Underway()
 	if n == 0 {
 		return j.d.Err() != nil
 	}
-	return n >= j.d.Ahead() || n <= j.under || !j.wants()
+	return n >= j.d.Ahead() || stuck || !j.wants()
 }

@@ -20,7 +20,7 @@ type Options struct {
 	// Waiting is how many choices may wait; 0: 1024. More are refused with [ErrBusy].
 	Waiting int
 	// PromptRows is how many rows of prompts a step takes beside tokens that are
-	// decoded, or a quarter of all that wait, if that is more; 0: 256, or 512 on a GPU.
+	// decoded; 0: 256, or 1024 on a GPU (docs/perf/serve.md).
 	PromptRows int
 	// Kept is how many prompts are kept to begin others with; 0: 1024, less than 0:
 	// none.
@@ -45,7 +45,7 @@ func (o Options) filled(ex *exec.Executor) Options {
 	}
 	if o.PromptRows <= 0 {
 		if o.PromptRows = 256; ex.Meter() != nil {
-			o.PromptRows = 512
+			o.PromptRows = 1024
 		}
 	}
 	if o.Kept == 0 {

@@ -127,6 +127,9 @@ func TestMatvecRows(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
 	for _, v := range pick(t, "q4_k", "q4_0", "bf16") {
 		for rows := 1; rows <= hip.MaxRows; rows++ {
+			if rows > 17 && rows%15 != 2 {
+				continue
+			}
 			for _, exact := range []bool{false, true} {
 				if !taken(t) {
 					continue
