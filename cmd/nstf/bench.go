@@ -172,8 +172,8 @@ func (f *benchFlags) check(args []string) error {
 	if err := f.device.check(); err != nil {
 		return err
 	}
-	if (f.tune && len(args) > 0 || f.Profile) && len(f.device.requests) > 1 {
-		return usagef("--tune and --profile look at one device")
+	if f.tune && len(args) > 0 && len(f.device.requests) > 1 {
+		return usagef("--tune looks at one device")
 	}
 	if f.Level != "" {
 		if _, err := kernels.ParseLevel(f.Level); err != nil {

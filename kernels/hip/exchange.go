@@ -18,6 +18,10 @@ type Ranks struct {
 	Patience    int     // how often a wait looks, at most
 }
 
+// ExchangeFile is the source of what ranks do together. Of a pass, all launches of it or
+// none are repeated, in their order.
+const ExchangeFile = "exchange.hip"
+
 // exchangeBlocks is EX_BLOCKS of exchange.hip.
 const exchangeBlocks = 512
 
@@ -28,7 +32,9 @@ func (r *Ranks) FewBytes() int64 { return 16 * int64(r.Count) * int64(r.FewSlot)
 func (r *Ranks) ManyBytes() int64 { return 8 * int64(r.Count) * (int64(r.ManySlot) + exchangeBlocks) }
 
 // unit is what exchanges among so many ranks are compiled as.
-func (r *Ranks) unit() Unit { return Unit{"exchange.hip", fmt.Sprintf("EX_RANKS=%d", r.Count)} }
+func (r *Ranks) unit(half bool) Unit {
+	return Unit{ExchangeFile, fmt.Sprintf("EX_RANKS=%d EX_HALF=%d", r.Count, digit(half))}
+}
 
 // inboxes are the arguments that name one kind of them.
 func inboxes(all *[MostRanks]Address) (args []Arg) {
@@ -52,6 +58,9 @@ type AllReduce struct {
 	Out, Residual, Own Address
 	// Many takes the way of many numbers: two launches, bound by the link's bandwidth.
 	Many bool
+	// Half has many numbers rounded to half precision on their way, with a power of two for
+	// each 32, of which N is a multiple: an error of 2^-11 of the largest of them.
+	Half bool
 }
 
 // Calls returns the launches.
@@ -60,15 +69,15 @@ func (o *AllReduce) Calls(t Target) []Call {
 	if !o.Many {
 		return []Call{r.exchange(t, o.Number, o.N, []Arg{Ptr(o.Out), Ptr(o.Residual), Ptr(o.Own), I32(o.N), I32(0), I32(0), I32(0)})}
 	}
-	if o.N%4 != 0 || o.N > r.ManySlot {
+	if o.N%4 != 0 || o.Half && o.N%32 != 0 || o.N > r.ManySlot {
 		panic(fmt.Sprintf("hip: %d numbers of an inbox of %d", o.N, r.ManySlot))
 	}
 	grid := [3]uint32{uint32(min(ceil(o.N, 4*256), exchangeBlocks)), 1, 1}
 	send := []Arg{Ptr(o.Own), I64(int64(o.N)), I64(int64(r.ManySlot)), I32(r.Rank), I32(o.Number), Ptr(r.State)}
 	sum := []Arg{Ptr(o.Out), Ptr(o.Residual), Ptr(o.Own), I64(int64(o.N)), I64(int64(r.ManySlot)), I32(r.Rank), I32(o.Number), I32(r.Patience), Ptr(r.State), Ptr(r.Lost)}
 	return []Call{
-		{Early: true, Unit: r.unit(), Symbol: "nstf_exchange_send", Grid: grid, Block: [3]uint32{256, 1, 1}, Args: append(send, inboxes(&r.Many)...)},
-		{Early: true, Unit: r.unit(), Symbol: "nstf_exchange_sum", Grid: grid, Block: [3]uint32{256, 1, 1}, Args: append(sum, inboxes(&r.Many)...)},
+		{Early: true, Unit: r.unit(o.Half), Symbol: "nstf_exchange_send", Grid: grid, Block: [3]uint32{256, 1, 1}, Args: append(send, inboxes(&r.Many)...)},
+		{Early: true, Unit: r.unit(o.Half), Symbol: "nstf_exchange_sum", Grid: grid, Block: [3]uint32{256, 1, 1}, Args: append(sum, inboxes(&r.Many)...)},
 	}
 }
 
@@ -79,7 +88,7 @@ func (r *Ranks) exchange(t Target, number, most int, args []Arg) Call {
 	}
 	args = append(args, I64(int64(r.FewSlot)), I32(r.Rank), I32(number), I32(r.Patience), Ptr(r.State), Ptr(r.Lost))
 	const together = 4 // blocks of a unit that every target runs at once
-	return Call{Early: true, Unit: r.unit(), Symbol: "nstf_exchange", Grid: [3]uint32{uint32(min(ceil(most, 2*256), together*t.Units)), 1, 1}, Block: [3]uint32{256, 1, 1},
+	return Call{Early: true, Unit: r.unit(false), Symbol: "nstf_exchange", Grid: [3]uint32{uint32(min(ceil(most, 2*256), together*t.Units)), 1, 1}, Block: [3]uint32{256, 1, 1},
 		Args: append(args, inboxes(&r.Few)...)}
 }
 
@@ -115,5 +124,5 @@ type EndExchanges struct {
 
 // Calls returns the launch.
 func (o *EndExchanges) Calls(Target) []Call {
-	return []Call{{Early: true, Unit: o.unit(), Symbol: "nstf_exchange_end", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1}, Args: []Arg{Ptr(o.State), I32(o.Exchanges)}}}
+	return []Call{{Early: true, Unit: o.unit(false), Symbol: "nstf_exchange_end", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1}, Args: []Arg{Ptr(o.State), I32(o.Exchanges)}}}
 }

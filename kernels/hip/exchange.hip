@@ -141,11 +141,56 @@ NSTF_KERNEL void __launch_bounds__(256) nstf_exchange(f32* out, const f32* resid
 	}
 }
 
-// Of many numbers a block has a piece, four at a time; n is a multiple of 4.
-NSTF_DEVICE i64 piece_of(i64 n) { return (n / 4 + gridDim.x - 1) / gridDim.x * 4; }
+// Of many numbers a block has a piece, of whole groups of 32: a thread takes four at a time.
+NSTF_DEVICE i64 piece_of(i64 n) { return ((n + 31) / 32 + gridDim.x - 1) / gridDim.x * 32; }
 
 NSTF_DEVICE volatile u32* marks_of(u64* inbox, u64 slot, u64 parity, int rank) {
 	return (volatile u32*)((f32*)inbox + 2 * EX_RANKS * slot) + (parity * EX_RANKS + rank) * EX_BLOCKS + blockIdx.x;
+}
+
+#if EX_HALF
+typedef pack<u16, 4> Sent; // f16 times a power of two of each 32 numbers, which lies in the slot's second half
+#else
+typedef pack<f32, 4> Sent;
+#endif
+
+// What is sent of four numbers, and the factor that it is multiplied with behind. All lanes
+// of a wave come here.
+NSTF_DEVICE Sent sent_of(const pack<f32, 4>& v, f32* factor) {
+#if EX_HALF
+	f32 most = 0;
+#pragma unroll
+	for (int k = 0; k < 4; k++) most = wave_max_of(most, fabsf(v.v[k]));
+	u32 e = bits_of(wave_max<8>(most)) >> 23;
+	e = e < 16 ? 16 : e > 254 ? 254 : e;
+	const f32 up = of_bits((127 + 14 + 127 - e) << 23); // the largest becomes less than 2^15
+	*factor = of_bits((e - 14) << 23);
+	Sent s;
+#pragma unroll
+	for (int k = 0; k < 4; k++) s.v[k] = half_nearest(v.v[k] * up);
+	return s;
+#else
+	return v;
+#endif
+}
+
+NSTF_DEVICE pack<f32, 4> value_of(const Sent& s, f32 factor) {
+#if EX_HALF
+	pack<f32, 4> v;
+#pragma unroll
+	for (int k = 0; k < 4; k++) v.v[k] = rounded_product(half_value(s.v[k]), factor);
+	return v;
+#else
+	return s;
+#endif
+}
+
+NSTF_DEVICE pack<f32, 4> numbers_at(const f32* p, bool there) {
+	pack<f32, 4> v;
+	if (there) v = *(const pack<f32, 4>*)p;
+#pragma unroll
+	for (int k = 0; k < 4; k++) v.v[k] = there ? v.v[k] : 0.0f;
+	return v;
 }
 
 NSTF_KERNEL void __launch_bounds__(256) nstf_exchange_send(const f32* own, i64 n, u64 slot, int rank, u32 number, const u32* state, INBOXES) {
@@ -154,11 +199,20 @@ NSTF_KERNEL void __launch_bounds__(256) nstf_exchange_send(const f32* own, i64 n
 	const u32 mark = ((const volatile u32*)state)[0] + number;
 	const u64 parity = mark & 1;
 	const i64 piece = piece_of(n), end = min(n, (i64)(blockIdx.x + 1) * piece);
-	for (i64 i = (i64)blockIdx.x * piece + 4 * threadIdx.x; i < end; i += 4 * 256) {
-		const pack<f32, 4> v = *(const pack<f32, 4>*)(own + i);
+	for (i64 at = (i64)blockIdx.x * piece; at < end; at += 4 * 256) {
+		const i64 i = at + 4 * threadIdx.x;
+		f32 factor = 1;
+		const Sent s = sent_of(numbers_at(own + i, i < end), &factor);
+		if (i >= end) continue;
 #pragma unroll
-		for (int r = 0; r < EX_RANKS; r++)
-			if (r != rank) *(pack<f32, 4>*)((f32*)inboxes[r] + (parity * EX_RANKS + rank) * slot + i) = v;
+		for (int r = 0; r < EX_RANKS; r++) {
+			if (r == rank) continue;
+			f32* to = (f32*)inboxes[r] + (parity * EX_RANKS + rank) * slot;
+			((Sent*)to)[i / 4] = s;
+#if EX_HALF
+			if (threadIdx.x % 8 == 0) to[slot / 2 + i / 32] = factor;
+#endif
+		}
 	}
 	__threadfence_system();
 	__syncthreads();
@@ -184,13 +238,24 @@ NSTF_KERNEL void __launch_bounds__(256) nstf_exchange_sum(f32* out, const f32* r
 	}
 	__syncthreads();
 	const i64 piece = piece_of(n), end = min(n, (i64)(blockIdx.x + 1) * piece);
-	for (i64 i = (i64)blockIdx.x * piece + 4 * threadIdx.x; i < end; i += 4 * 256) {
-		const pack<f32, 4> mine = *(const pack<f32, 4>*)(own + i);
+	for (i64 at = (i64)blockIdx.x * piece; at < end; at += 4 * 256) {
+		const i64 i = at + 4 * threadIdx.x;
+		f32 factor = 1;
+		const Sent s = sent_of(numbers_at(own + i, i < end), &factor);
+		if (i >= end) continue;
+		const pack<f32, 4> mine = value_of(s, factor); // as the others have it
 		pack<f32, 4> sum;
 #pragma unroll
 		for (int r = 0; r < EX_RANKS; r++) {
 			pack<f32, 4> part = mine;
-			if (r != rank) part = load_settled((const pack<f32, 4>*)((const f32*)inboxes[rank] + (parity * EX_RANKS + r) * slot + i));
+			if (r != rank) {
+				const f32* from = (const f32*)inboxes[rank] + (parity * EX_RANKS + r) * slot;
+				f32 its = 1;
+#if EX_HALF
+				its = load_settled(from + slot / 2 + i / 32);
+#endif
+				part = value_of(load_settled((const Sent*)from + i / 4), its);
+			}
 #pragma unroll
 			for (int k = 0; k < 4; k++) sum.v[k] = r == 0 ? part.v[k] : sum.v[k] + part.v[k];
 		}

@@ -156,7 +156,11 @@ func (o *Matvec) streamed(t Target, s MatvecShape, k, perLane, outputs int) Matv
 		// A tile is then 32 rows, and the units have to be busy with those.
 		s.Steps, s.Rows, s.Waves, s.Blocks, s.Grid = 2, 2, 16, 1, 1
 	}
-	if o.rounded(f).Data == 0 && 4*s.Waves*s.Lanes*held < k { // a block rounds the input
+	longest := 4 * s.Waves * s.Lanes * held
+	if s.Steps == 1 { // a lane's share is odd, and little on its way: half of a layer of 14336
+		longest = longest / 4 * 3
+	}
+	if o.rounded(f).Data == 0 && longest < k { // a block rounds the input
 		s.Waves, s.Blocks, s.Grid = 16, 1, 1
 	}
 	return s

@@ -117,6 +117,7 @@ func Kernels(t Target) []Kernel {
 	ranks := &Ranks{Count: 2, FewSlot: 16 * 128256, ManySlot: 2048 * d}
 	table.add("exchange", small, (&AllReduce{Ranks: ranks, N: d, Out: 1, Residual: 1, Own: 1}).Calls(t))
 	table.add("exchange/many", small, (&AllReduce{Ranks: ranks, N: 2048 * d, Out: 1, Residual: 1, Own: 1, Many: true}).Calls(t))
+	table.add("exchange/many/half", small, (&AllReduce{Ranks: ranks, N: 2048 * d, Out: 1, Residual: 1, Own: 1, Many: true, Half: true}).Calls(t))
 	table.add("exchange/gather", small, (&AllGather{Ranks: ranks, T: 1, Units: 2004, Unit: 64, Out: 1, Own: 1}).Calls(t))
 	table.add("exchange/end", small, (&EndExchanges{ranks, 65}).Calls(t))
 	table.add("sample", wide, (&Sample{Rows: rows, Vocab: 128256, Logits: 1, Token: 1, Options: 1, Seeds: 1, History: 1, Stride: 8192, Scratch: 256}).Calls(t))

@@ -89,7 +89,8 @@ func (e *Engine) ready(calls []hip.Call) error {
 func (w *walk) total(n int, out, residual, parts hip.Address) {
 	if m := w.e.team; m != nil {
 		w.exchanges++
-		w.do(&hip.AllReduce{Ranks: &m.Ranks, Number: w.exchanges, N: n * w.e.shape.width, Out: out, Residual: residual, Own: parts, Many: w.many})
+		d := w.e.shape.width
+		w.do(&hip.AllReduce{Ranks: &m.Ranks, Number: w.exchanges, N: n * d, Out: out, Residual: residual, Own: parts, Many: w.many, Half: w.many && !w.e.exact && d%32 == 0})
 	}
 }
 

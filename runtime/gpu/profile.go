@@ -22,6 +22,7 @@ func (e *Engine) Profile(rows int) ([]device.KernelTime, error) {
 	}
 	w := e.through(rows, from, false)
 	w.head(from, rows)
+	w.end()
 	type group struct {
 		kernel kernel
 		grid   [3]uint32
@@ -30,6 +31,9 @@ func (e *Engine) Profile(rows int) ([]device.KernelTime, error) {
 	calls := map[group][]hip.Call{}
 	for _, c := range w.calls {
 		g := group{kernel{c.Unit, c.Symbol}, c.Grid}
+		if c.Unit.File == hip.ExchangeFile { // which mean nothing but in their order, to their end
+			g = group{kernel: kernel{hip.Unit{File: c.Unit.File}, "nstf_exchange"}}
+		}
 		if calls[g] == nil {
 			order = append(order, g)
 		}
@@ -54,7 +58,7 @@ func (e *Engine) Profile(rows int) ([]device.KernelTime, error) {
 
 // timeCalls returns the microseconds that calls take, one after another.
 func (e *Engine) timeCalls(calls []hip.Call) (float64, error) {
-	if err := e.m.prepare(calls); err != nil {
+	if err := e.ready(calls); err != nil {
 		return 0, err
 	}
 	g, err := e.m.stream.Capture(func() error { return e.m.launch(calls) })

@@ -424,6 +424,36 @@ func (t *Team) StateBytes(positions int64) (sum int64, err error) {
 	return sum, nil
 }
 
+var _ device.Meter = (*Team)(nil)
+
+// Name implements device.Meter.
+func (t *Team) Name() string { return fmt.Sprintf("%d %s", len(t.ranks), t.ranks[0].Name()) }
+
+// CopyRate implements device.Meter: of all devices at once, in sum.
+func (t *Team) CopyRate() (sum float64, err error) {
+	rates := make([]float64, len(t.ranks))
+	err = t.each(func(i int, e *Engine) (err error) {
+		rates[i], err = e.CopyRate()
+		return err
+	})
+	for _, r := range rates {
+		sum += r
+	}
+	return sum, err
+}
+
+// Profile implements device.Meter: of the first rank, while all run.
+func (t *Team) Profile(rows int) (first []device.KernelTime, err error) {
+	err = t.each(func(i int, e *Engine) error {
+		times, err := e.Profile(rows)
+		if i == 0 {
+			first = times
+		}
+		return err
+	})
+	return first, t.check(err)
+}
+
 // Close gives back everything on the devices.
 func (t *Team) Close() error {
 	var errs []error

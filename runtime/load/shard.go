@@ -216,8 +216,24 @@ func (c *cutter) attention(a *graph.Attention) *graph.Attention {
 		c.norms(a.QNorm, lo*group, n*group)
 		c.norms(a.KNorm, lo, n)
 	}
+	if a.HeadNorms { // a row of weights for each head
+		c.heads(a.QNorm, lo*group, n*group)
+		c.heads(a.KNorm, lo, n)
+	}
 	own.O = c.columns(&a.O, q, qn)
 	return &own
+}
+
+// heads gives a norm the weights of heads from lo on.
+func (c *cutter) heads(norm *graph.Norm, lo, n int64) {
+	if norm == nil {
+		return
+	}
+	for _, name := range []string{norm.Weight, norm.Bias} {
+		if name != "" {
+			c.part(name, cut{lo: lo, n: n})
+		}
+	}
 }
 
 // feedForward cuts between blocks of down's columns, and where the layer is wide between

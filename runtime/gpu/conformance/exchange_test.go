@@ -2,11 +2,13 @@ package conformance
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
 
+	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/runtime/gpu/driver"
 )
@@ -191,6 +193,60 @@ func TestExchange(t *testing.T) {
 }
 
 func head(x []float32) []float32 { return x[:min(len(x), 8)] }
+
+// rounded is what is sent of numbers in half precision.
+func rounded(x []float32) []float32 {
+	out := make([]float32, len(x))
+	for i := range x {
+		most := 0.0
+		for _, v := range x[i/32*32 : i/32*32+32] {
+			most = max(most, math.Abs(float64(v)))
+		}
+		_, e := math.Frexp(most) // most is less than 2^e
+		out[i] = float32(math.Ldexp(float64(tensor.F16ToF32(tensor.F32ToF16(float32(math.Ldexp(float64(x[i]), 15-e))))), e-15))
+	}
+	return out
+}
+
+// Numbers in half precision have the bits of rounded parts that are added in the order of
+// ranks, whatever their size.
+func TestExchangeHalf(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 10))
+	for _, ranks := range []int{2, 3} {
+		if ranks > max(2, len(openAll(t))) || !taken(t) {
+			continue
+		}
+		for _, n := range []int{32, 2080, 40960} {
+			c := newCrew(t, ranks, 2, n, 1<<24)
+			var own, out []*memory
+			residual := numbers(r, n)
+			want := make([]float32, n)
+			for _, m := range c.machines {
+				x := numbers(r, n)
+				for k := range x {
+					x[k] *= float32(math.Ldexp(1, k/32%60-30)) // far beyond what half precision holds
+				}
+				own, out = append(own, m.put(t, x)), append(out, m.put(t, residual))
+				for k, v := range rounded(x) {
+					want[k] += v
+				}
+			}
+			for k := range want {
+				want[k] = residual[k] + want[k]
+			}
+			c.each(t, func(rank int) []hip.Call {
+				o := hip.AllReduce{Ranks: c.ranks[rank], Number: 1, N: n, Out: out[rank].address(), Residual: out[rank].address(), Own: own[rank].address(), Many: true, Half: true}
+				return o.Calls(c.machines[rank].target)
+			})
+			for i := range c.machines {
+				got := make([]float32, n)
+				if out[i].get(t, got); !slices.Equal(got, want) {
+					t.Errorf("%d of %d, rank %d: %v, want %v", n, ranks, i, head(got), head(want))
+				}
+			}
+		}
+	}
+}
 
 // A rank that nobody answers says which one it waited for, and does not wait again.
 func TestExchangeGivesUp(t *testing.T) {
