@@ -32,15 +32,26 @@ const all = 1 << 30
 // modelFlags are flags of commands that name a model.
 var modelFlags = map[string][]string{"eval": {"ref"}, "quantize": {"source"}}
 
-// fetchModels puts paths in the place of names on a hub, and downloads what is not there.
+// fetchModels puts paths in the place of names on a hub, and downloads what is not there,
+// or has it streamed.
 func (a *app) fetchModels(c *cobra.Command, args []string) error {
 	fetch := a.fetched
-	if on, err := c.Flags().GetBool("stream"); err == nil && on {
+	stream, _ := c.Flags().GetBool("stream") // false where there is none
+	named, first := false, ""
+	if stream {
 		memory, err := streamMemory(c)
 		if err != nil {
 			return err
 		}
-		fetch = func(ctx context.Context, arg string) (string, error) { return a.streamed(ctx, arg, memory) }
+		fetch = func(ctx context.Context, arg string) (string, error) {
+			r, ok, err := hubRef(arg, a.endpoint())
+			if err != nil || !ok {
+				first = cmp.Or(first, arg)
+				return arg, err
+			}
+			named = true
+			return a.streamed(ctx, r, memory)
+		}
 	}
 	for i := range min(modelArgs[c.Name()], len(args)) {
 		at, err := fetch(c.Context(), args[i])
@@ -63,6 +74,9 @@ func (a *app) fetchModels(c *cobra.Command, args []string) error {
 				return err
 			}
 		}
+	}
+	if stream && !named {
+		return &usageError{err: fmt.Errorf("--stream reads models from a hub, and %s is a path", quoted(first)), hint: "leave --stream away, or name the model as the hub does: ORG/NAME"}
 	}
 	return nil
 }
@@ -119,14 +133,7 @@ func streamMemory(c *cobra.Command) (int64, error) {
 }
 
 // streamed returns where a model would lie that is read from a hub in parts.
-func (a *app) streamed(ctx context.Context, arg string, memory int64) (string, error) {
-	r, ok, err := hubRef(arg, a.endpoint())
-	if err != nil {
-		return "", err
-	}
-	if !ok {
-		return "", &usageError{err: fmt.Errorf("--stream reads models from a hub, and %s is a path", quoted(arg)), hint: "leave --stream away, or name the model as the hub does: ORG/NAME"}
-	}
+func (a *app) streamed(ctx context.Context, r hub.Ref, memory int64) (string, error) {
 	c := a.hub()
 	s, err := c.Open(ctx, r)
 	if err != nil {

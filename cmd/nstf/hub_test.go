@@ -13,7 +13,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/hub/hubtest"
+	"github.com/nstf/nstf/formats/nstf"
 )
 
 // onHub starts a hub with the micro checkpoint llama-2, as a private model too and as a
@@ -207,6 +209,26 @@ func TestStreamedModels(t *testing.T) {
 		}
 		if !bytes.Equal(packages[0], packages[1]) {
 			t.Errorf("%q: streamed to another package than downloaded", flags)
+		}
+	}
+	// Beside a name, what is a path is a path.
+	small, plan := at("3-true.nstf"), at("plan.json")
+	pkg, err := nstf.Open(small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pkg.Close()
+	if err := carriedPlan(t, pkg).Write(atomicfile.Scratch(plan)); err != nil {
+		t.Fatal(err)
+	}
+	paths := map[string]string{"HF_ENDPOINT": server.Hub.URL, "HF_HOME": at("cache-paths")}
+	for _, source := range []string{"org/llama", filepath.Join(micro, "llama-31")} {
+		out := at(strings.ReplaceAll(source, "/", "-") + ".nstf")
+		line := append([]string{"quantize", small, "--source", source, "--plan", plan, "-o", out, "--stream"}, text...)
+		if source != "org/llama" {
+			invokeIn(paths, "", line...).fails(t, exitUsage, "--stream reads models from a hub")
+		} else if r := invokeIn(paths, "", line...); r.code != exitFine {
+			t.Errorf("%q: exit %d: %s", line, r.code, r.err)
 		}
 	}
 	// A hub that lies about the contents leaves no package.

@@ -70,6 +70,7 @@ const (
 	defaultParallel = 8
 	maxAnswer       = 64 << 20         // bytes of JSON that describe a repository
 	maxFiles        = 200_000          // of a repository
+	maxSize         = 1 << 44          // bytes of one file: that of so many fits 63 bits
 	maxTries        = 6                // without a byte of progress
 	longestWait     = 5 * time.Minute  // that a hub may ask for
 	stall           = 60 * time.Second // without a byte
@@ -147,7 +148,7 @@ func (c *Client) get(ctx context.Context, addr string, first, last int64) (*http
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, addr, nil)
 	if err != nil {
 		cancel(nil)
-		return nil, err
+		return nil, hostAlone(err)
 	}
 	r.Header.Set("User-Agent", cmp.Or(c.Agent, "nstf"))
 	if first >= 0 {
@@ -162,10 +163,23 @@ func (c *Client) get(ctx context.Context, addr string, first, last int64) (*http
 		if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
 			return nil, cause
 		}
-		return nil, err
+		return nil, hostAlone(err)
 	}
 	resp.Body = &watched{ReadCloser: resp.Body, cancel: cancel, timer: time.AfterFunc(stall, func() { cancel(errStalled) }), ctx: ctx}
 	return resp, nil
+}
+
+// hostAlone leaves of the address in an error the host: addresses of the storage are
+// signed, and whoever has one may use it.
+func hostAlone(err error) error {
+	var e *url.Error
+	if errors.As(err, &e) {
+		u, perr := url.Parse(e.URL)
+		if e.URL = ""; perr == nil {
+			e.URL = u.Scheme + "://" + u.Host
+		}
+	}
+	return err
 }
 
 var errStalled = fmt.Errorf("no byte came for %v", stall)
@@ -242,6 +256,12 @@ func passing(err error) bool {
 	}
 	var n net.Error
 	return errors.As(err, &n) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, errStalled)
+}
+
+// final reports whether the same question is refused for good.
+func final(err error) bool {
+	var e *refusal
+	return errors.As(err, &e) && e.status/100 == 4 && e.status != http.StatusRequestTimeout && e.status != http.StatusTooManyRequests
 }
 
 // again calls try until it succeeds, fails for good, or has failed often without getting
@@ -445,7 +465,7 @@ func (c *Client) open(ctx context.Context, r Ref) (*Snapshot, error) {
 			if err := checkPath(f.Path); err != nil {
 				return nil, formats.Errorf(r.String(), "", "the hub names a file wrongly: %v", err)
 			}
-			if f.Size < 0 || !isEtag(f.Etag) {
+			if f.Size < 0 || f.Size > maxSize || !isEtag(f.Etag) {
 				return nil, formats.Errorf(r.String(), f.Path, "the hub says %d bytes with the hash %q", f.Size, formats.Brief(f.Etag, 100))
 			}
 			all = append(all, f)

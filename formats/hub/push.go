@@ -13,12 +13,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/nstf/nstf/formats"
 )
@@ -49,13 +46,14 @@ type Pushed struct {
 }
 
 // The requests are those of huggingface_hub 2.4 (hf_api.py, _commit_api.py, lfs.py):
-// large contents by the LFS batch interface, in parts where the hub asks for them, and
-// all of it made visible by one commit at the end.
+// large contents by the LFS batch interface (lfs.go), in parts where the hub asks for
+// them, and all of it made visible by one commit at the end.
 
 // Push uploads files. Until the commit, which is the last request, nothing in the
 // repository changes; contents that the hub has already, of an earlier push that was
 // interrupted, are not sent again, and neither are the parts of one that it took, for as
-// long as it keeps them. The token goes to the hub's own host alone.
+// long as it keeps them. Where the branch changes meanwhile, the push fails. The token goes
+// to the hub's own host alone.
 func (c *Client) Push(ctx context.Context, u Upload) (*Pushed, error) {
 	p := &push{Client: c, Upload: u}
 	if c.Offline {
@@ -103,6 +101,14 @@ type planned struct {
 	git    string // git's hash, of regular files
 }
 
+// own is the name that the hub gives the contents.
+func (f *planned) own() string {
+	if f.Mode == "regular" {
+		return f.git
+	}
+	return f.sum
+}
+
 func (p *push) run(ctx context.Context) (*Pushed, error) {
 	files := make([]planned, len(p.Files))
 	for i, f := range p.Files {
@@ -117,22 +123,22 @@ func (p *push) run(ctx context.Context) (*Pushed, error) {
 	if err := p.create(ctx); err != nil {
 		return nil, err
 	}
+	parent, err := p.head(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if err := p.preupload(ctx, files); err != nil {
 		return nil, err
 	}
 	out := &Pushed{}
 	var changed []planned
 	for _, f := range files {
-		own := f.sum
-		if f.Mode == "regular" {
-			own = f.git
-		}
 		switch {
 		case f.Ignore:
 			p.note("%s: the repository's .gitignore leaves it out", f.Path)
-		case f.OID != "" && f.OID == own:
+		case f.OID != "" && f.OID == f.own():
 			p.step(f.Data.Size())
-		case f.OID != "" && f.Keep != nil && p.keeps(ctx, &f):
+		case f.OID != "" && f.Keep != nil && p.keeps(ctx, &f, parent):
 			out.Kept = append(out.Kept, f.Path)
 			p.step(f.Data.Size())
 		default:
@@ -147,7 +153,7 @@ func (p *push) run(ctx context.Context) (*Pushed, error) {
 		return nil, err
 	}
 	out.Sent = sent
-	out.Commit, err = p.commit(ctx, changed)
+	out.Commit, err = p.commit(ctx, changed, parent)
 	return out, err
 }
 
@@ -214,6 +220,21 @@ func (p *push) create(ctx context.Context) error {
 	return err
 }
 
+// head returns the commit that the branch is.
+func (p *push) head(ctx context.Context) (string, error) {
+	var info struct {
+		SHA string `json:"sha"`
+	}
+	at := p.Endpoint + "/api/models/" + p.Repo + "/revision/" + url.PathEscape(p.Revision)
+	if _, err := p.ask(ctx, at, &info); err != nil {
+		return "", err
+	}
+	if !commit.MatchString(info.SHA) {
+		return "", formats.Errorf(at, "", "the hub names %q as its commit", formats.Brief(info.SHA, 100))
+	}
+	return info.SHA, nil
+}
+
 // preupload asks how each file is to be uploaded.
 func (p *push) preupload(ctx context.Context, files []planned) error {
 	type file struct {
@@ -258,13 +279,13 @@ func (p *push) preupload(ctx context.Context, files []planned) error {
 	return nil
 }
 
-// keeps shows a file that is there to who decides on it.
-func (p *push) keeps(ctx context.Context, f *planned) bool {
+// keeps shows a file of the parent to who decides on it.
+func (p *push) keeps(ctx context.Context, f *planned, parent string) bool {
 	segments := strings.Split(f.Path, "/")
 	for i, s := range segments {
 		segments[i] = url.PathEscape(s)
 	}
-	resp, err := p.get(ctx, p.Endpoint+"/"+p.Repo+"/resolve/"+url.PathEscape(p.Revision)+"/"+strings.Join(segments, "/"), -1, 0)
+	resp, err := p.get(ctx, p.Endpoint+"/"+p.Repo+"/resolve/"+parent+"/"+strings.Join(segments, "/"), -1, 0)
 	if err != nil {
 		return true
 	}
@@ -273,12 +294,14 @@ func (p *push) keeps(ctx context.Context, f *planned) bool {
 	return resp.StatusCode != http.StatusOK || err != nil || f.Keep(old)
 }
 
-// commit makes the files visible, and returns the new commit.
-func (p *push) commit(ctx context.Context, files []planned) (string, error) {
+// commit makes the files visible, and returns the new commit. The hub refuses it where the
+// branch is no longer the parent. It is sent again only where the hub said that it did not
+// look at it.
+func (p *push) commit(ctx context.Context, files []planned, parent string) (string, error) {
 	var body bytes.Buffer
 	line := json.NewEncoder(&body)
 	put := func(key string, value any) { line.Encode(map[string]any{"key": key, "value": value}) } // into memory
-	put("header", map[string]string{"summary": cmp.Or(p.Message, "Upload by nstf"), "description": ""})
+	put("header", map[string]string{"summary": cmp.Or(p.Message, "Upload by nstf"), "description": "", "parentCommit": parent})
 	for _, f := range files {
 		if f.Mode == "lfs" {
 			put("lfsFile", map[string]any{"path": f.Path, "algo": "sha256", "oid": f.sum, "size": f.Data.Size()})
@@ -294,22 +317,59 @@ func (p *push) commit(ctx context.Context, files []planned) (string, error) {
 		OID string `json:"commitOid"`
 	}
 	at := p.Endpoint + "/api/models/" + p.Repo + "/commit/" + url.PathEscape(p.Revision)
+	var last error
 	err := p.again(ctx, "commit", func() (bool, error) {
 		resp, err := p.send(ctx, http.MethodPost, at, "application/x-ndjson", bytes.NewReader(body.Bytes()), int64(body.Len()))
 		if err == nil {
 			err = p.answered(resp, at, &done)
 		}
 		var e *refusal
-		if err != nil && !errors.As(err, &e) { // it may have been taken: not twice
-			err = &Error{What: p.Repo, Reason: "the hub did not say whether it took the commit: repeat the command, which sends nothing twice", Err: err}
+		if errors.As(err, &e) && (e.status == http.StatusTooManyRequests || e.status == http.StatusServiceUnavailable && e.after > 0) {
+			return false, err
 		}
-		return false, err
+		last = err
+		return false, nil
 	})
-	if err == nil && !commit.MatchString(done.OID) {
-		err = formats.Errorf(at, "", "the hub names %q as its commit", formats.Brief(done.OID, 100))
+	switch {
+	case err != nil:
+		return "", err
+	case final(last):
+		return "", last
+	case last != nil:
+		return p.committed(ctx, files, parent, last)
+	case !commit.MatchString(done.OID):
+		return "", formats.Errorf(at, "", "the hub names %q as its commit", formats.Brief(done.OID, 100))
 	}
-	return done.OID, err
+	return done.OID, nil
 }
+
+// committed finds out whether the hub took a commit that it did not answer.
+func (p *push) committed(ctx context.Context, files []planned, parent string, unanswered error) (string, error) {
+	now, err := p.head(ctx)
+	if err == nil && now != parent {
+		there := slices.Clone(files)
+		err = p.preupload(ctx, there)
+		if err == nil && !slices.ContainsFunc(there, func(f planned) bool { return f.OID != f.own() }) {
+			return now, nil
+		}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return "", cause
+	}
+	e := &Error{What: p.Repo, Reason: elsewhere, Hint: repeatHint, Err: unanswered}
+	switch {
+	case err != nil:
+		e.Reason = "the hub did not say whether it took the commit"
+	case now == parent:
+		e.Reason = "the hub did not take the commit"
+	}
+	return "", e
+}
+
+const (
+	elsewhere  = "somebody else changed the repository meanwhile"
+	repeatHint = "repeat the command: what was uploaded is not sent again"
+)
 
 // post sends JSON and reads JSON, nil for none.
 func (p *push) post(ctx context.Context, at string, ask, answer any) error {
@@ -321,12 +381,13 @@ func (p *push) postAs(ctx context.Context, at, kind string, ask, answer any) err
 	if err != nil {
 		return err
 	}
-	return p.again(ctx, at, func() (bool, error) {
+	what, _, _ := strings.Cut(at, "?") // what follows may be a signature
+	return p.again(ctx, what, func() (bool, error) {
 		resp, err := p.send(ctx, http.MethodPost, at, kind, bytes.NewReader(body), int64(len(body)))
 		if err != nil {
 			return false, err
 		}
-		return false, p.answered(resp, at, answer)
+		return false, p.answered(resp, what, answer)
 	})
 }
 
@@ -359,7 +420,7 @@ func (p *push) send(ctx context.Context, method, at, kind string, body io.Reader
 	if err != nil {
 		timer.Stop()
 		cancel(nil)
-		return nil, err
+		return nil, hostAlone(err)
 	}
 	r.ContentLength = size
 	r.Header.Set("User-Agent", cmp.Or(p.Agent, "nstf"))
@@ -383,7 +444,7 @@ func (p *push) send(ctx context.Context, method, at, kind string, body io.Reader
 		if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
 			return nil, cause
 		}
-		return nil, err
+		return nil, hostAlone(err)
 	}
 	resp.Body = &watched{ReadCloser: resp.Body, cancel: cancel, timer: timer, ctx: ctx}
 	return resp, nil
@@ -401,230 +462,27 @@ func (m *moving) Read(p []byte) (int, error) {
 	return m.Reader.Read(p)
 }
 
-// explainPush says what a refusal of an upload means to a user.
+// explainPush says what a failure of an upload means to a user.
 func (p *push) explainPush(err error) error {
-	var e *refusal
-	if err == nil || !errors.As(err, &e) {
-		if err == nil {
-			return nil
-		}
-		return p.explain(Ref{Repo: p.Repo, Revision: p.Revision}, p.Repo, err)
+	var known *Error
+	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) {
+		return err
 	}
+	var e *refusal
 	switch {
+	case !errors.As(err, &e):
+		failed := &Error{What: p.Repo, Reason: "the upload failed", Err: err}
+		if passing(err) {
+			failed.Hint = repeatHint
+		}
+		return failed
 	case e.hub && (e.status == http.StatusUnauthorized || e.status == http.StatusForbidden):
 		return &Error{What: p.Repo, Reason: "the token may not write there", Missing: true, Err: e,
 			Hint: "take one with the right to write to " + strings.SplitN(p.Repo, "/", 2)[0] + ": " + p.Endpoint + "/settings/tokens"}
 	case e.status == http.StatusPaymentRequired || e.status == http.StatusInsufficientStorage:
 		return &Error{What: p.Repo, Reason: "the account has no room for it", Err: e}
 	case e.status == http.StatusPreconditionFailed || e.status == http.StatusConflict:
-		return &Error{What: p.Repo, Reason: "somebody else changed the repository meanwhile", Hint: "repeat the command: what was uploaded is not sent again", Err: e}
+		return &Error{What: p.Repo, Reason: elsewhere, Hint: repeatHint, Err: e}
 	}
 	return &Error{What: p.Repo, Reason: "the hub refused the upload", Err: e}
-}
-
-const lfsType = "application/vnd.git-lfs+json"
-
-// An action says where to send contents, or nothing where they are there.
-type action struct {
-	OID     string `json:"oid"`
-	Size    int64  `json:"size"`
-	Actions *struct {
-		Upload *target `json:"upload"`
-		Verify *target `json:"verify"`
-	} `json:"actions"`
-	Error *struct {
-		Code    int    `json:"code"`
-		Message string `json:"message"`
-	} `json:"error"`
-}
-
-// A target is an address. Header has, where contents are wanted in parts, "chunk_size" and
-// under the number of each part its address.
-type target struct {
-	Href   string         `json:"href"`
-	Header map[string]any `json:"header"`
-}
-
-// contents sends what the storage has not, and returns the bytes of it.
-func (p *push) contents(ctx context.Context, files []planned) (sent int64, err error) {
-	type object struct {
-		OID  string `json:"oid"`
-		Size int64  `json:"size"`
-	}
-	ask := struct {
-		Operation string            `json:"operation"`
-		Transfers []string          `json:"transfers"`
-		Objects   []object          `json:"objects"`
-		Algorithm string            `json:"hash_algo"`
-		Ref       map[string]string `json:"ref"`
-	}{"upload", []string{"basic", "multipart"}, nil, "sha256", map[string]string{"name": p.Revision}}
-	for _, f := range files {
-		if f.Mode == "lfs" {
-			ask.Objects = append(ask.Objects, object{f.sum, f.Data.Size()})
-		}
-	}
-	if len(ask.Objects) == 0 {
-		return 0, nil
-	}
-	var answer struct {
-		Objects []action `json:"objects"`
-	}
-	at := p.Endpoint + "/" + p.Repo + ".git/info/lfs/objects/batch"
-	if err := p.postAs(ctx, at, lfsType, ask, &answer); err != nil {
-		return 0, err
-	}
-	for i := range files {
-		f := &files[i]
-		if f.Mode != "lfs" {
-			continue
-		}
-		j := slices.IndexFunc(answer.Objects, func(a action) bool { return a.OID == f.sum })
-		if j < 0 {
-			return sent, formats.Errorf(at, f.Path, "the hub says nothing of it")
-		}
-		a := &answer.Objects[j]
-		switch {
-		case a.Error != nil:
-			return sent, &Error{What: p.Repo + ", " + f.Path, Reason: "the hub refuses it: " + a.Error.Message}
-		case a.Actions == nil || a.Actions.Upload == nil:
-			p.step(f.Data.Size())
-			continue
-		}
-		n, err := p.object(ctx, f, a.Actions.Upload)
-		sent += n
-		if err == nil && a.Actions.Verify != nil {
-			err = p.post(ctx, p.own(a.Actions.Verify.Href), object{f.sum, f.Data.Size()}, nil)
-		}
-		if err != nil {
-			return sent, err
-		}
-	}
-	return sent, nil
-}
-
-// own puts the address of the hub that is asked into addresses that name Hugging Face's.
-func (p *push) own(addr string) string {
-	if rest, ok := strings.CutPrefix(addr, DefaultEndpoint+"/"); ok {
-		return p.Endpoint + "/" + rest
-	}
-	return addr
-}
-
-// object sends the contents of a file, whole or in parts.
-func (p *push) object(ctx context.Context, f *planned, to *target) (sent int64, err error) {
-	chunk, err := strconv.ParseInt(fmt.Sprint(cmp.Or(to.Header["chunk_size"], any("0"))), 10, 64)
-	if f, ok := to.Header["chunk_size"].(float64); ok {
-		chunk, err = int64(f), nil
-	}
-	if err != nil || chunk < 0 {
-		return 0, formats.Errorf(p.Repo, f.Path, "the hub asks for parts of %v bytes", to.Header["chunk_size"])
-	}
-	if chunk == 0 {
-		_, err := p.part(ctx, f, to.Href, 0, f.Data.Size())
-		return f.Data.Size(), err
-	}
-	if f.Data.Size()/chunk > int64(len(to.Header)) {
-		return 0, formats.Errorf(p.Repo, f.Path, "the hub asks for parts of %d bytes and has %d addresses", chunk, len(to.Header))
-	}
-	m := &parts{Href: to.Href, Chunk: chunk, Parts: make([]sentPart, (f.Data.Size()+chunk-1)/chunk)}
-	for i := range m.Parts {
-		m.Parts[i].Addr, _ = to.Header[fmt.Sprint(i+1)].(string)
-		if m.Parts[i].Addr == "" { // numbers may have zeros in front
-			for k, v := range to.Header {
-				if n, err := strconv.Atoi(k); err == nil && n == i+1 {
-					m.Parts[i].Addr, _ = v.(string)
-				}
-			}
-		}
-		if m.Parts[i].Addr == "" {
-			return 0, formats.Errorf(p.Repo, f.Path, "the hub has no address for part %d of %d", i+1, len(m.Parts))
-		}
-	}
-	if old := p.begun(f); old != nil {
-		sent, err := p.multipart(ctx, f, old)
-		var e *refusal
-		if err == nil || !errors.As(err, &e) || passing(err) && e.hub {
-			return sent, err
-		}
-		p.note("%s: what an earlier push sent is no longer kept there: it is sent anew", f.Path)
-	}
-	return p.multipart(ctx, f, m)
-}
-
-// multipart sends the parts that are not there yet, and has them joined.
-func (p *push) multipart(ctx context.Context, f *planned, m *parts) (sent int64, err error) {
-	group, gctx := errgroup.WithContext(ctx)
-	group.SetLimit(p.parallel())
-	var mu sync.Mutex
-	for i := range m.Parts {
-		first, end := int64(i)*m.Chunk, min(int64(i+1)*m.Chunk, f.Data.Size())
-		if m.Parts[i].ETag != "" {
-			p.step(end - first)
-			continue
-		}
-		group.Go(func() error {
-			tag, err := p.part(gctx, f, m.Parts[i].Addr, first, end)
-			if err != nil {
-				return err
-			}
-			if tag == "" {
-				return formats.Errorf(p.Repo, f.Path, "the storage names no ETag for part %d", i+1)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			m.Parts[i].ETag = tag
-			sent += end - first
-			return p.remember(f, m)
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return sent, err
-	}
-	type done struct {
-		Number int    `json:"partNumber"`
-		ETag   string `json:"etag"`
-	}
-	all := make([]done, len(m.Parts))
-	for i, part := range m.Parts {
-		all[i] = done{i + 1, part.ETag}
-	}
-	if err := p.postAs(ctx, p.own(m.Href), lfsType, map[string]any{"oid": f.sum, "parts": all}, nil); err != nil {
-		p.forget(f)
-		return sent, err
-	}
-	p.forget(f)
-	return sent, nil
-}
-
-// part sends bytes of a file to an address of the storage.
-func (p *push) part(ctx context.Context, f *planned, addr string, first, end int64) (tag string, err error) {
-	err = p.again(ctx, f.Path, func() (bool, error) {
-		body := &told{r: io.NewSectionReader(f.Data, first, end-first), p: p}
-		resp, err := p.send(ctx, http.MethodPut, p.own(addr), "", body, end-first)
-		if err == nil && resp.StatusCode/100 != 2 {
-			err = p.refused(resp)
-		}
-		if err != nil {
-			p.step(-body.n)
-			return false, err
-		}
-		tag = resp.Header.Get("ETag")
-		return false, resp.Body.Close()
-	})
-	return tag, err
-}
-
-// A told reader tells of what was read.
-type told struct {
-	r io.Reader
-	p *push
-	n int64
-}
-
-// Read implements io.Reader.
-func (t *told) Read(b []byte) (int, error) {
-	n, err := t.r.Read(b)
-	t.n += int64(n)
-	t.p.step(int64(n))
-	return n, err
 }

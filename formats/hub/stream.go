@@ -106,8 +106,11 @@ func (c *Client) Stream(ctx context.Context, s *Snapshot, memory int64) (*Stream
 }
 
 func (st *Stream) add(f File) {
-	n := int((f.Size + st.size - 1) / st.size)
-	st.files = append(st.files, &streamed{Stream: st, file: f, pieces: n, sums: make([][16]byte, n), hash: newHash(f),
+	n := 0
+	if f.Size > 0 {
+		n = int((f.Size-1)/st.size + 1)
+	}
+	st.files = append(st.files, &streamed{Stream: st, file: f, pieces: n, sums: map[int][16]byte{}, hash: newHash(f),
 		from: &origin{Client: st.c, s: st.s, file: f, etags: map[string]string{}}})
 }
 
@@ -219,8 +222,8 @@ type streamed struct {
 	pieces int
 
 	checks sync.Mutex
-	sums   [][16]byte // BLAKE3 of the pieces that came, else zero
-	hash   hash.Hash  // of the pieces before next, in order
+	sums   map[int][16]byte // BLAKE3 of the pieces that came
+	hash   hash.Hash        // of the pieces before next, in order
 	next   int
 	wrong  error // what the hash of the whole file says
 }
@@ -257,7 +260,7 @@ func (f *streamed) fetch(i int, buf []byte) error {
 	copy(sum[:], all[:])
 	f.checks.Lock()
 	defer f.checks.Unlock()
-	if was := f.sums[i]; was != sum && was != [16]byte{} {
+	if was, ok := f.sums[i]; ok && was != sum {
 		return &Error{What: what, Reason: fmt.Sprintf("changed on the hub while it was read: the bytes from %d on are not those that came before", first)}
 	}
 	f.sums[i] = sum

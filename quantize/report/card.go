@@ -50,7 +50,7 @@ func WriteCard(c Card) []byte {
 	line("---\n%s\n\n# %s\n", cardMark, plain(c.Repo[strings.IndexByte(c.Repo, '/')+1:]))
 	p := c.Package
 	line("A model of %d parameters as a package of [NSTF](https://github.com/nstf/nstf): one verified file with its tokenizer.\n", p.Params)
-	line("```\nnstf run %s --chat\n```\n", c.Repo)
+	line("%s\n", block("nstf run "+c.Repo+" --chat"))
 	line("| | |\n|---|---|")
 	row := func(name, format string, args ...any) { line("| %s | %s |", name, plain(fmt.Sprintf(format, args...))) }
 	row("file", "%s, %s", c.File, formats.Size(p.FileBytes))
@@ -96,10 +96,21 @@ func (c *Card) accuracy(line func(string, ...any), row func(string, string, ...a
 	row("perplexity", "%s", measured(m.Perplexity, 1))
 	row("perplexity of the original", "%s", measured(m.Original, 1))
 	row("same best token, %", "%s", measured(m.Top1, 100))
-	line("\n`nstf inspect %s --ledger` lists every tensor.", plain(c.File))
+	line("\nThis lists every tensor:\n\n%s", block("nstf inspect "+c.File+" --ledger"))
 	for _, n := range c.Ledger.Notes {
 		line("\n%s", plain(n))
 	}
+}
+
+// block writes a line of a shell, where nothing acts as markup, in a fence that it cannot
+// end (CommonMark 0.31, section 4.5).
+func block(s string) string {
+	s = formats.Printable(formats.Brief(s, 1000))
+	fence := "```"
+	for strings.Contains(s, fence) {
+		fence += "`"
+	}
+	return fence + "\n" + s + "\n" + fence
 }
 
 // markup are the characters that act in Markdown, in tables of it and in HTML.

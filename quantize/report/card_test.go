@@ -17,10 +17,10 @@ func TestWriteCard(t *testing.T) {
 	p := &inspect.Report{Architecture: "llama", Params: 1234, FileBytes: 5 << 20, BPW: 3.25, Schemes: []inspect.Group{{Name: "tcq3", Tensors: 4, Bytes: 1 << 20, BPW: 3.1}},
 		Provenance: &inspect.Provenance{Tool: "nstf 1", Flags: []string{"--bpw=3"}, Root: "abc", Notes: []string{"![x](http://evil)"},
 			Sources: []inspect.Source{{Role: "model", Name: "a|b\n---\nlicense: evil", Bytes: 9, Hash: "def"}}}}
-	c := report.Card{Repo: "org/small", File: "small.nstf", BaseModel: "org/base", Package: p, Ledger: l}
+	c := report.Card{Repo: "org/small", File: "small_q3.nstf", BaseModel: "org/base", Package: p, Ledger: l}
 	card := string(report.WriteCard(c))
 	for _, want := range []string{"---\nlibrary_name: nstf\n", `base_model: "org/base"`, "base_model_relation: quantized", `- "llama"`, "# small\n", "nstf run org/small --chat", "| KL divergence, nats | 0.03 ± 0.001 |",
-		"| same best token, % | 87.5 ± 1 |", "7 windows of 512 tokens: held-out windows of &lt;b&gt;x", "tcq3 | 4 tensors, 1.00 MiB", "made by | nstf 1 --bpw=3 |", "block 1 &amp; 2", `a\|b`} {
+		"| same best token, % | 87.5 ± 1 |", "7 windows of 512 tokens: held-out windows of &lt;b&gt;x", "tcq3 | 4 tensors, 1.00 MiB", "made by | nstf 1 --bpw=3 |", "block 1 &amp; 2", `a\|b`, "\n```\nnstf inspect small_q3.nstf --ledger\n```\n"} {
 		if !strings.Contains(card, want) {
 			t.Errorf("no %q in\n%s", want, card)
 		}
@@ -30,6 +30,10 @@ func TestWriteCard(t *testing.T) {
 	}
 	if !bytes.Equal(report.WriteCard(c), []byte(card)) || !report.IsCard([]byte(card)) || report.IsCard([]byte("# mine")) {
 		t.Error("two cards of the same differ, or are not known")
+	}
+	c.File = "x```\n<b>.nstf"
+	if card := string(report.WriteCard(c)); !strings.Contains(card, "\n````\nnstf inspect x```\\n<b>.nstf --ledger\n````\n") {
+		t.Errorf("a name ends the block:\n%s", card)
 	}
 	c.Ledger = nil
 	if card := string(report.WriteCard(c)); !strings.Contains(card, "Nothing was measured") || strings.Contains(card, "KL divergence") {

@@ -91,6 +91,8 @@ type Server struct {
 	PartSize int
 	// PerPage bounds a list of files; 0: 1000.
 	PerPage int
+	// Size is what is said of files in the storage, by path, instead of their size.
+	Size map[string]int64
 
 	// Hub and Storage are hosts of different names, as huggingface_hub wants them.
 	Hub, Storage *httptest.Server
@@ -254,7 +256,7 @@ func (s *Server) tree(w http.ResponseWriter, r *http.Request) {
 			e["oid"] = gitHash(p)
 		} else {
 			e["oid"] = gitHash([]byte(s.hash(p)))
-			e["lfs"] = map[string]any{"oid": s.hash(p), "size": len(p), "pointerSize": 130}
+			e["lfs"] = map[string]any{"oid": s.hash(p), "size": cmp.Or(s.Size[name], int64(len(p))), "pointerSize": 130}
 		}
 		page = append(page, e)
 	}

@@ -288,8 +288,9 @@ func (s *Server) verify(w http.ResponseWriter, r *http.Request) {
 	answer(w, map[string]any{})
 }
 
+// commit takes a commit; a fault's Cut ends the connection behind it.
 func (s *Server) commit(w http.ResponseWriter, r *http.Request) {
-	_, files, _, ok := s.found(w, r)
+	_, files, fault, ok := s.found(w, r)
 	if !ok || !s.may(w, r) {
 		return
 	}
@@ -302,7 +303,8 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) {
 	name, branch := r.PathValue("org")+"/"+r.PathValue("name"), r.PathValue("revision")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, there := s.Repos[name].Commits[branch]; !there {
+	now, there := s.Repos[name].Commits[branch]
+	if !there {
 		fail(w, http.StatusBadRequest, "", "not a branch: "+branch)
 		return
 	}
@@ -310,8 +312,8 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) {
 		var q struct {
 			Key   string
 			Value struct {
-				Summary, Path, Content, Encoding, Algo, OID string
-				Size                                        int
+				Summary, ParentCommit, Path, Content, Encoding, Algo, OID string
+				Size                                                      int
 			}
 		}
 		err := json.Unmarshal(line, &q)
@@ -321,6 +323,9 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) {
 			return
 		case q.Key == "header" && v.Summary == "":
 			fail(w, http.StatusBadRequest, "", "no summary")
+			return
+		case q.Key == "header" && v.ParentCommit != "" && v.ParentCommit != now:
+			fail(w, http.StatusPreconditionFailed, "", "A commit has happened since. Please refresh and try again.")
 			return
 		case q.Key == "file":
 			if files[v.Path], err = base64.StdEncoding.DecodeString(v.Content); err != nil || v.Encoding != "base64" {
@@ -340,5 +345,8 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) {
 	}
 	at := Commit(files)
 	s.point(name, branch, at, files)
+	if fault.Cut > 0 {
+		panic(http.ErrAbortHandler)
+	}
 	answer(w, map[string]any{"success": true, "commitOid": at, "commitUrl": s.Hub.URL + "/" + name + "/commit/" + at})
 }
