@@ -72,8 +72,9 @@ type step struct {
 	group   int // its query heads
 	at      int // the first of them
 	row     int
-	pages   int // of the sequence, the last of them in part
-	known   int // pages that are summarised: those that need not be read, and the first
+	share   float64 // of its pages that it may read
+	pages   int     // of the sequence, the last of them in part
+	known   int     // pages that are summarised: those that need not be read, and the first
 	blocks  []kernels.KVBlock
 	q       []float32
 	summary *summary
@@ -108,6 +109,10 @@ func (s *step) run() {
 	from := (s.row*a.heads + s.at) * a.dim
 	s.q = e.s.q[from : from+s.group*a.dim]
 	s.fit(a)
+	if s.share = e.policy.Share(e.span.Lo+e.pass.layer, s.head); s.share >= 1 && e.policy.Rank == nil {
+		s.readAll()
+		return
+	}
 	s.summary.extend(e.set, &s.shape, a.dim, a.value, s.blocks, s.known, &s.AttendScratch)
 	s.history.ratio = grown(s.history.ratio, s.known)
 
@@ -117,17 +122,27 @@ func (s *step) run() {
 	for page := s.known; page < s.pages; page++ {
 		s.read(&s.some, page)
 	}
-	share := s.share()
-	left := s.choose(share)
+	left := s.choose(s.weigh())
 	all := s.readsAll(left)
 	for page := 1; page < s.known; page++ {
 		if s.chosen[page] {
 			s.read(&s.some, page)
 		}
 	}
-	s.share()
+	s.weigh()
 	s.answer(all)
 	s.learn(all, left)
+}
+
+// readAll attends to all positions: nothing is chosen, and nothing is learned.
+func (s *step) readAll() {
+	a := &s.block.attends
+	s.e.set.Attend(s.some, &s.shape, s.blocks, s.q, s.reach[:], 0, s.reach[0].Hi, &s.AttendScratch)
+	for i := range s.group {
+		s.combine(a.sums(s.e.s.att, s.row, s.at+i), &s.some, i)
+	}
+	s.e.pagesRead.Add(int64(s.pages))
+	s.e.pagesHeld.Add(int64(s.pages))
 }
 
 // fit makes room.
@@ -185,8 +200,8 @@ func (s *step) read(into *kernels.Partial, page int) {
 	s.e.set.Merge(*into, &s.shape, s.one)
 }
 
-// share turns logarithms into shares of all that a query sees, and adds those of a page up.
-func (s *step) share() []float64 {
+// weigh turns logarithms into shares of all that a query sees, and adds those of a page up.
+func (s *step) weigh() []float64 {
 	m := s.pages + 1
 	copy(s.shares, s.logs)
 	clear(s.weights)
@@ -209,11 +224,11 @@ func (s *step) choose(weights []float64) float64 {
 	p := s.e.policy
 	if p.Rank != nil {
 		s.rank(p)
-		defer s.share()
+		defer s.weigh()
 	}
 	clear(s.chosen)
 	s.order = s.order[:0]
-	have, room := 0., max(int(math.Ceil(p.Share(s.e.span.Lo+s.e.pass.layer, s.head)*float64(s.pages))), min(leastPages, int(p.Least/cache.PageSize)))
+	have, room := 0., max(int(math.Ceil(s.share*float64(s.pages))), min(leastPages, int(p.Least/cache.PageSize)))
 	take := func(page int) {
 		s.chosen[page] = true
 		have += weights[page]
@@ -381,7 +396,7 @@ func (s *step) learn(all bool, left float64) {
 	}
 	keep := float32(ratioKept)
 	if all {
-		s.share()
+		s.weigh()
 		keep = 0
 	}
 	for page := 1; page < s.known; page++ {
@@ -420,7 +435,7 @@ func (s *step) rank(p *device.Policy) {
 			for page := 1; page < s.known; page++ {
 				s.read(&kept, page)
 			}
-			copy(real, s.share())
+			copy(real, s.weigh())
 			copy(s.logs, logs)
 			copy(s.weights, weights)
 		}

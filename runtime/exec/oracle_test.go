@@ -51,7 +51,7 @@ func readNPY(t *testing.T, path string) (rows [][]float32) {
 	return rows
 }
 
-func readJSON(t *testing.T, path string, v any) {
+func readJSON(t testing.TB, path string, v any) {
 	t.Helper()
 	p, err := os.ReadFile(path)
 	if err == nil {

@@ -106,7 +106,7 @@ func TestPolicyOfAllPages(t *testing.T) {
 		}
 		for _, kv := range []string{"f32", "f16", "q8", "q5", "q4", "q3"} {
 			p := tinyPolicy()
-			p.Pages = 1
+			p.Pages = 0.9999 // which is all of them, chosen
 			ids := tinyIDs(300)
 			o := Options{Threads: 2, Exact: true, KV: kv}
 			dense := prefilled(t, newFollowed(t, c.graph, nil, o), ids[:280])

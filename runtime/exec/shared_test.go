@@ -97,7 +97,7 @@ func TestSharedQuantized(t *testing.T) {
 	checkLogits(t, "steps against prefill", stepLogits(t, s, ids), got, 1e-5)
 }
 
-func readIDs(t *testing.T, path string) (ids []int32) {
+func readIDs(t testing.TB, path string) (ids []int32) {
 	t.Helper()
 	readJSON(t, path, &ids)
 	if len(ids) == 0 {
