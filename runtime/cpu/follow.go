@@ -13,7 +13,8 @@ import (
 const (
 	// newestPages are read in any case, the one that is being filled among them.
 	newestPages = 2
-	// leastPages are read whatever a share of few pages comes to.
+	// leastPages are read whatever a share of few pages comes to, where nobody has measured
+	// what heads need.
 	leastPages = 8
 	// ratioKept is how much of what was known of a page stays when it is read again, and
 	// ratioTrust how much of that counts.
@@ -23,7 +24,7 @@ const (
 	errorsKept, leftKept = 0.5, 0.9
 	// leftJump has a step read all where it would leave out so much more than usual, not
 	// sooner than restSteps after the last.
-	leftJump, restSteps = 0.3, 8
+	leftJump, restSteps = 0.4, 16
 )
 
 // A followed is neighbouring rows of a segment that attend by the policy.
@@ -228,7 +229,14 @@ func (s *step) choose(weights []float64) float64 {
 	}
 	clear(s.chosen)
 	s.order = s.order[:0]
-	have, room := 0., max(int(math.Ceil(s.share*float64(s.pages))), min(leastPages, int(p.Least/cache.PageSize)))
+	share := s.share
+	if p.Rank == nil {
+		share -= 1 / float64(p.Refresh) // of the steps that read all
+	}
+	have, room := 0., max(int(math.Ceil(share*float64(s.pages))), 1)
+	if p.Heads == nil {
+		room = max(room, min(leastPages, int(p.Least/cache.PageSize)))
+	}
 	take := func(page int) {
 		s.chosen[page] = true
 		have += weights[page]

@@ -13,8 +13,8 @@ import (
 // window attend as without it, and so do prompts. Results differ from those without, and do
 // not depend on threads or company.
 type Policy struct {
-	// Pages is the most pages that a key-value head reads in a step, as a share of those
-	// that its sequence has: above 0, at most 1.
+	// Pages is how many pages a key-value head reads in a step at most, as a share of those
+	// that its sequence has, in the mean over Refresh steps: above 0, at most 1.
 	Pages float64
 	// Heads are the same of each key-value head of each block of the model, in place of
 	// Pages; nil: Pages is for all.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -261,14 +262,20 @@ func TestSharedPolicy(t *testing.T) {
 }
 
 // BenchmarkPolicyQuality measures the same behind long prompts, for docs/perf/attention.md:
-// the file that ATTENTION names has the shares of heads.
+// the file that ATTENTION names has the shares of heads, LENGTH and PAGES choose some.
 func BenchmarkPolicyQuality(b *testing.B) {
 	model := filepath.Join(shared(b), "long-llama")
 	ids := readIDs(b, filepath.Join(model, "reference", "long_ids.json"))
-	const steps = 96
+	const steps = 128 // of which one reads all
+	if n, err := strconv.Atoi(os.Getenv("LENGTH")); err == nil {
+		ids = ids[:n]
+	}
 	w := newQualityWalk(b, model, ids, steps)
 	heads := benchHeads(b)
 	for _, pages := range []float64{0.1, 0.2, 0.3} {
+		if p := os.Getenv("PAGES"); p != "" && p != fmt.Sprint(pages) {
+			continue
+		}
 		show := func(name string) {
 			q := w.measure(0)
 			fmt.Printf(`{"text":"book","context":%d,"steps":%d,"pages":%g,"method":%q,"read":%.4f,"kl":%.6f,"se":%.6f,"worst":%.5f}`+"\n", len(ids), steps, pages, name, q.read, q.kl, q.se, q.worst)
@@ -321,8 +328,11 @@ func BenchmarkPolicyNeedles(b *testing.B) {
 	}
 	data = data[10+int(binary.LittleEndian.Uint16(data[8:])):] // behind the header: uint16
 	heads := benchHeads(b)
-	const pages, cases = 0.1, 6
-	for _, length := range []int{4096, 8192, 16384} {
+	const pages = 0.1
+	for length, cases := range map[int]int{4096: 4, 8192: 4, 16384: 2} {
+		if n := os.Getenv("LENGTH"); n != "" && n != strconv.Itoa(length) {
+			continue
+		}
 		right, read, done := map[string]int{}, map[string]float64{}, 0
 		for i, c := range all.Cases {
 			if c.Length != length || done == cases {

@@ -15,7 +15,7 @@ import (
 
 // tinyPolicy chooses among few pages, and reads all every few steps.
 func tinyPolicy() *device.Policy {
-	return &device.Policy{Pages: 0.2, Mass: 1, Least: 64, Refresh: 5}
+	return &device.Policy{Pages: 0.2, Mass: 1, Least: 64, Refresh: 10}
 }
 
 // followedGraphs are those that a policy is for, and whose steps do not compute others
