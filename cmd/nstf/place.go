@@ -95,6 +95,9 @@ func (a *app) printLayout(l *place.Layout) {
 	printTable(a.out, t)
 	fmt.Fprintf(a.out, "\nthe first has the embedding, the last the head;\nreads, ms and handing on (ms of them, to and from the host) are of a token\nexpected: %s ms a token, %s tokens/s of one sequence\n", figure(1e3*l.Seconds), figure(1/l.Seconds))
 	fmt.Fprintf(a.out, "context:  %d positions\n", l.Context)
+	if l.Apart != "" {
+		fmt.Fprintf(a.out, "shared by layers: %s\n", l.Apart)
+	}
 	if idle := l.Idle(); idle != "" {
 		fmt.Fprintf(a.out, "left out: %s, for a token is as fast, or faster, without\n", idle)
 	}

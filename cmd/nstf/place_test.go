@@ -54,7 +54,7 @@ func TestPlace(t *testing.T) {
 		{exitUsage, "twice", append(write, "--device", "hip,hip:0")},
 		{exitUsage, "auto stands by itself", append(write, "--device", "auto,cpu")},
 		{exitUsage, "this command runs on one device", []string{"calibrate", demoModel, "--calib", demoText, "--device", "hip:0,cpu", "-o", file + ".nstats"}},
-		{exitUsage, "look at one device", []string{"bench", demoModel, "--profile", "--device", "hip:0,cpu"}},
+		{exitUsage, "looks at one device", []string{"bench", demoModel, "--tune", "--device", "hip:0,cpu"}},
 		{exitUsage, "does not name hip:1", []string{"serve", demoModel, "--memory", "24GiB,hip:1=2GiB", "--device", "cpu"}},
 	} {
 		invoke(c.args...).fails(t, c.code, c.what)

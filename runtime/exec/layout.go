@@ -111,6 +111,9 @@ func lines(l *place.Layout, blocks int) (all []string) {
 			formats.Size(r.Memory), formats.Size(r.Limit), 1e3*r.Seconds))
 	}
 	last := fmt.Sprintf("device: %.3g tokens/s expected of one sequence, of a context of %d", 1/l.Seconds, l.Context)
+	if l.Apart != "" {
+		all = append(all, "device: shared by layers: "+l.Apart)
+	}
 	if idle := l.Idle(); idle != "" {
 		last += fmt.Sprintf("; %s left out: a token is as fast, or faster, without", idle)
 	}
@@ -315,6 +318,9 @@ func (s *sites) layoutOf(g *graph.Graph, tensor func(string) formats.Tensor, o *
 		}
 	}
 	if s.apart == nil {
+		if r, n := o.Device.Ranges, len(g.Blocks); len(r) > 0 && slices.ContainsFunc(r, func(r place.Range) bool { return r.Lo != 0 || r.Hi != n }) {
+			return nil, formats.Errorf("", "ranges", "each device has a part of every block, 0 to %d", n)
+		}
 		team, err := s.together(g, tensor, o, p)
 		switch {
 		case err == nil && (best == nil || o.Device.Split == place.Tensors || team.Seconds < best.Seconds):
@@ -325,6 +331,9 @@ func (s *sites) layoutOf(g *graph.Graph, tensor func(string) formats.Tensor, o *
 	}
 	if best == nil {
 		return nil, last
+	}
+	if s.apart != nil && s.apart != errLayers {
+		best.Apart = s.apart.Error()
 	}
 	return best, nil
 }

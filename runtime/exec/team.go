@@ -23,19 +23,21 @@ func (s *sites) meet(g *graph.Graph, tensor func(string) formats.Tensor, o *Opti
 	case split == place.Layers, !wanted && (len(o.Device.Ranges) > 0 || len(s.opened) < 2):
 		s.apart = errLayers
 		return nil
+	case slices.Contains(s.opened, nil) && !wanted:
+		s.apart = errLayers
+		return nil
 	case slices.Contains(s.opened, nil):
 		s.apart = formats.Unsupportedf("", "", "tensors cut over the processor and GPUs")
 	default:
-		s.apart = gpu.Teams(s.opened, g, tensor)
+		s.apart = gpu.CheckTeam(s.opened, g, tensor)
 	}
 	if s.apart == nil {
 		s.exchange, s.apart = gpu.ExchangeSeconds(s.opened, int(g.Width))
 	}
-	var unsupported *formats.UnsupportedError
-	if s.apart != nil && (wanted || !errors.As(s.apart, &unsupported)) {
+	if wanted {
 		return s.apart
 	}
-	return nil
+	return nil // by layers, whatever is in the way: the layout says it
 }
 
 // together lays a model out on devices that compute tokens together, for one context and as

@@ -27,6 +27,7 @@ type meeting struct {
 	ranks   int
 	came    int
 	round   int
+	sent    bool // some rank may have launched what waits for others
 	err     error
 }
 
@@ -62,7 +63,14 @@ func (m *meeting) wait(err error) error {
 }
 
 // begin forgets what went wrong before; nobody waits.
-func (m *meeting) begin() { m.came, m.err = 0, nil }
+func (m *meeting) begin() { m.came, m.sent, m.err = 0, false, nil }
+
+// send notes that a rank is about to launch what waits for others.
+func (m *meeting) send() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sent = true
+}
 
 // first reports whether an engine is alone, or its team's first rank.
 func (e *Engine) first() bool { return e.team == nil || e.team.Rank == 0 }
@@ -82,6 +90,7 @@ func (e *Engine) ready(calls []hip.Call) error {
 			return err
 		}
 	}
+	e.team.meeting.send()
 	return nil
 }
 
@@ -150,6 +159,9 @@ func (m *member) place(all []*member, fewNumbers, manyNumbers int) error {
 
 // err says which rank this one waited for in vain.
 func (m *member) err() error {
+	if m.lost == nil { // nothing has begun
+		return nil
+	}
 	n := binary.LittleEndian.Uint32(m.lost.Bytes())
 	if n == 0 {
 		return nil

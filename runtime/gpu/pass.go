@@ -184,6 +184,9 @@ func (e *Engine) carry(p *pass, runs []choice) error {
 // graph, which is captured the first time.
 func (e *Engine) run(key graphKey, captured bool, list func(w *walk)) error {
 	if captured = captured && e.gathering == nil; captured && e.graphs[key] != nil {
+		if e.team != nil {
+			e.team.meeting.send()
+		}
 		return e.m.stream.Replay(e.graphs[key])
 	}
 	w := &walk{e: e, t: e.pass.rows, many: e.pass.many, from: e.pass.from, state: e.pass.state}

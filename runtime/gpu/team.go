@@ -59,9 +59,9 @@ func NewTeam(on []*Device, g *graph.Graph, tensor func(name string) formats.Tens
 	return t, nil
 }
 
-// Teams reports whether devices may compute a model together: nil, or why not. Nothing is
+// CheckTeam reports whether devices may compute a model together: nil, or why not. Nothing is
 // placed.
-func Teams(on []*Device, g *graph.Graph, tensor func(name string) formats.Tensor) error {
+func CheckTeam(on []*Device, g *graph.Graph, tensor func(name string) formats.Tensor) error {
 	_, err := (&Team{}).meet(on, g, tensor)
 	return err
 }
@@ -70,19 +70,19 @@ func Teams(on []*Device, g *graph.Graph, tensor func(name string) formats.Tensor
 func (t *Team) meet(on []*Device, g *graph.Graph, tensor func(name string) formats.Tensor) (shards []*load.Shard, err error) {
 	n := len(on)
 	if n < 2 || n > hip.MostRanks {
-		return nil, layers("%d GPUs, where 2 to %d are", n, hip.MostRanks)
+		return nil, load.Uncut("", "%d GPUs, where 2 to %d are", n, hip.MostRanks)
 	}
 	if g.Width%4 != 0 {
-		return nil, layers("a width of %d on several GPUs", g.Width)
+		return nil, load.Uncut("", "a width of %d on several GPUs", g.Width)
 	}
 	meeting := newMeeting(n)
 	for i, d := range on {
 		if a, b := on[0].m.target, d.m.target; a != b {
-			return nil, layers("%v and %v, which are of two kinds,", on[0], d)
+			return nil, load.Uncut("", "%v and %v, which are of two kinds,", on[0], d)
 		}
 		for _, other := range on {
 			if err := d.m.device.Reach(other.m.device); errors.Is(err, driver.ErrPeer) {
-				return nil, layers("%v", err)
+				return nil, load.Uncut("", "%v", err)
 			} else if err != nil {
 				return nil, err
 			}
@@ -95,13 +95,6 @@ func (t *Team) meet(on []*Device, g *graph.Graph, tensor func(name string) forma
 		t.members = append(t.members, &member{Ranks: hip.Ranks{Rank: i, Count: n}, units: shard.Units, unit: shard.Unit, meeting: meeting, on: on})
 	}
 	return shards, nil
-}
-
-// layers refuses tensors that are cut.
-func layers(what string, args ...any) error {
-	e := formats.Unsupportedf("", "", "tensors cut over several GPUs: "+what, args...)
-	e.Hint = "share the model by its layers (--split layers)"
-	return e
 }
 
 // numbers returns how many ranks exchange at once, of passes of few rows and of so many.
@@ -163,10 +156,11 @@ func (t *Team) plan(shards []*load.Shard, o *Options) error {
 	return nil
 }
 
-// each has all ranks do something at once. Where one of them fails, what the others have
-// begun waits in vain, unless none has begun: the team is of no use then.
+// each has all ranks do something at once. Where one of them fails the team is of no use any
+// more, unless none had launched anything: what others launched waits in vain, and their
+// graphs and counts of exchanges are not its own.
 func (t *Team) each(f func(i int, e *Engine) error) error {
-	if err := t.fail(nil); err != nil {
+	if err := t.check(t.fail(nil)); err != nil {
 		return err
 	}
 	meeting := t.members[0].meeting
@@ -193,7 +187,7 @@ func (t *Team) each(f func(i int, e *Engine) error) error {
 		return nil
 	}
 	err := meeting.err
-	if failed < len(errs) {
+	if failed < len(errs) || meeting.sent {
 		t.fail(err)
 	}
 	return err
@@ -467,11 +461,14 @@ func (t *Team) Close() error {
 	return errors.Join(errs...)
 }
 
+// timedPatience gives up a measurement after a second or so.
+const timedPatience = patience >> 5
+
 // timedExchanges is how many ExchangeSeconds times at once, each behind the one before.
 const timedExchanges = 200
 
 // ExchangeSeconds returns what adding a row of so many numbers over devices takes among
-// others that are captured, of devices that [Teams] lets compute together.
+// others that are captured, of devices that [CheckTeam] lets compute together.
 func ExchangeSeconds(on []*Device, width int) (seconds float64, err error) {
 	t := &Team{}
 	meeting := newMeeting(len(on))
@@ -483,6 +480,7 @@ func ExchangeSeconds(on []*Device, width int) (seconds float64, err error) {
 		if err := m.place(t.members, width, 4); err != nil {
 			return 0, err
 		}
+		m.Patience = timedPatience
 	}
 	errs, times := make([]error, len(on)), make([]float64, len(on))
 	var wait sync.WaitGroup

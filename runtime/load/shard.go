@@ -3,6 +3,7 @@ package load
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/nstf/nstf/formats"
@@ -42,14 +43,14 @@ func Cut(g *graph.Graph, tensor func(name string) formats.Tensor, rank, ranks in
 	s.Graph = &own
 	c := &cutter{Shard: s, rank: int64(rank), ranks: int64(ranks)}
 	if g.PerLayer != nil {
-		return nil, refused("", "inputs of each layer")
+		return nil, Uncut("", "inputs of each layer")
 	}
 	for i := range own.Blocks {
 		c.block(&own.Blocks[i])
 	}
 	c.head(&own)
-	for name, cut := range c.cuts {
-		c.open(name, cut)
+	for _, name := range slices.Sorted(maps.Keys(c.cuts)) { // one error, whichever is met
+		c.open(name, c.cuts[name])
 	}
 	if c.err != nil {
 		return nil, c.err
@@ -65,7 +66,8 @@ func (s *Shard) Tensor(name string) formats.Tensor {
 	return s.tensor(name)
 }
 
-func refused(name, what string, args ...any) error {
+// Uncut is the error of what cannot be shared by its tensors; name is a tensor's, or none.
+func Uncut(name, what string, args ...any) error {
 	e := formats.Unsupportedf("", name, "tensors cut over several GPUs: "+what, args...)
 	e.Hint = "share the model by its layers (--split layers)"
 	return e
@@ -80,7 +82,7 @@ type cutter struct {
 
 func (c *cutter) fail(name, what string, args ...any) {
 	if c.err == nil {
-		c.err = refused(name, what, args...)
+		c.err = Uncut(name, what, args...)
 	}
 }
 

@@ -93,6 +93,7 @@ func ParseSharing(s string) (Sharing, error) {
 type Layout struct {
 	Split   Sharing   `json:"split,omitempty"` // how the ranges' devices share blocks; "": by layers
 	Ranges  []Range   `json:"ranges"`
+	Apart   string    `json:"apart,omitempty"`    // why tensors are not cut where devices might
 	LeftOut []Request `json:"left_out,omitempty"` // devices without which a token is faster, or as fast
 	Context int64     `json:"ctx,omitempty"`      // positions of a sequence
 	Rows    int       `json:"rows,omitempty"`     // tokens of a pass, at most
