@@ -181,7 +181,7 @@ func (f *benchFlags) check(args []string) error {
 		}
 	}
 	if f.KV != "" {
-		if _, err := kernels.ParseKVFormat(f.KV); err != nil {
+		if _, err := kernels.ParseKVFormats(f.KV); err != nil {
 			return &usageError{err: err}
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -13,12 +12,15 @@ import (
 // same for every command that executes a model.
 func addPrecision(s *pflag.FlagSet, exact *bool, kv *string) {
 	s.BoolVar(exact, "exact", false, "compute in float32 throughout")
-	s.StringVar(kv, "kv", "", "keep keys and values as "+strings.Join(cpu.KVFormatNames(), ", ")+"; default: f16, or f32 with --exact")
+	s.StringVar(kv, "kv", "", "keys and values: "+strings.Join(cpu.KVFormatNames(), ", ")+", or by block q5*2,q4; else f16, --exact f32")
 }
 
 func checkKV(kv string) error {
-	if kv != "" && !slices.Contains(cpu.KVFormatNames(), kv) {
-		return usagef("--kv %q is not one of %s", kv, strings.Join(cpu.KVFormatNames(), ", "))
+	if kv == "" {
+		return nil
+	}
+	if _, err := cpu.ParseKVFormats(kv); err != nil {
+		return usagef("--kv %q is not one of %s, or a list of them with commas", kv, strings.Join(cpu.KVFormatNames(), ", "))
 	}
 	return nil
 }

@@ -1,8 +1,10 @@
 package cpu
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nstf/nstf/formats"
@@ -67,6 +69,68 @@ func ParseKVFormat(name string) (KVFormat, error) {
 		return KVFormat(f), nil
 	}
 	return 0, formats.Unsupportedf("", "", "cache format %q (known: %s)", name, strings.Join(names, ", "))
+}
+
+// A KVFormats is how the blocks of a model store keys and values: one format for all of
+// them, or one for each, those included that keep none.
+type KVFormats []KVFormat
+
+// Of returns a block's format.
+func (f KVFormats) Of(block int) KVFormat {
+	if len(f) == 1 {
+		return f[0]
+	}
+	return f[block]
+}
+
+// String returns a spelling that ParseKVFormats reads.
+func (f KVFormats) String() string {
+	var runs []string
+	for i, n := 0, 0; i < len(f); i += n {
+		for n = 1; i+n < len(f) && f[i+n] == f[i]; n++ {
+		}
+		run := f[i].String()
+		if len(f) > 1 && n > 1 {
+			run = fmt.Sprintf("%s*%d", run, n)
+		}
+		runs = append(runs, run)
+	}
+	return strings.Join(runs, ",")
+}
+
+// mostKVFormats is the most blocks that a list of formats names.
+const mostKVFormats = 1 << 16
+
+// ParseKVFormats reads one of [KVFormatNames] for all blocks, or a list with commas that
+// names one for each: "q5*2,q4" is that of three. Errors are UnsupportedErrors.
+func ParseKVFormats(list string) (KVFormats, error) {
+	var all KVFormats
+	for _, run := range strings.Split(list, ",") {
+		name, times, repeated := strings.Cut(run, "*")
+		f, err := ParseKVFormat(name)
+		if err != nil {
+			return nil, err
+		}
+		n := 1
+		if repeated {
+			if n, err = strconv.Atoi(times); err != nil || n < 1 || n > mostKVFormats-len(all) {
+				return nil, formats.Unsupportedf("", "", "cache format %q: %q is no number of blocks", list, times)
+			}
+		}
+		for range n {
+			all = append(all, f)
+		}
+	}
+	return all, nil
+}
+
+// For returns the formats of a model of so many blocks, or an UnsupportedError where they
+// name fewer or more.
+func (f KVFormats) For(blocks int) (KVFormats, error) {
+	if len(f) != 1 && len(f) != blocks {
+		return nil, formats.Unsupportedf("", "", "cache format %q names %d blocks, the model has %d", f.String(), len(f), blocks)
+	}
+	return f, nil
 }
 
 // KVPositions is the positions of a [KVBlock].

@@ -82,6 +82,9 @@ func (o *Attend) split(t Target) split {
 	if t.API == CUDA { // measured on an H200: docs/perf/gpu.md
 		shape = AttendShape{Waves: 256 / t.Wave, Queries: 2, Fill: 1, Least: 128}
 	}
+	if t.API == CUDA && o.KV.Format.Coded() { // spread once for all queries
+		shape.Queries = 4
+	}
 	if o.Shape != nil && o.Shape.Waves != 0 {
 		shape = *o.Shape
 	}

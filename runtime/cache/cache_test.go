@@ -10,7 +10,10 @@ import (
 )
 
 func newCache(format cpu.KVFormat, layers []Layer, capacity int64) (*KV, error) {
-	s, err := NewStore(cpu.Best(), format, layers, (max(capacity, 1)-1)/PageSize+1)
+	for i := range layers {
+		layers[i].Format = format
+	}
+	s, err := NewStore(cpu.Best(), layers, (max(capacity, 1)-1)/PageSize+1)
 	if err != nil {
 		return nil, err
 	}
@@ -23,7 +26,7 @@ func newCache(format cpu.KVFormat, layers []Layer, capacity int64) (*KV, error) 
 func read(c *KV, layer, head, d int, pos int64) (key, value []float32) {
 	s := cpu.Best()
 	var sc cpu.AttendScratch
-	a := cpu.Attention{Format: c.store.Format(), Dim: d, Group: d, Scale: 1}
+	a := cpu.Attention{Format: c.store.layers[layer].Format, Dim: d, Group: d, Scale: 1}
 	q := make([]float32, d*d)
 	for i := range d {
 		q[i*d+i] = 1
@@ -104,7 +107,7 @@ func TestPut(t *testing.T) {
 }
 
 func TestMemoryIsTakenByPage(t *testing.T) {
-	layers := []Layer{{4, 8, 8}, {4, 8, 8}}
+	layers := []Layer{{4, 8, 8, 0}, {4, 8, 8, 0}}
 	c, err := newCache(cpu.KVF32, layers, 1<<36)
 	if err != nil {
 		t.Fatal(err)
@@ -121,19 +124,19 @@ func TestMemoryIsTakenByPage(t *testing.T) {
 
 // Sizes that overflow are errors, before any memory is asked for.
 func TestSizesAreChecked(t *testing.T) {
-	big := Layer{math.MaxInt32, math.MaxInt32, math.MaxInt32}
+	big := Layer{math.MaxInt32, math.MaxInt32, math.MaxInt32, 0}
 	for _, c := range []struct {
 		layers    []Layer
 		positions int64
 		ok        bool
 	}{
-		{[]Layer{{8, 128, 128}}, 131072, true},
-		{[]Layer{{8, 128, 128}}, math.MaxInt64, false},
-		{[]Layer{{8, 128, 128}}, math.MaxInt64 / 2, false},
+		{[]Layer{{8, 128, 128, 0}}, 131072, true},
+		{[]Layer{{8, 128, 128, 0}}, math.MaxInt64, false},
+		{[]Layer{{8, 128, 128, 0}}, math.MaxInt64 / 2, false},
 		{[]Layer{big}, 1, false},
 		{[]Layer{big, big, big}, 1, false},
-		{[]Layer{{math.MaxInt, 2, 2}}, 1, false},
-		{[]Layer{{2, math.MaxInt, math.MaxInt}}, 1, false},
+		{[]Layer{{math.MaxInt, 2, 2, 0}}, 1, false},
+		{[]Layer{{2, math.MaxInt, math.MaxInt, 0}}, 1, false},
 	} {
 		_, err := newCache(cpu.KVF32, c.layers, c.positions)
 		if (err == nil) != c.ok {
@@ -143,7 +146,7 @@ func TestSizesAreChecked(t *testing.T) {
 	for format, each := range map[cpu.KVFormat]int64{
 		cpu.KVF32: 2 * 4 * 128, cpu.KVF16: 2 * 2 * 128, cpu.KVQ8: 2*128 + 4*(128/32) + 4,
 	} {
-		if n, err := Bytes(format, []Layer{{8, 128, 128}}, 65); err != nil || n != 8*128*each {
+		if n, err := Bytes([]Layer{{8, 128, 128, format}}, 65); err != nil || n != 8*128*each {
 			t.Errorf("%v: %d bytes, %v", format, n, err)
 		}
 	}
@@ -156,7 +159,7 @@ func TestMisuse(t *testing.T) {
 		"rewind upwards":      func(c *KV) { c.Rewind(1) },
 		"rewind below zero":   func(c *KV) { c.Rewind(-1) },
 	} {
-		c, err := newCache(cpu.KVF32, []Layer{{1, 2, 2}}, 10)
+		c, err := newCache(cpu.KVF32, []Layer{{1, 2, 2, 0}}, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +178,7 @@ func TestMisuse(t *testing.T) {
 // of zeros weighs all alike.
 func Example() {
 	set := cpu.Best()
-	s, err := NewStore(set, cpu.KVF16, []Layer{{KVHeads: 1, HeadDim: 2, ValueDim: 2}}, 2)
+	s, err := NewStore(set, []Layer{{KVHeads: 1, HeadDim: 2, ValueDim: 2, Format: cpu.KVF16}}, 2)
 	if err != nil {
 		panic(err)
 	}
@@ -189,7 +192,7 @@ func Example() {
 	}
 	c.Advance(3)
 
-	a := cpu.Attention{Format: s.Format(), Dim: 2, Group: 1, Scale: 1}
+	a := cpu.Attention{Format: cpu.KVF16, Dim: 2, Group: 1, Scale: 1}
 	out := a.Partial(make([]float32, a.PartialFloats(1)), 1)
 	var scratch cpu.AttendScratch
 	set.Attend(out, &a, c.Blocks(0, 0), []float32{0, 0}, []cpu.Reach{{Lo: 0, Hi: 3}}, 0, 3, &scratch)

@@ -12,15 +12,17 @@ import (
 // PageSize is the positions of a page.
 const PageSize = cpu.KVPositions
 
-// A Layer is the shape of one layer's keys and values: heads, and numbers of a key and
-// of a value of each.
-type Layer struct{ KVHeads, HeadDim, ValueDim int }
+// A Layer is the shape of one layer's keys and values: heads, numbers of a key and
+// of a value of each, and how they are stored.
+type Layer struct {
+	KVHeads, HeadDim, ValueDim int
+	Format                     cpu.KVFormat
+}
 
 // A Store is the memory of a pool's pages: each is made when it is first used.
 type Store struct {
 	pool   *Pages
 	set    *cpu.Set
-	format cpu.KVFormat
 	layers []Layer
 	pages  [][][]cpu.KVBlock // [page][layer][head]
 }
@@ -35,12 +37,12 @@ type KV struct {
 
 // Bytes returns the size of the keys and values of the given number of positions, rounded
 // up to pages, or an error where an int64 does not hold it.
-func Bytes(format cpu.KVFormat, layers []Layer, positions int64) (int64, error) {
+func Bytes(layers []Layer, positions int64) (int64, error) {
 	var perPage uint64
 	for _, l := range layers {
 		hi, page := uint64(1), uint64(0)
 		if max(l.HeadDim, l.ValueDim) <= math.MaxInt32 {
-			hi, page = bits.Mul64(uint64(l.KVHeads), uint64(format.BlockBytes(l.HeadDim, l.ValueDim)))
+			hi, page = bits.Mul64(uint64(l.KVHeads), uint64(l.Format.BlockBytes(l.HeadDim, l.ValueDim)))
 		}
 		if hi != 0 || perPage+page < page {
 			return 0, fmt.Errorf("a cache of %d key-value heads of %d numbers does not fit memory", l.KVHeads, max(l.HeadDim, l.ValueDim))
@@ -60,22 +62,19 @@ func Bytes(format cpu.KVFormat, layers []Layer, positions int64) (int64, error) 
 // NewStore returns the memory of a pool of so many pages; set stores what is put
 // into it. It fails where the number of bytes overflows; memory is taken later,
 // page by page.
-func NewStore(set *cpu.Set, format cpu.KVFormat, layers []Layer, pages int64) (*Store, error) {
-	n, err := Bytes(format, layers, pages*PageSize)
+func NewStore(set *cpu.Set, layers []Layer, pages int64) (*Store, error) {
+	n, err := Bytes(layers, pages*PageSize)
 	if err != nil {
 		return nil, err
 	}
 	if n > math.MaxInt {
 		return nil, fmt.Errorf("a cache of %d pages (%d bytes) exceeds the address space", pages, n)
 	}
-	return &Store{pool: NewPages(pages, PageSize), set: set, format: format, layers: layers}, nil
+	return &Store{pool: NewPages(pages, PageSize), set: set, layers: layers}, nil
 }
 
 // Pool returns the store's pages.
 func (s *Store) Pool() *Pages { return s.pool }
-
-// Format returns how keys and values are stored.
-func (s *Store) Format() cpu.KVFormat { return s.format }
 
 // New returns the keys and values of an empty sequence of up to capacity
 // positions.
@@ -97,7 +96,7 @@ func (s *Store) page(n int32) [][]cpu.KVBlock {
 	if s.pages[n] == nil {
 		s.pages[n] = make([][]cpu.KVBlock, len(s.layers))
 		for i, l := range s.layers {
-			s.pages[n][i] = cpu.NewKVBlocks(s.format, l.KVHeads, l.HeadDim, l.ValueDim)
+			s.pages[n][i] = cpu.NewKVBlocks(l.Format, l.KVHeads, l.HeadDim, l.ValueDim)
 		}
 	}
 	return s.pages[n]
@@ -105,7 +104,7 @@ func (s *Store) page(n int32) [][]cpu.KVBlock {
 
 // Bytes returns the memory of the pages held.
 func (c *KV) Bytes() int64 {
-	n, err := Bytes(c.store.format, c.store.layers, int64(len(c.Pages()))*PageSize)
+	n, err := Bytes(c.store.layers, int64(len(c.Pages()))*PageSize)
 	if err != nil {
 		panic(err) // NewStore has computed a larger one
 	}
@@ -170,7 +169,7 @@ func (c *KV) Put(layer int, pos int64, key, value []float32) {
 	l, s := &c.store.layers[layer], c.store
 	d, v := l.HeadDim, l.ValueDim
 	for h, blocks := range c.blocks[layer] {
-		s.set.StoreKV(s.format, &blocks[pos/PageSize], int(pos%PageSize), key[h*d:(h+1)*d], value[h*v:(h+1)*v])
+		s.set.StoreKV(l.Format, &blocks[pos/PageSize], int(pos%PageSize), key[h*d:(h+1)*d], value[h*v:(h+1)*v])
 	}
 }
 
@@ -181,7 +180,7 @@ func (c *KV) Blocks(layer, head int) []cpu.KVBlock { return c.blocks[layer][head
 
 // PageBytes returns what [KV.AppendPage] writes.
 func (c *KV) PageBytes() int {
-	n, err := Bytes(c.store.format, c.store.layers, PageSize)
+	n, err := Bytes(c.store.layers, PageSize)
 	if err != nil {
 		panic(err) // NewStore has computed a larger one
 	}

@@ -14,7 +14,7 @@ import (
 func TestTablesShareWithoutTelling(t *testing.T) {
 	const pages, capacity = 24, 5 * PageSize
 	layers := []Layer{{KVHeads: 1, HeadDim: 1, ValueDim: 1}}
-	store, err := NewStore(cpu.Best(), cpu.KVF32, layers, pages)
+	store, err := NewStore(cpu.Best(), layers, pages)
 	if err != nil {
 		t.Fatal(err)
 	}

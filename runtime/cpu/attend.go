@@ -100,7 +100,7 @@ func (e *Engine) attend(lo int) {
 	a := &e.blocks[p.layer].attends
 	w := &p.attend
 	w.heads = a.heads / a.together
-	w.shape = kernels.Attention{Format: e.store.Format(), Dim: a.dim, Value: a.value, Group: a.together, Scale: a.scale, Softcap: a.softcap}
+	w.shape = kernels.Attention{Format: e.formatOf(p.layer), Dim: a.dim, Value: a.value, Group: a.together, Scale: a.scale, Softcap: a.softcap}
 	if w.shape.Format.Coded() {
 		p.rowWork = rowWork{base: lo}
 		e.eachRow(p.rows-lo, e.part.queries)
@@ -115,12 +115,15 @@ func (e *Engine) attend(lo int) {
 	}
 }
 
+// formatOf returns how the keys and values that a block attends to are stored.
+func (e *Engine) formatOf(block int) kernels.KVFormat { return e.layers[e.blocks[block].kv].Format }
+
 // turnQueries turns the queries of a row, counted from rowWork.base.
 func (e *Engine) turnQueries(row int) {
 	a := &e.blocks[e.pass.layer].attends
 	row += e.pass.rowWork.base
 	n := a.heads * a.dim
-	e.store.Format().Turn(e.s.q[row*n:(row+1)*n], a.dim, a.value)
+	e.formatOf(e.pass.layer).Turn(e.s.q[row*n:(row+1)*n], a.dim, a.value)
 }
 
 // tile cuts the rows from lo on, and lists those that attend by a policy.

@@ -25,7 +25,7 @@ func (e *Engine) placeKeys() {
 	add := func(block int) {
 		a := newAttending(&e.g.Blocks[block])
 		c.layers[block] = len(e.layers)
-		e.layers = append(e.layers, cache.Layer{KVHeads: a.kvHeads, HeadDim: a.dim, ValueDim: a.value})
+		e.layers = append(e.layers, cache.Layer{KVHeads: a.kvHeads, HeadDim: a.dim, ValueDim: a.value, Format: e.kept.Of(block)})
 	}
 	c.in, c.out = e.g.Carried(e.span.Lo), e.g.Carried(e.span.Hi)
 	c.inWidth, c.outWidth = int(e.g.RowWidth(e.span.Lo)), int(e.g.RowWidth(e.span.Hi))

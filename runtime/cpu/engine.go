@@ -40,15 +40,19 @@ type Options struct {
 	Policy *device.Policy
 }
 
-// format returns how keys and values are stored.
-func (o *Options) format() (kernels.KVFormat, error) {
+// formats returns how the blocks of a model store keys and values.
+func (o *Options) formats(blocks int) (kernels.KVFormats, error) {
 	switch {
 	case o.KV != "":
-		return kernels.ParseKVFormat(o.KV)
+		f, err := kernels.ParseKVFormats(o.KV)
+		if err != nil {
+			return nil, err
+		}
+		return f.For(blocks)
 	case o.Exact:
-		return kernels.KVF32, nil
+		return kernels.KVFormats{kernels.KVF32}, nil
 	}
-	return kernels.KVF16, nil
+	return kernels.KVFormats{kernels.KVF16}, nil
 }
 
 // poolPages returns the pages of all sequences.
@@ -77,6 +81,7 @@ type Engine struct {
 	set        *kernels.Set
 	tiles      kernels.Tiles
 	pool       *kernels.Pool
+	kept       kernels.KVFormats
 	layers     []cache.Layer
 	store      *cache.Store
 	remembered *memories
@@ -128,7 +133,7 @@ func New(g *graph.Graph, span device.Span, tensor func(name string) formats.Tens
 	if threads <= 0 {
 		threads = goruntime.GOMAXPROCS(0)
 	}
-	format, err := o.format()
+	kept, err := o.formats(len(g.Blocks))
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +144,7 @@ func New(g *graph.Graph, span device.Span, tensor func(name string) formats.Tens
 	if !tiles.Sound() {
 		return nil, formats.Unsupportedf("", "", "tiles %+v", tiles)
 	}
-	e := &Engine{g: g, span: span, set: set, tiles: tiles, activations: o.Activations, policy: o.Policy}
+	e := &Engine{g: g, span: span, set: set, kept: kept, tiles: tiles, activations: o.Activations, policy: o.Policy}
 	if o.Policy != nil {
 		if err := o.Policy.Check(g); err != nil {
 			return nil, err
@@ -152,7 +157,7 @@ func New(g *graph.Graph, span device.Span, tensor func(name string) formats.Tens
 	if e.remembered, err = newMemories(g, span, placesOf(&o)); err != nil {
 		return nil, err
 	}
-	if e.store, err = cache.NewStore(set, format, e.layers, poolPages(g, &o)); err != nil {
+	if e.store, err = cache.NewStore(set, e.layers, poolPages(g, &o)); err != nil {
 		return nil, err
 	}
 	if !o.Pin {
@@ -204,7 +209,7 @@ func (e *Engine) NewState(capacity int64) (device.State, error) {
 
 // StateBytes implements device.Stage.
 func (e *Engine) StateBytes(positions int64) (int64, error) {
-	n, err := cache.Bytes(e.store.Format(), e.layers, positions)
+	n, err := cache.Bytes(e.layers, positions)
 	if err != nil || positions == 0 {
 		return n, err
 	}

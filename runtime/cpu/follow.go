@@ -94,7 +94,7 @@ func (e *Engine) followPart(worker, part int) {
 	s.at = s.head * s.group
 	s.blocks = state.Blocks(b.kv, s.head)
 	s.summary, s.history = &state.past.layers[b.kv][s.head], &state.past.heads[p.layer][s.head]
-	s.shape = kernels.Attention{Format: e.store.Format(), Dim: a.dim, Value: a.value, Group: s.group, Scale: a.scale, Softcap: a.softcap}
+	s.shape = kernels.Attention{Format: e.formatOf(p.layer), Dim: a.dim, Value: a.value, Group: s.group, Scale: a.scale, Softcap: a.softcap}
 	for s.row = f.first; s.row < f.first+f.rows; s.row++ {
 		s.run()
 	}

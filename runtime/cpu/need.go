@@ -11,7 +11,7 @@ import (
 // Need returns the bytes of a span's weights, but for tables of per-layer embeddings, of
 // which a token reads a row, and of what a sequence of so many positions remembers.
 func Need(g *graph.Graph, span device.Span, tensor func(name string) formats.Tensor, o Options, positions int64) (weights, state int64, err error) {
-	format, err := o.format()
+	kept, err := o.formats(len(g.Blocks))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -53,11 +53,11 @@ func Need(g *graph.Graph, span device.Span, tensor func(name string) formats.Ten
 		b := &g.Blocks[i]
 		parts(b.Parts(g.Width))
 		if a := newAttending(b); a.heads > 0 && (b.Attn == nil || b.Attn.KVFrom == nil) {
-			layers = append(layers, cache.Layer{KVHeads: a.kvHeads, HeadDim: a.dim, ValueDim: a.value})
+			layers = append(layers, cache.Layer{KVHeads: a.kvHeads, HeadDim: a.dim, ValueDim: a.value, Format: kept.Of(i)})
 		}
 		memory += 4 * b.Memory()
 	}
-	state, err = cache.Bytes(format, layers, positions)
+	state, err = cache.Bytes(layers, positions)
 	if o.Policy != nil && positions > 0 {
 		state += policyBytes(layers, positions)
 	}

@@ -42,5 +42,5 @@ func (s *state) Load(n int64, pages [][]byte, rest []byte) error {
 
 // Arithmetic names what bits depend on beside the model.
 func (e *Engine) Arithmetic() string {
-	return fmt.Sprintf("cpu %v, cache %v, activations %s", e.set.Level(), e.store.Format(), e.activations)
+	return fmt.Sprintf("cpu %v, cache %v, activations %s", e.set.Level(), e.kept, e.activations)
 }

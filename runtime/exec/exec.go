@@ -20,7 +20,8 @@ type Options struct {
 	Level   string // SIMD level by its name; "": the best this machine runs
 	// KV is how keys and values are kept: f32, f16 (relative error 2^-12), q8 (a
 	// signed byte each, with scales: see kernels/cpu.KVQ8) or q5, q4 and q3
-	// (docs/attention.md); "": f16, or f32 where Exact is set.
+	// (docs/attention.md), or a list of one for each block, as
+	// kernels/cpu.ParseKVFormats reads it; "": f16, or f32 where Exact is set.
 	KV string
 	// Exact asks for float32 throughout: activations, and keys and values where
 	// KV does not say otherwise.

@@ -37,7 +37,7 @@ func Units(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Target
 
 // unplaced lays a model out on a target that is not here, but for its work space.
 func unplaced(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Target, o *Options) (*Engine, *layout, error) {
-	format, err := o.format()
+	kept, err := o.formats(len(g.Blocks))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -54,7 +54,7 @@ func unplaced(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Tar
 		return nil, nil, err
 	}
 	e.shape.measure(l, &e.weights)
-	e.pool.layers = cacheLayers(g, e.span, format)
+	e.pool.layers = cacheLayers(g, e.span, kept)
 	placePages(e.pool.layers, int(pagesOf(e.context)), &l.arena)
 	return e, l, nil
 }

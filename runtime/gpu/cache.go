@@ -56,10 +56,10 @@ var _ device.State = (*state)(nil)
 
 // cacheLayers are the shapes of the layers of a span that have keys and values of
 // their own, without memory.
-func cacheLayers(g *graph.Graph, span device.Span, f cpu.KVFormat) []hip.KV {
+func cacheLayers(g *graph.Graph, span device.Span, kept cpu.KVFormats) []hip.KV {
 	var layers []hip.KV
-	for _, b := range g.Blocks[span.Lo:span.Hi] {
-		if kv, own := kvOf(&b, f); own {
+	for i := span.Lo; i < span.Hi; i++ {
+		if kv, own := kvOf(&g.Blocks[i], kept.Of(i)); own {
 			layers = append(layers, kv)
 		}
 	}

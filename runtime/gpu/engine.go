@@ -26,8 +26,8 @@ type Options struct {
 	Places    int      // for sequences, of whatever length; 0: what suits Sequences
 	Rows      int      // tokens of a pass, at most; 0: what suits the memory
 	Most      int64    // bytes of an opened device that are taken at most, with all that is on it; 0: what is free
-	// KV is how keys and values are stored, one of [cpu.KVFormatNames]; "": f16, or f32
-	// where Exact is set.
+	// KV is how keys and values are stored, as [cpu.ParseKVFormats] reads it; "": f16, or
+	// f32 where Exact is set.
 	KV string
 	// Exact asks for float32 throughout: activations, keys and values.
 	Exact bool
@@ -43,20 +43,24 @@ type Options struct {
 	Progress func(what string, done, total int64)
 }
 
-// format returns how keys and values are stored, or an error where attention is asked for that
-// GPUs lack.
-func (o *Options) format() (cpu.KVFormat, error) {
+// formats returns how the blocks of a model store keys and values, or an error where attention
+// is asked for that GPUs lack.
+func (o *Options) formats(blocks int) (cpu.KVFormats, error) {
 	switch {
 	case o.Policy != nil:
 		err := formats.Unsupportedf("", "", "attention by a policy on a GPU")
 		err.Hint = "the processor attends so (--device cpu); a GPU reads all pages (--attention dense)"
-		return 0, err
+		return nil, err
 	case o.KV != "":
-		return cpu.ParseKVFormat(o.KV)
+		f, err := cpu.ParseKVFormats(o.KV)
+		if err != nil {
+			return nil, err
+		}
+		return f.For(blocks)
 	case o.Exact:
-		return cpu.KVF32, nil
+		return cpu.KVFormats{cpu.KVF32}, nil
 	}
-	return cpu.KVF16, nil
+	return cpu.KVFormats{cpu.KVF16}, nil
 }
 
 // A MissingError says that there is no device, or no library to reach one.
@@ -146,12 +150,12 @@ func newEngine(g *graph.Graph, span device.Span, tensor func(name string) format
 
 // place places everything on the opened device.
 func (e *Engine) place(tensor func(name string) formats.Tensor, o *Options) error {
-	format, err := o.format()
+	kept, err := o.formats(len(e.g.Blocks))
 	if err != nil {
 		return err
 	}
 	e.tuning = e.m.loadTuning()
-	layers := cacheLayers(e.g, e.span, format)
+	layers := cacheLayers(e.g, e.span, kept)
 	if err := e.makePlan(o, layers, e.counted); err != nil {
 		return err
 	}

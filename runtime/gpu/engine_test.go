@@ -16,16 +16,21 @@ func TestKeysAndValuesOfAGPU(t *testing.T) {
 		want[name] = cpu.KVFormat(i)
 	}
 	for name, want := range want {
-		if f, err := (&Options{KV: name}).format(); err != nil || f != want {
+		if f, err := (&Options{KV: name}).formats(3); err != nil || len(f) != 1 || f.Of(2) != want {
 			t.Errorf("%q: %v, %v", name, f, err)
 		}
 	}
-	if f, err := (&Options{Exact: true}).format(); err != nil || f != cpu.KVF32 {
+	if f, err := (&Options{Exact: true}).formats(3); err != nil || f.Of(0) != cpu.KVF32 {
 		t.Errorf("exact: %v, %v", f, err)
 	}
 	var e *formats.UnsupportedError
-	if _, err := (&Options{KV: "q2"}).format(); !errors.As(err, &e) {
-		t.Errorf("q2: %v", err)
+	for _, bad := range []string{"q2", "q4,q5", "q4*0,q5", "q4*4", "q4*", ",", "q4*99999999999"} {
+		if _, err := (&Options{KV: bad}).formats(3); !errors.As(err, &e) {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	if f, err := (&Options{KV: "q8,q4*2"}).formats(3); err != nil || f.Of(0) != cpu.KVQ8 || f.Of(2) != cpu.KVQ4 || f.String() != "q8,q4*2" {
+		t.Errorf("a list: %v, %v", f, err)
 	}
 }
 
@@ -33,7 +38,7 @@ func TestKeysAndValuesOfAGPU(t *testing.T) {
 func TestAttentionOfAGPU(t *testing.T) {
 	p := device.DefaultPolicy()
 	var e *formats.UnsupportedError
-	if _, err := (&Options{Policy: &p}).format(); !errors.As(err, &e) || e.Hint == "" {
+	if _, err := (&Options{Policy: &p}).formats(1); !errors.As(err, &e) || e.Hint == "" {
 		t.Errorf("a policy: %v", err)
 	}
 }

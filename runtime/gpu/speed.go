@@ -41,11 +41,11 @@ func (d *Device) Plan(g *graph.Graph, span device.Span, tensor func(name string)
 		return Plan{}, err
 	}
 	e.m, e.tuning = d.m, d.m.loadTuning()
-	format, err := o.format()
+	kept, err := o.formats(len(g.Blocks))
 	if err != nil {
 		return Plan{}, err
 	}
-	err = e.makePlan(&o, cacheLayers(e.g, e.span, format), e.counted)
+	err = e.makePlan(&o, cacheLayers(e.g, e.span, kept), e.counted)
 	if _, large := err.(*TooLargeError); large {
 		err = nil
 	}
