@@ -48,7 +48,7 @@ func apertus() *Architecture {
 			}
 			return d
 		},
-		toHF: func(c configWriter, g *graph.Graph) { c.common(g) },
+		toHF: configWriter.common,
 		toGGUF: func(w *keyWriter, g *graph.Graph) {
 			for i, key := range xieluKeys {
 				list := make([]float32, len(g.Blocks))

@@ -56,10 +56,7 @@ func ernie45MoE() *Architecture {
 			delete(c, "attention_bias")
 			m, dense := experts(g)
 			c["moe_num_experts"], c["moe_k"], c["moe_intermediate_size"], c["moe_norm_min"] = m.Experts, m.TopK, m.Up.Out, m.Floor
-			c["moe_layer_start_index"] = len(dense)
-			if c["moe_num_shared_experts"] = 0; m.Shared != nil {
-				c["moe_num_shared_experts"] = m.Shared.Up.Out / m.Up.Out
-			}
+			c["moe_layer_start_index"], c["moe_num_shared_experts"] = len(dense), sharedExperts(m)
 		},
 		toGGUF: func(w *keyWriter, g *graph.Graph) {
 			_, dense := experts(g)

@@ -39,10 +39,7 @@ func exaone4() *Architecture {
 			}
 			return d
 		},
-		toHF: func(c configWriter, g *graph.Graph) {
-			c.common(g)
-			c.layerTypes(g)
-		},
+		toHF:      configWriter.layered,
 		toGGUF:    func(w *keyWriter, g *graph.Graph) { w.windowPattern(g) },
 		hfLinks:   hfPostNormLinks(),
 		ggufLinks: ggufPostNormLinks(),

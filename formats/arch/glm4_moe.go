@@ -56,22 +56,15 @@ func glm4MoE() *Architecture {
 			c.common(g)
 			c["partial_rotary_factor"] = float64(g.Ropes[0].Dim) / float64(g.Blocks[0].Attn.HeadDim)
 			c["attention_bias"], c["use_qk_norm"] = g.Blocks[0].Attn.Q.Bias != "", g.Blocks[0].Attn.QNorm != nil
-			m, dense := experts(g)
-			c["n_routed_experts"], c["num_experts_per_tok"], c["moe_intermediate_size"] = m.Experts, m.TopK, m.Up.Out
+			m, dense := c.mixture(g, "n_routed_experts", "moe_intermediate_size")
 			c["norm_topk_prob"], c["first_k_dense_replace"], c["num_nextn_predict_layers"] = m.Normalize, len(dense), len(g.MTP)
 			c["n_group"], c["topk_group"], c["routed_scaling_factor"] = max(m.Groups, 1), max(m.TopGroups, 1), m.Factor()
-			if c["n_shared_experts"] = 0; m.Shared != nil {
-				c["n_shared_experts"] = m.Shared.Up.Out / m.Up.Out
-			}
+			c["n_shared_experts"] = sharedExperts(m)
 		},
 		toGGUF: func(w *keyWriter, g *graph.Graph) {
 			m, dense := experts(g)
 			w.int("leading_dense_block_count", int64(len(dense)))
-			shared := int64(0)
-			if m.Shared != nil {
-				shared = m.Shared.Up.Out / m.Up.Out
-			}
-			w.int("expert_shared_count", shared)
+			w.int("expert_shared_count", sharedExperts(m))
 			w.int("expert_gating_func", ggufSigmoid)
 			w.float("expert_weights_scale", float64(m.Factor()))
 			w.raw(w.prefix+"expert_weights_norm", m.Normalize)

@@ -49,10 +49,8 @@ func gptOSS() *Architecture {
 			return d
 		},
 		toHF: func(c configWriter, g *graph.Graph) {
-			c.common(g)
-			c.layerTypes(g)
-			m, _ := experts(g)
-			c["num_local_experts"], c["num_experts_per_tok"] = m.Experts, m.TopK
+			c.layered(g)
+			m, _ := c.mixture(g, "num_local_experts", "intermediate_size")
 			c["swiglu_alpha"], c["swiglu_limit"] = m.Alpha, m.Limit
 			if r, ok := c["rope_scaling"].(map[string]any); ok {
 				r["truncate"] = g.Ropes[0].Scaling.Truncate

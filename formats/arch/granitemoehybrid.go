@@ -73,8 +73,8 @@ func graniteMoEHybrid() *Architecture {
 			d.divideBy(float32(k.orOne("embedding_scale")), float32(k.orOne("residual_scale")))
 			return d
 		},
-		toHF:   func(c configWriter, g *graph.Graph) { c.graniteHybrid(g) },
-		toGGUF: func(w *keyWriter, g *graph.Graph) { w.graniteHybrid(g) },
+		toHF:   configWriter.graniteHybrid,
+		toGGUF: (*keyWriter).graniteHybrid,
 		hfLinks: append(append([]Link{
 			one("model.layers.#.block_sparse_moe.router.layer", "blocks.#.moe.router"),
 			one("model.layers.#.block_sparse_moe.router", "blocks.#.moe.router"),

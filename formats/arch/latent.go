@@ -149,16 +149,12 @@ func (c configWriter) latent(g *graph.Graph) {
 			p["attention_factor"] = 1.0
 		}
 	}
-	m, dense := experts(g)
+	m, dense := c.mixture(g, "n_routed_experts", "moe_intermediate_size")
 	if m == nil {
 		return
 	}
-	c["n_routed_experts"], c["num_experts_per_tok"], c["moe_intermediate_size"] = m.Experts, m.TopK, m.Up.Out
 	c["norm_topk_prob"], c["first_k_dense_replace"], c["routed_scaling_factor"] = m.Normalize, len(dense), m.Factor()
-	c["n_group"], c["topk_group"], c["n_shared_experts"] = max(m.Groups, 1), max(m.TopGroups, 1), 0
-	if m.Shared != nil {
-		c["n_shared_experts"] = m.Shared.Up.Out / m.Up.Out
-	}
+	c["n_group"], c["topk_group"], c["n_shared_experts"] = max(m.Groups, 1), max(m.TopGroups, 1), sharedExperts(m)
 }
 
 // latentOf returns the first attention over latents of a graph, one of zeros where no
@@ -330,11 +326,7 @@ func (w *keyWriter) latent(g *graph.Graph) {
 	if m == nil {
 		return
 	}
-	shared := int64(0)
-	if m.Shared != nil {
-		shared = m.Shared.Up.Out / m.Up.Out
-	}
-	w.int("expert_shared_count", shared)
+	w.int("expert_shared_count", sharedExperts(m))
 	w.int("expert_group_count", max(m.Groups, 1))
 	w.int("expert_group_used_count", max(m.TopGroups, 1))
 	score := int64(ggufSoftmax)

@@ -31,7 +31,7 @@ func lfm2() *Architecture {
 			return d
 		},
 		toHF:      func(c configWriter, g *graph.Graph) { c.lfm2(g); c["block_auto_adjust_ff_dim"] = false },
-		toGGUF:    func(w *keyWriter, g *graph.Graph) { w.lfm2(g) },
+		toGGUF:    (*keyWriter).lfm2,
 		hfLinks:   hfLFM2Links(),
 		ggufLinks: ggufLFM2Links(),
 	}

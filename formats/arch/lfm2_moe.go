@@ -35,9 +35,8 @@ func lfm2MoE() *Architecture {
 		},
 		toHF: func(c configWriter, g *graph.Graph) {
 			c.lfm2(g)
-			m, dense := experts(g)
-			c["num_dense_layers"], c["num_experts"], c["num_experts_per_tok"] = len(dense), m.Experts, m.TopK
-			c["moe_intermediate_size"], c["norm_topk_prob"], c["routed_scaling_factor"] = m.Up.Out, m.Normalize, m.Factor()
+			m, dense := c.mixture(g, "num_experts", "moe_intermediate_size")
+			c["num_dense_layers"], c["norm_topk_prob"], c["routed_scaling_factor"] = len(dense), m.Normalize, m.Factor()
 			c["use_expert_bias"] = m.SelectBias != ""
 		},
 		toGGUF: func(w *keyWriter, g *graph.Graph) {

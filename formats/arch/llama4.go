@@ -85,9 +85,7 @@ func llama4() *Architecture {
 			}
 			c["layer_types"], c["moe_layers"] = types, sparse
 			c["intermediate_size_mlp"] = inner(g)
-			if m, _ := experts(g); m != nil {
-				c["num_local_experts"], c["num_experts_per_tok"], c["intermediate_size"] = m.Experts, m.TopK, m.Up.Out
-			}
+			c.mixture(g, "num_local_experts", "intermediate_size")
 		},
 		toGGUF: func(w *keyWriter, g *graph.Graph) {
 			step := int64(0)

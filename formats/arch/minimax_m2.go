@@ -39,8 +39,7 @@ func miniMaxM2() *Architecture {
 		toHF: func(c configWriter, g *graph.Graph) {
 			c.common(g)
 			delete(c, "attention_bias")
-			m, _ := experts(g)
-			c["num_local_experts"], c["num_experts_per_tok"] = m.Experts, m.TopK
+			c.mixture(g, "num_local_experts", "intermediate_size")
 			delete(c, "partial_rotary_factor")
 			c["rotary_dim"] = g.Ropes[0].Dim
 		},

@@ -23,8 +23,7 @@ func mixtral() *Architecture {
 		},
 		toHF: func(c configWriter, g *graph.Graph) {
 			c.common(g)
-			m, _ := experts(g)
-			c["num_local_experts"], c["num_experts_per_tok"] = m.Experts, m.TopK
+			c.mixture(g, "num_local_experts", "intermediate_size")
 		},
 		hfLinks: append([]Link{
 			one("model.layers.#.block_sparse_moe.gate", "blocks.#.moe.router"),

@@ -21,8 +21,8 @@ func nemotronH() *Architecture {
 		llama:    &llamaCPP{outputBias: optional, mambas: true, someExperts: true},
 		fromHF:   func(s *settings) *decoder { return s.nemotronH() },
 		fromGGUF: func(k *keys) *decoder { return k.nemotronH() },
-		toHF:     func(c configWriter, g *graph.Graph) { c.nemotronH(g) },
-		toGGUF:   func(w *keyWriter, g *graph.Graph) { w.nemotronH(g) },
+		toHF:     configWriter.nemotronH,
+		toGGUF:   (*keyWriter).nemotronH,
 		hfLinks:  hfNemotronLinks(), ggufLinks: ggufNemotronLinks(),
 	}
 }

@@ -18,8 +18,7 @@ func olmo3() *Architecture {
 			return d
 		},
 		toHF: func(c configWriter, g *graph.Graph) {
-			c.common(g)
-			c.layerTypes(g)
+			c.layered(g)
 			scaled, local := c["rope_scaling"], map[string]any{"rope_type": "default", "rope_theta": g.Ropes[1].Theta}
 			global, _ := scaled.(map[string]any)
 			if global == nil {

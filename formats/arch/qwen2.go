@@ -29,11 +29,8 @@ func qwen2() *Architecture {
 			s.qwenWindow(d, 28)
 			return d
 		},
-		fromGGUF: func(k *keys) *decoder { return k.qwen("qwen2") },
-		toHF: func(c configWriter, g *graph.Graph) {
-			c.common(g)
-			c.layerTypes(g)
-		},
+		fromGGUF:  func(k *keys) *decoder { return k.qwen("qwen2") },
+		toHF:      configWriter.layered,
 		hfLinks:   hfDecoderLinks(),
 		ggufLinks: ggufDecoderLinks(),
 	}

@@ -37,11 +37,9 @@ func qwen2MoE() *Architecture {
 			return d
 		},
 		toHF: func(c configWriter, g *graph.Graph) {
-			c.common(g)
-			c.layerTypes(g)
-			m, dense := experts(g)
+			c.layered(g)
+			m, dense := c.mixture(g, "num_experts", "moe_intermediate_size")
 			c["qkv_bias"] = g.Blocks[0].Attn.Q.Bias != ""
-			c["num_experts"], c["num_experts_per_tok"], c["moe_intermediate_size"] = m.Experts, m.TopK, m.Up.Out
 			c["shared_expert_intermediate_size"], c["norm_topk_prob"], c["mlp_only_layers"] = m.Shared.Up.Out, m.Normalize, dense
 		},
 		hfLinks: append([]Link{

@@ -23,11 +23,8 @@ func qwen3() *Architecture {
 			s.qwenWindow(d, 28)
 			return d
 		},
-		fromGGUF: func(k *keys) *decoder { return k.qwen("qwen3") },
-		toHF: func(c configWriter, g *graph.Graph) {
-			c.common(g)
-			c.layerTypes(g)
-		},
+		fromGGUF:  func(k *keys) *decoder { return k.qwen("qwen3") },
+		toHF:      configWriter.layered,
 		hfLinks:   hfDecoderLinks(),
 		ggufLinks: ggufDecoderLinks(),
 	}

@@ -27,8 +27,7 @@ func qwen35MoE() *Architecture {
 		offset: 1,
 		toHF: func(c configWriter, g *graph.Graph) {
 			c.qwenHybrid(g)
-			m, _ := experts(g)
-			c["num_experts"], c["num_experts_per_tok"], c["moe_intermediate_size"] = m.Experts, m.TopK, m.Up.Out
+			m, _ := c.mixture(g, "num_experts", "moe_intermediate_size")
 			c["shared_expert_intermediate_size"], c["mtp_num_hidden_layers"] = m.Shared.Up.Out, len(g.MTP)
 		},
 		toGGUF: func(w *keyWriter, g *graph.Graph) {

@@ -36,8 +36,7 @@ func qwen3Next() *Architecture {
 		offset: 1,
 		toHF: func(c configWriter, g *graph.Graph) {
 			c.qwenHybrid(g)
-			m, dense := experts(g)
-			c["num_experts"], c["num_experts_per_tok"], c["moe_intermediate_size"] = m.Experts, m.TopK, m.Up.Out
+			m, dense := c.mixture(g, "num_experts", "moe_intermediate_size")
 			c["norm_topk_prob"], c["mlp_only_layers"] = m.Normalize, dense
 			c["shared_expert_intermediate_size"] = m.Shared.Up.Out
 		},

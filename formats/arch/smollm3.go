@@ -29,9 +29,8 @@ func smolLM3() *Architecture {
 			return d
 		},
 		toHF: func(c configWriter, g *graph.Graph) {
-			c.common(g)
+			c.layered(g)
 			c.ropeLayers(g)
-			c.layerTypes(g)
 			c["mlp_bias"] = g.Blocks[0].FFN.Up.Bias != ""
 		},
 		hfLinks:   hfDecoderLinks(),

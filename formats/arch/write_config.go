@@ -22,6 +22,12 @@ func (a *Architecture) Config(g *graph.Graph, dtype string) map[string]any {
 // settings.common.
 func (c configWriter) common(g *graph.Graph) { c.decoder(g, &g.Blocks[0]) }
 
+// layered is common with the kind of each layer.
+func (c configWriter) layered(g *graph.Graph) {
+	c.common(g)
+	c.layerTypes(g)
+}
+
 // decoder is common of a graph where not every block has attention as b has it.
 func (c configWriter) decoder(g *graph.Graph, b *graph.Block) {
 	c.heads(g, b)
@@ -102,6 +108,24 @@ func llama3Config(r *graph.Rope) map[string]any {
 	return nil // the comparison of the graphs will say so
 }
 
+// mixture writes the keys of a mixture under its names for the number of experts and
+// for the width of one. What it returns is that of [experts].
+func (c configWriter) mixture(g *graph.Graph, number, width string) (*graph.MoE, []int) {
+	m, dense := experts(g)
+	if m != nil {
+		c[number], c["num_experts_per_tok"], c[width] = m.Experts, m.TopK, m.Up.Out
+	}
+	return m, dense
+}
+
+// sharedExperts returns how many experts the shared one is as wide as, 0 where there is none.
+func sharedExperts(m *graph.MoE) int64 {
+	if m.Shared == nil {
+		return 0
+	}
+	return m.Shared.Up.Out / m.Up.Out
+}
+
 // experts returns the mixture's constants and the layers that have none.
 func experts(g *graph.Graph) (*graph.MoE, []int) {
 	dense := []int{}
@@ -118,8 +142,7 @@ func experts(g *graph.Graph) (*graph.MoE, []int) {
 
 // gemma writes what Gemma's configurations have beside the common keys.
 func (c configWriter) gemma(g *graph.Graph) {
-	c.common(g)
-	c.layerTypes(g)
+	c.layered(g)
 	at := g.Blocks[0].Attn
 	c["hidden_activation"] = c["hidden_act"]
 	c["query_pre_attn_scalar"] = 1 / (float64(at.Scale) * float64(at.Scale))
