@@ -55,12 +55,12 @@ void find_address(Wave& w, u64 a, u32 size, bool store, int lane) {
 		auto next = ranges.upper_bound(a);
 		if (next != ranges.begin()) {
 			const Range& r = std::prev(next)->second;
-			if (a + size <= r.hi + settings().slack) {
+			if (a + size <= r.hi) {
 				int dev = w.group->c->dev;
 				if (r.dev >= 0 && r.dev != dev && !peer_allowed(dev, r.dev))
 					fault(w, 700, "device %d accesses memory of device %d without peer access enabled", dev, r.dev);
 				w.hit_lo = r.lo;
-				w.hit_hi = r.hi + settings().slack;
+				w.hit_hi = r.hi;
 				w.hit_delta = r.delta;
 				return;
 			}

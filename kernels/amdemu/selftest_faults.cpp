@@ -95,8 +95,10 @@ static void test_bounds(const Module& m) {
 	Device<int> small(60), o(64);
 	int r = fault_of(m.kernel("write_at"), small.p);
 	check("write out of bounds", r == ILLEGAL_ACCESS, r);
-	r = fault_of(m.kernel("read_at"), small.p, o.p, 4096);
-	check("read out of bounds", r == ILLEGAL_ACCESS, r);
+	r = fault_of(m.kernel("read_at"), small.p, o.p, 60);
+	check("read of the number behind a buffer", r == ILLEGAL_ACCESS, r);
+	r = fault_of(m.kernel("read_at"), small.p, o.p, -1);
+	check("read of the number before a buffer", r == ILLEGAL_ACCESS, r);
 	r = fault_of(m.kernel("lds_at"), o.p, 64);
 	check("write out of LDS", r == ILLEGAL_ACCESS, r);
 	std::vector<int> v(61);

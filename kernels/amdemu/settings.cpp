@@ -39,7 +39,6 @@ const Settings& settings() {
 		s.host_visible = number("AMDEMU_HOSTVISIBLE", 0);
 		s.fill = number("AMDEMU_FILL", 1);
 		s.fill_max = number("AMDEMU_FILL_MAX", 256ull << 20);
-		s.slack = number("AMDEMU_SLACK", 0);
 		s.max_instructions = number("AMDEMU_MAX_INST", 4000000000ull);
 		s.lax_arguments = getenv("AMDEMU_LAXARGS") != nullptr;
 		s.abort_on_fault = number("AMDEMU_ABORT", 0);

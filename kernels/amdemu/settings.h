@@ -18,7 +18,7 @@ struct Settings {
 	Order order = Order::SEQUENTIAL;
 	u64 slice = ~0ull, seed = 1;
 	bool peers, integrated, defer, host_visible, fill, lax_arguments, abort_on_fault, keep_files;
-	u64 fill_max, slack, max_instructions;
+	u64 fill_max, max_instructions;
 	int log;
 	std::string objdump, clang; // empty: found by the code's compiler
 	std::string profile;

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +54,9 @@ type machine struct {
 	target  hip.Target
 	modules map[hip.Unit]*driver.Module
 	unused  map[int64][]driver.Buffer // by size
+	// behind is the guard's bytes behind what memory holds. None where the emulator faults at the first byte that is
+	// read or written there: a guard would let reads pass.
+	behind int64
 }
 
 // machines opens the devices once for all tests: several where there are.
@@ -81,7 +85,11 @@ var machines = sync.OnceValues(func() (all []*machine, err error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, &machine{Device: d, stream: s, target: d.Properties().Target, modules: map[hip.Unit]*driver.Module{}, unused: map[int64][]driver.Buffer{}})
+		m := &machine{Device: d, stream: s, target: d.Properties().Target, modules: map[hip.Unit]*driver.Module{}, unused: map[int64][]driver.Buffer{}, behind: guardBytes}
+		if strings.Contains(d.Properties().Name, "amdemu") {
+			m.behind = 0
+		}
+		all = append(all, m)
 	}
 	return all, nil
 })
@@ -169,7 +177,7 @@ func (m *machine) put(t testing.TB, values any) *memory {
 	t.Helper()
 	data := bytesOf(values)
 	guard := bytes.Repeat([]byte{0xa5}, guardBytes)
-	all := append(append(append([]byte(nil), guard...), data...), guard...)
+	all := slices.Concat(guard, data, guard[:m.behind])
 	b, err := m.alloc(int64(len(all)))
 	if err == nil {
 		err = m.stream.Upload(b, all)
@@ -197,7 +205,7 @@ func (p *memory) address() hip.Address { return p.b.Address + guardBytes }
 // set uploads other values of the same size.
 func (p *memory) set(t testing.TB, values any) {
 	t.Helper()
-	if err := p.m.stream.Upload(p.b.At(guardBytes, p.b.Size-2*guardBytes), bytesOf(values)); err != nil {
+	if err := p.m.stream.Upload(p.b.At(guardBytes, p.b.Size-guardBytes-p.m.behind), bytesOf(values)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -210,12 +218,11 @@ func (p *memory) get(t testing.TB, values any) {
 	if err := p.m.stream.Download(all, p.b); err != nil {
 		t.Fatal(err)
 	}
-	for i := range guardBytes {
-		if all[i] != 0xa5 || all[len(all)-1-i] != 0xa5 {
-			t.Fatal("memory beside an output was overwritten")
-		}
+	end := p.b.Size - p.m.behind
+	if len(bytes.Trim(all[:guardBytes], "\xa5"))+len(bytes.Trim(all[end:], "\xa5")) > 0 {
+		t.Fatal("memory beside an output was overwritten")
 	}
-	if _, err := binary.Decode(all[guardBytes:len(all)-guardBytes], binary.LittleEndian, values); err != nil {
+	if _, err := binary.Decode(all[guardBytes:end], binary.LittleEndian, values); err != nil {
 		t.Fatal(err)
 	}
 }
