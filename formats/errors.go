@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -88,17 +89,29 @@ func cause(err error) string {
 	return ": " + shown(err.Error())
 }
 
-// In names the file in an error of either family that has none yet.
-func In(file string, err error) error {
+// At says where an error of either family is: in what file, in which tensor, at what
+// byte, or "" and -1. What the error knows of that it keeps.
+func At(file, tensor string, offset int64, err error) error {
 	var f *FormatError
 	var u *UnsupportedError
 	switch {
-	case errors.As(err, &f) && f.File == "":
-		f.File = file
-	case errors.As(err, &u) && u.File == "":
-		u.File = file
+	case errors.As(err, &f):
+		locate(&f.File, &f.Tensor, &f.Offset, file, tensor, offset)
+	case errors.As(err, &u):
+		locate(&u.File, &u.Tensor, &u.Offset, file, tensor, offset)
 	}
 	return err
+}
+
+// In is [At] of a file, Of of a tensor.
+func In(file string, err error) error   { return At(file, "", -1, err) }
+func Of(tensor string, err error) error { return At("", tensor, -1, err) }
+
+func locate(file, tensor *string, offset *int64, inFile, ofTensor string, at int64) {
+	*file, *tensor = cmp.Or(*file, inFile), cmp.Or(*tensor, ofTensor)
+	if *offset < 0 {
+		*offset = at
+	}
 }
 
 // shown is what an error says, on one line of a bounded length.

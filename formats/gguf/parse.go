@@ -188,7 +188,7 @@ func (s *shard) readInfos(c *cursor, n uint64) []info {
 		}
 		t := formats.Tensor{Name: in.name, Shape: shape, Parts: parts[i : i+1 : i+1]}
 		in.size, c.err = resolve(&t, int32(id))
-		c.err = placed(c.err, s.name, in.at)
+		c.err = formats.At(s.name, "", in.at, c.err)
 		infos, s.tensors = append(infos, in), append(s.tensors, t)
 	}
 	return infos
@@ -232,17 +232,6 @@ func resolve(t *formats.Tensor, id int32) (int64, error) {
 	t.Scheme = row.Name
 	t.Parts[0] = formats.Part{Name: specs[0].Name, DType: specs[0].DType, Shape: specs[0].Shape}
 	return specs[0].Bytes, nil
-}
-
-// placed says where an error of resolve is.
-func placed(err error, file string, at int64) error {
-	switch e := err.(type) {
-	case *formats.FormatError:
-		e.File, e.Offset = file, at
-	case *formats.UnsupportedError:
-		e.File, e.Offset = file, at
-	}
-	return err
 }
 
 // locate checks every offset and gives the tensors their data. end is where

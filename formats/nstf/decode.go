@@ -168,21 +168,6 @@ func (d *decoder) require(at int, keys ...string) error {
 	return nil
 }
 
-// place puts file and offset into an error that knows only the tensor.
-func (d *decoder) place(at int, err error) error {
-	switch e := err.(type) {
-	case *formats.FormatError:
-		c := *e
-		c.File, c.Offset = d.file, d.base+int64(at)
-		return &c
-	case *formats.UnsupportedError:
-		c := *e
-		c.File, c.Offset = d.file, d.base+int64(at)
-		return &c
-	}
-	return err
-}
-
 // inside holds a range to the data section.
 func (d *decoder) inside(at int, offset, size int64) error {
 	if size > d.dataSize || offset > d.dataSize-size {

@@ -106,7 +106,7 @@ func (d *decoder) tensor(unknown *string) (r tensorRecord, err error) {
 	if _, ok := scheme.ByName(r.Scheme); !ok && r.Form == "" {
 		return r, d.unknown(unknown, begin, "scheme %q", r.Scheme)
 	}
-	return r, d.place(begin, form.Check(&r.Tensor))
+	return r, formats.At(d.file, "", d.base+int64(begin), form.Check(&r.Tensor))
 }
 
 // denseForm is how a package spells the form of a tensor without factors.
@@ -158,7 +158,7 @@ func (d *decoder) bindFactors(r *tensorRecord, begin int, unknown *string) error
 		}
 		specs, err := s.Parts(f.Shape, f.Params)
 		if err != nil {
-			return d.place(begin, err)
+			return formats.At(d.file, "", d.base+int64(begin), err)
 		}
 		if len(specs) > len(parts) {
 			return d.failAt(begin, "too few parts for factor %q", f.Name)

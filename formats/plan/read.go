@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"errors"
 	"math"
 
 	"github.com/nstf/nstf/formats"
@@ -135,30 +134,10 @@ func (r *reader) recipe(t *Tensor, dst *Recipe) func() error {
 			return err
 		}
 		if *dst, err = ParseRecipe(s); err != nil {
-			return located(err, r.Errorf(t.Name, ""))
+			return r.At(t.Name, err)
 		}
 		return nil
 	}
-}
-
-// located gives an error the place of another.
-func located(err, place error) error {
-	var at, format *formats.FormatError
-	var unsupported *formats.UnsupportedError
-	if !errors.As(place, &at) {
-		return err
-	}
-	switch {
-	case errors.As(err, &format):
-		c := *format
-		c.File, c.Tensor, c.Offset = at.File, at.Tensor, at.Offset
-		return &c
-	case errors.As(err, &unsupported):
-		c := *unsupported
-		c.File, c.Tensor, c.Offset = at.File, at.Tensor, at.Offset
-		return &c
-	}
-	return err
 }
 
 func (r *reader) runnerUp(t *Tensor) error {

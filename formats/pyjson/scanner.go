@@ -41,6 +41,11 @@ func (s *Scanner) Errorf(what, format string, args ...any) error {
 	return formats.ErrorAt(s.file, what, s.base+int64(s.pos), format, args...)
 }
 
+// At puts the current place into an error that says nothing of it: see [formats.At].
+func (s *Scanner) At(what string, err error) error {
+	return formats.At(s.file, what, s.Offset(), err)
+}
+
 // Offset returns the current place, counted as errors count it.
 func (s *Scanner) Offset() int64 { return s.base + int64(s.pos) }
 

@@ -67,7 +67,7 @@ func open(t *formats.Tensor, load func(p *formats.Part) ([]byte, error)) (*Matri
 		m.data = append(m.data, p)
 	}
 	if m.rows, err = s.layout.open(s, g, m.data); err != nil {
-		return nil, named(t.Name, err)
+		return nil, formats.Of(t.Name, err)
 	}
 	return m, nil
 }

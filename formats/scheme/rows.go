@@ -23,7 +23,7 @@ func Slice(t formats.Tensor, row, n int64) (formats.Tensor, error) {
 	}
 	p, err := s.layout.slice(v, s, row, n)
 	if err != nil {
-		return formats.Tensor{}, named(t.Name, err)
+		return formats.Tensor{}, formats.Of(t.Name, err)
 	}
 	return assemble(t.Name, s, rowShape(v, &t, n), p)
 }
@@ -44,7 +44,7 @@ func PickRows(t formats.Tensor, index []int64) (formats.Tensor, error) {
 	}
 	p, err := s.layout.pick(v, s, index)
 	if err != nil {
-		return formats.Tensor{}, named(t.Name, err)
+		return formats.Tensor{}, formats.Of(t.Name, err)
 	}
 	return assemble(t.Name, s, rowShape(v, &t, int64(len(index))), p)
 }
@@ -68,7 +68,7 @@ func Concat(name string, shape []int64, ts ...formats.Tensor) (formats.Tensor, e
 	}
 	p, err := s.layout.concat(views, s)
 	if err != nil {
-		return formats.Tensor{}, named(name, err)
+		return formats.Tensor{}, formats.Of(name, err)
 	}
 	return assemble(name, s, shape, p)
 }
@@ -124,7 +124,7 @@ func rowShape(v, t *formats.Tensor, n int64) []int64 {
 func assemble(name string, s *Scheme, shape []int64, p pieces) (formats.Tensor, error) {
 	specs, err := s.Parts(shape, p.params)
 	if err != nil {
-		return formats.Tensor{}, named(name, err)
+		return formats.Tensor{}, formats.Of(name, err)
 	}
 	t := formats.Tensor{Name: name, Shape: append([]int64(nil), shape...), Scheme: s.Name, Params: p.params}
 	for i, spec := range specs {
@@ -137,7 +137,7 @@ func assemble(name string, s *Scheme, shape []int64, p pieces) (formats.Tensor, 
 func New(name string, s *Scheme, shape []int64, params map[string]int64, parts ...tensor.Blob) (formats.Tensor, error) {
 	specs, err := s.Parts(shape, params)
 	if err != nil {
-		return formats.Tensor{}, named(name, err)
+		return formats.Tensor{}, formats.Of(name, err)
 	}
 	if len(parts) != len(specs) {
 		return formats.Tensor{}, formats.Errorf("", name, "%d parts, but %s has %d here", len(parts), s.Name, len(specs))

@@ -235,7 +235,7 @@ func check(t *formats.Tensor) (*Scheme, geometry, error) {
 	}
 	specs, err := s.layout.parts(s, g)
 	if err != nil {
-		return nil, g, named(t.Name, err)
+		return nil, g, formats.Of(t.Name, err)
 	}
 	if len(t.Parts) != len(specs) {
 		return nil, g, formats.Errorf("", t.Name, "%d parts, but %s has %d here", len(t.Parts), s.Name, len(specs))
@@ -272,25 +272,6 @@ func equalShape(a, b []int64) bool {
 		}
 	}
 	return true
-}
-
-// named puts a tensor's name into an error that has none.
-func named(name string, err error) error {
-	switch e := err.(type) {
-	case *formats.FormatError:
-		if e.Tensor == "" {
-			c := *e
-			c.Tensor = name
-			return &c
-		}
-	case *formats.UnsupportedError:
-		if e.Tensor == "" {
-			c := *e
-			c.Tensor = name
-			return &c
-		}
-	}
-	return err
 }
 
 // noParams refuses parameters, for the schemes that have none.

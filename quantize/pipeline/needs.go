@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/nstf/nstf/calibrate"
@@ -136,25 +135,10 @@ func CheckPlan(file string, m *model.Model, p *plan.Plan) error {
 			_, err = factored.Describe(w.Name, w.Shape, row.Recipe, fit.Options{Seed: p.Seed})
 		}
 		if err != nil {
-			return inFile(err, file)
+			return formats.In(file, err)
 		}
 	}
 	return nil
-}
-
-// inFile names the file that an error is about.
-func inFile(err error, file string) error {
-	if format, ok := errors.AsType[*formats.FormatError](err); ok {
-		c := *format
-		c.File = file
-		return &c
-	}
-	if unsupported, ok := errors.AsType[*formats.UnsupportedError](err); ok {
-		c := *unsupported
-		c.File = file
-		return &c
-	}
-	return err
 }
 
 // triangle returns the bytes of the sums of k features.

@@ -79,23 +79,12 @@ func (l *layout) dense(t formats.Tensor) *matrix {
 		m.parts, size, err = m.Format.Parts(t.Shape, t.Params)
 	}
 	if err != nil {
-		l.fail(named(t.Name, err))
+		l.fail(formats.Of(t.Name, err))
 		return &matrix{}
 	}
 	m.Data = l.arena.take(size)
 	l.matrices = append(l.matrices, m)
 	return m
-}
-
-// named puts a tensor's name into an error.
-func named(name string, err error) error {
-	switch e := err.(type) {
-	case *formats.FormatError:
-		e.Tensor = name
-	case *formats.UnsupportedError:
-		e.Tensor = name
-	}
-	return err
 }
 
 // integers reports whether a product is one of activations rounded to bytes.

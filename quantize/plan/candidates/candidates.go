@@ -367,7 +367,7 @@ func (b *builder) errors(ctx context.Context, t *formats.Tensor, recipes []plan.
 		default:
 			var err error
 			out[0], err = b.formed(ctx, t, r)
-			return out, named(err, t.Name)
+			return out, formats.Of(t.Name, err)
 		}
 	}
 	n, k := matrixOf(t.Shape)
@@ -399,7 +399,7 @@ func (b *builder) errors(ctx context.Context, t *formats.Tensor, recipes []plan.
 				continue
 			}
 			if err != nil {
-				return nil, named(err, t.Name)
+				return nil, formats.Of(t.Name, err)
 			}
 			out[j] += e / float64(count)
 		}
@@ -483,15 +483,4 @@ func rows(dst []float32, t *formats.Tensor, first int64, at, n, k int) error {
 	}
 	copy(dst, w[(at-from)*k:])
 	return nil
-}
-
-// named puts a tensor's name into an error that has none.
-func named(err error, name string) error {
-	var format *formats.FormatError
-	if errors.As(err, &format) && format.Tensor == "" {
-		c := *format
-		c.Tensor = name
-		return &c
-	}
-	return err
 }

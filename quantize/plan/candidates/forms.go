@@ -68,7 +68,7 @@ func (b *builder) forms(ctx context.Context, it *qplan.Item, t *formats.Tensor, 
 	}
 	for _, look := range []func(context.Context) error{f.products, f.corrections, f.basis, f.train} {
 		if err := look(ctx); err != nil {
-			return nil, named(err, t.Name)
+			return nil, formats.Of(t.Name, err)
 		}
 	}
 	f.out = slices.DeleteFunc(f.out, func(c qplan.Candidate) bool { return c.Error > f.tolerated() })
