@@ -64,13 +64,14 @@ func (t *Temperature) At(position int64) float32 {
 // borrows none.
 func (a *Attention) Borrows() bool { return a != nil && a.KVFrom != nil }
 
-// Source returns the block whose keys and values block i reads: i where they are
-// its own.
-func (a *Attention) Source(i int) int {
-	if a.KVFrom != nil {
-		return *a.KVFrom
+// KeysOf returns the block whose keys and values, or latents, block i reads: i where they
+// are its own; false where it reads none.
+func (g *Graph) KeysOf(i int) (block int, ok bool) {
+	b := &g.Blocks[i]
+	if b.Attn.Borrows() {
+		return *b.Attn.KVFrom, true
 	}
-	return i
+	return i, b.Attn != nil || b.Latent != nil
 }
 
 func (a *Attention) parts(l *lister) {
@@ -154,15 +155,16 @@ func (a *Attention) checkShared(c *checker) {
 	}
 }
 
-// Settled returns the last block that has keys and values of its own. Of a row whose
-// logits nobody wants, nothing behind it has to be computed.
-func (g *Graph) Settled() int {
-	for i := len(g.Blocks) - 1; i > 0; i-- {
-		if a := g.Blocks[i].Attn; g.Blocks[i].Mixes() && !a.Borrows() {
+// Settled returns the last of blocks lo to hi that adds to what a sequence remembers, lo
+// where none does. Of a row whose logits nobody wants, nothing behind it has to be
+// computed.
+func (g *Graph) Settled(lo, hi int) int {
+	for i := hi - 1; i > lo; i-- {
+		if b := &g.Blocks[i]; b.Mixes() && !b.Attn.Borrows() {
 			return i
 		}
 	}
-	return 0
+	return lo
 }
 
 // Carried lists the blocks before block i whose keys and values it or later ones

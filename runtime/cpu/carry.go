@@ -33,15 +33,9 @@ func (e *Engine) placeKeys() {
 		add(block)
 	}
 	for i := range e.blocks {
-		block, a := e.span.Lo+i, e.blocks[i].Attn
-		if e.blocks[i].Mixes() && !a.Borrows() {
-			e.settled = i
-		}
-		from := block
-		switch {
-		case a != nil:
-			from = a.Source(block)
-		case e.blocks[i].Latent == nil:
+		block := e.span.Lo + i
+		from, ok := e.g.KeysOf(block)
+		if !ok {
 			continue
 		}
 		if from == block {
@@ -49,6 +43,7 @@ func (e *Engine) placeKeys() {
 		}
 		e.blocks[i].kv = c.layers[from]
 	}
+	e.settled = e.g.Settled(e.span.Lo, e.span.Hi) - e.span.Lo
 	at := int(e.g.Width)
 	for _, block := range c.out {
 		c.keep[block] = at

@@ -128,28 +128,20 @@ func (l *layout) graph(g *graph.Graph, span device.Span, tensor func(name string
 	if p := g.PerLayer; p != nil {
 		out.perLayer = perLayer{w.PerLayer, w.Linear(&p.Projection), w.Norm(p.Norm)}
 	}
+	if len(g.Carried(span.Lo))+len(g.Carried(span.Hi)) > 0 {
+		e := formats.Unsupportedf("", "graph.blocks", "on GPUs, stages whose blocks read another stage's keys and values")
+		e.Hint = "calibrating and quantizing by a text: --device cpu"
+		return weights{}, e
+	}
+	out.settled = g.Settled(span.Lo, span.Hi) - span.Lo
 	layers, remembered := map[int]int{}, int64(0)
 	for i := range out.blocks {
-		a, kv, ok := g.Blocks[span.Lo+i].Attn, 0, true
-		if g.Blocks[span.Lo+i].Mixes() && !a.Borrows() {
-			out.settled = i
-		}
-		if a != nil {
-			if !a.Borrows() {
-				layers[span.Lo+i] = len(layers)
+		if from, ok := g.KeysOf(span.Lo + i); ok {
+			if from == span.Lo+i {
+				layers[from] = len(layers)
 			}
-			kv, ok = layers[a.Source(span.Lo+i)]
+			out.blocks[i].kv = layers[from]
 		}
-		if g.Blocks[span.Lo+i].Latent != nil {
-			kv = len(layers)
-			layers[span.Lo+i] = kv
-		}
-		if !ok || len(g.Carried(span.Hi)) > 0 {
-			e := formats.Unsupportedf("", "graph.blocks", "on GPUs, stages whose blocks read another stage's keys and values")
-			e.Hint = "calibrating and quantizing by a text: --device cpu"
-			return weights{}, e
-		}
-		out.blocks[i].kv = kv
 		if err := check(&g.Blocks[span.Lo+i]); err != nil {
 			return weights{}, err
 		}
