@@ -18,10 +18,7 @@ import (
 // TestTruncations cuts packages at every KiB.
 func TestTruncations(t *testing.T) {
 	for _, name := range []string{"minimal", "shared-run", "files"} {
-		whole, err := os.ReadFile(filepath.Join(vectorDir, "good", name+".nstf"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := vector(t, "good/"+name+".nstf")
 		path := filepath.Join(t.TempDir(), "cut.nstf")
 		for n := 0; n < len(whole); n += 1024 {
 			if err := os.WriteFile(path, whole[:n], 0o644); err != nil {
@@ -143,11 +140,7 @@ func live() int64 {
 // vectors adds every vector to a fuzzer's seeds.
 func vectors(f *testing.F, add func(data []byte)) {
 	for _, e := range readIndex(f) {
-		data, err := os.ReadFile(filepath.Join(vectorDir, e.File))
-		if err != nil {
-			f.Fatal(err)
-		}
-		add(data)
+		add(vector(f, e.File))
 	}
 }
 

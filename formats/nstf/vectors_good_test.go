@@ -207,7 +207,7 @@ func minimal(t testing.TB) []byte { return pack(t, meta(), f32("w", 1, 2)) }
 
 // TestModelVerbatim holds the reader to return the vector's spelling.
 func TestModelVerbatim(t *testing.T) {
-	p, err := Open(vectorDir + "/good/model-verbatim.nstf")
+	p, err := Open(vectorFile(t, "good/model-verbatim.nstf"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestModelVerbatim(t *testing.T) {
 
 // TestSharedRun holds the writer to the places that docs/nstf.md gives.
 func TestSharedRun(t *testing.T) {
-	p, err := Open(vectorDir + "/good/shared-run.nstf")
+	p, err := Open(vectorFile(t, "good/shared-run.nstf"))
 	if err != nil {
 		t.Fatal(err)
 	}
