@@ -66,7 +66,7 @@ func TestSchemesComplete(t *testing.T) {
 		}
 		has := []bool{
 			isFile("../../docs/schemes/" + base + ".md"),
-			s.Plain() || isFile("../../testdata/vectors/"+strings.ToUpper(s.Name)+".f32") || isFile("../../testdata/vectors/"+s.Name+"*.parts"),
+			s.Plain() || isFile("../../testdata/vectors/"+strings.ToUpper(s.Name)+".f32.gz") || isFile("../../testdata/vectors/"+s.Name+"*.parts"),
 			slices.ContainsFunc(fit.Codes(), func(c plan.Code) bool { return c.Scheme == s }),
 			s.Group == 0 || generic.Integer(s.Name) != nil,
 			level("AVX2"), level("AVX512"), level("(NEON|DotProd)"),

@@ -22,7 +22,7 @@ func page(s *scheme.Scheme) string {
 
 // vectorsOf lists the vectors of a scheme: ggml's by its name, others by the
 // index. The plain types are held by exhaustive tests of formats/tensor
-// instead (and by smallfloats.f32), which TestPlain uses.
+// instead (and by smallfloats.f32.gz), which TestPlain uses.
 func vectorsOf(t *testing.T, s *scheme.Scheme) []string {
 	switch {
 	case s.Plain():
@@ -58,10 +58,10 @@ func TestComplete(t *testing.T) {
 				t.Error("no vector")
 			}
 			for _, name := range names {
-				if !strings.Contains(string(text), name+".f32") {
-					t.Errorf("%s does not name the vector %s.f32", page(s), name)
+				if !strings.Contains(string(text), name+".f32.gz`") {
+					t.Errorf("%s does not name the vector %s.f32.gz", page(s), name)
 				}
-				if _, err := os.Stat(filepath.Join(vectors, name+".f32")); err != nil {
+				if _, err := os.Stat(filepath.Join(vectors, name+".f32.gz")); err != nil {
 					t.Error(err)
 				}
 			}

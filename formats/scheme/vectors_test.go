@@ -1,7 +1,9 @@
 package scheme_test
 
 import (
+	"compress/gzip"
 	"encoding/binary"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -15,18 +17,34 @@ import (
 
 const vectors = "../../testdata/vectors"
 
-// readF32 returns NAME.f32, weights as decoded by somebody else's code.
+// readF32 returns NAME.f32.gz unpacked, weights as decoded by somebody else's code.
 func readF32(t testing.TB, name string) []float32 {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(vectors, name+".f32"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := unpacked(t, filepath.Join(vectors, name+".f32.gz"))
 	want := make([]float32, len(raw)/4)
 	for i := range want {
 		want[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
 	}
 	return want
+}
+
+// unpacked returns what a file holds that gzip packed.
+func unpacked(t testing.TB, path string) []byte {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
 }
 
 // sameBits fails at the first weight whose bits differ.

@@ -1,8 +1,10 @@
 package tensor_test
 
 import (
+	"compress/gzip"
 	"encoding/binary"
 	"encoding/json"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -52,8 +54,16 @@ func smallValues(t *testing.T) map[tensor.DType][]float32 {
 	if err := json.Unmarshal(raw, &index); err != nil {
 		t.Fatal(err)
 	}
-	raw, err = os.ReadFile("../../testdata/vectors/smallfloats.f32")
+	f, err := os.Open("../../testdata/vectors/smallfloats.f32.gz")
 	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raw, err = io.ReadAll(z); err != nil {
 		t.Fatal(err)
 	}
 	values := map[tensor.DType][]float32{}

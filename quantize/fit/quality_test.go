@@ -1,7 +1,9 @@
 package fit_test
 
 import (
+	"compress/gzip"
 	"encoding/binary"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -17,7 +19,16 @@ const vectors = "../../testdata/vectors"
 
 func readF32(t testing.TB, name string) []float32 {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(vectors, name))
+	f, err := os.Open(filepath.Join(vectors, name+".gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(z)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ in llama_cpp_python 0.3.36 on PyPI: vendor/llama.cpp), and holds NVFP4 to the gg
 
     python make_ggml.py .../llama.cpp
 
-NAME.blocks, NAME.f32   source.f32 (6 rows of 768) packed by quantize_row_*_ref, and decoded again by
+NAME.blocks, NAME.f32.gz   source.f32.gz (6 rows of 768) packed by quantize_row_*_ref, and decoded again by
                         dequantize_row_*; listed in index.json
 NVFP4_edges.*           64 rows of one block: the scale bytes are 0 to 255 in order, the codes of each 16
                         weights 0 to 7 in the low nibbles and 15 to 8 in the high ones. It pins what ggml
@@ -17,6 +17,7 @@ Q2_0_edges.*            4 rows: the scales are the f16 numbers 1/3, -2, the leas
 """
 
 import ctypes
+import gzip
 import json
 import subprocess
 import sys
@@ -54,11 +55,11 @@ def write(lib: ctypes.CDLL, name: str, blocks: np.ndarray, suffix: str = "") -> 
         from gguf.quants import dequantize
         assert np.array_equal(dequantize(blocks, GGMLQuantizationType.NVFP4).reshape(-1), decoded)
     (HERE / f"{name}{suffix}.blocks").write_bytes(blocks.tobytes())
-    (HERE / f"{name}{suffix}.f32").write_bytes(decoded.astype("<f4").tobytes())
+    (HERE / f"{name}{suffix}.f32.gz").write_bytes(gzip.compress(decoded.astype("<f4").tobytes(), mtime=0))
 
 
 def main() -> None:
-    source = np.fromfile(HERE / "source.f32", "<f4")
+    source = np.frombuffer(gzip.decompress((HERE / "source.f32.gz").read_bytes()), "<f4")
     index = [e for e in json.loads((HERE / "index.json").read_text()) if e["type"] not in TYPES]
     with tempfile.TemporaryDirectory() as folder:
         lib = library(Path(sys.argv[1]), folder)
@@ -76,7 +77,7 @@ def main() -> None:
         factors = np.array([0.0123, -3.75, 1 / 3], np.float32)
         (HERE / "nvfp4_rows.parts").write_bytes(blocks.tobytes() + factors.tobytes())
         rows = decode(lib, "NVFP4", blocks).reshape(ROWS, COLS) * np.repeat(factors, 2)[:, None]
-        (HERE / "nvfp4_rows.f32").write_bytes(rows.astype("<f4").tobytes())
+        (HERE / "nvfp4_rows.f32.gz").write_bytes(gzip.compress(rows.astype("<f4").tobytes(), mtime=0))
         schemes = json.loads((HERE / "schemes.json").read_text())
         row = {"name": "nvfp4_rows", "scheme": "nvfp4", "shape": [ROWS, COLS], "params": {"rows": 2}, "by": "make_ggml.py, ggml's C and the page"}
         schemes["vectors"] = [v for v in schemes["vectors"] if v["name"] != row["name"]] + [row]

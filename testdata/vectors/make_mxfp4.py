@@ -3,7 +3,7 @@
 
     python make_mxfp4.py
 
-MXFP4.blocks, MXFP4.f32   source.f32 (6 rows of 768) packed, and decoded again: the same shape as
+MXFP4.blocks, MXFP4.f32.gz   source.f32.gz (6 rows of 768) packed, and decoded again: the same shape as
                           the vectors of the other types; listed in index.json
 MXFP4_edges.*             256 rows of one block: row e has the scale byte e and the codes 0 to 15 in
                           the low nibbles, 15 to 0 in the high ones. It pins what ggml does at the
@@ -14,6 +14,7 @@ A block is 17 bytes: the scale byte e, then 16 bytes of codes; byte j holds weig
 weight j+16 in its high nibble. A weight is 2^(e-128) times (0 1 2 3 4 6 8 12, and the negatives).
 """
 
+import gzip
 import json
 from pathlib import Path
 
@@ -31,12 +32,12 @@ def write(name: str, blocks: np.ndarray) -> None:
         decoded = dequantize(blocks, TYPE)
     assert blocks.dtype == np.uint8 and decoded.dtype == np.float32
     (HERE / f"{name}.blocks").write_bytes(blocks.tobytes())
-    (HERE / f"{name}.f32").write_bytes(decoded.astype("<f4").tobytes())
+    (HERE / f"{name}.f32.gz").write_bytes(gzip.compress(decoded.astype("<f4").tobytes(), mtime=0))
 
 
 def main() -> None:
     assert GGML_QUANT_SIZES[TYPE] == (32, 17)
-    source = np.fromfile(HERE / "source.f32", "<f4").reshape(ROWS, COLS)
+    source = np.frombuffer(gzip.decompress((HERE / "source.f32.gz").read_bytes()), "<f4").reshape(ROWS, COLS)
     blocks = quantize(source, TYPE)
     write("MXFP4", blocks)
 

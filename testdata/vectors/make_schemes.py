@@ -6,13 +6,14 @@ own them.
     python3 make_schemes.py
 
 schemes.json lists the vectors: scheme, shape, params and the names of the
-parts. NAME.parts is the parts one after another, NAME.f32 the weights as the
-library gives them in float32. smallfloats.f32 holds, by smallfloats in
+parts. NAME.parts is the parts one after another, NAME.f32.gz the weights as the
+library gives them in float32. smallfloats.f32.gz holds, by smallfloats in
 schemes.json, what ml_dtypes makes of every code.
 
 Made with torch 2.15.0, bitsandbytes 0.50.2, compressed-tensors 0.20.0,
 ml_dtypes 0.6.0.
 """
+import gzip
 import json
 import ml_dtypes
 import numpy as np
@@ -41,8 +42,8 @@ def put(name, scheme, shape, params, parts, want, by):
         for p in parts:
             f.write(p if isinstance(p, bytes) else raw(p))
     assert want.dtype == torch.float32 and list(want.shape) == list(shape)
-    with open(name + ".f32", "wb") as f:
-        f.write(raw(want))
+    with open(name + ".f32.gz", "wb") as f:
+        f.write(gzip.compress(raw(want), mtime=0))
     index["vectors"].append(dict(name=name, scheme=scheme, shape=list(shape), params=params, by=by))
 
 
@@ -128,8 +129,8 @@ def mxfp4_pairs(name, n, k):
     s = torch.pow(2.0, e.float() - 127).repeat_interleave(32, 1)
     with open(name + ".parts", "wb") as f:
         f.write(raw(c) + raw(e))
-    with open(name + ".f32", "wb") as f:
-        f.write(raw(v * s))
+    with open(name + ".f32.gz", "wb") as f:
+        f.write(gzip.compress(raw(v * s), mtime=0))
 
 
 nf4("nf4", 5, 192, False)
@@ -153,7 +154,8 @@ for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz
     v = np.arange(n, dtype=np.uint8).view(dt).astype(np.float32)
     values.append(v)
     index["smallfloats"].append([name, n])
-np.concatenate(values).tofile("smallfloats.f32")
+with open("smallfloats.f32.gz", "wb") as f:
+    f.write(gzip.compress(np.concatenate(values).tobytes(), mtime=0))
 with open("schemes.json", "w") as f:
     json.dump(index, f, indent=1)
     f.write("\n")

@@ -4,10 +4,11 @@
     pip install numpy
     python3 make_tcq.py
 
-Writes tcq_*.parts and tcq_*.f32 and puts their rows into schemes.json. Made
+Writes tcq_*.parts and tcq_*.f32.gz and puts their rows into schemes.json. Made
 with numpy 2.3. It shares no code with formats/scheme: states are cut out of
 one big integer per tile, and transforms follow the page's order of operations.
 """
+import gzip
 import json
 import numpy as np
 
@@ -85,7 +86,8 @@ def make(name, n, k, **p):
                 f.write(part.tobytes())
     w = decode(n, k, p, codes, scales, out, inn)
     assert w.dtype == F32
-    w.tofile(name + ".f32")
+    with open(name + ".f32.gz", "wb") as f:
+        f.write(gzip.compress(w.tobytes(), mtime=0))
     return dict(name=name, scheme="tcq", shape=[n, k], params=p, by="make_tcq.py, from the page")
 
 
