@@ -7,51 +7,51 @@
 // func dotBlocksAVX2(x []float32, w []float32, factors []float32, block int) float32
 // Requires: AVX, FMA3, MMX+, SSE
 TEXT ·dotBlocksAVX2(SB), NOSPLIT, $0-84
-	MOVQ   w_base+24(FP), AX
+	MOVQ w_base+24(FP), AX
 	VXORPS Y0, Y0, Y0
-	MOVQ   x_base+0(FP), CX
-	MOVQ   factors_base+48(FP), DX
-	MOVQ   factors_len+56(FP), BX
+	MOVQ x_base+0(FP), CX
+	MOVQ factors_base+48(FP), DX
+	MOVQ factors_len+56(FP), BX
 
 block:
-	CMPQ       BX, $0x00000001
-	JL         block_end
-	MOVQ       block+72(FP), SI
-	VXORPS     Y1, Y1, Y1
-	VXORPS     Y2, Y2, Y2
+	CMPQ BX, $0x00000001
+	JL block_end
+	MOVQ block+72(FP), SI
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
 	PREFETCHT1 32768(AX)
 	PREFETCHT0 512(AX)
 	PREFETCHT1 32832(AX)
 	PREFETCHT0 576(AX)
 
 numbers:
-	CMPQ        SI, $0x00000010
-	JL          numbers_end
-	VMOVUPS     (AX), Y3
+	CMPQ SI, $0x00000010
+	JL numbers_end
+	VMOVUPS (AX), Y3
 	VFMADD231PS (CX), Y3, Y1
-	VMOVUPS     32(AX), Y3
+	VMOVUPS 32(AX), Y3
 	VFMADD231PS 32(CX), Y3, Y2
-	ADDQ        $0x40, AX
-	ADDQ        $0x40, CX
-	SUBQ        $0x00000010, SI
-	JMP         numbers
+	ADDQ $0x40, AX
+	ADDQ $0x40, CX
+	SUBQ $0x00000010, SI
+	JMP numbers
 
 numbers_end:
-	VADDPS       Y2, Y1, Y1
+	VADDPS Y2, Y1, Y1
 	VBROADCASTSS (DX), Y2
-	VFMADD231PS  Y2, Y1, Y0
-	ADDQ         $0x04, DX
-	SUBQ         $0x00000001, BX
-	JMP          block
+	VFMADD231PS Y2, Y1, Y0
+	ADDQ $0x04, DX
+	SUBQ $0x00000001, BX
+	JMP block
 
 block_end:
 	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VMOVHLPS     X0, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDPS       X1, X0, X0
-	MOVSS        X0, ret+80(FP)
+	VADDPS X1, X0, X0
+	VMOVHLPS X0, X0, X1
+	VADDPS X1, X0, X0
+	VMOVSHDUP X0, X1
+	VADDPS X1, X0, X0
+	MOVSS X0, ret+80(FP)
 	VZEROUPPER
 	RET
 
@@ -63,56 +63,56 @@ TEXT ·spreadNibblesAVX2(SB), NOSPLIT, $0-56
 	MOVQ runs+48(FP), DX
 
 run:
-	CMPQ       DX, $0x00000001
-	JL         run_end
+	CMPQ DX, $0x00000001
+	JL run_end
 	PREFETCHT1 32768(AX)
 	PREFETCHT0 512(AX)
 	PREFETCHT1 32832(AX)
 	PREFETCHT0 576(AX)
-	VPMOVZXBW  (AX), Y0
-	VPSLLW     $0x04, Y0, Y1
-	VPOR       Y1, Y0, Y0
-	VPAND      narrow_mask15<>+0(SB), Y0, Y0
-	VMOVDQU    Y0, (CX)
-	VPMOVZXBW  16(AX), Y0
-	VPSLLW     $0x04, Y0, Y1
-	VPOR       Y1, Y0, Y0
-	VPAND      narrow_mask15<>+0(SB), Y0, Y0
-	VMOVDQU    Y0, 32(CX)
-	VPMOVZXBW  32(AX), Y0
-	VPSLLW     $0x04, Y0, Y1
-	VPOR       Y1, Y0, Y0
-	VPAND      narrow_mask15<>+0(SB), Y0, Y0
-	VMOVDQU    Y0, 64(CX)
-	VPMOVZXBW  48(AX), Y0
-	VPSLLW     $0x04, Y0, Y1
-	VPOR       Y1, Y0, Y0
-	VPAND      narrow_mask15<>+0(SB), Y0, Y0
-	VMOVDQU    Y0, 96(CX)
-	VPMOVZXBW  64(AX), Y0
-	VPSLLW     $0x04, Y0, Y1
-	VPOR       Y1, Y0, Y0
-	VPAND      narrow_mask15<>+0(SB), Y0, Y0
-	VMOVDQU    Y0, 128(CX)
-	VPMOVZXBW  80(AX), Y0
-	VPSLLW     $0x04, Y0, Y1
-	VPOR       Y1, Y0, Y0
-	VPAND      narrow_mask15<>+0(SB), Y0, Y0
-	VMOVDQU    Y0, 160(CX)
-	VPMOVZXBW  96(AX), Y0
-	VPSLLW     $0x04, Y0, Y1
-	VPOR       Y1, Y0, Y0
-	VPAND      narrow_mask15<>+0(SB), Y0, Y0
-	VMOVDQU    Y0, 192(CX)
-	VPMOVZXBW  112(AX), Y0
-	VPSLLW     $0x04, Y0, Y1
-	VPOR       Y1, Y0, Y0
-	VPAND      narrow_mask15<>+0(SB), Y0, Y0
-	VMOVDQU    Y0, 224(CX)
-	ADDQ       $+128, AX
-	ADDQ       $+384, CX
-	SUBQ       $0x00000001, DX
-	JMP        run
+	VPMOVZXBW (AX), Y0
+	VPSLLW $0x04, Y0, Y1
+	VPOR Y1, Y0, Y0
+	VPAND narrow_mask15<>+0(SB), Y0, Y0
+	VMOVDQU Y0, (CX)
+	VPMOVZXBW 16(AX), Y0
+	VPSLLW $0x04, Y0, Y1
+	VPOR Y1, Y0, Y0
+	VPAND narrow_mask15<>+0(SB), Y0, Y0
+	VMOVDQU Y0, 32(CX)
+	VPMOVZXBW 32(AX), Y0
+	VPSLLW $0x04, Y0, Y1
+	VPOR Y1, Y0, Y0
+	VPAND narrow_mask15<>+0(SB), Y0, Y0
+	VMOVDQU Y0, 64(CX)
+	VPMOVZXBW 48(AX), Y0
+	VPSLLW $0x04, Y0, Y1
+	VPOR Y1, Y0, Y0
+	VPAND narrow_mask15<>+0(SB), Y0, Y0
+	VMOVDQU Y0, 96(CX)
+	VPMOVZXBW 64(AX), Y0
+	VPSLLW $0x04, Y0, Y1
+	VPOR Y1, Y0, Y0
+	VPAND narrow_mask15<>+0(SB), Y0, Y0
+	VMOVDQU Y0, 128(CX)
+	VPMOVZXBW 80(AX), Y0
+	VPSLLW $0x04, Y0, Y1
+	VPOR Y1, Y0, Y0
+	VPAND narrow_mask15<>+0(SB), Y0, Y0
+	VMOVDQU Y0, 160(CX)
+	VPMOVZXBW 96(AX), Y0
+	VPSLLW $0x04, Y0, Y1
+	VPOR Y1, Y0, Y0
+	VPAND narrow_mask15<>+0(SB), Y0, Y0
+	VMOVDQU Y0, 192(CX)
+	VPMOVZXBW 112(AX), Y0
+	VPSLLW $0x04, Y0, Y1
+	VPOR Y1, Y0, Y0
+	VPAND narrow_mask15<>+0(SB), Y0, Y0
+	VMOVDQU Y0, 224(CX)
+	ADDQ $+128, AX
+	ADDQ $+384, CX
+	SUBQ $0x00000001, DX
+	JMP run
 
 run_end:
 	VZEROUPPER
@@ -155,132 +155,132 @@ GLOBL narrow_mask15<>(SB), RODATA|NOPTR, $32
 // func spreadBitsAVX2(dst []byte, src []byte, runs int, bits int)
 // Requires: BMI2, MMX+
 TEXT ·spreadBitsAVX2(SB), NOSPLIT, $0-64
-	MOVQ  dst_base+0(FP), AX
-	MOVQ  src_base+24(FP), CX
-	MOVQ  runs+48(FP), DX
-	MOVQ  bits+56(FP), BX
-	MOVQ  $0x00000008, SI
-	SUBQ  BX, SI
-	MOVQ  $0x000000ff, DI
+	MOVQ dst_base+0(FP), AX
+	MOVQ src_base+24(FP), CX
+	MOVQ runs+48(FP), DX
+	MOVQ bits+56(FP), BX
+	MOVQ $0x00000008, SI
+	SUBQ BX, SI
+	MOVQ $0x000000ff, DI
 	SHRXQ SI, DI, SI
-	MOVQ  $0x0101010101010101, DI
+	MOVQ $0x0101010101010101, DI
 	IMULQ DI, SI
-	LEAQ  (BX)(BX*2), DI
+	LEAQ (BX)(BX*2), DI
 
 run:
-	CMPQ       DX, $0x00000001
-	JL         run_end
+	CMPQ DX, $0x00000001
+	JL run_end
 	PREFETCHT1 32768(CX)
 	PREFETCHT0 512(CX)
 	PREFETCHT1 32832(CX)
 	PREFETCHT0 576(CX)
-	MOVQ       (CX), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, (AX)
-	MOVQ       (CX)(BX*1), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 8(AX)
-	MOVQ       (CX)(BX*2), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 16(AX)
-	MOVQ       (CX)(DI*1), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 24(AX)
-	LEAQ       (CX)(BX*4), CX
-	MOVQ       (CX), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 32(AX)
-	MOVQ       (CX)(BX*1), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 40(AX)
-	MOVQ       (CX)(BX*2), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 48(AX)
-	MOVQ       (CX)(DI*1), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 56(AX)
-	LEAQ       (CX)(BX*4), CX
-	MOVQ       (CX), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 64(AX)
-	MOVQ       (CX)(BX*1), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 72(AX)
-	MOVQ       (CX)(BX*2), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 80(AX)
-	MOVQ       (CX)(DI*1), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 88(AX)
-	LEAQ       (CX)(BX*4), CX
-	MOVQ       (CX), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 96(AX)
-	MOVQ       (CX)(BX*1), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 104(AX)
-	MOVQ       (CX)(BX*2), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 112(AX)
-	MOVQ       (CX)(DI*1), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 120(AX)
-	LEAQ       (CX)(BX*4), CX
-	MOVQ       (CX), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 128(AX)
-	MOVQ       (CX)(BX*1), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 136(AX)
-	MOVQ       (CX)(BX*2), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 144(AX)
-	MOVQ       (CX)(DI*1), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 152(AX)
-	LEAQ       (CX)(BX*4), CX
-	MOVQ       (CX), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 160(AX)
-	MOVQ       (CX)(BX*1), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 168(AX)
-	MOVQ       (CX)(BX*2), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 176(AX)
-	MOVQ       (CX)(DI*1), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 184(AX)
-	LEAQ       (CX)(BX*4), CX
-	MOVQ       (CX), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 192(AX)
-	MOVQ       (CX)(BX*1), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 200(AX)
-	MOVQ       (CX)(BX*2), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 208(AX)
-	MOVQ       (CX)(DI*1), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 216(AX)
-	LEAQ       (CX)(BX*4), CX
-	MOVQ       (CX), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 224(AX)
-	MOVQ       (CX)(BX*1), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 232(AX)
-	MOVQ       (CX)(BX*2), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 240(AX)
-	MOVQ       (CX)(DI*1), R8
-	PDEPQ      SI, R8, R8
-	MOVQ       R8, 248(AX)
-	LEAQ       (CX)(BX*4), CX
-	ADDQ       $+384, AX
-	SUBQ       $0x00000001, DX
-	JMP        run
+	MOVQ (CX), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, (AX)
+	MOVQ (CX)(BX*1), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 8(AX)
+	MOVQ (CX)(BX*2), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 16(AX)
+	MOVQ (CX)(DI*1), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 24(AX)
+	LEAQ (CX)(BX*4), CX
+	MOVQ (CX), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 32(AX)
+	MOVQ (CX)(BX*1), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 40(AX)
+	MOVQ (CX)(BX*2), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 48(AX)
+	MOVQ (CX)(DI*1), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 56(AX)
+	LEAQ (CX)(BX*4), CX
+	MOVQ (CX), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 64(AX)
+	MOVQ (CX)(BX*1), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 72(AX)
+	MOVQ (CX)(BX*2), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 80(AX)
+	MOVQ (CX)(DI*1), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 88(AX)
+	LEAQ (CX)(BX*4), CX
+	MOVQ (CX), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 96(AX)
+	MOVQ (CX)(BX*1), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 104(AX)
+	MOVQ (CX)(BX*2), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 112(AX)
+	MOVQ (CX)(DI*1), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 120(AX)
+	LEAQ (CX)(BX*4), CX
+	MOVQ (CX), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 128(AX)
+	MOVQ (CX)(BX*1), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 136(AX)
+	MOVQ (CX)(BX*2), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 144(AX)
+	MOVQ (CX)(DI*1), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 152(AX)
+	LEAQ (CX)(BX*4), CX
+	MOVQ (CX), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 160(AX)
+	MOVQ (CX)(BX*1), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 168(AX)
+	MOVQ (CX)(BX*2), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 176(AX)
+	MOVQ (CX)(DI*1), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 184(AX)
+	LEAQ (CX)(BX*4), CX
+	MOVQ (CX), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 192(AX)
+	MOVQ (CX)(BX*1), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 200(AX)
+	MOVQ (CX)(BX*2), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 208(AX)
+	MOVQ (CX)(DI*1), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 216(AX)
+	LEAQ (CX)(BX*4), CX
+	MOVQ (CX), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 224(AX)
+	MOVQ (CX)(BX*1), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 232(AX)
+	MOVQ (CX)(BX*2), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 240(AX)
+	MOVQ (CX)(DI*1), R8
+	PDEPQ SI, R8, R8
+	MOVQ R8, 248(AX)
+	LEAQ (CX)(BX*4), CX
+	ADDQ $+384, AX
+	SUBQ $0x00000001, DX
+	JMP run
 
 run_end:
 	RET
@@ -288,42 +288,42 @@ run_end:
 // func decodeF8E4M3AVX2(dst []float32, src []byte, scale float32)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·decodeF8E4M3AVX2(SB), NOSPLIT, $0-52
-	MOVQ         src_base+24(FP), AX
-	VMOVDQU      narrow_low7words<>+0(SB), Y0
-	VMOVDQU      narrow_bit7words<>+0(SB), Y1
-	VMOVDQU      narrow_nanWords<>+0(SB), Y2
-	MOVQ         dst_base+0(FP), CX
-	MOVQ         dst_len+8(FP), DX
+	MOVQ src_base+24(FP), AX
+	VMOVDQU narrow_low7words<>+0(SB), Y0
+	VMOVDQU narrow_bit7words<>+0(SB), Y1
+	VMOVDQU narrow_nanWords<>+0(SB), Y2
+	MOVQ dst_base+0(FP), CX
+	MOVQ dst_len+8(FP), DX
 	VBROADCASTSS f256<>+0(SB), Y4
 	VBROADCASTSS scale+48(FP), Y3
 
 sixteen:
-	CMPQ         DX, $0x00000010
-	JL           sixteen_end
-	PREFETCHT1   32768(AX)
-	PREFETCHT0   512(AX)
-	VPMOVZXBW    (AX), Y5
-	VPAND        Y1, Y5, Y6
-	VPAND        Y0, Y5, Y5
-	VPCMPEQW     Y0, Y5, Y7
-	VPAND        Y2, Y7, Y7
-	VPSLLW       $0x08, Y6, Y6
-	VPSLLW       $0x07, Y5, Y5
-	VPOR         Y6, Y5, Y5
-	VPOR         Y7, Y5, Y5
+	CMPQ DX, $0x00000010
+	JL sixteen_end
+	PREFETCHT1 32768(AX)
+	PREFETCHT0 512(AX)
+	VPMOVZXBW (AX), Y5
+	VPAND Y1, Y5, Y6
+	VPAND Y0, Y5, Y5
+	VPCMPEQW Y0, Y5, Y7
+	VPAND Y2, Y7, Y7
+	VPSLLW $0x08, Y6, Y6
+	VPSLLW $0x07, Y5, Y5
+	VPOR Y6, Y5, Y5
+	VPOR Y7, Y5, Y5
 	VEXTRACTI128 $0x01, Y5, X6
-	VCVTPH2PS    X5, Y5
-	VCVTPH2PS    X6, Y6
-	VMULPS       Y4, Y5, Y5
-	VMULPS       Y3, Y5, Y5
-	VMOVUPS      Y5, (CX)
-	VMULPS       Y4, Y6, Y6
-	VMULPS       Y3, Y6, Y6
-	VMOVUPS      Y6, 32(CX)
-	ADDQ         $0x10, AX
-	ADDQ         $0x40, CX
-	SUBQ         $0x00000010, DX
-	JMP          sixteen
+	VCVTPH2PS X5, Y5
+	VCVTPH2PS X6, Y6
+	VMULPS Y4, Y5, Y5
+	VMULPS Y3, Y5, Y5
+	VMOVUPS Y5, (CX)
+	VMULPS Y4, Y6, Y6
+	VMULPS Y3, Y6, Y6
+	VMOVUPS Y6, 32(CX)
+	ADDQ $0x10, AX
+	ADDQ $0x40, CX
+	SUBQ $0x00000010, DX
+	JMP sixteen
 
 sixteen_end:
 	VZEROUPPER
@@ -389,43 +389,43 @@ GLOBL f256<>(SB), RODATA|NOPTR, $4
 // func decodeLevelsAVX2(dst []float32, src []byte, levels *[16]float32, factors []float32, block int)
 // Requires: AVX, AVX2, MMX+
 TEXT ·decodeLevelsAVX2(SB), NOSPLIT, $0-88
-	MOVQ    src_base+24(FP), AX
-	MOVQ    dst_base+0(FP), CX
-	MOVQ    levels+48(FP), DX
+	MOVQ src_base+24(FP), AX
+	MOVQ dst_base+0(FP), CX
+	MOVQ levels+48(FP), DX
 	VMOVUPS (DX), Y0
 	VMOVUPS 32(DX), Y1
 	VMOVDQU narrow_nibbleShifts<>+0(SB), Y2
-	MOVQ    factors_base+56(FP), DX
-	MOVQ    factors_len+64(FP), BX
+	MOVQ factors_base+56(FP), DX
+	MOVQ factors_len+64(FP), BX
 
 block:
-	CMPQ         BX, $0x00000001
-	JL           block_end
-	MOVQ         block+80(FP), SI
+	CMPQ BX, $0x00000001
+	JL block_end
+	MOVQ block+80(FP), SI
 	VBROADCASTSS (DX), Y3
-	PREFETCHT1   32768(AX)
-	PREFETCHT0   512(AX)
+	PREFETCHT1 32768(AX)
+	PREFETCHT0 512(AX)
 
 eight:
-	CMPQ         SI, $0x00000008
-	JL           eight_end
+	CMPQ SI, $0x00000008
+	JL eight_end
 	VPBROADCASTD (AX), Y4
-	VPSRLVD      Y2, Y4, Y4
-	VPERMPS      Y0, Y4, Y5
-	VPERMPS      Y1, Y4, Y6
-	VPSLLD       $0x1c, Y4, Y4
-	VBLENDVPS    Y4, Y6, Y5, Y5
-	VMULPS       Y3, Y5, Y5
-	VMOVUPS      Y5, (CX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x20, CX
-	SUBQ         $0x00000008, SI
-	JMP          eight
+	VPSRLVD Y2, Y4, Y4
+	VPERMPS Y0, Y4, Y5
+	VPERMPS Y1, Y4, Y6
+	VPSLLD $0x1c, Y4, Y4
+	VBLENDVPS Y4, Y6, Y5, Y5
+	VMULPS Y3, Y5, Y5
+	VMOVUPS Y5, (CX)
+	ADDQ $0x04, AX
+	ADDQ $0x20, CX
+	SUBQ $0x00000008, SI
+	JMP eight
 
 eight_end:
 	ADDQ $0x04, DX
 	SUBQ $0x00000001, BX
-	JMP  block
+	JMP block
 
 block_end:
 	VZEROUPPER
@@ -444,131 +444,131 @@ GLOBL narrow_nibbleShifts<>(SB), RODATA|NOPTR, $32
 // func dotF8E4M3AVX2(x []float32, codes []byte, scales []float32, block int) float32
 // Requires: AVX, AVX2, F16C, FMA3, MMX+, SSE
 TEXT ·dotF8E4M3AVX2(SB), NOSPLIT, $0-84
-	MOVQ    codes_base+24(FP), AX
+	MOVQ codes_base+24(FP), AX
 	VMOVDQU narrow_low7words<>+0(SB), Y0
 	VMOVDQU narrow_bit7words<>+0(SB), Y1
 	VMOVDQU narrow_nanWords<>+0(SB), Y2
-	VXORPS  Y3, Y3, Y3
-	MOVQ    x_base+0(FP), CX
-	MOVQ    scales_base+48(FP), DX
-	MOVQ    scales_len+56(FP), BX
+	VXORPS Y3, Y3, Y3
+	MOVQ x_base+0(FP), CX
+	MOVQ scales_base+48(FP), DX
+	MOVQ scales_len+56(FP), BX
 
 block:
-	CMPQ       BX, $0x00000001
-	JL         block_end
-	MOVQ       block+72(FP), SI
-	VXORPS     Y4, Y4, Y4
-	VXORPS     Y5, Y5, Y5
+	CMPQ BX, $0x00000001
+	JL block_end
+	MOVQ block+72(FP), SI
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
 	PREFETCHT1 32768(AX)
 	PREFETCHT0 512(AX)
 	PREFETCHT1 32832(AX)
 	PREFETCHT0 576(AX)
 
 numbers:
-	CMPQ         SI, $0x00000010
-	JL           numbers_end
-	VPMOVZXBW    (AX), Y6
-	VPAND        Y1, Y6, Y7
-	VPAND        Y0, Y6, Y6
-	VPCMPEQW     Y0, Y6, Y8
-	VPAND        Y2, Y8, Y8
-	VPSLLW       $0x08, Y7, Y7
-	VPSLLW       $0x07, Y6, Y6
-	VPOR         Y7, Y6, Y6
-	VPOR         Y8, Y6, Y6
+	CMPQ SI, $0x00000010
+	JL numbers_end
+	VPMOVZXBW (AX), Y6
+	VPAND Y1, Y6, Y7
+	VPAND Y0, Y6, Y6
+	VPCMPEQW Y0, Y6, Y8
+	VPAND Y2, Y8, Y8
+	VPSLLW $0x08, Y7, Y7
+	VPSLLW $0x07, Y6, Y6
+	VPOR Y7, Y6, Y6
+	VPOR Y8, Y6, Y6
 	VEXTRACTI128 $0x01, Y6, X7
-	VCVTPH2PS    X6, Y6
-	VCVTPH2PS    X7, Y7
-	VFMADD231PS  (CX), Y6, Y4
-	VFMADD231PS  32(CX), Y7, Y5
-	ADDQ         $0x10, AX
-	ADDQ         $0x40, CX
-	SUBQ         $0x00000010, SI
-	JMP          numbers
+	VCVTPH2PS X6, Y6
+	VCVTPH2PS X7, Y7
+	VFMADD231PS (CX), Y6, Y4
+	VFMADD231PS 32(CX), Y7, Y5
+	ADDQ $0x10, AX
+	ADDQ $0x40, CX
+	SUBQ $0x00000010, SI
+	JMP numbers
 
 numbers_end:
-	VADDPS       Y5, Y4, Y4
+	VADDPS Y5, Y4, Y4
 	VBROADCASTSS (DX), Y5
-	VFMADD231PS  Y5, Y4, Y3
-	ADDQ         $0x04, DX
-	SUBQ         $0x00000001, BX
-	JMP          block
+	VFMADD231PS Y5, Y4, Y3
+	ADDQ $0x04, DX
+	SUBQ $0x00000001, BX
+	JMP block
 
 block_end:
 	VBROADCASTSS f256<>+0(SB), Y0
-	VMULPS       Y0, Y3, Y3
+	VMULPS Y0, Y3, Y3
 	VEXTRACTF128 $0x01, Y3, X0
-	VADDPS       X0, X3, X3
-	VMOVHLPS     X3, X3, X0
-	VADDPS       X0, X3, X3
-	VMOVSHDUP    X3, X0
-	VADDPS       X0, X3, X3
-	MOVSS        X3, ret+80(FP)
+	VADDPS X0, X3, X3
+	VMOVHLPS X3, X3, X0
+	VADDPS X0, X3, X3
+	VMOVSHDUP X3, X0
+	VADDPS X0, X3, X3
+	MOVSS X3, ret+80(FP)
 	VZEROUPPER
 	RET
 
 // func dotLevelsAVX2(x []float32, codes []byte, levels *[16]float32, factors []float32, block int) float32
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
 TEXT ·dotLevelsAVX2(SB), NOSPLIT, $0-92
-	MOVQ    codes_base+24(FP), AX
-	MOVQ    levels+48(FP), CX
-	VXORPS  Y0, Y0, Y0
+	MOVQ codes_base+24(FP), AX
+	MOVQ levels+48(FP), CX
+	VXORPS Y0, Y0, Y0
 	VMOVUPS (CX), Y1
 	VMOVUPS 32(CX), Y2
 	VMOVDQU narrow_nibbleShifts<>+0(SB), Y3
-	MOVQ    x_base+0(FP), CX
-	MOVQ    factors_base+56(FP), DX
-	MOVQ    factors_len+64(FP), BX
+	MOVQ x_base+0(FP), CX
+	MOVQ factors_base+56(FP), DX
+	MOVQ factors_len+64(FP), BX
 
 block:
-	CMPQ       BX, $0x00000001
-	JL         block_end
-	MOVQ       block+80(FP), SI
-	VXORPS     Y4, Y4, Y4
-	VXORPS     Y5, Y5, Y5
+	CMPQ BX, $0x00000001
+	JL block_end
+	MOVQ block+80(FP), SI
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
 	PREFETCHT1 32768(AX)
 	PREFETCHT0 512(AX)
 	PREFETCHT1 32832(AX)
 	PREFETCHT0 576(AX)
 
 numbers:
-	CMPQ         SI, $0x00000010
-	JL           numbers_end
+	CMPQ SI, $0x00000010
+	JL numbers_end
 	VPBROADCASTD (AX), Y6
-	VPSRLVD      Y3, Y6, Y6
-	VPERMPS      Y1, Y6, Y7
-	VPERMPS      Y2, Y6, Y8
-	VPSLLD       $0x1c, Y6, Y6
-	VBLENDVPS    Y6, Y8, Y7, Y7
-	VFMADD231PS  (CX), Y7, Y4
+	VPSRLVD Y3, Y6, Y6
+	VPERMPS Y1, Y6, Y7
+	VPERMPS Y2, Y6, Y8
+	VPSLLD $0x1c, Y6, Y6
+	VBLENDVPS Y6, Y8, Y7, Y7
+	VFMADD231PS (CX), Y7, Y4
 	VPBROADCASTD 4(AX), Y6
-	VPSRLVD      Y3, Y6, Y6
-	VPERMPS      Y1, Y6, Y7
-	VPERMPS      Y2, Y6, Y8
-	VPSLLD       $0x1c, Y6, Y6
-	VBLENDVPS    Y6, Y8, Y7, Y7
-	VFMADD231PS  32(CX), Y7, Y5
-	ADDQ         $0x08, AX
-	ADDQ         $0x40, CX
-	SUBQ         $0x00000010, SI
-	JMP          numbers
+	VPSRLVD Y3, Y6, Y6
+	VPERMPS Y1, Y6, Y7
+	VPERMPS Y2, Y6, Y8
+	VPSLLD $0x1c, Y6, Y6
+	VBLENDVPS Y6, Y8, Y7, Y7
+	VFMADD231PS 32(CX), Y7, Y5
+	ADDQ $0x08, AX
+	ADDQ $0x40, CX
+	SUBQ $0x00000010, SI
+	JMP numbers
 
 numbers_end:
-	VADDPS       Y5, Y4, Y4
+	VADDPS Y5, Y4, Y4
 	VBROADCASTSS (DX), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	ADDQ         $0x04, DX
-	SUBQ         $0x00000001, BX
-	JMP          block
+	VFMADD231PS Y5, Y4, Y0
+	ADDQ $0x04, DX
+	SUBQ $0x00000001, BX
+	JMP block
 
 block_end:
 	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VMOVHLPS     X0, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDPS       X1, X0, X0
-	MOVSS        X0, ret+88(FP)
+	VADDPS X1, X0, X0
+	VMOVHLPS X0, X0, X1
+	VADDPS X1, X0, X0
+	VMOVSHDUP X0, X1
+	VADDPS X1, X0, X0
+	MOVSS X0, ret+88(FP)
 	VZEROUPPER
 	RET
 
@@ -580,36 +580,36 @@ TEXT ·spreadBytesAVX2(SB), NOSPLIT, $0-56
 	MOVQ runs+48(FP), DX
 
 run:
-	CMPQ       DX, $0x00000001
-	JL         run_end
+	CMPQ DX, $0x00000001
+	JL run_end
 	PREFETCHT1 32768(CX)
 	PREFETCHT0 512(CX)
-	VMOVDQU    (CX), Y0
-	VMOVDQU    Y0, (AX)
-	VMOVDQU    32(CX), Y0
-	VMOVDQU    Y0, 32(AX)
+	VMOVDQU (CX), Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU 32(CX), Y0
+	VMOVDQU Y0, 32(AX)
 	PREFETCHT1 32832(CX)
 	PREFETCHT0 576(CX)
-	VMOVDQU    64(CX), Y0
-	VMOVDQU    Y0, 64(AX)
-	VMOVDQU    96(CX), Y0
-	VMOVDQU    Y0, 96(AX)
+	VMOVDQU 64(CX), Y0
+	VMOVDQU Y0, 64(AX)
+	VMOVDQU 96(CX), Y0
+	VMOVDQU Y0, 96(AX)
 	PREFETCHT1 32896(CX)
 	PREFETCHT0 640(CX)
-	VMOVDQU    128(CX), Y0
-	VMOVDQU    Y0, 128(AX)
-	VMOVDQU    160(CX), Y0
-	VMOVDQU    Y0, 160(AX)
+	VMOVDQU 128(CX), Y0
+	VMOVDQU Y0, 128(AX)
+	VMOVDQU 160(CX), Y0
+	VMOVDQU Y0, 160(AX)
 	PREFETCHT1 32960(CX)
 	PREFETCHT0 704(CX)
-	VMOVDQU    192(CX), Y0
-	VMOVDQU    Y0, 192(AX)
-	VMOVDQU    224(CX), Y0
-	VMOVDQU    Y0, 224(AX)
-	ADDQ       $+256, CX
-	ADDQ       $+384, AX
-	SUBQ       $0x00000001, DX
-	JMP        run
+	VMOVDQU 192(CX), Y0
+	VMOVDQU Y0, 192(AX)
+	VMOVDQU 224(CX), Y0
+	VMOVDQU Y0, 224(AX)
+	ADDQ $+256, CX
+	ADDQ $+384, AX
+	SUBQ $0x00000001, DX
+	JMP run
 
 run_end:
 	VZEROUPPER
@@ -618,47 +618,47 @@ run_end:
 // func spreadScalesAVX2(dst []byte, s []float32, m []float32, index *[8]uint32, step int, every int, runs int, parts int)
 // Requires: AVX, AVX2
 TEXT ·spreadScalesAVX2(SB), NOSPLIT, $0-112
-	MOVQ    dst_base+0(FP), AX
-	MOVQ    s_base+24(FP), CX
-	MOVQ    m_base+48(FP), DX
-	MOVQ    step+80(FP), BX
-	MOVQ    index+72(FP), SI
+	MOVQ dst_base+0(FP), AX
+	MOVQ s_base+24(FP), CX
+	MOVQ m_base+48(FP), DX
+	MOVQ step+80(FP), BX
+	MOVQ index+72(FP), SI
 	VMOVDQU (SI), Y0
-	SHLQ    $0x02, BX
-	ADDQ    $0x00000100, AX
-	MOVQ    parts+104(FP), SI
-	MOVQ    every+88(FP), DI
-	SHLQ    $0x02, SI
-	MOVQ    runs+96(FP), R8
+	SHLQ $0x02, BX
+	ADDQ $0x00000100, AX
+	MOVQ parts+104(FP), SI
+	MOVQ every+88(FP), DI
+	SHLQ $0x02, SI
+	MOVQ runs+96(FP), R8
 
 run:
 	CMPQ R8, $0x00000001
-	JL   run_end
+	JL run_end
 	MOVQ AX, R9
 	MOVQ SI, R10
 
 eight:
-	CMPQ    R10, $0x00000020
-	JL      eight_end
+	CMPQ R10, $0x00000020
+	JL eight_end
 	VPERMPS (CX), Y0, Y1
 	VPERMPS (DX), Y0, Y2
 	VMOVUPS Y1, (R9)
 	VMOVUPS Y2, (R9)(SI*1)
-	ADDQ    $0x20, R9
-	SUBQ    $0x01, DI
-	JNZ     same
-	ADDQ    BX, CX
-	ADDQ    BX, DX
-	MOVQ    every+88(FP), DI
+	ADDQ $0x20, R9
+	SUBQ $0x01, DI
+	JNZ same
+	ADDQ BX, CX
+	ADDQ BX, DX
+	MOVQ every+88(FP), DI
 
 same:
 	SUBQ $0x00000020, R10
-	JMP  eight
+	JMP eight
 
 eight_end:
 	ADDQ $+384, AX
 	SUBQ $0x00000001, R8
-	JMP  run
+	JMP run
 
 run_end:
 	VZEROUPPER
@@ -667,109 +667,109 @@ run_end:
 // func dotBlocksAVX512(x []float32, w []float32, factors []float32, block int) float32
 // Requires: AVX, AVX512F, MMX+, SSE
 TEXT ·dotBlocksAVX512(SB), NOSPLIT, $0-84
-	MOVQ   w_base+24(FP), AX
+	MOVQ w_base+24(FP), AX
 	VPXORD Z0, Z0, Z0
-	MOVQ   x_base+0(FP), CX
-	MOVQ   factors_base+48(FP), DX
-	MOVQ   factors_len+56(FP), BX
+	MOVQ x_base+0(FP), CX
+	MOVQ factors_base+48(FP), DX
+	MOVQ factors_len+56(FP), BX
 
 block:
-	CMPQ       BX, $0x00000001
-	JL         block_end
-	MOVQ       block+72(FP), SI
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
+	CMPQ BX, $0x00000001
+	JL block_end
+	MOVQ block+72(FP), SI
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
 	PREFETCHT1 32768(AX)
 	PREFETCHT0 512(AX)
 	PREFETCHT1 32832(AX)
 	PREFETCHT0 576(AX)
 
 numbers:
-	CMPQ        SI, $0x00000010
-	JL          numbers_end
-	VMOVUPS     (AX), Z3
+	CMPQ SI, $0x00000010
+	JL numbers_end
+	VMOVUPS (AX), Z3
 	VFMADD231PS (CX), Z3, Z1
-	ADDQ        $0x40, AX
-	ADDQ        $0x40, CX
-	SUBQ        $0x00000010, SI
-	JMP         numbers
+	ADDQ $0x40, AX
+	ADDQ $0x40, CX
+	SUBQ $0x00000010, SI
+	JMP numbers
 
 numbers_end:
-	VADDPS       Z2, Z1, Z1
+	VADDPS Z2, Z1, Z1
 	VBROADCASTSS (DX), Z3
-	VFMADD231PS  Z3, Z1, Z0
-	ADDQ         $0x04, DX
-	SUBQ         $0x00000001, BX
-	JMP          block
+	VFMADD231PS Z3, Z1, Z0
+	ADDQ $0x04, DX
+	SUBQ $0x00000001, BX
+	JMP block
 
 block_end:
 	VEXTRACTF64X4 $0x01, Z0, Y1
-	VADDPS        Y1, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X0
-	VMOVHLPS      X0, X0, X1
-	VADDPS        X1, X0, X0
-	VMOVSHDUP     X0, X1
-	VADDPS        X1, X0, X0
-	MOVSS         X0, ret+80(FP)
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS X1, X0, X0
+	VMOVHLPS X0, X0, X1
+	VADDPS X1, X0, X0
+	VMOVSHDUP X0, X1
+	VADDPS X1, X0, X0
+	MOVSS X0, ret+80(FP)
 	VZEROUPPER
 	RET
 
 // func dotLevelsAVX512(x []float32, codes []byte, levels *[16]float32, factors []float32, block int) float32
 // Requires: AVX, AVX512F, MMX+, SSE
 TEXT ·dotLevelsAVX512(SB), NOSPLIT, $0-92
-	MOVQ      codes_base+24(FP), AX
-	MOVQ      levels+48(FP), CX
-	VPXORD    Z0, Z0, Z0
-	VMOVUPS   (CX), Z1
+	MOVQ codes_base+24(FP), AX
+	MOVQ levels+48(FP), CX
+	VPXORD Z0, Z0, Z0
+	VMOVUPS (CX), Z1
 	VMOVDQU64 wideShifts<>+0(SB), Z2
 	VMOVDQU64 wideHalves<>+0(SB), Z3
-	MOVQ      x_base+0(FP), CX
-	MOVQ      factors_base+56(FP), DX
-	MOVQ      factors_len+64(FP), BX
+	MOVQ x_base+0(FP), CX
+	MOVQ factors_base+56(FP), DX
+	MOVQ factors_len+64(FP), BX
 
 block:
-	CMPQ       BX, $0x00000001
-	JL         block_end
-	MOVQ       block+80(FP), SI
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
+	CMPQ BX, $0x00000001
+	JL block_end
+	MOVQ block+80(FP), SI
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
 	PREFETCHT1 32768(AX)
 	PREFETCHT0 512(AX)
 	PREFETCHT1 32832(AX)
 	PREFETCHT0 576(AX)
 
 numbers:
-	CMPQ         SI, $0x00000010
-	JL           numbers_end
+	CMPQ SI, $0x00000010
+	JL numbers_end
 	VPBROADCASTQ (AX), Z6
-	VPERMD       Z6, Z3, Z6
-	VPSRLVD      Z2, Z6, Z6
-	VPERMPS      Z1, Z6, Z6
-	VFMADD231PS  (CX), Z6, Z4
-	ADDQ         $0x08, AX
-	ADDQ         $0x40, CX
-	SUBQ         $0x00000010, SI
-	JMP          numbers
+	VPERMD Z6, Z3, Z6
+	VPSRLVD Z2, Z6, Z6
+	VPERMPS Z1, Z6, Z6
+	VFMADD231PS (CX), Z6, Z4
+	ADDQ $0x08, AX
+	ADDQ $0x40, CX
+	SUBQ $0x00000010, SI
+	JMP numbers
 
 numbers_end:
-	VADDPS       Z5, Z4, Z4
+	VADDPS Z5, Z4, Z4
 	VBROADCASTSS (DX), Z6
-	VFMADD231PS  Z6, Z4, Z0
-	ADDQ         $0x04, DX
-	SUBQ         $0x00000001, BX
-	JMP          block
+	VFMADD231PS Z6, Z4, Z0
+	ADDQ $0x04, DX
+	SUBQ $0x00000001, BX
+	JMP block
 
 block_end:
 	VEXTRACTF64X4 $0x01, Z0, Y1
-	VADDPS        Y1, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X0
-	VMOVHLPS      X0, X0, X1
-	VADDPS        X1, X0, X0
-	VMOVSHDUP     X0, X1
-	VADDPS        X1, X0, X0
-	MOVSS         X0, ret+88(FP)
+	VADDPS Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS X1, X0, X0
+	VMOVHLPS X0, X0, X1
+	VADDPS X1, X0, X0
+	VMOVSHDUP X0, X1
+	VADDPS X1, X0, X0
+	MOVSS X0, ret+88(FP)
 	VZEROUPPER
 	RET
 

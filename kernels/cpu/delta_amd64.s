@@ -13,56 +13,56 @@ TEXT ·mulAddAVX2(SB), NOSPLIT, $0-72
 	MOVQ dst_len+8(FP), BX
 
 by4:
-	CMPQ        BX, $0x00000020
-	JL          by4_end
-	VMOVUPS     (AX), Y0
-	VMOVUPS     (CX), Y1
+	CMPQ BX, $0x00000020
+	JL by4_end
+	VMOVUPS (AX), Y0
+	VMOVUPS (CX), Y1
 	VFMADD231PS (DX), Y1, Y0
-	VMOVUPS     Y0, (AX)
-	VMOVUPS     32(AX), Y0
-	VMOVUPS     32(CX), Y1
+	VMOVUPS Y0, (AX)
+	VMOVUPS 32(AX), Y0
+	VMOVUPS 32(CX), Y1
 	VFMADD231PS 32(DX), Y1, Y0
-	VMOVUPS     Y0, 32(AX)
-	VMOVUPS     64(AX), Y0
-	VMOVUPS     64(CX), Y1
+	VMOVUPS Y0, 32(AX)
+	VMOVUPS 64(AX), Y0
+	VMOVUPS 64(CX), Y1
 	VFMADD231PS 64(DX), Y1, Y0
-	VMOVUPS     Y0, 64(AX)
-	VMOVUPS     96(AX), Y0
-	VMOVUPS     96(CX), Y1
+	VMOVUPS Y0, 64(AX)
+	VMOVUPS 96(AX), Y0
+	VMOVUPS 96(CX), Y1
 	VFMADD231PS 96(DX), Y1, Y0
-	VMOVUPS     Y0, 96(AX)
-	ADDQ        $+128, AX
-	ADDQ        $+128, CX
-	ADDQ        $+128, DX
-	SUBQ        $0x00000020, BX
-	JMP         by4
+	VMOVUPS Y0, 96(AX)
+	ADDQ $+128, AX
+	ADDQ $+128, CX
+	ADDQ $+128, DX
+	SUBQ $0x00000020, BX
+	JMP by4
 
 by4_end:
 by1:
-	CMPQ        BX, $0x00000008
-	JL          by1_end
-	VMOVUPS     (AX), Y0
-	VMOVUPS     (CX), Y1
+	CMPQ BX, $0x00000008
+	JL by1_end
+	VMOVUPS (AX), Y0
+	VMOVUPS (CX), Y1
 	VFMADD231PS (DX), Y1, Y0
-	VMOVUPS     Y0, (AX)
-	ADDQ        $0x20, AX
-	ADDQ        $0x20, CX
-	ADDQ        $0x20, DX
-	SUBQ        $0x00000008, BX
-	JMP         by1
+	VMOVUPS Y0, (AX)
+	ADDQ $0x20, AX
+	ADDQ $0x20, CX
+	ADDQ $0x20, DX
+	SUBQ $0x00000008, BX
+	JMP by1
 
 by1_end:
-	TESTQ       BX, BX
-	JZ          done
-	LEAQ        tailMask<>+0(SB), SI
-	SHLQ        $0x02, BX
-	SUBQ        BX, SI
-	VMOVDQU     32(SI), Y0
-	VMASKMOVPS  (AX), Y0, Y1
-	VMASKMOVPS  (CX), Y0, Y2
-	VMASKMOVPS  (DX), Y0, Y3
+	TESTQ BX, BX
+	JZ done
+	LEAQ tailMask<>+0(SB), SI
+	SHLQ $0x02, BX
+	SUBQ BX, SI
+	VMOVDQU 32(SI), Y0
+	VMASKMOVPS (AX), Y0, Y1
+	VMASKMOVPS (CX), Y0, Y2
+	VMASKMOVPS (DX), Y0, Y3
 	VFMADD231PS Y3, Y2, Y1
-	VMASKMOVPS  Y1, Y0, (AX)
+	VMASKMOVPS Y1, Y0, (AX)
 
 done:
 	VZEROUPPER
@@ -89,211 +89,211 @@ GLOBL tailMask<>(SB), RODATA|NOPTR, $64
 // func deltaStepAVX2(memory []float32, q []float32, k []float32, v []float32, fade float32, rate float32)
 // Requires: AVX, FMA3
 TEXT ·deltaStepAVX2(SB), NOSPLIT, $0-104
-	MOVQ         memory_base+0(FP), AX
-	MOVQ         v_base+72(FP), CX
-	MOVQ         v_len+80(FP), DX
-	MOVQ         v_len+80(FP), BX
-	SHLQ         $0x02, BX
+	MOVQ memory_base+0(FP), AX
+	MOVQ v_base+72(FP), CX
+	MOVQ v_len+80(FP), DX
+	MOVQ v_len+80(FP), BX
+	SHLQ $0x02, BX
 	VBROADCASTSS fade+96(FP), Y0
 	VBROADCASTSS rate+100(FP), Y1
 
 by4:
-	CMPQ   DX, $0x00000020
-	JL     by4_end
+	CMPQ DX, $0x00000020
+	JL by4_end
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	MOVQ   k_base+48(FP), SI
-	MOVQ   k_len+56(FP), DI
-	MOVQ   AX, R8
+	MOVQ k_base+48(FP), SI
+	MOVQ k_len+56(FP), DI
+	MOVQ AX, R8
 
 rows4_told:
-	CMPQ         DI, $0x00000001
-	JL           rows4_told_end
+	CMPQ DI, $0x00000001
+	JL rows4_told_end
 	VBROADCASTSS (SI), Y6
-	VMOVUPS      (R8), Y7
-	VFMADD231PS  Y7, Y6, Y2
-	VMOVUPS      32(R8), Y7
-	VFMADD231PS  Y7, Y6, Y3
-	VMOVUPS      64(R8), Y7
-	VFMADD231PS  Y7, Y6, Y4
-	VMOVUPS      96(R8), Y7
-	VFMADD231PS  Y7, Y6, Y5
-	ADDQ         $0x04, SI
-	ADDQ         BX, R8
-	SUBQ         $0x00000001, DI
-	JMP          rows4_told
+	VMOVUPS (R8), Y7
+	VFMADD231PS Y7, Y6, Y2
+	VMOVUPS 32(R8), Y7
+	VFMADD231PS Y7, Y6, Y3
+	VMOVUPS 64(R8), Y7
+	VFMADD231PS Y7, Y6, Y4
+	VMOVUPS 96(R8), Y7
+	VFMADD231PS Y7, Y6, Y5
+	ADDQ $0x04, SI
+	ADDQ BX, R8
+	SUBQ $0x00000001, DI
+	JMP rows4_told
 
 rows4_told_end:
-	VMOVUPS      (CX), Y6
+	VMOVUPS (CX), Y6
 	VFNMADD231PS Y2, Y0, Y6
-	VMULPS       Y1, Y6, Y2
-	VMOVUPS      32(CX), Y6
+	VMULPS Y1, Y6, Y2
+	VMOVUPS 32(CX), Y6
 	VFNMADD231PS Y3, Y0, Y6
-	VMULPS       Y1, Y6, Y3
-	VMOVUPS      64(CX), Y6
+	VMULPS Y1, Y6, Y3
+	VMOVUPS 64(CX), Y6
 	VFNMADD231PS Y4, Y0, Y6
-	VMULPS       Y1, Y6, Y4
-	VMOVUPS      96(CX), Y6
+	VMULPS Y1, Y6, Y4
+	VMOVUPS 96(CX), Y6
 	VFNMADD231PS Y5, Y0, Y6
-	VMULPS       Y1, Y6, Y5
-	VXORPS       Y6, Y6, Y6
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
-	VXORPS       Y9, Y9, Y9
-	MOVQ         k_base+48(FP), SI
-	MOVQ         q_base+24(FP), DI
-	MOVQ         k_len+56(FP), R9
-	MOVQ         AX, R8
+	VMULPS Y1, Y6, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	MOVQ k_base+48(FP), SI
+	MOVQ q_base+24(FP), DI
+	MOVQ k_len+56(FP), R9
+	MOVQ AX, R8
 
 rows4_learn:
-	CMPQ         R9, $0x00000001
-	JL           rows4_learn_end
+	CMPQ R9, $0x00000001
+	JL rows4_learn_end
 	VBROADCASTSS (SI), Y10
 	VBROADCASTSS (DI), Y11
-	VMOVUPS      (R8), Y12
-	VMULPS       Y0, Y12, Y12
-	VFMADD231PS  Y2, Y10, Y12
-	VMOVUPS      Y12, (R8)
-	VFMADD231PS  Y12, Y11, Y6
-	VMOVUPS      32(R8), Y12
-	VMULPS       Y0, Y12, Y12
-	VFMADD231PS  Y3, Y10, Y12
-	VMOVUPS      Y12, 32(R8)
-	VFMADD231PS  Y12, Y11, Y7
-	VMOVUPS      64(R8), Y12
-	VMULPS       Y0, Y12, Y12
-	VFMADD231PS  Y4, Y10, Y12
-	VMOVUPS      Y12, 64(R8)
-	VFMADD231PS  Y12, Y11, Y8
-	VMOVUPS      96(R8), Y12
-	VMULPS       Y0, Y12, Y12
-	VFMADD231PS  Y5, Y10, Y12
-	VMOVUPS      Y12, 96(R8)
-	VFMADD231PS  Y12, Y11, Y9
-	ADDQ         $0x04, SI
-	ADDQ         $0x04, DI
-	ADDQ         BX, R8
-	SUBQ         $0x00000001, R9
-	JMP          rows4_learn
+	VMOVUPS (R8), Y12
+	VMULPS Y0, Y12, Y12
+	VFMADD231PS Y2, Y10, Y12
+	VMOVUPS Y12, (R8)
+	VFMADD231PS Y12, Y11, Y6
+	VMOVUPS 32(R8), Y12
+	VMULPS Y0, Y12, Y12
+	VFMADD231PS Y3, Y10, Y12
+	VMOVUPS Y12, 32(R8)
+	VFMADD231PS Y12, Y11, Y7
+	VMOVUPS 64(R8), Y12
+	VMULPS Y0, Y12, Y12
+	VFMADD231PS Y4, Y10, Y12
+	VMOVUPS Y12, 64(R8)
+	VFMADD231PS Y12, Y11, Y8
+	VMOVUPS 96(R8), Y12
+	VMULPS Y0, Y12, Y12
+	VFMADD231PS Y5, Y10, Y12
+	VMOVUPS Y12, 96(R8)
+	VFMADD231PS Y12, Y11, Y9
+	ADDQ $0x04, SI
+	ADDQ $0x04, DI
+	ADDQ BX, R8
+	SUBQ $0x00000001, R9
+	JMP rows4_learn
 
 rows4_learn_end:
 	VMOVUPS Y6, (CX)
 	VMOVUPS Y7, 32(CX)
 	VMOVUPS Y8, 64(CX)
 	VMOVUPS Y9, 96(CX)
-	ADDQ    $+128, CX
-	ADDQ    $+128, AX
-	SUBQ    $0x00000020, DX
-	JMP     by4
+	ADDQ $+128, CX
+	ADDQ $+128, AX
+	SUBQ $0x00000020, DX
+	JMP by4
 
 by4_end:
 by1:
-	CMPQ   DX, $0x00000008
-	JL     by1_end
+	CMPQ DX, $0x00000008
+	JL by1_end
 	VXORPS Y2, Y2, Y2
-	MOVQ   k_base+48(FP), SI
-	MOVQ   k_len+56(FP), DI
-	MOVQ   AX, R8
+	MOVQ k_base+48(FP), SI
+	MOVQ k_len+56(FP), DI
+	MOVQ AX, R8
 
 rows1_told:
-	CMPQ         DI, $0x00000001
-	JL           rows1_told_end
+	CMPQ DI, $0x00000001
+	JL rows1_told_end
 	VBROADCASTSS (SI), Y3
-	VMOVUPS      (R8), Y4
-	VFMADD231PS  Y4, Y3, Y2
-	ADDQ         $0x04, SI
-	ADDQ         BX, R8
-	SUBQ         $0x00000001, DI
-	JMP          rows1_told
+	VMOVUPS (R8), Y4
+	VFMADD231PS Y4, Y3, Y2
+	ADDQ $0x04, SI
+	ADDQ BX, R8
+	SUBQ $0x00000001, DI
+	JMP rows1_told
 
 rows1_told_end:
-	VMOVUPS      (CX), Y3
+	VMOVUPS (CX), Y3
 	VFNMADD231PS Y2, Y0, Y3
-	VMULPS       Y1, Y3, Y2
-	VXORPS       Y3, Y3, Y3
-	MOVQ         k_base+48(FP), SI
-	MOVQ         q_base+24(FP), DI
-	MOVQ         k_len+56(FP), R9
-	MOVQ         AX, R8
+	VMULPS Y1, Y3, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ k_base+48(FP), SI
+	MOVQ q_base+24(FP), DI
+	MOVQ k_len+56(FP), R9
+	MOVQ AX, R8
 
 rows1_learn:
-	CMPQ         R9, $0x00000001
-	JL           rows1_learn_end
+	CMPQ R9, $0x00000001
+	JL rows1_learn_end
 	VBROADCASTSS (SI), Y4
 	VBROADCASTSS (DI), Y5
-	VMOVUPS      (R8), Y6
-	VMULPS       Y0, Y6, Y6
-	VFMADD231PS  Y2, Y4, Y6
-	VMOVUPS      Y6, (R8)
-	VFMADD231PS  Y6, Y5, Y3
-	ADDQ         $0x04, SI
-	ADDQ         $0x04, DI
-	ADDQ         BX, R8
-	SUBQ         $0x00000001, R9
-	JMP          rows1_learn
+	VMOVUPS (R8), Y6
+	VMULPS Y0, Y6, Y6
+	VFMADD231PS Y2, Y4, Y6
+	VMOVUPS Y6, (R8)
+	VFMADD231PS Y6, Y5, Y3
+	ADDQ $0x04, SI
+	ADDQ $0x04, DI
+	ADDQ BX, R8
+	SUBQ $0x00000001, R9
+	JMP rows1_learn
 
 rows1_learn_end:
 	VMOVUPS Y3, (CX)
-	ADDQ    $0x20, CX
-	ADDQ    $0x20, AX
-	SUBQ    $0x00000008, DX
-	JMP     by1
+	ADDQ $0x20, CX
+	ADDQ $0x20, AX
+	SUBQ $0x00000008, DX
+	JMP by1
 
 by1_end:
-	TESTQ   DX, DX
-	JZ      done
-	LEAQ    tailMask<>+0(SB), SI
-	SHLQ    $0x02, DX
-	SUBQ    DX, SI
+	TESTQ DX, DX
+	JZ done
+	LEAQ tailMask<>+0(SB), SI
+	SHLQ $0x02, DX
+	SUBQ DX, SI
 	VMOVDQU 32(SI), Y2
-	VXORPS  Y3, Y3, Y3
-	MOVQ    k_base+48(FP), DX
-	MOVQ    k_len+56(FP), SI
-	MOVQ    AX, DI
+	VXORPS Y3, Y3, Y3
+	MOVQ k_base+48(FP), DX
+	MOVQ k_len+56(FP), SI
+	MOVQ AX, DI
 
 rowsTail_told:
-	CMPQ         SI, $0x00000001
-	JL           rowsTail_told_end
+	CMPQ SI, $0x00000001
+	JL rowsTail_told_end
 	VBROADCASTSS (DX), Y4
-	VMASKMOVPS   (DI), Y2, Y5
-	VFMADD231PS  Y5, Y4, Y3
-	ADDQ         $0x04, DX
-	ADDQ         BX, DI
-	SUBQ         $0x00000001, SI
-	JMP          rowsTail_told
+	VMASKMOVPS (DI), Y2, Y5
+	VFMADD231PS Y5, Y4, Y3
+	ADDQ $0x04, DX
+	ADDQ BX, DI
+	SUBQ $0x00000001, SI
+	JMP rowsTail_told
 
 rowsTail_told_end:
-	VMASKMOVPS   (CX), Y2, Y4
+	VMASKMOVPS (CX), Y2, Y4
 	VFNMADD231PS Y3, Y0, Y4
-	VMULPS       Y1, Y4, Y3
-	VXORPS       Y1, Y1, Y1
-	MOVQ         k_base+48(FP), DX
-	MOVQ         q_base+24(FP), SI
-	MOVQ         k_len+56(FP), R8
-	MOVQ         AX, DI
+	VMULPS Y1, Y4, Y3
+	VXORPS Y1, Y1, Y1
+	MOVQ k_base+48(FP), DX
+	MOVQ q_base+24(FP), SI
+	MOVQ k_len+56(FP), R8
+	MOVQ AX, DI
 
 rowsTail_learn:
-	CMPQ         R8, $0x00000001
-	JL           rowsTail_learn_end
+	CMPQ R8, $0x00000001
+	JL rowsTail_learn_end
 	VBROADCASTSS (DX), Y4
 	VBROADCASTSS (SI), Y5
-	VMASKMOVPS   (DI), Y2, Y6
-	VMULPS       Y0, Y6, Y6
-	VFMADD231PS  Y3, Y4, Y6
-	VMASKMOVPS   Y6, Y2, (DI)
-	VFMADD231PS  Y6, Y5, Y1
-	ADDQ         $0x04, DX
-	ADDQ         $0x04, SI
-	ADDQ         BX, DI
-	SUBQ         $0x00000001, R8
-	JMP          rowsTail_learn
+	VMASKMOVPS (DI), Y2, Y6
+	VMULPS Y0, Y6, Y6
+	VFMADD231PS Y3, Y4, Y6
+	VMASKMOVPS Y6, Y2, (DI)
+	VFMADD231PS Y6, Y5, Y1
+	ADDQ $0x04, DX
+	ADDQ $0x04, SI
+	ADDQ BX, DI
+	SUBQ $0x00000001, R8
+	JMP rowsTail_learn
 
 rowsTail_learn_end:
 	VMASKMOVPS Y1, Y2, (CX)
-	ADDQ       $0x20, CX
-	ADDQ       $0x20, AX
+	ADDQ $0x20, CX
+	ADDQ $0x20, AX
 
 done:
 	VZEROUPPER
@@ -308,56 +308,56 @@ TEXT ·mulAddAVX512(SB), NOSPLIT, $0-72
 	MOVQ dst_len+8(FP), BX
 
 by4:
-	CMPQ        BX, $0x00000040
-	JL          by4_end
-	VMOVUPS     (AX), Z0
-	VMOVUPS     (CX), Z1
+	CMPQ BX, $0x00000040
+	JL by4_end
+	VMOVUPS (AX), Z0
+	VMOVUPS (CX), Z1
 	VFMADD231PS (DX), Z1, Z0
-	VMOVUPS     Z0, (AX)
-	VMOVUPS     64(AX), Z0
-	VMOVUPS     64(CX), Z1
+	VMOVUPS Z0, (AX)
+	VMOVUPS 64(AX), Z0
+	VMOVUPS 64(CX), Z1
 	VFMADD231PS 64(DX), Z1, Z0
-	VMOVUPS     Z0, 64(AX)
-	VMOVUPS     128(AX), Z0
-	VMOVUPS     128(CX), Z1
+	VMOVUPS Z0, 64(AX)
+	VMOVUPS 128(AX), Z0
+	VMOVUPS 128(CX), Z1
 	VFMADD231PS 128(DX), Z1, Z0
-	VMOVUPS     Z0, 128(AX)
-	VMOVUPS     192(AX), Z0
-	VMOVUPS     192(CX), Z1
+	VMOVUPS Z0, 128(AX)
+	VMOVUPS 192(AX), Z0
+	VMOVUPS 192(CX), Z1
 	VFMADD231PS 192(DX), Z1, Z0
-	VMOVUPS     Z0, 192(AX)
-	ADDQ        $+256, AX
-	ADDQ        $+256, CX
-	ADDQ        $+256, DX
-	SUBQ        $0x00000040, BX
-	JMP         by4
+	VMOVUPS Z0, 192(AX)
+	ADDQ $+256, AX
+	ADDQ $+256, CX
+	ADDQ $+256, DX
+	SUBQ $0x00000040, BX
+	JMP by4
 
 by4_end:
 by1:
-	CMPQ        BX, $0x00000010
-	JL          by1_end
-	VMOVUPS     (AX), Z0
-	VMOVUPS     (CX), Z1
+	CMPQ BX, $0x00000010
+	JL by1_end
+	VMOVUPS (AX), Z0
+	VMOVUPS (CX), Z1
 	VFMADD231PS (DX), Z1, Z0
-	VMOVUPS     Z0, (AX)
-	ADDQ        $0x40, AX
-	ADDQ        $0x40, CX
-	ADDQ        $0x40, DX
-	SUBQ        $0x00000010, BX
-	JMP         by1
+	VMOVUPS Z0, (AX)
+	ADDQ $0x40, AX
+	ADDQ $0x40, CX
+	ADDQ $0x40, DX
+	SUBQ $0x00000010, BX
+	JMP by1
 
 by1_end:
-	TESTQ       BX, BX
-	JZ          done
-	MOVQ        $-1, SI
-	SHLXQ       BX, SI, SI
-	NOTQ        SI
-	KMOVW       SI, K1
-	VMOVUPS.Z   (AX), K1, Z0
-	VMOVUPS.Z   (CX), K1, Z1
-	VMOVUPS.Z   (DX), K1, Z2
+	TESTQ BX, BX
+	JZ done
+	MOVQ $-1, SI
+	SHLXQ BX, SI, SI
+	NOTQ SI
+	KMOVW SI, K1
+	VMOVUPS.Z (AX), K1, Z0
+	VMOVUPS.Z (CX), K1, Z1
+	VMOVUPS.Z (DX), K1, Z2
 	VFMADD231PS Z2, Z1, Z0
-	VMOVUPS     Z0, K1, (AX)
+	VMOVUPS Z0, K1, (AX)
 
 done:
 	VZEROUPPER
@@ -366,211 +366,211 @@ done:
 // func deltaStepAVX512(memory []float32, q []float32, k []float32, v []float32, fade float32, rate float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·deltaStepAVX512(SB), NOSPLIT, $0-104
-	MOVQ         memory_base+0(FP), AX
-	MOVQ         v_base+72(FP), CX
-	MOVQ         v_len+80(FP), DX
-	MOVQ         v_len+80(FP), BX
-	SHLQ         $0x02, BX
+	MOVQ memory_base+0(FP), AX
+	MOVQ v_base+72(FP), CX
+	MOVQ v_len+80(FP), DX
+	MOVQ v_len+80(FP), BX
+	SHLQ $0x02, BX
 	VBROADCASTSS fade+96(FP), Z0
 	VBROADCASTSS rate+100(FP), Z1
 
 by4:
-	CMPQ   DX, $0x00000040
-	JL     by4_end
+	CMPQ DX, $0x00000040
+	JL by4_end
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
-	MOVQ   k_base+48(FP), SI
-	MOVQ   k_len+56(FP), DI
-	MOVQ   AX, R8
+	MOVQ k_base+48(FP), SI
+	MOVQ k_len+56(FP), DI
+	MOVQ AX, R8
 
 rows4_told:
-	CMPQ         DI, $0x00000001
-	JL           rows4_told_end
+	CMPQ DI, $0x00000001
+	JL rows4_told_end
 	VBROADCASTSS (SI), Z6
-	VMOVUPS      (R8), Z7
-	VFMADD231PS  Z7, Z6, Z2
-	VMOVUPS      64(R8), Z7
-	VFMADD231PS  Z7, Z6, Z3
-	VMOVUPS      128(R8), Z7
-	VFMADD231PS  Z7, Z6, Z4
-	VMOVUPS      192(R8), Z7
-	VFMADD231PS  Z7, Z6, Z5
-	ADDQ         $0x04, SI
-	ADDQ         BX, R8
-	SUBQ         $0x00000001, DI
-	JMP          rows4_told
+	VMOVUPS (R8), Z7
+	VFMADD231PS Z7, Z6, Z2
+	VMOVUPS 64(R8), Z7
+	VFMADD231PS Z7, Z6, Z3
+	VMOVUPS 128(R8), Z7
+	VFMADD231PS Z7, Z6, Z4
+	VMOVUPS 192(R8), Z7
+	VFMADD231PS Z7, Z6, Z5
+	ADDQ $0x04, SI
+	ADDQ BX, R8
+	SUBQ $0x00000001, DI
+	JMP rows4_told
 
 rows4_told_end:
-	VMOVUPS      (CX), Z6
+	VMOVUPS (CX), Z6
 	VFNMADD231PS Z2, Z0, Z6
-	VMULPS       Z1, Z6, Z2
-	VMOVUPS      64(CX), Z6
+	VMULPS Z1, Z6, Z2
+	VMOVUPS 64(CX), Z6
 	VFNMADD231PS Z3, Z0, Z6
-	VMULPS       Z1, Z6, Z3
-	VMOVUPS      128(CX), Z6
+	VMULPS Z1, Z6, Z3
+	VMOVUPS 128(CX), Z6
 	VFNMADD231PS Z4, Z0, Z6
-	VMULPS       Z1, Z6, Z4
-	VMOVUPS      192(CX), Z6
+	VMULPS Z1, Z6, Z4
+	VMOVUPS 192(CX), Z6
 	VFNMADD231PS Z5, Z0, Z6
-	VMULPS       Z1, Z6, Z5
-	VPXORD       Z8, Z8, Z8
-	VPXORD       Z9, Z9, Z9
-	VPXORD       Z10, Z10, Z10
-	VPXORD       Z11, Z11, Z11
-	MOVQ         k_base+48(FP), SI
-	MOVQ         q_base+24(FP), DI
-	MOVQ         k_len+56(FP), R9
-	MOVQ         AX, R8
+	VMULPS Z1, Z6, Z5
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	MOVQ k_base+48(FP), SI
+	MOVQ q_base+24(FP), DI
+	MOVQ k_len+56(FP), R9
+	MOVQ AX, R8
 
 rows4_learn:
-	CMPQ         R9, $0x00000001
-	JL           rows4_learn_end
+	CMPQ R9, $0x00000001
+	JL rows4_learn_end
 	VBROADCASTSS (SI), Z6
 	VBROADCASTSS (DI), Z7
-	VMOVUPS      (R8), Z16
-	VMULPS       Z0, Z16, Z16
-	VFMADD231PS  Z2, Z6, Z16
-	VMOVUPS      Z16, (R8)
-	VFMADD231PS  Z16, Z7, Z8
-	VMOVUPS      64(R8), Z16
-	VMULPS       Z0, Z16, Z16
-	VFMADD231PS  Z3, Z6, Z16
-	VMOVUPS      Z16, 64(R8)
-	VFMADD231PS  Z16, Z7, Z9
-	VMOVUPS      128(R8), Z16
-	VMULPS       Z0, Z16, Z16
-	VFMADD231PS  Z4, Z6, Z16
-	VMOVUPS      Z16, 128(R8)
-	VFMADD231PS  Z16, Z7, Z10
-	VMOVUPS      192(R8), Z16
-	VMULPS       Z0, Z16, Z16
-	VFMADD231PS  Z5, Z6, Z16
-	VMOVUPS      Z16, 192(R8)
-	VFMADD231PS  Z16, Z7, Z11
-	ADDQ         $0x04, SI
-	ADDQ         $0x04, DI
-	ADDQ         BX, R8
-	SUBQ         $0x00000001, R9
-	JMP          rows4_learn
+	VMOVUPS (R8), Z16
+	VMULPS Z0, Z16, Z16
+	VFMADD231PS Z2, Z6, Z16
+	VMOVUPS Z16, (R8)
+	VFMADD231PS Z16, Z7, Z8
+	VMOVUPS 64(R8), Z16
+	VMULPS Z0, Z16, Z16
+	VFMADD231PS Z3, Z6, Z16
+	VMOVUPS Z16, 64(R8)
+	VFMADD231PS Z16, Z7, Z9
+	VMOVUPS 128(R8), Z16
+	VMULPS Z0, Z16, Z16
+	VFMADD231PS Z4, Z6, Z16
+	VMOVUPS Z16, 128(R8)
+	VFMADD231PS Z16, Z7, Z10
+	VMOVUPS 192(R8), Z16
+	VMULPS Z0, Z16, Z16
+	VFMADD231PS Z5, Z6, Z16
+	VMOVUPS Z16, 192(R8)
+	VFMADD231PS Z16, Z7, Z11
+	ADDQ $0x04, SI
+	ADDQ $0x04, DI
+	ADDQ BX, R8
+	SUBQ $0x00000001, R9
+	JMP rows4_learn
 
 rows4_learn_end:
 	VMOVUPS Z8, (CX)
 	VMOVUPS Z9, 64(CX)
 	VMOVUPS Z10, 128(CX)
 	VMOVUPS Z11, 192(CX)
-	ADDQ    $+256, CX
-	ADDQ    $+256, AX
-	SUBQ    $0x00000040, DX
-	JMP     by4
+	ADDQ $+256, CX
+	ADDQ $+256, AX
+	SUBQ $0x00000040, DX
+	JMP by4
 
 by4_end:
 by1:
-	CMPQ   DX, $0x00000010
-	JL     by1_end
+	CMPQ DX, $0x00000010
+	JL by1_end
 	VPXORD Z12, Z12, Z12
-	MOVQ   k_base+48(FP), SI
-	MOVQ   k_len+56(FP), DI
-	MOVQ   AX, R8
+	MOVQ k_base+48(FP), SI
+	MOVQ k_len+56(FP), DI
+	MOVQ AX, R8
 
 rows1_told:
-	CMPQ         DI, $0x00000001
-	JL           rows1_told_end
+	CMPQ DI, $0x00000001
+	JL rows1_told_end
 	VBROADCASTSS (SI), Z2
-	VMOVUPS      (R8), Z3
-	VFMADD231PS  Z3, Z2, Z12
-	ADDQ         $0x04, SI
-	ADDQ         BX, R8
-	SUBQ         $0x00000001, DI
-	JMP          rows1_told
+	VMOVUPS (R8), Z3
+	VFMADD231PS Z3, Z2, Z12
+	ADDQ $0x04, SI
+	ADDQ BX, R8
+	SUBQ $0x00000001, DI
+	JMP rows1_told
 
 rows1_told_end:
-	VMOVUPS      (CX), Z2
+	VMOVUPS (CX), Z2
 	VFNMADD231PS Z12, Z0, Z2
-	VMULPS       Z1, Z2, Z12
-	VPXORD       Z13, Z13, Z13
-	MOVQ         k_base+48(FP), SI
-	MOVQ         q_base+24(FP), DI
-	MOVQ         k_len+56(FP), R9
-	MOVQ         AX, R8
+	VMULPS Z1, Z2, Z12
+	VPXORD Z13, Z13, Z13
+	MOVQ k_base+48(FP), SI
+	MOVQ q_base+24(FP), DI
+	MOVQ k_len+56(FP), R9
+	MOVQ AX, R8
 
 rows1_learn:
-	CMPQ         R9, $0x00000001
-	JL           rows1_learn_end
+	CMPQ R9, $0x00000001
+	JL rows1_learn_end
 	VBROADCASTSS (SI), Z2
 	VBROADCASTSS (DI), Z3
-	VMOVUPS      (R8), Z4
-	VMULPS       Z0, Z4, Z4
-	VFMADD231PS  Z12, Z2, Z4
-	VMOVUPS      Z4, (R8)
-	VFMADD231PS  Z4, Z3, Z13
-	ADDQ         $0x04, SI
-	ADDQ         $0x04, DI
-	ADDQ         BX, R8
-	SUBQ         $0x00000001, R9
-	JMP          rows1_learn
+	VMOVUPS (R8), Z4
+	VMULPS Z0, Z4, Z4
+	VFMADD231PS Z12, Z2, Z4
+	VMOVUPS Z4, (R8)
+	VFMADD231PS Z4, Z3, Z13
+	ADDQ $0x04, SI
+	ADDQ $0x04, DI
+	ADDQ BX, R8
+	SUBQ $0x00000001, R9
+	JMP rows1_learn
 
 rows1_learn_end:
 	VMOVUPS Z13, (CX)
-	ADDQ    $0x40, CX
-	ADDQ    $0x40, AX
-	SUBQ    $0x00000010, DX
-	JMP     by1
+	ADDQ $0x40, CX
+	ADDQ $0x40, AX
+	SUBQ $0x00000010, DX
+	JMP by1
 
 by1_end:
-	TESTQ  DX, DX
-	JZ     done
-	MOVQ   $-1, SI
-	SHLXQ  DX, SI, SI
-	NOTQ   SI
-	KMOVW  SI, K1
+	TESTQ DX, DX
+	JZ done
+	MOVQ $-1, SI
+	SHLXQ DX, SI, SI
+	NOTQ SI
+	KMOVW SI, K1
 	VPXORD Z14, Z14, Z14
-	MOVQ   k_base+48(FP), DX
-	MOVQ   k_len+56(FP), SI
-	MOVQ   AX, DI
+	MOVQ k_base+48(FP), DX
+	MOVQ k_len+56(FP), SI
+	MOVQ AX, DI
 
 rowsTail_told:
-	CMPQ         SI, $0x00000001
-	JL           rowsTail_told_end
+	CMPQ SI, $0x00000001
+	JL rowsTail_told_end
 	VBROADCASTSS (DX), Z2
-	VMOVUPS.Z    (DI), K1, Z3
-	VFMADD231PS  Z3, Z2, Z14
-	ADDQ         $0x04, DX
-	ADDQ         BX, DI
-	SUBQ         $0x00000001, SI
-	JMP          rowsTail_told
+	VMOVUPS.Z (DI), K1, Z3
+	VFMADD231PS Z3, Z2, Z14
+	ADDQ $0x04, DX
+	ADDQ BX, DI
+	SUBQ $0x00000001, SI
+	JMP rowsTail_told
 
 rowsTail_told_end:
-	VMOVUPS.Z    (CX), K1, Z2
+	VMOVUPS.Z (CX), K1, Z2
 	VFNMADD231PS Z14, Z0, Z2
-	VMULPS       Z1, Z2, Z14
-	VPXORD       Z15, Z15, Z15
-	MOVQ         k_base+48(FP), DX
-	MOVQ         q_base+24(FP), SI
-	MOVQ         k_len+56(FP), R8
-	MOVQ         AX, DI
+	VMULPS Z1, Z2, Z14
+	VPXORD Z15, Z15, Z15
+	MOVQ k_base+48(FP), DX
+	MOVQ q_base+24(FP), SI
+	MOVQ k_len+56(FP), R8
+	MOVQ AX, DI
 
 rowsTail_learn:
-	CMPQ         R8, $0x00000001
-	JL           rowsTail_learn_end
+	CMPQ R8, $0x00000001
+	JL rowsTail_learn_end
 	VBROADCASTSS (DX), Z1
 	VBROADCASTSS (SI), Z2
-	VMOVUPS.Z    (DI), K1, Z3
-	VMULPS       Z0, Z3, Z3
-	VFMADD231PS  Z14, Z1, Z3
-	VMOVUPS      Z3, K1, (DI)
-	VFMADD231PS  Z3, Z2, Z15
-	ADDQ         $0x04, DX
-	ADDQ         $0x04, SI
-	ADDQ         BX, DI
-	SUBQ         $0x00000001, R8
-	JMP          rowsTail_learn
+	VMOVUPS.Z (DI), K1, Z3
+	VMULPS Z0, Z3, Z3
+	VFMADD231PS Z14, Z1, Z3
+	VMOVUPS Z3, K1, (DI)
+	VFMADD231PS Z3, Z2, Z15
+	ADDQ $0x04, DX
+	ADDQ $0x04, SI
+	ADDQ BX, DI
+	SUBQ $0x00000001, R8
+	JMP rowsTail_learn
 
 rowsTail_learn_end:
 	VMOVUPS Z15, K1, (CX)
-	ADDQ    $0x40, CX
-	ADDQ    $0x40, AX
+	ADDQ $0x40, CX
+	ADDQ $0x40, AX
 
 done:
 	VZEROUPPER

@@ -40,3 +40,4 @@ package cpu
 //go:generate go -C internal/gen run . -kernel tcq -out ../../tcq_amd64.s -stubs ../../tcq_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel lanes -out ../../lanes_amd64.s -stubs ../../lanes_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel fixed -out ../../fixed_amd64.s -stubs ../../fixed_amd64.go -pkg cpu
+//go:generate go -C internal/gen run ./narrow ../../*_amd64.s

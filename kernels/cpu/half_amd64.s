@@ -12,33 +12,33 @@ TEXT ·decodeF16AVX2(SB), NOSPLIT, $0-48
 	MOVQ src_base+24(FP), DX
 
 by4:
-	CMPQ      CX, $0x00000020
-	JL        by4_end
+	CMPQ CX, $0x00000020
+	JL by4_end
 	VCVTPH2PS (DX), Y0
-	VMOVUPS   Y0, (AX)
+	VMOVUPS Y0, (AX)
 	VCVTPH2PS 16(DX), Y0
-	VMOVUPS   Y0, 32(AX)
+	VMOVUPS Y0, 32(AX)
 	VCVTPH2PS 32(DX), Y0
-	VMOVUPS   Y0, 64(AX)
+	VMOVUPS Y0, 64(AX)
 	VCVTPH2PS 48(DX), Y0
-	VMOVUPS   Y0, 96(AX)
-	ADDQ      $0x40, DX
-	ADDQ      $+128, AX
-	SUBQ      $0x00000020, CX
-	JMP       by4
+	VMOVUPS Y0, 96(AX)
+	ADDQ $0x40, DX
+	ADDQ $+128, AX
+	SUBQ $0x00000020, CX
+	JMP by4
 
 by4_end:
 by1:
-	CMPQ      CX, $0x00000001
-	JL        by1_end
-	MOVWLZX   (DX), BX
-	VMOVD     BX, X0
+	CMPQ CX, $0x00000001
+	JL by1_end
+	MOVWLZX (DX), BX
+	VMOVD BX, X0
 	VCVTPH2PS X0, X0
-	VMOVSS    X0, (AX)
-	ADDQ      $0x02, DX
-	ADDQ      $0x04, AX
-	SUBQ      $0x00000001, CX
-	JMP       by1
+	VMOVSS X0, (AX)
+	ADDQ $0x02, DX
+	ADDQ $0x04, AX
+	SUBQ $0x00000001, CX
+	JMP by1
 
 by1_end:
 	VZEROUPPER
@@ -52,37 +52,37 @@ TEXT ·decodeBF16AVX2(SB), NOSPLIT, $0-48
 	MOVQ src_base+24(FP), DX
 
 by4:
-	CMPQ      CX, $0x00000020
-	JL        by4_end
+	CMPQ CX, $0x00000020
+	JL by4_end
 	VPMOVZXWD (DX), Y0
-	VPSLLD    $0x10, Y0, Y0
-	VMOVUPS   Y0, (AX)
+	VPSLLD $0x10, Y0, Y0
+	VMOVUPS Y0, (AX)
 	VPMOVZXWD 16(DX), Y0
-	VPSLLD    $0x10, Y0, Y0
-	VMOVUPS   Y0, 32(AX)
+	VPSLLD $0x10, Y0, Y0
+	VMOVUPS Y0, 32(AX)
 	VPMOVZXWD 32(DX), Y0
-	VPSLLD    $0x10, Y0, Y0
-	VMOVUPS   Y0, 64(AX)
+	VPSLLD $0x10, Y0, Y0
+	VMOVUPS Y0, 64(AX)
 	VPMOVZXWD 48(DX), Y0
-	VPSLLD    $0x10, Y0, Y0
-	VMOVUPS   Y0, 96(AX)
-	ADDQ      $0x40, DX
-	ADDQ      $+128, AX
-	SUBQ      $0x00000020, CX
-	JMP       by4
+	VPSLLD $0x10, Y0, Y0
+	VMOVUPS Y0, 96(AX)
+	ADDQ $0x40, DX
+	ADDQ $+128, AX
+	SUBQ $0x00000020, CX
+	JMP by4
 
 by4_end:
 by1:
-	CMPQ    CX, $0x00000001
-	JL      by1_end
+	CMPQ CX, $0x00000001
+	JL by1_end
 	MOVWLZX (DX), BX
-	SHLL    $0x10, BX
-	VMOVD   BX, X0
-	VMOVSS  X0, (AX)
-	ADDQ    $0x02, DX
-	ADDQ    $0x04, AX
-	SUBQ    $0x00000001, CX
-	JMP     by1
+	SHLL $0x10, BX
+	VMOVD BX, X0
+	VMOVSS X0, (AX)
+	ADDQ $0x02, DX
+	ADDQ $0x04, AX
+	SUBQ $0x00000001, CX
+	JMP by1
 
 by1_end:
 	VZEROUPPER
@@ -96,28 +96,28 @@ TEXT ·encodeF16AVX2(SB), NOSPLIT, $0-48
 	MOVQ src_len+32(FP), DX
 
 by1:
-	CMPQ      DX, $0x00000008
-	JL        by1_end
-	VMOVUPS   (CX), Y0
+	CMPQ DX, $0x00000008
+	JL by1_end
+	VMOVUPS (CX), Y0
 	VCVTPS2PH $0x00, Y0, X0
-	VMOVDQU   X0, (AX)
-	ADDQ      $0x10, AX
-	ADDQ      $0x20, CX
-	SUBQ      $0x00000008, DX
-	JMP       by1
+	VMOVDQU X0, (AX)
+	ADDQ $0x10, AX
+	ADDQ $0x20, CX
+	SUBQ $0x00000008, DX
+	JMP by1
 
 by1_end:
 single:
-	CMPQ      DX, $0x00000001
-	JL        single_end
-	VMOVSS    (CX), X1
+	CMPQ DX, $0x00000001
+	JL single_end
+	VMOVSS (CX), X1
 	VCVTPS2PH $0x00, Y1, X1
-	VMOVD     X1, BX
-	MOVW      BX, (AX)
-	ADDQ      $0x02, AX
-	ADDQ      $0x04, CX
-	SUBQ      $0x00000001, DX
-	JMP       single
+	VMOVD X1, BX
+	MOVW BX, (AX)
+	ADDQ $0x02, AX
+	ADDQ $0x04, CX
+	SUBQ $0x00000001, DX
+	JMP single
 
 single_end:
 	VZEROUPPER
@@ -131,52 +131,52 @@ TEXT ·encodeBF16AVX2(SB), NOSPLIT, $0-48
 	MOVQ src_len+32(FP), DX
 
 by1:
-	CMPQ         DX, $0x00000008
-	JL           by1_end
-	VMOVUPS      (CX), Y0
+	CMPQ DX, $0x00000008
+	JL by1_end
+	VMOVUPS (CX), Y0
 	VPBROADCASTD bf16Round<>+0(SB), Y1
 	VPBROADCASTD bf16One<>+0(SB), Y2
 	VPBROADCASTD bf16Quiet<>+0(SB), Y3
-	VPSRLD       $0x10, Y0, Y4
-	VPAND        Y2, Y4, Y4
-	VPADDD       Y1, Y4, Y4
-	VPADDD       Y0, Y4, Y4
-	VPOR         Y3, Y0, Y3
-	VCMPPS       $0x03, Y0, Y0, Y0
-	VBLENDVPS    Y0, Y3, Y4, Y4
-	VPSRLD       $0x10, Y4, Y4
+	VPSRLD $0x10, Y0, Y4
+	VPAND Y2, Y4, Y4
+	VPADDD Y1, Y4, Y4
+	VPADDD Y0, Y4, Y4
+	VPOR Y3, Y0, Y3
+	VCMPPS $0x03, Y0, Y0, Y0
+	VBLENDVPS Y0, Y3, Y4, Y4
+	VPSRLD $0x10, Y4, Y4
 	VEXTRACTI128 $0x01, Y4, X0
-	VPACKUSDW    X0, X4, X4
-	VMOVDQU      X4, (AX)
-	ADDQ         $0x10, AX
-	ADDQ         $0x20, CX
-	SUBQ         $0x00000008, DX
-	JMP          by1
+	VPACKUSDW X0, X4, X4
+	VMOVDQU X4, (AX)
+	ADDQ $0x10, AX
+	ADDQ $0x20, CX
+	SUBQ $0x00000008, DX
+	JMP by1
 
 by1_end:
 single:
-	CMPQ         DX, $0x00000001
-	JL           single_end
-	VMOVSS       (CX), X5
+	CMPQ DX, $0x00000001
+	JL single_end
+	VMOVSS (CX), X5
 	VPBROADCASTD bf16Round<>+0(SB), Y0
 	VPBROADCASTD bf16One<>+0(SB), Y1
 	VPBROADCASTD bf16Quiet<>+0(SB), Y2
-	VPSRLD       $0x10, Y5, Y3
-	VPAND        Y1, Y3, Y3
-	VPADDD       Y0, Y3, Y3
-	VPADDD       Y5, Y3, Y3
-	VPOR         Y2, Y5, Y2
-	VCMPPS       $0x03, Y5, Y5, Y0
-	VBLENDVPS    Y0, Y2, Y3, Y3
-	VPSRLD       $0x10, Y3, Y3
+	VPSRLD $0x10, Y5, Y3
+	VPAND Y1, Y3, Y3
+	VPADDD Y0, Y3, Y3
+	VPADDD Y5, Y3, Y3
+	VPOR Y2, Y5, Y2
+	VCMPPS $0x03, Y5, Y5, Y0
+	VBLENDVPS Y0, Y2, Y3, Y3
+	VPSRLD $0x10, Y3, Y3
 	VEXTRACTI128 $0x01, Y3, X0
-	VPACKUSDW    X0, X3, X3
-	VMOVD        X3, BX
-	MOVW         BX, (AX)
-	ADDQ         $0x02, AX
-	ADDQ         $0x04, CX
-	SUBQ         $0x00000001, DX
-	JMP          single
+	VPACKUSDW X0, X3, X3
+	VMOVD X3, BX
+	MOVW BX, (AX)
+	ADDQ $0x02, AX
+	ADDQ $0x04, CX
+	SUBQ $0x00000001, DX
+	JMP single
 
 single_end:
 	VZEROUPPER

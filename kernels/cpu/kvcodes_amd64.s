@@ -7,282 +7,282 @@
 // func keyLevels3AVX2(dst []byte, src []byte, groups int, levels *[32]int8)
 // Requires: AVX, AVX2
 TEXT ·keyLevels3AVX2(SB), NOSPLIT, $0-64
-	MOVQ           src_base+24(FP), AX
-	MOVQ           dst_base+0(FP), CX
-	MOVQ           levels+56(FP), DX
+	MOVQ src_base+24(FP), AX
+	MOVQ dst_base+0(FP), CX
+	MOVQ levels+56(FP), DX
 	VBROADCASTI128 (DX), Y0
-	MOVQ           groups+48(FP), DX
+	MOVQ groups+48(FP), DX
 
 group:
 	CMPQ DX, $0x00000001
-	JL   group_end
+	JL group_end
 	MOVQ $0x00000002, BX
 
 half:
-	CMPQ    BX, $0x00000001
-	JL      half_end
+	CMPQ BX, $0x00000001
+	JL half_end
 	VMOVDQU (AX), Y1
-	VPAND   narrow_mask3<>+0(SB), Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y1, Y2
 	VMOVDQU 512(AX), Y3
-	VPSLLW  $0x02, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSLLW $0x02, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, (CX)
-	VPSRLW  $0x02, Y1, Y2
-	VPAND   narrow_mask3<>+0(SB), Y2, Y2
+	VPSRLW $0x02, Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y2, Y2
 	VMOVDQU 576(AX), Y3
-	VPSLLW  $0x02, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSLLW $0x02, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 512(CX)
-	VPSRLW  $0x04, Y1, Y2
-	VPAND   narrow_mask3<>+0(SB), Y2, Y2
+	VPSRLW $0x04, Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y2, Y2
 	VMOVDQU 640(AX), Y3
-	VPSLLW  $0x02, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSLLW $0x02, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 1024(CX)
-	VPSRLW  $0x06, Y1, Y1
-	VPAND   narrow_mask3<>+0(SB), Y1, Y1
+	VPSRLW $0x06, Y1, Y1
+	VPAND narrow_mask3<>+0(SB), Y1, Y1
 	VMOVDQU 704(AX), Y2
-	VPSLLW  $0x02, Y2, Y2
-	VPAND   narrow_mask4<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
+	VPSLLW $0x02, Y2, Y2
+	VPAND narrow_mask4<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1536(CX)
 	VMOVDQU 64(AX), Y1
-	VPAND   narrow_mask3<>+0(SB), Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y1, Y2
 	VMOVDQU 512(AX), Y3
-	VPSLLW  $0x01, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSLLW $0x01, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 64(CX)
-	VPSRLW  $0x02, Y1, Y2
-	VPAND   narrow_mask3<>+0(SB), Y2, Y2
+	VPSRLW $0x02, Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y2, Y2
 	VMOVDQU 576(AX), Y3
-	VPSLLW  $0x01, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSLLW $0x01, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 576(CX)
-	VPSRLW  $0x04, Y1, Y2
-	VPAND   narrow_mask3<>+0(SB), Y2, Y2
+	VPSRLW $0x04, Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y2, Y2
 	VMOVDQU 640(AX), Y3
-	VPSLLW  $0x01, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSLLW $0x01, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 1088(CX)
-	VPSRLW  $0x06, Y1, Y1
-	VPAND   narrow_mask3<>+0(SB), Y1, Y1
+	VPSRLW $0x06, Y1, Y1
+	VPAND narrow_mask3<>+0(SB), Y1, Y1
 	VMOVDQU 704(AX), Y2
-	VPSLLW  $0x01, Y2, Y2
-	VPAND   narrow_mask4<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
+	VPSLLW $0x01, Y2, Y2
+	VPAND narrow_mask4<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1600(CX)
 	VMOVDQU 128(AX), Y1
-	VPAND   narrow_mask3<>+0(SB), Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y1, Y2
 	VMOVDQU 512(AX), Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 128(CX)
-	VPSRLW  $0x02, Y1, Y2
-	VPAND   narrow_mask3<>+0(SB), Y2, Y2
+	VPSRLW $0x02, Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y2, Y2
 	VMOVDQU 576(AX), Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 640(CX)
-	VPSRLW  $0x04, Y1, Y2
-	VPAND   narrow_mask3<>+0(SB), Y2, Y2
+	VPSRLW $0x04, Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y2, Y2
 	VMOVDQU 640(AX), Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 1152(CX)
-	VPSRLW  $0x06, Y1, Y1
-	VPAND   narrow_mask3<>+0(SB), Y1, Y1
+	VPSRLW $0x06, Y1, Y1
+	VPAND narrow_mask3<>+0(SB), Y1, Y1
 	VMOVDQU 704(AX), Y2
-	VPAND   narrow_mask4<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
+	VPAND narrow_mask4<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1664(CX)
 	VMOVDQU 192(AX), Y1
-	VPAND   narrow_mask3<>+0(SB), Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y1, Y2
 	VMOVDQU 512(AX), Y3
-	VPSRLW  $0x01, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSRLW $0x01, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 192(CX)
-	VPSRLW  $0x02, Y1, Y2
-	VPAND   narrow_mask3<>+0(SB), Y2, Y2
+	VPSRLW $0x02, Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y2, Y2
 	VMOVDQU 576(AX), Y3
-	VPSRLW  $0x01, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSRLW $0x01, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 704(CX)
-	VPSRLW  $0x04, Y1, Y2
-	VPAND   narrow_mask3<>+0(SB), Y2, Y2
+	VPSRLW $0x04, Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y2, Y2
 	VMOVDQU 640(AX), Y3
-	VPSRLW  $0x01, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSRLW $0x01, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 1216(CX)
-	VPSRLW  $0x06, Y1, Y1
-	VPAND   narrow_mask3<>+0(SB), Y1, Y1
+	VPSRLW $0x06, Y1, Y1
+	VPAND narrow_mask3<>+0(SB), Y1, Y1
 	VMOVDQU 704(AX), Y2
-	VPSRLW  $0x01, Y2, Y2
-	VPAND   narrow_mask4<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
+	VPSRLW $0x01, Y2, Y2
+	VPAND narrow_mask4<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1728(CX)
 	VMOVDQU 256(AX), Y1
-	VPAND   narrow_mask3<>+0(SB), Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y1, Y2
 	VMOVDQU 512(AX), Y3
-	VPSRLW  $0x02, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSRLW $0x02, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 256(CX)
-	VPSRLW  $0x02, Y1, Y2
-	VPAND   narrow_mask3<>+0(SB), Y2, Y2
+	VPSRLW $0x02, Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y2, Y2
 	VMOVDQU 576(AX), Y3
-	VPSRLW  $0x02, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSRLW $0x02, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 768(CX)
-	VPSRLW  $0x04, Y1, Y2
-	VPAND   narrow_mask3<>+0(SB), Y2, Y2
+	VPSRLW $0x04, Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y2, Y2
 	VMOVDQU 640(AX), Y3
-	VPSRLW  $0x02, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSRLW $0x02, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 1280(CX)
-	VPSRLW  $0x06, Y1, Y1
-	VPAND   narrow_mask3<>+0(SB), Y1, Y1
+	VPSRLW $0x06, Y1, Y1
+	VPAND narrow_mask3<>+0(SB), Y1, Y1
 	VMOVDQU 704(AX), Y2
-	VPSRLW  $0x02, Y2, Y2
-	VPAND   narrow_mask4<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
+	VPSRLW $0x02, Y2, Y2
+	VPAND narrow_mask4<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1792(CX)
 	VMOVDQU 320(AX), Y1
-	VPAND   narrow_mask3<>+0(SB), Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y1, Y2
 	VMOVDQU 512(AX), Y3
-	VPSRLW  $0x03, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSRLW $0x03, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 320(CX)
-	VPSRLW  $0x02, Y1, Y2
-	VPAND   narrow_mask3<>+0(SB), Y2, Y2
+	VPSRLW $0x02, Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y2, Y2
 	VMOVDQU 576(AX), Y3
-	VPSRLW  $0x03, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSRLW $0x03, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 832(CX)
-	VPSRLW  $0x04, Y1, Y2
-	VPAND   narrow_mask3<>+0(SB), Y2, Y2
+	VPSRLW $0x04, Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y2, Y2
 	VMOVDQU 640(AX), Y3
-	VPSRLW  $0x03, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSRLW $0x03, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 1344(CX)
-	VPSRLW  $0x06, Y1, Y1
-	VPAND   narrow_mask3<>+0(SB), Y1, Y1
+	VPSRLW $0x06, Y1, Y1
+	VPAND narrow_mask3<>+0(SB), Y1, Y1
 	VMOVDQU 704(AX), Y2
-	VPSRLW  $0x03, Y2, Y2
-	VPAND   narrow_mask4<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
+	VPSRLW $0x03, Y2, Y2
+	VPAND narrow_mask4<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1856(CX)
 	VMOVDQU 384(AX), Y1
-	VPAND   narrow_mask3<>+0(SB), Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y1, Y2
 	VMOVDQU 512(AX), Y3
-	VPSRLW  $0x04, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSRLW $0x04, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 384(CX)
-	VPSRLW  $0x02, Y1, Y2
-	VPAND   narrow_mask3<>+0(SB), Y2, Y2
+	VPSRLW $0x02, Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y2, Y2
 	VMOVDQU 576(AX), Y3
-	VPSRLW  $0x04, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSRLW $0x04, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 896(CX)
-	VPSRLW  $0x04, Y1, Y2
-	VPAND   narrow_mask3<>+0(SB), Y2, Y2
+	VPSRLW $0x04, Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y2, Y2
 	VMOVDQU 640(AX), Y3
-	VPSRLW  $0x04, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSRLW $0x04, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 1408(CX)
-	VPSRLW  $0x06, Y1, Y1
-	VPAND   narrow_mask3<>+0(SB), Y1, Y1
+	VPSRLW $0x06, Y1, Y1
+	VPAND narrow_mask3<>+0(SB), Y1, Y1
 	VMOVDQU 704(AX), Y2
-	VPSRLW  $0x04, Y2, Y2
-	VPAND   narrow_mask4<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
+	VPSRLW $0x04, Y2, Y2
+	VPAND narrow_mask4<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1920(CX)
 	VMOVDQU 448(AX), Y1
-	VPAND   narrow_mask3<>+0(SB), Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y1, Y2
 	VMOVDQU 512(AX), Y3
-	VPSRLW  $0x05, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSRLW $0x05, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 448(CX)
-	VPSRLW  $0x02, Y1, Y2
-	VPAND   narrow_mask3<>+0(SB), Y2, Y2
+	VPSRLW $0x02, Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y2, Y2
 	VMOVDQU 576(AX), Y3
-	VPSRLW  $0x05, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSRLW $0x05, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 960(CX)
-	VPSRLW  $0x04, Y1, Y2
-	VPAND   narrow_mask3<>+0(SB), Y2, Y2
+	VPSRLW $0x04, Y1, Y2
+	VPAND narrow_mask3<>+0(SB), Y2, Y2
 	VMOVDQU 640(AX), Y3
-	VPSRLW  $0x05, Y3, Y3
-	VPAND   narrow_mask4<>+0(SB), Y3, Y3
-	VPOR    Y3, Y2, Y2
+	VPSRLW $0x05, Y3, Y3
+	VPAND narrow_mask4<>+0(SB), Y3, Y3
+	VPOR Y3, Y2, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 1472(CX)
-	VPSRLW  $0x06, Y1, Y1
-	VPAND   narrow_mask3<>+0(SB), Y1, Y1
+	VPSRLW $0x06, Y1, Y1
+	VPAND narrow_mask3<>+0(SB), Y1, Y1
 	VMOVDQU 704(AX), Y2
-	VPSRLW  $0x05, Y2, Y2
-	VPAND   narrow_mask4<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
+	VPSRLW $0x05, Y2, Y2
+	VPAND narrow_mask4<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1984(CX)
-	ADDQ    $0x20, AX
-	ADDQ    $0x20, CX
-	SUBQ    $0x00000001, BX
-	JMP     half
+	ADDQ $0x20, AX
+	ADDQ $0x20, CX
+	SUBQ $0x00000001, BX
+	JMP half
 
 half_end:
 	ADDQ $+704, AX
 	ADDQ $+1984, CX
 	SUBQ $0x00000001, DX
-	JMP  group
+	JMP group
 
 group_end:
 	VZEROUPPER
@@ -359,31 +359,31 @@ GLOBL narrow_mask4<>(SB), RODATA|NOPTR, $32
 // func valueLevels3AVX2(dst []byte, src []byte, groups int, levels *[32]int8)
 // Requires: AVX, AVX2
 TEXT ·valueLevels3AVX2(SB), NOSPLIT, $0-64
-	MOVQ           src_base+24(FP), AX
-	MOVQ           dst_base+0(FP), CX
-	MOVQ           levels+56(FP), DX
+	MOVQ src_base+24(FP), AX
+	MOVQ dst_base+0(FP), CX
+	MOVQ levels+56(FP), DX
 	VBROADCASTI128 (DX), Y0
-	MOVQ           groups+48(FP), DX
+	MOVQ groups+48(FP), DX
 
 group:
-	CMPQ         DX, $0x00000001
-	JL           group_end
+	CMPQ DX, $0x00000001
+	JL group_end
 	VPBROADCASTQ (AX), Y1
-	VPSRLVQ      narrow_shifts<>+0(SB), Y1, Y1
-	VPAND        narrow_mask3<>+0(SB), Y1, Y1
+	VPSRLVQ narrow_shifts<>+0(SB), Y1, Y1
+	VPAND narrow_mask3<>+0(SB), Y1, Y1
 	VPBROADCASTD 8(AX), Y2
-	VPSHUFB      narrow_spread<>+0(SB), Y2, Y2
-	VMOVDQU      narrow_eachBit<>+0(SB), Y3
-	VPAND        Y3, Y2, Y2
-	VPCMPEQB     Y3, Y2, Y2
-	VPAND        narrow_mask4<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPSHUFB      Y1, Y0, Y1
-	VMOVDQU      Y1, (CX)
-	ADDQ         $0x0c, AX
-	ADDQ         $0x20, CX
-	SUBQ         $0x00000001, DX
-	JMP          group
+	VPSHUFB narrow_spread<>+0(SB), Y2, Y2
+	VMOVDQU narrow_eachBit<>+0(SB), Y3
+	VPAND Y3, Y2, Y2
+	VPCMPEQB Y3, Y2, Y2
+	VPAND narrow_mask4<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPSHUFB Y1, Y0, Y1
+	VMOVDQU Y1, (CX)
+	ADDQ $0x0c, AX
+	ADDQ $0x20, CX
+	SUBQ $0x00000001, DX
+	JMP group
 
 group_end:
 	VZEROUPPER
@@ -466,158 +466,158 @@ GLOBL narrow_eachBit<>(SB), RODATA|NOPTR, $32
 // func keyLevels4AVX2(dst []byte, src []byte, groups int, levels *[32]int8)
 // Requires: AVX, AVX2
 TEXT ·keyLevels4AVX2(SB), NOSPLIT, $0-64
-	MOVQ           src_base+24(FP), AX
-	MOVQ           dst_base+0(FP), CX
-	MOVQ           levels+56(FP), DX
+	MOVQ src_base+24(FP), AX
+	MOVQ dst_base+0(FP), CX
+	MOVQ levels+56(FP), DX
 	VBROADCASTI128 (DX), Y0
-	MOVQ           groups+48(FP), DX
+	MOVQ groups+48(FP), DX
 
 group:
 	CMPQ DX, $0x00000001
-	JL   group_end
+	JL group_end
 	MOVQ $0x00000002, BX
 
 half:
-	CMPQ    BX, $0x00000001
-	JL      half_end
+	CMPQ BX, $0x00000001
+	JL half_end
 	VMOVDQU (AX), Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y2
+	VPAND narrow_mask15<>+0(SB), Y1, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, (CX)
-	VPSRLW  $0x04, Y1, Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y1
+	VPSRLW $0x04, Y1, Y1
+	VPAND narrow_mask15<>+0(SB), Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1024(CX)
 	VMOVDQU 64(AX), Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y2
+	VPAND narrow_mask15<>+0(SB), Y1, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 64(CX)
-	VPSRLW  $0x04, Y1, Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y1
+	VPSRLW $0x04, Y1, Y1
+	VPAND narrow_mask15<>+0(SB), Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1088(CX)
 	VMOVDQU 128(AX), Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y2
+	VPAND narrow_mask15<>+0(SB), Y1, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 128(CX)
-	VPSRLW  $0x04, Y1, Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y1
+	VPSRLW $0x04, Y1, Y1
+	VPAND narrow_mask15<>+0(SB), Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1152(CX)
 	VMOVDQU 192(AX), Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y2
+	VPAND narrow_mask15<>+0(SB), Y1, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 192(CX)
-	VPSRLW  $0x04, Y1, Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y1
+	VPSRLW $0x04, Y1, Y1
+	VPAND narrow_mask15<>+0(SB), Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1216(CX)
 	VMOVDQU 256(AX), Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y2
+	VPAND narrow_mask15<>+0(SB), Y1, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 256(CX)
-	VPSRLW  $0x04, Y1, Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y1
+	VPSRLW $0x04, Y1, Y1
+	VPAND narrow_mask15<>+0(SB), Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1280(CX)
 	VMOVDQU 320(AX), Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y2
+	VPAND narrow_mask15<>+0(SB), Y1, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 320(CX)
-	VPSRLW  $0x04, Y1, Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y1
+	VPSRLW $0x04, Y1, Y1
+	VPAND narrow_mask15<>+0(SB), Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1344(CX)
 	VMOVDQU 384(AX), Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y2
+	VPAND narrow_mask15<>+0(SB), Y1, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 384(CX)
-	VPSRLW  $0x04, Y1, Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y1
+	VPSRLW $0x04, Y1, Y1
+	VPAND narrow_mask15<>+0(SB), Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1408(CX)
 	VMOVDQU 448(AX), Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y2
+	VPAND narrow_mask15<>+0(SB), Y1, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 448(CX)
-	VPSRLW  $0x04, Y1, Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y1
+	VPSRLW $0x04, Y1, Y1
+	VPAND narrow_mask15<>+0(SB), Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1472(CX)
 	VMOVDQU 512(AX), Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y2
+	VPAND narrow_mask15<>+0(SB), Y1, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 512(CX)
-	VPSRLW  $0x04, Y1, Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y1
+	VPSRLW $0x04, Y1, Y1
+	VPAND narrow_mask15<>+0(SB), Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1536(CX)
 	VMOVDQU 576(AX), Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y2
+	VPAND narrow_mask15<>+0(SB), Y1, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 576(CX)
-	VPSRLW  $0x04, Y1, Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y1
+	VPSRLW $0x04, Y1, Y1
+	VPAND narrow_mask15<>+0(SB), Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1600(CX)
 	VMOVDQU 640(AX), Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y2
+	VPAND narrow_mask15<>+0(SB), Y1, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 640(CX)
-	VPSRLW  $0x04, Y1, Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y1
+	VPSRLW $0x04, Y1, Y1
+	VPAND narrow_mask15<>+0(SB), Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1664(CX)
 	VMOVDQU 704(AX), Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y2
+	VPAND narrow_mask15<>+0(SB), Y1, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 704(CX)
-	VPSRLW  $0x04, Y1, Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y1
+	VPSRLW $0x04, Y1, Y1
+	VPAND narrow_mask15<>+0(SB), Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1728(CX)
 	VMOVDQU 768(AX), Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y2
+	VPAND narrow_mask15<>+0(SB), Y1, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 768(CX)
-	VPSRLW  $0x04, Y1, Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y1
+	VPSRLW $0x04, Y1, Y1
+	VPAND narrow_mask15<>+0(SB), Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1792(CX)
 	VMOVDQU 832(AX), Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y2
+	VPAND narrow_mask15<>+0(SB), Y1, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 832(CX)
-	VPSRLW  $0x04, Y1, Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y1
+	VPSRLW $0x04, Y1, Y1
+	VPAND narrow_mask15<>+0(SB), Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1856(CX)
 	VMOVDQU 896(AX), Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y2
+	VPAND narrow_mask15<>+0(SB), Y1, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 896(CX)
-	VPSRLW  $0x04, Y1, Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y1
+	VPSRLW $0x04, Y1, Y1
+	VPAND narrow_mask15<>+0(SB), Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1920(CX)
 	VMOVDQU 960(AX), Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y2
+	VPAND narrow_mask15<>+0(SB), Y1, Y2
 	VPSHUFB Y2, Y0, Y2
 	VMOVDQU Y2, 960(CX)
-	VPSRLW  $0x04, Y1, Y1
-	VPAND   narrow_mask15<>+0(SB), Y1, Y1
+	VPSRLW $0x04, Y1, Y1
+	VPAND narrow_mask15<>+0(SB), Y1, Y1
 	VPSHUFB Y1, Y0, Y1
 	VMOVDQU Y1, 1984(CX)
-	ADDQ    $0x20, AX
-	ADDQ    $0x20, CX
-	SUBQ    $0x00000001, BX
-	JMP     half
+	ADDQ $0x20, AX
+	ADDQ $0x20, CX
+	SUBQ $0x00000001, BX
+	JMP half
 
 half_end:
 	ADDQ $+960, AX
 	ADDQ $+1984, CX
 	SUBQ $0x00000001, DX
-	JMP  group
+	JMP group
 
 group_end:
 	VZEROUPPER
@@ -660,26 +660,26 @@ GLOBL narrow_mask15<>(SB), RODATA|NOPTR, $32
 // func valueLevels4AVX2(dst []byte, src []byte, groups int, levels *[32]int8)
 // Requires: AVX, AVX2
 TEXT ·valueLevels4AVX2(SB), NOSPLIT, $0-64
-	MOVQ           src_base+24(FP), AX
-	MOVQ           dst_base+0(FP), CX
-	MOVQ           levels+56(FP), DX
+	MOVQ src_base+24(FP), AX
+	MOVQ dst_base+0(FP), CX
+	MOVQ levels+56(FP), DX
 	VBROADCASTI128 (DX), Y0
-	MOVQ           groups+48(FP), DX
+	MOVQ groups+48(FP), DX
 
 group:
-	CMPQ        DX, $0x00000001
-	JL          group_end
-	VMOVDQU     (AX), X1
-	VPSRLW      $0x04, Y1, Y2
-	VPAND       narrow_mask15<>+0(SB), Y2, Y2
-	VPAND       narrow_mask15<>+0(SB), Y1, Y3
+	CMPQ DX, $0x00000001
+	JL group_end
+	VMOVDQU (AX), X1
+	VPSRLW $0x04, Y1, Y2
+	VPAND narrow_mask15<>+0(SB), Y2, Y2
+	VPAND narrow_mask15<>+0(SB), Y1, Y3
 	VINSERTI128 $0x01, X2, Y3, Y3
-	VPSHUFB     Y3, Y0, Y3
-	VMOVDQU     Y3, (CX)
-	ADDQ        $0x10, AX
-	ADDQ        $0x20, CX
-	SUBQ        $0x00000001, DX
-	JMP         group
+	VPSHUFB Y3, Y0, Y3
+	VMOVDQU Y3, (CX)
+	ADDQ $0x10, AX
+	ADDQ $0x20, CX
+	SUBQ $0x00000001, DX
+	JMP group
 
 group_end:
 	VZEROUPPER
@@ -694,290 +694,290 @@ TEXT ·keyLevels5AVX2(SB), NOSPLIT, $0-64
 
 group:
 	CMPQ DX, $0x00000001
-	JL   group_end
+	JL group_end
 	MOVQ $0x00000002, BX
 
 half:
-	CMPQ    BX, $0x00000001
-	JL      half_end
+	CMPQ BX, $0x00000001
+	JL half_end
 	VMOVDQU (AX), Y0
-	VPSLLW  $0x03, Y0, Y1
-	VPAND   narrow_mask120<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y0, Y1
+	VPAND narrow_mask120<>+0(SB), Y1, Y1
 	VMOVDQU 1024(AX), Y2
-	VPSLLW  $0x07, Y2, Y2
-	VPAND   narrow_mask128<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
-	VPXOR   narrow_bit7<>+0(SB), Y1, Y1
+	VPSLLW $0x07, Y2, Y2
+	VPAND narrow_mask128<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPXOR narrow_bit7<>+0(SB), Y1, Y1
 	VMOVDQU Y1, (CX)
-	VPSRLW  $0x01, Y0, Y0
-	VPAND   narrow_mask120<>+0(SB), Y0, Y0
+	VPSRLW $0x01, Y0, Y0
+	VPAND narrow_mask120<>+0(SB), Y0, Y0
 	VMOVDQU 1152(AX), Y1
-	VPSLLW  $0x07, Y1, Y1
-	VPAND   narrow_mask128<>+0(SB), Y1, Y1
-	VPOR    Y1, Y0, Y0
-	VPXOR   narrow_bit7<>+0(SB), Y0, Y0
+	VPSLLW $0x07, Y1, Y1
+	VPAND narrow_mask128<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VPXOR narrow_bit7<>+0(SB), Y0, Y0
 	VMOVDQU Y0, 1024(CX)
 	VMOVDQU 64(AX), Y0
-	VPSLLW  $0x03, Y0, Y1
-	VPAND   narrow_mask120<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y0, Y1
+	VPAND narrow_mask120<>+0(SB), Y1, Y1
 	VMOVDQU 1024(AX), Y2
-	VPSLLW  $0x06, Y2, Y2
-	VPAND   narrow_mask128<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
-	VPXOR   narrow_bit7<>+0(SB), Y1, Y1
+	VPSLLW $0x06, Y2, Y2
+	VPAND narrow_mask128<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPXOR narrow_bit7<>+0(SB), Y1, Y1
 	VMOVDQU Y1, 64(CX)
-	VPSRLW  $0x01, Y0, Y0
-	VPAND   narrow_mask120<>+0(SB), Y0, Y0
+	VPSRLW $0x01, Y0, Y0
+	VPAND narrow_mask120<>+0(SB), Y0, Y0
 	VMOVDQU 1152(AX), Y1
-	VPSLLW  $0x06, Y1, Y1
-	VPAND   narrow_mask128<>+0(SB), Y1, Y1
-	VPOR    Y1, Y0, Y0
-	VPXOR   narrow_bit7<>+0(SB), Y0, Y0
+	VPSLLW $0x06, Y1, Y1
+	VPAND narrow_mask128<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VPXOR narrow_bit7<>+0(SB), Y0, Y0
 	VMOVDQU Y0, 1088(CX)
 	VMOVDQU 128(AX), Y0
-	VPSLLW  $0x03, Y0, Y1
-	VPAND   narrow_mask120<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y0, Y1
+	VPAND narrow_mask120<>+0(SB), Y1, Y1
 	VMOVDQU 1024(AX), Y2
-	VPSLLW  $0x05, Y2, Y2
-	VPAND   narrow_mask128<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
-	VPXOR   narrow_bit7<>+0(SB), Y1, Y1
+	VPSLLW $0x05, Y2, Y2
+	VPAND narrow_mask128<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPXOR narrow_bit7<>+0(SB), Y1, Y1
 	VMOVDQU Y1, 128(CX)
-	VPSRLW  $0x01, Y0, Y0
-	VPAND   narrow_mask120<>+0(SB), Y0, Y0
+	VPSRLW $0x01, Y0, Y0
+	VPAND narrow_mask120<>+0(SB), Y0, Y0
 	VMOVDQU 1152(AX), Y1
-	VPSLLW  $0x05, Y1, Y1
-	VPAND   narrow_mask128<>+0(SB), Y1, Y1
-	VPOR    Y1, Y0, Y0
-	VPXOR   narrow_bit7<>+0(SB), Y0, Y0
+	VPSLLW $0x05, Y1, Y1
+	VPAND narrow_mask128<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VPXOR narrow_bit7<>+0(SB), Y0, Y0
 	VMOVDQU Y0, 1152(CX)
 	VMOVDQU 192(AX), Y0
-	VPSLLW  $0x03, Y0, Y1
-	VPAND   narrow_mask120<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y0, Y1
+	VPAND narrow_mask120<>+0(SB), Y1, Y1
 	VMOVDQU 1024(AX), Y2
-	VPSLLW  $0x04, Y2, Y2
-	VPAND   narrow_mask128<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
-	VPXOR   narrow_bit7<>+0(SB), Y1, Y1
+	VPSLLW $0x04, Y2, Y2
+	VPAND narrow_mask128<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPXOR narrow_bit7<>+0(SB), Y1, Y1
 	VMOVDQU Y1, 192(CX)
-	VPSRLW  $0x01, Y0, Y0
-	VPAND   narrow_mask120<>+0(SB), Y0, Y0
+	VPSRLW $0x01, Y0, Y0
+	VPAND narrow_mask120<>+0(SB), Y0, Y0
 	VMOVDQU 1152(AX), Y1
-	VPSLLW  $0x04, Y1, Y1
-	VPAND   narrow_mask128<>+0(SB), Y1, Y1
-	VPOR    Y1, Y0, Y0
-	VPXOR   narrow_bit7<>+0(SB), Y0, Y0
+	VPSLLW $0x04, Y1, Y1
+	VPAND narrow_mask128<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VPXOR narrow_bit7<>+0(SB), Y0, Y0
 	VMOVDQU Y0, 1216(CX)
 	VMOVDQU 256(AX), Y0
-	VPSLLW  $0x03, Y0, Y1
-	VPAND   narrow_mask120<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y0, Y1
+	VPAND narrow_mask120<>+0(SB), Y1, Y1
 	VMOVDQU 1024(AX), Y2
-	VPSLLW  $0x03, Y2, Y2
-	VPAND   narrow_mask128<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
-	VPXOR   narrow_bit7<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y2, Y2
+	VPAND narrow_mask128<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPXOR narrow_bit7<>+0(SB), Y1, Y1
 	VMOVDQU Y1, 256(CX)
-	VPSRLW  $0x01, Y0, Y0
-	VPAND   narrow_mask120<>+0(SB), Y0, Y0
+	VPSRLW $0x01, Y0, Y0
+	VPAND narrow_mask120<>+0(SB), Y0, Y0
 	VMOVDQU 1152(AX), Y1
-	VPSLLW  $0x03, Y1, Y1
-	VPAND   narrow_mask128<>+0(SB), Y1, Y1
-	VPOR    Y1, Y0, Y0
-	VPXOR   narrow_bit7<>+0(SB), Y0, Y0
+	VPSLLW $0x03, Y1, Y1
+	VPAND narrow_mask128<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VPXOR narrow_bit7<>+0(SB), Y0, Y0
 	VMOVDQU Y0, 1280(CX)
 	VMOVDQU 320(AX), Y0
-	VPSLLW  $0x03, Y0, Y1
-	VPAND   narrow_mask120<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y0, Y1
+	VPAND narrow_mask120<>+0(SB), Y1, Y1
 	VMOVDQU 1024(AX), Y2
-	VPSLLW  $0x02, Y2, Y2
-	VPAND   narrow_mask128<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
-	VPXOR   narrow_bit7<>+0(SB), Y1, Y1
+	VPSLLW $0x02, Y2, Y2
+	VPAND narrow_mask128<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPXOR narrow_bit7<>+0(SB), Y1, Y1
 	VMOVDQU Y1, 320(CX)
-	VPSRLW  $0x01, Y0, Y0
-	VPAND   narrow_mask120<>+0(SB), Y0, Y0
+	VPSRLW $0x01, Y0, Y0
+	VPAND narrow_mask120<>+0(SB), Y0, Y0
 	VMOVDQU 1152(AX), Y1
-	VPSLLW  $0x02, Y1, Y1
-	VPAND   narrow_mask128<>+0(SB), Y1, Y1
-	VPOR    Y1, Y0, Y0
-	VPXOR   narrow_bit7<>+0(SB), Y0, Y0
+	VPSLLW $0x02, Y1, Y1
+	VPAND narrow_mask128<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VPXOR narrow_bit7<>+0(SB), Y0, Y0
 	VMOVDQU Y0, 1344(CX)
 	VMOVDQU 384(AX), Y0
-	VPSLLW  $0x03, Y0, Y1
-	VPAND   narrow_mask120<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y0, Y1
+	VPAND narrow_mask120<>+0(SB), Y1, Y1
 	VMOVDQU 1024(AX), Y2
-	VPSLLW  $0x01, Y2, Y2
-	VPAND   narrow_mask128<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
-	VPXOR   narrow_bit7<>+0(SB), Y1, Y1
+	VPSLLW $0x01, Y2, Y2
+	VPAND narrow_mask128<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPXOR narrow_bit7<>+0(SB), Y1, Y1
 	VMOVDQU Y1, 384(CX)
-	VPSRLW  $0x01, Y0, Y0
-	VPAND   narrow_mask120<>+0(SB), Y0, Y0
+	VPSRLW $0x01, Y0, Y0
+	VPAND narrow_mask120<>+0(SB), Y0, Y0
 	VMOVDQU 1152(AX), Y1
-	VPSLLW  $0x01, Y1, Y1
-	VPAND   narrow_mask128<>+0(SB), Y1, Y1
-	VPOR    Y1, Y0, Y0
-	VPXOR   narrow_bit7<>+0(SB), Y0, Y0
+	VPSLLW $0x01, Y1, Y1
+	VPAND narrow_mask128<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VPXOR narrow_bit7<>+0(SB), Y0, Y0
 	VMOVDQU Y0, 1408(CX)
 	VMOVDQU 448(AX), Y0
-	VPSLLW  $0x03, Y0, Y1
-	VPAND   narrow_mask120<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y0, Y1
+	VPAND narrow_mask120<>+0(SB), Y1, Y1
 	VMOVDQU 1024(AX), Y2
-	VPAND   narrow_mask128<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
-	VPXOR   narrow_bit7<>+0(SB), Y1, Y1
+	VPAND narrow_mask128<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPXOR narrow_bit7<>+0(SB), Y1, Y1
 	VMOVDQU Y1, 448(CX)
-	VPSRLW  $0x01, Y0, Y0
-	VPAND   narrow_mask120<>+0(SB), Y0, Y0
+	VPSRLW $0x01, Y0, Y0
+	VPAND narrow_mask120<>+0(SB), Y0, Y0
 	VMOVDQU 1152(AX), Y1
-	VPAND   narrow_mask128<>+0(SB), Y1, Y1
-	VPOR    Y1, Y0, Y0
-	VPXOR   narrow_bit7<>+0(SB), Y0, Y0
+	VPAND narrow_mask128<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VPXOR narrow_bit7<>+0(SB), Y0, Y0
 	VMOVDQU Y0, 1472(CX)
 	VMOVDQU 512(AX), Y0
-	VPSLLW  $0x03, Y0, Y1
-	VPAND   narrow_mask120<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y0, Y1
+	VPAND narrow_mask120<>+0(SB), Y1, Y1
 	VMOVDQU 1088(AX), Y2
-	VPSLLW  $0x07, Y2, Y2
-	VPAND   narrow_mask128<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
-	VPXOR   narrow_bit7<>+0(SB), Y1, Y1
+	VPSLLW $0x07, Y2, Y2
+	VPAND narrow_mask128<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPXOR narrow_bit7<>+0(SB), Y1, Y1
 	VMOVDQU Y1, 512(CX)
-	VPSRLW  $0x01, Y0, Y0
-	VPAND   narrow_mask120<>+0(SB), Y0, Y0
+	VPSRLW $0x01, Y0, Y0
+	VPAND narrow_mask120<>+0(SB), Y0, Y0
 	VMOVDQU 1216(AX), Y1
-	VPSLLW  $0x07, Y1, Y1
-	VPAND   narrow_mask128<>+0(SB), Y1, Y1
-	VPOR    Y1, Y0, Y0
-	VPXOR   narrow_bit7<>+0(SB), Y0, Y0
+	VPSLLW $0x07, Y1, Y1
+	VPAND narrow_mask128<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VPXOR narrow_bit7<>+0(SB), Y0, Y0
 	VMOVDQU Y0, 1536(CX)
 	VMOVDQU 576(AX), Y0
-	VPSLLW  $0x03, Y0, Y1
-	VPAND   narrow_mask120<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y0, Y1
+	VPAND narrow_mask120<>+0(SB), Y1, Y1
 	VMOVDQU 1088(AX), Y2
-	VPSLLW  $0x06, Y2, Y2
-	VPAND   narrow_mask128<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
-	VPXOR   narrow_bit7<>+0(SB), Y1, Y1
+	VPSLLW $0x06, Y2, Y2
+	VPAND narrow_mask128<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPXOR narrow_bit7<>+0(SB), Y1, Y1
 	VMOVDQU Y1, 576(CX)
-	VPSRLW  $0x01, Y0, Y0
-	VPAND   narrow_mask120<>+0(SB), Y0, Y0
+	VPSRLW $0x01, Y0, Y0
+	VPAND narrow_mask120<>+0(SB), Y0, Y0
 	VMOVDQU 1216(AX), Y1
-	VPSLLW  $0x06, Y1, Y1
-	VPAND   narrow_mask128<>+0(SB), Y1, Y1
-	VPOR    Y1, Y0, Y0
-	VPXOR   narrow_bit7<>+0(SB), Y0, Y0
+	VPSLLW $0x06, Y1, Y1
+	VPAND narrow_mask128<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VPXOR narrow_bit7<>+0(SB), Y0, Y0
 	VMOVDQU Y0, 1600(CX)
 	VMOVDQU 640(AX), Y0
-	VPSLLW  $0x03, Y0, Y1
-	VPAND   narrow_mask120<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y0, Y1
+	VPAND narrow_mask120<>+0(SB), Y1, Y1
 	VMOVDQU 1088(AX), Y2
-	VPSLLW  $0x05, Y2, Y2
-	VPAND   narrow_mask128<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
-	VPXOR   narrow_bit7<>+0(SB), Y1, Y1
+	VPSLLW $0x05, Y2, Y2
+	VPAND narrow_mask128<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPXOR narrow_bit7<>+0(SB), Y1, Y1
 	VMOVDQU Y1, 640(CX)
-	VPSRLW  $0x01, Y0, Y0
-	VPAND   narrow_mask120<>+0(SB), Y0, Y0
+	VPSRLW $0x01, Y0, Y0
+	VPAND narrow_mask120<>+0(SB), Y0, Y0
 	VMOVDQU 1216(AX), Y1
-	VPSLLW  $0x05, Y1, Y1
-	VPAND   narrow_mask128<>+0(SB), Y1, Y1
-	VPOR    Y1, Y0, Y0
-	VPXOR   narrow_bit7<>+0(SB), Y0, Y0
+	VPSLLW $0x05, Y1, Y1
+	VPAND narrow_mask128<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VPXOR narrow_bit7<>+0(SB), Y0, Y0
 	VMOVDQU Y0, 1664(CX)
 	VMOVDQU 704(AX), Y0
-	VPSLLW  $0x03, Y0, Y1
-	VPAND   narrow_mask120<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y0, Y1
+	VPAND narrow_mask120<>+0(SB), Y1, Y1
 	VMOVDQU 1088(AX), Y2
-	VPSLLW  $0x04, Y2, Y2
-	VPAND   narrow_mask128<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
-	VPXOR   narrow_bit7<>+0(SB), Y1, Y1
+	VPSLLW $0x04, Y2, Y2
+	VPAND narrow_mask128<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPXOR narrow_bit7<>+0(SB), Y1, Y1
 	VMOVDQU Y1, 704(CX)
-	VPSRLW  $0x01, Y0, Y0
-	VPAND   narrow_mask120<>+0(SB), Y0, Y0
+	VPSRLW $0x01, Y0, Y0
+	VPAND narrow_mask120<>+0(SB), Y0, Y0
 	VMOVDQU 1216(AX), Y1
-	VPSLLW  $0x04, Y1, Y1
-	VPAND   narrow_mask128<>+0(SB), Y1, Y1
-	VPOR    Y1, Y0, Y0
-	VPXOR   narrow_bit7<>+0(SB), Y0, Y0
+	VPSLLW $0x04, Y1, Y1
+	VPAND narrow_mask128<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VPXOR narrow_bit7<>+0(SB), Y0, Y0
 	VMOVDQU Y0, 1728(CX)
 	VMOVDQU 768(AX), Y0
-	VPSLLW  $0x03, Y0, Y1
-	VPAND   narrow_mask120<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y0, Y1
+	VPAND narrow_mask120<>+0(SB), Y1, Y1
 	VMOVDQU 1088(AX), Y2
-	VPSLLW  $0x03, Y2, Y2
-	VPAND   narrow_mask128<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
-	VPXOR   narrow_bit7<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y2, Y2
+	VPAND narrow_mask128<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPXOR narrow_bit7<>+0(SB), Y1, Y1
 	VMOVDQU Y1, 768(CX)
-	VPSRLW  $0x01, Y0, Y0
-	VPAND   narrow_mask120<>+0(SB), Y0, Y0
+	VPSRLW $0x01, Y0, Y0
+	VPAND narrow_mask120<>+0(SB), Y0, Y0
 	VMOVDQU 1216(AX), Y1
-	VPSLLW  $0x03, Y1, Y1
-	VPAND   narrow_mask128<>+0(SB), Y1, Y1
-	VPOR    Y1, Y0, Y0
-	VPXOR   narrow_bit7<>+0(SB), Y0, Y0
+	VPSLLW $0x03, Y1, Y1
+	VPAND narrow_mask128<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VPXOR narrow_bit7<>+0(SB), Y0, Y0
 	VMOVDQU Y0, 1792(CX)
 	VMOVDQU 832(AX), Y0
-	VPSLLW  $0x03, Y0, Y1
-	VPAND   narrow_mask120<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y0, Y1
+	VPAND narrow_mask120<>+0(SB), Y1, Y1
 	VMOVDQU 1088(AX), Y2
-	VPSLLW  $0x02, Y2, Y2
-	VPAND   narrow_mask128<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
-	VPXOR   narrow_bit7<>+0(SB), Y1, Y1
+	VPSLLW $0x02, Y2, Y2
+	VPAND narrow_mask128<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPXOR narrow_bit7<>+0(SB), Y1, Y1
 	VMOVDQU Y1, 832(CX)
-	VPSRLW  $0x01, Y0, Y0
-	VPAND   narrow_mask120<>+0(SB), Y0, Y0
+	VPSRLW $0x01, Y0, Y0
+	VPAND narrow_mask120<>+0(SB), Y0, Y0
 	VMOVDQU 1216(AX), Y1
-	VPSLLW  $0x02, Y1, Y1
-	VPAND   narrow_mask128<>+0(SB), Y1, Y1
-	VPOR    Y1, Y0, Y0
-	VPXOR   narrow_bit7<>+0(SB), Y0, Y0
+	VPSLLW $0x02, Y1, Y1
+	VPAND narrow_mask128<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VPXOR narrow_bit7<>+0(SB), Y0, Y0
 	VMOVDQU Y0, 1856(CX)
 	VMOVDQU 896(AX), Y0
-	VPSLLW  $0x03, Y0, Y1
-	VPAND   narrow_mask120<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y0, Y1
+	VPAND narrow_mask120<>+0(SB), Y1, Y1
 	VMOVDQU 1088(AX), Y2
-	VPSLLW  $0x01, Y2, Y2
-	VPAND   narrow_mask128<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
-	VPXOR   narrow_bit7<>+0(SB), Y1, Y1
+	VPSLLW $0x01, Y2, Y2
+	VPAND narrow_mask128<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPXOR narrow_bit7<>+0(SB), Y1, Y1
 	VMOVDQU Y1, 896(CX)
-	VPSRLW  $0x01, Y0, Y0
-	VPAND   narrow_mask120<>+0(SB), Y0, Y0
+	VPSRLW $0x01, Y0, Y0
+	VPAND narrow_mask120<>+0(SB), Y0, Y0
 	VMOVDQU 1216(AX), Y1
-	VPSLLW  $0x01, Y1, Y1
-	VPAND   narrow_mask128<>+0(SB), Y1, Y1
-	VPOR    Y1, Y0, Y0
-	VPXOR   narrow_bit7<>+0(SB), Y0, Y0
+	VPSLLW $0x01, Y1, Y1
+	VPAND narrow_mask128<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VPXOR narrow_bit7<>+0(SB), Y0, Y0
 	VMOVDQU Y0, 1920(CX)
 	VMOVDQU 960(AX), Y0
-	VPSLLW  $0x03, Y0, Y1
-	VPAND   narrow_mask120<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y0, Y1
+	VPAND narrow_mask120<>+0(SB), Y1, Y1
 	VMOVDQU 1088(AX), Y2
-	VPAND   narrow_mask128<>+0(SB), Y2, Y2
-	VPOR    Y2, Y1, Y1
-	VPXOR   narrow_bit7<>+0(SB), Y1, Y1
+	VPAND narrow_mask128<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPXOR narrow_bit7<>+0(SB), Y1, Y1
 	VMOVDQU Y1, 960(CX)
-	VPSRLW  $0x01, Y0, Y0
-	VPAND   narrow_mask120<>+0(SB), Y0, Y0
+	VPSRLW $0x01, Y0, Y0
+	VPAND narrow_mask120<>+0(SB), Y0, Y0
 	VMOVDQU 1216(AX), Y1
-	VPAND   narrow_mask128<>+0(SB), Y1, Y1
-	VPOR    Y1, Y0, Y0
-	VPXOR   narrow_bit7<>+0(SB), Y0, Y0
+	VPAND narrow_mask128<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VPXOR narrow_bit7<>+0(SB), Y0, Y0
 	VMOVDQU Y0, 1984(CX)
-	ADDQ    $0x20, AX
-	ADDQ    $0x20, CX
-	SUBQ    $0x00000001, BX
-	JMP     half
+	ADDQ $0x20, AX
+	ADDQ $0x20, CX
+	SUBQ $0x00000001, BX
+	JMP half
 
 half_end:
 	ADDQ $+1216, AX
 	ADDQ $+1984, CX
 	SUBQ $0x00000001, DX
-	JMP  group
+	JMP group
 
 group_end:
 	VZEROUPPER
@@ -1093,27 +1093,27 @@ TEXT ·valueLevels5AVX2(SB), NOSPLIT, $0-64
 	MOVQ groups+48(FP), DX
 
 group:
-	CMPQ         DX, $0x00000001
-	JL           group_end
-	VMOVDQU      (AX), X0
-	VPSRLW       $0x01, Y0, Y1
-	VPAND        narrow_mask120<>+0(SB), Y1, Y1
-	VPSLLW       $0x03, Y0, Y2
-	VPAND        narrow_mask120<>+0(SB), Y2, Y2
-	VINSERTI128  $0x01, X1, Y2, Y2
+	CMPQ DX, $0x00000001
+	JL group_end
+	VMOVDQU (AX), X0
+	VPSRLW $0x01, Y0, Y1
+	VPAND narrow_mask120<>+0(SB), Y1, Y1
+	VPSLLW $0x03, Y0, Y2
+	VPAND narrow_mask120<>+0(SB), Y2, Y2
+	VINSERTI128 $0x01, X1, Y2, Y2
 	VPBROADCASTD 16(AX), Y1
-	VPSHUFB      narrow_spread<>+0(SB), Y1, Y1
-	VMOVDQU      narrow_eachBit<>+0(SB), Y3
-	VPAND        Y3, Y1, Y1
-	VPCMPEQB     Y3, Y1, Y1
-	VPAND        narrow_mask128<>+0(SB), Y1, Y1
-	VPOR         Y1, Y2, Y2
-	VPXOR        narrow_bit7<>+0(SB), Y2, Y2
-	VMOVDQU      Y2, (CX)
-	ADDQ         $0x14, AX
-	ADDQ         $0x20, CX
-	SUBQ         $0x00000001, DX
-	JMP          group
+	VPSHUFB narrow_spread<>+0(SB), Y1, Y1
+	VMOVDQU narrow_eachBit<>+0(SB), Y3
+	VPAND Y3, Y1, Y1
+	VPCMPEQB Y3, Y1, Y1
+	VPAND narrow_mask128<>+0(SB), Y1, Y1
+	VPOR Y1, Y2, Y2
+	VPXOR narrow_bit7<>+0(SB), Y2, Y2
+	VMOVDQU Y2, (CX)
+	ADDQ $0x14, AX
+	ADDQ $0x20, CX
+	SUBQ $0x00000001, DX
+	JMP group
 
 group_end:
 	VZEROUPPER

@@ -7,98 +7,98 @@
 // func laneSumsAVX2(sums *float32, x *float32, w *float32, n int, grid *float32, table *float32)
 // Requires: AVX, AVX2
 TEXT ·laneSumsAVX2(SB), NOSPLIT, $0-48
-	MOVQ         sums+0(FP), AX
-	MOVQ         grid+32(FP), CX
-	MOVQ         table+40(FP), DX
-	TESTQ        DX, DX
-	JNZ          at0table
+	MOVQ sums+0(FP), AX
+	MOVQ grid+32(FP), CX
+	MOVQ table+40(FP), DX
+	TESTQ DX, DX
+	JNZ at0table
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS 192(CX), Y1
 	VBROADCASTSS 196(CX), Y2
-	VMOVUPS      64(CX), Y3
-	VMOVUPS      128(CX), Y4
-	MOVQ         x+8(FP), BX
-	MOVQ         w+16(FP), SI
-	MOVQ         n+24(FP), DI
-	VXORPS       Y5, Y5, Y5
-	VXORPS       Y6, Y6, Y6
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
+	VMOVUPS 64(CX), Y3
+	VMOVUPS 128(CX), Y4
+	MOVQ x+8(FP), BX
+	MOVQ w+16(FP), SI
+	MOVQ n+24(FP), DI
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
 
 at0wholesums:
-	CMPQ         DI, $0x00000001
-	JL           at0wholesums_end
-	VMOVUPS      (BX), Y9
-	VADDPS       Y3, Y9, Y10
-	VMULPS       Y4, Y10, Y10
-	VADDPS       Y0, Y10, Y10
-	VSUBPS       Y0, Y10, Y10
-	VMAXPS       Y1, Y10, Y10
-	VMINPS       Y2, Y10, Y10
+	CMPQ DI, $0x00000001
+	JL at0wholesums_end
+	VMOVUPS (BX), Y9
+	VADDPS Y3, Y9, Y10
+	VMULPS Y4, Y10, Y10
+	VADDPS Y0, Y10, Y10
+	VSUBPS Y0, Y10, Y10
+	VMAXPS Y1, Y10, Y10
+	VMINPS Y2, Y10, Y10
 	VBROADCASTSS (SI), Y11
-	VMULPS       Y10, Y11, Y12
-	VADDPS       Y12, Y5, Y5
-	VMULPS       Y12, Y10, Y10
-	VADDPS       Y10, Y6, Y6
-	VMULPS       Y12, Y9, Y12
-	VADDPS       Y12, Y7, Y7
-	VMULPS       Y11, Y9, Y11
-	VADDPS       Y11, Y8, Y8
-	ADDQ         $0x40, BX
-	ADDQ         $0x04, SI
-	SUBQ         $0x00000001, DI
-	JMP          at0wholesums
+	VMULPS Y10, Y11, Y12
+	VADDPS Y12, Y5, Y5
+	VMULPS Y12, Y10, Y10
+	VADDPS Y10, Y6, Y6
+	VMULPS Y12, Y9, Y12
+	VADDPS Y12, Y7, Y7
+	VMULPS Y11, Y9, Y11
+	VADDPS Y11, Y8, Y8
+	ADDQ $0x40, BX
+	ADDQ $0x04, SI
+	SUBQ $0x00000001, DI
+	JMP at0wholesums
 
 at0wholesums_end:
 	VMOVUPS Y5, (AX)
 	VMOVUPS Y6, 64(AX)
 	VMOVUPS Y7, 128(AX)
 	VMOVUPS Y8, 192(AX)
-	JMP     at0end
+	JMP at0end
 
 at0table:
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS laneLeast<>+0(SB), Y1
 	VBROADCASTSS laneMost<>+0(SB), Y2
 	VBROADCASTSS laneFrom<>+0(SB), Y3
-	VMOVUPS      64(CX), Y4
-	VMOVUPS      128(CX), Y5
-	MOVQ         x+8(FP), BX
-	MOVQ         w+16(FP), SI
-	MOVQ         n+24(FP), DI
-	VXORPS       Y6, Y6, Y6
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
-	VXORPS       Y9, Y9, Y9
+	VMOVUPS 64(CX), Y4
+	VMOVUPS 128(CX), Y5
+	MOVQ x+8(FP), BX
+	MOVQ w+16(FP), SI
+	MOVQ n+24(FP), DI
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
 
 at0levelssums:
-	CMPQ         DI, $0x00000001
-	JL           at0levelssums_end
-	VMOVUPS      (BX), Y10
-	VADDPS       Y4, Y10, Y11
-	VMULPS       Y5, Y11, Y11
-	VADDPS       Y11, Y11, Y11
-	VADDPS       Y0, Y11, Y11
-	VSUBPS       Y0, Y11, Y11
-	VMAXPS       Y1, Y11, Y11
-	VMINPS       Y2, Y11, Y11
-	VADDPS       Y3, Y11, Y11
-	VCVTTPS2DQ   Y11, Y12
-	VPCMPEQD     Y13, Y13, Y13
-	VGATHERDPS   Y13, (DX)(Y12*4), Y11
+	CMPQ DI, $0x00000001
+	JL at0levelssums_end
+	VMOVUPS (BX), Y10
+	VADDPS Y4, Y10, Y11
+	VMULPS Y5, Y11, Y11
+	VADDPS Y11, Y11, Y11
+	VADDPS Y0, Y11, Y11
+	VSUBPS Y0, Y11, Y11
+	VMAXPS Y1, Y11, Y11
+	VMINPS Y2, Y11, Y11
+	VADDPS Y3, Y11, Y11
+	VCVTTPS2DQ Y11, Y12
+	VPCMPEQD Y13, Y13, Y13
+	VGATHERDPS Y13, (DX)(Y12*4), Y11
 	VBROADCASTSS (SI), Y12
-	VMULPS       Y11, Y12, Y13
-	VADDPS       Y13, Y6, Y6
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y11, Y7, Y7
-	VMULPS       Y13, Y10, Y13
-	VADDPS       Y13, Y8, Y8
-	VMULPS       Y12, Y10, Y12
-	VADDPS       Y12, Y9, Y9
-	ADDQ         $0x40, BX
-	ADDQ         $0x04, SI
-	SUBQ         $0x00000001, DI
-	JMP          at0levelssums
+	VMULPS Y11, Y12, Y13
+	VADDPS Y13, Y6, Y6
+	VMULPS Y13, Y11, Y11
+	VADDPS Y11, Y7, Y7
+	VMULPS Y13, Y10, Y13
+	VADDPS Y13, Y8, Y8
+	VMULPS Y12, Y10, Y12
+	VADDPS Y12, Y9, Y9
+	ADDQ $0x40, BX
+	ADDQ $0x04, SI
+	SUBQ $0x00000001, DI
+	JMP at0levelssums
 
 at0levelssums_end:
 	VMOVUPS Y6, (AX)
@@ -107,95 +107,95 @@ at0levelssums_end:
 	VMOVUPS Y9, 192(AX)
 
 at0end:
-	TESTQ        DX, DX
-	JNZ          at32table
+	TESTQ DX, DX
+	JNZ at32table
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS 192(CX), Y1
 	VBROADCASTSS 196(CX), Y2
-	VMOVUPS      96(CX), Y3
-	VMOVUPS      160(CX), Y4
-	MOVQ         x+8(FP), CX
-	MOVQ         w+16(FP), DX
-	MOVQ         n+24(FP), BX
-	VXORPS       Y5, Y5, Y5
-	VXORPS       Y6, Y6, Y6
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
+	VMOVUPS 96(CX), Y3
+	VMOVUPS 160(CX), Y4
+	MOVQ x+8(FP), CX
+	MOVQ w+16(FP), DX
+	MOVQ n+24(FP), BX
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
 
 at32wholesums:
-	CMPQ         BX, $0x00000001
-	JL           at32wholesums_end
-	VMOVUPS      32(CX), Y9
-	VADDPS       Y3, Y9, Y10
-	VMULPS       Y4, Y10, Y10
-	VADDPS       Y0, Y10, Y10
-	VSUBPS       Y0, Y10, Y10
-	VMAXPS       Y1, Y10, Y10
-	VMINPS       Y2, Y10, Y10
+	CMPQ BX, $0x00000001
+	JL at32wholesums_end
+	VMOVUPS 32(CX), Y9
+	VADDPS Y3, Y9, Y10
+	VMULPS Y4, Y10, Y10
+	VADDPS Y0, Y10, Y10
+	VSUBPS Y0, Y10, Y10
+	VMAXPS Y1, Y10, Y10
+	VMINPS Y2, Y10, Y10
 	VBROADCASTSS (DX), Y11
-	VMULPS       Y10, Y11, Y12
-	VADDPS       Y12, Y5, Y5
-	VMULPS       Y12, Y10, Y10
-	VADDPS       Y10, Y6, Y6
-	VMULPS       Y12, Y9, Y12
-	VADDPS       Y12, Y7, Y7
-	VMULPS       Y11, Y9, Y11
-	VADDPS       Y11, Y8, Y8
-	ADDQ         $0x40, CX
-	ADDQ         $0x04, DX
-	SUBQ         $0x00000001, BX
-	JMP          at32wholesums
+	VMULPS Y10, Y11, Y12
+	VADDPS Y12, Y5, Y5
+	VMULPS Y12, Y10, Y10
+	VADDPS Y10, Y6, Y6
+	VMULPS Y12, Y9, Y12
+	VADDPS Y12, Y7, Y7
+	VMULPS Y11, Y9, Y11
+	VADDPS Y11, Y8, Y8
+	ADDQ $0x40, CX
+	ADDQ $0x04, DX
+	SUBQ $0x00000001, BX
+	JMP at32wholesums
 
 at32wholesums_end:
 	VMOVUPS Y5, 32(AX)
 	VMOVUPS Y6, 96(AX)
 	VMOVUPS Y7, 160(AX)
 	VMOVUPS Y8, 224(AX)
-	JMP     at32end
+	JMP at32end
 
 at32table:
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS laneLeast<>+0(SB), Y1
 	VBROADCASTSS laneMost<>+0(SB), Y2
 	VBROADCASTSS laneFrom<>+0(SB), Y3
-	VMOVUPS      96(CX), Y4
-	VMOVUPS      160(CX), Y5
-	MOVQ         x+8(FP), CX
-	MOVQ         w+16(FP), BX
-	MOVQ         n+24(FP), SI
-	VXORPS       Y6, Y6, Y6
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
-	VXORPS       Y9, Y9, Y9
+	VMOVUPS 96(CX), Y4
+	VMOVUPS 160(CX), Y5
+	MOVQ x+8(FP), CX
+	MOVQ w+16(FP), BX
+	MOVQ n+24(FP), SI
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
 
 at32levelssums:
-	CMPQ         SI, $0x00000001
-	JL           at32levelssums_end
-	VMOVUPS      32(CX), Y10
-	VADDPS       Y4, Y10, Y11
-	VMULPS       Y5, Y11, Y11
-	VADDPS       Y11, Y11, Y11
-	VADDPS       Y0, Y11, Y11
-	VSUBPS       Y0, Y11, Y11
-	VMAXPS       Y1, Y11, Y11
-	VMINPS       Y2, Y11, Y11
-	VADDPS       Y3, Y11, Y11
-	VCVTTPS2DQ   Y11, Y12
-	VPCMPEQD     Y13, Y13, Y13
-	VGATHERDPS   Y13, (DX)(Y12*4), Y11
+	CMPQ SI, $0x00000001
+	JL at32levelssums_end
+	VMOVUPS 32(CX), Y10
+	VADDPS Y4, Y10, Y11
+	VMULPS Y5, Y11, Y11
+	VADDPS Y11, Y11, Y11
+	VADDPS Y0, Y11, Y11
+	VSUBPS Y0, Y11, Y11
+	VMAXPS Y1, Y11, Y11
+	VMINPS Y2, Y11, Y11
+	VADDPS Y3, Y11, Y11
+	VCVTTPS2DQ Y11, Y12
+	VPCMPEQD Y13, Y13, Y13
+	VGATHERDPS Y13, (DX)(Y12*4), Y11
 	VBROADCASTSS (BX), Y12
-	VMULPS       Y11, Y12, Y13
-	VADDPS       Y13, Y6, Y6
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y11, Y7, Y7
-	VMULPS       Y13, Y10, Y13
-	VADDPS       Y13, Y8, Y8
-	VMULPS       Y12, Y10, Y12
-	VADDPS       Y12, Y9, Y9
-	ADDQ         $0x40, CX
-	ADDQ         $0x04, BX
-	SUBQ         $0x00000001, SI
-	JMP          at32levelssums
+	VMULPS Y11, Y12, Y13
+	VADDPS Y13, Y6, Y6
+	VMULPS Y13, Y11, Y11
+	VADDPS Y11, Y7, Y7
+	VMULPS Y13, Y10, Y13
+	VADDPS Y13, Y8, Y8
+	VMULPS Y12, Y10, Y12
+	VADDPS Y12, Y9, Y9
+	ADDQ $0x40, CX
+	ADDQ $0x04, BX
+	SUBQ $0x00000001, SI
+	JMP at32levelssums
 
 at32levelssums_end:
 	VMOVUPS Y6, 32(AX)
@@ -222,178 +222,178 @@ GLOBL laneFrom<>(SB), RODATA|NOPTR, $4
 // func laneErrorAVX2(sum *float32, x *float32, w *float32, n int, grid *float32, table *float32)
 // Requires: AVX, AVX2
 TEXT ·laneErrorAVX2(SB), NOSPLIT, $0-48
-	MOVQ         sum+0(FP), AX
-	MOVQ         grid+32(FP), CX
-	MOVQ         table+40(FP), DX
-	TESTQ        DX, DX
-	JNZ          at0table
+	MOVQ sum+0(FP), AX
+	MOVQ grid+32(FP), CX
+	MOVQ table+40(FP), DX
+	TESTQ DX, DX
+	JNZ at0table
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS 192(CX), Y1
 	VBROADCASTSS 196(CX), Y2
-	VMOVUPS      (CX), Y3
-	VMOVUPS      64(CX), Y4
-	MOVQ         x+8(FP), BX
-	MOVQ         w+16(FP), SI
-	MOVQ         n+24(FP), DI
+	VMOVUPS (CX), Y3
+	VMOVUPS 64(CX), Y4
+	MOVQ x+8(FP), BX
+	MOVQ w+16(FP), SI
+	MOVQ n+24(FP), DI
 	VBROADCASTSS laneOne<>+0(SB), Y6
-	VDIVPS       Y3, Y6, Y6
-	VSUBPS       Y6, Y6, Y5
-	VCMPPS       $0x07, Y5, Y5, Y5
-	VANDPS       Y5, Y6, Y6
-	VXORPS       Y5, Y5, Y5
+	VDIVPS Y3, Y6, Y6
+	VSUBPS Y6, Y6, Y5
+	VCMPPS $0x07, Y5, Y5, Y5
+	VANDPS Y5, Y6, Y6
+	VXORPS Y5, Y5, Y5
 
 at0wholeerror:
-	CMPQ         DI, $0x00000001
-	JL           at0wholeerror_end
-	VADDPS       (BX), Y4, Y7
-	VMULPS       Y6, Y7, Y8
-	VADDPS       Y0, Y8, Y8
-	VSUBPS       Y0, Y8, Y8
-	VMAXPS       Y1, Y8, Y8
-	VMINPS       Y2, Y8, Y8
-	VMULPS       Y3, Y8, Y8
-	VSUBPS       Y8, Y7, Y7
+	CMPQ DI, $0x00000001
+	JL at0wholeerror_end
+	VADDPS (BX), Y4, Y7
+	VMULPS Y6, Y7, Y8
+	VADDPS Y0, Y8, Y8
+	VSUBPS Y0, Y8, Y8
+	VMAXPS Y1, Y8, Y8
+	VMINPS Y2, Y8, Y8
+	VMULPS Y3, Y8, Y8
+	VSUBPS Y8, Y7, Y7
 	VBROADCASTSS (SI), Y8
-	VMULPS       Y7, Y8, Y8
-	VMULPS       Y7, Y8, Y8
-	VADDPS       Y8, Y5, Y5
-	ADDQ         $0x40, BX
-	ADDQ         $0x04, SI
-	SUBQ         $0x00000001, DI
-	JMP          at0wholeerror
+	VMULPS Y7, Y8, Y8
+	VMULPS Y7, Y8, Y8
+	VADDPS Y8, Y5, Y5
+	ADDQ $0x40, BX
+	ADDQ $0x04, SI
+	SUBQ $0x00000001, DI
+	JMP at0wholeerror
 
 at0wholeerror_end:
 	VMOVUPS Y5, (AX)
-	JMP     at0end
+	JMP at0end
 
 at0table:
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS laneLeast<>+0(SB), Y1
 	VBROADCASTSS laneMost<>+0(SB), Y2
 	VBROADCASTSS laneFrom<>+0(SB), Y3
-	VMOVUPS      (CX), Y4
-	VMOVUPS      64(CX), Y5
-	MOVQ         x+8(FP), BX
-	MOVQ         w+16(FP), SI
-	MOVQ         n+24(FP), DI
+	VMOVUPS (CX), Y4
+	VMOVUPS 64(CX), Y5
+	MOVQ x+8(FP), BX
+	MOVQ w+16(FP), SI
+	MOVQ n+24(FP), DI
 	VBROADCASTSS laneOne<>+0(SB), Y7
-	VDIVPS       Y4, Y7, Y7
-	VSUBPS       Y7, Y7, Y6
-	VCMPPS       $0x07, Y6, Y6, Y6
-	VANDPS       Y6, Y7, Y7
-	VXORPS       Y6, Y6, Y6
+	VDIVPS Y4, Y7, Y7
+	VSUBPS Y7, Y7, Y6
+	VCMPPS $0x07, Y6, Y6, Y6
+	VANDPS Y6, Y7, Y7
+	VXORPS Y6, Y6, Y6
 
 at0levelserror:
-	CMPQ         DI, $0x00000001
-	JL           at0levelserror_end
-	VADDPS       (BX), Y5, Y8
-	VMULPS       Y7, Y8, Y9
-	VADDPS       Y9, Y9, Y9
-	VADDPS       Y0, Y9, Y9
-	VSUBPS       Y0, Y9, Y9
-	VMAXPS       Y1, Y9, Y9
-	VMINPS       Y2, Y9, Y9
-	VADDPS       Y3, Y9, Y9
-	VCVTTPS2DQ   Y9, Y10
-	VPCMPEQD     Y11, Y11, Y11
-	VGATHERDPS   Y11, (DX)(Y10*4), Y9
-	VMULPS       Y4, Y9, Y9
-	VSUBPS       Y9, Y8, Y8
+	CMPQ DI, $0x00000001
+	JL at0levelserror_end
+	VADDPS (BX), Y5, Y8
+	VMULPS Y7, Y8, Y9
+	VADDPS Y9, Y9, Y9
+	VADDPS Y0, Y9, Y9
+	VSUBPS Y0, Y9, Y9
+	VMAXPS Y1, Y9, Y9
+	VMINPS Y2, Y9, Y9
+	VADDPS Y3, Y9, Y9
+	VCVTTPS2DQ Y9, Y10
+	VPCMPEQD Y11, Y11, Y11
+	VGATHERDPS Y11, (DX)(Y10*4), Y9
+	VMULPS Y4, Y9, Y9
+	VSUBPS Y9, Y8, Y8
 	VBROADCASTSS (SI), Y9
-	VMULPS       Y8, Y9, Y9
-	VMULPS       Y8, Y9, Y9
-	VADDPS       Y9, Y6, Y6
-	ADDQ         $0x40, BX
-	ADDQ         $0x04, SI
-	SUBQ         $0x00000001, DI
-	JMP          at0levelserror
+	VMULPS Y8, Y9, Y9
+	VMULPS Y8, Y9, Y9
+	VADDPS Y9, Y6, Y6
+	ADDQ $0x40, BX
+	ADDQ $0x04, SI
+	SUBQ $0x00000001, DI
+	JMP at0levelserror
 
 at0levelserror_end:
 	VMOVUPS Y6, (AX)
 
 at0end:
-	TESTQ        DX, DX
-	JNZ          at32table
+	TESTQ DX, DX
+	JNZ at32table
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS 192(CX), Y1
 	VBROADCASTSS 196(CX), Y2
-	VMOVUPS      32(CX), Y3
-	VMOVUPS      96(CX), Y4
-	MOVQ         x+8(FP), CX
-	MOVQ         w+16(FP), DX
-	MOVQ         n+24(FP), BX
+	VMOVUPS 32(CX), Y3
+	VMOVUPS 96(CX), Y4
+	MOVQ x+8(FP), CX
+	MOVQ w+16(FP), DX
+	MOVQ n+24(FP), BX
 	VBROADCASTSS laneOne<>+0(SB), Y6
-	VDIVPS       Y3, Y6, Y6
-	VSUBPS       Y6, Y6, Y5
-	VCMPPS       $0x07, Y5, Y5, Y5
-	VANDPS       Y5, Y6, Y6
-	VXORPS       Y5, Y5, Y5
+	VDIVPS Y3, Y6, Y6
+	VSUBPS Y6, Y6, Y5
+	VCMPPS $0x07, Y5, Y5, Y5
+	VANDPS Y5, Y6, Y6
+	VXORPS Y5, Y5, Y5
 
 at32wholeerror:
-	CMPQ         BX, $0x00000001
-	JL           at32wholeerror_end
-	VADDPS       32(CX), Y4, Y7
-	VMULPS       Y6, Y7, Y8
-	VADDPS       Y0, Y8, Y8
-	VSUBPS       Y0, Y8, Y8
-	VMAXPS       Y1, Y8, Y8
-	VMINPS       Y2, Y8, Y8
-	VMULPS       Y3, Y8, Y8
-	VSUBPS       Y8, Y7, Y7
+	CMPQ BX, $0x00000001
+	JL at32wholeerror_end
+	VADDPS 32(CX), Y4, Y7
+	VMULPS Y6, Y7, Y8
+	VADDPS Y0, Y8, Y8
+	VSUBPS Y0, Y8, Y8
+	VMAXPS Y1, Y8, Y8
+	VMINPS Y2, Y8, Y8
+	VMULPS Y3, Y8, Y8
+	VSUBPS Y8, Y7, Y7
 	VBROADCASTSS (DX), Y8
-	VMULPS       Y7, Y8, Y8
-	VMULPS       Y7, Y8, Y8
-	VADDPS       Y8, Y5, Y5
-	ADDQ         $0x40, CX
-	ADDQ         $0x04, DX
-	SUBQ         $0x00000001, BX
-	JMP          at32wholeerror
+	VMULPS Y7, Y8, Y8
+	VMULPS Y7, Y8, Y8
+	VADDPS Y8, Y5, Y5
+	ADDQ $0x40, CX
+	ADDQ $0x04, DX
+	SUBQ $0x00000001, BX
+	JMP at32wholeerror
 
 at32wholeerror_end:
 	VMOVUPS Y5, 32(AX)
-	JMP     at32end
+	JMP at32end
 
 at32table:
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS laneLeast<>+0(SB), Y1
 	VBROADCASTSS laneMost<>+0(SB), Y2
 	VBROADCASTSS laneFrom<>+0(SB), Y3
-	VMOVUPS      32(CX), Y4
-	VMOVUPS      96(CX), Y5
-	MOVQ         x+8(FP), CX
-	MOVQ         w+16(FP), BX
-	MOVQ         n+24(FP), SI
+	VMOVUPS 32(CX), Y4
+	VMOVUPS 96(CX), Y5
+	MOVQ x+8(FP), CX
+	MOVQ w+16(FP), BX
+	MOVQ n+24(FP), SI
 	VBROADCASTSS laneOne<>+0(SB), Y7
-	VDIVPS       Y4, Y7, Y7
-	VSUBPS       Y7, Y7, Y6
-	VCMPPS       $0x07, Y6, Y6, Y6
-	VANDPS       Y6, Y7, Y7
-	VXORPS       Y6, Y6, Y6
+	VDIVPS Y4, Y7, Y7
+	VSUBPS Y7, Y7, Y6
+	VCMPPS $0x07, Y6, Y6, Y6
+	VANDPS Y6, Y7, Y7
+	VXORPS Y6, Y6, Y6
 
 at32levelserror:
-	CMPQ         SI, $0x00000001
-	JL           at32levelserror_end
-	VADDPS       32(CX), Y5, Y8
-	VMULPS       Y7, Y8, Y9
-	VADDPS       Y9, Y9, Y9
-	VADDPS       Y0, Y9, Y9
-	VSUBPS       Y0, Y9, Y9
-	VMAXPS       Y1, Y9, Y9
-	VMINPS       Y2, Y9, Y9
-	VADDPS       Y3, Y9, Y9
-	VCVTTPS2DQ   Y9, Y10
-	VPCMPEQD     Y11, Y11, Y11
-	VGATHERDPS   Y11, (DX)(Y10*4), Y9
-	VMULPS       Y4, Y9, Y9
-	VSUBPS       Y9, Y8, Y8
+	CMPQ SI, $0x00000001
+	JL at32levelserror_end
+	VADDPS 32(CX), Y5, Y8
+	VMULPS Y7, Y8, Y9
+	VADDPS Y9, Y9, Y9
+	VADDPS Y0, Y9, Y9
+	VSUBPS Y0, Y9, Y9
+	VMAXPS Y1, Y9, Y9
+	VMINPS Y2, Y9, Y9
+	VADDPS Y3, Y9, Y9
+	VCVTTPS2DQ Y9, Y10
+	VPCMPEQD Y11, Y11, Y11
+	VGATHERDPS Y11, (DX)(Y10*4), Y9
+	VMULPS Y4, Y9, Y9
+	VSUBPS Y9, Y8, Y8
 	VBROADCASTSS (BX), Y9
-	VMULPS       Y8, Y9, Y9
-	VMULPS       Y8, Y9, Y9
-	VADDPS       Y9, Y6, Y6
-	ADDQ         $0x40, CX
-	ADDQ         $0x04, BX
-	SUBQ         $0x00000001, SI
-	JMP          at32levelserror
+	VMULPS Y8, Y9, Y9
+	VMULPS Y8, Y9, Y9
+	VADDPS Y9, Y6, Y6
+	ADDQ $0x40, CX
+	ADDQ $0x04, BX
+	SUBQ $0x00000001, SI
+	JMP at32levelserror
 
 at32levelserror_end:
 	VMOVUPS Y6, 32(AX)
@@ -408,40 +408,40 @@ GLOBL laneOne<>(SB), RODATA|NOPTR, $4
 // func laneRangeAVX2(low *float32, high *float32, x *float32, n int)
 // Requires: AVX
 TEXT ·laneRangeAVX2(SB), NOSPLIT, $0-32
-	MOVQ    low+0(FP), AX
-	MOVQ    high+8(FP), CX
-	MOVQ    x+16(FP), DX
-	MOVQ    n+24(FP), BX
+	MOVQ low+0(FP), AX
+	MOVQ high+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ n+24(FP), BX
 	VMOVUPS (DX), Y0
 	VMOVAPS Y0, Y1
 
 at0range:
-	CMPQ    BX, $0x00000001
-	JL      at0range_end
+	CMPQ BX, $0x00000001
+	JL at0range_end
 	VMOVUPS (DX), Y2
-	VMINPS  Y2, Y0, Y0
-	VMAXPS  Y2, Y1, Y1
-	ADDQ    $0x40, DX
-	SUBQ    $0x00000001, BX
-	JMP     at0range
+	VMINPS Y2, Y0, Y0
+	VMAXPS Y2, Y1, Y1
+	ADDQ $0x40, DX
+	SUBQ $0x00000001, BX
+	JMP at0range
 
 at0range_end:
 	VMOVUPS Y0, (AX)
 	VMOVUPS Y1, (CX)
-	MOVQ    x+16(FP), DX
-	MOVQ    n+24(FP), BX
+	MOVQ x+16(FP), DX
+	MOVQ n+24(FP), BX
 	VMOVUPS 32(DX), Y0
 	VMOVAPS Y0, Y1
 
 at32range:
-	CMPQ    BX, $0x00000001
-	JL      at32range_end
+	CMPQ BX, $0x00000001
+	JL at32range_end
 	VMOVUPS 32(DX), Y2
-	VMINPS  Y2, Y0, Y0
-	VMAXPS  Y2, Y1, Y1
-	ADDQ    $0x40, DX
-	SUBQ    $0x00000001, BX
-	JMP     at32range
+	VMINPS Y2, Y0, Y0
+	VMAXPS Y2, Y1, Y1
+	ADDQ $0x40, DX
+	SUBQ $0x00000001, BX
+	JMP at32range
 
 at32range_end:
 	VMOVUPS Y0, 32(AX)
@@ -460,11 +460,11 @@ TEXT ·laneAnswerAVX2(SB), NOSPLIT, $0-40
 	MOVQ $0x00000004, SI
 
 columns:
-	CMPQ    SI, $0x00000001
-	JL      columns_end
-	MOVQ    e+8(FP), DI
-	MOVQ    n+16(FP), R8
-	MOVQ    CX, R9
+	CMPQ SI, $0x00000001
+	JL columns_end
+	MOVQ e+8(FP), DI
+	MOVQ n+16(FP), R8
+	MOVQ CX, R9
 	VMOVUPS (AX), Y0
 	VMOVUPS 32(AX), Y1
 	VMOVUPS 64(AX), Y2
@@ -475,34 +475,34 @@ columns:
 	VMOVUPS 224(AX), Y7
 
 errors:
-	CMPQ         R8, $0x00000001
-	JL           errors_end
-	VMOVUPS      (DI), Y8
-	VMOVUPS      32(DI), Y9
+	CMPQ R8, $0x00000001
+	JL errors_end
+	VMOVUPS (DI), Y8
+	VMOVUPS 32(DI), Y9
 	VBROADCASTSS (R9), Y10
-	VMULPS       Y8, Y10, Y11
-	VADDPS       Y11, Y0, Y0
-	VMULPS       Y9, Y10, Y10
-	VADDPS       Y10, Y1, Y1
+	VMULPS Y8, Y10, Y11
+	VADDPS Y11, Y0, Y0
+	VMULPS Y9, Y10, Y10
+	VADDPS Y10, Y1, Y1
 	VBROADCASTSS (R9)(DX*1), Y10
-	VMULPS       Y8, Y10, Y11
-	VADDPS       Y11, Y2, Y2
-	VMULPS       Y9, Y10, Y10
-	VADDPS       Y10, Y3, Y3
+	VMULPS Y8, Y10, Y11
+	VADDPS Y11, Y2, Y2
+	VMULPS Y9, Y10, Y10
+	VADDPS Y10, Y3, Y3
 	VBROADCASTSS (R9)(DX*2), Y10
-	VMULPS       Y8, Y10, Y11
-	VADDPS       Y11, Y4, Y4
-	VMULPS       Y9, Y10, Y10
-	VADDPS       Y10, Y5, Y5
+	VMULPS Y8, Y10, Y11
+	VADDPS Y11, Y4, Y4
+	VMULPS Y9, Y10, Y10
+	VADDPS Y10, Y5, Y5
 	VBROADCASTSS (R9)(BX*1), Y10
-	VMULPS       Y8, Y10, Y8
-	VADDPS       Y8, Y6, Y6
-	VMULPS       Y9, Y10, Y8
-	VADDPS       Y8, Y7, Y7
-	ADDQ         $0x40, DI
-	ADDQ         $0x04, R9
-	SUBQ         $0x00000001, R8
-	JMP          errors
+	VMULPS Y8, Y10, Y8
+	VADDPS Y8, Y6, Y6
+	VMULPS Y9, Y10, Y8
+	VADDPS Y8, Y7, Y7
+	ADDQ $0x40, DI
+	ADDQ $0x04, R9
+	SUBQ $0x00000001, R8
+	JMP errors
 
 errors_end:
 	VMOVUPS Y0, (AX)
@@ -513,10 +513,10 @@ errors_end:
 	VMOVUPS Y5, 160(AX)
 	VMOVUPS Y6, 192(AX)
 	VMOVUPS Y7, 224(AX)
-	ADDQ    $+256, AX
-	LEAQ    (CX)(DX*4), CX
-	SUBQ    $0x00000001, SI
-	JMP     columns
+	ADDQ $+256, AX
+	LEAQ (CX)(DX*4), CX
+	SUBQ $0x00000001, SI
+	JMP columns
 
 columns_end:
 	VZEROUPPER
@@ -525,319 +525,319 @@ columns_end:
 // func laneRoundAVX2(q *float32, z *float32, e *float32, loss *float32, d *float32, m *float32, ld int, grid *float32, table *float32)
 // Requires: AVX, AVX2
 TEXT ·laneRoundAVX2(SB), NOSPLIT, $0-72
-	MOVQ         grid+56(FP), AX
-	MOVQ         table+64(FP), CX
-	MOVQ         ld+48(FP), DX
-	SHLQ         $0x02, DX
-	TESTQ        CX, CX
-	JNZ          at0table
+	MOVQ grid+56(FP), AX
+	MOVQ table+64(FP), CX
+	MOVQ ld+48(FP), DX
+	SHLQ $0x02, DX
+	TESTQ CX, CX
+	JNZ at0table
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS 192(AX), Y1
 	VBROADCASTSS 196(AX), Y2
-	MOVQ         q+0(FP), BX
-	MOVQ         z+8(FP), SI
-	MOVQ         e+16(FP), DI
-	MOVQ         d+32(FP), R8
-	MOVQ         m+40(FP), R9
-	VMOVUPS      (AX), Y3
-	VMOVUPS      64(AX), Y4
+	MOVQ q+0(FP), BX
+	MOVQ z+8(FP), SI
+	MOVQ e+16(FP), DI
+	MOVQ d+32(FP), R8
+	MOVQ m+40(FP), R9
+	VMOVUPS (AX), Y3
+	VMOVUPS 64(AX), Y4
 	VBROADCASTSS laneOne<>+0(SB), Y6
-	VDIVPS       Y3, Y6, Y6
-	VSUBPS       Y6, Y6, Y5
-	VCMPPS       $0x07, Y5, Y5, Y5
-	VANDPS       Y5, Y6, Y6
-	MOVQ         loss+24(FP), R10
-	VMOVUPS      (R10), Y5
-	MOVQ         $0x00000010, R11
+	VDIVPS Y3, Y6, Y6
+	VSUBPS Y6, Y6, Y5
+	VCMPPS $0x07, Y5, Y5, Y5
+	VANDPS Y5, Y6, Y6
+	MOVQ loss+24(FP), R10
+	VMOVUPS (R10), Y5
+	MOVQ $0x00000010, R11
 
 at0wholeround:
-	CMPQ         R11, $0x00000001
-	JL           at0wholeround_end
-	VMOVUPS      (SI), Y7
-	VADDPS       Y4, Y7, Y8
-	VMULPS       Y6, Y8, Y8
-	VADDPS       Y0, Y8, Y8
-	VSUBPS       Y0, Y8, Y8
-	VMAXPS       Y1, Y8, Y8
-	VMINPS       Y2, Y8, Y8
-	VMOVUPS      Y8, (BX)
-	VMULPS       Y3, Y8, Y8
-	VSUBPS       Y4, Y8, Y8
-	VMOVUPS      (DI), Y9
-	VSUBPS       Y8, Y9, Y9
-	VMOVUPS      Y9, (DI)
-	VSUBPS       Y8, Y7, Y7
+	CMPQ R11, $0x00000001
+	JL at0wholeround_end
+	VMOVUPS (SI), Y7
+	VADDPS Y4, Y7, Y8
+	VMULPS Y6, Y8, Y8
+	VADDPS Y0, Y8, Y8
+	VSUBPS Y0, Y8, Y8
+	VMAXPS Y1, Y8, Y8
+	VMINPS Y2, Y8, Y8
+	VMOVUPS Y8, (BX)
+	VMULPS Y3, Y8, Y8
+	VSUBPS Y4, Y8, Y8
+	VMOVUPS (DI), Y9
+	VSUBPS Y8, Y9, Y9
+	VMOVUPS Y9, (DI)
+	VSUBPS Y8, Y7, Y7
 	VBROADCASTSS (R8), Y8
-	VMULPS       Y7, Y8, Y8
-	VMULPS       Y7, Y8, Y8
-	VADDPS       Y8, Y5, Y5
-	ADDQ         $0x40, BX
-	ADDQ         $0x40, SI
-	ADDQ         $0x40, DI
-	ADDQ         $0x04, R8
-	TESTQ        R9, R9
-	JZ           at0wholenext
-	ADDQ         DX, R9
-	MOVQ         SI, R12
-	MOVQ         R9, R13
-	LEAQ         -1(R11), R14
+	VMULPS Y7, Y8, Y8
+	VMULPS Y7, Y8, Y8
+	VADDPS Y8, Y5, Y5
+	ADDQ $0x40, BX
+	ADDQ $0x40, SI
+	ADDQ $0x40, DI
+	ADDQ $0x04, R8
+	TESTQ R9, R9
+	JZ at0wholenext
+	ADDQ DX, R9
+	MOVQ SI, R12
+	MOVQ R9, R13
+	LEAQ -1(R11), R14
 
 at0wholeanswer:
-	CMPQ         R14, $0x00000001
-	JL           at0wholeanswer_end
+	CMPQ R14, $0x00000001
+	JL at0wholeanswer_end
 	VBROADCASTSS (R13), Y7
-	VMULPS       Y9, Y7, Y7
-	VADDPS       (R12), Y7, Y7
-	VMOVUPS      Y7, (R12)
-	ADDQ         $0x40, R12
-	ADDQ         DX, R13
-	SUBQ         $0x00000001, R14
-	JMP          at0wholeanswer
+	VMULPS Y9, Y7, Y7
+	VADDPS (R12), Y7, Y7
+	VMOVUPS Y7, (R12)
+	ADDQ $0x40, R12
+	ADDQ DX, R13
+	SUBQ $0x00000001, R14
+	JMP at0wholeanswer
 
 at0wholeanswer_end:
 	ADDQ $0x04, R9
 
 at0wholenext:
 	SUBQ $0x00000001, R11
-	JMP  at0wholeround
+	JMP at0wholeround
 
 at0wholeround_end:
 	VMOVUPS Y5, (R10)
-	JMP     at0end
+	JMP at0end
 
 at0table:
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS laneLeast<>+0(SB), Y1
 	VBROADCASTSS laneMost<>+0(SB), Y2
 	VBROADCASTSS laneFrom<>+0(SB), Y3
-	MOVQ         q+0(FP), BX
-	MOVQ         z+8(FP), SI
-	MOVQ         e+16(FP), DI
-	MOVQ         d+32(FP), R8
-	MOVQ         m+40(FP), R9
-	VMOVUPS      (AX), Y4
-	VMOVUPS      64(AX), Y5
+	MOVQ q+0(FP), BX
+	MOVQ z+8(FP), SI
+	MOVQ e+16(FP), DI
+	MOVQ d+32(FP), R8
+	MOVQ m+40(FP), R9
+	VMOVUPS (AX), Y4
+	VMOVUPS 64(AX), Y5
 	VBROADCASTSS laneOne<>+0(SB), Y7
-	VDIVPS       Y4, Y7, Y7
-	VSUBPS       Y7, Y7, Y6
-	VCMPPS       $0x07, Y6, Y6, Y6
-	VANDPS       Y6, Y7, Y7
-	MOVQ         loss+24(FP), R10
-	VMOVUPS      (R10), Y6
-	MOVQ         $0x00000010, R11
+	VDIVPS Y4, Y7, Y7
+	VSUBPS Y7, Y7, Y6
+	VCMPPS $0x07, Y6, Y6, Y6
+	VANDPS Y6, Y7, Y7
+	MOVQ loss+24(FP), R10
+	VMOVUPS (R10), Y6
+	MOVQ $0x00000010, R11
 
 at0levelsround:
-	CMPQ         R11, $0x00000001
-	JL           at0levelsround_end
-	VMOVUPS      (SI), Y8
-	VADDPS       Y5, Y8, Y9
-	VMULPS       Y7, Y9, Y9
-	VADDPS       Y9, Y9, Y9
-	VADDPS       Y0, Y9, Y9
-	VSUBPS       Y0, Y9, Y9
-	VMAXPS       Y1, Y9, Y9
-	VMINPS       Y2, Y9, Y9
-	VADDPS       Y3, Y9, Y9
-	VCVTTPS2DQ   Y9, Y10
-	VPCMPEQD     Y11, Y11, Y11
-	VGATHERDPS   Y11, (CX)(Y10*4), Y9
-	VMOVUPS      Y9, (BX)
-	VMULPS       Y4, Y9, Y9
-	VSUBPS       Y5, Y9, Y9
-	VMOVUPS      (DI), Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, (DI)
-	VSUBPS       Y9, Y8, Y8
+	CMPQ R11, $0x00000001
+	JL at0levelsround_end
+	VMOVUPS (SI), Y8
+	VADDPS Y5, Y8, Y9
+	VMULPS Y7, Y9, Y9
+	VADDPS Y9, Y9, Y9
+	VADDPS Y0, Y9, Y9
+	VSUBPS Y0, Y9, Y9
+	VMAXPS Y1, Y9, Y9
+	VMINPS Y2, Y9, Y9
+	VADDPS Y3, Y9, Y9
+	VCVTTPS2DQ Y9, Y10
+	VPCMPEQD Y11, Y11, Y11
+	VGATHERDPS Y11, (CX)(Y10*4), Y9
+	VMOVUPS Y9, (BX)
+	VMULPS Y4, Y9, Y9
+	VSUBPS Y5, Y9, Y9
+	VMOVUPS (DI), Y10
+	VSUBPS Y9, Y10, Y10
+	VMOVUPS Y10, (DI)
+	VSUBPS Y9, Y8, Y8
 	VBROADCASTSS (R8), Y9
-	VMULPS       Y8, Y9, Y9
-	VMULPS       Y8, Y9, Y9
-	VADDPS       Y9, Y6, Y6
-	ADDQ         $0x40, BX
-	ADDQ         $0x40, SI
-	ADDQ         $0x40, DI
-	ADDQ         $0x04, R8
-	TESTQ        R9, R9
-	JZ           at0levelsnext
-	ADDQ         DX, R9
-	MOVQ         SI, R12
-	MOVQ         R9, R13
-	LEAQ         -1(R11), R14
+	VMULPS Y8, Y9, Y9
+	VMULPS Y8, Y9, Y9
+	VADDPS Y9, Y6, Y6
+	ADDQ $0x40, BX
+	ADDQ $0x40, SI
+	ADDQ $0x40, DI
+	ADDQ $0x04, R8
+	TESTQ R9, R9
+	JZ at0levelsnext
+	ADDQ DX, R9
+	MOVQ SI, R12
+	MOVQ R9, R13
+	LEAQ -1(R11), R14
 
 at0levelsanswer:
-	CMPQ         R14, $0x00000001
-	JL           at0levelsanswer_end
+	CMPQ R14, $0x00000001
+	JL at0levelsanswer_end
 	VBROADCASTSS (R13), Y8
-	VMULPS       Y10, Y8, Y8
-	VADDPS       (R12), Y8, Y8
-	VMOVUPS      Y8, (R12)
-	ADDQ         $0x40, R12
-	ADDQ         DX, R13
-	SUBQ         $0x00000001, R14
-	JMP          at0levelsanswer
+	VMULPS Y10, Y8, Y8
+	VADDPS (R12), Y8, Y8
+	VMOVUPS Y8, (R12)
+	ADDQ $0x40, R12
+	ADDQ DX, R13
+	SUBQ $0x00000001, R14
+	JMP at0levelsanswer
 
 at0levelsanswer_end:
 	ADDQ $0x04, R9
 
 at0levelsnext:
 	SUBQ $0x00000001, R11
-	JMP  at0levelsround
+	JMP at0levelsround
 
 at0levelsround_end:
 	VMOVUPS Y6, (R10)
 
 at0end:
-	TESTQ        CX, CX
-	JNZ          at32table
+	TESTQ CX, CX
+	JNZ at32table
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS 192(AX), Y1
 	VBROADCASTSS 196(AX), Y2
-	MOVQ         q+0(FP), CX
-	MOVQ         z+8(FP), BX
-	MOVQ         e+16(FP), SI
-	MOVQ         d+32(FP), DI
-	MOVQ         m+40(FP), R8
-	VMOVUPS      32(AX), Y3
-	VMOVUPS      96(AX), Y4
+	MOVQ q+0(FP), CX
+	MOVQ z+8(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ d+32(FP), DI
+	MOVQ m+40(FP), R8
+	VMOVUPS 32(AX), Y3
+	VMOVUPS 96(AX), Y4
 	VBROADCASTSS laneOne<>+0(SB), Y6
-	VDIVPS       Y3, Y6, Y6
-	VSUBPS       Y6, Y6, Y5
-	VCMPPS       $0x07, Y5, Y5, Y5
-	VANDPS       Y5, Y6, Y6
-	MOVQ         loss+24(FP), AX
-	VMOVUPS      32(AX), Y5
-	MOVQ         $0x00000010, R9
+	VDIVPS Y3, Y6, Y6
+	VSUBPS Y6, Y6, Y5
+	VCMPPS $0x07, Y5, Y5, Y5
+	VANDPS Y5, Y6, Y6
+	MOVQ loss+24(FP), AX
+	VMOVUPS 32(AX), Y5
+	MOVQ $0x00000010, R9
 
 at32wholeround:
-	CMPQ         R9, $0x00000001
-	JL           at32wholeround_end
-	VMOVUPS      32(BX), Y7
-	VADDPS       Y4, Y7, Y8
-	VMULPS       Y6, Y8, Y8
-	VADDPS       Y0, Y8, Y8
-	VSUBPS       Y0, Y8, Y8
-	VMAXPS       Y1, Y8, Y8
-	VMINPS       Y2, Y8, Y8
-	VMOVUPS      Y8, 32(CX)
-	VMULPS       Y3, Y8, Y8
-	VSUBPS       Y4, Y8, Y8
-	VMOVUPS      32(SI), Y9
-	VSUBPS       Y8, Y9, Y9
-	VMOVUPS      Y9, 32(SI)
-	VSUBPS       Y8, Y7, Y7
+	CMPQ R9, $0x00000001
+	JL at32wholeround_end
+	VMOVUPS 32(BX), Y7
+	VADDPS Y4, Y7, Y8
+	VMULPS Y6, Y8, Y8
+	VADDPS Y0, Y8, Y8
+	VSUBPS Y0, Y8, Y8
+	VMAXPS Y1, Y8, Y8
+	VMINPS Y2, Y8, Y8
+	VMOVUPS Y8, 32(CX)
+	VMULPS Y3, Y8, Y8
+	VSUBPS Y4, Y8, Y8
+	VMOVUPS 32(SI), Y9
+	VSUBPS Y8, Y9, Y9
+	VMOVUPS Y9, 32(SI)
+	VSUBPS Y8, Y7, Y7
 	VBROADCASTSS (DI), Y8
-	VMULPS       Y7, Y8, Y8
-	VMULPS       Y7, Y8, Y8
-	VADDPS       Y8, Y5, Y5
-	ADDQ         $0x40, CX
-	ADDQ         $0x40, BX
-	ADDQ         $0x40, SI
-	ADDQ         $0x04, DI
-	TESTQ        R8, R8
-	JZ           at32wholenext
-	ADDQ         DX, R8
-	MOVQ         BX, R10
-	MOVQ         R8, R11
-	LEAQ         -1(R9), R12
+	VMULPS Y7, Y8, Y8
+	VMULPS Y7, Y8, Y8
+	VADDPS Y8, Y5, Y5
+	ADDQ $0x40, CX
+	ADDQ $0x40, BX
+	ADDQ $0x40, SI
+	ADDQ $0x04, DI
+	TESTQ R8, R8
+	JZ at32wholenext
+	ADDQ DX, R8
+	MOVQ BX, R10
+	MOVQ R8, R11
+	LEAQ -1(R9), R12
 
 at32wholeanswer:
-	CMPQ         R12, $0x00000001
-	JL           at32wholeanswer_end
+	CMPQ R12, $0x00000001
+	JL at32wholeanswer_end
 	VBROADCASTSS (R11), Y7
-	VMULPS       Y9, Y7, Y7
-	VADDPS       32(R10), Y7, Y7
-	VMOVUPS      Y7, 32(R10)
-	ADDQ         $0x40, R10
-	ADDQ         DX, R11
-	SUBQ         $0x00000001, R12
-	JMP          at32wholeanswer
+	VMULPS Y9, Y7, Y7
+	VADDPS 32(R10), Y7, Y7
+	VMOVUPS Y7, 32(R10)
+	ADDQ $0x40, R10
+	ADDQ DX, R11
+	SUBQ $0x00000001, R12
+	JMP at32wholeanswer
 
 at32wholeanswer_end:
 	ADDQ $0x04, R8
 
 at32wholenext:
 	SUBQ $0x00000001, R9
-	JMP  at32wholeround
+	JMP at32wholeround
 
 at32wholeround_end:
 	VMOVUPS Y5, 32(AX)
-	JMP     at32end
+	JMP at32end
 
 at32table:
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS laneLeast<>+0(SB), Y1
 	VBROADCASTSS laneMost<>+0(SB), Y2
 	VBROADCASTSS laneFrom<>+0(SB), Y3
-	MOVQ         q+0(FP), BX
-	MOVQ         z+8(FP), SI
-	MOVQ         e+16(FP), DI
-	MOVQ         d+32(FP), R8
-	MOVQ         m+40(FP), R9
-	VMOVUPS      32(AX), Y4
-	VMOVUPS      96(AX), Y5
+	MOVQ q+0(FP), BX
+	MOVQ z+8(FP), SI
+	MOVQ e+16(FP), DI
+	MOVQ d+32(FP), R8
+	MOVQ m+40(FP), R9
+	VMOVUPS 32(AX), Y4
+	VMOVUPS 96(AX), Y5
 	VBROADCASTSS laneOne<>+0(SB), Y7
-	VDIVPS       Y4, Y7, Y7
-	VSUBPS       Y7, Y7, Y6
-	VCMPPS       $0x07, Y6, Y6, Y6
-	VANDPS       Y6, Y7, Y7
-	MOVQ         loss+24(FP), AX
-	VMOVUPS      32(AX), Y6
-	MOVQ         $0x00000010, R10
+	VDIVPS Y4, Y7, Y7
+	VSUBPS Y7, Y7, Y6
+	VCMPPS $0x07, Y6, Y6, Y6
+	VANDPS Y6, Y7, Y7
+	MOVQ loss+24(FP), AX
+	VMOVUPS 32(AX), Y6
+	MOVQ $0x00000010, R10
 
 at32levelsround:
-	CMPQ         R10, $0x00000001
-	JL           at32levelsround_end
-	VMOVUPS      32(SI), Y8
-	VADDPS       Y5, Y8, Y9
-	VMULPS       Y7, Y9, Y9
-	VADDPS       Y9, Y9, Y9
-	VADDPS       Y0, Y9, Y9
-	VSUBPS       Y0, Y9, Y9
-	VMAXPS       Y1, Y9, Y9
-	VMINPS       Y2, Y9, Y9
-	VADDPS       Y3, Y9, Y9
-	VCVTTPS2DQ   Y9, Y10
-	VPCMPEQD     Y11, Y11, Y11
-	VGATHERDPS   Y11, (CX)(Y10*4), Y9
-	VMOVUPS      Y9, 32(BX)
-	VMULPS       Y4, Y9, Y9
-	VSUBPS       Y5, Y9, Y9
-	VMOVUPS      32(DI), Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 32(DI)
-	VSUBPS       Y9, Y8, Y8
+	CMPQ R10, $0x00000001
+	JL at32levelsround_end
+	VMOVUPS 32(SI), Y8
+	VADDPS Y5, Y8, Y9
+	VMULPS Y7, Y9, Y9
+	VADDPS Y9, Y9, Y9
+	VADDPS Y0, Y9, Y9
+	VSUBPS Y0, Y9, Y9
+	VMAXPS Y1, Y9, Y9
+	VMINPS Y2, Y9, Y9
+	VADDPS Y3, Y9, Y9
+	VCVTTPS2DQ Y9, Y10
+	VPCMPEQD Y11, Y11, Y11
+	VGATHERDPS Y11, (CX)(Y10*4), Y9
+	VMOVUPS Y9, 32(BX)
+	VMULPS Y4, Y9, Y9
+	VSUBPS Y5, Y9, Y9
+	VMOVUPS 32(DI), Y10
+	VSUBPS Y9, Y10, Y10
+	VMOVUPS Y10, 32(DI)
+	VSUBPS Y9, Y8, Y8
 	VBROADCASTSS (R8), Y9
-	VMULPS       Y8, Y9, Y9
-	VMULPS       Y8, Y9, Y9
-	VADDPS       Y9, Y6, Y6
-	ADDQ         $0x40, BX
-	ADDQ         $0x40, SI
-	ADDQ         $0x40, DI
-	ADDQ         $0x04, R8
-	TESTQ        R9, R9
-	JZ           at32levelsnext
-	ADDQ         DX, R9
-	MOVQ         SI, R11
-	MOVQ         R9, R12
-	LEAQ         -1(R10), R13
+	VMULPS Y8, Y9, Y9
+	VMULPS Y8, Y9, Y9
+	VADDPS Y9, Y6, Y6
+	ADDQ $0x40, BX
+	ADDQ $0x40, SI
+	ADDQ $0x40, DI
+	ADDQ $0x04, R8
+	TESTQ R9, R9
+	JZ at32levelsnext
+	ADDQ DX, R9
+	MOVQ SI, R11
+	MOVQ R9, R12
+	LEAQ -1(R10), R13
 
 at32levelsanswer:
-	CMPQ         R13, $0x00000001
-	JL           at32levelsanswer_end
+	CMPQ R13, $0x00000001
+	JL at32levelsanswer_end
 	VBROADCASTSS (R12), Y8
-	VMULPS       Y10, Y8, Y8
-	VADDPS       32(R11), Y8, Y8
-	VMOVUPS      Y8, 32(R11)
-	ADDQ         $0x40, R11
-	ADDQ         DX, R12
-	SUBQ         $0x00000001, R13
-	JMP          at32levelsanswer
+	VMULPS Y10, Y8, Y8
+	VADDPS 32(R11), Y8, Y8
+	VMOVUPS Y8, 32(R11)
+	ADDQ $0x40, R11
+	ADDQ DX, R12
+	SUBQ $0x00000001, R13
+	JMP at32levelsanswer
 
 at32levelsanswer_end:
 	ADDQ $0x04, R9
 
 at32levelsnext:
 	SUBQ $0x00000001, R10
-	JMP  at32levelsround
+	JMP at32levelsround
 
 at32levelsround_end:
 	VMOVUPS Y6, 32(AX)
@@ -849,124 +849,124 @@ at32end:
 // func laneScalesAVX2(best *float32, top *float32, x *float32, w *float32, n int, reach []float32, refine int, grid *float32, table *float32)
 // Requires: AVX, AVX2
 TEXT ·laneScalesAVX2(SB), NOSPLIT, $0-88
-	MOVQ         grid+72(FP), AX
-	MOVQ         table+80(FP), CX
-	TESTQ        CX, CX
-	JNZ          at0table
+	MOVQ grid+72(FP), AX
+	MOVQ table+80(FP), CX
+	TESTQ CX, CX
+	JNZ at0table
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS 192(AX), Y1
 	VBROADCASTSS 196(AX), Y2
-	MOVQ         reach_base+40(FP), DX
-	MOVQ         reach_len+48(FP), BX
+	MOVQ reach_base+40(FP), DX
+	MOVQ reach_len+48(FP), BX
 
 at0wholereach:
-	CMPQ         BX, $0x00000001
-	JL           at0wholereach_end
+	CMPQ BX, $0x00000001
+	JL at0wholereach_end
 	VBROADCASTSS (DX), Y3
-	ADDQ         $0x04, DX
-	MOVQ         best+0(FP), SI
-	MOVQ         top+8(FP), SI
-	VMOVUPS      (SI), Y4
-	VDIVPS       Y3, Y4, Y4
+	ADDQ $0x04, DX
+	MOVQ best+0(FP), SI
+	MOVQ top+8(FP), SI
+	VMOVUPS (SI), Y4
+	VDIVPS Y3, Y4, Y4
 	VBROADCASTSS laneOne<>+0(SB), Y3
-	VDIVPS       Y4, Y3, Y3
-	VSUBPS       Y3, Y3, Y4
-	VCMPPS       $0x07, Y4, Y4, Y4
-	VANDPS       Y4, Y3, Y3
-	MOVQ         x+16(FP), SI
-	MOVQ         w+24(FP), DI
-	MOVQ         n+32(FP), R8
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y5, Y5, Y5
+	VDIVPS Y4, Y3, Y3
+	VSUBPS Y3, Y3, Y4
+	VCMPPS $0x07, Y4, Y4, Y4
+	VANDPS Y4, Y3, Y3
+	MOVQ x+16(FP), SI
+	MOVQ w+24(FP), DI
+	MOVQ n+32(FP), R8
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
 
 at0wholeendssums:
-	CMPQ         R8, $0x00000001
-	JL           at0wholeendssums_end
-	VMOVUPS      (SI), Y6
-	VMULPS       Y3, Y6, Y7
-	VADDPS       Y0, Y7, Y7
-	VSUBPS       Y0, Y7, Y7
-	VMAXPS       Y1, Y7, Y7
-	VMINPS       Y2, Y7, Y7
+	CMPQ R8, $0x00000001
+	JL at0wholeendssums_end
+	VMOVUPS (SI), Y6
+	VMULPS Y3, Y6, Y7
+	VADDPS Y0, Y7, Y7
+	VSUBPS Y0, Y7, Y7
+	VMAXPS Y1, Y7, Y7
+	VMINPS Y2, Y7, Y7
 	VBROADCASTSS (DI), Y8
-	VMULPS       Y7, Y8, Y8
-	VMULPS       Y8, Y7, Y7
-	VADDPS       Y7, Y4, Y4
-	VMULPS       Y8, Y6, Y8
-	VADDPS       Y8, Y5, Y5
-	ADDQ         $0x40, SI
-	ADDQ         $0x04, DI
-	SUBQ         $0x00000001, R8
-	JMP          at0wholeendssums
+	VMULPS Y7, Y8, Y8
+	VMULPS Y8, Y7, Y7
+	VADDPS Y7, Y4, Y4
+	VMULPS Y8, Y6, Y8
+	VADDPS Y8, Y5, Y5
+	ADDQ $0x40, SI
+	ADDQ $0x04, DI
+	SUBQ $0x00000001, R8
+	JMP at0wholeendssums
 
 at0wholeendssums_end:
-	VXORPS       Y3, Y3, Y3
-	MOVQ         best+0(FP), SI
-	VMOVUPS      (SI), Y7
-	VDIVPS       Y4, Y5, Y6
-	VMOVUPS      128(SI), Y8
-	VMULPS       Y5, Y5, Y5
-	VDIVPS       Y4, Y5, Y5
+	VXORPS Y3, Y3, Y3
+	MOVQ best+0(FP), SI
+	VMOVUPS (SI), Y7
+	VDIVPS Y4, Y5, Y6
+	VMOVUPS 128(SI), Y8
+	VMULPS Y5, Y5, Y5
+	VDIVPS Y4, Y5, Y5
 	VBROADCASTSS laneMinus<>+0(SB), Y9
-	VCMPPS       $0x12, Y3, Y4, Y3
-	VBLENDVPS    Y3, Y9, Y5, Y5
-	VCMPPS       $0x1e, Y8, Y5, Y3
-	VBLENDVPS    Y3, Y6, Y7, Y7
-	VBLENDVPS    Y3, Y5, Y8, Y8
-	VMOVUPS      Y7, (SI)
-	VMOVUPS      Y8, 128(SI)
-	SUBQ         $0x00000001, BX
-	JMP          at0wholereach
+	VCMPPS $0x12, Y3, Y4, Y3
+	VBLENDVPS Y3, Y9, Y5, Y5
+	VCMPPS $0x1e, Y8, Y5, Y3
+	VBLENDVPS Y3, Y6, Y7, Y7
+	VBLENDVPS Y3, Y5, Y8, Y8
+	VMOVUPS Y7, (SI)
+	VMOVUPS Y8, 128(SI)
+	SUBQ $0x00000001, BX
+	JMP at0wholereach
 
 at0wholereach_end:
 	MOVQ refine+64(FP), DX
 
 at0wholerefine:
-	CMPQ         DX, $0x00000001
-	JL           at0wholerefine_end
-	MOVQ         best+0(FP), BX
-	VMOVUPS      (BX), Y3
+	CMPQ DX, $0x00000001
+	JL at0wholerefine_end
+	MOVQ best+0(FP), BX
+	VMOVUPS (BX), Y3
 	VBROADCASTSS laneOne<>+0(SB), Y4
-	VDIVPS       Y3, Y4, Y4
-	VSUBPS       Y4, Y4, Y3
-	VCMPPS       $0x07, Y3, Y3, Y3
-	VANDPS       Y3, Y4, Y4
-	MOVQ         x+16(FP), BX
-	MOVQ         w+24(FP), SI
-	MOVQ         n+32(FP), DI
-	VXORPS       Y3, Y3, Y3
-	VXORPS       Y5, Y5, Y5
+	VDIVPS Y3, Y4, Y4
+	VSUBPS Y4, Y4, Y3
+	VCMPPS $0x07, Y3, Y3, Y3
+	VANDPS Y3, Y4, Y4
+	MOVQ x+16(FP), BX
+	MOVQ w+24(FP), SI
+	MOVQ n+32(FP), DI
+	VXORPS Y3, Y3, Y3
+	VXORPS Y5, Y5, Y5
 
 at0wholeagainsums:
-	CMPQ         DI, $0x00000001
-	JL           at0wholeagainsums_end
-	VMOVUPS      (BX), Y6
-	VMULPS       Y4, Y6, Y7
-	VADDPS       Y0, Y7, Y7
-	VSUBPS       Y0, Y7, Y7
-	VMAXPS       Y1, Y7, Y7
-	VMINPS       Y2, Y7, Y7
+	CMPQ DI, $0x00000001
+	JL at0wholeagainsums_end
+	VMOVUPS (BX), Y6
+	VMULPS Y4, Y6, Y7
+	VADDPS Y0, Y7, Y7
+	VSUBPS Y0, Y7, Y7
+	VMAXPS Y1, Y7, Y7
+	VMINPS Y2, Y7, Y7
 	VBROADCASTSS (SI), Y8
-	VMULPS       Y7, Y8, Y8
-	VMULPS       Y8, Y7, Y7
-	VADDPS       Y7, Y3, Y3
-	VMULPS       Y8, Y6, Y8
-	VADDPS       Y8, Y5, Y5
-	ADDQ         $0x40, BX
-	ADDQ         $0x04, SI
-	SUBQ         $0x00000001, DI
-	JMP          at0wholeagainsums
+	VMULPS Y7, Y8, Y8
+	VMULPS Y8, Y7, Y7
+	VADDPS Y7, Y3, Y3
+	VMULPS Y8, Y6, Y8
+	VADDPS Y8, Y5, Y5
+	ADDQ $0x40, BX
+	ADDQ $0x04, SI
+	SUBQ $0x00000001, DI
+	JMP at0wholeagainsums
 
 at0wholeagainsums_end:
-	VXORPS    Y4, Y4, Y4
-	MOVQ      best+0(FP), BX
-	VMOVUPS   (BX), Y6
-	VDIVPS    Y3, Y5, Y5
-	VCMPPS    $0x1e, Y4, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	MOVQ best+0(FP), BX
+	VMOVUPS (BX), Y6
+	VDIVPS Y3, Y5, Y5
+	VCMPPS $0x1e, Y4, Y3, Y3
 	VBLENDVPS Y3, Y5, Y6, Y6
-	VMOVUPS   Y6, (BX)
-	SUBQ      $0x00000001, DX
-	JMP       at0wholerefine
+	VMOVUPS Y6, (BX)
+	SUBQ $0x00000001, DX
+	JMP at0wholerefine
 
 at0wholerefine_end:
 	JMP at0end
@@ -976,246 +976,246 @@ at0table:
 	VBROADCASTSS laneLeast<>+0(SB), Y1
 	VBROADCASTSS laneMost<>+0(SB), Y2
 	VBROADCASTSS laneFrom<>+0(SB), Y3
-	MOVQ         reach_base+40(FP), DX
-	MOVQ         reach_len+48(FP), BX
+	MOVQ reach_base+40(FP), DX
+	MOVQ reach_len+48(FP), BX
 
 at0levelsreach:
-	CMPQ         BX, $0x00000001
-	JL           at0levelsreach_end
+	CMPQ BX, $0x00000001
+	JL at0levelsreach_end
 	VBROADCASTSS (DX), Y4
-	ADDQ         $0x04, DX
-	MOVQ         best+0(FP), SI
-	MOVQ         top+8(FP), SI
-	VMOVUPS      (SI), Y5
-	VDIVPS       Y4, Y5, Y5
+	ADDQ $0x04, DX
+	MOVQ best+0(FP), SI
+	MOVQ top+8(FP), SI
+	VMOVUPS (SI), Y5
+	VDIVPS Y4, Y5, Y5
 	VBROADCASTSS laneOne<>+0(SB), Y4
-	VDIVPS       Y5, Y4, Y4
-	VSUBPS       Y4, Y4, Y5
-	VCMPPS       $0x07, Y5, Y5, Y5
-	VANDPS       Y5, Y4, Y4
-	MOVQ         x+16(FP), SI
-	MOVQ         w+24(FP), DI
-	MOVQ         n+32(FP), R8
-	VXORPS       Y5, Y5, Y5
-	VXORPS       Y6, Y6, Y6
+	VDIVPS Y5, Y4, Y4
+	VSUBPS Y4, Y4, Y5
+	VCMPPS $0x07, Y5, Y5, Y5
+	VANDPS Y5, Y4, Y4
+	MOVQ x+16(FP), SI
+	MOVQ w+24(FP), DI
+	MOVQ n+32(FP), R8
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
 
 at0levelsendssums:
-	CMPQ         R8, $0x00000001
-	JL           at0levelsendssums_end
-	VMOVUPS      (SI), Y7
-	VMULPS       Y4, Y7, Y8
-	VADDPS       Y8, Y8, Y8
-	VADDPS       Y0, Y8, Y8
-	VSUBPS       Y0, Y8, Y8
-	VMAXPS       Y1, Y8, Y8
-	VMINPS       Y2, Y8, Y8
-	VADDPS       Y3, Y8, Y8
-	VCVTTPS2DQ   Y8, Y9
-	VPCMPEQD     Y10, Y10, Y10
-	VGATHERDPS   Y10, (CX)(Y9*4), Y8
+	CMPQ R8, $0x00000001
+	JL at0levelsendssums_end
+	VMOVUPS (SI), Y7
+	VMULPS Y4, Y7, Y8
+	VADDPS Y8, Y8, Y8
+	VADDPS Y0, Y8, Y8
+	VSUBPS Y0, Y8, Y8
+	VMAXPS Y1, Y8, Y8
+	VMINPS Y2, Y8, Y8
+	VADDPS Y3, Y8, Y8
+	VCVTTPS2DQ Y8, Y9
+	VPCMPEQD Y10, Y10, Y10
+	VGATHERDPS Y10, (CX)(Y9*4), Y8
 	VBROADCASTSS (DI), Y9
-	VMULPS       Y8, Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VADDPS       Y8, Y5, Y5
-	VMULPS       Y9, Y7, Y9
-	VADDPS       Y9, Y6, Y6
-	ADDQ         $0x40, SI
-	ADDQ         $0x04, DI
-	SUBQ         $0x00000001, R8
-	JMP          at0levelsendssums
+	VMULPS Y8, Y9, Y9
+	VMULPS Y9, Y8, Y8
+	VADDPS Y8, Y5, Y5
+	VMULPS Y9, Y7, Y9
+	VADDPS Y9, Y6, Y6
+	ADDQ $0x40, SI
+	ADDQ $0x04, DI
+	SUBQ $0x00000001, R8
+	JMP at0levelsendssums
 
 at0levelsendssums_end:
-	VXORPS       Y4, Y4, Y4
-	MOVQ         best+0(FP), SI
-	VMOVUPS      (SI), Y8
-	VDIVPS       Y5, Y6, Y7
-	VMOVUPS      128(SI), Y9
-	VMULPS       Y6, Y6, Y6
-	VDIVPS       Y5, Y6, Y6
+	VXORPS Y4, Y4, Y4
+	MOVQ best+0(FP), SI
+	VMOVUPS (SI), Y8
+	VDIVPS Y5, Y6, Y7
+	VMOVUPS 128(SI), Y9
+	VMULPS Y6, Y6, Y6
+	VDIVPS Y5, Y6, Y6
 	VBROADCASTSS laneMinus<>+0(SB), Y10
-	VCMPPS       $0x12, Y4, Y5, Y4
-	VBLENDVPS    Y4, Y10, Y6, Y6
-	VCMPPS       $0x1e, Y9, Y6, Y4
-	VBLENDVPS    Y4, Y7, Y8, Y8
-	VBLENDVPS    Y4, Y6, Y9, Y9
-	VMOVUPS      Y8, (SI)
-	VMOVUPS      Y9, 128(SI)
-	SUBQ         $0x00000001, BX
-	JMP          at0levelsreach
+	VCMPPS $0x12, Y4, Y5, Y4
+	VBLENDVPS Y4, Y10, Y6, Y6
+	VCMPPS $0x1e, Y9, Y6, Y4
+	VBLENDVPS Y4, Y7, Y8, Y8
+	VBLENDVPS Y4, Y6, Y9, Y9
+	VMOVUPS Y8, (SI)
+	VMOVUPS Y9, 128(SI)
+	SUBQ $0x00000001, BX
+	JMP at0levelsreach
 
 at0levelsreach_end:
 	MOVQ refine+64(FP), DX
 
 at0levelsrefine:
-	CMPQ         DX, $0x00000001
-	JL           at0levelsrefine_end
-	MOVQ         best+0(FP), BX
-	VMOVUPS      (BX), Y4
+	CMPQ DX, $0x00000001
+	JL at0levelsrefine_end
+	MOVQ best+0(FP), BX
+	VMOVUPS (BX), Y4
 	VBROADCASTSS laneOne<>+0(SB), Y5
-	VDIVPS       Y4, Y5, Y5
-	VSUBPS       Y5, Y5, Y4
-	VCMPPS       $0x07, Y4, Y4, Y4
-	VANDPS       Y4, Y5, Y5
-	MOVQ         x+16(FP), BX
-	MOVQ         w+24(FP), SI
-	MOVQ         n+32(FP), DI
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y6, Y6, Y6
+	VDIVPS Y4, Y5, Y5
+	VSUBPS Y5, Y5, Y4
+	VCMPPS $0x07, Y4, Y4, Y4
+	VANDPS Y4, Y5, Y5
+	MOVQ x+16(FP), BX
+	MOVQ w+24(FP), SI
+	MOVQ n+32(FP), DI
+	VXORPS Y4, Y4, Y4
+	VXORPS Y6, Y6, Y6
 
 at0levelsagainsums:
-	CMPQ         DI, $0x00000001
-	JL           at0levelsagainsums_end
-	VMOVUPS      (BX), Y7
-	VMULPS       Y5, Y7, Y8
-	VADDPS       Y8, Y8, Y8
-	VADDPS       Y0, Y8, Y8
-	VSUBPS       Y0, Y8, Y8
-	VMAXPS       Y1, Y8, Y8
-	VMINPS       Y2, Y8, Y8
-	VADDPS       Y3, Y8, Y8
-	VCVTTPS2DQ   Y8, Y9
-	VPCMPEQD     Y10, Y10, Y10
-	VGATHERDPS   Y10, (CX)(Y9*4), Y8
+	CMPQ DI, $0x00000001
+	JL at0levelsagainsums_end
+	VMOVUPS (BX), Y7
+	VMULPS Y5, Y7, Y8
+	VADDPS Y8, Y8, Y8
+	VADDPS Y0, Y8, Y8
+	VSUBPS Y0, Y8, Y8
+	VMAXPS Y1, Y8, Y8
+	VMINPS Y2, Y8, Y8
+	VADDPS Y3, Y8, Y8
+	VCVTTPS2DQ Y8, Y9
+	VPCMPEQD Y10, Y10, Y10
+	VGATHERDPS Y10, (CX)(Y9*4), Y8
 	VBROADCASTSS (SI), Y9
-	VMULPS       Y8, Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VADDPS       Y8, Y4, Y4
-	VMULPS       Y9, Y7, Y9
-	VADDPS       Y9, Y6, Y6
-	ADDQ         $0x40, BX
-	ADDQ         $0x04, SI
-	SUBQ         $0x00000001, DI
-	JMP          at0levelsagainsums
+	VMULPS Y8, Y9, Y9
+	VMULPS Y9, Y8, Y8
+	VADDPS Y8, Y4, Y4
+	VMULPS Y9, Y7, Y9
+	VADDPS Y9, Y6, Y6
+	ADDQ $0x40, BX
+	ADDQ $0x04, SI
+	SUBQ $0x00000001, DI
+	JMP at0levelsagainsums
 
 at0levelsagainsums_end:
-	VXORPS    Y5, Y5, Y5
-	MOVQ      best+0(FP), BX
-	VMOVUPS   (BX), Y7
-	VDIVPS    Y4, Y6, Y6
-	VCMPPS    $0x1e, Y5, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	MOVQ best+0(FP), BX
+	VMOVUPS (BX), Y7
+	VDIVPS Y4, Y6, Y6
+	VCMPPS $0x1e, Y5, Y4, Y4
 	VBLENDVPS Y4, Y6, Y7, Y7
-	VMOVUPS   Y7, (BX)
-	SUBQ      $0x00000001, DX
-	JMP       at0levelsrefine
+	VMOVUPS Y7, (BX)
+	SUBQ $0x00000001, DX
+	JMP at0levelsrefine
 
 at0levelsrefine_end:
 at0end:
-	TESTQ        CX, CX
-	JNZ          at32table
+	TESTQ CX, CX
+	JNZ at32table
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS 192(AX), Y1
 	VBROADCASTSS 196(AX), Y2
-	MOVQ         reach_base+40(FP), AX
-	MOVQ         reach_len+48(FP), CX
+	MOVQ reach_base+40(FP), AX
+	MOVQ reach_len+48(FP), CX
 
 at32wholereach:
-	CMPQ         CX, $0x00000001
-	JL           at32wholereach_end
+	CMPQ CX, $0x00000001
+	JL at32wholereach_end
 	VBROADCASTSS (AX), Y3
-	ADDQ         $0x04, AX
-	MOVQ         best+0(FP), DX
-	MOVQ         top+8(FP), DX
-	VMOVUPS      32(DX), Y4
-	VDIVPS       Y3, Y4, Y4
+	ADDQ $0x04, AX
+	MOVQ best+0(FP), DX
+	MOVQ top+8(FP), DX
+	VMOVUPS 32(DX), Y4
+	VDIVPS Y3, Y4, Y4
 	VBROADCASTSS laneOne<>+0(SB), Y3
-	VDIVPS       Y4, Y3, Y3
-	VSUBPS       Y3, Y3, Y4
-	VCMPPS       $0x07, Y4, Y4, Y4
-	VANDPS       Y4, Y3, Y3
-	MOVQ         x+16(FP), DX
-	MOVQ         w+24(FP), BX
-	MOVQ         n+32(FP), SI
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y5, Y5, Y5
+	VDIVPS Y4, Y3, Y3
+	VSUBPS Y3, Y3, Y4
+	VCMPPS $0x07, Y4, Y4, Y4
+	VANDPS Y4, Y3, Y3
+	MOVQ x+16(FP), DX
+	MOVQ w+24(FP), BX
+	MOVQ n+32(FP), SI
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
 
 at32wholeendssums:
-	CMPQ         SI, $0x00000001
-	JL           at32wholeendssums_end
-	VMOVUPS      32(DX), Y6
-	VMULPS       Y3, Y6, Y7
-	VADDPS       Y0, Y7, Y7
-	VSUBPS       Y0, Y7, Y7
-	VMAXPS       Y1, Y7, Y7
-	VMINPS       Y2, Y7, Y7
+	CMPQ SI, $0x00000001
+	JL at32wholeendssums_end
+	VMOVUPS 32(DX), Y6
+	VMULPS Y3, Y6, Y7
+	VADDPS Y0, Y7, Y7
+	VSUBPS Y0, Y7, Y7
+	VMAXPS Y1, Y7, Y7
+	VMINPS Y2, Y7, Y7
 	VBROADCASTSS (BX), Y8
-	VMULPS       Y7, Y8, Y8
-	VMULPS       Y8, Y7, Y7
-	VADDPS       Y7, Y4, Y4
-	VMULPS       Y8, Y6, Y8
-	VADDPS       Y8, Y5, Y5
-	ADDQ         $0x40, DX
-	ADDQ         $0x04, BX
-	SUBQ         $0x00000001, SI
-	JMP          at32wholeendssums
+	VMULPS Y7, Y8, Y8
+	VMULPS Y8, Y7, Y7
+	VADDPS Y7, Y4, Y4
+	VMULPS Y8, Y6, Y8
+	VADDPS Y8, Y5, Y5
+	ADDQ $0x40, DX
+	ADDQ $0x04, BX
+	SUBQ $0x00000001, SI
+	JMP at32wholeendssums
 
 at32wholeendssums_end:
-	VXORPS       Y3, Y3, Y3
-	MOVQ         best+0(FP), DX
-	VMOVUPS      32(DX), Y7
-	VDIVPS       Y4, Y5, Y6
-	VMOVUPS      160(DX), Y8
-	VMULPS       Y5, Y5, Y5
-	VDIVPS       Y4, Y5, Y5
+	VXORPS Y3, Y3, Y3
+	MOVQ best+0(FP), DX
+	VMOVUPS 32(DX), Y7
+	VDIVPS Y4, Y5, Y6
+	VMOVUPS 160(DX), Y8
+	VMULPS Y5, Y5, Y5
+	VDIVPS Y4, Y5, Y5
 	VBROADCASTSS laneMinus<>+0(SB), Y9
-	VCMPPS       $0x12, Y3, Y4, Y3
-	VBLENDVPS    Y3, Y9, Y5, Y5
-	VCMPPS       $0x1e, Y8, Y5, Y3
-	VBLENDVPS    Y3, Y6, Y7, Y7
-	VBLENDVPS    Y3, Y5, Y8, Y8
-	VMOVUPS      Y7, 32(DX)
-	VMOVUPS      Y8, 160(DX)
-	SUBQ         $0x00000001, CX
-	JMP          at32wholereach
+	VCMPPS $0x12, Y3, Y4, Y3
+	VBLENDVPS Y3, Y9, Y5, Y5
+	VCMPPS $0x1e, Y8, Y5, Y3
+	VBLENDVPS Y3, Y6, Y7, Y7
+	VBLENDVPS Y3, Y5, Y8, Y8
+	VMOVUPS Y7, 32(DX)
+	VMOVUPS Y8, 160(DX)
+	SUBQ $0x00000001, CX
+	JMP at32wholereach
 
 at32wholereach_end:
 	MOVQ refine+64(FP), AX
 
 at32wholerefine:
-	CMPQ         AX, $0x00000001
-	JL           at32wholerefine_end
-	MOVQ         best+0(FP), CX
-	VMOVUPS      32(CX), Y3
+	CMPQ AX, $0x00000001
+	JL at32wholerefine_end
+	MOVQ best+0(FP), CX
+	VMOVUPS 32(CX), Y3
 	VBROADCASTSS laneOne<>+0(SB), Y4
-	VDIVPS       Y3, Y4, Y4
-	VSUBPS       Y4, Y4, Y3
-	VCMPPS       $0x07, Y3, Y3, Y3
-	VANDPS       Y3, Y4, Y4
-	MOVQ         x+16(FP), CX
-	MOVQ         w+24(FP), DX
-	MOVQ         n+32(FP), BX
-	VXORPS       Y3, Y3, Y3
-	VXORPS       Y5, Y5, Y5
+	VDIVPS Y3, Y4, Y4
+	VSUBPS Y4, Y4, Y3
+	VCMPPS $0x07, Y3, Y3, Y3
+	VANDPS Y3, Y4, Y4
+	MOVQ x+16(FP), CX
+	MOVQ w+24(FP), DX
+	MOVQ n+32(FP), BX
+	VXORPS Y3, Y3, Y3
+	VXORPS Y5, Y5, Y5
 
 at32wholeagainsums:
-	CMPQ         BX, $0x00000001
-	JL           at32wholeagainsums_end
-	VMOVUPS      32(CX), Y6
-	VMULPS       Y4, Y6, Y7
-	VADDPS       Y0, Y7, Y7
-	VSUBPS       Y0, Y7, Y7
-	VMAXPS       Y1, Y7, Y7
-	VMINPS       Y2, Y7, Y7
+	CMPQ BX, $0x00000001
+	JL at32wholeagainsums_end
+	VMOVUPS 32(CX), Y6
+	VMULPS Y4, Y6, Y7
+	VADDPS Y0, Y7, Y7
+	VSUBPS Y0, Y7, Y7
+	VMAXPS Y1, Y7, Y7
+	VMINPS Y2, Y7, Y7
 	VBROADCASTSS (DX), Y8
-	VMULPS       Y7, Y8, Y8
-	VMULPS       Y8, Y7, Y7
-	VADDPS       Y7, Y3, Y3
-	VMULPS       Y8, Y6, Y8
-	VADDPS       Y8, Y5, Y5
-	ADDQ         $0x40, CX
-	ADDQ         $0x04, DX
-	SUBQ         $0x00000001, BX
-	JMP          at32wholeagainsums
+	VMULPS Y7, Y8, Y8
+	VMULPS Y8, Y7, Y7
+	VADDPS Y7, Y3, Y3
+	VMULPS Y8, Y6, Y8
+	VADDPS Y8, Y5, Y5
+	ADDQ $0x40, CX
+	ADDQ $0x04, DX
+	SUBQ $0x00000001, BX
+	JMP at32wholeagainsums
 
 at32wholeagainsums_end:
-	VXORPS    Y4, Y4, Y4
-	MOVQ      best+0(FP), CX
-	VMOVUPS   32(CX), Y6
-	VDIVPS    Y3, Y5, Y5
-	VCMPPS    $0x1e, Y4, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	MOVQ best+0(FP), CX
+	VMOVUPS 32(CX), Y6
+	VDIVPS Y3, Y5, Y5
+	VCMPPS $0x1e, Y4, Y3, Y3
 	VBLENDVPS Y3, Y5, Y6, Y6
-	VMOVUPS   Y6, 32(CX)
-	SUBQ      $0x00000001, AX
-	JMP       at32wholerefine
+	VMOVUPS Y6, 32(CX)
+	SUBQ $0x00000001, AX
+	JMP at32wholerefine
 
 at32wholerefine_end:
 	JMP at32end
@@ -1225,127 +1225,127 @@ at32table:
 	VBROADCASTSS laneLeast<>+0(SB), Y1
 	VBROADCASTSS laneMost<>+0(SB), Y2
 	VBROADCASTSS laneFrom<>+0(SB), Y3
-	MOVQ         reach_base+40(FP), AX
-	MOVQ         reach_len+48(FP), DX
+	MOVQ reach_base+40(FP), AX
+	MOVQ reach_len+48(FP), DX
 
 at32levelsreach:
-	CMPQ         DX, $0x00000001
-	JL           at32levelsreach_end
+	CMPQ DX, $0x00000001
+	JL at32levelsreach_end
 	VBROADCASTSS (AX), Y4
-	ADDQ         $0x04, AX
-	MOVQ         best+0(FP), BX
-	MOVQ         top+8(FP), BX
-	VMOVUPS      32(BX), Y5
-	VDIVPS       Y4, Y5, Y5
+	ADDQ $0x04, AX
+	MOVQ best+0(FP), BX
+	MOVQ top+8(FP), BX
+	VMOVUPS 32(BX), Y5
+	VDIVPS Y4, Y5, Y5
 	VBROADCASTSS laneOne<>+0(SB), Y4
-	VDIVPS       Y5, Y4, Y4
-	VSUBPS       Y4, Y4, Y5
-	VCMPPS       $0x07, Y5, Y5, Y5
-	VANDPS       Y5, Y4, Y4
-	MOVQ         x+16(FP), BX
-	MOVQ         w+24(FP), SI
-	MOVQ         n+32(FP), DI
-	VXORPS       Y5, Y5, Y5
-	VXORPS       Y6, Y6, Y6
+	VDIVPS Y5, Y4, Y4
+	VSUBPS Y4, Y4, Y5
+	VCMPPS $0x07, Y5, Y5, Y5
+	VANDPS Y5, Y4, Y4
+	MOVQ x+16(FP), BX
+	MOVQ w+24(FP), SI
+	MOVQ n+32(FP), DI
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
 
 at32levelsendssums:
-	CMPQ         DI, $0x00000001
-	JL           at32levelsendssums_end
-	VMOVUPS      32(BX), Y7
-	VMULPS       Y4, Y7, Y8
-	VADDPS       Y8, Y8, Y8
-	VADDPS       Y0, Y8, Y8
-	VSUBPS       Y0, Y8, Y8
-	VMAXPS       Y1, Y8, Y8
-	VMINPS       Y2, Y8, Y8
-	VADDPS       Y3, Y8, Y8
-	VCVTTPS2DQ   Y8, Y9
-	VPCMPEQD     Y10, Y10, Y10
-	VGATHERDPS   Y10, (CX)(Y9*4), Y8
+	CMPQ DI, $0x00000001
+	JL at32levelsendssums_end
+	VMOVUPS 32(BX), Y7
+	VMULPS Y4, Y7, Y8
+	VADDPS Y8, Y8, Y8
+	VADDPS Y0, Y8, Y8
+	VSUBPS Y0, Y8, Y8
+	VMAXPS Y1, Y8, Y8
+	VMINPS Y2, Y8, Y8
+	VADDPS Y3, Y8, Y8
+	VCVTTPS2DQ Y8, Y9
+	VPCMPEQD Y10, Y10, Y10
+	VGATHERDPS Y10, (CX)(Y9*4), Y8
 	VBROADCASTSS (SI), Y9
-	VMULPS       Y8, Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VADDPS       Y8, Y5, Y5
-	VMULPS       Y9, Y7, Y9
-	VADDPS       Y9, Y6, Y6
-	ADDQ         $0x40, BX
-	ADDQ         $0x04, SI
-	SUBQ         $0x00000001, DI
-	JMP          at32levelsendssums
+	VMULPS Y8, Y9, Y9
+	VMULPS Y9, Y8, Y8
+	VADDPS Y8, Y5, Y5
+	VMULPS Y9, Y7, Y9
+	VADDPS Y9, Y6, Y6
+	ADDQ $0x40, BX
+	ADDQ $0x04, SI
+	SUBQ $0x00000001, DI
+	JMP at32levelsendssums
 
 at32levelsendssums_end:
-	VXORPS       Y4, Y4, Y4
-	MOVQ         best+0(FP), BX
-	VMOVUPS      32(BX), Y8
-	VDIVPS       Y5, Y6, Y7
-	VMOVUPS      160(BX), Y9
-	VMULPS       Y6, Y6, Y6
-	VDIVPS       Y5, Y6, Y6
+	VXORPS Y4, Y4, Y4
+	MOVQ best+0(FP), BX
+	VMOVUPS 32(BX), Y8
+	VDIVPS Y5, Y6, Y7
+	VMOVUPS 160(BX), Y9
+	VMULPS Y6, Y6, Y6
+	VDIVPS Y5, Y6, Y6
 	VBROADCASTSS laneMinus<>+0(SB), Y10
-	VCMPPS       $0x12, Y4, Y5, Y4
-	VBLENDVPS    Y4, Y10, Y6, Y6
-	VCMPPS       $0x1e, Y9, Y6, Y4
-	VBLENDVPS    Y4, Y7, Y8, Y8
-	VBLENDVPS    Y4, Y6, Y9, Y9
-	VMOVUPS      Y8, 32(BX)
-	VMOVUPS      Y9, 160(BX)
-	SUBQ         $0x00000001, DX
-	JMP          at32levelsreach
+	VCMPPS $0x12, Y4, Y5, Y4
+	VBLENDVPS Y4, Y10, Y6, Y6
+	VCMPPS $0x1e, Y9, Y6, Y4
+	VBLENDVPS Y4, Y7, Y8, Y8
+	VBLENDVPS Y4, Y6, Y9, Y9
+	VMOVUPS Y8, 32(BX)
+	VMOVUPS Y9, 160(BX)
+	SUBQ $0x00000001, DX
+	JMP at32levelsreach
 
 at32levelsreach_end:
 	MOVQ refine+64(FP), AX
 
 at32levelsrefine:
-	CMPQ         AX, $0x00000001
-	JL           at32levelsrefine_end
-	MOVQ         best+0(FP), DX
-	VMOVUPS      32(DX), Y4
+	CMPQ AX, $0x00000001
+	JL at32levelsrefine_end
+	MOVQ best+0(FP), DX
+	VMOVUPS 32(DX), Y4
 	VBROADCASTSS laneOne<>+0(SB), Y5
-	VDIVPS       Y4, Y5, Y5
-	VSUBPS       Y5, Y5, Y4
-	VCMPPS       $0x07, Y4, Y4, Y4
-	VANDPS       Y4, Y5, Y5
-	MOVQ         x+16(FP), DX
-	MOVQ         w+24(FP), BX
-	MOVQ         n+32(FP), SI
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y6, Y6, Y6
+	VDIVPS Y4, Y5, Y5
+	VSUBPS Y5, Y5, Y4
+	VCMPPS $0x07, Y4, Y4, Y4
+	VANDPS Y4, Y5, Y5
+	MOVQ x+16(FP), DX
+	MOVQ w+24(FP), BX
+	MOVQ n+32(FP), SI
+	VXORPS Y4, Y4, Y4
+	VXORPS Y6, Y6, Y6
 
 at32levelsagainsums:
-	CMPQ         SI, $0x00000001
-	JL           at32levelsagainsums_end
-	VMOVUPS      32(DX), Y7
-	VMULPS       Y5, Y7, Y8
-	VADDPS       Y8, Y8, Y8
-	VADDPS       Y0, Y8, Y8
-	VSUBPS       Y0, Y8, Y8
-	VMAXPS       Y1, Y8, Y8
-	VMINPS       Y2, Y8, Y8
-	VADDPS       Y3, Y8, Y8
-	VCVTTPS2DQ   Y8, Y9
-	VPCMPEQD     Y10, Y10, Y10
-	VGATHERDPS   Y10, (CX)(Y9*4), Y8
+	CMPQ SI, $0x00000001
+	JL at32levelsagainsums_end
+	VMOVUPS 32(DX), Y7
+	VMULPS Y5, Y7, Y8
+	VADDPS Y8, Y8, Y8
+	VADDPS Y0, Y8, Y8
+	VSUBPS Y0, Y8, Y8
+	VMAXPS Y1, Y8, Y8
+	VMINPS Y2, Y8, Y8
+	VADDPS Y3, Y8, Y8
+	VCVTTPS2DQ Y8, Y9
+	VPCMPEQD Y10, Y10, Y10
+	VGATHERDPS Y10, (CX)(Y9*4), Y8
 	VBROADCASTSS (BX), Y9
-	VMULPS       Y8, Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VADDPS       Y8, Y4, Y4
-	VMULPS       Y9, Y7, Y9
-	VADDPS       Y9, Y6, Y6
-	ADDQ         $0x40, DX
-	ADDQ         $0x04, BX
-	SUBQ         $0x00000001, SI
-	JMP          at32levelsagainsums
+	VMULPS Y8, Y9, Y9
+	VMULPS Y9, Y8, Y8
+	VADDPS Y8, Y4, Y4
+	VMULPS Y9, Y7, Y9
+	VADDPS Y9, Y6, Y6
+	ADDQ $0x40, DX
+	ADDQ $0x04, BX
+	SUBQ $0x00000001, SI
+	JMP at32levelsagainsums
 
 at32levelsagainsums_end:
-	VXORPS    Y5, Y5, Y5
-	MOVQ      best+0(FP), DX
-	VMOVUPS   32(DX), Y7
-	VDIVPS    Y4, Y6, Y6
-	VCMPPS    $0x1e, Y5, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	MOVQ best+0(FP), DX
+	VMOVUPS 32(DX), Y7
+	VDIVPS Y4, Y6, Y6
+	VCMPPS $0x1e, Y5, Y4, Y4
 	VBLENDVPS Y4, Y6, Y7, Y7
-	VMOVUPS   Y7, 32(DX)
-	SUBQ      $0x00000001, AX
-	JMP       at32levelsrefine
+	VMOVUPS Y7, 32(DX)
+	SUBQ $0x00000001, AX
+	JMP at32levelsrefine
 
 at32levelsrefine_end:
 at32end:
@@ -1358,199 +1358,199 @@ GLOBL laneMinus<>(SB), RODATA|NOPTR, $4
 // func laneOffsetsAVX2(best *float32, low *float32, high *float32, x *float32, w *float32, n int, reach []float32, refine int, o *float32, grid *float32, table *float32)
 // Requires: AVX, AVX2
 TEXT ·laneOffsetsAVX2(SB), NOSPLIT, $0-104
-	MOVQ         grid+88(FP), AX
-	MOVQ         table+96(FP), CX
-	TESTQ        CX, CX
-	JNZ          at0table
+	MOVQ grid+88(FP), AX
+	MOVQ table+96(FP), CX
+	TESTQ CX, CX
+	JNZ at0table
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS 192(AX), Y1
 	VBROADCASTSS 196(AX), Y2
-	MOVQ         reach_base+48(FP), DX
-	MOVQ         reach_len+56(FP), BX
+	MOVQ reach_base+48(FP), DX
+	MOVQ reach_len+56(FP), BX
 
 at0wholereach:
-	CMPQ         BX, $0x00000001
-	JL           at0wholereach_end
+	CMPQ BX, $0x00000001
+	JL at0wholereach_end
 	VBROADCASTSS (DX), Y3
-	ADDQ         $0x04, DX
-	MOVQ         low+8(FP), SI
-	MOVQ         high+16(FP), DI
-	VMOVUPS      (SI), Y5
-	VMOVUPS      (DI), Y4
-	VSUBPS       Y5, Y4, Y4
-	VDIVPS       Y3, Y4, Y4
-	VXORPS       Y3, Y3, Y3
-	VSUBPS       Y5, Y3, Y3
+	ADDQ $0x04, DX
+	MOVQ low+8(FP), SI
+	MOVQ high+16(FP), DI
+	VMOVUPS (SI), Y5
+	VMOVUPS (DI), Y4
+	VSUBPS Y5, Y4, Y4
+	VDIVPS Y3, Y4, Y4
+	VXORPS Y3, Y3, Y3
+	VSUBPS Y5, Y3, Y3
 	VBROADCASTSS laneOne<>+0(SB), Y5
-	VDIVPS       Y4, Y5, Y5
-	VSUBPS       Y5, Y5, Y4
-	VCMPPS       $0x07, Y4, Y4, Y4
-	VANDPS       Y4, Y5, Y5
-	MOVQ         x+24(FP), SI
-	MOVQ         w+32(FP), DI
-	MOVQ         n+40(FP), R8
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y6, Y6, Y6
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
+	VDIVPS Y4, Y5, Y5
+	VSUBPS Y5, Y5, Y4
+	VCMPPS $0x07, Y4, Y4, Y4
+	VANDPS Y4, Y5, Y5
+	MOVQ x+24(FP), SI
+	MOVQ w+32(FP), DI
+	MOVQ n+40(FP), R8
+	VXORPS Y4, Y4, Y4
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
 
 at0wholeendssums:
-	CMPQ         R8, $0x00000001
-	JL           at0wholeendssums_end
-	VMOVUPS      (SI), Y9
-	VADDPS       Y3, Y9, Y10
-	VMULPS       Y5, Y10, Y10
-	VADDPS       Y0, Y10, Y10
-	VSUBPS       Y0, Y10, Y10
-	VMAXPS       Y1, Y10, Y10
-	VMINPS       Y2, Y10, Y10
+	CMPQ R8, $0x00000001
+	JL at0wholeendssums_end
+	VMOVUPS (SI), Y9
+	VADDPS Y3, Y9, Y10
+	VMULPS Y5, Y10, Y10
+	VADDPS Y0, Y10, Y10
+	VSUBPS Y0, Y10, Y10
+	VMAXPS Y1, Y10, Y10
+	VMINPS Y2, Y10, Y10
 	VBROADCASTSS (DI), Y11
-	VMULPS       Y10, Y11, Y12
-	VADDPS       Y12, Y4, Y4
-	VMULPS       Y12, Y10, Y10
-	VADDPS       Y10, Y6, Y6
-	VMULPS       Y12, Y9, Y12
-	VADDPS       Y12, Y7, Y7
-	VMULPS       Y11, Y9, Y11
-	VADDPS       Y11, Y8, Y8
-	ADDQ         $0x40, SI
-	ADDQ         $0x04, DI
-	SUBQ         $0x00000001, R8
-	JMP          at0wholeendssums
+	VMULPS Y10, Y11, Y12
+	VADDPS Y12, Y4, Y4
+	VMULPS Y12, Y10, Y10
+	VADDPS Y10, Y6, Y6
+	VMULPS Y12, Y9, Y12
+	VADDPS Y12, Y7, Y7
+	VMULPS Y11, Y9, Y11
+	VADDPS Y11, Y8, Y8
+	ADDQ $0x40, SI
+	ADDQ $0x04, DI
+	SUBQ $0x00000001, R8
+	JMP at0wholeendssums
 
 at0wholeendssums_end:
-	MOVQ         o+80(FP), SI
+	MOVQ o+80(FP), SI
 	VBROADCASTSS (SI), Y3
-	VMULPS       Y3, Y6, Y5
-	VMULPS       Y4, Y4, Y10
-	VSUBPS       Y10, Y5, Y9
-	VMULPS       Y3, Y7, Y3
-	VMULPS       Y8, Y4, Y10
-	VSUBPS       Y10, Y3, Y3
-	VDIVPS       Y9, Y3, Y3
-	VMULPS       Y4, Y7, Y4
-	VMULPS       Y8, Y6, Y10
-	VSUBPS       Y10, Y4, Y4
-	VDIVPS       Y9, Y4, Y4
+	VMULPS Y3, Y6, Y5
+	VMULPS Y4, Y4, Y10
+	VSUBPS Y10, Y5, Y9
+	VMULPS Y3, Y7, Y3
+	VMULPS Y8, Y4, Y10
+	VSUBPS Y10, Y3, Y3
+	VDIVPS Y9, Y3, Y3
+	VMULPS Y4, Y7, Y4
+	VMULPS Y8, Y6, Y10
+	VSUBPS Y10, Y4, Y4
+	VDIVPS Y9, Y4, Y4
 	VBROADCASTSS laneSingle<>+0(SB), Y10
-	VMULPS       Y5, Y10, Y10
-	VCMPPS       $0x12, Y10, Y9, Y5
-	VXORPS       Y9, Y9, Y9
+	VMULPS Y5, Y10, Y10
+	VCMPPS $0x12, Y10, Y9, Y5
+	VXORPS Y9, Y9, Y9
 	VBROADCASTSS 4(SI), Y10
-	VMULPS       Y4, Y10, Y10
-	VCMPPS       $0x11, Y9, Y10, Y10
-	VORPS        Y10, Y5, Y5
-	VDIVPS       Y6, Y7, Y10
-	VCMPPS       $0x00, Y9, Y6, Y6
-	VBLENDVPS    Y6, Y9, Y10, Y10
-	VBLENDVPS    Y5, Y10, Y3, Y3
-	VBLENDVPS    Y5, Y9, Y4, Y4
-	VMULPS       Y3, Y7, Y5
-	VMULPS       Y4, Y8, Y10
-	VSUBPS       Y10, Y5, Y5
-	MOVQ         best+0(FP), SI
-	VMOVUPS      128(SI), Y6
-	VCMPPS       $0x1e, Y6, Y5, Y7
-	VBLENDVPS    Y7, Y5, Y6, Y6
-	VMOVUPS      Y6, 128(SI)
-	VMOVUPS      (SI), Y5
-	VBLENDVPS    Y7, Y3, Y5, Y5
-	VMOVUPS      Y5, (SI)
-	VMOVUPS      64(SI), Y3
-	VBLENDVPS    Y7, Y4, Y3, Y3
-	VMOVUPS      Y3, 64(SI)
-	SUBQ         $0x00000001, BX
-	JMP          at0wholereach
+	VMULPS Y4, Y10, Y10
+	VCMPPS $0x11, Y9, Y10, Y10
+	VORPS Y10, Y5, Y5
+	VDIVPS Y6, Y7, Y10
+	VCMPPS $0x00, Y9, Y6, Y6
+	VBLENDVPS Y6, Y9, Y10, Y10
+	VBLENDVPS Y5, Y10, Y3, Y3
+	VBLENDVPS Y5, Y9, Y4, Y4
+	VMULPS Y3, Y7, Y5
+	VMULPS Y4, Y8, Y10
+	VSUBPS Y10, Y5, Y5
+	MOVQ best+0(FP), SI
+	VMOVUPS 128(SI), Y6
+	VCMPPS $0x1e, Y6, Y5, Y7
+	VBLENDVPS Y7, Y5, Y6, Y6
+	VMOVUPS Y6, 128(SI)
+	VMOVUPS (SI), Y5
+	VBLENDVPS Y7, Y3, Y5, Y5
+	VMOVUPS Y5, (SI)
+	VMOVUPS 64(SI), Y3
+	VBLENDVPS Y7, Y4, Y3, Y3
+	VMOVUPS Y3, 64(SI)
+	SUBQ $0x00000001, BX
+	JMP at0wholereach
 
 at0wholereach_end:
 	MOVQ refine+72(FP), DX
 
 at0wholerefine:
-	CMPQ         DX, $0x00000001
-	JL           at0wholerefine_end
-	MOVQ         best+0(FP), BX
-	VMOVUPS      (BX), Y4
-	VMOVUPS      64(BX), Y3
+	CMPQ DX, $0x00000001
+	JL at0wholerefine_end
+	MOVQ best+0(FP), BX
+	VMOVUPS (BX), Y4
+	VMOVUPS 64(BX), Y3
 	VBROADCASTSS laneOne<>+0(SB), Y5
-	VDIVPS       Y4, Y5, Y5
-	VSUBPS       Y5, Y5, Y4
-	VCMPPS       $0x07, Y4, Y4, Y4
-	VANDPS       Y4, Y5, Y5
-	MOVQ         x+24(FP), BX
-	MOVQ         w+32(FP), SI
-	MOVQ         n+40(FP), DI
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y6, Y6, Y6
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
+	VDIVPS Y4, Y5, Y5
+	VSUBPS Y5, Y5, Y4
+	VCMPPS $0x07, Y4, Y4, Y4
+	VANDPS Y4, Y5, Y5
+	MOVQ x+24(FP), BX
+	MOVQ w+32(FP), SI
+	MOVQ n+40(FP), DI
+	VXORPS Y4, Y4, Y4
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
 
 at0wholeagainsums:
-	CMPQ         DI, $0x00000001
-	JL           at0wholeagainsums_end
-	VMOVUPS      (BX), Y9
-	VADDPS       Y3, Y9, Y10
-	VMULPS       Y5, Y10, Y10
-	VADDPS       Y0, Y10, Y10
-	VSUBPS       Y0, Y10, Y10
-	VMAXPS       Y1, Y10, Y10
-	VMINPS       Y2, Y10, Y10
+	CMPQ DI, $0x00000001
+	JL at0wholeagainsums_end
+	VMOVUPS (BX), Y9
+	VADDPS Y3, Y9, Y10
+	VMULPS Y5, Y10, Y10
+	VADDPS Y0, Y10, Y10
+	VSUBPS Y0, Y10, Y10
+	VMAXPS Y1, Y10, Y10
+	VMINPS Y2, Y10, Y10
 	VBROADCASTSS (SI), Y11
-	VMULPS       Y10, Y11, Y12
-	VADDPS       Y12, Y4, Y4
-	VMULPS       Y12, Y10, Y10
-	VADDPS       Y10, Y6, Y6
-	VMULPS       Y12, Y9, Y12
-	VADDPS       Y12, Y7, Y7
-	VMULPS       Y11, Y9, Y11
-	VADDPS       Y11, Y8, Y8
-	ADDQ         $0x40, BX
-	ADDQ         $0x04, SI
-	SUBQ         $0x00000001, DI
-	JMP          at0wholeagainsums
+	VMULPS Y10, Y11, Y12
+	VADDPS Y12, Y4, Y4
+	VMULPS Y12, Y10, Y10
+	VADDPS Y10, Y6, Y6
+	VMULPS Y12, Y9, Y12
+	VADDPS Y12, Y7, Y7
+	VMULPS Y11, Y9, Y11
+	VADDPS Y11, Y8, Y8
+	ADDQ $0x40, BX
+	ADDQ $0x04, SI
+	SUBQ $0x00000001, DI
+	JMP at0wholeagainsums
 
 at0wholeagainsums_end:
-	MOVQ         o+80(FP), BX
+	MOVQ o+80(FP), BX
 	VBROADCASTSS (BX), Y3
-	VMULPS       Y3, Y6, Y5
-	VMULPS       Y4, Y4, Y10
-	VSUBPS       Y10, Y5, Y9
-	VMULPS       Y3, Y7, Y3
-	VMULPS       Y8, Y4, Y10
-	VSUBPS       Y10, Y3, Y3
-	VDIVPS       Y9, Y3, Y3
-	VMULPS       Y4, Y7, Y4
-	VMULPS       Y8, Y6, Y10
-	VSUBPS       Y10, Y4, Y4
-	VDIVPS       Y9, Y4, Y4
+	VMULPS Y3, Y6, Y5
+	VMULPS Y4, Y4, Y10
+	VSUBPS Y10, Y5, Y9
+	VMULPS Y3, Y7, Y3
+	VMULPS Y8, Y4, Y10
+	VSUBPS Y10, Y3, Y3
+	VDIVPS Y9, Y3, Y3
+	VMULPS Y4, Y7, Y4
+	VMULPS Y8, Y6, Y10
+	VSUBPS Y10, Y4, Y4
+	VDIVPS Y9, Y4, Y4
 	VBROADCASTSS laneSingle<>+0(SB), Y10
-	VMULPS       Y5, Y10, Y10
-	VCMPPS       $0x12, Y10, Y9, Y5
-	VXORPS       Y9, Y9, Y9
+	VMULPS Y5, Y10, Y10
+	VCMPPS $0x12, Y10, Y9, Y5
+	VXORPS Y9, Y9, Y9
 	VBROADCASTSS 4(BX), Y10
-	VMULPS       Y4, Y10, Y10
-	VCMPPS       $0x11, Y9, Y10, Y10
-	VORPS        Y10, Y5, Y5
-	VDIVPS       Y6, Y7, Y10
-	VCMPPS       $0x00, Y9, Y6, Y6
-	VBLENDVPS    Y6, Y9, Y10, Y10
-	VBLENDVPS    Y5, Y10, Y3, Y3
-	VBLENDVPS    Y5, Y9, Y4, Y4
-	VMULPS       Y3, Y7, Y5
-	VMULPS       Y4, Y8, Y10
-	VSUBPS       Y10, Y5, Y5
-	MOVQ         best+0(FP), BX
-	VMOVUPS      128(BX), Y6
-	VCMPPS       $0x1e, Y6, Y5, Y7
-	VBLENDVPS    Y7, Y5, Y6, Y6
-	VMOVUPS      Y6, 128(BX)
-	VMOVUPS      (BX), Y5
-	VBLENDVPS    Y7, Y3, Y5, Y5
-	VMOVUPS      Y5, (BX)
-	VMOVUPS      64(BX), Y3
-	VBLENDVPS    Y7, Y4, Y3, Y3
-	VMOVUPS      Y3, 64(BX)
-	SUBQ         $0x00000001, DX
-	JMP          at0wholerefine
+	VMULPS Y4, Y10, Y10
+	VCMPPS $0x11, Y9, Y10, Y10
+	VORPS Y10, Y5, Y5
+	VDIVPS Y6, Y7, Y10
+	VCMPPS $0x00, Y9, Y6, Y6
+	VBLENDVPS Y6, Y9, Y10, Y10
+	VBLENDVPS Y5, Y10, Y3, Y3
+	VBLENDVPS Y5, Y9, Y4, Y4
+	VMULPS Y3, Y7, Y5
+	VMULPS Y4, Y8, Y10
+	VSUBPS Y10, Y5, Y5
+	MOVQ best+0(FP), BX
+	VMOVUPS 128(BX), Y6
+	VCMPPS $0x1e, Y6, Y5, Y7
+	VBLENDVPS Y7, Y5, Y6, Y6
+	VMOVUPS Y6, 128(BX)
+	VMOVUPS (BX), Y5
+	VBLENDVPS Y7, Y3, Y5, Y5
+	VMOVUPS Y5, (BX)
+	VMOVUPS 64(BX), Y3
+	VBLENDVPS Y7, Y4, Y3, Y3
+	VMOVUPS Y3, 64(BX)
+	SUBQ $0x00000001, DX
+	JMP at0wholerefine
 
 at0wholerefine_end:
 	JMP at0end
@@ -1560,396 +1560,396 @@ at0table:
 	VBROADCASTSS laneLeast<>+0(SB), Y1
 	VBROADCASTSS laneMost<>+0(SB), Y2
 	VBROADCASTSS laneFrom<>+0(SB), Y3
-	MOVQ         reach_base+48(FP), DX
-	MOVQ         reach_len+56(FP), BX
+	MOVQ reach_base+48(FP), DX
+	MOVQ reach_len+56(FP), BX
 
 at0levelsreach:
-	CMPQ         BX, $0x00000001
-	JL           at0levelsreach_end
+	CMPQ BX, $0x00000001
+	JL at0levelsreach_end
 	VBROADCASTSS (DX), Y4
-	ADDQ         $0x04, DX
-	MOVQ         low+8(FP), SI
-	MOVQ         high+16(FP), DI
-	VMOVUPS      (SI), Y6
-	VMOVUPS      (DI), Y5
-	VSUBPS       Y6, Y5, Y5
-	VDIVPS       Y4, Y5, Y5
-	VXORPS       Y4, Y4, Y4
-	VSUBPS       Y6, Y4, Y4
+	ADDQ $0x04, DX
+	MOVQ low+8(FP), SI
+	MOVQ high+16(FP), DI
+	VMOVUPS (SI), Y6
+	VMOVUPS (DI), Y5
+	VSUBPS Y6, Y5, Y5
+	VDIVPS Y4, Y5, Y5
+	VXORPS Y4, Y4, Y4
+	VSUBPS Y6, Y4, Y4
 	VBROADCASTSS laneOne<>+0(SB), Y6
-	VDIVPS       Y5, Y6, Y6
-	VSUBPS       Y6, Y6, Y5
-	VCMPPS       $0x07, Y5, Y5, Y5
-	VANDPS       Y5, Y6, Y6
-	MOVQ         x+24(FP), SI
-	MOVQ         w+32(FP), DI
-	MOVQ         n+40(FP), R8
-	VXORPS       Y5, Y5, Y5
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
-	VXORPS       Y9, Y9, Y9
+	VDIVPS Y5, Y6, Y6
+	VSUBPS Y6, Y6, Y5
+	VCMPPS $0x07, Y5, Y5, Y5
+	VANDPS Y5, Y6, Y6
+	MOVQ x+24(FP), SI
+	MOVQ w+32(FP), DI
+	MOVQ n+40(FP), R8
+	VXORPS Y5, Y5, Y5
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
 
 at0levelsendssums:
-	CMPQ         R8, $0x00000001
-	JL           at0levelsendssums_end
-	VMOVUPS      (SI), Y10
-	VADDPS       Y4, Y10, Y11
-	VMULPS       Y6, Y11, Y11
-	VADDPS       Y11, Y11, Y11
-	VADDPS       Y0, Y11, Y11
-	VSUBPS       Y0, Y11, Y11
-	VMAXPS       Y1, Y11, Y11
-	VMINPS       Y2, Y11, Y11
-	VADDPS       Y3, Y11, Y11
-	VCVTTPS2DQ   Y11, Y12
-	VPCMPEQD     Y13, Y13, Y13
-	VGATHERDPS   Y13, (CX)(Y12*4), Y11
+	CMPQ R8, $0x00000001
+	JL at0levelsendssums_end
+	VMOVUPS (SI), Y10
+	VADDPS Y4, Y10, Y11
+	VMULPS Y6, Y11, Y11
+	VADDPS Y11, Y11, Y11
+	VADDPS Y0, Y11, Y11
+	VSUBPS Y0, Y11, Y11
+	VMAXPS Y1, Y11, Y11
+	VMINPS Y2, Y11, Y11
+	VADDPS Y3, Y11, Y11
+	VCVTTPS2DQ Y11, Y12
+	VPCMPEQD Y13, Y13, Y13
+	VGATHERDPS Y13, (CX)(Y12*4), Y11
 	VBROADCASTSS (DI), Y12
-	VMULPS       Y11, Y12, Y13
-	VADDPS       Y13, Y5, Y5
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y11, Y7, Y7
-	VMULPS       Y13, Y10, Y13
-	VADDPS       Y13, Y8, Y8
-	VMULPS       Y12, Y10, Y12
-	VADDPS       Y12, Y9, Y9
-	ADDQ         $0x40, SI
-	ADDQ         $0x04, DI
-	SUBQ         $0x00000001, R8
-	JMP          at0levelsendssums
+	VMULPS Y11, Y12, Y13
+	VADDPS Y13, Y5, Y5
+	VMULPS Y13, Y11, Y11
+	VADDPS Y11, Y7, Y7
+	VMULPS Y13, Y10, Y13
+	VADDPS Y13, Y8, Y8
+	VMULPS Y12, Y10, Y12
+	VADDPS Y12, Y9, Y9
+	ADDQ $0x40, SI
+	ADDQ $0x04, DI
+	SUBQ $0x00000001, R8
+	JMP at0levelsendssums
 
 at0levelsendssums_end:
-	MOVQ         o+80(FP), SI
+	MOVQ o+80(FP), SI
 	VBROADCASTSS (SI), Y4
-	VMULPS       Y4, Y7, Y6
-	VMULPS       Y5, Y5, Y11
-	VSUBPS       Y11, Y6, Y10
-	VMULPS       Y4, Y8, Y4
-	VMULPS       Y9, Y5, Y11
-	VSUBPS       Y11, Y4, Y4
-	VDIVPS       Y10, Y4, Y4
-	VMULPS       Y5, Y8, Y5
-	VMULPS       Y9, Y7, Y11
-	VSUBPS       Y11, Y5, Y5
-	VDIVPS       Y10, Y5, Y5
+	VMULPS Y4, Y7, Y6
+	VMULPS Y5, Y5, Y11
+	VSUBPS Y11, Y6, Y10
+	VMULPS Y4, Y8, Y4
+	VMULPS Y9, Y5, Y11
+	VSUBPS Y11, Y4, Y4
+	VDIVPS Y10, Y4, Y4
+	VMULPS Y5, Y8, Y5
+	VMULPS Y9, Y7, Y11
+	VSUBPS Y11, Y5, Y5
+	VDIVPS Y10, Y5, Y5
 	VBROADCASTSS laneSingle<>+0(SB), Y11
-	VMULPS       Y6, Y11, Y11
-	VCMPPS       $0x12, Y11, Y10, Y6
-	VXORPS       Y10, Y10, Y10
+	VMULPS Y6, Y11, Y11
+	VCMPPS $0x12, Y11, Y10, Y6
+	VXORPS Y10, Y10, Y10
 	VBROADCASTSS 4(SI), Y11
-	VMULPS       Y5, Y11, Y11
-	VCMPPS       $0x11, Y10, Y11, Y11
-	VORPS        Y11, Y6, Y6
-	VDIVPS       Y7, Y8, Y11
-	VCMPPS       $0x00, Y10, Y7, Y7
-	VBLENDVPS    Y7, Y10, Y11, Y11
-	VBLENDVPS    Y6, Y11, Y4, Y4
-	VBLENDVPS    Y6, Y10, Y5, Y5
-	VMULPS       Y4, Y8, Y6
-	VMULPS       Y5, Y9, Y11
-	VSUBPS       Y11, Y6, Y6
-	MOVQ         best+0(FP), SI
-	VMOVUPS      128(SI), Y7
-	VCMPPS       $0x1e, Y7, Y6, Y8
-	VBLENDVPS    Y8, Y6, Y7, Y7
-	VMOVUPS      Y7, 128(SI)
-	VMOVUPS      (SI), Y6
-	VBLENDVPS    Y8, Y4, Y6, Y6
-	VMOVUPS      Y6, (SI)
-	VMOVUPS      64(SI), Y4
-	VBLENDVPS    Y8, Y5, Y4, Y4
-	VMOVUPS      Y4, 64(SI)
-	SUBQ         $0x00000001, BX
-	JMP          at0levelsreach
+	VMULPS Y5, Y11, Y11
+	VCMPPS $0x11, Y10, Y11, Y11
+	VORPS Y11, Y6, Y6
+	VDIVPS Y7, Y8, Y11
+	VCMPPS $0x00, Y10, Y7, Y7
+	VBLENDVPS Y7, Y10, Y11, Y11
+	VBLENDVPS Y6, Y11, Y4, Y4
+	VBLENDVPS Y6, Y10, Y5, Y5
+	VMULPS Y4, Y8, Y6
+	VMULPS Y5, Y9, Y11
+	VSUBPS Y11, Y6, Y6
+	MOVQ best+0(FP), SI
+	VMOVUPS 128(SI), Y7
+	VCMPPS $0x1e, Y7, Y6, Y8
+	VBLENDVPS Y8, Y6, Y7, Y7
+	VMOVUPS Y7, 128(SI)
+	VMOVUPS (SI), Y6
+	VBLENDVPS Y8, Y4, Y6, Y6
+	VMOVUPS Y6, (SI)
+	VMOVUPS 64(SI), Y4
+	VBLENDVPS Y8, Y5, Y4, Y4
+	VMOVUPS Y4, 64(SI)
+	SUBQ $0x00000001, BX
+	JMP at0levelsreach
 
 at0levelsreach_end:
 	MOVQ refine+72(FP), DX
 
 at0levelsrefine:
-	CMPQ         DX, $0x00000001
-	JL           at0levelsrefine_end
-	MOVQ         best+0(FP), BX
-	VMOVUPS      (BX), Y5
-	VMOVUPS      64(BX), Y4
+	CMPQ DX, $0x00000001
+	JL at0levelsrefine_end
+	MOVQ best+0(FP), BX
+	VMOVUPS (BX), Y5
+	VMOVUPS 64(BX), Y4
 	VBROADCASTSS laneOne<>+0(SB), Y6
-	VDIVPS       Y5, Y6, Y6
-	VSUBPS       Y6, Y6, Y5
-	VCMPPS       $0x07, Y5, Y5, Y5
-	VANDPS       Y5, Y6, Y6
-	MOVQ         x+24(FP), BX
-	MOVQ         w+32(FP), SI
-	MOVQ         n+40(FP), DI
-	VXORPS       Y5, Y5, Y5
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
-	VXORPS       Y9, Y9, Y9
+	VDIVPS Y5, Y6, Y6
+	VSUBPS Y6, Y6, Y5
+	VCMPPS $0x07, Y5, Y5, Y5
+	VANDPS Y5, Y6, Y6
+	MOVQ x+24(FP), BX
+	MOVQ w+32(FP), SI
+	MOVQ n+40(FP), DI
+	VXORPS Y5, Y5, Y5
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
 
 at0levelsagainsums:
-	CMPQ         DI, $0x00000001
-	JL           at0levelsagainsums_end
-	VMOVUPS      (BX), Y10
-	VADDPS       Y4, Y10, Y11
-	VMULPS       Y6, Y11, Y11
-	VADDPS       Y11, Y11, Y11
-	VADDPS       Y0, Y11, Y11
-	VSUBPS       Y0, Y11, Y11
-	VMAXPS       Y1, Y11, Y11
-	VMINPS       Y2, Y11, Y11
-	VADDPS       Y3, Y11, Y11
-	VCVTTPS2DQ   Y11, Y12
-	VPCMPEQD     Y13, Y13, Y13
-	VGATHERDPS   Y13, (CX)(Y12*4), Y11
+	CMPQ DI, $0x00000001
+	JL at0levelsagainsums_end
+	VMOVUPS (BX), Y10
+	VADDPS Y4, Y10, Y11
+	VMULPS Y6, Y11, Y11
+	VADDPS Y11, Y11, Y11
+	VADDPS Y0, Y11, Y11
+	VSUBPS Y0, Y11, Y11
+	VMAXPS Y1, Y11, Y11
+	VMINPS Y2, Y11, Y11
+	VADDPS Y3, Y11, Y11
+	VCVTTPS2DQ Y11, Y12
+	VPCMPEQD Y13, Y13, Y13
+	VGATHERDPS Y13, (CX)(Y12*4), Y11
 	VBROADCASTSS (SI), Y12
-	VMULPS       Y11, Y12, Y13
-	VADDPS       Y13, Y5, Y5
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y11, Y7, Y7
-	VMULPS       Y13, Y10, Y13
-	VADDPS       Y13, Y8, Y8
-	VMULPS       Y12, Y10, Y12
-	VADDPS       Y12, Y9, Y9
-	ADDQ         $0x40, BX
-	ADDQ         $0x04, SI
-	SUBQ         $0x00000001, DI
-	JMP          at0levelsagainsums
+	VMULPS Y11, Y12, Y13
+	VADDPS Y13, Y5, Y5
+	VMULPS Y13, Y11, Y11
+	VADDPS Y11, Y7, Y7
+	VMULPS Y13, Y10, Y13
+	VADDPS Y13, Y8, Y8
+	VMULPS Y12, Y10, Y12
+	VADDPS Y12, Y9, Y9
+	ADDQ $0x40, BX
+	ADDQ $0x04, SI
+	SUBQ $0x00000001, DI
+	JMP at0levelsagainsums
 
 at0levelsagainsums_end:
-	MOVQ         o+80(FP), BX
+	MOVQ o+80(FP), BX
 	VBROADCASTSS (BX), Y4
-	VMULPS       Y4, Y7, Y6
-	VMULPS       Y5, Y5, Y11
-	VSUBPS       Y11, Y6, Y10
-	VMULPS       Y4, Y8, Y4
-	VMULPS       Y9, Y5, Y11
-	VSUBPS       Y11, Y4, Y4
-	VDIVPS       Y10, Y4, Y4
-	VMULPS       Y5, Y8, Y5
-	VMULPS       Y9, Y7, Y11
-	VSUBPS       Y11, Y5, Y5
-	VDIVPS       Y10, Y5, Y5
+	VMULPS Y4, Y7, Y6
+	VMULPS Y5, Y5, Y11
+	VSUBPS Y11, Y6, Y10
+	VMULPS Y4, Y8, Y4
+	VMULPS Y9, Y5, Y11
+	VSUBPS Y11, Y4, Y4
+	VDIVPS Y10, Y4, Y4
+	VMULPS Y5, Y8, Y5
+	VMULPS Y9, Y7, Y11
+	VSUBPS Y11, Y5, Y5
+	VDIVPS Y10, Y5, Y5
 	VBROADCASTSS laneSingle<>+0(SB), Y11
-	VMULPS       Y6, Y11, Y11
-	VCMPPS       $0x12, Y11, Y10, Y6
-	VXORPS       Y10, Y10, Y10
+	VMULPS Y6, Y11, Y11
+	VCMPPS $0x12, Y11, Y10, Y6
+	VXORPS Y10, Y10, Y10
 	VBROADCASTSS 4(BX), Y11
-	VMULPS       Y5, Y11, Y11
-	VCMPPS       $0x11, Y10, Y11, Y11
-	VORPS        Y11, Y6, Y6
-	VDIVPS       Y7, Y8, Y11
-	VCMPPS       $0x00, Y10, Y7, Y7
-	VBLENDVPS    Y7, Y10, Y11, Y11
-	VBLENDVPS    Y6, Y11, Y4, Y4
-	VBLENDVPS    Y6, Y10, Y5, Y5
-	VMULPS       Y4, Y8, Y6
-	VMULPS       Y5, Y9, Y11
-	VSUBPS       Y11, Y6, Y6
-	MOVQ         best+0(FP), BX
-	VMOVUPS      128(BX), Y7
-	VCMPPS       $0x1e, Y7, Y6, Y8
-	VBLENDVPS    Y8, Y6, Y7, Y7
-	VMOVUPS      Y7, 128(BX)
-	VMOVUPS      (BX), Y6
-	VBLENDVPS    Y8, Y4, Y6, Y6
-	VMOVUPS      Y6, (BX)
-	VMOVUPS      64(BX), Y4
-	VBLENDVPS    Y8, Y5, Y4, Y4
-	VMOVUPS      Y4, 64(BX)
-	SUBQ         $0x00000001, DX
-	JMP          at0levelsrefine
+	VMULPS Y5, Y11, Y11
+	VCMPPS $0x11, Y10, Y11, Y11
+	VORPS Y11, Y6, Y6
+	VDIVPS Y7, Y8, Y11
+	VCMPPS $0x00, Y10, Y7, Y7
+	VBLENDVPS Y7, Y10, Y11, Y11
+	VBLENDVPS Y6, Y11, Y4, Y4
+	VBLENDVPS Y6, Y10, Y5, Y5
+	VMULPS Y4, Y8, Y6
+	VMULPS Y5, Y9, Y11
+	VSUBPS Y11, Y6, Y6
+	MOVQ best+0(FP), BX
+	VMOVUPS 128(BX), Y7
+	VCMPPS $0x1e, Y7, Y6, Y8
+	VBLENDVPS Y8, Y6, Y7, Y7
+	VMOVUPS Y7, 128(BX)
+	VMOVUPS (BX), Y6
+	VBLENDVPS Y8, Y4, Y6, Y6
+	VMOVUPS Y6, (BX)
+	VMOVUPS 64(BX), Y4
+	VBLENDVPS Y8, Y5, Y4, Y4
+	VMOVUPS Y4, 64(BX)
+	SUBQ $0x00000001, DX
+	JMP at0levelsrefine
 
 at0levelsrefine_end:
 at0end:
-	TESTQ        CX, CX
-	JNZ          at32table
+	TESTQ CX, CX
+	JNZ at32table
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS 192(AX), Y1
 	VBROADCASTSS 196(AX), Y2
-	MOVQ         reach_base+48(FP), AX
-	MOVQ         reach_len+56(FP), CX
+	MOVQ reach_base+48(FP), AX
+	MOVQ reach_len+56(FP), CX
 
 at32wholereach:
-	CMPQ         CX, $0x00000001
-	JL           at32wholereach_end
+	CMPQ CX, $0x00000001
+	JL at32wholereach_end
 	VBROADCASTSS (AX), Y3
-	ADDQ         $0x04, AX
-	MOVQ         low+8(FP), DX
-	MOVQ         high+16(FP), BX
-	VMOVUPS      32(DX), Y5
-	VMOVUPS      32(BX), Y4
-	VSUBPS       Y5, Y4, Y4
-	VDIVPS       Y3, Y4, Y4
-	VXORPS       Y3, Y3, Y3
-	VSUBPS       Y5, Y3, Y3
+	ADDQ $0x04, AX
+	MOVQ low+8(FP), DX
+	MOVQ high+16(FP), BX
+	VMOVUPS 32(DX), Y5
+	VMOVUPS 32(BX), Y4
+	VSUBPS Y5, Y4, Y4
+	VDIVPS Y3, Y4, Y4
+	VXORPS Y3, Y3, Y3
+	VSUBPS Y5, Y3, Y3
 	VBROADCASTSS laneOne<>+0(SB), Y5
-	VDIVPS       Y4, Y5, Y5
-	VSUBPS       Y5, Y5, Y4
-	VCMPPS       $0x07, Y4, Y4, Y4
-	VANDPS       Y4, Y5, Y5
-	MOVQ         x+24(FP), DX
-	MOVQ         w+32(FP), BX
-	MOVQ         n+40(FP), SI
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y6, Y6, Y6
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
+	VDIVPS Y4, Y5, Y5
+	VSUBPS Y5, Y5, Y4
+	VCMPPS $0x07, Y4, Y4, Y4
+	VANDPS Y4, Y5, Y5
+	MOVQ x+24(FP), DX
+	MOVQ w+32(FP), BX
+	MOVQ n+40(FP), SI
+	VXORPS Y4, Y4, Y4
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
 
 at32wholeendssums:
-	CMPQ         SI, $0x00000001
-	JL           at32wholeendssums_end
-	VMOVUPS      32(DX), Y9
-	VADDPS       Y3, Y9, Y10
-	VMULPS       Y5, Y10, Y10
-	VADDPS       Y0, Y10, Y10
-	VSUBPS       Y0, Y10, Y10
-	VMAXPS       Y1, Y10, Y10
-	VMINPS       Y2, Y10, Y10
+	CMPQ SI, $0x00000001
+	JL at32wholeendssums_end
+	VMOVUPS 32(DX), Y9
+	VADDPS Y3, Y9, Y10
+	VMULPS Y5, Y10, Y10
+	VADDPS Y0, Y10, Y10
+	VSUBPS Y0, Y10, Y10
+	VMAXPS Y1, Y10, Y10
+	VMINPS Y2, Y10, Y10
 	VBROADCASTSS (BX), Y11
-	VMULPS       Y10, Y11, Y12
-	VADDPS       Y12, Y4, Y4
-	VMULPS       Y12, Y10, Y10
-	VADDPS       Y10, Y6, Y6
-	VMULPS       Y12, Y9, Y12
-	VADDPS       Y12, Y7, Y7
-	VMULPS       Y11, Y9, Y11
-	VADDPS       Y11, Y8, Y8
-	ADDQ         $0x40, DX
-	ADDQ         $0x04, BX
-	SUBQ         $0x00000001, SI
-	JMP          at32wholeendssums
+	VMULPS Y10, Y11, Y12
+	VADDPS Y12, Y4, Y4
+	VMULPS Y12, Y10, Y10
+	VADDPS Y10, Y6, Y6
+	VMULPS Y12, Y9, Y12
+	VADDPS Y12, Y7, Y7
+	VMULPS Y11, Y9, Y11
+	VADDPS Y11, Y8, Y8
+	ADDQ $0x40, DX
+	ADDQ $0x04, BX
+	SUBQ $0x00000001, SI
+	JMP at32wholeendssums
 
 at32wholeendssums_end:
-	MOVQ         o+80(FP), DX
+	MOVQ o+80(FP), DX
 	VBROADCASTSS (DX), Y3
-	VMULPS       Y3, Y6, Y5
-	VMULPS       Y4, Y4, Y10
-	VSUBPS       Y10, Y5, Y9
-	VMULPS       Y3, Y7, Y3
-	VMULPS       Y8, Y4, Y10
-	VSUBPS       Y10, Y3, Y3
-	VDIVPS       Y9, Y3, Y3
-	VMULPS       Y4, Y7, Y4
-	VMULPS       Y8, Y6, Y10
-	VSUBPS       Y10, Y4, Y4
-	VDIVPS       Y9, Y4, Y4
+	VMULPS Y3, Y6, Y5
+	VMULPS Y4, Y4, Y10
+	VSUBPS Y10, Y5, Y9
+	VMULPS Y3, Y7, Y3
+	VMULPS Y8, Y4, Y10
+	VSUBPS Y10, Y3, Y3
+	VDIVPS Y9, Y3, Y3
+	VMULPS Y4, Y7, Y4
+	VMULPS Y8, Y6, Y10
+	VSUBPS Y10, Y4, Y4
+	VDIVPS Y9, Y4, Y4
 	VBROADCASTSS laneSingle<>+0(SB), Y10
-	VMULPS       Y5, Y10, Y10
-	VCMPPS       $0x12, Y10, Y9, Y5
-	VXORPS       Y9, Y9, Y9
+	VMULPS Y5, Y10, Y10
+	VCMPPS $0x12, Y10, Y9, Y5
+	VXORPS Y9, Y9, Y9
 	VBROADCASTSS 4(DX), Y10
-	VMULPS       Y4, Y10, Y10
-	VCMPPS       $0x11, Y9, Y10, Y10
-	VORPS        Y10, Y5, Y5
-	VDIVPS       Y6, Y7, Y10
-	VCMPPS       $0x00, Y9, Y6, Y6
-	VBLENDVPS    Y6, Y9, Y10, Y10
-	VBLENDVPS    Y5, Y10, Y3, Y3
-	VBLENDVPS    Y5, Y9, Y4, Y4
-	VMULPS       Y3, Y7, Y5
-	VMULPS       Y4, Y8, Y10
-	VSUBPS       Y10, Y5, Y5
-	MOVQ         best+0(FP), DX
-	VMOVUPS      160(DX), Y6
-	VCMPPS       $0x1e, Y6, Y5, Y7
-	VBLENDVPS    Y7, Y5, Y6, Y6
-	VMOVUPS      Y6, 160(DX)
-	VMOVUPS      32(DX), Y5
-	VBLENDVPS    Y7, Y3, Y5, Y5
-	VMOVUPS      Y5, 32(DX)
-	VMOVUPS      96(DX), Y3
-	VBLENDVPS    Y7, Y4, Y3, Y3
-	VMOVUPS      Y3, 96(DX)
-	SUBQ         $0x00000001, CX
-	JMP          at32wholereach
+	VMULPS Y4, Y10, Y10
+	VCMPPS $0x11, Y9, Y10, Y10
+	VORPS Y10, Y5, Y5
+	VDIVPS Y6, Y7, Y10
+	VCMPPS $0x00, Y9, Y6, Y6
+	VBLENDVPS Y6, Y9, Y10, Y10
+	VBLENDVPS Y5, Y10, Y3, Y3
+	VBLENDVPS Y5, Y9, Y4, Y4
+	VMULPS Y3, Y7, Y5
+	VMULPS Y4, Y8, Y10
+	VSUBPS Y10, Y5, Y5
+	MOVQ best+0(FP), DX
+	VMOVUPS 160(DX), Y6
+	VCMPPS $0x1e, Y6, Y5, Y7
+	VBLENDVPS Y7, Y5, Y6, Y6
+	VMOVUPS Y6, 160(DX)
+	VMOVUPS 32(DX), Y5
+	VBLENDVPS Y7, Y3, Y5, Y5
+	VMOVUPS Y5, 32(DX)
+	VMOVUPS 96(DX), Y3
+	VBLENDVPS Y7, Y4, Y3, Y3
+	VMOVUPS Y3, 96(DX)
+	SUBQ $0x00000001, CX
+	JMP at32wholereach
 
 at32wholereach_end:
 	MOVQ refine+72(FP), AX
 
 at32wholerefine:
-	CMPQ         AX, $0x00000001
-	JL           at32wholerefine_end
-	MOVQ         best+0(FP), CX
-	VMOVUPS      32(CX), Y4
-	VMOVUPS      96(CX), Y3
+	CMPQ AX, $0x00000001
+	JL at32wholerefine_end
+	MOVQ best+0(FP), CX
+	VMOVUPS 32(CX), Y4
+	VMOVUPS 96(CX), Y3
 	VBROADCASTSS laneOne<>+0(SB), Y5
-	VDIVPS       Y4, Y5, Y5
-	VSUBPS       Y5, Y5, Y4
-	VCMPPS       $0x07, Y4, Y4, Y4
-	VANDPS       Y4, Y5, Y5
-	MOVQ         x+24(FP), CX
-	MOVQ         w+32(FP), DX
-	MOVQ         n+40(FP), BX
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y6, Y6, Y6
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
+	VDIVPS Y4, Y5, Y5
+	VSUBPS Y5, Y5, Y4
+	VCMPPS $0x07, Y4, Y4, Y4
+	VANDPS Y4, Y5, Y5
+	MOVQ x+24(FP), CX
+	MOVQ w+32(FP), DX
+	MOVQ n+40(FP), BX
+	VXORPS Y4, Y4, Y4
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
 
 at32wholeagainsums:
-	CMPQ         BX, $0x00000001
-	JL           at32wholeagainsums_end
-	VMOVUPS      32(CX), Y9
-	VADDPS       Y3, Y9, Y10
-	VMULPS       Y5, Y10, Y10
-	VADDPS       Y0, Y10, Y10
-	VSUBPS       Y0, Y10, Y10
-	VMAXPS       Y1, Y10, Y10
-	VMINPS       Y2, Y10, Y10
+	CMPQ BX, $0x00000001
+	JL at32wholeagainsums_end
+	VMOVUPS 32(CX), Y9
+	VADDPS Y3, Y9, Y10
+	VMULPS Y5, Y10, Y10
+	VADDPS Y0, Y10, Y10
+	VSUBPS Y0, Y10, Y10
+	VMAXPS Y1, Y10, Y10
+	VMINPS Y2, Y10, Y10
 	VBROADCASTSS (DX), Y11
-	VMULPS       Y10, Y11, Y12
-	VADDPS       Y12, Y4, Y4
-	VMULPS       Y12, Y10, Y10
-	VADDPS       Y10, Y6, Y6
-	VMULPS       Y12, Y9, Y12
-	VADDPS       Y12, Y7, Y7
-	VMULPS       Y11, Y9, Y11
-	VADDPS       Y11, Y8, Y8
-	ADDQ         $0x40, CX
-	ADDQ         $0x04, DX
-	SUBQ         $0x00000001, BX
-	JMP          at32wholeagainsums
+	VMULPS Y10, Y11, Y12
+	VADDPS Y12, Y4, Y4
+	VMULPS Y12, Y10, Y10
+	VADDPS Y10, Y6, Y6
+	VMULPS Y12, Y9, Y12
+	VADDPS Y12, Y7, Y7
+	VMULPS Y11, Y9, Y11
+	VADDPS Y11, Y8, Y8
+	ADDQ $0x40, CX
+	ADDQ $0x04, DX
+	SUBQ $0x00000001, BX
+	JMP at32wholeagainsums
 
 at32wholeagainsums_end:
-	MOVQ         o+80(FP), CX
+	MOVQ o+80(FP), CX
 	VBROADCASTSS (CX), Y3
-	VMULPS       Y3, Y6, Y5
-	VMULPS       Y4, Y4, Y10
-	VSUBPS       Y10, Y5, Y9
-	VMULPS       Y3, Y7, Y3
-	VMULPS       Y8, Y4, Y10
-	VSUBPS       Y10, Y3, Y3
-	VDIVPS       Y9, Y3, Y3
-	VMULPS       Y4, Y7, Y4
-	VMULPS       Y8, Y6, Y10
-	VSUBPS       Y10, Y4, Y4
-	VDIVPS       Y9, Y4, Y4
+	VMULPS Y3, Y6, Y5
+	VMULPS Y4, Y4, Y10
+	VSUBPS Y10, Y5, Y9
+	VMULPS Y3, Y7, Y3
+	VMULPS Y8, Y4, Y10
+	VSUBPS Y10, Y3, Y3
+	VDIVPS Y9, Y3, Y3
+	VMULPS Y4, Y7, Y4
+	VMULPS Y8, Y6, Y10
+	VSUBPS Y10, Y4, Y4
+	VDIVPS Y9, Y4, Y4
 	VBROADCASTSS laneSingle<>+0(SB), Y10
-	VMULPS       Y5, Y10, Y10
-	VCMPPS       $0x12, Y10, Y9, Y5
-	VXORPS       Y9, Y9, Y9
+	VMULPS Y5, Y10, Y10
+	VCMPPS $0x12, Y10, Y9, Y5
+	VXORPS Y9, Y9, Y9
 	VBROADCASTSS 4(CX), Y10
-	VMULPS       Y4, Y10, Y10
-	VCMPPS       $0x11, Y9, Y10, Y10
-	VORPS        Y10, Y5, Y5
-	VDIVPS       Y6, Y7, Y10
-	VCMPPS       $0x00, Y9, Y6, Y6
-	VBLENDVPS    Y6, Y9, Y10, Y10
-	VBLENDVPS    Y5, Y10, Y3, Y3
-	VBLENDVPS    Y5, Y9, Y4, Y4
-	VMULPS       Y3, Y7, Y5
-	VMULPS       Y4, Y8, Y10
-	VSUBPS       Y10, Y5, Y5
-	MOVQ         best+0(FP), CX
-	VMOVUPS      160(CX), Y6
-	VCMPPS       $0x1e, Y6, Y5, Y7
-	VBLENDVPS    Y7, Y5, Y6, Y6
-	VMOVUPS      Y6, 160(CX)
-	VMOVUPS      32(CX), Y5
-	VBLENDVPS    Y7, Y3, Y5, Y5
-	VMOVUPS      Y5, 32(CX)
-	VMOVUPS      96(CX), Y3
-	VBLENDVPS    Y7, Y4, Y3, Y3
-	VMOVUPS      Y3, 96(CX)
-	SUBQ         $0x00000001, AX
-	JMP          at32wholerefine
+	VMULPS Y4, Y10, Y10
+	VCMPPS $0x11, Y9, Y10, Y10
+	VORPS Y10, Y5, Y5
+	VDIVPS Y6, Y7, Y10
+	VCMPPS $0x00, Y9, Y6, Y6
+	VBLENDVPS Y6, Y9, Y10, Y10
+	VBLENDVPS Y5, Y10, Y3, Y3
+	VBLENDVPS Y5, Y9, Y4, Y4
+	VMULPS Y3, Y7, Y5
+	VMULPS Y4, Y8, Y10
+	VSUBPS Y10, Y5, Y5
+	MOVQ best+0(FP), CX
+	VMOVUPS 160(CX), Y6
+	VCMPPS $0x1e, Y6, Y5, Y7
+	VBLENDVPS Y7, Y5, Y6, Y6
+	VMOVUPS Y6, 160(CX)
+	VMOVUPS 32(CX), Y5
+	VBLENDVPS Y7, Y3, Y5, Y5
+	VMOVUPS Y5, 32(CX)
+	VMOVUPS 96(CX), Y3
+	VBLENDVPS Y7, Y4, Y3, Y3
+	VMOVUPS Y3, 96(CX)
+	SUBQ $0x00000001, AX
+	JMP at32wholerefine
 
 at32wholerefine_end:
 	JMP at32end
@@ -1959,202 +1959,202 @@ at32table:
 	VBROADCASTSS laneLeast<>+0(SB), Y1
 	VBROADCASTSS laneMost<>+0(SB), Y2
 	VBROADCASTSS laneFrom<>+0(SB), Y3
-	MOVQ         reach_base+48(FP), AX
-	MOVQ         reach_len+56(FP), DX
+	MOVQ reach_base+48(FP), AX
+	MOVQ reach_len+56(FP), DX
 
 at32levelsreach:
-	CMPQ         DX, $0x00000001
-	JL           at32levelsreach_end
+	CMPQ DX, $0x00000001
+	JL at32levelsreach_end
 	VBROADCASTSS (AX), Y4
-	ADDQ         $0x04, AX
-	MOVQ         low+8(FP), BX
-	MOVQ         high+16(FP), SI
-	VMOVUPS      32(BX), Y6
-	VMOVUPS      32(SI), Y5
-	VSUBPS       Y6, Y5, Y5
-	VDIVPS       Y4, Y5, Y5
-	VXORPS       Y4, Y4, Y4
-	VSUBPS       Y6, Y4, Y4
+	ADDQ $0x04, AX
+	MOVQ low+8(FP), BX
+	MOVQ high+16(FP), SI
+	VMOVUPS 32(BX), Y6
+	VMOVUPS 32(SI), Y5
+	VSUBPS Y6, Y5, Y5
+	VDIVPS Y4, Y5, Y5
+	VXORPS Y4, Y4, Y4
+	VSUBPS Y6, Y4, Y4
 	VBROADCASTSS laneOne<>+0(SB), Y6
-	VDIVPS       Y5, Y6, Y6
-	VSUBPS       Y6, Y6, Y5
-	VCMPPS       $0x07, Y5, Y5, Y5
-	VANDPS       Y5, Y6, Y6
-	MOVQ         x+24(FP), BX
-	MOVQ         w+32(FP), SI
-	MOVQ         n+40(FP), DI
-	VXORPS       Y5, Y5, Y5
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
-	VXORPS       Y9, Y9, Y9
+	VDIVPS Y5, Y6, Y6
+	VSUBPS Y6, Y6, Y5
+	VCMPPS $0x07, Y5, Y5, Y5
+	VANDPS Y5, Y6, Y6
+	MOVQ x+24(FP), BX
+	MOVQ w+32(FP), SI
+	MOVQ n+40(FP), DI
+	VXORPS Y5, Y5, Y5
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
 
 at32levelsendssums:
-	CMPQ         DI, $0x00000001
-	JL           at32levelsendssums_end
-	VMOVUPS      32(BX), Y10
-	VADDPS       Y4, Y10, Y11
-	VMULPS       Y6, Y11, Y11
-	VADDPS       Y11, Y11, Y11
-	VADDPS       Y0, Y11, Y11
-	VSUBPS       Y0, Y11, Y11
-	VMAXPS       Y1, Y11, Y11
-	VMINPS       Y2, Y11, Y11
-	VADDPS       Y3, Y11, Y11
-	VCVTTPS2DQ   Y11, Y12
-	VPCMPEQD     Y13, Y13, Y13
-	VGATHERDPS   Y13, (CX)(Y12*4), Y11
+	CMPQ DI, $0x00000001
+	JL at32levelsendssums_end
+	VMOVUPS 32(BX), Y10
+	VADDPS Y4, Y10, Y11
+	VMULPS Y6, Y11, Y11
+	VADDPS Y11, Y11, Y11
+	VADDPS Y0, Y11, Y11
+	VSUBPS Y0, Y11, Y11
+	VMAXPS Y1, Y11, Y11
+	VMINPS Y2, Y11, Y11
+	VADDPS Y3, Y11, Y11
+	VCVTTPS2DQ Y11, Y12
+	VPCMPEQD Y13, Y13, Y13
+	VGATHERDPS Y13, (CX)(Y12*4), Y11
 	VBROADCASTSS (SI), Y12
-	VMULPS       Y11, Y12, Y13
-	VADDPS       Y13, Y5, Y5
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y11, Y7, Y7
-	VMULPS       Y13, Y10, Y13
-	VADDPS       Y13, Y8, Y8
-	VMULPS       Y12, Y10, Y12
-	VADDPS       Y12, Y9, Y9
-	ADDQ         $0x40, BX
-	ADDQ         $0x04, SI
-	SUBQ         $0x00000001, DI
-	JMP          at32levelsendssums
+	VMULPS Y11, Y12, Y13
+	VADDPS Y13, Y5, Y5
+	VMULPS Y13, Y11, Y11
+	VADDPS Y11, Y7, Y7
+	VMULPS Y13, Y10, Y13
+	VADDPS Y13, Y8, Y8
+	VMULPS Y12, Y10, Y12
+	VADDPS Y12, Y9, Y9
+	ADDQ $0x40, BX
+	ADDQ $0x04, SI
+	SUBQ $0x00000001, DI
+	JMP at32levelsendssums
 
 at32levelsendssums_end:
-	MOVQ         o+80(FP), BX
+	MOVQ o+80(FP), BX
 	VBROADCASTSS (BX), Y4
-	VMULPS       Y4, Y7, Y6
-	VMULPS       Y5, Y5, Y11
-	VSUBPS       Y11, Y6, Y10
-	VMULPS       Y4, Y8, Y4
-	VMULPS       Y9, Y5, Y11
-	VSUBPS       Y11, Y4, Y4
-	VDIVPS       Y10, Y4, Y4
-	VMULPS       Y5, Y8, Y5
-	VMULPS       Y9, Y7, Y11
-	VSUBPS       Y11, Y5, Y5
-	VDIVPS       Y10, Y5, Y5
+	VMULPS Y4, Y7, Y6
+	VMULPS Y5, Y5, Y11
+	VSUBPS Y11, Y6, Y10
+	VMULPS Y4, Y8, Y4
+	VMULPS Y9, Y5, Y11
+	VSUBPS Y11, Y4, Y4
+	VDIVPS Y10, Y4, Y4
+	VMULPS Y5, Y8, Y5
+	VMULPS Y9, Y7, Y11
+	VSUBPS Y11, Y5, Y5
+	VDIVPS Y10, Y5, Y5
 	VBROADCASTSS laneSingle<>+0(SB), Y11
-	VMULPS       Y6, Y11, Y11
-	VCMPPS       $0x12, Y11, Y10, Y6
-	VXORPS       Y10, Y10, Y10
+	VMULPS Y6, Y11, Y11
+	VCMPPS $0x12, Y11, Y10, Y6
+	VXORPS Y10, Y10, Y10
 	VBROADCASTSS 4(BX), Y11
-	VMULPS       Y5, Y11, Y11
-	VCMPPS       $0x11, Y10, Y11, Y11
-	VORPS        Y11, Y6, Y6
-	VDIVPS       Y7, Y8, Y11
-	VCMPPS       $0x00, Y10, Y7, Y7
-	VBLENDVPS    Y7, Y10, Y11, Y11
-	VBLENDVPS    Y6, Y11, Y4, Y4
-	VBLENDVPS    Y6, Y10, Y5, Y5
-	VMULPS       Y4, Y8, Y6
-	VMULPS       Y5, Y9, Y11
-	VSUBPS       Y11, Y6, Y6
-	MOVQ         best+0(FP), BX
-	VMOVUPS      160(BX), Y7
-	VCMPPS       $0x1e, Y7, Y6, Y8
-	VBLENDVPS    Y8, Y6, Y7, Y7
-	VMOVUPS      Y7, 160(BX)
-	VMOVUPS      32(BX), Y6
-	VBLENDVPS    Y8, Y4, Y6, Y6
-	VMOVUPS      Y6, 32(BX)
-	VMOVUPS      96(BX), Y4
-	VBLENDVPS    Y8, Y5, Y4, Y4
-	VMOVUPS      Y4, 96(BX)
-	SUBQ         $0x00000001, DX
-	JMP          at32levelsreach
+	VMULPS Y5, Y11, Y11
+	VCMPPS $0x11, Y10, Y11, Y11
+	VORPS Y11, Y6, Y6
+	VDIVPS Y7, Y8, Y11
+	VCMPPS $0x00, Y10, Y7, Y7
+	VBLENDVPS Y7, Y10, Y11, Y11
+	VBLENDVPS Y6, Y11, Y4, Y4
+	VBLENDVPS Y6, Y10, Y5, Y5
+	VMULPS Y4, Y8, Y6
+	VMULPS Y5, Y9, Y11
+	VSUBPS Y11, Y6, Y6
+	MOVQ best+0(FP), BX
+	VMOVUPS 160(BX), Y7
+	VCMPPS $0x1e, Y7, Y6, Y8
+	VBLENDVPS Y8, Y6, Y7, Y7
+	VMOVUPS Y7, 160(BX)
+	VMOVUPS 32(BX), Y6
+	VBLENDVPS Y8, Y4, Y6, Y6
+	VMOVUPS Y6, 32(BX)
+	VMOVUPS 96(BX), Y4
+	VBLENDVPS Y8, Y5, Y4, Y4
+	VMOVUPS Y4, 96(BX)
+	SUBQ $0x00000001, DX
+	JMP at32levelsreach
 
 at32levelsreach_end:
 	MOVQ refine+72(FP), AX
 
 at32levelsrefine:
-	CMPQ         AX, $0x00000001
-	JL           at32levelsrefine_end
-	MOVQ         best+0(FP), DX
-	VMOVUPS      32(DX), Y5
-	VMOVUPS      96(DX), Y4
+	CMPQ AX, $0x00000001
+	JL at32levelsrefine_end
+	MOVQ best+0(FP), DX
+	VMOVUPS 32(DX), Y5
+	VMOVUPS 96(DX), Y4
 	VBROADCASTSS laneOne<>+0(SB), Y6
-	VDIVPS       Y5, Y6, Y6
-	VSUBPS       Y6, Y6, Y5
-	VCMPPS       $0x07, Y5, Y5, Y5
-	VANDPS       Y5, Y6, Y6
-	MOVQ         x+24(FP), DX
-	MOVQ         w+32(FP), BX
-	MOVQ         n+40(FP), SI
-	VXORPS       Y5, Y5, Y5
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
-	VXORPS       Y9, Y9, Y9
+	VDIVPS Y5, Y6, Y6
+	VSUBPS Y6, Y6, Y5
+	VCMPPS $0x07, Y5, Y5, Y5
+	VANDPS Y5, Y6, Y6
+	MOVQ x+24(FP), DX
+	MOVQ w+32(FP), BX
+	MOVQ n+40(FP), SI
+	VXORPS Y5, Y5, Y5
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
 
 at32levelsagainsums:
-	CMPQ         SI, $0x00000001
-	JL           at32levelsagainsums_end
-	VMOVUPS      32(DX), Y10
-	VADDPS       Y4, Y10, Y11
-	VMULPS       Y6, Y11, Y11
-	VADDPS       Y11, Y11, Y11
-	VADDPS       Y0, Y11, Y11
-	VSUBPS       Y0, Y11, Y11
-	VMAXPS       Y1, Y11, Y11
-	VMINPS       Y2, Y11, Y11
-	VADDPS       Y3, Y11, Y11
-	VCVTTPS2DQ   Y11, Y12
-	VPCMPEQD     Y13, Y13, Y13
-	VGATHERDPS   Y13, (CX)(Y12*4), Y11
+	CMPQ SI, $0x00000001
+	JL at32levelsagainsums_end
+	VMOVUPS 32(DX), Y10
+	VADDPS Y4, Y10, Y11
+	VMULPS Y6, Y11, Y11
+	VADDPS Y11, Y11, Y11
+	VADDPS Y0, Y11, Y11
+	VSUBPS Y0, Y11, Y11
+	VMAXPS Y1, Y11, Y11
+	VMINPS Y2, Y11, Y11
+	VADDPS Y3, Y11, Y11
+	VCVTTPS2DQ Y11, Y12
+	VPCMPEQD Y13, Y13, Y13
+	VGATHERDPS Y13, (CX)(Y12*4), Y11
 	VBROADCASTSS (BX), Y12
-	VMULPS       Y11, Y12, Y13
-	VADDPS       Y13, Y5, Y5
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y11, Y7, Y7
-	VMULPS       Y13, Y10, Y13
-	VADDPS       Y13, Y8, Y8
-	VMULPS       Y12, Y10, Y12
-	VADDPS       Y12, Y9, Y9
-	ADDQ         $0x40, DX
-	ADDQ         $0x04, BX
-	SUBQ         $0x00000001, SI
-	JMP          at32levelsagainsums
+	VMULPS Y11, Y12, Y13
+	VADDPS Y13, Y5, Y5
+	VMULPS Y13, Y11, Y11
+	VADDPS Y11, Y7, Y7
+	VMULPS Y13, Y10, Y13
+	VADDPS Y13, Y8, Y8
+	VMULPS Y12, Y10, Y12
+	VADDPS Y12, Y9, Y9
+	ADDQ $0x40, DX
+	ADDQ $0x04, BX
+	SUBQ $0x00000001, SI
+	JMP at32levelsagainsums
 
 at32levelsagainsums_end:
-	MOVQ         o+80(FP), DX
+	MOVQ o+80(FP), DX
 	VBROADCASTSS (DX), Y4
-	VMULPS       Y4, Y7, Y6
-	VMULPS       Y5, Y5, Y11
-	VSUBPS       Y11, Y6, Y10
-	VMULPS       Y4, Y8, Y4
-	VMULPS       Y9, Y5, Y11
-	VSUBPS       Y11, Y4, Y4
-	VDIVPS       Y10, Y4, Y4
-	VMULPS       Y5, Y8, Y5
-	VMULPS       Y9, Y7, Y11
-	VSUBPS       Y11, Y5, Y5
-	VDIVPS       Y10, Y5, Y5
+	VMULPS Y4, Y7, Y6
+	VMULPS Y5, Y5, Y11
+	VSUBPS Y11, Y6, Y10
+	VMULPS Y4, Y8, Y4
+	VMULPS Y9, Y5, Y11
+	VSUBPS Y11, Y4, Y4
+	VDIVPS Y10, Y4, Y4
+	VMULPS Y5, Y8, Y5
+	VMULPS Y9, Y7, Y11
+	VSUBPS Y11, Y5, Y5
+	VDIVPS Y10, Y5, Y5
 	VBROADCASTSS laneSingle<>+0(SB), Y11
-	VMULPS       Y6, Y11, Y11
-	VCMPPS       $0x12, Y11, Y10, Y6
-	VXORPS       Y10, Y10, Y10
+	VMULPS Y6, Y11, Y11
+	VCMPPS $0x12, Y11, Y10, Y6
+	VXORPS Y10, Y10, Y10
 	VBROADCASTSS 4(DX), Y11
-	VMULPS       Y5, Y11, Y11
-	VCMPPS       $0x11, Y10, Y11, Y11
-	VORPS        Y11, Y6, Y6
-	VDIVPS       Y7, Y8, Y11
-	VCMPPS       $0x00, Y10, Y7, Y7
-	VBLENDVPS    Y7, Y10, Y11, Y11
-	VBLENDVPS    Y6, Y11, Y4, Y4
-	VBLENDVPS    Y6, Y10, Y5, Y5
-	VMULPS       Y4, Y8, Y6
-	VMULPS       Y5, Y9, Y11
-	VSUBPS       Y11, Y6, Y6
-	MOVQ         best+0(FP), DX
-	VMOVUPS      160(DX), Y7
-	VCMPPS       $0x1e, Y7, Y6, Y8
-	VBLENDVPS    Y8, Y6, Y7, Y7
-	VMOVUPS      Y7, 160(DX)
-	VMOVUPS      32(DX), Y6
-	VBLENDVPS    Y8, Y4, Y6, Y6
-	VMOVUPS      Y6, 32(DX)
-	VMOVUPS      96(DX), Y4
-	VBLENDVPS    Y8, Y5, Y4, Y4
-	VMOVUPS      Y4, 96(DX)
-	SUBQ         $0x00000001, AX
-	JMP          at32levelsrefine
+	VMULPS Y5, Y11, Y11
+	VCMPPS $0x11, Y10, Y11, Y11
+	VORPS Y11, Y6, Y6
+	VDIVPS Y7, Y8, Y11
+	VCMPPS $0x00, Y10, Y7, Y7
+	VBLENDVPS Y7, Y10, Y11, Y11
+	VBLENDVPS Y6, Y11, Y4, Y4
+	VBLENDVPS Y6, Y10, Y5, Y5
+	VMULPS Y4, Y8, Y6
+	VMULPS Y5, Y9, Y11
+	VSUBPS Y11, Y6, Y6
+	MOVQ best+0(FP), DX
+	VMOVUPS 160(DX), Y7
+	VCMPPS $0x1e, Y7, Y6, Y8
+	VBLENDVPS Y8, Y6, Y7, Y7
+	VMOVUPS Y7, 160(DX)
+	VMOVUPS 32(DX), Y6
+	VBLENDVPS Y8, Y4, Y6, Y6
+	VMOVUPS Y6, 32(DX)
+	VMOVUPS 96(DX), Y4
+	VBLENDVPS Y8, Y5, Y4, Y4
+	VMOVUPS Y4, 96(DX)
+	SUBQ $0x00000001, AX
+	JMP at32levelsrefine
 
 at32levelsrefine_end:
 at32end:
@@ -2167,83 +2167,83 @@ GLOBL laneSingle<>(SB), RODATA|NOPTR, $4
 // func laneNearAVX2(sum *float32, scale *float32, offset *float32, x *float32, w *float32, n int, near *float32, steps *float32, count int, grid *float32, table *float32)
 // Requires: AVX, AVX2
 TEXT ·laneNearAVX2(SB), NOSPLIT, $0-88
-	MOVQ         grid+72(FP), AX
-	MOVQ         table+80(FP), CX
-	TESTQ        CX, CX
-	JNZ          at0table
+	MOVQ grid+72(FP), AX
+	MOVQ table+80(FP), CX
+	TESTQ CX, CX
+	JNZ at0table
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS 192(AX), Y1
 	VBROADCASTSS 196(AX), Y2
-	MOVQ         steps+56(FP), DX
-	MOVQ         count+64(FP), BX
+	MOVQ steps+56(FP), DX
+	MOVQ count+64(FP), BX
 	VBROADCASTSS laneLargest<>+0(SB), Y3
-	MOVQ         sum+0(FP), SI
-	VMOVUPS      Y3, (SI)
+	MOVQ sum+0(FP), SI
+	VMOVUPS Y3, (SI)
 
 at0wholesteps:
-	CMPQ         BX, $0x00000001
-	JL           at0wholesteps_end
-	MOVQ         near+48(FP), SI
+	CMPQ BX, $0x00000001
+	JL at0wholesteps_end
+	MOVQ near+48(FP), SI
 	VBROADCASTSS (DX), Y3
-	VADDPS       (SI), Y3, Y3
+	VADDPS (SI), Y3, Y3
 	VBROADCASTSS 256(SI), Y5
-	VMAXPS       Y5, Y3, Y3
-	VXORPS       Y5, Y5, Y5
+	VMAXPS Y5, Y3, Y3
+	VXORPS Y5, Y5, Y5
 	VBROADCASTSS 4(DX), Y4
-	VADDPS       64(SI), Y4, Y4
-	VMAXPS       Y5, Y4, Y4
+	VADDPS 64(SI), Y4, Y4
+	VMAXPS Y5, Y4, Y4
 	VBROADCASTSS 260(SI), Y5
-	VMINPS       Y5, Y3, Y3
-	VMINPS       Y5, Y4, Y4
-	VMULPS       128(SI), Y3, Y5
-	VMULPS       192(SI), Y4, Y6
-	MOVQ         x+24(FP), SI
-	MOVQ         w+32(FP), DI
-	MOVQ         n+40(FP), R8
+	VMINPS Y5, Y3, Y3
+	VMINPS Y5, Y4, Y4
+	VMULPS 128(SI), Y3, Y5
+	VMULPS 192(SI), Y4, Y6
+	MOVQ x+24(FP), SI
+	MOVQ w+32(FP), DI
+	MOVQ n+40(FP), R8
 	VBROADCASTSS laneOne<>+0(SB), Y8
-	VDIVPS       Y5, Y8, Y8
-	VSUBPS       Y8, Y8, Y7
-	VCMPPS       $0x07, Y7, Y7, Y7
-	VANDPS       Y7, Y8, Y8
-	VXORPS       Y7, Y7, Y7
+	VDIVPS Y5, Y8, Y8
+	VSUBPS Y8, Y8, Y7
+	VCMPPS $0x07, Y7, Y7, Y7
+	VANDPS Y7, Y8, Y8
+	VXORPS Y7, Y7, Y7
 
 at0wholeerror:
-	CMPQ         R8, $0x00000001
-	JL           at0wholeerror_end
-	VADDPS       (SI), Y6, Y9
-	VMULPS       Y8, Y9, Y10
-	VADDPS       Y0, Y10, Y10
-	VSUBPS       Y0, Y10, Y10
-	VMAXPS       Y1, Y10, Y10
-	VMINPS       Y2, Y10, Y10
-	VMULPS       Y5, Y10, Y10
-	VSUBPS       Y10, Y9, Y9
+	CMPQ R8, $0x00000001
+	JL at0wholeerror_end
+	VADDPS (SI), Y6, Y9
+	VMULPS Y8, Y9, Y10
+	VADDPS Y0, Y10, Y10
+	VSUBPS Y0, Y10, Y10
+	VMAXPS Y1, Y10, Y10
+	VMINPS Y2, Y10, Y10
+	VMULPS Y5, Y10, Y10
+	VSUBPS Y10, Y9, Y9
 	VBROADCASTSS (DI), Y10
-	VMULPS       Y9, Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	ADDQ         $0x40, SI
-	ADDQ         $0x04, DI
-	SUBQ         $0x00000001, R8
-	JMP          at0wholeerror
+	VMULPS Y9, Y10, Y10
+	VMULPS Y9, Y10, Y10
+	VADDPS Y10, Y7, Y7
+	ADDQ $0x40, SI
+	ADDQ $0x04, DI
+	SUBQ $0x00000001, R8
+	JMP at0wholeerror
 
 at0wholeerror_end:
-	MOVQ      sum+0(FP), SI
-	VMOVUPS   (SI), Y5
-	VCMPPS    $0x11, Y5, Y7, Y6
+	MOVQ sum+0(FP), SI
+	VMOVUPS (SI), Y5
+	VCMPPS $0x11, Y5, Y7, Y6
 	VBLENDVPS Y6, Y7, Y5, Y5
-	VMOVUPS   Y5, (SI)
-	MOVQ      scale+8(FP), SI
-	VMOVUPS   (SI), Y5
+	VMOVUPS Y5, (SI)
+	MOVQ scale+8(FP), SI
+	VMOVUPS (SI), Y5
 	VBLENDVPS Y6, Y3, Y5, Y5
-	VMOVUPS   Y5, (SI)
-	MOVQ      offset+16(FP), SI
-	VMOVUPS   (SI), Y5
+	VMOVUPS Y5, (SI)
+	MOVQ offset+16(FP), SI
+	VMOVUPS (SI), Y5
 	VBLENDVPS Y6, Y4, Y5, Y5
-	VMOVUPS   Y5, (SI)
-	ADDQ      $0x08, DX
-	SUBQ      $0x00000001, BX
-	JMP       at0wholesteps
+	VMOVUPS Y5, (SI)
+	ADDQ $0x08, DX
+	SUBQ $0x00000001, BX
+	JMP at0wholesteps
 
 at0wholesteps_end:
 	JMP at0end
@@ -2253,159 +2253,159 @@ at0table:
 	VBROADCASTSS laneLeast<>+0(SB), Y1
 	VBROADCASTSS laneMost<>+0(SB), Y2
 	VBROADCASTSS laneFrom<>+0(SB), Y3
-	MOVQ         steps+56(FP), DX
-	MOVQ         count+64(FP), BX
+	MOVQ steps+56(FP), DX
+	MOVQ count+64(FP), BX
 	VBROADCASTSS laneLargest<>+0(SB), Y4
-	MOVQ         sum+0(FP), SI
-	VMOVUPS      Y4, (SI)
+	MOVQ sum+0(FP), SI
+	VMOVUPS Y4, (SI)
 
 at0levelssteps:
-	CMPQ         BX, $0x00000001
-	JL           at0levelssteps_end
-	MOVQ         near+48(FP), SI
+	CMPQ BX, $0x00000001
+	JL at0levelssteps_end
+	MOVQ near+48(FP), SI
 	VBROADCASTSS (DX), Y4
-	VADDPS       (SI), Y4, Y4
+	VADDPS (SI), Y4, Y4
 	VBROADCASTSS 256(SI), Y6
-	VMAXPS       Y6, Y4, Y4
-	VXORPS       Y6, Y6, Y6
+	VMAXPS Y6, Y4, Y4
+	VXORPS Y6, Y6, Y6
 	VBROADCASTSS 4(DX), Y5
-	VADDPS       64(SI), Y5, Y5
-	VMAXPS       Y6, Y5, Y5
+	VADDPS 64(SI), Y5, Y5
+	VMAXPS Y6, Y5, Y5
 	VBROADCASTSS 260(SI), Y6
-	VMINPS       Y6, Y4, Y4
-	VMINPS       Y6, Y5, Y5
-	VMULPS       128(SI), Y4, Y6
-	VMULPS       192(SI), Y5, Y7
-	MOVQ         x+24(FP), SI
-	MOVQ         w+32(FP), DI
-	MOVQ         n+40(FP), R8
+	VMINPS Y6, Y4, Y4
+	VMINPS Y6, Y5, Y5
+	VMULPS 128(SI), Y4, Y6
+	VMULPS 192(SI), Y5, Y7
+	MOVQ x+24(FP), SI
+	MOVQ w+32(FP), DI
+	MOVQ n+40(FP), R8
 	VBROADCASTSS laneOne<>+0(SB), Y9
-	VDIVPS       Y6, Y9, Y9
-	VSUBPS       Y9, Y9, Y8
-	VCMPPS       $0x07, Y8, Y8, Y8
-	VANDPS       Y8, Y9, Y9
-	VXORPS       Y8, Y8, Y8
+	VDIVPS Y6, Y9, Y9
+	VSUBPS Y9, Y9, Y8
+	VCMPPS $0x07, Y8, Y8, Y8
+	VANDPS Y8, Y9, Y9
+	VXORPS Y8, Y8, Y8
 
 at0levelserror:
-	CMPQ         R8, $0x00000001
-	JL           at0levelserror_end
-	VADDPS       (SI), Y7, Y10
-	VMULPS       Y9, Y10, Y11
-	VADDPS       Y11, Y11, Y11
-	VADDPS       Y0, Y11, Y11
-	VSUBPS       Y0, Y11, Y11
-	VMAXPS       Y1, Y11, Y11
-	VMINPS       Y2, Y11, Y11
-	VADDPS       Y3, Y11, Y11
-	VCVTTPS2DQ   Y11, Y12
-	VPCMPEQD     Y13, Y13, Y13
-	VGATHERDPS   Y13, (CX)(Y12*4), Y11
-	VMULPS       Y6, Y11, Y11
-	VSUBPS       Y11, Y10, Y10
+	CMPQ R8, $0x00000001
+	JL at0levelserror_end
+	VADDPS (SI), Y7, Y10
+	VMULPS Y9, Y10, Y11
+	VADDPS Y11, Y11, Y11
+	VADDPS Y0, Y11, Y11
+	VSUBPS Y0, Y11, Y11
+	VMAXPS Y1, Y11, Y11
+	VMINPS Y2, Y11, Y11
+	VADDPS Y3, Y11, Y11
+	VCVTTPS2DQ Y11, Y12
+	VPCMPEQD Y13, Y13, Y13
+	VGATHERDPS Y13, (CX)(Y12*4), Y11
+	VMULPS Y6, Y11, Y11
+	VSUBPS Y11, Y10, Y10
 	VBROADCASTSS (DI), Y11
-	VMULPS       Y10, Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VADDPS       Y11, Y8, Y8
-	ADDQ         $0x40, SI
-	ADDQ         $0x04, DI
-	SUBQ         $0x00000001, R8
-	JMP          at0levelserror
+	VMULPS Y10, Y11, Y11
+	VMULPS Y10, Y11, Y11
+	VADDPS Y11, Y8, Y8
+	ADDQ $0x40, SI
+	ADDQ $0x04, DI
+	SUBQ $0x00000001, R8
+	JMP at0levelserror
 
 at0levelserror_end:
-	MOVQ      sum+0(FP), SI
-	VMOVUPS   (SI), Y6
-	VCMPPS    $0x11, Y6, Y8, Y7
+	MOVQ sum+0(FP), SI
+	VMOVUPS (SI), Y6
+	VCMPPS $0x11, Y6, Y8, Y7
 	VBLENDVPS Y7, Y8, Y6, Y6
-	VMOVUPS   Y6, (SI)
-	MOVQ      scale+8(FP), SI
-	VMOVUPS   (SI), Y6
+	VMOVUPS Y6, (SI)
+	MOVQ scale+8(FP), SI
+	VMOVUPS (SI), Y6
 	VBLENDVPS Y7, Y4, Y6, Y6
-	VMOVUPS   Y6, (SI)
-	MOVQ      offset+16(FP), SI
-	VMOVUPS   (SI), Y6
+	VMOVUPS Y6, (SI)
+	MOVQ offset+16(FP), SI
+	VMOVUPS (SI), Y6
 	VBLENDVPS Y7, Y5, Y6, Y6
-	VMOVUPS   Y6, (SI)
-	ADDQ      $0x08, DX
-	SUBQ      $0x00000001, BX
-	JMP       at0levelssteps
+	VMOVUPS Y6, (SI)
+	ADDQ $0x08, DX
+	SUBQ $0x00000001, BX
+	JMP at0levelssteps
 
 at0levelssteps_end:
 at0end:
-	TESTQ        CX, CX
-	JNZ          at32table
+	TESTQ CX, CX
+	JNZ at32table
 	VBROADCASTSS laneMagic<>+0(SB), Y0
 	VBROADCASTSS 192(AX), Y1
 	VBROADCASTSS 196(AX), Y2
-	MOVQ         steps+56(FP), AX
-	MOVQ         count+64(FP), CX
+	MOVQ steps+56(FP), AX
+	MOVQ count+64(FP), CX
 	VBROADCASTSS laneLargest<>+0(SB), Y3
-	MOVQ         sum+0(FP), DX
-	VMOVUPS      Y3, 32(DX)
+	MOVQ sum+0(FP), DX
+	VMOVUPS Y3, 32(DX)
 
 at32wholesteps:
-	CMPQ         CX, $0x00000001
-	JL           at32wholesteps_end
-	MOVQ         near+48(FP), DX
+	CMPQ CX, $0x00000001
+	JL at32wholesteps_end
+	MOVQ near+48(FP), DX
 	VBROADCASTSS (AX), Y3
-	VADDPS       32(DX), Y3, Y3
+	VADDPS 32(DX), Y3, Y3
 	VBROADCASTSS 256(DX), Y5
-	VMAXPS       Y5, Y3, Y3
-	VXORPS       Y5, Y5, Y5
+	VMAXPS Y5, Y3, Y3
+	VXORPS Y5, Y5, Y5
 	VBROADCASTSS 4(AX), Y4
-	VADDPS       96(DX), Y4, Y4
-	VMAXPS       Y5, Y4, Y4
+	VADDPS 96(DX), Y4, Y4
+	VMAXPS Y5, Y4, Y4
 	VBROADCASTSS 260(DX), Y5
-	VMINPS       Y5, Y3, Y3
-	VMINPS       Y5, Y4, Y4
-	VMULPS       160(DX), Y3, Y5
-	VMULPS       224(DX), Y4, Y6
-	MOVQ         x+24(FP), DX
-	MOVQ         w+32(FP), BX
-	MOVQ         n+40(FP), SI
+	VMINPS Y5, Y3, Y3
+	VMINPS Y5, Y4, Y4
+	VMULPS 160(DX), Y3, Y5
+	VMULPS 224(DX), Y4, Y6
+	MOVQ x+24(FP), DX
+	MOVQ w+32(FP), BX
+	MOVQ n+40(FP), SI
 	VBROADCASTSS laneOne<>+0(SB), Y8
-	VDIVPS       Y5, Y8, Y8
-	VSUBPS       Y8, Y8, Y7
-	VCMPPS       $0x07, Y7, Y7, Y7
-	VANDPS       Y7, Y8, Y8
-	VXORPS       Y7, Y7, Y7
+	VDIVPS Y5, Y8, Y8
+	VSUBPS Y8, Y8, Y7
+	VCMPPS $0x07, Y7, Y7, Y7
+	VANDPS Y7, Y8, Y8
+	VXORPS Y7, Y7, Y7
 
 at32wholeerror:
-	CMPQ         SI, $0x00000001
-	JL           at32wholeerror_end
-	VADDPS       32(DX), Y6, Y9
-	VMULPS       Y8, Y9, Y10
-	VADDPS       Y0, Y10, Y10
-	VSUBPS       Y0, Y10, Y10
-	VMAXPS       Y1, Y10, Y10
-	VMINPS       Y2, Y10, Y10
-	VMULPS       Y5, Y10, Y10
-	VSUBPS       Y10, Y9, Y9
+	CMPQ SI, $0x00000001
+	JL at32wholeerror_end
+	VADDPS 32(DX), Y6, Y9
+	VMULPS Y8, Y9, Y10
+	VADDPS Y0, Y10, Y10
+	VSUBPS Y0, Y10, Y10
+	VMAXPS Y1, Y10, Y10
+	VMINPS Y2, Y10, Y10
+	VMULPS Y5, Y10, Y10
+	VSUBPS Y10, Y9, Y9
 	VBROADCASTSS (BX), Y10
-	VMULPS       Y9, Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	ADDQ         $0x40, DX
-	ADDQ         $0x04, BX
-	SUBQ         $0x00000001, SI
-	JMP          at32wholeerror
+	VMULPS Y9, Y10, Y10
+	VMULPS Y9, Y10, Y10
+	VADDPS Y10, Y7, Y7
+	ADDQ $0x40, DX
+	ADDQ $0x04, BX
+	SUBQ $0x00000001, SI
+	JMP at32wholeerror
 
 at32wholeerror_end:
-	MOVQ      sum+0(FP), DX
-	VMOVUPS   32(DX), Y5
-	VCMPPS    $0x11, Y5, Y7, Y6
+	MOVQ sum+0(FP), DX
+	VMOVUPS 32(DX), Y5
+	VCMPPS $0x11, Y5, Y7, Y6
 	VBLENDVPS Y6, Y7, Y5, Y5
-	VMOVUPS   Y5, 32(DX)
-	MOVQ      scale+8(FP), DX
-	VMOVUPS   32(DX), Y5
+	VMOVUPS Y5, 32(DX)
+	MOVQ scale+8(FP), DX
+	VMOVUPS 32(DX), Y5
 	VBLENDVPS Y6, Y3, Y5, Y5
-	VMOVUPS   Y5, 32(DX)
-	MOVQ      offset+16(FP), DX
-	VMOVUPS   32(DX), Y5
+	VMOVUPS Y5, 32(DX)
+	MOVQ offset+16(FP), DX
+	VMOVUPS 32(DX), Y5
 	VBLENDVPS Y6, Y4, Y5, Y5
-	VMOVUPS   Y5, 32(DX)
-	ADDQ      $0x08, AX
-	SUBQ      $0x00000001, CX
-	JMP       at32wholesteps
+	VMOVUPS Y5, 32(DX)
+	ADDQ $0x08, AX
+	SUBQ $0x00000001, CX
+	JMP at32wholesteps
 
 at32wholesteps_end:
 	JMP at32end
@@ -2415,81 +2415,81 @@ at32table:
 	VBROADCASTSS laneLeast<>+0(SB), Y1
 	VBROADCASTSS laneMost<>+0(SB), Y2
 	VBROADCASTSS laneFrom<>+0(SB), Y3
-	MOVQ         steps+56(FP), AX
-	MOVQ         count+64(FP), DX
+	MOVQ steps+56(FP), AX
+	MOVQ count+64(FP), DX
 	VBROADCASTSS laneLargest<>+0(SB), Y4
-	MOVQ         sum+0(FP), BX
-	VMOVUPS      Y4, 32(BX)
+	MOVQ sum+0(FP), BX
+	VMOVUPS Y4, 32(BX)
 
 at32levelssteps:
-	CMPQ         DX, $0x00000001
-	JL           at32levelssteps_end
-	MOVQ         near+48(FP), BX
+	CMPQ DX, $0x00000001
+	JL at32levelssteps_end
+	MOVQ near+48(FP), BX
 	VBROADCASTSS (AX), Y4
-	VADDPS       32(BX), Y4, Y4
+	VADDPS 32(BX), Y4, Y4
 	VBROADCASTSS 256(BX), Y6
-	VMAXPS       Y6, Y4, Y4
-	VXORPS       Y6, Y6, Y6
+	VMAXPS Y6, Y4, Y4
+	VXORPS Y6, Y6, Y6
 	VBROADCASTSS 4(AX), Y5
-	VADDPS       96(BX), Y5, Y5
-	VMAXPS       Y6, Y5, Y5
+	VADDPS 96(BX), Y5, Y5
+	VMAXPS Y6, Y5, Y5
 	VBROADCASTSS 260(BX), Y6
-	VMINPS       Y6, Y4, Y4
-	VMINPS       Y6, Y5, Y5
-	VMULPS       160(BX), Y4, Y6
-	VMULPS       224(BX), Y5, Y7
-	MOVQ         x+24(FP), BX
-	MOVQ         w+32(FP), SI
-	MOVQ         n+40(FP), DI
+	VMINPS Y6, Y4, Y4
+	VMINPS Y6, Y5, Y5
+	VMULPS 160(BX), Y4, Y6
+	VMULPS 224(BX), Y5, Y7
+	MOVQ x+24(FP), BX
+	MOVQ w+32(FP), SI
+	MOVQ n+40(FP), DI
 	VBROADCASTSS laneOne<>+0(SB), Y9
-	VDIVPS       Y6, Y9, Y9
-	VSUBPS       Y9, Y9, Y8
-	VCMPPS       $0x07, Y8, Y8, Y8
-	VANDPS       Y8, Y9, Y9
-	VXORPS       Y8, Y8, Y8
+	VDIVPS Y6, Y9, Y9
+	VSUBPS Y9, Y9, Y8
+	VCMPPS $0x07, Y8, Y8, Y8
+	VANDPS Y8, Y9, Y9
+	VXORPS Y8, Y8, Y8
 
 at32levelserror:
-	CMPQ         DI, $0x00000001
-	JL           at32levelserror_end
-	VADDPS       32(BX), Y7, Y10
-	VMULPS       Y9, Y10, Y11
-	VADDPS       Y11, Y11, Y11
-	VADDPS       Y0, Y11, Y11
-	VSUBPS       Y0, Y11, Y11
-	VMAXPS       Y1, Y11, Y11
-	VMINPS       Y2, Y11, Y11
-	VADDPS       Y3, Y11, Y11
-	VCVTTPS2DQ   Y11, Y12
-	VPCMPEQD     Y13, Y13, Y13
-	VGATHERDPS   Y13, (CX)(Y12*4), Y11
-	VMULPS       Y6, Y11, Y11
-	VSUBPS       Y11, Y10, Y10
+	CMPQ DI, $0x00000001
+	JL at32levelserror_end
+	VADDPS 32(BX), Y7, Y10
+	VMULPS Y9, Y10, Y11
+	VADDPS Y11, Y11, Y11
+	VADDPS Y0, Y11, Y11
+	VSUBPS Y0, Y11, Y11
+	VMAXPS Y1, Y11, Y11
+	VMINPS Y2, Y11, Y11
+	VADDPS Y3, Y11, Y11
+	VCVTTPS2DQ Y11, Y12
+	VPCMPEQD Y13, Y13, Y13
+	VGATHERDPS Y13, (CX)(Y12*4), Y11
+	VMULPS Y6, Y11, Y11
+	VSUBPS Y11, Y10, Y10
 	VBROADCASTSS (SI), Y11
-	VMULPS       Y10, Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VADDPS       Y11, Y8, Y8
-	ADDQ         $0x40, BX
-	ADDQ         $0x04, SI
-	SUBQ         $0x00000001, DI
-	JMP          at32levelserror
+	VMULPS Y10, Y11, Y11
+	VMULPS Y10, Y11, Y11
+	VADDPS Y11, Y8, Y8
+	ADDQ $0x40, BX
+	ADDQ $0x04, SI
+	SUBQ $0x00000001, DI
+	JMP at32levelserror
 
 at32levelserror_end:
-	MOVQ      sum+0(FP), BX
-	VMOVUPS   32(BX), Y6
-	VCMPPS    $0x11, Y6, Y8, Y7
+	MOVQ sum+0(FP), BX
+	VMOVUPS 32(BX), Y6
+	VCMPPS $0x11, Y6, Y8, Y7
 	VBLENDVPS Y7, Y8, Y6, Y6
-	VMOVUPS   Y6, 32(BX)
-	MOVQ      scale+8(FP), BX
-	VMOVUPS   32(BX), Y6
+	VMOVUPS Y6, 32(BX)
+	MOVQ scale+8(FP), BX
+	VMOVUPS 32(BX), Y6
 	VBLENDVPS Y7, Y4, Y6, Y6
-	VMOVUPS   Y6, 32(BX)
-	MOVQ      offset+16(FP), BX
-	VMOVUPS   32(BX), Y6
+	VMOVUPS Y6, 32(BX)
+	MOVQ offset+16(FP), BX
+	VMOVUPS 32(BX), Y6
 	VBLENDVPS Y7, Y5, Y6, Y6
-	VMOVUPS   Y6, 32(BX)
-	ADDQ      $0x08, AX
-	SUBQ      $0x00000001, DX
-	JMP       at32levelssteps
+	VMOVUPS Y6, 32(BX)
+	ADDQ $0x08, AX
+	SUBQ $0x00000001, DX
+	JMP at32levelssteps
 
 at32levelssteps_end:
 at32end:
@@ -2502,98 +2502,98 @@ GLOBL laneLargest<>(SB), RODATA|NOPTR, $4
 // func laneSumsAVX512(sums *float32, x *float32, w *float32, n int, grid *float32, table *float32)
 // Requires: AVX, AVX512F
 TEXT ·laneSumsAVX512(SB), NOSPLIT, $0-48
-	MOVQ         sums+0(FP), AX
-	MOVQ         grid+32(FP), CX
-	MOVQ         table+40(FP), DX
-	TESTQ        DX, DX
-	JNZ          at0table
+	MOVQ sums+0(FP), AX
+	MOVQ grid+32(FP), CX
+	MOVQ table+40(FP), DX
+	TESTQ DX, DX
+	JNZ at0table
 	VBROADCASTSS laneMagic<>+0(SB), Z0
 	VBROADCASTSS 192(CX), Z1
 	VBROADCASTSS 196(CX), Z2
-	VMOVUPS      64(CX), Z3
-	VMOVUPS      128(CX), Z4
-	MOVQ         x+8(FP), CX
-	MOVQ         w+16(FP), DX
-	MOVQ         n+24(FP), BX
-	VPXORD       Z5, Z5, Z5
-	VPXORD       Z6, Z6, Z6
-	VPXORD       Z7, Z7, Z7
-	VPXORD       Z8, Z8, Z8
+	VMOVUPS 64(CX), Z3
+	VMOVUPS 128(CX), Z4
+	MOVQ x+8(FP), CX
+	MOVQ w+16(FP), DX
+	MOVQ n+24(FP), BX
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
 
 at0wholesums:
-	CMPQ         BX, $0x00000001
-	JL           at0wholesums_end
-	VMOVUPS      (CX), Z9
-	VADDPS       Z3, Z9, Z10
-	VMULPS       Z4, Z10, Z10
-	VADDPS       Z0, Z10, Z10
-	VSUBPS       Z0, Z10, Z10
-	VMAXPS       Z1, Z10, Z10
-	VMINPS       Z2, Z10, Z10
+	CMPQ BX, $0x00000001
+	JL at0wholesums_end
+	VMOVUPS (CX), Z9
+	VADDPS Z3, Z9, Z10
+	VMULPS Z4, Z10, Z10
+	VADDPS Z0, Z10, Z10
+	VSUBPS Z0, Z10, Z10
+	VMAXPS Z1, Z10, Z10
+	VMINPS Z2, Z10, Z10
 	VBROADCASTSS (DX), Z11
-	VMULPS       Z10, Z11, Z12
-	VADDPS       Z12, Z5, Z5
-	VMULPS       Z12, Z10, Z10
-	VADDPS       Z10, Z6, Z6
-	VMULPS       Z12, Z9, Z12
-	VADDPS       Z12, Z7, Z7
-	VMULPS       Z11, Z9, Z11
-	VADDPS       Z11, Z8, Z8
-	ADDQ         $0x40, CX
-	ADDQ         $0x04, DX
-	SUBQ         $0x00000001, BX
-	JMP          at0wholesums
+	VMULPS Z10, Z11, Z12
+	VADDPS Z12, Z5, Z5
+	VMULPS Z12, Z10, Z10
+	VADDPS Z10, Z6, Z6
+	VMULPS Z12, Z9, Z12
+	VADDPS Z12, Z7, Z7
+	VMULPS Z11, Z9, Z11
+	VADDPS Z11, Z8, Z8
+	ADDQ $0x40, CX
+	ADDQ $0x04, DX
+	SUBQ $0x00000001, BX
+	JMP at0wholesums
 
 at0wholesums_end:
 	VMOVUPS Z5, (AX)
 	VMOVUPS Z6, 64(AX)
 	VMOVUPS Z7, 128(AX)
 	VMOVUPS Z8, 192(AX)
-	JMP     at0end
+	JMP at0end
 
 at0table:
 	VBROADCASTSS laneMagic<>+0(SB), Z0
 	VBROADCASTSS laneLeast<>+0(SB), Z1
 	VBROADCASTSS laneMost<>+0(SB), Z2
 	VBROADCASTSS laneFrom<>+0(SB), Z3
-	VMOVUPS      64(CX), Z4
-	VMOVUPS      128(CX), Z5
-	MOVQ         x+8(FP), CX
-	MOVQ         w+16(FP), BX
-	MOVQ         n+24(FP), SI
-	VPXORD       Z6, Z6, Z6
-	VPXORD       Z7, Z7, Z7
-	VPXORD       Z8, Z8, Z8
-	VPXORD       Z9, Z9, Z9
+	VMOVUPS 64(CX), Z4
+	VMOVUPS 128(CX), Z5
+	MOVQ x+8(FP), CX
+	MOVQ w+16(FP), BX
+	MOVQ n+24(FP), SI
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
 
 at0levelssums:
-	CMPQ         SI, $0x00000001
-	JL           at0levelssums_end
-	VMOVUPS      (CX), Z10
-	VADDPS       Z4, Z10, Z11
-	VMULPS       Z5, Z11, Z11
-	VADDPS       Z11, Z11, Z11
-	VADDPS       Z0, Z11, Z11
-	VSUBPS       Z0, Z11, Z11
-	VMAXPS       Z1, Z11, Z11
-	VMINPS       Z2, Z11, Z11
-	VADDPS       Z3, Z11, Z11
-	VCVTTPS2DQ   Z11, Z12
-	KXNORW       K1, K1, K1
-	VGATHERDPS   (DX)(Z12*4), K1, Z11
+	CMPQ SI, $0x00000001
+	JL at0levelssums_end
+	VMOVUPS (CX), Z10
+	VADDPS Z4, Z10, Z11
+	VMULPS Z5, Z11, Z11
+	VADDPS Z11, Z11, Z11
+	VADDPS Z0, Z11, Z11
+	VSUBPS Z0, Z11, Z11
+	VMAXPS Z1, Z11, Z11
+	VMINPS Z2, Z11, Z11
+	VADDPS Z3, Z11, Z11
+	VCVTTPS2DQ Z11, Z12
+	KXNORW K1, K1, K1
+	VGATHERDPS (DX)(Z12*4), K1, Z11
 	VBROADCASTSS (BX), Z12
-	VMULPS       Z11, Z12, Z13
-	VADDPS       Z13, Z6, Z6
-	VMULPS       Z13, Z11, Z11
-	VADDPS       Z11, Z7, Z7
-	VMULPS       Z13, Z10, Z13
-	VADDPS       Z13, Z8, Z8
-	VMULPS       Z12, Z10, Z12
-	VADDPS       Z12, Z9, Z9
-	ADDQ         $0x40, CX
-	ADDQ         $0x04, BX
-	SUBQ         $0x00000001, SI
-	JMP          at0levelssums
+	VMULPS Z11, Z12, Z13
+	VADDPS Z13, Z6, Z6
+	VMULPS Z13, Z11, Z11
+	VADDPS Z11, Z7, Z7
+	VMULPS Z13, Z10, Z13
+	VADDPS Z13, Z8, Z8
+	VMULPS Z12, Z10, Z12
+	VADDPS Z12, Z9, Z9
+	ADDQ $0x40, CX
+	ADDQ $0x04, BX
+	SUBQ $0x00000001, SI
+	JMP at0levelssums
 
 at0levelssums_end:
 	VMOVUPS Z6, (AX)
@@ -2608,91 +2608,91 @@ at0end:
 // func laneErrorAVX512(sum *float32, x *float32, w *float32, n int, grid *float32, table *float32)
 // Requires: AVX, AVX512F
 TEXT ·laneErrorAVX512(SB), NOSPLIT, $0-48
-	MOVQ         sum+0(FP), AX
-	MOVQ         grid+32(FP), CX
-	MOVQ         table+40(FP), DX
-	TESTQ        DX, DX
-	JNZ          at0table
+	MOVQ sum+0(FP), AX
+	MOVQ grid+32(FP), CX
+	MOVQ table+40(FP), DX
+	TESTQ DX, DX
+	JNZ at0table
 	VBROADCASTSS laneMagic<>+0(SB), Z0
 	VBROADCASTSS 192(CX), Z1
 	VBROADCASTSS 196(CX), Z2
-	VMOVUPS      (CX), Z3
-	VMOVUPS      64(CX), Z4
-	MOVQ         x+8(FP), CX
-	MOVQ         w+16(FP), DX
-	MOVQ         n+24(FP), BX
+	VMOVUPS (CX), Z3
+	VMOVUPS 64(CX), Z4
+	MOVQ x+8(FP), CX
+	MOVQ w+16(FP), DX
+	MOVQ n+24(FP), BX
 	VBROADCASTSS laneOne<>+0(SB), Z6
-	VDIVPS       Z3, Z6, Z6
-	VSUBPS       Z6, Z6, Z7
-	VCMPPS       $0x07, Z7, Z7, K1
-	VMOVAPS.Z    Z6, K1, Z6
-	VPXORD       Z5, Z5, Z5
+	VDIVPS Z3, Z6, Z6
+	VSUBPS Z6, Z6, Z7
+	VCMPPS $0x07, Z7, Z7, K1
+	VMOVAPS.Z Z6, K1, Z6
+	VPXORD Z5, Z5, Z5
 
 at0wholeerror:
-	CMPQ         BX, $0x00000001
-	JL           at0wholeerror_end
-	VADDPS       (CX), Z4, Z7
-	VMULPS       Z6, Z7, Z8
-	VADDPS       Z0, Z8, Z8
-	VSUBPS       Z0, Z8, Z8
-	VMAXPS       Z1, Z8, Z8
-	VMINPS       Z2, Z8, Z8
-	VMULPS       Z3, Z8, Z8
-	VSUBPS       Z8, Z7, Z7
+	CMPQ BX, $0x00000001
+	JL at0wholeerror_end
+	VADDPS (CX), Z4, Z7
+	VMULPS Z6, Z7, Z8
+	VADDPS Z0, Z8, Z8
+	VSUBPS Z0, Z8, Z8
+	VMAXPS Z1, Z8, Z8
+	VMINPS Z2, Z8, Z8
+	VMULPS Z3, Z8, Z8
+	VSUBPS Z8, Z7, Z7
 	VBROADCASTSS (DX), Z8
-	VMULPS       Z7, Z8, Z8
-	VMULPS       Z7, Z8, Z8
-	VADDPS       Z8, Z5, Z5
-	ADDQ         $0x40, CX
-	ADDQ         $0x04, DX
-	SUBQ         $0x00000001, BX
-	JMP          at0wholeerror
+	VMULPS Z7, Z8, Z8
+	VMULPS Z7, Z8, Z8
+	VADDPS Z8, Z5, Z5
+	ADDQ $0x40, CX
+	ADDQ $0x04, DX
+	SUBQ $0x00000001, BX
+	JMP at0wholeerror
 
 at0wholeerror_end:
 	VMOVUPS Z5, (AX)
-	JMP     at0end
+	JMP at0end
 
 at0table:
 	VBROADCASTSS laneMagic<>+0(SB), Z0
 	VBROADCASTSS laneLeast<>+0(SB), Z1
 	VBROADCASTSS laneMost<>+0(SB), Z2
 	VBROADCASTSS laneFrom<>+0(SB), Z3
-	VMOVUPS      (CX), Z4
-	VMOVUPS      64(CX), Z5
-	MOVQ         x+8(FP), CX
-	MOVQ         w+16(FP), BX
-	MOVQ         n+24(FP), SI
+	VMOVUPS (CX), Z4
+	VMOVUPS 64(CX), Z5
+	MOVQ x+8(FP), CX
+	MOVQ w+16(FP), BX
+	MOVQ n+24(FP), SI
 	VBROADCASTSS laneOne<>+0(SB), Z7
-	VDIVPS       Z4, Z7, Z7
-	VSUBPS       Z7, Z7, Z8
-	VCMPPS       $0x07, Z8, Z8, K1
-	VMOVAPS.Z    Z7, K1, Z7
-	VPXORD       Z6, Z6, Z6
+	VDIVPS Z4, Z7, Z7
+	VSUBPS Z7, Z7, Z8
+	VCMPPS $0x07, Z8, Z8, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VPXORD Z6, Z6, Z6
 
 at0levelserror:
-	CMPQ         SI, $0x00000001
-	JL           at0levelserror_end
-	VADDPS       (CX), Z5, Z8
-	VMULPS       Z7, Z8, Z9
-	VADDPS       Z9, Z9, Z9
-	VADDPS       Z0, Z9, Z9
-	VSUBPS       Z0, Z9, Z9
-	VMAXPS       Z1, Z9, Z9
-	VMINPS       Z2, Z9, Z9
-	VADDPS       Z3, Z9, Z9
-	VCVTTPS2DQ   Z9, Z10
-	KXNORW       K2, K2, K2
-	VGATHERDPS   (DX)(Z10*4), K2, Z9
-	VMULPS       Z4, Z9, Z9
-	VSUBPS       Z9, Z8, Z8
+	CMPQ SI, $0x00000001
+	JL at0levelserror_end
+	VADDPS (CX), Z5, Z8
+	VMULPS Z7, Z8, Z9
+	VADDPS Z9, Z9, Z9
+	VADDPS Z0, Z9, Z9
+	VSUBPS Z0, Z9, Z9
+	VMAXPS Z1, Z9, Z9
+	VMINPS Z2, Z9, Z9
+	VADDPS Z3, Z9, Z9
+	VCVTTPS2DQ Z9, Z10
+	KXNORW K2, K2, K2
+	VGATHERDPS (DX)(Z10*4), K2, Z9
+	VMULPS Z4, Z9, Z9
+	VSUBPS Z9, Z8, Z8
 	VBROADCASTSS (BX), Z9
-	VMULPS       Z8, Z9, Z9
-	VMULPS       Z8, Z9, Z9
-	VADDPS       Z9, Z6, Z6
-	ADDQ         $0x40, CX
-	ADDQ         $0x04, BX
-	SUBQ         $0x00000001, SI
-	JMP          at0levelserror
+	VMULPS Z8, Z9, Z9
+	VMULPS Z8, Z9, Z9
+	VADDPS Z9, Z6, Z6
+	ADDQ $0x40, CX
+	ADDQ $0x04, BX
+	SUBQ $0x00000001, SI
+	JMP at0levelserror
 
 at0levelserror_end:
 	VMOVUPS Z6, (AX)
@@ -2704,22 +2704,22 @@ at0end:
 // func laneRangeAVX512(low *float32, high *float32, x *float32, n int)
 // Requires: AVX, AVX512F
 TEXT ·laneRangeAVX512(SB), NOSPLIT, $0-32
-	MOVQ    low+0(FP), AX
-	MOVQ    high+8(FP), CX
-	MOVQ    x+16(FP), DX
-	MOVQ    n+24(FP), BX
+	MOVQ low+0(FP), AX
+	MOVQ high+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ n+24(FP), BX
 	VMOVUPS (DX), Z0
 	VMOVAPS Z0, Z1
 
 at0range:
-	CMPQ    BX, $0x00000001
-	JL      at0range_end
+	CMPQ BX, $0x00000001
+	JL at0range_end
 	VMOVUPS (DX), Z2
-	VMINPS  Z2, Z0, Z0
-	VMAXPS  Z2, Z1, Z1
-	ADDQ    $0x40, DX
-	SUBQ    $0x00000001, BX
-	JMP     at0range
+	VMINPS Z2, Z0, Z0
+	VMAXPS Z2, Z1, Z1
+	ADDQ $0x40, DX
+	SUBQ $0x00000001, BX
+	JMP at0range
 
 at0range_end:
 	VMOVUPS Z0, (AX)
@@ -2738,46 +2738,46 @@ TEXT ·laneAnswerAVX512(SB), NOSPLIT, $0-40
 	MOVQ $0x00000004, SI
 
 columns:
-	CMPQ    SI, $0x00000001
-	JL      columns_end
-	MOVQ    e+8(FP), DI
-	MOVQ    n+16(FP), R8
-	MOVQ    CX, R9
+	CMPQ SI, $0x00000001
+	JL columns_end
+	MOVQ e+8(FP), DI
+	MOVQ n+16(FP), R8
+	MOVQ CX, R9
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
 	VMOVUPS 128(AX), Z2
 	VMOVUPS 192(AX), Z3
 
 errors:
-	CMPQ         R8, $0x00000001
-	JL           errors_end
-	VMOVUPS      (DI), Z4
+	CMPQ R8, $0x00000001
+	JL errors_end
+	VMOVUPS (DI), Z4
 	VBROADCASTSS (R9), Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS       Z5, Z0, Z0
+	VMULPS Z4, Z5, Z5
+	VADDPS Z5, Z0, Z0
 	VBROADCASTSS (R9)(DX*1), Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS       Z5, Z1, Z1
+	VMULPS Z4, Z5, Z5
+	VADDPS Z5, Z1, Z1
 	VBROADCASTSS (R9)(DX*2), Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS       Z5, Z2, Z2
+	VMULPS Z4, Z5, Z5
+	VADDPS Z5, Z2, Z2
 	VBROADCASTSS (R9)(BX*1), Z5
-	VMULPS       Z4, Z5, Z4
-	VADDPS       Z4, Z3, Z3
-	ADDQ         $0x40, DI
-	ADDQ         $0x04, R9
-	SUBQ         $0x00000001, R8
-	JMP          errors
+	VMULPS Z4, Z5, Z4
+	VADDPS Z4, Z3, Z3
+	ADDQ $0x40, DI
+	ADDQ $0x04, R9
+	SUBQ $0x00000001, R8
+	JMP errors
 
 errors_end:
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
 	VMOVUPS Z2, 128(AX)
 	VMOVUPS Z3, 192(AX)
-	ADDQ    $+256, AX
-	LEAQ    (CX)(DX*4), CX
-	SUBQ    $0x00000001, SI
-	JMP     columns
+	ADDQ $+256, AX
+	LEAQ (CX)(DX*4), CX
+	SUBQ $0x00000001, SI
+	JMP columns
 
 columns_end:
 	VZEROUPPER
@@ -2786,162 +2786,162 @@ columns_end:
 // func laneRoundAVX512(q *float32, z *float32, e *float32, loss *float32, d *float32, m *float32, ld int, grid *float32, table *float32)
 // Requires: AVX, AVX512F
 TEXT ·laneRoundAVX512(SB), NOSPLIT, $0-72
-	MOVQ         grid+56(FP), AX
-	MOVQ         table+64(FP), CX
-	MOVQ         ld+48(FP), DX
-	SHLQ         $0x02, DX
-	TESTQ        CX, CX
-	JNZ          at0table
+	MOVQ grid+56(FP), AX
+	MOVQ table+64(FP), CX
+	MOVQ ld+48(FP), DX
+	SHLQ $0x02, DX
+	TESTQ CX, CX
+	JNZ at0table
 	VBROADCASTSS laneMagic<>+0(SB), Z0
 	VBROADCASTSS 192(AX), Z1
 	VBROADCASTSS 196(AX), Z2
-	MOVQ         q+0(FP), CX
-	MOVQ         z+8(FP), BX
-	MOVQ         e+16(FP), SI
-	MOVQ         d+32(FP), DI
-	MOVQ         m+40(FP), R8
-	VMOVUPS      (AX), Z3
-	VMOVUPS      64(AX), Z4
+	MOVQ q+0(FP), CX
+	MOVQ z+8(FP), BX
+	MOVQ e+16(FP), SI
+	MOVQ d+32(FP), DI
+	MOVQ m+40(FP), R8
+	VMOVUPS (AX), Z3
+	VMOVUPS 64(AX), Z4
 	VBROADCASTSS laneOne<>+0(SB), Z6
-	VDIVPS       Z3, Z6, Z6
-	VSUBPS       Z6, Z6, Z5
-	VCMPPS       $0x07, Z5, Z5, K1
-	VMOVAPS.Z    Z6, K1, Z6
-	MOVQ         loss+24(FP), AX
-	VMOVUPS      (AX), Z5
-	MOVQ         $0x00000010, R9
+	VDIVPS Z3, Z6, Z6
+	VSUBPS Z6, Z6, Z5
+	VCMPPS $0x07, Z5, Z5, K1
+	VMOVAPS.Z Z6, K1, Z6
+	MOVQ loss+24(FP), AX
+	VMOVUPS (AX), Z5
+	MOVQ $0x00000010, R9
 
 at0wholeround:
-	CMPQ         R9, $0x00000001
-	JL           at0wholeround_end
-	VMOVUPS      (BX), Z7
-	VADDPS       Z4, Z7, Z8
-	VMULPS       Z6, Z8, Z8
-	VADDPS       Z0, Z8, Z8
-	VSUBPS       Z0, Z8, Z8
-	VMAXPS       Z1, Z8, Z8
-	VMINPS       Z2, Z8, Z8
-	VMOVUPS      Z8, (CX)
-	VMULPS       Z3, Z8, Z8
-	VSUBPS       Z4, Z8, Z8
-	VMOVUPS      (SI), Z9
-	VSUBPS       Z8, Z9, Z9
-	VMOVUPS      Z9, (SI)
-	VSUBPS       Z8, Z7, Z7
+	CMPQ R9, $0x00000001
+	JL at0wholeround_end
+	VMOVUPS (BX), Z7
+	VADDPS Z4, Z7, Z8
+	VMULPS Z6, Z8, Z8
+	VADDPS Z0, Z8, Z8
+	VSUBPS Z0, Z8, Z8
+	VMAXPS Z1, Z8, Z8
+	VMINPS Z2, Z8, Z8
+	VMOVUPS Z8, (CX)
+	VMULPS Z3, Z8, Z8
+	VSUBPS Z4, Z8, Z8
+	VMOVUPS (SI), Z9
+	VSUBPS Z8, Z9, Z9
+	VMOVUPS Z9, (SI)
+	VSUBPS Z8, Z7, Z7
 	VBROADCASTSS (DI), Z8
-	VMULPS       Z7, Z8, Z8
-	VMULPS       Z7, Z8, Z8
-	VADDPS       Z8, Z5, Z5
-	ADDQ         $0x40, CX
-	ADDQ         $0x40, BX
-	ADDQ         $0x40, SI
-	ADDQ         $0x04, DI
-	TESTQ        R8, R8
-	JZ           at0wholenext
-	ADDQ         DX, R8
-	MOVQ         BX, R10
-	MOVQ         R8, R11
-	LEAQ         -1(R9), R12
+	VMULPS Z7, Z8, Z8
+	VMULPS Z7, Z8, Z8
+	VADDPS Z8, Z5, Z5
+	ADDQ $0x40, CX
+	ADDQ $0x40, BX
+	ADDQ $0x40, SI
+	ADDQ $0x04, DI
+	TESTQ R8, R8
+	JZ at0wholenext
+	ADDQ DX, R8
+	MOVQ BX, R10
+	MOVQ R8, R11
+	LEAQ -1(R9), R12
 
 at0wholeanswer:
-	CMPQ         R12, $0x00000001
-	JL           at0wholeanswer_end
+	CMPQ R12, $0x00000001
+	JL at0wholeanswer_end
 	VBROADCASTSS (R11), Z7
-	VMULPS       Z9, Z7, Z7
-	VADDPS       (R10), Z7, Z7
-	VMOVUPS      Z7, (R10)
-	ADDQ         $0x40, R10
-	ADDQ         DX, R11
-	SUBQ         $0x00000001, R12
-	JMP          at0wholeanswer
+	VMULPS Z9, Z7, Z7
+	VADDPS (R10), Z7, Z7
+	VMOVUPS Z7, (R10)
+	ADDQ $0x40, R10
+	ADDQ DX, R11
+	SUBQ $0x00000001, R12
+	JMP at0wholeanswer
 
 at0wholeanswer_end:
 	ADDQ $0x04, R8
 
 at0wholenext:
 	SUBQ $0x00000001, R9
-	JMP  at0wholeround
+	JMP at0wholeround
 
 at0wholeround_end:
 	VMOVUPS Z5, (AX)
-	JMP     at0end
+	JMP at0end
 
 at0table:
 	VBROADCASTSS laneMagic<>+0(SB), Z0
 	VBROADCASTSS laneLeast<>+0(SB), Z1
 	VBROADCASTSS laneMost<>+0(SB), Z2
 	VBROADCASTSS laneFrom<>+0(SB), Z3
-	MOVQ         q+0(FP), BX
-	MOVQ         z+8(FP), SI
-	MOVQ         e+16(FP), DI
-	MOVQ         d+32(FP), R8
-	MOVQ         m+40(FP), R9
-	VMOVUPS      (AX), Z4
-	VMOVUPS      64(AX), Z5
+	MOVQ q+0(FP), BX
+	MOVQ z+8(FP), SI
+	MOVQ e+16(FP), DI
+	MOVQ d+32(FP), R8
+	MOVQ m+40(FP), R9
+	VMOVUPS (AX), Z4
+	VMOVUPS 64(AX), Z5
 	VBROADCASTSS laneOne<>+0(SB), Z7
-	VDIVPS       Z4, Z7, Z7
-	VSUBPS       Z7, Z7, Z6
-	VCMPPS       $0x07, Z6, Z6, K1
-	VMOVAPS.Z    Z7, K1, Z7
-	MOVQ         loss+24(FP), AX
-	VMOVUPS      (AX), Z6
-	MOVQ         $0x00000010, R10
+	VDIVPS Z4, Z7, Z7
+	VSUBPS Z7, Z7, Z6
+	VCMPPS $0x07, Z6, Z6, K1
+	VMOVAPS.Z Z7, K1, Z7
+	MOVQ loss+24(FP), AX
+	VMOVUPS (AX), Z6
+	MOVQ $0x00000010, R10
 
 at0levelsround:
-	CMPQ         R10, $0x00000001
-	JL           at0levelsround_end
-	VMOVUPS      (SI), Z8
-	VADDPS       Z5, Z8, Z9
-	VMULPS       Z7, Z9, Z9
-	VADDPS       Z9, Z9, Z9
-	VADDPS       Z0, Z9, Z9
-	VSUBPS       Z0, Z9, Z9
-	VMAXPS       Z1, Z9, Z9
-	VMINPS       Z2, Z9, Z9
-	VADDPS       Z3, Z9, Z9
-	VCVTTPS2DQ   Z9, Z10
-	KXNORW       K2, K2, K2
-	VGATHERDPS   (CX)(Z10*4), K2, Z9
-	VMOVUPS      Z9, (BX)
-	VMULPS       Z4, Z9, Z9
-	VSUBPS       Z5, Z9, Z9
-	VMOVUPS      (DI), Z10
-	VSUBPS       Z9, Z10, Z10
-	VMOVUPS      Z10, (DI)
-	VSUBPS       Z9, Z8, Z8
+	CMPQ R10, $0x00000001
+	JL at0levelsround_end
+	VMOVUPS (SI), Z8
+	VADDPS Z5, Z8, Z9
+	VMULPS Z7, Z9, Z9
+	VADDPS Z9, Z9, Z9
+	VADDPS Z0, Z9, Z9
+	VSUBPS Z0, Z9, Z9
+	VMAXPS Z1, Z9, Z9
+	VMINPS Z2, Z9, Z9
+	VADDPS Z3, Z9, Z9
+	VCVTTPS2DQ Z9, Z10
+	KXNORW K2, K2, K2
+	VGATHERDPS (CX)(Z10*4), K2, Z9
+	VMOVUPS Z9, (BX)
+	VMULPS Z4, Z9, Z9
+	VSUBPS Z5, Z9, Z9
+	VMOVUPS (DI), Z10
+	VSUBPS Z9, Z10, Z10
+	VMOVUPS Z10, (DI)
+	VSUBPS Z9, Z8, Z8
 	VBROADCASTSS (R8), Z9
-	VMULPS       Z8, Z9, Z9
-	VMULPS       Z8, Z9, Z9
-	VADDPS       Z9, Z6, Z6
-	ADDQ         $0x40, BX
-	ADDQ         $0x40, SI
-	ADDQ         $0x40, DI
-	ADDQ         $0x04, R8
-	TESTQ        R9, R9
-	JZ           at0levelsnext
-	ADDQ         DX, R9
-	MOVQ         SI, R11
-	MOVQ         R9, R12
-	LEAQ         -1(R10), R13
+	VMULPS Z8, Z9, Z9
+	VMULPS Z8, Z9, Z9
+	VADDPS Z9, Z6, Z6
+	ADDQ $0x40, BX
+	ADDQ $0x40, SI
+	ADDQ $0x40, DI
+	ADDQ $0x04, R8
+	TESTQ R9, R9
+	JZ at0levelsnext
+	ADDQ DX, R9
+	MOVQ SI, R11
+	MOVQ R9, R12
+	LEAQ -1(R10), R13
 
 at0levelsanswer:
-	CMPQ         R13, $0x00000001
-	JL           at0levelsanswer_end
+	CMPQ R13, $0x00000001
+	JL at0levelsanswer_end
 	VBROADCASTSS (R12), Z8
-	VMULPS       Z10, Z8, Z8
-	VADDPS       (R11), Z8, Z8
-	VMOVUPS      Z8, (R11)
-	ADDQ         $0x40, R11
-	ADDQ         DX, R12
-	SUBQ         $0x00000001, R13
-	JMP          at0levelsanswer
+	VMULPS Z10, Z8, Z8
+	VADDPS (R11), Z8, Z8
+	VMOVUPS Z8, (R11)
+	ADDQ $0x40, R11
+	ADDQ DX, R12
+	SUBQ $0x00000001, R13
+	JMP at0levelsanswer
 
 at0levelsanswer_end:
 	ADDQ $0x04, R9
 
 at0levelsnext:
 	SUBQ $0x00000001, R10
-	JMP  at0levelsround
+	JMP at0levelsround
 
 at0levelsround_end:
 	VMOVUPS Z6, (AX)
@@ -2953,124 +2953,124 @@ at0end:
 // func laneScalesAVX512(best *float32, top *float32, x *float32, w *float32, n int, reach []float32, refine int, grid *float32, table *float32)
 // Requires: AVX, AVX512F
 TEXT ·laneScalesAVX512(SB), NOSPLIT, $0-88
-	MOVQ         grid+72(FP), AX
-	MOVQ         table+80(FP), CX
-	TESTQ        CX, CX
-	JNZ          at0table
+	MOVQ grid+72(FP), AX
+	MOVQ table+80(FP), CX
+	TESTQ CX, CX
+	JNZ at0table
 	VBROADCASTSS laneMagic<>+0(SB), Z0
 	VBROADCASTSS 192(AX), Z1
 	VBROADCASTSS 196(AX), Z2
-	MOVQ         reach_base+40(FP), AX
-	MOVQ         reach_len+48(FP), CX
+	MOVQ reach_base+40(FP), AX
+	MOVQ reach_len+48(FP), CX
 
 at0wholereach:
-	CMPQ         CX, $0x00000001
-	JL           at0wholereach_end
+	CMPQ CX, $0x00000001
+	JL at0wholereach_end
 	VBROADCASTSS (AX), Z3
-	ADDQ         $0x04, AX
-	MOVQ         best+0(FP), DX
-	MOVQ         top+8(FP), DX
-	VMOVUPS      (DX), Z4
-	VDIVPS       Z3, Z4, Z4
+	ADDQ $0x04, AX
+	MOVQ best+0(FP), DX
+	MOVQ top+8(FP), DX
+	VMOVUPS (DX), Z4
+	VDIVPS Z3, Z4, Z4
 	VBROADCASTSS laneOne<>+0(SB), Z3
-	VDIVPS       Z4, Z3, Z3
-	VSUBPS       Z3, Z3, Z4
-	VCMPPS       $0x07, Z4, Z4, K1
-	VMOVAPS.Z    Z3, K1, Z3
-	MOVQ         x+16(FP), DX
-	MOVQ         w+24(FP), BX
-	MOVQ         n+32(FP), SI
-	VPXORD       Z5, Z5, Z5
-	VPXORD       Z6, Z6, Z6
+	VDIVPS Z4, Z3, Z3
+	VSUBPS Z3, Z3, Z4
+	VCMPPS $0x07, Z4, Z4, K1
+	VMOVAPS.Z Z3, K1, Z3
+	MOVQ x+16(FP), DX
+	MOVQ w+24(FP), BX
+	MOVQ n+32(FP), SI
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
 
 at0wholeendssums:
-	CMPQ         SI, $0x00000001
-	JL           at0wholeendssums_end
-	VMOVUPS      (DX), Z4
-	VMULPS       Z3, Z4, Z11
-	VADDPS       Z0, Z11, Z11
-	VSUBPS       Z0, Z11, Z11
-	VMAXPS       Z1, Z11, Z11
-	VMINPS       Z2, Z11, Z11
+	CMPQ SI, $0x00000001
+	JL at0wholeendssums_end
+	VMOVUPS (DX), Z4
+	VMULPS Z3, Z4, Z11
+	VADDPS Z0, Z11, Z11
+	VSUBPS Z0, Z11, Z11
+	VMAXPS Z1, Z11, Z11
+	VMINPS Z2, Z11, Z11
 	VBROADCASTSS (BX), Z12
-	VMULPS       Z11, Z12, Z12
-	VMULPS       Z12, Z11, Z11
-	VADDPS       Z11, Z5, Z5
-	VMULPS       Z12, Z4, Z12
-	VADDPS       Z12, Z6, Z6
-	ADDQ         $0x40, DX
-	ADDQ         $0x04, BX
-	SUBQ         $0x00000001, SI
-	JMP          at0wholeendssums
+	VMULPS Z11, Z12, Z12
+	VMULPS Z12, Z11, Z11
+	VADDPS Z11, Z5, Z5
+	VMULPS Z12, Z4, Z12
+	VADDPS Z12, Z6, Z6
+	ADDQ $0x40, DX
+	ADDQ $0x04, BX
+	SUBQ $0x00000001, SI
+	JMP at0wholeendssums
 
 at0wholeendssums_end:
-	VPXORD       Z7, Z7, Z7
-	MOVQ         best+0(FP), DX
-	VMOVUPS      (DX), Z11
-	VDIVPS       Z5, Z6, Z4
-	VMOVUPS      128(DX), Z12
-	VMULPS       Z6, Z6, Z3
-	VDIVPS       Z5, Z3, Z3
+	VPXORD Z7, Z7, Z7
+	MOVQ best+0(FP), DX
+	VMOVUPS (DX), Z11
+	VDIVPS Z5, Z6, Z4
+	VMOVUPS 128(DX), Z12
+	VMULPS Z6, Z6, Z3
+	VDIVPS Z5, Z3, Z3
 	VBROADCASTSS laneMinus<>+0(SB), Z13
-	VCMPPS       $0x12, Z7, Z5, K1
-	VMOVAPS      Z13, K1, Z3
-	VCMPPS       $0x1e, Z12, Z3, K1
-	VMOVAPS      Z4, K1, Z11
-	VMOVAPS      Z3, K1, Z12
-	VMOVUPS      Z11, (DX)
-	VMOVUPS      Z12, 128(DX)
-	SUBQ         $0x00000001, CX
-	JMP          at0wholereach
+	VCMPPS $0x12, Z7, Z5, K1
+	VMOVAPS Z13, K1, Z3
+	VCMPPS $0x1e, Z12, Z3, K1
+	VMOVAPS Z4, K1, Z11
+	VMOVAPS Z3, K1, Z12
+	VMOVUPS Z11, (DX)
+	VMOVUPS Z12, 128(DX)
+	SUBQ $0x00000001, CX
+	JMP at0wholereach
 
 at0wholereach_end:
 	MOVQ refine+64(FP), AX
 
 at0wholerefine:
-	CMPQ         AX, $0x00000001
-	JL           at0wholerefine_end
-	MOVQ         best+0(FP), CX
-	VMOVUPS      (CX), Z3
+	CMPQ AX, $0x00000001
+	JL at0wholerefine_end
+	MOVQ best+0(FP), CX
+	VMOVUPS (CX), Z3
 	VBROADCASTSS laneOne<>+0(SB), Z4
-	VDIVPS       Z3, Z4, Z4
-	VSUBPS       Z4, Z4, Z3
-	VCMPPS       $0x07, Z3, Z3, K1
-	VMOVAPS.Z    Z4, K1, Z4
-	MOVQ         x+16(FP), CX
-	MOVQ         w+24(FP), DX
-	MOVQ         n+32(FP), BX
-	VPXORD       Z8, Z8, Z8
-	VPXORD       Z9, Z9, Z9
+	VDIVPS Z3, Z4, Z4
+	VSUBPS Z4, Z4, Z3
+	VCMPPS $0x07, Z3, Z3, K1
+	VMOVAPS.Z Z4, K1, Z4
+	MOVQ x+16(FP), CX
+	MOVQ w+24(FP), DX
+	MOVQ n+32(FP), BX
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
 
 at0wholeagainsums:
-	CMPQ         BX, $0x00000001
-	JL           at0wholeagainsums_end
-	VMOVUPS      (CX), Z3
-	VMULPS       Z4, Z3, Z5
-	VADDPS       Z0, Z5, Z5
-	VSUBPS       Z0, Z5, Z5
-	VMAXPS       Z1, Z5, Z5
-	VMINPS       Z2, Z5, Z5
+	CMPQ BX, $0x00000001
+	JL at0wholeagainsums_end
+	VMOVUPS (CX), Z3
+	VMULPS Z4, Z3, Z5
+	VADDPS Z0, Z5, Z5
+	VSUBPS Z0, Z5, Z5
+	VMAXPS Z1, Z5, Z5
+	VMINPS Z2, Z5, Z5
 	VBROADCASTSS (DX), Z6
-	VMULPS       Z5, Z6, Z6
-	VMULPS       Z6, Z5, Z5
-	VADDPS       Z5, Z8, Z8
-	VMULPS       Z6, Z3, Z6
-	VADDPS       Z6, Z9, Z9
-	ADDQ         $0x40, CX
-	ADDQ         $0x04, DX
-	SUBQ         $0x00000001, BX
-	JMP          at0wholeagainsums
+	VMULPS Z5, Z6, Z6
+	VMULPS Z6, Z5, Z5
+	VADDPS Z5, Z8, Z8
+	VMULPS Z6, Z3, Z6
+	VADDPS Z6, Z9, Z9
+	ADDQ $0x40, CX
+	ADDQ $0x04, DX
+	SUBQ $0x00000001, BX
+	JMP at0wholeagainsums
 
 at0wholeagainsums_end:
-	VPXORD  Z10, Z10, Z10
-	MOVQ    best+0(FP), CX
+	VPXORD Z10, Z10, Z10
+	MOVQ best+0(FP), CX
 	VMOVUPS (CX), Z4
-	VDIVPS  Z8, Z9, Z3
-	VCMPPS  $0x1e, Z10, Z8, K1
+	VDIVPS Z8, Z9, Z3
+	VCMPPS $0x1e, Z10, Z8, K1
 	VMOVAPS Z3, K1, Z4
 	VMOVUPS Z4, (CX)
-	SUBQ    $0x00000001, AX
-	JMP     at0wholerefine
+	SUBQ $0x00000001, AX
+	JMP at0wholerefine
 
 at0wholerefine_end:
 	JMP at0end
@@ -3080,127 +3080,127 @@ at0table:
 	VBROADCASTSS laneLeast<>+0(SB), Z1
 	VBROADCASTSS laneMost<>+0(SB), Z2
 	VBROADCASTSS laneFrom<>+0(SB), Z3
-	MOVQ         reach_base+40(FP), AX
-	MOVQ         reach_len+48(FP), DX
+	MOVQ reach_base+40(FP), AX
+	MOVQ reach_len+48(FP), DX
 
 at0levelsreach:
-	CMPQ         DX, $0x00000001
-	JL           at0levelsreach_end
+	CMPQ DX, $0x00000001
+	JL at0levelsreach_end
 	VBROADCASTSS (AX), Z4
-	ADDQ         $0x04, AX
-	MOVQ         best+0(FP), BX
-	MOVQ         top+8(FP), BX
-	VMOVUPS      (BX), Z5
-	VDIVPS       Z4, Z5, Z5
+	ADDQ $0x04, AX
+	MOVQ best+0(FP), BX
+	MOVQ top+8(FP), BX
+	VMOVUPS (BX), Z5
+	VDIVPS Z4, Z5, Z5
 	VBROADCASTSS laneOne<>+0(SB), Z4
-	VDIVPS       Z5, Z4, Z4
-	VSUBPS       Z4, Z4, Z5
-	VCMPPS       $0x07, Z5, Z5, K1
-	VMOVAPS.Z    Z4, K1, Z4
-	MOVQ         x+16(FP), BX
-	MOVQ         w+24(FP), SI
-	MOVQ         n+32(FP), DI
-	VPXORD       Z6, Z6, Z6
-	VPXORD       Z7, Z7, Z7
+	VDIVPS Z5, Z4, Z4
+	VSUBPS Z4, Z4, Z5
+	VCMPPS $0x07, Z5, Z5, K1
+	VMOVAPS.Z Z4, K1, Z4
+	MOVQ x+16(FP), BX
+	MOVQ w+24(FP), SI
+	MOVQ n+32(FP), DI
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
 
 at0levelsendssums:
-	CMPQ         DI, $0x00000001
-	JL           at0levelsendssums_end
-	VMOVUPS      (BX), Z5
-	VMULPS       Z4, Z5, Z12
-	VADDPS       Z12, Z12, Z12
-	VADDPS       Z0, Z12, Z12
-	VSUBPS       Z0, Z12, Z12
-	VMAXPS       Z1, Z12, Z12
-	VMINPS       Z2, Z12, Z12
-	VADDPS       Z3, Z12, Z12
-	VCVTTPS2DQ   Z12, Z13
-	KXNORW       K2, K2, K2
-	VGATHERDPS   (CX)(Z13*4), K2, Z12
+	CMPQ DI, $0x00000001
+	JL at0levelsendssums_end
+	VMOVUPS (BX), Z5
+	VMULPS Z4, Z5, Z12
+	VADDPS Z12, Z12, Z12
+	VADDPS Z0, Z12, Z12
+	VSUBPS Z0, Z12, Z12
+	VMAXPS Z1, Z12, Z12
+	VMINPS Z2, Z12, Z12
+	VADDPS Z3, Z12, Z12
+	VCVTTPS2DQ Z12, Z13
+	KXNORW K2, K2, K2
+	VGATHERDPS (CX)(Z13*4), K2, Z12
 	VBROADCASTSS (SI), Z13
-	VMULPS       Z12, Z13, Z13
-	VMULPS       Z13, Z12, Z12
-	VADDPS       Z12, Z6, Z6
-	VMULPS       Z13, Z5, Z13
-	VADDPS       Z13, Z7, Z7
-	ADDQ         $0x40, BX
-	ADDQ         $0x04, SI
-	SUBQ         $0x00000001, DI
-	JMP          at0levelsendssums
+	VMULPS Z12, Z13, Z13
+	VMULPS Z13, Z12, Z12
+	VADDPS Z12, Z6, Z6
+	VMULPS Z13, Z5, Z13
+	VADDPS Z13, Z7, Z7
+	ADDQ $0x40, BX
+	ADDQ $0x04, SI
+	SUBQ $0x00000001, DI
+	JMP at0levelsendssums
 
 at0levelsendssums_end:
-	VPXORD       Z8, Z8, Z8
-	MOVQ         best+0(FP), BX
-	VMOVUPS      (BX), Z12
-	VDIVPS       Z6, Z7, Z5
-	VMOVUPS      128(BX), Z13
-	VMULPS       Z7, Z7, Z4
-	VDIVPS       Z6, Z4, Z4
+	VPXORD Z8, Z8, Z8
+	MOVQ best+0(FP), BX
+	VMOVUPS (BX), Z12
+	VDIVPS Z6, Z7, Z5
+	VMOVUPS 128(BX), Z13
+	VMULPS Z7, Z7, Z4
+	VDIVPS Z6, Z4, Z4
 	VBROADCASTSS laneMinus<>+0(SB), Z14
-	VCMPPS       $0x12, Z8, Z6, K1
-	VMOVAPS      Z14, K1, Z4
-	VCMPPS       $0x1e, Z13, Z4, K1
-	VMOVAPS      Z5, K1, Z12
-	VMOVAPS      Z4, K1, Z13
-	VMOVUPS      Z12, (BX)
-	VMOVUPS      Z13, 128(BX)
-	SUBQ         $0x00000001, DX
-	JMP          at0levelsreach
+	VCMPPS $0x12, Z8, Z6, K1
+	VMOVAPS Z14, K1, Z4
+	VCMPPS $0x1e, Z13, Z4, K1
+	VMOVAPS Z5, K1, Z12
+	VMOVAPS Z4, K1, Z13
+	VMOVUPS Z12, (BX)
+	VMOVUPS Z13, 128(BX)
+	SUBQ $0x00000001, DX
+	JMP at0levelsreach
 
 at0levelsreach_end:
 	MOVQ refine+64(FP), AX
 
 at0levelsrefine:
-	CMPQ         AX, $0x00000001
-	JL           at0levelsrefine_end
-	MOVQ         best+0(FP), DX
-	VMOVUPS      (DX), Z4
+	CMPQ AX, $0x00000001
+	JL at0levelsrefine_end
+	MOVQ best+0(FP), DX
+	VMOVUPS (DX), Z4
 	VBROADCASTSS laneOne<>+0(SB), Z5
-	VDIVPS       Z4, Z5, Z5
-	VSUBPS       Z5, Z5, Z4
-	VCMPPS       $0x07, Z4, Z4, K1
-	VMOVAPS.Z    Z5, K1, Z5
-	MOVQ         x+16(FP), DX
-	MOVQ         w+24(FP), BX
-	MOVQ         n+32(FP), SI
-	VPXORD       Z9, Z9, Z9
-	VPXORD       Z10, Z10, Z10
+	VDIVPS Z4, Z5, Z5
+	VSUBPS Z5, Z5, Z4
+	VCMPPS $0x07, Z4, Z4, K1
+	VMOVAPS.Z Z5, K1, Z5
+	MOVQ x+16(FP), DX
+	MOVQ w+24(FP), BX
+	MOVQ n+32(FP), SI
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
 
 at0levelsagainsums:
-	CMPQ         SI, $0x00000001
-	JL           at0levelsagainsums_end
-	VMOVUPS      (DX), Z4
-	VMULPS       Z5, Z4, Z6
-	VADDPS       Z6, Z6, Z6
-	VADDPS       Z0, Z6, Z6
-	VSUBPS       Z0, Z6, Z6
-	VMAXPS       Z1, Z6, Z6
-	VMINPS       Z2, Z6, Z6
-	VADDPS       Z3, Z6, Z6
-	VCVTTPS2DQ   Z6, Z7
-	KXNORW       K3, K3, K3
-	VGATHERDPS   (CX)(Z7*4), K3, Z6
+	CMPQ SI, $0x00000001
+	JL at0levelsagainsums_end
+	VMOVUPS (DX), Z4
+	VMULPS Z5, Z4, Z6
+	VADDPS Z6, Z6, Z6
+	VADDPS Z0, Z6, Z6
+	VSUBPS Z0, Z6, Z6
+	VMAXPS Z1, Z6, Z6
+	VMINPS Z2, Z6, Z6
+	VADDPS Z3, Z6, Z6
+	VCVTTPS2DQ Z6, Z7
+	KXNORW K3, K3, K3
+	VGATHERDPS (CX)(Z7*4), K3, Z6
 	VBROADCASTSS (BX), Z7
-	VMULPS       Z6, Z7, Z7
-	VMULPS       Z7, Z6, Z6
-	VADDPS       Z6, Z9, Z9
-	VMULPS       Z7, Z4, Z7
-	VADDPS       Z7, Z10, Z10
-	ADDQ         $0x40, DX
-	ADDQ         $0x04, BX
-	SUBQ         $0x00000001, SI
-	JMP          at0levelsagainsums
+	VMULPS Z6, Z7, Z7
+	VMULPS Z7, Z6, Z6
+	VADDPS Z6, Z9, Z9
+	VMULPS Z7, Z4, Z7
+	VADDPS Z7, Z10, Z10
+	ADDQ $0x40, DX
+	ADDQ $0x04, BX
+	SUBQ $0x00000001, SI
+	JMP at0levelsagainsums
 
 at0levelsagainsums_end:
-	VPXORD  Z11, Z11, Z11
-	MOVQ    best+0(FP), DX
+	VPXORD Z11, Z11, Z11
+	MOVQ best+0(FP), DX
 	VMOVUPS (DX), Z5
-	VDIVPS  Z9, Z10, Z4
-	VCMPPS  $0x1e, Z11, Z9, K1
+	VDIVPS Z9, Z10, Z4
+	VCMPPS $0x1e, Z11, Z9, K1
 	VMOVAPS Z4, K1, Z5
 	VMOVUPS Z5, (DX)
-	SUBQ    $0x00000001, AX
-	JMP     at0levelsrefine
+	SUBQ $0x00000001, AX
+	JMP at0levelsrefine
 
 at0levelsrefine_end:
 at0end:
@@ -3210,199 +3210,199 @@ at0end:
 // func laneOffsetsAVX512(best *float32, low *float32, high *float32, x *float32, w *float32, n int, reach []float32, refine int, o *float32, grid *float32, table *float32)
 // Requires: AVX, AVX512F
 TEXT ·laneOffsetsAVX512(SB), NOSPLIT, $0-104
-	MOVQ         grid+88(FP), AX
-	MOVQ         table+96(FP), CX
-	TESTQ        CX, CX
-	JNZ          at0table
+	MOVQ grid+88(FP), AX
+	MOVQ table+96(FP), CX
+	TESTQ CX, CX
+	JNZ at0table
 	VBROADCASTSS laneMagic<>+0(SB), Z0
 	VBROADCASTSS 192(AX), Z1
 	VBROADCASTSS 196(AX), Z2
-	MOVQ         reach_base+48(FP), AX
-	MOVQ         reach_len+56(FP), CX
+	MOVQ reach_base+48(FP), AX
+	MOVQ reach_len+56(FP), CX
 
 at0wholereach:
-	CMPQ         CX, $0x00000001
-	JL           at0wholereach_end
+	CMPQ CX, $0x00000001
+	JL at0wholereach_end
 	VBROADCASTSS (AX), Z3
-	ADDQ         $0x04, AX
-	MOVQ         low+8(FP), DX
-	MOVQ         high+16(FP), BX
-	VMOVUPS      (DX), Z6
-	VMOVUPS      (BX), Z5
-	VSUBPS       Z6, Z5, Z5
-	VDIVPS       Z3, Z5, Z5
-	VPXORD       Z4, Z4, Z4
-	VSUBPS       Z6, Z4, Z4
+	ADDQ $0x04, AX
+	MOVQ low+8(FP), DX
+	MOVQ high+16(FP), BX
+	VMOVUPS (DX), Z6
+	VMOVUPS (BX), Z5
+	VSUBPS Z6, Z5, Z5
+	VDIVPS Z3, Z5, Z5
+	VPXORD Z4, Z4, Z4
+	VSUBPS Z6, Z4, Z4
 	VBROADCASTSS laneOne<>+0(SB), Z3
-	VDIVPS       Z5, Z3, Z3
-	VSUBPS       Z3, Z3, Z5
-	VCMPPS       $0x07, Z5, Z5, K1
-	VMOVAPS.Z    Z3, K1, Z3
-	MOVQ         x+24(FP), DX
-	MOVQ         w+32(FP), BX
-	MOVQ         n+40(FP), SI
-	VPXORD       Z7, Z7, Z7
-	VPXORD       Z8, Z8, Z8
-	VPXORD       Z9, Z9, Z9
-	VPXORD       Z10, Z10, Z10
+	VDIVPS Z5, Z3, Z3
+	VSUBPS Z3, Z3, Z5
+	VCMPPS $0x07, Z5, Z5, K1
+	VMOVAPS.Z Z3, K1, Z3
+	MOVQ x+24(FP), DX
+	MOVQ w+32(FP), BX
+	MOVQ n+40(FP), SI
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
 
 at0wholeendssums:
-	CMPQ         SI, $0x00000001
-	JL           at0wholeendssums_end
-	VMOVUPS      (DX), Z5
-	VADDPS       Z4, Z5, Z6
-	VMULPS       Z3, Z6, Z6
-	VADDPS       Z0, Z6, Z6
-	VSUBPS       Z0, Z6, Z6
-	VMAXPS       Z1, Z6, Z6
-	VMINPS       Z2, Z6, Z6
+	CMPQ SI, $0x00000001
+	JL at0wholeendssums_end
+	VMOVUPS (DX), Z5
+	VADDPS Z4, Z5, Z6
+	VMULPS Z3, Z6, Z6
+	VADDPS Z0, Z6, Z6
+	VSUBPS Z0, Z6, Z6
+	VMAXPS Z1, Z6, Z6
+	VMINPS Z2, Z6, Z6
 	VBROADCASTSS (BX), Z17
-	VMULPS       Z6, Z17, Z18
-	VADDPS       Z18, Z7, Z7
-	VMULPS       Z18, Z6, Z6
-	VADDPS       Z6, Z8, Z8
-	VMULPS       Z18, Z5, Z18
-	VADDPS       Z18, Z9, Z9
-	VMULPS       Z17, Z5, Z17
-	VADDPS       Z17, Z10, Z10
-	ADDQ         $0x40, DX
-	ADDQ         $0x04, BX
-	SUBQ         $0x00000001, SI
-	JMP          at0wholeendssums
+	VMULPS Z6, Z17, Z18
+	VADDPS Z18, Z7, Z7
+	VMULPS Z18, Z6, Z6
+	VADDPS Z6, Z8, Z8
+	VMULPS Z18, Z5, Z18
+	VADDPS Z18, Z9, Z9
+	VMULPS Z17, Z5, Z17
+	VADDPS Z17, Z10, Z10
+	ADDQ $0x40, DX
+	ADDQ $0x04, BX
+	SUBQ $0x00000001, SI
+	JMP at0wholeendssums
 
 at0wholeendssums_end:
-	MOVQ         o+80(FP), DX
+	MOVQ o+80(FP), DX
 	VBROADCASTSS (DX), Z3
-	VMULPS       Z3, Z8, Z5
-	VMULPS       Z7, Z7, Z17
-	VSUBPS       Z17, Z5, Z6
-	VMULPS       Z3, Z9, Z3
-	VMULPS       Z10, Z7, Z17
-	VSUBPS       Z17, Z3, Z3
-	VDIVPS       Z6, Z3, Z3
-	VMULPS       Z7, Z9, Z18
-	VMULPS       Z10, Z8, Z17
-	VSUBPS       Z17, Z18, Z18
-	VDIVPS       Z6, Z18, Z18
+	VMULPS Z3, Z8, Z5
+	VMULPS Z7, Z7, Z17
+	VSUBPS Z17, Z5, Z6
+	VMULPS Z3, Z9, Z3
+	VMULPS Z10, Z7, Z17
+	VSUBPS Z17, Z3, Z3
+	VDIVPS Z6, Z3, Z3
+	VMULPS Z7, Z9, Z18
+	VMULPS Z10, Z8, Z17
+	VSUBPS Z17, Z18, Z18
+	VDIVPS Z6, Z18, Z18
 	VBROADCASTSS laneSingle<>+0(SB), Z17
-	VMULPS       Z5, Z17, Z17
-	VCMPPS       $0x12, Z17, Z6, K1
-	VPXORD       Z11, Z11, Z11
+	VMULPS Z5, Z17, Z17
+	VCMPPS $0x12, Z17, Z6, K1
+	VPXORD Z11, Z11, Z11
 	VBROADCASTSS 4(DX), Z5
-	VMULPS       Z18, Z5, Z5
-	VCMPPS       $0x11, Z11, Z5, K2
-	KORW         K2, K1, K1
-	VDIVPS       Z8, Z9, Z17
-	VCMPPS       $0x00, Z11, Z8, K2
-	VMOVAPS      Z11, K2, Z17
-	VMOVAPS      Z17, K1, Z3
-	VMOVAPS      Z11, K1, Z18
-	VMULPS       Z3, Z9, Z5
-	VMULPS       Z18, Z10, Z17
-	VSUBPS       Z17, Z5, Z5
-	MOVQ         best+0(FP), DX
-	VMOVUPS      128(DX), Z6
-	VCMPPS       $0x1e, Z6, Z5, K1
-	VMOVAPS      Z5, K1, Z6
-	VMOVUPS      Z6, 128(DX)
-	VMOVUPS      (DX), Z5
-	VMOVAPS      Z3, K1, Z5
-	VMOVUPS      Z5, (DX)
-	VMOVUPS      64(DX), Z3
-	VMOVAPS      Z18, K1, Z3
-	VMOVUPS      Z3, 64(DX)
-	SUBQ         $0x00000001, CX
-	JMP          at0wholereach
+	VMULPS Z18, Z5, Z5
+	VCMPPS $0x11, Z11, Z5, K2
+	KORW K2, K1, K1
+	VDIVPS Z8, Z9, Z17
+	VCMPPS $0x00, Z11, Z8, K2
+	VMOVAPS Z11, K2, Z17
+	VMOVAPS Z17, K1, Z3
+	VMOVAPS Z11, K1, Z18
+	VMULPS Z3, Z9, Z5
+	VMULPS Z18, Z10, Z17
+	VSUBPS Z17, Z5, Z5
+	MOVQ best+0(FP), DX
+	VMOVUPS 128(DX), Z6
+	VCMPPS $0x1e, Z6, Z5, K1
+	VMOVAPS Z5, K1, Z6
+	VMOVUPS Z6, 128(DX)
+	VMOVUPS (DX), Z5
+	VMOVAPS Z3, K1, Z5
+	VMOVUPS Z5, (DX)
+	VMOVUPS 64(DX), Z3
+	VMOVAPS Z18, K1, Z3
+	VMOVUPS Z3, 64(DX)
+	SUBQ $0x00000001, CX
+	JMP at0wholereach
 
 at0wholereach_end:
 	MOVQ refine+72(FP), AX
 
 at0wholerefine:
-	CMPQ         AX, $0x00000001
-	JL           at0wholerefine_end
-	MOVQ         best+0(FP), CX
-	VMOVUPS      (CX), Z4
-	VMOVUPS      64(CX), Z3
+	CMPQ AX, $0x00000001
+	JL at0wholerefine_end
+	MOVQ best+0(FP), CX
+	VMOVUPS (CX), Z4
+	VMOVUPS 64(CX), Z3
 	VBROADCASTSS laneOne<>+0(SB), Z5
-	VDIVPS       Z4, Z5, Z5
-	VSUBPS       Z5, Z5, Z4
-	VCMPPS       $0x07, Z4, Z4, K1
-	VMOVAPS.Z    Z5, K1, Z5
-	MOVQ         x+24(FP), CX
-	MOVQ         w+32(FP), DX
-	MOVQ         n+40(FP), BX
-	VPXORD       Z12, Z12, Z12
-	VPXORD       Z13, Z13, Z13
-	VPXORD       Z14, Z14, Z14
-	VPXORD       Z15, Z15, Z15
+	VDIVPS Z4, Z5, Z5
+	VSUBPS Z5, Z5, Z4
+	VCMPPS $0x07, Z4, Z4, K1
+	VMOVAPS.Z Z5, K1, Z5
+	MOVQ x+24(FP), CX
+	MOVQ w+32(FP), DX
+	MOVQ n+40(FP), BX
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
 
 at0wholeagainsums:
-	CMPQ         BX, $0x00000001
-	JL           at0wholeagainsums_end
-	VMOVUPS      (CX), Z4
-	VADDPS       Z3, Z4, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS       Z0, Z6, Z6
-	VSUBPS       Z0, Z6, Z6
-	VMAXPS       Z1, Z6, Z6
-	VMINPS       Z2, Z6, Z6
+	CMPQ BX, $0x00000001
+	JL at0wholeagainsums_end
+	VMOVUPS (CX), Z4
+	VADDPS Z3, Z4, Z6
+	VMULPS Z5, Z6, Z6
+	VADDPS Z0, Z6, Z6
+	VSUBPS Z0, Z6, Z6
+	VMAXPS Z1, Z6, Z6
+	VMINPS Z2, Z6, Z6
 	VBROADCASTSS (DX), Z7
-	VMULPS       Z6, Z7, Z8
-	VADDPS       Z8, Z12, Z12
-	VMULPS       Z8, Z6, Z6
-	VADDPS       Z6, Z13, Z13
-	VMULPS       Z8, Z4, Z8
-	VADDPS       Z8, Z14, Z14
-	VMULPS       Z7, Z4, Z7
-	VADDPS       Z7, Z15, Z15
-	ADDQ         $0x40, CX
-	ADDQ         $0x04, DX
-	SUBQ         $0x00000001, BX
-	JMP          at0wholeagainsums
+	VMULPS Z6, Z7, Z8
+	VADDPS Z8, Z12, Z12
+	VMULPS Z8, Z6, Z6
+	VADDPS Z6, Z13, Z13
+	VMULPS Z8, Z4, Z8
+	VADDPS Z8, Z14, Z14
+	VMULPS Z7, Z4, Z7
+	VADDPS Z7, Z15, Z15
+	ADDQ $0x40, CX
+	ADDQ $0x04, DX
+	SUBQ $0x00000001, BX
+	JMP at0wholeagainsums
 
 at0wholeagainsums_end:
-	MOVQ         o+80(FP), CX
+	MOVQ o+80(FP), CX
 	VBROADCASTSS (CX), Z3
-	VMULPS       Z3, Z13, Z4
-	VMULPS       Z12, Z12, Z6
-	VSUBPS       Z6, Z4, Z5
-	VMULPS       Z3, Z14, Z3
-	VMULPS       Z15, Z12, Z6
-	VSUBPS       Z6, Z3, Z3
-	VDIVPS       Z5, Z3, Z3
-	VMULPS       Z12, Z14, Z7
-	VMULPS       Z15, Z13, Z6
-	VSUBPS       Z6, Z7, Z7
-	VDIVPS       Z5, Z7, Z7
+	VMULPS Z3, Z13, Z4
+	VMULPS Z12, Z12, Z6
+	VSUBPS Z6, Z4, Z5
+	VMULPS Z3, Z14, Z3
+	VMULPS Z15, Z12, Z6
+	VSUBPS Z6, Z3, Z3
+	VDIVPS Z5, Z3, Z3
+	VMULPS Z12, Z14, Z7
+	VMULPS Z15, Z13, Z6
+	VSUBPS Z6, Z7, Z7
+	VDIVPS Z5, Z7, Z7
 	VBROADCASTSS laneSingle<>+0(SB), Z6
-	VMULPS       Z4, Z6, Z6
-	VCMPPS       $0x12, Z6, Z5, K1
-	VPXORD       Z16, Z16, Z16
+	VMULPS Z4, Z6, Z6
+	VCMPPS $0x12, Z6, Z5, K1
+	VPXORD Z16, Z16, Z16
 	VBROADCASTSS 4(CX), Z4
-	VMULPS       Z7, Z4, Z4
-	VCMPPS       $0x11, Z16, Z4, K2
-	KORW         K2, K1, K1
-	VDIVPS       Z13, Z14, Z6
-	VCMPPS       $0x00, Z16, Z13, K2
-	VMOVAPS      Z16, K2, Z6
-	VMOVAPS      Z6, K1, Z3
-	VMOVAPS      Z16, K1, Z7
-	VMULPS       Z3, Z14, Z4
-	VMULPS       Z7, Z15, Z6
-	VSUBPS       Z6, Z4, Z4
-	MOVQ         best+0(FP), CX
-	VMOVUPS      128(CX), Z5
-	VCMPPS       $0x1e, Z5, Z4, K1
-	VMOVAPS      Z4, K1, Z5
-	VMOVUPS      Z5, 128(CX)
-	VMOVUPS      (CX), Z4
-	VMOVAPS      Z3, K1, Z4
-	VMOVUPS      Z4, (CX)
-	VMOVUPS      64(CX), Z3
-	VMOVAPS      Z7, K1, Z3
-	VMOVUPS      Z3, 64(CX)
-	SUBQ         $0x00000001, AX
-	JMP          at0wholerefine
+	VMULPS Z7, Z4, Z4
+	VCMPPS $0x11, Z16, Z4, K2
+	KORW K2, K1, K1
+	VDIVPS Z13, Z14, Z6
+	VCMPPS $0x00, Z16, Z13, K2
+	VMOVAPS Z16, K2, Z6
+	VMOVAPS Z6, K1, Z3
+	VMOVAPS Z16, K1, Z7
+	VMULPS Z3, Z14, Z4
+	VMULPS Z7, Z15, Z6
+	VSUBPS Z6, Z4, Z4
+	MOVQ best+0(FP), CX
+	VMOVUPS 128(CX), Z5
+	VCMPPS $0x1e, Z5, Z4, K1
+	VMOVAPS Z4, K1, Z5
+	VMOVUPS Z5, 128(CX)
+	VMOVUPS (CX), Z4
+	VMOVAPS Z3, K1, Z4
+	VMOVUPS Z4, (CX)
+	VMOVUPS 64(CX), Z3
+	VMOVAPS Z7, K1, Z3
+	VMOVUPS Z3, 64(CX)
+	SUBQ $0x00000001, AX
+	JMP at0wholerefine
 
 at0wholerefine_end:
 	JMP at0end
@@ -3412,202 +3412,202 @@ at0table:
 	VBROADCASTSS laneLeast<>+0(SB), Z1
 	VBROADCASTSS laneMost<>+0(SB), Z2
 	VBROADCASTSS laneFrom<>+0(SB), Z3
-	MOVQ         reach_base+48(FP), AX
-	MOVQ         reach_len+56(FP), DX
+	MOVQ reach_base+48(FP), AX
+	MOVQ reach_len+56(FP), DX
 
 at0levelsreach:
-	CMPQ         DX, $0x00000001
-	JL           at0levelsreach_end
+	CMPQ DX, $0x00000001
+	JL at0levelsreach_end
 	VBROADCASTSS (AX), Z4
-	ADDQ         $0x04, AX
-	MOVQ         low+8(FP), BX
-	MOVQ         high+16(FP), SI
-	VMOVUPS      (BX), Z7
-	VMOVUPS      (SI), Z6
-	VSUBPS       Z7, Z6, Z6
-	VDIVPS       Z4, Z6, Z6
-	VPXORD       Z5, Z5, Z5
-	VSUBPS       Z7, Z5, Z5
+	ADDQ $0x04, AX
+	MOVQ low+8(FP), BX
+	MOVQ high+16(FP), SI
+	VMOVUPS (BX), Z7
+	VMOVUPS (SI), Z6
+	VSUBPS Z7, Z6, Z6
+	VDIVPS Z4, Z6, Z6
+	VPXORD Z5, Z5, Z5
+	VSUBPS Z7, Z5, Z5
 	VBROADCASTSS laneOne<>+0(SB), Z4
-	VDIVPS       Z6, Z4, Z4
-	VSUBPS       Z4, Z4, Z6
-	VCMPPS       $0x07, Z6, Z6, K1
-	VMOVAPS.Z    Z4, K1, Z4
-	MOVQ         x+24(FP), BX
-	MOVQ         w+32(FP), SI
-	MOVQ         n+40(FP), DI
-	VPXORD       Z8, Z8, Z8
-	VPXORD       Z9, Z9, Z9
-	VPXORD       Z10, Z10, Z10
-	VPXORD       Z11, Z11, Z11
+	VDIVPS Z6, Z4, Z4
+	VSUBPS Z4, Z4, Z6
+	VCMPPS $0x07, Z6, Z6, K1
+	VMOVAPS.Z Z4, K1, Z4
+	MOVQ x+24(FP), BX
+	MOVQ w+32(FP), SI
+	MOVQ n+40(FP), DI
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
 
 at0levelsendssums:
-	CMPQ         DI, $0x00000001
-	JL           at0levelsendssums_end
-	VMOVUPS      (BX), Z6
-	VADDPS       Z5, Z6, Z7
-	VMULPS       Z4, Z7, Z7
-	VADDPS       Z7, Z7, Z7
-	VADDPS       Z0, Z7, Z7
-	VSUBPS       Z0, Z7, Z7
-	VMAXPS       Z1, Z7, Z7
-	VMINPS       Z2, Z7, Z7
-	VADDPS       Z3, Z7, Z7
-	VCVTTPS2DQ   Z7, Z18
-	KXNORW       K2, K2, K2
-	VGATHERDPS   (CX)(Z18*4), K2, Z7
+	CMPQ DI, $0x00000001
+	JL at0levelsendssums_end
+	VMOVUPS (BX), Z6
+	VADDPS Z5, Z6, Z7
+	VMULPS Z4, Z7, Z7
+	VADDPS Z7, Z7, Z7
+	VADDPS Z0, Z7, Z7
+	VSUBPS Z0, Z7, Z7
+	VMAXPS Z1, Z7, Z7
+	VMINPS Z2, Z7, Z7
+	VADDPS Z3, Z7, Z7
+	VCVTTPS2DQ Z7, Z18
+	KXNORW K2, K2, K2
+	VGATHERDPS (CX)(Z18*4), K2, Z7
 	VBROADCASTSS (SI), Z18
-	VMULPS       Z7, Z18, Z19
-	VADDPS       Z19, Z8, Z8
-	VMULPS       Z19, Z7, Z7
-	VADDPS       Z7, Z9, Z9
-	VMULPS       Z19, Z6, Z19
-	VADDPS       Z19, Z10, Z10
-	VMULPS       Z18, Z6, Z18
-	VADDPS       Z18, Z11, Z11
-	ADDQ         $0x40, BX
-	ADDQ         $0x04, SI
-	SUBQ         $0x00000001, DI
-	JMP          at0levelsendssums
+	VMULPS Z7, Z18, Z19
+	VADDPS Z19, Z8, Z8
+	VMULPS Z19, Z7, Z7
+	VADDPS Z7, Z9, Z9
+	VMULPS Z19, Z6, Z19
+	VADDPS Z19, Z10, Z10
+	VMULPS Z18, Z6, Z18
+	VADDPS Z18, Z11, Z11
+	ADDQ $0x40, BX
+	ADDQ $0x04, SI
+	SUBQ $0x00000001, DI
+	JMP at0levelsendssums
 
 at0levelsendssums_end:
-	MOVQ         o+80(FP), BX
+	MOVQ o+80(FP), BX
 	VBROADCASTSS (BX), Z4
-	VMULPS       Z4, Z9, Z6
-	VMULPS       Z8, Z8, Z18
-	VSUBPS       Z18, Z6, Z7
-	VMULPS       Z4, Z10, Z4
-	VMULPS       Z11, Z8, Z18
-	VSUBPS       Z18, Z4, Z4
-	VDIVPS       Z7, Z4, Z4
-	VMULPS       Z8, Z10, Z19
-	VMULPS       Z11, Z9, Z18
-	VSUBPS       Z18, Z19, Z19
-	VDIVPS       Z7, Z19, Z19
+	VMULPS Z4, Z9, Z6
+	VMULPS Z8, Z8, Z18
+	VSUBPS Z18, Z6, Z7
+	VMULPS Z4, Z10, Z4
+	VMULPS Z11, Z8, Z18
+	VSUBPS Z18, Z4, Z4
+	VDIVPS Z7, Z4, Z4
+	VMULPS Z8, Z10, Z19
+	VMULPS Z11, Z9, Z18
+	VSUBPS Z18, Z19, Z19
+	VDIVPS Z7, Z19, Z19
 	VBROADCASTSS laneSingle<>+0(SB), Z18
-	VMULPS       Z6, Z18, Z18
-	VCMPPS       $0x12, Z18, Z7, K1
-	VPXORD       Z12, Z12, Z12
+	VMULPS Z6, Z18, Z18
+	VCMPPS $0x12, Z18, Z7, K1
+	VPXORD Z12, Z12, Z12
 	VBROADCASTSS 4(BX), Z6
-	VMULPS       Z19, Z6, Z6
-	VCMPPS       $0x11, Z12, Z6, K4
-	KORW         K4, K1, K1
-	VDIVPS       Z9, Z10, Z18
-	VCMPPS       $0x00, Z12, Z9, K4
-	VMOVAPS      Z12, K4, Z18
-	VMOVAPS      Z18, K1, Z4
-	VMOVAPS      Z12, K1, Z19
-	VMULPS       Z4, Z10, Z6
-	VMULPS       Z19, Z11, Z18
-	VSUBPS       Z18, Z6, Z6
-	MOVQ         best+0(FP), BX
-	VMOVUPS      128(BX), Z7
-	VCMPPS       $0x1e, Z7, Z6, K1
-	VMOVAPS      Z6, K1, Z7
-	VMOVUPS      Z7, 128(BX)
-	VMOVUPS      (BX), Z6
-	VMOVAPS      Z4, K1, Z6
-	VMOVUPS      Z6, (BX)
-	VMOVUPS      64(BX), Z4
-	VMOVAPS      Z19, K1, Z4
-	VMOVUPS      Z4, 64(BX)
-	SUBQ         $0x00000001, DX
-	JMP          at0levelsreach
+	VMULPS Z19, Z6, Z6
+	VCMPPS $0x11, Z12, Z6, K4
+	KORW K4, K1, K1
+	VDIVPS Z9, Z10, Z18
+	VCMPPS $0x00, Z12, Z9, K4
+	VMOVAPS Z12, K4, Z18
+	VMOVAPS Z18, K1, Z4
+	VMOVAPS Z12, K1, Z19
+	VMULPS Z4, Z10, Z6
+	VMULPS Z19, Z11, Z18
+	VSUBPS Z18, Z6, Z6
+	MOVQ best+0(FP), BX
+	VMOVUPS 128(BX), Z7
+	VCMPPS $0x1e, Z7, Z6, K1
+	VMOVAPS Z6, K1, Z7
+	VMOVUPS Z7, 128(BX)
+	VMOVUPS (BX), Z6
+	VMOVAPS Z4, K1, Z6
+	VMOVUPS Z6, (BX)
+	VMOVUPS 64(BX), Z4
+	VMOVAPS Z19, K1, Z4
+	VMOVUPS Z4, 64(BX)
+	SUBQ $0x00000001, DX
+	JMP at0levelsreach
 
 at0levelsreach_end:
 	MOVQ refine+72(FP), AX
 
 at0levelsrefine:
-	CMPQ         AX, $0x00000001
-	JL           at0levelsrefine_end
-	MOVQ         best+0(FP), DX
-	VMOVUPS      (DX), Z5
-	VMOVUPS      64(DX), Z4
+	CMPQ AX, $0x00000001
+	JL at0levelsrefine_end
+	MOVQ best+0(FP), DX
+	VMOVUPS (DX), Z5
+	VMOVUPS 64(DX), Z4
 	VBROADCASTSS laneOne<>+0(SB), Z6
-	VDIVPS       Z5, Z6, Z6
-	VSUBPS       Z6, Z6, Z5
-	VCMPPS       $0x07, Z5, Z5, K1
-	VMOVAPS.Z    Z6, K1, Z6
-	MOVQ         x+24(FP), DX
-	MOVQ         w+32(FP), BX
-	MOVQ         n+40(FP), SI
-	VPXORD       Z13, Z13, Z13
-	VPXORD       Z14, Z14, Z14
-	VPXORD       Z15, Z15, Z15
-	VPXORD       Z16, Z16, Z16
+	VDIVPS Z5, Z6, Z6
+	VSUBPS Z6, Z6, Z5
+	VCMPPS $0x07, Z5, Z5, K1
+	VMOVAPS.Z Z6, K1, Z6
+	MOVQ x+24(FP), DX
+	MOVQ w+32(FP), BX
+	MOVQ n+40(FP), SI
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
 
 at0levelsagainsums:
-	CMPQ         SI, $0x00000001
-	JL           at0levelsagainsums_end
-	VMOVUPS      (DX), Z5
-	VADDPS       Z4, Z5, Z7
-	VMULPS       Z6, Z7, Z7
-	VADDPS       Z7, Z7, Z7
-	VADDPS       Z0, Z7, Z7
-	VSUBPS       Z0, Z7, Z7
-	VMAXPS       Z1, Z7, Z7
-	VMINPS       Z2, Z7, Z7
-	VADDPS       Z3, Z7, Z7
-	VCVTTPS2DQ   Z7, Z8
-	KXNORW       K3, K3, K3
-	VGATHERDPS   (CX)(Z8*4), K3, Z7
+	CMPQ SI, $0x00000001
+	JL at0levelsagainsums_end
+	VMOVUPS (DX), Z5
+	VADDPS Z4, Z5, Z7
+	VMULPS Z6, Z7, Z7
+	VADDPS Z7, Z7, Z7
+	VADDPS Z0, Z7, Z7
+	VSUBPS Z0, Z7, Z7
+	VMAXPS Z1, Z7, Z7
+	VMINPS Z2, Z7, Z7
+	VADDPS Z3, Z7, Z7
+	VCVTTPS2DQ Z7, Z8
+	KXNORW K3, K3, K3
+	VGATHERDPS (CX)(Z8*4), K3, Z7
 	VBROADCASTSS (BX), Z8
-	VMULPS       Z7, Z8, Z9
-	VADDPS       Z9, Z13, Z13
-	VMULPS       Z9, Z7, Z7
-	VADDPS       Z7, Z14, Z14
-	VMULPS       Z9, Z5, Z9
-	VADDPS       Z9, Z15, Z15
-	VMULPS       Z8, Z5, Z8
-	VADDPS       Z8, Z16, Z16
-	ADDQ         $0x40, DX
-	ADDQ         $0x04, BX
-	SUBQ         $0x00000001, SI
-	JMP          at0levelsagainsums
+	VMULPS Z7, Z8, Z9
+	VADDPS Z9, Z13, Z13
+	VMULPS Z9, Z7, Z7
+	VADDPS Z7, Z14, Z14
+	VMULPS Z9, Z5, Z9
+	VADDPS Z9, Z15, Z15
+	VMULPS Z8, Z5, Z8
+	VADDPS Z8, Z16, Z16
+	ADDQ $0x40, DX
+	ADDQ $0x04, BX
+	SUBQ $0x00000001, SI
+	JMP at0levelsagainsums
 
 at0levelsagainsums_end:
-	MOVQ         o+80(FP), DX
+	MOVQ o+80(FP), DX
 	VBROADCASTSS (DX), Z4
-	VMULPS       Z4, Z14, Z5
-	VMULPS       Z13, Z13, Z7
-	VSUBPS       Z7, Z5, Z6
-	VMULPS       Z4, Z15, Z4
-	VMULPS       Z16, Z13, Z7
-	VSUBPS       Z7, Z4, Z4
-	VDIVPS       Z6, Z4, Z4
-	VMULPS       Z13, Z15, Z8
-	VMULPS       Z16, Z14, Z7
-	VSUBPS       Z7, Z8, Z8
-	VDIVPS       Z6, Z8, Z8
+	VMULPS Z4, Z14, Z5
+	VMULPS Z13, Z13, Z7
+	VSUBPS Z7, Z5, Z6
+	VMULPS Z4, Z15, Z4
+	VMULPS Z16, Z13, Z7
+	VSUBPS Z7, Z4, Z4
+	VDIVPS Z6, Z4, Z4
+	VMULPS Z13, Z15, Z8
+	VMULPS Z16, Z14, Z7
+	VSUBPS Z7, Z8, Z8
+	VDIVPS Z6, Z8, Z8
 	VBROADCASTSS laneSingle<>+0(SB), Z7
-	VMULPS       Z5, Z7, Z7
-	VCMPPS       $0x12, Z7, Z6, K1
-	VPXORD       Z17, Z17, Z17
+	VMULPS Z5, Z7, Z7
+	VCMPPS $0x12, Z7, Z6, K1
+	VPXORD Z17, Z17, Z17
 	VBROADCASTSS 4(DX), Z5
-	VMULPS       Z8, Z5, Z5
-	VCMPPS       $0x11, Z17, Z5, K2
-	KORW         K2, K1, K1
-	VDIVPS       Z14, Z15, Z7
-	VCMPPS       $0x00, Z17, Z14, K2
-	VMOVAPS      Z17, K2, Z7
-	VMOVAPS      Z7, K1, Z4
-	VMOVAPS      Z17, K1, Z8
-	VMULPS       Z4, Z15, Z5
-	VMULPS       Z8, Z16, Z7
-	VSUBPS       Z7, Z5, Z5
-	MOVQ         best+0(FP), DX
-	VMOVUPS      128(DX), Z6
-	VCMPPS       $0x1e, Z6, Z5, K1
-	VMOVAPS      Z5, K1, Z6
-	VMOVUPS      Z6, 128(DX)
-	VMOVUPS      (DX), Z5
-	VMOVAPS      Z4, K1, Z5
-	VMOVUPS      Z5, (DX)
-	VMOVUPS      64(DX), Z4
-	VMOVAPS      Z8, K1, Z4
-	VMOVUPS      Z4, 64(DX)
-	SUBQ         $0x00000001, AX
-	JMP          at0levelsrefine
+	VMULPS Z8, Z5, Z5
+	VCMPPS $0x11, Z17, Z5, K2
+	KORW K2, K1, K1
+	VDIVPS Z14, Z15, Z7
+	VCMPPS $0x00, Z17, Z14, K2
+	VMOVAPS Z17, K2, Z7
+	VMOVAPS Z7, K1, Z4
+	VMOVAPS Z17, K1, Z8
+	VMULPS Z4, Z15, Z5
+	VMULPS Z8, Z16, Z7
+	VSUBPS Z7, Z5, Z5
+	MOVQ best+0(FP), DX
+	VMOVUPS 128(DX), Z6
+	VCMPPS $0x1e, Z6, Z5, K1
+	VMOVAPS Z5, K1, Z6
+	VMOVUPS Z6, 128(DX)
+	VMOVUPS (DX), Z5
+	VMOVAPS Z4, K1, Z5
+	VMOVUPS Z5, (DX)
+	VMOVUPS 64(DX), Z4
+	VMOVAPS Z8, K1, Z4
+	VMOVUPS Z4, 64(DX)
+	SUBQ $0x00000001, AX
+	JMP at0levelsrefine
 
 at0levelsrefine_end:
 at0end:
@@ -3617,83 +3617,83 @@ at0end:
 // func laneNearAVX512(sum *float32, scale *float32, offset *float32, x *float32, w *float32, n int, near *float32, steps *float32, count int, grid *float32, table *float32)
 // Requires: AVX, AVX512F
 TEXT ·laneNearAVX512(SB), NOSPLIT, $0-88
-	MOVQ         grid+72(FP), AX
-	MOVQ         table+80(FP), CX
-	TESTQ        CX, CX
-	JNZ          at0table
+	MOVQ grid+72(FP), AX
+	MOVQ table+80(FP), CX
+	TESTQ CX, CX
+	JNZ at0table
 	VBROADCASTSS laneMagic<>+0(SB), Z0
 	VBROADCASTSS 192(AX), Z1
 	VBROADCASTSS 196(AX), Z2
-	MOVQ         steps+56(FP), AX
-	MOVQ         count+64(FP), CX
+	MOVQ steps+56(FP), AX
+	MOVQ count+64(FP), CX
 	VBROADCASTSS laneLargest<>+0(SB), Z3
-	MOVQ         sum+0(FP), DX
-	VMOVUPS      Z3, (DX)
+	MOVQ sum+0(FP), DX
+	VMOVUPS Z3, (DX)
 
 at0wholesteps:
-	CMPQ         CX, $0x00000001
-	JL           at0wholesteps_end
-	MOVQ         near+48(FP), DX
+	CMPQ CX, $0x00000001
+	JL at0wholesteps_end
+	MOVQ near+48(FP), DX
 	VBROADCASTSS (AX), Z3
-	VADDPS       (DX), Z3, Z3
+	VADDPS (DX), Z3, Z3
 	VBROADCASTSS 256(DX), Z6
-	VMAXPS       Z6, Z3, Z3
-	VPXORD       Z6, Z6, Z6
+	VMAXPS Z6, Z3, Z3
+	VPXORD Z6, Z6, Z6
 	VBROADCASTSS 4(AX), Z5
-	VADDPS       64(DX), Z5, Z5
-	VMAXPS       Z6, Z5, Z5
+	VADDPS 64(DX), Z5, Z5
+	VMAXPS Z6, Z5, Z5
 	VBROADCASTSS 260(DX), Z6
-	VMINPS       Z6, Z3, Z3
-	VMINPS       Z6, Z5, Z5
-	VMULPS       128(DX), Z3, Z6
-	VMULPS       192(DX), Z5, Z7
-	MOVQ         x+24(FP), DX
-	MOVQ         w+32(FP), BX
-	MOVQ         n+40(FP), SI
+	VMINPS Z6, Z3, Z3
+	VMINPS Z6, Z5, Z5
+	VMULPS 128(DX), Z3, Z6
+	VMULPS 192(DX), Z5, Z7
+	MOVQ x+24(FP), DX
+	MOVQ w+32(FP), BX
+	MOVQ n+40(FP), SI
 	VBROADCASTSS laneOne<>+0(SB), Z8
-	VDIVPS       Z6, Z8, Z8
-	VSUBPS       Z8, Z8, Z9
-	VCMPPS       $0x07, Z9, Z9, K1
-	VMOVAPS.Z    Z8, K1, Z8
-	VPXORD       Z4, Z4, Z4
+	VDIVPS Z6, Z8, Z8
+	VSUBPS Z8, Z8, Z9
+	VCMPPS $0x07, Z9, Z9, K1
+	VMOVAPS.Z Z8, K1, Z8
+	VPXORD Z4, Z4, Z4
 
 at0wholeerror:
-	CMPQ         SI, $0x00000001
-	JL           at0wholeerror_end
-	VADDPS       (DX), Z7, Z9
-	VMULPS       Z8, Z9, Z10
-	VADDPS       Z0, Z10, Z10
-	VSUBPS       Z0, Z10, Z10
-	VMAXPS       Z1, Z10, Z10
-	VMINPS       Z2, Z10, Z10
-	VMULPS       Z6, Z10, Z10
-	VSUBPS       Z10, Z9, Z9
+	CMPQ SI, $0x00000001
+	JL at0wholeerror_end
+	VADDPS (DX), Z7, Z9
+	VMULPS Z8, Z9, Z10
+	VADDPS Z0, Z10, Z10
+	VSUBPS Z0, Z10, Z10
+	VMAXPS Z1, Z10, Z10
+	VMINPS Z2, Z10, Z10
+	VMULPS Z6, Z10, Z10
+	VSUBPS Z10, Z9, Z9
 	VBROADCASTSS (BX), Z10
-	VMULPS       Z9, Z10, Z10
-	VMULPS       Z9, Z10, Z10
-	VADDPS       Z10, Z4, Z4
-	ADDQ         $0x40, DX
-	ADDQ         $0x04, BX
-	SUBQ         $0x00000001, SI
-	JMP          at0wholeerror
+	VMULPS Z9, Z10, Z10
+	VMULPS Z9, Z10, Z10
+	VADDPS Z10, Z4, Z4
+	ADDQ $0x40, DX
+	ADDQ $0x04, BX
+	SUBQ $0x00000001, SI
+	JMP at0wholeerror
 
 at0wholeerror_end:
-	MOVQ    sum+0(FP), DX
+	MOVQ sum+0(FP), DX
 	VMOVUPS (DX), Z6
-	VCMPPS  $0x11, Z6, Z4, K1
+	VCMPPS $0x11, Z6, Z4, K1
 	VMOVAPS Z4, K1, Z6
 	VMOVUPS Z6, (DX)
-	MOVQ    scale+8(FP), DX
+	MOVQ scale+8(FP), DX
 	VMOVUPS (DX), Z6
 	VMOVAPS Z3, K1, Z6
 	VMOVUPS Z6, (DX)
-	MOVQ    offset+16(FP), DX
+	MOVQ offset+16(FP), DX
 	VMOVUPS (DX), Z6
 	VMOVAPS Z5, K1, Z6
 	VMOVUPS Z6, (DX)
-	ADDQ    $0x08, AX
-	SUBQ    $0x00000001, CX
-	JMP     at0wholesteps
+	ADDQ $0x08, AX
+	SUBQ $0x00000001, CX
+	JMP at0wholesteps
 
 at0wholesteps_end:
 	JMP at0end
@@ -3703,81 +3703,81 @@ at0table:
 	VBROADCASTSS laneLeast<>+0(SB), Z1
 	VBROADCASTSS laneMost<>+0(SB), Z2
 	VBROADCASTSS laneFrom<>+0(SB), Z3
-	MOVQ         steps+56(FP), AX
-	MOVQ         count+64(FP), DX
+	MOVQ steps+56(FP), AX
+	MOVQ count+64(FP), DX
 	VBROADCASTSS laneLargest<>+0(SB), Z4
-	MOVQ         sum+0(FP), BX
-	VMOVUPS      Z4, (BX)
+	MOVQ sum+0(FP), BX
+	VMOVUPS Z4, (BX)
 
 at0levelssteps:
-	CMPQ         DX, $0x00000001
-	JL           at0levelssteps_end
-	MOVQ         near+48(FP), BX
+	CMPQ DX, $0x00000001
+	JL at0levelssteps_end
+	MOVQ near+48(FP), BX
 	VBROADCASTSS (AX), Z4
-	VADDPS       (BX), Z4, Z4
+	VADDPS (BX), Z4, Z4
 	VBROADCASTSS 256(BX), Z7
-	VMAXPS       Z7, Z4, Z4
-	VPXORD       Z7, Z7, Z7
+	VMAXPS Z7, Z4, Z4
+	VPXORD Z7, Z7, Z7
 	VBROADCASTSS 4(AX), Z6
-	VADDPS       64(BX), Z6, Z6
-	VMAXPS       Z7, Z6, Z6
+	VADDPS 64(BX), Z6, Z6
+	VMAXPS Z7, Z6, Z6
 	VBROADCASTSS 260(BX), Z7
-	VMINPS       Z7, Z4, Z4
-	VMINPS       Z7, Z6, Z6
-	VMULPS       128(BX), Z4, Z7
-	VMULPS       192(BX), Z6, Z8
-	MOVQ         x+24(FP), BX
-	MOVQ         w+32(FP), SI
-	MOVQ         n+40(FP), DI
+	VMINPS Z7, Z4, Z4
+	VMINPS Z7, Z6, Z6
+	VMULPS 128(BX), Z4, Z7
+	VMULPS 192(BX), Z6, Z8
+	MOVQ x+24(FP), BX
+	MOVQ w+32(FP), SI
+	MOVQ n+40(FP), DI
 	VBROADCASTSS laneOne<>+0(SB), Z9
-	VDIVPS       Z7, Z9, Z9
-	VSUBPS       Z9, Z9, Z10
-	VCMPPS       $0x07, Z10, Z10, K1
-	VMOVAPS.Z    Z9, K1, Z9
-	VPXORD       Z5, Z5, Z5
+	VDIVPS Z7, Z9, Z9
+	VSUBPS Z9, Z9, Z10
+	VCMPPS $0x07, Z10, Z10, K1
+	VMOVAPS.Z Z9, K1, Z9
+	VPXORD Z5, Z5, Z5
 
 at0levelserror:
-	CMPQ         DI, $0x00000001
-	JL           at0levelserror_end
-	VADDPS       (BX), Z8, Z10
-	VMULPS       Z9, Z10, Z11
-	VADDPS       Z11, Z11, Z11
-	VADDPS       Z0, Z11, Z11
-	VSUBPS       Z0, Z11, Z11
-	VMAXPS       Z1, Z11, Z11
-	VMINPS       Z2, Z11, Z11
-	VADDPS       Z3, Z11, Z11
-	VCVTTPS2DQ   Z11, Z12
-	KXNORW       K2, K2, K2
-	VGATHERDPS   (CX)(Z12*4), K2, Z11
-	VMULPS       Z7, Z11, Z11
-	VSUBPS       Z11, Z10, Z10
+	CMPQ DI, $0x00000001
+	JL at0levelserror_end
+	VADDPS (BX), Z8, Z10
+	VMULPS Z9, Z10, Z11
+	VADDPS Z11, Z11, Z11
+	VADDPS Z0, Z11, Z11
+	VSUBPS Z0, Z11, Z11
+	VMAXPS Z1, Z11, Z11
+	VMINPS Z2, Z11, Z11
+	VADDPS Z3, Z11, Z11
+	VCVTTPS2DQ Z11, Z12
+	KXNORW K2, K2, K2
+	VGATHERDPS (CX)(Z12*4), K2, Z11
+	VMULPS Z7, Z11, Z11
+	VSUBPS Z11, Z10, Z10
 	VBROADCASTSS (SI), Z11
-	VMULPS       Z10, Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS       Z11, Z5, Z5
-	ADDQ         $0x40, BX
-	ADDQ         $0x04, SI
-	SUBQ         $0x00000001, DI
-	JMP          at0levelserror
+	VMULPS Z10, Z11, Z11
+	VMULPS Z10, Z11, Z11
+	VADDPS Z11, Z5, Z5
+	ADDQ $0x40, BX
+	ADDQ $0x04, SI
+	SUBQ $0x00000001, DI
+	JMP at0levelserror
 
 at0levelserror_end:
-	MOVQ    sum+0(FP), BX
+	MOVQ sum+0(FP), BX
 	VMOVUPS (BX), Z7
-	VCMPPS  $0x11, Z7, Z5, K1
+	VCMPPS $0x11, Z7, Z5, K1
 	VMOVAPS Z5, K1, Z7
 	VMOVUPS Z7, (BX)
-	MOVQ    scale+8(FP), BX
+	MOVQ scale+8(FP), BX
 	VMOVUPS (BX), Z7
 	VMOVAPS Z4, K1, Z7
 	VMOVUPS Z7, (BX)
-	MOVQ    offset+16(FP), BX
+	MOVQ offset+16(FP), BX
 	VMOVUPS (BX), Z7
 	VMOVAPS Z6, K1, Z7
 	VMOVUPS Z7, (BX)
-	ADDQ    $0x08, AX
-	SUBQ    $0x00000001, DX
-	JMP     at0levelssteps
+	ADDQ $0x08, AX
+	SUBQ $0x00000001, DX
+	JMP at0levelssteps
 
 at0levelssteps_end:
 at0end:

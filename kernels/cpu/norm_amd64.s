@@ -7,79 +7,79 @@
 // func momentsAVX2(x []float32, mean float64) (float64, float64)
 // Requires: AVX, FMA3, SSE2
 TEXT ·momentsAVX2(SB), NOSPLIT, $0-48
-	MOVQ         x_base+0(FP), AX
-	MOVQ         x_len+8(FP), CX
+	MOVQ x_base+0(FP), AX
+	MOVQ x_len+8(FP), CX
 	VBROADCASTSD mean+24(FP), Y0
-	VXORPS       Y1, Y1, Y1
-	VXORPS       Y5, Y5, Y5
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y6, Y6, Y6
-	VXORPS       Y3, Y3, Y3
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y8, Y8, Y8
+	VXORPS Y1, Y1, Y1
+	VXORPS Y5, Y5, Y5
+	VXORPS Y2, Y2, Y2
+	VXORPS Y6, Y6, Y6
+	VXORPS Y3, Y3, Y3
+	VXORPS Y7, Y7, Y7
+	VXORPS Y4, Y4, Y4
+	VXORPS Y8, Y8, Y8
 
 by4:
-	CMPQ        CX, $0x00000010
-	JL          by4_end
-	VCVTPS2PD   (AX), Y9
-	VSUBPD      Y0, Y9, Y9
-	VADDPD      Y9, Y1, Y1
+	CMPQ CX, $0x00000010
+	JL by4_end
+	VCVTPS2PD (AX), Y9
+	VSUBPD Y0, Y9, Y9
+	VADDPD Y9, Y1, Y1
 	VFMADD231PD Y9, Y9, Y5
-	VCVTPS2PD   16(AX), Y9
-	VSUBPD      Y0, Y9, Y9
-	VADDPD      Y9, Y2, Y2
+	VCVTPS2PD 16(AX), Y9
+	VSUBPD Y0, Y9, Y9
+	VADDPD Y9, Y2, Y2
 	VFMADD231PD Y9, Y9, Y6
-	VCVTPS2PD   32(AX), Y9
-	VSUBPD      Y0, Y9, Y9
-	VADDPD      Y9, Y3, Y3
+	VCVTPS2PD 32(AX), Y9
+	VSUBPD Y0, Y9, Y9
+	VADDPD Y9, Y3, Y3
 	VFMADD231PD Y9, Y9, Y7
-	VCVTPS2PD   48(AX), Y9
-	VSUBPD      Y0, Y9, Y9
-	VADDPD      Y9, Y4, Y4
+	VCVTPS2PD 48(AX), Y9
+	VSUBPD Y0, Y9, Y9
+	VADDPD Y9, Y4, Y4
 	VFMADD231PD Y9, Y9, Y8
-	ADDQ        $0x40, AX
-	SUBQ        $0x00000010, CX
-	JMP         by4
+	ADDQ $0x40, AX
+	SUBQ $0x00000010, CX
+	JMP by4
 
 by4_end:
 by1:
-	CMPQ        CX, $0x00000004
-	JL          by1_end
-	VCVTPS2PD   (AX), Y9
-	VSUBPD      Y0, Y9, Y9
-	VADDPD      Y9, Y1, Y1
+	CMPQ CX, $0x00000004
+	JL by1_end
+	VCVTPS2PD (AX), Y9
+	VSUBPD Y0, Y9, Y9
+	VADDPD Y9, Y1, Y1
 	VFMADD231PD Y9, Y9, Y5
-	ADDQ        $0x10, AX
-	SUBQ        $0x00000004, CX
-	JMP         by1
+	ADDQ $0x10, AX
+	SUBQ $0x00000004, CX
+	JMP by1
 
 by1_end:
-	VADDPD       Y2, Y1, Y1
-	VADDPD       Y4, Y3, Y3
-	VADDPD       Y3, Y1, Y1
+	VADDPD Y2, Y1, Y1
+	VADDPD Y4, Y3, Y3
+	VADDPD Y3, Y1, Y1
 	VEXTRACTF128 $0x01, Y1, X2
-	VADDPD       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDSD       X2, X1, X1
-	VADDPD       Y6, Y5, Y5
-	VADDPD       Y8, Y7, Y7
-	VADDPD       Y7, Y5, Y5
+	VADDPD X2, X1, X1
+	VMOVHLPS X1, X1, X2
+	VADDSD X2, X1, X1
+	VADDPD Y6, Y5, Y5
+	VADDPD Y8, Y7, Y7
+	VADDPD Y7, Y5, Y5
 	VEXTRACTF128 $0x01, Y5, X2
-	VADDPD       X2, X5, X5
-	VMOVHLPS     X5, X5, X2
-	VADDSD       X2, X5, X5
+	VADDPD X2, X5, X5
+	VMOVHLPS X5, X5, X2
+	VADDSD X2, X5, X5
 
 single:
-	CMPQ        CX, $0x00000001
-	JL          single_end
-	VCVTSS2SD   (AX), X0, X2
-	VSUBSD      X0, X2, X2
-	VADDSD      X2, X1, X1
+	CMPQ CX, $0x00000001
+	JL single_end
+	VCVTSS2SD (AX), X0, X2
+	VSUBSD X0, X2, X2
+	VADDSD X2, X1, X1
 	VFMADD231SD X2, X2, X5
-	ADDQ        $0x04, AX
-	SUBQ        $0x00000001, CX
-	JMP         single
+	ADDQ $0x04, AX
+	SUBQ $0x00000001, CX
+	JMP single
 
 single_end:
 	MOVSD X1, ret+32(FP)
@@ -90,62 +90,62 @@ single_end:
 // func rmsApplyAVX2(dst []float32, x []float32, w []float32, r float32, offset float32)
 // Requires: AVX
 TEXT ·rmsApplyAVX2(SB), NOSPLIT, $0-80
-	MOVQ         dst_base+0(FP), AX
-	MOVQ         x_base+24(FP), CX
-	MOVQ         w_base+48(FP), DX
-	MOVQ         x_len+32(FP), BX
+	MOVQ dst_base+0(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ w_base+48(FP), DX
+	MOVQ x_len+32(FP), BX
 	VBROADCASTSS r+72(FP), Y0
 	VBROADCASTSS offset+76(FP), Y1
 
 by2:
-	CMPQ    BX, $0x00000010
-	JL      by2_end
+	CMPQ BX, $0x00000010
+	JL by2_end
 	VMOVUPS (CX), Y2
 	VMOVUPS (DX), Y3
-	VMULPS  Y0, Y2, Y2
-	VADDPS  Y1, Y3, Y3
-	VMULPS  Y3, Y2, Y2
+	VMULPS Y0, Y2, Y2
+	VADDPS Y1, Y3, Y3
+	VMULPS Y3, Y2, Y2
 	VMOVUPS Y2, (AX)
 	VMOVUPS 32(CX), Y2
 	VMOVUPS 32(DX), Y3
-	VMULPS  Y0, Y2, Y2
-	VADDPS  Y1, Y3, Y3
-	VMULPS  Y3, Y2, Y2
+	VMULPS Y0, Y2, Y2
+	VADDPS Y1, Y3, Y3
+	VMULPS Y3, Y2, Y2
 	VMOVUPS Y2, 32(AX)
-	ADDQ    $0x40, AX
-	ADDQ    $0x40, CX
-	ADDQ    $0x40, DX
-	SUBQ    $0x00000010, BX
-	JMP     by2
+	ADDQ $0x40, AX
+	ADDQ $0x40, CX
+	ADDQ $0x40, DX
+	SUBQ $0x00000010, BX
+	JMP by2
 
 by2_end:
 by1:
-	CMPQ    BX, $0x00000008
-	JL      by1_end
+	CMPQ BX, $0x00000008
+	JL by1_end
 	VMOVUPS (CX), Y2
 	VMOVUPS (DX), Y3
-	VMULPS  Y0, Y2, Y2
-	VADDPS  Y1, Y3, Y3
-	VMULPS  Y3, Y2, Y2
+	VMULPS Y0, Y2, Y2
+	VADDPS Y1, Y3, Y3
+	VMULPS Y3, Y2, Y2
 	VMOVUPS Y2, (AX)
-	ADDQ    $0x20, AX
-	ADDQ    $0x20, CX
-	ADDQ    $0x20, DX
-	SUBQ    $0x00000008, BX
-	JMP     by1
+	ADDQ $0x20, AX
+	ADDQ $0x20, CX
+	ADDQ $0x20, DX
+	SUBQ $0x00000008, BX
+	JMP by1
 
 by1_end:
-	TESTQ      BX, BX
-	JZ         done
-	LEAQ       tailMask<>+0(SB), SI
-	SHLQ       $0x02, BX
-	SUBQ       BX, SI
-	VMOVDQU    32(SI), Y2
+	TESTQ BX, BX
+	JZ done
+	LEAQ tailMask<>+0(SB), SI
+	SHLQ $0x02, BX
+	SUBQ BX, SI
+	VMOVDQU 32(SI), Y2
 	VMASKMOVPS (CX), Y2, Y3
 	VMASKMOVPS (DX), Y2, Y4
-	VMULPS     Y0, Y3, Y3
-	VADDPS     Y1, Y4, Y4
-	VMULPS     Y4, Y3, Y3
+	VMULPS Y0, Y3, Y3
+	VADDPS Y1, Y4, Y4
+	VMULPS Y4, Y3, Y3
 	VMASKMOVPS Y3, Y2, (AX)
 
 done:
@@ -173,101 +173,101 @@ GLOBL tailMask<>(SB), RODATA|NOPTR, $64
 // func layerApplyAVX2(dst []float32, x []float32, w []float32, b []float32, mean float64, r float64)
 // Requires: AVX, FMA3
 TEXT ·layerApplyAVX2(SB), NOSPLIT, $0-112
-	MOVQ         b_len+80(FP), AX
-	TESTQ        AX, AX
-	JZ           plain
-	MOVQ         dst_base+0(FP), AX
-	MOVQ         x_base+24(FP), CX
-	MOVQ         w_base+48(FP), DX
-	MOVQ         b_base+72(FP), BX
-	MOVQ         x_len+32(FP), SI
+	MOVQ b_len+80(FP), AX
+	TESTQ AX, AX
+	JZ plain
+	MOVQ dst_base+0(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ w_base+48(FP), DX
+	MOVQ b_base+72(FP), BX
+	MOVQ x_len+32(FP), SI
 	VBROADCASTSD mean+96(FP), Y0
 	VBROADCASTSD r+104(FP), Y1
 
 biasedVectors:
-	CMPQ        SI, $0x00000004
-	JL          biasedVectors_end
-	VCVTPS2PD   (CX), Y2
-	VCVTPS2PD   (DX), Y3
-	VSUBPD      Y0, Y2, Y2
-	VMULPD      Y1, Y2, Y2
-	VCVTPS2PD   (BX), Y4
+	CMPQ SI, $0x00000004
+	JL biasedVectors_end
+	VCVTPS2PD (CX), Y2
+	VCVTPS2PD (DX), Y3
+	VSUBPD Y0, Y2, Y2
+	VMULPD Y1, Y2, Y2
+	VCVTPS2PD (BX), Y4
 	VFMADD213PD Y4, Y3, Y2
-	VCVTPD2PSY  Y2, X2
-	VMOVUPS     X2, (AX)
-	ADDQ        $0x10, AX
-	ADDQ        $0x10, CX
-	ADDQ        $0x10, DX
-	ADDQ        $0x10, BX
-	SUBQ        $0x00000004, SI
-	JMP         biasedVectors
+	VCVTPD2PSY Y2, X2
+	VMOVUPS X2, (AX)
+	ADDQ $0x10, AX
+	ADDQ $0x10, CX
+	ADDQ $0x10, DX
+	ADDQ $0x10, BX
+	SUBQ $0x00000004, SI
+	JMP biasedVectors
 
 biasedVectors_end:
 biasedSingles:
-	CMPQ        SI, $0x00000001
-	JL          biasedSingles_end
-	VCVTSS2SD   (CX), X1, X2
-	VCVTSS2SD   (DX), X1, X3
-	VSUBSD      X0, X2, X2
-	VMULSD      X1, X2, X2
-	VCVTSS2SD   (BX), X1, X4
+	CMPQ SI, $0x00000001
+	JL biasedSingles_end
+	VCVTSS2SD (CX), X1, X2
+	VCVTSS2SD (DX), X1, X3
+	VSUBSD X0, X2, X2
+	VMULSD X1, X2, X2
+	VCVTSS2SD (BX), X1, X4
 	VFMADD213SD X4, X3, X2
-	VCVTSD2SS   X2, X2, X2
-	VMOVSS      X2, (AX)
-	ADDQ        $0x04, AX
-	ADDQ        $0x04, CX
-	ADDQ        $0x04, DX
-	ADDQ        $0x04, BX
-	SUBQ        $0x00000001, SI
-	JMP         biasedSingles
+	VCVTSD2SS X2, X2, X2
+	VMOVSS X2, (AX)
+	ADDQ $0x04, AX
+	ADDQ $0x04, CX
+	ADDQ $0x04, DX
+	ADDQ $0x04, BX
+	SUBQ $0x00000001, SI
+	JMP biasedSingles
 
 biasedSingles_end:
 	VZEROUPPER
 	RET
 
 plain:
-	MOVQ         dst_base+0(FP), AX
-	MOVQ         x_base+24(FP), CX
-	MOVQ         w_base+48(FP), DX
-	MOVQ         b_base+72(FP), BX
-	MOVQ         x_len+32(FP), SI
+	MOVQ dst_base+0(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ w_base+48(FP), DX
+	MOVQ b_base+72(FP), BX
+	MOVQ x_len+32(FP), SI
 	VBROADCASTSD mean+96(FP), Y0
 	VBROADCASTSD r+104(FP), Y1
 
 plainVectors:
-	CMPQ       SI, $0x00000004
-	JL         plainVectors_end
-	VCVTPS2PD  (CX), Y2
-	VCVTPS2PD  (DX), Y3
-	VSUBPD     Y0, Y2, Y2
-	VMULPD     Y1, Y2, Y2
-	VMULPD     Y3, Y2, Y2
+	CMPQ SI, $0x00000004
+	JL plainVectors_end
+	VCVTPS2PD (CX), Y2
+	VCVTPS2PD (DX), Y3
+	VSUBPD Y0, Y2, Y2
+	VMULPD Y1, Y2, Y2
+	VMULPD Y3, Y2, Y2
 	VCVTPD2PSY Y2, X2
-	VMOVUPS    X2, (AX)
-	ADDQ       $0x10, AX
-	ADDQ       $0x10, CX
-	ADDQ       $0x10, DX
-	ADDQ       $0x10, BX
-	SUBQ       $0x00000004, SI
-	JMP        plainVectors
+	VMOVUPS X2, (AX)
+	ADDQ $0x10, AX
+	ADDQ $0x10, CX
+	ADDQ $0x10, DX
+	ADDQ $0x10, BX
+	SUBQ $0x00000004, SI
+	JMP plainVectors
 
 plainVectors_end:
 plainSingles:
-	CMPQ      SI, $0x00000001
-	JL        plainSingles_end
+	CMPQ SI, $0x00000001
+	JL plainSingles_end
 	VCVTSS2SD (CX), X1, X2
 	VCVTSS2SD (DX), X1, X3
-	VSUBSD    X0, X2, X2
-	VMULSD    X1, X2, X2
-	VMULSD    X3, X2, X2
+	VSUBSD X0, X2, X2
+	VMULSD X1, X2, X2
+	VMULSD X3, X2, X2
 	VCVTSD2SS X2, X2, X2
-	VMOVSS    X2, (AX)
-	ADDQ      $0x04, AX
-	ADDQ      $0x04, CX
-	ADDQ      $0x04, DX
-	ADDQ      $0x04, BX
-	SUBQ      $0x00000001, SI
-	JMP       plainSingles
+	VMOVSS X2, (AX)
+	ADDQ $0x04, AX
+	ADDQ $0x04, CX
+	ADDQ $0x04, DX
+	ADDQ $0x04, BX
+	SUBQ $0x00000001, SI
+	JMP plainSingles
 
 plainSingles_end:
 	VZEROUPPER
@@ -283,42 +283,42 @@ TEXT ·ropeHalfAVX2(SB), NOSPLIT, $0-72
 	LEAQ (AX)(SI*4), CX
 
 by1:
-	CMPQ        SI, $0x00000008
-	JL          by1_end
-	VMOVUPS     (AX), Y0
-	VMOVUPS     (CX), Y1
-	VMOVUPS     (DX), Y2
-	VMOVUPS     (BX), Y3
-	VMULPS      Y3, Y1, Y4
+	CMPQ SI, $0x00000008
+	JL by1_end
+	VMOVUPS (AX), Y0
+	VMOVUPS (CX), Y1
+	VMOVUPS (DX), Y2
+	VMOVUPS (BX), Y3
+	VMULPS Y3, Y1, Y4
 	VFMSUB231PS Y2, Y0, Y4
-	VMULPS      Y3, Y0, Y0
+	VMULPS Y3, Y0, Y0
 	VFMADD231PS Y2, Y1, Y0
-	VMOVUPS     Y4, (AX)
-	VMOVUPS     Y0, (CX)
-	ADDQ        $0x20, AX
-	ADDQ        $0x20, CX
-	ADDQ        $0x20, DX
-	ADDQ        $0x20, BX
-	SUBQ        $0x00000008, SI
-	JMP         by1
+	VMOVUPS Y4, (AX)
+	VMOVUPS Y0, (CX)
+	ADDQ $0x20, AX
+	ADDQ $0x20, CX
+	ADDQ $0x20, DX
+	ADDQ $0x20, BX
+	SUBQ $0x00000008, SI
+	JMP by1
 
 by1_end:
-	TESTQ       SI, SI
-	JZ          done
-	LEAQ        tailMask<>+0(SB), DI
-	SHLQ        $0x02, SI
-	SUBQ        SI, DI
-	VMOVDQU     32(DI), Y0
-	VMASKMOVPS  (AX), Y0, Y1
-	VMASKMOVPS  (CX), Y0, Y2
-	VMASKMOVPS  (DX), Y0, Y3
-	VMASKMOVPS  (BX), Y0, Y4
-	VMULPS      Y4, Y2, Y5
+	TESTQ SI, SI
+	JZ done
+	LEAQ tailMask<>+0(SB), DI
+	SHLQ $0x02, SI
+	SUBQ SI, DI
+	VMOVDQU 32(DI), Y0
+	VMASKMOVPS (AX), Y0, Y1
+	VMASKMOVPS (CX), Y0, Y2
+	VMASKMOVPS (DX), Y0, Y3
+	VMASKMOVPS (BX), Y0, Y4
+	VMULPS Y4, Y2, Y5
 	VFMSUB231PS Y3, Y1, Y5
-	VMULPS      Y4, Y1, Y1
+	VMULPS Y4, Y1, Y1
 	VFMADD231PS Y3, Y2, Y1
-	VMASKMOVPS  Y5, Y0, (AX)
-	VMASKMOVPS  Y1, Y0, (CX)
+	VMASKMOVPS Y5, Y0, (AX)
+	VMASKMOVPS Y1, Y0, (CX)
 
 done:
 	VZEROUPPER
@@ -333,42 +333,42 @@ TEXT ·ropeInterleavedAVX2(SB), NOSPLIT, $0-72
 	MOVQ cos_len+32(FP), BX
 
 by1:
-	CMPQ           BX, $0x00000004
-	JL             by1_end
-	VMOVUPS        (AX), Y0
-	VPMOVZXDQ      (CX), Y1
-	VPMOVZXDQ      (DX), Y2
-	VMOVSLDUP      Y1, Y1
-	VMOVSLDUP      Y2, Y2
-	VPERMILPS      $0xb1, Y0, Y3
-	VMULPS         Y2, Y3, Y3
+	CMPQ BX, $0x00000004
+	JL by1_end
+	VMOVUPS (AX), Y0
+	VPMOVZXDQ (CX), Y1
+	VPMOVZXDQ (DX), Y2
+	VMOVSLDUP Y1, Y1
+	VMOVSLDUP Y2, Y2
+	VPERMILPS $0xb1, Y0, Y3
+	VMULPS Y2, Y3, Y3
 	VFMADDSUB213PS Y3, Y1, Y0
-	VMOVUPS        Y0, (AX)
-	ADDQ           $0x20, AX
-	ADDQ           $0x10, CX
-	ADDQ           $0x10, DX
-	SUBQ           $0x00000004, BX
-	JMP            by1
+	VMOVUPS Y0, (AX)
+	ADDQ $0x20, AX
+	ADDQ $0x10, CX
+	ADDQ $0x10, DX
+	SUBQ $0x00000004, BX
+	JMP by1
 
 by1_end:
 single:
-	CMPQ        BX, $0x00000001
-	JL          single_end
-	VMOVSS      (AX), X0
-	VMOVSS      4(AX), X1
-	VMOVSS      (CX), X2
-	VMOVSS      (DX), X3
-	VMULSS      X3, X1, X4
+	CMPQ BX, $0x00000001
+	JL single_end
+	VMOVSS (AX), X0
+	VMOVSS 4(AX), X1
+	VMOVSS (CX), X2
+	VMOVSS (DX), X3
+	VMULSS X3, X1, X4
 	VFMSUB231SS X2, X0, X4
-	VMULSS      X3, X0, X0
+	VMULSS X3, X0, X0
 	VFMADD231SS X2, X1, X0
-	VMOVSS      X4, (AX)
-	VMOVSS      X0, 4(AX)
-	ADDQ        $0x08, AX
-	ADDQ        $0x04, CX
-	ADDQ        $0x04, DX
-	SUBQ        $0x00000001, BX
-	JMP         single
+	VMOVSS X4, (AX)
+	VMOVSS X0, 4(AX)
+	ADDQ $0x08, AX
+	ADDQ $0x04, CX
+	ADDQ $0x04, DX
+	SUBQ $0x00000001, BX
+	JMP single
 
 single_end:
 	VZEROUPPER
@@ -377,83 +377,83 @@ single_end:
 // func momentsAVX512(x []float32, mean float64) (float64, float64)
 // Requires: AVX, AVX512F, FMA3, SSE2
 TEXT ·momentsAVX512(SB), NOSPLIT, $0-48
-	MOVQ         x_base+0(FP), AX
-	MOVQ         x_len+8(FP), CX
+	MOVQ x_base+0(FP), AX
+	MOVQ x_len+8(FP), CX
 	VBROADCASTSD mean+24(FP), Z0
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z5, Z5, Z5
-	VPXORD       Z2, Z2, Z2
-	VPXORD       Z6, Z6, Z6
-	VPXORD       Z3, Z3, Z3
-	VPXORD       Z7, Z7, Z7
-	VPXORD       Z4, Z4, Z4
-	VPXORD       Z8, Z8, Z8
+	VPXORD Z1, Z1, Z1
+	VPXORD Z5, Z5, Z5
+	VPXORD Z2, Z2, Z2
+	VPXORD Z6, Z6, Z6
+	VPXORD Z3, Z3, Z3
+	VPXORD Z7, Z7, Z7
+	VPXORD Z4, Z4, Z4
+	VPXORD Z8, Z8, Z8
 
 by4:
-	CMPQ        CX, $0x00000020
-	JL          by4_end
-	VCVTPS2PD   (AX), Z9
-	VSUBPD      Z0, Z9, Z9
-	VADDPD      Z9, Z1, Z1
+	CMPQ CX, $0x00000020
+	JL by4_end
+	VCVTPS2PD (AX), Z9
+	VSUBPD Z0, Z9, Z9
+	VADDPD Z9, Z1, Z1
 	VFMADD231PD Z9, Z9, Z5
-	VCVTPS2PD   32(AX), Z9
-	VSUBPD      Z0, Z9, Z9
-	VADDPD      Z9, Z2, Z2
+	VCVTPS2PD 32(AX), Z9
+	VSUBPD Z0, Z9, Z9
+	VADDPD Z9, Z2, Z2
 	VFMADD231PD Z9, Z9, Z6
-	VCVTPS2PD   64(AX), Z9
-	VSUBPD      Z0, Z9, Z9
-	VADDPD      Z9, Z3, Z3
+	VCVTPS2PD 64(AX), Z9
+	VSUBPD Z0, Z9, Z9
+	VADDPD Z9, Z3, Z3
 	VFMADD231PD Z9, Z9, Z7
-	VCVTPS2PD   96(AX), Z9
-	VSUBPD      Z0, Z9, Z9
-	VADDPD      Z9, Z4, Z4
+	VCVTPS2PD 96(AX), Z9
+	VSUBPD Z0, Z9, Z9
+	VADDPD Z9, Z4, Z4
 	VFMADD231PD Z9, Z9, Z8
-	ADDQ        $+128, AX
-	SUBQ        $0x00000020, CX
-	JMP         by4
+	ADDQ $+128, AX
+	SUBQ $0x00000020, CX
+	JMP by4
 
 by4_end:
 by1:
-	CMPQ        CX, $0x00000008
-	JL          by1_end
-	VCVTPS2PD   (AX), Z9
-	VSUBPD      Z0, Z9, Z9
-	VADDPD      Z9, Z1, Z1
+	CMPQ CX, $0x00000008
+	JL by1_end
+	VCVTPS2PD (AX), Z9
+	VSUBPD Z0, Z9, Z9
+	VADDPD Z9, Z1, Z1
 	VFMADD231PD Z9, Z9, Z5
-	ADDQ        $0x20, AX
-	SUBQ        $0x00000008, CX
-	JMP         by1
+	ADDQ $0x20, AX
+	SUBQ $0x00000008, CX
+	JMP by1
 
 by1_end:
-	VADDPD        Z2, Z1, Z1
-	VADDPD        Z4, Z3, Z3
-	VADDPD        Z3, Z1, Z1
+	VADDPD Z2, Z1, Z1
+	VADDPD Z4, Z3, Z3
+	VADDPD Z3, Z1, Z1
 	VEXTRACTF64X4 $0x01, Z1, Y2
-	VADDPD        Y2, Y1, Y1
-	VEXTRACTF128  $0x01, Y1, X2
-	VADDPD        X2, X1, X1
-	VMOVHLPS      X1, X1, X2
-	VADDSD        X2, X1, X1
-	VADDPD        Z6, Z5, Z5
-	VADDPD        Z8, Z7, Z7
-	VADDPD        Z7, Z5, Z5
+	VADDPD Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPD X2, X1, X1
+	VMOVHLPS X1, X1, X2
+	VADDSD X2, X1, X1
+	VADDPD Z6, Z5, Z5
+	VADDPD Z8, Z7, Z7
+	VADDPD Z7, Z5, Z5
 	VEXTRACTF64X4 $0x01, Z5, Y2
-	VADDPD        Y2, Y5, Y5
-	VEXTRACTF128  $0x01, Y5, X2
-	VADDPD        X2, X5, X5
-	VMOVHLPS      X5, X5, X2
-	VADDSD        X2, X5, X5
+	VADDPD Y2, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X2
+	VADDPD X2, X5, X5
+	VMOVHLPS X5, X5, X2
+	VADDSD X2, X5, X5
 
 single:
-	CMPQ        CX, $0x00000001
-	JL          single_end
-	VCVTSS2SD   (AX), X0, X2
-	VSUBSD      X0, X2, X2
-	VADDSD      X2, X1, X1
+	CMPQ CX, $0x00000001
+	JL single_end
+	VCVTSS2SD (AX), X0, X2
+	VSUBSD X0, X2, X2
+	VADDSD X2, X1, X1
 	VFMADD231SD X2, X2, X5
-	ADDQ        $0x04, AX
-	SUBQ        $0x00000001, CX
-	JMP         single
+	ADDQ $0x04, AX
+	SUBQ $0x00000001, CX
+	JMP single
 
 single_end:
 	MOVSD X1, ret+32(FP)
@@ -464,63 +464,63 @@ single_end:
 // func rmsApplyAVX512(dst []float32, x []float32, w []float32, r float32, offset float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·rmsApplyAVX512(SB), NOSPLIT, $0-80
-	MOVQ         dst_base+0(FP), AX
-	MOVQ         x_base+24(FP), CX
-	MOVQ         w_base+48(FP), DX
-	MOVQ         x_len+32(FP), BX
+	MOVQ dst_base+0(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ w_base+48(FP), DX
+	MOVQ x_len+32(FP), BX
 	VBROADCASTSS r+72(FP), Z0
 	VBROADCASTSS offset+76(FP), Z1
 
 by2:
-	CMPQ    BX, $0x00000020
-	JL      by2_end
+	CMPQ BX, $0x00000020
+	JL by2_end
 	VMOVUPS (CX), Z2
 	VMOVUPS (DX), Z3
-	VMULPS  Z0, Z2, Z2
-	VADDPS  Z1, Z3, Z3
-	VMULPS  Z3, Z2, Z2
+	VMULPS Z0, Z2, Z2
+	VADDPS Z1, Z3, Z3
+	VMULPS Z3, Z2, Z2
 	VMOVUPS Z2, (AX)
 	VMOVUPS 64(CX), Z2
 	VMOVUPS 64(DX), Z3
-	VMULPS  Z0, Z2, Z2
-	VADDPS  Z1, Z3, Z3
-	VMULPS  Z3, Z2, Z2
+	VMULPS Z0, Z2, Z2
+	VADDPS Z1, Z3, Z3
+	VMULPS Z3, Z2, Z2
 	VMOVUPS Z2, 64(AX)
-	ADDQ    $+128, AX
-	ADDQ    $+128, CX
-	ADDQ    $+128, DX
-	SUBQ    $0x00000020, BX
-	JMP     by2
+	ADDQ $+128, AX
+	ADDQ $+128, CX
+	ADDQ $+128, DX
+	SUBQ $0x00000020, BX
+	JMP by2
 
 by2_end:
 by1:
-	CMPQ    BX, $0x00000010
-	JL      by1_end
+	CMPQ BX, $0x00000010
+	JL by1_end
 	VMOVUPS (CX), Z2
 	VMOVUPS (DX), Z3
-	VMULPS  Z0, Z2, Z2
-	VADDPS  Z1, Z3, Z3
-	VMULPS  Z3, Z2, Z2
+	VMULPS Z0, Z2, Z2
+	VADDPS Z1, Z3, Z3
+	VMULPS Z3, Z2, Z2
 	VMOVUPS Z2, (AX)
-	ADDQ    $0x40, AX
-	ADDQ    $0x40, CX
-	ADDQ    $0x40, DX
-	SUBQ    $0x00000010, BX
-	JMP     by1
+	ADDQ $0x40, AX
+	ADDQ $0x40, CX
+	ADDQ $0x40, DX
+	SUBQ $0x00000010, BX
+	JMP by1
 
 by1_end:
-	TESTQ     BX, BX
-	JZ        done
-	MOVQ      $-1, SI
-	SHLXQ     BX, SI, SI
-	NOTQ      SI
-	KMOVW     SI, K1
+	TESTQ BX, BX
+	JZ done
+	MOVQ $-1, SI
+	SHLXQ BX, SI, SI
+	NOTQ SI
+	KMOVW SI, K1
 	VMOVUPS.Z (CX), K1, Z2
 	VMOVUPS.Z (DX), K1, Z3
-	VMULPS    Z0, Z2, Z2
-	VADDPS    Z1, Z3, Z3
-	VMULPS    Z3, Z2, Z2
-	VMOVUPS   Z2, K1, (AX)
+	VMULPS Z0, Z2, Z2
+	VADDPS Z1, Z3, Z3
+	VMULPS Z3, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
 
 done:
 	VZEROUPPER
@@ -529,101 +529,101 @@ done:
 // func layerApplyAVX512(dst []float32, x []float32, w []float32, b []float32, mean float64, r float64)
 // Requires: AVX, AVX512F, FMA3
 TEXT ·layerApplyAVX512(SB), NOSPLIT, $0-112
-	MOVQ         b_len+80(FP), AX
-	TESTQ        AX, AX
-	JZ           plain
-	MOVQ         dst_base+0(FP), AX
-	MOVQ         x_base+24(FP), CX
-	MOVQ         w_base+48(FP), DX
-	MOVQ         b_base+72(FP), BX
-	MOVQ         x_len+32(FP), SI
+	MOVQ b_len+80(FP), AX
+	TESTQ AX, AX
+	JZ plain
+	MOVQ dst_base+0(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ w_base+48(FP), DX
+	MOVQ b_base+72(FP), BX
+	MOVQ x_len+32(FP), SI
 	VBROADCASTSD mean+96(FP), Z0
 	VBROADCASTSD r+104(FP), Z1
 
 biasedVectors:
-	CMPQ        SI, $0x00000008
-	JL          biasedVectors_end
-	VCVTPS2PD   (CX), Z2
-	VCVTPS2PD   (DX), Z3
-	VSUBPD      Z0, Z2, Z2
-	VMULPD      Z1, Z2, Z2
-	VCVTPS2PD   (BX), Z4
+	CMPQ SI, $0x00000008
+	JL biasedVectors_end
+	VCVTPS2PD (CX), Z2
+	VCVTPS2PD (DX), Z3
+	VSUBPD Z0, Z2, Z2
+	VMULPD Z1, Z2, Z2
+	VCVTPS2PD (BX), Z4
 	VFMADD213PD Z4, Z3, Z2
-	VCVTPD2PS   Z2, Y2
-	VMOVUPS     Y2, (AX)
-	ADDQ        $0x20, AX
-	ADDQ        $0x20, CX
-	ADDQ        $0x20, DX
-	ADDQ        $0x20, BX
-	SUBQ        $0x00000008, SI
-	JMP         biasedVectors
+	VCVTPD2PS Z2, Y2
+	VMOVUPS Y2, (AX)
+	ADDQ $0x20, AX
+	ADDQ $0x20, CX
+	ADDQ $0x20, DX
+	ADDQ $0x20, BX
+	SUBQ $0x00000008, SI
+	JMP biasedVectors
 
 biasedVectors_end:
 biasedSingles:
-	CMPQ        SI, $0x00000001
-	JL          biasedSingles_end
-	VCVTSS2SD   (CX), X1, X2
-	VCVTSS2SD   (DX), X1, X3
-	VSUBSD      X0, X2, X2
-	VMULSD      X1, X2, X2
-	VCVTSS2SD   (BX), X1, X4
+	CMPQ SI, $0x00000001
+	JL biasedSingles_end
+	VCVTSS2SD (CX), X1, X2
+	VCVTSS2SD (DX), X1, X3
+	VSUBSD X0, X2, X2
+	VMULSD X1, X2, X2
+	VCVTSS2SD (BX), X1, X4
 	VFMADD213SD X4, X3, X2
-	VCVTSD2SS   X2, X2, X2
-	VMOVSS      X2, (AX)
-	ADDQ        $0x04, AX
-	ADDQ        $0x04, CX
-	ADDQ        $0x04, DX
-	ADDQ        $0x04, BX
-	SUBQ        $0x00000001, SI
-	JMP         biasedSingles
+	VCVTSD2SS X2, X2, X2
+	VMOVSS X2, (AX)
+	ADDQ $0x04, AX
+	ADDQ $0x04, CX
+	ADDQ $0x04, DX
+	ADDQ $0x04, BX
+	SUBQ $0x00000001, SI
+	JMP biasedSingles
 
 biasedSingles_end:
 	VZEROUPPER
 	RET
 
 plain:
-	MOVQ         dst_base+0(FP), AX
-	MOVQ         x_base+24(FP), CX
-	MOVQ         w_base+48(FP), DX
-	MOVQ         b_base+72(FP), BX
-	MOVQ         x_len+32(FP), SI
+	MOVQ dst_base+0(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ w_base+48(FP), DX
+	MOVQ b_base+72(FP), BX
+	MOVQ x_len+32(FP), SI
 	VBROADCASTSD mean+96(FP), Z0
 	VBROADCASTSD r+104(FP), Z1
 
 plainVectors:
-	CMPQ      SI, $0x00000008
-	JL        plainVectors_end
+	CMPQ SI, $0x00000008
+	JL plainVectors_end
 	VCVTPS2PD (CX), Z2
 	VCVTPS2PD (DX), Z3
-	VSUBPD    Z0, Z2, Z2
-	VMULPD    Z1, Z2, Z2
-	VMULPD    Z3, Z2, Z2
+	VSUBPD Z0, Z2, Z2
+	VMULPD Z1, Z2, Z2
+	VMULPD Z3, Z2, Z2
 	VCVTPD2PS Z2, Y2
-	VMOVUPS   Y2, (AX)
-	ADDQ      $0x20, AX
-	ADDQ      $0x20, CX
-	ADDQ      $0x20, DX
-	ADDQ      $0x20, BX
-	SUBQ      $0x00000008, SI
-	JMP       plainVectors
+	VMOVUPS Y2, (AX)
+	ADDQ $0x20, AX
+	ADDQ $0x20, CX
+	ADDQ $0x20, DX
+	ADDQ $0x20, BX
+	SUBQ $0x00000008, SI
+	JMP plainVectors
 
 plainVectors_end:
 plainSingles:
-	CMPQ      SI, $0x00000001
-	JL        plainSingles_end
+	CMPQ SI, $0x00000001
+	JL plainSingles_end
 	VCVTSS2SD (CX), X1, X2
 	VCVTSS2SD (DX), X1, X3
-	VSUBSD    X0, X2, X2
-	VMULSD    X1, X2, X2
-	VMULSD    X3, X2, X2
+	VSUBSD X0, X2, X2
+	VMULSD X1, X2, X2
+	VMULSD X3, X2, X2
 	VCVTSD2SS X2, X2, X2
-	VMOVSS    X2, (AX)
-	ADDQ      $0x04, AX
-	ADDQ      $0x04, CX
-	ADDQ      $0x04, DX
-	ADDQ      $0x04, BX
-	SUBQ      $0x00000001, SI
-	JMP       plainSingles
+	VMOVSS X2, (AX)
+	ADDQ $0x04, AX
+	ADDQ $0x04, CX
+	ADDQ $0x04, DX
+	ADDQ $0x04, BX
+	SUBQ $0x00000001, SI
+	JMP plainSingles
 
 plainSingles_end:
 	VZEROUPPER
@@ -639,42 +639,42 @@ TEXT ·ropeHalfAVX512(SB), NOSPLIT, $0-72
 	LEAQ (AX)(SI*4), CX
 
 by1:
-	CMPQ        SI, $0x00000010
-	JL          by1_end
-	VMOVUPS     (AX), Z0
-	VMOVUPS     (CX), Z1
-	VMOVUPS     (DX), Z2
-	VMOVUPS     (BX), Z3
-	VMULPS      Z3, Z1, Z4
+	CMPQ SI, $0x00000010
+	JL by1_end
+	VMOVUPS (AX), Z0
+	VMOVUPS (CX), Z1
+	VMOVUPS (DX), Z2
+	VMOVUPS (BX), Z3
+	VMULPS Z3, Z1, Z4
 	VFMSUB231PS Z2, Z0, Z4
-	VMULPS      Z3, Z0, Z0
+	VMULPS Z3, Z0, Z0
 	VFMADD231PS Z2, Z1, Z0
-	VMOVUPS     Z4, (AX)
-	VMOVUPS     Z0, (CX)
-	ADDQ        $0x40, AX
-	ADDQ        $0x40, CX
-	ADDQ        $0x40, DX
-	ADDQ        $0x40, BX
-	SUBQ        $0x00000010, SI
-	JMP         by1
+	VMOVUPS Z4, (AX)
+	VMOVUPS Z0, (CX)
+	ADDQ $0x40, AX
+	ADDQ $0x40, CX
+	ADDQ $0x40, DX
+	ADDQ $0x40, BX
+	SUBQ $0x00000010, SI
+	JMP by1
 
 by1_end:
-	TESTQ       SI, SI
-	JZ          done
-	MOVQ        $-1, DI
-	SHLXQ       SI, DI, DI
-	NOTQ        DI
-	KMOVW       DI, K1
-	VMOVUPS.Z   (AX), K1, Z0
-	VMOVUPS.Z   (CX), K1, Z1
-	VMOVUPS.Z   (DX), K1, Z2
-	VMOVUPS.Z   (BX), K1, Z3
-	VMULPS      Z3, Z1, Z4
+	TESTQ SI, SI
+	JZ done
+	MOVQ $-1, DI
+	SHLXQ SI, DI, DI
+	NOTQ DI
+	KMOVW DI, K1
+	VMOVUPS.Z (AX), K1, Z0
+	VMOVUPS.Z (CX), K1, Z1
+	VMOVUPS.Z (DX), K1, Z2
+	VMOVUPS.Z (BX), K1, Z3
+	VMULPS Z3, Z1, Z4
 	VFMSUB231PS Z2, Z0, Z4
-	VMULPS      Z3, Z0, Z0
+	VMULPS Z3, Z0, Z0
 	VFMADD231PS Z2, Z1, Z0
-	VMOVUPS     Z4, K1, (AX)
-	VMOVUPS     Z0, K1, (CX)
+	VMOVUPS Z4, K1, (AX)
+	VMOVUPS Z0, K1, (CX)
 
 done:
 	VZEROUPPER
@@ -689,42 +689,42 @@ TEXT ·ropeInterleavedAVX512(SB), NOSPLIT, $0-72
 	MOVQ cos_len+32(FP), BX
 
 by1:
-	CMPQ           BX, $0x00000008
-	JL             by1_end
-	VMOVUPS        (AX), Z0
-	VPMOVZXDQ      (CX), Z1
-	VPMOVZXDQ      (DX), Z2
-	VMOVSLDUP      Z1, Z1
-	VMOVSLDUP      Z2, Z2
-	VPERMILPS      $0xb1, Z0, Z3
-	VMULPS         Z2, Z3, Z3
+	CMPQ BX, $0x00000008
+	JL by1_end
+	VMOVUPS (AX), Z0
+	VPMOVZXDQ (CX), Z1
+	VPMOVZXDQ (DX), Z2
+	VMOVSLDUP Z1, Z1
+	VMOVSLDUP Z2, Z2
+	VPERMILPS $0xb1, Z0, Z3
+	VMULPS Z2, Z3, Z3
 	VFMADDSUB213PS Z3, Z1, Z0
-	VMOVUPS        Z0, (AX)
-	ADDQ           $0x40, AX
-	ADDQ           $0x20, CX
-	ADDQ           $0x20, DX
-	SUBQ           $0x00000008, BX
-	JMP            by1
+	VMOVUPS Z0, (AX)
+	ADDQ $0x40, AX
+	ADDQ $0x20, CX
+	ADDQ $0x20, DX
+	SUBQ $0x00000008, BX
+	JMP by1
 
 by1_end:
 single:
-	CMPQ        BX, $0x00000001
-	JL          single_end
-	VMOVSS      (AX), X0
-	VMOVSS      4(AX), X1
-	VMOVSS      (CX), X2
-	VMOVSS      (DX), X3
-	VMULSS      X3, X1, X4
+	CMPQ BX, $0x00000001
+	JL single_end
+	VMOVSS (AX), X0
+	VMOVSS 4(AX), X1
+	VMOVSS (CX), X2
+	VMOVSS (DX), X3
+	VMULSS X3, X1, X4
 	VFMSUB231SS X2, X0, X4
-	VMULSS      X3, X0, X0
+	VMULSS X3, X0, X0
 	VFMADD231SS X2, X1, X0
-	VMOVSS      X4, (AX)
-	VMOVSS      X0, 4(AX)
-	ADDQ        $0x08, AX
-	ADDQ        $0x04, CX
-	ADDQ        $0x04, DX
-	SUBQ        $0x00000001, BX
-	JMP         single
+	VMOVSS X4, (AX)
+	VMOVSS X0, 4(AX)
+	ADDQ $0x08, AX
+	ADDQ $0x04, CX
+	ADDQ $0x04, DX
+	SUBQ $0x00000001, BX
+	JMP single
 
 single_end:
 	VZEROUPPER

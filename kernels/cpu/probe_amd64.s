@@ -7,8 +7,8 @@
 // func readWordsAVX2(p []byte) uint64
 // Requires: AVX, AVX2
 TEXT ·readWordsAVX2(SB), NOSPLIT, $0-32
-	MOVQ   p_base+0(FP), AX
-	MOVQ   p_len+8(FP), CX
+	MOVQ p_base+0(FP), AX
+	MOVQ p_len+8(FP), CX
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -19,8 +19,8 @@ TEXT ·readWordsAVX2(SB), NOSPLIT, $0-32
 	VXORPS Y7, Y7, Y7
 
 words:
-	CMPQ  CX, $0x00000100
-	JL    words_end
+	CMPQ CX, $0x00000100
+	JL words_end
 	VPXOR (AX), Y0, Y0
 	VPXOR 32(AX), Y1, Y1
 	VPXOR 64(AX), Y2, Y2
@@ -29,49 +29,49 @@ words:
 	VPXOR 160(AX), Y5, Y5
 	VPXOR 192(AX), Y6, Y6
 	VPXOR 224(AX), Y7, Y7
-	ADDQ  $+256, AX
-	SUBQ  $0x00000100, CX
-	JMP   words
+	ADDQ $+256, AX
+	SUBQ $0x00000100, CX
+	JMP words
 
 words_end:
-	VPXOR        Y4, Y0, Y0
-	VPXOR        Y5, Y1, Y1
-	VPXOR        Y6, Y2, Y2
-	VPXOR        Y7, Y3, Y3
-	VPXOR        Y2, Y0, Y0
-	VPXOR        Y3, Y1, Y1
-	VPXOR        Y1, Y0, Y0
+	VPXOR Y4, Y0, Y0
+	VPXOR Y5, Y1, Y1
+	VPXOR Y6, Y2, Y2
+	VPXOR Y7, Y3, Y3
+	VPXOR Y2, Y0, Y0
+	VPXOR Y3, Y1, Y1
+	VPXOR Y1, Y0, Y0
 	VEXTRACTI128 $0x01, Y0, X1
-	VPXOR        X1, X0, X0
-	VPSRLDQ      $0x08, X0, X1
-	VPXOR        X1, X0, X0
-	VMOVQ        X0, AX
-	MOVQ         AX, ret+24(FP)
+	VPXOR X1, X0, X0
+	VPSRLDQ $0x08, X0, X1
+	VPXOR X1, X0, X0
+	VMOVQ X0, AX
+	MOVQ AX, ret+24(FP)
 	VZEROUPPER
 	RET
 
 // func peakF32AVX2(dst []float32, rounds int)
 // Requires: AVX, FMA3
 TEXT ·peakF32AVX2(SB), NOSPLIT, $0-32
-	MOVQ         dst_base+0(FP), AX
-	MOVQ         rounds+24(FP), CX
+	MOVQ dst_base+0(FP), AX
+	MOVQ rounds+24(FP), CX
 	VBROADCASTSS exp1<>+0(SB), Y0
-	VXORPS       Y1, Y1, Y1
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y5, Y5, Y5
-	VXORPS       Y6, Y6, Y6
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
-	VXORPS       Y9, Y9, Y9
-	VXORPS       Y10, Y10, Y10
-	VXORPS       Y11, Y11, Y11
-	VXORPS       Y12, Y12, Y12
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
 
 round:
-	CMPQ        CX, $0x00000001
-	JL          round_end
+	CMPQ CX, $0x00000001
+	JL round_end
 	VFMADD231PS Y0, Y0, Y1
 	VFMADD231PS Y0, Y0, Y2
 	VFMADD231PS Y0, Y0, Y3
@@ -84,8 +84,8 @@ round:
 	VFMADD231PS Y0, Y0, Y10
 	VFMADD231PS Y0, Y0, Y11
 	VFMADD231PS Y0, Y0, Y12
-	SUBQ        $0x00000001, CX
-	JMP         round
+	SUBQ $0x00000001, CX
+	JMP round
 
 round_end:
 	VMOVUPS Y1, (AX)
@@ -109,64 +109,64 @@ GLOBL exp1<>(SB), RODATA|NOPTR, $4
 // func peakInt8AVX2(dst []float32, rounds int)
 // Requires: AVX, AVX2
 TEXT ·peakInt8AVX2(SB), NOSPLIT, $0-32
-	MOVQ         dst_base+0(FP), AX
-	MOVQ         rounds+24(FP), CX
+	MOVQ dst_base+0(FP), AX
+	MOVQ rounds+24(FP), CX
 	VPBROADCASTD ones8<>+0(SB), Y0
 	VPBROADCASTD ones16<>+0(SB), Y1
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y5, Y5, Y5
-	VXORPS       Y6, Y6, Y6
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
-	VXORPS       Y9, Y9, Y9
-	VXORPS       Y10, Y10, Y10
-	VXORPS       Y11, Y11, Y11
-	VXORPS       Y12, Y12, Y12
-	VXORPS       Y13, Y13, Y13
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	VXORPS Y13, Y13, Y13
 
 round:
-	CMPQ       CX, $0x00000001
-	JL         round_end
+	CMPQ CX, $0x00000001
+	JL round_end
 	VPMADDUBSW Y0, Y0, Y14
-	VPMADDWD   Y1, Y14, Y14
-	VPADDD     Y14, Y2, Y2
+	VPMADDWD Y1, Y14, Y14
+	VPADDD Y14, Y2, Y2
 	VPMADDUBSW Y0, Y0, Y14
-	VPMADDWD   Y1, Y14, Y14
-	VPADDD     Y14, Y3, Y3
+	VPMADDWD Y1, Y14, Y14
+	VPADDD Y14, Y3, Y3
 	VPMADDUBSW Y0, Y0, Y14
-	VPMADDWD   Y1, Y14, Y14
-	VPADDD     Y14, Y4, Y4
+	VPMADDWD Y1, Y14, Y14
+	VPADDD Y14, Y4, Y4
 	VPMADDUBSW Y0, Y0, Y14
-	VPMADDWD   Y1, Y14, Y14
-	VPADDD     Y14, Y5, Y5
+	VPMADDWD Y1, Y14, Y14
+	VPADDD Y14, Y5, Y5
 	VPMADDUBSW Y0, Y0, Y14
-	VPMADDWD   Y1, Y14, Y14
-	VPADDD     Y14, Y6, Y6
+	VPMADDWD Y1, Y14, Y14
+	VPADDD Y14, Y6, Y6
 	VPMADDUBSW Y0, Y0, Y14
-	VPMADDWD   Y1, Y14, Y14
-	VPADDD     Y14, Y7, Y7
+	VPMADDWD Y1, Y14, Y14
+	VPADDD Y14, Y7, Y7
 	VPMADDUBSW Y0, Y0, Y14
-	VPMADDWD   Y1, Y14, Y14
-	VPADDD     Y14, Y8, Y8
+	VPMADDWD Y1, Y14, Y14
+	VPADDD Y14, Y8, Y8
 	VPMADDUBSW Y0, Y0, Y14
-	VPMADDWD   Y1, Y14, Y14
-	VPADDD     Y14, Y9, Y9
+	VPMADDWD Y1, Y14, Y14
+	VPADDD Y14, Y9, Y9
 	VPMADDUBSW Y0, Y0, Y14
-	VPMADDWD   Y1, Y14, Y14
-	VPADDD     Y14, Y10, Y10
+	VPMADDWD Y1, Y14, Y14
+	VPADDD Y14, Y10, Y10
 	VPMADDUBSW Y0, Y0, Y14
-	VPMADDWD   Y1, Y14, Y14
-	VPADDD     Y14, Y11, Y11
+	VPMADDWD Y1, Y14, Y14
+	VPADDD Y14, Y11, Y11
 	VPMADDUBSW Y0, Y0, Y14
-	VPMADDWD   Y1, Y14, Y14
-	VPADDD     Y14, Y12, Y12
+	VPMADDWD Y1, Y14, Y14
+	VPADDD Y14, Y12, Y12
 	VPMADDUBSW Y0, Y0, Y14
-	VPMADDWD   Y1, Y14, Y14
-	VPADDD     Y14, Y13, Y13
-	SUBQ       $0x00000001, CX
-	JMP        round
+	VPMADDWD Y1, Y14, Y14
+	VPADDD Y14, Y13, Y13
+	SUBQ $0x00000001, CX
+	JMP round
 
 round_end:
 	VMOVUPS Y2, (AX)
@@ -193,8 +193,8 @@ GLOBL ones16<>(SB), RODATA|NOPTR, $4
 // func readWordsAVX512(p []byte) uint64
 // Requires: AVX, AVX2, AVX512F
 TEXT ·readWordsAVX512(SB), NOSPLIT, $0-32
-	MOVQ   p_base+0(FP), AX
-	MOVQ   p_len+8(FP), CX
+	MOVQ p_base+0(FP), AX
+	MOVQ p_len+8(FP), CX
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -205,8 +205,8 @@ TEXT ·readWordsAVX512(SB), NOSPLIT, $0-32
 	VPXORD Z7, Z7, Z7
 
 words:
-	CMPQ   CX, $0x00000200
-	JL     words_end
+	CMPQ CX, $0x00000200
+	JL words_end
 	VPXORQ (AX), Z0, Z0
 	VPXORQ 64(AX), Z1, Z1
 	VPXORQ 128(AX), Z2, Z2
@@ -215,51 +215,51 @@ words:
 	VPXORQ 320(AX), Z5, Z5
 	VPXORQ 384(AX), Z6, Z6
 	VPXORQ 448(AX), Z7, Z7
-	ADDQ   $+512, AX
-	SUBQ   $0x00000200, CX
-	JMP    words
+	ADDQ $+512, AX
+	SUBQ $0x00000200, CX
+	JMP words
 
 words_end:
-	VPXORQ        Z4, Z0, Z0
-	VPXORQ        Z5, Z1, Z1
-	VPXORQ        Z6, Z2, Z2
-	VPXORQ        Z7, Z3, Z3
-	VPXORQ        Z2, Z0, Z0
-	VPXORQ        Z3, Z1, Z1
-	VPXORQ        Z1, Z0, Z0
+	VPXORQ Z4, Z0, Z0
+	VPXORQ Z5, Z1, Z1
+	VPXORQ Z6, Z2, Z2
+	VPXORQ Z7, Z3, Z3
+	VPXORQ Z2, Z0, Z0
+	VPXORQ Z3, Z1, Z1
+	VPXORQ Z1, Z0, Z0
 	VEXTRACTI64X4 $0x01, Z0, Y1
-	VPXOR         Y1, Y0, Y0
-	VEXTRACTI128  $0x01, Y0, X1
-	VPXOR         X1, X0, X0
-	VPSRLDQ       $0x08, X0, X1
-	VPXOR         X1, X0, X0
-	VMOVQ         X0, AX
-	MOVQ          AX, ret+24(FP)
+	VPXOR Y1, Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPXOR X1, X0, X0
+	VPSRLDQ $0x08, X0, X1
+	VPXOR X1, X0, X0
+	VMOVQ X0, AX
+	MOVQ AX, ret+24(FP)
 	VZEROUPPER
 	RET
 
 // func peakF32AVX512(dst []float32, rounds int)
 // Requires: AVX, AVX512F
 TEXT ·peakF32AVX512(SB), NOSPLIT, $0-32
-	MOVQ         dst_base+0(FP), AX
-	MOVQ         rounds+24(FP), CX
+	MOVQ dst_base+0(FP), AX
+	MOVQ rounds+24(FP), CX
 	VBROADCASTSS exp1<>+0(SB), Z0
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
-	VPXORD       Z3, Z3, Z3
-	VPXORD       Z4, Z4, Z4
-	VPXORD       Z5, Z5, Z5
-	VPXORD       Z6, Z6, Z6
-	VPXORD       Z7, Z7, Z7
-	VPXORD       Z8, Z8, Z8
-	VPXORD       Z9, Z9, Z9
-	VPXORD       Z10, Z10, Z10
-	VPXORD       Z11, Z11, Z11
-	VPXORD       Z12, Z12, Z12
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
 
 round:
-	CMPQ        CX, $0x00000001
-	JL          round_end
+	CMPQ CX, $0x00000001
+	JL round_end
 	VFMADD231PS Z0, Z0, Z1
 	VFMADD231PS Z0, Z0, Z2
 	VFMADD231PS Z0, Z0, Z3
@@ -272,8 +272,8 @@ round:
 	VFMADD231PS Z0, Z0, Z10
 	VFMADD231PS Z0, Z0, Z11
 	VFMADD231PS Z0, Z0, Z12
-	SUBQ        $0x00000001, CX
-	JMP         round
+	SUBQ $0x00000001, CX
+	JMP round
 
 round_end:
 	VMOVUPS Z1, (AX)
@@ -294,25 +294,25 @@ round_end:
 // func peakVNNIAVX512(dst []float32, rounds int)
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·peakVNNIAVX512(SB), NOSPLIT, $0-32
-	MOVQ         dst_base+0(FP), AX
-	MOVQ         rounds+24(FP), CX
+	MOVQ dst_base+0(FP), AX
+	MOVQ rounds+24(FP), CX
 	VPBROADCASTD ones8<>+0(SB), Z0
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
-	VPXORD       Z3, Z3, Z3
-	VPXORD       Z4, Z4, Z4
-	VPXORD       Z5, Z5, Z5
-	VPXORD       Z6, Z6, Z6
-	VPXORD       Z7, Z7, Z7
-	VPXORD       Z8, Z8, Z8
-	VPXORD       Z9, Z9, Z9
-	VPXORD       Z10, Z10, Z10
-	VPXORD       Z11, Z11, Z11
-	VPXORD       Z12, Z12, Z12
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
 
 round:
-	CMPQ     CX, $0x00000001
-	JL       round_end
+	CMPQ CX, $0x00000001
+	JL round_end
 	VPDPBUSD Z0, Z0, Z1
 	VPDPBUSD Z0, Z0, Z2
 	VPDPBUSD Z0, Z0, Z3
@@ -325,8 +325,8 @@ round:
 	VPDPBUSD Z0, Z0, Z10
 	VPDPBUSD Z0, Z0, Z11
 	VPDPBUSD Z0, Z0, Z12
-	SUBQ     $0x00000001, CX
-	JMP      round
+	SUBQ $0x00000001, CX
+	JMP round
 
 round_end:
 	VMOVUPS Z1, (AX)
@@ -347,25 +347,25 @@ round_end:
 // func peakBF16AVX512(dst []float32, rounds int)
 // Requires: AVX, AVX512F
 TEXT ·peakBF16AVX512(SB), NOSPLIT, $0-32
-	MOVQ         dst_base+0(FP), AX
-	MOVQ         rounds+24(FP), CX
+	MOVQ dst_base+0(FP), AX
+	MOVQ rounds+24(FP), CX
 	VPBROADCASTD onesBF16<>+0(SB), Z12
-	VPXORD       Z0, Z0, Z0
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
-	VPXORD       Z3, Z3, Z3
-	VPXORD       Z4, Z4, Z4
-	VPXORD       Z5, Z5, Z5
-	VPXORD       Z6, Z6, Z6
-	VPXORD       Z7, Z7, Z7
-	VPXORD       Z8, Z8, Z8
-	VPXORD       Z9, Z9, Z9
-	VPXORD       Z10, Z10, Z10
-	VPXORD       Z11, Z11, Z11
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
 
 round:
 	CMPQ CX, $0x00000001
-	JL   round_end
+	JL round_end
 	BYTE $0x62
 	BYTE $0xd2
 	BYTE $0x1e
@@ -439,7 +439,7 @@ round:
 	BYTE $0x52
 	BYTE $0xdc
 	SUBQ $0x00000001, CX
-	JMP  round
+	JMP round
 
 round_end:
 	VMOVUPS Z0, (AX)
@@ -507,7 +507,7 @@ TEXT ·peakTileInt8AVX512(SB), NOSPLIT, $0-32
 
 round:
 	CMPQ BX, $0x01
-	JL   round_end
+	JL round_end
 	BYTE $0xc4
 	BYTE $0xe2
 	BYTE $0x53
@@ -529,7 +529,7 @@ round:
 	BYTE $0x5e
 	BYTE $0xdc
 	DECQ BX
-	JMP  round
+	JMP round
 
 round_end:
 	MOVQ DX, AX
@@ -644,7 +644,7 @@ TEXT ·peakTileBF16AVX512(SB), NOSPLIT, $0-32
 
 round:
 	CMPQ BX, $0x01
-	JL   round_end
+	JL round_end
 	BYTE $0xc4
 	BYTE $0xe2
 	BYTE $0x52
@@ -666,7 +666,7 @@ round:
 	BYTE $0x5c
 	BYTE $0xdc
 	DECQ BX
-	JMP  round
+	JMP round
 
 round_end:
 	MOVQ DX, AX

@@ -7,146 +7,146 @@
 // func scanStepAVX2(memory []float32, q []float32, k []float32, v []float32, fade float32, rate float32, skip float32)
 // Requires: AVX, FMA3
 TEXT ·scanStepAVX2(SB), NOSPLIT, $0-108
-	MOVQ         memory_base+0(FP), AX
-	MOVQ         v_base+72(FP), CX
-	MOVQ         v_len+80(FP), DX
-	MOVQ         v_len+80(FP), BX
-	SHLQ         $0x02, BX
+	MOVQ memory_base+0(FP), AX
+	MOVQ v_base+72(FP), CX
+	MOVQ v_len+80(FP), DX
+	MOVQ v_len+80(FP), BX
+	SHLQ $0x02, BX
 	VBROADCASTSS fade+96(FP), Y0
 	VBROADCASTSS rate+100(FP), Y1
 	VBROADCASTSS skip+104(FP), Y2
 
 by4:
-	CMPQ    DX, $0x00000020
-	JL      by4_end
+	CMPQ DX, $0x00000020
+	JL by4_end
 	VMOVUPS (CX), Y4
-	VMULPS  Y1, Y4, Y3
-	VMULPS  Y2, Y4, Y7
+	VMULPS Y1, Y4, Y3
+	VMULPS Y2, Y4, Y7
 	VMOVUPS 32(CX), Y5
-	VMULPS  Y1, Y5, Y4
-	VMULPS  Y2, Y5, Y8
+	VMULPS Y1, Y5, Y4
+	VMULPS Y2, Y5, Y8
 	VMOVUPS 64(CX), Y6
-	VMULPS  Y1, Y6, Y5
-	VMULPS  Y2, Y6, Y9
+	VMULPS Y1, Y6, Y5
+	VMULPS Y2, Y6, Y9
 	VMOVUPS 96(CX), Y10
-	VMULPS  Y1, Y10, Y6
-	VMULPS  Y2, Y10, Y10
-	MOVQ    k_base+48(FP), SI
-	MOVQ    q_base+24(FP), DI
-	MOVQ    k_len+56(FP), R9
-	MOVQ    AX, R8
+	VMULPS Y1, Y10, Y6
+	VMULPS Y2, Y10, Y10
+	MOVQ k_base+48(FP), SI
+	MOVQ q_base+24(FP), DI
+	MOVQ k_len+56(FP), R9
+	MOVQ AX, R8
 
 rows4:
-	CMPQ         R9, $0x00000001
-	JL           rows4_end
+	CMPQ R9, $0x00000001
+	JL rows4_end
 	VBROADCASTSS (SI), Y11
 	VBROADCASTSS (DI), Y12
-	VMOVUPS      (R8), Y13
-	VMULPS       Y0, Y13, Y13
-	VFMADD231PS  Y3, Y11, Y13
-	VMOVUPS      Y13, (R8)
-	VFMADD231PS  Y13, Y12, Y7
-	VMOVUPS      32(R8), Y13
-	VMULPS       Y0, Y13, Y13
-	VFMADD231PS  Y4, Y11, Y13
-	VMOVUPS      Y13, 32(R8)
-	VFMADD231PS  Y13, Y12, Y8
-	VMOVUPS      64(R8), Y13
-	VMULPS       Y0, Y13, Y13
-	VFMADD231PS  Y5, Y11, Y13
-	VMOVUPS      Y13, 64(R8)
-	VFMADD231PS  Y13, Y12, Y9
-	VMOVUPS      96(R8), Y13
-	VMULPS       Y0, Y13, Y13
-	VFMADD231PS  Y6, Y11, Y13
-	VMOVUPS      Y13, 96(R8)
-	VFMADD231PS  Y13, Y12, Y10
-	ADDQ         $0x04, SI
-	ADDQ         $0x04, DI
-	ADDQ         BX, R8
-	SUBQ         $0x00000001, R9
-	JMP          rows4
+	VMOVUPS (R8), Y13
+	VMULPS Y0, Y13, Y13
+	VFMADD231PS Y3, Y11, Y13
+	VMOVUPS Y13, (R8)
+	VFMADD231PS Y13, Y12, Y7
+	VMOVUPS 32(R8), Y13
+	VMULPS Y0, Y13, Y13
+	VFMADD231PS Y4, Y11, Y13
+	VMOVUPS Y13, 32(R8)
+	VFMADD231PS Y13, Y12, Y8
+	VMOVUPS 64(R8), Y13
+	VMULPS Y0, Y13, Y13
+	VFMADD231PS Y5, Y11, Y13
+	VMOVUPS Y13, 64(R8)
+	VFMADD231PS Y13, Y12, Y9
+	VMOVUPS 96(R8), Y13
+	VMULPS Y0, Y13, Y13
+	VFMADD231PS Y6, Y11, Y13
+	VMOVUPS Y13, 96(R8)
+	VFMADD231PS Y13, Y12, Y10
+	ADDQ $0x04, SI
+	ADDQ $0x04, DI
+	ADDQ BX, R8
+	SUBQ $0x00000001, R9
+	JMP rows4
 
 rows4_end:
 	VMOVUPS Y7, (CX)
 	VMOVUPS Y8, 32(CX)
 	VMOVUPS Y9, 64(CX)
 	VMOVUPS Y10, 96(CX)
-	ADDQ    $+128, CX
-	ADDQ    $+128, AX
-	SUBQ    $0x00000020, DX
-	JMP     by4
+	ADDQ $+128, CX
+	ADDQ $+128, AX
+	SUBQ $0x00000020, DX
+	JMP by4
 
 by4_end:
 by1:
-	CMPQ    DX, $0x00000008
-	JL      by1_end
+	CMPQ DX, $0x00000008
+	JL by1_end
 	VMOVUPS (CX), Y4
-	VMULPS  Y1, Y4, Y3
-	VMULPS  Y2, Y4, Y4
-	MOVQ    k_base+48(FP), SI
-	MOVQ    q_base+24(FP), DI
-	MOVQ    k_len+56(FP), R9
-	MOVQ    AX, R8
+	VMULPS Y1, Y4, Y3
+	VMULPS Y2, Y4, Y4
+	MOVQ k_base+48(FP), SI
+	MOVQ q_base+24(FP), DI
+	MOVQ k_len+56(FP), R9
+	MOVQ AX, R8
 
 rows1:
-	CMPQ         R9, $0x00000001
-	JL           rows1_end
+	CMPQ R9, $0x00000001
+	JL rows1_end
 	VBROADCASTSS (SI), Y5
 	VBROADCASTSS (DI), Y6
-	VMOVUPS      (R8), Y7
-	VMULPS       Y0, Y7, Y7
-	VFMADD231PS  Y3, Y5, Y7
-	VMOVUPS      Y7, (R8)
-	VFMADD231PS  Y7, Y6, Y4
-	ADDQ         $0x04, SI
-	ADDQ         $0x04, DI
-	ADDQ         BX, R8
-	SUBQ         $0x00000001, R9
-	JMP          rows1
+	VMOVUPS (R8), Y7
+	VMULPS Y0, Y7, Y7
+	VFMADD231PS Y3, Y5, Y7
+	VMOVUPS Y7, (R8)
+	VFMADD231PS Y7, Y6, Y4
+	ADDQ $0x04, SI
+	ADDQ $0x04, DI
+	ADDQ BX, R8
+	SUBQ $0x00000001, R9
+	JMP rows1
 
 rows1_end:
 	VMOVUPS Y4, (CX)
-	ADDQ    $0x20, CX
-	ADDQ    $0x20, AX
-	SUBQ    $0x00000008, DX
-	JMP     by1
+	ADDQ $0x20, CX
+	ADDQ $0x20, AX
+	SUBQ $0x00000008, DX
+	JMP by1
 
 by1_end:
-	TESTQ      DX, DX
-	JZ         done
-	LEAQ       tailMask<>+0(SB), SI
-	SHLQ       $0x02, DX
-	SUBQ       DX, SI
-	VMOVDQU    32(SI), Y3
+	TESTQ DX, DX
+	JZ done
+	LEAQ tailMask<>+0(SB), SI
+	SHLQ $0x02, DX
+	SUBQ DX, SI
+	VMOVDQU 32(SI), Y3
 	VMASKMOVPS (CX), Y3, Y4
-	VMULPS     Y1, Y4, Y1
-	VMULPS     Y2, Y4, Y2
-	MOVQ       k_base+48(FP), DX
-	MOVQ       q_base+24(FP), SI
-	MOVQ       k_len+56(FP), R8
-	MOVQ       AX, DI
+	VMULPS Y1, Y4, Y1
+	VMULPS Y2, Y4, Y2
+	MOVQ k_base+48(FP), DX
+	MOVQ q_base+24(FP), SI
+	MOVQ k_len+56(FP), R8
+	MOVQ AX, DI
 
 rowsTail:
-	CMPQ         R8, $0x00000001
-	JL           rowsTail_end
+	CMPQ R8, $0x00000001
+	JL rowsTail_end
 	VBROADCASTSS (DX), Y4
 	VBROADCASTSS (SI), Y5
-	VMASKMOVPS   (DI), Y3, Y6
-	VMULPS       Y0, Y6, Y6
-	VFMADD231PS  Y1, Y4, Y6
-	VMASKMOVPS   Y6, Y3, (DI)
-	VFMADD231PS  Y6, Y5, Y2
-	ADDQ         $0x04, DX
-	ADDQ         $0x04, SI
-	ADDQ         BX, DI
-	SUBQ         $0x00000001, R8
-	JMP          rowsTail
+	VMASKMOVPS (DI), Y3, Y6
+	VMULPS Y0, Y6, Y6
+	VFMADD231PS Y1, Y4, Y6
+	VMASKMOVPS Y6, Y3, (DI)
+	VFMADD231PS Y6, Y5, Y2
+	ADDQ $0x04, DX
+	ADDQ $0x04, SI
+	ADDQ BX, DI
+	SUBQ $0x00000001, R8
+	JMP rowsTail
 
 rowsTail_end:
 	VMASKMOVPS Y2, Y3, (CX)
-	ADDQ       $0x20, CX
-	ADDQ       $0x20, AX
+	ADDQ $0x20, CX
+	ADDQ $0x20, AX
 
 done:
 	VZEROUPPER
@@ -173,146 +173,146 @@ GLOBL tailMask<>(SB), RODATA|NOPTR, $64
 // func scanStepAVX512(memory []float32, q []float32, k []float32, v []float32, fade float32, rate float32, skip float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·scanStepAVX512(SB), NOSPLIT, $0-108
-	MOVQ         memory_base+0(FP), AX
-	MOVQ         v_base+72(FP), CX
-	MOVQ         v_len+80(FP), DX
-	MOVQ         v_len+80(FP), BX
-	SHLQ         $0x02, BX
+	MOVQ memory_base+0(FP), AX
+	MOVQ v_base+72(FP), CX
+	MOVQ v_len+80(FP), DX
+	MOVQ v_len+80(FP), BX
+	SHLQ $0x02, BX
 	VBROADCASTSS fade+96(FP), Z0
 	VBROADCASTSS rate+100(FP), Z1
 	VBROADCASTSS skip+104(FP), Z2
 
 by4:
-	CMPQ    DX, $0x00000040
-	JL      by4_end
+	CMPQ DX, $0x00000040
+	JL by4_end
 	VMOVUPS (CX), Z4
-	VMULPS  Z1, Z4, Z3
-	VMULPS  Z2, Z4, Z7
+	VMULPS Z1, Z4, Z3
+	VMULPS Z2, Z4, Z7
 	VMOVUPS 64(CX), Z5
-	VMULPS  Z1, Z5, Z4
-	VMULPS  Z2, Z5, Z8
+	VMULPS Z1, Z5, Z4
+	VMULPS Z2, Z5, Z8
 	VMOVUPS 128(CX), Z6
-	VMULPS  Z1, Z6, Z5
-	VMULPS  Z2, Z6, Z9
+	VMULPS Z1, Z6, Z5
+	VMULPS Z2, Z6, Z9
 	VMOVUPS 192(CX), Z10
-	VMULPS  Z1, Z10, Z6
-	VMULPS  Z2, Z10, Z10
-	MOVQ    k_base+48(FP), SI
-	MOVQ    q_base+24(FP), DI
-	MOVQ    k_len+56(FP), R9
-	MOVQ    AX, R8
+	VMULPS Z1, Z10, Z6
+	VMULPS Z2, Z10, Z10
+	MOVQ k_base+48(FP), SI
+	MOVQ q_base+24(FP), DI
+	MOVQ k_len+56(FP), R9
+	MOVQ AX, R8
 
 rows4:
-	CMPQ         R9, $0x00000001
-	JL           rows4_end
+	CMPQ R9, $0x00000001
+	JL rows4_end
 	VBROADCASTSS (SI), Z11
 	VBROADCASTSS (DI), Z12
-	VMOVUPS      (R8), Z13
-	VMULPS       Z0, Z13, Z13
-	VFMADD231PS  Z3, Z11, Z13
-	VMOVUPS      Z13, (R8)
-	VFMADD231PS  Z13, Z12, Z7
-	VMOVUPS      64(R8), Z13
-	VMULPS       Z0, Z13, Z13
-	VFMADD231PS  Z4, Z11, Z13
-	VMOVUPS      Z13, 64(R8)
-	VFMADD231PS  Z13, Z12, Z8
-	VMOVUPS      128(R8), Z13
-	VMULPS       Z0, Z13, Z13
-	VFMADD231PS  Z5, Z11, Z13
-	VMOVUPS      Z13, 128(R8)
-	VFMADD231PS  Z13, Z12, Z9
-	VMOVUPS      192(R8), Z13
-	VMULPS       Z0, Z13, Z13
-	VFMADD231PS  Z6, Z11, Z13
-	VMOVUPS      Z13, 192(R8)
-	VFMADD231PS  Z13, Z12, Z10
-	ADDQ         $0x04, SI
-	ADDQ         $0x04, DI
-	ADDQ         BX, R8
-	SUBQ         $0x00000001, R9
-	JMP          rows4
+	VMOVUPS (R8), Z13
+	VMULPS Z0, Z13, Z13
+	VFMADD231PS Z3, Z11, Z13
+	VMOVUPS Z13, (R8)
+	VFMADD231PS Z13, Z12, Z7
+	VMOVUPS 64(R8), Z13
+	VMULPS Z0, Z13, Z13
+	VFMADD231PS Z4, Z11, Z13
+	VMOVUPS Z13, 64(R8)
+	VFMADD231PS Z13, Z12, Z8
+	VMOVUPS 128(R8), Z13
+	VMULPS Z0, Z13, Z13
+	VFMADD231PS Z5, Z11, Z13
+	VMOVUPS Z13, 128(R8)
+	VFMADD231PS Z13, Z12, Z9
+	VMOVUPS 192(R8), Z13
+	VMULPS Z0, Z13, Z13
+	VFMADD231PS Z6, Z11, Z13
+	VMOVUPS Z13, 192(R8)
+	VFMADD231PS Z13, Z12, Z10
+	ADDQ $0x04, SI
+	ADDQ $0x04, DI
+	ADDQ BX, R8
+	SUBQ $0x00000001, R9
+	JMP rows4
 
 rows4_end:
 	VMOVUPS Z7, (CX)
 	VMOVUPS Z8, 64(CX)
 	VMOVUPS Z9, 128(CX)
 	VMOVUPS Z10, 192(CX)
-	ADDQ    $+256, CX
-	ADDQ    $+256, AX
-	SUBQ    $0x00000040, DX
-	JMP     by4
+	ADDQ $+256, CX
+	ADDQ $+256, AX
+	SUBQ $0x00000040, DX
+	JMP by4
 
 by4_end:
 by1:
-	CMPQ    DX, $0x00000010
-	JL      by1_end
+	CMPQ DX, $0x00000010
+	JL by1_end
 	VMOVUPS (CX), Z4
-	VMULPS  Z1, Z4, Z3
-	VMULPS  Z2, Z4, Z4
-	MOVQ    k_base+48(FP), SI
-	MOVQ    q_base+24(FP), DI
-	MOVQ    k_len+56(FP), R9
-	MOVQ    AX, R8
+	VMULPS Z1, Z4, Z3
+	VMULPS Z2, Z4, Z4
+	MOVQ k_base+48(FP), SI
+	MOVQ q_base+24(FP), DI
+	MOVQ k_len+56(FP), R9
+	MOVQ AX, R8
 
 rows1:
-	CMPQ         R9, $0x00000001
-	JL           rows1_end
+	CMPQ R9, $0x00000001
+	JL rows1_end
 	VBROADCASTSS (SI), Z5
 	VBROADCASTSS (DI), Z6
-	VMOVUPS      (R8), Z7
-	VMULPS       Z0, Z7, Z7
-	VFMADD231PS  Z3, Z5, Z7
-	VMOVUPS      Z7, (R8)
-	VFMADD231PS  Z7, Z6, Z4
-	ADDQ         $0x04, SI
-	ADDQ         $0x04, DI
-	ADDQ         BX, R8
-	SUBQ         $0x00000001, R9
-	JMP          rows1
+	VMOVUPS (R8), Z7
+	VMULPS Z0, Z7, Z7
+	VFMADD231PS Z3, Z5, Z7
+	VMOVUPS Z7, (R8)
+	VFMADD231PS Z7, Z6, Z4
+	ADDQ $0x04, SI
+	ADDQ $0x04, DI
+	ADDQ BX, R8
+	SUBQ $0x00000001, R9
+	JMP rows1
 
 rows1_end:
 	VMOVUPS Z4, (CX)
-	ADDQ    $0x40, CX
-	ADDQ    $0x40, AX
-	SUBQ    $0x00000010, DX
-	JMP     by1
+	ADDQ $0x40, CX
+	ADDQ $0x40, AX
+	SUBQ $0x00000010, DX
+	JMP by1
 
 by1_end:
-	TESTQ     DX, DX
-	JZ        done
-	MOVQ      $-1, SI
-	SHLXQ     DX, SI, SI
-	NOTQ      SI
-	KMOVW     SI, K1
+	TESTQ DX, DX
+	JZ done
+	MOVQ $-1, SI
+	SHLXQ DX, SI, SI
+	NOTQ SI
+	KMOVW SI, K1
 	VMOVUPS.Z (CX), K1, Z3
-	VMULPS    Z1, Z3, Z1
-	VMULPS    Z2, Z3, Z2
-	MOVQ      k_base+48(FP), DX
-	MOVQ      q_base+24(FP), SI
-	MOVQ      k_len+56(FP), R8
-	MOVQ      AX, DI
+	VMULPS Z1, Z3, Z1
+	VMULPS Z2, Z3, Z2
+	MOVQ k_base+48(FP), DX
+	MOVQ q_base+24(FP), SI
+	MOVQ k_len+56(FP), R8
+	MOVQ AX, DI
 
 rowsTail:
-	CMPQ         R8, $0x00000001
-	JL           rowsTail_end
+	CMPQ R8, $0x00000001
+	JL rowsTail_end
 	VBROADCASTSS (DX), Z3
 	VBROADCASTSS (SI), Z4
-	VMOVUPS.Z    (DI), K1, Z5
-	VMULPS       Z0, Z5, Z5
-	VFMADD231PS  Z1, Z3, Z5
-	VMOVUPS      Z5, K1, (DI)
-	VFMADD231PS  Z5, Z4, Z2
-	ADDQ         $0x04, DX
-	ADDQ         $0x04, SI
-	ADDQ         BX, DI
-	SUBQ         $0x00000001, R8
-	JMP          rowsTail
+	VMOVUPS.Z (DI), K1, Z5
+	VMULPS Z0, Z5, Z5
+	VFMADD231PS Z1, Z3, Z5
+	VMOVUPS Z5, K1, (DI)
+	VFMADD231PS Z5, Z4, Z2
+	ADDQ $0x04, DX
+	ADDQ $0x04, SI
+	ADDQ BX, DI
+	SUBQ $0x00000001, R8
+	JMP rowsTail
 
 rowsTail_end:
 	VMOVUPS Z2, K1, (CX)
-	ADDQ    $0x40, CX
-	ADDQ    $0x40, AX
+	ADDQ $0x40, CX
+	ADDQ $0x40, AX
 
 done:
 	VZEROUPPER

@@ -12,133 +12,133 @@ TEXT ·unpackTQ10AVX2(SB), NOSPLIT, $160-56
 	MOVQ runs+48(FP), DX
 
 run:
-	CMPQ         DX, $0x00000001
-	JL           run_end
-	PREFETCHT1   32768(AX)
-	PREFETCHT0   512(AX)
+	CMPQ DX, $0x00000001
+	JL run_end
+	PREFETCHT1 32768(AX)
+	PREFETCHT0 512(AX)
 	VPBROADCASTW 52(AX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVUPS      Y0, 256(CX)
-	VMOVDQU      (AX), Y0
-	VMOVDQU      narrow_add127<>+0(SB), Y2
-	VPMAXUB      narrow_third86<>+0(SB), Y0, Y3
-	VPCMPEQB     Y3, Y0, Y3
-	VPSUBB       Y3, Y2, Y2
-	VPMAXUB      narrow_third171<>+0(SB), Y0, Y3
-	VPCMPEQB     Y3, Y0, Y3
-	VPSUBB       Y3, Y2, Y2
-	VMOVDQU      Y2, (CX)
-	VPADDB       Y0, Y0, Y2
-	VPADDB       Y2, Y0, Y0
-	VMOVDQU      narrow_add127<>+0(SB), Y2
-	VPMAXUB      narrow_third86<>+0(SB), Y0, Y3
-	VPCMPEQB     Y3, Y0, Y3
-	VPSUBB       Y3, Y2, Y2
-	VPMAXUB      narrow_third171<>+0(SB), Y0, Y3
-	VPCMPEQB     Y3, Y0, Y3
-	VPSUBB       Y3, Y2, Y2
-	VMOVDQU      Y2, 32(CX)
-	VPADDB       Y0, Y0, Y2
-	VPADDB       Y2, Y0, Y0
-	VMOVDQU      narrow_add127<>+0(SB), Y2
-	VPMAXUB      narrow_third86<>+0(SB), Y0, Y3
-	VPCMPEQB     Y3, Y0, Y3
-	VPSUBB       Y3, Y2, Y2
-	VPMAXUB      narrow_third171<>+0(SB), Y0, Y3
-	VPCMPEQB     Y3, Y0, Y3
-	VPSUBB       Y3, Y2, Y2
-	VMOVDQU      Y2, 64(CX)
-	VPADDB       Y0, Y0, Y2
-	VPADDB       Y2, Y0, Y0
-	VMOVDQU      narrow_add127<>+0(SB), Y2
-	VPMAXUB      narrow_third86<>+0(SB), Y0, Y3
-	VPCMPEQB     Y3, Y0, Y3
-	VPSUBB       Y3, Y2, Y2
-	VPMAXUB      narrow_third171<>+0(SB), Y0, Y3
-	VPCMPEQB     Y3, Y0, Y3
-	VPSUBB       Y3, Y2, Y2
-	VMOVDQU      Y2, 96(CX)
-	VPADDB       Y0, Y0, Y2
-	VPADDB       Y2, Y0, Y0
-	VMOVDQU      narrow_add127<>+0(SB), Y2
-	VPMAXUB      narrow_third86<>+0(SB), Y0, Y3
-	VPCMPEQB     Y3, Y0, Y3
-	VPSUBB       Y3, Y2, Y2
-	VPMAXUB      narrow_third171<>+0(SB), Y0, Y3
-	VPCMPEQB     Y3, Y0, Y3
-	VPSUBB       Y3, Y2, Y2
-	VMOVDQU      Y2, 128(CX)
-	VPADDB       Y0, Y0, Y2
-	VPADDB       Y2, Y0, Y0
-	VMOVDQU      32(AX), X1
-	VMOVDQU      narrow_add127<>+0(SB), Y0
-	VPMAXUB      narrow_third86<>+0(SB), Y1, Y2
-	VPCMPEQB     Y2, Y1, Y2
-	VPSUBB       Y2, Y0, Y0
-	VPMAXUB      narrow_third171<>+0(SB), Y1, Y2
-	VPCMPEQB     Y2, Y1, Y2
-	VPSUBB       Y2, Y0, Y0
-	VMOVDQU      X0, 160(CX)
-	VPADDB       Y1, Y1, Y2
-	VPADDB       Y2, Y1, Y1
-	VMOVDQU      narrow_add127<>+0(SB), Y0
-	VPMAXUB      narrow_third86<>+0(SB), Y1, Y2
-	VPCMPEQB     Y2, Y1, Y2
-	VPSUBB       Y2, Y0, Y0
-	VPMAXUB      narrow_third171<>+0(SB), Y1, Y2
-	VPCMPEQB     Y2, Y1, Y2
-	VPSUBB       Y2, Y0, Y0
-	VMOVDQU      X0, 176(CX)
-	VPADDB       Y1, Y1, Y2
-	VPADDB       Y2, Y1, Y1
-	VMOVDQU      narrow_add127<>+0(SB), Y0
-	VPMAXUB      narrow_third86<>+0(SB), Y1, Y2
-	VPCMPEQB     Y2, Y1, Y2
-	VPSUBB       Y2, Y0, Y0
-	VPMAXUB      narrow_third171<>+0(SB), Y1, Y2
-	VPCMPEQB     Y2, Y1, Y2
-	VPSUBB       Y2, Y0, Y0
-	VMOVDQU      X0, 192(CX)
-	VPADDB       Y1, Y1, Y2
-	VPADDB       Y2, Y1, Y1
-	VMOVDQU      narrow_add127<>+0(SB), Y0
-	VPMAXUB      narrow_third86<>+0(SB), Y1, Y2
-	VPCMPEQB     Y2, Y1, Y2
-	VPSUBB       Y2, Y0, Y0
-	VPMAXUB      narrow_third171<>+0(SB), Y1, Y2
-	VPCMPEQB     Y2, Y1, Y2
-	VPSUBB       Y2, Y0, Y0
-	VMOVDQU      X0, 208(CX)
-	VPADDB       Y1, Y1, Y2
-	VPADDB       Y2, Y1, Y1
-	VMOVDQU      narrow_add127<>+0(SB), Y0
-	VPMAXUB      narrow_third86<>+0(SB), Y1, Y2
-	VPCMPEQB     Y2, Y1, Y2
-	VPSUBB       Y2, Y0, Y0
-	VPMAXUB      narrow_third171<>+0(SB), Y1, Y2
-	VPCMPEQB     Y2, Y1, Y2
-	VPSUBB       Y2, Y0, Y0
-	VMOVDQU      X0, 224(CX)
-	VPADDB       Y1, Y1, Y2
-	VPADDB       Y2, Y1, Y1
+	VCVTPH2PS X0, Y0
+	VMOVUPS Y0, 256(CX)
+	VMOVDQU (AX), Y0
+	VMOVDQU narrow_add127<>+0(SB), Y2
+	VPMAXUB narrow_third86<>+0(SB), Y0, Y3
+	VPCMPEQB Y3, Y0, Y3
+	VPSUBB Y3, Y2, Y2
+	VPMAXUB narrow_third171<>+0(SB), Y0, Y3
+	VPCMPEQB Y3, Y0, Y3
+	VPSUBB Y3, Y2, Y2
+	VMOVDQU Y2, (CX)
+	VPADDB Y0, Y0, Y2
+	VPADDB Y2, Y0, Y0
+	VMOVDQU narrow_add127<>+0(SB), Y2
+	VPMAXUB narrow_third86<>+0(SB), Y0, Y3
+	VPCMPEQB Y3, Y0, Y3
+	VPSUBB Y3, Y2, Y2
+	VPMAXUB narrow_third171<>+0(SB), Y0, Y3
+	VPCMPEQB Y3, Y0, Y3
+	VPSUBB Y3, Y2, Y2
+	VMOVDQU Y2, 32(CX)
+	VPADDB Y0, Y0, Y2
+	VPADDB Y2, Y0, Y0
+	VMOVDQU narrow_add127<>+0(SB), Y2
+	VPMAXUB narrow_third86<>+0(SB), Y0, Y3
+	VPCMPEQB Y3, Y0, Y3
+	VPSUBB Y3, Y2, Y2
+	VPMAXUB narrow_third171<>+0(SB), Y0, Y3
+	VPCMPEQB Y3, Y0, Y3
+	VPSUBB Y3, Y2, Y2
+	VMOVDQU Y2, 64(CX)
+	VPADDB Y0, Y0, Y2
+	VPADDB Y2, Y0, Y0
+	VMOVDQU narrow_add127<>+0(SB), Y2
+	VPMAXUB narrow_third86<>+0(SB), Y0, Y3
+	VPCMPEQB Y3, Y0, Y3
+	VPSUBB Y3, Y2, Y2
+	VPMAXUB narrow_third171<>+0(SB), Y0, Y3
+	VPCMPEQB Y3, Y0, Y3
+	VPSUBB Y3, Y2, Y2
+	VMOVDQU Y2, 96(CX)
+	VPADDB Y0, Y0, Y2
+	VPADDB Y2, Y0, Y0
+	VMOVDQU narrow_add127<>+0(SB), Y2
+	VPMAXUB narrow_third86<>+0(SB), Y0, Y3
+	VPCMPEQB Y3, Y0, Y3
+	VPSUBB Y3, Y2, Y2
+	VPMAXUB narrow_third171<>+0(SB), Y0, Y3
+	VPCMPEQB Y3, Y0, Y3
+	VPSUBB Y3, Y2, Y2
+	VMOVDQU Y2, 128(CX)
+	VPADDB Y0, Y0, Y2
+	VPADDB Y2, Y0, Y0
+	VMOVDQU 32(AX), X1
+	VMOVDQU narrow_add127<>+0(SB), Y0
+	VPMAXUB narrow_third86<>+0(SB), Y1, Y2
+	VPCMPEQB Y2, Y1, Y2
+	VPSUBB Y2, Y0, Y0
+	VPMAXUB narrow_third171<>+0(SB), Y1, Y2
+	VPCMPEQB Y2, Y1, Y2
+	VPSUBB Y2, Y0, Y0
+	VMOVDQU X0, 160(CX)
+	VPADDB Y1, Y1, Y2
+	VPADDB Y2, Y1, Y1
+	VMOVDQU narrow_add127<>+0(SB), Y0
+	VPMAXUB narrow_third86<>+0(SB), Y1, Y2
+	VPCMPEQB Y2, Y1, Y2
+	VPSUBB Y2, Y0, Y0
+	VPMAXUB narrow_third171<>+0(SB), Y1, Y2
+	VPCMPEQB Y2, Y1, Y2
+	VPSUBB Y2, Y0, Y0
+	VMOVDQU X0, 176(CX)
+	VPADDB Y1, Y1, Y2
+	VPADDB Y2, Y1, Y1
+	VMOVDQU narrow_add127<>+0(SB), Y0
+	VPMAXUB narrow_third86<>+0(SB), Y1, Y2
+	VPCMPEQB Y2, Y1, Y2
+	VPSUBB Y2, Y0, Y0
+	VPMAXUB narrow_third171<>+0(SB), Y1, Y2
+	VPCMPEQB Y2, Y1, Y2
+	VPSUBB Y2, Y0, Y0
+	VMOVDQU X0, 192(CX)
+	VPADDB Y1, Y1, Y2
+	VPADDB Y2, Y1, Y1
+	VMOVDQU narrow_add127<>+0(SB), Y0
+	VPMAXUB narrow_third86<>+0(SB), Y1, Y2
+	VPCMPEQB Y2, Y1, Y2
+	VPSUBB Y2, Y0, Y0
+	VPMAXUB narrow_third171<>+0(SB), Y1, Y2
+	VPCMPEQB Y2, Y1, Y2
+	VPSUBB Y2, Y0, Y0
+	VMOVDQU X0, 208(CX)
+	VPADDB Y1, Y1, Y2
+	VPADDB Y2, Y1, Y1
+	VMOVDQU narrow_add127<>+0(SB), Y0
+	VPMAXUB narrow_third86<>+0(SB), Y1, Y2
+	VPCMPEQB Y2, Y1, Y2
+	VPSUBB Y2, Y0, Y0
+	VPMAXUB narrow_third171<>+0(SB), Y1, Y2
+	VPCMPEQB Y2, Y1, Y2
+	VPSUBB Y2, Y0, Y0
+	VMOVDQU X0, 224(CX)
+	VPADDB Y1, Y1, Y2
+	VPADDB Y2, Y1, Y1
 	VPBROADCASTD 48(AX), X0
-	VPMOVZXBW    X0, Y0
-	VPMULLW      narrow_powers<>+0(SB), Y0, Y0
-	VPAND        narrow_bytes16<>+0(SB), Y0, Y0
+	VPMOVZXBW X0, Y0
+	VPMULLW narrow_powers<>+0(SB), Y0, Y0
+	VPAND narrow_bytes16<>+0(SB), Y0, Y0
 	VEXTRACTI128 $0x01, Y0, X1
-	VPACKUSWB    X1, X0, X0
-	VMOVDQU      narrow_add127<>+0(SB), Y2
-	VPMAXUB      narrow_third86<>+0(SB), Y0, Y3
-	VPCMPEQB     Y3, Y0, Y3
-	VPSUBB       Y3, Y2, Y2
-	VPMAXUB      narrow_third171<>+0(SB), Y0, Y3
-	VPCMPEQB     Y3, Y0, Y3
-	VPSUBB       Y3, Y2, Y2
-	VMOVDQU      X2, 240(CX)
-	ADDQ         $0x36, AX
-	ADDQ         $+384, CX
-	SUBQ         $0x00000001, DX
-	JMP          run
+	VPACKUSWB X1, X0, X0
+	VMOVDQU narrow_add127<>+0(SB), Y2
+	VPMAXUB narrow_third86<>+0(SB), Y0, Y3
+	VPCMPEQB Y3, Y0, Y3
+	VPSUBB Y3, Y2, Y2
+	VPMAXUB narrow_third171<>+0(SB), Y0, Y3
+	VPCMPEQB Y3, Y0, Y3
+	VPSUBB Y3, Y2, Y2
+	VMOVDQU X2, 240(CX)
+	ADDQ $0x36, AX
+	ADDQ $+384, CX
+	SUBQ $0x00000001, DX
+	JMP run
 
 run_end:
 	VZEROUPPER
@@ -290,57 +290,57 @@ TEXT ·unpackTQ20AVX2(SB), NOSPLIT, $160-56
 	MOVQ runs+48(FP), DX
 
 run:
-	CMPQ         DX, $0x00000001
-	JL           run_end
-	PREFETCHT1   32768(AX)
-	PREFETCHT0   512(AX)
-	PREFETCHT1   32832(AX)
-	PREFETCHT0   576(AX)
+	CMPQ DX, $0x00000001
+	JL run_end
+	PREFETCHT1 32768(AX)
+	PREFETCHT0 512(AX)
+	PREFETCHT1 32832(AX)
+	PREFETCHT0 576(AX)
 	VPBROADCASTW 64(AX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVUPS      Y0, 256(CX)
-	VMOVDQU      (AX), Y0
-	VPAND        narrow_mask3<>+0(SB), Y0, Y0
-	VPADDB       narrow_add127<>+0(SB), Y0, Y0
-	VMOVDQU      Y0, (CX)
-	VMOVDQU      (AX), Y0
-	VPSRLW       $0x02, Y0, Y0
-	VPAND        narrow_mask3<>+0(SB), Y0, Y0
-	VPADDB       narrow_add127<>+0(SB), Y0, Y0
-	VMOVDQU      Y0, 32(CX)
-	VMOVDQU      (AX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        narrow_mask3<>+0(SB), Y0, Y0
-	VPADDB       narrow_add127<>+0(SB), Y0, Y0
-	VMOVDQU      Y0, 64(CX)
-	VMOVDQU      (AX), Y0
-	VPSRLW       $0x06, Y0, Y0
-	VPAND        narrow_mask3<>+0(SB), Y0, Y0
-	VPADDB       narrow_add127<>+0(SB), Y0, Y0
-	VMOVDQU      Y0, 96(CX)
-	VMOVDQU      32(AX), Y0
-	VPAND        narrow_mask3<>+0(SB), Y0, Y0
-	VPADDB       narrow_add127<>+0(SB), Y0, Y0
-	VMOVDQU      Y0, 128(CX)
-	VMOVDQU      32(AX), Y0
-	VPSRLW       $0x02, Y0, Y0
-	VPAND        narrow_mask3<>+0(SB), Y0, Y0
-	VPADDB       narrow_add127<>+0(SB), Y0, Y0
-	VMOVDQU      Y0, 160(CX)
-	VMOVDQU      32(AX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        narrow_mask3<>+0(SB), Y0, Y0
-	VPADDB       narrow_add127<>+0(SB), Y0, Y0
-	VMOVDQU      Y0, 192(CX)
-	VMOVDQU      32(AX), Y0
-	VPSRLW       $0x06, Y0, Y0
-	VPAND        narrow_mask3<>+0(SB), Y0, Y0
-	VPADDB       narrow_add127<>+0(SB), Y0, Y0
-	VMOVDQU      Y0, 224(CX)
-	ADDQ         $0x42, AX
-	ADDQ         $+384, CX
-	SUBQ         $0x00000001, DX
-	JMP          run
+	VCVTPH2PS X0, Y0
+	VMOVUPS Y0, 256(CX)
+	VMOVDQU (AX), Y0
+	VPAND narrow_mask3<>+0(SB), Y0, Y0
+	VPADDB narrow_add127<>+0(SB), Y0, Y0
+	VMOVDQU Y0, (CX)
+	VMOVDQU (AX), Y0
+	VPSRLW $0x02, Y0, Y0
+	VPAND narrow_mask3<>+0(SB), Y0, Y0
+	VPADDB narrow_add127<>+0(SB), Y0, Y0
+	VMOVDQU Y0, 32(CX)
+	VMOVDQU (AX), Y0
+	VPSRLW $0x04, Y0, Y0
+	VPAND narrow_mask3<>+0(SB), Y0, Y0
+	VPADDB narrow_add127<>+0(SB), Y0, Y0
+	VMOVDQU Y0, 64(CX)
+	VMOVDQU (AX), Y0
+	VPSRLW $0x06, Y0, Y0
+	VPAND narrow_mask3<>+0(SB), Y0, Y0
+	VPADDB narrow_add127<>+0(SB), Y0, Y0
+	VMOVDQU Y0, 96(CX)
+	VMOVDQU 32(AX), Y0
+	VPAND narrow_mask3<>+0(SB), Y0, Y0
+	VPADDB narrow_add127<>+0(SB), Y0, Y0
+	VMOVDQU Y0, 128(CX)
+	VMOVDQU 32(AX), Y0
+	VPSRLW $0x02, Y0, Y0
+	VPAND narrow_mask3<>+0(SB), Y0, Y0
+	VPADDB narrow_add127<>+0(SB), Y0, Y0
+	VMOVDQU Y0, 160(CX)
+	VMOVDQU 32(AX), Y0
+	VPSRLW $0x04, Y0, Y0
+	VPAND narrow_mask3<>+0(SB), Y0, Y0
+	VPADDB narrow_add127<>+0(SB), Y0, Y0
+	VMOVDQU Y0, 192(CX)
+	VMOVDQU 32(AX), Y0
+	VPSRLW $0x06, Y0, Y0
+	VPAND narrow_mask3<>+0(SB), Y0, Y0
+	VPADDB narrow_add127<>+0(SB), Y0, Y0
+	VMOVDQU Y0, 224(CX)
+	ADDQ $0x42, AX
+	ADDQ $+384, CX
+	SUBQ $0x00000001, DX
+	JMP run
 
 run_end:
 	VZEROUPPER
@@ -389,141 +389,141 @@ TEXT ·unpackIQ1SAVX2(SB), NOSPLIT, $160-64
 	MOVQ runs+48(FP), BX
 
 run:
-	CMPQ         BX, $0x00000001
-	JL           run_end
-	PREFETCHT1   32768(AX)
-	PREFETCHT0   512(AX)
-	VPMOVZXWD    34(AX), Y0
-	VPSLLD       $0x10, Y0, Y1
-	VPSRAD       $0x1f, Y1, Y1
-	VPOR         narrow_low1<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, 128(SP)
-	VPSRLD       $0x0c, Y0, Y0
-	VPAND        narrow_low7<>+0(SB), Y0, Y0
-	VPADDD       Y0, Y0, Y0
-	VPOR         narrow_one32<>+0(SB), Y0, Y0
+	CMPQ BX, $0x00000001
+	JL run_end
+	PREFETCHT1 32768(AX)
+	PREFETCHT0 512(AX)
+	VPMOVZXWD 34(AX), Y0
+	VPSLLD $0x10, Y0, Y1
+	VPSRAD $0x1f, Y1, Y1
+	VPOR narrow_low1<>+0(SB), Y1, Y1
+	VMOVDQU Y1, 128(SP)
+	VPSRLD $0x0c, Y0, Y0
+	VPAND narrow_low7<>+0(SB), Y0, Y0
+	VPADDD Y0, Y0, Y0
+	VPOR narrow_one32<>+0(SB), Y0, Y0
 	VPBROADCASTW (AX), X1
-	VCVTPH2PS    X1, Y1
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y1, Y0, Y0
-	VMULPS       narrow_factor1040187392<>+0(SB), Y0, Y0
-	VMOVUPS      Y0, 256(CX)
-	VPMOVZXBW    2(AX), Y0
+	VCVTPH2PS X1, Y1
+	VCVTDQ2PS Y0, Y0
+	VMULPS Y1, Y0, Y0
+	VMULPS narrow_factor1040187392<>+0(SB), Y0, Y0
+	VMOVUPS Y0, 256(CX)
+	VPMOVZXBW 2(AX), Y0
 	VPBROADCASTQ 34(AX), Y1
-	VPSHUFB      narrow_place3584_512<>+0(SB), Y1, Y1
-	VPMULLW      narrow_times3584_512<>+0(SB), Y1, Y1
-	VPAND        narrow_mask16_3584<>+0(SB), Y1, Y1
-	VPSRLW       $0x01, Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VMOVDQU      Y0, (SP)
-	VPMOVZXBW    18(AX), Y0
+	VPSHUFB narrow_place3584_512<>+0(SB), Y1, Y1
+	VPMULLW narrow_times3584_512<>+0(SB), Y1, Y1
+	VPAND narrow_mask16_3584<>+0(SB), Y1, Y1
+	VPSRLW $0x01, Y1, Y1
+	VPOR Y1, Y0, Y0
+	VMOVDQU Y0, (SP)
+	VPMOVZXBW 18(AX), Y0
 	VPBROADCASTQ 42(AX), Y1
-	VPSHUFB      narrow_place3584_512<>+0(SB), Y1, Y1
-	VPMULLW      narrow_times3584_512<>+0(SB), Y1, Y1
-	VPAND        narrow_mask16_3584<>+0(SB), Y1, Y1
-	VPSRLW       $0x01, Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VMOVDQU      Y0, 32(SP)
-	MOVWQZX      (SP), SI
-	VMOVQ        (DX)(SI*8), X2
-	MOVWQZX      2(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X2, X2
-	MOVWQZX      4(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      6(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y2, Y2
+	VPSHUFB narrow_place3584_512<>+0(SB), Y1, Y1
+	VPMULLW narrow_times3584_512<>+0(SB), Y1, Y1
+	VPAND narrow_mask16_3584<>+0(SB), Y1, Y1
+	VPSRLW $0x01, Y1, Y1
+	VPOR Y1, Y0, Y0
+	VMOVDQU Y0, 32(SP)
+	MOVWQZX (SP), SI
+	VMOVQ (DX)(SI*8), X2
+	MOVWQZX 2(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X2, X2
+	MOVWQZX 4(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 6(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y2, Y2
 	VPBROADCASTD 128(SP), Y0
-	VPADDB       Y0, Y2, Y2
-	VMOVDQU      Y2, (CX)
-	MOVWQZX      8(SP), SI
-	VMOVQ        (DX)(SI*8), X3
-	MOVWQZX      10(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X3, X3
-	MOVWQZX      12(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      14(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y3, Y3
+	VPADDB Y0, Y2, Y2
+	VMOVDQU Y2, (CX)
+	MOVWQZX 8(SP), SI
+	VMOVQ (DX)(SI*8), X3
+	MOVWQZX 10(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X3, X3
+	MOVWQZX 12(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 14(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y3, Y3
 	VPBROADCASTD 132(SP), Y0
-	VPADDB       Y0, Y3, Y3
-	VMOVDQU      Y3, 32(CX)
-	MOVWQZX      16(SP), SI
-	VMOVQ        (DX)(SI*8), X4
-	MOVWQZX      18(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X4, X4
-	MOVWQZX      20(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      22(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y4, Y4
+	VPADDB Y0, Y3, Y3
+	VMOVDQU Y3, 32(CX)
+	MOVWQZX 16(SP), SI
+	VMOVQ (DX)(SI*8), X4
+	MOVWQZX 18(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X4, X4
+	MOVWQZX 20(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 22(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y4, Y4
 	VPBROADCASTD 136(SP), Y0
-	VPADDB       Y0, Y4, Y4
-	VMOVDQU      Y4, 64(CX)
-	MOVWQZX      24(SP), SI
-	VMOVQ        (DX)(SI*8), X5
-	MOVWQZX      26(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X5, X5
-	MOVWQZX      28(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      30(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y5, Y5
+	VPADDB Y0, Y4, Y4
+	VMOVDQU Y4, 64(CX)
+	MOVWQZX 24(SP), SI
+	VMOVQ (DX)(SI*8), X5
+	MOVWQZX 26(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X5, X5
+	MOVWQZX 28(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 30(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y5, Y5
 	VPBROADCASTD 140(SP), Y0
-	VPADDB       Y0, Y5, Y5
-	VMOVDQU      Y5, 96(CX)
-	MOVWQZX      32(SP), SI
-	VMOVQ        (DX)(SI*8), X6
-	MOVWQZX      34(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X6, X6
-	MOVWQZX      36(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      38(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y6, Y6
+	VPADDB Y0, Y5, Y5
+	VMOVDQU Y5, 96(CX)
+	MOVWQZX 32(SP), SI
+	VMOVQ (DX)(SI*8), X6
+	MOVWQZX 34(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X6, X6
+	MOVWQZX 36(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 38(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y6, Y6
 	VPBROADCASTD 144(SP), Y0
-	VPADDB       Y0, Y6, Y6
-	VMOVDQU      Y6, 128(CX)
-	MOVWQZX      40(SP), SI
-	VMOVQ        (DX)(SI*8), X7
-	MOVWQZX      42(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X7, X7
-	MOVWQZX      44(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      46(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y7, Y7
+	VPADDB Y0, Y6, Y6
+	VMOVDQU Y6, 128(CX)
+	MOVWQZX 40(SP), SI
+	VMOVQ (DX)(SI*8), X7
+	MOVWQZX 42(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X7, X7
+	MOVWQZX 44(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 46(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y7, Y7
 	VPBROADCASTD 148(SP), Y0
-	VPADDB       Y0, Y7, Y7
-	VMOVDQU      Y7, 160(CX)
-	MOVWQZX      48(SP), SI
-	VMOVQ        (DX)(SI*8), X8
-	MOVWQZX      50(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X8, X8
-	MOVWQZX      52(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      54(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y8, Y8
+	VPADDB Y0, Y7, Y7
+	VMOVDQU Y7, 160(CX)
+	MOVWQZX 48(SP), SI
+	VMOVQ (DX)(SI*8), X8
+	MOVWQZX 50(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X8, X8
+	MOVWQZX 52(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 54(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y8, Y8
 	VPBROADCASTD 152(SP), Y0
-	VPADDB       Y0, Y8, Y8
-	VMOVDQU      Y8, 192(CX)
-	MOVWQZX      56(SP), SI
-	VMOVQ        (DX)(SI*8), X9
-	MOVWQZX      58(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X9, X9
-	MOVWQZX      60(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      62(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y9, Y9
+	VPADDB Y0, Y8, Y8
+	VMOVDQU Y8, 192(CX)
+	MOVWQZX 56(SP), SI
+	VMOVQ (DX)(SI*8), X9
+	MOVWQZX 58(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X9, X9
+	MOVWQZX 60(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 62(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y9, Y9
 	VPBROADCASTD 156(SP), Y0
-	VPADDB       Y0, Y9, Y9
-	VMOVDQU      Y9, 224(CX)
-	ADDQ         $0x32, AX
-	ADDQ         $+384, CX
-	SUBQ         $0x00000001, BX
-	JMP          run
+	VPADDB Y0, Y9, Y9
+	VMOVDQU Y9, 224(CX)
+	ADDQ $0x32, AX
+	ADDQ $+384, CX
+	SUBQ $0x00000001, BX
+	JMP run
 
 run_end:
 	VZEROUPPER
@@ -672,179 +672,179 @@ TEXT ·unpackIQ1MAVX2(SB), NOSPLIT, $160-64
 	MOVQ runs+48(FP), BX
 
 run:
-	CMPQ         BX, $0x00000001
-	JL           run_end
-	PREFETCHT1   32768(AX)
-	PREFETCHT0   512(AX)
-	MOVQ         48(AX), SI
-	SHRQ         $0x0c, SI
-	MOVQ         SI, DI
-	ANDQ         $0x0f, DI
-	SHRQ         $0x0c, SI
-	MOVQ         SI, R8
-	ANDQ         $0x000000f0, R8
-	ORQ          R8, DI
-	SHRQ         $0x0c, SI
-	MOVQ         SI, R8
-	ANDQ         $0x00000f00, R8
-	ORQ          R8, DI
-	SHRQ         $0x0c, SI
-	ANDQ         $0x0000f000, SI
-	ORQ          SI, DI
-	VMOVD        DI, X0
+	CMPQ BX, $0x00000001
+	JL run_end
+	PREFETCHT1 32768(AX)
+	PREFETCHT0 512(AX)
+	MOVQ 48(AX), SI
+	SHRQ $0x0c, SI
+	MOVQ SI, DI
+	ANDQ $0x0f, DI
+	SHRQ $0x0c, SI
+	MOVQ SI, R8
+	ANDQ $0x000000f0, R8
+	ORQ R8, DI
+	SHRQ $0x0c, SI
+	MOVQ SI, R8
+	ANDQ $0x00000f00, R8
+	ORQ R8, DI
+	SHRQ $0x0c, SI
+	ANDQ $0x0000f000, SI
+	ORQ SI, DI
+	VMOVD DI, X0
 	VPBROADCASTW X0, X0
-	VCVTPH2PS    X0, Y0
+	VCVTPH2PS X0, Y0
 	VPBROADCASTD 48(AX), Y1
-	VPSHUFB      narrow_wordsIQ1M<>+0(SB), Y1, Y1
-	VPSRLVD      narrow_threes<>+0(SB), Y1, Y1
-	VPAND        narrow_low7<>+0(SB), Y1, Y1
-	VPADDD       Y1, Y1, Y1
-	VPOR         narrow_one32<>+0(SB), Y1, Y1
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y0, Y1, Y1
-	VMULPS       narrow_factor1040187392<>+0(SB), Y1, Y1
-	VMOVUPS      Y1, 256(CX)
+	VPSHUFB narrow_wordsIQ1M<>+0(SB), Y1, Y1
+	VPSRLVD narrow_threes<>+0(SB), Y1, Y1
+	VPAND narrow_low7<>+0(SB), Y1, Y1
+	VPADDD Y1, Y1, Y1
+	VPOR narrow_one32<>+0(SB), Y1, Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS Y0, Y1, Y1
+	VMULPS narrow_factor1040187392<>+0(SB), Y1, Y1
+	VMOVUPS Y1, 256(CX)
 	VPBROADCASTD 52(AX), Y1
-	VPSHUFB      narrow_wordsIQ1M<>+0(SB), Y1, Y1
-	VPSRLVD      narrow_threes<>+0(SB), Y1, Y1
-	VPAND        narrow_low7<>+0(SB), Y1, Y1
-	VPADDD       Y1, Y1, Y1
-	VPOR         narrow_one32<>+0(SB), Y1, Y1
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y0, Y1, Y1
-	VMULPS       narrow_factor1040187392<>+0(SB), Y1, Y1
-	VMOVUPS      Y1, 288(CX)
-	VPMOVZXBW    (AX), Y0
+	VPSHUFB narrow_wordsIQ1M<>+0(SB), Y1, Y1
+	VPSRLVD narrow_threes<>+0(SB), Y1, Y1
+	VPAND narrow_low7<>+0(SB), Y1, Y1
+	VPADDD Y1, Y1, Y1
+	VPOR narrow_one32<>+0(SB), Y1, Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS Y0, Y1, Y1
+	VMULPS narrow_factor1040187392<>+0(SB), Y1, Y1
+	VMOVUPS Y1, 288(CX)
+	VPMOVZXBW (AX), Y0
 	VPBROADCASTQ 32(AX), Y1
-	VPSHUFB      narrow_place1792_256<>+0(SB), Y1, Y1
-	VPMULLW      narrow_times1792_256<>+0(SB), Y1, Y1
-	VPAND        narrow_mask16_1792<>+0(SB), Y1, Y10
-	VPOR         Y10, Y0, Y0
-	VMOVDQU      Y0, (SP)
-	VPAND        narrow_bit11<>+0(SB), Y1, Y1
-	VPCMPEQW     narrow_bit11<>+0(SB), Y1, Y1
-	VPOR         narrow_one16<>+0(SB), Y1, Y1
-	VPMOVZXBW    16(AX), Y0
+	VPSHUFB narrow_place1792_256<>+0(SB), Y1, Y1
+	VPMULLW narrow_times1792_256<>+0(SB), Y1, Y1
+	VPAND narrow_mask16_1792<>+0(SB), Y1, Y10
+	VPOR Y10, Y0, Y0
+	VMOVDQU Y0, (SP)
+	VPAND narrow_bit11<>+0(SB), Y1, Y1
+	VPCMPEQW narrow_bit11<>+0(SB), Y1, Y1
+	VPOR narrow_one16<>+0(SB), Y1, Y1
+	VPMOVZXBW 16(AX), Y0
 	VPBROADCASTQ 40(AX), Y10
-	VPSHUFB      narrow_place1792_256<>+0(SB), Y10, Y10
-	VPMULLW      narrow_times1792_256<>+0(SB), Y10, Y10
-	VPAND        narrow_mask16_1792<>+0(SB), Y10, Y11
-	VPOR         Y11, Y0, Y0
-	VMOVDQU      Y0, 32(SP)
-	VPAND        narrow_bit11<>+0(SB), Y10, Y10
-	VPCMPEQW     narrow_bit11<>+0(SB), Y10, Y10
-	VPOR         narrow_one16<>+0(SB), Y10, Y10
-	VPACKSSWB    Y10, Y1, Y1
-	VPERMQ       $0xd8, Y1, Y1
-	VMOVDQU      Y1, 128(SP)
-	MOVWQZX      (SP), SI
-	VMOVQ        (DX)(SI*8), X2
-	MOVWQZX      2(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X2, X2
-	MOVWQZX      4(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      6(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y2, Y2
+	VPSHUFB narrow_place1792_256<>+0(SB), Y10, Y10
+	VPMULLW narrow_times1792_256<>+0(SB), Y10, Y10
+	VPAND narrow_mask16_1792<>+0(SB), Y10, Y11
+	VPOR Y11, Y0, Y0
+	VMOVDQU Y0, 32(SP)
+	VPAND narrow_bit11<>+0(SB), Y10, Y10
+	VPCMPEQW narrow_bit11<>+0(SB), Y10, Y10
+	VPOR narrow_one16<>+0(SB), Y10, Y10
+	VPACKSSWB Y10, Y1, Y1
+	VPERMQ $0xd8, Y1, Y1
+	VMOVDQU Y1, 128(SP)
+	MOVWQZX (SP), SI
+	VMOVQ (DX)(SI*8), X2
+	MOVWQZX 2(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X2, X2
+	MOVWQZX 4(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 6(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y2, Y2
 	VPBROADCASTD 128(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPADDB       Y0, Y2, Y2
-	VMOVDQU      Y2, (CX)
-	MOVWQZX      8(SP), SI
-	VMOVQ        (DX)(SI*8), X3
-	MOVWQZX      10(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X3, X3
-	MOVWQZX      12(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      14(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y3, Y3
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPADDB Y0, Y2, Y2
+	VMOVDQU Y2, (CX)
+	MOVWQZX 8(SP), SI
+	VMOVQ (DX)(SI*8), X3
+	MOVWQZX 10(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X3, X3
+	MOVWQZX 12(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 14(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y3, Y3
 	VPBROADCASTD 132(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPADDB       Y0, Y3, Y3
-	VMOVDQU      Y3, 32(CX)
-	MOVWQZX      16(SP), SI
-	VMOVQ        (DX)(SI*8), X4
-	MOVWQZX      18(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X4, X4
-	MOVWQZX      20(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      22(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y4, Y4
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPADDB Y0, Y3, Y3
+	VMOVDQU Y3, 32(CX)
+	MOVWQZX 16(SP), SI
+	VMOVQ (DX)(SI*8), X4
+	MOVWQZX 18(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X4, X4
+	MOVWQZX 20(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 22(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y4, Y4
 	VPBROADCASTD 136(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPADDB       Y0, Y4, Y4
-	VMOVDQU      Y4, 64(CX)
-	MOVWQZX      24(SP), SI
-	VMOVQ        (DX)(SI*8), X5
-	MOVWQZX      26(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X5, X5
-	MOVWQZX      28(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      30(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y5, Y5
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPADDB Y0, Y4, Y4
+	VMOVDQU Y4, 64(CX)
+	MOVWQZX 24(SP), SI
+	VMOVQ (DX)(SI*8), X5
+	MOVWQZX 26(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X5, X5
+	MOVWQZX 28(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 30(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y5, Y5
 	VPBROADCASTD 140(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPADDB       Y0, Y5, Y5
-	VMOVDQU      Y5, 96(CX)
-	MOVWQZX      32(SP), SI
-	VMOVQ        (DX)(SI*8), X6
-	MOVWQZX      34(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X6, X6
-	MOVWQZX      36(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      38(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y6, Y6
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPADDB Y0, Y5, Y5
+	VMOVDQU Y5, 96(CX)
+	MOVWQZX 32(SP), SI
+	VMOVQ (DX)(SI*8), X6
+	MOVWQZX 34(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X6, X6
+	MOVWQZX 36(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 38(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y6, Y6
 	VPBROADCASTD 144(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPADDB       Y0, Y6, Y6
-	VMOVDQU      Y6, 128(CX)
-	MOVWQZX      40(SP), SI
-	VMOVQ        (DX)(SI*8), X7
-	MOVWQZX      42(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X7, X7
-	MOVWQZX      44(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      46(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y7, Y7
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPADDB Y0, Y6, Y6
+	VMOVDQU Y6, 128(CX)
+	MOVWQZX 40(SP), SI
+	VMOVQ (DX)(SI*8), X7
+	MOVWQZX 42(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X7, X7
+	MOVWQZX 44(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 46(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y7, Y7
 	VPBROADCASTD 148(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPADDB       Y0, Y7, Y7
-	VMOVDQU      Y7, 160(CX)
-	MOVWQZX      48(SP), SI
-	VMOVQ        (DX)(SI*8), X8
-	MOVWQZX      50(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X8, X8
-	MOVWQZX      52(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      54(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y8, Y8
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPADDB Y0, Y7, Y7
+	VMOVDQU Y7, 160(CX)
+	MOVWQZX 48(SP), SI
+	VMOVQ (DX)(SI*8), X8
+	MOVWQZX 50(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X8, X8
+	MOVWQZX 52(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 54(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y8, Y8
 	VPBROADCASTD 152(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPADDB       Y0, Y8, Y8
-	VMOVDQU      Y8, 192(CX)
-	MOVWQZX      56(SP), SI
-	VMOVQ        (DX)(SI*8), X9
-	MOVWQZX      58(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X9, X9
-	MOVWQZX      60(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      62(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y9, Y9
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPADDB Y0, Y8, Y8
+	VMOVDQU Y8, 192(CX)
+	MOVWQZX 56(SP), SI
+	VMOVQ (DX)(SI*8), X9
+	MOVWQZX 58(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X9, X9
+	MOVWQZX 60(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 62(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y9, Y9
 	VPBROADCASTD 156(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPADDB       Y0, Y9, Y9
-	VMOVDQU      Y9, 224(CX)
-	ADDQ         $0x38, AX
-	ADDQ         $+384, CX
-	SUBQ         $0x00000001, BX
-	JMP          run
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPADDB Y0, Y9, Y9
+	VMOVDQU Y9, 224(CX)
+	ADDQ $0x38, AX
+	ADDQ $+384, CX
+	SUBQ $0x00000001, BX
+	JMP run
 
 run_end:
 	VZEROUPPER
@@ -1043,183 +1043,183 @@ TEXT ·unpackIQ2XXSAVX2(SB), NOSPLIT, $160-64
 	MOVQ runs+48(FP), BX
 
 run:
-	CMPQ         BX, $0x00000001
-	JL           run_end
-	PREFETCHT1   32768(AX)
-	PREFETCHT0   512(AX)
-	PREFETCHT1   32832(AX)
-	PREFETCHT0   576(AX)
-	VMOVDQU      2(AX), Y0
-	VSHUFPS      $0xdd, 34(AX), Y0, Y0
-	VPERMQ       $0xd8, Y0, Y0
-	VPAND        narrow_seven0<>+0(SB), Y0, Y9
-	VPSLLD       $0x01, Y0, Y10
-	VPAND        narrow_seven1<>+0(SB), Y10, Y10
-	VPOR         Y10, Y9, Y9
-	VPSLLD       $0x02, Y0, Y10
-	VPAND        narrow_seven2<>+0(SB), Y10, Y10
-	VPOR         Y10, Y9, Y9
-	VPSLLD       $0x03, Y0, Y10
-	VPAND        narrow_seven3<>+0(SB), Y10, Y10
-	VPOR         Y10, Y9, Y9
-	VPSRLD       $0x04, Y9, Y10
-	VPXOR        Y9, Y10, Y10
-	VPSRLD       $0x02, Y10, Y11
-	VPXOR        Y11, Y10, Y10
-	VPSRLD       $0x01, Y10, Y11
-	VPXOR        Y11, Y10, Y10
-	VPAND        narrow_low1<>+0(SB), Y10, Y10
-	VPSLLD       $0x07, Y10, Y10
-	VPOR         Y10, Y9, Y9
-	VMOVDQU      Y9, 128(SP)
-	VPSRLD       $0x1c, Y0, Y0
+	CMPQ BX, $0x00000001
+	JL run_end
+	PREFETCHT1 32768(AX)
+	PREFETCHT0 512(AX)
+	PREFETCHT1 32832(AX)
+	PREFETCHT0 576(AX)
+	VMOVDQU 2(AX), Y0
+	VSHUFPS $0xdd, 34(AX), Y0, Y0
+	VPERMQ $0xd8, Y0, Y0
+	VPAND narrow_seven0<>+0(SB), Y0, Y9
+	VPSLLD $0x01, Y0, Y10
+	VPAND narrow_seven1<>+0(SB), Y10, Y10
+	VPOR Y10, Y9, Y9
+	VPSLLD $0x02, Y0, Y10
+	VPAND narrow_seven2<>+0(SB), Y10, Y10
+	VPOR Y10, Y9, Y9
+	VPSLLD $0x03, Y0, Y10
+	VPAND narrow_seven3<>+0(SB), Y10, Y10
+	VPOR Y10, Y9, Y9
+	VPSRLD $0x04, Y9, Y10
+	VPXOR Y9, Y10, Y10
+	VPSRLD $0x02, Y10, Y11
+	VPXOR Y11, Y10, Y10
+	VPSRLD $0x01, Y10, Y11
+	VPXOR Y11, Y10, Y10
+	VPAND narrow_low1<>+0(SB), Y10, Y10
+	VPSLLD $0x07, Y10, Y10
+	VPOR Y10, Y9, Y9
+	VMOVDQU Y9, 128(SP)
+	VPSRLD $0x1c, Y0, Y0
 	VPBROADCASTW (AX), X9
-	VCVTPH2PS    X9, Y9
-	VCVTDQ2PS    Y0, Y0
-	VADDPS       narrow_add1056964608<>+0(SB), Y0, Y0
-	VMULPS       Y9, Y0, Y0
-	VMULPS       narrow_factor1048576000<>+0(SB), Y0, Y0
-	VMOVUPS      Y0, 256(CX)
-	MOVBQZX      2(AX), SI
-	VMOVQ        (DX)(SI*8), X1
-	MOVBQZX      3(AX), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X1, X1
-	MOVBQZX      4(AX), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVBQZX      5(AX), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y1, Y1
+	VCVTPH2PS X9, Y9
+	VCVTDQ2PS Y0, Y0
+	VADDPS narrow_add1056964608<>+0(SB), Y0, Y0
+	VMULPS Y9, Y0, Y0
+	VMULPS narrow_factor1048576000<>+0(SB), Y0, Y0
+	VMOVUPS Y0, 256(CX)
+	MOVBQZX 2(AX), SI
+	VMOVQ (DX)(SI*8), X1
+	MOVBQZX 3(AX), SI
+	VPINSRQ $0x01, (DX)(SI*8), X1, X1
+	MOVBQZX 4(AX), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVBQZX 5(AX), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y1, Y1
 	VPBROADCASTD 128(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y1, Y1
-	VPSUBB       Y0, Y1, Y1
-	VPXOR        narrow_sign<>+0(SB), Y1, Y1
-	VMOVDQU      Y1, (CX)
-	MOVBQZX      10(AX), SI
-	VMOVQ        (DX)(SI*8), X2
-	MOVBQZX      11(AX), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X2, X2
-	MOVBQZX      12(AX), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVBQZX      13(AX), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y2, Y2
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y1, Y1
+	VPSUBB Y0, Y1, Y1
+	VPXOR narrow_sign<>+0(SB), Y1, Y1
+	VMOVDQU Y1, (CX)
+	MOVBQZX 10(AX), SI
+	VMOVQ (DX)(SI*8), X2
+	MOVBQZX 11(AX), SI
+	VPINSRQ $0x01, (DX)(SI*8), X2, X2
+	MOVBQZX 12(AX), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVBQZX 13(AX), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y2, Y2
 	VPBROADCASTD 132(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y2, Y2
-	VPSUBB       Y0, Y2, Y2
-	VPXOR        narrow_sign<>+0(SB), Y2, Y2
-	VMOVDQU      Y2, 32(CX)
-	MOVBQZX      18(AX), SI
-	VMOVQ        (DX)(SI*8), X3
-	MOVBQZX      19(AX), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X3, X3
-	MOVBQZX      20(AX), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVBQZX      21(AX), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y3, Y3
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y2, Y2
+	VPSUBB Y0, Y2, Y2
+	VPXOR narrow_sign<>+0(SB), Y2, Y2
+	VMOVDQU Y2, 32(CX)
+	MOVBQZX 18(AX), SI
+	VMOVQ (DX)(SI*8), X3
+	MOVBQZX 19(AX), SI
+	VPINSRQ $0x01, (DX)(SI*8), X3, X3
+	MOVBQZX 20(AX), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVBQZX 21(AX), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y3, Y3
 	VPBROADCASTD 136(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y3, Y3
-	VPSUBB       Y0, Y3, Y3
-	VPXOR        narrow_sign<>+0(SB), Y3, Y3
-	VMOVDQU      Y3, 64(CX)
-	MOVBQZX      26(AX), SI
-	VMOVQ        (DX)(SI*8), X4
-	MOVBQZX      27(AX), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X4, X4
-	MOVBQZX      28(AX), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVBQZX      29(AX), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y4, Y4
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y3, Y3
+	VPSUBB Y0, Y3, Y3
+	VPXOR narrow_sign<>+0(SB), Y3, Y3
+	VMOVDQU Y3, 64(CX)
+	MOVBQZX 26(AX), SI
+	VMOVQ (DX)(SI*8), X4
+	MOVBQZX 27(AX), SI
+	VPINSRQ $0x01, (DX)(SI*8), X4, X4
+	MOVBQZX 28(AX), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVBQZX 29(AX), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y4, Y4
 	VPBROADCASTD 140(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y4, Y4
-	VPSUBB       Y0, Y4, Y4
-	VPXOR        narrow_sign<>+0(SB), Y4, Y4
-	VMOVDQU      Y4, 96(CX)
-	MOVBQZX      34(AX), SI
-	VMOVQ        (DX)(SI*8), X5
-	MOVBQZX      35(AX), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X5, X5
-	MOVBQZX      36(AX), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVBQZX      37(AX), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y5, Y5
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y4, Y4
+	VPSUBB Y0, Y4, Y4
+	VPXOR narrow_sign<>+0(SB), Y4, Y4
+	VMOVDQU Y4, 96(CX)
+	MOVBQZX 34(AX), SI
+	VMOVQ (DX)(SI*8), X5
+	MOVBQZX 35(AX), SI
+	VPINSRQ $0x01, (DX)(SI*8), X5, X5
+	MOVBQZX 36(AX), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVBQZX 37(AX), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y5, Y5
 	VPBROADCASTD 144(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y5, Y5
-	VPSUBB       Y0, Y5, Y5
-	VPXOR        narrow_sign<>+0(SB), Y5, Y5
-	VMOVDQU      Y5, 128(CX)
-	MOVBQZX      42(AX), SI
-	VMOVQ        (DX)(SI*8), X6
-	MOVBQZX      43(AX), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X6, X6
-	MOVBQZX      44(AX), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVBQZX      45(AX), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y6, Y6
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y5, Y5
+	VPSUBB Y0, Y5, Y5
+	VPXOR narrow_sign<>+0(SB), Y5, Y5
+	VMOVDQU Y5, 128(CX)
+	MOVBQZX 42(AX), SI
+	VMOVQ (DX)(SI*8), X6
+	MOVBQZX 43(AX), SI
+	VPINSRQ $0x01, (DX)(SI*8), X6, X6
+	MOVBQZX 44(AX), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVBQZX 45(AX), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y6, Y6
 	VPBROADCASTD 148(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y6, Y6
-	VPSUBB       Y0, Y6, Y6
-	VPXOR        narrow_sign<>+0(SB), Y6, Y6
-	VMOVDQU      Y6, 160(CX)
-	MOVBQZX      50(AX), SI
-	VMOVQ        (DX)(SI*8), X7
-	MOVBQZX      51(AX), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X7, X7
-	MOVBQZX      52(AX), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVBQZX      53(AX), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y7, Y7
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y6, Y6
+	VPSUBB Y0, Y6, Y6
+	VPXOR narrow_sign<>+0(SB), Y6, Y6
+	VMOVDQU Y6, 160(CX)
+	MOVBQZX 50(AX), SI
+	VMOVQ (DX)(SI*8), X7
+	MOVBQZX 51(AX), SI
+	VPINSRQ $0x01, (DX)(SI*8), X7, X7
+	MOVBQZX 52(AX), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVBQZX 53(AX), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y7, Y7
 	VPBROADCASTD 152(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y7, Y7
-	VPSUBB       Y0, Y7, Y7
-	VPXOR        narrow_sign<>+0(SB), Y7, Y7
-	VMOVDQU      Y7, 192(CX)
-	MOVBQZX      58(AX), SI
-	VMOVQ        (DX)(SI*8), X8
-	MOVBQZX      59(AX), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X8, X8
-	MOVBQZX      60(AX), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVBQZX      61(AX), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y8, Y8
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y7, Y7
+	VPSUBB Y0, Y7, Y7
+	VPXOR narrow_sign<>+0(SB), Y7, Y7
+	VMOVDQU Y7, 192(CX)
+	MOVBQZX 58(AX), SI
+	VMOVQ (DX)(SI*8), X8
+	MOVBQZX 59(AX), SI
+	VPINSRQ $0x01, (DX)(SI*8), X8, X8
+	MOVBQZX 60(AX), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVBQZX 61(AX), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y8, Y8
 	VPBROADCASTD 156(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y8, Y8
-	VPSUBB       Y0, Y8, Y8
-	VPXOR        narrow_sign<>+0(SB), Y8, Y8
-	VMOVDQU      Y8, 224(CX)
-	ADDQ         $0x42, AX
-	ADDQ         $+384, CX
-	SUBQ         $0x00000001, BX
-	JMP          run
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y8, Y8
+	VPSUBB Y0, Y8, Y8
+	VPXOR narrow_sign<>+0(SB), Y8, Y8
+	VMOVDQU Y8, 224(CX)
+	ADDQ $0x42, AX
+	ADDQ $+384, CX
+	SUBQ $0x00000001, BX
+	JMP run
 
 run_end:
 	VZEROUPPER
@@ -1362,203 +1362,203 @@ TEXT ·unpackIQ2XSAVX2(SB), NOSPLIT, $160-64
 	MOVQ runs+48(FP), BX
 
 run:
-	CMPQ         BX, $0x00000001
-	JL           run_end
-	PREFETCHT1   32768(AX)
-	PREFETCHT0   512(AX)
-	PREFETCHT1   32832(AX)
-	PREFETCHT0   576(AX)
-	VMOVQ        66(AX), X0
-	VPSRLW       $0x04, X0, X1
-	VPAND        narrow_mask15<>+0(SB), X0, X0
-	VPAND        narrow_mask15<>+0(SB), X1, X1
-	VPUNPCKLBW   X1, X0, X0
-	VPMOVZXBD    X0, Y1
-	VPSRLDQ      $0x08, X0, X0
-	VPMOVZXBD    X0, Y0
+	CMPQ BX, $0x00000001
+	JL run_end
+	PREFETCHT1 32768(AX)
+	PREFETCHT0 512(AX)
+	PREFETCHT1 32832(AX)
+	PREFETCHT0 576(AX)
+	VMOVQ 66(AX), X0
+	VPSRLW $0x04, X0, X1
+	VPAND narrow_mask15<>+0(SB), X0, X0
+	VPAND narrow_mask15<>+0(SB), X1, X1
+	VPUNPCKLBW X1, X0, X0
+	VPMOVZXBD X0, Y1
+	VPSRLDQ $0x08, X0, X0
+	VPMOVZXBD X0, Y0
 	VPBROADCASTW (AX), X2
-	VCVTPH2PS    X2, Y2
-	VCVTDQ2PS    Y1, Y1
-	VADDPS       narrow_add1056964608<>+0(SB), Y1, Y1
-	VMULPS       Y2, Y1, Y1
-	VMULPS       narrow_factor1048576000<>+0(SB), Y1, Y1
-	VMOVUPS      Y1, 256(CX)
+	VCVTPH2PS X2, Y2
+	VCVTDQ2PS Y1, Y1
+	VADDPS narrow_add1056964608<>+0(SB), Y1, Y1
+	VMULPS Y2, Y1, Y1
+	VMULPS narrow_factor1048576000<>+0(SB), Y1, Y1
+	VMOVUPS Y1, 256(CX)
 	VPBROADCASTW (AX), X1
-	VCVTPH2PS    X1, Y1
-	VCVTDQ2PS    Y0, Y0
-	VADDPS       narrow_add1056964608<>+0(SB), Y0, Y0
-	VMULPS       Y1, Y0, Y0
-	VMULPS       narrow_factor1048576000<>+0(SB), Y0, Y0
-	VMOVUPS      Y0, 288(CX)
-	VMOVDQU      2(AX), Y0
-	VPAND        narrow_low9<>+0(SB), Y0, Y1
-	VMOVDQU      Y1, (SP)
-	VPSRLW       $0x09, Y0, Y0
-	VPSRLW       $0x04, Y0, Y1
-	VPXOR        Y0, Y1, Y1
-	VPSRLW       $0x02, Y1, Y2
-	VPXOR        Y2, Y1, Y1
-	VPSRLW       $0x01, Y1, Y2
-	VPXOR        Y2, Y1, Y1
-	VPAND        narrow_low1<>+0(SB), Y1, Y1
-	VPSLLW       $0x07, Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VMOVDQU      34(AX), Y1
-	VPAND        narrow_low9<>+0(SB), Y1, Y2
-	VMOVDQU      Y2, 32(SP)
-	VPSRLW       $0x09, Y1, Y1
-	VPSRLW       $0x04, Y1, Y2
-	VPXOR        Y1, Y2, Y2
-	VPSRLW       $0x02, Y2, Y11
-	VPXOR        Y11, Y2, Y2
-	VPSRLW       $0x01, Y2, Y11
-	VPXOR        Y11, Y2, Y2
-	VPAND        narrow_low1<>+0(SB), Y2, Y2
-	VPSLLW       $0x07, Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPACKUSWB    Y1, Y0, Y0
-	VPERMQ       $0xd8, Y0, Y0
-	VMOVDQU      Y0, 128(SP)
-	MOVWQZX      (SP), SI
-	VMOVQ        (DX)(SI*8), X3
-	MOVWQZX      2(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X3, X3
-	MOVWQZX      4(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      6(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y3, Y3
+	VCVTPH2PS X1, Y1
+	VCVTDQ2PS Y0, Y0
+	VADDPS narrow_add1056964608<>+0(SB), Y0, Y0
+	VMULPS Y1, Y0, Y0
+	VMULPS narrow_factor1048576000<>+0(SB), Y0, Y0
+	VMOVUPS Y0, 288(CX)
+	VMOVDQU 2(AX), Y0
+	VPAND narrow_low9<>+0(SB), Y0, Y1
+	VMOVDQU Y1, (SP)
+	VPSRLW $0x09, Y0, Y0
+	VPSRLW $0x04, Y0, Y1
+	VPXOR Y0, Y1, Y1
+	VPSRLW $0x02, Y1, Y2
+	VPXOR Y2, Y1, Y1
+	VPSRLW $0x01, Y1, Y2
+	VPXOR Y2, Y1, Y1
+	VPAND narrow_low1<>+0(SB), Y1, Y1
+	VPSLLW $0x07, Y1, Y1
+	VPOR Y1, Y0, Y0
+	VMOVDQU 34(AX), Y1
+	VPAND narrow_low9<>+0(SB), Y1, Y2
+	VMOVDQU Y2, 32(SP)
+	VPSRLW $0x09, Y1, Y1
+	VPSRLW $0x04, Y1, Y2
+	VPXOR Y1, Y2, Y2
+	VPSRLW $0x02, Y2, Y11
+	VPXOR Y11, Y2, Y2
+	VPSRLW $0x01, Y2, Y11
+	VPXOR Y11, Y2, Y2
+	VPAND narrow_low1<>+0(SB), Y2, Y2
+	VPSLLW $0x07, Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPACKUSWB Y1, Y0, Y0
+	VPERMQ $0xd8, Y0, Y0
+	VMOVDQU Y0, 128(SP)
+	MOVWQZX (SP), SI
+	VMOVQ (DX)(SI*8), X3
+	MOVWQZX 2(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X3, X3
+	MOVWQZX 4(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 6(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y3, Y3
 	VPBROADCASTD 128(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y3, Y3
-	VPSUBB       Y0, Y3, Y3
-	VPXOR        narrow_sign<>+0(SB), Y3, Y3
-	VMOVDQU      Y3, (CX)
-	MOVWQZX      8(SP), SI
-	VMOVQ        (DX)(SI*8), X4
-	MOVWQZX      10(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X4, X4
-	MOVWQZX      12(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      14(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y4, Y4
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y3, Y3
+	VPSUBB Y0, Y3, Y3
+	VPXOR narrow_sign<>+0(SB), Y3, Y3
+	VMOVDQU Y3, (CX)
+	MOVWQZX 8(SP), SI
+	VMOVQ (DX)(SI*8), X4
+	MOVWQZX 10(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X4, X4
+	MOVWQZX 12(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 14(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y4, Y4
 	VPBROADCASTD 132(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y4, Y4
-	VPSUBB       Y0, Y4, Y4
-	VPXOR        narrow_sign<>+0(SB), Y4, Y4
-	VMOVDQU      Y4, 32(CX)
-	MOVWQZX      16(SP), SI
-	VMOVQ        (DX)(SI*8), X5
-	MOVWQZX      18(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X5, X5
-	MOVWQZX      20(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      22(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y5, Y5
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y4, Y4
+	VPSUBB Y0, Y4, Y4
+	VPXOR narrow_sign<>+0(SB), Y4, Y4
+	VMOVDQU Y4, 32(CX)
+	MOVWQZX 16(SP), SI
+	VMOVQ (DX)(SI*8), X5
+	MOVWQZX 18(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X5, X5
+	MOVWQZX 20(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 22(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y5, Y5
 	VPBROADCASTD 136(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y5, Y5
-	VPSUBB       Y0, Y5, Y5
-	VPXOR        narrow_sign<>+0(SB), Y5, Y5
-	VMOVDQU      Y5, 64(CX)
-	MOVWQZX      24(SP), SI
-	VMOVQ        (DX)(SI*8), X6
-	MOVWQZX      26(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X6, X6
-	MOVWQZX      28(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      30(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y6, Y6
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y5, Y5
+	VPSUBB Y0, Y5, Y5
+	VPXOR narrow_sign<>+0(SB), Y5, Y5
+	VMOVDQU Y5, 64(CX)
+	MOVWQZX 24(SP), SI
+	VMOVQ (DX)(SI*8), X6
+	MOVWQZX 26(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X6, X6
+	MOVWQZX 28(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 30(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y6, Y6
 	VPBROADCASTD 140(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y6, Y6
-	VPSUBB       Y0, Y6, Y6
-	VPXOR        narrow_sign<>+0(SB), Y6, Y6
-	VMOVDQU      Y6, 96(CX)
-	MOVWQZX      32(SP), SI
-	VMOVQ        (DX)(SI*8), X7
-	MOVWQZX      34(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X7, X7
-	MOVWQZX      36(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      38(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y7, Y7
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y6, Y6
+	VPSUBB Y0, Y6, Y6
+	VPXOR narrow_sign<>+0(SB), Y6, Y6
+	VMOVDQU Y6, 96(CX)
+	MOVWQZX 32(SP), SI
+	VMOVQ (DX)(SI*8), X7
+	MOVWQZX 34(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X7, X7
+	MOVWQZX 36(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 38(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y7, Y7
 	VPBROADCASTD 144(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y7, Y7
-	VPSUBB       Y0, Y7, Y7
-	VPXOR        narrow_sign<>+0(SB), Y7, Y7
-	VMOVDQU      Y7, 128(CX)
-	MOVWQZX      40(SP), SI
-	VMOVQ        (DX)(SI*8), X8
-	MOVWQZX      42(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X8, X8
-	MOVWQZX      44(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      46(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y8, Y8
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y7, Y7
+	VPSUBB Y0, Y7, Y7
+	VPXOR narrow_sign<>+0(SB), Y7, Y7
+	VMOVDQU Y7, 128(CX)
+	MOVWQZX 40(SP), SI
+	VMOVQ (DX)(SI*8), X8
+	MOVWQZX 42(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X8, X8
+	MOVWQZX 44(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 46(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y8, Y8
 	VPBROADCASTD 148(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y8, Y8
-	VPSUBB       Y0, Y8, Y8
-	VPXOR        narrow_sign<>+0(SB), Y8, Y8
-	VMOVDQU      Y8, 160(CX)
-	MOVWQZX      48(SP), SI
-	VMOVQ        (DX)(SI*8), X9
-	MOVWQZX      50(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X9, X9
-	MOVWQZX      52(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      54(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y9, Y9
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y8, Y8
+	VPSUBB Y0, Y8, Y8
+	VPXOR narrow_sign<>+0(SB), Y8, Y8
+	VMOVDQU Y8, 160(CX)
+	MOVWQZX 48(SP), SI
+	VMOVQ (DX)(SI*8), X9
+	MOVWQZX 50(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X9, X9
+	MOVWQZX 52(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 54(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y9, Y9
 	VPBROADCASTD 152(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y9, Y9
-	VPSUBB       Y0, Y9, Y9
-	VPXOR        narrow_sign<>+0(SB), Y9, Y9
-	VMOVDQU      Y9, 192(CX)
-	MOVWQZX      56(SP), SI
-	VMOVQ        (DX)(SI*8), X10
-	MOVWQZX      58(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X10, X10
-	MOVWQZX      60(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      62(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y10, Y10
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y9, Y9
+	VPSUBB Y0, Y9, Y9
+	VPXOR narrow_sign<>+0(SB), Y9, Y9
+	VMOVDQU Y9, 192(CX)
+	MOVWQZX 56(SP), SI
+	VMOVQ (DX)(SI*8), X10
+	MOVWQZX 58(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X10, X10
+	MOVWQZX 60(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 62(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y10, Y10
 	VPBROADCASTD 156(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y10, Y10
-	VPSUBB       Y0, Y10, Y10
-	VPXOR        narrow_sign<>+0(SB), Y10, Y10
-	VMOVDQU      Y10, 224(CX)
-	ADDQ         $0x4a, AX
-	ADDQ         $+384, CX
-	SUBQ         $0x00000001, BX
-	JMP          run
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y10, Y10
+	VPSUBB Y0, Y10, Y10
+	VPXOR narrow_sign<>+0(SB), Y10, Y10
+	VMOVDQU Y10, 224(CX)
+	ADDQ $0x4a, AX
+	ADDQ $+384, CX
+	SUBQ $0x00000001, BX
+	JMP run
 
 run_end:
 	VZEROUPPER
@@ -1625,188 +1625,188 @@ TEXT ·unpackIQ2SAVX2(SB), NOSPLIT, $160-64
 	MOVQ runs+48(FP), BX
 
 run:
-	CMPQ         BX, $0x00000001
-	JL           run_end
-	PREFETCHT1   32768(AX)
-	PREFETCHT0   512(AX)
-	PREFETCHT1   32832(AX)
-	PREFETCHT0   576(AX)
-	VMOVQ        74(AX), X0
-	VPSRLW       $0x04, X0, X1
-	VPAND        narrow_mask15<>+0(SB), X0, X0
-	VPAND        narrow_mask15<>+0(SB), X1, X1
-	VPUNPCKLBW   X1, X0, X0
-	VPMOVZXBD    X0, Y1
-	VPSRLDQ      $0x08, X0, X0
-	VPMOVZXBD    X0, Y0
+	CMPQ BX, $0x00000001
+	JL run_end
+	PREFETCHT1 32768(AX)
+	PREFETCHT0 512(AX)
+	PREFETCHT1 32832(AX)
+	PREFETCHT0 576(AX)
+	VMOVQ 74(AX), X0
+	VPSRLW $0x04, X0, X1
+	VPAND narrow_mask15<>+0(SB), X0, X0
+	VPAND narrow_mask15<>+0(SB), X1, X1
+	VPUNPCKLBW X1, X0, X0
+	VPMOVZXBD X0, Y1
+	VPSRLDQ $0x08, X0, X0
+	VPMOVZXBD X0, Y0
 	VPBROADCASTW (AX), X2
-	VCVTPH2PS    X2, Y2
-	VCVTDQ2PS    Y1, Y1
-	VADDPS       narrow_add1056964608<>+0(SB), Y1, Y1
-	VMULPS       Y2, Y1, Y1
-	VMULPS       narrow_factor1048576000<>+0(SB), Y1, Y1
-	VMOVUPS      Y1, 256(CX)
+	VCVTPH2PS X2, Y2
+	VCVTDQ2PS Y1, Y1
+	VADDPS narrow_add1056964608<>+0(SB), Y1, Y1
+	VMULPS Y2, Y1, Y1
+	VMULPS narrow_factor1048576000<>+0(SB), Y1, Y1
+	VMOVUPS Y1, 256(CX)
 	VPBROADCASTW (AX), X1
-	VCVTPH2PS    X1, Y1
-	VCVTDQ2PS    Y0, Y0
-	VADDPS       narrow_add1056964608<>+0(SB), Y0, Y0
-	VMULPS       Y1, Y0, Y0
-	VMULPS       narrow_factor1048576000<>+0(SB), Y0, Y0
-	VMOVUPS      Y0, 288(CX)
-	VPMOVZXBW    2(AX), Y0
+	VCVTPH2PS X1, Y1
+	VCVTDQ2PS Y0, Y0
+	VADDPS narrow_add1056964608<>+0(SB), Y0, Y0
+	VMULPS Y1, Y0, Y0
+	VMULPS narrow_factor1048576000<>+0(SB), Y0, Y0
+	VMOVUPS Y0, 288(CX)
+	VPMOVZXBW 2(AX), Y0
 	VPBROADCASTD 66(AX), Y1
-	VPSHUFB      narrow_place768_256<>+0(SB), Y1, Y1
-	VPMULLW      narrow_times768_256<>+0(SB), Y1, Y1
-	VPAND        narrow_mask16_768<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VMOVDQU      Y0, (SP)
-	VPMOVZXBW    18(AX), Y0
+	VPSHUFB narrow_place768_256<>+0(SB), Y1, Y1
+	VPMULLW narrow_times768_256<>+0(SB), Y1, Y1
+	VPAND narrow_mask16_768<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VMOVDQU Y0, (SP)
+	VPMOVZXBW 18(AX), Y0
 	VPBROADCASTD 70(AX), Y1
-	VPSHUFB      narrow_place768_256<>+0(SB), Y1, Y1
-	VPMULLW      narrow_times768_256<>+0(SB), Y1, Y1
-	VPAND        narrow_mask16_768<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VMOVDQU      Y0, 32(SP)
-	MOVWQZX      (SP), SI
-	VMOVQ        (DX)(SI*8), X3
-	MOVWQZX      2(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X3, X3
-	MOVWQZX      4(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      6(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y3, Y3
+	VPSHUFB narrow_place768_256<>+0(SB), Y1, Y1
+	VPMULLW narrow_times768_256<>+0(SB), Y1, Y1
+	VPAND narrow_mask16_768<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VMOVDQU Y0, 32(SP)
+	MOVWQZX (SP), SI
+	VMOVQ (DX)(SI*8), X3
+	MOVWQZX 2(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X3, X3
+	MOVWQZX 4(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 6(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y3, Y3
 	VPBROADCASTD 34(AX), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y3, Y3
-	VPSUBB       Y0, Y3, Y3
-	VPXOR        narrow_sign<>+0(SB), Y3, Y3
-	VMOVDQU      Y3, (CX)
-	MOVWQZX      8(SP), SI
-	VMOVQ        (DX)(SI*8), X4
-	MOVWQZX      10(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X4, X4
-	MOVWQZX      12(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      14(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y4, Y4
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y3, Y3
+	VPSUBB Y0, Y3, Y3
+	VPXOR narrow_sign<>+0(SB), Y3, Y3
+	VMOVDQU Y3, (CX)
+	MOVWQZX 8(SP), SI
+	VMOVQ (DX)(SI*8), X4
+	MOVWQZX 10(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X4, X4
+	MOVWQZX 12(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 14(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y4, Y4
 	VPBROADCASTD 38(AX), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y4, Y4
-	VPSUBB       Y0, Y4, Y4
-	VPXOR        narrow_sign<>+0(SB), Y4, Y4
-	VMOVDQU      Y4, 32(CX)
-	MOVWQZX      16(SP), SI
-	VMOVQ        (DX)(SI*8), X5
-	MOVWQZX      18(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X5, X5
-	MOVWQZX      20(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      22(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y5, Y5
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y4, Y4
+	VPSUBB Y0, Y4, Y4
+	VPXOR narrow_sign<>+0(SB), Y4, Y4
+	VMOVDQU Y4, 32(CX)
+	MOVWQZX 16(SP), SI
+	VMOVQ (DX)(SI*8), X5
+	MOVWQZX 18(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X5, X5
+	MOVWQZX 20(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 22(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y5, Y5
 	VPBROADCASTD 42(AX), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y5, Y5
-	VPSUBB       Y0, Y5, Y5
-	VPXOR        narrow_sign<>+0(SB), Y5, Y5
-	VMOVDQU      Y5, 64(CX)
-	MOVWQZX      24(SP), SI
-	VMOVQ        (DX)(SI*8), X6
-	MOVWQZX      26(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X6, X6
-	MOVWQZX      28(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      30(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y6, Y6
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y5, Y5
+	VPSUBB Y0, Y5, Y5
+	VPXOR narrow_sign<>+0(SB), Y5, Y5
+	VMOVDQU Y5, 64(CX)
+	MOVWQZX 24(SP), SI
+	VMOVQ (DX)(SI*8), X6
+	MOVWQZX 26(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X6, X6
+	MOVWQZX 28(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 30(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y6, Y6
 	VPBROADCASTD 46(AX), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y6, Y6
-	VPSUBB       Y0, Y6, Y6
-	VPXOR        narrow_sign<>+0(SB), Y6, Y6
-	VMOVDQU      Y6, 96(CX)
-	MOVWQZX      32(SP), SI
-	VMOVQ        (DX)(SI*8), X7
-	MOVWQZX      34(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X7, X7
-	MOVWQZX      36(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      38(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y7, Y7
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y6, Y6
+	VPSUBB Y0, Y6, Y6
+	VPXOR narrow_sign<>+0(SB), Y6, Y6
+	VMOVDQU Y6, 96(CX)
+	MOVWQZX 32(SP), SI
+	VMOVQ (DX)(SI*8), X7
+	MOVWQZX 34(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X7, X7
+	MOVWQZX 36(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 38(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y7, Y7
 	VPBROADCASTD 50(AX), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y7, Y7
-	VPSUBB       Y0, Y7, Y7
-	VPXOR        narrow_sign<>+0(SB), Y7, Y7
-	VMOVDQU      Y7, 128(CX)
-	MOVWQZX      40(SP), SI
-	VMOVQ        (DX)(SI*8), X8
-	MOVWQZX      42(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X8, X8
-	MOVWQZX      44(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      46(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y8, Y8
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y7, Y7
+	VPSUBB Y0, Y7, Y7
+	VPXOR narrow_sign<>+0(SB), Y7, Y7
+	VMOVDQU Y7, 128(CX)
+	MOVWQZX 40(SP), SI
+	VMOVQ (DX)(SI*8), X8
+	MOVWQZX 42(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X8, X8
+	MOVWQZX 44(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 46(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y8, Y8
 	VPBROADCASTD 54(AX), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y8, Y8
-	VPSUBB       Y0, Y8, Y8
-	VPXOR        narrow_sign<>+0(SB), Y8, Y8
-	VMOVDQU      Y8, 160(CX)
-	MOVWQZX      48(SP), SI
-	VMOVQ        (DX)(SI*8), X9
-	MOVWQZX      50(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X9, X9
-	MOVWQZX      52(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      54(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y9, Y9
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y8, Y8
+	VPSUBB Y0, Y8, Y8
+	VPXOR narrow_sign<>+0(SB), Y8, Y8
+	VMOVDQU Y8, 160(CX)
+	MOVWQZX 48(SP), SI
+	VMOVQ (DX)(SI*8), X9
+	MOVWQZX 50(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X9, X9
+	MOVWQZX 52(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 54(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y9, Y9
 	VPBROADCASTD 58(AX), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y9, Y9
-	VPSUBB       Y0, Y9, Y9
-	VPXOR        narrow_sign<>+0(SB), Y9, Y9
-	VMOVDQU      Y9, 192(CX)
-	MOVWQZX      56(SP), SI
-	VMOVQ        (DX)(SI*8), X10
-	MOVWQZX      58(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X10, X10
-	MOVWQZX      60(SP), SI
-	VMOVQ        (DX)(SI*8), X0
-	MOVWQZX      62(SP), SI
-	VPINSRQ      $0x01, (DX)(SI*8), X0, X0
-	VINSERTI128  $0x01, X0, Y10, Y10
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y9, Y9
+	VPSUBB Y0, Y9, Y9
+	VPXOR narrow_sign<>+0(SB), Y9, Y9
+	VMOVDQU Y9, 192(CX)
+	MOVWQZX 56(SP), SI
+	VMOVQ (DX)(SI*8), X10
+	MOVWQZX 58(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X10, X10
+	MOVWQZX 60(SP), SI
+	VMOVQ (DX)(SI*8), X0
+	MOVWQZX 62(SP), SI
+	VPINSRQ $0x01, (DX)(SI*8), X0, X0
+	VINSERTI128 $0x01, X0, Y10, Y10
 	VPBROADCASTD 62(AX), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y10, Y10
-	VPSUBB       Y0, Y10, Y10
-	VPXOR        narrow_sign<>+0(SB), Y10, Y10
-	VMOVDQU      Y10, 224(CX)
-	ADDQ         $0x52, AX
-	ADDQ         $+384, CX
-	SUBQ         $0x00000001, BX
-	JMP          run
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y10, Y10
+	VPSUBB Y0, Y10, Y10
+	VPXOR narrow_sign<>+0(SB), Y10, Y10
+	VMOVDQU Y10, 224(CX)
+	ADDQ $0x52, AX
+	ADDQ $+384, CX
+	SUBQ $0x00000001, BX
+	JMP run
 
 run_end:
 	VZEROUPPER
@@ -1891,245 +1891,245 @@ TEXT ·unpackIQ3XXSAVX2(SB), NOSPLIT, $160-64
 	MOVQ runs+48(FP), BX
 
 run:
-	CMPQ         BX, $0x00000001
-	JL           run_end
-	PREFETCHT1   32768(AX)
-	PREFETCHT0   512(AX)
-	PREFETCHT1   32832(AX)
-	PREFETCHT0   576(AX)
-	VMOVDQU      66(AX), Y0
-	VPAND        narrow_seven0<>+0(SB), Y0, Y1
-	VPSLLD       $0x01, Y0, Y2
-	VPAND        narrow_seven1<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPSLLD       $0x02, Y0, Y2
-	VPAND        narrow_seven2<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPSLLD       $0x03, Y0, Y2
-	VPAND        narrow_seven3<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPSRLD       $0x04, Y1, Y2
-	VPXOR        Y1, Y2, Y2
-	VPSRLD       $0x02, Y2, Y11
-	VPXOR        Y11, Y2, Y2
-	VPSRLD       $0x01, Y2, Y11
-	VPXOR        Y11, Y2, Y2
-	VPAND        narrow_low1<>+0(SB), Y2, Y2
-	VPSLLD       $0x07, Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VMOVDQU      Y1, 128(SP)
-	VPSRLD       $0x1c, Y0, Y0
+	CMPQ BX, $0x00000001
+	JL run_end
+	PREFETCHT1 32768(AX)
+	PREFETCHT0 512(AX)
+	PREFETCHT1 32832(AX)
+	PREFETCHT0 576(AX)
+	VMOVDQU 66(AX), Y0
+	VPAND narrow_seven0<>+0(SB), Y0, Y1
+	VPSLLD $0x01, Y0, Y2
+	VPAND narrow_seven1<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPSLLD $0x02, Y0, Y2
+	VPAND narrow_seven2<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPSLLD $0x03, Y0, Y2
+	VPAND narrow_seven3<>+0(SB), Y2, Y2
+	VPOR Y2, Y1, Y1
+	VPSRLD $0x04, Y1, Y2
+	VPXOR Y1, Y2, Y2
+	VPSRLD $0x02, Y2, Y11
+	VPXOR Y11, Y2, Y2
+	VPSRLD $0x01, Y2, Y11
+	VPXOR Y11, Y2, Y2
+	VPAND narrow_low1<>+0(SB), Y2, Y2
+	VPSLLD $0x07, Y2, Y2
+	VPOR Y2, Y1, Y1
+	VMOVDQU Y1, 128(SP)
+	VPSRLD $0x1c, Y0, Y0
 	VPBROADCASTW (AX), X1
-	VCVTPH2PS    X1, Y1
-	VCVTDQ2PS    Y0, Y0
-	VADDPS       narrow_add1056964608<>+0(SB), Y0, Y0
-	VMULPS       Y1, Y0, Y0
-	VMULPS       narrow_factor1056964608<>+0(SB), Y0, Y0
-	VMOVUPS      Y0, 256(CX)
-	MOVBQZX      2(AX), SI
-	VMOVD        (DX)(SI*4), X3
-	MOVBQZX      3(AX), SI
-	VPINSRD      $0x01, (DX)(SI*4), X3, X3
-	MOVBQZX      4(AX), SI
-	VPINSRD      $0x02, (DX)(SI*4), X3, X3
-	MOVBQZX      5(AX), SI
-	VPINSRD      $0x03, (DX)(SI*4), X3, X3
-	MOVBQZX      6(AX), SI
-	VMOVD        (DX)(SI*4), X0
-	MOVBQZX      7(AX), SI
-	VPINSRD      $0x01, (DX)(SI*4), X0, X0
-	MOVBQZX      8(AX), SI
-	VPINSRD      $0x02, (DX)(SI*4), X0, X0
-	MOVBQZX      9(AX), SI
-	VPINSRD      $0x03, (DX)(SI*4), X0, X0
-	VINSERTI128  $0x01, X0, Y3, Y3
+	VCVTPH2PS X1, Y1
+	VCVTDQ2PS Y0, Y0
+	VADDPS narrow_add1056964608<>+0(SB), Y0, Y0
+	VMULPS Y1, Y0, Y0
+	VMULPS narrow_factor1056964608<>+0(SB), Y0, Y0
+	VMOVUPS Y0, 256(CX)
+	MOVBQZX 2(AX), SI
+	VMOVD (DX)(SI*4), X3
+	MOVBQZX 3(AX), SI
+	VPINSRD $0x01, (DX)(SI*4), X3, X3
+	MOVBQZX 4(AX), SI
+	VPINSRD $0x02, (DX)(SI*4), X3, X3
+	MOVBQZX 5(AX), SI
+	VPINSRD $0x03, (DX)(SI*4), X3, X3
+	MOVBQZX 6(AX), SI
+	VMOVD (DX)(SI*4), X0
+	MOVBQZX 7(AX), SI
+	VPINSRD $0x01, (DX)(SI*4), X0, X0
+	MOVBQZX 8(AX), SI
+	VPINSRD $0x02, (DX)(SI*4), X0, X0
+	MOVBQZX 9(AX), SI
+	VPINSRD $0x03, (DX)(SI*4), X0, X0
+	VINSERTI128 $0x01, X0, Y3, Y3
 	VPBROADCASTD 128(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y3, Y3
-	VPSUBB       Y0, Y3, Y3
-	VPXOR        narrow_sign<>+0(SB), Y3, Y3
-	VMOVDQU      Y3, (CX)
-	MOVBQZX      10(AX), SI
-	VMOVD        (DX)(SI*4), X4
-	MOVBQZX      11(AX), SI
-	VPINSRD      $0x01, (DX)(SI*4), X4, X4
-	MOVBQZX      12(AX), SI
-	VPINSRD      $0x02, (DX)(SI*4), X4, X4
-	MOVBQZX      13(AX), SI
-	VPINSRD      $0x03, (DX)(SI*4), X4, X4
-	MOVBQZX      14(AX), SI
-	VMOVD        (DX)(SI*4), X0
-	MOVBQZX      15(AX), SI
-	VPINSRD      $0x01, (DX)(SI*4), X0, X0
-	MOVBQZX      16(AX), SI
-	VPINSRD      $0x02, (DX)(SI*4), X0, X0
-	MOVBQZX      17(AX), SI
-	VPINSRD      $0x03, (DX)(SI*4), X0, X0
-	VINSERTI128  $0x01, X0, Y4, Y4
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y3, Y3
+	VPSUBB Y0, Y3, Y3
+	VPXOR narrow_sign<>+0(SB), Y3, Y3
+	VMOVDQU Y3, (CX)
+	MOVBQZX 10(AX), SI
+	VMOVD (DX)(SI*4), X4
+	MOVBQZX 11(AX), SI
+	VPINSRD $0x01, (DX)(SI*4), X4, X4
+	MOVBQZX 12(AX), SI
+	VPINSRD $0x02, (DX)(SI*4), X4, X4
+	MOVBQZX 13(AX), SI
+	VPINSRD $0x03, (DX)(SI*4), X4, X4
+	MOVBQZX 14(AX), SI
+	VMOVD (DX)(SI*4), X0
+	MOVBQZX 15(AX), SI
+	VPINSRD $0x01, (DX)(SI*4), X0, X0
+	MOVBQZX 16(AX), SI
+	VPINSRD $0x02, (DX)(SI*4), X0, X0
+	MOVBQZX 17(AX), SI
+	VPINSRD $0x03, (DX)(SI*4), X0, X0
+	VINSERTI128 $0x01, X0, Y4, Y4
 	VPBROADCASTD 132(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y4, Y4
-	VPSUBB       Y0, Y4, Y4
-	VPXOR        narrow_sign<>+0(SB), Y4, Y4
-	VMOVDQU      Y4, 32(CX)
-	MOVBQZX      18(AX), SI
-	VMOVD        (DX)(SI*4), X5
-	MOVBQZX      19(AX), SI
-	VPINSRD      $0x01, (DX)(SI*4), X5, X5
-	MOVBQZX      20(AX), SI
-	VPINSRD      $0x02, (DX)(SI*4), X5, X5
-	MOVBQZX      21(AX), SI
-	VPINSRD      $0x03, (DX)(SI*4), X5, X5
-	MOVBQZX      22(AX), SI
-	VMOVD        (DX)(SI*4), X0
-	MOVBQZX      23(AX), SI
-	VPINSRD      $0x01, (DX)(SI*4), X0, X0
-	MOVBQZX      24(AX), SI
-	VPINSRD      $0x02, (DX)(SI*4), X0, X0
-	MOVBQZX      25(AX), SI
-	VPINSRD      $0x03, (DX)(SI*4), X0, X0
-	VINSERTI128  $0x01, X0, Y5, Y5
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y4, Y4
+	VPSUBB Y0, Y4, Y4
+	VPXOR narrow_sign<>+0(SB), Y4, Y4
+	VMOVDQU Y4, 32(CX)
+	MOVBQZX 18(AX), SI
+	VMOVD (DX)(SI*4), X5
+	MOVBQZX 19(AX), SI
+	VPINSRD $0x01, (DX)(SI*4), X5, X5
+	MOVBQZX 20(AX), SI
+	VPINSRD $0x02, (DX)(SI*4), X5, X5
+	MOVBQZX 21(AX), SI
+	VPINSRD $0x03, (DX)(SI*4), X5, X5
+	MOVBQZX 22(AX), SI
+	VMOVD (DX)(SI*4), X0
+	MOVBQZX 23(AX), SI
+	VPINSRD $0x01, (DX)(SI*4), X0, X0
+	MOVBQZX 24(AX), SI
+	VPINSRD $0x02, (DX)(SI*4), X0, X0
+	MOVBQZX 25(AX), SI
+	VPINSRD $0x03, (DX)(SI*4), X0, X0
+	VINSERTI128 $0x01, X0, Y5, Y5
 	VPBROADCASTD 136(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y5, Y5
-	VPSUBB       Y0, Y5, Y5
-	VPXOR        narrow_sign<>+0(SB), Y5, Y5
-	VMOVDQU      Y5, 64(CX)
-	MOVBQZX      26(AX), SI
-	VMOVD        (DX)(SI*4), X6
-	MOVBQZX      27(AX), SI
-	VPINSRD      $0x01, (DX)(SI*4), X6, X6
-	MOVBQZX      28(AX), SI
-	VPINSRD      $0x02, (DX)(SI*4), X6, X6
-	MOVBQZX      29(AX), SI
-	VPINSRD      $0x03, (DX)(SI*4), X6, X6
-	MOVBQZX      30(AX), SI
-	VMOVD        (DX)(SI*4), X0
-	MOVBQZX      31(AX), SI
-	VPINSRD      $0x01, (DX)(SI*4), X0, X0
-	MOVBQZX      32(AX), SI
-	VPINSRD      $0x02, (DX)(SI*4), X0, X0
-	MOVBQZX      33(AX), SI
-	VPINSRD      $0x03, (DX)(SI*4), X0, X0
-	VINSERTI128  $0x01, X0, Y6, Y6
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y5, Y5
+	VPSUBB Y0, Y5, Y5
+	VPXOR narrow_sign<>+0(SB), Y5, Y5
+	VMOVDQU Y5, 64(CX)
+	MOVBQZX 26(AX), SI
+	VMOVD (DX)(SI*4), X6
+	MOVBQZX 27(AX), SI
+	VPINSRD $0x01, (DX)(SI*4), X6, X6
+	MOVBQZX 28(AX), SI
+	VPINSRD $0x02, (DX)(SI*4), X6, X6
+	MOVBQZX 29(AX), SI
+	VPINSRD $0x03, (DX)(SI*4), X6, X6
+	MOVBQZX 30(AX), SI
+	VMOVD (DX)(SI*4), X0
+	MOVBQZX 31(AX), SI
+	VPINSRD $0x01, (DX)(SI*4), X0, X0
+	MOVBQZX 32(AX), SI
+	VPINSRD $0x02, (DX)(SI*4), X0, X0
+	MOVBQZX 33(AX), SI
+	VPINSRD $0x03, (DX)(SI*4), X0, X0
+	VINSERTI128 $0x01, X0, Y6, Y6
 	VPBROADCASTD 140(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y6, Y6
-	VPSUBB       Y0, Y6, Y6
-	VPXOR        narrow_sign<>+0(SB), Y6, Y6
-	VMOVDQU      Y6, 96(CX)
-	MOVBQZX      34(AX), SI
-	VMOVD        (DX)(SI*4), X7
-	MOVBQZX      35(AX), SI
-	VPINSRD      $0x01, (DX)(SI*4), X7, X7
-	MOVBQZX      36(AX), SI
-	VPINSRD      $0x02, (DX)(SI*4), X7, X7
-	MOVBQZX      37(AX), SI
-	VPINSRD      $0x03, (DX)(SI*4), X7, X7
-	MOVBQZX      38(AX), SI
-	VMOVD        (DX)(SI*4), X0
-	MOVBQZX      39(AX), SI
-	VPINSRD      $0x01, (DX)(SI*4), X0, X0
-	MOVBQZX      40(AX), SI
-	VPINSRD      $0x02, (DX)(SI*4), X0, X0
-	MOVBQZX      41(AX), SI
-	VPINSRD      $0x03, (DX)(SI*4), X0, X0
-	VINSERTI128  $0x01, X0, Y7, Y7
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y6, Y6
+	VPSUBB Y0, Y6, Y6
+	VPXOR narrow_sign<>+0(SB), Y6, Y6
+	VMOVDQU Y6, 96(CX)
+	MOVBQZX 34(AX), SI
+	VMOVD (DX)(SI*4), X7
+	MOVBQZX 35(AX), SI
+	VPINSRD $0x01, (DX)(SI*4), X7, X7
+	MOVBQZX 36(AX), SI
+	VPINSRD $0x02, (DX)(SI*4), X7, X7
+	MOVBQZX 37(AX), SI
+	VPINSRD $0x03, (DX)(SI*4), X7, X7
+	MOVBQZX 38(AX), SI
+	VMOVD (DX)(SI*4), X0
+	MOVBQZX 39(AX), SI
+	VPINSRD $0x01, (DX)(SI*4), X0, X0
+	MOVBQZX 40(AX), SI
+	VPINSRD $0x02, (DX)(SI*4), X0, X0
+	MOVBQZX 41(AX), SI
+	VPINSRD $0x03, (DX)(SI*4), X0, X0
+	VINSERTI128 $0x01, X0, Y7, Y7
 	VPBROADCASTD 144(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y7, Y7
-	VPSUBB       Y0, Y7, Y7
-	VPXOR        narrow_sign<>+0(SB), Y7, Y7
-	VMOVDQU      Y7, 128(CX)
-	MOVBQZX      42(AX), SI
-	VMOVD        (DX)(SI*4), X8
-	MOVBQZX      43(AX), SI
-	VPINSRD      $0x01, (DX)(SI*4), X8, X8
-	MOVBQZX      44(AX), SI
-	VPINSRD      $0x02, (DX)(SI*4), X8, X8
-	MOVBQZX      45(AX), SI
-	VPINSRD      $0x03, (DX)(SI*4), X8, X8
-	MOVBQZX      46(AX), SI
-	VMOVD        (DX)(SI*4), X0
-	MOVBQZX      47(AX), SI
-	VPINSRD      $0x01, (DX)(SI*4), X0, X0
-	MOVBQZX      48(AX), SI
-	VPINSRD      $0x02, (DX)(SI*4), X0, X0
-	MOVBQZX      49(AX), SI
-	VPINSRD      $0x03, (DX)(SI*4), X0, X0
-	VINSERTI128  $0x01, X0, Y8, Y8
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y7, Y7
+	VPSUBB Y0, Y7, Y7
+	VPXOR narrow_sign<>+0(SB), Y7, Y7
+	VMOVDQU Y7, 128(CX)
+	MOVBQZX 42(AX), SI
+	VMOVD (DX)(SI*4), X8
+	MOVBQZX 43(AX), SI
+	VPINSRD $0x01, (DX)(SI*4), X8, X8
+	MOVBQZX 44(AX), SI
+	VPINSRD $0x02, (DX)(SI*4), X8, X8
+	MOVBQZX 45(AX), SI
+	VPINSRD $0x03, (DX)(SI*4), X8, X8
+	MOVBQZX 46(AX), SI
+	VMOVD (DX)(SI*4), X0
+	MOVBQZX 47(AX), SI
+	VPINSRD $0x01, (DX)(SI*4), X0, X0
+	MOVBQZX 48(AX), SI
+	VPINSRD $0x02, (DX)(SI*4), X0, X0
+	MOVBQZX 49(AX), SI
+	VPINSRD $0x03, (DX)(SI*4), X0, X0
+	VINSERTI128 $0x01, X0, Y8, Y8
 	VPBROADCASTD 148(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y8, Y8
-	VPSUBB       Y0, Y8, Y8
-	VPXOR        narrow_sign<>+0(SB), Y8, Y8
-	VMOVDQU      Y8, 160(CX)
-	MOVBQZX      50(AX), SI
-	VMOVD        (DX)(SI*4), X9
-	MOVBQZX      51(AX), SI
-	VPINSRD      $0x01, (DX)(SI*4), X9, X9
-	MOVBQZX      52(AX), SI
-	VPINSRD      $0x02, (DX)(SI*4), X9, X9
-	MOVBQZX      53(AX), SI
-	VPINSRD      $0x03, (DX)(SI*4), X9, X9
-	MOVBQZX      54(AX), SI
-	VMOVD        (DX)(SI*4), X0
-	MOVBQZX      55(AX), SI
-	VPINSRD      $0x01, (DX)(SI*4), X0, X0
-	MOVBQZX      56(AX), SI
-	VPINSRD      $0x02, (DX)(SI*4), X0, X0
-	MOVBQZX      57(AX), SI
-	VPINSRD      $0x03, (DX)(SI*4), X0, X0
-	VINSERTI128  $0x01, X0, Y9, Y9
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y8, Y8
+	VPSUBB Y0, Y8, Y8
+	VPXOR narrow_sign<>+0(SB), Y8, Y8
+	VMOVDQU Y8, 160(CX)
+	MOVBQZX 50(AX), SI
+	VMOVD (DX)(SI*4), X9
+	MOVBQZX 51(AX), SI
+	VPINSRD $0x01, (DX)(SI*4), X9, X9
+	MOVBQZX 52(AX), SI
+	VPINSRD $0x02, (DX)(SI*4), X9, X9
+	MOVBQZX 53(AX), SI
+	VPINSRD $0x03, (DX)(SI*4), X9, X9
+	MOVBQZX 54(AX), SI
+	VMOVD (DX)(SI*4), X0
+	MOVBQZX 55(AX), SI
+	VPINSRD $0x01, (DX)(SI*4), X0, X0
+	MOVBQZX 56(AX), SI
+	VPINSRD $0x02, (DX)(SI*4), X0, X0
+	MOVBQZX 57(AX), SI
+	VPINSRD $0x03, (DX)(SI*4), X0, X0
+	VINSERTI128 $0x01, X0, Y9, Y9
 	VPBROADCASTD 152(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y9, Y9
-	VPSUBB       Y0, Y9, Y9
-	VPXOR        narrow_sign<>+0(SB), Y9, Y9
-	VMOVDQU      Y9, 192(CX)
-	MOVBQZX      58(AX), SI
-	VMOVD        (DX)(SI*4), X10
-	MOVBQZX      59(AX), SI
-	VPINSRD      $0x01, (DX)(SI*4), X10, X10
-	MOVBQZX      60(AX), SI
-	VPINSRD      $0x02, (DX)(SI*4), X10, X10
-	MOVBQZX      61(AX), SI
-	VPINSRD      $0x03, (DX)(SI*4), X10, X10
-	MOVBQZX      62(AX), SI
-	VMOVD        (DX)(SI*4), X0
-	MOVBQZX      63(AX), SI
-	VPINSRD      $0x01, (DX)(SI*4), X0, X0
-	MOVBQZX      64(AX), SI
-	VPINSRD      $0x02, (DX)(SI*4), X0, X0
-	MOVBQZX      65(AX), SI
-	VPINSRD      $0x03, (DX)(SI*4), X0, X0
-	VINSERTI128  $0x01, X0, Y10, Y10
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y9, Y9
+	VPSUBB Y0, Y9, Y9
+	VPXOR narrow_sign<>+0(SB), Y9, Y9
+	VMOVDQU Y9, 192(CX)
+	MOVBQZX 58(AX), SI
+	VMOVD (DX)(SI*4), X10
+	MOVBQZX 59(AX), SI
+	VPINSRD $0x01, (DX)(SI*4), X10, X10
+	MOVBQZX 60(AX), SI
+	VPINSRD $0x02, (DX)(SI*4), X10, X10
+	MOVBQZX 61(AX), SI
+	VPINSRD $0x03, (DX)(SI*4), X10, X10
+	MOVBQZX 62(AX), SI
+	VMOVD (DX)(SI*4), X0
+	MOVBQZX 63(AX), SI
+	VPINSRD $0x01, (DX)(SI*4), X0, X0
+	MOVBQZX 64(AX), SI
+	VPINSRD $0x02, (DX)(SI*4), X0, X0
+	MOVBQZX 65(AX), SI
+	VPINSRD $0x03, (DX)(SI*4), X0, X0
+	VINSERTI128 $0x01, X0, Y10, Y10
 	VPBROADCASTD 156(SP), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y10, Y10
-	VPSUBB       Y0, Y10, Y10
-	VPXOR        narrow_sign<>+0(SB), Y10, Y10
-	VMOVDQU      Y10, 224(CX)
-	ADDQ         $0x62, AX
-	ADDQ         $+384, CX
-	SUBQ         $0x00000001, BX
-	JMP          run
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y10, Y10
+	VPSUBB Y0, Y10, Y10
+	VPXOR narrow_sign<>+0(SB), Y10, Y10
+	VMOVDQU Y10, 224(CX)
+	ADDQ $0x62, AX
+	ADDQ $+384, CX
+	SUBQ $0x00000001, BX
+	JMP run
 
 run_end:
 	VZEROUPPER
@@ -2154,257 +2154,257 @@ TEXT ·unpackIQ3SAVX2(SB), NOSPLIT, $160-64
 	MOVQ runs+48(FP), BX
 
 run:
-	CMPQ         BX, $0x00000001
-	JL           run_end
-	PREFETCHT1   32768(AX)
-	PREFETCHT0   512(AX)
-	PREFETCHT1   32832(AX)
-	PREFETCHT0   576(AX)
-	VMOVD        106(AX), X0
-	VPSRLW       $0x04, X0, X1
-	VPAND        narrow_mask15<>+0(SB), X0, X0
-	VPAND        narrow_mask15<>+0(SB), X1, X1
-	VPUNPCKLBW   X1, X0, X0
-	VPMOVZXBD    X0, Y0
-	VPADDD       Y0, Y0, Y0
-	VPOR         narrow_one32<>+0(SB), Y0, Y0
+	CMPQ BX, $0x00000001
+	JL run_end
+	PREFETCHT1 32768(AX)
+	PREFETCHT0 512(AX)
+	PREFETCHT1 32832(AX)
+	PREFETCHT0 576(AX)
+	VMOVD 106(AX), X0
+	VPSRLW $0x04, X0, X1
+	VPAND narrow_mask15<>+0(SB), X0, X0
+	VPAND narrow_mask15<>+0(SB), X1, X1
+	VPUNPCKLBW X1, X0, X0
+	VPMOVZXBD X0, Y0
+	VPADDD Y0, Y0, Y0
+	VPOR narrow_one32<>+0(SB), Y0, Y0
 	VPBROADCASTW (AX), X1
-	VCVTPH2PS    X1, Y1
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y1, Y0, Y0
-	VMOVUPS      Y0, 256(CX)
-	VPMOVZXBW    2(AX), Y0
+	VCVTPH2PS X1, Y1
+	VCVTDQ2PS Y0, Y0
+	VMULPS Y1, Y0, Y0
+	VMOVUPS Y0, 256(CX)
+	VPMOVZXBW 2(AX), Y0
 	VPBROADCASTW 66(AX), Y1
-	VPSHUFB      narrow_place256_256<>+0(SB), Y1, Y1
-	VPMULLW      narrow_times256_256<>+0(SB), Y1, Y1
-	VPAND        narrow_mask16_256<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VMOVDQU      Y0, (SP)
-	VPMOVZXBW    18(AX), Y0
+	VPSHUFB narrow_place256_256<>+0(SB), Y1, Y1
+	VPMULLW narrow_times256_256<>+0(SB), Y1, Y1
+	VPAND narrow_mask16_256<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VMOVDQU Y0, (SP)
+	VPMOVZXBW 18(AX), Y0
 	VPBROADCASTW 68(AX), Y1
-	VPSHUFB      narrow_place256_256<>+0(SB), Y1, Y1
-	VPMULLW      narrow_times256_256<>+0(SB), Y1, Y1
-	VPAND        narrow_mask16_256<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VMOVDQU      Y0, 32(SP)
-	VPMOVZXBW    34(AX), Y0
+	VPSHUFB narrow_place256_256<>+0(SB), Y1, Y1
+	VPMULLW narrow_times256_256<>+0(SB), Y1, Y1
+	VPAND narrow_mask16_256<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VMOVDQU Y0, 32(SP)
+	VPMOVZXBW 34(AX), Y0
 	VPBROADCASTW 70(AX), Y1
-	VPSHUFB      narrow_place256_256<>+0(SB), Y1, Y1
-	VPMULLW      narrow_times256_256<>+0(SB), Y1, Y1
-	VPAND        narrow_mask16_256<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VMOVDQU      Y0, 64(SP)
-	VPMOVZXBW    50(AX), Y0
+	VPSHUFB narrow_place256_256<>+0(SB), Y1, Y1
+	VPMULLW narrow_times256_256<>+0(SB), Y1, Y1
+	VPAND narrow_mask16_256<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VMOVDQU Y0, 64(SP)
+	VPMOVZXBW 50(AX), Y0
 	VPBROADCASTW 72(AX), Y1
-	VPSHUFB      narrow_place256_256<>+0(SB), Y1, Y1
-	VPMULLW      narrow_times256_256<>+0(SB), Y1, Y1
-	VPAND        narrow_mask16_256<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VMOVDQU      Y0, 96(SP)
-	MOVWQZX      (SP), SI
-	VMOVD        (DX)(SI*4), X2
-	MOVWQZX      2(SP), SI
-	VPINSRD      $0x01, (DX)(SI*4), X2, X2
-	MOVWQZX      4(SP), SI
-	VPINSRD      $0x02, (DX)(SI*4), X2, X2
-	MOVWQZX      6(SP), SI
-	VPINSRD      $0x03, (DX)(SI*4), X2, X2
-	MOVWQZX      8(SP), SI
-	VMOVD        (DX)(SI*4), X0
-	MOVWQZX      10(SP), SI
-	VPINSRD      $0x01, (DX)(SI*4), X0, X0
-	MOVWQZX      12(SP), SI
-	VPINSRD      $0x02, (DX)(SI*4), X0, X0
-	MOVWQZX      14(SP), SI
-	VPINSRD      $0x03, (DX)(SI*4), X0, X0
-	VINSERTI128  $0x01, X0, Y2, Y2
+	VPSHUFB narrow_place256_256<>+0(SB), Y1, Y1
+	VPMULLW narrow_times256_256<>+0(SB), Y1, Y1
+	VPAND narrow_mask16_256<>+0(SB), Y1, Y1
+	VPOR Y1, Y0, Y0
+	VMOVDQU Y0, 96(SP)
+	MOVWQZX (SP), SI
+	VMOVD (DX)(SI*4), X2
+	MOVWQZX 2(SP), SI
+	VPINSRD $0x01, (DX)(SI*4), X2, X2
+	MOVWQZX 4(SP), SI
+	VPINSRD $0x02, (DX)(SI*4), X2, X2
+	MOVWQZX 6(SP), SI
+	VPINSRD $0x03, (DX)(SI*4), X2, X2
+	MOVWQZX 8(SP), SI
+	VMOVD (DX)(SI*4), X0
+	MOVWQZX 10(SP), SI
+	VPINSRD $0x01, (DX)(SI*4), X0, X0
+	MOVWQZX 12(SP), SI
+	VPINSRD $0x02, (DX)(SI*4), X0, X0
+	MOVWQZX 14(SP), SI
+	VPINSRD $0x03, (DX)(SI*4), X0, X0
+	VINSERTI128 $0x01, X0, Y2, Y2
 	VPBROADCASTD 74(AX), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y2, Y2
-	VPSUBB       Y0, Y2, Y2
-	VPXOR        narrow_sign<>+0(SB), Y2, Y2
-	VMOVDQU      Y2, (CX)
-	MOVWQZX      16(SP), SI
-	VMOVD        (DX)(SI*4), X3
-	MOVWQZX      18(SP), SI
-	VPINSRD      $0x01, (DX)(SI*4), X3, X3
-	MOVWQZX      20(SP), SI
-	VPINSRD      $0x02, (DX)(SI*4), X3, X3
-	MOVWQZX      22(SP), SI
-	VPINSRD      $0x03, (DX)(SI*4), X3, X3
-	MOVWQZX      24(SP), SI
-	VMOVD        (DX)(SI*4), X0
-	MOVWQZX      26(SP), SI
-	VPINSRD      $0x01, (DX)(SI*4), X0, X0
-	MOVWQZX      28(SP), SI
-	VPINSRD      $0x02, (DX)(SI*4), X0, X0
-	MOVWQZX      30(SP), SI
-	VPINSRD      $0x03, (DX)(SI*4), X0, X0
-	VINSERTI128  $0x01, X0, Y3, Y3
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y2, Y2
+	VPSUBB Y0, Y2, Y2
+	VPXOR narrow_sign<>+0(SB), Y2, Y2
+	VMOVDQU Y2, (CX)
+	MOVWQZX 16(SP), SI
+	VMOVD (DX)(SI*4), X3
+	MOVWQZX 18(SP), SI
+	VPINSRD $0x01, (DX)(SI*4), X3, X3
+	MOVWQZX 20(SP), SI
+	VPINSRD $0x02, (DX)(SI*4), X3, X3
+	MOVWQZX 22(SP), SI
+	VPINSRD $0x03, (DX)(SI*4), X3, X3
+	MOVWQZX 24(SP), SI
+	VMOVD (DX)(SI*4), X0
+	MOVWQZX 26(SP), SI
+	VPINSRD $0x01, (DX)(SI*4), X0, X0
+	MOVWQZX 28(SP), SI
+	VPINSRD $0x02, (DX)(SI*4), X0, X0
+	MOVWQZX 30(SP), SI
+	VPINSRD $0x03, (DX)(SI*4), X0, X0
+	VINSERTI128 $0x01, X0, Y3, Y3
 	VPBROADCASTD 78(AX), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y3, Y3
-	VPSUBB       Y0, Y3, Y3
-	VPXOR        narrow_sign<>+0(SB), Y3, Y3
-	VMOVDQU      Y3, 32(CX)
-	MOVWQZX      32(SP), SI
-	VMOVD        (DX)(SI*4), X4
-	MOVWQZX      34(SP), SI
-	VPINSRD      $0x01, (DX)(SI*4), X4, X4
-	MOVWQZX      36(SP), SI
-	VPINSRD      $0x02, (DX)(SI*4), X4, X4
-	MOVWQZX      38(SP), SI
-	VPINSRD      $0x03, (DX)(SI*4), X4, X4
-	MOVWQZX      40(SP), SI
-	VMOVD        (DX)(SI*4), X0
-	MOVWQZX      42(SP), SI
-	VPINSRD      $0x01, (DX)(SI*4), X0, X0
-	MOVWQZX      44(SP), SI
-	VPINSRD      $0x02, (DX)(SI*4), X0, X0
-	MOVWQZX      46(SP), SI
-	VPINSRD      $0x03, (DX)(SI*4), X0, X0
-	VINSERTI128  $0x01, X0, Y4, Y4
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y3, Y3
+	VPSUBB Y0, Y3, Y3
+	VPXOR narrow_sign<>+0(SB), Y3, Y3
+	VMOVDQU Y3, 32(CX)
+	MOVWQZX 32(SP), SI
+	VMOVD (DX)(SI*4), X4
+	MOVWQZX 34(SP), SI
+	VPINSRD $0x01, (DX)(SI*4), X4, X4
+	MOVWQZX 36(SP), SI
+	VPINSRD $0x02, (DX)(SI*4), X4, X4
+	MOVWQZX 38(SP), SI
+	VPINSRD $0x03, (DX)(SI*4), X4, X4
+	MOVWQZX 40(SP), SI
+	VMOVD (DX)(SI*4), X0
+	MOVWQZX 42(SP), SI
+	VPINSRD $0x01, (DX)(SI*4), X0, X0
+	MOVWQZX 44(SP), SI
+	VPINSRD $0x02, (DX)(SI*4), X0, X0
+	MOVWQZX 46(SP), SI
+	VPINSRD $0x03, (DX)(SI*4), X0, X0
+	VINSERTI128 $0x01, X0, Y4, Y4
 	VPBROADCASTD 82(AX), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y4, Y4
-	VPSUBB       Y0, Y4, Y4
-	VPXOR        narrow_sign<>+0(SB), Y4, Y4
-	VMOVDQU      Y4, 64(CX)
-	MOVWQZX      48(SP), SI
-	VMOVD        (DX)(SI*4), X5
-	MOVWQZX      50(SP), SI
-	VPINSRD      $0x01, (DX)(SI*4), X5, X5
-	MOVWQZX      52(SP), SI
-	VPINSRD      $0x02, (DX)(SI*4), X5, X5
-	MOVWQZX      54(SP), SI
-	VPINSRD      $0x03, (DX)(SI*4), X5, X5
-	MOVWQZX      56(SP), SI
-	VMOVD        (DX)(SI*4), X0
-	MOVWQZX      58(SP), SI
-	VPINSRD      $0x01, (DX)(SI*4), X0, X0
-	MOVWQZX      60(SP), SI
-	VPINSRD      $0x02, (DX)(SI*4), X0, X0
-	MOVWQZX      62(SP), SI
-	VPINSRD      $0x03, (DX)(SI*4), X0, X0
-	VINSERTI128  $0x01, X0, Y5, Y5
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y4, Y4
+	VPSUBB Y0, Y4, Y4
+	VPXOR narrow_sign<>+0(SB), Y4, Y4
+	VMOVDQU Y4, 64(CX)
+	MOVWQZX 48(SP), SI
+	VMOVD (DX)(SI*4), X5
+	MOVWQZX 50(SP), SI
+	VPINSRD $0x01, (DX)(SI*4), X5, X5
+	MOVWQZX 52(SP), SI
+	VPINSRD $0x02, (DX)(SI*4), X5, X5
+	MOVWQZX 54(SP), SI
+	VPINSRD $0x03, (DX)(SI*4), X5, X5
+	MOVWQZX 56(SP), SI
+	VMOVD (DX)(SI*4), X0
+	MOVWQZX 58(SP), SI
+	VPINSRD $0x01, (DX)(SI*4), X0, X0
+	MOVWQZX 60(SP), SI
+	VPINSRD $0x02, (DX)(SI*4), X0, X0
+	MOVWQZX 62(SP), SI
+	VPINSRD $0x03, (DX)(SI*4), X0, X0
+	VINSERTI128 $0x01, X0, Y5, Y5
 	VPBROADCASTD 86(AX), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y5, Y5
-	VPSUBB       Y0, Y5, Y5
-	VPXOR        narrow_sign<>+0(SB), Y5, Y5
-	VMOVDQU      Y5, 96(CX)
-	MOVWQZX      64(SP), SI
-	VMOVD        (DX)(SI*4), X6
-	MOVWQZX      66(SP), SI
-	VPINSRD      $0x01, (DX)(SI*4), X6, X6
-	MOVWQZX      68(SP), SI
-	VPINSRD      $0x02, (DX)(SI*4), X6, X6
-	MOVWQZX      70(SP), SI
-	VPINSRD      $0x03, (DX)(SI*4), X6, X6
-	MOVWQZX      72(SP), SI
-	VMOVD        (DX)(SI*4), X0
-	MOVWQZX      74(SP), SI
-	VPINSRD      $0x01, (DX)(SI*4), X0, X0
-	MOVWQZX      76(SP), SI
-	VPINSRD      $0x02, (DX)(SI*4), X0, X0
-	MOVWQZX      78(SP), SI
-	VPINSRD      $0x03, (DX)(SI*4), X0, X0
-	VINSERTI128  $0x01, X0, Y6, Y6
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y5, Y5
+	VPSUBB Y0, Y5, Y5
+	VPXOR narrow_sign<>+0(SB), Y5, Y5
+	VMOVDQU Y5, 96(CX)
+	MOVWQZX 64(SP), SI
+	VMOVD (DX)(SI*4), X6
+	MOVWQZX 66(SP), SI
+	VPINSRD $0x01, (DX)(SI*4), X6, X6
+	MOVWQZX 68(SP), SI
+	VPINSRD $0x02, (DX)(SI*4), X6, X6
+	MOVWQZX 70(SP), SI
+	VPINSRD $0x03, (DX)(SI*4), X6, X6
+	MOVWQZX 72(SP), SI
+	VMOVD (DX)(SI*4), X0
+	MOVWQZX 74(SP), SI
+	VPINSRD $0x01, (DX)(SI*4), X0, X0
+	MOVWQZX 76(SP), SI
+	VPINSRD $0x02, (DX)(SI*4), X0, X0
+	MOVWQZX 78(SP), SI
+	VPINSRD $0x03, (DX)(SI*4), X0, X0
+	VINSERTI128 $0x01, X0, Y6, Y6
 	VPBROADCASTD 90(AX), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y6, Y6
-	VPSUBB       Y0, Y6, Y6
-	VPXOR        narrow_sign<>+0(SB), Y6, Y6
-	VMOVDQU      Y6, 128(CX)
-	MOVWQZX      80(SP), SI
-	VMOVD        (DX)(SI*4), X7
-	MOVWQZX      82(SP), SI
-	VPINSRD      $0x01, (DX)(SI*4), X7, X7
-	MOVWQZX      84(SP), SI
-	VPINSRD      $0x02, (DX)(SI*4), X7, X7
-	MOVWQZX      86(SP), SI
-	VPINSRD      $0x03, (DX)(SI*4), X7, X7
-	MOVWQZX      88(SP), SI
-	VMOVD        (DX)(SI*4), X0
-	MOVWQZX      90(SP), SI
-	VPINSRD      $0x01, (DX)(SI*4), X0, X0
-	MOVWQZX      92(SP), SI
-	VPINSRD      $0x02, (DX)(SI*4), X0, X0
-	MOVWQZX      94(SP), SI
-	VPINSRD      $0x03, (DX)(SI*4), X0, X0
-	VINSERTI128  $0x01, X0, Y7, Y7
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y6, Y6
+	VPSUBB Y0, Y6, Y6
+	VPXOR narrow_sign<>+0(SB), Y6, Y6
+	VMOVDQU Y6, 128(CX)
+	MOVWQZX 80(SP), SI
+	VMOVD (DX)(SI*4), X7
+	MOVWQZX 82(SP), SI
+	VPINSRD $0x01, (DX)(SI*4), X7, X7
+	MOVWQZX 84(SP), SI
+	VPINSRD $0x02, (DX)(SI*4), X7, X7
+	MOVWQZX 86(SP), SI
+	VPINSRD $0x03, (DX)(SI*4), X7, X7
+	MOVWQZX 88(SP), SI
+	VMOVD (DX)(SI*4), X0
+	MOVWQZX 90(SP), SI
+	VPINSRD $0x01, (DX)(SI*4), X0, X0
+	MOVWQZX 92(SP), SI
+	VPINSRD $0x02, (DX)(SI*4), X0, X0
+	MOVWQZX 94(SP), SI
+	VPINSRD $0x03, (DX)(SI*4), X0, X0
+	VINSERTI128 $0x01, X0, Y7, Y7
 	VPBROADCASTD 94(AX), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y7, Y7
-	VPSUBB       Y0, Y7, Y7
-	VPXOR        narrow_sign<>+0(SB), Y7, Y7
-	VMOVDQU      Y7, 160(CX)
-	MOVWQZX      96(SP), SI
-	VMOVD        (DX)(SI*4), X8
-	MOVWQZX      98(SP), SI
-	VPINSRD      $0x01, (DX)(SI*4), X8, X8
-	MOVWQZX      100(SP), SI
-	VPINSRD      $0x02, (DX)(SI*4), X8, X8
-	MOVWQZX      102(SP), SI
-	VPINSRD      $0x03, (DX)(SI*4), X8, X8
-	MOVWQZX      104(SP), SI
-	VMOVD        (DX)(SI*4), X0
-	MOVWQZX      106(SP), SI
-	VPINSRD      $0x01, (DX)(SI*4), X0, X0
-	MOVWQZX      108(SP), SI
-	VPINSRD      $0x02, (DX)(SI*4), X0, X0
-	MOVWQZX      110(SP), SI
-	VPINSRD      $0x03, (DX)(SI*4), X0, X0
-	VINSERTI128  $0x01, X0, Y8, Y8
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y7, Y7
+	VPSUBB Y0, Y7, Y7
+	VPXOR narrow_sign<>+0(SB), Y7, Y7
+	VMOVDQU Y7, 160(CX)
+	MOVWQZX 96(SP), SI
+	VMOVD (DX)(SI*4), X8
+	MOVWQZX 98(SP), SI
+	VPINSRD $0x01, (DX)(SI*4), X8, X8
+	MOVWQZX 100(SP), SI
+	VPINSRD $0x02, (DX)(SI*4), X8, X8
+	MOVWQZX 102(SP), SI
+	VPINSRD $0x03, (DX)(SI*4), X8, X8
+	MOVWQZX 104(SP), SI
+	VMOVD (DX)(SI*4), X0
+	MOVWQZX 106(SP), SI
+	VPINSRD $0x01, (DX)(SI*4), X0, X0
+	MOVWQZX 108(SP), SI
+	VPINSRD $0x02, (DX)(SI*4), X0, X0
+	MOVWQZX 110(SP), SI
+	VPINSRD $0x03, (DX)(SI*4), X0, X0
+	VINSERTI128 $0x01, X0, Y8, Y8
 	VPBROADCASTD 98(AX), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y8, Y8
-	VPSUBB       Y0, Y8, Y8
-	VPXOR        narrow_sign<>+0(SB), Y8, Y8
-	VMOVDQU      Y8, 192(CX)
-	MOVWQZX      112(SP), SI
-	VMOVD        (DX)(SI*4), X9
-	MOVWQZX      114(SP), SI
-	VPINSRD      $0x01, (DX)(SI*4), X9, X9
-	MOVWQZX      116(SP), SI
-	VPINSRD      $0x02, (DX)(SI*4), X9, X9
-	MOVWQZX      118(SP), SI
-	VPINSRD      $0x03, (DX)(SI*4), X9, X9
-	MOVWQZX      120(SP), SI
-	VMOVD        (DX)(SI*4), X0
-	MOVWQZX      122(SP), SI
-	VPINSRD      $0x01, (DX)(SI*4), X0, X0
-	MOVWQZX      124(SP), SI
-	VPINSRD      $0x02, (DX)(SI*4), X0, X0
-	MOVWQZX      126(SP), SI
-	VPINSRD      $0x03, (DX)(SI*4), X0, X0
-	VINSERTI128  $0x01, X0, Y9, Y9
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y8, Y8
+	VPSUBB Y0, Y8, Y8
+	VPXOR narrow_sign<>+0(SB), Y8, Y8
+	VMOVDQU Y8, 192(CX)
+	MOVWQZX 112(SP), SI
+	VMOVD (DX)(SI*4), X9
+	MOVWQZX 114(SP), SI
+	VPINSRD $0x01, (DX)(SI*4), X9, X9
+	MOVWQZX 116(SP), SI
+	VPINSRD $0x02, (DX)(SI*4), X9, X9
+	MOVWQZX 118(SP), SI
+	VPINSRD $0x03, (DX)(SI*4), X9, X9
+	MOVWQZX 120(SP), SI
+	VMOVD (DX)(SI*4), X0
+	MOVWQZX 122(SP), SI
+	VPINSRD $0x01, (DX)(SI*4), X0, X0
+	MOVWQZX 124(SP), SI
+	VPINSRD $0x02, (DX)(SI*4), X0, X0
+	MOVWQZX 126(SP), SI
+	VPINSRD $0x03, (DX)(SI*4), X0, X0
+	VINSERTI128 $0x01, X0, Y9, Y9
 	VPBROADCASTD 102(AX), Y0
-	VPSHUFB      narrow_eighths<>+0(SB), Y0, Y0
-	VPAND        narrow_bits<>+0(SB), Y0, Y0
-	VPCMPEQB     narrow_bits<>+0(SB), Y0, Y0
-	VPXOR        Y0, Y9, Y9
-	VPSUBB       Y0, Y9, Y9
-	VPXOR        narrow_sign<>+0(SB), Y9, Y9
-	VMOVDQU      Y9, 224(CX)
-	ADDQ         $0x6e, AX
-	ADDQ         $+384, CX
-	SUBQ         $0x00000001, BX
-	JMP          run
+	VPSHUFB narrow_eighths<>+0(SB), Y0, Y0
+	VPAND narrow_bits<>+0(SB), Y0, Y0
+	VPCMPEQB narrow_bits<>+0(SB), Y0, Y0
+	VPXOR Y0, Y9, Y9
+	VPSUBB Y0, Y9, Y9
+	VPXOR narrow_sign<>+0(SB), Y9, Y9
+	VMOVDQU Y9, 224(CX)
+	ADDQ $0x6e, AX
+	ADDQ $+384, CX
+	SUBQ $0x00000001, BX
+	JMP run
 
 run_end:
 	VZEROUPPER

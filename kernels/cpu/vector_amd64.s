@@ -14,97 +14,97 @@ TEXT ·accumRowsAVX2(SB), NOSPLIT, $0-80
 	SHLQ $0x02, BX
 
 by4:
-	CMPQ    CX, $0x00000020
-	JL      by4_end
+	CMPQ CX, $0x00000020
+	JL by4_end
 	VMOVUPS (AX), Y0
 	VMOVUPS 32(AX), Y1
 	VMOVUPS 64(AX), Y2
 	VMOVUPS 96(AX), Y3
-	MOVQ    p_base+24(FP), SI
-	MOVQ    p_len+32(FP), DI
-	MOVQ    DX, R8
+	MOVQ p_base+24(FP), SI
+	MOVQ p_len+32(FP), DI
+	MOVQ DX, R8
 
 rows4:
-	CMPQ         DI, $0x00000001
-	JL           rows4_end
+	CMPQ DI, $0x00000001
+	JL rows4_end
 	VBROADCASTSS (SI), Y4
-	VMOVUPS      (R8), Y5
-	VFMADD231PS  Y5, Y4, Y0
-	VMOVUPS      32(R8), Y5
-	VFMADD231PS  Y5, Y4, Y1
-	VMOVUPS      64(R8), Y5
-	VFMADD231PS  Y5, Y4, Y2
-	VMOVUPS      96(R8), Y5
-	VFMADD231PS  Y5, Y4, Y3
-	ADDQ         $0x04, SI
-	ADDQ         BX, R8
-	SUBQ         $0x00000001, DI
-	JMP          rows4
+	VMOVUPS (R8), Y5
+	VFMADD231PS Y5, Y4, Y0
+	VMOVUPS 32(R8), Y5
+	VFMADD231PS Y5, Y4, Y1
+	VMOVUPS 64(R8), Y5
+	VFMADD231PS Y5, Y4, Y2
+	VMOVUPS 96(R8), Y5
+	VFMADD231PS Y5, Y4, Y3
+	ADDQ $0x04, SI
+	ADDQ BX, R8
+	SUBQ $0x00000001, DI
+	JMP rows4
 
 rows4_end:
 	VMOVUPS Y0, (AX)
 	VMOVUPS Y1, 32(AX)
 	VMOVUPS Y2, 64(AX)
 	VMOVUPS Y3, 96(AX)
-	ADDQ    $+128, AX
-	ADDQ    $+128, DX
-	SUBQ    $0x00000020, CX
-	JMP     by4
+	ADDQ $+128, AX
+	ADDQ $+128, DX
+	SUBQ $0x00000020, CX
+	JMP by4
 
 by4_end:
 by1:
-	CMPQ    CX, $0x00000008
-	JL      by1_end
+	CMPQ CX, $0x00000008
+	JL by1_end
 	VMOVUPS (AX), Y0
-	MOVQ    p_base+24(FP), SI
-	MOVQ    p_len+32(FP), DI
-	MOVQ    DX, R8
+	MOVQ p_base+24(FP), SI
+	MOVQ p_len+32(FP), DI
+	MOVQ DX, R8
 
 rows1:
-	CMPQ         DI, $0x00000001
-	JL           rows1_end
+	CMPQ DI, $0x00000001
+	JL rows1_end
 	VBROADCASTSS (SI), Y1
-	VMOVUPS      (R8), Y2
-	VFMADD231PS  Y2, Y1, Y0
-	ADDQ         $0x04, SI
-	ADDQ         BX, R8
-	SUBQ         $0x00000001, DI
-	JMP          rows1
+	VMOVUPS (R8), Y2
+	VFMADD231PS Y2, Y1, Y0
+	ADDQ $0x04, SI
+	ADDQ BX, R8
+	SUBQ $0x00000001, DI
+	JMP rows1
 
 rows1_end:
 	VMOVUPS Y0, (AX)
-	ADDQ    $0x20, AX
-	ADDQ    $0x20, DX
-	SUBQ    $0x00000008, CX
-	JMP     by1
+	ADDQ $0x20, AX
+	ADDQ $0x20, DX
+	SUBQ $0x00000008, CX
+	JMP by1
 
 by1_end:
-	TESTQ      CX, CX
-	JZ         done
-	LEAQ       tailMask<>+0(SB), SI
-	SHLQ       $0x02, CX
-	SUBQ       CX, SI
-	VMOVDQU    32(SI), Y0
+	TESTQ CX, CX
+	JZ done
+	LEAQ tailMask<>+0(SB), SI
+	SHLQ $0x02, CX
+	SUBQ CX, SI
+	VMOVDQU 32(SI), Y0
 	VMASKMOVPS (AX), Y0, Y1
-	MOVQ       p_base+24(FP), CX
-	MOVQ       p_len+32(FP), SI
-	MOVQ       DX, DI
+	MOVQ p_base+24(FP), CX
+	MOVQ p_len+32(FP), SI
+	MOVQ DX, DI
 
 rowsTail:
-	CMPQ         SI, $0x00000001
-	JL           rowsTail_end
+	CMPQ SI, $0x00000001
+	JL rowsTail_end
 	VBROADCASTSS (CX), Y2
-	VMASKMOVPS   (DI), Y0, Y3
-	VFMADD231PS  Y3, Y2, Y1
-	ADDQ         $0x04, CX
-	ADDQ         BX, DI
-	SUBQ         $0x00000001, SI
-	JMP          rowsTail
+	VMASKMOVPS (DI), Y0, Y3
+	VFMADD231PS Y3, Y2, Y1
+	ADDQ $0x04, CX
+	ADDQ BX, DI
+	SUBQ $0x00000001, SI
+	JMP rowsTail
 
 rowsTail_end:
 	VMASKMOVPS Y1, Y0, (AX)
-	ADDQ       $0x20, AX
-	ADDQ       $0x20, DX
+	ADDQ $0x20, AX
+	ADDQ $0x20, DX
 
 done:
 	VZEROUPPER
@@ -131,49 +131,49 @@ GLOBL tailMask<>(SB), RODATA|NOPTR, $64
 // func scaleAVX2(x []float32, a float32)
 // Requires: AVX
 TEXT ·scaleAVX2(SB), NOSPLIT, $0-28
-	MOVQ         x_base+0(FP), AX
-	MOVQ         x_len+8(FP), CX
+	MOVQ x_base+0(FP), AX
+	MOVQ x_len+8(FP), CX
 	VBROADCASTSS a+24(FP), Y0
 
 by4:
-	CMPQ    CX, $0x00000020
-	JL      by4_end
+	CMPQ CX, $0x00000020
+	JL by4_end
 	VMOVUPS (AX), Y1
-	VMULPS  Y0, Y1, Y1
+	VMULPS Y0, Y1, Y1
 	VMOVUPS Y1, (AX)
 	VMOVUPS 32(AX), Y1
-	VMULPS  Y0, Y1, Y1
+	VMULPS Y0, Y1, Y1
 	VMOVUPS Y1, 32(AX)
 	VMOVUPS 64(AX), Y1
-	VMULPS  Y0, Y1, Y1
+	VMULPS Y0, Y1, Y1
 	VMOVUPS Y1, 64(AX)
 	VMOVUPS 96(AX), Y1
-	VMULPS  Y0, Y1, Y1
+	VMULPS Y0, Y1, Y1
 	VMOVUPS Y1, 96(AX)
-	ADDQ    $+128, AX
-	SUBQ    $0x00000020, CX
-	JMP     by4
+	ADDQ $+128, AX
+	SUBQ $0x00000020, CX
+	JMP by4
 
 by4_end:
 by1:
-	CMPQ    CX, $0x00000008
-	JL      by1_end
+	CMPQ CX, $0x00000008
+	JL by1_end
 	VMOVUPS (AX), Y1
-	VMULPS  Y0, Y1, Y1
+	VMULPS Y0, Y1, Y1
 	VMOVUPS Y1, (AX)
-	ADDQ    $0x20, AX
-	SUBQ    $0x00000008, CX
-	JMP     by1
+	ADDQ $0x20, AX
+	SUBQ $0x00000008, CX
+	JMP by1
 
 by1_end:
-	TESTQ      CX, CX
-	JZ         done
-	LEAQ       tailMask<>+0(SB), DX
-	SHLQ       $0x02, CX
-	SUBQ       CX, DX
-	VMOVDQU    32(DX), Y1
+	TESTQ CX, CX
+	JZ done
+	LEAQ tailMask<>+0(SB), DX
+	SHLQ $0x02, CX
+	SUBQ CX, DX
+	VMOVDQU 32(DX), Y1
 	VMASKMOVPS (AX), Y1, Y2
-	VMULPS     Y0, Y2, Y2
+	VMULPS Y0, Y2, Y2
 	VMASKMOVPS Y2, Y1, (AX)
 
 done:
@@ -188,47 +188,47 @@ TEXT ·addAVX2(SB), NOSPLIT, $0-48
 	MOVQ x_len+32(FP), DX
 
 by4:
-	CMPQ    DX, $0x00000020
-	JL      by4_end
+	CMPQ DX, $0x00000020
+	JL by4_end
 	VMOVUPS (AX), Y0
-	VADDPS  (CX), Y0, Y0
+	VADDPS (CX), Y0, Y0
 	VMOVUPS Y0, (AX)
 	VMOVUPS 32(AX), Y0
-	VADDPS  32(CX), Y0, Y0
+	VADDPS 32(CX), Y0, Y0
 	VMOVUPS Y0, 32(AX)
 	VMOVUPS 64(AX), Y0
-	VADDPS  64(CX), Y0, Y0
+	VADDPS 64(CX), Y0, Y0
 	VMOVUPS Y0, 64(AX)
 	VMOVUPS 96(AX), Y0
-	VADDPS  96(CX), Y0, Y0
+	VADDPS 96(CX), Y0, Y0
 	VMOVUPS Y0, 96(AX)
-	ADDQ    $+128, AX
-	ADDQ    $+128, CX
-	SUBQ    $0x00000020, DX
-	JMP     by4
+	ADDQ $+128, AX
+	ADDQ $+128, CX
+	SUBQ $0x00000020, DX
+	JMP by4
 
 by4_end:
 by1:
-	CMPQ    DX, $0x00000008
-	JL      by1_end
+	CMPQ DX, $0x00000008
+	JL by1_end
 	VMOVUPS (AX), Y0
-	VADDPS  (CX), Y0, Y0
+	VADDPS (CX), Y0, Y0
 	VMOVUPS Y0, (AX)
-	ADDQ    $0x20, AX
-	ADDQ    $0x20, CX
-	SUBQ    $0x00000008, DX
-	JMP     by1
+	ADDQ $0x20, AX
+	ADDQ $0x20, CX
+	SUBQ $0x00000008, DX
+	JMP by1
 
 by1_end:
-	TESTQ      DX, DX
-	JZ         done
-	LEAQ       tailMask<>+0(SB), BX
-	SHLQ       $0x02, DX
-	SUBQ       DX, BX
-	VMOVDQU    32(BX), Y0
+	TESTQ DX, DX
+	JZ done
+	LEAQ tailMask<>+0(SB), BX
+	SHLQ $0x02, DX
+	SUBQ DX, BX
+	VMOVDQU 32(BX), Y0
 	VMASKMOVPS (AX), Y0, Y1
 	VMASKMOVPS (CX), Y0, Y2
-	VADDPS     Y2, Y1, Y1
+	VADDPS Y2, Y1, Y1
 	VMASKMOVPS Y1, Y0, (AX)
 
 done:
@@ -243,47 +243,47 @@ TEXT ·mulAVX2(SB), NOSPLIT, $0-48
 	MOVQ x_len+32(FP), DX
 
 by4:
-	CMPQ    DX, $0x00000020
-	JL      by4_end
+	CMPQ DX, $0x00000020
+	JL by4_end
 	VMOVUPS (AX), Y0
-	VMULPS  (CX), Y0, Y0
+	VMULPS (CX), Y0, Y0
 	VMOVUPS Y0, (AX)
 	VMOVUPS 32(AX), Y0
-	VMULPS  32(CX), Y0, Y0
+	VMULPS 32(CX), Y0, Y0
 	VMOVUPS Y0, 32(AX)
 	VMOVUPS 64(AX), Y0
-	VMULPS  64(CX), Y0, Y0
+	VMULPS 64(CX), Y0, Y0
 	VMOVUPS Y0, 64(AX)
 	VMOVUPS 96(AX), Y0
-	VMULPS  96(CX), Y0, Y0
+	VMULPS 96(CX), Y0, Y0
 	VMOVUPS Y0, 96(AX)
-	ADDQ    $+128, AX
-	ADDQ    $+128, CX
-	SUBQ    $0x00000020, DX
-	JMP     by4
+	ADDQ $+128, AX
+	ADDQ $+128, CX
+	SUBQ $0x00000020, DX
+	JMP by4
 
 by4_end:
 by1:
-	CMPQ    DX, $0x00000008
-	JL      by1_end
+	CMPQ DX, $0x00000008
+	JL by1_end
 	VMOVUPS (AX), Y0
-	VMULPS  (CX), Y0, Y0
+	VMULPS (CX), Y0, Y0
 	VMOVUPS Y0, (AX)
-	ADDQ    $0x20, AX
-	ADDQ    $0x20, CX
-	SUBQ    $0x00000008, DX
-	JMP     by1
+	ADDQ $0x20, AX
+	ADDQ $0x20, CX
+	SUBQ $0x00000008, DX
+	JMP by1
 
 by1_end:
-	TESTQ      DX, DX
-	JZ         done
-	LEAQ       tailMask<>+0(SB), BX
-	SHLQ       $0x02, DX
-	SUBQ       DX, BX
-	VMOVDQU    32(BX), Y0
+	TESTQ DX, DX
+	JZ done
+	LEAQ tailMask<>+0(SB), BX
+	SHLQ $0x02, DX
+	SUBQ DX, BX
+	VMOVDQU 32(BX), Y0
 	VMASKMOVPS (AX), Y0, Y1
 	VMASKMOVPS (CX), Y0, Y2
-	VMULPS     Y2, Y1, Y1
+	VMULPS Y2, Y1, Y1
 	VMASKMOVPS Y1, Y0, (AX)
 
 done:
@@ -293,45 +293,45 @@ done:
 // func maximumAVX2(x []float32) float32
 // Requires: AVX, SSE
 TEXT ·maximumAVX2(SB), NOSPLIT, $0-28
-	MOVQ         x_base+0(FP), AX
-	MOVQ         x_len+8(FP), CX
+	MOVQ x_base+0(FP), AX
+	MOVQ x_len+8(FP), CX
 	VBROADCASTSS (AX), Y0
 	VBROADCASTSS (AX), Y1
 
 by2:
-	CMPQ   CX, $0x00000010
-	JL     by2_end
+	CMPQ CX, $0x00000010
+	JL by2_end
 	VMAXPS (AX), Y0, Y0
 	VMAXPS 32(AX), Y1, Y1
-	ADDQ   $0x40, AX
-	SUBQ   $0x00000010, CX
-	JMP    by2
+	ADDQ $0x40, AX
+	SUBQ $0x00000010, CX
+	JMP by2
 
 by2_end:
 by1:
-	CMPQ   CX, $0x00000008
-	JL     by1_end
+	CMPQ CX, $0x00000008
+	JL by1_end
 	VMAXPS (AX), Y0, Y0
-	ADDQ   $0x20, AX
-	SUBQ   $0x00000008, CX
-	JMP    by1
+	ADDQ $0x20, AX
+	SUBQ $0x00000008, CX
+	JMP by1
 
 by1_end:
-	VMAXPS       Y1, Y0, Y0
+	VMAXPS Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
-	VMAXPS       X1, X0, X0
-	VMOVHLPS     X0, X0, X1
-	VMAXPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VMAXPS       X1, X0, X0
+	VMAXPS X1, X0, X0
+	VMOVHLPS X0, X0, X1
+	VMAXPS X1, X0, X0
+	VMOVSHDUP X0, X1
+	VMAXPS X1, X0, X0
 
 single:
-	CMPQ   CX, $0x00000001
-	JL     single_end
+	CMPQ CX, $0x00000001
+	JL single_end
 	VMAXSS (AX), X0, X0
-	ADDQ   $0x04, AX
-	SUBQ   $0x00000001, CX
-	JMP    single
+	ADDQ $0x04, AX
+	SUBQ $0x00000001, CX
+	JMP single
 
 single_end:
 	MOVSS X0, ret+24(FP)
@@ -348,97 +348,97 @@ TEXT ·accumRowsAVX512(SB), NOSPLIT, $0-80
 	SHLQ $0x02, BX
 
 by4:
-	CMPQ    CX, $0x00000040
-	JL      by4_end
+	CMPQ CX, $0x00000040
+	JL by4_end
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
 	VMOVUPS 128(AX), Z2
 	VMOVUPS 192(AX), Z3
-	MOVQ    p_base+24(FP), SI
-	MOVQ    p_len+32(FP), DI
-	MOVQ    DX, R8
+	MOVQ p_base+24(FP), SI
+	MOVQ p_len+32(FP), DI
+	MOVQ DX, R8
 
 rows4:
-	CMPQ         DI, $0x00000001
-	JL           rows4_end
+	CMPQ DI, $0x00000001
+	JL rows4_end
 	VBROADCASTSS (SI), Z4
-	VMOVUPS      (R8), Z5
-	VFMADD231PS  Z5, Z4, Z0
-	VMOVUPS      64(R8), Z5
-	VFMADD231PS  Z5, Z4, Z1
-	VMOVUPS      128(R8), Z5
-	VFMADD231PS  Z5, Z4, Z2
-	VMOVUPS      192(R8), Z5
-	VFMADD231PS  Z5, Z4, Z3
-	ADDQ         $0x04, SI
-	ADDQ         BX, R8
-	SUBQ         $0x00000001, DI
-	JMP          rows4
+	VMOVUPS (R8), Z5
+	VFMADD231PS Z5, Z4, Z0
+	VMOVUPS 64(R8), Z5
+	VFMADD231PS Z5, Z4, Z1
+	VMOVUPS 128(R8), Z5
+	VFMADD231PS Z5, Z4, Z2
+	VMOVUPS 192(R8), Z5
+	VFMADD231PS Z5, Z4, Z3
+	ADDQ $0x04, SI
+	ADDQ BX, R8
+	SUBQ $0x00000001, DI
+	JMP rows4
 
 rows4_end:
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
 	VMOVUPS Z2, 128(AX)
 	VMOVUPS Z3, 192(AX)
-	ADDQ    $+256, AX
-	ADDQ    $+256, DX
-	SUBQ    $0x00000040, CX
-	JMP     by4
+	ADDQ $+256, AX
+	ADDQ $+256, DX
+	SUBQ $0x00000040, CX
+	JMP by4
 
 by4_end:
 by1:
-	CMPQ    CX, $0x00000010
-	JL      by1_end
+	CMPQ CX, $0x00000010
+	JL by1_end
 	VMOVUPS (AX), Z0
-	MOVQ    p_base+24(FP), SI
-	MOVQ    p_len+32(FP), DI
-	MOVQ    DX, R8
+	MOVQ p_base+24(FP), SI
+	MOVQ p_len+32(FP), DI
+	MOVQ DX, R8
 
 rows1:
-	CMPQ         DI, $0x00000001
-	JL           rows1_end
+	CMPQ DI, $0x00000001
+	JL rows1_end
 	VBROADCASTSS (SI), Z1
-	VMOVUPS      (R8), Z2
-	VFMADD231PS  Z2, Z1, Z0
-	ADDQ         $0x04, SI
-	ADDQ         BX, R8
-	SUBQ         $0x00000001, DI
-	JMP          rows1
+	VMOVUPS (R8), Z2
+	VFMADD231PS Z2, Z1, Z0
+	ADDQ $0x04, SI
+	ADDQ BX, R8
+	SUBQ $0x00000001, DI
+	JMP rows1
 
 rows1_end:
 	VMOVUPS Z0, (AX)
-	ADDQ    $0x40, AX
-	ADDQ    $0x40, DX
-	SUBQ    $0x00000010, CX
-	JMP     by1
+	ADDQ $0x40, AX
+	ADDQ $0x40, DX
+	SUBQ $0x00000010, CX
+	JMP by1
 
 by1_end:
-	TESTQ     CX, CX
-	JZ        done
-	MOVQ      $-1, SI
-	SHLXQ     CX, SI, SI
-	NOTQ      SI
-	KMOVW     SI, K1
+	TESTQ CX, CX
+	JZ done
+	MOVQ $-1, SI
+	SHLXQ CX, SI, SI
+	NOTQ SI
+	KMOVW SI, K1
 	VMOVUPS.Z (AX), K1, Z0
-	MOVQ      p_base+24(FP), CX
-	MOVQ      p_len+32(FP), SI
-	MOVQ      DX, DI
+	MOVQ p_base+24(FP), CX
+	MOVQ p_len+32(FP), SI
+	MOVQ DX, DI
 
 rowsTail:
-	CMPQ         SI, $0x00000001
-	JL           rowsTail_end
+	CMPQ SI, $0x00000001
+	JL rowsTail_end
 	VBROADCASTSS (CX), Z1
-	VMOVUPS.Z    (DI), K1, Z2
-	VFMADD231PS  Z2, Z1, Z0
-	ADDQ         $0x04, CX
-	ADDQ         BX, DI
-	SUBQ         $0x00000001, SI
-	JMP          rowsTail
+	VMOVUPS.Z (DI), K1, Z2
+	VFMADD231PS Z2, Z1, Z0
+	ADDQ $0x04, CX
+	ADDQ BX, DI
+	SUBQ $0x00000001, SI
+	JMP rowsTail
 
 rowsTail_end:
 	VMOVUPS Z0, K1, (AX)
-	ADDQ    $0x40, AX
-	ADDQ    $0x40, DX
+	ADDQ $0x40, AX
+	ADDQ $0x40, DX
 
 done:
 	VZEROUPPER
@@ -447,50 +447,50 @@ done:
 // func scaleAVX512(x []float32, a float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·scaleAVX512(SB), NOSPLIT, $0-28
-	MOVQ         x_base+0(FP), AX
-	MOVQ         x_len+8(FP), CX
+	MOVQ x_base+0(FP), AX
+	MOVQ x_len+8(FP), CX
 	VBROADCASTSS a+24(FP), Z0
 
 by4:
-	CMPQ    CX, $0x00000040
-	JL      by4_end
+	CMPQ CX, $0x00000040
+	JL by4_end
 	VMOVUPS (AX), Z1
-	VMULPS  Z0, Z1, Z1
+	VMULPS Z0, Z1, Z1
 	VMOVUPS Z1, (AX)
 	VMOVUPS 64(AX), Z1
-	VMULPS  Z0, Z1, Z1
+	VMULPS Z0, Z1, Z1
 	VMOVUPS Z1, 64(AX)
 	VMOVUPS 128(AX), Z1
-	VMULPS  Z0, Z1, Z1
+	VMULPS Z0, Z1, Z1
 	VMOVUPS Z1, 128(AX)
 	VMOVUPS 192(AX), Z1
-	VMULPS  Z0, Z1, Z1
+	VMULPS Z0, Z1, Z1
 	VMOVUPS Z1, 192(AX)
-	ADDQ    $+256, AX
-	SUBQ    $0x00000040, CX
-	JMP     by4
+	ADDQ $+256, AX
+	SUBQ $0x00000040, CX
+	JMP by4
 
 by4_end:
 by1:
-	CMPQ    CX, $0x00000010
-	JL      by1_end
+	CMPQ CX, $0x00000010
+	JL by1_end
 	VMOVUPS (AX), Z1
-	VMULPS  Z0, Z1, Z1
+	VMULPS Z0, Z1, Z1
 	VMOVUPS Z1, (AX)
-	ADDQ    $0x40, AX
-	SUBQ    $0x00000010, CX
-	JMP     by1
+	ADDQ $0x40, AX
+	SUBQ $0x00000010, CX
+	JMP by1
 
 by1_end:
-	TESTQ     CX, CX
-	JZ        done
-	MOVQ      $-1, DX
-	SHLXQ     CX, DX, DX
-	NOTQ      DX
-	KMOVW     DX, K1
+	TESTQ CX, CX
+	JZ done
+	MOVQ $-1, DX
+	SHLXQ CX, DX, DX
+	NOTQ DX
+	KMOVW DX, K1
 	VMOVUPS.Z (AX), K1, Z1
-	VMULPS    Z0, Z1, Z1
-	VMOVUPS   Z1, K1, (AX)
+	VMULPS Z0, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
 
 done:
 	VZEROUPPER
@@ -504,48 +504,48 @@ TEXT ·addAVX512(SB), NOSPLIT, $0-48
 	MOVQ x_len+32(FP), DX
 
 by4:
-	CMPQ    DX, $0x00000040
-	JL      by4_end
+	CMPQ DX, $0x00000040
+	JL by4_end
 	VMOVUPS (AX), Z0
-	VADDPS  (CX), Z0, Z0
+	VADDPS (CX), Z0, Z0
 	VMOVUPS Z0, (AX)
 	VMOVUPS 64(AX), Z0
-	VADDPS  64(CX), Z0, Z0
+	VADDPS 64(CX), Z0, Z0
 	VMOVUPS Z0, 64(AX)
 	VMOVUPS 128(AX), Z0
-	VADDPS  128(CX), Z0, Z0
+	VADDPS 128(CX), Z0, Z0
 	VMOVUPS Z0, 128(AX)
 	VMOVUPS 192(AX), Z0
-	VADDPS  192(CX), Z0, Z0
+	VADDPS 192(CX), Z0, Z0
 	VMOVUPS Z0, 192(AX)
-	ADDQ    $+256, AX
-	ADDQ    $+256, CX
-	SUBQ    $0x00000040, DX
-	JMP     by4
+	ADDQ $+256, AX
+	ADDQ $+256, CX
+	SUBQ $0x00000040, DX
+	JMP by4
 
 by4_end:
 by1:
-	CMPQ    DX, $0x00000010
-	JL      by1_end
+	CMPQ DX, $0x00000010
+	JL by1_end
 	VMOVUPS (AX), Z0
-	VADDPS  (CX), Z0, Z0
+	VADDPS (CX), Z0, Z0
 	VMOVUPS Z0, (AX)
-	ADDQ    $0x40, AX
-	ADDQ    $0x40, CX
-	SUBQ    $0x00000010, DX
-	JMP     by1
+	ADDQ $0x40, AX
+	ADDQ $0x40, CX
+	SUBQ $0x00000010, DX
+	JMP by1
 
 by1_end:
-	TESTQ     DX, DX
-	JZ        done
-	MOVQ      $-1, BX
-	SHLXQ     DX, BX, BX
-	NOTQ      BX
-	KMOVW     BX, K1
+	TESTQ DX, DX
+	JZ done
+	MOVQ $-1, BX
+	SHLXQ DX, BX, BX
+	NOTQ BX
+	KMOVW BX, K1
 	VMOVUPS.Z (AX), K1, Z0
 	VMOVUPS.Z (CX), K1, Z1
-	VADDPS    Z1, Z0, Z0
-	VMOVUPS   Z0, K1, (AX)
+	VADDPS Z1, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
 
 done:
 	VZEROUPPER
@@ -559,48 +559,48 @@ TEXT ·mulAVX512(SB), NOSPLIT, $0-48
 	MOVQ x_len+32(FP), DX
 
 by4:
-	CMPQ    DX, $0x00000040
-	JL      by4_end
+	CMPQ DX, $0x00000040
+	JL by4_end
 	VMOVUPS (AX), Z0
-	VMULPS  (CX), Z0, Z0
+	VMULPS (CX), Z0, Z0
 	VMOVUPS Z0, (AX)
 	VMOVUPS 64(AX), Z0
-	VMULPS  64(CX), Z0, Z0
+	VMULPS 64(CX), Z0, Z0
 	VMOVUPS Z0, 64(AX)
 	VMOVUPS 128(AX), Z0
-	VMULPS  128(CX), Z0, Z0
+	VMULPS 128(CX), Z0, Z0
 	VMOVUPS Z0, 128(AX)
 	VMOVUPS 192(AX), Z0
-	VMULPS  192(CX), Z0, Z0
+	VMULPS 192(CX), Z0, Z0
 	VMOVUPS Z0, 192(AX)
-	ADDQ    $+256, AX
-	ADDQ    $+256, CX
-	SUBQ    $0x00000040, DX
-	JMP     by4
+	ADDQ $+256, AX
+	ADDQ $+256, CX
+	SUBQ $0x00000040, DX
+	JMP by4
 
 by4_end:
 by1:
-	CMPQ    DX, $0x00000010
-	JL      by1_end
+	CMPQ DX, $0x00000010
+	JL by1_end
 	VMOVUPS (AX), Z0
-	VMULPS  (CX), Z0, Z0
+	VMULPS (CX), Z0, Z0
 	VMOVUPS Z0, (AX)
-	ADDQ    $0x40, AX
-	ADDQ    $0x40, CX
-	SUBQ    $0x00000010, DX
-	JMP     by1
+	ADDQ $0x40, AX
+	ADDQ $0x40, CX
+	SUBQ $0x00000010, DX
+	JMP by1
 
 by1_end:
-	TESTQ     DX, DX
-	JZ        done
-	MOVQ      $-1, BX
-	SHLXQ     DX, BX, BX
-	NOTQ      BX
-	KMOVW     BX, K1
+	TESTQ DX, DX
+	JZ done
+	MOVQ $-1, BX
+	SHLXQ DX, BX, BX
+	NOTQ BX
+	KMOVW BX, K1
 	VMOVUPS.Z (AX), K1, Z0
 	VMOVUPS.Z (CX), K1, Z1
-	VMULPS    Z1, Z0, Z0
-	VMOVUPS   Z0, K1, (AX)
+	VMULPS Z1, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
 
 done:
 	VZEROUPPER
@@ -609,47 +609,47 @@ done:
 // func maximumAVX512(x []float32) float32
 // Requires: AVX, AVX512F, SSE
 TEXT ·maximumAVX512(SB), NOSPLIT, $0-28
-	MOVQ         x_base+0(FP), AX
-	MOVQ         x_len+8(FP), CX
+	MOVQ x_base+0(FP), AX
+	MOVQ x_len+8(FP), CX
 	VBROADCASTSS (AX), Z0
 	VBROADCASTSS (AX), Z1
 
 by2:
-	CMPQ   CX, $0x00000020
-	JL     by2_end
+	CMPQ CX, $0x00000020
+	JL by2_end
 	VMAXPS (AX), Z0, Z0
 	VMAXPS 64(AX), Z1, Z1
-	ADDQ   $+128, AX
-	SUBQ   $0x00000020, CX
-	JMP    by2
+	ADDQ $+128, AX
+	SUBQ $0x00000020, CX
+	JMP by2
 
 by2_end:
 by1:
-	CMPQ   CX, $0x00000010
-	JL     by1_end
+	CMPQ CX, $0x00000010
+	JL by1_end
 	VMAXPS (AX), Z0, Z0
-	ADDQ   $0x40, AX
-	SUBQ   $0x00000010, CX
-	JMP    by1
+	ADDQ $0x40, AX
+	SUBQ $0x00000010, CX
+	JMP by1
 
 by1_end:
-	VMAXPS        Z1, Z0, Z0
+	VMAXPS Z1, Z0, Z0
 	VEXTRACTF64X4 $0x01, Z0, Y1
-	VMAXPS        Y1, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VMAXPS        X1, X0, X0
-	VMOVHLPS      X0, X0, X1
-	VMAXPS        X1, X0, X0
-	VMOVSHDUP     X0, X1
-	VMAXPS        X1, X0, X0
+	VMAXPS Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VMAXPS X1, X0, X0
+	VMOVHLPS X0, X0, X1
+	VMAXPS X1, X0, X0
+	VMOVSHDUP X0, X1
+	VMAXPS X1, X0, X0
 
 single:
-	CMPQ   CX, $0x00000001
-	JL     single_end
+	CMPQ CX, $0x00000001
+	JL single_end
 	VMAXSS (AX), X0, X0
-	ADDQ   $0x04, AX
-	SUBQ   $0x00000001, CX
-	JMP    single
+	ADDQ $0x04, AX
+	SUBQ $0x00000001, CX
+	JMP single
 
 single_end:
 	MOVSS X0, ret+24(FP)
