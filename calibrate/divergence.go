@@ -15,16 +15,16 @@ func (d *disturber) compare(ctx context.Context) error {
 	g := d.m.Graph
 	rows := d.positions()
 	want := make([][]float32, len(rows)) // logits [T][Vocab]
-	err := d.stage(device.Head(d.m.Graph), nil, func(s *exec.Stage) error {
+	err := d.walk(device.Head(d.m.Graph), nil, func(walk *exec.Walker) error {
 		for i := range rows {
 			var err error
-			if want[i], err = d.logits(ctx, s, d.clean, i, rows[i]); err != nil {
+			if want[i], err = d.logits(ctx, walk, d.clean, i, rows[i]); err != nil {
 				return err
 			}
 		}
 		for i := range d.copies {
 			if c := &d.copies[i]; c.head == nil {
-				if err := d.diverge(ctx, s, c, rows, want); err != nil {
+				if err := d.diverge(ctx, walk, c, rows, want); err != nil {
 					return err
 				}
 			}
@@ -36,7 +36,7 @@ func (d *disturber) compare(ctx context.Context) error {
 	}
 	for i := range d.copies {
 		if c := &d.copies[i]; c.head != nil {
-			if err := d.stage(device.Head(d.m.Graph), []*formats.Tensor{c.head}, func(s *exec.Stage) error { return d.diverge(ctx, s, c, rows, want) }); err != nil {
+			if err := d.walk(device.Head(d.m.Graph), []*formats.Tensor{c.head}, func(walk *exec.Walker) error { return d.diverge(ctx, walk, c, rows, want) }); err != nil {
 				return err
 			}
 		}
@@ -49,7 +49,7 @@ func (d *disturber) compare(ctx context.Context) error {
 		return err
 	}
 	c := copied{name: g.Head.Weight, relative: relative, hidden: d.clean}
-	return d.stage(device.Head(d.m.Graph), []*formats.Tensor{head}, func(s *exec.Stage) error { return d.diverge(ctx, s, &c, rows, want) })
+	return d.walk(device.Head(d.m.Graph), []*formats.Tensor{head}, func(walk *exec.Walker) error { return d.diverge(ctx, walk, &c, rows, want) })
 }
 
 // head changes a head of its own.
@@ -73,7 +73,7 @@ func (d *disturber) positions() [][]int {
 }
 
 // logits returns those of chosen rows of a window, [len(rows)][Vocab].
-func (d *disturber) logits(ctx context.Context, s *exec.Stage, h *Hidden, window int, rows []int) ([]float32, error) {
+func (d *disturber) logits(ctx context.Context, walk *exec.Walker, h *Hidden, window int, rows []int) ([]float32, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -87,15 +87,15 @@ func (d *disturber) logits(ctx context.Context, s *exec.Stage, h *Hidden, window
 		copy(x[i*width:(i+1)*width], states[row*width:])
 	}
 	logits := make([]float32, len(rows)*vocab)
-	return logits, s.Logits(logits, x)
+	return logits, walk.Logits(logits, x)
 }
 
 // diverge records the divergence of a copy.
-func (d *disturber) diverge(ctx context.Context, s *exec.Stage, c *copied, rows [][]int, want [][]float32) error {
+func (d *disturber) diverge(ctx context.Context, walk *exec.Walker, c *copied, rows [][]int, want [][]float32) error {
 	var sum float64
 	n := 0
 	for i := range rows {
-		each, err := d.divergences(ctx, s, c.hidden, i, rows[i], want[i])
+		each, err := d.divergences(ctx, walk, c.hidden, i, rows[i], want[i])
 		if err != nil {
 			return err
 		}
@@ -113,8 +113,8 @@ func (d *disturber) diverge(ctx context.Context, s *exec.Stage, c *copied, rows 
 
 // divergences returns, for rows of a window, the KL divergence of what hidden states
 // lead to from what logits ref[len(rows)][Vocab] do.
-func (d *disturber) divergences(ctx context.Context, s *exec.Stage, h *Hidden, window int, rows []int, ref []float32) ([]float64, error) {
-	x, err := d.logits(ctx, s, h, window, rows)
+func (d *disturber) divergences(ctx context.Context, walk *exec.Walker, h *Hidden, window int, rows []int, ref []float32) ([]float64, error) {
+	x, err := d.logits(ctx, walk, h, window, rows)
 	if err != nil {
 		return nil, err
 	}

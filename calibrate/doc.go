@@ -3,9 +3,9 @@
 // feedback and importance need come out ([Measure]), and how much an error in
 // each matrix costs ([Sensitivities]).
 //
-// It measures one run of blocks at a time (exec.Stage), so that memory is
+// It measures one run of blocks at a time (exec.Walker), so that memory is
 // bounded by a block: [Hidden] carries the hidden states of all windows from
-// block to block, [Gather] has a stage sum up what its linears read.
+// block to block, [Gather] has a walker sum up what its linears read.
 //
 // Moments of one SIMD level, or of one GPU, have the same bits at any number of threads;
 // levels and devices differ in the last bits of float32 sums over a window, which are

@@ -20,12 +20,12 @@ type Gathered struct {
 	Experts map[string][]*Moments // by input; an expert that no token came to is nil
 }
 
-// Gather has a stage sum up what its linears read while run walks all windows, the last
-// time that it is called with last: see [exec.Stage.Gather]. Where a NaN or an infinity
+// Gather has a walker sum up what its linears read while run walks all windows, the last
+// time that it is called with last: see [exec.Walker.Gather]. Where a NaN or an infinity
 // comes to an input it fails as [Blame] says, with the first input by its name.
-func Gather(ctx context.Context, m *model.Model, s *exec.Stage, run func(last bool) error) (*Gathered, error) {
+func Gather(ctx context.Context, m *model.Model, walk *exec.Walker, run func(last bool) error) (*Gathered, error) {
 	g := &Gathered{map[string]*Moments{}, map[string][]*Moments{}}
-	if err := s.Gather(run, g.add); err != nil {
+	if err := walk.Gather(run, g.add); err != nil {
 		return nil, formats.In(m.Path, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Inputs)) {

@@ -40,12 +40,12 @@ type Hidden struct {
 	raw    []byte
 }
 
-// NewHidden embeds windows by a stage of a model that embeds. Close gives what holds
+// NewHidden embeds windows by a walker of a span that embeds. Close gives what holds
 // them back, before the device is closed.
-func NewHidden(ctx context.Context, s *exec.Stage, g *graph.Graph, windows [][]int32, keep Keep) (*Hidden, error) {
+func NewHidden(ctx context.Context, walk *exec.Walker, g *graph.Graph, windows [][]int32, keep Keep) (*Hidden, error) {
 	return newHidden(int(g.WidestRow()), int(g.Width), windows, keep, func(h *Hidden) error {
 		return h.each(ctx, func(lo, hi int) error {
-			return h.change(lo, hi, false, func(p exec.Part) error { return s.Embed(p, windows[lo:hi]) })
+			return h.change(lo, hi, false, func(p exec.Part) error { return walk.Embed(p, windows[lo:hi]) })
 		})
 	})
 }
@@ -148,42 +148,42 @@ func (h *Hidden) Held() int64 { return 4 * int64(len(h.far)) }
 // Bytes returns the memory that hidden states of so many tokens take.
 func Bytes(tokens, width int64) int64 { return 4 * tokens * width }
 
-// Through runs a stage over the states. Where keep is false they stay as they were: what
+// Through takes a walker over the states. Where keep is false they stay as they were: what
 // linears read was gathered, and that was all.
-func (h *Hidden) Through(ctx context.Context, s *exec.Stage, keep bool) error {
+func (h *Hidden) Through(ctx context.Context, walk *exec.Walker, keep bool) error {
 	return h.each(ctx, func(lo, hi int) error {
 		if !keep {
 			from, err := h.part(lo, hi, true)
 			if err != nil {
 				return err
 			}
-			return s.Transform(exec.Part{}, from, h.windows[lo:hi])
+			return walk.Transform(exec.Part{}, from, h.windows[lo:hi])
 		}
-		return h.change(lo, hi, true, func(p exec.Part) error { return s.Transform(p, p, h.windows[lo:hi]) })
+		return h.change(lo, hi, true, func(p exec.Part) error { return walk.Transform(p, p, h.windows[lo:hi]) })
 	})
 }
 
-// Show has a stage that is the head see the states.
-func (h *Hidden) Show(ctx context.Context, s *exec.Stage) error {
+// Show has a walker of the head see the states.
+func (h *Hidden) Show(ctx context.Context, walk *exec.Walker) error {
 	return h.each(ctx, func(lo, hi int) error {
 		from, err := h.part(lo, hi, true)
 		if err != nil {
 			return err
 		}
-		return s.Show(from, h.windows[lo:hi])
+		return walk.Show(from, h.windows[lo:hi])
 	})
 }
 
-// Behind returns what a stage makes of the states, which stay as they were: kept as
+// Behind returns what a walker makes of the states, which stay as they were: kept as
 // they are.
-func (h *Hidden) Behind(ctx context.Context, s *exec.Stage) (*Hidden, error) {
+func (h *Hidden) Behind(ctx context.Context, walk *exec.Walker) (*Hidden, error) {
 	return newHidden(h.width, h.states, h.windows, h.keep, func(out *Hidden) error {
 		return h.each(ctx, func(lo, hi int) error {
 			from, err := h.part(lo, hi, true)
 			if err != nil {
 				return err
 			}
-			return out.change(lo, hi, false, func(to exec.Part) error { return s.Transform(to, from, h.windows[lo:hi]) })
+			return out.change(lo, hi, false, func(to exec.Part) error { return walk.Transform(to, from, h.windows[lo:hi]) })
 		})
 	})
 }

@@ -88,13 +88,13 @@ func (l *level) through(ctx context.Context, block int) error {
 	}); err != nil {
 		return err
 	}
-	carry := func(h *Hidden) func(s *exec.Stage) error {
-		return func(s *exec.Stage) error { return h.Through(ctx, s, true) }
+	carry := func(h *Hidden) func(walk *exec.Walker) error {
+		return func(walk *exec.Walker) error { return h.Through(ctx, walk, true) }
 	}
-	if err := l.stage(device.Block(block), changed, carry(l.copies[0].hidden)); err != nil {
+	if err := l.walk(device.Block(block), changed, carry(l.copies[0].hidden)); err != nil {
 		return err
 	}
-	return l.stage(device.Block(block), nil, carry(l.clean))
+	return l.walk(device.Block(block), nil, carry(l.clean))
 }
 
 // ratio compares at the end.
@@ -107,15 +107,15 @@ func (l *level) ratio(ctx context.Context) (float64, error) {
 		}
 	}
 	var sums, counts [2]float64 // on all positions, on passages
-	err := l.stage(device.Head(l.m.Graph), nil, func(clean *exec.Stage) error {
-		return l.stage(device.Head(l.m.Graph), []*formats.Tensor{changed}, func(s *exec.Stage) error {
+	err := l.walk(device.Head(l.m.Graph), nil, func(clean *exec.Walker) error {
+		return l.walk(device.Head(l.m.Graph), []*formats.Tensor{changed}, func(walk *exec.Walker) error {
 			for i, all := range l.positions() {
 				for rows := range slices.Chunk(all, levelRows) {
 					want, err := l.logits(ctx, clean, l.clean, i, rows)
 					if err != nil {
 						return err
 					}
-					each, err := l.divergences(ctx, s, l.copies[0].hidden, i, rows, want)
+					each, err := l.divergences(ctx, walk, l.copies[0].hidden, i, rows, want)
 					if err != nil {
 						return err
 					}

@@ -49,8 +49,8 @@ func (o *Options) keep(m *model.Model, windows [][]int32, gather bool) (Keep, er
 	return Keep{On: o.On, Reserve: reserve, Most: o.Memory / 2, Dir: o.Dir}, err
 }
 
-// stage returns the options of a stage that windows are run through, in float32.
-func (o *Options) stage(windows [][]int32) exec.Options {
+// walk returns the options of a walk that windows are run through, in float32.
+func (o *Options) walk(windows [][]int32) exec.Options {
 	return exec.Options{Threads: o.threads(), Exact: true, On: o.On, Context: int64(longest(windows))}
 }
 
@@ -74,7 +74,7 @@ func longest(windows [][]int32) (n int) {
 // are those of the model's tensors, of temporary files, the context's, and a
 // FormatError where a number is not finite.
 func Measure(ctx context.Context, m *model.Model, windows [][]int32, o Options) (*stats.File, error) {
-	w := walker{m: m, o: o, windows: windows, out: &stats.File{Inputs: map[string]*stats.Input{}, Experts: map[string][]*stats.Input{}, Sensitivity: map[string]float64{}}}
+	w := measurement{m: m, o: o, windows: windows, out: &stats.File{Inputs: map[string]*stats.Input{}, Experts: map[string][]*stats.Input{}, Sensitivity: map[string]float64{}}}
 	if err := w.run(ctx); err != nil {
 		w.out.Close()
 		return nil, err
@@ -82,8 +82,8 @@ func Measure(ctx context.Context, m *model.Model, windows [][]int32, o Options) 
 	return w.out, nil
 }
 
-// A walker carries hidden states through a model.
-type walker struct {
+// A measurement carries hidden states through a model and collects what its linears read.
+type measurement struct {
 	m       *model.Model
 	o       Options
 	windows [][]int32
@@ -93,40 +93,40 @@ type walker struct {
 	moments *scratch // of inputs that do not fit it; nil: none yet
 }
 
-func (w *walker) run(ctx context.Context) error {
+func (w *measurement) run(ctx context.Context) error {
 	if err := w.source(); err != nil {
 		return err
 	}
 	g := w.m.Graph
-	if err := w.stage(device.Embedding(), func(s *exec.Stage) error { return w.embed(ctx, s) }); err != nil {
+	if err := w.walk(device.Embedding(), func(walk *exec.Walker) error { return w.embed(ctx, walk) }); err != nil {
 		return err
 	}
 	defer w.hidden.Close()
 	for i := range g.Blocks {
-		if err := w.gather(ctx, device.Block(i), func(s *exec.Stage, last bool) error { return w.hidden.Through(ctx, s, last) }); err != nil {
+		if err := w.gather(ctx, device.Block(i), func(walk *exec.Walker, last bool) error { return w.hidden.Through(ctx, walk, last) }); err != nil {
 			return err
 		}
 		if w.o.Progress != nil {
 			w.o.Progress(int64(i+1), int64(len(g.Blocks)))
 		}
 	}
-	return w.gather(ctx, device.Head(g), func(s *exec.Stage, _ bool) error { return w.hidden.Show(ctx, s) })
+	return w.gather(ctx, device.Head(g), func(walk *exec.Walker, _ bool) error { return w.hidden.Show(ctx, walk) })
 }
 
 // embed makes the hidden states, in memory where they take at most half of it.
-func (w *walker) embed(ctx context.Context, s *exec.Stage) error {
+func (w *measurement) embed(ctx context.Context, walk *exec.Walker) error {
 	keep, err := w.o.keep(w.m, w.windows, true)
 	if err != nil {
 		return err
 	}
-	if w.hidden, err = NewHidden(ctx, s, w.m.Graph, w.windows, keep); err == nil {
+	if w.hidden, err = NewHidden(ctx, walk, w.m.Graph, w.windows, keep); err == nil {
 		w.held = w.hidden.Held()
 	}
 	return err
 }
 
 // input keeps the moments of one input: in memory as long as there is some.
-func (w *walker) input(m *Moments) (*stats.Input, error) {
+func (w *measurement) input(m *Moments) (*stats.Input, error) {
 	size := 2 * int64(m.K) * int64(m.K+1)
 	if m.Tokens == 0 || w.o.Memory <= 0 || w.held+size <= w.o.Memory {
 		w.held += size
@@ -149,7 +149,7 @@ func (w *walker) input(m *Moments) (*stats.Input, error) {
 }
 
 // source says what is measured.
-func (w *walker) source() error {
+func (w *measurement) source() error {
 	hash, err := stats.Fingerprint(w.m)
 	if err != nil {
 		return err
@@ -165,10 +165,10 @@ func (w *walker) source() error {
 }
 
 // gather measures what a span reads while f runs it, for the last time with last.
-func (w *walker) gather(ctx context.Context, span device.Span, f func(s *exec.Stage, last bool) error) error {
+func (w *measurement) gather(ctx context.Context, span device.Span, f func(walk *exec.Walker, last bool) error) error {
 	var g *Gathered
-	err := w.stage(span, func(s *exec.Stage) (err error) {
-		g, err = Gather(ctx, w.m, s, func(last bool) error { return f(s, last) })
+	err := w.walk(span, func(walk *exec.Walker) (err error) {
+		g, err = Gather(ctx, w.m, walk, func(last bool) error { return f(walk, last) })
 		return err
 	})
 	if err != nil {
@@ -188,7 +188,7 @@ func (w *walker) gather(ctx context.Context, span device.Span, f func(s *exec.St
 }
 
 // experts returns the inputs of a stack's matrices, all of them.
-func (w *walker) experts(block int, name string, list []*Moments) (_ []*stats.Input, err error) {
+func (w *measurement) experts(block int, name string, list []*Moments) (_ []*stats.Input, err error) {
 	b, n := &w.m.Graph.Blocks[block], int64(0)
 	for _, p := range b.Parts(w.m.Graph.Width) {
 		if p.Linear != nil && p.Linear.Input == name {
@@ -206,11 +206,11 @@ func (w *walker) experts(block int, name string, list []*Moments) (_ []*stats.In
 	return out, nil
 }
 
-// stage opens a span in float32 arithmetic.
-func (w *walker) stage(span device.Span, f func(s *exec.Stage) error) error {
-	s, err := exec.NewStage(w.m.Path, w.m.Graph, w.m.Tensor, span, w.o.stage(w.windows))
+// walk runs f on a span in float32 arithmetic.
+func (w *measurement) walk(span device.Span, f func(walk *exec.Walker) error) error {
+	walk, err := exec.NewWalker(w.m.Path, w.m.Graph, w.m.Tensor, span, w.o.walk(w.windows))
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(s), s.Close())
+	return errors.Join(f(walk), walk.Close())
 }

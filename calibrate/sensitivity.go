@@ -174,20 +174,20 @@ func (d *disturber) progress(blocks int) {
 	}
 }
 
-// stage runs f on a span, some tensors of which may be others.
-func (d *disturber) stage(span device.Span, others []*formats.Tensor, f func(s *exec.Stage) error) error {
-	s, err := exec.NewStage(d.m.Path, d.m.Graph, func(name string) formats.Tensor {
+// walk runs f on a span, some tensors of which may be others.
+func (d *disturber) walk(span device.Span, others []*formats.Tensor, f func(walk *exec.Walker) error) error {
+	walk, err := exec.NewWalker(d.m.Path, d.m.Graph, func(name string) formats.Tensor {
 		for _, other := range others {
 			if other.Name == name {
 				return *other
 			}
 		}
 		return d.m.Tensor(name)
-	}, span, d.o.stage(d.windows))
+	}, span, d.o.walk(d.windows))
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(s), s.Close())
+	return errors.Join(f(walk), walk.Close())
 }
 
 // embedded returns the hidden states before the first block, some tensors being others.
@@ -201,8 +201,8 @@ func (d *disturber) embedded(ctx context.Context, others ...*formats.Tensor) (h 
 	if d.o.Memory > 0 {
 		keep.Most = max(keep.Most, 1)
 	}
-	err = d.stage(device.Embedding(), others, func(s *exec.Stage) (err error) {
-		if h, err = NewHidden(ctx, s, g, d.windows, keep); err == nil {
+	err = d.walk(device.Embedding(), others, func(walk *exec.Walker) (err error) {
+		if h, err = NewHidden(ctx, walk, g, d.windows, keep); err == nil {
 			d.open = append(d.open, h)
 		}
 		return err
@@ -326,8 +326,8 @@ func (d *disturber) block(ctx context.Context, i int) error {
 	var fresh []copied
 	err := d.each(i, func(w *formats.Tensor, relative float64) error {
 		c := copied{name: w.Name, relative: relative}
-		err := d.stage(device.Block(i), []*formats.Tensor{w}, func(s *exec.Stage) (err error) {
-			c.hidden, err = d.clean.Behind(ctx, s)
+		err := d.walk(device.Block(i), []*formats.Tensor{w}, func(walk *exec.Walker) (err error) {
+			c.hidden, err = d.clean.Behind(ctx, walk)
 			return err
 		})
 		if err == nil {
@@ -339,12 +339,12 @@ func (d *disturber) block(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	err = d.stage(device.Block(i), nil, func(s *exec.Stage) error {
+	err = d.walk(device.Block(i), nil, func(walk *exec.Walker) error {
 		for _, c := range append(d.copies, copied{hidden: d.clean}) {
 			if c.with != nil {
 				continue
 			}
-			if err := c.hidden.Through(ctx, s, true); err != nil {
+			if err := c.hidden.Through(ctx, walk, true); err != nil {
 				return err
 			}
 		}
@@ -352,7 +352,7 @@ func (d *disturber) block(ctx context.Context, i int) error {
 	})
 	for _, c := range d.copies {
 		if c.with != nil && err == nil {
-			err = d.stage(device.Block(i), []*formats.Tensor{c.with}, func(s *exec.Stage) error { return c.hidden.Through(ctx, s, true) })
+			err = d.walk(device.Block(i), []*formats.Tensor{c.with}, func(walk *exec.Walker) error { return c.hidden.Through(ctx, walk, true) })
 		}
 	}
 	d.copies = append(d.copies, fresh...)

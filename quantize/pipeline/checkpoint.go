@@ -34,12 +34,12 @@ func (r *run) hidden(ctx context.Context) (*calibrate.Hidden, int, error) {
 	if h, at, ok := r.left(ctx, keep); ok {
 		return h, at, nil
 	}
-	s, err := r.stage(device.Embedding(), r.o.Windows, true)
+	walk, err := r.walker(device.Embedding(), r.o.Windows, true)
 	if err != nil {
 		return nil, 0, err
 	}
-	h, err := calibrate.NewHidden(ctx, s, r.m.Graph, r.o.Windows, keep)
-	return h, 0, errors.Join(err, s.Close())
+	h, err := calibrate.NewHidden(ctx, walk, r.m.Graph, r.o.Windows, keep)
+	return h, 0, errors.Join(err, walk.Close())
 }
 
 // left reads the hidden states that an interrupted run left, unless a tensor that they went

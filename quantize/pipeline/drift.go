@@ -142,21 +142,21 @@ func (r *run) past(ctx context.Context, h *calibrate.Hidden, block int, fitted b
 		if err != nil {
 			return nil, err
 		}
-		s, err := r.stage(device.Embedding(), windows, fitted)
+		walk, err := r.walker(device.Embedding(), windows, fitted)
 		if err != nil {
 			return nil, err
 		}
-		h, err = calibrate.NewHidden(ctx, s, r.m.Graph, windows, keep)
-		if err = errors.Join(err, s.Close()); err != nil {
+		h, err = calibrate.NewHidden(ctx, walk, r.m.Graph, windows, keep)
+		if err = errors.Join(err, walk.Close()); err != nil {
 			return nil, err
 		}
 	}
-	s, err := r.stage(device.Block(block), windows, fitted)
+	walk, err := r.walker(device.Block(block), windows, fitted)
 	if err != nil {
 		return nil, err
 	}
-	out, err = h.Behind(ctx, s)
-	err = errors.Join(err, s.Close())
+	out, err = h.Behind(ctx, walk)
+	err = errors.Join(err, walk.Close())
 	if before == nil {
 		err = errors.Join(err, h.Close())
 	}

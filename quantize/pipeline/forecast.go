@@ -195,13 +195,13 @@ func timed(run func() error) (float64, error) {
 
 // walk times one window through the first block.
 func (f *flow) walk(ctx context.Context) (float64, error) {
-	s, err := exec.NewStage(f.m.Path, f.m.Graph, f.m.Tensor, device.Span{Hi: 1, Embed: true}, stageOptions(f.Windows, f.Threads, f.On))
+	walk, err := exec.NewWalker(f.m.Path, f.m.Graph, f.m.Tensor, device.Span{Hi: 1, Embed: true}, walkOptions(f.Windows, f.Threads, f.On))
 	if err != nil {
 		return 0, err
 	}
 	seconds, err := timed(func() error {
-		h, err := calibrate.NewHidden(ctx, s, f.m.Graph, f.Windows[:1], calibrate.Keep{})
+		h, err := calibrate.NewHidden(ctx, walk, f.m.Graph, f.Windows[:1], calibrate.Keep{})
 		return errors.Join(err, h.Close())
 	})
-	return seconds, errors.Join(err, s.Close())
+	return seconds, errors.Join(err, walk.Close())
 }

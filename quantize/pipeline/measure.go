@@ -116,25 +116,25 @@ func drift(ctx context.Context, m *model.Model, tensors map[string]formats.Tenso
 
 // through moves hidden states through a block, and makes them before the first.
 func through(ctx context.Context, m *model.Model, h **calibrate.Hidden, block int, windows [][]int32, o MeasureOptions) error {
-	run := func(span device.Span, f func(s *exec.Stage) error) error {
-		s, err := exec.NewStage(m.Path, m.Graph, m.Tensor, span, stageOptions(windows, o.Threads, o.On))
+	run := func(span device.Span, f func(walk *exec.Walker) error) error {
+		walk, err := exec.NewWalker(m.Path, m.Graph, m.Tensor, span, walkOptions(windows, o.Threads, o.On))
 		if err != nil {
 			return err
 		}
-		return errors.Join(f(s), s.Close())
+		return errors.Join(f(walk), walk.Close())
 	}
 	if *h == nil {
 		keep, err := keepOn(m, windows, o.On)
 		if err != nil {
 			return err
 		}
-		err = run(device.Embedding(), func(s *exec.Stage) (err error) {
-			*h, err = calibrate.NewHidden(ctx, s, m.Graph, windows, keep)
+		err = run(device.Embedding(), func(walk *exec.Walker) (err error) {
+			*h, err = calibrate.NewHidden(ctx, walk, m.Graph, windows, keep)
 			return err
 		})
 		if err != nil {
 			return err
 		}
 	}
-	return run(device.Block(block), func(s *exec.Stage) error { return (*h).Through(ctx, s, true) })
+	return run(device.Block(block), func(walk *exec.Walker) error { return (*h).Through(ctx, walk, true) })
 }

@@ -218,7 +218,7 @@ func (r *run) walk(ctx context.Context) error {
 		return nil
 	}
 	moments := &later{measure: func() (*gathered, error) {
-		return r.measure(ctx, device.Head(g), func(s *exec.Stage, _ bool) error { return h.Show(ctx, s) })
+		return r.measure(ctx, device.Head(g), func(walk *exec.Walker, _ bool) error { return h.Show(ctx, walk) })
 	}}
 	return r.tensors(ctx, []graph.Weight{{Name: g.Head.Weight, Role: g.Head.Role, Block: -1}}, moments)
 }
@@ -251,11 +251,11 @@ func (r *run) block(ctx context.Context, h *calibrate.Hidden, i int) error {
 			return err
 		}
 	}
-	s, err := r.stage(device.Block(i), r.o.Windows, true)
+	walk, err := r.walker(device.Block(i), r.o.Windows, true)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(h.Through(ctx, s, true), s.Close()); err != nil {
+	if err := errors.Join(h.Through(ctx, walk, true), walk.Close()); err != nil {
 		return err
 	}
 	return r.checkpoint(ctx, h, i+1)
@@ -273,7 +273,7 @@ func (r *run) fitBlock(ctx context.Context, h *calibrate.Hidden, i int) error {
 		return nil
 	}
 	return r.group(ctx, todo, &later{measure: func() (*gathered, error) {
-		return r.measure(ctx, device.Block(i), func(s *exec.Stage, _ bool) error { return h.Through(ctx, s, false) })
+		return r.measure(ctx, device.Block(i), func(walk *exec.Walker, _ bool) error { return h.Through(ctx, walk, false) })
 	}})
 }
 
@@ -340,28 +340,28 @@ func (r *run) tensor(ctx context.Context, w graph.Weight, moments moments) error
 
 // measure runs f on a span of the original model, for the last time with last, and
 // returns what its linears read.
-func (r *run) measure(ctx context.Context, span device.Span, f func(s *exec.Stage, last bool) error) (*gathered, error) {
-	s, err := r.stage(span, r.o.Windows, false)
+func (r *run) measure(ctx context.Context, span device.Span, f func(walk *exec.Walker, last bool) error) (*gathered, error) {
+	walk, err := r.walker(span, r.o.Windows, false)
 	if err != nil {
 		return nil, err
 	}
-	g, err := calibrate.Gather(ctx, r.m, s, func(last bool) error { return f(s, last) })
-	return &gathered{g: g}, errors.Join(err, s.Close())
+	g, err := calibrate.Gather(ctx, r.m, walk, func(last bool) error { return f(walk, last) })
+	return &gathered{g: g}, errors.Join(err, walk.Close())
 }
 
-// stage opens a span in float32 arithmetic for windows, with what has been fitted or as it
+// walker opens a span in float32 arithmetic for windows, with what has been fitted or as it
 // was.
-func (r *run) stage(span device.Span, windows [][]int32, fitted bool) (*exec.Stage, error) {
-	return exec.NewStage(r.m.Path, r.m.Graph, func(name string) formats.Tensor {
+func (r *run) walker(span device.Span, windows [][]int32, fitted bool) (*exec.Walker, error) {
+	return exec.NewWalker(r.m.Path, r.m.Graph, func(name string) formats.Tensor {
 		if t, ok := r.out.Tensors[name]; ok && fitted {
 			return t
 		}
 		return r.m.Tensor(name)
-	}, span, stageOptions(windows, r.o.Threads, r.o.On))
+	}, span, walkOptions(windows, r.o.Threads, r.o.On))
 }
 
-// stageOptions are those of a stage that windows are run through in float32.
-func stageOptions(windows [][]int32, threads int, on *exec.Opened) exec.Options {
+// walkOptions are those of a walker that windows are run through in float32.
+func walkOptions(windows [][]int32, threads int, on *exec.Opened) exec.Options {
 	o := exec.Options{Threads: threads, Exact: true, On: on}
 	for _, w := range windows {
 		o.Context = max(o.Context, int64(len(w)))
@@ -371,6 +371,6 @@ func stageOptions(windows [][]int32, threads int, on *exec.Opened) exec.Options 
 
 // keepOn says where hidden states of windows are kept.
 func keepOn(m *model.Model, windows [][]int32, on *exec.Opened) (calibrate.Keep, error) {
-	reserve, err := on.Need(m, exec.Walk{Context: int(stageOptions(windows, 0, on).Context), Gather: true})
+	reserve, err := on.Need(m, exec.Walk{Context: int(walkOptions(windows, 0, on).Context), Gather: true})
 	return calibrate.Keep{On: on, Reserve: reserve}, err
 }

@@ -5,7 +5,7 @@
 // progress with its own states. Who generates goes by [Sequence.Decode] and
 // [Executor.Advance], which take passes of many sequences, chosen tokens fed on where
 // they are; who wants logits by Prefill, which takes many tokens at once, and Step,
-// which takes one. A [Stage] walks texts through a span of blocks, for calibration;
+// which takes one. A [Walker] runs texts through a span of blocks, for calibration;
 // an [Opened] device is kept open between such spans. Every function of logits over
 // positions is the same whichever of them computed it, within rounding; rotary
 // embeddings that depend on the length of the sequence (dynamic, longrope) take the

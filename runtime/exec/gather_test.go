@@ -92,38 +92,38 @@ func deviceSums(t *testing.T, c *tiny, source func(string) formats.Tensor, on *O
 	}
 	defer rows.Release()
 	part, n := Part{Rows: rows, At: 3}, len(c.graph.Blocks)
-	stage := func(span device.Span, f func(s *Stage) error) {
+	over := func(span device.Span, f func(walk *Walker) error) {
 		t.Helper()
-		s, err := NewStage("tiny", c.graph, source, span, Options{Threads: 2, Exact: true, Level: *onLevel, On: on, Context: int64(slices.Max(lengths))})
+		walk, err := NewWalker("tiny", c.graph, source, span, Options{Threads: 2, Exact: true, Level: *onLevel, On: on, Context: int64(slices.Max(lengths))})
 		if err == nil {
-			defer s.Close()
-			err = f(s)
+			defer walk.Close()
+			err = f(walk)
 		}
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 	}
-	gather := func(span device.Span, run func(s *Stage, last bool) error) {
+	gather := func(span device.Span, run func(walk *Walker, last bool) error) {
 		t.Helper()
-		stage(span, func(s *Stage) error {
+		over(span, func(walk *Walker) error {
 			if apart {
 				on.Limit = 1
 				defer func() { on.Limit = 0 }()
 			}
-			return s.Gather(func(last bool) error { walks++; return run(s, last) }, func(got *device.Sums) error {
+			return walk.Gather(func(last bool) error { walks++; return run(walk, last) }, func(got *device.Sums) error {
 				out[inputOf{got.Input, got.Expert}] = got
 				return nil
 			})
 		})
 	}
-	stage(device.Embedding(), func(s *Stage) error { return s.Embed(part, windows) })
-	gather(device.Span{Hi: n}, func(s *Stage, last bool) error {
+	over(device.Embedding(), func(walk *Walker) error { return walk.Embed(part, windows) })
+	gather(device.Span{Hi: n}, func(walk *Walker, last bool) error {
 		if !last {
-			return s.Transform(Part{}, part, windows)
+			return walk.Transform(Part{}, part, windows)
 		}
-		return s.Transform(part, part, windows)
+		return walk.Transform(part, part, windows)
 	})
-	gather(device.Head(c.graph), func(s *Stage, _ bool) error { return s.Show(part, windows) })
+	gather(device.Head(c.graph), func(walk *Walker, _ bool) error { return walk.Show(part, windows) })
 	return out, walks
 }
 

@@ -160,7 +160,7 @@ func (o *Opened) Need(m *model.Model, w Walk) (stage int64, err error) {
 		spans = append(spans, device.Block(i))
 	}
 	for _, span := range spans {
-		s := stageOptions(Options{Exact: true, Context: int64(w.Context), On: o})
+		s := walkOptions(Options{Exact: true, Context: int64(w.Context), On: o})
 		n, err := o.gpu.Need(g, span, m.Tensor, o.options(&s))
 		if err != nil {
 			return 0, formats.In(m.Path, err)

@@ -31,18 +31,18 @@ func TestStages(t *testing.T) {
 			d, wide := int(m.Graph.Width), int(m.Graph.WidestRow())
 			x := device.HostRows{X: make([]float32, len(tokens)*wide), Width: wide}
 			at, n := exec.Part{Rows: x, Width: wide}, len(m.Graph.Blocks)
-			walk := func(into map[string][]float64, spans ...device.Span) {
+			gather := func(into map[string][]float64, spans ...device.Span) {
 				t.Helper()
 				for _, span := range spans {
-					s, err := exec.NewStage(m.Path, m.Graph, m.Tensor, span, exec.Options{Exact: true})
+					walk, err := exec.NewWalker(m.Path, m.Graph, m.Tensor, span, exec.Options{Exact: true})
 					if err != nil {
 						t.Fatal(err)
 					}
-					err = s.Gather(func(bool) error {
+					err = walk.Gather(func(bool) error {
 						if span.Embed {
-							return s.Embed(at, [][]int32{tokens})
+							return walk.Embed(at, [][]int32{tokens})
 						}
-						return s.Transform(at, at, [][]int32{tokens})
+						return walk.Transform(at, at, [][]int32{tokens})
 					}, func(got *device.Sums) error {
 						into[fmt.Sprint(got.Input, got.Expert, got.Tokens)] = got.Squares
 						return nil
@@ -50,15 +50,15 @@ func TestStages(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					s.Close()
+					walk.Close()
 				}
 			}
-			walk(whole, device.Span{Hi: n, Embed: true})
+			gather(whole, device.Span{Hi: n, Embed: true})
 			spans := []device.Span{{Hi: 1, Embed: true}}
 			for i := 1; i < n; i++ {
 				spans = append(spans, device.Block(i))
 			}
-			walk(parts, spans...)
+			gather(parts, spans...)
 			ex, err := exec.New(m, exec.Options{Context: 32, Exact: true})
 			if err != nil {
 				t.Fatal(err)
@@ -92,14 +92,14 @@ func TestStages(t *testing.T) {
 
 // endsLike compares the logits of the last of x[T][D] with those wanted.
 func endsLike(m *model.Model, x, want []float32) error {
-	s, err := exec.NewStage(m.Path, m.Graph, m.Tensor, device.Head(m.Graph), exec.Options{Exact: true})
+	walk, err := exec.NewWalker(m.Path, m.Graph, m.Tensor, device.Head(m.Graph), exec.Options{Exact: true})
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer walk.Close()
 	v := len(want)
 	got := make([]float32, 21*v)
-	if err := s.Logits(got, x); err != nil {
+	if err := walk.Logits(got, x); err != nil {
 		return err
 	}
 	for i, w := range want {

@@ -9,16 +9,16 @@ import (
 	"github.com/nstf/nstf/runtime/device"
 )
 
-// A Stage is a span of a model that takes hidden states and gives hidden states,
+// A Walker runs texts through a span of a model, hidden states in and hidden states out,
 // so that a model can be walked block by block with the work space of one: for
 // calibration, and for measuring behind blocks that have been compressed already.
 // It serves one goroutine at a time.
 //
 // Hidden states are those of windows, one behind the other: rows x[T][D], in the
-// memory of the stage's device or in the processor's. Where blocks read keys and values
+// memory of its device or in the processor's. Where blocks read keys and values
 // of blocks before the span, a row has those behind its hidden state, as
 // [graph.Graph.RowWidth] says.
-type Stage struct {
+type Walker struct {
 	g      *graph.Graph
 	on     *Opened
 	span   device.Span
@@ -27,24 +27,24 @@ type Stage struct {
 	row    []float32
 }
 
-// NewStage opens a span. tensor returns the stored tensors by the names that the
+// NewWalker opens a span. tensor returns the stored tensors by the names that the
 // graph gives them; those of other spans are not asked for. Of the options, Context is
 // the longest window (0: as long as it may be; a GPU wants to know), Sequences has no
 // meaning here. Errors are those of [New].
-func NewStage(file string, g *graph.Graph, tensor func(string) formats.Tensor, span device.Span, o Options) (*Stage, error) {
+func NewWalker(file string, g *graph.Graph, tensor func(string) formats.Tensor, span device.Span, o Options) (*Walker, error) {
 	if err := g.Check(); err != nil {
 		return nil, formats.In(file, err)
 	}
-	o = stageOptions(o)
+	o = walkOptions(o)
 	stage, _, err := newStage(g, span, tensor, &o)
 	if err != nil {
 		return nil, formats.In(file, err)
 	}
-	return &Stage{g: g, on: o.On, span: span, stage: stage, beside: o.Sequences}, nil
+	return &Walker{g: g, on: o.On, span: span, stage: stage, beside: o.Sequences}, nil
 }
 
-// stageOptions are those of a stage of a walk. On a GPU short windows share passes.
-func stageOptions(o Options) Options {
+// walkOptions are those of the stage of a walk. On a GPU short windows share passes.
+func walkOptions(o Options) Options {
 	o.Sequences, o.Verify = 1, true
 	switch {
 	case o.On == nil && o.Device.Kind != "" && o.Device.Kind != "cpu":
@@ -67,29 +67,29 @@ const (
 	rowsTogether, windowsTogether = 2048, 64
 )
 
-// Close ends the stage's threads, or gives the GPU's memory back.
-func (s *Stage) Close() error { return s.stage.Close() }
+// Close ends its threads, or gives the GPU's memory back.
+func (walk *Walker) Close() error { return walk.stage.Close() }
 
 // A Part is rows from one on.
 type Part struct {
 	Rows device.Rows // nil: none
 	At   int
 	// Width is the numbers of a row of Rows, of which the first ones count. 0: as many
-	// as go into the stage, or come out of it.
+	// as go into the span, or come out of it.
 	Width int
 }
 
-// taken returns n rows from row at of a part on, as they go into the stage.
-func (s *Stage) taken(from Part, at, n int) (device.Hidden, error) {
+// taken returns n rows from row at of a part on, as they go into the span.
+func (walk *Walker) taken(from Part, at, n int) (device.Hidden, error) {
 	h := from.Rows.Slice(from.At+at, from.At+at+n)
-	width := int(s.g.RowWidth(s.span.Lo))
+	width := int(walk.g.RowWidth(walk.span.Lo))
 	if from.Width == 0 || from.Width == width {
 		return h, nil
 	}
-	if need := n * from.Width; cap(s.row) < need {
-		s.row = make([]float32, need)
+	if need := n * from.Width; cap(walk.row) < need {
+		walk.row = make([]float32, need)
 	}
-	x := s.row[:n*from.Width]
+	x := walk.row[:n*from.Width]
 	if err := h.Read(x); err != nil {
 		return nil, err
 	}
@@ -99,9 +99,9 @@ func (s *Stage) taken(from Part, at, n int) (device.Hidden, error) {
 	return device.Host(x[:n*width]), nil
 }
 
-// given puts n rows that came out of the stage into a part, from row at on.
-func (s *Stage) given(to Part, at, n int, h device.Hidden) error {
-	width := int(s.g.RowWidth(s.span.Hi))
+// given puts n rows that came out of the span into a part, from row at on.
+func (walk *Walker) given(to Part, at, n int, h device.Hidden) error {
+	width := int(walk.g.RowWidth(walk.span.Hi))
 	if to.Width == 0 || to.Width == width {
 		return to.Rows.Store(to.At+at, n, h)
 	}
@@ -119,43 +119,43 @@ func (s *Stage) given(to Part, at, n int, h device.Hidden) error {
 
 // Embed writes the hidden states before the first block of the model, for the tokens of
 // windows. The span embeds.
-func (s *Stage) Embed(to Part, windows [][]int32) error {
+func (walk *Walker) Embed(to Part, windows [][]int32) error {
 	for _, tokens := range windows {
 		for i, id := range tokens {
-			if id < 0 || int64(id) >= s.g.Vocab {
-				return formats.Errorf("", "", "token %d at position %d is not below the vocabulary of %d", id, i, s.g.Vocab)
+			if id < 0 || int64(id) >= walk.g.Vocab {
+				return formats.Errorf("", "", "token %d at position %d is not below the vocabulary of %d", id, i, walk.g.Vocab)
 			}
 		}
 	}
-	return s.walk(Part{}, to, windows)
+	return walk.walk(Part{}, to, windows)
 }
 
 // Transform runs the span's blocks over windows. What comes out may go where they were,
 // or nowhere.
-func (s *Stage) Transform(to, from Part, windows [][]int32) error {
-	return s.walk(from, to, windows)
+func (walk *Walker) Transform(to, from Part, windows [][]int32) error {
+	return walk.walk(from, to, windows)
 }
 
-// walk runs windows through the stage.
-func (s *Stage) walk(from, to Part, windows [][]int32) error {
-	return s.passes(from, windows, false, func(pass device.Pass, at, n int) error {
+// walk runs windows through the span.
+func (walk *Walker) walk(from, to Part, windows [][]int32) error {
+	return walk.passes(from, windows, false, func(pass device.Pass, at, n int) error {
 		if to.Rows == nil {
 			return nil
 		}
-		return s.given(to, at, n, pass.Hidden())
+		return walk.given(to, at, n, pass.Hidden())
 	})
 }
 
-// passes runs windows through the stage and calls f after each pass with the rows that
+// passes runs windows through the span and calls f after each pass with the rows that
 // it was of, counted from the first.
-func (s *Stage) passes(from Part, windows [][]int32, wanted bool, f func(pass device.Pass, at, n int) error) error {
+func (walk *Walker) passes(from Part, windows [][]int32, wanted bool, f func(pass device.Pass, at, n int) error) error {
 	for lo := 0; len(windows) > 0; {
 		n, rows := 1, len(windows[0])
-		for n < min(len(windows), s.beside) && rows+len(windows[n]) <= s.stage.MaxRows() {
+		for n < min(len(windows), walk.beside) && rows+len(windows[n]) <= walk.stage.MaxRows() {
 			rows += len(windows[n])
 			n++
 		}
-		if err := s.together(from, lo, windows[:n], wanted, f); err != nil {
+		if err := walk.together(from, lo, windows[:n], wanted, f); err != nil {
 			return err
 		}
 		lo, windows = lo+rows, windows[n:]
@@ -165,7 +165,7 @@ func (s *Stage) passes(from Part, windows [][]int32, wanted bool, f func(pass de
 
 // together runs windows through passes: several through one, or one through as many as
 // it takes.
-func (s *Stage) together(from Part, lo int, windows [][]int32, wanted bool, f func(pass device.Pass, at, n int) error) (err error) {
+func (walk *Walker) together(from Part, lo int, windows [][]int32, wanted bool, f func(pass device.Pass, at, n int) error) (err error) {
 	states := make([]device.State, 0, len(windows))
 	defer func() {
 		for _, st := range states {
@@ -177,24 +177,24 @@ func (s *Stage) together(from Part, lo int, windows [][]int32, wanted bool, f fu
 		if len(w) == 0 {
 			continue
 		}
-		st, err := s.stage.NewState(int64(len(w)))
+		st, err := walk.stage.NewState(int64(len(w)))
 		if err != nil {
 			return err
 		}
 		states, total = append(states, st), total+len(w)
 	}
 	for at := 0; at < total; {
-		n := min(total-at, s.stage.MaxRows())
-		batch, err := s.batch(states, windows, at, n, wanted)
+		n := min(total-at, walk.stage.MaxRows())
+		batch, err := walk.batch(states, windows, at, n, wanted)
 		if err != nil {
 			return err
 		}
-		if !s.span.Embed {
-			if batch.Hidden, err = s.taken(from, lo+at, n); err != nil {
+		if !walk.span.Embed {
+			if batch.Hidden, err = walk.taken(from, lo+at, n); err != nil {
 				return err
 			}
 		}
-		pass, err := s.stage.Forward(batch)
+		pass, err := walk.stage.Forward(batch)
 		if err == nil {
 			err = f(pass, lo+at, n)
 		}
@@ -207,7 +207,7 @@ func (s *Stage) together(from Part, lo int, windows [][]int32, wanted bool, f fu
 }
 
 // batch is that of n rows from row at on of windows: all of several, or a part of one.
-func (s *Stage) batch(states []device.State, windows [][]int32, at, n int, wanted bool) (*device.Batch, error) {
+func (walk *Walker) batch(states []device.State, windows [][]int32, at, n int, wanted bool) (*device.Batch, error) {
 	b := &device.Batch{Prompt: true}
 	for _, w := range windows {
 		if len(w) == 0 {
@@ -232,19 +232,19 @@ func (s *Stage) batch(states []device.State, windows [][]int32, at, n int, wante
 
 // Show has windows seen by the head, of which the span is that alone: nothing is
 // computed but what it reads.
-func (s *Stage) Show(from Part, windows [][]int32) error {
-	return s.passes(from, windows, true, func(device.Pass, int, int) error { return nil })
+func (walk *Walker) Show(from Part, windows [][]int32) error {
+	return walk.passes(from, windows, true, func(device.Pass, int, int) error { return nil })
 }
 
 // Gather has run, which walks all windows, walked with what the span's linears read
 // being summed up, and calls f with the sums, input by input. Where a device has no room
 // for the sums of all inputs at once it walks several times, last being said of the last.
-func (s *Stage) Gather(run func(last bool) error, f func(*device.Sums) error) error {
-	g, ok := s.stage.(device.Gatherer)
+func (walk *Walker) Gather(run func(last bool) error, f func(*device.Sums) error) error {
+	g, ok := walk.stage.(device.Gatherer)
 	if !ok {
-		return fmt.Errorf("exec: a %T gathers no sums", s.stage)
+		return fmt.Errorf("exec: a %T gathers no sums", walk.stage)
 	}
-	groups, err := s.on.together(device.Inputs(s.g, s.span))
+	groups, err := walk.on.together(device.Inputs(walk.g, walk.span))
 	if err != nil {
 		return err
 	}
@@ -264,10 +264,10 @@ func (s *Stage) Gather(run func(last bool) error, f func(*device.Sums) error) er
 
 // Logits writes the logits of hidden states x[T][D] behind the last block to
 // dst[T][Vocab]. The span is the head alone.
-func (s *Stage) Logits(dst, x []float32) error {
-	width, vocab := int(s.g.Width), int(s.g.Vocab)
-	windows := slices.Collect(slices.Chunk(make([]int32, len(x)/width), s.stage.MaxRows())) // of tokens that nobody looks at
-	return s.passes(Part{Rows: device.HostRows{X: x, Width: width}}, windows, true, func(pass device.Pass, at, n int) error {
+func (walk *Walker) Logits(dst, x []float32) error {
+	width, vocab := int(walk.g.Width), int(walk.g.Vocab)
+	windows := slices.Collect(slices.Chunk(make([]int32, len(x)/width), walk.stage.MaxRows())) // of tokens that nobody looks at
+	return walk.passes(Part{Rows: device.HostRows{X: x, Width: width}}, windows, true, func(pass device.Pass, at, n int) error {
 		return pass.Logits(0, n, dst[at*vocab:(at+n)*vocab])
 	})
 }
