@@ -1,65 +1,38 @@
 package cpu
 
 import (
-	"fmt"
 	"math"
+
+	"github.com/nstf/nstf/kernels/ops"
 )
 
-// An Activation is the nonlinearity of a feed-forward block.
-type Activation uint8
-
-const (
-	// SiLU is x / (1 + exp(-x)), also called swish.
-	SiLU Activation = iota
-	// GELU is x * (1 + erf(x/sqrt(2))) / 2, with the error function, not tanh.
-	GELU
-	// GELUTanh is x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) / 2, which
-	// Hugging Face calls gelu_new and gelu_pytorch_tanh.
-	GELUTanh
-	// QuickGELU is x / (1 + exp(-1.702 x)).
-	QuickGELU
-	// ReLU is max(x, 0).
-	ReLU
-	// ReLU2 is max(x, 0) squared.
-	ReLU2
-	activationEnd
-)
-
-// String names the activation.
-func (a Activation) String() string {
-	if a < activationEnd {
-		return [...]string{"silu", "gelu", "gelu_tanh", "quick_gelu", "relu", "relu2"}[a]
-	}
-	return fmt.Sprintf("Activation(%d)", a)
-}
-
-// tanh(u) = 2 sigmoid(2u) - 1 turns GELUTanh into x * sigmoid(a1 x + a3 x^3).
+// tanh(u) = 2 sigmoid(2u) - 1 turns ops.GELUTanh into x * sigmoid(a1 x + a3 x^3).
 const (
 	geluTanh1 = 1.5957691216057308 // 2 sqrt(2/pi)
 	geluTanh3 = geluTanh1 * 0.044715
 )
 
 // Activate computes dst[i] = act(x[i]); dst may be x. The relative error is at most
-// 2^-21, times 1 + |z| for GELUTanh and QuickGELU, whose exponent z is rounded
+// 2^-21, times 1 + |z| for ops.GELUTanh and ops.QuickGELU, whose exponent z is rounded
 // itself; results under 1e-30 may be off by as much. A NaN gives NaN; infinities
 // give the limits, except that a smooth activation of -Inf is NaN, being -Inf
 // times 0.
-func (s *Set) Activate(act Activation, dst, x []float32) {
+func (s *Set) Activate(act ops.Activation, dst, x []float32) {
 	want(len(dst) == len(x), "Activate", len(dst), len(x))
 	switch act {
-	case SiLU:
+	case ops.SiLU:
 		s.gated(dst, x, 1, 0)
-	case QuickGELU:
+	case ops.QuickGELU:
 		s.gated(dst, x, 1.702, 0)
-	case GELUTanh:
+	case ops.GELUTanh:
 		s.gated(dst, x, geluTanh1, geluTanh3)
-	case GELU:
+	case ops.GELU:
 		s.gelu(dst, x)
-	case ReLU:
+	case ops.ReLU:
 		for i, v := range x {
 			dst[i] = max(v, 0)
 		}
-	case ReLU2:
+	case ops.ReLU2:
 		for i, v := range x {
 			v = max(v, 0)
 			dst[i] = v * v
@@ -71,7 +44,7 @@ func (s *Set) Activate(act Activation, dst, x []float32) {
 
 // ActivateMul computes dst[i] = act(gate[i]) * up[i], the gated feed-forward
 // (SwiGLU, GeGLU). dst may be gate, and must not be up.
-func (s *Set) ActivateMul(act Activation, dst, gate, up []float32) {
+func (s *Set) ActivateMul(act ops.Activation, dst, gate, up []float32) {
 	want(len(up) == len(dst), "ActivateMul", len(dst), len(up))
 	s.Activate(act, dst, gate)
 	s.mul(dst, up)
@@ -88,10 +61,6 @@ func (s *Set) SigmoidMul(dst, gate []float32) {
 	}
 }
 
-// A Gating changes what a gate of SiLU is multiplied with; see [Set.SwiGLU]. The zero
-// value changes nothing.
-type Gating struct{ Alpha, Limit, Offset float32 }
-
 // SwiGLU computes, with g = gate[i] and u = up[i],
 //
 //	g = min(g, Limit), u = min(max(u, -Limit), Limit)      where Limit is not 0
@@ -99,7 +68,7 @@ type Gating struct{ Alpha, Limit, Offset float32 }
 //
 // dst may be gate or up. Errors, NaN and infinities are those of Activate, with the
 // rounding of Alpha*g besides where Alpha is not 0.
-func (s *Set) SwiGLU(o Gating, dst, gate, up []float32) {
+func (s *Set) SwiGLU(o ops.Gating, dst, gate, up []float32) {
 	want(len(gate) == len(dst) && len(up) == len(dst), "SwiGLU", len(dst), len(gate), len(up))
 	if o.Alpha == 0 {
 		o.Alpha = 1
@@ -110,16 +79,13 @@ func (s *Set) SwiGLU(o Gating, dst, gate, up []float32) {
 	s.swiGLU(dst, gate, up, o.Alpha, o.Limit, o.Offset)
 }
 
-// A XIELU is an activation with numbers that were trained; see [Set.XIELU].
-type XIELU struct{ Positive, Negative, Beta, Eps float32 }
-
 // XIELU computes
 //
 //	dst[i] = Positive*x[i]*x[i] + Beta*x[i]                                      for x[i] > 0
 //	dst[i] = Negative*(exp(min(x[i], Eps)) - 1 - x[i]) + Beta*x[i]               elsewhere
 //
 // in float64, rounded once; dst may be x. A NaN gives NaN.
-func (s *Set) XIELU(o XIELU, dst, x []float32) {
+func (s *Set) XIELU(o ops.XIELU, dst, x []float32) {
 	want(len(dst) == len(x), "XIELU", len(dst), len(x))
 	p, n, beta, eps := float64(o.Positive), float64(o.Negative), float64(o.Beta), float64(o.Eps)
 	for i, v := range x {
@@ -134,8 +100,8 @@ func (s *Set) XIELU(o XIELU, dst, x []float32) {
 	}
 }
 
-// SiLUMul is ActivateMul(SiLU, dst, gate, up).
-func (s *Set) SiLUMul(dst, gate, up []float32) { s.ActivateMul(SiLU, dst, gate, up) }
+// SiLUMul is ActivateMul(ops.SiLU, dst, gate, up).
+func (s *Set) SiLUMul(dst, gate, up []float32) { s.ActivateMul(ops.SiLU, dst, gate, up) }
 
 func gatedGeneric(dst, x []float32, a1, a3 float32) {
 	for i, v := range x {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // ulps is the error of got in units of the last place of want.
@@ -52,9 +53,9 @@ func TestSmooth(t *testing.T) {
 			want func(x float64) float64
 			cost func(x float64) float64
 		}{
-			{"SiLU", func(x []float32) { s.Activate(cpu.SiLU, x, x) }, func(x float64) float64 { return x / (1 + math.Exp(-x)) }, nil},
-			{"GELU", func(x []float32) { s.Activate(cpu.GELU, x, x) }, gelu, nil},
-			{"QuickGELU", func(x []float32) { s.Activate(cpu.QuickGELU, x, x) },
+			{"SiLU", func(x []float32) { s.Activate(ops.SiLU, x, x) }, func(x float64) float64 { return x / (1 + math.Exp(-x)) }, nil},
+			{"GELU", func(x []float32) { s.Activate(ops.GELU, x, x) }, gelu, nil},
+			{"QuickGELU", func(x []float32) { s.Activate(ops.QuickGELU, x, x) },
 				func(x float64) float64 { return x / (1 + math.Exp(-1.702*x)) }, func(x float64) float64 { return math.Abs(1.702 * x) }},
 			{"SoftCap", func(x []float32) { s.SoftCap(x, 30) }, tanh, nil},
 		} {

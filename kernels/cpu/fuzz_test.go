@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // floats reads bytes as float32, at most n of them.
@@ -116,7 +117,7 @@ func fuzzRows(t *testing.T, generic, s *cpu.Set, v []float32, k int) {
 
 func fuzzExp(t *testing.T, generic, s *cpu.Set, x []float32) {
 	a, b := make([]float32, len(x)), make([]float32, len(x))
-	for _, act := range []cpu.Activation{cpu.SiLU, cpu.GELUTanh, cpu.QuickGELU} {
+	for _, act := range []ops.Activation{ops.SiLU, ops.GELUTanh, ops.QuickGELU} {
 		generic.Activate(act, a, x)
 		s.Activate(act, b, x)
 		for i, v := range x {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 func random(r *rand.Rand, n int) []float32 {
@@ -203,7 +204,7 @@ func TestKernelsAllocateNothing(t *testing.T) {
 			s.Softmax(x)
 			s.RMSNorm(x, x, x, 1e-5, 0)
 			s.SiLUMul(x, x, w[:k])
-			s.SwiGLU(cpu.Gating{Alpha: 1.702, Limit: 7, Offset: 1}, x, x, w[:k])
+			s.SwiGLU(ops.Gating{Alpha: 1.702, Limit: 7, Offset: 1}, x, x, w[:k])
 			s.RopeHalf(x, w[:k/2], w[:k/2])
 			s.LayerNorm(x, x, x, nil, 1e-5)
 			for i := range blocks {

@@ -4,23 +4,23 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // Activate computes Out = act(Gate), or act(Gate) * Up where Up is given, which
 // Gating may change, over N numbers. Out may be Gate or Up.
 type Activate struct {
-	Act           cpu.Activation
-	Gating        cpu.Gating // of SiLU with Up alone
+	Act           ops.Activation
+	Gating        ops.Gating // of SiLU with Up alone
 	OutGate       bool       // act is the logistic function, whatever Act says
 	N             int
 	Gate, Up, Out Address // f32[N]
 }
 
 // activation is how activation.hip is told of a nonlinearity.
-func activation(a cpu.Activation, g cpu.Gating) string {
+func activation(a ops.Activation, g ops.Gating) string {
 	defines := fmt.Sprintf("ACTIVATION=%d", a)
-	if g == (cpu.Gating{}) {
+	if g == (ops.Gating{}) {
 		return defines
 	}
 	if g.Alpha == 0 {
@@ -31,7 +31,7 @@ func activation(a cpu.Activation, g cpu.Gating) string {
 }
 
 // logistic is what activation.hip has beyond the nonlinearities of layers.
-const logistic = cpu.Activation(6)
+const logistic = ops.Activation(6)
 
 const pointwiseThreads = 256
 
@@ -53,7 +53,7 @@ func (o *Activate) Calls(Target) []Call {
 
 // XIELU replaces X[N] by its activation with trained numbers.
 type XIELU struct {
-	Numbers cpu.XIELU
+	Numbers ops.XIELU
 	N       int
 	X       Address // f32[N]
 }

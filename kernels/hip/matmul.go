@@ -3,7 +3,7 @@ package hip
 import (
 	"fmt"
 
-	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // A Matmul multiplies many rows with the matrices of up to three products of any
@@ -23,8 +23,8 @@ type Matmul struct {
 	// Gated writes act(P0 x) * (P1 x) for two products of one format and size to
 	// Products[0].Y. Biases apply, residuals do not.
 	Gated  bool
-	Act    cpu.Activation
-	Gating cpu.Gating // of SiLU
+	Act    ops.Activation
+	Gating ops.Gating // of SiLU
 
 	// First and Slots, where given, make each product's W a stack of Stack
 	// matrices [N][K] and of the rows T slots, listed by matrix as Route does:

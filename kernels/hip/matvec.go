@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // MaxRows is the largest T that [Matvec] multiplies: rows that are few, each with the
@@ -58,8 +58,8 @@ type Matvec struct {
 	// than two rows are rounded by a launch of their own, for which Y has to be there:
 	// registers do not hold sums of whole blocks of outputs.
 	Gated   bool
-	Act     cpu.Activation
-	Gating  cpu.Gating // of SiLU
+	Act     ops.Activation
+	Gating  ops.Gating // of SiLU
 	Rounded Acts
 	apart   bool // they are about to be
 

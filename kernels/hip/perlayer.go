@@ -3,7 +3,7 @@ package hip
 import (
 	"fmt"
 
-	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // PerLayer finishes the per-layer inputs of T rows, runs of Width numbers each:
@@ -33,7 +33,7 @@ const perLayerWaves = 4 // of a block; each has one run
 //
 //	Gate[t][i] = act(Gate[t][i]) * Inputs[t*Stride + i]
 type Inject struct {
-	Act              cpu.Activation
+	Act              ops.Activation
 	T, Width, Stride int
 	Gate             Address // f32[T][Width]
 	Inputs           Address

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // A Kernel is a row of the table of kernels: an operation in a usual form, for
@@ -68,7 +69,7 @@ func Kernels(t Target) []Kernel {
 	table.add("attend/f16/latents", Budget{224, 64 << 10}, (&Attend{Rows: rows, KV: latents, Heads: 16, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256}).Calls(t))
 	table.add("attend/f16/latents T=512", Budget{256, 180 << 10}, (&Attend{Rows: prompt, KV: latents, Heads: 16, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256}).Calls(t))
 	table.add("per layer", small, (&PerLayer{T: 1, Runs: 35, Width: 256, X: 1, Looked: 1, Norm: rms}).Calls(t))
-	table.add("inject", small, (&Inject{Act: cpu.GELUTanh, T: 1, Width: 256, Stride: 8960, Gate: 1, Inputs: 1}).Calls(t))
+	table.add("inject", small, (&Inject{Act: ops.GELUTanh, T: 1, Width: 256, Stride: 8960, Gate: 1, Inputs: 1}).Calls(t))
 	table.add("norm/scaled", small, (&Norm{T: 1, D: d, X: 1, A: Branch{Rows: 1, Post: rms}, Next: rms, Out: 1, Scale: 1}).Calls(t))
 	table.add("attend/f16/T=1", wide, (&Attend{Rows: rows, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256, Turn: rope}).Calls(t))
 	eighth := kv
@@ -84,10 +85,10 @@ func Kernels(t Target) []Kernel {
 	table.add("attend/f16/T=512", Budget{256, 64 << 10}, (&Attend{Rows: prompt, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256}).Calls(t))
 	table.add("attend/f16/sinks", wide, (&Attend{Rows: rows, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Sinks: 1, Scratch: 256, Turn: rope}).Calls(t))
 	table.add("attend/f16/sinks/T=512", Budget{256, 64 << 10}, (&Attend{Rows: prompt, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Sinks: 1, Scratch: 256}).Calls(t))
-	table.add("activate", small, (&Activate{Act: cpu.SiLU, N: inner, Gate: 1, Up: 1, Out: 1}).Calls(t))
+	table.add("activate", small, (&Activate{Act: ops.SiLU, N: inner, Gate: 1, Up: 1, Out: 1}).Calls(t))
 	table.add("weigh", small, (&Weigh{T: 1, D: d, TopK: 1, X: 1, Share: 1, Out: 1}).Calls(t))
 	table.add("xielu", small, (&XIELU{N: inner, X: 1}).Calls(t))
-	table.add("activate/limited", small, (&Activate{Act: cpu.SiLU, Gating: limited(), N: inner, Gate: 1, Up: 1, Out: 1}).Calls(t))
+	table.add("activate/limited", small, (&Activate{Act: ops.SiLU, Gating: limited(), N: inner, Gate: 1, Up: 1, Out: 1}).Calls(t))
 	delta := Delta{Rows: rows, Sequences: 1, Heads: 32, KeyHeads: 16, KeyDim: 128, ValueDim: 128, Kernel: 4, Eps: 1e-6, Conv: 1, Decay: 1, DTBias: 1, DecayLog: true,
 		Norm: rms, Mixed: 1, Beta: 1, Alpha: 1, Z: 1, Turned: 1, Out: 1, Gate: 1, Places: 1, Memory: 256, Apart: 4096, Few: true}
 	table.add("delta", wide, delta.Calls(t))
@@ -150,7 +151,7 @@ func (k *kernelTable) add(name string, b Budget, calls []Call) {
 }
 
 // limited is gpt-oss' gate.
-func limited() cpu.Gating { return cpu.Gating{Alpha: 1.702, Limit: 7, Offset: 1} }
+func limited() ops.Gating { return ops.Gating{Alpha: 1.702, Limit: 7, Offset: 1} }
 
 // usualParams are parameters of the schemes that have some.
 func usualParams(s *scheme.Scheme) map[string]int64 {
@@ -197,7 +198,7 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 	k.add("embed/"+s.Name, embed, (&Embed{T: 1, Table: w, Token: 1, Scale: 1, Y: 1}).Calls(k.t))
 	k.add("matmul/"+s.Name+"/T=512", Budget{512, k.t.LDS}, (&Matmul{T: 512, X: 1, Scratch: 256, Products: []Product{{W: w, Y: 1}}}).Calls(k.t))
 	if s.Name == "q4_k" {
-		k.add("matmul/q4_k/T=512 gated limited", Budget{512, k.t.LDS}, (&Matmul{T: 512, X: 1, Scratch: 256, Gated: true, Act: cpu.SiLU, Gating: limited(), Products: []Product{{W: w, Y: 1}, {W: w}}}).Calls(k.t))
+		k.add("matmul/q4_k/T=512 gated limited", Budget{512, k.t.LDS}, (&Matmul{T: 512, X: 1, Scratch: 256, Gated: true, Act: ops.SiLU, Gating: limited(), Products: []Product{{W: w, Y: 1}, {W: w}}}).Calls(k.t))
 	}
 	if f.BlockBytes() > 0 && s.Name == "q4_k" {
 		k.add("arrange", Budget{64, 32 << 10}, (&Arrange{Format: f, Rows: inner, K: d, Count: 1024, From: 1, Table: 16, To: 256}).Calls(k.t))
@@ -209,7 +210,7 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 		k.add("matrows/"+s.Name+"/T=32", many, (&Matvec{T: 32, X: 1, Acts: acts, Fine: acts, Products: []Product{{W: w, Y: 1}}}).Calls(k.t))
 		if s.Name == "q4_k" {
 			k.add("matrows/q4_k/T=16", many, (&Matvec{T: 16, X: 1, Acts: acts, Products: []Product{{W: w, Y: 1}}}).Calls(k.t))
-			k.add("matrows/q4_k/T=32 gated", many, (&Matvec{T: 32, X: 1, Acts: acts, Gated: true, Act: cpu.SiLU, Products: []Product{{W: w, Y: 1}, {W: w}}}).Calls(k.t))
+			k.add("matrows/q4_k/T=32 gated", many, (&Matvec{T: 32, X: 1, Acts: acts, Gated: true, Act: ops.SiLU, Products: []Product{{W: w, Y: 1}, {W: w}}}).Calls(k.t))
 		}
 	}
 	if s.Name != "q4_k" && s.Name != "q8_0" {
@@ -231,11 +232,11 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 		return &o
 	}
 	k.product("matvec/"+s.Name+"/norm", b, s, params, normed(1, Matvec{Products: []Product{{W: q, Y: 1}, {W: kv, Y: 1}, {W: kv, Y: 1}}}))
-	k.product("matvec/"+s.Name+"/gated", b, s, params, normed(1, Matvec{Gated: true, Act: cpu.SiLU,
+	k.product("matvec/"+s.Name+"/gated", b, s, params, normed(1, Matvec{Gated: true, Act: ops.SiLU,
 		Rounded: Acts{Data: 16, T: 1, K: inner}, Products: []Product{{W: w}, {W: w}}}))
-	k.product("matvec/"+s.Name+"/gated limited", b, s, params, normed(1, Matvec{Gated: true, Act: cpu.SiLU, Gating: limited(),
+	k.product("matvec/"+s.Name+"/gated limited", b, s, params, normed(1, Matvec{Gated: true, Act: ops.SiLU, Gating: limited(),
 		Rounded: Acts{Data: 16, T: 1, K: inner}, Products: []Product{{W: w}, {W: w}}}))
-	k.product("matvec/"+s.Name+"/experts", b, s, params, &Matvec{T: 8, X: 1, Fine: Acts{Data: 16, T: 1, K: d}, Experts: 1, Stack: 64, Share: 8, Gated: true, Act: cpu.SiLU,
+	k.product("matvec/"+s.Name+"/experts", b, s, params, &Matvec{T: 8, X: 1, Fine: Acts{Data: 16, T: 1, K: d}, Experts: 1, Stack: 64, Share: 8, Gated: true, Act: ops.SiLU,
 		Rounded: Acts{Data: 16, T: 8, K: inner}, Products: []Product{{W: w}, {W: w}}})
 	for _, rows := range []int{2, 4, 8} { // several sequences at once
 		b := b
@@ -245,7 +246,7 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 			b.Registers = 256
 		}
 		k.product(fmt.Sprintf("matvec/%s/norm T=%d", s.Name, rows), b, s, params, normed(rows, Matvec{Products: []Product{{W: q, Y: 1}, {W: kv, Y: 1}, {W: kv, Y: 1}}}))
-		k.product(fmt.Sprintf("matvec/%s/gated T=%d", s.Name, rows), b, s, params, &Matvec{T: rows, X: 1, Acts: Acts{Data: 16, T: rows, K: d}, Fine: Acts{Data: 16, T: rows, K: d}, Gated: true, Act: cpu.SiLU,
+		k.product(fmt.Sprintf("matvec/%s/gated T=%d", s.Name, rows), b, s, params, &Matvec{T: rows, X: 1, Acts: Acts{Data: 16, T: rows, K: d}, Fine: Acts{Data: 16, T: rows, K: d}, Gated: true, Act: ops.SiLU,
 			Rounded: Acts{Data: 16, T: rows, K: inner}, Products: []Product{{W: w, Y: 1}, {W: w}}})
 	}
 }
@@ -276,7 +277,7 @@ func (k *kernelTable) trellis(d, inner int) {
 	k.add("trellis/answer", Budget{160, 20 << 10}, []Call{m.Owe(p), m.Aim(p, 1), m.Miss(1)})
 	next := w
 	next.N, next.K = d, inner
-	rotate := Rotate{T: 1, X: 1, From: w, Gate: true, Act: cpu.SiLU, Up: 1, UpFrom: w, To: next, Acts: Acts{Data: 16, T: 1, K: inner}}
+	rotate := Rotate{T: 1, X: 1, From: w, Gate: true, Act: ops.SiLU, Up: 1, UpFrom: w, To: next, Acts: Acts{Data: 16, T: 1, K: inner}}
 	k.add("rotate", Budget{64, 16 << 10}, rotate.Calls(k.t))
 	rotate.Gating = limited()
 	k.add("rotate/limited", Budget{64, 16 << 10}, rotate.Calls(k.t))
@@ -300,8 +301,8 @@ func (k *kernelTable) forms(d, inner int) {
 			return ThinProduct{Product{W: Weight{Format: f, N: n, K: columns, Data: 256}, Y: 1, Residual: 1}, 16}
 		}
 		k.add("thin/"+name+"/T=1", small, (&Thin{T: 1, Products: []ThinProduct{thin(d), thin(1024), thin(1024)}}).Calls(k.t))
-		k.add("thin/"+name+"/gated", small, (&Thin{T: 1, Gated: true, Act: cpu.SiLU, Products: []ThinProduct{thin(inner), thin(inner)}}).Calls(k.t))
-		k.add("thin/"+name+"/gated limited", small, (&Thin{T: 1, Gated: true, Act: cpu.SiLU, Gating: limited(), Products: []ThinProduct{thin(inner), thin(inner)}}).Calls(k.t))
+		k.add("thin/"+name+"/gated", small, (&Thin{T: 1, Gated: true, Act: ops.SiLU, Products: []ThinProduct{thin(inner), thin(inner)}}).Calls(k.t))
+		k.add("thin/"+name+"/gated limited", small, (&Thin{T: 1, Gated: true, Act: ops.SiLU, Gating: limited(), Products: []ThinProduct{thin(inner), thin(inner)}}).Calls(k.t))
 		k.add("thin/"+name+"/T=8", Budget{128, 32 << 10}, (&Thin{T: 8, Products: []ThinProduct{thin(d)}}).Calls(k.t))
 	}
 	k.thinTCQ(d, inner, rank)
@@ -330,7 +331,7 @@ func (k *kernelTable) corrected(d, inner, rank int) {
 	}
 	b, norm := Budget{144, 64 << 10}, Normal{Weight: 1, Eps: 1e-5}
 	k.product("matvec/q4_k/corrected", b, s, nil, &Matvec{T: 1, X: 1, Norm: norm, Products: []Product{product(d), product(1024), product(1024)}})
-	k.product("matvec/q4_k/corrected gated", b, s, nil, &Matvec{T: 1, X: 1, Norm: norm, Gated: true, Act: cpu.SiLU, Products: []Product{product(inner), product(inner)}})
+	k.product("matvec/q4_k/corrected gated", b, s, nil, &Matvec{T: 1, X: 1, Norm: norm, Gated: true, Act: ops.SiLU, Products: []Product{product(inner), product(inner)}})
 	b.Registers = 160
 	k.product("matvec/q4_k/corrected T=4", b, s, nil, &Matvec{T: 4, X: 1, Acts: Acts{Data: 16, T: 4, K: d}, Products: []Product{product(d)}})
 }
@@ -356,9 +357,9 @@ func (k *kernelTable) thinTCQ(d, inner, rank int) {
 		}
 		name := fmt.Sprintf("thin/tcq%d/", bits)
 		k.add(name+"T=1", Budget{128, 32 << 10}, (&ThinTCQ{T: 1, Products: []ThinRotated{thin(d), thin(1024), thin(1024)}}).Calls(k.t))
-		k.add(name+"gated", Budget{160, 32 << 10}, (&ThinTCQ{T: 1, Gated: true, Act: cpu.SiLU, Products: []ThinRotated{thin(inner), thin(inner)},
+		k.add(name+"gated", Budget{160, 32 << 10}, (&ThinTCQ{T: 1, Gated: true, Act: ops.SiLU, Products: []ThinRotated{thin(inner), thin(inner)},
 			To: Weight{Format: codes, N: d, K: inner, Data: 256}, Acts: Acts{Data: 16, T: 1, K: inner}}).Calls(k.t))
-		k.add(name+"gated limited", Budget{160, 32 << 10}, (&ThinTCQ{T: 1, Gated: true, Act: cpu.SiLU, Gating: limited(), Products: []ThinRotated{thin(inner), thin(inner)},
+		k.add(name+"gated limited", Budget{160, 32 << 10}, (&ThinTCQ{T: 1, Gated: true, Act: ops.SiLU, Gating: limited(), Products: []ThinRotated{thin(inner), thin(inner)},
 			To: Weight{Format: codes, N: d, K: inner, Data: 256}, Acts: Acts{Data: 16, T: 1, K: inner}}).Calls(k.t))
 		k.add(name+"T=8", Budget{160, 32 << 10}, (&ThinTCQ{T: 8, Products: []ThinRotated{thin(d)}}).Calls(k.t))
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/nstf/nstf/formats/scheme"
-	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // A Hadamard is what stands between a matrix of the scheme tcq and the codewords
@@ -79,8 +79,8 @@ type Rotate struct {
 	// Gate makes it y = act(outputside(X) + Bias) * (outputside(Up) + UpBias), both
 	// of one format.
 	Gate   bool
-	Act    cpu.Activation
-	Gating cpu.Gating // of SiLU
+	Act    ops.Activation
+	Gating ops.Gating // of SiLU
 	Up     Address
 	UpFrom Weight
 	UpBias Address

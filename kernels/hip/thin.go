@@ -3,7 +3,7 @@ package hip
 import (
 	"fmt"
 
-	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // A ThinProduct is one matrix of few columns with the input that it alone reads.
@@ -22,8 +22,8 @@ type Thin struct {
 	// Gated writes act(P0) * (P1), each with its bias and residual, for two
 	// products of one format and size to Products[0].Y.
 	Gated  bool
-	Act    cpu.Activation
-	Gating cpu.Gating // of SiLU
+	Act    ops.Activation
+	Gating ops.Gating // of SiLU
 }
 
 // rowsFrom returns a product of rows from one on.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/nstf/nstf/formats/scheme"
-	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // A ThinRotated is one matrix of few columns of the scheme tcq with what it reads
@@ -31,8 +31,8 @@ type ThinTCQ struct {
 	// Gated writes act(P0) * (P1), each with what is added, for two products of one
 	// size, of which Alike says that one launch takes them, to Products[0].Y.
 	Gated  bool
-	Act    cpu.Activation
-	Gating cpu.Gating // of SiLU
+	Act    ops.Activation
+	Gating ops.Gating // of SiLU
 
 	To   Weight  // with a format: what reads the outputs, whose input side is written
 	Z    Address // f32[T][N], in place of Y

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // A benchmark is one kernel at one shape. Work is counted in bytes read and
@@ -155,7 +155,7 @@ func rowBenchmarks() []benchmark {
 			func(b *Backend, x, y []float32, _ []byte) { b.SiLUMul(x, y, y) }),
 		row("SwiGLU", 12, func(b *Backend) bool { return b.SwiGLU != nil },
 			func(b *Backend, x, y []float32, _ []byte) {
-				b.SwiGLU(cpu.Gating{Alpha: 1.702, Limit: 7, Offset: 1}, x, y, y)
+				b.SwiGLU(ops.Gating{Alpha: 1.702, Limit: 7, Offset: 1}, x, y, y)
 			}),
 	}
 	for _, name := range []string{"gelu", "gelu_tanh"} {

@@ -13,7 +13,9 @@
 // are timed for a user: [Validate] comes before [Timings] there.
 package kerneltest
 
-import "github.com/nstf/nstf/kernels/cpu"
+import (
+	"github.com/nstf/nstf/kernels/ops"
+)
 
 // A Backend is the kernels of one device or instruction-set level. Signatures
 // and meanings are those of package cpu; a nil field is not offered.
@@ -61,8 +63,8 @@ type Backend struct {
 	// relu and relu2.
 	Activate map[string]func(dst, x []float32)
 	SiLUMul  func(dst, gate, up []float32)
-	SwiGLU   func(o cpu.Gating, dst, gate, up []float32)
-	XIELU    func(o cpu.XIELU, dst, x []float32)
+	SwiGLU   func(o ops.Gating, dst, gate, up []float32)
+	XIELU    func(o ops.XIELU, dst, x []float32)
 	// SigmoidMul overwrites gate.
 	SigmoidMul func(dst, gate []float32)
 }

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // A pointwise kernel computes out[i] from out[i], x[i] and y[i]. Its plain
@@ -64,14 +64,14 @@ func arithmetic() []pointwise {
 		{"SiLUMul", 6, func(b *Backend) bool { return b.SiLUMul != nil },
 			func(b *Backend, out, x, y []float32) { b.SiLUMul(out, x, y) },
 			func(_, x, y float64) answer { return smooth(sigmoidTimes(x, x) * y) }},
-		swiGLU("SwiGLU", cpu.Gating{Alpha: 1.702, Limit: 0.9, Offset: 1}),
-		swiGLU("SwiGLU unlimited", cpu.Gating{Offset: -0.5}),
-		xielu("XIELU", cpu.XIELU{Positive: 0.8, Negative: 0.7, Beta: 0.5, Eps: -1e-6}),
-		xielu("XIELU cut", cpu.XIELU{Positive: 0.25, Negative: 2, Beta: 0.5, Eps: -0.75}),
+		swiGLU("SwiGLU", ops.Gating{Alpha: 1.702, Limit: 0.9, Offset: 1}),
+		swiGLU("SwiGLU unlimited", ops.Gating{Offset: -0.5}),
+		xielu("XIELU", ops.XIELU{Positive: 0.8, Negative: 0.7, Beta: 0.5, Eps: -1e-6}),
+		xielu("XIELU cut", ops.XIELU{Positive: 0.25, Negative: 2, Beta: 0.5, Eps: -0.75}),
 	}
 }
 
-func xielu(name string, o cpu.XIELU) pointwise {
+func xielu(name string, o ops.XIELU) pointwise {
 	beta, eps := float64(o.Beta), float64(o.Eps)
 	return pointwise{name, 6, func(b *Backend) bool { return b.XIELU != nil },
 		func(b *Backend, out, x, _ []float32) { b.XIELU(o, out, x) },
@@ -85,7 +85,7 @@ func xielu(name string, o cpu.XIELU) pointwise {
 }
 
 // swiGLU is the product of a gate and what it opens, changed by o.
-func swiGLU(name string, o cpu.Gating) pointwise {
+func swiGLU(name string, o ops.Gating) pointwise {
 	alpha, limit, offset := float64(o.Alpha), float64(o.Limit), float64(o.Offset)
 	if alpha == 0 {
 		alpha = 1

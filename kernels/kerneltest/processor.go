@@ -5,6 +5,7 @@ import (
 
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // Processor gives a level's kernels to the table. The backend has work space: one
@@ -12,7 +13,7 @@ import (
 func Processor(s *cpu.Set) Backend {
 	var scratch cpu.GemmScratch
 	activate := map[string]func(dst, x []float32){}
-	for _, a := range []cpu.Activation{cpu.SiLU, cpu.GELU, cpu.GELUTanh, cpu.QuickGELU, cpu.ReLU, cpu.ReLU2} {
+	for _, a := range []ops.Activation{ops.SiLU, ops.GELU, ops.GELUTanh, ops.QuickGELU, ops.ReLU, ops.ReLU2} {
 		activate[a.String()] = func(dst, x []float32) { s.Activate(a, dst, x) }
 	}
 	return Backend{

@@ -7,39 +7,21 @@ import (
 	"github.com/x448/float16"
 
 	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // A Searcher finds trellis codes elsewhere than on this processor: the same bits, so
 // that nobody can tell who did. It may serve one matrix at a time.
 type Searcher interface {
 	// Search fills in the job's Codes and Left.
-	Search(ctx context.Context, s *Search) error
-}
-
-// A Search is a rotated matrix to be given trellis codes, tile by tile from the last
-// column to the first, each answering the errors behind it. Rows go by strips of 16,
-// which do not depend on one another.
-type Search struct {
-	Bits      int
-	Codebook  scheme.TCQCodebook
-	Deviation float32 // of the codebook
-	Seam      int     // effort, 1 to 128
-	N, K      int     // multiples of 16
-	W         []float32
-	Units     []float32 // [N/16]: the value of a codeword of 1; 0: the strip is left alone
-	// Panel returns what errors owe to columns 128*p and on, 128 or as many as there
-	// are: those behind them, [width][K-to], and their own, [width][width]. nil: nothing
-	// is answered.
-	Panel func(p int) (behind, within []float32)
-	Codes []byte // [N/16][K/16][32*Bits], to be filled in
-	Left  []bool // [N/16], to be filled in: strips whose codes the processor has to find
+	Search(ctx context.Context, s *ops.TrellisJob) error
 }
 
 // searched has the searcher fill in codes and scales, and returns the strips that are
 // left to the processor.
 func (q TCQ) searched(ctx context.Context, codes, scales []byte, rotated []float32, n, k int) (left []int, err error) {
 	const tile = scheme.TCQTile
-	s := Search{Bits: q.Bits, Codebook: q.Codebook, Deviation: tcqDeviations[q.Codebook], Seam: q.Seam, N: n, K: k, W: rotated,
+	s := ops.TrellisJob{Bits: q.Bits, Codebook: q.Codebook, Deviation: tcqDeviations[q.Codebook], Seam: q.Seam, N: n, K: k, W: rotated,
 		Units: make([]float32, n/tile), Codes: codes, Left: make([]bool, n/tile)}
 	for i := range s.Units {
 		var half float16.Float16

@@ -8,7 +8,7 @@ import (
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
-	"github.com/nstf/nstf/quantize/fit"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // TestRates wants a time for every kind of recipe, forms included.
@@ -31,7 +31,7 @@ type finder bool
 
 func (f finder) Found() bool { return bool(f) }
 
-func (finder) Search(context.Context, *fit.Search) error { return formats.Errorf("", "", "asked") }
+func (finder) Search(context.Context, *ops.TrellisJob) error { return formats.Errorf("", "", "asked") }
 
 // TestSample wants few rows where the processor searches, and many where a device does.
 func TestSample(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/nstf/nstf/kernels/hip"
-	"github.com/nstf/nstf/quantize/fit"
+	"github.com/nstf/nstf/kernels/ops"
 	"github.com/nstf/nstf/runtime/exec"
 	"github.com/nstf/nstf/runtime/gpu"
 	"github.com/nstf/nstf/runtime/gpu/driver"
@@ -103,11 +103,11 @@ func (s *Searcher) found() bool {
 
 // Search implements [fit.Searcher]. Where the device was not asked for by name and has
 // no room or no compiler, everything is left to the processor.
-func (s *Searcher) Search(ctx context.Context, j *fit.Search) error {
+func (s *Searcher) Search(ctx context.Context, j *ops.TrellisJob) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.found() {
-		err := s.gpu.Search(ctx, (*gpu.TrellisJob)(j))
+		err := s.gpu.Search(ctx, j)
 		if err == nil || s.device.Kind != place.Auto || !unready(err) {
 			return err
 		}

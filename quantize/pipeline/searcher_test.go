@@ -14,6 +14,7 @@ import (
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/kernels/ops"
 	"github.com/nstf/nstf/quantize/fit"
 	"github.com/nstf/nstf/runtime/exec"
 	"github.com/nstf/nstf/runtime/gpu"
@@ -157,7 +158,7 @@ type counter struct {
 	done, left int
 }
 
-func (c *counter) Search(ctx context.Context, j *fit.Search) error {
+func (c *counter) Search(ctx context.Context, j *ops.TrellisJob) error {
 	err := c.s.Search(ctx, j)
 	c.done++
 	for _, l := range j.Left {
@@ -174,7 +175,7 @@ type sham struct {
 	err  error
 }
 
-func (s sham) Search(_ context.Context, j *fit.Search) error {
+func (s sham) Search(_ context.Context, j *ops.TrellisJob) error {
 	for i := range j.Codes {
 		j.Codes[i] = 0x5a
 	}
@@ -274,7 +275,7 @@ type timer struct {
 	spent time.Duration
 }
 
-func (t *timer) Search(ctx context.Context, j *fit.Search) error {
+func (t *timer) Search(ctx context.Context, j *ops.TrellisJob) error {
 	began := time.Now()
 	defer func() { t.spent += time.Since(began) }()
 	return t.s.Search(ctx, j)

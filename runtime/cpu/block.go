@@ -2,7 +2,7 @@ package cpu
 
 import (
 	"github.com/nstf/nstf/formats/graph"
-	kernels "github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // runBlock runs one block over all rows. In the last one with keys and values of its
@@ -201,7 +201,7 @@ func (e *Engine) actRow(row int) {
 		return
 	}
 	up := w.src[row*w.width : (row+1)*w.width]
-	if w.gating != (kernels.Gating{}) {
+	if w.gating != (ops.Gating{}) {
 		e.set.SwiGLU(w.gating, dst, dst, up)
 		return
 	}

@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/nstf/nstf/formats/graph"
-	kernels "github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 	"github.com/nstf/nstf/runtime/load"
 )
 
@@ -69,7 +69,7 @@ func (e *Engine) convolveRow(row int) {
 	c, dk, heads := int(n.Channels()), int(n.KeyDim), int(n.Heads)
 	x := s.turned[row*c : (row+1)*c]
 	n.conv.row(e, x, row)
-	e.set.Activate(kernels.SiLU, x, x)
+	e.set.Activate(ops.SiLU, x, x)
 	eps, queries := n.Eps/float32(dk), int(n.KeyHeads)*dk
 	for at := 0; at < queries; at += dk {
 		q, k := x[at:at+dk], x[queries+at:queries+at+dk]
@@ -118,5 +118,5 @@ func (e *Engine) finishRow(row int) {
 	for at := 0; at < v; at += dv {
 		e.normalize(out[at:at+dv], out[at:at+dv], n.norm)
 	}
-	e.set.ActivateMul(kernels.SiLU, z, z, out)
+	e.set.ActivateMul(ops.SiLU, z, z, out)
 }

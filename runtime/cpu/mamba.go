@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/nstf/nstf/formats/graph"
-	kernels "github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 	"github.com/nstf/nstf/runtime/load"
 )
 
@@ -67,7 +67,7 @@ func (e *Engine) selectRow(row int) {
 	c, heads := int(n.Channels()), int(n.Heads)
 	x := s.turned[row*c : (row+1)*c]
 	n.conv.row(e, x, row)
-	e.set.Activate(kernels.SiLU, x, x)
+	e.set.Activate(ops.SiLU, x, x)
 	fade, rate := s.fade[row*heads:(row+1)*heads], s.rate[row*heads:(row+1)*heads]
 	for a := range heads {
 		step := min(max(softplus(float64(rate[a]+n.dtBias[a])), float64(n.MinStep)), float64(n.Longest()))
@@ -99,7 +99,7 @@ func (e *Engine) openRow(row int) {
 	row += e.pass.rowWork.base
 	c, v := int(n.Channels()), int(n.Values())
 	z := s.z[row*v : (row+1)*v]
-	e.set.ActivateMul(kernels.SiLU, z, z, s.turned[row*c:row*c+v])
+	e.set.ActivateMul(ops.SiLU, z, z, s.turned[row*c:row*c+v])
 	if n.norm == nil {
 		return
 	}

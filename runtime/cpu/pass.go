@@ -5,6 +5,7 @@ import (
 
 	"github.com/nstf/nstf/formats/graph"
 	kernels "github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 	"github.com/nstf/nstf/runtime/device"
 )
 
@@ -51,9 +52,9 @@ type rowWork struct {
 	scale         []float32 // [1], or nil
 	width         int
 	norm          *norm
-	act           kernels.Activation
-	gating        kernels.Gating
-	xielu         *kernels.XIELU // in place of act, or nil
+	act           ops.Activation
+	gating        ops.Gating
+	xielu         *ops.XIELU // in place of act, or nil
 	softcap       float32
 	base          int
 }
@@ -126,13 +127,13 @@ func (e *Engine) begin(b *device.Batch) {
 		p.angles = make([]angles, len(e.g.Ropes))
 	}
 	for i := range e.g.Ropes {
-		p.turn(&p.angles[i], &e.g.Ropes[i], b)
+		p.setAngles(&p.angles[i], &e.g.Ropes[i], b)
 	}
 }
 
-// turn computes a rope's angles for every row. The product of position and
+// setAngles computes a rope's angles for every row. The product of position and
 // frequency is rounded to float32 before its cosine, as in the reference.
-func (p *pass) turn(a *angles, r *graph.Rope, b *device.Batch) {
+func (p *pass) setAngles(a *angles, r *graph.Rope, b *device.Batch) {
 	a.pairs = int(r.Dim / 2)
 	a.cos, a.sin = fit(a.cos, p.rows*a.pairs), fit(a.sin, p.rows*a.pairs)
 	for i, s := range p.segments {

@@ -8,6 +8,7 @@ import (
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 	kernels "github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/load"
 )
@@ -81,16 +82,16 @@ type block struct {
 
 // A perLayerInput is a block's, without matrices where it has none.
 type perLayerInput struct {
-	act        kernels.Activation
+	act        ops.Activation
 	gate, down *matrix
 	norm       *norm
 }
 
 // A layer is a feed-forward layer, or one expert; gate may be nil.
 type layer struct {
-	act            kernels.Activation
-	gating         kernels.Gating
-	xielu          *kernels.XIELU // in place of act, or nil
+	act            ops.Activation
+	gating         ops.Gating
+	xielu          *ops.XIELU // in place of act, or nil
 	gate, up, down *matrix
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/scheme"
-	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/kernels/ops"
 	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/load"
 )
@@ -62,7 +62,7 @@ type shortConv struct {
 
 // A perLayerInput is a block's, without matrices where it has none.
 type perLayerInput struct {
-	act        cpu.Activation
+	act        ops.Activation
 	gate, down *matrix
 	norm       hip.Normal
 }
@@ -77,9 +77,9 @@ type perLayer struct {
 
 // A layer is a feed-forward layer, or stacks of all experts; gate may be nil.
 type layer struct {
-	act            cpu.Activation
-	gating         cpu.Gating
-	xielu          *cpu.XIELU // in place of act, or nil
+	act            ops.Activation
+	gating         ops.Gating
+	xielu          *ops.XIELU // in place of act, or nil
 	gate, up, down *matrix
 }
 

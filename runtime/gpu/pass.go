@@ -45,7 +45,7 @@ func (e *Engine) Forward(b *device.Batch) (device.Pass, error) {
 		if !ok || s.e != e {
 			return nil, fmt.Errorf("gpu: the state of segment %d is a %T", i, segment.State)
 		}
-		if err := errors.Join(s.send(), s.turn(segment.Length)); err != nil {
+		if err := errors.Join(s.send(), s.setFrequencies(segment.Length)); err != nil {
 			return nil, err
 		}
 		if segment.Tokens != nil {
@@ -84,7 +84,7 @@ func (e *Engine) Forward(b *device.Batch) (device.Pass, error) {
 	if err := e.lookUp(p, b); err != nil {
 		return nil, err
 	}
-	if err := e.carry(p, runs); err != nil {
+	if err := e.compute(p, runs); err != nil {
 		return nil, err
 	}
 	for i := range b.Segments {
@@ -142,9 +142,9 @@ func (e *Engine) start(p *pass, b *device.Batch) error {
 	return e.m.receive(driver.Buffer{Address: e.s.x, Size: 4 * int64(p.rows*e.shape.width)}, b.Hidden)
 }
 
-// carry runs the rows through the blocks and has tokens chosen. A step, in which
+// compute runs the rows through the blocks and has tokens chosen. A step, in which
 // each row is chosen for, is captured as a whole.
-func (e *Engine) carry(p *pass, runs []choice) error {
+func (e *Engine) compute(p *pass, runs []choice) error {
 	if len(runs) == 1 && runs[0].lo == 0 && runs[0].hi == p.rows && !p.many {
 		key := graphKey{what: "step", rows: p.rows}
 		if runs[0].greedy {

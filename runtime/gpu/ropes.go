@@ -52,8 +52,8 @@ func (e *Engine) sendFrequencies(r *rope, slot int, length int64) error {
 	return upload(e, driver.Buffer{Address: at(r.factor, slot, 1), Size: 4}, []float32{factor})
 }
 
-// turn brings a sequence's frequencies up to date with its length.
-func (s *state) turn(length int64) error {
+// setFrequencies brings a sequence's frequencies up to date with its length.
+func (s *state) setFrequencies(length int64) error {
 	for i := range s.e.ropes {
 		r := &s.e.ropes[i]
 		if !r.byLength {

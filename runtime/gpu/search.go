@@ -9,27 +9,9 @@ import (
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/kernels/ops"
 	"github.com/nstf/nstf/runtime/gpu/driver"
 )
-
-// A TrellisJob is a matrix of rotated weights to be given trellis codes, from the last
-// tile of 16 columns to the first, errors answered on the way. Rows go by strips of 16,
-// which do not depend on one another.
-type TrellisJob struct {
-	Bits      int
-	Codebook  scheme.TCQCodebook
-	Deviation float32 // of the codebook
-	Seam      int     // effort, 1 to 128
-	N, K      int     // multiples of 16
-	W         []float32
-	Units     []float32 // [N/16]: the value of a codeword of 1; 0: the strip is left alone
-	// Panel returns what errors owe to columns 128*p and on, 128 or as many as there
-	// are: those behind them, [width][K-to], and their own, [width][width]. nil: nothing
-	// is answered.
-	Panel func(p int) (behind, within []float32)
-	Codes []byte // [N/16][K/16][32*Bits], to be filled in
-	Left  []bool // [N/16], to be filled in: strips whose codes the processor has to find
-}
 
 // A TrellisSearcher finds trellis codes on a GPU, the same bits as the processor's. It
 // serves one goroutine at a time; others wait.
@@ -82,7 +64,7 @@ const trellisWeights = 1 << 26
 
 // Search carries a job out. After an error the codes mean nothing; after one that says
 // that the device is lost, no other call succeeds.
-func (s *TrellisSearcher) Search(ctx context.Context, j *TrellisJob) error {
+func (s *TrellisSearcher) Search(ctx context.Context, j *ops.TrellisJob) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := s.search(ctx, j)
@@ -92,7 +74,7 @@ func (s *TrellisSearcher) Search(ctx context.Context, j *TrellisJob) error {
 	return err
 }
 
-func (s *TrellisSearcher) search(ctx context.Context, j *TrellisJob) error {
+func (s *TrellisSearcher) search(ctx context.Context, j *ops.TrellisJob) error {
 	most := max(trellisWeights/(scheme.TCQTile*j.K), 1) // strips
 	for first, n := 0, j.N/scheme.TCQTile; first < n; first += most {
 		t := trellisRun{s: s, TrellisJob: *j, strips: min(most, n-first)}
@@ -141,7 +123,7 @@ func (s *TrellisSearcher) put(name string, x []float32) (hip.Address, error) {
 
 // A trellisRun is some strips of a job.
 type trellisRun struct {
-	TrellisJob
+	ops.TrellisJob
 	s       *TrellisSearcher
 	strips  int
 	matrix  hip.TrellisMatrix

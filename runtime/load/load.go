@@ -14,7 +14,7 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
-	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/ops"
 	"github.com/nstf/nstf/runtime/device"
 )
 
@@ -169,20 +169,20 @@ func (l *loader[M, N, V]) get(name string, shape ...int64) (formats.Tensor, bool
 }
 
 // Activation returns the kernels' name of a graph's activation.
-func Activation(a graph.Activation) cpu.Activation {
+func Activation(a graph.Activation) ops.Activation {
 	switch a {
 	case graph.SiLU:
-		return cpu.SiLU
+		return ops.SiLU
 	case graph.GELU:
-		return cpu.GELU
+		return ops.GELU
 	case graph.GELUTanh:
-		return cpu.GELUTanh
+		return ops.GELUTanh
 	case graph.GELUQuick:
-		return cpu.QuickGELU
+		return ops.QuickGELU
 	case graph.ReLU:
-		return cpu.ReLU
+		return ops.ReLU
 	case graph.ReLU2:
-		return cpu.ReLU2
+		return ops.ReLU2
 	case graph.ActXIELU:
 		return 0 // see XIELU
 	}
@@ -190,15 +190,15 @@ func Activation(a graph.Activation) cpu.Activation {
 }
 
 // Gating returns the kernels' form of what a graph makes of a gate.
-func Gating(g graph.Gating) cpu.Gating {
-	return cpu.Gating{Alpha: g.Alpha, Limit: g.Limit, Offset: g.UpOffset}
+func Gating(g graph.Gating) ops.Gating {
+	return ops.Gating{Alpha: g.Alpha, Limit: g.Limit, Offset: g.UpOffset}
 }
 
 // XIELU returns the kernels' form of an activation with trained numbers, nil for nil.
-func XIELU(x *graph.XIELU) *cpu.XIELU {
+func XIELU(x *graph.XIELU) *ops.XIELU {
 	if x == nil {
 		return nil
 	}
 	positive, negative := x.Factors()
-	return &cpu.XIELU{Positive: float32(positive), Negative: float32(negative), Beta: x.Beta, Eps: x.Eps}
+	return &ops.XIELU{Positive: float32(positive), Negative: float32(negative), Beta: x.Beta, Eps: x.Eps}
 }

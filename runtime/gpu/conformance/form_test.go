@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // TestThin multiplies short rows of every scheme, each matrix with an input of its
@@ -102,7 +102,7 @@ func TestThinGated(t *testing.T) {
 		}
 		rows, n, k := 1+2*i, 75, 64
 		var sides [2][]float64
-		op := &hip.Thin{T: rows, Gated: true, Act: cpu.SiLU}
+		op := &hip.Thin{T: rows, Gated: true, Act: ops.SiLU}
 		var y *memory
 		for side := range 2 {
 			s, x, codes := v.make(t, r, n, k), normals(r, rows*k), normals(r, rows*n)

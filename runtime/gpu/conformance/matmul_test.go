@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // A matmulCase is one matrix product of random matrices.
@@ -18,7 +18,7 @@ type matmulCase struct {
 	exact   bool
 	extras  bool // bias and residual
 	gated   bool
-	act     cpu.Activation
+	act     ops.Activation
 	tile    *hip.MatmulTile
 	experts int // then t counts rows, each with share slots
 	share   int
@@ -160,7 +160,7 @@ func TestMatmulGroups(t *testing.T) {
 func TestMatmulGated(t *testing.T) {
 	m := open(t)
 	r := rand.New(rand.NewPCG(23, 24))
-	for i, act := range []cpu.Activation{cpu.SiLU, cpu.GELUTanh, cpu.GELU} {
+	for i, act := range []ops.Activation{ops.SiLU, ops.GELUTanh, ops.GELU} {
 		for _, exact := range []bool{false, true} {
 			for _, v := range pick(t, "q4_k", "q8_0", "f16") {
 				if !taken(t) {
@@ -358,13 +358,13 @@ func (c *matmulCase) dot(w, x []float32) (value, allowed float64) {
 }
 
 // activated is the activation in float64.
-func activated(a cpu.Activation, x float64) float64 {
+func activated(a ops.Activation, x float64) float64 {
 	switch a {
-	case cpu.SiLU:
+	case ops.SiLU:
 		return x / (1 + math.Exp(-x))
-	case cpu.GELU:
+	case ops.GELU:
 		return x * (1 + math.Erf(x/math.Sqrt2)) / 2
-	case cpu.GELUTanh:
+	case ops.GELUTanh:
 		return x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) / 2
 	}
 	panic("activation")

@@ -4,8 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // TestMatrows multiplies many rows in one reading of the weights, of every scheme with an
@@ -84,7 +84,7 @@ func TestMatrowsGated(t *testing.T) {
 				continue
 			}
 			acts, a := m.rounded(t, activations(r, c.t*c.k), c.t, c.k, v.fine(t, c.k))
-			op := &hip.Matvec{T: c.t, Gated: true, Act: cpu.SiLU}
+			op := &hip.Matvec{T: c.t, Gated: true, Act: ops.SiLU}
 			give(op, a)
 			for range 2 {
 				op.Products = append(op.Products, hip.Product{W: m.place(t, v.make(t, r, c.n, c.k), c.n)})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // A gatedCase is the first half of a feed-forward layer: act(gate x) * (up x),
@@ -18,7 +19,7 @@ type gatedCase struct {
 	exact   bool
 	norm    bool
 	rounded bool
-	act     cpu.Activation
+	act     ops.Activation
 	experts int // 0: none
 	topK    int // slots of a row
 }
@@ -32,14 +33,14 @@ func TestMatvecGated(t *testing.T) {
 	r := rand.New(rand.NewPCG(21, 22))
 	for _, v := range pick(t, "q4_k", "q6_k", "bf16") {
 		for _, c := range []gatedCase{
-			{t: 1, n: 64, k: 256, act: cpu.SiLU},
-			{t: 2, n: 45, k: 512, act: cpu.GELUTanh, norm: true, exact: true},
-			{t: 1, n: 128, k: 256, act: cpu.SiLU, rounded: true, norm: true},
-			{t: 3, n: 75, k: 512, act: cpu.GELU, rounded: true},
-			{t: 1, n: 2, k: 256, act: cpu.SiLU, rounded: true},
-			{t: 1, n: 40, k: 256, act: cpu.ReLU, experts: 5, topK: 3},
-			{t: 2, n: 64, k: 256, act: cpu.SiLU, experts: 4, topK: 2, rounded: true},
-			{t: 2, n: 33, k: 256, act: cpu.SiLU, experts: 3, topK: 1, exact: true},
+			{t: 1, n: 64, k: 256, act: ops.SiLU},
+			{t: 2, n: 45, k: 512, act: ops.GELUTanh, norm: true, exact: true},
+			{t: 1, n: 128, k: 256, act: ops.SiLU, rounded: true, norm: true},
+			{t: 3, n: 75, k: 512, act: ops.GELU, rounded: true},
+			{t: 1, n: 2, k: 256, act: ops.SiLU, rounded: true},
+			{t: 1, n: 40, k: 256, act: ops.ReLU, experts: 5, topK: 3},
+			{t: 2, n: 64, k: 256, act: ops.SiLU, experts: 4, topK: 2, rounded: true},
+			{t: 2, n: 33, k: 256, act: ops.SiLU, experts: 3, topK: 1, exact: true},
 		} {
 			if c.v = v; taken(t) {
 				c.run(t, m, r)

@@ -3,15 +3,15 @@ package conformance
 import (
 	"testing"
 
-	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/kernels/kerneltest"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // pointwise gives the table the operations that need no specialisation.
 func pointwise(t *testing.T, m *machine) kerneltest.Backend {
 	b := kerneltest.Backend{Name: m.target.Arch, Takes: func(n int) bool { return n == 1 || sampled(t) }, Activate: map[string]func(dst, x []float32){}}
-	for _, a := range []cpu.Activation{cpu.SiLU, cpu.GELU, cpu.GELUTanh, cpu.QuickGELU, cpu.ReLU, cpu.ReLU2} {
+	for _, a := range []ops.Activation{ops.SiLU, ops.GELU, ops.GELUTanh, ops.QuickGELU, ops.ReLU, ops.ReLU2} {
 		b.Activate[a.String()] = func(dst, x []float32) {
 			if len(x) == 0 {
 				return
@@ -43,7 +43,7 @@ func pointwise(t *testing.T, m *machine) kerneltest.Backend {
 		m.run(t, (&hip.Activate{OutGate: true, N: len(dst), Gate: g.address(), Up: u.address(), Out: u.address()}).Calls(m.target))
 		u.get(t, dst)
 	}
-	b.SwiGLU = func(o cpu.Gating, dst, gate, up []float32) {
+	b.SwiGLU = func(o ops.Gating, dst, gate, up []float32) {
 		if len(dst) == 0 {
 			return
 		}
@@ -53,7 +53,7 @@ func pointwise(t *testing.T, m *machine) kerneltest.Backend {
 		m.run(t, (&hip.Activate{Gating: o, N: len(dst), Gate: g.address(), Up: u.address(), Out: g.address()}).Calls(m.target))
 		g.get(t, dst)
 	}
-	b.XIELU = func(o cpu.XIELU, dst, x []float32) {
+	b.XIELU = func(o ops.XIELU, dst, x []float32) {
 		if len(dst) == 0 {
 			return
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // trellis returns a random tensor of trellis codes: all codes are valid.
@@ -257,7 +258,7 @@ func TestRotateGate(t *testing.T) {
 	w := m.place(t, s, n)
 	gate, up := normals(r, rows*n), normals(r, rows*n)
 	g, u, z := m.put(t, gate), m.put(t, up), m.put(t, make([]float32, rows*n))
-	m.run(t, (&hip.Rotate{T: rows, X: g.address(), From: w, Gate: true, Act: cpu.SiLU, Up: u.address(), UpFrom: w, To: w, Z: z.address()}).Calls(m.target))
+	m.run(t, (&hip.Rotate{T: rows, X: g.address(), From: w, Gate: true, Act: ops.SiLU, Up: u.address(), UpFrom: w, To: w, Z: z.address()}).Calls(m.target))
 	got, want := make([]float32, rows*n), make([]float32, rows*n)
 	z.get(t, got)
 	for row := range rows {

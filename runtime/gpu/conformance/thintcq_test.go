@@ -10,6 +10,7 @@ import (
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/kernels/ops"
 )
 
 // TestThinTCQ multiplies with thin factors of trellis codes, inputs and codes being
@@ -72,7 +73,7 @@ func outputs(s *stored, x []float32, n int) []float32 {
 func (c *thinTCQCase) run(t *testing.T, m *machine, r *rand.Rand) {
 	t.Helper()
 	what := fmt.Sprintf("T=%d K=%v N=%v %d bits", c.t, c.k, c.n, c.bits)
-	op := &hip.ThinTCQ{T: c.t, Gated: c.gated, Act: cpu.SiLU}
+	op := &hip.ThinTCQ{T: c.t, Gated: c.gated, Act: ops.SiLU}
 	var outs []*memory
 	var wants, sizes [][]float64
 	for i, k := range c.k {
