@@ -89,10 +89,7 @@ func (f *deviceFlag) check() (err error) {
 		if f.sharing != "" {
 			return usagef("--place says how devices share the model, and so does --split")
 		}
-		f.ranges, f.requests, f.sharing = l.Ranges, nil, l.Split
-		for _, r := range l.Ranges {
-			f.requests = append(f.requests, r.Device)
-		}
+		f.ranges, f.requests, f.sharing = l.Ranges, place.Devices(l.Ranges), l.Split
 	}
 	return f.checkMemory()
 }

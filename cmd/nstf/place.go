@@ -25,12 +25,15 @@ func (a *app) placeCommand() *cobra.Command {
 		Long: `Lay a model's blocks out on devices, and predict the time of a token, before anything is
 loaded. Devices are opened and timed: reading memory, small launches, copies to and from the
 host. Each gets neighbouring blocks, in the order of --device, or none: of all layouts that
-fit, the one whose token takes the least time. GPUs of one kind that reach one another's
-memory may get a part of every block each instead (--split), where that is faster.
+fit, the one whose token takes the least time. Where a GPU has no room for the experts of all
+its blocks, and cpu is named too, the processor has and computes those of some. GPUs of one
+kind that reach one another's memory may get a part of every block each instead (--split),
+where that is faster.
 --device auto tries all GPUs and the processor behind them.
 
 run, eval, bench and serve do the same with the same flags. What is printed with --json they
-take by --place, also when it was changed by hand: of each range device, lo and hi count.
+take by --place, also when it was changed by hand: of each range device, lo, hi and
+host_experts count, the blocks whose routed experts the processor computes.
 
 A model that has no room ends with exit code 4, and says how much is missing.`,
 		Example: `  nstf place model.nstf
@@ -93,6 +96,12 @@ func (a *app) printLayout(l *place.Layout) {
 		t.AppendRow([]any{clip(fmt.Sprintf("%v, %s", r.Device, r.Name), widest), blocks, size(r.Memory), size(r.Limit), size(r.Read), figure(1e3 * r.Seconds), figure(1e3 * r.Hand)})
 	}
 	printTable(a.out, t)
+	for _, r := range l.Ranges {
+		if len(r.HostExperts) > 0 {
+			fmt.Fprintf(a.out, "\n%v leaves the routed experts of %d of its blocks to the processor:\n%s of memory, %s read a token in %s of the ms\n",
+				r.Device, len(r.HostExperts), size(r.HostMemory), size(r.HostRead), figure(1e3*r.HostSeconds))
+		}
+	}
 	fmt.Fprintf(a.out, "\nthe first has the embedding, the last the head;\nreads, ms and handing on (ms of them, to and from the host) are of a token\nexpected: %s ms a token, %s tokens/s of one sequence\n", figure(1e3*l.Seconds), figure(1/l.Seconds))
 	fmt.Fprintf(a.out, "context:  %d positions\n", l.Context)
 	if l.Apart != "" {

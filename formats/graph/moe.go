@@ -82,13 +82,22 @@ func (m *MoE) Best() int64 {
 	return m.GroupBest
 }
 
+// Routed reports whether a matrix is a stack of the experts that tokens are routed to: what
+// a token reads little of, and what most of a mixture's bytes are.
+func (m *MoE) Routed(l *Linear) bool { return l != nil && (l == m.Gate || l == &m.Up || l == &m.Down) }
+
+// Latent returns the numbers of a row that experts read and give, of hidden states of a width.
+func (m *MoE) Latent(width int64) int64 {
+	if m.LatentDown != nil {
+		return m.LatentDown.Out
+	}
+	return width
+}
+
 // parts lists what reads one input together: the layer's own, then what lies
 // between its matrices.
 func (m *MoE) parts(l *lister) {
-	f, s, latent := m.Up.Out, m.Shared, l.width
-	if m.LatentDown != nil {
-		latent = m.LatentDown.Out
-	}
+	f, s, latent := m.Up.Out, m.Shared, m.Latent(l.width)
 	l.norm("moe.router_norm", m.RouterNorm, l.width)
 	l.linear("moe.router", &m.Router, l.width, m.Experts)
 	l.linear("moe.shared_gate", m.SharedGate, l.width, 1)

@@ -119,32 +119,10 @@ var _ device.Stage = (*Engine)(nil)
 // name of [graph.Graph.Weights]; those of other spans are not asked for. Errors
 // name the tensor.
 func New(g *graph.Graph, span device.Span, tensor func(name string) formats.Tensor, o Options) (*Engine, error) {
-	set := kernels.Best()
-	if o.Level != "" {
-		level, err := kernels.ParseLevel(o.Level)
-		if err != nil {
-			return nil, err
-		}
-		if set, err = kernels.ForLevel(level); err != nil {
-			return nil, err
-		}
-	}
-	threads := o.Threads
-	if threads <= 0 {
-		threads = goruntime.GOMAXPROCS(0)
-	}
-	kept, err := o.formats(len(g.Blocks))
+	e, err := newEngine(g, span, &o)
 	if err != nil {
 		return nil, err
 	}
-	if o.Activations != "" && o.Activations != ActivationsLlamaCPP {
-		return nil, formats.Unsupportedf("", "", "activations %q", o.Activations)
-	}
-	tiles := o.Tiles.Or(kernels.TilesFor(0))
-	if !tiles.Sound() {
-		return nil, formats.Unsupportedf("", "", "tiles %+v", tiles)
-	}
-	e := &Engine{g: g, span: span, set: set, kept: kept, tiles: tiles, activations: o.Activations, policy: o.Policy}
 	if o.Policy != nil {
 		if err := o.Policy.Check(g); err != nil {
 			return nil, err
@@ -157,20 +135,58 @@ func New(g *graph.Graph, span device.Span, tensor func(name string) formats.Tens
 	if e.remembered, err = newMemories(g, span, placesOf(&o)); err != nil {
 		return nil, err
 	}
-	if e.store, err = cache.NewStore(set, e.layers, poolPages(g, &o)); err != nil {
+	if e.store, err = cache.NewStore(e.set, e.layers, poolPages(g, &o)); err != nil {
 		return nil, err
+	}
+	if err := e.start(&o); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// newEngine is an engine without weights and threads.
+func newEngine(g *graph.Graph, span device.Span, o *Options) (*Engine, error) {
+	set := kernels.Best()
+	if o.Level != "" {
+		level, err := kernels.ParseLevel(o.Level)
+		if err != nil {
+			return nil, err
+		}
+		if set, err = kernels.ForLevel(level); err != nil {
+			return nil, err
+		}
+	}
+	kept, err := o.formats(len(g.Blocks))
+	if err != nil {
+		return nil, err
+	}
+	if o.Activations != "" && o.Activations != ActivationsLlamaCPP {
+		return nil, formats.Unsupportedf("", "", "activations %q", o.Activations)
+	}
+	tiles := o.Tiles.Or(kernels.TilesFor(0))
+	if !tiles.Sound() {
+		return nil, formats.Unsupportedf("", "", "tiles %+v", tiles)
+	}
+	return &Engine{g: g, span: span, set: set, kept: kept, tiles: tiles, activations: o.Activations, policy: o.Policy}, nil
+}
+
+// start starts the engine's threads.
+func (e *Engine) start(o *Options) (err error) {
+	threads := o.Threads
+	if threads <= 0 {
+		threads = goruntime.GOMAXPROCS(0)
 	}
 	if !o.Pin {
 		e.pool = kernels.NewPool(threads)
 	} else if e.pool, err = kernels.NewPinnedPool(threads); err != nil {
-		return nil, err
+		return err
 	}
 	e.local = make([]local, threads)
 	for i := range e.local {
-		e.local[i].integer.BlockTokens = tiles.BlockTokens
+		e.local[i].integer.BlockTokens = e.tiles.BlockTokens
 	}
 	e.part, e.passed.e = e.bindParts(), e
-	return e, nil
+	return nil
 }
 
 // Level returns the SIMD level in use.

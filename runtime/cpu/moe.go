@@ -18,9 +18,7 @@ type routes struct {
 }
 
 // mixture computes f[t][D] as the sum of the shared layer's output and those of
-// the chosen experts for h[t][D]; the router reads routed[t][D], which may be h, or f. Rows are gathered by expert, so that each expert's weights
-// are read once; the experts add their share in ascending order, whatever the
-// routing.
+// the chosen experts for h[t][D]; the router reads routed[t][D], which may be h, or f.
 func (e *Engine) mixture(i, t int, routed, h, f []float32) {
 	b, d := &e.blocks[i], int(e.g.Width)
 	m := b.MoE
@@ -39,9 +37,9 @@ func (e *Engine) mixture(i, t int, routed, h, f []float32) {
 	} else {
 		clear(f)
 	}
-	read, sum, l := h, f, d // what experts read, and what their outputs are added to
+	read, sum := h, f // what experts read, and what their outputs are added to
 	if b.latentDown != nil {
-		l = b.latentDown.n
+		l := b.latentDown.n
 		read, sum = e.s.latent[:t*l], e.s.latentSum[:t*l]
 		e.linear(t, h, noExpert, target{b.latentDown, read})
 		clear(sum)
@@ -50,6 +48,20 @@ func (e *Engine) mixture(i, t int, routed, h, f []float32) {
 	r.block, r.width, r.f = b, d, f
 	r.chosen, r.share = fit(r.chosen, t*topK), fit(r.share, t*topK)
 	e.eachRow(t, e.part.route)
+	e.experts(b, read, sum)
+	if b.latentUp != nil {
+		lifted := e.s.result[:t*d]
+		e.linear(t, sum, noExpert, target{b.latentUp, lifted})
+		e.addRows(f, branch{rows: lifted}, branch{}, nil, nil, nil)
+	}
+}
+
+// experts adds to sum[t][L] what the experts that were chosen for each row make of read[t][L].
+// Rows are gathered by expert, so that each expert's weights are read once; the experts add
+// their share in ascending order, whatever the routing.
+func (e *Engine) experts(b *block, read, sum []float32) {
+	r, m := &e.pass.routes, b.MoE
+	l := int(m.Latent(e.g.Width))
 	for x := range b.experts {
 		r.gather(x)
 		n := len(r.rows)
@@ -68,11 +80,6 @@ func (e *Engine) mixture(i, t int, routed, h, f []float32) {
 		for j, row := range r.rows {
 			e.set.Axpy(sum[int(row)*l:(int(row)+1)*l], r.weight[j], out[j*l:(j+1)*l])
 		}
-	}
-	if b.latentUp != nil {
-		lifted := e.s.result[:t*d]
-		e.linear(t, sum, noExpert, target{b.latentUp, lifted})
-		e.addRows(f, branch{rows: lifted}, branch{}, nil, nil, nil)
 	}
 }
 

@@ -241,13 +241,23 @@ func (s *scratch) fit(g *graph.Graph, span device.Span, t int) {
 	s.k, s.v = make([]float32, t*kv), make([]float32, t*kv)
 	s.z, s.mixed, s.turned = make([]float32, t*z), make([]float32, t*channels), make([]float32, t*channels)
 	s.fade, s.rate = make([]float32, t*heads), make([]float32, t*heads)
-	s.gate, s.up = make([]float32, t*inner), make([]float32, t*inner)
 	s.inputs, s.looked = make([]float32, t*perLayer), make([]float32, t*perLayer)
+	gathered := 0
+	if experts > 0 {
+		gathered = max(d, latent)
+	}
+	s.fitExperts(gathered, inner, t)
 	if experts > 0 {
 		s.router, s.choice, s.factor = make([]float32, t*experts), make([]float32, 2*t*experts), make([]float32, t)
-		s.gathered, s.result = make([]float32, t*max(d, latent)), make([]float32, t*max(d, latent))
 		s.latent, s.latentSum = make([]float32, t*latent), make([]float32, t*latent)
 	}
+}
+
+// fitExperts sizes what experts need for t rows of which they read l numbers, inner being what
+// lies between their matrices.
+func (s *scratch) fitExperts(l, inner, t int) {
+	s.gate, s.up = fit(s.gate, t*inner), fit(s.up, t*inner)
+	s.gathered, s.result = fit(s.gathered, t*l), fit(s.result, t*l)
 }
 
 func (s *scratch) bytes() int64 {

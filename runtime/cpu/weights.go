@@ -105,11 +105,14 @@ type loader struct {
 	err    error
 }
 
+func (e *Engine) loader(exact bool) *loader {
+	return &loader{set: e.set, memory: &e.memory, exact: exact, peer: e.activations == ActivationsLlamaCPP}
+}
+
 // load opens the weights of a span of the graph.
 func (e *Engine) load(span device.Span, tensor func(string) formats.Tensor, exact bool) error {
-	l := &loader{set: e.set, memory: &e.memory, exact: exact, peer: e.activations == ActivationsLlamaCPP}
 	g := e.g
-	w, err := load.Open(g, span, tensor, l)
+	w, err := load.Open(g, span, nil, tensor, e.loader(exact))
 	if err != nil {
 		return err
 	}
@@ -165,16 +168,23 @@ func (b *block) open(w *load.Weights[*matrix, *norm, []float32], m *graph.Block)
 		b.routerNorm, b.expertScale = w.Norm(x.RouterNorm), w.Vector(x.ExpertScale)
 		b.latentDown, b.latentUp = w.Linear(x.LatentDown), w.Linear(x.LatentUp)
 		b.shared.open(w, x.Shared)
-		gate, up, down := w.Linear(x.Gate), w.Linear(&x.Up), w.Linear(&x.Down)
-		b.experts = make([]layer, x.Experts)
-		for i := range b.experts {
-			b.experts[i] = layer{load.Activation(x.Act), load.Gating(x.Gating), nil, gate.expert(i), up.expert(i), down.expert(i)}
-		}
+		b.openExperts(w, m)
 	}
 	if p := m.PerLayer; p != nil {
 		b.perLayer = perLayerInput{load.Activation(p.Act), w.Linear(&p.Gate), w.Linear(&p.Down), w.Norm(p.Norm)}
 	}
 	b.outScale = w.Vector(m.OutScale)
+}
+
+// openExperts finds the routed experts of a mixture.
+func (b *block) openExperts(w *load.Weights[*matrix, *norm, []float32], m *graph.Block) {
+	b.Block = m
+	x := m.MoE
+	gate, up, down := w.Linear(x.Gate), w.Linear(&x.Up), w.Linear(&x.Down)
+	b.experts = make([]layer, x.Experts)
+	for i := range b.experts {
+		b.experts[i] = layer{load.Activation(x.Act), load.Gating(x.Gating), nil, gate.expert(i), up.expert(i), down.expert(i)}
+	}
 }
 
 // open finds a layer's matrices; nil is none.

@@ -104,22 +104,33 @@ func newCPU(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor
 	if context == 0 {
 		context = g.Context
 	}
-	opened := tensor
-	if !o.Verify {
-		opened = func(name string) formats.Tensor { t := tensor(name); return t.Unchecked() }
-	}
 	positions := int64(mostPositions)
 	if n := int64(max(o.Sequences, 1)); o.Positions > 0 {
 		positions = min(max(o.Positions, context), mostPositions)
 	} else if context > 0 && n < mostPositions/context {
 		positions = n * ((context-1)/cache.PageSize + 1) * cache.PageSize
 	}
-	s, err := cpu.New(g, span, opened, cpu.Options{Threads: o.Threads, Level: o.Level, KV: o.KV, Exact: o.Exact, Pin: o.Pin,
-		Activations: o.Activations, Tiles: o.Device.Tiles, Positions: positions, Sequences: o.Sequences, Places: o.Places, Policy: o.Policy})
+	options := o.processor()
+	options.KV, options.Activations, options.Policy = o.KV, o.Activations, o.Policy
+	options.Positions, options.Sequences, options.Places = positions, o.Sequences, o.Places
+	s, err := cpu.New(g, span, o.mapped(tensor), options)
 	if err != nil {
 		return nil, 0, err
 	}
 	return s, context, nil
+}
+
+// mapped returns tensors as the processor opens them.
+func (o *Options) mapped(tensor func(string) formats.Tensor) func(string) formats.Tensor {
+	if o.Verify {
+		return tensor
+	}
+	return func(name string) formats.Tensor { t := tensor(name); return t.Unchecked() }
+}
+
+// processor returns what the options say of the processor's arithmetic.
+func (o *Options) processor() cpu.Options {
+	return cpu.Options{Threads: o.Threads, Level: o.Level, Exact: o.Exact, Pin: o.Pin, Tiles: o.Device.Tiles}
 }
 
 func newGPU(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor, o *Options, api hip.API) (device.Stage, int64, error) {

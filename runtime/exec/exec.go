@@ -178,9 +178,14 @@ func (e *Executor) Memory() device.Memory {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	all := device.Memory{Scratch: int64(cap(e.rows)) * 4}
-	for _, s := range e.stages {
-		m := s.Memory()
+	add := func(m device.Memory) {
 		all.Mapped, all.Resident, all.Scratch = all.Mapped+m.Mapped, all.Resident+m.Resident, all.Scratch+m.Scratch
+	}
+	for _, s := range e.stages {
+		add(s.Memory())
+	}
+	if e.sites != nil && e.sites.experts != nil {
+		add(e.sites.experts.Memory())
 	}
 	return all
 }

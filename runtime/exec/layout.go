@@ -26,14 +26,11 @@ func (d *Device) laid() bool {
 func (d *Device) GPU() bool { return slices.ContainsFunc(d.requests(), place.Request.GPU) }
 
 // requests are the devices asked for, in order.
-func (d *Device) requests() (all []place.Request) {
+func (d *Device) requests() []place.Request {
 	if len(d.Ranges) == 0 {
 		return append([]place.Request{d.Request}, d.Behind...)
 	}
-	for _, r := range d.Ranges {
-		all = append(all, r.Device)
-	}
-	return all
+	return place.Devices(d.Ranges)
 }
 
 // Layout returns how [New] would lay a model out, and the time that a token would take:
@@ -84,9 +81,12 @@ func newLaid(g *graph.Graph, tensor func(string) formats.Tensor, o Options) (_ *
 		e.sites, e.layout = s, l
 		return e, nil
 	}
+	if err := s.openExperts(g, l, tensor, &o); err != nil {
+		return nil, err
+	}
 	for i, r := range l.Ranges {
 		span := device.Span{Lo: r.Lo, Hi: r.Hi, Embed: i == 0, Head: i == len(l.Ranges)-1}
-		stage, err := s.stage(g, span, tensor, o, r.Device)
+		stage, err := s.stage(g, span, tensor, o, &r)
 		if err != nil {
 			return nil, err
 		}
@@ -109,6 +109,9 @@ func lines(l *place.Layout, blocks int) (all []string) {
 		}
 		all = append(all, fmt.Sprintf("device: %v, %s; blocks %d to %d of %d, %s of %s, %.3g ms a token", r.Device, r.Name, r.Lo, r.Hi-1, blocks,
 			formats.Size(r.Memory), formats.Size(r.Limit), 1e3*r.Seconds))
+		if n := len(r.HostExperts); n > 0 {
+			all = append(all, fmt.Sprintf("device: experts of %d of those blocks on the processor, %s of its memory, %.3g ms of a token", n, formats.Size(r.HostMemory), 1e3*r.HostSeconds))
+		}
 	}
 	last := fmt.Sprintf("device: %.3g tokens/s expected of one sequence, of a context of %d", 1/l.Seconds, l.Context)
 	if l.Apart != "" {
@@ -122,8 +125,9 @@ func lines(l *place.Layout, blocks int) (all []string) {
 
 // sites are devices that are opened to be laid out on.
 type sites struct {
-	all    []place.Site
-	opened []*gpu.Device // of each, nil for the processor
+	all     []place.Site
+	opened  []*gpu.Device  // of each, nil for the processor
+	experts device.Experts // that lie in the processor's memory; nil: none do
 	// Why the devices do not compute tokens together; nil: they may, and adding up a row
 	// takes so long.
 	apart    error
@@ -136,6 +140,10 @@ func (s *sites) close() error {
 		return nil
 	}
 	var errs []error
+	if s.experts != nil {
+		errs = append(errs, s.experts.Close())
+		s.experts = nil
+	}
 	for i, d := range s.opened {
 		if d != nil {
 			errs = append(errs, d.Close())
@@ -368,14 +376,18 @@ func (s *sites) pieces(g *graph.Graph, tensor func(string) formats.Tensor, o *Op
 		for hi = lo + 1; hi < n && len(g.Carried(hi)) > 0; { // keys and values stay where they are
 			hi++
 		}
-		p.Blocks = append(p.Blocks, place.Piece{Lo: lo, Hi: hi, Memory: c.memory(device.Span{Lo: lo, Hi: hi})})
+		piece := place.Piece{Lo: lo, Hi: hi, Memory: c.memory(device.Span{Lo: lo, Hi: hi}, nil)}
+		if slices.Contains(s.opened, nil) {
+			piece.Routed = c.routed(&piece)
+		}
+		p.Blocks = append(p.Blocks, piece)
 	}
-	p.Embed.Memory, p.Head.Memory = c.memory(device.Embedding()), c.memory(device.Head(g))
-	p.Tied = less(sum(p.Embed.Memory, p.Head.Memory), c.memory(device.Span{Lo: n, Hi: n, Embed: true, Head: true}))
+	p.Embed.Memory, p.Head.Memory = c.memory(device.Embedding(), nil), c.memory(device.Head(g), nil)
+	p.Tied = less(sum(p.Embed.Memory, p.Head.Memory), c.memory(device.Span{Lo: n, Hi: n, Embed: true, Head: true}, nil))
 	if p.Common = make([]int64, len(s.all)); g.PerLayer != nil && len(p.Blocks) > 1 { // what each range reads of it
 		a, b := &p.Blocks[0], &p.Blocks[1]
-		p.Common = less(sum(a.Memory, b.Memory), c.memory(device.Span{Hi: b.Hi}))
-		p.Embed.Memory = less(c.memory(device.Span{Hi: a.Hi, Embed: true}), a.Memory)
+		p.Common = less(sum(a.Memory, b.Memory), c.memory(device.Span{Hi: b.Hi}, nil))
+		p.Embed.Memory = less(c.memory(device.Span{Hi: a.Hi, Embed: true}, nil), a.Memory)
 		p.Tied = make([]int64, len(s.all))
 		for i := range p.Blocks {
 			p.Blocks[i].Memory = less(p.Blocks[i].Memory, p.Common)
@@ -393,6 +405,9 @@ func (s *sites) pieces(g *graph.Graph, tensor func(string) formats.Tensor, o *Op
 		for k := p.Blocks[i].Lo; k < p.Blocks[i].Hi; k++ {
 			weights, cache := cost.Block(k, usualDepth)
 			p.Blocks[i].Read += weights + cache
+			if r := p.Blocks[i].Routed; r != nil {
+				r.Read += cost.Routed(k)
+			}
 		}
 	}
 	return p, nil
@@ -414,8 +429,26 @@ type counter struct {
 	err    error
 }
 
-// memory returns the bytes of a span, of weights and of what sequences remember.
-func (c *counter) memory(span device.Span) []int64 {
+// routed counts the routed experts of a piece, nil where it has none.
+func (c *counter) routed(p *place.Piece) *place.Routed {
+	r, of := &place.Routed{Up: 4 * c.g.Width}, device.Blocks{}
+	for i := p.Lo; i < p.Hi; i++ {
+		if m := c.g.Blocks[i].MoE; m != nil {
+			r.Blocks, of[i] = append(r.Blocks, i), true
+			r.Down = max(r.Down, 4*m.Latent(c.g.Width)+8*m.TopK)
+		}
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	r.Memory = cpu.ExpertBytes(c.g, of, c.tensor)
+	r.Freed = less(p.Memory, c.memory(device.Span{Lo: p.Lo, Hi: p.Hi}, of))
+	return r
+}
+
+// memory returns the bytes of a span, of weights and of what sequences remember, without the
+// routed experts that lie apart.
+func (c *counter) memory(span device.Span, apart device.Blocks) []int64 {
 	all := make([]int64, len(c.opened))
 	for i, d := range c.opened {
 		if c.err != nil {
@@ -427,7 +460,7 @@ func (c *counter) memory(span device.Span) []int64 {
 		}
 		var p gpu.Plan
 		options := c.o.gpu()
-		options.Rows = device.FewRows
+		options.Rows, options.Apart = device.FewRows, apart
 		p, c.err = d.Plan(c.g, span, c.tensor, options)
 		all[i] = p.Weights + p.Cache + p.States
 	}
@@ -460,9 +493,23 @@ func less(a, b []int64) []int64 {
 	return out
 }
 
-// stage opens a span on one of the sites.
-func (s *sites) stage(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor, o Options, on place.Request) (device.Stage, error) {
-	i := slices.IndexFunc(s.all, func(x place.Site) bool { return x.Device == on })
+// openExperts opens the experts that the processor computes for GPUs.
+func (s *sites) openExperts(g *graph.Graph, l *place.Layout, tensor func(string) formats.Tensor, o *Options) (err error) {
+	of := device.Blocks{}
+	for _, r := range l.Ranges {
+		for _, i := range r.HostExperts {
+			of[i] = true
+		}
+	}
+	if len(of) > 0 {
+		s.experts, err = cpu.NewExperts(g, of, o.mapped(tensor), o.processor())
+	}
+	return err
+}
+
+// stage opens a range on its site; which of all it is says span.
+func (s *sites) stage(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor, o Options, r *place.Range) (device.Stage, error) {
+	i := slices.IndexFunc(s.all, func(x place.Site) bool { return x.Device == r.Device })
 	d := s.opened[i]
 	if d == nil {
 		if slices.ContainsFunc(s.opened, func(d *gpu.Device) bool { return d != nil }) {
@@ -473,5 +520,11 @@ func (s *sites) stage(g *graph.Graph, span device.Span, tensor func(string) form
 	}
 	options := o.gpu()
 	options.Warm, options.Progress, options.Most = o.Device.Warm, o.Device.Progress, s.all[i].Memory
+	if len(r.HostExperts) > 0 {
+		options.Experts, options.Apart = s.experts, device.Blocks{}
+		for _, b := range r.HostExperts {
+			options.Apart[b] = true
+		}
+	}
 	return d.New(g, span, tensor, options)
 }

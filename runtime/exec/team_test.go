@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -71,38 +70,7 @@ func TestTeamIsOne(t *testing.T) {
 					t.Errorf("%+v: tokens %v, want %v", how, got, want)
 				}
 			}
-			before := e.Room()
-			first := sequence(t, e)
-			if err := first.Prefill(context.Background(), ids[:21], nil); err != nil {
-				t.Fatal(err)
-			}
-			kept, err := first.Snapshot()
-			if err != nil {
-				t.Fatal(err)
-			}
-			second, err := first.Fork()
-			if err != nil {
-				t.Fatal(err)
-			}
-			rows, err := e.stepBatch([]*Sequence{first, second}, []int32{3, 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			company := [][]float32{slices.Clone(rows[0]), slices.Clone(rows[1])}
-			for i, id := range []int32{3, 1} {
-				if n, err := second.Restore(kept, 21); err != nil || n != 21 {
-					t.Fatalf("%d tokens are restored, %v", n, err)
-				}
-				if alone := stepLogits(t, second, []int32{id}); !slices.Equal(alone[0], company[i]) {
-					t.Errorf("sequence %d has other logits alone", i)
-				}
-			}
-			kept.Release()
-			first.Close()
-			second.Close()
-			if after := e.Room(); after != before {
-				t.Errorf("there is room for %+v, before %+v", after, before)
-			}
+			keepsCompany(t, e, ids[:21])
 		})
 	}
 }

@@ -27,6 +27,7 @@ type walk struct {
 	list      slotList      // of the stack that comes
 	listed    [2]int        // rows and heads whose slots the lists of heads have, 0: none
 	err       error         // what cannot be
+	hands     []hand        // rows whose experts the processor computes
 }
 
 func (w *walk) do(o operation) {

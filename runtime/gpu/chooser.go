@@ -226,7 +226,7 @@ func (e *Engine) steady(b *device.Batch) bool {
 // one row each, all of which were chosen for.
 func (e *Engine) prepares(b *device.Batch, runs []choice) {
 	e.prepared = e.prepared[:0]
-	if len(runs) != 1 || runs[0].hi-runs[0].lo != len(b.Segments) || b.Rows() != len(b.Segments) || !b.Few(fewRows) {
+	if len(runs) != 1 || runs[0].hi-runs[0].lo != len(b.Segments) || b.Rows() != len(b.Segments) || !b.Few(e.FewRows()) {
 		return
 	}
 	for i := range b.Segments {

@@ -36,7 +36,11 @@ type Options struct {
 	// Warm has all kernels that any pass may need be ready when New returns, not those of
 	// single tokens and long prompts alone: for servers, where others would wait.
 	Warm bool
-	team *member // the engine is one of a Team's; nil: it is alone
+	// Apart are blocks whose routed experts lie in the processor's memory, and Experts computes
+	// them there; it is nil where memory is planned alone. Whose it is closes it.
+	Apart   device.Blocks
+	Experts device.Experts
+	team    *member // the engine is one of a Team's; nil: it is alone
 	// Planned is told what will be placed on which device, before it is; nil: nobody.
 	Planned func(device string, p *Plan)
 	// Progress is told how much of what is done; nil: nobody.
@@ -78,6 +82,7 @@ type Engine struct {
 	places  int // for states
 	g       *graph.Graph
 	shape   shape
+	apart   device.Blocks
 	exact   bool
 	context int64
 	plan    Plan
@@ -95,7 +100,9 @@ type Engine struct {
 	pool  pool
 	kept  memories
 
-	graphs    map[graphKey]*driver.Graph
+	experts   device.Experts // of blocks that have them apart; nil: none have
+	handed    handed
+	graphs    map[graphKey][]stretch
 	pass      *pass      // the last one
 	gathering *gathering // nil: nothing is gathered
 	prepared  []prepared // whose next rows the device knows
@@ -134,9 +141,9 @@ func newEngine(g *graph.Graph, span device.Span, tensor func(name string) format
 	if span.Head && g.Vocab >= hip.MostVocab {
 		return nil, formats.Unsupportedf("", "graph.vocab", "a vocabulary of %d on a GPU, where tokens are chosen among fewer than %d", g.Vocab, hip.MostVocab)
 	}
-	e := &Engine{g: g, span: span, team: o.team, places: placesOf(o), kept: memoriesOf(g, span, o), shape: shapeOf(g, span), exact: o.Exact, graphs: map[graphKey]*driver.Graph{}}
+	e := &Engine{g: g, span: span, team: o.team, places: placesOf(o), kept: memoriesOf(g, span, o), shape: shapeOf(g, span, o.Apart), apart: o.Apart, experts: o.Experts, exact: o.Exact, graphs: map[graphKey][]stretch{}}
 	count := &layout{exact: o.Exact}
-	counted, err := count.graph(g, span, tensor)
+	counted, err := count.graph(g, span, o.Apart, tensor)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +173,7 @@ func (e *Engine) place(tensor func(name string) formats.Tensor, o *Options) erro
 		return err
 	}
 	l := &layout{exact: e.exact, arena: arena{base: e.buffer.Address}}
-	if e.weights, err = l.graph(e.g, e.span, tensor); err != nil {
+	if e.weights, err = l.graph(e.g, e.span, e.apart, tensor); err != nil {
 		return err
 	}
 	e.placeScratch(&l.arena, e.plan.Rows)
@@ -180,6 +187,9 @@ func (e *Engine) place(tensor func(name string) formats.Tensor, o *Options) erro
 		return err
 	}
 	if e.down, err = e.m.device.Pinned(4 * int64(ring*e.s.chooser.slots)); err != nil {
+		return err
+	}
+	if err := e.makeHanded(); err != nil {
 		return err
 	}
 	for i := range e.events {
@@ -284,9 +294,12 @@ func (e *Engine) Close() error {
 	e.closed = true
 	e.on.open--
 	errs := []error{e.m.stream.Wait(), e.forget()}
-	for _, g := range e.graphs {
-		errs = append(errs, g.Free())
+	for _, list := range e.graphs {
+		for i := range list {
+			errs = append(errs, list[i].graph.Free())
+		}
 	}
+	errs = append(errs, e.handed.free())
 	for _, v := range e.events {
 		if v != nil {
 			errs = append(errs, v.Free())
@@ -308,7 +321,7 @@ func (e *Engine) Span() device.Span { return e.span }
 
 // Ahead implements device.Stage.
 func (e *Engine) Ahead() int {
-	if e.perLayer.table != nil { // the host looks up what tokens need
+	if e.perLayer.table != nil || e.experts != nil { // the host takes part
 		return 1
 	}
 	if e.kept.floats > 0 { // what is computed ahead could not be taken back
@@ -321,7 +334,13 @@ func (e *Engine) Ahead() int {
 func (e *Engine) MaxRows() int { return e.plan.Rows }
 
 // FewRows implements device.Stage.
-func (e *Engine) FewRows() int { return min(fewRows, e.plan.Rows) }
+func (e *Engine) FewRows() int {
+	few := min(fewRows, e.plan.Rows)
+	if e.experts != nil {
+		few = min(few, e.experts.FewRows())
+	}
+	return few
+}
 
 // Memory implements device.Stage.
 func (e *Engine) Memory() device.Memory {

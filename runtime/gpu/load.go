@@ -118,9 +118,9 @@ type weights struct {
 	head      *matrix
 }
 
-// graph places the weights of a span of a graph.
-func (l *layout) graph(g *graph.Graph, span device.Span, tensor func(name string) formats.Tensor) (weights, error) {
-	w, err := load.Open(g, span, tensor, l)
+// graph places the weights of a span of a graph, without experts that lie apart.
+func (l *layout) graph(g *graph.Graph, span device.Span, apart device.Blocks, tensor func(name string) formats.Tensor) (weights, error) {
+	w, err := load.Open(g, span, apart, tensor, l)
 	if err != nil {
 		return weights{}, err
 	}

@@ -1,23 +1,17 @@
 package gpu
 
 import (
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/kernels/hip"
 )
 
 // mixture computes, for n rows of a source, what the shared layer gives and the
 // sum of the outputs of the experts that the router chooses for each, by what it reads of
-// routed, which may be the source. A slot is a row with one of its
-// experts; which those are stays on the device.
+// routed, which may be the source.
 func (w *walk) mixture(b *block, n int, routed, in source, to target) {
-	e, s, m := w.e, &w.e.s, b.MoE
-	topK, slots := int(m.TopK), n*int(m.TopK)
-	w.list = slotList{s.chosen, s.slots, s.first}
-	sum := &hip.Combine{T: n, D: e.shape.width, TopK: topK, Parts: s.parts, Chosen: s.chosen, Share: s.share, Out: to.y}
+	e, s := w.e, &w.e.s
 	logits := []target{{w: b.router, y: s.router}}
-	if b.sharedGate != nil {
-		sum.Gate = s.factor
-	}
 	switch gate := (target{w: b.sharedGate, y: s.factor}); {
 	case b.sharedGate != nil && b.routerNorm.Weight == 0:
 		logits = append(logits, gate)
@@ -25,18 +19,87 @@ func (w *walk) mixture(b *block, n int, routed, in source, to target) {
 		w.linear(n, in, gate)
 	}
 	w.linear(n, routed, logits...)
-	if b.shared.up != nil {
-		if sum.Shared = to.y; !w.many {
-			w.round(&in, n, b.shared.inner()...)
-		}
-		w.plain(&b.shared, n, in, target{y: to.y})
-		in.fine = hip.Acts{} // what lies between its matrices was rounded to the same place
+	if e.apart[e.span.Lo+b.index] {
+		w.mixtureApart(b, n, in, to)
+		return
 	}
+	sum := &hip.Combine{T: n, D: e.shape.width, TopK: int(b.MoE.TopK), Parts: s.parts, Chosen: s.chosen, Share: s.share, Out: to.y}
+	w.sharedLayer(b, n, &in, sum)
 	if b.latentDown != nil {
-		w.linear(n, in, target{w: b.latentDown, y: s.squeezed})
-		in = source{x: s.squeezed}
+		in = w.squeeze(b, n, in)
 		sum.D, sum.Out, sum.Shared = b.latentDown.N, s.squeezedSum, 0
 	}
+	w.experts(b, n, in, sum)
+	w.lift(b, n, to)
+}
+
+// sharedLayer computes what the shared layer gives, where there is one, for a sum to begin
+// with.
+func (w *walk) sharedLayer(b *block, n int, in *source, sum *hip.Combine) {
+	if b.sharedGate != nil {
+		sum.Gate = w.e.s.factor
+	}
+	if b.shared.up == nil {
+		return
+	}
+	if sum.Shared = sum.Out; !w.many {
+		w.round(in, n, b.shared.inner()...)
+	}
+	w.plain(&b.shared, n, *in, target{y: sum.Out})
+	in.fine = hip.Acts{} // what lies between its matrices was rounded to the same place
+}
+
+// squeeze computes what latent experts read.
+func (w *walk) squeeze(b *block, n int, in source) source {
+	w.linear(n, in, target{w: b.latentDown, y: w.e.s.squeezed})
+	return source{x: w.e.s.squeezed}
+}
+
+// lift makes rows of what latent experts gave, beside what the shared layer did.
+func (w *walk) lift(b *block, n int, to target) {
+	s := &w.e.s
+	switch {
+	case b.latentUp == nil:
+	case b.shared.up == nil:
+		w.linear(n, source{x: s.squeezedSum}, target{w: b.latentUp, y: to.y})
+	default:
+		w.linear(n, source{x: s.squeezedSum}, target{w: b.latentUp, y: s.lifted})
+		w.do(&hip.Norm{T: n, D: w.e.shape.width, X: to.y, A: hip.Branch{Rows: s.lifted}})
+	}
+}
+
+// mixtureApart is what comes behind the router where the experts lie in the processor's
+// memory: it computes them while the shared layer runs here.
+func (w *walk) mixtureApart(b *block, n int, in source, to target) {
+	s := &w.e.s
+	if w.gathers() && w.err == nil {
+		w.err = formats.Unsupportedf("", b.MoE.Up.Weight, "summing up what experts read that lie in the processor's memory")
+	}
+	// The sum of one row that is all of the experts', whoever they are.
+	sum := &hip.Combine{T: n, D: w.e.shape.width, TopK: 1, Parts: s.parts, Chosen: s.chosen, Out: to.y}
+	x, y := in.x, s.parts
+	switch {
+	case b.latentDown != nil:
+		x, y = w.squeeze(b, n, in).x, s.squeezedSum
+	case b.shared.up == nil:
+		y = to.y
+	}
+	w.do(b.route(n, s))
+	w.handDown(b, n, x, y)
+	w.sharedLayer(b, n, &in, sum)
+	w.handUp()
+	if y == s.parts {
+		w.do(sum)
+	}
+	w.lift(b, n, to)
+}
+
+// experts computes the sum of what the chosen experts make of n rows of a source. A slot is a
+// row with one of its experts; which those are stays on the device.
+func (w *walk) experts(b *block, n int, in source, sum *hip.Combine) {
+	e, s, m := w.e, &w.e.s, b.MoE
+	topK, slots := int(m.TopK), n*int(m.TopK)
+	w.list = slotList{s.chosen, s.slots, s.first}
 	route, share := b.route(n, s), topK
 	if w.many || w.gathers() {
 		route.Slots, route.First = s.slots, s.first
@@ -67,14 +130,6 @@ func (w *walk) mixture(b *block, n int, routed, in source, to target) {
 	}
 	w.expert(b.down, slots, 1, next, s.parts, 0)
 	w.do(sum)
-	switch {
-	case b.latentUp == nil:
-	case b.shared.up == nil:
-		w.linear(n, source{x: s.squeezedSum}, target{w: b.latentUp, y: to.y})
-	default:
-		w.linear(n, source{x: s.squeezedSum}, target{w: b.latentUp, y: s.lifted})
-		w.do(&hip.Norm{T: n, D: e.shape.width, X: to.y, A: hip.Branch{Rows: s.lifted}})
-	}
 }
 
 // route is the choice of experts for n rows.

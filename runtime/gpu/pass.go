@@ -33,7 +33,7 @@ func (e *Engine) Forward(b *device.Batch) (device.Pass, error) {
 	if n == 0 || n > e.plan.Rows || (b.Hidden == nil) != e.span.Embed {
 		return nil, fmt.Errorf("gpu: a batch of %d rows, or of another stage's input", n)
 	}
-	p := &pass{e: e, rows: n, from: n, many: !b.Few(fewRows), sequences: len(b.Segments), state: &e.s.many}
+	p := &pass{e: e, rows: n, from: n, many: !b.Few(e.FewRows()), sequences: len(b.Segments), state: &e.s.many}
 	if !p.many {
 		p.state = &e.s.few
 	}
@@ -187,7 +187,7 @@ func (e *Engine) run(key graphKey, captured bool, list func(w *walk)) error {
 		if e.team != nil {
 			e.team.meeting.send()
 		}
-		return e.m.stream.Replay(e.graphs[key])
+		return e.play(e.graphs[key])
 	}
 	w := &walk{e: e, t: e.pass.rows, many: e.pass.many, from: e.pass.from, state: e.pass.state}
 	list(w)
@@ -198,15 +198,14 @@ func (e *Engine) run(key graphKey, captured bool, list func(w *walk)) error {
 	if err := e.ready(w.calls); err != nil { // nothing may be loaded during the capture, and no pass ends half-way
 		return err
 	}
-	if !captured {
-		return e.m.launch(w.calls)
+	parts := w.stretches()
+	if captured {
+		if err := e.capture(parts); err != nil {
+			return err
+		}
+		e.graphs[key] = parts
 	}
-	g, err := e.m.stream.Capture(func() error { return e.m.launch(w.calls) })
-	if err != nil {
-		return err
-	}
-	e.graphs[key] = g
-	return e.m.stream.Replay(g)
+	return e.play(parts)
 }
 
 // Hidden implements device.Pass.

@@ -12,7 +12,9 @@ type shape struct {
 	q, kv         int   // numbers of a row's queries, and of its keys
 	inner         int   // of a layer that all rows go through
 	slot          int   // of an expert
-	experts, topK int   // of a mixture; topK is 1 where there is none
+	experts, topK int   // of a mixture; topK, of one whose experts lie here, is 1 where there is none
+	routed        int   // experts of a row, wherever they lie
+	handed        int   // numbers of a row whose experts the processor computes
 	heads         int   // that have matrices of their own, over latents
 	queries       int   // numbers of a row's latent of queries
 	absorbed      int   // of a row's queries behind the matrices of heads
@@ -28,7 +30,7 @@ type shape struct {
 	needs               // of forms
 }
 
-func shapeOf(g *graph.Graph, span device.Span) shape {
+func shapeOf(g *graph.Graph, span device.Span, apart device.Blocks) shape {
 	s := shape{width: int(g.Width), vocab: int(g.Vocab), topK: 1}
 	for i := span.Lo; i < span.Hi; i++ {
 		b := &g.Blocks[i]
@@ -67,8 +69,10 @@ func shapeOf(g *graph.Graph, span device.Span) shape {
 			if l := m.LatentDown; l != nil { // rounded and turned where queries are
 				s.q, s.latent = max(s.q, int(l.Out)), max(s.latent, int(l.Out))
 			}
-			s.slot, s.experts, s.topK = max(s.slot, int(m.Up.Out)), max(s.experts, int(m.Experts)), max(s.topK, int(m.TopK))
-			if m.WeighInput { // slots read rows of their own
+			s.experts, s.routed = max(s.experts, int(m.Experts)), max(s.routed, int(m.TopK))
+			if apart[i] {
+				s.handed = max(s.handed, int(m.Latent(g.Width)))
+			} else if s.slot, s.topK = max(s.slot, int(m.Up.Out)), max(s.topK, int(m.TopK)); m.WeighInput { // slots read rows of their own
 				s.slot = max(s.slot, s.width)
 			}
 			if m.Shared != nil {
@@ -191,7 +195,7 @@ func (s *scratch) place(sh *shape, t, slots, context int, attend, sample int64, 
 	s.gate, s.up = a.floats(between), a.floats(between)
 	if sh.experts > 0 {
 		s.router, s.parts, s.factor = a.floats(t*sh.experts), a.floats(n*max(sh.width, sh.latent)), a.floats(t)
-		s.chosen, s.share, s.slots, s.first = a.ints(n), a.floats(n), a.ints(n), a.ints(sh.experts+1)
+		s.chosen, s.share, s.slots, s.first = a.ints(t*sh.routed), a.floats(t*sh.routed), a.ints(n), a.ints(sh.experts+1)
 	}
 	if sh.latent > 0 {
 		s.squeezed, s.squeezedSum, s.lifted = a.floats(t*sh.latent), a.floats(t*sh.latent), a.floats(t*sh.width)

@@ -41,7 +41,7 @@ func unplaced(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Tar
 	if err != nil {
 		return nil, nil, err
 	}
-	e := &Engine{g: g, span: device.Whole(g), places: placesOf(o), shape: shapeOf(g, device.Whole(g)), exact: o.Exact, context: o.Context, m: &machine{target: t}}
+	e := &Engine{g: g, span: device.Whole(g), places: placesOf(o), shape: shapeOf(g, device.Whole(g), nil), exact: o.Exact, context: o.Context, m: &machine{target: t}}
 	if e.context == 0 {
 		e.context = g.Context
 	}
@@ -50,7 +50,7 @@ func unplaced(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Tar
 	}
 	// Addresses matter only in that they are not 0, which would mean: none.
 	l := &layout{exact: o.Exact, arena: arena{base: align}}
-	if e.weights, err = l.graph(g, e.span, tensor); err != nil {
+	if e.weights, err = l.graph(g, e.span, nil, tensor); err != nil {
 		return nil, nil, err
 	}
 	e.shape.measure(l, &e.weights)

@@ -56,12 +56,12 @@ func (w *Weights[M, N, V]) Norm(n *graph.Norm) N { return w.norms[n] }
 // Vector returns a vector by its tensor's name, the zero V for "".
 func (w *Weights[M, N, V]) Vector(name string) V { return w.vectors[name] }
 
-// Open opens the weights of a span of a checked graph. tensor returns a stored
-// tensor by a name of [graph.Graph.Weights]; those of other spans are not
-// asked for.
-func Open[M, N, V any](g *graph.Graph, span device.Span, tensor func(name string) formats.Tensor, b Backend[M, N, V]) (*Weights[M, N, V], error) {
-	w := &Weights[M, N, V]{linears: map[*graph.Linear]M{}, norms: map[*graph.Norm]N{}, vectors: map[string]V{}}
-	l := &loader[M, N, V]{Weights: w, b: b, tensor: tensor}
+// Open opens the weights of a span of a checked graph, without the routed experts of blocks
+// that have them apart. tensor returns a stored tensor by a name of [graph.Graph.Weights];
+// those of other spans are not asked for.
+func Open[M, N, V any](g *graph.Graph, span device.Span, apart device.Blocks, tensor func(name string) formats.Tensor, b Backend[M, N, V]) (*Weights[M, N, V], error) {
+	l := newLoader(tensor, b)
+	w := l.Weights
 	perLayer := ReadsPerLayer(g, span)
 	if span.Embed || span.Head && g.Tied() || perLayer {
 		if t, ok := l.get(g.Embed.Table, g.Vocab, g.Width); ok {
@@ -78,12 +78,39 @@ func Open[M, N, V any](g *graph.Graph, span device.Span, tensor func(name string
 		l.parts(g.Begins())
 	}
 	for i := span.Lo; i < span.Hi; i++ {
-		l.parts(g.Blocks[i].Parts(g.Width))
+		rest, _ := Parts(g, i, apart[i])
+		l.parts(rest)
 	}
 	if span.Head {
 		l.head(g)
 	}
 	return w, l.err
+}
+
+// Experts opens the routed experts of blocks alone.
+func Experts[M, N, V any](g *graph.Graph, of device.Blocks, tensor func(name string) formats.Tensor, b Backend[M, N, V]) (*Weights[M, N, V], error) {
+	l := newLoader(tensor, b)
+	for i := range g.Blocks {
+		if of[i] {
+			_, experts := Parts(g, i, true)
+			l.parts(experts)
+		}
+	}
+	return l.Weights, l.err
+}
+
+// Parts lists what a block of a graph reads, with its routed experts apart where that is asked
+// for.
+func Parts(g *graph.Graph, block int, apart bool) (rest, experts []graph.Part) {
+	b := &g.Blocks[block]
+	for _, p := range b.Parts(g.Width) {
+		if apart && b.MoE != nil && b.MoE.Routed(p.Linear) {
+			experts = append(experts, p)
+		} else {
+			rest = append(rest, p)
+		}
+	}
+	return rest, experts
 }
 
 // ReadsPerLayer reports whether blocks of a span read per-layer embeddings.
@@ -97,6 +124,11 @@ type loader[M, N, V any] struct {
 	b      Backend[M, N, V]
 	tensor func(name string) formats.Tensor
 	err    error
+}
+
+func newLoader[M, N, V any](tensor func(name string) formats.Tensor, b Backend[M, N, V]) *loader[M, N, V] {
+	w := &Weights[M, N, V]{linears: map[*graph.Linear]M{}, norms: map[*graph.Norm]N{}, vectors: map[string]V{}}
+	return &loader[M, N, V]{Weights: w, b: b, tensor: tensor}
 }
 
 func (l *loader[M, N, V]) head(g *graph.Graph) {

@@ -100,6 +100,17 @@ func (c *Cost) Block(i int, position int64) (weights, cache float64) {
 	return weights, 2*4*float64(b.Memory()) + float64(b.Remembered()*attended(b, position))*c.kvNumber
 }
 
+// Routed returns what [Cost.Block] has of the weights of routed experts.
+func (c *Cost) Routed(i int) (n float64) {
+	b := &c.g.Blocks[i]
+	for _, p := range b.Parts(c.g.Width) {
+		if b.MoE != nil && b.MoE.Routed(p.Linear) {
+			n += c.stored(&p)
+		}
+	}
+	return n
+}
+
 // attended returns the positions that a token attends to, its own included.
 func attended(b *graph.Block, position int64) int64 {
 	switch a := b.Attn; {

@@ -2,6 +2,7 @@ package place
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -43,6 +44,19 @@ type Piece struct {
 	Lo, Hi int
 	Read   float64 // bytes that a token reads
 	Memory []int64 // bytes that it takes on each site: weights, and what sequences remember
+	// Routed is its routed experts, which may lie in the processor's memory while the rest is on
+	// a GPU; nil: it has none.
+	Routed *Routed
+}
+
+// Routed is the routed experts of a piece.
+type Routed struct {
+	Blocks []int   // that have some
+	Read   float64 // bytes that a token reads of them
+	Memory int64   // bytes that they take in the processor's memory
+	Freed  []int64 // bytes of each site that a piece without them takes less
+	Down   int64   // bytes that a token's row, with its choice, takes to the processor in each block
+	Up     int64   // bytes of what comes back
 }
 
 // Pieces are a model that is laid out.
@@ -66,6 +80,12 @@ type Range struct {
 	Read    int64   `json:"read,omitempty"`    // bytes that a token reads
 	Seconds float64 `json:"seconds,omitempty"` // of a token
 	Hand    float64 `json:"hand_s,omitempty"`  // of those, taking hidden states, or tokens, from and to the host
+	// HostExperts are blocks, ascending, whose routed experts lie in the processor's memory and
+	// are computed there, while the range's device, a GPU, has the rest of them.
+	HostExperts []int   `json:"host_experts,omitempty"`
+	HostMemory  int64   `json:"host_memory,omitempty"` // bytes of those
+	HostRead    int64   `json:"host_read,omitempty"`   // bytes that a token reads of them
+	HostSeconds float64 `json:"host_s,omitempty"`      // of Seconds, what the processor takes for them
 }
 
 // A Sharing is how devices share a model.
@@ -131,6 +151,10 @@ func ReadLayout(path string) (*Layout, error) {
 			return nil, formats.Errorf(path, "ranges", "range %d has blocks %d to %d, behind block %d", i, r.Lo, r.Hi, at)
 		case l.Split == Tensors && r.Hi != l.Ranges[0].Hi:
 			return nil, formats.Errorf(path, "ranges", "range %d has %d blocks of which each device has a part, not %d", i, r.Hi, l.Ranges[0].Hi)
+		case len(r.HostExperts) > 0 && (r.Device.Kind == CPU || l.Split == Tensors):
+			return nil, formats.Errorf(path, "ranges", "range %d has host_experts, which are of GPUs that share a model by layers", i)
+		case !ascending(r.HostExperts, r.Lo, r.Hi):
+			return nil, formats.Errorf(path, "ranges", "host_experts of range %d are not some of blocks %d to %d, in order", i, r.Lo, r.Hi-1)
 		case slices.ContainsFunc(l.Ranges[:i], func(o Range) bool { return o.Device == r.Device }):
 			return nil, formats.Errorf(path, "ranges", "%v has two ranges", r.Device)
 		}
@@ -140,6 +164,17 @@ func ReadLayout(path string) (*Layout, error) {
 		return nil, formats.Errorf(path, "ranges", "there are none")
 	}
 	return l, nil
+}
+
+// ascending reports whether numbers are from lo to below hi, each larger than the one before.
+func ascending(numbers []int, lo, hi int) bool {
+	for _, n := range numbers {
+		if n < lo || n >= hi {
+			return false
+		}
+		lo = n + 1
+	}
+	return true
 }
 
 // A RoomError says that a model has no room on the devices given.
@@ -160,6 +195,20 @@ func (e *RoomError) Error() string {
 	return fmt.Sprintf("%s are missing beside %s", formats.Size(e.Missing), text)
 }
 
+// Devices are those that ranges need, in order: the processor too, where experts lie there.
+func Devices(ranges []Range) (all []Request) {
+	host := Request{Kind: CPU}
+	hosted := false
+	for _, r := range ranges {
+		all = append(all, r.Device)
+		hosted = hosted || len(r.HostExperts) > 0
+	}
+	if hosted && !slices.Contains(all, host) {
+		all = append(all, host)
+	}
+	return all
+}
+
 // Idle names the devices that are left out, parted by commas; "" where none is.
 func (l *Layout) Idle() string {
 	var names []string
@@ -170,54 +219,126 @@ func (l *Layout) Idle() string {
 }
 
 // Split lays a model out on devices so that a token takes the least time: each device
-// gets neighbouring blocks, in the order of the sites, or none. The search is exact. Where
-// nothing fits the error is a [RoomError].
+// gets neighbouring blocks, in the order of the sites, or none. Where the processor is one of
+// the sites, blocks of a GPU without room for all of them leave their routed experts to it. The
+// search for cuts is exact; which experts those are is within the time of one block's of the
+// best for each GPU, and the best where blocks are alike. Where nothing fits the error is a [RoomError].
 //
 //	time of a range = read / Read + blocks * Block + what is handed from and to the host
+//	                + of experts that the processor has, the same with its Read, and a row down and up for each block
 func Split(p *Pieces, sites []Site) (*Layout, error) {
 	s := newSplitter(p, sites)
-	cuts := s.search(func(site, lo, hi int) float64 {
-		if s.memory(site, lo, hi) > sites[site].Memory {
-			return math.Inf(1)
+	cuts, least := s.fastest()
+	if s.host >= 0 && least > 0 { // the processor's memory may do for whole blocks
+		s.host = -1
+		var missing int64
+		if cuts, missing = s.fastest(); missing > 0 {
+			return nil, &RoomError{min(least, missing), sites}
 		}
-		return s.seconds(site, lo, hi)
-	})
-	if cuts == nil {
-		lack := func(site, lo, hi int) float64 {
-			return float64(max(s.memory(site, lo, hi)-sites[site].Memory, 0))
-		}
-		missing := 0.0
-		for site, c := range s.search(lack) {
-			if c[0] < c[1] {
-				missing += lack(site, c[0], c[1])
-			}
-		}
-		return nil, &RoomError{int64(missing), sites}
+	} else if least > 0 {
+		return nil, &RoomError{least, sites}
 	}
-	return s.layout(cuts), nil
+	return s.layout(cuts, s.plan), nil
 }
 
-// Lay is the layout of ranges that were chosen by hand, one for each site, in order.
+// fastest returns the cuts whose token takes the least time, or that lack the fewest bytes,
+// and how many.
+func (s *splitter) fastest() (cuts [][2]int, missing int64) {
+	seconds := s.table(func(site, lo, hi int) float64 {
+		if s.lack(site, lo, hi) > 0 {
+			return math.Inf(1)
+		}
+		return s.seconds(site, lo, hi) + s.plan(site, lo, hi).seconds
+	})
+	if cuts = s.search(seconds); cuts == nil {
+		cuts = s.search(func(site, lo, hi int) float64 { return float64(s.lack(site, lo, hi)) })
+		return cuts, s.missing(cuts)
+	}
+	if missing = s.missing(cuts); missing == 0 {
+		return cuts, 0
+	}
+	// The experts have no room beside the processor's blocks: every range of those is tried.
+	best := math.Inf(1)
+	for a := range len(s.Blocks) + 1 {
+		for b := a; b <= len(s.Blocks); b++ {
+			if a == b && a > 0 { // none, as before
+				continue
+			}
+			tried := s.search(func(site, lo, hi int) float64 {
+				if site == s.host && (lo != a || hi != b) {
+					return math.Inf(1)
+				}
+				return seconds(site, lo, hi)
+			})
+			if tried == nil {
+				continue
+			}
+			t, n := 0.0, s.missing(tried)
+			for site, c := range tried {
+				if c[0] < c[1] {
+					t += seconds(site, c[0], c[1])
+				}
+			}
+			if n == 0 && t < best || n > 0 && n < missing {
+				cuts, missing = tried, n
+			}
+			if n == 0 {
+				best = min(best, t)
+			}
+		}
+	}
+	return cuts, missing
+}
+
+// table keeps what costs came to.
+func (s *splitter) table(cost func(site, lo, hi int) float64) func(site, lo, hi int) float64 {
+	n := len(s.Blocks) + 1
+	kept := make([]float64, len(s.sites)*n*n)
+	for i := range kept {
+		kept[i] = -1
+	}
+	return func(site, lo, hi int) float64 {
+		t := &kept[(site*n+lo)*n+hi]
+		if *t < 0 {
+			*t = cost(site, lo, hi)
+		}
+		return *t
+	}
+}
+
+// Lay is the layout of ranges that were chosen by hand, in the order of their sites.
 func Lay(p *Pieces, sites []Site, ranges []Range) (*Layout, error) {
 	s := newSplitter(p, sites)
-	var cuts [][2]int
-	missing := int64(0)
-	for site, r := range ranges {
+	cuts, last := make([][2]int, len(sites)), 0
+	by := map[int]Range{}
+	for site := range sites {
+		cuts[site] = [2]int{last, last}
+		i := slices.IndexFunc(ranges, func(r Range) bool { return r.Device == sites[site].Device })
+		if i < 0 {
+			continue
+		}
+		r := ranges[i]
 		lo := slices.IndexFunc(p.Blocks, func(b Piece) bool { return b.Lo == r.Lo })
 		hi := slices.IndexFunc(p.Blocks, func(b Piece) bool { return b.Hi == r.Hi })
 		if lo < 0 || hi < lo {
 			return nil, formats.Unsupportedf("", "graph.blocks", "a range of blocks %d to %d: blocks read keys and values of others, which lie on the same device", r.Lo, r.Hi)
 		}
-		cuts = append(cuts, [2]int{lo, hi + 1})
-		missing += max(s.memory(site, lo, hi+1)-sites[site].Memory, 0)
+		cuts[site], last, by[site] = [2]int{lo, hi + 1}, hi+1, r
 	}
-	if n := len(cuts); n == 0 || cuts[n-1][1] != len(p.Blocks) {
+	if last != len(p.Blocks) {
 		return nil, formats.Errorf("", "ranges", "they are not of all %d blocks", p.Blocks[len(p.Blocks)-1].Hi)
 	}
-	if missing > 0 {
+	plan := func(site, lo, hi int) routed { return s.chosen(site, lo, hi, by[site].HostExperts) }
+	for site, c := range cuts {
+		if want, got := by[site].HostExperts, plan(site, c[0], c[1]).blocks; !slices.Equal(want, got) {
+			return nil, formats.Errorf("", "ranges", "host_experts are %v, of which %v have routed experts of their own to leave", want, got)
+		}
+	}
+	s.plan = plan
+	if missing := s.missing(cuts); missing > 0 {
 		return nil, &RoomError{missing, sites}
 	}
-	return s.layout(cuts), nil
+	return s.layout(cuts, plan), nil
 }
 
 // Together is the layout of sites that compute each token together, each with a part of
@@ -253,10 +374,15 @@ type splitter struct {
 	sites []Site
 	read  []float64 // of the pieces before
 	bytes [][]int64 // by site, of the pieces before
+	host  int       // site that experts may be left to, below 0: none
+	plan  func(site, lo, hi int) routed
+	order [][]int // by site, the pieces that may leave experts, those first that cost least for what they free
 }
 
 func newSplitter(p *Pieces, sites []Site) *splitter {
 	s := &splitter{Pieces: p, sites: sites, read: make([]float64, len(p.Blocks)+1), bytes: make([][]int64, len(sites))}
+	s.host = slices.IndexFunc(sites, func(s Site) bool { return s.Device.Kind == CPU })
+	s.plan = s.routed
 	for i, b := range p.Blocks {
 		s.read[i+1] = s.read[i] + b.Read
 	}
@@ -265,6 +391,21 @@ func newSplitter(p *Pieces, sites []Site) *splitter {
 		for i, b := range p.Blocks {
 			s.bytes[k][i+1] = s.bytes[k][i] + b.Memory[k]
 		}
+	}
+	if s.host < 0 {
+		return s
+	}
+	s.order = make([][]int, len(sites))
+	for k := range sites {
+		for i := range p.Blocks {
+			if x := p.Blocks[i].Routed; x != nil && x.Freed[k] > 0 && s.hosts(k) {
+				s.order[k] = append(s.order[k], i)
+			}
+		}
+		slices.SortStableFunc(s.order[k], func(a, b int) int {
+			of := func(i int) float64 { return s.leaves(k, i) / float64(p.Blocks[i].Routed.Freed[k]) }
+			return cmp.Compare(of(a), of(b))
+		})
 	}
 	return s
 }
@@ -354,19 +495,122 @@ func (s *splitter) search(cost func(site, lo, hi int) float64) [][2]int {
 	return cuts
 }
 
-// layout describes the pieces of each site.
-func (s *splitter) layout(cuts [][2]int) *Layout {
+// routed is what pieces of a site leave to the processor.
+type routed struct {
+	blocks  []int
+	freed   int64   // bytes of the site
+	memory  int64   // of the processor
+	moved   float64 // bytes that a token reads there, not here
+	home    float64 // seconds of the processor
+	seconds float64 // by which the token gets longer
+}
+
+// leaves returns by how many seconds a token gets longer where a piece leaves its experts.
+func (s *splitter) leaves(site, piece int) float64 {
+	x, v := s.Blocks[piece].Routed, &s.sites[site].Speed
+	return x.Read/s.sites[s.host].Speed.Read - x.Read/v.Read + float64(len(x.Blocks))*(v.copies(x.Down)+v.copies(x.Up))
+}
+
+// leave adds a piece's experts to those that are left.
+func (r *routed) leave(s *splitter, site, piece int) {
+	x := s.Blocks[piece].Routed
+	r.blocks = append(r.blocks, x.Blocks...)
+	r.freed, r.memory, r.moved = r.freed+x.Freed[site], r.memory+x.Memory, r.moved+x.Read
+	r.home += x.Read / s.sites[s.host].Speed.Read
+	r.seconds += s.leaves(site, piece)
+}
+
+// routed returns which experts of pieces lo to hi a site leaves to the processor so that the
+// rest has room: those that cost least for what they free, until it has, and of those no more
+// than are needed.
+func (s *splitter) routed(site, lo, hi int) (r routed) {
+	over := s.memory(site, lo, hi) - s.sites[site].Memory
+	if over <= 0 || !s.hosts(site) {
+		return r
+	}
+	var left []int
+	for _, i := range s.order[site] {
+		if i >= lo && i < hi && over > 0 {
+			left, over = append(left, i), over-s.Blocks[i].Routed.Freed[site]
+		}
+	}
+	for i := len(left) - 1; i >= 0; i-- {
+		if f := s.Blocks[left[i]].Routed.Freed[site]; f <= -over {
+			over, left = over+f, slices.Delete(left, i, i+1)
+		}
+	}
+	slices.Sort(left)
+	for _, i := range left {
+		r.leave(s, site, i)
+	}
+	return r
+}
+
+// hosts reports whether a site may leave experts to the processor.
+func (s *splitter) hosts(site int) bool { return s.host >= 0 && s.sites[site].Device.Kind != CPU }
+
+// chosen is routed of blocks that were chosen by hand.
+func (s *splitter) chosen(site, lo, hi int, blocks []int) (r routed) {
+	if len(blocks) == 0 || !s.hosts(site) {
+		return r
+	}
+	for i := lo; i < hi; i++ {
+		if x := s.Blocks[i].Routed; x != nil && !slices.ContainsFunc(x.Blocks, func(b int) bool { return !slices.Contains(blocks, b) }) {
+			r.leave(s, site, i)
+		}
+	}
+	return r
+}
+
+// lack returns the bytes that a range lacks on its site.
+func (s *splitter) lack(site, lo, hi int) int64 {
+	return max(s.memory(site, lo, hi)-s.plan(site, lo, hi).freed-s.sites[site].Memory, 0)
+}
+
+// missing returns the bytes that all ranges lack, the experts in the processor's memory among
+// them.
+func (s *splitter) missing(cuts [][2]int) (n int64) {
+	var home, free int64
+	for site, c := range cuts {
+		if site == s.host {
+			free = s.sites[site].Memory
+		}
+		if c[0] == c[1] {
+			continue
+		}
+		n += s.lack(site, c[0], c[1])
+		if home += s.plan(site, c[0], c[1]).memory; site == s.host {
+			free -= s.memory(site, c[0], c[1])
+		}
+	}
+	if home > 0 {
+		n += max(home-max(free, 0), 0)
+	}
+	return n
+}
+
+// layout describes the pieces of each site, and what they leave to the processor.
+func (s *splitter) layout(cuts [][2]int, plan func(site, lo, hi int) routed) *Layout {
 	l := &Layout{}
+	var out []Request
 	for site, c := range cuts {
 		d := &s.sites[site]
 		if c[0] == c[1] {
-			l.LeftOut = append(l.LeftOut, d.Device)
+			out = append(out, d.Device)
 			continue
 		}
-		r := Range{Device: d.Device, Name: d.Name, Lo: s.Blocks[c[0]].Lo, Hi: s.Blocks[c[1]-1].Hi, Memory: s.memory(site, c[0], c[1]), Limit: d.Memory,
-			Read: int64(s.reads(c[0], c[1])), Seconds: s.seconds(site, c[0], c[1]), Hand: s.hand(site, c[0], c[1])}
+		h := plan(site, c[0], c[1])
+		r := Range{Device: d.Device, Name: d.Name, Lo: s.Blocks[c[0]].Lo, Hi: s.Blocks[c[1]-1].Hi, Memory: s.memory(site, c[0], c[1]) - h.freed, Limit: d.Memory,
+			Read: int64(s.reads(c[0], c[1]) - h.moved), Seconds: s.seconds(site, c[0], c[1]) + h.seconds, Hand: s.hand(site, c[0], c[1]),
+			HostExperts: h.blocks, HostMemory: h.memory, HostRead: int64(h.moved), HostSeconds: h.home}
 		l.Ranges = append(l.Ranges, r)
 		l.Seconds += r.Seconds
+	}
+	needed := Devices(l.Ranges)
+	for _, d := range out {
+		if !slices.Contains(needed, d) {
+			l.LeftOut = append(l.LeftOut, d)
+		}
 	}
 	return l
 }

@@ -205,6 +205,8 @@ func TestReadLayout(t *testing.T) {
 		`{"ranges":[{"device":"cpu","lo":0,"hi":1},{"device":"hip","lo":2,"hi":3}]}`, `{"ranges":[{"device":"hip","lo":0,"hi":1},{"device":"hip:0","lo":1,"hi":3}]}`,
 		`{"ranges":[{"device":"gpu","lo":0,"hi":1}]}`, `{"split":"rows","ranges":[{"device":"cpu","lo":0,"hi":1}]}`,
 		`{"split":"tensor","ranges":[{"device":"hip:0","lo":0,"hi":4},{"device":"hip:1","lo":0,"hi":3}]}`, `{"split":"tensor","ranges":[{"device":"hip:0","lo":0,"hi":2},{"device":"hip:1","lo":2,"hi":4}]}`,
+		`{"ranges":[{"device":"hip","lo":0,"hi":2,"host_experts":[1,0]}]}`, `{"ranges":[{"device":"hip","lo":0,"hi":2,"host_experts":[2]}]}`,
+		`{"ranges":[{"device":"cpu","lo":0,"hi":2,"host_experts":[0]}]}`, `{"split":"tensor","ranges":[{"device":"hip","lo":0,"hi":2,"host_experts":[0]},{"device":"hip:1","lo":0,"hi":2}]}`,
 		`{"ranges":[{"device":"auto","lo":0,"hi":1}]}`, `{"ranges":[{"device":"cpu","lo":0,"hi":1.5}]}`,
 	} {
 		write(bad)
@@ -224,5 +226,130 @@ func TestParseRequests(t *testing.T) {
 		if got, err := ParseRequests(bad); err == nil {
 			t.Errorf("%q: %v", bad, got)
 		}
+	}
+}
+
+// randomMixture is a model on a GPU and the processor whose blocks have routed experts, alike
+// or not.
+func randomMixture(r *rand.Rand, alike bool) (*Pieces, []Site) {
+	n := 1 + r.IntN(6)
+	p, sites := randomPieces(r, n, 2)
+	for i := range p.Blocks {
+		b := &p.Blocks[i]
+		if alike && i > 0 {
+			lo := p.Blocks[i-1].Hi
+			*b = p.Blocks[0]
+			b.Lo, b.Hi = lo, lo+1
+			b.Routed = &Routed{}
+			*b.Routed = *p.Blocks[0].Routed
+			b.Routed.Blocks = []int{lo}
+			continue
+		}
+		lo := b.Lo
+		if i > 0 {
+			lo = p.Blocks[i-1].Hi
+		}
+		b.Lo, b.Hi = lo, lo+1
+		freed := 1 + r.Int64N(1+b.Memory[0])
+		b.Memory[0] += freed
+		b.Read += 50
+		b.Routed = &Routed{Blocks: []int{lo}, Read: 50 * r.Float64(), Memory: freed, Freed: []int64{freed, 0}, Down: 8, Up: 4}
+	}
+	sites[1].Device, sites[1].Speed.Link = Request{Kind: CPU}, 0
+	sites[1].Memory *= 2
+	sites[0].Speed.Read += sites[1].Speed.Read
+	return p, sites
+}
+
+// bestMixture tries every cut and every choice of experts that are left; 0: nothing fits.
+func bestMixture(p *Pieces, sites []Site) float64 {
+	least := math.Inf(1)
+	gpu, cpu, n := sites[0], sites[1], len(p.Blocks)
+	for cut := range n + 1 {
+		for set := range 1 << cut {
+			var home, memory int64
+			seconds := 0.0
+			for i := range cut {
+				if set>>i&1 == 0 {
+					continue
+				}
+				x := p.Blocks[i].Routed
+				home, memory = home+x.Memory, memory-x.Freed[0]
+				seconds += x.Read/cpu.Speed.Read - x.Read/gpu.Speed.Read + gpu.Speed.copies(x.Down) + gpu.Speed.copies(x.Up)
+			}
+			s := newSplitter(p, sites)
+			fits := true
+			for k, c := range [][2]int{{0, cut}, {cut, n}} {
+				if c[0] < c[1] {
+					seconds += s.seconds(k, c[0], c[1])
+					m := s.memory(k, c[0], c[1]) + []int64{memory, home}[k]
+					fits = fits && m <= sites[k].Memory
+				} else if k == 1 {
+					fits = fits && home <= cpu.Memory
+				}
+			}
+			if fits {
+				least = min(least, seconds)
+			}
+		}
+	}
+	return least
+}
+
+// Experts are left to the processor so that a token takes the least time where blocks are alike,
+// and within the time of one block's where they are not, and it has memory for them. By hand the same layout comes out.
+func TestSplitLeavesExperts(t *testing.T) {
+	r := rand.New(rand.NewPCG(26, 0))
+	left := 0
+	for k := range 600 {
+		alike := k%2 == 0
+		p, sites := randomMixture(r, alike)
+		ample := k%3 > 0
+		if ample {
+			sites[1].Memory = 1 << 20
+		}
+		least, gap := bestMixture(p, sites), 0.0
+		s := newSplitter(p, sites)
+		for i := range p.Blocks {
+			gap = max(gap, s.leaves(0, i))
+		}
+		l, err := Split(p, sites)
+		if math.IsInf(least, 1) {
+			var room *RoomError
+			if !errors.As(err, &room) || room.Missing <= 0 {
+				t.Fatalf("%+v, %v, though nothing fits", l, err)
+			}
+			continue
+		}
+		if err != nil {
+			if !ample && !alike { // the search tries less where the processor's memory is short too
+				continue
+			}
+			t.Fatalf("%v, though there is room", err)
+		}
+		if alike {
+			gap = 0
+		}
+		if l.Seconds < least*(1-1e-12) || (ample || alike) && l.Seconds > least*(1+1e-12)+gap {
+			t.Fatalf("%g s, the best takes %g, gap %g: %+v", l.Seconds, least, gap, l)
+		}
+		if len(l.Ranges[0].HostExperts) == 0 {
+			continue
+		}
+		left++
+		again, err := Lay(p, sites, l.Ranges)
+		if err != nil || !reflect.DeepEqual(again, l) {
+			t.Fatalf("by hand %+v, %v, want %+v", again, err, l)
+		}
+		if got := Devices(l.Ranges); len(got) != 2 || got[1].Kind != CPU || slices.Contains(l.LeftOut, got[1]) {
+			t.Errorf("devices %v, left out %v", got, l.LeftOut)
+		}
+		l.Ranges[0].HostExperts = []int{99}
+		if _, err := Lay(p, sites, l.Ranges); err == nil {
+			t.Error("experts of a block that is not there")
+		}
+	}
+	if left < 50 {
+		t.Errorf("%d layouts left experts", left)
 	}
 }

@@ -1,0 +1,110 @@
+package exec
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/runtime/place"
+	"github.com/nstf/nstf/runtime/sample"
+)
+
+// hosted opens a model on one GPU, with the routed experts of blocks in the processor's memory.
+func hosted(t *testing.T, g *graph.Graph, source func(string) formats.Tensor, o Options, blocks ...int) *Executor {
+	t.Helper()
+	o.Device.Ranges = []place.Range{{Device: o.Device.Request, Hi: len(g.Blocks), HostExperts: blocks}}
+	e, err := newExecutor("tiny", g, source, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	if l := e.Layout(); len(l.Ranges) != 1 || !slices.Equal(l.Ranges[0].HostExperts, blocks) || l.Ranges[0].HostMemory == 0 || !(l.Ranges[0].HostSeconds > 0) {
+		t.Fatalf("laid out as %+v", l)
+	}
+	return e
+}
+
+// mixtures are graphs with routed experts: their blocks that have some.
+func mixtures() (all []tiny, blocks [][]int) {
+	for _, c := range tinies() {
+		var with []int
+		for i := range c.graph.Blocks {
+			if c.graph.Blocks[i].MoE != nil {
+				with = append(with, i)
+			}
+		}
+		if with != nil {
+			all, blocks = append(all, c), append(blocks, with)
+		}
+	}
+	return all, blocks
+}
+
+// A GPU that leaves routed experts to the processor computes what it does with all of them, to
+// the rounding of sums: prompts of several passes, steps, tokens that are chosen, sequences that
+// fork, go back and keep company. A row has the bits alone that it has in company.
+func TestHostExperts(t *testing.T) {
+	if !request(t).GPU() {
+		t.Skip("no -device")
+	}
+	all, blocks := mixtures()
+	for i, c := range byTurns(all) {
+		t.Run(c.name, func(t *testing.T) {
+			source, _ := fillWeights(t, c.graph, "f32", 7)
+			o := onFlag(t, Options{Threads: 1, Exact: true, Context: 200})
+			whole, err := newExecutor("tiny", c.graph, source, o)
+			opened(t, err)
+			defer whole.Close()
+			e := hosted(t, c.graph, source, o, blocks[i]...)
+			ids := tinyIDs(90) // two passes
+			checkLogits(t, "a prompt", allLogits(t, sequence(t, e), ids), allLogits(t, sequence(t, whole), ids), logitTolerance)
+			checkLogits(t, "steps", stepLogits(t, sequence(t, e), ids[:9]), stepLogits(t, sequence(t, whole), ids[:9]), logitTolerance)
+			for _, how := range []sample.Options{{}, {Temperature: 1, Seed: 2, RepetitionPenalty: 1.3}} {
+				if got, want := decoded(t, sequence(t, e), newSampler(t, how), ids[:30], 9), decoded(t, sequence(t, whole), newSampler(t, how), ids[:30], 9); !slices.Equal(got, want) {
+					t.Errorf("%+v: tokens %v, want %v", how, got, want)
+				}
+			}
+			keepsCompany(t, e, ids[:21])
+		})
+	}
+}
+
+// keepsCompany holds sequences that fork behind a prompt, and share passes, to what each gives
+// alone when it goes back, and an executor to give back all that they held.
+func keepsCompany(t *testing.T, e *Executor, prompt []int32) {
+	t.Helper()
+	before := e.Room()
+	first := sequence(t, e)
+	if err := first.Prefill(context.Background(), prompt, nil); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := first.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := first.Fork()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := e.stepBatch([]*Sequence{first, second}, []int32{3, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	company := [][]float32{slices.Clone(rows[0]), slices.Clone(rows[1])}
+	for i, id := range []int32{3, 1} {
+		if n, err := second.Restore(kept, len(prompt)); err != nil || n != len(prompt) {
+			t.Fatalf("%d tokens are restored, %v", n, err)
+		}
+		if alone := stepLogits(t, second, []int32{id}); !slices.Equal(alone[0], company[i]) {
+			t.Errorf("sequence %d has other logits alone", i)
+		}
+	}
+	kept.Release()
+	first.Close()
+	second.Close()
+	if after := e.Room(); after != before {
+		t.Errorf("there is room for %+v, before %+v", after, before)
+	}
+}
