@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
@@ -57,8 +58,8 @@ func decoded(t formats.Tensor) (formats.Tensor, error) {
 		return t, formats.Unsupportedf("", t.Name, "scheme %q in a matrix that is cut by heads", t.Scheme)
 	}
 	data := tensor.Computed(4*n*k, func() ([]byte, error) {
-		values := make([]float32, n*k)
-		if err := scheme.DecodeRows(values, &t, 0, n); err != nil {
+		values, err := form.Decode(&t)
+		if err != nil {
 			return nil, err
 		}
 		out := make([]byte, 4*len(values))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
@@ -42,9 +43,8 @@ func coded(t *testing.T, r *rand.Rand, name string, params map[string]int64, sha
 
 func numbers(t *testing.T, x formats.Tensor) []float32 {
 	t.Helper()
-	n, k := x.Rows()
-	out := make([]float32, n*k)
-	if err := scheme.DecodeRows(out, &x, 0, n); err != nil {
+	out, err := form.Decode(&x)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return out

@@ -16,6 +16,7 @@ import (
 	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/export"
+	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/hf"
 	"github.com/nstf/nstf/formats/model"
@@ -56,9 +57,8 @@ func named(t *testing.T, name string) *scheme.Scheme {
 
 func values(t *testing.T, x formats.Tensor) []float32 {
 	t.Helper()
-	n, k := x.Rows()
-	out := make([]float32, n*k)
-	if err := scheme.DecodeRows(out, &x, 0, n); err != nil {
+	out, err := form.Decode(&x)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return out

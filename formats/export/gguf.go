@@ -13,6 +13,7 @@ import (
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/arch"
 	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/gguf"
 	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
@@ -181,7 +182,7 @@ func mapped(t formats.Tensor, to func(float32) float32) (formats.Tensor, error) 
 	f32, _ := scheme.ByName("f32")
 	size := t.Elements() * 4
 	return scheme.New(t.Name, f32, t.Shape, nil, tensor.Computed(size, func() ([]byte, error) {
-		x, err := decodeAll(t)
+		x, err := form.Decode(&t)
 		if err != nil {
 			return nil, err
 		}
@@ -192,13 +193,6 @@ func mapped(t formats.Tensor, to func(float32) float32) (formats.Tensor, error) 
 		tensor.FromFloat32(p, x, tensor.F32)
 		return p, nil
 	}))
-}
-
-// decodeAll returns a small tensor's numbers.
-func decodeAll(t formats.Tensor) ([]float32, error) {
-	n, k := t.Rows()
-	x := make([]float32, n*k)
-	return x, scheme.DecodeRows(x, &t, 0, n)
 }
 
 // ropeTensors are the numbers of the graph that GGUF keeps in tensors.

@@ -52,6 +52,13 @@ func (m *Matrix) DecodeRow(dst []float32, row int64) {
 	m.rows.decodeRow(dst[:m.K:m.K], row)
 }
 
+// Decode returns all numbers of t, row after row.
+func Decode(t *formats.Tensor) ([]float32, error) {
+	n, k := t.Rows()
+	x := make([]float32, n*k)
+	return x, DecodeRows(x, t, 0, n)
+}
+
 // DecodeRows decodes rows [row, row+n) of t into the first n*K elements of
 // dst. A dense tensor is read without mapping it.
 func DecodeRows(dst []float32, t *formats.Tensor, row, n int64) error {

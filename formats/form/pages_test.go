@@ -101,8 +101,8 @@ func TestPages(t *testing.T) {
 		t.Run(f.Name, func(t *testing.T) {
 			x, want := example(t, f)
 			n, k := x.Rows()
-			got := make([]float32, n*k)
-			if err := DecodeRows(got, &x, 0, n); err != nil {
+			got, err := Decode(&x)
+			if err != nil {
 				t.Fatal(err)
 			}
 			for i := range want {
@@ -145,8 +145,8 @@ func TestStack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all := make([]float32, 24)
-		if err := DecodeRows(all, &x, 0, 6); err != nil {
+		all, err := Decode(&x)
+		if err != nil {
 			t.Fatal(err)
 		}
 		for e := range int64(3) {
@@ -154,8 +154,8 @@ func TestStack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			one := make([]float32, 8)
-			if err := DecodeRows(one, &m, 0, 2); err != nil {
+			one, err := Decode(&m)
+			if err != nil {
 				t.Fatal(err)
 			}
 			for i := range one {

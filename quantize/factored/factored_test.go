@@ -107,8 +107,8 @@ func TestMatrix(t *testing.T) {
 		if got := form.Describe(&r.Tensor); got != c.recipe {
 			t.Errorf("%s: stored as %s", c.recipe, got)
 		}
-		back := make([]float32, n*k)
-		if err := form.DecodeRows(back, &r.Tensor, 0, int64(n)); err != nil {
+		back, err := form.Decode(&r.Tensor)
+		if err != nil {
 			t.Fatal(err)
 		}
 		h, _ := in.Moments()
@@ -155,8 +155,8 @@ func TestStack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		back := make([]float32, 32*64)
-		if err := form.DecodeRows(back, &r.Tensor, 0, 32); err != nil {
+		back, err := form.Decode(&r.Tensor)
+		if err != nil {
 			t.Fatal(err)
 		}
 		rows, list = append(rows, back...), append(list, r.Tensor)
@@ -165,8 +165,8 @@ func TestStack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := make([]float32, len(rows))
-	if err := form.DecodeRows(all, &x, 0, 96); err != nil {
+	all, err := form.Decode(&x)
+	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range all {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/nstf/nstf/decompose"
 	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/plan"
-	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/quantize/factored"
 	"github.com/nstf/nstf/quantize/fit"
@@ -78,16 +78,16 @@ func residualRow(b *testing.B, m *model.Model, l *graph.Linear, in *fit.Input) {
 	ctx := context.Background()
 	n, k := int(l.Out), int(l.In)
 	t := m.Tensor(l.Weight)
-	w := make([]float32, n*k)
-	if err := scheme.DecodeRows(w, &t, 0, int64(n)); err != nil {
+	w, err := form.Decode(&t)
+	if err != nil {
 		b.Fatal(err)
 	}
 	r, err := fit.Matrix(ctx, l.Weight, w, n, k, plan.MustCode(*residualCode), in, fit.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	left := make([]float32, n*k)
-	if err := scheme.DecodeRows(left, &r.Tensor, 0, int64(n)); err != nil {
+	left, err := form.Decode(&r.Tensor)
+	if err != nil {
 		b.Fatal(err)
 	}
 	for i, v := range w {

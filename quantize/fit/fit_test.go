@@ -279,11 +279,7 @@ func FuzzFit(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out := make([]float32, 512)
-		if err := scheme.DecodeRows(out, &x, 0, 2); err != nil {
-			t.Fatal(err)
-		}
-		for i, v := range out {
+		for i, v := range decoded(t, x) {
 			if v-v != 0 {
 				t.Fatalf("%s: weight %d, %g, became %g", s.Name, i, w[i], v)
 			}

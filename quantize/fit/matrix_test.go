@@ -11,17 +11,16 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/plan"
-	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/quantize/fit"
 )
 
 // decoded returns the weights that a fitted matrix stores.
 func decoded(t testing.TB, x formats.Tensor) []float32 {
 	t.Helper()
-	n, k := x.Rows()
-	out := make([]float32, n*k)
-	if err := scheme.DecodeRows(out, &x, 0, n); err != nil {
+	out, err := form.Decode(&x)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return out

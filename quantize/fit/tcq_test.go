@@ -70,11 +70,7 @@ func decodeTCQ(t *testing.T, q fit.TCQ, w []float32, n, k int) (parts [][]byte, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	y = make([]float32, n*k)
-	if err := scheme.DecodeRows(y, &x, 0, int64(n)); err != nil {
-		t.Fatal(err)
-	}
-	return parts, y
+	return parts, decoded(t, x)
 }
 
 func rotatedTCQ(bits, n, k int) fit.TCQ {

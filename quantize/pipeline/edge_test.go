@@ -16,6 +16,7 @@ import (
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
@@ -39,9 +40,8 @@ func open(t *testing.T, name string) *model.Model {
 func edited(t *testing.T, m *model.Model, name string, change func(w []float32)) *model.Model {
 	t.Helper()
 	x := m.Tensor(name)
-	w := make([]float32, x.Elements())
-	n, _ := x.Rows()
-	if err := scheme.DecodeRows(w, &x, 0, n); err != nil {
+	w, err := form.Decode(&x)
+	if err != nil {
 		t.Fatal(err)
 	}
 	change(w)

@@ -72,8 +72,8 @@ func (j *job) whole(ctx context.Context, t *formats.Tensor, out *Fit) (formats.T
 	if err != nil {
 		return *t, err
 	}
-	w := make([]float32, n*k)
-	if err := form.DecodeRows(w, t, 0, n); err != nil {
+	w, err := form.Decode(t)
+	if err != nil {
 		return *t, err
 	}
 	each := func(i int) (*fit.Input, error) { return j.moments.Input(j.input(j.name), i) }

@@ -93,9 +93,8 @@ func (f *factory) formed(w graph.Weight, count int) formats.Tensor {
 // expanded returns a tensor as one matrix in float32.
 func expanded(t *testing.T, x formats.Tensor) formats.Tensor {
 	t.Helper()
-	n, k := x.Rows()
-	w := make([]float32, n*k)
-	if err := form.DecodeRows(w, &x, 0, n); err != nil {
+	w, err := form.Decode(&x)
+	if err != nil {
 		t.Fatal(err)
 	}
 	data := make([]byte, 4*len(w))

@@ -313,8 +313,8 @@ func TestCodedSource(t *testing.T) {
 	defer m.Close()
 	up := m.Tensor(m.Graph.Blocks[0].FFN.Up.Weight)
 	n, k := up.Rows()
-	w := make([]float32, n*k)
-	if err := form.DecodeRows(w, &up, 0, n); err != nil {
+	w, err := form.Decode(&up)
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, recipe := range []string{"tcq4", "lowrank:16:f16"} {

@@ -128,11 +128,11 @@ func TestExchange(t *testing.T) {
 			t.Run(fmt.Sprintf("%d of %d", n, ranks), func(t *testing.T) {
 				var own, out, parts []*memory
 				var values [][]float32
-				residual := numbers(r, n) // the same on all ranks
+				residual := ordinary(r, n) // the same on all ranks
 				units, unit := (n+3)/4, 4
-				wide := numbers(r, units*unit)
+				wide := ordinary(r, units*unit)
 				for i, m := range c.machines {
-					values = append(values, numbers(r, n))
+					values = append(values, ordinary(r, n))
 					lo, hi := c.ranks[i].Columns(i, units, unit)
 					own, out = append(own, m.put(t, values[i])), append(out, m.put(t, residual))
 					parts = append(parts, m.put(t, append(slices.Clone(wide[lo:hi]), 0)))
@@ -219,10 +219,10 @@ func TestExchangeHalf(t *testing.T) {
 		for _, n := range []int{32, 2080, 40960} {
 			c := newCrew(t, ranks, 2, n, 1<<24)
 			var own, out []*memory
-			residual := numbers(r, n)
+			residual := ordinary(r, n)
 			want := make([]float32, n)
 			for _, m := range c.machines {
-				x := numbers(r, n)
+				x := ordinary(r, n)
 				for k := range x {
 					x[k] *= float32(math.Ldexp(1, k/32%60-30)) // far beyond what half precision holds
 				}
@@ -264,12 +264,4 @@ func TestExchangeGivesUp(t *testing.T) {
 			t.Errorf("many %v: the host reads %d", many, lost)
 		}
 	}
-}
-
-func numbers(r *rand.Rand, n int) []float32 {
-	x := make([]float32, n)
-	for i := range x {
-		x[i] = float32(r.NormFloat64())
-	}
-	return x
 }

@@ -105,7 +105,7 @@ func TestThinGated(t *testing.T) {
 		op := &hip.Thin{T: rows, Gated: true, Act: ops.SiLU}
 		var y *memory
 		for side := range 2 {
-			s, x, codes := v.make(t, r, n, k), normals(r, rows*k), normals(r, rows*n)
+			s, x, codes := v.make(t, r, n, k), ordinary(r, rows*k), ordinary(r, rows*n)
 			out := m.put(t, codes)
 			if side == 0 {
 				y = out
@@ -137,10 +137,10 @@ func TestMix(t *testing.T) {
 	r := rand.New(rand.NewPCG(43, 1))
 	const experts, slots, n, shared = 5, 6, 301, 3
 	chosen := []int32{4, 0, 2, 2, 3, 1}
-	c, bias := normals(r, experts*shared), normals(r, experts*n)
+	c, bias := ordinary(r, experts*shared), ordinary(r, experts*n)
 	coefficients, ids, biases := m.put(t, c), m.put(t, chosen), m.put(t, bias)
 	for _, share := range []int{1, 2} {
-		z, before := normals(r, slots/share*shared*n), normals(r, slots*n)
+		z, before := ordinary(r, slots/share*shared*n), ordinary(r, slots*n)
 		in, y := m.put(t, z), m.put(t, before)
 		op := &hip.Mix{T: slots, Experts: ids.address(), Share: share, B: shared, N: n, Z: in.address(), C: coefficients.address(), Add: share == 1, Y: y.address()}
 		if share == 2 {
@@ -231,8 +231,8 @@ func checkContract(t *testing.T, m *machine, o *hip.Contract, number int) {
 	if o.Same {
 		matrices = 1
 	}
-	a, b, before := normals(r, o.T*o.I*o.Q*o.L), normals(r, matrices*o.V*o.Q*o.S), normals(r, o.T*each)
-	bias, positions, position := normals(r, limit), normals(r, 5*each), []int32{4, 0, 2, 1}[:o.T]
+	a, b, before := ordinary(r, o.T*o.I*o.Q*o.L), ordinary(r, matrices*o.V*o.Q*o.S), ordinary(r, o.T*each)
+	bias, positions, position := ordinary(r, limit), ordinary(r, 5*each), []int32{4, 0, 2, 1}[:o.T]
 	c := m.put(t, before)
 	o.A, o.B, o.C = m.put(t, a).address(), m.put(t, b).address(), c.address()
 	if number%2 == 0 {

@@ -40,14 +40,6 @@ func codewords(s *stored) []float32 {
 	return c
 }
 
-func normals(r *rand.Rand, n int) []float32 {
-	x := make([]float32, n)
-	for i := range x {
-		x[i] = float32(r.NormFloat64())
-	}
-	return x
-}
-
 func params(bits int) scheme.TCQ {
 	return scheme.TCQ{Bits: bits, Codebook: scheme.TCQCodebookFor(bits), RotateIn: 1, RotateOut: 1}
 }
@@ -71,7 +63,7 @@ func TestTCQMatvec(t *testing.T) {
 				p.Codebook = scheme.TCQBytes2
 			}
 			what := fmt.Sprintf("%d bits T=%d K=%d N=%v exact=%v", bits, c.t, c.k, c.n, c.exact)
-			x := normals(r, c.t*c.k)
+			x := ordinary(r, c.t*c.k)
 			in := m.put(t, x)
 			op := &hip.Matvec{T: c.t, Exact: c.exact, X: in.address()}
 			if !c.exact {
@@ -134,7 +126,7 @@ func TestTCQExperts(t *testing.T) {
 	r := rand.New(rand.NewPCG(32, 1))
 	const experts, n, k, slots, share = 3, 32, 64, 4, 2
 	s := trellis(t, r, params(3), experts, n, k)
-	x, ids := normals(r, slots/share*k), []int32{2, 0, 1, 2}
+	x, ids := ordinary(r, slots/share*k), []int32{2, 0, 1, 2}
 	in, chosen, y := m.put(t, x), m.put(t, ids), m.put(t, make([]float32, slots*n))
 	m.run(t, (&hip.Matvec{T: slots, Exact: true, X: in.address(), Experts: chosen.address(), Stack: experts, Share: share,
 		Products: []hip.Product{{W: m.place(t, s, n), Y: y.address()}}}).Calls(m.target))
@@ -156,7 +148,7 @@ func TestTCQMatmul(t *testing.T) {
 			}
 			const rows, n, k = 20, 48, 80
 			s := trellis(t, r, params(bits), n, k)
-			x := normals(r, rows*k)
+			x := ordinary(r, rows*k)
 			in, y, scratch := m.put(t, x), m.put(t, make([]float32, rows*n)), m.put(t, make([]byte, hip.MatmulScratch(rows, k)))
 			m.run(t, (&hip.Matmul{T: rows, Exact: exact, X: in.address(), Scratch: scratch.address(),
 				Products: []hip.Product{{W: m.place(t, s, n), Y: y.address()}}}).Calls(m.target))
@@ -202,7 +194,7 @@ func TestRotate(t *testing.T) {
 		if p.OutScales {
 			out = halves(2)
 		}
-		x, bias, residual := normals(r, rows*n), normals(r, n), normals(r, rows*n)
+		x, bias, residual := ordinary(r, rows*n), ordinary(r, n), ordinary(r, rows*n)
 		wantY, wantZ := make([]float32, rows*n), make([]float32, rows*n)
 		for row := range rows {
 			y := append([]float32(nil), x[row*n:(row+1)*n]...)
@@ -256,7 +248,7 @@ func TestRotateGate(t *testing.T) {
 	p := scheme.TCQ{Bits: 2, Codebook: 1, RotateIn: 64, RotateOut: 128, Seed: 5}
 	s := trellis(t, r, p, n, n)
 	w := m.place(t, s, n)
-	gate, up := normals(r, rows*n), normals(r, rows*n)
+	gate, up := ordinary(r, rows*n), ordinary(r, rows*n)
 	g, u, z := m.put(t, gate), m.put(t, up), m.put(t, make([]float32, rows*n))
 	m.run(t, (&hip.Rotate{T: rows, X: g.address(), From: w, Gate: true, Act: ops.SiLU, Up: u.address(), UpFrom: w, To: w, Z: z.address()}).Calls(m.target))
 	got, want := make([]float32, rows*n), make([]float32, rows*n)

@@ -58,7 +58,7 @@ func BenchmarkTrellisSearch(b *testing.B) {
 			b.Run(fmt.Sprintf("bits=%d/blocks=%d", bits, per), func(b *testing.B) {
 				blocks := per * m.target.Units
 				tiles := 4 * blocks
-				z := normals(r, tiles*256)
+				z := ordinary(r, tiles*256)
 				for i := range z {
 					z[i] *= 130
 				}

@@ -81,7 +81,7 @@ func (c *thinTCQCase) run(t *testing.T, m *machine, r *rand.Rand) {
 		a := trellis(t, r, c.params(n, k, 3), int64(n), int64(k))
 		b := trellis(t, r, c.params(k, 128, int64(i)), int64(k), 128)
 		q := trellis(t, r, c.params(n, 128, 5), int64(n), 128)
-		x, codes, bias, residual := normals(r, c.t*k), normals(r, c.t*n), normals(r, n), normals(r, c.t*n)
+		x, codes, bias, residual := ordinary(r, c.t*k), ordinary(r, c.t*n), ordinary(r, n), ordinary(r, c.t*n)
 		y := m.put(t, residual)
 		p := hip.ThinRotated{X: m.put(t, x).address(), Product: hip.Product{W: m.place(t, a, n), Y: y.address(), Residual: y.address()}}
 		if i != 1 {

@@ -25,7 +25,7 @@ func TestTrellisSearch(t *testing.T) {
 			tiles = 2
 		}
 		r := rand.New(rand.NewPCG(41, uint64(bits)))
-		z := normals(r, tiles*256)
+		z := ordinary(r, tiles*256)
 		for i := range z {
 			if z[i] *= 130; i/256 == far {
 				z[i] = 500
