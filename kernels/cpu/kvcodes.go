@@ -24,6 +24,18 @@ const (
 	turnMost = 512
 )
 
+// Of keys and values in codes, blocks from the first on and those before the one that a row
+// is in are in half precision for it, turned all the same. What that gains:
+// docs/attention.md.
+const (
+	KVFirst  = 2 // blocks from the first on
+	KVNewest = 2 // blocks before the row's own, which is too
+)
+
+// NewestFrom returns the first of the newest positions that the row of one sees in half
+// precision.
+func NewestFrom(pos int64) int64 { return max(pos/KVPositions-KVNewest, 0) * KVPositions }
+
 // Bits returns the bits of a stored number, scales aside.
 func (f KVFormat) Bits() int { return kvForms()[f].bits }
 
@@ -62,6 +74,17 @@ func (f KVFormat) Turn(x []float32, d, v int) {
 	for at := 0; at < len(x); at += n {
 		scheme.Hadamard(x[at : at+n])
 	}
+}
+
+// StoreTurned writes a key and a value that the format has turned to position row of a block
+// of [KVF16], in place of codes: queries and sums are those of the codes.
+func (s *Set) StoreTurned(f KVFormat, b *KVBlock, row int, key, value []float32) {
+	var room [2 * turnMost]float32
+	both := append(append(room[:0], key...), value...)
+	k, v := both[:len(key)], both[len(key):]
+	f.Turn(k, len(key), len(value))
+	f.Turn(v, len(key), len(value))
+	s.StoreKV(KVF16, b, row, k, v)
 }
 
 // kvLevels returns the numbers that codes of so many bits stand for. Those of 4 and 3

@@ -40,7 +40,9 @@
 // Tolerance: that of float32 attention over the numbers as stored.
 //
 // Keys and values in codes (KV_CODED) are turned: queries are turned in LDS first, and
-// what was summed is turned back at last. A lane takes runs of 16 codes, or 8.
+// what was summed is turned back at last. A lane takes runs of 16 codes, or 8. Tiles of
+// pages in half precision (kv_is_near) are read when they are used, not a tile ahead: they
+// are few, and their registers would be taken from queries.
 #include "functions.hip"
 #include "kv.hip"
 #if ATTEND_TURN
@@ -79,8 +81,6 @@ constexpr int TILE = most(TEAMS, least(16, 8 * TEAMS / power_above(CHUNKS)));
 constexpr int STEPS = TILE / TEAMS;
 // Scores of DEPTH vectors a team are added up at once.
 constexpr int DEPTH = least(STEPS, most(1, 32 / PADDED));
-constexpr int SCORES = DEPTH * PADDED;
-constexpr int KEPT = most(1, SCORES / LANES);
 // Weights of a tile are spread over lanes, ROUNDS each.
 constexpr int ROUNDS = (TILE * ATTEND_QUERIES + NSTF_WAVE - 1) / NSTF_WAVE;
 constexpr int LDS_WAVE = PADDED * (TILE + 1);
@@ -146,15 +146,23 @@ struct vectors {
 struct tile {
 	i64 vector;
 	int lo, hi, newest;
+	bool near; // vector is one in half precision
 };
 
-// The row's own key and value as they are stored.
+// The row's own key and value as they are stored, those of codes in half precision.
+#if KV_CODED
+struct stored_pair {
+	alignas(16) u16 key[KV_D];
+	alignas(16) u16 value[KV_D];
+};
+#else
 struct stored_pair {
 	alignas(16) kv_element key[KV_STRIDE];
 	alignas(16) kv_element value[KV_STRIDE];
 	kv_scale key_scales[KV_GROUPS], value_scales[KV_GROUPS];
 	NSTF_MEMBER kv_cache cache() { return {key, value, key_scales, value_scales}; }
 };
+#endif
 
 // The first number of a chunk of this lane.
 NSTF_DEVICE int chunk_at(int lane, int chunk) { return (lane % LANES + chunk * LANES) * RUN; }
@@ -184,6 +192,7 @@ template <bool Key, bool Settled> NSTF_DEVICE void load_run(run& x, f32& scale, 
 
 // Loads what the cache has of a tile: where rows are turned, all but the newest.
 template <bool Key> NSTF_DEVICE void load_cached(vectors& to, const kv_cache& cache, const tile& t, int lane) {
+	if (KV_CODED && t.near) return;
 #pragma unroll
 	for (int d = 0; d < STEPS; d++) {
 		const int p = step_position(lane, d);
@@ -192,7 +201,7 @@ template <bool Key> NSTF_DEVICE void load_cached(vectors& to, const kv_cache& ca
 			const int at = chunk_at(lane, c);
 			to.x[d][c] = run{};
 			if (KV_SCALED) to.scale[d][c] = 0;
-			if (p < t.lo || p >= t.hi || at >= KV_PADDED || ATTEND_OWN && p == t.newest) continue;
+			if (p < t.lo || p >= t.hi || at >= KV_PADDED || ATTEND_OWN && !KV_CODED && p == t.newest) continue;
 			load_run<Key, ATTEND_SETTLED != 0>(to.x[d][c], to.scale[KV_SCALED ? d : 0][c], cache, t.vector + p, at);
 		}
 	}
@@ -200,6 +209,7 @@ template <bool Key> NSTF_DEVICE void load_cached(vectors& to, const kv_cache& ca
 
 // Loads the newest position of a tile, if it is there.
 template <bool Key> NSTF_DEVICE void load_newest(vectors& to, const stored_pair& own, const tile& t, int lane) {
+#if !KV_CODED
 	if (!ATTEND_OWN || t.newest < 0 || t.newest >= TILE) return;
 	const kv_cache cache = ((stored_pair&)own).cache();
 #pragma unroll
@@ -210,6 +220,7 @@ template <bool Key> NSTF_DEVICE void load_newest(vectors& to, const stored_pair&
 			if (step_position(lane, d) != t.newest || at >= KV_PADDED) continue;
 			load_run<Key, false>(to.x[d][c], to.scale[KV_SCALED ? d : 0][c], cache, 0, at);
 		}
+#endif
 }
 
 template <bool Key> NSTF_DEVICE void load(vectors& to, const kv_cache& cache, const stored_pair& own, const tile& t, int lane) {
@@ -240,15 +251,58 @@ struct queries {
 	f32 v[ATTEND_QUERIES][CHUNKS * RUN];
 };
 
-// Scores of DEPTH steps from one on into lds[query][position].
-NSTF_DEVICE void score(f32* lds, const vectors& k, const queries& q, int lane, int from) {
+// What a lane has of a tile: the numbers of a step and a chunk, and their factor.
+struct read_loaded {
+	const vectors& v;
+	NSTF_MEMBER f32 operator()(f32 (&x)[RUN], int step, int chunk, int lane) const {
+		numbers(x, v.x[step][chunk], chunk_at(lane, chunk));
+		return v.scale[KV_SCALED ? step : 0][chunk];
+	}
+};
+
+#if KV_CODED
+// Numbers at to at+RUN of a vector in half precision.
+NSTF_DEVICE void near_numbers(f32 (&x)[RUN], const u16* from, int at) {
+#pragma unroll
+	for (int i = 0; i < RUN; i += 8) {
+#if KV_D % 8 == 0
+		const pack<u32, 4> w = at + i < KV_D ? *(const pack<u32, 4>*)(from + at + i) : pack<u32, 4>{};
+#pragma unroll
+		for (int j = 0; j < 8; j++) x[i + j] = j % 2 ? half_high(w.v[j / 2]) : half_low(w.v[j / 2]);
+#else
+#pragma unroll
+		for (int j = 0; j < 8; j++) x[i + j] = at + i + j < KV_D ? half_value(from[at + i + j]) : 0.0f;
+#endif
+	}
+}
+
+// The same of a tile in half precision, which is read here.
+template <bool Key> struct read_near {
+	const kv_cache& cache;
+	const stored_pair& own;
+	const tile& t;
+	NSTF_MEMBER f32 operator()(f32 (&x)[RUN], int step, int chunk, int lane) const {
+		const int p = step_position(lane, step), at = chunk_at(lane, chunk);
+#pragma unroll
+		for (int i = 0; i < RUN; i++) x[i] = 0;
+		if (p < t.lo || p >= t.hi || at >= KV_D) return 1.0f;
+		if (ATTEND_OWN && p == t.newest) near_numbers(x, Key || KV_LATENT ? own.key : own.value, at);
+		else near_numbers(x, cache.near<Key>(t.vector + p), at);
+		return 1.0f;
+	}
+};
+#endif
+
+// Scores of Depth steps from one on into lds[query][position].
+template <int Depth, typename Read> NSTF_DEVICE void score(f32* lds, const Read& k, const queries& q, int lane, int from) {
+	constexpr int SCORES = Depth * PADDED, KEPT = most(1, SCORES / LANES);
 	f32 s[SCORES] = {};
 #pragma unroll
-	for (int d = 0; d < DEPTH; d++) {
+	for (int d = 0; d < Depth; d++) {
 #pragma unroll
 		for (int c = 0; c < CHUNKS; c++) {
 			f32 part[ATTEND_QUERIES] = {}, x[RUN];
-			numbers(x, k.x[from + d][c], chunk_at(lane, c));
+			const f32 factor = k(x, from + d, c, lane);
 #pragma unroll
 			for (int i = 0; i < RUN; i++) {
 #pragma unroll
@@ -257,7 +311,7 @@ NSTF_DEVICE void score(f32* lds, const vectors& k, const queries& q, int lane, i
 #pragma unroll
 			for (int g = 0; g < ATTEND_QUERIES; g++) {
 				f32& to = s[d * PADDED + g];
-				if (KV_SCALED) part[g] *= k.scale[KV_SCALED ? from + d : 0][c];
+				if (KV_SCALED) part[g] *= factor;
 				to = c == 0 ? part[g] : to + part[g];
 			}
 		}
@@ -311,8 +365,8 @@ NSTF_DEVICE void weigh(f32* lds, totals& all, const kv_cache& cache, const store
 }
 
 // Adds values times weights lds[position][PADDED].
-NSTF_DEVICE void accumulate(queries& sum, const vectors& v, const f32* lds, int lane) {
-#pragma unroll
+template <int Unroll, typename Read> NSTF_DEVICE void accumulate(queries& sum, const Read& v, const f32* lds, int lane) {
+#pragma unroll Unroll
 	for (int d = 0; d < STEPS; d++) {
 		f32 w[PADDED];
 #pragma unroll
@@ -325,9 +379,9 @@ NSTF_DEVICE void accumulate(queries& sum, const vectors& v, const f32* lds, int 
 		for (int c = 0; c < CHUNKS; c++) {
 			const bool scaled = KV_CODED || KV_LATENT && KV_SCALED;
 			f32 u[ATTEND_QUERIES], x[RUN];
+			const f32 factor = v(x, d, c, lane);
 #pragma unroll
-			for (int g = 0; g < ATTEND_QUERIES; g++) u[g] = scaled ? w[g] * v.scale[KV_SCALED ? d : 0][c] : w[g];
-			numbers(x, v.x[d][c], chunk_at(lane, c));
+			for (int g = 0; g < ATTEND_QUERIES; g++) u[g] = scaled ? w[g] * factor : w[g];
 #pragma unroll
 			for (int i = 0; i < RUN; i++) {
 #pragma unroll
@@ -421,7 +475,7 @@ struct turning {
 
 // Finishes the block's queries, into lds[query][KV_D], and for the block that
 // reaches the row's own position its key and value, into own and the cache.
-NSTF_DEVICE void turn_heads(f32* lds, stored_pair& own, const turning& t, const f32* q, int row, int head, int queries, bool newest, bool writes, const kv_cache& cache, i64 at) {
+NSTF_DEVICE void turn_heads(f32* lds, stored_pair& own, const turning& t, const f32* q, int row, int head, int queries, bool newest, bool writes, const kv_cache& cache, i64 at, i64 near) {
 	const int wave = threadIdx.x / NSTF_WAVE;
 	head_pairs x;
 	for (int h = wave; h < queries + (newest ? 2 : 0); h += ATTEND_WAVES) {
@@ -446,13 +500,13 @@ NSTF_DEVICE void turn_heads(f32* lds, stored_pair& own, const turning& t, const 
 		store_head(to, x);
 		wave_sync();
 		kv_turn(to, KV_D);
-		kv_store(own.cache(), key, 0, to);
-		if (!writes) continue;
 #if KV_CODED
-		kv_copy(cache, key, at, own.cache());
+		kv_store_near(key ? own.key : own.value, to);
+		if (writes) kv_store_near(key ? cache.near<true>(near) : cache.near<false>(near), to);
 #else
-		kv_store(cache, key, at, to);
+		kv_store(own.cache(), key, 0, to);
 #endif
+		if (writes) kv_store(cache, key, at, to);
 	}
 	__syncthreads();
 }
@@ -486,10 +540,15 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 	vectors key, value;
 	tile now, next;
 	// The page of a tile is looked up a tile ahead of its use.
-	auto page_of = [&](int i) { return i < end ? load_from(pages + i * TILE / 64) : 0; };
+#if KV_CODED
+	auto near_of = [&](int i) { return kv_is_near(position, i * TILE); };
+#else
+	auto near_of = [&](int) { return false; };
+#endif
+	auto page_of = [&](int i) { return i < end ? load_from(pages + kv_place(i * TILE, max_pages, near_of(i))) : 0; };
 	auto tile_of = [&](int i, int page) {
-		tile t = {0, 0, 0, -1};
-		if (i < end) t = {kv_vector(page, kv_heads, head, i * TILE), most(lo - i * TILE, 0), least(position + 1 - i * TILE, TILE), ATTEND_OWN ? position - i * TILE : -1};
+		tile t = {0, 0, 0, -1, false};
+		if (i < end) t = {kv_vector(page, kv_heads, head, i * TILE), most(lo - i * TILE, 0), least(position + 1 - i * TILE, TILE), ATTEND_OWN ? position - i * TILE : -1, near_of(i)};
 		return t;
 	};
 	now = tile_of(at, page_of(at));
@@ -502,7 +561,7 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 #if ATTEND_TURN
 	const turning how = TURNING;
 	turn_heads(lds, newest, how, q + (i64)row * q_stride + (head * ATTEND_GROUP + part * ATTEND_QUERIES) * KV_D, row, head, here,
-		!ROPE_SHARED && blockIdx.x + 1 == blocks, part == 0, cache, kv_vector(pages[position / 64], kv_heads, head, position));
+		!ROPE_SHARED && blockIdx.x + 1 == blocks, part == 0, cache, kv_vector(pages[kv_place(position, max_pages, false)], kv_heads, head, position), kv_vector(pages[kv_place(position, max_pages, KV_CODED)], kv_heads, head, position));
 	const f32* from = lds;
 #elif KV_CODED
 	for (int h = wave; h < here; h += ATTEND_WAVES) {
@@ -539,8 +598,14 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 	for (bool loaded = ATTEND_SETTLED; at < end; at += ATTEND_WAVES, loaded = false) {
 		if (KV_LATENT) value = key;
 		else if (!loaded) load<false>(value, cache, newest, now, lane);
+#if KV_CODED
+		if (now.near) { // a step at a time: registers
+#pragma unroll 1
+			for (int step = 0; step < STEPS; step++) score<1>(own, read_near<true>{cache, newest, now}, query, lane, step);
+		} else
+#endif
 #pragma unroll
-		for (int step = 0; step < STEPS; step += DEPTH) score(own, key, query, lane, step);
+			for (int step = 0; step < STEPS; step += DEPTH) score<DEPTH>(own, read_loaded{key}, query, lane, step);
 		next = tile_of(at + ATTEND_WAVES, page);
 		page = page_of(at + 2 * ATTEND_WAVES);
 		load<true>(key, cache, newest, next, lane);
@@ -552,7 +617,11 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 #pragma unroll
 			for (int i = 0; i < CHUNKS * RUN; i++) sum.v[g][i] *= c;
 		}
-		accumulate(sum, value, own, lane);
+#if KV_CODED
+		if (now.near) accumulate<1>(sum, read_near<false>{cache, newest, now}, own, lane);
+		else
+#endif
+			accumulate<STEPS>(sum, read_loaded{value}, own, lane);
 		wave_sync();
 		now = next;
 	}

@@ -30,7 +30,8 @@
 // values of a tile spoils all rows of the block, also those that do not see it.
 //
 // Keys and values in codes (KV_CODED) are turned: q was turned before (turnheads.hip),
-// and out is what is turned back.
+// and out is what is turned back. A tile that is near for some rows (kv_is_near) and not for
+// others is fetched twice, once for each.
 #include "functions.hip"
 #include "kv.hip"
 #include "matrixchain.hip"
@@ -75,9 +76,37 @@ struct alignas(16) piece {
 constexpr bool WHOLE_KEYS = KV_D % TILE == 0;
 constexpr bool WHOLE_VALUES = WHOLE_KEYS && KV_VALUE % ATTEND_COLUMNS == 0 && (!CHAIN_TURNS || ATTEND_COLUMNS % TILE == 0);
 
+#if KV_CODED
+// The same as load_piece of a vector in half precision.
+NSTF_DEVICE piece near_piece(const u16* from, int d0) {
+	piece p;
+#if !NSTF_EXACT && KV_D % 8 == 0
+	p = *(const piece*)(from + (d0 < KV_D ? d0 : 0));
+#pragma unroll
+	for (int i = 0; i < 4; i++) p.v[i] = d0 < KV_D ? p.v[i] : 0;
+#else
+	f32 x[PIECE];
+#pragma unroll
+	for (int i = 0; i < PIECE; i++) x[i] = d0 + i < KV_D ? half_value(from[d0 + i]) : 0.0f;
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+#if NSTF_EXACT
+		p.v[i] = bits_of(x[i]);
+#else
+		p.v[i] = halves_of(x[2 * i], x[2 * i + 1]);
+#endif
+	}
+#endif
+	return p;
+}
+#endif
+
 // Numbers d0 .. d0+PIECE-1 of a vector, zeros behind KV_D.
-template <bool Key> NSTF_DEVICE piece load_piece(const kv_cache& cache, i64 vector, int d0) {
+template <bool Key> NSTF_DEVICE piece load_piece(const kv_cache& cache, i64 vector, int d0, bool near) {
 	const bool whole = Key ? WHOLE_KEYS : WHOLE_VALUES;
+#if KV_CODED
+	if (near) return near_piece(cache.near<Key>(vector), d0);
+#endif
 	const kv_element* from = cache.vector<Key>(vector);
 	piece p;
 #if KV_FORMAT == 1 && !NSTF_EXACT && KV_D % 8 == 0
@@ -142,7 +171,7 @@ NSTF_DEVICE piece zero_unless(bool keep, piece p) {
 }
 
 // Rows of a tile: numbers column on of each position, Tiles*TILE of them.
-template <bool Key, int Tiles> NSTF_DEVICE void fetch_rows(u8* to, const kv_cache& cache, i64 first, reach r, int column) {
+template <bool Key, int Tiles> NSTF_DEVICE void fetch_rows(u8* to, const kv_cache& cache, i64 first, reach r, int column, bool near) {
 	constexpr int pieces = Tiles * 8;
 #pragma unroll UNROLL_ROWS
 	for (int i = threadIdx.x; i < TILE * pieces; i += THREADS) {
@@ -152,7 +181,7 @@ template <bool Key, int Tiles> NSTF_DEVICE void fetch_rows(u8* to, const kv_cach
 		const bool inside = d0 < KV_D;
 		chain_copy(at, cache.vector<Key>(first + p) + (inside ? d0 : 0), inside && (Key || r.has(p)));
 #else
-		const piece x = load_piece<Key>(cache, first + p, d0);
+		const piece x = load_piece<Key>(cache, first + p, d0, near);
 		*(piece*)at = Key ? x : zero_unless(r.has(p), x);
 #endif
 	}
@@ -160,11 +189,11 @@ template <bool Key, int Tiles> NSTF_DEVICE void fetch_rows(u8* to, const kv_cach
 
 // Values turned: a row for each number of a head. Lanes take neighbouring
 // positions, which makes their words neighbours too.
-NSTF_DEVICE void fetch_turned(u8* values, const kv_cache& cache, i64 first, reach r, int column) {
+NSTF_DEVICE void fetch_turned(u8* values, const kv_cache& cache, i64 first, reach r, int column, bool near) {
 #pragma unroll UNROLL_TURNED
 	for (int i = threadIdx.x; i < 32 * (ATTEND_COLUMNS / PIECE); i += THREADS) {
 		const int d = i / 32 * PIECE;
-		auto load = [&](int p) { return zero_unless(r.has(p), load_piece<false>(cache, first + p, column + d)); };
+		auto load = [&](int p) { return zero_unless(r.has(p), load_piece<false>(cache, first + p, column + d, near)); };
 #if NSTF_EXACT
 		const int p = i % 32;
 		const piece x = load(p);
@@ -182,12 +211,12 @@ NSTF_DEVICE void fetch_turned(u8* values, const kv_cache& cache, i64 first, reac
 	}
 }
 
-NSTF_DEVICE void fetch(u8* stage, const kv_cache& cache, i64 first, reach r, int column) {
-	fetch_rows<true, KEY_TILES>(stage, cache, first, r, 0);
+NSTF_DEVICE void fetch(u8* stage, const kv_cache& cache, i64 first, reach r, int column, bool near) {
+	fetch_rows<true, KEY_TILES>(stage, cache, first, r, 0, near);
 #if CHAIN_TURNS
-	fetch_rows<false, VALUE_TILES>(stage + KEY_BYTES, cache, first, r, column);
+	fetch_rows<false, VALUE_TILES>(stage + KEY_BYTES, cache, first, r, column, near);
 #else
-	fetch_turned(stage + KEY_BYTES, cache, first, r, column);
+	fetch_turned(stage + KEY_BYTES, cache, first, r, column, near);
 #endif
 }
 
@@ -327,12 +356,13 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 
 	for (int from = first_row, to; from < stop; from = to) {
 		const int owner = owners[from];
-		int first = 0x7fffffff, last = 0; // that any row of the sequence sees
+		int first = 0x7fffffff, last = 0, least = 0x7fffffff; // that any row of the sequence sees, and their first position
 		for (to = from; to < stop && owners[to] == owner; to++) {
 			const int hi = positions[to] + 1, lo = first_seen(hi, window);
 			if (hi <= 0) continue;
 			first = lo < first ? lo : first;
 			last = hi > last ? hi : last;
+			least = hi - 1 < least ? hi - 1 : least;
 		}
 		int lo[MATRIX_ROWS], hi[MATRIX_ROWS], low = 0x7fffffff, high = 0;
 #pragma unroll
@@ -346,20 +376,29 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 		low = wave_extreme(low, false);
 		high = wave_extreme(high, true);
 		const i32* table = pages + owner * (i64)max_pages;
-		auto bring = [&](int p, int stage) {
-			if (p < last) fetch(lds + stage * (KEY_BYTES + VALUE_BYTES), cache, kv_vector(table[p / 64], kv_heads, kv_head, p), reach{first - p, last - p}, column);
+		auto bring = [&](int p, int stage, bool near) {
+			if (p < last) fetch(lds + stage * (KEY_BYTES + VALUE_BYTES), cache, kv_vector(table[kv_place(p, max_pages, near)], kv_heads, kv_head, p), reach{first - p, last - p}, column, near);
 		};
 		int stage = 0;
 		__syncthreads();
-		if (STAGES == 2) bring(first / TILE * TILE, 0);
-		for (int p = first / TILE * TILE; p < last; p += TILE, stage ^= STAGES - 1) {
+		if (STAGES == 2) bring(first / TILE * TILE, 0, false);
+		// Of codes each tile comes twice, for rows that see it in half precision and for others.
+		for (int i = first / TILE * TILE * (KV_CODED + 1); i < last * (KV_CODED + 1); i += TILE, stage ^= STAGES - 1) {
+#if KV_CODED
+			const int p = i / (2 * TILE) * TILE, near_end = p < 64 * KV_FIRST ? 0x7fffffff : kv_near_end(p);
+			const bool near = i / TILE % 2 == 0;
+			if (p >= last || (near ? least >= near_end : last - 1 < near_end)) continue;
+#else
+			const int p = i;
+			const bool near = false;
+#endif
 #if STAGES == 2
 			matrix_copy_end();
-			bring(p + TILE, stage ^ 1);
+			bring(p + TILE, stage ^ 1, false);
 			matrix_copy_end();
 			matrix_copy_wait<1>();
 #else
-			bring(p, 0);
+			bring(p, 0, near);
 #endif
 			__syncthreads();
 			const u8 *keys = lds + stage * (KEY_BYTES + VALUE_BYTES), *values = keys + KEY_BYTES;
@@ -379,7 +418,12 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 				}
 				int a[MATRIX_ROWS], e[MATRIX_ROWS];
 #pragma unroll
-				for (int r = 0; r < MATRIX_ROWS; r++) a[r] = lo[r] - p, e[r] = hi[r] - p;
+				for (int r = 0; r < MATRIX_ROWS; r++) {
+					a[r] = lo[r] - p, e[r] = hi[r] - p;
+#if KV_CODED
+					if ((hi[r] <= near_end) != near) e[r] = 0;
+#endif
+				}
 				weigh(s, all, a, e, scale, softcap);
 #pragma unroll
 				for (int b = 0; b < MATRIX_BLOCKS; b++) {

@@ -20,7 +20,8 @@ const PagePositions = cpu.KVPositions
 //
 // with the meaning of [cpu.KVFormat]: a stored number is its byte, or the level of its code,
 // times its scale. How codes lie in words is said in kv.hip. Which page holds a sequence's
-// positions is in Rows.Pages.
+// positions is in Rows.Pages. Behind the planes of codes are those of the first and newest
+// positions, [NewestPages][Heads][64][Dim] f16 of keys and of values, turned as the codes are.
 type KV struct {
 	Format cpu.KVFormat
 	Heads  int // key-value heads
@@ -29,8 +30,26 @@ type KV struct {
 	// scales: a value is the first so many numbers of its key.
 	Value int
 	Pages int
-	Base  Address // Bytes() bytes, at a multiple of 256
+	// NewestPages are those of positions in half precision, beside codes alone.
+	NewestPages int
+	Base        Address // Bytes() bytes, at a multiple of 256
 }
+
+// NewestPlanes returns the bytes of a page of positions in half precision, of keys and of
+// values; 0 for what there is not.
+func (k *KV) NewestPlanes() [2]int64 {
+	n := 2 * int64(k.Heads) * PagePositions * int64(k.Dim)
+	switch {
+	case !k.Format.Coded():
+		return [2]int64{}
+	case k.Value > 0:
+		return [2]int64{n, 0}
+	}
+	return [2]int64{n, n}
+}
+
+// Newest returns where the planes of positions in half precision begin.
+func (k *KV) Newest() Address { return k.Base + Address(k.PageBytes()*int64(k.Pages)) }
 
 // Planes returns the bytes of a page in each plane, in their order; 0 for one
 // that the format has not.
@@ -63,7 +82,10 @@ func (k *KV) PageBytes() int64 {
 }
 
 // Bytes returns the size of the pool.
-func (k *KV) Bytes() int64 { return k.PageBytes() * int64(k.Pages) }
+func (k *KV) Bytes() int64 {
+	newest := k.NewestPlanes()
+	return k.PageBytes()*int64(k.Pages) + (newest[0]+newest[1])*int64(k.NewestPages)
+}
 
 // args passes the planes that the format has.
 func (k *KV) args() []Arg {
@@ -75,6 +97,13 @@ func (k *KV) args() []Arg {
 		}
 		a = append(a, Ptr(at))
 		at += Address(p * int64(k.Pages))
+	}
+	for _, p := range k.NewestPlanes() {
+		if p == 0 {
+			continue
+		}
+		a = append(a, Ptr(at))
+		at += Address(p * int64(k.NewestPages))
 	}
 	return a
 }
@@ -93,6 +122,9 @@ func (k *KV) defines() string {
 	if k.Value > 0 {
 		s += fmt.Sprintf(" KV_LATENT=1 KV_VALUE=%d", k.Value)
 	}
+	if k.Format.Coded() {
+		s += fmt.Sprintf(" KV_FIRST=%d KV_NEWEST=%d", cpu.KVFirst, cpu.KVNewest)
+	}
 	return s
 }
 
@@ -102,7 +134,9 @@ type Rows struct {
 	T        int
 	Position Address // i32[T], in the row's sequence; a negative one marks a row that is not used
 	Owner    Address // i32[T]: the row's sequence
-	Pages    Address // i32[sequences][MaxPages]: the page of positions 64 i to 64 i + 63
+	// Pages are i32[sequences][MaxPages]: the page of positions 64 i to 64 i + 63; where a
+	// KV is of codes the same of pages in half precision in the second half of a row.
+	Pages    Address
 	MaxPages int
 }
 

@@ -15,6 +15,9 @@
 //     bits 2(r%2) and one more of nibble k of word r/2. Behind the words of all groups,
 //     q3 and q5 have one more of each: its bit 4k + r is set where the code of q3 is 4 or
 //     more, where that of q5 is under 16.
+// Beside codes the first KV_FIRST pages of a sequence, and of a row those of its position and
+//     KV_NEWEST before it, are in half precision, turned too: near, [page][head][64][KV_D],
+//     of pages that the second half of a row of the table of pages says.
 // With KV_LATENT 1 there are no planes of values: a value is the first KV_VALUE numbers
 // of its key. Else KV_VALUE is KV_D.
 // Planes as in kv.go: keys, values [page][head][64][KV_STRIDE], scales [page][head][64]
@@ -54,11 +57,22 @@ struct kv_cache {
 	kv_element *keys, *values;
 	kv_scale *key_scales, *value_scales;
 
+#if KV_CODED
+	u16 *near_keys, *near_values;
+	template <bool Key> NSTF_MEMBER u16* near(i64 i) const { return (Key ? near_keys : near_values) + i * KV_D; }
+#endif
+
 	template <bool Key> NSTF_MEMBER kv_element* vector(i64 i) const { return (Key ? keys : values) + i * KV_STRIDE; }
 	template <bool Key> NSTF_MEMBER kv_scale* scales(i64 i) const { return Key ? key_scales + i * KV_GROUPS : value_scales + i * (KV_CODED || KV_LATENT ? KV_GROUPS : 1); }
 };
 
-#if KV_LATENT && KV_SCALED
+#if KV_LATENT && KV_CODED
+#define KV_PARAMETERS kv_element *kv_keys, kv_scale *kv_key_scales, u16 *kv_near
+#define KV_CACHE {kv_keys, kv_keys, kv_key_scales, kv_key_scales, kv_near, kv_near}
+#elif KV_CODED
+#define KV_PARAMETERS kv_element *kv_keys, kv_element *kv_values, kv_scale *kv_key_scales, kv_scale *kv_value_scales, u16 *kv_near_keys, u16 *kv_near_values
+#define KV_CACHE {kv_keys, kv_values, kv_key_scales, kv_value_scales, kv_near_keys, kv_near_values}
+#elif KV_LATENT && KV_SCALED
 #define KV_PARAMETERS kv_element *kv_keys, kv_scale *kv_key_scales
 #define KV_CACHE {kv_keys, kv_keys, kv_key_scales, kv_key_scales}
 #elif KV_LATENT
@@ -104,6 +118,17 @@ NSTF_DEVICE int first_seen(int end, int window) {
 NSTF_DEVICE i64 kv_vector(int page, int heads, int h, int position) {
 	return ((i64)page * heads + h) * 64 + position % 64;
 }
+
+#if KV_CODED
+// Whether the row of a position sees one before it in half precision.
+NSTF_DEVICE bool kv_is_near(int row, int position) { return position < 64 * KV_FIRST || position / 64 >= row / 64 - KV_NEWEST; }
+
+// Rows before this position, and no others, see those of a page as their newest.
+NSTF_DEVICE int kv_near_end(int position) { return (position / 64 + KV_NEWEST + 1) * 64; }
+#endif
+
+// The place of a position in its sequence's row of the table of pages: near or not.
+NSTF_DEVICE int kv_place(int position, int max_pages, bool near) { return position / 64 + (near ? max_pages / 2 : 0); }
 
 // The largest magnitude over groups of 32 lanes, as its bits: NaN above all.
 NSTF_DEVICE u32 largest_bits(f32 v) {

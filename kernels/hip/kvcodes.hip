@@ -135,12 +135,9 @@ NSTF_DEVICE void kv_store(const kv_cache& cache, bool key, i64 at, const f32* v)
 	}
 }
 
-// A wave copies vector 0 of a cache in LDS, which its lanes stored, to another.
-NSTF_DEVICE void kv_copy(const kv_cache& cache, bool key, i64 at, const kv_cache& from) {
-	const int lane = threadIdx.x % NSTF_WAVE;
-	wave_sync();
-	for (int i = lane; i < KV_STRIDE; i += NSTF_WAVE) (key ? cache.vector<true>(at) : cache.vector<false>(at))[i] = (key ? from.keys : from.values)[i];
-	for (int i = lane; i < KV_GROUPS; i += NSTF_WAVE) (key ? cache.scales<true>(at) : cache.scales<false>(at))[i] = (key ? from.key_scales : from.value_scales)[i];
+// A wave stores the same vector in half precision.
+NSTF_DEVICE void kv_store_near(u16* to, const f32* v) {
+	for (int i = threadIdx.x % NSTF_WAVE; i < KV_D; i += NSTF_WAVE) to[i] = half_nearest(v[i]);
 }
 
 // The factor of a group's levels.

@@ -25,6 +25,7 @@ type Store struct {
 	set    *cpu.Set
 	layers []Layer
 	pages  [][][]cpu.KVBlock // [page][layer][head]
+	newest *Store            // of layers that are kept in codes: see newestLayers; nil: there are none
 }
 
 // A KV is the keys and values of all layers for one sequence.
@@ -33,11 +34,42 @@ type KV struct {
 	store  *Store
 	blocks [][][]cpu.KVBlock // [layer][head], of the table's pages in order
 	filled []int32           // the pages that blocks has
+	newest *KV               // the newest positions and the first in half precision; nil: none are kept so
+}
+
+// newestLayers are the layers of what is kept of the newest positions and of the first:
+// those in codes in half precision, turned as the codes are, others without heads; nil
+// where no layer is in codes.
+func newestLayers(layers []Layer) []Layer {
+	var newest []Layer
+	for i, l := range layers {
+		if !l.Format.Coded() {
+			continue
+		}
+		if newest == nil {
+			newest = make([]Layer, len(layers))
+		}
+		l.Format = cpu.KVF16
+		newest[i] = l
+	}
+	return newest
 }
 
 // Bytes returns the size of the keys and values of the given number of positions, rounded
 // up to pages, or an error where an int64 does not hold it.
 func Bytes(layers []Layer, positions int64) (int64, error) {
+	n, err := bytesOf(layers, positions)
+	if newest := newestLayers(layers); newest != nil && err == nil {
+		var more int64
+		if more, err = bytesOf(newest, NewestHeld(positions)*PageSize); more > math.MaxInt64-n {
+			return 0, fmt.Errorf("a cache of %d positions is larger than 2^63 bytes", positions)
+		}
+		n += more
+	}
+	return n, err
+}
+
+func bytesOf(layers []Layer, positions int64) (int64, error) {
 	var perPage uint64
 	for _, l := range layers {
 		hi, page := uint64(1), uint64(0)
@@ -70,15 +102,30 @@ func NewStore(set *cpu.Set, layers []Layer, pages int64) (*Store, error) {
 	if n > math.MaxInt {
 		return nil, fmt.Errorf("a cache of %d pages (%d bytes) exceeds the address space", pages, n)
 	}
-	return &Store{pool: NewPages(pages, PageSize), set: set, layers: layers}, nil
+	s := &Store{pool: NewPages(pages, PageSize), set: set, layers: layers}
+	if newest := newestLayers(layers); newest != nil {
+		// A table has fewer of these than of the others: they are never used up first.
+		s.newest = &Store{pool: NewPages(pages, PageSize), set: set, layers: newest}
+	}
+	return s, nil
 }
 
 // Pool returns the store's pages.
 func (s *Store) Pool() *Pages { return s.pool }
 
+// Onward reports whether sequences keep something of their newest positions alone: see
+// [KV.Back].
+func (s *Store) Onward() bool { return s.newest != nil }
+
 // New returns the keys and values of an empty sequence of up to capacity
 // positions.
-func (s *Store) New(capacity int64) *KV { return s.of(s.pool.NewTable(capacity)) }
+func (s *Store) New(capacity int64) *KV {
+	c := s.of(s.pool.NewTable(capacity))
+	if s.newest != nil {
+		c.newest = s.newest.of(s.newest.pool.NewestTable(capacity))
+	}
+	return c
+}
 
 func (s *Store) of(t *Table) *KV {
 	c := &KV{Table: t, store: s, blocks: make([][][]cpu.KVBlock, len(s.layers))}
@@ -104,17 +151,28 @@ func (s *Store) page(n int32) [][]cpu.KVBlock {
 
 // Bytes returns the memory of the pages held.
 func (c *KV) Bytes() int64 {
-	n, err := Bytes(c.store.layers, int64(len(c.Pages()))*PageSize)
+	n, err := bytesOf(c.store.layers, c.Held()*PageSize)
 	if err != nil {
 		panic(err) // NewStore has computed a larger one
+	}
+	if c.newest != nil {
+		n += c.newest.Bytes()
 	}
 	return n
 }
 
 // Reserve is [Table.Reserve] with the copies made.
 func (c *KV) Reserve(n int64) error {
+	if c.newest != nil {
+		if err := c.newest.Reserve(n); err != nil {
+			return err
+		}
+	}
 	copies, err := c.Table.Reserve(n)
 	if err != nil {
+		if c.newest != nil {
+			c.newest.Rewind(c.Len())
+		}
 		return err
 	}
 	for _, p := range copies {
@@ -129,10 +187,45 @@ func (c *KV) Reserve(n int64) error {
 	return nil
 }
 
+// Advance is [Table.Advance].
+func (c *KV) Advance(n int64) {
+	c.Table.Advance(n)
+	if c.newest != nil {
+		c.newest.Advance(n)
+	}
+}
+
+// Back is [Table.Back] of the newest positions.
+func (c *KV) Back(n int64) int64 {
+	if c.newest == nil {
+		return n
+	}
+	return c.newest.Table.Back(n)
+}
+
+// Rewind is [Table.Rewind].
+func (c *KV) Rewind(n int64) {
+	c.Table.Rewind(n)
+	if c.newest != nil {
+		c.newest.Rewind(n)
+	}
+}
+
+// Release is [Table.Release].
+func (c *KV) Release() {
+	c.Table.Release()
+	if c.newest != nil {
+		c.newest.Release()
+	}
+}
+
 // Fork returns the same positions for another sequence.
 func (c *KV) Fork() *KV {
 	f := c.store.of(c.Table.Fork())
 	f.fill()
+	if c.newest != nil {
+		f.newest = c.newest.Fork()
+	}
 	return f
 }
 
@@ -140,12 +233,16 @@ func (c *KV) Fork() *KV {
 func (c *KV) Restore(from *KV) {
 	c.Table.Restore(from.Table)
 	c.fill()
+	if c.newest != nil {
+		c.newest.Restore(from.newest)
+	}
 }
 
-// fill brings the blocks up to date with the table.
+// fill brings the blocks up to date with the table; those of pages that are Gone are
+// anything.
 func (c *KV) fill() {
 	pages, same := c.Pages(), 0
-	for same < len(pages) && same < len(c.filled) && pages[same] == c.filled[same] {
+	for same < len(pages) && same < len(c.filled) && (pages[same] == c.filled[same] || pages[same] == Gone) {
 		same++
 	}
 	c.filled = append(c.filled[:same], pages[same:]...)
@@ -155,9 +252,13 @@ func (c *KV) fill() {
 		}
 	}
 	for _, n := range pages[same:] {
-		for i, heads := range c.store.page(n) {
-			for h := range heads {
-				c.blocks[i][h] = append(c.blocks[i][h], heads[h])
+		for i := range c.blocks {
+			for h := range c.blocks[i] {
+				var b cpu.KVBlock
+				if n != Gone {
+					b = c.store.page(n)[i][h]
+				}
+				c.blocks[i][h] = append(c.blocks[i][h], b)
 			}
 		}
 	}
@@ -170,7 +271,20 @@ func (c *KV) Put(layer int, pos int64, key, value []float32) {
 	d, v := l.HeadDim, l.ValueDim
 	for h, blocks := range c.blocks[layer] {
 		s.set.StoreKV(l.Format, &blocks[pos/PageSize], int(pos%PageSize), key[h*d:(h+1)*d], value[h*v:(h+1)*v])
+		if l.Format.Coded() {
+			s.set.StoreTurned(l.Format, &c.newest.blocks[layer][h][pos/PageSize], int(pos%PageSize), key[h*d:(h+1)*d], value[h*v:(h+1)*v])
+		}
 	}
+}
+
+// Newest returns the pages of one head that are in half precision, turned as its codes are:
+// of the first positions and of the newest, as the caller's Blocks; nil where the layer is
+// not kept in codes.
+func (c *KV) Newest(layer, head int) []cpu.KVBlock {
+	if !c.store.layers[layer].Format.Coded() {
+		return nil
+	}
+	return c.newest.blocks[layer][head]
 }
 
 // Blocks returns the pages of one head, the first of which begins at position
@@ -180,11 +294,52 @@ func (c *KV) Blocks(layer, head int) []cpu.KVBlock { return c.blocks[layer][head
 
 // PageBytes returns what [KV.AppendPage] writes.
 func (c *KV) PageBytes() int {
-	n, err := Bytes(c.store.layers, PageSize)
+	n, err := bytesOf(c.store.layers, PageSize)
 	if err != nil {
 		panic(err) // NewStore has computed a larger one
 	}
 	return int(n)
+}
+
+// AppendNewest appends the content of the first pages and of the newest that are in half
+// precision.
+func (c *KV) AppendNewest(dst []byte) []byte {
+	if c.newest == nil {
+		return dst
+	}
+	for i, page := range c.newest.Pages() {
+		if page != Gone {
+			dst = c.newest.AppendPage(dst, i)
+		}
+	}
+	return dst
+}
+
+// LoadNewest makes an empty sequence one of n positions, of which it takes over what
+// AppendNewest wrote; it returns what follows. Who loads it sets the pages of codes.
+func (c *KV) LoadNewest(n int64, src []byte) ([]byte, error) {
+	if err := c.Table.Skip(n); err != nil {
+		return nil, err
+	}
+	c.fill()
+	if c.newest == nil {
+		return src, nil
+	}
+	if err := c.newest.Table.Skip(n); err != nil {
+		return nil, err
+	}
+	c.newest.fill()
+	for i, page := range c.newest.Pages() {
+		if page == Gone {
+			continue
+		}
+		if len(src) < c.newest.PageBytes() {
+			return nil, fmt.Errorf("cache: the newest positions are cut short")
+		}
+		c.newest.SetPage(i, src)
+		src = src[c.newest.PageBytes():]
+	}
+	return src, nil
 }
 
 // AppendPage appends the content of a page of the sequence, by layer and head.

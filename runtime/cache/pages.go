@@ -95,7 +95,9 @@ func (p *Pages) retain(pages []int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, page := range pages {
-		p.refs[page]++
+		if page != Gone {
+			p.refs[page]++
+		}
 	}
 }
 
@@ -103,6 +105,9 @@ func (p *Pages) release(pages []int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, page := range pages {
+		if page == Gone {
+			continue
+		}
 		if p.refs[page]--; p.refs[page] == 0 {
 			p.free = append(p.free, page)
 		}

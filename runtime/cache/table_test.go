@@ -12,8 +12,16 @@ import (
 // Tables that fork, rewind, restore and write hold what sequences that share
 // nothing would hold, never more pages than there are, and give all back.
 func TestTablesShareWithoutTelling(t *testing.T) {
-	const pages, capacity = 24, 5 * PageSize
-	layers := []Layer{{KVHeads: 1, HeadDim: 1, ValueDim: 1}}
+	tablesShare(t, cpu.KVF32, 24, 5*PageSize, 40)
+}
+
+// The same of tables of the newest positions, which go back where they can.
+func TestNewestTablesShareWithoutTelling(t *testing.T) {
+	tablesShare(t, cpu.KVQ4, 60, 12*PageSize, 300)
+}
+
+func tablesShare(t *testing.T, format cpu.KVFormat, pages int64, capacity, most int) {
+	layers := []Layer{{KVHeads: 1, HeadDim: 1, ValueDim: 1, Format: format}}
 	store, err := NewStore(cpu.Best(), layers, pages)
 	if err != nil {
 		t.Fatal(err)
@@ -23,15 +31,15 @@ func TestTablesShareWithoutTelling(t *testing.T) {
 		want []float32
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	live := []sequence{{store.New(capacity), nil}}
+	live := []sequence{{store.New(int64(capacity)), nil}}
 	var kept []sequence
-	var full, forked, restored int
+	var full, forked, restored, short int
 	for range 4000 {
 		i := r.IntN(len(live))
 		s := &live[i]
 		switch n := r.IntN(12); {
 		case n < 6:
-			more := min(r.IntN(40)+1, capacity-len(s.want))
+			more := min(r.IntN(most)+1, capacity-len(s.want))
 			if err := s.kv.Reserve(int64(len(s.want) + more)); err != nil {
 				if f := (*FullError)(nil); !errors.As(err, &f) {
 					t.Fatal(err)
@@ -40,13 +48,20 @@ func TestTablesShareWithoutTelling(t *testing.T) {
 				break
 			}
 			for range more {
-				v := r.Float32()
+				v := float32(r.IntN(2048)) // a number in half precision
 				s.kv.Put(0, int64(len(s.want)), []float32{v}, []float32{v})
 				s.want = append(s.want, v)
 			}
 			s.kv.Advance(int64(more))
 		case n < 8:
 			n := r.IntN(len(s.want) + 1)
+			if back := s.kv.Back(int64(n)); back != int64(n) {
+				if back != cpu.KVFirst*PageSize || format != cpu.KVQ4 {
+					t.Fatalf("back from %d to %d instead of %d", len(s.want), back, n)
+				}
+				n = int(back)
+				short++
+			}
 			s.kv.Rewind(int64(n))
 			s.want = s.want[:n]
 		case n == 8 && len(live) < 20:
@@ -70,19 +85,31 @@ func TestTablesShareWithoutTelling(t *testing.T) {
 		}
 		s = &live[r.IntN(len(live))]
 		for pos := 0; pos < len(s.want); pos += 1 + r.IntN(20) {
-			if _, got := read(s.kv, 0, 0, 1, int64(pos)); got[0] != s.want[pos] {
+			kv := s.kv
+			if kv.newest != nil {
+				if kv = kv.newest; pos >= cpu.KVFirst*PageSize && int64(pos) < cpu.NewestFrom(int64(len(s.want))) {
+					continue // codes
+				}
+			}
+			if _, got := read(kv, 0, 0, 1, int64(pos)); got[0] != s.want[pos] {
 				t.Fatalf("position %d holds %v, want %v", pos, got[0], s.want[pos])
 			}
 		}
+		if n := s.kv.newest; n != nil && (n.Held() > NewestHeld(n.Len()) || n.Len() != s.kv.Len()) {
+			t.Fatalf("%d pages of %d positions are held, %d at most of %d", n.Held(), n.Len(), NewestHeld(n.Len()), s.kv.Len())
+		}
 	}
-	if full == 0 || forked == 0 || restored == 0 {
-		t.Errorf("%d times full, %d forks, %d restored", full, forked, restored)
+	if full == 0 || forked == 0 || restored == 0 || (short == 0) != (format == cpu.KVF32) {
+		t.Errorf("%d times full, %d forks, %d restored, %d not far enough back", full, forked, restored, short)
 	}
 	for _, s := range append(live, kept...) {
 		s.kv.Release()
 	}
 	if n := store.Pool().Free(); n != pages {
 		t.Errorf("%d of %d pages came back", n, pages)
+	}
+	if store.newest != nil && store.newest.pool.Free() != pages {
+		t.Errorf("%d of %d pages of the newest came back", store.newest.pool.Free(), pages)
 	}
 }
 

@@ -86,11 +86,11 @@ type attendLocal struct {
 	q, partial []float32
 	reach      []kernels.Reach
 	one        [1]kernels.Partial
-	kernels.AttendScratch
+	spans      spans
 }
 
 func (l *attendLocal) bytes() int64 {
-	return 4*int64(cap(l.q)+cap(l.partial)) + l.AttendScratch.Bytes()
+	return 4*int64(cap(l.q)+cap(l.partial)) + l.spans.bytes()
 }
 
 // attend computes e.s.att from the queries and the cache, for the rows from
@@ -226,8 +226,8 @@ func (e *Engine) attendPart(worker, part int) {
 		l.one[0] = w.shape.Partial(l.partial, r)
 	}
 	out := partials[max(it.chunk-t.firstChunk, 0)]
-	blocks := p.segments[t.segment].state.Blocks(e.blocks[p.layer].kv, it.head*a.together/(a.heads/a.kvHeads))
-	e.set.Attend(out, &w.shape, blocks, l.q, l.reach, from, to, &l.AttendScratch)
+	head := p.segments[t.segment].state.head(e.blocks[p.layer].kv, it.head*a.together/(a.heads/a.kvHeads))
+	e.attendTo(out, &w.shape, head, l.q, l.reach, from, to, &l.spans)
 	if t.cut >= 0 && w.left[t.cut+it.head].Add(-1) > 0 {
 		return
 	}

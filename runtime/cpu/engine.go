@@ -250,7 +250,7 @@ func (e *Engine) Ahead() int { return 1 }
 // Room implements device.Stage.
 func (e *Engine) Room() device.Room {
 	p := e.store.Pool()
-	r := device.Room{PageSize: cache.PageSize, Pages: p.Len(), Free: p.Free()}
+	r := device.Room{PageSize: cache.PageSize, Pages: p.Len(), Free: p.Free(), Onward: e.store.Onward() || e.remembered.size > 0}
 	if e.remembered.size > 0 {
 		r.Places, r.Idle = e.remembered.places.Len(), e.remembered.places.Free()
 	}

@@ -53,7 +53,7 @@ type follower struct {
 	without      []float32 // [R][V]
 	with, middle []float32 // [R][V]; [R][KVWidth(V)]
 	reach        [1]kernels.Reach
-	kernels.AttendScratch
+	spans        spans
 }
 
 func (w *follower) bytes() int64 {
@@ -61,7 +61,7 @@ func (w *follower) bytes() int64 {
 	for _, b := range [][]float32{w.logs, w.foretold, w.shares, w.block, w.squares, w.sums, w.without, w.with, w.middle} {
 		n += cap(b)
 	}
-	return 4*int64(n) + 8*int64(cap(w.weights)) + 4*int64(cap(w.order)) + int64(cap(w.chosen)) + w.AttendScratch.Bytes()
+	return 4*int64(n) + 8*int64(cap(w.weights)) + 4*int64(cap(w.order)) + int64(cap(w.chosen)) + w.spans.bytes()
 }
 
 // A step is one head of one row in progress.
@@ -76,7 +76,7 @@ type step struct {
 	share   float64 // of its pages that it may read
 	pages   int     // of the sequence, the last of them in part
 	known   int     // pages that are summarised: those that need not be read, and the first
-	blocks  []kernels.KVBlock
+	cache   headCache
 	q       []float32
 	summary *summary
 	history *history
@@ -92,7 +92,7 @@ func (e *Engine) followPart(worker, part int) {
 	state := p.segments[f.segment].state
 	s := step{follower: &e.local[worker].follow, e: e, block: b, head: part % a.kvHeads, group: a.heads / a.kvHeads}
 	s.at = s.head * s.group
-	s.blocks = state.Blocks(b.kv, s.head)
+	s.cache = state.head(b.kv, s.head)
 	s.summary, s.history = &state.past.layers[b.kv][s.head], &state.past.heads[p.layer][s.head]
 	s.shape = kernels.Attention{Format: e.formatOf(p.layer), Dim: a.dim, Value: a.value, Group: s.group, Scale: a.scale, Softcap: a.softcap}
 	for s.row = f.first; s.row < f.first+f.rows; s.row++ {
@@ -114,7 +114,7 @@ func (s *step) run() {
 		s.readAll()
 		return
 	}
-	s.summary.extend(e.set, &s.shape, a.dim, a.value, s.blocks, s.known, &s.AttendScratch)
+	s.summary.extend(e.set, &s.shape, a.dim, a.value, s.cache.all, s.known, &s.spans.AttendScratch)
 	s.history.ratio = grown(s.history.ratio, s.known)
 
 	s.foretell()
@@ -138,7 +138,7 @@ func (s *step) run() {
 // readAll attends to all positions: nothing is chosen, and nothing is learned.
 func (s *step) readAll() {
 	a := &s.block.attends
-	s.e.set.Attend(s.some, &s.shape, s.blocks, s.q, s.reach[:], 0, s.reach[0].Hi, &s.AttendScratch)
+	s.e.attendTo(s.some, &s.shape, s.cache, s.q, s.reach[:], 0, s.reach[0].Hi, &s.spans)
 	for i := range s.group {
 		s.combine(a.sums(s.e.s.att, s.row, s.at+i), &s.some, i)
 	}
@@ -194,7 +194,7 @@ func (s *step) foretell() {
 // read attends to one page.
 func (s *step) read(into *kernels.Partial, page int) {
 	lo := page * cache.PageSize
-	s.e.set.Attend(s.one, &s.shape, s.blocks, s.q, s.reach[:], lo, min(lo+cache.PageSize, s.reach[0].Hi), &s.AttendScratch)
+	s.e.attendTo(s.one, &s.shape, s.cache, s.q, s.reach[:], lo, min(lo+cache.PageSize, s.reach[0].Hi), &s.spans)
 	for i := range s.group {
 		s.logs[i*(s.pages+1)+page] = s.one.Top[i] + float32(math.Log(float64(s.one.Sum[i])))
 	}
@@ -432,7 +432,7 @@ func (s *step) rank(p *device.Policy) {
 	a := &s.block.attends
 	var sc kernels.AttendScratch
 	r := device.Ranking{Block: s.e.pass.layer, Head: s.head, Position: int64(s.reach[0].Hi - 1), Queries: s.q, Scale: a.scale, Weights: s.weights}
-	r.Keys = func(page int) []float32 { return s.e.set.StoredKeys(&s.shape, &s.blocks[page], &sc) }
+	r.Keys = func(page int) []float32 { return s.e.set.StoredKeys(&s.shape, &s.cache.all[page], &sc) }
 	measured := false
 	real := make([]float64, s.pages)
 	r.Mass = func(page int) float64 {

@@ -100,11 +100,12 @@ func (s *state) give() {
 }
 
 // Rewind implements device.State. What recurrent mixers remember is of all positions
-// or none.
+// or none; of keys and values in codes the newest are remembered alone.
 func (s *state) Rewind(n int64) int64 {
 	if s.m.size > 0 && n < s.Len() {
 		n = 0
 	}
+	n = s.Back(n)
 	if n < s.Len() {
 		s.past.cut(n)
 	}

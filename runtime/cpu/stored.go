@@ -14,15 +14,31 @@ var (
 
 // AppendRest implements device.Storable.
 func (s *state) AppendRest(dst []byte) []byte {
-	if s.place < 0 {
-		return dst
+	if s.place >= 0 {
+		b, _ := tensor.Float32Bytes(s.numbers())
+		dst = append(dst, b...)
 	}
-	b, _ := tensor.Float32Bytes(s.numbers())
-	return append(dst, b...)
+	return s.AppendNewest(dst)
 }
 
 // Load implements device.Loader.
-func (s *state) Load(n int64, pages [][]byte, rest []byte) error {
+func (s *state) Load(n int64, pages [][]byte, rest []byte) (err error) {
+	numbers := rest
+	if s.m.size > 0 {
+		if int64(len(rest)) < s.m.bytes() {
+			return fmt.Errorf("cpu: a state of %d bytes, not %d", len(rest), s.m.bytes())
+		}
+		numbers, rest = rest[:s.m.bytes()], rest[s.m.bytes():]
+	}
+	if s.place, err = s.m.take(); err != nil {
+		return err
+	}
+	if rest, err = s.LoadNewest(n, rest); err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("cpu: a state of %d bytes more than are wanted", len(rest))
+	}
 	for i, p := range pages {
 		if len(p) != s.PageBytes() {
 			return fmt.Errorf("cpu: a page of %d bytes, not %d", len(p), s.PageBytes())
@@ -31,12 +47,11 @@ func (s *state) Load(n int64, pages [][]byte, rest []byte) error {
 	}
 	if s.place >= 0 {
 		to, ok := tensor.Float32Bytes(s.numbers())
-		if !ok || len(to) != len(rest) {
-			return fmt.Errorf("cpu: a state of %d bytes, not %d", len(rest), len(to))
+		if !ok || len(to) != len(numbers) {
+			return fmt.Errorf("cpu: a state of %d bytes, not %d", len(numbers), len(to))
 		}
-		copy(to, rest)
+		copy(to, numbers)
 	}
-	s.Advance(n)
 	return nil
 }
 

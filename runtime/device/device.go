@@ -180,6 +180,9 @@ type Room struct {
 	Pages, Free int64 // of all sequences and what is kept of them
 	Places      int   // for states; 0: as many as are wanted
 	Idle        int   // of those, the ones that no state has
+	// Onward says that states go back a few positions, to none or to where they were kept:
+	// they remember something of their newest positions alone.
+	Onward bool
 }
 
 // Rows returns the number of rows.

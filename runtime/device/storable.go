@@ -13,8 +13,9 @@ type Storable interface {
 	AppendRest(dst []byte) []byte
 }
 
-// A Loader is a [State] that reads what a [Storable] has written. Reserve has made room
-// for n positions; where nothing fails they are valid.
+// A Loader is a [State] that reads what a [Storable] has written. It is empty before, and
+// nothing is reserved. Where nothing fails n positions are valid, where something does the
+// caller has it go back to none; a cache.FullError says that there is no room.
 type Loader interface {
 	State
 

@@ -62,7 +62,8 @@ type Executor struct {
 	layout  *place.Layout // nil: one device has all
 	maxRows int           // of a pass through all stages
 	fewRows int           // of one of few
-	// recurrent says that states go back to where they were kept alone.
+	// recurrent says that states go back to where they were kept alone, a few positions
+	// apart.
 	recurrent bool
 
 	mu    sync.Mutex // one call on the stages at a time
@@ -98,6 +99,7 @@ func join(g *graph.Graph, context int64, stages ...device.Stage) *Executor {
 	e := &Executor{g: g, context: context, stages: stages, maxRows: stages[0].MaxRows(), fewRows: stages[0].FewRows(), recurrent: g.Recurrent()}
 	for _, s := range stages {
 		e.maxRows, e.fewRows = min(e.maxRows, s.MaxRows()), min(e.fewRows, s.FewRows())
+		e.recurrent = e.recurrent || s.Room().Onward
 	}
 	return e
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/kernels/cpu"
 )
 
 // Keys and values in fewer bits change the logits a little, by how much is
@@ -91,6 +92,120 @@ func TestCacheFormatsByBlock(t *testing.T) {
 	var u *formats.UnsupportedError
 	if !errors.As(err, &u) {
 		t.Errorf("a list that is too long: %v", err)
+	}
+}
+
+// Of keys and values in codes the first positions and the newest are in half precision: as
+// long as nothing else is seen, all codes give the same bits, and none further on. What a
+// sequence gives does not depend on where it went back to, on what it was kept and restored
+// as, or on a disk.
+func TestNewestPositions(t *testing.T) {
+	processorOnly(t, "what is written to a disk")
+	const all = (cpu.KVFirst + cpu.KVNewest + 1) * cpu.KVPositions // positions of halves
+	g := tinies()[0].graph
+	ids := tinyIDs(all + 180)
+	var first [][]float32
+	for _, kv := range []string{"q5", "q4", "q3"} {
+		e, _ := newTiny(t, g, "f32", Options{Threads: 2, KV: kv, Context: int64(len(ids) + 64)})
+		s := sequence(t, e)
+		whole := allLogits(t, s, ids)
+		if first == nil {
+			first = whole
+		} else {
+			for r := range whole {
+				if slices.Equal(whole[r], first[r]) != (r < all) {
+					t.Fatalf("%s: row %d, of %d that see halves alone", kv, r, all)
+				}
+			}
+		}
+		if n, err := e.StateBytes(int64(len(ids))); err != nil || n != s.Bytes() {
+			t.Errorf("%s: %d bytes, foretold %d (%v)", kv, s.Bytes(), n, err)
+		}
+		if !e.Recurrent() {
+			t.Errorf("%s: sequences go back to anywhere", kv)
+		}
+		for _, to := range []int{len(ids) - 30, 200, 100} {
+			s.Truncate(to)
+			sameRows(t, fmt.Sprintf("%s back to %d", kv, to), goesOn(t, s, ids[to:]), whole[to:])
+		}
+		s.Truncate(0)
+		for cut := 0; cut < len(ids); cut += 90 { // kept, and gone on with by another
+			n := min(90, len(ids)-cut)
+			sameRows(t, kv+" in parts", goesOn(t, s, ids[cut:cut+n]), whole[cut:cut+n])
+			kept, err := s.Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			other := sequence(t, e)
+			if left, err := other.Restore(kept, kept.Len()); err != nil || left != kept.Len() {
+				t.Fatalf("%s: %d of %d positions restored (%v)", kv, left, kept.Len(), err)
+			}
+			sameRows(t, kv+" restored", goesOn(t, other, ids[cut+n:]), whole[cut+n:])
+			var pages [][]byte
+			for i := range (kept.Len() + 63) / 64 {
+				pages = append(pages, kept.AppendPage(nil, i))
+			}
+			loaded := sequence(t, e)
+			if err := loaded.Load(ids[:cut+n], int64(len(ids)), pages, kept.AppendRest(nil)); err != nil {
+				t.Fatal(err)
+			}
+			sameRows(t, kv+" from a disk", goesOn(t, loaded, ids[cut+n:]), whole[cut+n:])
+			kept.Release()
+			other.Close()
+			loaded.Close()
+		}
+	}
+}
+
+// A device has the same positions in halves and in codes as the processor, behind prompts and
+// steps, gone back and forked: rounding may tip a number over to the next code.
+func TestNewestPositionsOfDevices(t *testing.T) {
+	g := tinies()[0].graph
+	ids := tinyIDs(400)
+	source, _ := fillWeights(t, g, "f32", 7)
+	run := func(kv string, on func(Options) Options) (out [][]float32) {
+		e, err := newExecutor("tiny", g, source, on(Options{Threads: 2, KV: kv, Exact: true, Context: 512, Sequences: 2}))
+		opened(t, err)
+		defer e.Close()
+		s := sequence(t, e)
+		defer s.Close()
+		if err := s.Prefill(context.Background(), ids[:380], nil); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, stepLogits(t, s, ids[380:388])...)
+		f, err := s.Fork()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		out = append(out, stepLogits(t, f, ids[388:391])...)
+		s.Truncate(384)
+		out = append(out, stepLogits(t, s, ids[390:394])...)
+		s.Truncate(140)
+		return append(out, stepLogits(t, s, ids[394:396])...)
+	}
+	got, want := run("q4", func(o Options) Options { return onFlag(t, o) }), run("q4", func(o Options) Options { return o })
+	checkLogits(t, "q4", got, want, 2e-2)
+	if near, _ := difference(got, run("f32", func(o Options) Options { return o })); near < 1e-3 {
+		t.Errorf("no codes were read: %g of the range from f32", near)
+	}
+}
+
+// goesOn returns the logits of a prompt that a sequence goes on with.
+func goesOn(t *testing.T, s *Sequence, ids []int32) [][]float32 {
+	t.Helper()
+	if len(ids) == 0 {
+		return nil
+	}
+	return allLogits(t, s, ids)
+}
+
+func sameRows(t *testing.T, what string, got, want [][]float32) {
+	t.Helper()
+	for r := range want {
+		if !slices.Equal(got[r], want[r]) {
+			t.Fatalf("%s: row %d differs", what, r)
+		}
 	}
 }
 

@@ -77,12 +77,6 @@ func (s *Sequence) Load(tokens []int32, prompt int64, pages [][]byte, rest []byt
 			s.truncate(0)
 		}
 	}()
-	for _, state := range s.states {
-		if err := state.Reserve(int64(len(tokens))); err != nil {
-			s.giveBack()
-			return err
-		}
-	}
 	pages = slices.Clone(pages)
 	for _, state := range s.states {
 		own := make([][]byte, len(pages))

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
@@ -27,7 +28,10 @@ type pool struct {
 	// The ropes that depend on a sequence's length have their frequencies by slot too.
 	table      hip.Address
 	tablePages int
-	idle       []int32 // slots that nobody holds, the next to give last
+	// newest are the pages in half precision of the first and newest positions, beside
+	// codes; nil: there are none. Which holds what is in the second half of a row of table.
+	newest *cache.Pages
+	idle   []int32 // slots that nobody holds, the next to give last
 }
 
 // placesOf returns how many states an engine has places for: there are forks, and
@@ -42,14 +46,15 @@ func placesOf(o *Options) int {
 // A state is what one sequence remembers.
 type state struct {
 	*cache.Table
+	newest  *cache.Table // of pool.newest; nil: there is none
 	e       *Engine
 	slot    int32
-	place   int32    // of what is kept beside pages; -1: none
-	placed  int32    // the place that the device knows
-	sent    []int32  // pages that the device's table holds
-	regimes []int64  // of each rope, for which the device has frequencies; -1: none
-	told    int64    // positions whose tokens the device's history holds
-	sampler settings // that the device has for the slot
+	place   int32      // of what is kept beside pages; -1: none
+	placed  int32      // the place that the device knows
+	sent    [2][]int32 // pages that the device's table holds, and those of newest
+	regimes []int64    // of each rope, for which the device has frequencies; -1: none
+	told    int64      // positions whose tokens the device's history holds
+	sampler settings   // that the device has for the slot
 }
 
 var _ device.State = (*state)(nil)
@@ -74,12 +79,33 @@ func pageBytes(layers []hip.KV) (n int64) {
 	return n
 }
 
-// placePages gives the layers their memory: so many pages from an arena on.
-func placePages(layers []hip.KV, pages int, a *arena) {
+// placePages gives the layers their memory: so many pages from an arena on, and so many of
+// the newest positions where they are beside others.
+func placePages(layers []hip.KV, pages, newest int, a *arena) {
 	for i := range layers {
-		layers[i].Pages = pages
+		layers[i].Pages, layers[i].NewestPages = pages, newest
 		layers[i].Base = a.take(layers[i].Bytes())
 	}
+}
+
+// newestBytes is what one page of the newest positions takes in all layers, 0 where no layer
+// is in codes.
+func newestBytes(layers []hip.KV) (n int64) {
+	for i := range layers {
+		p := layers[i].NewestPlanes()
+		n += p[0] + p[1]
+	}
+	return n
+}
+
+// newestPages returns how many pages there are for the newest positions of so many
+// sequences, of pages in all: twice what they hold between passes, as prompts are kept and
+// forked, and the rows of a pass.
+func newestPages(layers []hip.KV, pages, sequences, rows int64) int64 {
+	if newestBytes(layers) == 0 {
+		return 0
+	}
+	return min(pages, 2*sequences*cache.NewestHeld(cache.NewestMost)+sequences+pagesOf(rows))
 }
 
 // pagesOf returns the pages of so many positions.
@@ -100,14 +126,19 @@ func cacheBytes(layers []hip.KV, positions int64) (int64, error) {
 }
 
 // makePool takes the memory of all pages.
-func (e *Engine) makePool(layers []hip.KV) (err error) {
+func (e *Engine) makePool() (err error) {
 	p := &e.pool
-	pages := int(e.plan.Pages)
-	p.layers, p.pages = layers, cache.NewPages(int64(pages), PageSize)
-	if p.buffer, err = e.m.alloc(pageBytes(layers) * int64(pages)); err != nil {
+	pages, newest := e.plan.Pages, e.plan.newest
+	p.pages = cache.NewPages(pages, PageSize)
+	if newest > 0 {
+		p.newest = cache.NewPages(newest, PageSize)
+	}
+	var size arena
+	placePages(slices.Clone(p.layers), int(pages), int(newest), &size)
+	if p.buffer, err = e.m.alloc(size.used); err != nil {
 		return err
 	}
-	placePages(p.layers, pages, &arena{base: p.buffer.Address})
+	placePages(p.layers, int(pages), int(newest), &arena{base: p.buffer.Address})
 	for i := e.places - 1; i >= 0; i-- {
 		p.idle = append(p.idle, int32(i))
 	}
@@ -124,17 +155,22 @@ func (e *Engine) NewState(capacity int64) (device.State, error) {
 	if capacity < 1 || capacity > e.context {
 		return nil, fmt.Errorf("a sequence of %d positions: the device is laid out for %d", capacity, e.context)
 	}
-	return e.newState(e.pool.pages.NewTable(capacity))
+	var newest *cache.Table
+	if e.pool.newest != nil {
+		newest = e.pool.newest.NewestTable(capacity)
+	}
+	return e.newState(e.pool.pages.NewTable(capacity), newest)
 }
 
-func (e *Engine) newState(t *cache.Table) (device.State, error) {
+func (e *Engine) newState(t, newest *cache.Table) (device.State, error) {
 	p := &e.pool
 	last := len(p.idle) - 1
 	if last < 0 {
 		t.Release()
+		newest.Release()
 		return nil, &cache.PlacesError{Places: e.s.chooser.slots}
 	}
-	s := &state{Table: t, e: e, slot: p.idle[last], place: -1, placed: -1, regimes: make([]int64, len(e.ropes))}
+	s := &state{Table: t, newest: newest, e: e, slot: p.idle[last], place: -1, placed: -1, regimes: make([]int64, len(e.ropes))}
 	for i := range s.regimes {
 		s.regimes[i] = -1
 	}
@@ -145,7 +181,7 @@ func (e *Engine) newState(t *cache.Table) (device.State, error) {
 // Room implements device.Stage.
 func (e *Engine) Room() device.Room {
 	p := &e.pool
-	r := device.Room{PageSize: PageSize, Pages: p.pages.Len(), Free: p.pages.Free(), Places: e.s.chooser.slots, Idle: len(p.idle)}
+	r := device.Room{PageSize: PageSize, Pages: p.pages.Len(), Free: p.pages.Free(), Places: e.s.chooser.slots, Idle: len(p.idle), Onward: p.newest != nil || e.kept.floats > 0}
 	if e.kept.floats > 0 { // states, and what is kept of them
 		r.Places, r.Idle = min(r.Places, e.kept.places.Len()), min(r.Idle, e.kept.places.Free())
 	}
@@ -156,14 +192,17 @@ func (e *Engine) Room() device.Room {
 func (e *Engine) StateBytes(positions int64) (int64, error) {
 	n, err := cacheBytes(e.pool.layers, positions)
 	if positions > 0 {
-		n += e.kept.bytes()
+		n += cache.NewestHeld(positions)*newestBytes(e.pool.layers) + e.kept.bytes()
 	}
 	return n, err
 }
 
 // Bytes implements device.State.
 func (s *state) Bytes() int64 {
-	n := int64(len(s.Pages())) * pageBytes(s.e.pool.layers)
+	n := s.Held() * pageBytes(s.e.pool.layers)
+	if s.newest != nil {
+		n += s.newest.Held() * newestBytes(s.e.pool.layers)
+	}
 	if s.place >= 0 {
 		n += s.e.kept.bytes()
 	}
@@ -179,16 +218,41 @@ func (s *state) Reserve(n int64) error {
 			return err
 		}
 	}
+	err := s.reserve(n)
+	if err != nil && s.newest != nil {
+		s.newest.Rewind(s.Len())
+	}
+	if err != nil && fresh {
+		s.give()
+	}
+	return err
+}
+
+func (s *state) reserve(n int64) error {
+	if s.newest != nil {
+		copies, err := s.newest.Reserve(n)
+		if err != nil {
+			return err
+		}
+		for _, c := range copies {
+			for i := range s.e.pool.layers {
+				l := &s.e.pool.layers[i]
+				planes := l.NewestPlanes()
+				if err := s.e.copyPlanes(l.Newest(), planes[:], l.NewestPages, c); err != nil {
+					return err
+				}
+			}
+		}
+	}
 	copies, err := s.Table.Reserve(n)
 	if err != nil {
-		if fresh {
-			s.give()
-		}
 		return err
 	}
 	for _, c := range copies {
 		for i := range s.e.pool.layers {
-			if err := s.e.copyPage(&s.e.pool.layers[i], c); err != nil {
+			l := &s.e.pool.layers[i]
+			planes := l.Planes()
+			if err := s.e.copyPlanes(l.Base, planes[:], l.Pages, c); err != nil {
 				return err
 			}
 		}
@@ -196,23 +260,34 @@ func (s *state) Reserve(n int64) error {
 	return nil
 }
 
-// copyPage copies one page of a layer.
-func (e *Engine) copyPage(l *hip.KV, c cache.Copy) error {
-	at := l.Base
-	for _, n := range l.Planes() {
+// copyPlanes copies one page in each of some planes of so many, one behind the other.
+func (e *Engine) copyPlanes(at hip.Address, planes []int64, pages int, c cache.Copy) error {
+	for _, n := range planes {
 		from, to := at+hip.Address(n*int64(c.From)), at+hip.Address(n*int64(c.To))
 		if err := e.m.stream.Copy(driver.Buffer{Address: to, Size: n}, driver.Buffer{Address: from, Size: n}, n); err != nil {
 			return err
 		}
-		at += hip.Address(n * int64(l.Pages))
+		at += hip.Address(n * int64(pages))
 	}
 	return nil
+}
+
+// Advance makes n positions behind Len valid, which a pass writes.
+func (s *state) Advance(n int64) {
+	s.Table.Advance(n)
+	if s.newest != nil {
+		s.newest.Advance(n)
+	}
 }
 
 // Rewind implements device.State.
 func (s *state) Rewind(n int64) int64 {
 	if s.e.kept.floats > 0 && n < s.Len() {
 		n = 0
+	}
+	if s.newest != nil {
+		n = s.newest.Back(n)
+		s.newest.Rewind(n)
 	}
 	s.Table.Rewind(n)
 	s.told = min(s.told, n)
@@ -228,7 +303,15 @@ func (s *state) Snapshot() (device.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &snapshot{s.Table.Fork(), s.e, place}, nil
+	return &snapshot{s.Table.Fork(), s.newestFork(), s.e, place}, nil
+}
+
+// newestFork returns a fork of the table of the newest positions, nil where there is none.
+func (s *state) newestFork() *cache.Table {
+	if s.newest == nil {
+		return nil
+	}
+	return s.newest.Fork()
 }
 
 // Restore implements device.State.
@@ -249,6 +332,9 @@ func (s *state) Restore(from device.Snapshot) error {
 		}
 	}
 	s.Table.Restore(f.Table)
+	if s.newest != nil {
+		s.newest.Restore(f.newest)
+	}
 	s.told = 0
 	return nil
 }
@@ -259,7 +345,7 @@ func (s *state) Fork() (device.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := s.e.newState(s.Table.Fork())
+	f, err := s.e.newState(s.Table.Fork(), s.newestFork())
 	if err != nil {
 		s.e.kept.places.Give(place)
 		return nil, err
@@ -271,6 +357,7 @@ func (s *state) Fork() (device.State, error) {
 // Release implements device.State.
 func (s *state) Release() {
 	s.Table.Release()
+	s.newest.Release()
 	s.give()
 	s.e.pool.idle = append(s.e.pool.idle, s.slot)
 }
@@ -280,15 +367,23 @@ func (s *state) send() error {
 	if err := s.sendPlace(); err != nil {
 		return err
 	}
-	pages, same := s.Pages(), 0
-	for same < len(pages) && same < len(s.sent) && pages[same] == s.sent[same] {
+	row := int(s.slot) * s.e.pool.tablePages
+	if err := s.sendPages(0, s.Pages(), row); err != nil || s.newest == nil {
+		return err
+	}
+	return s.sendPages(1, s.newest.Pages(), row+s.e.pool.tablePages/2)
+}
+
+// sendPages brings one half of the row up to date, which begins at a number of the table.
+func (s *state) sendPages(half int, pages []int32, at int) error {
+	sent, same := s.sent[half], 0
+	for same < len(pages) && same < len(sent) && (pages[same] == sent[same] || pages[same] == cache.Gone) {
 		same++
 	}
 	news := pages[same:]
-	s.sent = append(s.sent[:same], news...)
+	s.sent[half] = append(sent[:same], news...)
 	if len(news) == 0 {
 		return nil
 	}
-	row := at(s.e.pool.table, int(s.slot)*s.e.pool.tablePages+same, 1)
-	return upload(s.e, driver.Buffer{Address: row, Size: 4 * int64(len(news))}, news)
+	return upload(s.e, driver.Buffer{Address: s.e.pool.table + hip.Address(4*(at+same)), Size: 4 * int64(len(news))}, news)
 }

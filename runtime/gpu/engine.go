@@ -162,8 +162,8 @@ func (e *Engine) place(tensor func(name string) formats.Tensor, o *Options) erro
 		return err
 	}
 	e.tuning = e.m.loadTuning()
-	layers := cacheLayers(e.g, e.span, kept)
-	if err := e.makePlan(o, layers, e.counted); err != nil {
+	e.pool.layers = cacheLayers(e.g, e.span, kept)
+	if err := e.makePlan(o, e.counted); err != nil {
 		return err
 	}
 	if o.Planned != nil {
@@ -180,7 +180,7 @@ func (e *Engine) place(tensor func(name string) formats.Tensor, o *Options) erro
 	if l.arena.used > e.buffer.Size {
 		return fmt.Errorf("gpu: %d bytes laid out, %d planned", l.arena.used, e.buffer.Size)
 	}
-	if err := e.makePool(layers); err != nil {
+	if err := e.makePool(); err != nil {
 		return err
 	}
 	if err := e.makeMemories(); err != nil {
@@ -206,6 +206,9 @@ func (e *Engine) placeScratch(a *arena, t int) {
 	slots := e.places
 	e.placeRopes(a, slots)
 	e.pool.tablePages = int(pagesOf(e.context))
+	if newestBytes(e.pool.layers) > 0 { // two halves, see pool.newest
+		e.pool.tablePages *= 2
+	}
 	e.pool.table = a.ints(slots * e.pool.tablePages)
 	e.kept.table = a.ints(slots)
 	few := min(t, fewRows)

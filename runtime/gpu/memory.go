@@ -101,13 +101,15 @@ func (s *state) sendPlace() error {
 // A snapshot is a state that was kept.
 type snapshot struct {
 	*cache.Table
-	e     *Engine
-	place int32
+	newest *cache.Table
+	e      *Engine
+	place  int32
 }
 
 // Release implements device.Snapshot.
 func (s *snapshot) Release() {
 	s.Table.Release()
+	s.newest.Release()
 	s.e.kept.places.Give(s.place)
 	s.place = -1
 }

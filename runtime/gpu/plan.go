@@ -24,6 +24,7 @@ type Plan struct {
 	Free    int64 // bytes free before anything was placed, Shared among them
 	Total   int64 // bytes of the device, and of the host's that it may map
 	Shared  int64 // free bytes of the host's memory that the device maps, where it is integrated
+	newest  int64 // pages of the newest positions, beside codes
 }
 
 // sum is what the plan takes.
@@ -73,7 +74,8 @@ func (e *TooLargeError) Hint() string {
 
 // makePlan decides how long the context and how large a pass is, given the
 // bytes of the weights.
-func (e *Engine) makePlan(o *Options, layers []hip.KV, weights int64) error {
+func (e *Engine) makePlan(o *Options, weights int64) error {
+	layers := e.pool.layers
 	free, total, err := e.m.device.Memory()
 	if err != nil {
 		return err
@@ -114,9 +116,9 @@ func (e *Engine) makePlan(o *Options, layers []hip.KV, weights int64) error {
 	if p.sum()+spare <= free {
 		return nil
 	}
-	fit := (free - spare - p.Weights - p.States - p.Scratch) / max(pageBytes(layers), 1)
+	fit := (free - spare - p.Weights - p.States - p.Scratch - p.newest*newestBytes(layers)) / max(pageBytes(layers), 1)
 	if o.Positions > 0 && fit >= pagesOf(p.Context) {
-		return p.share(layers, fit*PageSize, 0)
+		return p.share(layers, fit*PageSize, sequences)
 	}
 	// Where nobody asked for a context, as much as fits will do.
 	if pages := fit / sequences; o.Context == 0 && o.Positions == 0 && pages*PageSize >= minContext {
@@ -138,6 +140,8 @@ func (p *Plan) share(layers []hip.KV, positions, sequences int64) (err error) {
 		p.Pages = max(min(pagesOf(min(positions, 1<<40)), math.MaxInt32), pages)
 	}
 	p.Cache, err = cacheBytes(layers, p.Pages*PageSize)
+	p.newest = newestPages(layers, p.Pages, max(sequences, 1), maxRows)
+	p.Cache += p.newest * newestBytes(layers)
 	return err
 }
 

@@ -45,7 +45,8 @@ func (d *Device) Plan(g *graph.Graph, span device.Span, tensor func(name string)
 	if err != nil {
 		return Plan{}, err
 	}
-	err = e.makePlan(&o, cacheLayers(e.g, e.span, kept), e.counted)
+	e.pool.layers = cacheLayers(e.g, e.span, kept)
+	err = e.makePlan(&o, e.counted)
 	if _, large := err.(*TooLargeError); large {
 		err = nil
 	}

@@ -55,7 +55,7 @@ func unplaced(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Tar
 	}
 	e.shape.measure(l, &e.weights)
 	e.pool.layers = cacheLayers(g, e.span, kept)
-	placePages(e.pool.layers, int(pagesOf(e.context)), &l.arena)
+	placePages(e.pool.layers, int(pagesOf(e.context)), int(newestPages(e.pool.layers, pagesOf(e.context), 1, maxRows)), &l.arena)
 	return e, l, nil
 }
 

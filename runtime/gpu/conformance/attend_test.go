@@ -68,6 +68,8 @@ func (p *hostPool) store(vector int, x []float32, key bool) {
 			v = d
 		}
 		codesOf(p.kv.Format, x, v, key).put(p.raw, base[plane], base[plane+2], vector)
+		at := nearPlane(&p.kv, key) + 2*nearVector(&p.kv, vector)*d
+		cpu.Best().EncodeF16(p.raw[at:at+2*d], nearOf(p.kv.Format, x, d, v))
 	}
 }
 
@@ -112,7 +114,7 @@ func tableAttend(t *testing.T, m *machine, a *kerneltest.Attention, out []float3
 	}
 	positions := len(a.Keys) / a.Dim
 	pages := (positions + 63) / 64
-	p := newHostPool(hip.KV{Format: format, Heads: 1, Dim: a.Dim, Pages: pages + 1})
+	p := newHostPool(poolOf(hip.KV{Format: format, Heads: 1, Dim: a.Dim}, pages+1))
 	table := make([]int32, pages+1)
 	for i := range table {
 		table[i] = int32((i*7 + 1) % (pages + 1))
@@ -126,7 +128,7 @@ func tableAttend(t *testing.T, m *machine, a *kerneltest.Attention, out []float3
 		p.store(v, a.Values[i*a.Dim:(i+1)*a.Dim], false)
 	}
 	pool, q := m.put(t, p.raw), m.put(t, a.Q)
-	zero, pageTable, sinks := m.put(t, []int32{0}), m.put(t, table), m.put(t, a.Sinks)
+	zero, pageTable, sinks := m.put(t, []int32{0}), m.put(t, twoHalves(table, len(table), pages+1)), m.put(t, a.Sinks)
 	p.kv.Base = pool.address()
 	for i := range out {
 		out[i] = 0
@@ -139,7 +141,7 @@ func tableAttend(t *testing.T, m *machine, a *kerneltest.Attention, out []float3
 		at := hip.Address(4 * i * a.Group * a.Dim)
 		position := m.put(t, []int32{int32(reach[1] - 1)})
 		op := hip.Attend{
-			Rows: hip.Rows{T: 1, Position: position.address(), Owner: zero.address(), Pages: pageTable.address(), MaxPages: len(table)},
+			Rows: hip.Rows{T: 1, Position: position.address(), Owner: zero.address(), Pages: pageTable.address(), MaxPages: 2 * len(table)},
 			KV:   p.kv, Heads: a.Group, Scale: a.Scale, Softcap: a.Softcap, Capacity: positions, Window: reach[1] - reach[0],
 			Q: q.address() + at, Out: dst.address() + at,
 		}
@@ -191,26 +193,30 @@ func (c attendCase) String() string {
 func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 	b := newBatch(r, c.position...)
 	b.pool = int(slices.Max(b.pages)) + 1 // the last page is one of theirs
-	kv, width := hip.KV{Format: c.format, Heads: c.kvs, Dim: c.d, Value: c.latent, Pages: b.pool}, c.d
+	kv, width := poolOf(hip.KV{Format: c.format, Heads: c.kvs, Dim: c.d, Value: c.latent}, b.pool), c.d
 	if c.latent > 0 {
 		width = c.latent
 	}
 	p := newHostPool(kv)
-	// What is stored of a vector, turned back where the format turns.
-	held := func(x []float32, key bool) []float32 {
+	// What is stored of a vector, turned back where the format turns: for rows that see it
+	// far away, and near.
+	held := func(x []float32, key bool) (all [2][]float32) {
 		if !c.format.Coded() {
-			return storedVector(c.format, x, key)
+			x = storedVector(c.format, x, key)
+			return [...][]float32{x, x}
 		}
-		x = codesOf(c.format, x, width, key).numbers(len(x))
-		c.format.Turn(x, c.d, width)
-		return x
+		all = [...][]float32{codesOf(c.format, x, width, key).numbers(len(x)), nearOf(c.format, x, c.d, width)}
+		for _, x := range all {
+			c.format.Turn(x, c.d, width)
+		}
+		return all
 	}
-	keys, values := map[[3]int][]float32{}, map[[3]int][]float32{}
+	keys, values := map[[3]int][2][]float32{}, map[[3]int][2][]float32{}
 	for row, last := range c.position {
 		for pos := range int(last) + 1 {
 			for h := range c.kvs {
 				at := [3]int{int(b.owner[row]), pos, h}
-				if keys[at] != nil {
+				if keys[at][0] != nil {
 					continue
 				}
 				k, v := ordinary(r, c.d), ordinary(r, c.d)
@@ -218,7 +224,7 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 				p.store(vector, k, true)
 				keys[at] = held(k, true)
 				if c.latent > 0 {
-					values[at] = keys[at][:c.latent]
+					values[at] = [...][]float32{keys[at][0][:c.latent], keys[at][1][:c.latent]}
 					continue
 				}
 				p.store(vector, v, false)
@@ -274,7 +280,11 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 			var ks, vs [][]float32
 			for pos := lo; pos <= int(last); pos++ {
 				i := [3]int{int(b.owner[row]), pos, h / (c.heads / c.kvs)}
-				ks, vs = append(ks, keys[i]), append(vs, values[i])
+				near := 0
+				if pos < cpu.KVFirst*cpu.KVPositions || int64(pos) >= cpu.NewestFrom(int64(last)) {
+					near = 1
+				}
+				ks, vs = append(ks, keys[i][near]), append(vs, values[i][near])
 			}
 			want, size := attend64(q[at*c.d:(at+1)*c.d], ks, vs, float64(op.Scale), float64(c.softcap), float64(sinks[h]), c.format.Coded())
 			for d := range want {
@@ -369,6 +379,10 @@ func TestAttendPrompts(t *testing.T) {
 		{format: cpu.KVF16, d: 33, heads: 1, kvs: 1, position: append(upTo(0, 16), -1, -1, 64, 300), tolerance: 20000},
 		{format: cpu.KVF32, d: 1, heads: 1, kvs: 1, position: upTo(0, 20), tolerance: 12},
 		{format: cpu.KVQ4, d: 128, heads: 2, kvs: 1, position: upTo(0, 70), tolerance: 20000},
+		// Rows on both sides of where a page of codes begins to be seen.
+		{format: cpu.KVQ4, d: 64, heads: 1, kvs: 1, position: upTo(415, 70), tolerance: 20000},
+		{format: cpu.KVQ5, d: 80, heads: 2, kvs: 1, position: upTo(360, 66), exact: true, tolerance: 24},
+		{format: cpu.KVQ3, d: 96, latent: 64, heads: 1, kvs: 1, position: append(upTo(420, 66), -1, 260), window: 290, tolerance: 20000},
 		{format: cpu.KVQ5, d: 64, heads: 2, kvs: 2, sinks: true, softcap: 5, position: append(upTo(0, 20), -1, 130), window: 70, tolerance: 20000},
 		{format: cpu.KVQ3, d: 96, heads: 1, kvs: 1, position: upTo(60, 20), tolerance: 20000},
 		{format: cpu.KVQ4, d: 80, heads: 1, kvs: 1, position: upTo(3, 20), exact: true, tolerance: 24},
@@ -444,7 +458,7 @@ func TestAttendTurns(t *testing.T) {
 		{cpu.KVF32, 64, 4, 4, 16, true, false, 0, []int32{31}},
 		{cpu.KVQ8, 96, 3, 1, 48, false, true, 100, []int32{500, 0}},
 		{cpu.KVQ8, 20, 26, 2, 10, false, false, 0, []int32{-1, 95}},
-		{cpu.KVQ4, 128, 8, 2, 64, false, true, 0, []int32{300, 64}},
+		{cpu.KVQ4, 128, 8, 2, 64, false, true, 0, []int32{448, 64}},
 		{cpu.KVQ5, 96, 3, 1, 48, false, true, 100, []int32{500, 0}},
 		{cpu.KVQ3, 20, 26, 2, 10, false, false, 0, []int32{-1, 95}},
 		{cpu.KVF16, 256, 8, 1, 128, false, false, 0, []int32{129}},
@@ -457,7 +471,7 @@ func TestAttendTurns(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			b := newBatch(r, c.position...)
 			rows := len(c.position)
-			kv := hip.KV{Format: c.format, Heads: c.kvs, Dim: c.d, Pages: b.pool}
+			kv := poolOf(hip.KV{Format: c.format, Heads: c.kvs, Dim: c.d}, b.pool)
 			pool := newHostPool(kv)
 			for v := range b.pool * c.kvs * hip.PagePositions {
 				pool.store(v, ordinary(r, c.d), true)

@@ -45,7 +45,7 @@ func (m *machine) report(b *testing.B, calls []hip.Call, per int, bytes, flops f
 // benchAttend is attention of some rows that end at a position, over as many
 // layers' caches as no cache of the device holds.
 func (m *machine) benchAttend(b *testing.B, format cpu.KVFormat, rows, length int, shape *hip.AttendShape, exact bool) {
-	kv := hip.KV{Format: format, Heads: benchKV, Dim: benchDim, Pages: length/hip.PagePositions + 1}
+	kv := poolOf(hip.KV{Format: format, Heads: benchKV, Dim: benchDim}, length/hip.PagePositions+1)
 	layers := min(max(int((256<<20)/kv.Bytes()), 1), 32)
 	if rows > 8 {
 		layers = 2
@@ -71,7 +71,7 @@ func (m *machine) benchAttend(b *testing.B, format cpu.KVFormat, rows, length in
 		}
 	}
 	n := rows * benchHeads * benchDim
-	op := hip.Attend{Rows: hip.Rows{T: rows, Position: m.put(b, position).address(), Owner: m.put(b, owner).address(), Pages: m.put(b, pages).address(), MaxPages: len(pages)},
+	op := hip.Attend{Rows: hip.Rows{T: rows, Position: m.put(b, position).address(), Owner: m.put(b, owner).address(), Pages: m.put(b, twoHalves(pages, len(pages), kv.Pages)).address(), MaxPages: 2 * len(pages)},
 		Heads: benchHeads, Scale: 0.088, Capacity: length, Q: m.put(b, make([]float32, n)).address(), Out: m.put(b, make([]float32, n)).address(), Shape: shape, Exact: exact, KV: kv}
 	if rows == 1 { // as a model's pass does
 		zeros := func(n int) hip.Address { return m.put(b, make([]float32, n)).address() }

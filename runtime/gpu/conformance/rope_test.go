@@ -42,9 +42,43 @@ func newBatch(r *rand.Rand, position ...int32) batch {
 
 func (b *batch) put(t *testing.T, m *machine) hip.Rows {
 	return hip.Rows{
-		T: len(b.position), MaxPages: b.maxPages,
-		Position: m.put(t, b.position).address(), Owner: m.put(t, b.owner).address(), Pages: m.put(t, b.pages).address(),
+		T: len(b.position), MaxPages: 2 * b.maxPages,
+		Position: m.put(t, b.position).address(), Owner: m.put(t, b.owner).address(), Pages: m.put(t, twoHalves(b.pages, b.maxPages, b.pool)).address(),
 	}
+}
+
+// twoHalves adds to each row of a table of pages of a pool where what is in half precision
+// lies: in as many pages, the other way round.
+func twoHalves(pages []int32, row, pool int) (table []int32) {
+	for ; len(pages) > 0; pages = pages[row:] {
+		table = append(table, pages[:row]...)
+		for _, p := range pages[:row] {
+			table = append(table, int32(pool-1)-p)
+		}
+	}
+	return table
+}
+
+// nearVector returns where a vector in half precision lies, given where the other does.
+func nearVector(kv *hip.KV, vector int) int {
+	size := kv.Heads * hip.PagePositions
+	return (kv.Pages-1-vector/size)*size + vector%size
+}
+
+// poolOf is a KV of so many pages, with as many of the newest positions.
+func poolOf(kv hip.KV, pages int) hip.KV {
+	kv.Pages = pages
+	if kv.Format.Coded() {
+		kv.NewestPages = pages
+	}
+	return kv
+}
+
+// nearOf returns what is stored of x in half precision where a format turns it, turned.
+func nearOf(f cpu.KVFormat, x []float32, d, width int) []float32 {
+	x = slices.Clone(x)
+	f.Turn(x, d, width)
+	return storedVector(cpu.KVF16, x, true)
 }
 
 // vector returns where a head of a row lies in a pool, in vectors.
@@ -133,6 +167,23 @@ func decodePool(t *testing.T, kv *hip.KV, pool []byte, key bool) func(vector int
 	}
 }
 
+// nearAt reads a vector in half precision.
+func nearAt(kv *hip.KV, pool []byte, vector int, key bool) []float32 {
+	x := make([]float32, kv.Dim)
+	at := nearPlane(kv, key) + 2*vector*kv.Dim
+	cpu.Best().DecodeF16(x, pool[at:at+2*kv.Dim])
+	return x
+}
+
+// nearPlane returns where the plane of what is in half precision begins.
+func nearPlane(kv *hip.KV, key bool) int {
+	at := int(kv.PageBytes()) * kv.Pages
+	if !key {
+		at += int(kv.NewestPlanes()[0]) * kv.NewestPages
+	}
+	return at
+}
+
 func le32(b []byte) uint32 {
 	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
 }
@@ -197,7 +248,7 @@ func TestRope(t *testing.T) {
 			}
 			cos, sin := ordinary(r, n*c.pairs), ordinary(r, n*c.pairs)
 			w, bias := ordinary(r, c.d), ordinary(r, c.d)
-			kv := hip.KV{Format: c.format, Heads: c.kvs, Dim: c.d, Pages: b.pool}
+			kv := poolOf(hip.KV{Format: c.format, Heads: c.kvs, Dim: c.d}, b.pool)
 			pool := m.put(t, make([]byte, kv.Bytes()))
 			kv.Base = pool.address()
 			norm := hip.Normal{Kind: c.kind, Weight: m.put(t, w).address(), Eps: 1e-6}
@@ -251,6 +302,11 @@ func TestRope(t *testing.T) {
 					at := (row*c.kvs + h) * c.d
 					same(t, "key", keys(b.vector(&kv, row, h)), storedVector(c.format, k[at:at+c.d], true))
 					same(t, "value", values(b.vector(&kv, row, h)), storedVector(c.format, v[at:at+c.d], false))
+					if c.format.Coded() {
+						near := nearVector(&kv, b.vector(&kv, row, h))
+						same(t, "key in half precision", nearAt(&kv, raw, near, true), nearOf(c.format, k[at:at+c.d], c.d, c.d))
+						same(t, "value in half precision", nearAt(&kv, raw, near, false), nearOf(c.format, v[at:at+c.d], c.d, c.d))
+					}
 				}
 			}
 			used := 0
@@ -259,7 +315,8 @@ func TestRope(t *testing.T) {
 					used++
 				}
 			}
-			if bytes := 4 * int(kv.PageBytes()) / hip.PagePositions; used > bytes {
+			newest := kv.NewestPlanes()
+			if bytes := 4 * int(kv.PageBytes()+newest[0]+newest[1]) / hip.PagePositions; used > bytes {
 				t.Errorf("%d bytes of the pool were written, four rows have %d", used, bytes)
 			}
 		})
