@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,17 +98,40 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+// Kernels are printed as they are timed; the tests of runtime/bench time all of them.
 func TestBenchKernels(t *testing.T) {
 	if testing.Short() {
-		t.Skip("validating and timing every kernel takes a while")
+		t.Skip("validates and times kernels for a while")
 	}
-	out := must(t, "bench", "--kernels", "--shape", "1x64x256", "--repeat", "1", "--threads", "1")
-	fits(t, out)
-	for _, name := range []string{"kernel ", "Gemm ", "RMSNorm ", "q4_k ", "iq4_nl "} {
-		if !strings.Contains("\n"+out, "\n"+name) {
-			t.Errorf("no line of %sin %s", name, out)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	out := &until{text: "\nMatVecF32 ", then: func() { cancel(errors.New("seen")) }}
+	a := &app{in: strings.NewReader(""), out: out, err: io.Discard, interrupts: &interrupts{cancel: cancel}}
+	if code := a.run(ctx, []string{"bench", "--kernels", "--shape", "1x64x256", "--repeat", "1", "--threads", "1"}); code == exitFine {
+		t.Error("all kernels were timed: what ends them came too late")
+	}
+	text := out.String()
+	fits(t, text)
+	for _, name := range []string{"kernel ", "DotRows ", "MatVecF32 "} {
+		if !strings.Contains("\n"+text, "\n"+name) {
+			t.Errorf("no line of %sin %s", name, text)
 		}
 	}
+}
+
+// until is output that calls a function when it holds a text.
+type until struct {
+	bytes.Buffer
+	text string
+	then func()
+}
+
+func (u *until) Write(p []byte) (int, error) {
+	n, err := u.Buffer.Write(p)
+	if strings.Contains(u.String(), u.text) {
+		u.then()
+	}
+	return n, err
 }
 
 // The best tiles are kept, and runs take them.

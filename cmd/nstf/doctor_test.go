@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -39,21 +37,4 @@ func TestDoctorUsage(t *testing.T) {
 	invoke("doctor", "--build-kernels", "gfx1100", "-o", dir, "--json").fails(t, exitUsage, "--json")
 	invoke("doctor", "--build-kernels", "radeon", "-o", dir).fails(t, exitUsage, "radeon")
 	empty(t, dir)
-}
-
-// TestBuildKernels compiles for a target that is not here, where a compiler is.
-func TestBuildKernels(t *testing.T) {
-	dir := t.TempDir()
-	c := command(t, "doctor", "--build-kernels", "gfx1030", "-o", dir, micro+"/gpt2")
-	out, err := c.Output()
-	if e, ok := err.(*exec.ExitError); ok && strings.Contains(string(e.Stderr), "loading the compiler") {
-		t.Skipf("no compiler: %s", e.Stderr)
-	}
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	files, _ := filepath.Glob(filepath.Join(dir, "*-gfx1030-*.kernel"))
-	if len(files) == 0 || !strings.Contains(string(out), "gfx1030: ") {
-		t.Errorf("%d files\n%s", len(files), out)
-	}
 }

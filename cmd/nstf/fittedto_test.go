@@ -14,6 +14,7 @@ import (
 func TestEvalOnCalibrationText(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
+	model := filepath.Join(micro, "llama-31")
 	whole, err := os.ReadFile(demoText)
 	if err != nil {
 		t.Fatal(err)
@@ -29,9 +30,9 @@ func TestEvalOnCalibrationText(t *testing.T) {
 		}
 	}
 	calib := []string{"--calib", at("calib.txt"), "--samples", "8", "--ctx", "16"}
-	must(t, append([]string{"quantize", demoModel, "--scheme", "q4_0", "-o", at("fitted.nstf")}, calib...)...)
-	must(t, append([]string{"quantize", demoModel, "--scheme", "q4_0", "-o", at("verified.nstf"), "--verify-text", at("other.txt")}, calib...)...)
-	must(t, "quantize", demoModel, "--scheme", "q4_0", "-o", at("rounded.nstf"))
+	must(t, append([]string{"quantize", model, "--scheme", "q4_0", "-o", at("fitted.nstf")}, calib...)...)
+	must(t, append([]string{"quantize", model, "--scheme", "q4_0", "-o", at("verified.nstf"), "--verify-text", at("other.txt")}, calib...)...)
+	must(t, "quantize", model, "--scheme", "q4_0", "-o", at("rounded.nstf"))
 	for _, c := range []struct {
 		model, text string
 		warned      bool
