@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -227,7 +228,7 @@ func (a *app) bench(ctx context.Context, path string, f *benchFlags) error {
 	step, end := a.progress("measuring", "rounds")
 	defer end()
 	f.Progress = step
-	if err := f.attention.fit(f.Policy, m); err != nil {
+	if err := errors.Join(f.attention.fit(f.Policy, m), a.keep(m, &f.KV, f.Exact)); err != nil {
 		return err
 	}
 	r, err := bench.Run(ctx, m, f.Options)

@@ -31,6 +31,8 @@ type calibrateFlags struct {
 	attention   bool
 	steps       int
 	kv          string
+	kvBits      float64
+	kvKLD       float64
 }
 
 func (a *app) calibrateCommand() *cobra.Command {
@@ -57,6 +59,11 @@ bench. It measures on the processor what each key-value head loses where its ste
 pages of keys and values, on windows as long as --ctx says, and what all of them lose
 together, on those that are held out: read for this many tokens, and be patient.
 
+--kv-bpw and --kv-kld write something else too: a choice of bits for the keys and values of each
+block, in JSON, for convert --kv. Every block is measured alone in each format, at the end of
+windows as long as --ctx says; the choice is that of the least loss in so many bits a number, or
+of the fewest bits that lose no more on windows that are held out.
+
 --merge adds statistics of the same model on other text. --memory bounds what hidden states
 and finished statistics take of the processor's memory; what is beyond lies in temporary
 files beside OUT. The weights and the moments of one block come on top.`,
@@ -64,6 +71,9 @@ files beside OUT. The weights and the moments of one block come on top.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
 				return err
+			}
+			if f.kvBits > 0 || f.kvKLD > 0 {
+				return a.calibrateKept(c.Context(), args[0], &f)
 			}
 			if f.attention {
 				return a.calibrateAttention(c.Context(), args[0], &f)
@@ -81,6 +91,8 @@ files beside OUT. The weights and the moments of one block come on top.`,
 	s.BoolVar(&f.attention, "attention", false, "measure a policy of attention")
 	s.IntVar(&f.steps, "steps", 32, "tokens at the end of each window that are run one by one, with --attention")
 	s.StringVar(&f.kv, "kv", "", "how keys and values are kept, with --attention")
+	s.Float64Var(&f.kvBits, "kv-bpw", 0, "choose how keys and values are kept: bits of a number at most")
+	s.Float64Var(&f.kvKLD, "kv-kld", 0, "choose how keys and values are kept: KL divergence at most")
 	s.IntVarP(&f.threads, "threads", "t", 0, "threads; 0: one per core")
 	s.BoolVar(&f.json, "json", false, "print a JSON report")
 	c.MarkFlagRequired("output")
@@ -97,6 +109,12 @@ func (f *calibrateFlags) check() error {
 	switch {
 	case f.threads < 0:
 		return usagef("--threads is not negative")
+	case !(f.kvBits >= 0 && f.kvBits <= 32) || !(f.kvKLD >= 0 && f.kvKLD <= 100):
+		return usagef("--kv-bpw is from 0 to 32 bits, --kv-kld a divergence from 0 to 100")
+	case f.kvBits > 0 && f.kvKLD > 0:
+		return usagef("--kv-bpw and --kv-kld are two bounds of one choice: give one")
+	case (f.kvBits > 0 || f.kvKLD > 0) && (f.attention || len(f.merge) > 0 || f.memory != "" || f.device.named()):
+		return usagef("bits of keys and values are chosen on the processor, and without --attention, --device, --merge and --memory")
 	case f.attention && (len(f.merge) > 0 || f.memory != "" || f.device.named()):
 		return usagef("--attention is measured on the processor, and takes neither --device nor --merge and --memory")
 	case !f.attention && f.kv != "":

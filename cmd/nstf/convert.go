@@ -18,7 +18,8 @@ import (
 
 func (a *app) convertCommand() *cobra.Command {
 	var out outputFlag
-	var dtype, policy string
+	var dtype string
+	var with attachedFiles
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "convert SRC -o OUT.nstf", Short: "Turn a Hugging Face directory or a GGUF file into a package", Args: outputIsFlag(cobra.ExactArgs(1)),
@@ -27,7 +28,8 @@ types and quantized blocks, tokenizer and configuration travel along byte for by
 and tensors that the architecture does not use are carried along, listed.
 
 --attention puts a policy of attention into the package, as calibrate --attention measured
-it: --attention policy of run and others then reads by it.
+it: --attention policy of run and others then reads by it. --kv does the same with the bits of
+keys and values that calibrate --kv-bpw or --kv-kld chose, which run and others then take.
 
 --dtype casts all tensors of the model itself, which expands quantized ones. --stream reads a model of a
 hub (see nstf pull) as it is needed, without room for it on the disk.`,
@@ -40,8 +42,8 @@ hub (see nstf pull) as it is needed, without room for it on the disk.`,
 				}
 				o.Flags = []string{"--dtype=" + dtype}
 			}
-			if policy != "" {
-				return a.convertWith(c.Context(), args[0], out, o, policy, asJSON)
+			if with != (attachedFiles{}) {
+				return a.convertWith(c.Context(), args[0], out, o, with, asJSON)
 			}
 			return a.encode(c.Context(), args[0], out, o, "converting", asJSON)
 		},
@@ -49,28 +51,45 @@ hub (see nstf pull) as it is needed, without room for it on the disk.`,
 	out.add(c.Flags(), "package to write")
 	addStream(c.Flags())
 	c.Flags().StringVar(&dtype, "dtype", "", "cast to f32, f16 or bf16; default: keep everything as it is")
-	c.Flags().StringVar(&policy, "attention", "", "`FILE` of calibrate --attention that goes into the package")
+	c.Flags().StringVar(&with.policy, "attention", "", "`FILE` of calibrate --attention that goes into the package")
+	c.Flags().StringVar(&with.kept, "kv", "", "`FILE` of calibrate --kv-bpw or --kv-kld that goes into the package")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON report")
 	c.MarkFlagRequired("output")
 	return c
 }
 
-// convertWith is encode with a policy of attention in the package.
-func (a *app) convertWith(ctx context.Context, src string, out outputFlag, o encode.Options, policy string, asJSON bool) error {
+// attachedFiles are what calibrate measured of a model and a package carries; "": nothing.
+type attachedFiles struct{ policy, kept string }
+
+// convertWith is encode with files in the package.
+func (a *app) convertWith(ctx context.Context, src string, out outputFlag, o encode.Options, with attachedFiles, asJSON bool) error {
 	m, err := checkpoint.OpenFrom(a.remote, src)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	p, err := attention.Read(policy)
-	if err != nil {
-		return err
+	var read []string
+	if with.policy != "" {
+		p, err := attention.Read(with.policy)
+		if err != nil {
+			return err
+		}
+		if err := p.Fits(with.policy, calibrate.PolicyHeads(m)); err != nil {
+			return err
+		}
+		o.Files, read = append(o.Files, nstf.File{Name: nstf.AttentionFile, Data: p.Encode()}), append(read, with.policy)
 	}
-	if err := p.Fits(policy, calibrate.PolicyHeads(m)); err != nil {
-		return err
+	if with.kept != "" {
+		k, err := attention.ReadKept(with.kept)
+		if err != nil {
+			return err
+		}
+		if err := k.Fits(with.kept, len(m.Graph.Blocks)); err != nil {
+			return err
+		}
+		o.Files, read = append(o.Files, nstf.File{Name: nstf.KVFile, Data: k.Encode()}), append(read, with.kept)
 	}
-	o.Files = []nstf.File{{Name: nstf.AttentionFile, Data: p.Encode()}}
-	return a.write(ctx, m, out, o, "converting", asJSON, policy)
+	return a.write(ctx, m, out, o, "converting", asJSON, read...)
 }
 
 // encode writes a package and says what became of the model: convert and

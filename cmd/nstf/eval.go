@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -141,7 +142,7 @@ func (a *app) dumpLogits(ctx context.Context, path string, f *evalFlags) error {
 		return err
 	}
 	defer m.Close()
-	if err := f.attention.fit(f.Policy, m); err != nil {
+	if err := errors.Join(f.attention.fit(f.Policy, m), a.keep(m, &f.KV, f.Exact)); err != nil {
 		return err
 	}
 	out, err := a.output(f.dump, arrayKind, f.force.force, m, f.tokenIDs)
@@ -165,7 +166,7 @@ func (a *app) eval(ctx context.Context, path string, f *evalFlags) error {
 			return err
 		}
 	}
-	if err := f.attention.fit(f.Policy, m); err != nil {
+	if err := errors.Join(f.attention.fit(f.Policy, m), a.keep(m, &f.KV, f.Exact)); err != nil {
 		return err
 	}
 	if int64(f.Context) > m.Graph.Context {

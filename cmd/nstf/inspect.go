@@ -34,7 +34,18 @@ cost, and what was measured.`,
 				return printJSON(a.out, r)
 			}
 			a.printReport(r)
-			if slices.ContainsFunc(r.Files, func(f inspect.File) bool { return f.Name == nstf.AttentionFile }) {
+			has := func(name string) bool {
+				return slices.ContainsFunc(r.Files, func(f inspect.File) bool { return f.Name == name })
+			}
+			if has(nstf.KVFile) {
+				k, err := inspect.Kept(args[0])
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(a.out)
+				a.printKept(k)
+			}
+			if has(nstf.AttentionFile) {
 				p, err := inspect.Attention(args[0])
 				if err != nil {
 					return err

@@ -28,6 +28,7 @@ var (
 	}}
 	planKind      = atomicfile.Kind{Name: "a plan", Is: func(head []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(head), []byte("{")) }}
 	policyKind    = atomicfile.Kind{Name: "a policy of attention", Is: planKind.Is}
+	keptKind      = atomicfile.Kind{Name: "a choice of bits for keys and values", Is: planKind.Is}
 	pageKind      = atomicfile.Kind{Name: "an HTML page", Is: func(head []byte) bool { return bytes.HasPrefix(bytes.ToLower(head), []byte("<!doctype html")) }}
 	referenceKind = atomicfile.Kind{Name: "a file of log-probabilities", Is: begins(logprob.Magic)}
 	arrayKind     = atomicfile.Kind{Name: "a NumPy array", Is: begins("\x93NUMPY")}

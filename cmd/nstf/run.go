@@ -174,7 +174,7 @@ func (a *app) runModel(ctx context.Context, args []string, f *runFlags) error {
 	}
 	defer m.Close()
 	f.Device = a.device(&f.device)
-	if err := f.attention.fit(f.Policy, m); err != nil {
+	if err := errors.Join(f.attention.fit(f.Policy, m), a.keep(m, &f.KV, f.Exact)); err != nil {
 		return err
 	}
 	g, err := generate.New(m, f.Config)

@@ -185,7 +185,14 @@ func (a *app) load(ctx context.Context, path string, f *serveFlags) (_ *serve.Mo
 	if err := f.attention.fit(policy, m); err != nil {
 		return nil, nil, err
 	}
-	ex, err := exec.New(m, exec.Options{Threads: f.threads, Context: f.context, Exact: f.exact, KV: f.kv, Policy: policy, Sequences: f.parallel, Device: on})
+	kv, chose, err := keptBy(m, f.kv, f.exact)
+	if err != nil {
+		return nil, nil, err
+	}
+	if chose != nil {
+		f.Log.Info(describeKept(chose), "model", path)
+	}
+	ex, err := exec.New(m, exec.Options{Threads: f.threads, Context: f.context, Exact: f.exact, KV: kv, Policy: policy, Sequences: f.parallel, Device: on})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -41,6 +41,15 @@ func Attention(path string) (*attention.Policy, error) {
 	return attention.Parse(path+": "+nstf.AttentionFile, data)
 }
 
+// Kept reads how a package has keys and values kept, with errors like those of [Ledger].
+func Kept(path string) (*attention.Kept, error) {
+	data, err := attached(path, nstf.KVFile, "a choice of bits for keys and values")
+	if err != nil {
+		return nil, err
+	}
+	return attention.ParseKept(path+": "+nstf.KVFile, data)
+}
+
 func attached(path, name, what string) ([]byte, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, without(path, "a directory", what)

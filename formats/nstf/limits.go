@@ -47,6 +47,7 @@ const (
 	LedgerFile    = "nstf/ledger.json"    // the accuracy ledger
 	PlanFile      = "nstf/plan.json"      // the plan that was executed
 	AttentionFile = "nstf/attention.json" // the policy of attention
+	KVFile        = "nstf/kv.json"        // how keys and values are kept
 
 	reservedPrefix = "nstf/"
 )

@@ -123,7 +123,7 @@ func Run(ctx context.Context, m *model.Model, out *atomicfile.Output, o Options)
 func attached(files []nstf.File, o Options) []nstf.File {
 	changed := o.DType != "" || o.Policy != nil || o.Fitted != nil
 	files = slices.DeleteFunc(slices.Clone(files), func(f nstf.File) bool {
-		return changed && slices.Contains([]string{nstf.LedgerFile, nstf.PlanFile, nstf.AttentionFile}, f.Name) ||
+		return changed && slices.Contains([]string{nstf.LedgerFile, nstf.PlanFile, nstf.AttentionFile, nstf.KVFile}, f.Name) ||
 			slices.ContainsFunc(o.Files, func(own nstf.File) bool { return own.Name == f.Name })
 	})
 	return append(files, o.Files...)

@@ -45,7 +45,7 @@ func New(m *model.Model, made nstf.Provenance, seed int64) (*Layout, error) {
 		return nil, err
 	}
 	meta.Files = slices.DeleteFunc(meta.Files, func(f nstf.File) bool {
-		return f.Name == nstf.PlanFile || f.Name == nstf.LedgerFile || f.Name == nstf.AttentionFile
+		return f.Name == nstf.PlanFile || f.Name == nstf.LedgerFile || f.Name == nstf.AttentionFile || f.Name == nstf.KVFile
 	})
 	made.Sources = append(meta.Provenance.Sources, made.Sources...)
 	made.Notes = append(meta.Provenance.Notes, made.Notes...)

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nstf/nstf/formats/attention"
+)
+
+// Bits of keys and values are chosen by what blocks lose, go into a package, are shown, and
+// are how it is run where flags do not say otherwise.
+func TestKeptBits(t *testing.T) {
+	dir := t.TempDir()
+	file, packed := filepath.Join(dir, "k.json"), filepath.Join(dir, "m.nstf")
+	measure := []string{"calibrate", demoModel, "--calib", demoText, "--ctx", "1024", "--samples", "2"}
+	out := must(t, append(measure, "--kv-bpw", "5", "-o", file)...)
+	for _, want := range []string{"1 to fit and 1 held out", "bits of a number", "KL from f16", "KL q3"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in:\n%s", want, out)
+		}
+	}
+	k, err := attention.ReadKept(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := k.Measured; !(m.Bits > 0 && m.Bits <= 5) || !(m.KLD > 0) {
+		t.Errorf("%+v", m)
+	}
+	for _, b := range k.Blocks {
+		for f := 1; f < len(b.KLD); f++ {
+			if !(b.KLD[f] > 0) {
+				t.Errorf("block %d loses %g in %s", b.Block, b.KLD[f], k.Formats[f])
+			}
+		}
+		if b.KLD[4] < b.KLD[1] {
+			t.Errorf("block %d loses less in q3 than in q8: %v", b.Block, b.KLD)
+		}
+	}
+	must(t, "convert", demoModel, "--kv", file, "-o", packed)
+	if out := must(t, "inspect", packed); !strings.Contains(out, "nstf/kv.json") || !strings.Contains(out, "KL from f16") {
+		t.Errorf("inspect says nothing of the choice:\n%s", out)
+	}
+	text := []string{"--text", demoText, "--ctx", "1024", "--max-tokens", "1024", "--device", "cpu", "--json"}
+	said := func(args ...string) (value string, note string) {
+		r := invoke(append([]string{"eval"}, append(text, args...)...)...)
+		if r.code != 0 {
+			t.Fatalf("%v: exit %d, %s", args, r.code, r.err)
+		}
+		var v struct {
+			NLL struct{ Value json.Number }
+		}
+		if err := json.Unmarshal([]byte(r.out), &v); err != nil {
+			t.Fatal(err)
+		}
+		return v.NLL.Value.String(), r.err
+	}
+	own, note := said(packed)
+	if !strings.Contains(note, "as the package says: ") {
+		t.Errorf("said %q", note)
+	}
+	if same, note := said(packed, "--kv", k.List()); same != own || strings.Contains(note, "package says") {
+		t.Errorf("%s as the package says, %s by --kv %s (%q)", own, same, k.List(), note)
+	}
+	if other, _ := said(packed, "--kv", "f16"); other == own {
+		t.Errorf("f16 gives %s too", other)
+	}
+
+	loose := filepath.Join(dir, "loose.json")
+	must(t, append(measure, "--kv-kld", "100", "-o", loose)...)
+	if k, err = attention.ReadKept(loose); err != nil || !(k.Measured.Bits < 4) {
+		t.Errorf("any divergence: %+v (%v)", k.Measured, err)
+	}
+	damaged := filepath.Join(dir, "d.json")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(damaged, data[:len(data)/2], 0o666); err != nil {
+		t.Fatal(err)
+	}
+	no := filepath.Join(dir, "no.json")
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{exitUsage, "one choice", append(measure, "--kv-bpw", "4", "--kv-kld", "1", "-o", no)},
+		{exitUsage, "--kv-bpw", append(measure, "--kv-bpw", "-1", "-o", no)},
+		{exitUsage, "on the processor", append(measure, "--kv-bpw", "4", "--attention", "-o", no)},
+		{exitUnsupported, "the fewest", append(measure, "--kv-bpw", "2", "-o", no)},
+		{exitUnsupported, "longer windows", []string{"calibrate", demoModel, "--calib", demoText, "--ctx", "512", "--samples", "2", "--kv-bpw", "4", "-o", no}},
+		{exitInput, "d.json", []string{"convert", demoModel, "--kv", damaged, "-o", filepath.Join(dir, "no.nstf")}},
+		{exitInput, "blocks are named", []string{"convert", filepath.Join(micro, "gemma3"), "--kv", file, "-o", filepath.Join(dir, "no.nstf")}},
+	} {
+		r := invoke(c.args...)
+		if r.code != c.code || !strings.Contains(r.err, c.says) {
+			t.Errorf("%v: exit %d, %s", c.args, r.code, r.err)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "no.*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
