@@ -48,7 +48,13 @@ func apertus() *Architecture {
 			}
 			return d
 		},
-		toHF: configWriter.common,
+		toHF: func(c configWriter, g *graph.Graph) {
+			c.common(g)
+			if g.Ropes[0].Scaling.Kind == graph.ScaleNone { // which the class scales where nothing is said
+				c["rope_parameters"] = map[string]any{"rope_type": "default", "rope_theta": g.Ropes[0].Theta}
+				delete(c, "rope_theta")
+			}
+		},
 		toGGUF: func(w *keyWriter, g *graph.Graph) {
 			for i, key := range xieluKeys {
 				list := make([]float32, len(g.Blocks))

@@ -80,6 +80,27 @@ func (a *Architecture) Numbers(g *graph.Graph) []Number {
 // HF returns where the graph's tensors lie in a Hugging Face directory.
 func (a *Architecture) HF() []Link { return a.hfLinks }
 
+// HFWithin is HF for a model that lies in a multimodal one of a type, or in none: "".
+// One class there knows stacks of experts alone.
+func (a *Architecture) HFWithin(modelType string) []Link {
+	if modelType != "qwen3_vl_moe" {
+		return a.hfLinks
+	}
+	return slices.DeleteFunc(slices.Clone(a.hfLinks), func(l Link) bool { return strings.Contains(l.Foreign, ".experts.@.") })
+}
+
+// NameWithin returns what a multimodal model of a type calls a tensor of its text
+// model.
+func NameWithin(modelType, name string) string {
+	if modelType == "llama4" {
+		return "language_model." + name
+	}
+	if rest, ok := strings.CutPrefix(name, "model."); ok {
+		return "model.language_model." + rest
+	}
+	return name
+}
+
 // GGUF returns where they lie in a GGUF file.
 func (a *Architecture) GGUF() []Link { return a.ggufLinks }
 

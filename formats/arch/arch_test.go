@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -169,6 +170,42 @@ func TestUnknownArchitectureListsTheKnown(t *testing.T) {
 	}
 }
 
+// Models whose layers are all dense are written without what they lack.
+func TestMixturesWithoutExperts(t *testing.T) {
+	for name, dense := range map[string]map[string]any{
+		"ernie4_5_moe": {"moe_layer_start_index": 1, "moe_layer_interval": 9}, "glm4_moe": {"first_k_dense_replace": 3}, "deepseek_v3": {"first_k_dense_replace": 2},
+		"lfm2_moe": {"num_dense_layers": 3}, "qwen2_moe": {"mlp_only_layers": []int{0, 1}}, "qwen3_moe": {"mlp_only_layers": []int{0, 1, 2}},
+		"qwen3_next": {"mlp_only_layers": []int{0, 1, 2, 3}},
+	} {
+		var c map[string]any
+		p, err := os.ReadFile("../../testdata/micro/" + name + "/config.json")
+		if err == nil {
+			err = json.Unmarshal(p, &c)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(c, dense)
+		if p, err = json.Marshal(c); err != nil {
+			t.Fatal(err)
+		}
+		parsed, err := hf.ParseConfig(name, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, a, err := OfConfig(name, parsed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, _ := experts(g); m != nil {
+			t.Errorf("%s has experts", name)
+		}
+		if a.Config(g, "float32")["hidden_size"] != g.Width || len(a.Keys(g, "", 0)) == 0 {
+			t.Errorf("%s is not written", name)
+		}
+	}
+}
+
 // Both styles of configuration in circulation give one graph.
 func TestBothStylesOfConfiguration(t *testing.T) {
 	for old, modern := range map[string]string{
@@ -190,6 +227,8 @@ func TestBothStylesOfConfiguration(t *testing.T) {
 		`{"rope_scaling":{"type":"linear","factor":4},"rope_theta":2e4,"rope_parameters":{"rope_theta":3e4}}`: `{"rope_theta":2e4,"rope_scaling":{"type":"linear","factor":4}}`,
 		`{"model_type":"gemma3_text","rope_theta":7e5,"rope_local_base_freq":9e3}`: `{"model_type":"gemma3_text","rope_theta":7e5,"rope_local_base_freq":9e3,"rope_parameters":{
 			"full_attention":{"rope_type":"default"},"sliding_attention":{"rope_type":"default"}}}`,
+		// The class of multimodal checkpoints applies no cap to logits.
+		`{"model_type":"gemma3","final_logit_softcapping":5}`: `{"model_type":"gemma3_text"}`,
 		`{"model_type":"phi3","rope_scaling":{"type":"longrope","factor":4,"short_factor":[1,1],"long_factor":[2,2]}}`: `{"model_type":"phi3",
 			"original_max_position_embeddings":4096,"rope_scaling":{"type":"longrope","factor":4,"short_factor":[1,1],"long_factor":[2,2]}}`,
 	} {

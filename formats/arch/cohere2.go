@@ -13,9 +13,6 @@ func cohere2() *Architecture {
 		llama: &llamaCPP{squareO: true, wholeRope: true, tiedHead: true, noFFNBias: true, window: required, windowed: true},
 		fromHF: func(s *settings) *decoder {
 			d := s.cohere("cohere2", 10000)
-			if s.has("head_dim") && d.headDim != d.width/max(d.heads, 1) {
-				s.refuse("head_dim", d.headDim) // which its class computes
-			}
 			every := int64(4)
 			if !s.has("layer_types") {
 				if every = s.intOr("sliding_window_pattern", 4); every == 0 {

@@ -54,7 +54,7 @@ func ernie45MoE() *Architecture {
 			c.common(g)
 			delete(c, "head_dim")
 			delete(c, "attention_bias")
-			m, dense := experts(g)
+			m, dense := mixed(g)
 			c["moe_num_experts"], c["moe_k"], c["moe_intermediate_size"], c["moe_norm_min"] = m.Experts, m.TopK, m.Up.Out, m.Floor
 			c["moe_layer_start_index"], c["moe_num_shared_experts"] = len(dense), sharedExperts(m)
 		},

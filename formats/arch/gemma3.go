@@ -15,6 +15,9 @@ func gemma3() *Architecture {
 		fromHF: func(s *settings) *decoder {
 			d := s.gemma("gemma3", gemma3Defaults(), 0)
 			d.qkNorm = true
+			if s.kind == "gemma3" { // the class of multimodal checkpoints has the key, too, and applies none
+				d.headSoftcap = 0
+			}
 			d.ropes = s.layerRopes(d, "rope_theta", 1e6, "rope_local_base_freq", 10000)
 			every := s.intOr("sliding_window_pattern", 6)
 			if every < 1 || s.null("sliding_window_pattern") {

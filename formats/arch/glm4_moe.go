@@ -62,7 +62,7 @@ func glm4MoE() *Architecture {
 			c["n_shared_experts"] = sharedExperts(m)
 		},
 		toGGUF: func(w *keyWriter, g *graph.Graph) {
-			m, dense := experts(g)
+			m, dense := mixed(g)
 			w.int("leading_dense_block_count", int64(len(dense)))
 			w.int("expert_shared_count", sharedExperts(m))
 			w.int("expert_gating_func", ggufSigmoid)

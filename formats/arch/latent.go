@@ -150,9 +150,6 @@ func (c configWriter) latent(g *graph.Graph) {
 		}
 	}
 	m, dense := c.mixture(g, "n_routed_experts", "moe_intermediate_size")
-	if m == nil {
-		return
-	}
 	c["norm_topk_prob"], c["first_k_dense_replace"], c["routed_scaling_factor"] = m.Normalize, len(dense), m.Factor()
 	c["n_group"], c["topk_group"], c["n_shared_experts"] = max(m.Groups, 1), max(m.TopGroups, 1), sharedExperts(m)
 }

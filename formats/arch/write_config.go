@@ -13,6 +13,7 @@ func (a *Architecture) Config(g *graph.Graph, dtype string) map[string]any {
 	c := configWriter{
 		"architectures": []string{a.class}, "model_type": a.types[0], "torch_dtype": dtype,
 		"vocab_size": g.Vocab, "tie_word_embeddings": g.Tied(),
+		"pad_token_id": nil, // a class's own may lie behind the vocabulary
 	}
 	a.toHF(c, g)
 	return c
@@ -109,12 +110,10 @@ func llama3Config(r *graph.Rope) map[string]any {
 }
 
 // mixture writes the keys of a mixture under its names for the number of experts and
-// for the width of one. What it returns is that of [experts].
+// for the width of one. What it returns is that of [mixed].
 func (c configWriter) mixture(g *graph.Graph, number, width string) (*graph.MoE, []int) {
-	m, dense := experts(g)
-	if m != nil {
-		c[number], c["num_experts_per_tok"], c[width] = m.Experts, m.TopK, m.Up.Out
-	}
+	m, dense := mixed(g)
+	c[number], c["num_experts_per_tok"], c[width] = m.Experts, m.TopK, m.Up.Out
 	return m, dense
 }
 
@@ -138,6 +137,17 @@ func experts(g *graph.Graph) (*graph.MoE, []int) {
 		}
 	}
 	return moe, dense
+}
+
+// mixed is experts for configurations that state a mixture's constants even where no
+// layer has one: ones stand for them.
+func mixed(g *graph.Graph) (*graph.MoE, []int) {
+	m, dense := experts(g)
+	if m == nil {
+		one := graph.Linear{Out: 1}
+		m = &graph.MoE{Experts: 1, TopK: 1, Normalize: true, Up: one, Shared: &graph.FFN{Up: one}}
+	}
+	return m, dense
 }
 
 // gemma writes what Gemma's configurations have beside the common keys.

@@ -276,6 +276,42 @@ func TestMultimodalNamesStay(t *testing.T) {
 	}
 }
 
+// Two classes have names of their own: Llama 4's holds a whole causal model, and
+// Qwen3-VL's with experts knows stacks alone.
+func TestMultimodalNamesOfTheirOwn(t *testing.T) {
+	for name, want := range map[string][]string{
+		"llama4-mm":    {"language_model.model.embed_tokens.weight", "language_model.model.layers.0.self_attn.q_proj.weight", "language_model.lm_head.weight"},
+		"qwen3_vl_moe": {"model.language_model.embed_tokens.weight", "model.language_model.layers.1.mlp.experts.gate_up_proj", "model.language_model.layers.1.mlp.experts.down_proj"},
+	} {
+		x, err := export.HF(open(t, "../../testdata/micro/"+name), named(t, "bf16"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if !slices.ContainsFunc(x.Tensors, func(t formats.Tensor) bool { return t.Name == w }) {
+				t.Errorf("%s: there is no %s", name, w)
+			}
+		}
+	}
+}
+
+// Where transformers wants a fraction, it refuses a whole number.
+func TestConfigsHaveFractions(t *testing.T) {
+	x, err := export.GGUF(open(t, "../../testdata/micro/granite"), named(t, "f32"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := export.HF(open(t, writeGGUF(t, x)), named(t, "f32"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range out.Files {
+		if f.Name == "config.json" && !strings.Contains(string(f.Data), `"residual_multiplier": 1.0,`) {
+			t.Errorf("%s", f.Data)
+		}
+	}
+}
+
 // A model that came as GGUF goes to safetensors with a config.json and a
 // tokenizer.json of our own making.
 func TestGGUFGoesToSafetensors(t *testing.T) {

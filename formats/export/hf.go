@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nstf/nstf/formats"
@@ -35,7 +36,11 @@ func HF(m *model.Model, dtype *scheme.Scheme) (*Model, error) {
 		}
 		return scheme.Cast(t, dtype)
 	}
-	tensors, err := unbind(m, a.HF(), dtype, expand)
+	around, err := nestedIn(m)
+	if err != nil {
+		return nil, err
+	}
+	tensors, err := unbind(m, a.HFWithin(around), dtype, expand)
 	if err != nil {
 		return nil, err
 	}
@@ -64,32 +69,29 @@ func HF(m *model.Model, dtype *scheme.Scheme) (*Model, error) {
 	if err := checkHF(m, a, x); err != nil {
 		return nil, err
 	}
-	return x, x.within(len(tensors))
+	if around != "" { // by other names transformers would fill them with random numbers, and warn
+		for i := range tensors {
+			x.Tensors[i].Name = arch.NameWithin(around, x.Tensors[i].Name)
+		}
+	}
+	return x, nil
 }
 
-// within gives the first n tensors, those of the graph, the names that transformers 5
-// has for them where the configuration holds the text model within another: by others
-// it would fill that with random numbers, and warn.
-func (x *Model) within(n int) error {
-	for _, f := range x.Files {
-		if f.Name != "config.json" {
-			continue
-		}
-		c, err := hf.ParseConfig(f.Name, f.Data)
-		if err != nil {
-			return err
-		}
-		if _, nested := c.Sub("text_config"); !nested {
-			return nil
-		}
+// nestedIn returns the type of the multimodal model whose configuration holds the
+// graph's, "" where it lies in none.
+func nestedIn(m *model.Model) (string, error) {
+	p, ok := m.File("config.json")
+	if !ok {
+		return "", nil
 	}
-	for i := range n {
-		t := &x.Tensors[i]
-		if rest, ok := strings.CutPrefix(t.Name, "model."); ok {
-			t.Name = "model.language_model." + rest
-		}
+	c, err := hf.ParseConfig("config.json", p)
+	if err != nil {
+		return "", err
 	}
-	return nil
+	if _, nested := c.Sub("text_config"); !nested {
+		return "", nil
+	}
+	return c.String("model_type")
 }
 
 // hfFiles returns the directory's small files.
@@ -106,7 +108,7 @@ func hfFiles(m *model.Model, a *arch.Architecture, dtype *scheme.Scheme) ([]mode
 		}
 		return files, nil
 	}
-	config, err := json.MarshalIndent(a.Config(m.Graph, torchName(dtype)), "", "  ")
+	config, err := json.MarshalIndent(fractions(a.Config(m.Graph, torchName(dtype))), "", "  ")
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +121,46 @@ func hfFiles(m *model.Model, a *arch.Architecture, dtype *scheme.Scheme) ([]mode
 		return nil, err
 	}
 	return append([]model.File{{Name: "config.json", Data: append(config, '\n')}}, files...), nil
+}
+
+// fractions writes whole numbers of floating point as 5.0: classes of
+// transformers refuse 5 where they want a fraction.
+func fractions(v any) any {
+	switch v := v.(type) {
+	case float64:
+		return fraction(v, 64)
+	case float32:
+		return fraction(float64(v), 32)
+	case []float32:
+		return each(v, func(f float32) any { return fraction(float64(f), 32) })
+	case []float64:
+		return each(v, func(f float64) any { return fraction(f, 64) })
+	case []any:
+		return each(v, fractions)
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = fractions(e)
+		}
+		return out
+	}
+	return v
+}
+
+func each[T any](list []T, as func(T) any) []any {
+	out := make([]any, len(list))
+	for i, e := range list {
+		out[i] = as(e)
+	}
+	return out
+}
+
+func fraction(f float64, bits int) json.Number {
+	s := strconv.FormatFloat(f, 'g', -1, bits)
+	if !strings.ContainsAny(s, ".e") {
+		s += ".0"
+	}
+	return json.Number(s)
 }
 
 // plainConfig returns config.json without the entries that a cast makes
