@@ -42,6 +42,8 @@ type Attend struct {
 	// Settled says that the cache, but for what Turn brings, and Rows were written
 	// before the launch before this one began; they are read early then.
 	Settled bool
+	// Below, where it is not 0, leaves rows of decoding alone whose position is that or more.
+	Below int
 	// Shape divides the work; without it, or where it holds zeros, a choice is made.
 	Shape *AttendShape
 	// Prompt has the rows taken as a prompt's, however few they are.
@@ -193,6 +195,9 @@ func (o *Attend) Calls(t Target) []Call {
 		settled = o.Settled && !r.Shared
 		args = append(append(args, Ptr(r.K), Ptr(r.V)), r.turn()...)
 		turn = "ATTEND_TURN=1 " + r.defines()
+	}
+	if o.Below != 0 {
+		turn += fmt.Sprintf(" ATTEND_BELOW=%d", o.Below)
 	}
 	args = append(args, o.sinks()...)
 	args = append(args, I32(o.Heads), I32(o.KV.Heads), I32(o.Window), F32(o.Scale), F32(o.Softcap))

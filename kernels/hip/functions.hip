@@ -23,6 +23,23 @@ NSTF_DEVICE f32 exp_f32(f32 x) {
 	return x < -87.3f ? 0.0f : e * power_of_two((int)n);
 }
 
+NSTF_DEVICE f32 log_f32_normal(f32 x) {
+	const u32 bits = bits_of(x) - 0x3f3504f3u;
+	const int e = (int)bits >> 23;
+	const f32 m = of_bits((bits & 0x7fffffu) + 0x3f3504f3u), z = (m - 1.0f) / (m + 1.0f), u = z * z;
+	f32 q = fmaf(0.222221985f, u, 0.285714298f);
+	q = fmaf(q, u, 0.4f);
+	q = fmaf(q, u, 0.666666687f);
+	return fmaf((f32)e, 0.693147182f, fmaf(z * u, q, 2.0f * z));
+}
+
+// The natural logarithm, within 3 units; of 0 it is -infinity, and infinity and NaN stay. With
+// x = m 2^e, m from 1/sqrt(2) on, and z = (m - 1) / (m + 1), log(m) = 2 (z + z^3/3 + z^5/5 ...).
+NSTF_DEVICE f32 log_f32(f32 x) {
+	if (!(x >= 0x1p-126f && x < NSTF_INFINITY)) return x == 0 ? -NSTF_INFINITY : x < 0x1p-126f ? log_f32_normal(x * 0x1p24f) - 16.6355324f : x;
+	return log_f32_normal(x);
+}
+
 // tanh(x), within 4 units: x + x^3 Q(x^2) near 0, else from the exponential.
 NSTF_DEVICE f32 tanh_f32(f32 x) {
 	const f32 a = fabsf(x), u = x * x;

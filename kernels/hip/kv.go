@@ -32,7 +32,9 @@ type KV struct {
 	Pages int
 	// NewestPages are those of positions in half precision, beside codes alone.
 	NewestPages int
-	Base        Address // Bytes() bytes, at a multiple of 256
+	// Summarized says that what a [Follow] knows of each page lies behind the planes.
+	Summarized bool
+	Base       Address // Bytes() bytes, at a multiple of 256
 }
 
 // NewestPlanes returns the bytes of a page of positions in half precision, of keys and of
@@ -78,7 +80,25 @@ func (k *KV) PageBytes() int64 {
 	for _, p := range k.Planes() {
 		n += p
 	}
+	if k.Summarized {
+		n += k.summaryBytes()
+	}
 	return n
+}
+
+// summaryBytes is what the summaries of a page take: for each head three vectors of halves, and
+// a flag.
+func (k *KV) summaryBytes() int64 { return int64(k.Heads) * 2 * int64(3*ceil(k.Dim, 8)*8+8) }
+
+// Summaries returns where those of all pages lie, u16 [Pages][Heads][3*D+8] with D the next
+// multiple of 8 from Dim on: means of keys, variances, means of values, and a number that is not 0
+// where one of these is not finite.
+func (k *KV) Summaries() Address {
+	at := k.Base
+	for _, p := range k.Planes() {
+		at += Address(p * int64(k.Pages))
+	}
+	return at
 }
 
 // Bytes returns the size of the pool.
@@ -98,6 +118,7 @@ func (k *KV) args() []Arg {
 		a = append(a, Ptr(at))
 		at += Address(p * int64(k.Pages))
 	}
+	at = k.Newest()
 	for _, p := range k.NewestPlanes() {
 		if p == 0 {
 			continue

@@ -85,6 +85,12 @@ func Kernels(t Target) []Kernel {
 	table.add("attend/f16/T=512", Budget{256, 64 << 10}, (&Attend{Rows: prompt, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256}).Calls(t))
 	table.add("attend/f16/sinks", wide, (&Attend{Rows: rows, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Sinks: 1, Scratch: 256, Turn: rope}).Calls(t))
 	table.add("attend/f16/sinks/T=512", Budget{256, 64 << 10}, (&Attend{Rows: prompt, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Sinks: 1, Scratch: 256}).Calls(t))
+	for _, f := range []cpu.KVFormat{cpu.KVF16, cpu.KVQ8, cpu.KVQ4} {
+		kv := kv
+		kv.Format, kv.Summarized = f, true
+		table.add(fmt.Sprintf("attend/pages/%v", f), Budget{240, 64 << 10}, (&Follow{Attend: Attend{Rows: rows, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1}, Histories: 1, Shares: 1, Mass: 1, Counts: 1, Work: 256}).Calls(t))
+	}
+	table.add("summarize", Budget{128, 16 << 10}, (&Summarize{KV: kv, Table: 1, Count: 1}).Calls(t))
 	table.add("activate", small, (&Activate{Act: ops.SiLU, N: inner, Gate: 1, Up: 1, Out: 1}).Calls(t))
 	table.add("weigh", small, (&Weigh{T: 1, D: d, TopK: 1, X: 1, Share: 1, Out: 1}).Calls(t))
 	table.add("xielu", small, (&XIELU{N: inner, X: 1}).Calls(t))

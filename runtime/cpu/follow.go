@@ -13,9 +13,6 @@ import (
 const (
 	// newestPages are read in any case, the one that is being filled among them.
 	newestPages = 2
-	// leastPages are read whatever a share of few pages comes to, where nobody has measured
-	// what heads need.
-	leastPages = 8
 	// ratioKept is how much of what was known of a page stays when it is read again, and
 	// ratioTrust how much of that counts.
 	ratioKept, ratioTrust = 0.7, 0.5
@@ -234,9 +231,7 @@ func (s *step) choose(weights []float64) float64 {
 		share -= 1 / float64(p.Refresh) // of the steps that read all
 	}
 	have, room := 0., max(int(math.Ceil(share*float64(s.pages))), 1)
-	if p.Heads == nil {
-		room = max(room, min(leastPages, int(p.Least/cache.PageSize)))
-	}
+	room = max(room, int(p.LeastPages()))
 	take := func(page int) {
 		s.chosen[page] = true
 		have += weights[page]

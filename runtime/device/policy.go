@@ -56,6 +56,18 @@ func (p *Policy) Share(block, head int) float64 {
 	return p.Heads[block][head]
 }
 
+// leastPages are read of a head whatever Pages comes to, where nobody has measured what heads
+// need.
+const leastPages = 8
+
+// LeastPages returns how many pages a head reads at least.
+func (p *Policy) LeastPages() int64 {
+	if p.Heads != nil {
+		return 0
+	}
+	return min(leastPages, p.Least/PolicyPage)
+}
+
 // PolicyPage is the positions of a page.
 const PolicyPage = 64
 

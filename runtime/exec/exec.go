@@ -26,8 +26,8 @@ type Options struct {
 	// Exact asks for float32 throughout: activations, and keys and values where
 	// KV does not say otherwise.
 	Exact bool
-	// Policy has steps of attention read some pages of keys and values alone, on the
-	// processor; nil: they read all.
+	// Policy has steps of attention read some pages of keys and values alone; nil: they read
+	// all.
 	Policy *device.Policy
 	// Activations is how they are rounded: "" for what Exact says, or
 	// cpu.ActivationsLlamaCPP, which means nothing on a GPU.
@@ -158,7 +158,7 @@ func (e *Executor) Activations() (how string) {
 // and how many there were, both summed over steps, blocks and key-value heads.
 func (e *Executor) PagesRead() (read, held int64) {
 	for _, s := range e.stages {
-		if c, ok := s.(*cpu.Engine); ok {
+		if c, ok := s.(interface{ PagesRead() (read, held int64) }); ok {
 			r, h := c.PagesRead()
 			read, held = read+r, held+h
 		}

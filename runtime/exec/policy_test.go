@@ -33,10 +33,10 @@ func newFollowed(t testing.TB, g *graph.Graph, p *device.Policy, o Options) *Exe
 	t.Helper()
 	o.Policy, o.Context = p, max(o.Context, 700)
 	source, _ := fillWeights(t, g, "f32", 7)
+	o = onFlag(t, o)
+	o.Device.Rows = 512 // prompts are one pass
 	e, err := newExecutor("tiny", g, source, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened(t, err)
 	t.Cleanup(func() { e.Close() })
 	return e
 }
@@ -66,7 +66,6 @@ func wantSame(t testing.TB, what string, got, want [][]float32) {
 // A policy reads fewer pages than there are, and what it leaves out changes logits; up to
 // Least positions, and in prompts, nothing differs from dense attention, to the bit.
 func TestPolicyBelowItsBudget(t *testing.T) {
-	processorOnly(t, "policies of attention")
 	for i, c := range followedGraphs() {
 		if testing.Short() && i > 2 {
 			break
@@ -96,7 +95,6 @@ func TestPolicyBelowItsBudget(t *testing.T) {
 
 // Where all pages may be read the policy is dense attention, summed up in another order.
 func TestPolicyOfAllPages(t *testing.T) {
-	processorOnly(t, "policies of attention")
 	for i, c := range followedGraphs() {
 		if testing.Short() && i > 2 {
 			break
@@ -120,9 +118,45 @@ func TestPolicyOfAllPages(t *testing.T) {
 	}
 }
 
+// A device reads the pages that the processor reads, and gives its tokens; so does the
+// processor at another level of SIMD.
+func TestPolicyChoosesAlike(t *testing.T) {
+	for i, c := range followedGraphs() {
+		if testing.Short() && i > 2 {
+			break
+		}
+		for _, kv := range []string{"f32", "f16", "q4"} {
+			if gpuTested(t) && kv != []string{"f32", "f16", "q4"}[i%3] {
+				continue
+			}
+			p := tinyPolicy()
+			p.Mass = []float64{1, 0.7}[i%2]
+			o := Options{Threads: 2, Exact: true, KV: kv, Policy: p, Context: 700}
+			source, _ := fillWeights(t, c.graph, "f32", 7)
+			if !gpuTested(t) {
+				o.Level = "generic"
+			}
+			reference, err := newExecutor("tiny", c.graph, source, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Level = ""
+			e := newFollowed(t, c.graph, p, o)
+			ids := tinyIDs(380)
+			want, got := prefilled(t, reference, ids[:350]), prefilled(t, e, ids[:350])
+			tolerance := map[string]float64{"f32": 1e-3, "f16": 5e-3, "q4": 0.2}[kv]
+			checkLogits(t, c.name+" "+kv, stepLogits(t, got, ids[350:]), stepLogits(t, want, ids[350:]), tolerance)
+			read, held := e.PagesRead()
+			if r, h := reference.PagesRead(); read != r || held != h || read >= held {
+				t.Errorf("%s %s: %d of %d pages, want %d of %d", c.name, kv, read, held, r, h)
+			}
+			reference.Close()
+		}
+	}
+}
+
 // A row's bits do not depend on its company, nor on threads.
 func TestPolicyWidth(t *testing.T) {
-	processorOnly(t, "policies of attention")
 	for i, c := range followedGraphs() {
 		if testing.Short() && i > 2 {
 			break
@@ -153,7 +187,6 @@ func TestPolicyWidth(t *testing.T) {
 // What is kept of a sequence, and what forks from it, goes on as it does; a sequence that
 // goes back goes on as behind a prompt.
 func TestPolicyStates(t *testing.T) {
-	processorOnly(t, "policies of attention")
 	for i, c := range followedGraphs() {
 		if testing.Short() && i > 2 {
 			break
@@ -215,8 +248,8 @@ func TestPolicyStates(t *testing.T) {
 	}
 }
 
-// A model over latents, one that attends to all positions nowhere, GPUs, and policies that
-// make no sense are refused.
+// A model over latents, one that attends to all positions nowhere, and policies that make
+// no sense are refused.
 func TestPolicyRefusals(t *testing.T) {
 	var latent, windowed *graph.Graph
 	for _, c := range tinies() {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/runtime/cache"
@@ -55,19 +54,28 @@ type state struct {
 	regimes []int64    // of each rope, for which the device has frequencies; -1: none
 	told    int64      // positions whose tokens the device's history holds
 	sampler settings   // that the device has for the slot
+	past    past
 }
 
 var _ device.State = (*state)(nil)
 
 // cacheLayers are the shapes of the layers of a span that have keys and values of
 // their own, without memory.
-func cacheLayers(g *graph.Graph, span device.Span, kept cpu.KVFormats) []hip.KV {
+func (e *Engine) cacheLayers(kept cpu.KVFormats) []hip.KV {
 	var layers []hip.KV
-	for i := span.Lo; i < span.Hi; i++ {
-		if kv, own := kvOf(&g.Blocks[i], kept.Of(i)); own {
+	of := map[int]int{} // by block
+	for i := e.span.Lo; i < e.span.Hi; i++ {
+		if kv, own := kvOf(&e.g.Blocks[i], kept.Of(i)); own {
+			of[i] = len(layers)
 			layers = append(layers, kv)
 		}
 	}
+	for i, first := range e.follow.first {
+		if from, ok := e.g.KeysOf(e.span.Lo + i); ok && first >= 0 {
+			layers[of[from]].Summarized = true
+		}
+	}
+	e.follow.kept = kept
 	return layers
 }
 
@@ -289,6 +297,9 @@ func (s *state) Rewind(n int64) int64 {
 		n = s.newest.Back(n)
 		s.newest.Rewind(n)
 	}
+	if n < s.Len() {
+		s.past.cut(n)
+	}
 	s.Table.Rewind(n)
 	s.told = min(s.told, n)
 	if n == 0 {
@@ -303,7 +314,12 @@ func (s *state) Snapshot() (device.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &snapshot{s.Table.Fork(), s.newestFork(), s.e, place}, nil
+	numbers, err := s.learnedNumbers()
+	if err != nil {
+		s.e.kept.places.Give(place)
+		return nil, err
+	}
+	return &snapshot{s.Table.Fork(), s.newestFork(), s.e, place, s.past, numbers}, nil
 }
 
 // newestFork returns a fork of the table of the newest positions, nil where there is none.
@@ -335,8 +351,11 @@ func (s *state) Restore(from device.Snapshot) error {
 	if s.newest != nil {
 		s.newest.Restore(f.newest)
 	}
-	s.told = 0
-	return nil
+	s.told, s.past = 0, f.past
+	if f.numbers == nil {
+		return nil
+	}
+	return upload(s.e, s.histories(), f.numbers)
 }
 
 // Fork implements device.State.
@@ -350,7 +369,14 @@ func (s *state) Fork() (device.State, error) {
 		s.e.kept.places.Give(place)
 		return nil, err
 	}
-	f.(*state).place = place
+	to := f.(*state)
+	to.place, to.past = place, s.past
+	if s.past.learned {
+		if err := s.e.m.stream.Copy(to.histories(), s.histories(), s.histories().Size); err != nil {
+			f.Release()
+			return nil, err
+		}
+	}
 	return f, nil
 }
 

@@ -31,7 +31,7 @@ type Options struct {
 	KV string
 	// Exact asks for float32 throughout: activations, keys and values.
 	Exact bool
-	// Policy is refused: attention on GPUs reads all pages.
+	// Policy has steps of attention read some pages alone; nil: they read all.
 	Policy *device.Policy
 	// Warm has all kernels that any pass may need be ready when New returns, not those of
 	// single tokens and long prompts alone: for servers, where others would wait.
@@ -47,14 +47,9 @@ type Options struct {
 	Progress func(what string, done, total int64)
 }
 
-// formats returns how the blocks of a model store keys and values, or an error where attention
-// is asked for that GPUs lack.
+// formats returns how the blocks of a model store keys and values.
 func (o *Options) formats(blocks int) (cpu.KVFormats, error) {
 	switch {
-	case o.Policy != nil:
-		err := formats.Unsupportedf("", "", "attention by a policy on a GPU")
-		err.Hint = "the processor attends so (--device cpu); a GPU reads all pages (--attention dense)"
-		return nil, err
 	case o.KV != "":
 		f, err := cpu.ParseKVFormats(o.KV)
 		if err != nil {
@@ -95,10 +90,11 @@ type Engine struct {
 
 	buffer driver.Buffer // of the weights and of the work space
 	weights
-	ropes []rope
-	s     scratch
-	pool  pool
-	kept  memories
+	ropes  []rope
+	s      scratch
+	pool   pool
+	kept   memories
+	follow following
 
 	experts   device.Experts // of blocks that have them apart; nil: none have
 	handed    handed
@@ -152,7 +148,8 @@ func newEngine(g *graph.Graph, span device.Span, tensor func(name string) format
 		e.shape.part = counted.head.N
 	}
 	e.counted = count.arena.used
-	return e, nil
+	e.follow, err = followed(g, span, o.Policy)
+	return e, err
 }
 
 // place places everything on the opened device.
@@ -162,7 +159,7 @@ func (e *Engine) place(tensor func(name string) formats.Tensor, o *Options) erro
 		return err
 	}
 	e.tuning = e.m.loadTuning()
-	e.pool.layers = cacheLayers(e.g, e.span, kept)
+	e.pool.layers = e.cacheLayers(kept)
 	if err := e.makePlan(o, e.counted); err != nil {
 		return err
 	}
@@ -226,6 +223,7 @@ func (e *Engine) placeScratch(a *arena, t int) {
 			attend = max(attend, tried.ScratchBytes(e.m.target))
 		}
 	}
+	e.follow.place(e, few, slots, a)
 	sample := hip.Sample{Rows: hip.Rows{T: few}, Vocab: e.shape.vocab}
 	e.s.place(&e.shape, t, slots, int(e.context), attend, sample.ScratchBytes(), a)
 }
@@ -253,7 +251,7 @@ func (e *Engine) fill(l *layout, o *Options) error {
 			return err
 		}
 	}
-	if err := errors.Join(e.sendRopes(), e.sendCounted()); err != nil {
+	if err := errors.Join(e.sendRopes(), e.sendCounted(), e.follow.send(e)); err != nil {
 		return err
 	}
 	ready := make(chan error, 1)

@@ -34,11 +34,12 @@ func TestKeysAndValuesOfAGPU(t *testing.T) {
 	}
 }
 
-// So is attention by a policy.
-func TestAttentionOfAGPU(t *testing.T) {
+// A choice of pages that is not the device's own is refused.
+func TestPolicyOfAGPU(t *testing.T) {
 	p := device.DefaultPolicy()
+	p.Rank = func(*device.Ranking) {}
 	var e *formats.UnsupportedError
-	if _, err := (&Options{Policy: &p}).formats(1); !errors.As(err, &e) || e.Hint == "" {
+	if _, err := followed(nil, device.Span{}, &p); !errors.As(err, &e) {
 		t.Errorf("a policy: %v", err)
 	}
 }

@@ -101,9 +101,11 @@ func (s *state) sendPlace() error {
 // A snapshot is a state that was kept.
 type snapshot struct {
 	*cache.Table
-	newest *cache.Table
-	e      *Engine
-	place  int32
+	newest  *cache.Table
+	e       *Engine
+	place   int32
+	past    past
+	numbers []float32 // of histories, nil: there are none
 }
 
 // Release implements device.Snapshot.

@@ -14,7 +14,8 @@ type pass struct {
 	e          *Engine
 	rows, from int
 	many       bool // see device.Batch.Few
-	sequences  int  // that have rows
+	reading    reading
+	sequences  int // that have rows
 	state      *rowTable
 	wanted     []int   // rows
 	chosen     *chosen // nil: nothing was
@@ -25,6 +26,7 @@ type graphKey struct {
 	what   string
 	rows   int
 	lo, hi int
+	reading
 }
 
 // Forward implements device.Stage.
@@ -37,6 +39,9 @@ func (e *Engine) Forward(b *device.Batch) (device.Pass, error) {
 	if !p.many {
 		p.state = &e.s.few
 	}
+	if !p.many {
+		p.reading = e.readingOf(b)
+	}
 	row := 0
 	var slots []int32
 	for i := range b.Segments {
@@ -46,6 +51,11 @@ func (e *Engine) Forward(b *device.Batch) (device.Pass, error) {
 			return nil, fmt.Errorf("gpu: the state of segment %d is a %T", i, segment.State)
 		}
 		if err := errors.Join(s.send(), s.setFrequencies(segment.Length)); err != nil {
+			return nil, err
+		}
+		if p.many {
+			s.past.learned = false
+		} else if err := s.followsUp(segment.Rows()); err != nil {
 			return nil, err
 		}
 		if segment.Tokens != nil {
@@ -71,7 +81,7 @@ func (e *Engine) Forward(b *device.Batch) (device.Pass, error) {
 	if len(p.wanted) > 0 {
 		p.from = p.wanted[0]
 	}
-	if e.gathering != nil {
+	if e.gathering != nil || p.reading.ranks > 0 { // all rows are, the last for history's sake
 		p.from = 0
 	}
 	if len(runs) > ring {
@@ -146,7 +156,7 @@ func (e *Engine) start(p *pass, b *device.Batch) error {
 // each row is chosen for, is captured as a whole.
 func (e *Engine) compute(p *pass, runs []choice) error {
 	if len(runs) == 1 && runs[0].lo == 0 && runs[0].hi == p.rows && !p.many {
-		key := graphKey{what: "step", rows: p.rows}
+		key := graphKey{what: "step", rows: p.rows, reading: p.reading}
 		if runs[0].greedy {
 			key.what = "greedy step"
 		}
@@ -159,7 +169,7 @@ func (e *Engine) compute(p *pass, runs []choice) error {
 			w.choose(runs[0])
 		})
 	}
-	key := graphKey{what: "forward", rows: p.rows, lo: p.from}
+	key := graphKey{what: "forward", rows: p.rows, lo: p.from, reading: p.reading}
 	err := e.run(key, !p.many, func(w *walk) {
 		w.forward()
 		w.flush(p.from)
@@ -189,7 +199,7 @@ func (e *Engine) run(key graphKey, captured bool, list func(w *walk)) error {
 		}
 		return e.play(e.graphs[key])
 	}
-	w := &walk{e: e, t: e.pass.rows, many: e.pass.many, from: e.pass.from, state: e.pass.state}
+	w := &walk{e: e, t: e.pass.rows, many: e.pass.many, from: e.pass.from, state: e.pass.state, reading: e.pass.reading}
 	list(w)
 	w.end()
 	if w.err != nil {
@@ -301,6 +311,9 @@ func (e *Engine) newWalk(rows int, many bool, from int) *walk {
 
 // addPass adds the kernels of a pass of which the rows from one on are wanted, with logits.
 func (u *unitSet) addPass(e *Engine, rows int, many bool, from int) {
+	if e.follow.policy != nil && !many && from == 0 {
+		u.addReading(e, rows)
+	}
 	w := e.newWalk(rows, many, from)
 	w.forward()
 	w.flush(from)

@@ -45,7 +45,7 @@ func (d *Device) Plan(g *graph.Graph, span device.Span, tensor func(name string)
 	if err != nil {
 		return Plan{}, err
 	}
-	e.pool.layers = cacheLayers(e.g, e.span, kept)
+	e.pool.layers = e.cacheLayers(kept)
 	err = e.makePlan(&o, e.counted)
 	if _, large := err.(*TooLargeError); large {
 		err = nil

@@ -48,8 +48,9 @@ func NewTeam(on []*Device, g *graph.Graph, tensor func(name string) formats.Tens
 	if err := t.plan(shards, &o); err != nil {
 		return nil, err
 	}
+	policy := o.Policy
 	for i, m := range t.members {
-		o.team = m
+		o.team, o.Policy = m, rankPolicy(policy, shards, i)
 		e, err := on[i].New(shards[i].Graph, device.Whole(g), shards[i].Tensor, o)
 		if err != nil {
 			return nil, err
@@ -115,8 +116,9 @@ func TeamNeed(on []*Device, g *graph.Graph, tensor func(name string) formats.Ten
 		return nil, err
 	}
 	few, many := t.numbers(shards, o.Rows)
+	policy := o.Policy
 	for i, m := range t.members {
-		o.team = m
+		o.team, o.Policy = m, rankPolicy(policy, shards, i)
 		p, err := on[i].Plan(shards[i].Graph, device.Whole(g), shards[i].Tensor, o)
 		if err != nil {
 			return nil, err
@@ -142,8 +144,9 @@ func (t *Team) plan(shards []*load.Shard, o *Options) error {
 	}
 	var least Plan
 	for i, m := range t.members {
-		o.team = m
-		p, err := m.on[i].Plan(shards[i].Graph, device.Whole(g), shards[i].Tensor, *o)
+		own := *o
+		own.team, own.Policy = m, rankPolicy(o.Policy, shards, i)
+		p, err := m.on[i].Plan(shards[i].Graph, device.Whole(g), shards[i].Tensor, own)
 		if err != nil {
 			return err
 		}

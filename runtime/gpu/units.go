@@ -54,7 +54,10 @@ func unplaced(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Tar
 		return nil, nil, err
 	}
 	e.shape.measure(l, &e.weights)
-	e.pool.layers = cacheLayers(g, e.span, kept)
+	if e.follow, err = followed(g, e.span, o.Policy); err != nil {
+		return nil, nil, err
+	}
+	e.pool.layers = e.cacheLayers(kept)
 	placePages(e.pool.layers, int(pagesOf(e.context)), int(newestPages(e.pool.layers, pagesOf(e.context), 1, maxRows)), &l.arena)
 	return e, l, nil
 }

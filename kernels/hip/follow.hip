@@ -1,0 +1,55 @@
+// What kernels of steps that read some pages have in common: docs/attention.md.
+//
+// A row follows the policy where its position is at least `least`, and where it is the
+// rank-th of its sequence's rows in the pass; rank -1: rows are of different sequences.
+//
+// pages = position/64 + 1 are the row's; known = max(pages-2, 1) are those before the newest
+// two, or the first. The first and those from known on are read in any case.
+//
+// Scratch, with a place for each of max_pages pages: logs and foretold f32[T][heads][], the
+// logarithms of what a query's scores in a page sum up to, as they were read or else
+// estimated, and as the keys' means and variances alone foretell them; weights
+// f32[T][kv_heads][], the mean of a head's shares, NaN at first where a page has no finite
+// summary; list i32[T][kv_heads][], the pages 1 to known-1, those that are chosen first; plans
+// of a head: how many of them there are, and what else the step does. Histories
+// f32[sequence][history_heads][4 + max_pages] are docs/attention.md's: steps since all was
+// read, squared errors without and with stand-ins, the share that is left out; then the
+// logarithm of seen over foretold for each page.
+//
+// Summaries of a page and head are FOLLOW_SUMMARY halves: the mean of keys, the variance of
+// each number, the mean of values, each of FOLLOW_D with zeros behind KV_D, and one that is not
+// 0 where a number is not finite; then the others are 0.
+#include "functions.hip"
+#include "kv.hip"
+
+#define FOLLOW_D ((KV_D + 7) / 8 * 8)
+#define FOLLOW_SUMMARY (3 * FOLLOW_D + 8)
+#define FOLLOW_HEADER 4 // numbers of a history before those of pages
+#define FOLLOW_RECENT 2 // newest pages
+#define FOLLOW_NONE -3.4028234663852886e38f
+
+struct follow_plan {
+	i32 chosen; // pages of the list
+	i32 whole;  // 1: the step reads all
+	i32 stand;  // 1: means stand for what is not chosen
+	f32 left;   // share of the weight that is estimated to be left out
+};
+
+#define FOLLOW_PARAMETERS int least_positions, int rank, int history_heads, f32 *histories, f32 *logs, f32 *foretold, f32 *weights, i32 *lists, follow_plan *plans
+
+NSTF_DEVICE bool follows(const i32* positions, const i32* owners, int row, int least_positions, int rank) {
+	if (positions[row] < least_positions) return false;
+	if (rank < 0) return true;
+	int before = 0;
+	for (int i = 0; i < row; i++) before += owners[i] == owners[row];
+	return before == rank;
+}
+
+NSTF_DEVICE int pages_of(int position) { return position / 64 + 1; }
+NSTF_DEVICE int known_of(int position) { return position / 64 + 1 > FOLLOW_RECENT + 1 ? position / 64 + 1 - FOLLOW_RECENT : 1; }
+
+// How many of count pages a block takes, of at most splits blocks: at least least.
+NSTF_DEVICE int share_of(int count, int splits, int least) {
+	const int each = (count + splits - 1) / splits;
+	return each > least ? each : least;
+}

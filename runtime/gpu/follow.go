@@ -1,0 +1,281 @@
+package gpu
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/gpu/driver"
+	"github.com/nstf/nstf/runtime/load"
+)
+
+// A following is what an engine keeps of a policy of attention: docs/attention.md. The
+// arithmetic is kernels/hip's, the rules are those of runtime/cpu/follow.go.
+type following struct {
+	policy *device.Policy // nil: attention is dense
+	first  []int          // of each block of the span, its first head among those that have histories; -1: it is dense
+	heads  int            // that have histories, of all blocks
+	kept   cpu.KVFormats
+	// Histories are f32 [slots][heads][hip.HistoryFloats], shares f64 [heads], counts
+	// u64[2], work is of one block at a time.
+	histories, shares, counts, work hip.Address
+	floats                          int // of the history of a slot
+}
+
+// followed returns what an engine of a span will follow. Errors are of package formats.
+func followed(g *graph.Graph, span device.Span, p *device.Policy) (f following, err error) {
+	if p == nil {
+		return f, nil
+	}
+	if p.Rank != nil {
+		return f, formats.Unsupportedf("", "", "pages of attention that are weighed by another than the device")
+	}
+	if err := p.Check(g); err != nil {
+		return f, err
+	}
+	for i := span.Lo; i < span.Hi; i++ {
+		f.first = append(f.first, -1)
+		if b := &g.Blocks[i]; device.Followed(b) {
+			f.first[i-span.Lo] = f.heads
+			f.heads += int(b.Attn.KVHeads)
+		}
+	}
+	if f.heads > 0 {
+		f.policy = p
+	}
+	return f, nil
+}
+
+// mostSteps bounds what a history counts to in float32.
+const mostSteps = 1 << 23
+
+// of returns a step of a block without addresses.
+func (f *following) of(b *graph.Block, format cpu.KVFormat) hip.Follow {
+	a, _ := attends(b)
+	a.KV.Format = format
+	p := f.policy
+	return hip.Follow{Attend: a, HistoryHeads: f.heads, Mass: float32(p.Mass), Least: int(min(p.Least, math.MaxInt32)), LeastPages: int(p.LeastPages()),
+		Refresh: int(min(p.Refresh, mostSteps)), Rank: -1}
+}
+
+// place lays out what steps need, of t rows at most.
+func (f *following) place(e *Engine, t, slots int, a *arena) {
+	if f.policy == nil {
+		return
+	}
+	pages := e.pool.tablePages
+	f.floats = f.heads * hip.HistoryFloats(pages)
+	f.histories, f.shares, f.counts = a.floats(slots*f.floats), a.take(8*int64(f.heads)), a.take(16)
+	var work int64
+	for i, first := range f.first {
+		if first < 0 {
+			continue
+		}
+		o := f.of(&e.g.Blocks[e.span.Lo+i], f.kept.Of(e.span.Lo+i))
+		o.T, o.MaxPages, o.Capacity = t, pages, int(e.context)
+		work = max(work, o.FollowBytes(e.m.target))
+	}
+	f.work = a.take(work)
+}
+
+// send brings to the device what stands still.
+func (f *following) send(e *Engine) error {
+	if f.policy == nil {
+		return nil
+	}
+	var shares []byte
+	for i, first := range f.first {
+		if first < 0 {
+			continue
+		}
+		for h := range int(e.g.Blocks[e.span.Lo+i].Attn.KVHeads) {
+			share := f.policy.Share(e.span.Lo+i, h)
+			if share < 1 {
+				share -= 1 / float64(f.policy.Refresh) // of the steps that read all
+			}
+			shares = binary.LittleEndian.AppendUint64(shares, math.Float64bits(share))
+		}
+	}
+	if err := e.m.stream.Upload(driver.Buffer{Address: f.shares, Size: int64(len(shares))}, shares); err != nil {
+		return err
+	}
+	return e.m.stream.Fill(driver.Buffer{Address: f.counts, Size: 16}, 0)
+}
+
+// PagesRead returns the pages that steps by a policy have read, and how many there were,
+// both summed over steps, blocks and key-value heads; 0 where the device is lost.
+func (e *Engine) PagesRead() (read, held int64) {
+	if e.follow.policy == nil {
+		return 0, 0
+	}
+	b, err := e.m.fetch(driver.Buffer{Address: e.follow.counts, Size: 16})
+	if err != nil {
+		return 0, 0
+	}
+	return int64(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint64(b[8:]))
+}
+
+// PagesRead returns those of all ranks.
+func (t *Team) PagesRead() (read, held int64) {
+	for _, e := range t.ranks {
+		r, h := e.PagesRead()
+		read, held = read+r, held+h
+	}
+	return read, held
+}
+
+// A past is what a state knows of the device's summaries and histories.
+type past struct {
+	summarized int64 // pages, from the first on
+	learned    bool  // the histories of its slot are its own; else there are none
+}
+
+// cut forgets all but the first positions, and the history.
+func (p *past) cut(positions int64) {
+	p.summarized, p.learned = min(p.summarized, positions/PageSize), false
+}
+
+// histories are those of the state's slot.
+func (s *state) histories() driver.Buffer {
+	f := &s.e.follow
+	return driver.Buffer{Address: at(f.histories, int(s.slot), f.floats), Size: 4 * int64(f.floats)}
+}
+
+// followsUp prepares rows n of a pass of few, which come behind what the state has.
+func (s *state) followsUp(n int) error {
+	f := &s.e.follow
+	if f.policy == nil || s.Len()+int64(n)-1 < f.policy.Least {
+		return nil
+	}
+	if !s.past.learned {
+		if err := s.e.m.stream.Fill(s.histories(), 0); err != nil {
+			return err
+		}
+		s.past.learned = true
+	}
+	known := max((s.Len()+int64(n)-1)/PageSize-1, 1)
+	if known <= s.past.summarized {
+		return nil
+	}
+	var calls []hip.Call
+	for i := range s.e.pool.layers {
+		if l := &s.e.pool.layers[i]; l.Summarized {
+			op := hip.Summarize{KV: *l, Table: at(s.e.pool.table, int(s.slot), s.e.pool.tablePages), First: int(s.past.summarized), Count: int(known - s.past.summarized)}
+			calls = append(calls, op.Calls(s.e.m.target)...)
+		}
+	}
+	if err := s.e.ready(calls); err != nil {
+		return err
+	}
+	s.past.summarized = known
+	return s.e.m.launch(calls)
+}
+
+// learnedNumbers returns a copy of the state's histories, nil where there are none.
+func (s *state) learnedNumbers() ([]float32, error) {
+	if !s.past.learned {
+		return nil, nil
+	}
+	numbers := make([]float32, s.e.follow.floats)
+	return numbers, s.e.download(numbers, s.histories().Address)
+}
+
+// A reading says how the rows of a pass attend in blocks that follow the policy.
+type reading struct {
+	ranks int  // most rows of a sequence, some of which follow it; 0: none does
+	dense bool // some are too short for that
+}
+
+// readingOf looks at the rows of a pass of few.
+func (e *Engine) readingOf(b *device.Batch) (r reading) {
+	f := &e.follow
+	if f.policy == nil {
+		return r
+	}
+	for i := range b.Segments {
+		s := &b.Segments[i]
+		first, n := s.State.(*state).Len(), s.Rows()
+		if first+int64(n)-1 >= f.policy.Least {
+			r.ranks = max(r.ranks, n)
+		}
+		r.dense = r.dense || first < f.policy.Least
+	}
+	return r
+}
+
+// follows reports whether some rows attend by the policy in a block.
+func (w *walk) follows(b *block) bool {
+	return w.reading.ranks > 0 && w.e.follow.first[b.index] >= 0
+}
+
+// followAttention lists attention: to all pages, or for rows that follow the policy to some.
+func (w *walk) followAttention(b *block, dense *hip.Attend) {
+	f := &w.e.follow
+	if !w.follows(b) {
+		w.do(dense)
+		return
+	}
+	op := f.of(b.Block, dense.KV.Format)
+	op.Attend = *dense
+	op.Histories = f.histories + hip.Address(4*f.first[b.index]*hip.HistoryFloats(w.e.pool.tablePages))
+	op.Shares, op.Counts, op.Work = f.shares+hip.Address(8*f.first[b.index]), f.counts, f.work
+	if w.reading.dense {
+		dense.Below = op.Least
+		w.do(dense)
+	}
+	for rank := range w.reading.ranks {
+		one := op
+		if w.reading.ranks > 1 {
+			one.Rank = rank
+		}
+		w.do(&one)
+	}
+}
+
+// rankPolicy is a policy for the key-value heads of one rank of a team: those behind the
+// heads of the ranks before it.
+func rankPolicy(p *device.Policy, shards []*load.Shard, rank int) *device.Policy {
+	if p == nil || p.Heads == nil {
+		return p
+	}
+	own := *p
+	own.Heads = make([][]float64, len(p.Heads))
+	for i, heads := range p.Heads {
+		for r := range rank + 1 {
+			a := shards[r].Graph.Blocks[i].Attn
+			if a == nil || len(heads) == 0 {
+				continue
+			}
+			if n := min(int(a.KVHeads), len(heads)); r == rank {
+				own.Heads[i] = heads[:n]
+			} else {
+				heads = heads[n:]
+			}
+		}
+	}
+	return &own
+}
+
+// addReading adds the kernels of passes of so many rows of which some follow the policy.
+func (u *unitSet) addReading(e *Engine, rows int) {
+	for _, r := range []reading{{ranks: 1}, {ranks: 1, dense: true}} {
+		if r.dense && rows == 1 {
+			continue
+		}
+		w := e.newWalk(rows, false, 0)
+		w.reading = r
+		w.forward()
+		for i := range w.calls {
+			u.add(w.calls[i].Unit)
+		}
+	}
+	for i := range e.pool.layers {
+		if op := (&hip.Summarize{KV: e.pool.layers[i]}); op.KV.Summarized {
+			u.add(op.Calls(e.m.target)[0].Unit)
+		}
+	}
+}
