@@ -20,6 +20,7 @@ import (
 	"github.com/nstf/nstf/runtime/generate"
 	"github.com/nstf/nstf/runtime/gpu"
 	"github.com/nstf/nstf/runtime/gpu/driver"
+	"github.com/nstf/nstf/runtime/serve"
 )
 
 // The exit codes, as `nstf --help` lists them.
@@ -143,7 +144,7 @@ func modelsBeside(err error) string {
 	if !errors.As(err, &e) || filepath.Base(e.File) != configFile || !errors.Is(e, fs.ErrNotExist) {
 		return ""
 	}
-	models, err := modelsOf(filepath.Dir(e.File))
+	models, err := serve.ModelsOf(filepath.Dir(e.File))
 	if err != nil {
 		return ""
 	}

@@ -333,7 +333,7 @@ func (r *run) decodeOnDevice(ctx context.Context, n int) (float64, error) {
 		return 0, err
 	}
 	front := max(r.o.Depth, 1)
-	d, err := r.seq.Decode(ctx, r.ids[:front], greedy)
+	d, err := r.seq.Decode(ctx, r.ids[:front], greedy, nil)
 	if err != nil {
 		return 0, err
 	}

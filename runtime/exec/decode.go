@@ -19,10 +19,11 @@ type Decoding struct {
 	s       *Sequence
 	choice  device.Choice
 	host    Chooser
-	mask    func() ([]uint32, error)
-	prompt  []int32 // to be read in the order of prompts
-	again   []int32 // behind them: to be read in the order of few
-	length  int64   // of the prompt's pass
+	mask    Masker
+	bits    []uint32 // what mask has set
+	prompt  []int32  // to be read in the order of prompts
+	again   []int32  // behind them: to be read in the order of few
+	length  int64    // of the prompt's pass
 	under   []chosen
 	last    int32 // that was returned, and is not in the sequence's history
 	begun   bool  // there is a last one
@@ -31,9 +32,15 @@ type Decoding struct {
 }
 
 // A Chooser picks the token behind a sequence's tokens by its logits [Vocab], which
-// it may change: on the host, by whatever a [sample.Sampler] does not do. An error
-// ends the decoding.
-type Chooser func(logits []float32, tokens []int32) (int32, error)
+// it may change, among those of a mask, nil being all: on the host, by whatever a
+// [sample.Sampler] does not do. An error ends the decoding.
+type Chooser func(logits []float32, mask []uint32, tokens []int32) (int32, error)
+
+// A Masker says which tokens may come next: it sets their bits, token i being bit i%32 of
+// bits[i/32], clears the others and returns true, or it returns false: all may. Bits of
+// tokens that the model has not are ignored. An error ends the decoding, as does a mask
+// without a token.
+type Masker func(bits []uint32) (bool, error)
 
 // A chosen is a token that a pass has chosen, or will have.
 type chosen struct {
@@ -53,20 +60,19 @@ type Continuation struct {
 	// Choose, where given, chooses instead of the sampler. The device does not run
 	// ahead then.
 	Choose Chooser
-	// Mask, where given and Choose is not, says which tokens the sampler may choose
-	// behind the sequence's tokens: see [device.Choice]. It is asked once for each
-	// token, when those before have been read; the device does not run ahead then. An
-	// error ends the decoding.
-	Mask func() ([]uint32, error)
+	// Mask, where given, says which tokens may be chosen behind the sequence's tokens. It
+	// is asked once for each, when those before have been read; the device does not run
+	// ahead then.
+	Mask Masker
 }
 
 // Decode appends at least one token and begins to choose those that follow, as
-// the sampler does, which is shown the sequence's tokens beside the logits. ctx is
-// as in [Sequence.Prefill].
+// the sampler does, which is shown the sequence's tokens beside the logits, among those
+// that mask allows, where it is not nil. ctx is as in [Sequence.Prefill].
 //
 // Stop it before anything else is done with the sequence.
-func (s *Sequence) Decode(ctx context.Context, tokens []int32, sampler *sample.Sampler) (*Decoding, error) {
-	c := Continuation{Prompt: tokens, Sampler: sampler}
+func (s *Sequence) Decode(ctx context.Context, tokens []int32, sampler *sample.Sampler, mask Masker) (*Decoding, error) {
+	c := Continuation{Prompt: tokens, Sampler: sampler, Mask: mask}
 	if len(tokens) <= device.FewRows {
 		c.Prompt, c.Again = nil, tokens
 	}
@@ -111,6 +117,22 @@ func (s *Sequence) Continue(c Continuation) (*Decoding, error) {
 	}
 	return &Decoding{s: s, choice: device.Choice{Sampler: c.Sampler}, host: c.Choose, mask: c.Mask, prompt: c.Prompt, again: c.Again,
 		length: s.len() + int64(len(c.Prompt))}, nil
+}
+
+// Force has tokens follow the one that was read last, as if each had been chosen: they are
+// computed together and not given by Read again. It returns how many of them there are
+// positions for; none are taken while tokens are under way.
+func (d *Decoding) Force(ids []int32) int {
+	if d.err != nil || d.stopped || !d.begun || len(d.under) > 0 || d.Unread() > 0 {
+		return 0
+	}
+	n := min(int64(len(ids)), d.s.e.context-int64(len(d.s.history))-1)
+	if n <= 0 {
+		return 0
+	}
+	d.again = append([]int32{d.last}, ids[:n]...)
+	d.begun = false
+	return int(n)
 }
 
 // Unread returns how many tokens are still to be appended before one is chosen.
@@ -243,18 +265,38 @@ func (d *Decoding) next(rows int) (p part, err error) {
 		return p, nil
 	}
 	p.segment.Wanted = 1
+	if d.mask != nil {
+		if err := d.masked(); err != nil {
+			return part{}, err
+		}
+	}
 	if d.host == nil {
 		p.segment.Choose = &d.choice
-		if d.mask != nil {
-			if d.choice.Mask, err = d.mask(); err != nil {
-				return part{}, err
-			}
-		}
 	}
 	if len(p.segment.Tokens) > 0 {
 		d.choice.History = append(s.history, p.segment.Tokens...)
 	}
 	return p, nil
+}
+
+// masked asks which tokens may come next.
+func (d *Decoding) masked() error {
+	vocab := int(d.s.e.g.Vocab)
+	if d.bits == nil {
+		d.bits = make([]uint32, (vocab+31)/32)
+	}
+	some, err := d.mask(d.bits)
+	if d.choice.Mask = nil; !some || err != nil {
+		return err
+	}
+	if rest := vocab % 32; rest > 0 {
+		d.bits[len(d.bits)-1] &= 1<<rest - 1
+	}
+	if !slices.ContainsFunc(d.bits, func(w uint32) bool { return w != 0 }) {
+		return fmt.Errorf("exec: a mask allows no token behind %d", d.s.len())
+	}
+	d.choice.Mask = d.bits
+	return nil
 }
 
 // done notes that a part has been computed in a pass.
@@ -276,7 +318,7 @@ func (p *part) done(pass device.Pass, index int) {
 // choose has the host choose the token behind a part's last row.
 func (p *part) choose(logits []float32) {
 	c := chosen{}
-	if c.id, c.err = p.d.host(logits, p.d.choice.History); c.err == nil && (c.id < 0 || int64(c.id) >= p.s.e.g.Vocab) {
+	if c.id, c.err = p.d.host(logits, p.d.choice.Mask, p.d.choice.History); c.err == nil && (c.id < 0 || int64(c.id) >= p.s.e.g.Vocab) {
 		c.err = fmt.Errorf("exec: token %d was chosen of %d", c.id, p.s.e.g.Vocab)
 	}
 	p.d.under = append(p.d.under, c)

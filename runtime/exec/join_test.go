@@ -79,7 +79,7 @@ func TestDecodingsTakeTurns(t *testing.T) {
 				first.Close()
 				prompts[1] = prompts[1][5:]
 			}
-			d, err := s.Decode(context.Background(), prompts[k], newSampler(t, o))
+			d, err := s.Decode(context.Background(), prompts[k], newSampler(t, o), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,7 +19,7 @@ func TestRecurrentSequencesGoBackToWhatWasKept(t *testing.T) {
 	e, ref := newTiny(t, g, "f32", Options{Threads: 1})
 	ids, more := tinyIDs(60), []int32{3, 1, 4, 1, 5}
 	seq := sequence(t, e)
-	d, err := seq.Decode(context.Background(), ids, newSampler(t, sample.Options{}))
+	d, err := seq.Decode(context.Background(), ids, newSampler(t, sample.Options{}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,12 @@
 package generate
 
 import (
-	"context"
+	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/nstf/nstf/formats/tokenizer"
 	"github.com/nstf/nstf/runtime/grammar"
@@ -32,8 +34,13 @@ func Vocabulary(tok *tokenizer.Tokenizer) (*grammar.Vocabulary, error) {
 	return grammar.NewVocabulary(tokens, ends)
 }
 
-// special is what stands for a special token in grammars.
+// A special token's number stands between these in grammars.
+const specialStart, specialEnd = 0xff, 0xfe
+
 func special(id int32) string { return fmt.Sprintf("\xff%d\xfe", id) }
+
+// plainly reads text as it is, without what is put around it.
+var plainly = tokenizer.EncodeOptions{NoSpecial: true, NoParseSpecial: true}
 
 // End is what [Specials] writes for a token that ends a generation.
 const End = "\xff\xfe"
@@ -71,44 +78,87 @@ func (g *Generator) Vocabulary() (_ *grammar.Vocabulary, err error) {
 	return g.vocab, err
 }
 
-// A constrained decoding lets a grammar choose with the sampler: logits come to the host,
-// one token after the other.
-type constrained struct {
-	r      *run
-	logits []float32 // behind last
-	last   int32
-	begun  bool // last is not in the sequence yet
-	bits   []uint32
+// A Guide holds one text to a grammar as it is decoded: its Mask is an [exec.Masker], and
+// it is told every token by Accept. It is used by one goroutine.
+type Guide struct {
+	*grammar.Matcher
+	tok    *tokenizer.Tokenizer
+	anchor []int32 // tokens of a line end
 }
 
-func (r *run) constrain(ctx context.Context, tokens []int32) (decoding, error) {
-	logits, err := r.g.seq.PrefillLast(ctx, tokens)
-	if err != nil {
-		return nil, err
+// NewGuide returns the guide of one text, in front of it. The grammar is compiled for the
+// tokenizer's [Vocabulary].
+func NewGuide(c *grammar.Compiled, tok *tokenizer.Tokenizer) *Guide {
+	g := &Guide{Matcher: c.NewMatcher(), tok: tok}
+	g.anchor, _ = tok.Encode(anchor, plainly)
+	return g
+}
+
+// Mask is an [exec.Masker].
+func (g *Guide) Mask(bits []uint32) (bool, error) { return true, g.Matcher.Mask(bits) }
+
+// Forced returns the tokens of the bytes that alone may follow, as the tokenizer has them,
+// but for the last one where there is a choice behind it: it might have been longer.
+func (g *Guide) Forced() []int32 {
+	b := g.Jump()
+	if len(b) < 2 {
+		return nil
 	}
-	return &constrained{r: r, logits: logits, bits: make([]uint32, (len(logits)+31)/32)}, nil
-}
-
-// Next is as that of [exec.Decoding].
-func (c *constrained) Next() (int32, error) {
-	seq := c.r.g.seq
-	if c.begun {
-		logits, err := seq.Step(c.last)
-		if err != nil {
-			return 0, err
+	var ids []int32
+	for m := g.Clone(); len(b) > 0; {
+		some, n := g.tokens(b)
+		open := n == len(b) && b[n-1] != specialEnd
+		for i, id := range some {
+			if m.Accept(id) != nil || open && i == len(some)-1 && !m.IsDone() {
+				return ids
+			}
+			ids = append(ids, id)
 		}
-		c.logits, c.begun = logits, false
+		if n == 0 {
+			break
+		}
+		b = b[n:]
 	}
-	if err := c.r.matcher.Mask(c.bits); err != nil {
-		return 0, err
-	}
-	id := c.r.sampler.NextOf(c.bits, c.logits, seq.Tokens(), int64(seq.Len()))
-	if err := c.r.matcher.Accept(id); err != nil {
-		return 0, fmt.Errorf("token %d of a mask: %w", id, err)
-	}
-	c.last, c.begun = id, true
-	return id, nil
+	return ids
 }
 
-// Stop does nothing: no token is computed ahead.
-func (c *constrained) Stop() error { return nil }
+// anchor stands before a text that is tokenized by itself, so that nothing is put there.
+const anchor = "\n"
+
+// tokens returns the tokens of the special token that b begins with, or of the text before
+// the next one, and how many bytes that is; 0 where it has none.
+func (g *Guide) tokens(b []byte) ([]int32, int) {
+	if b[0] == specialStart {
+		end := bytes.IndexByte(b, specialEnd)
+		id, err := strconv.ParseInt(string(b[1:max(end, 1)]), 10, 32)
+		if err != nil {
+			return nil, 0
+		}
+		return []int32{int32(id)}, end + 1
+	}
+	n := bytes.IndexByte(b, specialStart)
+	if n < 0 {
+		n = len(b)
+	}
+	text := b[:n]
+	for len(text) > 0 && !utf8.Valid(text) { // it ends within a character
+		text = text[:len(text)-1]
+	}
+	ids, err := g.tok.Encode(anchor+string(text), plainly)
+	if err != nil || len(ids) < len(g.anchor) || !slices.Equal(ids[:len(g.anchor)], g.anchor) {
+		return nil, 0
+	}
+	ids = ids[len(g.anchor):]
+	rest := text
+	for _, id := range ids {
+		spelled := g.tok.TokenBytes(id)
+		if len(spelled) == 0 || !bytes.HasPrefix(rest, spelled) {
+			return nil, 0
+		}
+		rest = rest[len(spelled):]
+	}
+	if len(rest) > 0 {
+		return nil, 0
+	}
+	return ids, n
+}

@@ -62,3 +62,43 @@ func TestGrammar(t *testing.T) {
 		t.Error("it goes on behind the end of its context")
 	}
 }
+
+// What a grammar leaves no choice of is not chosen: it comes as the tokenizer has it, in
+// the pass of what stands before it.
+func TestForced(t *testing.T) {
+	g := generator(t, 256)
+	v, err := g.Vocabulary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, err := grammar.ParseRegex(`\{"temperature_in_the_house":([1-9]),"what she said":"she is old é","yes":(true|tries)\}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := v.Compile(of)
+	whole := regexp.MustCompile(`^\{"temperature_in_the_house":[1-9],"what she said":"she is old é","yes":(true|tries)\}$`)
+	for _, o := range []sample.Options{{}, {Temperature: 2, Seed: 1}, {Temperature: 1, RepetitionPenalty: 1.5, Seed: 2}} {
+		text, stats, err := run(t, g, "Once upon a time", generate.Options{Sampling: o, Grammar: c})
+		if err != nil || !whole.MatchString(text) || stats.Unfinished || stats.Reason != generate.ReasonEnd {
+			t.Errorf("%+v: %q, %+v, %v", o, text, stats, err)
+		}
+		if chosen := stats.Tokens - stats.Forced; chosen > 12 || stats.Forced < 12 {
+			t.Errorf("%+v: %d tokens chosen, %d forced", o, chosen, stats.Forced)
+		}
+		cut, s2, err := run(t, g, "Once upon a time", generate.Options{Sampling: o, Grammar: c, MaxTokens: 5})
+		if err != nil || s2.Tokens != 5 || s2.Reason != generate.ReasonMax || !strings.HasPrefix(text, cut) {
+			t.Errorf("%+v: %q, %+v, %v", o, cut, s2, err)
+		}
+	}
+	guide := generate.NewGuide(c, g.Tokenizer())
+	if err := guide.AcceptBytes([]byte(`{"`)); err != nil {
+		t.Fatal(err)
+	}
+	text := ""
+	for _, id := range guide.Forced() {
+		text += string(g.Tokenizer().TokenBytes(id))
+	}
+	if !strings.HasPrefix(`temperature_in_the_house":`, text) || len(text) < len(`temperature_in`) {
+		t.Errorf("forced: %q", text)
+	}
+}

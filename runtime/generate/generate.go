@@ -55,6 +55,7 @@ type Stats struct {
 	Prompt        time.Duration // until the prompt was read
 	FirstToken    time.Duration // until the first token was chosen
 	Tokens        int           // generated, the one that ended it included
+	Forced        int           // of those, tokens that a grammar left no choice of
 	Decode        time.Duration // from the first token to the last
 	ContextTokens int           // positions in use at the end
 	Unfinished    bool          // it ended where the grammar does not allow it
@@ -159,7 +160,7 @@ func (g *Generator) Run(ctx context.Context, prompt []int32, o Options, emit fun
 	}
 	r.stats.ContextTokens, r.stats.CacheBytes = g.seq.Len(), g.seq.Bytes()
 	r.stats.Memory = g.ex.Memory()
-	r.stats.Unfinished = r.matcher != nil && !r.matcher.CanEnd() && !r.matcher.IsDone()
+	r.stats.Unfinished = r.guide != nil && !r.guide.CanEnd() && !r.guide.IsDone()
 	return &r.stats, err
 }
 

@@ -3,19 +3,13 @@ package generate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nstf/nstf/formats/tokenizer"
 	"github.com/nstf/nstf/runtime/exec"
-	"github.com/nstf/nstf/runtime/grammar"
 	"github.com/nstf/nstf/runtime/sample"
 )
-
-// A decoding chooses the tokens of a sequence.
-type decoding interface {
-	Next() (int32, error)
-	Stop() error
-}
 
 // A run is one continuation in progress.
 type run struct {
@@ -26,10 +20,10 @@ type run struct {
 	sampler  *sample.Sampler
 	stopper  *sample.Stopper
 	stream   *tokenizer.Stream
-	decoding decoding
-	matcher  *grammar.Matcher // nil: no grammar
-	last     int32            // token
-	stopped  bool             // a stop string was found
+	decoding *exec.Decoding
+	guide    *Guide // nil: no grammar
+	last     int32  // token
+	stopped  bool   // a stop string was found
 	stats    Stats
 }
 
@@ -49,7 +43,7 @@ func (g *Generator) newRun(prompt []int32, o Options, emit func(string) error) (
 		if o.Grammar.Vocabulary() != g.vocab {
 			panic("generate: a grammar for another vocabulary")
 		}
-		r.matcher = o.Grammar.NewMatcher()
+		r.guide = NewGuide(o.Grammar, g.tok)
 	}
 	return r, nil
 }
@@ -67,12 +61,11 @@ func (r *run) loop(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.stats.Tokens++
-		if r.stats.Tokens == 1 {
+		if r.stats.Tokens == 0 {
 			r.stats.FirstToken = time.Since(start)
 		}
 		r.stats.Decode = time.Since(start) - r.stats.FirstToken
-		if done, err := r.take(id); done || err != nil {
+		if done, err := r.takeAll(id); done || err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
@@ -93,15 +86,36 @@ func (r *run) prefill(ctx context.Context) (err error) {
 }
 
 // decode appends tokens to the sequence and begins to choose those that follow.
-func (r *run) decode(ctx context.Context, tokens []int32) (decoding, error) {
-	if r.matcher != nil {
-		return r.constrain(ctx, tokens)
+func (r *run) decode(ctx context.Context, tokens []int32) (*exec.Decoding, error) {
+	if r.guide != nil {
+		return r.g.seq.Decode(ctx, tokens, r.sampler, r.guide.Mask)
 	}
-	return r.g.seq.Decode(ctx, tokens, r.sampler)
+	return r.g.seq.Decode(ctx, tokens, r.sampler, nil)
+}
+
+// takeAll is take of a token that was chosen, and of those that have to follow it.
+func (r *run) takeAll(id int32) (bool, error) {
+	if done, err := r.take(id); done || err != nil || r.guide == nil {
+		return done, err
+	}
+	ids := r.guide.Forced()
+	for _, id := range ids[:r.decoding.Force(ids)] {
+		r.stats.Forced++
+		if done, err := r.take(id); done || err != nil {
+			return done, err
+		}
+	}
+	return false, nil
 }
 
 // take emits what a token adds and reports whether it is the last.
 func (r *run) take(id int32) (bool, error) {
+	r.stats.Tokens++
+	if r.guide != nil {
+		if err := r.guide.Accept(id); err != nil {
+			return true, fmt.Errorf("token %d of a mask: %w", id, err)
+		}
+	}
 	if r.g.stops[id] {
 		r.stats.Reason = ReasonEnd
 		return true, nil
@@ -112,7 +126,7 @@ func (r *run) take(id int32) (bool, error) {
 		return true, err
 	}
 	switch {
-	case !stopped && r.matcher != nil && r.matcher.IsDone():
+	case !stopped && r.guide != nil && r.guide.IsDone():
 		r.stats.Reason = ReasonEnd
 	case stopped:
 		r.stopped = true

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 
@@ -24,14 +23,14 @@ type job struct {
 	over    bool
 	sampler *sample.Sampler
 	lp      []Event // of tokens that the host has chosen
+	forced  []int32 // tokens that the host has to choose next
 
 	seq      *exec.Sequence // nil: it waits
 	d        *exec.Decoding
 	prompted int     // tokens to be computed in the order of prompts
 	prefix   *prefix // these
 	keep     bool
-	under    int // tokens under way before the step
-	bits     []uint32
+	under    int           // tokens under way before the step
 	counts   map[int32]int // of the tokens that were chosen
 }
 
@@ -61,11 +60,11 @@ func (j *job) wants() bool {
 func (j *job) begin() (err error) {
 	n := j.seq.Len()
 	c := exec.Continuation{Prompt: j.tokens[min(n, j.prompted):j.prompted:j.prompted], Again: j.tokens[max(n, j.prompted):], Sampler: j.sampler}
-	switch {
-	case j.choice.onHost():
+	if j.choice.onHost() {
 		c.Choose = j.choose
-	case j.choice.Constraint != nil:
-		c.Mask = j.allowed
+	}
+	if j.choice.Constraint != nil {
+		c.Mask = j.choice.Constraint.Mask
 	}
 	j.d, err = j.seq.Continue(c)
 	return err
@@ -79,7 +78,7 @@ func (j *job) yield() {
 }
 
 // choose is an exec.Chooser.
-func (j *job) choose(logits []float32, tokens []int32) (int32, error) {
+func (j *job) choose(logits []float32, mask []uint32, tokens []int32) (id int32, err error) {
 	c := j.choice
 	var e Event
 	var norm float64
@@ -97,10 +96,14 @@ func (j *job) choose(logits []float32, tokens []int32) (int32, error) {
 			logits[id] += v
 		}
 	}
-	if err := j.mask(logits); err != nil {
-		return 0, err
+	switch {
+	case len(j.forced) > 0:
+		id = j.forced[0]
+	case mask != nil:
+		id = j.sampler.NextOf(mask, logits, tokens, int64(len(tokens)))
+	default:
+		id = j.sampler.Next(logits, tokens, int64(len(tokens)))
 	}
-	id := j.sampler.Next(logits, tokens, int64(len(tokens)))
 	if raw != nil {
 		e.Logprob = float64(raw[id]) - norm
 	}
@@ -108,42 +111,32 @@ func (j *job) choose(logits []float32, tokens []int32) (int32, error) {
 	return id, nil
 }
 
-// allowed returns a bit for each token that the constraint allows, nil where it allows
-// all.
-func (j *job) allowed() ([]uint32, error) {
-	vocab := int(j.st.s.ex.Graph().Vocab)
-	if j.bits == nil {
-		j.bits = make([]uint32, (vocab+31)/32)
-	}
-	if !j.choice.Constraint.Mask(j.bits) {
-		return nil, nil
-	}
-	if rest := vocab % 32; rest > 0 { // tokens that there are not
-		j.bits[len(j.bits)-1] &= 1<<rest - 1
-	}
-	for _, b := range j.bits {
-		if b != 0 {
-			return j.bits, nil
-		}
-	}
-	return nil, fmt.Errorf("the constraint allows no token behind %d", j.chosen())
+// jumps reports whether what the job has not read is what it was forced to.
+func (j *job) jumps() bool {
+	n := j.d.Unread()
+	return n > 0 && j.read && j.seq.Len() >= j.prompted && len(j.tokens)-n == j.seq.Len()
 }
 
-// mask forbids what the constraint does.
-func (j *job) mask(logits []float32) error {
-	if j.choice.Constraint == nil {
-		return nil
+// jump gives out the tokens that have to follow the one that was taken, and returns why
+// the last of them is the last one, "" where it is not. Where the host chooses it is led
+// to them instead, one after the other: it tells their probabilities.
+func (j *job) jump() (Reason, error) {
+	c := j.choice
+	if c.Constraint == nil || len(j.forced) > 0 {
+		return "", nil
 	}
-	bits, err := j.allowed()
-	if bits == nil {
-		return err
+	ids := c.Constraint.Forced()
+	if c.onHost() {
+		j.forced = ids
+		return "", nil
 	}
-	for i := range logits {
-		if bits[i/32]>>(i%32)&1 == 0 {
-			logits[i] = float32(math.Inf(-1))
+	for _, id := range ids[:j.d.Force(ids)] {
+		j.st.s.count(func(m *Metrics) { m.Tokens++; m.Forced++ })
+		if reason, err := j.take(id); reason != "" {
+			return reason, err
 		}
 	}
-	return nil
+	return "", nil
 }
 
 // take gives out a token that was chosen, and returns why it is the last one, "" where
@@ -152,6 +145,9 @@ func (j *job) take(id int32) (Reason, error) {
 	e := Event{}
 	if len(j.lp) > 0 {
 		e, j.lp = j.lp[0], j.lp[1:]
+	}
+	if len(j.forced) > 0 {
+		j.forced = j.forced[1:]
 	}
 	e.Choice, e.Token = j.index, id
 	j.tokens = append(j.tokens, id)

@@ -118,7 +118,7 @@ type odd struct {
 	taken []int32
 }
 
-func (o *odd) Mask(bits []uint32) bool {
+func (o *odd) Mask(bits []uint32) (bool, error) {
 	for i := range bits {
 		bits[i] = 0xaaaaaaaa
 	}
@@ -126,7 +126,7 @@ func (o *odd) Mask(bits []uint32) bool {
 		clear(bits)
 		bits[o.stop/32] = 1 << (o.stop % 32)
 	}
-	return o.left != 3 // then all may
+	return o.left != 3, nil // then all may
 }
 
 func (o *odd) Accept(id int32) error {
@@ -137,6 +137,8 @@ func (o *odd) Accept(id int32) error {
 	}
 	return nil
 }
+
+func (o *odd) Forced() []int32 { return nil }
 
 // A constraint sees each token once and decides what may come next; also where the
 // sequence has to yield.
@@ -189,8 +191,97 @@ func TestConstraint(t *testing.T) {
 
 type nothing struct{}
 
-func (nothing) Mask(bits []uint32) bool { clear(bits); return true }
-func (nothing) Accept(int32) error      { return nil }
+func (nothing) Mask(bits []uint32) (bool, error) { clear(bits); return true, nil }
+func (nothing) Accept(int32) error               { return nil }
+func (nothing) Forced() []int32                  { return nil }
+
+// rails leave a choice at every sixth token alone, and end with a stop.
+type rails struct {
+	at, length int
+	stop       int32
+	jump       bool // or masks of one token
+}
+
+func (r *rails) only() (int32, bool) {
+	if r.at == r.length {
+		return r.stop, true
+	}
+	return int32(7 + r.at%6), r.at%6 > 0
+}
+
+func (r *rails) Mask(bits []uint32) (bool, error) {
+	id, one := r.only()
+	if one {
+		clear(bits)
+		bits[id/32] = 1 << (id % 32)
+	}
+	return one, nil
+}
+
+func (r *rails) Accept(id int32) error {
+	if only, one := r.only(); one && id != only {
+		return errors.New("off the rails")
+	}
+	r.at++
+	return nil
+}
+
+func (r *rails) Forced() (ids []int32) {
+	for then := *r; r.jump && then.at < r.length; then.at++ {
+		id, one := then.only()
+		if !one {
+			break
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// Tokens that have to come are those that masks of one token choose, with the same ones
+// between them, in fewer passes; also where sequences yield, and where probabilities are
+// asked for.
+func TestForced(t *testing.T) {
+	wide := executor(t, "llama-31", exec.Options{Sequences: 8})
+	tight := executor(t, "llama-31", exec.Options{Positions: 512, Places: 16})
+	vocab := wide.Graph().Vocab
+	length, requests := 200, 6
+	if emulated() { // which needs its time
+		length, requests = 14, 2
+	}
+	ask := func(ex *exec.Executor, jump, logprobs bool) ([][]answer, Metrics) {
+		var all []Request
+		for i := range requests {
+			c := Choice{Constraint: &rails{length: length, stop: 4, jump: jump}, Stops: []int32{4}, Sampling: sample.Options{Temperature: 2, Seed: uint64(i)}, Logprobs: logprobs}
+			all = append(all, Request{prompt(i, 30, vocab), []Choice{c}})
+		}
+		s, answers := queued(t, ex, all)
+		m := s.Metrics()
+		closed(t, ex, s)
+		return answers, m
+	}
+	want, before := ask(wide, false, false)
+	for _, c := range []struct {
+		ex             *exec.Executor
+		jump, logprobs bool
+	}{{wide, true, false}, {tight, true, false}, {wide, true, true}, {wide, false, true}} {
+		got, m := ask(c.ex, c.jump, c.logprobs)
+		for i := range want {
+			if a := got[i][0]; a.reason != ReasonStop || len(a.tokens) != length+1 || !slices.Equal(a.tokens, want[i][0].tokens) {
+				t.Errorf("%v %v: request %d: %v, %v; want %v", c.jump, c.logprobs, i, a.tokens, a.err, want[i][0].tokens)
+			}
+		}
+		fewer := c.jump && !c.logprobs
+		if n := int64(requests * (length - (length+5)/6)); fewer && m.Forced != n || !fewer && m.Forced != 0 {
+			t.Errorf("%v %v: %d forced of %d", c.jump, c.logprobs, m.Forced, n)
+		}
+		if c.ex == wide && fewer && m.Steps > before.Steps/3 || m.Tokens != before.Tokens {
+			t.Errorf("%v %v: %d passes for %d tokens; without jumps %d for %d", c.jump, c.logprobs, m.Steps, m.Tokens, before.Steps, before.Tokens)
+		}
+		if c.ex == tight && m.Yields == 0 && !emulated() {
+			t.Errorf("nobody yielded: %+v", m)
+		}
+	}
+}
 
 // Bias, penalties and logarithms of probabilities are what their names say.
 func TestHostChoices(t *testing.T) {

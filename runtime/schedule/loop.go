@@ -258,20 +258,20 @@ func (s *Scheduler) yield(j *job) {
 	s.insert(j)
 }
 
-// plan lists the turns of a step: one for each sequence that decodes, and rows of the
-// oldest prompts.
+// plan lists the turns of a step: one for each sequence that decodes, of which some have
+// several tokens to follow, and rows of the oldest prompts.
 func (s *Scheduler) plan() []exec.Turn {
 	s.turns = s.turns[:0]
 	rows := s.ex.MaxRows()
 	for _, j := range s.running {
 		j.under = j.d.Underway()
-		if j.d.Unread() == 0 && j.wants() {
-			s.turns = append(s.turns, exec.Turn{Decoding: j.d})
+		if jumps := j.jumps(); jumps || j.d.Unread() == 0 && j.wants() {
+			s.turns = append(s.turns, exec.Turn{Decoding: j.d, Rows: j.d.Unread()})
 			rows = min(rows, s.o.PromptRows)
 		}
 	}
 	for _, j := range s.running {
-		if n := min(j.d.Unread(), rows); n > 0 {
+		if n := min(j.d.Unread(), rows); n > 0 && !j.jumps() {
 			if at := j.seq.Len(); s.ex.Recurrent() && at < j.prompted {
 				n = min(n, s.kept.bound(at, j.prompted)-at)
 			}
@@ -319,7 +319,11 @@ func (s *Scheduler) collectOne(j *job) (Reason, error) {
 			return ReasonError, err
 		}
 		s.count(func(m *Metrics) { m.Tokens++ })
-		if reason, err := j.take(id); reason != "" {
+		reason, err := j.take(id)
+		if reason == "" {
+			reason, err = j.jump()
+		}
+		if reason != "" {
 			return reason, err
 		}
 	}

@@ -7,6 +7,7 @@ type Metrics struct {
 	ComputedTokens    int64 // of prompts, and of sequences that had yielded
 	CachedTokens      int64 // that were found instead
 	Tokens            int64 // chosen
+	Forced            int64 // of those, by a constraint that left no choice, several in a pass
 	Steps             int64
 	Yields            int64 // how often a sequence gave its memory to others
 	Ended             map[Reason]int64

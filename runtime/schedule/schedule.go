@@ -91,15 +91,16 @@ func (c *Choice) onHost() bool {
 
 // A Constraint is what a grammar allows. It belongs to one choice, whose scheduler
 // calls it from one goroutine: for each token Mask, once more where a step found no
-// room, then Accept.
+// room, then Accept and Forced.
 type Constraint interface {
-	// Mask sets a bit for each token that may come next, token i being bit i%32 of
-	// bits[i/32], and clears the others; or it returns false: all may. Where no bit is
-	// set the choice ends with an error.
-	Mask(bits []uint32) bool
+	// Mask is an exec.Masker.
+	Mask(bits []uint32) (bool, error)
 	// Accept takes the token that was chosen, one of Stops included. An error ends the
 	// choice.
 	Accept(token int32) error
+	// Forced returns tokens that come next without being chosen, each of which Mask
+	// would allow behind those before; none is always right. Accept takes them.
+	Forced() []int32
 }
 
 // A Reason says why a choice ended.

@@ -277,7 +277,7 @@ func TestAnswersAreThoseOfADecoding(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := seq.Decode(context.Background(), r.Prompt, sampler)
+		d, err := seq.Decode(context.Background(), r.Prompt, sampler, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

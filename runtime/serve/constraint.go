@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nstf/nstf/formats/answer"
+	"github.com/nstf/nstf/runtime/generate"
 	"github.com/nstf/nstf/runtime/grammar"
 )
 
@@ -151,7 +152,7 @@ func (c *caller) channels(d *demand) (grammar.Part, error) {
 // first, as the model likes.
 type constraint struct {
 	hold     // until and trigger are "" where they have come
-	m        *grammar.Matcher
+	m        *generate.Guide
 	bytes    func(token int32) []byte
 	spell    *strings.Replacer
 	tail     []byte
@@ -168,18 +169,23 @@ func (t *turn) newConstraint() *constraint {
 		}
 		return tok.TokenBytes(id)
 	}
-	return &constraint{hold: *t.hold, m: t.hold.compiled.NewMatcher(), bytes: spelled, spell: t.model.specials}
+	return &constraint{hold: *t.hold, m: generate.NewGuide(t.hold.compiled, tok), bytes: spelled, spell: t.model.specials}
 }
 
 // Mask implements schedule.Constraint.
-func (c *constraint) Mask(bits []uint32) bool {
+func (c *constraint) Mask(bits []uint32) (bool, error) {
 	if c.until != "" || c.trigger != "" {
-		return false
+		return false, nil
 	}
-	if c.m.Mask(bits) != nil {
-		clear(bits)
+	return c.m.Mask(bits)
+}
+
+// Forced implements schedule.Constraint.
+func (c *constraint) Forced() []int32 {
+	if c.until != "" || c.trigger != "" {
+		return nil
 	}
-	return true
+	return c.m.Forced()
 }
 
 // Accept implements schedule.Constraint.

@@ -76,6 +76,7 @@ var descriptions = func() map[string]*prometheus.Desc {
 		"cached_tokens_total":   "Of those, tokens that were found and not computed.",
 		"computed_tokens_total": "Tokens of prompts that were computed.",
 		"tokens_total":          "Tokens that were chosen.",
+		"forced_tokens_total":   "Of those, tokens that a format left no choice of, several in a pass.",
 		"steps_total":           "Passes of the model.",
 		"yields_total":          "How often a sequence gave its memory to others.",
 		"running":               "Choices that are being computed.",
@@ -106,7 +107,7 @@ func (s scheduled) Collect(c chan<- prometheus.Metric) {
 		m := one.Metrics()
 		for key, v := range map[string]int64{
 			"requests_total": m.Requests, "prompt_tokens_total": m.PromptTokens, "cached_tokens_total": m.CachedTokens, "computed_tokens_total": m.ComputedTokens,
-			"tokens_total": m.Tokens, "steps_total": m.Steps, "yields_total": m.Yields,
+			"tokens_total": m.Tokens, "forced_tokens_total": m.Forced, "steps_total": m.Steps, "yields_total": m.Yields,
 		} {
 			c <- prometheus.MustNewConstMetric(descriptions[key], prometheus.CounterValue, float64(v), name)
 		}
