@@ -1,4 +1,4 @@
-"""The load of .ci/endure: python3 .ci/endure.py NSTF MODEL FOLDER MINUTES. It needs nothing but Python."""
+"""The load of .ci/endure: python3 .ci/endure.py NSTF MODEL FOLDER MINUTES PAUSE. It needs nothing but Python."""
 
 import collections
 import http.client
@@ -96,6 +96,7 @@ def body(r):
 def user(server, seed, end):
     r = random.Random(seed)
     while time.time() < end:
+        time.sleep(min(r.expovariate(1 / PAUSE), max(end - time.time(), 0)) if PAUSE else 0)
         kind, text, may = body(r)
         try:
             c = http.client.HTTPConnection(server.address, timeout=120)
@@ -184,4 +185,5 @@ def main(nstf, model, folder, minutes):
     sys.exit(bool(wrong))
 
 
+PAUSE = float(sys.argv[5])
 main(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]))
