@@ -17,7 +17,7 @@ func (a *app) devCommand() *cobra.Command {
 		Use: "dev", Short: "Tools for developing nstf itself", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.generateCommand(), a.decodeCommand())
+	c.AddCommand(a.generateCommand(), a.decodeCommand(), a.replaceCommand())
 	return c
 }
 

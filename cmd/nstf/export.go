@@ -23,6 +23,7 @@ func (a *app) exportCommand() *cobra.Command {
 	var to outputFlag
 	var dtype string
 	var shard int64
+	var coded bool
 	c := &cobra.Command{
 		Use: "export MODEL -o OUT.gguf|DIR/", Short: "Write a model as GGUF or as a Hugging Face directory", Args: outputIsFlag(cobra.ExactArgs(1)),
 		Long: `Write a model for other programs: a GGUF file that llama.cpp loads, or a directory
@@ -32,8 +33,11 @@ To GGUF, tensors keep their scheme where ggml has it; --dtype casts the others. 
 a directory, quantized tensors are always expanded, to --dtype (bf16 where it is left
 out). What the target would execute otherwise is refused with exit code 4, but for two
 things that a warning names: llama.cpp has the tanh form of GELU only, and chooses
-LongRoPE's factors by its context's size.`,
-		Example: "  nstf export model.nstf -o model.gguf\n  nstf export model.nstf -o model-hf/ --dtype f16",
+LongRoPE's factors by its context's size.
+
+With --coded a directory keeps quantized and factored tensors as they are: transformers
+loads it where Python has imported nstf.torch.`,
+		Example: "  nstf export model.nstf -o model.gguf\n  nstf export model.nstf -o model-hf/ --dtype f16\n  nstf export model.nstf -o model-hf/ --coded",
 		RunE: func(c *cobra.Command, args []string) error {
 			if dtype != "" && !slices.Contains(encode.DTypes(), dtype) {
 				return usagef("--dtype %q is not one of %s", dtype, strings.Join(encode.DTypes(), ", "))
@@ -44,6 +48,9 @@ LongRoPE's factors by its context's size.`,
 			toDir := isDir(to.path)
 			if !toDir && !strings.HasSuffix(to.path, ".gguf") && to.path != "-" {
 				return &usageError{err: fmt.Errorf("-o %s is neither a .gguf file nor a directory", to.path), hint: exportGuess(to.path)}
+			}
+			if coded && (!toDir || dtype != "") {
+				return usagef("--coded is of a directory, whose tensors stay as they are")
 			}
 			m, err := checkpoint.Open(args[0])
 			if err != nil {
@@ -58,7 +65,12 @@ LongRoPE's factors by its context's size.`,
 			defer end()
 			var x *export.Model
 			if toDir {
-				if x, err = export.HF(m, castTo(dtype, "bf16")); err == nil {
+				if coded {
+					x, err = export.Coded(m)
+				} else {
+					x, err = export.HF(m, castTo(dtype, "bf16"))
+				}
+				if err == nil {
 					err = x.WriteDir(c.Context(), out, shard<<20, step)
 				}
 			} else if x, err = export.GGUF(m, castTo(dtype, "")); err == nil {
@@ -81,6 +93,7 @@ LongRoPE's factors by its context's size.`,
 	}
 	to.add(c.Flags(), "GGUF file, or directory for safetensors, to write")
 	c.Flags().StringVar(&dtype, "dtype", "", "expand what the target cannot hold to f32, f16 or bf16")
+	c.Flags().BoolVar(&coded, "coded", false, "into a directory: keep quantized tensors as they are, for nstf.torch")
 	c.Flags().Int64Var(&shard, "shard-size", 5000, "MiB of tensors per safetensors file")
 	c.MarkFlagRequired("output")
 	return c

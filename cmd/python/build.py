@@ -16,6 +16,7 @@ import hashlib
 import os
 import pathlib
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -41,7 +42,8 @@ Summary: Quantize, measure, run and serve language models, on AMD GPUs and on pr
 Requires-Python: >=3.9
 Requires-Dist: numpy>=1.24
 Provides-Extra: torch
-Requires-Dist: torch>=2.1; extra == 'torch'
+Requires-Dist: torch>=2.6; extra == 'torch'
+Requires-Dist: transformers>=5.23; extra == 'torch'
 Description-Content-Type: text/markdown
 
 """
@@ -60,6 +62,18 @@ def program(target: str, folder: str) -> bytes:
     return out.read_bytes()
 
 
+# Grids of ggml's, 16 bits a point, in the order of GRIDS in nstf/_codes.py.
+GRIDS = ["iq1s", "iq2s", "iq2xs", "iq2xxs", "iq3s", "iq3xxs"]
+
+
+def grids() -> bytes:
+    out = b""
+    for name in GRIDS:
+        listed = (ROOT / "formats" / "scheme" / f"{name}_tables.go").read_text().split("uint16{")[1]
+        out += b"".join(int(x, 16).to_bytes(2, "little") for x in re.findall("0x[0-9a-f]{4}", listed))
+    return out
+
+
 def wheel(target: str, out: pathlib.Path, built: pathlib.Path | None) -> pathlib.Path:
     tag = f"py3-none-{PLATFORMS[target]}"
     name = "nstf.exe" if target.startswith("windows") else "nstf"
@@ -68,6 +82,7 @@ def wheel(target: str, out: pathlib.Path, built: pathlib.Path | None) -> pathlib
     for f in sorted((HERE / "nstf").iterdir()):
         if f.suffix == ".py" or f.name == "py.typed":
             files[f"nstf/{f.name}"] = f.read_bytes()
+    files["nstf/grids.bin"] = grids()
     with tempfile.TemporaryDirectory() as folder:
         files[f"{data}/scripts/{name}"] = built.read_bytes() if built else program(target, folder)
     files[f"{info}/METADATA"] = (METADATA + (ROOT / "docs" / "python.md").read_text()).encode()

@@ -27,6 +27,9 @@ type Model struct {
 	Files    []model.File // Hugging Face only
 	Tensors  []formats.Tensor
 	Warnings []string // what the target does otherwise than the source
+
+	own    int    // how many of Tensors are the graph's
+	around string // the type of the multimodal model that they lie in, "": none
 }
 
 // mostWarned is how many tensors that are left out are named.

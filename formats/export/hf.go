@@ -30,11 +30,22 @@ func HF(m *model.Model, dtype *scheme.Scheme) (*Model, error) {
 	if !ok {
 		return nil, arch.Unknown(m.Path, m.Graph.Arch)
 	}
+	x, err := asHF(m, a, dtype, func(t formats.Tensor) (formats.Tensor, error) { return scheme.Cast(t, dtype) })
+	if err != nil {
+		return nil, err
+	}
+	x.rename()
+	return x, nil
+}
+
+// asHF is HF with what is done to tensors that are not plain, and before names are those
+// within a multimodal model.
+func asHF(m *model.Model, a *arch.Architecture, dtype *scheme.Scheme, cast func(formats.Tensor) (formats.Tensor, error)) (*Model, error) {
 	expand := func(t formats.Tensor) (formats.Tensor, error) {
-		if s, ok := scheme.ByName(t.Scheme); ok && s.Plain() {
-			return t, nil
+		if isCoded(&t) {
+			return cast(t)
 		}
-		return scheme.Cast(t, dtype)
+		return t, nil
 	}
 	around, err := nestedIn(m)
 	if err != nil {
@@ -45,7 +56,7 @@ func HF(m *model.Model, dtype *scheme.Scheme) (*Model, error) {
 		return nil, err
 	}
 	offset := a.Offset() - normOffset(m)
-	x := &Model{}
+	x := &Model{own: len(tensors), around: around}
 	for _, t := range tensors {
 		if offset != 0 && isOffset(t.Name) {
 			if t, err = addConstant(t, -offset); err != nil {
@@ -69,12 +80,22 @@ func HF(m *model.Model, dtype *scheme.Scheme) (*Model, error) {
 	if err := checkHF(m, a, x); err != nil {
 		return nil, err
 	}
-	if around != "" { // by other names transformers would fill them with random numbers, and warn
-		for i := range tensors {
-			x.Tensors[i].Name = arch.NameWithin(around, x.Tensors[i].Name)
-		}
-	}
 	return x, nil
+}
+
+// named is the directory's name of a tensor of the graph. By other names transformers
+// would fill those of multimodal models with random numbers, and warn.
+func (x *Model) named(name string) string {
+	if x.around == "" {
+		return name
+	}
+	return arch.NameWithin(x.around, name)
+}
+
+func (x *Model) rename() {
+	for i := range x.own {
+		x.Tensors[i].Name = x.named(x.Tensors[i].Name)
+	}
 }
 
 // nestedIn returns the type of the multimodal model whose configuration holds the

@@ -24,22 +24,30 @@ type unbinder struct {
 	// differ; nil: they are refused.
 	expand *scheme.Scheme
 	done   map[string]bool // tensors of the graph that have been given out
-	out    []formats.Tensor
+	// coded takes what is made of quantized tensors; nil: they are made.
+	coded *codedModel
+	of    map[string][]string // what the other foreign tensors are made of
+	out   []formats.Tensor
 }
 
 // unbind returns the graph's tensors as the links lay them out. Where several
 // links name a part, the first whose parts the graph all has is taken.
 func unbind(m *model.Model, links []arch.Link, expand *scheme.Scheme, cast func(formats.Tensor) (formats.Tensor, error)) ([]formats.Tensor, error) {
 	u := &unbinder{m: m, links: arch.Placed(links, m.Graph), cast: cast, expand: expand, done: map[string]bool{}}
-	for _, w := range m.Graph.Weights() {
+	err := u.all()
+	return u.out, err
+}
+
+func (u *unbinder) all() error {
+	for _, w := range u.m.Graph.Weights() {
 		if u.done[w.Name] {
 			continue
 		}
 		if err := u.weight(w); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return u.out, nil
+	return nil
 }
 
 func (u *unbinder) weight(w graph.Weight) error {
@@ -56,6 +64,18 @@ func (u *unbinder) weight(w graph.Weight) error {
 		if len(parts) < len(l.Parts) {
 			continue
 		}
+		if u.coded != nil {
+			for _, p := range parts {
+				u.done[p.Name] = true
+			}
+			if !slices.ContainsFunc(parts, func(p formats.Tensor) bool { return isCoded(&p) }) {
+				if l.Written == nil || l.Written(u.m.Graph, block) == nil {
+					u.named(l, parts, block, suffix)
+				}
+				return nil
+			}
+			return u.record(l, parts, block, suffix)
+		}
 		if err := u.alike(parts); err != nil {
 			return err
 		}
@@ -69,6 +89,20 @@ func (u *unbinder) weight(w graph.Weight) error {
 		return u.write(l, t, block, suffix)
 	}
 	return formats.Unsupportedf(u.m.Path, w.Name, "a tensor for which the target has no name")
+}
+
+// named notes the foreign tensors that parts make.
+func (u *unbinder) named(l *arch.Link, parts []formats.Tensor, block int, suffix string) {
+	count := int64(1)
+	if l.PerExpert() {
+		count = parts[0].Shape[0]
+	}
+	for e := range count {
+		for _, p := range parts {
+			name := l.Name(block, int(e), suffix)
+			u.of[name] = append(u.of[name], p.Name)
+		}
+	}
 }
 
 // parts returns the tensors of a link that the graph has.

@@ -132,14 +132,6 @@ def test_server(demo):
         nstf.serve("/nosuch")
 
 
-def test_torch(llama):
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    with nstf.open(llama) as p:
-        t = next(iter(p.values()))
-        assert t.torch().dtype == torch.bfloat16
-        assert torch.equal(t.torch(dtype=torch.float32), torch.from_numpy(np.array(t.numpy())))
-
-
 def test_import_is_quick():
     code = "import time; t = time.perf_counter(); import nstf, sys; print(time.perf_counter() - t, 'torch' in sys.modules)"
     best = min(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() for _ in range(5))
