@@ -53,6 +53,26 @@ func TestSysfs(t *testing.T) {
 	if m.LastCache() != 480<<20 {
 		t.Errorf("the last cache has %d bytes", m.LastCache())
 	}
+	// Control groups of both versions, and those around them.
+	if n := available(root); n != 1<<20 {
+		t.Errorf("%d bytes are available without limits", n)
+	}
+	file("proc/self/cgroup", "4:memory:/a/b\n0::/c")
+	file("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "9223372036854771712")
+	file("sys/fs/cgroup/c/memory.max", "max")
+	if n := available(root); n != 1<<20 {
+		t.Errorf("%d bytes are available within groups without limits", n)
+	}
+	file("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "900000")
+	file("sys/fs/cgroup/memory/a/memory.stat", "cache 700000\ntotal_cache 700000\ntotal_rss 100000")
+	if n := available(root); n != 800000 {
+		t.Errorf("%d bytes are available within a group of the first version", n)
+	}
+	file("sys/fs/cgroup/c/memory.max", "500000")
+	file("sys/fs/cgroup/c/memory.stat", "anon 200000\nfile 290000")
+	if n := available(root); n != 300000 {
+		t.Errorf("%d bytes are available within a group of the second version", n)
+	}
 	m = Machine{CPU: "x", Cores: 7}
 	m.sysfs(fstest.MapFS{})
 	if !reflect.DeepEqual(m, Machine{CPU: "x", Cores: 7}) {

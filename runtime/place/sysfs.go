@@ -59,6 +59,36 @@ func meminfo(root fs.FS, key string) int64 {
 	return 0
 }
 
+// available returns the memory that may be taken: what the machine has, or less where a control
+// group that the process is in allows less.
+func available(root fs.FS) int64 {
+	free := meminfo(root, "MemAvailable")
+	for line := range strings.Lines(text(root, "proc/self/cgroup")) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		dir, limit, used := "sys/fs/cgroup", "memory.max", "anon"
+		switch {
+		case len(fields) < 3 || fields[1] != "" && fields[1] != "memory":
+			continue
+		case fields[1] == "memory": // the first version of control groups
+			dir, limit, used = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "total_rss"
+		}
+		for at := path.Join(dir, fields[2]); ; at = path.Dir(at) { // those around it limit it too
+			if most := sizeOf(text(root, path.Join(at, limit))); most > 0 {
+				for line := range strings.Lines(text(root, path.Join(at, "memory.stat"))) {
+					if rest, ok := strings.CutPrefix(line, used+" "); ok {
+						most -= sizeOf(strings.TrimSpace(rest)) // what files hold can be given up
+					}
+				}
+				free = min(free, max(most, 1))
+			}
+			if at == dir || !strings.HasPrefix(at, dir) {
+				break
+			}
+		}
+	}
+	return free
+}
+
 // text returns a file's content without spaces around it, "" where there is none.
 func text(root fs.FS, name string) string {
 	p, err := fs.ReadFile(root, name)
