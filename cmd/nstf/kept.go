@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,15 +16,13 @@ import (
 // keptBy returns how a model keeps keys and values where flags do not say: as its package
 // does, which chose is nil without.
 func keptBy(m *model.Model, kv string, exact bool) (list string, chose *attention.Kept, err error) {
-	i := slices.IndexFunc(m.Files, func(x model.File) bool { return x.Name == nstf.KVFile })
-	if kv != "" || exact || i < 0 {
+	if kv != "" || exact {
 		return kv, nil, nil
 	}
-	file := m.Path + ": " + nstf.KVFile
-	if chose, err = attention.ParseKept(file, m.Files[i].Data); err != nil {
-		return "", nil, err
+	if chose, err = measured(m, "", nstf.KVFile, attention.ParseKept, attention.ReadKept); err != nil || chose == nil {
+		return kv, nil, err
 	}
-	if err := chose.Fits(file, len(m.Graph.Blocks)); err != nil {
+	if err := chose.Fits(m.Path+": "+nstf.KVFile, len(m.Graph.Blocks)); err != nil {
 		return "", nil, err
 	}
 	return chose.List(), chose, nil

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/nstf/nstf/formats/attention"
+	"github.com/nstf/nstf/quantize/plan/planner"
 )
 
 // Bits of keys and values are chosen by what blocks lose, go into a package, are shown, and
@@ -68,6 +70,24 @@ func TestKeptBits(t *testing.T) {
 		t.Errorf("f16 gives %s too", other)
 	}
 
+	table := must(t, "plan", packed, "--bpw", "4", "--layers")
+	for _, want := range []string{"fewer bits", "others", k.Chosen[0] + ": ", "B a position"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("no %q in:\n%s", want, table)
+		}
+	}
+	var layered struct {
+		Layers []planner.Layer
+	}
+	if err := json.Unmarshal([]byte(must(t, "plan", demoModel, "--bpw", "4", "--layers", "--kv", file, "--json")), &layered); err != nil || len(layered.Layers) != len(k.Chosen)+1 {
+		t.Fatalf("%d layers (%v)", len(layered.Layers), err)
+	}
+	for i, l := range layered.Layers[:len(k.Chosen)] {
+		if b := l.Bits; l.Block != i || !(l.Bytes > 0 && l.Loss > 0) || b == nil || b.Bytes <= 0 || b.Bytes >= l.Bytes || !(b.Loss > 0) || l.KV.Format != k.Chosen[i] || l.KV.KLD != k.Blocks[i].KLD[slices.Index(k.Formats, k.Chosen[i])] || l.Pages != nil {
+			t.Errorf("layer %d: %+v, %+v, %+v", i, l, l.Bits, l.KV)
+		}
+	}
+
 	loose := filepath.Join(dir, "loose.json")
 	must(t, append(measure, "--kv-kld", "100", "-o", loose)...)
 	if k, err = attention.ReadKept(loose); err != nil || !(k.Measured.Bits < 4) {
@@ -87,6 +107,8 @@ func TestKeptBits(t *testing.T) {
 		says string
 		args []string
 	}{
+		{exitUsage, "--layers", []string{"plan", demoModel, "--bpw", "4", "--kv", file}},
+		{exitInput, "d.json", []string{"plan", demoModel, "--bpw", "4", "--layers", "--kv", damaged}},
 		{exitUsage, "one choice", append(measure, "--kv-bpw", "4", "--kv-kld", "1", "-o", no)},
 		{exitUsage, "--kv-bpw", append(measure, "--kv-bpw", "-1", "-o", no)},
 		{exitUsage, "on the processor", append(measure, "--kv-bpw", "4", "--attention", "-o", no)},

@@ -208,6 +208,7 @@ func (a *app) planCommand() *cobra.Command {
 	var effort int64
 	var threads int
 	var asJSON bool
+	var layers layerFlags
 	c := &cobra.Command{
 		Use: "plan SRC (--bpw N | --size N | --max-kld N) [-o plan.json]", Short: "Choose how each tensor is to be stored, and predict what it costs", Args: cobra.ExactArgs(1),
 		Long: `Choose a scheme for every tensor of a model, so that together they lose least within a
@@ -221,6 +222,11 @@ predicted.
 
 --objective latency takes what is fastest within --max-kld instead of what is smallest, by
 the bandwidth and the rate of operations of the device that --latency-device names.
+
+--layers adds a table of what each method by itself would save in each layer, and cost, beside
+the plan: the next step to fewer bits of its matrices, factors for them (with --forms), keys and
+values in fewer bits and steps that read some pages of them. The last two are what calibrate
+--kv-bpw and --attention measured, from the package or from files.
 
 The file that -o writes can be edited: nstf quantize --plan executes it. --keep decides
 for tensors by name: 'embed=q8_0', 'blocks\.0\.=keep' (as in the source).`,
@@ -271,9 +277,14 @@ for tensors by name: 'embed=q8_0', 'blocks\.0\.=keep' (as in the source).`,
 				return err
 			}
 			step, end := a.progress("planning", "weights")
-			p, err := planner.New(m, planner.Options{Schemes: f.schemes, Forms: f.forms, Device: device, Keep: f.rules, Seed: text.seed, Effort: effort, Threads: threads, Progress: step,
-				Made: nstf.Provenance{Tool: toolName(), Flags: append(f.flags(), text.flags()...), Sources: expectedSources(from, &text)}}).Plan(c.Context(), s, f.budget)
+			made := planner.New(m, planner.Options{Schemes: f.schemes, Forms: f.forms, Device: device, Keep: f.rules, Seed: text.seed, Effort: effort, Threads: threads, Progress: step,
+				Made: nstf.Provenance{Tool: toolName(), Flags: append(f.flags(), text.flags()...), Sources: expectedSources(from, &text)}})
+			p, err := made.Plan(c.Context(), s, f.budget)
 			end()
+			if err != nil {
+				return err
+			}
+			table, err := layers.of(c.Context(), made, m, s, p)
 			if err != nil {
 				return err
 			}
@@ -282,14 +293,19 @@ for tensors by name: 'embed=q8_0', 'blocks\.0\.=keep' (as in the source).`,
 					return err
 				}
 			}
-			if asJSON {
+			switch {
+			case asJSON && layers.wanted:
+				return printJSON(a.out, &layeredPlan{p, table})
+			case asJSON:
 				return printJSON(a.out, p)
 			}
 			a.printPlan(p)
+			a.printLayers(table)
 			return nil
 		},
 	}
 	s := c.Flags()
+	layers.add(s)
 	s.Float64Var(&f.bpw, "bpw", 0, "bits per weight of all tensors together")
 	s.StringVar(&f.size, "size", "", "size of the whole package, such as 3.9GiB or 900MB")
 	s.Float64Var(&f.maxKLD, "max-kld", 0, "predicted mean KL divergence in nats")

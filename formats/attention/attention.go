@@ -107,6 +107,19 @@ func (p *Policy) Shares(blocks int, pages float64) [][]float64 {
 	return out
 }
 
+// Loss returns what a head loses that reads a share of its pages, on straight lines between
+// what was measured.
+func (p *Policy) Loss(h *Head, share float64) float64 {
+	at, kld := 1., 0.
+	for i := len(p.Grid) - 1; i >= 0; i-- {
+		if share >= p.Grid[i] {
+			return h.KLD[i] + (kld-h.KLD[i])*(min(share, at)-p.Grid[i])/(at-p.Grid[i])
+		}
+		at, kld = p.Grid[i], h.KLD[i]
+	}
+	return kld
+}
+
 // A step is a rise of one head's share, and what a unit of it gains.
 type step struct {
 	head        *Head

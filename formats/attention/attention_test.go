@@ -71,6 +71,16 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// Between what was measured losses lie on straight lines, and end at 0.
+func TestLoss(t *testing.T) {
+	p := sample()
+	for share, want := range map[float64]float64{0.01: 0.01, 0.05: 0.01, 0.125: 0.009, 0.2: 0.008, 0.5: 0.001, 0.75: 0.0005, 1: 0} {
+		if got := p.Loss(&p.Heads[0], share); math.Abs(got-want) > 1e-12 {
+			t.Errorf("%g of the pages: %g, want %g", share, got, want)
+		}
+	}
+}
+
 // Whatever is wrong is refused, in a word that names it.
 func TestPolicyRefusals(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
