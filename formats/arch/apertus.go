@@ -15,7 +15,7 @@ import (
 func apertus() *Architecture {
 	return &Architecture{
 		name: "apertus", class: "ApertusForCausalLM", types: []string{"apertus"}, gguf: "apertus",
-		llama: &llamaCPP{outputBias: optional, wholeRope: true, factors: true, longRope: true, copyHead: true},
+		llama: &llamaCPP{outputBias: optional, wholeRope: true, factors: true, copyHead: true},
 		fromHF: func(s *settings) *decoder {
 			d := s.common("apertus", nil)
 			d.eps = float32(s.floatOr("rms_norm_eps", 1e-5))
@@ -63,7 +63,7 @@ func apertus() *Architecture {
 						list[j] = *xieluNumbers(x)[i]
 					}
 				}
-				w.raw(w.prefix+"xielu."+key, list)
+				w.raw("xielu."+key, list)
 			}
 		},
 		hfLinks: append([]Link{
@@ -90,7 +90,8 @@ func apertus() *Architecture {
 	}
 }
 
-// xieluKeys are the names of the activation's numbers in both worlds.
+// xieluKeys are the names of the activation's numbers in both worlds; GGUF has them
+// without the architecture before them.
 var xieluKeys = [4]string{"alpha_p", "alpha_n", "beta", "eps"}
 
 func xieluNumbers(x *graph.XIELU) [4]*float32 {
@@ -106,15 +107,17 @@ func (d *decoder) xielus() {
 
 // floatByLayer reads a number of each layer, which may be one for all.
 func (k *keys) floatByLayer(key string, layers int) []float32 {
-	list, err := k.f.Floats(k.prefix + key)
+	list, err := k.f.Floats(key)
 	if err != nil {
-		list = []float32{float32(k.float(key))}
+		one, err := k.f.Float(key)
+		k.note(err)
+		list = []float32{float32(one)}
 		for len(list) < layers {
 			list = append(list, list[0])
 		}
 	}
 	if len(list) < layers {
-		k.note(formats.Errorf(k.f.Name(), k.prefix+key, "%d layers of %d", len(list), layers))
+		k.note(formats.Errorf(k.f.Name(), key, "%d layers of %d", len(list), layers))
 		return make([]float32, layers)
 	}
 	return list

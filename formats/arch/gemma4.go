@@ -22,7 +22,7 @@ func gemma4() *Architecture {
 	return &Architecture{
 		name: "gemma4", class: "Gemma4ForCausalLM", types: []string{"gemma4_text", "gemma4"}, gguf: "gemma4",
 		within:   true,
-		llama:    &llamaCPP{window: required, windowed: true, factors: true},
+		llama:    &llamaCPP{window: required, windowed: true, factors: true, capped: true, someWindow: true},
 		fromHF:   func(s *settings) *decoder { return s.gemma4(131072, 512, 256) },
 		fromGGUF: (*keys).gemma4,
 		toHF:     configWriter.gemma4,
@@ -349,7 +349,7 @@ func (k *keys) gemma4() *decoder {
 	k.varied = []string{"attention.head_count_kv", "feed_forward_length", "expert_feed_forward_length"}
 	d := k.common("gemma4")
 	d.act = graph.GELUTanh
-	d.headSoftcap = float32(k.floatOr("final_logit_softcapping", 0))
+	d.headSoftcap = float32(k.floatOr("final_logit_softcapping", 30)) // what llama.cpp takes; 0: none
 	d.window = k.slidingLayers(k.int("attention.sliding_window"), d.layers, 6)
 	if d.window == nil {
 		d.window = everyLayer(0)

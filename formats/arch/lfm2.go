@@ -38,7 +38,7 @@ func lfm2() *Architecture {
 }
 
 func lfm2Llama() *llamaCPP {
-	return &llamaCPP{squareO: true, wholeRope: true, noFFNBias: true, denseLead: true, noConvBias: true}
+	return &llamaCPP{squareO: true, wholeRope: true, noFFNBias: true, denseLead: true, noConvBias: true, someConv: true}
 }
 
 // lfm2 reads what both classes have in common.

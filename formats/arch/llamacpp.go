@@ -2,6 +2,7 @@ package arch
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
@@ -33,6 +34,11 @@ type llamaCPP struct {
 	mambas      bool // state spaces have biases of convolutions alone, and are in some layer
 	wideMamba   bool // they are twice as wide as the model
 	squareDelta bool // values of delta nets are as long as their keys
+
+	capped     bool // it caps logits where the key is absent
+	someWindow bool // some layer has a window
+	someConv   bool // some layer is a short convolution
+	oneBase    bool // layers with a window rotate by the base of the others
 }
 
 // A presence says whether something may, must or must not be there.
@@ -112,6 +118,8 @@ func exportRules() []exportRule {
 				return fmt.Sprintf("expects latents in every layer of %q, and mixtures", g.Arch), ""
 			case a.O.Bias != "":
 				return fmt.Sprintf("has no such bias in %q as %s", g.Arch, a.O.Bias), ""
+			case g.Ropes[0].Scaling.Kind == graph.ScaleLinear:
+				return fmt.Sprintf("multiplies the scores of %q by what yarn would, where the rotary scaling is linear", g.Arch), ""
 			case a.QA != nil && (n == 26 || n == 27 || n == 48 && g.Vocab == 128256):
 				return fmt.Sprintf("takes %q of %d layers for one whose queries come by no latent", g.Arch, n), ""
 			}
@@ -142,6 +150,22 @@ func exportRules() []exportRule {
 		{"width of heads", func(l *llamaCPP, g *graph.Graph) (string, string) {
 			if a := attention(g); l.squareO && a.Heads*a.HeadDim != g.Width {
 				return fmt.Sprintf("expects the heads of %q to be together as wide as the model, %d, not %d times %d", g.Arch, g.Width, a.Heads, a.HeadDim), ""
+			}
+			return "", ""
+		}},
+		{"windows", func(l *llamaCPP, g *graph.Graph) (string, string) {
+			some := slices.ContainsFunc(g.Blocks, func(b graph.Block) bool { return window(&b) > 0 })
+			switch {
+			case l.someWindow && !some:
+				return fmt.Sprintf("expects a window in some layer of %q", g.Arch), ""
+			case l.oneBase && some && len(g.Ropes) > 1 && g.Ropes[1].Theta != g.Ropes[0].Theta:
+				return fmt.Sprintf("rotates all layers of %q by the base %v, this model those with a window by %v", g.Arch, g.Ropes[0].Theta, g.Ropes[1].Theta), ""
+			}
+			return "", ""
+		}},
+		{"short convolutions", func(l *llamaCPP, g *graph.Graph) (string, string) {
+			if l.someConv && !slices.ContainsFunc(g.Blocks, func(b graph.Block) bool { return b.ShortConv != nil }) {
+				return fmt.Sprintf("expects a convolution in some layer of %q", g.Arch), ""
 			}
 			return "", ""
 		}},

@@ -22,16 +22,26 @@ func TestExportRules(t *testing.T) {
 		"experts": {"mixtral", func(g *graph.Graph) {
 			g.Blocks[0].MoE, g.Blocks[0].FFN = nil, &graph.FFN{}
 		}, "expects experts in every layer"},
-		"output bias":              {"qwen3", func(g *graph.Graph) { g.Blocks[0].Attn.O.Bias = "bias" }, "no such bias"},
-		"feed-forward bias":        {"seed_oss", func(g *graph.Graph) { g.Blocks[0].FFN.Up.Bias = "bias" }, "no such bias"},
-		"convolution's bias":       {"lfm2", func(g *graph.Graph) { g.Blocks[0].ShortConv.ConvBias = "bias" }, "no such bias"},
-		"latents":                  {"deepseek_v3", func(g *graph.Graph) { g.Blocks[0].Latent.O.Bias = "bias" }, "no such bias"},
-		"state spaces":             {"granitemoehybrid", func(g *graph.Graph) { g.Blocks[0].Mamba.MaxStep = 1 }, "does not limit the steps"},
-		"norms of heads":           {"cohere", func(g *graph.Graph) { g.Blocks[0].Attn.QNorm = g.Norm }, "64 layers and more"},
-		"head":                     {"gemma2", func(g *graph.Graph) { g.Head.Weight = "head.weight" }, "a head of its own"},
-		"width of heads":           {"qwen2", func(g *graph.Graph) { g.Blocks[0].Attn.Heads++ }, "as wide as the model"},
-		"shared keys and values":   {"gemma4-mm", func(g *graph.Graph) { *g.Blocks[3].Attn.KVFrom-- }, "from layer 1"},
-		"values of delta nets":     {"qwen3_5-mm", func(g *graph.Graph) { g.Blocks[0].Delta.ValueDim++ }, "as long as their keys"},
+		"output bias":            {"qwen3", func(g *graph.Graph) { g.Blocks[0].Attn.O.Bias = "bias" }, "no such bias"},
+		"feed-forward bias":      {"seed_oss", func(g *graph.Graph) { g.Blocks[0].FFN.Up.Bias = "bias" }, "no such bias"},
+		"convolution's bias":     {"lfm2", func(g *graph.Graph) { g.Blocks[0].ShortConv.ConvBias = "bias" }, "no such bias"},
+		"latents":                {"deepseek_v3", func(g *graph.Graph) { g.Blocks[0].Latent.O.Bias = "bias" }, "no such bias"},
+		"state spaces":           {"granitemoehybrid", func(g *graph.Graph) { g.Blocks[0].Mamba.MaxStep = 1 }, "does not limit the steps"},
+		"norms of heads":         {"cohere", func(g *graph.Graph) { g.Blocks[0].Attn.QNorm = g.Norm }, "64 layers and more"},
+		"head":                   {"gemma2", func(g *graph.Graph) { g.Head.Weight = "head.weight" }, "a head of its own"},
+		"width of heads":         {"qwen2", func(g *graph.Graph) { g.Blocks[0].Attn.Heads++ }, "as wide as the model"},
+		"shared keys and values": {"gemma4-mm", func(g *graph.Graph) { *g.Blocks[3].Attn.KVFrom-- }, "from layer 1"},
+		"values of delta nets":   {"qwen3_5-mm", func(g *graph.Graph) { g.Blocks[0].Delta.ValueDim++ }, "as long as their keys"},
+		"windows": {"gemma4-dense", func(g *graph.Graph) {
+			for i := range g.Blocks {
+				g.Blocks[i].Attn.Window = 0
+			}
+		}, "a window in some layer"},
+		"short convolutions": {"lfm2", func(g *graph.Graph) {
+			for i := range g.Blocks {
+				g.Blocks[i].ShortConv = nil
+			}
+		}, "a convolution in some layer"},
 		"sliding window":           {"llama-2", func(g *graph.Graph) { g.Blocks[1].Attn.Window = 8 }, "beyond the sliding window of 8 tokens"},
 		"partial rotary embedding": {"llama-2", func(g *graph.Graph) { g.Ropes[0].Dim /= 2 }, "rotates whole heads"},
 		"yarn's ramp":              {"llama-yarn", func(g *graph.Graph) { g.Ropes[0].Scaling.BetaFast = 2 }, "beta_fast 2"},

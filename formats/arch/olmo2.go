@@ -36,7 +36,7 @@ func olmo2() *Architecture {
 }
 
 func olmoLlama() *llamaCPP {
-	return &llamaCPP{copyHead: true, squareO: true, wholeRope: true, noFFNBias: true, window: optional, windowed: true}
+	return &llamaCPP{copyHead: true, squareO: true, wholeRope: true, noFFNBias: true, window: optional, windowed: true, oneBase: true}
 }
 
 // olmo reads the keys that OLMo 2 and 3 share.

@@ -29,12 +29,7 @@ func olmo3() *Architecture {
 			delete(c, "rope_scaling")
 			delete(c, "rope_theta")
 		},
-		toGGUF: func(w *keyWriter, g *graph.Graph) {
-			w.windowPattern(g)
-			if g.Ropes[1].Theta != g.Ropes[0].Theta {
-				w.float("rope.freq_base_swa", g.Ropes[1].Theta)
-			}
-		},
+		toGGUF:    (*keyWriter).windowPattern,
 		hfLinks:   hfPostNormLinks(),
 		ggufLinks: ggufPostNormLinks(),
 	}

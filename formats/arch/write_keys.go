@@ -81,7 +81,7 @@ func (w *keyWriter) sizes() {
 	if w.llama.parallel {
 		w.raw(w.prefix+"use_parallel_residual", g.Blocks[0].Parallel)
 	}
-	if g.Head.Softcap != 0 {
+	if g.Head.Softcap != 0 || w.llama.capped { // whose own is 30
 		w.float("final_logit_softcapping", float64(g.Head.Softcap))
 	}
 }
