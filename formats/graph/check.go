@@ -88,21 +88,21 @@ func (c *checker) name(key, name string) {
 }
 
 func (c *checker) checkBlock(b *Block) {
-	mixers, layers := b.mixers(), b.layers()
+	mixers, ffns := b.mixers(), b.ffns()
 	switch {
 	case len(mixers) > 1:
 		c.fail("attn", "a block has one mixer of attn, latent, delta, mamba and shortconv, not %d", len(mixers))
-	case len(mixers)+len(layers) == 0:
+	case len(mixers)+len(ffns) == 0:
 		c.fail("ffn", "a block has a mixer, a feed-forward layer or a mixture")
-	case b.Parallel && (len(mixers) == 0 || len(layers) == 0):
+	case b.Parallel && (len(mixers) == 0 || len(ffns) == 0):
 		c.fail("parallel", "the block has no mixer, or no layer beside it")
 	case len(mixers) == 0 && (b.AttnNorm != nil || b.AttnPostNorm != nil):
 		c.fail("attn_norm", "norms of a mixer where there is none")
-	case len(layers) == 0 && (b.FFNNorm != nil || b.FFNPostNorm != nil):
+	case len(ffns) == 0 && (b.FFNNorm != nil || b.FFNPostNorm != nil):
 		c.fail("ffn_norm", "norms of a layer where there is none")
-	case len(layers) > 1 && b.Parallel:
+	case len(ffns) > 1 && b.Parallel:
 		c.fail("ffn", "a parallel block has either a feed-forward layer or a mixture")
-	case len(layers) < 2 && (b.DensePostNorm != nil || b.MoENorm != nil || b.MoEPostNorm != nil):
+	case len(ffns) < 2 && (b.DensePostNorm != nil || b.MoENorm != nil || b.MoEPostNorm != nil):
 		c.fail("moe_norm", "norms of a layer and a mixture beside one another, where one is alone")
 	case b.Parallel && b.MoE != nil && b.MoE.RouterNorm != nil:
 		c.fail("moe.router_norm", "the block is parallel")
@@ -117,7 +117,7 @@ func (c *checker) checkBlock(b *Block) {
 	if c.err != nil {
 		return
 	}
-	for _, o := range append(append(mixers, layers...), present(b.PerLayer)...) {
+	for _, o := range append(append(mixers, ffns...), present(b.PerLayer)...) {
 		o.check(c)
 	}
 	if c.err == nil { // their sizes may be multiplied

@@ -95,12 +95,12 @@ type operation interface {
 	check(c *checker)
 }
 
-// mixers and layers list the operations that a block has of either kind; a
+// mixers and ffns list the operations that a block has of either kind; a
 // sound block has one mixer, one layer or two beside one another, or both.
 func (b *Block) mixers() []operation {
 	return slices.Concat(present(b.Attn), present(b.Latent), present(b.Delta), present(b.Mamba), present(b.ShortConv))
 }
-func (b *Block) layers() []operation { return append(present(b.FFN), present(b.MoE)...) }
+func (b *Block) ffns() []operation { return append(present(b.FFN), present(b.MoE)...) }
 
 // Mixes reports whether the block has a mixer, Feeds whether it has a feed-forward layer
 // or a mixture: it has one of them at least. Neither allocates: each token asks.

@@ -138,18 +138,6 @@ func (c *cutter) rows(l *graph.Linear, lo, n int64) *graph.Linear {
 	return &own
 }
 
-// norms gives a norm with weights for each head those of n heads.
-func (c *cutter) norms(n *graph.Norm, lo, heads int64) {
-	if n == nil {
-		return
-	}
-	for _, name := range []string{n.Weight, n.Bias} {
-		if name != "" {
-			c.part(name, cut{lo: lo, n: heads})
-		}
-	}
-}
-
 // columns gives a linear the columns from lo on. Its bias is rank 0's.
 func (c *cutter) columns(l *graph.Linear, lo, n int64) graph.Linear {
 	own := *l
@@ -213,10 +201,6 @@ func (c *cutter) attention(a *graph.Attention) *graph.Attention {
 	own.K, own.V = c.rows(a.K, lo*a.HeadDim, n*a.HeadDim), c.rows(a.V, lo*a.HeadDim, n*a.HeadDim)
 	if a.Sinks != "" {
 		c.part(a.Sinks, cut{lo: lo * group, n: n * group})
-	}
-	if a.HeadNorms {
-		c.norms(a.QNorm, lo*group, n*group)
-		c.norms(a.KNorm, lo, n)
 	}
 	if a.HeadNorms { // a row of weights for each head
 		c.heads(a.QNorm, lo*group, n*group)
