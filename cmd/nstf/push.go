@@ -12,7 +12,6 @@ import (
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/hub"
 	"github.com/nstf/nstf/formats/inspect"
-	"github.com/nstf/nstf/formats/nstf"
 	drawn "github.com/nstf/nstf/quantize/report"
 )
 
@@ -57,23 +56,18 @@ right to write; HF_ENDPOINT names another hub.`,
 				_, err := a.out.Write(card)
 				return err
 			}
-			p, err := nstf.OpenStored(args[0])
+			p, err := a.verified(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			defer p.Close()
-			step, end := a.progress("verifying", "bytes")
-			err = p.Verify(c.Context(), step)
-			end()
-			if err != nil {
-				return err
-			}
 			f, err := formats.OpenFile(args[0])
 			if err != nil {
 				return err
 			}
 			defer f.Close()
-			h.Progress, end = a.progress("uploading", "bytes")
+			step, end := a.progress("uploading", "bytes")
+			h.Progress = step
 			out, err := h.Push(c.Context(), hub.Upload{Repo: r.Repo, Revision: r.Revision, Private: private, Message: "Upload " + filepath.Base(args[0]) + " by nstf",
 				Files: []hub.UploadFile{{Path: filepath.Base(args[0]), Data: f}, {Path: "README.md", Data: bytes.NewReader(card), Keep: func(old []byte) bool { return !drawn.IsCard(old) }}}})
 			end()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,17 +28,11 @@ Schemes that only a newer release decodes have hashes like others; they are name
 			if err := hasHashes(args[0]); err != nil {
 				return err
 			}
-			p, err := nstf.OpenStored(args[0])
+			p, err := a.verified(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			defer p.Close()
-			step, end := a.progress("verifying", "bytes")
-			err = p.Verify(c.Context(), step)
-			end()
-			if err != nil {
-				return err
-			}
 			tensors, files := len(p.Tensors()), len(p.Files())
 			if unknown := p.Unknown(); len(unknown) > 0 {
 				a.warn("whole, but only a newer release decodes " + strings.Join(unknown, ", "))
@@ -52,6 +47,22 @@ Schemes that only a newer release decodes have hashes like others; they are name
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// verified opens a package of which every hash is right.
+func (a *app) verified(ctx context.Context, path string) (*nstf.Package, error) {
+	p, err := nstf.OpenStored(path)
+	if err != nil {
+		return nil, err
+	}
+	step, end := a.progress("verifying", "bytes")
+	err = p.Verify(ctx, step)
+	end()
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
 }
 
 // hasHashes refuses a model that is no package, for nothing else has hashes to check.

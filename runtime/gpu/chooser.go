@@ -222,9 +222,9 @@ func (e *Engine) steady(b *device.Batch) bool {
 	return true
 }
 
-// prepares notes which states' next rows the device has prepared, after a pass of
+// notePrepared notes which states' next rows the device has prepared, after a pass of
 // one row each, all of which were chosen for.
-func (e *Engine) prepares(b *device.Batch, runs []choice) {
+func (e *Engine) notePrepared(b *device.Batch, runs []choice) {
 	e.prepared = e.prepared[:0]
 	if len(runs) != 1 || runs[0].hi-runs[0].lo != len(b.Segments) || b.Rows() != len(b.Segments) || !b.Few(e.FewRows()) {
 		return

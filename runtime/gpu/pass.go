@@ -31,58 +31,13 @@ type graphKey struct {
 
 // Forward implements device.Stage.
 func (e *Engine) Forward(b *device.Batch) (device.Pass, error) {
-	n := b.Rows()
-	if n == 0 || n > e.plan.Rows || (b.Hidden == nil) != e.span.Embed {
-		return nil, fmt.Errorf("gpu: a batch of %d rows, or of another stage's input", n)
-	}
-	p := &pass{e: e, rows: n, from: n, many: !b.Few(e.FewRows()), sequences: len(b.Segments), state: &e.s.many}
-	if !p.many {
-		p.state = &e.s.few
-	}
-	if !p.many {
-		p.reading = e.readingOf(b)
-	}
-	row := 0
-	var slots []int32
-	for i := range b.Segments {
-		segment := &b.Segments[i]
-		s, ok := segment.State.(*state)
-		if !ok || s.e != e {
-			return nil, fmt.Errorf("gpu: the state of segment %d is a %T", i, segment.State)
-		}
-		if err := errors.Join(s.send(), s.setFrequencies(segment.Length)); err != nil {
-			return nil, err
-		}
-		if p.many {
-			s.past.learned = false
-		} else if err := s.followsUp(segment.Rows()); err != nil {
-			return nil, err
-		}
-		if segment.Tokens != nil {
-			s.told = min(s.told, s.Len()) // what was chosen behind it need not be what came
-		}
-		row += segment.Rows()
-		for w := row - segment.Wanted; w < row; w++ {
-			p.wanted = append(p.wanted, w)
-		}
-		if segment.Choose != nil && e.span.Head {
-			slots = append(slots, s.slot)
-			if err := s.settle(segment); err != nil {
-				return nil, err
-			}
-		}
+	p, slots, err := e.begin(b)
+	if err != nil {
+		return nil, err
 	}
 	var runs []choice
 	if e.span.Head {
 		runs = choices(b)
-	} else {
-		p.from, p.wanted = 0, nil
-	}
-	if len(p.wanted) > 0 {
-		p.from = p.wanted[0]
-	}
-	if e.gathering != nil || p.reading.ranks > 0 { // all rows are, the last for history's sake
-		p.from = 0
 	}
 	if len(runs) > ring {
 		return nil, fmt.Errorf("gpu: tokens are chosen at %d places of a batch, %d at most", len(runs), ring)
@@ -107,14 +62,71 @@ func (e *Engine) Forward(b *device.Batch) (device.Pass, error) {
 			}
 		}
 	}
-	e.prepares(b, runs)
+	e.notePrepared(b, runs)
 	if len(runs) > 0 {
-		var err error
 		if p.chosen, err = e.fetch(runs, slots); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
+}
+
+// begin spreads a batch out and makes its states ready. It returns the pass and the slots of
+// the sequences that a token is chosen for.
+func (e *Engine) begin(b *device.Batch) (p *pass, slots []int32, err error) {
+	n := b.Rows()
+	if n == 0 || n > e.plan.Rows || (b.Hidden == nil) != e.span.Embed {
+		return nil, nil, fmt.Errorf("gpu: a batch of %d rows, or of another stage's input", n)
+	}
+	p = &pass{e: e, rows: n, from: n, many: !b.Few(e.FewRows()), sequences: len(b.Segments), state: &e.s.many}
+	if !p.many {
+		p.state, p.reading = &e.s.few, e.readingOf(b)
+	}
+	row := 0
+	for i := range b.Segments {
+		segment := &b.Segments[i]
+		s, ok := segment.State.(*state)
+		if !ok || s.e != e {
+			return nil, nil, fmt.Errorf("gpu: the state of segment %d is a %T", i, segment.State)
+		}
+		if err := s.begin(segment, p.many); err != nil {
+			return nil, nil, err
+		}
+		if segment.Choose != nil && e.span.Head {
+			slots = append(slots, s.slot)
+		}
+		row += segment.Rows()
+		for w := row - segment.Wanted; w < row && e.span.Head; w++ {
+			p.wanted = append(p.wanted, w)
+		}
+	}
+	if len(p.wanted) > 0 {
+		p.from = p.wanted[0]
+	}
+	if !e.span.Head || e.gathering != nil || p.reading.ranks > 0 { // all rows are, the last for history's sake
+		p.from = 0
+	}
+	return p, slots, nil
+}
+
+// begin tells the device what a segment needs of its sequence: pages, frequencies, how the
+// token behind it is chosen.
+func (s *state) begin(segment *device.Segment, many bool) error {
+	if err := errors.Join(s.send(), s.setFrequencies(segment.Length)); err != nil {
+		return err
+	}
+	if many {
+		s.past.learned = false
+	} else if err := s.followsUp(segment.Rows()); err != nil {
+		return err
+	}
+	if segment.Tokens != nil {
+		s.told = min(s.told, s.Len()) // what was chosen behind it need not be what came
+	}
+	if segment.Choose == nil || !s.e.span.Head {
+		return nil
+	}
+	return s.settle(segment)
 }
 
 // start tells the device which rows come, unless it knows.
