@@ -67,13 +67,13 @@ func TestDisk(t *testing.T) {
 		t.Skip("what a GPU remembers is not written down")
 	}
 	for _, c := range []struct {
-		name                       string
+		name, kv                   string
 		again, longer, cut, beside int // tokens that are found
 	}{
-		{"llama-31", 128, 128, 64, 0}, {"gemma2", 128, 128, 64, 0}, {"qwen3_next", 133, 133, 0, 0},
+		{"llama-31", "", 128, 128, 64, 0}, {"gemma2", "", 128, 128, 64, 0}, {"qwen3_next", "", 133, 133, 0, 0}, {"llama-31", "q4", 133, 133, 0, 0},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			ex := executor(t, c.name, exec.Options{Sequences: 4, Places: 8})
+		t.Run(c.name+c.kv, func(t *testing.T) {
+			ex := executor(t, c.name, exec.Options{Sequences: 4, Places: 8, KV: c.kv})
 			dir, ids := t.TempDir(), prompt(1, 200, ex.Graph().Vocab)
 			const most = 64 << 20
 			fresh := func(ids []int32) answer {

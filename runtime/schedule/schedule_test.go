@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -209,7 +210,7 @@ func same(t testing.TB, what string, got, want [][]answer) {
 // Answers are the same tokens however many are served at once, whatever a step takes,
 // and with prompts that are kept or not.
 func TestAnswersDoNotDependOnTheLoad(t *testing.T) {
-	names := []string{"llama-31", "gemma2", "mixtral", "phi3-longrope", "llama-dynamic", "quant-gptq-int4", "qwen3_next"}
+	names := []string{"llama-31", "gemma2", "mixtral", "phi3-longrope", "llama-dynamic", "quant-gptq-int4", "qwen3_next", "llama-31 q4"}
 	if emulated() { // which needs its time
 		names = names[:1]
 	}
@@ -222,7 +223,8 @@ func TestAnswersDoNotDependOnTheLoad(t *testing.T) {
 			if emulated() {
 				n = 8
 			}
-			ex := executor(t, name, exec.Options{Sequences: 40, Places: 40})
+			name, kv, _ := strings.Cut(name, " ")
+			ex := executor(t, name, exec.Options{Sequences: 40, Places: 40, KV: kv})
 			all := requests(n, ex.Graph().Vocab)
 			ready := compiled(ex)
 			if emulated() && ready == 0 {
