@@ -143,8 +143,9 @@ NSTF_DEVICE void foretell(const pages_part& t, const u16* summaries, const f32* 
 }
 #else
 // A wave adds up the means of every ATTEND_WAVES-th of the pages first to end-1 of the list, as
-// if each were a value whose score is the page's logarithm.
-NSTF_DEVICE void stand_in(const pages_part& t, const u16* summaries, int kv_heads, int max_pages, f32* lds, int first, int end) {
+// if each were a value whose score is the page's logarithm: as it was estimated, since others may read
+// the page now.
+NSTF_DEVICE void stand_in(const pages_part& t, const u16* summaries, const f32* ratios, int kv_heads, int max_pages, f32* lds, int first, int end) {
 	const int lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
 	f32 top[ATTEND_QUERIES], sum[ATTEND_QUERIES], low[ATTEND_QUERIES][SUMMARY_PAIRS], high[ATTEND_QUERIES][SUMMARY_PAIRS];
 #pragma unroll
@@ -161,7 +162,7 @@ NSTF_DEVICE void stand_in(const pages_part& t, const u16* summaries, int kv_head
 		for (int r = 0; r < SUMMARY_PAIRS; r++) mean[r] = summary_pair(s, lane, r);
 #pragma unroll
 		for (int g = 0; g < ATTEND_QUERIES; g++) {
-			const f32 z = g < t.here ? t.logs[(i64)g * max_pages + page] : ATTEND_NONE;
+			const f32 z = g < t.here ? t.foretold[(i64)g * max_pages + page] + 0.5f * ratios[page] : ATTEND_NONE;
 			const f32 most = wave_max_of(z, top[g]), c = exp_f32(top[g] - most), w = exp_f32(z - most);
 			top[g] = most;
 			sum[g] = fmaf(sum[g], c, w);
@@ -222,15 +223,15 @@ nstf_attend_pages(const f32* q, int heads, int kv_heads, f32 scale, f32 softcap,
 		kv_turn(lds + h * KV_D, KV_D);
 	}
 	__syncthreads();
+	const f32* ratios = histories + ((i64)owners[row] * history_heads + t.head) * (FOLLOW_HEADER + max_pages) + FOLLOW_HEADER;
 #if PAGES_PHASE == 0
 	if (blockIdx.x > 0) {
-		const f32* ratios = histories + ((i64)owners[row] * history_heads + t.head) * (FOLLOW_HEADER + max_pages) + FOLLOW_HEADER;
 		foretell(t, summaries, ratios, weights + kv_head * max_pages, kv_heads, max_pages, scale, softcap, lds, first, end);
 		return;
 	}
 	attend_some(t, cache, kv_heads, max_pages, scale, softcap, lds, first, end, [&](int i) { return i == 0 ? 0 : known + i - 1; });
 #else
-	if (kind == 2) stand_in(t, summaries, kv_heads, max_pages, lds, first, end);
+	if (kind == 2) stand_in(t, summaries, ratios, kv_heads, max_pages, lds, first, end);
 	else attend_some(t, cache, kv_heads, max_pages, scale, softcap, lds, first, end, [&](int i) { return t.list[i]; });
 #endif
 	__syncthreads();

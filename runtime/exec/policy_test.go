@@ -118,15 +118,16 @@ func TestPolicyOfAllPages(t *testing.T) {
 	}
 }
 
-// A device reads the pages that the processor reads, and gives its tokens; so does the
-// processor at another level of SIMD.
+// A device reads the pages that the processor reads, and gives its logits; so does the
+// processor at another level of SIMD. Keys that are nearly between two numbers of a format are
+// rounded either way, and pages that weigh nearly the same then chosen either way.
 func TestPolicyChoosesAlike(t *testing.T) {
 	for i, c := range followedGraphs() {
 		if testing.Short() && i > 2 {
 			break
 		}
 		for _, kv := range []string{"f32", "f16", "q4"} {
-			if gpuTested(t) && kv != []string{"f32", "f16", "q4"}[i%3] {
+			if gpuTested(t) && kv != "f32" && kv != []string{"f16", "q4"}[i%2] {
 				continue
 			}
 			p := tinyPolicy()
@@ -144,7 +145,7 @@ func TestPolicyChoosesAlike(t *testing.T) {
 			e := newFollowed(t, c.graph, p, o)
 			ids := tinyIDs(380)
 			want, got := prefilled(t, reference, ids[:350]), prefilled(t, e, ids[:350])
-			tolerance := map[string]float64{"f32": 1e-3, "f16": 5e-3, "q4": 0.2}[kv]
+			tolerance := map[string]float64{"f32": 1e-5, "f16": 0.1, "q4": 0.3}[kv]
 			checkLogits(t, c.name+" "+kv, stepLogits(t, got, ids[350:]), stepLogits(t, want, ids[350:]), tolerance)
 			read, held := e.PagesRead()
 			if r, h := reference.PagesRead(); read != r || held != h || read >= held {

@@ -435,6 +435,18 @@ func (c followCase) check(t *testing.T, m *machine, r *rand.Rand) {
 				}
 			}
 		}
+		learned := make([]float32, len(before))
+		histories.get(t, learned)
+		for s := range heads {
+			for h := range heads[s] {
+				f, at := &heads[s][h], learned[(s*c.kvs+h)*hip.HistoryFloats(2*b.maxPages):]
+				for i, want := range append([]float64{float64(f.steps), f.without, f.with, f.out}, f.ratio...) {
+					if e := math.Abs(float64(at[i]) - want); !(e <= 1e-3*math.Abs(want)+1e-5) {
+						t.Fatalf("step %d: number %d of the history of sequence %d, head %d, is %g, want %g", step, i, s, h, at[i], want)
+					}
+				}
+			}
+		}
 		counted := make([]uint64, 2)
 		counts.get(t, counted)
 		if counted[0] != uint64(read) || counted[1] != uint64(held) {
