@@ -15,7 +15,8 @@ import (
 // attention with their rows of the query, key and value matrices and their columns of the
 // output matrix, rows of the gate and up matrices with their columns of down, and rows of
 // the head. What attention and the feed-forward layer give is then a part of a sum; biases
-// that are added behind it are rank 0's. Norms and the embedding are whole.
+// that are added behind it are rank 0's. Norms are whole, but for those
+// with weights for each head, and so is the embedding.
 type Shard struct {
 	Graph *graph.Graph // not checked: its head gives fewer logits than its vocabulary
 	// Units and Unit say how the logits are cut: rank r of n has those from
