@@ -36,7 +36,7 @@ func (a *app) generateCommand() *cobra.Command {
 	var f generateFlags
 	c := &cobra.Command{
 		Use: "generate -o DIR", Short: "Write a llama of any size with random weights as a Hugging Face directory", Args: cobra.NoArgs,
-		Long: `Write a llama of any size with random weights as a sharded Hugging Face directory:
+		Long: `Write a llama, or with --experts a mixtral, of any size with random weights as a sharded Hugging Face directory:
 to measure readers and kernels on, not to talk to. The same flags give the same bytes.
 --shape sets all sizes; the other flags change one. --blocks writes a GGUF file instead
 whose matrices are random blocks of --scheme, which takes seconds: to measure kernels on.`,
@@ -57,6 +57,9 @@ whose matrices are random blocks of --scheme, which takes seconds: to measure ke
 	s.Int64Var(&f.Inner, "inner", 0, "width of the feed-forward network")
 	s.Int64Var(&f.Heads, "heads", 0, "heads of attention")
 	s.Int64Var(&f.KVHeads, "kv-heads", 0, "heads of keys and values")
+	s.Int64Var(&f.HeadDim, "head-dim", 0, "numbers of a head; 0: width / heads")
+	s.Int64Var(&f.Experts, "experts", 0, "experts of a mixture in each block, in place of one layer")
+	s.Int64Var(&f.Used, "used", 0, "experts that a token uses")
 	s.Int64Var(&f.Vocab, "vocab", 0, "tokens of the vocabulary")
 	s.Int64Var(&f.Context, "ctx", 0, "positions of the context")
 	s.Float64Var(&f.RopeTheta, "rope-theta", 0, "base of the rotary frequencies")
@@ -84,6 +87,7 @@ func (a *app) generate(c *cobra.Command, f *generateFlags) error {
 	}{
 		{"layers", &shape.Layers, &f.Layers}, {"width", &shape.Width, &f.Width}, {"inner", &shape.Inner, &f.Inner},
 		{"heads", &shape.Heads, &f.Heads}, {"kv-heads", &shape.KVHeads, &f.KVHeads},
+		{"head-dim", &shape.HeadDim, &f.HeadDim}, {"experts", &shape.Experts, &f.Experts}, {"used", &shape.Used, &f.Used},
 		{"vocab", &shape.Vocab, &f.Vocab}, {"ctx", &shape.Context, &f.Context},
 	} {
 		if c.Flags().Changed(o.flag) {

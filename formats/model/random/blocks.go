@@ -113,8 +113,9 @@ func Blocks(s Shape, name string, seed uint64, dir string) (*export.Model, io.Cl
 	if at < 0 {
 		return nil, nil, fmt.Errorf("scheme %q is not one of %s", name, strings.Join(BlockSchemes(), ", "))
 	}
-	if s.Width%256 != 0 || s.Inner%256 != 0 {
-		return nil, nil, fmt.Errorf("rows of %d and %d weights are not whole blocks of 256", s.Width, s.Inner)
+	coded, _ := scheme.ByName(name)
+	if of := int64(coded.Block); s.Width%of != 0 || s.Inner%of != 0 || s.Heads*s.headDim()%of != 0 {
+		return nil, nil, fmt.Errorf("rows of %d, %d and %d weights are not whole blocks of %d", s.Width, s.Inner, s.Heads*s.headDim(), of)
 	}
 	x, err := Checkpoint(s, tensor.BF16, seed)
 	if err != nil {
@@ -133,7 +134,6 @@ func Blocks(s Shape, name string, seed uint64, dir string) (*export.Model, io.Cl
 		return nil, nil, err
 	}
 	norms := &maker{dtype: tensor.F32, seed: seed, tails: tails()}
-	coded, _ := scheme.ByName(name)
 	for i := range out.Tensors {
 		t := &out.Tensors[i]
 		if len(t.Shape) == 1 {
@@ -143,7 +143,7 @@ func Blocks(s Shape, name string, seed uint64, dir string) (*export.Model, io.Cl
 		}
 		size, err := coded.Size(t.Shape, nil)
 		if err == nil {
-			b := newBlocks(forms[at], coded, streamSeed(seed, t.Name), size, 1/math.Sqrt(float64(t.Shape[1])))
+			b := newBlocks(forms[at], coded, streamSeed(seed, t.Name), size, 1/math.Sqrt(float64(t.Shape[len(t.Shape)-1])))
 			*t, err = scheme.New(t.Name, coded, t.Shape, nil, tensor.NewBlob(b, 0, size))
 		}
 		if err != nil {

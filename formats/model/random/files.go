@@ -41,7 +41,7 @@ func encode(v any) []byte {
 
 func (s *Shape) config(dtype tensor.DType) map[string]any {
 	torch := map[tensor.DType]string{tensor.F32: "float32", tensor.F16: "float16", tensor.BF16: "bfloat16"}
-	return map[string]any{
+	c := map[string]any{
 		"architectures": []string{"LlamaForCausalLM"}, "model_type": "llama", "torch_dtype": torch[dtype],
 		"num_hidden_layers": s.Layers, "hidden_size": s.Width, "intermediate_size": s.Inner,
 		"num_attention_heads": s.Heads, "num_key_value_heads": s.KVHeads,
@@ -49,6 +49,16 @@ func (s *Shape) config(dtype tensor.DType) map[string]any {
 		"rms_norm_eps": 1e-5, "hidden_act": "silu", "attention_bias": false, "mlp_bias": false,
 		"tie_word_embeddings": s.Tied, "bos_token_id": 0, "eos_token_id": 1,
 	}
+	if s.HeadDim > 0 {
+		c["head_dim"] = s.HeadDim
+	}
+	if s.Experts > 0 {
+		c["architectures"], c["model_type"] = []string{"MixtralForCausalLM"}, "mixtral"
+		c["num_local_experts"], c["num_experts_per_tok"], c["sliding_window"] = s.Experts, s.Used, nil
+		delete(c, "attention_bias")
+		delete(c, "mlp_bias")
+	}
+	return c
 }
 
 func (s *Shape) tokenizer() map[string]any {

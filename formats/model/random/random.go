@@ -25,20 +25,23 @@ import (
 	"github.com/nstf/nstf/formats/tensor"
 )
 
-// A Shape is the size of a llama.
+// A Shape is the size of a llama or, with experts, of a mixtral.
 type Shape struct {
 	Layers, Width, Inner int64 // blocks, D, width of the feed-forward network
 	Heads, KVHeads       int64
+	HeadDim              int64 // 0: Width / Heads
+	Experts, Used        int64 // of each block's mixture, and of those, for a token; 0: none
 	Vocab, Context       int64
 	RopeTheta            float64
 	Tied                 bool // the embedding is the head
 }
 
 // ShapeNames lists the names of known shapes, the smallest first.
-func ShapeNames() []string { return []string{"1.1b", "7b", "8b"} }
+func ShapeNames() []string { return []string{"1.1b", "7b", "8b", "120b-a5b"} }
 
-// ShapeByName returns the shape of TinyLlama (1.1b), Llama 2 (7b) or Llama 3
-// (8b), as their config.json files state them.
+// ShapeByName returns the shape of TinyLlama (1.1b), Llama 2 (7b), Llama 3
+// (8b) or gpt-oss-120b (120b-a5b, without its windows, biases and sinks), as their config.json
+// files state them.
 func ShapeByName(name string) (Shape, bool) {
 	switch name {
 	case "1.1b":
@@ -47,8 +50,18 @@ func ShapeByName(name string) (Shape, bool) {
 		return Shape{Layers: 32, Width: 4096, Inner: 11008, Heads: 32, KVHeads: 32, Vocab: 32000, Context: 4096, RopeTheta: 1e4}, true
 	case "8b":
 		return Shape{Layers: 32, Width: 4096, Inner: 14336, Heads: 32, KVHeads: 8, Vocab: 128256, Context: 8192, RopeTheta: 5e5}, true
+	case "120b-a5b":
+		return Shape{Layers: 36, Width: 2880, Inner: 2880, Heads: 64, KVHeads: 8, HeadDim: 64, Experts: 128, Used: 4, Vocab: 201088, Context: 131072, RopeTheta: 1.5e5}, true
 	}
 	return Shape{}, false
+}
+
+// headDim returns the numbers of a head.
+func (s *Shape) headDim() int64 {
+	if s.HeadDim > 0 {
+		return s.HeadDim
+	}
+	return s.Width / s.Heads
 }
 
 // maxDim bounds every size; products of two stay far inside an int64.
@@ -68,8 +81,12 @@ func (s *Shape) Check() error {
 		}
 	}
 	switch {
-	case s.Width%(2*s.Heads) != 0:
+	case s.HeadDim == 0 && s.Width%(2*s.Heads) != 0:
 		return fmt.Errorf("width %d is not an even number for each of %d heads", s.Width, s.Heads)
+	case s.HeadDim < 0 || s.HeadDim > maxDim || s.HeadDim%2 != 0:
+		return fmt.Errorf("heads of %d numbers are not of an even number", s.HeadDim)
+	case s.Experts < 0 || s.Experts > 1<<16 || s.Used < 0 || s.Used > s.Experts || s.Experts > 0 && s.Used == 0:
+		return fmt.Errorf("%d experts, %d of them used, make no mixture", s.Experts, s.Used)
 	case s.Heads%s.KVHeads != 0:
 		return fmt.Errorf("%d heads do not share %d kv-heads evenly", s.Heads, s.KVHeads)
 	case s.Vocab < minVocab:
@@ -91,7 +108,7 @@ func Checkpoint(s Shape, dtype tensor.DType, seed uint64) (*export.Model, error)
 		return nil, fmt.Errorf("dtype %v is not one of f32, f16, bf16", dtype)
 	}
 	m := maker{dtype: dtype, seed: seed, tails: tails()}
-	head := s.Width / s.Heads
+	head := s.headDim()
 	m.matrix("model.embed_tokens.weight", s.Vocab, s.Width, 0.02)
 	for i := range s.Layers {
 		p := fmt.Sprintf("model.layers.%d.", i)
@@ -101,6 +118,12 @@ func Checkpoint(s Shape, dtype tensor.DType, seed uint64) (*export.Model, error)
 		m.matrix(p+"self_attn.v_proj.weight", s.KVHeads*head, s.Width, unit(s.Width))
 		m.matrix(p+"self_attn.o_proj.weight", s.Width, s.Heads*head, residual(s.Heads*head, s.Layers))
 		m.norm(p+"post_attention_layernorm.weight", s.Width)
+		if s.Experts > 0 {
+			m.matrix(p+"mlp.gate.weight", s.Experts, s.Width, unit(s.Width))
+			m.stack(p+"mlp.experts.gate_up_proj", s.Experts, 2*s.Inner, s.Width, unit(s.Width))
+			m.stack(p+"mlp.experts.down_proj", s.Experts, s.Width, s.Inner, residual(s.Inner, s.Layers))
+			continue
+		}
 		m.matrix(p+"mlp.gate_proj.weight", s.Inner, s.Width, unit(s.Width))
 		m.matrix(p+"mlp.up_proj.weight", s.Inner, s.Width, unit(s.Width))
 		m.matrix(p+"mlp.down_proj.weight", s.Width, s.Inner, residual(s.Inner, s.Layers))
@@ -125,6 +148,13 @@ func (m *maker) matrix(name string, n, k int64, rms float64) {
 	w := m.weights(name, n*k)
 	w.columns = columns(w.seed, k, rms)
 	m.add(name, w, n, k)
+}
+
+// stack adds a matrix for each expert.
+func (m *maker) stack(name string, experts, n, k int64, rms float64) {
+	w := m.weights(name, experts*n*k)
+	w.columns = columns(w.seed, k, rms)
+	m.add(name, w, experts, n, k)
 }
 
 // norm adds a norm's weights: around 1, a tenth apart.

@@ -234,6 +234,21 @@ func TestRefusals(t *testing.T) {
 
 // Random blocks are a GGUF file that opens, whose weights have the size they
 // should.
+// writeBlocks writes a shape in blocks of q4_0.
+func writeBlocks(t *testing.T, s random.Shape) string {
+	t.Helper()
+	x, source, err := random.Blocks(s, "q4_0", 5, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	path := filepath.Join(t.TempDir(), "blocks.gguf")
+	if err := x.WriteGGUF(context.Background(), atomicfile.Scratch(path), nil); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 func TestBlocks(t *testing.T) {
 	s := random.Shape{Layers: 1, Width: 256, Inner: 512, Heads: 4, KVHeads: 2, Vocab: 300, Context: 64, RopeTheta: 1e4}
 	for _, name := range random.BlockSchemes() {
@@ -256,6 +271,18 @@ func TestBlocks(t *testing.T) {
 			t.Errorf("the matrices are %s instead of %s", down.Scheme, name)
 		}
 		checkSpread(t, &down)
+	}
+	s.Experts, s.Used, s.HeadDim, s.Inner = 4, 2, 64, 256
+	for _, dir := range []string{writeBlocks(t, s), write(t, s, tensor.BF16, 3)} {
+		m, err := checkpoint.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		if x := m.Graph.Blocks[0].MoE; x == nil || x.Experts != 4 || x.TopK != 2 || m.Graph.Blocks[0].Attn.HeadDim != 64 {
+			t.Errorf("%s: %+v", dir, m.Graph.Blocks[0])
+		}
+		checkLogits(t, m)
 	}
 	if _, _, err := random.Blocks(s, "q3_k", 5, t.TempDir()); err == nil {
 		t.Error("blocks of an unlisted scheme were made")
