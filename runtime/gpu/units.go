@@ -32,6 +32,11 @@ func Units(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Target
 			units.addPass(e, rows, false, from)
 		}
 	}
+	e.apart = device.Blocks{} // what sums need that the processor has a part in
+	for i := range g.Blocks {
+		e.apart[i] = g.Blocks[i].MoE != nil
+	}
+	units.addPass(e, 1, false, 0)
 	return units.list, nil
 }
 

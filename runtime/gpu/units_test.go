@@ -42,6 +42,24 @@ func TestUnits(t *testing.T) {
 	}
 }
 
+// What a mixture needs whose experts the processor computes is among its kernels.
+func TestUnitsOfExpertsApart(t *testing.T) {
+	m, err := checkpoint.Open("../../testdata/micro/glm4_moe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	target, _ := hip.ParseTarget("gfx1100")
+	units, err := Units(m.Graph, m.Tensor, target, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := hip.Combine{T: 1, D: 32, TopK: 1, Parts: 1, Chosen: 1, Shared: 1, Out: 1}
+	if want := sum.Calls(target)[0].Unit; !slices.Contains(units, want) {
+		t.Errorf("%v is not among %d kernels", want, len(units))
+	}
+}
+
 // TestUsualUnits bounds how long building ahead takes.
 func TestUsualUnits(t *testing.T) {
 	target, _ := hip.ParseTarget("gfx1100")
