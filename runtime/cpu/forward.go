@@ -62,20 +62,25 @@ func (e *Engine) choose(b *device.Batch) []int32 {
 	e.normRows(h[:n*d], h[:n*d], e.norm)
 	e.logits = fit(e.logits, n*vocab)
 	e.headRows(n, h[:n*d], e.logits)
-	ids := make([]int32, 0, n)
+	p.choosing, p.chosen = p.choosing[:0], make([]int32, n)
 	for i := range b.Segments {
-		s := &b.Segments[i]
-		if s.Choose == nil {
-			continue
+		if b.Segments[i].Choose != nil {
+			p.choosing = append(p.choosing, &b.Segments[i])
 		}
-		at := len(ids) * vocab
-		if s.Choose.Mask != nil {
-			ids = append(ids, s.Choose.Sampler.NextOf(s.Choose.Mask, e.logits[at:at+vocab], s.Choose.History, s.State.Len()))
-			continue
-		}
-		ids = append(ids, s.Choose.Sampler.Next(e.logits[at:at+vocab], s.Choose.History, s.State.Len()))
 	}
-	return ids
+	e.eachRow(n, e.part.sample)
+	return p.chosen
+}
+
+// sampleRow picks the token of one row of logits.
+func (e *Engine) sampleRow(row int) {
+	s, vocab := e.pass.choosing[row], e.head.n
+	logits := e.logits[row*vocab : (row+1)*vocab]
+	if s.Choose.Mask != nil {
+		e.pass.chosen[row] = s.Choose.Sampler.NextOf(s.Choose.Mask, logits, s.Choose.History, s.State.Len())
+		return
+	}
+	e.pass.chosen[row] = s.Choose.Sampler.Next(logits, s.Choose.History, s.State.Len())
 }
 
 // wantedRows returns wanted rows lo to hi, normalised for the head.

@@ -31,6 +31,8 @@ type pass struct {
 	rotated  rotatedWork
 	formed   formedWork
 	routes   routes
+	choosing []*device.Segment // whose tokens are picked
+	chosen   []int32           // tokens
 }
 
 type segment struct {
@@ -64,7 +66,7 @@ type parts struct {
 	linear, attend, follow, rotated, thin, chain, delta, scan         func(worker, part int)
 	norm, place, act, residual, softcap, route, quantize, turn, round func(row int)
 	outGate, convolve, finish, perLayer, inject, latent, queries      func(row int)
-	choose, open, multiply, weigh                                     func(row int)
+	choose, open, multiply, weigh, sample                             func(row int)
 }
 
 func (e *Engine) bindParts() parts {
@@ -72,7 +74,7 @@ func (e *Engine) bindParts() parts {
 		linear: e.linearPart, attend: e.attendPart, follow: e.followPart, rotated: e.rotatedPart, thin: e.thinPart, chain: e.chainPart, turn: e.turnRow,
 		norm: e.normRow, place: e.placeRow, act: e.actRow, residual: e.residualRow, softcap: e.softcapRow, route: e.routeRow, quantize: e.quantizeRow, round: e.roundRow,
 		delta: e.deltaPart, outGate: e.outGateRow, convolve: e.convolveRow, finish: e.finishRow, perLayer: e.perLayerRow, inject: e.injectRow,
-		scan: e.scanPart, choose: e.selectRow, open: e.openRow, multiply: e.multiplyRow, weigh: e.weighRow, latent: e.latentRow, queries: e.turnQueries,
+		scan: e.scanPart, choose: e.selectRow, open: e.openRow, multiply: e.multiplyRow, weigh: e.weighRow, latent: e.latentRow, queries: e.turnQueries, sample: e.sampleRow,
 	}
 }
 

@@ -160,7 +160,7 @@ func (s *Segment) Rows() int {
 
 // A Choice says how a token is chosen.
 type Choice struct {
-	Sampler *sample.Sampler
+	Sampler *sample.Sampler // of one segment of a batch alone
 	// History is the sequence's tokens, the segment's included: what a repetition
 	// penalty looks at. Where the segment has none, the device knows.
 	History []int32

@@ -167,7 +167,7 @@ func (s *Sampler) filter() {
 		k = len(s.heap)
 	}
 	if k == len(s.heap) && (p == 0 || p == 1) {
-		s.keep = append(s.keep[:0], s.heap...) // already in the order of ids
+		s.keep, s.heap = s.heap, s.keep // already in the order of ids
 		s.minP()
 		return
 	}
