@@ -37,6 +37,11 @@ func TestDescription(t *testing.T) {
 			t.Errorf("%s is not described", pattern)
 		}
 	}
+	for path, methods := range d.Paths {
+		if post := string(methods["post"]); strings.Contains(post, `"stream": {`) && !strings.Contains(post, `"text/event-stream"`) && !strings.Contains(post, `"application/x-ndjson"`) {
+			t.Errorf("what %s streams is not described", path)
+		}
+	}
 	for pattern := range described {
 		if !routed[pattern] {
 			t.Errorf("%s is described and not there", pattern)
