@@ -41,7 +41,8 @@ func (a *app) sources(ctx context.Context, paths []string, f *serveFlags) ([]ser
 	if err == nil {
 		err = serve.Alias(all, f.alias)
 	}
-	if errors.Is(err, serve.ErrNames) {
+	var names serve.NameError
+	if errors.As(err, &names) {
 		err = &usageError{err: err}
 	}
 	return all, err

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,8 +14,10 @@ import (
 // mostModels bounds the models of a folder.
 const mostModels = 256
 
-// ErrNames says that names of models do not tell them apart, or are of none.
-var ErrNames = errors.New("names of models")
+// A NameError says that names of models do not tell them apart, or are of none.
+type NameError string
+
+func (e NameError) Error() string { return string(e) }
 
 // Sources returns the models of paths, of which folders stand for every model in them.
 // What cannot be opened in a folder is left out and told to the loader's Log.
@@ -32,7 +33,7 @@ func (l *Loader) Sources(ctx context.Context, paths []string) ([]Source, error) 
 			return err
 		}
 		if slices.ContainsFunc(all, func(o Source) bool { return o.Info.Name == s.Info.Name }) {
-			return fmt.Errorf("%w: two models are called %s", ErrNames, s.Info.Name)
+			return NameError("two models are called " + s.Info.Name)
 		}
 		all = append(all, s)
 		return nil
@@ -101,7 +102,7 @@ func ModelsOf(folder string) ([]string, error) {
 }
 
 // Alias gives models further names: NAME of the first one, or NAME=MODEL, a model's name or
-// path. Errors are of [ErrNames].
+// path. Errors are a [NameError].
 func Alias(all []Source, aliases []string) error {
 	for _, alias := range aliases {
 		name, of, ok := strings.Cut(alias, "=")
@@ -113,9 +114,9 @@ func Alias(all []Source, aliases []string) error {
 		}
 		switch {
 		case name == "" || i < 0:
-			return fmt.Errorf("%w: --alias %s names no model: NAME, of the first one, or NAME=MODEL", ErrNames, alias)
+			return NameError(fmt.Sprintf("the alias %s names no model: NAME, of the first one, or NAME=MODEL", alias))
 		case slices.ContainsFunc(all, func(s Source) bool { return s.Info.Name == name || slices.Contains(s.Info.Aliases, name) }):
-			return fmt.Errorf("%w: --alias %s: there is a model of that name", ErrNames, alias)
+			return NameError(fmt.Sprintf("the alias %s: there is a model of that name", alias))
 		}
 		all[i].Info.Aliases = append(all[i].Info.Aliases, name)
 	}
