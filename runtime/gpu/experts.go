@@ -65,8 +65,8 @@ func (h *handed) free() error {
 	return errors.Join(errs...)
 }
 
-// handDown has the processor compute the chosen experts of n rows of x, and returns where the
-// sum will come up: y. What is listed before handUp runs meanwhile.
+// handDown has the processor compute the chosen experts of n rows of x, whose sum comes up to
+// y. What is listed before handUp runs meanwhile.
 func (w *walk) handDown(b *block, n int, x, y hip.Address) {
 	s := &w.e.s
 	w.hands = append(w.hands, hand{block: w.e.span.Lo + b.index, rows: n, width: int(b.MoE.Latent(w.e.g.Width)), topK: int(b.MoE.TopK),
