@@ -8,6 +8,7 @@ from_pretrained reads directories of `nstf export --coded`. Importing this modul
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import tempfile
@@ -196,6 +197,18 @@ def place(model: Any, weights: list[Weight], dtype: torch.dtype) -> None:
             if attribute in owner._parameters:
                 attach(owner, attribute, target, dtype)
             model.all_tied_weights_keys.pop(tied, None)
+    model.__dict__["get_expanded_tied_weights_keys"] = functools.partial(untied, model)
+
+
+def untied(model: Any, all_submodels: bool = False) -> dict[str, str]:
+    """What transformers ties: of parameters that are coded, nothing, for they share their codes."""
+
+    def parameter(name: str) -> bool:
+        module, _, attribute = name.rpartition(".")
+        return attribute in model.get_submodule(module)._parameters
+
+    keys = type(model).get_expanded_tied_weights_keys(model, all_submodels)
+    return {target: source for target, source in keys.items() if parameter(target) and parameter(source)}
 
 
 register_quantization_config("nstf")(Config)
