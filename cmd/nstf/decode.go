@@ -42,6 +42,11 @@ multiplied out. Those of a package are checked against their hashes.`,
 			defer dir.Abort()
 			for i, name := range args[1:] {
 				t, ok := m.Find(name)
+				for _, p := range m.Passthrough {
+					if !ok && p.Name == name {
+						t, ok = p, true
+					}
+				}
 				if !ok {
 					return formats.Errorf(args[0], name, "there is no such tensor")
 				}

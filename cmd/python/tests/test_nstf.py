@@ -141,3 +141,10 @@ def test_import_is_quick():
 def test_program_by_both_names():
     for command in ([nstf.program(), "--version"], [sys.executable, "-m", "nstf", "--version"]):
         assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.startswith("nstf")
+
+
+def test_tensors_that_pass_through(tmp_path):
+    nstf.convert(MICRO / "gpt_neox-oldcfg", tmp_path / "p.nstf")
+    with nstf.open(tmp_path / "p.nstf") as p:
+        name = next(n for n in p if n.endswith("attention.bias"))
+        assert set(np.unique(p.decode(name)[0])) <= {0.0, 1.0}
