@@ -149,6 +149,15 @@ NSTF_DEVICE f32 rounded_product(f32 a, f32 b) {
 }
 #endif
 
+// The single next to v, rounded by itself: where sums may be fused, LLVM 22 makes one rounding
+// of two, of f64 by f32 to half precision.
+NSTF_DEVICE f32 rounded_single(f64 v) {
+#if !defined(NSTF_CUDA)
+#pragma clang fp contract(off)
+#endif
+	return (f32)v;
+}
+
 // 1 / v within a last digit or two, for v whose reciprocal is no subnormal.
 NSTF_DEVICE f32 reciprocal(f32 v) {
 #if defined(NSTF_CUDA)

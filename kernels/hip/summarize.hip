@@ -62,9 +62,9 @@ nstf_summarize(const i32* table, int first, int kv_heads, KV_PARAMETERS, u16* su
 			const bool has = at + j < KV_D;
 			if (has && !(fits_half(sum) && fits_half(squares) && fits_half(values))) odd = 1;
 			if (lane == 0 && at + j < FOLLOW_D) {
-				to[at + j] = has ? half_nearest((f32)sum) : 0;
-				to[FOLLOW_D + at + j] = has ? half_nearest((f32)squares) : 0;
-				to[2 * FOLLOW_D + at + j] = has ? half_nearest((f32)values) : 0;
+				to[at + j] = has ? half_nearest(rounded_single(sum)) : 0;
+				to[FOLLOW_D + at + j] = has ? half_nearest(rounded_single(squares)) : 0;
+				to[2 * FOLLOW_D + at + j] = has ? half_nearest(rounded_single(values)) : 0;
 			}
 		}
 	}
