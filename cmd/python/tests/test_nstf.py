@@ -133,7 +133,7 @@ def test_server(demo):
 
 
 def test_import_is_quick():
-    code = "import time; t = time.perf_counter(); import nstf, sys; print(time.perf_counter() - t, 'torch' in sys.modules)"
+    code = "import time; t = time.process_time(); import nstf, sys; print(time.process_time() - t, 'torch' in sys.modules)"
     best = min(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() for _ in range(5))
     assert best[1] == "False" and float(best[0]) < 0.3
 
