@@ -64,11 +64,12 @@ func TestHubNames(t *testing.T) {
 		"export org/llama -o " + out + "/c.gguf":                 exitFine,
 		"eval org/llama --text " + demoText + " --max-tokens 64 --ctx 32 --ref org/package": exitFine,
 		"diff org/llama org/package": exitFine,
-		"run org/private -p x":       exitInput,
-		"run org/none -p x":          exitInput,
-		"run org/llama@v9 -p x":      exitInput,
-		"run org/llama:Q4_K_M -p x":  exitInput,
-		"pull nothing":               exitUsage,
+		"dev replace org/package " + local + "/model.safetensors -o " + out + "/d.nstf": exitFine,
+		"run org/private -p x":      exitInput,
+		"run org/none -p x":         exitInput,
+		"run org/llama@v9 -p x":     exitInput,
+		"run org/llama:Q4_K_M -p x": exitInput,
+		"pull nothing":              exitUsage,
 	} {
 		r := do(nil, strings.Fields(line)...)
 		if r.code != code {

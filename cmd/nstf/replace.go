@@ -20,7 +20,11 @@ of them; the graph, the files and all other tensors stay as they are.`,
 		Example: "  nstf dev replace m.nstf trained.safetensors -o trained.nstf",
 		RunE: func(c *cobra.Command, args []string) error {
 			a.started = true // as root does for its own commands
-			m, err := checkpoint.Open(args[0])
+			path, err := a.fetched(c.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			m, err := checkpoint.Open(path)
 			if err != nil {
 				return err
 			}

@@ -15,9 +15,10 @@ import (
 
 // Replaced returns the model with some tensors of the directory that [Coded] makes of it
 // in the place of what they were: parts of coded tensors, with other scales, and plain
-// tensors. Types and shapes are those of the directory. A name that is none of its
-// graph's tensors, and another type or shape, are FormatErrors that name file. What
-// the package says of its accuracy, which was another's, is left out.
+// tensors. Types and shapes are those of the directory. A name that the directory does
+// not have, a tensor that passes through or whose numbers stand in the graph itself, and
+// another type or shape, are FormatErrors that name file. What the package says of its
+// accuracy, which was another's, is left out.
 func Replaced(m *model.Model, file string, with []formats.Tensor) (*model.Model, error) {
 	a, ok := arch.ByName(m.Graph.Arch)
 	if !ok {
@@ -111,7 +112,10 @@ func (r *replacer) plain(a *arch.Architecture, of map[string][]string, out map[s
 	offset := a.Offset() - normOffset(r.m)
 	foreign, wanted := slices.Clone(r.x.Tensors), map[string]bool{}
 	for i := range foreign {
-		name := r.x.named(foreign[i].Name)
+		name := foreign[i].Name
+		if i < r.x.own { // others pass through under their names
+			name = r.x.named(name)
+		}
 		n, ok := r.by[name]
 		if !ok || r.coded(name) {
 			continue
@@ -122,7 +126,7 @@ func (r *replacer) plain(a *arch.Architecture, of map[string][]string, out map[s
 		}
 		graphs := of[was.Name]
 		if graphs == nil {
-			continue // passes through, or has other numbers in the graph
+			return formats.Errorf(r.file, name, "passes through %s, or is numbers of its graph: only tensors of the graph can be replaced", r.m.Path)
 		}
 		n.Name = was.Name
 		if offset != 0 && isOffset(n.Name) {

@@ -43,7 +43,9 @@ class Target:
         return blank(self.shape)
 
     def modules(self) -> list[nn.Module]:
-        return [c for _, w, _ in self.sources for c in w.of]
+        """What it is made of, each once though all experts come of one stack: autograd adds the gradients of a
+        parameter that it is given twice."""
+        return list(dict.fromkeys(c for _, w, _ in self.sources for c in w.of))
 
     def make(self, _: Tensor | None = None) -> Tensor:
         made: dict[int, list[Tensor]] = {}
@@ -246,7 +248,7 @@ def load(path: Path, auto: Any = None, **options: Any) -> Any:
         inside = os.path.join(folder, "model", "")
         export(path, inside)
         model = (auto or generative(inside)).from_pretrained(inside, **options)
-    model.__dict__["_nstf_path"] = os.path.abspath(path)
+    model.__dict__["_nstf_path"] = os.path.abspath(path) if os.path.exists(path) else path  # else a name of a hub
     return model
 
 

@@ -3,6 +3,7 @@
 import copy
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -244,6 +245,27 @@ def test_gradients_are_those_of_finite_differences(scheme):
         assert abs((up - down) / 2 - (d * step).sum()) < 2e-2 * (d * step).sum().abs(), scheme
 
 
+def test_gradients_of_experts_are_those_without_recomputing(tmp_path):
+    """Experts that transformers joins come of one stack, whose scales get their gradients once."""
+    nstf.convert(MICRO / "mixtral", tmp_path / "plain.nstf")
+    with nstf.open(tmp_path / "plain.nstf") as p:
+        packages.recode(p, tmp_path / "coded.nstf")
+    model = nstf.torch.load(tmp_path / "coded.nstf", dtype=torch.float32)
+    for p in nstf.torch.scales(model):
+        p.requires_grad_(True)
+    joined = [(m, name, t) for m in model.modules() for name, t in m.__dict__.get("_nstf", {}).items() if len(t.sources) > 1]
+    assert joined
+    for module, name, target in joined:
+        made = getattr(module, name)
+        assert type(made.grad_fn).__name__ == "RecomputedBackward"
+        of = list({id(p): p for c in target.modules() for p in c.parameters()}.values())
+        g = torch.randn_like(made)
+        got = torch.autograd.grad((made * g).sum(), of)
+        want = torch.autograd.grad((target.make() * g).sum(), of)
+        for a, b in zip(got, want):
+            torch.testing.assert_close(a, b)
+
+
 def loss_of(model, ids):
     with torch.no_grad():
         return float(model(ids, labels=ids).loss)
@@ -300,6 +322,24 @@ def test_refined_scales_go_back_into_a_package(small, tmp_path):
     assert off < 1e-4 and loss_of(again, train) < before
     nstf.torch.save(again, tmp_path / "same.nstf")
     assert (tmp_path / "same.nstf").stat().st_size == out.stat().st_size
+
+
+def test_models_of_a_hub_go_back_into_a_package(small, tmp_path, monkeypatch):
+    """Names are not made paths of: what lies in the cache is loaded, and written from another folder."""
+    repo = tmp_path / "hub" / "models--org--small"
+    (repo / "refs").mkdir(parents=True)
+    (repo / "refs" / "main").write_text("0" * 40)
+    (repo / "snapshots" / ("0" * 40)).mkdir(parents=True)
+    shutil.copy(small, repo / "snapshots" / ("0" * 40) / "small.nstf")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    model = nstf.torch.load("org/small", dtype=torch.float32)
+    with torch.no_grad():
+        model.model.norm.weight += 1
+    monkeypatch.chdir(tmp_path)
+    nstf.torch.save(model, tmp_path / "out.nstf")
+    with nstf.open(tmp_path / "out.nstf") as p, nstf.open(small) as old:
+        assert [n for n in p if not np.array_equal(p[n].numpy(), old[n].numpy())] == ["norm.weight"]
 
 
 def test_damage_in_what_is_written_back(small, tmp_path):
