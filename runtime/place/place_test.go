@@ -64,13 +64,13 @@ func TestSysfs(t *testing.T) {
 		t.Errorf("%d bytes are available within groups without limits", n)
 	}
 	file("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "900000")
-	file("sys/fs/cgroup/memory/a/memory.stat", "cache 700000\ntotal_cache 700000\ntotal_rss 100000")
-	if n := available(root); n != 800000 {
+	file("sys/fs/cgroup/memory/a/memory.stat", "cache 700000\ntotal_cache 700000\ntotal_rss 100000\ntotal_shmem 50000")
+	if n := available(root); n != 750000 {
 		t.Errorf("%d bytes are available within a group of the first version", n)
 	}
 	file("sys/fs/cgroup/c/memory.max", "500000")
-	file("sys/fs/cgroup/c/memory.stat", "anon 200000\nfile 290000")
-	if n := available(root); n != 300000 {
+	file("sys/fs/cgroup/c/memory.stat", "anon 200000\nfile 290000\nshmem 90000")
+	if n := available(root); n != 210000 {
 		t.Errorf("%d bytes are available within a group of the second version", n)
 	}
 	m = Machine{CPU: "x", Cores: 7}

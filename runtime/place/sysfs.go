@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -65,18 +66,18 @@ func available(root fs.FS) int64 {
 	free := meminfo(root, "MemAvailable")
 	for line := range strings.Lines(text(root, "proc/self/cgroup")) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		dir, limit, used := "sys/fs/cgroup", "memory.max", "anon"
+		dir, limit, used := "sys/fs/cgroup", "memory.max", []string{"anon", "shmem"}
 		switch {
 		case len(fields) < 3 || fields[1] != "" && fields[1] != "memory":
 			continue
 		case fields[1] == "memory": // the first version of control groups
-			dir, limit, used = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "total_rss"
+			dir, limit, used = "sys/fs/cgroup/memory", "memory.limit_in_bytes", []string{"total_rss", "total_shmem"}
 		}
 		for at := path.Join(dir, fields[2]); ; at = path.Dir(at) { // those around it limit it too
 			if most := sizeOf(text(root, path.Join(at, limit))); most > 0 {
 				for line := range strings.Lines(text(root, path.Join(at, "memory.stat"))) {
-					if rest, ok := strings.CutPrefix(line, used+" "); ok {
-						most -= sizeOf(strings.TrimSpace(rest)) // what files hold can be given up
+					if key, n, ok := strings.Cut(line, " "); ok && slices.Contains(used, key) {
+						most -= sizeOf(strings.TrimSpace(n)) // what files on disks hold can be given up
 					}
 				}
 				free = min(free, max(most, 1))
