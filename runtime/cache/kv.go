@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/bits"
@@ -301,12 +302,13 @@ func (c *KV) PageBytes() int {
 	return int(n)
 }
 
-// AppendNewest appends the content of the first pages and of the newest that are in half
-// precision.
+// AppendNewest appends which page is the first of the newest that are in half precision,
+// and the content of the first pages and of those.
 func (c *KV) AppendNewest(dst []byte) []byte {
 	if c.newest == nil {
 		return dst
 	}
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(c.newest.gone))
 	for i, page := range c.newest.Pages() {
 		if page != Gone {
 			dst = c.newest.AppendPage(dst, i)
@@ -318,14 +320,19 @@ func (c *KV) AppendNewest(dst []byte) []byte {
 // LoadNewest makes an empty sequence one of n positions, of which it takes over what
 // AppendNewest wrote; it returns what follows. Who loads it sets the pages of codes.
 func (c *KV) LoadNewest(n int64, src []byte) ([]byte, error) {
-	if err := c.Table.Skip(n); err != nil {
+	if err := c.Table.Skip(n, 0); err != nil {
 		return nil, err
 	}
 	c.fill()
 	if c.newest == nil {
 		return src, nil
 	}
-	if err := c.newest.Table.Skip(n); err != nil {
+	if len(src) < 4 {
+		return nil, fmt.Errorf("cache: the newest positions are cut short")
+	}
+	first := binary.LittleEndian.Uint32(src)
+	src = src[4:]
+	if err := c.newest.Table.Skip(n, int(first)); err != nil {
 		return nil, err
 	}
 	c.newest.fill()

@@ -122,21 +122,27 @@ func (t *Table) firstHeld(positions int64) int {
 	return int(positions)/t.pool.size - newestPages - sparePages
 }
 
-// Skip makes an empty table one of n positions, of which it has the pages that Advance
-// would have left. It fails as Reserve does.
-func (t *Table) Skip(n int64) error {
+// Skip makes an empty table one of n positions. Of the newest positions it has the first
+// pages and those from first on, which is what Advance has left, or one more where the
+// sequence went back then; of another table first is 0. It fails as Reserve does, and where
+// rows behind n see pages before first.
+func (t *Table) Skip(n int64, first int) error {
 	gone := max(t.firstHeld(n), t.gone)
+	if first < gone || first > max(gone, int(n)/t.pool.size-newestPages) {
+		return fmt.Errorf("cache: %d positions whose newest pages begin with page %d", n, first)
+	}
+	gone = first
 	all := t.pool.pagesOf(n)
 	fresh, err := t.pool.take(all - (gone - t.gone))
 	if err != nil {
 		return err
 	}
-	first := min(t.gone, all)
-	t.pages = append(t.pages, fresh[:first]...)
+	front := min(t.gone, all)
+	t.pages = append(t.pages, fresh[:front]...)
 	for ; t.gone < gone; t.gone++ {
 		t.pages = append(t.pages, Gone)
 	}
-	t.pages = append(t.pages, fresh[first:]...)
+	t.pages = append(t.pages, fresh[front:]...)
 	t.len = n
 	return nil
 }

@@ -113,6 +113,66 @@ func tablesShare(t *testing.T, format cpu.KVFormat, pages int64, capacity, most 
 	}
 }
 
+// What a sequence writes of its newest positions another takes over, also where it went back
+// before, and both go on alike; what is damaged is refused.
+func TestNewestIsWritten(t *testing.T) {
+	layers := []Layer{{KVHeads: 1, HeadDim: 1, ValueDim: 1, Format: cpu.KVQ4}}
+	for _, c := range []struct{ len, back int64 }{{1000, 1000}, {1000, 900}, {1000, 960}, {1000, 128}, {300, 290}, {100, 50}, {64, 64}} {
+		store, err := NewStore(cpu.Best(), layers, 60)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put := func(kv *KV, to int64) {
+			from := kv.Len()
+			reserve(t, kv, to)
+			for pos := from; pos < to; pos++ {
+				v := []float32{float32(pos)}
+				kv.Put(0, pos, v, v)
+			}
+			kv.Advance(to - from)
+		}
+		a, b := store.New(1200), store.New(1200)
+		put(a, c.len)
+		a.Rewind(c.back)
+		written := a.AppendNewest(nil)
+		if rest, err := b.LoadNewest(c.back, written); err != nil || len(rest) > 0 {
+			t.Errorf("%v: %v, %d bytes are left", c, err, len(rest))
+			continue
+		}
+		same := func() {
+			if a.newest.Held() != b.newest.Held() || a.Len() != b.Len() {
+				t.Errorf("%v: %d pages of %d positions are held, not %d of %d", c, b.newest.Held(), b.Len(), a.newest.Held(), a.Len())
+			}
+			for pos := int64(0); pos < a.Len(); pos++ {
+				if pos >= cpu.KVFirst*PageSize && pos < cpu.NewestFrom(a.Len()) {
+					continue // codes
+				}
+				_, want := read(a.newest, 0, 0, 1, pos)
+				if _, got := read(b.newest, 0, 0, 1, pos); got[0] != want[0] {
+					t.Fatalf("%v: position %d holds %v, not %v", c, pos, got, want)
+				}
+			}
+		}
+		same()
+		put(a, c.back+100)
+		put(b, c.back+100)
+		same()
+		for _, damage := range []func([]byte) []byte{
+			func(b []byte) []byte { return b[:3] },
+			func(b []byte) []byte { return b[:len(b)-1] },
+			func(b []byte) []byte { b[0]++; return b },
+			func(b []byte) []byte { b[0]--; return b },
+			func(b []byte) []byte { b[3] = 255; return b },
+		} {
+			other := store.New(1200)
+			if rest, err := other.LoadNewest(c.back, damage(slices.Clone(written))); err == nil && len(rest) == 0 {
+				t.Errorf("%v: damaged, and taken over", c)
+			}
+			other.Release()
+		}
+	}
+}
+
 // A table that is full stays as it was, and goes on when others give pages back.
 func TestFullPool(t *testing.T) {
 	pool := NewPages(3, 4)
