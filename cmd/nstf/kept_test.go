@@ -10,6 +10,7 @@ import (
 
 	"github.com/nstf/nstf/formats/attention"
 	"github.com/nstf/nstf/quantize/plan/planner"
+	"github.com/nstf/nstf/runtime/place"
 )
 
 // Bits of keys and values are chosen by what blocks lose, go into a package, are shown, and
@@ -68,6 +69,16 @@ func TestKeptBits(t *testing.T) {
 	}
 	if other, _ := said(packed, "--kv", "f16"); other == own {
 		t.Errorf("f16 gives %s too", other)
+	}
+	room := func(args ...string) int64 {
+		var l place.Layout
+		if err := json.Unmarshal([]byte(must(t, append([]string{"place", packed, "--device", "cpu", "--ctx", "1024", "--json"}, args...)...)), &l); err != nil || len(l.Ranges) != 1 {
+			t.Fatalf("%+v (%v)", l, err)
+		}
+		return l.Ranges[0].Memory
+	}
+	if own := room(); own != room("--kv", k.List()) || own >= room("--kv", "f16") {
+		t.Errorf("%d bytes as the package says, %d by --kv, %d in f16", own, room("--kv", k.List()), room("--kv", "f16"))
 	}
 
 	table := must(t, "plan", packed, "--bpw", "4", "--layers")

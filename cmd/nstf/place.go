@@ -70,6 +70,9 @@ func (a *app) place(ctx context.Context, path string, f *placeFlags) error {
 		return err
 	}
 	defer m.Close()
+	if err := a.keep(m, &f.KV, f.Exact); err != nil {
+		return err
+	}
 	f.Device = a.device(&f.device)
 	l, err := exec.Layout(m, f.Options)
 	if err != nil {
