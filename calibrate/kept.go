@@ -175,7 +175,7 @@ func (w *keptWalk) measure(ctx context.Context, windows [][]int32) error {
 }
 
 // choose finds formats and measures what they lose together. Of a divergence that is
-// allowed, the bits are halved in between until as few as a thousandth apart.
+// allowed, the bits are halved in between, keptTries times.
 func (w *keptWalk) choose(ctx context.Context, held [][]int32) error {
 	k := w.k
 	want, err := w.logits(ctx, held, k.Formats[0])
