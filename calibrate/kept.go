@@ -33,6 +33,9 @@ const (
 	keptLeast = 1024
 	// keptTries bounds how often a choice is measured that is to keep to a divergence.
 	keptTries = 8
+	// keptMemory is how many bytes logits take that others are compared with, or those of one
+	// window.
+	keptMemory = 1 << 30
 )
 
 // Kept measures what each block of a model loses where it alone keeps keys and values in
@@ -58,12 +61,16 @@ func Kept(ctx context.Context, m *model.Model, windows, held [][]int32, o KeptOp
 		return nil, formats.Unsupportedf(m.Path, "", "keys and values in %g bits: %.3f are the fewest", o.Bits, fewest)
 	}
 	w := &keptWalk{m: m, o: &o, k: k, set: cpu.Best(), rows: make([]float32, m.Graph.Vocab)}
-	w.total = 2 + len(k.Blocks)*(len(k.Formats)-1)
-	if err := w.measure(ctx, windows); err != nil {
-		return nil, err
-	}
 	if len(held) == 0 {
 		held = windows
+	}
+	tries := 1
+	if o.Bits == 0 {
+		tries = keptTries
+	}
+	w.total = len(windows)*len(k.Blocks)*(len(k.Formats)-1) + len(held)*tries
+	if err := w.measure(ctx, windows); err != nil {
+		return nil, err
 	}
 	return k, w.choose(ctx, held)
 }
@@ -97,78 +104,94 @@ type keptWalk struct {
 	k           *attention.Kept
 	set         *cpu.Set
 	rows        []float32
-	done, total int
+	of          [][]int32   // windows whose logits want holds
+	want        [][]float32 // of the first format
+	done, total int         // windows that are run
 }
 
-// logits returns those of the last positions of each window, by formats of blocks.
-func (w *keptWalk) logits(ctx context.Context, windows [][]int32, list string) ([][][]float32, error) {
+// run gives each of the last positions' logits of windows, by formats of blocks. The row is
+// good until each returns.
+func (w *keptWalk) run(ctx context.Context, windows [][]int32, list string, each func(row []float32)) error {
 	ex, err := exec.New(w.m, exec.Options{Threads: w.o.threads(), Context: int64(longest(windows)), KV: list, Exact: true})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer ex.Close()
 	seq, err := ex.NewSequence()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer seq.Close()
-	var out [][][]float32
 	for _, ids := range windows {
 		seq.Reset()
 		n := len(ids) - keptRows
 		if err := seq.Prefill(ctx, ids[:n], nil); err != nil {
-			return nil, err
+			return err
 		}
-		var rows [][]float32
 		err := seq.Prefill(ctx, ids[n:], func(_ int, row []float32) error {
-			rows = append(rows, slices.Clone(row))
+			each(row)
 			return nil
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
-		out = append(out, rows)
 	}
-	if w.done++; w.o.Progress != nil {
-		w.o.Progress(int64(w.done), int64(w.total))
-	}
-	return out, nil
+	return nil
 }
 
-// compare returns the divergences of all positions where blocks are kept as a list says.
-func (w *keptWalk) compare(ctx context.Context, windows [][]int32, want [][][]float32, list string) (s divergenceSum, err error) {
-	got, err := w.logits(ctx, windows, list)
-	if err != nil {
-		return s, err
-	}
-	for i := range want {
-		for j, row := range want[i] {
-			s.add(divergence(w.set, w.rows, row, got[i][j]), top(row) == top(got[i][j]))
+// compare returns, for each list, the divergences of all positions where blocks are kept as
+// it says. Windows are taken so many at a time that keptMemory holds their logits, which are
+// those of the first format.
+func (w *keptWalk) compare(ctx context.Context, windows [][]int32, lists ...string) ([]divergenceSum, error) {
+	sums := make([]divergenceSum, len(lists))
+	for group := range slices.Chunk(windows, max(1, keptMemory/(4*keptRows*len(w.rows)))) {
+		if len(w.of) != len(group) || &w.of[0] != &group[0] { // else those of the time before are these
+			w.of, w.want = nil, w.want[:0]
+			if err := w.run(ctx, group, w.k.Formats[0], func(row []float32) { w.want = append(w.want, slices.Clone(row)) }); err != nil {
+				return nil, err
+			}
+			w.of = group
+		}
+		for i, list := range lists {
+			at := 0
+			err := w.run(ctx, group, list, func(row []float32) {
+				sums[i].add(divergence(w.set, w.rows, w.want[at], row), top(w.want[at]) == top(row))
+				at++
+			})
+			if err != nil {
+				return nil, err
+			}
+			if w.done += len(group); w.o.Progress != nil {
+				w.o.Progress(int64(w.done), int64(w.total))
+			}
 		}
 	}
-	if math.IsNaN(s.sum) || math.IsInf(s.sum, 0) {
-		return s, fmt.Errorf("calibrate: logits that are not finite")
+	for _, s := range sums {
+		if math.IsNaN(s.sum) || math.IsInf(s.sum, 0) {
+			return nil, fmt.Errorf("calibrate: logits that are not finite")
+		}
 	}
-	return s, nil
+	return sums, nil
 }
 
 // measure finds what each block loses alone.
 func (w *keptWalk) measure(ctx context.Context, windows [][]int32) error {
 	k := w.k
-	want, err := w.logits(ctx, windows, k.Formats[0])
+	var lists []string
+	for i := range k.Blocks {
+		for _, f := range k.Formats[1:] {
+			list := slices.Repeat([]string{k.Formats[0]}, len(w.m.Graph.Blocks))
+			list[k.Blocks[i].Block] = f
+			lists = append(lists, strings.Join(list, ","))
+		}
+	}
+	sums, err := w.compare(ctx, windows, lists...)
 	if err != nil {
 		return err
 	}
 	for i := range k.Blocks {
-		b := &k.Blocks[i]
-		for f := 1; f < len(k.Formats); f++ {
-			list := slices.Repeat([]string{k.Formats[0]}, len(w.m.Graph.Blocks))
-			list[b.Block] = k.Formats[f]
-			s, err := w.compare(ctx, windows, want, strings.Join(list, ","))
-			if err != nil {
-				return err
-			}
-			b.KLD[f] = s.mean()
+		for f := range k.Formats[1:] {
+			k.Blocks[i].KLD[1+f] = sums[i*(len(k.Formats)-1)+f].mean()
 		}
 	}
 	return nil
@@ -178,18 +201,14 @@ func (w *keptWalk) measure(ctx context.Context, windows [][]int32) error {
 // allowed, the bits are halved in between, keptTries times.
 func (w *keptWalk) choose(ctx context.Context, held [][]int32) error {
 	k := w.k
-	want, err := w.logits(ctx, held, k.Formats[0])
-	if err != nil {
-		return err
-	}
 	try := func(bits float64) (chosen []int, p attention.KeptPoint, err error) {
 		chosen, mean, _ := k.Choose(bits)
 		k.Set(len(w.m.Graph.Blocks), chosen)
-		s, err := w.compare(ctx, held, want, k.List())
+		s, err := w.compare(ctx, held, k.List())
 		if err != nil {
 			return nil, p, err
 		}
-		x := s.point(0)
+		x := s[0].point(0)
 		return chosen, attention.KeptPoint{Bits: mean, KLD: x.KLD, SE: x.SE, Top1: x.Top1}, nil
 	}
 	if w.o.Bits > 0 {
@@ -205,7 +224,6 @@ func (w *keptWalk) choose(ctx context.Context, held [][]int32) error {
 	for i := range k.Blocks {
 		high = max(high, k.Blocks[i].Bits[0])
 	}
-	w.total += keptTries
 	low, best := 0., make([]int, len(k.Blocks))
 	k.Measured = attention.KeptPoint{Bits: high, Top1: 1}
 	for range keptTries {

@@ -86,7 +86,7 @@ func (a *app) calibrateKept(ctx context.Context, src string, f *calibrateFlags) 
 		return err
 	}
 	o := calibrate.KeptOptions{Options: calibrate.Options{Threads: f.threads, Text: f.text.name()}, Bits: f.kvBits, KLD: f.kvKLD}
-	step, end := a.progress("measuring blocks", "runs")
+	step, end := a.progress("measuring blocks", "windows")
 	o.Progress = step
 	k, err := calibrate.Kept(ctx, m, windows, held, o)
 	end()
