@@ -7,6 +7,7 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/kernels/kerneltest"
 	"github.com/nstf/nstf/runtime/place"
 	"github.com/nstf/nstf/runtime/sample"
 )
@@ -69,6 +70,35 @@ func TestHostExperts(t *testing.T) {
 			keepsCompany(t, e, ids[:21])
 		})
 	}
+}
+
+// The same with codes, and with what products of them read rounded to bytes by whoever computes
+// them: what differs is the grain of that, and a row has the bits alone that it has in company.
+func TestHostExpertsOfCodes(t *testing.T) {
+	if !request(t).GPU() {
+		t.Skip("no -device")
+	}
+	s := shape{d: 256, heads: 4, kv: 2, dim: 64, inner: 256, norm: graph.RMSNorm}
+	g := s.graph(func(g *graph.Graph) { s.moe(g, 1, 4, 2, true) })
+	source := codedWeights(t, g, []kerneltest.Coding{{Scheme: "q8_0"}, {Scheme: "q4_k"}})
+	o := onFlag(t, Options{Threads: 1, Context: 200})
+	whole, err := newExecutor("tiny", g, source, o)
+	opened(t, err)
+	defer whole.Close()
+	e := hosted(t, g, source, o, 1)
+	ids := tinyIDs(70)
+	for _, run := range []func(*Sequence) [][]float32{
+		func(s *Sequence) [][]float32 { return allLogits(t, s, ids) },
+		func(s *Sequence) [][]float32 { return stepLogits(t, s, ids[:9]) },
+	} {
+		got, want := run(sequence(t, e)), run(sequence(t, whole))
+		for i := range want {
+			if off := relativeError(got[i], want[i]); !(off < 0.05) {
+				t.Errorf("row %d is off by %.4f of its size", i, off)
+			}
+		}
+	}
+	keepsCompany(t, e, ids[:21])
 }
 
 // keepsCompany holds sequences that fork behind a prompt, and share passes, to what each gives
