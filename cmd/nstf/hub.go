@@ -23,7 +23,7 @@ import (
 
 // modelArgs are the commands whose arguments are models: the first of them, or all.
 var modelArgs = map[string]int{
-	"run": 1, "eval": 1, "bench": 1, "tokenize": 1, "inspect": 1, "export": 1, "convert": 1, "quantize": 1, "plan": 1, "calibrate": 1, "verify": 1,
+	"run": 1, "eval": 1, "bench": 1, "tokenize": 1, "inspect": 1, "export": 1, "convert": 1, "quantize": 1, "plan": 1, "calibrate": 1, "verify": 1, "place": 1,
 	"serve": all, "report": all, "diff": all, "doctor": all,
 }
 

@@ -58,6 +58,7 @@ func TestHubNames(t *testing.T) {
 		"run " + server.Hub.URL + "/org/llama -p x --greedy --max-tokens 4": exitFine,
 		"run org/package -p x --greedy --max-tokens 4":                      exitFine,
 		"inspect org/llama":                                      exitFine,
+		"place org/llama --device cpu":                           exitFine,
 		"verify org/package":                                     exitFine,
 		"convert org/llama -o " + out + "/a.nstf":                exitFine,
 		"quantize org/llama -o " + out + "/b.nstf --scheme q8_0": exitFine,
