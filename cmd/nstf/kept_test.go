@@ -81,7 +81,7 @@ func TestKeptBits(t *testing.T) {
 		t.Errorf("%d bytes as the package says, %d by --kv, %d in f16", own, room("--kv", k.List()), room("--kv", "f16"))
 	}
 
-	table := must(t, "plan", packed, "--bpw", "4", "--layers")
+	table := must(t, "plan", packed, "--bpw", "6", "--schemes", "q4_0,q8_0", "--layers")
 	for _, want := range []string{"fewer bits", "others", k.Chosen[0] + ": ", "B a position"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in:\n%s", want, table)
@@ -90,7 +90,7 @@ func TestKeptBits(t *testing.T) {
 	var layered struct {
 		Layers []planner.Layer
 	}
-	if err := json.Unmarshal([]byte(must(t, "plan", demoModel, "--bpw", "4", "--layers", "--kv", file, "--json")), &layered); err != nil || len(layered.Layers) != len(k.Chosen)+1 {
+	if err := json.Unmarshal([]byte(must(t, "plan", demoModel, "--bpw", "6", "--schemes", "q4_0,q8_0", "--layers", "--kv", file, "--json")), &layered); err != nil || len(layered.Layers) != len(k.Chosen)+1 {
 		t.Fatalf("%d layers (%v)", len(layered.Layers), err)
 	}
 	for i, l := range layered.Layers[:len(k.Chosen)] {
