@@ -7,13 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/testdata/packed"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/nstf from the tables in this package")
@@ -24,30 +24,13 @@ const vectorDir = "../../testdata/nstf"
 // this size is padding.
 func vector(t testing.TB, name string) []byte {
 	t.Helper()
-	f, err := os.Open(filepath.Join(vectorDir, name+".gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return packed.Read(t, filepath.Join(vectorDir, name))
 }
 
 // vectorFile returns the path of a copy that is not compressed.
 func vectorFile(t testing.TB, name string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), filepath.Base(name))
-	if err := os.WriteFile(path, vector(t, name), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return packed.File(t, filepath.Join(vectorDir, name))
 }
 
 // An expectation is a line of testdata/nstf/index.json. It can be read
@@ -126,15 +109,15 @@ func TestUpdate(t *testing.T) {
 		}
 	}
 	save := func(e expectation, data []byte) {
-		var packed bytes.Buffer
-		z, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+		var small bytes.Buffer
+		z, _ := gzip.NewWriterLevel(&small, gzip.BestCompression)
 		if _, err := z.Write(data); err != nil {
 			t.Fatal(err)
 		}
 		if err := z.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(vectorDir, e.File+".gz"), packed.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(vectorDir, e.File+".gz"), small.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		index = append(index, e)

@@ -1,9 +1,7 @@
 package scheme_test
 
 import (
-	"compress/gzip"
 	"encoding/binary"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +11,7 @@ import (
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
+	"github.com/nstf/nstf/testdata/packed"
 )
 
 const vectors = "../../testdata/vectors"
@@ -20,31 +19,12 @@ const vectors = "../../testdata/vectors"
 // readF32 returns NAME.f32.gz unpacked, weights as decoded by somebody else's code.
 func readF32(t testing.TB, name string) []float32 {
 	t.Helper()
-	raw := unpacked(t, filepath.Join(vectors, name+".f32.gz"))
+	raw := packed.Read(t, filepath.Join(vectors, name+".f32"))
 	want := make([]float32, len(raw)/4)
 	for i := range want {
 		want[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
 	}
 	return want
-}
-
-// unpacked returns what a file holds that gzip packed.
-func unpacked(t testing.TB, path string) []byte {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
 }
 
 // sameBits fails at the first weight whose bits differ.

@@ -1,16 +1,15 @@
 package tensor_test
 
 import (
-	"compress/gzip"
 	"encoding/binary"
 	"encoding/json"
-	"io"
 	"math"
 	"math/rand/v2"
 	"os"
 	"testing"
 
 	"github.com/nstf/nstf/formats/tensor"
+	"github.com/nstf/nstf/testdata/packed"
 )
 
 // smallTypes are the types of smallfloats.f32.
@@ -54,18 +53,7 @@ func smallValues(t *testing.T) map[tensor.DType][]float32 {
 	if err := json.Unmarshal(raw, &index); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Open("../../testdata/vectors/smallfloats.f32.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if raw, err = io.ReadAll(z); err != nil {
-		t.Fatal(err)
-	}
+	raw = packed.Read(t, "../../testdata/vectors/smallfloats.f32")
 	values := map[tensor.DType][]float32{}
 	for _, row := range index.Smallfloats {
 		d, ok := smallTypes[row[0].(string)]

@@ -1,11 +1,8 @@
 package fit_test
 
 import (
-	"compress/gzip"
 	"encoding/binary"
-	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,25 +10,14 @@ import (
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/quantize/fit"
+	"github.com/nstf/nstf/testdata/packed"
 )
 
 const vectors = "../../testdata/vectors"
 
 func readF32(t testing.TB, name string) []float32 {
 	t.Helper()
-	f, err := os.Open(filepath.Join(vectors, name+".gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := packed.Read(t, filepath.Join(vectors, name))
 	out := make([]float32, len(raw)/4)
 	for i := range out {
 		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
