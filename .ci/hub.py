@@ -12,9 +12,10 @@ import sys
 import tempfile
 
 nstf, hubd = sys.argv[1:3]
-micro = pathlib.Path(__file__).parent.parent / "testdata" / "micro"
+ci = pathlib.Path(__file__).resolve().parent
+micro = ci.parent / "testdata" / "micro"
 folders = [micro / "llama-2", micro / "mixtral-stacked"]
-server = subprocess.Popen([hubd, "-token", "hf_of_a_test", "-part", "50000", *map(str, folders)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+server = subprocess.Popen([hubd, "-token", "hf_of_a_test", "-part", "50000", *map(str, folders), f"Qwen/Qwen3-0.6B={ci.parent}/testdata/demo/model"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 endpoint = server.stdout.readline().strip()
 caches = pathlib.Path(tempfile.mkdtemp())
 os.environ.update(HF_ENDPOINT=endpoint, HF_HUB_DISABLE_TELEMETRY="1", HF_HUB_DISABLE_XET="1", HF_HOME=str(caches / "home"))
@@ -54,8 +55,12 @@ try:
         same(folder, path)
         assert tool(theirs, "pull", name, HF_HUB_OFFLINE="1").strip() == path
         assert HfApi().model_info(name).sha == os.path.basename(path)
-    # README's line: a model by its name.
-    assert tool(ours, "run", "test/llama-2", "-p", "Once", "--greedy", "--max-tokens", "4")
+    # README's line, as it stands there; the server gives out the built-in model under that name.
+    line = subprocess.run([ci / "door", "1"], capture_output=True, text=True, check=True).stdout
+    env = {**os.environ, "HF_HUB_CACHE": str(caches / "door"), "PATH": f"{pathlib.Path(nstf).resolve().parent}:{os.environ['PATH']}", "NSTF_MAX_TOKENS": "16"}
+    r = subprocess.run(line, shell=True, env=env, input="Once upon a time\n", capture_output=True, text=True)
+    assert r.returncode == 0 and r.stdout.strip(), (line, r.returncode, r.stdout, r.stderr)
+    assert [m["repo"] for m in json.loads(tool(caches / "door", "list", "--json"))["models"]] == ["Qwen/Qwen3-0.6B"]
     for cache in (ours, theirs):
         info = scan_cache_dir(cache)
         assert not info.warnings and {r.repo_id for r in info.repos} == {"test/" + f.name for f in folders}, info

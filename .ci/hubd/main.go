@@ -1,6 +1,6 @@
 // Command hubd serves folders as models of a hub, for what is tried against one from
-// outside: hubd [-slow 1ms] [-token T] [-part N] FOLDER..., each as test/NAME. It prints its
-// address and ends with standard input. -slow is the wait between pieces of 64 KiB of each
+// outside: hubd [-slow 1ms] [-token T] [-part N] [ORG/NAME=]FOLDER..., each as test/NAME where
+// no name is said. It prints its address and ends with standard input. -slow is the wait between pieces of 64 KiB of each
 // connection; who has the token may upload, in parts of N bytes.
 package main
 
@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/nstf/nstf/formats/hub/hubtest"
 )
@@ -20,13 +21,17 @@ func main() {
 	token := flag.String("token", "", "whose owner may upload")
 	part := flag.Int("part", 0, "bytes that the storage takes at once; 0: anything")
 	flag.Parse()
-	for _, dir := range flag.Args() {
+	for _, arg := range flag.Args() {
+		name, dir, ok := strings.Cut(arg, "=")
+		if !ok {
+			name, dir = "test/"+filepath.Base(arg), arg
+		}
 		r, err := hubtest.Folder(os.DirFS(dir))
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		repos["test/"+filepath.Base(dir)] = r
+		repos[name] = r
 	}
 	s := hubtest.New(repos)
 	s.Token, s.PartSize = *token, *part
