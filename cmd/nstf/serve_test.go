@@ -2,8 +2,11 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -226,5 +229,39 @@ func TestPoolingTravels(t *testing.T) {
 			t.Errorf("%s: %q %v %v", path, p, told, err)
 		}
 		m.Close()
+	}
+}
+
+// A server's logprobs of a prompt are what eval sums up.
+func TestServeScoresAsEval(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text.txt")
+	said := strings.Repeat("The old house stood at the end of the lane. ", 3)
+	if err := os.WriteFile(text, []byte(said), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	figures := evaluate(t, demoModel, "--text", text, "--ctx", "2048", "--device", "cpu")
+	server := serveIt(t, demoModel, "--ctx", "2048")
+	body, _ := json.Marshal(map[string]any{"prompt": said, "echo": true, "logprobs": 0, "max_tokens": 0})
+	res, err := http.Post(server.base+"/v1/completions", "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Choices []struct {
+			Logprobs struct {
+				Values []*float64 `json:"token_logprobs"`
+			}
+		}
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		t.Fatal(err)
+	}
+	sum, values := 0.0, answer.Choices[0].Logprobs.Values[1:]
+	for _, v := range values {
+		sum -= *v
+	}
+	if mean := sum / float64(len(values)); len(values) != figures.Scored || math.Abs(mean-figures.NLL.Value) > 1e-12 {
+		t.Errorf("%v of %d tokens by the server, %+v by eval", mean, len(values), figures)
 	}
 }

@@ -214,7 +214,7 @@ type Pass interface {
 	// head reads them, to dst[hi-lo][D]; as Logits is asked for.
 	Normed(lo, hi int, dst []float32) error
 
-	// Tokens waits for the tokens that were chosen and returns them, one for each
+	// Tokens waits for the pass and returns the tokens that were chosen, one for each
 	// segment with a Choice, in order.
 	Tokens() ([]int32, error)
 

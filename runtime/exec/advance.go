@@ -19,6 +19,8 @@ type part struct {
 	segment device.Segment
 	prompt  bool
 	chooses bool // whether a token is chosen behind it, here or by the host
+	scored  bool // whether all of its rows' logits are shown
+	last    int  // row of the pass's wanted ones behind which the host chooses
 }
 
 // Ahead returns how many passes of one sequence may be under way.
@@ -147,19 +149,47 @@ func (e *Executor) runPass(parts []part, prompt bool) error {
 	if err != nil {
 		return err
 	}
-	index := 0
+	chosen, row := 0, 0 // rows are counted among those that are wanted
 	var hosts []*part
 	for i := range parts {
 		p := &parts[i]
-		p.done(pass, index)
+		p.done(pass, chosen)
 		if p.segment.Choose != nil {
-			index++
+			chosen++
 		} else if p.chooses {
+			p.last = row + p.segment.Wanted - 1
 			hosts = append(hosts, p)
 		}
+		if p.scored {
+			if err := p.score(pass, row); err != nil {
+				return err
+			}
+		}
+		row += p.segment.Wanted
 	}
-	return e.eachLogits(pass, index, index+len(hosts), func(row int, logits []float32) error {
-		hosts[row-index].choose(logits)
+	for len(hosts) > 0 { // neighbours together
+		n := 1
+		for n < len(hosts) && hosts[n].last == hosts[0].last+n {
+			n++
+		}
+		first := hosts[0].last
+		if err := e.eachLogits(pass, first, first+n, func(row int, logits []float32) error {
+			hosts[row-first].choose(logits)
+			return nil
+		}); err != nil {
+			return err
+		}
+		hosts = hosts[n:]
+	}
+	return nil
+}
+
+// score shows the logits behind the tokens of a part of a prompt, whose first row is the
+// given one of those that are wanted.
+func (p *part) score(pass device.Pass, first int) error {
+	at := len(p.s.history) - len(p.segment.Tokens)
+	return p.s.e.logits(pass, first, first+p.segment.Wanted, func(row int, logits []float32) error {
+		p.d.scores(at+row-first, logits)
 		return nil
 	})
 }

@@ -20,10 +20,12 @@ type Decoding struct {
 	choice  device.Choice
 	host    Chooser
 	mask    Masker
-	bits    []uint32 // what mask has set
-	prompt  []int32  // to be read in the order of prompts
-	again   []int32  // behind them: to be read in the order of few
-	length  int64    // of the prompt's pass
+	scores  func(at int, logits []float32)
+	bits    []uint32    // what mask has set
+	prompt  []int32     // to be read in the order of prompts
+	again   []int32     // behind them: to be read in the order of few
+	length  int64       // of the prompt's pass
+	reading device.Pass // that has the newest tokens read; nil: nobody waits for it
 	under   []chosen
 	last    int32 // that was returned, and is not in the sequence's history
 	begun   bool  // there is a last one
@@ -64,6 +66,9 @@ type Continuation struct {
 	// is asked once for each, when those before have been read; the device does not run
 	// ahead then.
 	Mask Masker
+	// Score, where given, is shown the logits [n][Vocab] that follow the tokens of Prompt
+	// from position at of the sequence on, some at a time and each once, in order.
+	Score func(at int, logits []float32)
 }
 
 // Decode appends at least one token and begins to choose those that follow, as
@@ -115,7 +120,7 @@ func (s *Sequence) Continue(c Continuation) (*Decoding, error) {
 	if err := s.admit(c.Prompt, c.Again); err != nil {
 		return nil, err
 	}
-	return &Decoding{s: s, choice: device.Choice{Sampler: c.Sampler}, host: c.Choose, mask: c.Mask, prompt: c.Prompt, again: c.Again,
+	return &Decoding{s: s, choice: device.Choice{Sampler: c.Sampler}, host: c.Choose, mask: c.Mask, scores: c.Score, prompt: c.Prompt, again: c.Again,
 		length: s.len() + int64(len(c.Prompt))}, nil
 }
 
@@ -148,6 +153,17 @@ func (d *Decoding) Ahead() int {
 		return 1
 	}
 	return d.s.e.Ahead()
+}
+
+// Wait waits until what was read so far has been: the device goes on with a prompt by itself,
+// as far as it is told to.
+func (d *Decoding) Wait() error {
+	if d.reading == nil {
+		return nil
+	}
+	_, err := d.reading.Tokens()
+	d.reading = nil
+	return err
 }
 
 // Err returns the error that ended the decoding, nil while it goes on. Tokens that are
@@ -261,10 +277,13 @@ func (d *Decoding) next(rows int) (p part, err error) {
 		}
 		p.chooses = p.chooses || len(p.segment.Tokens) == d.Unread()
 	}
+	if p.scored = p.prompt && d.scores != nil; p.scored {
+		p.segment.Wanted = len(p.segment.Tokens)
+	}
 	if !p.chooses {
 		return p, nil
 	}
-	p.segment.Wanted = 1
+	p.segment.Wanted = max(p.segment.Wanted, 1)
 	if d.mask != nil {
 		if err := d.masked(); err != nil {
 			return part{}, err
@@ -303,6 +322,7 @@ func (d *Decoding) masked() error {
 func (p *part) done(pass device.Pass, index int) {
 	d, n := p.d, len(p.segment.Tokens)
 	if d.Unread() > 0 {
+		d.reading = pass
 		p.s.took(p.segment.Tokens, p.segment.Length, p.prompt)
 		if p.prompt {
 			d.prompt = d.prompt[n:]

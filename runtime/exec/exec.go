@@ -269,9 +269,22 @@ func (e *Executor) forward(seqs []*Sequence) (device.Pass, error) {
 // headFloats bounds the logits that are held at once.
 const headFloats = 8 << 20
 
-// eachLogits computes the logits of wanted rows lo to hi of a pass, some rows at a
-// time, and calls f with each.
+// eachLogits computes the logits of wanted rows lo to hi of a pass and calls f with each.
 func (e *Executor) eachLogits(pass device.Pass, lo, hi int, f func(row int, logits []float32) error) error {
+	vocab := int(e.g.Vocab)
+	return e.logits(pass, lo, hi, func(row int, logits []float32) error {
+		for ; len(logits) > 0; row, logits = row+1, logits[vocab:] {
+			if err := f(row, logits[:vocab]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// logits computes the logits of wanted rows lo to hi of a pass, some rows at a time, and
+// calls f with those [n][Vocab] of the rows from one on.
+func (e *Executor) logits(pass device.Pass, lo, hi int, f func(row int, logits []float32) error) error {
 	vocab := int(e.g.Vocab)
 	step := min(max(headFloats/vocab, 8), hi-lo)
 	if cap(e.rows) < step*vocab {
@@ -282,10 +295,8 @@ func (e *Executor) eachLogits(pass device.Pass, lo, hi int, f func(row int, logi
 		if err := pass.Logits(lo, lo+n, e.rows[:n*vocab]); err != nil {
 			return err
 		}
-		for i := range n {
-			if err := f(lo+i, e.rows[i*vocab:(i+1)*vocab]); err != nil {
-				return err
-			}
+		if err := f(lo, e.rows[:n*vocab]); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -105,11 +105,11 @@ type Engine struct {
 	words     []byte     // of an upload in the making
 	rows      []float32  // of a table that stays on the host
 
-	steps   int                 // how often tokens were chosen
-	down    *driver.Pinned      // i32 [ring][slots]
-	events  [ring]*driver.Event // behind the copies to it
-	choices [ring]*chosen       // that last came down there
-	reading sync.Mutex          // of what came down
+	steps   int                     // how often tokens were chosen
+	down    *driver.Pinned          // i32 [ring][slots]
+	events  [ring + 1]*driver.Event // behind the copies to it; the last: behind the newest pass that chose nothing
+	choices [ring]*chosen           // that last came down there
+	reading sync.Mutex              // of what came down
 }
 
 var _ device.Stage = (*Engine)(nil)

@@ -64,9 +64,12 @@ func (e *Engine) Forward(b *device.Batch) (device.Pass, error) {
 	}
 	e.notePrepared(b, runs)
 	if len(runs) > 0 {
-		if p.chosen, err = e.fetch(runs, slots); err != nil {
-			return nil, err
-		}
+		p.chosen, err = e.fetch(runs, slots)
+	} else {
+		err = e.m.stream.Record(e.events[ring])
+	}
+	if err != nil {
+		return nil, err
 	}
 	return p, nil
 }
@@ -236,7 +239,7 @@ func (p *pass) Hidden() device.Hidden { return &hidden{p.e.m, p.e.s.x, p.rows, p
 // Tokens implements device.Pass.
 func (p *pass) Tokens() ([]int32, error) {
 	if p.chosen == nil {
-		return nil, nil
+		return nil, p.e.events[ring].Wait()
 	}
 	return p.chosen.read()
 }

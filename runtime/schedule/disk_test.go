@@ -32,7 +32,7 @@ func asked(t *testing.T, ex *exec.Executor, dir, identity string, most int64, id
 	t.Helper()
 	d := disk(t, dir, most)
 	s := New(ex, Options{Disk: d, Identity: identity})
-	st := submit(t, s, context.Background(), Request{ids, []Choice{{MaxTokens: 12, Logprobs: true, Sampling: sample.Options{Temperature: 1, Seed: 3}}}})
+	st := submit(t, s, context.Background(), Request{Prompt: ids, Choices: []Choice{{MaxTokens: 12, Logprobs: true, Sampling: sample.Options{Temperature: 1, Seed: 3}}}})
 	a := collected(st, 1)[0]
 	found := st.Usage().CachedTokens
 	if m := s.Metrics(); m.DiskTokens != int64(found) {
@@ -109,7 +109,7 @@ func TestDiskSpill(t *testing.T) {
 	ex := executor(t, "llama-31", exec.Options{Sequences: 4})
 	s := New(ex, Options{Kept: 1, Disk: disk(t, t.TempDir(), 64<<20)})
 	for i, c := range []struct{ prompt, found int }{{1, 0}, {2, 0}, {1, 128}, {1, 149}} {
-		st := submit(t, s, context.Background(), Request{prompt(c.prompt, 150, ex.Graph().Vocab), []Choice{{MaxTokens: 2}}})
+		st := submit(t, s, context.Background(), Request{Prompt: prompt(c.prompt, 150, ex.Graph().Vocab), Choices: []Choice{{MaxTokens: 2}}})
 		collected(st, 1)
 		if u := st.Usage(); u.CachedTokens != c.found {
 			t.Errorf("request %d: %d tokens found, want %d", i, u.CachedTokens, c.found)

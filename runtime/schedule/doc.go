@@ -5,11 +5,11 @@
 // Text, stop strings and protocols are the caller's: whoever has seen enough of a
 // choice stops it.
 //
-// Each step of the scheduler lets every sequence that decodes choose one token, and
-// reads some rows of the prompts that wait, the oldest request's first:
-// [Options.PromptRows] of them where tokens are decoded beside them, so that a step
-// stays short, as many as a pass takes where none are. Neither starves: both go on in
-// every step.
+// Each step of the scheduler reads some rows of the prompts that wait, and then lets every
+// sequence that decodes choose one token: [Options.PromptRows] rows where tokens are
+// decoded beside them, so that a step stays short, as many as a pass takes where none are.
+// Half of them are the oldest request's, the others go to the prompts of which the fewest
+// are left. Nobody starves: all go on in every step, or come first one day.
 //
 // A request is admitted when the pages that it needs to begin are not promised to
 // those that run, in the order of arrival. Where sequences outgrow the pages of the
@@ -17,6 +17,8 @@
 // others, then the sequence of the youngest request: its memory is given back, and its
 // tokens are computed again when there is room. A request alone in the pool that
 // outgrows it ends with the error.
+//
+// A prompt's own probabilities are told where a request asks for them ([Request.Scored]).
 //
 // What is kept of a prompt begins others that share its first tokens
 // ([0019-answers-do-not-depend-on-the-load]).

@@ -62,7 +62,7 @@ func (s *Scheduler) embed() error {
 		}
 		e := s.embeddings[0]
 		s.mu.Unlock()
-		n, err := s.read(e, rows)
+		n, err := s.embedRows(e, rows)
 		if n == 0 && err == nil {
 			return nil // it waits for room
 		}
@@ -88,9 +88,9 @@ func full(err error) bool {
 	return errors.As(err, &pages) || errors.As(err, &places)
 }
 
-// read reads so many rows of a text at most, and returns how many: none where those that
+// embedRows reads so many rows of a text at most, and returns how many: none where those that
 // run leave no room for it.
-func (s *Scheduler) read(e *embedding, rows int) (int, error) {
+func (s *Scheduler) embedRows(e *embedding, rows int) (int, error) {
 	if err := e.ctx.Err(); err != nil {
 		return 0, err
 	}

@@ -24,6 +24,7 @@ type job struct {
 	sampler *sample.Sampler
 	lp      []Event // of tokens that the host has chosen
 	forced  []int32 // tokens that the host has to choose next
+	score   *score  // nil: nobody asks for the prompt's probabilities
 
 	seq      *exec.Sequence // nil: it waits
 	d        *exec.Decoding
@@ -65,6 +66,9 @@ func (j *job) begin() (err error) {
 	}
 	if j.choice.Constraint != nil {
 		c.Mask = j.choice.Constraint.Mask
+	}
+	if j.score != nil {
+		c.Score = j.score.take
 	}
 	j.d, err = j.seq.Continue(c)
 	return err

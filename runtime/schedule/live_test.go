@@ -45,10 +45,10 @@ func TestEndings(t *testing.T) {
 	long := Choice{}
 	ctx, cancel := context.WithCancel(context.Background())
 	streams := []*Stream{
-		submit(t, s, context.Background(), Request{prompt(1, 20, vocab), []Choice{long, {MaxTokens: 40}}}),
-		submit(t, s, ctx, Request{prompt(2, 20, vocab), []Choice{long}}),
-		submit(t, s, context.Background(), Request{prompt(3, 20, vocab), []Choice{long, long}}),
-		submit(t, s, context.Background(), Request{prompt(4, 20, vocab), []Choice{long}}),
+		submit(t, s, context.Background(), Request{Prompt: prompt(1, 20, vocab), Choices: []Choice{long, {MaxTokens: 40}}}),
+		submit(t, s, ctx, Request{Prompt: prompt(2, 20, vocab), Choices: []Choice{long}}),
+		submit(t, s, context.Background(), Request{Prompt: prompt(3, 20, vocab), Choices: []Choice{long, long}}),
+		submit(t, s, context.Background(), Request{Prompt: prompt(4, 20, vocab), Choices: []Choice{long}}),
 	}
 	for _, st := range streams {
 		if e, err := st.Next(context.Background()); err != nil || e.Token < 0 {
@@ -69,15 +69,15 @@ func TestEndings(t *testing.T) {
 	if u := streams[0].Usage(); u.PromptTokens != 20 || u.Tokens < 41 {
 		t.Errorf("usage %+v", u)
 	}
-	stop := collected(submit(t, s, context.Background(), Request{prompt(5, 20, vocab), []Choice{{MaxTokens: 9}}}), 1)[0].tokens[4]
-	got := collected(submit(t, s, context.Background(), Request{prompt(5, 20, vocab), []Choice{{MaxTokens: 9, Stops: []int32{stop}}}}), 1)[0]
+	stop := collected(submit(t, s, context.Background(), Request{Prompt: prompt(5, 20, vocab), Choices: []Choice{{MaxTokens: 9}}}), 1)[0].tokens[4]
+	got := collected(submit(t, s, context.Background(), Request{Prompt: prompt(5, 20, vocab), Choices: []Choice{{MaxTokens: 9, Stops: []int32{stop}}}}), 1)[0]
 	if got.reason != ReasonStop || got.tokens[len(got.tokens)-1] != stop || len(got.tokens) > 5 {
 		t.Errorf("with the stop %d: %+v", stop, got)
 	}
 	if err := s.Drain(context.Background()); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Submit(context.Background(), Request{prompt(1, 3, vocab), []Choice{long}}); !errors.Is(err, ErrClosed) {
+	if _, err := s.Submit(context.Background(), Request{Prompt: prompt(1, 3, vocab), Choices: []Choice{long}}); !errors.Is(err, ErrClosed) {
 		t.Errorf("behind the end: %v", err)
 	}
 	closed(t, ex, s)
@@ -90,18 +90,18 @@ func TestRefusals(t *testing.T) {
 	vocab := ex.Graph().Vocab
 	ctx := context.Background()
 	for _, r := range []Request{
-		{prompt(1, 257, vocab), []Choice{{}}},
-		{[]int32{int32(vocab)}, []Choice{{}}},
-		{[]int32{-1}, []Choice{{}}},
-		{[]int32{1}, []Choice{{MaxTokens: -1}}},
-		{[]int32{1}, []Choice{{Sampling: sample.Options{Temperature: -1}}}},
+		{Prompt: prompt(1, 257, vocab), Choices: []Choice{{}}},
+		{Prompt: []int32{int32(vocab)}, Choices: []Choice{{}}},
+		{Prompt: []int32{-1}, Choices: []Choice{{}}},
+		{Prompt: []int32{1}, Choices: []Choice{{MaxTokens: -1}}},
+		{Prompt: []int32{1}, Choices: []Choice{{Sampling: sample.Options{Temperature: -1}}}},
 	} {
 		if _, err := s.Submit(ctx, r); err == nil {
 			t.Errorf("%d tokens from %d on, %+v: accepted", len(r.Prompt), r.Prompt[0], r.Choices)
 		}
 	}
-	st := submit(t, s, ctx, Request{[]int32{1}, []Choice{{MaxTokens: 1}, {MaxTokens: 2}}})
-	if _, err := s.Submit(ctx, Request{[]int32{1}, []Choice{{}}}); !errors.Is(err, ErrBusy) {
+	st := submit(t, s, ctx, Request{Prompt: []int32{1}, Choices: []Choice{{MaxTokens: 1}, {MaxTokens: 2}}})
+	if _, err := s.Submit(ctx, Request{Prompt: []int32{1}, Choices: []Choice{{}}}); !errors.Is(err, ErrBusy) {
 		t.Errorf("a queue of two takes three: %v", err)
 	}
 	go s.loop()
@@ -157,7 +157,7 @@ func TestConstraint(t *testing.T) {
 		for i := range requests {
 			o := &odd{left: length, stop: 4}
 			rules = append(rules, o)
-			all = append(all, Request{prompt(i, 30, vocab), []Choice{{Constraint: o, Stops: []int32{4}, Sampling: sample.Options{Temperature: 2, Seed: uint64(i)}}}})
+			all = append(all, Request{Prompt: prompt(i, 30, vocab), Choices: []Choice{{Constraint: o, Stops: []int32{4}, Sampling: sample.Options{Temperature: 2, Seed: uint64(i)}}}})
 		}
 		s, answers := queued(t, ex, all)
 		for i, a := range answers {
@@ -182,7 +182,7 @@ func TestConstraint(t *testing.T) {
 		closed(t, ex, s)
 	}
 	s := New(wide, Options{})
-	a := collected(submit(t, s, context.Background(), Request{prompt(1, 9, vocab), []Choice{{Constraint: nothing{}}}}), 1)[0]
+	a := collected(submit(t, s, context.Background(), Request{Prompt: prompt(1, 9, vocab), Choices: []Choice{{Constraint: nothing{}}}}), 1)[0]
 	if a.reason != ReasonError || a.err == nil || len(a.tokens) > 0 {
 		t.Errorf("where no token is allowed: %+v", a)
 	}
@@ -252,7 +252,7 @@ func TestForced(t *testing.T) {
 		var all []Request
 		for i := range requests {
 			c := Choice{Constraint: &rails{length: length, stop: 4, jump: jump}, Stops: []int32{4}, Sampling: sample.Options{Temperature: 2, Seed: uint64(i)}, Logprobs: logprobs}
-			all = append(all, Request{prompt(i, 30, vocab), []Choice{c}})
+			all = append(all, Request{Prompt: prompt(i, 30, vocab), Choices: []Choice{c}})
 		}
 		s, answers := queued(t, ex, all)
 		m := s.Metrics()
@@ -292,7 +292,7 @@ func TestHostChoices(t *testing.T) {
 	ids := prompt(1, 33, vocab)
 	ask := func(c Choice) []Event {
 		c.MaxTokens = 30
-		st := submit(t, s, context.Background(), Request{ids, []Choice{c}})
+		st := submit(t, s, context.Background(), Request{Prompt: ids, Choices: []Choice{c}})
 		var out []Event
 		for {
 			e, err := st.Next(context.Background())
@@ -340,7 +340,7 @@ func TestKeptStates(t *testing.T) {
 	s := New(ex, Options{})
 	ids := prompt(1, 180, vocab)
 	for i, c := range []struct{ prompt, cached int }{{150, 0}, {150, 133}, {180, 133}, {180, 163}, {120, 0}} {
-		st := submit(t, s, context.Background(), Request{ids[:c.prompt], []Choice{{MaxTokens: 5}}})
+		st := submit(t, s, context.Background(), Request{Prompt: ids[:c.prompt], Choices: []Choice{{MaxTokens: 5}}})
 		collected(st, 1)
 		if u := st.Usage(); u.CachedTokens != c.cached {
 			t.Errorf("prompt %d of %d tokens: %d found, want %d", i, c.prompt, u.CachedTokens, c.cached)
@@ -357,13 +357,13 @@ func TestKept(t *testing.T) {
 	ids := prompt(1, 180, vocab)
 	for i, c := range []struct{ prompt, cached int }{{150, 0}, {150, 149}, {180, 150}, {100, 99}, {63, 0}, {181, 180}} {
 		text := append(slices.Clone(ids[:min(c.prompt, 180)]), prompt(7, max(c.prompt-180, 0), vocab)...)
-		st := submit(t, s, context.Background(), Request{text, []Choice{{MaxTokens: 5}}})
+		st := submit(t, s, context.Background(), Request{Prompt: text, Choices: []Choice{{MaxTokens: 5}}})
 		collected(st, 1)
 		if u := st.Usage(); u.CachedTokens != c.cached {
 			t.Errorf("prompt %d of %d tokens: %d found, want %d", i, c.prompt, u.CachedTokens, c.cached)
 		}
 	}
-	st := submit(t, s, context.Background(), Request{prompt(5, 100, vocab), []Choice{{MaxTokens: 5}, {MaxTokens: 5, Sampling: sample.Options{Temperature: 1}}}})
+	st := submit(t, s, context.Background(), Request{Prompt: prompt(5, 100, vocab), Choices: []Choice{{MaxTokens: 5}, {MaxTokens: 5, Sampling: sample.Options{Temperature: 1}}}})
 	collected(st, 2)
 	if m := s.Metrics(); m.CachedTokens != 149+150+99+180+99 {
 		t.Errorf("the second choice computed the prompt again: %+v", m)
@@ -383,11 +383,11 @@ func TestEndurance(t *testing.T) {
 	s := New(ex, Options{Waiting: 16, Kept: 8})
 	vocab := ex.Graph().Vocab
 	for range 2 { // the second begins with what the first leaves
-		collected(submit(t, s, context.Background(), Request{prompt(0, 100, vocab), []Choice{{MaxTokens: 1}}}), 1)
+		collected(submit(t, s, context.Background(), Request{Prompt: prompt(0, 100, vocab), Choices: []Choice{{MaxTokens: 1}}}), 1)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	submit(t, s, ctx, Request{prompt(0, 100, vocab), []Choice{{}}})
+	submit(t, s, ctx, Request{Prompt: prompt(0, 100, vocab), Choices: []Choice{{}}})
 	var users sync.WaitGroup
 	for u := range 24 {
 		users.Add(1)
@@ -425,7 +425,7 @@ func TestEndurance(t *testing.T) {
 func live(s *Scheduler, r *rand.Rand, kind int, vocab int64) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	q := Request{prompt(kind%5, 1+r.IntN(100), vocab), []Choice{{MaxTokens: 1 + r.IntN(200)}}}
+	q := Request{Prompt: prompt(kind%5, 1+r.IntN(100), vocab), Choices: []Choice{{MaxTokens: 1 + r.IntN(200)}}}
 	if kind%4 == 1 {
 		q.Choices = append(q.Choices, Choice{MaxTokens: 30, Sampling: sample.Options{Temperature: 1, Seed: r.Uint64()}, Logprobs: true})
 	}

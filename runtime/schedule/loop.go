@@ -76,7 +76,7 @@ func (s *Scheduler) step() {
 		s.breaks(err)
 		return
 	}
-	s.collect()
+	s.collect(s.read)
 	s.count(func(m *Metrics) {
 		m.Steps++
 		m.Running, m.Kept, m.KeptDropped = len(s.running), len(s.kept.all), s.kept.lost
@@ -197,7 +197,11 @@ func (s *Scheduler) begin(j *job) error {
 	}
 	j.seq = seq
 	j.prefix = s.kept.prefix(j.tokens[:j.prompted])
-	found, err := s.kept.begin(seq, j.prefix, len(j.tokens)-1)
+	most := len(j.tokens) - 1
+	if j.score != nil {
+		most = min(most, j.score.done())
+	}
+	found, err := s.kept.begin(seq, j.prefix, most)
 	if err == nil {
 		err = j.begin()
 	}
@@ -225,14 +229,44 @@ func (s *Scheduler) begin(j *job) error {
 	return nil
 }
 
-// advance makes one step of those that run, fewer where there is no room for all. An
-// error is the device's.
+// advance makes one step of those that run: rows of prompts first, then a token for each
+// that decodes. So a device has a step to do while the host reads the tokens behind the
+// prompts and looks who has come meanwhile, whose rows are the next: whoever comes waits
+// for the prompts that are under way, and not for those that were planned beside. An error
+// is the device's.
 func (s *Scheduler) advance() error {
+	for _, j := range s.running {
+		j.under = j.d.Underway()
+	}
+	for rows := s.promptRows(); rows > 0; {
+		turns, err := s.turn(func() []exec.Turn { return s.prompts(rows) })
+		if err != nil {
+			return err
+		}
+		if len(turns) == 0 {
+			break
+		}
+		for _, t := range turns {
+			rows -= t.Rows
+		}
+		s.collect(func(j *job) (Reason, error) { return s.behindPrompt(j, turns) })
+	}
+	_, err := s.turn(s.steps)
+	return err
+}
+
+// turn has those that run take turns, fewer where there is no room for all, and returns
+// them.
+func (s *Scheduler) turn(plan func() []exec.Turn) ([]exec.Turn, error) {
 	for len(s.running) > 0 {
-		err := s.kept.fitted(func() error { return s.ex.Advance(s.plan()) })
+		turns := plan()
+		if len(turns) == 0 {
+			break
+		}
+		err := s.kept.fitted(func() error { return s.ex.Advance(turns) })
 		var full *cache.FullError
 		if !errors.As(err, &full) {
-			return err
+			return turns, err
 		}
 		if s.yieldEmbedding() {
 			continue
@@ -246,7 +280,7 @@ func (s *Scheduler) advance() error {
 		}
 		s.yield(j)
 	}
-	return nil
+	return nil, nil
 }
 
 // yield has a job wait again.
@@ -258,23 +292,42 @@ func (s *Scheduler) yield(j *job) {
 	s.insert(j)
 }
 
-// plan lists the turns of a step: one for each sequence that decodes, of which some have
-// several tokens to follow, and rows of the oldest prompts.
-func (s *Scheduler) plan() []exec.Turn {
+// decodes reports whether a job has a turn beside prompts.
+func (j *job) decodes() bool { return j.jumps() || j.d.Unread() == 0 && j.wants() }
+
+// promptRows returns how many rows of prompts a step takes.
+func (s *Scheduler) promptRows() int {
+	if slices.ContainsFunc(s.running, (*job).decodes) {
+		return min(s.o.PromptRows, s.ex.MaxRows())
+	}
+	return s.ex.MaxRows()
+}
+
+// prompts lists turns of so many rows at most: half of them, at least, are the oldest's,
+// so that it comes to its end; the others go to those of which the fewest are left, so
+// that who asks little does not wait for who asks much.
+func (s *Scheduler) prompts(rows int) []exec.Turn {
 	s.turns = s.turns[:0]
-	rows := s.ex.MaxRows()
+	var order []*job
 	for _, j := range s.running {
-		j.under = j.d.Underway()
-		if jumps := j.jumps(); jumps || j.d.Unread() == 0 && j.wants() {
-			s.turns = append(s.turns, exec.Turn{Decoding: j.d, Rows: j.d.Unread()})
-			rows = min(rows, s.o.PromptRows)
+		if j.d.Unread() > 0 && !j.jumps() {
+			order = append(order, j)
 		}
 	}
-	for _, j := range s.running {
-		if n := min(j.d.Unread(), rows); n > 0 && !j.jumps() {
-			if at := j.seq.Len(); s.ex.Recurrent() && at < j.prompted {
-				n = min(n, s.kept.bound(at, j.prompted)-at)
-			}
+	if len(order) == 0 {
+		return nil
+	}
+	oldest := order[0]
+	promised := min(s.rows(oldest), (rows+1)/2)
+	slices.SortStableFunc(order, func(a, b *job) int { return a.d.Unread() - b.d.Unread() })
+	for _, j := range order {
+		most := rows
+		if j == oldest {
+			promised = 0
+		} else {
+			most -= promised
+		}
+		if n := min(s.rows(j), most); n > 0 {
 			s.turns = append(s.turns, exec.Turn{Decoding: j.d, Rows: n})
 			rows -= n
 		}
@@ -282,11 +335,33 @@ func (s *Scheduler) plan() []exec.Turn {
 	return s.turns
 }
 
-// collect keeps the prompts that were read and gives out the tokens that were chosen.
-func (s *Scheduler) collect() {
+// rows returns how many rows of a job's prompt may be read at once.
+func (s *Scheduler) rows(j *job) int {
+	n := j.d.Unread()
+	if at := j.seq.Len(); s.ex.Recurrent() && at < j.prompted {
+		n = min(n, s.kept.bound(at, j.prompted)-at)
+	}
+	return n
+}
+
+// steps lists a turn for each sequence that decodes, of which some have several tokens to
+// follow.
+func (s *Scheduler) steps() []exec.Turn {
+	s.turns = s.turns[:0]
+	for _, j := range s.running {
+		if j.decodes() {
+			s.turns = append(s.turns, exec.Turn{Decoding: j.d, Rows: j.d.Unread()})
+		}
+	}
+	return s.turns
+}
+
+// collect gives out the tokens that were chosen, each job's by one, which returns why it
+// has ended, "" where it has not.
+func (s *Scheduler) collect(one func(j *job) (Reason, error)) {
 	var going []*job
 	for _, j := range s.running {
-		if reason, err := s.collectOne(j); reason != "" {
+		if reason, err := one(j); reason != "" {
 			s.finish(j, reason, err)
 		} else if j.seq != nil {
 			going = append(going, j)
@@ -295,13 +370,28 @@ func (s *Scheduler) collect() {
 	s.running = going
 }
 
-// collectOne is collect of one job, and returns why it ended.
-func (s *Scheduler) collectOne(j *job) (Reason, error) {
+// behindPrompt keeps a job's prompt as far as it was read in these turns. Where nothing is
+// computed ahead the token behind it is given out before others go on.
+func (s *Scheduler) behindPrompt(j *job, turns []exec.Turn) (Reason, error) {
+	if j.d.Err() != nil || !slices.ContainsFunc(turns, func(t exec.Turn) bool { return t.Decoding == j.d }) {
+		return "", nil
+	}
+	if err := s.keep(j); err != nil {
+		return ReasonError, err
+	}
+	if s.ex.Ahead() > 1 {
+		return "", nil
+	}
+	return s.read(j)
+}
+
+// read gives out a job's tokens that are there, and returns why it ended.
+func (s *Scheduler) read(j *job) (Reason, error) {
 	if j.d.Err() == nil {
-		if err := s.keep(j); err != nil {
-			return ReasonError, err
-		}
 		if j.d.Unread() > 0 {
+			if err := j.d.Wait(); err != nil { // a device is not told of more than it can do
+				return ReasonError, err
+			}
 			return "", nil
 		}
 		j.read = true

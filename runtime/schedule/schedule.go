@@ -58,6 +58,11 @@ func (o Options) filled(ex *exec.Executor) Options {
 type Request struct {
 	Prompt  []int32 // one token at least; not changed while the request lives
 	Choices []Choice
+	// Scored asks for the logarithm of the probability of each of the prompt's tokens behind
+	// the first, and Top for those of so many of the most probable ones there:
+	// [Stream.Scores]. All of the prompt is computed then.
+	Scored bool
+	Top    int
 }
 
 // A Choice says how one continuation of a prompt is chosen and where it ends.
@@ -200,6 +205,8 @@ func (s *Scheduler) Submit(ctx context.Context, r Request) (*Stream, error) {
 		}
 		if i > 0 {
 			j.leader = jobs[0]
+		} else if r.Scored {
+			j.score = &score{prompt: r.Prompt, top: r.Top, vocab: int(s.ex.Graph().Vocab), st: st}
 		}
 		jobs = append(jobs, j)
 	}
@@ -246,6 +253,9 @@ func (s *Scheduler) check(r *Request) error {
 	}
 	if room := s.ex.Room(); s.pages(len(r.Prompt)) > room.Pages {
 		return &exec.ContextFullError{New: int64(len(r.Prompt)), Capacity: room.Pages * int64(room.PageSize)}
+	}
+	if r.Top < 0 || int64(r.Top) > vocab {
+		return fmt.Errorf("schedule: %d of the most probable tokens are asked for", r.Top)
 	}
 	for i := range r.Choices {
 		if c := &r.Choices[i]; c.MaxTokens < 0 || c.Top < 0 || int64(c.Top) > vocab {

@@ -91,6 +91,8 @@ func requests(n int, vocab int64) []Request {
 			q.Choices[0].Presence, q.Choices[0].Frequency = 0.5, 0.25
 		case 7:
 			q.Choices[0].Logprobs, q.Choices[0].Top = true, 3
+		case 2, 9: // the second one's beginning is kept
+			q.Scored, q.Top = true, 2
 		}
 		all = append(all, q)
 	}
@@ -104,6 +106,7 @@ type answer struct {
 	probs  []float64
 	reason Reason
 	err    error
+	scores []Score // of the prompt
 }
 
 // collected reads a stream to its end.
@@ -112,6 +115,7 @@ func collected(st *Stream, choices int) []answer {
 	for {
 		e, err := st.Next(context.Background())
 		if err == io.EOF {
+			out[0].scores = st.Scores()
 			return out
 		}
 		if err != nil {
@@ -194,12 +198,14 @@ func alone(t testing.TB, ex *exec.Executor, all []Request) [][]answer {
 	return serve(t, s, all, 1)
 }
 
+func sameScore(a, b Score) bool { return a.Logprob == b.Logprob && slices.Equal(a.Top, b.Top) }
+
 func same(t testing.TB, what string, got, want [][]answer) {
 	t.Helper()
 	for i := range want {
 		for c := range want[i] {
 			g, w := got[i][c], want[i][c]
-			if !slices.Equal(g.tokens, w.tokens) || !slices.Equal(g.probs, w.probs) || g.reason != w.reason {
+			if !slices.Equal(g.tokens, w.tokens) || !slices.Equal(g.probs, w.probs) || g.reason != w.reason || !slices.EqualFunc(g.scores, w.scores, sameScore) {
 				t.Errorf("%s: request %d, choice %d: %v (%s, %v), alone %v (%s, %v)", what, i, c, g.tokens, g.reason, g.err, w.tokens, w.reason, w.err)
 				return
 			}

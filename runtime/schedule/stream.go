@@ -16,6 +16,7 @@ type Stream struct {
 	left    int    // choices that have not ended
 	stopped []bool // choices whose reader has seen enough
 	usage   Usage
+	scores  []Score
 	more    chan struct{} // has something when there is something new
 }
 
@@ -65,6 +66,14 @@ func (st *Stream) Close() {
 	for i := range st.stopped {
 		st.Stop(i)
 	}
+}
+
+// Scores returns what [Request.Scored] asks for, as far as it is known: all of it once a
+// token was given.
+func (st *Stream) Scores() []Score {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.scores
 }
 
 // Usage returns what the request took so far.

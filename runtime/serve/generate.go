@@ -26,6 +26,7 @@ type settings struct {
 	top                 int
 	endless             bool // tokens that end a text do not
 	silent              bool // nothing is given out
+	scored              bool // the prompt's own tokens' probabilities are asked for
 	format              *format
 }
 
@@ -34,8 +35,9 @@ type turn struct {
 	model  *Model
 	prompt []int32
 	settings
-	hold   *hold // what answers are held to; nil: they are free
-	single bool  // a second call ends an answer
+	hold   *hold          // what answers are held to; nil: they are free
+	single bool           // a second call ends an answer
+	scores []tokenLogprob // of the prompt's tokens behind the first, once something is emitted
 	// reader returns what reads an answer; nil: an answer is text.
 	reader func() *answer.Reader
 }
@@ -79,7 +81,10 @@ func (s *Server) generate(r *http.Request, t *turn, emit func(p *piece) error) (
 	s.logPrompt(r, t)
 	began, ctx := time.Now(), r.Context()
 	var u usage
-	ask := schedule.Request{Prompt: t.prompt}
+	ask := schedule.Request{Prompt: t.prompt, Scored: t.scored}
+	if t.scored {
+		ask.Top = t.top
+	}
 	var texts []*text
 	for i := range t.n {
 		c := schedule.Choice{Sampling: t.sampling, MaxTokens: t.maxTokens, Bias: t.bias, Presence: t.presence, Frequency: t.frequency, Logprobs: t.logprobs, Top: t.top}
@@ -133,6 +138,11 @@ func (s *Server) generate(r *http.Request, t *turn, emit func(p *piece) error) (
 		}
 		if p.end != "" && e.Reason == "" {
 			st.Stop(e.Choice)
+		}
+		if t.scored && t.scores == nil {
+			for i, one := range st.Scores() {
+				t.scores = append(t.scores, tokenLogprob{t.prompt[i+1], one.Logprob, one.Top})
+			}
 		}
 		if err := emit(p); err != nil {
 			return u, err
