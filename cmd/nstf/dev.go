@@ -36,8 +36,8 @@ func (a *app) generateCommand() *cobra.Command {
 	var f generateFlags
 	c := &cobra.Command{
 		Use: "generate -o DIR", Short: "Write a llama of any size with random weights as a Hugging Face directory", Args: cobra.NoArgs,
-		Long: `Write a llama, or with --experts a mixtral, of any size with random weights as a sharded Hugging Face directory:
-to measure readers and kernels on, not to talk to. The same flags give the same bytes.
+		Long: `Write a llama, or with --experts a mixtral, of any size with random weights as a sharded Hugging Face directory
+(shape 2b-delta: a qwen3_5 of delta nets): to measure readers and kernels on, not to talk to. The same flags give the same bytes.
 --shape sets all sizes; the other flags change one. --blocks writes a GGUF file instead
 whose matrices are random blocks of --scheme, which takes seconds: to measure kernels on.`,
 		Example: "  nstf dev generate --shape 7b -o random-7b/\n  nstf dev generate --shape 1.1b --layers 4 --dtype f16 -o random/\n  nstf dev generate --shape 8b --blocks -o random-8b.gguf",
@@ -97,7 +97,9 @@ func (a *app) generate(c *cobra.Command, f *generateFlags) error {
 	if c.Flags().Changed("rope-theta") {
 		shape.RopeTheta = f.RopeTheta
 	}
-	shape.Tied = f.Tied
+	if c.Flags().Changed("tied") {
+		shape.Tied = f.Tied
+	}
 	if f.blocks {
 		return a.generateBlocks(c, f, shape)
 	}

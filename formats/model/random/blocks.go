@@ -114,8 +114,8 @@ func Blocks(s Shape, name string, seed uint64, dir string) (*export.Model, io.Cl
 		return nil, nil, fmt.Errorf("scheme %q is not one of %s", name, strings.Join(BlockSchemes(), ", "))
 	}
 	coded, _ := scheme.ByName(name)
-	if of := int64(coded.Block); s.Width%of != 0 || s.Inner%of != 0 || s.Heads*s.headDim()%of != 0 {
-		return nil, nil, fmt.Errorf("rows of %d, %d and %d weights are not whole blocks of %d", s.Width, s.Inner, s.Heads*s.headDim(), of)
+	if of, out := int64(coded.Block), s.Heads*s.headDim(); s.Width%of != 0 || s.Inner%of != 0 || out%of != 0 || s.Delta.Heads*s.Delta.HeadDim%of != 0 {
+		return nil, nil, fmt.Errorf("rows of %d, %d, %d and %d weights are not whole blocks of %d", s.Width, s.Inner, out, s.Delta.Heads*s.Delta.HeadDim, of)
 	}
 	x, err := Checkpoint(s, tensor.BF16, seed)
 	if err != nil {
@@ -136,8 +136,8 @@ func Blocks(s Shape, name string, seed uint64, dir string) (*export.Model, io.Cl
 	norms := &maker{dtype: tensor.F32, seed: seed, tails: tails()}
 	for i := range out.Tensors {
 		t := &out.Tensors[i]
-		if len(t.Shape) == 1 {
-			norms.norm(t.Name, t.Shape[0])
+		if len(t.Shape) == 1 || isConvolution(t.Name) {
+			norms.plain(t.Name, t.Shape)
 			*t = norms.tensors[len(norms.tensors)-1]
 			continue
 		}
@@ -152,6 +152,21 @@ func Blocks(s Shape, name string, seed uint64, dir string) (*export.Model, io.Cl
 		}
 	}
 	return out, m, nil
+}
+
+// isConvolution reports a delta net's in GGUF, which llama.cpp takes in float32 alone.
+func isConvolution(name string) bool { return strings.Contains(name, ".ssm_conv1d.") }
+
+// plain adds what no scheme codes, by its name in GGUF.
+func (m *maker) plain(name string, shape []int64) {
+	switch {
+	case isConvolution(name):
+		m.matrix(name, shape[0], shape[1], unit(shape[1]))
+	case strings.HasSuffix(name, ".ssm_a"):
+		m.vector(name, shape[0], float32(-math.Exp(-2))) // of maker.delta's A_log
+	default:
+		m.vector(name, shape[0], 1)
+	}
 }
 
 // hole writes a checkpoint's small files and, of its weights, only the header.

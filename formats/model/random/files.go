@@ -58,7 +58,28 @@ func (s *Shape) config(dtype tensor.DType) map[string]any {
 		delete(c, "attention_bias")
 		delete(c, "mlp_bias")
 	}
+	if s.Delta != (DeltaShape{}) {
+		s.deltaConfig(c)
+	}
 	return c
+}
+
+// deltaConfig turns a llama's keys into those of qwen3_5_text.
+func (s *Shape) deltaConfig(c map[string]any) {
+	layers := make([]string, s.Layers)
+	for i := range layers {
+		layers[i] = "linear_attention"
+		if s.attends(int64(i)) {
+			layers[i] = "full_attention"
+		}
+	}
+	c["architectures"], c["model_type"], c["layer_types"] = []string{"Qwen3_5ForCausalLM"}, "qwen3_5_text", layers
+	c["linear_num_value_heads"], c["linear_num_key_heads"] = s.Delta.Heads, s.Delta.KeyHeads
+	c["linear_value_head_dim"], c["linear_key_head_dim"], c["linear_conv_kernel_dim"] = s.Delta.HeadDim, s.Delta.HeadDim, convolution
+	c["head_dim"], c["rms_norm_eps"], c["rope_parameters"] = s.headDim(), 1e-6, map[string]any{"rope_type": "default", "rope_theta": s.RopeTheta, "partial_rotary_factor": 0.25}
+	for _, key := range []string{"rope_theta", "rope_scaling", "mlp_bias"} {
+		delete(c, key)
+	}
 }
 
 func (s *Shape) tokenizer() map[string]any {

@@ -1,6 +1,7 @@
-// Package random makes Hugging Face checkpoints of the llama architecture in
-// any size with random weights: what readers, converters and kernels are
-// measured on where a trained model of that size cannot be had.
+// Package random makes Hugging Face checkpoints of the llama architecture, of
+// mixtures and of delta nets, in any size with random weights: what readers,
+// converters and kernels are measured on where a trained model of that size
+// cannot be had.
 //
 // In: a [Shape], an element type, a seed. Out: a [export.Model], whose WriteDir
 // writes config.json, a tokenizer, shards and their index. It needs nothing but
@@ -25,27 +26,40 @@ import (
 	"github.com/nstf/nstf/formats/tensor"
 )
 
-// A Shape is the size of a llama or, with experts, of a mixtral.
+// A Shape is the size of a llama or, with experts, of a mixtral, or, with delta nets, of
+// a dense qwen3_5: every fourth block has attention, the others a delta net.
 type Shape struct {
 	Layers, Width, Inner int64 // blocks, D, width of the feed-forward network
 	Heads, KVHeads       int64
 	HeadDim              int64 // 0: Width / Heads
 	Experts, Used        int64 // of each block's mixture, and of those, for a token; 0: none
+	Delta                DeltaShape
 	Vocab, Context       int64
 	RopeTheta            float64
 	Tied                 bool // the embedding is the head
 }
 
-// ShapeNames lists the names of known shapes, the smallest first.
-func ShapeNames() []string { return []string{"1.1b", "7b", "8b", "120b-a5b"} }
+// A DeltaShape is the size of the delta nets: heads of values, heads of keys, each shared by
+// as many of values as there are to one, and the numbers of each. All 0: none.
+type DeltaShape struct {
+	Heads, KeyHeads, HeadDim int64
+}
 
-// ShapeByName returns the shape of TinyLlama (1.1b), Llama 2 (7b), Llama 3
-// (8b) or gpt-oss-120b (120b-a5b, without its windows, biases and sinks), as their config.json
-// files state them.
+// ShapeNames lists the names of known shapes, the smallest first.
+func ShapeNames() []string { return []string{"1.1b", "2b-delta", "3b-a1b", "7b", "8b", "120b-a5b"} }
+
+// ShapeByName returns the shape of TinyLlama (1.1b), Qwen3.5-2B (2b-delta), Granite 3.0 3B-A800M
+// (3b-a1b, without its factors), Llama 2 (7b), Llama 3 (8b) or gpt-oss-120b (120b-a5b, without its
+// windows, biases and sinks), as their config.json files state them.
 func ShapeByName(name string) (Shape, bool) {
 	switch name {
 	case "1.1b":
 		return Shape{Layers: 22, Width: 2048, Inner: 5632, Heads: 32, KVHeads: 4, Vocab: 32000, Context: 2048, RopeTheta: 1e4}, true
+	case "2b-delta":
+		return Shape{Layers: 24, Width: 2048, Inner: 6144, Heads: 8, KVHeads: 2, HeadDim: 256, Delta: DeltaShape{Heads: 16, KeyHeads: 16, HeadDim: 128},
+			Vocab: 248320, Context: 262144, RopeTheta: 1e7, Tied: true}, true
+	case "3b-a1b":
+		return Shape{Layers: 32, Width: 1536, Inner: 512, Heads: 24, KVHeads: 8, Experts: 40, Used: 8, Vocab: 49155, Context: 4096, RopeTheta: 1e4, Tied: true}, true
 	case "7b":
 		return Shape{Layers: 32, Width: 4096, Inner: 11008, Heads: 32, KVHeads: 32, Vocab: 32000, Context: 4096, RopeTheta: 1e4}, true
 	case "8b":
@@ -63,6 +77,9 @@ func (s *Shape) headDim() int64 {
 	}
 	return s.Width / s.Heads
 }
+
+// attends reports whether a block has attention and no delta net.
+func (s *Shape) attends(block int64) bool { return s.Delta == DeltaShape{} || block%4 == 3 }
 
 // maxDim bounds every size; products of two stay far inside an int64.
 const maxDim = 1 << 24
@@ -89,10 +106,25 @@ func (s *Shape) Check() error {
 		return fmt.Errorf("%d experts, %d of them used, make no mixture", s.Experts, s.Used)
 	case s.Heads%s.KVHeads != 0:
 		return fmt.Errorf("%d heads do not share %d kv-heads evenly", s.Heads, s.KVHeads)
+	case s.Delta != DeltaShape{} && (s.Experts > 0 || s.headDim()%8 != 0 || s.Delta.check() != nil):
+		return fmt.Errorf("delta nets of %+v, heads of %d and %d experts make no qwen3_5", s.Delta, s.headDim(), s.Experts)
 	case s.Vocab < minVocab:
 		return fmt.Errorf("vocab %d is less than %d: 256 bytes and special tokens", s.Vocab, minVocab)
 	case !(s.RopeTheta > 1):
 		return fmt.Errorf("rope-theta %v is not above 1", s.RopeTheta)
+	}
+	return nil
+}
+
+// check reports sizes that are out of range, and heads that do not share keys evenly.
+func (d *DeltaShape) check() error {
+	for _, n := range []int64{d.Heads, d.KeyHeads, d.HeadDim} {
+		if n < 1 || n > 1<<12 {
+			return fmt.Errorf("%d is not in 1 to %d", n, 1<<12)
+		}
+	}
+	if d.Heads%d.KeyHeads != 0 {
+		return fmt.Errorf("%d heads do not share %d of keys evenly", d.Heads, d.KeyHeads)
 	}
 	return nil
 }
@@ -108,15 +140,29 @@ func Checkpoint(s Shape, dtype tensor.DType, seed uint64) (*export.Model, error)
 		return nil, fmt.Errorf("dtype %v is not one of f32, f16, bf16", dtype)
 	}
 	m := maker{dtype: dtype, seed: seed, tails: tails()}
-	head := s.headDim()
+	if s.Delta != (DeltaShape{}) {
+		m.offset = 1
+	}
+	head, query := s.headDim(), s.Heads*s.headDim()
+	if m.offset > 0 {
+		query *= 2 // and a gate for each number
+	}
 	m.matrix("model.embed_tokens.weight", s.Vocab, s.Width, 0.02)
 	for i := range s.Layers {
 		p := fmt.Sprintf("model.layers.%d.", i)
 		m.norm(p+"input_layernorm.weight", s.Width)
-		m.matrix(p+"self_attn.q_proj.weight", s.Heads*head, s.Width, unit(s.Width))
-		m.matrix(p+"self_attn.k_proj.weight", s.KVHeads*head, s.Width, unit(s.Width))
-		m.matrix(p+"self_attn.v_proj.weight", s.KVHeads*head, s.Width, unit(s.Width))
-		m.matrix(p+"self_attn.o_proj.weight", s.Width, s.Heads*head, residual(s.Heads*head, s.Layers))
+		if s.attends(i) {
+			m.matrix(p+"self_attn.q_proj.weight", query, s.Width, unit(s.Width))
+			m.matrix(p+"self_attn.k_proj.weight", s.KVHeads*head, s.Width, unit(s.Width))
+			m.matrix(p+"self_attn.v_proj.weight", s.KVHeads*head, s.Width, unit(s.Width))
+			m.matrix(p+"self_attn.o_proj.weight", s.Width, s.Heads*head, residual(s.Heads*head, s.Layers))
+			if m.offset > 0 {
+				m.norm(p+"self_attn.q_norm.weight", head)
+				m.norm(p+"self_attn.k_norm.weight", head)
+			}
+		} else {
+			m.delta(p+"linear_attn.", &s)
+		}
 		m.norm(p+"post_attention_layernorm.weight", s.Width)
 		if s.Experts > 0 {
 			m.matrix(p+"mlp.gate.weight", s.Experts, s.Width, unit(s.Width))
@@ -135,9 +181,29 @@ func Checkpoint(s Shape, dtype tensor.DType, seed uint64) (*export.Model, error)
 	return &export.Model{Files: s.files(dtype), Tensors: m.tensors}, nil
 }
 
+// convolution is how many positions the convolutions of delta nets see.
+const convolution = 4
+
+// delta adds a delta net. Decays are exp(-exp(A_log)·softplus(a+dt_bias)), so that A_log around
+// -2 keeps a state for some ten positions.
+func (m *maker) delta(p string, s *Shape) {
+	d := s.Delta
+	keys, values := d.KeyHeads*d.HeadDim, d.Heads*d.HeadDim
+	m.matrix(p+"in_proj_qkv.weight", 2*keys+values, s.Width, unit(s.Width))
+	m.matrix(p+"in_proj_z.weight", values, s.Width, unit(s.Width))
+	m.matrix(p+"in_proj_b.weight", d.Heads, s.Width, unit(s.Width))
+	m.matrix(p+"in_proj_a.weight", d.Heads, s.Width, unit(s.Width))
+	m.stack(p+"conv1d.weight", 2*keys+values, 1, convolution, unit(convolution))
+	m.vector(p+"A_log", d.Heads, -2)
+	m.vector(p+"dt_bias", d.Heads, 1)
+	m.vector(p+"norm.weight", d.HeadDim, 1) // without the offset of the others
+	m.matrix(p+"out_proj.weight", s.Width, values, residual(values, s.Layers))
+}
+
 // A maker collects tensors.
 type maker struct {
 	dtype   tensor.DType
+	offset  float32 // added to a norm's weights where they are used
 	seed    uint64
 	tails   *[1 << 16]float32
 	tensors []formats.Tensor
@@ -157,10 +223,13 @@ func (m *maker) stack(name string, experts, n, k int64, rms float64) {
 	m.add(name, w, experts, n, k)
 }
 
-// norm adds a norm's weights: around 1, a tenth apart.
-func (m *maker) norm(name string, k int64) {
+// norm adds a norm's weights: around 1 in all.
+func (m *maker) norm(name string, k int64) { m.vector(name, k, 1-m.offset) }
+
+// vector adds numbers around a mean, a tenth apart.
+func (m *maker) vector(name string, k int64, mean float32) {
 	w := m.weights(name, k)
-	w.columns, w.mean = []float32{0.1}, 1
+	w.columns, w.mean = []float32{0.1}, mean
 	m.add(name, w, k)
 }
 

@@ -206,12 +206,17 @@ func moments(w []float32) (mean, rms float64) {
 
 func TestRefusals(t *testing.T) {
 	for name, change := range map[string]func(*random.Shape){
-		"no layers":          func(s *random.Shape) { s.Layers = 0 },
-		"a huge width":       func(s *random.Shape) { s.Width = 1 << 40 },
-		"an odd head":        func(s *random.Shape) { s.Width = 4 * 15 },
-		"uneven groups":      func(s *random.Shape) { s.KVHeads = 3 },
-		"a small vocabulary": func(s *random.Shape) { s.Vocab = 257 },
-		"no theta":           func(s *random.Shape) { s.RopeTheta = 0 },
+		"no layers":                       func(s *random.Shape) { s.Layers = 0 },
+		"a huge width":                    func(s *random.Shape) { s.Width = 1 << 40 },
+		"an odd head":                     func(s *random.Shape) { s.Width = 4 * 15 },
+		"uneven groups":                   func(s *random.Shape) { s.KVHeads = 3 },
+		"a small vocabulary":              func(s *random.Shape) { s.Vocab = 257 },
+		"no theta":                        func(s *random.Shape) { s.RopeTheta = 0 },
+		"half a delta net":                func(s *random.Shape) { s.Delta.Heads = 4 },
+		"a delta net's head without keys": func(s *random.Shape) { s.Delta = random.DeltaShape{Heads: 4, KeyHeads: 3, HeadDim: 32} },
+		"a mixture of delta nets": func(s *random.Shape) {
+			s.Delta, s.Experts, s.Used = random.DeltaShape{Heads: 4, KeyHeads: 4, HeadDim: 32}, 4, 2
+		},
 	} {
 		s := small
 		change(&s)
@@ -281,6 +286,20 @@ func TestBlocks(t *testing.T) {
 		defer m.Close()
 		if x := m.Graph.Blocks[0].MoE; x == nil || x.Experts != 4 || x.TopK != 2 || m.Graph.Blocks[0].Attn.HeadDim != 64 {
 			t.Errorf("%s: %+v", dir, m.Graph.Blocks[0])
+		}
+		checkLogits(t, m)
+	}
+	delta := random.Shape{Layers: 4, Width: 256, Inner: 512, Heads: 4, KVHeads: 2, HeadDim: 64, Delta: random.DeltaShape{Heads: 8, KeyHeads: 4, HeadDim: 32},
+		Vocab: 300, Context: 64, RopeTheta: 1e4, Tied: true}
+	for _, dir := range []string{writeBlocks(t, delta), write(t, delta, tensor.BF16, 3)} {
+		m, err := checkpoint.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		b := m.Graph.Blocks
+		if b[0].Delta == nil || b[0].Delta.Heads != 8 || b[0].Delta.KeyHeads != 4 || b[3].Attn == nil || b[3].Attn.HeadDim != 64 {
+			t.Errorf("%s: %+v", dir, b)
 		}
 		checkLogits(t, m)
 	}
