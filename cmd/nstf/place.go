@@ -33,7 +33,8 @@ where that is faster.
 
 run, eval, bench and serve do the same with the same flags. What is printed with --json they
 take by --place, also when it was changed by hand: of each range device, lo, hi and
-host_experts count, the blocks whose routed experts the processor computes.
+host_experts count, the blocks whose routed experts the processor computes, and
+stream_experts, which has their weights come to the GPU for prompts.
 
 A model that has no room ends with exit code 4, and says how much is missing.`,
 		Example: `  nstf place model.nstf
@@ -103,6 +104,7 @@ func (a *app) printLayout(l *place.Layout) {
 		if len(r.HostExperts) > 0 {
 			fmt.Fprintf(a.out, "\n%v leaves the routed experts of %d of its blocks to the processor:\n%s of memory, %s read a token in %s of the ms\n",
 				r.Device, len(r.HostExperts), size(r.HostMemory), size(r.HostRead), figure(1e3*r.HostSeconds))
+			fmt.Fprintln(a.out, r.PromptWay())
 		}
 	}
 	fmt.Fprintf(a.out, "\nthe first has the embedding, the last the head;\nreads, ms and handing on (ms of them, to and from the host) are of a token\nexpected: %s ms a token, %s tokens/s of one sequence\n", figure(1e3*l.Seconds), figure(1/l.Seconds))

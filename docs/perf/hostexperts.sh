@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Measures a mixture of gpt-oss-120b's shape on one GPU that is limited to 24 GiB of its memory, the experts that have
-# no room there being the processor's: docs/perf/devices.md.
+# no room there being the processor's, of prompts multiplied there (home) or sent to the card (stream):
+# docs/perf/devices.md.
 #
 #   docs/perf/hostexperts.sh NSTF DEVICE OUT [LLAMA_BENCH] [BLOCKS] [SHAPE...]
 #
@@ -24,9 +25,27 @@ both="--device $device,cpu --memory $device=${limit}MiB"
 layout=$(mktemp)
 # shellcheck disable=SC2086
 "$nstf" place "$model" $both --ctx 4096 --json >"$layout"
+cat "$layout"
+
+by_hand() { # NAME CHANGE: the layout, with its range of a GPU, r, changed
+  python3 -c '
+import json, sys
+l = json.load(open(sys.argv[1]))
+r = next(r for r in l["ranges"] if r["device"] != "cpu")
+exec(sys.argv[2])
+print(json.dumps({"ranges": l["ranges"]}))' "$layout" "$2" >"$layout.$1"
+}
+
+bench() { # TITLE LAYOUT PROMPT GEN
+  echo "== $1"
+  "$nstf" bench "$model" --prompt "$3" --gen "$4" --repeat 3 --place "$layout.$2" --memory "$device=${limit}MiB"
+}
+
+by_hand home 'r["stream_experts"] = False'
+by_hand stream 'r["stream_experts"] = True'
+by_hand more 'home = r.get("host_experts", []); rest = [b for b in range(r["lo"], r["hi"]) if b not in home]; r["host_experts"] = sorted(home + rest[:max(len(rest) // 4, 1)])'
 for round in 1 2; do
-  echo "== round $round: experts on the processor"
-  "$nstf" bench "$model" --prompt 2048 --gen 64 --repeat 3 --place "$layout" --memory "$device=${limit}MiB"
+  for way in home stream; do bench "round $round: experts of prompts: $way" $way 2048 64; done
   if [ -n "$llama" ]; then
     # Its fit leaves a margin of what is free: all but the limit.
     free=$("$nstf" place "$model" --device "$device,cpu" --ctx 4096 --json | sed -n "/\"device\": \"$device\"/,/limit/s/.*\"limit\": \([0-9]*\).*/\1/p")
@@ -34,16 +53,8 @@ for round in 1 2; do
     "$llama" -m "$model" -fitt "$((free / 1048576 - limit))" -fitc 4096 -p 2048 -n 64 -r 3
   fi
 done
-# A layout by hand, to hold the printed choice to.
-echo '== a quarter of the experts that were left on the card, at home too'
-python3 - "$layout" "$blocks" <<'P' >"$layout.more"
-import json, sys
-l = json.load(open(sys.argv[1]))
-r = next(r for r in l["ranges"] if r["device"] != "cpu")
-home = r.get("host_experts", [])
-rest = [b for b in range(r["lo"], r["hi"]) if b not in home]
-r["host_experts"] = sorted(home + rest[: max(len(rest) // 4, 1)])
-print(json.dumps({"ranges": l["ranges"]}))
-P
-"$nstf" bench "$model" --prompt 2048 --gen 64 --repeat 3 --place "$layout.more" --memory "$device=${limit}MiB"
-rm "$layout" "$layout.more"
+for rows in 128 512; do
+  for way in home stream; do bench "a prompt of $rows: $way" $way $rows 1; done
+done
+bench 'by hand, to hold the printed choice to: a quarter of the experts that were left on the card, at home too' more 2048 64
+rm "$layout" "$layout".*

@@ -33,6 +33,11 @@ type Matmul struct {
 	Slots Address // i32[T]
 	Stack int
 	Share int
+	// Of, where given, is of how many matrices the stack is a piece, whose bits it has:
+	// First begins with its first one's entry of theirs.
+	Of int
+	// Brought says that a product of the same X left it in Scratch.
+	Brought bool
 
 	// Tile overrides the choice of the launch, for measuring.
 	Tile *MatmulTile
@@ -74,7 +79,7 @@ func (o *Matmul) Calls(t Target) []Call {
 		stride, x := tileStride(k, exact), o.X
 		if !exact || stride != 4*k {
 			x = o.Scratch + Address(rescaleBytes(o.rows()))
-			if !brought[exact] {
+			if !brought[exact] && !o.Brought {
 				calls = append(calls, o.halve(x, k, stride, exact))
 				brought = map[bool]bool{exact: true}
 			}
@@ -96,6 +101,9 @@ func (f Format) halves() bool {
 	}
 	return false
 }
+
+// whole is the number of matrices of the whole stack.
+func (o *Matmul) whole() int { return max(o.Of, o.Stack) }
 
 // rows is the number of rows of X.
 func (o *Matmul) rows() int { return o.T / max(o.Share, 1) }

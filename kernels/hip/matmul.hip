@@ -66,12 +66,13 @@ struct MatmulRows {
 NSTF_DEVICE MatmulRows matmul_rows(int t, const i32 *first, const i32 *slots, int experts, int share) {
 #if MATMUL_EXPERTS
 	// Expert e has blocks from first[e]/MATMUL_BLOCK_T + e on, which are enough for
-	// its rows and fewer than the next expert's first.
+	// its rows and fewer than the next expert's first. The grid begins with expert 0's,
+	// in front of which a piece of a stack has rows of others.
 	int e = -1;
-	const int lane = threadIdx.x % NSTF_WAVE;
-	for (int i = lane; i < experts; i += NSTF_WAVE) e += first[i] / MATMUL_BLOCK_T + i <= (int)blockIdx.x;
+	const int lane = threadIdx.x % NSTF_WAVE, block = (int)blockIdx.x + first[0] / MATMUL_BLOCK_T;
+	for (int i = lane; i < experts; i += NSTF_WAVE) e += first[i] / MATMUL_BLOCK_T + i <= block;
 	e = wave_sum<NSTF_WAVE>(e + 1) - 1;
-	const int from = first[e] + ((int)blockIdx.x - first[e] / MATMUL_BLOCK_T - e) * MATMUL_BLOCK_T;
+	const int from = first[e] + (block - first[e] / MATMUL_BLOCK_T - e) * MATMUL_BLOCK_T;
 	const int end = first[e + 1];
 	return {from, from + MATMUL_BLOCK_T < end ? from + MATMUL_BLOCK_T : end, e, slots, share};
 #else

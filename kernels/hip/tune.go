@@ -219,7 +219,7 @@ func (o *Matmul) least(t Target, group []Product, exact bool, rows int, order Ma
 				blocks += ceil(p.W.N, features)
 			}
 		}
-		blocks *= ceil(rows, tokens) + o.Stack/2
+		blocks *= ceil(rows, tokens) + o.whole()/2
 		rounds := max(float64(blocks)/float64(t.Units), 1)
 		if blocks < 4*t.Units {
 			rounds = float64(ceil(blocks, t.Units))

@@ -91,7 +91,7 @@ func (o *Matmul) Key() string {
 	if len((&Matvec{Products: o.Products, Gated: o.Gated}).groups(3)) != 1 {
 		return ""
 	}
-	return fmt.Sprintf("%d rows of prompts%s exact=%t gated=%t experts=%d", o.T, sizes(o.Products), o.Exact, o.Gated, o.Stack)
+	return fmt.Sprintf("%d rows of prompts%s exact=%t gated=%t experts=%d", o.T, sizes(o.Products), o.Exact, o.Gated, o.whole())
 }
 
 // Key names what the best division depends on, "" where there is nothing to

@@ -13,9 +13,9 @@ import (
 )
 
 // hosted opens a model on one GPU, with the routed experts of blocks in the processor's memory.
-func hosted(t *testing.T, g *graph.Graph, source func(string) formats.Tensor, o Options, blocks ...int) *Executor {
+func hosted(t *testing.T, g *graph.Graph, source func(string) formats.Tensor, o Options, streams bool, blocks ...int) *Executor {
 	t.Helper()
-	o.Device.Ranges = []place.Range{{Device: o.Device.Request, Hi: len(g.Blocks), HostExperts: blocks}}
+	o.Device.Ranges = []place.Range{{Device: o.Device.Request, Hi: len(g.Blocks), HostExperts: blocks, Streams: streams}}
 	e, err := newExecutor("tiny", g, source, o)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestHostExperts(t *testing.T) {
 			whole, err := newExecutor("tiny", c.graph, source, o)
 			opened(t, err)
 			defer whole.Close()
-			e := hosted(t, c.graph, source, o, blocks[i]...)
+			e := hosted(t, c.graph, source, o, false, blocks[i]...)
 			ids := tinyIDs(90) // two passes
 			checkLogits(t, "a prompt", allLogits(t, sequence(t, e), ids), allLogits(t, sequence(t, whole), ids), logitTolerance)
 			checkLogits(t, "steps", stepLogits(t, sequence(t, e), ids[:9]), stepLogits(t, sequence(t, whole), ids[:9]), logitTolerance)
@@ -70,6 +70,52 @@ func TestHostExperts(t *testing.T) {
 			keepsCompany(t, e, ids[:21])
 		})
 	}
+}
+
+// Weights of experts in the processor's memory that stream through a GPU for prompts give a
+// prompt the bits that it has where they lie there, however it is cut, and steps those of the
+// processor.
+func TestStreamedExperts(t *testing.T) {
+	if !request(t).GPU() {
+		t.Skip("no -device")
+	}
+	all, blocks := mixtures()
+	for i, c := range byTurns(all) {
+		t.Run(c.name, func(t *testing.T) {
+			source, _ := fillWeights(t, c.graph, "f32", 7)
+			checkStreamed(t, c.graph, source, onFlag(t, Options{Threads: 1, Exact: true, Context: 200}), blocks[i])
+		})
+	}
+}
+
+// The same with codes that are arranged on their way, in pieces of a few experts.
+func TestStreamedCodes(t *testing.T) {
+	if !request(t).GPU() {
+		t.Skip("no -device")
+	}
+	s := shape{d: 256, heads: 4, kv: 2, dim: 64, inner: 256, norm: graph.RMSNorm}
+	g := s.graph(func(g *graph.Graph) { s.moe(g, 1, 4, 2, true) })
+	for _, codings := range [][]kerneltest.Coding{{{Scheme: "q8_0"}, {Scheme: "q4_k"}}, {{Scheme: "mxfp4"}, {Scheme: "q6_k"}}} {
+		checkStreamed(t, g, codedWeights(t, g, codings), onFlag(t, Options{Threads: 1, Context: 200}), []int{1})
+	}
+}
+
+func checkStreamed(t *testing.T, g *graph.Graph, source func(string) formats.Tensor, o Options, blocks []int) {
+	t.Helper()
+	whole, err := newExecutor("tiny", g, source, o)
+	opened(t, err)
+	defer whole.Close()
+	e := hosted(t, g, source, o, true, blocks...)
+	ids := tinyIDs(90)
+	for range 2 {
+		got, want := allLogits(t, sequence(t, e), ids), allLogits(t, sequence(t, whole), ids)
+		for i := range want {
+			if !slices.Equal(got[i], want[i]) {
+				t.Fatalf("row %d of a prompt is off by %.3g of its size", i, relativeError(got[i], want[i]))
+			}
+		}
+	}
+	keepsCompany(t, e, ids[:21])
 }
 
 // The same with codes, and with what products of them read rounded to bytes by whoever computes
@@ -85,7 +131,7 @@ func TestHostExpertsOfCodes(t *testing.T) {
 	whole, err := newExecutor("tiny", g, source, o)
 	opened(t, err)
 	defer whole.Close()
-	e := hosted(t, g, source, o, 1)
+	e := hosted(t, g, source, o, false, 1)
 	ids := tinyIDs(70)
 	for _, run := range []func(*Sequence) [][]float32{
 		func(s *Sequence) [][]float32 { return allLogits(t, s, ids) },

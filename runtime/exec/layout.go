@@ -110,7 +110,7 @@ func lines(l *place.Layout, blocks int) (all []string) {
 		all = append(all, fmt.Sprintf("device: %v, %s; blocks %d to %d of %d, %s of %s, %.3g ms a token", r.Device, r.Name, r.Lo, r.Hi-1, blocks,
 			formats.Size(r.Memory), formats.Size(r.Limit), 1e3*r.Seconds))
 		if n := len(r.HostExperts); n > 0 {
-			all = append(all, fmt.Sprintf("device: experts of %d of those blocks on the processor, %s of its memory, %.3g ms of a token", n, formats.Size(r.HostMemory), 1e3*r.HostSeconds))
+			all = append(all, fmt.Sprintf("device: experts of %d of those blocks on the processor, %s of its memory, %.3g ms of a token", n, formats.Size(r.HostMemory), 1e3*r.HostSeconds), "device: "+r.PromptWay())
 		}
 	}
 	last := fmt.Sprintf("device: %.3g tokens/s expected of one sequence, of a context of %d", 1/l.Seconds, l.Context)
@@ -299,7 +299,7 @@ func (s *sites) layoutOf(g *graph.Graph, tensor func(string) formats.Tensor, o *
 		return nil, err
 	}
 	rows := mostRows
-	if slices.Contains(s.opened, nil) {
+	if slices.Contains(s.opened, nil) && !s.streams(g) {
 		rows = processorRows
 	}
 	if o.Device.Rows > 0 {
@@ -317,7 +317,8 @@ func (s *sites) layoutOf(g *graph.Graph, tensor func(string) formats.Tensor, o *
 			l, last = place.Split(p, s.all)
 		}
 		const gain = 0.98 // of a token's time, for which prompts may be slower
-		if last == nil && (best == nil || l.Seconds < gain*best.Seconds) {
+		blocks := last == nil && slices.ContainsFunc(l.Ranges, func(r place.Range) bool { return r.Device.Kind == place.CPU })
+		if last == nil && !(blocks && rows > processorRows && o.Device.Rows == 0) && (best == nil || l.Seconds < gain*best.Seconds) {
 			best = l
 			best.Rows = rows
 		}
@@ -340,6 +341,9 @@ func (s *sites) layoutOf(g *graph.Graph, tensor func(string) formats.Tensor, o *
 	if best == nil {
 		return nil, last
 	}
+	if err := s.prompts(g, tensor, o, best); err != nil {
+		return nil, err
+	}
 	if s.apart != nil && s.apart != errLayers {
 		best.Apart = s.apart.Error()
 	}
@@ -353,7 +357,7 @@ func (s *sites) measureWork(g *graph.Graph, tensor func(string) formats.Tensor, 
 			continue
 		}
 		options := o.gpu()
-		options.Rows = rows
+		options.Rows, options.Streams = rows, s.streams(g)
 		p, err := d.Plan(g, device.Whole(g), tensor, options)
 		if err != nil {
 			return err
@@ -521,7 +525,7 @@ func (s *sites) stage(g *graph.Graph, span device.Span, tensor func(string) form
 	options := o.gpu()
 	options.Warm, options.Progress, options.Most = o.Device.Warm, o.Device.Progress, s.all[i].Memory
 	if len(r.HostExperts) > 0 {
-		options.Experts, options.Apart = s.experts, device.Blocks{}
+		options.Experts, options.Apart, options.Streams = s.experts, device.Blocks{}, r.Streams
 		for _, b := range r.HostExperts {
 			options.Apart[b] = true
 		}

@@ -28,7 +28,9 @@ type walk struct {
 	list      slotList      // of the stack that comes
 	listed    [2]int        // rows and heads whose slots the lists of heads have, 0: none
 	err       error         // what cannot be
-	hands     []hand        // rows whose experts the processor computes
+	hand      *hand         // the last one
+	cuts      []cut         // where the host takes part
+	half      int           // of the staging buffer that the next piece comes to
 }
 
 func (w *walk) do(o operation) {

@@ -40,6 +40,10 @@ type Options struct {
 	// them there; it is nil where memory is planned alone. Whose it is closes it.
 	Apart   device.Blocks
 	Experts device.Experts
+	// Streams has the weights of those experts come to the device for rows of prompts, of which
+	// all then have the bits that they have where experts lie on the device. Kinds of experts
+	// that no kernel reads piece by piece are the processor's for prompts too.
+	Streams bool
 	team    *member // the engine is one of a Team's; nil: it is alone
 	// Planned is told what will be placed on which device, before it is; nil: nobody.
 	Planned func(device string, p *Plan)
@@ -98,6 +102,7 @@ type Engine struct {
 
 	experts   device.Experts // of blocks that have them apart; nil: none have
 	handed    handed
+	staging   staging
 	graphs    map[graphKey][]stretch
 	pass      *pass      // the last one
 	gathering *gathering // nil: nothing is gathered
@@ -137,8 +142,8 @@ func newEngine(g *graph.Graph, span device.Span, tensor func(name string) format
 	if span.Head && g.Vocab >= hip.MostVocab {
 		return nil, formats.Unsupportedf("", "graph.vocab", "a vocabulary of %d on a GPU, where tokens are chosen among fewer than %d", g.Vocab, hip.MostVocab)
 	}
-	e := &Engine{g: g, span: span, team: o.team, places: placesOf(o), kept: memoriesOf(g, span, o), shape: shapeOf(g, span, o.Apart), apart: o.Apart, experts: o.Experts, exact: o.Exact, graphs: map[graphKey][]stretch{}}
-	count := &layout{exact: o.Exact}
+	e := &Engine{g: g, span: span, team: o.team, places: placesOf(o), kept: memoriesOf(g, span, o), shape: shapeOf(g, span, o), apart: o.Apart, experts: o.Experts, exact: o.Exact, graphs: map[graphKey][]stretch{}}
+	count := &layout{exact: o.Exact, streams: o.Streams}
 	counted, err := count.graph(g, span, o.Apart, tensor)
 	if err != nil {
 		return nil, err
@@ -147,7 +152,12 @@ func newEngine(g *graph.Graph, span device.Span, tensor func(name string) format
 	if e.team != nil {
 		e.shape.part = counted.head.N
 	}
-	e.counted = count.arena.used
+	for i := span.Lo; i < span.Hi && o.Streams && o.Apart == nil; i++ { // whichever will lie apart
+		if m := g.Blocks[i].MoE; m != nil {
+			count.stream(m, tensor)
+		}
+	}
+	e.counted, e.staging = count.arena.used, count.staging
 	e.follow, err = followed(g, span, o.Policy)
 	return e, err
 }
@@ -169,7 +179,7 @@ func (e *Engine) place(tensor func(name string) formats.Tensor, o *Options) erro
 	if e.buffer, err = e.m.alloc(e.plan.Weights + e.plan.Scratch); err != nil {
 		return err
 	}
-	l := &layout{exact: e.exact, arena: arena{base: e.buffer.Address}}
+	l := &layout{exact: e.exact, streams: o.Streams, arena: arena{base: e.buffer.Address}}
 	if e.weights, err = l.graph(e.g, e.span, e.apart, tensor); err != nil {
 		return err
 	}
@@ -224,6 +234,7 @@ func (e *Engine) placeScratch(a *arena, t int) {
 		}
 	}
 	e.follow.place(e, few, slots, a)
+	e.staging.place(a)
 	sample := hip.Sample{Rows: hip.Rows{T: few}, Vocab: e.shape.vocab}
 	e.s.place(&e.shape, t, slots, int(e.context), attend, sample.ScratchBytes(), a)
 }
@@ -251,7 +262,7 @@ func (e *Engine) fill(l *layout, o *Options) error {
 			return err
 		}
 	}
-	if err := errors.Join(e.sendRopes(), e.sendCounted(), e.follow.send(e)); err != nil {
+	if err := errors.Join(e.sendRopes(), e.sendCounted(), e.follow.send(e), e.staging.send(e.m)); err != nil {
 		return err
 	}
 	ready := make(chan error, 1)
@@ -300,7 +311,7 @@ func (e *Engine) Close() error {
 			errs = append(errs, list[i].graph.Free())
 		}
 	}
-	errs = append(errs, e.handed.free())
+	errs = append(errs, e.handed.free(), e.staging.release())
 	for _, v := range e.events {
 		if v != nil {
 			errs = append(errs, v.Free())

@@ -23,13 +23,32 @@ type handed struct {
 type hand struct {
 	block, rows, width, topK int
 	x, chosen, share, y      hip.Address
-	down, up                 int // calls of the walk in front of each
 }
 
-// A stretch is what a pass does between two that the host takes part in: the sum of a hand
-// comes up, calls, and rows of a hand go down. Where they were captured they are a graph.
+// A cut is a place in the list of launches where the host takes part: rows of a hand go down in
+// front of it, or behind it the sum of one comes up, or a piece of experts has come, or its half
+// of the staging buffer is free again.
+type cut struct {
+	at       int // calls of the walk in front of it
+	up, down *hand
+	bring    *piece
+	turn     int
+	leave    bool
+}
+
+func (w *walk) cut(c cut) {
+	c.at = len(w.calls)
+	w.cuts = append(w.cuts, c)
+}
+
+// A stretch is what a pass does between two cuts: the sum of a hand comes up or a piece is waited
+// for, calls, and rows of a hand go down or the piece leaves. Where they were captured they are a
+// graph.
 type stretch struct {
 	up, down *hand // nil: none
+	bring    *piece
+	turn     int
+	leave    bool
 	calls    []hip.Call
 	graph    *driver.Graph
 }
@@ -69,25 +88,28 @@ func (h *handed) free() error {
 // y. What is listed before handUp runs meanwhile.
 func (w *walk) handDown(b *block, n int, x, y hip.Address) {
 	s := &w.e.s
-	w.hands = append(w.hands, hand{block: w.e.span.Lo + b.index, rows: n, width: int(b.MoE.Latent(w.e.g.Width)), topK: int(b.MoE.TopK),
-		x: x, chosen: s.chosen, share: s.share, y: y, down: len(w.calls)})
+	w.hand = &hand{block: w.e.span.Lo + b.index, rows: n, width: int(b.MoE.Latent(w.e.g.Width)), topK: int(b.MoE.TopK),
+		x: x, chosen: s.chosen, share: s.share, y: y}
+	w.cut(cut{down: w.hand})
 }
 
 // handUp waits for the sum.
-func (w *walk) handUp() { w.hands[len(w.hands)-1].up = len(w.calls) }
+func (w *walk) handUp() { w.cut(cut{up: w.hand}) }
 
 // stretches cuts the calls where the host takes part.
 func (w *walk) stretches() (list []stretch) {
-	from, up := 0, (*hand)(nil)
-	for i := range w.hands {
-		h := &w.hands[i]
-		list = append(list, stretch{up: up, calls: w.calls[from:h.down], down: h})
-		if h.down < h.up {
-			list = append(list, stretch{calls: w.calls[h.down:h.up]})
+	var s stretch
+	from := 0
+	for i := range w.cuts {
+		c := &w.cuts[i]
+		s.calls, s.down, s.leave, from = w.calls[from:c.at], c.down, c.leave, c.at
+		if s.up != nil || s.bring != nil || s.down != nil || len(s.calls) > 0 {
+			list = append(list, s)
 		}
-		from, up = h.up, h
+		s = stretch{up: c.up, bring: c.bring, turn: c.turn}
 	}
-	return append(list, stretch{up: up, calls: w.calls[from:]})
+	s.calls = w.calls[from:]
+	return append(list, s)
 }
 
 // capture makes a graph of each stretch.
@@ -103,29 +125,39 @@ func (e *Engine) capture(list []stretch) (err error) {
 	return nil
 }
 
-// play carries out a list of stretches, and computes experts between them.
+// play carries out a list of stretches, and computes or brings experts between them.
 func (e *Engine) play(list []stretch) error {
+	f := e.feed(list)
 	for i := range list {
-		s := &list[i]
-		if s.up != nil {
-			if err := e.computeHand(s.up); err != nil {
-				return err
-			}
-		}
-		var err error
-		if s.graph != nil {
-			err = e.m.stream.Replay(s.graph)
-		} else {
-			err = e.queue(s)
-		}
-		if err == nil && s.down != nil {
-			err = e.m.stream.Record(e.handed.down)
-		}
-		if err != nil {
-			return err
+		if err := e.playOne(&list[i], f); err != nil {
+			return f.end(err)
 		}
 	}
-	return nil
+	return f.end(nil)
+}
+
+func (e *Engine) playOne(s *stretch, f *feed) (err error) {
+	switch {
+	case s.up != nil:
+		err = e.computeHand(s.up)
+	case s.bring != nil:
+		err = f.wait()
+	}
+	switch {
+	case err != nil:
+	case s.graph != nil:
+		err = e.m.stream.Replay(s.graph)
+	default:
+		err = e.queue(s)
+	}
+	switch {
+	case err != nil:
+	case s.down != nil:
+		err = e.m.stream.Record(e.handed.down)
+	case s.leave:
+		err = f.leave(s.turn)
+	}
+	return err
 }
 
 // queue queues a stretch.

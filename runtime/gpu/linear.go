@@ -21,6 +21,7 @@ type matrix struct {
 	tensor formats.Tensor
 	parts  []hip.Part
 	rows   cpu.RowDecoder // of a table that stays on the host
+	pieces []piece        // of experts that come when rows want them; nil: the matrix lies here
 }
 
 // A target is one matrix of a group that shares an input, and where its

@@ -99,6 +99,8 @@ type layout struct {
 	matrices []*matrix
 	vectors  []vector
 	err      error
+	streams  bool // whether experts that lie apart come for rows of prompts
+	staging  staging
 }
 
 func (l *layout) fail(err error) {
@@ -149,6 +151,9 @@ func (l *layout) graph(g *graph.Graph, span device.Span, apart device.Blocks, te
 		out.blocks[i].open(w, &g.Blocks[span.Lo+i])
 		out.blocks[i].remembers = remembered
 		remembered += out.blocks[i].Memory()
+		if m := g.Blocks[span.Lo+i].MoE; m != nil && l.streams && apart[span.Lo+i] {
+			out.blocks[i].layer = l.stream(m, tensor)
+		}
 	}
 	return out, nil
 }

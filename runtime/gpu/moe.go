@@ -19,7 +19,7 @@ func (w *walk) mixture(b *block, n int, routed, in source, to target) {
 		w.linear(n, in, gate)
 	}
 	w.linear(n, routed, logits...)
-	if e.apart[e.span.Lo+b.index] {
+	if e.apart[e.span.Lo+b.index] && !(w.many && b.up != nil) {
 		w.mixtureApart(b, n, in, to)
 		return
 	}
@@ -149,6 +149,9 @@ var scores = map[graph.Score]hip.Score{graph.ScoreSoftmax: hip.ScoreSoftmax, gra
 func (w *walk) expert(m *matrix, slots, share int, in source, y, residual hip.Address) {
 	w.gatherSlots(slots, share, in, m)
 	switch {
+	case m.pieces != nil:
+		w.streamed(m, slots, share, in, y, residual)
+		return
 	case m.formed != nil:
 		w.formedExpert(m, slots, share, in, y)
 		return

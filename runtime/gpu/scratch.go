@@ -30,7 +30,7 @@ type shape struct {
 	needs               // of forms
 }
 
-func shapeOf(g *graph.Graph, span device.Span, apart device.Blocks) shape {
+func shapeOf(g *graph.Graph, span device.Span, o *Options) shape {
 	s := shape{width: int(g.Width), vocab: int(g.Vocab), topK: 1}
 	for i := span.Lo; i < span.Hi; i++ {
 		b := &g.Blocks[i]
@@ -70,10 +70,13 @@ func shapeOf(g *graph.Graph, span device.Span, apart device.Blocks) shape {
 				s.q, s.latent = max(s.q, int(l.Out)), max(s.latent, int(l.Out))
 			}
 			s.experts, s.routed = max(s.experts, int(m.Experts)), max(s.routed, int(m.TopK))
-			if apart[i] {
+			if o.Apart[i] {
 				s.handed = max(s.handed, int(m.Latent(g.Width)))
-			} else if s.slot, s.topK = max(s.slot, int(m.Up.Out)), max(s.topK, int(m.TopK)); m.WeighInput { // slots read rows of their own
-				s.slot = max(s.slot, s.width)
+			}
+			if !o.Apart[i] || o.Streams {
+				if s.slot, s.topK = max(s.slot, int(m.Up.Out)), max(s.topK, int(m.TopK)); m.WeighInput { // slots read rows of their own
+					s.slot = max(s.slot, s.width)
+				}
 			}
 			if m.Shared != nil {
 				s.inner = max(s.inner, int(m.Shared.Up.Out))

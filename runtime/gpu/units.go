@@ -46,7 +46,7 @@ func unplaced(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Tar
 	if err != nil {
 		return nil, nil, err
 	}
-	e := &Engine{g: g, span: device.Whole(g), places: placesOf(o), shape: shapeOf(g, device.Whole(g), nil), exact: o.Exact, context: o.Context, m: &machine{target: t}}
+	e := &Engine{g: g, span: device.Whole(g), places: placesOf(o), shape: shapeOf(g, device.Whole(g), &Options{}), exact: o.Exact, context: o.Context, m: &machine{target: t}}
 	if e.context == 0 {
 		e.context = g.Context
 	}

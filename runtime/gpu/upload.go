@@ -138,15 +138,23 @@ func (e *Engine) sendTables(l *layout) (t tables, err error) {
 func (l *layout) chunks(total *int64) []chunk {
 	var all []chunk
 	for _, m := range l.matrices {
-		for i, p := range m.parts {
-			step := int64(chunkBytes)
-			if p.Arranged {
-				step -= step % m.Format.BlockBytes()
-			}
-			for off := int64(0); off < p.Bytes; off += step {
-				all = append(all, chunk{m, i, off, min(step, p.Bytes-off), p.Arranged})
-			}
-			*total += p.Bytes
+		all = append(all, m.chunks()...)
+	}
+	for i := range all {
+		*total += all[i].n
+	}
+	return all
+}
+
+// chunks cuts a matrix.
+func (m *matrix) chunks() (all []chunk) {
+	for i, p := range m.parts {
+		step := int64(chunkBytes)
+		if p.Arranged {
+			step -= step % m.Format.BlockBytes()
+		}
+		for off := int64(0); off < p.Bytes; off += step {
+			all = append(all, chunk{m, i, off, min(step, p.Bytes-off), p.Arranged})
 		}
 	}
 	return all

@@ -14,10 +14,11 @@ import (
 
 // A Speed is what the time of a token on a device is predicted from.
 type Speed struct {
-	Read  float64 `json:"read_bytes_s"` // bytes of weights and cache in a second
-	Block float64 `json:"block_s"`      // seconds that a block takes beside: launches
-	Copy  float64 `json:"copy_s"`       // seconds of a copy of few bytes to or from the host, waited for
-	Link  float64 `json:"link_bytes_s"` // bytes that such a copy moves in a second
+	Read   float64 `json:"read_bytes_s"`             // bytes of weights and cache in a second
+	Block  float64 `json:"block_s"`                  // seconds that a block takes beside: launches
+	Copy   float64 `json:"copy_s"`                   // seconds of a copy of few bytes to or from the host, waited for
+	Link   float64 `json:"link_bytes_s"`             // bytes that such a copy moves in a second
+	Stream float64 `json:"stream_bytes_s,omitempty"` // bytes of the processor's memory that come to the device in a second; 0: nobody asked
 }
 
 // copies returns the seconds that so many bytes take between the device and the host; on
@@ -82,10 +83,14 @@ type Range struct {
 	Hand    float64 `json:"hand_s,omitempty"`  // of those, taking hidden states, or tokens, from and to the host
 	// HostExperts are blocks, ascending, whose routed experts lie in the processor's memory and
 	// are computed there, while the range's device, a GPU, has the rest of them.
-	HostExperts []int   `json:"host_experts,omitempty"`
-	HostMemory  int64   `json:"host_memory,omitempty"` // bytes of those
-	HostRead    int64   `json:"host_read,omitempty"`   // bytes that a token reads of them
-	HostSeconds float64 `json:"host_s,omitempty"`      // of Seconds, what the processor takes for them
+	HostExperts []int `json:"host_experts,omitempty"`
+	// Streams has the weights of those experts come to the device for rows of prompts, in place of
+	// the processor's multiplying them: see Prompts.
+	Streams     bool     `json:"stream_experts,omitempty"`
+	Prompts     *Prompts `json:"host_prompts,omitempty"`
+	HostMemory  int64    `json:"host_memory,omitempty"` // bytes of those
+	HostRead    int64    `json:"host_read,omitempty"`   // bytes that a token reads of them
+	HostSeconds float64  `json:"host_s,omitempty"`      // of Seconds, what the processor takes for them
 }
 
 // A Sharing is how devices share a model.
@@ -334,7 +339,7 @@ func Lay(p *Pieces, sites []Site, ranges []Range) (*Layout, error) {
 			return nil, formats.Errorf("", "ranges", "host_experts are %v, of which %v have routed experts of their own to leave", want, got)
 		}
 	}
-	s.plan = plan
+	s.plan, s.byHand = plan, by
 	if missing := s.missing(cuts); missing > 0 {
 		return nil, &RoomError{missing, sites}
 	}
@@ -371,12 +376,13 @@ func Together(p *Pieces, sites []Site, work []int64, exchange float64) (*Layout,
 // A splitter has the sums that ranges are measured by.
 type splitter struct {
 	*Pieces
-	sites []Site
-	read  []float64 // of the pieces before
-	bytes [][]int64 // by site, of the pieces before
-	host  int       // site that experts may be left to, below 0: none
-	plan  func(site, lo, hi int) routed
-	order [][]int // by site, the pieces that may leave experts, those first that cost least for what they free
+	sites  []Site
+	read   []float64 // of the pieces before
+	bytes  [][]int64 // by site, of the pieces before
+	host   int       // site that experts may be left to, below 0: none
+	plan   func(site, lo, hi int) routed
+	byHand map[int]Range // by site, nil: nothing was chosen so
+	order  [][]int       // by site, the pieces that may leave experts, those first that cost least for what they free
 }
 
 func newSplitter(p *Pieces, sites []Site) *splitter {
@@ -535,7 +541,7 @@ func (s *splitter) layout(cuts [][2]int, plan func(site, lo, hi int) routed) *La
 		h := plan(site, c[0], c[1])
 		r := Range{Device: d.Device, Name: d.Name, Lo: s.Blocks[c[0]].Lo, Hi: s.Blocks[c[1]-1].Hi, Memory: s.memory(site, c[0], c[1]) - h.freed, Limit: d.Memory,
 			Read: int64(s.reads(c[0], c[1]) - h.moved), Seconds: s.seconds(site, c[0], c[1]) + h.seconds, Hand: s.hand(site, c[0], c[1]),
-			HostExperts: h.blocks, HostMemory: h.memory, HostRead: int64(h.moved), HostSeconds: h.home}
+			HostExperts: h.blocks, HostMemory: h.memory, HostRead: int64(h.moved), HostSeconds: h.home, Streams: s.byHand[site].Streams}
 		l.Ranges = append(l.Ranges, r)
 		l.Seconds += r.Seconds
 	}
