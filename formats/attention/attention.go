@@ -69,40 +69,29 @@ type Point struct {
 // Blocks without heads in the policy have none.
 func (p *Policy) Shares(blocks int, pages float64) [][]float64 {
 	out := make([][]float64, blocks)
-	var steps []step
+	var hulls [][]level
 	room := pages * float64(len(p.Heads))
 	for i := range p.Heads {
 		h := &p.Heads[i]
-		heads := out[h.Block]
-		for int64(len(heads)) <= h.Head {
-			heads = append(heads, 0)
+		for int64(len(out[h.Block])) <= h.Head {
+			out[h.Block] = append(out[h.Block], 0)
 		}
-		heads[h.Head] = p.Grid[0]
-		out[h.Block] = heads
+		curve := []level{{cost: 1}}
+		for j, x := range p.Grid {
+			curve = append(curve, level{cost: x, loss: h.KLD[j]})
+		}
+		hulls = append(hulls, hull(curve))
+		out[h.Block][h.Head] = p.Grid[0]
 		room -= p.Grid[0]
-		steps = append(steps, p.hull(h)...)
 	}
-	slices.SortStableFunc(steps, func(a, b step) int {
-		switch {
-		case a.gain > b.gain:
-			return -1
-		case a.gain < b.gain:
-			return 1
-		}
-		return 0
-	})
-	for _, s := range steps {
-		take := min(s.share, room)
+	for _, r := range rises(hulls) {
+		take := min(r.cost, room)
 		if take <= 0 {
 			break
 		}
-		out[s.head.Block][s.head.Head] += take
+		h := &p.Heads[r.curve]
+		out[h.Block][h.Head] = min(out[h.Block][h.Head]+take, 1)
 		room -= take
-	}
-	for _, heads := range out {
-		for h := range heads {
-			heads[h] = min(heads[h], 1)
-		}
 	}
 	return out
 }
@@ -118,32 +107,6 @@ func (p *Policy) Loss(h *Head, share float64) float64 {
 		at, kld = p.Grid[i], h.KLD[i]
 	}
 	return kld
-}
-
-// A step is a rise of one head's share, and what a unit of it gains.
-type step struct {
-	head        *Head
-	share, gain float64
-}
-
-// hull returns the rises of a head from the grid's smallest share to all, each of less gain
-// than the one before. What was measured is noisy: fewer pages never count as better.
-func (p *Policy) hull(h *Head) (out []step) {
-	at, kld := append(slices.Clone(p.Grid), 1), append(slices.Clone(h.KLD), 0)
-	for i := len(kld) - 2; i >= 0; i-- {
-		kld[i] = max(kld[i], kld[i+1])
-	}
-	for i := 0; i < len(at)-1; {
-		best, gain := i+1, -1.
-		for j := i + 1; j < len(at); j++ {
-			if g := (kld[i] - kld[j]) / (at[j] - at[i]); g > gain {
-				best, gain = j, g
-			}
-		}
-		out = append(out, step{h, at[best] - at[i], gain})
-		i = best
-	}
-	return out
 }
 
 // Encode returns the JSON.

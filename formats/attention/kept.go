@@ -50,66 +50,35 @@ type KeptPoint struct {
 // number takes bits in the mean: as many as there are at most, or as few as the formats
 // allow. It returns those bits and the sum of the divergences.
 func (k *Kept) Choose(bits float64) (chosen []int, mean, kld float64) {
-	type fall struct{ block, to int }
-	var falls []fall
-	var cost []float64 // divergence for a bit that is saved
-	chosen = make([]int, len(k.Blocks))
+	var hulls [][]level
 	var have, numbers float64
+	at := make([]level, len(k.Blocks))
 	for i := range k.Blocks {
 		b := &k.Blocks[i]
-		numbers += float64(b.Numbers)
-		have += b.Bits[0] * float64(b.Numbers)
-		at := 0
-		for at < len(b.Bits)-1 {
-			best, least := -1, 0.
-			for j := at + 1; j < len(b.Bits); j++ {
-				if saved := (b.Bits[at] - b.Bits[j]) * float64(b.Numbers); saved > 0 {
-					if c := (b.rising(j) - b.rising(at)) / saved; best < 0 || c <= least {
-						best, least = j, c
-					}
-				}
+		n := float64(b.Numbers)
+		curve := []level{{cost: b.Bits[0] * n}}
+		for f := 1; f < len(b.Bits); f++ {
+			if b.Bits[f] < b.Bits[0] {
+				curve = append(curve, level{f, b.Bits[f] * n, b.KLD[f]})
 			}
-			if best < 0 {
-				break
-			}
-			falls, cost = append(falls, fall{i, best}), append(cost, least)
-			at = best
 		}
+		hulls = append(hulls, hull(curve))
+		at[i] = hulls[i][0]
+		numbers += n
+		have += at[i].cost
 	}
-	order := make([]int, len(falls))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(x, y int) int {
-		switch {
-		case cost[x] < cost[y]:
-			return -1
-		case cost[x] > cost[y]:
-			return 1
-		}
-		return 0
-	})
-	for _, i := range order {
-		if have <= bits*numbers*(1+1e-12) {
+	for _, r := range rises(hulls) {
+		if have+r.cost > bits*numbers*(1+1e-12) {
 			break
 		}
-		b := &k.Blocks[falls[i].block]
-		have -= (b.Bits[chosen[falls[i].block]] - b.Bits[falls[i].to]) * float64(b.Numbers)
-		chosen[falls[i].block] = falls[i].to
+		have += r.cost
+		at[r.curve] = r.to
 	}
-	for i, f := range chosen {
-		kld += k.Blocks[i].rising(f)
+	for _, l := range at {
+		chosen = append(chosen, l.of)
+		kld += l.loss
 	}
 	return chosen, have / max(numbers, 1), kld
-}
-
-// rising returns what a format loses, at least what those of more bits do: what was measured
-// is noisy.
-func (b *KeptBlock) rising(format int) (x float64) {
-	for _, y := range b.KLD[:format+1] {
-		x = max(x, y)
-	}
-	return x
 }
 
 // Set takes over what was chosen for a model of so many blocks.

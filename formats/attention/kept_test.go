@@ -68,6 +68,14 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%g bits: %v, %g bits, divergence %g, want %v, %g, %g", c.bits, chosen, mean, kld, c.chosen, c.mean, want)
 		}
 	}
+	k.Blocks[1].Bits[1] = 4.5 // as many bits as fewer have: the better of both
+	if chosen, _, _ := k.Choose(4.5); !slices.Equal(chosen, []int{2, 2, 2}) {
+		t.Errorf("of two formats of as many bits: %v", chosen)
+	}
+	k.Blocks[1].Bits[1] = 20 // more bits than what it is measured from
+	if chosen, mean, _ := k.Choose(30); !slices.Equal(chosen, []int{0, 0, 0}) || mean != 16 {
+		t.Errorf("with a format of more bits than the first: %v, %g", chosen, mean)
+	}
 	k.Set(4, []int{1, 2, 0})
 	if k.List() != "q8,f16,q4,f16" {
 		t.Error(k.List())
