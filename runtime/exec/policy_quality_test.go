@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -132,10 +133,18 @@ func historyAlone(r *device.Ranking, known *[]float64) {
 
 // A quality is what a method costs.
 type quality struct {
-	kl, worst float64 // the mean divergence from dense attention, and the largest
-	se        float64
-	read      float64 // share of the pages
-	right     bool    // every wanted token was the most likely one
+	kl, worst float64   // the mean divergence from dense attention, and the largest
+	read      float64   // share of the pages
+	right     bool      // every wanted token was the most likely one
+	steps     []float64 // divergences
+}
+
+// se is the standard error of the mean.
+func (q *quality) se() (x float64) {
+	for _, y := range q.steps {
+		x += (y - q.kl) * (y - q.kl)
+	}
+	return math.Sqrt(x) / float64(len(q.steps))
 }
 
 // A qualityWalk compares methods behind one prompt.
@@ -191,26 +200,27 @@ func (w *qualityWalk) run(f func(step int, logits []float32)) {
 // measure runs the policy as it is set, and counts the last steps as answers.
 func (w *qualityWalk) measure(answers int) (q quality) {
 	w.t.Helper()
-	var all []float64
 	read, held := w.e.PagesRead()
 	q.right = true
 	w.run(func(step int, logits []float32) {
-		all = append(all, divergenceOf(w.want[step], logits))
+		q.steps = append(q.steps, divergenceOf(w.want[step], logits))
 		if n := len(w.ids) - answers; step >= n-1 && step+1 < len(w.ids) && argmax(logits) != w.ids[step+1] {
 			q.right = false
 		}
 	})
 	r, h := w.e.PagesRead()
 	q.read = float64(r-read) / float64(max(h-held, 1))
-	for _, x := range all {
-		q.kl += x / float64(len(all))
+	q.sum()
+	return q
+}
+
+// sum fills in what follows from the steps.
+func (q *quality) sum() {
+	q.kl, q.worst = 0, 0
+	for _, x := range q.steps {
+		q.kl += x / float64(len(q.steps))
 		q.worst = max(q.worst, x)
 	}
-	for _, x := range all {
-		q.se += (x - q.kl) * (x - q.kl)
-	}
-	q.se = math.Sqrt(q.se) / float64(len(all))
-	return q
 }
 
 func divergenceOf(ref, own []float32) (sum float64) {
@@ -261,57 +271,123 @@ func TestSharedPolicy(t *testing.T) {
 	}
 }
 
+// benchPages returns the shares of pages that PAGES lists, or these.
+func benchPages(b *testing.B, usual ...float64) []float64 {
+	b.Helper()
+	list := os.Getenv("PAGES")
+	if list == "" {
+		return usual
+	}
+	var out []float64
+	for f := range strings.SplitSeq(list, ",") {
+		x, err := strconv.ParseFloat(f, 64)
+		if err != nil {
+			b.Fatalf("PAGES=%s: %v", list, err)
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// A method is a way to choose pages, and its name in results.
+type method struct {
+	name  string
+	heads *attention.Policy
+	rank  func() func(*device.Ranking) // nil: the policy's own
+}
+
+// benchMethods are the policy, the policy by the shares of heads that the file ATTENTION has,
+// and rankers; METHODS lists the names of some.
+func benchMethods(b *testing.B) (out []method) {
+	b.Helper()
+	all := []method{{name: "policy, all heads alike"}}
+	if name := os.Getenv("ATTENTION"); name != "" {
+		p, err := attention.Read(name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		all = append(all, method{name: "policy", heads: p})
+	}
+	for _, r := range rankers() {
+		all = append(all, method{name: r.name, rank: r.rank})
+	}
+	list := os.Getenv("METHODS")
+	for _, m := range all {
+		if list == "" || slices.Contains(strings.Split(list, ";"), m.name) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// try has the walk choose so.
+func (w *qualityWalk) try(pages float64, m *method) {
+	var rank func(*device.Ranking)
+	if m.rank != nil {
+		rank = m.rank()
+	}
+	w.set(pages, m.heads, rank)
+}
+
 // BenchmarkPolicyQuality measures the same behind long prompts, for docs/perf/attention.md:
-// the file that ATTENTION names has the shares of heads, LENGTH and PAGES choose some.
+// TEXT names a file of token ids, of which the first WINDOWS windows of LENGTH are run, each
+// behind BOS, and PAGES and METHODS choose some.
 func BenchmarkPolicyQuality(b *testing.B) {
 	model := filepath.Join(shared(b), "long-llama")
-	ids := readIDs(b, filepath.Join(model, "reference", "long_ids.json"))
-	const steps = 128 // of which one reads all
-	if n, err := strconv.Atoi(os.Getenv("LENGTH")); err == nil {
-		ids = ids[:n]
+	text := cmp.Or(os.Getenv("TEXT"), filepath.Join(model, "reference", "long_ids.json"))
+	ids := readIDs(b, text)
+	const bos = 0
+	if ids[0] == bos {
+		ids = ids[1:]
 	}
-	w := newQualityWalk(b, model, ids, steps)
-	heads := benchHeads(b)
-	for _, pages := range []float64{0.1, 0.2, 0.3} {
-		if p := os.Getenv("PAGES"); p != "" && p != fmt.Sprint(pages) {
-			continue
+	const steps = 128 // of which one reads all
+	length, windows := number(b, "LENGTH", 16384), number(b, "WINDOWS", 1)
+	var order []string
+	sums := map[string]*quality{}
+	for at := range windows {
+		w := newQualityWalk(b, model, append([]int32{bos}, ids[at*(length-1):(at+1)*(length-1)]...), steps)
+		for _, pages := range benchPages(b, 0.05, 0.1, 0.2, 0.3, 0.5) {
+			for _, m := range benchMethods(b) {
+				w.try(pages, &m)
+				q, key := w.measure(0), fmt.Sprintf(`"pages":%g,"method":%q`, pages, m.name)
+				if sums[key] == nil {
+					sums[key], order = &quality{}, append(order, key)
+				}
+				sum := sums[key]
+				sum.read += q.read / float64(windows)
+				sum.steps = append(sum.steps, q.steps...)
+			}
 		}
-		show := func(name string) {
-			q := w.measure(0)
-			fmt.Printf(`{"text":"book","context":%d,"steps":%d,"pages":%g,"method":%q,"read":%.4f,"kl":%.6f,"se":%.6f,"worst":%.5f}`+"\n", len(ids), steps, pages, name, q.read, q.kl, q.se, q.worst)
-		}
-		w.set(pages, nil, nil)
-		show("policy, all heads alike")
-		if heads != nil {
-			w.set(pages, heads, nil)
-			show("policy")
-		}
-		for _, r := range rankers() {
-			w.set(pages, nil, r.rank())
-			show(r.name)
-		}
+		w.prompt.Close()
+		w.e.Close()
+	}
+	for _, key := range order {
+		q := sums[key]
+		q.sum()
+		fmt.Printf(`{"text":%q,"context":%d,"windows":%d,"steps":%d,%s,"read":%.4f,"kl":%.6f,"se":%.6f,"worst":%.5f}`+"\n", filepath.Base(text), length, windows, steps, key, q.read, q.kl, q.se(), q.worst)
 	}
 }
 
-func benchHeads(b *testing.B) *attention.Policy {
+// number returns one that the environment has, or the usual one.
+func number(b *testing.B, name string, usual int) int {
 	b.Helper()
-	name := os.Getenv("ATTENTION")
-	if name == "" {
-		return nil
+	text := os.Getenv(name)
+	if text == "" {
+		return usual
 	}
-	p, err := attention.Read(name)
+	n, err := strconv.Atoi(text)
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("%s=%s: %v", name, text, err)
 	}
-	return p
+	return n
 }
 
 // needleSteps is how many tokens of a question are run one by one, in front of its answer.
 const needleSteps = 24
 
-// BenchmarkPolicyNeedles asks long-llama's questions, the last tokens of which, and the true
-// answer's, are run one by one: right is who has every token of the answer as the most
-// likely one.
+// BenchmarkPolicyNeedles asks long-llama's questions of a LENGTH, all or CASES behind the
+// first SKIP. Their last tokens and the true answer's are run one by one: right is who has
+// every token of the answer as the most likely one.
 func BenchmarkPolicyNeedles(b *testing.B) {
 	model := filepath.Join(shared(b), "long-llama")
 	var all struct {
@@ -327,54 +403,58 @@ func BenchmarkPolicyNeedles(b *testing.B) {
 		b.Fatal(err)
 	}
 	data = data[10+int(binary.LittleEndian.Uint16(data[8:])):] // behind the header: uint16
-	heads := benchHeads(b)
-	const pages = 0.1
-	for length, cases := range map[int]int{4096: 4, 8192: 4, 16384: 2} {
-		if n := os.Getenv("LENGTH"); n != "" && n != strconv.Itoa(length) {
+	length, skip, most := number(b, "LENGTH", 4096), number(b, "SKIP", 0), number(b, "CASES", 32)
+	type sum struct {
+		right int
+		read  float64
+	}
+	sums := map[string]*sum{}
+	var order []string
+	done, seen := 0, 0
+	for i, c := range all.Cases {
+		if c.Length != length || done == most {
 			continue
 		}
-		right, read, done := map[string]int{}, map[string]float64{}, 0
-		for i, c := range all.Cases {
-			if c.Length != length || done == cases {
-				continue
-			}
-			done++
-			var ids []int32
-			for at := all.Offsets[i]; at < all.Offsets[i+1]; at++ {
-				ids = append(ids, int32(binary.LittleEndian.Uint16(data[2*at:])))
-			}
-			ids = append(ids, c.Answer...)
-			w := newQualityWalk(b, model, ids, needleSteps+len(c.Answer))
-			ask := func(name string) {
-				q := w.measure(len(c.Answer))
-				read[name] += q.read
-				if q.right {
-					right[name]++
-				}
-			}
-			w.set(1, nil, nil)
-			ask("dense")
-			w.set(pages, nil, nil)
-			ask("policy, all heads alike")
-			if heads != nil {
-				w.set(pages, heads, nil)
-				ask("policy")
-			}
-			for _, r := range rankers() {
-				w.set(pages, nil, r.rank())
-				ask(r.name)
-			}
-			w.prompt.Close()
+		if seen++; seen <= skip {
+			continue
 		}
-		for name, n := range read {
-			fmt.Printf(`{"needles":%d,"pages":%g,"method":%q,"read":%.4f,"cases":%d,"right":%d}`+"\n", length, pages, name, n/float64(done), done, right[name])
+		done++
+		var ids []int32
+		for at := all.Offsets[i]; at < all.Offsets[i+1]; at++ {
+			ids = append(ids, int32(binary.LittleEndian.Uint16(data[2*at:])))
 		}
+		ids = append(ids, c.Answer...)
+		w := newQualityWalk(b, model, ids, needleSteps+len(c.Answer))
+		ask := func(name string, pages float64) {
+			q := w.measure(len(c.Answer))
+			key := fmt.Sprintf(`"pages":%g,"method":%q`, pages, name)
+			if sums[key] == nil {
+				sums[key], order = &sum{}, append(order, key)
+			}
+			sums[key].read += q.read
+			if q.right {
+				sums[key].right++
+			}
+		}
+		w.set(1, nil, nil)
+		ask("dense", 1)
+		for _, pages := range benchPages(b, 0.1) {
+			for _, m := range benchMethods(b) {
+				w.try(pages, &m)
+				ask(m.name, pages)
+			}
+		}
+		w.prompt.Close()
+		w.e.Close()
+	}
+	for _, key := range order {
+		fmt.Printf(`{"needles":%d,"from":%d,"cases":%d,%s,"read":%.4f,"right":%d}`+"\n", length, skip, done, key, sums[key].read/float64(done), sums[key].right)
 	}
 }
 
 // BenchmarkPolicyStep times steps of the model that MODEL names behind 16,384 positions,
-// whose pages are those of a short prompt over and over: dense, with a tenth of the pages, and
-// with nearly all of them, chosen as ever.
+// whose pages are those of a short prompt over and over: dense, with the shares of the pages
+// that PAGES lists, and with nearly all of them, chosen as ever.
 func BenchmarkPolicyStep(b *testing.B) {
 	path := os.Getenv("MODEL")
 	if path == "" {
@@ -418,16 +498,20 @@ func BenchmarkPolicyStep(b *testing.B) {
 	if err := s.Load(ids, behind, pages, nil); err != nil {
 		b.Fatal(err)
 	}
-	kinds := []struct {
-		name   string
-		least  int64
-		pages  float64
-		period int64
-	}{{"dense", 1 << 40, 1, 2}, {"policy, 10 % of the pages", 1024, 0.1, 1 << 40}, {"policy, all pages but one", 1024, 1 - 1./(behind/device.PolicyPage+2), 1 << 40}}
-	var times [3][]float64
+	type kind struct {
+		name  string
+		least int64
+		pages float64
+	}
+	kinds := []kind{{"dense", 1 << 40, 1}}
+	for _, x := range benchPages(b, 0.1) {
+		kinds = append(kinds, kind{fmt.Sprintf("policy, %g %% of the pages", 100*x), 1024, x})
+	}
+	kinds = append(kinds, kind{"policy, all pages but one", 1024, 1 - 1./(behind/device.PolicyPage+2)})
+	times := make([][]float64, len(kinds))
 	for range rounds {
 		for i, k := range kinds {
-			p.Least, p.Pages, p.Refresh = k.least, k.pages, k.period
+			p.Least, p.Pages, p.Refresh = k.least, k.pages, 1<<40
 			f, err := s.Fork()
 			if err != nil {
 				b.Fatal(err)
