@@ -26,8 +26,8 @@ type AttentionOptions struct {
 	Pages []float64 // shares of all pages that are measured with all heads, on held-out windows
 }
 
-// attentionGrid are the shares of pages that heads are measured at.
-func attentionGrid() []float64 { return []float64{0.03, 0.08, 0.2, 0.5} }
+// AttentionGrid are the shares of pages that heads are measured at.
+func AttentionGrid() []float64 { return []float64{0.015, 0.04, 0.1, 0.25, 0.5} }
 
 // Attention measures what each key-value head of a model loses where its steps read some of
 // its pages alone, and what all lose together with shares that follow from that, on windows
@@ -40,7 +40,7 @@ func Attention(ctx context.Context, m *model.Model, windows, held [][]int32, o A
 		return nil, err
 	}
 	defer w.ex.Close()
-	p := &attention.Policy{Grid: attentionGrid(), Source: attention.Source{Model: filepath.Base(m.Path), Text: o.Text, TextHash: hashTokens(windows, held),
+	p := &attention.Policy{Grid: AttentionGrid(), Source: attention.Source{Model: filepath.Base(m.Path), Text: o.Text, TextHash: hashTokens(windows, held),
 		Context: int64(longest(windows)), Windows: int64(len(windows)), Held: int64(len(held)), Steps: int64(o.Steps)}}
 	for b, heads := range w.heads {
 		for h := range heads {
@@ -98,7 +98,7 @@ func newAttentionWalk(m *model.Model, windows, held [][]int32, o *AttentionOptio
 	w := &attentionWalk{policy: &p, o: o, set: cpu.Best(), heads: PolicyHeads(m), vocab: int(m.Graph.Vocab)}
 	for _, all := range [][][]int32{windows, held} {
 		for _, ids := range all {
-			if len(ids)-o.Steps <= int(p.Least) {
+			if len(ids) < AttentionLeast(o.Steps) {
 				err := formats.Unsupportedf(m.Path, "", "measuring %d steps behind %d tokens, where a policy begins at %d", o.Steps, len(ids)-o.Steps, p.Least)
 				err.Hint = "give longer windows (--ctx)"
 				return nil, err
@@ -111,6 +111,9 @@ func newAttentionWalk(m *model.Model, windows, held [][]int32, o *AttentionOptio
 	w.ex, err = exec.New(m, exec.Options{Threads: o.threads(), Context: int64(max(longest(windows), longest(held))), KV: o.KV, Exact: true, Sequences: 3, Policy: w.policy})
 	return w, err
 }
+
+// AttentionLeast is how long a window of [Attention] is at least that ends in so many steps.
+func AttentionLeast(steps int) int { return int(device.DefaultPolicy().Least) + steps + 1 }
 
 // PolicyHeads returns the key-value heads of each block of a model that a policy of
 // attention is for.

@@ -29,14 +29,16 @@ type KeptOptions struct {
 const (
 	// keptRows is how many positions at the end of a window are compared.
 	keptRows = 256
-	// keptLeast is how long a window is at least, so that most of what its end sees is codes.
-	keptLeast = 1024
 	// keptTries bounds how often a choice is measured that is to keep to a divergence.
 	keptTries = 8
 	// keptMemory is how many bytes logits take that others are compared with, or those of one
 	// window.
 	keptMemory = 1 << 30
 )
+
+// KeptLeast is how long a window of [Kept] is at least, so that most of what its end sees is
+// codes.
+const KeptLeast = 1024
 
 // Kept measures what each block of a model loses where it alone keeps keys and values in
 // each format, from half precision, behind windows of text, and chooses a format for each:
@@ -45,21 +47,17 @@ const (
 func Kept(ctx context.Context, m *model.Model, windows, held [][]int32, o KeptOptions) (*attention.Kept, error) {
 	all := append(slices.Clone(windows), held...)
 	for _, ids := range all {
-		if len(ids) < keptLeast {
-			err := formats.Unsupportedf(m.Path, "", "choosing bits for keys and values by windows of %d tokens: %d are the least", len(ids), keptLeast)
+		if len(ids) < KeptLeast {
+			err := formats.Unsupportedf(m.Path, "", "choosing bits for keys and values by windows of %d tokens: %d are the least", len(ids), KeptLeast)
 			err.Hint = "give longer windows (--ctx)"
 			return nil, err
 		}
 	}
-	k := &attention.Kept{Formats: cpu.KVFormatNames()[cpu.KVF16:], Source: attention.Source{Model: filepath.Base(m.Path), Text: o.Text, TextHash: hashTokens(windows, held),
+	if err := CheckKept(m, o.Bits); err != nil {
+		return nil, err
+	}
+	k := &attention.Kept{Formats: keptFormats(), Blocks: KeptBlocks(m), Source: attention.Source{Model: filepath.Base(m.Path), Text: o.Text, TextHash: hashTokens(windows, held),
 		Context: int64(longest(all)), Windows: int64(len(windows)), Held: int64(len(held)), Steps: keptRows}}
-	k.Blocks = keptBlocks(m, k.Formats)
-	if len(k.Blocks) == 0 {
-		return nil, formats.Unsupportedf(m.Path, "graph.blocks", "bits for keys and values of a model that keeps none")
-	}
-	if _, fewest, _ := k.Choose(0); o.Bits > 0 && o.Bits < fewest*(1-1e-9) {
-		return nil, formats.Unsupportedf(m.Path, "", "keys and values in %g bits: %.3f are the fewest", o.Bits, fewest)
-	}
 	w := &keptWalk{m: m, o: &o, k: k, set: cpu.Best(), rows: make([]float32, m.Graph.Vocab)}
 	if len(held) == 0 {
 		held = windows
@@ -75,8 +73,26 @@ func Kept(ctx context.Context, m *model.Model, windows, held [][]int32, o KeptOp
 	return k, w.choose(ctx, held)
 }
 
-// keptBlocks lists the blocks that keep keys and values, and what a number takes.
-func keptBlocks(m *model.Model, names []string) (out []attention.KeptBlock) {
+// CheckKept says whether a model keeps keys and values, and can in so many bits a number; 0:
+// any.
+func CheckKept(m *model.Model, bits float64) error {
+	k := attention.Kept{Formats: keptFormats(), Blocks: KeptBlocks(m)}
+	if len(k.Blocks) == 0 {
+		return formats.Unsupportedf(m.Path, "graph.blocks", "bits for keys and values of a model that keeps none")
+	}
+	if _, fewest, _ := k.Choose(0); bits > 0 && bits < fewest*(1-1e-9) {
+		return formats.Unsupportedf(m.Path, "", "keys and values in %g bits: %.3f are the fewest", bits, fewest)
+	}
+	return nil
+}
+
+// keptFormats are those that blocks are measured in.
+func keptFormats() []string { return cpu.KVFormatNames()[cpu.KVF16:] }
+
+// KeptBlocks lists the blocks of a model that keep keys and values, and what a number takes
+// in each format that [Kept] measures; divergences are 0.
+func KeptBlocks(m *model.Model) (out []attention.KeptBlock) {
+	names := keptFormats()
 	for i := range m.Graph.Blocks {
 		b := &m.Graph.Blocks[i]
 		heads, key, value := int64(1), 0, 0

@@ -59,7 +59,7 @@ func TestAttentionPolicy(t *testing.T) {
 		{exitUsage, "goes with --attention policy", []string{"run", packed, "-p", "x", "--attention-pages", "5%"}},
 		{exitUsage, "--steps", []string{"eval", packed, "--text", demoText, "--attention", "policy"}},
 		{exitUsage, "--steps", []string{"calibrate", "--attention", packed, "--steps", "1", "-o", filepath.Join(dir, "no.json")}},
-		{exitUnsupported, "longer windows", []string{"calibrate", "--attention", packed, "--calib", demoText, "--ctx", "512", "--samples", "2", "-o", filepath.Join(dir, "no.json")}},
+		{exitUsage, "longer windows", []string{"calibrate", "--attention", packed, "--calib", demoText, "--ctx", "512", "--samples", "2", "-o", filepath.Join(dir, "no.json")}},
 		{exitInput, "d.json", []string{"run", packed, "-p", "x", "--attention", damaged}},
 		{exitInput, "none of the model's", []string{"convert", filepath.Join(micro, "llama-f32"), "--attention", policy, "-o", filepath.Join(dir, "no.nstf")}},
 		{exitUnsupported, "latents", []string{"run", filepath.Join(micro, "deepseek_v3"), "-p", "x", "--attention", "policy"}},

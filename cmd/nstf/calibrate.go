@@ -31,8 +31,7 @@ type calibrateFlags struct {
 	attention   bool
 	steps       int
 	kv          string
-	kvBits      float64
-	kvKLD       float64
+	kept        keptFlags
 }
 
 func (a *app) calibrateCommand() *cobra.Command {
@@ -72,7 +71,7 @@ files beside OUT. The weights and the moments of one block come on top.`,
 			if err := f.check(); err != nil {
 				return err
 			}
-			if f.kvBits > 0 || f.kvKLD > 0 {
+			if f.kept.given() {
 				return a.calibrateKept(c.Context(), args[0], &f)
 			}
 			if f.attention {
@@ -91,8 +90,7 @@ files beside OUT. The weights and the moments of one block come on top.`,
 	s.BoolVar(&f.attention, "attention", false, "measure a policy of attention")
 	s.IntVar(&f.steps, "steps", 32, "tokens at the end of each window that are run one by one, with --attention")
 	s.StringVar(&f.kv, "kv", "", "how keys and values are kept, with --attention")
-	s.Float64Var(&f.kvBits, "kv-bpw", 0, "choose how keys and values are kept: bits of a number at most")
-	s.Float64Var(&f.kvKLD, "kv-kld", 0, "choose how keys and values are kept: KL divergence at most")
+	f.kept.add(s)
 	s.IntVarP(&f.threads, "threads", "t", 0, "threads; 0: one per core")
 	s.BoolVar(&f.json, "json", false, "print a JSON report")
 	c.MarkFlagRequired("output")
@@ -109,11 +107,7 @@ func (f *calibrateFlags) check() error {
 	switch {
 	case f.threads < 0:
 		return usagef("--threads is not negative")
-	case !(f.kvBits >= 0 && f.kvBits <= 32) || !(f.kvKLD >= 0 && f.kvKLD <= 100):
-		return usagef("--kv-bpw is from 0 to 32 bits, --kv-kld a divergence from 0 to 100")
-	case f.kvBits > 0 && f.kvKLD > 0:
-		return usagef("--kv-bpw and --kv-kld are two bounds of one choice: give one")
-	case (f.kvBits > 0 || f.kvKLD > 0) && (f.attention || len(f.merge) > 0 || f.memory != "" || f.device.named()):
+	case f.kept.given() && (f.attention || len(f.merge) > 0 || f.memory != "" || f.device.named()):
 		return usagef("bits of keys and values are chosen on the processor, and without --attention, --device, --merge and --memory")
 	case f.attention && (len(f.merge) > 0 || f.memory != "" || f.device.named()):
 		return usagef("--attention is measured on the processor, and takes neither --device nor --merge and --memory")
@@ -121,6 +115,13 @@ func (f *calibrateFlags) check() error {
 		return usagef("--kv goes with --attention")
 	case f.steps < 2:
 		return usagef("--steps %d: at least 2 are needed", f.steps)
+	case f.kept.given() && f.text.set.Changed("ctx") && f.text.ctx < calibrate.KeptLeast:
+		return usagef("--ctx %d: bits of keys and values are chosen by longer windows, of %d tokens at least", f.text.ctx, calibrate.KeptLeast)
+	case f.attention && f.text.set.Changed("ctx") && f.text.ctx < calibrate.AttentionLeast(f.steps):
+		return usagef("--ctx %d: heads are measured on longer windows, of %d tokens at least with --steps %d", f.text.ctx, calibrate.AttentionLeast(f.steps), f.steps)
+	}
+	if err := f.kept.check(); err != nil {
+		return err
 	}
 	if err := checkKV(f.kv); err != nil {
 		return err

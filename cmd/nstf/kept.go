@@ -85,7 +85,7 @@ func (a *app) calibrateKept(ctx context.Context, src string, f *calibrateFlags) 
 	if err != nil {
 		return err
 	}
-	o := calibrate.KeptOptions{Options: calibrate.Options{Threads: f.threads, Text: f.text.name()}, Bits: f.kvBits, KLD: f.kvKLD}
+	o := calibrate.KeptOptions{Options: calibrate.Options{Threads: f.threads, Text: f.text.name()}, Bits: f.kept.bits, KLD: f.kept.kld}
 	step, end := a.progress("measuring blocks", "windows")
 	o.Progress = step
 	k, err := calibrate.Kept(ctx, m, windows, held, o)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats/attention"
+	"github.com/nstf/nstf/formats/ledger"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/plan"
@@ -31,15 +32,15 @@ func (f *layerFlags) add(s *pflag.FlagSet) {
 
 // A layeredPlan is a plan and its layers.
 type layeredPlan struct {
-	Plan   *plan.Plan      `json:"plan"`
-	Layers []planner.Layer `json:"layers"`
+	Plan   *plan.Plan     `json:"plan"`
+	Layers []ledger.Layer `json:"layers"`
 }
 
 // layerPages is the share of pages that a policy's layers are shown at.
 const layerPages = 0.1
 
 // of returns the layers of a plan, nil where nobody wants them.
-func (f *layerFlags) of(ctx context.Context, made *planner.Planner, m *model.Model, s *stats.File, p *plan.Plan) ([]planner.Layer, error) {
+func (f *layerFlags) of(ctx context.Context, made *planner.Planner, m *model.Model, s *stats.File, p *plan.Plan) ([]ledger.Layer, error) {
 	if !f.wanted {
 		if f.kept != "" || f.policy != "" {
 			return nil, usagef("--kv and --attention go with --layers")
@@ -85,13 +86,13 @@ func measured[T any](m *model.Model, path, name string, parse func(file string, 
 }
 
 // printLayers shows what methods would save and cost, a layer a line.
-func (a *app) printLayers(layers []planner.Layer) {
+func (a *app) printLayers(layers []ledger.Layer) {
 	if layers == nil {
 		return
 	}
-	fmt.Fprintf(a.out, "\nWhat each method by itself would save of a layer, and the divergence that it adds:\n")
-	t := newTable(1, "layer", "size", "loss", "fewer bits", "factors", "keys and values", fmt.Sprintf("%g %% of the pages", 100*layerPages))
-	saving := func(s *planner.Saving) string {
+	fmt.Fprintf(a.out, "\nWhat each method by itself would save of a layer, and the divergence that it adds:\nof keys and values bytes of a position, of pages those not read where all read %g %%\n", 100*layerPages)
+	t := newTable(1, "layer", "size", "loss", "fewer bits", "factors", "keys and values", "pages")
+	saving := func(s *ledger.Saving) string {
 		if s == nil {
 			return ""
 		}
@@ -104,10 +105,10 @@ func (a *app) printLayers(layers []planner.Layer) {
 			row[0] = "others"
 		}
 		if k := l.KV; k != nil {
-			row[5] = fmt.Sprintf("%s: %.0f B a position, %s", k.Format, k.Bytes, small(k.KLD))
+			row[5] = fmt.Sprintf("%s, %.0f B, %s", k.Format, k.Bytes, small(k.KLD))
 		}
 		if p := l.Pages; p != nil {
-			row[6] = fmt.Sprintf("%.0f %% not read, %s", 100*(1-p.Read), small(p.KLD))
+			row[6] = fmt.Sprintf("%.0f %%, %s", 100*(1-p.Read), small(p.KLD))
 		}
 		t.AppendRow(row)
 	}

@@ -32,6 +32,7 @@ func (a *app) inspectLedger(path string, asJSON bool) error {
 	}
 	fmt.Fprintln(a.out)
 	printTable(a.out, t)
+	a.printLayers(l.Layers)
 	return nil
 }
 

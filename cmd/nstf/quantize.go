@@ -47,6 +47,7 @@ type quantizeFlags struct {
 	resume, discard, times, asJSON bool
 	threads                        int
 	limit                          int64 // bytes of --memory
+	long                           longFlags
 	shardFlags
 }
 
@@ -86,6 +87,13 @@ flags and --shard i/N --work DIR instead of -o (i of N is taken from SLURM_ARRAY
 JOB_COMPLETION_INDEX where --shard is not given), and --merge --work DIR -o OUT makes the
 package when they have ended, with the bytes that one process would have made on the
 processor. Text is run on the processor, codes are searched where --device says.
+
+--long-context measures, of the package's own tensors, how few bits its keys and values may be
+kept in, and what its heads lose that read few pages of them: run and others then keep keys and
+values so, and --attention policy reads by it. The divergence of the bits is 0.001 at most, or
+what --kv-kld says, or they are as many as --kv-bpw says; with one of these two and without
+--long-context bits alone are chosen. All of it is measured on the processor, on long windows of
+--calib, as calibrate --attention and --kv-bpw do; the ledger shows what each layer would save.
 
 --scheme without --calib rounds: the head (or the embedding table that it is tied to) gets
 q6_k where SCHEME has fewer bits; norms, biases, learned positions and routers stay, and so
@@ -185,6 +193,7 @@ func (a *app) quantizeCommand() *cobra.Command {
 	s.StringVar(&f.memory, "memory", "", "memory that must be enough, such as 8GiB; checked before anything is read")
 	s.BoolVar(&f.resume, "resume", false, "go on where an interrupted run stopped")
 	s.BoolVar(&f.discard, "discard", false, "remove what an interrupted run left, and begin anew")
+	f.long.add(s)
 	f.shardFlags.add(s)
 	s.BoolVar(&f.times, "ledger-times", false, "write seconds into the ledger; the package then differs from run to run")
 	s.IntVarP(&f.threads, "threads", "t", 0, "threads; 0: one per core")
@@ -374,6 +383,13 @@ func (a *app) request(ctx context.Context, m *model.Model, f *quantizeFlags) (*p
 	if err := a.texts(ctx, m, f, q); err != nil {
 		return nil, err
 	}
+	if t := f.text.read; f.long.wanted() && t != nil && t.Piped {
+		return nil, usagef("%s is a pipe, and long contexts are measured on text that is read twice", f.text.path)
+	}
+	var err error
+	if q.Long, err = f.long.cut(ctx, a, m, f.text); err != nil {
+		return nil, err
+	}
 	if f.stats != "" {
 		s, err := a.openStats(f.stats, m)
 		if err != nil {
@@ -389,6 +405,9 @@ func (a *app) request(ctx context.Context, m *model.Model, f *quantizeFlags) (*p
 	q.Flags = append(q.Flags, f.text.flags()...)
 	if f.parallel {
 		q.Flags = append(q.Flags, "--parallel")
+	}
+	if f.long.wanted() {
+		q.Flags = append(q.Flags, f.long.flags()...)
 	}
 	if q.Plan == nil {
 		tokens := int64(len(q.Windows)) * int64(f.text.ctx)
@@ -467,7 +486,7 @@ func (a *app) planBy(ctx context.Context, m *model.Model, f *quantizeFlags, q *p
 	}
 	var step func(done, total int64)
 	by := planner.New(m, planner.Options{Schemes: f.schemes, Forms: f.forms, Device: device, Keep: f.rules, Seed: f.text.seed, Effort: f.effort, Threads: f.threads,
-		Made: nstf.Provenance{Tool: q.Tool, Flags: q.Flags, Sources: q.Sources},
+		Made: nstf.Provenance{Tool: q.Tool, Flags: q.Flags, Sources: q.Sources}, Attached: q.Long.Expected(m),
 		Progress: func(done, total int64) {
 			if step != nil {
 				step(done, total)
@@ -483,5 +502,6 @@ func (a *app) planBy(ctx context.Context, m *model.Model, f *quantizeFlags, q *p
 		defer end()
 		return by.Again(ctx, s, b, r.Done, r.Assumed)
 	}
+	q.Layers = by.Layers
 	return nil
 }

@@ -18,6 +18,9 @@ func (f *quantizeFlags) check() error {
 	if err := f.together(); err != nil {
 		return err
 	}
+	if err := f.long.check(f); err != nil {
+		return err
+	}
 	f.bothDevices(&f.on)
 	if err := f.on.check(); err != nil {
 		return err
@@ -122,7 +125,7 @@ func (a *app) quantizeTo(m *model.Model, f *quantizeFlags, earlier string) (*ato
 
 // calibrated reports whether text or statistics are used.
 func (f *quantizeFlags) calibrated() bool {
-	return f.scheme == "" || f.text.path != "" || f.stats != "" || f.needsText()
+	return f.scheme == "" || f.long.wanted() || f.text.path != "" || f.stats != "" || f.needsText()
 }
 
 // needsText reports whether a scheme cannot be had by rounding.

@@ -64,6 +64,14 @@ func (a *app) printOutcome(o *pipeline.Outcome, asJSON bool) error {
 		row(fmt.Sprintf("try %d", i+1), "%s of tensors, predicted %.4g, measured %.4g, at most %.4g", size(try.Bytes), try.Predicted, try.Measured, try.Bound)
 	}
 	printTable(a.out, t)
+	if o.Kept != nil {
+		fmt.Fprintln(a.out)
+		a.printKept(o.Kept)
+	}
+	if o.Policy != nil {
+		fmt.Fprintln(a.out)
+		a.printPolicy(o.Policy)
+	}
 	if n := len(o.Ledger.Experts); n > 0 {
 		a.warn(fmt.Sprintf("%d experts saw too few tokens of the calibration text: nstf inspect --ledger lists them", n))
 	}

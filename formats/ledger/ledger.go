@@ -24,7 +24,8 @@ type Ledger struct {
 	Notes   []string `json:"notes"`   // what happened on the way, such as a plan that was changed
 	Experts []Expert `json:"experts"` // of mixtures, those that saw too few tokens
 	Blocks  []Block  `json:"blocks"`
-	Tensors []Tensor `json:"tensors"` // of the graph, in its order
+	Layers  []Layer  `json:"layers,omitempty"` // where a planner chose, or keys and values were measured
+	Tensors []Tensor `json:"tensors"`          // of the graph, in its order
 }
 
 // A Source says what was measured on what. Names are without folders, hashes
@@ -65,6 +66,42 @@ type Model struct {
 type Block struct {
 	Index int64   `json:"block"`
 	Drift float64 `json:"drift"`
+}
+
+// A Layer is a block of a model as a plan has it, and what each method by itself would save
+// there and cost: fewer bits for its matrices, factors for them, fewer bits for its keys and
+// values, and steps that read some pages of these. What is not known of it is nil.
+type Layer struct {
+	Block   int64    `json:"block"` // -1: what is outside the blocks
+	Bytes   int64    `json:"bytes"` // of its tensors
+	Loss    float64  `json:"loss"`  // their share of the predicted KL divergence
+	Bits    *Saving  `json:"bits,omitempty"`
+	Factors *Saving  `json:"factors,omitempty"`
+	KV      *KeptKV  `json:"kv,omitempty"`
+	Pages   *PagesOf `json:"pages,omitempty"`
+}
+
+// A Saving is what tensors of a layer save where each takes the next step down that costs
+// least for a byte, and the predicted divergence that this adds.
+type Saving struct {
+	Tensors int64   `json:"tensors"` // that have such a step
+	Bytes   int64   `json:"bytes"`
+	Loss    float64 `json:"loss"`
+}
+
+// A KeptKV is what a layer's keys and values save of half precision as was chosen, and the
+// divergence that was measured where it alone keeps them so.
+type KeptKV struct {
+	Format string  `json:"format"`
+	Bytes  float64 `json:"bytes_per_position"`
+	KLD    float64 `json:"kld"`
+}
+
+// A PagesOf is what a layer's heads read by a policy, and the divergences that were measured
+// where one head alone reads so few, added up.
+type PagesOf struct {
+	Read float64 `json:"read"` // of its pages, the mean over heads
+	KLD  float64 `json:"kld"`
 }
 
 // An Expert is one that too few tokens reached to be measured alone.

@@ -22,6 +22,11 @@ func example() *ledger.Ledger {
 		Notes:   []string{"block 1 was planned again"},
 		Experts: []ledger.Expert{{Input: "blocks.0.ffn", Expert: 3, Tokens: 0, Used: "the block's"}},
 		Blocks:  []ledger.Block{{0, 0.01}, {1, 0.02}},
+		Layers: []ledger.Layer{
+			{Block: 0, Bytes: 128, Loss: 0.01, Bits: &ledger.Saving{Tensors: 1, Bytes: 64, Loss: 0.02}, Factors: &ledger.Saving{Tensors: 1, Bytes: 32, Loss: 0.03},
+				KV: &ledger.KeptKV{Format: "q4", Bytes: 100.5, KLD: 0.001}, Pages: &ledger.PagesOf{Read: 0.1, KLD: 0.002}},
+			{Block: -1, Bytes: 4096, Loss: 0.02},
+		},
 		Tensors: []ledger.Tensor{
 			{Name: "embed", Role: "embed", Block: -1, Recipe: "tcq3", Method: "feedback", Bits: 3.01, Bytes: 4096, Predicted: 0.01, Obtained: 0.012, Loss: 0.02, Seconds: 1.5,
 				RunnerUp: &ledger.Alternative{Recipe: "tcq4", Bytes: 5000, Loss: 0.005}},
@@ -61,6 +66,9 @@ func TestMalformed(t *testing.T) {
 		{`"drift": 0.01`, `"draft": 0.01`, `unknown field "draft"`},
 		{`, "drift": 0.01`, ``, `field "drift" is missing`},
 		{`"block": -1`, `"block": -2`, `"block"`},
+		{`"format": "q4"`, `"format": 4`, `expected`},
+		{`"read": 0.1, `, ``, `"read"`},
+		{`"bits": {"tensors": 1`, `"bits": {"tensors": 1.5`, `"bits.tensors"`},
 		{`"mean": 0.019`, `"mean": "0.019"`, `number expected`},
 		{`"bytes": 128`, `"bytes": -128`, `"bytes"`},
 	} {

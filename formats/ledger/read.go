@@ -43,6 +43,7 @@ func (r *reader) ledger() error {
 		{Name: "notes", Read: r.Texts(&l.Notes)},
 		{Name: "experts", Read: func() error { return r.Array(r.expert) }},
 		{Name: "blocks", Read: func() error { return r.Array(r.block) }},
+		{Name: "layers", Optional: true, Read: func() error { return r.Array(r.layer) }},
 		{Name: "tensors", Read: func() error { return r.Array(r.tensor) }},
 	})
 }
@@ -107,6 +108,46 @@ func (r *reader) block() error {
 	})
 	r.l.Blocks = append(r.l.Blocks, b)
 	return err
+}
+
+func (r *reader) layer() error {
+	var l Layer
+	err := r.Record("layers", []pyjson.Member{
+		{Name: "block", Read: r.index(&l.Block)},
+		{Name: "bytes", Read: r.Integer("bytes", &l.Bytes)},
+		{Name: "loss", Read: r.Float("loss", &l.Loss)},
+		{Name: "bits", Optional: true, Read: r.saving("bits", &l.Bits)},
+		{Name: "factors", Optional: true, Read: r.saving("factors", &l.Factors)},
+		{Name: "kv", Optional: true, Read: func() error {
+			l.KV = &KeptKV{}
+			return r.Record("kv", []pyjson.Member{
+				{Name: "format", Read: r.Text(&l.KV.Format)},
+				{Name: "bytes_per_position", Read: r.Float("kv.bytes_per_position", &l.KV.Bytes)},
+				{Name: "kld", Read: r.Float("kv.kld", &l.KV.KLD)},
+			})
+		}},
+		{Name: "pages", Optional: true, Read: func() error {
+			l.Pages = &PagesOf{}
+			return r.Record("pages", []pyjson.Member{
+				{Name: "read", Read: r.Float("pages.read", &l.Pages.Read)},
+				{Name: "kld", Read: r.Float("pages.kld", &l.Pages.KLD)},
+			})
+		}},
+	})
+	r.l.Layers = append(r.l.Layers, l)
+	return err
+}
+
+func (r *reader) saving(what string, dst **Saving) func() error {
+	return func() error {
+		s := &Saving{}
+		*dst = s
+		return r.Record(what, []pyjson.Member{
+			{Name: "tensors", Read: r.Integer(what+".tensors", &s.Tensors)},
+			{Name: "bytes", Read: r.Integer(what+".bytes", &s.Bytes)},
+			{Name: "loss", Read: r.Float(what+".loss", &s.Loss)},
+		})
+	}
 }
 
 func (r *reader) tensor() error {

@@ -25,6 +25,10 @@ func (l *Ledger) Encode() []byte {
 	for i := range c.Blocks {
 		round(&c.Blocks[i].Drift)
 	}
+	c.Layers = slices.Clone(l.Layers)
+	for i := range c.Layers {
+		c.Layers[i] = c.Layers[i].rounded()
+	}
 	c.Tensors = slices.Clone(l.Tensors)
 	for i := range c.Tensors {
 		t := &c.Tensors[i]
@@ -36,6 +40,22 @@ func (l *Ledger) Encode() []byte {
 		}
 	}
 	return pyjson.Lines(&c)
+}
+
+func (l Layer) rounded() Layer {
+	round(&l.Loss)
+	for _, s := range []**Saving{&l.Bits, &l.Factors} {
+		if *s != nil {
+			*s = &Saving{(*s).Tensors, (*s).Bytes, pyjson.Round((*s).Loss)}
+		}
+	}
+	if k := l.KV; k != nil {
+		l.KV = &KeptKV{k.Format, pyjson.Round(k.Bytes), pyjson.Round(k.KLD)}
+	}
+	if p := l.Pages; p != nil {
+		l.Pages = &PagesOf{pyjson.Round(p.Read), pyjson.Round(p.KLD)}
+	}
+	return l
 }
 
 func round(figures ...*float64) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats/atomicfile"
+	"github.com/nstf/nstf/formats/attention"
 	"github.com/nstf/nstf/formats/ledger"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
@@ -20,6 +21,7 @@ import (
 	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/quantize/encode"
 	"github.com/nstf/nstf/quantize/fit"
+	"github.com/nstf/nstf/quantize/plan/planner"
 	"github.com/nstf/nstf/runtime/exec"
 )
 
@@ -36,6 +38,11 @@ type Request struct {
 	Planner Planner
 	// Decided names, for the journal, what Plan or Planner were made from.
 	Decided map[string]string
+	// Layers says of a plan that Planner made what methods would save in each layer, for the
+	// ledger; nil: nobody knows.
+	Layers func(ctx context.Context, s *stats.File, p *plan.Plan) ([]ledger.Layer, error)
+	// Long says what the package carries for long contexts; nil: nothing.
+	Long *Long
 	// MaxKLD, where it is not 0, is what the measured divergence and two
 	// standard errors stay below; Planner is asked until they do, at most Tries
 	// times.
@@ -83,6 +90,9 @@ type Outcome struct {
 	Ledger   *ledger.Ledger `json:"ledger"`
 	Measured *Measured      `json:"measured,omitempty"`
 	Tries    []Try          `json:"tries,omitempty"`
+	// Kept and Policy are what was measured for long contexts, nil where it was not.
+	Kept   *attention.Kept   `json:"kv,omitempty"`
+	Policy *attention.Policy `json:"attention,omitempty"`
 }
 
 // A Try is one package made for a bound on the divergence.
@@ -150,6 +160,9 @@ func (q *Request) folder(hash string) (*work.Folder, error) {
 	}
 	if q.Stats != nil {
 		job["statistics"] = statisticsOf(q.Stats)
+	}
+	if q.Long != nil {
+		job["long contexts"] = q.Long.job()
 	}
 	for k, v := range q.Decided {
 		job[k] = v
@@ -346,6 +359,9 @@ func (f *flow) planned(ctx context.Context, file string, loss float64) (*plan.Pl
 			if p, err = plan.Read(path); err != nil { // as a run that resumes reads it
 				return nil, err
 			}
+			if _, err := f.layers(ctx, p); err != nil { // while what they are found by is there
+				return nil, err
+			}
 		}
 	}
 	return p, Need(f.m, p, f.options(f.stats)).check(f.Memory, "before anything is fitted")
@@ -431,9 +447,19 @@ func (f *flow) write(ctx context.Context, p *plan.Plan, r *Result, measured *Mea
 			l.Tensors[i].Seconds = r.Fits[l.Tensors[i].Name].Seconds
 		}
 	}
-	files := []nstf.File{{Name: nstf.LedgerFile, Data: l.Encode()}, {Name: nstf.PlanFile, Data: p.Encode()}}
 	out := &Outcome{Plan: p, Ledger: l, Measured: measured}
-	err := f.step("writing", "bytes", func(progress func(done, total int64)) (err error) {
+	var err error
+	if out.Kept, out.Policy, err = f.measureLong(ctx, r); err != nil {
+		return nil, err
+	}
+	if l.Layers, err = f.layers(ctx, p); err != nil {
+		return nil, err
+	}
+	if f.Long != nil {
+		planner.Attended(l.Layers, out.Kept, out.Policy, f.Long.LayerPages)
+	}
+	files := append([]nstf.File{{Name: nstf.LedgerFile, Data: l.Encode()}, {Name: nstf.PlanFile, Data: p.Encode()}}, longFiles(out.Kept, out.Policy)...)
+	err = f.step("writing", "bytes", func(progress func(done, total int64)) (err error) {
 		out.Report, err = encode.Run(ctx, f.m, f.Out, encode.Options{Fitted: r.Tensors, Files: files, Sources: f.Sources,
 			Tool: f.Tool, Flags: f.Flags, Progress: progress})
 		return err

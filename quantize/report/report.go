@@ -36,6 +36,7 @@ func Write(w io.Writer, packages []Package) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
 		"size": formats.Size, "figure": figure, "bits": func(v float64) string { return fmt.Sprintf("%.3f", v) },
 		"percent": func(f *ledger.Figure) string { return measured(f, 100) }, "measured": func(f *ledger.Figure) string { return measured(f, 1) },
+		"unread": func(p *ledger.PagesOf) string { return fmt.Sprintf("%.0f %%", 100*(1-p.Read)) },
 		"number": func(b int64) string {
 			if b < 0 {
 				return ""

@@ -23,6 +23,7 @@ func example(blocks int) *ledger.Ledger {
 				Bits: float64(2 + (b+i)%3), Predicted: e, Obtained: e * 1.1, Loss: e / 10, RunnerUp: &ledger.Alternative{Recipe: "tcq4"}})
 		}
 	}
+	l.Layers = []ledger.Layer{{Block: 0, Bytes: 3 << 20, Loss: 0.001, Bits: &ledger.Saving{Tensors: 3, Bytes: 1 << 20, Loss: 0.0123}, KV: &ledger.KeptKV{Format: "q5", Bytes: 336, KLD: 0.00045}, Pages: &ledger.PagesOf{Read: 0.125, KLD: 0.0067}}, {Block: -1}}
 	l.Tensors = append(l.Tensors, ledger.Tensor{Name: "norm", Role: "norm", Block: -1, Recipe: "keep"})
 	return l
 }
@@ -43,7 +44,8 @@ func TestWrite(t *testing.T) {
 	if n := strings.Count(text, "<svg"); n != 1+4+4 {
 		t.Errorf("%d plots", n)
 	}
-	for _, want := range []string{"&lt;model&gt;", "block 1 &amp; 2", "blocks.3.ffn_up", "small.nstf", "attn_k", "not measured"} {
+	for _, want := range []string{"&lt;model&gt;", "block 1 &amp; 2", "blocks.3.ffn_up", "small.nstf", "attn_k", "not measured",
+		"<td>1.00 MiB</td><td>0.0123</td><td></td><td></td><td class=\"text\">q5</td><td>336</td><td>0.00045</td><td>88 %</td><td>0.0067</td>", "<td>others</td>"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q", want)
 		}

@@ -33,13 +33,15 @@ type Layout struct {
 	lookup  map[string]bool
 	index   map[string]int
 	seed    int64
+	long    bool // the ledger says what is measured of keys and values
 }
 
 // New prepares to count packages of a model. made is the provenance of the
 // package to come: its tool, flags, notes and sources beside the model, of
-// which names, sizes and paths count. Seed is that of the plan. Errors are those
+// which names, sizes and paths count; attached are files that are not the model's. Seed is
+// that of the plan. Errors are those
 // of [model.Model.Pack] and of looking at the sources.
-func New(m *model.Model, made nstf.Provenance, seed int64) (*Layout, error) {
+func New(m *model.Model, made nstf.Provenance, seed int64, attached ...nstf.File) (*Layout, error) {
 	meta, items, err := m.Pack()
 	if err != nil {
 		return nil, err
@@ -47,10 +49,11 @@ func New(m *model.Model, made nstf.Provenance, seed int64) (*Layout, error) {
 	meta.Files = slices.DeleteFunc(meta.Files, func(f nstf.File) bool {
 		return f.Name == nstf.PlanFile || f.Name == nstf.LedgerFile || f.Name == nstf.AttentionFile || f.Name == nstf.KVFile
 	})
+	meta.Files = append(meta.Files, attached...)
 	made.Sources = append(meta.Provenance.Sources, made.Sources...)
 	made.Notes = append(meta.Provenance.Notes, made.Notes...)
 	meta.Provenance = made.Spelled()
-	l := &Layout{items: items, model: m, seed: seed, lookup: map[string]bool{}, index: map[string]int{}}
+	l := &Layout{items: items, model: m, seed: seed, long: len(attached) > 0, lookup: map[string]bool{}, index: map[string]int{}}
 	for i, it := range items {
 		if !it.Passthrough {
 			l.index[it.Name] = i
@@ -117,12 +120,12 @@ func (l *Layout) Size(p *plan.Plan) (int64, error) {
 	q.Predicted.Bytes = 1<<40 + 123456789 // as many digits as there can be
 	return l.measure.Size(items,
 		nstf.File{Name: nstf.PlanFile, Data: q.Encode()},
-		nstf.File{Name: nstf.LedgerFile, Data: expected(l.model, &q).Encode()})
+		nstf.File{Name: nstf.LedgerFile, Data: expected(l.model, &q, l.long).Encode()})
 }
 
 // expected returns a ledger as long as the one to come: figures that are not
 // known yet are digits that do not compress.
-func expected(m *model.Model, p *plan.Plan) *ledger.Ledger {
+func expected(m *model.Model, p *plan.Plan, long bool) *ledger.Ledger {
 	d := digits{state: 1}
 	figure := func() *ledger.Figure { return &ledger.Figure{Mean: d.next(), SE: d.next()} }
 	hash := strings.Repeat("0123456789abcdef", 4)
@@ -133,6 +136,16 @@ func expected(m *model.Model, p *plan.Plan) *ledger.Ledger {
 	}
 	for i := range m.Graph.Blocks {
 		out.Blocks = append(out.Blocks, ledger.Block{Index: int64(i), Drift: d.next()})
+	}
+	for i := range len(m.Graph.Blocks) + 1 {
+		saving := func() *ledger.Saving {
+			return &ledger.Saving{Tensors: 10, Bytes: int64(1e12 * d.next()), Loss: d.next()}
+		}
+		l := ledger.Layer{Block: int64(i), Bytes: int64(1e12 * d.next()), Loss: d.next(), Bits: saving(), Factors: saving()}
+		if long {
+			l.KV, l.Pages = &ledger.KeptKV{Format: "f16", Bytes: d.next(), KLD: d.next()}, &ledger.PagesOf{Read: d.next(), KLD: d.next()}
+		}
+		out.Layers = append(out.Layers, l)
 	}
 	blocks := map[string]int{}
 	for _, w := range m.Graph.Weights() {

@@ -35,6 +35,8 @@ type Options struct {
 	// Made is the provenance of the package to come, sources beside the model
 	// included: its length counts.
 	Made nstf.Provenance
+	// Attached are files that the package will carry beside the model's own: they count.
+	Attached []nstf.File
 	// Progress is called with weights looked at and their total; nil: nobody.
 	Progress func(done, total int64)
 }
@@ -141,7 +143,7 @@ func (p *Planner) Again(ctx context.Context, s *stats.File, b qplan.Budget, done
 		items = revised(items, done, assumed)
 		b.Bytes = max(b.Bytes-noteBytes, 0)
 	}
-	l, err := layout.New(p.m, p.o.Made, p.o.Seed)
+	l, err := layout.New(p.m, p.o.Made, p.o.Seed, p.o.Attached...)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +179,7 @@ func (p *Planner) Possible(b qplan.Budget) error {
 	if err != nil {
 		return err
 	}
-	l, err := layout.New(p.m, p.o.Made, p.o.Seed)
+	l, err := layout.New(p.m, p.o.Made, p.o.Seed, p.o.Attached...)
 	if err != nil {
 		return err
 	}
