@@ -106,12 +106,9 @@ func testLaunch(t *testing.T, open opener) {
 	}
 	for _, early := range []bool{false, true} {
 		out := must(b.Alloc(64 * 4))(t)
-		check(t, b.Fill(out, 0xff))
-		for range 2 { // behind what no kernel is, and behind a kernel
-			check(t, b.Launch(f, hip.Call{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1}, Early: early, Args: []hip.Arg{
-				hip.Ptr(out.Address), hip.I32(-3), hip.F32(0.5), hip.I64(-1 << 40), hip.I32(7),
-			}}))
-		}
+		check(t, b.Launch(f, hip.Call{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1}, Early: early, Args: []hip.Arg{
+			hip.Ptr(out.Address), hip.I32(-3), hip.F32(0.5), hip.I64(-1 << 40), hip.I32(7),
+		}}))
 		for i, v := range b.read(t, out) {
 			want := float32(i)*0.5 - 3 + float32(-1<<8) + 7
 			if got := math.Float32frombits(v); got != want {

@@ -75,13 +75,9 @@ func (d *Device) execute(c *command) error {
 // perform carries out queued work of a stream.
 func (d *Device) perform(c *command) error {
 	p, stream := &d.lib.procs, c.stream.handle
-	behind := c.stream.launched
-	c.stream.launched = c.kind == kindLaunch
 	switch c.kind {
 	case kindLaunch:
-		// A kernel that begins early waits for kernels: behind a copy it began before the copy had ended, seen with driver
-		// 580.159 on an H100.
-		return d.launch(c, c.early && behind)
+		return d.launch(c)
 	case kindCopy:
 		return d.check(&p.copy, "", d.calls.call(&p.copy, uintptr(c.dst), uintptr(c.src), uintptr(c.len), stream))
 	case kindFill:
@@ -100,8 +96,8 @@ func (d *Device) perform(c *command) error {
 	panic("driver: unknown command")
 }
 
-// launch starts a kernel; early, it may begin before the one in front of it has ended.
-func (d *Device) launch(c *command, early bool) error {
+// launch starts a kernel.
+func (d *Device) launch(c *command) error {
 	p, f := &d.lib.procs, c.fn
 	if err := f.allowLDS(c.lds); err != nil {
 		return err
@@ -110,7 +106,7 @@ func (d *Device) launch(c *command, early bool) error {
 	params := uintptr(unsafe.Pointer(&d.calls.pointers))
 	var code int32
 	q := &p.launch
-	if early && p.launchConfigured.ok() {
+	if c.early && p.launchConfigured.ok() {
 		q = &p.launchConfigured
 		code = d.launchEarly(c, params)
 	} else if c.cooperative {

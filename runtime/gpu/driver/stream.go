@@ -14,7 +14,6 @@ type Stream struct {
 	device    *Device
 	handle    uintptr
 	recording *Graph                // what is being captured; nil: nothing
-	launched  bool                  // the last command was a kernel; belongs to the device's thread
 	failed    atomic.Pointer[error] // the first failure of queued work, until somebody is told
 	done      waiter
 }

@@ -96,10 +96,7 @@ typedef struct { char *code; } module;
 typedef struct { double when; } event;
 typedef struct { int kind; void *dst, *src; size_t n; const kernel *kernel; unsigned size[7]; uint64_t values[64]; } work;
 typedef struct { work *list; int n; } graph;
-typedef struct {
-	graph *capture;
-	int kernel; // was the last piece of work
-} stream;
+typedef struct { graph *capture; } stream;
 enum { COPY, FILL, LAUNCHED };
 
 static int initialized, launches, lost;
@@ -318,7 +315,6 @@ static void perform(const work *w) {
 
 // submit does work at once, or keeps it where the stream is captured.
 static int submit(stream *s, const work *w) {
-	s->kernel = w->kind == LAUNCHED;
 	if (!s->capture) {
 		perform(w);
 		return OK;
@@ -376,7 +372,6 @@ typedef struct {
 } launch_config;
 int cuLaunchKernelEx(launch_config *c, function *f, void **params, void **extra) {
 	if (extra || c->count != 1 || c->attributes->id != 6 || c->attributes->value[0] != 1) return INVALID;
-	if (!c->stream->kernel) return INVALID; // it would not wait for a copy
 	return launch(f, c->size, c->stream, params);
 }
 #endif
