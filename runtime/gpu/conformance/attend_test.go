@@ -244,7 +244,7 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 	kv.Base = pool.Address
 	op := hip.Attend{
 		Rows: b.put(t, m), KV: kv, Heads: c.heads, Scale: float32(1 / math.Sqrt(float64(c.d))), Softcap: c.softcap, Window: c.window, Chunked: c.chunked,
-		Capacity: c.capacity, Q: queries.address(), Out: dst.address(), Exact: c.exact,
+		Capacity: c.capacity, Q: queries.address(), Out: dst.address(), Exact: c.exact, Prompt: len(c.position) > 16,
 	}
 	sinks := make([]float32, c.heads) // without: what changes nothing
 	for h := range sinks {
@@ -489,7 +489,7 @@ func TestAttendTurns(t *testing.T) {
 			for i := range outputs {
 				cache, dq, dst := m.put(t, pool.raw), m.put(t, q), m.put(t, make([]float32, len(q)))
 				kv.Base = cache.address()
-				op := hip.Attend{Rows: where, KV: kv, Heads: c.heads, Scale: 0.1, Window: c.window, Capacity: 1024, Q: dq.address(), Out: dst.address()}
+				op := hip.Attend{Rows: where, KV: kv, Heads: c.heads, Scale: 0.1, Window: c.window, Capacity: 1024, Q: dq.address(), Out: dst.address(), Prompt: rows > 16}
 				op.Scratch = m.put(t, make([]byte, op.ScratchBytes(m.target))).address()
 				if i == 0 {
 					first := turn
