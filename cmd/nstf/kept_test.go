@@ -18,7 +18,7 @@ import (
 func TestKeptBits(t *testing.T) {
 	dir := t.TempDir()
 	file, packed := filepath.Join(dir, "k.json"), filepath.Join(dir, "m.nstf")
-	measure := []string{"calibrate", demoModel, "--calib", demoText, "--ctx", "1024", "--samples", "2"}
+	measure := []string{"calibrate", demoModel, "--calib", demoText, "--ctx", "512", "--samples", "2"}
 	out := must(t, append(measure, "--kv-bpw", "5", "-o", file)...)
 	for _, want := range []string{"1 to fit and 1 held out", "bits of a number", "KL from f16", "KL q3"} {
 		if !strings.Contains(out, want) {
@@ -46,7 +46,7 @@ func TestKeptBits(t *testing.T) {
 	if out := must(t, "inspect", packed); !strings.Contains(out, "nstf/kv.json") || !strings.Contains(out, "KL from f16") {
 		t.Errorf("inspect says nothing of the choice:\n%s", out)
 	}
-	text := []string{"--text", demoText, "--ctx", "1024", "--max-tokens", "1024", "--device", "cpu", "--json"}
+	text := []string{"--text", demoText, "--ctx", "512", "--max-tokens", "512", "--device", "cpu", "--json"}
 	said := func(args ...string) (value string, note string) {
 		r := invoke(append([]string{"eval"}, append(text, args...)...)...)
 		if r.code != 0 {

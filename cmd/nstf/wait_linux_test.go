@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -122,24 +123,37 @@ func TestNoRegularFile(t *testing.T) {
 // A signal ends a command within a second where it waits for who writes a pipe, and
 // leaves nothing.
 func TestSignalWhileWaiting(t *testing.T) {
-	dir := t.TempDir()
-	fifo := filepath.Join(dir, "text")
-	if err := syscall.Mkfifo(fifo, 0o666); err != nil {
-		t.Fatal(err)
-	}
 	model := filepath.Join(micro, "llama-2")
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		for name, args := range map[string][]string{
-			"open by calibrate": {"calibrate", model, "--calib", fifo, "-o", filepath.Join(dir, "x.nstats")},
-			"open by quantize":  {"quantize", model, "--calib", fifo, "--bpw", "13", "-o", filepath.Join(dir, "x.nstf")},
-			"open by eval":      {"eval", model, "--text", fifo},
-			"open by run":       {"run", model, "-f", fifo},
-			"read by calibrate": {"calibrate", model, "--calib", "-", "-o", filepath.Join(dir, "x.nstats")},
-			"read by eval":      {"eval", model, "--text", "-"},
-			"read by run":       {"run", model, "-"},
-			"read by tokenize":  {"tokenize", model},
-		} {
+	for name, args := range map[string][]string{
+		"open by calibrate": {"calibrate", model, "--calib", "FIFO", "-o", "x.nstats"},
+		"open by quantize":  {"quantize", model, "--calib", "FIFO", "--bpw", "13", "-o", "x.nstf"},
+		"open by eval":      {"eval", model, "--text", "FIFO"},
+		"open by run":       {"run", model, "-f", "FIFO"},
+		"read by calibrate": {"calibrate", model, "--calib", "-", "-o", "x.nstats"},
+		"read by eval":      {"eval", model, "--text", "-"},
+		"read by run":       {"run", model, "-"},
+		"read by tokenize":  {"tokenize", model},
+	} {
+		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+			if sig == syscall.SIGINT && args[0] != "run" {
+				continue // one place hears both
+			}
 			t.Run(sig.String()+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				fifo := filepath.Join(dir, "text")
+				if err := syscall.Mkfifo(fifo, 0o666); err != nil {
+					t.Fatal(err)
+				}
+				args := slices.Clone(args)
+				for i, a := range args {
+					switch {
+					case a == "FIFO":
+						args[i] = fifo
+					case strings.HasPrefix(a, "x."):
+						args[i] = filepath.Join(dir, a)
+					}
+				}
 				c := command(t, args...)
 				r, w, err := os.Pipe()
 				if err != nil {
