@@ -23,6 +23,7 @@ type attentionFlag struct {
 	kind, pages string
 	file        string // of a policy that was measured, "" for none
 	mass        float64
+	least       int64
 	set         *pflag.FlagSet
 }
 
@@ -37,13 +38,14 @@ func (f *attentionFlag) add(s *pflag.FlagSet) {
 	s.StringVar(&f.kind, "attention", attentionDense, "`KIND` of attention: dense, policy, or FILE.json of one")
 	s.StringVar(&f.pages, "attention-pages", "10%", "pages that a step reads at most, as a `SHARE`, by a policy")
 	s.Float64Var(&f.mass, "attention-mass", 1, "`SHARE` of the estimated weight that is enough, by a policy")
+	s.Int64Var(&f.least, "attention-least", 0, "`N` positions that are read in any case, by a policy; default: as many as are read faster than chosen among")
 }
 
 // policy returns what the flags ask for, nil for dense attention.
 func (f *attentionFlag) policy() (*device.Policy, error) {
 	switch f.kind {
 	case attentionDense:
-		for _, name := range []string{"attention-pages", "attention-mass"} {
+		for _, name := range []string{"attention-pages", "attention-mass", "attention-least"} {
 			if f.set.Changed(name) {
 				return nil, usagef("--%s goes with --attention %s", name, attentionPolicy)
 			}
@@ -68,7 +70,10 @@ func (f *attentionFlag) policy() (*device.Policy, error) {
 	if !(f.mass > 0 && f.mass <= 1) {
 		return nil, usagef("--attention-mass %g is not a share above 0 and up to 1", f.mass)
 	}
-	p.Pages, p.Mass = x, f.mass
+	if f.least != 0 && f.least < device.PolicyPage {
+		return nil, usagef("--attention-least %d is less than a page of %d positions", f.least, device.PolicyPage)
+	}
+	p.Pages, p.Mass, p.Least = x, f.mass, f.least
 	return &p, nil
 }
 

@@ -55,6 +55,7 @@ func TestAttentionPolicy(t *testing.T) {
 	}{
 		{exitUsage, "--attention \"some\"", []string{"run", packed, "-p", "x", "--attention", "some"}},
 		{exitUsage, "--attention-pages", []string{"run", packed, "-p", "x", "--attention", "policy", "--attention-pages", "0"}},
+		{exitUsage, "--attention-least", []string{"run", packed, "-p", "x", "--attention", "policy", "--attention-least", "3"}},
 		{exitUsage, "--attention-mass", []string{"run", packed, "-p", "x", "--attention", "policy", "--attention-mass", "2"}},
 		{exitUsage, "goes with --attention policy", []string{"run", packed, "-p", "x", "--attention-pages", "5%"}},
 		{exitUsage, "--steps", []string{"eval", packed, "--text", demoText, "--attention", "policy"}},

@@ -46,6 +46,9 @@ type Attend struct {
 	Below int
 	// Shape divides the work; without it, or where it holds zeros, a choice is made.
 	Shape *AttendShape
+	// Matrix has tiles of decoding go by matrix instructions in half precision too, or as by
+	// them where the target, of waves of 32 threads, has none: for tests.
+	Matrix bool
 	// Prompt has the rows taken as a prompt's, however few they are.
 	Prompt bool
 	// Exact asks for float32 throughout; otherwise prompts may be multiplied in
@@ -84,8 +87,11 @@ func (o *Attend) split(t Target) split {
 	if t.API == CUDA { // measured on an H200: docs/perf/gpu.md
 		shape = AttendShape{Waves: 256 / t.Wave, Queries: 2, Fill: 1, Least: 128}
 	}
-	if t.API == CUDA && o.KV.Format.Coded() { // spread once for all queries
+	if t.API == CUDA && (o.KV.Format.Coded() || o.matrix(t)) { // spread once for all queries
 		shape.Queries = 4
+	}
+	if o.matrix(t) && o.KV.Format != cpu.KVQ5 && o.KV.Format != cpu.KVQ3 { // two blocks have room beside each other
+		shape.Fill = 2
 	}
 	if o.Shape != nil && o.Shape.Waves != 0 {
 		shape = *o.Shape
@@ -93,6 +99,9 @@ func (o *Attend) split(t Target) split {
 	group := o.Heads / o.KV.Heads
 	s := split{waves: shape.Waves, least: shape.Least}
 	s.queries = o.most(t, group)
+	if o.matrix(t) {
+		s.queries = min(group, 4)
+	}
 	if shape.Queries > 0 {
 		s.queries = min(s.queries, shape.Queries)
 	}
@@ -106,6 +115,12 @@ func (o *Attend) split(t Target) split {
 	s.spread = min(max(shape.Fill*t.Units/(o.KV.Heads*s.parts), 1), attendMaxSplits)
 	s.splits = min(s.spread, ceil(o.Capacity, s.least)+1) // the first positions may be a tile's last
 	return s
+}
+
+// matrix reports whether tiles of decoding go by matrix instructions: attendmatrix.hip.
+func (o *Attend) matrix(t Target) bool {
+	asked := t.Matrix() == MMA && (o.KV.Format == cpu.KVQ8 || o.KV.Format.Coded()) || o.Matrix && t.Wave == 32
+	return asked && o.KV.Format != cpu.KVF32 && o.KV.Dim%32 == 0 && o.KV.Value == 0
 }
 
 // registers estimates what a lane of decoding needs for so many queries: their
@@ -195,6 +210,9 @@ func (o *Attend) Calls(t Target) []Call {
 		settled = o.Settled && !r.Shared
 		args = append(append(args, Ptr(r.K), Ptr(r.V)), r.turn()...)
 		turn = "ATTEND_TURN=1 " + r.defines()
+	}
+	if o.matrix(t) {
+		turn += " ATTEND_MATRIX=1"
 	}
 	if o.Below != 0 {
 		turn += fmt.Sprintf(" ATTEND_BELOW=%d", o.Below)

@@ -176,7 +176,9 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 	const int here = least(ATTEND_QUERIES, ATTEND_GROUP - part * ATTEND_QUERIES); // queries of this part
 
 	f32* own = lds + wave * LDS_WAVE;
-	vectors key, value;
+	keys_loaded key;
+	values_loaded value;
+	scored s;
 	tile now, next;
 	// The page of a tile is looked up a tile ahead of its use.
 #if KV_CODED
@@ -218,22 +220,26 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 	} else {
 		load<true>(key, cache, newest, now, lane);
 	}
-	queries query, sum;
+	queries query;
+	value_sums sum;
 	load_queries(query, sum, from, here, lane);
 	if (ATTEND_TURN || KV_CODED) __syncthreads(); // the queries' room is used again
 	totals all;
 	clear_totals(all);
 
 	for (bool loaded = ATTEND_SETTLED; at < end; at += ATTEND_WAVES, loaded = false) {
-		if (KV_LATENT) value = key;
-		else if (!loaded) load<false>(value, cache, newest, now, lane);
-		score_tile(own, key, cache, newest, now, query, lane);
+#if KV_LATENT
+		value = key;
+#else
+		if (!loaded) load<false>(value, cache, newest, now, lane);
+#endif
+		score_tile(s, own, key, cache, newest, now, query, lane);
 		next = tile_of(at + ATTEND_WAVES, page);
 		page = page_of(at + 2 * ATTEND_WAVES);
 		load<true>(key, cache, newest, next, lane);
 		wave_sync();
-		weigh(own, all, cache, newest, now, lane, scale, softcap);
-		accumulate_tile(sum, value, cache, newest, now, own, lane);
+		weigh(s, own, all, cache, newest, now, lane, scale, softcap);
+		accumulate_tile(s, sum, value, cache, newest, now, own, lane);
 		wave_sync();
 		now = next;
 	}

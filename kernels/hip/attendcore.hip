@@ -7,6 +7,9 @@
 #ifndef ATTEND_PAGED
 #define ATTEND_PAGED 0
 #endif
+#ifndef ATTEND_MATRIX // 1: by matrix instructions, attendmatrix.hip
+#define ATTEND_MATRIX 0
+#endif
 #define ATTEND_RECORD (ATTEND_QUERIES * (KV_VALUE + 2)) // top and sum of each query, then sums of values
 #if ATTEND_TURN && !ROPE_SHARED
 #define ATTEND_OWN 1 // the newest position is not in the cache yet
@@ -20,6 +23,36 @@ __host__ __device__ constexpr int least(int a, int b) { return a < b ? a : b; }
 __host__ __device__ constexpr int most(int a, int b) { return a > b ? a : b; }
 __host__ __device__ constexpr int common_power(int n, int limit) { return limit == 1 || n % limit == 0 ? limit : common_power(n, limit / 2); }
 
+// What a wave knows of the tile it works on: the vector of its first position,
+// which of its positions are within reach, and which one is in LDS, if any.
+struct tile {
+	i64 vector;
+	int lo, hi, newest;
+	bool near; // vector is one in half precision
+};
+
+// The row's own key and value as they are stored, those of codes in half precision.
+#if KV_CODED
+struct stored_pair {
+	alignas(16) u16 key[KV_D];
+	alignas(16) u16 value[KV_D];
+};
+#else
+struct stored_pair {
+	alignas(16) kv_element key[KV_STRIDE];
+	alignas(16) kv_element value[KV_STRIDE];
+	kv_scale key_scales[KV_GROUPS], value_scales[KV_GROUPS];
+	NSTF_MEMBER kv_cache cache() { return {key, value, key_scales, value_scales}; }
+};
+#endif
+
+// Loads of memory that may be read early.
+template <bool Settled, typename V> NSTF_DEVICE V get(const V* p) { return Settled ? load_settled(p) : *p; }
+template <typename V> NSTF_DEVICE V load_from(const V* p) { return get<ATTEND_SETTLED != 0>(p); }
+
+#if ATTEND_MATRIX
+#include "attendmatrix.hip"
+#else
 // A team of LANES lanes holds a vector in CHUNKS loads a lane, of RUN numbers.
 // Runs of codes are longer where registers are many.
 #if defined(NSTF_CUDA)
@@ -97,37 +130,10 @@ struct vectors {
 	f32 scale[KV_SCALED ? STEPS : 1][CHUNKS];
 };
 
-// What a wave knows of the tile it works on: the vector of its first position,
-// which of its positions are within reach, and which one is in LDS, if any.
-struct tile {
-	i64 vector;
-	int lo, hi, newest;
-	bool near; // vector is one in half precision
-};
-
-// The row's own key and value as they are stored, those of codes in half precision.
-#if KV_CODED
-struct stored_pair {
-	alignas(16) u16 key[KV_D];
-	alignas(16) u16 value[KV_D];
-};
-#else
-struct stored_pair {
-	alignas(16) kv_element key[KV_STRIDE];
-	alignas(16) kv_element value[KV_STRIDE];
-	kv_scale key_scales[KV_GROUPS], value_scales[KV_GROUPS];
-	NSTF_MEMBER kv_cache cache() { return {key, value, key_scales, value_scales}; }
-};
-#endif
-
 // The first number of a chunk of this lane.
 NSTF_DEVICE int chunk_at(int lane, int chunk) { return (lane % LANES + chunk * LANES) * RUN; }
 // The position in its tile that this lane's team has in a step.
 NSTF_DEVICE int step_position(int lane, int step) { return step * TEAMS + lane / LANES; }
-
-// Loads of memory that may be read early.
-template <bool Settled, typename V> NSTF_DEVICE V get(const V* p) { return Settled ? load_settled(p) : *p; }
-template <typename V> NSTF_DEVICE V load_from(const V* p) { return get<ATTEND_SETTLED != 0>(p); }
 
 // What a lane holds of a vector of a cache.
 template <bool Key, bool Settled> NSTF_DEVICE void load_run(run& x, f32& scale, const kv_cache& cache, i64 vector, int at) {
@@ -206,6 +212,9 @@ template <int Count> struct adding<0, Count> {
 struct queries {
 	f32 v[ATTEND_QUERIES][CHUNKS * RUN];
 };
+typedef queries value_sums;
+typedef vectors keys_loaded, values_loaded;
+struct scored {}; // scores and weights are in LDS
 
 // Takes queries from[query][KV_D], of which so many are here, and clears sums.
 NSTF_DEVICE void load_queries(queries& query, queries& sum, const f32* from, int here, int lane) {
@@ -316,7 +325,7 @@ NSTF_DEVICE void clear_totals(totals& all) {
 
 // Turns scores lds[query][position] into weights lds[position][PADDED], and
 // leaves behind them what earlier sums are to be multiplied with.
-NSTF_DEVICE void weigh(f32* lds, totals& all, const kv_cache& cache, const stored_pair& own, const tile& t, int lane, f32 scale, f32 softcap) {
+NSTF_DEVICE void weigh(scored&, f32* lds, totals& all, const kv_cache& cache, const stored_pair& own, const tile& t, int lane, f32 scale, f32 softcap) {
 	f32 w[ROUNDS], c[ROUNDS];
 #pragma unroll
 	for (int r = 0; r < ROUNDS; r++) {
@@ -352,6 +361,19 @@ NSTF_DEVICE void weigh(f32* lds, totals& all, const kv_cache& cache, const store
 	wave_sync();
 }
 
+#if ATTEND_PAGED
+// Says of each query the logarithm of a page's sum, and begins the next page.
+template <typename Put> NSTF_DEVICE void end_page(totals& all, int lane, Put put) {
+#pragma unroll
+	for (int r = 0; r < ROUNDS; r++) {
+		const int g = (r * NSTF_WAVE + lane) / TILE;
+		const f32 s = wave_sum<TILE>(all.page_sum[r]);
+		if (lane % TILE == 0) put(g, all.page_top[r] + log_f32(s));
+		all.page_top[r] = ATTEND_NONE, all.page_sum[r] = 0;
+	}
+}
+#endif
+
 // Adds values times weights lds[position][PADDED].
 template <int Unroll, typename Read> NSTF_DEVICE void accumulate(queries& sum, const Read& v, const f32* lds, int lane) {
 #pragma unroll Unroll
@@ -380,7 +402,7 @@ template <int Unroll, typename Read> NSTF_DEVICE void accumulate(queries& sum, c
 }
 
 // Scores of a tile: those of keys that were loaded, or of keys in half precision.
-NSTF_DEVICE void score_tile(f32* lds, const vectors& key, const kv_cache& cache, const stored_pair& own, const tile& t, const queries& q, int lane) {
+NSTF_DEVICE void score_tile(scored&, f32* lds, const vectors& key, const kv_cache& cache, const stored_pair& own, const tile& t, const queries& q, int lane) {
 #if KV_CODED
 	if (t.near) { // a step at a time: registers
 #pragma unroll 1
@@ -393,7 +415,7 @@ NSTF_DEVICE void score_tile(f32* lds, const vectors& key, const kv_cache& cache,
 }
 
 // Multiplies earlier sums by what weigh has left, and adds a tile's values.
-NSTF_DEVICE void accumulate_tile(queries& sum, const vectors& value, const kv_cache& cache, const stored_pair& own, const tile& t, const f32* lds, int lane) {
+NSTF_DEVICE void accumulate_tile(scored&, queries& sum, const vectors& value, const kv_cache& cache, const stored_pair& own, const tile& t, const f32* lds, int lane) {
 #pragma unroll
 	for (int g = 0; g < ATTEND_QUERIES; g++) {
 		const f32 c = lds[TILE * PADDED + g];
@@ -407,30 +429,6 @@ NSTF_DEVICE void accumulate_tile(queries& sum, const vectors& value, const kv_ca
 	}
 #endif
 	accumulate<STEPS>(sum, read_loaded{value}, lds, lane);
-}
-
-// Puts few records together without barriers: every thread works out for itself
-// what they are to be multiplied with, and all that it reads is under way at once.
-template <int Most, typename Put> NSTF_DEVICE void few_together(const f32* records, int n, Put put) {
-	for (int i = threadIdx.x; i < ATTEND_QUERIES * KV_VALUE; i += THREADS) {
-		const int g = i / KV_VALUE;
-		f32 tops[Most], sums[Most], values[Most], top = ATTEND_NONE, sum = 0, acc = 0;
-#pragma unroll
-		for (int j = 0; j < Most; j++) {
-			const f32* r = records + least(j, n - 1) * ATTEND_RECORD;
-			tops[j] = r[g], sums[j] = r[ATTEND_QUERIES + g], values[j] = r[2 * ATTEND_QUERIES + i];
-		}
-#pragma unroll
-		for (int j = 0; j < Most; j++) top = wave_max_of(tops[j], top);
-#pragma unroll
-		for (int j = 0; j < Most; j++) {
-			if (j >= n) continue;
-			const f32 c = exp_f32(tops[j] - top);
-			sum = fmaf(c, sums[j], sum);
-			acc = fmaf(c, values[j], acc);
-		}
-		put(g, i % KV_VALUE, acc, top, sum);
-	}
 }
 
 // Adds up what the wave's teams have, and makes it the wave's record in lds[wave]. A barrier
@@ -460,4 +458,29 @@ NSTF_DEVICE void put_record(f32* lds, queries& sum, const totals& all, int wave,
 #pragma unroll
 			for (int i = 0; i < RUN; i++)
 				if (chunk_at(lane, c) + (KV_LATENT || KV_CODED ? i : 0) < KV_VALUE) record[2 * ATTEND_QUERIES + g * KV_VALUE + chunk_at(lane, c) + i] = sum.v[g][c * RUN + i];
+}
+#endif
+
+// Puts few records together without barriers: every thread works out for itself
+// what they are to be multiplied with, and all that it reads is under way at once.
+template <int Most, typename Put> NSTF_DEVICE void few_together(const f32* records, int n, Put put) {
+	for (int i = threadIdx.x; i < ATTEND_QUERIES * KV_VALUE; i += THREADS) {
+		const int g = i / KV_VALUE;
+		f32 tops[Most], sums[Most], values[Most], top = ATTEND_NONE, sum = 0, acc = 0;
+#pragma unroll
+		for (int j = 0; j < Most; j++) {
+			const f32* r = records + least(j, n - 1) * ATTEND_RECORD;
+			tops[j] = r[g], sums[j] = r[ATTEND_QUERIES + g], values[j] = r[2 * ATTEND_QUERIES + i];
+		}
+#pragma unroll
+		for (int j = 0; j < Most; j++) top = wave_max_of(tops[j], top);
+#pragma unroll
+		for (int j = 0; j < Most; j++) {
+			if (j >= n) continue;
+			const f32 c = exp_f32(tops[j] - top);
+			sum = fmaf(c, sums[j], sum);
+			acc = fmaf(c, values[j], acc);
+		}
+		put(g, i % KV_VALUE, acc, top, sum);
+	}
 }

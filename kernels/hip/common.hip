@@ -40,6 +40,15 @@ typedef u32 Words4 __attribute__((ext_vector_type(4)));
 #define NSTF_INFINITY __int_as_float(0x7f800000)
 #define NSTF_NAN __int_as_float(0x7fc00000)
 
+// A value of a lane of the wave, by its number.
+#if defined(NSTF_CUDA)
+NSTF_DEVICE f32 wave_get(f32 v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
+NSTF_DEVICE u32 wave_get(u32 v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
+#else
+NSTF_DEVICE f32 wave_get(f32 v, int lane) { return __shfl(v, lane); }
+NSTF_DEVICE u32 wave_get(u32 v, int lane) { return __shfl(v, lane); }
+#endif
+
 // A value of another lane of the wave, by xor of the lane's number.
 #if defined(NSTF_CUDA)
 NSTF_DEVICE f32 wave_xor(f32 v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
@@ -193,15 +202,17 @@ NSTF_DEVICE i32 dot4(u32 a, u32 b, i32 c) {
 #endif
 }
 
-#if defined(NSTF_CUDA)
 // The four bytes of b:a that the low nibbles of s name, 0 to 7; __byte_perm would
 // clear the nibbles' highest bits first.
 NSTF_DEVICE u32 choose_bytes(u32 a, u32 b, u32 s) {
+#if defined(NSTF_CUDA)
 	u32 v;
 	asm("prmt.b32 %0, %1, %2, %3;" : "=r"(v) : "r"(a), "r"(b), "r"(s));
 	return v;
-}
+#else
+	return __builtin_amdgcn_perm(b, a, (s & 7) | (s & 0x70) << 4 | (s & 0x700) << 8 | (s & 0x7000) << 12);
 #endif
+}
 
 // Loads of what is read once, past the small caches; p is aligned to the type.
 // With NSTF_REUSED other blocks read the same soon.

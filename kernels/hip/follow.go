@@ -32,18 +32,32 @@ type Follow struct {
 func HistoryFloats(pages int) int { return 4 + pages }
 
 // Threads of a block of the kernels that choose and settle.
-const chooseThreads, settleThreads = 512, 256
+const chooseThreads, settleThreads = 1024, 512
 
 // foretoldPages are those of a block.
-const foretoldPages = 32
+const foretoldPages = 64
+
+// alwaysPages are read in any case: the first, and the newest.
+const alwaysPages = 3
 
 // splits is how many blocks share the pages of a head's part that are read.
-func (o *Follow) splits(t Target, s split) int {
-	return min(max(2*t.Units/(o.KV.Heads*s.parts), 1), attendMaxSplits)
-}
+func (o *Follow) splits(_ Target, s split) int { return s.spread }
 
 // divided is how decoding is divided, without blocks that share positions.
-func (o *Follow) divided(t Target) split { return o.Attend.split(t) }
+func (o *Follow) divided(t Target) split {
+	a := o.read(t)
+	return a.split(t)
+}
+
+// read is attention to the pages that are chosen.
+func (o *Follow) read(t Target) Attend {
+	a := o.Attend
+	a.Matrix = a.Matrix || t.Matrix() == MMA
+	if a.Shape == nil && t.API == CUDA { // a page is read once for more queries
+		a.Shape = &AttendShape{Waves: 256 / t.Wave, Queries: 4, Fill: 1, Least: 128}
+	}
+	return a
+}
 
 // work lists the parts of Work, in bytes.
 func (o *Follow) work(t Target) (at [6]int64, size int64) {
@@ -53,7 +67,7 @@ func (o *Follow) work(t Target) (at [6]int64, size int64) {
 		4 * rows * int64(o.Heads) * pages, 4 * rows * int64(o.Heads) * pages, // logs, foretold
 		4 * rows * int64(o.KV.Heads) * pages, 4 * rows * int64(o.KV.Heads) * pages, // weights, lists
 		16 * rows * int64(o.KV.Heads), // plans
-		4 * rows * int64(o.KV.Heads*s.parts) * int64(1+3*o.splits(t, s)) * record,
+		4 * rows * int64(o.KV.Heads*s.parts) * int64(3*o.splits(t, s)) * record,
 	} {
 		at[i] = size
 		size += (n + 255) / 256 * 256
@@ -69,7 +83,8 @@ func (o *Follow) FollowBytes(t Target) int64 {
 
 // Calls returns the launches.
 func (o *Follow) Calls(t Target) []Call {
-	s, at := o.divided(t), [6]Address{}
+	read, at := o.read(t), [6]Address{}
+	s := read.split(t)
 	work, _ := o.work(t)
 	for i := range at {
 		at[i] = o.Work + Address(work[i])
@@ -83,9 +98,10 @@ func (o *Follow) Calls(t Target) []Call {
 	attend := fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_CAP=%d PAGES_SPLITS=%d", o.KV.defines(), o.Heads/o.KV.Heads, s.parts, s.queries, s.waves, flag(o.Softcap != 0), splits)
 	args := append([]Arg{Ptr(o.Q), I32(o.Heads), I32(o.KV.Heads), F32(o.Scale), F32(o.Softcap)}, o.KV.args()...)
 	args = append(append(args, follow...), Ptr(o.KV.Summaries()), Ptr(records))
-	phase := func(n, blocks int) Call {
-		return Call{Early: true, Unit: Unit{"attendpages.hip", fmt.Sprintf("%s PAGES_PHASE=%d PAGES_FORETOLD=%d", attend, n, foretoldPages)}, Symbol: "nstf_attend_pages",
-			Grid: [3]uint32{uint32(blocks), uint32(o.KV.Heads * s.parts), uint32(o.T)}, Block: [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Args: args}
+	phase := func(n, blocks, kinds int) Call {
+		matrix := flag(n == 1 && read.matrix(t)) // what is read in any case is few
+		return Call{Early: true, Unit: Unit{"attendpages.hip", fmt.Sprintf("%s ATTEND_MATRIX=%d PAGES_PHASE=%d PAGES_FORETOLD=%d", attend, matrix, n, foretoldPages)}, Symbol: "nstf_attend_pages",
+			Grid: [3]uint32{uint32(blocks), uint32(kinds * o.KV.Heads * s.parts), uint32(o.T)}, Block: [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Args: args}
 	}
 	settle := Unit{"choosepages.hip", fmt.Sprintf("%s ATTEND_SINKS=%d CHOOSE_MASS=%d CHOOSE_WAVES=%d SETTLE_WAVES=%d", attend, flag(o.Sinks != 0), flag(o.Mass < 1), chooseThreads/t.Wave, settleThreads/t.Wave)}
 	grid := [3]uint32{uint32(o.KV.Heads), uint32(o.T), 1}
@@ -93,10 +109,10 @@ func (o *Follow) Calls(t Target) []Call {
 	choose := append(append(append([]Arg(nil), heads...), follow...), Ptr(o.Shares), I32(o.LeastPages), I32(o.Refresh), F32(o.Mass))
 	done := append(append(append([]Arg{Ptr(o.Out)}, heads...), follow...), Ptr(o.Shares), Ptr(records), Ptr(o.Counts))
 	return []Call{
-		phase(0, 1+ceil(ceil(o.Capacity, PagePositions), foretoldPages)),
+		phase(0, alwaysPages+ceil(ceil(o.Capacity, PagePositions), foretoldPages), 1),
 		{Early: true, Unit: settle, Symbol: "nstf_choose_pages", Grid: grid, Block: [3]uint32{chooseThreads, 1, 1}, Args: choose},
-		phase(1, 3*splits),
-		{Early: true, Unit: settle, Symbol: "nstf_settle_pages", Grid: grid, Block: [3]uint32{settleThreads, 1, 1}, Args: done},
+		phase(1, splits, 3),
+		{Early: true, Unit: settle, Symbol: "nstf_settle_pages", Grid: [3]uint32{grid[0], grid[1], 2}, Block: [3]uint32{settleThreads, 1, 1}, Args: done},
 	}
 }
 

@@ -30,7 +30,7 @@
 
 struct follow_plan {
 	i32 chosen; // pages of the list
-	i32 whole;  // 1: the step reads all
+	i32 whole;  // 1: the step reads all; 2: and is the first to
 	i32 stand;  // 1: means stand for what is not chosen
 	f32 left;   // share of the weight that is estimated to be left out
 };
@@ -38,18 +38,25 @@ struct follow_plan {
 #define FOLLOW_PARAMETERS int least_positions, int rank, int history_heads, f32 *histories, f32 *logs, f32 *foretold, f32 *weights, i32 *lists, follow_plan *plans
 
 NSTF_DEVICE bool follows(const i32* positions, const i32* owners, int row, int least_positions, int rank) {
-	if (positions[row] < least_positions) return false;
+	if (load_settled(positions + row) < least_positions) return false;
 	if (rank < 0) return true;
 	int before = 0;
-	for (int i = 0; i < row; i++) before += owners[i] == owners[row];
+	for (int i = 0; i < row; i++) before += load_settled(owners + i) == load_settled(owners + row);
 	return before == rank;
 }
 
 NSTF_DEVICE int pages_of(int position) { return position / 64 + 1; }
 NSTF_DEVICE int known_of(int position) { return position / 64 + 1 > FOLLOW_RECENT + 1 ? position / 64 + 1 - FOLLOW_RECENT : 1; }
 
-// How many of count pages a block takes, of at most splits blocks: at least least.
-NSTF_DEVICE int share_of(int count, int splits, int least) {
-	const int each = (count + splits - 1) / splits;
+#if defined(PAGES_SPLITS)
+// What a step adds up is of three kinds: pages that are read in every step, those in any case
+// first; the rest where it reads all; and means that stand for the rest. How many of a kind there
+// are, of listed pages, and how many of them a block takes, of at most PAGES_SPLITS blocks.
+NSTF_DEVICE int follow_count(const follow_plan& plan, int kind, int listed, int always) {
+	return kind == 0 ? always + plan.chosen : (kind == 1 ? plan.whole : plan.stand) != 0 ? listed - plan.chosen : 0;
+}
+NSTF_DEVICE int follow_each(int kind, int count) {
+	const int each = (count + PAGES_SPLITS - 1) / PAGES_SPLITS, least = kind == 2 ? 16 * ATTEND_WAVES : ATTEND_WAVES; // means are small
 	return each > least ? each : least;
 }
+#endif

@@ -143,20 +143,23 @@ NSTF_DEVICE void kv_store_near(u16* to, const f32* v) {
 // The factor of a group's levels.
 NSTF_DEVICE f32 kv_factor(u16 scale) { return half_value(scale) * KV_STEP; }
 
-// The levels of run r of a group, eight numbers, from its word and the group's high bits.
-NSTF_DEVICE void kv_levels(f32 (&x)[8], u32 word, u32 high, int r) {
-	u32 even, odd; // bytes
+// The levels of run r of a group, eight numbers, from its word and the group's high bits: bytes,
+// with KV_APART of even and of odd numbers, else of the lower and of the higher four.
+#if (defined(NSTF_CUDA) || ATTEND_MATRIX) && KV_BITS != 5
+#define KV_APART 0
+#else
+#define KV_APART 1
+#endif
+NSTF_DEVICE void kv_level_bytes(u32& even, u32& odd, u32 word, u32 high, int r) {
 #if KV_BITS == 5
 	high >>= r;
 	even = (word & 0x0f0f0f0fu) + (high & 0x01010101u) * 0xf0u;
 	odd = (word >> 4 & 0x0f0f0f0fu) + (high >> 4 & 0x01010101u) * 0xf0u;
-	const bool apart = true;
 #else
 	if (KV_BITS == 3) word = (word >> (2 * (r % 2)) & 0x33333333u) | (high >> r & 0x11111111u) << 2;
 	constexpr u32 t[4] = {(u32)KV_LEVELS[0], (u32)(KV_LEVELS[0] >> 32), (u32)KV_LEVELS[1], (u32)(KV_LEVELS[1] >> 32)};
-#if defined(NSTF_CUDA)
+#if defined(NSTF_CUDA) || ATTEND_MATRIX
 	// As nibble_levels of weights.hip: a selector is four nibbles.
-	const bool apart = false;
 	const u32 in = word & 0x77777777u, half = (word >> 1 & 0x44444444u) | 0x32103210u;
 	even = choose_bytes(t[0], t[1], in);
 	odd = choose_bytes(t[0], t[1], in >> 16);
@@ -165,7 +168,6 @@ NSTF_DEVICE void kv_levels(f32 (&x)[8], u32 word, u32 high, int r) {
 		odd = choose_bytes(odd, choose_bytes(t[2], t[3], in >> 16), half >> 16);
 	}
 #else
-	const bool apart = true;
 	u32 two[2];
 #pragma unroll
 	for (int i = 0; i < 2; i++) {
@@ -180,6 +182,12 @@ NSTF_DEVICE void kv_levels(f32 (&x)[8], u32 word, u32 high, int r) {
 	even = two[0], odd = two[1];
 #endif
 #endif
+}
+
+// The same in float32.
+NSTF_DEVICE void kv_levels(f32 (&x)[8], u32 word, u32 high, int r) {
+	u32 even, odd;
+	kv_level_bytes(even, odd, word, high, r);
 #pragma unroll
-	for (int i = 0; i < 8; i++) x[i] = apart ? (f32)(i8)((i % 2 ? odd : even) >> (8 * (i / 2))) : (f32)(i8)((i < 4 ? even : odd) >> (8 * (i % 4)));
+	for (int i = 0; i < 8; i++) x[i] = KV_APART ? (f32)(i8)((i % 2 ? odd : even) >> (8 * (i / 2))) : (f32)(i8)((i < 4 ? even : odd) >> (8 * (i % 4)));
 }

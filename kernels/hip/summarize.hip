@@ -40,7 +40,7 @@ NSTF_DEVICE bool fits_half(f64 v) { return fabs(v) <= 65504.0; }
 NSTF_KERNEL void __launch_bounds__(THREADS)
 nstf_summarize(const i32* table, int first, int kv_heads, KV_PARAMETERS, u16* summaries) {
 	__shared__ int odd;
-	begin_early();
+	wait_for_inputs(); // the next launch comes behind this one's end: others read summaries early
 	const kv_cache cache = KV_CACHE;
 	const int page = table[first + blockIdx.x], head = blockIdx.y, lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
 	const i64 from = kv_vector(page, kv_heads, head, 0);

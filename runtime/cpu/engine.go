@@ -167,7 +167,7 @@ func newEngine(g *graph.Graph, span device.Span, o *Options) (*Engine, error) {
 	if !tiles.Sound() {
 		return nil, formats.Unsupportedf("", "", "tiles %+v", tiles)
 	}
-	return &Engine{g: g, span: span, set: set, kept: kept, tiles: tiles, activations: o.Activations, policy: o.Policy}, nil
+	return &Engine{g: g, span: span, set: set, kept: kept, tiles: tiles, activations: o.Activations, policy: o.Policy.LeastOr(device.PolicyLeast)}, nil
 }
 
 // start starts the engine's threads.

@@ -22,8 +22,9 @@ type Policy struct {
 	// Mass ends a step's choice where the pages have this share of the estimated weight:
 	// above 0; 1: never before there are as many as Pages says.
 	Mass float64
-	// Least is how many positions are read in any case, [PolicyPage] at least. A sequence
-	// of up to so many is computed as without a policy, to the bit.
+	// Least is how many positions are read in any case, [PolicyPage] at least; 0: as many as
+	// the device reads faster than it chooses, see LeastOr. A sequence of up to so many is
+	// computed as without a policy, to the bit.
 	Least int64
 	// Refresh is how many steps there are from one that reads all to the next, at least 2.
 	Refresh int64
@@ -71,8 +72,24 @@ func (p *Policy) LeastPages() int64 {
 // PolicyPage is the positions of a page.
 const PolicyPage = 64
 
+// PolicyLeast is the least positions of a policy on a processor.
+const PolicyLeast = 1024
+
 // DefaultPolicy reads a tenth of the pages.
-func DefaultPolicy() Policy { return Policy{Pages: 0.1, Mass: 1, Least: 1024, Refresh: 128} }
+func DefaultPolicy() Policy {
+	return Policy{Pages: 0.1, Mass: 1, Least: PolicyLeast, Refresh: 128}
+}
+
+// LeastOr returns a policy whose least positions are said: those of a device, unless the policy
+// has its own; nil of nil.
+func (p *Policy) LeastOr(n int64) *Policy {
+	if p == nil || p.Least != 0 {
+		return p
+	}
+	own := *p
+	own.Least = n
+	return &own
+}
 
 // Check says whether a graph can be executed by the policy. Errors are of package formats.
 func (p *Policy) Check(g *graph.Graph) error {
@@ -81,7 +98,7 @@ func (p *Policy) Check(g *graph.Graph) error {
 		return fmt.Errorf("an attention policy that reads %g of the pages makes no sense", p.Pages)
 	case !(p.Mass > 0 && p.Mass <= 1):
 		return fmt.Errorf("an attention policy that reads %g of the weight makes no sense", p.Mass)
-	case p.Least < PolicyPage || p.Refresh < 2:
+	case p.Least != 0 && p.Least < PolicyPage || p.Refresh < 2:
 		return fmt.Errorf("an attention policy that reads %d positions in any case, and all every %d steps, makes no sense", p.Least, p.Refresh)
 	}
 	if p.Heads != nil && len(p.Heads) != len(g.Blocks) {

@@ -177,6 +177,7 @@ type attendCase struct {
 	position   []int32
 	capacity   int
 	exact      bool
+	matrix     bool    // see hip.Attend
 	tolerance  float64 // in units of 2^-24 of what is added up
 	halves     float64 // the same of a target whose LDS holds a tile of such heads, in half precision; 0: tolerance
 }
@@ -186,7 +187,7 @@ func (c attendCase) String() string {
 	if c.latent > 0 {
 		latent = fmt.Sprintf(" latent=%d", c.latent)
 	}
-	return fmt.Sprintf("%v D=%d%s heads=%d/%d cap=%g sinks=%v window=%d chunked=%v rows=%d last=%d exact=%v", c.format, c.d, latent, c.heads, c.kvs, c.softcap, c.sinks, c.window, c.chunked, len(c.position), c.position[len(c.position)-1], c.exact)
+	return fmt.Sprintf("%v D=%d%s heads=%d/%d cap=%g sinks=%v window=%d chunked=%v rows=%d last=%d exact=%v matrix=%v", c.format, c.d, latent, c.heads, c.kvs, c.softcap, c.sinks, c.window, c.chunked, len(c.position), c.position[len(c.position)-1], c.exact, c.matrix)
 }
 
 // check compares with float64 and repeats ten times.
@@ -244,7 +245,7 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 	kv.Base = pool.Address
 	op := hip.Attend{
 		Rows: b.put(t, m), KV: kv, Heads: c.heads, Scale: float32(1 / math.Sqrt(float64(c.d))), Softcap: c.softcap, Window: c.window, Chunked: c.chunked,
-		Capacity: c.capacity, Q: queries.address(), Out: dst.address(), Exact: c.exact, Prompt: len(c.position) > 16,
+		Capacity: c.capacity, Q: queries.address(), Out: dst.address(), Exact: c.exact, Matrix: c.matrix, Prompt: len(c.position) > 16,
 	}
 	sinks := make([]float32, c.heads) // without: what changes nothing
 	for h := range sinks {
@@ -424,6 +425,11 @@ func TestAttendRows(t *testing.T) {
 		{format: cpu.KVQ8, d: 20, heads: 13, kvs: 1, position: []int32{333, 77}, capacity: 512, tolerance: 12},
 		{format: cpu.KVF16, d: 33, heads: 2, kvs: 1, position: []int32{150}, capacity: 512, tolerance: 12},
 		{format: cpu.KVQ4, d: 128, heads: 8, kvs: 2, position: []int32{300}, capacity: 512, tolerance: 12},
+		{format: cpu.KVF16, matrix: true, d: 64, heads: 7, kvs: 1, sinks: true, position: []int32{200, 3, -1, 700}, window: 512, capacity: 1024, tolerance: 12},
+		{format: cpu.KVQ8, matrix: true, d: 96, heads: 3, kvs: 1, position: []int32{600, 31}, capacity: 2048, tolerance: 12},
+		{format: cpu.KVQ3, matrix: true, d: 128, heads: 4, kvs: 4, position: []int32{640, 63, 800, 99}, capacity: 4096, tolerance: 12},
+		{format: cpu.KVQ4, matrix: true, d: 256, heads: 8, kvs: 1, position: []int32{450}, capacity: 512, softcap: 50, tolerance: 40},
+		{format: cpu.KVQ5, matrix: true, d: 64, heads: 6, kvs: 2, position: []int32{500}, capacity: 512, tolerance: 12},
 		{format: cpu.KVQ5, d: 64, heads: 7, kvs: 1, sinks: true, position: []int32{200, 3, -1, 64}, window: 128, capacity: 256, tolerance: 12},
 		{format: cpu.KVQ3, d: 128, heads: 4, kvs: 4, position: []int32{640, 63, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 800, 31, 99}, capacity: 4096, tolerance: 12},
 		{format: cpu.KVQ4, d: 80, heads: 6, kvs: 2, position: []int32{129, 2}, window: 100, capacity: 300, tolerance: 12},

@@ -26,11 +26,12 @@ type followCase struct {
 	least      int  // pages that are read at least
 	odd        bool // a page has no finite summary
 	drafts     bool // each step is two rows of the first sequence
+	matrix     bool // see hip.Attend
 	tolerance  float64
 }
 
 func (c followCase) String() string {
-	return fmt.Sprintf("%v D=%d heads=%d/%d cap=%g sinks=%v position=%d share=%g mass=%g least=%d odd=%v drafts=%v", c.format, c.d, c.heads, c.kvs, c.softcap, c.sinks, c.position, c.share, c.mass, c.least, c.odd, c.drafts)
+	return fmt.Sprintf("%v D=%d heads=%d/%d cap=%g sinks=%v position=%d share=%g mass=%g least=%d odd=%v drafts=%v matrix=%v", c.format, c.d, c.heads, c.kvs, c.softcap, c.sinks, c.position, c.share, c.mass, c.least, c.odd, c.drafts, c.matrix)
 }
 
 // A followPage is a page of one head as it is stored, turned where the format turns.
@@ -361,8 +362,8 @@ func (c followCase) check(t *testing.T, m *machine, r *rand.Rand) {
 	positions, queries, out := m.put(t, make([]int32, rows)), m.put(t, make([]float32, rows*c.heads*c.d)), m.put(t, make([]float32, rows*c.heads*c.d))
 	counts := m.put(t, make([]uint64, 2))
 	op := hip.Follow{Attend: hip.Attend{
-		Rows: hip.Rows{T: rows, MaxPages: 2 * b.maxPages, Position: positions.address(), Owner: m.put(t, owner).address(), Pages: table.address()},
-		KV:   kv, Heads: c.heads, Scale: float32(1 / math.Sqrt(float64(c.d))), Softcap: c.softcap, Capacity: c.position + 64, Q: queries.address(), Out: out.address()},
+		Rows:   hip.Rows{T: rows, MaxPages: 2 * b.maxPages, Position: positions.address(), Owner: m.put(t, owner).address(), Pages: table.address()},
+		Matrix: c.matrix, KV: kv, Heads: c.heads, Scale: float32(1 / math.Sqrt(float64(c.d))), Softcap: c.softcap, Capacity: c.position + 64, Q: queries.address(), Out: out.address()},
 		Histories: histories.address(), HistoryHeads: c.kvs, Shares: m.put(t, shares).address(), Mass: c.mass,
 		Least: least, LeastPages: c.least, Refresh: followRefresh, Rank: -1, Counts: counts.address()}
 	if c.sinks {
@@ -501,6 +502,8 @@ func TestFollow(t *testing.T) {
 		{format: cpu.KVF32, d: 64, heads: 4, kvs: 4, position: 700, share: 0.5, mass: 1, odd: true},
 		{format: cpu.KVQ8, d: 96, heads: 3, kvs: 1, position: 900, share: 0.4, mass: 1, sinks: true},
 		{format: cpu.KVQ4, d: 128, heads: 8, kvs: 2, position: 830, share: 0.35, mass: 1},
+		{format: cpu.KVF16, matrix: true, d: 128, heads: 8, kvs: 2, position: 1000, share: 0.35, mass: 1},
+		{format: cpu.KVQ4, matrix: true, d: 128, heads: 8, kvs: 2, position: 830, share: 0.35, mass: 1},
 		{format: cpu.KVF16, d: 64, heads: 7, kvs: 1, position: 1500, share: 0.9, mass: 0.6},
 		{format: cpu.KVQ5, d: 64, heads: 6, kvs: 2, position: 640, share: 0.3, mass: 1, least: 8, softcap: 20},
 		{format: cpu.KVQ3, d: 80, heads: 4, kvs: 2, position: 575, share: 0.5, mass: 1, drafts: true},

@@ -12,7 +12,7 @@ import (
 // benchFollow is a step of attention by a policy that reads a share of the pages, over as
 // many layers that what is read does not stay in a cache of the device; launch names one
 // of its launches, -1 all of them. Keys are zeros: all pages weigh the same.
-func (m *machine) benchFollow(b *testing.B, format cpu.KVFormat, length int, share float64, launch int) {
+func (m *machine) benchFollow(b *testing.B, format cpu.KVFormat, length int, share float64, launch int, shape *hip.AttendShape) {
 	const layers = 8
 	kv := poolOf(hip.KV{Format: format, Heads: benchKV, Dim: benchDim, Summarized: true}, length/hip.PagePositions+1)
 	base, err := m.Alloc(kv.Bytes() * layers)
@@ -39,7 +39,7 @@ func (m *machine) benchFollow(b *testing.B, format cpu.KVFormat, length int, sha
 	}
 	const n = benchHeads * benchDim
 	op := hip.Follow{Attend: hip.Attend{Rows: hip.Rows{T: 1, Position: m.put(b, []int32{int32(length - 1)}).address(), Owner: m.put(b, []int32{0}).address(), Pages: m.put(b, pages).address(), MaxPages: len(pages)},
-		Heads: benchHeads, Scale: 0.088, Capacity: length, Q: m.put(b, make([]float32, n)).address(), Out: m.put(b, make([]float32, n)).address(), KV: kv},
+		Heads: benchHeads, Scale: 0.088, Capacity: length, Q: m.put(b, make([]float32, n)).address(), Out: m.put(b, make([]float32, n)).address(), KV: kv, Shape: shape},
 		Histories: m.put(b, history).address(), HistoryHeads: benchKV, Shares: m.put(b, shares).address(), Mass: 1, Least: 64, Refresh: 1 << 23, Rank: -1, Counts: m.put(b, make([]uint64, 2)).address()}
 	work, err := m.Alloc(op.FollowBytes(m.target))
 	if err != nil {
@@ -70,13 +70,32 @@ func (m *machine) benchFollow(b *testing.B, format cpu.KVFormat, length int, sha
 func BenchmarkFollow(b *testing.B) {
 	m := open(b)
 	for _, f := range []cpu.KVFormat{cpu.KVF16, cpu.KVQ8, cpu.KVQ4} {
-		for _, length := range []int{4096, 65536, 131072} {
+		for _, length := range []int{4096, 16384, 65536, 131072} {
 			name := fmt.Sprintf("%v/positions=%d/", f, length)
 			b.Run(name+"dense", func(b *testing.B) { m.benchAttend(b, f, 1, length, nil, false) })
-			b.Run(name+"policy=10%", func(b *testing.B) { m.benchFollow(b, f, length, 0.1, -1) })
+			b.Run(name+"policy=10%", func(b *testing.B) { m.benchFollow(b, f, length, 0.1, -1, nil) })
 			for i, what := range []string{"foretell", "choose", "attend", "settle"} {
 				if slices.Contains([]int{65536, 131072}, length) {
-					b.Run(name+"policy=10%/"+what, func(b *testing.B) { m.benchFollow(b, f, length, 0.1, i) })
+					b.Run(name+"policy=10%/"+what, func(b *testing.B) { m.benchFollow(b, f, length, 0.1, i, nil) })
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkFollowShapes times attention to chosen pages, and to all, in other divisions.
+func BenchmarkFollowShapes(b *testing.B) {
+	m := open(b)
+	for _, f := range []cpu.KVFormat{cpu.KVF16, cpu.KVQ8, cpu.KVQ4} {
+		for _, length := range []int{65536, 131072} {
+			for _, waves := range []int{4, 8} {
+				for _, fill := range []int{1, 2, 3} {
+					s := &hip.AttendShape{Waves: waves, Queries: 4, Fill: fill, Least: 128}
+					name := fmt.Sprintf("%v/positions=%d/w%d_f%d/", f, length, waves, fill)
+					b.Run(name+"attend", func(b *testing.B) { m.benchFollow(b, f, length, 0.1, 2, s) })
+					if length == 65536 {
+						b.Run(name+"dense", func(b *testing.B) { m.benchAttend(b, f, 1, length, s, false) })
+					}
 				}
 			}
 		}
