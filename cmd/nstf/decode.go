@@ -5,14 +5,16 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"sync"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/npy"
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/kernels/cpu"
 )
 
 // decodeCommand is what the Python module asks for weights in float32.
@@ -74,8 +76,40 @@ multiplied out. Those of a package are checked against their hashes.`,
 	return c
 }
 
-// decodedAtOnce is how many numbers each thread decodes before they are written.
+// decodedAtOnce is about how many numbers each thread decodes before they are written: L2 holds them.
 const decodedAtOnce = 1 << 18
+
+// A rowsDecoder writes rows [row, row+n) to dst, for one goroutine.
+type rowsDecoder func(dst []float32, row, n int)
+
+// decodersOf opens a tensor for so many goroutines. Groups of together rows are decoded at
+// once.
+func decodersOf(t *formats.Tensor, threads int) (list []rowsDecoder, together int, err error) {
+	if t.Form == "" {
+		m, err := scheme.Open(t)
+		if err != nil {
+			return nil, 0, err
+		}
+		set := cpu.Best()
+		for range threads {
+			d := set.Decoder(m)
+			list, together = append(list, d.Decode), d.Together()
+		}
+		return list, together, nil
+	}
+	for range threads {
+		m, err := form.Open(t)
+		if err != nil {
+			return nil, 0, err
+		}
+		list = append(list, func(dst []float32, row, n int) {
+			for i := range n {
+				m.DecodeRow(dst[i*int(m.K):], int64(row+i))
+			}
+		})
+	}
+	return list, 1, nil
+}
 
 // writeDecoded writes a tensor row by row, decoded by all cores.
 func writeDecoded(ctx context.Context, to io.Writer, t *formats.Tensor) error {
@@ -83,34 +117,27 @@ func writeDecoded(ctx context.Context, to io.Writer, t *formats.Tensor) error {
 	if err != nil {
 		return err
 	}
-	n, k := t.Rows()
-	threads := int64(runtime.NumCPU())
-	each := max(1, decodedAtOnce/max(k, 1))
-	readers := make([]*form.Matrix, threads)
-	for i := range readers {
-		if readers[i], err = form.Open(t); err != nil {
-			return err
-		}
+	decoders, together, err := decodersOf(t, runtime.NumCPU())
+	if err != nil {
+		return err
 	}
-	buf := make([]float32, threads*each*k)
-	for from := int64(0); from < n; from += threads * each {
+	rows, columns := t.Rows()
+	n, k := int(rows), int(columns)
+	each := max(1, decodedAtOnce/max(k, 1)/together) * together
+	buf := make([]float32, min(len(decoders)*each, n)*k)
+	for from := 0; from < n; from += len(decoders) * each {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
-		to := min(n, from+threads*each)
-		var g errgroup.Group
-		for i := range threads {
-			g.Go(func() error {
-				for row := from + i*each; row < min(to, from+(i+1)*each); row++ {
-					readers[i].DecodeRow(buf[(row-from)*k:(row-from+1)*k], row)
-				}
-				return nil
-			})
+		all := min(n-from, len(decoders)*each)
+		var g sync.WaitGroup
+		for i, decode := range decoders {
+			if at := i * each; at < all {
+				g.Go(func() { decode(buf[at*k:], from+at, min(each, all-at)) })
+			}
 		}
-		if err := g.Wait(); err != nil {
-			return err
-		}
-		if err := w.Write(buf[:(to-from)*k]); err != nil {
+		g.Wait()
+		if err := w.Write(buf[:all*k]); err != nil {
 			return err
 		}
 	}

@@ -58,8 +58,8 @@ func header(shape []int64) ([]byte, error) {
 // A Writer streams one array.
 type Writer struct {
 	w    io.Writer
-	left int64 // numbers still to come
-	buf  []byte
+	left int64  // numbers still to come
+	buf  []byte // where numbers lie otherwise in memory
 }
 
 // NewWriter writes the header of an array of this shape.
@@ -92,12 +92,15 @@ func (w *Writer) Write(x []float32) error {
 	if int64(len(x)) > w.left {
 		panic(fmt.Sprintf("npy: %d numbers where %d are left", len(x), w.left))
 	}
-	if cap(w.buf) < 4*len(x) {
-		w.buf = make([]byte, 4*len(x))
-	}
-	buf := w.buf[:4*len(x)]
-	for i, v := range x {
-		binary.LittleEndian.PutUint32(buf[4*i:], math.Float32bits(v))
+	buf, ok := tensor.Float32Bytes(x)
+	if !ok {
+		if cap(w.buf) < 4*len(x) {
+			w.buf = make([]byte, 4*len(x))
+		}
+		buf = w.buf[:4*len(x)]
+		for i, v := range x {
+			binary.LittleEndian.PutUint32(buf[4*i:], math.Float32bits(v))
+		}
 	}
 	w.left -= int64(len(x))
 	_, err := w.w.Write(buf)

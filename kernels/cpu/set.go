@@ -76,6 +76,7 @@ type Set struct {
 	// c < 16 and b < columns: half the rows of a panel.
 	interleave func(dst, src []byte, ld, columns int)
 	trellis    func(bits int) (step trellisStep, lanes int)
+	decoding   decodeKernels
 	tcq        func(bits int) tcqKernel // nil: none
 }
 

@@ -55,6 +55,7 @@ func useAVX2(s *Set) {
 	s.norm = normsAVX2()
 	s.trellis = trellisAVX2
 	s.lanes = lanesAVX2()
+	useDecode(s)
 	s.fixed = fixedKernel{least: 3, mr: 6, nr: 16, fix: fixAVX2, tile: fixedTileAVX2}
 }
 
@@ -88,6 +89,7 @@ func useAVX512(s *Set) {
 	s.norm = normsAVX512()
 	s.trellis = trellisAVX512
 	s.lanes = lanesAVX512()
+	useWideDecode(s)
 }
 
 // packAVX2 transposes in blocks of 8x8 and finishes with plain Go.

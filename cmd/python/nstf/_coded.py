@@ -162,7 +162,7 @@ def tcq(m: Matrix) -> Tensor:
     w = _codes.trellis(m.stored("codes"), p["bits"], p["codebook"])
     w = w * (m.of("scales") * 2**-7).repeat_interleave(16)[:, None]
     w = _codes.hadamard(w, p["rotate_in"]) * m.factors("in")
-    return _codes.hadamard(w.T, p["rotate_out"]).T * m.factors("out")[:, None]
+    return _codes.hadamard_rows(w, p["rotate_out"]) * m.factors("out")[:, None]
 
 
 def affine(m: Matrix) -> Tensor:

@@ -332,24 +332,38 @@ def signs(seed: int, words: int) -> Array:
     return np.array([-1.0 if both >> i & 1 else 1.0 for i in range(128)], np.float32)
 
 
+@functools.cache
+def sylvester(h: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The Hadamard matrix of 1 and -1, in Sylvester's order, for any autograd mode."""
+    with torch.inference_mode(False):
+        m = torch.ones(1, 1, dtype=dtype, device=device)
+        while m.shape[0] < h:
+            m = torch.cat([torch.cat([m, m], 1), torch.cat([m, -m], 1)])
+        return m
+
+
 def hadamard(x: Tensor, h: int) -> Tensor:
     """Blocks of h of the last dimension, transformed: orthonormal, in Sylvester's order."""
     if h == 1:
         return x
-    y = x.unflatten(-1, (-1, h))
-    s = 1
-    while s < h:
-        y = y.unflatten(-1, (-1, 2, s))
-        y = torch.cat([y[..., :1, :] + y[..., 1:, :], y[..., :1, :] - y[..., 1:, :]], -2).flatten(-3)
-        s *= 2
+    y = x.unflatten(-1, (-1, h)) @ sylvester(h, x.dtype, x.device)
     return cast(Tensor, (y * float(np.float32(1 / np.sqrt(h)))).flatten(-2))
+
+
+def hadamard_rows(w: Tensor, h: int) -> Tensor:
+    """The same of blocks of h rows of a matrix."""
+    if h == 1:
+        return w
+    y = sylvester(h, w.dtype, w.device) @ w.unflatten(0, (-1, h))
+    return cast(Tensor, (y * float(np.float32(1 / np.sqrt(h)))).flatten(0, 1))
 
 
 def trellis(codes: Tensor, bits: int, book: int) -> Tensor:
     """Codewords of tcq, [N][K], of u16 codes [N/16][K/16][16*bits] given as int32."""
-    t = torch.arange(256, device=codes.device, dtype=torch.int32) * bits
-    word, off = t // 16, t % 16
-    state = ((codes[..., word] >> off) | (codes[..., (word + 1) % (16 * bits)] << (16 - off))) & 0xFFFF
-    w = table(f"book{book}", codes.device)[state]
     n, k = codes.shape[:2]
+    t = torch.arange(256, device=codes.device, dtype=torch.int32) * bits
+    words = codes.reshape(n * k, 16 * bits)
+    both = words | torch.roll(words, -1, 1) << 16  # the next one above: a window lies in two
+    state = both.index_select(1, t // 16) >> t % 16 & 0xFFFF
+    w = table(f"book{book}", codes.device).index_select(0, state.flatten())
     return w.view(n, k, 16, 16).permute(0, 3, 1, 2).reshape(16 * n, 16 * k)

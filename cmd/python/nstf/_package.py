@@ -70,7 +70,8 @@ class Tensor:
             (raw,) = self.parts().values()
             t = torch.from_numpy(raw.view("<i2").copy()).view(torch.bfloat16).reshape(self.shape)
         else:
-            t = torch.from_numpy(np.array(self.numpy()))
+            array = self.numpy()  # the file itself, or memory of its own
+            t = torch.from_numpy(array if array.flags.writeable else array.copy())
         return t.to(device=device, dtype=dtype or t.dtype)
 
 
@@ -129,8 +130,8 @@ class Package(Mapping[str, Tensor]):
         with tempfile.TemporaryDirectory(prefix="nstf-", dir=memory) as folder:
             out = os.path.join(folder, "arrays")
             run(["dev", "decode", self.path, "-o", out, *names])
-            # Mapped, not read: the memory is given back with the array.
-            return [np.load(os.path.join(out, f"{i}.npy"), mmap_mode="r" if os.name == "posix" else None) for i in range(len(names))]
+            # Mapped, not read: the memory is given back with the array. Who writes gets pages of its own.
+            return [np.load(os.path.join(out, f"{i}.npy"), mmap_mode="c" if os.name == "posix" else None) for i in range(len(names))]
 
     def verify(self) -> None:
         """Checks every hash; raises nstf.Error with the name of what is damaged."""

@@ -40,10 +40,10 @@ def opened(entry, raw):
     return c
 
 
-def same(got, want, what):
+def same(got, want, what, part=3e-7):
     """Products that are rounded in another order differ in the last bits."""
     assert got.shape == want.shape, what
-    ok = (got == want) | (np.isnan(got) & np.isnan(want)) | (np.abs(got - want) <= 3e-7 * np.abs(want).max())
+    ok = (got == want) | (np.isnan(got) & np.isnan(want)) | (np.abs(got - want) <= part * np.abs(want).max())
     assert ok.all(), f"{what}: {got[~ok][:4]} for {want[~ok][:4]}"
 
 
@@ -98,7 +98,7 @@ def test_other_schemes_decode_as_their_makers_do(v):
     parts = [dict(zip(("name", "dtype", "shape", "size"), p)) for p in parts_of(v)]
     c = opened({"name": "x", "shape": v["shape"], "scheme": v["scheme"], "params": v["params"], "parts": parts}, raw)
     want = decoded(v["name"]).reshape(v["shape"])
-    same(c.weight().numpy(), want, v["name"])
+    same(c.weight().numpy(), want, v["name"], 1e-6 if v["scheme"] == "tcq" else 3e-7)  # sums of 128, of both sides
     x = torch.randn(3, v["shape"][1])
     torch.testing.assert_close(c.linear(x), x @ torch.from_numpy(want).T, rtol=1e-4, atol=1e-4)
     assert b"".join(c.w.bytes()[p["name"]].numpy().tobytes() for p in parts) == raw

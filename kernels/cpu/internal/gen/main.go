@@ -38,11 +38,11 @@ func of(basename string) facts {
 }
 
 func main() {
-	kernel := flag.String("kernel", "", "file of kernels to write: dot, vector, half, exp, gemm, panel, norm, tile, quantize, eights, trellis, tcq, lanes, fixed, delta, kvcodes or a scheme")
+	kernel := flag.String("kernel", "", "file of kernels to write: dot, vector, half, exp, gemm, panel, norm, tile, quantize, eights, trellis, tcq, lanes, fixed, delta, kvcodes, decode or a scheme")
 	flag.Parse()
 	files := map[string]func(v isa){"dot": dotFile, "vector": vectorFile, "half": halfFile, "exp": expFile, "gemm": gemmFile,
 		"panel": panelFile, "norm": normFile, "probe": probeFile, "tile": tileFile, "codes": codesFile, "unpack": unpackFile, "strips": stripsFile, "quantize": quantizeFile, "trellis": trellisFile,
-		"tcq": tcqFile, "lanes": lanesFile, "fixed": fixedFile, "eights": eightsFile, "delta": deltaFile, "kvcodes": kvCodesFile, "scan": scanFile}
+		"tcq": tcqFile, "lanes": lanesFile, "fixed": fixedFile, "eights": eightsFile, "delta": deltaFile, "kvcodes": kvCodesFile, "scan": scanFile, "decode": decodeFile}
 	for name, s := range integers() {
 		files[name] = integerFile(of(name), s, narrows()[name])
 	}
