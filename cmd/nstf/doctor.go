@@ -115,6 +115,7 @@ func (a *app) printDoctor(r *doctorReport) {
 		fmt.Fprintln(a.out)
 		a.printCards(r.Report)
 	}
+	a.printLinks(r.Report)
 	if r.Cache != "" {
 		fmt.Fprintf(a.out, "\ncompiled kernels are kept in %s\n", r.Cache)
 	}
@@ -158,6 +159,9 @@ func (a *app) printAPI(api *doctor.API) {
 		if d.Expect != "" {
 			row("", "%s", d.Expect)
 		}
+		if len(d.Reaches) > 0 {
+			row("", "reaches the memory of %s", strings.Trim(fmt.Sprint(d.Reaches), "[]"))
+		}
 		switch {
 		case d.Works():
 			row("", "test: compiled in %.1f s, ran, and was right", d.Compile)
@@ -175,12 +179,55 @@ func (a *app) printCards(r *doctor.Report) {
 	t := newTable(2)
 	t.AppendRow([]any{"Linux", ""})
 	for _, c := range r.Cards {
-		t.AppendRow([]any{"card " + c.Node, fmt.Sprintf("%s %s, %d units, %s", c.Arch, c.Name, c.Units, size(c.Memory))})
+		t.AppendRow([]any{"card " + c.Node, strings.TrimSuffix(fmt.Sprintf("%s %s, %d units, %s, %s", c.Arch, c.Name, c.Units, size(c.Memory), c.PCI), ", ")})
 	}
 	for _, n := range r.Nodes {
 		t.AppendRow([]any{n.Path, strings.TrimSpace(fmt.Sprintf("%s %s %s", n.Mode, n.Group, or(n.Error, "can be opened")))})
 	}
 	printTable(a.out, t)
+}
+
+// printLinks draws how cards reach one another's memory, and their nearest processor.
+func (a *app) printLinks(r *doctor.Report) {
+	if len(r.Cards) < 2 || len(r.Links) == 0 {
+		return
+	}
+	way := func(from, to string) string {
+		for _, l := range r.Links {
+			switch {
+			case l.From != from || l.To != to || l.Closed:
+			case l.Hops > 0:
+				return fmt.Sprintf("%s %d", l.Kind, l.Hops)
+			default:
+				return l.Kind
+			}
+		}
+		return "-"
+	}
+	names := []any{"from, to"}
+	for _, c := range r.Cards {
+		names = append(names, c.Node)
+	}
+	fmt.Fprintln(a.out, "\nways from card to card: xgmi with its hops, pcie, - for none")
+	t := newTable(len(names), names...)
+	for _, from := range r.Cards {
+		row := []any{"card " + from.Node}
+		for _, to := range r.Cards {
+			if cell := way(from.Node, to.Node); from.Node == to.Node {
+				row = append(row, ".")
+			} else {
+				row = append(row, cell)
+			}
+		}
+		t.AppendRow(row)
+	}
+	printTable(a.out, t)
+	for _, l := range r.Links {
+		if l.Rate > 0 && l.Kind == "xgmi" {
+			fmt.Fprintf(a.out, "Infinity Fabric: %.0f GB/s at most from card %s to %s\n", float64(l.Rate)/1e3, l.From, l.To)
+			break
+		}
+	}
 }
 
 // or returns the first text that is not empty.

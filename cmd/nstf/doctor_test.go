@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/nstf/nstf/runtime/gpu/doctor"
 )
 
 // TestDoctor: whatever this machine has, the report says what was tried and
@@ -26,6 +28,21 @@ func TestDoctor(t *testing.T) {
 	text, err := command(t, "doctor").Output()
 	if err != nil || !strings.Contains(string(text), "AMD") || !strings.Contains(string(text), "NVIDIA") {
 		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// Ways between cards are drawn as the kernel lists them: two dies beside one another, and a card
+// that nothing reaches.
+func TestDoctorLinks(t *testing.T) {
+	var out strings.Builder
+	a := &app{out: &out}
+	r := &doctor.Report{Cards: []doctor.Card{{Node: "1"}, {Node: "2"}, {Node: "3"}}, Links: []doctor.Link{
+		{From: "1", To: "2", Kind: "xgmi", Hops: 1, Rate: 200000}, {From: "2", To: "1", Kind: "xgmi", Hops: 1}, {From: "1", To: "3", Kind: "pcie"}, {From: "3", To: "1", Kind: "pcie", Closed: true}}}
+	a.printLinks(r)
+	for _, want := range []string{"card 1    .       xgmi 1  pcie", "card 2    xgmi 1  .       -", "card 3    -       -       .", "200 GB/s at most from card 1 to 2"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, out.String())
+		}
 	}
 }
 

@@ -14,7 +14,14 @@ type Card struct {
 	Arch   string `json:"arch"`
 	Name   string `json:"name,omitempty"` // the driver's: navi31
 	Units  int    `json:"units"`
-	Memory int64  `json:"memory"` // bytes of its own
+	Memory int64  `json:"memory"`                  // bytes of its own
+	Hidden int64  `json:"hidden_memory,omitempty"` // of those, what the processor and other cards do not see
+	PCI    string `json:"pci,omitempty"`           // address: 0000:03:00.0
+	IOMMU  string `json:"iommu,omitempty"`         // type of its group: identity, DMA, DMA-FQ
+	// Redirected are bridges above it that send what it writes to other cards to the processor
+	// (ACS), parted by blanks; Unread: there are some of which only root learns that.
+	Redirected string `json:"acs,omitempty"`
+	Unread     bool   `json:"acs_unread,omitempty"`
 }
 
 const (
@@ -34,7 +41,9 @@ func cards(root string) []Card {
 			continue
 		}
 		name, _ := os.ReadFile(filepath.Join(path, "name"))
-		c := Card{Node: filepath.Base(path), Arch: archOf(version), Name: strings.TrimSpace(string(name)), Memory: memory(path)}
+		c := Card{Node: filepath.Base(path), Arch: archOf(version), Name: strings.TrimSpace(string(name))}
+		c.Memory, c.Hidden = memory(path)
+		c.place(root, p)
 		if per := p["simd_per_cu"]; per > 0 {
 			c.Units = int(p["simd_count"] / per)
 		}
@@ -49,16 +58,19 @@ func archOf(version int64) string {
 	return fmt.Sprintf("gfx%d%x%x", version/10000, version/100%100, version%100)
 }
 
-// memory adds up the memory banks of a node that are the card's own.
-func memory(node string) int64 {
+// memory adds up the memory banks of a node that are the card's own, and of them those that nobody
+// else sees.
+func memory(node string) (all, hidden int64) {
 	banks, _ := filepath.Glob(filepath.Join(node, "mem_banks/*/properties"))
-	var n int64
 	for _, b := range banks {
-		if p := properties(b); p["heap_type"] == 1 || p["heap_type"] == 2 { // frame buffer, visible to the processor or not
-			n += p["size_in_bytes"]
+		switch p := properties(b); p["heap_type"] {
+		case 1: // frame buffer that the processor sees
+			all += p["size_in_bytes"]
+		case 2:
+			all, hidden = all+p["size_in_bytes"], hidden+p["size_in_bytes"]
 		}
 	}
-	return n
+	return all, hidden
 }
 
 // properties reads lines of a name and a number.

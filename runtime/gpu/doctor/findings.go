@@ -15,7 +15,7 @@ const hintBuild = "or build the kernels on a machine with a compiler by `nstf do
 // findings says what is in the way. Each check looks at the report alone.
 func findings(r *Report) []Finding {
 	var list []Finding
-	for _, check := range []func(*Report) []Finding{nodeFindings, hiddenFindings, overrideFindings, apiFindings, deviceFindings} {
+	for _, check := range []func(*Report) []Finding{nodeFindings, hiddenFindings, overrideFindings, apiFindings, deviceFindings, linkFindings} {
 		list = append(list, check(r)...)
 	}
 	return list

@@ -31,6 +31,7 @@ type Report struct {
 	System      string            `json:"system"` // linux/amd64
 	Environment map[string]string `json:"environment,omitempty"`
 	Cards       []Card            `json:"cards,omitempty"` // AMD's, as Linux's driver lists them
+	Links       []Link            `json:"links,omitempty"` // between those, and to processors
 	Nodes       []driver.Node     `json:"nodes,omitempty"`
 	APIs        []API             `json:"apis"`
 	Findings    []Finding         `json:"findings,omitempty"`
@@ -55,6 +56,7 @@ type Device struct {
 	driver.Properties
 	Free    int64   `json:"free"`              // bytes
 	Shared  int64   `json:"shared,omitempty"`  // free bytes of the host's memory that the device maps beside its own
+	Reaches []int   `json:"reaches,omitempty"` // ordinals of others whose memory its kernels may read and write
 	Expect  string  `json:"expect"`            // whether its architecture is expected to work, and why
 	Compile float64 `json:"compile_seconds"`   // of the test's kernel
 	Test    string  `json:"test"`              // ok, or what went wrong
@@ -75,7 +77,7 @@ func (d *Device) Works() bool { return d.Test == "ok" }
 // Examine looks at the machine.
 func Examine(o Options) *Report {
 	r := &Report{System: goruntime.GOOS + "/" + goruntime.GOARCH, Environment: o.Env}
-	r.Cards = cards(o.Root)
+	r.Cards, r.Links = cards(o.Root), links(o.Root)
 	if len(r.Cards) > 0 || hasPCI(o.Root, vendorAMD) {
 		r.Nodes = driver.Nodes(o.Root, o.OpenNode)
 	}
@@ -109,7 +111,13 @@ func examineAPI(api hip.API, o Options) API {
 		return a
 	}
 	for i := range n {
-		a.Devices = append(a.Devices, examineDevice(l, i))
+		d := examineDevice(l, i)
+		for j := range n {
+			if i != j && l.Reaches(i, j) {
+				d.Reaches = append(d.Reaches, j)
+			}
+		}
+		a.Devices = append(a.Devices, d)
 	}
 	return a
 }

@@ -45,6 +45,15 @@ func (d *Device) Reach(other *Device) error {
 	})
 }
 
+// Reaches reports whether the runtime says that kernels of a device may read and write another's
+// memory.
+func (l *Library) Reaches(ordinal, other int) bool {
+	p := &l.procs
+	var from, to, can int32
+	return p.peerAsk.ok() && call(&p.device, uintptr(unsafe.Pointer(&from)), uintptr(ordinal)) == 0 && call(&p.device, uintptr(unsafe.Pointer(&to)), uintptr(other)) == 0 &&
+		call(&p.peerAsk, uintptr(unsafe.Pointer(&can)), uintptr(from), uintptr(to)) == 0 && can != 0
+}
+
 // Kinds of memory of hipExtMallocWithFlags (hip_runtime_api.h): no cache of any device keeps
 // what lies in it, or none while a kernel runs. The first is of ROCm 5.3 and later.
 var fineGrained = []uintptr{3, 1} // hipDeviceMallocUncached, hipDeviceMallocFinegrained
