@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import builtins
 import json
+import math
 import mmap
 import os
 import pathlib
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from types import TracebackType
@@ -75,6 +77,12 @@ class Tensor:
         return t.to(device=device, dtype=dtype or t.dtype)
 
 
+def memory(size: int) -> str | None:
+    """Where files of so many bytes are memory that processes share; None: there is no room, and they lie on a disk."""
+    shared = "/dev/shm"
+    return shared if os.access(shared, os.W_OK) and shutil.disk_usage(shared).free >= size else None
+
+
 class Package(Mapping[str, Tensor]):
     """An open package: a mapping of its tensors by name. Close it, or use it in a with block."""
 
@@ -126,8 +134,8 @@ class Package(Mapping[str, Tensor]):
                 raise KeyError(name)
         if not names:
             return []
-        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        with tempfile.TemporaryDirectory(prefix="nstf-", dir=memory) as folder:
+        size = sum(4 * math.prod(self[name].shape) + 4096 for name in names)
+        with tempfile.TemporaryDirectory(prefix="nstf-", dir=memory(size)) as folder:
             out = os.path.join(folder, "arrays")
             run(["dev", "decode", self.path, "-o", out, *names])
             # Mapped, not read: the memory is given back with the array. Who writes gets pages of its own.

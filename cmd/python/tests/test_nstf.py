@@ -84,6 +84,19 @@ def test_codes_are_decoded_as_the_runner_reads_them(demo):
             assert np.allclose(a.reshape(-1)[:32], first, rtol=1e-5, atol=1e-7)
 
 
+def test_a_disk_takes_what_shared_memory_has_no_room_for(demo, monkeypatch):
+    from nstf import _package
+
+    assert _package.memory(1 << 62) is None
+    with nstf.open(demo) as p:
+        names = [name for name, t in p.items() if t.scheme == "q4_k"][:2]
+        want = p.decode(*names)
+        monkeypatch.setattr(_package, "memory", lambda size: None)
+        for a, b in zip(want, p.decode(*names), strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert want[0].flags.writeable  # torch takes it as it is
+
+
 def test_damage_is_named(demo, tmp_path):
     raw = bytearray(demo.read_bytes())
     with nstf.open(demo) as p:
