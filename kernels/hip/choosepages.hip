@@ -115,7 +115,8 @@ NSTF_DEVICE choice_end choice_of(const kept_keys& keys, int n, int room, u32 wan
 			for (int round = 0; round < 2; round++) {
 				const u64 open = wave_ballot(counts_here);
 				const int first = open ? __ffsll((long long)open) - 1 : 0;
-				const bool same = counts_here && bin == wave_get(bin, first);
+				const u32 named = wave_get(bin, first); // by all lanes: a shuffle waits for each
+				const bool same = counts_here && bin == named;
 				const u64 sames = wave_ballot(same);
 				if (lane == first && same) atomicAdd(counts + bin, (u32)__popcll(sames));
 				counts_here = counts_here && !same;
