@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/nstf/nstf/formats/checkpoint"
@@ -32,6 +33,10 @@ type Loader struct {
 	Version string
 	Log     *slog.Logger // not nil
 }
+
+// mostAtOnce is how many conversations a GPU has places for, at least, where a place is little
+// more than a list of tokens: their memory is that of Exec.Sequences.
+const mostAtOnce = 136
 
 // Source looks at a model, without loading it.
 func (l *Loader) Source(path string) (Source, error) {
@@ -73,6 +78,9 @@ func (l *Loader) load(path string) (_ *Model, end func(), err error) {
 		if err := l.Fit(m, &on); err != nil {
 			return nil, nil, err
 		}
+	}
+	if whole := []string{"", "f16", "f32", "q8"}; !m.Graph.Recurrent() && slices.Contains(whole, on.KV) { // others' places take memory of their own
+		on.Places = max(on.Places, mostAtOnce)
 	}
 	ex, err := exec.New(m, on)
 	if err != nil {
