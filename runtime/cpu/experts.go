@@ -18,9 +18,10 @@ type expertsEngine struct {
 
 var _ device.Experts = (*expertsEngine)(nil)
 
-// NewExperts opens the routed experts of blocks of a checked graph, and no other tensor. Of
-// the options, Threads, Level, Exact, Pin and Tiles count. Errors name the tensor.
-func NewExperts(g *graph.Graph, of device.Blocks, tensor func(name string) formats.Tensor, o Options) (device.Experts, error) {
+// NewExperts opens the routed experts of blocks of a checked graph, and no other tensor, with room
+// for so many rows at once. Of the options, Threads, Level, Exact, Pin and Tiles count. Errors name
+// the tensor.
+func NewExperts(g *graph.Graph, of device.Blocks, tensor func(name string) formats.Tensor, rows int, o Options) (device.Experts, error) {
 	e, err := newEngine(g, device.Span{}, &o)
 	if err != nil {
 		return nil, err
@@ -40,7 +41,26 @@ func NewExperts(g *graph.Graph, of device.Blocks, tensor func(name string) forma
 	if err := e.start(&o); err != nil {
 		return nil, err
 	}
+	e.s.fitExperts(expertWidths(g, of), rows)
 	return x, nil
+}
+
+// expertWidths returns the most numbers of a row that experts of blocks read, and that lie between
+// their matrices.
+func expertWidths(g *graph.Graph, of device.Blocks) (w [2]int) {
+	for i := range g.Blocks {
+		if m := g.Blocks[i].MoE; of[i] && m != nil {
+			w[0], w[1] = max(w[0], int(m.Latent(g.Width))), max(w[1], int(m.Up.Out))
+		}
+	}
+	return w
+}
+
+// ExpertRoom returns the bytes that NewExperts takes for so many rows. Beside them, rows of one
+// expert are rounded to bytes, in a quarter of what they take here.
+func ExpertRoom(g *graph.Graph, of device.Blocks, rows int) int64 {
+	w := expertWidths(g, of)
+	return 4 * 2 * int64(rows) * int64(w[0]+w[1])
 }
 
 // Sum implements device.Experts.
@@ -57,7 +77,7 @@ func (x *expertsEngine) Sum(index int, r *device.Routed) error {
 		}
 	}
 	e.pass.rows, e.pass.many = t, r.Prompt || t > x.FewRows()
-	e.s.fitExperts(int(b.MoE.Latent(e.g.Width)), int(b.MoE.Up.Out), t)
+	e.s.fitExperts([2]int{int(b.MoE.Latent(e.g.Width)), int(b.MoE.Up.Out)}, t)
 	e.pass.routes.block, e.pass.routes.chosen, e.pass.routes.share = b, r.Chosen, r.Share
 	clear(r.Sum)
 	e.experts(b, r.X, r.Sum)

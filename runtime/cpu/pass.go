@@ -248,18 +248,18 @@ func (s *scratch) fit(g *graph.Graph, span device.Span, t int) {
 	if experts > 0 {
 		gathered = max(d, latent)
 	}
-	s.fitExperts(gathered, inner, t)
+	s.fitExperts([2]int{gathered, inner}, t)
 	if experts > 0 {
 		s.router, s.choice, s.factor = make([]float32, t*experts), make([]float32, 2*t*experts), make([]float32, t)
 		s.latent, s.latentSum = make([]float32, t*latent), make([]float32, t*latent)
 	}
 }
 
-// fitExperts sizes what experts need for t rows of which they read l numbers, inner being what
-// lies between their matrices.
-func (s *scratch) fitExperts(l, inner, t int) {
-	s.gate, s.up = fit(s.gate, t*inner), fit(s.up, t*inner)
-	s.gathered, s.result = fit(s.gathered, t*l), fit(s.result, t*l)
+// fitExperts sizes what experts need for t rows, of which they read so many numbers, and of which
+// so many lie between their matrices.
+func (s *scratch) fitExperts(width [2]int, t int) {
+	s.gathered, s.result = fit(s.gathered, t*width[0]), fit(s.result, t*width[0])
+	s.gate, s.up = fit(s.gate, t*width[1]), fit(s.up, t*width[1])
 }
 
 func (s *scratch) bytes() int64 {

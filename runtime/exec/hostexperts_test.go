@@ -2,12 +2,20 @@ package exec
 
 import (
 	"context"
+	"errors"
+	"io"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/kernels/kerneltest"
+	"github.com/nstf/nstf/runtime/cpu"
+	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/gpu"
 	"github.com/nstf/nstf/runtime/place"
 	"github.com/nstf/nstf/runtime/sample"
 )
@@ -69,6 +77,72 @@ func TestHostExperts(t *testing.T) {
 			}
 			keepsCompany(t, e, ids[:21])
 		})
+	}
+}
+
+// torn is bytes that cannot be read any more.
+type torn struct {
+	io.ReaderAt
+	now atomic.Bool
+}
+
+func (f *torn) ReadAt(p []byte, off int64) (int, error) {
+	if f.now.Load() {
+		return 0, errors.New("torn")
+	}
+	return f.ReaderAt.ReadAt(p, off)
+}
+
+// Weights that cannot be read on their way end a prompt with an error that names them, and nothing
+// hangs; the next prompt is computed as ever.
+func TestStreamedExpertsTorn(t *testing.T) {
+	if !request(t).GPU() {
+		t.Skip("no -device")
+	}
+	s := shape{d: 64, heads: 4, kv: 2, dim: 16, inner: 96, norm: graph.RMSNorm}
+	g := s.graph(func(g *graph.Graph) { s.moe(g, 0, 4, 2, true) })
+	whole, _ := fillWeights(t, g, "f32", 7)
+	file, name := &torn{}, g.Blocks[0].MoE.Down.Weight
+	source := func(n string) formats.Tensor {
+		x := whole(n)
+		if n == name {
+			x.Parts = slices.Clone(x.Parts)
+			file.ReaderAt = x.Parts[0].Data
+			x.Parts[0].Data = tensor.NewBlob(file, 0, x.Size())
+		}
+		return x
+	}
+	e := hosted(t, g, source, onFlag(t, Options{Threads: 1, Exact: true, Context: 200}), true, 0)
+	ids := tinyIDs(40)
+	want := allLogits(t, sequence(t, e), ids)
+	file.now.Store(true)
+	if err := sequence(t, e).Prefill(context.Background(), ids, nil); err == nil || !strings.Contains(err.Error(), name) {
+		t.Errorf("%v does not name %q", err, name)
+	}
+	file.now.Store(false)
+	for i, row := range allLogits(t, sequence(t, e), ids) {
+		if !slices.Equal(row, want[i]) {
+			t.Fatalf("row %d is another one than before", i)
+		}
+	}
+}
+
+// What a layout counts on the processor for experts is what is taken there: weights, rows on their
+// way and room to compute them, whatever pieces on the GPU take beside.
+func TestHostMemory(t *testing.T) {
+	if !request(t).GPU() {
+		t.Skip("no -device")
+	}
+	s := shape{d: 64, heads: 4, kv: 2, dim: 16, inner: 96, norm: graph.RMSNorm}
+	g := s.graph(func(g *graph.Graph) { s.moe(g, 1, 4, 2, true) })
+	source, _ := fillWeights(t, g, "f32", 7)
+	for _, streams := range []bool{false, true} {
+		e := hosted(t, g, source, onFlag(t, Options{Threads: 1, Exact: true, Context: 200}), streams, 1)
+		stage := e.stages[0].(*gpu.Engine)
+		memory := e.sites.experts.Memory()
+		if got, want := e.Layout().Ranges[0].HostMemory, cpu.ExpertBytes(g, device.Blocks{1: true}, source)+memory.Scratch+stage.Handed(); got != want || stage.Handed() == 0 || memory.Scratch == 0 {
+			t.Errorf("streams %t: %d bytes on the processor, of which %d to compute in and %d on the way; %d are planned", streams, want, memory.Scratch, stage.Handed(), got)
+		}
 	}
 }
 

@@ -307,7 +307,8 @@ func (s *sites) layoutOf(g *graph.Graph, tensor func(string) formats.Tensor, o *
 	}
 	var last error
 	for ; rows >= min(leastRows, rows); rows /= 2 {
-		if err := s.measureWork(g, tensor, o, rows); err != nil {
+		most, err := s.measureWork(g, tensor, o, rows)
+		if err != nil {
 			return nil, err
 		}
 		var l *place.Layout
@@ -320,7 +321,7 @@ func (s *sites) layoutOf(g *graph.Graph, tensor func(string) formats.Tensor, o *
 		blocks := last == nil && slices.ContainsFunc(l.Ranges, func(r place.Range) bool { return r.Device.Kind == place.CPU })
 		if last == nil && !(blocks && rows > processorRows && o.Device.Rows == 0) && (best == nil || l.Seconds < gain*best.Seconds) {
 			best = l
-			best.Rows = rows
+			best.Rows = most
 		}
 		if o.Device.Rows > 0 || rows <= leastRows {
 			break
@@ -350,8 +351,13 @@ func (s *sites) layoutOf(g *graph.Graph, tensor func(string) formats.Tensor, o *
 	return best, nil
 }
 
-// measureWork counts the work space of passes of so many rows.
-func (s *sites) measureWork(g *graph.Graph, tensor func(string) formats.Tensor, o *Options, rows int) error {
+// measureWork counts the work space of passes of so many rows, and returns how many they have at
+// most.
+func (s *sites) measureWork(g *graph.Graph, tensor func(string) formats.Tensor, o *Options, rows int) (most int, err error) {
+	mixtures := device.Blocks{}
+	for i := range g.Blocks {
+		mixtures[i] = g.Blocks[i].MoE != nil
+	}
 	for i, d := range s.opened {
 		if d == nil {
 			continue
@@ -360,11 +366,18 @@ func (s *sites) measureWork(g *graph.Graph, tensor func(string) formats.Tensor, 
 		options.Rows, options.Streams = rows, s.streams(g)
 		p, err := d.Plan(g, device.Whole(g), tensor, options)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		s.all[i].Work = p.Scratch + gpu.LoadingBytes
+		s.all[i].Work, s.all[i].Handed = p.Scratch+gpu.LoadingBytes, gpu.HandedBytes(g, mixtures, p.Rows)
+		most = max(most, p.Rows)
 	}
-	return nil
+	if most == 0 {
+		most = rows
+	}
+	if host := slices.Index(s.opened, nil); host >= 0 {
+		s.all[host].Handed = cpu.ExpertRoom(g, mixtures, most)
+	}
+	return most, nil
 }
 
 // usualDepth is the positions in front of the token whose time is predicted.
@@ -506,7 +519,7 @@ func (s *sites) openExperts(g *graph.Graph, l *place.Layout, tensor func(string)
 		}
 	}
 	if len(of) > 0 {
-		s.experts, err = cpu.NewExperts(g, of, o.mapped(tensor), o.processor())
+		s.experts, err = cpu.NewExperts(g, of, o.mapped(tensor), l.Rows, o.processor())
 	}
 	return err
 }

@@ -94,7 +94,7 @@ func timeExperts(g *graph.Graph, block int, tensor func(string) formats.Tensor, 
 	cut := *g
 	cut.Blocks = []graph.Block{{MoE: &m}}
 	m.Experts, m.TopK, m.Groups = n, 1, 0
-	x, err := cpu.NewExperts(&cut, device.Blocks{0: true}, func(name string) formats.Tensor { return some[name] }, o.processor())
+	x, err := cpu.NewExperts(&cut, device.Blocks{0: true}, func(name string) formats.Tensor { return some[name] }, int(n)*place.TimedMany, o.processor())
 	if err != nil {
 		return e, err
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/runtime/device"
@@ -58,7 +59,7 @@ func (e *Engine) makeHanded() (err error) {
 	if e.experts == nil {
 		return nil
 	}
-	row, choice := 4*e.plan.Rows*e.shape.handed, 4*e.plan.Rows*e.shape.routed
+	row, choice := handedSizes(e.plan.Rows, e.shape.handed, e.shape.routed)
 	if e.handed.pinned, err = e.m.device.Pinned(int64(2*row + 2*choice)); err != nil {
 		return err
 	}
@@ -70,6 +71,25 @@ func (e *Engine) makeHanded() (err error) {
 	e.handed.x, e.handed.y, e.handed.chosen, e.handed.share = take(row), take(row), take(choice), take(choice)
 	e.handed.down, err = e.m.device.Event()
 	return err
+}
+
+// handedSizes are the bytes of rows that an expert reads so many numbers of, and of their choices.
+func handedSizes(rows, width, topK int) (row, choice int) { return 4 * rows * width, 4 * rows * topK }
+
+// HandedBytes returns the pinned memory that an engine takes which hands so many rows to the
+// experts of blocks.
+func HandedBytes(g *graph.Graph, of device.Blocks, rows int) int64 {
+	s := shapeOf(g, device.Whole(g), &Options{Apart: of})
+	row, choice := handedSizes(rows, s.handed, s.routed)
+	return 2 * int64(row+choice)
+}
+
+// Handed returns the pinned memory of rows whose experts the processor computes.
+func (e *Engine) Handed() int64 {
+	if e.handed.pinned == nil {
+		return 0
+	}
+	return int64(len(e.handed.pinned.Bytes()))
 }
 
 func (h *handed) free() error {

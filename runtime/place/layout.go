@@ -36,6 +36,9 @@ type Site struct {
 	Name   string
 	Memory int64 // bytes that may be taken
 	Work   int64 // of them, what a pass takes wherever anything lies
+	// Handed is bytes of the processor's memory that rows of a pass take where experts lie there:
+	// of a GPU what they travel through, of the processor what it computes them in.
+	Handed int64
 	Speed  Speed
 }
 
@@ -88,7 +91,7 @@ type Range struct {
 	// the processor's multiplying them: see Prompts.
 	Streams     bool     `json:"stream_experts,omitempty"`
 	Prompts     *Prompts `json:"host_prompts,omitempty"`
-	HostMemory  int64    `json:"host_memory,omitempty"` // bytes of those
+	HostMemory  int64    `json:"host_memory,omitempty"` // bytes of those, and of what rows take on the way there
 	HostRead    int64    `json:"host_read,omitempty"`   // bytes that a token reads of them
 	HostSeconds float64  `json:"host_s,omitempty"`      // of Seconds, what the processor takes for them
 }
@@ -518,19 +521,22 @@ func (s *splitter) missing(cuts [][2]int) (n int64) {
 			continue
 		}
 		n += s.lack(site, c[0], c[1])
-		if home += s.plan(site, c[0], c[1]).memory; site == s.host {
+		if left := s.plan(site, c[0], c[1]).memory; left > 0 {
+			home += left + s.sites[site].Handed
+		}
+		if site == s.host {
 			free -= s.memory(site, c[0], c[1])
 		}
 	}
 	if home > 0 {
-		n += max(home-max(free, 0), 0)
+		n += max(home+s.sites[s.host].Handed-max(free, 0), 0)
 	}
 	return n
 }
 
 // layout describes the pieces of each site, and what they leave to the processor.
 func (s *splitter) layout(cuts [][2]int, plan func(site, lo, hi int) routed) *Layout {
-	l := &Layout{}
+	l, homes := &Layout{}, false
 	var out []Request
 	for site, c := range cuts {
 		d := &s.sites[site]
@@ -542,6 +548,12 @@ func (s *splitter) layout(cuts [][2]int, plan func(site, lo, hi int) routed) *La
 		r := Range{Device: d.Device, Name: d.Name, Lo: s.Blocks[c[0]].Lo, Hi: s.Blocks[c[1]-1].Hi, Memory: s.memory(site, c[0], c[1]) - h.freed, Limit: d.Memory,
 			Read: int64(s.reads(c[0], c[1]) - h.moved), Seconds: s.seconds(site, c[0], c[1]) + h.seconds, Hand: s.hand(site, c[0], c[1]),
 			HostExperts: h.blocks, HostMemory: h.memory, HostRead: int64(h.moved), HostSeconds: h.home, Streams: s.byHand[site].Streams}
+		if h.memory > 0 {
+			if r.HostMemory += d.Handed; !homes {
+				r.HostMemory += s.sites[s.host].Handed
+			}
+			homes = true
+		}
 		l.Ranges = append(l.Ranges, r)
 		l.Seconds += r.Seconds
 	}

@@ -258,6 +258,7 @@ func randomMixture(r *rand.Rand, alike bool) (*Pieces, []Site) {
 	sites[1].Device, sites[1].Speed.Link = Request{Kind: CPU}, 0
 	sites[1].Memory *= 2
 	sites[0].Speed.Read += sites[1].Speed.Read
+	sites[0].Handed, sites[1].Handed = r.Int64N(20), r.Int64N(20)
 	return p, sites
 }
 
@@ -276,6 +277,9 @@ func bestMixture(p *Pieces, sites []Site) float64 {
 				x := p.Blocks[i].Routed
 				home, memory = home+x.Memory, memory-x.Freed[0]
 				seconds += x.Read/cpu.Speed.Read - x.Read/gpu.Speed.Read + gpu.Speed.copies(x.Down) + gpu.Speed.copies(x.Up)
+			}
+			if home > 0 {
+				home += gpu.Handed + cpu.Handed
 			}
 			s := newSplitter(p, sites)
 			fits := true
@@ -337,6 +341,13 @@ func TestSplitLeavesExperts(t *testing.T) {
 			continue
 		}
 		left++
+		memory := sites[0].Handed + sites[1].Handed
+		for _, i := range l.Ranges[0].HostExperts {
+			memory += p.Blocks[i].Routed.Memory
+		}
+		if got := l.Ranges[0].HostMemory; got != memory {
+			t.Errorf("%d bytes on the processor, want %d", got, memory)
+		}
 		again, err := Lay(p, sites, l.Ranges)
 		if err != nil || !reflect.DeepEqual(again, l) {
 			t.Fatalf("by hand %+v, %v, want %+v", again, err, l)
