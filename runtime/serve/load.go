@@ -80,7 +80,7 @@ func (l *Loader) load(path string) (_ *Model, end func(), err error) {
 		}
 	}
 	if whole := []string{"", "f16", "f32", "q8"}; !m.Graph.Recurrent() && slices.Contains(whole, on.KV) { // others' places take memory of their own
-		on.Places = max(on.Places, mostAtOnce)
+		on.Places = max(on.Places, mostAtOnce, 2*on.Sequences+6)
 	}
 	ex, err := exec.New(m, on)
 	if err != nil {
