@@ -3,8 +3,8 @@
 
     text_tiny.py NSTF SHARED RESULTS.jsonl MODEL[=PACKAGE]...
 
-MODEL is a Hugging Face folder as train_tiny.py makes, PACKAGE a quantized one of it. Sixteen prompts, half from
-SHARED/text/eval_book.jsonl, half from eval_docs.jsonl, are continued by 64 tokens: by transformers in float32, and by
+MODEL is a Hugging Face folder as train_tiny.py makes, PACKAGE a quantized one of it. Eight prompts, half from
+SHARED/text/eval_book.jsonl, half from eval_docs.jsonl, are continued by 48 tokens: by transformers in float32, and by
 nstf with --exact and without. Then nstf serve holds four conversations of three messages, whose first answers a
 second server has never computed: its answers to the whole, which it reads from the start, must be those of the
 first, which goes on from states that it kept. A line for each model; differences are counted, not hidden.
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import urllib.request
 
-TOKENS = 64
+TOKENS = 48
 
 
 def prompts(shared):
@@ -24,13 +24,14 @@ def prompts(shared):
     for name in ("eval_book", "eval_docs"):
         with open(f"{shared}/text/{name}.jsonl") as f:
             text = "\n".join(json.loads(line)["text"] for line in f)
-        out += [text[i:i + 300] for i in range(1000, 1000 + 8 * 20000, 20000)]
+        out += [text[i:i + 300] for i in range(1000, 1000 + 4 * 20000, 20000)]
     return out
 
 
 def reference(folder, texts):
     import torch
     import transformers
+    torch.set_num_threads(1)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     out = []
@@ -45,7 +46,7 @@ def reference(folder, texts):
 def written(nstf, model, texts, *flags):
     out = []
     for text in texts:
-        done = subprocess.run([nstf, "run", model, "-f", "/dev/stdin", "--greedy", "--max-tokens", str(TOKENS), "--device", "cpu", *flags], input=text.encode(), capture_output=True)
+        done = subprocess.run([nstf, "run", model, "-", "--greedy", "--max-tokens", str(TOKENS), "--device", "cpu", *flags], input=text.encode(), capture_output=True)
         if done.returncode:
             sys.exit(f"{model}: {done.stderr.decode()}")
         out.append(done.stdout.decode().removesuffix("\n"))
@@ -54,8 +55,8 @@ def written(nstf, model, texts, *flags):
 
 class Server:
     def __init__(self, nstf, model):
-        self.process = subprocess.Popen([nstf, "serve", model, "--listen", "127.0.0.1:0", "--ctx", "1024", "--device", "cpu"], stderr=subprocess.PIPE, stdout=subprocess.STDOUT, text=True)
-        for line in self.process.stderr:
+        self.process = subprocess.Popen([nstf, "serve", model, "--listen", "127.0.0.1:0", "--ctx", "1024", "--device", "cpu"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for line in self.process.stdout:
             if found := re.search(r"127\.0\.0\.1:\d+", line):
                 self.address = found.group()
                 return
@@ -66,7 +67,7 @@ class Server:
 
     def __exit__(self, *_):
         self.process.terminate()
-        self.process.stderr.close()
+        self.process.stdout.close()
         self.process.wait()
 
     def answer(self, messages):
