@@ -13,7 +13,7 @@
 // Weights are sums in float64 of float32 shares, rounded to float32: the processor's order, but
 // where two weights are within 2^-24 of each other or arithmetic before differs by as much.
 //
-// Grid: x over key-value heads, y over rows, z of settle: 0 gives the output, 1 learns; CHOOSE_WAVES waves, SETTLE_WAVES. Deterministic: what is
+// Grid: x over key-value heads, y over rows; CHOOSE_WAVES waves, SETTLE_WAVES. Deterministic: what is
 // counted by atomics are whole numbers. Bound: latency, of a few passes over logs.
 #include "follow.hip"
 
@@ -104,24 +104,11 @@ NSTF_DEVICE choice_end choice_of(const kept_keys& keys, int n, int room, u32 wan
 		for (int i = threadIdx.x; i < 256; i += CHOOSE_THREADS) counts[i] = masses[i] = 0;
 		if (threadIdx.x == 0) found = -1;
 		__syncthreads();
-		for (int i = threadIdx.x; i - lane < n; i += CHOOSE_THREADS) {
-			const u32 k = i < n ? keys[i] : 0;
-			bool counts_here = i < n && (shift == 24 || k >> (shift + 8 & 31) == key >> (shift + 8 & 31));
-			const u32 bin = k >> shift & 255;
-			if (CHOOSE_MASS && counts_here) atomicAdd(masses + bin, mass_of(k));
-			// Those that are as the first lane's, in two rounds, are counted at once: most weights
-			// are of a few magnitudes, and additions to one place take turns.
-#pragma unroll
-			for (int round = 0; round < 2; round++) {
-				const u64 open = wave_ballot(counts_here);
-				const int first = open ? __ffsll((long long)open) - 1 : 0;
-				const u32 named = wave_get(bin, first); // by all lanes: a shuffle waits for each
-				const bool same = counts_here && bin == named;
-				const u64 sames = wave_ballot(same);
-				if (lane == first && same) atomicAdd(counts + bin, (u32)__popcll(sames));
-				counts_here = counts_here && !same;
-			}
-			if (counts_here) atomicAdd(counts + bin, 1u);
+		for (int i = threadIdx.x; i < n; i += CHOOSE_THREADS) {
+			const u32 k = keys[i];
+			if (shift < 24 && k >> (shift + 8 & 31) != key >> (shift + 8 & 31)) continue;
+			atomicAdd(counts + (k >> shift & 255), 1u);
+			if (CHOOSE_MASS) atomicAdd(masses + (k >> shift & 255), mass_of(k));
 		}
 		__syncthreads();
 		if (threadIdx.x < NSTF_WAVE) { // from the highest bin on, some to a lane
@@ -250,7 +237,7 @@ nstf_choose_pages(SINK_PARAMETER int heads, int kv_heads, ROWS_PARAMETERS, FOLLO
 	left = block_sum<CHOOSE_WAVES>(left, floats);
 	if (threadIdx.x != 0) return;
 	const bool whole = share < 1 && (steps == 0 || steps >= refresh || steps >= 16 && left > history[3] + 0.4f);
-	plans[at] = {chosen, whole ? 1 + (steps == 0) : 0, whole || share < 1 && history[2] < history[1], left};
+	plans[at] = {chosen, whole, whole || share < 1 && history[2] < history[1], left};
 }
 
 #define SETTLE_THREADS (SETTLE_WAVES * NSTF_WAVE)
@@ -281,32 +268,7 @@ nstf_settle_pages(f32* out, SINK_PARAMETER int heads, int kv_heads, ROWS_PARAMET
 	const i64 at = (i64)row * kv_heads + head, first = (i64)row * heads + head * ATTEND_GROUP;
 	const follow_plan plan = plans[at];
 	f32* history = histories + ((i64)owners[row] * history_heads + head) * (FOLLOW_HEADER + max_pages);
-	const bool learns = shares[head] < 1, fresh = plan.whole == 2, all = plan.whole != 0;
-	if (blockIdx.z == 1) {
-		const int read = all ? all_pages : plan.chosen + always;
-		if (threadIdx.x == 0) atomicAdd(counts, (u64)read), atomicAdd(counts + 1, (u64)all_pages);
-		if (!learns) return;
-		logs += first * max_pages, foretold += first * max_pages, lists += at * max_pages;
-		query_totals<SETTLE_WAVES>(query_tops, query_sums, logs, max_pages, all_pages, CHOOSE_SINKS);
-		for (int i = threadIdx.x; i < (all ? n : plan.chosen); i += SETTLE_THREADS) {
-			const int page = lists[i];
-			f32 sum = 0, weight = 0;
-#pragma unroll 4
-			for (int g = 0; g < ATTEND_GROUP; g++) {
-				const i64 j = (i64)g * max_pages + page;
-				const f32 x = exp_f32(logs[j] - query_tops[g]) / query_sums[g];
-				weight += x;
-				if (x > 0) sum = fmaf(x, logs[j] - foretold[j], sum);
-			}
-			f32& ratio = history[FOLLOW_HEADER + page];
-			const f32 seen = sum / weight, keep = all ? 0.0f : 0.7f;
-			if (weight > 0 && seen == seen) ratio = keep * ratio + (1.0f - keep) * fminf(fmaxf(seen, -4.0f), 4.0f);
-		}
-		if (threadIdx.x != 0) return;
-		history[3] = fresh ? plan.left : 0.9f * history[3] + 0.1f * plan.left;
-		history[0] = all ? 1 : history[0] + 1;
-		return;
-	}
+	const bool learns = shares[head] < 1, fresh = history[0] == 0, all = plan.whole;
 	int blocks[3]; // that have a record of each kind
 #pragma unroll
 	for (int kind = 0; kind < 3; kind++) {
@@ -376,11 +338,35 @@ nstf_settle_pages(f32* out, SINK_PARAMETER int heads, int kv_heads, ROWS_PARAMET
 		}
 #endif
 	}
-	if (!learns || !all) return;
-	without_error = block_sum<SETTLE_WAVES>(without_error, room);
-	with_error = block_sum<SETTLE_WAVES>(with_error, room);
+	const int read = all ? all_pages : plan.chosen + always;
+	if (threadIdx.x == 0) atomicAdd(counts, (u64)read), atomicAdd(counts + 1, (u64)all_pages);
+	if (!learns) return;
+	logs += first * max_pages, foretold += first * max_pages, lists += at * max_pages;
+	query_totals<SETTLE_WAVES>(query_tops, query_sums, logs, max_pages, all_pages, CHOOSE_SINKS);
+	for (int i = threadIdx.x; i < (all ? n : plan.chosen); i += SETTLE_THREADS) {
+		const int page = lists[i];
+		f32 sum = 0, weight = 0;
+#pragma unroll 4
+		for (int g = 0; g < ATTEND_GROUP; g++) {
+			const i64 j = (i64)g * max_pages + page;
+			const f32 x = exp_f32(logs[j] - query_tops[g]) / query_sums[g];
+			weight += x;
+			if (x > 0) sum = fmaf(x, logs[j] - foretold[j], sum);
+		}
+		f32& ratio = history[FOLLOW_HEADER + page];
+		const f32 seen = sum / weight, keep = all ? 0.0f : 0.7f;
+		if (weight > 0 && seen == seen) ratio = keep * ratio + (1.0f - keep) * fminf(fmaxf(seen, -4.0f), 4.0f);
+	}
+	if (all) {
+		without_error = block_sum<SETTLE_WAVES>(without_error, room);
+		with_error = block_sum<SETTLE_WAVES>(with_error, room);
+	}
 	if (threadIdx.x != 0) return;
-	const f32 keep = fresh ? 0.0f : 0.5f;
-	history[1] = keep * history[1] + (1 - keep) * without_error;
-	history[2] = keep * history[2] + (1 - keep) * with_error;
+	history[3] = all && fresh ? plan.left : 0.9f * history[3] + 0.1f * plan.left;
+	if (all) {
+		const f32 keep = fresh ? 0.0f : 0.5f;
+		history[1] = keep * history[1] + (1 - keep) * without_error;
+		history[2] = keep * history[2] + (1 - keep) * with_error;
+	}
+	history[0] = all ? 1 : history[0] + 1;
 }

@@ -40,7 +40,8 @@ typedef u32 Words4 __attribute__((ext_vector_type(4)));
 #define NSTF_INFINITY __int_as_float(0x7f800000)
 #define NSTF_NAN __int_as_float(0x7fc00000)
 
-// A value of a lane of the wave, by its number.
+// A value of a lane of the wave, by its number. All lanes come to this, and to what else they
+// exchange: NVIDIA's wait for those that a condition, or `a &&` before it, keeps away.
 #if defined(NSTF_CUDA)
 NSTF_DEVICE f32 wave_get(f32 v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
 NSTF_DEVICE u32 wave_get(u32 v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }

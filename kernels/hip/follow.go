@@ -112,7 +112,7 @@ func (o *Follow) Calls(t Target) []Call {
 		phase(0, alwaysPages+ceil(ceil(o.Capacity, PagePositions), foretoldPages), 1),
 		{Early: true, Unit: settle, Symbol: "nstf_choose_pages", Grid: grid, Block: [3]uint32{chooseThreads, 1, 1}, Args: choose},
 		phase(1, splits, 3),
-		{Early: true, Unit: settle, Symbol: "nstf_settle_pages", Grid: [3]uint32{grid[0], grid[1], 2}, Block: [3]uint32{settleThreads, 1, 1}, Args: done},
+		{Early: true, Unit: settle, Symbol: "nstf_settle_pages", Grid: grid, Block: [3]uint32{settleThreads, 1, 1}, Args: done},
 	}
 }
 

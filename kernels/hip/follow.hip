@@ -30,7 +30,7 @@
 
 struct follow_plan {
 	i32 chosen; // pages of the list
-	i32 whole;  // 1: the step reads all; 2: and is the first to
+	i32 whole;  // 1: the step reads all
 	i32 stand;  // 1: means stand for what is not chosen
 	f32 left;   // share of the weight that is estimated to be left out
 };
