@@ -50,22 +50,22 @@ func followed(g *graph.Graph, span device.Span, p *device.Policy) (f following, 
 	return f, nil
 }
 
-// leastBytes of keys and values of a block are read by an H100 while it chooses pages, about
-// 20 microseconds (docs/perf/attention.md): a sequence that has no more is read as a whole.
-const leastBytes = 48 << 20
+// leastNumbers of keys and values of a block are read by an H100 while it chooses pages and reads
+// them: 18,310 positions of 2048 numbers, in 16 bits; codes take longer (docs/perf/attention.md).
+// A sequence that has no more is read as a whole, in any format.
+const leastNumbers = 36 << 20
 
-// keep takes the formats of keys and values, which say how many positions are read in any case
-// where the policy does not: those of the block that has the most bytes for each.
+// keep takes the formats of keys and values, and says how many positions are read in any case
+// where the policy does not: those of the block that has the most numbers for each.
 func (f *following) keep(g *graph.Graph, span device.Span, kept cpu.KVFormats) {
 	f.kept = kept
-	most := int64(1)
+	most := 1
 	for i, first := range f.first {
 		if a, ok := attends(&g.Blocks[span.Lo+i]); ok && first >= 0 {
-			a.KV.Format, a.KV.Pages = kept.Of(span.Lo+i), 1
-			most = max(most, a.KV.PageBytes())
+			most = max(most, 2*a.KV.Heads*a.KV.Dim)
 		}
 	}
-	f.policy = f.policy.LeastOr(max(leastBytes/most*PageSize, device.PolicyLeast))
+	f.policy = f.policy.LeastOr(max(leastNumbers/int64(most), device.PolicyLeast))
 }
 
 // mostSteps bounds what a history counts to in float32.

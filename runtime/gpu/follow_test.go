@@ -8,8 +8,8 @@ import (
 	"github.com/nstf/nstf/runtime/device"
 )
 
-// TestLeast wants as many positions read in any case as make 48 MiB of keys and values in the
-// block that has the most for each, and what the policy says where it says something.
+// TestLeast wants as many positions read in any case as make 36 Mi numbers of keys and values in
+// the block that has the most for each, and what the policy says where it says something.
 func TestLeast(t *testing.T) {
 	g := &graph.Graph{}
 	for _, heads := range []int64{2, 8} {
@@ -19,9 +19,8 @@ func TestLeast(t *testing.T) {
 		kept       cpu.KVFormats
 		said, want int64
 	}{
-		{cpu.KVFormats{cpu.KVF16}, 0, 12288}, // 4096 bytes a position
-		{cpu.KVFormats{cpu.KVQ4}, 0, 43648},  // 1152, whole pages
-		{cpu.KVFormats{cpu.KVF16, cpu.KVQ4}, 0, 43648},
+		{cpu.KVFormats{cpu.KVF16}, 0, 18432}, // 2048 a position
+		{cpu.KVFormats{cpu.KVF16, cpu.KVQ4}, 0, 18432},
 		{cpu.KVFormats{cpu.KVF16}, 1024, 1024},
 	} {
 		p := device.DefaultPolicy()
