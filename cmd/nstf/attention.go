@@ -38,7 +38,7 @@ func (f *attentionFlag) add(s *pflag.FlagSet) {
 	s.StringVar(&f.kind, "attention", attentionDense, "`KIND` of attention: dense, policy, or FILE.json of one")
 	s.StringVar(&f.pages, "attention-pages", "10%", "pages that a step reads at most, as a `SHARE`, by a policy")
 	s.Float64Var(&f.mass, "attention-mass", 1, "`SHARE` of the estimated weight that is enough, by a policy")
-	s.Int64Var(&f.least, "attention-least", 0, "`N` positions that are read in any case, by a policy; default: as many as are read faster than chosen among")
+	s.Int64Var(&f.least, "attention-least", 0, "`N` positions that a policy reads whole; default: while that is faster")
 }
 
 // policy returns what the flags ask for, nil for dense attention.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -13,12 +14,31 @@ import (
 	"github.com/nstf/nstf/runtime/place"
 )
 
+// reaching is a small model whose context is long.
+func reaching(t *testing.T) string {
+	t.Helper()
+	dir := copyDir(t, filepath.Join(micro, "llama-k256"))
+	file := filepath.Join(dir, "config.json")
+	config, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	longer := bytes.Replace(config, []byte(`"max_position_embeddings": 256`), []byte(`"max_position_embeddings": 4096`), 1)
+	if bytes.Equal(longer, config) {
+		t.Fatal("no context of 256 in", file)
+	}
+	if err := os.WriteFile(file, longer, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // Bits of keys and values are chosen by what blocks lose, go into a package, are shown, and
 // are how it is run where flags do not say otherwise.
 func TestKeptBits(t *testing.T) {
-	dir := t.TempDir()
+	dir, model := t.TempDir(), reaching(t)
 	file, packed := filepath.Join(dir, "k.json"), filepath.Join(dir, "m.nstf")
-	measure := []string{"calibrate", demoModel, "--calib", demoText, "--ctx", "512", "--samples", "2"}
+	measure := []string{"calibrate", model, "--calib", demoText, "--ctx", "1024", "--samples", "2"}
 	out := must(t, append(measure, "--kv-bpw", "5", "-o", file)...)
 	for _, want := range []string{"1 to fit and 1 held out", "bits of a number", "KL from f16", "KL q3"} {
 		if !strings.Contains(out, want) {
@@ -42,11 +62,11 @@ func TestKeptBits(t *testing.T) {
 			t.Errorf("block %d loses less in q3 than in q8: %v", b.Block, b.KLD)
 		}
 	}
-	must(t, "convert", demoModel, "--kv", file, "-o", packed)
+	must(t, "convert", model, "--kv", file, "-o", packed)
 	if out := must(t, "inspect", packed); !strings.Contains(out, "nstf/kv.json") || !strings.Contains(out, "KL from f16") {
 		t.Errorf("inspect says nothing of the choice:\n%s", out)
 	}
-	text := []string{"--text", demoText, "--ctx", "512", "--max-tokens", "512", "--device", "cpu", "--json"}
+	text := []string{"--text", demoText, "--ctx", "1024", "--max-tokens", "1024", "--device", "cpu", "--json"}
 	said := func(args ...string) (value string, note string) {
 		r := invoke(append([]string{"eval"}, append(text, args...)...)...)
 		if r.code != 0 {
@@ -90,7 +110,7 @@ func TestKeptBits(t *testing.T) {
 	var layered struct {
 		Layers []ledger.Layer
 	}
-	if err := json.Unmarshal([]byte(must(t, "plan", demoModel, "--bpw", "6", "--schemes", "q4_0,q8_0", "--layers", "--kv", file, "--json")), &layered); err != nil || len(layered.Layers) != len(k.Chosen)+1 {
+	if err := json.Unmarshal([]byte(must(t, "plan", model, "--bpw", "6", "--schemes", "q4_0,q8_0", "--layers", "--kv", file, "--json")), &layered); err != nil || len(layered.Layers) != len(k.Chosen)+1 {
 		t.Fatalf("%d layers (%v)", len(layered.Layers), err)
 	}
 	for i, l := range layered.Layers[:len(k.Chosen)] {
@@ -118,14 +138,14 @@ func TestKeptBits(t *testing.T) {
 		says string
 		args []string
 	}{
-		{exitUsage, "--layers", []string{"plan", demoModel, "--bpw", "4", "--kv", file}},
-		{exitInput, "d.json", []string{"plan", demoModel, "--bpw", "4", "--layers", "--kv", damaged}},
+		{exitUsage, "--layers", []string{"plan", model, "--bpw", "4", "--kv", file}},
+		{exitInput, "d.json", []string{"plan", model, "--bpw", "4", "--layers", "--kv", damaged}},
 		{exitUsage, "one choice", append(measure, "--kv-bpw", "4", "--kv-kld", "1", "-o", no)},
 		{exitUsage, "--kv-bpw", append(measure, "--kv-bpw", "-1", "-o", no)},
 		{exitUsage, "on the processor", append(measure, "--kv-bpw", "4", "--attention", "-o", no)},
 		{exitUnsupported, "the fewest", append(measure, "--kv-bpw", "2", "-o", no)},
-		{exitUsage, "longer windows", []string{"calibrate", demoModel, "--calib", demoText, "--ctx", "512", "--samples", "2", "--kv-bpw", "4", "-o", no}},
-		{exitInput, "d.json", []string{"convert", demoModel, "--kv", damaged, "-o", filepath.Join(dir, "no.nstf")}},
+		{exitUsage, "longer windows", []string{"calibrate", model, "--calib", demoText, "--ctx", "512", "--samples", "2", "--kv-bpw", "4", "-o", no}},
+		{exitInput, "d.json", []string{"convert", model, "--kv", damaged, "-o", filepath.Join(dir, "no.nstf")}},
 		{exitInput, "blocks are named", []string{"convert", filepath.Join(micro, "gemma3"), "--kv", file, "-o", filepath.Join(dir, "no.nstf")}},
 	} {
 		r := invoke(c.args...)

@@ -16,12 +16,12 @@ import (
 // heads need; what it says was measured of its own tensors, and counts where a size is asked
 // for.
 func TestLongContext(t *testing.T) {
-	dir := t.TempDir()
+	dir, model := t.TempDir(), reaching(t)
 	packed := filepath.Join(dir, "m.nstf")
-	long := []string{"quantize", demoModel, "--calib", demoText, "--ctx", "64", "--samples", "8", "--long-window", "1120", "--long-samples", "2", "--device", "cpu"}
+	long := []string{"quantize", model, "--calib", demoText, "--ctx", "64", "--samples", "8", "--long-window", "1120", "--long-samples", "2", "--device", "cpu"}
 	var made pipeline.Outcome
-	const size = 4 << 20
-	if err := json.Unmarshal([]byte(must(t, append(long, "--size", "4MiB", "--schemes", "q4_0,q8_0", "--long-context", "--kv-bpw", "5", "-o", packed, "--json")...)), &made); err != nil {
+	const size = 560 << 10
+	if err := json.Unmarshal([]byte(must(t, append(long, "--size", "560KiB", "--schemes", "q4_0,q8_0", "--long-context", "--kv-bpw", "5", "-o", packed, "--json")...)), &made); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(packed)
@@ -82,13 +82,13 @@ func TestLongContext(t *testing.T) {
 		args []string
 	}{
 		{exitUsage, "go with --long-context", append(long, "--scheme", "q8_0", "-o", no)},
-		{exitUsage, "give --calib FILE", []string{"quantize", demoModel, "--bpw", "5", "--long-context", "-o", no}},
-		{exitUsage, "are the least", []string{"quantize", demoModel, "--bpw", "5", "--calib", demoText, "--long-context", "--long-window", "1024", "-o", no}},
+		{exitUsage, "give --calib FILE", []string{"quantize", model, "--bpw", "5", "--long-context", "-o", no}},
+		{exitUsage, "are the least", []string{"quantize", model, "--bpw", "5", "--calib", demoText, "--long-context", "--long-window", "1024", "-o", no}},
 		{exitUsage, "do not foretell", append(long, "--bpw", "5", "--long-context", "--memory", "8GiB", "-o", no)},
 		{exitUsage, "one choice", append(long, "--bpw", "5", "--kv-bpw", "5", "--kv-kld", "1", "-o", no)},
 		{exitUnsupported, "the fewest", append(long, "--scheme", "q8_0", "--kv-bpw", "2", "-o", no)},
 		{exitUnsupported, "latents", []string{"quantize", filepath.Join(micro, "deepseek_v3"), "--scheme", "q8_0", "--calib", demoText, "--ctx", "16", "--samples", "4", "--long-context", "-o", no}},
-		{exitUnsupported, "windows of 1120 need", []string{"quantize", demoModel, "--bpw", "5", "--calib", demoText, "--ctx", "16", "--samples", "4", "--long-context", "--long-window", "1120", "--long-samples", "64", "-o", no}},
+		{exitUnsupported, "windows of 1120 need", []string{"quantize", model, "--bpw", "5", "--calib", demoText, "--ctx", "16", "--samples", "4", "--long-context", "--long-window", "1120", "--long-samples", "64", "-o", no}},
 	} {
 		r := invoke(c.args...)
 		if r.code != c.code || !strings.Contains(r.err, c.says) {
