@@ -37,7 +37,8 @@ type completionRequest struct {
 // usualTokens is OpenAI's bound of a completion that names none.
 const usualTokens = 16
 
-// mostScores bounds the probabilities of prompts' tokens that one request asks for.
+// mostScores bounds the probabilities of prompts' tokens that one request asks for: each
+// choice repeats its prompt's.
 const mostScores = 1 << 18
 
 func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
@@ -58,7 +59,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 	}
 	scores := 0
 	for _, t := range a.turns {
-		scores += len(t.prompt) * (1 + o.top)
+		scores += o.n * len(t.prompt) * (1 + o.top)
 	}
 	if o.scored && scores > mostScores {
 		return invalid("logprobs", "%d probabilities of prompts are asked for, and %d at most given", scores, mostScores)

@@ -206,11 +206,12 @@ func TestEchoRefuses(t *testing.T) {
 	h, _, _ := serving(t, Options{}, schedule.Options{})
 	many, long := strings.Repeat(`"a",`, 15), strings.Repeat("5,", 20_000)
 	for body, says := range map[string]string{
-		`{"prompt": "a", "max_tokens": 0}`:                               "echo",
-		`{"prompt": "a", "max_tokens": 0, "logprobs": 1}`:                "echo",
-		`{"prompt": "a", "max_tokens": 0, "logprobs": 21, "echo": true}`: "logprobs",
-		`{"prompt": [` + many + `"a", "a"], "echo": true, "n": 2}`:       "choices",
-		`{"prompt": [` + long + `5], "echo": true, "logprobs": 20}`:      "probabilities",
+		`{"prompt": "a", "max_tokens": 0}`:                                           "echo",
+		`{"prompt": "a", "max_tokens": 0, "logprobs": 1}`:                            "echo",
+		`{"prompt": "a", "max_tokens": 0, "logprobs": 21, "echo": true}`:             "logprobs",
+		`{"prompt": [` + many + `"a", "a"], "echo": true, "n": 2}`:                   "choices",
+		`{"prompt": [` + long + `5], "echo": true, "logprobs": 20}`:                  "probabilities",
+		`{"prompt": [` + long[:20_000] + `5], "echo": true, "logprobs": 20, "n": 2}`: "420042 probabilities",
 	} {
 		if code, v, _ := post(t, h.URL+"/v1/completions", body); code != 400 || !strings.Contains(fmt.Sprint(v), says) {
 			t.Errorf("%s: %d %v", body, code, v)
