@@ -75,7 +75,7 @@ func (e *Engine) cacheLayers(kept cpu.KVFormats) []hip.KV {
 			layers[of[from]].Summarized = true
 		}
 	}
-	e.follow.keep(e.g, e.span, kept)
+	e.follow.kept = kept
 	return layers
 }
 

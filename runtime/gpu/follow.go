@@ -26,7 +26,8 @@ type following struct {
 	floats                          int // of the history of a slot
 }
 
-// followed returns what an engine of a span will follow. Errors are of package formats.
+// followed returns what an engine of a span will follow. The graph is whole, or a rank's share
+// and the policy one of [rankPolicy]. Errors are of package formats.
 func followed(g *graph.Graph, span device.Span, p *device.Policy) (f following, err error) {
 	if p == nil {
 		return f, nil
@@ -45,7 +46,7 @@ func followed(g *graph.Graph, span device.Span, p *device.Policy) (f following, 
 		}
 	}
 	if f.heads > 0 {
-		f.policy = p
+		f.policy = p.LeastOr(leastOf(g))
 	}
 	return f, nil
 }
@@ -55,17 +56,18 @@ func followed(g *graph.Graph, span device.Span, p *device.Policy) (f following, 
 // A sequence that has no more is read as a whole, in any format.
 const leastNumbers = 36 << 20
 
-// keep takes the formats of keys and values, and says how many positions are read in any case
-// where the policy does not: those of the block that has the most numbers for each.
-func (f *following) keep(g *graph.Graph, span device.Span, kept cpu.KVFormats) {
-	f.kept = kept
+// leastOf says how many positions of a whole graph are read in any case where the policy does not:
+// those of the block that has the most numbers for each. All who share the graph count alike, for
+// ranks of a team have to follow the policy at the same positions: a rank that does not leaves the
+// others waiting.
+func leastOf(g *graph.Graph) int64 {
 	most := 1
-	for i, first := range f.first {
-		if a, ok := attends(&g.Blocks[span.Lo+i]); ok && first >= 0 {
-			most = max(most, 2*a.KV.Heads*a.KV.Dim)
+	for i := range g.Blocks {
+		if b := &g.Blocks[i]; device.Followed(b) {
+			most = max(most, 2*int(b.Attn.KVHeads*b.Attn.HeadDim))
 		}
 	}
-	f.policy = f.policy.LeastOr(max(leastNumbers/int64(most), device.PolicyLeast))
+	return max(leastNumbers/int64(most), device.PolicyLeast)
 }
 
 // mostSteps bounds what a history counts to in float32.
@@ -254,10 +256,10 @@ func (w *walk) followAttention(b *block, dense *hip.Attend) {
 	}
 }
 
-// rankPolicy is a policy for the key-value heads of one rank of a team: those behind the
-// heads of the ranks before it.
-func rankPolicy(p *device.Policy, shards []*load.Shard, rank int) *device.Policy {
-	if p == nil || p.Heads == nil {
+// rankPolicy is a policy for the key-value heads of one rank of a team that shares a graph: those
+// behind the heads of the ranks before it. Its least positions are the whole graph's.
+func rankPolicy(p *device.Policy, g *graph.Graph, shards []*load.Shard, rank int) *device.Policy {
+	if p = p.LeastOr(leastOf(g)); p == nil || p.Heads == nil {
 		return p
 	}
 	own := *p

@@ -4,31 +4,55 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats/graph"
-	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/load"
 )
 
-// TestLeast wants as many positions read in any case as make 36 Mi numbers of keys and values in
-// the block that has the most for each, and what the policy says where it says something.
-func TestLeast(t *testing.T) {
+// headed is a graph of blocks with so many key-value heads of 128 numbers.
+func headed(kv ...int64) *graph.Graph {
 	g := &graph.Graph{}
-	for _, heads := range []int64{2, 8} {
-		g.Blocks = append(g.Blocks, graph.Block{Attn: &graph.Attention{Heads: 32, KVHeads: heads, HeadDim: 128}})
+	for _, n := range kv {
+		g.Blocks = append(g.Blocks, graph.Block{Attn: &graph.Attention{Heads: 4 * n, KVHeads: n, HeadDim: 128}})
 	}
-	for _, c := range []struct {
-		kept       cpu.KVFormats
-		said, want int64
-	}{
-		{cpu.KVFormats{cpu.KVF16}, 0, 18432}, // 2048 a position
-		{cpu.KVFormats{cpu.KVF16, cpu.KVQ4}, 0, 18432},
-		{cpu.KVFormats{cpu.KVF16}, 1024, 1024},
-	} {
+	return g
+}
+
+// leastFollowed is how many positions an engine of a span reads in any case.
+func leastFollowed(t *testing.T, g *graph.Graph, span device.Span, p *device.Policy) int64 {
+	t.Helper()
+	f, err := followed(g, span, p)
+	if err != nil || f.policy == nil {
+		t.Fatal(f, err)
+	}
+	return f.policy.Least
+}
+
+// TestLeast wants as many positions read in any case as make 36 Mi numbers of keys and values in
+// the block that has the most for each, and what the policy says where it says something. Stages
+// and ranks have what one GPU has that has the whole model, whatever share of heads is theirs.
+func TestLeast(t *testing.T) {
+	g := headed(2, 8)
+	for _, c := range []struct{ said, want int64 }{{0, 18432}, {1024, 1024}} { // 2048 numbers a position
 		p := device.DefaultPolicy()
 		p.Least = c.said
-		f := following{policy: &p, first: []int{0, 2}, heads: 10}
-		f.keep(g, device.Whole(g), c.kept)
-		if f.policy.Least != c.want || p.Least != c.said {
-			t.Errorf("%v: %d positions, want %d; the policy given says %d", c.kept, f.policy.Least, c.want, p.Least)
+		for _, span := range []device.Span{device.Whole(g), {Lo: 0, Hi: 1}, {Lo: 1, Hi: 2}} {
+			if got := leastFollowed(t, g, span, &p); got != c.want || p.Least != c.said {
+				t.Errorf("blocks %d to %d: %d positions, want %d; the policy given says %d", span.Lo, span.Hi-1, got, c.want, p.Least)
+			}
 		}
+		for _, cut := range [][]*graph.Graph{{headed(1, 4), headed(1, 4)}, {headed(2, 2), headed(2, 3), headed(2, 3)}} {
+			var shards []*load.Shard
+			for _, own := range cut {
+				shards = append(shards, &load.Shard{Graph: own})
+			}
+			for i, own := range cut {
+				if got := leastFollowed(t, own, device.Whole(own), rankPolicy(&p, g, shards, i)); got != c.want {
+					t.Errorf("rank %d of %d: %d positions, want %d", i, len(cut), got, c.want)
+				}
+			}
+		}
+	}
+	if p := rankPolicy(nil, g, nil, 0); p != nil {
+		t.Errorf("dense attention follows %+v", p)
 	}
 }

@@ -45,12 +45,12 @@ func NewTeam(on []*Device, g *graph.Graph, tensor func(name string) formats.Tens
 	if err != nil {
 		return nil, err
 	}
-	if err := t.plan(shards, &o); err != nil {
+	if err := t.plan(g, shards, &o); err != nil {
 		return nil, err
 	}
 	policy := o.Policy
 	for i, m := range t.members {
-		o.team, o.Policy = m, rankPolicy(policy, shards, i)
+		o.team, o.Policy = m, rankPolicy(policy, g, shards, i)
 		e, err := on[i].New(shards[i].Graph, device.Whole(g), shards[i].Tensor, o)
 		if err != nil {
 			return nil, err
@@ -118,7 +118,7 @@ func TeamNeed(on []*Device, g *graph.Graph, tensor func(name string) formats.Ten
 	few, many := t.numbers(shards, o.Rows)
 	policy := o.Policy
 	for i, m := range t.members {
-		o.team, o.Policy = m, rankPolicy(policy, shards, i)
+		o.team, o.Policy = m, rankPolicy(policy, g, shards, i)
 		p, err := on[i].Plan(shards[i].Graph, device.Whole(g), shards[i].Tensor, o)
 		if err != nil {
 			return nil, err
@@ -131,8 +131,8 @@ func TeamNeed(on []*Device, g *graph.Graph, tensor func(name string) formats.Ten
 
 // plan takes the memory that ranks exchange numbers in, and finds what has room on all of
 // them.
-func (t *Team) plan(shards []*load.Shard, o *Options) error {
-	g, rows := shards[0].Graph, maxRows
+func (t *Team) plan(g *graph.Graph, shards []*load.Shard, o *Options) error {
+	rows := maxRows
 	if o.Rows > 0 {
 		rows = o.Rows
 	}
@@ -145,7 +145,7 @@ func (t *Team) plan(shards []*load.Shard, o *Options) error {
 	var least Plan
 	for i, m := range t.members {
 		own := *o
-		own.team, own.Policy = m, rankPolicy(o.Policy, shards, i)
+		own.team, own.Policy = m, rankPolicy(o.Policy, g, shards, i)
 		p, err := m.on[i].Plan(shards[i].Graph, device.Whole(g), shards[i].Tensor, own)
 		if err != nil {
 			return err
