@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/nstf/nstf/calibrate"
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/corpus"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/quantize/pipeline"
@@ -122,11 +123,14 @@ func (f *longFlags) cut(ctx context.Context, a *app, m *model.Model, text textFl
 			return nil, err
 		}
 	}
-	windows := func(most int) (fit, held [][]int32, err error) {
+	windows := func(most, least int) (fit, held [][]int32, err error) {
 		w := text
 		w.samples, w.ctx = f.samples, min(int(m.Graph.Context), most)
 		if f.window > 0 {
 			w.ctx = min(f.window, most)
+		}
+		if w.ctx < least { // before anything is fitted
+			return nil, nil, formats.Unsupportedf(m.Path, "", "long contexts of a model whose context is %d: windows of %d tokens are the least", m.Graph.Context, least)
 		}
 		all, err := w.cut(ctx, a, m, w.path, w.samples)
 		if err != nil {
@@ -136,9 +140,9 @@ func (f *longFlags) cut(ctx context.Context, a *app, m *model.Model, text textFl
 		return fit, held, nil
 	}
 	var err error
-	if l.Kept, l.KeptHeld, err = windows(mostKeptWindow); err != nil || !f.policy {
+	if l.Kept, l.KeptHeld, err = windows(mostKeptWindow, calibrate.KeptLeast); err != nil || !f.policy {
 		return l, err
 	}
-	l.Windows, l.Held, err = windows(max(f.window, mostAttentionWindow))
+	l.Windows, l.Held, err = windows(max(f.window, mostAttentionWindow), calibrate.AttentionLeast(longSteps))
 	return l, err
 }

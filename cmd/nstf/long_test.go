@@ -87,6 +87,7 @@ func TestLongContext(t *testing.T) {
 		{exitUsage, "do not foretell", append(long, "--bpw", "5", "--long-context", "--memory", "8GiB", "-o", no)},
 		{exitUsage, "one choice", append(long, "--bpw", "5", "--kv-bpw", "5", "--kv-kld", "1", "-o", no)},
 		{exitUnsupported, "the fewest", append(long, "--scheme", "q8_0", "--kv-bpw", "2", "-o", no)},
+		{exitUnsupported, "windows of 1057 tokens are the least", []string{"quantize", demoModel, "--bpw", "5", "--calib", demoText, "--ctx", "16", "--samples", "4", "--long-context", "--long-samples", "2", "-o", no}},
 		{exitUnsupported, "latents", []string{"quantize", filepath.Join(micro, "deepseek_v3"), "--scheme", "q8_0", "--calib", demoText, "--ctx", "16", "--samples", "4", "--long-context", "-o", no}},
 		{exitUnsupported, "windows of 1120 need", []string{"quantize", model, "--bpw", "5", "--calib", demoText, "--ctx", "16", "--samples", "4", "--long-context", "--long-window", "1120", "--long-samples", "64", "-o", no}},
 	} {

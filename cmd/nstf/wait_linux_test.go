@@ -21,13 +21,17 @@ import (
 const shared = 10
 
 // within runs a process and fails where it does not end in what would be time enough on a
-// quiet machine.
-func within(t *testing.T, limit time.Duration, c *exec.Cmd) (code int, stderr string) {
+// quiet machine, behind a second for signals where it gets some then.
+func within(t *testing.T, limit time.Duration, c *exec.Cmd, signals ...os.Signal) (code int, stderr string) {
 	t.Helper()
 	var errs bytes.Buffer
 	c.Stderr = &errs
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
+	}
+	for _, sig := range signals {
+		time.AfterFunc(time.Second, func() { c.Process.Signal(sig) })
+		limit += time.Second
 	}
 	done := make(chan error, 1)
 	go func() { done <- c.Wait() }()
@@ -162,8 +166,7 @@ func TestSignalWhileWaiting(t *testing.T) {
 				defer w.Close()
 				defer r.Close()
 				c.Stdin = r
-				time.AfterFunc(700*time.Millisecond, func() { c.Process.Signal(sig) })
-				code, stderr := within(t, 700*time.Millisecond+time.Second, c)
+				code, stderr := within(t, time.Second, c, sig)
 				if code != exitInterrupted || !strings.Contains(stderr, "interrupted") {
 					t.Errorf("exit %d, want %d; stderr:\n%s", code, exitInterrupted, stderr)
 				}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"path/filepath"
 
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats"
@@ -114,8 +115,7 @@ func (l *Long) Expected(m *model.Model) []nstf.File {
 		}
 		return out
 	}
-	name := "m"
-	source := attention.Source{Model: name, Text: l.Text, TextHash: stats.HashWindows(l.Kept), Context: math.MaxInt32, Windows: math.MaxInt32, Held: math.MaxInt32, Steps: math.MaxInt32}
+	source := attention.Source{Model: filepath.Base(m.Path), Text: l.Text, TextHash: stats.HashWindows(l.Kept), Context: math.MaxInt32, Windows: math.MaxInt32, Held: math.MaxInt32, Steps: math.MaxInt32}
 	k := &attention.Kept{Source: source, Formats: cpu.KVFormatNames()[cpu.KVF16:], Blocks: calibrate.KeptBlocks(m)}
 	for i := range k.Blocks {
 		k.Blocks[i].Bits, k.Blocks[i].KLD = digits(len(k.Formats)), digits(len(k.Formats))
@@ -123,6 +123,8 @@ func (l *Long) Expected(m *model.Model) []nstf.File {
 	for i := range m.Graph.Blocks {
 		k.Chosen = append(k.Chosen, k.Formats[i*7%len(k.Formats)])
 	}
+	d := digits(4)
+	k.Measured = attention.KeptPoint{Bits: d[0], KLD: d[1], SE: d[2], Top1: d[3]}
 	if len(l.Windows) == 0 {
 		return longFiles(k, nil)
 	}
