@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -216,5 +217,43 @@ func TestEchoRefuses(t *testing.T) {
 		if code, v, _ := post(t, h.URL+"/v1/completions", body); code != 400 || !strings.Contains(fmt.Sprint(v), says) {
 			t.Errorf("%s: %d %v", body, code, v)
 		}
+	}
+}
+
+// Where the tokenizer begins no text with a token of its own, texts may hold none at all.
+func TestEmptyPrompts(t *testing.T) {
+	m, err := checkpoint.Open("../../testdata/micro/qwen3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	tok, err := m.Tokenizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ex, err := exec.New(m, exec.Options{Threads: 1, Context: 56})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ex.Close()
+	sched := schedule.New(ex, schedule.Options{})
+	defer sched.Close()
+	h := httptest.NewServer(New(loadedModels(t, &Model{Info: Info{Name: "qwen3", Context: 56}, Tokenizer: tok, Scheduler: sched}), Options{}))
+	defer h.Close()
+	for _, c := range []struct{ path, body string }{
+		{"/v1/completions", `{"prompt": ""}`},
+		{"/v1/completions", `{"prompt": [["", ""]]}`},
+		{"/v1/completions", `{"prompt": ["a", ["", ""]]}`},
+		{"/v1/completions", `{"prompt": [["", ""]], "max_tokens": 0, "echo": true, "logprobs": 1}`},
+		{"/completion", `{"prompt": [["", ""]]}`},
+		{"/v1/embeddings", `{"input": ""}`},
+		{"/v1/embeddings", `{"input": [["", ""]]}`},
+	} {
+		if code, v, _ := post(t, h.URL+c.path, c.body); code != 400 || !strings.Contains(fmt.Sprint(v), "is empty") {
+			t.Errorf("%s: %s: %d %v", c.path, c.body, code, v)
+		}
+	}
+	if code, v, _ := post(t, h.URL+"/v1/completions", `{"prompt": [["", 5]], "max_tokens": 1}`); code != 200 {
+		t.Errorf("a token behind an empty text: %d %v", code, v)
 	}
 }

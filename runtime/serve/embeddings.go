@@ -104,12 +104,8 @@ func (m *Model) vectors(ctx context.Context, texts [][]int32, dimensions int, no
 
 // encodeWhole returns a text's tokens as an embedding wants them: with what begins and
 // ends one.
-func (m *Model) encodeWhole(text, param string) ([]int32, error) {
-	ids, err := m.Tokenizer.Encode(text, tokenizer.EncodeOptions{NoParseSpecial: true})
-	if err == nil && len(ids) == 0 {
-		err = invalid(param, "the %s is empty", param)
-	}
-	return ids, err
+func (m *Model) encodeWhole(text, _ string) ([]int32, error) {
+	return m.Tokenizer.Encode(text, tokenizer.EncodeOptions{NoParseSpecial: true})
 }
 
 func total(texts [][]int32) (n int) {

@@ -55,6 +55,9 @@ func (m *Model) texts(raw json.RawMessage, param string, encode func(text, param
 	var all [][]int32
 	for _, one := range list {
 		ids, err := m.ids(one, param, encode)
+		if err == nil && len(ids) == 0 {
+			err = invalid(param, "the %s is empty", param)
+		}
 		if err != nil {
 			return nil, err
 		}
