@@ -297,7 +297,10 @@ nstf_attend_pages(const f32* q, int heads, int kv_heads, f32 scale, f32 softcap,
 	wait_for_inputs();
 #endif
 	const int row = blockIdx.z, each_kind = gridDim.y / (PAGES_PHASE == 1 ? 3 : 1), y = blockIdx.y % each_kind;
-	if (!follows(positions, owners, row, least_positions, rank)) return;
+	if (!follows(positions, owners, row, least_positions, rank)) {
+		wait_for_inputs(); // though no row of the launch may follow: what comes behind waits for this one alone
+		return;
+	}
 	const kv_cache cache = KV_CACHE;
 	const int owner = load_settled(owners + row);
 	pages_part t = {row, y / ATTEND_PARTS, y % ATTEND_PARTS, load_settled(positions + row)};

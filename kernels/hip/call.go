@@ -18,6 +18,9 @@ type Call struct {
 	// Early lets the launch begin before the one before it has ended, where the
 	// driver can do that: the kernel itself waits, by wait_for_inputs of
 	// common.hip, before it touches anything that another launch writes or reads.
+	// Some block of every launch has to wait, even of one that has nothing to do:
+	// the next launch waits for the end of this one alone, and so for that of
+	// those before it.
 	Early bool
 	Args  []Arg
 }
