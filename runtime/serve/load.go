@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/inspect"
 	"github.com/nstf/nstf/formats/ledger"
 	"github.com/nstf/nstf/formats/model"
@@ -34,9 +35,27 @@ type Loader struct {
 	Log     *slog.Logger // not nil
 }
 
-// mostAtOnce is how many conversations a GPU has places for, at least, where a place is little
-// more than a list of tokens: their memory is that of Exec.Sequences.
-const mostAtOnce = 136
+// mostAtOnce is how many conversations a GPU has places for where a place is little more than
+// a list of tokens, and mostLists bounds the bytes of these lists.
+const (
+	mostAtOnce = 136
+	mostLists  = 128 << 20
+)
+
+// places returns how many conversations of a model a GPU has places for; 0: what suits
+// Sequences. Recurrent states, codes of keys and values, and the histories of a policy take
+// memory of their own for each place.
+func places(g *graph.Graph, o *exec.Options) int {
+	if g.Recurrent() || o.Policy != nil || !slices.Contains([]string{"", "f16", "f32", "q8"}, o.KV) {
+		return o.Places
+	}
+	context := o.Context
+	if context == 0 {
+		context = g.Context
+	}
+	lists := min(mostAtOnce, mostLists/(4*(max(context, 0)+1))) // of int32, one more than positions
+	return max(o.Places, int(lists), 2*o.Sequences+6)
+}
 
 // Source looks at a model, without loading it.
 func (l *Loader) Source(path string) (Source, error) {
@@ -79,9 +98,7 @@ func (l *Loader) load(path string) (_ *Model, end func(), err error) {
 			return nil, nil, err
 		}
 	}
-	if whole := []string{"", "f16", "f32", "q8"}; !m.Graph.Recurrent() && slices.Contains(whole, on.KV) { // others' places take memory of their own
-		on.Places = max(on.Places, mostAtOnce, 2*on.Sequences+6)
-	}
+	on.Places = places(m.Graph, &on)
 	ex, err := exec.New(m, on)
 	if err != nil {
 		return nil, nil, err
