@@ -299,7 +299,7 @@ func (s *sites) layoutOf(g *graph.Graph, tensor func(string) formats.Tensor, o *
 		return nil, err
 	}
 	rows := mostRows
-	if slices.Contains(s.opened, nil) && !s.streams(g) {
+	if slices.Contains(s.opened, nil) && !s.streams(g, tensor) {
 		rows = processorRows
 	}
 	if o.Device.Rows > 0 {
@@ -363,7 +363,7 @@ func (s *sites) measureWork(g *graph.Graph, tensor func(string) formats.Tensor, 
 			continue
 		}
 		options := o.gpu()
-		options.Rows, options.Streams = rows, s.streams(g)
+		options.Rows, options.Streams = rows, s.streams(g, tensor)
 		p, err := d.Plan(g, device.Whole(g), tensor, options)
 		if err != nil {
 			return 0, err

@@ -10,16 +10,18 @@ import (
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/runtime/cpu"
 	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/gpu"
 	"github.com/nstf/nstf/runtime/place"
 )
 
 // streams reports whether experts of a model may lie in the processor's memory and come to a GPU.
-func (s *sites) streams(g *graph.Graph) bool {
-	return slices.Contains(s.opened, nil) && len(s.opened) > 1 && slices.ContainsFunc(g.Blocks, func(b graph.Block) bool { return b.MoE != nil })
+func (s *sites) streams(g *graph.Graph, tensor func(string) formats.Tensor) bool {
+	return slices.Contains(s.opened, nil) && len(s.opened) > 1 && slices.ContainsFunc(g.Blocks, func(b graph.Block) bool { return b.MoE != nil && gpu.Streams(b.MoE, tensor) })
 }
 
 // prompts says of a layout how experts in the processor's memory are best computed for rows of
-// prompts, and has them come to the device where that is faster, unless it was chosen by hand.
+// prompts, and has them come to the device where that is faster, unless it was chosen by hand. Blocks
+// whose experts cannot come are left out; nothing is said of a range that has no others.
 func (s *sites) prompts(g *graph.Graph, tensor func(string) formats.Tensor, o *Options, l *place.Layout) error {
 	times := map[string]place.Experts{}
 	for i := range l.Ranges {
@@ -29,11 +31,18 @@ func (s *sites) prompts(g *graph.Graph, tensor func(string) formats.Tensor, o *O
 		}
 		var all []place.Experts
 		for _, b := range r.HostExperts {
+			if !gpu.Streams(g.Blocks[b].MoE, tensor) {
+				continue
+			}
 			e, err := timeExperts(g, b, tensor, o, times)
 			if err != nil {
 				return err
 			}
 			all = append(all, e)
+		}
+		if all == nil {
+			r.Prompts, r.Streams = nil, false
+			continue
 		}
 		site := func(of func(place.Site) bool) int { return slices.IndexFunc(s.all, of) }
 		own, host := site(func(x place.Site) bool { return x.Device == r.Device }), site(func(x place.Site) bool { return x.Device.Kind == place.CPU })
@@ -80,16 +89,10 @@ func timeExperts(g *graph.Graph, block int, tensor func(string) formats.Tensor, 
 	}
 	for name, t := range some {
 		part, err := firstExperts(t, n)
-		if err != nil { // of a form: all of them
-			n = m.Experts
-			break
+		if err != nil {
+			return e, err
 		}
 		some[name] = part
-	}
-	if n == m.Experts {
-		for name := range some {
-			some[name] = o.mapped(tensor)(name)
-		}
 	}
 	cut := *g
 	cut.Blocks = []graph.Block{{MoE: &m}}

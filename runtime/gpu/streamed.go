@@ -80,6 +80,12 @@ func (l *layout) stream(m *graph.MoE, tensor func(name string) formats.Tensor) l
 	return out
 }
 
+// Streams reports whether the routed experts of a mixture can come to a device for rows of prompts.
+func Streams(m *graph.MoE, tensor func(name string) formats.Tensor) bool {
+	l := (&layout{}).stream(m, tensor)
+	return l.up != nil
+}
+
 // pieces cuts a stack of experts, nil where that is not possible.
 func pieces(t, biases formats.Tensor, experts int, of *graph.Linear) *matrix {
 	s, ok := scheme.ByName(t.Scheme)

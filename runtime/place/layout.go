@@ -88,7 +88,7 @@ type Range struct {
 	// are computed there, while the range's device, a GPU, has the rest of them.
 	HostExperts []int `json:"host_experts,omitempty"`
 	// Streams has the weights of those experts come to the device for rows of prompts, in place of
-	// the processor's multiplying them: see Prompts.
+	// the processor's multiplying them: see Prompts, which is nil where none can come.
 	Streams     bool     `json:"stream_experts,omitempty"`
 	Prompts     *Prompts `json:"host_prompts,omitempty"`
 	HostMemory  int64    `json:"host_memory,omitempty"` // bytes of those, and of what rows take on the way there

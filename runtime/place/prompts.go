@@ -9,6 +9,7 @@ import (
 // Prompts are two ways to compute the routed experts in the processor's memory for rows of
 // prompts, as they were timed.
 type Prompts struct {
+	Blocks int     `json:"blocks"`   // whose experts can come to the device
 	Rows   int     `json:"rows"`     // of the pass that both are predicted for
 	Home   float64 `json:"home_s"`   // seconds of such a pass where the processor multiplies
 	Stream float64 `json:"stream_s"` // of one of any rows, where the weights come to the device
@@ -61,6 +62,7 @@ func NewPrompts(all []Experts, rows int, read, stream float64) *Prompts {
 	}
 	p := &Prompts{Rows: rows, Home: home(rows)}
 	for i := range all {
+		p.Blocks += all[i].Blocks
 		p.Stream += float64(int64(all[i].Blocks*all[i].Count)*all[i].Bytes) / stream
 	}
 	const most = 1 << 20
@@ -73,9 +75,20 @@ func NewPrompts(all []Experts, rows int, read, stream float64) *Prompts {
 // PromptWay says which way prompts go, and what both take.
 func (r *Range) PromptWay() string {
 	p := r.Prompts
+	if p == nil {
+		return fmt.Sprintf("for prompts the processor multiplies too: their weights cannot come to %v", r.Device)
+	}
+	weights := "their weights"
+	if p.Blocks < len(r.HostExperts) {
+		weights = fmt.Sprintf("the weights of %d of them", p.Blocks)
+	}
+	longer := "and longer for no rows"
+	if p.From > 0 {
+		longer = fmt.Sprintf("and longer from %d rows on", p.From)
+	}
 	both := fmt.Sprintf("%.3g ms a pass, where the processor takes %.3g ms for %d rows", 1e3*p.Stream, 1e3*p.Home, p.Rows)
 	if r.Streams {
-		return fmt.Sprintf("for prompts their weights come to %v: %s, and longer from %d rows on", r.Device, both, p.From)
+		return fmt.Sprintf("for prompts %s come to %v: %s, %s", weights, r.Device, both, longer)
 	}
-	return fmt.Sprintf("for prompts the processor multiplies too: were their weights sent to %v, that took %s, and longer from %d rows on", r.Device, both, p.From)
+	return fmt.Sprintf("for prompts the processor multiplies too: were %s sent to %v, that took %s, %s", weights, r.Device, both, longer)
 }
