@@ -48,6 +48,12 @@ def recomputed(make: Callable[[Tensor | None], Tensor], x: Tensor | None, module
     return cast(Tensor, Recomputed.apply(make, x, *parameters))
 
 
+def exact(of: nn.Module) -> torch.autocast:
+    """Without autocast, which takes products in 16 bits: rotations and factors are products of matrices, and the
+    backward pass decodes outside of it."""
+    return torch.autocast(next(of.buffers()).device.type, enabled=False)
+
+
 class Matrix(nn.Module):
     """A matrix, or a stack, in one scheme. Its parts are buffers of bytes until open() takes the scales out of them."""
 
@@ -131,7 +137,8 @@ class Matrix(nn.Module):
         if self.scheme in PLAIN:
             values = self.of("data") if hasattr(self, "of_data") else self.stored("data").float()
             return values if rows is None else values.reshape(-1, self.k)[rows]
-        w = DECODERS[self.scheme](self)
+        with exact(self):
+            w = DECODERS[self.scheme](self)
         return w.view(self.shape) if rows is None else w.view(-1, self.k)[rows]
 
     def linear(self, x: Tensor) -> Tensor:
@@ -225,6 +232,11 @@ class Coded(nn.Module):
 
     def weight(self, rows: Tensor | None = None) -> Tensor:
         """The numbers in float32; of a matrix, of some rows alone."""
+        with exact(self):
+            return self.made(rows)
+
+    def made(self, rows: Tensor | None) -> Tensor:
+        """What the form makes of its factors."""
         if self.form == "dense":
             return self.factor("w").weight(rows)
         if self.form in ("lowrank", "corrected"):

@@ -47,6 +47,16 @@ def same(got, want, what, part=3e-7):
     assert ok.all(), f"{what}: {got[~ok][:4]} for {want[~ok][:4]}"
 
 
+def decodes_in_float32(c):
+    """What is decoded under autocast has the same bits as without it."""
+    want = c.weight()
+    with torch.autocast("cpu", torch.bfloat16):
+        got, rows = c.weight(), c.weight(torch.tensor([1, 0])) if len(c.shape) == 2 else None
+        assert torch.ones(2, 2).matmul(torch.ones(2, 2)).dtype == torch.bfloat16  # it is in force again
+    assert got.dtype == want.dtype == torch.float32 and torch.equal(got, want)
+    assert rows is None or rows.dtype == torch.float32 and torch.equal(rows, want[[1, 0]])
+
+
 GGML = json.loads((VECTORS / "index.json").read_text())
 
 
@@ -101,7 +111,26 @@ def test_other_schemes_decode_as_their_makers_do(v):
     same(c.weight().numpy(), want, v["name"], 1e-6 if v["scheme"] == "tcq" else 3e-7)  # sums of 128, of both sides
     x = torch.randn(3, v["shape"][1])
     torch.testing.assert_close(c.linear(x), x @ torch.from_numpy(want).T, rtol=1e-4, atol=1e-4)
+    decodes_in_float32(c)
     assert b"".join(c.w.bytes()[p["name"]].numpy().tobytes() for p in parts) == raw
+
+
+@pytest.mark.parametrize("form, names", [("lowrank", "ab"), ("corrected", "qab"), ("shared", "cu")])
+def test_factors_are_multiplied_in_float32(form, names):
+    shapes = {"a": [8, 4], "b": [4, 16], "c": [3, 4], "u": [4, 8, 16], "q": [8, 16]}
+    factors = []
+    for name in names:
+        part = {"name": "data", "dtype": "f32", "shape": shapes[name], "size": 4 * int(np.prod(shapes[name]))}
+        factors.append({"name": name, "shape": shapes[name], "scheme": "f32", "parts": [part]})
+    c = Coded({"name": "x", "shape": [3, 8, 16] if form == "shared" else [8, 16], "form": form, "factors": factors})
+    torch.manual_seed(1)
+    made = {name: torch.randn(shapes[name]) for name in names}
+    for name in names:
+        c.factor(name).data.copy_(made[name].view(-1).view(torch.uint8))
+    c.open()
+    want = torch.tensordot(made["c"], made["u"], 1) if form == "shared" else made["a"] @ made["b"] + made.get("q", 0)
+    torch.testing.assert_close(c.weight(), want)
+    decodes_in_float32(c)
 
 
 def test_unknown_schemes_are_refused():
