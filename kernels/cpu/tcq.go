@@ -1,11 +1,6 @@
 package cpu
 
-import (
-	"encoding/binary"
-
-	"github.com/nstf/nstf/formats/scheme"
-	"github.com/nstf/nstf/formats/tensor"
-)
+import "github.com/nstf/nstf/formats/scheme"
 
 // A TCQ is the codewords C[N][K] of a matrix of the scheme tcq, times their
 // scales: what rotated activations are multiplied with. It is immutable and
@@ -42,7 +37,7 @@ func (q *TCQ) tileBytes() int { return 2 * scheme.TCQTile * q.bits }
 
 // scale returns the value of a codeword of 1 in 16 rows.
 func (q *TCQ) scale(strip int) float32 {
-	return tensor.F16ToF32(binary.LittleEndian.Uint16(q.scales[2*strip:])) / 128
+	return halfOf(q.scales, strip) / 128
 }
 
 // Row writes row r of C to dst[K], for [Set.Gemm].

@@ -35,6 +35,15 @@ func hosted(t *testing.T, g *graph.Graph, source func(string) formats.Tensor, o 
 	return e
 }
 
+// bothWays opens a model with all on the GPU, and as hosted does.
+func bothWays(t *testing.T, g *graph.Graph, source func(string) formats.Tensor, o Options, streams bool, blocks ...int) (whole, e *Executor) {
+	t.Helper()
+	whole, err := newExecutor("tiny", g, source, o)
+	opened(t, err)
+	t.Cleanup(func() { whole.Close() })
+	return whole, hosted(t, g, source, o, streams, blocks...)
+}
+
 // mixtures are graphs with routed experts: their blocks that have some.
 func mixtures() (all []tiny, blocks [][]int) {
 	for _, c := range tinies() {
@@ -63,10 +72,7 @@ func TestHostExperts(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			source, _ := fillWeights(t, c.graph, "f32", 7)
 			o := onFlag(t, Options{Threads: 1, Exact: true, Context: 200})
-			whole, err := newExecutor("tiny", c.graph, source, o)
-			opened(t, err)
-			defer whole.Close()
-			e := hosted(t, c.graph, source, o, false, blocks[i]...)
+			whole, e := bothWays(t, c.graph, source, o, false, blocks[i]...)
 			ids := tinyIDs(90) // two passes
 			checkLogits(t, "a prompt", allLogits(t, sequence(t, e), ids), allLogits(t, sequence(t, whole), ids), logitTolerance)
 			checkLogits(t, "steps", stepLogits(t, sequence(t, e), ids[:9]), stepLogits(t, sequence(t, whole), ids[:9]), logitTolerance)
@@ -176,10 +182,7 @@ func TestStreamedCodes(t *testing.T) {
 
 func checkStreamed(t *testing.T, g *graph.Graph, source func(string) formats.Tensor, o Options, blocks []int) {
 	t.Helper()
-	whole, err := newExecutor("tiny", g, source, o)
-	opened(t, err)
-	defer whole.Close()
-	e := hosted(t, g, source, o, true, blocks...)
+	whole, e := bothWays(t, g, source, o, true, blocks...)
 	ids := tinyIDs(90)
 	for range 2 {
 		got, want := allLogits(t, sequence(t, e), ids), allLogits(t, sequence(t, whole), ids)
@@ -202,10 +205,7 @@ func TestHostExpertsOfCodes(t *testing.T) {
 	g := s.graph(func(g *graph.Graph) { s.moe(g, 1, 4, 2, true) })
 	source := codedWeights(t, g, []kerneltest.Coding{{Scheme: "q8_0"}, {Scheme: "q4_k"}})
 	o := onFlag(t, Options{Threads: 1, Context: 200})
-	whole, err := newExecutor("tiny", g, source, o)
-	opened(t, err)
-	defer whole.Close()
-	e := hosted(t, g, source, o, false, 1)
+	whole, e := bothWays(t, g, source, o, false, 1)
 	ids := tinyIDs(70)
 	for _, run := range []func(*Sequence) [][]float32{
 		func(s *Sequence) [][]float32 { return allLogits(t, s, ids) },

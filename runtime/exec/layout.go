@@ -298,8 +298,8 @@ func (s *sites) layoutOf(g *graph.Graph, tensor func(string) formats.Tensor, o *
 	if err != nil {
 		return nil, err
 	}
-	rows := mostRows
-	if slices.Contains(s.opened, nil) && !s.streams(g, tensor) {
+	rows, streams := mostRows, s.streams(g, tensor)
+	if slices.Contains(s.opened, nil) && !streams {
 		rows = processorRows
 	}
 	if o.Device.Rows > 0 {
@@ -307,7 +307,7 @@ func (s *sites) layoutOf(g *graph.Graph, tensor func(string) formats.Tensor, o *
 	}
 	var last error
 	for ; rows >= min(leastRows, rows); rows /= 2 {
-		most, err := s.measureWork(g, tensor, o, rows)
+		most, err := s.measureWork(g, tensor, o, rows, streams)
 		if err != nil {
 			return nil, err
 		}
@@ -351,9 +351,9 @@ func (s *sites) layoutOf(g *graph.Graph, tensor func(string) formats.Tensor, o *
 	return best, nil
 }
 
-// measureWork counts the work space of passes of so many rows, and returns how many they have at
-// most.
-func (s *sites) measureWork(g *graph.Graph, tensor func(string) formats.Tensor, o *Options, rows int) (most int, err error) {
+// measureWork counts the work space of passes of so many rows, where experts may stream or not, and
+// returns how many they have at most.
+func (s *sites) measureWork(g *graph.Graph, tensor func(string) formats.Tensor, o *Options, rows int, streams bool) (most int, err error) {
 	mixtures := device.Blocks{}
 	for i := range g.Blocks {
 		mixtures[i] = g.Blocks[i].MoE != nil
@@ -363,7 +363,7 @@ func (s *sites) measureWork(g *graph.Graph, tensor func(string) formats.Tensor, 
 			continue
 		}
 		options := o.gpu()
-		options.Rows, options.Streams = rows, s.streams(g, tensor)
+		options.Rows, options.Streams = rows, streams
 		p, err := d.Plan(g, device.Whole(g), tensor, options)
 		if err != nil {
 			return 0, err

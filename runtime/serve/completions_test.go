@@ -96,7 +96,7 @@ func TestEchoLogprobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	release()
-	ids, err := m.encode(echoText, "prompt")
+	ids, err := m.encode(echoText)
 	if err != nil {
 		t.Fatal(err)
 	}

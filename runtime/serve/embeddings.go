@@ -104,7 +104,7 @@ func (m *Model) vectors(ctx context.Context, texts [][]int32, dimensions int, no
 
 // encodeWhole returns a text's tokens as an embedding wants them: with what begins and
 // ends one.
-func (m *Model) encodeWhole(text, _ string) ([]int32, error) {
+func (m *Model) encodeWhole(text string) ([]int32, error) {
 	return m.Tokenizer.Encode(text, tokenizer.EncodeOptions{NoParseSpecial: true})
 }
 

@@ -249,7 +249,10 @@ func (s *Server) ollamaGenerate(w http.ResponseWriter, r *http.Request) error {
 	var t *turn
 	if _, _, chatErr := m.conversation(r.Context()); q.Raw || chatErr != nil {
 		var ids []int32
-		if ids, err = m.encode(q.Prompt, "prompt"); err == nil {
+		if ids, err = m.encode(q.Prompt); err == nil && len(ids) == 0 {
+			err = empty("prompt")
+		}
+		if err == nil {
 			t, err = m.completes(ids, o)
 		}
 	} else {

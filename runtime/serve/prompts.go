@@ -43,7 +43,7 @@ const mostTexts = 2048
 
 // texts returns the tokens of one text or of several; param is the field, encode reads one
 // that is no list.
-func (m *Model) texts(raw json.RawMessage, param string, encode func(text, param string) ([]int32, error)) ([][]int32, error) {
+func (m *Model) texts(raw json.RawMessage, param string, encode func(text string) ([]int32, error)) ([][]int32, error) {
 	list := []json.RawMessage{raw}
 	var elements []json.RawMessage
 	if json.Unmarshal(raw, &elements) == nil && elements != nil && !mixed(elements) {
@@ -55,11 +55,11 @@ func (m *Model) texts(raw json.RawMessage, param string, encode func(text, param
 	var all [][]int32
 	for _, one := range list {
 		ids, err := m.ids(one, param, encode)
-		if err == nil && len(ids) == 0 {
-			err = invalid(param, "the %s is empty", param)
-		}
 		if err != nil {
 			return nil, err
+		}
+		if len(ids) == 0 {
+			return nil, empty(param)
 		}
 		all = append(all, ids)
 	}
@@ -68,6 +68,8 @@ func (m *Model) texts(raw json.RawMessage, param string, encode func(text, param
 	}
 	return all, nil
 }
+
+func empty(param string) error { return invalid(param, "the %s is empty", param) }
 
 // mixed reports whether a list is one prompt: tokens, between texts or alone.
 func mixed(list []json.RawMessage) bool {
@@ -81,7 +83,7 @@ func mixed(list []json.RawMessage) bool {
 }
 
 // ids returns the tokens of one text.
-func (m *Model) ids(raw json.RawMessage, param string, encode func(text, param string) ([]int32, error)) ([]int32, error) {
+func (m *Model) ids(raw json.RawMessage, param string, encode func(text string) ([]int32, error)) ([]int32, error) {
 	var text *string
 	var parts []json.RawMessage
 	var inside struct {
@@ -96,16 +98,12 @@ func (m *Model) ids(raw json.RawMessage, param string, encode func(text, param s
 	default:
 		return nil, invalid(param, "a %s is a text or a list of tokens", param)
 	}
-	return encode(*text, param)
+	return encode(*text)
 }
 
 // encode returns a text's tokens, with what begins one and without what ends it.
-func (m *Model) encode(text, param string) ([]int32, error) {
-	ids, err := generate.Prompt(m.Tokenizer, text, true)
-	if err == nil && len(ids) == 0 {
-		err = invalid(param, "the %s is empty", param)
-	}
-	return ids, err
+func (m *Model) encode(text string) ([]int32, error) {
+	return generate.Prompt(m.Tokenizer, text, true)
 }
 
 // join returns the tokens of texts and tokens.
