@@ -64,7 +64,8 @@ from before, and both together; how long the first token takes, and the next one
 speaks OpenAI's completions and takes tokens: with --concurrency so many requests at once,
 each followed by the next, with --rate so many arriving in a second, whatever the server
 makes of them. The time to the first token counts from when a request was due. Prompts
-have --prompt tokens, or by turns the numbers of --prompts, answers --gen.
+have --prompt tokens, or by turns the numbers of --prompts, answers --gen; they are made
+anew by every run, so that the server has none of them kept.
 
 --probe prints what the machine is and what it can do. That is measured once and kept in
 the user's cache folder; --fresh measures again.

@@ -22,6 +22,7 @@ func (a *app) benchServer(ctx context.Context, f *benchFlags) error {
 	if len(lengths) == 0 {
 		lengths = []int{f.Prompt}
 	}
+	run := rand.Uint64() // a server that was measured before knows the prompts of then
 	var loads []client.Load
 	for _, n := range f.concurrency {
 		loads = append(loads, client.Load{Concurrency: n, Requests: max(4*n, 8)})
@@ -37,9 +38,9 @@ func (a *app) benchServer(ctx context.Context, f *benchFlags) error {
 		}
 		total += int64(l.Requests)
 		l.Model, l.Gen, l.Seed = m.Name, f.Gen, uint64(i+1)
-		l.Prompt = func(k int) []int32 { return madeUp(uint64(i+1), uint64(k), lengths[k%len(lengths)]) }
+		l.Prompt = func(k int) []int32 { return madeUp(run+uint64(i), uint64(k), lengths[k%len(lengths)]) }
 	}
-	warm := client.Load{Model: m.Name, Requests: 1, Concurrency: 1, Gen: 2, Prompt: func(int) []int32 { return madeUp(0, 0, min(lengths[0], 16)) }}
+	warm := client.Load{Model: m.Name, Requests: 1, Concurrency: 1, Gen: 2, Prompt: func(int) []int32 { return madeUp(run-1, 0, min(lengths[0], 16)) }}
 	if w, err := c.Measure(ctx, warm, nil); err != nil || w.Failed > 0 {
 		if err == nil {
 			err = fmt.Errorf("%s", w.Error)
