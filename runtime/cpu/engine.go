@@ -16,8 +16,8 @@ import (
 type Options struct {
 	Threads int    // 0: as many as Go runs at once (GOMAXPROCS)
 	Level   string // SIMD level by its name, "": the best this machine runs
-	// KV is how keys and values are stored: f32, f16 or q8; "": f16, or f32
-	// where Exact is set.
+	// KV is how keys and values are stored, as [kernels.ParseKVFormats] reads it; "": f16,
+	// or f32 where Exact is set.
 	KV string
 	// Exact asks for float32 throughout: activations, keys and values.
 	Exact bool

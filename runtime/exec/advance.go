@@ -23,9 +23,6 @@ type part struct {
 	last    int  // row of the pass's wanted ones behind which the host chooses
 }
 
-// Ahead returns how many passes of one sequence may be under way.
-func (e *Executor) Ahead() int { return e.ahead() }
-
 // Room returns what there is room for: the least of all stages.
 func (e *Executor) Room() device.Room {
 	e.mu.Lock()

@@ -107,9 +107,9 @@ func join(g *graph.Graph, context int64, stages ...device.Stage) *Executor {
 // last is the stage with the head.
 func (e *Executor) last() device.Stage { return e.stages[len(e.stages)-1] }
 
-// ahead returns how many passes of one sequence may be under way. Where the
+// Ahead returns how many passes of one sequence may be under way. Where the
 // stage that embeds is not the one that chooses, tokens come by way of the host.
-func (e *Executor) ahead() int {
+func (e *Executor) Ahead() int {
 	if len(e.stages) > 1 {
 		return 1
 	}

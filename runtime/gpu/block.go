@@ -323,7 +323,7 @@ func (w *walk) turn(b *block, lo, hi, heads int) *hip.Rope {
 	if b.v == nil {
 		op.V = op.K
 	}
-	if a.JointNorms { // done with, see mixIn
+	if a.JointNorms { // done with, see joint
 		op.QNorm, op.KNorm = hip.Normal{}, hip.Normal{}
 	}
 	op.Late, op.HeadNorms = a.LateNorms, a.HeadNorms

@@ -173,6 +173,8 @@ func (c *cutter) block(b *graph.Block) {
 		c.fail("", "recurrent blocks")
 	case b.PerLayer != nil:
 		c.fail("", "inputs of each layer")
+	case b.Mixes() && b.Attn == nil, b.Feeds() && b.FFN == nil: // all ranks would add the same
+		c.fail("", "an operation that nobody cuts")
 	}
 	if c.err != nil {
 		return
