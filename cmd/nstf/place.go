@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -35,6 +36,9 @@ run, eval, bench and serve do the same with the same flags. What is printed with
 take by --place, also when it was changed by hand: of each range device, lo, hi and
 host_experts count, the blocks whose routed experts the processor computes, and
 stream_experts, which has their weights come to the GPU for prompts.
+
+run, eval, bench and serve keep what steps took beside what was expected, in the user's cache
+folder, where devices are laid out: later predictions, and choices, are by that.
 
 A model that has no room ends with exit code 4, and says how much is missing.`,
 		Example: `  nstf place model.nstf
@@ -108,6 +112,9 @@ func (a *app) printLayout(l *place.Layout) {
 		}
 	}
 	fmt.Fprintf(a.out, "\nthe first has the embedding, the last the head;\nreads, ms and handing on (ms of them, to and from the host) are of a token\nexpected: %s ms a token, %s tokens/s of one sequence\n", figure(1e3*l.Seconds), figure(1/l.Seconds))
+	if learned := l.Learned(); learned != "" {
+		fmt.Fprintf(a.out, "learned:  %s\n", strings.ReplaceAll(learned, "; ", "\n          "))
+	}
 	fmt.Fprintf(a.out, "context:  %d positions\n", l.Context)
 	if l.Apart != "" {
 		fmt.Fprintf(a.out, "shared by layers: %s\n", l.Apart)

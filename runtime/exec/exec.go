@@ -60,6 +60,7 @@ type Executor struct {
 	stages  []device.Stage
 	sites   *sites        // that are opened beside their stages; nil: none are
 	layout  *place.Layout // nil: one device has all
+	pacer   *pacer        // that holds steps to the layout; nil: nothing keeps what they take
 	maxRows int           // of a pass through all stages
 	fewRows int           // of one of few
 	// recurrent says that states go back to where they were kept alone, a few positions
@@ -124,6 +125,7 @@ func (e *Executor) Close() error {
 	for _, s := range e.stages {
 		errs = append(errs, s.Close())
 	}
+	e.pacer.learn()
 	errs = append(errs, e.sites.close())
 	return errors.Join(errs...)
 }
@@ -244,6 +246,7 @@ func (e *Executor) forward(seqs []*Sequence) (device.Pass, error) {
 			}
 		}
 	}
+	e.pacer.begin(&e.batch, seqs)
 	e.batch.Hidden = nil
 	var pass device.Pass
 	for k, stage := range e.stages {

@@ -77,9 +77,7 @@ func newLaid(g *graph.Graph, tensor func(string) formats.Tensor, o Options) (_ *
 		if err != nil {
 			return nil, err
 		}
-		e := join(g, l.Context, team)
-		e.sites, e.layout = s, l
-		return e, nil
+		return s.joined(join(g, l.Context, team), l, &o), nil
 	}
 	if err := s.openExperts(g, l, tensor, &o); err != nil {
 		return nil, err
@@ -95,9 +93,7 @@ func newLaid(g *graph.Graph, tensor func(string) formats.Tensor, o Options) (_ *
 	if err := s.leave(l); err != nil {
 		return nil, err
 	}
-	e := join(g, l.Context, stages...)
-	e.sites, e.layout = s, l
-	return e, nil
+	return s.joined(join(g, l.Context, stages...), l, &o), nil
 }
 
 // lines say what lies where, and what is expected.
@@ -114,6 +110,9 @@ func lines(l *place.Layout, blocks int) (all []string) {
 		}
 	}
 	last := fmt.Sprintf("device: %.3g tokens/s expected of one sequence, of a context of %d", 1/l.Seconds, l.Context)
+	if learned := l.Learned(); learned != "" {
+		all = append(all, "device: "+learned)
+	}
 	if l.Apart != "" {
 		all = append(all, "device: shared by layers: "+l.Apart)
 	}
@@ -126,12 +125,13 @@ func lines(l *place.Layout, blocks int) (all []string) {
 // sites are devices that are opened to be laid out on.
 type sites struct {
 	all     []place.Site
-	opened  []*gpu.Device  // of each, nil for the processor
-	experts device.Experts // that lie in the processor's memory; nil: none do
+	opened  []*gpu.Device // of each, nil for the processor
+	experts *timedExperts // that lie in the processor's memory; nil: none do
 	// Why the devices do not compute tokens together; nil: they may, and adding up a row
 	// takes so long.
 	apart    error
 	exchange float64
+	learned  *learned
 }
 
 // close closes the devices that are open.
@@ -265,6 +265,9 @@ func (s *sites) layout(g *graph.Graph, tensor func(string) formats.Tensor, o *Op
 	if err := s.meet(g, tensor, o); err != nil {
 		return nil, err
 	}
+	if err := s.remember(g, tensor, o); err != nil {
+		return nil, err
+	}
 	for {
 		l, err := s.layoutOf(g, tensor, &tried)
 		var room *place.RoomError
@@ -313,9 +316,9 @@ func (s *sites) layoutOf(g *graph.Graph, tensor func(string) formats.Tensor, o *
 		}
 		var l *place.Layout
 		if o.Device.Ranges != nil {
-			l, last = place.Lay(p, s.all, o.Device.Ranges)
+			l, last = place.Lay(p, s.paced(""), o.Device.Ranges)
 		} else {
-			l, last = place.Split(p, s.all)
+			l, last = place.Split(p, s.paced(""))
 		}
 		const gain = 0.98 // of a token's time, for which prompts may be slower
 		blocks := last == nil && slices.ContainsFunc(l.Ranges, func(r place.Range) bool { return r.Device.Kind == place.CPU })
@@ -519,7 +522,10 @@ func (s *sites) openExperts(g *graph.Graph, l *place.Layout, tensor func(string)
 		}
 	}
 	if len(of) > 0 {
-		s.experts, err = cpu.NewExperts(g, of, o.mapped(tensor), l.Rows, o.processor())
+		var x device.Experts
+		if x, err = cpu.NewExperts(g, of, o.mapped(tensor), l.Rows, o.processor()); err == nil {
+			s.experts = &timedExperts{Experts: x}
+		}
 	}
 	return err
 }

@@ -54,7 +54,7 @@ func (s *sites) together(g *graph.Graph, tensor func(string) formats.Tensor, o *
 		if err != nil {
 			return nil, err
 		}
-		if l, err = place.Together(p, s.all, work, s.exchange); err == nil || rows == least {
+		if l, err = place.Together(p, s.paced(place.Tensors), work, s.exchange); err == nil || rows == least {
 			if err == nil {
 				l.Rows = rows
 			}

@@ -40,6 +40,10 @@ type Site struct {
 	// of a GPU what they travel through, of the processor what it computes them in.
 	Handed int64
 	Speed  Speed
+	// Pace is how many times as long as from single measurements the speed has been made, as so many
+	// runs took: see Site.Paced.
+	Pace float64
+	Runs int
 }
 
 // A Piece is a part of a model that lies on one device as a whole: blocks Lo to Hi, or
@@ -94,6 +98,12 @@ type Range struct {
 	HostMemory  int64    `json:"host_memory,omitempty"` // bytes of those, and of what rows take on the way there
 	HostRead    int64    `json:"host_read,omitempty"`   // bytes that a token reads of them
 	HostSeconds float64  `json:"host_s,omitempty"`      // of Seconds, what the processor takes for them
+	// Pace is how many times as long runs on the device took as single measurements say, and Runs how
+	// many; Seconds is by that. HostPace and HostRuns are the processor's, where HostSeconds is something.
+	Pace     float64 `json:"pace,omitempty"`
+	Runs     int     `json:"pace_runs,omitempty"`
+	HostPace float64 `json:"host_pace,omitempty"`
+	HostRuns int     `json:"host_pace_runs,omitempty"`
 }
 
 // A Sharing is how devices share a model.
@@ -224,6 +234,27 @@ func (l *Layout) Idle() string {
 		names = append(names, r.String())
 	}
 	return strings.Join(names, ", ")
+}
+
+// Learned says by which runs before the prediction is, "" where there were none.
+func (l *Layout) Learned() string {
+	var all []string
+	seen := map[string]bool{}
+	add := func(d Request, factor float64, runs int) {
+		text := fmt.Sprintf("%v takes %.3g times as long as measured apart, by %d runs", d, factor, runs)
+		if runs == 1 {
+			text = strings.TrimSuffix(text, "s")
+		}
+		if runs > 0 && !seen[text] {
+			seen[text] = true
+			all = append(all, text)
+		}
+	}
+	for _, r := range l.Ranges {
+		add(r.Device, r.Pace, r.Runs)
+		add(Request{Kind: CPU}, r.HostPace, r.HostRuns)
+	}
+	return strings.Join(all, "; ")
 }
 
 // Split lays a model out on devices so that a token takes the least time: each device
@@ -364,9 +395,12 @@ func Together(p *Pieces, sites []Site, work []int64, exchange float64) (*Layout,
 		read += b.Read
 	}
 	for i, s := range sites {
-		r := Range{Device: s.Device, Name: s.Name, Hi: blocks, Memory: work[i], Limit: s.Memory, Hand: exchanges}
+		r := Range{Device: s.Device, Name: s.Name, Hi: blocks, Memory: work[i], Limit: s.Memory, Pace: s.Pace, Runs: s.Runs}
+		if r.Hand = exchanges; s.Pace > 0 {
+			r.Hand *= s.Pace
+		}
 		own := p.Embed.Read + read/float64(len(sites))
-		r.Read, r.Seconds = int64(own), own/s.Speed.Read+float64(blocks)*s.Speed.Block+exchanges
+		r.Read, r.Seconds = int64(own), own/s.Speed.Read+float64(blocks)*s.Speed.Block+r.Hand
 		missing += max(work[i]-s.Memory, 0)
 		l.Ranges, l.Seconds = append(l.Ranges, r), max(l.Seconds, r.Seconds)
 	}
@@ -548,7 +582,9 @@ func (s *splitter) layout(cuts [][2]int, plan func(site, lo, hi int) routed) *La
 		r := Range{Device: d.Device, Name: d.Name, Lo: s.Blocks[c[0]].Lo, Hi: s.Blocks[c[1]-1].Hi, Memory: s.memory(site, c[0], c[1]) - h.freed, Limit: d.Memory,
 			Read: int64(s.reads(c[0], c[1]) - h.moved), Seconds: s.seconds(site, c[0], c[1]) + h.seconds, Hand: s.hand(site, c[0], c[1]),
 			HostExperts: h.blocks, HostMemory: h.memory, HostRead: int64(h.moved), HostSeconds: h.home, Streams: s.byHand[site].Streams}
+		r.Pace, r.Runs = d.Pace, d.Runs
 		if h.memory > 0 {
+			r.HostPace, r.HostRuns = s.sites[s.host].Pace, s.sites[s.host].Runs
 			if r.HostMemory += d.Handed; !homes {
 				r.HostMemory += s.sites[s.host].Handed
 			}
