@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,7 +38,8 @@ func (a *app) generateCommand() *cobra.Command {
 		Long: `Write a llama, or with --experts a mixtral, of any size with random weights as a sharded Hugging Face directory
 (shape 2b-delta: a qwen3_5 of delta nets): to measure readers and kernels on, not to talk to. The same flags give the same bytes.
 --shape sets all sizes; the other flags change one. --blocks writes a GGUF file instead
-whose matrices are random blocks of --scheme, which takes seconds: to measure kernels on.`,
+whose matrices are random blocks of --scheme, which takes seconds: to measure kernels on. Shapes that
+bear a model's name are that model's, with all that its architecture has, of blocks alone.`,
 		Example: "  nstf dev generate --shape 7b -o random-7b/\n  nstf dev generate --shape 1.1b --layers 4 --dtype f16 -o random/\n  nstf dev generate --shape 8b --blocks -o random-8b.gguf",
 		RunE: func(c *cobra.Command, _ []string) error {
 			a.started = true // as root does for its own commands
@@ -64,7 +64,7 @@ whose matrices are random blocks of --scheme, which takes seconds: to measure ke
 	s.Int64Var(&f.Context, "ctx", 0, "positions of the context")
 	s.Float64Var(&f.RopeTheta, "rope-theta", 0, "base of the rotary frequencies")
 	s.BoolVar(&f.blocks, "blocks", false, "write a GGUF file of random coded blocks")
-	s.StringVar(&f.scheme, "scheme", "q4_k", "with --blocks: "+strings.Join(random.BlockSchemes(), ", "))
+	s.StringVar(&f.scheme, "scheme", "q4_k", "with --blocks: "+strings.Join(random.BlockSchemes(), ", ")+"; of gpt-oss-20b\nmxfp4 for experts and q8_0, unless it is given")
 	s.BoolVar(&f.Tied, "tied", false, "use the embedding as the head")
 	c.MarkFlagRequired("output")
 	return c
@@ -122,16 +122,13 @@ func (a *app) generate(c *cobra.Command, f *generateFlags) error {
 }
 
 func (a *app) generateBlocks(c *cobra.Command, f *generateFlags, shape random.Shape) error {
-	dir, err := os.MkdirTemp("", "nstf-blocks-")
-	if err != nil {
-		return err
+	if !c.Flags().Changed("scheme") {
+		f.scheme = ""
 	}
-	defer os.RemoveAll(dir)
-	x, m, err := random.Blocks(shape, f.scheme, f.seed, dir)
+	x, err := random.Blocks(shape, f.scheme, f.seed)
 	if err != nil {
 		return &usageError{err: err}
 	}
-	defer m.Close()
 	step, end := a.progress("generating", "bytes")
 	out, err := a.output(f.out.path, ggufKind, f.out.force, nil)
 	if err != nil {

@@ -2,26 +2,27 @@ package random
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 
-	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/arch"
 	"github.com/nstf/nstf/formats/export"
+	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/formats/hf"
+	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 )
 
-// A blockForm is what random blocks of a scheme need: what its half-precision
-// scales, one behind the other, are for weights with a root mean square of 1 where
-// all other bits are random.
+// A blockForm is what random blocks of a scheme need: what its scales, one behind
+// the other, are for weights with a root mean square of 1 where all other bits are
+// random.
 type blockForm struct {
 	scheme string
 	scales []float32
@@ -29,14 +30,26 @@ type blockForm struct {
 
 // blockForms lists the schemes of Blocks. With codes and scales of independent bits,
 // the root mean squares of d*sc*q - dmin*m (dmin = 7.5 d brings the mean to 0), of
-// d*sc*(q-32), of d*q and of d*(q-8) are 256, 1367, 73.9 and 4.64 times d.
+// d*sc*(q-32), of d*q, of d*(q-8) and of d times e2m1's numbers are 256, 1367, 73.9,
+// 4.64 and 2.926 times d.
 func blockForms() []blockForm {
 	return []blockForm{
 		{"q4_k", []float32{1. / 256, 7.5 / 256}},
 		{"q6_k", []float32{1. / 1367}},
 		{"q8_0", []float32{1 / 73.9}},
 		{"q4_0", []float32{1 / 4.64}},
+		{"mxfp4", []float32{1 / 2.926}},
 	}
+}
+
+// formOf returns the form of blocks of a scheme.
+func formOf(name string) (blockForm, bool) {
+	forms := blockForms()
+	i := slices.IndexFunc(forms, func(f blockForm) bool { return f.scheme == name })
+	if i < 0 {
+		return blockForm{}, false
+	}
+	return forms[i], true
 }
 
 // BlockSchemes lists the schemes that Blocks writes.
@@ -59,13 +72,19 @@ type blocks struct {
 	scale []byte // from at on
 }
 
-// newBlocks makes blocks of that root mean square.
+// newBlocks makes blocks of that root mean square, or of the power of two's beside it
+// where scales are none other.
 func newBlocks(f blockForm, of *scheme.Scheme, seed uint64, size int64, rms float64) *blocks {
-	b := &blocks{seed: seed, size: size, bytes: int64(of.BlockBytes), at: of.ScaleAt[0], scale: make([]byte, 2*len(f.scales))}
+	b := &blocks{seed: seed, size: size, bytes: int64(of.BlockBytes), at: of.ScaleAt[0]}
 	scales := slices.Clone(f.scales)
 	for i := range scales {
 		scales[i] *= float32(rms)
 	}
+	if of.Scale == scheme.ScaleE8M0 {
+		b.scale = []byte{byte(127 + math.Round(math.Log2(float64(scales[0]))))}
+		return b
+	}
+	b.scale = make([]byte, 2*len(scales))
 	if err := tensor.FromFloat32(b.scale, scales, tensor.F16); err != nil {
 		panic(err) // the lengths agree
 	}
@@ -105,91 +124,133 @@ func (b *blocks) read(p []byte, off int64) {
 }
 
 // Blocks returns the checkpoint of a shape as GGUF, with every matrix in a scheme of
-// BlockSchemes. Names, keys and the tokenizer are made as those of any checkpoint are, from a
-// directory in dir whose weights are a hole; close it when the export is written.
-func Blocks(s Shape, name string, seed uint64, dir string) (*export.Model, io.Closer, error) {
-	forms := blockForms()
-	at := slices.IndexFunc(forms, func(f blockForm) bool { return f.scheme == name })
-	if at < 0 {
-		return nil, nil, fmt.Errorf("scheme %q is not one of %s", name, strings.Join(BlockSchemes(), ", "))
+// BlockSchemes, or, where its rows are no whole blocks, in the one that stands in for
+// it there; "" is what files of the shape mostly hold. Names, keys and the tokenizer are
+// made as those of any checkpoint are, of the model that the shape's config.json
+// describes.
+func Blocks(s Shape, name string, seed uint64) (*export.Model, error) {
+	if err := s.Check(); err != nil {
+		return nil, err
 	}
-	coded, _ := scheme.ByName(name)
-	if of, out := int64(coded.Block), s.Heads*s.headDim(); s.Width%of != 0 || s.Inner%of != 0 || out%of != 0 || s.Delta.Heads*s.Delta.HeadDim%of != 0 {
-		return nil, nil, fmt.Errorf("rows of %d, %d, %d and %d weights are not whole blocks of %d", s.Width, s.Inner, out, s.Delta.Heads*s.Delta.HeadDim, of)
+	if _, ok := formOf(name); name != "" && !ok {
+		return nil, fmt.Errorf("scheme %q is not one of %s", name, strings.Join(BlockSchemes(), ", "))
 	}
-	x, err := Checkpoint(s, tensor.BF16, seed)
+	m, err := s.holes(seed)
 	if err != nil {
-		return nil, nil, err
-	}
-	if err := hole(x, dir); err != nil {
-		return nil, nil, err
-	}
-	m, err := checkpoint.Open(dir)
-	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	out, err := export.GGUF(m, nil)
 	if err != nil {
-		m.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	norms := &maker{dtype: tensor.F32, seed: seed, tails: tails()}
 	for i := range out.Tensors {
-		t := &out.Tensors[i]
-		if len(t.Shape) == 1 || isConvolution(t.Name) {
-			norms.plain(t.Name, t.Shape)
-			*t = norms.tensors[len(norms.tensors)-1]
+		if t := &out.Tensors[i]; t.Scheme == holeScheme {
+			if *t, err = code(t, s.schemeOf(t.Name, name), seed); err != nil {
+				return nil, err
+			}
+		}
+	}
+	most, _ := scheme.ByName(s.schemeOf("blk.0.ffn_down_exps.weight", name))
+	for i := range out.Keys {
+		if out.Keys[i].Key == "general.file_type" {
+			out.Keys[i].Value = most.GGUFFileType()
+		}
+	}
+	return out, nil
+}
+
+// schemeOf returns the scheme of a tensor by its name in GGUF where name was asked for:
+// of gpt-oss the experts are published in mxfp4, and go with q8_0.
+func (s *Shape) schemeOf(tensor, name string) string {
+	switch {
+	case name != "":
+		return name
+	case s.Published != gptOSS20B:
+		return "q4_k"
+	case strings.Contains(tensor, "_exps."):
+		return "mxfp4"
+	}
+	return "q8_0"
+}
+
+// code returns a tensor of random blocks in another's place.
+func code(t *formats.Tensor, name string, seed uint64) (formats.Tensor, error) {
+	k := t.Shape[len(t.Shape)-1]
+	of, _ := scheme.ByName(name)
+	if smaller, ok := scheme.ByName(of.Smaller); ok && k%int64(of.Block) != 0 {
+		of = smaller
+	}
+	size, err := of.Size(t.Shape, nil)
+	if err != nil {
+		return formats.Tensor{}, fmt.Errorf("%s: %w", t.Name, err)
+	}
+	f, _ := formOf(of.Name)
+	b := newBlocks(f, of, streamSeed(seed, t.Name), size, unit(k))
+	return scheme.New(t.Name, of, t.Shape, nil, tensor.NewBlob(b, 0, size))
+}
+
+// holeScheme is that of matrices whose weights nobody has made.
+const holeScheme = "bf16"
+
+// holes returns the model that a shape's config.json describes, whose vectors and
+// routers have weights and whose other matrices are zeros.
+func (s *Shape) holes(seed uint64) (*model.Model, error) {
+	files := s.files(tensor.BF16)
+	c, err := hf.ParseConfig(files[0].Name, files[0].Data)
+	if err != nil {
+		return nil, err
+	}
+	g, _, err := arch.OfConfig(files[0].Name, c)
+	if err != nil {
+		return nil, err
+	}
+	tensors := map[string]formats.Tensor{}
+	small := maker{dtype: tensor.F32, offset: g.Norm.Offset, seed: seed, tails: tails()}
+	matrix, _ := scheme.ByName(holeScheme)
+	for _, w := range g.Weights() {
+		if w.Role != graph.RoleNorm && w.Role != graph.RoleRouter {
+			size, err := matrix.Size(w.Shape, nil)
+			if err == nil {
+				tensors[w.Name], err = scheme.New(w.Name, matrix, w.Shape, nil, tensor.NewBlob(zeros{}, 0, size))
+			}
+			if err != nil {
+				return nil, err
+			}
 			continue
 		}
-		size, err := coded.Size(t.Shape, nil)
-		if err == nil {
-			b := newBlocks(forms[at], coded, streamSeed(seed, t.Name), size, 1/math.Sqrt(float64(t.Shape[len(t.Shape)-1])))
-			*t, err = scheme.New(t.Name, coded, t.Shape, nil, tensor.NewBlob(b, 0, size))
-		}
-		if err != nil {
-			m.Close()
-			return nil, nil, err
-		}
+		small.plain(&w)
+		tensors[w.Name] = small.tensors[len(small.tensors)-1]
 	}
-	return out, m, nil
+	m := model.New(g, tensors)
+	m.Path, m.Kind, m.Files = s.name(), model.KindHF, files
+	return m, nil
 }
 
-// isConvolution reports a delta net's in GGUF, which llama.cpp takes in float32 alone.
-func isConvolution(name string) bool { return strings.Contains(name, ".ssm_conv1d.") }
-
-// plain adds what no scheme codes, by its name in GGUF.
-func (m *maker) plain(name string, shape []int64) {
-	switch {
-	case isConvolution(name):
-		m.matrix(name, shape[0], shape[1], unit(shape[1]))
-	case strings.HasSuffix(name, ".ssm_a"):
-		m.vector(name, shape[0], float32(-math.Exp(-2))) // of maker.delta's A_log
-	default:
-		m.vector(name, shape[0], 1)
+// plain adds what no scheme codes, by its name in graphs.
+func (m *maker) plain(w *graph.Weight) {
+	n := int64(1)
+	for _, d := range w.Shape {
+		n *= d
 	}
+	x, mean, spread := m.weights(w.Name, n), float32(0), float32(0.1)
+	switch name := w.Name; {
+	case w.Role == graph.RoleRouter, strings.HasSuffix(name, ".conv.weight"):
+		spread = float32(unit(w.Shape[len(w.Shape)-1]))
+	case strings.HasSuffix(name, ".delta.decay"):
+		mean = -2 // see maker.delta
+	case strings.HasSuffix(name, ".delta.norm.weight"), strings.HasSuffix(name, ".dt_bias"):
+		mean = 1
+	case strings.HasSuffix(name, "norm.weight"), strings.HasSuffix(name, "_scale.weight"):
+		mean = 1 - m.offset
+	}
+	x.columns, x.mean = []float32{spread}, mean
+	m.add(w.Name, x, w.Shape...)
 }
 
-// hole writes a checkpoint's small files and, of its weights, only the header.
-func hole(x *export.Model, dir string) error {
-	for _, f := range x.Files {
-		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o666); err != nil {
-			return err
-		}
-	}
-	header, at := map[string]any{}, int64(0)
-	for _, t := range x.Tensors {
-		n := t.Size()
-		header[t.Name] = map[string]any{"dtype": "BF16", "shape": t.Shape, "data_offsets": []int64{at, at + n}}
-		at += n
-	}
-	text, err := json.Marshal(header)
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(dir, "model.safetensors")
-	data := append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...)
-	if err := os.WriteFile(path, data, 0o666); err != nil {
-		return err
-	}
-	return os.Truncate(path, int64(len(data))+at)
+// zeros is the bytes of any range of a hole.
+type zeros struct{}
+
+func (zeros) ReadAt(p []byte, _ int64) (int, error) {
+	clear(p)
+	return len(p), nil
 }

@@ -40,6 +40,9 @@ func encode(v any) []byte {
 }
 
 func (s *Shape) config(dtype tensor.DType) map[string]any {
+	if s.Published != "" {
+		return s.published()
+	}
 	torch := map[tensor.DType]string{tensor.F32: "float32", tensor.F16: "float16", tensor.BF16: "bfloat16"}
 	c := map[string]any{
 		"architectures": []string{"LlamaForCausalLM"}, "model_type": "llama", "torch_dtype": torch[dtype],

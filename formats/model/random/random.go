@@ -37,6 +37,9 @@ type Shape struct {
 	Vocab, Context       int64
 	RopeTheta            float64
 	Tied                 bool // the embedding is the head
+	// Published names a model of which ShapeByName took the shape and whose architecture is
+	// neither of these. Its layers alone may be others, and Checkpoint does not make it.
+	Published string
 }
 
 // A DeltaShape is the size of the delta nets: heads of values, heads of keys, each shared by
@@ -46,11 +49,14 @@ type DeltaShape struct {
 }
 
 // ShapeNames lists the names of known shapes, the smallest first.
-func ShapeNames() []string { return []string{"1.1b", "2b-delta", "3b-a1b", "7b", "8b", "120b-a5b"} }
+func ShapeNames() []string {
+	return []string{"1.1b", "2b-delta", "3b-a1b", "7b", "8b", qwen9B, gptOSS20B, gemma26BA4, qwen35BA3B, "120b-a5b"}
+}
 
 // ShapeByName returns the shape of TinyLlama (1.1b), Qwen3.5-2B (2b-delta), Granite 3.0 3B-A800M
 // (3b-a1b, without its factors), Llama 2 (7b), Llama 3 (8b) or gpt-oss-120b (120b-a5b, without its
-// windows, biases and sinks), as their config.json files state them.
+// windows, biases and sinks), as their config.json files state them, or of a published model with
+// all that it has.
 func ShapeByName(name string) (Shape, bool) {
 	switch name {
 	case "1.1b":
@@ -64,10 +70,30 @@ func ShapeByName(name string) (Shape, bool) {
 		return Shape{Layers: 32, Width: 4096, Inner: 11008, Heads: 32, KVHeads: 32, Vocab: 32000, Context: 4096, RopeTheta: 1e4}, true
 	case "8b":
 		return Shape{Layers: 32, Width: 4096, Inner: 14336, Heads: 32, KVHeads: 8, Vocab: 128256, Context: 8192, RopeTheta: 5e5}, true
+	case qwen9B:
+		return Shape{Published: name, Layers: 32, Width: 4096, Inner: 12288, Heads: 16, KVHeads: 4, HeadDim: 256,
+			Delta: DeltaShape{Heads: 32, KeyHeads: 16, HeadDim: 128}, Vocab: 248320, Context: 262144, RopeTheta: 1e7}, true
+	case qwen35BA3B:
+		return Shape{Published: name, Layers: 40, Width: 2048, Inner: 512, Heads: 16, KVHeads: 2, HeadDim: 256, Experts: 256, Used: 8,
+			Delta: DeltaShape{Heads: 32, KeyHeads: 16, HeadDim: 128}, Vocab: 248320, Context: 262144, RopeTheta: 1e7}, true
+	case gptOSS20B:
+		return Shape{Published: name, Layers: 24, Width: 2880, Inner: 2880, Heads: 64, KVHeads: 8, HeadDim: 64, Experts: 32, Used: 4,
+			Vocab: 201088, Context: 131072, RopeTheta: 1.5e5}, true
+	case gemma26BA4:
+		return Shape{Published: name, Layers: 30, Width: 2816, Inner: 704, Heads: 16, KVHeads: 8, HeadDim: 256, Experts: 128, Used: 8,
+			Vocab: 262144, Context: 262144, RopeTheta: 1e4, Tied: true}, true
 	case "120b-a5b":
 		return Shape{Layers: 36, Width: 2880, Inner: 2880, Heads: 64, KVHeads: 8, HeadDim: 64, Experts: 128, Used: 4, Vocab: 201088, Context: 131072, RopeTheta: 1.5e5}, true
 	}
 	return Shape{}, false
+}
+
+// name returns what files call it.
+func (s *Shape) name() string {
+	if s.Published != "" {
+		return s.Published
+	}
+	return "random"
 }
 
 // headDim returns the numbers of a head.
@@ -84,8 +110,18 @@ func (s *Shape) attends(block int64) bool { return s.Delta == DeltaShape{} || bl
 // maxDim bounds every size; products of two stay far inside an int64.
 const maxDim = 1 << 24
 
-// Check reports what keeps a shape from being a llama.
+// Check reports what keeps a shape from being a llama, or the published model that it names.
 func (s *Shape) Check() error {
+	if s.Published != "" {
+		p, ok := ShapeByName(s.Published)
+		if ok {
+			p.Layers = s.Layers
+		}
+		if p != *s || s.Layers < 1 || s.Layers > 1<<10 {
+			return fmt.Errorf("of shape %s other layers alone can be asked for, 1 to %d", s.Published, 1<<10)
+		}
+		return nil
+	}
 	for _, d := range []struct {
 		name  string
 		value int64
@@ -135,6 +171,9 @@ func (d *DeltaShape) check() error {
 func Checkpoint(s Shape, dtype tensor.DType, seed uint64) (*export.Model, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
+	}
+	if s.Published != "" {
+		return nil, fmt.Errorf("shape %s is made of blocks alone", s.Published)
 	}
 	if dtype != tensor.F32 && dtype != tensor.F16 && dtype != tensor.BF16 {
 		return nil, fmt.Errorf("dtype %v is not one of f32, f16, bf16", dtype)

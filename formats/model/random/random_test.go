@@ -1,6 +1,7 @@
 package random_test
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"math"
@@ -12,6 +13,8 @@ import (
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/formats/gguf"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/model/random"
 	"github.com/nstf/nstf/formats/scheme"
@@ -242,11 +245,10 @@ func TestRefusals(t *testing.T) {
 // writeBlocks writes a shape in blocks of q4_0.
 func writeBlocks(t *testing.T, s random.Shape) string {
 	t.Helper()
-	x, source, err := random.Blocks(s, "q4_0", 5, t.TempDir())
+	x, err := random.Blocks(s, "q4_0", 5)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer source.Close()
 	path := filepath.Join(t.TempDir(), "blocks.gguf")
 	if err := x.WriteGGUF(context.Background(), atomicfile.Scratch(path), nil); err != nil {
 		t.Fatal(err)
@@ -257,11 +259,10 @@ func writeBlocks(t *testing.T, s random.Shape) string {
 func TestBlocks(t *testing.T) {
 	s := random.Shape{Layers: 1, Width: 256, Inner: 512, Heads: 4, KVHeads: 2, Vocab: 300, Context: 64, RopeTheta: 1e4}
 	for _, name := range random.BlockSchemes() {
-		x, source, err := random.Blocks(s, name, 5, t.TempDir())
+		x, err := random.Blocks(s, name, 5)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer source.Close()
 		path := filepath.Join(t.TempDir(), "blocks.gguf")
 		if err := x.WriteGGUF(context.Background(), atomicfile.Scratch(path), nil); err != nil {
 			t.Fatal(err)
@@ -303,11 +304,77 @@ func TestBlocks(t *testing.T) {
 		}
 		checkLogits(t, m)
 	}
-	if _, _, err := random.Blocks(s, "q3_k", 5, t.TempDir()); err == nil {
+	if _, err := random.Blocks(s, "q3_k", 5); err == nil {
 		t.Error("blocks of an unlisted scheme were made")
 	}
-	if _, _, err := random.Blocks(random.Shape{Layers: 1, Width: 128, Inner: 512, Heads: 4, KVHeads: 2, Vocab: 300, Context: 64, RopeTheta: 1e4}, "q4_k", 5, t.TempDir()); err == nil {
+	if _, err := random.Blocks(random.Shape{Layers: 1, Width: 48, Inner: 512, Heads: 4, KVHeads: 2, Vocab: 300, Context: 64, RopeTheta: 1e4}, "q4_k", 5); err == nil {
 		t.Error("rows of half a block were made")
+	}
+}
+
+// Shapes of published models, of few blocks, open as what the model has and compute.
+func TestPublishedShapes(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		layers int64
+		holds  func(b []graph.Block) bool
+		scheme string // of the last block's down projection
+	}{
+		{"qwen3.5-9b", 4, func(b []graph.Block) bool {
+			return b[0].Delta.Heads == 32 && b[3].Attn.HeadDim == 256 && b[3].FFN != nil
+		}, "q4_k"},
+		{"qwen3.6-35b-a3b", 4, func(b []graph.Block) bool { return b[2].Delta != nil && b[3].MoE.Experts == 256 && b[3].MoE.TopK == 8 }, "q4_k"},
+		{"gpt-oss-20b", 2, func(b []graph.Block) bool {
+			return b[0].Attn.Window == 128 && b[1].Attn.Window == 0 && b[1].Attn.Sinks != ""
+		}, "mxfp4"},
+		{"gemma-4-26b-a4b", 2, func(b []graph.Block) bool {
+			return b[0].Attn.HeadDim == 256 && b[1].Attn.HeadDim == 512 && b[1].FFN != nil && b[1].MoE != nil
+		}, "q4_0"},
+	} {
+		s, _ := random.ShapeByName(c.name)
+		s.Layers = c.layers
+		x, err := random.Blocks(s, "", 5)
+		if err != nil {
+			t.Fatal(c.name, err)
+		}
+		w, err := gguf.NewWriter(x.Keys, nil)
+		if err != nil {
+			t.Fatal(c.name, err)
+		}
+		var meta bytes.Buffer
+		w.WriteTo(&meta)
+		f, err := gguf.Parse(c.name, meta.Bytes())
+		if err != nil {
+			t.Fatal(c.name, err)
+		}
+		m, err := checkpoint.FromGGUF(c.name, f, x.Tensors)
+		if err != nil {
+			t.Fatal(c.name, err)
+		}
+		want := map[bool]uint32{true: 38, false: 15}[c.scheme == "mxfp4"] // as llama.cpp numbers files: mxfp4, q4_k
+		if got, err := f.Int("general.file_type"); err != nil || uint32(got) != want {
+			t.Errorf("%s: file type %v instead of %v, %v", c.name, got, want, err)
+		}
+		if len(m.Graph.Blocks) != int(c.layers) || !c.holds(m.Graph.Blocks) {
+			t.Errorf("%s: %+v", c.name, m.Graph.Blocks)
+		}
+		last := m.Graph.Blocks[c.layers-1]
+		name := ""
+		if last.MoE != nil {
+			name = last.MoE.Down.Weight
+		} else {
+			name = last.FFN.Down.Weight
+		}
+		if got := m.Tensor(name).Scheme; got != c.scheme {
+			t.Errorf("%s: %s is %s instead of %s", c.name, name, got, c.scheme)
+		}
+		if _, err := random.Checkpoint(s, tensor.BF16, 5); err == nil {
+			t.Errorf("%s: a checkpoint of plain weights was made", c.name)
+		}
+		s.Width = 64
+		if s.Check() == nil {
+			t.Errorf("%s of another width was accepted", c.name)
+		}
 	}
 }
 
