@@ -16,7 +16,7 @@ func (a *app) devCommand() *cobra.Command {
 		Use: "dev", Short: "Tools for developing nstf itself", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.generateCommand(), a.decodeCommand(), a.replaceCommand())
+	c.AddCommand(a.generateCommand(), a.decodeCommand(), a.kernelsCommand(), a.replaceCommand())
 	return c
 }
 

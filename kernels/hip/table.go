@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/ops"
 )
@@ -202,6 +203,13 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 		embed.Registers = 112
 	}
 	k.add("embed/"+s.Name, embed, (&Embed{T: 1, Table: w, Token: 1, Scale: 1, Y: 1}).Calls(k.t))
+	if f.Decodes() == nil {
+		decode := Budget{96, 48 << 10}
+		if f.Rotated() { // 64 numbers of a lane at once
+			decode.Registers = 168
+		}
+		k.add("decode/"+s.Name, decode, (&Decode{Format: f, Type: tensor.BF16, N: inner, K: d, Y: 16, From: 16, Table: 16, D: 16, M: 16, Units: 16}).Calls(k.t))
+	}
 	k.add("matmul/"+s.Name+"/T=512", Budget{512, k.t.LDS}, (&Matmul{T: 512, X: 1, Scratch: 256, Products: []Product{{W: w, Y: 1}}}).Calls(k.t))
 	if s.Name == "q4_k" {
 		k.add("matmul/q4_k/T=512 gated limited", Budget{512, k.t.LDS}, (&Matmul{T: 512, X: 1, Scratch: 256, Gated: true, Act: ops.SiLU, Gating: limited(), Products: []Product{{W: w, Y: 1}, {W: w}}}).Calls(k.t))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from . import _codes
+from . import _codes, _decode
 
 FLOATS = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 PLAIN = FLOATS | {"i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8}
@@ -66,7 +66,7 @@ class Matrix(nn.Module):
         self.parts = {p["name"]: (p["dtype"], tuple(p["shape"])) for p in entry["parts"]}
         for p in entry["parts"]:
             self.register_buffer(p["name"], torch.empty(p["size"], dtype=torch.uint8))
-        if self.scheme not in _codes.BLOCKS and self.scheme not in PLAIN and self.scheme not in DECODERS:
+        if self.scheme not in _codes.BLOCKS and self.scheme not in PLAIN and self.scheme not in DECODERS and self.scheme != "tcq":
             raise NotImplementedError(f"{entry['name']}: scheme {self.scheme} is not decoded in torch")
 
     def raw(self, part: str) -> Tensor:
@@ -122,17 +122,35 @@ class Matrix(nn.Module):
                 out[part] = self.of(part).detach().to(FLOATS[dtype]).contiguous().view(-1).view(torch.uint8)
         return out
 
-    def weight(self, rows: Tensor | None = None) -> Tensor:
-        """The numbers in float32, of all rows or of some."""
-        if block := _codes.BLOCKS.get(self.scheme):
-            each = self.k // block.weights  # blocks of a row
-            fields = [self.blocks(), *(self.of(n) for n in "dm" if hasattr(self, "of_" + n))]
-            if rows is not None:
-                fields = [f.unflatten(0, (-1, each))[rows].flatten(0, 1) for f in fields]
-            w = block.decode(*fields).view(-1, self.k)
-            if self.scheme == "nvfp4" and self.params.get("rows"):
+    def factors(self) -> list[Tensor]:
+        """What nstf::decode takes beside the first part."""
+        if self.scheme == "tcq":
+            none = self.of("scales").new_empty(0)
+            return [self.of("scales").view(-1), *(self.of(s).view(-1) if s in self.parts else none for s in ("in", "out"))]
+        return [self.of(n) for n in "dm" if hasattr(self, "of_" + n)]
+
+    def decoded(self, rows: Tensor | None, dtype: torch.dtype) -> Tensor:
+        """Blocks and trellis codes as numbers; by torch's operations where scales want gradients or are float64."""
+        scales, params = self.factors(), [self.params.get(p, 0) for p in _decode.TCQ] if self.scheme == "tcq" else []
+        data = self.raw("codes" if self.scheme == "tcq" else "data")
+        if any(s.dtype == torch.float64 or torch.is_grad_enabled() and s.requires_grad for s in scales):
+            with exact(self):
+                return _decode.numbers(data, scales, rows, self.scheme, params, self.k)
+        return cast(Tensor, _decode.decode(data, scales, rows, self.scheme, params, self.k, dtype))
+
+    def weight(self, rows: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:
+        """The numbers of all rows or of some, in a type; None: in float32, or as scales are."""
+        w = self.numbers(rows, dtype)
+        return w if dtype is None else w.to(dtype)
+
+    def numbers(self, rows: Tensor | None, dtype: torch.dtype | None) -> Tensor:
+        """weight(), perhaps in another type."""
+        if self.scheme in _codes.BLOCKS or self.scheme == "tcq":
+            shared = self.params.get("rows") if self.scheme == "nvfp4" else None
+            w = self.decoded(rows, torch.float32 if shared else dtype or torch.float32)
+            if shared:
                 n = torch.arange(w.shape[0], device=w.device) if rows is None else rows
-                w = w * self.of("scale").view(-1)[n // self.params["rows"]][:, None]
+                w = w * self.of("scale").view(-1)[n // shared][:, None]
             return w if rows is not None else w.view(self.shape)
         if self.scheme in PLAIN:
             values = self.of("data") if hasattr(self, "of_data") else self.stored("data").float()
@@ -142,34 +160,18 @@ class Matrix(nn.Module):
         return w.view(self.shape) if rows is None else w.view(-1, self.k)[rows]
 
     def linear(self, x: Tensor) -> Tensor:
-        """x times the matrix turned. What is rotated is the activations, once for all rows."""
-        if self.scheme != "tcq" or len(self.shape) != 2:
-            return functional.linear(x, self.weight().to(x.dtype))
+        """x times the matrix turned. Of trellis codes the processor rotates the activations, once for all rows."""
+        if self.scheme != "tcq" or len(self.shape) != 2 or self.raw("codes").is_cuda:
+            return functional.linear(x, self.weight(dtype=x.dtype))
         p = self.params
-        x = _codes.hadamard(x * self.factors("in").to(x.dtype), p["rotate_in"])
+        units, into, out = self.factors()
+        x = _codes.hadamard(x * _codes.side(self.k, p["rotate_in"], p["seed"], 0, into).to(x.dtype), p["rotate_in"])
         y = functional.linear(x, _codes.trellis(self.stored("codes"), p["bits"], p["codebook"]).to(x.dtype))
-        y = y * (self.of("scales") * 2**-7).repeat_interleave(16).to(x.dtype)
-        return _codes.hadamard(y, p["rotate_out"]) * self.factors("out").to(x.dtype)
-
-    def factors(self, side: str) -> Tensor:
-        """What columns (in) or rows (out) of a trellis-coded matrix are multiplied by: signs and scales."""
-        n, h = (self.k, self.params["rotate_in"]) if side == "in" else (self.rows(), self.params["rotate_out"])
-        s = torch.ones(n)
-        if h > 1:
-            s = torch.from_numpy(_codes.signs(self.params["seed"], 0 if side == "in" else 2))[torch.arange(n) % h]
-        s = s.to(self.raw("codes").device)
-        return s * self.of(side).view(-1) if side in self.parts else s
+        y = y * (units * 2**-7).repeat_interleave(16).to(x.dtype)
+        return _codes.hadamard(y, p["rotate_out"]) * _codes.side(self.rows(), p["rotate_out"], p["seed"], 2, out).to(x.dtype)
 
     def rows(self) -> int:
         return int(np.prod(self.shape[:-1], dtype=np.int64))
-
-
-def tcq(m: Matrix) -> Tensor:
-    p = m.params
-    w = _codes.trellis(m.stored("codes"), p["bits"], p["codebook"])
-    w = w * (m.of("scales") * 2**-7).repeat_interleave(16)[:, None]
-    w = _codes.hadamard(w, p["rotate_in"]) * m.factors("in")
-    return _codes.hadamard_rows(w, p["rotate_out"]) * m.factors("out")[:, None]
 
 
 def affine(m: Matrix) -> Tensor:
@@ -206,7 +208,7 @@ def nf4(m: Matrix) -> Tensor:
     return m.stored("levels")[q] * largest.repeat_interleave(m.params["block"])[:count]
 
 
-DECODERS: dict[str, Callable[[Matrix], Tensor]] = {"tcq": tcq, "affine": affine, "fp8": fp8, "nf4": nf4}
+DECODERS: dict[str, Callable[[Matrix], Tensor]] = {"affine": affine, "fp8": fp8, "nf4": nf4}
 
 
 class Coded(nn.Module):

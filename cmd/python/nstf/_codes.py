@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from . import _kernels
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -320,16 +322,20 @@ def spread(d: Tensor) -> tuple[Tensor, Tensor]:
     return bits, torch.stack([bits & 255, bits >> 8], 1).to(torch.uint8).view(torch.float16).float()
 
 
-def signs(seed: int, words: int) -> Array:
-    """128 signs of tcq: of columns from the words 0 and 1 of splitmix64, of rows from 2 and 3."""
-    state, out = seed, []
-    for _ in range(4):
-        state = (state + 0x9E3779B97F4A7C15) & (1 << 64) - 1
-        z = ((state ^ state >> 30) * 0xBF58476D1CE4E5B9) & (1 << 64) - 1
-        z = ((z ^ z >> 27) * 0x94D049BB133111EB) & (1 << 64) - 1
-        out.append(z ^ z >> 31)
-    both = out[words] | out[words + 1] << 64
-    return np.array([-1.0 if both >> i & 1 else 1.0 for i in range(128)], np.float32)
+@functools.cache
+def signs(seed: int, first: int, device: torch.device) -> Tensor:
+    """128 signs of tcq: of columns from word 0 on, of rows from word 2 on."""
+    both = _kernels.words(seed)[first] | _kernels.words(seed)[first + 1] << 64
+    with torch.inference_mode(False):
+        return torch.tensor([-1.0 if both >> i & 1 else 1.0 for i in range(128)], device=device)
+
+
+def side(n: int, h: int, seed: int, first: int, scales: Tensor) -> Tensor:
+    """What n columns or rows of tcq are multiplied by: signs of blocks of h, and scales where there are some."""
+    s = torch.ones(n, device=scales.device)
+    if h > 1:
+        s = signs(seed, first, scales.device)[torch.arange(n, device=scales.device) % h]
+    return s * scales if scales.numel() else s
 
 
 @functools.cache

@@ -34,7 +34,7 @@ var (
 // operation, products in the forms and schemes that most models take, and what
 // is closest to its limits. Rows of other schemes differ in how weights are
 // decoded.
-var usual = regexp.MustCompile(`^(\w+|attend/.*|delta/.*|shortconv/.*|trellis/3|thin/(q8_0|tcq2)/.*|(embed|matmul)/(q4_k|tcq)(/.*)?|matrows/(q4_k|q6_k)/.*|matvec/(` +
+var usual = regexp.MustCompile(`^(\w+|attend/.*|delta/.*|shortconv/.*|trellis/3|thin/(q8_0|tcq2)/.*|(embed|matmul|decode)/(q4_k|tcq)(/.*)?|matrows/(q4_k|q6_k)/.*|matvec/(` +
 	`q4_k/(T=1|T=8|norm|gated|gated T=8|experts|corrected gated)|q8_0/(norm|gated)|q6_k/T=1|tcq/T=1))$`)
 
 // chosen says whether a row of the table is looked at.
