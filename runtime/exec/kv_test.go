@@ -104,6 +104,10 @@ func TestNewestPositions(t *testing.T) {
 	const all = (cpu.KVFirst + cpu.KVNewest + 1) * cpu.KVPositions // positions of halves
 	g := tinies()[0].graph
 	ids := tinyIDs(all + 180)
+	part := 90
+	if testing.Short() {
+		part = 450
+	}
 	var first [][]float32
 	for _, kv := range []string{"q5", "q4", "q3"} {
 		e, _ := newTiny(t, g, "f32", Options{Threads: 2, KV: kv, Context: int64(len(ids) + 64)})
@@ -129,8 +133,8 @@ func TestNewestPositions(t *testing.T) {
 			sameRows(t, fmt.Sprintf("%s back to %d", kv, to), goesOn(t, s, ids[to:]), whole[to:])
 		}
 		s.Truncate(0)
-		for cut := 0; cut < len(ids); cut += 90 { // kept, and gone on with by another
-			n := min(90, len(ids)-cut)
+		for cut := 0; cut < len(ids); cut += part { // kept, and gone on with by another
+			n := min(part, len(ids)-cut)
 			sameRows(t, kv+" in parts", goesOn(t, s, ids[cut:cut+n]), whole[cut:cut+n])
 			kept, err := s.Snapshot()
 			if err != nil {

@@ -3,6 +3,7 @@ package gpu
 import (
 	"errors"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -68,9 +69,27 @@ const (
 	normWidth     = 4096
 )
 
-// Speed measures what the time of a token is predicted from: some milliseconds, and the
-// compiling of one kernel where that is not kept.
-func (d *Device) Speed() (s place.Speed, err error) {
+// speeds and streamRates are what this process measured, by the devices' properties.
+var speeds, streamRates sync.Map
+
+// measuredOnce returns what is known of a device, or else measures it.
+func measuredOnce[T any](known *sync.Map, d *Device, measure func() (T, error)) (T, error) {
+	key := d.m.device.Properties()
+	if x, ok := known.Load(key); ok {
+		return x.(T), nil
+	}
+	x, err := measure()
+	if err == nil {
+		known.Store(key, x)
+	}
+	return x, err
+}
+
+// Speed returns what the time of a token is predicted from. The first of a process measures it: some
+// milliseconds, and the compiling of one kernel where that is not kept.
+func (d *Device) Speed() (place.Speed, error) { return measuredOnce(&speeds, d, d.measureSpeed) }
+
+func (d *Device) measureSpeed() (s place.Speed, err error) {
 	if s.Read, err = d.m.copyRate(); err != nil {
 		return s, err
 	}
@@ -106,10 +125,14 @@ const linkBytes = 8 << 20
 // streamedBytes is how much is sent to see how fast weights come, more than caches hold.
 const streamedBytes = 256 << 20
 
-// StreamRate measures how many bytes of the processor's memory a second come to the device the
-// way experts do: through pinned chunks, by all lanes at once. It takes streamedBytes of memory for
-// as long.
+// StreamRate returns how many bytes of the processor's memory a second come to the device the
+// way experts do: through pinned chunks, by all lanes at once. The first of a process measures it, which takes
+// streamedBytes of memory for as long.
 func (d *Device) StreamRate() (float64, error) {
+	return measuredOnce(&streamRates, d, d.measureStreamRate)
+}
+
+func (d *Device) measureStreamRate() (float64, error) {
 	source, least := make([]byte, streamedBytes), math.Inf(1)
 	for i := 0; i < len(source); i += 1 << 10 { // else all pages were one of zeros
 		source[i] = byte(i >> 10)
