@@ -1,6 +1,8 @@
 package gpu
 
 import (
+	"slices"
+
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/kernels/hip"
@@ -43,7 +45,7 @@ func (w *walk) sharedLayer(b *block, n int, in *source, sum *hip.Combine) {
 		return
 	}
 	if sum.Shared = sum.Out; !w.many {
-		w.round(in, n, b.shared.inner()...)
+		w.roundOnce(in, n, n, b.shared.inner()...)
 	}
 	w.plain(&b.shared, n, *in, target{y: sum.Out})
 	in.fine = hip.Acts{} // what lies between its matrices was rounded to the same place
@@ -110,10 +112,35 @@ func (w *walk) experts(b *block, n int, in source, sum *hip.Combine) {
 		in, share, sum.Share = source{x: s.parts}, 1, 0
 	}
 	if !w.many {
-		w.round(&in, slots/share, b.layer.inner()...)
+		w.roundOnce(&in, n, slots/share, b.layer.inner()...)
 	}
 	if !m.WeighInput {
 		w.do(route)
+	}
+	next := w.activated(b, slots, share, in)
+	if !w.many {
+		w.roundOnce(&next, n, slots, b.down)
+	}
+	w.expert(b.down, slots, 1, next, s.parts, 0)
+	w.do(sum)
+}
+
+// roundOnce is round of what slots of n rows read, but where each block of their
+// products does that by itself sooner than a launch: see streams.
+func (w *walk) roundOnce(in *source, n, rows int, ms ...*matrix) {
+	if w.e.streams(n) && !slices.ContainsFunc(ms, func(m *matrix) bool { return !w.coarse(m) || m.K > fineOnTheWay }) {
+		return
+	}
+	w.round(in, rows, ms...)
+}
+
+// activated computes, for each slot, what lies between the matrices of its expert.
+func (w *walk) activated(b *block, slots, share int, in source) source {
+	s := &w.e.s
+	if !w.many && !w.gathers() && b.gate != nil && b.gate.plain() && b.up.plain() && b.gate.Format == b.up.Format {
+		w.do(&hip.Matvec{T: slots, Exact: w.e.exact || b.up.floats, X: in.x, Acts: in.acts, Fine: in.fine, Experts: w.list.chosen, Stack: b.up.experts, Share: share,
+			Gated: true, Act: b.act, Gating: b.gating, Products: []hip.Product{{W: b.gate.Weight, Y: s.gate}, {W: b.up.Weight}}})
+		return source{x: s.gate}
 	}
 	mid := &hip.Activate{Act: b.act, Gating: b.gating, N: slots * b.up.N, Gate: s.gate, Out: s.gate}
 	if b.gate != nil {
@@ -124,12 +151,12 @@ func (w *walk) experts(b *block, n int, in source, sum *hip.Combine) {
 		w.expert(b.up, slots, share, in, s.gate, 0)
 	}
 	w.do(mid)
-	next := source{x: s.gate}
-	if !w.many {
-		w.round(&next, slots, b.down)
-	}
-	w.expert(b.down, slots, 1, next, s.parts, 0)
-	w.do(sum)
+	return source{x: s.gate}
+}
+
+// plain reports whether a stack is multiplied as its codes are, with nothing added.
+func (m *matrix) plain() bool {
+	return m.pieces == nil && m.formed == nil && !m.Format.Rotated() && m.bias == 0
 }
 
 // route is the choice of experts for n rows.
