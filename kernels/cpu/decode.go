@@ -30,6 +30,7 @@ type decodeKernels struct {
 	butterflies [3]func(x []float32, step int) // of 8, 4 and 2
 	turn        func(dst []float32, ld int, x, post []float32, factor float32)
 	scaleRows   func(dst []float32, ld int, x []float32, panels int, post []float32, factor float32)
+	joinRows    func(dst []float32, ld int, x []float32, panels int, post []float32, factor float32)
 }
 
 // A floatsKernel writes, for runs at distance unpackedBytes, S*code or S*code - M, each
@@ -227,10 +228,14 @@ func (d *tcqDecoder) decode(dst []float32, row int) {
 			d.transform(strip, d.RotateIn)
 			d.turn(d.panels[r*tile:], d.group*tile, strip, d.columns[at:at+width], rotationFactor(d.RotateIn))
 		}
-		for i := range width / tile {
-			d.transform(d.panels[i*d.group*tile:(i+1)*d.group*tile], d.RotateOut)
+		block, finish := d.RotateOut, d.scaleRows
+		if d.group == 128 || d.group == 16 && block == 16 { // 8 times 8 times 2, or 8 times 2
+			block, finish = block/2, d.joinRows
 		}
-		d.scaleRows(dst[at:], d.k, d.panels, width/tile, d.out, rotationFactor(d.RotateOut))
+		for i := range width / tile {
+			d.transform(d.panels[i*d.group*tile:(i+1)*d.group*tile], block)
+		}
+		finish(dst[at:], d.k, d.panels, width/tile, d.out, rotationFactor(d.RotateOut))
 	}
 }
 

@@ -135,6 +135,22 @@ func turnTilesAVX2(dst []float32, ld int, x []float32, post []float32, factor fl
 //go:noescape
 func scaleRowsAVX2(dst []float32, ld int, x []float32, panels int, post []float32, factor float32)
 
+// joinRowsAVX2 computes
+//
+//	half := len(post) / 2
+//	for r := range half {
+//		for i := range 16*panels {
+//			a, b := x[(i/16*len(post)+r)*16+i%16], x[(i/16*len(post)+half+r)*16+i%16]
+//			dst[r*ld+i] = (a + b) * factor * post[r]
+//			dst[(half+r)*ld+i] = (a - b) * factor * post[half+r]
+//		}
+//	}
+//
+// ld counting elements.
+//
+//go:noescape
+func joinRowsAVX2(dst []float32, ld int, x []float32, panels int, post []float32, factor float32)
+
 // tcqCodewordsAVX512 computes
 //
 //	for i := range 256*count {
@@ -217,3 +233,19 @@ func turnTilesAVX512(dst []float32, ld int, x []float32, post []float32, factor 
 //
 //go:noescape
 func scaleRowsAVX512(dst []float32, ld int, x []float32, panels int, post []float32, factor float32)
+
+// joinRowsAVX512 computes
+//
+//	half := len(post) / 2
+//	for r := range half {
+//		for i := range 16*panels {
+//			a, b := x[(i/16*len(post)+r)*16+i%16], x[(i/16*len(post)+half+r)*16+i%16]
+//			dst[r*ld+i] = (a + b) * factor * post[r]
+//			dst[(half+r)*ld+i] = (a - b) * factor * post[half+r]
+//		}
+//	}
+//
+// ld counting elements.
+//
+//go:noescape
+func joinRowsAVX512(dst []float32, ld int, x []float32, panels int, post []float32, factor float32)

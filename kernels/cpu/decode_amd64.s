@@ -1468,6 +1468,77 @@ row_end:
 	VZEROUPPER
 	RET
 
+// func joinRowsAVX2(dst []float32, ld int, x []float32, panels int, post []float32, factor float32)
+// Requires: AVX, MMX+
+TEXT ·joinRowsAVX2(SB), NOSPLIT, $0-92
+	MOVQ dst_base+0(FP), AX
+	MOVQ x_base+32(FP), CX
+	MOVQ post_base+64(FP), DX
+	MOVQ post_len+72(FP), BX
+	MOVQ ld+24(FP), SI
+	SHLQ $0x02, SI
+	MOVQ BX, DI
+	SHLQ $0x06, DI
+	SHRQ $0x01, BX
+	MOVQ BX, R8
+	MOVQ SI, R9
+	IMULQ R8, R9
+	VBROADCASTSS factor+88(FP), Y0
+
+row:
+	CMPQ BX, $0x00000001
+	JL row_end
+	VBROADCASTSS (DX), Y1
+	VBROADCASTSS (DX)(R8*4), Y2
+	MOVQ CX, R10
+	MOVQ DI, R11
+	SHRQ $0x01, R11
+	ADDQ CX, R11
+	MOVQ AX, R12
+	MOVQ panels+56(FP), R13
+
+panel:
+	CMPQ R13, $0x00000001
+	JL panel_end
+	PREFETCHT1 512(R12)
+	PREFETCHT1 512(R12)(R9*1)
+	VMOVUPS (R10), Y3
+	VMOVUPS (R11), Y4
+	VADDPS Y4, Y3, Y5
+	VSUBPS Y4, Y3, Y3
+	VMULPS Y0, Y5, Y5
+	VMULPS Y0, Y3, Y3
+	VMULPS Y1, Y5, Y5
+	VMULPS Y2, Y3, Y3
+	VMOVUPS Y5, (R12)
+	VMOVUPS Y3, (R12)(R9*1)
+	VMOVUPS 32(R10), Y3
+	VMOVUPS 32(R11), Y4
+	VADDPS Y4, Y3, Y5
+	VSUBPS Y4, Y3, Y3
+	VMULPS Y0, Y5, Y5
+	VMULPS Y0, Y3, Y3
+	VMULPS Y1, Y5, Y5
+	VMULPS Y2, Y3, Y3
+	VMOVUPS Y5, 32(R12)
+	VMOVUPS Y3, 32(R12)(R9*1)
+	ADDQ DI, R10
+	ADDQ DI, R11
+	ADDQ $0x40, R12
+	SUBQ $0x00000001, R13
+	JMP panel
+
+panel_end:
+	ADDQ $0x40, CX
+	ADDQ $0x04, DX
+	ADDQ SI, AX
+	SUBQ $0x00000001, BX
+	JMP row
+
+row_end:
+	VZEROUPPER
+	RET
+
 // func tcqCodewordsAVX512(dst []float32, tiles *byte, count int, bits int, cut *[40]uint32, factor uint32, scale float32)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·tcqCodewordsAVX512(SB), NOSPLIT, $0-64
@@ -1900,6 +1971,67 @@ panel:
 	ADDQ DI, R8
 	ADDQ $0x40, R9
 	SUBQ $0x00000001, R10
+	JMP panel
+
+panel_end:
+	ADDQ $0x40, CX
+	ADDQ $0x04, DX
+	ADDQ SI, AX
+	SUBQ $0x00000001, BX
+	JMP row
+
+row_end:
+	VZEROUPPER
+	RET
+
+// func joinRowsAVX512(dst []float32, ld int, x []float32, panels int, post []float32, factor float32)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·joinRowsAVX512(SB), NOSPLIT, $0-92
+	MOVQ dst_base+0(FP), AX
+	MOVQ x_base+32(FP), CX
+	MOVQ post_base+64(FP), DX
+	MOVQ post_len+72(FP), BX
+	MOVQ ld+24(FP), SI
+	SHLQ $0x02, SI
+	MOVQ BX, DI
+	SHLQ $0x06, DI
+	SHRQ $0x01, BX
+	MOVQ BX, R8
+	MOVQ SI, R9
+	IMULQ R8, R9
+	VBROADCASTSS factor+88(FP), Z0
+
+row:
+	CMPQ BX, $0x00000001
+	JL row_end
+	VBROADCASTSS (DX), Z1
+	VBROADCASTSS (DX)(R8*4), Z2
+	MOVQ CX, R10
+	MOVQ DI, R11
+	SHRQ $0x01, R11
+	ADDQ CX, R11
+	MOVQ AX, R12
+	MOVQ panels+56(FP), R13
+
+panel:
+	CMPQ R13, $0x00000001
+	JL panel_end
+	PREFETCHT1 512(R12)
+	PREFETCHT1 512(R12)(R9*1)
+	VMOVUPS (R10), Z3
+	VMOVUPS (R11), Z4
+	VADDPS Z4, Z3, Z5
+	VSUBPS Z4, Z3, Z3
+	VMULPS Z0, Z5, Z5
+	VMULPS Z0, Z3, Z3
+	VMULPS Z1, Z5, Z5
+	VMULPS Z2, Z3, Z3
+	VMOVUPS Z5, (R12)
+	VMOVUPS Z3, (R12)(R9*1)
+	ADDQ DI, R10
+	ADDQ DI, R11
+	ADDQ $0x40, R12
+	SUBQ $0x00000001, R13
 	JMP panel
 
 panel_end:

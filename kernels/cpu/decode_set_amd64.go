@@ -11,6 +11,7 @@ func useDecode(s *Set) {
 		butterflies: [3]func(x []float32, step int){butterflies8AVX2, butterflies4AVX2, butterflies2AVX2},
 		turn:        turnTilesAVX2,
 		scaleRows:   scaleRowsAVX2,
+		joinRows:    joinRowsAVX2,
 	}
 }
 
@@ -18,6 +19,6 @@ func useDecode(s *Set) {
 // memory as they are.
 func useWideDecode(s *Set) {
 	d := &s.decoding
-	d.codewords, d.turn, d.scaleRows = tcqCodewordsAVX512, turnTilesAVX512, scaleRowsAVX512
+	d.codewords, d.turn, d.scaleRows, d.joinRows = tcqCodewordsAVX512, turnTilesAVX512, scaleRowsAVX512, joinRowsAVX512
 	d.butterflies = [3]func(x []float32, step int){butterflies8AVX512, butterflies4AVX512, butterflies2AVX512}
 }

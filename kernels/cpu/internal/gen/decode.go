@@ -21,6 +21,7 @@ func decodeFile(v isa) {
 	}
 	turnTiles(v)
 	scaleRows(v)
+	joinRows(v)
 }
 
 // floats ends the decoding of blocks: one product, and one difference, of each code.
@@ -340,6 +341,72 @@ func scaleRows(v isa) {
 				VMOVUPS(y, at(to, 32*i))
 			}
 			ADDQ(pitch, from)
+			bump(to, 64)
+		})
+		bump(x, 64)
+		bump(post, 4)
+		ADDQ(ld, dst)
+	})
+	VZEROUPPER()
+	RET()
+}
+
+// joinRows is scaleRows with the transform's last step, which pairs rows of the halves. The
+// lines behind those that it writes are asked for: what is decoded lies row by row, and a
+// processor does not follow a hundred rows by itself.
+func joinRows(v isa) {
+	v.text("joinRows", "(dst []float32, ld int, x []float32, panels int, post []float32, factor float32)", "",
+		"	half := len(post) / 2",
+		"	for r := range half {",
+		"		for i := range 16*panels {",
+		"			a, b := x[(i/16*len(post)+r)*16+i%16], x[(i/16*len(post)+half+r)*16+i%16]",
+		"			dst[r*ld+i] = (a + b) * factor * post[r]",
+		"			dst[(half+r)*ld+i] = (a - b) * factor * post[half+r]",
+		"		}",
+		"	}",
+		"",
+		"ld counting elements.")
+	dst, x, post, left := ptr("dst"), ptr("x"), ptr("post"), length("post")
+	ld := Load(Param("ld"), GP64()).(reg.GPVirtual)
+	SHLQ(Imm(2), ld)
+	pitch, half := GP64(), GP64()
+	MOVQ(left, pitch)
+	SHLQ(Imm(6), pitch)
+	SHRQ(Imm(1), left)
+	MOVQ(left, half)
+	far := GP64() // from a row to its partner, in dst
+	MOVQ(ld, far)
+	IMULQ(half, far)
+	factor := v.vec()
+	VBROADCASTSS(mustAddr("factor"), factor)
+	loop("row", left, 1, func() {
+		p, q, from, other, to := v.vec(), v.vec(), GP64(), GP64(), GP64()
+		VBROADCASTSS(at(post, 0), p)
+		VBROADCASTSS(Mem{Base: post, Index: half, Scale: 4}, q)
+		MOVQ(x, from)
+		MOVQ(pitch, other)
+		SHRQ(Imm(1), other)
+		ADDQ(x, other)
+		MOVQ(dst, to)
+		panels := Load(Param("panels"), GP64()).(reg.GPVirtual)
+		loop("panel", panels, 1, func() {
+			PREFETCHT1(at(to, 512))
+			PREFETCHT1(Mem{Base: to, Index: far, Scale: 1, Disp: 512})
+			for i := range 16 / v.lanes {
+				a, b, sum := v.vec(), v.vec(), v.vec()
+				VMOVUPS(at(from, 32*i), a)
+				VMOVUPS(at(other, 32*i), b)
+				VADDPS(b, a, sum)
+				VSUBPS(b, a, a)
+				VMULPS(factor, sum, sum)
+				VMULPS(factor, a, a)
+				VMULPS(p, sum, sum)
+				VMULPS(q, a, a)
+				VMOVUPS(sum, at(to, 32*i))
+				VMOVUPS(a, Mem{Base: to, Index: far, Scale: 1, Disp: 32 * i})
+			}
+			ADDQ(pitch, from)
+			ADDQ(pitch, other)
 			bump(to, 64)
 		})
 		bump(x, 64)
