@@ -214,9 +214,5 @@ func (e *Engine) computeHand(h *hand) error {
 	for i := range d.ids {
 		d.ids[i] = int32(binary.LittleEndian.Uint32(d.chosen[4*i:]))
 	}
-	r := &device.Routed{Prompt: e.pass.many, X: x, Chosen: d.ids, Share: share, Sum: y}
-	if !r.Prompt {
-		r.Elsewhere = e.blocks[h.block-e.span.Lo].here.some
-	}
-	return e.experts.Sum(h.block, r)
+	return e.experts.Sum(h.block, &device.Routed{Prompt: e.pass.many, X: x, Chosen: d.ids, Share: share, Sum: y})
 }
