@@ -34,8 +34,9 @@ where that is faster.
 
 run, eval, bench and serve do the same with the same flags. What is printed with --json they
 take by --place, also when it was changed by hand: of each range device, lo, hi and
-host_experts count, the blocks whose routed experts the processor computes, and
-stream_experts, which has their weights come to the GPU for prompts.
+host_experts count, the blocks whose routed experts the processor computes, pinned_experts,
+those of them that the GPU has too and computes for steps, and stream_experts, which has their
+weights come to the GPU for prompts.
 
 run, eval, bench and serve keep what steps took beside what was expected, in the user's cache
 folder, where devices are laid out: later predictions, and choices, are by that.
@@ -108,6 +109,9 @@ func (a *app) printLayout(l *place.Layout) {
 		if len(r.HostExperts) > 0 {
 			fmt.Fprintf(a.out, "\n%v leaves the routed experts of %d of its blocks to the processor:\n%s of memory, %s read a token in %s of the ms\n",
 				r.Device, len(r.HostExperts), size(r.HostMemory), size(r.HostRead), figure(1e3*r.HostSeconds))
+			if pins := r.Pins(); pins != "" {
+				fmt.Fprintln(a.out, pins)
+			}
 			fmt.Fprintln(a.out, r.PromptWay())
 		}
 	}

@@ -25,8 +25,7 @@ for shape; do
   echo "== $shape: $(stat -c %s "$model") bytes, made in $((SECONDS - began)) s"
   timeout 120 "$nstf" bench "$model" --device "$device" --prompt 2048 --gen 128 --repeat 3 ${PROFILE:+--profile} --json >"$out/bench-$shape.json" 2>>"$out/$shape.err"
   echo "nstf: exit status $?, $((SECONDS - began)) s"
-  grep -A1 -E '"(prompt|decode)"|"name"|"us"' "$out/bench-$shape.json" | tr -d '\n' | cut -c1-1500
-  echo
+  echo "prompt and decode, tokens/s: $(grep -A1 '"tokens_per_s"' "$out/bench-$shape.json" | grep -oE 'median": [0-9.]+' | cut -d' ' -f2 | tr '\n' ' ')"
   if [ -n "$llama" ]; then
     timeout 120 "$llama" -m "$model" -ngl 99 -fa 1 -p 2048 -n 128 -r 3 -o json >"$out/llama-$shape.json" 2>>"$out/$shape.err"
     echo "llama-bench: exit status $?, $((SECONDS - began)) s: $(grep -oE '"(n_prompt|n_gen|avg_ts)": [0-9.]+' "$out/llama-$shape.json" | tr '\n' ' ')"

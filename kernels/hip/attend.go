@@ -63,23 +63,28 @@ const (
 	attendLDS       = 32 << 10
 )
 
-// An AttendShape is how attention is divided. The first four are of decoding.
+// An AttendShape is how attention is divided. All but Rows are of decoding; Blocks and
+// Resident change no bits.
 type AttendShape struct {
-	Waves   int // of a block
-	Queries int // of a wave at most; 0: as many as registers hold
-	Fill    int // blocks for each compute unit, where positions suffice
-	Least   int // positions that a block takes at least, a multiple of 64
-	Rows    int // of a block of prompts: 64 or 128
+	Waves    int // of a block
+	Queries  int // of a wave at most; 0: as many as registers hold
+	Fill     int // blocks for each compute unit, where positions suffice
+	Least    int // positions that a block takes at least, a multiple of 64
+	Blocks   int // that share the positions of a row, at most; 0: as many as Fill and Least ask for
+	Resident int // blocks of a unit that registers are limited for (CUDA); 0: 1
+	Rows     int // of a block of prompts: 64 or 128
 }
 
 // split is how decoding is divided, worked out for a call.
 type split struct {
-	queries int // of a wave: a key-value head's group, or an equal part of it
-	parts   int // of a group
-	waves   int
-	spread  int // blocks that share the positions of a long sequence
-	splits  int // those that the longest one needs
-	least   int
+	queries  int // of a wave: a key-value head's group, or an equal part of it
+	parts    int // of a group
+	waves    int
+	spread   int // blocks that share the positions of a long sequence
+	splits   int // those that the longest one needs
+	least    int
+	blocks   int // that are launched of them: fewer take several shares each
+	resident int
 }
 
 func (o *Attend) split(t Target) split {
@@ -93,7 +98,8 @@ func (o *Attend) split(t Target) split {
 	if o.matrix(t) && o.KV.Format != cpu.KVQ5 && o.KV.Format != cpu.KVQ3 { // two blocks have room beside each other
 		shape.Fill = 2
 	}
-	if o.Shape != nil && o.Shape.Waves != 0 {
+	given := o.Shape != nil && o.Shape.Waves != 0
+	if given {
 		shape = *o.Shape
 	}
 	group := o.Heads / o.KV.Heads
@@ -114,6 +120,16 @@ func (o *Attend) split(t Target) split {
 	// have other bits.
 	s.spread = min(max(shape.Fill*t.Units/(o.KV.Heads*s.parts), 1), attendMaxSplits)
 	s.splits = min(s.spread, ceil(o.Capacity, s.least)+1) // the first positions may be a tile's last
+	if t.API == CUDA && !given && !o.matrix(t) && o.T > 1 && o.registers(t, s.queries) <= 170 {
+		shape.Resident = 2 // of many blocks; without, registers leave room for one
+	}
+	if o.Shape != nil && o.Shape.Blocks != 0 {
+		shape.Blocks = o.Shape.Blocks
+	}
+	s.blocks, s.resident = s.splits, max(shape.Resident, 1)
+	if shape.Blocks > 0 && shape.Blocks < s.splits {
+		s.blocks, s.splits = shape.Blocks, s.spread
+	}
 	return s
 }
 
@@ -217,6 +233,12 @@ func (o *Attend) Calls(t Target) []Call {
 	if o.Below != 0 {
 		turn += fmt.Sprintf(" ATTEND_BELOW=%d", o.Below)
 	}
+	if s.blocks < s.splits {
+		turn += " ATTEND_LOOP=1"
+	}
+	if s.resident > 1 {
+		turn += fmt.Sprintf(" ATTEND_RESIDENT=%d", s.resident)
+	}
 	args = append(args, o.sinks()...)
 	args = append(args, I32(o.Heads), I32(o.KV.Heads), I32(o.Window), F32(o.Scale), F32(o.Softcap))
 	args = append(append(args, o.KV.args()...), o.Rows.args()...)
@@ -225,7 +247,7 @@ func (o *Attend) Calls(t Target) []Call {
 		Early: true, Unit: Unit{"attend.hip", fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_LEAST=%d ATTEND_SPREAD=%d ATTEND_CAP=%d ATTEND_SINKS=%d ATTEND_CHUNKED=%d ATTEND_SETTLED=%d %s",
 			o.KV.defines(), o.Heads/o.KV.Heads, s.parts, s.queries, s.waves, s.least, s.spread, flag(o.Softcap != 0), flag(o.Sinks != 0), flag(o.Chunked), flag(settled), turn)},
 		Symbol: "nstf_attend",
-		Grid:   [3]uint32{uint32(s.splits), uint32(o.KV.Heads * s.parts), uint32(o.T)},
+		Grid:   [3]uint32{uint32(s.blocks), uint32(o.KV.Heads * s.parts), uint32(o.T)},
 		Block:  [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Args: args,
 	}}
 }

@@ -3,6 +3,7 @@
 //	for t, d: out[t][d] = sum over j, in ascending order of chosen[t][j], of
 //	          share[t][j] * parts[t][j][d]
 //
+// with COMBINE_SOME 1 without those whose chosen[t][j] is 2^31 - 1 (here.hip),
 // with COMBINE_ONES 1 shares of 1; with COMBINE_SHARED 1 after shared[t][d], with 2 after sigmoid(gate[t]) times that.
 //
 // parts f32[T][COMBINE_TOPK][d], chosen i32, share f32[T][COMBINE_TOPK], out
@@ -36,6 +37,9 @@ NSTF_KERNEL void __launch_bounds__(256) nstf_combine(const f32* parts, const i32
 		int next = 0x7fffffff, at = 0;
 		for (int j = 0; j < COMBINE_TOPK; j++)
 			if (chosen[j] > last && chosen[j] < next) next = chosen[j], at = j;
+#if COMBINE_SOME
+		if (next == 0x7fffffff) break;
+#endif
 		last = next;
 		sum = fmaf(COMBINE_ONES ? 1.0f : share[at], parts[(i64)at * d], sum);
 	}

@@ -18,7 +18,8 @@ func (o *Matvec) mostRows(t Target) int {
 type rowsShape struct {
 	lanes    int // of the launch with one row, whose sums are kept
 	parts    int // of them a wave's
-	teams    int // of waves that have all parts
+	teams    int // of waves that have all parts of a block
+	split    int // blocks that share the parts: a cluster
 	features int // tiles of 16 rows of weights of a team
 	tokens   int // tiles of rows of activations
 	together int // units of a row that a wave takes at once
@@ -34,7 +35,7 @@ func (o *Matvec) readsOnce(t Target, products []Product, integer bool) bool {
 	if !integer || unit == NoMatrix || o.Shape != nil && o.Shape.Features == 0 || o.Experts != 0 || o.Norm.Weight != 0 || o.Rounded.Data != 0 || corrected(products) || o.rounded(products[0].W.Format).Data == 0 {
 		return false
 	}
-	if o.T <= launchRows || o.rowsLanes(t, products) < 1+digit(o.Gated) {
+	if o.T <= launchRows && o.Shape == nil || o.rowsLanes(t, products) < 1+digit(o.Gated) {
 		return false
 	}
 	if o.Shape != nil {
@@ -59,9 +60,10 @@ func (f Format) narrow() bool { return arranged(f.Scheme) != nil && f.Scheme != 
 // rows multiplies.
 func (o *Matvec) rowsShape(t Target, products []Product, rows int) rowsShape {
 	w, unit := &products[0].W, t.Matrix()
-	s := rowsShape{lanes: o.rowsLanes(t, products), features: 1 + digit(o.Gated), blocks: 1, tokens: ceil(rows, rowsColumn(t))}
+	s := rowsShape{lanes: o.rowsLanes(t, products), features: 1 + digit(o.Gated), split: 1, blocks: 1, tokens: ceil(rows, rowsColumn(t))}
 	if m := o.Shape; m != nil {
 		s.parts, s.teams, s.features, s.together, s.blocks, s.inLDS = min(m.Rows, s.lanes), m.Waves, m.Features, m.Steps, m.Blocks, !m.Direct
+		s.split = min(max(m.Split, 1), s.lanes/s.parts)
 		s.together = min(s.together, s.parts)
 		return s
 	}
@@ -80,7 +82,7 @@ func (o *Matvec) rowsShape(t Target, products []Product, rows int) rowsShape {
 }
 
 // waves is how many a block has.
-func (s *rowsShape) waves() int { return s.teams * s.lanes / s.parts }
+func (s *rowsShape) waves() int { return s.teams * s.lanes / s.parts / s.split }
 
 // tiles is how many tiles there are of the products' rows.
 func (s *rowsShape) tiles(o *Matvec, products []Product) (n int) {
@@ -125,8 +127,8 @@ func (w *Weight) groupsOf() (groups, bytes int) {
 // acts is the LDS that the rows of activations take.
 func (s *rowsShape) acts(t Target, w *Weight) int {
 	groups, scale := w.groupsOf()
-	padded := ceil(w.K, 32) * 32
-	return s.tokens * rowsColumn(t) * (padded + 16 + padded/(w.Format.unit/groups)*scale)
+	units := ceil(w.K/w.Format.unit, s.lanes) * s.lanes / s.split
+	return s.tokens * rowsColumn(t) * ((units*w.Format.unit/16|1)*16 + units*groups*scale)
 }
 
 // room is the LDS of all waves.
@@ -162,10 +164,10 @@ func (o *Matvec) rowsCall(t Target, products []Product, from, rows int) Call {
 		args = append(args, Ptr(p.W.Data), Ptr(rowOf(p.Y, from, p.W.N)), Ptr(p.Bias), Ptr(rowOf(p.Residual, from, p.W.N)), I32(p.W.N))
 	}
 	return Call{
-		Unit: Unit{"matrows.hip", fmt.Sprintf("%s MATROWS_K=%d MATROWS_LANES=%d MATROWS_PARTS=%d MATROWS_TEAMS=%d MATROWS_FEATURES=%d MATROWS_TOKENS=%d MATROWS_TOGETHER=%d MATROWS_RESIDENT=%d MATROWS_LDS=%d MATROWS_GROUP=%d MATROWS_NARROW=%d MATROWS_MATRICES=%d MATROWS_GATED=%d%s",
-			w.Format.defines, w.K, s.lanes, s.parts, s.teams, s.features, s.tokens, s.together, s.blocks, digit(s.inLDS), group(w.Format.fine), digit(w.Format.narrow()), len(products), digit(o.Gated), gated)},
+		Unit: Unit{"matrows.hip", fmt.Sprintf("%s MATROWS_K=%d MATROWS_LANES=%d MATROWS_PARTS=%d MATROWS_TEAMS=%d MATROWS_SPLIT=%d MATROWS_FEATURES=%d MATROWS_TOKENS=%d MATROWS_TOGETHER=%d MATROWS_RESIDENT=%d MATROWS_LDS=%d MATROWS_GROUP=%d MATROWS_NARROW=%d MATROWS_MATRICES=%d MATROWS_GATED=%d%s",
+			w.Format.defines, w.K, s.lanes, s.parts, s.teams, s.split, s.features, s.tokens, s.together, s.blocks, digit(s.inLDS), group(w.Format.fine), digit(w.Format.narrow()), len(products), digit(o.Gated), gated)},
 		Symbol: "nstf_matrows_" + w.Format.Name() + "_i8", LDS: uint32(lds),
-		Grid: [3]uint32{uint32(min(s.tiles(o, products), s.blocks*t.Units)), 1, 1}, Block: [3]uint32{uint32(s.waves() * t.Wave), 1, 1}, Early: true,
+		Grid: [3]uint32{uint32(min(s.tiles(o, products), max(s.blocks*t.Units/s.split, 1)) * s.split), 1, 1}, Block: [3]uint32{uint32(s.waves() * t.Wave), 1, 1}, Early: true,
 		Args: args,
 	}
 }

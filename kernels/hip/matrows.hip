@@ -5,9 +5,10 @@
 //	MATROWS_GATED: y[t][n] = act(W0[n] x[t]) * (W1[n] x[t])
 //
 // What matvec.hip's lane l of MATROWS_LANES adds up, units l, l + LANES and so on of a
-// row, is a part here: a wave has MATROWS_PARTS neighbours of them, each with sums of its
-// own for all tokens and the wave's features, and LANES / PARTS waves have the parts of
-// the same features: a team.
+// row, is a part here: MATROWS_SPLIT blocks, a cluster, have LANES / SPLIT neighbours of
+// them each, and so that share of x; a wave has MATROWS_PARTS of its block's, each with sums
+// of its own for all tokens and the wave's features, and the waves of a block that have the
+// same features are a team.
 // Matrix units give the dot product of each group of weights that share a scale
 // (matrixbytes.hip), floats are then added as one lane does:
 //
@@ -19,12 +20,14 @@
 // (acts.hip), rows from `from` on. y f32[T][N], which may be the residual. Up to three
 // matrices share x (MATROWS_MATRICES).
 //
-// Grid: blocks of MATROWS_TEAMS teams, which take tiles of 16 * MATROWS_FEATURES rows of
-// W for each team in turn (half of them of each matrix where gated), and MATROWS_TOKENS
-// tiles of tokens; any wave size. LDS: with MATROWS_LDS x, rearranged; for each wave its weights
-// of a step as bytes, then its sums. Phases: a step's weights are asked for; x is
-// brought; then a wave turns its weights of MATROWS_TOGETHER parts to bytes, asks for the
-// next ones, and multiplies. Waves meet at the end of a tile alone.
+// Grid: clusters of MATROWS_SPLIT blocks of MATROWS_TEAMS teams, which take tiles of
+// 16 * MATROWS_FEATURES rows of W for each team in turn (half of them of each matrix where
+// gated), and MATROWS_TOKENS tiles of tokens; any wave size. LDS: with MATROWS_LDS the
+// block's share of x, rearranged; for each wave its weights of a step as bytes, then its
+// sums. Phases: a step's weights are asked for; x is brought; then a wave turns its weights
+// of MATROWS_TOGETHER parts to bytes, asks for the next ones, and multiplies. Waves and
+// blocks meet at the end of a tile alone, when each block adds up a part of the outputs,
+// reading the others' LDS.
 // Deterministic: every sum in one fixed order, which MATROWS_LANES and K decide.
 // Bound: up to 16 rows the bytes of W; with 32, 3 operations for each group, feature
 // and token (4 where MATROWS_NARROW is 0).
@@ -33,12 +36,14 @@
 // Infinite scales give NaN, where one row may have infinities.
 #include "SCHEME.hip"
 #include "acts.hip"
+#define BYTES_LDMATRIX (MATROWS_SPLIT > 1)
 #include "matrixbytes.hip"
 #if MATROWS_GATED
 #include "activation.hip"
 #endif
 
-#define ROWS_TEAM (MATROWS_LANES / MATROWS_PARTS)                         // waves of a team
+#define ROWS_SPAN (MATROWS_LANES / MATROWS_SPLIT)                         // units of a step that a block has
+#define ROWS_TEAM (ROWS_SPAN / MATROWS_PARTS)                             // waves of a team
 #define ROWS_THREADS (MATROWS_TEAMS * ROWS_TEAM * NSTF_WAVE)
 #define ROWS_FEATURES (16 * MATROWS_FEATURES)                             // rows of W of a team's tile
 #define ROWS_OUT (ROWS_FEATURES / (1 + MATROWS_GATED))                    // outputs of it
@@ -46,6 +51,7 @@
 #define ROWS_TOKENS (MATROWS_TOKENS * BYTES_TOKENS)                       // rows of x, those behind T included
 #define ROWS_UNITS (MATROWS_K / Weights::unit)                            // of a row
 #define ROWS_STEPS ((ROWS_UNITS + MATROWS_LANES - 1) / MATROWS_LANES)     // of a tile
+#define ROWS_HERE (ROWS_STEPS * ROWS_SPAN)                                // units of a row that a block has, those behind it included
 #define ROWS_EVEN (ROWS_UNITS % MATROWS_LANES == 0)                       // the last one is whole
 #define ROWS_ABREAST (NSTF_WAVE / MATROWS_TOGETHER)                       // features whose units a wave takes at once
 #define ROWS_HELD ((ROWS_FEATURES + ROWS_ABREAST - 1) / ROWS_ABREAST)     // units of a lane
@@ -95,11 +101,11 @@ NSTF_DEVICE int sum_at(int token, int feature) { return token * ROWS_FEATURES + 
 #define ROWS_SUMS (ROWS_TOKENS * ROWS_FEATURES * 4)
 #define ROWS_ROOM (ROWS_STAGE > ROWS_SUMS ? ROWS_STAGE : ROWS_SUMS)
 
-// x in LDS: for each token its bytes as Acts have them, rows an odd number of pieces
+// x in LDS, of the block's units: for each token its bytes, rows an odd number of pieces
 // apart, then scales, [group of ROWS_DEPTH][token], with their groups' sums where there
 // are minimums.
-#define ROWS_ROW (acts_padded(MATROWS_K) + 16)
-#define ROWS_SCALES (acts_padded(MATROWS_K) / ROWS_DEPTH)
+#define ROWS_ROW ((ROWS_HERE * Weights::unit / 16 | 1) * 16)
+#define ROWS_SCALES (ROWS_HERE * ROWS_GROUPS)
 #define ROWS_X (MATROWS_LDS ? ROWS_TOKENS * ROWS_ROW + ROWS_SCALES * ROWS_TOKENS * ROWS_SCALE : 0)
 
 // The scale of group i of a row of Acts, and that times the group's sum.
@@ -120,18 +126,23 @@ struct Input {
 	int t; // there are
 };
 
+// The unit of a row that is number `here` of those that a block has.
+NSTF_DEVICE int unit_of_block(int here, int rank) { return here / ROWS_SPAN * MATROWS_LANES + rank * ROWS_SPAN + here % ROWS_SPAN; }
+
 // Brings x to LDS, or says where it is, once it has been written.
-NSTF_DEVICE Input bring(u8 *lds, const u8 *x, int from, int t) {
+NSTF_DEVICE Input bring(u8 *lds, const u8 *x, int from, int t, int rank) {
 	wait_for_inputs();
 	x += (i64)from * ROWS_ACTS;
 	if (!MATROWS_LDS) return {x, t};
-	const int pieces = acts_padded(MATROWS_K) / 16, ahead = 8;
+	const int of_unit = Weights::unit / 16, pieces = ROWS_HERE * of_unit, ahead = 8;
 	for (int start = threadIdx.x; start < t * pieces; start += ahead * ROWS_THREADS) {
 		Words4 v[ahead];
 #pragma unroll
 		for (int i = 0; i < ahead; i++) {
 			const int at = start + i * ROWS_THREADS;
-			if (at < t * pieces) v[i] = *(const Words4 *)(x + at / pieces * (i64)ROWS_ACTS + at % pieces * 16);
+			if (at >= t * pieces) continue;
+			const int piece = at % pieces, u = unit_of_block(piece / of_unit, rank);
+			if (ROWS_EVEN || u < ROWS_UNITS) v[i] = *(const Words4 *)(x + at / pieces * (u32)ROWS_ACTS + acts_piece(u * of_unit + piece % of_unit) * 16);
 		}
 #pragma unroll
 		for (int i = 0; i < ahead; i++) {
@@ -141,8 +152,9 @@ NSTF_DEVICE Input bring(u8 *lds, const u8 *x, int from, int t) {
 	}
 #pragma unroll 4
 	for (int at = threadIdx.x; at < t * ROWS_SCALES; at += ROWS_THREADS) {
-		const int token = at / ROWS_SCALES, i = at % ROWS_SCALES;
-		put_scale(lds + ROWS_TOKENS * ROWS_ROW + (i * ROWS_TOKENS + token) * ROWS_SCALE, acts_scale(x + token * (i64)ROWS_ACTS, i));
+		const int token = at / ROWS_SCALES, i = at % ROWS_SCALES, u = unit_of_block(i / ROWS_GROUPS, rank);
+		if (!ROWS_EVEN && u >= ROWS_UNITS) continue;
+		put_scale(lds + ROWS_TOKENS * ROWS_ROW + (i * ROWS_TOKENS + token) * ROWS_SCALE, acts_scale(x + token * (u32)ROWS_ACTS, u * ROWS_GROUPS + i % ROWS_GROUPS));
 	}
 	return {lds, t};
 }
@@ -150,10 +162,14 @@ NSTF_DEVICE Input bring(u8 *lds, const u8 *x, int from, int t) {
 // Tokens behind the last one are any other's, since nobody reads what they give.
 NSTF_DEVICE int token_in(const Input &in, int token) { return MATROWS_LDS || token < in.t ? token : in.t - 1; }
 
-// A lane's words of a token, from piece i on.
-NSTF_DEVICE ByteActs<ROWS_PIECES> acts_of(const Input &in, int token, int i) {
-	const u8 *row = in.rows + (i64)token_in(in, token) * (MATROWS_LDS ? ROWS_ROW : ROWS_ACTS) + bytes_at();
+// A lane's words of a tile of tokens, from piece i on: of the block's where x is in LDS.
+NSTF_DEVICE ByteActs<ROWS_PIECES> acts_of(const Input &in, int tile, int i) {
 	ByteActs<ROWS_PIECES> x;
+	if (MATROWS_LDS) {
+		bytes_fetch(x, in.rows + (tile * BYTES_TOKENS * ROWS_ROW + i * 16), ROWS_ROW);
+		return x;
+	}
+	const u8 *row = in.rows + (i64)token_in(in, tile * BYTES_TOKENS + bytes_column()) * ROWS_ACTS + bytes_at();
 #pragma unroll
 	for (int p = 0; p < ROWS_PIECES; p++) bytes_load(x.v + p * BYTES_WORDS, row + acts_piece(i + p) * 16);
 	return x;
@@ -174,7 +190,8 @@ NSTF_DEVICE TokenScales token_scales(const Input &in, int tile, int i) {
 
 typedef f32 Sums[MATROWS_FEATURES][MATROWS_TOKENS][BYTES_SUMS];
 
-// Adds the products of a unit, the wave's number `unit` in LDS and unit u of the rows.
+// Adds the products of a unit, the wave's number `unit` in LDS and unit u of the rows, or
+// of the block's where x is in LDS.
 NSTF_DEVICE void multiply(Sums &sums, const u8 *stage, int unit, int u, const Input &in) {
 #pragma unroll
 	for (int g = 0; g < ROWS_GROUPS; g++) {
@@ -182,17 +199,13 @@ NSTF_DEVICE void multiply(Sums &sums, const u8 *stage, int unit, int u, const In
 		Scale s[MATROWS_FEATURES][BYTES_FEATURES_OF];
 #pragma unroll
 		for (int f = 0; f < MATROWS_FEATURES; f++) {
-#pragma unroll
-			for (int r = 0; r < BYTES_ROWS; r++)
-#pragma unroll
-				for (int p = 0; p < ROWS_PIECES; p++)
-					bytes_load(w[f].v[r] + p * BYTES_WORDS, stage + stage_piece(unit, g * ROWS_PIECES + p, f * 16 + bytes_row(r)) + bytes_at());
+			bytes_fetch(w[f], stage + stage_piece(unit, g * ROWS_PIECES, f * 16), ROWS_FEATURES * 16);
 #pragma unroll
 			for (int i = 0; i < BYTES_FEATURES_OF; i++) s[f][i] = scale_at(stage + stage_scale(unit, g, f * 16 + bytes_feature(i)));
 		}
 #pragma unroll
 		for (int n = 0; n < MATROWS_TOKENS; n++) {
-			const ByteActs<ROWS_PIECES> x = acts_of(in, n * BYTES_TOKENS + bytes_column(), (u * ROWS_GROUPS + g) * ROWS_PIECES);
+			const ByteActs<ROWS_PIECES> x = acts_of(in, n, (u * ROWS_GROUPS + g) * ROWS_PIECES);
 			const TokenScales d = token_scales(in, n, u * ROWS_GROUPS + g);
 #pragma unroll
 			for (int f = 0; f < MATROWS_FEATURES; f++) {
@@ -222,7 +235,12 @@ struct Place {
 
 #define ROWS_PRODUCT(i) const u8 *w##i, f32 *y##i, const f32 *bias##i, const f32 *residual##i, int n##i
 
-NSTF_KERNEL void __launch_bounds__(ROWS_THREADS, MATROWS_RESIDENT) NSTF_PASTED(NSTF_NAMED(nstf_matrows), i8)(
+#if MATROWS_SPLIT > 1
+#define ROWS_CLUSTER __cluster_dims__(MATROWS_SPLIT, 1, 1)
+#else
+#define ROWS_CLUSTER
+#endif
+NSTF_KERNEL void ROWS_CLUSTER __launch_bounds__(ROWS_THREADS, MATROWS_RESIDENT) NSTF_PASTED(NSTF_NAMED(nstf_matrows), i8)(
     const u8 *x, int t, int from, ROWS_PRODUCT(0)
 #if MATROWS_MATRICES > 1
     , ROWS_PRODUCT(1)
@@ -244,6 +262,7 @@ NSTF_KERNEL void __launch_bounds__(ROWS_THREADS, MATROWS_RESIDENT) NSTF_PASTED(N
 	tiles += tiles_of(n2);
 #endif
 	const int wave = threadIdx.x / NSTF_WAVE, lane = bytes_lane(), team = wave / ROWS_TEAM;
+	const int rank = blockIdx.x % MATROWS_SPLIT, cluster = blockIdx.x / MATROWS_SPLIT, clusters = gridDim.x / MATROWS_SPLIT;
 	// Member by member: a choice between whole structs would go through memory.
 	auto place = [=](int tile) {
 		Place p = {w0, y0, bias0, residual0, n0, tile * ROWS_TILE};
@@ -273,14 +292,28 @@ NSTF_KERNEL void __launch_bounds__(ROWS_THREADS, MATROWS_RESIDENT) NSTF_PASTED(N
 		return ROWS_FEATURES % ROWS_ABREAST == 0 || feature < ROWS_FEATURES ? feature : feature % ROWS_FEATURES;
 	};
 	const int part = lane % MATROWS_TOGETHER;
-	auto unit_of = [=](int step, int part) { return step * MATROWS_LANES + wave % ROWS_TEAM * MATROWS_PARTS + part; };
+	auto unit_here = [=](int part) { return wave % ROWS_TEAM * MATROWS_PARTS + part; }; // of the block's of a step
+	auto unit_of = [=](int step, int part) { return step * MATROWS_LANES + rank * ROWS_SPAN + unit_here(part); };
 	Weights::Raw raw[ROWS_HELD];
-	auto load = [&](int tile, int step, int first) {
-		const Place p = place(tile);
-		const int from = p.first + team * ROWS_OUT < p.n ? p.first + team * ROWS_OUT : p.n - 1, last = p.n - 1 - from;
-		const Weights view(Matrix{p.w, p.n, MATROWS_K}, from);
+	// What is loaded next: rows of a tile, the last one again rather than those behind it.
+	auto first_of = [=](const Place &p) { return p.first + team * ROWS_OUT < p.n ? p.first + team * ROWS_OUT : p.n - 1; };
+	const Place start = place(cluster);
+	int last = start.n - 1 - first_of(start);
+	Weights view(Matrix{start.w, start.n, MATROWS_K}, first_of(start));
 #if MATROWS_GATED
-		const Weights other(Matrix{w1, p.n, MATROWS_K}, from);
+	Weights other(Matrix{w1, start.n, MATROWS_K}, first_of(start));
+#endif
+	auto aim = [&](int tile) {
+		const Place p = place(tile);
+		last = p.n - 1 - first_of(p);
+		view = Weights(Matrix{p.w, p.n, MATROWS_K}, first_of(p));
+#if MATROWS_GATED
+		other = Weights(Matrix{w1, p.n, MATROWS_K}, first_of(p));
+#endif
+	};
+	auto load = [&](int tile, int step, int first) {
+#if !defined(NSTF_CUDA)
+		aim(tile); // again each time: registers for what it says would be spilled
 #endif
 #pragma unroll
 		for (int i = 0; i < ROWS_HELD; i++) {
@@ -318,26 +351,29 @@ NSTF_KERNEL void __launch_bounds__(ROWS_THREADS, MATROWS_RESIDENT) NSTF_PASTED(N
 		}
 	};
 
-	load(blockIdx.x, 0, 0);
+	load(cluster, 0, 0);
 	Weights::fill(table);
-	const Input in = bring(lds, x, from, t);
+	const Input in = bring(lds, x, from, t, rank);
 	if (MATROWS_LDS || Weights::table > 0) __syncthreads();
 	Sums sums[MATROWS_PARTS] = {};
-	for (int tile = blockIdx.x, step = 0; tile < tiles;) {
+	for (int tile = cluster, step = 0; tile < tiles;) {
 #pragma unroll
 		for (int first = 0; first < MATROWS_PARTS; first += MATROWS_TOGETHER) {
 			turn(step, first);
 			if (first + MATROWS_TOGETHER < MATROWS_PARTS) {
 				load(tile, step, first + MATROWS_TOGETHER);
 			} else {
-				const int next = step + 1 < ROWS_STEPS ? tile : tile + gridDim.x;
+				const int next = step + 1 < ROWS_STEPS ? tile : tile + clusters;
+#if defined(NSTF_CUDA)
+				if (next != tile && next < tiles) aim(next);
+#endif
 				if (next < tiles) load(next, step + 1 < ROWS_STEPS ? step + 1 : 0, 0);
 			}
 			wave_sync();
 #pragma unroll
 			for (int i = 0; i < MATROWS_TOGETHER; i++) {
 				const int u = unit_of(step, first + i);
-				if (ROWS_EVEN || u < ROWS_UNITS) multiply(sums[first + i], stage, i, u, in);
+				if (ROWS_EVEN || u < ROWS_UNITS) multiply(sums[first + i], stage, i, MATROWS_LDS ? step * ROWS_SPAN + unit_here(first + i) : u, in);
 			}
 			wave_sync();
 		}
@@ -359,19 +395,21 @@ NSTF_KERNEL void __launch_bounds__(ROWS_THREADS, MATROWS_RESIDENT) NSTF_PASTED(N
 #pragma unroll
 					for (int p = 0; p < MATROWS_PARTS; p++) sums[p][f][n][i] = 0;
 				}
-		__syncthreads();
+		cluster_meet<MATROWS_SPLIT>();
 		const Place p = place(tile);
 		auto whole = [&](int team, int token, int feature) {
-			f32 v[ROWS_TEAM];
+			const int waves = MATROWS_SPLIT * ROWS_TEAM;
+			f32 v[waves];
 #pragma unroll
-			for (int w = 0; w < ROWS_TEAM; w++) v[w] = ((const f32 *)(lds + ROWS_X + (team * ROWS_TEAM + w) * ROWS_ROOM))[sum_at(token, feature)];
+			for (int w = 0; w < waves; w++)
+				v[w] = cluster_load<MATROWS_SPLIT>((const f32 *)(lds + ROWS_X + (team * ROWS_TEAM + w % ROWS_TEAM) * ROWS_ROOM) + sum_at(token, feature), w / ROWS_TEAM);
 #pragma unroll
-			for (int width = 1; width < ROWS_TEAM; width *= 2)
+			for (int width = 1; width < waves; width *= 2)
 #pragma unroll
-				for (int w = 0; w < ROWS_TEAM; w += 2 * width) v[w] += v[w + width];
+				for (int w = 0; w < waves; w += 2 * width) v[w] += v[w + width];
 			return v[0];
 		};
-		for (int i = threadIdx.x; i < t * ROWS_TILE; i += ROWS_THREADS) {
+		for (int i = rank * ROWS_THREADS + threadIdx.x; i < t * ROWS_TILE; i += MATROWS_SPLIT * ROWS_THREADS) {
 			const int token = i / ROWS_TILE, of = i % ROWS_TILE / ROWS_OUT, feature = i % ROWS_OUT, n = p.first + i % ROWS_TILE;
 			if (n >= p.n) continue;
 #if MATROWS_GATED
@@ -383,7 +421,7 @@ NSTF_KERNEL void __launch_bounds__(ROWS_THREADS, MATROWS_RESIDENT) NSTF_PASTED(N
 			const f32 bias = p.bias ? p.bias[n] : 0, residual = p.residual ? p.residual[at] : 0;
 			p.y[at] = v + bias + residual;
 		}
-		__syncthreads();
-		tile += gridDim.x;
+		cluster_meet<MATROWS_SPLIT>();
+		tile += clusters;
 	}
 }

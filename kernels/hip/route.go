@@ -91,6 +91,7 @@ type Combine struct {
 	Shared     Address // f32[T][D]; 0: none
 	Gate       Address // f32[T]; 0: the factor is 1
 	Out        Address // f32[T][D], which may be Shared
+	Some       bool    // whether slots may be Here.Order's, of which some are left out
 }
 
 // Calls returns the launch.
@@ -100,8 +101,26 @@ func (o *Combine) Calls(Target) []Call {
 		args, shared = append(args, Ptr(o.Shared), Ptr(o.Gate)), 1+flag(o.Gate != 0)
 	}
 	return []Call{{
-		Early: true, Unit: Unit{"combine.hip", fmt.Sprintf("COMBINE_TOPK=%d COMBINE_SHARED=%d COMBINE_ONES=%d", o.TopK, shared, flag(o.Share == 0))}, Symbol: "nstf_combine",
+		Early: true, Unit: Unit{"combine.hip", fmt.Sprintf("COMBINE_TOPK=%d COMBINE_SHARED=%d COMBINE_ONES=%d COMBINE_SOME=%d", o.TopK, shared, flag(o.Share == 0), flag(o.Some))}, Symbol: "nstf_combine",
 		Grid: [3]uint32{uint32(ceil(o.D, pointwiseThreads)), uint32(o.T), 1}, Block: [3]uint32{pointwiseThreads, 1, 1}, Args: args,
+	}}
+}
+
+// Here finds which of the experts of N slots lie on the device: Local is where, of one that does not
+// the first, and Order the expert, of one that does not 2^31 - 1.
+type Here struct {
+	N            int
+	Chosen       Address // i32[N]
+	Place        Address // i32[experts]: where each lies, below 0: not here
+	Local, Order Address // i32[N]
+}
+
+// Calls returns the launch.
+func (o *Here) Calls(Target) []Call {
+	return []Call{{
+		Early: true, Unit: Unit{File: "here.hip"}, Symbol: "nstf_here",
+		Grid: [3]uint32{uint32(ceil(o.N, pointwiseThreads)), 1, 1}, Block: [3]uint32{pointwiseThreads, 1, 1},
+		Args: []Arg{Ptr(o.Chosen), Ptr(o.Place), Ptr(o.Local), Ptr(o.Order), I32(o.N)},
 	}}
 }
 

@@ -115,6 +115,8 @@ func Kernels(t Target) []Kernel {
 		Groups: 8, TopGroups: 4, GroupBest: 2, Epsilon: 1e-20, Scale: 2.5}).Calls(t))
 	table.add("combine/shared", small, (&Combine{T: 1, D: d, TopK: 8, Parts: 1, Chosen: 1, Share: 1, Out: 1, Shared: 1, Gate: 1}).Calls(t))
 	table.add("combine", small, (&Combine{T: 1, D: d, TopK: 8, Parts: 1, Chosen: 1, Share: 1, Out: 1}).Calls(t))
+	table.add("combine/some", small, (&Combine{T: 1, D: d, TopK: 8, Parts: 1, Chosen: 1, Share: 1, Out: 1, Some: true}).Calls(t))
+	table.add("here", small, (&Here{N: 8, Chosen: 1, Place: 1, Local: 1, Order: 1}).Calls(t))
 	gram := Budget{168, 8 << 10}
 	if t.Wave == 64 { // two waves of a SIMD of CDNA have 256 each, and a lane's 64 sums keep one busy
 		gram.Registers = 256

@@ -78,10 +78,13 @@ func (x *expertsEngine) Sum(index int, r *device.Routed) error {
 	}
 	e.pass.rows, e.pass.many = t, r.Prompt || t > x.FewRows()
 	e.s.fitExperts([2]int{int(b.MoE.Latent(e.g.Width)), int(b.MoE.Up.Out)}, t)
-	e.pass.routes.block, e.pass.routes.chosen, e.pass.routes.share = b, r.Chosen, r.Share
+	if r.Elsewhere != nil && len(r.Elsewhere) != len(b.experts) {
+		return fmt.Errorf("cpu: of %d experts of block %d some are elsewhere, which has %d", len(r.Elsewhere), index, len(b.experts))
+	}
+	e.pass.routes.block, e.pass.routes.chosen, e.pass.routes.share, e.pass.routes.elsewhere = b, r.Chosen, r.Share, r.Elsewhere
 	clear(r.Sum)
 	e.experts(b, r.X, r.Sum)
-	e.pass.routes.chosen, e.pass.routes.share = nil, nil // they are the caller's
+	e.pass.routes.chosen, e.pass.routes.share, e.pass.routes.elsewhere = nil, nil, nil // they are the caller's
 	return nil
 }
 

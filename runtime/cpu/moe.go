@@ -15,6 +15,8 @@ type routes struct {
 	share  []float32 // [T][TopK]: factor on the expert's output
 	rows   []int32   // of the expert in progress
 	weight []float32 // of the expert in progress, beside rows
+	// elsewhere are experts that another device computes, nil: none.
+	elsewhere []bool
 }
 
 // mixture computes f[t][D] as the sum of the shared layer's output and those of
@@ -63,6 +65,9 @@ func (e *Engine) experts(b *block, read, sum []float32) {
 	r, m := &e.pass.routes, b.MoE
 	l := int(m.Latent(e.g.Width))
 	for x := range b.experts {
+		if r.elsewhere != nil && r.elsewhere[x] {
+			continue
+		}
 		r.gather(x)
 		n := len(r.rows)
 		if n == 0 {

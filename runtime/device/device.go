@@ -170,6 +170,10 @@ type Choice struct {
 	Mask []uint32
 }
 
+// UsualPlaces is how many states a GPU has places for where room is asked for so many sequences, of which none asked
+// is one: there are forks, and sequences that begin before others end.
+func UsualPlaces(sequences int) int { return 2*max(sequences, 1) + 6 }
+
 // FewRows is the most new tokens of one sequence that are computed as few where nobody
 // says which they are.
 const FewRows = 16

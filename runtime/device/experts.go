@@ -28,4 +28,6 @@ type Routed struct {
 	Chosen []int32   // [T][TopK]: experts
 	Share  []float32 // [T][TopK]: factors on what they give, or read
 	Sum    []float32 // [T][L]: what all of a row's experts give together
+	// Elsewhere are experts [Experts] that somebody else computes: they add nothing to Sum. nil: none.
+	Elsewhere []bool
 }

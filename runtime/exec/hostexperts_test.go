@@ -258,3 +258,106 @@ func keepsCompany(t *testing.T, e *Executor, prompt []int32) {
 		t.Errorf("there is room for %+v, before %+v", after, before)
 	}
 }
+
+// Of experts in the processor's memory those that lie on the GPU too are computed there for steps: logits are those of
+// one GPU to the rounding of sums, and its bits where it has all of them; rows of prompts are as without.
+func TestPinnedExperts(t *testing.T) {
+	if !request(t).GPU() {
+		t.Skip("no -device")
+	}
+	all, blocks := mixtures()
+	tried := 0
+	for i, c := range byTurns(all) {
+		source, _ := fillWeights(t, c.graph, "f32", 7)
+		if slices.ContainsFunc(blocks[i], func(b int) bool { return !gpu.Pins(c.graph.Blocks[b].MoE, source) }) {
+			continue
+		}
+		tried++
+		t.Run(c.name, func(t *testing.T) {
+			checkPinned(t, c.graph, source, onFlag(t, Options{Threads: 1, Exact: true, Context: 200}), blocks[i], logitTolerance)
+		})
+	}
+	t.Run("codes", func(t *testing.T) {
+		tried++
+		s := shape{d: 256, heads: 4, kv: 2, dim: 64, inner: 256, norm: graph.RMSNorm}
+		g := s.graph(func(g *graph.Graph) { s.moe(g, 1, 4, 2, true) })
+		checkPinned(t, g, codedWeights(t, g, []kerneltest.Coding{{Scheme: "q8_0"}, {Scheme: "q4_k"}}), onFlag(t, Options{Threads: 1, Context: 200}), []int{1}, 0.05)
+	})
+	if tried == 0 {
+		t.Error("no mixture has experts that can lie on both devices")
+	}
+}
+
+func checkPinned(t *testing.T, g *graph.Graph, source func(string) formats.Tensor, o Options, blocks []int, tolerance float64) {
+	whole, hosted := bothWays(t, g, source, o, false, blocks...)
+	ids := tinyIDs(30)
+	want, prompt := stepLogits(t, sequence(t, whole), ids[:9]), allLogits(t, sequence(t, hosted), ids)
+	for _, every := range []int{1, 2} {
+		r := place.Range{Device: o.Device.Request, Hi: len(g.Blocks), HostExperts: blocks, Pinned: map[int][]int{}}
+		for _, b := range blocks {
+			for x := every - 1; x < int(g.Blocks[b].MoE.Experts); x += every {
+				r.Pinned[b] = append(r.Pinned[b], x)
+			}
+		}
+		on := o
+		on.Device.Ranges = []place.Range{r}
+		e, err := newExecutor("tiny", g, source, on)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		if l := e.Layout(); len(l.Ranges[0].Pinned) != len(blocks) || l.Ranges[0].Memory <= hosted.Layout().Ranges[0].Memory || l.Ranges[0].HostRead >= hosted.Layout().Ranges[0].HostRead {
+			t.Fatalf("laid out as %+v, without as %+v", l, hosted.Layout())
+		}
+		got := stepLogits(t, sequence(t, e), ids[:9])
+		for i := range want {
+			if off := relativeError(got[i], want[i]); !(off < tolerance) || every == 1 && !slices.Equal(got[i], want[i]) {
+				t.Fatalf("one of %d experts here: step %d is off by %.3g of its size", every, i, off)
+			}
+		}
+		for i, row := range allLogits(t, sequence(t, e), ids) {
+			if !slices.Equal(row, prompt[i]) {
+				t.Fatalf("one of %d experts here: row %d of a prompt is another one", every, i)
+			}
+		}
+		keepsCompany(t, e, ids[:21])
+	}
+}
+
+// What routers choose of experts in the processor's memory is kept when a model is closed, and is what the next layout
+// goes by.
+func TestUsesAreKept(t *testing.T) {
+	if !request(t).GPU() {
+		t.Skip("no -device")
+	}
+	s := shape{d: 64, heads: 4, kv: 2, dim: 16, inner: 96, norm: graph.RMSNorm}
+	g := s.graph(func(g *graph.Graph) { s.moe(g, 1, 4, 2, true) })
+	source, _ := fillWeights(t, g, "f32", 7)
+	o := onFlag(t, Options{Threads: 1, Exact: true, Context: 200})
+	o.Device.Measured = t.TempDir()
+	e := hosted(t, g, source, o, false, 1)
+	ids := tinyIDs(30)
+	allLogits(t, sequence(t, e), ids)
+	stepLogits(t, sequence(t, e), ids[:9])
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	u, err := place.LoadUses(o.Device.Measured, routers(g, source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := int64(0)
+	for _, n := range u.Blocks[1] {
+		sum += n
+	}
+	if sum != 2*39 || len(u.Blocks) != 1 {
+		t.Errorf("%v are %d choices, want %d", u.Blocks, sum, 2*39)
+	}
+	if shares := (&learned{uses: u}).use(1, 4); len(shares) != 4 {
+		t.Errorf("shares %v", shares)
+	}
+	g.Blocks[1].MoE.TopK = 1
+	if other := routers(g, source); other == u.Model || other == "" {
+		t.Errorf("%q is another model's, and %q", other, u.Model)
+	}
+}

@@ -106,7 +106,11 @@ func lines(l *place.Layout, blocks int) (all []string) {
 		all = append(all, fmt.Sprintf("device: %v, %s; blocks %d to %d of %d, %s of %s, %.3g ms a token", r.Device, r.Name, r.Lo, r.Hi-1, blocks,
 			formats.Size(r.Memory), formats.Size(r.Limit), 1e3*r.Seconds))
 		if n := len(r.HostExperts); n > 0 {
-			all = append(all, fmt.Sprintf("device: experts of %d of those blocks on the processor, %s of its memory, %.3g ms of a token", n, formats.Size(r.HostMemory), 1e3*r.HostSeconds), "device: "+r.PromptWay())
+			all = append(all, fmt.Sprintf("device: experts of %d of those blocks on the processor, %s of its memory, %.3g ms of a token", n, formats.Size(r.HostMemory), 1e3*r.HostSeconds))
+			if pins := r.Pins(); pins != "" {
+				all = append(all, "device: "+pins)
+			}
+			all = append(all, "device: "+r.PromptWay())
 		}
 	}
 	last := fmt.Sprintf("device: %.3g tokens/s expected of one sequence, of a context of %d", 1/l.Seconds, l.Context)
@@ -461,6 +465,9 @@ func (c *counter) routed(p *place.Piece) *place.Routed {
 	if len(of) == 0 {
 		return nil
 	}
+	if m := c.g.Blocks[p.Lo].MoE; len(of) == 1 && m != nil && gpu.Pins(m, c.tensor) {
+		r.Count, r.Use = int(m.Experts), c.learned.use(p.Lo, int(m.Experts))
+	}
 	r.Memory = cpu.ExpertBytes(c.g, of, c.tensor)
 	r.Freed = less(p.Memory, c.memory(device.Span{Lo: p.Lo, Hi: p.Hi}, of))
 	return r
@@ -544,7 +551,7 @@ func (s *sites) stage(g *graph.Graph, span device.Span, tensor func(string) form
 	options := o.gpu()
 	options.Warm, options.Progress, options.Most = o.Device.Warm, o.Device.Progress, s.all[i].Memory
 	if len(r.HostExperts) > 0 {
-		options.Experts, options.Apart, options.Streams = s.experts, device.Blocks{}, r.Streams
+		options.Experts, options.Apart, options.Pinned, options.Streams = s.experts, device.Blocks{}, r.Pinned, r.Streams
 		for _, b := range r.HostExperts {
 			options.Apart[b] = true
 		}

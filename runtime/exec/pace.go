@@ -2,6 +2,10 @@ package exec
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -18,6 +22,45 @@ type learned struct {
 	paces   *place.Paces
 	work    place.Work // of a model; of which device, it does not say
 	cost    *place.Cost
+	model   string // that uses are kept of; "": it has no mixtures
+	uses    *place.Uses
+}
+
+// use returns the share of choices that each of a block's experts got, nil where that is not known.
+func (n *learned) use(block, experts int) []float64 {
+	if n == nil || n.uses == nil {
+		return nil
+	}
+	return n.uses.Shares(block, experts)
+}
+
+// routers tells models apart by what their routers weigh, "" for one without.
+func routers(g *graph.Graph, tensor func(string) formats.Tensor) string {
+	h := sha256.New()
+	some := false
+	for i := range g.Blocks {
+		m := g.Blocks[i].MoE
+		if m == nil {
+			continue
+		}
+		t := tensor(m.Router.Weight)
+		fmt.Fprintln(h, i, m.Experts, m.TopK, t.Scheme, t.Shape)
+		for _, p := range t.Parts {
+			if some { // of the first, and of others its size
+				continue
+			}
+			b := make([]byte, min(p.Data.Len(), 1<<20))
+			if _, err := p.Data.Unchecked().ReadAt(b, 0); err != nil && err != io.EOF {
+				return ""
+			}
+			h.Write(b)
+		}
+		some = true
+	}
+	if !some {
+		return ""
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // remember loads what runs before took, where a folder keeps that.
@@ -34,6 +77,9 @@ func (s *sites) remember(g *graph.Graph, tensor func(string) formats.Tensor, o *
 	for i := range g.Blocks {
 		weights, _ := n.cost.Block(i, usualDepth)
 		n.work.Block += weights / float64(len(g.Blocks))
+	}
+	if n.model = routers(g, tensor); n.model != "" && len(s.opened) > 1 {
+		n.uses, _ = place.LoadUses(o.Device.Measured, n.model)
 	}
 	s.learned = n
 	return nil
@@ -90,10 +136,11 @@ func (s *sites) joined(e *Executor, l *place.Layout, o *Options) *Executor {
 	return e
 }
 
-// timedExperts adds up how long the processor computes experts.
+// timedExperts adds up how long the processor computes experts, and how often rows choose each.
 type timedExperts struct {
 	device.Experts
-	spent time.Duration
+	spent  time.Duration
+	chosen map[int]map[int32]int64 // by block
 }
 
 // Sum implements device.Experts.
@@ -101,6 +148,15 @@ func (x *timedExperts) Sum(block int, r *device.Routed) error {
 	start := time.Now()
 	err := x.Experts.Sum(block, r)
 	x.spent += time.Since(start)
+	if x.chosen == nil {
+		x.chosen = map[int]map[int32]int64{}
+	}
+	if x.chosen[block] == nil {
+		x.chosen[block] = map[int32]int64{}
+	}
+	for _, e := range r.Chosen {
+		x.chosen[block][e]++
+	}
 	return err
 }
 
@@ -164,7 +220,16 @@ func median(steps []step, of func(step) float64) float64 {
 // learn holds what steps took to what was predicted, and keeps that for layouts to come. Where there were few, or
 // where the folder takes nothing, nothing is learned.
 func (p *pacer) learn() {
-	if p == nil || len(p.steps) < leastSteps {
+	if p == nil {
+		return
+	}
+	if x := p.s.experts; x != nil && x.chosen != nil && p.s.learned.model != "" {
+		uses, _ := place.LoadUses(p.dir, p.s.learned.model)
+		uses.Add(x.chosen)
+		_ = uses.Save(p.dir)
+		x.chosen = nil
+	}
+	if len(p.steps) < leastSteps {
 		return
 	}
 	steps := p.steps[max(0, len(p.steps)-mostSteps):]

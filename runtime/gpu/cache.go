@@ -33,13 +33,12 @@ type pool struct {
 	idle   []int32 // slots that nobody holds, the next to give last
 }
 
-// placesOf returns how many states an engine has places for: there are forks, and
-// sequences that begin before others end.
+// placesOf returns how many states an engine has places for.
 func placesOf(o *Options) int {
 	if o.Places > 0 {
 		return o.Places
 	}
-	return 2*max(o.Sequences, 1) + 6
+	return device.UsualPlaces(o.Sequences)
 }
 
 // A state is what one sequence remembers.

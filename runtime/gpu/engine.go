@@ -40,6 +40,9 @@ type Options struct {
 	// them there; it is nil where memory is planned alone. Whose it is closes it.
 	Apart   device.Blocks
 	Experts device.Experts
+	// Pinned are experts of those blocks, ascending, whose weights lie on the device too, and which it
+	// computes for rows that are few: see Pins.
+	Pinned map[int][]int
 	// Streams has the weights of those experts come to the device for rows of prompts, of which
 	// all then have the bits that they have where experts lie on the device. Kinds of experts
 	// that no kernel reads piece by piece are the processor's for prompts too.
@@ -82,6 +85,7 @@ type Engine struct {
 	g       *graph.Graph
 	shape   shape
 	apart   device.Blocks
+	pinned  map[int][]int // experts of those blocks that lie here too
 	exact   bool
 	context int64
 	plan    Plan
@@ -142,8 +146,8 @@ func newEngine(g *graph.Graph, span device.Span, tensor func(name string) format
 	if span.Head && g.Vocab >= hip.MostVocab {
 		return nil, formats.Unsupportedf("", "graph.vocab", "a vocabulary of %d on a GPU, where tokens are chosen among fewer than %d", g.Vocab, hip.MostVocab)
 	}
-	e := &Engine{g: g, span: span, team: o.team, places: placesOf(o), kept: memoriesOf(g, span, o), shape: shapeOf(g, span, o), apart: o.Apart, experts: o.Experts, exact: o.Exact, graphs: map[graphKey][]stretch{}}
-	count := &layout{exact: o.Exact, streams: o.Streams}
+	e := &Engine{g: g, span: span, team: o.team, places: placesOf(o), kept: memoriesOf(g, span, o), shape: shapeOf(g, span, o), apart: o.Apart, pinned: o.Pinned, experts: o.Experts, exact: o.Exact, graphs: map[graphKey][]stretch{}}
+	count := &layout{exact: o.Exact, streams: o.Streams, pinned: o.Pinned}
 	counted, err := count.graph(g, span, o.Apart, tensor)
 	if err != nil {
 		return nil, err
@@ -179,7 +183,7 @@ func (e *Engine) place(tensor func(name string) formats.Tensor, o *Options) erro
 	if e.buffer, err = e.m.alloc(e.plan.Weights + e.plan.Scratch); err != nil {
 		return err
 	}
-	l := &layout{exact: e.exact, streams: o.Streams, arena: arena{base: e.buffer.Address}}
+	l := &layout{exact: e.exact, streams: o.Streams, pinned: e.pinned, arena: arena{base: e.buffer.Address}}
 	if e.weights, err = l.graph(e.g, e.span, e.apart, tensor); err != nil {
 		return err
 	}
@@ -262,7 +266,7 @@ func (e *Engine) fill(l *layout, o *Options) error {
 			return err
 		}
 	}
-	if err := errors.Join(e.sendRopes(), e.sendCounted(), e.follow.send(e), e.staging.send(e.m)); err != nil {
+	if err := errors.Join(e.sendRopes(), e.sendCounted(), e.sendPlaces(), e.follow.send(e), e.staging.send(e.m)); err != nil {
 		return err
 	}
 	ready := make(chan error, 1)

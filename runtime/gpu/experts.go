@@ -214,5 +214,9 @@ func (e *Engine) computeHand(h *hand) error {
 	for i := range d.ids {
 		d.ids[i] = int32(binary.LittleEndian.Uint32(d.chosen[4*i:]))
 	}
-	return e.experts.Sum(h.block, &device.Routed{Prompt: e.pass.many, X: x, Chosen: d.ids, Share: share, Sum: y})
+	r := &device.Routed{Prompt: e.pass.many, X: x, Chosen: d.ids, Share: share, Sum: y}
+	if !r.Prompt {
+		r.Elsewhere = e.blocks[h.block-e.span.Lo].here.some
+	}
+	return e.experts.Sum(h.block, r)
 }

@@ -24,7 +24,8 @@ type block struct {
 	kv                                   int         // layer of the cache that has its keys and values
 	sinks                                hip.Address // f32 [Heads], 0: none
 	layer                                            // the feed-forward layer, or all experts
-	dense                                layer       // beside experts, without matrices where there is none
+	here                                 pinnedExperts
+	dense                                layer // beside experts, without matrices where there is none
 	routerNorm                           hip.Normal
 	router, sharedGate                   *matrix
 	latentDown, latentUp                 *matrix     // of a mixture, or nil
@@ -99,6 +100,7 @@ type layout struct {
 	matrices []*matrix
 	vectors  []vector
 	err      error
+	pinned   map[int][]int
 	streams  bool // whether experts that lie apart come for rows of prompts
 	staging  staging
 }
@@ -153,6 +155,11 @@ func (l *layout) graph(g *graph.Graph, span device.Span, apart device.Blocks, te
 		remembered += out.blocks[i].Memory()
 		if m := g.Blocks[span.Lo+i].MoE; m != nil && l.streams && apart[span.Lo+i] {
 			out.blocks[i].layer = l.stream(m, tensor)
+		}
+		if some := l.pinned[span.Lo+i]; len(some) > 0 && apart[span.Lo+i] {
+			if out.blocks[i].here, err = l.pin(g.Blocks[span.Lo+i].MoE, some, tensor); err != nil {
+				return weights{}, err
+			}
 		}
 	}
 	return out, nil

@@ -87,6 +87,14 @@ func (w *walk) mixtureApart(b *block, n int, in source, to target) {
 		y = to.y
 	}
 	w.do(b.route(n, s))
+	if b.here.up != nil && !w.many {
+		w.handDown(b, n, x, s.parts)
+		w.expertsHere(b, n, in, to)
+		w.handUp()
+		sum.Shared = to.y
+		w.do(sum)
+		return
+	}
 	w.handDown(b, n, x, y)
 	w.sharedLayer(b, n, &in, sum)
 	w.handUp()
@@ -117,12 +125,18 @@ func (w *walk) experts(b *block, n int, in source, sum *hip.Combine) {
 	if !m.WeighInput {
 		w.do(route)
 	}
-	next := w.activated(b, slots, share, in)
-	if !w.many {
-		w.roundOnce(&next, n, slots, b.down)
-	}
-	w.expert(b.down, slots, 1, next, s.parts, 0)
+	w.stacks(&b.layer, n, slots, share, in)
 	w.do(sum)
+}
+
+// stacks computes what stacks of experts make of slots of n rows, which each so many share a row of a source, into
+// scratch.parts.
+func (w *walk) stacks(l *layer, n, slots, share int, in source) {
+	next := w.activated(l, slots, share, in)
+	if !w.many {
+		w.roundOnce(&next, n, slots, l.down)
+	}
+	w.expert(l.down, slots, 1, next, w.e.s.parts, 0)
 }
 
 // roundOnce is round of what slots of n rows read, but where each block of their
@@ -135,20 +149,20 @@ func (w *walk) roundOnce(in *source, n, rows int, ms ...*matrix) {
 }
 
 // activated computes, for each slot, what lies between the matrices of its expert.
-func (w *walk) activated(b *block, slots, share int, in source) source {
+func (w *walk) activated(l *layer, slots, share int, in source) source {
 	s := &w.e.s
-	if !w.many && !w.gathers() && b.gate != nil && b.gate.plain() && b.up.plain() && b.gate.Format == b.up.Format {
-		w.do(&hip.Matvec{T: slots, Exact: w.e.exact || b.up.floats, X: in.x, Acts: in.acts, Fine: in.fine, Experts: w.list.chosen, Stack: b.up.experts, Share: share,
-			Gated: true, Act: b.act, Gating: b.gating, Products: []hip.Product{{W: b.gate.Weight, Y: s.gate}, {W: b.up.Weight}}})
+	if !w.many && !w.gathers() && l.gate != nil && l.gate.plain() && l.up.plain() && l.gate.Format == l.up.Format {
+		w.do(&hip.Matvec{T: slots, Exact: w.e.exact || l.up.floats, X: in.x, Acts: in.acts, Fine: in.fine, Experts: w.list.chosen, Stack: l.up.experts, Share: share,
+			Gated: true, Act: l.act, Gating: l.gating, Products: []hip.Product{{W: l.gate.Weight, Y: s.gate}, {W: l.up.Weight}}})
 		return source{x: s.gate}
 	}
-	mid := &hip.Activate{Act: b.act, Gating: b.gating, N: slots * b.up.N, Gate: s.gate, Out: s.gate}
-	if b.gate != nil {
-		w.expert(b.gate, slots, share, in, s.gate, 0)
-		w.expert(b.up, slots, share, in, s.up, 0)
+	mid := &hip.Activate{Act: l.act, Gating: l.gating, N: slots * l.up.N, Gate: s.gate, Out: s.gate}
+	if l.gate != nil {
+		w.expert(l.gate, slots, share, in, s.gate, 0)
+		w.expert(l.up, slots, share, in, s.up, 0)
 		mid.Up = s.up
 	} else {
-		w.expert(b.up, slots, share, in, s.gate, 0)
+		w.expert(l.up, slots, share, in, s.gate, 0)
 	}
 	w.do(mid)
 	return source{x: s.gate}

@@ -73,7 +73,7 @@ func shapeOf(g *graph.Graph, span device.Span, o *Options) shape {
 			if o.Apart[i] {
 				s.handed = max(s.handed, int(m.Latent(g.Width)))
 			}
-			if !o.Apart[i] || o.Streams {
+			if !o.Apart[i] || o.Streams || len(o.Pinned[i]) > 0 {
 				if s.slot, s.topK = max(s.slot, int(m.Up.Out)), max(s.topK, int(m.TopK)); m.WeighInput { // slots read rows of their own
 					s.slot = max(s.slot, s.width)
 				}
@@ -134,6 +134,7 @@ type scratch struct {
 	chosen      hip.Address    // i32 [T][TopK]
 	share       hip.Address    // [T][TopK]
 	slots       hip.Address    // i32 [T*TopK]
+	local, here hip.Address    // i32 [T][TopK] of few rows: of hip.Here
 	first       hip.Address    // i32 [Experts+1]
 	parts       hip.Address    // [T*TopK][max(D, L)], what experts give, or read where the router's shares are of that
 	squeezed    hip.Address    // [T][L]: what experts read where that is not the layer's input
@@ -199,6 +200,7 @@ func (s *scratch) place(sh *shape, t, slots, context int, attend, sample int64, 
 	if sh.experts > 0 {
 		s.router, s.parts, s.factor = a.floats(t*sh.experts), a.floats(n*max(sh.width, sh.latent)), a.floats(t)
 		s.chosen, s.share, s.slots, s.first = a.ints(t*sh.routed), a.floats(t*sh.routed), a.ints(n), a.ints(sh.experts+1)
+		s.local, s.here = a.ints(min(t, fewRows)*sh.routed), a.ints(min(t, fewRows)*sh.routed)
 	}
 	if sh.latent > 0 {
 		s.squeezed, s.squeezedSum, s.lifted = a.floats(t*sh.latent), a.floats(t*sh.latent), a.floats(t*sh.width)

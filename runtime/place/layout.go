@@ -63,8 +63,12 @@ type Routed struct {
 	Read   float64 // bytes that a token reads of them
 	Memory int64   // bytes that they take in the processor's memory
 	Freed  []int64 // bytes of each site that a piece without them takes less
-	Down   int64   // bytes that a token's row, with its choice, takes to the processor in each block
-	Up     int64   // bytes of what comes back
+	// Count is how many experts there are, of one block whose experts may lie on both devices; 0: these may not.
+	// Use is the share of choices that each gets, nil: as much as any.
+	Count int
+	Use   []float64
+	Down  int64 // bytes that a token's row, with its choice, takes to the processor in each block
+	Up    int64 // bytes of what comes back
 }
 
 // Pieces are a model that is laid out.
@@ -91,6 +95,10 @@ type Range struct {
 	// HostExperts are blocks, ascending, whose routed experts lie in the processor's memory and
 	// are computed there, while the range's device, a GPU, has the rest of them.
 	HostExperts []int `json:"host_experts,omitempty"`
+	// Pinned are experts of those blocks, ascending, that lie on the device too, which computes them for
+	// steps, by block; PinnedUse is the share of choices that go to them, of all of HostExperts.
+	Pinned    map[int][]int `json:"pinned_experts,omitempty"`
+	PinnedUse float64       `json:"pinned_use,omitempty"`
 	// Streams has the weights of those experts come to the device for rows of prompts, in place of
 	// the processor's multiplying them: see Prompts, which is nil where none can come.
 	Streams     bool     `json:"stream_experts,omitempty"`
@@ -173,6 +181,8 @@ func ReadLayout(path string) (*Layout, error) {
 			return nil, formats.Errorf(path, "ranges", "range %d has host_experts, which are of GPUs that share a model by layers", i)
 		case !ascending(r.HostExperts, r.Lo, r.Hi):
 			return nil, formats.Errorf(path, "ranges", "host_experts of range %d are not some of blocks %d to %d, in order", i, r.Lo, r.Hi-1)
+		case !pinsKnown(&r):
+			return nil, formats.Errorf(path, "ranges", "pinned_experts of range %d are not experts, in order, of blocks among host_experts", i)
 		case slices.ContainsFunc(l.Ranges[:i], func(o Range) bool { return o.Device == r.Device }):
 			return nil, formats.Errorf(path, "ranges", "%v has two ranges", r.Device)
 		}
@@ -182,6 +192,16 @@ func ReadLayout(path string) (*Layout, error) {
 		return nil, formats.Errorf(path, "ranges", "there are none")
 	}
 	return l, nil
+}
+
+// pinsKnown reports whether experts are pinned of blocks alone that leave theirs to the processor, and in order.
+func pinsKnown(r *Range) bool {
+	for block, experts := range r.Pinned {
+		if !slices.Contains(r.HostExperts, block) || !ascending(experts, 0, math.MaxInt) {
+			return false
+		}
+	}
+	return true
 }
 
 // ascending reports whether numbers are from lo to below hi, each larger than the one before.
@@ -257,6 +277,18 @@ func (l *Layout) Learned() string {
 	return strings.Join(all, "; ")
 }
 
+// Pins says which experts lie on both devices, "" where none do.
+func (r *Range) Pins() string {
+	n := 0
+	for _, experts := range r.Pinned {
+		n += len(experts)
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of those experts, the most used of %d blocks, lie on %v too: %.0f %% of choices are expected to be theirs", n, len(r.Pinned), r.Device, 100*r.PinnedUse)
+}
+
 // Split lays a model out on devices so that a token takes the least time: each device
 // gets neighbouring blocks, in the order of the sites, or none. Where the processor is one of
 // the sites, blocks of a GPU without room for all of them leave their routed experts to it. The
@@ -277,7 +309,7 @@ func Split(p *Pieces, sites []Site) (*Layout, error) {
 	} else if least > 0 {
 		return nil, &RoomError{least, sites}
 	}
-	return s.layout(cuts, s.plan), nil
+	return s.layout(cuts, s.pinnedPlan(cuts)), nil
 }
 
 // fastest returns the cuts whose token takes the least time, or that lack the fewest bytes,
@@ -367,11 +399,21 @@ func Lay(p *Pieces, sites []Site, ranges []Range) (*Layout, error) {
 	if last != len(p.Blocks) {
 		return nil, formats.Errorf("", "ranges", "they are not of all %d blocks", p.Blocks[len(p.Blocks)-1].Hi)
 	}
-	plan := func(site, lo, hi int) routed { return s.chosen(site, lo, hi, by[site].HostExperts) }
+	var wrong error
+	plan := func(site, lo, hi int) routed {
+		r := s.chosen(site, lo, hi, by[site].HostExperts)
+		if err := r.pinAll(s, site, lo, hi, by[site].Pinned); err != nil {
+			wrong = err
+		}
+		return r
+	}
 	for site, c := range cuts {
 		if want, got := by[site].HostExperts, plan(site, c[0], c[1]).blocks; !slices.Equal(want, got) {
 			return nil, formats.Errorf("", "ranges", "host_experts are %v, of which %v have routed experts of their own to leave", want, got)
 		}
+	}
+	if wrong != nil {
+		return nil, wrong
 	}
 	s.plan, s.byHand = plan, by
 	if missing := s.missing(cuts); missing > 0 {
@@ -581,7 +623,10 @@ func (s *splitter) layout(cuts [][2]int, plan func(site, lo, hi int) routed) *La
 		h := plan(site, c[0], c[1])
 		r := Range{Device: d.Device, Name: d.Name, Lo: s.Blocks[c[0]].Lo, Hi: s.Blocks[c[1]-1].Hi, Memory: s.memory(site, c[0], c[1]) - h.freed, Limit: d.Memory,
 			Read: int64(s.reads(c[0], c[1]) - h.moved), Seconds: s.seconds(site, c[0], c[1]) + h.seconds, Hand: s.hand(site, c[0], c[1]),
-			HostExperts: h.blocks, HostMemory: h.memory, HostRead: int64(h.moved), HostSeconds: h.home, Streams: s.byHand[site].Streams}
+			HostExperts: h.blocks, Pinned: h.pinned, HostMemory: h.memory, HostRead: int64(h.moved), HostSeconds: h.home, Streams: s.byHand[site].Streams}
+		if h.pinned != nil {
+			r.PinnedUse = h.here / (h.here + h.moved)
+		}
 		r.Pace, r.Runs = d.Pace, d.Runs
 		if h.memory > 0 {
 			r.HostPace, r.HostRuns = s.sites[s.host].Pace, s.sites[s.host].Runs

@@ -364,3 +364,92 @@ func TestSplitLeavesExperts(t *testing.T) {
 		t.Errorf("%d layouts left experts", left)
 	}
 }
+
+// mixture is a model of blocks whose experts have no room on a GPU for more than some, by use.
+func mixture(use [][]float64) (*Pieces, []Site) {
+	p := &Pieces{Embed: Piece{Memory: []int64{1, 1}}, Head: Piece{Memory: []int64{1, 1}}, Tied: []int64{0, 0}, Common: []int64{0, 0}, Row: 8}
+	const each = 1 << 20
+	for i, u := range use {
+		n := int64(len(u))
+		p.Blocks = append(p.Blocks, Piece{Lo: i, Hi: i + 1, Read: 3e6, Memory: []int64{each * (n + 1), each * (n + 1)},
+			Routed: &Routed{Blocks: []int{i}, Read: 2e6, Memory: each * n, Freed: []int64{each * n, 0}, Count: int(n), Use: u, Down: 8, Up: 8}})
+	}
+	gpu := Site{Device: Request{Kind: HIP}, Memory: each * (int64(len(use)) + 6), Speed: Speed{Read: 1e9, Copy: 1e-6, Link: 1e9}}
+	host := Site{Device: Request{Kind: CPU}, Memory: 1 << 30, Speed: Speed{Read: 1e8}}
+	return p, []Site{gpu, host}
+}
+
+// Where experts have no room on a GPU, those that are chosen most lie there, of whichever blocks; where all are chosen
+// alike, whole blocks do. What is laid out so is laid out again by hand.
+func TestSplitPinsTheMostUsed(t *testing.T) {
+	p, sites := mixture([][]float64{{0.1, 0.6, 0.1, 0.2}, {0.5, 0, 0.5, 0}, {0.25, 0.25, 0.25, 0.25}})
+	l, err := Split(p, sites)
+	if err != nil || len(l.Ranges) != 1 {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	r := l.Ranges[0]
+	want := map[int][]int{0: {1}, 1: {0, 2}, 2: {0, 1}}
+	if !reflect.DeepEqual(r.Pinned, want) || !slices.Equal(r.HostExperts, []int{0, 1, 2}) || math.Abs(r.PinnedUse-2.1/3) > 1e-9 {
+		t.Errorf("%v of %v are pinned, for %g of choices; want %v", r.Pinned, r.HostExperts, r.PinnedUse, want)
+	}
+	if seconds := 2e6 * 0.9 / 1e8; math.Abs(r.HostSeconds-seconds) > 1e-9 || r.HostRead != 1.8e6 || r.Memory > r.Limit {
+		t.Errorf("%g s and %d bytes of the processor, want %g; %d bytes of %d", r.HostSeconds, r.HostRead, seconds, r.Memory, r.Limit)
+	}
+	again, err := Lay(p, sites, l.Ranges)
+	if err != nil || len(again.Ranges) != 1 || math.Abs(again.Seconds-l.Seconds) > 1e-12 || again.Ranges[0].Memory != r.Memory {
+		t.Errorf("by hand %+v, %v, want %+v", again, err, l)
+	}
+	plain := *p
+	plain.Blocks = slices.Clone(p.Blocks)
+	for i := range plain.Blocks {
+		x := *plain.Blocks[i].Routed
+		x.Count = 0
+		plain.Blocks[i].Routed = &x
+	}
+	if whole, err := Split(&plain, sites); err != nil || whole.Seconds <= l.Seconds || whole.Ranges[0].Pinned != nil {
+		t.Errorf("%+v, %v by whole blocks", whole, err)
+	}
+	if _, err := Lay(&plain, sites, l.Ranges); err == nil {
+		t.Error("experts that cannot be divided were pinned")
+	}
+	p, sites = mixture([][]float64{{0.25, 0.25, 0.25, 0.25}, {0.25, 0.25, 0.25, 0.25}})
+	sites[0].Memory = 7 << 20 // all of one block, and what is aligned
+	if l, err = Split(p, sites); err != nil || l.Ranges[0].Pinned != nil || len(l.Ranges[0].HostExperts) != 1 {
+		t.Errorf("%+v, %v of experts that are used alike", l, err)
+	}
+}
+
+func TestUses(t *testing.T) {
+	dir := t.TempDir()
+	u, err := LoadUses(dir, "abc")
+	if err != nil || u.Shares(0, 4) != nil {
+		t.Fatalf("%+v, %v of an empty folder", u, err)
+	}
+	u.Add(map[int]map[int32]int64{3: {0: 9, 2: 27, -1: 5}})
+	if err := u.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	again, err := LoadUses(dir, "abc")
+	if err != nil || !reflect.DeepEqual(again, u) {
+		t.Fatalf("%+v, %v, want %+v", again, err, u)
+	}
+	if got, want := again.Shares(3, 4), []float64{0.25, 0.025, 0.7, 0.025}; !slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-12 }) {
+		t.Errorf("shares %v, want %v", got, want)
+	}
+	if again.Shares(3, 2) != nil || again.Shares(3, 100) != nil {
+		t.Error("shares of a block that has fewer experts, or of few choices")
+	}
+	again.Add(map[int]map[int32]int64{3: {1: 1 << 40}})
+	if n := again.Blocks[3][1]; n > mostUses || n < mostUses/2 || again.Blocks[3][2] != 0 {
+		t.Errorf("%v are kept", again.Blocks[3])
+	}
+	for _, text := range []string{"", `{"version":1,"model":"abd","blocks":{}}`, `{"version":1,"model":"abc","blocks":{"0":[-1]}}`} {
+		if err := os.WriteFile(usesPath(dir, "abc"), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		var wrong *formats.FormatError
+		if u, err := LoadUses(dir, "abc"); !errors.As(err, &wrong) || u == nil || len(u.Blocks) != 0 {
+			t.Errorf("%q: %+v, %v", text, u, err)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/nstf/nstf/formats/inspect"
 	"github.com/nstf/nstf/formats/ledger"
 	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/exec"
 	"github.com/nstf/nstf/runtime/generate"
 	"github.com/nstf/nstf/runtime/schedule"
@@ -54,7 +55,7 @@ func places(g *graph.Graph, o *exec.Options) int {
 		context = g.Context
 	}
 	lists := min(mostAtOnce, mostLists/(4*(max(context, 0)+1))) // of int32, one more than positions
-	return max(o.Places, int(lists), 2*o.Sequences+6)
+	return max(o.Places, int(lists), device.UsualPlaces(o.Sequences))
 }
 
 // Source looks at a model, without loading it.

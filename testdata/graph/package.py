@@ -14,24 +14,25 @@ IV = np.array([0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B0
 ORDER = [2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8]
 
 
+TURNED = [[(i + by) % 4 for i in range(4)] for by in range(4)]
+
+
 def compress(cv, m, counter, length, flags):
-    """BLAKE3's compression of n blocks side by side: cv [8][n], m [16][n]."""
+    """BLAKE3's compression of n blocks side by side: cv [8][n], m [16][n]. Four columns at once, then four diagonals."""
     n = cv.shape[1]
-    v = list(cv) + [np.full(n, x, U32) for x in IV[:4]]
-    v += [counter.astype(U32), np.zeros(n, U32), np.full(n, length, U32), np.full(n, flags, U32)]
+    a, b, c = cv[:4], cv[4:], np.repeat(IV[:4, None], n, 1)
+    d = np.stack([counter.astype(U32), np.zeros(n, U32), np.full(n, length, U32), np.full(n, flags, U32)])
     right = lambda x, r: (x >> U32(r)) | (x << U32(32 - r))
-    m = list(m)
     for _ in range(7):
-        for i, (a, b, c, d) in enumerate(
-            [(j, 4 + j, 8 + j, 12 + j) for j in range(4)] + [(j, 4 + (j + 1) % 4, 8 + (j + 2) % 4, 12 + (j + 3) % 4) for j in range(4)]
-        ):
-            for word, r, s in ((m[2 * i], 16, 12), (m[2 * i + 1], 8, 7)):
-                v[a] = v[a] + v[b] + word
-                v[d] = right(v[d] ^ v[a], r)
-                v[c] = v[c] + v[d]
-                v[b] = right(v[b] ^ v[c], s)
-        m = [m[i] for i in ORDER]
-    return np.stack([v[i] ^ v[i + 8] for i in range(8)])
+        for words, by in ((m[:8], 1), (m[8:], -1)):
+            for word, r, s in ((words[::2], 16, 12), (words[1::2], 8, 7)):
+                a = a + b + word
+                d = right(d ^ a, r)
+                c = c + d
+                b = right(b ^ c, s)
+            b, c, d = b[TURNED[by]], c[TURNED[2]], d[TURNED[-by]]
+        m = m[ORDER]
+    return np.concatenate([a ^ c, b ^ d])
 
 
 def blake3(data):

@@ -115,6 +115,26 @@ def test_other_schemes_decode_as_their_makers_do(v):
     assert b"".join(c.w.bytes()[p["name"]].numpy().tobytes() for p in parts) == raw
 
 
+@pytest.mark.parametrize("scheme", ["q4_k", "tcq"])
+def test_compilers_see_one_operation(scheme):
+    """torch.library's own checks of nstf::decode, and a graph without breaks."""
+    if scheme == "tcq":
+        v = next(v for v in OTHERS if v["name"] == "tcq_3")
+        parts, raw, shape = [dict(zip(("name", "dtype", "shape", "size"), p)) for p in parts_of(v)], (VECTORS / "tcq_3.parts").read_bytes(), v["shape"]
+        c = opened({"name": "x", "shape": shape, "scheme": "tcq", "params": v["params"], "parts": parts}, raw)
+        params = [v["params"].get(p, 0) for p in ("bits", "codebook", "rotate_in", "rotate_out", "seed")]
+    else:
+        raw, params = (VECTORS / "Q4_K.blocks").read_bytes(), []
+        shape = [len(raw) // 144, 256]
+        c = opened({"name": "x", "shape": shape, "scheme": "q4_k", "parts": [{"name": "data", "dtype": "u8", "shape": [len(raw)], "size": len(raw)}]}, raw)
+    m, rows = c.factor("w"), torch.tensor([2, 0])
+    for some in (None, rows):
+        for dtype in (torch.float32, torch.bfloat16):
+            torch.library.opcheck(torch.ops.nstf.decode.default, (m.raw("codes" if params else "data"), m.factors(), some, scheme, params, shape[1], dtype))
+    compiled = torch.compile(lambda rows: 2 * c.weight(rows), backend="aot_eager", fullgraph=True)
+    assert torch.equal(compiled(rows), 2 * c.weight(rows))
+
+
 @pytest.mark.parametrize("form, names", [("lowrank", "ab"), ("corrected", "qab"), ("shared", "cu")])
 def test_factors_are_multiplied_in_float32(form, names):
     shapes = {"a": [8, 4], "b": [4, 16], "c": [3, 4], "u": [4, 8, 16], "q": [8, 16]}

@@ -130,6 +130,64 @@ func BenchmarkAttend(b *testing.B) {
 	b.Run("f16/rows=8/positions=2048", func(b *testing.B) { m.benchAttend(b, cpu.KVF16, 8, 2048, nil, false) })
 }
 
+// BenchmarkAttendSteps is attention of steps of several sequences, each with keys and values of its own.
+func BenchmarkAttendSteps(b *testing.B) {
+	m := open(b)
+	for _, rows := range []int{2, 8, 32} {
+		for _, length := range []int{544, 2048} {
+			shapes := []*hip.AttendShape{nil}
+			if *variantsFlag {
+				for _, blocks := range []int{0, 1, 2, 4} {
+					for _, resident := range []int{1, 2} {
+						shapes = append(shapes, &hip.AttendShape{Waves: 8, Queries: 2, Fill: 1, Least: 128, Blocks: blocks, Resident: resident})
+					}
+				}
+			}
+			for _, s := range shapes {
+				name := "chosen"
+				if s != nil {
+					name = fmt.Sprintf("b%d_r%d", s.Blocks, s.Resident)
+				}
+				b.Run(fmt.Sprintf("rows=%d/positions=%d/%s", rows, length, name), func(b *testing.B) { m.benchAttendSteps(b, rows, length, s) })
+			}
+		}
+	}
+}
+
+func (m *machine) benchAttendSteps(b *testing.B, rows, length int, shape *hip.AttendShape) {
+	each := length/hip.PagePositions + 1
+	kv := poolOf(hip.KV{Format: cpu.KVF16, Heads: benchKV, Dim: benchDim}, rows*each)
+	layers := max(int((256<<20)/kv.Bytes()), 2)
+	base, err := m.Alloc(kv.Bytes() * int64(layers))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Free(base)
+	if err := m.stream.Fill(base, 0); err != nil {
+		b.Fatal(err)
+	}
+	var position, owner, pages []int32
+	for i := range rows {
+		position, owner = append(position, int32(length-1)), append(owner, int32(i))
+		for j := range each {
+			pages = append(pages, int32(j*rows+i))
+		}
+	}
+	zeros := func(n int) hip.Address { return m.put(b, make([]float32, n)).address() }
+	n := benchHeads * benchDim
+	op := hip.Attend{Rows: hip.Rows{T: rows, Position: m.put(b, position).address(), Owner: m.put(b, owner).address(), Pages: m.put(b, twoHalves(pages, each, kv.Pages)).address(), MaxPages: 2 * each},
+		Heads: benchHeads, Scale: 0.088, Capacity: length, Q: zeros(rows * n), Out: zeros(rows * n), Shape: shape, KV: kv, Settled: true,
+		Turn: &hip.Rope{QStride: n, KStride: benchKV * benchDim, K: zeros(rows * benchKV * benchDim), V: zeros(rows * benchKV * benchDim),
+			Turn: hip.Rotation{Pairs: benchDim / 2, Cosine: zeros(rows * benchDim / 2), Sine: zeros(rows * benchDim / 2)}}}
+	op.Scratch = m.put(b, make([]byte, op.ScratchBytes(m.target))).address()
+	var calls []hip.Call
+	for i := range 2 * layers {
+		op.KV.Base = base.Address + hip.Address(int64(i%layers)*kv.Bytes())
+		calls = append(calls, op.Calls(m.target)...)
+	}
+	m.report(b, calls, len(calls), float64(kv.PageBytes())*float64(rows*length)/hip.PagePositions, 0)
+}
+
 func BenchmarkAttendPrompt(b *testing.B) {
 	m := open(b)
 	for _, n := range []int{512, 2048, 8192} {

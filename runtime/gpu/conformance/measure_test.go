@@ -22,6 +22,7 @@ var (
 	rowsFlag     = flag.Int("rows", 1, "the most rows of activations in what is measured")
 	leastFlag    = flag.Int("least", 1, "the fewest of them")
 	variantsFlag = flag.Bool("variants", false, "measure every division of the work, not the chosen one alone")
+	onlyFlag     = flag.String("only", "", "measure what is called so alone: plain [4096] x 14336")
 	smallFlag    = flag.Bool("small", false, "measure small shapes, to try the measurement itself")
 )
 
@@ -227,23 +228,32 @@ func (m *machine) shapes(w *workload) []*hip.MatvecShape {
 			Blocks: blocks, Grid: grid, Pipe: pipe})
 	}
 	if w.t > 2 && w.op != "x" {
-		for _, parts := range []int{4, 8} {
-			for _, teams := range []int{1, 2, 4} {
-				for _, features := range []int{1, 2, 4} {
-					for _, together := range []int{4, 8} {
-						waves := teams * m.target.Wave / parts
-						if sums := parts * features * ((w.t + 7) / 8) * 4; sums > 1024/waves || waves < 8 || waves > 16 || together > parts || strings.HasPrefix(w.op, "gated") && features%2 != 0 {
-							continue
-						}
-						s := hip.MatvecShape{Rows: parts, Waves: teams, Features: features, Steps: together, Blocks: 1}
-						direct := s
-						direct.Direct = true
-						all = append(all, &s, &direct)
-					}
-				}
+		for _, s := range []hip.MatvecShape{
+			{Rows: 4, Waves: 1, Features: 2, Steps: 4, Split: 1, Blocks: 1},
+			{Rows: 2, Waves: 2, Features: 2, Steps: 2, Split: 4, Blocks: 2},
+			{Rows: 2, Waves: 4, Features: 2, Steps: 2, Split: 8, Blocks: 2},
+			{Rows: 1, Waves: 1, Features: 2, Steps: 1, Split: 4, Blocks: 2},
+			{Rows: 1, Waves: 2, Features: 2, Steps: 1, Split: 8, Blocks: 2},
+			{Rows: 2, Waves: 1, Features: 2, Steps: 2, Split: 4, Blocks: 3},
+			{Rows: 4, Waves: 4, Features: 2, Steps: 4, Split: 4, Blocks: 1},
+			{Rows: 4, Waves: 4, Features: 2, Steps: 2, Split: 4, Blocks: 1},
+			{Rows: 4, Waves: 4, Features: 2, Steps: 4, Split: 8, Blocks: 2},
+			{Rows: 1, Waves: 2, Features: 4, Steps: 1, Split: 8, Blocks: 2},
+			{Rows: 2, Waves: 2, Features: 4, Steps: 2, Split: 4, Blocks: 2},
+			{Rows: 2, Waves: 4, Features: 4, Steps: 2, Split: 8, Blocks: 2},
+			{Rows: 4, Waves: 4, Features: 4, Steps: 2, Split: 4, Blocks: 2},
+			{Rows: 2, Waves: 2, Features: 4, Steps: 2, Split: 4, Blocks: 1},
+			{Rows: 2, Waves: 4, Features: 4, Steps: 2, Split: 8, Blocks: 1},
+			{Rows: 2, Waves: 2, Features: 1, Steps: 2, Split: 4, Blocks: 3},
+			{Rows: 4, Waves: 4, Features: 1, Steps: 4, Split: 4, Blocks: 2},
+		} {
+			sums := s.Rows * s.Features * ((w.t + 7) / 8) * 4
+			if strings.HasPrefix(w.op, "gated") && s.Features%2 != 0 || sums > 128/s.Blocks || s.Split == 1 && w.k > 8192 {
+				continue
 			}
+			all = append(all, &s)
 		}
-		if w.t > 8 {
+		if w.t > 4 {
 			return all
 		}
 	}
@@ -337,7 +347,7 @@ func (m *machine) measureScheme(t *testing.T, r *rand.Rand, v *variety, rep *rep
 	defer m.Free(weights)
 	defer m.Free(scratch)
 	for _, w := range workloads() {
-		if !v.fits(w.k) || w.t > *rowsFlag || w.t < *leastFlag {
+		if !v.fits(w.k) || w.t > *rowsFlag || w.t < *leastFlag || *onlyFlag != "" && *onlyFlag != fmt.Sprintf("%s %v x %d", w.op, w.n, w.k) {
 			continue
 		}
 		var ops []*hip.Matvec

@@ -375,3 +375,46 @@ func TestResume(t *testing.T) {
 		t.Errorf("tokens %v, want %v", got, want)
 	}
 }
+
+// Slots whose experts are elsewhere multiply with the first that is here, and sums leave them out, whatever it gave.
+func TestHere(t *testing.T) {
+	m := open(t)
+	const rows, topK, experts, d = 70, 4, 9, 33
+	r := rand.New(rand.NewPCG(8, 1))
+	place := []int32{-1, 0, -1, 1, 2, -1, -1, 3, -1}
+	chosen, wantLocal, wantOrder := make([]int32, rows*topK), make([]int32, rows*topK), make([]int32, rows*topK)
+	share, parts, shared := ordinary(r, rows*topK), ordinary(r, rows*topK*d), ordinary(r, rows*d)
+	for row := range rows {
+		for j, e := range r.Perm(experts)[:topK] {
+			s := row*topK + j
+			chosen[s], wantLocal[s], wantOrder[s] = int32(e), max(place[e], 0), int32(e)
+			if place[e] < 0 {
+				wantOrder[s] = math.MaxInt32
+				parts[s*d] = float32(math.NaN()) // nobody asked
+			}
+		}
+	}
+	local, order, out := m.put(t, make([]int32, rows*topK)), m.put(t, make([]int32, rows*topK)), m.put(t, make([]float32, rows*d))
+	op := hip.Here{N: rows * topK, Chosen: m.put(t, chosen).address(), Place: m.put(t, place).address(), Local: local.address(), Order: order.address()}
+	m.run(t, op.Calls(m.target))
+	gotLocal, gotOrder := make([]int32, rows*topK), make([]int32, rows*topK)
+	local.get(t, gotLocal)
+	order.get(t, gotOrder)
+	if !slices.Equal(gotLocal, wantLocal) || !slices.Equal(gotOrder, wantOrder) {
+		t.Fatalf("slots %v in the order %v, want %v in %v", gotLocal, gotOrder, wantLocal, wantOrder)
+	}
+	sum := hip.Combine{T: rows, D: d, TopK: topK, Parts: m.put(t, parts).address(), Chosen: order.address(), Share: m.put(t, share).address(),
+		Shared: m.put(t, shared).address(), Out: out.address(), Some: true}
+	checkCombine(t, m, &sum, out, func(row, i int) (want, size float64) {
+		want = float64(shared[row*d+i])
+		size = math.Abs(want)
+		for j := range topK {
+			if s := row*topK + j; place[chosen[s]] >= 0 {
+				v := float64(share[s]) * float64(parts[s*d+i])
+				want += v
+				size += math.Abs(v)
+			}
+		}
+		return want, size
+	})
+}
