@@ -4,11 +4,10 @@
 //	foretold[page] = ln 64 + scale * dot(q, mean) + 0.35 * scale^2 * dot(q^2, spread)
 //	logs[page]     = foretold[page] + 0.5 * history[page], 1 <= page < known
 //	logs[page]     = log of the sum of e^score over the page's positions, of the other pages
-//	parts[run]     = what logs of a run of PAGES_FORETOLD pages from page 1 on sum up to
 //
 // With PAGES_PHASE 1 the records of the pages that are read in any case and of those that are
 // chosen, of the rest where all is read, and of the means that stand for it. What is read has its
-// logarithms in logs then, those of its parts. nstf_settle_pages in choosepages.hip puts records together.
+// logarithm in logs then. nstf_settle_pages in choosepages.hip puts records together.
 //
 // Arguments as attend.hip's, of finished queries q f32[T][heads][KV_D]. records
 // f32[T][kv_heads * ATTEND_PARTS][3][PAGES_SPLITS][ATTEND_RECORD]: of what is read in any step, of the rest,
@@ -17,7 +16,7 @@
 // Grid: x: phase 0: PAGES_ALWAYS for the pages that are read in any case, and a block for each PAGES_FORETOLD
 // pages, a multiple of what its waves foretell at once or not; phase 1: PAGES_SPLITS; y as attend.hip, three times
 // in phase 1: for pages that any step reads, for the rest, for means; z as attend.hip. Blocks that have nothing to do end at once.
-// ATTEND_WAVES waves, each of which goes through whole parts of pages; PAGES_RESIDENT blocks are to have room beside each other, 0: as many as have. LDS: as attend.hip. Deterministic.
+// ATTEND_WAVES waves, each of which goes through whole pages. LDS: as attend.hip. Deterministic.
 //
 // A wave foretells pages by teams of FORETELL_LANES lanes, each of which holds 8 numbers of
 // FORETELL_STEPS pages, whose sums are added up together.
@@ -27,13 +26,11 @@
 #define ATTEND_PAGED 1
 #define ATTEND_TURN 0
 #define ATTEND_SETTLED 0
-#define ATTEND_SCORES (PAGES_PHASE == 0)
 #include "attendcore.hip"
 #include "follow.hip"
 
-constexpr int PAGE_TILES = 64 / TILE, PART_TILES = PAGE_TILES / FOLLOW_PARTS;
+constexpr int PAGE_TILES = 64 / TILE;
 #define PAGES_ALWAYS (1 + FOLLOW_RECENT)
-#define PAGES_VALUES (ATTEND_MATRIX && KV_FORMAT >= 2) // a tile's values are asked for before its scores are needed: few registers
 // A lane's pairs of a summary's numbers.
 constexpr int SUMMARY_PAIRS = (FOLLOW_D / 2 + NSTF_WAVE - 1) / NSTF_WAVE;
 
@@ -42,13 +39,11 @@ struct pages_part {
 	int row, head, part, position, here;
 	const i32* table; // the sequence's pages
 	f32 *logs, *foretold; // of the part's first query
-	const follow_page* list;
+	i32* list;
 };
 
-// A wave goes through every ATTEND_WAVES-th of the block's parts of pages, which are every PAGES_SPLITS-th of parts
-// 0 to end-1; its first is here. take brings queries to LDS, by all waves, and ends with a barrier.
-template <typename Part, typename Take> NSTF_DEVICE void attend_some(const pages_part& t, const kv_cache& cache, int kv_heads, int max_pages, f32 scale, f32 softcap, f32* lds, int end, follow_page x, Part part_of, Take take) {
-	constexpr int step = ATTEND_WAVES * PAGES_SPLITS;
+// A wave goes through every ATTEND_WAVES-th of the pages page(first) to page(end-1).
+template <typename Page> NSTF_DEVICE void attend_some(const pages_part& t, const kv_cache& cache, int kv_heads, int max_pages, f32 scale, f32 softcap, f32* lds, int first, int end, Page page) {
 	const int lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
 	f32* own = lds + wave * LDS_WAVE;
 	const stored_pair& none = *(const stored_pair*)lds; // nothing is newer than the cache
@@ -56,61 +51,47 @@ template <typename Part, typename Take> NSTF_DEVICE void attend_some(const pages
 	value_sums sum;
 	scored s;
 	totals all;
+	load_queries(query, sum, lds, t.here, lane);
+	__syncthreads(); // the queries' room is used again
 	clear_totals(all);
+	auto logical_of = [&](int i) { return i < end ? page(i) : -1; };
 #if KV_CODED
-	auto near_of = [&](int page) { return kv_is_near(t.position, page * 64); };
+	auto near_of = [&](int logical) { return kv_is_near(t.position, logical * 64); };
 #else
 	auto near_of = [&](int) { return false; };
 #endif
-	// Which page of the cache it is: of those in half precision, the table's other half says.
-	auto find = [&](follow_page& x) {
-		if (KV_CODED && x.page >= 0 && near_of(x.page)) x.physical = t.table[kv_place(x.page * 64, max_pages, true)];
-	};
-	auto tile_of = [&](const follow_page& of, int i, int sub) {
+	auto physical_of = [&](int logical) { return logical < 0 ? 0 : t.table[kv_place(logical * 64, max_pages, near_of(logical))]; };
+	auto tile_of = [&](int logical, int physical, int sub) {
 		tile x = {0, 0, 0, -1, false};
-		const int from = of.page * 64 + (i % FOLLOW_PARTS * PART_TILES + sub) * TILE;
-		if (of.page >= 0) x = {kv_vector(of.physical, kv_heads, t.head, from), 0, least(t.position + 1 - from, TILE), -1, near_of(of.page)};
+		const int from = logical * 64 + sub * TILE;
+		if (logical >= 0) x = {kv_vector(physical, kv_heads, t.head, from), 0, least(t.position + 1 - from, TILE), -1, near_of(logical)};
 		return x;
 	};
 	keys_loaded key;
 	values_loaded value;
-	int i = blockIdx.x + wave * PAGES_SPLITS, sub = 0;
-	find(x);
-	tile now = tile_of(x, i, 0);
-#if ATTEND_MATRIX // elsewhere they would take registers too many
+	int i = first + wave, sub = 0, logical = logical_of(i), physical = physical_of(logical);
+	int ahead = logical_of(i + ATTEND_WAVES), ahead_physical = physical_of(ahead);
+	tile now = tile_of(logical, physical, 0);
 	load<true>(key, cache, none, now, lane);
-	if (PAGES_VALUES) load<false>(value, cache, none, now, lane);
-#endif
-	follow_page ahead = {-1, 0};
-	if (i + step < end) ahead = part_of(i + step);
-	take();
-	load_queries(query, sum, lds, t.here, lane);
-	__syncthreads(); // the queries' room is used again
-#if !ATTEND_MATRIX
-	load<true>(key, cache, none, now, lane);
-#endif
-	find(ahead);
-	while (x.page >= 0) {
-		if (!PAGES_VALUES) load<false>(value, cache, none, now, lane);
+	while (logical >= 0) {
+		load<false>(value, cache, none, now, lane);
 		score_tile(s, own, key, cache, none, now, query, lane);
-		const bool last = sub + 1 == PART_TILES;
-		const tile next = last ? tile_of(ahead, i + step, 0) : tile_of(x, i, sub + 1);
+		const bool last = sub + 1 == PAGE_TILES;
+		const tile next = last ? tile_of(ahead, ahead_physical, 0) : tile_of(logical, physical, sub + 1);
 		load<true>(key, cache, none, next, lane);
 		wave_sync();
 		weigh(s, own, all, cache, none, now, lane, scale, softcap);
 		accumulate_tile(s, sum, value, cache, none, now, own, lane);
 		wave_sync();
 		now = next;
-		if (PAGES_VALUES) load<false>(value, cache, none, now, lane);
 		sub = last ? 0 : sub + 1;
 		if (!last) continue;
 		end_page(all, lane, [&](int g, f32 log) {
-			if (g < t.here) t.logs[(i64)(FOLLOW_PARTS * g + i % FOLLOW_PARTS) * max_pages + x.page] = log;
+			if (g < t.here) t.logs[(i64)g * max_pages + logical] = log;
 		});
-		i += step;
-		x = ahead, ahead.page = -1;
-		if (i + step < end) ahead = part_of(i + step);
-		find(ahead);
+		i += ATTEND_WAVES;
+		logical = ahead, physical = ahead_physical;
+		ahead = logical_of(i + ATTEND_WAVES), ahead_physical = physical_of(ahead);
 	}
 	put_record(lds, sum, all, wave, lane);
 }
@@ -121,19 +102,14 @@ NSTF_DEVICE u32 summary_pair(const u16* v, int lane, int round) {
 	return at < FOLLOW_D / 2 ? ((const u32*)v)[at] : 0;
 }
 
+// The pages that are read in any case: the first, and those from known on.
+NSTF_DEVICE int always_page(int i, int known) { return i == 0 ? 0 : known + i - 1; }
+
 #if PAGES_PHASE == 0
 constexpr int FORETELL_LANES = least(32, power_above(FOLLOW_D / 8)), FORETELL_TEAMS = NSTF_WAVE / FORETELL_LANES;
 constexpr int FORETELL_CHUNKS = (FOLLOW_D / 8 + FORETELL_LANES - 1) / FORETELL_LANES;
 constexpr int FORETELL_STEPS = FORETELL_CHUNKS > 1 ? 1 : most(1, least(4, 32 / PADDED));
 constexpr int FORETELL_SUMS = FORETELL_STEPS * PADDED, FORETELL_KEPT = most(1, FORETELL_SUMS / FORETELL_LANES);
-
-// Says a page's logarithm, in one part.
-NSTF_DEVICE void put_log(const pages_part& t, int max_pages, int g, int page, f32 log) {
-	f32* to = t.logs + (i64)FOLLOW_PARTS * g * max_pages + page;
-	*to = log;
-#pragma unroll
-	for (int i = 1; i < FOLLOW_PARTS; i++) to[(i64)i * max_pages] = FOLLOW_NONE;
-}
 
 // What a lane has of the summaries of some pages.
 struct summaries_part {
@@ -164,7 +140,7 @@ NSTF_DEVICE void load_summaries(summaries_part& to, const u16* summaries, const 
 }
 
 // The waves foretell pages from first on, whose summaries are here.
-NSTF_DEVICE void foretell(const pages_part& t, const summaries_part& x, const u16* summaries, const f32* ratios, f32* weights, int kv_heads, int max_pages, f32 scale, f32 softcap, const f32* lds, f32 (&told_logs)[ATTEND_QUERIES][PAGES_FORETOLD], int begin, int first, int end) {
+NSTF_DEVICE void foretell(const pages_part& t, const summaries_part& x, const u16* summaries, const f32* ratios, f32* weights, int kv_heads, int max_pages, f32 scale, f32 softcap, const f32* lds, int first, int end) {
 	const int lane = threadIdx.x % NSTF_WAVE;
 	const f32 trust = 0.35f * scale;
 	f32 z[FORETELL_SUMS] = {}, more[ATTEND_CAP ? FORETELL_SUMS : 1] = {};
@@ -205,9 +181,7 @@ NSTF_DEVICE void foretell(const pages_part& t, const summaries_part& x, const u1
 		if (ATTEND_CAP) told = fmaf(more[ATTEND_CAP ? i : 0], scale, softcap * tanh_f32(told / softcap));
 		told += 4.158883083f;
 		t.foretold[(i64)g * max_pages + page] = told;
-		const f32 log = told + 0.5f * ratios[page];
-		put_log(t, max_pages, g, page, log);
-		told_logs[g][page - begin] = log;
+		t.logs[(i64)g * max_pages + page] = told + 0.5f * ratios[page];
 		if (t.part == 0 && g == 0) weights[page] = summaries[((i64)t.table[page] * kv_heads + t.head) * FOLLOW_SUMMARY + 3 * FOLLOW_D] != 0 ? NSTF_NAN : 0.0f;
 	}
 }
@@ -254,7 +228,7 @@ NSTF_DEVICE void weigh_page(const pages_part& t, const kv_cache& cache, int kv_h
 		f32 top = ATTEND_NONE, all = 0;
 		for (int i = 0; i < PAGE_TILES; i++) top = wave_max_of(tops[i][g], top);
 		for (int i = 0; i < PAGE_TILES; i++) all = fmaf(exp_f32(tops[i][g] - top), sums[i][g], all);
-		put_log(t, max_pages, g, page, top + log_f32(all));
+		t.logs[(i64)g * max_pages + page] = top + log_f32(all);
 	}
 }
 #else
@@ -272,8 +246,7 @@ NSTF_DEVICE void stand_in(const pages_part& t, const u16* summaries, const f32* 
 	}
 	for (int from = first + wave; from < end; from += ATTEND_WAVES * NSTF_WAVE) {
 		const int mine = from + ATTEND_WAVES * lane, here = least(NSTF_WAVE, (end - from + ATTEND_WAVES - 1) / ATTEND_WAVES);
-		const follow_page entry = mine < end ? t.list[mine] : follow_page{0, 0};
-		const int page = entry.page, physical = entry.physical;
+		const int page = mine < end ? t.list[mine] : 0, physical = t.table[page];
 		const f32 ratio = 0.5f * ratios[page];
 		f32 w[ATTEND_QUERIES];
 #pragma unroll
@@ -316,13 +289,7 @@ NSTF_DEVICE void stand_in(const pages_part& t, const u16* summaries, const f32* 
 }
 #endif
 
-#if PAGES_RESIDENT
-#define PAGES_BOUNDS __launch_bounds__(THREADS, PAGES_RESIDENT)
-#else
-#define PAGES_BOUNDS __launch_bounds__(THREADS)
-#endif
-
-NSTF_KERNEL void PAGES_BOUNDS
+NSTF_KERNEL void __launch_bounds__(THREADS)
 nstf_attend_pages(const f32* q, int heads, int kv_heads, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS, FOLLOW_PARAMETERS, const u16* summaries, f32* records) {
 	alignas(16) __shared__ f32 lds[most(most(ATTEND_WAVES * LDS_WAVE, ATTEND_WAVES * ATTEND_RECORD), ATTEND_QUERIES * KV_D)];
 	let_next_begin();
@@ -340,13 +307,13 @@ nstf_attend_pages(const f32* q, int heads, int kv_heads, f32 scale, f32 softcap,
 	t.here = least(ATTEND_QUERIES, ATTEND_GROUP - t.part * ATTEND_QUERIES);
 	t.table = pages + owner * (i64)max_pages;
 	const i64 first_query = (i64)row * heads + t.head * ATTEND_GROUP + t.part * ATTEND_QUERIES, kv_head = (i64)row * kv_heads + t.head;
-	t.logs = logs + FOLLOW_PARTS * first_query * max_pages, t.foretold = foretold + first_query * max_pages, t.list = lists + kv_head * max_pages;
+	t.logs = logs + first_query * max_pages, t.foretold = foretold + first_query * max_pages, t.list = lists + kv_head * max_pages;
 	const int known = known_of(t.position), always = 1 + pages_of(t.position) - known, lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
 	const f32* ratios = histories + ((i64)owner * history_heads + t.head) * (FOLLOW_HEADER + max_pages) + FOLLOW_HEADER;
 	auto take_queries = [&] {
 		for (int h = wave; h < t.here; h += ATTEND_WAVES) {
 			for (int i = lane; i < KV_D; i += NSTF_WAVE) lds[h * KV_D + i] = q[(first_query + h) * KV_D + i];
-			kv_turn<KV_D>(lds + h * KV_D);
+			kv_turn(lds + h * KV_D, KV_D);
 		}
 		__syncthreads();
 	};
@@ -365,49 +332,25 @@ nstf_attend_pages(const f32* q, int heads, int kv_heads, f32 scale, f32 softcap,
 	load_summaries(x, summaries, t.table, kv_heads, t.head, first, end);
 	wait_for_inputs();
 	take_queries();
-	__shared__ f32 told_logs[ATTEND_QUERIES][PAGES_FORETOLD];
 	for (int from = first;;) {
-		foretell(t, x, summaries, ratios, weights + kv_head * max_pages, kv_heads, max_pages, scale, softcap, lds, told_logs, first, from, end);
+		foretell(t, x, summaries, ratios, weights + kv_head * max_pages, kv_heads, max_pages, scale, softcap, lds, from, end);
 		from += step;
-		if (from >= end) break;
+		if (from >= end) return;
 		load_summaries(x, summaries, t.table, kv_heads, t.head, from, end);
 	}
-	__syncthreads();
-	for (int g = wave; g < t.here; g += ATTEND_WAVES) {
-		f32 top = FOLLOW_NONE, sum = 0;
-		for (int i = lane; i < end - first; i += NSTF_WAVE) top = wave_max_of(told_logs[g][i], top);
-		top = wave_max<NSTF_WAVE>(top);
-		for (int i = lane; i < end - first; i += NSTF_WAVE) sum += exp_f32(told_logs[g][i] - top);
-		sum = wave_sum<NSTF_WAVE>(sum);
-		if (lane == 0) parts[(first_query + g) * follow_parts(max_pages) + (first - 1) / PAGES_FORETOLD] = {top, sum};
-	}
 #else
-	const int kind = blockIdx.y / each_kind, n = known - 1;
-	// Parts are of pages of the list, from a place on that is below 0 for those that are read in any
-	// case. A wave's first one is read while the plan is.
-	const int at = (int)blockIdx.x + wave * PAGES_SPLITS;
-	int place = -always;
-	auto part_of = [&](int i) {
-		const int j = i / FOLLOW_PARTS + place;
-		if (j >= 0) return t.list[j];
-		const int page = always_page(j + always, known);
-		return follow_page{page, t.table[page]};
-	};
-	follow_page x = {-1, 0};
-	if (kind == 0 && at / FOLLOW_PARTS < always + n) x = part_of(at);
 	const follow_plan plan = plans[kv_head];
-	const int count = follow_count(plan, kind, n, always), end = count * FOLLOW_PARTS;
-	if ((int)blockIdx.x >= follow_blocks(kind, count)) return;
+	const int kind = blockIdx.y / each_kind, count = follow_count(plan, kind, known - 1, always), each = follow_each(kind, count);
+	const int first = blockIdx.x * each, end = least(count, first + each);
+	if (first >= end) return;
 	if (kind == 2) {
-		const int each = follow_means(count), first = blockIdx.x * each;
-		stand_in(t, summaries, ratios, kv_heads, max_pages, lds, plan.chosen + first, plan.chosen + least(count, first + each));
+		stand_in(t, summaries, ratios, kv_heads, max_pages, lds, plan.chosen + first, plan.chosen + end);
 	} else {
-		if (kind == 1) {
-			place = plan.chosen;
-			if (at < end) x = part_of(at);
-		}
-		if (at >= end) x.page = -1;
-		attend_some(t, cache, kv_heads, max_pages, scale, softcap, lds, end, x, part_of, take_queries);
+		take_queries();
+		attend_some(t, cache, kv_heads, max_pages, scale, softcap, lds, first, end, [&](int i) {
+			const int at = kind == 0 ? i - always : plan.chosen + i;
+			return at < 0 ? always_page(i, known) : t.list[at];
+		});
 	}
 	__syncthreads();
 	f32* mine = records + (((i64)row * each_kind + y) * (3 * PAGES_SPLITS) + kind * PAGES_SPLITS + blockIdx.x) * ATTEND_RECORD;

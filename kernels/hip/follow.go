@@ -32,13 +32,10 @@ type Follow struct {
 func HistoryFloats(pages int) int { return 4 + pages }
 
 // Threads of a block of the kernels that choose and settle.
-const chooseThreads, settleThreads = 512, 512
+const chooseThreads, settleThreads = 1024, 512
 
 // foretoldPages are those of a block.
 const foretoldPages = 64
-
-// pageParts are those of a page, FOLLOW_PARTS.
-const pageParts = 2
 
 // alwaysPages are read in any case: the first, and the newest.
 const alwaysPages = 3
@@ -56,21 +53,20 @@ func (o *Follow) divided(t Target) split {
 func (o *Follow) read(t Target) Attend {
 	a := o.Attend
 	a.Matrix = a.Matrix || t.Matrix() == MMA
-	if a.Shape == nil && t.API == CUDA { // a page is read once for more queries, by blocks that find room beside each other
-		a.Shape = &AttendShape{Waves: 256 / t.Wave, Queries: 4, Fill: 2, Least: 128}
+	if a.Shape == nil && t.API == CUDA { // a page is read once for more queries
+		a.Shape = &AttendShape{Waves: 256 / t.Wave, Queries: 4, Fill: 1, Least: 128}
 	}
 	return a
 }
 
 // work lists the parts of Work, in bytes.
-func (o *Follow) work(t Target) (at [7]int64, size int64) {
+func (o *Follow) work(t Target) (at [6]int64, size int64) {
 	s, rows, pages := o.divided(t), int64(o.T), int64(o.MaxPages)
 	record := int64(s.queries * (o.KV.values() + 2))
 	for i, n := range []int64{
-		4 * pageParts * rows * int64(o.Heads) * pages, 4 * rows * int64(o.Heads) * pages, // logs, foretold
-		4 * rows * int64(o.KV.Heads) * pages, 8 * rows * int64(o.KV.Heads) * pages, // weights, lists
+		4 * rows * int64(o.Heads) * pages, 4 * rows * int64(o.Heads) * pages, // logs, foretold
+		4 * rows * int64(o.KV.Heads) * pages, 4 * rows * int64(o.KV.Heads) * pages, // weights, lists
 		16 * rows * int64(o.KV.Heads), // plans
-		8 * rows * int64(o.Heads) * ((pages + foretoldPages - 1) / foretoldPages), // parts
 		4 * rows * int64(o.KV.Heads*s.parts) * int64(3*o.splits(t, s)) * record,
 	} {
 		at[i] = size
@@ -87,7 +83,7 @@ func (o *Follow) FollowBytes(t Target) int64 {
 
 // Calls returns the launches.
 func (o *Follow) Calls(t Target) []Call {
-	read, at := o.read(t), [7]Address{}
+	read, at := o.read(t), [6]Address{}
 	s := read.split(t)
 	work, _ := o.work(t)
 	for i := range at {
@@ -95,20 +91,16 @@ func (o *Follow) Calls(t Target) []Call {
 	}
 	splits := o.splits(t, s)
 	follow := append(o.Rows.args(), I32(o.Least), I32(o.Rank), I32(o.HistoryHeads), Ptr(o.Histories))
-	for _, a := range at[:6] {
+	for _, a := range at[:5] {
 		follow = append(follow, Ptr(a))
 	}
-	records := at[6]
-	attend := fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_CAP=%d PAGES_SPLITS=%d PAGES_FORETOLD=%d", o.KV.defines(), o.Heads/o.KV.Heads, s.parts, s.queries, s.waves, flag(o.Softcap != 0), splits, foretoldPages)
+	records := at[5]
+	attend := fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_CAP=%d PAGES_SPLITS=%d", o.KV.defines(), o.Heads/o.KV.Heads, s.parts, s.queries, s.waves, flag(o.Softcap != 0), splits)
 	args := append([]Arg{Ptr(o.Q), I32(o.Heads), I32(o.KV.Heads), F32(o.Scale), F32(o.Softcap)}, o.KV.args()...)
 	args = append(append(args, follow...), Ptr(o.KV.Summaries()), Ptr(records))
 	phase := func(n, blocks, kinds int) Call {
 		matrix := flag(n == 1 && read.matrix(t)) // what is read in any case is few
-		resident := 0                            // as many as the compiler's registers let
-		if matrix == 1 && t.API == CUDA && s.waves*t.Wave <= 256 {
-			resident = 2
-		}
-		return Call{Early: true, Unit: Unit{"attendpages.hip", fmt.Sprintf("%s ATTEND_MATRIX=%d PAGES_PHASE=%d PAGES_RESIDENT=%d", attend, matrix, n, resident)}, Symbol: "nstf_attend_pages",
+		return Call{Early: true, Unit: Unit{"attendpages.hip", fmt.Sprintf("%s ATTEND_MATRIX=%d PAGES_PHASE=%d PAGES_FORETOLD=%d", attend, matrix, n, foretoldPages)}, Symbol: "nstf_attend_pages",
 			Grid: [3]uint32{uint32(blocks), uint32(kinds * o.KV.Heads * s.parts), uint32(o.T)}, Block: [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Args: args}
 	}
 	settle := Unit{"choosepages.hip", fmt.Sprintf("%s ATTEND_SINKS=%d CHOOSE_MASS=%d CHOOSE_WAVES=%d SETTLE_WAVES=%d", attend, flag(o.Sinks != 0), flag(o.Mass < 1), chooseThreads/t.Wave, settleThreads/t.Wave)}
@@ -120,7 +112,7 @@ func (o *Follow) Calls(t Target) []Call {
 		phase(0, alwaysPages+ceil(ceil(o.Capacity, PagePositions), foretoldPages), 1),
 		{Early: true, Unit: settle, Symbol: "nstf_choose_pages", Grid: grid, Block: [3]uint32{chooseThreads, 1, 1}, Args: choose},
 		phase(1, splits, 3),
-		{Early: true, Unit: settle, Symbol: "nstf_settle_pages", Grid: [3]uint32{grid[0], grid[1], uint32(o.Heads/o.KV.Heads + 1)}, Block: [3]uint32{settleThreads, 1, 1}, Args: done},
+		{Early: true, Unit: settle, Symbol: "nstf_settle_pages", Grid: grid, Block: [3]uint32{settleThreads, 1, 1}, Args: done},
 	}
 }
 

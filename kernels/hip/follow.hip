@@ -6,9 +6,9 @@
 // pages = position/64 + 1 are the row's; known = max(pages-2, 1) are those before the newest
 // two, or the first. The first and those from known on are read in any case.
 //
-// Scratch, with a place for each of max_pages pages: logs f32[T][heads][FOLLOW_PARTS][] and foretold
-// f32[T][heads][], the logarithms of what a query's scores in a page sum up to, as its parts were read, or else
-// as they are estimated, in the first part's place, and as the keys' means and variances alone foretell them; weights
+// Scratch, with a place for each of max_pages pages: logs and foretold f32[T][heads][], the
+// logarithms of what a query's scores in a page sum up to, as they were read or else
+// estimated, and as the keys' means and variances alone foretell them; weights
 // f32[T][kv_heads][], the mean of a head's shares, NaN at first where a page has no finite
 // summary; list i32[T][kv_heads][], the pages 1 to known-1, those that are chosen first; plans
 // of a head: how many of them there are, and what else the step does. Histories
@@ -26,7 +26,6 @@
 #define FOLLOW_SUMMARY (3 * FOLLOW_D + 8)
 #define FOLLOW_HEADER 4 // numbers of a history before those of pages
 #define FOLLOW_RECENT 2 // newest pages
-#define FOLLOW_PARTS 2 // of a page, which two waves may read
 #define FOLLOW_NONE -3.4028234663852886e38f
 
 struct follow_plan {
@@ -36,17 +35,7 @@ struct follow_plan {
 	f32 left;   // share of the weight that is estimated to be left out
 };
 
-// A page of a list, and which one of the cache it is.
-struct alignas(8) follow_page {
-	i32 page, physical;
-};
-
-// What logarithms sum up to: the highest, and the sum of what is above it in e^.
-struct alignas(8) follow_sum {
-	f32 top, sum;
-};
-
-#define FOLLOW_PARAMETERS int least_positions, int rank, int history_heads, f32 *histories, f32 *logs, f32 *foretold, f32 *weights, follow_page *lists, follow_plan *plans, follow_sum *parts
+#define FOLLOW_PARAMETERS int least_positions, int rank, int history_heads, f32 *histories, f32 *logs, f32 *foretold, f32 *weights, i32 *lists, follow_plan *plans
 
 NSTF_DEVICE bool follows(const i32* positions, const i32* owners, int row, int least_positions, int rank) {
 	if (load_settled(positions + row) < least_positions) return false;
@@ -59,27 +48,15 @@ NSTF_DEVICE bool follows(const i32* positions, const i32* owners, int row, int l
 NSTF_DEVICE int pages_of(int position) { return position / 64 + 1; }
 NSTF_DEVICE int known_of(int position) { return position / 64 + 1 > FOLLOW_RECENT + 1 ? position / 64 + 1 - FOLLOW_RECENT : 1; }
 
-// The pages that are read in any case: the first, and those from known on.
-NSTF_DEVICE int always_page(int i, int known) { return i == 0 ? 0 : known + i - 1; }
-
 #if defined(PAGES_SPLITS)
-// Places of a query in parts.
-NSTF_DEVICE int follow_parts(int max_pages) { return (max_pages + PAGES_FORETOLD - 1) / PAGES_FORETOLD; }
-
 // What a step adds up is of three kinds: pages that are read in every step, those in any case
 // first; the rest where it reads all; and means that stand for the rest. How many of a kind there
-// are, of listed pages, and how many blocks share them: each every PAGES_SPLITS-th part of a page, or
-// FOLLOW_MEANS neighbouring means or more.
+// are, of listed pages, and how many of them a block takes, of at most PAGES_SPLITS blocks.
 NSTF_DEVICE int follow_count(const follow_plan& plan, int kind, int listed, int always) {
 	return kind == 0 ? always + plan.chosen : (kind == 1 ? plan.whole : plan.stand) != 0 ? listed - plan.chosen : 0;
 }
-#define FOLLOW_MEANS (16 * ATTEND_WAVES)
-NSTF_DEVICE int follow_means(int count) {
-	const int each = (count + PAGES_SPLITS - 1) / PAGES_SPLITS;
-	return each > FOLLOW_MEANS ? each : FOLLOW_MEANS;
-}
-NSTF_DEVICE int follow_blocks(int kind, int count) {
-	if (kind == 2) return (count + follow_means(count) - 1) / follow_means(count);
-	return FOLLOW_PARTS * count < PAGES_SPLITS ? FOLLOW_PARTS * count : PAGES_SPLITS;
+NSTF_DEVICE int follow_each(int kind, int count) {
+	const int each = (count + PAGES_SPLITS - 1) / PAGES_SPLITS, least = kind == 2 ? 16 * ATTEND_WAVES : ATTEND_WAVES; // means are small
+	return each > least ? each : least;
 }
 #endif

@@ -145,7 +145,7 @@ NSTF_DEVICE u32 largest_bits(f32 v) {
 #include "kvcodes.hip"
 #else
 // Formats that are not codes have nothing turned.
-template <int N> NSTF_DEVICE void kv_turn(f32*) {}
+NSTF_DEVICE void kv_turn(f32*, int) {}
 
 NSTF_DEVICE void kv_put(kv_element* at, f32 v, f32 inverse) {
 #if KV_FORMAT == 0

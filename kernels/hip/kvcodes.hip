@@ -12,34 +12,22 @@ constexpr int KV_TURN = kv_turn_length(1);
 __host__ __device__ constexpr f32 kv_turn_factor(int n) { return n == 1 ? 1.0f : n == 2 ? 0x1.6a09e6p-1f : 0.5f * kv_turn_factor(n / 4); }
 constexpr f32 KV_TURN_FACTOR = kv_turn_factor(KV_TURN);
 
-// A wave turns N numbers in LDS, a multiple of KV_TURN, that its lanes may have written.
-template <int N> NSTF_DEVICE void kv_turn(f32* v) {
+// A wave turns n numbers in LDS, a multiple of KV_TURN, that its lanes may have written.
+NSTF_DEVICE void kv_turn(f32* v, int n) {
 	if (KV_TURN == 1) return;
-	constexpr int rounds = (N + NSTF_WAVE - 1) / NSTF_WAVE;
 	const int lane = threadIdx.x % NSTF_WAVE;
-	f32 x[rounds];
+#pragma unroll
+	for (int s = 1; s < KV_TURN; s *= 2) {
+		wave_sync();
+		for (int i = lane; i < n / 2; i += NSTF_WAVE) {
+			const int at = i / s * (2 * s) + i % s;
+			const f32 a = v[at], b = v[at + s];
+			v[at] = a + b;
+			v[at + s] = a - b;
+		}
+	}
 	wave_sync();
-#pragma unroll
-	for (int r = 0; r < rounds; r++) x[r] = r * NSTF_WAVE + lane < N ? v[r * NSTF_WAVE + lane] : 0.0f;
-#pragma unroll
-	for (int s = 1; s < KV_TURN && s < NSTF_WAVE; s *= 2)
-#pragma unroll
-		for (int r = 0; r < rounds; r++) {
-			const f32 other = wave_xor(x[r], s);
-			x[r] = other + of_bits(bits_of(x[r]) ^ (u32)(lane / s) << 31); // less it in the upper half: no lane masks
-		}
-#pragma unroll
-	for (int k = 1; k < KV_TURN / NSTF_WAVE; k *= 2)
-#pragma unroll
-		for (int r = 0; r + k < rounds; r++) {
-			if (r & k) continue;
-			const f32 a = x[r], b = x[r + k];
-			x[r] = a + b;
-			x[r + k] = a - b;
-		}
-#pragma unroll
-	for (int r = 0; r < rounds; r++)
-		if (r * NSTF_WAVE + lane < N) v[r * NSTF_WAVE + lane] = rounded_product(x[r], KV_TURN_FACTOR);
+	for (int i = lane; i < n; i += NSTF_WAVE) v[i] = rounded_product(v[i], KV_TURN_FACTOR);
 	wave_sync();
 }
 

@@ -69,7 +69,7 @@ nstf_latent(const f32* q, f32* nope, f32* out, const f32* kv, const f32* weight,
 	wave_sync();
 	const kv_cache cache = KV_CACHE;
 	const i64 at = kv_vector(pages[owners[row] * (i64)max_pages + position / 64], 1, 0, position);
-	kv_turn<KV_D>(key);
+	kv_turn(key, KV_D);
 	kv_store(cache, true, at, key);
 #if KV_CODED
 	kv_store_near(cache.near<true>(kv_vector(pages[owners[row] * (i64)max_pages + kv_place(position, max_pages, true)], 1, 0, position)), key);

@@ -91,7 +91,7 @@ nstf_rope(f32* q, const f32* k, const f32* v, int heads, int kv_heads, int q_str
 	wave_sync();
 	const kv_cache cache = KV_CACHE;
 	const i64 at = kv_vector(pages[owners[row] * (i64)max_pages + position / 64], kv_heads, h, position);
-	kv_turn<KV_D>(lds[wave]);
+	kv_turn(lds[wave], KV_D);
 	kv_store(cache, key, at, lds[wave]);
 #if KV_CODED
 	const i64 near = kv_vector(pages[owners[row] * (i64)max_pages + kv_place(position, max_pages, true)], kv_heads, h, position);

@@ -69,8 +69,8 @@ def device_of(index: int) -> _kernels.Device | None:
     libraries = _kernels.compilers(torch.__path__[0])
     try:
         if torch.version.hip:
-            return _kernels.Device("hip", p.gcnArchName.split(":")[0], libraries)
-        return _kernels.Device("cuda", f"sm_{p.major}{p.minor}", libraries)
+            return _kernels.Device("hip", p.gcnArchName.split(":")[0], libraries, index)
+        return _kernels.Device("cuda", f"sm_{p.major}{p.minor}", libraries, index)
     except (OSError, AttributeError) as e:
         warnings.warn(f"nstf decodes by torch's operations: {e}", stacklevel=2)
         return None
@@ -115,7 +115,8 @@ def launch(device: _kernels.Device, kernel: _kernels.Kernel, table: Tensor, stre
 @decode.register_kernel("cuda")
 def _(data: Tensor, scales: list[Tensor], rows: Tensor | None, scheme: str, params: list[int], k: int, dtype: torch.dtype) -> Tensor:
     index = data.device.index
-    kernel = kernel_of(index, scheme, tuple(params[:4]), KINDS.get(dtype, "f32"))
+    with torch.cuda.device(index):  # the kernel is loaded there
+        kernel = kernel_of(index, scheme, tuple(params[:4]), KINDS.get(dtype, "f32"))
     if kernel is None:
         return plain(data, scales, rows, scheme, params, k, dtype)
     some = rows if scheme != "tcq" else None  # trellis codes are decoded whole

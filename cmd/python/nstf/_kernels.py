@@ -71,10 +71,11 @@ class Kernel(NamedTuple):
 
 
 class Device:
-    """Where kernels run: a family of drivers, an architecture such as sm_90 or gfx942, and folders of compilers."""
+    """Where kernels run: a family of drivers, an architecture such as sm_90 or gfx942, folders of compilers, and the
+    number that the family's runtime has for the device. Callers make it the thread's device."""
 
-    def __init__(self, api: str, arch: str, libraries: Iterable[str] = ()) -> None:
-        self.api, self.arch, self.libraries = api, arch, list(libraries)
+    def __init__(self, api: str, arch: str, libraries: Iterable[str] = (), index: int = 0) -> None:
+        self.api, self.arch, self.libraries, self.index = api, arch, list(libraries), index
         self.kernels: dict[str, Kernel] = {}
         self.lock = threading.Lock()
         names = [*loaded("libamdhip64"), *LIBRARIES[api]] if api == "hip" else LIBRARIES[api]
@@ -92,6 +93,18 @@ class Device:
         self.find.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, ctypes.c_char_p]
         pointers = ctypes.POINTER(ctypes.c_void_p)
         self.start.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, pointers, pointers]
+        self.library = library
+
+    def enter(self) -> None:
+        """Gives a thread that has no context the device's primary one, which CUDA's runtime does at a thread's first work
+        and its driver never; HIP's functions do it themselves."""
+        if self.api != "cuda":
+            return
+        context = ctypes.c_void_p()
+        self.check("cuCtxGetCurrent", self.library.cuCtxGetCurrent(ctypes.byref(context)))
+        if not context:
+            self.check("cuDevicePrimaryCtxRetain", self.library.cuDevicePrimaryCtxRetain(ctypes.byref(context), ctypes.c_int(self.index)))
+            self.check("cuCtxSetCurrent", self.library.cuCtxSetCurrent(context))
 
     def kernel(self, scheme: str, params: dict[str, int], kind: str) -> Kernel:
         """The kernel that writes a scheme as f32, f16 or bf16; compiled where no folder has it. Raises nstf.Error where
@@ -106,21 +119,23 @@ class Device:
             return self.kernels[key]
 
     def bind(self, made: dict[str, Any]) -> Kernel:
+        self.enter()
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         code = base64.b64decode(made["code"])
-        self.check(0, self.load(ctypes.byref(module), code))
-        self.check(1, self.find(ctypes.byref(function), module, made["symbol"].encode()))
+        self.check(FUNCTIONS[self.api][0], self.load(ctypes.byref(module), code))
+        self.check(FUNCTIONS[self.api][1], self.find(ctypes.byref(function), module, made["symbol"].encode()))
         table = base64.b64decode(made.get("table", ""))
         return Kernel(function, made["threads"], table, made["together"], made["weights"], made["bytes"])
 
-    def check(self, function: int, code: int) -> None:
+    def check(self, function: str, code: int) -> None:
         if code != 0:
-            raise RuntimeError(f"{FUNCTIONS[self.api][function]}: error {code}")
+            raise RuntimeError(f"{function}: error {code}")
 
     def launch(self, kernel: Kernel, grid: Sequence[int], stream: int, args: Sequence[Any]) -> None:
         """Launches a kernel with arguments of ctypes."""
         pointers = (ctypes.c_void_p * len(args))(*(ctypes.cast(ctypes.byref(a), ctypes.c_void_p) for a in args))
-        self.check(2, self.start(kernel.function, *grid, kernel.threads, 1, 1, 0, stream, pointers, None))
+        self.enter()
+        self.check(FUNCTIONS[self.api][2], self.start(kernel.function, *grid, kernel.threads, 1, 1, 0, stream, pointers, None))
 
     def blocks(self, kernel: Kernel, stream: int, n: int, k: int, y: int, data: int, table: int, rows: int, d: int, m: int) -> None:
         """Writes n rows of k weights; the rest are addresses, as Decode of decode.go has them."""

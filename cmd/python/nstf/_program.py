@@ -74,19 +74,21 @@ def run(args: Sequence[Path], progress: Progress | None = None, text: str | None
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
     try:
-        if text:
-            try:
-                p.stdin.write(text)
-            except BrokenPipeError:
-                pass  # it says why it ended
-        p.stdin.close()
+        try:
+            p.stdin.write(text or "")
+            p.stdin.close()
+        except BrokenPipeError:
+            pass  # it says why it ended
         out = p.stdout.read()
         code = p.wait()
-        listener.join()
     except BaseException:
         p.send_signal(signal.SIGINT if os.name == "posix" else signal.SIGTERM)
         p.wait()
         raise
+    finally:
+        p.stdout.close()
+        listener.join()
+        errors.close()
     if code != 0:
         said = [line for line in last if line.startswith(("error: ", "hint: "))] or list(last)
         raise Error("\n".join(said).removeprefix("error: "), code)

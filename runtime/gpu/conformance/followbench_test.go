@@ -35,7 +35,7 @@ func (m *machine) benchFollow(b *testing.B, format cpu.KVFormat, length int, sha
 	shares := make([]float64, benchKV)
 	for h := range shares {
 		shares[h] = share
-		history[h*floats], history[h*floats+1], history[h*floats+2], history[h*floats+3] = 1, 1, 2, 1
+		history[h*floats], history[h*floats+2], history[h*floats+3] = 1, 1, 1
 	}
 	const n = benchHeads * benchDim
 	op := hip.Follow{Attend: hip.Attend{Rows: hip.Rows{T: 1, Position: m.put(b, []int32{int32(length - 1)}).address(), Owner: m.put(b, []int32{0}).address(), Pages: m.put(b, pages).address(), MaxPages: len(pages)},
@@ -88,7 +88,7 @@ func BenchmarkFollowShapes(b *testing.B) {
 	m := open(b)
 	for _, f := range []cpu.KVFormat{cpu.KVF16, cpu.KVQ8, cpu.KVQ4} {
 		for _, length := range []int{65536, 131072} {
-			for _, waves := range []int{8, 12} {
+			for _, waves := range []int{4, 8} {
 				for _, fill := range []int{1, 2, 3} {
 					s := &hip.AttendShape{Waves: waves, Queries: 4, Fill: fill, Least: 128}
 					name := fmt.Sprintf("%v/positions=%d/w%d_f%d/", f, length, waves, fill)
