@@ -71,7 +71,7 @@ type AttendShape struct {
 	Fill     int // blocks for each compute unit, where positions suffice
 	Least    int // positions that a block takes at least, a multiple of 64
 	Blocks   int // that share the positions of a row, at most; 0: as many as Fill and Least ask for
-	Resident int // blocks of a unit that registers are limited for (CUDA); 0: 1
+	Resident int // blocks of a unit that registers are limited for (CUDA); 0: what is usual
 	Rows     int // of a block of prompts: 64 or 128
 }
 
@@ -98,8 +98,7 @@ func (o *Attend) split(t Target) split {
 	if o.matrix(t) && o.KV.Format != cpu.KVQ5 && o.KV.Format != cpu.KVQ3 { // two blocks have room beside each other
 		shape.Fill = 2
 	}
-	given := o.Shape != nil && o.Shape.Waves != 0
-	if given {
+	if o.Shape != nil && o.Shape.Waves != 0 {
 		shape = *o.Shape
 	}
 	group := o.Heads / o.KV.Heads
@@ -120,7 +119,7 @@ func (o *Attend) split(t Target) split {
 	// have other bits.
 	s.spread = min(max(shape.Fill*t.Units/(o.KV.Heads*s.parts), 1), attendMaxSplits)
 	s.splits = min(s.spread, ceil(o.Capacity, s.least)+1) // the first positions may be a tile's last
-	if t.API == CUDA && !given && !o.matrix(t) && o.T > 1 && o.registers(t, s.queries) <= 170 {
+	if t.API == CUDA && shape.Resident == 0 && !o.matrix(t) && o.T > 1 && o.registers(t, s.queries) <= 170 {
 		shape.Resident = 2 // of many blocks; without, registers leave room for one
 	}
 	if o.Shape != nil && o.Shape.Blocks != 0 {

@@ -40,7 +40,8 @@ func (u *Tuning) Apply(operation any) {
 func (u *Tuning) Sound(t Target) bool {
 	for _, s := range u.Matvec {
 		if s.Waves < 1 || s.Waves*t.Wave > 1024 || s.Lanes < 1 || s.Lanes > t.Wave || s.Lanes&(s.Lanes-1) != 0 || s.Split < 1 || s.Waves%s.Split != 0 || s.Split&(s.Split-1) != 0 ||
-			s.Rows < 1 || s.Rows > 4 || s.Steps < 1 || s.Steps > 8 || s.Blocks < 1 || s.Blocks > 8 || s.Grid < 0 || s.Grid > 16 {
+			s.Rows < 1 || s.Rows > 4 || s.Steps < 1 || s.Steps > 8 || s.Blocks < 1 || s.Blocks > 8 || s.Grid < 0 || s.Grid > 16 ||
+			s.Ahead != 0 || s.Direct || s.Features != 0 { // Shapes never lists those
 			return false
 		}
 	}
@@ -50,7 +51,7 @@ func (u *Tuning) Sound(t Target) bool {
 		}
 	}
 	for _, s := range u.Attend {
-		if s.Waves*t.Wave != 256 || s.Queries < 1 || s.Queries > attendMaxGroup || s.Fill < 1 || s.Fill > 4 || s.Least < 64 || s.Least%64 != 0 {
+		if s.Waves*t.Wave != 256 || s.Queries < 1 || s.Queries > attendMaxGroup || s.Fill < 1 || s.Fill > 4 || s.Least < 64 || s.Least > 4096 || s.Least%64 != 0 || s.Blocks != 0 || s.Resident != 0 || s.Rows != 0 {
 			return false
 		}
 	}

@@ -61,11 +61,24 @@ func TestTuning(t *testing.T) {
 		if shapes := a.Shapes(target); !(&Tuning{Attend: map[string]AttendShape{a.Key(): shapes[0]}}).Sound(target) {
 			t.Errorf("%v: shapes %v", target.Arch, shapes)
 		}
+		for _, shape := range a.Shapes(target) { // several rows, on a card that was tuned or was not
+			several := *a
+			several.T, several.Shape = 4, &shape
+			want := target.API == CUDA && several.registers(target, several.split(target).queries) <= 170
+			if got := several.split(target).resident == 2; got != want {
+				t.Errorf("%v: %+v of four rows leaves room for two blocks: %t, want %t", target.Arch, shape, got, want)
+			}
+		}
 		for _, u := range []*Tuning{
 			{Matvec: map[string]MatvecShape{"": {Rows: 1, Lanes: 24, Waves: 4, Split: 1, Steps: 1, Blocks: 1}}},
 			{Matvec: map[string]MatvecShape{"": {Rows: 1, Lanes: 32, Waves: 400, Split: 1, Steps: 1, Blocks: 1}}},
 			{Matmul: map[string]MatmulTile{"": {Features: 7}}},
 			{Attend: map[string]AttendShape{"": {Waves: 256 / target.Wave, Queries: 1, Fill: 1, Least: 100}}},
+			{Attend: map[string]AttendShape{"": {Waves: 256 / target.Wave, Queries: 1, Fill: 1, Least: 128, Resident: 9}}},
+			{Attend: map[string]AttendShape{"": {Waves: 256 / target.Wave, Queries: 1, Fill: 1, Least: 128, Rows: 64}}},
+			{Matvec: map[string]MatvecShape{"": {Rows: 1, Lanes: 32, Waves: 4, Split: 1, Steps: 1, Blocks: 1, Features: 2}}},
+			{Matvec: map[string]MatvecShape{"": {Rows: 1, Lanes: 32, Waves: 4, Split: 1, Steps: 1, Blocks: 1, Direct: true}}},
+			{Matvec: map[string]MatvecShape{"": {Rows: 1, Lanes: 32, Waves: 4, Split: 1, Steps: 1, Blocks: 1, Ahead: 1 << 30}}},
 		} {
 			if u.Sound(target) {
 				t.Errorf("%+v is taken for sound", u)
