@@ -24,7 +24,8 @@ type Decode struct {
 
 	// Of blocks.
 	Table Address // what DecodeTable returned, at a multiple of 16 bytes
-	Rows  Address // i32[N], the rows that are wanted; 0: all
+	Rows  Address // i64[N], the rows that are wanted; 0: all
+	Of    int     // rows of the matrix; of one that it lacks NaN is written
 	D, M  Address // f32[blocks of the matrix]; 0: the scheme's blocks have none
 
 	// Of trellis codes.
@@ -78,7 +79,7 @@ func (o *Decode) Calls(t Target) []Call {
 			f.defines, together, weights, bytes, slices.Index(DecodeTypes, o.Type))},
 		Symbol: "nstf_decode_" + f.Name(), Block: [3]uint32{decodeThreads, 1, 1},
 		Grid: [3]uint32{uint32(max(1, min(turns, int64(8*t.Units)))), 1, 1},
-		Args: []Arg{Ptr(o.Y), Ptr(o.From), Ptr(o.Table), Ptr(o.Table + Address(16*bytes)), Ptr(o.Rows), I64(blocks), I32(across), Ptr(o.D), Ptr(o.M)},
+		Args: []Arg{Ptr(o.Y), Ptr(o.From), Ptr(o.Table), Ptr(o.Table + Address(16*bytes)), Ptr(o.Rows), I64(int64(o.Of)), I64(blocks), I32(across), Ptr(o.D), Ptr(o.M)},
 	}}
 }
 

@@ -3,7 +3,8 @@
 //	for t, k: y[t][k] = W[row[t]][k], with d and m in the place of the blocks' own scales
 //
 // from: blocks as the scheme's page stores them, at a multiple of 4 bytes, DECODE_BYTES
-// for DECODE_WEIGHTS weights, `across` of them a row; row i32[...], null: all rows. d and m
+// for DECODE_WEIGHTS weights, `across` of them a row, `rows` rows; row i64[...], null: all rows.
+// Of a row that is not there NaN is written, and nothing is read. d and m
 // f32, one a block; null where the scheme has none. y f32, f16 (DECODE_TYPE 1) or bf16 (2),
 // at a multiple of 16 bytes; blocks is how many y takes. Of the table and the places of an
 // arranged block's bytes: Format.DecodeTable.
@@ -21,7 +22,7 @@
 
 NSTF_KERNEL void __launch_bounds__(256) NSTF_NAMED(nstf_decode)(
     Number *__restrict__ y, const u8 *__restrict__ from, const uint4 *__restrict__ table, const uint2 *__restrict__ place,
-    const i32 *__restrict__ row, i64 blocks, int across, const f32 *__restrict__ d, const f32 *__restrict__ m) {
+    const i64 *__restrict__ row, i64 rows, i64 blocks, int across, const f32 *__restrict__ d, const f32 *__restrict__ m) {
 	__shared__ __align__(16) u8 stored[DECODE_BLOCKS * DECODE_BYTES], arranged[DECODE_BLOCKS * DECODE_BYTES];
 	__shared__ __align__(16) u8 grid[Weights::table + 16];
 	__shared__ i64 source[DECODE_BLOCKS];
@@ -31,13 +32,14 @@ NSTF_KERNEL void __launch_bounds__(256) NSTF_NAMED(nstf_decode)(
 		__syncthreads(); // nobody reads the blocks before
 		for (int b = threadIdx.x; b < count; b += 256) {
 			const i64 at = start + b;
-			source[b] = row ? row[at / across] * (i64)across + at % across : at;
+			const i64 which = row ? row[at / across] : at / across;
+			source[b] = which < 0 || which >= rows ? -1 : which * across + at % across;
 		}
 		const int words = row ? 0 : count * DECODE_BYTES / 4;
 		for (int i = threadIdx.x; i < words; i += 256) ((u32 *)stored)[i] = ((const u32 *)(from + start * DECODE_BYTES))[i];
 		__syncthreads();
 		for (int i = 4 * words + threadIdx.x; i < count * DECODE_BYTES; i += 256)
-			stored[i] = from[source[i / DECODE_BYTES] * DECODE_BYTES + i % DECODE_BYTES];
+			if (source[i / DECODE_BYTES] >= 0) stored[i] = from[source[i / DECODE_BYTES] * DECODE_BYTES + i % DECODE_BYTES];
 		__syncthreads();
 		for (int i = threadIdx.x; i < count * DECODE_BYTES; i += 256) {
 			const int block = i / DECODE_BYTES, j = i % DECODE_BYTES;
@@ -65,7 +67,8 @@ NSTF_KERNEL void __launch_bounds__(256) NSTF_NAMED(nstf_decode)(
 		f32 s[NSTF_GROUPS], low[NSTF_GROUPS];
 		Weights::codes(raw, grid, q);
 		Weights::scales(raw, u, s, low);
-		const f32 scale = d ? d[source[b]] : 1, min = m ? m[source[b]] : 1;
+		const bool there = source[b] >= 0;
+		const f32 scale = d && there ? d[source[b]] : 1, min = m && there ? m[source[b]] : 1;
 		Number *to = y + start * DECODE_WEIGHTS + (i64)u * Weights::unit;
 		const int run = 16 / sizeof(Number);
 #pragma unroll
@@ -75,7 +78,8 @@ NSTF_KERNEL void __launch_bounds__(256) NSTF_NAMED(nstf_decode)(
 			for (int j = 0; j < run; j++) {
 				const int at = i + j, g = NSTF_GROUPS > 1 ? at / Weights::group : 0;
 				const f32 code = signed_byte(q[at / 4], at % 4);
-				if (Weights::mins) out.v[j] = number(fmaf(rounded_product(scale, s[g]), code, -rounded_product(min, low[g])));
+				if (!there) out.v[j] = number(NSTF_NAN);
+				else if (Weights::mins) out.v[j] = number(fmaf(rounded_product(scale, s[g]), code, -rounded_product(min, low[g])));
 				else out.v[j] = number(rounded_product(rounded_product(scale, s[g]), code - (f32)Weights::zero));
 			}
 			*(pack<Number, run> *)(to + i) = out;

@@ -47,7 +47,8 @@ decode = torch.library.custom_op(
     schema="(Tensor data, Tensor[] scales, Tensor? rows, str scheme, int[] params, int k, ScalarType dtype) -> Tensor",
 )
 """Numbers [N][k] of a type from the first part of a matrix: of blocks with their scales d and m, which scheme needs, of
-tcq with scales of 16 rows, of columns and of rows, empty where there are none. rows: which rows, int64; None: all."""
+tcq with scales of 16 rows, of columns and of rows, empty where there are none. rows: which rows, int64; None: all. Of blocks on
+a GPU a row that the matrix lacks is NaN, as nothing can be raised there."""
 
 
 @decode.register_fake
@@ -98,7 +99,7 @@ def aligned(t: Tensor) -> Tensor:
 
 
 def launch(device: _kernels.Device, kernel: _kernels.Kernel, table: Tensor, stream: int, y: Tensor, data: Tensor, scales: list[Tensor], rows: Tensor | None, params: list[int]) -> None:
-    """Has a kernel write y. All lie on the device; rows are int32."""
+    """Has a kernel write y. All lie on the device; rows are int64."""
     n, k = y.shape
     if n == 0:
         return
@@ -106,7 +107,7 @@ def launch(device: _kernels.Device, kernel: _kernels.Kernel, table: Tensor, stre
     at = [s.data_ptr() if s.numel() else 0 for s in scales]
     if kernel.weights:
         at = (at + [0, 0])[:2]
-        device.blocks(kernel, stream, n, k, y.data_ptr(), data.data_ptr(), table.data_ptr(), 0 if rows is None else rows.data_ptr(), *at)
+        device.blocks(kernel, stream, n, k, y.data_ptr(), data.data_ptr(), table.data_ptr(), 0 if rows is None else rows.data_ptr(), data.numel() // kernel.bytes * kernel.weights // k, *at)
     else:
         units, into, out = at
         device.trellis(kernel, stream, n, k, y.data_ptr(), data.data_ptr(), units, into, out, _kernels.words(params[4]))
@@ -122,7 +123,7 @@ def _(data: Tensor, scales: list[Tensor], rows: Tensor | None, scheme: str, para
     some = rows if scheme != "tcq" else None  # trellis codes are decoded whole
     if some is not None:
         n = some.shape[0]
-        some = some.to(torch.int32).contiguous()
+        some = some.to(torch.int64).contiguous()
     else:
         n = 16 * scales[0].shape[0] if scheme == "tcq" else data.numel() // kernel[0].bytes * kernel[0].weights // k
     device = cast(_kernels.Device, device_of(index))

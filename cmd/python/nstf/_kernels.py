@@ -137,12 +137,12 @@ class Device:
         self.enter()
         self.check(FUNCTIONS[self.api][2], self.start(kernel.function, *grid, kernel.threads, 1, 1, 0, stream, pointers, None))
 
-    def blocks(self, kernel: Kernel, stream: int, n: int, k: int, y: int, data: int, table: int, rows: int, d: int, m: int) -> None:
-        """Writes n rows of k weights; the rest are addresses, as Decode of decode.go has them."""
+    def blocks(self, kernel: Kernel, stream: int, n: int, k: int, y: int, data: int, table: int, rows: int, of: int, d: int, m: int) -> None:
+        """Writes n rows of k weights of a matrix that has `of`; the rest are addresses, as Decode of decode.go has them."""
         across = k // kernel.weights
         turns = -(-n * across // kernel.together)
         places = table + 16 * kernel.bytes
-        args = [*map(ctypes.c_uint64, (y, data, table, places, rows)), ctypes.c_int64(n * across), ctypes.c_int32(across)]
+        args = [*map(ctypes.c_uint64, (y, data, table, places, rows)), *map(ctypes.c_int64, (of, n * across)), ctypes.c_int32(across)]
         self.launch(kernel, (min(turns, MOST_BLOCKS), 1, 1), stream, [*args, ctypes.c_uint64(d), ctypes.c_uint64(m)])
 
     def trellis(self, kernel: Kernel, stream: int, n: int, k: int, y: int, codes: int, units: int, into: int, out: int, signs: Sequence[int]) -> None:
