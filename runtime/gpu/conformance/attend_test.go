@@ -267,9 +267,12 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 	for blocks := 1; blocks <= 2 && calls[0].Unit.File == "attend.hip"; blocks++ { // that take turns
 		shared, again := op, slices.Clone(got)
 		shared.Shape = &hip.AttendShape{Blocks: blocks}
-		shared.Scratch = m.put(t, make([]byte, shared.ScratchBytes(m.target))).address()
+		scratch := m.put(t, make([]byte, shared.ScratchBytes(m.target)))
+		shared.Scratch = scratch.address()
+		dst.set(t, slices.Repeat([]float32{float32(math.NaN())}, len(got))) // what is not written is seen
 		m.run(t, shared.Calls(m.target))
 		dst.get(t, again)
+		scratch.release()
 		sameBits(t, fmt.Sprintf("positions shared by %d blocks", blocks), got, again)
 	}
 	worst := 0.0
