@@ -37,6 +37,12 @@ func Units(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Target
 		e.apart[i] = g.Blocks[i].MoE != nil
 	}
 	units.addPass(e, 1, false, 0)
+	for i := range e.blocks { // and where some of the experts lie here too
+		if m := g.Blocks[e.span.Lo+i].MoE; m != nil && Pins(m, tensor) {
+			e.blocks[i].here = pinnedExperts{layer: e.blocks[i].layer, place: 1}
+		}
+	}
+	units.addPass(e, 1, false, 0)
 	return units.list, nil
 }
 

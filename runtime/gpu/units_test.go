@@ -42,21 +42,31 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// What a mixture needs whose experts the processor computes is among its kernels.
+// What a mixture needs whose experts the processor computes, all or those that are not pinned, is among its kernels.
 func TestUnitsOfExpertsApart(t *testing.T) {
-	m, err := checkpoint.Open("../../testdata/micro/glm4_moe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
 	target, _ := hip.ParseTarget("gfx1100")
-	units, err := Units(m.Graph, m.Tensor, target, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := hip.Combine{T: 1, D: 32, TopK: 1, Parts: 1, Chosen: 1, Shared: 1, Out: 1}
-	if want := sum.Calls(target)[0].Unit; !slices.Contains(units, want) {
-		t.Errorf("%v is not among %d kernels", want, len(units))
+	for _, c := range []struct {
+		model  string
+		topK   int
+		shared hip.Address // 0: the mixture has no shared layer
+	}{{"glm4_moe", 2, 1}, {"gpt_oss", 2, 0}} {
+		m, err := checkpoint.Open("../../testdata/micro/" + c.model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		units, err := Units(m.Graph, m.Tensor, target, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pinned := hip.Combine{T: 1, D: 32, TopK: c.topK, Parts: 1, Chosen: 1, Share: 1, Shared: c.shared, Out: 1, Some: true}
+		sum := hip.Combine{T: 1, D: 32, TopK: 1, Parts: 1, Chosen: 1, Shared: 1, Out: 1} // with what the processor gives
+		here := hip.Here{N: c.topK}
+		for _, calls := range [][]hip.Call{sum.Calls(target), pinned.Calls(target), here.Calls(target)} {
+			if want := calls[0].Unit; !slices.Contains(units, want) {
+				t.Errorf("%s: %v is not among %d kernels", c.model, want, len(units))
+			}
+		}
 	}
 }
 
