@@ -118,9 +118,9 @@ func (s *sites) paced(split place.Sharing) []place.Site {
 	if s.learned == nil {
 		return s.all
 	}
-	all := slices.Clone(s.all)
+	all, now := slices.Clone(s.all), time.Now()
 	for i := range all {
-		if factor, runs := s.learned.paces.Of(s.learned.works(&all[i], split)); runs > 0 {
+		if factor, runs := s.learned.paces.Of(s.learned.works(&all[i], split), now); runs > 0 {
 			all[i] = all[i].Paced(factor, runs)
 		}
 	}

@@ -62,6 +62,7 @@ const (
 	unknown             = 0.25   // variance of a factor that no run has told of
 	drift               = 0.0004 // by which it grows with each run: machines change
 	noise               = 0.03   // of the time that is predicted, relative deviation
+	forgotten           = 7      // days after which 1/e is left of what runs told of
 )
 
 // PacesPath returns the file that keeps a machine's paces in a folder.
@@ -108,11 +109,22 @@ func (p *Paces) find(w *Work) (nearest *Pace, apart float64) {
 	return nearest, apart
 }
 
-// Of returns how many times as long as predicted a work takes, and from how many runs that is known: 1 and 0 where
-// nothing is.
-func (p *Paces) Of(w Work) (factor float64, runs int) {
+// aged returns a pace's factor and variance at a time. A slow one goes back to 1, since a device that layouts leave out
+// for it is timed no more, and the reason may have gone; whatever runs told of grows uncertain.
+func (x *Pace) aged(now time.Time) (factor, spread float64) {
+	left := math.Exp(-max(0, now.Sub(x.Last).Hours()) / (24 * forgotten))
+	if factor = x.Factor; factor > 1 {
+		factor = 1 + (factor-1)*left
+	}
+	return factor, unknown - (unknown-x.Spread)*left
+}
+
+// Of returns how many times as long as predicted a work takes at a time, and from how many runs that is known: 1 and 0
+// where nothing is.
+func (p *Paces) Of(w Work, now time.Time) (factor float64, runs int) {
 	if x, _ := p.find(&w); x != nil {
-		return x.Factor, x.Runs
+		factor, _ = x.aged(now)
+		return factor, x.Runs
 	}
 	return 1, 0
 }
@@ -127,14 +139,21 @@ func (p *Paces) Learn(parts []Part, seconds float64, now time.Time) {
 	if !(seconds > 0) || math.IsInf(seconds, 0) {
 		return
 	}
-	all := make([]Pace, len(parts))
 	off, sum := seconds, 0.0
+	parts = slices.DeleteFunc(slices.Clone(parts), func(x Part) bool {
+		if x.Seconds > 0 && !(x.Block > 0) { // reads no blocks: there is no work to keep it for
+			off -= x.Seconds
+		}
+		return !(x.Seconds > 0 && x.Block > 0)
+	})
+	all := make([]Pace, len(parts))
 	for i, x := range parts {
 		n := Pace{Work: x.Work, Factor: 1, Spread: unknown, Last: now}
 		if old, apart := p.find(&x.Work); old != nil {
-			if n.Factor = old.Factor; apart <= same {
+			factor, spread := old.aged(now)
+			if n.Factor = factor; apart <= same {
 				n = *old
-				n.Spread, n.Last = min(n.Spread+drift, unknown), now
+				n.Factor, n.Spread, n.Last = factor, min(spread+drift, unknown), now
 			}
 		}
 		n.Runs++
@@ -143,6 +162,9 @@ func (p *Paces) Learn(parts []Part, seconds float64, now time.Time) {
 		all[i] = n
 	}
 	sum += noise * noise * (seconds - off) * (seconds - off)
+	if math.IsInf(sum, 0) || math.IsNaN(sum) {
+		return
+	}
 	for i, x := range parts {
 		n := &all[i]
 		gain := n.Spread * x.Seconds / sum

@@ -31,11 +31,11 @@ func TestPacesLearn(t *testing.T) {
 	}
 	near := func(w Work, want, tolerance float64) {
 		t.Helper()
-		if f, _ := p.Of(w); math.Abs(f-want) > tolerance {
+		if f, _ := p.Of(w, now); math.Abs(f-want) > tolerance {
 			t.Errorf("%v has a pace of %g, want %g", w.Device, f, want)
 		}
 	}
-	if f, runs := p.Of(gpu); f != 1 || runs != 0 {
+	if f, runs := p.Of(gpu, now); f != 1 || runs != 0 {
 		t.Errorf("a pace of %g from %d runs before the first", f, runs)
 	}
 	run(Part{gpu, 0.01})
@@ -45,7 +45,7 @@ func TestPacesLearn(t *testing.T) {
 	}
 	near(gpu, 0.8, 0.02)
 	near(processor, 1.9, 0.04)
-	if _, runs := p.Of(processor); runs != 40 {
+	if _, runs := p.Of(processor, now); runs != 40 {
 		t.Errorf("%d runs of the processor", runs)
 	}
 	near(paceWork(gpu.Device, 3e8), 0.8, 0.02) // like it
@@ -71,6 +71,56 @@ func TestPacesLearn(t *testing.T) {
 		t.Errorf("%d are kept", len(p.Paces))
 	}
 	near(exact, 1, 0) // among the oldest
+}
+
+// A device that one run found slow is tried again some day, though layouts leave it out and no run tells of it; the
+// first run then is what counts.
+func TestSlowPacesAge(t *testing.T) {
+	slow, fast, p, now := paceWork(Request{CUDA, 0}, 1e8), paceWork(Request{CUDA, 1}, 1e8), &Paces{}, time.Unix(1e9, 0)
+	p.Learn([]Part{{slow, 0.01}}, 0.08, now)
+	p.Learn([]Part{{fast, 0.01}}, 0.006, now)
+	for _, c := range []struct{ days, least, most float64 }{{-1, 7.9, 8}, {0, 7.9, 8}, {0.1, 7.8, 8}, {7, 3, 4}, {28, 1.05, 1.2}} {
+		then := now.Add(time.Duration(c.days * 24 * float64(time.Hour)))
+		if f, runs := p.Of(slow, then); !(f >= c.least && f <= c.most) || runs != 1 {
+			t.Errorf("a pace of %g from %d runs %g days behind the last, want %g to %g", f, runs, c.days, c.least, c.most)
+		}
+		if f, _ := p.Of(fast, then); math.Abs(f-0.6) > 0.01 { // it is used, so timed
+			t.Errorf("a fast pace is %g %g days behind the last run", f, c.days)
+		}
+	}
+	now = now.Add(28 * 24 * time.Hour)
+	p.Learn([]Part{{slow, 0.01}}, 0.01, now)
+	if f, runs := p.Of(slow, now); math.Abs(f-1) > 0.02 || runs != 2 {
+		t.Errorf("a pace of %g from %d runs where the last took what was predicted", f, runs)
+	}
+}
+
+// What was predicted to take no time, or reads no blocks, teaches nothing, and leaves what can be kept.
+func TestPacesOfNothing(t *testing.T) {
+	dir, m, now := t.TempDir(), &Machine{CPU: "x", Cores: 2}, time.Unix(1e9, 0).UTC()
+	device := Request{Kind: CPU}
+	p, err := LoadPaces(dir, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Learn([]Part{{paceWork(device, 7), 0}}, 3, now)
+	p.Learn([]Part{{paceWork(device, 0), 2}}, 3, now)
+	p.Learn([]Part{{paceWork(device, 0), 2}, {paceWork(device, math.NaN()), 2}}, 3, now)
+	p.Learn([]Part{{paceWork(device, 7), math.NaN()}}, 3, now)
+	p.Learn([]Part{{paceWork(device, 7), math.Inf(1)}}, 3, now)
+	if len(p.Paces) != 0 {
+		t.Errorf("%+v is learned of nothing", p.Paces)
+	}
+	p.Learn([]Part{{paceWork(device, 7), 2}, {paceWork(Request{HIP, 0}, 7), 0}, {paceWork(Request{HIP, 1}, 0), 1}}, 4, now)
+	if f, _ := p.Of(paceWork(device, 7), now); math.Abs(f-1.5) > 0.01 {
+		t.Errorf("a pace of %g beside parts of nothing, want 1.5", f)
+	}
+	if err := p.Save(dir, m); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := LoadPaces(dir, m); err != nil || len(again.Paces) != 1 || !reflect.DeepEqual(again, p) {
+		t.Errorf("%+v, %v, want %+v", again, err, p)
+	}
 }
 
 // A site as slow as a pace says takes so many times as long, whatever the layout.
