@@ -197,7 +197,7 @@ func ReadLayout(path string) (*Layout, error) {
 // pinsKnown reports whether experts are pinned of blocks alone that leave theirs to the processor, and in order.
 func pinsKnown(r *Range) bool {
 	for block, experts := range r.Pinned {
-		if !slices.Contains(r.HostExperts, block) || !ascending(experts, 0, math.MaxInt) {
+		if !slices.Contains(r.HostExperts, block) || len(experts) == 0 || !ascending(experts, 0, math.MaxInt) {
 			return false
 		}
 	}

@@ -206,6 +206,7 @@ func TestReadLayout(t *testing.T) {
 		`{"ranges":[{"device":"gpu","lo":0,"hi":1}]}`, `{"split":"rows","ranges":[{"device":"cpu","lo":0,"hi":1}]}`,
 		`{"split":"tensor","ranges":[{"device":"hip:0","lo":0,"hi":4},{"device":"hip:1","lo":0,"hi":3}]}`, `{"split":"tensor","ranges":[{"device":"hip:0","lo":0,"hi":2},{"device":"hip:1","lo":2,"hi":4}]}`,
 		`{"ranges":[{"device":"hip","lo":0,"hi":2,"host_experts":[1,0]}]}`, `{"ranges":[{"device":"hip","lo":0,"hi":2,"host_experts":[2]}]}`,
+		`{"ranges":[{"device":"hip","lo":0,"hi":2,"host_experts":[1],"pinned_experts":{"1":[]}}]}`, `{"ranges":[{"device":"hip","lo":0,"hi":2,"host_experts":[1],"pinned_experts":{"0":[1]}}]}`,
 		`{"ranges":[{"device":"cpu","lo":0,"hi":2,"host_experts":[0]}]}`, `{"split":"tensor","ranges":[{"device":"hip","lo":0,"hi":2,"host_experts":[0]},{"device":"hip:1","lo":0,"hi":2}]}`,
 		`{"ranges":[{"device":"auto","lo":0,"hi":1}]}`, `{"ranges":[{"device":"cpu","lo":0,"hi":1.5}]}`,
 	} {
