@@ -91,9 +91,9 @@ memory = Memory(ctypes.CDLL("libamdhip64.so.6"))
 for name in BLOCKS:
     for i, kind in enumerate(KINDS):
         if i == 0 or name in ("q4_k", "q8_0"):
-            for file in (name.upper(), name.upper() + "_edges"):
-                if (VECTORS / (file + ".blocks")).exists():
-                    blocks(device, memory, name, file, kind)
+            blocks(device, memory, name, name.upper(), kind)
+            if (VECTORS / (name.upper() + "_edges.blocks")).exists():
+                blocks(device, memory, name, name.upper() + "_edges", kind)
 others = [v for v in json.loads((VECTORS / "schemes.json").read_text())["vectors"] if v["scheme"] == "tcq"]
 assert len(others) >= 5
 for i, v in enumerate(others):
