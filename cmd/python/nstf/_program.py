@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -86,6 +87,8 @@ def run(args: Sequence[Path], progress: Progress | None = None, text: str | None
         p.wait()
         raise
     finally:
+        with contextlib.suppress(BrokenPipeError):
+            p.stdin.close()  # what it did not read is still to be written
         p.stdout.close()
         listener.join()
         errors.close()
