@@ -322,19 +322,19 @@ def spread(d: Tensor) -> tuple[Tensor, Tensor]:
     return bits, torch.stack([bits & 255, bits >> 8], 1).to(torch.uint8).view(torch.float16).float()
 
 
-@functools.cache
-def signs(seed: int, first: int, device: torch.device) -> Tensor:
-    """128 signs of tcq: of columns from word 0 on, of rows from word 2 on."""
+@functools.lru_cache(maxsize=4096)
+def signs(seed: int, first: int) -> tuple[float, ...]:
+    """128 signs of tcq: of columns from word 0 on, of rows from word 2 on. No tensor, since each matrix has a
+    seed of its own: no memory of a GPU is kept for them, and nothing of a mode that has ended."""
     both = _kernels.words(seed)[first] | _kernels.words(seed)[first + 1] << 64
-    with torch.inference_mode(False):
-        return torch.tensor([-1.0 if both >> i & 1 else 1.0 for i in range(128)], device=device)
+    return tuple(-1.0 if both >> i & 1 else 1.0 for i in range(128))
 
 
 def side(n: int, h: int, seed: int, first: int, scales: Tensor) -> Tensor:
     """What n columns or rows of tcq are multiplied by: signs of blocks of h, and scales where there are some."""
     s = torch.ones(n, device=scales.device)
     if h > 1:
-        s = signs(seed, first, scales.device)[torch.arange(n, device=scales.device) % h]
+        s = torch.tensor(signs(seed, first), dtype=torch.float32, device=scales.device)[torch.arange(n, device=scales.device) % h]
     return s * scales if scales.numel() else s
 
 

@@ -4,6 +4,7 @@ them, else by torch's own operations."""
 from __future__ import annotations
 
 import functools
+import time
 import warnings
 from typing import cast
 
@@ -63,33 +64,56 @@ def _(data: Tensor, scales: list[Tensor], rows: Tensor | None, scheme: str, para
     return data.new_empty((n, k), dtype=dtype)
 
 
+# What is there is kept. What failed is said once, and tried again a while later, since the reason may pass.
+AGAIN = 60.0  # seconds
+Found = tuple[_kernels.Kernel, Tensor]
+devices: dict[int, _kernels.Device] = {}
+found: dict[tuple[int, str, tuple[int, ...], str], Found] = {}
+failed: dict[tuple[int, str, tuple[int, ...], str], float] = {}  # when
+
+
 @functools.cache
+def say(what: str, error: str) -> None:
+    warnings.warn(f"nstf decodes {what}by torch's operations: {error}", stacklevel=3)
+
+
 def device_of(index: int) -> _kernels.Device | None:
     """The device of torch of that number, where its driver's library is here."""
+    if index in devices:
+        return devices[index]
     p = torch.cuda.get_device_properties(index)
     libraries = _kernels.compilers(torch.__path__[0])
     try:
         if torch.version.hip:
-            return _kernels.Device("hip", p.gcnArchName.split(":")[0], libraries, index)
-        return _kernels.Device("cuda", f"sm_{p.major}{p.minor}", libraries, index)
+            device = _kernels.Device("hip", p.gcnArchName.split(":")[0], libraries, index)
+        else:
+            device = _kernels.Device("cuda", f"sm_{p.major}{p.minor}", libraries, index)
     except (OSError, AttributeError) as e:
-        warnings.warn(f"nstf decodes by torch's operations: {e}", stacklevel=2)
+        say("", str(e))
         return None
+    return devices.setdefault(index, device)
 
 
-@functools.cache
-def kernel_of(index: int, scheme: str, params: tuple[int, ...], kind: str) -> tuple[_kernels.Kernel, Tensor] | None:
-    """The kernel of a scheme with its table there; None: there is none, which is said once."""
+def kernel_of(index: int, scheme: str, params: tuple[int, ...], kind: str) -> Found | None:
+    """The kernel of a scheme with its table there; None: there is none now, which is said once."""
+    key = index, scheme, params, kind
+    if key in found:
+        return found[key]
+    if key in failed and time.monotonic() - failed[key] < AGAIN:
+        return None
     device = device_of(index)
     if device is None:
+        failed[key] = time.monotonic()
         return None
     try:
         kernel = device.kernel(scheme, dict(zip(TCQ, (*params, 0))) if params else {}, kind)  # any seed: signs are arguments
+        with torch.inference_mode(False):
+            table = torch.frombuffer(bytearray(kernel.table or b"\0"), dtype=torch.uint8).to(torch.device("cuda", index))
     except (Error, OSError, RuntimeError) as e:
-        warnings.warn(f"nstf decodes {scheme} by torch's operations: {e}", stacklevel=2)
+        failed[key] = time.monotonic()
+        say(scheme + " ", str(e))
         return None
-    with torch.inference_mode(False):
-        return kernel, torch.frombuffer(bytearray(kernel.table or b"\0"), dtype=torch.uint8).to(torch.device("cuda", index))
+    return found.setdefault(key, (kernel, table))
 
 
 def aligned(t: Tensor) -> Tensor:

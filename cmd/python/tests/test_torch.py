@@ -414,3 +414,37 @@ def test_experts_and_heads_that_are_not_asked_for(tmp_path):
         packages.recode(p, tmp_path / "coded.nstf")
     base = nstf.torch.load(tmp_path / "coded.nstf", transformers.AutoModel, dtype=torch.float32)
     assert type(base).__name__ == "LlamaModel" and base(torch.tensor([[1, 2]])).last_hidden_state.shape[:2] == (1, 2)
+
+
+def test_kernels_are_tried_again(monkeypatch):
+    """A kernel that could not be made is said once and tried again a while later; one that could is kept."""
+    from nstf import _decode, _kernels
+
+    class Device:
+        tried, works = 0, False
+
+        def kernel(self, scheme, params, kind):
+            self.tried += 1
+            if not self.works:
+                raise OSError("the disk is full")
+            return _kernels.Kernel(None, 32, b"table", 1, 256, 144)
+
+    device, clock = Device(), [1000.0]
+    for name in ("found", "failed"):
+        monkeypatch.setattr(_decode, name, {})
+    monkeypatch.setattr(_decode, "devices", {0: device})
+    monkeypatch.setattr(_decode.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(_decode.torch, "device", lambda *_: "cpu")
+    _decode.say.cache_clear()
+    with pytest.warns(UserWarning, match="q4_k by torch's operations: the disk is full") as said:
+        for _ in range(3):
+            assert _decode.kernel_of(0, "q4_k", (), "f32") is None
+        clock[0] += _decode.AGAIN
+        assert _decode.kernel_of(0, "q4_k", (), "f32") is None
+    assert len(said) == 1 and device.tried == 2
+    device.works = True
+    clock[0] += _decode.AGAIN
+    for _ in range(2):
+        kernel, table = _decode.kernel_of(0, "q4_k", (), "f32")
+        assert bytes(table.numpy()) == kernel.table == b"table"
+    assert device.tried == 3
