@@ -67,30 +67,39 @@ func (s *Scheme) columns(t *formats.Tensor) (unit, size int64) {
 	return unit, size
 }
 
-// Columns returns columns [column, column+n) of every row of t, as a tensor of shape
-// [N, n], without reading anything.
+// A Run is N neighbouring rows or columns from From on.
+type Run struct{ From, N int64 }
+
+// Columns returns columns of every row of t, run by run, as a tensor of shape [N, K of all
+// runs], without reading anything.
 //
 // It panics where the columns are not in t, and fails with an UnsupportedError where the
 // scheme is neither plain nor one of blocks that the cuts leave whole.
-func Columns(t formats.Tensor, column, n int64) (formats.Tensor, error) {
+func Columns(t formats.Tensor, runs ...Run) (formats.Tensor, error) {
 	s, _, err := check(&t)
 	if err != nil {
 		return formats.Tensor{}, err
 	}
 	rows, k := t.Rows()
-	if column < 0 || n < 0 || column > k-n {
-		panic(fmt.Sprintf("scheme: columns [%d:+%d] of %d", column, n, k))
-	}
 	unit, size := s.columns(&t)
-	switch {
-	case size == 0:
+	if size == 0 {
 		return formats.Tensor{}, formats.Unsupportedf("", t.Name, "columns of %s by themselves", s.Name)
-	case column%unit != 0 || n%unit != 0:
-		return formats.Tensor{}, formats.Unsupportedf("", t.Name, "columns %d to %d of %s, which would split its blocks of %d", column, column+n, s.Name, unit)
 	}
-	all := make([]tensor.Blob, rows)
-	for r := range all {
-		all[r] = t.Parts[0].Data.Slice((int64(r)*k+column)/unit*size, n/unit*size)
+	sum := int64(0)
+	for _, r := range runs {
+		if r.From < 0 || r.N < 0 || r.From > k-r.N {
+			panic(fmt.Sprintf("scheme: columns [%d:+%d] of %d", r.From, r.N, k))
+		}
+		if r.From%unit != 0 || r.N%unit != 0 {
+			return formats.Tensor{}, formats.Unsupportedf("", t.Name, "columns %d to %d of %s, which would split its blocks of %d", r.From, r.From+r.N, s.Name, unit)
+		}
+		sum += r.N
 	}
-	return New(t.Name, s, []int64{rows, n}, t.Params, tensor.Concat(all...))
+	all := make([]tensor.Blob, 0, rows*int64(len(runs)))
+	for row := range rows {
+		for _, r := range runs {
+			all = append(all, t.Parts[0].Data.Slice((row*k+r.From)/unit*size, r.N/unit*size))
+		}
+	}
+	return New(t.Name, s, []int64{rows, sum}, t.Params, tensor.Concat(all...))
 }

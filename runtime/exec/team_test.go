@@ -28,13 +28,12 @@ func teamed(t *testing.T, g *graph.Graph, source func(string) formats.Tensor, o 
 }
 
 // teamTinies are graphs of which ranks have shares: blocks of both orders, output gates,
-// biases, sinks, a tied head, layers without a gate, uneven shares.
+// biases, sinks, a tied head, layers without a gate, recurrent mixers, latents, uneven shares.
 func teamTinies() (all []tiny) {
 	for _, c := range tinies() {
 		plain := c.graph.PerLayer == nil
 		for _, b := range c.graph.Blocks {
-			plain = plain && b.MoE == nil && b.Latent == nil && b.Delta == nil && b.Mamba == nil && b.ShortConv == nil &&
-				(b.Attn == nil || b.Attn.KVHeads > 1 && !b.Attn.JointNorms)
+			plain = plain && b.MoE == nil && (b.Attn == nil || b.Attn.KVHeads > 1 && !b.Attn.JointNorms) && (b.Mamba == nil || b.Mamba.Groups > 1)
 		}
 		if plain && c.graph.Width%4 == 0 {
 			all = append(all, c)

@@ -13,10 +13,10 @@ import (
 
 // A Shard is what one of several ranks has of a model that they compute together: heads of
 // attention with their rows of the query, key and value matrices and their columns of the
-// output matrix, rows of the gate and up matrices with their columns of down, and rows of
-// the head. What attention and the feed-forward layer give is then a part of a sum; biases
-// that are added behind it are rank 0's. Norms are whole, but for those
-// with weights for each head, and so is the embedding.
+// output matrix, heads or channels of a recurrent mixer in the same way, rows of the gate
+// and up matrices with their columns of down, and rows of the head. What the mixer and the
+// feed-forward layer give is then a part of a sum; biases that are added behind it are rank
+// 0's. Norms are whole, but for those with weights for each head, and so is the embedding.
 type Shard struct {
 	Graph *graph.Graph // not checked: its head gives fewer logits than its vocabulary
 	// Units and Unit say how the logits are cut: rank r of n has those from
@@ -27,11 +27,44 @@ type Shard struct {
 	own         map[string]formats.Tensor // of cuts
 }
 
-// A cut is the rows or columns of a tensor that a rank has.
+// A cut is the rows or columns of a tensor that a rank has, or matrices of a stack.
 type cut struct {
-	of      string // the stored tensor
-	lo, n   int64
-	columns bool
+	of   string // the stored tensor
+	runs []scheme.Run
+	axis axis
+}
+
+// An axis is what runs of a cut count.
+type axis uint8
+
+const (
+	byRow axis = iota
+	byColumn
+	byMatrix
+)
+
+// open cuts a stored tensor, which is not of a form.
+func (p *cut) open(t formats.Tensor) (formats.Tensor, error) {
+	if p.axis == byColumn {
+		return scheme.Columns(t, p.runs...)
+	}
+	shape, each := slices.Clone(t.Shape), int64(1)
+	if p.axis == byMatrix && len(shape) > 2 {
+		each = shape[1]
+	}
+	var parts []formats.Tensor
+	shape[0] = 0
+	for _, r := range p.runs {
+		own, err := scheme.Slice(t, r.From*each, r.N*each)
+		if err != nil {
+			return formats.Tensor{}, err
+		}
+		parts, shape[0] = append(parts, own), shape[0]+r.N
+	}
+	if len(parts) == 1 && len(shape) < 3 {
+		return parts[0], nil
+	}
+	return scheme.Concat(t.Name, shape, parts...)
 }
 
 // Cut returns what a rank of several has of a checked graph, and reads nothing. Sizes that
@@ -92,15 +125,12 @@ func (c *cutter) open(name string, p cut) {
 	if c.err != nil {
 		return
 	}
-	t, part := c.tensor(p.of), scheme.Slice
+	t := c.tensor(p.of)
 	if t.Form != "" {
 		c.fail(p.of, "a matrix of the form %s", t.Form)
 		return
 	}
-	if p.columns {
-		part = scheme.Columns
-	}
-	own, err := part(t, p.lo, p.n)
+	own, err := p.open(t)
 	if e, ok := errors.AsType[*formats.UnsupportedError](err); ok {
 		c.fail(p.of, "%v", e)
 		return
@@ -119,36 +149,47 @@ func (c *cutter) part(name string, p cut) {
 	if p.of == "" {
 		p.of = name
 	}
-	if old, ok := c.cuts[name]; ok && old != p {
+	if old, ok := c.cuts[name]; ok && (old.of != p.of || old.axis != p.axis || !slices.Equal(old.runs, p.runs)) {
 		c.fail(name, "a tensor that is read in two places")
 	}
 	c.cuts[name] = p
 }
 
-// rows gives a linear the rows from lo on, and its bias with them.
-func (c *cutter) rows(l *graph.Linear, lo, n int64) *graph.Linear {
+// rows gives a linear runs of its rows, and its bias with them.
+func (c *cutter) rows(l *graph.Linear, runs ...scheme.Run) *graph.Linear {
 	if l == nil {
 		return nil
 	}
 	own := *l
-	own.Out = n
-	c.part(l.Weight, cut{lo: lo, n: n})
-	if l.Bias != "" {
-		c.part(l.Bias, cut{lo: lo, n: n})
+	own.Out = 0
+	for _, r := range runs {
+		own.Out += r.N
 	}
+	c.part(l.Weight, cut{runs: runs})
+	c.vector(l.Bias, runs...)
 	return &own
 }
 
-// columns gives a linear the columns from lo on. Its bias is rank 0's.
-func (c *cutter) columns(l *graph.Linear, lo, n int64) graph.Linear {
+// vector gives the rank runs of a vector, or of a table's rows; "" is none.
+func (c *cutter) vector(name string, runs ...scheme.Run) {
+	if name != "" {
+		c.part(name, cut{runs: runs})
+	}
+}
+
+// columns gives a linear runs of its columns. Its bias is rank 0's.
+func (c *cutter) columns(l *graph.Linear, runs ...scheme.Run) graph.Linear {
 	own := *l
-	own.In = n
-	c.part(l.Weight, cut{lo: lo, n: n, columns: true})
+	own.In = 0
+	unit := c.unit(l.Weight)
+	for _, r := range runs {
+		if own.In += r.N; r.From%unit != 0 || r.N%unit != 0 {
+			c.fail(l.Weight, "columns %d to %d, where blocks have %d", r.From, r.From+r.N, unit)
+		}
+	}
+	c.part(l.Weight, cut{runs: runs, axis: byColumn})
 	if c.rank > 0 {
 		own.Bias = ""
-	}
-	if unit := c.unit(l.Weight); lo%unit != 0 || n%unit != 0 {
-		c.fail(l.Weight, "columns %d to %d, where blocks have %d", lo, lo+n, unit)
 	}
 	return own
 }
@@ -167,61 +208,17 @@ func (c *cutter) block(b *graph.Block) {
 	switch {
 	case b.MoE != nil:
 		c.fail(b.MoE.Router.Weight, "a mixture of experts")
-	case b.Latent != nil:
-		c.fail(b.Latent.O.Weight, "attention over latents")
-	case b.Delta != nil, b.Mamba != nil, b.ShortConv != nil:
-		c.fail("", "recurrent blocks")
 	case b.PerLayer != nil:
 		c.fail("", "inputs of each layer")
-	case b.Mixes() && b.Attn == nil, b.Feeds() && b.FFN == nil: // all ranks would add the same
+	case b.Feeds() && b.FFN == nil: // all ranks would add the same
 		c.fail("", "an operation that nobody cuts")
 	}
 	if c.err != nil {
 		return
 	}
-	if b.Attn != nil {
-		b.Attn = c.attention(b.Attn)
-	}
+	c.mixer(b)
 	if b.FFN != nil {
 		b.FFN = c.feedForward(b.FFN)
-	}
-}
-
-func (c *cutter) attention(a *graph.Attention) *graph.Attention {
-	own := *a
-	lo, n := c.share(a.KVHeads)
-	if a.JointNorms {
-		c.fail(a.Q.Weight, "norms of all heads at once")
-	}
-	if n == 0 || c.ranks > a.KVHeads {
-		c.fail(a.Q.Weight, "%d key-value heads on %d GPUs", a.KVHeads, c.ranks)
-		return &own
-	}
-	group := a.Heads / a.KVHeads
-	own.KVHeads, own.Heads = n, n*group
-	q, qn := lo*group*a.HeadDim, n*group*a.HeadDim
-	own.Q, own.Gate = *c.rows(&a.Q, q, qn), c.rows(a.Gate, q, qn)
-	own.K, own.V = c.rows(a.K, lo*a.HeadDim, n*a.HeadDim), c.rows(a.V, lo*a.HeadDim, n*a.HeadDim)
-	if a.Sinks != "" {
-		c.part(a.Sinks, cut{lo: lo * group, n: n * group})
-	}
-	if a.HeadNorms { // a row of weights for each head
-		c.heads(a.QNorm, lo*group, n*group)
-		c.heads(a.KNorm, lo, n)
-	}
-	own.O = c.columns(&a.O, q, qn)
-	return &own
-}
-
-// heads gives a norm the weights of heads from lo on.
-func (c *cutter) heads(norm *graph.Norm, lo, n int64) {
-	if norm == nil {
-		return
-	}
-	for _, name := range []string{norm.Weight, norm.Bias} {
-		if name != "" {
-			c.part(name, cut{lo: lo, n: n})
-		}
 	}
 }
 
@@ -229,18 +226,23 @@ func (c *cutter) heads(norm *graph.Norm, lo, n int64) {
 // whole tiles of them.
 func (c *cutter) feedForward(f *graph.FFN) *graph.FFN {
 	own := *f
-	unit := c.unit(f.Down.Weight)
-	for unit < widestTile && f.Up.Out%(2*unit) == 0 && f.Up.Out/(2*unit) >= tilesOfRank*c.ranks {
+	run := c.tiles(&f.Down)
+	own.Gate, own.Up, own.Down = c.rows(f.Gate, run), *c.rows(&f.Up, run), c.columns(&f.Down, run)
+	return &own
+}
+
+// tiles returns which columns of a matrix are the rank's.
+func (c *cutter) tiles(l *graph.Linear) scheme.Run {
+	unit := c.unit(l.Weight)
+	for unit < widestTile && l.In%(2*unit) == 0 && l.In/(2*unit) >= tilesOfRank*c.ranks {
 		unit *= 2
 	}
-	if f.Up.Out%unit != 0 || f.Up.Out/unit < c.ranks {
-		c.fail(f.Down.Weight, "%d columns in blocks of %d on %d GPUs", f.Up.Out, unit, c.ranks)
-		return &own
+	if l.In%unit != 0 || l.In/unit < c.ranks {
+		c.fail(l.Weight, "%d columns in blocks of %d on %d GPUs", l.In, unit, c.ranks)
+		return scheme.Run{}
 	}
-	lo, n := c.share(f.Up.Out / unit)
-	own.Gate, own.Up = c.rows(f.Gate, lo*unit, n*unit), *c.rows(&f.Up, lo*unit, n*unit)
-	own.Down = c.columns(&f.Down, lo*unit, n*unit)
-	return &own
+	lo, n := c.share(l.In / unit)
+	return scheme.Run{From: lo * unit, N: n * unit}
 }
 
 const (
@@ -263,10 +265,9 @@ func (c *cutter) head(g *graph.Graph) {
 		head.Weight = fmt.Sprintf("%s, %d of %d", name, c.rank+1, c.ranks)
 	}
 	head.Out = n * int64(c.Unit)
-	c.part(head.Weight, cut{of: name, lo: lo * int64(c.Unit), n: head.Out})
-	if head.Bias != "" {
-		c.part(head.Bias, cut{lo: lo * int64(c.Unit), n: head.Out})
-	}
+	run := scheme.Run{From: lo * int64(c.Unit), N: head.Out}
+	c.part(head.Weight, cut{of: name, runs: []scheme.Run{run}})
+	c.vector(head.Bias, run)
 	if head.Out == 0 {
 		c.fail(name, "a vocabulary of %d on %d GPUs", g.Vocab, c.ranks)
 	}

@@ -117,8 +117,7 @@ func TestCutRefuses(t *testing.T) {
 	}
 	for want, f := range map[string]func(g *graph.Graph){
 		"a mixture of experts":         func(g *graph.Graph) { g.Blocks[0].MoE = &graph.MoE{} },
-		"recurrent blocks":             func(g *graph.Graph) { g.Blocks[0].Delta = &graph.Delta{} },
-		"attention over latents":       func(g *graph.Graph) { g.Blocks[0].Latent = &graph.Latent{} },
+		"1 groups of heads on 2 GPUs":  func(g *graph.Graph) { g.Blocks[0] = mamba(1) },
 		"norms of all heads":           func(g *graph.Graph) { g.Blocks[0].Attn.JointNorms = true },
 		"a tensor that is read in two": func(g *graph.Graph) { g.Blocks[0].FFN.Gate.Weight = "o" },
 	} {
@@ -136,5 +135,137 @@ func TestCutRefuses(t *testing.T) {
 	g, source = model(4, 2, 32, 22)
 	if _, err := load.Cut(g, source, 0, 2); err == nil || !strings.Contains(err.Error(), "32 columns in blocks of 32 on 2 GPUs") {
 		t.Errorf("%v", err)
+	}
+}
+
+// mamba is a block with a state space of so many groups of two heads.
+func mamba(groups int64) graph.Block {
+	m := &graph.Mamba{Heads: 2 * groups, HeadDim: 4, Groups: groups, State: 3, Kernel: 2, Conv: "conv", ConvBias: "conv bias", Decay: "decay", DTBias: "dt bias", Skip: "skip",
+		Norm: &graph.Norm{Weight: "norm"}}
+	v := m.Values()
+	m.Z, m.XBC, m.DT = graph.Linear{Weight: "z", In: 32, Out: v}, graph.Linear{Weight: "xbc", In: 32, Out: m.Channels()}, graph.Linear{Weight: "dt", In: 32, Out: m.Heads}
+	m.Out = graph.Linear{Weight: "out", In: v, Out: 32}
+	return graph.Block{Mamba: m}
+}
+
+// plain is tensors of a block's shapes; each number of one is its row, or of what is listed
+// its column.
+func plain(t *testing.T, b *graph.Block, byColumn ...string) func(string) formats.Tensor {
+	t.Helper()
+	all := map[string]formats.Tensor{}
+	f32, _ := scheme.ByName("f32")
+	add := func(name string, shape ...int64) {
+		if name == "" {
+			return
+		}
+		n, err := tensor.Elements(shape)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, raw, k := make([]float32, n), make([]byte, 4*n), int64(1)
+		if len(shape) > 1 {
+			k = shape[len(shape)-1]
+		}
+		for i := range x {
+			if x[i] = float32(int64(i) / k); slices.Contains(byColumn, name) {
+				x[i] = float32(int64(i) % k)
+			}
+		}
+		if err := tensor.FromFloat32(raw, x, tensor.F32); err != nil {
+			t.Fatal(err)
+		}
+		if all[name], err = scheme.New(name, f32, shape, nil, tensor.BytesBlob(raw)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range b.Parts(32) {
+		switch {
+		case p.Linear != nil && p.Experts > 0:
+			add(p.Linear.Weight, p.Experts, p.Out, p.In)
+		case p.Linear != nil:
+			add(p.Linear.Weight, p.Out, p.In)
+			add(p.Linear.Bias, p.Out)
+		case p.Norm != nil:
+			add(p.Norm.Weight, p.Shape()...)
+		default:
+			add(p.Vector, p.Shape()...)
+		}
+	}
+	add("table", 22, 32)
+	return func(name string) formats.Tensor { return all[name] }
+}
+
+// Recurrent mixers are cut with what their heads read: tensors of one order keep it, and
+// what ranks have is the whole together.
+func TestCutMixers(t *testing.T) {
+	linear := func(name string, in, out int64) graph.Linear { return graph.Linear{Weight: name, In: in, Out: out} }
+	delta := func(tiled bool) graph.Block {
+		d := &graph.Delta{Heads: 6, KeyHeads: 3, KeyDim: 2, ValueDim: 4, Kernel: 2, Tiled: tiled, Conv: "conv", Decay: "decay", DTBias: "dt bias", Norm: &graph.Norm{Weight: "norm"}}
+		d.QKV, d.Z, d.Beta, d.Alpha, d.Out = linear("qkv", 32, d.Channels()), linear("z", 32, 24), linear("beta", 32, 6), linear("alpha", 32, 6), linear("out", 24, 32)
+		return graph.Block{Delta: d}
+	}
+	latent := graph.Block{Latent: &graph.Latent{Heads: 3, NopeDim: 2, RopeDim: 1, ValueDim: 2, Rank: 3, Rope: -1, KVNorm: &graph.Norm{Weight: "norm"},
+		KVA: linear("kva", 32, 4), Q: linear("q", 32, 9), KB: linear("kb", 2, 3), VB: linear("vb", 3, 2), O: linear("out", 6, 32)}}
+	short := graph.Block{ShortConv: &graph.ShortConv{Kernel: 2, Conv: "conv", ConvBias: "conv bias", In: linear("in", 32, 15), Out: linear("out", 5, 32)}}
+	for _, c := range []struct {
+		name  string
+		block graph.Block
+		want  [2]map[string][]float32 // first numbers of rows, of out of columns
+	}{
+		{"delta", delta(false), [2]map[string][]float32{
+			{"qkv": {0, 1, 6, 7, 12, 13, 14, 15, 16, 17, 18, 19}, "out": {0, 1, 2, 3, 4, 5, 6, 7}, "alpha": {0, 1}},
+			{"qkv": {2, 3, 4, 5, 8, 9, 10, 11, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35}, "decay": {2, 3, 4, 5}}}},
+		{"delta, tiled", delta(true), [2]map[string][]float32{
+			{"qkv": {0, 1, 6, 7, 12, 13, 14, 15, 24, 25, 26, 27}, "out": {0, 1, 2, 3, 12, 13, 14, 15}, "beta": {0, 3}},
+			{"conv": {2, 3, 4, 5, 8, 9, 10, 11, 16, 17, 18, 19, 20, 21, 22, 23, 28, 29, 30, 31, 32, 33, 34, 35}, "dt bias": {1, 2, 4, 5}}}},
+		{"mamba", mamba(2), [2]map[string][]float32{
+			{"xbc": {0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 22, 23, 24}, "norm": {0, 1, 2, 3, 4, 5, 6, 7}, "dt": {0, 1}},
+			{"conv bias": {8, 9, 10, 11, 12, 13, 14, 15, 19, 20, 21, 25, 26, 27}, "out": {8, 9, 10, 11, 12, 13, 14, 15}, "skip": {2, 3}}}},
+		{"short convolution", short, [2]map[string][]float32{{"in": {0, 1, 5, 6, 10, 11}, "out": {0, 1}}, {"in": {2, 3, 4, 7, 8, 9, 12, 13, 14}, "conv": {2, 3, 4}}}},
+		{"latents", latent, [2]map[string][]float32{{"kb": {0, 1, 2}, "vb": {0, 1}, "q": {0, 1, 2}, "kva": {0, 1, 2, 3}}, {"kb": {3, 4, 5, 6, 7, 8}, "vb": {2, 3, 4, 5}, "out": {2, 3, 4, 5}}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := &graph.Graph{Vocab: 22, Width: 32, Embed: graph.Embedding{Table: "table"}, Head: graph.Head{Linear: linear("table", 32, 22)}, Blocks: []graph.Block{c.block}}
+			source, memory := plain(t, &c.block, "out"), int64(0)
+			for rank := range 2 {
+				s, err := load.Cut(g, source, rank, 2)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b := &s.Graph.Blocks[0]
+				memory += b.Memory()
+				for _, p := range b.Parts(32) {
+					if p.Linear != nil && p.Experts == 0 {
+						if got := s.Tensor(p.Linear.Weight); !slices.Equal(got.Shape, []int64{p.Out, p.In}) {
+							t.Errorf("rank %d: %s is %v, the graph says %d by %d", rank, p.Linear.Weight, got.Shape, p.Out, p.In)
+						}
+					}
+				}
+				for name, want := range c.want[rank] {
+					x := s.Tensor(name)
+					n, step := x.Rows()
+					switch {
+					case name == "out":
+						n, step = 1, 1
+					case len(x.Shape) == 1:
+						step = 1
+					}
+					_, k := x.Rows()
+					all, got := make([]float32, n*k), []float32(nil)
+					if err := scheme.DecodeRows(all, &x, 0, n); err != nil {
+						t.Fatal(err)
+					}
+					for i := int64(0); i < n*k; i += step {
+						got = append(got, all[i])
+					}
+					if !slices.Equal(got, want) {
+						t.Errorf("rank %d: %s has %v, not %v", rank, name, got, want)
+					}
+				}
+			}
+			if memory != c.block.Memory() {
+				t.Errorf("together %d numbers are remembered, of %d", memory, c.block.Memory())
+			}
+		})
 	}
 }
