@@ -63,14 +63,13 @@ const (
 	attendLDS       = 32 << 10
 )
 
-// An AttendShape is how attention is divided. All but Rows are of decoding; Blocks and
-// Resident change no bits.
+// An AttendShape is how attention is divided. All but Rows are of decoding;
+// Resident changes no bits.
 type AttendShape struct {
 	Waves    int // of a block
 	Queries  int // of a wave at most; 0: as many as registers hold
 	Fill     int // blocks for each compute unit, where positions suffice
 	Least    int // positions that a block takes at least, a multiple of 64
-	Blocks   int // that share the positions of a row, at most; 0: as many as Fill and Least ask for
 	Resident int // blocks of a unit that registers are limited for (CUDA); 0: what is usual
 	Rows     int // of a block of prompts: 64 or 128
 }
@@ -83,7 +82,6 @@ type split struct {
 	spread   int // blocks that share the positions of a long sequence
 	splits   int // those that the longest one needs
 	least    int
-	blocks   int // that are launched of them: fewer take several shares each
 	resident int
 }
 
@@ -122,13 +120,7 @@ func (o *Attend) split(t Target) split {
 	if t.API == CUDA && shape.Resident == 0 && !o.matrix(t) && o.T > 1 && o.registers(t, s.queries) <= 170 {
 		shape.Resident = 2 // of many blocks; without, registers leave room for one
 	}
-	if o.Shape != nil && o.Shape.Blocks != 0 {
-		shape.Blocks = o.Shape.Blocks
-	}
-	s.blocks, s.resident = s.splits, max(shape.Resident, 1)
-	if shape.Blocks > 0 && shape.Blocks < s.splits {
-		s.blocks, s.splits = shape.Blocks, s.spread
-	}
+	s.resident = max(shape.Resident, 1)
 	return s
 }
 
@@ -232,9 +224,6 @@ func (o *Attend) Calls(t Target) []Call {
 	if o.Below != 0 {
 		turn += fmt.Sprintf(" ATTEND_BELOW=%d", o.Below)
 	}
-	if s.blocks < s.splits {
-		turn += " ATTEND_LOOP=1"
-	}
 	if s.resident > 1 {
 		turn += fmt.Sprintf(" ATTEND_RESIDENT=%d", s.resident)
 	}
@@ -246,7 +235,7 @@ func (o *Attend) Calls(t Target) []Call {
 		Early: true, Unit: Unit{"attend.hip", fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_LEAST=%d ATTEND_SPREAD=%d ATTEND_CAP=%d ATTEND_SINKS=%d ATTEND_CHUNKED=%d ATTEND_SETTLED=%d %s",
 			o.KV.defines(), o.Heads/o.KV.Heads, s.parts, s.queries, s.waves, s.least, s.spread, flag(o.Softcap != 0), flag(o.Sinks != 0), flag(o.Chunked), flag(settled), turn)},
 		Symbol: "nstf_attend",
-		Grid:   [3]uint32{uint32(s.blocks), uint32(o.KV.Heads * s.parts), uint32(o.T)},
+		Grid:   [3]uint32{uint32(s.splits), uint32(o.KV.Heads * s.parts), uint32(o.T)},
 		Block:  [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Args: args,
 	}}
 }

@@ -23,10 +23,7 @@
 // Grid: x: blocks that share the positions of y: a key-value head's part, of z:
 // a row. ATTEND_WAVES waves of any size. A block takes ATTEND_LEAST positions at
 // least, and of a long sequence as many as make ATTEND_SPREAD blocks; blocks beyond the
-// length end at once, so that the grid may be that of a longer sequence. With ATTEND_LOOP 1,
-// where rows alone fill the machine, there are fewer blocks, which take the positions of
-// several of those one after the other (shares below), to the same bits.
-// LDS: what attend.go computes, and 768 bytes for each query.
+// length end at once, so that the grid may be that of a longer sequence. LDS: what attend.go computes, and 768 bytes for each query.
 //
 // Phases of a wave, for each of its tiles of 16 positions or fewer: (1) scores:
 // teams of LANES lanes hold a key between them, and add up their products so
@@ -53,9 +50,6 @@
 
 #ifndef ATTEND_BELOW
 #define ATTEND_BELOW 0
-#endif
-#ifndef ATTEND_LOOP
-#define ATTEND_LOOP 0
 #endif
 #ifndef ATTEND_RESIDENT // blocks of a unit that registers are limited for (CUDA)
 #define ATTEND_RESIDENT 1
@@ -178,7 +172,8 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 	const int first_tile = lo / TILE, tiles = position / TILE + 1 - first_tile;
 	const int each = most(ATTEND_LEAST / TILE, (tiles + ATTEND_SPREAD - 1) / ATTEND_SPREAD), blocks = (tiles + each - 1) / each;
 	if (blockIdx.x >= blocks) return;
-	int share = blockIdx.x, end = first_tile + least(tiles, (share + 1) * each), at = first_tile + share * each + wave;
+	const int end = first_tile + least(tiles, (blockIdx.x + 1) * each);
+	int at = first_tile + blockIdx.x * each + wave;
 	pages += load_from(owners + row) * (i64)max_pages;
 	const i64 first_head = (i64)row * heads + head * ATTEND_GROUP + part * ATTEND_QUERIES, first_query = first_head * KV_D;
 	const int here = least(ATTEND_QUERIES, ATTEND_GROUP - part * ATTEND_QUERIES); // queries of this part
@@ -194,14 +189,14 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 #else
 	auto near_of = [&](int) { return false; };
 #endif
-	auto page_of = [&](int i, int end) { return i < end ? load_from(pages + kv_place(i * TILE, max_pages, near_of(i))) : 0; };
-	auto tile_of = [&](int i, int end, int page) {
+	auto page_of = [&](int i) { return i < end ? load_from(pages + kv_place(i * TILE, max_pages, near_of(i))) : 0; };
+	auto tile_of = [&](int i, int page) {
 		tile t = {0, 0, 0, -1, false};
 		if (i < end) t = {kv_vector(page, kv_heads, head, i * TILE), most(lo - i * TILE, 0), least(position + 1 - i * TILE, TILE), ATTEND_OWN ? position - i * TILE : -1, near_of(i)};
 		return t;
 	};
-	now = tile_of(at, end, page_of(at, end));
-	int page = page_of(at + ATTEND_WAVES, end);
+	now = tile_of(at, page_of(at));
+	int page = page_of(at + ATTEND_WAVES);
 #if ATTEND_SETTLED
 	load_cached<true>(key, cache, now, lane);
 	load_cached<false>(value, cache, now, lane);
@@ -210,7 +205,7 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 #if ATTEND_TURN
 	const turning how = TURNING;
 	turn_heads(lds, newest, how, q + (i64)row * q_stride + (head * ATTEND_GROUP + part * ATTEND_QUERIES) * KV_D, row, head, here,
-		!ROPE_SHARED && (ATTEND_LOOP ? (blocks - 1 - blockIdx.x) % gridDim.x == 0 : blockIdx.x + 1 == blocks), part == 0, cache, kv_vector(pages[kv_place(position, max_pages, false)], kv_heads, head, position), kv_vector(pages[kv_place(position, max_pages, KV_CODED)], kv_heads, head, position));
+		!ROPE_SHARED && blockIdx.x + 1 == blocks, part == 0, cache, kv_vector(pages[kv_place(position, max_pages, false)], kv_heads, head, position), kv_vector(pages[kv_place(position, max_pages, KV_CODED)], kv_heads, head, position));
 	const f32* from = lds;
 #elif KV_CODED
 	for (int h = wave; h < here; h += ATTEND_WAVES) {
@@ -235,50 +230,21 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 	totals all;
 	clear_totals(all);
 
-	const i64 pair = (i64)row * gridDim.y + blockIdx.y;
-	records += pair * (ATTEND_LOOP ? ATTEND_SPREAD : gridDim.x) * ATTEND_RECORD;
-	// Puts the block's waves together, as the record of a share.
-	auto put_share = [&](int share) {
-		f32* mine = records + (i64)share * ATTEND_RECORD;
-		few_together<ATTEND_WAVES>(lds, ATTEND_WAVES, [&](int g, int d, f32 acc, f32 top, f32 s) {
-			mine[2 * ATTEND_QUERIES + g * KV_VALUE + d] = acc;
-			if (d == 0) mine[g] = top, mine[ATTEND_QUERIES + g] = s;
-		});
-	};
-	bool loaded = ATTEND_SETTLED;
-	while (true) {
-		// Where blocks take several shares, the next one's first tile.
-		const int later = share + gridDim.x;
-		const bool more = ATTEND_LOOP && later < blocks;
-		const int later_at = first_tile + later * each + wave, later_end = more ? first_tile + least(tiles, (later + 1) * each) : 0;
-		for (; at < end; at += ATTEND_WAVES, loaded = false) {
+	for (bool loaded = ATTEND_SETTLED; at < end; at += ATTEND_WAVES, loaded = false) {
 #if KV_LATENT
-			value = key;
+		value = key;
 #else
-			if (!loaded) load<false>(value, cache, newest, now, lane);
+		if (!loaded) load<false>(value, cache, newest, now, lane);
 #endif
-			score_tile(s, own, key, cache, newest, now, query, lane);
-			next = tile_of(at + ATTEND_WAVES, end, page);
-			page = page_of(at + 2 * ATTEND_WAVES, end);
-			load<true>(key, cache, newest, next, lane);
-			wave_sync();
-			weigh(s, own, all, cache, newest, now, lane, scale, softcap);
-			accumulate_tile(s, sum, value, cache, newest, now, own, lane);
-			wave_sync();
-			now = next;
-		}
-		if (!more) break;
-		at = later_at, end = later_end;
-		now = tile_of(at, end, page_of(at, end));
-		page = page_of(at + ATTEND_WAVES, end);
-		load<true>(key, cache, newest, now, lane);
-		put_record(lds, sum, all, wave, lane);
-		__syncthreads();
-		put_share(share);
-		__syncthreads();
-		clear_totals(all);
-		clear_sums(sum);
-		share = later, loaded = false;
+		score_tile(s, own, key, cache, newest, now, query, lane);
+		next = tile_of(at + ATTEND_WAVES, page);
+		page = page_of(at + 2 * ATTEND_WAVES);
+		load<true>(key, cache, newest, next, lane);
+		wave_sync();
+		weigh(s, own, all, cache, newest, now, lane, scale, softcap);
+		accumulate_tile(s, sum, value, cache, newest, now, own, lane);
+		wave_sync();
+		now = next;
 	}
 
 	put_record(lds, sum, all, wave, lane);
@@ -309,13 +275,18 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 		turn_back();
 		return;
 	}
-	put_share(share);
-	const u32 sharing = least(gridDim.x, blocks);
-	if (!ATTEND_LOOP || sharing > 1) __threadfence();
+	const i64 share = (i64)row * gridDim.y + blockIdx.y;
+	records += share * gridDim.x * ATTEND_RECORD;
+	f32* mine = records + (i64)blockIdx.x * ATTEND_RECORD;
+	few_together<ATTEND_WAVES>(lds, ATTEND_WAVES, [&](int g, int d, f32 acc, f32 top, f32 s) {
+		mine[2 * ATTEND_QUERIES + g * KV_VALUE + d] = acc;
+		if (d == 0) mine[g] = top, mine[ATTEND_QUERIES + g] = s;
+	});
+	__threadfence();
 	__syncthreads();
 	if (threadIdx.x == 0) {
-		last = ATTEND_LOOP && sharing == 1 || atomicAdd(counters + pair, 1u) == sharing - 1;
-		if (last && !(ATTEND_LOOP && sharing == 1)) counters[pair] = 0;
+		last = atomicAdd(counters + share, 1u) == (u32)blocks - 1;
+		if (last) counters[share] = 0;
 	}
 	__syncthreads();
 	if (!last) return;

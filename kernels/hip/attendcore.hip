@@ -214,12 +214,6 @@ struct queries {
 };
 typedef queries value_sums;
 typedef vectors keys_loaded, values_loaded;
-NSTF_DEVICE void clear_sums(value_sums& sum) {
-#pragma unroll
-	for (int g = 0; g < ATTEND_QUERIES; g++)
-#pragma unroll
-		for (int i = 0; i < CHUNKS * RUN; i++) sum.v[g][i] = 0;
-}
 struct scored {}; // scores and weights are in LDS
 
 // Takes queries from[query][KV_D], of which so many are here, and clears sums.

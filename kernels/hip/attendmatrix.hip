@@ -187,13 +187,6 @@ struct value_sums {
 	f32 v[VALUE_RUNS][VALUE_RUN];
 };
 
-NSTF_DEVICE void clear_sums(value_sums& sum) {
-#pragma unroll
-	for (int i = 0; i < VALUE_RUNS; i++)
-#pragma unroll
-		for (int j = 0; j < VALUE_RUN; j++) sum.v[i][j] = 0;
-}
-
 // One of the halves of each of two numbers.
 NSTF_DEVICE u32 limbs(f32 low, f32 high, f32 rest) {
 	const u32 nearest = halves_of(low, high);

@@ -298,26 +298,6 @@ NSTF_DEVICE void let_next_begin() {
 #endif
 }
 
-// Clusters: blocks next to each other that are on the machine at once and read each
-// other's LDS. Size is how many, 1 where there are none.
-#if defined(NSTF_CUDA) && __CUDA_ARCH__ >= 900
-template <int Size> NSTF_DEVICE void cluster_meet() {
-	if (Size == 1) __syncthreads();
-	else asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-template <int Size> NSTF_DEVICE f32 cluster_load(const f32 *p, u32 rank) {
-	if (Size == 1) return *p;
-	u32 at;
-	f32 v;
-	asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"((u32)__cvta_generic_to_shared(p)), "r"(rank));
-	asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory");
-	return v;
-}
-#else
-template <int Size> NSTF_DEVICE void cluster_meet() { __syncthreads(); }
-template <int Size> NSTF_DEVICE f32 cluster_load(const f32 *p, u32) { return *p; }
-#endif
-
 // Both: for kernels that have nothing to do before their inputs are there.
 NSTF_DEVICE void begin_early() {
 	let_next_begin();

@@ -82,27 +82,7 @@ NSTF_DEVICE void bytes_load(u32 *to, const u8 *from) {
 
 // A lane's words of tiles in LDS: of 16 rows of weights, whose pieces of the same k lie
 // side by side and those of the next k `apart` bytes behind; of tokens, whose pieces lie
-// side by side and those of the next token `apart` bytes behind. With BYTES_LDMATRIX 1 by
-// instructions that load whole tiles (MMA).
-#if NSTF_MATRIX == NSTF_MATRIX_MMA && BYTES_LDMATRIX
-NSTF_DEVICE u32 lds_address(const u8 *p) { return (u32)__cvta_generic_to_shared(p); }
-
-NSTF_DEVICE void bytes_fetch(ByteWeights<2> &w, const u8 *tile, int apart) {
-	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-	    : "=r"(w.v[0][0]), "=r"(w.v[1][0]), "=r"(w.v[0][1]), "=r"(w.v[1][1]) : "r"(lds_address(tile + bytes_lane() % 16 * 16 + bytes_lane() / 16 * apart)) : "memory");
-}
-NSTF_DEVICE void bytes_fetch(ByteWeights<1> &w, const u8 *tile, int) {
-	asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
-	    : "=r"(w.v[0][0]), "=r"(w.v[1][0]) : "r"(lds_address(tile + bytes_lane() % 16 * 16)) : "memory");
-}
-NSTF_DEVICE void bytes_fetch(ByteActs<2> &x, const u8 *tile, int apart) {
-	asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
-	    : "=r"(x.v[0]), "=r"(x.v[1]) : "r"(lds_address(tile + bytes_lane() % 8 * apart + bytes_lane() / 8 % 2 * 16)) : "memory");
-}
-NSTF_DEVICE void bytes_fetch(ByteActs<1> &x, const u8 *tile, int apart) {
-	asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(x.v[0]) : "r"(lds_address(tile + bytes_lane() % 8 * apart)) : "memory");
-}
-#else
+// side by side and those of the next token `apart` bytes behind.
 template <int Pieces> NSTF_DEVICE void bytes_fetch(ByteWeights<Pieces> &w, const u8 *tile, int apart) {
 #pragma unroll
 	for (int r = 0; r < BYTES_ROWS; r++)
@@ -113,7 +93,6 @@ template <int Pieces> NSTF_DEVICE void bytes_fetch(ByteActs<Pieces> &x, const u8
 #pragma unroll
 	for (int p = 0; p < Pieces; p++) bytes_load(x.v + p * BYTES_WORDS, tile + bytes_column() * apart + p * 16 + bytes_at());
 }
-#endif
 
 // BYTES_MAGIC and the dot products of a tile.
 #if NSTF_MATRIX == NSTF_MATRIX_MMA

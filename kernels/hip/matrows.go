@@ -19,7 +19,6 @@ type rowsShape struct {
 	lanes    int // of the launch with one row, whose sums are kept
 	parts    int // of them a wave's
 	teams    int // of waves that have all parts of a block
-	split    int // blocks that share the parts: a cluster
 	features int // tiles of 16 rows of weights of a team
 	tokens   int // tiles of rows of activations
 	together int // units of a row that a wave takes at once
@@ -60,10 +59,9 @@ func (f Format) narrow() bool { return arranged(f.Scheme) != nil && f.Scheme != 
 // rows multiplies.
 func (o *Matvec) rowsShape(t Target, products []Product, rows int) rowsShape {
 	w, unit := &products[0].W, t.Matrix()
-	s := rowsShape{lanes: o.rowsLanes(t, products), features: 1 + digit(o.Gated), split: 1, blocks: 1, tokens: ceil(rows, rowsColumn(t))}
+	s := rowsShape{lanes: o.rowsLanes(t, products), features: 1 + digit(o.Gated), blocks: 1, tokens: ceil(rows, rowsColumn(t))}
 	if m := o.Shape; m != nil {
 		s.parts, s.teams, s.features, s.together, s.blocks, s.inLDS = min(m.Rows, s.lanes), m.Waves, m.Features, m.Steps, m.Blocks, !m.Direct
-		s.split = min(max(m.Split, 1), s.lanes/s.parts)
 		s.together = min(s.together, s.parts)
 		return s
 	}
@@ -82,7 +80,7 @@ func (o *Matvec) rowsShape(t Target, products []Product, rows int) rowsShape {
 }
 
 // waves is how many a block has.
-func (s *rowsShape) waves() int { return s.teams * s.lanes / s.parts / s.split }
+func (s *rowsShape) waves() int { return s.teams * s.lanes / s.parts }
 
 // tiles is how many tiles there are of the products' rows.
 func (s *rowsShape) tiles(o *Matvec, products []Product) (n int) {
@@ -127,7 +125,7 @@ func (w *Weight) groupsOf() (groups, bytes int) {
 // acts is the LDS that the rows of activations take.
 func (s *rowsShape) acts(t Target, w *Weight) int {
 	groups, scale := w.groupsOf()
-	units := ceil(w.K/w.Format.unit, s.lanes) * s.lanes / s.split
+	units := ceil(w.K/w.Format.unit, s.lanes) * s.lanes
 	return s.tokens * rowsColumn(t) * ((units*w.Format.unit/16|1)*16 + units*groups*scale)
 }
 
@@ -164,10 +162,10 @@ func (o *Matvec) rowsCall(t Target, products []Product, from, rows int) Call {
 		args = append(args, Ptr(p.W.Data), Ptr(rowOf(p.Y, from, p.W.N)), Ptr(p.Bias), Ptr(rowOf(p.Residual, from, p.W.N)), I32(p.W.N))
 	}
 	return Call{
-		Unit: Unit{"matrows.hip", fmt.Sprintf("%s MATROWS_K=%d MATROWS_LANES=%d MATROWS_PARTS=%d MATROWS_TEAMS=%d MATROWS_SPLIT=%d MATROWS_FEATURES=%d MATROWS_TOKENS=%d MATROWS_TOGETHER=%d MATROWS_RESIDENT=%d MATROWS_LDS=%d MATROWS_GROUP=%d MATROWS_NARROW=%d MATROWS_MATRICES=%d MATROWS_GATED=%d%s",
-			w.Format.defines, w.K, s.lanes, s.parts, s.teams, s.split, s.features, s.tokens, s.together, s.blocks, digit(s.inLDS), group(w.Format.fine), digit(w.Format.narrow()), len(products), digit(o.Gated), gated)},
+		Unit: Unit{"matrows.hip", fmt.Sprintf("%s MATROWS_K=%d MATROWS_LANES=%d MATROWS_PARTS=%d MATROWS_TEAMS=%d MATROWS_FEATURES=%d MATROWS_TOKENS=%d MATROWS_TOGETHER=%d MATROWS_RESIDENT=%d MATROWS_LDS=%d MATROWS_GROUP=%d MATROWS_NARROW=%d MATROWS_MATRICES=%d MATROWS_GATED=%d%s",
+			w.Format.defines, w.K, s.lanes, s.parts, s.teams, s.features, s.tokens, s.together, s.blocks, digit(s.inLDS), group(w.Format.fine), digit(w.Format.narrow()), len(products), digit(o.Gated), gated)},
 		Symbol: "nstf_matrows_" + w.Format.Name() + "_i8", LDS: uint32(lds),
-		Grid: [3]uint32{uint32(min(s.tiles(o, products), max(s.blocks*t.Units/s.split, 1)) * s.split), 1, 1}, Block: [3]uint32{uint32(s.waves() * t.Wave), 1, 1}, Early: true,
+		Grid: [3]uint32{uint32(min(s.tiles(o, products), s.blocks*t.Units)), 1, 1}, Block: [3]uint32{uint32(s.waves() * t.Wave), 1, 1}, Early: true,
 		Args: args,
 	}
 }

@@ -5,10 +5,9 @@
 //	MATROWS_GATED: y[t][n] = act(W0[n] x[t]) * (W1[n] x[t])
 //
 // What matvec.hip's lane l of MATROWS_LANES adds up, units l, l + LANES and so on of a
-// row, is a part here: MATROWS_SPLIT blocks, a cluster, have LANES / SPLIT neighbours of
-// them each, and so that share of x; a wave has MATROWS_PARTS of its block's, each with sums
-// of its own for all tokens and the wave's features, and the waves of a block that have the
-// same features are a team.
+// row, is a part here: a wave has MATROWS_PARTS neighbours of them, each with sums of its own
+// for all tokens and the wave's features, and the waves of a block that have the same
+// features are a team.
 // Matrix units give the dot product of each group of weights that share a scale
 // (matrixbytes.hip), floats are then added as one lane does:
 //
@@ -20,14 +19,12 @@
 // (acts.hip), rows from `from` on. y f32[T][N], which may be the residual. Up to three
 // matrices share x (MATROWS_MATRICES).
 //
-// Grid: clusters of MATROWS_SPLIT blocks of MATROWS_TEAMS teams, which take tiles of
-// 16 * MATROWS_FEATURES rows of W for each team in turn (half of them of each matrix where
-// gated), and MATROWS_TOKENS tiles of tokens; any wave size. LDS: with MATROWS_LDS the
-// block's share of x, rearranged; for each wave its weights of a step as bytes, then its
-// sums. Phases: a step's weights are asked for; x is brought; then a wave turns its weights
-// of MATROWS_TOGETHER parts to bytes, asks for the next ones, and multiplies. Waves and
-// blocks meet at the end of a tile alone, when each block adds up a part of the outputs,
-// reading the others' LDS.
+// Grid: blocks of MATROWS_TEAMS teams, which take tiles of 16 * MATROWS_FEATURES rows of
+// W for each team in turn (half of them of each matrix where gated), and MATROWS_TOKENS
+// tiles of tokens; any wave size. LDS: with MATROWS_LDS x, rearranged; for each wave its
+// weights of a step as bytes, then its sums. Phases: a step's weights are asked for; x is
+// brought; then a wave turns its weights of MATROWS_TOGETHER parts to bytes, asks for the
+// next ones, and multiplies. Waves meet at the end of a tile alone, to add up its outputs.
 // Deterministic: every sum in one fixed order, which MATROWS_LANES and K decide.
 // Bound: up to 16 rows the bytes of W; with 32, 3 operations for each group, feature
 // and token (4 where MATROWS_NARROW is 0).
@@ -36,14 +33,12 @@
 // Infinite scales give NaN, where one row may have infinities.
 #include "SCHEME.hip"
 #include "acts.hip"
-#define BYTES_LDMATRIX (MATROWS_SPLIT > 1)
 #include "matrixbytes.hip"
 #if MATROWS_GATED
 #include "activation.hip"
 #endif
 
-#define ROWS_SPAN (MATROWS_LANES / MATROWS_SPLIT)                         // units of a step that a block has
-#define ROWS_TEAM (ROWS_SPAN / MATROWS_PARTS)                             // waves of a team
+#define ROWS_TEAM (MATROWS_LANES / MATROWS_PARTS)                         // waves of a team
 #define ROWS_THREADS (MATROWS_TEAMS * ROWS_TEAM * NSTF_WAVE)
 #define ROWS_FEATURES (16 * MATROWS_FEATURES)                             // rows of W of a team's tile
 #define ROWS_OUT (ROWS_FEATURES / (1 + MATROWS_GATED))                    // outputs of it
@@ -51,7 +46,7 @@
 #define ROWS_TOKENS (MATROWS_TOKENS * BYTES_TOKENS)                       // rows of x, those behind T included
 #define ROWS_UNITS (MATROWS_K / Weights::unit)                            // of a row
 #define ROWS_STEPS ((ROWS_UNITS + MATROWS_LANES - 1) / MATROWS_LANES)     // of a tile
-#define ROWS_HERE (ROWS_STEPS * ROWS_SPAN)                                // units of a row that a block has, those behind it included
+#define ROWS_HERE (ROWS_STEPS * MATROWS_LANES)                            // units of a row, those behind it included
 #define ROWS_EVEN (ROWS_UNITS % MATROWS_LANES == 0)                       // the last one is whole
 #define ROWS_ABREAST (NSTF_WAVE / MATROWS_TOGETHER)                       // features whose units a wave takes at once
 #define ROWS_HELD ((ROWS_FEATURES + ROWS_ABREAST - 1) / ROWS_ABREAST)     // units of a lane
@@ -101,7 +96,7 @@ NSTF_DEVICE int sum_at(int token, int feature) { return token * ROWS_FEATURES + 
 #define ROWS_SUMS (ROWS_TOKENS * ROWS_FEATURES * 4)
 #define ROWS_ROOM (ROWS_STAGE > ROWS_SUMS ? ROWS_STAGE : ROWS_SUMS)
 
-// x in LDS, of the block's units: for each token its bytes, rows an odd number of pieces
+// x in LDS: for each token its bytes, rows an odd number of pieces
 // apart, then scales, [group of ROWS_DEPTH][token], with their groups' sums where there
 // are minimums.
 #define ROWS_ROW ((ROWS_HERE * Weights::unit / 16 | 1) * 16)
@@ -126,11 +121,8 @@ struct Input {
 	int t; // there are
 };
 
-// The unit of a row that is number `here` of those that a block has.
-NSTF_DEVICE int unit_of_block(int here, int rank) { return here / ROWS_SPAN * MATROWS_LANES + rank * ROWS_SPAN + here % ROWS_SPAN; }
-
 // Brings x to LDS, or says where it is, once it has been written.
-NSTF_DEVICE Input bring(u8 *lds, const u8 *x, int from, int t, int rank) {
+NSTF_DEVICE Input bring(u8 *lds, const u8 *x, int from, int t) {
 	wait_for_inputs();
 	x += (i64)from * ROWS_ACTS;
 	if (!MATROWS_LDS) return {x, t};
@@ -141,8 +133,8 @@ NSTF_DEVICE Input bring(u8 *lds, const u8 *x, int from, int t, int rank) {
 		for (int i = 0; i < ahead; i++) {
 			const int at = start + i * ROWS_THREADS;
 			if (at >= t * pieces) continue;
-			const int piece = at % pieces, u = unit_of_block(piece / of_unit, rank);
-			if (ROWS_EVEN || u < ROWS_UNITS) v[i] = *(const Words4 *)(x + at / pieces * (u32)ROWS_ACTS + acts_piece(u * of_unit + piece % of_unit) * 16);
+			const int piece = at % pieces;
+			if (ROWS_EVEN || piece < ROWS_UNITS * of_unit) v[i] = *(const Words4 *)(x + at / pieces * (u32)ROWS_ACTS + acts_piece(piece) * 16);
 		}
 #pragma unroll
 		for (int i = 0; i < ahead; i++) {
@@ -152,9 +144,9 @@ NSTF_DEVICE Input bring(u8 *lds, const u8 *x, int from, int t, int rank) {
 	}
 #pragma unroll 4
 	for (int at = threadIdx.x; at < t * ROWS_SCALES; at += ROWS_THREADS) {
-		const int token = at / ROWS_SCALES, i = at % ROWS_SCALES, u = unit_of_block(i / ROWS_GROUPS, rank);
-		if (!ROWS_EVEN && u >= ROWS_UNITS) continue;
-		put_scale(lds + ROWS_TOKENS * ROWS_ROW + (i * ROWS_TOKENS + token) * ROWS_SCALE, acts_scale(x + token * (u32)ROWS_ACTS, u * ROWS_GROUPS + i % ROWS_GROUPS));
+		const int token = at / ROWS_SCALES, i = at % ROWS_SCALES;
+		if (!ROWS_EVEN && i >= ROWS_UNITS * ROWS_GROUPS) continue;
+		put_scale(lds + ROWS_TOKENS * ROWS_ROW + (i * ROWS_TOKENS + token) * ROWS_SCALE, acts_scale(x + token * (u32)ROWS_ACTS, i));
 	}
 	return {lds, t};
 }
@@ -162,7 +154,7 @@ NSTF_DEVICE Input bring(u8 *lds, const u8 *x, int from, int t, int rank) {
 // Tokens behind the last one are any other's, since nobody reads what they give.
 NSTF_DEVICE int token_in(const Input &in, int token) { return MATROWS_LDS || token < in.t ? token : in.t - 1; }
 
-// A lane's words of a tile of tokens, from piece i on: of the block's where x is in LDS.
+// A lane's words of a tile of tokens, from piece i on.
 NSTF_DEVICE ByteActs<ROWS_PIECES> acts_of(const Input &in, int tile, int i) {
 	ByteActs<ROWS_PIECES> x;
 	if (MATROWS_LDS) {
@@ -190,8 +182,7 @@ NSTF_DEVICE TokenScales token_scales(const Input &in, int tile, int i) {
 
 typedef f32 Sums[MATROWS_FEATURES][MATROWS_TOKENS][BYTES_SUMS];
 
-// Adds the products of a unit, the wave's number `unit` in LDS and unit u of the rows, or
-// of the block's where x is in LDS.
+// Adds the products of a unit, the wave's number `unit` in LDS and unit u of the rows.
 NSTF_DEVICE void multiply(Sums &sums, const u8 *stage, int unit, int u, const Input &in) {
 #pragma unroll
 	for (int g = 0; g < ROWS_GROUPS; g++) {
@@ -235,12 +226,7 @@ struct Place {
 
 #define ROWS_PRODUCT(i) const u8 *w##i, f32 *y##i, const f32 *bias##i, const f32 *residual##i, int n##i
 
-#if MATROWS_SPLIT > 1
-#define ROWS_CLUSTER __cluster_dims__(MATROWS_SPLIT, 1, 1)
-#else
-#define ROWS_CLUSTER
-#endif
-NSTF_KERNEL void ROWS_CLUSTER __launch_bounds__(ROWS_THREADS, MATROWS_RESIDENT) NSTF_PASTED(NSTF_NAMED(nstf_matrows), i8)(
+NSTF_KERNEL void __launch_bounds__(ROWS_THREADS, MATROWS_RESIDENT) NSTF_PASTED(NSTF_NAMED(nstf_matrows), i8)(
     const u8 *x, int t, int from, ROWS_PRODUCT(0)
 #if MATROWS_MATRICES > 1
     , ROWS_PRODUCT(1)
@@ -262,7 +248,6 @@ NSTF_KERNEL void ROWS_CLUSTER __launch_bounds__(ROWS_THREADS, MATROWS_RESIDENT) 
 	tiles += tiles_of(n2);
 #endif
 	const int wave = threadIdx.x / NSTF_WAVE, lane = bytes_lane(), team = wave / ROWS_TEAM;
-	const int rank = blockIdx.x % MATROWS_SPLIT, cluster = blockIdx.x / MATROWS_SPLIT, clusters = gridDim.x / MATROWS_SPLIT;
 	// Member by member: a choice between whole structs would go through memory.
 	auto place = [=](int tile) {
 		Place p = {w0, y0, bias0, residual0, n0, tile * ROWS_TILE};
@@ -292,12 +277,11 @@ NSTF_KERNEL void ROWS_CLUSTER __launch_bounds__(ROWS_THREADS, MATROWS_RESIDENT) 
 		return ROWS_FEATURES % ROWS_ABREAST == 0 || feature < ROWS_FEATURES ? feature : feature % ROWS_FEATURES;
 	};
 	const int part = lane % MATROWS_TOGETHER;
-	auto unit_here = [=](int part) { return wave % ROWS_TEAM * MATROWS_PARTS + part; }; // of the block's of a step
-	auto unit_of = [=](int step, int part) { return step * MATROWS_LANES + rank * ROWS_SPAN + unit_here(part); };
+	auto unit_of = [=](int step, int part) { return step * MATROWS_LANES + wave % ROWS_TEAM * MATROWS_PARTS + part; };
 	Weights::Raw raw[ROWS_HELD];
 	// What is loaded next: rows of a tile, the last one again rather than those behind it.
 	auto first_of = [=](const Place &p) { return p.first + team * ROWS_OUT < p.n ? p.first + team * ROWS_OUT : p.n - 1; };
-	const Place start = place(cluster);
+	const Place start = place(blockIdx.x);
 	int last = start.n - 1 - first_of(start);
 	Weights view(Matrix{start.w, start.n, MATROWS_K}, first_of(start));
 #if MATROWS_GATED
@@ -351,19 +335,19 @@ NSTF_KERNEL void ROWS_CLUSTER __launch_bounds__(ROWS_THREADS, MATROWS_RESIDENT) 
 		}
 	};
 
-	load(cluster, 0, 0);
+	load(blockIdx.x, 0, 0);
 	Weights::fill(table);
-	const Input in = bring(lds, x, from, t, rank);
+	const Input in = bring(lds, x, from, t);
 	if (MATROWS_LDS || Weights::table > 0) __syncthreads();
 	Sums sums[MATROWS_PARTS] = {};
-	for (int tile = cluster, step = 0; tile < tiles;) {
+	for (int tile = blockIdx.x, step = 0; tile < tiles;) {
 #pragma unroll
 		for (int first = 0; first < MATROWS_PARTS; first += MATROWS_TOGETHER) {
 			turn(step, first);
 			if (first + MATROWS_TOGETHER < MATROWS_PARTS) {
 				load(tile, step, first + MATROWS_TOGETHER);
 			} else {
-				const int next = step + 1 < ROWS_STEPS ? tile : tile + clusters;
+				const int next = step + 1 < ROWS_STEPS ? tile : tile + gridDim.x;
 #if defined(NSTF_CUDA)
 				if (next != tile && next < tiles) aim(next);
 #endif
@@ -373,7 +357,7 @@ NSTF_KERNEL void ROWS_CLUSTER __launch_bounds__(ROWS_THREADS, MATROWS_RESIDENT) 
 #pragma unroll
 			for (int i = 0; i < MATROWS_TOGETHER; i++) {
 				const int u = unit_of(step, first + i);
-				if (ROWS_EVEN || u < ROWS_UNITS) multiply(sums[first + i], stage, i, MATROWS_LDS ? step * ROWS_SPAN + unit_here(first + i) : u, in);
+				if (ROWS_EVEN || u < ROWS_UNITS) multiply(sums[first + i], stage, i, u, in);
 			}
 			wave_sync();
 		}
@@ -395,21 +379,19 @@ NSTF_KERNEL void ROWS_CLUSTER __launch_bounds__(ROWS_THREADS, MATROWS_RESIDENT) 
 #pragma unroll
 					for (int p = 0; p < MATROWS_PARTS; p++) sums[p][f][n][i] = 0;
 				}
-		cluster_meet<MATROWS_SPLIT>();
+		__syncthreads();
 		const Place p = place(tile);
 		auto whole = [&](int team, int token, int feature) {
-			const int waves = MATROWS_SPLIT * ROWS_TEAM;
-			f32 v[waves];
+			f32 v[ROWS_TEAM];
 #pragma unroll
-			for (int w = 0; w < waves; w++)
-				v[w] = cluster_load<MATROWS_SPLIT>((const f32 *)(lds + ROWS_X + (team * ROWS_TEAM + w % ROWS_TEAM) * ROWS_ROOM) + sum_at(token, feature), w / ROWS_TEAM);
+			for (int w = 0; w < ROWS_TEAM; w++) v[w] = ((const f32 *)(lds + ROWS_X + (team * ROWS_TEAM + w) * ROWS_ROOM))[sum_at(token, feature)];
 #pragma unroll
-			for (int width = 1; width < waves; width *= 2)
+			for (int width = 1; width < ROWS_TEAM; width *= 2)
 #pragma unroll
-				for (int w = 0; w < waves; w += 2 * width) v[w] += v[w + width];
+				for (int w = 0; w < ROWS_TEAM; w += 2 * width) v[w] += v[w + width];
 			return v[0];
 		};
-		for (int i = rank * ROWS_THREADS + threadIdx.x; i < t * ROWS_TILE; i += MATROWS_SPLIT * ROWS_THREADS) {
+		for (int i = threadIdx.x; i < t * ROWS_TILE; i += ROWS_THREADS) {
 			const int token = i / ROWS_TILE, of = i % ROWS_TILE / ROWS_OUT, feature = i % ROWS_OUT, n = p.first + i % ROWS_TILE;
 			if (n >= p.n) continue;
 #if MATROWS_GATED
@@ -421,7 +403,7 @@ NSTF_KERNEL void ROWS_CLUSTER __launch_bounds__(ROWS_THREADS, MATROWS_RESIDENT) 
 			const f32 bias = p.bias ? p.bias[n] : 0, residual = p.residual ? p.residual[at] : 0;
 			p.y[at] = v + bias + residual;
 		}
-		cluster_meet<MATROWS_SPLIT>();
-		tile += clusters;
+		__syncthreads();
+		tile += gridDim.x;
 	}
 }

@@ -85,8 +85,7 @@ type MatvecShape struct {
 	Direct                           bool // activations rounded beforehand are read from memory, not brought to LDS
 	// Features, where not 0, has matrows.hip multiply: Waves are then teams, each of which
 	// takes 16 * Features rows of weights at once, Rows the parts of a wave, and Steps the
-	// units of a row that it takes together, Split the blocks of a cluster that shares the parts.
-	// Lanes, Grid, Ahead and Pipe mean nothing.
+	// units of a row that it takes together. Lanes, Split, Grid, Ahead and Pipe mean nothing.
 	Features int
 }
 
@@ -97,7 +96,7 @@ func (s MatvecShape) String() string {
 		more = " direct"
 	}
 	if s.Features > 0 {
-		return fmt.Sprintf("f%d t%d p%d u%d c%d b%d", s.Features, s.Waves, s.Rows, s.Steps, max(s.Split, 1), s.Blocks) + more
+		return fmt.Sprintf("f%d t%d p%d u%d b%d", s.Features, s.Waves, s.Rows, s.Steps, s.Blocks) + more
 	}
 	if s.Ahead > 0 {
 		more += fmt.Sprintf(" a%d", s.Ahead)

@@ -51,7 +51,7 @@ func (u *Tuning) Sound(t Target) bool {
 		}
 	}
 	for _, s := range u.Attend {
-		if s.Waves*t.Wave != 256 || s.Queries < 1 || s.Queries > attendMaxGroup || s.Fill < 1 || s.Fill > 4 || s.Least < 64 || s.Least > 4096 || s.Least%64 != 0 || s.Blocks != 0 || s.Resident != 0 || s.Rows != 0 {
+		if s.Waves*t.Wave != 256 || s.Queries < 1 || s.Queries > attendMaxGroup || s.Fill < 1 || s.Fill > 4 || s.Least < 64 || s.Least > 4096 || s.Least%64 != 0 || s.Resident != 0 || s.Rows != 0 {
 			return false
 		}
 	}

@@ -264,22 +264,6 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 	}
 	m.run(t, calls)
 	dst.get(t, got)
-	for blocks := 1; blocks <= 2 && calls[0].Unit.File == "attend.hip"; blocks++ { // that take turns
-		shared, again := op, slices.Clone(got)
-		shared.Shape = &hip.AttendShape{Blocks: blocks}
-		scratch := m.put(t, make([]byte, shared.ScratchBytes(m.target)))
-		shared.Scratch = scratch.address()
-		for row, last := range c.position { // what is not written is seen, but of rows that are left alone
-			if of := again[row*c.heads*width : (row+1)*c.heads*width]; last >= 0 {
-				copy(of, slices.Repeat([]float32{float32(math.NaN())}, len(of)))
-			}
-		}
-		dst.set(t, again)
-		m.run(t, shared.Calls(m.target))
-		dst.get(t, again)
-		scratch.release()
-		sameBits(t, fmt.Sprintf("positions shared by %d blocks", blocks), got, again)
-	}
 	worst := 0.0
 	for row, last := range c.position {
 		for h := range c.heads {
@@ -507,21 +491,18 @@ func TestAttendTurns(t *testing.T) {
 				turn.QNorm = hip.Normal{Weight: m.put(t, w).address(), Eps: 1e-6}
 				turn.KNorm = turn.QNorm
 			}
-			var outputs, caches [5][]byte // turned before; on the way; and read early; with blocks that take turns
+			var outputs, caches [3][]byte // turned before; on the way; and read early
 			for i := range outputs {
 				cache, dq, dst := m.put(t, pool.raw), m.put(t, q), m.put(t, make([]float32, len(q)))
 				kv.Base = cache.address()
 				op := hip.Attend{Rows: where, KV: kv, Heads: c.heads, Scale: 0.1, Window: c.window, Capacity: 1024, Q: dq.address(), Out: dst.address(), Prompt: rows > 16}
-				if i > 2 {
-					op.Shape = &hip.AttendShape{Blocks: i - 2}
-				}
 				op.Scratch = m.put(t, make([]byte, op.ScratchBytes(m.target))).address()
 				if i == 0 {
 					first := turn
 					first.Rows, first.Heads, first.Q, first.KV = where, c.heads, op.Q, kv
 					m.run(t, first.Calls(m.target))
 				} else {
-					op.Turn, op.Settled = &turn, i >= 2
+					op.Turn, op.Settled = &turn, i == 2
 				}
 				m.run(t, op.Calls(m.target))
 				outputs[i], caches[i] = make([]byte, 4*len(q)), make([]byte, len(pool.raw))

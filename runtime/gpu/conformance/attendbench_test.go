@@ -137,16 +137,14 @@ func BenchmarkAttendSteps(b *testing.B) {
 		for _, length := range []int{544, 2048} {
 			shapes := []*hip.AttendShape{nil}
 			if *variantsFlag {
-				for _, blocks := range []int{0, 1, 2, 4} {
-					for _, resident := range []int{1, 2} {
-						shapes = append(shapes, &hip.AttendShape{Waves: 8, Queries: 2, Fill: 1, Least: 128, Blocks: blocks, Resident: resident})
-					}
+				for _, resident := range []int{1, 2} {
+					shapes = append(shapes, &hip.AttendShape{Waves: 8, Queries: 2, Fill: 1, Least: 128, Resident: resident})
 				}
 			}
 			for _, s := range shapes {
 				name := "chosen"
 				if s != nil {
-					name = fmt.Sprintf("b%d_r%d", s.Blocks, s.Resident)
+					name = fmt.Sprintf("r%d", s.Resident)
 				}
 				b.Run(fmt.Sprintf("rows=%d/positions=%d/%s", rows, length, name), func(b *testing.B) { m.benchAttendSteps(b, rows, length, s) })
 			}

@@ -228,30 +228,21 @@ func (m *machine) shapes(w *workload) []*hip.MatvecShape {
 			Blocks: blocks, Grid: grid, Pipe: pipe})
 	}
 	if w.t > 2 && w.op != "x" {
-		for _, s := range []hip.MatvecShape{
-			{Rows: 4, Waves: 1, Features: 2, Steps: 4, Split: 1, Blocks: 1},
-			{Rows: 2, Waves: 2, Features: 2, Steps: 2, Split: 4, Blocks: 2},
-			{Rows: 2, Waves: 4, Features: 2, Steps: 2, Split: 8, Blocks: 2},
-			{Rows: 1, Waves: 1, Features: 2, Steps: 1, Split: 4, Blocks: 2},
-			{Rows: 1, Waves: 2, Features: 2, Steps: 1, Split: 8, Blocks: 2},
-			{Rows: 2, Waves: 1, Features: 2, Steps: 2, Split: 4, Blocks: 3},
-			{Rows: 4, Waves: 4, Features: 2, Steps: 4, Split: 4, Blocks: 1},
-			{Rows: 4, Waves: 4, Features: 2, Steps: 2, Split: 4, Blocks: 1},
-			{Rows: 4, Waves: 4, Features: 2, Steps: 4, Split: 8, Blocks: 2},
-			{Rows: 1, Waves: 2, Features: 4, Steps: 1, Split: 8, Blocks: 2},
-			{Rows: 2, Waves: 2, Features: 4, Steps: 2, Split: 4, Blocks: 2},
-			{Rows: 2, Waves: 4, Features: 4, Steps: 2, Split: 8, Blocks: 2},
-			{Rows: 4, Waves: 4, Features: 4, Steps: 2, Split: 4, Blocks: 2},
-			{Rows: 2, Waves: 2, Features: 4, Steps: 2, Split: 4, Blocks: 1},
-			{Rows: 2, Waves: 4, Features: 4, Steps: 2, Split: 8, Blocks: 1},
-			{Rows: 2, Waves: 2, Features: 1, Steps: 2, Split: 4, Blocks: 3},
-			{Rows: 4, Waves: 4, Features: 1, Steps: 4, Split: 4, Blocks: 2},
-		} {
-			sums := s.Rows * s.Features * ((w.t + 7) / 8) * 4
-			if strings.HasPrefix(w.op, "gated") && s.Features%2 != 0 || sums > 128/s.Blocks || s.Split == 1 && w.k > 8192 {
-				continue
+		for _, parts := range []int{4, 8} {
+			for _, teams := range []int{1, 2, 4} {
+				for _, features := range []int{1, 2, 4} {
+					for _, together := range []int{4, 8} {
+						waves := teams * m.target.Wave / parts
+						if sums := parts * features * ((w.t + 7) / 8) * 4; sums > 1024/waves || waves < 8 || waves > 16 || together > parts || strings.HasPrefix(w.op, "gated") && features%2 != 0 {
+							continue
+						}
+						s := hip.MatvecShape{Rows: parts, Waves: teams, Features: features, Steps: together, Blocks: 1}
+						direct := s
+						direct.Direct = true
+						all = append(all, &s, &direct)
+					}
+				}
 			}
-			all = append(all, &s)
 		}
 		if w.t > 4 {
 			return all
