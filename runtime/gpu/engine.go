@@ -295,9 +295,6 @@ func (e *Engine) Kernels() int {
 // Context returns the positions of a sequence.
 func (e *Engine) Context() int64 { return e.context }
 
-// Plan returns what lies on the device.
-func (e *Engine) Plan() Plan { return e.plan }
-
 // Close gives back everything on the device; of one that is shared, what is the
 // engine's.
 func (e *Engine) Close() error {

@@ -246,18 +246,3 @@ func jsonBasis() []rule {
 
 // charIn is one character of a string, in any spelling.
 func charIn(rules []rule) expr { return rules[jsonString].x.(seq)[1].(repeat).x }
-
-// JSON returns the grammar of any JSON value.
-func JSON() *Grammar { return composed(Value()) }
-
-// JSONObject returns the grammar of any JSON object.
-func JSONObject() *Grammar { return composed(Object()) }
-
-// composed is of parts that are always a grammar.
-func composed(p Part) *Grammar {
-	g, err := Compose(p)
-	if err != nil {
-		panic(err)
-	}
-	return g
-}

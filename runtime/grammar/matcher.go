@@ -50,8 +50,7 @@ func (c *Compiled) Warm(stop func() bool) {
 type Matcher struct {
 	c    *Compiled
 	now  *config
-	past []*config // before each token that was accepted
-	done bool      // a token that ends a text was accepted, the last in past
+	done bool // a token that ends a text was accepted
 }
 
 // NewMatcher returns a matcher in front of a text.
@@ -60,7 +59,6 @@ func (c *Compiled) NewMatcher() *Matcher { return &Matcher{c: c, now: c.first} }
 // Clone returns a matcher at the same place, which goes its own way.
 func (m *Matcher) Clone() *Matcher {
 	n := *m
-	n.past = append([]*config(nil), m.past...)
 	return &n
 }
 
@@ -82,7 +80,7 @@ func (m *Matcher) Accept(token int32) error {
 		if !m.now.end {
 			return fmt.Errorf("token %d ends the text, which the grammar does not allow here", token)
 		}
-		m.past, m.done = append(m.past, m.now), true
+		m.done = true
 		return nil
 	}
 	b := m.c.v.bytesOf(token)
@@ -93,7 +91,7 @@ func (m *Matcher) Accept(token int32) error {
 	if err != nil {
 		return err
 	}
-	m.past, m.now = append(m.past, m.now), to
+	m.now = to
 	return nil
 }
 
@@ -120,7 +118,7 @@ func (m *Matcher) AcceptBytes(b []byte) error {
 	if err != nil {
 		return err
 	}
-	m.past, m.now = append(m.past, m.now), to
+	m.now = to
 	return nil
 }
 
@@ -166,21 +164,8 @@ func (m *Matcher) Mask(dst []uint32) error {
 	return nil
 }
 
-// Rollback takes back the last n tokens that were accepted. It panics where there are
-// fewer.
-func (m *Matcher) Rollback(n int) {
-	if n < 0 || n > len(m.past) {
-		panic(fmt.Sprintf("grammar: %d tokens taken back of %d", n, len(m.past)))
-	}
-	if n == 0 {
-		return
-	}
-	m.now = m.past[len(m.past)-n]
-	m.past, m.done = m.past[:len(m.past)-n], false
-}
-
 // Reset goes back in front of the text.
-func (m *Matcher) Reset() { m.now, m.past, m.done = m.c.first, m.past[:0], false }
+func (m *Matcher) Reset() { m.now, m.done = m.c.first, false }
 
 // CanEnd reports whether the text may end here.
 func (m *Matcher) CanEnd() bool { return m.now.end }

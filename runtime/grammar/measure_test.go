@@ -51,7 +51,7 @@ var measured = []struct {
 	make func() (*grammar.Grammar, error)
 	text string
 }{
-	{"json object", func() (*grammar.Grammar, error) { return grammar.JSONObject(), nil },
+	{"json object", func() (*grammar.Grammar, error) { return grammar.Compose(grammar.Object()) },
 		`{"name": "Ada Lovelace", "born": 1815, "works": [{"title": "Notes on the Analytical Engine", "year": 1843, "pages": null}, {"title": "Translation", "year": 1842, "tags": ["mathematics", "engines", ["nested", {"deep": [1, 2, 3.5e2]}]]}], "alive": false, "quote": "That brain of mine is something more than merely mortal; as time will show."}`},
 	{"schema: person", schemaOf(`{"type":"object","properties":{"name":{"type":"string","maxLength":80},"age":{"type":"integer","minimum":0,"maximum":150},
 		"email":{"type":"string","format":"email"},"tags":{"type":"array","items":{"enum":["red","green","blue"]},"minItems":1,"maxItems":5},

@@ -11,7 +11,7 @@ import (
 )
 
 // A Grammar is a language of texts, made by [ParseGBNF], [ParseRegex], [Choices],
-// [JSON], [JSONObject] or [ParseSchema]. It is immutable and safe for concurrent use.
+// [Compose] or [ParseSchema]. It is immutable and safe for concurrent use.
 //
 // It is a pushdown automaton over bytes: a deterministic automaton for each rule, whose
 // calls enter those of others.

@@ -139,9 +139,6 @@ func (d *Device) replay(c *command) error {
 	return nil
 }
 
-// Native reports whether a replay is one call of the runtime.
-func (g *Graph) Native() bool { return g.exec != 0 }
-
 // Free gives the graph back. No replay of it may be in flight.
 func (g *Graph) Free() error {
 	d := g.device

@@ -73,20 +73,6 @@ func (d *Device) Load(code []byte) (*Module, error) {
 	return m, nil
 }
 
-// Unload takes the code off the device. No function of it may be in use.
-func (m *Module) Unload() error {
-	d := m.device
-	d.mu.Lock()
-	_, ok := d.modules[m]
-	delete(d.modules, m)
-	d.mu.Unlock()
-	if !ok {
-		return nil
-	}
-	p := &d.lib.procs.moduleUnload
-	return d.do(func() error { return d.check(p, "", call(p, m.handle)) })
-}
-
 // Function finds a kernel by its symbol.
 func (m *Module) Function(symbol string) (*Function, error) {
 	d := m.device

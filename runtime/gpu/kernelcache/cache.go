@@ -37,7 +37,7 @@ type Compiler interface {
 // A Cache is where code comes from.
 type Cache struct {
 	Compiler Compiler // nil: what is not found is an error
-	Dir      string   // "": nothing is kept
+	Dir      string   // of at most mostKept bytes; "": nothing is kept
 	Ahead    []string // folders that Build filled
 	Parallel int      // compilations at once; 0: one per processor
 }
@@ -79,7 +79,7 @@ func (c *Cache) Get(ctx context.Context, t hip.Target, units []hip.Unit, step fu
 	if c.Compiler == nil {
 		return nil, fmt.Errorf("%s with %q for %s: %w", missing[0].File, missing[0].Defines, t.Arch, ErrNoCompiler)
 	}
-	return r, c.compile(ctx, t, missing, step, func(u hip.Unit, code []byte) error {
+	err := c.compile(ctx, t, missing, step, func(u hip.Unit, code []byte) error {
 		r.Code[u] = code
 		r.Compiled++
 		if c.Dir == "" {
@@ -91,6 +91,10 @@ func (c *Cache) Get(ctx context.Context, t hip.Target, units []hip.Unit, step fu
 		}
 		return nil
 	}, &r.Log)
+	if c.Dir != "" {
+		_ = prune(c.Dir, mostKept) // a folder that is too large is as good
+	}
+	return r, err
 }
 
 // Build compiles units into a folder for machines that have no compiler. What

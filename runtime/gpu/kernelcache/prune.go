@@ -8,10 +8,13 @@ import (
 	"time"
 )
 
-// Prune removes the entries of a folder that were used longest ago, until at
+// mostKept bounds the bytes of a folder of kept code.
+const mostKept = 1 << 30
+
+// prune removes the entries of a folder that were used longest ago, until at
 // most limit bytes are left, and what a killed process left half-written. A new
-// release or compiler makes all entries anew, so a folder only ever grows.
-func Prune(dir string, limit int64) error {
+// release or compiler makes all entries anew, so a folder would only ever grow.
+func prune(dir string, limit int64) error {
 	list, err := os.ReadDir(dir)
 	if err != nil {
 		return err

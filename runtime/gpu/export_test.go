@@ -1,0 +1,4 @@
+package gpu
+
+// Plan returns what lies on the device.
+func (e *Engine) Plan() Plan { return e.plan }
