@@ -195,15 +195,20 @@ func checkStreamed(t *testing.T, g *graph.Graph, source func(string) formats.Ten
 	keepsCompany(t, e, ids[:21])
 }
 
+// codedMixture is a mixture in block 1 whose matrices are codes.
+func codedMixture(t *testing.T) (*graph.Graph, func(string) formats.Tensor) {
+	s := shape{d: 256, heads: 4, kv: 2, dim: 64, inner: 256, norm: graph.RMSNorm}
+	g := s.graph(func(g *graph.Graph) { s.moe(g, 1, 4, 2, true) })
+	return g, codedWeights(t, g, []kerneltest.Coding{{Scheme: "q8_0"}, {Scheme: "q4_k"}})
+}
+
 // The same with codes, and with what products of them read rounded to bytes by whoever computes
 // them: what differs is the grain of that, and a row has the bits alone that it has in company.
 func TestHostExpertsOfCodes(t *testing.T) {
 	if !request(t).GPU() {
 		t.Skip("no -device")
 	}
-	s := shape{d: 256, heads: 4, kv: 2, dim: 64, inner: 256, norm: graph.RMSNorm}
-	g := s.graph(func(g *graph.Graph) { s.moe(g, 1, 4, 2, true) })
-	source := codedWeights(t, g, []kerneltest.Coding{{Scheme: "q8_0"}, {Scheme: "q4_k"}})
+	g, source := codedMixture(t)
 	o := onFlag(t, Options{Threads: 1, Context: 200})
 	whole, e := bothWays(t, g, source, o, false, 1)
 	ids := tinyIDs(70)
@@ -287,9 +292,8 @@ func TestPinnedExperts(t *testing.T) {
 		})
 	}
 	t.Run("codes", func(t *testing.T) {
-		s := shape{d: 256, heads: 4, kv: 2, dim: 64, inner: 256, norm: graph.RMSNorm}
-		g := s.graph(func(g *graph.Graph) { s.moe(g, 1, 4, 2, true) })
-		checkPinned(t, g, codedWeights(t, g, []kerneltest.Coding{{Scheme: "q8_0"}, {Scheme: "q4_k"}}), onFlag(t, Options{Threads: 1, Context: 200}), []int{1}, 0.05)
+		g, source := codedMixture(t)
+		checkPinned(t, g, source, onFlag(t, Options{Threads: 1, Context: 200}), []int{1}, 0.05)
 	})
 }
 

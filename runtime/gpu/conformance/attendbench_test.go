@@ -50,14 +50,6 @@ func (m *machine) benchAttend(b *testing.B, format cpu.KVFormat, rows, length in
 	if rows > 8 {
 		layers = 2
 	}
-	base, err := m.Alloc(kv.Bytes() * int64(layers))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer m.Free(base)
-	if err := m.stream.Fill(base, 0); err != nil {
-		b.Fatal(err)
-	}
 	var position, owner, pages []int32
 	for i := range rows {
 		position, owner = append(position, int32(length-rows+i)), append(owner, 0)
@@ -78,18 +70,32 @@ func (m *machine) benchAttend(b *testing.B, format cpu.KVFormat, rows, length in
 		op.Settled, op.Turn = true, &hip.Rope{K: zeros(benchKV * benchDim), V: zeros(benchKV * benchDim),
 			Turn: hip.Rotation{Pairs: benchDim / 2, Cosine: zeros(benchDim / 2), Sine: zeros(benchDim / 2)}}
 	}
-	op.Scratch = m.put(b, make([]byte, op.ScratchBytes(m.target))).address()
-	var calls []hip.Call
-	for i := range 4 * layers {
-		op.KV.Base = base.Address + hip.Address(int64(i%layers)*kv.Bytes())
-		calls = append(calls, op.Calls(m.target)...)
-	}
 	bytes, flops := float64(kv.PageBytes())*float64(length)/hip.PagePositions, 0.0
 	if rows > 8 {
 		bytes = 0
 		for _, p := range position {
 			flops += 4 * benchHeads * benchDim * float64(p+1)
 		}
+	}
+	m.reportLayers(b, &op, layers, 4, bytes, flops)
+}
+
+// reportLayers reports what attention takes that goes so many times through the caches of layers, which are zeros.
+func (m *machine) reportLayers(b *testing.B, op *hip.Attend, layers, times int, bytes, flops float64) {
+	each := op.KV.Bytes()
+	base, err := m.Alloc(each * int64(layers))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Free(base)
+	if err := m.stream.Fill(base, 0); err != nil {
+		b.Fatal(err)
+	}
+	op.Scratch = m.put(b, make([]byte, op.ScratchBytes(m.target))).address()
+	var calls []hip.Call
+	for i := range times * layers {
+		op.KV.Base = base.Address + hip.Address(int64(i%layers)*each)
+		calls = append(calls, op.Calls(m.target)...)
 	}
 	m.report(b, calls, len(calls), bytes, flops)
 }
@@ -155,15 +161,6 @@ func BenchmarkAttendSteps(b *testing.B) {
 func (m *machine) benchAttendSteps(b *testing.B, rows, length int, shape *hip.AttendShape) {
 	each := length/hip.PagePositions + 1
 	kv := poolOf(hip.KV{Format: cpu.KVF16, Heads: benchKV, Dim: benchDim}, rows*each)
-	layers := max(int((256<<20)/kv.Bytes()), 2)
-	base, err := m.Alloc(kv.Bytes() * int64(layers))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer m.Free(base)
-	if err := m.stream.Fill(base, 0); err != nil {
-		b.Fatal(err)
-	}
 	var position, owner, pages []int32
 	for i := range rows {
 		position, owner = append(position, int32(length-1)), append(owner, int32(i))
@@ -177,13 +174,7 @@ func (m *machine) benchAttendSteps(b *testing.B, rows, length int, shape *hip.At
 		Heads: benchHeads, Scale: 0.088, Capacity: length, Q: zeros(rows * n), Out: zeros(rows * n), Shape: shape, KV: kv, Settled: true,
 		Turn: &hip.Rope{QStride: n, KStride: benchKV * benchDim, K: zeros(rows * benchKV * benchDim), V: zeros(rows * benchKV * benchDim),
 			Turn: hip.Rotation{Pairs: benchDim / 2, Cosine: zeros(rows * benchDim / 2), Sine: zeros(rows * benchDim / 2)}}}
-	op.Scratch = m.put(b, make([]byte, op.ScratchBytes(m.target))).address()
-	var calls []hip.Call
-	for i := range 2 * layers {
-		op.KV.Base = base.Address + hip.Address(int64(i%layers)*kv.Bytes())
-		calls = append(calls, op.Calls(m.target)...)
-	}
-	m.report(b, calls, len(calls), float64(kv.PageBytes())*float64(rows*length)/hip.PagePositions, 0)
+	m.reportLayers(b, &op, max(int((256<<20)/kv.Bytes()), 2), 2, float64(kv.PageBytes())*float64(rows*length)/hip.PagePositions, 0)
 }
 
 func BenchmarkAttendPrompt(b *testing.B) {
