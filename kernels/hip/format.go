@@ -18,6 +18,10 @@ type Format struct {
 	unit    int  // weights that a lane takes at once
 	integer bool // products with rounded activations are offered
 	fine    bool // 16 of those share a scale
+	mins    bool // a weight is scale*code - minimum
+	// narrow says that scales have at most 22 bits, as those of blocks do: halves times
+	// whole numbers of a few bits. Those of bytes are multiplied with a float32.
+	narrow bool
 	// codes says that the first part is rows of codes that are arranged although
 	// the scheme has no blocks.
 	codes bool
@@ -42,7 +46,7 @@ func FormatOf(s *scheme.Scheme, params map[string]int64, k int64) (Format, error
 	case s.Plain():
 		f.plain(s, k)
 	case s.BlockBytes > 0:
-		f.unit, f.integer, f.fine = 32, true, s.Group == 16
+		f.unit, f.integer, f.fine, f.mins, f.narrow = 32, true, s.Group == 16, s.Mins, s.Scale != scheme.ScaleE4M3
 		if s.BlockBytes > s.Block { // codes are bytes: 16 of them are a lane's load
 			f.unit = 16
 		}
@@ -101,7 +105,7 @@ func (f *Format) plain(s *scheme.Scheme, k int64) {
 func (f *Format) affine(params map[string]int64, k int64) {
 	bits, group := params["bits"], params["group"]
 	whole := 0
-	f.unit = 1
+	f.unit, f.mins = 1, params["zero"] != 0
 	if (bits == 4 || bits == 8) && params["index"] == 0 && k%32 == 0 && (group%32 == 0 || group >= k) {
 		whole, f.unit, f.integer, f.codes, f.fine = 1, int(128/bits), true, bits == 4, bits == 8
 	}

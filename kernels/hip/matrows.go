@@ -51,10 +51,6 @@ func (o *Matvec) rowsLanes(t Target, products []Product) int {
 	return one.shape(t, &products[0].W, true, 1, o.outputs(products)).Lanes
 }
 
-// narrow reports whether scales have at most 22 bits, as those of blocks do: halves times
-// whole numbers of a few bits.
-func (f Format) narrow() bool { return arranged(f.Scheme) != nil && f.Scheme != "nvfp4" }
-
 // rowsShape chooses the division for products of one format, which a launch of so many
 // rows multiplies.
 func (o *Matvec) rowsShape(t Target, products []Product, rows int) rowsShape {
@@ -115,8 +111,7 @@ func (w *Weight) groupsOf() (groups, bytes int) {
 	if w.Format.fine && w.Format.unit == 32 {
 		groups = 2
 	}
-	switch w.Format.Scheme {
-	case "q4_1", "q5_1", "q2_k", "q4_k", "q5_k", "affine":
+	if w.Format.mins {
 		bytes = 8
 	}
 	return groups, bytes
@@ -163,7 +158,7 @@ func (o *Matvec) rowsCall(t Target, products []Product, from, rows int) Call {
 	}
 	return Call{
 		Unit: Unit{"matrows.hip", fmt.Sprintf("%s MATROWS_K=%d MATROWS_LANES=%d MATROWS_PARTS=%d MATROWS_TEAMS=%d MATROWS_FEATURES=%d MATROWS_TOKENS=%d MATROWS_TOGETHER=%d MATROWS_RESIDENT=%d MATROWS_LDS=%d MATROWS_GROUP=%d MATROWS_NARROW=%d MATROWS_MATRICES=%d MATROWS_GATED=%d%s",
-			w.Format.defines, w.K, s.lanes, s.parts, s.teams, s.features, s.tokens, s.together, s.blocks, digit(s.inLDS), group(w.Format.fine), digit(w.Format.narrow()), len(products), digit(o.Gated), gated)},
+			w.Format.defines, w.K, s.lanes, s.parts, s.teams, s.features, s.tokens, s.together, s.blocks, digit(s.inLDS), group(w.Format.fine), digit(w.Format.narrow), len(products), digit(o.Gated), gated)},
 		Symbol: "nstf_matrows_" + w.Format.Name() + "_i8", LDS: uint32(lds),
 		Grid: [3]uint32{uint32(min(s.tiles(o, products), s.blocks*t.Units)), 1, 1}, Block: [3]uint32{uint32(s.waves() * t.Wave), 1, 1}, Early: true,
 		Args: args,

@@ -120,12 +120,31 @@ def grouped(scale: Tensor, values: Tensor) -> Tensor:
     return cast(Tensor, (scale[:, :, None] * values.unflatten(1, (scale.shape[1], -1))).flatten(1))
 
 
+class Block(NamedTuple):
+    """Blocks of ggml's: weights, bytes, where scales lie as binary16, and the decoder."""
+
+    weights: int
+    bytes: int
+    scales: tuple[int, ...]
+    decode: Callable[..., Tensor]
+
+
+BLOCKS: dict[str, Block] = {}
+
+
+def block(weights: int, size: int, *scales: int) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
+    """Has a function decode the scheme of its name."""
+    return lambda decode: BLOCKS.setdefault(decode.__name__, Block(weights, size, scales, decode)).decode
+
+
+@block(256, 144, 0, 2)
 def q4_k(b: Tensor, d: Tensor, m: Tensor) -> Tensor:
     q = ((b[:, 16:].unflatten(1, (4, 1, 32)) >> shifts(b, 0, 4)[:, None]) & 15).flatten(1)
     sc, mn = sixes(b[:, 4:16])
     return cast(Tensor, (grouped(d * sc, q).unflatten(1, (8, 32)) - (m * mn)[:, :, None]).flatten(1))
 
 
+@block(256, 176, 0, 2)
 def q5_k(b: Tensor, d: Tensor, m: Tensor) -> Tensor:
     q = ((b[:, 48:].unflatten(1, (4, 1, 32)) >> shifts(b, 0, 4)[:, None]) & 15).flatten(1)
     high = ((b[:, None, 16:48] >> shifts(b, *range(8))[:, None]) & 1).flatten(1)
@@ -133,11 +152,13 @@ def q5_k(b: Tensor, d: Tensor, m: Tensor) -> Tensor:
     return cast(Tensor, (grouped(d * sc, q | high << 4).unflatten(1, (8, 32)) - (m * mn)[:, :, None]).flatten(1))
 
 
+@block(256, 84, 80, 82)
 def q2_k(b: Tensor, d: Tensor, m: Tensor) -> Tensor:
     w = grouped(d * (b[:, :16] & 15), quarters(b[:, 16:80]))
     return cast(Tensor, (w.unflatten(1, (16, 16)) - (m * (b[:, :16] >> 4))[:, :, None]).flatten(1))
 
 
+@block(256, 110, 108)
 def q3_k(b: Tensor, d: Tensor) -> Tensor:
     by = shifts(b, *range(8)).view(2, 4, 1)
     high = ((b[:, None, None, :32] >> by) & 1).flatten(1)
@@ -146,16 +167,19 @@ def q3_k(b: Tensor, d: Tensor) -> Tensor:
     return grouped(d * (sc.float() - 32), (quarters(b[:, 32:96]) | high << 2).float() - 4)
 
 
+@block(256, 210, 208)
 def q6_k(b: Tensor, d: Tensor) -> Tensor:
     low = ((b[:, :128].unflatten(1, (2, 1, 64)) >> shifts(b, 0, 4)[:, None]) & 15).flatten(1)
     sc = b[:, 192:208].contiguous().view(torch.int8).float()
     return grouped(d * sc, (low | quarters(b[:, 128:192]) << 4).float() - 32)
 
 
+@block(32, 18, 0)
 def q4_0(b: Tensor, d: Tensor) -> Tensor:
     return d * (nibbles(b[:, 2:]).float() - 8)
 
 
+@block(32, 20, 0, 2)
 def q4_1(b: Tensor, d: Tensor, m: Tensor) -> Tensor:
     return d * nibbles(b[:, 4:]).float() + m
 
@@ -165,44 +189,54 @@ def fives(b: Tensor, at: int) -> Tensor:
     return (nibbles(b[:, at + 4 :]) | high << 4).float()
 
 
+@block(32, 22, 0)
 def q5_0(b: Tensor, d: Tensor) -> Tensor:
     return d * (fives(b, 2) - 16)
 
 
+@block(32, 24, 0, 2)
 def q5_1(b: Tensor, d: Tensor, m: Tensor) -> Tensor:
     return d * fives(b, 4) + m
 
 
+@block(32, 34, 0)
 def q8_0(b: Tensor, d: Tensor) -> Tensor:
     return d * b[:, 2:].contiguous().view(torch.int8).float()
 
 
+@block(32, 18, 0)
 def iq4_nl(b: Tensor, d: Tensor) -> Tensor:
     return d * table("iq4", b.device)[nibbles(b[:, 2:]).int()]
 
 
+@block(256, 136, 0)
 def iq4_xs(b: Tensor, d: Tensor) -> Tensor:
     high = ((b[:, 2:4, None] >> shifts(b, 0, 2, 4, 6)) & 3).flatten(1)
     sc = (pairs(b[:, 4:8]) | high << 4).float() - 32
     return grouped(d * sc, table("iq4", b.device)[nibbles(b[:, 8:].unflatten(1, (8, 16))).int()].flatten(1))
 
 
+@block(32, 17)
 def mxfp4(b: Tensor) -> Tensor:
     return table("e8m0", b.device)[b[:, :1].int()] * table("fp4", b.device)[nibbles(b[:, 1:]).int()]
 
 
+@block(64, 36)
 def nvfp4(b: Tensor) -> Tensor:
     return grouped(table("halves", b.device)[b[:, :4].int()], table("fp4", b.device)[nibbles(b[:, 4:].unflatten(1, (4, 8))).int()].flatten(1))
 
 
+@block(128, 18, 0)
 def q1_0(b: Tensor, d: Tensor) -> Tensor:
     return d * -table("bits", b.device)[b[:, 2:].int()].flatten(1)
 
 
+@block(64, 18, 0)
 def q2_0(b: Tensor, d: Tensor) -> Tensor:
     return d * (((b[:, 2:, None] >> shifts(b, 0, 2, 4, 6)) & 3).flatten(1).float() - 1)
 
 
+@block(256, 54, 52)
 def tq1_0(b: Tensor, d: Tensor) -> Tensor:
     powers = torch.tensor([1, 3, 9, 27, 81], dtype=torch.int32, device=b.device)[:, None]
 
@@ -214,6 +248,7 @@ def tq1_0(b: Tensor, d: Tensor) -> Tensor:
     return d * (q.float() - 1)
 
 
+@block(256, 66, 64)
 def tq2_0(b: Tensor, d: Tensor) -> Tensor:
     return d * (quarters(b[:, :64]).float() - 1)
 
@@ -229,18 +264,21 @@ def odd_signs(b: Tensor, at: int, stride: int, groups: int) -> tuple[Tensor, Ten
     return points("signs", s).flatten(2), (w >> 28 & 15).float()
 
 
+@block(256, 66, 0)
 def iq2_xxs(b: Tensor, d: Tensor) -> Tensor:
     p = points("iq2xxs", b[:, 2:].unflatten(1, (8, 8))[:, :, :4]).flatten(2)
     signs, s = odd_signs(b, 6, 8, 8)
     return grouped(d * (0.5 + s) * 0.25, (p * signs).flatten(1))
 
 
+@block(256, 98, 0)
 def iq3_xxs(b: Tensor, d: Tensor) -> Tensor:
     p = points("iq3xxs", b[:, 2:66]).flatten(1)
     signs, s = odd_signs(b, 66, 4, 8)
     return grouped(d * (0.5 + s) * 0.5, p * signs.flatten(1))
 
 
+@block(256, 74, 0)
 def iq2_xs(b: Tensor, d: Tensor) -> Tensor:
     w = b[:, 2:66].int().unflatten(1, (32, 2))
     i = w[..., 0] | w[..., 1] << 8
@@ -248,18 +286,21 @@ def iq2_xs(b: Tensor, d: Tensor) -> Tensor:
     return grouped(d * (0.5 + pairs(b[:, 66:74]).float()) * 0.25, p.flatten(1))
 
 
+@block(256, 82, 0)
 def iq2_s(b: Tensor, d: Tensor) -> Tensor:
     i = b[:, 2:34].int() | ((b[:, 66:74, None] >> shifts(b, 0, 2, 4, 6)) & 3).flatten(1).int() << 8
     p = points("iq2s", i) * points("bits", b[:, 34:66])
     return grouped(d * (0.5 + pairs(b[:, 74:82]).float()) * 0.25, p.flatten(1))
 
 
+@block(256, 110, 0)
 def iq3_s(b: Tensor, d: Tensor) -> Tensor:
     i = b[:, 2:66].int() | ((b[:, 66:74, None] >> shifts(b, *range(8))) & 1).flatten(1).int() << 8
     p = points("iq3s", i).flatten(1) * points("bits", b[:, 74:106]).flatten(1)
     return grouped(d * (1 + 2 * pairs(b[:, 106:110]).float()), p)
 
 
+@block(256, 50, 0)
 def iq1_s(b: Tensor, d: Tensor) -> Tensor:
     w = b[:, 34:].int().unflatten(1, (8, 2))
     w = w[..., 0] | w[..., 1] << 8
@@ -269,50 +310,13 @@ def iq1_s(b: Tensor, d: Tensor) -> Tensor:
     return grouped(d * (2 * (w >> 12 & 7).float() + 1), (p + shift[:, :, None]).flatten(1))
 
 
+@block(256, 56)
 def iq1_m(b: Tensor, d: Tensor) -> Tensor:
     n = pairs(b[:, 32:48]).int()
     p = points("iq1s", b[:, :32].int() | (n & 7) << 8) + (0.125 - 0.25 * (n >> 3).float())[:, :, None]
     w = b[:, 48:].int().unflatten(1, (4, 2))
     s = ((w[..., :1] | w[..., 1:] << 8) >> torch.tensor([0, 3, 6, 9], dtype=torch.int32, device=b.device)) & 7
     return grouped(d * (2 * s.flatten(1).float() + 1), p.flatten(1))
-
-
-class Block(NamedTuple):
-    """Blocks of ggml's: weights, bytes, where scales lie as binary16, and the decoder."""
-
-    weights: int
-    bytes: int
-    scales: tuple[int, ...]
-    decode: Callable[..., Tensor]
-
-
-BLOCKS = {
-    "q4_0": Block(32, 18, (0,), q4_0),
-    "q4_1": Block(32, 20, (0, 2), q4_1),
-    "q5_0": Block(32, 22, (0,), q5_0),
-    "q5_1": Block(32, 24, (0, 2), q5_1),
-    "q8_0": Block(32, 34, (0,), q8_0),
-    "q2_k": Block(256, 84, (80, 82), q2_k),
-    "q3_k": Block(256, 110, (108,), q3_k),
-    "q4_k": Block(256, 144, (0, 2), q4_k),
-    "q5_k": Block(256, 176, (0, 2), q5_k),
-    "q6_k": Block(256, 210, (208,), q6_k),
-    "iq1_s": Block(256, 50, (0,), iq1_s),
-    "iq1_m": Block(256, 56, (), iq1_m),
-    "iq2_xxs": Block(256, 66, (0,), iq2_xxs),
-    "iq2_xs": Block(256, 74, (0,), iq2_xs),
-    "iq2_s": Block(256, 82, (0,), iq2_s),
-    "iq3_xxs": Block(256, 98, (0,), iq3_xxs),
-    "iq3_s": Block(256, 110, (0,), iq3_s),
-    "iq4_nl": Block(32, 18, (0,), iq4_nl),
-    "iq4_xs": Block(256, 136, (0,), iq4_xs),
-    "tq1_0": Block(256, 54, (52,), tq1_0),
-    "tq2_0": Block(256, 66, (64,), tq2_0),
-    "mxfp4": Block(32, 17, (), mxfp4),
-    "nvfp4": Block(64, 36, (), nvfp4),
-    "q1_0": Block(128, 18, (0,), q1_0),
-    "q2_0": Block(64, 18, (0,), q2_0),
-}
 
 
 def spread(d: Tensor) -> tuple[Tensor, Tensor]:
