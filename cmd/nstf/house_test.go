@@ -80,6 +80,7 @@ type goPackage struct {
 	Dir        string
 	Imports    []string
 	GoFiles    []string
+	SFiles     []string
 }
 
 func under(pkg string, roots []string) bool {
@@ -93,7 +94,7 @@ func under(pkg string, roots []string) bool {
 
 func listPackages(t *testing.T) []goPackage {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,GoFiles", "./...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,GoFiles,SFiles", "./...")
 	cmd.Dir = filepath.Join("..", "..")
 	out, err := cmd.Output()
 	if err != nil {
@@ -177,6 +178,9 @@ var lonely = []struct {
 func TestDangerHasAnAddress(t *testing.T) {
 	files := 0
 	for _, p := range listPackages(t) {
+		if len(p.SFiles) > 0 && p.ImportPath != "kernels/cpu" {
+			t.Errorf("%s has assembly: danger has an address", p.ImportPath)
+		}
 		for _, name := range p.GoFiles {
 			path := p.ImportPath + "/" + name
 			src, err := os.ReadFile(filepath.Join(p.Dir, name))
