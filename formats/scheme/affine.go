@@ -207,3 +207,33 @@ func (a affine) concat(ts []*formats.Tensor, s *Scheme) (pieces, error) {
 	r := joinRuns(rs)
 	return a.finish(out, &r), nil
 }
+
+// columnUnit implements columnLayout: where weights of a group are not neighbours, or rows end
+// within bytes, none.
+func (affine) columnUnit(t *formats.Tensor) int64 {
+	unit, whole := t.Params["group"], 8/gcd(8, t.Params["bits"]) // of whole bytes
+	_, k := t.Rows()
+	if t.Params["index"] != 0 || k%whole != 0 {
+		return 0
+	}
+	if unit >= k {
+		unit = 1
+	}
+	return unit / gcd(unit, whole) * whole
+}
+
+// columns implements columnLayout.
+func (a affine) columns(t *formats.Tensor, runs []Run) pieces {
+	_, k := t.Rows()
+	group, bits := t.Params["group"], t.Params["bits"]
+	whole := 8 / gcd(8, bits)
+	out := pieces{params: t.Params, data: []tensor.Blob{picked(t.Parts[0].Data, k, whole, whole*bits/8, runs)}}
+	for _, p := range t.Parts[1:] {
+		own := p.Data
+		if group < k {
+			own = picked(own, k, group, int64(p.DType.Bits()/8), runs)
+		}
+		out.data = append(out.data, own)
+	}
+	return out
+}

@@ -2,6 +2,7 @@ package scheme
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/tensor"
@@ -67,22 +68,50 @@ func (s *Scheme) columns(t *formats.Tensor) (unit, size int64) {
 	return unit, size
 }
 
+// A layout that is cut by columns has parts of which some have a run of bytes for each
+// unit of columns, in every line.
+type columnLayout interface {
+	columnUnit(t *formats.Tensor) int64
+	// columns returns the parts of runs of columns, which are whole units.
+	columns(t *formats.Tensor, runs []Run) pieces
+}
+
+// Unit returns how many neighbouring rows and columns of a tensor lie together: where
+// [Slice], [Each] and [Columns] cut.
+func Unit(t *formats.Tensor) (rows, columns int64) {
+	s, ok := ByName(t.Scheme)
+	if !ok {
+		return 1, 1
+	}
+	if _, ok := s.layout.(tcq); ok {
+		return max(TCQTile, t.Params["rotate_out"]), max(TCQTile, t.Params["rotate_in"])
+	}
+	if l, ok := s.layout.(columnLayout); ok {
+		return 1, l.columnUnit(t)
+	}
+	return 1, int64(max(s.Block, 1))
+}
+
 // A Run is N neighbouring rows or columns from From on.
 type Run struct{ From, N int64 }
 
-// Columns returns columns of every row of t, run by run, as a tensor of shape [N, K of all
-// runs], without reading anything.
+// Columns returns columns of every row of t, run by run, as a tensor whose last dimension is
+// that of all runs, without reading anything.
 //
 // It panics where the columns are not in t, and fails with an UnsupportedError where the
-// scheme is neither plain nor one of blocks that the cuts leave whole.
+// scheme has no columns by themselves, or the cuts would split its blocks.
 func Columns(t formats.Tensor, runs ...Run) (formats.Tensor, error) {
 	s, _, err := check(&t)
 	if err != nil {
 		return formats.Tensor{}, err
 	}
-	rows, k := t.Rows()
+	_, k := t.Rows()
 	unit, size := s.columns(&t)
-	if size == 0 {
+	l, ok := s.layout.(columnLayout)
+	if ok {
+		unit = l.columnUnit(&t)
+	}
+	if !ok && size == 0 || unit == 0 {
 		return formats.Tensor{}, formats.Unsupportedf("", t.Name, "columns of %s by themselves", s.Name)
 	}
 	sum := int64(0)
@@ -95,11 +124,63 @@ func Columns(t formats.Tensor, runs ...Run) (formats.Tensor, error) {
 		}
 		sum += r.N
 	}
-	all := make([]tensor.Blob, 0, rows*int64(len(runs)))
-	for row := range rows {
+	p := pieces{params: t.Params}
+	if ok {
+		p = l.columns(&t, runs)
+	} else {
+		p.data = []tensor.Blob{picked(t.Parts[0].Data, k, unit, size, runs)}
+	}
+	return assemble(t.Name, s, append(slices.Clone(t.Shape[:len(t.Shape)-1]), sum), p)
+}
+
+// picked returns runs of every k columns, of which each unit has size bytes.
+func picked(b tensor.Blob, k, unit, size int64, runs []Run) tensor.Blob {
+	line := ceilDiv(k, unit) * size
+	if len(runs) == 1 {
+		return b.Strided(line, runs[0].From/unit*size, ceilDiv(runs[0].N, unit)*size)
+	}
+	var all []tensor.Blob
+	for off := int64(0); off < b.Len(); off += line {
 		for _, r := range runs {
-			all = append(all, t.Parts[0].Data.Slice((row*k+r.From)/unit*size, r.N/unit*size))
+			all = append(all, b.Slice(off+r.From/unit*size, ceilDiv(r.N, unit)*size))
 		}
 	}
-	return New(t.Name, s, []int64{rows, sum}, t.Params, tensor.Concat(all...))
+	return tensor.Concat(all...)
+}
+
+// Each returns rows [row, row+n) of every matrix of a stack [E][N][K], as a stack [E][n][K],
+// without reading anything.
+//
+// It panics where t is no stack or has no such rows, and fails with an UnsupportedError where
+// the scheme cannot be cut there.
+func Each(t formats.Tensor, row, n int64) (formats.Tensor, error) {
+	s, _, err := check(&t)
+	if err != nil {
+		return formats.Tensor{}, err
+	}
+	if len(t.Shape) != 3 || row < 0 || n < 0 || row > t.Shape[1]-n {
+		panic(fmt.Sprintf("scheme: rows [%d:+%d] of each of %v", row, n, t.Shape))
+	}
+	count, rows := t.Shape[0], t.Shape[1]
+	shape := []int64{count, n, t.Shape[2]}
+	unit, _ := Unit(&t)
+	switch {
+	case row%unit != 0 || n%unit != 0:
+		return formats.Tensor{}, formats.Unsupportedf("", t.Name, "rows %d to %d of each of %d matrices of %s, which would split its blocks of %d", row, row+n, count, s.Name, unit)
+	case len(t.Parts) == 1 && count*rows > 0:
+		size := t.Parts[0].Data.Len() / (count * rows)
+		return assemble(t.Name, s, shape, pieces{params: t.Params, data: []tensor.Blob{t.Parts[0].Data.Strided(rows*size, row*size, n*size)}})
+	}
+	if l, ok := s.layout.(tcq); ok {
+		return assemble(t.Name, s, shape, l.each(&t, func(b tensor.Blob, size, of int64) tensor.Blob {
+			return b.Strided(rows/of*size, row/of*size, n/of*size)
+		}))
+	}
+	all := make([]formats.Tensor, count)
+	for e := range all {
+		if all[e], err = Slice(t, int64(e)*rows+row, n); err != nil {
+			return formats.Tensor{}, err
+		}
+	}
+	return Concat(t.Name, shape, all...)
 }

@@ -104,3 +104,21 @@ func (f fp8) concat(ts []*formats.Tensor, s *Scheme) (pieces, error) {
 	}
 	return f.finish(ts[0], joinPart(ts, 0), joinRuns(rs))
 }
+
+// columnUnit implements columnLayout.
+func (fp8) columnUnit(t *formats.Tensor) int64 {
+	if _, k := t.Rows(); t.Params["cols"] >= k {
+		return 1 // a scale for whole rows
+	}
+	return t.Params["cols"]
+}
+
+// columns implements columnLayout.
+func (f fp8) columns(t *formats.Tensor, runs []Run) pieces {
+	_, k := t.Rows()
+	cols, scales := t.Params["cols"], t.Parts[1].Data
+	if cols < k {
+		scales = picked(scales, k, cols, int64(t.Parts[1].DType.Bits()/8), runs)
+	}
+	return pieces{params: t.Params, data: []tensor.Blob{picked(t.Parts[0].Data, k, 1, 1, runs), scales}}
+}

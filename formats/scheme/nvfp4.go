@@ -74,6 +74,24 @@ func (nvfp4) cut(t *formats.Tensor, codes pieces, err error, op func(r runs) run
 	return pieces{with(t.Params, "rows", r.run), append(codes.data, r.data)}, nil
 }
 
+// columnUnit implements columnLayout.
+func (nvfp4) columnUnit(t *formats.Tensor) int64 {
+	s, _ := ByName(t.Scheme)
+	return int64(s.Block)
+}
+
+// columns implements columnLayout: factors are of whole rows.
+func (nvfp4) columns(t *formats.Tensor, runs []Run) pieces {
+	s, _ := ByName(t.Scheme)
+	_, k := t.Rows()
+	out := pieces{params: t.Params}
+	for _, p := range t.Parts {
+		out.data = append(out.data, p.Data)
+	}
+	out.data[0] = picked(out.data[0], k, int64(s.Block), int64(s.BlockBytes), runs)
+	return out
+}
+
 func (l nvfp4) slice(t *formats.Tensor, s *Scheme, row, n int64) (pieces, error) {
 	codes, err := l.blocks.slice(t, s, row, n)
 	return l.cut(t, codes, err, func(r runs) runs { return r.slice(row, n) })

@@ -326,6 +326,26 @@ func (tcq) each(t *formats.Tensor, op func(b tensor.Blob, size, rows int64) tens
 	return out
 }
 
+// columnUnit implements columnLayout.
+func (tcq) columnUnit(t *formats.Tensor) int64 { return max(TCQTile, t.Params["rotate_in"]) }
+
+// columns implements columnLayout: signs go by blocks, and so are those of the whole.
+func (tcq) columns(t *formats.Tensor, runs []Run) pieces {
+	_, k := t.Rows()
+	out := pieces{params: t.Params}
+	for _, p := range t.Parts {
+		switch p.Name {
+		case "codes":
+			out.data = append(out.data, picked(p.Data, k, TCQTile, t.Params["bits"]*2*TCQTile, runs))
+		case "in":
+			out.data = append(out.data, picked(p.Data, k, 1, 2, runs))
+		default:
+			out.data = append(out.data, p.Data)
+		}
+	}
+	return out
+}
+
 func (c tcq) pick(t *formats.Tensor, s *Scheme, index []int64) (pieces, error) {
 	for i := 1; i < len(index); i++ {
 		if index[i] != index[i-1]+1 {

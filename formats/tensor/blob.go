@@ -113,6 +113,8 @@ func sameSource(a, b io.ReaderAt) bool {
 		return b == io.ReaderAt(a)
 	case *computed:
 		return b == io.ReaderAt(a)
+	case *strided:
+		return b == io.ReaderAt(a)
 	case Checker:
 		return b == io.ReaderAt(a)
 	case memory:
@@ -184,10 +186,15 @@ func (b Blob) ReadBeside(p []byte) (wait func() error, err error) {
 // made.
 func (b Blob) Check() error {
 	for _, s := range b.spans {
-		if c, ok := s.src.(Checker); ok {
-			if err := c.Check(); err != nil {
-				return err
-			}
+		var err error
+		switch c := s.src.(type) {
+		case Checker:
+			err = c.Check()
+		case *strided:
+			err = c.of.Check()
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -206,8 +213,13 @@ func (b Blob) Source() (src io.ReaderAt, off int64, ok bool) {
 func (b Blob) Unchecked() Blob {
 	out := Blob{spans: slices.Clone(b.spans), size: b.size}
 	for i := range out.spans {
-		if c, ok := out.spans[i].src.(Checker); ok {
+		switch c := out.spans[i].src.(type) {
+		case Checker:
 			out.spans[i].src = c.Unchecked()
+		case *strided:
+			own := *c
+			own.of = c.of.Unchecked()
+			out.spans[i].src = &own
 		}
 	}
 	return out

@@ -89,7 +89,7 @@ func play(t testing.TB, script []byte) {
 	for range 12 {
 		a := pool[next(len(pool))]
 		var made pair
-		switch next(3) {
+		switch next(4) {
 		case 0:
 			off := next(len(a.want) + 1)
 			n := next(len(a.want) - off + 1)
@@ -98,6 +98,14 @@ func play(t testing.TB, script []byte) {
 			b, c := pool[next(len(pool))], pool[next(len(pool))]
 			made.blob = tensor.Concat(a.blob, b.blob, c.blob)
 			made.want = bytes.Join([][]byte{a.want, b.want, c.want}, nil)
+		case 3:
+			size := 1 + next(4)
+			rows, off := len(a.want)/size, next(size)
+			n := next(size - off + 1)
+			for r := range rows {
+				made.want = append(made.want, a.want[r*size+off:][:n]...)
+			}
+			made.blob = a.blob.Slice(0, int64(rows*size)).Strided(int64(size), int64(off), int64(n))
 		case 2:
 			size := 1 + next(4)
 			rows := len(a.want) / size

@@ -37,12 +37,22 @@ func twoGPUs(t *testing.T) (a, b place.Request) {
 	if !a.GPU() {
 		t.Skip("no -device")
 	}
-	o := onFlag(t, Options{})
-	n, err := gpu.Count(o.Device.gpu(apis[slices.Index([]place.Kind{place.HIP, place.CUDA}, a.Kind)]))
-	if err != nil || n < 2 {
-		t.Skipf("%d devices, %v", n, err)
+	if n := devices(t); n < 2 {
+		t.Skipf("%d devices", n)
 	}
 	return place.Request{Kind: a.Kind}, place.Request{Kind: a.Kind, Ordinal: 1}
+}
+
+// devices counts those of the flag's kind.
+func devices(t *testing.T) int {
+	t.Helper()
+	o := onFlag(t, Options{})
+	n, err := gpu.Count(o.Device.gpu(apis[slices.Index([]place.Kind{place.HIP, place.CUDA}, request(t).Kind)]))
+	if err != nil {
+		t.Log(err)
+		return 0
+	}
+	return n
 }
 
 // severalTinies are graphs with keys and values, with a mixture and with recurrent states.

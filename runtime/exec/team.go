@@ -8,6 +8,7 @@ import (
 	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/gpu"
+	"github.com/nstf/nstf/runtime/load"
 	"github.com/nstf/nstf/runtime/place"
 )
 
@@ -47,14 +48,17 @@ func (s *sites) together(g *graph.Graph, tensor func(string) formats.Tensor, o *
 	if o.Device.Rows > 0 {
 		most, least = o.Device.Rows, o.Device.Rows
 	}
+	team := &place.Team{Exchanges: gpu.Exchanges(g), Exchange: s.exchange}
+	if team.Read, err = s.reads(g, tensor, o); err != nil {
+		return nil, err
+	}
 	for rows := most; rows >= least; rows /= 2 {
 		options := o.gpu()
 		options.Rows = rows
-		work, err := gpu.TeamNeed(s.opened, g, tensor, options)
-		if err != nil {
+		if team.Memory, err = gpu.TeamNeed(s.opened, g, tensor, options); err != nil {
 			return nil, err
 		}
-		if l, err = place.Together(p, s.paced(place.Tensors), work, s.exchange); err == nil || rows == least {
+		if l, err = place.Together(p, s.paced(place.Tensors), team); err == nil || rows == least {
 			if err == nil {
 				l.Rows = rows
 			}
@@ -62,6 +66,28 @@ func (s *sites) together(g *graph.Graph, tensor func(string) formats.Tensor, o *
 		}
 	}
 	return l, err
+}
+
+// reads counts what each rank reads of each block for a token, and of the head.
+func (s *sites) reads(g *graph.Graph, tensor func(string) formats.Tensor, o *Options) (all [][]float64, err error) {
+	whole, err := o.cost(g, tensor)
+	if err != nil {
+		return nil, err
+	}
+	for rank := range s.opened {
+		shard, err := load.Cut(g, tensor, rank, len(s.opened))
+		if err != nil {
+			return nil, err
+		}
+		cost, own := whole.Of(shard.Graph, shard.Tensor), []float64(nil)
+		for i := range shard.Graph.Blocks {
+			weights, cache := cost.Block(i, usualDepth)
+			own = append(own, weights+cache)
+		}
+		_, head := cost.Ends()
+		all = append(all, append(own, head))
+	}
+	return all, nil
 }
 
 // team opens a model on all sites together.

@@ -2,38 +2,40 @@ package exec
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/kernels/kerneltest"
 	"github.com/nstf/nstf/runtime/place"
 	"github.com/nstf/nstf/runtime/sample"
 )
 
-// teamed opens a model whose tensors two devices share.
-func teamed(t *testing.T, g *graph.Graph, source func(string) formats.Tensor, o Options, a, b place.Request) *Executor {
+// teamed opens a model whose tensors devices share.
+func teamed(t *testing.T, g *graph.Graph, source func(string) formats.Tensor, o Options, on ...place.Request) *Executor {
 	t.Helper()
-	o.Device.Request, o.Device.Behind, o.Device.Split = a, []place.Request{b}, place.Tensors
+	o.Device.Request, o.Device.Behind, o.Device.Split = on[0], on[1:], place.Tensors
 	e, err := newExecutor("tiny", g, source, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { e.Close() })
-	if l := e.Layout(); l.Split != place.Tensors || len(l.Ranges) != 2 || !(l.Seconds > 0) {
+	if l := e.Layout(); l.Split != place.Tensors || len(l.Ranges) != len(on) || !(l.Seconds > 0) {
 		t.Fatalf("laid out as %+v", l)
 	}
 	return e
 }
 
 // teamTinies are graphs of which ranks have shares: blocks of both orders, output gates,
-// biases, sinks, a tied head, layers without a gate, recurrent mixers, latents, uneven shares.
+// biases, sinks, a tied head, layers without a gate, recurrent mixers, latents, mixtures, uneven shares.
 func teamTinies() (all []tiny) {
 	for _, c := range tinies() {
 		plain := c.graph.PerLayer == nil
 		for _, b := range c.graph.Blocks {
-			plain = plain && b.MoE == nil && (b.Attn == nil || b.Attn.KVHeads > 1 && !b.Attn.JointNorms) && (b.Mamba == nil || b.Mamba.Groups > 1)
+			plain = plain && (b.Attn == nil || b.Attn.KVHeads > 1 && !b.Attn.JointNorms) && (b.Mamba == nil || b.Mamba.Groups > 1)
 		}
 		if plain && c.graph.Width%4 == 0 {
 			all = append(all, c)
@@ -74,23 +76,91 @@ func TestTeamIsOne(t *testing.T) {
 	}
 }
 
+// Mixtures in blocks of codes and in trellis codes, of which some ranks have more than others, on
+// as many devices as there are: experts with biases, groups of them, a shared layer with a gate
+// of its own.
+func TestTeamMixtures(t *testing.T) {
+	a, _ := twoGPUs(t)
+	some := shape{d: 64, heads: 4, kv: 4, dim: 32, inner: 160, norm: graph.RMSNorm, bias: true}
+	turned := shape{d: 32, heads: 4, kv: 4, dim: 16, inner: 160, norm: graph.RMSNorm, bias: true}
+	mixture := func(s shape) *graph.Graph {
+		return s.graph(func(g *graph.Graph) {
+			g.Vocab, g.Head.Out = 80, 80
+			for i := range g.Blocks {
+				s.moe(g, i, 6, 2, true)
+			}
+			m := s.shared(g, 0, s.inner, true)
+			m.Score, m.SelectBias, m.Groups, m.TopGroups, m.Scale = graph.ScoreSigmoid, "bias", 3, 2, 2.5
+		})
+	}
+	coded := func(codings ...string) func(g *graph.Graph) func(string) formats.Tensor {
+		return func(g *graph.Graph) func(string) formats.Tensor {
+			var all []kerneltest.Coding
+			for _, c := range codings {
+				all = append(all, kerneltest.Coding{Scheme: c})
+			}
+			return codedWeights(t, g, all)
+		}
+	}
+	trellis := func(g *graph.Graph) func(string) formats.Tensor {
+		source, _ := fillCodes(t, g, 3)
+		return source
+	}
+	for _, c := range byTurns([]struct {
+		name  string
+		graph *graph.Graph
+		fill  func(g *graph.Graph) func(string) formats.Tensor
+	}{
+		{"mxfp4", mixture(some), coded("mxfp4", "q8_0")},
+		{"tcq", mixture(turned), trellis},
+		{"q4_k", mixture(shape{d: 256, heads: 4, kv: 4, dim: 256, inner: 1280, norm: graph.RMSNorm}), coded("q4_k", "q6_k")},
+	}) {
+		source, most := c.fill(c.graph), min(devices(t), 4)
+		for ranks := 2; ranks <= most; ranks++ {
+			if testing.Short() && ranks < most {
+				continue
+			}
+			t.Run(fmt.Sprint(c.name, " on ", ranks), func(t *testing.T) {
+				o := onFlag(t, Options{Threads: 1, Exact: true, Context: 200})
+				whole, err := newExecutor("tiny", c.graph, source, o)
+				opened(t, err)
+				defer whole.Close()
+				var on []place.Request
+				for i := range ranks {
+					on = append(on, place.Request{Kind: a.Kind, Ordinal: i})
+				}
+				e := teamed(t, c.graph, source, o, on...)
+				ids := tinyIDs(40)
+				want, got := allLogits(t, sequence(t, whole), ids), allLogits(t, sequence(t, e), ids)
+				checkLogits(t, "a prompt", got, want, logitTolerance)
+				checkLogits(t, "steps", stepLogits(t, sequence(t, e), ids[:5]), stepLogits(t, sequence(t, whole), ids[:5]), logitTolerance)
+				for i, again := range allLogits(t, sequence(t, e), ids) {
+					if !slices.Equal(again, got[i]) {
+						t.Fatalf("logits %d of a prompt differ the second time", i)
+					}
+				}
+			})
+		}
+	}
+}
+
 // What is not cut is refused by name where tensors are to be shared; where nobody asks for
 // it the model is shared by layers.
 func TestTeamRefuses(t *testing.T) {
 	a, b := twoGPUs(t)
 	all := tinies()
-	mixture := all[slices.IndexFunc(all, func(c tiny) bool { return c.graph.Blocks[0].MoE != nil })].graph
-	source, _ := fillWeights(t, mixture, "f32", 7)
+	uncut := all[slices.IndexFunc(all, func(c tiny) bool { return c.graph.PerLayer != nil })].graph
+	source, _ := fillWeights(t, uncut, "f32", 7)
 	o := onFlag(t, Options{Threads: 1, Exact: true, Context: 200})
 	o.Device.Request, o.Device.Behind, o.Device.Split = a, []place.Request{b}, place.Tensors
-	_, err := newExecutor("tiny", mixture, source, o)
+	_, err := newExecutor("tiny", uncut, source, o)
 	var unsupported *formats.UnsupportedError
 	apart := err != nil && strings.Contains(err.Error(), "no peer access") // as on many boards: AMDEMU_PEERS=0
-	if !errors.As(err, &unsupported) || !apart && !strings.Contains(err.Error(), "a mixture of experts") || !strings.Contains(unsupported.Hint, "layers") {
+	if !errors.As(err, &unsupported) || !apart && !strings.Contains(err.Error(), "inputs of each layer") || !strings.Contains(unsupported.Hint, "layers") {
 		t.Errorf("%v", err)
 	}
 	o.Device.Split = ""
-	e, err := newExecutor("tiny", mixture, source, o)
+	e, err := newExecutor("tiny", uncut, source, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,7 +115,9 @@ func (w *walk) block(i int) {
 		w.feedForward(b, lo, h, target{y: e.s.f})
 		w.mixOut(b, lo, target{y: e.s.a})
 		w.total(n, e.s.a, 0, e.s.a)
-		w.total(n, e.s.f, 0, e.s.f)
+		if !b.settles() {
+			w.total(n, e.s.f, 0, e.s.f)
+		}
 		w.pending = [2]hip.Branch{{Rows: e.s.a, Post: b.attnPost}, {Rows: e.s.f, Post: b.ffnPost}}
 	case !b.Feeds():
 		mix(b.outScale == 0 || own)
@@ -125,6 +127,11 @@ func (w *walk) block(i int) {
 		}
 		h = w.input(lo, b.ffnNorm, b.feeds()...)
 		direct := b.ffnPost.Weight == 0 && b.MoE == nil && (b.outScale == 0 || own)
+		if b.settles() {
+			w.feedForward(b, lo, h, target{y: e.s.f})
+			w.pending[0] = hip.Branch{Rows: e.s.f, Post: b.ffnPost}
+			break
+		}
 		w.branch(lo, direct, hip.Branch{Rows: e.s.f, Post: b.ffnPost}, func(to target) { w.feedForward(b, lo, h, to) })
 	}
 	if own {
@@ -409,10 +416,20 @@ func (w *walk) feedForward(b *block, lo int, in source, to target) {
 		return
 	}
 	w.mixture(b, n, routed, in, target{y: s.a})
+	if b.settles() {
+		w.total(n, to.y, 0, to.y)
+		w.total(n, s.a, 0, s.a)
+	}
 	if b.densePost.Weight != 0 {
 		w.do(&hip.Norm{T: n, D: d, X: to.y, Next: b.densePost, Out: to.y})
 	}
 	w.do(&hip.Norm{T: n, D: d, X: to.y, A: hip.Branch{Rows: s.a, Post: b.moePost}})
+}
+
+// settles reports whether the feed-forward layer adds up what ranks have of its rows, as
+// experts and the layer beside them are normalised each by themselves.
+func (b *block) settles() bool {
+	return b.dense.up != nil && (b.densePost.Weight != 0 || b.moePost.Weight != 0)
 }
 
 // plain computes what one layer makes of n rows.

@@ -129,6 +129,25 @@ func TeamNeed(on []*Device, g *graph.Graph, tensor func(name string) formats.Ten
 	return all, nil
 }
 
+// Exchanges returns how often ranks add up what they have of a token's row, or put it
+// together.
+func Exchanges(g *graph.Graph) int {
+	n := 1 // logits
+	for i := range g.Blocks {
+		b := &g.Blocks[i]
+		if b.Mixes() {
+			n++
+		}
+		if b.Feeds() {
+			n++
+		}
+		if b.FFN != nil && b.MoE != nil && (b.DensePostNorm != nil || b.MoEPostNorm != nil) { // see block.settles
+			n++
+		}
+	}
+	return n
+}
+
 // plan takes the memory that ranks exchange numbers in, and finds what has room on all of
 // them.
 func (t *Team) plan(g *graph.Graph, shards []*load.Shard, o *Options) error {

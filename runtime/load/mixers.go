@@ -152,7 +152,7 @@ func (c *cutter) mamba(m *graph.Mamba) *graph.Mamba {
 // shortConv cuts by channels.
 func (c *cutter) shortConv(s *graph.ShortConv) *graph.ShortConv {
 	own := *s
-	run := c.tiles(&s.Out)
+	run := c.tiles(&s.Out, &s.In)
 	if run.N == 0 {
 		return &own
 	}

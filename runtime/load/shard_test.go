@@ -2,6 +2,7 @@ package load_test
 
 import (
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -116,7 +117,6 @@ func TestCutRefuses(t *testing.T) {
 		return g, source
 	}
 	for want, f := range map[string]func(g *graph.Graph){
-		"a mixture of experts":         func(g *graph.Graph) { g.Blocks[0].MoE = &graph.MoE{} },
 		"1 groups of heads on 2 GPUs":  func(g *graph.Graph) { g.Blocks[0] = mamba(1) },
 		"norms of all heads":           func(g *graph.Graph) { g.Blocks[0].Attn.JointNorms = true },
 		"a tensor that is read in two": func(g *graph.Graph) { g.Blocks[0].FFN.Gate.Weight = "o" },
@@ -182,6 +182,9 @@ func plain(t *testing.T, b *graph.Block, byColumn ...string) func(string) format
 		switch {
 		case p.Linear != nil && p.Experts > 0:
 			add(p.Linear.Weight, p.Experts, p.Out, p.In)
+			if p.Linear.Bias != "" { // a number's column is its row of the stack
+				add(p.Linear.Bias, p.Experts, p.Out)
+			}
 		case p.Linear != nil:
 			add(p.Linear.Weight, p.Out, p.In)
 			add(p.Linear.Bias, p.Out)
@@ -267,5 +270,86 @@ func TestCutMixers(t *testing.T) {
 				t.Errorf("together %d numbers are remembered, of %d", memory, c.block.Memory())
 			}
 		})
+	}
+}
+
+// Experts are cut as layers are, each by itself; routers are whole, and what is added behind
+// sums is one rank's. Of uneven shares the larger ones go round.
+func TestCutMixtures(t *testing.T) {
+	linear := func(name string, in, out int64) graph.Linear {
+		return graph.Linear{Weight: name, In: in, Out: out, Bias: name + " bias"}
+	}
+	gate, latentDown, latentUp := linear("gate", 4, 5), linear("latent down", 32, 4), linear("latent up", 4, 32)
+	block := graph.Block{MoE: &graph.MoE{Act: graph.SiLU, Experts: 3, TopK: 2, SelectBias: "select", Router: linear("router", 32, 3), Gate: &gate, Up: linear("up", 4, 5), Down: linear("down", 5, 4),
+		LatentDown: &latentDown, LatentUp: &latentUp, Shared: &graph.FFN{Act: graph.SiLU, Up: linear("shared up", 32, 7), Down: linear("shared down", 7, 32)}}}
+	g := &graph.Graph{Vocab: 22, Width: 32, Embed: graph.Embedding{Table: "table"}, Head: graph.Head{Linear: graph.Linear{Weight: "table", In: 32, Out: 22}}, Blocks: []graph.Block{block, block}}
+	source := plain(t, &block, "down", "gate bias")
+	want := [2]map[string][]float32{
+		{"gate": {0, 1, 5, 6, 10, 11}, "up": {0, 1, 5, 6, 10, 11}, "gate bias": {0, 1}, "down": {0, 1}, "router": {0, 1, 2}, "select": {0, 1, 2}, "shared up": {0, 1, 2}, "latent up": slices.Collect(numbers(32))},
+		{"gate": {2, 3, 4, 7, 8, 9, 12, 13, 14}, "gate bias": {2, 3, 4}, "down": {2, 3, 4}, "shared up": {3, 4, 5, 6}, "latent down": {0, 1, 2, 3}},
+	}
+	one := *g
+	one.Blocks = g.Blocks[:1]
+	for rank := range 2 {
+		s, err := load.Cut(&one, source, rank, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &s.Graph.Blocks[0]
+		for _, p := range b.Parts(32) {
+			l := p.Linear
+			if l == nil {
+				continue
+			}
+			shape := []int64{p.Out, p.In}
+			if p.Experts > 0 {
+				shape = append([]int64{p.Experts}, shape...)
+			}
+			if got := s.Tensor(l.Weight); !slices.Equal(got.Shape, shape) {
+				t.Errorf("rank %d: %s is %v, the graph says %v", rank, l.Weight, got.Shape, shape)
+			}
+			if behind := l == &b.MoE.Down || l == b.MoE.LatentUp || l == &b.MoE.Shared.Down; (l.Bias == "") != (behind && rank > 0) {
+				t.Errorf("rank %d: the bias of %s is %q", rank, l.Weight, l.Bias)
+			}
+		}
+		for name, want := range want[rank] {
+			x := s.Tensor(name)
+			n, k := x.Rows()
+			all, got := make([]float32, n*k), []float32(nil)
+			if err := scheme.DecodeRows(all, &x, 0, n); err != nil {
+				t.Fatal(err)
+			}
+			step := k
+			if n == 1 || name == "down" || name == "gate bias" {
+				all, step = all[:k], 1
+			}
+			for i := int64(0); i < int64(len(all)); i += step {
+				got = append(got, all[i])
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("rank %d: %s has %v, not %v", rank, name, got, want)
+			}
+		}
+	}
+	a, _ := load.Cut(&one, source, 0, 2)
+	g.Blocks = g.Blocks[:0:0]
+	g.Blocks = append(g.Blocks, graph.Block{}, block)
+	b, err := load.Cut(g, source, 0, 2)
+	if err != nil || a.Graph.Blocks[0].MoE.Up.Out != 2 || b.Graph.Blocks[1].MoE.Up.Out != 3 {
+		t.Errorf("rank 0 has %d of 5 of the first block, and of the second: %+v, %v", a.Graph.Blocks[0].MoE.Up.Out, b.Graph.Blocks[1].MoE.Up, err)
+	}
+	if block.MoE.Up.Out != 5 || block.MoE.LatentUp.Bias == "" {
+		t.Error("the graph has changed")
+	}
+}
+
+// numbers are 0 to n-1.
+func numbers(n int) iter.Seq[float32] {
+	return func(yield func(float32) bool) {
+		for i := range n {
+			if !yield(float32(i)) {
+				return
+			}
+		}
 	}
 }

@@ -28,6 +28,11 @@ func NewCost(g *graph.Graph, tensor func(name string) formats.Tensor, cacheBytes
 	return c
 }
 
+// Of counts for another graph, such as a rank's part, whose cache is as this one's.
+func (c *Cost) Of(g *graph.Graph, tensor func(name string) formats.Tensor) *Cost {
+	return &Cost{g: g, tensor: tensor, kvNumber: c.kvNumber}
+}
+
 // size returns the stored bytes of tensors; "" has none.
 func (c *Cost) size(names ...string) (n float64) {
 	for _, name := range names {

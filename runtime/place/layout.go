@@ -422,28 +422,42 @@ func Lay(p *Pieces, sites []Site, ranges []Range) (*Layout, error) {
 	return s.layout(cuts, plan), nil
 }
 
+// A Team is what sites have of a model whose tokens they compute together.
+type Team struct {
+	Memory    []int64     // bytes that a rank takes, all in all
+	Read      [][]float64 // bytes that a rank reads for a token: of each block, and behind them of the head
+	Exchanges int         // how often a token's numbers are added up, or put together
+	Exchange  float64     // seconds of one
+}
+
 // Together is the layout of sites that compute each token together, each with a part of
-// every block; work is what a rank takes of each site, and exchange the seconds of adding up
-// a row, which happens twice a block and once behind the head. Where one has no room the
-// error is a [RoomError].
+// every block. Where parts differ all wait for the largest. Where a site has no room the error
+// is a [RoomError].
 //
-//	time = most of (read / ranks / Read + blocks * Block) + (2*blocks + 1) * exchange
-func Together(p *Pieces, sites []Site, work []int64, exchange float64) (*Layout, error) {
+//	time = most over sites of (sum over blocks of the largest part / Read + blocks * Block) + exchanges
+func Together(p *Pieces, sites []Site, t *Team) (*Layout, error) {
 	l := &Layout{Split: Tensors}
 	blocks := p.Blocks[len(p.Blocks)-1].Hi
-	exchanges := float64(2*blocks+1) * exchange
-	missing, read := int64(0), p.Head.Read
-	for _, b := range p.Blocks {
-		read += b.Read
+	missing, largest := int64(0), p.Embed.Read
+	for i := range t.Read[0] {
+		most := 0.0
+		for _, r := range t.Read {
+			most = max(most, r[i])
+		}
+		largest += most
 	}
 	for i, s := range sites {
-		r := Range{Device: s.Device, Name: s.Name, Hi: blocks, Memory: work[i], Limit: s.Memory, Pace: s.Pace, Runs: s.Runs}
-		if r.Hand = exchanges; s.Pace > 0 {
+		r := Range{Device: s.Device, Name: s.Name, Hi: blocks, Memory: t.Memory[i], Limit: s.Memory, Pace: s.Pace, Runs: s.Runs}
+		if r.Hand = float64(t.Exchanges) * t.Exchange; s.Pace > 0 {
 			r.Hand *= s.Pace
 		}
-		own := p.Embed.Read + read/float64(len(sites))
+		own := p.Embed.Read
+		for _, n := range t.Read[i] {
+			own += n
+		}
+		r.Hand += (largest - own) / s.Speed.Read // waiting
 		r.Read, r.Seconds = int64(own), own/s.Speed.Read+float64(blocks)*s.Speed.Block+r.Hand
-		missing += max(work[i]-s.Memory, 0)
+		missing += max(t.Memory[i]-s.Memory, 0)
 		l.Ranges, l.Seconds = append(l.Ranges, r), max(l.Seconds, r.Seconds)
 	}
 	if missing > 0 {

@@ -161,20 +161,22 @@ func TestSplitTwoAlike(t *testing.T) {
 	}
 }
 
-// Sites that compute together read a part each, wait for the slowest, and add up twice a
-// block; one that has no room says what is missing.
+// Sites that compute together read a part each, wait for the slowest and for the largest part
+// of each block, and add up; one that has no room says what is missing.
 func TestTogether(t *testing.T) {
-	p := &Pieces{Blocks: []Piece{{Hi: 2, Read: 60}, {Lo: 2, Hi: 3, Read: 30}}, Embed: Piece{Read: 4}, Head: Piece{Read: 10}}
+	p := &Pieces{Blocks: []Piece{{Hi: 2}, {Lo: 2, Hi: 3}}, Embed: Piece{Read: 4}}
 	sites := []Site{{Device: Request{Kind: HIP}, Memory: 20, Speed: Speed{Read: 10, Block: 1}}, {Device: Request{HIP, 1}, Memory: 30, Speed: Speed{Read: 6, Block: 1}}}
-	l, err := Together(p, sites, []int64{20, 25}, 0.5)
-	if err != nil || l.Split != Tensors || len(l.Ranges) != 2 || l.Ranges[1].Hi != 3 || l.Ranges[0].Read != 54 || l.Ranges[0].Hand != 3.5 {
+	team := &Team{Memory: []int64{20, 25}, Read: [][]float64{{10, 20, 15, 5}, {20, 10, 15, 5}}, Exchanges: 7, Exchange: 0.5}
+	l, err := Together(p, sites, team)
+	if err != nil || l.Split != Tensors || len(l.Ranges) != 2 || l.Ranges[1].Hi != 3 || l.Ranges[0].Read != 54 || l.Ranges[0].Hand != 3.5+1 {
 		t.Fatalf("%+v, %v", l, err)
 	}
-	if want := 54.0/6 + 3 + 7*0.5; l.Seconds != want || l.Ranges[0].Seconds != 54.0/10+3+3.5 {
+	if want := 64.0/6 + 3 + 7*0.5; math.Abs(l.Seconds-want) > 1e-9 || math.Abs(l.Ranges[0].Seconds-(64.0/10+3+3.5)) > 1e-9 {
 		t.Errorf("%v seconds, want %v", l.Seconds, want)
 	}
 	var room *RoomError
-	if _, err := Together(p, sites, []int64{23, 34}, 0.5); !errors.As(err, &room) || room.Missing != 7 {
+	team.Memory = []int64{23, 34}
+	if _, err := Together(p, sites, team); !errors.As(err, &room) || room.Missing != 7 {
 		t.Errorf("%v", err)
 	}
 }

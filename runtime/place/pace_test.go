@@ -148,7 +148,7 @@ func TestPacedSites(t *testing.T) {
 	if got, want := paced.Learned(), "hip:0 takes 1.5 times as long as measured apart, by 1 run"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	together, err := Together(p, sites, []int64{1, 1}, 0.5)
+	together, err := Together(p, sites, &Team{Memory: []int64{1, 1}, Read: [][]float64{{1}, {1}}, Exchanges: 3, Exchange: 0.5})
 	if err != nil {
 		t.Fatal(err)
 	}
