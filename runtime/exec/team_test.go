@@ -35,7 +35,7 @@ func teamTinies() (all []tiny) {
 	for _, c := range tinies() {
 		plain := c.graph.PerLayer == nil
 		for _, b := range c.graph.Blocks {
-			plain = plain && (b.Attn == nil || b.Attn.KVHeads > 1 && !b.Attn.JointNorms) && (b.Mamba == nil || b.Mamba.Groups > 1)
+			plain = plain && (b.Attn == nil || b.Attn.KVHeads > 1 && !b.Attn.JointNorms) && (b.Mamba == nil || b.Mamba.Groups > 1) && (b.Delta == nil || b.Delta.KeyHeads > 1)
 		}
 		if plain && c.graph.Width%4 == 0 {
 			all = append(all, c)
