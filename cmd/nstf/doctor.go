@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/runtime/gpu"
@@ -31,6 +32,7 @@ type doctorReport struct {
 func (a *app) doctorCommand() *cobra.Command {
 	var asJSON bool
 	var build []string
+	var ranks []int
 	var out string
 	c := &cobra.Command{
 		Use: "doctor [MODEL...]", Short: "Find GPUs, have each run a kernel, and say what is in the way",
@@ -44,11 +46,13 @@ The command fails where a device is found that does not work. Send the output of
 --build-kernels compiles kernels for other machines, where, copied into the cache
 folder, they are found before a compiler is looked for. No GPU is needed. Kernels
 depend on a model's shape and schemes: give the models, or get those for usual ones,
-some thousands for a target.`,
+some thousands for a target. --ranks 2,4 adds what that many GPUs need that share the
+models by their tensors.`,
 		Example: `  nstf doctor
   nstf doctor --json > report.json
   nstf doctor --build-kernels gfx1100,gfx942 -o kernels
-  nstf doctor --build-kernels gfx1100 -o kernels model.nstf`,
+  nstf doctor --build-kernels gfx1100 -o kernels model.nstf
+  nstf doctor --build-kernels gfx942 --ranks 8 -o kernels mixture.nstf`,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 0 && len(build) == 0:
@@ -57,14 +61,17 @@ some thousands for a target.`,
 				return usagef("--build-kernels and -o go together")
 			case len(build) > 0 && asJSON:
 				return usagef("--json is about this machine, --build-kernels about others")
+			case len(ranks) > 0 && (len(build) == 0 || len(args) == 0):
+				return usagef("--ranks goes with --build-kernels and a model")
 			case len(build) > 0:
-				return a.buildKernels(c.Context(), build, out, args)
+				return a.buildKernels(c.Context(), build, out, args, ranks)
 			}
 			return a.doctor(asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().StringSliceVar(&build, "build-kernels", nil, "compile kernels for these targets: gfx1100, sm_90 ...")
+	c.Flags().IntSliceVar(&ranks, "ranks", nil, "with --build-kernels and a model, also what 2 to 8 GPUs need that share its tensors")
 	c.Flags().StringVarP(&out, "output", "o", "", "with --build-kernels, the folder for them")
 	return c
 }
@@ -240,7 +247,7 @@ func or(s, instead string) string {
 
 // buildKernels compiles what models, or those of usual shapes, need on targets
 // that need not be here.
-func (a *app) buildKernels(ctx context.Context, names []string, dir string, paths []string) error {
+func (a *app) buildKernels(ctx context.Context, names []string, dir string, paths []string, ranks []int) error {
 	compilers := map[hip.API]*driver.Compiler{}
 	for _, name := range names {
 		targets, err := doctor.Targets(name)
@@ -257,7 +264,7 @@ func (a *app) buildKernels(ctx context.Context, names []string, dir string, path
 		}
 		var units []hip.Unit
 		for _, t := range targets {
-			list, err := unitsAhead(t, paths)
+			list, err := unitsAhead(t, paths, ranks)
 			if err != nil {
 				return err
 			}
@@ -274,8 +281,9 @@ func (a *app) buildKernels(ctx context.Context, names []string, dir string, path
 	return nil
 }
 
-// unitsAhead lists what models need, or without any those of usual shapes.
-func unitsAhead(t hip.Target, paths []string) ([]hip.Unit, error) {
+// unitsAhead lists what models need, on one GPU and on so many together, or without any those of
+// usual shapes.
+func unitsAhead(t hip.Target, paths []string, ranks []int) ([]hip.Unit, error) {
 	if len(paths) == 0 {
 		return gpu.UsualUnits(t)
 	}
@@ -287,9 +295,16 @@ func unitsAhead(t hip.Target, paths []string) ([]hip.Unit, error) {
 		}
 		for _, o := range []gpu.Options{{}, {Exact: true}} {
 			units, err := gpu.Units(m.Graph, m.Tensor, t, o)
+			for _, n := range ranks {
+				if err == nil {
+					var more []hip.Unit
+					more, err = gpu.TeamUnits(m.Graph, m.Tensor, t, o, n)
+					units = append(units, more...)
+				}
+			}
 			if err != nil {
 				m.Close()
-				return nil, err
+				return nil, formats.In(path, err)
 			}
 			all = append(all, units...)
 		}

@@ -53,5 +53,6 @@ func TestDoctorUsage(t *testing.T) {
 	invoke("doctor", "--build-kernels", "gfx1100").fails(t, exitUsage, "go together")
 	invoke("doctor", "--build-kernels", "gfx1100", "-o", dir, "--json").fails(t, exitUsage, "--json")
 	invoke("doctor", "--build-kernels", "radeon", "-o", dir).fails(t, exitUsage, "radeon")
+	invoke("doctor", "--build-kernels", "gfx1100", "-o", dir, "--ranks", "2").fails(t, exitUsage, "--ranks")
 	empty(t, dir)
 }

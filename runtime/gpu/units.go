@@ -2,11 +2,13 @@ package gpu
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/load"
 )
 
 // Units lists the kernels that a model needs on a target that is not here: what
@@ -32,6 +34,9 @@ func Units(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Target
 			units.addPass(e, rows, false, from)
 		}
 	}
+	if e.team != nil {
+		return units.list, nil
+	}
 	e.apart = device.Blocks{} // what sums need that the processor has a part in
 	for i := range g.Blocks {
 		e.apart[i] = g.Blocks[i].MoE != nil
@@ -46,13 +51,36 @@ func Units(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Target
 	return units.list, nil
 }
 
+// TeamUnits lists what so many ranks need that share a model by its tensors, beside what [Units]
+// lists. It fails with an UnsupportedError where the model has something that is not cut.
+func TeamUnits(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Target, o Options, ranks int) ([]hip.Unit, error) {
+	if ranks < 2 || ranks > hip.MostRanks {
+		return nil, load.Uncut("", "%d GPUs, where 2 to %d are", ranks, hip.MostRanks)
+	}
+	all := &unitSet{seen: map[hip.Unit]bool{}}
+	for rank := range ranks {
+		shard, err := load.Cut(g, tensor, rank, ranks)
+		if err != nil {
+			return nil, err
+		}
+		o.team = &member{Ranks: hip.Ranks{Rank: rank, Count: ranks}, units: shard.Units, unit: shard.Unit}
+		o.team.size(math.MaxInt32, math.MaxInt32)
+		units, err := Units(shard.Graph, shard.Tensor, t, o)
+		if err != nil {
+			return nil, err
+		}
+		all.add(units...)
+	}
+	return all.list, nil
+}
+
 // unplaced lays a model out on a target that is not here, but for its work space.
 func unplaced(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Target, o *Options) (*Engine, *layout, error) {
 	kept, err := o.formats(len(g.Blocks))
 	if err != nil {
 		return nil, nil, err
 	}
-	e := &Engine{g: g, span: device.Whole(g), places: placesOf(o), shape: shapeOf(g, device.Whole(g), &Options{}), exact: o.Exact, context: o.Context, m: &machine{target: t}}
+	e := &Engine{g: g, span: device.Whole(g), team: o.team, places: placesOf(o), shape: shapeOf(g, device.Whole(g), &Options{}), exact: o.Exact, context: o.Context, m: &machine{target: t}}
 	if e.context == 0 {
 		e.context = g.Context
 	}
@@ -65,6 +93,9 @@ func unplaced(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Tar
 		return nil, nil, err
 	}
 	e.shape.measure(l, &e.weights)
+	if e.team != nil {
+		e.shape.part = e.head.N
+	}
 	if e.follow, err = followed(g, e.span, o.Policy); err != nil {
 		return nil, nil, err
 	}

@@ -70,6 +70,31 @@ func TestUnitsOfExpertsApart(t *testing.T) {
 	}
 }
 
+// Ranks need kernels for what they exchange, and for their parts of experts; what is not cut has
+// none.
+func TestTeamUnits(t *testing.T) {
+	target, _ := hip.ParseTarget("gfx942")
+	m, err := checkpoint.Open("../../testdata/micro/mixtral")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	units, err := TeamUnits(m.Graph, m.Tensor, target, Options{}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ranks, x := hip.Ranks{Count: 2, FewSlot: 64, ManySlot: 64}, m.Graph.Blocks[0].MoE
+	want := hip.Combine{T: 1, D: int(m.Graph.Width), TopK: int(x.TopK), Parts: 1, Chosen: 1, Share: 1, Out: 1}
+	for _, calls := range [][]hip.Call{(&hip.AllReduce{Ranks: &ranks, N: 4}).Calls(target), (&hip.AllReduce{Ranks: &ranks, N: 32, Many: true, Half: true}).Calls(target), want.Calls(target)} {
+		if !slices.Contains(units, calls[0].Unit) {
+			t.Errorf("%v is not among %d kernels", calls[0].Unit, len(units))
+		}
+	}
+	if _, err := TeamUnits(m.Graph, m.Tensor, target, Options{}, hip.MostRanks+1); err == nil {
+		t.Error("more ranks than there may be")
+	}
+}
+
 // TestUsualUnits bounds how long building ahead takes.
 func TestUsualUnits(t *testing.T) {
 	target, _ := hip.ParseTarget("gfx1100")
