@@ -84,7 +84,7 @@ func (o *Route) Calls(t Target) []Call {
 //
 //	Out[t] = sigmoid(Gate[t])*Shared[t] + sum over j of Share[t][j] * Parts[t][j]
 type Combine struct {
-	T, D, TopK int
+	T, D, TopK int     // TopK 0: what the shared layer gave alone, or zeros
 	Parts      Address // f32[T][TopK][D]
 	Chosen     Address // i32[T][TopK]
 	Share      Address // f32[T][TopK]; 0: ones

@@ -76,9 +76,9 @@ func TestTeamIsOne(t *testing.T) {
 	}
 }
 
-// Mixtures in blocks of codes and in trellis codes, of which some ranks have more than others, on
-// as many devices as there are: experts with biases, groups of them, a shared layer with a gate
-// of its own.
+// Mixtures in blocks of codes and in trellis codes, of which some ranks have more than others,
+// or nothing, on as many devices as there are: experts with biases, groups of them, a shared layer
+// with a gate of its own.
 func TestTeamMixtures(t *testing.T) {
 	a, _ := twoGPUs(t)
 	some := shape{d: 64, heads: 4, kv: 4, dim: 32, inner: 160, norm: graph.RMSNorm, bias: true}
@@ -86,13 +86,23 @@ func TestTeamMixtures(t *testing.T) {
 	mixture := func(s shape) *graph.Graph {
 		return s.graph(func(g *graph.Graph) {
 			g.Vocab, g.Head.Out = 80, 80
-			for i := range g.Blocks {
-				s.moe(g, i, 6, 2, true)
-			}
-			m := s.shared(g, 0, s.inner, true)
+			s.moe(g, 0, 6, 2, true)
+			few := s // of blocks, than there may be ranks
+			few.inner = s.inner * 2 / 5
+			few.moe(g, 1, 6, 2, true)
+			few.more(g, 1, func(int, *graph.Block) {})
+			m := s.shared(g, 0, few.inner, true)
 			m.Score, m.SelectBias, m.Groups, m.TopGroups, m.Scale = graph.ScoreSigmoid, "bias", 3, 2, 2.5
 		})
 	}
+	// Of one block of columns all ranks but one have nothing.
+	one := shape{d: 64, heads: 4, kv: 4, dim: 32, inner: 32, norm: graph.RMSNorm, bias: true}
+	beside := one.graph(func(g *graph.Graph) {
+		one.beside(g, 0, 4, 2)
+		one.latentExperts(g, 1, 4, 2, 32)
+		one.shared(g, 1, 32, false)
+		g.Blocks[1].MoE.LatentUp.Bias = "1.x.latent up.bias"
+	})
 	coded := func(codings ...string) func(g *graph.Graph) func(string) formats.Tensor {
 		return func(g *graph.Graph) func(string) formats.Tensor {
 			var all []kerneltest.Coding
@@ -113,6 +123,7 @@ func TestTeamMixtures(t *testing.T) {
 	}{
 		{"mxfp4", mixture(some), coded("mxfp4", "q8_0")},
 		{"tcq", mixture(turned), trellis},
+		{"beside, latents", beside, coded("q8_0")},
 		{"q4_k", mixture(shape{d: 256, heads: 4, kv: 4, dim: 256, inner: 1280, norm: graph.RMSNorm}), coded("q4_k", "q6_k")},
 	}) {
 		source, most := c.fill(c.graph), min(devices(t), 4)

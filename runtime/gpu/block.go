@@ -177,6 +177,9 @@ func (b *block) feeds() []*matrix {
 
 // inner are the matrices that read a layer's input.
 func (l *layer) inner() []*matrix {
+	if l.up == nil { // all of it is other ranks'
+		return nil
+	}
 	if l.gate == nil {
 		return []*matrix{l.up}
 	}
@@ -394,8 +397,8 @@ func (w *walk) feedForward(b *block, lo int, in source, to target) {
 		w.plain(&b.layer, n, in, to)
 		return
 	}
-	d := e.shape.width
-	if b.dense.up != nil {
+	d, beside := e.shape.width, b.FFN != nil
+	if beside {
 		if !w.many {
 			w.round(&in, n, b.dense.inner()...)
 		}
@@ -411,7 +414,7 @@ func (w *walk) feedForward(b *block, lo int, in source, to target) {
 		routed = source{x: s.a}
 		w.do(&hip.Norm{T: n, D: d, X: at(s.x, lo, d), Next: b.routerNorm, Out: s.a})
 	}
-	if b.dense.up == nil {
+	if !beside {
 		w.mixture(b, n, routed, in, to)
 		return
 	}
@@ -429,11 +432,15 @@ func (w *walk) feedForward(b *block, lo int, in source, to target) {
 // settles reports whether the feed-forward layer adds up what ranks have of its rows, as
 // experts and the layer beside them are normalised each by themselves.
 func (b *block) settles() bool {
-	return b.dense.up != nil && (b.densePost.Weight != 0 || b.moePost.Weight != 0)
+	return b.MoE != nil && b.FFN != nil && (b.densePost.Weight != 0 || b.moePost.Weight != 0)
 }
 
 // plain computes what one layer makes of n rows.
 func (w *walk) plain(l *layer, n int, in source, to target) {
+	if l.up == nil { // all of it is other ranks'
+		w.do(&hip.Combine{T: n, D: w.e.shape.width, Out: to.y})
+		return
+	}
 	to.w = l.down
 	if l.gate != nil {
 		w.linear(n, w.gated(n, in, l), to)

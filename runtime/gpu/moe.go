@@ -13,7 +13,10 @@ import (
 // routed, which may be the source.
 func (w *walk) mixture(b *block, n int, routed, in source, to target) {
 	e, s := w.e, &w.e.s
-	logits := []target{{w: b.router, y: s.router}}
+	var logits []target
+	if b.up != nil || e.team == nil {
+		logits = append(logits, target{w: b.router, y: s.router})
+	}
 	switch gate := (target{w: b.sharedGate, y: s.factor}); {
 	case b.sharedGate != nil && b.routerNorm.Weight == 0:
 		logits = append(logits, gate)
@@ -27,6 +30,11 @@ func (w *walk) mixture(b *block, n int, routed, in source, to target) {
 	}
 	sum := &hip.Combine{T: n, D: e.shape.width, TopK: int(b.MoE.TopK), Parts: s.parts, Chosen: s.chosen, Share: s.share, Out: to.y}
 	w.sharedLayer(b, n, &in, sum)
+	if b.up == nil { // experts are other ranks'
+		sum.TopK, sum.Share = 0, 0
+		w.do(sum)
+		return
+	}
 	if b.latentDown != nil {
 		in = w.squeeze(b, n, in)
 		sum.D, sum.Out, sum.Shared = b.latentDown.N, s.squeezedSum, 0

@@ -167,6 +167,9 @@ func (l *loader[M, N, V]) parts(parts []graph.Part) {
 
 func (l *loader[M, N, V]) linear(p *graph.Part) {
 	m, shape, bias := p.Linear, []int64{p.Out, p.In}, []int64{p.Out}
+	if p.Out == 0 || p.In == 0 { // of a layer that other ranks have
+		return
+	}
 	if p.Experts > 0 {
 		shape, bias = append([]int64{p.Experts}, shape...), append([]int64{p.Experts}, bias...)
 	}

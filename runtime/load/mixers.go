@@ -154,6 +154,7 @@ func (c *cutter) shortConv(s *graph.ShortConv) *graph.ShortConv {
 	own := *s
 	run := c.tiles(&s.Out, &s.In)
 	if run.N == 0 {
+		c.fail(s.Out.Weight, "%d channels on %d GPUs", s.Channels(), c.ranks)
 		return &own
 	}
 	all := s.Channels()

@@ -141,6 +141,10 @@ func (c *cutter) open(name string, p cut) {
 		c.fail(p.of, "a matrix of the form %s", t.Form)
 		return
 	}
+	if p.axis != byMatrix && !slices.ContainsFunc(p.runs, func(r scheme.Run) bool { return r.N > 0 }) {
+		c.own[name] = formats.Tensor{Name: t.Name, Scheme: t.Scheme, Params: t.Params, Shape: make([]int64, len(t.Shape))}
+		return
+	}
 	own, err := p.open(t)
 	if e, ok := errors.AsType[*formats.UnsupportedError](err); ok {
 		c.fail(p.of, "%v", e)
@@ -202,15 +206,10 @@ func (c *cutter) columns(l *graph.Linear, runs ...scheme.Run) graph.Linear {
 		}
 	}
 	c.part(l.Weight, cut{runs: runs, axis: byColumn})
-	c.bias(&own)
-	return own
-}
-
-// bias leaves what is added behind a sum to rank 0.
-func (c *cutter) bias(own *graph.Linear) {
 	if c.rank > 0 {
 		own.Bias = ""
 	}
+	return own
 }
 
 // each gives a stack a run of the rows of each of its matrices, and of their biases.
@@ -276,6 +275,7 @@ func (c *cutter) feedForward(f *graph.FFN) *graph.FFN {
 	own := *f
 	run := c.tiles(&f.Down, f.Gate, &f.Up)
 	own.Gate, own.Up, own.Down = c.rows(f.Gate, run), *c.rows(&f.Up, run), c.columns(&f.Down, run)
+	own.Down.Bias = c.last(&f.Down)
 	return &own
 }
 
@@ -284,9 +284,10 @@ func (c *cutter) mixture(m *graph.MoE) *graph.MoE {
 	own := *m
 	run := c.tiles(&m.Down, m.Gate, &m.Up)
 	own.Gate, own.Up, own.Down = c.each(m.Gate, run), *c.each(&m.Up, run), c.columns(&m.Down, run)
+	own.Down.Bias = c.last(&m.Down)
 	if m.LatentUp != nil { // of a part of what experts give
 		up := *m.LatentUp
-		c.bias(&up)
+		up.Bias = c.last(&up)
 		own.LatentUp = &up
 	}
 	if m.Shared != nil {
@@ -295,19 +296,31 @@ func (c *cutter) mixture(m *graph.MoE) *graph.MoE {
 	return &own
 }
 
+// piece is which part of a layer is the rank's: another one in each block, so that where parts
+// are uneven all ranks need as much memory.
+func (c *cutter) piece() int64 { return (c.rank + c.at) % c.ranks }
+
+// last returns the bias behind a layer, for the rank that has its last piece, which is never
+// empty.
+func (c *cutter) last(l *graph.Linear) string {
+	if c.piece() == c.ranks-1 {
+		return l.Bias
+	}
+	return ""
+}
+
 // tiles returns which columns of a matrix are the rank's, and which rows of those that make
-// what it reads. Where shares are uneven another rank has the larger ones in each block, so
-// that all need as much memory.
+// what it reads: none where there are fewer blocks of them than ranks, and others have them.
 func (c *cutter) tiles(l *graph.Linear, before ...*graph.Linear) scheme.Run {
 	unit := c.unit(l.Weight, before...)
 	for unit < widestTile && l.In%(2*unit) == 0 && l.In/(2*unit) >= tilesOfRank*c.ranks {
 		unit *= 2
 	}
-	if l.In%unit != 0 || l.In/unit < c.ranks {
-		c.fail(l.Weight, "%d columns in blocks of %d on %d GPUs", l.In, unit, c.ranks)
+	if l.In%unit != 0 {
+		c.fail(l.Weight, "%d columns in blocks of %d", l.In, unit)
 		return scheme.Run{}
 	}
-	lo, n := share(l.In/unit, (c.rank+c.at)%c.ranks, c.ranks)
+	lo, n := share(l.In/unit, c.piece(), c.ranks)
 	return scheme.Run{From: lo * unit, N: n * unit}
 }
 
