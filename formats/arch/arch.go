@@ -115,7 +115,7 @@ func (a *Architecture) Offset() float32 { return a.offset }
 func architectures() []*Architecture {
 	return []*Architecture{
 		apertus(), cohere(), cohere2(), deepSeekV2(), deepSeekV3(), ernie45(), ernie45MoE(), exaone4(), falcon(), gemma2(), gemma3(), gemma4(), gemma4Unified(), gpt2(), gptj(), gptNeoX(), gptOSS(), glm4MoE(), glm4MoELite(), granite(), hunYuanDense(), hunYuanMoE(),
-		graniteMoEHybrid(), lfm2(), lfm2MoE(), nemotronH(),
+		graniteMoEHybrid(), kimiLinear(), lfm2(), lfm2MoE(), nemotronH(),
 		llama(), llama4(),
 		miniMaxM2(), ministral3(), mistral(), mixtral(), olmo2(), olmo3(), phi3(), qwen2(), qwen2MoE(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), seedOSS(), smolLM3(), stableLM(), starCoder2(),
 	}

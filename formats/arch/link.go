@@ -44,6 +44,9 @@ type Link struct {
 	When func(g *graph.Graph) bool
 	// Middle weights are stored [N][1][K].
 	Middle bool
+	// Among: rows of the part are shared out to as many foreign modules, one behind the
+	// other, and "@" stands for one of these in their names.
+	Among []string
 	// Shape is the foreign tensor's, where it is not that of its parts; nil: it is.
 	Shape func(g *graph.Graph, block int) []int64
 	// Latent: the parts are KB and VB of latent attention, which the foreign matrix
@@ -103,10 +106,14 @@ func Fill(pattern string, block, expert int) string {
 	return strings.Replace(s, "@", strconv.Itoa(expert), 1)
 }
 
-// Name returns the foreign tensor's name for a suffix of the graph's.
+// Name returns the foreign tensor's name for a suffix of the graph's; expert is its
+// number among those of a link that has several.
 func (l *Link) Name(block, expert int, suffix string) string {
 	if l.Bare {
 		suffix = strings.Replace(strings.TrimPrefix(suffix, ".weight"), ".", "_", 1)
+	}
+	if l.Among != nil {
+		return Fill(strings.Replace(l.Foreign, "@", l.Among[expert], 1), block+l.behind, 0) + suffix
 	}
 	return Fill(l.Foreign, block+l.behind, expert) + suffix
 }
@@ -175,7 +182,7 @@ func inModule[T any](f func(g *graph.Graph, block int) T) func(g *graph.Graph, b
 }
 
 // PerExpert reports whether the foreign world keeps experts apart.
-func (l *Link) PerExpert() bool { return strings.Contains(l.Foreign, "@") }
+func (l *Link) PerExpert() bool { return l.Among == nil && strings.Contains(l.Foreign, "@") }
 
 // Index returns the place of a pattern among the parts, or -1.
 func (l *Link) Index(pattern string) int {

@@ -33,6 +33,7 @@ type llamaCPP struct {
 	noConvBias  bool // its short convolutions have no biases
 	mambas      bool // state spaces have biases of convolutions alone, and are in some layer
 	wideMamba   bool // they are twice as wide as the model
+	kimi        bool // delta nets in some layers, latents without rotation and queries of their own in others
 	squareDelta bool // values of delta nets are as long as their keys
 
 	capped     bool // it caps logits where the key is absent
@@ -118,10 +119,22 @@ func exportRules() []exportRule {
 				return fmt.Sprintf("expects latents in every layer of %q, and mixtures", g.Arch), ""
 			case a.O.Bias != "":
 				return fmt.Sprintf("has no such bias in %q as %s", g.Arch, a.O.Bias), ""
-			case g.Ropes[0].Scaling.Kind == graph.ScaleLinear:
+			case !l.kimi && g.Ropes[0].Scaling.Kind == graph.ScaleLinear:
 				return fmt.Sprintf("multiplies the scores of %q by what yarn would, where the rotary scaling is linear", g.Arch), ""
-			case a.QA != nil && (n == 26 || n == 27 || n == 48 && g.Vocab == 128256):
+			case !l.kimi && a.QA != nil && (n == 26 || n == 27 || n == 48 && g.Vocab == 128256):
 				return fmt.Sprintf("takes %q of %d layers for one whose queries come by no latent", g.Arch, n), ""
+			}
+			return "", ""
+		}},
+		{"delta nets beside latents", func(l *llamaCPP, g *graph.Graph) (string, string) {
+			a, n := latentOf(g), firstDelta(g)
+			switch {
+			case !l.kimi:
+				return "", ""
+			case n == nil || a.Heads == 0:
+				return fmt.Sprintf("expects delta nets in some layers of %q and latents in others", g.Arch), ""
+			case a.QA != nil:
+				return fmt.Sprintf("has no queries by a latent in %q, as %s", g.Arch, a.QA.Weight), ""
 			}
 			return "", ""
 		}},
@@ -276,6 +289,10 @@ func (a *Architecture) LlamaCPP(g *graph.Graph) error {
 // Deviation says what llama.cpp is known to compute a little otherwise in graphs that
 // it runs all the same, "" for nothing.
 func (a *Architecture) Deviation(g *graph.Graph) string {
+	if l, n := latentOf(g), firstDelta(g); a.llama.kimi && (l.KVNorm.Eps != g.Norm.Eps || n.Eps != g.Norm.Eps) {
+		return fmt.Sprintf("llama.cpp adds %g in the norms of latents and to the lengths of queries and keys, where this model adds %g and %g: logits will differ a little",
+			g.Norm.Eps, l.KVNorm.Eps, n.Eps)
+	}
 	if l := latentOf(g); a.llama.latents && l.Heads > 0 && l.KVNorm.Eps != g.Norm.Eps {
 		return fmt.Sprintf("llama.cpp adds %g in the norms of latents where this model adds %g: logits will differ a little", g.Norm.Eps, l.KVNorm.Eps)
 	}

@@ -32,6 +32,10 @@ func TestExportRules(t *testing.T) {
 		"width of heads":         {"qwen2", func(g *graph.Graph) { g.Blocks[0].Attn.Heads++ }, "as wide as the model"},
 		"shared keys and values": {"gemma4-mm", func(g *graph.Graph) { *g.Blocks[3].Attn.KVFrom-- }, "from layer 1"},
 		"values of delta nets":   {"qwen3_5-mm", func(g *graph.Graph) { g.Blocks[0].Delta.ValueDim++ }, "as long as their keys"},
+		"delta nets beside latents": {"kimi_linear", func(g *graph.Graph) {
+			a := g.Blocks[1].Latent
+			a.QA = &graph.Linear{Weight: "blocks.1.latent.q_a.weight"}
+		}, "no queries by a latent"},
 		"windows": {"gemma4-dense", func(g *graph.Graph) {
 			for i := range g.Blocks {
 				g.Blocks[i].Attn.Window = 0

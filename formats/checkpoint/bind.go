@@ -180,6 +180,9 @@ func (b *binder) resolve(w graph.Weight) (formats.Tensor, error) {
 
 // read takes a weight out of the foreign tensor or tensors of a link.
 func (b *binder) read(l *arch.Link, part int, w graph.Weight, block int, suffix string) (formats.Tensor, error) {
+	if l.Among != nil {
+		return b.among(l, w, block, suffix)
+	}
 	if !l.PerExpert() {
 		return b.rows(l, part, w, block, l.Name(block, 0, suffix), suffix, 1)
 	}
@@ -196,6 +199,44 @@ func (b *binder) read(l *arch.Link, part int, w graph.Weight, block int, suffix 
 		}
 	}
 	t, err := scheme.Concat(w.Name, w.Shape, pieces...)
+	if err != nil {
+		return t, b.wrap(w.Name, err)
+	}
+	return t, nil
+}
+
+// among joins the foreign tensors whose rows make one weight. Codes of several schemes
+// are read as the numbers that they stand for.
+func (b *binder) among(l *arch.Link, w graph.Weight, block int, suffix string) (formats.Tensor, error) {
+	pieces := make([]formats.Tensor, len(l.Among))
+	n, k := b.shape(strings.TrimSuffix(w.Name, suffix), suffix)
+	alike := true
+	for i := range pieces {
+		name := l.Name(block, i, suffix)
+		t, ok := b.find(name)
+		if !ok {
+			return t, formats.Errorf(b.file, name, "tensor is missing (%d of %d of the graph's %s)", i+1, len(pieces), w.Name)
+		}
+		b.used[t.Name] = true
+		var err error
+		if pieces[i], err = asRows(t, n/int64(len(pieces)), k, false); err == nil {
+			pieces[i], err = Reshape(pieces[i], t.Name, []int64{n / int64(len(pieces)), k})
+		}
+		if err != nil {
+			return t, b.wrap(t.Name, err)
+		}
+		alike = alike && t.Scheme == pieces[0].Scheme
+	}
+	if !alike {
+		numbers, _ := scheme.ByName("f32")
+		for i := range pieces {
+			var err error
+			if pieces[i], err = scheme.Cast(pieces[i], numbers); err != nil {
+				return pieces[i], b.wrap(pieces[i].Name, err)
+			}
+		}
+	}
+	t, err := scheme.Concat(w.Name, []int64{n, k}, pieces...)
 	if err != nil {
 		return t, b.wrap(w.Name, err)
 	}

@@ -76,6 +76,45 @@ func TestFusedRowsComeApart(t *testing.T) {
 	}
 }
 
+func TestRowsAmongSeveralTensors(t *testing.T) {
+	g := small(t)
+	among := []arch.Link{{Foreign: "l.#.@_proj", Parts: []string{"blocks.#.attn.q"}, Among: []string{"a", "b"}}}
+	first, second := numbered(t, "l.1.a_proj.weight", 8, 16), numbered(t, "l.1.b_proj.weight", 8, 16)
+	x, err := binding(t, g, among, "blocks.1.attn.q.weight", first, second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ints(t, x); len(got) != 16*16 || got[0] != 0 || got[8*16] != 0 || got[16*16-1] != 8*16-1 {
+		t.Errorf("rows are %v", got)
+	}
+	if _, err = binding(t, g, among, "blocks.1.attn.q.weight", first); err == nil || !strings.Contains(err.Error(), "l.1.b_proj.weight") || !strings.Contains(err.Error(), "2 of 2") {
+		t.Errorf("a tensor that is missing: %v", err)
+	}
+	if _, err = binding(t, g, among, "blocks.1.attn.q.weight", first, numbered(t, "l.1.b_proj.weight", 7, 16)); err == nil || !strings.Contains(err.Error(), "[7 16]") {
+		t.Errorf("a shape that does not fit: %v", err)
+	}
+	f32, _ := scheme.ByName("f32")
+	f16, _ := scheme.ByName("f16")
+	halves := make([]byte, 2*8*16)
+	for i := range 8 * 16 {
+		binary.LittleEndian.PutUint16(halves[2*i:], 0x3c00) // 1
+	}
+	ones, err := scheme.New("l.1.b_proj.weight", f16, []int64{8, 16}, nil, tensor.BytesBlob(halves))
+	if err != nil {
+		t.Fatal(err)
+	}
+	zeros, err := scheme.New("l.1.a_proj.weight", f32, []int64{8, 16}, nil, tensor.BytesBlob(make([]byte, 4*8*16)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, err = binding(t, g, among, "blocks.1.attn.q.weight", zeros, ones); err != nil {
+		t.Fatal(err)
+	}
+	if got := numbers(t, x); x.Scheme != "f32" || len(got) != 16*16 || got[8*16-1] != 0 || got[8*16] != 1 || got[16*16-1] != 1 {
+		t.Errorf("two schemes are %s %v", x.Scheme, got)
+	}
+}
+
 func TestExpertsAreStacked(t *testing.T) {
 	g := small(t)
 	apart := []arch.Link{{Foreign: "l.#.e.@.w1", Parts: []string{"blocks.#.moe.gate"}}}

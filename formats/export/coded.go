@@ -196,11 +196,18 @@ func (u *unbinder) record(l *arch.Link, parts []formats.Tensor, block int, suffi
 		w.Columns = runs(l.Columns(u.m.Graph, block))
 	}
 	first := parts[0].Shape
-	if l.PerExpert() {
+	switch {
+	case l.Among != nil:
+		n := int64(len(l.Among))
+		w.Shape = []int64{n, first[0] / n, first[1]}
+		for i := range l.Among {
+			w.Names = append(w.Names, l.Name(block, i, suffix))
+		}
+	case l.PerExpert():
 		for e := range first[0] {
 			w.Names = append(w.Names, l.Name(block, int(e), suffix))
 		}
-	} else {
+	default:
 		w.Names = []string{l.Name(block, 0, suffix)}
 	}
 	if l.Shape != nil {

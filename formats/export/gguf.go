@@ -164,7 +164,7 @@ func inPlace(m *model.Model, t formats.Tensor) (formats.Tensor, error) {
 		return addConstant(t, normOffset(m))
 	}
 	small := isNorm(t.Name) || len(t.Shape) == 1 || strings.HasSuffix(t.Name, ".bias") || strings.Contains(t.Name, "ffn_gate_inp") ||
-		strings.HasSuffix(t.Name, ".ssm_conv1d.weight") || strings.HasSuffix(t.Name, ".shortconv.conv.weight") || t.Name == "position_embd.weight"
+		strings.Contains(t.Name, ".ssm_conv1d") || strings.HasSuffix(t.Name, ".shortconv.conv.weight") || t.Name == "position_embd.weight"
 	if f32, _ := scheme.ByName("f32"); small && t.Scheme != f32.Name {
 		return scheme.Cast(t, f32)
 	}

@@ -93,7 +93,7 @@ func (u *unbinder) weight(w graph.Weight) error {
 
 // named notes the foreign tensors that parts make.
 func (u *unbinder) named(l *arch.Link, parts []formats.Tensor, block int, suffix string) {
-	count := int64(1)
+	count := int64(max(len(l.Among), 1))
 	if l.PerExpert() {
 		count = parts[0].Shape[0]
 	}
@@ -261,8 +261,27 @@ func transposed(t formats.Tensor) (formats.Tensor, error) {
 	return checkpoint.Reshape(t, t.Name, shape)
 }
 
-// write gives the tensor its name, or each expert's or head's share its own.
+// write gives the tensor its name, or each share of experts, heads or [arch.Link.Among]
+// its own.
 func (u *unbinder) write(l *arch.Link, t formats.Tensor, block int, suffix string) error {
+	for i := range l.Among {
+		rows, k := t.Rows()
+		n := rows / int64(len(l.Among))
+		s, err := scheme.Slice(t, int64(i)*n, n)
+		if err != nil {
+			return err
+		}
+		shape := []int64{n, k}
+		if l.Middle && suffix == ".weight" {
+			shape = []int64{n, 1, k}
+		}
+		if err := u.add(s, l.Name(block, i, suffix), shape); err != nil {
+			return err
+		}
+	}
+	if l.Among != nil {
+		return nil
+	}
 	if !l.PerExpert() {
 		shape := t.Shape
 		if l.Middle && suffix == ".weight" {

@@ -12,35 +12,51 @@ import (
 //
 //	c[i]   = silu(sum over j < Kernel of Conv[i][j] * mixed[i] of the position Kernel-1-j before)
 //	q, k   = a/sqrt(sum of a² + Eps) of each head's queries and keys in c; q also / sqrt(KeyDim)
-//	beta   = sigmoid(Beta x), g = A * softplus(Alpha x + DTBias)  of each head
+//	beta   = sigmoid(Beta x), g = A * softplus(Alpha a + DTBias)  of each head
 //	S      = exp(g)*S
 //	S      = S + k (beta*(v - Sᵀk))ᵀ
-//	y      = Out(Norm(Sᵀq) * silu(Z x))   Norm over each head alone
+//	y      = Out(Norm(Sᵀq) * silu(Z z))   Norm over each head alone
 //
-// A is Decay, or -exp(Decay) with DecayLog. Positions before the first have
-// mixed = 0, and S begins as 0. Head h reads the queries and keys of key head
-// h/(Heads/KeyHeads), or of h mod KeyHeads where it is Tiled.
+// A is Decay, or -exp(Decay) with DecayLog. a is AlphaA x and z is ZA x, or x without
+// them. Where it is ByChannel, g has a number for each row of a head's S, which is
+// multiplied with its own. Where it is SigmoidGate, sigmoid stands for silu behind Norm.
+// Positions before the first have mixed = 0, and S begins as 0. Head h reads the queries
+// and keys of key head h/(Heads/KeyHeads), or of h mod KeyHeads where it is Tiled.
 //
-// Source: transformers 5.23, Qwen3_5GatedDeltaNet and
-// torch_recurrent_gated_delta_rule; Gated Delta Networks, arXiv 2412.06464.
+// Source: transformers 5.23, Qwen3_5GatedDeltaNet, KimiLinearDeltaAttention and
+// torch_recurrent_gated_delta_rule; Gated Delta Networks, arXiv 2412.06464; Kimi Linear,
+// arXiv 2510.26692, section 2.
 type Delta struct {
-	Heads    int64   `json:"heads"`     // value heads
-	KeyHeads int64   `json:"key_heads"` // query and key heads
-	KeyDim   int64   `json:"key_dim"`
-	ValueDim int64   `json:"value_dim"`
-	Kernel   int64   `json:"kernel"` // positions that the convolution sees, the own included
-	Eps      float32 `json:"eps"`    // in the lengths of queries and keys
-	Tiled    bool    `json:"tiled,omitempty"`
-	DecayLog bool    `json:"decay_log,omitempty"`
-	Conv     string  `json:"conv"`    // tensor [C][Kernel]
-	Decay    string  `json:"decay"`   // tensor [Heads]
-	DTBias   string  `json:"dt_bias"` // tensor [Heads]
-	Norm     *Norm   `json:"norm"`    // of ValueDim numbers
-	QKV      Linear  `json:"qkv"`     // [C][D]
-	Z        Linear  `json:"z"`       // [Heads*ValueDim][D]
-	Beta     Linear  `json:"beta"`    // [Heads][D]
-	Alpha    Linear  `json:"alpha"`   // [Heads][D]
-	Out      Linear  `json:"out"`     // [D][Heads*ValueDim]
+	Heads       int64   `json:"heads"`     // value heads
+	KeyHeads    int64   `json:"key_heads"` // query and key heads
+	KeyDim      int64   `json:"key_dim"`
+	ValueDim    int64   `json:"value_dim"`
+	Kernel      int64   `json:"kernel"` // positions that the convolution sees, the own included
+	Eps         float32 `json:"eps"`    // in the lengths of queries and keys
+	Tiled       bool    `json:"tiled,omitempty"`
+	DecayLog    bool    `json:"decay_log,omitempty"`
+	ByChannel   bool    `json:"by_channel,omitempty"`
+	SigmoidGate bool    `json:"sigmoid_gate,omitempty"`
+	Conv        string  `json:"conv"`    // tensor [C][Kernel]
+	Decay       string  `json:"decay"`   // tensor [Heads]
+	DTBias      string  `json:"dt_bias"` // tensor [F], see Fades
+	Norm        *Norm   `json:"norm"`    // of ValueDim numbers
+	QKV         Linear  `json:"qkv"`     // [C][D]
+	ZA          *Linear `json:"z_a,omitempty"`
+	Z           Linear  `json:"z"`    // [Heads*ValueDim][ZA.Out or D]
+	Beta        Linear  `json:"beta"` // [Heads][D]
+	AlphaA      *Linear `json:"alpha_a,omitempty"`
+	Alpha       Linear  `json:"alpha"` // [F][AlphaA.Out or D]
+	Out         Linear  `json:"out"`   // [D][Heads*ValueDim]
+}
+
+// Fades returns F, the numbers by which S of all heads fade at a position: one of each
+// head, or one of each row of its S.
+func (n *Delta) Fades() int64 {
+	if n.ByChannel {
+		return n.Heads * n.KeyDim
+	}
+	return n.Heads
 }
 
 // Channels returns C, the numbers that go through the convolution.
@@ -77,13 +93,20 @@ func (n *Delta) CheckSizes() error {
 
 func (n *Delta) parts(l *lister) {
 	c, v := n.Channels(), n.Values()
+	by := func(name string, a *Linear) int64 {
+		if a == nil {
+			return l.width
+		}
+		l.linear(name, a, l.width, a.Out)
+		return a.Out
+	}
 	l.linear("delta.qkv", &n.QKV, l.width, c)
-	l.linear("delta.z", &n.Z, l.width, v)
+	l.linear("delta.z", &n.Z, by("delta.z_a", n.ZA), v)
 	l.linear("delta.beta", &n.Beta, l.width, n.Heads)
-	l.linear("delta.alpha", &n.Alpha, l.width, n.Heads)
+	l.linear("delta.alpha", &n.Alpha, by("delta.alpha_a", n.AlphaA), n.Fades())
 	l.table("delta.conv", n.Conv, c, n.Kernel)
 	l.vector("delta.decay", n.Decay, n.Heads)
-	l.vector("delta.dt_bias", n.DTBias, n.Heads)
+	l.vector("delta.dt_bias", n.DTBias, n.Fades())
 	l.norm("delta.norm", n.Norm, n.ValueDim)
 	l.linear("delta.out", &n.Out, v, l.width)
 }
@@ -96,6 +119,12 @@ func (n *Delta) check(c *checker) {
 	}
 	if c.finite("delta.eps", n.Eps); !(n.Eps > 0) {
 		c.fail("delta.eps", "%v is not positive", n.Eps)
+	}
+	if n.ZA != nil {
+		c.within("delta.z_a", n.ZA.Out, maxLatentDim)
+	}
+	if n.AlphaA != nil {
+		c.within("delta.alpha_a", n.AlphaA.Out, maxLatentDim)
 	}
 	c.name("delta.conv", n.Conv)
 	c.name("delta.decay", n.Decay)

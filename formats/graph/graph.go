@@ -188,7 +188,7 @@ const (
 	RoleXFrom  Role = "moe_latent_up"
 	RoleQKV    Role = "delta_qkv"
 	RoleZ      Role = "delta_z"
-	RoleDGate  Role = "delta_gate" // beta and alpha of a delta net
+	RoleDGate  Role = "delta_gate" // beta and alpha of a delta net, and what alpha reads
 	RoleDOut   Role = "delta_out"
 	RoleMZ     Role = "mamba_z"
 	RoleMXBC   Role = "mamba_xbc"

@@ -31,6 +31,24 @@ func mulAddAVX2(dst []float32, a []float32, b []float32)
 //go:noescape
 func deltaStepAVX2(memory []float32, q []float32, k []float32, v []float32, fade float32, rate float32)
 
+// deltaStepByChannelAVX2 computes
+//
+//	for j := range v {
+//		told := 0
+//		for i := range k {
+//			told += k[i] * fade[i] * memory[i*len(v)+j]
+//		}
+//		u, sum := rate * (v[j] - told), 0
+//		for i := range k {
+//			memory[i*len(v)+j] = fade[i]*memory[i*len(v)+j] + k[i]*u
+//			sum += q[i] * memory[i*len(v)+j]
+//		}
+//		v[j] = sum
+//	}
+//
+//go:noescape
+func deltaStepByChannelAVX2(memory []float32, q []float32, k []float32, v []float32, fade []float32, rate float32)
+
 // mulAddAVX512 computes
 //
 //	for i := range dst {
@@ -57,3 +75,21 @@ func mulAddAVX512(dst []float32, a []float32, b []float32)
 //
 //go:noescape
 func deltaStepAVX512(memory []float32, q []float32, k []float32, v []float32, fade float32, rate float32)
+
+// deltaStepByChannelAVX512 computes
+//
+//	for j := range v {
+//		told := 0
+//		for i := range k {
+//			told += k[i] * fade[i] * memory[i*len(v)+j]
+//		}
+//		u, sum := rate * (v[j] - told), 0
+//		for i := range k {
+//			memory[i*len(v)+j] = fade[i]*memory[i*len(v)+j] + k[i]*u
+//			sum += q[i] * memory[i*len(v)+j]
+//		}
+//		v[j] = sum
+//	}
+//
+//go:noescape
+func deltaStepByChannelAVX512(memory []float32, q []float32, k []float32, v []float32, fade []float32, rate float32)

@@ -10,6 +10,10 @@ func BenchmarkDeltaStep(b *testing.B) {
 	const d, heads = 128, 32
 	memory := make([]float32, heads*d*d)
 	q, k, v := make([]float32, d), make([]float32, d), make([]float32, d)
+	fade := make([]float32, d)
+	for i := range fade {
+		fade[i] = 0.9
+	}
 	for i := range q {
 		q[i], k[i] = 1/float32(d+i), 1/float32(2*d-i)
 	}
@@ -30,6 +34,17 @@ func BenchmarkDeltaStep(b *testing.B) {
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*heads*rows), "ns/step")
 			})
 		}
+		b.Run(fmt.Sprintf("%s/by channel", l), func(b *testing.B) {
+			for b.Loop() {
+				for h := range heads {
+					for i := range v {
+						v[i] = float32(i)
+					}
+					s.DeltaStepByChannel(memory[h*d*d:(h+1)*d*d], q, k, v, fade, 0.5)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*heads), "ns/step")
+		})
 	}
 	s := newSet(Levels()[len(Levels())-1])
 	b.Run("of rows", func(b *testing.B) {

@@ -22,14 +22,15 @@ type Set struct {
 	dotRowsBF16 func(y []float32, w []byte, ld int, x []float32)
 	dotRowsF16  func(y []float32, w []byte, ld int, x []float32)
 
-	accumRows func(dst, p, v []float32, ld int) // dst[d] += sum over t of p[t] * v[t*ld+d]
-	axpy      func(dst []float32, a float32, x []float32)
-	scale     func(x []float32, a float32)
-	add       func(dst, x []float32)
-	mul       func(dst, x []float32)
-	mulAdd    func(dst, a, b []float32)
-	deltaStep func(memory, q, k, v []float32, fade, rate float32)
-	scanStep  func(memory, q, k, v []float32, fade, rate, skip float32)
+	accumRows          func(dst, p, v []float32, ld int) // dst[d] += sum over t of p[t] * v[t*ld+d]
+	axpy               func(dst []float32, a float32, x []float32)
+	scale              func(x []float32, a float32)
+	add                func(dst, x []float32)
+	mul                func(dst, x []float32)
+	mulAdd             func(dst, a, b []float32)
+	deltaStep          func(memory, q, k, v []float32, fade, rate float32)
+	deltaStepByChannel func(memory, q, k, v, fade []float32, rate float32)
+	scanStep           func(memory, q, k, v []float32, fade, rate, skip float32)
 
 	decodeF16  func(dst []float32, src []byte)
 	decodeBF16 func(dst []float32, src []byte)
@@ -103,37 +104,38 @@ func (s *Set) Level() Level { return s.level }
 // genericSet is the plain Go set: the reference that the others are held to.
 func genericSet() *Set {
 	s := &Set{
-		level:       LevelGeneric,
-		dot:         dotGeneric,
-		dotRowsF32:  dotRowsF32Generic,
-		dotRowsBF16: dotRowsBF16Generic,
-		dotRowsF16:  dotRowsF16Generic,
-		accumRows:   accumRowsGeneric,
-		axpy:        axpyGeneric,
-		scale:       scaleGeneric,
-		add:         addGeneric,
-		mul:         mulGeneric,
-		mulAdd:      mulAddGeneric,
-		deltaStep:   deltaStepGeneric,
-		scanStep:    scanStepGeneric,
-		decodeF16:   decodeF16Generic,
-		decodeBF16:  decodeBF16Generic,
-		encodeF16:   encodeF16Generic,
-		encodeBF16:  encodeBF16Generic,
-		maximum:     maximumGeneric,
-		expSum:      expSumGeneric,
-		gated:       gatedGeneric,
-		swiGLU:      swiGLUGeneric,
-		gelu:        geluGeneric,
-		softCap:     softCapGeneric,
-		gemm:        gemmGeneric(),
-		fused:       gemmFusedGeneric(),
-		lanes:       genericLanes(),
-		fixed:       genericFixed(),
-		panel:       genericPanel(),
-		norm:        genericNorms(),
-		quantize:    quantizeGeneric,
-		trellis:     genericTrellis,
+		level:              LevelGeneric,
+		dot:                dotGeneric,
+		dotRowsF32:         dotRowsF32Generic,
+		dotRowsBF16:        dotRowsBF16Generic,
+		dotRowsF16:         dotRowsF16Generic,
+		accumRows:          accumRowsGeneric,
+		axpy:               axpyGeneric,
+		scale:              scaleGeneric,
+		add:                addGeneric,
+		mul:                mulGeneric,
+		mulAdd:             mulAddGeneric,
+		deltaStep:          deltaStepGeneric,
+		deltaStepByChannel: deltaStepByChannelGeneric,
+		scanStep:           scanStepGeneric,
+		decodeF16:          decodeF16Generic,
+		decodeBF16:         decodeBF16Generic,
+		encodeF16:          encodeF16Generic,
+		encodeBF16:         encodeBF16Generic,
+		maximum:            maximumGeneric,
+		expSum:             expSumGeneric,
+		gated:              gatedGeneric,
+		swiGLU:             swiGLUGeneric,
+		gelu:               geluGeneric,
+		softCap:            softCapGeneric,
+		gemm:               gemmGeneric(),
+		fused:              gemmFusedGeneric(),
+		lanes:              genericLanes(),
+		fixed:              genericFixed(),
+		panel:              genericPanel(),
+		norm:               genericNorms(),
+		quantize:           quantizeGeneric,
+		trellis:            genericTrellis,
 
 		quantizeFine: quantizeFineGeneric,
 		eights:       eightsGeneric,

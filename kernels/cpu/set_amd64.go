@@ -38,7 +38,7 @@ func useAVX2(s *Set) {
 	s.scale = scaleAVX2
 	s.add = addAVX2
 	s.mul = mulAVX2
-	s.mulAdd, s.deltaStep, s.scanStep = mulAddAVX2, deltaStepAVX2, scanStepAVX2
+	s.mulAdd, s.deltaStep, s.deltaStepByChannel, s.scanStep = mulAddAVX2, deltaStepAVX2, deltaStepByChannelAVX2, scanStepAVX2
 	s.decodeF16 = decodeF16AVX2
 	s.decodeBF16 = decodeBF16AVX2
 	s.encodeF16 = encodeF16AVX2
@@ -76,7 +76,7 @@ func useAVX512(s *Set) {
 	s.scale = scaleAVX512
 	s.add = addAVX512
 	s.mul = mulAVX512
-	s.mulAdd, s.deltaStep, s.scanStep = mulAddAVX512, deltaStepAVX512, scanStepAVX512
+	s.mulAdd, s.deltaStep, s.deltaStepByChannel, s.scanStep = mulAddAVX512, deltaStepAVX512, deltaStepByChannelAVX512, scanStepAVX512
 	s.maximum = maximumAVX512
 	s.expSum = expSumAVX512
 	s.gated = gatedAVX512

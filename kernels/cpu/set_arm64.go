@@ -31,7 +31,7 @@ func useNEON(s *Set) {
 	s.scale = scaleNEON
 	s.add = addNEON
 	s.mul = mulNEON
-	s.deltaStep, s.scanStep = s.deltaStepOfRows, s.scanStepOfRows
+	s.deltaStep, s.deltaStepByChannel, s.scanStep = s.deltaStepOfRows, s.deltaStepByChannelOfRows, s.scanStepOfRows
 	s.decodeF16 = decodeF16NEON
 	s.decodeBF16 = decodeBF16NEON
 	s.encodeF16 = encodeF16NEON

@@ -12,12 +12,16 @@ type Delta struct {
 	KeyDim, ValueDim  int
 	Kernel            int
 	Tiled, DecayLog   bool
+	ByChannel         bool // S fades by a number for each of its rows
+	Sigmoid           bool // of Z, in place of SiLU
 	Eps               float32
 	Conv              Address // f32[C][Kernel]
-	Decay, DTBias     Address // f32[Heads]
+	Decay             Address // f32[Heads]
+	DTBias            Address // f32[Heads], of all by channel f32[Heads*KeyDim]
 	Norm              Normal  // of ValueDim numbers
 	Mixed             Address // f32[T][C]
-	Beta, Alpha       Address // f32[T][Heads]
+	Beta              Address // f32[T][Heads]
+	Alpha             Address // f32[T][Heads]; by channel f32[T][Heads*KeyDim], replaced
 	Z                 Address // f32[T][Heads*ValueDim], replaced by the result
 	Turned, Out, Gate Address // work space: f32[T][C], f32[T][Heads*ValueDim], f32[T][2*Heads+KeyHeads]
 	Places            Address // i32[sequences]
@@ -38,8 +42,8 @@ func (o *Delta) Calls(t Target) []Call {
 	if o.Few && o.ValueDim <= fusedColumns {
 		lanes, columns, fused = 4, o.ValueDim, 1
 	}
-	unit := Unit{"delta.hip", fmt.Sprintf("DELTA_HEADS=%d DELTA_KEYS=%d DELTA_DK=%d DELTA_DV=%d DELTA_KERNEL=%d DELTA_TILED=%d DELTA_DECAY_LOG=%d DELTA_VEC=%d DELTA_LANES=%d DELTA_COLUMNS=%d DELTA_FUSED=%d",
-		o.Heads, o.KeyHeads, o.KeyDim, o.ValueDim, o.Kernel, digit(o.Tiled), digit(o.DecayLog), vec, lanes, columns, fused)}
+	unit := Unit{"delta.hip", fmt.Sprintf("DELTA_HEADS=%d DELTA_KEYS=%d DELTA_DK=%d DELTA_DV=%d DELTA_KERNEL=%d DELTA_TILED=%d DELTA_DECAY_LOG=%d DELTA_VEC=%d DELTA_LANES=%d DELTA_COLUMNS=%d DELTA_FUSED=%d DELTA_BY_CHANNEL=%d DELTA_SIGMOID=%d",
+		o.Heads, o.KeyHeads, o.KeyDim, o.ValueDim, o.Kernel, digit(o.Tiled), digit(o.DecayLog), vec, lanes, columns, fused, digit(o.ByChannel), digit(o.Sigmoid))}
 	const waves = 4
 	block := [3]uint32{uint32(waves * t.Wave), 1, 1}
 	state := []Arg{Ptr(o.Memory), I64(o.Apart), Ptr(o.Places), Ptr(o.Position), Ptr(o.Owner)}
@@ -49,7 +53,7 @@ func (o *Delta) Calls(t Target) []Call {
 	}, {
 		Early: true, Unit: unit, Symbol: "nstf_delta_step", Grid: [3]uint32{uint32(o.Heads * ceil(o.ValueDim, columns)), uint32(o.Sequences), 1},
 		Block: [3]uint32{uint32(ceil(lanes*columns, t.Wave) * t.Wave), 1, 1},
-		Args:  append(append([]Arg{Ptr(o.Mixed), Ptr(o.Turned), Ptr(o.Gate), Ptr(o.Out), Ptr(o.Z), Ptr(o.Norm.Weight), F32(o.Norm.Eps)}, state...), I32(o.T)),
+		Args:  append(append([]Arg{Ptr(o.Mixed), Ptr(o.Turned), Ptr(o.Gate), Ptr(o.Alpha), Ptr(o.Out), Ptr(o.Z), Ptr(o.Norm.Weight), F32(o.Norm.Eps)}, state...), I32(o.T)),
 	}}
 	if fused == 1 {
 		return calls

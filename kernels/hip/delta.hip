@@ -6,9 +6,13 @@
 //	    u = rate*(v - fade*Sᵀk);  o = fade*Sᵀq + (k·q)*u;  S = fade*S + k uᵀ
 //	nstf_delta_finish: z = norm(o) * silu(z), head by head
 //
+// With DELTA_BY_CHANNEL each row of S fades by a number of its own, which convolve leaves
+// in alpha: S = diag(fade)*S first, and the fades above are 1. With DELTA_SIGMOID sigmoid
+// stands for silu in finish.
+//
 // mixed, turned f32[T][C], queries, keys and values of C = 2*DELTA_KEYS*DELTA_DK +
-// DELTA_HEADS*DELTA_DV; conv f32[C][DELTA_KERNEL]; beta, alpha f32[T][DELTA_HEADS]; gates
-// f32[T][2*DELTA_HEADS + DELTA_KEYS]; o, z f32[T][DELTA_HEADS*DELTA_DV]. A sequence's
+// DELTA_HEADS*DELTA_DV; conv f32[C][DELTA_KERNEL]; beta f32[T][DELTA_HEADS]; alpha
+// f32[T][DELTA_FADES], DELTA_HEADS or, by channel, DELTA_HEADS*DELTA_DK; gates f32[T][2*DELTA_HEADS + DELTA_KEYS]; o, z f32[T][DELTA_HEADS*DELTA_DV]. A sequence's
 // memory begins at memory + places[owner]*apart: the columns of the convolution,
 // f32[DELTA_KERNEL-1][C], the oldest position first, then S of each head,
 // f32[DELTA_DV][DELTA_DK], a column after the other. Where a sequence begins (position 0)
@@ -30,6 +34,7 @@
 #define DELTA_QUERIES (DELTA_KEYS * DELTA_DK)
 #define DELTA_VALUES (DELTA_HEADS * DELTA_DV)
 #define DELTA_CHANNELS (2 * DELTA_QUERIES + DELTA_VALUES)
+#define DELTA_FADES (DELTA_BY_CHANNEL ? DELTA_HEADS * DELTA_DK : DELTA_HEADS)
 #define DELTA_GATES (2 * DELTA_HEADS + DELTA_KEYS)
 #define DELTA_COLUMN_MEMORY ((i64)(DELTA_KERNEL - 1) * DELTA_CHANNELS)
 #define DELTA_WAVES 4
@@ -39,8 +44,11 @@
 
 NSTF_DEVICE int key_head(int head) { return DELTA_TILED ? head % DELTA_KEYS : head / (DELTA_HEADS / DELTA_KEYS); }
 
+// What lets o through.
+NSTF_DEVICE f32 gated(f32 o, f32 z) { return DELTA_SIGMOID ? o / (1.0f + exp_f32(-z)) : o * silu(z); }
+
 NSTF_KERNEL void __launch_bounds__(DELTA_WAVES *NSTF_WAVE) nstf_delta_convolve(
-    const f32 *mixed, f32 *turned, f32 *gates, const f32 *beta, const f32 *alpha, const f32 *conv, const f32 *decay, const f32 *dt_bias, f32 eps,
+    const f32 *mixed, f32 *turned, f32 *gates, const f32 *beta, f32 *alpha, const f32 *conv, const f32 *decay, const f32 *dt_bias, f32 eps,
     const f32 *memory, i64 apart, const i32 *places, const i32 *positions, const i32 *owners) {
 	begin_early();
 	const int row = blockIdx.y, lane = threadIdx.x % NSTF_WAVE, position = positions[row];
@@ -74,10 +82,16 @@ NSTF_KERNEL void __launch_bounds__(DELTA_WAVES *NSTF_WAVE) nstf_delta_convolve(
 		const int at = 2 * DELTA_QUERIES + unit * DELTA_DV + i;
 		turned[at] = silu(convolved(at, back, position, mixed, columns, conv, 0.0f));
 	}
-	if (lane > 0) return;
 	const int at = row * DELTA_HEADS + unit;
 	const f32 a = DELTA_DECAY_LOG ? -exp_f32(decay[unit]) : decay[unit];
+#if DELTA_BY_CHANNEL
+	f32 *fades = alpha + (i64)at * DELTA_DK;
+	for (int i = lane; i < DELTA_DK; i += NSTF_WAVE) fades[i] = exp_f32(a * (f32)softplus_f64((f64)fades[i] + (f64)dt_bias[unit * DELTA_DK + i]));
+	if (lane > 0) return;
+#else
+	if (lane > 0) return;
 	gates[unit] = exp_f32(a * (f32)softplus_f64((f64)alpha[at] + (f64)dt_bias[unit]));
+#endif
 	gates[DELTA_HEADS + unit] = (f32)sigmoid_f64((f64)beta[at]);
 }
 
@@ -85,7 +99,7 @@ NSTF_KERNEL void __launch_bounds__(DELTA_WAVES *NSTF_WAVE) nstf_delta_convolve(
 #define DELTA_SPLITS ((DELTA_DV + DELTA_COLUMNS - 1) / DELTA_COLUMNS)
 
 NSTF_KERNEL void __launch_bounds__(DELTA_THREADS) nstf_delta_step(
-    const f32 *mixed, const f32 *turned, const f32 *gates, f32 *o, f32 *z, const f32 *weight, f32 norm_eps,
+    const f32 *mixed, const f32 *turned, const f32 *gates, const f32 *alpha, f32 *o, f32 *z, const f32 *weight, f32 norm_eps,
     f32 *memory, i64 apart, const i32 *places, const i32 *positions, const i32 *owners, int rows) {
 	__shared__ f32 lds[DELTA_THREADS / NSTF_WAVE];
 	begin_early();
@@ -102,10 +116,18 @@ NSTF_KERNEL void __launch_bounds__(DELTA_THREADS) nstf_delta_step(
 	if (positions[row] > 0 && here) s.load(own, lane);
 	do {
 		const f32 *x = turned + (i64)row * DELTA_CHANNELS, *gate = gates + (i64)row * DELTA_GATES;
+#if DELTA_BY_CHANNEL
+		k.load(alpha + (i64)row * DELTA_FADES + head * DELTA_DK, lane);
+#pragma unroll
+		for (int i = 0; i < s.count; i++) s.v[i] *= k.v[i];
+		const f32 fade = 1.0f;
+#else
+		const f32 fade = gate[head];
+#endif
 		k.load(x + DELTA_QUERIES + query, lane);
 		q.load(x + query, lane);
 		const f32 v = here ? x[2 * DELTA_QUERIES + head * DELTA_DV + column] : 0.0f;
-		const f32 fade = gate[head], rate = gate[DELTA_HEADS + head], qk = gate[2 * DELTA_HEADS + key_head(head)];
+		const f32 rate = gate[DELTA_HEADS + head], qk = gate[2 * DELTA_HEADS + key_head(head)];
 		const f32 told = s.dot(k), read = s.dot(q);
 		const f32 u = rate * (v - fade * told), out = fmaf(qk, u, fade * read);
 #pragma unroll
@@ -113,7 +135,7 @@ NSTF_KERNEL void __launch_bounds__(DELTA_THREADS) nstf_delta_step(
 		const i64 at = (i64)row * DELTA_VALUES + head * DELTA_DV + column;
 #if DELTA_FUSED
 		const f32 squares = block_sum<DELTA_THREADS>(here && lane == 0 ? out * out : 0.0f, lds);
-		if (here && lane == 0) z[at] = out / sqrtf(squares / DELTA_DV + norm_eps) * weight[column] * silu(z[at]);
+		if (here && lane == 0) z[at] = gated(out / sqrtf(squares / DELTA_DV + norm_eps) * weight[column], z[at]);
 #else
 		if (here && lane == 0) o[at] = out;
 #endif
@@ -132,5 +154,5 @@ NSTF_KERNEL void __launch_bounds__(DELTA_WAVES *NSTF_WAVE) nstf_delta_finish(con
 	f32 squares = 0;
 	for (int i = lane; i < DELTA_DV; i += NSTF_WAVE) squares = fmaf(o[at + i], o[at + i], squares);
 	const f32 root = sqrtf(wave_sum<NSTF_WAVE>(squares) / DELTA_DV + norm_eps);
-	for (int i = lane; i < DELTA_DV; i += NSTF_WAVE) z[at + i] = o[at + i] / root * weight[i] * silu(z[at + i]);
+	for (int i = lane; i < DELTA_DV; i += NSTF_WAVE) z[at + i] = gated(o[at + i] / root * weight[i], z[at + i]);
 }

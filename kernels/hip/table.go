@@ -101,6 +101,10 @@ func Kernels(t Target) []Kernel {
 	table.add("delta", wide, delta.Calls(t))
 	delta.Few, delta.Rows = false, prompt
 	table.add("delta/T=512", wide, delta.Calls(t))
+	delta.KeyHeads, delta.ByChannel, delta.Sigmoid = 32, true, true
+	table.add("delta/channels/T=512", wide, delta.Calls(t))
+	delta.Few, delta.Rows = true, rows
+	table.add("delta/channels", wide, delta.Calls(t))
 	space := Mamba{Rows: rows, Sequences: 1, Heads: 128, Groups: 1, Dim: 64, State: 128, Kernel: 4, Most: 1, Conv: 1, Bias: 1, Decay: 1, DTBias: 1, DecayLog: true, Skip: 1,
 		Norm: rms, Mixed: 1, DT: 1, Z: 1, Turned: 1, Gate: 1, Places: 1, Memory: 256, Apart: 4096}
 	table.add("mamba", wide, space.Calls(t))

@@ -32,13 +32,14 @@ type Backend struct {
 	// Gemm is C[T][n0:n1] = or += A[T][K] W[n0:n1][K]^T, W by rows.
 	Gemm func(c []float32, ldc int, a []float32, lda, t, n0, n1, k int, rows func(dst []float32, row int), add bool)
 
-	Axpy      func(dst []float32, a float32, x []float32)
-	AccumRows func(dst, p, v []float32, stride int)
-	Scale     func(x []float32, a float32)
-	Add, Mul  func(dst, x []float32)
-	MulAdd    func(dst, a, b []float32)
-	DeltaStep func(memory, q, k, v []float32, fade, rate float32)
-	ScanStep  func(memory, q, k, v []float32, fade, rate, skip float32)
+	Axpy               func(dst []float32, a float32, x []float32)
+	AccumRows          func(dst, p, v []float32, stride int)
+	Scale              func(x []float32, a float32)
+	Add, Mul           func(dst, x []float32)
+	MulAdd             func(dst, a, b []float32)
+	DeltaStep          func(memory, q, k, v []float32, fade, rate float32)
+	DeltaStepByChannel func(memory, q, k, v, fade []float32, rate float32)
+	ScanStep           func(memory, q, k, v []float32, fade, rate, skip float32)
 
 	// The panels compute C[M][N] = or += A[M][K] B[K][N].
 	PanelF32 func(c []float32, ldc int, a []float32, lda int, b []float32, ldb, m, n, k int, add bool)

@@ -42,6 +42,7 @@ func operations() []operation {
 	ops := append(productOperations(), pointwiseOperations()...)
 	ops = append(ops, attentionOperations()...)
 	ops = append(ops, operation{"DeltaStep", func(b *Backend) bool { return b.DeltaStep != nil }, deltaProblems})
+	ops = append(ops, operation{"DeltaStepByChannel", func(b *Backend) bool { return b.DeltaStepByChannel != nil }, deltaByChannelProblems})
 	ops = append(ops, operation{"ScanStep", func(b *Backend) bool { return b.ScanStep != nil }, scanProblems})
 	return append(ops, normOperations()...)
 }

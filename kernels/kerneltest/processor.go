@@ -27,7 +27,7 @@ func Processor(s *cpu.Set) Backend {
 				s.Gemm(c, ldc, a, lda, t, n0, n1, k, rows, &scratch)
 			}
 		},
-		Axpy: s.Axpy, AccumRows: s.AccumRows, Scale: s.Scale, Add: s.Add, Mul: s.Mul, MulAdd: s.MulAdd, DeltaStep: s.DeltaStep, ScanStep: s.ScanStep,
+		Axpy: s.Axpy, AccumRows: s.AccumRows, Scale: s.Scale, Add: s.Add, Mul: s.Mul, MulAdd: s.MulAdd, DeltaStep: s.DeltaStep, DeltaStepByChannel: s.DeltaStepByChannel, ScanStep: s.ScanStep,
 		DecodeF16: s.DecodeF16, DecodeBF16: s.DecodeBF16, EncodeF16: s.EncodeF16, EncodeBF16: s.EncodeBF16,
 		Softmax: s.Softmax, SoftCap: s.SoftCap, RMSNorm: s.RMSNorm, LayerNorm: s.LayerNorm,
 		RopeHalf: s.RopeHalf, RopeInterleaved: s.RopeInterleaved,

@@ -12,6 +12,7 @@ import (
 type deltaNet struct {
 	*graph.Delta
 	qkv, z, beta, alpha, out *matrix
+	za, alphaA               *matrix // or nil
 	conv                     convolution
 	decay                    []float32 // A of each head
 	dtBias                   []float32
@@ -25,6 +26,7 @@ type deltaNet struct {
 // begin at the given one: columns, then S of each head.
 func newDeltaNet(w *load.Weights[*matrix, *norm, []float32], g *graph.Delta, at int) *deltaNet {
 	n := &deltaNet{Delta: g, qkv: w.Linear(&g.QKV), z: w.Linear(&g.Z), beta: w.Linear(&g.Beta), alpha: w.Linear(&g.Alpha), out: w.Linear(&g.Out),
+		za: w.Linear(g.ZA), alphaA: w.Linear(g.AlphaA),
 		conv: newConvolution(w, g.Conv, "", g.Kernel, at), decay: decays(w.Vector(g.Decay), g.DecayLog),
 		dtBias: w.Vector(g.DTBias), norm: w.Norm(g.Norm), at: at + int(g.Columns())}
 	// x/sqrt(sum x^2 + eps) = x/sqrt(mean x^2 + eps/d) / sqrt(d)
@@ -49,9 +51,8 @@ func (n *deltaNet) matrix(s *state, head int) []float32 {
 // (docs/decisions/0018-delta-nets-by-the-step.md).
 func (e *Engine) runDelta(i int, h []float32, lo int) {
 	p, s, n := &e.pass, &e.s, e.blocks[i].delta
-	t, c, v, heads := p.rows, int(n.Channels()), int(n.Values()), int(n.Heads)
-	e.linear(t, h, noExpert, target{n.qkv, s.mixed[:t*c]}, target{n.z, s.z[:t*v]},
-		target{n.beta, s.rate[:t*heads]}, target{n.alpha, s.fade[:t*heads]})
+	t, v, heads := p.rows, int(n.Values()), int(n.Heads)
+	e.deltaInputs(n, h)
 	e.eachRow(t, e.part.convolve)
 	e.pool.RunWorkers(len(p.segments)*heads, e.part.delta)
 	if lo == t {
@@ -60,6 +61,38 @@ func (e *Engine) runDelta(i int, h []float32, lo int) {
 	p.rowWork.base = lo
 	e.eachRow(t-lo, e.part.finish)
 	e.linear(t-lo, s.z[lo*v:t*v], noExpert, target{n.out, s.a[:(t-lo)*int(e.g.Width)]})
+}
+
+// deltaInputs multiplies h[T][D] with all matrices of a delta net but the last. What lies
+// between two lies where the convolution writes later.
+func (e *Engine) deltaInputs(n *deltaNet, h []float32) {
+	s, t := &e.s, e.pass.rows
+	z, alpha := target{n.z, s.z[:t*n.z.n]}, target{n.alpha, s.fade[:t*n.alpha.n]}
+	first, between := append(e.group[:0], target{n.qkv, s.mixed[:t*n.qkv.n]}), s.turned
+	var second [2]linearStep
+	for i, step := range []linearStep{{n.za, z}, {n.alphaA, alpha}} {
+		if step.from == nil {
+			first = append(first, step.to)
+			continue
+		}
+		second[i] = step
+		first = append(first, target{step.from, between[:t*step.from.n]})
+		between = between[t*step.from.n:]
+	}
+	e.linear(t, h, noExpert, append(first, target{n.beta, s.rate[:t*n.beta.n]})...)
+	between = s.turned
+	for _, step := range second {
+		if step.from != nil {
+			e.linear(t, between[:t*step.from.n], noExpert, step.to)
+			between = between[t*step.from.n:]
+		}
+	}
+}
+
+// A linearStep is the second of two matrices, and the first.
+type linearStep struct {
+	from *matrix // or nil
+	to   target
 }
 
 // convolveRow makes queries, keys and values of a row, and how its heads fade and
@@ -76,10 +109,22 @@ func (e *Engine) convolveRow(row int) {
 		e.set.RMSNorm(q, q, n.toQuery, eps, 0)
 		e.set.RMSNorm(k, k, n.toKey, eps, 0)
 	}
-	fade, rate := s.fade[row*heads:(row+1)*heads], s.rate[row*heads:(row+1)*heads]
+	rate := s.rate[row*heads : (row+1)*heads]
 	for a := range heads {
 		rate[a] = float32(1 / (1 + math.Exp(-float64(rate[a]))))
-		fade[a] = float32(math.Exp(float64(n.decay[a]) * softplus(float64(fade[a]+n.dtBias[a]))))
+	}
+	if !n.ByChannel { // else each head by itself, for they are many
+		for a := range heads {
+			n.fades(s.fade[row*heads+a:row*heads+a+1], a)
+		}
+	}
+}
+
+// fades turns what Alpha gave for a head into what its memory fades by.
+func (n *deltaNet) fades(x []float32, head int) {
+	bias := n.dtBias[head*len(x):]
+	for i := range x {
+		x[i] = float32(math.Exp(float64(n.decay[head]) * softplus(float64(x[i]+bias[i]))))
 	}
 }
 
@@ -100,8 +145,14 @@ func (e *Engine) deltaPart(_, part int) {
 	memory, queries, key := n.matrix(segment.state, head), int(n.KeyHeads)*dk, int(n.KeyHead(int64(head)))*dk
 	for row := segment.first; row < segment.first+segment.rows; row++ {
 		x := s.turned[row*c : (row+1)*c]
-		v := x[2*queries+head*dv : 2*queries+(head+1)*dv]
-		e.set.DeltaStep(memory, x[key:key+dk], x[queries+key:queries+key+dk], v, s.fade[row*heads+head], s.rate[row*heads+head])
+		v, rate := x[2*queries+head*dv:2*queries+(head+1)*dv], s.rate[row*heads+head]
+		if q, k := x[key:key+dk], x[queries+key:queries+key+dk]; n.ByChannel {
+			fade := s.fade[(row*heads+head)*dk : (row*heads+head+1)*dk]
+			n.fades(fade, head)
+			e.set.DeltaStepByChannel(memory, q, k, v, fade, rate)
+		} else {
+			e.set.DeltaStep(memory, q, k, v, s.fade[row*heads+head], rate)
+		}
 	}
 	if head == 0 {
 		n.conv.keep(e, segment)
@@ -117,6 +168,11 @@ func (e *Engine) finishRow(row int) {
 	out, z := s.turned[(row+1)*c-v:(row+1)*c], s.z[row*v:(row+1)*v]
 	for at := 0; at < v; at += dv {
 		e.normalize(out[at:at+dv], out[at:at+dv], n.norm)
+	}
+	if n.SigmoidGate {
+		e.set.SigmoidMul(out, z)
+		copy(z, out)
+		return
 	}
 	e.set.ActivateMul(ops.SiLU, z, z, out)
 }

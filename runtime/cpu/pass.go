@@ -164,7 +164,7 @@ type scratch struct {
 	z                []float32
 	mixed, turned    []float32 // [T][C] before the convolution, and behind it; mixed also latents of queries
 	headIn, headOut  []float32 // [T]: what a head's matrix reads and gives
-	fade, rate       []float32 // [T][Heads] of a delta net or state space
+	fade, rate       []float32 // [T][Heads] of a delta net or state space; fade [T][Fades] of a net by channel
 	gate, up         []float32 // [T][F]
 	router           []float32 // [T][Experts]
 	choice           []float32 // [T][Experts+Groups], of which there are no more
@@ -194,7 +194,7 @@ func (s *scratch) fit(g *graph.Graph, span device.Span, t int) {
 		return
 	}
 	s.rows = t
-	var q, kv, inner, experts, z, channels, heads, perLayer, latent int
+	var q, kv, inner, experts, z, channels, heads, fades, perLayer, latent int
 	for i := span.Lo; i < span.Hi; i++ {
 		b := &g.Blocks[i]
 		if a := b.Attn; a != nil {
@@ -211,7 +211,7 @@ func (s *scratch) fit(g *graph.Graph, span device.Span, t int) {
 			}
 		}
 		if n := b.Delta; n != nil {
-			z, channels, heads = max(z, int(n.Values())), max(channels, int(n.Channels())), max(heads, int(n.Heads))
+			z, channels, heads, fades = max(z, int(n.Values())), max(channels, int(n.Channels()), between(n)), max(heads, int(n.Heads)), max(fades, int(n.Fades()))
 		}
 		if n := b.Mamba; n != nil {
 			z, channels, heads = max(z, int(n.Values())), max(channels, int(n.Channels())), max(heads, int(n.Heads))
@@ -242,7 +242,7 @@ func (s *scratch) fit(g *graph.Graph, span device.Span, t int) {
 	s.q, s.att = make([]float32, t*q), make([]float32, t*q)
 	s.k, s.v = make([]float32, t*kv), make([]float32, t*kv)
 	s.z, s.mixed, s.turned = make([]float32, t*z), make([]float32, t*channels), make([]float32, t*channels)
-	s.fade, s.rate = make([]float32, t*heads), make([]float32, t*heads)
+	s.fade, s.rate = make([]float32, t*max(heads, fades)), make([]float32, t*heads)
 	s.inputs, s.looked = make([]float32, t*perLayer), make([]float32, t*perLayer)
 	gathered := 0
 	if experts > 0 {
@@ -253,6 +253,18 @@ func (s *scratch) fit(g *graph.Graph, span device.Span, t int) {
 		s.router, s.choice, s.factor = make([]float32, t*experts), make([]float32, 2*t*experts), make([]float32, t)
 		s.latent, s.latentSum = make([]float32, t*latent), make([]float32, t*latent)
 	}
+}
+
+// between returns the numbers of a row between the matrices of a delta net that follow
+// one another.
+func between(n *graph.Delta) int {
+	sum := int64(0)
+	for _, l := range []*graph.Linear{n.ZA, n.AlphaA} {
+		if l != nil {
+			sum += l.Out
+		}
+	}
+	return int(sum)
 }
 
 // fitExperts sizes what experts need for t rows, of which they read so many numbers, and of which

@@ -24,7 +24,13 @@ func (r *reference) delta(n *graph.Delta, h [][]float64) [][]float64 {
 		for i := range c {
 			c[i] = activate(graph.SiLU, c[i])
 		}
-		alpha, beta, z := r.mul(&n.Alpha, 0, h[t]), r.mul(&n.Beta, 0, h[t]), r.mul(&n.Z, 0, h[t])
+		by := func(first *graph.Linear) []float64 {
+			if first == nil {
+				return h[t]
+			}
+			return r.mul(first, 0, h[t])
+		}
+		alpha, beta, z := r.mul(&n.Alpha, 0, by(n.AlphaA)), r.mul(&n.Beta, 0, h[t]), r.mul(&n.Z, 0, by(n.ZA))
 		var heads []float64
 		for a, s := range memory {
 			at := int(n.KeyHead(int64(a))) * dk
@@ -34,11 +40,17 @@ func (r *reference) delta(n *graph.Delta, h [][]float64) [][]float64 {
 			if n.DecayLog {
 				rate = -math.Exp(rate)
 			}
-			fade := math.Exp(rate * math.Log1p(math.Exp(alpha[a]+r.weights[n.DTBias][a])))
+			fade := func(row int) float64 {
+				at := a
+				if n.ByChannel {
+					at = a*dk + row
+				}
+				return math.Exp(rate * math.Log1p(math.Exp(alpha[at]+r.weights[n.DTBias][at])))
+			}
 			for j := range dv {
 				told := 0.0
 				for i := range dk {
-					s[i][j] *= fade
+					s[i][j] *= fade(i)
 					told += s[i][j] * k[i]
 				}
 				for i := range dk {
@@ -47,7 +59,11 @@ func (r *reference) delta(n *graph.Delta, h [][]float64) [][]float64 {
 				}
 			}
 			for j, v := range r.norm(n.Norm, o) {
-				heads = append(heads, v*activate(graph.SiLU, z[a*dv+j]))
+				gate := activate(graph.SiLU, z[a*dv+j])
+				if n.SigmoidGate {
+					gate = sigmoid(z[a*dv+j])
+				}
+				heads = append(heads, v*gate)
 			}
 		}
 		out[t] = r.mul(&n.Out, 0, heads)

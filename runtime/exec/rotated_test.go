@@ -39,6 +39,10 @@ func rotatedGraphs() []tiny {
 			s.moe(g, 1, 3, 1, false)
 			s.shared(g, 1, 32, false).Gate = nil
 		})},
+		{"delta net that fades by the channel", s.graph(func(g *graph.Graph) {
+			wide(g)
+			s.reduced(s.delta(g, 0, graph.Delta{Heads: 2, KeyHeads: 2, KeyDim: 16, ValueDim: 16, Kernel: 4, ByChannel: true, SigmoidGate: true}), 16, 16)
+		})},
 	}
 }
 
@@ -52,7 +56,7 @@ func fillCodes(t testing.TB, g *graph.Graph, bits int) (func(string) formats.Ten
 	codes, _ := scheme.ByName("tcq")
 	for _, w := range g.Weights() {
 		tensors[w.Name] = plain(w.Name)
-		if len(w.Shape) == 1 || w.Role == graph.RoleNorm || w.Role == graph.RoleRouter || w.Name == "1.v" {
+		if len(w.Shape) == 1 || w.Role == graph.RoleNorm || w.Role.Steers() || w.Name == "1.v" {
 			continue
 		}
 		p := scheme.TCQ{Bits: bits, Codebook: scheme.TCQCodebookFor(bits), RotateIn: 16, RotateOut: 16, Seed: 3, OutScales: w.Name == "1.o", InScales: w.Name == "0.k"}

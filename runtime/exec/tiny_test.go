@@ -109,10 +109,23 @@ func (s shape) delta(g *graph.Graph, i int, n graph.Delta) *graph.Delta {
 	c, v := n.Channels(), n.Values()
 	n.Eps, n.Conv, n.Decay, n.DTBias, n.Norm = 1e-6, p+"conv", p+"decay", p+"dt", s.newNorm(p+"norm")
 	n.QKV, n.Z = s.linear(p+"qkv", graph.RoleQKV, s.d, c), s.linear(p+"z", graph.RoleZ, s.d, v)
-	n.Beta, n.Alpha = s.linear(p+"beta", graph.RoleDGate, s.d, n.Heads), s.linear(p+"alpha", graph.RoleDGate, s.d, n.Heads)
+	n.Beta, n.Alpha = s.linear(p+"beta", graph.RoleDGate, s.d, n.Heads), s.linear(p+"alpha", graph.RoleDGate, s.d, n.Fades())
 	n.Out = s.linear(p+"out", graph.RoleDOut, v, s.d)
 	g.Blocks[i].Attn, g.Blocks[i].Delta = nil, &n
 	return &n
+}
+
+// reduced has Z and Alpha of a delta net read so many numbers of a matrix before them.
+func (s shape) reduced(n *graph.Delta, z, alpha int64) {
+	p := strings.TrimSuffix(n.Conv, "conv")
+	if z > 0 {
+		first := s.linear(p+"za", graph.RoleZ, s.d, z)
+		n.ZA, n.Z = &first, s.linear(p+"z", graph.RoleZ, z, n.Values())
+	}
+	if alpha > 0 {
+		first := s.linear(p+"alphaa", graph.RoleDGate, s.d, alpha)
+		n.AlphaA, n.Alpha = &first, s.linear(p+"alpha", graph.RoleDGate, alpha, n.Fades())
+	}
 }
 
 // mamba replaces the attention of block i by a state space.
@@ -321,6 +334,12 @@ func tinies() []tiny {
 		{"gated delta nets, the last of them tiled, of odd sizes", rms.graph(func(g *graph.Graph) {
 			rms.delta(g, 0, graph.Delta{Heads: 6, KeyHeads: 2, KeyDim: 5, ValueDim: 7, Kernel: 3, DecayLog: true})
 			rms.delta(g, 1, graph.Delta{Heads: 4, KeyHeads: 2, KeyDim: 10, ValueDim: 20, Kernel: 1, Tiled: true}).Z.Bias = "zb"
+		})},
+		{"delta nets that fade by the channel, gated by sigmoid", rms.graph(func(g *graph.Graph) {
+			rms.reduced(rms.delta(g, 0, graph.Delta{Heads: 2, KeyHeads: 2, KeyDim: 8, ValueDim: 8, Kernel: 4, DecayLog: true, ByChannel: true, SigmoidGate: true}), 8, 8)
+			n := rms.delta(g, 1, graph.Delta{Heads: 4, KeyHeads: 2, KeyDim: 5, ValueDim: 19, Kernel: 2, ByChannel: true, Tiled: true})
+			rms.reduced(n, 0, 3)
+			n.AlphaA.Bias = "aab"
 		})},
 		{"parallel delta nets with biases, mixture", layer.graph(func(g *graph.Graph) {
 			layer.moe(g, 1, 3, 1, false)

@@ -156,7 +156,8 @@ func (w *walk) later(in source, lo int, behind ...*matrix) source {
 func (b *block) projections() []*matrix {
 	switch {
 	case b.Delta != nil:
-		return []*matrix{b.delta.qkv, b.delta.z, b.delta.beta, b.delta.alpha}
+		d := &b.delta
+		return []*matrix{d.qkv, either(d.za, d.z), d.beta, either(d.alphaA, d.alpha)}
 	case b.Mamba != nil:
 		return []*matrix{b.mamba.z, b.mamba.xbc, b.mamba.dt}
 	case b.ShortConv != nil:
@@ -165,6 +166,14 @@ func (b *block) projections() []*matrix {
 		return []*matrix{b.latent.kva, b.latent.first()}
 	}
 	return slices.DeleteFunc([]*matrix{b.q, b.k, b.v, b.outGate}, func(m *matrix) bool { return m == nil })
+}
+
+// either is a matrix in front of another, which it has where there is none.
+func either(first, then *matrix) *matrix {
+	if first != nil {
+		return first
+	}
+	return then
 }
 
 // feeds are the matrices that read the input of the feed-forward layer.

@@ -6,11 +6,34 @@ import "github.com/nstf/nstf/kernels/hip"
 // reads s.z then.
 func (w *walk) deltaNet(b *block, in source) {
 	e, s, d, n := w.e, &w.e.s, &b.delta, b.Delta
-	w.linear(w.t, in, target{w: d.qkv, y: s.mixed}, target{w: d.z, y: s.z}, target{w: d.beta, y: s.beta}, target{w: d.alpha, y: s.alpha})
+	z, alpha := target{w: d.z, y: s.z}, target{w: d.alpha, y: s.alpha}
+	first := []target{{w: d.qkv, y: s.mixed}, z, {w: d.beta, y: s.beta}, alpha}
+	if d.za != nil {
+		first[1] = target{w: d.za, y: s.convolved}
+	}
+	if d.alphaA != nil {
+		first[3] = target{w: d.alphaA, y: s.att}
+	}
+	w.linear(w.t, in, first...)
+	if d.za != nil {
+		w.second(first[1].y, z)
+	}
+	if d.alphaA != nil {
+		w.second(first[3].y, alpha)
+	}
 	w.do(&hip.Delta{Rows: w.rows(0), Sequences: w.sequences(), Heads: int(n.Heads), KeyHeads: int(n.KeyHeads), KeyDim: int(n.KeyDim), ValueDim: int(n.ValueDim),
-		Kernel: int(n.Kernel), Tiled: n.Tiled, DecayLog: n.DecayLog, Eps: n.Eps, Conv: d.conv, Decay: d.decay, DTBias: d.dtBias, Norm: d.norm,
+		Kernel: int(n.Kernel), Tiled: n.Tiled, DecayLog: n.DecayLog, ByChannel: n.ByChannel, Sigmoid: n.SigmoidGate, Eps: n.Eps, Conv: d.conv, Decay: d.decay, DTBias: d.dtBias, Norm: d.norm,
 		Mixed: s.mixed, Beta: s.beta, Alpha: s.alpha, Z: s.z, Turned: s.convolved, Out: s.att, Gate: s.gates,
 		Places: e.kept.table, Memory: e.remembered(b), Apart: e.kept.floats, Few: !w.many})
+}
+
+// second multiplies what a first matrix gave of all rows with one that follows it.
+func (w *walk) second(x hip.Address, to target) {
+	in := source{x: x}
+	if !w.many {
+		w.round(&in, w.t, to.w)
+	}
+	w.linear(w.t, in, to)
 }
 
 // remembered is where in place 0 the numbers of a block begin.

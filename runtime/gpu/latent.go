@@ -21,12 +21,7 @@ func openLatent(w *load.Weights[*matrix, hip.Normal, hip.Address], a *graph.Late
 }
 
 // first is what reads the block's input for queries.
-func (n *latentNet) first() *matrix {
-	if n.qa != nil {
-		return n.qa
-	}
-	return n.q
-}
+func (n *latentNet) first() *matrix { return either(n.qa, n.q) }
 
 // kvOf returns the shape of what a block keeps of a position, if it keeps anything of
 // its own.

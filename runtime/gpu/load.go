@@ -45,6 +45,7 @@ type block struct {
 // is none; its output matrix is the block's.
 type deltaNet struct {
 	qkv, z, beta, alpha *matrix
+	za, alphaA          *matrix // what z and alpha read, or nil
 	conv, decay, dtBias hip.Address
 	norm                hip.Normal
 }
@@ -180,6 +181,7 @@ func (b *block) open(w *load.Weights[*matrix, hip.Normal, hip.Address], m *graph
 	if n := m.Delta; n != nil {
 		b.o = w.Linear(&n.Out)
 		b.delta = deltaNet{qkv: w.Linear(&n.QKV), z: w.Linear(&n.Z), beta: w.Linear(&n.Beta), alpha: w.Linear(&n.Alpha),
+			za: w.Linear(n.ZA), alphaA: w.Linear(n.AlphaA),
 			conv: w.Vector(n.Conv), decay: w.Vector(n.Decay), dtBias: w.Vector(n.DTBias), norm: w.Norm(n.Norm)}
 	}
 	if n := m.Mamba; n != nil {

@@ -27,6 +27,12 @@ func (s *shape) measure(l *layout, w *weights) {
 		b := &w.blocks[i]
 		s.group(b.projections()...)
 		s.group(b.o)
+		if n := &b.delta; n.za != nil {
+			s.group(n.z)
+		}
+		if n := &b.delta; n.alphaA != nil {
+			s.group(n.alpha)
+		}
 		if n := &b.latent; n.qa != nil {
 			s.group(n.q)
 		}

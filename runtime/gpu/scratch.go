@@ -25,6 +25,7 @@ type shape struct {
 	z             int   // of a row's output gates, and of what recurrent mixers let through
 	channels      int   // of a row behind a convolution
 	deltaHeads    int   // of a row: value heads, and what they are told beside
+	fades         int   // of a row, of a delta net
 	part          int   // of the vocabulary, what a rank of a team computes; 0: all
 	rotated       bool  // whether some weights are
 	needs               // of forms
@@ -51,6 +52,13 @@ func shapeOf(g *graph.Graph, span device.Span, o *Options) shape {
 		if n := b.Delta; n != nil { // what its output matrix reads is as wide as queries may be
 			s.q, s.z = max(s.q, int(n.Values())), max(s.z, int(n.Values()))
 			s.channels, s.deltaHeads = max(s.channels, int(n.Channels())), max(s.deltaHeads, int(2*n.Heads+n.KeyHeads))
+			s.fades = max(s.fades, int(n.Fades()))
+			if n.ZA != nil { // which lies where its convolution writes, and is rounded where z is
+				s.channels, s.z = max(s.channels, int(n.ZA.Out)), max(s.z, int(n.ZA.Out))
+			}
+			if n.AlphaA != nil { // which lies where attention writes
+				s.q = max(s.q, int(n.AlphaA.Out))
+			}
 		}
 		if n := b.Mamba; n != nil {
 			s.q, s.z = max(s.q, int(n.Values())), max(s.z, int(n.Values()))
@@ -126,7 +134,7 @@ type scratch struct {
 	headFirst   hip.Address    // i32 [Heads+1]
 	mixed       hip.Address    // [T][C] of a delta net or state space
 	convolved   hip.Address    // the same behind its convolution
-	beta, alpha hip.Address    // [T][Heads] of a delta net; alpha, of a state space's steps
+	beta, alpha hip.Address    // [T][Heads] and [T][Fades] of a delta net; alpha, of a state space's steps
 	gates       hip.Address    // [T][2*Heads+KeyHeads] of a delta net, [T][2*Heads+Groups] of a state space
 	gate, up    hip.Address    // [T][F], or of experts [T*TopK][F]
 	router      hip.Address    // [T][Experts]
@@ -189,7 +197,7 @@ func (s *scratch) place(sh *shape, t, slots, context int, attend, sample int64, 
 	}
 	if sh.channels > 0 {
 		s.mixed, s.convolved = a.floats(t*sh.channels), a.floats(t*sh.channels)
-		s.beta, s.alpha, s.gates = a.floats(t*sh.deltaHeads), a.floats(t*sh.deltaHeads), a.floats(t*sh.deltaHeads)
+		s.beta, s.alpha, s.gates = a.floats(t*sh.deltaHeads), a.floats(t*max(sh.deltaHeads, sh.fades)), a.floats(t*sh.deltaHeads)
 	}
 	if sh.perLayer > 0 {
 		s.inputs, s.looked = a.floats(t*sh.perLayer), a.floats(t*sh.perLayer)

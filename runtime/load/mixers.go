@@ -95,7 +95,8 @@ func (c *cutter) norm(n *graph.Norm, runs ...scheme.Run) {
 	}
 }
 
-// delta cuts by key heads, each with the value heads that read it.
+// delta cuts by key heads, each with the value heads that read it. What Z and Alpha read of
+// matrices before them, all heads read: they are every rank's.
 func (c *cutter) delta(d *graph.Delta) *graph.Delta {
 	own := *d
 	group := d.Heads / d.KeyHeads
@@ -118,10 +119,14 @@ func (c *cutter) delta(d *graph.Delta) *graph.Delta {
 	keys, values := d.KeyHeads*d.KeyDim, spread(heads, 0, d.ValueDim)
 	channels := append([]scheme.Run{times(0, lo, n, d.KeyDim), times(keys, lo, n, d.KeyDim)}, spread(heads, 2*keys, d.ValueDim)...)
 	own.QKV, own.Z = *c.rows(&d.QKV, channels...), *c.rows(&d.Z, values...)
-	own.Beta, own.Alpha = *c.rows(&d.Beta, heads...), *c.rows(&d.Alpha, heads...)
+	fades := heads
+	if d.ByChannel {
+		fades = spread(heads, 0, d.KeyDim)
+	}
+	own.Beta, own.Alpha = *c.rows(&d.Beta, heads...), *c.rows(&d.Alpha, fades...)
 	c.vector(d.Conv, channels...)
 	c.vector(d.Decay, heads...)
-	c.vector(d.DTBias, heads...)
+	c.vector(d.DTBias, fades...)
 	own.Out = c.columns(&d.Out, values...)
 	return &own
 }

@@ -222,6 +222,10 @@ func TestCutMixers(t *testing.T) {
 		d.QKV, d.Z, d.Beta, d.Alpha, d.Out = linear("qkv", 32, d.Channels()), linear("z", 32, 24), linear("beta", 32, 6), linear("alpha", 32, 6), linear("out", 24, 32)
 		return graph.Block{Delta: d}
 	}
+	channels := delta(false)
+	za, alphaA := linear("za", 32, 3), linear("alphaa", 32, 5)
+	channels.Delta.ByChannel, channels.Delta.ZA, channels.Delta.AlphaA = true, &za, &alphaA
+	channels.Delta.Z, channels.Delta.Alpha = linear("z", 3, 24), linear("alpha", 5, 12)
 	latent := graph.Block{Latent: &graph.Latent{Heads: 3, NopeDim: 2, RopeDim: 1, ValueDim: 2, Rank: 3, Rope: -1, KVNorm: &graph.Norm{Weight: "norm"},
 		KVA: linear("kva", 32, 4), Q: linear("q", 32, 9), KB: linear("kb", 2, 3), VB: linear("vb", 3, 2), O: linear("out", 6, 32)}}
 	short := graph.Block{ShortConv: &graph.ShortConv{Kernel: 2, Conv: "conv", ConvBias: "conv bias", In: linear("in", 32, 15), Out: linear("out", 5, 32)}}
@@ -236,6 +240,9 @@ func TestCutMixers(t *testing.T) {
 		{"delta, tiled", delta(true), [2]map[string][]float32{
 			{"qkv": {0, 1, 6, 7, 12, 13, 14, 15, 24, 25, 26, 27}, "out": {0, 1, 2, 3, 12, 13, 14, 15}, "beta": {0, 3}},
 			{"conv": {2, 3, 4, 5, 8, 9, 10, 11, 16, 17, 18, 19, 20, 21, 22, 23, 28, 29, 30, 31, 32, 33, 34, 35}, "dt bias": {1, 2, 4, 5}}}},
+		{"delta, by channel", channels, [2]map[string][]float32{
+			{"za": {0, 1, 2}, "alphaa": {0, 1, 2, 3, 4}, "alpha": {0, 1, 2, 3}, "dt bias": {0, 1, 2, 3}, "beta": {0, 1}},
+			{"z": {8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23}, "alpha": {4, 5, 6, 7, 8, 9, 10, 11}, "dt bias": {4, 5, 6, 7, 8, 9, 10, 11}, "decay": {2, 3, 4, 5}}}},
 		{"mamba", mamba(2), [2]map[string][]float32{
 			{"xbc": {0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 22, 23, 24}, "norm": {0, 1, 2, 3, 4, 5, 6, 7}, "dt": {0, 1}},
 			{"conv bias": {8, 9, 10, 11, 12, 13, 14, 15, 19, 20, 21, 25, 26, 27}, "out": {8, 9, 10, 11, 12, 13, 14, 15}, "skip": {2, 3}}}},

@@ -111,7 +111,10 @@ HYBRID = {**FAMILY, "full_attention_interval": 2, "linear_num_key_heads": 2, "li
 HYBRID_MOE = {**HYBRID, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 16}
 LATENT = {**TWIN, "num_key_value_heads": 4, "q_lora_rank": 12, "kv_lora_rank": 10, "qk_nope_head_dim": 6, "qk_rope_head_dim": 8, "v_head_dim": 5, "n_routed_experts": 4,
           "num_experts_per_tok": 2, "moe_intermediate_size": 24, "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}
+KIMI = {**{k: v for k, v in LATENT.items() if k not in ("q_lora_rank", "n_routed_experts", "first_k_dense_replace")}, "num_local_experts": 4, "linear_num_heads": 3,
+        "linear_head_dim": 8, "layer_types": ["linear_attention", "full_attention", "linear_attention"]}
 LATER = {
+    "kimi_linear": KIMI,
     "deepseek_v2": LATENT, "deepseek_v3": LATENT, "glm4_moe_lite": {k: v for k, v in LATENT.items() if k != "first_k_dense_replace"},
     "seed_oss": FAMILY, "ernie4_5": FAMILY,
     "smollm3": {**TWIN, "num_hidden_layers": 4, "sliding_window": 5},
@@ -180,6 +183,7 @@ VALUES = {
     "moe_k": [1, 3], "moe_num_experts": [6], "moe_num_shared_experts": [1, 0], "moe_layer_start_index": [0, 2], "moe_layer_end_index": [1], "moe_layer_interval": [2],
     "moe_norm_min": [2.0], "moe_topk": [1, [1, 1, 1], [2, 1, 2]],
     "moe_layers": [[0, 3], [], [1, 9]], "interleave_moe_layer_step": [1, 3, 0], "intermediate_size_mlp": [56], "floor_scale": [5], "attn_scale": [0.5], "use_qk_norm": [False, True],
+    "linear_num_heads": [2], "linear_head_dim": [4],
     "swiglu_alpha": [0.5, 0.0], "swiglu_limit": [0.125, 0.0],
 }
 VALUES["hidden_activation"] = VALUES["activation_function"] = VALUES["hidden_act"]
@@ -349,6 +353,15 @@ def together(kind: str):
             yield {"rope_parameters": {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 8, **scale}}
         yield {"rope_theta": 100.0, "rope_scaling": {"type": "linear", "factor": 4.0, "mscale_all_dim": 0.7}}
         yield {"rope_theta": 100.0, "rope_scaling": {"type": "default", "factor": 4.0, "mscale_all_dim": 0.7}}
+    if kind == "kimi_linear":
+        for change in ({"linear_attn_config": {"full_attn_layers": [1], "kda_layers": [2, 3], "head_dim": 4, "num_heads": 2, "short_conv_kernel_size": 2}, "layer_types": None},
+                       {"linear_attn_config": {"full_attn_layers": [1], "kda_layers": [2, 3], "num_heads": 2}}, {"linear_attn_config": None},
+                       {"linear_attn_config": {"full_attn_layers": [1], "kda_layers": [2]}, "layer_types": None}, {"layer_types": None, "num_hidden_layers": 5},
+                       {"first_k_dense_replace": 2}, {"first_k_dense_replace": 2, "mlp_layer_types": ["sparse", "dense", "sparse"]}, {"n_group": 2, "topk_group": 1},
+                       {"num_expert_group": 2, "n_group": 1}, {"num_experts": 6, "num_local_experts": 4}, {"num_experts_per_token": 1, "num_experts_per_tok": 2},
+                       {"moe_renormalize": False, "norm_topk_prob": True}, {"num_shared_experts": 2, "n_shared_experts": 1}, {"n_shared_experts": 0},
+                       {"model_max_length": 8, "max_position_embeddings": 32}, {"rope_theta": 50.0, "rope_scaling": {"type": "linear", "factor": 4.0}}):
+            yield change
     if kind == "smollm3":
         for window in (4, None):
             yield {"use_sliding_window": True, "sliding_window": window}

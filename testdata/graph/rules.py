@@ -50,7 +50,7 @@ TABLES = {
     | {k: ("norm", None) for k in ("q_norm", "k_norm", "v_norm")} | {"temperature": ("temperature", None), "joint_norms": ("bool", False), "late_norms": ("bool", False), "head_norms": ("bool", False)},
     "delta": {k: ("int", REQUIRED) for k in ("heads", "key_heads", "key_dim", "value_dim", "kernel")} | {k: ("tensor", REQUIRED) for k in ("conv", "decay", "dt_bias")}
     | {k: ("linear", REQUIRED) for k in ("qkv", "z", "beta", "alpha", "out")} | {"eps": ("f32", REQUIRED), "norm": ("norm", REQUIRED)}
-    | {k: ("bool", False) for k in ("tiled", "decay_log")},
+    | {k: ("bool", False) for k in ("tiled", "decay_log", "by_channel", "sigmoid_gate")} | {k: ("linear", None) for k in ("z_a", "alpha_a")},
     "mamba": {k: ("int", REQUIRED) for k in ("heads", "head_dim", "groups", "state", "kernel")} | {k: ("tensor", REQUIRED) for k in ("conv", "decay", "dt_bias", "skip")}
     | {k: ("linear", REQUIRED) for k in ("z", "xbc", "dt", "out")} | {"norm": ("norm", None), "conv_bias": ("tensor", ""), "decay_log": ("bool", False)}
     | {k: ("f32", 0) for k in ("min_step", "max_step")},
@@ -195,11 +195,18 @@ def read_graph(g):
         need(n["eps"] > 0, f"{at}.eps")
         known(n["norm"]["kind"], ("rms",), f"{at}.norm")
         channels = 2 * n["key_heads"] * n["key_dim"] + values
-        for part, rows, cols in (("qkv", channels, d), ("z", values, d), ("beta", h, d), ("alpha", h, d), ("out", d, values)):
+        first = {}
+        for part in ("z_a", "alpha_a"):
+            if n[part]:
+                first[part] = n[part]["out"]
+                need(1 <= first[part] <= 1 << 16, f"{at}.{part}")
+                linear(n[part], f"{at}.{part}", first[part], d)
+        fades = h * n["key_dim"] if n["by_channel"] else h
+        for part, rows, cols in (("qkv", channels, d), ("z", values, first.get("z_a", d)), ("beta", h, d), ("alpha", fades, first.get("alpha_a", d)), ("out", d, values)):
             linear(n[part], f"{at}.{part}", rows, cols)
         tensor(n["conv"], channels, n["kernel"])
         tensor(n["decay"], h)
-        tensor(n["dt_bias"], h)
+        tensor(n["dt_bias"], fades)
         norm(n["norm"], f"{at}.norm", n["value_dim"])
 
     def mamba(n, at):

@@ -207,14 +207,16 @@ class Runner:
         v = c[:, 2 * keys * dim :].reshape(t, heads, -1)
         of = [a % keys if n["tiled"] else a // (heads // keys) for a in range(heads)]
         q, k, a = q[:, of] / math.sqrt(dim), k[:, of], self.w[n["decay"]].astype(float)
-        g = np.exp((-np.exp(a) if n["decay_log"] else a) * np.logaddexp(0, self.linear(n["alpha"], h) + self.w[n["dt_bias"]]))
+        by = lambda first: self.linear(n[first], h) if n[first] else h
+        softplus = np.logaddexp(0, self.linear(n["alpha"], by("alpha_a")) + self.w[n["dt_bias"]]).reshape(t, heads, -1)
+        g = np.exp((-np.exp(a) if n["decay_log"] else a)[:, None] * softplus)  # a number for each row, or one for all
         r, s, out = sigmoid(self.linear(n["beta"], h)), np.zeros((heads, dim, n["value_dim"])), np.zeros(v.shape)
         for p in range(t):
-            s *= g[p][:, None, None]
+            s *= g[p][:, :, None]
             u = r[p][:, None] * (v[p] - np.einsum("aij,ai->aj", s, k[p]))
             s += k[p][:, :, None] * u[:, None]
             out[p] = np.einsum("aij,ai->aj", s, q[p])
-        out = self.norm(n["norm"], out).reshape(t, -1) * ACTIVATIONS["silu"](self.linear(n["z"], h))
+        out = self.norm(n["norm"], out).reshape(t, -1) * (sigmoid if n["sigmoid_gate"] else ACTIVATIONS["silu"])(self.linear(n["z"], by("z_a")))
         return self.linear(n["out"], out)
 
     def route(self, m, l, bias):

@@ -249,7 +249,7 @@ def routing_gap(model, ids: list[int]) -> float:
         ordered, k = scores.sort(dim=-1, descending=True).values, module.top_k if hasattr(module, "top_k") else module.config.top_k_experts
         gaps.append((ordered[:, k - 1] - ordered[:, k]).min().item())
 
-    hooks = [m.register_forward_hook(look) for m in model.modules() if type(m).__name__.endswith(("TopKRouter", "TextRouter", "Llama4Router", "HunYuanMoEV1Gate"))]
+    hooks = [m.register_forward_hook(look) for m in model.modules() if type(m).__name__.endswith(("TopKRouter", "TextRouter", "Llama4Router", "HunYuanMoEV1Gate", "KimiLinearTopkRouter"))]
     logits_of(model, ids)
     for hook in hooks:
         hook.remove()
@@ -759,6 +759,23 @@ spec("glm4_moe_lite", cls="Glm4MoeLiteForCausalLM", seed=875, rewrite_weights=wi
      ablations=({"routed_scaling_factor": 1.0},),
      rewrite_config=lambda c: {**c, "num_nextn_predict_layers": 1},
      about="GLM-4.7-Flash: five heads whose values are wider than their keys, stacked experts, a module of multi-token prediction without a table, norm and head")
+
+# -- kimi_linear
+
+KIMI = dict(vocab_size=264, hidden_size=12, intermediate_size=14, moe_intermediate_size=8, num_hidden_layers=2, num_attention_heads=3,
+            num_key_value_heads=3, num_local_experts=3, n_shared_experts=1, num_experts_per_tok=2, kv_lora_rank=7, qk_nope_head_dim=5,
+            qk_rope_head_dim=4, v_head_dim=6, linear_num_heads=3, linear_head_dim=5, linear_conv_kernel_dim=3, max_position_embeddings=256,
+            routed_scaling_factor=1.7, layer_types=["linear_attention", "full_attention"], bos_token_id=1, eos_token_id=2,
+            pad_token_id=None)
+spec("kimi_linear", cls="KimiLinearForCausalLM", seed=882, prompts=(5, 10), stacked=True, config=KIMI,
+     ablations=({"routed_scaling_factor": 1.0}, {"moe_renormalize": False}, {"num_experts_per_token": 1}),
+     about="delta nets that fade by the channel beside attention over latents without rotation; a dense layer, then experts by sigmoid; names as in memory")
+spec("kimi_linear-oldcfg", base="kimi_linear", rewrite_config=lambda c: {
+         **{k: v for k, v in c.items() if not k.startswith("linear_") and k not in ("layer_types", "mlp_layer_types", "qk_head_dim", "dtype")},
+         "torch_dtype": "bfloat16", "transformers_version": "4.56.2", "head_dim": 72, "first_k_dense_replace": 1, "mla_use_nope": True, "moe_layer_freq": 1,
+         "moe_router_activation_func": "sigmoid", "num_nextn_predict_layers": 0, "rope_scaling": None, "rope_theta": 10000.0, "use_grouped_topk": True,
+         "linear_attn_config": {"full_attn_layers": [2], "head_dim": 5, "kda_layers": [1], "num_heads": 3, "short_conv_kernel_size": 3}},
+     about="the same as the hub has it: linear_attn_config, which counts layers from 1; convolutions and experts apart, a dense layer as save_pretrained names it")
 
 # -- gemma2, gemma3
 
