@@ -23,7 +23,7 @@ type AttentionOptions struct {
 	Options
 	KV    string    // how keys and values are kept, see exec.Options
 	Steps int       // of a window, behind a prompt of the rest of it
-	Pages []float64 // shares of all pages that are measured with all heads, on held-out windows
+	Pages []float64 // shares of all pages that are measured with all heads, on held-out windows, in steps and in prompts
 }
 
 // AttentionGrid are the shares of pages that heads are measured at.
@@ -33,6 +33,8 @@ func AttentionGrid() []float64 { return []float64{0.015, 0.04, 0.1, 0.25, 0.5} }
 // its pages alone, and what all lose together with shares that follow from that, on windows
 // that were held out. A window is run twice behind one prompt: as it goes on, and going on
 // with a passage of its own, from a third of it on, which heads that retrieve have to find.
+// Windows that were held out are run as prompts too, whose blocks of queries choose pages by
+// the same shares; of windows that are too short for that nothing is said.
 // The processor measures.
 func Attention(ctx context.Context, m *model.Model, windows, held [][]int32, o AttentionOptions) (*attention.Policy, error) {
 	w, err := newAttentionWalk(m, windows, held, &o)
@@ -47,21 +49,27 @@ func Attention(ctx context.Context, m *model.Model, windows, held [][]int32, o A
 			p.Heads = append(p.Heads, attention.Head{Block: int64(b), Head: h, KLD: make([]float64, len(p.Grid))})
 		}
 	}
-	w.total = int64(len(windows)*len(p.Heads) + len(held)*len(o.Pages))
+	w.total = int64(len(windows)*len(p.Heads) + 2*len(held)*len(o.Pages))
 	for _, ids := range windows {
 		if err := w.measureHeads(ctx, ids, p, float64(len(windows))); err != nil {
 			return nil, err
 		}
 	}
-	sums := make([]divergenceSum, len(o.Pages))
+	sums, prompts := make([]divergenceSum, len(o.Pages)), make([]divergenceSum, len(o.Pages))
 	for _, ids := range held {
 		if err := w.measureAll(ctx, ids, p, sums); err != nil {
+			return nil, err
+		}
+		if err := w.measurePrompts(ctx, ids, p, prompts); err != nil {
 			return nil, err
 		}
 	}
 	for i, s := range sums {
 		if s.n > 0 {
 			p.Measured = append(p.Measured, s.point(o.Pages[i]))
+		}
+		if s := prompts[i]; s.held > 0 {
+			p.Prompts = append(p.Prompts, s.point(o.Pages[i]))
 		}
 	}
 	return p, nil
@@ -253,6 +261,52 @@ func (w *attentionWalk) measureAll(ctx context.Context, ids []int32, p *attentio
 		}
 		r, h := w.ex.PagesRead()
 		sums[i].read, sums[i].held = sums[i].read+r-read, sums[i].held+h-held
+		w.progress()
+	}
+	return nil
+}
+
+// mostPromptRows is how many positions of a window are compared at most.
+const mostPromptRows = 256
+
+// measurePrompts adds what a window loses that is read as one prompt by the policy, at
+// positions that lie evenly behind those that a policy reads whole.
+func (w *attentionWalk) measurePrompts(ctx context.Context, ids []int32, p *attention.Policy, sums []divergenceSum) error {
+	least := int(w.policy.Least)
+	step := (len(ids)-least-1)/mostPromptRows + 1
+	run := func(shares [][]float64, f func(i int, row []float32)) error {
+		w.policy.Prompts = shares
+		defer func() { w.policy.Prompts = nil }()
+		seq, err := w.ex.NewSequence()
+		if err != nil {
+			return err
+		}
+		defer seq.Close()
+		return seq.Prefill(ctx, ids, func(pos int, row []float32) error {
+			if pos >= least && (len(ids)-1-pos)%step == 0 {
+				f((len(ids)-1-pos)/step, row)
+			}
+			return nil
+		})
+	}
+	want := make([][]float32, (len(ids)-1-least)/step+1)
+	if err := run(nil, func(i int, row []float32) { want[i] = append([]float32(nil), row...) }); err != nil {
+		return err
+	}
+	for j, pages := range w.o.Pages {
+		s := &sums[j]
+		read, held := w.ex.PagesRead()
+		err := run(p.Shares(len(w.heads), pages), func(i int, row []float32) {
+			s.add(divergence(w.set, w.p, want[i], row), top(want[i]) == top(row))
+		})
+		if err != nil {
+			return err
+		}
+		if math.IsNaN(s.sum) || math.IsInf(s.sum, 0) {
+			return fmt.Errorf("calibrate: logits that are not finite")
+		}
+		r, h := w.ex.PagesRead()
+		s.read, s.held = s.read+r-read, s.held+h-held
 		w.progress()
 	}
 	return nil

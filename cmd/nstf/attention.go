@@ -36,7 +36,7 @@ const (
 func (f *attentionFlag) add(s *pflag.FlagSet) {
 	f.set = s
 	s.StringVar(&f.kind, "attention", attentionDense, "`KIND` of attention: dense, policy, or FILE.json of one")
-	s.StringVar(&f.pages, "attention-pages", "10%", "pages that a step reads at most, as a `SHARE`, by a policy")
+	s.StringVar(&f.pages, "attention-pages", "10%", "pages that a step or block of a prompt reads, as a `SHARE`, by a policy")
 	s.Float64Var(&f.mass, "attention-mass", 1, "`SHARE` of the estimated weight that is enough, by a policy")
 	s.Int64Var(&f.least, "attention-least", 0, "`N` positions that a policy reads whole; default: while that is faster")
 }
@@ -101,6 +101,9 @@ func (f *attentionFlag) fit(p *device.Policy, m *model.Model) error {
 		return err
 	}
 	p.Heads = measured.Shares(len(heads), p.Pages)
+	if len(measured.Prompts) > 0 {
+		p.Prompts = p.Heads
+	}
 	return nil
 }
 
@@ -162,12 +165,17 @@ func (a *app) printPolicy(p *attention.Policy) {
 	t.AppendRow([]any{"heads", fmt.Sprintf("%d, each at %d shares of its pages", len(p.Heads), len(p.Grid))})
 	printTable(a.out, t)
 	fmt.Fprintln(a.out)
-	t = newTable(1, "pages asked for", "read", "KL from dense", "same top token")
-	for _, x := range p.Measured {
-		t.AppendRow([]any{fmt.Sprintf("%.1f %%", 100*x.Pages), fmt.Sprintf("%.1f %%", 100*x.Read), fmt.Sprintf("%.5f ± %.5f", x.KLD, x.SE), fmt.Sprintf("%.1f %%", 100*x.Top1)})
+	for i, points := range [][]attention.Point{p.Measured, p.Prompts} {
+		if len(points) == 0 {
+			continue
+		}
+		t = newTable(1, "pages asked for", []string{"read by steps", "read by prompts"}[i], "KL from dense", "same top token")
+		for _, x := range points {
+			t.AppendRow([]any{fmt.Sprintf("%.1f %%", 100*x.Pages), fmt.Sprintf("%.1f %%", 100*x.Read), fmt.Sprintf("%.5f ± %.5f", x.KLD, x.SE), fmt.Sprintf("%.1f %%", 100*x.Top1)})
+		}
+		printTable(a.out, t)
+		fmt.Fprintln(a.out)
 	}
-	printTable(a.out, t)
-	fmt.Fprintln(a.out)
 	const most = 5
 	heads := slices.Clone(p.Heads)
 	slices.SortStableFunc(heads, func(x, y attention.Head) int {

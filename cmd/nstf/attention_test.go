@@ -13,7 +13,7 @@ func TestAttentionPolicy(t *testing.T) {
 	dir := t.TempDir()
 	policy, packed := filepath.Join(dir, "p.json"), filepath.Join(dir, "m.nstf")
 	out := must(t, "calibrate", "--attention", demoModel, "--calib", demoText, "--ctx", "1120", "--samples", "2", "--steps", "3", "-o", policy)
-	for _, want := range []string{"1 to fit and 1 held out", "KL from dense", "needs most"} {
+	for _, want := range []string{"1 to fit and 1 held out", "KL from dense", "read by prompts", "needs most"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}

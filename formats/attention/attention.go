@@ -32,6 +32,9 @@ type Policy struct {
 	Grid     []float64 `json:"grid"`
 	Heads    []Head    `json:"heads"`
 	Measured []Point   `json:"measured"`
+	// Prompts are what whole prompts lost whose blocks of queries chose pages; none: nobody
+	// measured it, and prompts are dense.
+	Prompts []Point `json:"prompts,omitempty"`
 }
 
 // A Source says what was measured on what.
@@ -54,13 +57,14 @@ type Head struct {
 	KLD []float64 `json:"kld"`
 }
 
-// A Point is what all heads together lost with the shares of a policy, on held-out text.
+// A Point is what all heads together lost with the shares of a policy, on held-out text, in
+// steps or in prompts.
 type Point struct {
 	Pages float64 `json:"pages"` // asked for: the mean share of all heads
 	Read  float64 `json:"read"`  // that were read, with steps that read all
 	KLD   float64 `json:"kld"`
 	SE    float64 `json:"se"`
-	Top1  float64 `json:"top1"` // share of steps with the same most likely token
+	Top1  float64 `json:"top1"` // share of steps, or of positions, with the same most likely token
 }
 
 // Shares returns what share of its pages each head of so many blocks reads, where the mean
@@ -116,6 +120,7 @@ func (p *Policy) Encode() []byte {
 		c.Version = Version
 	}
 	c.Grid, c.Heads, c.Measured = append([]float64{}, p.Grid...), append([]Head{}, p.Heads...), append([]Point{}, p.Measured...)
+	c.Prompts = slices.Clone(p.Prompts)
 	for i := range c.Heads {
 		h := &c.Heads[i]
 		h.KLD = slices.Clone(h.KLD)
@@ -123,10 +128,12 @@ func (p *Policy) Encode() []byte {
 			h.KLD[j] = pyjson.Round(h.KLD[j])
 		}
 	}
-	for i := range c.Measured {
-		m := &c.Measured[i]
-		for _, x := range []*float64{&m.Pages, &m.Read, &m.KLD, &m.SE, &m.Top1} {
-			*x = pyjson.Round(*x)
+	for _, points := range [][]Point{c.Measured, c.Prompts} {
+		for i := range points {
+			m := &points[i]
+			for _, x := range []*float64{&m.Pages, &m.Read, &m.KLD, &m.SE, &m.Top1} {
+				*x = pyjson.Round(*x)
+			}
 		}
 	}
 	return pyjson.Lines(&c)
@@ -171,7 +178,8 @@ func (r *reader) policy() error {
 		{Name: "source", Read: r.source},
 		{Name: "grid", Read: func() error { return r.floats("grid", &p.Grid) }},
 		{Name: "heads", Read: func() error { return r.Array(r.head) }},
-		{Name: "measured", Read: func() error { return r.Array(r.point) }},
+		{Name: "measured", Read: func() error { return r.points("measured", &p.Measured) }},
+		{Name: "prompts", Optional: true, Read: func() error { return r.points("prompts", &p.Prompts) }},
 	})
 }
 
@@ -209,17 +217,19 @@ func (r *reader) head() error {
 	return err
 }
 
-func (r *reader) point() error {
-	var m Point
-	err := r.Record("measured", []pyjson.Member{
-		{Name: "pages", Read: r.Float("pages", &m.Pages)},
-		{Name: "read", Read: r.Float("read", &m.Read)},
-		{Name: "kld", Read: r.Float("kld", &m.KLD)},
-		{Name: "se", Read: r.Float("se", &m.SE)},
-		{Name: "top1", Read: r.Float("top1", &m.Top1)},
+func (r *reader) points(what string, dst *[]Point) error {
+	return r.Array(func() error {
+		var m Point
+		err := r.Record(what, []pyjson.Member{
+			{Name: "pages", Read: r.Float("pages", &m.Pages)},
+			{Name: "read", Read: r.Float("read", &m.Read)},
+			{Name: "kld", Read: r.Float("kld", &m.KLD)},
+			{Name: "se", Read: r.Float("se", &m.SE)},
+			{Name: "top1", Read: r.Float("top1", &m.Top1)},
+		})
+		*dst = append(*dst, m)
+		return err
 	})
-	r.p.Measured = append(r.p.Measured, m)
-	return err
 }
 
 // Most blocks and heads that a policy may name.

@@ -21,6 +21,7 @@ func sample() *Policy {
 			{2, 0, []float64{0.03, 0.004, 0.002}},
 		},
 		Measured: []Point{{0.1, 0.11, 0.005, 0.001, 0.97}},
+		Prompts:  []Point{{0.1, 0.15, 0.007, 0.002, 0.96}, {0.2, 0.22, 0.003, 0.001, 0.98}},
 	}
 }
 
@@ -32,6 +33,11 @@ func TestPolicyRoundTrips(t *testing.T) {
 	}
 	if again := p.Encode(); !bytes.Equal(again, data) {
 		t.Errorf("%s\nthen\n%s", data, again)
+	}
+	older := sample()
+	older.Prompts = nil
+	if q, err := Parse("older", older.Encode()); err != nil || q.Prompts != nil || bytes.Contains(older.Encode(), []byte("prompts")) {
+		t.Errorf("a policy that nobody measured prompts with: %+v, %v", q, err)
 	}
 	if err := p.Fits("p", []int64{2, 0, 1}); err != nil {
 		t.Error(err)

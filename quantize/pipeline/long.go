@@ -137,6 +137,8 @@ func (l *Long) Expected(m *model.Model) []nstf.File {
 	for _, x := range l.Pages {
 		d := digits(4)
 		p.Measured = append(p.Measured, attention.Point{Pages: x, Read: d[0], KLD: d[1], SE: d[2], Top1: d[3]})
+		d = digits(4)
+		p.Prompts = append(p.Prompts, attention.Point{Pages: x, Read: d[0], KLD: d[1], SE: d[2], Top1: d[3]})
 	}
 	return longFiles(k, p)
 }

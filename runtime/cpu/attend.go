@@ -6,6 +6,7 @@ import (
 
 	"github.com/nstf/nstf/formats/graph"
 	kernels "github.com/nstf/nstf/kernels/cpu"
+	"github.com/nstf/nstf/runtime/cache"
 )
 
 // Sizes of a part of attention. Like those of a linear they depend on shapes
@@ -113,6 +114,9 @@ func (e *Engine) attend(lo int) {
 	if len(p.followed) > 0 {
 		e.pool.RunWorkers(len(p.followed)*a.kvHeads, e.part.follow)
 	}
+	if len(p.queryBlocks) > 0 {
+		e.chooseAll(a)
+	}
 }
 
 // formatOf returns how the keys and values that a block attends to are stored.
@@ -126,11 +130,12 @@ func (e *Engine) turnQueries(row int) {
 	e.formatOf(e.pass.layer).Turn(e.s.q[row*n:(row+1)*n], a.dim, a.value)
 }
 
-// tile cuts the rows from lo on, and lists those that attend by a policy.
+// tile cuts the rows from lo on, and lists those that attend by a policy, one by one or as
+// blocks of a prompt.
 func (e *Engine) tile(lo int, a *attending) {
 	p := &e.pass
 	w := &p.attend
-	w.tiles, p.followed = w.tiles[:0], p.followed[:0]
+	w.tiles, p.followed, p.queryBlocks = w.tiles[:0], p.followed[:0], p.queryBlocks[:0]
 	step := max(attendQueries/w.shape.Group, 1)
 	for i, s := range p.segments {
 		end := s.first + s.rows
@@ -140,13 +145,22 @@ func (e *Engine) tile(lo int, a *attending) {
 		if first := max(s.first, lo, end); first < s.first+s.rows {
 			p.followed = append(p.followed, followed{i, first, s.first + s.rows - first})
 		}
-		for first := max(s.first, lo); first < end; first += step {
+		for first := max(s.first, lo); first < end; {
+			if e.chooses(first, end) {
+				p.queryBlocks = append(p.queryBlocks, queryBlock{i, first})
+				first += cache.PageSize
+				continue
+			}
 			t := tile{segment: i, first: first, rows: min(step, end-first), cut: -1}
+			if e.policy.ForPrompts() {
+				t.rows = min(t.rows, p.toPage(first))
+			}
 			if !p.many {
 				t.firstChunk = p.reach(t.first, a).Lo / splitLength
 				t.lastChunk = (p.reach(t.first+t.rows-1, a).Hi - 1) / splitLength
 			}
 			w.tiles = append(w.tiles, t)
+			first += t.rows
 		}
 	}
 }

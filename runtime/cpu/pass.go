@@ -22,17 +22,18 @@ type pass struct {
 	angles     []angles  // of each rope
 	freq       []float32 // a rope's frequencies
 
-	layer    int // block of the span
-	linear   linearWork
-	peer     peerWork
-	rowWork  rowWork
-	attend   attendWork
-	followed []followed
-	rotated  rotatedWork
-	formed   formedWork
-	routes   routes
-	choosing []*device.Segment // whose tokens are picked
-	chosen   []int32           // tokens
+	layer             int // block of the span
+	linear            linearWork
+	peer              peerWork
+	rowWork           rowWork
+	attend            attendWork
+	followed          []followed
+	queryBlocks, ends []queryBlock // of the layer, and the last of each segment
+	rotated           rotatedWork
+	formed            formedWork
+	routes            routes
+	choosing          []*device.Segment // whose tokens are picked
+	chosen            []int32           // tokens
 }
 
 type segment struct {
@@ -67,6 +68,7 @@ type parts struct {
 	norm, place, act, residual, softcap, route, quantize, turn, round func(row int)
 	outGate, convolve, finish, perLayer, inject, latent, queries      func(row int)
 	choose, open, multiply, weigh, sample                             func(row int)
+	extend, pages                                                     func(worker, part int)
 }
 
 func (e *Engine) bindParts() parts {
@@ -75,6 +77,7 @@ func (e *Engine) bindParts() parts {
 		norm: e.normRow, place: e.placeRow, act: e.actRow, residual: e.residualRow, softcap: e.softcapRow, route: e.routeRow, quantize: e.quantizeRow, round: e.roundRow,
 		delta: e.deltaPart, outGate: e.outGateRow, convolve: e.convolveRow, finish: e.finishRow, perLayer: e.perLayerRow, inject: e.injectRow,
 		scan: e.scanPart, choose: e.selectRow, open: e.openRow, multiply: e.multiplyRow, weigh: e.weighRow, latent: e.latentRow, queries: e.turnQueries, sample: e.sampleRow,
+		extend: e.extendPart, pages: e.pagesPart,
 	}
 }
 
@@ -110,6 +113,8 @@ func (e *Engine) begin(b *device.Batch) {
 	switch {
 	case e.gathering != nil || !e.span.Head || e.policy != nil && b.Few(device.FewRows): // all rows are, the last for history's sake
 		p.from = 0
+	case len(p.wanted) > 0 && e.policy.ForPrompts(): // its block of queries chooses together
+		p.from = p.pageStart(p.wanted[0])
 	case len(p.wanted) > 0:
 		p.from = p.wanted[0]
 	default:
@@ -182,10 +187,11 @@ type local struct {
 	attend  attendLocal
 	chain   chainLocal
 	follow  follower
+	choose  pageChooser
 }
 
 func (l *local) bytes() int64 {
-	return l.attend.bytes() + l.follow.bytes() + int64(l.integer.Bytes()) + l.chain.bytes()
+	return l.attend.bytes() + l.follow.bytes() + l.choose.bytes() + int64(l.integer.Bytes()) + l.chain.bytes()
 }
 
 // fit sizes the work space for t rows.

@@ -10,7 +10,7 @@ import (
 
 // A Policy has steps of attention read some pages of keys and values instead of all: what
 // docs/attention.md describes. It is for blocks that attend to all positions; those with a
-// window attend as without it, and so do prompts. Results differ from those without, and do
+// window attend as without it, and so do prompts unless Prompts is set. Results differ from those without, and do
 // not depend on threads or company.
 type Policy struct {
 	// Pages is how many pages a key-value head reads in a step at most, as a share of those
@@ -19,6 +19,10 @@ type Policy struct {
 	// Heads are the same of each key-value head of each block of the model, in place of
 	// Pages; nil: Pages is for all.
 	Heads [][]float64
+	// Prompts are the shares of pages that blocks of a prompt's queries read, of each key-value
+	// head of each block of the model: from 0 to 1, which is dense; nil: prompts are dense.
+	// Processor only: elsewhere they are.
+	Prompts [][]float64
 	// Mass ends a step's choice where the pages have this share of the estimated weight:
 	// above 0; 1: never before there are as many as Pages says.
 	Mass float64
@@ -56,6 +60,12 @@ func (p *Policy) Share(block, head int) float64 {
 	}
 	return p.Heads[block][head]
 }
+
+// ForPrompts reports whether prompts attend by the policy, which may be nil.
+func (p *Policy) ForPrompts() bool { return p != nil && p.Prompts != nil }
+
+// PromptShare returns the most pages that a block of queries reads of a head.
+func (p *Policy) PromptShare(block, head int) float64 { return p.Prompts[block][head] }
 
 // leastPages are read of a head whatever Pages comes to, where nobody has measured what heads
 // need.
@@ -101,8 +111,11 @@ func (p *Policy) Check(g *graph.Graph) error {
 	case p.Least != 0 && p.Least < PolicyPage || p.Refresh < 2:
 		return fmt.Errorf("an attention policy that reads %d positions in any case, and all every %d steps, makes no sense", p.Least, p.Refresh)
 	}
-	if p.Heads != nil && len(p.Heads) != len(g.Blocks) {
-		return fmt.Errorf("an attention policy for %d blocks makes no sense for a model of %d", len(p.Heads), len(g.Blocks))
+	shares := [][][]float64{p.Heads, p.Prompts}
+	for _, of := range shares {
+		if of != nil && len(of) != len(g.Blocks) {
+			return fmt.Errorf("an attention policy for %d blocks makes no sense for a model of %d", len(of), len(g.Blocks))
+		}
 	}
 	some := false
 	for i := range g.Blocks {
@@ -114,8 +127,10 @@ func (p *Policy) Check(g *graph.Graph) error {
 			continue
 		}
 		some = true
-		if p.Heads != nil && (len(p.Heads[i]) != int(b.Attn.KVHeads) || slices.ContainsFunc(p.Heads[i], func(x float64) bool { return !(x >= 0 && x <= 1) })) {
-			return fmt.Errorf("an attention policy of %v for %d key-value heads of block %d makes no sense", p.Heads[i], b.Attn.KVHeads, i)
+		for _, of := range shares {
+			if of != nil && (len(of[i]) != int(b.Attn.KVHeads) || slices.ContainsFunc(of[i], func(x float64) bool { return !(x >= 0 && x <= 1) })) {
+				return fmt.Errorf("an attention policy of %v for %d key-value heads of block %d makes no sense", of[i], b.Attn.KVHeads, i)
+			}
 		}
 	}
 	if !some {

@@ -32,8 +32,9 @@ type Options struct {
 	Activations string
 	KV          string // how keys and values are kept, see exec.Options
 	Device      exec.Device
-	// Policy has attention read some pages alone when the last Steps tokens of a window are
-	// run one by one; the reference reads all. Only those are scored then.
+	// Policy has attention read some pages alone, in prompts where it says so, and when the
+	// last Steps tokens of a window are run one by one; the reference reads all. Only those
+	// are scored then.
 	Policy *device.Policy
 	Steps  int // 0: windows are run as prompts
 	// Progress is called with tokens done and their total; nil: nobody.

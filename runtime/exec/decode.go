@@ -244,7 +244,7 @@ func (d *Decoding) next(rows int) (p part, err error) {
 	case s.failed != nil:
 		return part{}, s.failed
 	case len(d.prompt) > 0:
-		n := min(rows, len(d.prompt), s.e.maxRows)
+		n := s.cut(len(d.prompt), rows)
 		p.prompt, p.segment.Tokens, p.segment.Length = true, d.prompt[:n], d.length
 	case len(d.again) > 0:
 		n := min(rows, len(d.again), device.FewRows)

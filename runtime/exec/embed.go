@@ -19,7 +19,7 @@ func (s *Sequence) Embed(tokens []int32, wanted int, f func(row []float32)) erro
 	}
 	var rows []float32
 	for len(tokens) > 0 {
-		n := min(len(tokens), s.e.maxRows)
+		n := s.cut(len(tokens), s.e.maxRows)
 		segment := device.Segment{Tokens: tokens[:n], Length: length, Wanted: max(0, min(n, wanted-len(tokens)+n))}
 		tokens = tokens[n:]
 		pass, err := s.forward(segment, true)

@@ -66,6 +66,7 @@ type Executor struct {
 	// recurrent says that states go back to where they were kept alone, a few positions
 	// apart.
 	recurrent bool
+	policy    *device.Policy // of attention, nil: dense
 
 	mu    sync.Mutex // one call on the stages at a time
 	batch device.Batch
@@ -92,7 +93,9 @@ func newExecutor(file string, g *graph.Graph, tensor func(string) formats.Tensor
 	if err != nil {
 		return nil, formats.In(file, err)
 	}
-	return join(g, context, stage), nil
+	e := join(g, context, stage)
+	e.policy = o.Policy
+	return e, nil
 }
 
 // join makes a model of stages in a row.

@@ -385,10 +385,15 @@ func number(b *testing.B, name string, usual int) int {
 // needleSteps is how many tokens of a question are run one by one, in front of its answer.
 const needleSteps = 24
 
-// BenchmarkPolicyNeedles asks long-llama's questions of a LENGTH, all or CASES behind the
-// first SKIP. Their last tokens and the true answer's are run one by one: right is who has
-// every token of the answer as the most likely one.
-func BenchmarkPolicyNeedles(b *testing.B) {
+// A needle is a question of long-llama's own, and how many of its last tokens are the answer.
+type needle struct {
+	ids    []int32
+	answer int
+}
+
+// needles returns questions of a LENGTH, all or CASES behind the first SKIP.
+func needles(b *testing.B) (out []needle, length, skip int) {
+	b.Helper()
 	model := filepath.Join(shared(b), "long-llama")
 	var all struct {
 		Offsets []int
@@ -403,30 +408,40 @@ func BenchmarkPolicyNeedles(b *testing.B) {
 		b.Fatal(err)
 	}
 	data = data[10+int(binary.LittleEndian.Uint16(data[8:])):] // behind the header: uint16
-	length, skip, most := number(b, "LENGTH", 4096), number(b, "SKIP", 0), number(b, "CASES", 32)
+	length, skip = number(b, "LENGTH", 4096), number(b, "SKIP", 0)
+	most, seen := number(b, "CASES", 32), 0
+	for i, c := range all.Cases {
+		if c.Length != length || len(out) == most {
+			continue
+		}
+		if seen++; seen <= skip {
+			continue
+		}
+		n := needle{answer: len(c.Answer)}
+		for at := all.Offsets[i]; at < all.Offsets[i+1]; at++ {
+			n.ids = append(n.ids, int32(binary.LittleEndian.Uint16(data[2*at:])))
+		}
+		n.ids = append(n.ids, c.Answer...)
+		out = append(out, n)
+	}
+	return out, length, skip
+}
+
+// BenchmarkPolicyNeedles asks long-llama's questions. Their last tokens and the true answer's
+// are run one by one: right is who has every token of the answer as the most likely one.
+func BenchmarkPolicyNeedles(b *testing.B) {
+	model := filepath.Join(shared(b), "long-llama")
+	cases, length, skip := needles(b)
 	type sum struct {
 		right int
 		read  float64
 	}
 	sums := map[string]*sum{}
 	var order []string
-	done, seen := 0, 0
-	for i, c := range all.Cases {
-		if c.Length != length || done == most {
-			continue
-		}
-		if seen++; seen <= skip {
-			continue
-		}
-		done++
-		var ids []int32
-		for at := all.Offsets[i]; at < all.Offsets[i+1]; at++ {
-			ids = append(ids, int32(binary.LittleEndian.Uint16(data[2*at:])))
-		}
-		ids = append(ids, c.Answer...)
-		w := newQualityWalk(b, model, ids, needleSteps+len(c.Answer))
+	for _, c := range cases {
+		w := newQualityWalk(b, model, c.ids, needleSteps+c.answer)
 		ask := func(name string, pages float64) {
-			q := w.measure(len(c.Answer))
+			q := w.measure(c.answer)
 			key := fmt.Sprintf(`"pages":%g,"method":%q`, pages, name)
 			if sums[key] == nil {
 				sums[key], order = &sum{}, append(order, key)
@@ -448,8 +463,42 @@ func BenchmarkPolicyNeedles(b *testing.B) {
 		w.e.Close()
 	}
 	for _, key := range order {
-		fmt.Printf(`{"needles":%d,"from":%d,"cases":%d,%s,"read":%.4f,"right":%d}`+"\n", length, skip, done, key, sums[key].read/float64(done), sums[key].right)
+		fmt.Printf(`{"needles":%d,"from":%d,"cases":%d,%s,"read":%.4f,"right":%d}`+"\n", length, skip, len(cases), key, sums[key].read/float64(len(cases)), sums[key].right)
 	}
+}
+
+// loaded returns a sequence behind so many positions, whose pages are those of a short prompt
+// over and over, and its tokens.
+func loaded(b *testing.B, e *Executor, behind int) (*Sequence, []int32) {
+	b.Helper()
+	ids := make([]int32, behind)
+	for i := range ids {
+		ids[i] = int32((i*7919 + 13) % int(e.g.Vocab))
+	}
+	front, err := e.NewSequence()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer front.Close()
+	if err := front.Prefill(context.Background(), ids[:256], nil); err != nil {
+		b.Fatal(err)
+	}
+	kept, err := front.Snapshot()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var pages [][]byte
+	for i := range behind / device.PolicyPage {
+		pages = append(pages, kept.AppendPage(nil, i%4))
+	}
+	s, err := e.NewSequence()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := s.Load(ids, int64(behind), pages, nil); err != nil {
+		b.Fatal(err)
+	}
+	return s, ids
 }
 
 // BenchmarkPolicyStep times steps of the model that MODEL names behind 16,384 positions,
@@ -472,32 +521,7 @@ func BenchmarkPolicyStep(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer e.Close()
-	ids := make([]int32, behind)
-	for i := range ids {
-		ids[i] = int32((i*7919 + 13) % int(m.Graph.Vocab))
-	}
-	front, err := e.NewSequence()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := front.Prefill(context.Background(), ids[:256], nil); err != nil {
-		b.Fatal(err)
-	}
-	kept, err := front.Snapshot()
-	if err != nil {
-		b.Fatal(err)
-	}
-	var pages [][]byte
-	for i := range behind / device.PolicyPage {
-		pages = append(pages, kept.AppendPage(nil, i%4))
-	}
-	s, err := e.NewSequence()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := s.Load(ids, behind, pages, nil); err != nil {
-		b.Fatal(err)
-	}
+	s, ids := loaded(b, e, behind)
 	type kind struct {
 		name  string
 		least int64

@@ -5,6 +5,7 @@ import (
 	"sort"
 
 	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/runtime/device"
 )
 
 // reference computes a graph's logits in float64, the shortest way from the
@@ -19,6 +20,9 @@ type reference struct {
 	length func(pos int) int
 	// see is shown what every matrix is multiplied with; nil: nobody is.
 	see func(l *graph.Linear, expert int, x []float64)
+	// leaves says which pages positions of a prompt do not read of a key-value head, by their
+	// queries and all keys; nil: they read all.
+	leaves func(number int, a *graph.Attention, kv int, q, k [][]float64) func(t, page int) bool
 
 	inputs [][]float64            // per-layer embeddings of each position
 	kept   map[int][2][][]float64 // keys and values of each block
@@ -201,6 +205,13 @@ func (r *reference) attention(number int, a *graph.Attention, h [][]float64) [][
 	}
 	r.kept[number] = [2][][]float64{k, v}
 	out := make([][]float64, len(h))
+	left := make([]func(t, page int) bool, a.KVHeads)
+	for kv := range left {
+		left[kv] = func(int, int) bool { return false }
+		if r.leaves != nil {
+			left[kv] = r.leaves(number, a, kv, q, k)
+		}
+	}
 	for t := range h {
 		mid := make([]float64, int(a.Heads)*d)
 		for head := range int(a.Heads) {
@@ -212,7 +223,7 @@ func (r *reference) attention(number int, a *graph.Attention, h [][]float64) [][
 				most = sink
 			}
 			for s := range score {
-				if a.Window > 0 && s <= t-int(a.Window) || a.Chunk > 0 && s/int(a.Chunk) != t/int(a.Chunk) {
+				if a.Window > 0 && s <= t-int(a.Window) || a.Chunk > 0 && s/int(a.Chunk) != t/int(a.Chunk) || left[kv](t, s/device.PolicyPage) {
 					score[s] = math.Inf(-1)
 					continue
 				}

@@ -296,7 +296,7 @@ func (s *Sequence) prefill(ctx context.Context, tokens []int32, want output, don
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n, start := min(len(tokens), s.e.maxRows), len(s.history)
+		n, start := s.cut(len(tokens), s.e.maxRows), len(s.history)
 		segment := device.Segment{Tokens: tokens[:n], Length: length}
 		tokens = tokens[n:]
 		want(&segment, len(tokens))
@@ -309,6 +309,25 @@ func (s *Sequence) prefill(ctx context.Context, tokens []int32, want output, don
 		}
 	}
 	return nil
+}
+
+// cut returns how many of the tokens that are left of a prompt go into a pass that is given so
+// many rows. Where blocks of queries choose pages, it ends where a page does, by fewer rows or
+// by more: rows of a page that several passes share attend to all. A sequence that is kept at
+// certain places is given rows up to those, and not more.
+func (s *Sequence) cut(tokens, rows int) int {
+	n := min(tokens, rows, s.e.maxRows)
+	if n == tokens || !s.e.policy.ForPrompts() {
+		return n
+	}
+	at := len(s.history) % device.PolicyPage
+	if whole := (at+n)/device.PolicyPage*device.PolicyPage - at; whole > 0 {
+		return whole
+	}
+	if s.e.recurrent {
+		return n
+	}
+	return min(device.PolicyPage-at, tokens, s.e.maxRows)
 }
 
 // keepAt returns behind how many of the tokens of a prompt a recurrent sequence is
@@ -353,7 +372,7 @@ func (s *Sequence) rejoin(length int64) (err error) {
 	}
 	defer func() { s.failed = err }() // a rest of the history is another text
 	for lo, n := 0, 0; lo < len(tokens); lo += n {
-		n = min(len(tokens)-lo, s.e.maxRows)
+		n = s.cut(len(tokens)-lo, s.e.maxRows)
 		if _, err := s.forward(device.Segment{Tokens: tokens[lo : lo+n], Length: length}, len(tokens) > device.FewRows); err != nil {
 			return err
 		}
