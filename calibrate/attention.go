@@ -33,8 +33,8 @@ func AttentionGrid() []float64 { return []float64{0.015, 0.04, 0.1, 0.25, 0.5} }
 // its pages alone, and what all lose together with shares that follow from that, on windows
 // that were held out. A window is run twice behind one prompt: as it goes on, and going on
 // with a passage of its own, from a third of it on, which heads that retrieve have to find.
-// Windows that were held out are run as prompts too, whose blocks of queries choose pages by
-// the same shares; of windows that are too short for that nothing is said.
+// The same is measured of prompts whose blocks of queries choose pages, of the last rows of
+// windows behind a dense prompt for each head, of whole windows that were held out for all.
 // The processor measures.
 func Attention(ctx context.Context, m *model.Model, windows, held [][]int32, o AttentionOptions) (*attention.Policy, error) {
 	w, err := newAttentionWalk(m, windows, held, &o)
@@ -46,12 +46,15 @@ func Attention(ctx context.Context, m *model.Model, windows, held [][]int32, o A
 		Context: int64(longest(windows)), Windows: int64(len(windows)), Held: int64(len(held)), Steps: int64(o.Steps)}}
 	for b, heads := range w.heads {
 		for h := range heads {
-			p.Heads = append(p.Heads, attention.Head{Block: int64(b), Head: h, KLD: make([]float64, len(p.Grid))})
+			p.Heads = append(p.Heads, attention.Head{Block: int64(b), Head: h, KLD: make([]float64, len(p.Grid)), Prompt: make([]float64, len(p.Grid))})
 		}
 	}
-	w.total = int64(len(windows)*len(p.Heads) + 2*len(held)*len(o.Pages))
+	w.total = int64(2*len(windows)*len(p.Heads) + 2*len(held)*len(o.Pages))
 	for _, ids := range windows {
 		if err := w.measureHeads(ctx, ids, p, float64(len(windows))); err != nil {
+			return nil, err
+		}
+		if err := w.measurePromptHeads(ctx, ids, p, float64(len(windows))); err != nil {
 			return nil, err
 		}
 	}
@@ -68,7 +71,7 @@ func Attention(ctx context.Context, m *model.Model, windows, held [][]int32, o A
 		if s.n > 0 {
 			p.Measured = append(p.Measured, s.point(o.Pages[i]))
 		}
-		if s := prompts[i]; s.held > 0 {
+		if s := prompts[i]; s.held > 0 { // windows of a few pages are read whole
 			p.Prompts = append(p.Prompts, s.point(o.Pages[i]))
 		}
 	}
@@ -210,17 +213,14 @@ func (w *attentionWalk) compare(ctx context.Context, prompt *exec.Sequence, tail
 		t := &tails[i]
 		err := w.run(ctx, prompt, t, func(step int, logits []float32) {
 			if step > 0 {
-				s.add(divergence(w.set, w.p, t.want[step], logits), top(t.want[step]) == top(logits))
+				w.add(s, t.want[step], logits)
 			}
 		})
 		if err != nil {
 			return err
 		}
 	}
-	if math.IsNaN(s.sum) || math.IsInf(s.sum, 0) {
-		return fmt.Errorf("calibrate: logits that are not finite")
-	}
-	return nil
+	return s.check()
 }
 
 // measureHeads adds a window's divergences to those of heads.
@@ -266,27 +266,89 @@ func (w *attentionWalk) measureAll(ctx context.Context, ids []int32, p *attentio
 	return nil
 }
 
-// mostPromptRows is how many positions of a window are compared at most.
-const mostPromptRows = 256
+// How many rows of a prompt each head is measured on, in each way, and how many positions of a
+// window all heads are.
+const promptRows, mostPromptPositions = 256, 256
+
+// prefill reads ids behind a sequence by the shares, and shows what follows each of them.
+func (w *attentionWalk) prefill(ctx context.Context, seq *exec.Sequence, ids []int32, shares [][]float64, f func(at int, logits []float32)) error {
+	w.policy.Prompts = shares
+	defer func() { w.policy.Prompts = nil }()
+	start := seq.Len()
+	return seq.Prefill(ctx, ids, func(pos int, row []float32) error {
+		f(pos-start, row)
+		return nil
+	})
+}
+
+// measurePromptHeads adds a window's divergences to those that heads have in prompts: of rows
+// behind a dense prompt, as the text goes on and with a passage of its own.
+func (w *attentionWalk) measurePromptHeads(ctx context.Context, ids []int32, p *attention.Policy, windows float64) error {
+	n := max(len(ids)-promptRows, int(w.policy.Least)) / device.PolicyPage * device.PolicyPage
+	rows := len(ids) - n
+	prompt, err := w.ex.NewSequence()
+	if err != nil {
+		return err
+	}
+	defer prompt.Close()
+	if err := prompt.Prefill(ctx, ids[:n], nil); err != nil {
+		return err
+	}
+	w.share(1)
+	all := w.policy.Heads
+	tails := []tail{{ids: ids[n:]}, {ids: ids[n/3:][:rows]}}
+	run := func(t *tail, shares [][]float64, f func(at int, logits []float32)) error {
+		seq, err := prompt.Fork()
+		if err != nil {
+			return err
+		}
+		defer seq.Close()
+		return w.prefill(ctx, seq, t.ids, shares, f)
+	}
+	for i := range tails {
+		t := &tails[i]
+		if err := run(t, nil, func(_ int, row []float32) { t.want = append(t.want, append([]float32(nil), row...)) }); err != nil {
+			return err
+		}
+	}
+	for i := range p.Heads {
+		h := &p.Heads[i]
+		for j, x := range p.Grid {
+			all[h.Block][h.Head] = x
+			var s divergenceSum
+			for i := range tails {
+				t := &tails[i]
+				if err := run(t, all, func(at int, row []float32) { w.add(&s, t.want[at], row) }); err != nil {
+					return err
+				}
+			}
+			if err := s.check(); err != nil {
+				return err
+			}
+			h.Prompt[j] += s.mean() / windows
+		}
+		all[h.Block][h.Head] = 1
+		w.progress()
+	}
+	return nil
+}
 
 // measurePrompts adds what a window loses that is read as one prompt by the policy, at
 // positions that lie evenly behind those that a policy reads whole.
 func (w *attentionWalk) measurePrompts(ctx context.Context, ids []int32, p *attention.Policy, sums []divergenceSum) error {
 	least := int(w.policy.Least)
-	step := (len(ids)-least-1)/mostPromptRows + 1
+	step := (len(ids)-least-1)/mostPromptPositions + 1
+	seq, err := w.ex.NewSequence()
+	if err != nil {
+		return err
+	}
+	defer seq.Close()
 	run := func(shares [][]float64, f func(i int, row []float32)) error {
-		w.policy.Prompts = shares
-		defer func() { w.policy.Prompts = nil }()
-		seq, err := w.ex.NewSequence()
-		if err != nil {
-			return err
-		}
-		defer seq.Close()
-		return seq.Prefill(ctx, ids, func(pos int, row []float32) error {
-			if pos >= least && (len(ids)-1-pos)%step == 0 {
-				f((len(ids)-1-pos)/step, row)
+		seq.Reset()
+		return w.prefill(ctx, seq, ids, shares, func(at int, row []float32) {
+			if back := len(ids) - 1 - at; at >= least && back%step == 0 {
+				f(back/step, row)
 			}
-			return nil
 		})
 	}
 	want := make([][]float32, (len(ids)-1-least)/step+1)
@@ -296,20 +358,22 @@ func (w *attentionWalk) measurePrompts(ctx context.Context, ids []int32, p *atte
 	for j, pages := range w.o.Pages {
 		s := &sums[j]
 		read, held := w.ex.PagesRead()
-		err := run(p.Shares(len(w.heads), pages), func(i int, row []float32) {
-			s.add(divergence(w.set, w.p, want[i], row), top(want[i]) == top(row))
-		})
-		if err != nil {
+		if err := run(p.PromptShares(len(w.heads), pages), func(i int, row []float32) { w.add(s, want[i], row) }); err != nil {
 			return err
 		}
-		if math.IsNaN(s.sum) || math.IsInf(s.sum, 0) {
-			return fmt.Errorf("calibrate: logits that are not finite")
+		if err := s.check(); err != nil {
+			return err
 		}
 		r, h := w.ex.PagesRead()
 		s.read, s.held = s.read+r-read, s.held+h-held
 		w.progress()
 	}
 	return nil
+}
+
+// add takes over what a row lost.
+func (w *attentionWalk) add(s *divergenceSum, want, got []float32) {
+	s.add(divergence(w.set, w.p, want, got), top(want) == top(got))
 }
 
 // A divergenceSum is divergences in the making of a mean.
@@ -325,6 +389,14 @@ func (s *divergenceSum) add(x float64, same bool) {
 	if same {
 		s.same++
 	}
+}
+
+// check says whether all logits were finite.
+func (s *divergenceSum) check() error {
+	if math.IsNaN(s.sum) || math.IsInf(s.sum, 0) {
+		return fmt.Errorf("calibrate: logits that are not finite")
+	}
+	return nil
 }
 
 func (s *divergenceSum) mean() float64 { return max(s.sum/float64(s.n), 0) }

@@ -101,9 +101,7 @@ func (f *attentionFlag) fit(p *device.Policy, m *model.Model) error {
 		return err
 	}
 	p.Heads = measured.Shares(len(heads), p.Pages)
-	if len(measured.Prompts) > 0 {
-		p.Prompts = p.Heads
-	}
+	p.Prompts = measured.ForPrompts(len(heads), p.Pages)
 	return nil
 }
 

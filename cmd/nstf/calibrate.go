@@ -56,8 +56,8 @@ the sums of one input at least, and as many hidden states as have room.
 --attention writes something else: a policy of attention, in JSON, for run, serve, eval and
 bench. It measures on the processor what each key-value head loses where its steps read few
 pages of keys and values, on windows as long as --ctx says, and what all of them lose
-together, on those that are held out, in steps and as prompts whose queries choose pages in
-blocks of 64: read for this many tokens, and be patient.
+together, on those that are held out; and the same of prompts, whose queries choose pages in
+blocks of 64. Read for this many tokens, and be patient.
 
 --kv-bpw and --kv-kld write something else too: a choice of bits for the keys and values of each
 block, in JSON, for convert --kv. Every block is measured alone in each format, at the end of

@@ -55,6 +55,8 @@ type Head struct {
 	// KLD is the mean KL divergence from dense attention, in nats, where this head alone
 	// reads the shares of the grid.
 	KLD []float64 `json:"kld"`
+	// Prompt is the same where blocks of a prompt's queries choose; none: nobody measured it.
+	Prompt []float64 `json:"prompt,omitempty"`
 }
 
 // A Point is what all heads together lost with the shares of a policy, on held-out text, in
@@ -72,6 +74,31 @@ type Point struct {
 // add up to the least, each head's taken as the lower convex hull of what was measured.
 // Blocks without heads in the policy have none.
 func (p *Policy) Shares(blocks int, pages float64) [][]float64 {
+	return p.shares(blocks, pages, func(h *Head) []float64 { return h.KLD })
+}
+
+// PromptShares is [Policy.Shares] by what heads lose in prompts.
+func (p *Policy) PromptShares(blocks int, pages float64) [][]float64 {
+	return p.shares(blocks, pages, func(h *Head) []float64 { return h.Prompt })
+}
+
+// MostPromptKLD is the most that prompts may have lost with the shares that they get, in nats.
+const MostPromptKLD = 0.01
+
+// ForPrompts returns the shares that prompts are read by where steps read so many pages: those
+// of as many or, where prompts lost more than [MostPromptKLD] with these, of the fewest that
+// were measured and lost less; nil where none did, or nobody measured.
+func (p *Policy) ForPrompts(blocks int, pages float64) [][]float64 {
+	for i, m := range p.Prompts {
+		last := i == len(p.Prompts)-1
+		if (m.Pages >= pages || last) && m.KLD <= MostPromptKLD {
+			return p.PromptShares(blocks, max(m.Pages, pages))
+		}
+	}
+	return nil
+}
+
+func (p *Policy) shares(blocks int, pages float64, loss func(h *Head) []float64) [][]float64 {
 	out := make([][]float64, blocks)
 	var hulls [][]level
 	room := pages * float64(len(p.Heads))
@@ -82,7 +109,7 @@ func (p *Policy) Shares(blocks int, pages float64) [][]float64 {
 		}
 		curve := []level{{cost: 1}}
 		for j, x := range p.Grid {
-			curve = append(curve, level{cost: x, loss: h.KLD[j]})
+			curve = append(curve, level{cost: x, loss: loss(h)[j]})
 		}
 		hulls = append(hulls, hull(curve))
 		out[h.Block][h.Head] = p.Grid[0]
@@ -123,9 +150,11 @@ func (p *Policy) Encode() []byte {
 	c.Prompts = slices.Clone(p.Prompts)
 	for i := range c.Heads {
 		h := &c.Heads[i]
-		h.KLD = slices.Clone(h.KLD)
-		for j := range h.KLD {
-			h.KLD[j] = pyjson.Round(h.KLD[j])
+		h.KLD, h.Prompt = slices.Clone(h.KLD), slices.Clone(h.Prompt)
+		for _, figures := range [][]float64{h.KLD, h.Prompt} {
+			for j := range figures {
+				figures[j] = pyjson.Round(figures[j])
+			}
 		}
 	}
 	for _, points := range [][]Point{c.Measured, c.Prompts} {
@@ -212,6 +241,7 @@ func (r *reader) head() error {
 		{Name: "block", Read: r.Integer("block", &h.Block)},
 		{Name: "head", Read: r.Integer("head", &h.Head)},
 		{Name: "kld", Read: func() error { return r.floats("kld", &h.KLD) }},
+		{Name: "prompt", Optional: true, Read: func() error { return r.floats("prompt", &h.Prompt) }},
 	})
 	r.p.Heads = append(r.p.Heads, h)
 	return err
@@ -256,6 +286,8 @@ func (p *Policy) check(file string) error {
 			return formats.Errorf(file, "heads", "head %d of block %d", h.Head, h.Block)
 		case seen[at]:
 			return formats.Errorf(file, "heads", "head %d of block %d comes twice", h.Head, h.Block)
+		case (len(p.Prompts) > 0 || h.Prompt != nil) && len(h.Prompt) != len(p.Grid):
+			return formats.Errorf(file, "heads", "head %d of block %d has %d figures of prompts for a grid of %d", h.Head, h.Block, len(h.Prompt), len(p.Grid))
 		case len(h.KLD) != len(p.Grid):
 			return formats.Errorf(file, "heads", "head %d of block %d has %d figures for a grid of %d", h.Head, h.Block, len(h.KLD), len(p.Grid))
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,9 +17,9 @@ func sample() *Policy {
 		Source:  Source{Model: "m", Text: "t", TextHash: strings.Repeat("0", 64), Context: 4096, Windows: 2, Held: 1, Steps: 32},
 		Grid:    []float64{0.05, 0.2, 0.5},
 		Heads: []Head{
-			{0, 0, []float64{0.01, 0.008, 0.001}},
-			{0, 1, []float64{0.0001, 0.0002, 0.00001}},
-			{2, 0, []float64{0.03, 0.004, 0.002}},
+			{0, 0, []float64{0.01, 0.008, 0.001}, []float64{0.02, 0.001, 0.0005}},
+			{0, 1, []float64{0.0001, 0.0002, 0.00001}, []float64{0.0001, 0.0001, 0.0001}},
+			{2, 0, []float64{0.03, 0.004, 0.002}, []float64{0.01, 0.009, 0.008}},
 		},
 		Measured: []Point{{0.1, 0.11, 0.005, 0.001, 0.97}},
 		Prompts:  []Point{{0.1, 0.15, 0.007, 0.002, 0.96}, {0.2, 0.22, 0.003, 0.001, 0.98}},
@@ -36,7 +37,10 @@ func TestPolicyRoundTrips(t *testing.T) {
 	}
 	older := sample()
 	older.Prompts = nil
-	if q, err := Parse("older", older.Encode()); err != nil || q.Prompts != nil || bytes.Contains(older.Encode(), []byte("prompts")) {
+	for i := range older.Heads {
+		older.Heads[i].Prompt = nil
+	}
+	if q, err := Parse("older", older.Encode()); err != nil || q.Prompts != nil || q.ForPrompts(3, 0.1) != nil || bytes.Contains(older.Encode(), []byte("prompt")) {
 		t.Errorf("a policy that nobody measured prompts with: %+v, %v", q, err)
 	}
 	if err := p.Fits("p", []int64{2, 0, 1}); err != nil {
@@ -74,6 +78,29 @@ func TestShares(t *testing.T) {
 		if len(s[1]) != 0 {
 			t.Errorf("a block without heads has %v", s[1])
 		}
+	}
+}
+
+// Prompts get as many pages as steps, or the fewest with which they lost little enough, dealt
+// out by what heads lose in prompts.
+func TestPromptShares(t *testing.T) {
+	p := sample()
+	if s := p.PromptShares(3, 0.1); math.Abs(s[0][0]-0.2) > 1e-9 || math.Abs(s[2][0]-0.05) > 1e-9 {
+		t.Errorf("%v", s)
+	}
+	p.Prompts = []Point{{Pages: 0.1, KLD: 0.02}, {Pages: 0.2, KLD: 0.009}, {Pages: 0.3, KLD: 0.001}}
+	for pages, want := range map[float64]float64{0.05: 0.2, 0.1: 0.2, 0.15: 0.2, 0.25: 0.3, 0.3: 0.3, 0.4: 0.4} {
+		got, s := p.ForPrompts(3, pages), p.PromptShares(3, want)
+		for i := range s {
+			if !slices.Equal(got[i], s[i]) {
+				t.Errorf("%g of the pages: %v, want %v", pages, got, s)
+				break
+			}
+		}
+	}
+	p.Prompts[1].KLD, p.Prompts[2].KLD = 0.02, 0.02
+	if s := p.ForPrompts(3, 0.1); s != nil {
+		t.Errorf("prompts that lose too much get %v", s)
 	}
 }
 

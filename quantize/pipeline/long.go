@@ -131,7 +131,7 @@ func (l *Long) Expected(m *model.Model) []nstf.File {
 	p := &attention.Policy{Source: source, Grid: calibrate.AttentionGrid()}
 	for b, heads := range calibrate.PolicyHeads(m) {
 		for h := range heads {
-			p.Heads = append(p.Heads, attention.Head{Block: int64(b), Head: h, KLD: digits(len(p.Grid))})
+			p.Heads = append(p.Heads, attention.Head{Block: int64(b), Head: h, KLD: digits(len(p.Grid)), Prompt: digits(len(p.Grid))})
 		}
 	}
 	for _, x := range l.Pages {

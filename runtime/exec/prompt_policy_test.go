@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -235,10 +238,35 @@ func TestPromptPolicyWidth(t *testing.T) {
 	}
 }
 
+// promptHeads returns the shares that heads have in prompts, or in steps where prompts were not
+// measured.
+func promptHeads(p *attention.Policy, blocks int, pages float64) [][]float64 {
+	if len(p.Prompts) == 0 {
+		return p.Shares(blocks, pages)
+	}
+	return p.PromptShares(blocks, pages)
+}
+
+// processorSeconds returns the time that all threads of the process have computed: what a machine
+// that others use lets be compared, of one thread, which does not wait for others. 0 where
+// Linux does not say.
+func processorSeconds() float64 {
+	data, _ := os.ReadFile("/proc/self/stat")
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	ticks := 0.
+	for _, at := range []int{11, 12} { // in user mode, and in the kernel
+		if at < len(fields) {
+			n, _ := strconv.ParseFloat(fields[at], 64)
+			ticks += n
+		}
+	}
+	return ticks / 100 // USER_HZ
+}
+
 // BenchmarkPolicyPrompt measures what prompts lose and gain whose blocks of queries read some
 // pages, for docs/perf/attention.md. MODEL names a model (long-llama), TEXT a file of token ids
 // (or KL=0: any ids, times alone), ATTENTION the shares of heads; windows of LENGTH, WINDOWS of
-// them, SKIP in front; PAGES lists shares. Kinds take turns.
+// them, SKIP in front, on THREADS; PAGES lists shares. Kinds take turns.
 func BenchmarkPolicyPrompt(b *testing.B) {
 	model := cmp.Or(os.Getenv("MODEL"), filepath.Join(shared(b), "long-llama"))
 	m, err := checkpoint.Open(model)
@@ -248,7 +276,7 @@ func BenchmarkPolicyPrompt(b *testing.B) {
 	defer m.Close()
 	length, windows, skip, kl, every := number(b, "LENGTH", 16384), number(b, "WINDOWS", 1), number(b, "SKIP", 0), number(b, "KL", 1), number(b, "EVERY", 8)
 	p := device.DefaultPolicy()
-	e, err := New(m, Options{Exact: kl != 0, KV: "f16", Context: int64(length), Policy: &p})
+	e, err := New(m, Options{Threads: number(b, "THREADS", 0), Exact: kl != 0, KV: "f16", Context: int64(length), Policy: &p})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -269,8 +297,8 @@ func BenchmarkPolicyPrompt(b *testing.B) {
 	}
 	type sum struct {
 		quality
-		seconds []float64
-		read    float64
+		seconds, computed []float64
+		read              float64
 	}
 	pages := append([]float64{1}, benchPages(b, 0.1, 0.2, 0.3)...)
 	sums := make([]sum, len(pages))
@@ -290,7 +318,7 @@ func BenchmarkPolicyPrompt(b *testing.B) {
 			if x < 1 {
 				p.Prompts = promptShares(m.Graph, x)
 				if heads != nil {
-					p.Prompts = heads.Shares(len(m.Graph.Blocks), x)
+					p.Prompts = promptHeads(heads, len(m.Graph.Blocks), x)
 				}
 			}
 			s.Reset()
@@ -309,19 +337,20 @@ func BenchmarkPolicyPrompt(b *testing.B) {
 				}
 			}
 			read, held := e.PagesRead()
-			begin := time.Now()
+			begin, computed := time.Now(), processorSeconds()
 			if err := s.Prefill(context.Background(), window, rows); err != nil {
 				b.Fatal(err)
 			}
 			sums[i].seconds = append(sums[i].seconds, time.Since(begin).Seconds())
+			sums[i].computed = append(sums[i].computed, processorSeconds()-computed)
 			r, h := e.PagesRead()
 			sums[i].read += float64(r-read) / float64(max(h-held, 1)) / float64(windows)
 		}
 	}
 	for i, x := range pages {
 		q := &sums[i]
-		slices.Sort(q.seconds)
-		fmt.Printf(`{"model":%q,"text":%q,"context":%d,"windows":%d,"pages":%g,"heads":%v,"read":%.4f,"seconds":%.2f`, filepath.Base(model), filepath.Base(os.Getenv("TEXT")), length, windows, x, heads != nil, q.read, q.seconds[0])
+		fmt.Printf(`{"model":%q,"text":%q,"context":%d,"windows":%d,"pages":%g,"heads":%v,"read":%.4f,"seconds":%.2f,"processor_seconds":%.2f`, filepath.Base(model), filepath.Base(os.Getenv("TEXT")),
+			length, windows, x, heads != nil, q.read, slices.Min(q.seconds), slices.Min(q.computed))
 		if kl != 0 && x < 1 {
 			q.sum()
 			fmt.Printf(`,"rows":%d,"kl":%.6f,"se":%.6f,"worst":%.5f,"quarters":[`, len(q.steps), q.kl, q.se(), q.worst)
@@ -361,7 +390,7 @@ func BenchmarkPolicyPromptNeedles(b *testing.B) {
 	}
 	defer s.Close()
 	for _, pages := range benchPages(b, 0.1) {
-		p.Prompts = heads.Shares(len(m.Graph.Blocks), pages)
+		p.Prompts = promptHeads(heads, len(m.Graph.Blocks), pages)
 		right, shared := 0, 0.
 		for _, c := range cases {
 			s.Reset()
@@ -402,14 +431,14 @@ func BenchmarkPolicyPromptRows(b *testing.B) {
 	}
 	defer m.Close()
 	p := device.DefaultPolicy()
-	e, err := New(m, Options{Context: int64(behind + 2*rows), Sequences: 3, Policy: &p})
+	e, err := New(m, Options{Threads: number(b, "THREADS", 0), Context: int64(behind + 2*rows), Sequences: 3, Policy: &p})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer e.Close()
 	s, ids := loaded(b, e, behind)
 	pages := append([]float64{1}, benchPages(b, 0.1, 0.2, 0.3)...)
-	times := make([][]float64, len(pages))
+	times, computed := make([][]float64, len(pages)), make([][]float64, len(pages))
 	for range rounds + 1 {
 		for i, x := range pages {
 			p.Prompts = nil
@@ -424,17 +453,17 @@ func BenchmarkPolicyPromptRows(b *testing.B) {
 			if err := f.Prefill(context.Background(), ids[:64], nil); err != nil {
 				b.Fatal(err)
 			}
-			begin := time.Now()
+			begin, before := time.Now(), processorSeconds()
 			if err := f.Prefill(context.Background(), ids[:rows], nil); err != nil {
 				b.Fatal(err)
 			}
-			times[i] = append(times[i], time.Since(begin).Seconds())
+			times[i], computed[i] = append(times[i], time.Since(begin).Seconds()), append(computed[i], processorSeconds()-before)
 			f.Close()
 		}
 	}
 	for i, x := range pages {
 		t := times[i][1:] // the first round meets cold memory
 		slices.Sort(t)
-		fmt.Printf(`{"model":%q,"behind":%d,"rows":%d,"pages":%g,"median_s":%.3f,"least_s":%.3f}`+"\n", filepath.Base(path), behind, rows, x, t[len(t)/2], t[0])
+		fmt.Printf(`{"model":%q,"behind":%d,"rows":%d,"pages":%g,"median_s":%.3f,"least_s":%.3f,"processor_s":%.2f}`+"\n", filepath.Base(path), behind, rows, x, t[len(t)/2], t[0], slices.Min(computed[i][1:]))
 	}
 }
