@@ -45,6 +45,9 @@ func checkProduct(t *formats.Tensor) error {
 	return shaped(t, "b", wantB...)
 }
 
+func (lowRank) rows() []string    { return []string{"a"} }
+func (lowRank) columns() []string { return []string{"b"} }
+
 func (lowRank) open(t *formats.Tensor, f []*scheme.Matrix) decoder {
 	return newProduct(t, nil, f[0], f[1])
 }
@@ -65,6 +68,9 @@ func (corrected) check(t *formats.Tensor) error {
 	}
 	return shaped(t, "q", t.Shape...)
 }
+
+func (corrected) rows() []string    { return []string{"q", "a"} }
+func (corrected) columns() []string { return []string{"q", "b"} }
 
 func (corrected) open(t *formats.Tensor, f []*scheme.Matrix) decoder {
 	return newProduct(t, f[0], f[1], f[2])

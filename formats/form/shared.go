@@ -51,6 +51,9 @@ type mixed struct {
 	row  []float32
 }
 
+func (shared) rows() []string    { return []string{"u", "q"} }
+func (shared) columns() []string { return []string{"u", "q"} }
+
 func (shared) open(t *formats.Tensor, f []*scheme.Matrix) decoder {
 	m := &mixed{u: f[1], c: floats(f[0]), b: f[0].K, n: t.Shape[1], row: make([]float32, t.Shape[2])}
 	if len(f) > 2 {

@@ -19,6 +19,9 @@ type layout interface {
 	open(t *formats.Tensor, factors []*scheme.Matrix) decoder
 	// matrix returns matrix i of a stack.
 	matrix(t *formats.Tensor, i int64) (formats.Tensor, error)
+	// rows and columns name the factors that have a row, or a column, for each of W.
+	rows() []string
+	columns() []string
 }
 
 // A decoder decodes a row into dst, which has K elements.

@@ -107,6 +107,9 @@ type chain struct {
 	a, b    []float32
 }
 
+func (train) rows() []string    { return nil } // a row is of all cores
+func (train) columns() []string { return nil }
+
 func (train) open(t *formats.Tensor, f []*scheme.Matrix) decoder {
 	c := &chain{cores: ParseTrain(t)}
 	most, columns := int64(0), int64(1)

@@ -3,12 +3,16 @@ package exec
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/formats/scheme"
+	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/kernels/kerneltest"
 	"github.com/nstf/nstf/runtime/place"
 	"github.com/nstf/nstf/runtime/sample"
@@ -124,6 +128,7 @@ func TestTeamMixtures(t *testing.T) {
 		{"mxfp4", mixture(some), coded("mxfp4", "q8_0")},
 		{"tcq", mixture(turned), trellis},
 		{"beside, latents", beside, coded("q8_0")},
+		{"forms", mixture(some), func(g *graph.Graph) func(string) formats.Tensor { return fillForms(t, g) }},
 		{"q4_k", mixture(shape{d: 256, heads: 4, kv: 4, dim: 256, inner: 1280, norm: graph.RMSNorm}), coded("q4_k", "q6_k")},
 	}) {
 		source, most := c.fill(c.graph), min(devices(t), 4)
@@ -153,6 +158,59 @@ func TestTeamMixtures(t *testing.T) {
 			})
 		}
 	}
+}
+
+// fillForms makes random weights for a graph, those of layers and experts as codes beside two
+// factors, or beside matrices that experts share.
+func fillForms(t *testing.T, g *graph.Graph) func(string) formats.Tensor {
+	t.Helper()
+	const rank = 4
+	plain, _ := fillWeights(t, g, "f32", 7)
+	rng := rand.New(rand.NewPCG(9, 10))
+	tensors := map[string]formats.Tensor{}
+	for _, w := range g.Weights() {
+		x := plain(w.Name)
+		tensors[w.Name] = x
+		last := len(w.Shape) - 1
+		if last < 1 || w.Role == graph.RoleNorm || w.Role == graph.RoleRouter || w.Role == graph.RoleEmbed {
+			continue
+		}
+		factor := func(name, how string, a, b int64) formats.Tensor {
+			shape := append(slices.Clone(w.Shape[:last-1]), a, b)
+			switch name {
+			case "c":
+				shape = []int64{a, b}
+			case "u":
+				shape = []int64{rank, a, b}
+			}
+			values := make([]float32, 0)
+			n, err := tensor.Elements(shape)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range n {
+				values = append(values, float32(rng.NormFloat64()/8))
+			}
+			f, _ := store(t, graph.Weight{Name: name, Shape: shape}, "f32", values)
+			if how != "f32" {
+				s, _ := scheme.ByName(how)
+				if f, err = scheme.New(name, s, shape, nil, tensor.BytesBlob(kerneltest.RandomRows(rng, s, int(n/b), int(b)))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return f
+		}
+		n, k := w.Shape[last-1], w.Shape[last]
+		id, factors := form.Corrected, []formats.Tensor{factor("q", "q8_0", n, k), factor("a", "f32", n, rank), factor("b", "f32", rank, k)}
+		if w.Role == graph.RoleXUp {
+			id, factors = form.Shared, []formats.Tensor{factor("c", "f32", w.Shape[0], rank), factor("u", "f32", n, k), factor("q", "q8_0", n, k)}
+		}
+		var err error
+		if tensors[w.Name], err = form.New(w.Name, id, w.Shape, nil, factors...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func(name string) formats.Tensor { return tensors[name] }
 }
 
 // What is not cut is refused by name where tensors are to be shared; where nobody asks for

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/form"
 	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/scheme"
 )
@@ -49,8 +50,19 @@ const (
 	byEach // rows of each matrix of a stack
 )
 
-// open cuts a stored tensor, which is not of a form.
+// open cuts a stored tensor.
 func (p *cut) open(t formats.Tensor) (formats.Tensor, error) {
+	switch {
+	case p.axis == byColumn:
+		return form.Columns(t, p.dense)
+	case p.axis == byMatrix && t.Form != "":
+		return formats.Tensor{}, formats.Unsupportedf("", t.Name, "some matrices of the form %s", t.Form)
+	}
+	return form.Rows(t, p.dense)
+}
+
+// dense cuts a stored tensor without a form, or a factor.
+func (p *cut) dense(t formats.Tensor) (formats.Tensor, error) {
 	switch p.axis {
 	case byColumn:
 		return scheme.Columns(t, p.runs...)
@@ -137,10 +149,6 @@ func (c *cutter) open(name string, p cut) {
 		return
 	}
 	t := c.tensor(p.of)
-	if t.Form != "" {
-		c.fail(p.of, "a matrix of the form %s", t.Form)
-		return
-	}
 	if p.axis != byMatrix && !slices.ContainsFunc(p.runs, func(r scheme.Run) bool { return r.N > 0 }) {
 		c.own[name] = formats.Tensor{Name: t.Name, Scheme: t.Scheme, Params: t.Params, Shape: make([]int64, len(t.Shape))}
 		return
@@ -230,12 +238,12 @@ func (c *cutter) each(l *graph.Linear, run scheme.Run) *graph.Linear {
 // reads.
 func (c *cutter) unit(name string, before ...*graph.Linear) int64 {
 	t := c.tensor(name)
-	_, unit := scheme.Unit(&t)
+	_, unit := form.Unit(&t)
 	unit = max(unit, 1)
 	for _, l := range before {
 		if l != nil {
 			t = c.tensor(l.Weight)
-			rows, _ := scheme.Unit(&t)
+			rows, _ := form.Unit(&t)
 			unit = unit / divisor(unit, rows) * rows
 		}
 	}
@@ -333,7 +341,7 @@ const (
 // the whole.
 func (c *cutter) head(g *graph.Graph) {
 	table := c.tensor(g.Head.Weight)
-	rows, _ := scheme.Unit(&table)
+	rows, _ := form.Unit(&table)
 	c.Unit = 1
 	for c.Unit < max(64, int(rows)) && g.Vocab%int64(2*c.Unit) == 0 && g.Vocab/int64(2*c.Unit) >= c.ranks {
 		c.Unit *= 2
