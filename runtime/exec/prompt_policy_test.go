@@ -238,6 +238,55 @@ func TestPromptPolicyWidth(t *testing.T) {
 	}
 }
 
+// On a trained model a prompt whose blocks of queries read less than half of the pages loses
+// little.
+func TestSharedPromptPolicy(t *testing.T) {
+	processorOnly(t, "blocks of queries that choose")
+	model := filepath.Join(shared(t), "long-llama")
+	ids := readIDs(t, filepath.Join(model, "reference", "long_ids.json"))[:4096]
+	m, err := checkpoint.Open(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	p := device.DefaultPolicy()
+	e, err := New(m, Options{Exact: true, KV: "f16", Context: int64(len(ids)), Policy: &p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	s, err := e.NewSequence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var want [][]float32
+	q := quality{}
+	for _, shares := range [][][]float64{nil, promptShares(m.Graph, 0.3)} {
+		p.Prompts = shares
+		s.Reset()
+		err := s.Prefill(context.Background(), ids, func(pos int, row []float32) error {
+			switch {
+			case pos < int(p.Least) || pos%16 != 0:
+			case shares == nil:
+				want = append(want, slices.Clone(row))
+			default:
+				q.steps = append(q.steps, divergenceOf(want[len(q.steps)], row))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	q.sum()
+	read, held := e.PagesRead()
+	t.Logf("KL %.5f, %d of %d pages", q.kl, read, held)
+	if !(q.kl > 0 && q.kl < 0.02) || read == 0 || 2*read > held {
+		t.Errorf("%d of %d pages lose %g", read, held, q.kl)
+	}
+}
+
 // promptHeads returns the shares that heads have in prompts, or in steps where prompts were not
 // measured.
 func promptHeads(p *attention.Policy, blocks int, pages float64) [][]float64 {

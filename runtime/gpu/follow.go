@@ -257,12 +257,17 @@ func (w *walk) followAttention(b *block, dense *hip.Attend) {
 }
 
 // rankPolicy is a policy for the key-value heads of one rank of a team that shares a graph: those
-// behind the heads of the ranks before it. Its least positions are the whole graph's.
+// behind the heads of the ranks before it. Its least positions are the whole graph's. It says
+// nothing of prompts, which a GPU attends to as without it.
 func rankPolicy(p *device.Policy, g *graph.Graph, shards []*load.Shard, rank int) *device.Policy {
-	if p = p.LeastOr(leastOf(g)); p == nil || p.Heads == nil {
+	if p = p.LeastOr(leastOf(g)); p == nil {
 		return p
 	}
 	own := *p
+	own.Prompts = nil
+	if p.Heads == nil {
+		return &own
+	}
 	own.Heads = make([][]float64, len(p.Heads))
 	for i, heads := range p.Heads {
 		for r := range rank + 1 {

@@ -52,6 +52,16 @@ func TestLeast(t *testing.T) {
 			}
 		}
 	}
+	p := device.DefaultPolicy()
+	p.Heads = [][]float64{{0.1, 0.2}, {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8}}
+	p.Prompts = p.Heads
+	own := headed(1, 4)
+	shards := []*load.Shard{{Graph: own}, {Graph: own}}
+	for i := range shards { // prompts are the processor's
+		if q := rankPolicy(&p, g, shards, i); q.Check(own) != nil || q.Heads[0][0] != p.Heads[0][i] || q.Prompts != nil {
+			t.Errorf("rank %d follows %+v", i, q)
+		}
+	}
 	if p := rankPolicy(nil, g, nil, 0); p != nil {
 		t.Errorf("dense attention follows %+v", p)
 	}
