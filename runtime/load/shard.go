@@ -155,7 +155,7 @@ func (c *cutter) open(name string, p cut) {
 	}
 	own, err := p.open(t)
 	if e, ok := errors.AsType[*formats.UnsupportedError](err); ok {
-		c.fail(p.of, "%v", e)
+		c.fail(p.of, "%s", e.Feature)
 		return
 	}
 	c.own[name], c.err = own, err
