@@ -57,5 +57,9 @@ func (s *state) Load(n int64, pages [][]byte, rest []byte) (err error) {
 
 // Arithmetic names what bits depend on beside the model.
 func (e *Engine) Arithmetic() string {
-	return fmt.Sprintf("cpu %v, cache %v, activations %s", e.set.Level(), e.kept, e.activations)
+	name := fmt.Sprintf("cpu %v, cache %v, activations %s", e.set.Level(), e.kept, e.activations)
+	if p := e.policy; p.ForPrompts() {
+		name += fmt.Sprintf(", blocks of prompts read %v of the pages behind %d", p.Prompts, p.Least)
+	}
+	return name
 }

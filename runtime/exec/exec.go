@@ -108,6 +108,16 @@ func join(g *graph.Graph, context int64, stages ...device.Stage) *Executor {
 	return e
 }
 
+// PromptUnit returns at which multiples of positions a prompt may go on from what was kept of
+// another, to the bits that it has as a whole: where blocks of its queries choose pages, a
+// page's.
+func (e *Executor) PromptUnit() int {
+	if e.policy.ForPrompts() {
+		return device.PolicyPage
+	}
+	return 1
+}
+
 // last is the stage with the head.
 func (e *Executor) last() device.Stage { return e.stages[len(e.stages)-1] }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/exec"
 	"github.com/nstf/nstf/runtime/sample"
 )
@@ -452,4 +453,43 @@ func live(s *Scheduler, r *rand.Rand, kind int, vocab int64) error {
 			time.Sleep(time.Millisecond)
 		}
 	}
+}
+
+// Where blocks of a prompt's queries choose pages, a prompt takes whole pages of what is kept,
+// to the answer that it has alone.
+func TestKeptOfPromptPolicy(t *testing.T) {
+	if emulated() {
+		t.Skip("prompts by a policy of attention: the processor's only")
+	}
+	p := &device.Policy{Pages: 0.1, Mass: 1, Least: 64, Refresh: 10}
+	ex := executor(t, "llama-31", exec.Options{Sequences: 4, Context: 1400, Policy: p})
+	dense := ex.Arithmetic()
+	for range ex.Graph().Blocks {
+		p.Prompts = append(p.Prompts, make([]float64, ex.Graph().Blocks[0].Attn.KVHeads))
+	}
+	if ex.Arithmetic() == dense {
+		t.Error("a disk would not tell prompts by a policy from dense ones")
+	}
+	ids := prompt(1, 1300, ex.Graph().Vocab)
+	ask := func(s *Scheduler, n int) (answer, int) {
+		st := submit(t, s, context.Background(), Request{Prompt: ids[:n], Choices: []Choice{{MaxTokens: 6, Logprobs: true}}})
+		return collected(st, 1)[0], st.Usage().CachedTokens
+	}
+	s := New(ex, Options{})
+	for _, c := range []struct{ prompt, cached int }{{1250, 0}, {1250, 1216}, {1300, 1216}, {1150, 1088}} {
+		got, found := ask(s, c.prompt)
+		alone := New(ex, Options{Kept: -1})
+		want, _ := ask(alone, c.prompt)
+		alone.Close()
+		if found != c.cached {
+			t.Errorf("%d tokens: %d found, want %d", c.prompt, found, c.cached)
+		}
+		if !slices.Equal(got.tokens, want.tokens) || !slices.Equal(got.probs, want.probs) {
+			t.Errorf("%d tokens: %v, alone %v", c.prompt, got, want)
+		}
+	}
+	if read, held := ex.PagesRead(); read == 0 || read >= held {
+		t.Errorf("%d of %d pages read", read, held)
+	}
+	closed(t, ex, s)
 }

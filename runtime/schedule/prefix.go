@@ -81,15 +81,17 @@ func (k *kept) hashes(tokens []int32) []uint64 {
 }
 
 // begin makes an empty sequence begin with as many of a prompt's tokens as are kept, at
-// most so many, and returns how many those are.
+// most so many, and returns how many those are: a multiple of [exec.Executor.PromptUnit].
 func (k *kept) begin(seq *exec.Sequence, p *prefix, most int) (int, error) {
 	if k.most == 0 {
 		return 0, nil
 	}
+	unit := k.ex.PromptUnit()
+	most = most / unit * unit
 	best, length := (*entry)(nil), 0
 	for hashes := p.hashes; len(hashes) > 0 && best == nil; hashes = hashes[:len(hashes)-1] {
 		for _, e := range k.by[hashes[len(hashes)-1]] {
-			n := min(common(e.snapshot.Tokens(), p.tokens), most)
+			n := min(common(e.snapshot.Tokens(), p.tokens), most) / unit * unit
 			if k.ex.Recurrent() && n < e.snapshot.Len() {
 				continue
 			}
@@ -204,7 +206,7 @@ func (k *kept) load(seq *exec.Sequence, p *prefix, most, other int) int {
 		if k.ex.Recurrent() {
 			n = k.disk.state(c, most)
 		}
-		if n <= other {
+		if n <= other || n%k.ex.PromptUnit() != 0 {
 			return 0
 		}
 		pages, rest, whole := k.fetch(c, n)
