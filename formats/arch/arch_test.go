@@ -139,6 +139,12 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		{"a model within a model", `{"text_config":{"vocab_size":8}}`, "text_config", true},
 		{"an attention factor below zero", `{"rope_scaling":{"rope_type":"yarn","factor":2,"attention_factor":-1}}`, "attention factor", false},
 		{"a base of zero", `{"rope_theta":0}`, "base", false},
+		{"latents that are rotated", `{"model_type":"kimi_linear","num_key_value_heads":4,"mla_use_nope":false}`, "mla_use_nope", true},
+		{"a layer that is of both kinds", `{"model_type":"kimi_linear","num_key_value_heads":4,"linear_attn_config":{"full_attn_layers":[1],"kda_layers":[1,2]}}`, "full_attn_layers", false},
+		{"a layer that is of none", `{"model_type":"kimi_linear","num_key_value_heads":4,"linear_attn_config":{"full_attn_layers":[1],"kda_layers":[]}}`, "full_attn_layers", false},
+		{"a router of other scores", `{"model_type":"kimi_linear","num_key_value_heads":4,"moe_router_activation_func":"softmax"}`, "moe_router_activation_func", true},
+		{"modules that nobody knows", `{"model_type":"kimi_linear","num_key_value_heads":4,"num_nextn_predict_layers":1}`, "num_nextn_predict_layers", true},
+		{"another activation of convolutions", `{"model_type":"kimi_linear","num_key_value_heads":4,"hidden_act":"gelu"}`, "hidden_act", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, _, err := OfConfig("dir", config(t, c.changes))

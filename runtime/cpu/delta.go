@@ -68,31 +68,20 @@ func (e *Engine) runDelta(i int, h []float32, lo int) {
 func (e *Engine) deltaInputs(n *deltaNet, h []float32) {
 	s, t := &e.s, e.pass.rows
 	z, alpha := target{n.z, s.z[:t*n.z.n]}, target{n.alpha, s.fade[:t*n.alpha.n]}
-	first, between := append(e.group[:0], target{n.qkv, s.mixed[:t*n.qkv.n]}), s.turned
-	var second [2]linearStep
-	for i, step := range []linearStep{{n.za, z}, {n.alphaA, alpha}} {
-		if step.from == nil {
-			first = append(first, step.to)
-			continue
-		}
-		second[i] = step
-		first = append(first, target{step.from, between[:t*step.from.n]})
-		between = between[t*step.from.n:]
+	firstZ, firstAlpha, between := z, alpha, s.turned
+	if n.za != nil {
+		firstZ, between = target{n.za, between[:t*n.za.n]}, between[t*n.za.n:]
 	}
-	e.linear(t, h, noExpert, append(first, target{n.beta, s.rate[:t*n.beta.n]})...)
-	between = s.turned
-	for _, step := range second {
-		if step.from != nil {
-			e.linear(t, between[:t*step.from.n], noExpert, step.to)
-			between = between[t*step.from.n:]
-		}
+	if n.alphaA != nil {
+		firstAlpha = target{n.alphaA, between[:t*n.alphaA.n]}
 	}
-}
-
-// A linearStep is the second of two matrices, and the first.
-type linearStep struct {
-	from *matrix // or nil
-	to   target
+	e.linear(t, h, noExpert, target{n.qkv, s.mixed[:t*n.qkv.n]}, firstZ, target{n.beta, s.rate[:t*n.beta.n]}, firstAlpha)
+	if n.za != nil {
+		e.linear(t, firstZ.y, noExpert, z)
+	}
+	if n.alphaA != nil {
+		e.linear(t, firstAlpha.y, noExpert, alpha)
+	}
 }
 
 // convolveRow makes queries, keys and values of a row, and how its heads fade and

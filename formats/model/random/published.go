@@ -6,10 +6,11 @@ const (
 	qwen35BA3B = "qwen3.6-35b-a3b"
 	gptOSS20B  = "gpt-oss-20b"
 	gemma26BA4 = "gemma-4-26b-a4b"
+	kimi48BA3B = "kimi-linear-48b-a3b"
 )
 
-// published returns the text models' config.json of Qwen3.5-9B, Qwen3.6-35B-A3B, gpt-oss-20b and
-// Gemma 4 26B-A4B, as the defaults of transformers' classes or the files themselves state them,
+// published returns the text models' config.json of Qwen3.5-9B, Qwen3.6-35B-A3B, gpt-oss-20b,
+// Gemma 4 26B-A4B and Kimi-Linear-48B-A3B, as the defaults of transformers' classes or the files themselves state them,
 // with s.Layers blocks; modules of multi-token prediction are left out.
 func (s *Shape) published() map[string]any {
 	c := map[string]any{
@@ -47,6 +48,14 @@ func (s *Shape) published() map[string]any {
 			"swiglu_alpha": 1.702, "swiglu_limit": 7.0,
 			"rope_parameters": map[string]any{"rope_type": "yarn", "rope_theta": s.RopeTheta, "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
 				"original_max_position_embeddings": 4096, "truncate": false},
+		})
+	case kimi48BA3B:
+		add(map[string]any{
+			"architectures": []string{"KimiLinearForCausalLM"}, "model_type": "kimi_linear", "hidden_act": "silu", "rms_norm_eps": 1e-5,
+			"layer_types":      s.layerTypes("linear_attention", func(i int64) bool { return i%4 == 3 || i == s.Layers-1 }),
+			"linear_num_heads": s.Delta.Heads, "linear_head_dim": s.Delta.HeadDim, "linear_conv_kernel_dim": convolution, "intermediate_size": 9 * s.Inner,
+			"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "num_experts": s.Experts,
+			"num_experts_per_token": s.Used, "moe_intermediate_size": s.Inner, "num_shared_experts": 1, "routed_scaling_factor": 2.446,
 		})
 	case gemma26BA4:
 		add(map[string]any{

@@ -50,7 +50,7 @@ type DeltaShape struct {
 
 // ShapeNames lists the names of known shapes, the smallest first.
 func ShapeNames() []string {
-	return []string{"1.1b", "2b-delta", "3b-a1b", "7b", "8b", qwen9B, gptOSS20B, gemma26BA4, qwen35BA3B, "120b-a5b"}
+	return []string{"1.1b", "2b-delta", "3b-a1b", "7b", "8b", qwen9B, gptOSS20B, gemma26BA4, qwen35BA3B, kimi48BA3B, "120b-a5b"}
 }
 
 // ShapeByName returns the shape of TinyLlama (1.1b), Qwen3.5-2B (2b-delta), Granite 3.0 3B-A800M
@@ -76,6 +76,9 @@ func ShapeByName(name string) (Shape, bool) {
 	case qwen35BA3B:
 		return Shape{Published: name, Layers: 40, Width: 2048, Inner: 512, Heads: 16, KVHeads: 2, HeadDim: 256, Experts: 256, Used: 8,
 			Delta: DeltaShape{Heads: 32, KeyHeads: 16, HeadDim: 128}, Vocab: 248320, Context: 262144, RopeTheta: 1e7}, true
+	case kimi48BA3B:
+		return Shape{Published: name, Layers: 27, Width: 2304, Inner: 1024, Heads: 32, KVHeads: 32, HeadDim: 72, Experts: 256, Used: 8,
+			Delta: DeltaShape{Heads: 32, KeyHeads: 32, HeadDim: 128}, Vocab: 163840, Context: 1048576, RopeTheta: 1e4}, true
 	case gptOSS20B:
 		return Shape{Published: name, Layers: 24, Width: 2880, Inner: 2880, Heads: 64, KVHeads: 8, HeadDim: 64, Experts: 32, Used: 4,
 			Vocab: 201088, Context: 131072, RopeTheta: 1.5e5}, true

@@ -324,6 +324,9 @@ func TestPublishedShapes(t *testing.T) {
 			return b[0].Delta.Heads == 32 && b[3].Attn.HeadDim == 256 && b[3].FFN != nil
 		}, "q4_k"},
 		{"qwen3.6-35b-a3b", 4, func(b []graph.Block) bool { return b[2].Delta != nil && b[3].MoE.Experts == 256 && b[3].MoE.TopK == 8 }, "q4_k"},
+		{"kimi-linear-48b-a3b", 4, func(b []graph.Block) bool {
+			return b[0].Delta.ByChannel && b[0].FFN != nil && b[1].MoE.Experts == 256 && b[3].Latent.Rank == 512 && b[3].Latent.Rope < 0
+		}, "q4_k"},
 		{"gpt-oss-20b", 2, func(b []graph.Block) bool {
 			return b[0].Attn.Window == 128 && b[1].Attn.Window == 0 && b[1].Attn.Sinks != ""
 		}, "mxfp4"},
