@@ -82,7 +82,7 @@ func (e *Executor) Advance(turns []Turn) error {
 // runParts makes room for all parts, or for none, and runs them.
 func (e *Executor) runParts(parts []part) error {
 	for i := range parts {
-		if err := parts[i].reserve(); err != nil {
+		if err := parts[i].s.reserve(parts[i].segment.Rows()); err != nil {
 			for _, p := range parts[:i+1] {
 				p.s.giveBack()
 			}
@@ -94,10 +94,18 @@ func (e *Executor) runParts(parts []part) error {
 	for few < len(parts) && !parts[few].prompt {
 		few++
 	}
-	if err := e.runOrder(parts[:few], false, e.fewRows); err != nil {
-		return err
+	for rest := parts[:few]; len(rest) > 0; {
+		var some []part
+		some, rest = e.together(rest, e.fewRows)
+		e.flight.take(some, false)
+		if err := e.fly(&e.flight); err != nil {
+			return err
+		}
+		if err := e.landed(some, e.flight.pass); err != nil {
+			return err
+		}
 	}
-	return e.runOrder(parts[few:], true, e.maxRows)
+	return e.runPrompts(parts[few:])
 }
 
 // place orders parts: those of few before prompts, and of both the ones that nobody
@@ -116,36 +124,90 @@ func (p *part) place() (at int) {
 	return at
 }
 
-// runOrder runs parts in passes of at most so many rows, of which a device chooses
-// behind at most as many as are few.
-func (e *Executor) runOrder(parts []part, prompt bool, most int) error {
-	for len(parts) > 0 {
-		n, rows, choices := 0, 0, 0
-		for n < len(parts) && (n == 0 || rows+parts[n].segment.Rows() <= most && choices < e.fewRows) {
-			rows += parts[n].segment.Rows()
-			if parts[n].chooses {
-				choices++
-			}
-			n++
+// together returns the parts of the next pass, of at most so many rows, of which a device chooses
+// behind at most as many as are few, and the rest. Of a sequence it has one, and behind those that
+// are chosen for come no others.
+func (e *Executor) together(parts []part, most int) (some, rest []part) {
+	n, rows, choices := 0, 0, 0
+	for n < len(parts) && (n == 0 || rows+parts[n].segment.Rows() <= most && choices < e.fewRows && (choices == 0 || parts[n].chooses) && parts[n].s != parts[n-1].s) {
+		rows += parts[n].segment.Rows()
+		if parts[n].chooses {
+			choices++
 		}
-		if err := e.runPass(parts[:n], prompt); err != nil {
-			return err
-		}
-		parts = parts[n:]
+		n++
 	}
-	return nil
+	return parts[:n], parts[n:]
 }
 
-// runPass runs parts in one pass.
-func (e *Executor) runPass(parts []part, prompt bool) error {
-	e.batch.Segments, e.batch.Prompt, e.seqs = e.batch.Segments[:0], prompt, e.seqs[:0]
+// take makes the flight a pass of parts.
+func (f *flight) take(parts []part, prompt bool) {
+	f.set(prompt)
 	for i := range parts {
-		e.batch.Segments, e.seqs = append(e.batch.Segments, parts[i].segment), append(e.seqs, parts[i].s)
+		f.add(parts[i].s, parts[i].segment)
 	}
-	pass, err := e.forward(e.seqs)
+}
+
+// runPrompts runs parts of prompts.
+func (e *Executor) runPrompts(parts []part) error {
+	if len(parts) == 0 {
+		return nil
+	}
+	rows := 0
+	for i := range parts {
+		rows += parts[i].segment.Rows()
+	}
+	most := e.cut(rows)
+	all := cutParts(parts, most)
+	begun, landed := all, all
+	err := e.flow(func(f *flight) bool {
+		if len(begun) == 0 {
+			return false
+		}
+		var some []part
+		some, begun = e.together(begun, most)
+		f.take(some, true)
+		return true
+	}, func(pass device.Pass) error {
+		var some []part
+		some, landed = e.together(landed, most)
+		return e.landed(some, pass)
+	})
 	if err != nil {
-		return err
+		for i := range landed { // what stages have counted, or hold room for
+			landed[i].s.truncate(len(landed[i].s.history))
+		}
 	}
+	return err
+}
+
+// cutParts cuts parts of more rows than a pass has.
+func cutParts(parts []part, most int) []part {
+	if !slices.ContainsFunc(parts, func(p part) bool { return p.segment.Rows() > most }) {
+		return parts
+	}
+	var all []part
+	for _, p := range parts {
+		tokens, wanted, at := p.segment.Tokens, p.segment.Wanted, len(p.s.history)
+		for len(tokens) > most {
+			n := p.s.cut(at, len(tokens), most)
+			if n == len(tokens) {
+				break
+			}
+			front := part{d: p.d, s: p.s, prompt: p.prompt, scored: p.scored, segment: device.Segment{Tokens: tokens[:n], Length: p.segment.Length}}
+			if p.scored {
+				front.segment.Wanted = n
+				wanted -= n
+			}
+			all, tokens, at = append(all, front), tokens[n:], at+n
+		}
+		p.segment.Tokens, p.segment.Wanted = tokens, wanted
+		all = append(all, p)
+	}
+	return all
+}
+
+// landed gives parts what their pass came to.
+func (e *Executor) landed(parts []part, pass device.Pass) error {
 	chosen, row := 0, 0 // rows are counted among those that are wanted
 	var hosts []*part
 	for i := range parts {
@@ -191,10 +253,10 @@ func (p *part) score(pass device.Pass, first int) error {
 	})
 }
 
-// reserve makes room for a part in all stages.
-func (p *part) reserve() error {
-	for _, state := range p.s.states {
-		if err := state.Reserve(state.Len() + int64(p.segment.Rows())); err != nil {
+// reserve makes room for so many more positions in all stages.
+func (s *Sequence) reserve(rows int) error {
+	for _, state := range s.states {
+		if err := state.Reserve(state.Len() + int64(rows)); err != nil {
 			return err
 		}
 	}

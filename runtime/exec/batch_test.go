@@ -30,18 +30,18 @@ func (e *Executor) stepBatch(seqs []*Sequence, tokens []int32) ([][]float32, err
 }
 
 func (e *Executor) stepRows(seqs []*Sequence, tokens []int32) error {
-	e.batch.Segments, e.batch.Prompt = e.batch.Segments[:0], false
+	f := &e.flight
+	f.set(false)
 	for i, s := range seqs {
-		e.batch.Segments = append(e.batch.Segments, device.Segment{Tokens: tokens[i : i+1], Length: s.len() + 1, Wanted: 1})
+		f.add(s, device.Segment{Tokens: tokens[i : i+1], Length: s.len() + 1, Wanted: 1})
 	}
-	pass, err := e.forward(seqs)
-	if err != nil {
+	if err := e.forward(f); err != nil {
 		return err
 	}
 	for i, s := range seqs {
 		s.append(tokens[i:i+1], s.len())
 	}
-	return e.eachLogits(pass, 0, len(seqs), func(row int, logits []float32) error {
+	return e.eachLogits(f.pass, 0, len(seqs), func(row int, logits []float32) error {
 		copy(seqs[row].logits, logits)
 		return nil
 	})

@@ -90,7 +90,7 @@ func (s *Sequence) Decode(ctx context.Context, tokens []int32, sampler *sample.S
 		if err := ctx.Err(); err != nil {
 			return nil, errors.Join(err, d.Stop())
 		}
-		rows := s.e.maxRows
+		rows := s.e.MaxRows()
 		if s.Len() < keep {
 			rows = min(rows, keep-s.Len())
 		}
@@ -179,7 +179,7 @@ func (d *Decoding) Next() (int32, error) {
 	}
 	for d.Unread() > 0 || len(d.under) < d.Ahead() && d.err == nil {
 		n := len(d.under)
-		err := d.s.e.Advance([]Turn{{d, d.s.e.maxRows}})
+		err := d.s.e.Advance([]Turn{{d, d.s.e.MaxRows()}})
 		var full *cache.FullError
 		if errors.As(err, &full) && n > 0 {
 			break // there is a token to give before
@@ -244,7 +244,7 @@ func (d *Decoding) next(rows int) (p part, err error) {
 	case s.failed != nil:
 		return part{}, s.failed
 	case len(d.prompt) > 0:
-		n := s.cut(len(d.prompt), rows)
+		n := s.cut(len(s.history), len(d.prompt), min(rows, s.e.MaxRows()))
 		p.prompt, p.segment.Tokens, p.segment.Length = true, d.prompt[:n], d.length
 	case len(d.again) > 0:
 		n := min(rows, len(d.again), device.FewRows)

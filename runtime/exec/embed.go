@@ -1,6 +1,10 @@
 package exec
 
-import "github.com/nstf/nstf/runtime/device"
+import (
+	"context"
+
+	"github.com/nstf/nstf/runtime/device"
+)
 
 // Embed appends tokens, in the order of prompts however few they are, and calls f with
 // the hidden state [D] behind the last norm of each of the last wanted ones, in order; row
@@ -17,27 +21,20 @@ func (s *Sequence) Embed(tokens []int32, wanted int, f func(row []float32)) erro
 	if err := s.rejoin(length); err != nil {
 		return err
 	}
-	var rows []float32
-	for len(tokens) > 0 {
-		n := s.cut(len(tokens), s.e.maxRows)
-		segment := device.Segment{Tokens: tokens[:n], Length: length, Wanted: max(0, min(n, wanted-len(tokens)+n))}
-		tokens = tokens[n:]
-		pass, err := s.forward(segment, true)
-		if err != nil {
+	rows := make([]float32, min(wanted, s.e.maxRows)*width)
+	return s.read(context.Background(), tokens, length, true, func(segment *device.Segment, left int) {
+		segment.Wanted = max(0, min(len(segment.Tokens), wanted-left))
+	}, func(pass device.Pass, _, n, left int) error {
+		n = max(0, min(n, wanted-left))
+		if n == 0 {
+			return nil
+		}
+		if err := pass.Normed(0, n, rows[:n*width]); err != nil {
 			return err
 		}
-		if segment.Wanted == 0 {
-			continue
-		}
-		if rows == nil {
-			rows = make([]float32, min(wanted, s.e.maxRows)*width)
-		}
-		if err := pass.Normed(0, segment.Wanted, rows[:segment.Wanted*width]); err != nil {
-			return err
-		}
-		for i := range segment.Wanted {
+		for i := range n {
 			f(rows[i*width : (i+1)*width])
 		}
-	}
-	return nil
+		return nil
+	})
 }

@@ -68,10 +68,15 @@ type Executor struct {
 	recurrent bool
 	policy    *device.Policy // of attention, nil: dense
 
-	mu    sync.Mutex // one call on the stages at a time
-	batch device.Batch
-	seqs  []*Sequence // of the batch's segments
-	rows  []float32   // logits of several rows
+	// abreast says that stages have a device of their own each, and so work at once on passes of prompts, of
+	// which each has leastAbreast rows at least.
+	abreast      bool
+	leastAbreast int
+
+	mu      sync.Mutex // one call on the stages at a time
+	flight  flight
+	flights []*flight // where stages are abreast
+	rows    []float32 // logits of several rows
 }
 
 // New opens a model's weights: on the processor they are mapped, not read, to
@@ -100,7 +105,7 @@ func newExecutor(file string, g *graph.Graph, tensor func(string) formats.Tensor
 
 // join makes a model of stages in a row.
 func join(g *graph.Graph, context int64, stages ...device.Stage) *Executor {
-	e := &Executor{g: g, context: context, stages: stages, maxRows: stages[0].MaxRows(), fewRows: stages[0].FewRows(), recurrent: g.Recurrent()}
+	e := &Executor{g: g, context: context, stages: stages, maxRows: stages[0].MaxRows(), fewRows: stages[0].FewRows(), recurrent: g.Recurrent(), leastAbreast: leastAbreast}
 	for _, s := range stages {
 		e.maxRows, e.fewRows = min(e.maxRows, s.MaxRows()), min(e.fewRows, s.FewRows())
 		e.recurrent = e.recurrent || s.Room().Onward
@@ -181,8 +186,14 @@ func (e *Executor) PagesRead() (read, held int64) {
 	return read, held
 }
 
-// MaxRows returns the most tokens that one pass takes.
-func (e *Executor) MaxRows() int { return e.maxRows }
+// MaxRows returns the most tokens of prompts that one turn takes: those of a pass, or of several where stages
+// are abreast.
+func (e *Executor) MaxRows() int {
+	if !e.abreast {
+		return e.maxRows
+	}
+	return perStage * len(e.stages) * min(mostAbreast, e.maxRows)
+}
 
 // Graph returns the graph that is executed.
 func (e *Executor) Graph() *graph.Graph { return e.g }
@@ -195,6 +206,9 @@ func (e *Executor) Memory() device.Memory {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	all := device.Memory{Scratch: int64(cap(e.rows)) * 4}
+	for _, f := range e.flights {
+		all.Scratch += int64(cap(f.hidden)) * 4
+	}
 	add := func(m device.Memory) {
 		all.Mapped, all.Resident, all.Scratch = all.Mapped+m.Mapped, all.Resident+m.Resident, all.Scratch+m.Scratch
 	}
@@ -239,47 +253,18 @@ func (e *Executor) NewSequence() (*Sequence, error) {
 	return s, nil
 }
 
-// forwardOne is forward of one segment.
-func (e *Executor) forwardOne(s *Sequence, segment device.Segment, prompt bool) (device.Pass, error) {
-	e.seqs, e.batch.Segments, e.batch.Prompt = append(e.seqs[:0], s), append(e.batch.Segments[:0], segment), prompt
-	return e.forward(e.seqs)
-}
-
-// forward runs the batch's segments, one of each sequence, through all stages. No
-// sequence has changed where there is no room for one.
-func (e *Executor) forward(seqs []*Sequence) (device.Pass, error) {
-	segments := e.batch.Segments
-	for i, s := range seqs {
-		for _, state := range s.states {
-			if err := state.Reserve(state.Len() + int64(segments[i].Rows())); err != nil {
-				for _, s := range seqs {
-					s.giveBack()
-				}
-				return nil, err
+// forward makes room for a pass and runs it through all stages. No sequence has changed where there is
+// no room for one.
+func (e *Executor) forward(f *flight) error {
+	for i, s := range f.seqs {
+		if err := s.reserve(f.batch.Segments[i].Rows()); err != nil {
+			for _, s := range f.seqs[:i+1] {
+				s.giveBack()
 			}
+			return err
 		}
 	}
-	e.pacer.begin(&e.batch, seqs)
-	e.batch.Hidden = nil
-	var pass device.Pass
-	for k, stage := range e.stages {
-		for i, s := range seqs {
-			segments[i].State = s.states[k]
-		}
-		if pass != nil {
-			e.batch.Hidden = pass.Hidden()
-		}
-		var err error
-		if pass, err = stage.Forward(&e.batch); err != nil {
-			for _, s := range seqs {
-				if k > 0 { // what stages before have counted
-					s.truncate(len(s.history))
-				}
-			}
-			return nil, err
-		}
-	}
-	return pass, nil
+	return e.fly(f)
 }
 
 // headFloats bounds the logits that are held at once.

@@ -3,8 +3,10 @@ package exec
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/runtime/cache"
@@ -35,17 +37,143 @@ func TestStagesInARow(t *testing.T) {
 			e := join(c.graph, whole.context, stages...)
 			defer e.Close()
 			ids := tinyIDs(30)
-			want, got := allLogits(t, sequence(t, whole), ids), allLogits(t, sequence(t, e), ids)
-			for i := range want {
-				if !slices.Equal(got[i], want[i]) {
-					t.Fatalf("%s, %v: logits %d differ", c.name, spans, i)
-				}
-			}
+			want := allLogits(t, sequence(t, whole), ids)
 			sampler := newSampler(t, sample.Options{Temperature: 1, Seed: 2, RepetitionPenalty: 1.3})
-			if got, want := decoded(t, sequence(t, e), sampler, ids, 9), decoded(t, sequence(t, whole), sampler, ids, 9); !slices.Equal(got, want) {
-				t.Errorf("%s, %v: tokens %v, want %v", c.name, spans, got, want)
+			tokens := decoded(t, sequence(t, whole), sampler, ids, 9)
+			for range 2 {
+				got := allLogits(t, sequence(t, e), ids)
+				for i := range want {
+					if !slices.Equal(got[i], want[i]) {
+						t.Fatalf("%s, %v, abreast %v: logits %d differ", c.name, spans, e.abreast, i)
+					}
+				}
+				if got := decoded(t, sequence(t, e), sampler, ids, 9); !slices.Equal(got, tokens) {
+					t.Errorf("%s, %v, abreast %v: tokens %v, want %v", c.name, spans, e.abreast, got, tokens)
+				}
+				e.abreast, e.leastAbreast = true, 8
 			}
 		}
+	}
+}
+
+// failing is a stage whose passes fail from one on; begun is told before each.
+type failing struct {
+	device.Stage
+	left  int
+	begun func()
+}
+
+var errFailing = errors.New("the device is lost")
+
+func (f *failing) Forward(b *device.Batch) (device.Pass, error) {
+	if f.left--; f.left < 0 {
+		return nil, errFailing
+	}
+	if f.begun != nil {
+		f.begun()
+	}
+	return f.Stage.Forward(b)
+}
+
+// Prompts of several sequences go through stages that are abreast, and where a stage fails, or who asks has
+// enough, each sequence has what went through all of them and goes on from there.
+func TestStagesAbreast(t *testing.T) {
+	for _, c := range byTurns(tinies()) {
+		source, _ := fillWeights(t, c.graph, "f32", 7)
+		o := onFlag(t, Options{Threads: 1, Exact: true, Sequences: 3})
+		whole, err := newExecutor("tiny", c.graph, source, o)
+		opened(t, err)
+		defer whole.Close()
+		n := len(c.graph.Blocks)
+		at := n / 2
+		for at < n && len(c.graph.Carried(at)) > 0 { // keys and values stay in their stage
+			at++
+		}
+		front, _, err := newStage(c.graph, device.Span{Hi: at, Embed: true}, source, &o)
+		opened(t, err)
+		back, _, err := newStage(c.graph, device.Span{Lo: at, Hi: n, Head: true}, source, &o)
+		opened(t, err)
+		stages := []*failing{{Stage: front, left: 1 << 30}, {Stage: back, left: 1 << 30}}
+		e := join(c.graph, whole.context, stages[0], stages[1])
+		defer e.Close()
+		e.abreast, e.leastAbreast = true, 4
+
+		prompts := [][]int32{tinyIDs(37), tinyIDs(18), tinyIDs(29)}
+		var turns []Turn
+		var want [][]int32
+		for _, ids := range prompts {
+			want = append(want, decoded(t, sequence(t, whole), newSampler(t, sample.Options{}), ids, 3))
+			d, err := sequence(t, e).Continue(Continuation{Prompt: ids, Sampler: newSampler(t, sample.Options{})})
+			if err != nil {
+				t.Fatal(err)
+			}
+			turns = append(turns, Turn{d, e.MaxRows()})
+		}
+		if err := e.Advance(turns); err != nil {
+			t.Fatal(err)
+		}
+		for i := range turns {
+			var got []int32
+			for range want[i] {
+				id, err := turns[i].Next()
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, id)
+			}
+			if !slices.Equal(got, want[i]) {
+				t.Errorf("%s: sequence %d has tokens %v, alone %v", c.name, i, got, want[i])
+			}
+		}
+
+		// A pass of the last stage waits for the first stage's next one.
+		ids := tinyIDs(40)
+		logits := allLogits(t, sequence(t, whole), ids)
+		ahead, begun, waited := make(chan struct{}, len(ids)), 0, 0
+		passes := len(ids) / e.cut(len(ids))
+		stages[0].begun = func() { ahead <- struct{}{} }
+		stages[1].begun = func() {
+			for begun++; waited < min(begun+1, passes); waited++ {
+				select {
+				case <-ahead:
+				case <-time.After(time.Minute):
+					t.Errorf("%s: the last stage's pass %d has nothing beside it", c.name, begun)
+				}
+			}
+		}
+		s := sequence(t, e)
+		if err := s.Prefill(context.Background(), ids, nil); err != nil || begun != passes {
+			t.Fatalf("%s: error %v behind %d of %d passes", c.name, err, begun, passes)
+		}
+		stages[0].begun, stages[1].begun = nil, nil
+		s.Reset()
+		check := func(what string, err, wanted error) {
+			t.Helper()
+			stages[0].left, stages[1].left = 1<<30, 1<<30
+			if !errors.Is(err, wanted) || s.Len() >= len(ids) {
+				t.Fatalf("%s, %s: error %v behind %d tokens", c.name, what, err, s.Len())
+			}
+			behind := s.Len()
+			for i, row := range allLogits(t, s, ids[behind:]) {
+				if !slices.Equal(row, logits[behind+i]) {
+					t.Fatalf("%s, %s: the logits of position %d differ behind %d", c.name, what, behind+i, behind)
+				}
+			}
+			s.Reset()
+		}
+		for k, stage := range stages {
+			stage.left = 2
+			check(fmt.Sprintf("stage %d lost", k), s.Prefill(context.Background(), ids, nil), errFailing)
+		}
+		enough := errors.New("enough")
+		check("enough", s.Prefill(context.Background(), ids, func(pos int, _ []float32) error {
+			if pos == 6 {
+				return enough
+			}
+			return nil
+		}), enough)
+		ctx, cancel := context.WithCancel(context.Background())
+		check("cancelled", s.Prefill(ctx, ids, func(int, []float32) error { cancel(); return nil }), context.Canceled)
 	}
 }
 

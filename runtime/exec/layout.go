@@ -93,7 +93,25 @@ func newLaid(g *graph.Graph, tensor func(string) formats.Tensor, o Options) (_ *
 	if err := s.leave(l); err != nil {
 		return nil, err
 	}
-	return s.joined(join(g, l.Context, stages...), l, &o), nil
+	e := join(g, l.Context, stages...)
+	e.abreast = s.abreast(l)
+	return s.joined(e, l, &o), nil
+}
+
+// abreast reports whether the ranges of a layout can be busy at once: each has a device of its own, and
+// none waits for experts that the processor computes for all, or that come to it as a whole for each pass.
+func (s *sites) abreast(l *place.Layout) bool {
+	if s.experts != nil || len(l.Ranges) < 2 {
+		return false
+	}
+	seen := map[place.Request]bool{}
+	for _, r := range l.Ranges {
+		if seen[r.Device] {
+			return false
+		}
+		seen[r.Device] = true
+	}
+	return true
 }
 
 // lines say what lies where, and what is expected.

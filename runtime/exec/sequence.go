@@ -228,20 +228,14 @@ func (s *Sequence) Step(token int32) ([]float32, error) {
 	if err := s.rejoin(length); err != nil {
 		return nil, err
 	}
-	pass, err := s.forward(device.Segment{Tokens: s.one[:], Length: length, Wanted: 1}, false)
-	if err != nil {
+	f := &s.e.flight
+	f.set(false)
+	f.add(s, device.Segment{Tokens: s.one[:], Length: length, Wanted: 1})
+	if err := s.e.forward(f); err != nil {
 		return nil, err
 	}
-	return s.logits, pass.Logits(0, 1, s.logits)
-}
-
-// forward runs a segment with tokens and records them.
-func (s *Sequence) forward(segment device.Segment, prompt bool) (device.Pass, error) {
-	pass, err := s.e.forwardOne(s, segment, prompt)
-	if err == nil {
-		s.took(segment.Tokens, segment.Length, prompt)
-	}
-	return pass, err
+	s.took(s.one[:], length, false)
+	return s.logits, f.pass.Logits(0, 1, s.logits)
 }
 
 // Shift drops the tokens [keep, keep+drop) and goes on with the rest at lower
@@ -288,39 +282,62 @@ func (s *Sequence) prefill(ctx context.Context, tokens []int32, want output, don
 	if err := s.admit(tokens); err != nil {
 		return err
 	}
-	length, prompt := s.len()+int64(len(tokens)), len(tokens) > device.FewRows
+	length := s.len() + int64(len(tokens))
 	if err := s.rejoin(length); err != nil {
 		return err
 	}
-	for len(tokens) > 0 {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, start := s.cut(len(tokens), s.e.maxRows), len(s.history)
-		segment := device.Segment{Tokens: tokens[:n], Length: length}
-		tokens = tokens[n:]
-		want(&segment, len(tokens))
-		pass, err := s.forward(segment, prompt)
-		if err == nil && done != nil {
-			err = done(pass, start, n, len(tokens))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.read(ctx, tokens, length, len(tokens) > device.FewRows, want, done)
 }
 
-// cut returns how many of the tokens that are left of a prompt go into a pass that is given so
-// many rows. Where blocks of queries choose pages, it ends where a page does, by fewer rows or
+// read appends tokens, that are admitted, in passes that are a prompt's or not; all of them have the length. ctx
+// and done are as of prefill. Where there is no room for all, nothing has changed.
+func (s *Sequence) read(ctx context.Context, tokens []int32, length int64, prompt bool, want output, done func(pass device.Pass, start, rows, left int) error) error {
+	if err := s.reserve(len(tokens)); err != nil {
+		s.giveBack()
+		return err
+	}
+	most, from := s.e.cut(len(tokens)), len(s.history)
+	begun, landed := tokens, tokens
+	var stopped error
+	err := s.e.flow(func(f *flight) bool {
+		if stopped = ctx.Err(); stopped != nil || len(begun) == 0 {
+			return false
+		}
+		n := s.cut(from+len(tokens)-len(begun), len(begun), most)
+		segment := device.Segment{Tokens: begun[:n], Length: length}
+		begun = begun[n:]
+		want(&segment, len(begun))
+		f.set(prompt)
+		f.add(s, segment)
+		return true
+	}, func(pass device.Pass) error {
+		start := len(s.history)
+		n := s.cut(start, len(landed), most)
+		s.took(landed[:n], length, prompt)
+		if landed = landed[n:]; done == nil {
+			return nil
+		}
+		return done(pass, start, n, len(landed))
+	})
+	if err == nil {
+		err = stopped
+	}
+	if err != nil {
+		s.truncate(len(s.history)) // what stages have counted, or hold room for
+	}
+	return err
+}
+
+// cut returns how many of the tokens of a prompt that are left at a position go into a pass that is
+// given so many rows. Where blocks of queries choose pages, it ends where a page does, by fewer rows or
 // by more: rows of a page that several passes share attend to all. A sequence that is kept at
 // certain places is given rows up to those, and not more.
-func (s *Sequence) cut(tokens, rows int) int {
-	n := min(tokens, rows, s.e.maxRows)
+func (s *Sequence) cut(at, tokens, rows int) int {
+	n := min(tokens, rows)
 	if n == tokens || !s.e.policy.ForPrompts() {
 		return n
 	}
-	at := len(s.history) % device.PolicyPage
+	at %= device.PolicyPage
 	if whole := (at+n)/device.PolicyPage*device.PolicyPage - at; whole > 0 {
 		return whole
 	}
@@ -355,8 +372,8 @@ func (s *Sequence) stale(length int64) bool {
 }
 
 // rejoin computes again what of the history the states do not hold, or not as the
-// coming length wants it. Where that fails, the sequence gives the error again until
-// it is reset.
+// coming length wants it: what was a prompt's in the order of prompts. Where that fails,
+// the sequence gives the error again until it is reset.
 func (s *Sequence) rejoin(length int64) (err error) {
 	held := min(int(s.states[0].Len()), len(s.history))
 	if s.stale(length) {
@@ -365,19 +382,17 @@ func (s *Sequence) rejoin(length int64) (err error) {
 	if held == len(s.history) {
 		return nil
 	}
-	tokens := s.history[held:]
+	tokens, prompted := s.history[held:], max(0, s.prompted-held)
 	s.history = slices.Clone(s.history[:held])
 	if held == 0 {
 		s.truncate(0)
 	}
 	defer func() { s.failed = err }() // a rest of the history is another text
-	for lo, n := 0, 0; lo < len(tokens); lo += n {
-		n = s.cut(len(tokens)-lo, s.e.maxRows)
-		if _, err := s.forward(device.Segment{Tokens: tokens[lo : lo+n], Length: length}, len(tokens) > device.FewRows); err != nil {
-			return err
-		}
+	prompt, rest := tokens[:prompted], tokens[prompted:]
+	if err := s.read(context.Background(), prompt, length, true, nothing, nil); err != nil {
+		return err
 	}
-	return nil
+	return s.read(context.Background(), rest, length, len(rest) > device.FewRows, nothing, nil)
 }
 
 // took records tokens of a pass, which was one of a prompt or not.
