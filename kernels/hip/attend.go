@@ -51,6 +51,9 @@ type Attend struct {
 	Matrix bool
 	// Prompt has the rows taken as a prompt's, however few they are.
 	Prompt bool
+	// Reaches are the sequences that rows of a prompt belong to, each once: what they see is
+	// spread where keys and values have scales.
+	Reaches []Reach
 	// Exact asks for float32 throughout; otherwise prompts may be multiplied in
 	// half precision.
 	Exact bool
@@ -63,8 +66,8 @@ const (
 	attendLDS       = 32 << 10
 )
 
-// An AttendShape is how attention is divided. All but Rows are of decoding;
-// Resident changes no bits.
+// An AttendShape is how attention is divided. All but Rows and Spread are of decoding;
+// Resident and Spread change no bits.
 type AttendShape struct {
 	Waves    int // of a block
 	Queries  int // of a wave at most; 0: as many as registers hold
@@ -72,6 +75,7 @@ type AttendShape struct {
 	Least    int // positions that a block takes at least, a multiple of 64
 	Resident int // blocks of a unit that registers are limited for (CUDA); 0: what is usual
 	Rows     int // of a block of prompts: 64 or 128
+	Spread   int // pages that prompts have spread at once, at most; 0: as many as are usual
 }
 
 // split is how decoding is divided, worked out for a call.
@@ -93,7 +97,7 @@ func (o *Attend) split(t Target) split {
 	if t.API == CUDA && (o.KV.Format.Coded() || o.matrix(t)) { // spread once for all queries
 		shape.Queries = 4
 	}
-	if o.matrix(t) && o.KV.Format != cpu.KVQ5 && o.KV.Format != cpu.KVQ3 { // two blocks have room beside each other
+	if o.matrix(t) && o.KV.Format != cpu.KVQ5 && o.KV.Format != cpu.KVQ3 { // see pairs
 		shape.Fill = 2
 	}
 	if o.Shape != nil && o.Shape.Waves != 0 {
@@ -120,6 +124,9 @@ func (o *Attend) split(t Target) split {
 	if t.API == CUDA && shape.Resident == 0 && !o.matrix(t) && o.T > 1 && o.registers(t, s.queries) <= 170 {
 		shape.Resident = 2 // of many blocks; without, registers leave room for one
 	}
+	if t.API == CUDA && shape.Resident == 0 && o.pairs(t, s.waves) {
+		shape.Resident = 2
+	}
 	s.resident = max(shape.Resident, 1)
 	return s
 }
@@ -128,6 +135,13 @@ func (o *Attend) split(t Target) split {
 func (o *Attend) matrix(t Target) bool {
 	asked := t.Matrix() == MMA && (o.KV.Format == cpu.KVQ8 || o.KV.Format.Coded()) || o.Matrix && t.Wave == 32
 	return asked && o.KV.Format != cpu.KVF32 && o.KV.Dim%32 == 0 && o.KV.Value == 0
+}
+
+// pairs reports whether two blocks that go by matrix instructions have room beside each other: by
+// ptxas 12.9 for sm_90 they need no more than 128 registers then, where left alone they take 146 to
+// 168. Halves, and codes of 5 and 3 bits, would spill.
+func (o *Attend) pairs(t Target, waves int) bool {
+	return o.matrix(t) && waves*t.Wave <= 256 && o.KV.Dim <= 128 && (o.KV.Format == cpu.KVQ8 || o.KV.Format == cpu.KVQ4)
 }
 
 // registers estimates what a lane of decoding needs for so many queries: their
@@ -198,7 +212,10 @@ const CounterBytes = 64 << 10
 // ScratchBytes returns the size of the scratch.
 func (o *Attend) ScratchBytes(t Target) int64 {
 	if o.isPrompt(t) {
-		return 0
+		if !o.scaled() {
+			return 0
+		}
+		return CounterBytes + o.spreadBytes(t)
 	}
 	s := o.split(t)
 	return CounterBytes + 4*int64(o.T)*int64(o.KV.Heads*s.parts)*int64(s.splits)*int64(s.queries*(o.KV.values()+2))

@@ -127,7 +127,7 @@ NSTF_DEVICE void turn_heads(f32* lds, stored_pair& own, const turning& t, const 
 			head_norm<ROPE_QNORM>(x, t.q_weight, t.q_bias, t.q_eps);
 			turn(x, t.cosine, t.sine);
 			store_head(to, x);
-			kv_turn(to, KV_D);
+			kv_turn<KV_D>(to);
 			continue;
 		}
 		const bool key = h == queries;
@@ -141,16 +141,21 @@ NSTF_DEVICE void turn_heads(f32* lds, stored_pair& own, const turning& t, const 
 #endif
 		store_head(to, x);
 		wave_sync();
-		kv_turn(to, KV_D);
+		kv_turn<KV_D>(to);
 #if KV_CODED
 		kv_store_near(key ? own.key : own.value, to);
 		if (writes) kv_store_near(key ? cache.near<true>(near) : cache.near<false>(near), to);
 #else
 		kv_store(own.cache(), key, 0, to);
-#endif
 		if (writes) kv_store(cache, key, at, to);
+#endif
 	}
 	__syncthreads();
+#if KV_CODED // by all waves: a group takes as long as a head's turning
+	if (newest && writes)
+		for (int part = wave; part < 2 * KV_PARTS; part += ATTEND_WAVES)
+			kv_store(cache, part < KV_PARTS, at, lds + (queries + part / KV_PARTS) * KV_D, part % KV_PARTS, KV_PARTS);
+#endif
 }
 #else
 #define TURN_PARAMETERS
@@ -210,7 +215,7 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 #elif KV_CODED
 	for (int h = wave; h < here; h += ATTEND_WAVES) {
 		for (int i = lane; i < KV_D; i += NSTF_WAVE) lds[h * KV_D + i] = q[first_query + h * KV_D + i];
-		kv_turn(lds + h * KV_D, KV_D);
+		kv_turn<KV_D>(lds + h * KV_D);
 	}
 	__syncthreads();
 	const f32* from = lds;
@@ -264,7 +269,7 @@ nstf_attend(const f32* q, f32* out, TURN_PARAMETERS SINK_PARAMETER int heads, in
 		for (int h = wave; h < here; h += ATTEND_WAVES) {
 			f32 *room = lds + h * KV_VALUE, *to = out + (first_head + h) * KV_VALUE;
 			for (int i = lane; i < KV_VALUE; i += NSTF_WAVE) room[i] = to[i];
-			kv_turn(room, KV_VALUE);
+			kv_turn<KV_VALUE>(room);
 			for (int i = lane; i < KV_VALUE; i += NSTF_WAVE) to[i] = room[i];
 		}
 #endif

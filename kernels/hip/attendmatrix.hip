@@ -233,8 +233,8 @@ NSTF_DEVICE void key_halves(u32 (&h)[4], const keys_loaded& k, int i, int g, int
 	u32 even, odd;
 	kv_level_bytes(even, odd, k.x[i][g].v[0], KV_HIGHS ? k.high[i][g] : 0, lane % 4);
 	const u32 low = KV_APART ? choose_bytes(even, odd, 0x5140) : even, high = KV_APART ? choose_bytes(even, odd, 0x7362) : odd;
-	bytes_to_halves(low ^ 0x80808080u, h[0], h[1]);
-	bytes_to_halves(high ^ 0x80808080u, h[2], h[3]);
+	bytes_to_halves(low, h[0], h[1]);
+	bytes_to_halves(high, h[2], h[3]);
 #elif KV_FORMAT == 2
 	bytes_to_halves(k.x[i][g].v[0] ^ 0x80808080u, h[0], h[1]);
 	bytes_to_halves(k.x[i][g].v[1] ^ 0x80808080u, h[2], h[3]);
@@ -362,8 +362,8 @@ NSTF_DEVICE void value_halves(u32 (&h)[VALUE_RUN], const values_loaded& v, int i
 	u32 even, odd;
 	kv_level_bytes(even, odd, word, bits, 0);
 	const u32 low = choose_bytes(even, odd, KV_APART ? 0x6420 : 0x5140), high = choose_bytes(even, odd, KV_APART ? 0x7531 : 0x7362);
-	bytes_to_halves(low ^ 0x80808080u, h[0], h[1]);
-	bytes_to_halves(high ^ 0x80808080u, h[2], h[3]);
+	bytes_to_halves(low, h[0], h[1]);
+	bytes_to_halves(high, h[2], h[3]);
 #elif KV_FORMAT == 2
 #pragma unroll
 	for (int k = 0; k < VALUE_WORDS; k++) {

@@ -29,6 +29,9 @@
 #include "attendcore.hip"
 #include "follow.hip"
 
+#ifndef PAGES_RESIDENT // blocks of a unit that registers are limited for (CUDA)
+#define PAGES_RESIDENT 1
+#endif
 constexpr int PAGE_TILES = 64 / TILE;
 #define PAGES_ALWAYS (1 + FOLLOW_RECENT)
 // A lane's pairs of a summary's numbers.
@@ -289,7 +292,7 @@ NSTF_DEVICE void stand_in(const pages_part& t, const u16* summaries, const f32* 
 }
 #endif
 
-NSTF_KERNEL void __launch_bounds__(THREADS)
+NSTF_KERNEL void __launch_bounds__(THREADS, PAGES_RESIDENT)
 nstf_attend_pages(const f32* q, int heads, int kv_heads, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS, FOLLOW_PARAMETERS, const u16* summaries, f32* records) {
 	alignas(16) __shared__ f32 lds[most(most(ATTEND_WAVES * LDS_WAVE, ATTEND_WAVES * ATTEND_RECORD), ATTEND_QUERIES * KV_D)];
 	let_next_begin();
@@ -313,7 +316,7 @@ nstf_attend_pages(const f32* q, int heads, int kv_heads, f32 scale, f32 softcap,
 	auto take_queries = [&] {
 		for (int h = wave; h < t.here; h += ATTEND_WAVES) {
 			for (int i = lane; i < KV_D; i += NSTF_WAVE) lds[h * KV_D + i] = q[(first_query + h) * KV_D + i];
-			kv_turn(lds + h * KV_D, KV_D);
+			kv_turn<KV_D>(lds + h * KV_D);
 		}
 		__syncthreads();
 	};

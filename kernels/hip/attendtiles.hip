@@ -32,8 +32,19 @@
 // Keys and values in codes (KV_CODED) are turned: q was turned before (turnheads.hip),
 // and out is what is turned back. A tile that is near for some rows (kv_is_near) and not for
 // others is fetched twice, once for each.
+//
+// Keys and values that have scales (KV_SCALED) come spread (attendspread.hip), in pieces of sequences as there
+// is room for: each launch takes what its pieces have, in their order. A row whose positions are in several has what
+// it has summed up in out, and its maximum and each lane's share of the denominator in kept, f32[block][2 *
+// MATRIX_ROWS][thread], until the next one: its bits do not depend on where pieces end.
 #include "functions.hip"
 #include "kv.hip"
+#if KV_SCALED
+#include "spread.hip"
+#define PIECES_PARAMETERS , const spread_element *far_keys, const spread_element *far_values, f32 *kept, SPREAD_PARAMETERS
+#else
+#define PIECES_PARAMETERS
+#endif
 #include "matrixchain.hip"
 
 #define TILE_WAVES (TILE_ROWS / MATRIX_FEATURES)
@@ -47,21 +58,11 @@
 #define QUERIES_HELD (!MATRIX_PLAIN && KEY_TILES <= 2 && NSTF_MATRIX != NSTF_MATRIX_WMMA11)
 // Else they are loaded again for each tile, and a tile at a time lest all of them are.
 constexpr int UNROLL_KEYS = QUERIES_HELD ? 8 : 1;
-// Pieces under way at once: codes take registers of their own on AMD.
-#if KV_CODED && !defined(NSTF_CUDA)
-constexpr int UNROLL_ROWS = 2, UNROLL_TURNED = 1;
-#else
-constexpr int UNROLL_ROWS = 4, UNROLL_TURNED = 2;
-#endif
+constexpr int UNROLL_ROWS = 4, UNROLL_TURNED = 2; // pieces under way at once
 #define TILE_NONE -3.4028234663852886e38f
 
-// Keys and values of halves are copied while the tile before is worked on, where
-// the machine has such copies and whole pieces are stored.
-#if MATRIX_COPIES && CHAIN_TURNS && KV_FORMAT == 1 && KV_D % 8 == 0
-#define STAGES 2
-#else
-#define STAGES 1
-#endif
+// With STAGES 2 keys and values are copied while the tile before is worked on: halves that lie in whole pieces,
+// where the machine has such copies.
 #define KEY_BYTES (KEY_TILES * TILE * 128)
 #define VALUE_TILES ((ATTEND_COLUMNS + TILE - 1) / TILE)
 #define VALUE_BYTES (CHAIN_TURNS ? VALUE_TILES * TILE * 128 : ATTEND_COLUMNS * 128)
@@ -75,6 +76,31 @@ struct alignas(16) piece {
 // values whole columns, brought by whole tiles.
 constexpr bool WHOLE_KEYS = KV_D % TILE == 0;
 constexpr bool WHOLE_VALUES = WHOLE_KEYS && KV_VALUE % ATTEND_COLUMNS == 0 && (!CHAIN_TURNS || ATTEND_COLUMNS % TILE == 0);
+
+// What a tile is read of: vectors of the cache, from one on, or of what was spread; of codes
+// those in half precision, of which there are no whole pieces where KV_D is odd.
+struct tile_source {
+	const kv_cache& cache;
+#if KV_SCALED
+	const spread_element *far_keys, *far_values;
+#endif
+	bool near;
+	i64 first;
+#if KV_SCALED
+	template <bool Key> NSTF_MEMBER const spread_element* far(int p) const { return (Key ? far_keys : far_values) + (first + p) * SPREAD_STRIDE; }
+#endif
+#if STAGES == 2
+	template <bool Key> NSTF_MEMBER const u16* halves(int p) const {
+#if KV_CODED
+		return near ? cache.near<Key>(first + p) : far<Key>(p);
+#elif KV_SCALED
+		return far<Key>(p);
+#else
+		return cache.vector<Key>(first + p);
+#endif
+	}
+#endif
+};
 
 #if KV_CODED
 // The same as load_piece of a vector in half precision.
@@ -102,13 +128,19 @@ NSTF_DEVICE piece near_piece(const u16* from, int d0) {
 #endif
 
 // Numbers d0 .. d0+PIECE-1 of a vector, zeros behind KV_D.
-template <bool Key> NSTF_DEVICE piece load_piece(const kv_cache& cache, i64 vector, int d0, bool near) {
+template <bool Key> NSTF_DEVICE piece load_piece(const tile_source& s, int position, int d0) {
 	const bool whole = Key ? WHOLE_KEYS : WHOLE_VALUES;
-#if KV_CODED
-	if (near) return near_piece(cache.near<Key>(vector), d0);
-#endif
-	const kv_element* from = cache.vector<Key>(vector);
 	piece p;
+#if KV_SCALED
+#if KV_CODED
+	if (s.near) return near_piece(s.cache.near<Key>(s.first + position), d0);
+#endif
+	const bool inside = whole || d0 < SPREAD_STRIDE;
+	p = *(const piece*)(s.far<Key>(position) + (inside ? d0 : 0));
+#pragma unroll
+	for (int i = 0; i < 4; i++) p.v[i] = inside ? p.v[i] : 0;
+#else
+	const kv_element* from = s.cache.vector<Key>(s.first + position);
 #if KV_FORMAT == 1 && !NSTF_EXACT && KV_D % 8 == 0
 	const bool inside = whole || d0 < KV_D;
 	p = *(const piece*)(from + (inside ? d0 : 0));
@@ -116,34 +148,17 @@ template <bool Key> NSTF_DEVICE piece load_piece(const kv_cache& cache, i64 vect
 	for (int i = 0; i < 4; i++) p.v[i] = inside ? p.v[i] : 0;
 #else
 	f32 x[PIECE];
-#if KV_CODED
-	const int at = whole || d0 < KV_D ? d0 : 0, r = at / 8 % 4;
-	const f32 scale = kv_factor(cache.scales<Key>(vector)[at / 32]);
-	f32 some[8];
-	kv_levels(some, from[at / 32 * KV_WORDS + (KV_BITS == 3 ? r / 2 : r)], KV_HIGHS ? from[KV_GROUPS * KV_WORDS + at / 32] : 0, r);
-#pragma unroll
-	for (int i = 0; i < PIECE; i++) {
-		const f32 level = NSTF_EXACT && at % 8 != 0 ? some[(i + 4) % 8] : some[i];
-		x[i] = whole || d0 + i < KV_D ? level * scale : 0.0f;
-	}
-#else
-#if KV_FORMAT == 2
-	const f32 scale = cache.scales<Key>(vector)[Key || KV_LATENT ? (d0 < KV_D ? d0 / 32 : 0) : 0];
-#endif
 #pragma unroll
 	for (int i = 0; i < PIECE; i++) {
 		const bool inside = whole || d0 + i < KV_D;
 		const kv_element e = from[inside ? d0 + i : 0];
 #if KV_FORMAT == 0
 		x[i] = e;
-#elif KV_FORMAT == 1
-		x[i] = half_value(e);
 #else
-		x[i] = (f32)e * scale;
+		x[i] = half_value(e);
 #endif
 		x[i] = inside ? x[i] : 0.0f;
 	}
-#endif
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
 #if NSTF_EXACT
@@ -152,6 +167,7 @@ template <bool Key> NSTF_DEVICE piece load_piece(const kv_cache& cache, i64 vect
 		p.v[i] = halves_of(x[2 * i], x[2 * i + 1]);
 #endif
 	}
+#endif
 #endif
 	return p;
 }
@@ -171,7 +187,7 @@ NSTF_DEVICE piece zero_unless(bool keep, piece p) {
 }
 
 // Rows of a tile: numbers column on of each position, Tiles*TILE of them.
-template <bool Key, int Tiles> NSTF_DEVICE void fetch_rows(u8* to, const kv_cache& cache, i64 first, reach r, int column, bool near) {
+template <bool Key, int Tiles> NSTF_DEVICE void fetch_rows(u8* to, const tile_source& s, reach r, int column) {
 	constexpr int pieces = Tiles * 8;
 #pragma unroll UNROLL_ROWS
 	for (int i = threadIdx.x; i < TILE * pieces; i += THREADS) {
@@ -179,9 +195,9 @@ template <bool Key, int Tiles> NSTF_DEVICE void fetch_rows(u8* to, const kv_cach
 		u8* at = to + c / 8 * (TILE * 128) + matrix_chunk(p, c % 8);
 #if STAGES == 2
 		const bool inside = d0 < KV_D;
-		chain_copy(at, cache.vector<Key>(first + p) + (inside ? d0 : 0), inside && (Key || r.has(p)));
+		chain_copy(at, s.halves<Key>(p) + (inside ? d0 : 0), inside && (Key || r.has(p)));
 #else
-		const piece x = load_piece<Key>(cache, first + p, d0, near);
+		const piece x = load_piece<Key>(s, p, d0);
 		*(piece*)at = Key ? x : zero_unless(r.has(p), x);
 #endif
 	}
@@ -189,11 +205,11 @@ template <bool Key, int Tiles> NSTF_DEVICE void fetch_rows(u8* to, const kv_cach
 
 // Values turned: a row for each number of a head. Lanes take neighbouring
 // positions, which makes their words neighbours too.
-NSTF_DEVICE void fetch_turned(u8* values, const kv_cache& cache, i64 first, reach r, int column, bool near) {
+NSTF_DEVICE void fetch_turned(u8* values, const tile_source& s, reach r, int column) {
 #pragma unroll UNROLL_TURNED
 	for (int i = threadIdx.x; i < 32 * (ATTEND_COLUMNS / PIECE); i += THREADS) {
 		const int d = i / 32 * PIECE;
-		auto load = [&](int p) { return zero_unless(r.has(p), load_piece<false>(cache, first + p, column + d, near)); };
+		auto load = [&](int p) { return zero_unless(r.has(p), load_piece<false>(s, p, column + d)); };
 #if NSTF_EXACT
 		const int p = i % 32;
 		const piece x = load(p);
@@ -211,12 +227,12 @@ NSTF_DEVICE void fetch_turned(u8* values, const kv_cache& cache, i64 first, reac
 	}
 }
 
-NSTF_DEVICE void fetch(u8* stage, const kv_cache& cache, i64 first, reach r, int column, bool near) {
-	fetch_rows<true, KEY_TILES>(stage, cache, first, r, 0, near);
+NSTF_DEVICE void fetch(u8* stage, const tile_source& s, reach r, int column) {
+	fetch_rows<true, KEY_TILES>(stage, s, r, 0);
 #if CHAIN_TURNS
-	fetch_rows<false, VALUE_TILES>(stage + KEY_BYTES, cache, first, r, column, near);
+	fetch_rows<false, VALUE_TILES>(stage + KEY_BYTES, s, r, column);
 #else
-	fetch_turned(stage + KEY_BYTES, cache, first, r, column, near);
+	fetch_turned(stage + KEY_BYTES, s, r, column);
 #endif
 }
 
@@ -324,7 +340,7 @@ NSTF_DEVICE int wave_extreme(int v, bool greatest) {
 }
 
 NSTF_KERNEL void __launch_bounds__(THREADS)
-nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, int heads, int kv_heads, int window, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS) {
+nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, int heads, int kv_heads, int window, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS PIECES_PARAMETERS) {
 	extern __shared__ __align__(1024) u8 lds[];
 	begin_early();
 	const kv_cache cache = KV_CACHE;
@@ -334,10 +350,21 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 
 	const f32* query[MATRIX_ROWS];
 	int row[MATRIX_ROWS], position[MATRIX_ROWS];
+#if KV_SCALED
+	const spread_piece pieces[SPREAD_PIECES] = SPREAD_GIVEN;
+	bool begun[MATRIX_ROWS], ends[MATRIX_ROWS];
+	kept += (((i64)blockIdx.z * gridDim.y + head) * gridDim.x + blockIdx.x) * (2 * MATRIX_ROWS * THREADS) + threadIdx.x;
+#endif
 #pragma unroll
 	for (int r = 0; r < MATRIX_ROWS; r++) {
 		row[r] = first_row + (int)(threadIdx.x / NSTF_WAVE) * MATRIX_FEATURES + matrix_row(r);
 		position[r] = row[r] < rows ? positions[row[r]] : -1;
+#if KV_SCALED
+		const spread_piece mine = piece_of(pieces, position[r] >= 0 ? owners[row[r]] : -2);
+		const int seen = first_seen(position[r] + 1, window);
+		begun[r] = seen < mine.from, ends[r] = position[r] < mine.to;
+		if (seen >= mine.to || position[r] < mine.from) position[r] = -1; // in another launch
+#endif
 		query[r] = position[r] >= 0 ? q + ((i64)row[r] * heads + head) * KV_D : nullptr;
 	}
 #if QUERIES_HELD
@@ -353,6 +380,22 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 	for (int r = 0; r < MATRIX_ROWS; r++) all.top[r] = TILE_NONE, all.total[r] = 0;
 #pragma unroll
 	for (int n = 0; n < OUTPUTS; n++) all.acc[0][n] = MatrixSums{};
+#if KV_SCALED
+#pragma unroll
+	for (int r = 0; r < MATRIX_ROWS; r++) {
+		if (position[r] < 0 || !begun[r]) continue;
+		all.top[r] = kept[2 * r * THREADS], all.total[r] = kept[(2 * r + 1) * THREADS];
+		const f32* was = out + ((i64)row[r] * heads + head) * KV_VALUE + column;
+#pragma unroll
+		for (int n = 0; n < OUTPUTS; n++) {
+#pragma unroll
+			for (int i = 0; i < MATRIX_SUMS; i++) {
+				const int d = n * MATRIX_TOKENS + matrix_token(i);
+				if (chain_row(i) == r && column + d < KV_VALUE) all.acc[0][n].v[i] = was[d];
+			}
+		}
+	}
+#endif
 
 	for (int from = first_row, to; from < stop; from = to) {
 		const int owner = owners[from];
@@ -376,29 +419,56 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 		low = wave_extreme(low, false);
 		high = wave_extreme(high, true);
 		const i32* table = pages + owner * (i64)max_pages;
-		auto bring = [&](int p, int stage, bool near) {
-			if (p < last) fetch(lds + stage * (KEY_BYTES + VALUE_BYTES), cache, kv_vector(table[kv_place(p, max_pages, near)], kv_heads, kv_head, p), reach{first - p, last - p}, column, near);
-		};
-		int stage = 0;
-		__syncthreads();
-		if (STAGES == 2) bring(first / TILE * TILE, 0, false);
-		// Of codes each tile comes twice, for rows that see it in half precision and for others.
-		for (int i = first / TILE * TILE * (KV_CODED + 1); i < last * (KV_CODED + 1); i += TILE, stage ^= STAGES - 1) {
-#if KV_CODED
-			const int p = i / (2 * TILE) * TILE, near_end = p < 64 * KV_FIRST ? 0x7fffffff : kv_near_end(p);
-			const bool near = i / TILE % 2 == 0;
-			if (p >= last || (near ? least >= near_end : last - 1 < near_end)) continue;
+#if KV_SCALED
+		const spread_piece mine = piece_of(pieces, owner);
+		const int end = last < mine.to ? last : mine.to;
+		first = first > mine.from ? first : mine.from;
 #else
-			const int p = i;
-			const bool near = false;
+		const int end = last;
+#endif
+		first = first < end ? first : end; // none may have been used
+		// Of codes each tile comes twice, for rows that see it in half precision and for others.
+		auto tile_of = [](int i) { return KV_CODED ? i / (2 * TILE) * TILE : i; };
+		auto is_near = [](int i) { return KV_CODED && i / TILE % 2 == 0; };
+#if KV_CODED
+		auto near_end_of = [](int p) { return p < 64 * KV_FIRST ? 0x7fffffff : kv_near_end(p); };
+#endif
+		// The first from i on that a row wants.
+		auto wanted = [&](int i) {
+#if KV_CODED
+			for (; i < end * 2; i += TILE)
+				if (is_near(i) ? least < near_end_of(tile_of(i)) : last > near_end_of(tile_of(i))) break;
+#endif
+			return i;
+		};
+		auto bring = [&](int i, int stage) {
+			const int p = tile_of(i);
+			const bool near = is_near(i);
+			if (i >= end * (KV_CODED + 1)) return;
+#if KV_SCALED
+			const tile_source s = {cache, far_keys, far_values, near, kv_vector(near ? table[kv_place(p, max_pages, true)] : p / 64 + mine.base, kv_heads, kv_head, p)};
+#else
+			const tile_source s = {cache, near, kv_vector(table[p / 64], kv_heads, kv_head, p)};
+#endif
+			fetch(lds + stage * (KEY_BYTES + VALUE_BYTES), s, reach{first - p, end - p}, column);
+		};
+		int stage = 0, i = wanted(first / TILE * TILE * (KV_CODED + 1));
+		__syncthreads();
+		if (STAGES == 2) bring(i, 0);
+		for (int after; i < end * (KV_CODED + 1); i = after, stage ^= STAGES - 1) {
+			after = wanted(i + TILE);
+			const int p = tile_of(i);
+#if KV_CODED
+			const int near_end = near_end_of(p);
+			const bool near = is_near(i);
 #endif
 #if STAGES == 2
 			matrix_copy_end();
-			bring(p + TILE, stage ^ 1, false);
+			bring(after, stage ^ 1);
 			matrix_copy_end();
 			matrix_copy_wait<1>();
 #else
-			bring(p, 0, near);
+			bring(i, 0);
 #endif
 			__syncthreads();
 			const u8 *keys = lds + stage * (KEY_BYTES + VALUE_BYTES), *values = keys + KEY_BYTES;
@@ -447,13 +517,19 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 		const f32 total = chain_sum(all.total[r]), inverse = total == 0 ? 0.0f : 1.0f / total;
 #endif
 		if (position[r] < 0) continue;
+#if KV_SCALED
+		if (!ends[r]) kept[2 * r * THREADS] = all.top[r], kept[(2 * r + 1) * THREADS] = all.total[r];
+		const f32 factor = ends[r] ? inverse : 1.0f;
+#else
+		const f32 factor = inverse;
+#endif
 		f32* to = out + ((i64)row[r] * heads + head) * KV_VALUE + column;
 #pragma unroll
 		for (int n = 0; n < OUTPUTS; n++) {
 #pragma unroll
 			for (int i = 0; i < MATRIX_SUMS; i++) {
 				const int d = n * MATRIX_TOKENS + matrix_token(i);
-				if (chain_row(i) == r && column + d < KV_VALUE) to[d] = all.acc[0][n].v[i] * inverse;
+				if (chain_row(i) == r && column + d < KV_VALUE) to[d] = all.acc[0][n].v[i] * factor;
 			}
 		}
 	}

@@ -333,7 +333,7 @@ nstf_settle_pages(f32* out, SINK_PARAMETER int heads, int kv_heads, ROWS_PARAMET
 #if KV_CODED // what was summed of turned values is turned back
 		__syncthreads();
 		for (int g = wave; g < here; g += SETTLE_WAVES) {
-			kv_turn(turned[g], KV_VALUE);
+			kv_turn<KV_VALUE>(turned[g]);
 			for (int i = lane; i < KV_VALUE; i += NSTF_WAVE) out[(first + base_query + g) * KV_VALUE + i] = turned[g][i];
 		}
 #endif

@@ -100,7 +100,11 @@ func (o *Follow) Calls(t Target) []Call {
 	args = append(append(args, follow...), Ptr(o.KV.Summaries()), Ptr(records))
 	phase := func(n, blocks, kinds int) Call {
 		matrix := flag(n == 1 && read.matrix(t)) // what is read in any case is few
-		return Call{Early: true, Unit: Unit{"attendpages.hip", fmt.Sprintf("%s ATTEND_MATRIX=%d PAGES_PHASE=%d PAGES_FORETOLD=%d", attend, matrix, n, foretoldPages)}, Symbol: "nstf_attend_pages",
+		resident := ""
+		if matrix == 1 && t.API == CUDA && read.pairs(t, s.waves) { // means beside pages
+			resident = " PAGES_RESIDENT=2"
+		}
+		return Call{Early: true, Unit: Unit{"attendpages.hip", fmt.Sprintf("%s ATTEND_MATRIX=%d PAGES_PHASE=%d PAGES_FORETOLD=%d%s", attend, matrix, n, foretoldPages, resident)}, Symbol: "nstf_attend_pages",
 			Grid: [3]uint32{uint32(blocks), uint32(kinds * o.KV.Heads * s.parts), uint32(o.T)}, Block: [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Args: args}
 	}
 	settle := Unit{"choosepages.hip", fmt.Sprintf("%s ATTEND_SINKS=%d CHOOSE_MASS=%d CHOOSE_WAVES=%d SETTLE_WAVES=%d", attend, flag(o.Sinks != 0), flag(o.Mass < 1), chooseThreads/t.Wave, settleThreads/t.Wave)}

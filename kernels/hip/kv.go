@@ -137,6 +137,14 @@ func (k *KV) values() int {
 	return k.Dim
 }
 
+// parts returns how many waves of a block's share the codes of a vector; 1 where there are none.
+func (k *KV) parts(t Target, waves int) int {
+	if !k.Format.Coded() {
+		return 1
+	}
+	return min(ceil(ceil(k.Dim, 32)*32, t.Wave), waves)
+}
+
 // defines are what kv.hip asks for.
 func (k *KV) defines() string {
 	s := fmt.Sprintf("KV_FORMAT=%d KV_D=%d", k.Format, k.Dim)

@@ -133,11 +133,15 @@ NSTF_DEVICE int kv_place(int position, int max_pages, bool near) { return positi
 // The largest magnitude over groups of 32 lanes, as its bits: NaN above all.
 NSTF_DEVICE u32 largest_bits(f32 v) {
 	u32 m = bits_of(v) & 0x7fffffffu;
+#if defined(NSTF_CUDA) && __CUDA_ARCH__ >= 800
+	asm("redux.sync.max.u32 %0, %0, 0xffffffff;" : "+r"(m));
+#else
 #pragma unroll
 	for (int i = 16; i > 0; i /= 2) {
 		const u32 other = (u32)wave_xor((i32)m, i);
 		m = other > m ? other : m;
 	}
+#endif
 	return m;
 }
 
@@ -145,7 +149,7 @@ NSTF_DEVICE u32 largest_bits(f32 v) {
 #include "kvcodes.hip"
 #else
 // Formats that are not codes have nothing turned.
-NSTF_DEVICE void kv_turn(f32*, int) {}
+template <int N> NSTF_DEVICE void kv_turn(f32*) {}
 
 NSTF_DEVICE void kv_put(kv_element* at, f32 v, f32 inverse) {
 #if KV_FORMAT == 0

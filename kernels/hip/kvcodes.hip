@@ -12,22 +12,36 @@ constexpr int KV_TURN = kv_turn_length(1);
 __host__ __device__ constexpr f32 kv_turn_factor(int n) { return n == 1 ? 1.0f : n == 2 ? 0x1.6a09e6p-1f : 0.5f * kv_turn_factor(n / 4); }
 constexpr f32 KV_TURN_FACTOR = kv_turn_factor(KV_TURN);
 
-// A wave turns n numbers in LDS, a multiple of KV_TURN, that its lanes may have written.
-NSTF_DEVICE void kv_turn(f32* v, int n) {
+// A wave turns N numbers in LDS, a multiple of KV_TURN, that its lanes may have written. A
+// lane holds numbers a wave apart: of pairs within a wave it gets the other, others it has.
+template <int N> NSTF_DEVICE void kv_turn(f32* v) {
 	if (KV_TURN == 1) return;
+	constexpr int each = (N + NSTF_WAVE - 1) / NSTF_WAVE;
 	const int lane = threadIdx.x % NSTF_WAVE;
+	f32 x[each];
+	wave_sync();
 #pragma unroll
-	for (int s = 1; s < KV_TURN; s *= 2) {
-		wave_sync();
-		for (int i = lane; i < n / 2; i += NSTF_WAVE) {
-			const int at = i / s * (2 * s) + i % s;
-			const f32 a = v[at], b = v[at + s];
-			v[at] = a + b;
-			v[at + s] = a - b;
+	for (int r = 0; r < each; r++) x[r] = r * NSTF_WAVE + lane < N ? v[r * NSTF_WAVE + lane] : 0.0f;
+#pragma unroll
+	for (int s = 1; s < NSTF_WAVE; s *= 2) {
+		if (s >= KV_TURN) continue;
+		const u32 sign = lane & s ? 0x80000000u : 0; // the upper of a pair is the lower less itself
+#pragma unroll
+		for (int r = 0; r < each; r++) x[r] = wave_xor(x[r], s) + of_bits(bits_of(x[r]) ^ sign);
+	}
+#pragma unroll
+	for (int s = 1; s < 512 / NSTF_WAVE; s *= 2) {
+		if (s * NSTF_WAVE >= KV_TURN) continue;
+#pragma unroll
+		for (int r = 0; r + s < each; r++) {
+			if (r & s) continue;
+			const f32 a = x[r], b = x[r + s];
+			x[r] = a + b, x[r + s] = a - b;
 		}
 	}
-	wave_sync();
-	for (int i = lane; i < n; i += NSTF_WAVE) v[i] = rounded_product(v[i], KV_TURN_FACTOR);
+#pragma unroll
+	for (int r = 0; r < each; r++)
+		if (r * NSTF_WAVE + lane < N) v[r * NSTF_WAVE + lane] = rounded_product(x[r], KV_TURN_FACTOR);
 	wave_sync();
 }
 
@@ -41,18 +55,44 @@ constexpr u64 KV_LEVELS[2] = {KV_BITS == 3 ? 0x5f371a01eacfaf81ull : 0xf6eaddcfb
 
 __host__ __device__ constexpr int kv_level(int code) { return (i8)(KV_LEVELS[code / 8] >> (8 * (code % 8))); }
 
-// The code whose level is nearest to x, the lower of two, and that level.
-NSTF_DEVICE void kv_nearest(int x, u32& code, f32& level) {
+// Levels 128 higher, and how far from 0 up a code is nearest, so too; bytes of them.
+__host__ __device__ constexpr u32 kv_raised(int code) { return (u32)(kv_level(code) + 128); }
+__host__ __device__ constexpr u32 kv_bound(int code) { return code + 1 < 1 << KV_BITS ? (kv_raised(code) + kv_raised(code + 1)) / 2 : 255; }
+__host__ __device__ constexpr u32 kv_bounds(int first, int step) {
+	return kv_bound(first) | kv_bound(first + step) << 8 | kv_bound(first + 2 * step) << 16 | kv_bound(first + 3 * step) << 24;
+}
+
+// Byte i of b:a.
+NSTF_DEVICE u32 one_byte(u32 a, u32 b, u32 i) {
+#if defined(NSTF_CUDA)
+	return choose_bytes(a, b, i) & 255;
+#else
+	return __builtin_amdgcn_perm(b, a, i | 0x0c0c0c00u); // 12 gives 0
+#endif
+}
+
+// The code whose level is nearest to x - 128, the lower of two, and that level: bounds are
+// halved, as 15 comparisons take twice the instructions.
+NSTF_DEVICE void kv_nearest(u32 x, u32& code, f32& level) {
 #if KV_BITS == 5
-	const int c = (x + 131) >> 3;
-	code = (u32)(c > 31 ? 31 : c);
+	const u32 c = (x + 3) >> 3;
+	code = c > 31 ? 31 : c;
 	level = (f32)(8 * (int)code - 128);
 #else
-	code = 0;
-#pragma unroll
-	for (int c = 0; c + 1 < 1 << KV_BITS; c++) code += (u32)(kv_level(c) + kv_level(c + 1) - 2 * x) >> 31; // 1 below 0: no lane masks
-	const u64 half = KV_BITS == 4 && code >= 8 ? KV_LEVELS[1] : KV_LEVELS[0];
-	level = (f32)(i8)(half >> (8 * (code & 7)));
+	constexpr u64 flip = 0x8080808080808080ull;
+	const bool top = x > kv_bound((1 << (KV_BITS - 1)) - 1);
+	u32 low = (u32)(KV_LEVELS[0] ^ flip), high = (u32)((KV_LEVELS[0] ^ flip) >> 32);
+	code = top ? 1 << (KV_BITS - 1) : 0;
+#if KV_BITS == 4
+	code += x > (top ? kv_bound(11) : kv_bound(3)) ? 4 : 0;
+	code += x > one_byte(kv_bounds(1, 4), 0, code / 4) ? 2 : 0;
+	code += x > one_byte(kv_bounds(0, 2), kv_bounds(8, 2), code / 2) ? 1 : 0;
+	low = top ? (u32)(KV_LEVELS[1] ^ flip) : low, high = top ? (u32)((KV_LEVELS[1] ^ flip) >> 32) : high;
+#else
+	code += x > (top ? kv_bound(5) : kv_bound(1)) ? 2 : 0;
+	code += x > one_byte(kv_bounds(0, 2), 0, code / 2) ? 1 : 0;
+#endif
+	level = of_bits(0x4b000000u | one_byte(low, high, code & 7)) - 8388736.0f; // 2^23 + 128
 #endif
 }
 
@@ -63,59 +103,74 @@ template <int Width> NSTF_DEVICE u32 lanes_or(u32 v) {
 	return v;
 }
 
+// One step of a sum over lanes m apart that leaves each half of them another sum.
+NSTF_DEVICE f32 halved_sum(f32 lower, f32 upper, int m) {
+	const bool up = threadIdx.x & m;
+	return (up ? upper : lower) + wave_xor(up ? lower : upper, m);
+}
+
 // Each 32 lanes choose codes and a scale for a group, a number a lane: of five places of the
 // largest number, the one whose best scale leaves the least squared error. Lanes that have
-// none (v = 0, has false) do not count.
+// none (v = 0, has false) do not count. What is the same in all lanes is worked out once: a lane
+// divides for one of the places. Of sixteen lanes 0 and 1 have the first, 2 and 3 the second, 4 to
+// 7 the third, 8 and 9, 10 and 11 the others, 12 to 15 the third again.
 NSTF_DEVICE u16 kv_encode(f32 v, bool has, u32& code) {
-	const u32 m = largest_bits(v), first = threadIdx.x % NSTF_WAVE & 32;
+	constexpr f32 tries[5] = {1.2f, 1.1f, 1.0f, 0.92f, 0.85f};
+	const int lane = threadIdx.x % NSTF_WAVE, first = lane & 32;
+	const f32 place = rounded_product(lane & 4 ? tries[2] : lane & 8 ? (lane & 2 ? tries[4] : tries[3]) : lane & 2 ? tries[1] : tries[0], KV_OUTERMOST);
+	const u32 m = largest_bits(v);
 	const u32 where = (u32)(wave_ballot((bits_of(v) & 0x7fffffffu) == m) >> first), negative = (u32)(wave_ballot(bits_of(v) >> 31 != 0) >> first);
-	const f32 most = of_bits(m | (negative & where & (0u - where) ? 0x80000000u : 0));
+	const f32 inverse = place / of_bits(m | (negative & where & (0u - where) ? 0x80000000u : 0));
 	f32 xq[5], qq[5];
 	u32 codes[5];
-	constexpr f32 tries[5] = {1.2f, 1.1f, 1.0f, 0.92f, 0.85f};
 #pragma unroll
 	for (int i = 0; i < 5; i++) {
-		const f32 at = rounded_product(v, rounded_product(tries[i], KV_OUTERMOST) / most) + 128.5f;
+		const f32 at = rounded_product(v, wave_get(inverse, first + (i < 3 ? 2 * i : 2 * i + 2))) + 128.5f;
 		f32 level;
-		kv_nearest((int)fminf(fmaxf(at, 0.0f), 255.0f) - 128, codes[i], level);
+		kv_nearest((u32)fminf(fmaxf(at, 0.0f), 255.0f), codes[i], level);
 		xq[i] = rounded_product(v, level);
 		qq[i] = has ? level * level : 0.0f;
 	}
+	f32 sum[5];
 #pragma unroll
-	for (int m = 16; m > 0; m /= 2) {
+	for (int i = 0; i < 5; i++) sum[i] = halved_sum(xq[i], qq[i], 16);
+	const f32 a = halved_sum(sum[0], sum[3], 8), b = halved_sum(sum[1], sum[4], 8), c = sum[2] + wave_xor(sum[2], 8);
+	const f32 d = halved_sum(a, c, 4), e = halved_sum(b, c, 4);
+	f32 mine = halved_sum(d, e, 2);
+	mine += wave_xor(mine, 1);
+	const f32 other = wave_xor(mine, 16), factor = lane & 16 ? other / mine : mine / other;
+	const f32 better = rounded_product(factor, lane & 16 ? other : mine);
+	u32 gain = better > 0 ? bits_of(better) : 0, top = gain;
 #pragma unroll
-		for (int i = 0; i < 5; i++) {
-			xq[i] += wave_xor(xq[i], m);
-			qq[i] += wave_xor(qq[i], m);
-		}
+	for (int n = 8; n > 1; n /= 2) {
+		const u32 rival = (u32)wave_xor((i32)top, n);
+		top = rival > top ? rival : top;
 	}
-	f32 gain = 0, factor = 0;
-	code = 0;
-#pragma unroll
-	for (int i = 0; i < 5; i++) {
-		const f32 f = xq[i] / qq[i], better = rounded_product(f, xq[i]);
-		if (!(better > gain)) continue;
-		gain = better;
-		factor = f;
-		code = codes[i];
-	}
+	const u32 best = (u32)(wave_ballot(gain == top) >> first), from = __ffs((int)best) - 1; // the first of equal ones
+	const f32 chosen = wave_get(factor, first + (int)from);
+	code = one_byte(codes[0] | codes[1] << 8 | codes[2] << 16, codes[3] | codes[4] << 8, from / 2);
+	if (top == 0) code = 0;
 	if (m >= 0x7f800000u) return 0x7e00;
 	if (of_bits(m) < 0x1p-24f) {
 		f32 level;
-		kv_nearest(0, code, level);
+		kv_nearest(128, code, level);
 		return 0;
 	}
-	return half_nearest(factor * 128.0f);
+	return top == 0 ? (u16)0 : half_nearest(chosen * 128.0f);
 }
 
-// A wave stores one vector v[KV_D], turned already, which lies in LDS, as key or value at of
-// a cache: 32 lanes a group.
-NSTF_DEVICE void kv_store(const kv_cache& cache, bool key, i64 at, const f32* v) {
+// Waves that a vector's codes are work for: a wave has 32 lanes for each group at once.
+constexpr int KV_PARTS = (KV_PADDED + NSTF_WAVE - 1) / NSTF_WAVE;
+
+// A wave stores every parts-th of the parts, from one on, of a vector v[KV_D], turned already,
+// which lies in LDS, as key or value at of a cache: 32 lanes a group.
+NSTF_DEVICE void kv_store(const kv_cache& cache, bool key, i64 at, const f32* v, int part, int parts) {
 	kv_element* words = key ? cache.vector<true>(at) : cache.vector<false>(at);
 	kv_scale* scales = key ? cache.scales<true>(at) : cache.scales<false>(at);
 	const int lane = threadIdx.x % NSTF_WAVE, r = lane % 32 / 8, k = lane % 8;
 #pragma unroll 1
-	for (int i = lane; i - lane < KV_PADDED; i += NSTF_WAVE) {
+	for (; part < KV_PARTS; part += parts) {
+		const int i = part * NSTF_WAVE + lane;
 		u32 code;
 		const u16 scale = kv_encode(i < KV_D ? v[i] : 0.0f, i < KV_D, code);
 		const int g = i / 32;
@@ -144,7 +199,13 @@ NSTF_DEVICE void kv_store_near(u16* to, const f32* v) {
 NSTF_DEVICE f32 kv_factor(u16 scale) { return half_value(scale) * KV_STEP; }
 
 // The levels of run r of a group, eight numbers, from its word and the group's high bits: bytes,
-// with KV_APART of even and of odd numbers, else of the lower and of the higher four.
+// with KV_APART of even and of odd numbers, else of the lower and of the higher four. For matrix
+// instructions each is 128 more.
+#if ATTEND_MATRIX
+#define KV_RAISED 0x80808080u
+#else
+#define KV_RAISED 0u
+#endif
 #if (defined(NSTF_CUDA) || ATTEND_MATRIX) && KV_BITS != 5
 #define KV_APART 0
 #else
@@ -153,11 +214,16 @@ NSTF_DEVICE f32 kv_factor(u16 scale) { return half_value(scale) * KV_STEP; }
 NSTF_DEVICE void kv_level_bytes(u32& even, u32& odd, u32 word, u32 high, int r) {
 #if KV_BITS == 5
 	high >>= r;
+#if ATTEND_MATRIX
+	even = ((word & 0x0f0f0f0fu) | KV_RAISED) - (high & 0x01010101u) * 16;
+	odd = ((word >> 4 & 0x0f0f0f0fu) | KV_RAISED) - (high >> 4 & 0x01010101u) * 16;
+#else
 	even = (word & 0x0f0f0f0fu) + (high & 0x01010101u) * 0xf0u;
 	odd = (word >> 4 & 0x0f0f0f0fu) + (high >> 4 & 0x01010101u) * 0xf0u;
+#endif
 #else
 	if (KV_BITS == 3) word = (word >> (2 * (r % 2)) & 0x33333333u) | (high >> r & 0x11111111u) << 2;
-	constexpr u32 t[4] = {(u32)KV_LEVELS[0], (u32)(KV_LEVELS[0] >> 32), (u32)KV_LEVELS[1], (u32)(KV_LEVELS[1] >> 32)};
+	constexpr u32 t[4] = {(u32)KV_LEVELS[0] ^ KV_RAISED, (u32)(KV_LEVELS[0] >> 32) ^ KV_RAISED, (u32)KV_LEVELS[1] ^ KV_RAISED, (u32)(KV_LEVELS[1] >> 32) ^ KV_RAISED};
 #if defined(NSTF_CUDA) || ATTEND_MATRIX
 	// As nibble_levels of weights.hip: a selector is four nibbles.
 	const u32 in = word & 0x77777777u, half = (word >> 1 & 0x44444444u) | 0x32103210u;

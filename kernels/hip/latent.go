@@ -19,12 +19,12 @@ type Latent struct {
 	KV         KV
 }
 
-const latentWaves = 4 // of a block; each has one head
+const latentWaves = 4 // of a block; each has one head, all of the last one the key
 
-func (o *Latent) unit() Unit { return latentUnit(&o.KV, o.Nope, o.Rope, o.Turn.defines()) }
+func (o *Latent) unit(t Target) Unit { return latentUnit(t, &o.KV, o.Nope, o.Rope, o.Turn.defines()) }
 
-func latentUnit(kv *KV, nope, rope int, turn string) Unit {
-	return Unit{"latent.hip", fmt.Sprintf("%s %s LATENT_NOPE=%d LATENT_ROPE=%d LATENT_WAVES=%d", kv.defines(), turn, nope, rope, latentWaves)}
+func latentUnit(t Target, kv *KV, nope, rope int, turn string) Unit {
+	return Unit{"latent.hip", fmt.Sprintf("%s %s LATENT_NOPE=%d LATENT_ROPE=%d LATENT_WAVES=%d LATENT_PARTS=%d", kv.defines(), turn, nope, rope, latentWaves, kv.parts(t, latentWaves))}
 }
 
 // Calls returns the launch.
@@ -32,7 +32,7 @@ func (o *Latent) Calls(t Target) []Call {
 	args := []Arg{Ptr(o.Q), Ptr(o.Plain), Ptr(o.Out), Ptr(o.Keys), Ptr(o.Norm.Weight), F32(o.Norm.Eps), I32(o.Heads), Ptr(o.Turn.Cosine), Ptr(o.Turn.Sine)}
 	args = append(append(args, o.KV.args()...), o.Rows.args()...)
 	return []Call{{
-		Early: true, Unit: o.unit(), Symbol: "nstf_latent", Grid: [3]uint32{uint32(ceil(o.Heads+1, latentWaves)), uint32(o.T), 1},
+		Early: true, Unit: o.unit(t), Symbol: "nstf_latent", Grid: [3]uint32{uint32(ceil(o.Heads, latentWaves) + 1), uint32(o.T), 1},
 		Block: [3]uint32{uint32(latentWaves * t.Wave), 1, 1}, Args: args,
 	}}
 }
@@ -44,11 +44,11 @@ type LatentJoin struct {
 }
 
 // Calls returns the launch.
-func (o *LatentJoin) Calls(Target) []Call {
+func (o *LatentJoin) Calls(t Target) []Call {
 	l := o.Latent
 	n := l.T * l.Heads * l.KV.Value
 	return []Call{{
-		Early: true, Unit: l.unit(), Symbol: "nstf_latent_join", Grid: [3]uint32{uint32(min(ceil(n, 256), 1<<16)), 1, 1}, Block: [3]uint32{256, 1, 1},
+		Early: true, Unit: l.unit(t), Symbol: "nstf_latent_join", Grid: [3]uint32{uint32(min(ceil(n, 256), 1<<16)), 1, 1}, Block: [3]uint32{256, 1, 1},
 		Args: []Arg{Ptr(o.Absorbed), Ptr(l.Out), I64(int64(n))},
 	}}
 }
@@ -61,11 +61,11 @@ type LatentHeads struct {
 }
 
 // Calls returns the launch.
-func (o *LatentHeads) Calls(Target) []Call {
+func (o *LatentHeads) Calls(t Target) []Call {
 	l := o.Latent
 	n := l.T * l.Heads
 	return []Call{{
-		Early: true, Unit: l.unit(), Symbol: "nstf_latent_heads", Grid: [3]uint32{uint32(ceil(max(n, l.Heads+1), 256)), 1, 1}, Block: [3]uint32{256, 1, 1},
+		Early: true, Unit: l.unit(t), Symbol: "nstf_latent_heads", Grid: [3]uint32{uint32(ceil(max(n, l.Heads+1), 256)), 1, 1}, Block: [3]uint32{256, 1, 1},
 		Args: []Arg{Ptr(o.Chosen), Ptr(o.Slots), Ptr(o.First), I32(l.Heads), I32(n)},
 	}}
 }

@@ -18,8 +18,9 @@
 // there are n, that read the matrix of their head: chosen i32[n], slots i32[n] by head,
 // first i32[heads+1].
 //
-// Grid: latent: x over heads and, as the last one, the key, LATENT_WAVES to a block, one
-// to a wave; y over rows. LDS: a key for each wave. The others: a thread a number.
+// Grid: latent: x over heads, LATENT_WAVES to a block, one to a wave, and a block for the key, whose
+// first wave finishes and turns it and whose LATENT_PARTS make its codes; y over rows. LDS: a key. The
+// others: a thread a number.
 // Deterministic. Bound: bytes of q, kv, nope and out, once each.
 // Tolerance: rotation and storing have the processor's bits; the norm is float64 but for
 // its product.
@@ -44,14 +45,15 @@ NSTF_DEVICE void turn_numbers(f32* to, const f32* from, const f32* cosine, const
 
 NSTF_KERNEL void __launch_bounds__(LATENT_WAVES* NSTF_WAVE)
 nstf_latent(const f32* q, f32* nope, f32* out, const f32* kv, const f32* weight, f32 eps, int heads, const f32* cosine, const f32* sine, KV_PARAMETERS, ROWS_PARAMETERS) {
-	__shared__ f32 lds[LATENT_WAVES][KV_D];
+	__shared__ f32 key[KV_D];
 	begin_early();
 	const int row = blockIdx.y, wave = threadIdx.x / NSTF_WAVE, lane = threadIdx.x % NSTF_WAVE, position = positions[row];
-	const int h = blockIdx.x * LATENT_WAVES + wave;
-	if (position < 0 || h > heads) return;
+	if (position < 0) return;
 	cosine += (i64)row * ROPE_PAIRS;
 	sine += (i64)row * ROPE_PAIRS;
-	if (h < heads) {
+	if (blockIdx.x + 1 < gridDim.x) {
+		const int h = blockIdx.x * LATENT_WAVES + wave;
+		if (h >= heads) return;
 		const i64 head = (i64)row * heads + h;
 		q += head * LATENT_QUERY;
 		nope += head * LATENT_NOPE;
@@ -59,20 +61,25 @@ nstf_latent(const f32* q, f32* nope, f32* out, const f32* kv, const f32* weight,
 		turn_numbers(out + head * KV_D + KV_VALUE, q + LATENT_NOPE, cosine, sine);
 		return;
 	}
-	kv += (i64)row * KV_D;
-	f64 sum = 0;
-	for (int i = lane; i < KV_VALUE; i += NSTF_WAVE) sum += (f64)kv[i] * (f64)kv[i];
-	const f32 root = (f32)(1 / sqrt(wave_sum<NSTF_WAVE>(sum) / KV_VALUE + (f64)eps));
-	f32* key = lds[wave];
-	for (int i = lane; i < KV_VALUE; i += NSTF_WAVE) key[i] = kv[i] * root * weight[i];
-	turn_numbers(key + KV_VALUE, kv + KV_VALUE, cosine, sine);
-	wave_sync();
+	if (wave == 0) {
+		kv += (i64)row * KV_D;
+		f64 sum = 0;
+		for (int i = lane; i < KV_VALUE; i += NSTF_WAVE) sum += (f64)kv[i] * (f64)kv[i];
+		const f32 root = (f32)(1 / sqrt(wave_sum<NSTF_WAVE>(sum) / KV_VALUE + (f64)eps));
+		for (int i = lane; i < KV_VALUE; i += NSTF_WAVE) key[i] = kv[i] * root * weight[i];
+		turn_numbers(key + KV_VALUE, kv + KV_VALUE, cosine, sine);
+		wave_sync();
+		kv_turn<KV_D>(key);
+	}
+	if (LATENT_PARTS > 1) __syncthreads();
+	if (wave >= LATENT_PARTS) return;
 	const kv_cache cache = KV_CACHE;
 	const i64 at = kv_vector(pages[owners[row] * (i64)max_pages + position / 64], 1, 0, position);
-	kv_turn(key, KV_D);
-	kv_store(cache, true, at, key);
 #if KV_CODED
-	kv_store_near(cache.near<true>(kv_vector(pages[owners[row] * (i64)max_pages + kv_place(position, max_pages, true)], 1, 0, position)), key);
+	if (wave == LATENT_PARTS - 1) kv_store_near(cache.near<true>(kv_vector(pages[owners[row] * (i64)max_pages + kv_place(position, max_pages, true)], 1, 0, position)), key);
+	kv_store(cache, true, at, key, wave, LATENT_PARTS);
+#else
+	kv_store(cache, true, at, key);
 #endif
 }
 

@@ -59,7 +59,7 @@ func headNorm(n *Normal) int {
 	return int(n.Kind) + 1
 }
 
-const ropeWaves = 4 // of a block; each has one head
+const ropeWaves = 4 // of a block; each has one head, or a part of one
 
 // turn passes how heads are found and finished.
 func (o *Rope) turn() []Arg {
@@ -91,14 +91,14 @@ func (o *Rope) Calls(t Target) []Call {
 		args = append(args, F32(p.Beta), I32(p.Every), I32(p.Offset))
 	}
 	args = append(append(args, o.KV.args()...), o.Rows.args()...)
-	heads := o.Heads
+	parts, blocks := o.KV.parts(t, ropeWaves), ceil(o.Heads, ropeWaves)
 	if !o.Shared {
-		heads += 2 * o.KV.Heads
+		blocks += ceil(2*o.KV.Heads, ropeWaves/parts)
 	}
 	return []Call{{
-		Early: true, Unit: Unit{"rope.hip", fmt.Sprintf("%s %s ROPE_LATE=%d ROPE_HEADS=%d ROPE_TEMPER=%d ROPE_WAVES=%d", o.KV.defines(), o.defines(), flag(o.Late), flag(o.HeadNorms), flag(o.Temper != nil), ropeWaves)},
+		Early: true, Unit: Unit{"rope.hip", fmt.Sprintf("%s %s ROPE_LATE=%d ROPE_HEADS=%d ROPE_TEMPER=%d ROPE_WAVES=%d ROPE_PARTS=%d", o.KV.defines(), o.defines(), flag(o.Late), flag(o.HeadNorms), flag(o.Temper != nil), ropeWaves, parts)},
 		Symbol: "nstf_rope",
-		Grid:   [3]uint32{uint32(ceil(heads, ropeWaves)), uint32(o.T), 1},
+		Grid:   [3]uint32{uint32(blocks), uint32(o.T), 1},
 		Block:  [3]uint32{uint32(ropeWaves * t.Wave), 1, 1}, Args: args,
 	}}
 }

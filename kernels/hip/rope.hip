@@ -13,8 +13,9 @@
 // for each head, f32[heads][KV_D]. With ROPE_TEMPER 1 queries are
 // multiplied by 1 + temper*ln(1 + floor((position + temper_offset) / temper_every)) at last.
 //
-// Grid: x over heads of q, then of k, then of v, ROPE_WAVES to a block, one to a
-// wave; y over rows. LDS: a head for each wave. No barriers between waves.
+// Grid: x over heads of q, ROPE_WAVES to a block, one to a wave; then over those of k and of v,
+// of which ROPE_PARTS waves have one: its first finishes and turns it, all make its codes. y over
+// rows. LDS: a head for each wave. A barrier where there are parts.
 // Deterministic. Bound: bytes of q, k, v, read and written once.
 // Tolerance: rotation and storing have the processor's bits; norms as norm.hip.
 #include "heads.hip"
@@ -61,13 +62,14 @@ nstf_rope(f32* q, const f32* k, const f32* v, int heads, int kv_heads, int q_str
 	const f32* q_weight, const f32* q_bias, f32 q_eps, const f32* k_weight, const f32* k_bias, f32 k_eps VNORM_PARAMETERS TEMPER_PARAMETERS, KV_PARAMETERS, ROWS_PARAMETERS) {
 	__shared__ f32 lds[ROPE_WAVES][KV_D];
 	begin_early();
-	const int row = blockIdx.y, wave = threadIdx.x / NSTF_WAVE, position = positions[row];
-	int h = blockIdx.x * ROPE_WAVES + wave;
-	if (position < 0 || h >= heads + (ROPE_SHARED ? 0 : 2 * kv_heads)) return;
+	const int row = blockIdx.y, wave = threadIdx.x / NSTF_WAVE, position = positions[row], query_blocks = (heads + ROPE_WAVES - 1) / ROPE_WAVES;
+	if (position < 0) return;
 	cosine += (i64)row * ROPE_PAIRS;
 	sine += (i64)row * ROPE_PAIRS;
 	head_pairs x;
-	if (h < heads) {
+	if (blockIdx.x < query_blocks) {
+		int h = blockIdx.x * ROPE_WAVES + wave;
+		if (h >= heads) return;
 		q += (i64)row * q_stride + h * KV_D;
 		load_head(x, q);
 		finish<ROPE_QNORM>(x, h, q_weight, q_bias, q_eps, cosine, sine);
@@ -77,24 +79,37 @@ nstf_rope(f32* q, const f32* k, const f32* v, int heads, int kv_heads, int q_str
 		store_head(q, x);
 		return;
 	}
-	h -= heads;
-	const bool key = h < kv_heads;
+#if !ROPE_SHARED
+	int h = (blockIdx.x - query_blocks) * (ROPE_WAVES / ROPE_PARTS) + wave / ROPE_PARTS;
+	const int part = wave % ROPE_PARTS;
+	const bool key = h < kv_heads, here = h < 2 * kv_heads && wave < ROPE_WAVES / ROPE_PARTS * ROPE_PARTS;
 	h = key ? h : h - kv_heads;
-	load_head(x, (key ? k : v) + (i64)row * k_stride + h * KV_D);
-	if (key) {
-		finish<ROPE_KNORM>(x, h, k_weight, k_bias, k_eps, cosine, sine);
-	}
-#if ROPE_VNORM
-	if (!key) head_norm<ROPE_VNORM>(x, v_weight, v_bias, v_eps);
-#endif
-	store_head(lds[wave], x);
-	wave_sync();
-	const kv_cache cache = KV_CACHE;
-	const i64 at = kv_vector(pages[owners[row] * (i64)max_pages + position / 64], kv_heads, h, position);
-	kv_turn(lds[wave], KV_D);
-	kv_store(cache, key, at, lds[wave]);
+	f32* own = lds[wave - part];
+	const i32* table = pages + owners[row] * (i64)max_pages; // looked up beside the head's numbers
+	const i64 at = kv_vector(table[position / 64], kv_heads, h, position);
 #if KV_CODED
-	const i64 near = kv_vector(pages[owners[row] * (i64)max_pages + kv_place(position, max_pages, true)], kv_heads, h, position);
-	kv_store_near(key ? cache.near<true>(near) : cache.near<false>(near), lds[wave]);
+	const i64 near = kv_vector(table[kv_place(position, max_pages, true)], kv_heads, h, position);
+#endif
+	if (here && part == 0) {
+		load_head(x, (key ? k : v) + (i64)row * k_stride + h * KV_D);
+		if (key) {
+			finish<ROPE_KNORM>(x, h, k_weight, k_bias, k_eps, cosine, sine);
+		}
+#if ROPE_VNORM
+		if (!key) head_norm<ROPE_VNORM>(x, v_weight, v_bias, v_eps);
+#endif
+		store_head(own, x);
+		wave_sync();
+		kv_turn<KV_D>(own);
+	}
+	if (ROPE_PARTS > 1) __syncthreads();
+	if (!here) return;
+	const kv_cache cache = KV_CACHE;
+#if KV_CODED
+	if (part == ROPE_PARTS - 1) kv_store_near(key ? cache.near<true>(near) : cache.near<false>(near), own);
+	kv_store(cache, key, at, own, part, ROPE_PARTS);
+#else
+	kv_store(cache, key, at, own);
+#endif
 #endif
 }

@@ -76,12 +76,13 @@ func Kernels(t Target) []Kernel {
 	eighth := kv
 	eighth.Format = cpu.KVQ8
 	table.add("attend/q8/T=1", wide, (&Attend{Rows: rows, KV: eighth, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256}).Calls(t))
+	table.add("attend/q8/T=512", Budget{256, 64 << 10}, (&Attend{Rows: prompt, KV: eighth, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256, Reaches: []Reach{{Last: 8191}}}).Calls(t))
 	for _, f := range []cpu.KVFormat{cpu.KVQ5, cpu.KVQ4, cpu.KVQ3} {
 		coded, turned := kv, *rope
 		coded.Format, turned.KV.Format = f, f
 		table.add(fmt.Sprintf("rope/%v", f), small, turned.Calls(t))
 		table.add(fmt.Sprintf("attend/%v/T=1", f), Budget{216, 64 << 10}, (&Attend{Rows: rows, KV: coded, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256, Turn: &turned}).Calls(t))
-		table.add(fmt.Sprintf("attend/%v/T=512", f), Budget{256, 64 << 10}, (&Attend{Rows: prompt, KV: coded, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256}).Calls(t))
+		table.add(fmt.Sprintf("attend/%v/T=512", f), Budget{256, 64 << 10}, (&Attend{Rows: prompt, KV: coded, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256, Reaches: []Reach{{Last: 8191}}}).Calls(t))
 	}
 	table.add("attend/f16/T=512", Budget{256, 64 << 10}, (&Attend{Rows: prompt, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256}).Calls(t))
 	table.add("attend/f16/sinks", wide, (&Attend{Rows: rows, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Sinks: 1, Scratch: 256, Turn: rope}).Calls(t))

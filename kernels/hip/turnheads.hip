@@ -17,6 +17,6 @@ NSTF_KERNEL void __launch_bounds__(TURN_WAVES* NSTF_WAVE) nstf_turn_heads(f32* x
 	if (v >= vectors) return;
 	x += (i64)v * TURN_WIDTH;
 	for (int i = lane; i < TURN_WIDTH; i += NSTF_WAVE) lds[wave][i] = x[i];
-	kv_turn(lds[wave], TURN_WIDTH);
+	kv_turn<TURN_WIDTH>(lds[wave]);
 	for (int i = lane; i < TURN_WIDTH; i += NSTF_WAVE) x[i] = lds[wave][i];
 }

@@ -15,6 +15,7 @@ type walk struct {
 	t       int  // rows
 	many    bool // they are a prompt's: see device.Batch.Few
 	reading reading
+	reaches []rowReach
 	from    int // first row whose hidden state is wanted
 	state   *rowTable
 	calls   []hip.Call
@@ -55,6 +56,20 @@ func (w *walk) rows(lo int) hip.Rows {
 	p := &w.e.pool
 	return hip.Rows{T: w.t - lo, Position: at(w.state.positions(), lo, 1), Owner: at(w.state.owners(), lo, 1),
 		Pages: p.table, MaxPages: p.tablePages}
+}
+
+// A rowReach is neighbouring rows of one sequence: its slot, and the position of the first.
+type rowReach struct{ rows, owner, first int }
+
+// reach says which positions rows from lo on see.
+func (w *walk) reach(lo int) (all []hip.Reach) {
+	for _, r := range w.reaches {
+		if skip := max(lo, 0); skip < r.rows {
+			all = append(all, hip.Reach{Owner: r.owner, First: r.first + skip, Last: r.first + r.rows - 1})
+		}
+		lo -= r.rows
+	}
+	return all
 }
 
 // forward runs the rows through the blocks. The hidden states of rows from on
@@ -391,7 +406,7 @@ func (w *walk) mixOut(b *block, lo int, to target) {
 		turn = nil
 	}
 	w.followAttention(b, &hip.Attend{Turn: turn, Prompt: w.many, Settled: w.t == 1 && !w.many, Rows: w.rows(lo), KV: e.pool.layers[b.kv], Heads: int(a.Heads), Scale: a.Scale, Softcap: a.Softcap,
-		Window: int(window), Chunked: chunked, Capacity: int(e.context), Q: at(s.q, lo, b.q.N), Out: at(s.att, lo, b.q.N), Sinks: b.sinks, Scratch: s.attend, Exact: e.exact})
+		Window: int(window), Chunked: chunked, Capacity: int(e.context), Q: at(s.q, lo, b.q.N), Out: at(s.att, lo, b.q.N), Sinks: b.sinks, Scratch: s.attend, Exact: e.exact, Reaches: w.reach(lo)})
 	if b.outGate != nil {
 		w.do(&hip.Activate{OutGate: true, N: (w.t - lo) * b.q.N, Gate: at(s.z, lo, b.q.N), Up: out, Out: out})
 	}

@@ -231,6 +231,10 @@ func (e *Engine) placeScratch(a *arena, t int) {
 		}
 		op.T, op.Capacity = few, int(e.context)
 		attend = max(attend, op.ScratchBytes(e.m.target), e.tunedScratch(op))
+		keys, _ := e.g.KeysOf(i)
+		prompt := op
+		prompt.T, prompt.Prompt, prompt.Exact, prompt.KV.Format = t, true, e.exact, e.follow.kept.Of(keys)
+		attend = max(attend, prompt.ScratchBytes(e.m.target))
 		for _, s := range op.Shapes(e.m.target) { // what is found for one row is used for all that are few
 			tried := op
 			tried.Shape = &s

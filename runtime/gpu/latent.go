@@ -113,7 +113,7 @@ func (w *walk) attendLatents(b *block, lo int, to target) {
 	w.do(&hip.LatentJoin{Latent: op, Absorbed: s.absorbed})
 	attend, _ := attends(b.Block)
 	attend.Prompt, attend.Rows, attend.KV, attend.Capacity = w.many, w.rows(lo), op.KV, int(e.context)
-	attend.Q, attend.Out, attend.Scratch, attend.Exact = op.Out, s.att, s.attend, e.exact
+	attend.Q, attend.Out, attend.Scratch, attend.Exact, attend.Reaches = op.Out, s.att, s.attend, e.exact, w.reach(lo)
 	w.do(&attend)
 	w.perHead(b.latent.vb, n*heads, s.att, s.z)
 	w.list = experts

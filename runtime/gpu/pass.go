@@ -16,6 +16,7 @@ type pass struct {
 	many       bool // see device.Batch.Few
 	reading    reading
 	sequences  int // that have rows
+	reaches    []rowReach
 	state      *rowTable
 	wanted     []int   // rows
 	chosen     *chosen // nil: nothing was
@@ -98,6 +99,7 @@ func (e *Engine) begin(b *device.Batch) (p *pass, slots []int32, err error) {
 		if segment.Choose != nil && e.span.Head {
 			slots = append(slots, s.slot)
 		}
+		p.reaches = append(p.reaches, rowReach{rows: segment.Rows(), owner: int(s.slot), first: int(s.Len())})
 		row += segment.Rows()
 		for w := row - segment.Wanted; w < row && e.span.Head; w++ {
 			p.wanted = append(p.wanted, w)
@@ -214,7 +216,7 @@ func (e *Engine) run(key graphKey, captured bool, list func(w *walk)) error {
 		}
 		return e.play(e.graphs[key])
 	}
-	w := &walk{e: e, t: e.pass.rows, many: e.pass.many, from: e.pass.from, state: e.pass.state, reading: e.pass.reading}
+	w := &walk{e: e, t: e.pass.rows, many: e.pass.many, from: e.pass.from, state: e.pass.state, reading: e.pass.reading, reaches: e.pass.reaches}
 	list(w)
 	w.end()
 	if w.err != nil {
@@ -315,9 +317,9 @@ func (e *Engine) through(rows, from int, keep bool) *walk {
 	return w
 }
 
-// newWalk begins the list of a pass of so many rows of one order.
+// newWalk begins the list of a pass of so many rows of one order, which see all of a context.
 func (e *Engine) newWalk(rows int, many bool, from int) *walk {
-	w := &walk{e: e, t: rows, many: many, from: from, state: &e.s.few}
+	w := &walk{e: e, t: rows, many: many, from: from, state: &e.s.few, reaches: []rowReach{{rows: rows, first: int(e.context) - 1}}}
 	if many {
 		w.state = &e.s.many
 	}

@@ -245,7 +245,7 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 	kv.Base = pool.Address
 	op := hip.Attend{
 		Rows: b.put(t, m), KV: kv, Heads: c.heads, Scale: float32(1 / math.Sqrt(float64(c.d))), Softcap: c.softcap, Window: c.window, Chunked: c.chunked,
-		Capacity: c.capacity, Q: queries.address(), Out: dst.address(), Exact: c.exact, Matrix: c.matrix, Prompt: len(c.position) > 16,
+		Capacity: c.capacity, Q: queries.address(), Out: dst.address(), Exact: c.exact, Matrix: c.matrix, Prompt: len(c.position) > 16, Reaches: b.reaches(),
 	}
 	sinks := make([]float32, c.heads) // without: what changes nothing
 	for h := range sinks {
@@ -264,6 +264,16 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 	}
 	m.run(t, calls)
 	dst.get(t, got)
+	for pages := 1; pages <= 2 && len(calls) > 1 && slices.ContainsFunc(calls, func(c hip.Call) bool { return c.Unit.File == "attendspread.hip" }); pages++ { // piece by piece
+		again := make([]float32, len(got))
+		op := op
+		op.Shape = &hip.AttendShape{Spread: pages}
+		queries.set(t, q) // prompts of turned keys turn them in place
+		dst.set(t, again)
+		m.run(t, op.Calls(m.target))
+		dst.get(t, again)
+		sameBits(t, fmt.Sprintf("%d pages spread at once", pages), got, again)
+	}
 	worst := 0.0
 	for row, last := range c.position {
 		for h := range c.heads {
@@ -495,7 +505,7 @@ func TestAttendTurns(t *testing.T) {
 			for i := range outputs {
 				cache, dq, dst := m.put(t, pool.raw), m.put(t, q), m.put(t, make([]float32, len(q)))
 				kv.Base = cache.address()
-				op := hip.Attend{Rows: where, KV: kv, Heads: c.heads, Scale: 0.1, Window: c.window, Capacity: 1024, Q: dq.address(), Out: dst.address(), Prompt: rows > 16}
+				op := hip.Attend{Rows: where, KV: kv, Heads: c.heads, Scale: 0.1, Window: c.window, Capacity: 1024, Q: dq.address(), Out: dst.address(), Prompt: rows > 16, Reaches: b.reaches()}
 				op.Scratch = m.put(t, make([]byte, op.ScratchBytes(m.target))).address()
 				if i == 0 {
 					first := turn

@@ -70,6 +70,7 @@ func (m *machine) benchAttend(b *testing.B, format cpu.KVFormat, rows, length in
 		op.Settled, op.Turn = true, &hip.Rope{K: zeros(benchKV * benchDim), V: zeros(benchKV * benchDim),
 			Turn: hip.Rotation{Pairs: benchDim / 2, Cosine: zeros(benchDim / 2), Sine: zeros(benchDim / 2)}}
 	}
+	op.Prompt, op.Reaches = rows > 8, []hip.Reach{{First: length - rows, Last: length - 1}}
 	bytes, flops := float64(kv.PageBytes())*float64(length)/hip.PagePositions, 0.0
 	if rows > 8 {
 		bytes = 0
@@ -97,7 +98,7 @@ func (m *machine) reportLayers(b *testing.B, op *hip.Attend, layers, times int, 
 		op.KV.Base = base.Address + hip.Address(int64(i%layers)*each)
 		calls = append(calls, op.Calls(m.target)...)
 	}
-	m.report(b, calls, len(calls), bytes, flops)
+	m.report(b, calls, times*layers, bytes, flops)
 }
 
 func BenchmarkAttend(b *testing.B) {
@@ -187,6 +188,9 @@ func BenchmarkAttendPrompt(b *testing.B) {
 	for _, f := range []cpu.KVFormat{cpu.KVQ8, cpu.KVQ5, cpu.KVQ4, cpu.KVQ3} {
 		b.Run(fmt.Sprintf("%v/rows=2048", f), func(b *testing.B) { m.benchAttend(b, f, 2048, 2048, nil, false) })
 	}
+	for _, f := range []cpu.KVFormat{cpu.KVF16, cpu.KVQ8, cpu.KVQ5, cpu.KVQ4, cpu.KVQ3} { // the last rows of a long one
+		b.Run(fmt.Sprintf("%v/rows=2048/positions=65536", f), func(b *testing.B) { m.benchAttend(b, f, 2048, 65536, nil, false) })
+	}
 	b.Run("f16/rows=2048/exact", func(b *testing.B) { m.benchAttend(b, cpu.KVF16, 2048, 2048, nil, true) })
 }
 
@@ -211,23 +215,26 @@ func BenchmarkLayer(b *testing.B) {
 			op := hip.Activate{N: rows * benchInner, Gate: gate, Up: up, Out: gate}
 			m.report(b, many(op.Calls(m.target)), 32, float64(12*rows*benchInner), 0)
 		})
-		b.Run(fmt.Sprintf("rope/rows=%d", rows), func(b *testing.B) {
-			kv := hip.KV{Format: cpu.KVF16, Heads: benchKV, Dim: benchDim, Pages: rows/hip.PagePositions + 1}
-			pool := m.put(b, make([]byte, kv.Bytes()))
-			kv.Base = pool.address()
-			var position, pages []int32
-			for i := range rows {
-				position = append(position, int32(i))
-			}
-			for i := range kv.Pages {
-				pages = append(pages, int32(i))
-			}
-			q, k := x, zero(rows*benchKV*benchDim)
-			op := hip.Rope{Rows: hip.Rows{T: rows, Position: m.put(b, position).address(), Owner: m.put(b, make([]int32, rows)).address(), Pages: m.put(b, pages).address(), MaxPages: kv.Pages},
-				Heads: benchHeads, Q: q, K: k, V: k, KV: kv, Turn: hip.Rotation{Pairs: benchDim / 2, Cosine: gate, Sine: up}}
-			m.report(b, many(op.Calls(m.target)), 32, float64(rows*benchDim*(8*benchHeads+12*benchKV)), 0)
-			pool.release()
-		})
+		for _, f := range []cpu.KVFormat{cpu.KVF16, cpu.KVQ8, cpu.KVQ5, cpu.KVQ4, cpu.KVQ3} {
+			b.Run(fmt.Sprintf("rope/%v/rows=%d", f, rows), func(b *testing.B) {
+				kv := poolOf(hip.KV{Format: f, Heads: benchKV, Dim: benchDim}, rows/hip.PagePositions+1)
+				pool := m.put(b, make([]byte, kv.Bytes()))
+				kv.Base = pool.address()
+				var position, pages []int32
+				for i := range rows {
+					position = append(position, int32(i))
+				}
+				for i := range kv.Pages {
+					pages = append(pages, int32(i))
+				}
+				q, k := x, zero(rows*benchKV*benchDim)
+				op := hip.Rope{Rows: hip.Rows{T: rows, Position: m.put(b, position).address(), Owner: m.put(b, make([]int32, rows)).address(),
+					Pages: m.put(b, twoHalves(pages, len(pages), kv.Pages)).address(), MaxPages: 2 * len(pages)},
+					Heads: benchHeads, Q: q, K: k, V: k, KV: kv, Turn: hip.Rotation{Pairs: benchDim / 2, Cosine: gate, Sine: up}}
+				m.report(b, many(op.Calls(m.target)), 32, float64(rows*benchDim*(8*benchHeads+8*benchKV))+float64(kv.PageBytes())*float64(rows)/hip.PagePositions, 0)
+				pool.release()
+			})
+		}
 	}
 }
 

@@ -40,6 +40,21 @@ func newBatch(r *rand.Rand, position ...int32) batch {
 	return b
 }
 
+// reaches says what the rows of each sequence see.
+func (b *batch) reaches() (all []hip.Reach) {
+	for row, p := range b.position {
+		i := slices.IndexFunc(all, func(r hip.Reach) bool { return r.Owner == int(b.owner[row]) })
+		switch {
+		case p < 0:
+		case i < 0:
+			all = append(all, hip.Reach{Owner: int(b.owner[row]), First: int(p), Last: int(p)})
+		default:
+			all[i].First, all[i].Last = min(all[i].First, int(p)), max(all[i].Last, int(p))
+		}
+	}
+	return all
+}
+
 func (b *batch) put(t *testing.T, m *machine) hip.Rows {
 	return hip.Rows{
 		T: len(b.position), MaxPages: 2 * b.maxPages,
