@@ -94,6 +94,10 @@ func TestColumns(t *testing.T) {
 				continue // integers have no numbers to compare
 			}
 			isPart(t, &y, want, k, rows, runs...)
+			if y, err = scheme.Columns(x, scheme.Run{From: lo, N: k - lo}); err != nil { // of which the last block may be short
+				t.Fatal(err)
+			}
+			isPart(t, &y, want, k, rows, scheme.Run{From: lo, N: k - lo})
 			stack, err := scheme.Concat("stack", []int64{of, rows / of, k}, x)
 			if err != nil {
 				t.Fatal(err)

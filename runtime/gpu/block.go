@@ -141,7 +141,7 @@ func (w *walk) block(i int) {
 			mix(true)
 		}
 		h = w.input(lo, b.ffnNorm, b.feeds()...)
-		direct := b.ffnPost.Weight == 0 && b.MoE == nil && (b.outScale == 0 || own)
+		direct := b.ffnPost.Weight == 0 && (b.MoE == nil || e.team != nil) && (b.outScale == 0 || own) // ranks add up experts with the state
 		if b.settles() {
 			w.feedForward(b, lo, h, target{y: e.s.f})
 			w.pending[0] = hip.Branch{Rows: e.s.f, Post: b.ffnPost}

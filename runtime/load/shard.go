@@ -209,7 +209,7 @@ func (c *cutter) columns(l *graph.Linear, runs ...scheme.Run) graph.Linear {
 	own.In = 0
 	unit := c.unit(l.Weight)
 	for _, r := range runs {
-		if own.In += r.N; r.From%unit != 0 || r.N%unit != 0 {
+		if own.In += r.N; r.From%unit != 0 || r.N%unit != 0 && r.From+r.N != l.In {
 			c.fail(l.Weight, "columns %d to %d, where blocks have %d", r.From, r.From+r.N, unit)
 		}
 	}
@@ -324,12 +324,8 @@ func (c *cutter) tiles(l *graph.Linear, before ...*graph.Linear) scheme.Run {
 	for unit < widestTile && l.In%(2*unit) == 0 && l.In/(2*unit) >= tilesOfRank*c.ranks {
 		unit *= 2
 	}
-	if l.In%unit != 0 {
-		c.fail(l.Weight, "%d columns in blocks of %d", l.In, unit)
-		return scheme.Run{}
-	}
-	lo, n := share(l.In/unit, c.piece(), c.ranks)
-	return scheme.Run{From: lo * unit, N: n * unit}
+	lo, n := share((l.In+unit-1)/unit, c.piece(), c.ranks) // the last block may be short
+	return scheme.Run{From: lo * unit, N: min(n*unit, l.In-lo*unit)}
 }
 
 const (
