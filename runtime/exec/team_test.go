@@ -34,12 +34,13 @@ func teamed(t *testing.T, g *graph.Graph, source func(string) formats.Tensor, o 
 }
 
 // teamTinies are graphs of which ranks have shares: blocks of both orders, output gates,
-// biases, sinks, a tied head, layers without a gate, recurrent mixers, latents, mixtures, uneven shares.
+// biases, sinks, a tied head, layers without a gate, recurrent mixers, latents, mixtures, inputs
+// of each layer, uneven shares, fewer key-value heads than ranks.
 func teamTinies() (all []tiny) {
 	for _, c := range tinies() {
-		plain := c.graph.PerLayer == nil
+		plain := true
 		for _, b := range c.graph.Blocks {
-			plain = plain && (b.Attn == nil || b.Attn.KVHeads > 1 && !b.Attn.JointNorms) && (b.Mamba == nil || b.Mamba.Groups > 1) && (b.Delta == nil || b.Delta.KeyHeads > 1)
+			plain = plain && (b.Attn == nil || !b.Attn.JointNorms) && (b.Mamba == nil || b.Mamba.Groups > 1) && (b.Delta == nil || b.Delta.KeyHeads > 1)
 		}
 		if plain && c.graph.Width%4 == 0 {
 			all = append(all, c)
@@ -213,19 +214,49 @@ func fillForms(t *testing.T, g *graph.Graph) func(string) formats.Tensor {
 	return func(name string) formats.Tensor { return tensors[name] }
 }
 
+// Three devices, where there are as many, have uneven shares: of three heads over latents one
+// each, of four query heads and two key-value heads one and one of the first, and two of the
+// second.
+func TestTeamOfMore(t *testing.T) {
+	a, b := twoGPUs(t)
+	on := []place.Request{a, b}
+	if devices(t) > 2 {
+		on = append(on, place.Request{Kind: a.Kind, Ordinal: 2})
+	}
+	all := slices.DeleteFunc(teamTinies(), func(c tiny) bool {
+		return slices.ContainsFunc(c.graph.Blocks, func(b graph.Block) bool {
+			return b.Delta != nil && b.Delta.KeyHeads < 3 || b.Mamba != nil && b.Mamba.Groups == 2
+		})
+	})
+	for _, c := range byTurns(all) {
+		t.Run(c.name, func(t *testing.T) {
+			source, _ := fillWeights(t, c.graph, "f32", 7)
+			o := onFlag(t, Options{Threads: 1, Exact: true, Context: 200})
+			whole, err := newExecutor("tiny", c.graph, source, o)
+			opened(t, err)
+			defer whole.Close()
+			e, ids := teamed(t, c.graph, source, o, on...), tinyIDs(70)
+			checkLogits(t, "a prompt", allLogits(t, sequence(t, e), ids), allLogits(t, sequence(t, whole), ids), logitTolerance)
+			keepsCompany(t, e, ids[:21])
+		})
+	}
+}
+
 // What is not cut is refused by name where tensors are to be shared; where nobody asks for
 // it the model is shared by layers.
 func TestTeamRefuses(t *testing.T) {
 	a, b := twoGPUs(t)
 	all := tinies()
-	uncut := all[slices.IndexFunc(all, func(c tiny) bool { return c.graph.PerLayer != nil })].graph
+	uncut := all[slices.IndexFunc(all, func(c tiny) bool {
+		return c.graph.Norm.Kind == graph.LayerNorm && slices.ContainsFunc(c.graph.Blocks, func(b graph.Block) bool { return b.Attn != nil && b.Attn.JointNorms })
+	})].graph
 	source, _ := fillWeights(t, uncut, "f32", 7)
 	o := onFlag(t, Options{Threads: 1, Exact: true, Context: 200})
 	o.Device.Request, o.Device.Behind, o.Device.Split = a, []place.Request{b}, place.Tensors
 	_, err := newExecutor("tiny", uncut, source, o)
 	var unsupported *formats.UnsupportedError
 	apart := err != nil && strings.Contains(err.Error(), "no peer access") // as on many boards: AMDEMU_PEERS=0
-	if !errors.As(err, &unsupported) || !apart && !strings.Contains(err.Error(), "inputs of each layer") || !strings.Contains(unsupported.Hint, "layers") {
+	if !errors.As(err, &unsupported) || !apart && !strings.Contains(err.Error(), "norms of all heads at once") || !strings.Contains(unsupported.Hint, "layers") {
 		t.Errorf("%v", err)
 	}
 	o.Device.Split = ""

@@ -152,7 +152,7 @@ func (w *walk) block(i int) {
 	if own {
 		w.flush(lo)
 		p := &b.perLayer
-		w.branch(lo, p.norm.Weight == 0 && b.outScale == 0, hip.Branch{Rows: e.s.f, Post: p.norm}, func(to target) { w.inject(b, lo, to) })
+		w.whole(lo, p.norm.Weight == 0 && b.outScale == 0, hip.Branch{Rows: e.s.f, Post: p.norm}, func(to target) { w.inject(b, lo, to) })
 	}
 	w.scale = b.outScale
 }
@@ -210,22 +210,30 @@ func (l *layer) inner() []*matrix {
 	return []*matrix{l.gate, l.up}
 }
 
-// branch has make compute what is added to the hidden state of rows lo on: into
-// the state itself where the rows are few and it may, else into b's rows, to be
-// added when the state is next read.
+// branch has make compute what is added to the hidden state of rows lo on, or of a team
+// this rank's part of it: into the state itself where the rows are few and it may, else into
+// b's rows, to be added when the state is next read.
 func (w *walk) branch(lo int, direct bool, b hip.Branch, make func(to target)) {
-	x := at(w.e.s.x, lo, w.e.shape.width)
-	switch {
-	case w.e.team != nil && direct:
-		make(target{y: b.Rows})
+	if w.e.team == nil {
+		w.whole(lo, direct, b, make)
+		return
+	}
+	make(target{y: b.Rows})
+	if x := at(w.e.s.x, lo, w.e.shape.width); direct {
 		w.total(w.t-lo, x, x, b.Rows)
 		return
-	case !w.many && direct:
+	}
+	w.total(w.t-lo, b.Rows, 0, b.Rows)
+	w.pending[0] = b
+}
+
+// whole is branch where each rank of a team computes all of it.
+func (w *walk) whole(lo int, direct bool, b hip.Branch, make func(to target)) {
+	if x := at(w.e.s.x, lo, w.e.shape.width); direct && !w.many {
 		make(target{y: x, residual: x})
 		return
 	}
 	make(target{y: b.Rows})
-	w.total(w.t-lo, b.Rows, 0, b.Rows)
 	w.pending[0] = b
 }
 

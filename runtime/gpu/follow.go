@@ -256,10 +256,10 @@ func (w *walk) followAttention(b *block, dense *hip.Attend) {
 	}
 }
 
-// rankPolicy is a policy for the key-value heads of one rank of a team that shares a graph: those
-// behind the heads of the ranks before it. Its least positions are the whole graph's. It says
-// nothing of prompts, which a GPU attends to as without it.
-func rankPolicy(p *device.Policy, g *graph.Graph, shards []*load.Shard, rank int) *device.Policy {
+// rankPolicy is a policy for the key-value heads that one rank of a team has of a graph. Its
+// least positions are the whole graph's. It says nothing of prompts, which a GPU attends to as
+// without it.
+func rankPolicy(p *device.Policy, g *graph.Graph, rank, ranks int) *device.Policy {
 	if p = p.LeastOr(leastOf(g)); p == nil {
 		return p
 	}
@@ -270,16 +270,9 @@ func rankPolicy(p *device.Policy, g *graph.Graph, shards []*load.Shard, rank int
 	}
 	own.Heads = make([][]float64, len(p.Heads))
 	for i, heads := range p.Heads {
-		for r := range rank + 1 {
-			a := shards[r].Graph.Blocks[i].Attn
-			if a == nil || len(heads) == 0 {
-				continue
-			}
-			if n := min(int(a.KVHeads), len(heads)); r == rank {
-				own.Heads[i] = heads[:n]
-			} else {
-				heads = heads[n:]
-			}
+		if a := g.Blocks[i].Attn; a != nil && int64(len(heads)) == a.KVHeads {
+			lo, n := load.KeyHeads(a.KVHeads, rank, ranks)
+			own.Heads[i] = heads[lo : lo+n]
 		}
 	}
 	return &own

@@ -1,11 +1,11 @@
 package gpu
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/runtime/device"
-	"github.com/nstf/nstf/runtime/load"
 )
 
 // headed is a graph of blocks with so many key-value heads of 128 numbers.
@@ -41,12 +41,8 @@ func TestLeast(t *testing.T) {
 			}
 		}
 		for _, cut := range [][]*graph.Graph{{headed(1, 4), headed(1, 4)}, {headed(2, 2), headed(2, 3), headed(2, 3)}} {
-			var shards []*load.Shard
-			for _, own := range cut {
-				shards = append(shards, &load.Shard{Graph: own})
-			}
 			for i, own := range cut {
-				if got := leastFollowed(t, own, device.Whole(own), rankPolicy(&p, g, shards, i)); got != c.want {
+				if got := leastFollowed(t, own, device.Whole(own), rankPolicy(&p, g, i, len(cut))); got != c.want {
 					t.Errorf("rank %d of %d: %d positions, want %d", i, len(cut), got, c.want)
 				}
 			}
@@ -56,13 +52,26 @@ func TestLeast(t *testing.T) {
 	p.Heads = [][]float64{{0.1, 0.2}, {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8}}
 	p.Prompts = p.Heads
 	own := headed(1, 4)
-	shards := []*load.Shard{{Graph: own}, {Graph: own}}
-	for i := range shards { // prompts are the processor's
-		if q := rankPolicy(&p, g, shards, i); q.Check(own) != nil || q.Heads[0][0] != p.Heads[0][i] || q.Prompts != nil {
+	for i := range 2 { // prompts are the processor's
+		if q := rankPolicy(&p, g, i, 2); q.Check(own) != nil || q.Heads[0][0] != p.Heads[0][i] || q.Prompts != nil {
 			t.Errorf("rank %d follows %+v", i, q)
 		}
 	}
-	if p := rankPolicy(nil, g, nil, 0); p != nil {
+	if p := rankPolicy(nil, g, 0, 2); p != nil {
 		t.Errorf("dense attention follows %+v", p)
+	}
+}
+
+// Each rank has the shares of its own key-value heads, and of fewer heads than ranks several
+// have the same.
+func TestRankPolicy(t *testing.T) {
+	g, p := headed(2, 3), device.DefaultPolicy()
+	p.Heads = [][]float64{{1, 2}, {3, 4, 5}}
+	for ranks, want := range map[int][][][]float64{2: {{{1}, {3}}, {{2}, {4, 5}}}, 3: {{{1}, {3}}, {{1}, {4}}, {{2}, {5}}}} {
+		for rank, heads := range want {
+			if got := rankPolicy(&p, g, rank, ranks).Heads; !reflect.DeepEqual(got, heads) {
+				t.Errorf("rank %d of %d: %v, not %v", rank, ranks, got, heads)
+			}
+		}
 	}
 }

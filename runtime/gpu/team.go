@@ -50,7 +50,7 @@ func NewTeam(on []*Device, g *graph.Graph, tensor func(name string) formats.Tens
 	}
 	policy := o.Policy
 	for i, m := range t.members {
-		o.team, o.Policy = m, rankPolicy(policy, g, shards, i)
+		o.team, o.Policy = m, rankPolicy(policy, g, i, len(shards))
 		e, err := on[i].New(shards[i].Graph, device.Whole(g), shards[i].Tensor, o)
 		if err != nil {
 			return nil, err
@@ -118,7 +118,7 @@ func TeamNeed(on []*Device, g *graph.Graph, tensor func(name string) formats.Ten
 	few, many := t.numbers(shards, o.Rows)
 	policy := o.Policy
 	for i, m := range t.members {
-		o.team, o.Policy = m, rankPolicy(policy, g, shards, i)
+		o.team, o.Policy = m, rankPolicy(policy, g, i, len(shards))
 		p, err := on[i].Plan(shards[i].Graph, device.Whole(g), shards[i].Tensor, o)
 		if err != nil {
 			return nil, err
@@ -164,7 +164,7 @@ func (t *Team) plan(g *graph.Graph, shards []*load.Shard, o *Options) error {
 	var least Plan
 	for i, m := range t.members {
 		own := *o
-		own.team, own.Policy = m, rankPolicy(o.Policy, g, shards, i)
+		own.team, own.Policy = m, rankPolicy(o.Policy, g, i, len(shards))
 		p, err := m.on[i].Plan(shards[i].Graph, device.Whole(g), shards[i].Tensor, own)
 		if err != nil {
 			return err

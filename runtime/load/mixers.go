@@ -1,6 +1,8 @@
 package load
 
 import (
+	"fmt"
+
 	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/scheme"
 )
@@ -63,19 +65,24 @@ func KeyHeads(heads int64, rank, ranks int) (lo, n int64) {
 	return lo, max(heads*(r+1)/of-lo, 1)
 }
 
+// attention cuts by key-value heads, each with the query heads that read it, or where there
+// are fewer than ranks cuts the query heads of each.
 func (c *cutter) attention(a *graph.Attention) *graph.Attention {
 	own := *a
-	lo, n := c.share(a.KVHeads)
 	if a.JointNorms {
 		c.fail(a.Q.Weight, "norms of all heads at once")
 	}
-	if n == 0 || c.ranks > a.KVHeads {
-		c.fail(a.Q.Weight, "%d key-value heads on %d GPUs", a.KVHeads, c.ranks)
+	group := a.Heads / a.KVHeads
+	lo, n := KeyHeads(a.KVHeads, int(c.rank), int(c.ranks))
+	heads := times(0, lo, n, group)
+	if c.ranks > a.KVHeads {
+		heads = c.within(a, lo, group)
+	}
+	if heads.N == 0 {
 		return &own
 	}
-	group := a.Heads / a.KVHeads
-	own.KVHeads, own.Heads = n, n*group
-	heads, keys := times(0, lo, n, group), scheme.Run{From: lo, N: n}
+	own.KVHeads, own.Heads = n, heads.N
+	keys := scheme.Run{From: lo, N: n}
 	q, kv := times(0, heads.From, heads.N, a.HeadDim), times(0, lo, n, a.HeadDim)
 	own.Q, own.Gate, own.K, own.V = *c.rows(&a.Q, q), c.rows(a.Gate, q), c.rows(a.K, kv), c.rows(a.V, kv)
 	c.vector(a.Sinks, heads)
@@ -85,6 +92,20 @@ func (c *cutter) attention(a *graph.Attention) *graph.Attention {
 	}
 	own.O = c.columns(&a.O, q)
 	return &own
+}
+
+// within returns which of the query heads of a key-value head, of which there are so many,
+// are the rank's.
+func (c *cutter) within(a *graph.Attention, key, group int64) scheme.Run {
+	first := (key*c.ranks + a.KVHeads - 1) / a.KVHeads // rank that has this head
+	last := ((key+1)*c.ranks + a.KVHeads - 1) / a.KVHeads
+	own := *c
+	own.rank, own.ranks = c.rank-first, last-first
+	lo, n := own.heads(&a.O, fmt.Sprintf("query heads of one of %d key-value heads", a.KVHeads), group, a.HeadDim)
+	if c.err == nil {
+		c.err = own.err
+	}
+	return scheme.Run{From: key*group + lo, N: n}
 }
 
 // norm gives a norm runs of its weights.

@@ -17,7 +17,8 @@ import (
 // output matrix, heads or channels of a recurrent mixer in the same way, rows of the gate
 // and up matrices with their columns of down, and rows of the head. What the mixer and the
 // feed-forward layer give is then a part of a sum; biases that are added behind it are rank
-// 0's. Norms are whole, but for those with weights for each head, and so is the embedding.
+// 0's. Norms are whole, but for those with weights for each head, and so are the embedding and
+// what makes inputs of each layer and adds them.
 //
 // Each expert of a mixture is cut as a layer is, and routers are whole: all ranks choose the
 // same experts, and have as much to read of each. Whole experts on one rank each would leave
@@ -97,9 +98,6 @@ func Cut(g *graph.Graph, tensor func(name string) formats.Tensor, rank, ranks in
 	own.Blocks, own.MTP = slices.Clone(g.Blocks), nil
 	s.Graph = &own
 	c := &cutter{Shard: s, rank: int64(rank), ranks: int64(ranks)}
-	if g.PerLayer != nil {
-		return nil, Uncut("", "inputs of each layer")
-	}
 	for i := range own.Blocks {
 		c.at = int64(i)
 		c.block(&own.Blocks[i])
@@ -260,8 +258,6 @@ func divisor(a, b int64) int64 {
 
 func (c *cutter) block(b *graph.Block) {
 	switch {
-	case b.PerLayer != nil:
-		c.fail("", "inputs of each layer")
 	case b.Feeds() && b.FFN == nil && b.MoE == nil: // all ranks would add the same
 		c.fail("", "an operation that nobody cuts")
 	}

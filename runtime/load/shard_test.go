@@ -109,6 +109,28 @@ func TestCut(t *testing.T) {
 	}
 }
 
+// Of fewer key-value heads than ranks several have the same one, with other query heads of it.
+func TestCutWithinHeads(t *testing.T) {
+	g, source := model(4, 2, 96, 22)
+	for rank, want := range [][4]int64{{0, 1, 0, 1}, {1, 1, 0, 1}, {2, 2, 1, 1}} { // first and number of query and key-value heads
+		s, err := load.Cut(g, source, rank, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := s.Graph.Blocks[0].Attn
+		if got := [4]int64{want[0], a.Heads, want[2], a.KVHeads}; got != want || a.Q.Out != 8*want[1] || a.K.Out != 8 || a.O.In != a.Q.Out {
+			t.Errorf("rank %d: %+v", rank, a)
+		}
+		for name, first := range map[string]int64{"q": want[0] * 8 * 32, "k": want[2] * 8 * 32, "o": want[0] * 8} {
+			x, y := s.Tensor(name), make([]float32, max(32, a.O.In))
+			_, k := x.Rows()
+			if err := scheme.DecodeRows(y[:k], &x, 0, 1); err != nil || y[0] != float32(first) {
+				t.Errorf("rank %d: %s begins at %v, not %d; %v", rank, name, y[0], first, err)
+			}
+		}
+	}
+}
+
 // What cannot be cut is refused by name, and says what to do instead.
 func TestCutRefuses(t *testing.T) {
 	change := func(f func(g *graph.Graph)) (*graph.Graph, func(string) formats.Tensor) {
@@ -129,7 +151,8 @@ func TestCutRefuses(t *testing.T) {
 		}
 	}
 	g, source := model(4, 2, 96, 22)
-	if _, err := load.Cut(g, source, 0, 3); err == nil || !strings.Contains(err.Error(), "2 key-value heads on 3 GPUs") {
+	g.Blocks[0].Attn.KVHeads, g.Blocks[0].Attn.Heads = 2, 2
+	if _, err := load.Cut(g, source, 0, 3); err == nil || !strings.Contains(err.Error(), "1 query heads of one of 2 key-value heads on 2 GPUs") {
 		t.Errorf("%v", err)
 	}
 }
