@@ -313,7 +313,14 @@ func (w *attentionWalk) measurePromptHeads(ctx context.Context, ids []int32, p *
 	}
 	for i := range p.Heads {
 		h := &p.Heads[i]
+		pages, last := 0, 0.
 		for j, x := range p.Grid {
+			n := device.PromptPages(x, len(ids)/device.PolicyPage)
+			if n == pages { // as with the share before
+				h.Prompt[j] += last
+				continue
+			}
+			pages = n
 			all[h.Block][h.Head] = x
 			var s divergenceSum
 			for i := range tails {
@@ -325,7 +332,8 @@ func (w *attentionWalk) measurePromptHeads(ctx context.Context, ids []int32, p *
 			if err := s.check(); err != nil {
 				return err
 			}
-			h.Prompt[j] += s.mean() / windows
+			last = s.mean() / windows
+			h.Prompt[j] += last
 		}
 		all[h.Block][h.Head] = 1
 		w.progress()

@@ -6,11 +6,8 @@ import (
 
 	kernels "github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/runtime/cache"
+	"github.com/nstf/nstf/runtime/device"
 )
-
-// leastRead is how many pages a block of queries reads at least: a share of few pages loses
-// what near ones say, and saves nothing. Measured: docs/perf/attention.md.
-const leastRead = 16
 
 // A queryBlock is the rows of a segment whose positions are one page of its sequence. They
 // choose the pages that they read together.
@@ -97,7 +94,7 @@ func (c *choosing) known() int { return c.page + 1 - newestPages }
 // room returns how many of them it may read.
 func (c *choosing) room() int {
 	share := c.e.policy.PromptShare(c.e.span.Lo+c.e.pass.layer, c.head)
-	return max(int(math.Ceil(share*float64(c.page+1))), leastRead) - newestPages
+	return device.PromptPages(share, c.page+1) - newestPages
 }
 
 // extendPart brings the summaries of a head up to the last block of a segment.

@@ -2,6 +2,7 @@ package device
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/nstf/nstf/formats"
@@ -66,6 +67,15 @@ func (p *Policy) ForPrompts() bool { return p != nil && p.Prompts != nil }
 
 // PromptShare returns the most pages that a block of queries reads of a head.
 func (p *Policy) PromptShare(block, head int) float64 { return p.Prompts[block][head] }
+
+// leastPromptPages are read by a block of a prompt's queries at least: a share of few pages
+// loses what near ones say, and saves nothing. Measured: docs/perf/attention.md.
+const leastPromptPages = 16
+
+// PromptPages returns how many of so many pages a block of queries reads of a head by a share.
+func PromptPages(share float64, pages int) int {
+	return min(max(int(math.Ceil(share*float64(pages))), leastPromptPages), pages)
+}
 
 // leastPages are read of a head whatever Pages comes to, where nobody has measured what heads
 // need.
