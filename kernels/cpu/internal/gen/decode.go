@@ -319,36 +319,7 @@ func scaleRows(v isa) {
 		"	}",
 		"",
 		"ld counting elements.")
-	dst, x, post, left := ptr("dst"), ptr("x"), ptr("post"), length("post")
-	ld := Load(Param("ld"), GP64()).(reg.GPVirtual)
-	SHLQ(Imm(2), ld)
-	pitch := GP64()
-	MOVQ(left, pitch)
-	SHLQ(Imm(6), pitch)
-	factor := v.vec()
-	VBROADCASTSS(mustAddr("factor"), factor)
-	loop("row", left, 1, func() {
-		p, from, to := v.vec(), GP64(), GP64()
-		VBROADCASTSS(at(post, 0), p)
-		MOVQ(x, from)
-		MOVQ(dst, to)
-		panels := Load(Param("panels"), GP64()).(reg.GPVirtual)
-		loop("panel", panels, 1, func() {
-			for i := range 16 / v.lanes {
-				y := v.vec()
-				VMULPS(at(from, 32*i), factor, y)
-				VMULPS(p, y, y)
-				VMOVUPS(y, at(to, 32*i))
-			}
-			ADDQ(pitch, from)
-			bump(to, 64)
-		})
-		bump(x, 64)
-		bump(post, 4)
-		ADDQ(ld, dst)
-	})
-	VZEROUPPER()
-	RET()
+	v.placeRows(false)
 }
 
 // joinRows is scaleRows with the transform's last step, which pairs rows of the halves. The
@@ -366,34 +337,50 @@ func joinRows(v isa) {
 		"	}",
 		"",
 		"ld counting elements.")
+	v.placeRows(true)
+}
+
+// placeRows is the body of both.
+func (v isa) placeRows(joined bool) {
 	dst, x, post, left := ptr("dst"), ptr("x"), ptr("post"), length("post")
 	ld := Load(Param("ld"), GP64()).(reg.GPVirtual)
 	SHLQ(Imm(2), ld)
-	pitch, half := GP64(), GP64()
+	pitch, half, far := GP64(), GP64(), GP64() // far: from a row to its partner, in dst
 	MOVQ(left, pitch)
 	SHLQ(Imm(6), pitch)
-	SHRQ(Imm(1), left)
-	MOVQ(left, half)
-	far := GP64() // from a row to its partner, in dst
-	MOVQ(ld, far)
-	IMULQ(half, far)
+	if joined {
+		SHRQ(Imm(1), left)
+		MOVQ(left, half)
+		MOVQ(ld, far)
+		IMULQ(half, far)
+	}
 	factor := v.vec()
 	VBROADCASTSS(mustAddr("factor"), factor)
 	loop("row", left, 1, func() {
 		p, q, from, other, to := v.vec(), v.vec(), GP64(), GP64(), GP64()
 		VBROADCASTSS(at(post, 0), p)
-		VBROADCASTSS(Mem{Base: post, Index: half, Scale: 4}, q)
+		if joined {
+			VBROADCASTSS(Mem{Base: post, Index: half, Scale: 4}, q)
+			MOVQ(pitch, other)
+			SHRQ(Imm(1), other)
+			ADDQ(x, other)
+		}
 		MOVQ(x, from)
-		MOVQ(pitch, other)
-		SHRQ(Imm(1), other)
-		ADDQ(x, other)
 		MOVQ(dst, to)
 		panels := Load(Param("panels"), GP64()).(reg.GPVirtual)
 		loop("panel", panels, 1, func() {
-			PREFETCHT1(at(to, 512))
-			PREFETCHT1(Mem{Base: to, Index: far, Scale: 1, Disp: 512})
+			if joined {
+				PREFETCHT1(at(to, 512))
+				PREFETCHT1(Mem{Base: to, Index: far, Scale: 1, Disp: 512})
+			}
 			for i := range 16 / v.lanes {
 				a, b, sum := v.vec(), v.vec(), v.vec()
+				if !joined {
+					VMULPS(at(from, 32*i), factor, a)
+					VMULPS(p, a, a)
+					VMOVUPS(a, at(to, 32*i))
+					continue
+				}
 				VMOVUPS(at(from, 32*i), a)
 				VMOVUPS(at(other, 32*i), b)
 				VADDPS(b, a, sum)
@@ -406,7 +393,9 @@ func joinRows(v isa) {
 				VMOVUPS(a, Mem{Base: to, Index: far, Scale: 1, Disp: 32 * i})
 			}
 			ADDQ(pitch, from)
-			ADDQ(pitch, other)
+			if joined {
+				ADDQ(pitch, other)
+			}
 			bump(to, 64)
 		})
 		bump(x, 64)
