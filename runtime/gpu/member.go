@@ -75,25 +75,6 @@ func (m *meeting) send() {
 // first reports whether an engine is alone, or its team's first rank.
 func (e *Engine) first() bool { return e.team == nil || e.team.Rank == 0 }
 
-// ready finds the kernels of calls. Ranks of a team go on when all have theirs; the first
-// looks before the others, which then find what it had compiled.
-func (e *Engine) ready(calls []hip.Call) error {
-	if e.team == nil {
-		return e.m.prepare(calls)
-	}
-	for _, first := range []bool{true, false} {
-		var err error
-		if e.first() == first {
-			err = e.m.prepare(calls)
-		}
-		if err := e.team.meeting.wait(err); err != nil {
-			return err
-		}
-	}
-	e.team.meeting.send()
-	return nil
-}
-
 // total makes n rows of all ranks' parts, and of what is added to them: in a team.
 func (w *walk) total(n int, out, residual, parts hip.Address) {
 	if m := w.e.team; m != nil {
