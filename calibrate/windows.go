@@ -19,15 +19,6 @@ type Windows struct {
 	Seed    uint64 // of the choice of windows, where the texts fill more
 }
 
-// Cut is [Windows.CutSamples] of texts.
-func (w Windows) Cut(ctx context.Context, t *tokenizer.Tokenizer, name string, texts []string) ([][]int32, error) {
-	samples := make([]corpus.Sample, len(texts))
-	for i, text := range texts {
-		samples[i].Text = text
-	}
-	return w.CutSamples(ctx, t, name, samples)
-}
-
 // CutSamples tokenizes each text alone, and each conversation as the model's
 // chat template renders it, joins the ids and cuts them into windows that begin
 // with BOS where the model has one. Of more windows than Samples it takes some

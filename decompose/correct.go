@@ -184,10 +184,7 @@ func (m *Moments) of(b []float32, r, k int) *Moments {
 	return &Moments{k: r, h: multiply(m.through(b, r, k), b, r, r, k)}
 }
 
-// K and Mean give the moments back, for stores that fit codes under them.
-func (m *Moments) K() int { return m.k }
-
-// Mean returns H[K][K].
+// Mean gives the moments H[K][K] back, for stores that fit codes under them.
 func (m *Moments) Mean() []float64 { return widen(m.h) }
 
 // answer returns B[R][K] = (A'A)^-1 A' W: whatever H is, no other B leaves less.

@@ -48,9 +48,6 @@ func table() []Form {
 	}
 }
 
-// All returns every form by ascending ID.
-func All() []Form { return table() }
-
 // ByName returns the form that a package calls name.
 func ByName(name string) (Form, bool) {
 	for _, f := range table() {

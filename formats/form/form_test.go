@@ -18,7 +18,7 @@ func ExampleByName() {
 func TestTableComplete(t *testing.T) {
 	last := ID(0)
 	seen := map[string]bool{}
-	for _, f := range All() {
+	for _, f := range table() {
 		if f.ID <= last {
 			t.Errorf("%s: id %d does not ascend", f.Name, f.ID)
 		}

@@ -94,7 +94,7 @@ func example(t *testing.T, f Form) (formats.Tensor, []float32) {
 
 // TestPages decodes the example on every form's page.
 func TestPages(t *testing.T) {
-	for _, f := range All() {
+	for _, f := range table() {
 		if f.layout == nil {
 			continue
 		}
@@ -169,7 +169,7 @@ func TestStack(t *testing.T) {
 
 // TestDescribe names what plans name.
 func TestDescribe(t *testing.T) {
-	for _, f := range All() {
+	for _, f := range table() {
 		if f.layout == nil {
 			continue
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/nstf/nstf/formats/attention"
 	"github.com/nstf/nstf/formats/ledger"
 	"github.com/nstf/nstf/formats/nstf"
-	"github.com/nstf/nstf/formats/plan"
 )
 
 // Ledger reads the accuracy ledger of a package. One without is a
@@ -21,15 +20,6 @@ func Ledger(path string) (*ledger.Ledger, error) {
 		return nil, err
 	}
 	return ledger.Parse(path+": "+nstf.LedgerFile, data)
-}
-
-// Plan reads the plan that made a package, with errors like those of [Ledger].
-func Plan(path string) (*plan.Plan, error) {
-	data, err := attached(path, nstf.PlanFile, "a plan")
-	if err != nil {
-		return nil, err
-	}
-	return plan.Parse(path+": "+nstf.PlanFile, data)
 }
 
 // Attention reads the policy of attention of a package, with errors like those of [Ledger].

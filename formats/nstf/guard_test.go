@@ -61,7 +61,7 @@ func guarded(t *testing.T, damage bool) (formats.Tensor, *counted) {
 	}
 	t.Cleanup(func() { f.Close() })
 	c := &counted{File: f}
-	p, err := open(c, f.Size(), path)
+	p, err := openAs(c, f.Size(), path, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func TestOpenAllocates(t *testing.T) {
 		var p *Package
 		before := live()
 		all := allocations(func() {
-			if p, err = open(bytes.NewReader(data), int64(len(data)), name); err == nil {
+			if p, err = openAs(bytes.NewReader(data), int64(len(data)), name, false); err == nil {
 				for _, f := range p.Files() {
 					p.File(f.Name)
 				}
@@ -220,7 +220,7 @@ func tryOpen(t *testing.T, data []byte) bool {
 	} else if family(err) == "neither" {
 		t.Errorf("OpenStored: %v", err)
 	}
-	p, err := open(bytes.NewReader(data), int64(len(data)), "fuzz")
+	p, err := openAs(bytes.NewReader(data), int64(len(data)), "fuzz", false)
 	if err != nil {
 		if family(err) == "neither" {
 			t.Errorf("Open: %v", err)

@@ -62,11 +62,6 @@ func openFile(remote formats.Remote, path string, stored bool) (*Package, error)
 	return p, nil
 }
 
-// open reads a package of size bytes from src.
-func open(src io.ReaderAt, size int64, path string) (*Package, error) {
-	return openAs(src, size, path, false)
-}
-
 // openAs reads a package; stored takes what is not known.
 func openAs(src io.ReaderAt, size int64, path string, stored bool) (*Package, error) {
 	p := &Package{path: path, size: size, src: src}

@@ -249,7 +249,7 @@ func TestRoundTrip(t *testing.T) {
 	items[1].Passthrough = true
 	m := meta(File{"b", bytes.Repeat([]byte("b"), 1000)}, File{"a", []byte("1")})
 	data := pack(t, m, items...)
-	p, err := open(bytes.NewReader(data), int64(len(data)), "x")
+	p, err := openAs(bytes.NewReader(data), int64(len(data)), "x", false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -289,7 +289,7 @@ func TestVerifyCollectsAll(t *testing.T) {
 	for _, off := range []int{base + 1, base + 13, base + 64, base + 192, base + 4096, len(data) - 4096} {
 		data[off] ^= 1
 	}
-	p, err := open(bytes.NewReader(data), int64(len(data)), "x")
+	p, err := openAs(bytes.NewReader(data), int64(len(data)), "x", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func TestVerifyCollectsAll(t *testing.T) {
 
 func TestVerifyStops(t *testing.T) {
 	data := pack(t, meta(), f32("a", 3))
-	p, err := open(bytes.NewReader(data), int64(len(data)), "x")
+	p, err := openAs(bytes.NewReader(data), int64(len(data)), "x", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +328,7 @@ func TestVerifyStops(t *testing.T) {
 
 func TestFileAbsent(t *testing.T) {
 	data := filed(t)
-	p, err := open(bytes.NewReader(data), int64(len(data)), "x")
+	p, err := openAs(bytes.NewReader(data), int64(len(data)), "x", false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,27 +2,10 @@ package scheme
 
 import "fmt"
 
-// PackCodes packs codes of 1 to 8 bits, a row, into dst: a stream of bits
-// from the low end of each byte on, padded with zeros to a whole byte. With 4
-// bits the first code is the low nibble, with 8 each is a byte. Bits of a code
-// above its width are dropped. [UnpackCodes] is the exact inverse. It panics
-// where dst is not (len(codes)*bits+7)/8 long.
-func PackCodes(dst []byte, codes []uint8, bits int) {
-	checkCodes(len(codes), len(dst), bits)
-	clear(dst)
-	mask := uint16(1)<<bits - 1
-	for i, c := range codes {
-		at, shift := i*bits/8, i*bits%8
-		v := (uint16(c) & mask) << shift
-		dst[at] |= byte(v)
-		if v > 255 {
-			dst[at+1] |= byte(v >> 8)
-		}
-	}
-}
-
-// UnpackCodes reads len(dst) codes of 1 to 8 bits, packed as by [PackCodes],
-// as whole numbers of any type.
+// UnpackCodes reads len(dst) codes of 1 to 8 bits, a row, as whole numbers of any
+// type: a stream of bits from the low end of each byte on, padded with zeros to a
+// whole byte. With 4 bits the first code is the low nibble, with 8 each is a byte.
+// It panics where src is not (len(dst)*bits+7)/8 long.
 func UnpackCodes[T uint8 | float32](dst []T, src []byte, bits int) {
 	checkCodes(len(dst), len(src), bits)
 	switch bits {

@@ -33,10 +33,12 @@ func halfE8M0(e uint8) float32 {
 // PackMXFP4 interleaves the two arrays of the other layout in circulation
 // (gpt-oss, compressed-tensors) into blocks of mxfp4: codes holds 16 bytes
 // per block, weight 2j in the low nibble of byte j and 2j+1 above; scales
-// holds the exponents. dst takes 17 bytes per scale. [UnpackMXFP4] is the
-// exact inverse. It panics where the lengths do not agree.
+// holds the exponents. dst takes 17 bytes per scale. It panics where the lengths
+// do not agree.
 func PackMXFP4(dst, codes, scales []byte) {
-	checkMXFP4(dst, codes, scales)
+	if n := len(scales); len(dst) != 17*n || len(codes) != 16*n {
+		panic(fmt.Sprintf("scheme: %d bytes of mxfp4 blocks, %d of codes, %d of scales", len(dst), len(codes), n))
+	}
 	for i, e := range scales {
 		block, q := dst[17*i:17*i+17], codes[16*i:16*i+16]
 		block[0] = e
@@ -45,25 +47,5 @@ func PackMXFP4(dst, codes, scales []byte) {
 			block[1+2*j] = a&15 | b<<4
 			block[2+2*j] = a>>4 | b&0xF0
 		}
-	}
-}
-
-// UnpackMXFP4 is the inverse of [PackMXFP4].
-func UnpackMXFP4(codes, scales, src []byte) {
-	checkMXFP4(src, codes, scales)
-	for i := range scales {
-		block, q := src[17*i:17*i+17], codes[16*i:16*i+16]
-		scales[i] = block[0]
-		for j := range 8 {
-			a, b := block[1+2*j], block[2+2*j]
-			q[j] = a&15 | b<<4
-			q[j+8] = a>>4 | b&0xF0
-		}
-	}
-}
-
-func checkMXFP4(blocks, codes, scales []byte) {
-	if n := len(scales); len(blocks) != 17*n || len(codes) != 16*n {
-		panic(fmt.Sprintf("scheme: %d bytes of mxfp4 blocks, %d of codes, %d of scales", len(blocks), len(codes), n))
 	}
 }

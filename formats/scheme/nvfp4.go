@@ -158,9 +158,11 @@ func makeNVFP4Scales() (out [256]float32) {
 // PackNVFP4 interleaves the two arrays that checkpoints have into blocks of nvfp4:
 // codes holds 32 bytes per block, weight 2j in the low nibble of byte j and 2j+1
 // above; scales holds 4 E4M3 bytes per block. dst takes 36 bytes per block.
-// [UnpackNVFP4] is the exact inverse. It panics where the lengths do not agree.
+// It panics where the lengths do not agree.
 func PackNVFP4(dst, codes, scales []byte) {
-	checkNVFP4(dst, codes, scales)
+	if n := len(scales) / 4; len(scales)%4 != 0 || len(dst) != 36*n || len(codes) != 32*n {
+		panic(fmt.Sprintf("scheme: %d bytes of nvfp4 blocks, %d of codes, %d of scales", len(dst), len(codes), len(scales)))
+	}
 	for i := range len(scales) / 4 {
 		block, q := dst[36*i:36*i+36], codes[32*i:32*i+32]
 		copy(block[:4], scales[4*i:])
@@ -171,27 +173,5 @@ func PackNVFP4(dst, codes, scales []byte) {
 				block[5+8*g+2*j] = a>>4 | b&0xF0
 			}
 		}
-	}
-}
-
-// UnpackNVFP4 is the inverse of [PackNVFP4].
-func UnpackNVFP4(codes, scales, src []byte) {
-	checkNVFP4(src, codes, scales)
-	for i := range len(scales) / 4 {
-		block, q := src[36*i:36*i+36], codes[32*i:32*i+32]
-		copy(scales[4*i:], block[:4])
-		for g := range 4 {
-			for j := range 4 {
-				a, b := block[4+8*g+2*j], block[5+8*g+2*j]
-				q[8*g+j] = a&15 | b<<4
-				q[8*g+j+4] = a>>4 | b&0xF0
-			}
-		}
-	}
-}
-
-func checkNVFP4(blocks, codes, scales []byte) {
-	if n := len(scales) / 4; len(scales)%4 != 0 || len(blocks) != 36*n || len(codes) != 32*n {
-		panic(fmt.Sprintf("scheme: %d bytes of nvfp4 blocks, %d of codes, %d of scales", len(blocks), len(codes), len(scales)))
 	}
 }

@@ -101,12 +101,6 @@ func (f *minifloat) encode(x float32) uint8 {
 	return sign | uint8(code)
 }
 
-// F8E4M3ToF32 converts an OCP E4M3 ("fn") code exactly.
-func F8E4M3ToF32(c uint8) float32 { return f8e4m3Values[c] }
-
-// F32ToF8E4M3 rounds to nearest even and saturates at 448.
-func F32ToF8E4M3(x float32) uint8 { return f8e4m3.encode(x) }
-
 // F8E4M3Values lists the 256 values of OCP E4M3, for decoding loops. The
 // caller must not write to it.
 func F8E4M3Values() *[256]float32 { return f8e4m3Values }

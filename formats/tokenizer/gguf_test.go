@@ -40,7 +40,7 @@ func metadata(v *Vocabulary) map[string]any {
 }
 
 func fromMap(name string, m map[string]any) (*Tokenizer, error) {
-	return FromGGUF(name, MetadataFunc(func(k string) (any, bool) { v, ok := m[k]; return v, ok }))
+	return FromGGUF(name, metadataFunc(func(k string) (any, bool) { v, ok := m[k]; return v, ok }))
 }
 
 func TestExportedVocabulariesEncodeAlike(t *testing.T) {
@@ -278,3 +278,8 @@ func TestGemma4Vocabulary(t *testing.T) {
 		t.Error("a space in front is read")
 	}
 }
+
+// metadataFunc is a function as a Metadata.
+type metadataFunc func(key string) (any, bool)
+
+func (f metadataFunc) Get(key string) (any, bool) { return f(key) }

@@ -15,12 +15,6 @@ type Metadata interface {
 	Get(key string) (any, bool)
 }
 
-// MetadataFunc is a function as [Metadata].
-type MetadataFunc func(key string) (any, bool)
-
-// Get implements [Metadata].
-func (f MetadataFunc) Get(key string) (any, bool) { return f(key) }
-
 // Vocabulary is a tokenizer as the tokenizer.ggml.* keys of GGUF say it.
 // Ids that do not exist are -1.
 type Vocabulary struct {

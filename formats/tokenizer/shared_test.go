@@ -73,7 +73,7 @@ func openGGUF(t testing.TB, path string) *Tokenizer {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	tok, err := FromGGUF(path, MetadataFunc(func(k string) (any, bool) { return f.Get(k) }))
+	tok, err := FromGGUF(path, metadataFunc(func(k string) (any, bool) { return f.Get(k) }))
 	if err != nil {
 		t.Fatal(err)
 	}

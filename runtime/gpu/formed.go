@@ -113,9 +113,6 @@ func readers(group ...*matrix) []*matrix {
 	return all
 }
 
-// product reports whether a matrix is a product of two factors, with codes or not.
-func (m *matrix) product() bool { return m.formed != nil && m.formed.a != nil }
-
 // A thinTarget is the second step of a product: y = A z + residual + A's bias.
 type thinTarget struct {
 	target

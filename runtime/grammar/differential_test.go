@@ -158,7 +158,7 @@ func ends(rules []rule, x expr, text string, i, depth int, memo map[reading][]in
 		}
 	case class:
 		for _, r := range text[i:] {
-			if runeSet(x).has(r) {
+			if slices.ContainsFunc(x, func(of runeRange) bool { return r >= of.lo && r <= of.hi }) {
 				add(i + len(string(r)))
 			}
 			break

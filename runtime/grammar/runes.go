@@ -67,15 +67,6 @@ func (s runeSet) and(t runeSet) runeSet {
 	return newRuneSet(slices.Concat(s.not(), t.not())...).not()
 }
 
-func (s runeSet) has(r rune) bool {
-	for _, x := range s {
-		if r >= x.lo && r <= x.hi {
-			return true
-		}
-	}
-	return false
-}
-
 // A byteRange is a step of the UTF-8 of a range.
 type byteRange struct{ lo, hi byte }
 
