@@ -507,3 +507,16 @@ func (w *walk) head(lo, hi int) {
 		w.do(&hip.SoftCap{N: n * e.shape.vocab, X: s.logits, Limit: c})
 	}
 }
+
+// attends returns what attention of a block has in common whatever the rows, if it
+// attends.
+func attends(b *graph.Block) (hip.Attend, bool) {
+	switch a, n := b.Attn, b.Latent; {
+	case a != nil:
+		return hip.Attend{KV: hip.KV{Heads: int(a.KVHeads), Dim: int(a.HeadDim)}, Heads: int(a.Heads), Scale: a.Scale, Softcap: a.Softcap, Window: int(min(a.Window, math.MaxInt32))}, true
+	case n != nil:
+		kv, _ := kvOf(b, 0)
+		return hip.Attend{KV: kv, Heads: int(n.Heads), Scale: n.Scale}, true
+	}
+	return hip.Attend{}, false
+}

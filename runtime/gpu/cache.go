@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/nstf/nstf/formats"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/runtime/cache"
@@ -76,6 +77,18 @@ func (e *Engine) cacheLayers(kept cpu.KVFormats) []hip.KV {
 	}
 	e.follow.kept = kept
 	return layers
+}
+
+// kvOf returns the shape of what a block keeps of a position, if it keeps anything of
+// its own.
+func kvOf(b *graph.Block, f cpu.KVFormat) (hip.KV, bool) {
+	switch a, n := b.Attn, b.Latent; {
+	case a != nil && !a.Borrows():
+		return hip.KV{Format: f, Heads: int(a.KVHeads), Dim: int(a.HeadDim)}, true
+	case n != nil:
+		return hip.KV{Format: f, Heads: 1, Dim: int(n.KeyDim()), Value: int(n.Rank)}, true
+	}
+	return hip.KV{}, false
 }
 
 // pageBytes is what one page takes in all layers.

@@ -1,10 +1,7 @@
 package gpu
 
 import (
-	"math"
-
 	"github.com/nstf/nstf/formats/graph"
-	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/runtime/load"
 )
@@ -22,31 +19,6 @@ func openLatent(w *load.Weights[*matrix, hip.Normal, hip.Address], a *graph.Late
 
 // first is what reads the block's input for queries.
 func (n *latentNet) first() *matrix { return either(n.qa, n.q) }
-
-// kvOf returns the shape of what a block keeps of a position, if it keeps anything of
-// its own.
-func kvOf(b *graph.Block, f cpu.KVFormat) (hip.KV, bool) {
-	switch a, n := b.Attn, b.Latent; {
-	case a != nil && !a.Borrows():
-		return hip.KV{Format: f, Heads: int(a.KVHeads), Dim: int(a.HeadDim)}, true
-	case n != nil:
-		return hip.KV{Format: f, Heads: 1, Dim: int(n.KeyDim()), Value: int(n.Rank)}, true
-	}
-	return hip.KV{}, false
-}
-
-// attends returns what attention of a block has in common whatever the rows, if it
-// attends.
-func attends(b *graph.Block) (hip.Attend, bool) {
-	switch a, n := b.Attn, b.Latent; {
-	case a != nil:
-		return hip.Attend{KV: hip.KV{Heads: int(a.KVHeads), Dim: int(a.HeadDim)}, Heads: int(a.Heads), Scale: a.Scale, Softcap: a.Softcap, Window: int(min(a.Window, math.MaxInt32))}, true
-	case n != nil:
-		kv, _ := kvOf(b, 0)
-		return hip.Attend{KV: kv, Heads: int(n.Heads), Scale: n.Scale}, true
-	}
-	return hip.Attend{}, false
-}
 
 // A slotList says which matrix of a stack slots read, and for many of them which
 // slots each matrix has.
