@@ -134,7 +134,7 @@ NSTF_DEVICE int kv_place(int position, int max_pages, bool near) { return positi
 NSTF_DEVICE u32 largest_bits(f32 v) {
 	u32 m = bits_of(v) & 0x7fffffffu;
 #if defined(NSTF_CUDA) && __CUDA_ARCH__ >= 800
-	asm("redux.sync.max.u32 %0, %0, 0xffffffff;" : "+r"(m));
+	m = __reduce_max_sync(0xffffffffu, m);
 #else
 #pragma unroll
 	for (int i = 16; i > 0; i /= 2) {
