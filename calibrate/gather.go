@@ -20,13 +20,42 @@ type Gathered struct {
 	Experts map[string][]*Moments // by input; an expert that no token came to is nil
 }
 
-// Gather has a walker sum up what its linears read while run walks all windows, the last
-// time that it is called with last: see [exec.Walker.Gather]. Where a NaN or an infinity
-// comes to an input it fails as [Blame] says, with the first input by its name.
-func Gather(ctx context.Context, m *model.Model, walk *exec.Walker, run func(last bool) error) (*Gathered, error) {
-	g := &Gathered{map[string]*Moments{}, map[string][]*Moments{}}
-	if err := walk.Gather(run, g.add); err != nil {
-		return nil, formats.In(m.Path, err)
+// Groups says where windows are cut into groups, the first of each and the end of the last:
+// sums are those of the groups, which are added in their order. Who sums up which group then
+// leaves no trace in the bits. At most mostGroups, as a group's sums are as large as those
+// of all, and none of fewer than leastTokens. What computes on a device has one group.
+func (k Keep) Groups(windows [][]int32) []int {
+	tokens := 0
+	for _, w := range windows {
+		tokens += len(w)
+	}
+	n := max(1, min(mostGroups, len(windows), tokens/leastTokens))
+	if k.On != nil {
+		n = 1
+	}
+	out := make([]int, n+1)
+	for i := range out {
+		out[i] = i * len(windows) / n
+	}
+	return out
+}
+
+const mostGroups, leastTokens = 16, 1024
+
+// Gather has a walker sum up what its linears read while run walks windows lo to hi, group
+// by group (see [Keep.Groups]), the last time that it is called for a group with last: see
+// [exec.Walker.Gather]. Where a NaN or an infinity comes to an input it fails as [Blame]
+// says, with the first input by its name.
+func Gather(ctx context.Context, m *model.Model, walk *exec.Walker, groups []int, run func(lo, hi int, last bool) error) (*Gathered, error) {
+	g := NewGathered()
+	for i, hi := range groups[1:] {
+		err := walk.Gather(func(last bool) error { return run(groups[i], hi, last) }, func(s *device.Sums) error {
+			g.Add(s)
+			return nil
+		})
+		if err != nil {
+			return nil, formats.In(m.Path, err)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Inputs)) {
 		if g.Inputs[name].odd {
@@ -36,19 +65,34 @@ func Gather(ctx context.Context, m *model.Model, walk *exec.Walker, run func(las
 	return g, nil
 }
 
-func (g *Gathered) add(s *device.Sums) error {
+// NewGathered returns sums of nothing.
+func NewGathered() *Gathered { return &Gathered{map[string]*Moments{}, map[string][]*Moments{}} }
+
+// Add adds the sums of a group, of an input or of an expert: the first are taken as they are.
+func (g *Gathered) Add(s *device.Sums) {
 	m := &Moments{K: len(s.AbsMax), Tokens: s.Tokens, AbsMax: s.AbsMax, sums: s.Squares, odd: s.Odd}
 	if s.Expert < 0 {
-		g.Inputs[s.Input] = m
-		return nil
+		g.Inputs[s.Input] = g.Inputs[s.Input].plus(m)
+		return
 	}
 	list := g.Experts[s.Input]
 	for len(list) <= s.Expert {
 		list = append(list, nil)
 	}
-	list[s.Expert] = m
+	list[s.Expert] = list[s.Expert].plus(m)
 	g.Experts[s.Input] = list
-	return nil
+}
+
+// Sums lists what was gathered by name and expert; it shares the numbers.
+func (g *Gathered) Sums() (out []device.Sums) {
+	for _, name := range slices.Sorted(maps.Keys(g.Inputs)) {
+		for i, m := range append([]*Moments{g.Inputs[name]}, g.Experts[name]...) {
+			if m != nil {
+				out = append(out, device.Sums{Input: name, Expert: i - 1, Tokens: m.Tokens, Squares: m.sums, AbsMax: m.AbsMax, Odd: m.odd})
+			}
+		}
+	}
+	return out
 }
 
 // Moments returns the second moments [K][K] that errors in a linear are weighed

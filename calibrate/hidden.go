@@ -151,7 +151,12 @@ func Bytes(tokens, width int64) int64 { return 4 * tokens * width }
 // Through takes a walker over the states. Where keep is false they stay as they were: what
 // linears read was gathered, and that was all.
 func (h *Hidden) Through(ctx context.Context, walk *exec.Walker, keep bool) error {
-	return h.each(ctx, func(lo, hi int) error {
+	return h.ThroughSome(ctx, walk, 0, len(h.windows), keep)
+}
+
+// ThroughSome is [Hidden.Through] of windows lo to hi, which are whole groups of [Keep.Groups].
+func (h *Hidden) ThroughSome(ctx context.Context, walk *exec.Walker, lo, hi int, keep bool) error {
+	return h.some(ctx, lo, hi, func(lo, hi int) error {
 		if !keep {
 			from, err := h.part(lo, hi, true)
 			if err != nil {
@@ -163,9 +168,10 @@ func (h *Hidden) Through(ctx context.Context, walk *exec.Walker, keep bool) erro
 	})
 }
 
-// Show has a walker of the head see the states.
-func (h *Hidden) Show(ctx context.Context, walk *exec.Walker) error {
-	return h.each(ctx, func(lo, hi int) error {
+// Show has a walker of the head see the states of windows lo to hi, which are whole groups of
+// [Keep.Groups].
+func (h *Hidden) Show(ctx context.Context, walk *exec.Walker, lo, hi int) error {
+	return h.some(ctx, lo, hi, func(lo, hi int) error {
 		from, err := h.part(lo, hi, true)
 		if err != nil {
 			return err
@@ -187,6 +193,9 @@ func (h *Hidden) Behind(ctx context.Context, walk *exec.Walker) (*Hidden, error)
 		})
 	})
 }
+
+// Groups says where the windows are cut, see [Keep.Groups].
+func (h *Hidden) Groups() []int { return h.keep.Groups(h.windows) }
 
 // Windows returns the windows.
 func (h *Hidden) Windows() [][]int32 { return h.windows }
@@ -223,13 +232,22 @@ func (h *Hidden) Rows(i int) ([]float32, error) {
 // atOnce is how many rows a device is given at once, of several windows.
 const atOnce = 2048
 
-// each calls f with the windows of each group.
+// each calls f with the windows that go through together.
 func (h *Hidden) each(ctx context.Context, f func(lo, hi int) error) error {
+	return h.some(ctx, 0, len(h.windows), f)
+}
+
+// some is each for windows from to end.
+func (h *Hidden) some(ctx context.Context, from, end int, f func(lo, hi int) error) error {
 	for i, hi := range h.groups[1:] {
+		lo := h.groups[i]
+		if lo < from || hi > end {
+			continue
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := f(h.groups[i], hi); err != nil {
+		if err := f(lo, hi); err != nil {
 			return err
 		}
 	}

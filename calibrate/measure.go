@@ -103,14 +103,16 @@ func (w *measurement) run(ctx context.Context) error {
 	}
 	defer w.hidden.Close()
 	for i := range g.Blocks {
-		if err := w.gather(ctx, device.Block(i), func(walk *exec.Walker, last bool) error { return w.hidden.Through(ctx, walk, last) }); err != nil {
+		if err := w.gather(ctx, device.Block(i), func(walk *exec.Walker, lo, hi int, last bool) error {
+			return w.hidden.ThroughSome(ctx, walk, lo, hi, last)
+		}); err != nil {
 			return err
 		}
 		if w.o.Progress != nil {
 			w.o.Progress(int64(i+1), int64(len(g.Blocks)))
 		}
 	}
-	return w.gather(ctx, device.Head(g), func(walk *exec.Walker, _ bool) error { return w.hidden.Show(ctx, walk) })
+	return w.gather(ctx, device.Head(g), func(walk *exec.Walker, lo, hi int, _ bool) error { return w.hidden.Show(ctx, walk, lo, hi) })
 }
 
 // embed makes the hidden states, in memory where they take at most half of it.
@@ -164,11 +166,11 @@ func (w *measurement) source() error {
 	return nil
 }
 
-// gather measures what a span reads while f runs it, for the last time with last.
-func (w *measurement) gather(ctx context.Context, span device.Span, f func(walk *exec.Walker, last bool) error) error {
+// gather measures what a span reads while f runs windows lo to hi, for the last time with last.
+func (w *measurement) gather(ctx context.Context, span device.Span, f func(walk *exec.Walker, lo, hi int, last bool) error) error {
 	var g *Gathered
 	err := w.walk(span, func(walk *exec.Walker) (err error) {
-		g, err = Gather(ctx, w.m, walk, func(last bool) error { return f(walk, last) })
+		g, err = Gather(ctx, w.m, walk, w.hidden.Groups(), func(lo, hi int, last bool) error { return f(walk, lo, hi, last) })
 		return err
 	})
 	if err != nil {

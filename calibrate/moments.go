@@ -14,6 +14,21 @@ type Moments struct {
 	odd  bool      // a NaN or an infinity came
 }
 
+// plus returns the moments of both, in the memory of m; m may be nil.
+func (m *Moments) plus(more *Moments) *Moments {
+	if m == nil {
+		return more
+	}
+	m.Tokens, m.odd = m.Tokens+more.Tokens, m.odd || more.odd
+	for i, v := range more.AbsMax {
+		m.AbsMax[i] = max(m.AbsMax[i], v)
+	}
+	for i, v := range more.sums {
+		m.sums[i] += v
+	}
+	return m
+}
+
 // Mean returns the moments as a full matrix [K][K], zeros where no token came.
 func (m *Moments) Mean() []float64 {
 	out := make([]float64, m.K*m.K)

@@ -22,7 +22,7 @@ func TestShardsKilled(t *testing.T) {
 			dir := t.TempDir()
 			whole, out, work := filepath.Join(dir, "whole.nstf"), filepath.Join(dir, "out.nstf"), filepath.Join(dir, "work")
 			flags := append(append([]string{"quantize"}, c...), withText(t, "llama-31")...)
-			flags = slices.Clip(append(flags, "--device", "cpu", "--threads", "1"))
+			flags = slices.Clip(append(flags, "--ctx", "64", "--samples", "72", "--device", "cpu", "--threads", "1")) // text of three groups
 			began := time.Now()
 			if text, err := command(t, append(flags, "-o", whole)...).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, text)

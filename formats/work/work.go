@@ -271,6 +271,9 @@ func (f *Folder) Put(ctx context.Context, t formats.Tensor, record any) (formats
 		return t, err
 	}
 	out, _, ok := f.Get(ctx, t.Name)
+	if !ok && ctx.Err() != nil {
+		return t, context.Cause(ctx)
+	}
 	if !ok {
 		return t, fmt.Errorf("%s: cannot be read back", filepath.Join(f.path, file))
 	}
@@ -326,17 +329,37 @@ func (f *Folder) Remove() error {
 	return errors.Join(err, remove(f.path, entries, lock))
 }
 
-// plain are the names that every file system takes as they are.
-var plain = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
+// Has reports whether something of that name was put, whole or damaged since.
+func (f *Folder) Has(name string) bool {
+	_, err := os.Stat(filepath.Join(f.path, fileName(name)))
+	return err == nil
+}
+
+// Drop removes what was put under a name, if it is there.
+func (f *Folder) Drop(name string) error {
+	file := fileName(name)
+	var err error
+	if p := f.open[file]; p != nil {
+		delete(f.open, file)
+		err = p.Close()
+	}
+	if e := os.Remove(filepath.Join(f.path, file)); !errors.Is(e, fs.ErrNotExist) {
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+// plain are the names that every file system takes as they are, but for spaces.
+var plain = regexp.MustCompile(`^[a-z0-9][a-z0-9._ -]{0,99}$`)
 
 // fileName returns where a tensor lies. Graphs come from foreign files: a name
-// that is no plain word becomes its hash.
+// that is no plain words becomes its hash.
 func fileName(name string) string {
-	if !plain.MatchString(name) {
-		h := blake3.Sum256([]byte(name))
-		return "x-" + hex.EncodeToString(h[:16]) + ".nstf"
+	if plain.MatchString(name) {
+		return strings.ReplaceAll(name, " ", "+") + ".nstf" // + is in no plain word
 	}
-	return name + ".nstf"
+	h := blake3.Sum256([]byte(name))
+	return "x-" + hex.EncodeToString(h[:16]) + ".nstf"
 }
 
 // File returns the path of another file in the folder, which its writer lets

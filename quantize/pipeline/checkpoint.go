@@ -31,31 +31,37 @@ func (r *run) hidden(ctx context.Context) (*calibrate.Hidden, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	if h, at, ok := r.left(ctx, keep); ok {
+	if h, at, ok := r.left(ctx, hiddenName, r.o.Windows, keep); ok {
 		return h, at, nil
 	}
-	walk, err := r.walker(device.Embedding(), r.o.Windows, true)
-	if err != nil {
-		return nil, 0, err
-	}
-	h, err := calibrate.NewHidden(ctx, walk, r.m.Graph, r.o.Windows, keep)
-	return h, 0, errors.Join(err, walk.Close())
+	h, err := r.embedded(ctx, r.o.Windows, keep)
+	return h, 0, err
 }
 
-// left reads the hidden states that an interrupted run left, unless a tensor that they went
+// embedded returns the hidden states of windows before the first block.
+func (r *run) embedded(ctx context.Context, windows [][]int32, keep calibrate.Keep) (*calibrate.Hidden, error) {
+	walk, err := r.walker(device.Embedding(), windows, true)
+	if err != nil {
+		return nil, err
+	}
+	h, err := calibrate.NewHidden(ctx, walk, r.m.Graph, windows, keep)
+	return h, errors.Join(err, walk.Close())
+}
+
+// left reads the hidden states of windows that were kept, unless a tensor that they went
 // through is missing or damaged: the walk has to come by it again.
-func (r *run) left(ctx context.Context, keep calibrate.Keep) (*calibrate.Hidden, int, bool) {
+func (r *run) left(ctx context.Context, name string, windows [][]int32, keep calibrate.Keep) (*calibrate.Hidden, int, bool) {
 	if r.o.Work == nil {
 		return nil, 0, false
 	}
-	t, raw, ok := r.o.Work.Get(ctx, hiddenName)
+	t, raw, ok := r.o.Work.Get(ctx, name)
 	var at arrival
 	if !ok || json.Unmarshal(raw, &at) != nil || at.Block < 1 || at.Block > len(r.m.Graph.Blocks) || r.unfinished() < at.Block {
 		return nil, 0, false
 	}
 	var row int64
-	h, err := calibrate.HiddenOf(r.m.Graph, r.o.Windows, keep, func(i int, x []float32) error {
-		n := int64(len(r.o.Windows[i]))
+	h, err := calibrate.HiddenOf(r.m.Graph, windows, keep, func(i int, x []float32) error {
+		n := int64(len(windows[i]))
 		row += n
 		return scheme.DecodeRows(x, &t, row-n, n)
 	})
@@ -79,15 +85,15 @@ func (r *run) checkpoint(ctx context.Context, h *calibrate.Hidden, block int) er
 	if r.o.Work == nil || block > r.last {
 		return nil
 	}
-	release, ok, err := r.o.Work.Lease(hiddenName) // of shards, one is enough
-	if !ok || err != nil {
-		return err
-	}
-	defer release()
+	return r.keepStates(ctx, hiddenName, h, block)
+}
+
+// keepStates puts hidden states before a block into the work folder.
+func (r *run) keepStates(ctx context.Context, name string, h *calibrate.Hidden, block int) error {
 	var blobs []tensor.Blob
 	var tokens int64
 	var reading sync.Mutex
-	for i, window := range r.o.Windows {
+	for i, window := range h.Windows() {
 		tokens += int64(len(window))
 		blobs = append(blobs, tensor.Computed(calibrate.Bytes(int64(len(window)), r.m.Graph.WidestRow()), func() ([]byte, error) {
 			reading.Lock()
@@ -101,7 +107,7 @@ func (r *run) checkpoint(ctx context.Context, h *calibrate.Hidden, block int) er
 		}))
 	}
 	s, _ := scheme.ByName("f32")
-	t, err := scheme.New(hiddenName, s, []int64{tokens, r.m.Graph.WidestRow()}, nil, tensor.Concat(blobs...))
+	t, err := scheme.New(name, s, []int64{tokens, r.m.Graph.WidestRow()}, nil, tensor.Concat(blobs...))
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func Need(m *model.Model, p *plan.Plan, o Options) Needs {
 	g := m.Graph
 	n, walks := hiddenNeed(m, o)
 	r := run{m: m, p: p, o: o}
-	gathered := map[int]int64{}
+	gathered, twice := map[int]int64{}, twice(o)
 	if walks {
 		for i := range g.Blocks {
 			gathered[i] = gatherBytes(&g.Blocks[i])
@@ -82,7 +82,7 @@ func Need(m *model.Model, p *plan.Plan, o Options) Needs {
 		}
 		result := stored(&t, p, w.Role.Base() == graph.RoleEmbed)
 		n.Disk += 2 * result
-		peak = max(peak, gathered[w.Block]+fitBytes(&t, result))
+		peak = max(peak, twice*gathered[w.Block], gathered[w.Block]+fitBytes(&t, result))
 	}
 	n.Memory += peak
 	n.Memory += n.Memory / 8 // what was dropped and not collected yet
@@ -139,6 +139,12 @@ func CheckPlan(file string, m *model.Model, p *plan.Plan) error {
 		}
 	}
 	return nil
+}
+
+// twice returns how many times the sums of a block are held while they are made: those of a
+// group, and of the groups before it where there are some.
+func twice(o Options) int64 {
+	return int64(min(2, len(calibrate.Keep{On: o.On}.Groups(o.Windows))-1))
 }
 
 // triangle returns the bytes of the sums of k features.
@@ -200,7 +206,7 @@ func leastNeed(m *model.Model, o Options) Needs {
 	var peak int64
 	if o.Stats == nil {
 		for i := range g.Blocks {
-			peak = max(peak, gatherBytes(&g.Blocks[i]))
+			peak = max(peak, twice(o)*gatherBytes(&g.Blocks[i]))
 		}
 	}
 	for _, w := range g.Weights() {

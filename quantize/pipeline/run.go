@@ -203,6 +203,10 @@ func (r *run) walk(ctx context.Context) error {
 	if r.last < 0 {
 		return nil
 	}
+	head := []graph.Weight{{Name: g.Head.Weight, Role: g.Head.Role, Block: -1}}
+	if r.o.Work.Shared() {
+		return r.shared(ctx, head)
+	}
 	h, first, err := r.hidden(ctx)
 	if err != nil {
 		return err
@@ -217,10 +221,26 @@ func (r *run) walk(ctx context.Context) error {
 	if r.last < len(g.Blocks) {
 		return nil
 	}
-	moments := &later{measure: func() (*gathered, error) {
-		return r.measure(ctx, device.Head(g), func(walk *exec.Walker, _ bool) error { return h.Show(ctx, walk) })
-	}}
-	return r.tensors(ctx, []graph.Weight{{Name: g.Head.Weight, Role: g.Head.Role, Block: -1}}, moments)
+	moments, err := r.measure(ctx, device.Head(g), h.Groups(), func(walk *exec.Walker, lo, hi int, _ bool) error { return h.Show(ctx, walk, lo, hi) })
+	if err != nil {
+		return err
+	}
+	return r.tensors(ctx, head, moments)
+}
+
+// shared fits blocks and the head together with other processes.
+func (r *run) shared(ctx context.Context, head []graph.Weight) error {
+	for i := range r.m.Graph.Blocks {
+		if todo := r.unfitted(i); len(todo) > 0 {
+			if err := r.together(ctx, i, todo); err != nil {
+				return err
+			}
+		}
+	}
+	if r.last < len(r.m.Graph.Blocks) {
+		return nil
+	}
+	return r.together(ctx, len(r.m.Graph.Blocks), head)
 }
 
 // parallel fits all blocks and the head by the moments of the original model.
@@ -251,30 +271,44 @@ func (r *run) block(ctx context.Context, h *calibrate.Hidden, i int) error {
 			return err
 		}
 	}
-	walk, err := r.walker(device.Block(i), r.o.Windows, true)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(h.Through(ctx, walk, true), walk.Close()); err != nil {
+	if err := r.through(ctx, h, i, r.o.Windows); err != nil {
 		return err
 	}
 	return r.checkpoint(ctx, h, i+1)
 }
 
+// through moves hidden states of windows behind a block that is fitted.
+func (r *run) through(ctx context.Context, h *calibrate.Hidden, block int, windows [][]int32) error {
+	walk, err := r.walker(device.Block(block), windows, true)
+	if err != nil {
+		return err
+	}
+	return errors.Join(h.Through(ctx, walk, true), walk.Close())
+}
+
 // fitBlock measures what a block reads and fits what is left of it to fit.
 func (r *run) fitBlock(ctx context.Context, h *calibrate.Hidden, i int) error {
-	var todo []graph.Weight
-	for _, w := range r.m.Graph.Weights() {
-		if w.Block == i && !r.has(w.Name) {
-			todo = append(todo, w)
-		}
-	}
+	todo := r.unfitted(i)
 	if len(todo) == 0 {
 		return nil
 	}
-	return r.group(ctx, todo, &later{measure: func() (*gathered, error) {
-		return r.measure(ctx, device.Block(i), func(walk *exec.Walker, _ bool) error { return h.Through(ctx, walk, false) })
-	}})
+	moments, err := r.measure(ctx, device.Block(i), h.Groups(), func(walk *exec.Walker, lo, hi int, _ bool) error {
+		return h.ThroughSome(ctx, walk, lo, hi, false)
+	})
+	if err != nil {
+		return err
+	}
+	return r.group(ctx, todo, moments)
+}
+
+// unfitted lists what is left of a block to fit.
+func (r *run) unfitted(block int) (todo []graph.Weight) {
+	for _, w := range r.m.Graph.Weights() {
+		if w.Block == block && !r.has(w.Name) {
+			todo = append(todo, w)
+		}
+	}
+	return todo
 }
 
 // has reports whether a tensor needs no fitting any more.
@@ -338,14 +372,14 @@ func (r *run) tensor(ctx context.Context, w graph.Weight, moments moments) error
 	return nil
 }
 
-// measure runs f on a span of the original model, for the last time with last, and
-// returns what its linears read.
-func (r *run) measure(ctx context.Context, span device.Span, f func(walk *exec.Walker, last bool) error) (*gathered, error) {
+// measure runs f on a span of the original model, group by group of windows lo to hi, for the
+// last time with last, and returns what its linears read.
+func (r *run) measure(ctx context.Context, span device.Span, groups []int, f func(walk *exec.Walker, lo, hi int, last bool) error) (*gathered, error) {
 	walk, err := r.walker(span, r.o.Windows, false)
 	if err != nil {
 		return nil, err
 	}
-	g, err := calibrate.Gather(ctx, r.m, walk, func(last bool) error { return f(walk, last) })
+	g, err := calibrate.Gather(ctx, r.m, walk, groups, func(lo, hi int, last bool) error { return f(walk, lo, hi, last) })
 	return &gathered{g: g}, errors.Join(err, walk.Close())
 }
 

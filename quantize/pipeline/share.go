@@ -11,14 +11,14 @@ import (
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
-	"github.com/nstf/nstf/quantize/fit"
+	"github.com/nstf/nstf/formats/work"
 )
 
 // A Shard is one of several processes, on one machine or many, that make a package
-// together in a work folder that all of them see. Statistics and the plan are made by one
-// of them, tensors by whoever takes them; text is run by each, so that all have the same
-// hidden states and moments, whose sums do not depend on how many there are. What a dead
-// shard left is taken over. The package that [Request.Merge] makes has the bytes of one
+// together in a work folder that all of them see. Groups of the text are run, and tensors
+// fitted, by whoever takes them; statistics and the plan are made by one. What groups sum up
+// is added in their order, so that it does not depend on how many shards there are. What a
+// dead shard left is taken over. The package that [Request.Merge] makes has the bytes of one
 // that a single process makes.
 type Shard struct {
 	Index   int           // of this process: where it begins
@@ -50,23 +50,31 @@ func Share(ctx context.Context, m *model.Model, q Request) error {
 // poll is how often a shard looks for what others finished.
 const poll = 300 * time.Millisecond
 
+// once is the function of that name, but that who merges makes nothing.
+func (f *flow) once(ctx context.Context, name string, get func() error) (done func(), err error) {
+	if !f.Merge {
+		return once(ctx, f.work, name, get)
+	}
+	if get() != nil {
+		return nil, formats.Errorf(f.workPath(), "", "the shards have left no %s: run them again", name)
+	}
+	return func() {}, nil
+}
+
 // once lets one of the processes that share the work make something: it returns when get
 // has found it, or with the right to make it, which done gives back. What another process
 // makes is waited for.
-func (f *flow) once(ctx context.Context, name string, get func() error) (done func(), err error) {
+func once(ctx context.Context, w *work.Folder, name string, get func() error) (done func(), err error) {
 	for {
 		if get() == nil {
 			return func() {}, nil
 		}
-		if f.Merge {
-			return nil, formats.Errorf(f.workPath(), "", "the shards have left no %s: run them again", name)
-		}
-		release, ok, err := f.work.Lease(name)
+		release, ok, err := w.Lease(name)
 		if err != nil {
 			return nil, err
 		}
 		if ok {
-			if f.work.Shared() && get() == nil { // between the two questions
+			if w.Shared() && get() == nil { // between the two questions
 				release()
 				return func() {}, nil
 			}
@@ -93,24 +101,37 @@ func wait(ctx context.Context) error {
 // place of its own, leaves to others what they are at, and waits for it.
 func (r *run) tensors(ctx context.Context, todo []graph.Weight, moments moments) error {
 	if n := len(todo); n > 0 && r.o.Work.Shared() {
-		// Places that lie apart, however many processes there are: multiples of the golden
-		// ratio.
-		at := float64(r.o.Shard) * 0.6180339887
-		from := int((at - float64(int(at))) * float64(n))
+		from := r.begins(n)
 		for from > 0 && r.input(todo[from].Name) == r.input(todo[from-1].Name) {
 			from-- // what reads an input follows one another
 		}
 		todo = append(append([]graph.Weight{}, todo[from:]...), todo[:from]...)
 	}
+	return each(ctx, todo, func(w graph.Weight) (bool, error) { return r.leased(ctx, w, moments) })
+}
+
+// begins returns where this process begins with n things. Places lie apart, however many
+// processes there are: multiples of the golden ratio.
+func (r *run) begins(n int) int {
+	at := float64(r.o.Shard) * 0.6180339887
+	return int((at - float64(int(at))) * float64(n))
+}
+
+// each does things in their order until all are done. Those that others are at are asked for
+// again.
+func each[T any](ctx context.Context, todo []T, do func(T) (done bool, err error)) error {
 	for len(todo) > 0 {
-		var busy []graph.Weight
-		for _, w := range todo {
-			done, err := r.leased(ctx, w, moments)
+		var busy []T
+		for _, x := range todo {
+			if err := ctx.Err(); err != nil {
+				return context.Cause(ctx)
+			}
+			done, err := do(x)
 			if err != nil {
 				return err
 			}
 			if !done {
-				busy = append(busy, w)
+				busy = append(busy, x)
 			}
 		}
 		todo = busy
@@ -191,33 +212,3 @@ func (e *HolesError) Error() string {
 
 // Unwrap returns what is damaged.
 func (e *HolesError) Unwrap() error { return e.Err }
-
-// later are moments that are measured when the first of them is asked for: a process that
-// finds all tensors taken by others measures nothing.
-type later struct {
-	measure func() (*gathered, error)
-	got     *gathered
-	last    string
-	gone    map[string]bool // inputs whose sums have been dropped
-}
-
-// Input implements moments.
-func (l *later) Input(name string, expert int) (*fit.Input, error) {
-	if name != l.last {
-		if l.gone[name] { // another process died at a tensor of it
-			l.got = nil
-		} else if l.last != "" {
-			l.gone[l.last] = true
-		}
-		l.last = name
-	}
-	if l.got == nil {
-		l.gone = map[string]bool{}
-		g, err := l.measure()
-		if err != nil {
-			return nil, err
-		}
-		l.got = g
-	}
-	return l.got.Input(name, expert)
-}
