@@ -134,6 +134,8 @@ func Kernels(t Target) []Kernel {
 	table.add("exchange/many", small, (&AllReduce{Ranks: ranks, N: 2048 * d, Out: 1, Residual: 1, Own: 1, Many: true}).Calls(t))
 	table.add("exchange/many/half", small, (&AllReduce{Ranks: ranks, N: 2048 * d, Out: 1, Residual: 1, Own: 1, Many: true, Half: true}).Calls(t))
 	table.add("exchange/gather", small, (&AllGather{Ranks: ranks, T: 1, Units: 2004, Unit: 64, Out: 1, Own: 1}).Calls(t))
+	partNorm := &RankNorm{T: 1, D: d, Width: 2 * d, X: 1, Norm: rms, Sums: 1, Stride: 1, Columns: 1}
+	table.add("ranknorm", small, append(RankSquares{partNorm}.Calls(t), partNorm.Calls(t)...))
 	table.add("exchange/end", small, (&EndExchanges{ranks, 65}).Calls(t))
 	table.add("sample", wide, (&Sample{Rows: rows, Vocab: 128256, Logits: 1, Token: 1, Options: 1, Seeds: 1, History: 1, Stride: 8192, Scratch: 256}).Calls(t))
 	table.add("advance", small, (&Advance{Rows: rows, Token: 1, Next: 1, History: 1, Stride: 8192, Output: 1, Steps: 1, Ring: 64}).Calls(t))

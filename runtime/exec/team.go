@@ -48,7 +48,7 @@ func (s *sites) together(g *graph.Graph, tensor func(string) formats.Tensor, o *
 	if o.Device.Rows > 0 {
 		most, least = o.Device.Rows, o.Device.Rows
 	}
-	team := &place.Team{Exchanges: gpu.Exchanges(g), Exchange: s.exchange}
+	team := &place.Team{Exchanges: gpu.Exchanges(g, len(s.opened)), Exchange: s.exchange}
 	if team.Read, err = s.reads(g, tensor, o); err != nil {
 		return nil, err
 	}

@@ -345,6 +345,10 @@ func (w *walk) joint(b *block, lo int) {
 	if !b.Attn.JointNorms {
 		return
 	}
+	if w.e.team != nil {
+		w.jointRanks(b, lo)
+		return
+	}
 	if b.kNorm.Weight != 0 {
 		w.do(&hip.Norm{T: w.t, D: b.k.N, X: s.k, Next: b.kNorm, Out: s.k})
 	}

@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/runtime/gpu/driver"
+	"github.com/nstf/nstf/runtime/load"
 )
 
 // A member is what an engine of a [Team] knows of the others.
 type member struct {
 	hip.Ranks
-	units, unit int // how the vocabulary is cut: hip.Ranks.Columns
+	whole       *graph.Graph // that ranks have parts of
+	units, unit int          // how the vocabulary is cut: hip.Ranks.Columns
 	meeting     *meeting
 	buffers     []driver.Buffer // of this rank
 	lost        *driver.Pinned  // where kernels say that they waited in vain
@@ -84,6 +87,58 @@ func (w *walk) total(n int, out, residual, parts hip.Address) {
 	}
 }
 
+// squares is how many sums of squares of a row ranks add up in a block, because norms go over
+// what several of them have: 0 where none does.
+func squares(b *graph.Block, ranks int) int {
+	switch a, m := b.Attn, b.Mamba; {
+	case a != nil && a.JointNorms && (a.QNorm != nil || a.KNorm != nil):
+		return 2
+	case m != nil && m.Norm != nil && m.Groups < int64(ranks):
+		return int(m.Groups)
+	}
+	return 0
+}
+
+// rankNorms normalises rows of which ranks have parts, the last of them behind w.t rows of
+// sums, of so many each.
+func (w *walk) rankNorms(sums int, norms ...*hip.RankNorm) {
+	s, m := &w.e.s, w.e.team
+	for _, n := range norms {
+		n.Stride, n.Sums = sums, at(s.squares, w.t-n.T, sums)
+		w.do(hip.RankSquares{RankNorm: n})
+	}
+	n := w.t * sums
+	if w.many {
+		n = fours(n)
+	}
+	w.exchanges++
+	w.do(&hip.AllReduce{Ranks: &m.Ranks, Number: w.exchanges, N: n, Out: s.squares, Own: s.squares, Many: w.many})
+	for _, n := range norms {
+		w.do(n)
+	}
+}
+
+// fours rounds up to what many numbers are exchanged by.
+func fours(n int) int { return (n + 3) &^ 3 }
+
+// jointRanks is joint in a team. Of a key-value head that several ranks have, the first counts.
+func (w *walk) jointRanks(b *block, lo int) {
+	s, m := &w.e.s, w.e.team
+	a := m.whole.Blocks[b.index].Attn
+	var norms []*hip.RankNorm
+	if b.kNorm.Weight != 0 {
+		own, _ := load.KeyHeads(a.KVHeads, m.Rank, m.Count)
+		before, _ := load.KeyHeads(a.KVHeads, max(m.Rank-1, 0), m.Count)
+		norms = append(norms, &hip.RankNorm{T: w.t, D: b.k.N, Width: int(a.KVHeads * a.HeadDim), X: s.k, Norm: b.kNorm, Column: 1, First: 1, Columns: 1, Counted: m.Rank > 0 && own == before})
+	}
+	if b.qNorm.Weight != 0 && lo < w.t {
+		norms = append(norms, &hip.RankNorm{T: w.t - lo, D: b.q.N, Width: int(a.Heads * a.HeadDim), X: at(s.q, lo, b.q.N), Norm: b.qNorm, Columns: 1})
+	}
+	if len(norms) > 0 {
+		w.rankNorms(2, norms...)
+	}
+}
+
 // together lays n rows of all ranks' logits side by side.
 func (w *walk) together(n int, out, parts hip.Address) {
 	m := w.e.team
@@ -103,7 +158,7 @@ func (w *walk) end() {
 const patience = 1 << 25
 
 // size says how many numbers ranks exchange at once.
-func (m *member) size(few, many int) { m.FewSlot, m.ManySlot = (few+1)&^1, (many+3)&^3 }
+func (m *member) size(few, many int) { m.FewSlot, m.ManySlot = (few+1)&^1, fours(many) }
 
 // place takes the memory that other ranks write to, and tells them where it is.
 func (m *member) place(all []*member, fewNumbers, manyNumbers int) error {

@@ -27,6 +27,7 @@ type shape struct {
 	deltaHeads    int   // of a row: value heads, and what they are told beside
 	fades         int   // of a row, of a delta net
 	part          int   // of the vocabulary, what a rank of a team computes; 0: all
+	squares       int   // sums of a row that ranks add up beside
 	rotated       bool  // whether some weights are
 	needs               // of forms
 }
@@ -35,6 +36,9 @@ func shapeOf(g *graph.Graph, span device.Span, o *Options) shape {
 	s := shape{width: int(g.Width), vocab: int(g.Vocab), topK: 1}
 	for i := span.Lo; i < span.Hi; i++ {
 		b := &g.Blocks[i]
+		if o.team != nil {
+			s.squares = max(s.squares, squares(&o.team.whole.Blocks[i], o.team.Count))
+		}
 		if a := b.Attn; a != nil {
 			s.q, s.kv = max(s.q, int(a.Q.Out)), max(s.kv, int(a.KVHeads*a.HeadDim))
 			if a.Gate != nil {
@@ -165,6 +169,7 @@ type scratch struct {
 	countedTo   int
 	logits      hip.Address   // [logitRows][Vocab]
 	part        hip.Address   // [logitRows][part of Vocab], of a rank of a team
+	squares     hip.Address   // [T][sums of squares] of it
 	cos, sin    []hip.Address // of each rope, [T][pairs]
 	attend      hip.Address   // of hip.Attend
 	attendBytes int64
@@ -231,6 +236,9 @@ func (s *scratch) place(sh *shape, t, slots, context int, attend, sample int64, 
 	s.logits = a.floats(s.logitRows * sh.vocab)
 	if sh.part > 0 {
 		s.part = a.floats(s.logitRows * sh.part)
+	}
+	if sh.squares > 0 {
+		s.squares = a.floats(fours(t * sh.squares))
 	}
 	s.cos, s.sin = make([]hip.Address, len(sh.pairs)), make([]hip.Address, len(sh.pairs))
 	for i, p := range sh.pairs {

@@ -93,7 +93,7 @@ func (t *Team) meet(on []*Device, g *graph.Graph, tensor func(name string) forma
 			return nil, err
 		}
 		shards = append(shards, shard)
-		t.members = append(t.members, &member{Ranks: hip.Ranks{Rank: i, Count: n}, units: shard.Units, unit: shard.Unit, meeting: meeting, on: on})
+		t.members = append(t.members, &member{Ranks: hip.Ranks{Rank: i, Count: n}, whole: g, units: shard.Units, unit: shard.Unit, meeting: meeting, on: on})
 	}
 	return shards, nil
 }
@@ -129,13 +129,16 @@ func TeamNeed(on []*Device, g *graph.Graph, tensor func(name string) formats.Ten
 	return all, nil
 }
 
-// Exchanges returns how often ranks add up what they have of a token's row, or put it
+// Exchanges returns how often so many ranks add up what they have of a token's row, or put it
 // together.
-func Exchanges(g *graph.Graph) int {
+func Exchanges(g *graph.Graph, ranks int) int {
 	n := 1 // logits
 	for i := range g.Blocks {
 		b := &g.Blocks[i]
 		if b.Mixes() {
+			n++
+		}
+		if squares(b, ranks) > 0 {
 			n++
 		}
 		if b.Feeds() {

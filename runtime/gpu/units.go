@@ -63,7 +63,7 @@ func TeamUnits(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Ta
 		if err != nil {
 			return nil, err
 		}
-		o.team = &member{Ranks: hip.Ranks{Rank: rank, Count: ranks}, units: shard.Units, unit: shard.Unit}
+		o.team = &member{Ranks: hip.Ranks{Rank: rank, Count: ranks}, whole: g, units: shard.Units, unit: shard.Unit}
 		o.team.size(math.MaxInt32, math.MaxInt32)
 		units, err := Units(shard.Graph, shard.Tensor, t, o)
 		if err != nil {
@@ -80,7 +80,7 @@ func unplaced(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Tar
 	if err != nil {
 		return nil, nil, err
 	}
-	e := &Engine{g: g, span: device.Whole(g), team: o.team, places: placesOf(o), shape: shapeOf(g, device.Whole(g), &Options{}), exact: o.Exact, context: o.Context, m: &machine{target: t}}
+	e := &Engine{g: g, span: device.Whole(g), team: o.team, places: placesOf(o), shape: shapeOf(g, device.Whole(g), &Options{team: o.team}), exact: o.Exact, context: o.Context, m: &machine{target: t}}
 	if e.context == 0 {
 		e.context = g.Context
 	}

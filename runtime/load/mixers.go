@@ -69,14 +69,11 @@ func KeyHeads(heads int64, rank, ranks int) (lo, n int64) {
 // are fewer than ranks cuts the query heads of each.
 func (c *cutter) attention(a *graph.Attention) *graph.Attention {
 	own := *a
-	if a.JointNorms {
-		c.fail(a.Q.Weight, "norms of all heads at once")
-	}
 	group := a.Heads / a.KVHeads
 	lo, n := KeyHeads(a.KVHeads, int(c.rank), int(c.ranks))
 	heads := times(0, lo, n, group)
 	if c.ranks > a.KVHeads {
-		heads = c.within(a, lo, group)
+		heads = c.within(&a.O, "key-value heads", "query heads", a.KVHeads, lo, group, a.HeadDim)
 	}
 	if heads.N == 0 {
 		return &own
@@ -90,22 +87,35 @@ func (c *cutter) attention(a *graph.Attention) *graph.Attention {
 		c.norm(a.QNorm, heads)
 		c.norm(a.KNorm, keys)
 	}
+	if a.JointNorms {
+		c.joint(a.QNorm, q)
+		c.joint(a.KNorm, kv)
+	}
 	own.O = c.columns(&a.O, q)
 	return &own
 }
 
-// within returns which of the query heads of a key-value head, of which there are so many,
-// are the rank's.
-func (c *cutter) within(a *graph.Attention, key, group int64) scheme.Run {
-	first := (key*c.ranks + a.KVHeads - 1) / a.KVHeads // rank that has this head
-	last := ((key+1)*c.ranks + a.KVHeads - 1) / a.KVHeads
+// within returns which of the heads of a group, of which there are fewer than ranks, are the
+// rank's: of so many heads in each, with so many columns of an output matrix.
+func (c *cutter) within(l *graph.Linear, groups, heads string, count, group, each, columns int64) scheme.Run {
+	first := (group*c.ranks + count - 1) / count // rank that has this group
+	last := ((group+1)*c.ranks + count - 1) / count
 	own := *c
 	own.rank, own.ranks = c.rank-first, last-first
-	lo, n := own.heads(&a.O, fmt.Sprintf("query heads of one of %d key-value heads", a.KVHeads), group, a.HeadDim)
+	lo, n := own.heads(l, fmt.Sprintf("%s of one of %d %s", heads, count, groups), each, columns)
 	if c.err == nil {
 		c.err = own.err
 	}
-	return scheme.Run{From: key*group + lo, N: n}
+	return scheme.Run{From: group*each + lo, N: n}
+}
+
+// joint gives a norm of all heads at once runs of its weights. Its squares are added up over
+// ranks.
+func (c *cutter) joint(n *graph.Norm, runs ...scheme.Run) {
+	if n != nil && n.Kind != graph.RMSNorm {
+		c.fail(n.Weight, "a layer norm of all heads at once")
+	}
+	c.norm(n, runs...)
 }
 
 // norm gives a norm runs of its weights.
@@ -152,17 +162,25 @@ func (c *cutter) delta(d *graph.Delta) *graph.Delta {
 	return &own
 }
 
-// mamba cuts by groups, each with its heads.
+// mamba cuts by groups, each with its heads, or where there are fewer than ranks cuts the
+// heads of each: what a group has in common is then computed by each of its ranks.
 func (c *cutter) mamba(m *graph.Mamba) *graph.Mamba {
 	own := *m
 	group := m.Heads / m.Groups
-	lo, n := c.heads(&m.Out, "groups of heads", m.Groups, group*m.HeadDim)
-	if n == 0 {
+	var lo, n int64
+	var heads scheme.Run
+	if c.ranks > m.Groups {
+		lo, n = KeyHeads(m.Groups, int(c.rank), int(c.ranks))
+		heads = c.within(&m.Out, "groups", "heads", m.Groups, lo, group, m.HeadDim)
+	} else {
+		lo, n = c.heads(&m.Out, "groups of heads", m.Groups, group*m.HeadDim)
+		heads = times(0, lo, n, group)
+	}
+	if heads.N == 0 {
 		return &own
 	}
-	own.Groups, own.Heads = n, n*group
-	heads, all := times(0, lo, n, group), m.Groups*m.State
-	values := times(0, heads.From, heads.N, m.HeadDim)
+	own.Groups, own.Heads = n, heads.N
+	all, values := m.Groups*m.State, times(0, heads.From, heads.N, m.HeadDim)
 	channels := []scheme.Run{values, times(m.Values(), lo, n, m.State), times(m.Values()+all, lo, n, m.State)}
 	own.Z, own.XBC, own.DT = *c.rows(&m.Z, values), *c.rows(&m.XBC, channels...), *c.rows(&m.DT, heads)
 	c.vector(m.Conv, channels...)

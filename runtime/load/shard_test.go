@@ -139,8 +139,10 @@ func TestCutRefuses(t *testing.T) {
 		return g, source
 	}
 	for want, f := range map[string]func(g *graph.Graph){
-		"1 groups of heads on 2 GPUs":  func(g *graph.Graph) { g.Blocks[0] = mamba(1) },
-		"norms of all heads":           func(g *graph.Graph) { g.Blocks[0].Attn.JointNorms = true },
+		"1 heads of one of 1 groups": func(g *graph.Graph) { g.Blocks[0] = mamba(1, 1) },
+		"a layer norm of all heads": func(g *graph.Graph) {
+			g.Blocks[0].Attn.JointNorms, g.Blocks[0].Attn.QNorm = true, &graph.Norm{Kind: graph.LayerNorm}
+		},
 		"a tensor that is read in two": func(g *graph.Graph) { g.Blocks[0].FFN.Gate.Weight = "o" },
 	} {
 		g, source := change(f)
@@ -176,9 +178,9 @@ func TestCutFewBlocks(t *testing.T) {
 	}
 }
 
-// mamba is a block with a state space of so many groups of two heads.
-func mamba(groups int64) graph.Block {
-	m := &graph.Mamba{Heads: 2 * groups, HeadDim: 4, Groups: groups, State: 3, Kernel: 2, Conv: "conv", ConvBias: "conv bias", Decay: "decay", DTBias: "dt bias", Skip: "skip",
+// mamba is a block with a state space of so many groups of heads.
+func mamba(groups, each int64) graph.Block {
+	m := &graph.Mamba{Heads: each * groups, HeadDim: 4, Groups: groups, State: 3, Kernel: 2, Conv: "conv", ConvBias: "conv bias", Decay: "decay", DTBias: "dt bias", Skip: "skip",
 		Norm: &graph.Norm{Weight: "norm"}}
 	v := m.Values()
 	m.Z, m.XBC, m.DT = graph.Linear{Weight: "z", In: 32, Out: v}, graph.Linear{Weight: "xbc", In: 32, Out: m.Channels()}, graph.Linear{Weight: "dt", In: 32, Out: m.Heads}
@@ -266,9 +268,12 @@ func TestCutMixers(t *testing.T) {
 		{"delta, by channel", channels, [2]map[string][]float32{
 			{"za": {0, 1, 2}, "alphaa": {0, 1, 2, 3, 4}, "alpha": {0, 1, 2, 3}, "dt bias": {0, 1, 2, 3}, "beta": {0, 1}},
 			{"z": {8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23}, "alpha": {4, 5, 6, 7, 8, 9, 10, 11}, "dt bias": {4, 5, 6, 7, 8, 9, 10, 11}, "decay": {2, 3, 4, 5}}}},
-		{"mamba", mamba(2), [2]map[string][]float32{
+		{"mamba", mamba(2, 2), [2]map[string][]float32{
 			{"xbc": {0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 22, 23, 24}, "norm": {0, 1, 2, 3, 4, 5, 6, 7}, "dt": {0, 1}},
 			{"conv bias": {8, 9, 10, 11, 12, 13, 14, 15, 19, 20, 21, 25, 26, 27}, "out": {8, 9, 10, 11, 12, 13, 14, 15}, "skip": {2, 3}}}},
+		{"mamba, one group", mamba(1, 3), [2]map[string][]float32{
+			{"xbc": {0, 1, 2, 3, 12, 13, 14, 15, 16, 17}, "norm": {0, 1, 2, 3}, "dt": {0}},
+			{"conv": {4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}, "out": {4, 5, 6, 7, 8, 9, 10, 11}, "decay": {1, 2}}}},
 		{"short convolution", short, [2]map[string][]float32{{"in": {0, 1, 5, 6, 10, 11}, "out": {0, 1}}, {"in": {2, 3, 4, 7, 8, 9, 12, 13, 14}, "conv": {2, 3, 4}}}},
 		{"latents", latent, [2]map[string][]float32{{"kb": {0, 1, 2}, "vb": {0, 1}, "q": {0, 1, 2}, "kva": {0, 1, 2, 3}}, {"kb": {3, 4, 5, 6, 7, 8}, "vb": {2, 3, 4, 5}, "out": {2, 3, 4, 5}}}},
 	} {
@@ -310,6 +315,9 @@ func TestCutMixers(t *testing.T) {
 						t.Errorf("rank %d: %s has %v, not %v", rank, name, got, want)
 					}
 				}
+			}
+			if m := c.block.Mamba; m != nil && m.Groups == 1 {
+				memory -= (m.Kernel - 1) * 2 * m.State // of b and c, which both have
 			}
 			if memory != c.block.Memory() {
 				t.Errorf("together %d numbers are remembered, of %d", memory, c.block.Memory())
