@@ -82,7 +82,7 @@ func TestTeamIsOne(t *testing.T) {
 	}
 }
 
-// Mixtures in blocks of codes and in trellis codes, of which some ranks have more than others,
+// Mixtures and mixers in blocks of codes and in trellis codes, of which some ranks have more than others,
 // or nothing, on as many devices as there are: experts with biases, groups of them, a shared layer
 // with a gate of its own.
 func TestTeamMixtures(t *testing.T) {
@@ -109,6 +109,14 @@ func TestTeamMixtures(t *testing.T) {
 		one.shared(g, 1, 32, false)
 		g.Blocks[1].MoE.LatentUp.Bias = "1.x.latent up.bias"
 	})
+	plain := shape{d: 64, heads: 4, kv: 4, dim: 32, inner: 160, norm: graph.RMSNorm}
+	mixers := plain.graph(func(g *graph.Graph) {
+		plain.more(g, 2, func(int, *graph.Block) {})
+		plain.delta(g, 0, graph.Delta{Heads: 8, KeyHeads: 4, KeyDim: 32, ValueDim: 32, Kernel: 32, Tiled: true, DecayLog: true}) // a block of codes in the convolution too
+		plain.mamba(g, 1, graph.Mamba{Heads: 4, HeadDim: 32, Groups: 1, State: 32, Kernel: 32, DecayLog: true})
+		plain.shortConv(g, 2, 160, 32)
+		plain.latent(g, 3, 0, graph.Latent{Heads: 4, NopeDim: 32, RopeDim: 32, ValueDim: 32, Rank: 32, Rope: -1})
+	})
 	coded := func(codings ...string) func(g *graph.Graph) func(string) formats.Tensor {
 		return func(g *graph.Graph) func(string) formats.Tensor {
 			var all []kerneltest.Coding
@@ -130,6 +138,7 @@ func TestTeamMixtures(t *testing.T) {
 		{"mxfp4", mixture(some), coded("mxfp4", "q8_0")},
 		{"tcq", mixture(turned), trellis},
 		{"beside, latents", beside, coded("q8_0")},
+		{"mixers", mixers, coded("q8_0")},
 		{"forms", mixture(some), func(g *graph.Graph) func(string) formats.Tensor { return fillForms(t, g) }},
 		{"q4_k", mixture(shape{d: 256, heads: 4, kv: 4, dim: 256, inner: 1280, norm: graph.RMSNorm}), coded("q4_k", "q6_k")},
 	}) {
