@@ -223,6 +223,14 @@ func (p *pacer) learn() {
 	if p == nil {
 		return
 	}
+	uses := p.s.experts != nil && p.s.experts.chosen != nil && p.s.learned.model != ""
+	if uses || len(p.steps) >= leastSteps {
+		place.Learning(p.dir, p.add)
+	}
+}
+
+// add adds to what is kept, which no other process changes meanwhile.
+func (p *pacer) add() {
 	if x := p.s.experts; x != nil && x.chosen != nil && p.s.learned.model != "" {
 		uses, _ := place.LoadUses(p.dir, p.s.learned.model)
 		uses.Add(x.chosen)
@@ -236,7 +244,7 @@ func (p *pacer) learn() {
 	p.steps = nil
 	took, home := median(steps, func(n step) float64 { return n.seconds }), median(steps, func(n step) float64 { return n.experts })
 	at := int64(median(steps, func(n step) float64 { return float64(n.at) }))
-	// Another process may have learned meanwhile.
+	// Another process may have learned since this one began.
 	n, now := p.s.learned, time.Now().UTC().Truncate(time.Second)
 	n.paces, _ = place.LoadPaces(p.dir, &n.machine)
 	var parts []place.Part

@@ -3,13 +3,17 @@ package place
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/nstf/nstf/formats"
 )
@@ -454,5 +458,54 @@ func TestUses(t *testing.T) {
 		if u, err := LoadUses(dir, "abc"); !errors.As(err, &wrong) || u == nil || len(u.Blocks) != 0 {
 			t.Errorf("%q: %+v, %v", text, u, err)
 		}
+	}
+}
+
+// Uses of many models are kept, and those that were learned of longest ago go.
+func TestModelsAreForgotten(t *testing.T) {
+	dir := t.TempDir()
+	for i := range maxModels + 3 {
+		u := &Uses{Version: usesVersion, Model: fmt.Sprintf("m%d", i), Blocks: map[int][]int64{}}
+		if err := u.Save(dir); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now().Add(time.Duration(i-1000) * time.Minute)
+		if err := os.Chtimes(usesPath(dir, u.Model), at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, err := filepath.Glob(usesPath(dir, "*"))
+	if err != nil || len(kept) != maxModels {
+		t.Fatalf("%d are kept, %v", len(kept), err)
+	}
+	for i := range 3 {
+		if _, err := os.Stat(usesPath(dir, fmt.Sprintf("m%d", i))); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("model %d is kept: %v", i, err)
+		}
+	}
+}
+
+// Of lessons that are learned at once none is lost.
+func TestLearningAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			Learning(dir, func() {
+				u, err := LoadUses(dir, "abc")
+				if err != nil {
+					t.Error(err)
+				}
+				u.Add(map[int]map[int32]int64{0: {1: 1}})
+				time.Sleep(5 * time.Millisecond)
+				if err := u.Save(dir); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+	all.Wait()
+	if u, err := LoadUses(dir, "abc"); err != nil || u.Blocks[0][1] != 8 {
+		t.Errorf("%v, %v", u, err)
 	}
 }

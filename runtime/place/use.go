@@ -3,8 +3,10 @@ package place
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/atomicfile"
@@ -50,9 +52,36 @@ func LoadUses(dir, model string) (*Uses, error) {
 	return u, nil
 }
 
+// maxModels bounds the models whose uses a folder keeps; those that were learned of longest ago go first.
+const maxModels = 64
+
 // Save writes the uses into a folder, which is made where it is missing.
 func (u *Uses) Save(dir string) error {
-	return atomicfile.Scratch(usesPath(dir, u.Model)).WriteJSON(u)
+	if err := atomicfile.Scratch(usesPath(dir, u.Model)).WriteJSON(u); err != nil {
+		return err
+	}
+	return forgetModels(dir)
+}
+
+// forgetModels removes the uses of those beyond maxModels.
+func forgetModels(dir string) error {
+	paths, err := filepath.Glob(usesPath(dir, "*"))
+	if err != nil || len(paths) <= maxModels {
+		return err
+	}
+	age := map[string]time.Time{}
+	for _, p := range paths {
+		if info, err := os.Stat(p); err == nil { // else another process has removed it
+			age[p] = info.ModTime()
+		}
+	}
+	slices.SortStableFunc(paths, func(a, b string) int { return age[a].Compare(age[b]) })
+	for _, p := range paths[:len(paths)-maxModels] {
+		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // Add counts choices, by block and expert.
