@@ -3,8 +3,8 @@
 //
 //	for page of pieces, p < 64, h, d: far[page + base][h][p][d] = nearest(scale * level)
 //
-// Pieces and where they go: spread.hip. keys f.. [room][kv_heads][64][SPREAD_STRIDE], values alike, the same as keys
-// of latents. With NSTF_EXACT in float32, exactly; else the half nearest to the product in float32.
+// Pieces and where they go: spread.hip. keys and values f16[room][kv_heads][64][SPREAD_STRIDE], of latents keys alone.
+// With NSTF_EXACT f32, the product itself; else the half nearest to that.
 //
 // Grid: x: pages of the room that have a place; y: heads; z: keys, values. 256 threads, each of which spreads runs of
 // 8 numbers. No LDS. Deterministic. Bound: bytes, 4.5 bits read and 16 written for each number of q4.
