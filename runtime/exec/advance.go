@@ -14,7 +14,7 @@ type Turn struct {
 
 // A part is what a sequence adds to a pass.
 type part struct {
-	d       *Decoding // nil: tokens are appended, and that is all
+	d       *Decoding
 	s       *Sequence
 	segment device.Segment
 	prompt  bool
@@ -94,9 +94,20 @@ func (e *Executor) runParts(parts []part) error {
 	for few < len(parts) && !parts[few].prompt {
 		few++
 	}
-	for rest := parts[:few]; len(rest) > 0; {
+	if err := e.runFew(parts[:few]); err != nil {
+		for _, p := range parts[few:] {
+			p.s.giveBack()
+		}
+		return err
+	}
+	return e.runPrompts(parts[few:])
+}
+
+// runFew runs parts of few rows.
+func (e *Executor) runFew(parts []part) error {
+	for len(parts) > 0 {
 		var some []part
-		some, rest = e.together(rest, e.fewRows)
+		some, parts = e.together(parts, e.fewRows)
 		e.flight.take(some, false)
 		if err := e.fly(&e.flight); err != nil {
 			return err
@@ -105,7 +116,7 @@ func (e *Executor) runParts(parts []part) error {
 			return err
 		}
 	}
-	return e.runPrompts(parts[few:])
+	return nil
 }
 
 // place orders parts: those of few before prompts, and of both the ones that nobody
@@ -210,7 +221,7 @@ func cutParts(parts []part, most int) []part {
 func (e *Executor) landed(parts []part, pass device.Pass) error {
 	chosen, row := 0, 0 // rows are counted among those that are wanted
 	var hosts []*part
-	for i := range parts {
+	for i := range parts { // all of them have been computed, whatever becomes of their logits
 		p := &parts[i]
 		p.done(pass, chosen)
 		if p.segment.Choose != nil {
@@ -219,12 +230,16 @@ func (e *Executor) landed(parts []part, pass device.Pass) error {
 			p.last = row + p.segment.Wanted - 1
 			hosts = append(hosts, p)
 		}
-		if p.scored {
-			if err := p.score(pass, row); err != nil {
+		row += p.segment.Wanted
+	}
+	row = 0
+	for i := range parts {
+		if parts[i].scored {
+			if err := parts[i].score(pass, row); err != nil {
 				return err
 			}
 		}
-		row += p.segment.Wanted
+		row += parts[i].segment.Wanted
 	}
 	for len(hosts) > 0 { // neighbours together
 		n := 1

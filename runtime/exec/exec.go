@@ -64,9 +64,9 @@ type Executor struct {
 	maxRows int           // of a pass through all stages
 	fewRows int           // of one of few
 	// recurrent says that states go back to where they were kept alone, a few positions
-	// apart.
-	recurrent bool
-	policy    *device.Policy // of attention, nil: dense
+	// apart; onward, that this is so for what is kept of the newest positions alone.
+	recurrent, onward bool
+	policy            *device.Policy // of attention, nil: dense
 
 	// abreast says that stages have a device of their own each, and so work at once on passes of prompts, of
 	// which each has leastAbreast rows at least.
@@ -108,8 +108,9 @@ func join(g *graph.Graph, context int64, stages ...device.Stage) *Executor {
 	e := &Executor{g: g, context: context, stages: stages, maxRows: stages[0].MaxRows(), fewRows: stages[0].FewRows(), recurrent: g.Recurrent(), leastAbreast: leastAbreast}
 	for _, s := range stages {
 		e.maxRows, e.fewRows = min(e.maxRows, s.MaxRows()), min(e.fewRows, s.FewRows())
-		e.recurrent = e.recurrent || s.Room().Onward
+		e.onward = e.onward || s.Room().Onward
 	}
+	e.recurrent = e.recurrent || e.onward
 	return e
 }
 
@@ -186,10 +187,11 @@ func (e *Executor) PagesRead() (read, held int64) {
 	return read, held
 }
 
-// MaxRows returns the most tokens of prompts that one turn takes: those of a pass, or of several where stages
-// are abreast.
+// MaxRows returns the most tokens of prompts that one turn takes, for which there has to be room at once: those of
+// a pass, or of several where stages are abreast. Where the newest positions are kept otherwise than those
+// behind, there is room for no more of them than a pass has.
 func (e *Executor) MaxRows() int {
-	if !e.abreast {
+	if !e.abreast || e.onward {
 		return e.maxRows
 	}
 	return perStage * len(e.stages) * min(mostAbreast, e.maxRows)

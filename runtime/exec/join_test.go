@@ -267,3 +267,36 @@ func TestFullPool(t *testing.T) {
 		t.Error("other logits than before")
 	}
 }
+
+// A prompt asks for the room of its turns one after the other: of as many passes as stages that are abreast have
+// beside one another, but of one where the newest positions are kept in a pool of their own.
+func TestPromptsAskForRoomByTurns(t *testing.T) {
+	processorOnly(t, "passes of 512 tokens")
+	g := tinies()[0].graph
+	source, _ := fillWeights(t, g, "f32", 7)
+	for _, kv := range []string{"f16", "q4"} {
+		o := Options{Threads: 1, Context: 17 * cache.PageSize, KV: kv}
+		front, _, err := newStage(g, device.Span{Hi: 1, Embed: true}, source, &o)
+		opened(t, err)
+		back, _, err := newStage(g, device.Span{Lo: 1, Hi: len(g.Blocks), Head: true}, source, &o)
+		opened(t, err)
+		e := join(g, o.Context, front, back)
+		defer e.Close()
+		e.abreast = true
+		first, second := sequence(t, e), sequence(t, e)
+		if err := first.Prefill(context.Background(), tinyIDs(512), nil); err != nil {
+			t.Fatal(err)
+		}
+		var full *cache.FullError
+		want := 0
+		if kv == "q4" {
+			want = 512
+		}
+		if err := second.Prefill(context.Background(), tinyIDs(1000), nil); !errors.As(err, &full) || second.Len() != want {
+			t.Errorf("%s: error %v behind %d tokens, want %d", kv, err, second.Len(), want)
+		}
+		if room := e.Room(); room.Free != room.Pages-8-int64(second.Len()+63)/64 {
+			t.Errorf("%s: %d of %d pages are free", kv, room.Free, room.Pages)
+		}
+	}
+}

@@ -290,8 +290,29 @@ func (s *Sequence) prefill(ctx context.Context, tokens []int32, want output, don
 }
 
 // read appends tokens, that are admitted, in passes that are a prompt's or not; all of them have the length. ctx
-// and done are as of prefill. Where there is no room for all, nothing has changed.
+// and done are as of prefill. Where there is no room, the tokens of the turns before stay.
 func (s *Sequence) read(ctx context.Context, tokens []int32, length int64, prompt bool, want output, done func(pass device.Pass, start, rows, left int) error) error {
+	for len(tokens) > 0 {
+		n := s.cut(len(s.history), len(tokens), s.e.MaxRows())
+		behind := len(tokens) - n
+		if err := s.turn(ctx, tokens[:n], length, prompt, func(segment *device.Segment, left int) {
+			want(segment, left+behind)
+		}, func(pass device.Pass, start, rows, left int) error {
+			if done == nil {
+				return nil
+			}
+			return done(pass, start, rows, left+behind)
+		}); err != nil {
+			return err
+		}
+		tokens = tokens[n:]
+	}
+	return nil
+}
+
+// turn appends tokens for which there is to be room at once, as read does; where there is none, nothing has
+// changed.
+func (s *Sequence) turn(ctx context.Context, tokens []int32, length int64, prompt bool, want output, done func(pass device.Pass, start, rows, left int) error) error {
 	if err := s.reserve(len(tokens)); err != nil {
 		s.giveBack()
 		return err
@@ -314,9 +335,7 @@ func (s *Sequence) read(ctx context.Context, tokens []int32, length int64, promp
 		start := len(s.history)
 		n := s.cut(start, len(landed), most)
 		s.took(landed[:n], length, prompt)
-		if landed = landed[n:]; done == nil {
-			return nil
-		}
+		landed = landed[n:]
 		return done(pass, start, n, len(landed))
 	})
 	if err == nil {
