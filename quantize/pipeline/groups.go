@@ -155,18 +155,21 @@ func (r *run) summed(ctx context.Context, block int, name string) (g *calibrate.
 	if at < 0 {
 		return calibrate.NewGathered(), nil
 	}
-	what := totalName(block, at)
+	what, found := totalName(block, at), false
 	done, err := once(ctx, r.o.Work, what, func() error {
 		g = calibrate.NewGathered()
-		return r.addSums(ctx, what, name, g)
+		err := r.addSums(ctx, what, name, g)
+		found = err == nil
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	if len(g.Inputs) > 0 {
+	if found {
 		return g, nil
 	}
+	g = calibrate.NewGathered()
 	for group := range r.groups()[1:] {
 		part := sumsName(block, group)
 		if r.addSums(ctx, part, name, g) == nil {

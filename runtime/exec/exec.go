@@ -3,6 +3,7 @@ package exec
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/nstf/nstf/formats"
@@ -111,6 +112,9 @@ func join(g *graph.Graph, context int64, stages ...device.Stage) *Executor {
 		e.onward = e.onward || s.Room().Onward
 	}
 	e.recurrent = e.recurrent || e.onward
+	if slices.ContainsFunc(g.Blocks, func(b graph.Block) bool { return b.MoE != nil }) {
+		e.leastAbreast = e.maxRows
+	}
 	return e
 }
 

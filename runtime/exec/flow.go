@@ -31,7 +31,8 @@ func (f *flight) forward(k int, stage device.Stage) {
 }
 
 // Rows of a pass of a prompt where stages are abreast: with fewer than the least weights are read too often for
-// too little, with more than the most the stages behind wait too long for the first pass.
+// too little, with more than the most the stages behind wait too long for the first pass. Of a mixture few
+// rows choose an expert, and a pass reads nearly all of them: passes stay as large as they may be.
 const (
 	leastAbreast = 256
 	mostAbreast  = 512
@@ -46,7 +47,7 @@ func (e *Executor) cut(rows int) int {
 	}
 	unit := e.leastAbreast / 4 // of which tiles of products are full
 	each := rows/(perStage*len(e.stages)) + unit - 1
-	return min(max(each-each%unit, e.leastAbreast), mostAbreast, e.maxRows)
+	return min(max(min(each-each%unit, mostAbreast), e.leastAbreast), e.maxRows)
 }
 
 // fly runs a pass, for which there is room, through all stages, one after the other.
