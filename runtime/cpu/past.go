@@ -152,6 +152,6 @@ func (h *history) saw(page int, ratio float64, keep float32) {
 	h.ratio[page] = keep*h.ratio[page] + (1-keep)*seen
 }
 
-// PagesRead returns the pages that steps by a policy have read, and how many there were,
-// both summed over steps, blocks and key-value heads.
+// PagesRead returns the pages that steps by a policy have read, and rows of prompts where those go by it, and how
+// many there were, both summed over steps or rows, blocks and key-value heads.
 func (e *Engine) PagesRead() (read, held int64) { return e.pagesRead.Load(), e.pagesHeld.Load() }

@@ -22,7 +22,7 @@ type Policy struct {
 	Heads [][]float64
 	// Prompts are the shares of pages that blocks of a prompt's queries read, of each key-value
 	// head of each block of the model: from 0 to 1, which is dense; nil: prompts are dense.
-	// Processor only: elsewhere they are.
+	// Only the processor goes by them; on a GPU prompts are dense.
 	Prompts [][]float64
 	// Mass ends a step's choice where the pages have this share of the estimated weight:
 	// above 0; 1: never before there are as many as Pages says.

@@ -85,7 +85,8 @@ func (s *Sequence) Decode(ctx context.Context, tokens []int32, sampler *sample.S
 	if err != nil {
 		return nil, err
 	}
-	keep := s.Len() + s.e.keepAt(len(tokens))
+	unit := s.e.PromptUnit()
+	keep := (s.Len() + s.e.keepAt(len(tokens))) / unit * unit
 	for d.Unread() > 0 {
 		if err := ctx.Err(); err != nil {
 			return nil, errors.Join(err, d.Stop())

@@ -8,9 +8,9 @@ import (
 
 // Embed appends tokens, in the order of prompts however few they are, and calls f with
 // the hidden state [D] behind the last norm of each of the last wanted ones, in order; row
-// is valid during the call. A text may be cut anywhere, to the same bits, as far as its
-// rotary embeddings do not depend on the length ([Sequence.Prefill]). Errors are those of
-// Prefill.
+// is valid during the call. A text may be cut at any multiple of [Executor.PromptUnit], to the
+// same bits, as far as its rotary embeddings do not depend on the length
+// ([Sequence.Prefill]). Errors are those of Prefill.
 func (s *Sequence) Embed(tokens []int32, wanted int, f func(row []float32)) error {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()

@@ -67,7 +67,7 @@ type Executor struct {
 	// recurrent says that states go back to where they were kept alone, a few positions
 	// apart; onward, that this is so for what is kept of the newest positions alone.
 	recurrent, onward bool
-	policy            *device.Policy // of attention, nil: dense
+	policy            *device.Policy // of attention, where prompts may go by it; nil: they are dense
 
 	// abreast says that stages have a device of their own each, and so work at once on passes of prompts, of
 	// which each has leastAbreast rows at least.
@@ -100,7 +100,7 @@ func newExecutor(file string, g *graph.Graph, tensor func(string) formats.Tensor
 		return nil, formats.In(file, err)
 	}
 	e := join(g, context, stage)
-	e.policy = o.Policy
+	e.follow(o.Policy)
 	return e, nil
 }
 
@@ -116,6 +116,14 @@ func join(g *graph.Graph, context int64, stages ...device.Stage) *Executor {
 		e.leastAbreast = e.maxRows
 	}
 	return e
+}
+
+// follow has the executor cut prompts as the policy wants it, where a stage goes by it in prompts: one on a
+// processor.
+func (e *Executor) follow(p *device.Policy) {
+	if slices.ContainsFunc(e.stages, func(s device.Stage) bool { _, ok := s.(*cpu.Engine); return ok }) {
+		e.policy = p
+	}
 }
 
 // PromptUnit returns at which multiples of positions a prompt may go on from what was kept of
@@ -179,8 +187,8 @@ func (e *Executor) Activations() (how string) {
 	return how
 }
 
-// PagesRead returns the pages of keys and values that steps by Options.Policy have read,
-// and how many there were, both summed over steps, blocks and key-value heads.
+// PagesRead returns the pages of keys and values that steps by Options.Policy have read, and rows of prompts
+// where those go by it, and how many there were, both summed over steps or rows, blocks and key-value heads.
 func (e *Executor) PagesRead() (read, held int64) {
 	for _, s := range e.stages {
 		if c, ok := s.(interface{ PagesRead() (read, held int64) }); ok {

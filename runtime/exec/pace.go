@@ -129,7 +129,8 @@ func (s *sites) paced(split place.Sharing) []place.Site {
 
 // joined gives an executor its devices and its layout.
 func (s *sites) joined(e *Executor, l *place.Layout, o *Options) *Executor {
-	e.sites, e.layout, e.policy = s, l, o.Policy
+	e.sites, e.layout = s, l
+	e.follow(o.Policy)
 	if s.learned != nil && l.Seconds > 0 {
 		e.pacer = &pacer{s: s, l: l, dir: o.Device.Measured}
 	}

@@ -201,9 +201,6 @@ func TestPromptPolicyWidth(t *testing.T) {
 		wantSame(t, c.name+" "+kv+", the last alone", [][]float32{last}, want[len(want)-1:])
 		// two prompts by turns, of fewer rows than a page has and of more
 		for _, rows := range []int{7, 100, 300} {
-			if rows < 64 && e.recurrent {
-				continue // such a sequence is cut where its turn says
-			}
 			var all []*Decoding
 			var got [2][][]float32
 			for j := range got {
@@ -234,6 +231,44 @@ func TestPromptPolicyWidth(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+		}
+	}
+}
+
+// Stages that work at once on passes of a prompt give the bits of one, wherever these cut it.
+func TestPromptPolicyAbreast(t *testing.T) {
+	processorOnly(t, "blocks of queries that choose")
+	for i, c := range followedGraphs() {
+		n := len(c.graph.Blocks)
+		at := n / 2
+		for at < n && len(c.graph.Carried(at)) > 0 { // keys and values stay in their stage
+			at++
+		}
+		if testing.Short() && i > 2 {
+			break
+		}
+		p := promptPolicy(c.graph, 0.1)
+		source, _ := fillWeights(t, c.graph, "f32", 7)
+		o := onFlag(t, Options{Threads: 1, KV: []string{"f32", "q4"}[i%2], Exact: true, Context: 1600, Policy: p})
+		ids := tinyIDs(64*19 + 30)
+		want := allLogits(t, sequence(t, newPrompted(t, c.graph, p, o)), ids)
+		var stages []device.Stage
+		for _, span := range []device.Span{{Hi: at, Embed: true}, {Lo: at, Hi: n, Head: true}} {
+			s, _, err := newStage(c.graph, span, source, &o)
+			opened(t, err)
+			stages = append(stages, s)
+		}
+		e := join(c.graph, 1600, stages...)
+		defer e.Close()
+		e.follow(p)
+		for _, least := range []int{40, 100, 256} {
+			e.abreast, e.leastAbreast = true, least
+			s := sequence(t, e)
+			wantSame(t, fmt.Sprintf("%s, passes of %d", c.name, e.cut(len(ids))), allLogits(t, s, ids), want)
+			s.Close()
+		}
+		if read, held := e.PagesRead(); read == 0 || read >= held {
+			t.Errorf("%s: %d of %d pages read", c.name, read, held)
 		}
 	}
 }

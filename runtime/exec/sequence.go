@@ -349,8 +349,8 @@ func (s *Sequence) turn(ctx context.Context, tokens []int32, length int64, promp
 
 // cut returns how many of the tokens of a prompt that are left at a position go into a pass that is
 // given so many rows. Where blocks of queries choose pages, it ends where a page does, by fewer rows or
-// by more: rows of a page that several passes share attend to all. A sequence that is kept at
-// certain places is given rows up to those, and not more.
+// by more: rows of a page that several passes share attend to all. The places at which sequences are
+// kept are such ends too.
 func (s *Sequence) cut(at, tokens, rows int) int {
 	n := min(tokens, rows)
 	if n == tokens || !s.e.policy.ForPrompts() {
@@ -359,9 +359,6 @@ func (s *Sequence) cut(at, tokens, rows int) int {
 	at %= device.PolicyPage
 	if whole := (at+n)/device.PolicyPage*device.PolicyPage - at; whole > 0 {
 		return whole
-	}
-	if s.e.recurrent {
-		return n
 	}
 	return min(device.PolicyPage-at, tokens, s.e.maxRows)
 }

@@ -88,8 +88,8 @@ func full(err error) bool {
 	return errors.As(err, &pages) || errors.As(err, &places)
 }
 
-// embedRows reads so many rows of a text at most, and returns how many: none where those that
-// run leave no room for it.
+// embedRows reads so many rows of a text, to the next multiple of [exec.Executor.PromptUnit] or
+// to the last before, and returns how many: none where those that run leave no room for it.
 func (s *Scheduler) embedRows(e *embedding, rows int) (int, error) {
 	if err := e.ctx.Err(); err != nil {
 		return 0, err
@@ -97,8 +97,13 @@ func (s *Scheduler) embedRows(e *embedding, rows int) (int, error) {
 	if e.seq == nil && len(s.running) > 0 && s.promised()+s.pages(len(e.tokens)) > s.ex.Room().Pages {
 		return 0, nil
 	}
+	if unit, rest := s.ex.PromptUnit(), len(e.tokens)-e.at; rows < rest {
+		rows = min(max(rows/unit, 1)*unit, rest)
+	} else {
+		rows = rest
+	}
 	n := 0
-	err := s.kept.fitted(func() (err error) { n, err = s.readRows(e, min(rows, len(e.tokens)-e.at)); return err })
+	err := s.kept.fitted(func() (err error) { n, err = s.readRows(e, rows); return err })
 	if full(err) && len(s.running) > 0 {
 		e.release()
 		return 0, nil

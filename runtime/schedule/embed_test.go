@@ -7,8 +7,66 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/exec"
 )
+
+// Embeddings of texts whose blocks of queries choose pages are the same to the bit however many rows a step
+// takes, and whatever text was read before.
+func TestEmbedByPromptPolicy(t *testing.T) {
+	if emulated() {
+		t.Skip("prompts by a policy of attention: the processor's only")
+	}
+	p := &device.Policy{Pages: 0.1, Mass: 1, Least: 64, Refresh: 10}
+	ex := executor(t, "llama-31", exec.Options{Sequences: 4, Context: 1600, Policy: p})
+	for range ex.Graph().Blocks {
+		p.Prompts = append(p.Prompts, make([]float64, ex.Graph().Blocks[0].Attn.KVHeads))
+	}
+	texts := [][]int32{prompt(1, 1500, ex.Graph().Vocab), prompt(2, 1490, ex.Graph().Vocab)}
+	collector := func(tokens []int32, rows *[][]float32) *embedding {
+		return &embedding{ctx: context.Background(), tokens: tokens, wanted: func(int) bool { return true }, done: make(chan error, 1),
+			f: func(row []float32) { *rows = append(*rows, slices.Clone(row)) }}
+	}
+	var alone [2][][]float32
+	s := newScheduler(ex, Options{Kept: -1})
+	for i, tokens := range texts {
+		e := collector(tokens, &alone[i])
+		if n, err := s.embedRows(e, len(tokens)); n != len(tokens) || err != nil {
+			t.Fatal(n, err)
+		}
+		e.release()
+	}
+	if read, held := ex.PagesRead(); read == 0 || read >= held {
+		t.Errorf("%d of %d pages read", read, held)
+	}
+	for _, rows := range []int{0, 100, 7} {
+		var got [2][][]float32
+		s := newScheduler(ex, Options{Kept: -1})
+		for i, tokens := range texts {
+			e := collector(tokens, &got[i])
+			if s.embeddings = append(s.embeddings, e); rows == 0 {
+				continue // steps cut the second behind what the first has left of them
+			}
+			s.embeddings = nil
+			for e.at < len(tokens) {
+				if _, err := s.embedRows(e, rows); err != nil {
+					t.Fatal(err)
+				}
+			}
+			e.release()
+		}
+		for len(s.embeddings) > 0 {
+			if err := s.embed(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range got {
+			if !slices.EqualFunc(got[i], alone[i], slices.Equal[[]float32]) {
+				t.Errorf("text %d by %d rows: other rows than alone, %d of %d", i, rows, len(got[i]), len(alone[i]))
+			}
+		}
+	}
+}
 
 // Embeddings are the same to the bit alone and beside requests that leave little room.
 func TestEmbedBesideOthers(t *testing.T) {

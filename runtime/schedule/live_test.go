@@ -456,40 +456,49 @@ func live(s *Scheduler, r *rand.Rand, kind int, vocab int64) error {
 }
 
 // Where blocks of a prompt's queries choose pages, a prompt takes whole pages of what is kept,
-// to the answer that it has alone.
+// to the answer that it has alone; also where keys and values in codes are kept at a few places.
 func TestKeptOfPromptPolicy(t *testing.T) {
 	if emulated() {
 		t.Skip("prompts by a policy of attention: the processor's only")
 	}
-	p := &device.Policy{Pages: 0.1, Mass: 1, Least: 64, Refresh: 10}
-	ex := executor(t, "llama-31", exec.Options{Sequences: 4, Context: 1400, Policy: p})
-	dense := ex.Arithmetic()
-	for range ex.Graph().Blocks {
-		p.Prompts = append(p.Prompts, make([]float64, ex.Graph().Blocks[0].Attn.KVHeads))
-	}
-	if ex.Arithmetic() == dense {
-		t.Error("a disk would not tell prompts by a policy from dense ones")
-	}
-	ids := prompt(1, 1300, ex.Graph().Vocab)
-	ask := func(s *Scheduler, n int) (answer, int) {
-		st := submit(t, s, context.Background(), Request{Prompt: ids[:n], Choices: []Choice{{MaxTokens: 6, Logprobs: true}}})
-		return collected(st, 1)[0], st.Usage().CachedTokens
-	}
-	s := New(ex, Options{})
-	for _, c := range []struct{ prompt, cached int }{{1250, 0}, {1250, 1216}, {1300, 1216}, {1150, 1088}} {
-		got, found := ask(s, c.prompt)
-		alone := New(ex, Options{Kept: -1})
-		want, _ := ask(alone, c.prompt)
-		alone.Close()
-		if found != c.cached {
-			t.Errorf("%d tokens: %d found, want %d", c.prompt, found, c.cached)
+	type count struct{ prompt, cached int }
+	for _, c := range []struct {
+		kv     string
+		counts []count
+	}{
+		{"f16", []count{{1250, 0}, {1250, 1216}, {1300, 1216}, {1150, 1088}}},
+		{"q4", []count{{1250, 0}, {1250, 1216}, {1300, 1216}, {1300, 1280}, {1150, 1024}}},
+	} {
+		p := &device.Policy{Pages: 0.1, Mass: 1, Least: 64, Refresh: 10}
+		ex := executor(t, "llama-31", exec.Options{Sequences: 4, Context: 1400, KV: c.kv, Policy: p})
+		dense := ex.Arithmetic()
+		for range ex.Graph().Blocks {
+			p.Prompts = append(p.Prompts, make([]float64, ex.Graph().Blocks[0].Attn.KVHeads))
 		}
-		if !slices.Equal(got.tokens, want.tokens) || !slices.Equal(got.probs, want.probs) {
-			t.Errorf("%d tokens: %v, alone %v", c.prompt, got, want)
+		if ex.Arithmetic() == dense {
+			t.Error("a disk would not tell prompts by a policy from dense ones")
 		}
+		ids := prompt(1, 1300, ex.Graph().Vocab)
+		ask := func(s *Scheduler, n int) (answer, int) {
+			st := submit(t, s, context.Background(), Request{Prompt: ids[:n], Choices: []Choice{{MaxTokens: 6, Logprobs: true}}})
+			return collected(st, 1)[0], st.Usage().CachedTokens
+		}
+		s := New(ex, Options{})
+		for _, n := range c.counts {
+			got, found := ask(s, n.prompt)
+			alone := New(ex, Options{Kept: -1})
+			want, _ := ask(alone, n.prompt)
+			alone.Close()
+			if found != n.cached {
+				t.Errorf("%s, %d tokens: %d found, want %d", c.kv, n.prompt, found, n.cached)
+			}
+			if !slices.Equal(got.tokens, want.tokens) || !slices.Equal(got.probs, want.probs) {
+				t.Errorf("%s, %d tokens: %v, alone %v", c.kv, n.prompt, got, want)
+			}
+		}
+		if read, held := ex.PagesRead(); read == 0 || read >= held {
+			t.Errorf("%s: %d of %d pages read", c.kv, read, held)
+		}
+		closed(t, ex, s)
 	}
-	if read, held := ex.PagesRead(); read == 0 || read >= held {
-		t.Errorf("%d of %d pages read", read, held)
-	}
-	closed(t, ex, s)
 }

@@ -253,10 +253,12 @@ func (k *kept) fetch(c *chain, n int) (pages [][]byte, rest []byte, whole bool) 
 
 // bound returns the next position behind so many of a prompt at which a recurrent
 // sequence is kept: now and then, and shortly before the end, for the next turn of a
-// conversation begins with this prompt but for what asks for an answer.
+// conversation begins with this prompt but for what asks for an answer. Only multiples of
+// [exec.Executor.PromptUnit] are of use.
 func (k *kept) bound(at, prompt int) int {
-	const every, tail = 1024, 17
-	if end := prompt - tail; at < end {
+	const every, tail = 1024, 17 // every: of units too
+	unit := k.ex.PromptUnit()
+	if end := (prompt - tail) / unit * unit; at < end {
 		return min((at/every+1)*every, end)
 	}
 	return prompt
