@@ -10,18 +10,42 @@ import (
 	"github.com/nstf/nstf/runtime/exec"
 )
 
-// compare turns hidden states into divergences.
+// compare turns the hidden states of all copies, and a head of its own, into divergences from what
+// the model's states behind all blocks lead to.
 func (d *disturber) compare(ctx context.Context) error {
-	g := d.m.Graph
+	if !d.m.Graph.Tied() {
+		c, err := d.headed(d.clean)
+		if err != nil {
+			return err
+		}
+		d.copies = append(d.copies, c)
+	}
+	want, err := d.reference(ctx, d.clean)
+	if err != nil {
+		return err
+	}
+	return d.compareWith(ctx, want)
+}
+
+// reference returns the logits of windows, [T][Vocab] each.
+func (d *disturber) reference(ctx context.Context, h *Hidden) (want [][]float32, err error) {
 	rows := d.positions()
-	want := make([][]float32, len(rows)) // logits [T][Vocab]
-	err := d.walk(device.Head(d.m.Graph), nil, func(walk *exec.Walker) error {
+	want = make([][]float32, len(rows))
+	return want, d.walk(device.Head(d.m.Graph), nil, func(walk *exec.Walker) error {
 		for i := range rows {
 			var err error
-			if want[i], err = d.logits(ctx, walk, d.clean, i, rows[i]); err != nil {
+			if want[i], err = d.logits(ctx, walk, h, i, rows[i]); err != nil {
 				return err
 			}
 		}
+		return nil
+	})
+}
+
+// compareWith turns the hidden states of copies into divergences from logits.
+func (d *disturber) compareWith(ctx context.Context, want [][]float32) error {
+	rows := d.positions()
+	err := d.walk(device.Head(d.m.Graph), nil, func(walk *exec.Walker) error {
 		for i := range d.copies {
 			if c := &d.copies[i]; c.head == nil {
 				if err := d.diverge(ctx, walk, c, rows, want); err != nil {
@@ -31,30 +55,24 @@ func (d *disturber) compare(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
 	for i := range d.copies {
-		if c := &d.copies[i]; c.head != nil {
-			if err := d.walk(device.Head(d.m.Graph), []*formats.Tensor{c.head}, func(walk *exec.Walker) error { return d.diverge(ctx, walk, c, rows, want) }); err != nil {
-				return err
-			}
+		if c := &d.copies[i]; c.head != nil && err == nil {
+			err = d.walk(device.Head(d.m.Graph), []*formats.Tensor{c.head}, func(walk *exec.Walker) error { return d.diverge(ctx, walk, c, rows, want) })
 		}
 	}
-	if g.Tied() {
-		return nil
-	}
+	return err
+}
+
+// headed makes the copy of the model's states behind all blocks that a disturbed head of its own
+// looks at.
+func (d *disturber) headed(h *Hidden) (copied, error) {
 	head, relative, err := d.head()
-	if err != nil {
-		return err
-	}
-	c := copied{name: g.Head.Weight, relative: relative, hidden: d.clean}
-	return d.walk(device.Head(d.m.Graph), []*formats.Tensor{head}, func(walk *exec.Walker) error { return d.diverge(ctx, walk, &c, rows, want) })
+	return copied{name: d.m.Graph.Head.Weight, relative: relative, hidden: h, head: head}, err
 }
 
 // head changes a head of its own.
 func (d *disturber) head() (*formats.Tensor, float64, error) {
-	h, err := d.s.Moments(d.m.Graph.Head.Input, -1)
+	h, err := d.moments(d.m.Graph.Head.Input)
 	if err != nil {
 		return nil, 0, err
 	}

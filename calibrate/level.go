@@ -22,8 +22,8 @@ const (
 	levelSteps  = 2    // of progress for each block
 )
 
-// A level compares what errors cost on whole windows and on their passages.
-type level struct {
+// A leveller compares what errors cost on whole windows and on their passages.
+type leveller struct {
 	*disturber
 	passages []int // tokens of each window that sensitivities were measured on
 }
@@ -43,7 +43,7 @@ func measureLevel(ctx context.Context, m *model.Model, s *stats.File, windows []
 		return 1, nil
 	}
 	o.Relative = min(levelKL/sum, levelMost)
-	l := level{newDisturber(m, s, whole, o, sizes), passages}
+	l := leveller{newDisturber(m, readBy(s), whole, o, sizes), passages}
 	defer l.close()
 	l.dtype = tensor.BF16 // a block's matrices are held at once; far finer than the errors
 	if err := l.embed(ctx); err != nil {
@@ -80,7 +80,7 @@ func wholeWindows(windows [][]int32, tokens int) (out [][]int32, passages []int)
 }
 
 // through carries the model's states and those with errors through a block.
-func (l *level) through(ctx context.Context, block int) error {
+func (l *leveller) through(ctx context.Context, block int) error {
 	var changed []*formats.Tensor
 	if err := l.each(block, func(w *formats.Tensor, _ float64) error {
 		changed = append(changed, w)
@@ -98,7 +98,7 @@ func (l *level) through(ctx context.Context, block int) error {
 }
 
 // ratio compares at the end.
-func (l *level) ratio(ctx context.Context) (float64, error) {
+func (l *leveller) ratio(ctx context.Context) (float64, error) {
 	changed := l.copies[0].head
 	if changed == nil {
 		var err error

@@ -74,7 +74,7 @@ func longest(windows [][]int32) (n int) {
 // are those of the model's tensors, of temporary files, the context's, and a
 // FormatError where a number is not finite.
 func Measure(ctx context.Context, m *model.Model, windows [][]int32, o Options) (*stats.File, error) {
-	w := measurement{m: m, o: o, windows: windows, out: &stats.File{Inputs: map[string]*stats.Input{}, Experts: map[string][]*stats.Input{}, Sensitivity: map[string]float64{}}}
+	w := measurement{m: m, o: o, windows: windows, out: stats.New()}
 	if err := w.run(ctx); err != nil {
 		w.out.Close()
 		return nil, err
@@ -94,7 +94,8 @@ type measurement struct {
 }
 
 func (w *measurement) run(ctx context.Context) error {
-	if err := w.source(); err != nil {
+	var err error
+	if w.out.Source, err = Source(w.m, w.windows, w.o); err != nil {
 		return err
 	}
 	g := w.m.Graph
@@ -150,20 +151,23 @@ func (w *measurement) input(m *Moments) (*stats.Input, error) {
 	return stats.NewStoredInput(m.K, m.Tokens, tensor.NewBlob(w.moments, at, size), m.AbsMax), err
 }
 
-// source says what is measured.
-func (w *measurement) source() error {
-	hash, err := stats.Fingerprint(w.m)
-	if err != nil {
-		return err
-	}
-	s := &w.out.Source
-	*s = stats.Source{Model: filepath.Base(w.m.Path), ModelHash: hash, Text: filepath.Base(w.o.Text), TextHash: stats.HashWindows(w.windows),
-		Windows: len(w.windows), Seed: w.o.Seed, Level: w.o.level(), Tool: w.o.Tool}
-	for _, ids := range w.windows {
+// Source says what is measured of a model.
+func Source(m *model.Model, windows [][]int32, o Options) (stats.Source, error) {
+	hash, err := stats.Fingerprint(m)
+	s := stats.Source{Model: filepath.Base(m.Path), ModelHash: hash, Text: filepath.Base(o.Text), TextHash: stats.HashWindows(windows),
+		Windows: len(windows), Seed: o.Seed, Level: o.level(), Tool: o.Tool}
+	for _, ids := range windows {
 		s.Tokens += int64(len(ids))
 		s.Context = max(s.Context, len(ids))
 	}
-	return nil
+	return s, err
+}
+
+// Pack returns what was gathered of a span as statistics without a source. It shares nothing
+// with the sums.
+func Pack(m *model.Model, span device.Span, g *Gathered) (*stats.File, error) {
+	w := measurement{m: m, out: stats.New()}
+	return w.out, w.pack(span, g)
 }
 
 // gather measures what a span reads while f runs windows lo to hi, for the last time with last.
@@ -176,6 +180,11 @@ func (w *measurement) gather(ctx context.Context, span device.Span, f func(walk 
 	if err != nil {
 		return formats.In(w.m.Path, err)
 	}
+	return w.pack(span, g)
+}
+
+// pack puts what was gathered of a span into the statistics.
+func (w *measurement) pack(span device.Span, g *Gathered) (err error) {
 	for name, m := range g.Inputs {
 		if w.out.Inputs[name], err = w.input(m); err != nil {
 			return err

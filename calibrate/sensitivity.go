@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"slices"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/form"
+	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/stats"
@@ -58,14 +60,19 @@ func Sensitivities(ctx context.Context, m *model.Model, s *stats.File, windows [
 	if err != nil {
 		return formats.In(m.Path, err)
 	}
-	level, err := measureLevel(ctx, m, s, windows, o, out, sizes)
+	return level(ctx, m, s, windows, o, out, sizes)
+}
+
+// level puts sensitivities that were measured on passages into s, on the level of whole windows.
+func level(ctx context.Context, m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions, apart, sizes map[string]float64) error {
+	level, err := measureLevel(ctx, m, s, windows, o, apart, sizes)
 	if err != nil {
 		return formats.In(m.Path, err)
 	}
-	for name := range out {
-		out[name] *= level
+	for name := range apart {
+		apart[name] *= level
 	}
-	s.Sensitivity = out
+	s.Sensitivity = apart
 	if o.Progress != nil {
 		all := int64(len(m.Graph.Blocks) + 1)
 		o.Progress(all*(all+1)/2+levelSteps*all, all*(all+1)/2+levelSteps*all)
@@ -75,7 +82,7 @@ func Sensitivities(ctx context.Context, m *model.Model, s *stats.File, windows [
 
 // apart measures what errors in each matrix cost on passages.
 func apart(ctx context.Context, m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions, sizes map[string]float64) (map[string]float64, error) {
-	d := newDisturber(m, s, spread(windows, o.Tokens), o, sizes)
+	d := newDisturber(m, readBy(s), spread(windows, o.Tokens), o, sizes)
 	defer d.close()
 	err := d.run(ctx)
 	return d.out, err
@@ -103,15 +110,18 @@ type disturber struct {
 	// size under what it reads it says; rows of a table are looked up alone.
 	change  func(name string, in *reading, table bool) (*formats.Tensor, float64, error)
 	m       *model.Model
-	s       *stats.File
+	moments func(input string) ([]float64, error)
 	o       SensitivityOptions
 	set     *cpu.Set
 	pool    *cpu.Pool
 	windows [][]int32
 	dtype   tensor.DType       // of disturbed matrices
-	made    uint64             // disturbed matrices
+	made    uint64             // disturbed matrices, which is where the next one's noise begins
 	sizes   map[string]float64 // tr(W H W') of matrices, as [shaper.size] says it
 	out     map[string]float64
+
+	input string   // what is read by
+	in    *reading // nil: nothing so far
 
 	clean  *Hidden
 	copies []copied
@@ -133,8 +143,8 @@ type copied struct {
 	with     *formats.Tensor // disturbed in every block; nil: the model's
 }
 
-func newDisturber(m *model.Model, s *stats.File, windows [][]int32, o SensitivityOptions, sizes map[string]float64) *disturber {
-	d := &disturber{sizes: sizes, m: m, s: s, o: o, set: cpu.Best(), pool: cpu.NewPool(o.threads()), windows: windows, dtype: tensor.F32, out: map[string]float64{}}
+func newDisturber(m *model.Model, moments func(input string) ([]float64, error), windows [][]int32, o SensitivityOptions, sizes map[string]float64) *disturber {
+	d := &disturber{sizes: sizes, m: m, moments: moments, o: o, set: cpu.Best(), pool: cpu.NewPool(o.threads()), windows: windows, dtype: tensor.F32, out: map[string]float64{}}
 	d.change = d.disturbed
 	return d
 }
@@ -210,69 +220,92 @@ func (d *disturber) embedded(ctx context.Context, others ...*formats.Tensor) (h 
 	return h, err
 }
 
+// readBy returns the moments of what all read of an input.
+func readBy(s *stats.File) func(input string) ([]float64, error) {
+	return func(input string) ([]float64, error) { return s.Moments(input, -1) }
+}
+
 // embed makes the hidden states, and those of a disturbed embedding table.
 func (d *disturber) embed(ctx context.Context) (err error) {
-	g := d.m.Graph
 	if d.clean, err = d.embedded(ctx); err != nil {
 		return err
 	}
+	c, err := d.embedding(ctx)
+	d.copies = append(d.copies, c)
+	return err
+}
+
+// embedding makes the copy that a disturbed embedding table leads to.
+func (d *disturber) embedding(ctx context.Context) (c copied, err error) {
+	g := d.m.Graph
 	var in reading
 	if g.Tied() {
-		if in.h, err = d.s.Moments(g.Head.Input, -1); err != nil {
-			return err
+		if in.h, err = d.moments(g.Head.Input); err != nil {
+			return c, err
 		}
 	}
-	c := copied{name: g.Embed.Table}
+	c.name = g.Embed.Table
 	table, relative, err := d.change(g.Embed.Table, &in, true)
 	if err != nil {
-		return err
+		return c, err
 	}
 	c.relative = relative
 	if g.Tied() {
 		c.head = table
 	}
 	c.hidden, err = d.embedded(ctx, table)
-	d.copies = append(d.copies, c)
-	return err
+	return c, err
 }
 
 // perLayer makes the copies that a disturbed table and projection of per-layer
 // embeddings lead to, which every block reads.
 func (d *disturber) perLayer(ctx context.Context) error {
-	p := d.m.Graph.PerLayer
-	if p == nil {
-		return nil
-	}
-	table, err := d.rows(p.Table)
-	if err != nil {
-		return err
-	}
-	projection, _, err := d.change(p.Projection.Weight, &reading{}, false)
-	if err != nil {
-		return err
-	}
-	for _, w := range []*formats.Tensor{table, projection} {
-		if w == nil {
-			continue
-		}
-		h, err := d.embedded(ctx)
+	for table := range perLayer(d.m) {
+		c, err := d.everywhere(ctx, table)
 		if err != nil {
 			return err
 		}
-		d.copies = append(d.copies, copied{name: w.Name, relative: d.o.Relative, hidden: h, with: w})
+		d.copies = append(d.copies, c)
 	}
 	return nil
 }
 
+// perLayer says which of a model's table and projection of per-layer embeddings are disturbed: the
+// table, if it is not in codes, whose rows could not stay as they are but for some.
+func perLayer(m *model.Model) iter.Seq[bool] {
+	return func(yield func(table bool) bool) {
+		p := m.Graph.PerLayer
+		if p == nil {
+			return
+		}
+		t := m.Tensor(p.Table)
+		if _, ok := plain(&t); ok && !yield(true) {
+			return
+		}
+		yield(false)
+	}
+}
+
+// everywhere makes the copy that the disturbed table, or projection, of per-layer embeddings leads to.
+func (d *disturber) everywhere(ctx context.Context, table bool) (c copied, err error) {
+	if table {
+		c.with, err = d.rows(d.m.Graph.PerLayer.Table)
+	} else {
+		c.with, _, err = d.change(d.m.Graph.PerLayer.Projection.Weight, &reading{}, false)
+	}
+	if err != nil {
+		return c, err
+	}
+	c.name, c.relative = c.with.Name, d.o.Relative
+	c.hidden, err = d.embedded(ctx)
+	return c, err
+}
+
 // rows returns a table that is far larger than the rest of a model with errors in those
-// rows alone that the windows' tokens look up; nil of one in codes, whose other rows
-// could not stay as they are.
+// rows alone that the windows' tokens look up.
 func (d *disturber) rows(name string) (*formats.Tensor, error) {
 	t := d.m.Tensor(name)
-	s, ok := plain(&t)
-	if !ok {
-		return nil, nil
-	}
+	s, _ := plain(&t)
 	ids := slices.Concat(d.windows...)
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
@@ -325,15 +358,8 @@ func (d *disturber) rows(name string) (*formats.Tensor, error) {
 func (d *disturber) block(ctx context.Context, i int) error {
 	var fresh []copied
 	err := d.each(i, func(w *formats.Tensor, relative float64) error {
-		c := copied{name: w.Name, relative: relative}
-		err := d.walk(device.Block(i), []*formats.Tensor{w}, func(walk *exec.Walker) (err error) {
-			c.hidden, err = d.clean.Behind(ctx, walk)
-			return err
-		})
-		if err == nil {
-			d.open = append(d.open, c.hidden)
-			fresh = append(fresh, c)
-		}
+		c, err := d.behind(ctx, i, w, relative)
+		fresh = append(fresh, c)
 		return err
 	})
 	if err != nil {
@@ -359,21 +385,23 @@ func (d *disturber) block(ctx context.Context, i int) error {
 	return err
 }
 
+// behind makes the copy that a disturbed matrix of a block leads to.
+func (d *disturber) behind(ctx context.Context, block int, w *formats.Tensor, relative float64) (copied, error) {
+	c := copied{name: w.Name, relative: relative}
+	err := d.walk(device.Block(block), []*formats.Tensor{w}, func(walk *exec.Walker) (err error) {
+		if c.hidden, err = d.clean.Behind(ctx, walk); err == nil {
+			d.open = append(d.open, c.hidden)
+		}
+		return err
+	})
+	return c, err
+}
+
 // each changes the matrices of a block one after the other.
 func (d *disturber) each(block int, f func(w *formats.Tensor, relative float64) error) error {
-	input, in := "", &reading{}
-	for _, l := range d.m.Graph.Blocks[block].Linears() {
-		if l.Role.Steers() {
-			continue
-		}
-		if l.Input != input {
-			h, err := d.s.Moments(l.Input, -1)
-			if err != nil {
-				return err
-			}
-			input, in = l.Input, &reading{h: h}
-		}
-		w, relative, err := d.change(l.Weight, in, false)
+	d.input, d.in = "", nil
+	for _, l := range disturbs(&d.m.Graph.Blocks[block]) {
+		w, relative, err := d.linear(l)
 		if err == nil {
 			err = f(w, relative)
 		}
@@ -382,6 +410,24 @@ func (d *disturber) each(block int, f func(w *formats.Tensor, relative float64) 
 		}
 	}
 	return nil
+}
+
+// disturbs lists the linears of a block that are disturbed.
+func disturbs(b *graph.Block) []*graph.Linear {
+	return slices.DeleteFunc(b.Linears(), func(l *graph.Linear) bool { return l.Role.Steers() })
+}
+
+// linear changes a linear's matrix. What it reads is kept for the next one that reads it.
+func (d *disturber) linear(l *graph.Linear) (*formats.Tensor, float64, error) {
+	if l.Input != d.input || d.in == nil {
+		d.input, d.in = "", nil // dropped before the next is read
+		h, err := d.moments(l.Input)
+		if err != nil {
+			return nil, 0, err
+		}
+		d.input, d.in = l.Input, &reading{h: h}
+	}
+	return d.change(l.Weight, d.in, false)
 }
 
 // disturbed is a change by noise.

@@ -71,7 +71,7 @@ func compareWithTruth(t *testing.T, shared, name, recipe string, tokens int) {
 		t.Fatal(err)
 	}
 	o.fill()
-	d := newDisturber(m, s, spread(windows[half:], o.Tokens), o, map[string]float64{}) // other windows than the noise met
+	d := newDisturber(m, readBy(s), spread(windows[half:], o.Tokens), o, map[string]float64{}) // other windows than the noise met
 	defer d.close()
 	errors := map[string]float64{}
 	d.change = func(name string, in *reading, table bool) (*formats.Tensor, float64, error) {

@@ -16,7 +16,8 @@ func Merge(a, b *File) (*File, error) {
 		return nil, formats.Errorf(b.Path, "", "statistics of %s (%.12s), not of %s (%.12s): they cannot be merged",
 			b.Source.Model, b.Source.ModelHash, a.Source.Model, a.Source.ModelHash)
 	}
-	out := &File{Source: mergeSource(a.Source, b.Source), Inputs: map[string]*Input{}, Experts: map[string][]*Input{}, Sensitivity: map[string]float64{}}
+	out := New()
+	out.Source = mergeSource(a.Source, b.Source)
 	if len(a.Inputs) != len(b.Inputs) || len(a.Experts) != len(b.Experts) {
 		return nil, formats.Errorf(b.Path, "", "%d inputs and %d mixtures, not %d and %d", len(b.Inputs), len(b.Experts), len(a.Inputs), len(a.Experts))
 	}

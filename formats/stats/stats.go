@@ -28,6 +28,11 @@ type File struct {
 	close []io.Closer
 }
 
+// New returns statistics of nothing.
+func New() *File {
+	return &File{Inputs: map[string]*Input{}, Experts: map[string][]*Input{}, Sensitivity: map[string]float64{}}
+}
+
 // A Source says where statistics come from.
 type Source struct {
 	Model     string `json:"model"`      // base name of the model's path

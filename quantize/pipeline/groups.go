@@ -28,11 +28,13 @@ import (
 
 // statesName and sumsName are what a group leaves in the work folder, totalName what all do
 // of an input; no tensor of a graph has a name with spaces.
-func statesName(block, group int) string {
-	return fmt.Sprintf("states of block %d group %d", block, group)
+func (r *run) statesName(block, group int) string {
+	return fmt.Sprintf("%sstates of block %d group %d", r.pass, block, group)
 }
 
-func sumsName(block, group int) string { return fmt.Sprintf("sums of block %d group %d", block, group) }
+func (r *run) sumsName(block, group int) string {
+	return fmt.Sprintf("%ssums of block %d group %d", r.pass, block, group)
+}
 
 func totalName(block, input int) string {
 	return fmt.Sprintf("sums of block %d input %d", block, input)
@@ -40,6 +42,16 @@ func totalName(block, input int) string {
 
 // groups says where the text is cut.
 func (r *run) groups() []int { return calibrate.Keep{}.Groups(r.o.Windows) }
+
+// turns lists the groups in the order in which this process takes them.
+func (r *run) turns() []int {
+	groups := make([]int, len(r.groups())-1)
+	for i := range groups {
+		groups[i] = i
+	}
+	from := r.begins(len(groups))
+	return append(groups[from:], groups[:from]...)
+}
 
 // span is that of a block, or of the head behind all.
 func (r *run) span(block int) device.Span {
@@ -51,12 +63,7 @@ func (r *run) span(block int) device.Span {
 
 // together measures a block, or the head, with other shards, and fits what is left of it.
 func (r *run) together(ctx context.Context, block int, todo []graph.Weight) error {
-	groups := make([]int, len(r.groups())-1)
-	for i := range groups {
-		groups[i] = i
-	}
-	from := r.begins(len(groups))
-	groups = append(groups[from:], groups[:from]...)
+	groups := r.turns()
 	err := each(ctx, groups, func(group int) (bool, error) { return r.contribution(ctx, block, group, todo) })
 	if err != nil {
 		return err
@@ -65,7 +72,7 @@ func (r *run) together(ctx context.Context, block int, todo []graph.Weight) erro
 		return err
 	}
 	for i := range groups { // nobody needs them any more
-		err = errors.Join(err, r.o.Work.Drop(sumsName(block, i)))
+		err = errors.Join(err, r.o.Work.Drop(r.sumsName(block, i)))
 	}
 	for i := range device.Inputs(r.m.Graph, r.span(block)) {
 		err = errors.Join(err, r.o.Work.Drop(totalName(block, i)))
@@ -76,25 +83,15 @@ func (r *run) together(ctx context.Context, block int, todo []graph.Weight) erro
 // contribution makes what a group adds to a block's sums unless another process is at it, and
 // reports whether it is there, or is not needed any more.
 func (r *run) contribution(ctx context.Context, block, group int, todo []graph.Weight) (bool, error) {
-	name := sumsName(block, group)
+	name := r.sumsName(block, group)
 	there := func() bool {
 		return r.o.Work.Has(name) || !slices.ContainsFunc(todo, func(w graph.Weight) bool { return !r.has(w.Name) && !r.finished(ctx, w.Name) })
 	}
-	if there() {
-		return true, nil
-	}
-	release, ok, err := r.o.Work.Lease(name)
-	if !ok || err != nil {
-		return false, err
-	}
-	defer release()
-	if there() { // between the two questions
-		return true, nil
-	}
-	return true, r.contribute(ctx, block, group)
+	return taken(r.o.Work, name, there, func() error { return r.contribute(ctx, block, group) })
 }
 
-// contribute makes what a group adds to a block's sums.
+// contribute makes what a group adds to a block's sums. Through the original model the states
+// move on with that, else when the block is fitted.
 func (r *run) contribute(ctx context.Context, block, group int) error {
 	h, err := r.arrived(ctx, block, group)
 	if err != nil {
@@ -102,16 +99,22 @@ func (r *run) contribute(ctx context.Context, block, group int) error {
 	}
 	defer h.Close()
 	n := len(h.Windows())
-	g, err := r.measure(ctx, r.span(block), []int{0, n}, func(walk *exec.Walker, lo, hi int, _ bool) error {
+	g, err := r.measure(ctx, r.span(block), []int{0, n}, func(walk *exec.Walker, lo, hi int, last bool) error {
 		if block == len(r.m.Graph.Blocks) {
 			return h.Show(ctx, walk, lo, hi)
 		}
-		return h.ThroughSome(ctx, walk, lo, hi, false)
+		return h.ThroughSome(ctx, walk, lo, hi, last && r.pass != "")
 	})
-	if err != nil {
-		return err
+	if err == nil && r.pass != "" && block < len(r.m.Graph.Blocks) {
+		err = r.keepStates(ctx, r.statesName(block+1, group), h, block+1)
 	}
-	return r.keepSums(ctx, sumsName(block, group), g.g)
+	if err == nil {
+		err = r.keepSums(ctx, r.sumsName(block, group), g.g)
+	}
+	if err == nil && r.pass != "" {
+		err = r.o.Work.Drop(r.statesName(block, group))
+	}
+	return err
 }
 
 // arrived returns a group's hidden states before a block: from the nearest block before it
@@ -127,10 +130,10 @@ func (r *run) arrived(ctx context.Context, block, group int) (*calibrate.Hidden,
 		err = r.through(ctx, h, i, windows)
 	}
 	if err == nil {
-		err = r.keepStates(ctx, statesName(block, group), h, block)
+		err = r.keepStates(ctx, r.statesName(block, group), h, block)
 	}
 	if err == nil {
-		err = r.o.Work.Drop(statesName(block-1, group))
+		err = r.o.Work.Drop(r.statesName(block-1, group))
 	}
 	if err != nil {
 		return nil, errors.Join(err, h.Close())
@@ -141,7 +144,7 @@ func (r *run) arrived(ctx context.Context, block, group int) (*calibrate.Hidden,
 // nearest returns a group's hidden states before a block, or before the nearest one before it.
 func (r *run) nearest(ctx context.Context, block, group int, windows [][]int32) (*calibrate.Hidden, int, error) {
 	for at := block; at > 0; at-- {
-		if h, was, ok := r.left(ctx, statesName(at, group), windows, calibrate.Keep{}); ok && was == at {
+		if h, was, ok := r.left(ctx, r.statesName(at, group), windows, calibrate.Keep{}); ok && was == at {
 			return h, at, nil
 		}
 	}
@@ -169,20 +172,28 @@ func (r *run) summed(ctx context.Context, block int, name string) (g *calibrate.
 	if found {
 		return g, nil
 	}
-	g = calibrate.NewGathered()
+	if g, err = r.added(ctx, block, name); err != nil {
+		return nil, err
+	}
+	return g, r.keepSums(ctx, what, g)
+}
+
+// added adds up the groups' sums of an input, or of all with "", in their order.
+func (r *run) added(ctx context.Context, block int, input string) (*calibrate.Gathered, error) {
+	g := calibrate.NewGathered()
 	for group := range r.groups()[1:] {
-		part := sumsName(block, group)
-		if r.addSums(ctx, part, name, g) == nil {
+		part := r.sumsName(block, group)
+		if r.addSums(ctx, part, input, g) == nil {
 			continue
 		}
 		if err := r.contribute(ctx, block, group); err != nil { // missing, or damaged since
 			return nil, err
 		}
-		if err := r.addSums(ctx, part, name, g); err != nil {
+		if err := r.addSums(ctx, part, input, g); err != nil {
 			return nil, err
 		}
 	}
-	return g, r.keepSums(ctx, what, g)
+	return g, nil
 }
 
 // A record is what stands of sums beside their numbers, which are for each one after the
@@ -230,8 +241,8 @@ func (r *run) keepSums(ctx context.Context, name string, g *calibrate.Gathered) 
 	return err
 }
 
-// addSums adds what was kept of an input to g; nothing where that is missing or damaged, which
-// is an error.
+// addSums adds what was kept of an input, or of all with "", to g; nothing where that is missing
+// or damaged, which is an error.
 func (r *run) addSums(ctx context.Context, name, input string, g *calibrate.Gathered) error {
 	t, raw, ok := r.o.Work.Get(ctx, name)
 	if !ok {
@@ -243,7 +254,7 @@ func (r *run) addSums(ctx context.Context, name, input string, g *calibrate.Gath
 	}
 	var at int64
 	for _, x := range is.Sums {
-		if x.Input != input {
+		if input != "" && x.Input != input {
 			at += x.numbers()
 			continue
 		}

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +17,8 @@ import (
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/quantize/pipeline"
 )
 
@@ -30,13 +34,14 @@ func longWindows(vocab int64) [][]int32 {
 	return out
 }
 
-// TestGroupsDoNotDependOnShards has one, two and three shards make a package, whose bytes are
+// TestGroupsDoNotDependOnShards has one to four shards make a package, whose bytes are
 // those that one process makes; shards that are stopped, sums and states that are damaged
 // meanwhile change nothing.
 func TestGroupsDoNotDependOnShards(t *testing.T) {
-	for _, name := range []string{"llama-31", "mixtral"} {
+	for _, name := range []string{"llama-31", "mixtral", "llama-31 by statistics", "mixtral by statistics", "llama-tied in parallel"} {
 		t.Run(name, func(t *testing.T) {
-			m, err := checkpoint.Open("../../testdata/micro/" + name)
+			model, way, _ := strings.Cut(name, " ")
+			m, err := checkpoint.Open("../../testdata/micro/" + model)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +52,17 @@ func TestGroupsDoNotDependOnShards(t *testing.T) {
 			}
 			dir := t.TempDir()
 			request := func(out string) pipeline.Request {
-				return pipeline.Request{Out: atomicfile.Scratch(filepath.Join(dir, out)), Windows: all, Plan: planned(t, m, "q4_0"), Tool: "test", Threads: 1}
+				q := pipeline.Request{Out: atomicfile.Scratch(filepath.Join(dir, out)), Windows: all, Plan: planned(t, m, "q4_0"), Tool: "test", Threads: 1, Parallel: way == "in parallel"}
+				if way == "by statistics" { // of which each number is in the bytes, or the plan is another
+					p := q.Plan
+					q.Plan, q.Planner = nil, func(_ context.Context, s *stats.File, _ float64, _ pipeline.Revision) (*plan.Plan, error) {
+						raw, err := s.Bytes()
+						p := *p
+						p.Source.Stats = fmt.Sprint(crc32.ChecksumIEEE(raw))
+						return &p, err
+					}
+				}
+				return q
 			}
 			if _, err := pipeline.Quantize(t.Context(), m, request("whole.nstf")); err != nil {
 				t.Fatal(err)
@@ -56,7 +71,7 @@ func TestGroupsDoNotDependOnShards(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for shards := range 4 {
+			for shards := range 5 {
 				q := request(fmt.Sprintf("%d.nstf", shards))
 				q.Work = filepath.Join(dir, fmt.Sprintf("work%d", shards))
 				share := func(ctx context.Context, i int) error {
@@ -65,7 +80,7 @@ func TestGroupsDoNotDependOnShards(t *testing.T) {
 					return pipeline.Share(ctx, m, q)
 				}
 				if shards == 0 { // stopped, and what it left damaged, and gone on with
-					interrupt(t, q.Work, share)
+					interrupt(t, q.Work, share, way)
 					shards = 1
 				}
 				var wait sync.WaitGroup
@@ -77,7 +92,7 @@ func TestGroupsDoNotDependOnShards(t *testing.T) {
 				if err := errors.Join(errs...); err != nil {
 					t.Fatal(err)
 				}
-				for _, left := range []string{"sums+*", "*.lease"} {
+				for _, left := range []string{"sums+*", "*.lease", "first*", "sensitivity*"} {
 					if files, err := filepath.Glob(filepath.Join(q.Work, left)); err != nil || len(files) > 0 {
 						t.Errorf("%d shards leave %q, %v", shards, files, err)
 					}
@@ -96,12 +111,27 @@ func TestGroupsDoNotDependOnShards(t *testing.T) {
 }
 
 // interrupt stops a shard each time that it has left something new, and damages all that has
-// come of groups, until sums and states of the second block were there, or the shard ends: it may
-// be too fast for who looks at its files.
-func interrupt(t *testing.T, work string, share func(ctx context.Context, i int) error) {
+// come of groups, until sums and states of the second block were there, and by statistics a part of
+// them and a sensitivity, or the shard ends: it may be too fast for who looks at its files.
+func interrupt(t *testing.T, work string, share func(ctx context.Context, i int) error, way string) {
 	t.Helper()
+	want := map[string][]string{
+		"":              {"sums+of+block+0", "sums+of+block+1", "states+of+block+1"},
+		"by statistics": {"first+sums+of+block+0", "first+sums+of+block+1", "first+states+of+block+1", "first-0.nstats", "sensitivity+of+matrix+3.nstf"},
+		"in parallel":   {"first+sums+of+block+0", "first+states+of+block+1", "first-1.nstats"},
+	}[way]
+	look := func() (files []string) {
+		for _, pattern := range []string{"s*+of+*.nstf", "first*.ns*"} {
+			list, err := filepath.Glob(filepath.Join(work, pattern))
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, list...)
+		}
+		return slices.DeleteFunc(files, func(name string) bool { return strings.Contains(name, ".tmp-") })
+	}
 	seen, damaged := map[string]bool{}, map[string]bool{}
-	for round := 0; !(damaged["sums+of+block+0"] && damaged["sums+of+block+1"] && damaged["states+of+block+1"]); round++ {
+	for round := 0; slices.ContainsFunc(want, func(kind string) bool { return !damaged[kind] }); round++ {
 		if round > 200 {
 			t.Fatalf("only %v were seen", damaged)
 		}
@@ -109,15 +139,14 @@ func interrupt(t *testing.T, work string, share func(ctx context.Context, i int)
 		ended := make(chan error, 1)
 		go func() { ended <- share(ctx, 0) }()
 		var err error
-	look:
+	watch:
 		for {
 			select {
 			case err = <-ended:
-				break look
+				break watch
 			case <-time.After(200 * time.Microsecond):
 			}
-			files, _ := filepath.Glob(filepath.Join(work, "s*+of+block+*.nstf"))
-			for _, f := range files {
+			for _, f := range look() {
 				if !seen[f] {
 					seen[f] = true
 					cancel()
@@ -131,16 +160,13 @@ func interrupt(t *testing.T, work string, share func(ctx context.Context, i int)
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("ended with %v, with %v damaged", err, damaged)
 		}
-		files, err := filepath.Glob(filepath.Join(work, "s*+of+block+*.nstf"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range files {
+		for _, f := range look() {
 			data, err := os.ReadFile(f)
 			if err != nil {
 				t.Fatal(err)
 			}
 			data[len(data)*3/4] ^= 1
+			data[len(data)-1] ^= 1
 			if err := os.WriteFile(f, data, 0o666); err != nil {
 				t.Fatal(err)
 			}

@@ -301,6 +301,15 @@ func (f *flow) statistics(ctx context.Context) error {
 		return nil
 	}
 	path := f.work.File(statsFile)
+	measure, drop := f.measured, func() error { return nil }
+	if f.Shard != nil {
+		o := f.original()
+		defer o.close()
+		if err := o.share(ctx); err != nil {
+			return err
+		}
+		measure, drop = o.joined, o.drop
+	}
 	done, err := f.once(ctx, "statistics", func() (err error) {
 		f.stats, err = stats.Open(path)
 		return err
@@ -312,27 +321,43 @@ func (f *flow) statistics(ctx context.Context) error {
 	if f.stats != nil {
 		return f.stats.Check(f.m)
 	}
-	o := calibrate.Options{Threads: f.Threads, On: f.On, Memory: f.Memory / 2, Dir: f.scratchDir(), Text: f.Text, Seed: uint64(f.Seed), Tool: f.Tool}
+	s, err := measure(ctx)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(s.Write(atomicfile.Scratch(path)), s.Close()); err != nil {
+		return err
+	}
+	if err := drop(); err != nil {
+		return err
+	}
+	f.stats, err = stats.Open(path) // as a run that resumes reads them
+	return err
+}
+
+// measuring returns how the original model is measured.
+func (f *flow) measuring() calibrate.Options {
+	return calibrate.Options{Threads: f.Threads, On: f.On, Memory: f.Memory / 2, Dir: f.scratchDir(), Text: f.Text, Seed: uint64(f.Seed), Tool: f.Tool}
+}
+
+// measured measures the original model.
+func (f *flow) measured(ctx context.Context) (s *stats.File, err error) {
+	o := f.measuring()
 	err = f.step("calibrating", "blocks", func(progress func(done, total int64)) (err error) {
 		o.Progress = progress
-		f.stats, err = calibrate.Measure(ctx, f.m, f.Windows, o)
+		s, err = calibrate.Measure(ctx, f.m, f.Windows, o)
 		return err
 	})
 	if err == nil && f.Plan == nil {
 		err = f.step("measuring sensitivities", "steps", func(progress func(done, total int64)) error {
 			o.Progress = progress
-			return calibrate.Sensitivities(ctx, f.m, f.stats, f.Windows, calibrate.SensitivityOptions{Options: o})
+			return calibrate.Sensitivities(ctx, f.m, s, f.Windows, calibrate.SensitivityOptions{Options: o})
 		})
 	}
-	if err != nil {
-		return err
+	if err != nil && s != nil {
+		err = errors.Join(err, s.Close())
 	}
-	if err := f.stats.Write(atomicfile.Scratch(path)); err != nil {
-		return err
-	}
-	f.stats.Close()
-	f.stats, err = stats.Open(path) // as a run that resumes reads them
-	return err
+	return s, err
 }
 
 // planned returns the plan to execute, from a file of the work folder where an

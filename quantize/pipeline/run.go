@@ -131,6 +131,7 @@ type run struct {
 	done, total int64                    // weights
 	last        int                      // block behind which nothing is left to measure; -1: none
 	first       *fit.Measured            // of the original model
+	pass        string                   // what names in the work folder begin with, of a run that changes nothing; else ""
 }
 
 // prepare finds out what is to be done and what was done before.

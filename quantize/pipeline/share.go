@@ -15,9 +15,10 @@ import (
 )
 
 // A Shard is one of several processes, on one machine or many, that make a package
-// together in a work folder that all of them see. Groups of the text are run, and tensors
-// fitted, by whoever takes them; statistics and the plan are made by one. What groups sum up
-// is added in their order, so that it does not depend on how many shards there are. What a
+// together in a work folder that all of them see. Groups of the text are run, sensitivities of
+// matrices measured and tensors fitted by whoever takes them; the level of sensitivities and the
+// plan are made by one. What groups sum up is added in their order, so that it does not depend on
+// how many shards there are. What a
 // dead shard left is taken over. The package that [Request.Merge] makes has the bytes of one
 // that a single process makes.
 type Shard struct {
@@ -150,18 +151,25 @@ func (r *run) leased(ctx context.Context, w graph.Weight, moments moments) (bool
 	if !r.o.Work.Shared() {
 		return true, r.tensor(ctx, w, moments)
 	}
-	if r.has(w.Name) || r.finished(ctx, w.Name) {
+	there := func() bool { return r.has(w.Name) || r.finished(ctx, w.Name) }
+	return taken(r.o.Work, w.Name, there, func() error { return r.tensor(ctx, w, moments) })
+}
+
+// taken has this process make something unless it is there or another is at it, and reports
+// whether it is there.
+func taken(w *work.Folder, name string, there func() bool, do func() error) (bool, error) {
+	if there() {
 		return true, nil
 	}
-	release, ok, err := r.o.Work.Lease(w.Name)
+	release, ok, err := w.Lease(name)
 	if !ok || err != nil {
 		return false, err
 	}
 	defer release()
-	if r.finished(ctx, w.Name) { // between the two questions
+	if there() { // between the two questions
 		return true, nil
 	}
-	return true, r.tensor(ctx, w, moments)
+	return true, do()
 }
 
 // whole refuses work in which a tensor is missing or damaged.
