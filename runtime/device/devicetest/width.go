@@ -53,6 +53,14 @@ func (s *sequences) back(p part) {
 	}
 }
 
+// release gives back what a sequence holds, so that a stage needs places for those alone that a test compares.
+func (p part) release() {
+	if p.before != nil {
+		p.before.Release()
+	}
+	p.state.Release()
+}
+
 // run makes one pass and returns the logits of its rows from one on.
 func (s *sequences) run(from int, parts ...part) [][]float32 {
 	s.t.Helper()
@@ -189,13 +197,17 @@ func (s *sequences) together(w Widths) {
 		first := (s.most - n) / 2 // others than the first ones, too
 		s.same(fmt.Sprintf("%d sequences", n), s.run(0, all[first:first+n]...), alone[first:first+n])
 	}
-	forget()
+	for _, p := range all {
+		p.release()
+	}
 }
 
 // draft appends several tokens to a sequence at once, alone and beside another one.
 func (s *sequences) draft(w Widths, held int) {
 	s.t.Helper()
 	p, other := s.prefilled(100, held), s.prefilled(101, 3)
+	defer p.release()
+	defer other.release()
 	var alone [][]float32
 	for i := range p.tokens {
 		alone = append(alone, s.run(0, part{state: p.state, tokens: p.tokens[i : i+1]})...)
@@ -220,6 +232,7 @@ func (s *sequences) draft(w Widths, held int) {
 func (s *sequences) prompt(w Widths) {
 	s.t.Helper()
 	ids, c := s.text(200, w.Prompt), s.state()
+	defer c.Release()
 	passes := func(sizes ...int) (rows [][]float32) {
 		c.Rewind(0)
 		at := 0
@@ -240,6 +253,7 @@ func (s *sequences) prompt(w Widths) {
 	s.same("a prompt's last row alone", s.runPrompt(0, part{state: c, tokens: ids[w.Prompt-1:]}), whole[w.Prompt-1:])
 	passes(half)
 	other := s.state()
+	defer other.Release()
 	rows := s.runPrompt(0, part{state: other, tokens: s.text(201, 5)}, part{state: c, tokens: ids[half:]})
 	s.same("a prompt beside another", rows[5:], whole[half:])
 	passes(w.Prompt - 1)
