@@ -19,12 +19,15 @@ func tinyPolicy() *device.Policy {
 }
 
 // followedGraphs are those that a policy is for, and whose steps do not compute others
-// again.
+// again. They read long texts: where time is short three of them, or those of a part.
 func followedGraphs() (all []tiny) {
 	for _, c := range byTurns(tinies()) {
 		if tinyPolicy().Check(c.graph) == nil && c.graph.Embed.Positions == "" && !dependsOnLength(c.graph) {
 			all = append(all, c)
 		}
+	}
+	if testing.Short() && *partsFlag == 1 {
+		all = all[:3]
 	}
 	return all
 }
@@ -66,10 +69,7 @@ func wantSame(t testing.TB, what string, got, want [][]float32) {
 // A policy reads fewer pages than there are, and what it leaves out changes logits; up to
 // Least positions, and in prompts, nothing differs from dense attention, to the bit.
 func TestPolicyBelowItsBudget(t *testing.T) {
-	for i, c := range followedGraphs() {
-		if testing.Short() && i > 2 {
-			break
-		}
+	for _, c := range followedGraphs() {
 		p := tinyPolicy()
 		p.Least = 500
 		ids := tinyIDs(520)
@@ -95,10 +95,7 @@ func TestPolicyBelowItsBudget(t *testing.T) {
 
 // Where all pages may be read the policy is dense attention, summed up in another order.
 func TestPolicyOfAllPages(t *testing.T) {
-	for i, c := range followedGraphs() {
-		if testing.Short() && i > 2 {
-			break
-		}
+	for _, c := range followedGraphs() {
 		if c.graph.Blocks[1].MoE != nil {
 			continue // a router may choose another expert
 		}
@@ -123,9 +120,6 @@ func TestPolicyOfAllPages(t *testing.T) {
 // rounded either way, and pages that weigh nearly the same then chosen either way.
 func TestPolicyChoosesAlike(t *testing.T) {
 	for i, c := range followedGraphs() {
-		if testing.Short() && i > 2 {
-			break
-		}
 		for _, kv := range []string{"f32", "f16", "q4"} {
 			if gpuTested(t) && kv != "f32" && kv != []string{"f16", "q4"}[i%2] {
 				continue
@@ -159,9 +153,6 @@ func TestPolicyChoosesAlike(t *testing.T) {
 // A row's bits do not depend on its company, nor on threads.
 func TestPolicyWidth(t *testing.T) {
 	for i, c := range followedGraphs() {
-		if testing.Short() && i > 2 {
-			break
-		}
 		kv := []string{"f32", "f16", "q8", "q4"}[i%4]
 		t.Run(c.name+" "+kv, func(t *testing.T) {
 			o := Options{Threads: 2, Exact: true, KV: kv, Sequences: 24, Policy: tinyPolicy()}
@@ -188,10 +179,7 @@ func TestPolicyWidth(t *testing.T) {
 // What is kept of a sequence, and what forks from it, goes on as it does; a sequence that
 // goes back goes on as behind a prompt.
 func TestPolicyStates(t *testing.T) {
-	for i, c := range followedGraphs() {
-		if testing.Short() && i > 2 {
-			break
-		}
+	for _, c := range followedGraphs() {
 		e := newFollowed(t, c.graph, tinyPolicy(), Options{Threads: 2, Exact: true, Sequences: 8})
 		stage, ids := e.last(), tinyIDs(420)
 		state := devicetest.State(t, stage, 700)

@@ -131,8 +131,8 @@ func leftOut(shares [][]float64, sinks func(name string) []float64) func(number 
 // float64, and a part of the pages is read.
 func TestPromptPolicy(t *testing.T) {
 	processorOnly(t, "blocks of queries that choose")
-	for i, c := range followedGraphs() {
-		if testing.Short() && i > 2 || c.graph.Blocks[1].MoE != nil || c.graph.Recurrent() {
+	for _, c := range followedGraphs() {
+		if c.graph.Blocks[1].MoE != nil || c.graph.Recurrent() {
 			continue // a router may choose another expert
 		}
 		p := promptPolicy(c.graph, 0.1)
@@ -160,10 +160,10 @@ func TestPromptPolicy(t *testing.T) {
 func TestPromptPolicyOfAllPages(t *testing.T) {
 	processorOnly(t, "blocks of queries that choose")
 	for i, c := range followedGraphs() {
-		if testing.Short() && i > 2 {
-			break
-		}
-		for _, kv := range []string{"f32", "q8", "q4"} {
+		for j, kv := range []string{"f32", "q8", "q4"} {
+			if testing.Short() && j != i%3 {
+				continue
+			}
 			o := Options{Threads: 2, KV: kv, Exact: true}
 			ids := tinyIDs(64 * 19)
 			want := allLogits(t, sequence(t, newPrompted(t, c.graph, nil, o)), ids)
@@ -180,9 +180,6 @@ func TestPromptPolicyOfAllPages(t *testing.T) {
 func TestPromptPolicyWidth(t *testing.T) {
 	processorOnly(t, "blocks of queries that choose")
 	for i, c := range followedGraphs() {
-		if testing.Short() && i > 2 {
-			break
-		}
 		kv := []string{"f32", "f16", "q8", "q4"}[i%4]
 		ids := tinyIDs(64*19 + 30)
 		open := func(threads int) *Executor {
@@ -200,7 +197,11 @@ func TestPromptPolicyWidth(t *testing.T) {
 		}
 		wantSame(t, c.name+" "+kv+", the last alone", [][]float32{last}, want[len(want)-1:])
 		// two prompts by turns, of fewer rows than a page has and of more
-		for _, rows := range []int{7, 100, 300} {
+		some := []int{7, 100, 300}
+		if testing.Short() {
+			some = some[i%3:][:1]
+		}
+		for _, rows := range some {
 			var all []*Decoding
 			var got [2][][]float32
 			for j := range got {
@@ -243,9 +244,6 @@ func TestPromptPolicyAbreast(t *testing.T) {
 		at := n / 2
 		for at < n && len(c.graph.Carried(at)) > 0 { // keys and values stay in their stage
 			at++
-		}
-		if testing.Short() && i > 2 {
-			break
 		}
 		p := promptPolicy(c.graph, 0.1)
 		source, _ := fillWeights(t, c.graph, "f32", 7)

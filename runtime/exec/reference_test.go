@@ -512,11 +512,11 @@ func (r *reference) mul(l *graph.Linear, expert int, x []float64) []float64 {
 	if r.see != nil {
 		r.see(l, expert, x)
 	}
-	y := make([]float64, l.Out)
+	y, w := make([]float64, l.Out), r.weights[l.Weight]
 	for n := range y {
 		row := expert*len(y) + n
 		for k, v := range x {
-			y[n] += r.weights[l.Weight][row*len(x)+k] * v
+			y[n] += w[row*len(x)+k] * v
 		}
 		if l.Bias != "" {
 			y[n] += r.weights[l.Bias][row]

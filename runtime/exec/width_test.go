@@ -86,6 +86,8 @@ func TestWidthOfLongContexts(t *testing.T) {
 				break
 			}
 			w.Prompts = []int{510, 700}
+		} else if testing.Short() {
+			w.Prompts, w.Few = []int{510, 1270}, []int{2, 5}
 		}
 		t.Run(kv, func(t *testing.T) {
 			source, _ := fillWeights(t, g, "f32", 7)
