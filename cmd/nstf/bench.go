@@ -34,6 +34,7 @@ type benchFlags struct {
 	device                            deviceFlag
 	serverFlags
 	rates     []float64
+	ramp      time.Duration
 	prompts   []int
 	requests  int
 	attention attentionFlag
@@ -63,7 +64,8 @@ from before, and both together; how long the first token takes, and the next one
 --server measures a server over its network instead, this project's or another's that
 speaks OpenAI's completions and takes tokens: with --concurrency so many requests at once,
 each followed by the next, with --rate so many arriving in a second, whatever the server
-makes of them. The time to the first token counts from when a request was due. Prompts
+makes of them. With --ramp those at once do not come as a crowd: they arrive over that time,
+and what begins in it is left out of the times. The time to the first token counts from when a request was due. Prompts
 have --prompt tokens, or by turns the numbers of --prompts, answers --gen; they are made
 anew by every run, so that the server has none of them kept.
 
@@ -79,6 +81,7 @@ matrices: minutes, once for each card and kind of model.`,
   nstf bench model.gguf --prompt 0 --gen 64 --depth 1024 --threads 4 --json
   nstf bench model.nstf --concurrency 1,8,32,128 --gen 64 --repeat 1
   nstf bench --server http://127.0.0.1:8080 --concurrency 1,8,32 --rate 2,4 --prompts 128,512,2048 --json
+  nstf bench --server http://127.0.0.1:8080 --concurrency 32 --ramp 2s --requests 320
   nstf bench --kernels --shape 1x11008x4096 --shape 512x11008x4096
   nstf bench --probe
   nstf bench --tune
@@ -121,6 +124,7 @@ matrices: minutes, once for each card and kind of model.`,
 	s.IntSliceVar(&f.concurrency, "concurrency", nil, "serve so many requests at once, one number after the other")
 	f.serverFlags.add(s)
 	s.Float64SliceVar(&f.rates, "rate", nil, "with --server, `requests` that arrive in a second, one number\nafter the other")
+	s.DurationVar(&f.ramp, "ramp", 0, "with --server and --concurrency, the `time` over which those at once\narrive; requests that begin in it are left out of the times")
 	s.IntSliceVar(&f.prompts, "prompts", nil, "with --server, `tokens` of prompts, by turns")
 	s.IntVar(&f.requests, "requests", 0, "with --server, requests of each load; 0: four times as many\nas at once, or those of 30 seconds")
 	s.BoolVar(&f.kernels, "kernels", false, "time kernels instead of a model")
@@ -134,7 +138,7 @@ matrices: minutes, once for each card and kind of model.`,
 
 // check refuses flags that do not go together.
 func (f *benchFlags) check(args []string) error {
-	if f.server != "" || f.model != "" || f.keyFile != "" || len(f.rates)+len(f.prompts) > 0 || f.requests != 0 {
+	if f.server != "" || f.model != "" || f.keyFile != "" || len(f.rates)+len(f.prompts) > 0 || f.ramp != 0 || f.requests != 0 {
 		if err := f.checkServer(args); err != nil || f.server != "" {
 			return err
 		}
@@ -194,7 +198,7 @@ func (f *benchFlags) check(args []string) error {
 func (f *benchFlags) checkServer(args []string) error {
 	switch {
 	case f.server == "":
-		return usagef("--server-model, --key-file, --rate, --prompts and --requests are about a server: name it by --server URL")
+		return usagef("--server-model, --key-file, --rate, --ramp, --prompts and --requests are about a server: name it by --server URL")
 	case len(args) > 0 || f.probe || f.kernels || f.tune || f.Profile || f.Depth > 0 || f.Level != "" || f.KV != "" || f.attention.kind != attentionDense || f.Exact || f.Pin:
 		return usagef("--server measures a server as it is: no model, and nothing about how it is executed")
 	case len(f.concurrency)+len(f.rates) == 0:
@@ -203,6 +207,8 @@ func (f *benchFlags) checkServer(args []string) error {
 		return usagef("--concurrency takes numbers from 1 to %d", mostAtOnce)
 	case len(f.rates) > 0 && !(slices.Min(f.rates) > 0 && slices.Max(f.rates) <= 10_000):
 		return usagef("--rate takes numbers above 0, 10000 at most")
+	case f.ramp < 0 || f.ramp > time.Hour || f.ramp > 0 && len(f.concurrency) == 0:
+		return usagef("--ramp takes a time of at most an hour, and is about --concurrency")
 	case f.Gen < 1 || f.Prompt < 1 || len(f.prompts) > 0 && slices.Min(f.prompts) < 1 || f.requests < 0:
 		return usagef("--prompt, --prompts and --gen are at least 1 with --server, and --requests is not negative")
 	}

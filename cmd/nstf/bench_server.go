@@ -25,7 +25,7 @@ func (a *app) benchServer(ctx context.Context, f *benchFlags) error {
 	run := rand.Uint64() // a server that was measured before knows the prompts of then
 	var loads []client.Load
 	for _, n := range f.concurrency {
-		loads = append(loads, client.Load{Concurrency: n, Requests: max(4*n, 8)})
+		loads = append(loads, client.Load{Concurrency: n, Ramp: f.ramp, Requests: max(4*n, 8)})
 	}
 	for _, rate := range f.rates {
 		loads = append(loads, client.Load{Rate: rate, Requests: min(max(int(30*rate), 8), 10_000)})
@@ -70,7 +70,13 @@ func (a *app) benchServer(ctx context.Context, f *benchFlags) error {
 		if r.Rate > 0 {
 			load = fmt.Sprintf("%g a second", r.Rate)
 		}
+		if r.Ramp > 0 {
+			load += fmt.Sprintf(", over %g s", r.Ramp)
+		}
 		requests := fmt.Sprint(r.Requests)
+		if r.Ramp > 0 {
+			requests += fmt.Sprintf(", %d in the ramp", r.Ramped)
+		}
 		if r.Failed > 0 {
 			requests += fmt.Sprintf(", %d failed", r.Failed)
 		}

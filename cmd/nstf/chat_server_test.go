@@ -109,8 +109,14 @@ func TestBenchServer(t *testing.T) {
 	if r := invoke("bench", "--server", s.base, "--concurrency", "2", "--prompt", "8", "--gen", "2"); r.code != 0 || !strings.Contains(r.out, "2 at once") || !strings.Contains(r.out, "first token") {
 		t.Errorf("exit %d: %s %s", r.code, r.out, r.err)
 	}
+	r = invoke("bench", "--server", s.base, "--concurrency", "2", "--ramp", "100ms", "--requests", "60", "--prompt", "8", "--gen", "2", "--json")
+	if err := json.Unmarshal([]byte(r.out), &all); r.code != 0 || err != nil || len(all) != 1 || all[0].Ramp != 0.1 || all[0].Ramped < 1 || all[0].Failed != 0 {
+		t.Errorf("exit %d, %v, %s %s", r.code, err, r.out, r.err)
+	}
 	for _, c := range []struct{ flags, says string }{
 		{"--server " + s.base, "--concurrency or --rate"},
+		{"--server " + s.base + " --rate 3 --ramp 1s", "--ramp"},
+		{"--ramp 1s", "--server"},
 		{"--rate 3", "--server"},
 		{"--server " + s.base + " --rate 0", "--rate"},
 		{"--server " + s.base + " --concurrency 0", "--concurrency"},

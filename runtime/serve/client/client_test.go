@@ -49,6 +49,7 @@ func TestMeasure(t *testing.T) {
 		least, most int32 // under way at once
 	}{
 		{"closed", Load{Concurrency: 3, Requests: 12}, 2, 3},
+		{"ramp", Load{Concurrency: 4, Requests: 28, Ramp: 200 * time.Millisecond}, 2, 4},
 		{"open", Load{Rate: 2000, Requests: 40}, 8, 40},
 		{"open, bounded", Load{Rate: 2000, Requests: 20, Concurrency: 4}, 2, 4},
 	} {
@@ -65,6 +66,10 @@ func TestMeasure(t *testing.T) {
 		}
 		if most := f.most.Load(); most < c.least || most > c.most {
 			t.Errorf("%s: %d were under way at once", c.name, most)
+		}
+		// Users arrive in the ramp, and go on behind it.
+		if ramped := got.Ramped; (c.load.Ramp > 0) != (ramped >= 3) || ramped >= n-failed {
+			t.Errorf("%s: %d requests began in the ramp", c.name, ramped)
 		}
 		// The time of who waits for a place counts from when he was due.
 		if got.FirstToken.P50 < 40 || got.Whole.P99 < got.FirstToken.P50 || !(got.TokenRate > 0 && got.RequestRate > 0) || c.load.Rate > 0 && c.load.Concurrency > 0 && got.FirstToken.P99 < 100 {

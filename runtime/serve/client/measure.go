@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,6 +16,9 @@ type Load struct {
 	// Concurrency is how many are under way at once: the next one begins when one ends.
 	// With Rate, it bounds them; 0: nothing does.
 	Concurrency int
+	// Ramp is over how long those at once arrive, evenly; what begins before its end is left
+	// out of the times. Not with Rate.
+	Ramp time.Duration
 	// Rate is how many arrive in a second, whatever the server makes of them, at times
 	// that follow a Poisson process of Seed; 0: see Concurrency.
 	Rate float64
@@ -28,7 +32,9 @@ type Load struct {
 type Figures struct {
 	Concurrency int     `json:"concurrency,omitempty"`
 	Rate        float64 `json:"rate_per_s,omitempty"`
+	Ramp        float64 `json:"ramp_s,omitempty"`
 	Requests    int     `json:"requests"`
+	Ramped      int     `json:"ramped,omitempty"` // began before the ramp's end: not in the times
 	Failed      int     `json:"failed"`
 	Error       string  `json:"error,omitempty"` // of the first that failed
 	Seconds     float64 `json:"seconds"`
@@ -69,7 +75,8 @@ func QuantilesOf(times []time.Duration) Quantiles {
 // Measure holds the server to a load. Requests that fail are counted; the error is that
 // of ctx. done is told after each one that has ended; nil: nobody is.
 func (c *Client) Measure(ctx context.Context, l Load, done func()) (Figures, error) {
-	f := Figures{Concurrency: l.Concurrency, Rate: l.Rate, Requests: l.Requests}
+	f := Figures{Concurrency: l.Concurrency, Rate: l.Rate, Ramp: l.Ramp.Seconds(), Requests: l.Requests}
+	began := time.Now()
 	var mu sync.Mutex
 	var first, each, whole []time.Duration
 	one := func(i int, due time.Time) {
@@ -87,6 +94,10 @@ func (c *Client) Measure(ctx context.Context, l Load, done func()) (Figures, err
 			}
 			return
 		}
+		if due.Sub(began) < l.Ramp {
+			f.Ramped++
+			return
+		}
 		whole = append(whole, late+r.All)
 		if r.First > 0 { // tokens may be no text
 			first = append(first, late+r.First)
@@ -95,42 +106,64 @@ func (c *Client) Measure(ctx context.Context, l Load, done func()) (Figures, err
 			}
 		}
 	}
-	began := time.Now()
+	if l.Rate > 0 {
+		l.arrive(ctx, one)
+	} else {
+		l.follow(ctx, began, one)
+	}
+	f.Seconds = time.Since(began).Seconds()
+	f.TokenRate, f.RequestRate = float64(f.Tokens)/f.Seconds, float64(l.Requests-f.Failed)/f.Seconds
+	f.FirstToken, f.TokenTime, f.Whole = QuantilesOf(first), QuantilesOf(each), QuantilesOf(whole)
+	return f, ctx.Err()
+}
+
+// follow has so many requests under way at once, each followed by the next.
+func (l *Load) follow(ctx context.Context, began time.Time, one func(i int, due time.Time)) {
 	var wg sync.WaitGroup
+	var next atomic.Int64
+	users := max(l.Concurrency, 1)
+	for u := range users {
+		wg.Go(func() {
+			wait(ctx, time.Until(began.Add(l.Ramp*time.Duration(u)/time.Duration(users))))
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= l.Requests {
+					return
+				}
+				one(i, time.Now())
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// arrive has requests come at their times, those over Concurrency when there is a place.
+func (l *Load) arrive(ctx context.Context, one func(i int, due time.Time)) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	places := make(chan struct{}, max(l.Concurrency, 1))
 	random := rand.New(rand.NewPCG(l.Seed, 1))
-	due := began
+	due := time.Now()
 	for i := range l.Requests {
-		if l.Rate > 0 {
-			due = due.Add(time.Duration(random.ExpFloat64() / l.Rate * float64(time.Second)))
-			wait(ctx, time.Until(due))
-		}
-		if l.Rate == 0 || l.Concurrency > 0 {
+		due = due.Add(time.Duration(random.ExpFloat64() / l.Rate * float64(time.Second)))
+		wait(ctx, time.Until(due))
+		if l.Concurrency > 0 {
 			select {
 			case places <- struct{}{}:
 			case <-ctx.Done():
 			}
 		}
 		if ctx.Err() != nil {
-			break
+			return
 		}
-		if l.Rate == 0 {
-			due = time.Now()
-		}
-		wg.Add(1)
-		go func(due time.Time) {
-			defer wg.Done()
-			one(i, due)
-			if l.Rate == 0 || l.Concurrency > 0 {
+		at := due
+		wg.Go(func() {
+			one(i, at)
+			if l.Concurrency > 0 {
 				<-places
 			}
-		}(due)
+		})
 	}
-	wg.Wait()
-	f.Seconds = time.Since(began).Seconds()
-	f.TokenRate, f.RequestRate = float64(f.Tokens)/f.Seconds, float64(l.Requests-f.Failed)/f.Seconds
-	f.FirstToken, f.TokenTime, f.Whole = QuantilesOf(first), QuantilesOf(each), QuantilesOf(whole)
-	return f, ctx.Err()
 }
 
 // wait waits for a time, or for the end of ctx.
