@@ -67,7 +67,7 @@ const (
 )
 
 // An AttendShape is how attention is divided. All but Rows and Spread are of decoding;
-// Resident and Spread change no bits.
+// Resident, Spread and Steps change no bits.
 type AttendShape struct {
 	Waves    int // of a block
 	Queries  int // of a wave at most; 0: as many as registers hold
@@ -76,6 +76,7 @@ type AttendShape struct {
 	Resident int // blocks of a unit that registers are limited for (CUDA); 0: what is usual
 	Rows     int // of a block of prompts: 64 or 128
 	Spread   int // pages that prompts have spread at once, at most; 0: as many as are usual
+	Steps    int // blocks that go through the shares of a row's positions, one after the other; 0: a choice is made; -1: a block for each share
 }
 
 // split is how decoding is divided, worked out for a call.
@@ -218,7 +219,50 @@ func (o *Attend) ScratchBytes(t Target) int64 {
 		return CounterBytes + o.spreadBytes(t)
 	}
 	s := o.split(t)
-	return CounterBytes + 4*int64(o.T)*int64(o.KV.Heads*s.parts)*int64(s.splits)*int64(s.queries*(o.KV.values()+2))
+	numbers := s.parts * s.queries
+	if steps, _, ok := o.steps(t, s); ok {
+		numbers = steps.parts * steps.queries
+	}
+	return CounterBytes + 4*int64(o.T)*int64(o.KV.Heads*numbers)*int64(s.splits)*int64(o.KV.values()+2)
+}
+
+// steps returns how rows are divided among blocks that go through the shares of their positions,
+// whose bounds s gives, and how many blocks a row's part has: attendsteps.hip.
+func (o *Attend) steps(t Target, s split) (of split, blocks int, ok bool) {
+	asked := 0
+	if o.Shape != nil {
+		asked = o.Shape.Steps
+	}
+	if asked == 0 && (o.T < 2 || t.API != CUDA || t.Matrix() != MMA) || asked < 0 ||
+		o.KV.Format != cpu.KVF16 || o.KV.Value != 0 || o.KV.Dim%8 != 0 || o.KV.Dim < 64 || o.KV.Dim > 256 || o.Turn != nil || o.matrix(t) {
+		return split{}, 0, false
+	}
+	group := o.Heads / o.KV.Heads
+	of = s
+	of.parts = ceil(group, 4)
+	of.queries = ceil(group, of.parts)
+	if s.waves*of.queries > t.Wave || 8*of.queries%(t.Wave/powerAbove(o.KV.Dim/8)) != 0 || o.stepsLDS(t, of) > t.LDS-stepsStatic {
+		return split{}, 0, false
+	}
+	blocks = asked
+	if asked == 0 { // as many as have room at once; more than 8 lose to a block for each share (an H200: docs/perf/gpu.md)
+		blocks = 2 * t.Units / (o.T * o.KV.Heads * of.parts)
+		if blocks > 8 {
+			return split{}, 0, false
+		}
+	}
+	return of, min(max(blocks, 1), s.splits), true
+}
+
+// stepsStatic is what attendsteps.hip needs of LDS beside its stages: room to put records together.
+const stepsStatic = 4 << 10
+
+// stepsLDS is STEPS_LDS of attendsteps.hip.
+func (o *Attend) stepsLDS(t Target, s split) int {
+	lanes := powerAbove(o.KV.Dim / 8)
+	tile, padded := max(t.Wave/lanes, min(16, 8*t.Wave/lanes)), powerAbove(s.queries)
+	stage := tile * lanes * 16
+	return s.waves * (2*stage + 4*(ceil(padded*(tile+1), 4)*4+s.queries*(o.KV.Dim+2)))
 }
 
 // Calls returns the launch.
@@ -246,14 +290,27 @@ func (o *Attend) Calls(t Target) []Call {
 	}
 	args = append(args, o.sinks()...)
 	args = append(args, I32(o.Heads), I32(o.KV.Heads), I32(o.Window), F32(o.Scale), F32(o.Softcap))
-	args = append(append(args, o.KV.args()...), o.Rows.args()...)
-	args = append(args, Ptr(o.Scratch), Ptr(o.Scratch+CounterBytes))
+	defines := func(s split) string {
+		return fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_LEAST=%d ATTEND_SPREAD=%d ATTEND_CAP=%d ATTEND_SINKS=%d ATTEND_CHUNKED=%d",
+			o.KV.defines(), o.Heads/o.KV.Heads, s.parts, s.queries, s.waves, s.least, s.spread, flag(o.Softcap != 0), flag(o.Sinks != 0), flag(o.Chunked))
+	}
+	behind := append(append(o.KV.args(), o.Rows.args()...), Ptr(o.Scratch), Ptr(o.Scratch+CounterBytes))
+	if of, blocks, ok := o.steps(t, s); ok {
+		unit := Unit{"attendsteps.hip", defines(of)}
+		if o.Below != 0 {
+			unit.Defines += fmt.Sprintf(" ATTEND_BELOW=%d", o.Below)
+		}
+		return []Call{{
+			Early: true, Unit: unit, Symbol: "nstf_attend_steps", LDS: uint32(o.stepsLDS(t, of)),
+			Grid:  [3]uint32{uint32(blocks), uint32(o.KV.Heads * of.parts), uint32(o.T)},
+			Block: [3]uint32{uint32(of.waves * t.Wave), 1, 1}, Args: append(append(args, I32(s.splits)), behind...),
+		}}
+	}
 	return []Call{{
-		Early: true, Unit: Unit{"attend.hip", fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_LEAST=%d ATTEND_SPREAD=%d ATTEND_CAP=%d ATTEND_SINKS=%d ATTEND_CHUNKED=%d ATTEND_SETTLED=%d %s",
-			o.KV.defines(), o.Heads/o.KV.Heads, s.parts, s.queries, s.waves, s.least, s.spread, flag(o.Softcap != 0), flag(o.Sinks != 0), flag(o.Chunked), flag(settled), turn)},
+		Early: true, Unit: Unit{"attend.hip", fmt.Sprintf("%s ATTEND_SETTLED=%d %s", defines(s), flag(settled), turn)},
 		Symbol: "nstf_attend",
 		Grid:   [3]uint32{uint32(s.splits), uint32(o.KV.Heads * s.parts), uint32(o.T)},
-		Block:  [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Args: args,
+		Block:  [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Args: append(args, behind...),
 	}}
 }
 

@@ -54,44 +54,6 @@
 #ifndef ATTEND_RESIDENT // blocks of a unit that registers are limited for (CUDA)
 #define ATTEND_RESIDENT 1
 #endif
-#define ATTEND_SPLITS 64
-#define ATTEND_FEW 8 // blocks whose records one thread reads at once
-
-// Room to put records together: of each its queries' maxima, what they have to be
-// multiplied with, and the sums after that.
-struct merging {
-	f32 top[ATTEND_SPLITS * ATTEND_QUERIES], factor[ATTEND_SPLITS * ATTEND_QUERIES], sum[ATTEND_SPLITS * ATTEND_QUERIES];
-};
-
-// Puts n records together. Every thread gets its share of the sums through
-// put(query, d, sum of values, maximum, sum). Barriers come first and last.
-template <typename Put> NSTF_DEVICE void together(const f32* records, int n, merging& m, Put put) {
-	__syncthreads();
-	for (int i = threadIdx.x; i < n * ATTEND_QUERIES; i += THREADS) m.top[i] = records[i / ATTEND_QUERIES * ATTEND_RECORD + i % ATTEND_QUERIES];
-	__syncthreads();
-	for (int i = threadIdx.x; i < n * ATTEND_QUERIES; i += THREADS) {
-		const int g = i % ATTEND_QUERIES;
-		f32 top = ATTEND_NONE;
-		for (int j = 0; j < n; j++) top = wave_max_of(m.top[j * ATTEND_QUERIES + g], top);
-		const f32 c = exp_f32(m.top[i] - top);
-		m.factor[i] = c;
-		m.sum[i] = c * records[i / ATTEND_QUERIES * ATTEND_RECORD + ATTEND_QUERIES + g];
-	}
-	__syncthreads();
-	for (int i = threadIdx.x; i < ATTEND_QUERIES * KV_VALUE; i += THREADS) {
-		const int g = i / KV_VALUE;
-		f32 top = ATTEND_NONE, sum = 0, acc = 0;
-#pragma unroll 8
-		for (int j = 0; j < n; j++) {
-			acc = fmaf(m.factor[j * ATTEND_QUERIES + g], records[j * ATTEND_RECORD + 2 * ATTEND_QUERIES + i], acc);
-			top = wave_max_of(m.top[j * ATTEND_QUERIES + g], top);
-			sum += m.sum[j * ATTEND_QUERIES + g];
-		}
-		put(g, i % KV_VALUE, acc, top, sum);
-	}
-	__syncthreads();
-}
-
 #if ATTEND_TURN
 // What rope.hip is told.
 struct turning {

@@ -272,10 +272,11 @@ template <bool Key> struct read_near {
 };
 #endif
 
-// Scores of Depth steps from one on into lds[query][position].
-template <int Depth, typename Read> NSTF_DEVICE void score(f32* lds, const Read& k, const queries& q, int lane, int from) {
-	constexpr int SCORES = Depth * PADDED, KEPT = most(1, SCORES / LANES);
-	f32 s[SCORES] = {};
+// Scores of Depth steps from one on, added up: a lane of a team has those from its number times
+// Depth*PADDED/LANES on, [step][query], or shares one with lanes beside it.
+template <int Depth, typename Read> NSTF_DEVICE void dots(f32 (&s)[Depth * PADDED], const Read& k, const queries& q, int lane, int from) {
+#pragma unroll
+	for (int i = 0; i < Depth * PADDED; i++) s[i] = 0;
 #pragma unroll
 	for (int d = 0; d < Depth; d++) {
 #pragma unroll
@@ -295,7 +296,14 @@ template <int Depth, typename Read> NSTF_DEVICE void score(f32* lds, const Read&
 			}
 		}
 	}
-	adding<LANES / 2, SCORES>::run(s, lane);
+	adding<LANES / 2, Depth * PADDED>::run(s, lane);
+}
+
+// The same into lds[query][position].
+template <int Depth, typename Read> NSTF_DEVICE void score(f32* lds, const Read& k, const queries& q, int lane, int from) {
+	constexpr int SCORES = Depth * PADDED, KEPT = most(1, SCORES / LANES);
+	f32 s[SCORES];
+	dots<Depth>(s, k, q, lane, from);
 #pragma unroll
 	for (int i = 0; i < KEPT; i++) {
 		const int index = SCORES >= LANES ? lane % LANES * KEPT + i : lane % LANES / (LANES / least(SCORES, LANES));
@@ -483,4 +491,42 @@ template <int Most, typename Put> NSTF_DEVICE void few_together(const f32* recor
 		}
 		put(g, i % KV_VALUE, acc, top, sum);
 	}
+}
+
+#define ATTEND_SPLITS 64
+#define ATTEND_FEW 8 // blocks whose records one thread reads at once
+
+// Room to put records together: of each its queries' maxima, what they have to be
+// multiplied with, and the sums after that.
+struct merging {
+	f32 top[ATTEND_SPLITS * ATTEND_QUERIES], factor[ATTEND_SPLITS * ATTEND_QUERIES], sum[ATTEND_SPLITS * ATTEND_QUERIES];
+};
+
+// Puts n records together. Every thread gets its share of the sums through
+// put(query, d, sum of values, maximum, sum). Barriers come first and last.
+template <typename Put> NSTF_DEVICE void together(const f32* records, int n, merging& m, Put put) {
+	__syncthreads();
+	for (int i = threadIdx.x; i < n * ATTEND_QUERIES; i += THREADS) m.top[i] = records[i / ATTEND_QUERIES * ATTEND_RECORD + i % ATTEND_QUERIES];
+	__syncthreads();
+	for (int i = threadIdx.x; i < n * ATTEND_QUERIES; i += THREADS) {
+		const int g = i % ATTEND_QUERIES;
+		f32 top = ATTEND_NONE;
+		for (int j = 0; j < n; j++) top = wave_max_of(m.top[j * ATTEND_QUERIES + g], top);
+		const f32 c = exp_f32(m.top[i] - top);
+		m.factor[i] = c;
+		m.sum[i] = c * records[i / ATTEND_QUERIES * ATTEND_RECORD + ATTEND_QUERIES + g];
+	}
+	__syncthreads();
+	for (int i = threadIdx.x; i < ATTEND_QUERIES * KV_VALUE; i += THREADS) {
+		const int g = i / KV_VALUE;
+		f32 top = ATTEND_NONE, sum = 0, acc = 0;
+#pragma unroll 8
+		for (int j = 0; j < n; j++) {
+			acc = fmaf(m.factor[j * ATTEND_QUERIES + g], records[j * ATTEND_RECORD + 2 * ATTEND_QUERIES + i], acc);
+			top = wave_max_of(m.top[j * ATTEND_QUERIES + g], top);
+			sum += m.sum[j * ATTEND_QUERIES + g];
+		}
+		put(g, i % KV_VALUE, acc, top, sum);
+	}
+	__syncthreads();
 }

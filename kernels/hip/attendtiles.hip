@@ -195,7 +195,7 @@ template <bool Key, int Tiles> NSTF_DEVICE void fetch_rows(u8* to, const tile_so
 		u8* at = to + c / 8 * (TILE * 128) + matrix_chunk(p, c % 8);
 #if STAGES == 2
 		const bool inside = d0 < KV_D;
-		chain_copy(at, s.halves<Key>(p) + (inside ? d0 : 0), inside && (Key || r.has(p)));
+		matrix_copy(at, s.halves<Key>(p) + (inside ? d0 : 0), inside && (Key || r.has(p)));
 #else
 		const piece x = load_piece<Key>(s, p, d0);
 		*(piece*)at = Key ? x : zero_unless(r.has(p), x);

@@ -32,7 +32,7 @@
 // All lanes of the wave must be active. Sources: PTX ISA 8.5 chapters 9.7.14 and
 // 9.7.15 (fragments, descriptors); AMD's ISA manuals of CDNA3, RDNA3 and RDNA4,
 // chapters on matrix operations.
-#include "common.hip"
+#include "copies.hip"
 
 #if NSTF_EXACT || NSTF_MATRIX == NSTF_MATRIX_NONE
 #define MATRIX_PLAIN 1
@@ -191,19 +191,7 @@ NSTF_DEVICE u32 halves_upper(u32 q) { return __builtin_amdgcn_perm(0x64646464u, 
 #define HALVES_MINUS_1024 0xe400e400u
 #define HALVES_MINUS_1152 0xe480e480u
 
-// A copy of 16 bytes from global memory to LDS that runs by itself, or not:
-// without such copies the caller keeps the words in registers meanwhile.
-#if NSTF_MATRIX == NSTF_MATRIX_MMA
-#define MATRIX_COPIES 1
-NSTF_DEVICE u32 matrix_address(const void *lds) { return (u32)__cvta_generic_to_shared(lds); }
-NSTF_DEVICE void matrix_copy(void *lds, const void *global) {
-	asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(matrix_address(lds)), "l"(global) : "memory");
-}
-NSTF_DEVICE void matrix_copy_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits until all but the last Open groups of this lane have arrived.
-template <int Open> NSTF_DEVICE void matrix_copy_wait() {
-	asm volatile("cp.async.wait_group %0;" ::"n"(Open) : "memory");
-}
+#if MATRIX_COPIES
 // Makes what every thread's copies brought seen by all, wgmma included.
 NSTF_DEVICE void matrix_copies_seen() {
 #if MATRIX_WGMMA
@@ -211,8 +199,6 @@ NSTF_DEVICE void matrix_copies_seen() {
 #endif
 	__syncthreads();
 }
-#else
-#define MATRIX_COPIES 0
 #endif
 
 // matrix_products adds the products of F tiles of weights, all of one block of

@@ -133,8 +133,4 @@ template <int N> NSTF_DEVICE void chain_products(MatrixSums (&sums)[1][N], const
 		}
 	}
 }
-// A copy of 16 bytes as matrix_copy, or of zeros.
-NSTF_DEVICE void chain_copy(void *lds, const void *global, bool exists) {
-	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(matrix_address(lds)), "l"(global), "r"(exists ? 16 : 0) : "memory");
-}
 #endif

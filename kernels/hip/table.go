@@ -73,6 +73,13 @@ func Kernels(t Target) []Kernel {
 	table.add("inject", small, (&Inject{Act: ops.GELUTanh, T: 1, Width: 256, Stride: 8960, Gate: 1, Inputs: 1}).Calls(t))
 	table.add("norm/scaled", small, (&Norm{T: 1, D: d, X: 1, A: Branch{Rows: 1, Post: rms}, Next: rms, Out: 1, Scale: 1}).Calls(t))
 	table.add("attend/f16/T=1", wide, (&Attend{Rows: rows, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256, Turn: rope}).Calls(t))
+	several := rows
+	several.T = 8
+	steps := &AttendShape{Steps: 1} // as chosen on CUDA
+	if t.API == HIP {
+		steps = &AttendShape{Waves: 4, Queries: 2, Fill: 2, Least: 256, Steps: 1}
+	}
+	table.add("attend/f16/steps", Budget{256, 96 << 10}, (&Attend{Rows: several, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256, Shape: steps}).Calls(t))
 	eighth := kv
 	eighth.Format = cpu.KVQ8
 	table.add("attend/q8/T=1", wide, (&Attend{Rows: rows, KV: eighth, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256}).Calls(t))

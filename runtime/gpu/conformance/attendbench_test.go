@@ -137,21 +137,22 @@ func BenchmarkAttend(b *testing.B) {
 	b.Run("f16/rows=8/positions=2048", func(b *testing.B) { m.benchAttend(b, cpu.KVF16, 8, 2048, nil, false) })
 }
 
-// BenchmarkAttendSteps is attention of steps of several sequences, each with keys and values of its own.
+// BenchmarkAttendSteps is attention of steps of several sequences, each with keys and values of its own, as
+// behind the launch that turns their rows.
 func BenchmarkAttendSteps(b *testing.B) {
 	m := open(b)
-	for _, rows := range []int{2, 8, 32} {
+	for _, rows := range []int{2, 4, 8, 16, 32, 64} {
 		for _, length := range []int{544, 2048} {
 			shapes := []*hip.AttendShape{nil}
 			if *variantsFlag {
-				for _, resident := range []int{1, 2} {
-					shapes = append(shapes, &hip.AttendShape{Waves: 8, Queries: 2, Fill: 1, Least: 128, Resident: resident})
+				for _, steps := range []int{-1, 1, 2, 4, 8} {
+					shapes = append(shapes, &hip.AttendShape{Steps: steps})
 				}
 			}
 			for _, s := range shapes {
 				name := "chosen"
 				if s != nil {
-					name = fmt.Sprintf("r%d", s.Resident)
+					name = fmt.Sprintf("blocks=%d", s.Steps)
 				}
 				b.Run(fmt.Sprintf("rows=%d/positions=%d/%s", rows, length, name), func(b *testing.B) { m.benchAttendSteps(b, rows, length, s) })
 			}
@@ -169,12 +170,9 @@ func (m *machine) benchAttendSteps(b *testing.B, rows, length int, shape *hip.At
 			pages = append(pages, int32(j*rows+i))
 		}
 	}
-	zeros := func(n int) hip.Address { return m.put(b, make([]float32, n)).address() }
-	n := benchHeads * benchDim
+	zeros := func() hip.Address { return m.put(b, make([]float32, rows*benchHeads*benchDim)).address() }
 	op := hip.Attend{Rows: hip.Rows{T: rows, Position: m.put(b, position).address(), Owner: m.put(b, owner).address(), Pages: m.put(b, twoHalves(pages, each, kv.Pages)).address(), MaxPages: 2 * each},
-		Heads: benchHeads, Scale: 0.088, Capacity: length, Q: zeros(rows * n), Out: zeros(rows * n), Shape: shape, KV: kv, Settled: true,
-		Turn: &hip.Rope{QStride: n, KStride: benchKV * benchDim, K: zeros(rows * benchKV * benchDim), V: zeros(rows * benchKV * benchDim),
-			Turn: hip.Rotation{Pairs: benchDim / 2, Cosine: zeros(rows * benchDim / 2), Sine: zeros(rows * benchDim / 2)}}}
+		Heads: benchHeads, Scale: 0.088, Capacity: length, Q: zeros(), Out: zeros(), Shape: shape, KV: kv}
 	m.reportLayers(b, &op, max(int((256<<20)/kv.Bytes()), 2), 2, float64(kv.PageBytes())*float64(rows*length)/hip.PagePositions, 0)
 }
 
