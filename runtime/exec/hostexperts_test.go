@@ -168,6 +168,56 @@ func TestStreamedExperts(t *testing.T) {
 	}
 }
 
+// counted counts the bytes that are read.
+type counted struct {
+	io.ReaderAt
+	bytes atomic.Int64
+}
+
+func (f *counted) ReadAt(p []byte, off int64) (int, error) {
+	f.bytes.Add(int64(len(p)))
+	return f.ReaderAt.ReadAt(p, off)
+}
+
+// Of experts that stream those come that rows chose, and no others; bits are those of all on the GPU.
+func TestStreamedExpertsChosen(t *testing.T) {
+	if !request(t).GPU() {
+		t.Skip("no -device")
+	}
+	const experts, topK, rows = 40, 2, 18
+	s := shape{d: 256, heads: 4, kv: 2, dim: 64, inner: 256, norm: graph.RMSNorm}
+	g := s.graph(func(g *graph.Graph) { s.moe(g, 1, experts, topK, true) })
+	whole := codedWeights(t, g, []kerneltest.Coding{{Scheme: "q8_0"}, {Scheme: "q4_k"}})
+	file, name := &counted{}, g.Blocks[1].MoE.Down.Weight
+	each := int64(0)
+	source := func(n string) formats.Tensor {
+		x := whole(n)
+		if n == name {
+			x.Parts, each = slices.Clone(x.Parts), x.Size()/experts
+			file.ReaderAt = x.Parts[0].Data
+			x.Parts[0].Data = tensor.NewBlob(file, 0, x.Size())
+		}
+		return x
+	}
+	o := onFlag(t, Options{Threads: 1, Context: 200})
+	all, err := newExecutor("tiny", g, whole, o)
+	opened(t, err)
+	defer all.Close()
+	e := hosted(t, g, source, o, true, 1)
+	for _, ids := range [][]int32{tinyIDs(rows), slices.Repeat([]int32{3}, rows)} {
+		before := file.bytes.Load()
+		got, want := allLogits(t, sequence(t, e), ids), allLogits(t, sequence(t, all), ids)
+		for i := range want {
+			if !slices.Equal(got[i], want[i]) {
+				t.Fatalf("row %d of a prompt is off by %.3g of its size", i, relativeError(got[i], want[i]))
+			}
+		}
+		if n := file.bytes.Load() - before; n%each != 0 || n < topK*each || n > min(rows*topK, experts-1)*each {
+			t.Errorf("%d bytes come for %d rows, %d of an expert", n, len(ids), each)
+		}
+	}
+}
+
 // The same with codes that are arranged on their way, in pieces of a few experts.
 func TestStreamedCodes(t *testing.T) {
 	if !request(t).GPU() {

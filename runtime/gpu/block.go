@@ -31,7 +31,7 @@ type walk struct {
 	err       error         // what cannot be
 	hand      *hand         // the last one
 	cuts      []cut         // where the host takes part
-	half      int           // of the staging buffer that the next piece comes to
+	slot      int           // of the staging buffer that the next piece comes to
 }
 
 func (w *walk) do(o operation) {

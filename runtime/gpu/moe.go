@@ -133,6 +133,9 @@ func (w *walk) experts(b *block, n int, in source, sum *hip.Combine) {
 	if !m.WeighInput {
 		w.do(route)
 	}
+	if b.up.pieces != nil {
+		w.cut(cut{known: int(m.Experts)})
+	}
 	w.stacks(&b.layer, n, slots, share, in)
 	w.do(sum)
 }

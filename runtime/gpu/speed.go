@@ -163,12 +163,15 @@ func (m *machine) sendAll(source []byte, next *atomic.Int64) (err error) {
 		if at >= int64(len(source)) {
 			break
 		}
-		copy(l.pinned.Bytes(), source[at:])
-		if err = l.stream.Upload(l.device, l.pinned.Bytes()[:chunkBytes]); err == nil {
-			err = l.stream.Wait()
+		var b []byte
+		if b, err = l.half(); err == nil {
+			copy(b, source[at:])
+			if err = l.stream.Upload(l.device, b); err == nil {
+				err = l.queued()
+			}
 		}
 	}
-	return errors.Join(err, m.giveBack(l))
+	return errors.Join(err, l.wait(), m.giveBack(l))
 }
 
 // launchSeconds returns what one launch of a small kernel takes among others that are

@@ -1,9 +1,11 @@
 package gpu
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -16,16 +18,19 @@ import (
 	"github.com/nstf/nstf/runtime/load"
 )
 
-// Experts that lie in the processor's memory come to the device for rows of prompts: piece after
-// piece, each into the half of a staging buffer that the piece but one before it has left, by the
-// lanes that bring weights when a model is opened (upload.go). The products are those of experts
-// that lie here, and so are their bits.
+// Experts that lie in the processor's memory come to the device for rows of prompts, as far as rows
+// chose them: piece after piece, each into the slot of a staging buffer that the piece so many before
+// it has left, by the lanes that bring weights when a model is opened (upload.go). The device says
+// how many rows each expert of a block has when its router has run; until then nothing of the block
+// comes. The products are those of experts that lie here, and so are their bits: of experts that
+// nobody chose a slot has what was there before, which nothing reads.
 
 // pieceBytes is the most of a piece, unless one expert is larger, and leastPieces the fewest of a
-// stack: one is multiplied while the next comes.
+// stack: one is multiplied while the next ones come.
 const (
-	pieceBytes  = 64 << 20
-	leastPieces = 4
+	pieceBytes   = 32 << 20
+	stagingSlots = 4
+	leastPieces  = 4
 )
 
 // A piece is neighbouring experts of a stack that streams.
@@ -33,18 +38,22 @@ type piece struct {
 	matrix // of the stack; tensor, parts and experts are the piece's
 	lo     int
 	biases formats.Tensor // [experts][N]; without a name there are none
-	biasAt int64          // in the staging buffer's half, behind the weights
+	biasAt int64          // in the staging buffer's slot, behind the weights
 	size   int64
+	each   []int64 // bytes of an expert in each part, 0 for a part that all share
 }
 
 // staging is where pieces lie while they are multiplied.
 type staging struct {
-	half    int64 // bytes; 0: nothing streams
-	at      [2]hip.Address
+	slot    int64 // bytes; 0: nothing streams
+	at      [stagingSlots]hip.Address
 	formats []hip.Format
 	tables  tables // what hip.Arrange reads
-	free    [2]*driver.Event
-	used    [2]bool // whether free was recorded
+	free    [stagingSlots]*driver.Event
+	used    [stagingSlots]bool // whether free was recorded
+	experts int                // most of a block
+	first   *driver.Pinned     // i32[experts+1]: see hip.Route.First
+	known   *driver.Event      // behind what came down to first
 }
 
 // stream cuts the experts of a mixture into pieces: an empty layer where some are of a form, turned
@@ -71,8 +80,9 @@ func (l *layout) stream(m *graph.MoE, tensor func(name string) formats.Tensor) l
 			continue
 		}
 		for i := range w.pieces {
-			l.staging.half = max(l.staging.half, w.pieces[i].size)
+			l.staging.slot = max(l.staging.slot, w.pieces[i].size)
 		}
+		l.staging.experts = max(l.staging.experts, w.experts)
 		if !slices.Contains(l.staging.formats, w.Format) {
 			l.staging.formats = append(l.staging.formats, w.Format)
 		}
@@ -113,6 +123,21 @@ func pieces(t, biases formats.Tensor, experts int, of *graph.Linear) *matrix {
 		if p.parts, p.size, err = f.Parts(p.tensor.Shape, p.tensor.Params); err != nil {
 			return nil
 		}
+		one, err := scheme.Slice(p.tensor, 0, n)
+		if err != nil {
+			return nil
+		}
+		parts, _, err := f.Parts(one.Shape, one.Params)
+		if err != nil {
+			return nil
+		}
+		for i := range parts {
+			each := parts[i].Bytes
+			if each*int64(p.experts) != p.parts[i].Bytes {
+				each = 0
+			}
+			p.each = append(p.each, each)
+		}
 		if biases.Name != "" {
 			p.biasAt = (p.size + align - 1) &^ (align - 1)
 			p.size = p.biasAt + 4*int64(p.experts)*n
@@ -125,10 +150,12 @@ func pieces(t, biases formats.Tensor, experts int, of *graph.Linear) *matrix {
 
 // place takes the staging buffer and the tables.
 func (s *staging) place(a *arena) {
-	if s.half == 0 {
+	if s.slot == 0 {
 		return
 	}
-	s.at[0], s.at[1] = a.take(s.half), a.take(s.half)
+	for i := range s.at {
+		s.at[i] = a.take(s.slot)
+	}
 	s.tables.at = map[hip.Format]hip.Address{}
 	for _, f := range s.formats {
 		if f.BlockBytes() > 0 {
@@ -139,8 +166,14 @@ func (s *staging) place(a *arena) {
 
 // send fills the tables.
 func (s *staging) send(m *machine) (err error) {
-	if s.half == 0 {
+	if s.slot == 0 {
 		return nil
+	}
+	if s.first, err = m.device.Pinned(int64(4 * (s.experts + 1))); err != nil {
+		return err
+	}
+	if s.known, err = m.device.Event(); err != nil {
+		return err
 	}
 	for i := range s.free {
 		if s.free[i], err = m.device.Event(); err != nil {
@@ -159,10 +192,13 @@ func (s *staging) send(m *machine) (err error) {
 // release gives the events back.
 func (s *staging) release() error {
 	var errs []error
-	for _, e := range s.free {
+	for _, e := range append(s.free[:], s.known) {
 		if e != nil {
 			errs = append(errs, e.Free())
 		}
+	}
+	if s.first != nil {
+		errs = append(errs, s.first.Free())
 	}
 	return errors.Join(errs...)
 }
@@ -170,16 +206,16 @@ func (s *staging) release() error {
 // streamed is expert of a stack whose pieces come while others are multiplied.
 func (w *walk) streamed(m *matrix, slots, share int, in source, y, residual hip.Address) {
 	for i := range m.pieces {
-		p, at := &m.pieces[i], w.e.staging.at[w.half]
+		p, at := &m.pieces[i], w.e.staging.at[w.slot]
 		op := hip.Product{W: p.Weight, Y: y, Residual: residual}
 		if op.W.Data = at; p.biasAt > 0 {
 			op.Bias = at + hip.Address(p.biasAt)
 		}
-		w.cut(cut{bring: p, turn: w.half})
+		w.cut(cut{bring: p, turn: w.slot})
 		w.do(&hip.Matmul{T: slots, Exact: w.e.exact, X: in.x, First: w.list.first + hip.Address(4*p.lo), Slots: w.list.slots, Stack: p.experts, Of: m.experts,
 			Share: share, Brought: i > 0, Products: []hip.Product{op}, Scratch: w.e.s.tiles})
-		w.cut(cut{leave: true, turn: w.half})
-		w.half = 1 - w.half
+		w.cut(cut{leave: true, turn: w.slot})
+		w.slot = (w.slot + 1) % stagingSlots
 	}
 }
 
@@ -187,18 +223,22 @@ func (w *walk) streamed(m *matrix, slots, share int, in source, y, residual hip.
 type feed struct {
 	e      *Engine
 	list   []*arriving
-	next   int // piece that is waited for
+	next   int             // piece that is waited for
+	routes []chan struct{} // of each block, closed when what it chose is on its way down
+	routed int             // blocks of which it is
 	cancel context.CancelFunc
 	ctx    context.Context
 	group  *errgroup.Group
 }
 
-// arriving is a piece on its way: left counts the jobs that are not done, there closes behind the
+// arriving is a piece on its way: left counts the jobs that are not queued, there closes behind the
 // last, and gone when the products that read it are queued.
 type arriving struct {
 	piece
-	turn        int
+	turn, route int
 	left        atomic.Int32
+	mu          sync.Mutex
+	behind      []*driver.Event // the jobs of each lane
 	there, gone chan struct{}
 }
 
@@ -213,9 +253,12 @@ func (e *Engine) feed(list []stretch) *feed {
 	f := &feed{e: e}
 	for i := range list {
 		if p := list[i].bring; p != nil {
-			a := &arriving{piece: *p, turn: list[i].turn, there: make(chan struct{}), gone: make(chan struct{})}
+			a := &arriving{piece: *p, turn: list[i].turn, route: len(f.routes) - 1, there: make(chan struct{}), gone: make(chan struct{})}
 			a.Data = e.staging.at[a.turn]
 			f.list = append(f.list, a)
+		}
+		if list[i].known > 0 {
+			f.routes = append(f.routes, make(chan struct{}))
 		}
 	}
 	if len(f.list) == 0 {
@@ -231,24 +274,50 @@ func (e *Engine) feed(list []stretch) *feed {
 	return f
 }
 
-// produce hands out the jobs of each piece when the products of the one before in its half are
-// queued.
+// know says that what a block's rows chose is on its way down.
+func (f *feed) know() error {
+	if err := f.e.m.stream.Record(f.e.staging.known); err != nil {
+		return err
+	}
+	close(f.routes[f.routed])
+	f.routed++
+	return nil
+}
+
+// waitFor reports whether a channel was closed before the feed ended.
+func (f *feed) waitFor(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	case <-f.ctx.Done():
+		return false
+	}
+}
+
+// produce hands out the jobs of each piece when it is known which of its experts rows chose, and the
+// products of the piece before in its slot are queued.
 func (f *feed) produce(jobs chan<- job) error {
 	defer close(jobs)
+	s, route := &f.e.staging, -1
 	for i, a := range f.list {
-		if i >= len(f.e.staging.at) {
-			select {
-			case <-f.list[i-len(f.e.staging.at)].gone:
-			case <-f.ctx.Done():
+		if i >= len(s.at) && !f.waitFor(f.list[i-len(s.at)].gone) {
+			return nil
+		}
+		if a.route != route {
+			if !f.waitFor(f.routes[a.route]) {
 				return nil
 			}
+			if err := s.known.Wait(); err != nil {
+				return err
+			}
+			route = a.route
 		}
-		var all []job
-		for _, c := range a.matrix.chunks() {
-			all = append(all, job{a, c})
-		}
-		if a.biasAt > 0 {
-			all = append(all, job{arriving: a})
+		all := a.jobs(func(expert int) bool {
+			first := s.first.Bytes()[4*(a.lo+expert):]
+			return !bytes.Equal(first[:4], first[4:8])
+		})
+		if len(all) == 0 {
+			close(a.there)
 		}
 		a.left.Store(int32(len(all)))
 		for _, j := range all {
@@ -260,6 +329,44 @@ func (f *feed) produce(jobs chan<- job) error {
 		}
 	}
 	return nil
+}
+
+// jobs are what brings the experts of a piece that rows chose, neighbours together.
+func (a *arriving) jobs(chosen func(expert int) bool) (all []job) {
+	for lo := 0; lo < a.experts; {
+		hi := lo
+		for hi < a.experts && chosen(hi) {
+			hi++
+		}
+		if lo == hi {
+			lo++
+			continue
+		}
+		for i, each := range a.each {
+			all = append(all, a.cut(i, int64(lo)*each, int64(hi)*each)...)
+		}
+		lo = hi
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	for i, each := range a.each {
+		if each == 0 {
+			all = append(all, a.cut(i, 0, a.parts[i].Bytes)...)
+		}
+	}
+	if a.biasAt > 0 {
+		all = append(all, job{arriving: a})
+	}
+	return all
+}
+
+// cut cuts bytes lo to hi of a part into chunks.
+func (a *arriving) cut(part int, lo, hi int64) (all []job) {
+	for _, c := range a.matrix.cut(part, lo, hi) {
+		all = append(all, job{a, c})
+	}
+	return all
 }
 
 // bring does jobs until there are no more.
@@ -279,14 +386,31 @@ func (f *feed) bring(jobs <-chan job) error {
 		default:
 			err = f.e.bringOne(l, &j.chunk, f.e.staging.tables)
 		}
+		if err == nil {
+			err = j.queued(l)
+		}
 		if err != nil {
 			break
 		}
-		if j.left.Add(-1) == 0 {
-			close(j.there)
-		}
 	}
-	return errors.Join(err, f.e.m.giveBack(l))
+	return errors.Join(err, l.wait(), f.e.m.giveBack(l))
+}
+
+// queued says that a lane's stream has a job.
+func (a *arriving) queued(l *lane) error {
+	e := l.there[a.turn]
+	if err := l.stream.Record(e); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	if !slices.Contains(a.behind, e) {
+		a.behind = append(a.behind, e)
+	}
+	a.mu.Unlock()
+	if a.left.Add(-1) == 0 {
+		close(a.there)
+	}
+	return nil
 }
 
 // bringBiases brings a piece's, as float32.
@@ -295,20 +419,21 @@ func (e *Engine) bringBiases(l *lane, a *arriving) error {
 	if err := scheme.DecodeRows(x, &a.biases, int64(a.lo), int64(a.experts)); err != nil {
 		return err
 	}
-	if err := l.stream.Upload(driver.Buffer{Address: a.Data + hip.Address(a.biasAt), Size: 4 * int64(len(x))}, bytesOf(nil, x)); err != nil {
-		return err
-	}
-	return l.stream.Wait()
+	return l.stream.Upload(driver.Buffer{Address: a.Data + hip.Address(a.biasAt), Size: 4 * int64(len(x))}, bytesOf(nil, x))
 }
 
-// wait returns when the next piece is there.
+// wait has the passes' stream wait for the next piece.
 func (f *feed) wait() error {
-	select {
-	case <-f.list[f.next].there:
-		return nil
-	case <-f.ctx.Done():
+	a := f.list[f.next]
+	if !f.waitFor(a.there) {
 		return f.group.Wait()
 	}
+	for _, e := range a.behind {
+		if err := f.e.m.stream.After(e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // leave says that the products of the piece that was waited for are queued.

@@ -8,14 +8,15 @@ import (
 )
 
 // A cut is a place in the list of launches where the host takes part: rows of a hand go down in
-// front of it, or behind it the sum of one comes up, or a piece of experts has come, or its half
-// of the staging buffer is free again.
+// front of it, or behind it the sum of one comes up, or a piece of experts has come, or its slot
+// of the staging buffer is free again, or how many slots each expert of a stack has is known.
 type cut struct {
 	at       int // calls of the walk in front of it
 	up, down *hand
 	bring    *piece
 	turn     int
 	leave    bool
+	known    int // experts
 }
 
 func (w *walk) cut(c cut) {
@@ -24,13 +25,14 @@ func (w *walk) cut(c cut) {
 }
 
 // A stretch is what a pass does between two cuts: the sum of a hand comes up or a piece is waited
-// for, calls, and rows of a hand go down or the piece leaves. Where they were captured they are a
+// for, calls, and rows of a hand go down, or the piece leaves, or it is said which experts rows chose. Where they were captured they are a
 // graph.
 type stretch struct {
 	up, down *hand // nil: none
 	bring    *piece
 	turn     int
 	leave    bool
+	known    int
 	calls    []hip.Call
 	graph    *driver.Graph
 }
@@ -60,7 +62,7 @@ func (w *walk) stretches() (list []stretch) {
 	from := 0
 	for i := range w.cuts {
 		c := &w.cuts[i]
-		s.calls, s.down, s.leave, from = w.calls[from:c.at], c.down, c.leave, c.at
+		s.calls, s.down, s.leave, s.known, from = w.calls[from:c.at], c.down, c.leave, c.known, c.at
 		if s.up != nil || s.bring != nil || s.down != nil || len(s.calls) > 0 {
 			list = append(list, s)
 		}
@@ -114,6 +116,8 @@ func (e *Engine) playOne(s *stretch, f *feed) (err error) {
 		err = e.m.stream.Record(e.handed.down)
 	case s.leave:
 		err = f.leave(s.turn)
+	case s.known > 0:
+		err = f.know()
 	}
 	return err
 }
@@ -126,10 +130,16 @@ func (e *Engine) queue(s *stretch) error {
 			return err
 		}
 	}
-	if err := e.m.launch(s.calls); err != nil || s.down == nil {
+	if err := e.m.launch(s.calls); err != nil {
 		return err
 	}
+	if n := int64(4 * (s.known + 1)); s.known > 0 {
+		return e.m.stream.Download(e.staging.first.Bytes()[:n], driver.Buffer{Address: e.s.first, Size: n})
+	}
 	h := s.down
+	if h == nil {
+		return nil
+	}
 	down := func(to []byte, from hip.Address, n int) error {
 		return e.m.stream.Download(to[:4*n], driver.Buffer{Address: from, Size: int64(4 * n)})
 	}

@@ -18,8 +18,8 @@ import (
 // memory while the device copies and arranges what others have read, and one for each
 // core checks the hashes of whole tensors. Nothing of the file stays mapped.
 const (
-	chunkBytes = 8 << 20
-	lanes      = 6
+	chunkBytes = 4 << 20
+	lanes      = 12
 )
 
 // A chunk is a piece of a part of a matrix.
@@ -30,11 +30,41 @@ type chunk struct {
 	arrange bool
 }
 
-// A lane is what one goroutine needs to bring chunks to the device.
+// A lane is what one goroutine needs to bring chunks to the device: it fills one half of its pinned
+// memory while the device copies from the other.
 type lane struct {
 	stream *driver.Stream
 	pinned *driver.Pinned
-	device driver.Buffer // chunks that are arranged lie here first
+	left   [2]*driver.Event // behind what was copied from each half
+	busy   [2]bool          // whether left was recorded since it was waited for
+	turn   int
+	device driver.Buffer               // chunks that are arranged lie here first
+	there  [stagingSlots]*driver.Event // behind what it brought to each slot of the staging buffer
+}
+
+// half returns the next half, when the device has left it.
+func (l *lane) half() ([]byte, error) {
+	l.turn = 1 - l.turn
+	if l.busy[l.turn] {
+		if err := l.left[l.turn].Wait(); err != nil {
+			return nil, err
+		}
+		l.busy[l.turn] = false
+	}
+	b := l.pinned.Bytes()
+	return b[l.turn*chunkBytes:][:chunkBytes], nil
+}
+
+// queued says that the device copies from the half that was returned last.
+func (l *lane) queued() error {
+	l.busy[l.turn] = true
+	return l.stream.Record(l.left[l.turn])
+}
+
+// wait waits for all that was queued.
+func (l *lane) wait() error {
+	l.busy = [2]bool{}
+	return l.stream.Wait()
 }
 
 // send copies vectors and weights.
@@ -149,13 +179,19 @@ func (l *layout) chunks(total *int64) []chunk {
 // chunks cuts a matrix.
 func (m *matrix) chunks() (all []chunk) {
 	for i, p := range m.parts {
-		step := int64(chunkBytes)
-		if p.Arranged {
-			step -= step % m.Format.BlockBytes()
-		}
-		for off := int64(0); off < p.Bytes; off += step {
-			all = append(all, chunk{m, i, off, min(step, p.Bytes-off), p.Arranged})
-		}
+		all = append(all, m.cut(i, 0, p.Bytes)...)
+	}
+	return all
+}
+
+// cut cuts bytes lo to hi of a part.
+func (m *matrix) cut(part int, lo, hi int64) (all []chunk) {
+	step, arranged := int64(chunkBytes), m.parts[part].Arranged
+	if arranged {
+		step -= step % m.Format.BlockBytes()
+	}
+	for ; lo < hi; lo += step {
+		all = append(all, chunk{m, part, lo, min(step, hi-lo), arranged})
 	}
 	return all
 }
@@ -172,7 +208,7 @@ func (e *Engine) bring(next <-chan chunk, t tables, done func(n int64)) error {
 		}
 		done(c.n)
 	}
-	return errors.Join(err, e.m.giveBack(l))
+	return errors.Join(err, l.wait(), e.m.giveBack(l))
 }
 
 // lane returns one that nobody uses.
@@ -188,8 +224,15 @@ func (m *machine) lane() (*lane, error) {
 	var l lane
 	var err error
 	if l.stream, err = m.device.Stream(); err == nil {
-		if l.pinned, err = m.device.Pinned(chunkBytes); err == nil {
+		if l.pinned, err = m.device.Pinned(2 * chunkBytes); err == nil {
 			l.device, err = m.alloc(chunkBytes)
+		}
+	}
+	for _, e := range [][]*driver.Event{l.left[:], l.there[:]} {
+		for i := range e {
+			if err == nil {
+				e[i], err = m.device.Event()
+			}
 		}
 	}
 	if err != nil {
@@ -220,12 +263,22 @@ func (l *lane) close(m *machine) error {
 	if l.device.Size > 0 {
 		errs = append(errs, m.free(l.device))
 	}
+	for _, e := range append(l.left[:], l.there[:]...) {
+		if e != nil {
+			errs = append(errs, e.Free())
+		}
+	}
 	return errors.Join(errs...)
 }
 
+// bringOne has the device copy a chunk, and arrange it, behind what the lane's stream waits for.
 func (e *Engine) bringOne(l *lane, c *chunk, t tables) error {
 	p := &c.m.parts[c.part]
-	b := l.pinned.Bytes()[:c.n]
+	b, err := l.half()
+	if err != nil {
+		return err
+	}
+	b = b[:c.n]
 	if err := read(c.m.tensor.Parts[c.part].Data.Unchecked(), b, c.off); err != nil {
 		return fmt.Errorf("%q: %w", c.m.tensor.Name, err)
 	}
@@ -244,7 +297,7 @@ func (e *Engine) bringOne(l *lane, c *chunk, t tables) error {
 			return err
 		}
 	}
-	return l.stream.Wait()
+	return l.queued()
 }
 
 // read fills p from an offset on.
