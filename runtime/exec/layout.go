@@ -154,6 +154,8 @@ type sites struct {
 	apart    error
 	exchange float64
 	learned  *learned
+	prompted map[string]place.Experts // what the processor takes for experts with many rows, by their kind
+	stepped  map[string]float64       // and for those of a token
 }
 
 // close closes the devices that are open.
@@ -342,11 +344,16 @@ func (s *sites) layoutOf(g *graph.Graph, tensor func(string) formats.Tensor, o *
 		} else {
 			l, last = place.Split(p, s.paced(""))
 		}
-		const gain = 0.98 // of a token's time, for which prompts may be slower
+		if last == nil {
+			l.Rows = most
+			if err := s.prompts(g, tensor, o, l); err != nil {
+				return nil, err
+			}
+		}
+		const gain = 0.98 // of the time, for which passes may be shorter
 		blocks := last == nil && slices.ContainsFunc(l.Ranges, func(r place.Range) bool { return r.Device.Kind == place.CPU })
-		if last == nil && !(blocks && rows > processorRows && o.Device.Rows == 0) && (best == nil || l.Seconds < gain*best.Seconds) {
+		if last == nil && !(blocks && rows > processorRows && o.Device.Rows == 0) && (best == nil || l.Exchange() < gain*best.Exchange()) {
 			best = l
-			best.Rows = most
 		}
 		if o.Device.Rows > 0 || rows <= leastRows {
 			break
@@ -366,9 +373,6 @@ func (s *sites) layoutOf(g *graph.Graph, tensor func(string) formats.Tensor, o *
 	}
 	if best == nil {
 		return nil, last
-	}
-	if err := s.prompts(g, tensor, o, best); err != nil {
-		return nil, err
 	}
 	if s.apart != nil && s.apart != errLayers {
 		best.Apart = s.apart.Error()
@@ -485,6 +489,18 @@ func (c *counter) routed(p *place.Piece) *place.Routed {
 	}
 	if m := c.g.Blocks[p.Lo].MoE; len(of) == 1 && m != nil && gpu.Pins(m, c.tensor) {
 		r.Count, r.Use = int(m.Experts), c.learned.use(p.Lo, int(m.Experts))
+	}
+	for _, b := range r.Blocks {
+		t, err := c.timeStep(c.g, b, c.tensor, c.o)
+		if err != nil {
+			c.err = err
+			return nil
+		}
+		if t == 0 { // not timed
+			r.Home = 0
+			break
+		}
+		r.Home += t
 	}
 	r.Memory = cpu.ExpertBytes(c.g, of, c.tensor)
 	r.Freed = less(p.Memory, c.memory(device.Span{Lo: p.Lo, Hi: p.Hi}, of))

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -23,7 +24,6 @@ func (s *sites) streams(g *graph.Graph, tensor func(string) formats.Tensor) bool
 // prompts, and has them come to the device where that is faster, unless it was chosen by hand. Blocks
 // whose experts cannot come are left out; nothing is said of a range that has no others.
 func (s *sites) prompts(g *graph.Graph, tensor func(string) formats.Tensor, o *Options, l *place.Layout) error {
-	times := map[string]place.Experts{}
 	for i := range l.Ranges {
 		r := &l.Ranges[i]
 		if len(r.HostExperts) == 0 {
@@ -34,7 +34,7 @@ func (s *sites) prompts(g *graph.Graph, tensor func(string) formats.Tensor, o *O
 			if !gpu.Streams(g.Blocks[b].MoE, tensor) {
 				continue
 			}
-			e, err := timeExperts(g, b, tensor, o, times)
+			e, err := s.timeExperts(g, b, tensor, o)
 			if err != nil {
 				return err
 			}
@@ -60,44 +60,65 @@ func (s *sites) prompts(g *graph.Graph, tensor func(string) formats.Tensor, o *O
 	return nil
 }
 
-// timed is how many experts are timed at once.
-const timed = 4
+// timed is how many experts are timed at once for prompts. For steps they are as many as do not lie in
+// caches, of which a token reads others each time; before each the processor waits for attending.
+const (
+	timed      = 4
+	timedBytes = 512 << 20
+	attending  = 100 * time.Microsecond
+)
 
-// timeExperts times what the processor takes for some experts of a block, once for all blocks whose
-// experts are alike.
-func timeExperts(g *graph.Graph, block int, tensor func(string) formats.Tensor, o *Options, times map[string]place.Experts) (place.Experts, error) {
-	m := *g.Blocks[block].MoE
-	e := place.Experts{Blocks: 1, Count: int(m.Experts), TopK: int(m.TopK)}
-	n, some := min(m.Experts, timed), map[string]formats.Tensor{}
-	key := fmt.Sprint(m.Experts, m.TopK, m.Latent(g.Width))
+// kindOf returns the bytes of one of a block's experts, and what tells them from those of other kinds.
+func kindOf(g *graph.Graph, block int, tensor func(string) formats.Tensor) (bytes int64, kind string) {
+	m := g.Blocks[block].MoE
+	kind = fmt.Sprint(m.Experts, m.TopK, m.Latent(g.Width))
+	for _, name := range expertTensors(m) {
+		t := tensor(name)
+		bytes += t.Size() / m.Experts
+		kind += fmt.Sprint(" ", t.Scheme, t.Form, t.Shape, t.Params)
+	}
+	return bytes, kind
+}
+
+// expertTensors names the tensors of routed experts.
+func expertTensors(m *graph.MoE) (names []string) {
 	for _, l := range []*graph.Linear{m.Gate, &m.Up, &m.Down} {
 		if l == nil {
 			continue
 		}
-		for _, name := range []string{l.Weight, l.Bias} {
-			if name == "" {
-				continue
-			}
-			t := o.mapped(tensor)(name)
-			e.Bytes += t.Size() / m.Experts
-			key += fmt.Sprint(" ", t.Scheme, t.Form, t.Shape, t.Params)
-			some[name] = t
+		if names = append(names, l.Weight); l.Bias != "" {
+			names = append(names, l.Bias)
 		}
 	}
-	if kept, ok := times[key]; ok {
-		return kept, nil
-	}
-	for name, t := range some {
-		part, err := firstExperts(t, n)
+	return names
+}
+
+// someExperts opens the first n of a block's experts on the processor, of which a row chooses topK.
+func someExperts(g *graph.Graph, block int, tensor func(string) formats.Tensor, o *Options, n, topK int64, rows int) (device.Experts, error) {
+	m, some := *g.Blocks[block].MoE, map[string]formats.Tensor{}
+	for _, name := range expertTensors(&m) {
+		part, err := firstExperts(o.mapped(tensor)(name), n)
 		if err != nil {
-			return e, err
+			return nil, err
 		}
 		some[name] = part
 	}
 	cut := *g
 	cut.Blocks = []graph.Block{{MoE: &m}}
-	m.Experts, m.TopK, m.Groups = n, 1, 0
-	x, err := cpu.NewExperts(&cut, device.Blocks{0: true}, func(name string) formats.Tensor { return some[name] }, int(n)*place.TimedMany, o.processor())
+	m.Experts, m.TopK, m.Groups = n, topK, 0
+	return cpu.NewExperts(&cut, device.Blocks{0: true}, func(name string) formats.Tensor { return some[name] }, rows, o.processor())
+}
+
+// timeExperts times what the processor takes for some experts of a block with many rows, once for all
+// blocks whose experts are alike.
+func (s *sites) timeExperts(g *graph.Graph, block int, tensor func(string) formats.Tensor, o *Options) (place.Experts, error) {
+	m := g.Blocks[block].MoE
+	bytes, kind := kindOf(g, block, tensor)
+	if kept, ok := s.prompted[kind]; ok {
+		return kept, nil
+	}
+	e, n := place.Experts{Blocks: 1, Count: int(m.Experts), TopK: int(m.TopK), Bytes: bytes}, min(m.Experts, timed)
+	x, err := someExperts(g, block, tensor, o, n, 1, int(n)*place.TimedMany)
 	if err != nil {
 		return e, err
 	}
@@ -110,8 +131,67 @@ func timeExperts(g *graph.Graph, block int, tensor func(string) formats.Tensor, 
 			return e, err
 		}
 	}
-	times[key] = e
+	if s.prompted == nil {
+		s.prompted = map[string]place.Experts{}
+	}
+	s.prompted[kind] = e
 	return e, nil
+}
+
+// timeStep times what the processor takes for a token's experts of a block, once for all blocks whose
+// experts are alike; 0 where some of them cannot be opened alone.
+func (s *sites) timeStep(g *graph.Graph, block int, tensor func(string) formats.Tensor, o *Options) (float64, error) {
+	m := g.Blocks[block].MoE
+	bytes, kind := kindOf(g, block, tensor)
+	if kept, ok := s.stepped[kind]; ok {
+		return kept, nil
+	}
+	took := 0.0
+	n := min(max(timedBytes/max(bytes, 1), 4*m.TopK), m.Experts)
+	x, err := someExperts(g, block, tensor, o, n, m.TopK, 1)
+	var unable *formats.UnsupportedError
+	switch {
+	case err == nil:
+		defer x.Close()
+		if took, err = timeTokens(x, int(n), int(m.TopK), int(m.Latent(g.Width))); err != nil {
+			return 0, err
+		}
+	case !errors.As(err, &unable):
+		return 0, err
+	}
+	if s.stepped == nil {
+		s.stepped = map[string]float64{}
+	}
+	s.stepped[kind] = took
+	return took, nil
+}
+
+// timeTokens returns the median seconds of tokens that choose topK of n experts, each others than the one before.
+func timeTokens(x device.Experts, n, topK, width int) (float64, error) {
+	r := &device.Routed{X: make([]float32, width), Sum: make([]float32, width), Chosen: make([]int32, topK), Share: make([]float32, topK)}
+	for i := range r.X {
+		r.X[i] = float32(i%17) - 8
+	}
+	for i := range r.Share {
+		r.Share[i] = 1
+	}
+	var times []float64
+	for round := range 2 { // the first brings weights to memory
+		for at := 0; at+topK <= n; at += topK {
+			for i := range r.Chosen {
+				r.Chosen[i] = int32(at + i)
+			}
+			time.Sleep(attending)
+			start := time.Now()
+			if err := x.Sum(0, r); err != nil {
+				return 0, err
+			}
+			if round > 0 {
+				times = append(times, time.Since(start).Seconds())
+			}
+		}
+	}
+	return place.NewRate(times).Median, nil
 }
 
 // firstExperts are the first of a stack, or of its biases.

@@ -61,6 +61,7 @@ type Piece struct {
 type Routed struct {
 	Blocks []int   // that have some
 	Read   float64 // bytes that a token reads of them
+	Home   float64 // seconds that the processor took for that when it was timed; 0: what it reads such bytes in
 	Memory int64   // bytes that they take in the processor's memory
 	Freed  []int64 // bytes of each site that a piece without them takes less
 	// Count is how many experts there are, of one block whose experts may lie on both devices; 0: these may not.

@@ -12,7 +12,7 @@ import (
 )
 
 // pacesVersion changes with what predictions are made of: paces of older ones are then passed over.
-const pacesVersion = 1
+const pacesVersion = 2
 
 // maxPaces bounds what is kept; the oldest go first.
 const maxPaces = 256

@@ -35,8 +35,21 @@ func (r *routed) pin(s *splitter, site, piece int, experts []int) {
 	r.pinned[x.Blocks[0]] = experts
 	read := x.Read * min(share, 1)
 	r.freed -= int64(len(experts))*x.each(site) + pinSlack
-	r.here, r.moved, r.home = r.here+read, r.moved-read, r.home-read/s.sites[s.host].Speed.Read
-	r.seconds -= read/s.sites[s.host].Speed.Read - read/v.Read
+	home := s.home(x) * min(share, 1)
+	r.here, r.moved, r.home = r.here+read, r.moved-read, r.home-home
+	r.seconds -= home - read/v.Read
+}
+
+// home returns the seconds that the processor takes for a token's experts.
+func (s *splitter) home(x *Routed) float64 {
+	h := &s.sites[s.host]
+	switch {
+	case x.Home == 0:
+		return x.Read / h.Speed.Read
+	case h.Pace > 0:
+		return x.Home * h.Pace
+	}
+	return x.Home
 }
 
 // use returns the share of choices that an expert gets.
@@ -80,7 +93,7 @@ func (s *splitter) hottest(site, lo, hi int) (r routed) {
 	}
 	var all []candidate
 	left := map[int]bool{}
-	v, h := &s.sites[site].Speed, &s.sites[s.host].Speed
+	v := &s.sites[site].Speed
 	for i := lo; i < hi; i++ {
 		x := s.Blocks[i].Routed
 		if x == nil || x.Freed[site] <= 0 {
@@ -89,7 +102,7 @@ func (s *splitter) hottest(site, lo, hi int) (r routed) {
 		r.leave(s, site, i)
 		left[i] = true
 		for e := range x.Count {
-			if worth := x.use(e) * x.Read * (1/h.Read - 1/v.Read) / float64(x.each(site)); worth > 0 {
+			if worth := x.use(e) * (s.home(x) - x.Read/v.Read) / float64(x.each(site)); worth > 0 {
 				all = append(all, candidate{i, e, worth})
 			}
 		}
@@ -149,7 +162,7 @@ func (s *splitter) pinnedPlan(cuts [][2]int) func(site, lo, hi int) routed {
 // leaves returns by how many seconds a token gets longer where a piece leaves its experts.
 func (s *splitter) leaves(site, piece int) float64 {
 	x, v := s.Blocks[piece].Routed, &s.sites[site].Speed
-	return x.Read/s.sites[s.host].Speed.Read - x.Read/v.Read + float64(len(x.Blocks))*(v.copies(x.Down)+v.copies(x.Up))
+	return s.home(x) - x.Read/v.Read + float64(len(x.Blocks))*(v.copies(x.Down)+v.copies(x.Up))
 }
 
 // leave adds a piece's experts to those that are left.
@@ -157,7 +170,7 @@ func (r *routed) leave(s *splitter, site, piece int) {
 	x := s.Blocks[piece].Routed
 	r.blocks = append(r.blocks, x.Blocks...)
 	r.freed, r.memory, r.moved = r.freed+x.Freed[site], r.memory+x.Memory, r.moved+x.Read
-	r.home += x.Read / s.sites[s.host].Speed.Read
+	r.home += s.home(x)
 	r.seconds += s.leaves(site, piece)
 }
 
