@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/nstf/nstf/formats/inspect"
 	"github.com/nstf/nstf/formats/nstf"
+	"github.com/nstf/nstf/formats/stats"
 )
 
 func (a *app) inspectCommand() *cobra.Command {
@@ -53,6 +55,14 @@ cost, and what was measured.`,
 				fmt.Fprintln(a.out)
 				a.printPolicy(p)
 			}
+			if has(nstf.ExpertsFile) {
+				u, err := inspect.Uses(args[0])
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(a.out)
+				a.printUses(u)
+			}
 			if tensors {
 				a.printTensors(r)
 			}
@@ -63,6 +73,26 @@ cost, and what was measured.`,
 	c.Flags().BoolVar(&ledger, "ledger", false, "show the accuracy ledger of a package")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, tensors included")
 	return c
+}
+
+// printUses says how uneven the choice of experts is: of each block what the most used tenth gets.
+func (a *app) printUses(u *stats.Uses) {
+	var least, most float64
+	for i, b := range u.Blocks {
+		counts, sum, hot := slices.Clone(b.Chosen), int64(0), int64(0)
+		slices.SortFunc(counts, func(x, y int64) int { return cmp.Compare(y, x) })
+		for k, n := range counts {
+			if sum += n; 10*k < len(counts) {
+				hot += n
+			}
+		}
+		share := 100 * float64(hot) / float64(max(sum, 1))
+		if i == 0 || share < least {
+			least = share
+		}
+		most = max(most, share)
+	}
+	fmt.Fprintf(a.out, "use of experts: of %d blocks, counted on %s; the most used tenth of a block's gets %.0f to %.0f %% of choices\n", len(u.Blocks), u.Text, least, most)
 }
 
 func (a *app) printReport(r *inspect.Report) {

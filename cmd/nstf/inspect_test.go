@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nstf/nstf/formats/inspect"
+	"github.com/nstf/nstf/formats/stats"
 )
 
 func report(t *testing.T, path string) inspect.Report {
@@ -81,5 +82,15 @@ func TestInspectFailures(t *testing.T) {
 			t.Fatal(err)
 		}
 		invoke("inspect", cut).fails(t, exitInput, "cut.nstf")
+	}
+}
+
+// What a package says of its experts is summed up by how much the most used ones get.
+func TestInspectUses(t *testing.T) {
+	var out strings.Builder
+	u := &stats.Uses{Text: "wiki.txt", Blocks: []stats.Use{{Block: 1, Chosen: []int64{1, 1, 7, 1, 0, 0, 0, 0, 0, 0}}, {Block: 3, Chosen: []int64{5, 5}}}}
+	(&app{out: &out}).printUses(u)
+	if want := "use of experts: of 2 blocks, counted on wiki.txt; the most used tenth of a block's gets 50 to 70 % of choices\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/nstf/nstf/formats/attention"
 	"github.com/nstf/nstf/formats/ledger"
 	"github.com/nstf/nstf/formats/nstf"
+	"github.com/nstf/nstf/formats/stats"
 )
 
 // Ledger reads the accuracy ledger of a package. One without is a
@@ -38,6 +39,16 @@ func Kept(path string) (*attention.Kept, error) {
 		return nil, err
 	}
 	return attention.ParseKept(path+": "+nstf.KVFile, data)
+}
+
+// Uses reads how often routers chose each expert in the text that a package was calibrated on, with errors like those of
+// [Ledger].
+func Uses(path string) (*stats.Uses, error) {
+	data, err := attached(path, nstf.ExpertsFile, "counts of chosen experts")
+	if err != nil {
+		return nil, err
+	}
+	return stats.ParseUses(path+": "+nstf.ExpertsFile, data)
 }
 
 func attached(path, name, what string) ([]byte, error) {

@@ -48,6 +48,7 @@ const (
 	PlanFile      = "nstf/plan.json"      // the plan that was executed
 	AttentionFile = "nstf/attention.json" // the policy of attention
 	KVFile        = "nstf/kv.json"        // how keys and values are kept
+	ExpertsFile   = "nstf/experts.json"   // how often routers chose each expert
 
 	reservedPrefix = "nstf/"
 )

@@ -68,7 +68,7 @@ func compose(path string, m Meta, items []Item) (*header, int64, error) {
 		return nil, 0, formats.Errorf(path, "", "the model's JSON is missing")
 	}
 	for _, f := range m.Files {
-		if strings.HasPrefix(f.Name, reservedPrefix) && !slices.Contains([]string{LedgerFile, PlanFile, AttentionFile, KVFile}, f.Name) {
+		if strings.HasPrefix(f.Name, reservedPrefix) && !slices.Contains([]string{LedgerFile, PlanFile, AttentionFile, KVFile, ExpertsFile}, f.Name) {
 			return nil, 0, formats.Errorf(path, f.Name, "names that begin with %q are reserved", reservedPrefix)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -17,12 +18,14 @@ import (
 	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/form"
+	"github.com/nstf/nstf/formats/inspect"
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/formats/work"
+	"github.com/nstf/nstf/quantize/encode"
 	"github.com/nstf/nstf/quantize/pipeline"
 )
 
@@ -117,6 +120,7 @@ func TestExperts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkUses(t, m, out, s)
 	none := 0
 	for _, e := range o.Ledger.Experts {
 		if e.Tokens == 0 && e.Used == string(stats.CoverBlock) {
@@ -130,6 +134,42 @@ func TestExperts(t *testing.T) {
 		if x.Role == "moe_up" && (x.Recipe != "tcq2" || !(x.Obtained > 0 && x.Obtained < 1)) {
 			t.Errorf("%+v", x)
 		}
+	}
+}
+
+// checkUses holds what a package says of its experts to statistics, and has it travel along when the package is rounded
+// again.
+func checkUses(t *testing.T, m *model.Model, path string, s *stats.File) {
+	t.Helper()
+	u, err := inspect.Uses(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range m.Graph.Blocks {
+		moe, sum := m.Graph.Blocks[i].MoE, int64(0)
+		for e, n := range u.Of(i, int(moe.Experts)) {
+			if sum += n; n != s.Experts[moe.Up.Input][e].Tokens {
+				t.Errorf("block %d: %d tokens chose expert %d, of which statistics have %d", i, n, e, s.Experts[moe.Up.Input][e].Tokens)
+			}
+		}
+		if want := s.Source.Tokens * moe.TopK; sum != want {
+			t.Errorf("block %d: %d choices, want %d", i, sum, want)
+		}
+	}
+	if most := stats.ExpectedUses(m.Graph, u.Text, u.TextHash).Encode(); len(most) < len(u.Encode()) {
+		t.Errorf("%d bytes where %d were expected", len(u.Encode()), len(most))
+	}
+	made, err := checkpoint.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer made.Close()
+	again := filepath.Join(t.TempDir(), "again.nstf")
+	if _, err := encode.Run(t.Context(), made, atomicfile.Scratch(again), encode.Options{DType: "bf16"}); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := inspect.Uses(again); err != nil || !reflect.DeepEqual(kept, u) {
+		t.Errorf("%+v, %v of a package that was made of it, want %+v", kept, err, u)
 	}
 }
 

@@ -484,6 +484,11 @@ func (f *flow) write(ctx context.Context, p *plan.Plan, r *Result, measured *Mea
 		planner.Attended(l.Layers, out.Kept, out.Policy, f.Long.LayerPages)
 	}
 	files := append([]nstf.File{{Name: nstf.LedgerFile, Data: l.Encode()}, {Name: nstf.PlanFile, Data: p.Encode()}}, longFiles(out.Kept, out.Policy)...)
+	if f.stats != nil {
+		if u := f.stats.Uses(f.m.Graph); u != nil {
+			files = append(files, nstf.File{Name: nstf.ExpertsFile, Data: u.Encode()})
+		}
+	}
 	err = f.step("writing", "bytes", func(progress func(done, total int64)) (err error) {
 		out.Report, err = encode.Run(ctx, f.m, f.Out, encode.Options{Fitted: r.Tensors, Files: files, Sources: f.Sources,
 			Tool: f.Tool, Flags: f.Flags, Progress: progress})

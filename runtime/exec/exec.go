@@ -9,6 +9,7 @@ import (
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/runtime/cpu"
 	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/place"
@@ -52,6 +53,8 @@ type Options struct {
 	Device Device
 	// On is an opened device that it runs on instead; nil: Device says.
 	On *Opened
+
+	uses *stats.Uses // of the model's experts, in text; nil: nobody counted them
 }
 
 // An Executor is a model ready to run: one stage, or several in a row.
@@ -84,6 +87,9 @@ type Executor struct {
 // a GPU they are copied. Errors name the tensor. Close ends what it started; the
 // model is the caller's to close, afterwards.
 func New(m *model.Model, o Options) (*Executor, error) {
+	if err := o.findUses(m); err != nil {
+		return nil, err
+	}
 	return newExecutor(m.Path, m.Graph, m.Tensor, o)
 }
 

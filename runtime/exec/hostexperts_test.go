@@ -412,7 +412,7 @@ func TestUsesAreKept(t *testing.T) {
 	if sum != 2*39 || len(u.Blocks) != 1 {
 		t.Errorf("%v are %d choices, want %d", u.Blocks, sum, 2*39)
 	}
-	if shares := (&learned{uses: u}).use(1, 4); len(shares) != 4 {
+	if shares := (&learned{uses: u}).use(1, nil, 4); len(shares) != 4 {
 		t.Errorf("shares %v", shares)
 	}
 	g.Blocks[1].MoE.TopK = 1

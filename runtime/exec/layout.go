@@ -40,6 +40,9 @@ func Layout(m *model.Model, o Options) (*place.Layout, error) {
 	if err := m.Graph.Check(); err != nil {
 		return nil, formats.In(m.Path, err)
 	}
+	if err := o.findUses(m); err != nil {
+		return nil, err
+	}
 	s, err := openSites(&o)
 	if err != nil {
 		return nil, err
@@ -488,7 +491,7 @@ func (c *counter) routed(p *place.Piece) *place.Routed {
 		return nil
 	}
 	if m := c.g.Blocks[p.Lo].MoE; len(of) == 1 && m != nil && gpu.Pins(m, c.tensor) {
-		r.Count, r.Use = int(m.Experts), c.learned.use(p.Lo, int(m.Experts))
+		r.Count, r.Use = int(m.Experts), c.learned.use(p.Lo, c.o.uses.Of(p.Lo, int(m.Experts)), int(m.Experts))
 	}
 	for _, b := range r.Blocks {
 		t, err := c.timeStep(c.g, b, c.tensor, c.o)

@@ -11,6 +11,9 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/nstf"
+	"github.com/nstf/nstf/formats/stats"
 	cpukernels "github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/place"
@@ -26,12 +29,23 @@ type learned struct {
 	uses    *place.Uses
 }
 
-// use returns the share of choices that each of a block's experts got, nil where that is not known.
-func (n *learned) use(block, experts int) []float64 {
-	if n == nil || n.uses == nil {
-		return nil
+// use returns the share of choices that each of a block's experts got in runs before and, as many as a prior counts for,
+// in the text that the package was calibrated on; nil where neither is known.
+func (n *learned) use(block int, prior []int64, experts int) []float64 {
+	uses := &place.Uses{}
+	if n != nil && n.uses != nil {
+		uses = n.uses
 	}
-	return n.uses.Shares(block, experts)
+	return uses.Shares(block, prior, experts)
+}
+
+// findUses reads what a model's package says of its experts, where blocks are laid out.
+func (o *Options) findUses(m *model.Model) (err error) {
+	i := slices.IndexFunc(m.Files, func(f model.File) bool { return f.Name == nstf.ExpertsFile })
+	if i >= 0 && o.Device.laid() {
+		o.uses, err = stats.ParseUses(m.Path+": "+nstf.ExpertsFile, m.Files[i].Data)
+	}
+	return err
 }
 
 // routers tells models apart by what their routers weigh, "" for one without.

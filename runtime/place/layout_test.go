@@ -429,7 +429,7 @@ func TestSplitPinsTheMostUsed(t *testing.T) {
 func TestUses(t *testing.T) {
 	dir := t.TempDir()
 	u, err := LoadUses(dir, "abc")
-	if err != nil || u.Shares(0, 4) != nil {
+	if err != nil || u.Shares(0, nil, 4) != nil {
 		t.Fatalf("%+v, %v of an empty folder", u, err)
 	}
 	u.Add(map[int]map[int32]int64{3: {0: 9, 2: 27, -1: 5}})
@@ -440,11 +440,27 @@ func TestUses(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(again, u) {
 		t.Fatalf("%+v, %v, want %+v", again, err, u)
 	}
-	if got, want := again.Shares(3, 4), []float64{0.25, 0.025, 0.7, 0.025}; !slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-12 }) {
+	if got, want := again.Shares(3, nil, 4), []float64{0.25, 0.025, 0.7, 0.025}; !slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-12 }) {
 		t.Errorf("shares %v, want %v", got, want)
 	}
-	if again.Shares(3, 2) != nil || again.Shares(3, 100) != nil {
+	if again.Shares(3, nil, 2) != nil || again.Shares(3, nil, 100) != nil {
 		t.Error("shares of a block that has fewer experts, or of few choices")
+	}
+	near := func(got, want []float64) bool {
+		return slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-12 })
+	}
+	// A prior alone, one that weighs beside counts, and one of many tokens that counts as 32 choices for each.
+	if got := again.Shares(0, []int64{0, 0, 16, 0}, 4); !near(got, []float64{0.05, 0.05, 0.85, 0.05}) {
+		t.Errorf("shares %v of a prior", got)
+	}
+	if got := again.Shares(3, []int64{4, 0, 0, 0}, 4); !near(got, []float64{14. / 44, 1. / 44, 28. / 44, 1. / 44}) {
+		t.Errorf("shares %v of counts and a prior", got)
+	}
+	if got := again.Shares(3, []int64{0, 1 << 40, 0, 0}, 4); !near(got, []float64{10. / 168, 129. / 168, 28. / 168, 1. / 168}) {
+		t.Errorf("shares %v of counts and a large prior", got)
+	}
+	if again.Shares(0, []int64{1, 2}, 4) != nil {
+		t.Error("shares by a prior of another model")
 	}
 	again.Add(map[int]map[int32]int64{3: {1: 1 << 40}})
 	if n := again.Blocks[3][1]; n > mostUses || n < mostUses/2 || again.Blocks[3][2] != 0 {

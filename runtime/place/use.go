@@ -109,26 +109,37 @@ func (u *Uses) Add(chosen map[int]map[int32]int64) {
 	}
 }
 
+// priorUses is how many choices for each expert, on the average, a prior counts for at most: as 1000 tokens of 4 of 128
+// experts.
+const priorUses = 32
+
 // Shares returns the share of choices of each of a block's experts, of which those that were never chosen count as if
-// once; nil where there were few choices.
-func (u *Uses) Shares(block, experts int) []float64 {
-	counts, sum := u.Blocks[block], int64(0)
-	if len(counts) > experts {
+// once; nil where there were few choices. A prior is what is known from elsewhere, of each expert, or nil; the more
+// choices were counted here, the less it weighs.
+func (u *Uses) Shares(block int, prior []int64, experts int) []float64 {
+	counts, sum, before := u.Blocks[block], 0., 0.
+	if len(counts) > experts || prior != nil && len(prior) != experts {
 		return nil // of another model
 	}
-	for _, n := range counts {
-		sum += n
+	all := make([]float64, experts)
+	for i, n := range counts {
+		all[i] = float64(n)
+		sum += float64(n)
 	}
-	if sum < int64(leastUses*experts) {
+	for _, n := range prior {
+		before += float64(n)
+	}
+	if weight := min(1, float64(priorUses*experts)/before); before > 0 {
+		for i, n := range prior {
+			all[i] += weight * float64(n)
+		}
+		sum += weight * before
+	}
+	if sum < float64(leastUses*experts) {
 		return nil
 	}
-	all := make([]float64, experts)
 	for i := range all {
-		n := int64(0)
-		if i < len(counts) {
-			n = counts[i]
-		}
-		all[i] = float64(n+1) / float64(sum+int64(experts))
+		all[i] = (all[i] + 1) / (sum + float64(experts))
 	}
 	return all
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/formats/plan"
+	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/quantize/factored"
 	"github.com/nstf/nstf/quantize/fit"
 )
@@ -47,7 +48,7 @@ func New(m *model.Model, made nstf.Provenance, seed int64, attached ...nstf.File
 		return nil, err
 	}
 	meta.Files = slices.DeleteFunc(meta.Files, func(f nstf.File) bool {
-		return f.Name == nstf.PlanFile || f.Name == nstf.LedgerFile || f.Name == nstf.AttentionFile || f.Name == nstf.KVFile
+		return slices.Contains([]string{nstf.PlanFile, nstf.LedgerFile, nstf.AttentionFile, nstf.KVFile, nstf.ExpertsFile}, f.Name)
 	})
 	meta.Files = append(meta.Files, attached...)
 	made.Sources = append(meta.Provenance.Sources, made.Sources...)
@@ -118,9 +119,11 @@ func (l *Layout) Size(p *plan.Plan) (int64, error) {
 	}
 	q := *p
 	q.Predicted.Bytes = 1<<40 + 123456789 // as many digits as there can be
-	return l.measure.Size(items,
-		nstf.File{Name: nstf.PlanFile, Data: q.Encode()},
-		nstf.File{Name: nstf.LedgerFile, Data: expected(l.model, &q, l.long).Encode()})
+	files := []nstf.File{{Name: nstf.PlanFile, Data: q.Encode()}, {Name: nstf.LedgerFile, Data: expected(l.model, &q, l.long).Encode()}}
+	if u := stats.ExpectedUses(l.model.Graph, strings.Repeat("text", 16), strings.Repeat("0123456789abcdef", 4)); u != nil {
+		files = append(files, nstf.File{Name: nstf.ExpertsFile, Data: u.Encode()})
+	}
+	return l.measure.Size(items, files...)
 }
 
 // expected returns a ledger as long as the one to come: figures that are not
