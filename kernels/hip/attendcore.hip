@@ -7,6 +7,9 @@
 #ifndef ATTEND_PAGED
 #define ATTEND_PAGED 0
 #endif
+#ifndef ATTEND_SCORES // 1: of tiles no more than scores are asked for
+#define ATTEND_SCORES 0
+#endif
 #ifndef ATTEND_MATRIX // 1: by matrix instructions, attendmatrix.hip
 #define ATTEND_MATRIX 0
 #endif
@@ -412,9 +415,10 @@ template <int Unroll, typename Read> NSTF_DEVICE void accumulate(queries& sum, c
 // Scores of a tile: those of keys that were loaded, or of keys in half precision.
 NSTF_DEVICE void score_tile(scored&, f32* lds, const vectors& key, const kv_cache& cache, const stored_pair& own, const tile& t, const queries& q, int lane) {
 #if KV_CODED
-	if (t.near) { // a step at a time: registers
+	if (t.near) { // a step at a time where other tiles take registers
+		constexpr int depth = ATTEND_SCORES ? DEPTH : 1;
 #pragma unroll 1
-		for (int step = 0; step < STEPS; step++) score<1>(lds, read_near<true>{cache, own, t}, q, lane, step);
+		for (int step = 0; step < STEPS; step += depth) score<depth>(lds, read_near<true>{cache, own, t}, q, lane, step);
 		return;
 	}
 #endif

@@ -7,31 +7,37 @@
 //
 // With PAGES_PHASE 1 the records of the pages that are read in any case and of those that are
 // chosen, of the rest where all is read, and of the means that stand for it. What is read has its
-// logarithm in logs then. nstf_settle_pages in choosepages.hip puts records together.
+// logarithm in logs then. With PAGES_LAST 1 blocks do what there is of each kind, and of a part's blocks
+// the one that comes last settles: it puts their records together into out f32[T][heads][KV_VALUE], adds to
+// counts u64[2] the pages that were read and those there are, and where all was read says the squared errors
+// without and with means. Otherwise, where that takes too many registers, a block has one kind, and
+// PAGES_PHASE 2 settles.
 //
 // Arguments as attend.hip's, of finished queries q f32[T][heads][KV_D]. records
 // f32[T][kv_heads * ATTEND_PARTS][3][PAGES_SPLITS][ATTEND_RECORD]: of what is read in any step, of the rest,
 // of means. Summaries, and the table of pages, were there before the launch before this one began.
 //
 // Grid: x: phase 0: PAGES_ALWAYS for the pages that are read in any case, and a block for each PAGES_FORETOLD
-// pages, a multiple of what its waves foretell at once or not; phase 1: PAGES_SPLITS; y as attend.hip, three times
-// in phase 1: for pages that any step reads, for the rest, for means; z as attend.hip. Blocks that have nothing to do end at once.
-// ATTEND_WAVES waves, each of which goes through whole pages. LDS: as attend.hip. Deterministic.
+// pages, a multiple of what its waves foretell at once or not; phase 1: PAGES_SPLITS; phase 2: 1; y as attend.hip, in phase 1
+// without PAGES_LAST three times: for pages that any step reads, for the rest, for means; z as attend.hip. Blocks that
+// have nothing to do end at once. ATTEND_WAVES waves, each of which goes through whole pages. LDS: as attend.hip. Deterministic.
 //
 // A wave foretells pages by teams of FORETELL_LANES lanes, each of which holds 8 numbers of
 // FORETELL_STEPS pages, whose sums are added up together.
 //
-// Bound: the bytes of pages that are read, and of summaries: 3 halves for each number of a key.
+// Bound: the bytes of pages that are read, and of summaries: 3 halves for each number of a key. On an H200 a
+// page that was asked for as a whole, to come near while its first tile is computed, took 0.2 to 1.9 microseconds more.
 // Tolerance: that of float32 attention over the pages that are read.
 #define ATTEND_PAGED 1
+#ifndef PAGES_LAST
+#define PAGES_LAST 0
+#endif
 #define ATTEND_TURN 0
 #define ATTEND_SETTLED 0
+#define ATTEND_SCORES (PAGES_PHASE == 0)
 #include "attendcore.hip"
 #include "follow.hip"
 
-#ifndef PAGES_RESIDENT // blocks of a unit that registers are limited for (CUDA)
-#define PAGES_RESIDENT 1
-#endif
 constexpr int PAGE_TILES = 64 / TILE;
 #define PAGES_ALWAYS (1 + FOLLOW_RECENT)
 // A lane's pairs of a summary's numbers.
@@ -42,45 +48,48 @@ struct pages_part {
 	int row, head, part, position, here;
 	const i32* table; // the sequence's pages
 	f32 *logs, *foretold; // of the part's first query
-	i32* list;
+	const follow_page* list;
 };
 
-// A wave goes through every ATTEND_WAVES-th of the pages page(first) to page(end-1).
-template <typename Page> NSTF_DEVICE void attend_some(const pages_part& t, const kv_cache& cache, int kv_heads, int max_pages, f32 scale, f32 softcap, f32* lds, int first, int end, Page page) {
+// A wave goes through every ATTEND_WAVES-th of the block's pages, which are every PAGES_SPLITS-th of
+// pages page_of(0) to page_of(end-1); its first is here. LDS is free.
+template <typename Page> NSTF_DEVICE void attend_some(const pages_part& t, const kv_cache& cache, int kv_heads, int max_pages, f32 scale, f32 softcap, f32* lds, const queries& query, value_sums& sum, int end, follow_page x, Page page_of) {
+	constexpr int step = ATTEND_WAVES * PAGES_SPLITS;
 	const int lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
 	f32* own = lds + wave * LDS_WAVE;
 	const stored_pair& none = *(const stored_pair*)lds; // nothing is newer than the cache
-	queries query;
-	value_sums sum;
 	scored s;
 	totals all;
-	load_queries(query, sum, lds, t.here, lane);
-	__syncthreads(); // the queries' room is used again
 	clear_totals(all);
-	auto logical_of = [&](int i) { return i < end ? page(i) : -1; };
 #if KV_CODED
-	auto near_of = [&](int logical) { return kv_is_near(t.position, logical * 64); };
+	auto near_of = [&](int page) { return kv_is_near(t.position, page * 64); };
 #else
 	auto near_of = [&](int) { return false; };
 #endif
-	auto physical_of = [&](int logical) { return logical < 0 ? 0 : t.table[kv_place(logical * 64, max_pages, near_of(logical))]; };
-	auto tile_of = [&](int logical, int physical, int sub) {
-		tile x = {0, 0, 0, -1, false};
-		const int from = logical * 64 + sub * TILE;
-		if (logical >= 0) x = {kv_vector(physical, kv_heads, t.head, from), 0, least(t.position + 1 - from, TILE), -1, near_of(logical)};
-		return x;
+	// Which page of the cache it is: of those in half precision, the table's other half says.
+	auto find = [&](follow_page& of) {
+		if (KV_CODED && of.page >= 0 && near_of(of.page)) of.physical = t.table[kv_place(of.page * 64, max_pages, true)];
+	};
+	auto tile_of = [&](const follow_page& of, int sub) {
+		tile now = {0, 0, 0, -1, false};
+		const int from = of.page * 64 + sub * TILE;
+		if (of.page >= 0) now = {kv_vector(of.physical, kv_heads, t.head, from), 0, least(t.position + 1 - from, TILE), -1, near_of(of.page)};
+		return now;
 	};
 	keys_loaded key;
 	values_loaded value;
-	int i = first + wave, sub = 0, logical = logical_of(i), physical = physical_of(logical);
-	int ahead = logical_of(i + ATTEND_WAVES), ahead_physical = physical_of(ahead);
-	tile now = tile_of(logical, physical, 0);
+	int i = blockIdx.x + wave * PAGES_SPLITS, sub = 0;
+	find(x);
+	tile now = tile_of(x, 0);
 	load<true>(key, cache, none, now, lane);
-	while (logical >= 0) {
+	follow_page ahead = {-1, 0};
+	if (i + step < end) ahead = page_of(i + step);
+	find(ahead);
+	while (x.page >= 0) {
 		load<false>(value, cache, none, now, lane);
 		score_tile(s, own, key, cache, none, now, query, lane);
 		const bool last = sub + 1 == PAGE_TILES;
-		const tile next = last ? tile_of(ahead, ahead_physical, 0) : tile_of(logical, physical, sub + 1);
+		const tile next = last ? tile_of(ahead, 0) : tile_of(x, sub + 1);
 		load<true>(key, cache, none, next, lane);
 		wave_sync();
 		weigh(s, own, all, cache, none, now, lane, scale, softcap);
@@ -90,11 +99,12 @@ template <typename Page> NSTF_DEVICE void attend_some(const pages_part& t, const
 		sub = last ? 0 : sub + 1;
 		if (!last) continue;
 		end_page(all, lane, [&](int g, f32 log) {
-			if (g < t.here) t.logs[(i64)g * max_pages + logical] = log;
+			if (g < t.here) t.logs[(i64)g * max_pages + x.page] = log;
 		});
-		i += ATTEND_WAVES;
-		logical = ahead, physical = ahead_physical;
-		ahead = logical_of(i + ATTEND_WAVES), ahead_physical = physical_of(ahead);
+		i += step;
+		x = ahead, ahead.page = -1;
+		if (i + step < end) ahead = page_of(i + step);
+		find(ahead);
 	}
 	put_record(lds, sum, all, wave, lane);
 }
@@ -105,24 +115,31 @@ NSTF_DEVICE u32 summary_pair(const u16* v, int lane, int round) {
 	return at < FOLLOW_D / 2 ? ((const u32*)v)[at] : 0;
 }
 
-// The pages that are read in any case: the first, and those from known on.
-NSTF_DEVICE int always_page(int i, int known) { return i == 0 ? 0 : known + i - 1; }
-
 #if PAGES_PHASE == 0
 constexpr int FORETELL_LANES = least(32, power_above(FOLLOW_D / 8)), FORETELL_TEAMS = NSTF_WAVE / FORETELL_LANES;
 constexpr int FORETELL_CHUNKS = (FOLLOW_D / 8 + FORETELL_LANES - 1) / FORETELL_LANES;
 constexpr int FORETELL_STEPS = FORETELL_CHUNKS > 1 ? 1 : most(1, least(4, 32 / PADDED));
 constexpr int FORETELL_SUMS = FORETELL_STEPS * PADDED, FORETELL_KEPT = most(1, FORETELL_SUMS / FORETELL_LANES);
 
-// What a lane has of the summaries of some pages.
+constexpr int FORETELL_SAME = FORETELL_LANES / least(FORETELL_SUMS, FORETELL_LANES); // lanes that end with one sum
+
+// What a lane has of the summaries of some pages, and of those whose sums it ends with whether they are not finite.
 struct summaries_part {
 	pack<u32, 4> mean[FORETELL_STEPS][FORETELL_CHUNKS], spread[FORETELL_STEPS][FORETELL_CHUNKS];
+	u16 odd[FORETELL_KEPT];
 };
 
 // The page of a step that this lane's team has, of those from first on.
 NSTF_DEVICE int foretold_page(int first, int step) {
 	return first + (int)threadIdx.x / NSTF_WAVE * (FORETELL_STEPS * FORETELL_TEAMS) + step * FORETELL_TEAMS + (int)threadIdx.x % NSTF_WAVE / FORETELL_LANES;
 }
+
+// The number of a sum that this lane ends with, among its team's.
+NSTF_DEVICE int foretold_index(int i) {
+	const int in = threadIdx.x % FORETELL_LANES;
+	return FORETELL_SUMS >= FORETELL_LANES ? in * FORETELL_KEPT + i : in / FORETELL_SAME;
+}
+NSTF_DEVICE int foretold_sum_page(int first, int i) { return foretold_page(first, foretold_index(i) / PADDED); }
 
 NSTF_DEVICE void load_summaries(summaries_part& to, const u16* summaries, const i32* table, int kv_heads, int head, int first, int end) {
 	const int lane = threadIdx.x % FORETELL_LANES;
@@ -140,10 +157,24 @@ NSTF_DEVICE void load_summaries(summaries_part& to, const u16* summaries, const 
 			to.mean[s][c] = load_settled((const pack<u32, 4>*)from);
 			to.spread[s][c] = load_settled((const pack<u32, 4>*)(from + FOLLOW_D));
 		}
+#pragma unroll
+	for (int i = 0; i < FORETELL_KEPT; i++) {
+		const int page = foretold_sum_page(first, i);
+		to.odd[i] = page < end ? load_settled(summaries + ((i64)load_settled(table + page) * kv_heads + head) * FOLLOW_SUMMARY + 3 * FOLLOW_D) : 0;
+	}
+}
+
+// What history adds to the pages whose sums this lane ends with.
+struct ratios_part {
+	f32 v[FORETELL_KEPT];
+};
+NSTF_DEVICE void load_ratios(ratios_part& to, const f32* ratios, int first, int end) {
+#pragma unroll
+	for (int i = 0; i < FORETELL_KEPT; i++) to.v[i] = foretold_sum_page(first, i) < end ? 0.5f * ratios[foretold_sum_page(first, i)] : 0.0f;
 }
 
 // The waves foretell pages from first on, whose summaries are here.
-NSTF_DEVICE void foretell(const pages_part& t, const summaries_part& x, const u16* summaries, const f32* ratios, f32* weights, int kv_heads, int max_pages, f32 scale, f32 softcap, const f32* lds, int first, int end) {
+NSTF_DEVICE void foretell(const pages_part& t, const summaries_part& x, const ratios_part& ratios, f32* weights, int max_pages, f32 scale, f32 softcap, const f32* lds, int first, int end) {
 	const int lane = threadIdx.x % NSTF_WAVE;
 	const f32 trust = 0.35f * scale;
 	f32 z[FORETELL_SUMS] = {}, more[ATTEND_CAP ? FORETELL_SUMS : 1] = {};
@@ -176,16 +207,14 @@ NSTF_DEVICE void foretell(const pages_part& t, const summaries_part& x, const u1
 #endif
 #pragma unroll
 	for (int i = 0; i < FORETELL_KEPT; i++) {
-		constexpr int same = FORETELL_LANES / least(FORETELL_SUMS, FORETELL_LANES); // lanes that end with one sum
-		const int in = lane % FORETELL_LANES, index = FORETELL_SUMS >= FORETELL_LANES ? in * FORETELL_KEPT + i : in / same;
-		const int g = index % PADDED, page = foretold_page(first, index / PADDED);
-		if (in % same != 0 || g >= t.here || page >= end) continue;
+		const int g = foretold_index(i) % PADDED, page = foretold_sum_page(first, i);
+		if (lane % FORETELL_LANES % FORETELL_SAME != 0 || g >= t.here || page >= end) continue;
 		f32 told = z[i] * scale;
 		if (ATTEND_CAP) told = fmaf(more[ATTEND_CAP ? i : 0], scale, softcap * tanh_f32(told / softcap));
 		told += 4.158883083f;
 		t.foretold[(i64)g * max_pages + page] = told;
-		t.logs[(i64)g * max_pages + page] = told + 0.5f * ratios[page];
-		if (t.part == 0 && g == 0) weights[page] = summaries[((i64)t.table[page] * kv_heads + t.head) * FOLLOW_SUMMARY + 3 * FOLLOW_D] != 0 ? NSTF_NAN : 0.0f;
+		t.logs[(i64)g * max_pages + page] = told + ratios.v[i];
+		if (t.part == 0 && g == 0) weights[page] = x.odd[i] != 0 ? NSTF_NAN : 0.0f;
 	}
 }
 
@@ -234,7 +263,7 @@ NSTF_DEVICE void weigh_page(const pages_part& t, const kv_cache& cache, int kv_h
 		t.logs[(i64)g * max_pages + page] = top + log_f32(all);
 	}
 }
-#else
+#elif PAGES_PHASE == 1
 // A wave adds up the means of every ATTEND_WAVES-th of the pages first to end-1 of the list, as
 // if each were a value whose score is the page's logarithm: as it was estimated, since others may read
 // the page now. A lane weighs a page, then all lanes add up the pages' means.
@@ -249,7 +278,8 @@ NSTF_DEVICE void stand_in(const pages_part& t, const u16* summaries, const f32* 
 	}
 	for (int from = first + wave; from < end; from += ATTEND_WAVES * NSTF_WAVE) {
 		const int mine = from + ATTEND_WAVES * lane, here = least(NSTF_WAVE, (end - from + ATTEND_WAVES - 1) / ATTEND_WAVES);
-		const int page = mine < end ? t.list[mine] : 0, physical = t.table[page];
+		const follow_page entry = mine < end ? t.list[mine] : follow_page{0, 0};
+		const int page = entry.page, physical = entry.physical;
 		const f32 ratio = 0.5f * ratios[page];
 		f32 w[ATTEND_QUERIES];
 #pragma unroll
@@ -292,14 +322,106 @@ NSTF_DEVICE void stand_in(const pages_part& t, const u16* summaries, const f32* 
 }
 #endif
 
-NSTF_KERNEL void __launch_bounds__(THREADS, PAGES_RESIDENT)
-nstf_attend_pages(const f32* q, int heads, int kv_heads, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS, FOLLOW_PARAMETERS, const u16* summaries, f32* records) {
-	alignas(16) __shared__ f32 lds[most(most(ATTEND_WAVES * LDS_WAVE, ATTEND_WAVES * ATTEND_RECORD), ATTEND_QUERIES * KV_D)];
-	let_next_begin();
-#if PAGES_PHASE == 1
-	wait_for_inputs();
+#if PAGES_LAST || PAGES_PHASE == 2
+// Records of one kind: the highest score, the sum of weights and a sum of values.
+struct settled {
+	f32 top, sum, value;
+};
+
+// Two of them, or one and none.
+NSTF_DEVICE settled settle_two(settled a, settled b) {
+	const f32 top = wave_max_of(a.top, b.top), c = exp_f32(a.top - top), d = exp_f32(b.top - top);
+	return {top, fmaf(a.sum, c, b.sum * d), fmaf(a.value, c, b.value * d)};
+}
+
+// Numbers of LDS that settle takes.
+constexpr int SETTLE_LDS = ATTEND_QUERIES * (3 * (PAGES_SPLITS + 2) + (KV_CODED ? KV_VALUE : 0)) + 2 * ATTEND_WAVES;
+
+// A block puts the records of its part together, of which there are so many blocks' of each kind, into
+// out[query][KV_VALUE], and where all was read says the squared errors without and with means.
+NSTF_DEVICE void settle(f32* out, const pages_part& t, const f32* records, const follow_plan& plan, const int (&blocks)[3], const f32* sinks, f32* errors, f32* lds) {
+	f32 *factors = lds, *totals = factors + ATTEND_QUERIES * 3 * PAGES_SPLITS, *sums = totals + ATTEND_QUERIES * 3 * 2, *turned = sums + 2 * ATTEND_WAVES;
+	const int lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
+	for (int i = wave; i < 3 * t.here; i += ATTEND_WAVES) {
+		const int g = i % t.here, kind = i / t.here, count = kind == 0 ? blocks[0] : kind == 1 ? blocks[1] : blocks[2];
+		if (count == 0) continue;
+		const f32* from = records + (i64)kind * PAGES_SPLITS * ATTEND_RECORD + g;
+		constexpr int rounds = (PAGES_SPLITS + NSTF_WAVE - 1) / NSTF_WAVE;
+		f32 top[rounds], all[rounds], highest = FOLLOW_NONE, sum = 0;
+#pragma unroll
+		for (int r = 0; r < rounds; r++) {
+			const int j = r * NSTF_WAVE + lane;
+			top[r] = j < count ? from[(i64)j * ATTEND_RECORD] : FOLLOW_NONE;
+			all[r] = j < count ? from[(i64)j * ATTEND_RECORD + ATTEND_QUERIES] : 0.0f;
+			highest = wave_max_of(top[r], highest);
+		}
+		highest = wave_max<NSTF_WAVE>(highest);
+#pragma unroll
+		for (int r = 0; r < rounds; r++) {
+			const int j = r * NSTF_WAVE + lane;
+			const f32 c = exp_f32(top[r] - highest);
+			if (j < PAGES_SPLITS) factors[(g * 3 + kind) * PAGES_SPLITS + j] = c;
+			sum = fmaf(c, all[r], sum);
+		}
+		sum = wave_sum<NSTF_WAVE>(sum);
+		if (lane == 0) totals[(g * 3 + kind) * 2] = highest, totals[(g * 3 + kind) * 2 + 1] = sum;
+	}
+	__syncthreads();
+	f32 without_error = 0, with_error = 0;
+	for (int i = threadIdx.x; i < t.here * KV_VALUE; i += THREADS) {
+		const int g = i / KV_VALUE;
+		auto of = [&](int kind) {
+			const f32 *from = records + (i64)kind * PAGES_SPLITS * ATTEND_RECORD + 2 * ATTEND_QUERIES + i, *factor = factors + (g * 3 + kind) * PAGES_SPLITS, *total = totals + (g * 3 + kind) * 2;
+			f32 value = 0;
+#pragma unroll 16
+			for (int j = 0; j < blocks[kind]; j++) value = fmaf(factor[j], from[(i64)j * ATTEND_RECORD], value);
+			return settled{total[0], total[1], value};
+		};
+		auto value_of = [](settled s) { return s.sum == 0 ? 0.0f : s.value / s.sum; };
+		settled read = of(0);
+#if ATTEND_SINKS
+		read = settle_two(read, {sinks[g], 1, 0});
 #endif
-	const int row = blockIdx.z, each_kind = gridDim.y / (PAGES_PHASE == 1 ? 3 : 1), y = blockIdx.y % each_kind;
+		const f32 without = value_of(read);
+		f32 with = without, full = without;
+		if (blocks[2] != 0) full = with = value_of(settle_two(read, of(2)));
+		if (blocks[1] != 0) full = value_of(settle_two(read, of(1)));
+		else if (plan.whole) full = without;
+		without_error = fmaf(without - full, without - full, without_error);
+		with_error = fmaf(with - full, with - full, with_error);
+		(KV_CODED ? turned : out)[i] = full;
+	}
+#if KV_CODED // what was summed of turned values is turned back
+	__syncthreads();
+	for (int g = wave; g < t.here; g += ATTEND_WAVES) {
+		kv_turn<KV_VALUE>(turned + g * KV_VALUE);
+		for (int i = lane; i < KV_VALUE; i += NSTF_WAVE) out[g * KV_VALUE + i] = turned[g * KV_VALUE + i];
+	}
+#endif
+	if (!plan.whole) return;
+	without_error = wave_sum<NSTF_WAVE>(without_error), with_error = wave_sum<NSTF_WAVE>(with_error);
+	if (lane == 0) sums[2 * wave] = without_error, sums[2 * wave + 1] = with_error;
+	__syncthreads();
+	if (threadIdx.x >= 2) return;
+	f32 sum = 0;
+	for (int w = 0; w < ATTEND_WAVES; w++) sum += sums[2 * w + threadIdx.x];
+	errors[threadIdx.x] = sum;
+}
+#endif
+
+#if PAGES_LAST || PAGES_PHASE == 2
+#define OUT_PARAMETERS f32 *out, u64 *counts, SINK_PARAMETER
+constexpr int PAGES_LDS = SETTLE_LDS;
+#else
+#define OUT_PARAMETERS
+constexpr int PAGES_LDS = 0;
+#endif
+
+NSTF_KERNEL void __launch_bounds__(THREADS, 1)
+nstf_attend_pages(OUT_PARAMETERS const f32* q, int heads, int kv_heads, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS, FOLLOW_PARAMETERS, const u16* summaries, f32* records) {
+	alignas(16) __shared__ f32 lds[most(most(most(ATTEND_WAVES * LDS_WAVE, ATTEND_WAVES * ATTEND_RECORD), ATTEND_QUERIES * KV_D), PAGES_LDS)];
+	let_next_begin();
+	const int row = blockIdx.z, each_kind = gridDim.y / (PAGES_PHASE == 1 && !PAGES_LAST ? 3 : 1), y = blockIdx.y % each_kind;
 	if (!follows(positions, owners, row, least_positions, rank)) {
 		wait_for_inputs(); // though no row of the launch may follow: what comes behind waits for this one alone
 		return;
@@ -315,7 +437,7 @@ nstf_attend_pages(const f32* q, int heads, int kv_heads, f32 scale, f32 softcap,
 	const f32* ratios = histories + ((i64)owner * history_heads + t.head) * (FOLLOW_HEADER + max_pages) + FOLLOW_HEADER;
 	auto take_queries = [&] {
 		for (int h = wave; h < t.here; h += ATTEND_WAVES) {
-			for (int i = lane; i < KV_D; i += NSTF_WAVE) lds[h * KV_D + i] = q[(first_query + h) * KV_D + i];
+			for (int i = lane; i < KV_D; i += NSTF_WAVE) lds[h * KV_D + i] = load_settled(q + (first_query + h) * KV_D + i);
 			kv_turn<KV_D>(lds + h * KV_D);
 		}
 		__syncthreads();
@@ -334,32 +456,94 @@ nstf_attend_pages(const f32* q, int heads, int kv_heads, f32 scale, f32 softcap,
 	summaries_part x;
 	load_summaries(x, summaries, t.table, kv_heads, t.head, first, end);
 	wait_for_inputs();
+	ratios_part past;
+	load_ratios(past, ratios, first, end);
 	take_queries();
 	for (int from = first;;) {
-		foretell(t, x, summaries, ratios, weights + kv_head * max_pages, kv_heads, max_pages, scale, softcap, lds, from, end);
+		foretell(t, x, past, weights + kv_head * max_pages, max_pages, scale, softcap, lds, from, end);
 		from += step;
 		if (from >= end) return;
 		load_summaries(x, summaries, t.table, kv_heads, t.head, from, end);
+		load_ratios(past, ratios, from, end);
 	}
 #else
+	const int n = known - 1;
+	const i64 share = (i64)row * each_kind + y;
+	records += share * (3 * PAGES_SPLITS) * ATTEND_RECORD;
+#if PAGES_PHASE == 1
+	const int mine = (int)blockIdx.x + wave * PAGES_SPLITS;
+	queries query;
+	value_sums sum;
+#if PAGES_LAST // queries were there before the launch before this one let it begin
+	take_queries();
+	load_queries(query, sum, lds, t.here, lane);
+	const int first_kind = 0, end_kind = 3;
+#else
+	const int first_kind = blockIdx.y / each_kind, end_kind = first_kind + 1;
+#endif
+	wait_for_inputs();
 	const follow_plan plan = plans[kv_head];
-	const int kind = blockIdx.y / each_kind, count = follow_count(plan, kind, known - 1, always), each = follow_each(kind, count);
-	const int first = blockIdx.x * each, end = least(count, first + each);
-	if (first >= end) return;
-	if (kind == 2) {
-		stand_in(t, summaries, ratios, kv_heads, max_pages, lds, plan.chosen + first, plan.chosen + end);
-	} else {
-		take_queries();
-		attend_some(t, cache, kv_heads, max_pages, scale, softcap, lds, first, end, [&](int i) {
-			const int at = kind == 0 ? i - always : plan.chosen + i;
-			return at < 0 ? always_page(i, known) : t.list[at];
+	int place = first_kind == 0 ? -always : plan.chosen; // of the list, below 0 of pages that are read in any case
+	auto page_of = [&](int i) {
+		const int j = i + place;
+		if (j >= 0) return t.list[j];
+		const int page = always_page(j + always, known);
+		return follow_page{page, t.table[page]};
+	};
+	follow_page x = {-1, 0};
+	if (PAGES_LAST && mine < always + n) x = page_of(mine); // while the plan is read
+#pragma unroll 1
+	for (int kind = first_kind; kind < end_kind; kind++) {
+		const int count = follow_count(plan, kind, n, always);
+		if ((int)blockIdx.x >= follow_blocks(kind, count)) continue;
+		__syncthreads();
+		if (kind == 2) {
+			const int each = follow_means(count), first = blockIdx.x * each;
+			stand_in(t, summaries, ratios, kv_heads, max_pages, lds, plan.chosen + first, plan.chosen + least(count, first + each));
+		} else {
+			if (kind == 1) place = plan.chosen;
+			if ((!PAGES_LAST || kind == 1) && mine < count) x = page_of(mine);
+			if (mine >= count) x.page = -1;
+			if (!PAGES_LAST || kind == 1) {
+				take_queries();
+				load_queries(query, sum, lds, t.here, lane);
+				__syncthreads();
+			}
+			attend_some(t, cache, kv_heads, max_pages, scale, softcap, lds, query, sum, count, x, page_of);
+		}
+		__syncthreads();
+		f32* record = records + (kind * PAGES_SPLITS + blockIdx.x) * ATTEND_RECORD;
+		few_together<ATTEND_WAVES>(lds, ATTEND_WAVES, [&](int g, int d, f32 acc, f32 top, f32 s) {
+			record[2 * ATTEND_QUERIES + g * KV_VALUE + d] = acc;
+			if (d == 0) record[g] = top, record[ATTEND_QUERIES + g] = s;
 		});
 	}
+#else
+	wait_for_inputs();
+	const follow_plan plan = plans[kv_head];
+#endif
+#if PAGES_LAST
+	__shared__ bool last;
+	__threadfence();
 	__syncthreads();
-	f32* mine = records + (((i64)row * each_kind + y) * (3 * PAGES_SPLITS) + kind * PAGES_SPLITS + blockIdx.x) * ATTEND_RECORD;
-	few_together<ATTEND_WAVES>(lds, ATTEND_WAVES, [&](int g, int d, f32 acc, f32 top, f32 s) {
-		mine[2 * ATTEND_QUERIES + g * KV_VALUE + d] = acc;
-		if (d == 0) mine[g] = top, mine[ATTEND_QUERIES + g] = s;
-	});
+	if (threadIdx.x == 0) last = atomicAdd(done + share, 1u) == PAGES_SPLITS - 1;
+	__syncthreads();
+	if (!last) return;
+	__threadfence();
+#endif
+#if PAGES_LAST || PAGES_PHASE == 2
+	int blocks[3]; // that have records of each kind
+#pragma unroll
+	for (int kind = 0; kind < 3; kind++) blocks[kind] = follow_blocks(kind, follow_count(plan, kind, n, always));
+#if ATTEND_SINKS
+	sinks += t.head * ATTEND_GROUP + t.part * ATTEND_QUERIES;
+#else
+	const f32* sinks = nullptr;
+#endif
+	settle(out + first_query * KV_VALUE, t, records, plan, blocks, sinks, errors + 2 * share, lds);
+	if (threadIdx.x != 0 || t.part != 0) return;
+	atomicAdd(counts, (u64)(plan.whole ? n + always : plan.chosen + always));
+	atomicAdd(counts + 1, (u64)(n + always));
+#endif
 #endif
 }

@@ -89,8 +89,10 @@ template <int Width> NSTF_DEVICE f32 wave_max(f32 v) {
 // The value of the lane that is n lower; lanes under n get anything.
 #if defined(NSTF_CUDA)
 NSTF_DEVICE u64 wave_below(u64 v, int n) { return __shfl_up_sync(0xffffffffu, v, n); }
+NSTF_DEVICE u32 wave_below(u32 v, int n) { return __shfl_up_sync(0xffffffffu, v, n); }
 #else
 NSTF_DEVICE u64 wave_below(u64 v, int n) { return __shfl_up(v, n); }
+NSTF_DEVICE u32 wave_below(u32 v, int n) { return __shfl_up(v, n); }
 #endif
 
 // The lanes for which a condition holds, a bit each.

@@ -24,24 +24,28 @@ type Follow struct {
 	// sequences.
 	Rank   int
 	Counts Address // u64[2]: pages that are read, and those there are, are added
-	// Work is FollowBytes of memory, for one call at a time.
+	// Work is FollowBytes of memory, for one call at a time: until its history is learned.
 	Work Address
+	// Before, where given, is a step of another block of the model that came before and that
+	// Fits: what it saw goes into its history beside this one's choice of pages. What no step
+	// names so has a [Learn].
+	Before *Follow
 }
+
+// A Learn has the history of a step take over what the step saw.
+type Learn struct{ Of *Follow }
 
 // HistoryFloats is how many numbers the history of a head of so many pages has.
 func HistoryFloats(pages int) int { return 4 + pages }
 
-// Threads of a block of the kernels that choose and settle.
-const chooseThreads, settleThreads = 1024, 512
+// chooseThreads are those of a block of the kernels that choose and learn.
+const chooseThreads = 1024
 
 // foretoldPages are those of a block.
 const foretoldPages = 64
 
 // alwaysPages are read in any case: the first, and the newest.
 const alwaysPages = 3
-
-// splits is how many blocks share the pages of a head's part that are read.
-func (o *Follow) splits(_ Target, s split) int { return s.spread }
 
 // divided is how decoding is divided, without blocks that share positions.
 func (o *Follow) divided(t Target) split {
@@ -59,65 +63,97 @@ func (o *Follow) read(t Target) Attend {
 	return a
 }
 
-// work lists the parts of Work, in bytes.
-func (o *Follow) work(t Target) (at [6]int64, size int64) {
+// followWork is where the parts of Work begin.
+type followWork struct {
+	logs, foretold, weights, lists, plans, done, errors, records Address
+}
+
+// work lays out Work, from an address on, and returns its size.
+func (o *Follow) work(t Target, base Address) (w followWork, size int64) {
 	s, rows, pages := o.divided(t), int64(o.T), int64(o.MaxPages)
-	record := int64(s.queries * (o.KV.values() + 2))
-	for i, n := range []int64{
-		4 * rows * int64(o.Heads) * pages, 4 * rows * int64(o.Heads) * pages, // logs, foretold
-		4 * rows * int64(o.KV.Heads) * pages, 4 * rows * int64(o.KV.Heads) * pages, // weights, lists
-		16 * rows * int64(o.KV.Heads), // plans
-		4 * rows * int64(o.KV.Heads*s.parts) * int64(3*o.splits(t, s)) * record,
+	heads, parts, record := int64(o.KV.Heads), int64(o.KV.Heads*s.parts), int64(s.queries*(o.KV.values()+2))
+	for _, part := range []struct {
+		at *Address
+		n  int64
+	}{
+		{&w.logs, 4 * int64(o.Heads) * pages}, {&w.foretold, 4 * int64(o.Heads) * pages},
+		{&w.weights, 4 * heads * pages}, {&w.lists, 8 * heads * pages}, {&w.plans, 16 * heads},
+		{&w.done, 4 * parts}, {&w.errors, 8 * parts}, {&w.records, 4 * parts * int64(3*s.spread) * record},
 	} {
-		at[i] = size
-		size += (n + 255) / 256 * 256
+		*part.at = base + Address(size)
+		size += (rows*part.n + 255) / 256 * 256
 	}
-	return at, size
+	return w, size
 }
 
 // FollowBytes returns the size of Work.
 func (o *Follow) FollowBytes(t Target) int64 {
-	_, n := o.work(t)
+	_, n := o.work(t, 0)
 	return n
+}
+
+// attendUnit are the defines of how attention is divided.
+func (o *Follow) attendUnit(s split) string {
+	return fmt.Sprintf("ATTEND_GROUP=%d ATTEND_PARTS=%d", o.Heads/o.KV.Heads, s.parts)
+}
+
+// chooseUnit has the kernels that choose and learn.
+func (o *Follow) chooseUnit(t Target) Unit {
+	return Unit{"choosepages.hip", fmt.Sprintf("%s ATTEND_SINKS=%d CHOOSE_MASS=%d CHOOSE_WAVES=%d", o.attendUnit(o.divided(t)), flag(o.Sinks != 0), flag(o.Mass < 1), chooseThreads/t.Wave)}
+}
+
+// Fits reports whether a step can learn beside another's choice: of the same rows, in blocks of
+// the same shape.
+func (o *Follow) Fits(beside *Follow, t Target) bool {
+	return o.Rows == beside.Rows && o.Least == beside.Least && o.Rank == beside.Rank && o.Heads == beside.Heads && o.KV.Heads == beside.KV.Heads &&
+		o.HistoryHeads == beside.HistoryHeads && o.Histories != beside.Histories && o.Work != beside.Work && o.chooseUnit(t) == beside.chooseUnit(t)
+}
+
+// which says which rows follow the policy.
+func (o *Follow) which() []Arg {
+	return append(o.Rows.args(), I32(o.Least), I32(o.Rank), I32(o.HistoryHeads))
+}
+
+// then are the arguments of a step that is learned.
+func (o *Follow) then(t Target) []Arg {
+	w, _ := o.work(t, o.Work)
+	return append([]Arg{Ptr(o.Histories), Ptr(o.Shares), Ptr(w.logs), Ptr(w.foretold), Ptr(w.lists), Ptr(w.plans), Ptr(w.errors)}, o.sinks()...)
 }
 
 // Calls returns the launches.
 func (o *Follow) Calls(t Target) []Call {
-	read, at := o.read(t), [6]Address{}
+	read := o.read(t)
 	s := read.split(t)
-	work, _ := o.work(t)
-	for i := range at {
-		at[i] = o.Work + Address(work[i])
-	}
-	splits := o.splits(t, s)
-	follow := append(o.Rows.args(), I32(o.Least), I32(o.Rank), I32(o.HistoryHeads), Ptr(o.Histories))
-	for _, a := range at[:5] {
-		follow = append(follow, Ptr(a))
-	}
-	records := at[5]
-	attend := fmt.Sprintf("%s ATTEND_GROUP=%d ATTEND_PARTS=%d ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_CAP=%d PAGES_SPLITS=%d", o.KV.defines(), o.Heads/o.KV.Heads, s.parts, s.queries, s.waves, flag(o.Softcap != 0), splits)
+	w, _ := o.work(t, o.Work)
+	follow := append(o.which(), Ptr(o.Histories), Ptr(w.logs), Ptr(w.foretold), Ptr(w.weights), Ptr(w.lists), Ptr(w.plans), Ptr(w.done), Ptr(w.errors))
+	pages := fmt.Sprintf("%s %s ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_CAP=%d PAGES_SPLITS=%d PAGES_FORETOLD=%d", o.KV.defines(), o.attendUnit(s), s.queries, s.waves, flag(o.Softcap != 0), s.spread, foretoldPages)
 	args := append([]Arg{Ptr(o.Q), I32(o.Heads), I32(o.KV.Heads), F32(o.Scale), F32(o.Softcap)}, o.KV.args()...)
-	args = append(append(args, follow...), Ptr(o.KV.Summaries()), Ptr(records))
-	phase := func(n, blocks, kinds int) Call {
-		matrix := flag(n == 1 && read.matrix(t)) // what is read in any case is few
-		resident := ""
-		if matrix == 1 && t.API == CUDA && read.pairs(t, s.waves) { // means beside pages
-			resident = " PAGES_RESIDENT=2"
-		}
-		return Call{Early: true, Unit: Unit{"attendpages.hip", fmt.Sprintf("%s ATTEND_MATRIX=%d PAGES_PHASE=%d PAGES_FORETOLD=%d%s", attend, matrix, n, foretoldPages, resident)}, Symbol: "nstf_attend_pages",
+	args = append(append(args, follow...), Ptr(o.KV.Summaries()), Ptr(w.records))
+	phase := func(n, blocks, kinds int, define string, args []Arg) Call {
+		return Call{Early: true, Unit: Unit{"attendpages.hip", fmt.Sprintf("%s PAGES_PHASE=%d%s", pages, n, define)}, Symbol: "nstf_attend_pages",
 			Grid: [3]uint32{uint32(blocks), uint32(kinds * o.KV.Heads * s.parts), uint32(o.T)}, Block: [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Args: args}
 	}
-	settle := Unit{"choosepages.hip", fmt.Sprintf("%s ATTEND_SINKS=%d CHOOSE_MASS=%d CHOOSE_WAVES=%d SETTLE_WAVES=%d", attend, flag(o.Sinks != 0), flag(o.Mass < 1), chooseThreads/t.Wave, settleThreads/t.Wave)}
-	grid := [3]uint32{uint32(o.KV.Heads), uint32(o.T), 1}
-	heads := append(o.sinks(), I32(o.Heads), I32(o.KV.Heads))
-	choose := append(append(append([]Arg(nil), heads...), follow...), Ptr(o.Shares), I32(o.LeastPages), I32(o.Refresh), F32(o.Mass))
-	done := append(append(append([]Arg{Ptr(o.Out)}, heads...), follow...), Ptr(o.Shares), Ptr(records), Ptr(o.Counts))
-	return []Call{
-		phase(0, alwaysPages+ceil(ceil(o.Capacity, PagePositions), foretoldPages), 1),
-		{Early: true, Unit: settle, Symbol: "nstf_choose_pages", Grid: grid, Block: [3]uint32{chooseThreads, 1, 1}, Args: choose},
-		phase(1, splits, 3),
-		{Early: true, Unit: settle, Symbol: "nstf_settle_pages", Grid: grid, Block: [3]uint32{settleThreads, 1, 1}, Args: done},
+	choose := append(append(append(o.sinks(), I32(o.Heads), I32(o.KV.Heads)), follow...), Ptr(o.Shares), I32(o.LeastPages), I32(o.Refresh), F32(o.Mass))
+	then, depth := o.then(t), uint32(1) // which nothing reads
+	if o.Before != nil {
+		then, depth = o.Before.then(t), 2
 	}
+	calls := []Call{
+		phase(0, alwaysPages+ceil(ceil(o.Capacity, PagePositions), foretoldPages), 1, "", args),
+		{Early: true, Unit: o.chooseUnit(t), Symbol: "nstf_choose_pages", Grid: [3]uint32{uint32(o.KV.Heads), uint32(o.T), depth}, Block: [3]uint32{chooseThreads, 1, 1}, Args: append(choose, then...)},
+	}
+	settled, settle := fmt.Sprintf(" ATTEND_SINKS=%d", flag(o.Sinks != 0)), append(append([]Arg{Ptr(o.Out), Ptr(o.Counts)}, o.sinks()...), args...)
+	if read.matrix(t) {
+		return append(calls, phase(1, s.spread, 1, settled+" ATTEND_MATRIX=1 PAGES_LAST=1", settle))
+	}
+	return append(calls, phase(1, s.spread, 3, "", args), phase(2, 1, 1, settled, settle)) // together they take too many registers
+}
+
+// Calls returns the launch.
+func (o *Learn) Calls(t Target) []Call {
+	args := append(append([]Arg{I32(o.Of.Heads), I32(o.Of.KV.Heads)}, o.Of.which()...), o.Of.then(t)...)
+	return []Call{{Early: true, Unit: o.Of.chooseUnit(t), Symbol: "nstf_learn_pages",
+		Grid: [3]uint32{uint32(o.Of.KV.Heads), uint32(o.Of.T), 1}, Block: [3]uint32{chooseThreads, 1, 1}, Args: args}}
 }
 
 // Summarize says of whole pages of a sequence what a [Follow] knows of them without reading

@@ -10,8 +10,10 @@
 // logarithms of what a query's scores in a page sum up to, as they were read or else
 // estimated, and as the keys' means and variances alone foretell them; weights
 // f32[T][kv_heads][], the mean of a head's shares, NaN at first where a page has no finite
-// summary; list i32[T][kv_heads][], the pages 1 to known-1, those that are chosen first; plans
-// of a head: how many of them there are, and what else the step does. Histories
+// summary; lists [T][kv_heads][], the pages 1 to known-1, those that are chosen first; plans
+// of a head: how many of them there are, and what else the step does; done u32 and errors f32[2]
+// of [T][kv_heads][ATTEND_PARTS]: blocks that have attended, and where all is read the squared errors
+// without and with stand-ins. Histories
 // f32[sequence][history_heads][4 + max_pages] are docs/attention.md's: steps since all was
 // read, squared errors without and with stand-ins, the share that is left out; then the
 // logarithm of seen over foretold for each page.
@@ -20,7 +22,7 @@
 // each number, the mean of values, each of FOLLOW_D with zeros behind KV_D, and one that is not
 // 0 where a number is not finite; then the others are 0.
 #include "functions.hip"
-#include "kv.hip"
+#include "rows.hip"
 
 #define FOLLOW_D ((KV_D + 7) / 8 * 8)
 #define FOLLOW_SUMMARY (3 * FOLLOW_D + 8)
@@ -35,7 +37,12 @@ struct follow_plan {
 	f32 left;   // share of the weight that is estimated to be left out
 };
 
-#define FOLLOW_PARAMETERS int least_positions, int rank, int history_heads, f32 *histories, f32 *logs, f32 *foretold, f32 *weights, i32 *lists, follow_plan *plans
+// A page of a list, and which one of the cache it is.
+struct alignas(8) follow_page {
+	i32 page, physical;
+};
+
+#define FOLLOW_PARAMETERS int least_positions, int rank, int history_heads, f32 *histories, f32 *logs, f32 *foretold, f32 *weights, follow_page *lists, follow_plan *plans, u32 *done, f32 *errors
 
 NSTF_DEVICE bool follows(const i32* positions, const i32* owners, int row, int least_positions, int rank) {
 	if (load_settled(positions + row) < least_positions) return false;
@@ -48,15 +55,22 @@ NSTF_DEVICE bool follows(const i32* positions, const i32* owners, int row, int l
 NSTF_DEVICE int pages_of(int position) { return position / 64 + 1; }
 NSTF_DEVICE int known_of(int position) { return position / 64 + 1 > FOLLOW_RECENT + 1 ? position / 64 + 1 - FOLLOW_RECENT : 1; }
 
+// The pages that are read in any case: the first, and those from known on.
+NSTF_DEVICE int always_page(int i, int known) { return i == 0 ? 0 : known + i - 1; }
+
 #if defined(PAGES_SPLITS)
 // What a step adds up is of three kinds: pages that are read in every step, those in any case
 // first; the rest where it reads all; and means that stand for the rest. How many of a kind there
-// are, of listed pages, and how many of them a block takes, of at most PAGES_SPLITS blocks.
+// are, of listed pages, and how many blocks share them: each every PAGES_SPLITS-th page, or
+// neighbouring means, which are small.
 NSTF_DEVICE int follow_count(const follow_plan& plan, int kind, int listed, int always) {
 	return kind == 0 ? always + plan.chosen : (kind == 1 ? plan.whole : plan.stand) != 0 ? listed - plan.chosen : 0;
 }
-NSTF_DEVICE int follow_each(int kind, int count) {
-	const int each = (count + PAGES_SPLITS - 1) / PAGES_SPLITS, least = kind == 2 ? 16 * ATTEND_WAVES : ATTEND_WAVES; // means are small
-	return each > least ? each : least;
+NSTF_DEVICE int follow_means(int count) {
+	const int each = (count + PAGES_SPLITS - 1) / PAGES_SPLITS;
+	return each > 16 * ATTEND_WAVES ? each : 16 * ATTEND_WAVES;
+}
+NSTF_DEVICE int follow_blocks(int kind, int count) {
+	return kind == 2 ? (count + follow_means(count) - 1) / follow_means(count) : count < PAGES_SPLITS ? count : PAGES_SPLITS;
 }
 #endif

@@ -22,7 +22,7 @@
 // of its key. Else KV_VALUE is KV_D.
 // Planes as in kv.go: keys, values [page][head][64][KV_STRIDE], scales [page][head][64]
 // of KV_GROUPS for a key and for values of codes, of one for values of q8.
-#include "common.hip"
+#include "rows.hip"
 
 #ifndef KV_LATENT
 #define KV_LATENT 0
@@ -96,22 +96,12 @@ NSTF_DEVICE int first_seen(int end, int window) {
 #endif
 }
 
-// Scores of each head that count in the denominator alone.
-#if ATTEND_SINKS
-#define SINK_PARAMETER const f32 *sinks,
-#else
-#define SINK_PARAMETER
-#endif
-
 // A norm of values, where they have one.
 #if ROPE_VNORM
 #define VNORM_PARAMETERS , const f32 *v_weight, const f32 *v_bias, f32 v_eps
 #else
 #define VNORM_PARAMETERS
 #endif
-
-// The rows of a step: see Rows in kv.go.
-#define ROWS_PARAMETERS const i32 *positions, const i32 *owners, const i32 *pages, int max_pages
 
 // The vector of head h of heads at a position of a page: times KV_STRIDE, where it
 // begins.

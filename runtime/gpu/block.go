@@ -32,6 +32,7 @@ type walk struct {
 	hand      *hand         // the last one
 	cuts      []cut         // where the host takes part
 	slot      int           // of the staging buffer that the next piece comes to
+	learning  *hip.Follow   // the last step that read some pages, until its history has learned of it
 }
 
 func (w *walk) do(o operation) {
@@ -83,6 +84,7 @@ func (w *walk) forward() {
 	for i := range w.e.blocks {
 		w.block(i)
 	}
+	w.learn()
 }
 
 // angles computes the cosines and sines of every rope.

@@ -21,9 +21,11 @@ type following struct {
 	heads  int            // that have histories, of all blocks
 	kept   cpu.KVFormats
 	// Histories are f32 [slots][heads][hip.HistoryFloats], shares f64 [heads], counts
-	// u64[2], work is of one block at a time.
-	histories, shares, counts, work hip.Address
-	floats                          int // of the history of a slot
+	// u64[2], work is of two blocks: one that attends, and one before it whose history is
+	// learned meanwhile.
+	histories, shares, counts hip.Address
+	work                      [2]hip.Address
+	floats                    int // of the history of a slot
 }
 
 // followed returns what an engine of a span will follow. The graph is whole, or a rank's share
@@ -99,7 +101,7 @@ func (f *following) place(e *Engine, t, slots int, a *arena) {
 		o.T, o.MaxPages, o.Capacity = t, pages, int(e.context)
 		work = max(work, o.FollowBytes(e.m.target))
 	}
-	f.work = a.take(work)
+	f.work = [2]hip.Address{a.take(work), a.take(work)}
 }
 
 // send brings to the device what stands still.
@@ -242,7 +244,7 @@ func (w *walk) followAttention(b *block, dense *hip.Attend) {
 	op := f.of(b.Block, dense.KV.Format)
 	op.Attend = *dense
 	op.Histories = f.histories + hip.Address(4*f.first[b.index]*hip.HistoryFloats(w.e.pool.tablePages))
-	op.Shares, op.Counts, op.Work = f.shares+hip.Address(8*f.first[b.index]), f.counts, f.work
+	op.Shares, op.Counts = f.shares+hip.Address(8*f.first[b.index]), f.counts
 	if w.reading.dense {
 		dense.Below = op.Least
 		w.do(dense)
@@ -252,7 +254,25 @@ func (w *walk) followAttention(b *block, dense *hip.Attend) {
 		if w.reading.ranks > 1 {
 			one.Rank = rank
 		}
+		if one.Work = f.work[0]; w.learning != nil && w.learning.Work == one.Work {
+			one.Work = f.work[1]
+		}
+		if w.learning != nil && w.learning.Fits(&one, w.e.m.target) {
+			one.Before = w.learning
+		} else {
+			w.learn()
+		}
 		w.do(&one)
+		one.Before = nil
+		w.learning = &one
+	}
+}
+
+// learn lists what the last step has to learn, which no other has done beside its choice.
+func (w *walk) learn() {
+	if w.learning != nil {
+		w.do(&hip.Learn{Of: w.learning})
+		w.learning = nil
 	}
 }
 

@@ -370,6 +370,9 @@ func (c followCase) check(t *testing.T, m *machine, r *rand.Rand) {
 		op.Sinks = m.put(t, sinks).address()
 	}
 	op.Work = m.put(t, bytesOf(slices.Repeat([]float32{float32(math.NaN())}, int(op.FollowBytes(m.target)/4)))).address()
+	beside := op
+	beside.Out, beside.Counts, beside.Histories = m.put(t, make([]float32, rows*c.heads*c.d)).address(), m.put(t, make([]uint64, 2)).address(), m.put(t, make([]float32, 2*c.kvs*hip.HistoryFloats(2*b.maxPages))).address()
+	beside.Work = m.put(t, make([]float32, op.FollowBytes(m.target)/4)).address()
 	base, worst, read, held := ordinary(r, rows*c.heads*c.d), 0., 0, 0
 	for step := range 6 {
 		now := []int32{int32(c.position + step), int32(second + step), int32(least - 1)}
@@ -389,10 +392,20 @@ func (c followCase) check(t *testing.T, m *machine, r *rand.Rand) {
 		run := func(to []float32) {
 			if op.Rank = -1; c.drafts {
 				op.Rank = 0
-				m.run(t, op.Calls(m.target))
+				m.run(t, append(op.Calls(m.target), (&hip.Learn{Of: &op}).Calls(m.target)...))
 				op.Rank = 1
 			}
 			m.run(t, op.Calls(m.target))
+			// Every other step learns beside the choice of another that is alike.
+			if step%2 == 0 {
+				m.run(t, (&hip.Learn{Of: &op}).Calls(m.target))
+			} else {
+				beside.Rank, beside.Before = op.Rank, &op
+				if !op.Fits(&beside, m.target) {
+					t.Fatal("a step does not fit beside one that is alike")
+				}
+				m.run(t, beside.Calls(m.target))
+			}
 			out.get(t, to)
 		}
 		run(got)

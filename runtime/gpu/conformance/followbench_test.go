@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -31,31 +32,54 @@ func (m *machine) benchFollow(b *testing.B, format cpu.KVFormat, length int, sha
 	pages = twoHalves(pages, kv.Pages, kv.Pages)
 	// Histories of heads that have read all one step ago, and whose means do not stand in.
 	floats := hip.HistoryFloats(len(pages))
+	// Pages weigh what histories say, otherwise alike.
+	r := rand.New(rand.NewPCG(18, 65))
 	history := make([]float32, benchKV*floats)
+	for i := range history {
+		history[i] = float32(6 * r.NormFloat64())
+	}
 	shares := make([]float64, benchKV)
 	for h := range shares {
 		shares[h] = share
-		history[h*floats], history[h*floats+2], history[h*floats+3] = 1, 1, 1
+		copy(history[h*floats:], []float32{1, 0, 1, 1})
 	}
 	const n = benchHeads * benchDim
 	op := hip.Follow{Attend: hip.Attend{Rows: hip.Rows{T: 1, Position: m.put(b, []int32{int32(length - 1)}).address(), Owner: m.put(b, []int32{0}).address(), Pages: m.put(b, pages).address(), MaxPages: len(pages)},
 		Heads: benchHeads, Scale: 0.088, Capacity: length, Q: m.put(b, make([]float32, n)).address(), Out: m.put(b, make([]float32, n)).address(), KV: kv, Shape: shape},
 		Histories: m.put(b, history).address(), HistoryHeads: benchKV, Shares: m.put(b, shares).address(), Mass: 1, Least: 64, Refresh: 1 << 23, Rank: -1, Counts: m.put(b, make([]uint64, 2)).address()}
-	work, err := m.Alloc(op.FollowBytes(m.target))
-	if err != nil {
-		b.Fatal(err)
+	// What one learns of, while the next chooses.
+	var works [2]hip.Address
+	for i := range works {
+		work, err := m.Alloc(op.FollowBytes(m.target))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer m.Free(work)
+		works[i] = work.Address
 	}
-	defer m.Free(work)
-	op.Work = work.Address
+	other := m.put(b, history).address()
+	op.Work = works[0]
 	m.run(b, op.Calls(m.target)) // what single launches read
+	before := op
+	before.Work, before.Histories = works[1], other
+	m.run(b, before.Calls(m.target))
 	var calls []hip.Call
 	for i := range 4 * layers {
+		op.Before = &before
 		op.KV.Base = base.Address + hip.Address(int64(i%layers)*kv.Bytes())
-		c := op.Calls(m.target)
+		c := append(op.Calls(m.target), (&hip.Learn{Of: &op}).Calls(m.target)...)
 		if launch >= 0 {
 			c = c[launch : launch+1]
+		} else {
+			c = c[:len(c)-1]
 		}
 		calls = append(calls, c...)
+		if launch < 0 {
+			last := op
+			op.Work, op.Histories = before.Work, before.Histories
+			before = last
+			before.Before = nil
+		}
 	}
 	summaries := float64(kv.PageBytes())
 	kv.Summarized = false
@@ -74,7 +98,7 @@ func BenchmarkFollow(b *testing.B) {
 			name := fmt.Sprintf("%v/positions=%d/", f, length)
 			b.Run(name+"dense", func(b *testing.B) { m.benchAttend(b, f, 1, length, nil, false) })
 			b.Run(name+"policy=10%", func(b *testing.B) { m.benchFollow(b, f, length, 0.1, -1, nil) })
-			for i, what := range []string{"foretell", "choose", "attend", "settle"} {
+			for i, what := range []string{"foretell", "choose", "attend", "learn"} {
 				if slices.Contains([]int{65536, 131072}, length) {
 					b.Run(name+"policy=10%/"+what, func(b *testing.B) { m.benchFollow(b, f, length, 0.1, i, nil) })
 				}
