@@ -87,8 +87,10 @@ type Executor struct {
 // a GPU they are copied. Errors name the tensor. Close ends what it started; the
 // model is the caller's to close, afterwards.
 func New(m *model.Model, o Options) (*Executor, error) {
-	if err := o.findUses(m); err != nil {
-		return nil, err
+	if o.Device.laid() {
+		if err := o.findUses(m); err != nil {
+			return nil, err
+		}
 	}
 	return newExecutor(m.Path, m.Graph, m.Tensor, o)
 }

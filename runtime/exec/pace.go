@@ -39,10 +39,9 @@ func (n *learned) use(block int, prior []int64, experts int) []float64 {
 	return uses.Shares(block, prior, experts)
 }
 
-// findUses reads what a model's package says of its experts, where blocks are laid out.
+// findUses reads what a model's package says of its experts, for blocks to be laid out by.
 func (o *Options) findUses(m *model.Model) (err error) {
-	i := slices.IndexFunc(m.Files, func(f model.File) bool { return f.Name == nstf.ExpertsFile })
-	if i >= 0 && o.Device.laid() {
+	if i := slices.IndexFunc(m.Files, func(f model.File) bool { return f.Name == nstf.ExpertsFile }); i >= 0 {
 		o.uses, err = stats.ParseUses(m.Path+": "+nstf.ExpertsFile, m.Files[i].Data)
 	}
 	return err

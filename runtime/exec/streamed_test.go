@@ -1,11 +1,15 @@
 package exec
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
+	"github.com/nstf/nstf/formats/model"
+	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/runtime/gpu"
 	"github.com/nstf/nstf/runtime/place"
 )
@@ -61,5 +65,26 @@ func TestPromptsOfLayout(t *testing.T) {
 				t.Errorf("%v of a form, by hand %t: streams %t, %s", c.formed, byHand, r.Streams, r.PromptWay())
 			}
 		}
+	}
+}
+
+// What a package says of its experts is what they are laid out by where nothing was learned; what is no such file names it.
+func TestUsesOfPackage(t *testing.T) {
+	m := &model.Model{Path: "x.nstf", Files: []model.File{{Name: "config.json"}, {Name: "nstf/experts.json", Data: (&stats.Uses{Blocks: []stats.Use{{Block: 2, Chosen: []int64{60, 0, 36, 0}}}}).Encode()}}}
+	var o Options
+	if err := o.findUses(m); err != nil {
+		t.Fatal(err)
+	}
+	var nothing *learned
+	if got := nothing.use(2, o.uses.Of(2, 4), 4); !slices.Equal(got, []float64{0.61, 0.01, 0.37, 0.01}) {
+		t.Errorf("shares %v", got)
+	}
+	if got := nothing.use(1, o.uses.Of(1, 4), 4); got != nil {
+		t.Errorf("shares %v of a block that nobody counted", got)
+	}
+	m.Files[1].Data = []byte("{}")
+	var wrong *formats.FormatError
+	if _, err := Layout(&model.Model{Path: m.Path, Files: m.Files, Graph: tinies()[0].graph}, Options{}); !errors.As(err, &wrong) || wrong.File != "x.nstf: nstf/experts.json" {
+		t.Errorf("%v", err)
 	}
 }
