@@ -34,7 +34,11 @@ func (o *Matvec) readsOnce(t Target, products []Product, integer bool) bool {
 	if !integer || unit == NoMatrix || o.Shape != nil && o.Shape.Features == 0 || o.Experts != 0 || o.Norm.Weight != 0 || o.Rounded.Data != 0 || corrected(products) || o.rounded(products[0].W.Format).Data == 0 {
 		return false
 	}
-	if o.T <= launchRows && o.Shape == nil || o.rowsLanes(t, products) < 1+digit(o.Gated) {
+	few := launchRows
+	if o.Gated && unit == MMA && products[0].W.Format.Scheme == "q4_k" {
+		few = 6 // two matrices' byte dot products of 8 rows take longer than a tile of the unit (docs/perf/gpu.md)
+	}
+	if o.T <= few && o.Shape == nil || o.rowsLanes(t, products) < 1+digit(o.Gated) {
 		return false
 	}
 	if o.Shape != nil {

@@ -277,6 +277,9 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 			b.Registers = 256
 		}
 		k.product(fmt.Sprintf("matvec/%s/norm T=%d", s.Name, rows), b, s, params, normed(rows, Matvec{Products: []Product{{W: q, Y: 1}, {W: kv, Y: 1}, {W: kv, Y: 1}}}))
+		if rows == 8 && k.t.Matrix() == MMA {
+			b = Budget{256, k.t.LDS} // matrows.hip's, which has q4_k there
+		}
 		k.product(fmt.Sprintf("matvec/%s/gated T=%d", s.Name, rows), b, s, params, &Matvec{T: rows, X: 1, Acts: Acts{Data: 16, T: rows, K: d}, Fine: Acts{Data: 16, T: rows, K: d}, Gated: true, Act: ops.SiLU,
 			Rounded: Acts{Data: 16, T: rows, K: inner}, Products: []Product{{W: w, Y: 1}, {W: w}}})
 	}

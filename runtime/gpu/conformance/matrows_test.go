@@ -81,7 +81,7 @@ func TestMatrowsGated(t *testing.T) {
 	m := open(t)
 	r := rand.New(rand.NewPCG(85, 86))
 	for _, v := range pick(t, "q4_k", "q6_k", "q8_0") {
-		for _, c := range []struct{ t, n, k int }{{10, 45, 512}, {20, 64, 1280}, {32, 130, 256}} {
+		for _, c := range []struct{ t, n, k int }{{8, 70, 1280}, {10, 45, 512}, {20, 64, 1280}, {32, 130, 256}} {
 			if !taken(t) {
 				continue
 			}
