@@ -2,6 +2,7 @@ package hip
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/nstf/nstf/kernels/cpu"
 )
@@ -164,9 +165,26 @@ func (r *round) args() []Arg {
 
 // prompt is Attend for many rows.
 func (o *Attend) prompt(t Target) []Call {
+	var calls []Call
+	if r := o.turning(); r != nil {
+		calls = r.Calls(t)
+	}
+	calls = append(calls, o.turnHeads(t, o.Q, o.KV.Dim)...)
+	tiles := o.tiles(t, nil)
+	if !o.scaled() {
+		calls = append(calls, tiles(nil))
+	} else {
+		calls = append(calls, o.spreadCalls(tiles)...)
+	}
+	return append(calls, o.turnHeads(t, o.Out, o.KV.values())...)
+}
+
+// tiles returns the launch of attendtiles.hip as a function of the arguments that pieces have. With lists, which
+// are arguments, each 64 rows read pages of theirs.
+func (o *Attend) tiles(t Target, lists []Arg) func(pieces []Arg) Call {
 	columns, lds, stages := o.columns(t)
 	rows := o.tileRows(t)
-	unit := Unit{"attendtiles.hip", fmt.Sprintf("%s NSTF_EXACT=%d ATTEND_COLUMNS=%d TILE_ROWS=%d STAGES=%d ATTEND_CAP=%d ATTEND_SINKS=%d ATTEND_CHUNKED=%d", o.KV.defines(), flag(o.exact()), columns, rows, stages, flag(o.Softcap != 0), flag(o.Sinks != 0), flag(o.Chunked))}
+	unit := Unit{"attendtiles.hip", fmt.Sprintf("%s NSTF_EXACT=%d ATTEND_COLUMNS=%d TILE_ROWS=%d STAGES=%d ATTEND_CAP=%d ATTEND_SINKS=%d ATTEND_CHUNKED=%d ATTEND_LISTED=%d", o.KV.defines(), flag(o.exact()), columns, rows, stages, flag(o.Softcap != 0), flag(o.Sinks != 0), flag(o.Chunked), flag(lists != nil))}
 	features := 16
 	if o.exact() || t.Matrix() == NoMatrix {
 		features = t.Wave
@@ -174,24 +192,13 @@ func (o *Attend) prompt(t Target) []Call {
 	args := append([]Arg{Ptr(o.Q), Ptr(o.Out)}, o.sinks()...)
 	args = append(args, I32(4096), I32(o.T), I32(o.Heads), I32(o.KV.Heads), I32(o.Window), F32(o.Scale), F32(o.Softcap))
 	args = append(append(args, o.KV.args()...), o.Rows.args()...)
-	var calls []Call
-	if r := o.turning(); r != nil {
-		calls = r.Calls(t)
-	}
-	calls = append(calls, o.turnHeads(t, o.Q, o.KV.Dim)...)
-	tiles := func(more []Arg) Call {
+	return func(pieces []Arg) Call {
 		return Call{
 			Early: true, Unit: unit, Symbol: "nstf_attend_tiles", LDS: lds,
 			Grid:  [3]uint32{uint32(ceil(o.T, rows)), uint32(o.Heads), uint32(ceil(o.KV.values(), columns))},
-			Block: [3]uint32{uint32(rows / features * t.Wave), 1, 1}, Args: append(args[:len(args):len(args)], more...),
+			Block: [3]uint32{uint32(rows / features * t.Wave), 1, 1}, Args: slices.Concat(args, pieces, lists),
 		}
 	}
-	if !o.scaled() {
-		calls = append(calls, tiles(nil))
-	} else {
-		calls = append(calls, o.spreadCalls(tiles)...)
-	}
-	return append(calls, o.turnHeads(t, o.Out, o.KV.values())...)
 }
 
 // scaled says whether keys and values are spread before prompts read them.

@@ -29,6 +29,9 @@
 // |q||key|, weights and values within 2^-11. An infinity or a NaN among the
 // values of a tile spoils all rows of the block, also those that do not see it.
 //
+// With ATTEND_LISTED 1 a block is the TILE_ROWS = 64 rows of one sequence whose positions are a page, and reads the
+// pages of lists i32[blocks][kv_heads][list_stride] (promptpages.hip): their number, then the pages in their order.
+//
 // Keys and values in codes (KV_CODED) are turned: q was turned before (turnheads.hip),
 // and out is what is turned back. A tile that is near for some rows (kv_is_near) and not for
 // others is fetched twice, once for each.
@@ -45,13 +48,15 @@
 #else
 #define PIECES_PARAMETERS
 #endif
-#include "matrixchain.hip"
+#if ATTEND_LISTED
+#define LISTS_PARAMETERS , const i32 *lists, int list_stride
+#else
+#define LISTS_PARAMETERS
+#endif
+#include "tilequeries.hip"
 
 #define TILE_WAVES (TILE_ROWS / MATRIX_FEATURES)
 #define THREADS (TILE_WAVES * NSTF_WAVE)
-#define TILE MATRIX_TILE_K
-#define KEY_TILES ((KV_D + TILE - 1) / TILE) // of a key's numbers
-#define SCORES (TILE / MATRIX_TOKENS)
 #define OUTPUTS (ATTEND_COLUMNS / MATRIX_TOKENS)
 #define PIECE (NSTF_EXACT ? 4 : 8) // numbers of 16 bytes
 // Queries stay in registers where there are enough: WMMA11's copies take twice as many.
@@ -236,51 +241,6 @@ NSTF_DEVICE void fetch(u8* stage, const tile_source& s, reach r, int column) {
 #endif
 }
 
-// matrix_products, for plain loops one tile of tokens at a time: see MATRIX_APART
-// in matrix.hip. All n are under width, which the compiler does not know.
-template <int N> NSTF_DEVICE void products(MatrixSums (&sums)[1][N], const MatrixRuns (&w)[1], const u8* tile, int block, int width) {
-#if MATRIX_PLAIN
-#pragma unroll
-	for (int n = 0; n < N; n++) {
-		if (n >= width) continue;
-		MatrixSums one[1][1] = {{sums[0][n]}};
-		matrix_products(one, w, tile + n * MATRIX_TOKENS * 128, block);
-		sums[0][n] = one[0][0];
-	}
-#else
-	if (!MATRIX_APART || block < width) matrix_products(sums, w, tile, block);
-#endif
-}
-
-// One block of a lane's queries, as weights: times factor.
-NSTF_DEVICE MatrixRuns query_runs(const f32* const (&q)[MATRIX_ROWS], int tile, int block, f32 factor) {
-	MatrixRuns runs;
-#pragma unroll
-	for (int r = 0; r < MATRIX_ROWS; r++) {
-#pragma unroll
-		for (int i = 0; i < 16; i += 2) {
-			const int d = tile * TILE + chain_run(block, i);
-			const f32 a = q[r] && d < KV_D ? q[r][d] * factor : 0.0f, b = q[r] && d + 1 < KV_D ? q[r][d + 1] * factor : 0.0f;
-#if NSTF_EXACT
-			runs.v[r][i] = bits_of(a), runs.v[r][i + 1] = bits_of(b);
-#else
-			runs.v[r][i / 2] = halves_of(a, b);
-#endif
-		}
-	}
-	return runs;
-}
-
-// The weight of a score that is less than the maximum by x, and the factor that
-// queries or scores need for it.
-#if NSTF_EXACT
-NSTF_DEVICE f32 weight_of(f32 x) { return exp_f32(x); }
-#define TILE_BASE 1.0f
-#else
-NSTF_DEVICE f32 weight_of(f32 x) { return exp2_near(x); }
-#define TILE_BASE 1.44269504f
-#endif
-
 struct sums {
 	MatrixSums acc[1][OUTPUTS];
 	f32 top[MATRIX_ROWS], total[MATRIX_ROWS];
@@ -340,7 +300,7 @@ NSTF_DEVICE int wave_extreme(int v, bool greatest) {
 }
 
 NSTF_KERNEL void __launch_bounds__(THREADS)
-nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, int heads, int kv_heads, int window, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS PIECES_PARAMETERS) {
+nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, int heads, int kv_heads, int window, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS PIECES_PARAMETERS LISTS_PARAMETERS) {
 	extern __shared__ __align__(1024) u8 lds[];
 	begin_early();
 	const kv_cache cache = KV_CACHE;
@@ -423,12 +383,19 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 		const spread_piece mine = piece_of(pieces, owner);
 		const int end = last < mine.to ? last : mine.to;
 		first = first > mine.from ? first : mine.from;
+#elif ATTEND_LISTED
+		const i32* list = lists + ((i64)(gridDim.x - 1 - blockIdx.x) * kv_heads + kv_head) * list_stride;
+		const int end = 64 * list[0];
 #else
 		const int end = last;
 #endif
 		first = first < end ? first : end; // none may have been used
 		// Of codes each tile comes twice, for rows that see it in half precision and for others.
+#if ATTEND_LISTED
+		auto tile_of = [&](int i) { return 64 * list[1 + i / 64] + i % 64; };
+#else
 		auto tile_of = [](int i) { return KV_CODED ? i / (2 * TILE) * TILE : i; };
+#endif
 		auto is_near = [](int i) { return KV_CODED && i / TILE % 2 == 0; };
 #if KV_CODED
 		auto near_end_of = [](int p) { return p < 64 * KV_FIRST ? 0x7fffffff : kv_near_end(p); };
@@ -442,15 +409,15 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 			return i;
 		};
 		auto bring = [&](int i, int stage) {
+			if (i >= end * (KV_CODED + 1)) return;
 			const int p = tile_of(i);
 			const bool near = is_near(i);
-			if (i >= end * (KV_CODED + 1)) return;
 #if KV_SCALED
 			const tile_source s = {cache, far_keys, far_values, near, kv_vector(near ? table[kv_place(p, max_pages, true)] : p / 64 + mine.base, kv_heads, kv_head, p)};
 #else
 			const tile_source s = {cache, near, kv_vector(table[p / 64], kv_heads, kv_head, p)};
 #endif
-			fetch(lds + stage * (KEY_BYTES + VALUE_BYTES), s, reach{first - p, end - p}, column);
+			fetch(lds + stage * (KEY_BYTES + VALUE_BYTES), s, ATTEND_LISTED ? reach{0, TILE} : reach{first - p, end - p}, column);
 		};
 		int stage = 0, i = wanted(first / TILE * TILE * (KV_CODED + 1));
 		__syncthreads();

@@ -55,6 +55,18 @@ NSTF_DEVICE int chain_row(int i) {
 #endif
 }
 
+// The sum over the lanes of a wave that have the same tokens.
+NSTF_DEVICE f32 chain_rows_sum(f32 v) {
+#if MATRIX_PLAIN
+	return wave_sum<NSTF_WAVE>(v);
+#else
+	constexpr bool quads = NSTF_MATRIX == NSTF_MATRIX_MMA; // of lanes share a row
+#pragma unroll
+	for (int m = quads ? 4 : 1; m <= (quads ? 16 : 8); m *= 2) v += wave_xor(v, m);
+	return v;
+#endif
+}
+
 // The sum or the maximum over the lanes that share a row.
 #if MATRIX_PLAIN
 NSTF_DEVICE f32 chain_sum(f32 v) { return v; }

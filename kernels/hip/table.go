@@ -100,6 +100,9 @@ func Kernels(t Target) []Kernel {
 		follow := &Follow{Attend: Attend{Rows: rows, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1}, Histories: 1, Shares: 1, Mass: 1, Counts: 1, Work: 256}
 		table.add(fmt.Sprintf("attend/pages/%v", f), Budget{240, 64 << 10}, append(follow.Calls(t), (&Learn{Of: follow}).Calls(t)...))
 	}
+	summarized := kv
+	summarized.Summarized = true
+	table.add("attend/blocks", Budget{256, 64 << 10}, (&PromptFollow{Attend: Attend{Rows: prompt, KV: summarized, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1}, Chosen: []ChosenRows{{Blocks: 8}}, Shares: 1, Counts: 1, Work: 256}).Calls(t))
 	table.add("summarize", Budget{128, 16 << 10}, (&Summarize{KV: kv, Table: 1, Count: 1}).Calls(t))
 	table.add("activate", small, (&Activate{Act: ops.SiLU, N: inner, Gate: 1, Up: 1, Out: 1}).Calls(t))
 	table.add("weigh", small, (&Weigh{T: 1, D: d, TopK: 1, X: 1, Share: 1, Out: 1}).Calls(t))

@@ -22,7 +22,7 @@ type Policy struct {
 	Heads [][]float64
 	// Prompts are the shares of pages that blocks of a prompt's queries read, of each key-value
 	// head of each block of the model: from 0 to 1, which is dense; nil: prompts are dense.
-	// Only the processor goes by them; on a GPU prompts are dense.
+	// On a GPU blocks whose keys and values have scales leave prompts dense.
 	Prompts [][]float64
 	// Mass ends a step's choice where the pages have this share of the estimated weight:
 	// above 0; 1: never before there are as many as Pages says.
@@ -68,13 +68,13 @@ func (p *Policy) ForPrompts() bool { return p != nil && p.Prompts != nil }
 // PromptShare returns the most pages that a block of queries reads of a head.
 func (p *Policy) PromptShare(block, head int) float64 { return p.Prompts[block][head] }
 
-// leastPromptPages are read by a block of a prompt's queries at least: a share of few pages
+// LeastPromptPages are read by a block of a prompt's queries at least: a share of few pages
 // loses what near ones say, and saves nothing. Measured: docs/perf/attention.md.
-const leastPromptPages = 16
+const LeastPromptPages = 16
 
 // PromptPages returns how many of so many pages a block of queries reads of a head by a share.
 func PromptPages(share float64, pages int) int {
-	return min(max(int(math.Ceil(share*float64(pages))), leastPromptPages), pages)
+	return min(max(int(math.Ceil(share*float64(pages))), LeastPromptPages), pages)
 }
 
 // leastPages are read of a head whatever Pages comes to, where nobody has measured what heads

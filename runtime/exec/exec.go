@@ -126,13 +126,8 @@ func join(g *graph.Graph, context int64, stages ...device.Stage) *Executor {
 	return e
 }
 
-// follow has the executor cut prompts as the policy wants it, where a stage goes by it in prompts: one on a
-// processor.
-func (e *Executor) follow(p *device.Policy) {
-	if slices.ContainsFunc(e.stages, func(s device.Stage) bool { _, ok := s.(*cpu.Engine); return ok }) {
-		e.policy = p
-	}
-}
+// follow has the executor cut prompts as the policy wants it.
+func (e *Executor) follow(p *device.Policy) { e.policy = p }
 
 // PromptUnit returns at which multiples of positions a prompt may go on from what was kept of
 // another, to the bits that it has as a whole: where blocks of its queries choose pages, a

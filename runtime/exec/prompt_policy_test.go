@@ -130,9 +130,8 @@ func leftOut(shares [][]float64, sinks func(name string) []float64) func(number 
 // What a prompt gives whose blocks of queries choose pages is what the definition gives in
 // float64, and a part of the pages is read.
 func TestPromptPolicy(t *testing.T) {
-	processorOnly(t, "blocks of queries that choose")
-	for _, c := range followedGraphs() {
-		if c.graph.Blocks[1].MoE != nil || c.graph.Recurrent() {
+	for i, c := range followedGraphs() {
+		if gpuTested(t) && i > 0 || c.graph.Blocks[1].MoE != nil || c.graph.Recurrent() {
 			continue // a router may choose another expert
 		}
 		p := promptPolicy(c.graph, 0.1)
@@ -158,10 +157,12 @@ func TestPromptPolicy(t *testing.T) {
 // Where all pages may be read a prompt is dense, to the bit, and so is one that is shorter than
 // what is read in any case.
 func TestPromptPolicyOfAllPages(t *testing.T) {
-	processorOnly(t, "blocks of queries that choose")
 	for i, c := range followedGraphs() {
+		if gpuTested(t) && i > 0 {
+			break
+		}
 		for j, kv := range []string{"f32", "q8", "q4"} {
-			if testing.Short() && j != i%3 {
+			if testing.Short() && j != i%3 || gpuTested(t) && kv != "f32" { // prompts are dense
 				continue
 			}
 			o := Options{Threads: 2, KV: kv, Exact: true}
@@ -178,8 +179,10 @@ func TestPromptPolicyOfAllPages(t *testing.T) {
 // A prompt's bits do not depend on how many rows a pass takes, on threads, on whose logits are
 // wanted, nor on who else is in the pass; with keys and values in any format.
 func TestPromptPolicyWidth(t *testing.T) {
-	processorOnly(t, "blocks of queries that choose")
 	for i, c := range followedGraphs() {
+		if gpuTested(t) && i > 0 {
+			break
+		}
 		kv := []string{"f32", "f16", "q8", "q4"}[i%4]
 		ids := tinyIDs(64*19 + 30)
 		open := func(threads int) *Executor {
@@ -190,7 +193,9 @@ func TestPromptPolicyWidth(t *testing.T) {
 		if read, held := e.PagesRead(); read >= held {
 			t.Errorf("%s %s: %d of %d pages read", c.name, kv, read, held)
 		}
-		wantSame(t, c.name+" "+kv+", 3 threads", allLogits(t, sequence(t, open(3)), ids), want)
+		if !gpuTested(t) {
+			wantSame(t, c.name+" "+kv+", 3 threads", allLogits(t, sequence(t, open(3)), ids), want)
+		}
 		last, err := sequence(t, e).PrefillLast(context.Background(), ids)
 		if err != nil {
 			t.Fatal(err)
@@ -198,7 +203,9 @@ func TestPromptPolicyWidth(t *testing.T) {
 		wantSame(t, c.name+" "+kv+", the last alone", [][]float32{last}, want[len(want)-1:])
 		// two prompts by turns, of fewer rows than a page has and of more
 		some := []int{7, 100, 300}
-		if testing.Short() {
+		if gpuTested(t) {
+			some = some[1:2]
+		} else if testing.Short() {
 			some = some[i%3:][:1]
 		}
 		for _, rows := range some {
@@ -232,6 +239,39 @@ func TestPromptPolicyWidth(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+		}
+	}
+}
+
+// A device reads the pages of prompts that the processor reads, and gives its logits, in steps behind them too; so
+// does the processor at another level of SIMD.
+func TestPromptPolicyChoosesAlike(t *testing.T) {
+	for i, c := range followedGraphs() {
+		if gpuTested(t) && i > 0 {
+			break
+		}
+		for _, kv := range []string{"f32", "f16"} {
+			p := promptPolicy(c.graph, 0.1)
+			o := Options{Threads: 2, Exact: true, KV: kv, Policy: p, Context: 1600}
+			source, _ := fillWeights(t, c.graph, "f32", 7)
+			if !gpuTested(t) {
+				o.Level = "generic"
+			}
+			reference, err := newExecutor("tiny", c.graph, source, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Level = ""
+			e := newPrompted(t, c.graph, p, o)
+			ids := tinyIDs(64*20 + 40)
+			want, got := prefilled(t, reference, ids[:64*20+30]), prefilled(t, e, ids[:64*20+30])
+			tolerance := map[string]float64{"f32": 1e-4, "f16": 0.1}[kv]
+			checkLogits(t, c.name+" "+kv, stepLogits(t, got, ids[64*20+30:]), stepLogits(t, want, ids[64*20+30:]), tolerance)
+			read, held := e.PagesRead()
+			if r, h := reference.PagesRead(); read != r || held != h || read >= held {
+				t.Errorf("%s %s: %d of %d pages, want %d of %d", c.name, kv, read, held, r, h)
+			}
+			reference.Close()
 		}
 	}
 }

@@ -11,16 +11,17 @@ import (
 // A walk lists the launches of a pass. It touches no device: what it lists
 // depends on the graph, on where things lie and on the number of rows.
 type walk struct {
-	e       *Engine
-	t       int  // rows
-	many    bool // they are a prompt's: see device.Batch.Few
-	reading reading
-	reaches []rowReach
-	from    int // first row whose hidden state is wanted
-	state   *rowTable
-	calls   []hip.Call
-	keep    bool // the operations too
-	kept    []operation
+	e        *Engine
+	t        int  // rows
+	many     bool // they are a prompt's: see device.Batch.Few
+	reading  reading
+	reaches  []rowReach
+	choosing []chosenRows
+	from     int // first row whose hidden state is wanted
+	state    *rowTable
+	calls    []hip.Call
+	keep     bool // the operations too
+	kept     []operation
 	// What is to be added to the hidden state before it is read.
 	pending   [2]hip.Branch
 	exchanges int           // with the other ranks so far
@@ -338,6 +339,9 @@ func (w *walk) mixIn(b *block, in source, first, lo int) {
 	if lo > 0 {
 		w.do(w.turn(b, 0, lo, 0))
 	}
+	if lo == w.t {
+		w.summarize(b)
+	}
 }
 
 // joint normalises the keys of all rows and the queries from row lo on, where norms
@@ -418,8 +422,9 @@ func (w *walk) mixOut(b *block, lo int, to target) {
 	if w.t-lo > 1 || w.many || turn.Late || turn.HeadNorms || turn.Temper != nil || w.follows(b) {
 		w.do(turn)
 		turn = nil
+		w.summarize(b)
 	}
-	w.followAttention(b, &hip.Attend{Turn: turn, Prompt: w.many, Settled: w.t == 1 && !w.many, Rows: w.rows(lo), KV: e.pool.layers[b.kv], Heads: int(a.Heads), Scale: a.Scale, Softcap: a.Softcap,
+	w.followAttention(b, lo, &hip.Attend{Turn: turn, Prompt: w.many, Settled: w.t == 1 && !w.many, Rows: w.rows(lo), KV: e.pool.layers[b.kv], Heads: int(a.Heads), Scale: a.Scale, Softcap: a.Softcap,
 		Window: int(window), Chunked: chunked, Capacity: int(e.context), Q: at(s.q, lo, b.q.N), Out: at(s.att, lo, b.q.N), Sinks: b.sinks, Scratch: s.attend, Exact: e.exact, Reaches: w.reach(lo)})
 	if b.outGate != nil {
 		w.do(&hip.Activate{OutGate: true, N: (w.t - lo) * b.q.N, Gate: at(s.z, lo, b.q.N), Up: out, Out: out})

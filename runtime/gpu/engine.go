@@ -241,7 +241,7 @@ func (e *Engine) placeScratch(a *arena, t int) {
 			attend = max(attend, tried.ScratchBytes(e.m.target))
 		}
 	}
-	e.follow.place(e, few, slots, a)
+	e.follow.place(e, few, t, slots, a)
 	e.staging.place(a)
 	sample := hip.Sample{Rows: hip.Rows{T: few}, Vocab: e.shape.vocab}
 	e.s.place(&e.shape, t, slots, int(e.context), attend, sample.ScratchBytes(), a)

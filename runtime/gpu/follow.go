@@ -20,12 +20,12 @@ type following struct {
 	first  []int          // of each block of the span, its first head among those that have histories; -1: it is dense
 	heads  int            // that have histories, of all blocks
 	kept   cpu.KVFormats
-	// Histories are f32 [slots][heads][hip.HistoryFloats], shares f64 [heads], counts
+	// Histories are f32 [slots][heads][hip.HistoryFloats], shares and those of prompts f64 [heads], counts
 	// u64[2], work is of two blocks: one that attends, and one before it whose history is
-	// learned meanwhile.
-	histories, shares, counts hip.Address
-	work                      [2]hip.Address
-	floats                    int // of the history of a slot
+	// learned meanwhile; of a prompt's blocks the first.
+	histories, shares, prompts, counts hip.Address
+	work                               [2]hip.Address
+	floats                             int // of the history of a slot
 }
 
 // followed returns what an engine of a span will follow. The graph is whole, or a rank's share
@@ -84,24 +84,29 @@ func (f *following) of(b *graph.Block, format cpu.KVFormat) hip.Follow {
 		Refresh: int(min(p.Refresh, mostSteps)), Rank: -1}
 }
 
-// place lays out what steps need, of t rows at most.
-func (f *following) place(e *Engine, t, slots int, a *arena) {
+// place lays out what steps of few rows need, and prompts of t.
+func (f *following) place(e *Engine, few, t, slots int, a *arena) {
 	if f.policy == nil {
 		return
 	}
 	pages := e.pool.tablePages
 	f.floats = f.heads * hip.HistoryFloats(pages)
-	f.histories, f.shares, f.counts = a.floats(slots*f.floats), a.take(8*int64(f.heads)), a.take(16)
-	var work int64
+	f.histories, f.shares, f.prompts, f.counts = a.floats(slots*f.floats), a.take(8*int64(f.heads)), a.take(8*int64(f.heads)), a.take(16)
+	var work, prompts int64
 	for i, first := range f.first {
 		if first < 0 {
 			continue
 		}
 		o := f.of(&e.g.Blocks[e.span.Lo+i], f.kept.Of(e.span.Lo+i))
-		o.T, o.MaxPages, o.Capacity = t, pages, int(e.context)
+		o.T, o.MaxPages, o.Capacity = few, pages, int(e.context)
 		work = max(work, o.FollowBytes(e.m.target))
+		if f.policy.ForPrompts() {
+			prompt := hip.PromptFollow{Attend: o.Attend}
+			prompt.T = t
+			prompts = max(prompts, prompt.PromptFollowBytes())
+		}
 	}
-	f.work = [2]hip.Address{a.take(work), a.take(work)}
+	f.work = [2]hip.Address{a.take(max(work, prompts)), a.take(work)}
 }
 
 // send brings to the device what stands still.
@@ -109,7 +114,7 @@ func (f *following) send(e *Engine) error {
 	if f.policy == nil {
 		return nil
 	}
-	var shares []byte
+	var shares, prompts []byte
 	for i, first := range f.first {
 		if first < 0 {
 			continue
@@ -120,6 +125,14 @@ func (f *following) send(e *Engine) error {
 				share -= 1 / float64(f.policy.Refresh) // of the steps that read all
 			}
 			shares = binary.LittleEndian.AppendUint64(shares, math.Float64bits(share))
+			if f.policy.ForPrompts() {
+				prompts = binary.LittleEndian.AppendUint64(prompts, math.Float64bits(f.policy.PromptShare(e.span.Lo+i, h)))
+			}
+		}
+	}
+	if len(prompts) > 0 {
+		if err := e.m.stream.Upload(driver.Buffer{Address: f.prompts, Size: int64(len(prompts))}, prompts); err != nil {
+			return err
 		}
 	}
 	if err := e.m.stream.Upload(driver.Buffer{Address: f.shares, Size: int64(len(shares))}, shares); err != nil {
@@ -128,8 +141,8 @@ func (f *following) send(e *Engine) error {
 	return e.m.stream.Fill(driver.Buffer{Address: f.counts, Size: 16}, 0)
 }
 
-// PagesRead returns the pages that steps by a policy have read, and how many there were,
-// both summed over steps, blocks and key-value heads; 0 where the device is lost.
+// PagesRead returns the pages that steps by a policy have read, and rows of prompts that choose, and how
+// many there were, both summed over steps or rows, blocks and key-value heads; 0 where the device is lost.
 func (e *Engine) PagesRead() (read, held int64) {
 	if e.follow.policy == nil {
 		return 0, 0
@@ -234,9 +247,12 @@ func (w *walk) follows(b *block) bool {
 	return w.reading.ranks > 0 && w.e.follow.first[b.index] >= 0
 }
 
-// followAttention lists attention: to all pages, or for rows that follow the policy to some.
-func (w *walk) followAttention(b *block, dense *hip.Attend) {
+// followAttention lists attention of rows from lo on: to all pages, or for rows that follow the policy to some.
+func (w *walk) followAttention(b *block, lo int, dense *hip.Attend) {
 	f := &w.e.follow
+	if w.choosePages(b, lo, dense) {
+		return
+	}
 	if !w.follows(b) {
 		w.do(dense)
 		return
@@ -277,25 +293,78 @@ func (w *walk) learn() {
 }
 
 // rankPolicy is a policy for the key-value heads that one rank of a team has of a graph. Its
-// least positions are the whole graph's. It says nothing of prompts, which a GPU attends to as
-// without it.
+// least positions are the whole graph's.
 func rankPolicy(p *device.Policy, g *graph.Graph, rank, ranks int) *device.Policy {
 	if p = p.LeastOr(leastOf(g)); p == nil {
 		return p
 	}
 	own := *p
-	own.Prompts = nil
-	if p.Heads == nil {
-		return &own
-	}
-	own.Heads = make([][]float64, len(p.Heads))
-	for i, heads := range p.Heads {
-		if a := g.Blocks[i].Attn; a != nil && int64(len(heads)) == a.KVHeads {
-			lo, n := load.KeyHeads(a.KVHeads, rank, ranks)
-			own.Heads[i] = heads[lo : lo+n]
+	for _, shares := range []*[][]float64{&own.Heads, &own.Prompts} {
+		all := *shares
+		if all == nil {
+			continue
+		}
+		*shares = make([][]float64, len(all))
+		for i, heads := range all {
+			if a := g.Blocks[i].Attn; a != nil && int64(len(heads)) == a.KVHeads {
+				lo, n := load.KeyHeads(a.KVHeads, rank, ranks)
+				(*shares)[i] = heads[lo : lo+n]
+			}
 		}
 	}
 	return &own
+}
+
+// chosenRows are rows of a prompt whose blocks of queries choose pages: those of one sequence, in whole pages.
+type chosenRows struct {
+	state         *state
+	owner         int
+	first, blocks int   // of the pass
+	from, known   int64 // pages that are to be summarised
+}
+
+// chooses returns which of the coming n rows of a sequence choose, the first of which is one of a pass. Rows whose
+// page another pass shares do not, so that a row's bits do not depend on where its prompt was cut between pages.
+func (s *state) chooses(first, n int) (c chosenRows, some bool) {
+	p := s.e.follow.policy
+	if !p.ForPrompts() {
+		return c, false
+	}
+	at := s.Len()
+	from, end := (max(at, p.Least)+PageSize-1)/PageSize*PageSize, (at+int64(n))/PageSize*PageSize
+	if from >= end {
+		return c, false
+	}
+	return chosenRows{state: s, owner: int(s.slot), first: first + int(from-at), blocks: int((end - from) / PageSize), from: s.past.summarized, known: end/PageSize - 2}, true
+}
+
+// summarize lists the summaries that rows which choose need of a block's keys and values, which are there.
+func (w *walk) summarize(b *block) {
+	kv := &w.e.pool.layers[b.kv]
+	if b.k == nil || !kv.Summarized {
+		return
+	}
+	for i := range w.choosing {
+		if c := &w.choosing[i]; c.known > c.from {
+			w.do(&hip.Summarize{KV: *kv, Table: at(w.e.pool.table, c.owner, w.e.pool.tablePages), First: int(c.from), Count: int(c.known - c.from)})
+		}
+	}
+}
+
+// choosePages lists attention of rows from lo on, of which some choose pages, and reports whether there is such.
+func (w *walk) choosePages(b *block, lo int, dense *hip.Attend) bool {
+	f := &w.e.follow
+	if len(w.choosing) == 0 || f.first[b.index] < 0 || !hip.FollowsPrompts(dense.KV.Format) {
+		return false
+	}
+	op := hip.PromptFollow{Attend: *dense, Shares: f.prompts + hip.Address(8*f.first[b.index]), LeastPages: device.LeastPromptPages, Counts: f.counts, Work: f.work[0]}
+	for _, c := range w.choosing {
+		if skip := (max(lo-c.first, 0) + PageSize - 1) / PageSize; skip < c.blocks {
+			op.Chosen = append(op.Chosen, hip.ChosenRows{First: c.first + PageSize*skip - lo, Blocks: c.blocks - skip})
+		}
+	}
+	w.do(&op)
+	return true
 }
 
 // addReading adds the kernels of passes of so many rows of which some follow the policy.
@@ -315,5 +384,15 @@ func (u *unitSet) addReading(e *Engine, rows int) {
 		if op := (&hip.Summarize{KV: e.pool.layers[i]}); op.KV.Summarized {
 			u.add(op.Calls(e.m.target)[0].Unit)
 		}
+	}
+}
+
+// addChoosing adds the kernels of passes of prompts of so many rows of which some choose pages.
+func (u *unitSet) addChoosing(e *Engine, rows int) {
+	w := e.newWalk(rows, true, 0)
+	w.choosing = []chosenRows{{blocks: rows / PageSize, known: 1}}
+	w.forward()
+	for i := range w.calls {
+		u.add(w.calls[i].Unit)
 	}
 }

@@ -52,8 +52,8 @@ func TestLeast(t *testing.T) {
 	p.Heads = [][]float64{{0.1, 0.2}, {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8}}
 	p.Prompts = p.Heads
 	own := headed(1, 4)
-	for i := range 2 { // prompts are the processor's
-		if q := rankPolicy(&p, g, i, 2); q.Check(own) != nil || q.Heads[0][0] != p.Heads[0][i] || q.Prompts != nil {
+	for i := range 2 {
+		if q := rankPolicy(&p, g, i, 2); q.Check(own) != nil || q.Heads[0][0] != p.Heads[0][i] || q.Prompts[0][0] != p.Heads[0][i] {
 			t.Errorf("rank %d follows %+v", i, q)
 		}
 	}

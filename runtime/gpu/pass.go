@@ -17,6 +17,7 @@ type pass struct {
 	reading    reading
 	sequences  int // that have rows
 	reaches    []rowReach
+	choosing   []chosenRows
 	state      *rowTable
 	wanted     []int   // rows
 	chosen     *chosen // nil: nothing was
@@ -52,6 +53,10 @@ func (e *Engine) Forward(b *device.Batch) (device.Pass, error) {
 	}
 	if err := e.compute(p, runs); err != nil {
 		return nil, err
+	}
+	for i := range p.choosing {
+		c := &p.choosing[i]
+		c.state.past.summarized = max(c.known, c.from)
 	}
 	for i := range b.Segments {
 		s := b.Segments[i].State.(*state)
@@ -100,13 +105,20 @@ func (e *Engine) begin(b *device.Batch) (p *pass, slots []int32, err error) {
 			slots = append(slots, s.slot)
 		}
 		p.reaches = append(p.reaches, rowReach{rows: segment.Rows(), owner: int(s.slot), first: int(s.Len())})
+		if c, some := s.chooses(row, segment.Rows()); some && p.many {
+			p.choosing = append(p.choosing, c)
+		}
+		first := row
 		row += segment.Rows()
+		if len(p.wanted) == 0 && segment.Wanted > 0 && e.span.Head {
+			p.from = row - segment.Wanted
+			if p.many && e.follow.policy.ForPrompts() { // its block of queries chooses together
+				p.from = max(first, p.from-int((s.Len()+int64(p.from-first))%PageSize))
+			}
+		}
 		for w := row - segment.Wanted; w < row && e.span.Head; w++ {
 			p.wanted = append(p.wanted, w)
 		}
-	}
-	if len(p.wanted) > 0 {
-		p.from = p.wanted[0]
 	}
 	if !e.span.Head || e.gathering != nil || p.reading.ranks > 0 { // all rows are, the last for history's sake
 		p.from = 0
@@ -216,7 +228,7 @@ func (e *Engine) run(key graphKey, captured bool, list func(w *walk)) error {
 		}
 		return e.play(e.graphs[key])
 	}
-	w := &walk{e: e, t: e.pass.rows, many: e.pass.many, from: e.pass.from, state: e.pass.state, reading: e.pass.reading, reaches: e.pass.reaches}
+	w := &walk{e: e, t: e.pass.rows, many: e.pass.many, from: e.pass.from, state: e.pass.state, reading: e.pass.reading, reaches: e.pass.reaches, choosing: e.pass.choosing}
 	list(w)
 	w.end()
 	if w.err != nil {
@@ -330,6 +342,9 @@ func (e *Engine) newWalk(rows int, many bool, from int) *walk {
 func (u *unitSet) addPass(e *Engine, rows int, many bool, from int) {
 	if e.follow.policy != nil && !many && from == 0 {
 		u.addReading(e, rows)
+	}
+	if many && e.follow.policy.ForPrompts() && rows >= PageSize {
+		u.addChoosing(e, rows)
 	}
 	w := e.newWalk(rows, many, from)
 	w.forward()
