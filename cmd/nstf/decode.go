@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -42,6 +43,7 @@ multiplied out. Those of a package are checked against their hashes.`,
 				return err
 			}
 			defer dir.Abort()
+			var buf []float32 // what is decoded before it is written, of the largest tensor
 			for i, name := range args[1:] {
 				t, ok := m.Find(name)
 				for _, p := range m.Passthrough {
@@ -61,7 +63,7 @@ multiplied out. Those of a package are checked against their hashes.`,
 					return err
 				}
 				defer f.Abort()
-				if err := writeDecoded(c.Context(), f, &t); err != nil {
+				if buf, err = writeDecoded(c.Context(), f, &t, buf); err != nil {
 					return err
 				}
 				if err := f.Commit(); err != nil {
@@ -111,23 +113,25 @@ func decodersOf(t *formats.Tensor, threads int) (list []rowsDecoder, together in
 	return list, 1, nil
 }
 
-// writeDecoded writes a tensor row by row, decoded by all cores.
-func writeDecoded(ctx context.Context, to io.Writer, t *formats.Tensor) error {
+// writeDecoded writes a tensor row by row, decoded by all cores. It returns the work space that it
+// was given, or a larger one.
+func writeDecoded(ctx context.Context, to io.Writer, t *formats.Tensor, buf []float32) ([]float32, error) {
 	w, err := npy.NewWriter(to, t.Shape...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	decoders, together, err := decodersOf(t, runtime.NumCPU())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rows, columns := t.Rows()
 	n, k := int(rows), int(columns)
 	each := max(1, decodedAtOnce/max(k, 1)/together) * together
-	buf := make([]float32, min(len(decoders)*each, n)*k)
+	size := min(len(decoders)*each, n) * k
+	buf = slices.Grow(buf[:0], size)[:size]
 	for from := 0; from < n; from += len(decoders) * each {
 		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 		all := min(n-from, len(decoders)*each)
 		var g sync.WaitGroup
@@ -138,8 +142,8 @@ func writeDecoded(ctx context.Context, to io.Writer, t *formats.Tensor) error {
 		}
 		g.Wait()
 		if err := w.Write(buf[:all*k]); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return w.Close()
+	return buf, w.Close()
 }

@@ -27,10 +27,13 @@ type decodeKernels struct {
 
 	// See the generated stubs.
 	codewords   func(dst []float32, tiles *byte, count, bits int, cut *[40]uint32, factor uint32, scale float32)
-	butterflies [3]func(x []float32, step int) // of 8, 4 and 2
+	butterflies [4]func(x []float32, step int) // of 16, 8, 4 and 2
 	turn        func(dst []float32, ld int, x, post []float32, factor float32)
-	scaleRows   func(dst []float32, ld int, x []float32, panels int, post []float32, factor float32)
-	joinRows    func(dst []float32, ld int, x []float32, panels int, post []float32, factor float32)
+	// These transform too, by so much as their names say.
+	codewords8 func(dst []float32, tiles *byte, count, bits int, cut *[40]uint32, factor uint32, scale float32)
+	turn16     func(dst []float32, ld int, x, post []float32, factor float32)
+	scaleRows  func(dst []float32, ld int, x []float32, panels int, post []float32, factor float32)
+	joinRows   func(dst []float32, ld int, x []float32, panels int, post []float32, factor float32)
 }
 
 // A floatsKernel writes, for runs at distance unpackedBytes, S*code or S*code - M, each
@@ -220,27 +223,34 @@ func (d *tcqDecoder) decode(dst []float32, row int) {
 			d.out[i] *= halfOf(d.outScales, row+i)
 		}
 	}
+	codewords, turn, across, down := d.codewords, d.turn, 1, 1 // and how many are transformed by these
+	if d.codewords8 != nil && d.RotateIn >= 8 {
+		codewords, across = d.codewords8, 8
+	}
+	if d.turn16 != nil && d.RotateOut >= tile {
+		turn, down = d.turn16, tile
+	}
+	block, finish := d.RotateOut, d.scaleRows
+	if block == 128 {
+		block, finish = tile, d.joinRows
+	}
 	for at := 0; at < d.k; at += tcqPiece {
 		width := min(tcqPiece, d.k-at)
 		strip := d.strip[:width*tile]
 		for r := 0; r < d.group; r += tile {
-			d.read(strip, (row+r)/tile, at/tile)
-			d.transform(strip, d.RotateIn)
-			d.turn(d.panels[r*tile:], d.group*tile, strip, d.columns[at:at+width], rotationFactor(d.RotateIn))
-		}
-		block, finish := d.RotateOut, d.scaleRows
-		if d.group == 128 || d.group == 16 && block == 16 { // 8 times 8 times 2, or 8 times 2
-			block, finish = block/2, d.joinRows
+			d.read(codewords, strip, (row+r)/tile, at/tile)
+			d.transform(strip, across, d.RotateIn)
+			turn(d.panels[r*tile:], d.group*tile, strip, d.columns[at:at+width], rotationFactor(d.RotateIn))
 		}
 		for i := range width / tile {
-			d.transform(d.panels[i*d.group*tile:(i+1)*d.group*tile], block)
+			d.transform(d.panels[i*d.group*tile:(i+1)*d.group*tile], down, block)
 		}
 		finish(dst[at:], d.k, d.panels, width/tile, d.out, rotationFactor(d.RotateOut))
 	}
 }
 
 // read writes the codewords of tiles from one on, in a strip of rows.
-func (d *tcqDecoder) read(strip []float32, row, first int) {
+func (d *tcqDecoder) read(codewords func(dst []float32, tiles *byte, count, bits int, cut *[40]uint32, factor uint32, scale float32), strip []float32, row, first int) {
 	const weights = scheme.TCQWeights
 	size := 2 * scheme.TCQTile * d.Bits
 	count := len(strip) / weights
@@ -249,20 +259,19 @@ func (d *tcqDecoder) read(strip []float32, row, first int) {
 	if len(tiles) < count*size+scheme.TCQTile {
 		count--
 		copy(d.edge[:], tiles[count*size:][:size])
-		d.codewords(strip[count*weights:], &d.edge[0], 1, d.Bits, &d.cut, d.factor, scale)
+		codewords(strip[count*weights:], &d.edge[0], 1, d.Bits, &d.cut, d.factor, scale)
 	}
 	if count > 0 {
-		d.codewords(strip, &tiles[0], count, d.Bits, &d.cut, d.factor, scale)
+		codewords(strip, &tiles[0], count, d.Bits, &d.cut, d.factor, scale)
 	}
 }
 
-// transform applies Hadamard transforms to blocks of vectors of 16, all but the factor.
-func (d *tcqDecoder) transform(x []float32, block int) {
-	step := scheme.TCQTile
-	for i, radix := range []int{8, 4, 2} {
-		for ; block >= radix; block /= radix {
-			d.butterflies[i](x, step)
-			step *= radix
+// transform applies Hadamard transforms to blocks of vectors of 16, all but the factor, where
+// blocks of done vectors have had theirs.
+func (d *tcqDecoder) transform(x []float32, done, block int) {
+	for i, radix := range []int{16, 8, 4, 2} {
+		for ; d.butterflies[i] != nil && block/done >= radix; done *= radix {
+			d.butterflies[i](x, done*scheme.TCQTile)
 		}
 	}
 }

@@ -137,16 +137,12 @@ func scaleRowsAVX2(dst []float32, ld int, x []float32, panels int, post []float3
 
 // joinRowsAVX2 computes
 //
-//	half := len(post) / 2
-//	for r := range half {
-//		for i := range 16*panels {
-//			a, b := x[(i/16*len(post)+r)*16+i%16], x[(i/16*len(post)+half+r)*16+i%16]
-//			dst[r*ld+i] = (a + b) * factor * post[r]
-//			dst[(half+r)*ld+i] = (a - b) * factor * post[half+r]
-//		}
+//	for p := range panels {
+//		butterflies8(x[2048*p:][:2048], 256)
 //	}
+//	scaleRows(dst, ld, x, panels, post, factor)
 //
-// ld counting elements.
+// for 128 rows, ld counting elements; x stays as it is.
 //
 //go:noescape
 func joinRowsAVX2(dst []float32, ld int, x []float32, panels int, post []float32, factor float32)
@@ -236,16 +232,54 @@ func scaleRowsAVX512(dst []float32, ld int, x []float32, panels int, post []floa
 
 // joinRowsAVX512 computes
 //
-//	half := len(post) / 2
-//	for r := range half {
-//		for i := range 16*panels {
-//			a, b := x[(i/16*len(post)+r)*16+i%16], x[(i/16*len(post)+half+r)*16+i%16]
-//			dst[r*ld+i] = (a + b) * factor * post[r]
-//			dst[(half+r)*ld+i] = (a - b) * factor * post[half+r]
-//		}
+//	for p := range panels {
+//		butterflies8(x[2048*p:][:2048], 256)
 //	}
+//	scaleRows(dst, ld, x, panels, post, factor)
 //
-// ld counting elements.
+// for 128 rows, ld counting elements; x stays as it is.
 //
 //go:noescape
 func joinRowsAVX512(dst []float32, ld int, x []float32, panels int, post []float32, factor float32)
+
+// tcqCodewords8AVX512 computes
+//
+//	for i := range 256*count {
+//		dst[i] = scale * (the codeword of weight i%256 of tile i/256)
+//	}
+//	butterflies8(dst, 16)
+//
+// codewords being the sums of the bytes of state * factor. Up to 16 bytes behind the
+// last tile are read.
+//
+//go:noescape
+func tcqCodewords8AVX512(dst []float32, tiles *byte, count int, bits int, cut *[40]uint32, factor uint32, scale float32)
+
+// butterflies16AVX512 computes
+//
+//	for s := step; s < 16*step; s *= 2 {
+//		for i := 0; i < len(x); i += 2*s {
+//			for j := i; j < i+s; j++ {
+//				x[j], x[j+s] = x[j]+x[j+s], x[j]-x[j+s]
+//			}
+//		}
+//	}
+//
+// for steps of a multiple of 16 numbers and whole blocks of 16 steps.
+//
+//go:noescape
+func butterflies16AVX512(x []float32, step int)
+
+// turnTiles16AVX512 computes
+//
+//	for c := range post {
+//		for r := range 16 {
+//			dst[c/16*ld+16*r+c%16] = x[16*c+r] * factor * post[c]
+//		}
+//	}
+//	for each tile: butterflies16(dst[c/16*ld:][:256], 16)
+//
+// for a multiple of 16 columns, ld counting elements.
+//
+//go:noescape
+func turnTiles16AVX512(dst []float32, ld int, x []float32, post []float32, factor float32)

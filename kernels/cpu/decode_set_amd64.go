@@ -8,7 +8,7 @@ func useDecode(s *Set) {
 		floats16:    [2]floatsKernel{floats16AVX2, floats16MinsAVX2},
 		floats32:    [2]floatsKernel{floats32AVX2, floats32MinsAVX2},
 		codewords:   tcqCodewordsAVX2,
-		butterflies: [3]func(x []float32, step int){butterflies8AVX2, butterflies4AVX2, butterflies2AVX2},
+		butterflies: [4]func(x []float32, step int){nil, butterflies8AVX2, butterflies4AVX2, butterflies2AVX2},
 		turn:        turnTilesAVX2,
 		scaleRows:   scaleRowsAVX2,
 		joinRows:    joinRowsAVX2,
@@ -20,5 +20,6 @@ func useDecode(s *Set) {
 func useWideDecode(s *Set) {
 	d := &s.decoding
 	d.codewords, d.turn, d.scaleRows, d.joinRows = tcqCodewordsAVX512, turnTilesAVX512, scaleRowsAVX512, joinRowsAVX512
-	d.butterflies = [3]func(x []float32, step int){butterflies8AVX512, butterflies4AVX512, butterflies2AVX512}
+	d.codewords8, d.turn16 = tcqCodewords8AVX512, turnTiles16AVX512
+	d.butterflies = [4]func(x []float32, step int){butterflies16AVX512, butterflies8AVX512, butterflies4AVX512, butterflies2AVX512}
 }

@@ -36,8 +36,8 @@ func TestDecodersAreTheReference(t *testing.T) {
 	add("nvfp4", 9, 192, map[string]int64{"rows": 2})
 	for _, book := range []scheme.TCQCodebook{scheme.TCQBytes4, scheme.TCQBytes2, scheme.TCQFine4} {
 		for bits := scheme.TCQMinBits; bits <= scheme.TCQMaxBits; bits++ {
-			for i, in := range []int{1, 2, 16, 64, 128} {
-				for j, out := range []int{1, 4, 8, 32, 128} {
+			for i, in := range []int{1, 2, 8, 16, 64, 128} {
+				for j, out := range []int{1, 4, 8, 16, 32, 64, 128} {
 					p := scheme.TCQ{Bits: bits, Codebook: book, RotateIn: in, RotateOut: out, Seed: int64(bits), InScales: i%2 == 0, OutScales: j%2 == 0}
 					add("tcq", 128, []int{128, 256, 384}[(i+j)%3], p.Params())
 					if in <= 16 && (i+j)%3 == 0 {

@@ -6,6 +6,7 @@ their places, rotated by 128 both ways, is written into TMP.
 
 import os
 import pathlib
+import statistics
 import sys
 import time
 
@@ -41,14 +42,15 @@ def seconds():
 
 
 def rate(what, size, run, times):
-    best = [0.0, 0.0]
+    rates = []
     for _ in range(times):
         before = seconds()
         kept = run()
         after = seconds()
-        best = [max(b, size / (y - x) / 1e9) for b, x, y in zip(best, before, after)]
+        rates.append([size / (y - x) / 1e9 for x, y in zip(before, after)])
         del kept
-    print(f"{what:60} {best[0]:6.2f} GB/s, {best[1]:6.2f} GB in a second of processor time", flush=True)
+    (wall, best), (_, median) = ([f(r) for r in zip(*rates)] for f in (max, statistics.median))
+    print(f"{what:60} {wall:6.2f} GB/s, {best:6.2f} GB in a second of processor time, median {median:6.2f}", flush=True)
 
 
 source, tmp = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
@@ -62,7 +64,7 @@ for path in (source, other):
     with nstf.open(path) as p:
         coded = [name for name, t in p.items() if len(t.shape) > 1]
         size = sum(4 * p[name].shape[0] * p[name].shape[1] for name in coded)
-        rate(f"{path.name}: {size / 4e9:.2f} B weights, decoded to torch at once", size, lambda: [torch.from_numpy(x) for x in p.decode(*coded)], 5)
+        rate(f"{path.name}: {size / 4e9:.2f} B weights, decoded to torch at once", size, lambda: [torch.from_numpy(x) for x in p.decode(*coded)], 9)
         large = max(coded, key=lambda name: p[name].shape[0] * p[name].shape[1])
         size = 4 * p[large].shape[0] * p[large].shape[1]
-        rate(f"{path.name}: {large} {list(p[large].shape)}, by Tensor.torch", size, lambda: p[large].torch(), 5)
+        rate(f"{path.name}: {large} {list(p[large].shape)}, by Tensor.torch", size, lambda: p[large].torch(), 9)

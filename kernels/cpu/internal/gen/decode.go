@@ -15,13 +15,18 @@ func decodeFile(v isa) {
 			floats(v, group, true)
 		}
 	}
-	tcqCodewords(v)
+	tcqCodewords(v, false)
 	for radix := 2; radix <= 8; radix *= 2 {
 		butterflies(v, radix)
 	}
-	turnTiles(v)
+	turnTiles(v, false)
 	scaleRows(v)
 	joinRows(v)
+	if v.wide { // of registers enough to go through memory less often
+		tcqCodewords(v, true)
+		butterflies(v, 16)
+		turnTiles(v, true)
+	}
 }
 
 // floats ends the decoding of blocks: one product, and one difference, of each code.
@@ -72,15 +77,20 @@ func floats(v isa, group int, mins bool) {
 }
 
 // tcqCodewords goes through a tile by columns, 16 rows in one register or two. The last
-// window goes on with the ring's first word.
-func tcqCodewords(v isa) {
-	v.text("tcqCodewords", "(dst []float32, tiles *byte, count, bits int, cut *[40]uint32, factor uint32, scale float32)", "",
-		"	for i := range 256*count {",
-		"		dst[i] = scale * (the codeword of weight i%256 of tile i/256)",
-		"	}",
-		"",
-		"codewords being the sums of the bytes of state * factor. Up to 16 bytes behind the",
-		"last tile are read.")
+// window goes on with the ring's first word. joined begins the transform of rows, while
+// eight columns are in registers.
+func tcqCodewords(v isa, joined bool) {
+	name, then := "tcqCodewords", []string{}
+	if joined {
+		name, then = "tcqCodewords8", []string{"	butterflies8(dst, 16)"}
+	}
+	v.text(name, "(dst []float32, tiles *byte, count, bits int, cut *[40]uint32, factor uint32, scale float32)",
+		append(append([]string{"", "	for i := range 256*count {",
+			"		dst[i] = scale * (the codeword of weight i%256 of tile i/256)",
+			"	}"}, then...),
+			"",
+			"codewords being the sums of the bytes of state * factor. Up to 16 bytes behind the",
+			"last tile are read.")...)
 	dst, tiles, cut := ptr("dst"), loadPointer("tiles"), loadPointer("cut")
 	count := Load(Param("count"), GP64()).(reg.GPVirtual)
 	step := Load(Param("bits"), GP64()).(reg.GPVirtual)
@@ -97,7 +107,7 @@ func tcqCodewords(v isa) {
 	VMOVDQU(at(cut, 128), keep)
 	VMOVDQU(at(cut, 144), wrap)
 	bytes, words, mask := v.words("tcqOneByte", 0x01010101), v.words("tcqOneWord", 0x00010001), v.words("tcqState", 0xffff)
-	column := func(window reg.VecVirtual) {
+	column := func(window reg.VecVirtual, keep func(h int, x reg.VecVirtual)) {
 		for h := range halves {
 			x := v.vec()
 			VPSHUFB(places[h], window, x)
@@ -112,39 +122,82 @@ func tcqCodewords(v isa) {
 			VPMADDWD(words, x, x)
 			VCVTDQ2PS(x, x)
 			VMULPS(scale, x, x)
-			VMOVUPS(x, at(dst, 32*h))
+			keep(h, x)
 		}
 		ADDQ(step, tiles)
-		bump(dst, 64)
+	}
+	window := func() reg.VecVirtual {
+		w := v.vec()
+		if v.wide {
+			VBROADCASTI32X4(at(tiles, 0), w)
+		} else {
+			VBROADCASTI128(at(tiles, 0), w)
+		}
+		return w
+	}
+	last := func(first reg.VecVirtual) reg.VecVirtual {
+		w := v.vec()
+		VPSHUFB(wrap, first, first)
+		VPAND(at(tiles, 0), keep, w.AsX())
+		VPOR(first, w.AsX(), w.AsX())
+		if v.wide {
+			VSHUFI64X2(Imm(0), w, w, w)
+		} else {
+			VINSERTI128(Imm(1), w.AsX(), w, w)
+		}
+		return w
 	}
 	loop("tile", count, 1, func() {
-		first, columns := XMM(), GP64()
+		first := XMM()
 		VMOVD(at(tiles, 0), first)
+		if joined {
+			for half := range 2 {
+				a := make([]reg.VecVirtual, 8)
+				for c := range a {
+					w := reg.VecVirtual(nil)
+					if half*8+c < 15 {
+						w = window()
+					} else {
+						w = last(first)
+					}
+					column(w, func(_ int, x reg.VecVirtual) { a[c] = x })
+				}
+				v.hadamard(a)
+				for c, x := range a {
+					VMOVUPS(x, at(dst, 64*c))
+				}
+				bump(dst, 512)
+			}
+			return
+		}
+		store := func(h int, x reg.VecVirtual) { VMOVUPS(x, at(dst, 32*h)) }
+		columns := GP64()
 		MOVQ(U32(15), columns)
 		loop("column", columns, 3, func() {
 			for range 3 {
-				window := v.vec()
-				if v.wide {
-					VBROADCASTI32X4(at(tiles, 0), window)
-				} else {
-					VBROADCASTI128(at(tiles, 0), window)
-				}
-				column(window)
+				column(window(), store)
+				bump(dst, 64)
 			}
 		})
-		window := v.vec()
-		VPSHUFB(wrap, first, first)
-		VPAND(at(tiles, 0), keep, window.AsX())
-		VPOR(first, window.AsX(), window.AsX())
-		if v.wide {
-			VSHUFI64X2(Imm(0), window, window, window)
-		} else {
-			VINSERTI128(Imm(1), window.AsX(), window, window)
-		}
-		column(window)
+		column(last(first), store)
+		bump(dst, 64)
 	})
 	VZEROUPPER()
 	RET()
+}
+
+// hadamard transforms vectors as they stand, all but the factor.
+func (v isa) hadamard(a []reg.VecVirtual) {
+	for s := 1; s < len(a); s *= 2 {
+		for i := 0; i < len(a); i += 2 * s {
+			for j := i; j < i+s; j++ {
+				sum := v.vec()
+				VADDPS(a[j+s], a[j], sum)
+				VSUBPS(a[j+s], a[j], a[j+s])
+				a[j] = sum
+			}
+		}
+	}
 }
 
 // butterflies is one pass of Hadamard transforms, of 16 columns side by side: as many
@@ -166,36 +219,25 @@ func butterflies(v isa, radix int) {
 	rows := newStride(step)
 	SHLQ(Imm(2), left)
 	width := 4 * v.lanes
-	fourth := GP64()
+	fours := []reg.Register{x} // every fourth row
+	for range radix/4 - 1 {
+		fours = append(fours, GP64())
+	}
 	Label("block")
 	TESTQ(left, left)
 	JZ(LabelRef("block_end"))
 	here := GP64()
 	MOVQ(step, here)
 	loop("column", here, width, func() {
-		if radix == 8 {
-			LEAQ(Mem{Base: x, Index: step, Scale: 4}, fourth)
+		for i := range len(fours) - 1 {
+			LEAQ(Mem{Base: fours[i], Index: step, Scale: 4}, fours[i+1])
 		}
-		place := func(i int) Mem {
-			if i < 4 {
-				return rows.row(x, i, 0)
-			}
-			return rows.row(fourth, i-4, 0)
-		}
+		place := func(i int) Mem { return rows.row(fours[i/4], i%4, 0) }
 		a := v.vecs(radix)
 		for i := range a {
 			VMOVUPS(place(i), a[i])
 		}
-		for s := 1; s < radix; s *= 2 {
-			for i := 0; i < radix; i += 2 * s {
-				for j := i; j < i+s; j++ {
-					sum := v.vec()
-					VADDPS(a[j+s], a[j], sum)
-					VSUBPS(a[j+s], a[j], a[j+s])
-					a[j] = sum
-				}
-			}
-		}
+		v.hadamard(a)
 		for i := range a {
 			VMOVUPS(a[i], place(i))
 		}
@@ -213,16 +255,21 @@ func butterflies(v isa, radix int) {
 	RET()
 }
 
-// turnTiles transposes, and ends the transform of what were columns.
-func turnTiles(v isa) {
-	v.text("turnTiles", "(dst []float32, ld int, x, post []float32, factor float32)", "",
-		"	for c := range post {",
-		"		for r := range 16 {",
-		"			dst[c/16*ld+16*r+c%16] = x[16*c+r] * factor * post[c]",
-		"		}",
-		"	}",
-		"",
-		"for a multiple of 16 columns, ld counting elements.")
+// turnTiles transposes, and ends the transform of what were columns. joined begins that of what
+// were rows, while sixteen are in registers.
+func turnTiles(v isa, joined bool) {
+	name, then := "turnTiles", []string{}
+	if joined {
+		name, then = "turnTiles16", []string{"	for each tile: butterflies16(dst[c/16*ld:][:256], 16)"}
+	}
+	v.text(name, "(dst []float32, ld int, x, post []float32, factor float32)",
+		append(append([]string{"", "	for c := range post {",
+			"		for r := range 16 {",
+			"			dst[c/16*ld+16*r+c%16] = x[16*c+r] * factor * post[c]",
+			"		}",
+			"	}"}, then...),
+			"",
+			"for a multiple of 16 columns, ld counting elements.")...)
 	dst, x, post, left := ptr("dst"), ptr("x"), ptr("post"), length("post")
 	ld := Load(Param("ld"), GP64()).(reg.GPVirtual)
 	SHLQ(Imm(2), ld)
@@ -235,7 +282,11 @@ func turnTiles(v isa) {
 				VMULPS(at(x, 64*c), factor, a[c])
 				VMULPS_BCST(at(post, 4*c), a[c], a[c])
 			}
-			for r, y := range transposed16(a) {
+			turned := transposed16(a)
+			if joined {
+				v.hadamard(turned)
+			}
+			for r, y := range turned {
 				VMOVUPS(y, at(dst, 64*r))
 			}
 		} else {
@@ -319,84 +370,104 @@ func scaleRows(v isa) {
 		"	}",
 		"",
 		"ld counting elements.")
-	v.placeRows(false)
-}
-
-// joinRows is scaleRows with the transform's last step, which pairs rows of the halves. The
-// lines behind those that it writes are asked for: what is decoded lies row by row, and a
-// processor does not follow a hundred rows by itself.
-func joinRows(v isa) {
-	v.text("joinRows", "(dst []float32, ld int, x []float32, panels int, post []float32, factor float32)", "",
-		"	half := len(post) / 2",
-		"	for r := range half {",
-		"		for i := range 16*panels {",
-		"			a, b := x[(i/16*len(post)+r)*16+i%16], x[(i/16*len(post)+half+r)*16+i%16]",
-		"			dst[r*ld+i] = (a + b) * factor * post[r]",
-		"			dst[(half+r)*ld+i] = (a - b) * factor * post[half+r]",
-		"		}",
-		"	}",
-		"",
-		"ld counting elements.")
-	v.placeRows(true)
-}
-
-// placeRows is the body of both.
-func (v isa) placeRows(joined bool) {
 	dst, x, post, left := ptr("dst"), ptr("x"), ptr("post"), length("post")
 	ld := Load(Param("ld"), GP64()).(reg.GPVirtual)
 	SHLQ(Imm(2), ld)
-	pitch, half, far := GP64(), GP64(), GP64() // far: from a row to its partner, in dst
+	pitch := GP64()
 	MOVQ(left, pitch)
 	SHLQ(Imm(6), pitch)
-	if joined {
-		SHRQ(Imm(1), left)
-		MOVQ(left, half)
-		MOVQ(ld, far)
-		IMULQ(half, far)
-	}
 	factor := v.vec()
 	VBROADCASTSS(mustAddr("factor"), factor)
 	loop("row", left, 1, func() {
-		p, q, from, other, to := v.vec(), v.vec(), GP64(), GP64(), GP64()
+		p, from, to := v.vec(), GP64(), GP64()
 		VBROADCASTSS(at(post, 0), p)
-		if joined {
-			VBROADCASTSS(Mem{Base: post, Index: half, Scale: 4}, q)
-			MOVQ(pitch, other)
-			SHRQ(Imm(1), other)
-			ADDQ(x, other)
-		}
 		MOVQ(x, from)
 		MOVQ(dst, to)
 		panels := Load(Param("panels"), GP64()).(reg.GPVirtual)
 		loop("panel", panels, 1, func() {
-			if joined {
-				PREFETCHT1(at(to, 512))
-				PREFETCHT1(Mem{Base: to, Index: far, Scale: 1, Disp: 512})
-			}
 			for i := range 16 / v.lanes {
-				a, b, sum := v.vec(), v.vec(), v.vec()
-				if !joined {
-					VMULPS(at(from, 32*i), factor, a)
-					VMULPS(p, a, a)
-					VMOVUPS(a, at(to, 32*i))
-					continue
-				}
-				VMOVUPS(at(from, 32*i), a)
-				VMOVUPS(at(other, 32*i), b)
-				VADDPS(b, a, sum)
-				VSUBPS(b, a, a)
-				VMULPS(factor, sum, sum)
-				VMULPS(factor, a, a)
-				VMULPS(p, sum, sum)
-				VMULPS(q, a, a)
-				VMOVUPS(sum, at(to, 32*i))
-				VMOVUPS(a, Mem{Base: to, Index: far, Scale: 1, Disp: 32 * i})
+				a := v.vec()
+				VMULPS(at(from, 32*i), factor, a)
+				VMULPS(p, a, a)
+				VMOVUPS(a, at(to, 32*i))
 			}
 			ADDQ(pitch, from)
-			if joined {
-				ADDQ(pitch, other)
-			}
 			bump(to, 64)
+		})
+		bump(x, 64)
+		bump(post, 4)
+		ADDQ(ld, dst)
+	})
+	VZEROUPPER()
+	RET()
+}
+
+// joinRows is scaleRows of 128 rows with the transform's last three steps, which join every
+// sixteenth row. The lines behind those that it writes are asked for: what is decoded lies row by
+// row, and a processor does not follow a hundred rows by itself.
+func joinRows(v isa) {
+	v.text("joinRows", "(dst []float32, ld int, x []float32, panels int, post []float32, factor float32)", "",
+		"	for p := range panels {",
+		"		butterflies8(x[2048*p:][:2048], 256)",
+		"	}",
+		"	scaleRows(dst, ld, x, panels, post, factor)",
+		"",
+		"for 128 rows, ld counting elements; x stays as it is.")
+	dst, x, post := ptr("dst"), ptr("x"), ptr("post")
+	ld := Load(Param("ld"), GP64()).(reg.GPVirtual)
+	SHLQ(Imm(2), ld)
+	far := GP64() // from a row to the next that it is joined with
+	MOVQ(ld, far)
+	SHLQ(Imm(4), far)
+	rows := newStride(far)
+	factor := v.vec()
+	VBROADCASTSS(mustAddr("factor"), factor)
+	left := GP64()
+	MOVQ(U32(16), left)
+	loop("row", left, 1, func() {
+		from, to, fourth := GP64(), GP64(), GP64()
+		MOVQ(x, from)
+		MOVQ(dst, to)
+		LEAQ(Mem{Base: to, Index: far, Scale: 4}, fourth)
+		place := func(i, disp int) Mem {
+			if i < 4 {
+				return rows.row(to, i, disp)
+			}
+			return rows.row(fourth, i-4, disp)
+		}
+		var p []reg.VecVirtual
+		for i := range 8 {
+			if v.wide {
+				p = append(p, v.vec())
+				VBROADCASTSS(at(post, 64*i), p[i])
+			}
+		}
+		panels := Load(Param("panels"), GP64()).(reg.GPVirtual)
+		loop("panel", panels, 1, func() {
+			for i := range 8 {
+				PREFETCHT1(place(i, 512))
+			}
+			for h := range 16 / v.lanes {
+				a := v.vecs(8)
+				for i := range a {
+					VMOVUPS(at(from, 1024*i+32*h), a[i])
+				}
+				v.hadamard(a)
+				for i := range a {
+					VMULPS(factor, a[i], a[i])
+					if v.wide {
+						VMULPS(p[i], a[i], a[i])
+					} else {
+						q := v.vec()
+						VBROADCASTSS(at(post, 64*i), q)
+						VMULPS(q, a[i], a[i])
+					}
+					VMOVUPS(a[i], place(i, 32*h))
+				}
+			}
+			bump(from, 8192)
+			bump(to, 64)
+			bump(fourth, 64)
 		})
 		bump(x, 64)
 		bump(post, 4)
