@@ -255,11 +255,35 @@ func TCQStateAt(tile []byte, bits, t int) uint16 {
 // power of two up to 128, in Sylvester's order, in place. It is its own
 // inverse. Butterflies go from neighbours to halves, the factor comes last.
 func Hadamard(x []float32) {
-	for s := 1; s < len(x); s *= 2 {
+	s := 1
+	if len(x) >= 8 { // three times through are one
+		for at := 0; at < len(x); at += 8 {
+			y := (*[8]float32)(x[at:])
+			a, b, c, d := y[0]+y[1], y[0]-y[1], y[2]+y[3], y[2]-y[3]
+			e, f, g, h := y[4]+y[5], y[4]-y[5], y[6]+y[7], y[6]-y[7]
+			a, b, c, d = a+c, b+d, a-c, b-d
+			e, f, g, h = e+g, f+h, e-g, f-h
+			y[0], y[1], y[2], y[3] = a+e, b+f, c+g, d+h
+			y[4], y[5], y[6], y[7] = a-e, b-f, c-g, d-h
+		}
+		s = 8
+	}
+	for ; 4*s <= len(x); s *= 4 { // twice
+		for i := 0; i < len(x); i += 4 * s {
+			p, q, r, t := x[i:i+s], x[i+s:][:s], x[i+2*s:][:s], x[i+3*s:][:s]
+			for j, a := range p {
+				b, c, d := q[j], r[j], t[j]
+				a, b, c, d = a+b, a-b, c+d, c-d
+				p[j], q[j], r[j], t[j] = a+c, b+d, a-c, b-d
+			}
+		}
+	}
+	if s < len(x) {
 		for i := 0; i < len(x); i += 2 * s {
-			for j := i; j < i+s; j++ {
-				a, b := x[j], x[j+s]
-				x[j], x[j+s] = a+b, a-b
+			p, q := x[i:i+s], x[i+s:][:s]
+			for j, a := range p {
+				b := q[j]
+				p[j], q[j] = a+b, a-b
 			}
 		}
 	}

@@ -1,6 +1,10 @@
 package cpu
 
-import "github.com/nstf/nstf/formats/scheme"
+import (
+	"encoding/binary"
+
+	"github.com/nstf/nstf/formats/scheme"
+)
 
 // A TCQ is the codewords C[N][K] of a matrix of the scheme tcq, times their
 // scales: what rotated activations are multiplied with. It is immutable and
@@ -43,11 +47,18 @@ func (q *TCQ) scale(strip int) float32 {
 // Row writes row r of C to dst[K], for [Set.Gemm].
 func (q *TCQ) Row(dst []float32, r int) {
 	const tile = scheme.TCQTile
-	strip, scale := q.codes[r/tile*(q.k/tile)*q.tileBytes():], q.scale(r/tile)
+	strip, scale, size := q.codes[r/tile*(q.k/tile)*q.tileBytes():], q.scale(r/tile), q.tileBytes()
+	first, shift := r%tile*q.bits/16*2, r%tile*q.bits%16 // of column 0's state: a column is whole words of 16 bits
 	for j := range q.k / tile {
-		words := strip[j*q.tileBytes():][:q.tileBytes()]
-		for c := range tile {
-			dst[j*tile+c] = scale * float32(q.table[scheme.TCQStateAt(words, q.bits, c*tile+r%tile)])
+		words, out := strip[j*size:][:size], (*[tile]float32)(dst[j*tile:])
+		for c := range out {
+			at := first + 2*c*q.bits
+			next := at + 2
+			if next == size { // the tile is a ring
+				next = 0
+			}
+			state := uint16((uint32(binary.LittleEndian.Uint16(words[at:])) | uint32(binary.LittleEndian.Uint16(words[next:]))<<16) >> shift)
+			out[c] = scale * float32(q.table[state])
 		}
 	}
 }
@@ -115,16 +126,19 @@ func (q *TCQ) products(acc *[scheme.TCQTile]float32, tiles []byte, record []byte
 // scheme tcq: scales of columns, signs and Hadamard transforms, in place.
 func RotateIn(x []float32, p scheme.TCQ, in []float32) {
 	signs := scheme.NewTCQSigns(p.Seed)
-	for i := range x {
-		if in != nil {
+	if in != nil {
+		for i := range x {
 			x[i] *= in[i]
-		}
-		if p.RotateIn > 1 && signs.In(i%p.RotateIn) {
-			x[i] = -x[i]
 		}
 	}
 	for at := 0; p.RotateIn > 1 && at < len(x); at += p.RotateIn {
-		scheme.Hadamard(x[at : at+p.RotateIn])
+		block := x[at : at+p.RotateIn]
+		for i := range block {
+			if signs.In(i) {
+				block[i] = -block[i]
+			}
+		}
+		scheme.Hadamard(block)
 	}
 }
 
@@ -133,13 +147,16 @@ func RotateIn(x []float32, p scheme.TCQ, in []float32) {
 func RotateOut(y []float32, p scheme.TCQ, out []float32, n0 int) {
 	signs := scheme.NewTCQSigns(p.Seed)
 	for at := 0; p.RotateOut > 1 && at < len(y); at += p.RotateOut {
-		scheme.Hadamard(y[at : at+p.RotateOut])
-	}
-	for i := range y {
-		if p.RotateOut > 1 && signs.Out((n0+i)%p.RotateOut) {
-			y[i] = -y[i]
+		block := y[at : at+p.RotateOut]
+		scheme.Hadamard(block)
+		for i := range block {
+			if signs.Out(i) { // n0 is a multiple of the block
+				block[i] = -block[i]
+			}
 		}
-		if out != nil {
+	}
+	if out != nil {
+		for i := range y {
 			y[i] *= out[n0+i]
 		}
 	}
