@@ -73,7 +73,7 @@ func (o *Matmul) Calls(t Target) []Call {
 	}
 	var calls []Call
 	brought := map[bool]bool{}
-	for _, group := range (&Matvec{Products: o.Products, Gated: o.Gated}).groups(3) {
+	for _, group := range (&Matvec{Products: o.Products, Gated: o.Gated}).groups(3, 3) {
 		k := group[0].W.K
 		exact := o.Exact || !group[0].W.Format.halves()
 		stride, x := tileStride(k, exact), o.X

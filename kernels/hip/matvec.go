@@ -34,7 +34,7 @@ type Product struct {
 	Z Address
 }
 
-// Matvec multiplies up to MaxRows rows with the matrices of up to three products,
+// Matvec multiplies up to MaxRows rows with the matrices of its products,
 // decoding weights in registers.
 //
 // The default mode rounds activations to bytes where a matrix's format has
@@ -54,7 +54,7 @@ type Matvec struct {
 	Products  []Product
 
 	// Gated writes act(P0 x) * (P1 x) for two products of one format, without
-	// bias and residual, to Products[0].Y or rounded to Rounded in groups of 32. More
+	// residual, to Products[0].Y or, without bias, rounded to Rounded in groups of 32. More
 	// than two rows are rounded by a launch of their own, for which Y has to be there:
 	// registers do not hold sums of whole blocks of outputs.
 	Gated   bool
@@ -133,7 +133,7 @@ func (o *Matvec) Calls(t Target) []Call {
 		return append(first.Calls(t), (&Quantize{X: o.Products[0].Y, Acts: o.Rounded}).Calls(t)...)
 	}
 	var calls []Call
-	for _, group := range o.groups(tcqMatrices) {
+	for _, group := range o.groups(o.together(), tcqMatrices) {
 		if group[0].W.Format.Rotated() {
 			calls = append(calls, o.tcqCalls(t, group)...)
 			continue
@@ -170,14 +170,26 @@ func (f Format) sameKernel(o Format) bool {
 	return f == o || f.Rotated() && o.Rotated() && f.defines == o.defines
 }
 
-// groups divides the products by format, three to a launch, in order of first
+// together is how many matrices share a launch: with one row four, of exact products, whose
+// waves share rows by what a launch has of outputs, three whatever the rows.
+func (o *Matvec) together() int {
+	if o.T == 1 && !o.Exact {
+		return 4
+	}
+	return 3
+}
+
+// groups divides the products by format, so many to a launch, in order of first
 // appearance. Of trellis codes a launch may have more.
-func (o *Matvec) groups(trellis int) [][]Product {
+func (o *Matvec) groups(usual, trellis int) [][]Product {
 	if o.Gated {
 		return [][]Product{o.Products}
 	}
 	return together(o.Products, func(group []Product, p Product) bool {
-		most := 3
+		most := usual
+		if !p.W.Format.integer {
+			most = min(most, 3)
+		}
 		if p.W.Format.Rotated() {
 			most = trellis
 		}
@@ -232,6 +244,9 @@ func (o *Matvec) call(t Target, products []Product, integer bool, from, rows int
 		" MATVEC_K=%d MATVEC_PIPE=%d MATVEC_AHEAD=%d MATVEC_DIRECT=%d MATVEC_INT=%d MATVEC_EXACT_NORM=%d MATVEC_SOURCE=%s MATVEC_MATRICES=%d MATVEC_GATED=%d MATVEC_QUANTIZE=%d MATVEC_EXPERTS=%d MATVEC_GROUP=%d MATVEC_THIN=%d %s",
 		w.Format.defines, rows, s.Rows, s.Lanes, s.Waves, s.Split, s.Steps, s.Blocks,
 		w.K, flag(s.Pipe), min(s.Ahead, w.K/w.Format.unit), flag(direct), flag(integer), flag(o.ExactNorm), source, len(products), flag(o.Gated), flag(o.Rounded.Data != 0), flag(o.Experts != 0), group(w.Format.fine), flag(corrected(products)), activation(o.Act, o.Gating))
+	if o.Gated && (products[0].Bias != 0 || products[1].Bias != 0) {
+		defines += " MATVEC_BIASED=1"
+	}
 	symbol := "nstf_matvec_" + w.Format.Name() + "_f32"
 	lds := 0
 	if integer {
@@ -249,7 +264,7 @@ func (o *Matvec) call(t Target, products []Product, integer bool, from, rows int
 	}
 	grid := tiles
 	if s.Grid > 0 {
-		grid = min(tiles, s.Grid*t.Units)
+		grid = min(tiles, max(s.Grid*t.Units/slots, 1))
 	}
 	return Call{
 		Unit: Unit{"matvec.hip", defines}, Symbol: symbol, LDS: uint32(lds),

@@ -2,14 +2,14 @@
 // registers; more rows are several launches, or matrows.hip's, whose sums are these.
 //
 //	for t, n: y[t][n] = sum over k of W[n][k] * x[t][k]  (+ bias[n] + residual[t][n])
-//	MATVEC_GATED:  y[t][n] = act(W0[n] x[t]) * (W1[n] x[t])
+//	MATVEC_GATED:  y[t][n] = act(W0[n] x[t]) * (W1[n] x[t]), with MATVEC_BIASED act(... + bias0[n]) * (... + bias1[n])
 //	MATVEC_EXPERTS: one row x for each slot, the matrix being W[expert of slot]
 //
 //	MATVEC_THIN: + A[n] z[t], a correction of each matrix, before activations (matvecthin.hip)
 //
 // Weights as weights.hip says; K = MATVEC_K, a multiple of Weights::unit. x f32[T][K] at a
 // multiple of 16 bytes where K is one of 4, or Acts (acts.hip). y f32[T][N]; it
-// may be the residual. Up to three matrices share x (MATVEC_MATRICES).
+// may be the residual. Up to four matrices share x (MATVEC_MATRICES).
 //
 // MATVEC_INT: x in signed bytes, MATVEC_GROUP of which share a scale, and byte dot
 // products; else float32 throughout. MATVEC_SOURCE: ACTS, rounded already; X, f32, rounded here where
@@ -33,6 +33,9 @@
 #include "reduce.hip"
 #if MATVEC_GATED
 #include "activation.hip"
+#endif
+#ifndef MATVEC_BIASED
+#define MATVEC_BIASED 0
 #endif
 
 #define MATVEC_ACTS 1
@@ -226,6 +229,9 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 #if MATVEC_MATRICES > 2
     , MATVEC_PRODUCT(2)
 #endif
+#if MATVEC_MATRICES > 3
+    , MATVEC_PRODUCT(3)
+#endif
 ) {
 	extern __shared__ __align__(16) u8 lds[];
 	__shared__ __align__(16) u8 table[Weights::table + 16];
@@ -237,7 +243,10 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 	const int tiles1 = tiles += tiles_of(n1);
 #endif
 #if MATVEC_MATRICES > 2
-	tiles += tiles_of(n2);
+	const int tiles2 = tiles += tiles_of(n2);
+#endif
+#if MATVEC_MATRICES > 3
+	tiles += tiles_of(n3);
 #endif
 	i64 first = 0; // row of the stack of experts
 #if MATVEC_EXPERTS
@@ -250,7 +259,11 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 #endif
 	// Member by member: a choice between whole structs would go through memory.
 	auto place = [=](int tile) {
+#if MATVEC_BIASED
+		Place p = {w0, {y0, bias0, bias1, n0}, tile}; // both biases of a gate
+#else
 		Place p = {w0, {y0, bias0, residual0, n0}, tile};
+#endif
 #if MATVEC_THIN
 		p.thin = {a0, z0, rank0, MATVEC_EXPERTS ? stack : n0};
 #endif
@@ -271,6 +284,16 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 		p.out.bias = third ? bias2 : p.out.bias, p.out.residual = third ? residual2 : p.out.residual;
 #if MATVEC_THIN
 		p.thin.a = third ? a2 : p.thin.a, p.thin.z = third ? z2 : p.thin.z, p.thin.rank = third ? rank2 : p.thin.rank;
+		p.thin.rows = MATVEC_EXPERTS ? stack : p.out.n;
+#endif
+#endif
+#if MATVEC_MATRICES > 3
+		const bool fourth = tile >= tiles2;
+		p.w = fourth ? w3 : p.w, p.tile = fourth ? tile - tiles2 : p.tile;
+		p.out.y = fourth ? y3 : p.out.y, p.out.n = fourth ? n3 : p.out.n;
+		p.out.bias = fourth ? bias3 : p.out.bias, p.out.residual = fourth ? residual3 : p.out.residual;
+#if MATVEC_THIN
+		p.thin.a = fourth ? a3 : p.thin.a, p.thin.z = fourth ? z3 : p.thin.z, p.thin.rank = fourth ? rank3 : p.thin.rank;
 		p.thin.rows = MATVEC_EXPERTS ? stack : p.out.n;
 #endif
 #endif

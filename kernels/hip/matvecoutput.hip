@@ -6,19 +6,19 @@ struct Output {
 	int n;
 };
 
-// What is added to an output.
+// What is added to an output; with MATVEC_BIASED, which has no residual, the biases of both matrices.
 struct Added {
 	f32 bias, residual;
 };
 
 // It can be read before the sum is known, if a lane has but one output.
-#define MATVEC_ADDS_EARLY (!MATVEC_QUANTIZE && !MATVEC_GATED && MATVEC_T * MATVEC_ROWS <= MATVEC_LANES)
+#define MATVEC_ADDS_EARLY (!MATVEC_QUANTIZE && (!MATVEC_GATED || MATVEC_BIASED) && MATVEC_T * MATVEC_ROWS <= MATVEC_LANES)
 
 // Where output n of row t lies.
 NSTF_DEVICE i64 output_at(const Output &out, int t, int n) { return (i64)(MATVEC_EXPERTS ? blockIdx.y : t) * out.n + n; }
 
 NSTF_DEVICE Added added(const Output &out, int t, int n) {
-	return {out.bias ? out.bias[n] : 0, out.residual ? out.residual[output_at(out, t, n)] : 0};
+	return {out.bias ? out.bias[n] : 0, out.residual ? out.residual[MATVEC_BIASED ? n : output_at(out, t, n)] : 0};
 }
 
 // The same for the output that this lane will write.
@@ -44,7 +44,12 @@ NSTF_DEVICE void write(const Output &out, const Sums (&sums)[MATVEC_VIEWS], int 
 			for (int r = 0; r < MATVEC_ROWS; r++) {
 				if (lane != (t * MATVEC_ROWS + r) % MATVEC_LANES) continue;
 #if MATVEC_GATED
+#if MATVEC_BIASED
+				const Added both = MATVEC_ADDS_EARLY ? early : added(out, t, base + r);
+				f32 v = gated(sums[0][t][r] + both.bias, sums[1][t][r] + both.residual);
+#else
 				f32 v = gated(sums[0][t][r], sums[1][t][r]);
+#endif
 #else
 				f32 v = sums[0][t][r];
 #endif
@@ -53,8 +58,12 @@ NSTF_DEVICE void write(const Output &out, const Sums (&sums)[MATVEC_VIEWS], int 
 				if (row + r >= out.n) values[t][row + r - tile] = 0;
 #else
 				if (base + r < row) continue;
+#if MATVEC_GATED
+				out.y[output_at(out, t, base + r)] = v;
+#else
 				const Added add = MATVEC_ADDS_EARLY ? early : added(out, t, base + r);
 				out.y[output_at(out, t, base + r)] = v + add.bias + add.residual;
+#endif
 #endif
 			}
 	}

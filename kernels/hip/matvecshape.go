@@ -18,6 +18,9 @@ func (o *Matvec) shape(t Target, w *Weight, integer bool, rows, outputs int) Mat
 	case rows == 1 && t.API == CUDA && o.Experts == 0 && o.Rounded.Data == 0:
 		return o.streamed(t, s, w.K, ceil(units, s.Lanes), outputs)
 	case rows == 1 && t.API == CUDA:
+		if slotted, fits := o.slotted(t, s, ceil(units, s.Lanes), outputs); fits {
+			return slotted
+		}
 		s.Waves, s.Blocks = 16, 2
 	case rows > 2 && t.API == CUDA:
 		return o.shared(t, s, w, outputs)
@@ -135,6 +138,28 @@ func (s *MatvecShape) wholeTiles(t Target, n int) {
 // held is how much of an input a thread keeps while it is rounded, in fours: see
 // matvecinput.hip.
 const held = 8
+
+// slotted divides products of slots with the matrices of their experts as streamed does one
+// row's: a block of 16 waves for each unit, those of a slot taking its tiles in turn. It
+// does not fit where slots and tiles would leave a fifth of the units idle.
+func (o *Matvec) slotted(t Target, s MatvecShape, perLane, outputs int) (MatvecShape, bool) {
+	if o.Experts == 0 || o.Rounded.Data != 0 {
+		return s, false
+	}
+	views, most := o.views(), 6 // units of weights that a lane has on their way in each of two stages
+	if o.Products[0].W.Format.fine {
+		most = 4
+	}
+	s.Steps = min(4, most/views)
+	for perLane%s.Steps != 0 {
+		s.Steps--
+	}
+	s.Rows = min(max(most/(s.Steps*views), 1), 2)
+	s.Waves, s.Blocks, s.Grid, s.Pipe = 16, 1, 1, true
+	blocks := max(t.Units/o.T, 1) // of a slot
+	turns := ceil(outputs/o.T, s.Waves*(t.Wave/s.Lanes)*s.Rows)
+	return s, 5*turns*o.T >= 4*ceil(turns, blocks)*ceil(blocks*o.T, t.Units)*t.Units
+}
 
 // streamed divides a product with one row among as many waves as a GPU holds at
 // once, which take tile after tile: 16 rows of W at a time, so that no unit has

@@ -73,7 +73,7 @@ func sizes(products []Product) string {
 // Key names what the best division depends on, "" where there is nothing to
 // choose: products of several formats are several launches.
 func (o *Matvec) Key() string {
-	if len(o.groups(3)) != 1 || o.Products[0].W.Format.Rotated() {
+	if len(o.groups(o.together(), 3)) != 1 || o.Products[0].W.Format.Rotated() {
 		return ""
 	}
 	source := "x"
@@ -89,7 +89,7 @@ func (o *Matvec) Key() string {
 // Key names what the best division depends on, "" where there is nothing to
 // choose.
 func (o *Matmul) Key() string {
-	if len((&Matvec{Products: o.Products, Gated: o.Gated}).groups(3)) != 1 {
+	if len((&Matvec{Products: o.Products, Gated: o.Gated}).groups(3, 3)) != 1 {
 		return ""
 	}
 	return fmt.Sprintf("%d rows of prompts%s exact=%t gated=%t experts=%d", o.T, sizes(o.Products), o.Exact, o.Gated, o.whole())

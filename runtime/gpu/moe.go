@@ -164,7 +164,7 @@ func (w *walk) activated(l *layer, slots, share int, in source) source {
 	s := &w.e.s
 	if !w.many && !w.gathers() && l.gate != nil && l.gate.plain() && l.up.plain() && l.gate.Format == l.up.Format {
 		w.do(&hip.Matvec{T: slots, Exact: w.e.exact || l.up.floats, X: in.x, Acts: in.acts, Fine: in.fine, Experts: w.list.chosen, Stack: l.up.experts, Share: share,
-			Gated: true, Act: l.act, Gating: l.gating, Products: []hip.Product{{W: l.gate.Weight, Y: s.gate}, {W: l.up.Weight}}})
+			Gated: true, Act: l.act, Gating: l.gating, Products: []hip.Product{{W: l.gate.Weight, Y: s.gate, Bias: l.gate.bias}, {W: l.up.Weight, Bias: l.up.bias}}})
 		return source{x: s.gate}
 	}
 	mid := &hip.Activate{Act: l.act, Gating: l.gating, N: slots * l.up.N, Gate: s.gate, Out: s.gate}
@@ -179,9 +179,9 @@ func (w *walk) activated(l *layer, slots, share int, in source) source {
 	return source{x: s.gate}
 }
 
-// plain reports whether a stack is multiplied as its codes are, with nothing added.
+// plain reports whether a stack is multiplied as its codes are.
 func (m *matrix) plain() bool {
-	return m.pieces == nil && m.formed == nil && !m.Format.Rotated() && m.bias == 0
+	return m.pieces == nil && m.formed == nil && !m.Format.Rotated()
 }
 
 // route is the choice of experts for n rows.

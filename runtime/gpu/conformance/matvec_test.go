@@ -147,12 +147,12 @@ func TestMatvecGroups(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 16))
 	for _, v := range pick(t, "q4_k", "q5_0", "f32") {
 		for _, exact := range []bool{false, true} {
-			for i, n := range [][]int{{40, 8, 8}, {1, 70}, {33, 129, 2}} {
+			for i, n := range [][]int{{40, 8, 8, 19}, {1, 70}, {33, 129, 2}, {5, 33, 70, 2}} {
 				for _, norm := range []bool{false, true} {
 					if !taken(t) {
 						continue
 					}
-					(&matvecCase{v: v, t: 1 + i, k: 512, n: n, exact: exact, norm: norm, extras: i == 1}).run(t, m, r)
+					(&matvecCase{v: v, t: 1 + i%3, k: 512, n: n, exact: exact, norm: norm, extras: i%2 == 1}).run(t, m, r)
 				}
 			}
 		}

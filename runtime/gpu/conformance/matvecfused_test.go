@@ -22,10 +22,12 @@ type gatedCase struct {
 	act     ops.Activation
 	experts int // 0: none
 	topK    int // slots of a row
+	biased  bool
+	piped   bool // few blocks take tiles in turn, the next on their way
 }
 
 func (c *gatedCase) String() string {
-	return fmt.Sprintf("%v T=%d N=%d K=%d exact=%v norm=%v rounded=%v %v experts=%d", c.v, c.t, c.n, c.k, c.exact, c.norm, c.rounded, c.act, c.experts)
+	return fmt.Sprintf("%v T=%d N=%d K=%d exact=%v norm=%v rounded=%v %v experts=%d biased=%v piped=%v", c.v, c.t, c.n, c.k, c.exact, c.norm, c.rounded, c.act, c.experts, c.biased, c.piped)
 }
 
 func TestMatvecGated(t *testing.T) {
@@ -41,6 +43,8 @@ func TestMatvecGated(t *testing.T) {
 			{t: 1, n: 40, k: 256, act: ops.ReLU, experts: 5, topK: 3},
 			{t: 2, n: 64, k: 256, act: ops.SiLU, experts: 4, topK: 2, rounded: true},
 			{t: 2, n: 33, k: 256, act: ops.SiLU, experts: 3, topK: 1, exact: true},
+			{t: 1, n: 75, k: 768, act: ops.SiLU, experts: 3, topK: 2, biased: true, piped: true},
+			{t: 2, n: 33, k: 256, act: ops.SiLU, experts: 3, topK: 2, biased: true},
 		} {
 			if c.v = v; taken(t) {
 				c.run(t, m, r)
@@ -84,6 +88,18 @@ func (c *gatedCase) run(t *testing.T, m *machine, r *rand.Rand) {
 	for _, s := range []*stored{gate, up} {
 		op.Products = append(op.Products, hip.Product{W: m.place(t, s, c.n)})
 	}
+	var biases [2][]float32
+	for i := range biases {
+		if biases[i] = make([]float32, matrices*c.n); c.biased {
+			biases[i] = activations(r, matrices*c.n)
+			bias := m.put(t, biases[i])
+			defer bias.release()
+			op.Products[i].Bias = bias.address()
+		}
+	}
+	if c.piped {
+		op.Shape = &hip.MatvecShape{Rows: 1, Lanes: 8, Waves: 4, Split: 1, Steps: 1, Blocks: 1, Grid: 1, Pipe: true}
+	}
 	integer := !c.exact && op.Products[0].W.Format.Integer()
 	if integer {
 		for i := range c.t {
@@ -114,7 +130,7 @@ func (c *gatedCase) run(t *testing.T, m *machine, r *rand.Rand) {
 		want, allowed := make([]float64, c.n), make([]float64, c.n)
 		for n := range want {
 			row := int(chosen[s])*c.n + n
-			want[n], allowed[n] = c.expect(g[row*c.k:(row+1)*c.k], u[row*c.k:(row+1)*c.k], in, integer)
+			want[n], allowed[n] = c.expect(g[row*c.k:(row+1)*c.k], u[row*c.k:(row+1)*c.k], in, integer, [2]float64{float64(biases[0][row]), float64(biases[1][row])})
 		}
 		for n := range want {
 			if c.rounded { // half a step of the block, and what a largest value is off by
@@ -131,8 +147,8 @@ func (c *gatedCase) run(t *testing.T, m *machine, r *rand.Rand) {
 
 // expect is an output in float64 and the error allowed: that of two float32
 // sums, through a slope of at most 1.2.
-func (c *gatedCase) expect(gate, up, x []float32, integer bool) (want, allowed float64) {
-	a, sizeA, b, sizeB := 0.0, 0.0, 0.0, 0.0
+func (c *gatedCase) expect(gate, up, x []float32, integer bool, bias [2]float64) (want, allowed float64) {
+	a, sizeA, b, sizeB := bias[0], math.Abs(bias[0]), bias[1], math.Abs(bias[1])
 	for i, v := range x {
 		a += float64(gate[i]) * float64(v)
 		sizeA += math.Abs(float64(gate[i]) * float64(v))
