@@ -32,6 +32,24 @@
 #define ROUTE_SELECTED 2
 #define ROUTE_ROOT 3
 
+// The largest of a wave's values, none of which is a NaN, and the lowest id that has it, in every lane.
+NSTF_DEVICE void best_of_wave(f32 &best, int &id) {
+#if defined(NSTF_CUDA) && __CUDA_ARCH__ >= 800
+	i32 order = (i32)bits_of(best + 0.0f); // whole numbers in the order of the values; -0 is 0
+	order ^= order >> 31 & 0x7fffffff;
+	const i32 top = __reduce_max_sync(0xffffffffu, order);
+	id = __reduce_min_sync(0xffffffffu, order == top ? id : 0x7fffffff);
+	best = of_bits((u32)(top ^ (top >> 31 & 0x7fffffff)));
+#else
+#pragma unroll
+	for (int m = NSTF_WAVE / 2; m > 0; m /= 2) {
+		const f32 v = wave_xor(best, m);
+		const int o = wave_xor(id, m);
+		if (v > best || (v == best && o < id)) best = v, id = o;
+	}
+#endif
+}
+
 #if !ROUTE_GENERAL
 NSTF_KERNEL void __launch_bounds__(NSTF_WAVE) nstf_route(const f32* logits, i32* chosen, f32* share) {
 	begin_early();
@@ -72,12 +90,7 @@ NSTF_KERNEL void __launch_bounds__(NSTF_WAVE) nstf_route(const f32* logits, i32*
 #pragma unroll
 		for (int i = 0; i < ROUTE_EACH; i++)
 			if (p[i] > best) best = p[i], id = i * NSTF_WAVE + lane;
-#pragma unroll
-		for (int m = NSTF_WAVE / 2; m > 0; m /= 2) {
-			const f32 v = wave_xor(best, m);
-			const int o = wave_xor(id, m);
-			if (v > best || (v == best && o < id)) best = v, id = o;
-		}
+		best_of_wave(best, id);
 #pragma unroll
 		for (int i = 0; i < ROUTE_EACH; i++)
 			if (i * NSTF_WAVE + lane == id) p[i] = -1.0f;
@@ -187,12 +200,7 @@ nstf_route(const f32* logits, i32* chosen, f32* share, const f32* bias, const f3
 #pragma unroll
 		for (int i = 0; i < ROUTE_EACH; i++)
 			if (p[i] > best) best = p[i], id = i * NSTF_WAVE + lane;
-#pragma unroll
-		for (int m = NSTF_WAVE / 2; m > 0; m /= 2) {
-			const f32 v = wave_xor(best, m);
-			const int o = wave_xor(id, m);
-			if (v > best || (v == best && o < id)) best = v, id = o;
-		}
+		best_of_wave(best, id);
 #pragma unroll
 		for (int i = 0; i < ROUTE_EACH; i++)
 			if (i * NSTF_WAVE + lane == id) p[i] = -NSTF_INFINITY;
