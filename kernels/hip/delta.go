@@ -28,6 +28,7 @@ type Delta struct {
 	Memory            Address // f32 of place 0
 	Apart             int64   // numbers from place to place
 	Few               bool    // a row's bits are those that it has alone
+	Settled           bool    // Rows, Places and Memory were there before the launch before this began; of one row they are read early
 }
 
 // fusedColumns is the most columns of S that one block has with four lanes each.
@@ -42,13 +43,13 @@ func (o *Delta) Calls(t Target) []Call {
 	if o.Few && o.ValueDim <= fusedColumns {
 		lanes, columns, fused = 4, o.ValueDim, 1
 	}
-	unit := Unit{"delta.hip", fmt.Sprintf("DELTA_HEADS=%d DELTA_KEYS=%d DELTA_DK=%d DELTA_DV=%d DELTA_KERNEL=%d DELTA_TILED=%d DELTA_DECAY_LOG=%d DELTA_VEC=%d DELTA_LANES=%d DELTA_COLUMNS=%d DELTA_FUSED=%d DELTA_BY_CHANNEL=%d DELTA_SIGMOID=%d",
-		o.Heads, o.KeyHeads, o.KeyDim, o.ValueDim, o.Kernel, digit(o.Tiled), digit(o.DecayLog), vec, lanes, columns, fused, digit(o.ByChannel), digit(o.Sigmoid))}
+	unit := Unit{"delta.hip", fmt.Sprintf("DELTA_HEADS=%d DELTA_KEYS=%d DELTA_DK=%d DELTA_DV=%d DELTA_KERNEL=%d DELTA_TILED=%d DELTA_DECAY_LOG=%d DELTA_VEC=%d DELTA_LANES=%d DELTA_COLUMNS=%d DELTA_FUSED=%d DELTA_BY_CHANNEL=%d DELTA_SIGMOID=%d DELTA_SETTLED=%d",
+		o.Heads, o.KeyHeads, o.KeyDim, o.ValueDim, o.Kernel, digit(o.Tiled), digit(o.DecayLog), vec, lanes, columns, fused, digit(o.ByChannel), digit(o.Sigmoid), digit(o.Settled && o.T == 1))}
 	const waves = 4
 	block := [3]uint32{uint32(waves * t.Wave), 1, 1}
 	state := []Arg{Ptr(o.Memory), I64(o.Apart), Ptr(o.Places), Ptr(o.Position), Ptr(o.Owner)}
 	calls := []Call{{
-		Early: true, Unit: unit, Symbol: "nstf_delta_convolve", Grid: [3]uint32{uint32(ceil(o.KeyHeads+o.Heads, waves)), uint32(o.T), 1}, Block: block,
+		Early: true, Unit: unit, Symbol: "nstf_delta_convolve", Grid: [3]uint32{uint32(ceil(o.KeyHeads+3*o.Heads, waves)), uint32(o.T), 1}, Block: block,
 		Args: append([]Arg{Ptr(o.Mixed), Ptr(o.Turned), Ptr(o.Gate), Ptr(o.Beta), Ptr(o.Alpha), Ptr(o.Conv), Ptr(o.Decay), Ptr(o.DTBias), F32(o.Eps)}, state...),
 	}, {
 		Early: true, Unit: unit, Symbol: "nstf_delta_step", Grid: [3]uint32{uint32(o.Heads * ceil(o.ValueDim, columns)), uint32(o.Sequences), 1},

@@ -24,8 +24,11 @@
 // for one exchange between lanes, for o is computed from S before the step. With
 // DELTA_FUSED a block has all of a head and does what finish does.
 //
-// Grids: convolve x over DELTA_KEYS pairs of queries and keys, then DELTA_HEADS values,
-// DELTA_WAVES to a block, one to a wave; y over rows. Step x over heads and runs of
+// With DELTA_SETTLED there is one row, and positions, owners, places and memory were there before
+// the launch before step's began: they are read while that one ends.
+//
+// Grids: convolve x over DELTA_KEYS pairs of queries and keys, then DELTA_HEADS values, what fades
+// them and what they learn, DELTA_WAVES to a block, one to a wave; y over rows. Step x over heads and runs of
 // columns, y over sequences. Finish x over heads, y over rows. Waves of 32 or 64.
 // LDS: a number for each wave of a block. Deterministic, and a row's bits do not depend
 // on where its sequence was cut. Bound: bytes of S, read and written once a launch; of
@@ -53,7 +56,7 @@ NSTF_KERNEL void __launch_bounds__(DELTA_WAVES *NSTF_WAVE) nstf_delta_convolve(
 	begin_early();
 	const int row = blockIdx.y, lane = threadIdx.x % NSTF_WAVE, position = positions[row];
 	int unit = blockIdx.x * DELTA_WAVES + threadIdx.x / NSTF_WAVE;
-	if (position < 0 || unit >= DELTA_KEYS + DELTA_HEADS) return;
+	if (position < 0 || unit >= DELTA_KEYS + 3 * DELTA_HEADS) return;
 	const int back = rows_before(row, positions, owners);
 	const f32 *columns = memory + (i64)places[owners[row]] * apart;
 	mixed += (i64)row * DELTA_CHANNELS, turned += (i64)row * DELTA_CHANNELS, gates += (i64)row * DELTA_GATES;
@@ -63,8 +66,12 @@ NSTF_KERNEL void __launch_bounds__(DELTA_WAVES *NSTF_WAVE) nstf_delta_convolve(
 #pragma unroll
 		for (int r = 0; r < rounds; r++) {
 			const int i = r * NSTF_WAVE + lane, at = unit * DELTA_DK + i;
-			q[r] = i < DELTA_DK ? silu(convolved(at, back, position, mixed, columns, conv, 0.0f)) : 0.0f;
-			k[r] = i < DELTA_DK ? silu(convolved(DELTA_QUERIES + at, back, position, mixed, columns, conv, 0.0f)) : 0.0f;
+			q[r] = i < DELTA_DK ? convolved(at, back, position, mixed, columns, conv, 0.0f) : 0.0f;
+			k[r] = i < DELTA_DK ? convolved(DELTA_QUERIES + at, back, position, mixed, columns, conv, 0.0f) : 0.0f;
+		}
+#pragma unroll
+		for (int r = 0; r < rounds; r++) { // silu(0) is 0; divisions have branches, which loads would wait for
+			q[r] = silu(q[r]), k[r] = silu(k[r]);
 			qq = fmaf(q[r], q[r], qq), kk = fmaf(k[r], k[r], kk), qk = fmaf(q[r], k[r], qk);
 		}
 		const f32 to_q = 1.0f / (sqrtf(wave_sum<NSTF_WAVE>(qq) + eps) * sqrtf((f32)DELTA_DK)), to_k = 1.0f / sqrtf(wave_sum<NSTF_WAVE>(kk) + eps);
@@ -78,21 +85,30 @@ NSTF_KERNEL void __launch_bounds__(DELTA_WAVES *NSTF_WAVE) nstf_delta_convolve(
 		return;
 	}
 	unit -= DELTA_KEYS;
-	for (int i = lane; i < DELTA_DV; i += NSTF_WAVE) {
-		const int at = 2 * DELTA_QUERIES + unit * DELTA_DV + i;
-		turned[at] = silu(convolved(at, back, position, mixed, columns, conv, 0.0f));
+	const int kind = unit / DELTA_HEADS, head = unit % DELTA_HEADS, at = row * DELTA_HEADS + head;
+	if (kind == 0) {
+		constexpr int rounds = (DELTA_DV + NSTF_WAVE - 1) / NSTF_WAVE;
+		const int channel = 2 * DELTA_QUERIES + head * DELTA_DV + lane;
+		f32 v[rounds];
+#pragma unroll
+		for (int r = 0; r < rounds; r++)
+			v[r] = r * NSTF_WAVE + lane < DELTA_DV ? convolved(channel + r * NSTF_WAVE, back, position, mixed, columns, conv, 0.0f) : 0.0f;
+#pragma unroll
+		for (int r = 0; r < rounds; r++)
+			if (r * NSTF_WAVE + lane < DELTA_DV) turned[channel + r * NSTF_WAVE] = silu(v[r]);
+		return;
 	}
-	const int at = row * DELTA_HEADS + unit;
-	const f32 a = DELTA_DECAY_LOG ? -exp_f32(decay[unit]) : decay[unit];
+	if (kind == 2) {
+		if (lane == 0) gates[DELTA_HEADS + head] = (f32)sigmoid_f64((f64)beta[at]);
+		return;
+	}
+	const f32 a = DELTA_DECAY_LOG ? -exp_f32(decay[head]) : decay[head];
 #if DELTA_BY_CHANNEL
 	f32 *fades = alpha + (i64)at * DELTA_DK;
-	for (int i = lane; i < DELTA_DK; i += NSTF_WAVE) fades[i] = exp_f32(a * (f32)softplus_f64((f64)fades[i] + (f64)dt_bias[unit * DELTA_DK + i]));
-	if (lane > 0) return;
+	for (int i = lane; i < DELTA_DK; i += NSTF_WAVE) fades[i] = exp_f32(a * (f32)softplus_f64((f64)fades[i] + (f64)dt_bias[head * DELTA_DK + i]));
 #else
-	if (lane > 0) return;
-	gates[unit] = exp_f32(a * (f32)softplus_f64((f64)alpha[at] + (f64)dt_bias[unit]));
+	if (lane == 0) gates[head] = exp_f32(a * (f32)softplus_f64((f64)alpha[at] + (f64)dt_bias[head]));
 #endif
-	gates[DELTA_HEADS + unit] = (f32)sigmoid_f64((f64)beta[at]);
 }
 
 #define DELTA_THREADS ((DELTA_LANES * DELTA_COLUMNS + NSTF_WAVE - 1) / NSTF_WAVE * NSTF_WAVE)
@@ -102,18 +118,32 @@ NSTF_KERNEL void __launch_bounds__(DELTA_THREADS) nstf_delta_step(
     const f32 *mixed, const f32 *turned, const f32 *gates, const f32 *alpha, f32 *o, f32 *z, const f32 *weight, f32 norm_eps,
     f32 *memory, i64 apart, const i32 *places, const i32 *positions, const i32 *owners, int rows) {
 	__shared__ f32 lds[DELTA_THREADS / NSTF_WAVE];
-	begin_early();
+	let_next_begin();
+#if DELTA_SETTLED
+	int row = 0;
+	const int position = load_settled(positions), place = load_settled(places + load_settled(owners));
+	if (position < 0) return;
+#else
+	wait_for_inputs();
 	int row = first_row(blockIdx.y, rows, positions, owners);
 	if (row < 0) return;
+	const int position = positions[row], place = places[owners[row]];
+#endif
 	const int head = blockIdx.x / DELTA_SPLITS, lane = threadIdx.x % DELTA_LANES, first = row;
 	const int column = blockIdx.x % DELTA_SPLITS * DELTA_COLUMNS + threadIdx.x / DELTA_LANES;
 	const bool here = threadIdx.x / DELTA_LANES < DELTA_COLUMNS && column < DELTA_DV;
-	memory += (i64)places[owners[row]] * apart;
+	memory += (i64)place * apart;
 	f32 *own = memory + DELTA_COLUMN_MEMORY + ((i64)head * DELTA_DV + (here ? column : 0)) * DELTA_DK;
 	const int query = key_head(head) * DELTA_DK;
 	spread<DELTA_DK, DELTA_LANES, DELTA_VEC> s, k, q;
 	s.zero();
-	if (positions[row] > 0 && here) s.load(own, lane);
+	if (position > 0 && here) s.load<DELTA_SETTLED>(own, lane);
+#if DELTA_FUSED
+	const f32 through = here ? weight[column] : 0.0f;
+#endif
+#if DELTA_SETTLED
+	wait_for_inputs();
+#endif
 	do {
 		const f32 *x = turned + (i64)row * DELTA_CHANNELS, *gate = gates + (i64)row * DELTA_GATES;
 #if DELTA_BY_CHANNEL
@@ -128,14 +158,17 @@ NSTF_KERNEL void __launch_bounds__(DELTA_THREADS) nstf_delta_step(
 		q.load(x + query, lane);
 		const f32 v = here ? x[2 * DELTA_QUERIES + head * DELTA_DV + column] : 0.0f;
 		const f32 rate = gate[DELTA_HEADS + head], qk = gate[2 * DELTA_HEADS + key_head(head)];
+		const i64 at = (i64)row * DELTA_VALUES + head * DELTA_DV + column;
+#if DELTA_FUSED
+		const f32 opens = here && lane == 0 ? z[at] : 0.0f;
+#endif
 		const f32 told = s.dot(k), read = s.dot(q);
 		const f32 u = rate * (v - fade * told), out = fmaf(qk, u, fade * read);
 #pragma unroll
 		for (int i = 0; i < s.count; i++) s.v[i] = fmaf(k.v[i], u, fade * s.v[i]);
-		const i64 at = (i64)row * DELTA_VALUES + head * DELTA_DV + column;
 #if DELTA_FUSED
 		const f32 squares = block_sum<DELTA_THREADS>(here && lane == 0 ? out * out : 0.0f, lds);
-		if (here && lane == 0) z[at] = gated(out / sqrtf(squares / DELTA_DV + norm_eps) * weight[column], z[at]);
+		if (here && lane == 0) z[at] = gated(out / sqrtf(squares / DELTA_DV + norm_eps) * through, opens);
 #else
 		if (here && lane == 0) o[at] = out;
 #endif

@@ -36,17 +36,15 @@ NSTF_DEVICE int first_row(int n, int rows, const i32 *positions, const i32 *owne
 	return -1;
 }
 
-// One channel of a row behind the convolution, added to sum; mixed is the row's.
+// One channel of a row behind the convolution, added to sum; mixed is the row's. Columns before
+// position 0 are loaded too, so that no load waits for a condition, and count as zeros.
 NSTF_DEVICE f32 convolved(int channel, int back, int position, const f32 *mixed, const f32 *columns, const f32 *conv, f32 sum) {
 #pragma unroll
 	for (int j = 0; j < NET_KERNEL; j++) {
 		const int d = NET_KERNEL - 1 - j; // positions before
-		f32 x = 0;
-		if (d <= back)
-			x = mixed[channel - (i64)d * NET_CHANNELS];
-		else if (d <= position)
-			x = columns[(i64)(NET_KERNEL - 1 - d + back) * NET_CHANNELS + channel];
-		sum = fmaf(conv[channel * NET_KERNEL + j], x, sum);
+		const f32 *from = d <= back ? mixed + channel - (i64)d * NET_CHANNELS : columns + (i64)(NET_KERNEL - 1 - d + back) * NET_CHANNELS + channel;
+		const f32 x = *from;
+		sum = fmaf(conv[channel * NET_KERNEL + j], d <= position ? x : 0.0f, sum);
 	}
 	return sum;
 }
@@ -70,12 +68,12 @@ template <int N, int LANES, int VEC> struct spread {
 #pragma unroll
 		for (int i = 0; i < count; i++) v[i] = 0;
 	}
-	NSTF_MEMBER void load(const f32 *from, int lane) {
+	template <bool Settled = false> NSTF_MEMBER void load(const f32 *from, int lane) {
 #pragma unroll
 		for (int r = 0; r < runs; r++) {
 			const int i = (r * LANES + lane) * VEC;
 			pack<f32, VEC> p = {};
-			if (i < N) p = *(const pack<f32, VEC> *)(from + i);
+			if (i < N) p = Settled ? load_settled((const pack<f32, VEC> *)(from + i)) : *(const pack<f32, VEC> *)(from + i);
 #pragma unroll
 			for (int c = 0; c < VEC; c++) v[r * VEC + c] = p.v[c];
 		}

@@ -111,6 +111,9 @@ func Kernels(t Target) []Kernel {
 	delta := Delta{Rows: rows, Sequences: 1, Heads: 32, KeyHeads: 16, KeyDim: 128, ValueDim: 128, Kernel: 4, Eps: 1e-6, Conv: 1, Decay: 1, DTBias: 1, DecayLog: true,
 		Norm: rms, Mixed: 1, Beta: 1, Alpha: 1, Z: 1, Turned: 1, Out: 1, Gate: 1, Places: 1, Memory: 256, Apart: 4096, Few: true}
 	table.add("delta", wide, delta.Calls(t))
+	delta.Settled = true
+	table.add("delta/T=1", wide, delta.Calls(t)[1:])
+	delta.Settled = false
 	delta.Few, delta.Rows = false, prompt
 	table.add("delta/T=512", wide, delta.Calls(t))
 	delta.KeyHeads, delta.ByChannel, delta.Sigmoid = 32, true, true

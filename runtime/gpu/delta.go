@@ -24,7 +24,7 @@ func (w *walk) deltaNet(b *block, in source) {
 	w.do(&hip.Delta{Rows: w.rows(0), Sequences: w.sequences(), Heads: int(n.Heads), KeyHeads: int(n.KeyHeads), KeyDim: int(n.KeyDim), ValueDim: int(n.ValueDim),
 		Kernel: int(n.Kernel), Tiled: n.Tiled, DecayLog: n.DecayLog, ByChannel: n.ByChannel, Sigmoid: n.SigmoidGate, Eps: n.Eps, Conv: d.conv, Decay: d.decay, DTBias: d.dtBias, Norm: d.norm,
 		Mixed: s.mixed, Beta: s.beta, Alpha: s.alpha, Z: s.z, Turned: s.convolved, Out: s.att, Gate: s.gates,
-		Places: e.kept.table, Memory: e.remembered(b), Apart: e.kept.floats, Few: !w.many})
+		Places: e.kept.table, Memory: e.remembered(b), Apart: e.kept.floats, Few: !w.many, Settled: w.t == 1 && !w.many})
 }
 
 // second multiplies what a first matrix gave of all rows with one that follows it.
