@@ -31,14 +31,17 @@ type rowsShape struct {
 // are more rows than a launch of matvec.hip multiplies as fast.
 func (o *Matvec) readsOnce(t Target, products []Product, integer bool) bool {
 	unit := t.Matrix()
-	if !integer || unit == NoMatrix || o.Shape != nil && o.Shape.Features == 0 || o.Experts != 0 || o.Norm.Weight != 0 || o.Rounded.Data != 0 || corrected(products) || o.rounded(products[0].W.Format).Data == 0 {
+	if !integer || unit == NoMatrix || o.Experts != 0 || o.Norm.Weight != 0 || o.Rounded.Data != 0 || corrected(products) || o.rounded(products[0].W.Format).Data == 0 {
 		return false
+	}
+	if _, raw := o.rawShape(t, products, min(o.T, o.mostRows(t))); raw {
+		return true
 	}
 	few := launchRows
 	if o.Gated && unit == MMA && products[0].W.Format.Scheme == "q4_k" {
 		few = 6 // two matrices' byte dot products of 8 rows take longer than a tile of the unit (docs/perf/gpu.md)
 	}
-	if o.T <= few && o.Shape == nil || o.rowsLanes(t, products) < 1+digit(o.Gated) {
+	if o.Shape != nil && o.Shape.Features == 0 || o.T <= few && o.Shape == nil || o.rowsLanes(t, products) < 1+digit(o.Gated) {
 		return false
 	}
 	if o.Shape != nil {
@@ -147,6 +150,13 @@ func (o *Matvec) rowsCalls(t Target, products []Product) (calls []Call) {
 
 func (o *Matvec) rowsCall(t Target, products []Product, from, rows int) Call {
 	w := &products[0].W
+	args := []Arg{Ptr(o.rounded(w.Format).Data), I32(rows), I32(from)}
+	for _, p := range products {
+		args = append(args, Ptr(p.W.Data), Ptr(rowOf(p.Y, from, p.W.N)), Ptr(p.Bias), Ptr(rowOf(p.Residual, from, p.W.N)), I32(p.W.N))
+	}
+	if s, raw := o.rawShape(t, products, rows); raw {
+		return o.rawCall(t, products, s, args)
+	}
 	s := o.rowsShape(t, products, rows)
 	lds := s.room(t, w)
 	if s.inLDS {
@@ -155,10 +165,6 @@ func (o *Matvec) rowsCall(t Target, products []Product, from, rows int) Call {
 	gated := ""
 	if o.Gated {
 		gated = " " + activation(o.Act, o.Gating)
-	}
-	args := []Arg{Ptr(o.rounded(w.Format).Data), I32(rows), I32(from)}
-	for _, p := range products {
-		args = append(args, Ptr(p.W.Data), Ptr(rowOf(p.Y, from, p.W.N)), Ptr(p.Bias), Ptr(rowOf(p.Residual, from, p.W.N)), I32(p.W.N))
 	}
 	return Call{
 		Unit: Unit{"matrows.hip", fmt.Sprintf("%s MATROWS_K=%d MATROWS_LANES=%d MATROWS_PARTS=%d MATROWS_TEAMS=%d MATROWS_FEATURES=%d MATROWS_TOKENS=%d MATROWS_TOGETHER=%d MATROWS_RESIDENT=%d MATROWS_LDS=%d MATROWS_GROUP=%d MATROWS_NARROW=%d MATROWS_MATRICES=%d MATROWS_GATED=%d%s",

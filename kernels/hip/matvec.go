@@ -87,6 +87,9 @@ type MatvecShape struct {
 	// takes 16 * Features rows of weights at once, Rows the parts of a wave, and Steps the
 	// units of a row that it takes together. Lanes, Split, Grid, Ahead and Pipe mean nothing.
 	Features int
+	// Depth, where not 0, has matrowsraw.hip multiply: steps of weights on their way. Direct has
+	// activations come by steps where LDS held all of them; of the others Blocks alone means something.
+	Depth int
 }
 
 // String writes the shape as the tables of measurements do.
@@ -97,6 +100,9 @@ func (s MatvecShape) String() string {
 	}
 	if s.Features > 0 {
 		return fmt.Sprintf("f%d t%d p%d u%d b%d", s.Features, s.Waves, s.Rows, s.Steps, s.Blocks) + more
+	}
+	if s.Depth > 0 {
+		return fmt.Sprintf("d%d b%d", s.Depth, s.Blocks) + more
 	}
 	if s.Ahead > 0 {
 		more += fmt.Sprintf(" a%d", s.Ahead)

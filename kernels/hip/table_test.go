@@ -42,6 +42,9 @@ func TestKernelsComplete(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if name == "matrowsraw.hip" && target.Matrix() != MMA {
+				continue // a kernel for that unit alone
+			}
 			if strings.Contains(string(text), "\nNSTF_KERNEL") && !files[name] && name != "empty.hip" {
 				t.Errorf("%s: %s has a kernel that is not in the table", arch, name)
 			}

@@ -41,7 +41,7 @@ func (u *Tuning) Sound(t Target) bool {
 	for _, s := range u.Matvec {
 		if s.Waves < 1 || s.Waves*t.Wave > 1024 || s.Lanes < 1 || s.Lanes > t.Wave || s.Lanes&(s.Lanes-1) != 0 || s.Split < 1 || s.Waves%s.Split != 0 || s.Split&(s.Split-1) != 0 ||
 			s.Rows < 1 || s.Rows > 4 || s.Steps < 1 || s.Steps > 8 || s.Blocks < 1 || s.Blocks > 8 || s.Grid < 0 || s.Grid > 16 ||
-			s.Ahead != 0 || s.Direct || s.Features != 0 { // Shapes never lists those
+			s.Ahead != 0 || s.Direct || s.Features != 0 || s.Depth != 0 { // Shapes never lists those
 			return false
 		}
 	}

@@ -76,12 +76,39 @@ func TestMatrowsShapes(t *testing.T) {
 	}
 }
 
+// TestMatrowsRaw runs what NVIDIA's matrix unit multiplies straight from codes: activations
+// that all lie in LDS and that come by steps, steps that are not whole, several tiles of a
+// block, and several matrices; rows alone have the same bits.
+func TestMatrowsRaw(t *testing.T) {
+	m := open(t)
+	r := rand.New(rand.NewPCG(89, 90))
+	v := pick(t, "q4_k")[0]
+	shapes := []*hip.MatvecShape{nil}
+	if m.target.Matrix() == hip.MMA {
+		shapes = append(shapes, &hip.MatvecShape{Depth: 1, Blocks: 1}, &hip.MatvecShape{Depth: 2, Blocks: 1},
+			&hip.MatvecShape{Depth: 1, Blocks: 1, Direct: true}, &hip.MatvecShape{Depth: 2, Blocks: 1, Direct: true})
+	}
+	for _, s := range shapes {
+		for _, c := range []*matvecCase{
+			{t: 32, k: 1024, n: []int{40, 8, 8}, repeated: true},
+			{t: 9, k: 1280, n: []int{70}, extras: true},
+			{t: 3, k: 2304, n: []int{33}},
+			{t: 24, k: 4096, n: []int{1, 130}, extras: true},
+			{t: 17, k: 1024, n: []int{9000}, repeated: true},
+		} {
+			if c.v, c.acts, c.shape = v, true, s; taken(t) && !(testing.Short() && c.n[0] > 1000 && m.target.API == hip.HIP) {
+				c.run(t, m, r)
+			}
+		}
+	}
+}
+
 // TestMatrowsGated wants the bits of gated rows alone.
 func TestMatrowsGated(t *testing.T) {
 	m := open(t)
 	r := rand.New(rand.NewPCG(85, 86))
 	for _, v := range pick(t, "q4_k", "q6_k", "q8_0") {
-		for _, c := range []struct{ t, n, k int }{{8, 70, 1280}, {10, 45, 512}, {20, 64, 1280}, {32, 130, 256}} {
+		for _, c := range []struct{ t, n, k int }{{8, 70, 1280}, {8, 45, 512}, {10, 45, 512}, {20, 64, 1280}, {32, 130, 256}, {17, 50, 1280}} {
 			if !taken(t) {
 				continue
 			}

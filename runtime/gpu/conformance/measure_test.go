@@ -206,6 +206,7 @@ func workloads() []workload {
 		{"x", []int{4096}, 4096, 8},
 		{"plain", []int{4096}, 14336, 8},
 		{"plain", []int{4096, 1024, 1024}, 4096, 8},
+		{"gatedacts", []int{14336, 14336}, 4096, 5},
 		{"gatedacts", []int{14336, 14336}, 4096, 8},
 		{"plain", []int{4096}, 4096, 32},
 		{"plain", []int{4096}, 14336, 32},
@@ -227,23 +228,19 @@ func (m *machine) shapes(w *workload) []*hip.MatvecShape {
 		all = append(all, &hip.MatvecShape{Rows: rows, Lanes: m.target.Wave, Waves: waves, Split: 1, Steps: steps,
 			Blocks: blocks, Grid: grid, Pipe: pipe})
 	}
-	if w.t > 2 && w.op != "x" {
-		for _, parts := range []int{4, 8} {
-			for _, teams := range []int{1, 2, 4} {
-				for _, features := range []int{1, 2, 4} {
-					for _, together := range []int{4, 8} {
-						waves := teams * m.target.Wave / parts
-						if sums := parts * features * ((w.t + 7) / 8) * 4; sums > 1024/waves || waves < 8 || waves > 16 || together > parts || strings.HasPrefix(w.op, "gated") && features%2 != 0 {
-							continue
-						}
-						s := hip.MatvecShape{Rows: parts, Waves: teams, Features: features, Steps: together, Blocks: 1}
-						direct := s
-						direct.Direct = true
-						all = append(all, &s, &direct)
-					}
-				}
+	if m.target.Matrix() == hip.MMA && w.op != "x" {
+		for _, depth := range []int{1, 2, 3} {
+			for blocks := 1; blocks <= 2 && blocks*w.t <= 16; blocks++ { // of two, registers hold 8 tokens
+				all = append(all, &hip.MatvecShape{Depth: depth, Blocks: blocks}, &hip.MatvecShape{Depth: depth, Blocks: blocks, Direct: true})
 			}
 		}
+	}
+	if w.t > 2 && w.op != "x" {
+		// What was fastest of matrows.hip's.
+		s := hip.MatvecShape{Rows: 4, Waves: 1, Features: 2, Steps: 4, Blocks: 1}
+		direct := s
+		direct.Direct = true
+		all = append(all, &s, &direct)
 		if w.t > 4 {
 			return all
 		}
@@ -394,11 +391,14 @@ func (m *machine) operation(t testing.TB, v *variety, w *workload, s *hip.Matvec
 	op.Gated = strings.HasPrefix(w.op, "gated")
 	if w.op == "gated" || w.op == "gatedacts" {
 		op.Rounded = hip.Acts{Data: take(int(hip.ActsSize(w.t, w.n[0]))), T: w.t, K: w.n[0]}
-		if s != nil && s.Features == 0 && s.Waves*s.Rows/s.Split*(m.target.Wave/s.Lanes)%32 != 0 {
+		if s != nil && s.Features == 0 && s.Depth == 0 && s.Waves*s.Rows/s.Split*(m.target.Wave/s.Lanes)%32 != 0 {
 			return nil, 0
 		}
 	}
 	if total > weights.Size {
+		return nil, 0
+	}
+	if s != nil && s.Depth > 0 && !op.Raw(m.target) {
 		return nil, 0
 	}
 	for _, c := range op.Calls(m.target) {
