@@ -39,6 +39,7 @@
 #include "follow.hip"
 
 constexpr int PAGE_TILES = 64 / TILE;
+#define PAGES_AHEAD (ATTEND_MATRIX && (KV_FORMAT == 2 || KV_FORMAT == 4)) // values are read a tile ahead: q8 and q4 take few registers, others were not measured
 #define PAGES_ALWAYS (1 + FOLLOW_RECENT)
 // A lane's pairs of a summary's numbers.
 constexpr int SUMMARY_PAIRS = (FOLLOW_D / 2 + NSTF_WAVE - 1) / NSTF_WAVE;
@@ -82,19 +83,23 @@ template <typename Page> NSTF_DEVICE void attend_some(const pages_part& t, const
 	find(x);
 	tile now = tile_of(x, 0);
 	load<true>(key, cache, none, now, lane);
+	if (PAGES_AHEAD) load<false>(value, cache, none, now, lane);
 	follow_page ahead = {-1, 0};
 	if (i + step < end) ahead = page_of(i + step);
 	find(ahead);
 	while (x.page >= 0) {
-		load<false>(value, cache, none, now, lane);
+		if (!PAGES_AHEAD) load<false>(value, cache, none, now, lane);
 		score_tile(s, own, key, cache, none, now, query, lane);
 		const bool last = sub + 1 == PAGE_TILES;
 		const tile next = last ? tile_of(ahead, 0) : tile_of(x, sub + 1);
 		load<true>(key, cache, none, next, lane);
+		values_loaded behind;
+		if (PAGES_AHEAD) load<false>(behind, cache, none, next, lane);
 		wave_sync();
 		weigh(s, own, all, cache, none, now, lane, scale, softcap);
 		accumulate_tile(s, sum, value, cache, none, now, own, lane);
 		wave_sync();
+		if (PAGES_AHEAD) value = behind;
 		now = next;
 		sub = last ? 0 : sub + 1;
 		if (!last) continue;
