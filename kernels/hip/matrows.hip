@@ -394,14 +394,13 @@ NSTF_KERNEL void __launch_bounds__(ROWS_THREADS, MATROWS_RESIDENT) NSTF_PASTED(N
 		for (int i = threadIdx.x; i < t * ROWS_TILE; i += ROWS_THREADS) {
 			const int token = i / ROWS_TILE, of = i % ROWS_TILE / ROWS_OUT, feature = i % ROWS_OUT, n = p.first + i % ROWS_TILE;
 			if (n >= p.n) continue;
-#if MATROWS_GATED
-			f32 v = gated(whole(of, token, feature), whole(of, token, ROWS_OUT + feature));
-#else
-			f32 v = whole(of, token, feature);
-#endif
 			const i64 at = (i64)token * p.n + n;
+#if MATROWS_GATED
+			p.y[at] = gated(whole(of, token, feature), whole(of, token, ROWS_OUT + feature));
+#else
 			const f32 bias = p.bias ? p.bias[n] : 0, residual = p.residual ? p.residual[at] : 0;
-			p.y[at] = v + bias + residual;
+			p.y[at] = whole(of, token, feature) + bias + residual;
+#endif
 		}
 		__syncthreads();
 		tile += gridDim.x;

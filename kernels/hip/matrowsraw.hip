@@ -337,14 +337,13 @@ NSTF_KERNEL void __launch_bounds__(RAW_THREADS, RAW_RESIDENT) NSTF_PASTED(NSTF_N
 		for (int i = threadIdx.x; i < t * RAW_OUT; i += RAW_THREADS) {
 			const int token = i / RAW_OUT, feature = i % RAW_OUT, n = p.first + feature;
 			if (n >= p.n) continue;
-#if RAW_GATED
-			f32 v = gated(whole(token, feature), whole(token, RAW_OUT + feature));
-#else
-			f32 v = whole(token, feature);
-#endif
 			const i64 at = (i64)token * p.n + n;
+#if RAW_GATED
+			p.y[at] = gated(whole(token, feature), whole(token, RAW_OUT + feature));
+#else
 			const f32 bias = p.bias ? p.bias[n] : 0, residual = p.residual ? p.residual[at] : 0;
-			p.y[at] = v + bias + residual;
+			p.y[at] = whole(token, feature) + bias + residual;
+#endif
 		}
 		tile += gridDim.x;
 	}
