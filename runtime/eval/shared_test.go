@@ -3,7 +3,6 @@ package eval_test
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"math"
 	"os"
 	"path/filepath"
@@ -11,11 +10,6 @@ import (
 
 	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/runtime/eval"
-)
-
-var (
-	partsFlag = flag.Int("parts", 1, "of so many parts of the models that have transformers' perplexities, ...")
-	partFlag  = flag.Int("part", 0, "... measure this one, from 0 on")
 )
 
 // shared returns the folder of trained models, or skips.
@@ -66,11 +60,7 @@ func TestFiguresAreLlamaCPPs(t *testing.T) {
 // model tells. They differ by 5e-5 at most.
 func TestPerplexityIsTransformers(t *testing.T) {
 	dir := shared(t)
-	for i, c := range [][2]string{{"tiny-llama", "book"}, {"tiny-qwen3", "docs"}, {"tiny-gptj", "book"}, {"tiny-gemma3", "docs"}, {"tiny-mixtral", "docs"}} {
-		if i%*partsFlag != *partFlag {
-			continue
-		}
-		name, text := c[0], c[1]
+	for name, text := range map[string]string{"tiny-llama": "book", "tiny-qwen3": "docs", "tiny-gptj": "book", "tiny-gemma3": "docs", "tiny-mixtral": "docs"} {
 		t.Run(name, func(t *testing.T) {
 			var want map[string]struct {
 				NLL    float64 `json:"nll_mean"`
