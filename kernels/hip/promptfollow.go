@@ -25,10 +25,15 @@ type PromptFollow struct {
 // beginning of a page, which is the fourth at least.
 type ChosenRows struct{ First, Blocks int }
 
-// FollowsPrompts says whether blocks of queries can choose among pages of a format.
-func FollowsPrompts(f cpu.KVFormat) bool { return f == cpu.KVF16 || f == cpu.KVF32 }
+// FollowsPrompts says whether blocks of these queries can choose pages on a target: the cache has numbers, and a
+// block's tiles are held by LDS, as then what weighs pages is.
+func (o *Attend) FollowsPrompts(t Target) bool {
+	a := *o
+	a.Prompt = true
+	return (o.KV.Format == cpu.KVF16 || o.KV.Format == cpu.KVF32) && a.isPrompt(t)
+}
 
-// blockWaves are those of a block that chooses.
+// blockThreads are those of a block that chooses.
 const blockThreads = 256
 
 // stride is the pages that a list has room for.

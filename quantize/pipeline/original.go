@@ -52,6 +52,7 @@ func (f *flow) original() *original {
 	return s
 }
 
+// close gives back what is held from one matrix to the next, logits of the text among it.
 func (s *original) close() {
 	if s.sensing != nil {
 		s.sensing.Close()
@@ -59,6 +60,7 @@ func (s *original) close() {
 	if s.part != nil {
 		s.part.Close()
 	}
+	s.sensing, s.part = nil, nil
 }
 
 // partFile holds what was measured of a block, or of the head behind all.
@@ -78,6 +80,7 @@ func (s *original) there(file string) bool {
 
 // share makes this process's share, until nothing is left but to join it.
 func (s *original) share(ctx context.Context) error {
+	defer s.close()
 	err := s.step("calibrating", "blocks", func(progress func(done, total int64)) error { return s.sums(ctx, progress) })
 	if err == nil && s.Plan == nil {
 		err = s.step("measuring sensitivities", "matrices", func(progress func(done, total int64)) error { return s.sensitivities(ctx, progress) })
@@ -282,6 +285,7 @@ func (s *original) joined(ctx context.Context) (_ *stats.File, err error) {
 			return nil, err
 		}
 	}
+	s.close() // of what was measured again
 	return out, s.step("measuring the level of sensitivities", "steps", func(progress func(done, total int64)) error {
 		o.Progress = progress
 		return calibrate.Sense(ctx, s.m, out, s.Windows, calibrate.SensitivityOptions{Options: o}, found)

@@ -18,8 +18,8 @@ var (
 	onDevice  = flag.String("device", "cpu", "device that the models of the tests run on")
 	onLevel   = flag.String("level", "", "SIMD level of the processor's kernels; default: the best this machine runs")
 	kernels   = flag.String("kernels", "", "folder that keeps kernels which a GPU needs; default: each test compiles its own")
-	partsFlag = flag.Int("parts", 1, "of so many parts of each list of graphs, checkpoints, codings and configurations, ...")
-	partFlag  = flag.Int("part", 0, "... run this one, from 0 on, and the first of lists that others go through too")
+	partsFlag = flag.Int("parts", 1, "of so many parts of each list of graphs, checkpoints and codings, ...")
+	partFlag  = flag.Int("part", 0, "... run this one, from 0 on, and the first of every list")
 )
 
 // request returns the device asked for.

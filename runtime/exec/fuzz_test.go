@@ -3,8 +3,6 @@ package exec
 import (
 	"context"
 	"encoding/json"
-	"maps"
-	"slices"
 	"testing"
 
 	"github.com/nstf/nstf/formats"
@@ -35,7 +33,7 @@ func FuzzGraph(f *testing.F) {
 func TestHostileGraphs(t *testing.T) {
 	processorOnly(t, "a check before any device")
 	hostile := []any{nil, -1, 0, 1, 2, 3, 7, 64, 1 << 20, int64(1) << 62, 0.5, -1e300, "", "rms", "0.q", []any{}, []any{1}, map[string]any{}, true}
-	ran, number := 0, 0
+	ran := 0
 	for _, c := range tinies() {
 		p, err := json.Marshal(c.graph)
 		if err != nil {
@@ -48,9 +46,6 @@ func TestHostileGraphs(t *testing.T) {
 		eachLeaf(&tree, func(leaf *any, set func()) {
 			was := *leaf
 			for _, v := range hostile {
-				if number++; number%*partsFlag != *partFlag {
-					continue
-				}
 				*leaf = v
 				set()
 				q, err := json.Marshal(tree)
@@ -74,8 +69,7 @@ func TestHostileGraphs(t *testing.T) {
 func eachLeaf(x *any, f func(leaf *any, set func())) {
 	switch v := (*x).(type) {
 	case map[string]any:
-		for _, k := range slices.Sorted(maps.Keys(v)) { // a part's leaves are the same each time
-			e := v[k]
+		for k, e := range v {
 			eachLeaf(&e, func(leaf *any, set func()) { f(leaf, func() { set(); v[k] = e }) })
 		}
 	case []any:

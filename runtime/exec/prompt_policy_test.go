@@ -278,7 +278,7 @@ func TestPromptPolicyChoosesAlike(t *testing.T) {
 
 // Stages that work at once on passes of a prompt give the bits of one, wherever these cut it.
 func TestPromptPolicyAbreast(t *testing.T) {
-	processorOnly(t, "blocks of queries that choose")
+	processorOnly(t, "a prompt of a thousand tokens many times over")
 	for i, c := range followedGraphs() {
 		n := len(c.graph.Blocks)
 		at := n / 2
@@ -314,7 +314,7 @@ func TestPromptPolicyAbreast(t *testing.T) {
 // On a trained model a prompt whose blocks of queries read less than half of the pages loses
 // little.
 func TestSharedPromptPolicy(t *testing.T) {
-	processorOnly(t, "blocks of queries that choose")
+	processorOnly(t, "4,096 tokens of a trained model, twice")
 	model := filepath.Join(shared(t), "long-llama")
 	ids := readIDs(t, filepath.Join(model, "reference", "long_ids.json"))[:4096]
 	m, err := checkpoint.Open(model)

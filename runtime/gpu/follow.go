@@ -354,7 +354,7 @@ func (w *walk) summarize(b *block) {
 // choosePages lists attention of rows from lo on, of which some choose pages, and reports whether there is such.
 func (w *walk) choosePages(b *block, lo int, dense *hip.Attend) bool {
 	f := &w.e.follow
-	if len(w.choosing) == 0 || f.first[b.index] < 0 || !hip.FollowsPrompts(dense.KV.Format) {
+	if len(w.choosing) == 0 || f.first[b.index] < 0 || !dense.FollowsPrompts(w.e.m.target) {
 		return false
 	}
 	op := hip.PromptFollow{Attend: *dense, Shares: f.prompts + hip.Address(8*f.first[b.index]), LeastPages: device.LeastPromptPages, Counts: f.counts, Work: f.work[0]}

@@ -15,7 +15,7 @@ import (
 // takes, and whatever text was read before.
 func TestEmbedByPromptPolicy(t *testing.T) {
 	if emulated() {
-		t.Skip("prompts by a policy of attention: the processor's only")
+		t.Skip("prompts of more than a thousand tokens; runtime/exec has shorter ones by a policy")
 	}
 	p := &device.Policy{Pages: 0.1, Mass: 1, Least: 64, Refresh: 10}
 	ex := executor(t, "llama-31", exec.Options{Sequences: 4, Context: 1600, Policy: p})
