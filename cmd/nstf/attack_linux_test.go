@@ -255,7 +255,7 @@ func newAttacks(t *testing.T) []attack {
 func beside(src, name string, run [][]string, kind string, damage func(*rand.Rand, []byte) []byte) attack {
 	return attack{kind + name, func(r *rand.Rand, dir string) (string, error) {
 		model := filepath.Join(dir, "model")
-		if err := os.CopyFS(model, os.DirFS(src)); err != nil {
+		if err := copyFiles(model, src); err != nil {
 			return "", err
 		}
 		path := filepath.Join(model, name)

@@ -88,7 +88,7 @@ func TestFolderOfModels(t *testing.T) {
 	invoke("run", dir, "-p", "x").fails(t, exitInput, "a .gguf or .nstf file is named itself")
 	must(t, "export", filepath.Join(micro, "llama-2"), "-o", filepath.Join(dir, "x.gguf"))
 	invoke("inspect", dir).fails(t, exitInput, "name the model in the folder: "+filepath.Join(dir, "x.gguf")+"\n")
-	if err := os.CopyFS(filepath.Join(dir, "a"), os.DirFS(filepath.Join(micro, "llama-2"))); err != nil {
+	if err := copyFiles(filepath.Join(dir, "a"), filepath.Join(micro, "llama-2")); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o666); err != nil {

@@ -37,7 +37,7 @@ func inputs(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if err := os.CopyFS(at("hf"), os.DirFS(filepath.Join(micro, "llama-headdim"))); err != nil {
+	if err := copyFiles(at("hf"), filepath.Join(micro, "llama-headdim")); err != nil {
 		t.Fatal(err)
 	}
 	must(t, "convert", at("hf"), "-o", at("m.nstf"))

@@ -185,7 +185,7 @@ func TestImportanceMatrixOfAnother(t *testing.T) {
 func TestQuantizeZeros(t *testing.T) {
 	args := withText(t, "llama-k256")
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(args[0])); err != nil {
+	if err := copyFiles(dir, args[0]); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "model.safetensors")

@@ -285,7 +285,7 @@ func TestSignal(t *testing.T) {
 // --chat-template picks one of several by its name.
 func TestChatTemplate(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(micro, "llama-2"))); err != nil {
+	if err := copyFiles(dir, filepath.Join(micro, "llama-2")); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(filepath.Join(dir, "additional_chat_templates"), 0o700); err != nil {

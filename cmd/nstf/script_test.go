@@ -103,10 +103,31 @@ const (
 func copyDir(t *testing.T, src string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), filepath.Base(src))
-	if err := os.CopyFS(dir, os.DirFS(src)); err != nil {
+	if err := copyFiles(dir, src); err != nil {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// copyFiles copies the files of a folder, and what links of it lead to.
+func copyFiles(dir, src string) error {
+	names, err := filepath.Glob(filepath.Join(src, "*"))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	for _, name := range names {
+		p, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(name)), p, 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // packaged converts a model and returns the package.

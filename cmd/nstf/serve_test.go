@@ -208,7 +208,7 @@ func TestServeFolder(t *testing.T) {
 func TestPoolingTravels(t *testing.T) {
 	dir := t.TempDir()
 	from := filepath.Join(dir, "model")
-	if err := os.CopyFS(from, os.DirFS("../../testdata/micro/llama-2")); err != nil {
+	if err := copyFiles(from, filepath.Join(micro, "llama-2")); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(filepath.Join(from, "1_Pooling"), 0o777); err != nil {

@@ -21,7 +21,8 @@ orders; greedy ids do not, as every recorded margin is above MIN_MARGIN.
 
 Each directory holds
     config.json, generation_config.json, model*.safetensors   the checkpoint
-    tokenizer.json, tokenizer_config.json                     byte-level, the same for all but for BOS and EOS
+    tokenizer.json, tokenizer_config.json                     byte-level, the same for all but for BOS and EOS:
+                                                              a link to one of four (TOKENIZERS)
     reference.json   {"prompts": [{"prompt_ids", "greedy_ids", "margins"}],
                       "logits": [{"file", "ids"}], versions, "ablations"}
                      greedy_ids are computed without a KV cache (the whole sequence again at each
@@ -1250,6 +1251,18 @@ def share(path: Path, base: Path) -> None:
         weights.symlink_to(f"../{base.name}/{theirs.name}")
 
 
+TOKENIZERS = ("llama-2", "kimi_linear", "gemma2", "gemma4-dense")  # whose tokenizer.json others have too
+
+
+def share_tokenizers() -> None:
+    for path in sorted(HERE.glob("*/tokenizer.json")):
+        for name in TOKENIZERS:
+            first = HERE / name / path.name
+            if path.parent.name not in TOKENIZERS and not path.is_symlink() and first.exists() and path.read_bytes() == first.read_bytes():
+                path.unlink()
+                path.symlink_to(f"../{name}/{path.name}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="makes the micro checkpoints; see the head of this file")
     parser.add_argument("names", nargs="*", metavar="NAME")
@@ -1273,6 +1286,7 @@ def main() -> None:
         except AssertionError as e:
             failed.append(name)
             print(f"error: {e}")
+    share_tokenizers()
     if failed:
         sys.exit(f"error: {len(failed)} checkpoints are not usable: {' '.join(failed)}\nhint: change their seed")
 
