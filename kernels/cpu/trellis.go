@@ -113,6 +113,11 @@ func (t *Trellis) Encode(tile []byte, z *[trellisWeights]float32) {
 			if seam, crosses = t.crossing(&v, c); !crosses {
 				continue
 			}
+			if t.seam == trellisWeights/2 { // fewer weights save less than is lost where it fails
+				if states, ok = t.joined(&v, seam, c); ok {
+					break
+				}
+			}
 		}
 		states, ok = t.ring(&v, seam, c)
 	}
@@ -143,6 +148,33 @@ func (t *Trellis) crossing(v *[trellisWeights]int16, c *trellisScale) (seam uint
 		seam = t.next(seam, v[trellisWeights-t.seam+i], t.history[i+1], c) >> t.bits
 	}
 	return seam, true
+}
+
+// joined is ring behind crossing, whose costs of the weights before the seam it takes
+// for the ring's: they are those of all seams, so no larger than this one's. Where the
+// best path by them ends at this seam, its cost is the ring's, and no other path costs
+// less: the same states, of equals too. That holds for some seven tiles of eight; ok is
+// false where it does not, or where costs are too large to tell.
+func (t *Trellis) joined(v *[trellisWeights]int16, seam uint16, c *trellisScale) (states [trellisWeights]uint16, ok bool) {
+	first := trellisWeights - t.seam // crossing's costs are those before this weight and later ones
+	before := func(w int) []uint16 {
+		if w < first {
+			return t.history[t.seam+1+w] // where crossing went through the weights behind the seam
+		}
+		return t.history[w-first]
+	}
+	for w := first - 1; w >= 0; w-- {
+		t.step(before(w), before(w+1), c.ordered, v[w])
+	}
+	if before(0)[seam] == math.MaxUint16 {
+		return states, false
+	}
+	p := seam
+	for w := range states {
+		states[w] = t.next(p, v[w], before(w+1), c)
+		p = states[w] >> t.bits
+	}
+	return states, p == seam
 }
 
 // ring returns the best states whose ring is closed by the given bits; ok is
