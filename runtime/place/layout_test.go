@@ -307,6 +307,25 @@ func bestMixture(p *Pieces, sites []Site) float64 {
 	return least
 }
 
+// Where all of a model fits on the GPU none of its experts are left.
+func TestNoneLeavesWhatFits(t *testing.T) {
+	r, fits := rand.New(rand.NewPCG(27, 0)), 0
+	for range 600 {
+		p, sites := randomMixture(r, false)
+		sites[0].Memory *= 3
+		if !p.Fit(sites) {
+			continue
+		}
+		fits++
+		if l, err := Split(p, sites); err != nil || len(l.Ranges[0].HostExperts) > 0 {
+			t.Fatalf("%+v, %v", l, err)
+		}
+	}
+	if fits < 100 || fits > 500 {
+		t.Errorf("%d of 600 fit", fits)
+	}
+}
+
 // Experts are left to the processor so that a token takes the least time where blocks are alike,
 // and within the time of one block's where they are not, and it has memory for them. By hand the same layout comes out.
 func TestSplitLeavesExperts(t *testing.T) {
