@@ -29,43 +29,40 @@ type Use struct {
 
 // Uses returns what routers chose in the text that was measured, nil where nothing is known of a model's mixtures.
 func (f *File) Uses(g *graph.Graph) *Uses {
-	u := &Uses{Text: f.Source.Text, TextHash: f.Source.TextHash}
-	for i := range g.Blocks {
-		m := g.Blocks[i].MoE
-		if m == nil {
-			continue
-		}
+	return usesOf(g, f.Source.Text, f.Source.TextHash, func(m *graph.MoE) (chosen []int64) {
 		all := f.Experts[m.Up.Input]
 		if len(all) != int(m.Experts) {
-			continue
+			return nil
 		}
-		use := Use{Block: int64(i)}
 		for _, in := range all {
-			use.Chosen = append(use.Chosen, in.Tokens)
+			chosen = append(chosen, in.Tokens)
 		}
-		u.Blocks = append(u.Blocks, use)
-	}
-	if u.Blocks == nil {
-		return nil
-	}
-	return u
+		return chosen
+	})
 }
 
 // ExpectedUses are uses that take no less room than those of a model that is measured will: digits that do not compress;
 // nil where it has no mixtures.
 func ExpectedUses(g *graph.Graph, text, textHash string) *Uses {
-	u, state := &Uses{Text: text, TextHash: textHash}, uint64(1)
-	for i := range g.Blocks {
-		m := g.Blocks[i].MoE
-		if m == nil {
-			continue
-		}
-		use := Use{Block: int64(i)}
+	state := uint64(1)
+	return usesOf(g, text, textHash, func(m *graph.MoE) (chosen []int64) {
 		for range m.Experts {
 			state = state*6364136223846793005 + 1442695040888963407 // Knuth's MMIX
-			use.Chosen = append(use.Chosen, 1e7+int64(state>>33)%9e7)
+			chosen = append(chosen, 1e7+int64(state>>33)%9e7)
 		}
-		u.Blocks = append(u.Blocks, use)
+		return chosen
+	})
+}
+
+// usesOf collects what is known of mixtures, nil where that is nothing.
+func usesOf(g *graph.Graph, text, textHash string, chosen func(m *graph.MoE) []int64) *Uses {
+	u := &Uses{Text: text, TextHash: textHash}
+	for i := range g.Blocks {
+		if m := g.Blocks[i].MoE; m != nil {
+			if n := chosen(m); n != nil {
+				u.Blocks = append(u.Blocks, Use{Block: int64(i), Chosen: n})
+			}
+		}
 	}
 	if u.Blocks == nil {
 		return nil

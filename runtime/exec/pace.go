@@ -234,18 +234,22 @@ func median(steps []step, of func(step) float64) float64 {
 // learn holds what steps took to what was predicted, and keeps that for layouts to come. Where there were few, or
 // where the folder takes nothing, nothing is learned.
 func (p *pacer) learn() {
-	if p == nil {
-		return
-	}
-	uses := p.s.experts != nil && p.s.experts.chosen != nil && p.s.learned.model != ""
-	if uses || len(p.steps) >= leastSteps {
+	if p != nil && (p.counted() != nil || len(p.steps) >= leastSteps) {
 		place.Learning(p.dir, p.add)
 	}
 }
 
+// counted returns the experts whose choices were counted, nil where none were.
+func (p *pacer) counted() *timedExperts {
+	if x := p.s.experts; x != nil && x.chosen != nil && p.s.learned.model != "" {
+		return x
+	}
+	return nil
+}
+
 // add adds to what is kept, which no other process changes meanwhile.
 func (p *pacer) add() {
-	if x := p.s.experts; x != nil && x.chosen != nil && p.s.learned.model != "" {
+	if x := p.counted(); x != nil {
 		uses, _ := place.LoadUses(p.dir, p.s.learned.model)
 		uses.Add(x.chosen)
 		_ = uses.Save(p.dir)

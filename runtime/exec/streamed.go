@@ -109,33 +109,39 @@ func someExperts(g *graph.Graph, block int, tensor func(string) formats.Tensor, 
 	return cpu.NewExperts(&cut, device.Blocks{0: true}, func(name string) formats.Tensor { return some[name] }, rows, o.processor())
 }
 
+// once returns what is kept of a kind of experts, or else what f makes of it.
+func once[T any](kept *map[string]T, kind string, f func() (T, error)) (T, error) {
+	if x, ok := (*kept)[kind]; ok {
+		return x, nil
+	}
+	x, err := f()
+	if err != nil {
+		return x, err
+	}
+	if *kept == nil {
+		*kept = map[string]T{}
+	}
+	(*kept)[kind] = x
+	return x, nil
+}
+
 // timeExperts times what the processor takes for some experts of a block with many rows, once for all
 // blocks whose experts are alike.
 func (s *sites) timeExperts(g *graph.Graph, block int, tensor func(string) formats.Tensor, o *Options) (place.Experts, error) {
 	m := g.Blocks[block].MoE
 	bytes, kind := kindOf(g, block, tensor)
-	if kept, ok := s.prompted[kind]; ok {
-		return kept, nil
-	}
-	e, n := place.Experts{Blocks: 1, Count: int(m.Experts), TopK: int(m.TopK), Bytes: bytes}, min(m.Experts, timed)
-	x, err := someExperts(g, block, tensor, o, n, 1, int(n)*place.TimedMany)
-	if err != nil {
-		return e, err
-	}
-	defer x.Close()
-	for _, t := range []struct {
-		rows int
-		to   *float64
-	}{{place.TimedFew, &e.Few}, {place.TimedMany, &e.Many}} {
-		if *t.to, err = timeRows(x, int(n), t.rows, int(m.Latent(g.Width))); err != nil {
+	return once(&s.prompted, kind, func() (place.Experts, error) {
+		e, n := place.Experts{Blocks: 1, Count: int(m.Experts), TopK: int(m.TopK), Bytes: bytes}, min(m.Experts, timed)
+		x, err := someExperts(g, block, tensor, o, n, 1, int(n)*place.TimedMany)
+		if err != nil {
 			return e, err
 		}
-	}
-	if s.prompted == nil {
-		s.prompted = map[string]place.Experts{}
-	}
-	s.prompted[kind] = e
-	return e, nil
+		defer x.Close()
+		if e.Few, err = timeRows(x, int(n), place.TimedFew, int(m.Latent(g.Width))); err == nil {
+			e.Many, err = timeRows(x, int(n), place.TimedMany, int(m.Latent(g.Width)))
+		}
+		return e, err
+	})
 }
 
 // timeStep times what the processor takes for a token's experts of a block, once for all blocks whose
@@ -143,27 +149,18 @@ func (s *sites) timeExperts(g *graph.Graph, block int, tensor func(string) forma
 func (s *sites) timeStep(g *graph.Graph, block int, tensor func(string) formats.Tensor, o *Options) (float64, error) {
 	m := g.Blocks[block].MoE
 	bytes, kind := kindOf(g, block, tensor)
-	if kept, ok := s.stepped[kind]; ok {
-		return kept, nil
-	}
-	took := 0.0
-	n := min(max(timedBytes/max(bytes, 1), 4*m.TopK), m.Experts)
-	x, err := someExperts(g, block, tensor, o, n, m.TopK, 1)
-	var unable *formats.UnsupportedError
-	switch {
-	case err == nil:
-		defer x.Close()
-		if took, err = timeTokens(x, int(n), int(m.TopK), int(m.Latent(g.Width))); err != nil {
+	return once(&s.stepped, kind, func() (float64, error) {
+		n := min(max(timedBytes/max(bytes, 1), 4*m.TopK), m.Experts)
+		x, err := someExperts(g, block, tensor, o, n, m.TopK, 1)
+		var unable *formats.UnsupportedError
+		if errors.As(err, &unable) {
+			return 0, nil
+		} else if err != nil {
 			return 0, err
 		}
-	case !errors.As(err, &unable):
-		return 0, err
-	}
-	if s.stepped == nil {
-		s.stepped = map[string]float64{}
-	}
-	s.stepped[kind] = took
-	return took, nil
+		defer x.Close()
+		return timeTokens(x, int(n), int(m.TopK), int(m.Latent(g.Width)))
+	})
 }
 
 // timeTokens returns the median seconds of tokens that choose topK of n experts, each others than the one before.
