@@ -21,8 +21,8 @@ func fittable(t testing.TB) (out []*scheme.Scheme) {
 			out = append(out, s)
 		}
 	}
-	if len(out) != 23 {
-		t.Fatalf("%d fitters: %v", len(out), out)
+	if len(out) == 0 {
+		t.Fatal("no scheme has a fitter")
 	}
 	return out
 }

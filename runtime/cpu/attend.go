@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"math"
 	"sync/atomic"
 
 	"github.com/nstf/nstf/formats/graph"
@@ -246,11 +245,8 @@ func (e *Engine) attendPart(worker, part int) {
 		return
 	}
 	for i := range r {
-		head, sink := it.head*w.shape.Group+i%w.shape.Group, float32(math.Inf(-1))
-		if sinks := e.blocks[p.layer].sinks; sinks != nil {
-			sink = sinks[head]
-		}
-		e.set.Combine(a.sums(e.s.att, t.first+i/w.shape.Group, head), &w.shape, partials, i, sink)
+		head := it.head*w.shape.Group + i%w.shape.Group
+		e.set.Combine(a.sums(e.s.att, t.first+i/w.shape.Group, head), &w.shape, partials, i, e.blocks[p.layer].beside(head))
 	}
 }
 

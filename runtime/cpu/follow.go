@@ -155,11 +155,7 @@ func (s *step) fit(a *attending) {
 	}
 	s.without, s.with, s.middle = fit(s.without, r*a.value), fit(s.with, r*a.value), fit(s.middle, r*kernels.KVWidth(a.value))
 	for i := range r {
-		sink := float32(math.Inf(-1))
-		if s.block.sinks != nil {
-			sink = s.block.sinks[s.at+i]
-		}
-		s.logs[i*m+s.pages] = sink
+		s.logs[i*m+s.pages] = s.block.beside(s.at + i)
 	}
 }
 

@@ -118,7 +118,7 @@ func (e *Engine) pagesPart(worker, part int) {
 		c.attendAll()
 	} else {
 		c.attendNear()
-		c.foretell(b.sinks)
+		c.foretell(b)
 		c.choose(room)
 		c.attendFar()
 		read = 1 + len(c.order) + newestPages
@@ -126,11 +126,8 @@ func (e *Engine) pagesPart(worker, part int) {
 	e.pagesRead.Add(int64(cache.PageSize * read))
 	e.pagesHeld.Add(int64(cache.PageSize * (c.page + 1)))
 	for i := range c.near.Top {
-		head, sink := c.head*c.group+i%c.group, float32(math.Inf(-1))
-		if b.sinks != nil {
-			sink = b.sinks[head]
-		}
-		e.set.Combine(a.sums(e.s.att, c.first+i/c.group, head), &c.shape, []kernels.Partial{c.near}, i, sink)
+		head := c.head*c.group + i%c.group
+		e.set.Combine(a.sums(e.s.att, c.first+i/c.group, head), &c.shape, []kernels.Partial{c.near}, i, b.beside(head))
 	}
 }
 
@@ -192,7 +189,7 @@ func (c *choosing) attendNear() {
 }
 
 // foretell estimates the share of what the queries see that each page has, the mean over them.
-func (c *choosing) foretell(sinks []float32) {
+func (c *choosing) foretell(b *block) {
 	r, known := len(c.near.Top), c.known()
 	m := known + 1
 	c.logs, c.block, c.squares = fit(c.logs, r*m), fit(c.block, r*kernels.KVPositions), fit(c.squares, len(c.q))
@@ -208,10 +205,7 @@ func (c *choosing) foretell(sinks []float32) {
 	for i := range r {
 		row := c.logs[i*m : (i+1)*m]
 		row[0] = c.near.Top[i] + float32(math.Log(float64(c.near.Sum[i])))
-		row[known] = float32(math.Inf(-1))
-		if sinks != nil {
-			row[known] = sinks[c.head*c.group+i%c.group]
-		}
+		row[known] = b.beside(c.head*c.group + i%c.group)
 		c.e.set.Softmax(row)
 		for page, x := range row[:known] {
 			c.weights[page] += float64(x)

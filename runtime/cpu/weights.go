@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"errors"
+	"math"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
@@ -174,6 +175,14 @@ func (b *block) open(w *load.Weights[*matrix, *norm, []float32], m *graph.Block)
 		b.perLayer = perLayerInput{load.Activation(p.Act), w.Linear(&p.Gate), w.Linear(&p.Down), w.Norm(p.Norm)}
 	}
 	b.outScale = w.Vector(m.OutScale)
+}
+
+// beside is the score that counts in the denominator of a head's sums alone, whichever positions are read.
+func (b *block) beside(head int) float32 {
+	if b.sinks == nil {
+		return float32(math.Inf(-1))
+	}
+	return b.sinks[head]
 }
 
 // openExperts finds the routed experts of a mixture.
