@@ -2,6 +2,7 @@ package exec
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/checkpoint"
+	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/safetensors"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
@@ -83,12 +85,11 @@ func testConfigs(t *testing.T, folder string) {
 	}
 	rows := readNPY(t, filepath.Join(folder, "logits.npy"))
 	count := map[string]int{}
-	w := configWeights{}
-	dir := t.TempDir()
+	w := configRun{dir: t.TempDir(), tensors: map[string]formats.Tensor{}, logits: map[[sha256.Size]byte][][]float32{}}
 	ex := exporter{dir: *configsExports, Refused: map[int]string{}}
 	for i := range cs.Cases {
 		c := &cs.Cases[i]
-		got, err := w.run(t, dir, &cs, c)
+		got, err := w.run(t, &cs, c)
 		var f *formats.FormatError
 		var u *formats.UnsupportedError
 		if err != nil && !errors.As(err, &f) && !errors.As(err, &u) {
@@ -116,7 +117,7 @@ func testConfigs(t *testing.T, folder string) {
 				t.Errorf("%v: differs by %.3g of the range: %s", c, d, at)
 			} else {
 				count["the same logits"]++
-				ex.write(t, i, dir)
+				ex.write(t, i, w.dir)
 			}
 		}
 	}
@@ -209,11 +210,16 @@ func (c *configCase) tolerated() bool {
 	return false
 }
 
-// configWeights are the tensors that were made, by name and shape.
-type configWeights map[string]formats.Tensor
+// A configRun makes checkpoints and computes their logits, of the same weights in the same graph once.
+type configRun struct {
+	dir     string
+	tensors map[string]formats.Tensor // that were made, by name and shape
+	weights string                    // of the file that lies in dir: shapes and what makes them other numbers
+	logits  map[[sha256.Size]byte][][]float32
+}
 
 // run writes a case's checkpoint and returns the logits of every position.
-func (w configWeights) run(t *testing.T, dir string, cs *configCases, c *configCase) ([][]float32, error) {
+func (w *configRun) run(t *testing.T, cs *configCases, c *configCase) ([][]float32, error) {
 	t.Helper()
 	config := maps.Clone(cs.Bases[c.Type])
 	maps.Copy(config, c.Set)
@@ -224,25 +230,53 @@ func (w configWeights) run(t *testing.T, dir string, cs *configCases, c *configC
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), p, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(w.dir, "config.json"), p, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w.write(t, filepath.Join(dir, "model.safetensors"), cs.Shapes[c.Shapes], c)
-	m, err := checkpoint.Open(dir)
+	if weights := fmt.Sprint(c.Shapes, c.Head == "copied", aroundZero(c.Type)); weights != w.weights {
+		w.write(t, filepath.Join(w.dir, "model.safetensors"), cs.Shapes[c.Shapes], c)
+		w.weights = weights
+	}
+	m, err := checkpoint.Open(w.dir)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
-	e, err := New(m, onFlag(t, Options{Exact: true, Threads: 1, Context: int64(len(cs.IDs))}))
-	if err != nil {
-		return nil, err
+	key := identity(t, m)
+	if w.logits[key] == nil {
+		e, err := New(m, onFlag(t, Options{Exact: true, Threads: 1, Context: int64(len(cs.IDs))}))
+		if err != nil {
+			return nil, err
+		}
+		defer e.Close()
+		w.logits[key] = allLogits(t, sequence(t, e), cs.IDs)
 	}
-	defer e.Close()
-	return allLogits(t, sequence(t, e), cs.IDs), nil
+	return w.logits[key], nil
+}
+
+// identity returns a hash of all that a model computes by: its graph, and the bytes of the graph's tensors.
+func identity(t *testing.T, m *model.Model) (sum [sha256.Size]byte) {
+	t.Helper()
+	h := sha256.New()
+	if err := json.NewEncoder(h).Encode(m.Graph); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range m.Graph.Weights() {
+		x := m.Tensor(w.Name)
+		fmt.Fprintln(h, x.Name, x.Scheme, x.Form, x.Shape, x.Params)
+		for _, part := range x.Parts {
+			p, err := part.Data.Bytes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.Write(p)
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil))
 }
 
 // write makes the file of weights that the case has.
-func (w configWeights) write(t *testing.T, path string, shapes map[string][]int64, c *configCase) {
+func (w *configRun) write(t *testing.T, path string, shapes map[string][]int64, c *configCase) {
 	t.Helper()
 	var tensors []formats.Tensor
 	for name, shape := range shapes {
@@ -251,10 +285,10 @@ func (w configWeights) write(t *testing.T, path string, shapes map[string][]int6
 			from = embedding(shapes)
 		}
 		key := fmt.Sprintf("%s=%s%v %v", name, from, shape, aroundZero(c.Type))
-		if _, ok := w[key]; !ok {
-			w[key] = configTensor(t, name, from, shape, aroundZero(c.Type))
+		if _, ok := w.tensors[key]; !ok {
+			w.tensors[key] = configTensor(t, name, from, shape, aroundZero(c.Type))
 		}
-		tensors = append(tensors, w[key])
+		tensors = append(tensors, w.tensors[key])
 	}
 	out, err := safetensors.NewWriter(nil, tensors)
 	if err != nil {

@@ -126,27 +126,32 @@ func TestPolicyChoosesAlike(t *testing.T) {
 			}
 			p := tinyPolicy()
 			p.Mass = []float64{1, 0.7}[i%2]
-			o := Options{Threads: 2, Exact: true, KV: kv, Policy: p, Context: 700}
-			source, _ := fillWeights(t, c.graph, "f32", 7)
-			if !gpuTested(t) {
-				o.Level = "generic"
-			}
-			reference, err := newExecutor("tiny", c.graph, source, o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			o.Level = ""
-			e := newFollowed(t, c.graph, p, o)
-			ids := tinyIDs(380)
-			want, got := prefilled(t, reference, ids[:350]), prefilled(t, e, ids[:350])
-			tolerance := map[string]float64{"f32": 1e-5, "f16": 0.1, "q4": 0.3}[kv]
-			checkLogits(t, c.name+" "+kv, stepLogits(t, got, ids[350:]), stepLogits(t, want, ids[350:]), tolerance)
-			read, held := e.PagesRead()
-			if r, h := reference.PagesRead(); read != r || held != h || read >= held {
-				t.Errorf("%s %s: %d of %d pages, want %d of %d", c.name, kv, read, held, r, h)
-			}
-			reference.Close()
+			choosesAlike(t, &c, Options{KV: kv, Policy: p, Context: 700}, tinyIDs(380), 350, map[string]float64{"f32": 1e-5, "f16": 0.1, "q4": 0.3}[kv])
 		}
+	}
+}
+
+// choosesAlike holds steps behind so many of the tokens, and the pages that they and those read, to the processor's
+// in plain Go.
+func choosesAlike(t *testing.T, c *tiny, o Options, ids []int32, at int, tolerance float64) {
+	t.Helper()
+	o.Threads, o.Exact = 2, true
+	source, _ := fillWeights(t, c.graph, "f32", 7)
+	plain := o
+	if !gpuTested(t) {
+		plain.Level = "generic"
+	}
+	reference, err := newExecutor("tiny", c.graph, source, plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reference.Close()
+	e := newFollowed(t, c.graph, o.Policy, o)
+	want, got := prefilled(t, reference, ids[:at]), prefilled(t, e, ids[:at])
+	checkLogits(t, c.name+" "+o.KV, stepLogits(t, got, ids[at:]), stepLogits(t, want, ids[at:]), tolerance)
+	read, held := e.PagesRead()
+	if r, h := reference.PagesRead(); read != r || held != h || read >= held {
+		t.Errorf("%s %s: %d of %d pages, want %d of %d", c.name, o.KV, read, held, r, h)
 	}
 }
 

@@ -251,27 +251,7 @@ func TestPromptPolicyChoosesAlike(t *testing.T) {
 			break
 		}
 		for _, kv := range []string{"f32", "f16"} {
-			p := promptPolicy(c.graph, 0.1)
-			o := Options{Threads: 2, Exact: true, KV: kv, Policy: p, Context: 1600}
-			source, _ := fillWeights(t, c.graph, "f32", 7)
-			if !gpuTested(t) {
-				o.Level = "generic"
-			}
-			reference, err := newExecutor("tiny", c.graph, source, o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			o.Level = ""
-			e := newPrompted(t, c.graph, p, o)
-			ids := tinyIDs(64*20 + 40)
-			want, got := prefilled(t, reference, ids[:64*20+30]), prefilled(t, e, ids[:64*20+30])
-			tolerance := map[string]float64{"f32": 1e-4, "f16": 0.1}[kv]
-			checkLogits(t, c.name+" "+kv, stepLogits(t, got, ids[64*20+30:]), stepLogits(t, want, ids[64*20+30:]), tolerance)
-			read, held := e.PagesRead()
-			if r, h := reference.PagesRead(); read != r || held != h || read >= held {
-				t.Errorf("%s %s: %d of %d pages, want %d of %d", c.name, kv, read, held, r, h)
-			}
-			reference.Close()
+			choosesAlike(t, &c, Options{KV: kv, Policy: promptPolicy(c.graph, 0.1), Context: 1600}, tinyIDs(64*20+40), 64*20+30, map[string]float64{"f32": 1e-4, "f16": 0.1}[kv])
 		}
 	}
 }
