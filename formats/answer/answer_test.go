@@ -135,6 +135,48 @@ func readBack(tp *tokenizer.Template, source string, calls []wanted, content str
 	return nil
 }
 
+// Arguments of an object are given out as they come, where the name stands before them;
+// what breaks off is a call all the same.
+func TestObjectsAsTheyCome(t *testing.T) {
+	source, err := os.ReadFile("../../testdata/answer/object.jinja")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Learn(context.Background(), template(t, string(source)), string(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tool, _ := ParseTool([]byte(wantedTools[0]))
+	for _, c := range []struct {
+		pieces []string // a bar each where something was given out
+		want   string
+	}{
+		{[]string{"<tool_call>\n{\"na", "me\" : \"get_weather\", \"argu", "ments\":{\"city\": \"P", "aris\"}", ", \"id\": {}}\n</tool_call>"}, "||call get_weather {\"city\": \"P|aris\"} end|||"},
+		{[]string{"<tool_call>{\"arguments\": {\"city\":", "\"Paris\"}, \"name\": \"get_weather\"}</tool_call>"}, "|call get_weather {\"city\":\"Paris\"} end||"},
+		{[]string{"<tool_call>{\"name\": \"get_weather\", \"arguments\": \"{}\"}</tool_call>"}, "call get_weather {} end||"},
+		{[]string{"<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": "}, "call get_weather {\"city\": |end|"},
+		{[]string{"<tool_call>{\"name\": \"get_we"}, "|<tool_call>{\"name\": \"get_we|"},
+		{[]string{"<tool_call>{\"name\": 3, \"a\": {}}"}, "<tool_call>{\"name\": 3, \"a\": {}}||"},
+	} {
+		r := f.NewReader("", []Tool{tool})
+		var got strings.Builder
+		write := func(parts []Part) {
+			var all []string
+			for _, p := range parts {
+				all = append(all, map[Kind]string{Call: "call ", CallEnd: "end"}[p.Kind]+p.Text)
+			}
+			got.WriteString(strings.Join(all, " ") + "|")
+		}
+		for _, p := range c.pieces {
+			write(r.Push(p, false))
+		}
+		write(r.Close())
+		if got.String() != c.want {
+			t.Errorf("%q gives %q, want %q", c.pieces, got.String(), c.want)
+		}
+	}
+}
+
 var cuts = []int{1, 7, 1 << 20}
 
 func TestWaysOfCalling(t *testing.T) {

@@ -37,8 +37,45 @@ func (o *object) scan(s string) (n int, end bool) {
 	return len(s), false
 }
 
-// readObject reads an object that holds name and arguments. It is given out when it is
-// whole, for the name may stand last.
+// head returns the name in an object's beginning and where its arguments begin, where
+// the name stands first and an object of arguments second: ok; more: that may come.
+func (r *Reader) head(text string) (name string, n int, ok, more bool) {
+	c := r.f.Calls
+	at := 0
+	// next goes on to behind one of the texts, and white space in front of it.
+	next := func(texts ...string) bool {
+		for at < len(text) && strings.IndexByte(" \t\r\n", text[at]) >= 0 {
+			at++
+		}
+		rest := text[at:]
+		for _, t := range texts {
+			if strings.HasPrefix(rest, t) {
+				at += len(t)
+				return true
+			}
+			more = more || strings.HasPrefix(t, rest) && !r.closed
+		}
+		return false
+	}
+	if !next("{") || !next(`"`+c.NameKey+`"`) || !next(":") || !next(`"`) {
+		return "", 0, false, more
+	}
+	end := strings.IndexAny(text[at:], `"\`)
+	if end < 0 {
+		return "", 0, false, !r.closed
+	}
+	if name = text[at : at+end]; name == "" || text[at+end] != '"' {
+		return "", 0, false, false
+	}
+	at += end + 1
+	if more = false; !next(",") || !next(`"`+c.ArgKey+`"`, `"arguments"`, `"parameters"`) || !next(":") || !next("{") {
+		return "", 0, false, more
+	}
+	return name, at - 1, true, false
+}
+
+// readObject reads an object that holds name and arguments. Where they stand in this order
+// the arguments are given out as they come; else when the object is whole.
 func (r *Reader) readObject() bool {
 	rest := strings.TrimLeftFunc(r.buf, unicode.IsSpace)
 	if rest == "" && !r.closed {
@@ -48,6 +85,14 @@ func (r *Reader) readObject() bool {
 		return r.fail()
 	}
 	lead := len(r.buf) - len(rest)
+	if name, n, ok, more := r.head(rest); more {
+		return false
+	} else if _, known := r.tools[name]; ok && (known || r.f.Calls.Trigger() != "") {
+		r.hold(lead + n)
+		r.beginCall(name)
+		r.object, r.state = object{}, inArguments
+		return true
+	}
 	var o object
 	n, end := o.scan(rest)
 	if !end {

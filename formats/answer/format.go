@@ -14,6 +14,20 @@ type Format struct {
 	// Harmony says that the model writes messages with channels, as gpt-oss does
 	// (https://cookbook.openai.com/articles/openai-harmony); the rest is not used then.
 	Harmony bool
+	Order
+}
+
+// An Order is which conversations a template writes. It fails with others, or leaves
+// something out.
+type Order struct {
+	// System is of a first message of the role system, Systems of any others, where they
+	// stand.
+	System, Systems bool
+	// Runs is of several messages of the user's, or of answers, in a row, Interrupts of a
+	// message of the user's behind a tool's result.
+	Runs, Interrupts bool
+	// AnyID is of calls whose ids are not of nine letters and digits.
+	AnyID bool
 }
 
 // Calls says how calls of tools are written:

@@ -22,6 +22,7 @@ var (
 	probeNames  = [2]string{"fquzone", "fquztwo"}
 	probeKeys   = [2]string{"kquzone", "kquztwo"}
 	probeString = [2]string{"vquzone", "vquztwo"}
+	probeSystem = [2]string{"squzone", "squztwo"}
 )
 
 // A prober renders conversations by one template.
@@ -53,6 +54,7 @@ func Learn(ctx context.Context, t *tokenizer.Template, source string) (*Format, 
 		p.base = p.gen
 	}
 	f := &Format{Harmony: strings.Contains(source, "<|channel|>analysis<|message|>")}
+	p.learnOrder(f)
 	if f.Harmony {
 		return f, nil
 	}
@@ -72,6 +74,38 @@ func (p *prober) render(open bool, more ...tokenizer.Message) (string, error) {
 	messages := append([]tokenizer.Message{{Role: "user", Content: probeUser}}, more...)
 	r, err := p.t.Render(p.ctx, messages, tokenizer.RenderOptions{Tools: p.tools, AddGenerationPrompt: open})
 	return r.Text, err
+}
+
+// learnOrder has the template write conversations that some refuse.
+func (p *prober) learnOrder(f *Format) {
+	say := func(role, text string) tokenizer.Message { return tokenizer.Message{Role: role, Content: text} }
+	first, second := say("system", probeSystem[0]), say("system", probeSystem[1])
+	question, reply := say("user", probeUser), say("assistant", probeText)
+	f.System = p.writes(first, question)
+	f.Systems = f.System && p.writes(first, second, question) && p.writes(first, question, reply, second, question) && p.writes(question, reply, second, question)
+	f.Runs = p.writes(question, question) && p.writes(question, reply, reply, question)
+	called := func(id string) []tokenizer.Message {
+		call, result := say("assistant", ""), say("tool", probeText)
+		call.ToolCalls = []json.RawMessage{json.RawMessage(fmt.Sprintf(`{"id":%q,"type":"function","function":{"name":%q,"arguments":{%q:%q}}}`, id, probeNames[0], probeKeys[0], probeString[0]))}
+		result.More = json.RawMessage(fmt.Sprintf(`{"tool_call_id":%q,"name":%q}`, id, probeNames[0]))
+		return []tokenizer.Message{question, call, result}
+	}
+	short := called("abcdefgh0")
+	f.AnyID = p.writes(called("call_0123456789")...) || !p.writes(short...)
+	f.Interrupts = p.writes(append(short, question)...) || !p.writes(short...)
+}
+
+// writes reports whether a conversation is rendered with all its contents, in order.
+func (p *prober) writes(messages ...tokenizer.Message) bool {
+	r, err := p.t.Render(p.ctx, messages, tokenizer.RenderOptions{Tools: p.tools, AddGenerationPrompt: true})
+	text := r.Text
+	for _, m := range messages {
+		var ok bool
+		if _, text, ok = strings.Cut(text, m.Content); !ok {
+			return false
+		}
+	}
+	return err == nil
 }
 
 // answer renders an answer behind the question, and returns what the model has written

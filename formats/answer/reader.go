@@ -75,6 +75,7 @@ const (
 	inName
 	atBehind
 	inArguments
+	inRest
 	atAfter
 	atNext
 	inHeader
@@ -147,6 +148,8 @@ func (r *Reader) step() bool {
 			return r.tagged()
 		}
 		return r.jsonArguments()
+	case inRest:
+		return r.rest()
 	case atAfter:
 		return r.after()
 	case atNext:
@@ -452,6 +455,20 @@ func (r *Reader) jsonArguments() bool {
 	r.take(n)
 	if end || r.closed {
 		r.endCall()
+		if r.f.Calls != nil && r.f.Calls.Arguments == StyleObject {
+			r.object, r.state = object{depth: 1}, inRest
+		}
+		return true
+	}
+	return false
+}
+
+// rest reads what an object holds behind the arguments.
+func (r *Reader) rest() bool {
+	n, end := r.object.scan(r.buf)
+	r.take(n)
+	if end || r.closed {
+		r.state = atAfter
 		return true
 	}
 	return false

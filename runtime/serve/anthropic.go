@@ -145,10 +145,7 @@ func (q *messagesRequest) conversation(s *Server, m *Model) (*conversation, sett
 			if err != nil {
 				return nil, o, err
 			}
-			if system != "" {
-				system += "\n\n"
-			}
-			system += text
+			c.messages = append(c.messages, tokenizer.Message{Role: "system", Content: text})
 		case "user", "assistant":
 			more, err := fromBlocks(a.Role, all, param)
 			if err != nil {
@@ -277,7 +274,7 @@ func (s *Server) messages(w http.ResponseWriter, r *http.Request) error {
 		content = append(content, map[string]any{"type": "thinking", "thinking": g.reasoning, "signature": ""})
 	}
 	if g.text != "" || g.reasoning == "" && len(g.calls) == 0 {
-		content = append(content, map[string]any{"type": "text", "text": g.text, "citations": nil})
+		content = append(content, map[string]any{"type": "text", "text": g.text})
 	}
 	for _, c := range g.calls {
 		content = append(content, map[string]any{"type": "tool_use", "id": c.ID, "name": c.Function.Name, "input": asObject(c.Function.Arguments)})

@@ -62,6 +62,41 @@ func (t *tool) schema() (grammar.Part, error) {
 	return p, err
 }
 
+// bounded returns a tool whose arguments can be held: where its schema takes more than a
+// grammar may (Claude Code's Workflow has a text of 524,288 characters at most), of each
+// argument its type alone, unless the tool is strict.
+func (t tool) bounded() tool {
+	p, err := t.schema()
+	if err != nil || t.Strict {
+		return t
+	}
+	if _, err := grammar.Compose(p); err == nil {
+		return t
+	}
+	types := map[string]any{}
+	var required []string
+	parameters, _ := t.parameters()
+	for _, p := range parameters {
+		var s struct {
+			Type json.RawMessage `json:"type"`
+		}
+		if json.Unmarshal(p.schema, &s); said(s.Type) {
+			types[p.name] = s
+		} else {
+			types[p.name] = map[string]any{}
+		}
+		if p.required {
+			required = append(required, p.name)
+		}
+	}
+	s := map[string]any{"type": "object", "properties": types, "additionalProperties": false}
+	if required != nil {
+		s["required"] = required
+	}
+	t.Parameters, _ = json.Marshal(s)
+	return t
+}
+
 // A caller writes grammars of calls as a model's format has them.
 type caller struct {
 	f *answer.Format

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -78,11 +79,15 @@ func (m *Model) hold(d *demand, f *answer.Format, prompt string) (*hold, error) 
 		key = d.format.key + "\x00"
 	}
 	whole := &format{key: fmt.Sprintf("%s%v %v %v %s", key, d.force, d.single, think, shape), part: func() (grammar.Part, error) {
-		c := &caller{f, m.specials}
-		if f.Harmony {
-			return c.channels(d)
+		c, d := &caller{f, m.specials}, *d
+		d.tools = slices.Clone(d.tools)
+		for i := range d.tools {
+			d.tools[i] = d.tools[i].bounded()
 		}
-		return c.answer(d, think)
+		if f.Harmony {
+			return c.channels(&d)
+		}
+		return c.answer(&d, think)
 	}}
 	if d.format != nil && len(d.tools) == 0 && !f.Harmony && (!think || f.ThinkOpen == "") {
 		whole = d.format

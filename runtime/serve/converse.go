@@ -105,7 +105,7 @@ func (m *Model) turn(ctx context.Context, c *conversation, o settings) (*turn, e
 	if len(c.messages) == 0 {
 		return nil, invalid("messages", "there are no messages")
 	}
-	messages, begun := c.messages, ""
+	messages, begun := order(c.messages, format.Order), ""
 	if last := messages[len(messages)-1]; !c.anew && !format.Harmony && last.Role == "assistant" && len(last.ToolCalls) == 0 {
 		messages, begun = messages[:len(messages)-1], last.Content
 	}

@@ -80,7 +80,8 @@ func (m *Model) conversation(ctx context.Context) (*tokenizer.Template, *answer.
 		}
 		var err error
 		if m.format, err = answer.Learn(context.WithoutCancel(ctx), m.chat, all); err != nil {
-			m.format = &answer.Format{} // the template wants other conversations than the usual ones
+			// The template wants other conversations than the usual ones.
+			m.format = &answer.Format{Order: answer.Order{System: true, Systems: true, Runs: true, Interrupts: true, AnyID: true}}
 		}
 	})
 	return m.chat, m.format, m.err
