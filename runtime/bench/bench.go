@@ -294,14 +294,24 @@ func (r *run) prompt(ctx context.Context) (float64, error) {
 // it was not.
 type timed struct{ seconds, memory float64 }
 
+// back takes the sequence back to the first n tokens, and returns those that it does not hold: the last
+// least of them at least. What is in front of the decoded tokens is computed once, not for every round.
+func (r *run) back(n, least int) []int32 {
+	held, tokens := 0, r.seq.Tokens()
+	for held < min(n-least, len(tokens)) && tokens[held] == r.ids[held] {
+		held++
+	}
+	r.seq.Truncate(held)
+	return r.ids[held:n]
+}
+
 // decode decodes n tokens.
 func (r *run) decode(ctx context.Context, n int) (d timed, err error) {
-	r.seq.Reset()
 	if r.gpu != nil || r.several() {
 		d.seconds, err = r.decodeOnDevice(ctx, n)
 		return d, err
 	}
-	if err := r.seq.Prefill(ctx, r.ids[:r.o.Depth], nil); err != nil {
+	if err := r.seq.Prefill(ctx, r.back(r.o.Depth, 0), nil); err != nil {
 		return d, err
 	}
 	var bytes int64
@@ -332,8 +342,7 @@ func (r *run) decodeOnDevice(ctx context.Context, n int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	front := max(r.o.Depth, 1)
-	d, err := r.seq.Decode(ctx, r.ids[:front], greedy, nil)
+	d, err := r.seq.Decode(ctx, r.back(max(r.o.Depth, 1), 1), greedy, nil)
 	if err != nil {
 		return 0, err
 	}
