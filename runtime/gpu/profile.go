@@ -20,7 +20,11 @@ func (e *Engine) Profile(rows int) ([]device.KernelTime, error) {
 	if rows <= fewRows { // each is a sequence's
 		from = 0
 	}
-	w := e.through(rows, from, false)
+	w := e.newWalk(rows, rows > fewRows, from)
+	if p := e.pass; p != nil && p.rows == rows && !p.many {
+		w.reading = p.reading // some pages, where the last pass did
+	}
+	w.forward()
 	w.head(from, rows)
 	w.end()
 	type group struct {
