@@ -8,16 +8,21 @@
 // error, and what rounding activations adds to it, times the tensor's sensitivity.
 // Candidates that another beats in bytes and loss are left out.
 //
-// Memory: the rows of a sample and the factors of one input. The same model,
+// Memory: the rows of a sample and the factors of one input, or of several inputs
+// side by side that have at most twice the moments of the widest. The same model,
 // statistics and options give the same items at any number of threads.
 package candidates
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
 	"runtime"
 	"slices"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/form"
@@ -59,16 +64,11 @@ func Build(ctx context.Context, m *model.Model, o Options) ([]qplan.Item, error)
 	if o.Threads <= 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
 	}
-	b := &builder{m: m, o: o, readers: m.Graph.Readers(), measured: fit.NewMeasured(o.Stats)}
+	b := newBuilder(m, o)
 	if err := b.prepare(); err != nil {
 		return nil, err
 	}
-	for _, i := range b.byInput() {
-		if err := b.item(ctx, &b.items[i], b.allowed[i]); err != nil {
-			return nil, err
-		}
-	}
-	return b.items, nil
+	return b.items, b.all(ctx)
 }
 
 // Smallest lists for every tensor of the graph the one recipe of those allowed that takes
@@ -98,13 +98,25 @@ func Smallest(m *model.Model, o Options) ([]qplan.Item, error) {
 }
 
 type builder struct {
-	m           *model.Model
-	o           Options
-	readers     map[string]*graph.Linear // by weight
-	items       []qplan.Item
-	allowed     [][]plan.Recipe // of each item
-	measured    *fit.Measured
-	done, total int64
+	m        *model.Model
+	o        Options
+	readers  map[string]*graph.Linear // by weight
+	items    []qplan.Item
+	allowed  [][]plan.Recipe // of each item
+	measured *fit.Measured
+	total    int64 // weights
+	*progress
+}
+
+// A progress is what builders that work side by side count.
+type progress struct {
+	mu      sync.Mutex
+	done    int64         // weights
+	working chan struct{} // a place for each recipe that is estimated: as many as threads
+}
+
+func newBuilder(m *model.Model, o Options) *builder {
+	return &builder{m: m, o: o, readers: m.Graph.Readers(), measured: fit.NewMeasured(o.Stats), progress: &progress{working: make(chan struct{}, max(o.Threads, 1))}}
 }
 
 // prepare lists items and what each may become.
@@ -252,6 +264,75 @@ func (b *builder) input(name string) string {
 	return ""
 }
 
+// sideBySide is how many moments inputs beside the widest have together, at most.
+const sideBySide = 1 << 26
+
+// all fills in the candidates of all items, those of one input one after the other: inputs side
+// by side, as threads and memory allow. Factors, which have more to hold, take turns.
+func (b *builder) all(ctx context.Context) error {
+	groups, widest := b.groups()
+	room := widest + min(widest, sideBySide)
+	if b.o.Forms {
+		room = 1
+	}
+	free, errs := semaphore.NewWeighted(room), make([]error, len(groups))
+	inner, stop := context.WithCancel(ctx)
+	defer stop()
+	var wait sync.WaitGroup
+	for g, group := range groups {
+		size := min(max(b.squares(group[0]), room/int64(b.o.Threads), 1), room)
+		if free.Acquire(inner, size) != nil {
+			break
+		}
+		wait.Go(func() {
+			defer free.Release(size)
+			own := *b
+			own.measured = fit.NewMeasured(b.o.Stats)
+			own.o.Threads = int(max(int64(b.o.Threads)*size/room, 1))
+			for _, i := range group {
+				if errs[g] = own.item(inner, &b.items[i], b.allowed[i]); errs[g] != nil {
+					stop()
+					return
+				}
+			}
+		})
+	}
+	wait.Wait()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, err := range errs { // the first that is not because of another
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+	}
+	return nil
+}
+
+// groups lists items that share an input, and how many moments the widest input has.
+func (b *builder) groups() (out [][]int, widest int64) {
+	last := ""
+	for _, i := range b.byInput() {
+		in := b.input(b.items[i].Name)
+		if in == "" || in != last || len(out) == 0 {
+			out = append(out, nil)
+		}
+		last = in
+		out[len(out)-1] = append(out[len(out)-1], i)
+		widest = max(widest, b.squares(i))
+	}
+	return out, widest
+}
+
+// squares returns how many moments an item's input has.
+func (b *builder) squares(item int) int64 {
+	if b.input(b.items[item].Name) == "" {
+		return 1
+	}
+	_, k := matrixOf(b.items[item].Shape)
+	return int64(k) * int64(k)
+}
+
 // item fills in an item's candidates, which are of the allowed recipes.
 func (b *builder) item(ctx context.Context, it *qplan.Item, allowed []plan.Recipe) error {
 	t := b.m.Tensor(it.Name)
@@ -293,6 +374,8 @@ func (b *builder) item(ctx context.Context, it *qplan.Item, allowed []plan.Recip
 	if !b.o.Slower {
 		it.Candidates = Undominated(it.Candidates)
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.done += t.Elements()
 	if b.o.Progress != nil {
 		b.o.Progress(b.done, b.total)
@@ -388,23 +471,38 @@ func (b *builder) errors(ctx context.Context, t *formats.Tensor, recipes []plan.
 		if err != nil {
 			return nil, err
 		}
-		o := fit.Options{Seed: b.o.Seed, Effort: b.o.Effort, Threads: b.o.Threads, Lookup: b.readers[t.Name] == nil}
-		for j, recipe := range recipes {
-			if recipe.Kept() {
-				continue
-			}
-			e, err := fit.Estimate(ctx, w, len(w)/k, k, recipe.Code, in, o)
-			if v, ok := errors.AsType[*fit.ValueError](err); ok && v.TooLarge && len(recipes) > 1 {
-				out[j] = math.Inf(1)
-				continue
-			}
-			if err != nil {
-				return nil, formats.Of(t.Name, err)
-			}
+		found, err := b.estimates(ctx, t, recipes, w, k, in)
+		if err != nil {
+			return nil, err
+		}
+		for j, e := range found {
 			out[j] += e / float64(count)
 		}
 	}
 	return out, nil
+}
+
+// estimates returns what each recipe leaves of rows w[..][k], recipe by recipe side by side.
+func (b *builder) estimates(ctx context.Context, t *formats.Tensor, recipes []plan.Recipe, w []float32, k int, in *fit.Input) ([]float64, error) {
+	o := fit.Options{Seed: b.o.Seed, Effort: b.o.Effort, Threads: b.o.Threads, Lookup: b.readers[t.Name] == nil}
+	out, errs := make([]float64, len(recipes)), make([]error, len(recipes))
+	var wait sync.WaitGroup
+	for j, recipe := range recipes {
+		if recipe.Kept() {
+			continue
+		}
+		wait.Go(func() {
+			b.working <- struct{}{}
+			defer func() { <-b.working }()
+			e, err := fit.Estimate(ctx, w, len(w)/k, k, recipe.Code, in, o)
+			if v, ok := errors.AsType[*fit.ValueError](err); ok && v.TooLarge && len(recipes) > 1 {
+				e, err = math.Inf(1), nil
+			}
+			out[j], errs[j] = e, formats.Of(t.Name, err)
+		})
+	}
+	wait.Wait()
+	return out, cmp.Or(errs...)
 }
 
 // formed returns the relative error of a recipe with factors that somebody chose, by

@@ -85,7 +85,7 @@ func TestForms(t *testing.T) {
 		{"random experts", stored(t, noise(rng, 8*64*128), 8, 64, 128), "", 1},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			b := &builder{o: Options{Threads: 2}, measured: fit.NewMeasured(nil), readers: map[string]*graph.Linear{}}
+			b := &builder{o: Options{Threads: 2}, measured: fit.NewMeasured(nil), readers: map[string]*graph.Linear{}, progress: &progress{working: make(chan struct{}, 2)}}
 			var recipes []plan.Recipe
 			for _, c := range factorCodes() {
 				recipes = append(recipes, plan.Dense(c))
