@@ -16,9 +16,11 @@ type shaper struct {
 	k       int
 	damping float32   // what was added to the diagonal
 	c       []float32 // [K][K], the transpose of C in the upper triangle; nil: the identity
-	set     *cpu.Set
-	pool    *cpu.Pool
-	scratch []cpu.GemmScratch
+	// inverses are those of its squares on the diagonal, [factorBlock][factorBlock] and the last smaller.
+	inverses [][]float32
+	set      *cpu.Set
+	pool     *cpu.Pool
+	scratch  []cpu.GemmScratch
 }
 
 const (
@@ -49,6 +51,7 @@ func newShaper(k int, h []float64, set *cpu.Set, pool *cpu.Pool) *shaper {
 		}
 		if s.damping = float32(share); s.factor() || share > 1e6 {
 			s.transpose()
+			s.invert()
 			return s
 		}
 	}
@@ -209,37 +212,61 @@ func (s *shaper) shape(e []float32) {
 	if s.c == nil {
 		return
 	}
-	const rows = 64
 	k, n := s.k, len(e)/s.k
 	last := (k - 1) / factorBlock * factorBlock
-	s.pool.RunWorkers((n+rows-1)/rows, func(worker, part int) {
-		mine := e[part*rows*k : min((part+1)*rows, n)*k]
-		product := make([]float32, rows*factorBlock)
+	s.pool.RunWorkers((n+scaleRows-1)/scaleRows, func(worker, part int) {
+		mine := e[part*scaleRows*k : min((part+1)*scaleRows, n)*k]
+		product, solved := make([]float32, len(mine)/k*factorBlock), make([]float32, len(mine)/k*factorBlock)
 		for j := last; j >= 0; j -= factorBlock {
 			b := min(factorBlock, k-j)
 			clear(product)
 			if rest := j + b; rest < k {
-				s.set.Gemm(product, b, mine[rest:], k, len(mine)/k, 0, b, k-rest, func(dst []float32, column int) {
+				s.set.GemmMany(product, b, mine[rest:], k, len(mine)/k, 0, b, k-rest, func(dst []float32, column int) {
 					copy(dst, s.c[(j+column)*k+rest:])
 				}, &s.scratch[worker])
 			}
 			for r := range len(mine) / k {
-				s.solve(mine[r*k+j:r*k+j+b], product[r*b:(r+1)*b], j)
+				for m, v := range mine[r*k+j : r*k+j+b] {
+					product[r*b+m] = v*s.c[(j+m)*k+j+m] - product[r*b+m]
+				}
+			}
+			inverse := s.inverses[j/factorBlock]
+			s.set.GemmMany(solved, b, product, b, len(mine)/k, 0, b, b, func(dst []float32, column int) {
+				copy(dst, inverse[column*b:(column+1)*b])
+			}, &s.scratch[worker])
+			for r := range len(mine) / k {
+				copy(mine[r*k+j:r*k+j+b], solved[r*b:])
 			}
 		}
 	})
 }
 
-// solve answers within a block of columns.
-func (s *shaper) solve(e, later []float32, j int) {
-	for m := len(e) - 1; m >= 0; m-- {
-		at := (j+m)*s.k + j + m
-		v := e[m]*s.c[at] - later[m]
-		for i := m + 1; i < len(e); i++ {
-			v -= e[i] * s.c[at-m+i]
+// invert inverts the squares of C' on the diagonal, in float64.
+func (s *shaper) invert() {
+	k := s.k
+	s.inverses = make([][]float32, (k+factorBlock-1)/factorBlock)
+	s.pool.Run(len(s.inverses), func(part int) {
+		j := part * factorBlock
+		b := min(factorBlock, k-j)
+		x := make([]float64, b*b) // row m has ones and what is behind them taken out
+		for m := b - 1; m >= 0; m-- {
+			row := x[m*b : (m+1)*b]
+			row[m] = 1
+			for i := m + 1; i < b; i++ {
+				v := float64(s.c[(j+m)*k+j+i])
+				for l, u := range x[i*b+i : (i+1)*b] {
+					row[i+l] -= v * u
+				}
+			}
+			for l := m; l < b; l++ {
+				row[l] /= float64(s.c[(j+m)*k+j+m])
+			}
 		}
-		e[m] = v / s.c[at]
-	}
+		s.inverses[part] = make([]float32, b*b)
+		for i, v := range x {
+			s.inverses[part][i] = float32(v)
+		}
+	})
 }
 
 // size returns tr(X H X') of x[N][K], over the mean of H's diagonal.
@@ -247,16 +274,15 @@ func (s *shaper) size(x []float32) float64 {
 	if s.c == nil {
 		return s.each(x, func(_, lo, hi int) float64 { return squares(x[lo:hi]) })
 	}
-	const rows = 64
 	k, n := s.k, len(x)/s.k
-	parts := (n + rows - 1) / rows
+	parts := (n + scaleRows - 1) / scaleRows
 	sums := make([]float64, parts)
 	s.pool.RunWorkers(parts, func(worker, part int) {
-		mine := x[part*rows*k : min((part+1)*rows, n)*k]
+		mine := x[part*scaleRows*k : min((part+1)*scaleRows, n)*k]
 		product := make([]float32, len(mine)/k*factorBlock)
 		for j := 0; j < k; j += factorBlock {
 			b := min(factorBlock, k-j)
-			s.set.Gemm(product, b, mine[j:], k, len(mine)/k, 0, b, k-j, func(dst []float32, column int) {
+			s.set.GemmMany(product, b, mine[j:], k, len(mine)/k, 0, b, k-j, func(dst []float32, column int) {
 				copy(dst, s.c[(j+column)*k+j:])
 			}, &s.scratch[worker])
 			sums[part] += squares(product[:len(mine)/k*b])
