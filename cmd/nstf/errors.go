@@ -56,6 +56,7 @@ func exitCode(err error) int {
 	var format *formats.FormatError
 	var unsupported *formats.UnsupportedError
 	var refusal *hub.Error
+	var store *work.StoreError
 	var holes *pipeline.HolesError
 	switch {
 	case err == nil:
@@ -64,7 +65,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &usage), errors.As(err, &rule), errors.As(err, &refused), errors.Is(err, exec.ErrContextFull):
 		return exitUsage
-	case errors.As(err, &holes), errors.As(err, &format), errors.Is(err, fs.ErrNotExist), errors.As(err, &refusal) && refusal.Missing:
+	case errors.As(err, &holes), errors.As(err, &format), errors.Is(err, fs.ErrNotExist), errors.As(err, &refusal) && refusal.Missing, errors.As(err, &store) && store.Missing:
 		return exitInput
 	case errors.As(err, &unsupported):
 		return exitUnsupported
@@ -85,6 +86,7 @@ func hint(err error) string {
 	var refused *atomicfile.RefusedError
 	var busy *atomicfile.BusyError
 	var refusal *hub.Error
+	var store *work.StoreError
 	var holes *pipeline.HolesError
 	switch {
 	case planHint(err) != "":
@@ -119,6 +121,8 @@ func hint(err error) string {
 		return "another program listens there: --listen 127.0.0.1:0 takes any port that is free"
 	case errors.As(err, &refusal):
 		return refusal.Hint
+	case errors.As(err, &store):
+		return store.Hint
 	case modelsBeside(err) != "":
 		return modelsBeside(err)
 	case errors.As(err, &busy):

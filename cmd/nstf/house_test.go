@@ -152,6 +152,7 @@ var lonely = []struct {
 		[]string{"formats/atomicfile",
 			"formats/hub/cache.go", "formats/hub/pull.go", // a cache whose layout is huggingface_hub's
 			"formats/hub/begun.go",                // appends to what it wrote through atomicfile
+			"formats/work/bucket.go",              // a temporary folder, of copies
 			"calibrate/hidden.go",                 // a scratch file that has no name
 			"runtime/gpu/driver/permission.go",    // opens a device, to learn whether it may
 			"formats/tensor/file_unix.go",         // opens without waiting
@@ -171,6 +172,7 @@ var lonely = []struct {
 		"only folders that the program keeps for itself hold none"},
 	{"outputs", regexp.MustCompile(`\batomicfile\.New(Output|Folder)\(`), []string{"cmd/nstf/output.go"},
 		"commands open outputs by one function"},
+	{"object stores", regexp.MustCompile(`"github.com/minio/minio-go/`), []string{"formats/work/bucket.go", "formats/work/objects.go", "cmd/nstf/store.go"}, "who speaks to whom is known"},
 	{"networks", regexp.MustCompile(`(?m)^\s*(import\s+)?"net/http"$`), []string{"runtime/serve", "formats/hub", "cmd/nstf"}, "who speaks to whom is known"},
 	{"init", regexp.MustCompile(`(?m)^func init\(\)`), nil, "nothing registers itself"},
 }

@@ -118,6 +118,9 @@ func (a *app) quantizeTo(m *model.Model, f *quantizeFlags, earlier string) (*ato
 		return nil, err
 	}
 	if f.merge {
+		if inStore(f.work) {
+			return out, nil
+		}
 		return out, out.Beside(f.work)
 	}
 	return out, out.Beside(work.Path(f.out.path))

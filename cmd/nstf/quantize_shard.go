@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/nstf/nstf/formats/work"
 	"github.com/nstf/nstf/quantize/pipeline"
 )
 
@@ -21,9 +22,9 @@ type shardFlags struct {
 
 func (f *shardFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.shard, "shard", "", "i/N: this process is one of N that share --work, i from 0 on")
-	s.StringVar(&f.work, "work", "", "folder that the processes share")
+	s.StringVar(&f.work, "work", "", "folder that the processes share, or s3://BUCKET/PREFIX")
 	s.BoolVar(&f.merge, "merge", false, "make the package of what the shards left in --work")
-	s.DurationVar(&f.silence, "lease", 2*time.Minute, "with --shard: silence after which another process counts as dead")
+	s.DurationVar(&f.silence, "lease", 2*time.Minute, "with --work: silence after which another process counts as dead")
 }
 
 // shared reports whether the work is shared.
@@ -33,6 +34,11 @@ func (f *shardFlags) shared() bool { return f.part != nil || f.merge }
 func (f *shardFlags) read(env func(string) string, q *quantizeFlags) error {
 	if f.work == "" && f.shard == "" && !f.merge {
 		return nil
+	}
+	if inStore(f.work) {
+		if _, err := work.ParseBucket(f.work); err != nil {
+			return usagef("--work: %v", err)
+		}
 	}
 	switch {
 	case f.work == "":
@@ -73,6 +79,6 @@ func (f *shardFlags) read(env func(string) string, q *quantizeFlags) error {
 	if err != nil || i < 0 || i >= n || from == "--shard" && !whole {
 		return usagef("%s is i/N with i from 0 to N-1, not %s", from, quoted(text))
 	}
-	f.part = &pipeline.Shard{Index: i, Silence: f.silence}
+	f.part = &pipeline.Shard{Index: i}
 	return nil
 }

@@ -8,92 +8,139 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/nstf"
 )
 
-// A work folder may be shared by processes on many machines that see one file system.
-// Each takes a lease before it makes something: a file that appears for one of them alone
-// (O_EXCL), whose time that process renews. A lease whose time stands still for long
-// enough, by the clock of who looks at it, is of a dead process, and another takes it. That
-// a living one is taken for dead costs work done twice and nothing else: what is made has
-// the same bytes, and appears by rename.
+// Work may be shared by processes on many machines. Each takes a lease before it makes
+// something, and renews it. A lease that stands still for long enough, by the clock of who
+// looks at it, is of a dead process, and another takes it. That a living one is taken for
+// dead costs work done twice and nothing else: what is made has the same bytes, and appears
+// whole.
 
 const leaseEnd = ".lease"
 
 // leases are those of one process.
 type leases struct {
 	id      string
+	store   claims
 	silence time.Duration // after which a process counts as dead
 	stop    func()
 
 	mu   sync.Mutex
-	mine map[string]bool     // paths
-	seen map[string]sighting // of others', by path
+	mine map[string]*taken
+	seen map[string]sighting // of others'
 }
 
-// A sighting is a lease as it was when it was seen to change last.
+// A taken lease is this process's.
+type taken struct {
+	mu  sync.Mutex // of one request at a time
+	is  mark
+	end bool // given back, or lost
+}
+
+// A sighting is a claim as it was when it was seen to change last.
 type sighting struct {
-	stamp string
+	mark
 	since time.Time
 }
 
-// Join opens a work folder for one of several processes that share it, and makes it where
-// it is missing. A folder of another job is refused like by [Resume]. Who says nothing for
-// as long as silence counts as dead.
-func Join(path string, job Job, silence time.Duration) (*Folder, error) {
-	if err := os.MkdirAll(path, 0o777); err != nil {
-		return nil, err
-	}
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := ours(path, entries); err != nil {
-		return nil, err
-	}
-	p, err := json.MarshalIndent(job, "", "  ")
-	if err != nil {
-		return nil, err
-	}
-	if _, err := atomicfile.Claim(filepath.Join(path, journal), append(p, '\n')); err != nil {
-		return nil, err
-	}
-	if err := sameJob(path, job, "give all shards the same flags, or another work folder"); err != nil {
-		return nil, err
-	}
+// newLeases begins to renew what will be taken, until stop is called.
+func newLeases(c claims, silence time.Duration) *leases {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "an unknown host"
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	l := &leases{id: fmt.Sprintf("process %d on %s, %016x", os.Getpid(), host, rand.Uint64()), silence: silence, stop: stop, mine: map[string]bool{}, seen: map[string]sighting{}}
+	l := &leases{id: fmt.Sprintf("process %d on %s, %016x", os.Getpid(), formats.Brief(host, 100), rand.Uint64()), store: c, silence: silence, stop: stop, mine: map[string]*taken{}, seen: map[string]sighting{}}
 	go l.beat(ctx)
-	return &Folder{path: path, leases: l, open: map[string]*nstf.Package{}}, nil
+	return l
 }
 
-// Gather opens the work folder that shards of a job have filled.
-func Gather(path string, job Job) (*Folder, error) {
-	if _, err := os.Stat(filepath.Join(path, journal)); errors.Is(err, fs.ErrNotExist) {
-		return nil, formats.Errorf(path, "", "no shard has worked there: it holds no %s", journal)
+// Join opens a place for one of several processes that share work there, and begins the job
+// where none has. A place that holds another job is refused like by [Resume]. Who says
+// nothing for as long as silence counts as dead.
+func Join(ctx context.Context, p Place, job Job, silence time.Duration) (_ *Folder, err error) {
+	s, err := p.open(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return Resume(path, job)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	list, err := s.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := ours(s.String(), list); err != nil {
+		return nil, err
+	}
+	text, err := json.MarshalIndent(job, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	if err := s.begin(ctx, journal, append(text, '\n')); err != nil {
+		return nil, err
+	}
+	if err := sameJob(ctx, s, job, "give all shards the same flags, or another work folder"); err != nil {
+		return nil, err
+	}
+	return &Folder{store: s, leases: newLeases(s, silence), open: map[string]*nstf.Package{}}, nil
+}
+
+// Gather opens the place that shards of a job have filled, for one process, which keeps
+// others that gather away.
+func Gather(ctx context.Context, p Place, job Job, silence time.Duration) (_ *Folder, err error) {
+	if d, ok := p.(Dir); ok {
+		if _, err := os.Stat(files(d).at(journal)); errors.Is(err, fs.ErrNotExist) {
+			return nil, idle(string(d)) // and nothing is made there
+		}
+	}
+	s, err := p.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := &Folder{store: s, open: map[string]*nstf.Package{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	list, err := s.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(list, journal) {
+		return nil, idle(s.String())
+	}
+	if f.lock, err = s.lock(ctx, silence); err != nil {
+		return nil, err
+	}
+	if err := sameJob(ctx, s, job, "give the flags that the shards were given"); err != nil {
+		return nil, err
+	}
+	return f, f.sweep(ctx)
+}
+
+func idle(place string) error {
+	return formats.Errorf(place, "", "no shard has worked there: it holds no %s", journal)
 }
 
 // sameJob refuses a folder of another job.
-func sameJob(path string, job Job, hint string) error {
-	was, err := readJournal(path)
+func sameJob(ctx context.Context, s store, job Job, hint string) error {
+	was, err := readJournal(ctx, s)
 	if err != nil {
 		return err
 	}
 	if d := different(was, job); len(d) > 0 {
-		e := formats.Unsupportedf(path, "", "resuming with another %s", strings.Join(d, ", another "))
+		e := formats.Unsupportedf(s.String(), "", "resuming with another %s", strings.Join(d, ", another "))
 		e.Hint = hint
 		return e
 	}
@@ -103,64 +150,66 @@ func sameJob(path string, job Job, hint string) error {
 // Shared reports whether other processes may work in the folder.
 func (f *Folder) Shared() bool { return f != nil && f.leases != nil }
 
+// Poll is how often others may be asked for, so that it costs little.
+func (f *Folder) Poll() time.Duration { return f.store.poll() }
+
 // Lease takes the right to make something, and reports whether this process has it now.
 // Whoever has it looks again whether it has been made, and calls release in the end. A
 // folder that is not shared gives everything.
-func (f *Folder) Lease(name string) (release func(), ok bool, err error) {
+func (f *Folder) Lease(ctx context.Context, name string) (release func(), ok bool, err error) {
 	if !f.Shared() {
 		return func() {}, true, nil
 	}
-	l, path := f.leases, filepath.Join(f.path, strings.TrimSuffix(fileName(name), ".nstf")+leaseEnd)
-	for range 2 {
-		claimed, err := atomicfile.Claim(path, []byte(l.id))
-		if err != nil {
-			return nil, false, err
-		}
-		if claimed {
-			l.mu.Lock()
-			l.mine[path] = true
-			l.mu.Unlock()
-			return func() { l.release(path) }, true, nil
-		}
-		if !l.dead(path) {
-			return nil, false, nil
-		}
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, false, err
-		}
-	}
-	return nil, false, nil
+	return f.leases.take(ctx, strings.TrimSuffix(fileName(name), ".nstf")+leaseEnd)
 }
 
-// dead reports whether the owner of a lease has been silent for too long, or it is gone.
-func (l *leases) dead(path string) bool {
-	info, err := os.Stat(path)
-	if err != nil {
-		return errors.Is(err, fs.ErrNotExist)
+// take takes a claim that is free, or of a dead process.
+func (l *leases) take(ctx context.Context, name string) (release func(), ok bool, err error) {
+	seen, err := l.store.look(ctx, name)
+	if err != nil || !seen.free && !l.dead(name, seen) {
+		return nil, false, err
 	}
-	owner, err := formats.ReadHead(path, 200)
-	if err != nil {
-		return errors.Is(err, fs.ErrNotExist)
+	is, ok, err := l.store.take(ctx, name, seen, l.id)
+	if err != nil || !ok {
+		return nil, false, err
 	}
-	stamp := fmt.Sprint(info.ModTime().UnixNano(), string(owner))
+	own := &taken{is: is}
+	l.mu.Lock()
+	l.mine[name] = own
+	delete(l.seen, name)
+	l.mu.Unlock()
+	return func() { l.release(ctx, name, own) }, true, nil
+}
+
+// dead reports whether the owner of a claim has been silent for too long.
+func (l *leases) dead(name string, is mark) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	was, ok := l.seen[path]
-	if !ok || was.stamp != stamp {
-		l.seen[path] = sighting{stamp, time.Now()}
+	was, ok := l.seen[name]
+	if !ok || was.mark != is {
+		l.seen[name] = sighting{is, time.Now()}
 		return false
 	}
 	return time.Since(was.since) > l.silence
 }
 
-// release gives a lease back, unless another process has taken it.
-func (l *leases) release(path string) {
+// release gives a lease back, unless another process has taken it. Where that fails others
+// wait until it counts as dead.
+func (l *leases) release(ctx context.Context, name string, own *taken) {
 	l.mu.Lock()
-	delete(l.mine, path)
-	l.mu.Unlock()
-	if owner, err := formats.ReadHead(path, 200); err == nil && string(owner) == l.id {
-		os.Remove(path)
+	if l.mine[name] == own {
+		delete(l.mine, name)
 	}
+	l.mu.Unlock()
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	if own.end {
+		return
+	}
+	own.end = true
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.silence)
+	defer cancel()
+	l.store.give(ctx, name, own.is, l.id)
 }
 
 // beat renews the leases of this process until the context ends.
@@ -171,15 +220,42 @@ func (l *leases) beat(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-t.C:
-			l.mu.Lock()
-			for path := range l.mine {
-				os.Chtimes(path, now, now) // one that is gone was taken over
-			}
-			l.mu.Unlock()
+		case <-t.C:
 		}
+		l.mu.Lock()
+		mine := make(map[string]*taken, len(l.mine))
+		for name, own := range l.mine {
+			mine[name] = own
+		}
+		l.mu.Unlock()
+		var all sync.WaitGroup
+		for name, own := range mine {
+			all.Go(func() { l.renew(ctx, name, own) })
+		}
+		all.Wait()
 	}
 }
+
+// renew tells others that this process lives. What fails is tried again at the next beat,
+// until another process has taken the lease.
+func (l *leases) renew(ctx context.Context, name string, own *taken) {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	if own.end {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(l.silence/4, time.Second))
+	defer cancel()
+	is, err := l.store.renew(ctx, name, own.is, l.id)
+	if errors.Is(err, errLost) {
+		own.end = true
+	} else if err == nil {
+		own.is = is
+	}
+}
+
+// errLost says that a lease is another process's.
+var errLost = errors.New("the lease was taken over")
 
 // Check says what keeps a finished tensor from being used: that it is not there
 // (fs.ErrNotExist), or what is damaged.
@@ -187,10 +263,27 @@ func (f *Folder) Check(ctx context.Context, name string) error {
 	if _, _, ok := f.Get(ctx, name); ok {
 		return nil
 	}
-	p, err := nstf.Open(filepath.Join(f.path, fileName(name)))
+	path, err := f.store.fetch(ctx, fileName(name))
+	if err != nil {
+		return err
+	}
+	p, err := nstf.Open(path)
 	if err != nil {
 		return err
 	}
 	defer p.Close()
 	return p.Verify(ctx, nil)
+}
+
+// readJournal reads the job of a place.
+func readJournal(ctx context.Context, s store) (Job, error) {
+	path, err := s.fetch(ctx, journal)
+	if err != nil {
+		return nil, err
+	}
+	p, err := formats.ReadFile(path, maxJournal, "a journal")
+	if err != nil {
+		return nil, err
+	}
+	return parseJournal(s.String()+"/"+journal, p)
 }

@@ -14,7 +14,7 @@ import (
 
 func join(t *testing.T, path string, silence time.Duration) *Folder {
 	t.Helper()
-	f, err := Join(path, Job{"model": "m"}, silence)
+	f, err := Join(t.Context(), Dir(path), Job{"model": "m"}, silence)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func join(t *testing.T, path string, silence time.Duration) *Folder {
 // lease wants a lease to be had, or not.
 func lease(t *testing.T, f *Folder, name string, want bool) (release func()) {
 	t.Helper()
-	release, ok, err := f.Lease(name)
+	release, ok, err := f.Lease(t.Context(), name)
 	if err != nil || ok != want {
 		t.Fatalf("%s: %v, %v", name, ok, err)
 	}
@@ -45,7 +45,7 @@ func TestLease(t *testing.T) {
 		var all sync.WaitGroup
 		for i, f := range folders {
 			all.Go(func() {
-				release, ok, err := f.Lease("blocks.0")
+				release, ok, err := f.Lease(t.Context(), "blocks.0")
 				if err != nil {
 					t.Error(err)
 				}
@@ -96,7 +96,7 @@ func TestLeaseOfTheDead(t *testing.T) {
 	}
 	lease(t, waiting, "b", false) // seen for the first time
 	for begun := time.Now(); ; time.Sleep(silence / 10) {
-		_, ok, err := waiting.Lease("b")
+		_, ok, err := waiting.Lease(t.Context(), "b")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestLeaseOfTheDead(t *testing.T) {
 
 func TestJoinRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w")
-	if _, err := Gather(path, Job{}); err == nil || !strings.Contains(err.Error(), "no shard") {
+	if _, err := Gather(t.Context(), Dir(path), Job{}, time.Second); err == nil || !strings.Contains(err.Error(), "no shard") {
 		t.Error(err)
 	}
 	f := join(t, path, time.Hour)
@@ -124,8 +124,8 @@ func TestJoinRefuses(t *testing.T) {
 		t.Error(err)
 	}
 	for _, open := range []func() (*Folder, error){
-		func() (*Folder, error) { return Join(path, Job{"model": "another"}, time.Hour) },
-		func() (*Folder, error) { return Gather(path, Job{"model": "another"}) },
+		func() (*Folder, error) { return Join(t.Context(), Dir(path), Job{"model": "another"}, time.Hour) },
+		func() (*Folder, error) { return Gather(t.Context(), Dir(path), Job{"model": "another"}, time.Hour) },
 	} {
 		if _, err := open(); err == nil || !strings.Contains(err.Error(), "another model") {
 			t.Error(err)
@@ -135,7 +135,7 @@ func TestJoinRefuses(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(foreign, "letter.txt"), nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Join(foreign, Job{}, time.Hour); err == nil || !strings.Contains(err.Error(), "letter.txt") {
+	if _, err := Join(t.Context(), Dir(foreign), Job{}, time.Hour); err == nil || !strings.Contains(err.Error(), "letter.txt") {
 		t.Error(err)
 	}
 }

@@ -11,7 +11,8 @@
 // by the same job: another one's tensors would not fit together.
 //
 // A Folder belongs to one process, which holds its lock until it ends, or by [Join] to
-// several, which take leases; its methods belong to one goroutine.
+// several, which take leases; its methods belong to one goroutine. What several share may
+// lie in an object store ([Bucket]) as well as in a folder.
 //
 // Compatibility: none between versions of the program; the job names the
 // program.
@@ -23,6 +24,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -44,8 +46,8 @@ type Job map[string]string
 
 // A Folder is an open work folder.
 type Folder struct {
-	path   string
-	lock   *atomicfile.Lock
+	store  store
+	lock   io.Closer
 	leases *leases                  // nil where no other process works in it
 	open   map[string]*nstf.Package // by file name
 }
@@ -68,14 +70,14 @@ const lockFile = "lock"
 // Create makes a work folder for a job. It fails with [ErrExists] where an interrupted
 // run's is there, and with an [*atomicfile.BusyError] where a living one's is.
 func Create(path string, job Job) (*Folder, error) {
-	lock, entries, err := take(path)
+	lock, list, err := take(path)
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(entries, isJournal) {
+	if slices.Contains(list, journal) {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, ErrExists), lock.Close())
 	}
-	if err := clear(path, entries); err != nil { // killed before it had a journal
+	if err := clear(path, list); err != nil { // killed before it had a journal
 		return nil, errors.Join(err, lock.Close())
 	}
 	return begin(path, job, lock)
@@ -89,12 +91,12 @@ func begin(path string, job Job, lock *atomicfile.Lock) (*Folder, error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	return &Folder{path: path, lock: lock, open: map[string]*nstf.Package{}}, nil
+	return &Folder{store: files(path), lock: lock, open: map[string]*nstf.Package{}}, nil
 }
 
 // take locks a folder, which is made where it is missing, and lists what is in it. A
 // folder that is there and is nobody's work is refused before a lock is left in it.
-func take(path string) (*atomicfile.Lock, []fs.DirEntry, error) {
+func take(path string) (*atomicfile.Lock, []string, error) {
 	entries, err := os.ReadDir(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -104,7 +106,7 @@ func take(path string) (*atomicfile.Lock, []fs.DirEntry, error) {
 	case err != nil:
 		return nil, nil, err
 	default:
-		if err := ours(path, entries); err != nil {
+		if err := ours(path, names(entries)); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -116,20 +118,18 @@ func take(path string) (*atomicfile.Lock, []fs.DirEntry, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, lock.Close())
 	}
-	return lock, entries, nil
+	return lock, names(entries), nil
 }
 
-func isJournal(e fs.DirEntry) bool { return e.Name() == journal }
-
-// ours refuses a folder that holds other things and no journal.
-func ours(path string, entries []fs.DirEntry) error {
-	if slices.ContainsFunc(entries, isJournal) {
+// ours refuses a place that holds other things and no journal.
+func ours(place string, list []string) error {
+	if slices.Contains(list, journal) {
 		return nil
 	}
-	for _, e := range entries {
-		if e.Name() != lockFile && !strings.Contains(e.Name(), halfWritten) {
-			err := formats.Unsupportedf(path, "", "removing a folder that is not an interrupted run's: it holds %s and no %s", formats.Brief(e.Name(), 80), journal)
-			err.Hint = "move it away, or choose another output"
+	for _, name := range list {
+		if name != lockFile && !strings.Contains(name, halfWritten) {
+			err := formats.Unsupportedf(place, "", "taking what is not an interrupted run's: it holds %s and no %s", formats.Brief(name, 80), journal)
+			err.Hint = "move it away, or choose another output or work folder"
 			return err
 		}
 	}
@@ -140,22 +140,22 @@ func ours(path string, entries []fs.DirEntry) error {
 // there. A folder of another job is refused with an error that names what
 // differs, and that of a living process with an [*atomicfile.BusyError].
 func Resume(path string, job Job) (*Folder, error) {
-	lock, entries, err := take(path)
+	lock, list, err := take(path)
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(entries, isJournal) { // killed before it had one: nothing is lost
-		if err := clear(path, entries); err != nil {
+	if !slices.Contains(list, journal) { // killed before it had one: nothing is lost
+		if err := clear(path, list); err != nil {
 			return nil, errors.Join(err, lock.Close())
 		}
 		return begin(path, job, lock)
 	}
-	if err := sameJob(path, job, "give the command that was interrupted, or begin anew by --discard"); err != nil {
-		lock.Close()
-		return nil, err
+	ctx := context.Background() // a folder asks nobody
+	f := &Folder{store: files(path), lock: lock, open: map[string]*nstf.Package{}}
+	if err := sameJob(ctx, f.store, job, "give the command that was interrupted, or begin anew by --discard"); err != nil {
+		return nil, errors.Join(err, lock.Close())
 	}
-	f := &Folder{path: path, lock: lock, open: map[string]*nstf.Package{}}
-	return f, f.sweep()
+	return f, f.sweep(ctx)
 }
 
 // Discard removes a work folder, if there is one. A folder that holds other things
@@ -165,33 +165,20 @@ func Discard(path string) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	lock, entries, err := take(path)
+	lock, _, err := take(path)
 	if err != nil {
 		return err
 	}
-	return remove(path, entries, lock)
+	return files(path).discard(context.Background(), lock)
 }
 
-// remove removes what lies in a folder, its journal last: a process that is killed
-// meanwhile leaves a folder that is known as a run's.
-func remove(path string, entries []fs.DirEntry, lock *atomicfile.Lock) error {
-	err := clear(path, entries)
-	if cerr := lock.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	return os.RemoveAll(path)
-}
-
-// clear removes everything but journal and lock.
-func clear(path string, entries []fs.DirEntry) error {
-	for _, e := range entries {
-		if e.Name() == journal || e.Name() == lockFile {
+// clear removes everything from a folder but journal and lock.
+func clear(path string, list []string) error {
+	for _, name := range list {
+		if name == journal || name == lockFile {
 			continue
 		}
-		if err := os.RemoveAll(filepath.Join(path, e.Name())); err != nil {
+		if err := os.RemoveAll(filepath.Join(path, name)); err != nil {
 			return err
 		}
 	}
@@ -200,16 +187,6 @@ func clear(path string, entries []fs.DirEntry) error {
 
 // halfWritten is in the names of files that are not whole yet (formats/atomicfile).
 const halfWritten = ".tmp-"
-
-// readJournal reads the job of a folder.
-func readJournal(path string) (Job, error) {
-	name := filepath.Join(path, journal)
-	p, err := formats.ReadFile(name, maxJournal, "a journal")
-	if err != nil {
-		return nil, err
-	}
-	return parseJournal(name, p)
-}
 
 func parseJournal(name string, p []byte) (Job, error) {
 	var job Job
@@ -237,19 +214,14 @@ func different(a, b Job) (out []string) {
 }
 
 // sweep removes what a killed process left half-written.
-func (f *Folder) sweep() error {
-	entries, err := os.ReadDir(f.path)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if strings.Contains(e.Name(), halfWritten) {
-			if err := os.Remove(filepath.Join(f.path, e.Name())); err != nil {
-				return err
-			}
+func (f *Folder) sweep(ctx context.Context) error {
+	list, err := f.store.list(ctx)
+	for _, name := range list {
+		if strings.Contains(name, halfWritten) {
+			err = errors.Join(err, f.store.remove(ctx, name))
 		}
 	}
-	return nil
+	return err
 }
 
 // Put stores a tensor that is finished, with a record, which becomes JSON. It
@@ -267,7 +239,10 @@ func (f *Folder) Put(ctx context.Context, t formats.Tensor, record any) (formats
 		}
 	}
 	item := nstf.Item{Tensor: t}
-	if err := nstf.Write(atomicfile.Scratch(filepath.Join(f.path, file)), nstf.Meta{Model: p}, []nstf.Item{item}, nstf.WriteOptions{Context: ctx}); err != nil {
+	err = f.store.write(ctx, file, func(out *atomicfile.Output) error {
+		return nstf.Write(out, nstf.Meta{Model: p}, []nstf.Item{item}, nstf.WriteOptions{Context: ctx})
+	})
+	if err != nil {
 		return t, err
 	}
 	out, _, ok := f.Get(ctx, t.Name)
@@ -275,7 +250,7 @@ func (f *Folder) Put(ctx context.Context, t formats.Tensor, record any) (formats
 		return t, context.Cause(ctx)
 	}
 	if !ok {
-		return t, fmt.Errorf("%s: cannot be read back", filepath.Join(f.path, file))
+		return t, fmt.Errorf("%s/%s: cannot be read back", f.store, file)
 	}
 	return out, nil
 }
@@ -286,8 +261,11 @@ func (f *Folder) Get(ctx context.Context, name string) (formats.Tensor, json.Raw
 	file := fileName(name)
 	p := f.open[file]
 	if p == nil {
-		var err error
-		if p, err = nstf.Open(filepath.Join(f.path, file)); err != nil {
+		path, err := f.store.fetch(ctx, file)
+		if err != nil {
+			return formats.Tensor{}, nil, false
+		}
+		if p, err = nstf.Open(path); err != nil {
 			return formats.Tensor{}, nil, false
 		}
 		if err := p.Verify(ctx, nil); err != nil {
@@ -306,6 +284,14 @@ func (f *Folder) Get(ctx context.Context, name string) (formats.Tensor, json.Raw
 
 // Close closes the files, gives the lock back and leaves the folder. Its tensors are gone.
 func (f *Folder) Close() error {
+	errs := []error{f.shut()}
+	if f.lock != nil {
+		errs = append(errs, f.lock.Close())
+	}
+	return errors.Join(append(errs, f.store.close())...)
+}
+
+func (f *Folder) shut() error {
 	var errs []error
 	for _, p := range f.open {
 		errs = append(errs, p.Close())
@@ -314,37 +300,50 @@ func (f *Folder) Close() error {
 	if f.leases != nil {
 		f.leases.stop()
 	}
-	return errors.Join(append(errs, f.lock.Close())...)
+	return errors.Join(errs...)
 }
 
 // Remove closes the files and removes the folder: the output is whole.
-func (f *Folder) Remove() error {
-	lock := f.lock
-	f.lock = nil // until everything is gone
-	err := f.Close()
-	entries, rerr := os.ReadDir(f.path)
-	if rerr != nil {
-		return errors.Join(err, rerr, lock.Close())
-	}
-	return errors.Join(err, remove(f.path, entries, lock))
+func (f *Folder) Remove(ctx context.Context) error {
+	return errors.Join(f.shut(), f.store.discard(ctx, f.lock), f.store.close())
 }
 
 // Has reports whether something of that name was put, whole or damaged since.
-func (f *Folder) Has(name string) bool {
-	_, err := os.Stat(filepath.Join(f.path, fileName(name)))
-	return err == nil
+func (f *Folder) Has(ctx context.Context, name string) bool { return f.HasFile(ctx, fileName(name)) }
+
+// HasFile reports whether another file is there. One that cannot be asked for is not: whoever
+// wants to make it then learns why.
+func (f *Folder) HasFile(ctx context.Context, name string) bool {
+	ok, err := f.store.has(ctx, name)
+	return ok && err == nil
 }
 
 // Drop removes what was put under a name, if it is there.
-func (f *Folder) Drop(name string) error {
+func (f *Folder) Drop(ctx context.Context, name string) error {
 	file := fileName(name)
 	var err error
 	if p := f.open[file]; p != nil {
 		delete(f.open, file)
 		err = p.Close()
 	}
-	if e := os.Remove(filepath.Join(f.path, file)); !errors.Is(e, fs.ErrNotExist) {
-		err = errors.Join(err, e)
+	return errors.Join(err, f.store.remove(ctx, file))
+}
+
+// DropFile removes another file, if it is there.
+func (f *Folder) DropFile(ctx context.Context, name string) error { return f.store.remove(ctx, name) }
+
+// Tidy gives back what is held of things that other processes have dropped since: their
+// names have spaces, which those of tensors that finish a model never have.
+func (f *Folder) Tidy(ctx context.Context) error {
+	list, err := f.store.list(ctx)
+	if err != nil {
+		return err
+	}
+	for file, p := range f.open {
+		if strings.Contains(file, "+") && !slices.Contains(list, file) {
+			delete(f.open, file)
+			err = errors.Join(err, p.Close())
+		}
 	}
 	return err
 }
@@ -362,15 +361,27 @@ func fileName(name string) string {
 	return "x-" + hex.EncodeToString(h[:16]) + ".nstf"
 }
 
-// File returns the path of another file in the folder, which its writer lets
-// appear by rename.
-func (f *Folder) File(name string) string { return filepath.Join(f.path, name) }
+// Fetch returns the path of a file of this machine with what [Folder.Write] wrote, or
+// fs.ErrNotExist. It is for reading.
+func (f *Folder) Fetch(ctx context.Context, name string) (string, error) {
+	return f.store.fetch(ctx, name)
+}
+
+// Write has what the function writes appear as another file, whole.
+func (f *Folder) Write(ctx context.Context, name string, write func(out *atomicfile.Output) error) error {
+	return f.store.write(ctx, name, write)
+}
+
+// String returns what a user calls the folder.
+func (f *Folder) String() string { return f.store.String() }
+
+// Own returns the path of something that this process alone keeps there, on this machine.
+func (f *Folder) Own(name string) string { return filepath.Join(f.store.near(), name) }
 
 // Empty reports whether no tensor has been finished.
-func (f *Folder) Empty() bool {
-	entries, err := os.ReadDir(f.path)
-	if err != nil {
-		return false
-	}
-	return !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), ".nstf") || e.IsDir() })
+func (f *Folder) Empty(ctx context.Context) bool {
+	list, err := f.store.list(ctx)
+	return err == nil && !slices.ContainsFunc(list, func(name string) bool {
+		return strings.HasSuffix(name, ".nstf") || strings.HasPrefix(name, "try-")
+	})
 }

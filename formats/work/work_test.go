@@ -77,7 +77,7 @@ func TestResume(t *testing.T) {
 	if _, _, ok := f.Get(t.Context(), "blocks.1.attn.q.weight"); ok {
 		t.Error("a tensor that was never put is there")
 	}
-	if err := f.Remove(); err != nil {
+	if err := f.Remove(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); err == nil {

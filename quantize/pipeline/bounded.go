@@ -113,7 +113,7 @@ func (f *flow) try(ctx context.Context, i int, loss float64, reuse map[string]Re
 			return nil, err
 		}
 	}
-	w, err := work.Resume(f.work.File(fmt.Sprintf("try-%d", i+1)), work.Job{"plan": hashOf(p.Encode())})
+	w, err := work.Resume(f.work.Own(fmt.Sprintf("try-%d", i+1)), work.Job{"plan": hashOf(p.Encode())})
 	if err != nil {
 		return nil, err
 	}

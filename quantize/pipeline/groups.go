@@ -64,7 +64,7 @@ func (r *run) span(block int) device.Span {
 // together measures a block, or the head, with other shards, and fits what is left of it.
 func (r *run) together(ctx context.Context, block int, todo []graph.Weight) error {
 	groups := r.turns()
-	err := each(ctx, groups, func(group int) (bool, error) { return r.contribution(ctx, block, group, todo) })
+	err := each(ctx, r.o.Work, groups, func(group int) (bool, error) { return r.contribution(ctx, block, group, todo) })
 	if err != nil {
 		return err
 	}
@@ -72,12 +72,12 @@ func (r *run) together(ctx context.Context, block int, todo []graph.Weight) erro
 		return err
 	}
 	for i := range groups { // nobody needs them any more
-		err = errors.Join(err, r.o.Work.Drop(r.sumsName(block, i)))
+		err = errors.Join(err, r.o.Work.Drop(ctx, r.sumsName(block, i)))
 	}
 	for i := range device.Inputs(r.m.Graph, r.span(block)) {
-		err = errors.Join(err, r.o.Work.Drop(totalName(block, i)))
+		err = errors.Join(err, r.o.Work.Drop(ctx, totalName(block, i)))
 	}
-	return err
+	return errors.Join(err, r.o.Work.Tidy(ctx))
 }
 
 // contribution makes what a group adds to a block's sums unless another process is at it, and
@@ -85,9 +85,9 @@ func (r *run) together(ctx context.Context, block int, todo []graph.Weight) erro
 func (r *run) contribution(ctx context.Context, block, group int, todo []graph.Weight) (bool, error) {
 	name := r.sumsName(block, group)
 	there := func() bool {
-		return r.o.Work.Has(name) || !slices.ContainsFunc(todo, func(w graph.Weight) bool { return !r.has(w.Name) && !r.finished(ctx, w.Name) })
+		return r.o.Work.Has(ctx, name) || !slices.ContainsFunc(todo, func(w graph.Weight) bool { return !r.has(w.Name) && !r.finished(ctx, w.Name) })
 	}
-	return taken(r.o.Work, name, there, func() error { return r.contribute(ctx, block, group) })
+	return taken(ctx, r.o.Work, name, there, func() error { return r.contribute(ctx, block, group) })
 }
 
 // contribute makes what a group adds to a block's sums. Through the original model the states
@@ -112,7 +112,7 @@ func (r *run) contribute(ctx context.Context, block, group int) error {
 		err = r.keepSums(ctx, r.sumsName(block, group), g.g)
 	}
 	if err == nil && r.pass != "" {
-		err = r.o.Work.Drop(r.statesName(block, group))
+		err = r.o.Work.Drop(ctx, r.statesName(block, group))
 	}
 	return err
 }
@@ -133,7 +133,7 @@ func (r *run) arrived(ctx context.Context, block, group int) (*calibrate.Hidden,
 		err = r.keepStates(ctx, r.statesName(block, group), h, block)
 	}
 	if err == nil {
-		err = r.o.Work.Drop(r.statesName(block-1, group))
+		err = r.o.Work.Drop(ctx, r.statesName(block-1, group))
 	}
 	if err != nil {
 		return nil, errors.Join(err, h.Close())
@@ -246,11 +246,11 @@ func (r *run) keepSums(ctx context.Context, name string, g *calibrate.Gathered) 
 func (r *run) addSums(ctx context.Context, name, input string, g *calibrate.Gathered) error {
 	t, raw, ok := r.o.Work.Get(ctx, name)
 	if !ok {
-		return formats.Errorf(r.o.Work.File(""), name, "missing or damaged")
+		return formats.Errorf(r.o.Work.String(), name, "missing or damaged")
 	}
 	var is record
 	if err := json.Unmarshal(raw, &is); err != nil {
-		return formats.Errorf(r.o.Work.File(""), name, "%v", err)
+		return formats.Errorf(r.o.Work.String(), name, "%v", err)
 	}
 	var at int64
 	for _, x := range is.Sums {

@@ -19,6 +19,7 @@ import (
 	"github.com/nstf/nstf/formats/checkpoint"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/stats"
+	"github.com/nstf/nstf/formats/work"
 	"github.com/nstf/nstf/quantize/pipeline"
 )
 
@@ -73,14 +74,15 @@ func TestGroupsDoNotDependOnShards(t *testing.T) {
 			}
 			for shards := range 5 {
 				q := request(fmt.Sprintf("%d.nstf", shards))
-				q.Work = filepath.Join(dir, fmt.Sprintf("work%d", shards))
+				folder := filepath.Join(dir, fmt.Sprintf("work%d", shards))
+				q.Work, q.Silence = work.Dir(folder), time.Second
 				share := func(ctx context.Context, i int) error {
 					q := q
-					q.Out, q.Shard = nil, &pipeline.Shard{Index: i, Silence: time.Second}
+					q.Out, q.Shard = nil, &pipeline.Shard{Index: i}
 					return pipeline.Share(ctx, m, q)
 				}
 				if shards == 0 { // stopped, and what it left damaged, and gone on with
-					interrupt(t, q.Work, share, way)
+					interrupt(t, folder, share, way)
 					shards = 1
 				}
 				var wait sync.WaitGroup
@@ -93,7 +95,7 @@ func TestGroupsDoNotDependOnShards(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, left := range []string{"sums+*", "*.lease", "first*", "sensitivity*"} {
-					if files, err := filepath.Glob(filepath.Join(q.Work, left)); err != nil || len(files) > 0 {
+					if files, err := filepath.Glob(filepath.Join(folder, left)); err != nil || len(files) > 0 {
 						t.Errorf("%d shards leave %q, %v", shards, files, err)
 					}
 				}

@@ -50,8 +50,7 @@ func (f *flow) measureLong(ctx context.Context, r *Result) (kept *attention.Kept
 	}
 	m := f.m.With(r.Tensors)
 	o := calibrate.Options{Threads: f.Threads, Text: l.Text}
-	path := f.work.File(keptFile)
-	if kept, err = attention.ReadKept(path); err != nil {
+	if kept, err = read(ctx, f.work, keptFile, attention.ReadKept); err != nil {
 		err = f.step("measuring keys and values", "windows", func(progress func(done, total int64)) (err error) {
 			o.Progress = progress
 			kept, err = calibrate.Kept(ctx, m, l.Kept, l.KeptHeld, calibrate.KeptOptions{Options: o, Bits: l.Bits, KLD: l.KLD})
@@ -60,18 +59,17 @@ func (f *flow) measureLong(ctx context.Context, r *Result) (kept *attention.Kept
 		if err != nil {
 			return nil, nil, err
 		}
-		if err := kept.Write(atomicfile.Scratch(path)); err != nil {
+		if err := f.work.Write(ctx, keptFile, kept.Write); err != nil {
 			return nil, nil, err
 		}
-		if kept, err = attention.ReadKept(path); err != nil { // as a run that resumes reads it
+		if kept, err = read(ctx, f.work, keptFile, attention.ReadKept); err != nil { // as a run that resumes reads it
 			return nil, nil, err
 		}
 	}
 	if len(l.Windows) == 0 {
 		return kept, nil, nil
 	}
-	path = f.work.File(policyFile)
-	if policy, err = attention.Read(path); err == nil {
+	if policy, err = read(ctx, f.work, policyFile, attention.Read); err == nil {
 		return kept, policy, nil
 	}
 	err = f.step("measuring heads", "runs", func(progress func(done, total int64)) (err error) {
@@ -82,10 +80,10 @@ func (f *flow) measureLong(ctx context.Context, r *Result) (kept *attention.Kept
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := policy.Write(atomicfile.Scratch(path)); err != nil {
+	if err := f.work.Write(ctx, policyFile, policy.Write); err != nil {
 		return nil, nil, err
 	}
-	policy, err = attention.Read(path)
+	policy, err = read(ctx, f.work, policyFile, attention.Read)
 	return kept, policy, err
 }
 
@@ -155,16 +153,16 @@ func (f *flow) layers(ctx context.Context, p *plan.Plan) (out []ledger.Layer, er
 		}
 		return planner.Rows(f.m, p), nil
 	}
-	path := f.work.File("layers-" + hashOf(p.Encode()) + ".json")
-	if data, err := formats.ReadFile(path, maxLayers, "what layers would save"); err == nil && json.Unmarshal(data, &out) == nil {
+	file := "layers-" + hashOf(p.Encode()) + ".json"
+	data, err := read(ctx, f.work, file, func(path string) ([]byte, error) { return formats.ReadFile(path, maxLayers, "what layers would save") })
+	if err == nil && json.Unmarshal(data, &out) == nil {
 		return out, nil
 	}
 	if out, err = f.Layers(ctx, f.stats, p); err != nil {
 		return nil, err
 	}
-	data, err := json.Marshal(out)
-	if err != nil {
+	if data, err = json.Marshal(out); err != nil {
 		return nil, err
 	}
-	return out, atomicfile.Scratch(path).WriteFile(data)
+	return out, f.work.Write(ctx, file, func(to *atomicfile.Output) error { return to.WriteFile(data) })
 }

@@ -6,15 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
-	"os"
 	"runtime"
 
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats"
-	"github.com/nstf/nstf/formats/atomicfile"
 	"github.com/nstf/nstf/formats/plan"
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/stats"
@@ -64,18 +61,11 @@ func (s *original) close() {
 }
 
 // partFile holds what was measured of a block, or of the head behind all.
-func (s *original) partFile(block int) string {
-	return s.work.File(fmt.Sprintf("first-%d.nstats", block))
-}
+func partFile(block int) string { return fmt.Sprintf("first-%d.nstats", block) }
 
 // there reports whether a file is there, or the statistics that all is made for.
-func (s *original) there(file string) bool {
-	for _, path := range []string{file, s.work.File(statsFile)} {
-		if _, err := os.Stat(path); err == nil {
-			return true
-		}
-	}
-	return false
+func (s *original) there(ctx context.Context, file string) bool {
+	return s.work.HasFile(ctx, file) || s.work.HasFile(ctx, statsFile)
 }
 
 // share makes this process's share, until nothing is left but to join it.
@@ -93,12 +83,15 @@ func (s *original) share(ctx context.Context) error {
 func (s *original) sums(ctx context.Context, progress func(done, total int64)) error {
 	last := len(s.m.Graph.Blocks)
 	for block := range last + 1 {
-		err := each(ctx, s.run.turns(), func(group int) (bool, error) { return s.contribution(ctx, block, group) })
+		err := each(ctx, s.work, s.run.turns(), func(group int) (bool, error) { return s.contribution(ctx, block, group) })
 		if err == nil {
 			_, err = s.packed(ctx, block) // others go on meanwhile
 		}
 		if err == nil && block > 0 {
-			err = each(ctx, []int{block - 1}, func(block int) (bool, error) { return s.packed(ctx, block) })
+			err = each(ctx, s.work, []int{block - 1}, func(block int) (bool, error) { return s.packed(ctx, block) })
+		}
+		if err == nil {
+			err = s.work.Tidy(ctx)
 		}
 		if err != nil {
 			return err
@@ -107,20 +100,20 @@ func (s *original) sums(ctx context.Context, progress func(done, total int64)) e
 			progress(int64(min(block+1, last)), int64(last))
 		}
 	}
-	return each(ctx, []int{last}, func(block int) (bool, error) { return s.packed(ctx, block) })
+	return each(ctx, s.work, []int{last}, func(block int) (bool, error) { return s.packed(ctx, block) })
 }
 
 // contribution makes what a group adds to a block's sums, and moves its states on.
 func (s *original) contribution(ctx context.Context, block, group int) (bool, error) {
 	name := s.run.sumsName(block, group)
-	there := func() bool { return s.work.Has(name) || s.there(s.partFile(block)) }
-	return taken(s.work, name, there, func() error { return s.run.contribute(ctx, block, group) })
+	there := func() bool { return s.work.Has(ctx, name) || s.there(ctx, partFile(block)) }
+	return taken(ctx, s.work, name, there, func() error { return s.run.contribute(ctx, block, group) })
 }
 
 // packed makes a block's part of the statistics.
 func (s *original) packed(ctx context.Context, block int) (bool, error) {
-	there := func() bool { return s.there(s.partFile(block)) }
-	return taken(s.work, fmt.Sprintf("first part of block %d", block), there, func() error { return s.pack(ctx, block) })
+	there := func() bool { return s.there(ctx, partFile(block)) }
+	return taken(ctx, s.work, fmt.Sprintf("first part of block %d", block), there, func() error { return s.pack(ctx, block) })
 }
 
 func (s *original) pack(ctx context.Context, block int) error {
@@ -130,23 +123,23 @@ func (s *original) pack(ctx context.Context, block int) error {
 	}
 	part, err := calibrate.Pack(s.m, s.run.span(block), g)
 	if err == nil {
-		err = part.Write(atomicfile.Scratch(s.partFile(block)))
+		err = s.work.Write(ctx, partFile(block), part.Write)
 	}
 	for group := range s.run.groups()[1:] {
-		err = errors.Join(err, s.work.Drop(s.run.sumsName(block, group)))
+		err = errors.Join(err, s.work.Drop(ctx, s.run.sumsName(block, group)))
 	}
 	return err
 }
 
 // open opens a block's part, which is made again where it is damaged.
 func (s *original) open(ctx context.Context, block int) (*stats.File, error) {
-	if f, err := stats.Open(s.partFile(block)); err == nil {
+	if f, err := statsOf(ctx, s.work, partFile(block)); err == nil {
 		return f, nil
 	}
 	if err := s.pack(ctx, block); err != nil {
 		return nil, err
 	}
-	return stats.Open(s.partFile(block))
+	return statsOf(ctx, s.work, partFile(block))
 }
 
 // moments returns those of an input over all experts. The part that they lie in stays open.
@@ -183,10 +176,10 @@ func (s *original) sensitivities(ctx context.Context, progress func(done, total 
 		all[i] = i
 	}
 	done := 0
-	return each(ctx, all, func(matrix int) (bool, error) {
+	return each(ctx, s.work, all, func(matrix int) (bool, error) {
 		name := sensedName(matrix)
-		there := func() bool { return s.work.Has(name) || s.there(s.work.File(statsFile)) }
-		ok, err := taken(s.work, name, there, func() error {
+		there := func() bool { return s.work.Has(ctx, name) || s.work.HasFile(ctx, statsFile) }
+		ok, err := taken(ctx, s.work, name, there, func() error {
 			_, err := s.sense(ctx, matrix)
 			return err
 		})
@@ -232,24 +225,22 @@ func (s *original) sensed(ctx context.Context, i int) (x calibrate.Sensed, err e
 	x.Name = of.Name
 	p, err := t.Parts[0].Data.Bytes()
 	if err != nil || len(p) != 16 {
-		return x, errors.Join(err, formats.Errorf(s.work.File(""), t.Name, "%d bytes", len(p)))
+		return x, errors.Join(err, formats.Errorf(s.work.String(), t.Name, "%d bytes", len(p)))
 	}
 	x.Cost, x.Size = math.Float64frombits(binary.LittleEndian.Uint64(p)), math.Float64frombits(binary.LittleEndian.Uint64(p[8:]))
 	return x, nil
 }
 
 // drop removes what statistics were joined of.
-func (s *original) drop() (err error) {
+func (s *original) drop(ctx context.Context) (err error) {
 	for block := range len(s.m.Graph.Blocks) + 1 {
-		if e := os.Remove(s.partFile(block)); !errors.Is(e, fs.ErrNotExist) {
-			err = errors.Join(err, e)
-		}
+		err = errors.Join(err, s.work.DropFile(ctx, partFile(block)))
 		for group := range s.run.groups()[1:] { // of sums that were made again
-			err = errors.Join(err, s.work.Drop(s.run.statesName(block, group)))
+			err = errors.Join(err, s.work.Drop(ctx, s.run.statesName(block, group)))
 		}
 	}
 	for i := range calibrate.Matrices(s.m) {
-		err = errors.Join(err, s.work.Drop(sensedName(i)))
+		err = errors.Join(err, s.work.Drop(ctx, sensedName(i)))
 	}
 	return err
 }

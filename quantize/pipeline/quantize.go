@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats/atomicfile"
@@ -60,7 +61,8 @@ type Request struct {
 	Searcher fit.Searcher                                                       // see Options
 	Memory   int64                                                              // limit in bytes; 0: none
 	Resume   bool                                                               // go on with an interrupted run's work, if there is some
-	Work     string                                                             // work folder; "": OUT.work
+	Work     work.Place                                                         // where shards meet; nil: OUT.work
+	Silence  time.Duration                                                      // after which another process that shares Work counts as dead
 	Shard    *Shard                                                             // see [Share]
 	Merge    bool                                                               // fit nothing: shards have, in Work
 	Discard  bool                                                               // remove it
@@ -109,23 +111,23 @@ type Try struct {
 // whole; after an error or an interrupt it stays there, for Resume, unless
 // nothing was finished. The package does not depend on interruptions.
 func Quantize(ctx context.Context, m *model.Model, q Request) (*Outcome, error) {
-	f, err := q.begin(m)
+	f, err := q.begin(ctx, m)
 	if err != nil {
 		return nil, err
 	}
 	out, err := f.run(ctx)
 	f.close()
 	if err != nil {
-		if f.work.Empty() && !q.Merge {
-			return nil, errors.Join(err, f.work.Remove())
+		if !q.Merge && f.work.Empty(ctx) {
+			return nil, errors.Join(err, f.work.Remove(ctx))
 		}
 		return nil, errors.Join(err, f.work.Close())
 	}
-	return out, f.work.Remove()
+	return out, f.work.Remove(ctx)
 }
 
 // begin opens the work folder.
-func (q Request) begin(m *model.Model) (*flow, error) {
+func (q Request) begin(ctx context.Context, m *model.Model) (*flow, error) {
 	if err := q.check(m); err != nil {
 		return nil, err
 	}
@@ -133,7 +135,7 @@ func (q Request) begin(m *model.Model) (*flow, error) {
 	if err != nil {
 		return nil, err
 	}
-	folder, err := q.folder(hash)
+	folder, err := q.folder(ctx, hash)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +154,7 @@ func (q *Request) check(m *model.Model) error {
 }
 
 // folder opens the work folder for a model of that hash.
-func (q *Request) folder(hash string) (*work.Folder, error) {
+func (q *Request) folder(ctx context.Context, hash string) (*work.Folder, error) {
 	job := work.Job{"program": q.Tool, "model": hash, "calibration text": stats.HashWindows(q.Windows), "held-out text": stats.HashWindows(q.Held),
 		"bound on the divergence": fmt.Sprint(q.MaxKLD, q.Tries), "bound on the drift": fmt.Sprint(q.MaxDrift), "order (--sequential, --parallel)": fmt.Sprint(q.Parallel), "processor": cpu.Best().Level().String(), "device": q.On.String()}
 	if q.Plan != nil {
@@ -167,13 +169,13 @@ func (q *Request) folder(hash string) (*work.Folder, error) {
 	for k, v := range q.Decided {
 		job[k] = v
 	}
-	path := q.workPath()
 	switch {
 	case q.Shard != nil:
-		return work.Join(path, job, q.Shard.Silence)
+		return work.Join(ctx, q.Work, job, q.Silence)
 	case q.Merge:
-		return work.Gather(path, job)
+		return work.Gather(ctx, q.Work, job, q.Silence)
 	}
+	path := work.Path(q.Out.Path())
 	if q.Discard {
 		if err := work.Discard(path); err != nil {
 			return nil, err
@@ -256,20 +258,18 @@ func (f *flow) run(ctx context.Context) (*Outcome, error) {
 	return f.write(ctx, r.Plan, r, measured)
 }
 
-// workPath is where the work folder lies, "" where nothing is written.
-func (q *Request) workPath() string {
-	if q.Work == "" && q.Out != nil {
-		return work.Path(q.Out.Path())
+// read reads a file of a work folder.
+func read[T any](ctx context.Context, w *work.Folder, file string, read func(path string) (T, error)) (out T, err error) {
+	path, err := w.Fetch(ctx, file)
+	if err != nil {
+		return out, err
 	}
-	return q.Work
+	return read(path)
 }
 
-// scratchDir is where hidden states may lie.
-func (f *flow) scratchDir() string {
-	if f.workPath() == "" {
-		return ""
-	}
-	return filepath.Dir(f.workPath())
+// statsOf opens statistics in a work folder.
+func statsOf(ctx context.Context, w *work.Folder, file string) (*stats.File, error) {
+	return read(ctx, w, file, stats.Open)
 }
 
 // step calls f with a place to report progress to.
@@ -300,8 +300,7 @@ func (f *flow) statistics(ctx context.Context) error {
 	if !f.measures() {
 		return nil
 	}
-	path := f.work.File(statsFile)
-	measure, drop := f.measured, func() error { return nil }
+	measure, drop := f.measured, func(context.Context) error { return nil }
 	if f.Shard != nil {
 		o := f.original()
 		defer o.close()
@@ -311,7 +310,7 @@ func (f *flow) statistics(ctx context.Context) error {
 		measure, drop = o.joined, o.drop
 	}
 	done, err := f.once(ctx, "statistics", func() (err error) {
-		f.stats, err = stats.Open(path)
+		f.stats, err = statsOf(ctx, f.work, statsFile)
 		return err
 	})
 	if err != nil {
@@ -325,19 +324,19 @@ func (f *flow) statistics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.Write(atomicfile.Scratch(path)), s.Close()); err != nil {
+	if err := errors.Join(f.work.Write(ctx, statsFile, s.Write), s.Close()); err != nil {
 		return err
 	}
-	if err := drop(); err != nil {
+	if err := drop(ctx); err != nil {
 		return err
 	}
-	f.stats, err = stats.Open(path) // as a run that resumes reads them
+	f.stats, err = statsOf(ctx, f.work, statsFile) // as a run that resumes reads them
 	return err
 }
 
 // measuring returns how the original model is measured.
 func (f *flow) measuring() calibrate.Options {
-	return calibrate.Options{Threads: f.Threads, On: f.On, Memory: f.Memory / 2, Dir: f.scratchDir(), Text: f.Text, Seed: uint64(f.Seed), Tool: f.Tool}
+	return calibrate.Options{Threads: f.Threads, On: f.On, Memory: f.Memory / 2, Dir: filepath.Dir(f.work.Own("")), Text: f.Text, Seed: uint64(f.Seed), Tool: f.Tool}
 }
 
 // measured measures the original model.
@@ -365,9 +364,8 @@ func (f *flow) measured(ctx context.Context) (s *stats.File, err error) {
 func (f *flow) planned(ctx context.Context, file string, loss float64) (*plan.Plan, error) {
 	p := f.Plan
 	if p == nil {
-		path := f.work.File(file)
 		done, err := f.once(ctx, "plan", func() (err error) {
-			p, err = plan.Read(path)
+			p, err = read(ctx, f.work, file, plan.Read)
 			return err
 		})
 		if err != nil {
@@ -378,10 +376,10 @@ func (f *flow) planned(ctx context.Context, file string, loss float64) (*plan.Pl
 			if p, err = f.Planner(ctx, f.stats, loss, Revision{Assumed: f.found}); err != nil {
 				return nil, err
 			}
-			if err := p.Write(atomicfile.Scratch(path)); err != nil {
+			if err := f.work.Write(ctx, file, p.Write); err != nil {
 				return nil, err
 			}
-			if p, err = plan.Read(path); err != nil { // as a run that resumes reads it
+			if p, err = read(ctx, f.work, file, plan.Read); err != nil { // as a run that resumes reads it
 				return nil, err
 			}
 			if _, err := f.layers(ctx, p); err != nil { // while what they are found by is there
@@ -404,7 +402,7 @@ func (f *flow) fit(ctx context.Context, p *plan.Plan, w *work.Folder, loss float
 		return nil, err
 	}
 	if o.Watch != nil {
-		if again, err := plan.Read(w.File(replanned)); err == nil {
+		if again, err := read(ctx, w, replanned, plan.Read); err == nil {
 			p = again // of a run that was interrupted
 		}
 	}
@@ -432,18 +430,17 @@ func (f *flow) watch(w *work.Folder, loss float64) (*Watch, error) {
 	case f.Parallel:
 		return nil, fmt.Errorf("a bound on the drift needs blocks to be fitted in order")
 	}
-	out := &Watch{Held: f.Held, Most: f.MaxDrift, File: w.File("drift.json"), found: revisions{Assumed: maps.Clone(f.found)}}
+	out := &Watch{Held: f.Held, Most: f.MaxDrift, File: w.Own("drift.json"), found: revisions{Assumed: maps.Clone(f.found)}}
 	if f.Planner != nil {
 		out.Replan = func(ctx context.Context, r Revision) (*plan.Plan, error) {
 			p, err := f.Planner(ctx, f.stats, loss, r)
 			if err != nil {
 				return nil, err
 			}
-			path := w.File(replanned)
-			if err := p.Write(atomicfile.Scratch(path)); err != nil {
+			if err := w.Write(ctx, replanned, p.Write); err != nil {
 				return nil, err
 			}
-			return plan.Read(path) // as a run that resumes reads it
+			return read(ctx, w, replanned, plan.Read) // as a run that resumes reads it
 		}
 	}
 	return out, nil

@@ -22,8 +22,7 @@ import (
 // dead shard left is taken over. The package that [Request.Merge] makes has the bytes of one
 // that a single process makes.
 type Shard struct {
-	Index   int           // of this process: where it begins
-	Silence time.Duration // after which a process counts as dead
+	Index int // of this process: where it begins
 }
 
 // Share does the part of this process, and ends when all tensors are finished, whoever
@@ -33,7 +32,7 @@ func Share(ctx context.Context, m *model.Model, q Request) error {
 		return formats.Unsupportedf("", "", "bounds on what is measured, in shards")
 	}
 	q.On, q.Expected = nil, nil // text is run where all have the same bits
-	f, err := q.begin(m)
+	f, err := q.begin(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -48,16 +47,13 @@ func Share(ctx context.Context, m *model.Model, q Request) error {
 	return errors.Join(err, f.work.Close())
 }
 
-// poll is how often a shard looks for what others finished.
-const poll = 300 * time.Millisecond
-
 // once is the function of that name, but that who merges makes nothing.
 func (f *flow) once(ctx context.Context, name string, get func() error) (done func(), err error) {
 	if !f.Merge {
 		return once(ctx, f.work, name, get)
 	}
 	if get() != nil {
-		return nil, formats.Errorf(f.workPath(), "", "the shards have left no %s: run them again", name)
+		return nil, formats.Errorf(f.work.String(), "", "the shards have left no %s: run them again", name)
 	}
 	return func() {}, nil
 }
@@ -70,7 +66,7 @@ func once(ctx context.Context, w *work.Folder, name string, get func() error) (d
 		if get() == nil {
 			return func() {}, nil
 		}
-		release, ok, err := w.Lease(name)
+		release, ok, err := w.Lease(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -81,14 +77,15 @@ func once(ctx context.Context, w *work.Folder, name string, get func() error) (d
 			}
 			return release, nil
 		}
-		if err := wait(ctx); err != nil {
+		if err := wait(ctx, w); err != nil {
 			return nil, err
 		}
 	}
 }
 
-func wait(ctx context.Context) error {
-	t := time.NewTimer(poll)
+// wait waits until it is time to look for what others finished.
+func wait(ctx context.Context, w *work.Folder) error {
+	t := time.NewTimer(w.Poll())
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
@@ -108,7 +105,7 @@ func (r *run) tensors(ctx context.Context, todo []graph.Weight, moments moments)
 		}
 		todo = append(append([]graph.Weight{}, todo[from:]...), todo[:from]...)
 	}
-	return each(ctx, todo, func(w graph.Weight) (bool, error) { return r.leased(ctx, w, moments) })
+	return each(ctx, r.o.Work, todo, func(w graph.Weight) (bool, error) { return r.leased(ctx, w, moments) })
 }
 
 // begins returns where this process begins with n things. Places lie apart, however many
@@ -120,7 +117,7 @@ func (r *run) begins(n int) int {
 
 // each does things in their order until all are done. Those that others are at are asked for
 // again.
-func each[T any](ctx context.Context, todo []T, do func(T) (done bool, err error)) error {
+func each[T any](ctx context.Context, w *work.Folder, todo []T, do func(T) (done bool, err error)) error {
 	for len(todo) > 0 {
 		var busy []T
 		for _, x := range todo {
@@ -139,7 +136,7 @@ func each[T any](ctx context.Context, todo []T, do func(T) (done bool, err error
 		if len(todo) == 0 {
 			break
 		}
-		if err := wait(ctx); err != nil {
+		if err := wait(ctx, w); err != nil {
 			return err
 		}
 	}
@@ -152,16 +149,16 @@ func (r *run) leased(ctx context.Context, w graph.Weight, moments moments) (bool
 		return true, r.tensor(ctx, w, moments)
 	}
 	there := func() bool { return r.has(w.Name) || r.finished(ctx, w.Name) }
-	return taken(r.o.Work, w.Name, there, func() error { return r.tensor(ctx, w, moments) })
+	return taken(ctx, r.o.Work, w.Name, there, func() error { return r.tensor(ctx, w, moments) })
 }
 
 // taken has this process make something unless it is there or another is at it, and reports
 // whether it is there.
-func taken(w *work.Folder, name string, there func() bool, do func() error) (bool, error) {
+func taken(ctx context.Context, w *work.Folder, name string, there func() bool, do func() error) (bool, error) {
 	if there() {
 		return true, nil
 	}
-	release, ok, err := w.Lease(name)
+	release, ok, err := w.Lease(ctx, name)
 	if !ok || err != nil {
 		return false, err
 	}
@@ -186,6 +183,8 @@ func (r *run) whole(ctx context.Context) error {
 			missing = append(missing, w.Name)
 		case err == nil:
 			damaged = append(damaged, w.Name) // of another recipe
+		case unreachable(err):
+			return err
 		default:
 			damaged = append(damaged, w.Name)
 			first = errors.Join(first, err)
@@ -194,7 +193,13 @@ func (r *run) whole(ctx context.Context) error {
 	if len(missing)+len(damaged) == 0 {
 		return nil
 	}
-	return &HolesError{Folder: r.o.Work.File(""), Missing: missing, Damaged: damaged, Err: first}
+	return &HolesError{Folder: r.o.Work.String(), Missing: missing, Damaged: damaged, Err: first}
+}
+
+// unreachable reports whether an error is of asking for a tensor, and says nothing of it.
+func unreachable(err error) bool {
+	_, ok := errors.AsType[*work.StoreError](err)
+	return ok || errors.Is(err, context.Canceled)
 }
 
 // A HolesError says what keeps shards' work from being a package.
