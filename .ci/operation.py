@@ -104,8 +104,14 @@ def manifests(nstf, base):
 def jobs(nstf):
     """The Indexed Job and its merge are what Kubernetes' own types hold, and differ in --merge alone."""
     api = kubernetes.client.ApiClient()
+    for file in "kubernetes.yaml", "kubernetes-store.yaml":
+        job(nstf, api, DOCS.parent / "cluster" / file)
+    print("ok jobs")
+
+
+def job(nstf, api, path):
     commands = []
-    for m in yaml.safe_load_all((DOCS.parent / "cluster" / "kubernetes.yaml").read_text()):
+    for m in yaml.safe_load_all(path.read_text()):
         back = api.sanitize_for_serialization(api.deserialize(json.dumps(m), "V1Job", "application/json"))
         assert back == m, back
         pod = m["spec"]["template"]["spec"]
@@ -115,7 +121,6 @@ def jobs(nstf):
         commands.append(c["command"])
     shard, merge = commands
     assert merge[: len(shard)] == shard and merge[len(shard)] == "--merge", merge
-    print("ok jobs")
 
 
 def flags(nstf, args, command="serve"):

@@ -83,11 +83,13 @@ goes on there and --discard begins anew. With a package and --source MODEL, --pl
 only the tensors whose recipe is another than in the package.
 
 Several processes, on machines that see one folder or one object store, share the work: each
-gets the same flags and --shard i/N --work DIR, or --work s3://BUCKET/PREFIX, instead of -o (i of N is taken from SLURM_ARRAY_TASK_ID or
-JOB_COMPLETION_INDEX where --shard is not given), and --merge --work DIR -o OUT makes the
-package when they have ended, with the bytes that one process would have made on the
-processor. The store has S3's interface and conditional writes; AWS_ACCESS_KEY_ID,
-AWS_SECRET_ACCESS_KEY, AWS_PROFILE, AWS_REGION and AWS_ENDPOINT_URL name it. Text is run on the processor, codes are searched where --device says.
+gets the same flags and --shard i/N --work DIR instead of -o (i of N is taken from
+SLURM_ARRAY_TASK_ID or JOB_COMPLETION_INDEX where --shard is not given), and --merge --work DIR
+-o OUT makes the package when they have ended, with the bytes that one process would have made
+on the processor. Text is run on the processor, codes are searched where --device says.
+--work s3://BUCKET/PREFIX is in a store with S3's interface and conditional writes:
+AWS_ENDPOINT_URL and AWS_REGION name it, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE
+or the machine's role open it.
 
 --long-context measures, of the package's own tensors, how few bits its keys and values may be
 kept in, and what its heads lose that read few pages of them: run and others then keep keys and

@@ -62,7 +62,7 @@ func (f *flow) once(ctx context.Context, name string, get func() error) (done fu
 // has found it, or with the right to make it, which done gives back. What another process
 // makes is waited for.
 func once(ctx context.Context, w *work.Folder, name string, get func() error) (done func(), err error) {
-	for {
+	for n := 0; ; n++ {
 		if get() == nil {
 			return func() {}, nil
 		}
@@ -77,15 +77,19 @@ func once(ctx context.Context, w *work.Folder, name string, get func() error) (d
 			}
 			return release, nil
 		}
-		if err := wait(ctx, w); err != nil {
+		if err := wait(ctx, w, n); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// wait waits until it is time to look for what others finished.
-func wait(ctx context.Context, w *work.Folder) error {
-	t := time.NewTimer(w.Poll())
+// soonest is how soon what others finish is looked for; each time nothing was found doubles it,
+// until it is [work.Folder.Poll].
+const soonest = 50 * time.Millisecond
+
+// wait waits until it is time to look for what others finished, for the n-th time.
+func wait(ctx context.Context, w *work.Folder, n int) error {
+	t := time.NewTimer(min(soonest<<min(n, 10), w.Poll()))
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
@@ -118,7 +122,7 @@ func (r *run) begins(n int) int {
 // each does things in their order until all are done. Those that others are at are asked for
 // again.
 func each[T any](ctx context.Context, w *work.Folder, todo []T, do func(T) (done bool, err error)) error {
-	for len(todo) > 0 {
+	for n := 0; len(todo) > 0; n++ {
 		var busy []T
 		for _, x := range todo {
 			if err := ctx.Err(); err != nil {
@@ -132,11 +136,14 @@ func each[T any](ctx context.Context, w *work.Folder, todo []T, do func(T) (done
 				busy = append(busy, x)
 			}
 		}
-		todo = busy
-		if len(todo) == 0 {
+		if len(busy) == 0 {
 			break
 		}
-		if err := wait(ctx, w); err != nil {
+		if len(busy) < len(todo) {
+			n = 0
+		}
+		todo = busy
+		if err := wait(ctx, w, n); err != nil {
 			return err
 		}
 	}
