@@ -208,7 +208,7 @@ func TestQuantizeZeros(t *testing.T) {
 		t.Fatal(err)
 	}
 	args[0] = dir
-	for _, more := range [][]string{{"--forms"}, {"--schemes", "q8_0", "--keep", "down=lowrank:32:tcq3", "--keep", "attn.q=tcq2+lr:16:tcq2"}} {
+	for _, more := range [][]string{{"--forms", "--effort", "1"}, {"--effort", "1", "--schemes", "q8_0", "--keep", "down=lowrank:32:tcq3", "--keep", "attn.q=tcq2+lr:16:tcq2"}} {
 		var o pipeline.Outcome
 		out := filepath.Join(t.TempDir(), "out.nstf")
 		decode(t, must(t, append(append([]string{"quantize", "-o", out, "--bpw", "12", "--json"}, args...), more...)...), &o)

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -151,27 +150,4 @@ func compare(t *testing.T, x formats.Tensor, want []float32) {
 			}
 		}
 	}
-}
-
-// copyDir copies a checkpoint and lets edit change its config.json.
-func copyDir(t *testing.T, name string, edit func(config string) string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for _, file := range []string{"config.json", "model.safetensors"} {
-		p, err := os.ReadFile(filepath.Join(micro, name, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if file == "config.json" {
-			edited := edit(string(p))
-			if edited == string(p) {
-				t.Fatalf("%s: nothing to edit", name)
-			}
-			p = []byte(edited)
-		}
-		if err := os.WriteFile(filepath.Join(dir, file), p, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
 }

@@ -57,9 +57,10 @@ type Kernel struct {
 
 // KernelOptions say which kernels to time.
 type KernelOptions struct {
-	Threads int     // of products with coded weights; the other kernels run on one
-	Shapes  []Shape // of these products
-	Repeat  int     // samples of each
+	Threads int           // of products with coded weights; the other kernels run on one
+	Shapes  []Shape       // of these products
+	Repeat  int           // samples of each
+	Sample  time.Duration // that one takes at least; 0: what is usual
 	// Done is called with each kernel that was timed.
 	Done func(Kernel)
 }
@@ -68,6 +69,9 @@ type KernelOptions struct {
 // kernels/kerneltest, and then times it. The first that is wrong ends it with an
 // error. A scheme whose blocks do not divide K is passed over.
 func Kernels(ctx context.Context, set *cpu.Set, o KernelOptions) error {
+	if o.Sample == 0 {
+		o.Sample = sampleTime
+	}
 	one := cpu.NewPool(1)
 	defer one.Close()
 	all := cpu.NewPool(o.Threads)
@@ -97,7 +101,7 @@ type kernels struct {
 	sum      uint64 // of what was read: it has to go somewhere
 }
 
-// sampleTime is how long one sample takes at least, so that the clock and the
+// sampleTime is how long one sample takes at least where nobody says otherwise, so that the clock and the
 // wake-up of threads do not matter.
 const sampleTime = 20 * time.Millisecond
 
@@ -115,8 +119,8 @@ func (k *kernels) rate(run func()) (place.Rate, error) {
 			run()
 		}
 		d := time.Since(start)
-		if d < sampleTime { // as many as it should take, and some
-			calls = max(2*calls, int(1.1*float64(calls)*min(float64(sampleTime)/float64(max(d, 1)), 100)))
+		if d < k.o.Sample { // as many as it should take, and some
+			calls = max(2*calls, int(1.1*float64(calls)*min(float64(k.o.Sample)/float64(max(d, 1)), 100)))
 			continue
 		}
 		samples = append(samples, float64(calls)/d.Seconds())
@@ -139,7 +143,7 @@ func (k *kernels) limit(pool *cpu.Pool, bound string, memory []byte) (place.Rate
 	var samples []float64
 	for _, p := range k.set.Peaks() {
 		for p.Kind() == bound && len(samples) < k.o.Repeat {
-			samples = append(samples, place.PeakRate(pool, p, sampleTime)/1e9)
+			samples = append(samples, place.PeakRate(pool, p, k.o.Sample)/1e9)
 		}
 	}
 	if len(samples) == 0 {
@@ -193,8 +197,8 @@ func (k *kernels) table() error {
 // written returns memory whose pages are there.
 func written(n int) []byte {
 	p := make([]byte, n)
-	for i := range p {
-		p[i] = byte(i)
+	for i := 0; i < n; i += 4096 {
+		p[i] = 1
 	}
 	return p
 }

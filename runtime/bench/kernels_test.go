@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/kernels/cpu"
@@ -30,7 +31,7 @@ func TestKernels(t *testing.T) {
 		t.Skip("validating and timing every kernel takes a while")
 	}
 	seen := map[string]Kernel{}
-	o := KernelOptions{Threads: 2, Repeat: 1, Shapes: []Shape{{1, 70, 256}, {17, 70, 288}},
+	o := KernelOptions{Threads: 2, Repeat: 1, Sample: time.Millisecond, Shapes: []Shape{{1, 70, 256}, {17, 70, 288}},
 		Done: func(k Kernel) { seen[k.Kernel+" "+k.Shape] = k }}
 	if err := Kernels(context.Background(), cpu.Best(), o); err != nil {
 		t.Fatal(err)

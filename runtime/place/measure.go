@@ -59,6 +59,9 @@ func (r *Reader) Next(n int64) (bytes int64, took time.Duration) {
 	return bytes, time.Since(start)
 }
 
+// pageBytes is the smallest page of any system here.
+const pageBytes = 4096
+
 // NewBuffer returns memory to measure bandwidth on: four times the largest cache,
 // at least 256 MiB and at most a quarter of the memory that is free. Every page
 // has been written, or all would be the same page of zeros, and lies in pages of 2 MiB
@@ -70,8 +73,8 @@ func NewBuffer(m *Machine) []byte {
 	}
 	p := make([]byte, size)
 	inLargePages(p)
-	for i := 0; i < len(p); i += 64 {
-		p[i] = byte(i >> 6)
+	for i := 0; i < len(p); i += pageBytes {
+		p[i] = 1
 	}
 	return p
 }

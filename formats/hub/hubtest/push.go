@@ -21,13 +21,6 @@ type uploads struct {
 	begun   int
 }
 
-// Objects returns how many contents the storage has that were sent to it.
-func (s *Server) Objects() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.objects)
-}
-
 // Forget drops the parts of contents that are not whole, as storages do after a while.
 func (s *Server) Forget() {
 	s.mu.Lock()
