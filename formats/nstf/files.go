@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/zeebo/blake3"
@@ -13,17 +14,21 @@ import (
 	"github.com/nstf/nstf/formats"
 )
 
+// compressor has one goroutine and one level: the same bytes everywhere. Its tables are made once: a plan is measured
+// many times.
+var compressor = sync.OnceValues(func() (*zstd.Encoder, error) {
+	return zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression))
+})
+
 // packFiles encodes the attached files and sorts them by name.
 func packFiles(files []File) ([]fileRecord, error) {
 	if len(files) == 0 {
 		return nil, nil
 	}
-	// One goroutine and one level: the same bytes everywhere.
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression))
+	enc, err := compressor()
 	if err != nil {
 		return nil, err
 	}
-	defer enc.Close()
 	out := make([]fileRecord, len(files))
 	for i, f := range files {
 		out[i] = packFile(enc, f)
