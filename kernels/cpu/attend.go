@@ -49,11 +49,15 @@ type AttendScratch struct {
 	// or weights of one group.
 	levels       []byte
 	scales, part []float32
+	// Of AttendPages: [R][pages], and the blocks in progress.
+	tops, sums []float32
+	four       [scoreBlocks]KVBlock
+	seen       [1]Reach
 }
 
 // Bytes returns the memory held.
 func (sc *AttendScratch) Bytes() int64 {
-	return int64(cap(sc.scores)+cap(sc.scales)+cap(sc.part))*4 + int64(cap(sc.levels))
+	return int64(cap(sc.scores)+cap(sc.scales)+cap(sc.part)+cap(sc.tops)+cap(sc.sums))*4 + int64(cap(sc.levels))
 }
 
 // fit makes room for r queries.

@@ -54,6 +54,17 @@ func geluAVX2(dst []float32, x []float32)
 //go:noescape
 func softCapAVX2(x []float32, limit float32)
 
+// logAddAVX2 computes
+//
+//	for i, v := range x {
+//		dst[i] += log(v)
+//	}
+//
+// of normal numbers; len(x) is a multiple of 16.
+//
+//go:noescape
+func logAddAVX2(dst []float32, x []float32)
+
 // expSumAVX512 computes
 //
 //	for i := range x {
@@ -103,3 +114,14 @@ func geluAVX512(dst []float32, x []float32)
 //
 //go:noescape
 func softCapAVX512(x []float32, limit float32)
+
+// logAddAVX512 computes
+//
+//	for i, v := range x {
+//		dst[i] += log(v)
+//	}
+//
+// of normal numbers; len(x) is a multiple of 16.
+//
+//go:noescape
+func logAddAVX512(dst []float32, x []float32)

@@ -126,30 +126,125 @@ func (s *Set) over(a *Attention, b *KVBlock, queries int, sc *AttendScratch) *at
 // it gives pages that are far off most of a mean. Measured: docs/perf/attention.md.
 const spreadTrust = 0.7
 
-// Foretell estimates, for queries q[R][D] and the blocks of p, what [Set.Attend] would sum
-// up of each: dst[R][KVPositions] = log sum over p of exp(z[p]), taking scores as normal
-// with the mean and the variance of the keys. squares[R][D] is room. Of places that
-// Summarize has not written the number means nothing.
-func (s *Set) Foretell(dst []float32, a *Attention, p *KVPages, q, squares []float32) {
+// Foretell estimates, for queries q[R][D] and the blocks of all pages, what [Set.Attend]
+// would sum up of each: dst[R][ld], of which KVPositions for each of pages are written, = log
+// sum over p of exp(z[p]), taking scores as normal with the mean and the variance of the keys.
+// squares[R][D] is room. Of places that Summarize has not written the number means nothing.
+func (s *Set) Foretell(dst []float32, ld int, a *Attention, pages []KVPages, q, squares []float32) {
 	d, r := a.Dim, len(q)/a.Dim
-	want(len(q) == r*d && len(squares) >= r*d && len(dst) == r*KVPositions, "Foretell", len(q), d, len(squares), len(dst))
+	want(len(q) == r*d && len(squares) >= r*d && rowsFit(len(dst), r, ld, len(pages)*KVPositions), "Foretell", len(q), d, len(squares), len(dst), ld, len(pages))
 	factor := spreadTrust / 2 * a.Scale * a.Scale
 	for i, x := range q {
 		squares[i] = factor * x * x
 	}
-	s.PanelF16(dst, KVPositions, q, d, p.means.keys, KVPositions, r, KVPositions, d, false)
-	s.scale(dst, a.Scale)
-	if a.Softcap != 0 {
-		s.softCap(dst, a.Softcap)
+	for i := range pages {
+		s.PanelF16(dst[i*KVPositions:], ld, q, d, pages[i].means.keys, KVPositions, r, KVPositions, d, false)
 	}
-	s.PanelF16(dst, KVPositions, squares, d, p.spread, KVPositions, r, KVPositions, d, true)
-	for i := range dst {
-		dst[i] += logKVPositions
+	for i := range r {
+		row := dst[i*ld:][:len(pages)*KVPositions]
+		s.scale(row, a.Scale)
+		if a.Softcap != 0 {
+			s.softCap(row, a.Softcap)
+		}
+		for j := range row {
+			row[j] += logKVPositions
+		}
+	}
+	for i := range pages {
+		s.PanelF16(dst[i*KVPositions:], ld, squares, d, pages[i].spread, KVPositions, r, KVPositions, d, true)
 	}
 }
 
 // logKVPositions is ln 64.
 const logKVPositions = 4.158883083359672
+
+// AttendPages adds to out what the positions below hi in some blocks give, for queries
+// q[R][D] of one token: [Set.Attend] of those blocks, ascending, four at a time. What the
+// positions of each block alone sum up to is logs[R][ld] at the block's number,
+// log sum over p of exp(z[p]), at least 1e-38 of what the largest score of the four would.
+func (s *Set) AttendPages(out Partial, a *Attention, blocks []KVBlock, q []float32, pages []int32, hi int, logs []float32, ld int, sc *AttendScratch) {
+	r, n := len(out.Top), len(pages)
+	want(len(q) == r*a.Dim && r == a.Group && len(out.Sum) == r && len(out.Acc) == r*a.width() && rowsFit(len(logs), r, ld, 1),
+		"AttendPages", len(q), r, a.Dim, a.Group, len(out.Sum), len(out.Acc), len(logs), ld)
+	sc.fit(a, r)
+	padded := (r*n + 15) &^ 15
+	sc.tops, sc.sums = grown(sc.tops, padded), grown(sc.sums, padded)
+	four, reach := &sc.four, &sc.seen
+	w := attending{Set: s, out: out, a: a, q: q, reach: reach[:], scores: sc.scores, sc: sc}
+	for at := 0; at < n; at += scoreBlocks {
+		w.last = min(scoreBlocks, n-at)
+		first, last := int(pages[at]), int(pages[at+w.last-1])
+		if w.blocks = blocks[first : last+1]; last-first >= w.last {
+			for i, page := range pages[at : at+w.last] {
+				four[i] = blocks[page]
+			}
+			w.blocks = four[:w.last]
+		}
+		end := (w.last-1)*KVPositions + min(KVPositions, hi-last*KVPositions)
+		w.limits, reach[0] = Reach{0, end}, Reach{0, end}
+		w.score()
+		for i := range r {
+			w.weighPages(i, end, sc.tops[i*n+at:], sc.sums[i*n+at:])
+		}
+		for b := range w.last {
+			if a.Format.Coded() {
+				w.spreadValues(&w.blocks[b])
+			}
+			w.sumValues(b)
+		}
+	}
+	clear(four[:]) // the scratch keeps no page
+	s.logAdd(sc.tops[:padded], sc.sums[:padded])
+	for i := range r {
+		to, from := logs[i*ld:], sc.tops[i*n:][:n]
+		for j := 0; j < n; {
+			run := 1
+			for j+run < n && pages[j+run] == pages[j]+int32(run) {
+				run++
+			}
+			copy(to[pages[j]:], from[j:j+run])
+			j += run
+		}
+	}
+}
+
+// leastSum is the least that the sum of a page counts as: its logarithm is finite.
+const leastSum = 0x1p-126
+
+// weighPages is weigh of the first n positions, with the sum of each block and what that
+// is counted from.
+func (w *attending) weighPages(i, n int, tops, sums []float32) {
+	row, scale := w.scores[i*scoreStride:][:scoreStride], w.a.Scale
+	if w.a.Softcap != 0 {
+		w.scale(row[:n], scale)
+		w.softCap(row[:n], w.a.Softcap)
+		scale = 1
+	}
+	for j := n; j < scoreStride; j++ {
+		row[j] = float32(math.Inf(-1))
+	}
+	var each [scoreBlocks]float32
+	was := w.out.Top[i]
+	top := w.panel.expPages(row, &each, scale, was)
+	if top != was && w.out.Sum[i] != 0 {
+		c := float32(exp64(float64(was) - float64(top)))
+		w.out.Sum[i] *= c
+		width := w.a.width()
+		w.scale(w.out.Acc[i*width:(i+1)*width], c)
+	}
+	w.out.Top[i] = top
+	w.out.Sum[i] += each[0] + each[1] + each[2] + each[3]
+	for b, x := range each[:w.last] {
+		tops[b] = top + (x - x) // NaN where x is none, which logAdd does not tell
+		if x < leastSum {
+			x = leastSum
+		}
+		sums[b] = x
+	}
+	if w.a.Format == KVQ8 {
+		w.scaleValues(row, Reach{0, n})
+	}
+}
 
 // StandIn adds the means of the first n values of p to dst[R][KVWidth(V)], weighted by
 // weights[R][KVPositions].

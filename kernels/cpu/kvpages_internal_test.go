@@ -64,8 +64,9 @@ func TestKVPages(t *testing.T) {
 				for i := range q {
 					q[i] = float32(r.NormFloat64())
 				}
-				got := make([]float32, 3*KVPositions)
-				s.Foretell(got, &a, &p, q, make([]float32, len(q)))
+				const ld = 2*KVPositions + 1
+				got := make([]float32, 3*ld)
+				s.Foretell(got, ld, &a, []KVPages{NewKVPages(c.d, c.v), p}, q, make([]float32, len(q)))
 				for i := range 3 {
 					var dot, variance, size float64
 					for j := range c.d {
@@ -73,8 +74,8 @@ func TestKVPages(t *testing.T) {
 						dot, variance, size = dot+x*mean[j], variance+x*x*spread[j], size+x*x
 					}
 					z := math.Log(KVPositions) + 0.2*dot + spreadTrust/2*0.04*variance
-					if d := math.Abs(float64(got[i*KVPositions+row]) - z); !(d <= tolerance*(1+math.Sqrt(size)+size)) {
-						t.Errorf("%s: %g foretold, want %g", name, got[i*KVPositions+row], z)
+					if d := math.Abs(float64(got[i*ld+KVPositions+row]) - z); !(d <= tolerance*(1+math.Sqrt(size)+size)) {
+						t.Errorf("%s: %g foretold, want %g", name, got[i*ld+KVPositions+row], z)
 					}
 				}
 				dst, weights := make([]float32, 3*KVWidth(c.v)), make([]float32, 3*KVPositions)
@@ -134,6 +135,118 @@ func TestKVPagesAreFinite(t *testing.T) {
 			weights[3] = 1
 			if s.StandIn(dst, &a, &p, weights, KVPositions); dst[4] != 0 {
 				t.Errorf("its mean is %g", dst[4])
+			}
+		}
+	}
+}
+
+// Attention to some pages is that to their positions, and what each of them sums up to is
+// what it would alone, in every format.
+func TestAttendPages(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 9))
+	const d, v, group, held, hi, ld = 40, 24, 3, 9, 9*KVPositions - 21, 11
+	for _, f := range []KVFormat{KVF32, KVF16, KVQ8, KVQ4} {
+		var blocks []KVBlock
+		for range held {
+			b, _, _ := pageOf(r, f, d, v)
+			blocks = append(blocks, b)
+		}
+		q := make([]float32, group*d)
+		for i := range q {
+			q[i] = float32(r.NormFloat64())
+		}
+		for _, l := range Levels() {
+			for _, softcap := range []float32{0, 5} {
+				for _, pages := range [][]int32{{}, {3}, {8}, {0, 2, 3, 8}, {1, 2, 3, 4, 5, 6, 7}, {0, 1, 2, 3, 4, 5, 6, 7, 8}} {
+					name := fmt.Sprintf("%v %v %v softcap %g", f, l, pages, softcap)
+					s, a := newSet(l), Attention{Format: f, Dim: d, Value: v, Group: group, Scale: 0.3, Softcap: softcap}
+					partial := func() Partial {
+						p := a.Partial(make([]float32, a.PartialFloats(group)), group)
+						p.Clear()
+						return p
+					}
+					var sc AttendScratch
+					got, sum, one := partial(), partial(), partial()
+					logs := make([]float32, group*ld)
+					s.AttendPages(got, &a, blocks, q, pages, hi, logs, ld, &sc)
+					reach := []Reach{{0, hi}}
+					for _, page := range pages {
+						s.Attend(one, &a, blocks, q, reach, int(page)*KVPositions, int(page+1)*KVPositions, &sc)
+						s.Merge(sum, &a, one)
+						for i := range group {
+							want, at := float64(one.Top[i])+math.Log(float64(one.Sum[i])), i*ld+int(page)
+							if d := math.Abs(float64(logs[at]) - want); !(d < 4e-6*(1+math.Abs(want))) {
+								t.Errorf("%s: page %d sums up to %g, want %g", name, page, logs[at], want)
+							}
+							logs[at] = 0
+						}
+					}
+					for i, x := range logs {
+						if x != 0 {
+							t.Errorf("%s: %g of a page that is not read, number %d", name, x, i)
+						}
+					}
+					to, want := make([]float32, v), make([]float32, v)
+					for i := range group {
+						s.Combine(to, &a, []Partial{got}, i, 0.5)
+						s.Combine(want, &a, []Partial{sum}, i, 0.5)
+						for j := range to {
+							if d := math.Abs(float64(to[j] - want[j])); !(d < 1e-5) {
+								t.Fatalf("%s: query %d, number %d: %g, want %g", name, i, j, to[j], want[j])
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// A page whose weight is beyond float32 beside its neighbours', or not a number, is told.
+func TestAttendPagesFar(t *testing.T) {
+	for _, l := range Levels() {
+		s, a := newSet(l), Attention{Format: KVF32, Dim: 16, Group: 1, Scale: 1}
+		blocks := []KVBlock{NewKVBlocks(KVF32, 1, 16, 16)[0], NewKVBlocks(KVF32, 1, 16, 16)[0]}
+		for i := range KVPositions {
+			blocks[1].keyFloats[i] = -500
+		}
+		q := make([]float32, 16)
+		q[0] = 1
+		p := a.Partial(make([]float32, a.PartialFloats(1)), 1)
+		logs := make([]float32, 2)
+		p.Clear()
+		s.AttendPages(p, &a, blocks, q, []int32{0, 1}, 2*KVPositions, logs, 2, &AttendScratch{})
+		if far := math.Abs(float64(logs[0]) - logKVPositions); !(far < 1e-5) || !(logs[1] < -80 && logs[1] > -100) {
+			t.Errorf("%v: %v", l, logs)
+		}
+		blocks[1].keyFloats[3] = float32(math.NaN())
+		p.Clear()
+		s.AttendPages(p, &a, blocks, q, []int32{0, 1}, 2*KVPositions, logs, 2, &AttendScratch{})
+		if logs[0] != logs[0] || logs[1] == logs[1] || p.Sum[0] == p.Sum[0] {
+			t.Errorf("%v: %v of a page with a NaN, sum %g", l, logs, p.Sum[0])
+		}
+	}
+}
+
+// Logarithms are those of float64, rounded twice.
+func TestLogAdd(t *testing.T) {
+	for _, l := range Levels() {
+		s := newSet(l)
+		var x, y [1 << 12]float32
+		r := rand.New(rand.NewPCG(5, 10))
+		for i := range x {
+			x[i] = float32(math.Exp(170*r.Float64() - 85))
+			if i%4 == 0 {
+				x[i] = float32(0.5 + r.Float64())
+			}
+			y[i] = float32(i % 3)
+		}
+		x[0], x[1], x[2], x[3] = leastSum, 1, math.MaxFloat32, 256
+		s.logAdd(y[:], x[:])
+		for i, got := range y {
+			ln := math.Log(float64(x[i]))
+			if d := math.Abs(float64(got) - float64(i%3) - ln); !(d <= 2.5e-7*(1+math.Abs(ln))) {
+				t.Fatalf("%v: log %g = %g, want %g", l, x[i], got-float32(i%3), ln)
 			}
 		}
 	}

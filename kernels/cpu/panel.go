@@ -19,6 +19,7 @@ type panelKernels struct {
 	scatterQ8  func(dst []byte, ld int, src []float32, inverse float32)
 	maxBits    func(x []float32) uint32
 	expPart    func(x []float32, scale, top float32) (newTop, sum float32)
+	expPages   func(x []float32, sums *[scoreBlocks]float32, scale, top float32) (newTop float32) // of scoreStride scores
 	// Of 3, 4 and 5 bits: see levelsByFeature and levelsInOrder.
 	keyLevels, valueLevels [3]levelsKernel
 }
@@ -130,6 +131,21 @@ func expPartGeneric(x []float32, scale, top float32) (newTop, sum float32) {
 	return top, expSumGeneric(x, top)
 }
 
+// expPagesBy is expPart of scoreBlocks blocks, whose sums are apart.
+func expPagesBy(expPart func(x []float32, scale, top float32) (float32, float32)) func(x []float32, sums *[scoreBlocks]float32, scale, top float32) float32 {
+	return func(x []float32, sums *[scoreBlocks]float32, scale, top float32) float32 {
+		top, _ = expPart(x[:scoreStride], scale, top)
+		for b := range sums {
+			var sum float64
+			for _, v := range x[b*KVPositions:][:KVPositions] {
+				sum += float64(v)
+			}
+			sums[b] = float32(sum)
+		}
+		return top
+	}
+}
+
 func genericPanel() panelKernels {
 	return panelKernels{
 		f32: []panelKernel[[]float32]{{1, panelF32Generic}},
@@ -140,6 +156,7 @@ func genericPanel() panelKernels {
 		scatterQ8:  scatterQ8Generic,
 		maxBits:    maxBitsGeneric,
 		expPart:    expPartGeneric,
+		expPages:   expPagesBy(expPartGeneric),
 
 		keyLevels:   [...]levelsKernel{levelsByFeature(3), levelsByFeature(4), levelsByFeature(5)},
 		valueLevels: [...]levelsKernel{levelsInOrder(3), levelsInOrder(4), levelsInOrder(5)},

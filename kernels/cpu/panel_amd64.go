@@ -257,6 +257,23 @@ func scatterQ8AVX2(dst []byte, ld int, src []float32, inverse float32)
 //go:noescape
 func expPartAVX2(x []float32, scale float32, top float32) (float32, float32)
 
+// expPagesAVX2 computes
+//
+//	for i := range 256 {
+//		x[i] *= scale
+//		top = max(top, x[i])
+//	}
+//	for i := range 256 {
+//		x[i] = exp(x[i] - top)
+//		sums[i/64] += x[i]
+//	}
+//	return top
+//
+// max may pass over a NaN.
+//
+//go:noescape
+func expPagesAVX2(x []float32, sums *[4]float32, scale float32, top float32) float32
+
 // panelF32x12AVX512 computes
 //
 //	for i := range 12 {
@@ -528,3 +545,20 @@ func panelQ8x1AVX512(c []float32, ldc int, a []float32, lda int, b []byte, ldb i
 //
 //go:noescape
 func expPartAVX512(x []float32, scale float32, top float32) (float32, float32)
+
+// expPagesAVX512 computes
+//
+//	for i := range 256 {
+//		x[i] *= scale
+//		top = max(top, x[i])
+//	}
+//	for i := range 256 {
+//		x[i] = exp(x[i] - top)
+//		sums[i/64] += x[i]
+//	}
+//	return top
+//
+// max may pass over a NaN.
+//
+//go:noescape
+func expPagesAVX512(x []float32, sums *[4]float32, scale float32, top float32) float32

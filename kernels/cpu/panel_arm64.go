@@ -10,7 +10,7 @@ func panelNEON() panelKernels {
 	p.scatterF16 = scatterF16NEON
 	p.scatterQ8 = scatterQ8NEON
 	p.maxBits = maxBitsNEON
-	p.expPart = expPartNEON
+	p.expPart, p.expPages = expPartNEON, expPagesBy(expPartNEON)
 	return p
 }
 

@@ -39,6 +39,7 @@ type Set struct {
 
 	maximum func(x []float32) float32                // of at least one element; a NaN may be passed over
 	expSum  func(x []float32, shift float32) float32 // x = exp(x - shift), returns the sum
+	logAdd  func(dst, x []float32)                   // dst += log(x) of normal numbers; whole sixteens
 	gated   func(dst, x []float32, a1, a3 float32)   // dst = x * sigmoid(a1*x + a3*x*x*x)
 
 	// dst = g * sigmoid(alpha*g) * (u + offset) of g = gate at most limit, u = up within limit
@@ -124,6 +125,7 @@ func genericSet() *Set {
 		encodeBF16:         encodeBF16Generic,
 		maximum:            maximumGeneric,
 		expSum:             expSumGeneric,
+		logAdd:             logAddGeneric,
 		gated:              gatedGeneric,
 		swiGLU:             swiGLUGeneric,
 		gelu:               geluGeneric,

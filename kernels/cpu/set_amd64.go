@@ -44,7 +44,7 @@ func useAVX2(s *Set) {
 	s.encodeF16 = encodeF16AVX2
 	s.encodeBF16 = encodeBF16AVX2
 	s.maximum = maximumAVX2
-	s.expSum = expSumAVX2
+	s.expSum, s.logAdd = expSumAVX2, logAddAVX2
 	s.gated = gatedAVX2
 	s.swiGLU = swiGLUAVX2
 	s.gelu = geluAVX2
@@ -78,7 +78,7 @@ func useAVX512(s *Set) {
 	s.mul = mulAVX512
 	s.mulAdd, s.deltaStep, s.deltaStepByChannel, s.scanStep = mulAddAVX512, deltaStepAVX512, deltaStepByChannelAVX512, scanStepAVX512
 	s.maximum = maximumAVX512
-	s.expSum = expSumAVX512
+	s.expSum, s.logAdd = expSumAVX512, logAddAVX512
 	s.gated = gatedAVX512
 	s.swiGLU = swiGLUAVX512
 	s.gelu = geluAVX512

@@ -57,6 +57,12 @@ func expSumGeneric(x []float32, shift float32) float32 {
 	return float32(sum)
 }
 
+func logAddGeneric(dst, x []float32) {
+	for i, v := range x {
+		dst[i] += float32(math.Log(float64(v)))
+	}
+}
+
 // exp64 is the exponential, within 1e-9 relative, for float32 results: e^x =
 // 2^n e^f with n integer and |f| <= ln(2)/2, e^f by its Taylor series to the
 // eighth power. Beyond the range of float32 it saturates to values that round

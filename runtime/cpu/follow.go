@@ -36,29 +36,31 @@ func (e *Engine) follows(row int) bool {
 // A follower is one worker's memory, for the queries of one head.
 type follower struct {
 	shape        kernels.Attention
-	logs         []float32 // [R][pages+1]: of what a page's positions sum up to, and the sink
-	foretold     []float32 // [R][pages+1]: the same as the keys alone foretell it
-	shares       []float32 // [R][pages+1]: logs as shares of all
+	row          int       // numbers of a row of logs, foretold and shares: pages+1 at least
+	logs         []float32 // [R][row]: of what a page's positions sum up to, and the sink
+	foretold     []float32 // [R][row]: the same as the keys alone foretell it
+	shares       []float32 // [R][row]: logs as shares of all
 	weights      []float64 // [pages]
 	order        []int32   // of pages that may be chosen
+	list         []int32   // of pages to be read
 	chosen       []bool    // [pages]
+	taken, left  []float32 // [row]: 1 for pages that are chosen, 0 for others; 0, 1
+	seen, weight []float32 // [pages]
 	block        []float32 // [R][KVPositions]
 	squares      []float32 // [R][D]
-	sums         []float32 // of the three partials
-	one          kernels.Partial
-	some, rest   kernels.Partial
+	sums         []float32 // of the partial
+	some         kernels.Partial
 	without      []float32 // [R][V]
 	with, middle []float32 // [R][V]; [R][KVWidth(V)]
-	reach        [1]kernels.Reach
 	spans        spans
 }
 
 func (w *follower) bytes() int64 {
 	n := 0
-	for _, b := range [][]float32{w.logs, w.foretold, w.shares, w.block, w.squares, w.sums, w.without, w.with, w.middle} {
+	for _, b := range [][]float32{w.logs, w.foretold, w.shares, w.taken, w.left, w.seen, w.weight, w.block, w.squares, w.sums, w.without, w.with, w.middle} {
 		n += cap(b)
 	}
-	return 4*int64(n) + 8*int64(cap(w.weights)) + 4*int64(cap(w.order)) + int64(cap(w.chosen)) + w.spans.bytes()
+	return 4*int64(n) + 8*int64(cap(w.weights)) + 4*int64(cap(w.order)+cap(w.list)) + int64(cap(w.chosen)) + w.spans.bytes()
 }
 
 // A step is one head of one row in progress.
@@ -72,6 +74,7 @@ type step struct {
 	row     int
 	share   float64 // of its pages that it may read
 	pages   int     // of the sequence, the last of them in part
+	hi      int     // positions that the row sees
 	known   int     // pages that are summarised: those that need not be read, and the first
 	cache   headCache
 	q       []float32
@@ -100,13 +103,13 @@ func (e *Engine) followPart(worker, part int) {
 // run attends with one row.
 func (s *step) run() {
 	a, e := &s.block.attends, s.e
-	hi := int(e.pass.positions[s.row]) + 1
-	s.pages = (hi-1)/cache.PageSize + 1
+	s.hi = int(e.pass.positions[s.row]) + 1
+	s.pages = (s.hi-1)/cache.PageSize + 1
 	s.known = max(s.pages-newestPages, 1)
-	s.reach[0] = kernels.Reach{Hi: hi}
 	from := (s.row*a.heads + s.at) * a.dim
 	s.q = e.s.q[from : from+s.group*a.dim]
 	s.fit(a)
+	s.some.Clear()
 	if s.share = e.policy.Share(e.span.Lo+e.pass.layer, s.head); s.share >= 1 && e.policy.Rank == nil {
 		s.readAll()
 		return
@@ -115,19 +118,16 @@ func (s *step) run() {
 	s.history.ratio = grown(s.history.ratio, s.known)
 
 	s.foretell()
-	s.some.Clear()
-	s.read(&s.some, 0)
+	s.list = append(s.list[:0], 0)
 	for page := s.known; page < s.pages; page++ {
-		s.read(&s.some, page)
+		s.list = append(s.list, int32(page))
 	}
+	s.read(s.some)
 	left := s.choose(s.weigh())
 	all := s.readsAll(left)
-	for page := 1; page < s.known; page++ {
-		if s.chosen[page] {
-			s.read(&s.some, page)
-		}
-	}
-	s.weigh()
+	s.listThose(true)
+	s.read(s.some)
+	s.divide()
 	s.answer(all)
 	s.learn(all, left)
 }
@@ -135,7 +135,8 @@ func (s *step) run() {
 // readAll attends to all positions: nothing is chosen, and nothing is learned.
 func (s *step) readAll() {
 	a := &s.block.attends
-	s.e.attendTo(s.some, &s.shape, s.cache, s.q, s.reach[:], 0, s.reach[0].Hi, &s.spans)
+	reach := [...]kernels.Reach{{Hi: s.hi}}
+	s.e.attendTo(s.some, &s.shape, s.cache, s.q, reach[:], 0, s.hi, &s.spans)
 	for i := range s.group {
 		s.combine(a.sums(s.e.s.att, s.row, s.at+i), &s.some, i)
 	}
@@ -145,14 +146,15 @@ func (s *step) readAll() {
 
 // fit makes room.
 func (s *step) fit(a *attending) {
-	r, m, size := s.group, s.pages+1, s.shape.PartialFloats(s.group)
+	m := s.pages/kernels.KVPositions*kernels.KVPositions + kernels.KVPositions + 1
+	r := s.group
+	s.follower.row = m
 	s.logs, s.foretold, s.shares = fit(s.logs, r*m), fit(s.foretold, r*m), fit(s.shares, r*m)
 	s.weights, s.chosen = fit(s.weights, s.pages), fit(s.chosen, s.pages)
+	s.taken, s.left, s.seen, s.weight = fit(s.taken, m), fit(s.left, m), fit(s.seen, s.pages), fit(s.weight, s.pages)
 	s.follower.block, s.squares = fit(s.follower.block, r*kernels.KVPositions), fit(s.squares, r*a.dim)
-	s.sums = fit(s.sums, 3*size)
-	for i, p := range []*kernels.Partial{&s.one, &s.some, &s.rest} {
-		*p = s.shape.Partial(s.sums[i*size:(i+1)*size], r)
-	}
+	s.sums = fit(s.sums, s.shape.PartialFloats(r))
+	s.some = s.shape.Partial(s.sums, r)
 	s.without, s.with, s.middle = fit(s.without, r*a.value), fit(s.with, r*a.value), fit(s.middle, r*kernels.KVWidth(a.value))
 	for i := range r {
 		s.logs[i*m+s.pages] = s.block.beside(s.at + i)
@@ -170,40 +172,64 @@ func grown(b []float32, n int) []float32 {
 // foretell estimates the logarithms of what pages sum up to: by their keys' means and
 // variances, and by how far that was off when they were read.
 func (s *step) foretell() {
-	m := s.pages + 1
-	for lo := 0; lo < s.known; lo += kernels.KVPositions {
-		s.e.set.Foretell(s.follower.block, &s.shape, &s.summary.pages[lo/kernels.KVPositions], s.q, s.squares)
-		n := min(kernels.KVPositions, s.known-lo)
-		for i := range s.group {
-			to := s.logs[i*m+lo : i*m+lo+n]
-			copy(s.foretold[i*m+lo:], s.follower.block[i*kernels.KVPositions:][:n])
-			for j := range to {
-				to[j] = s.foretold[i*m+lo+j] + ratioTrust*s.history.ratio[lo+j]
-			}
+	m := s.follower.row
+	s.e.set.Foretell(s.foretold, m, &s.shape, s.summary.blocks(s.known), s.q, s.squares)
+	for i := range s.group {
+		to := s.logs[i*m:][:s.known]
+		copy(to, s.foretold[i*m:])
+		s.e.set.Axpy(to, ratioTrust, s.history.ratio[:s.known])
+	}
+}
+
+// listThose lists the pages that need not be read and are chosen, or are not.
+func (s *step) listThose(chosen bool) {
+	s.list = s.list[:0]
+	for page := 1; page < s.known; page++ {
+		if s.chosen[page] == chosen {
+			s.list = append(s.list, int32(page))
 		}
 	}
 }
 
-// read attends to one page.
-func (s *step) read(into *kernels.Partial, page int) {
-	lo := page * cache.PageSize
-	s.e.attendTo(s.one, &s.shape, s.cache, s.q, s.reach[:], lo, min(lo+cache.PageSize, s.reach[0].Hi), &s.spans)
-	for i := range s.group {
-		s.logs[i*(s.pages+1)+page] = s.one.Top[i] + float32(math.Log(float64(s.one.Sum[i])))
+// read attends to the pages of s.list, in their order, runs of those in half precision
+// beside codes and of the others apart.
+func (s *step) read(into kernels.Partial) {
+	newest := int32(kernels.NewestFrom(int64(s.hi-1)) / cache.PageSize)
+	halves := func(page int32) bool {
+		return s.cache.newest != nil && (page < kernels.KVFirst || page >= newest)
 	}
-	s.e.set.Merge(*into, &s.shape, s.one)
+	coded := s.shape.Format
+	for pages := s.list; len(pages) > 0; {
+		blocks, n := s.cache.all, 1
+		for n < len(pages) && halves(pages[n]) == halves(pages[0]) {
+			n++
+		}
+		if s.shape.Format = coded; halves(pages[0]) {
+			s.shape.Format, blocks = kernels.KVF16, s.cache.newest
+		}
+		s.e.set.AttendPages(into, &s.shape, blocks, s.q, pages[:n], s.hi, s.logs, s.follower.row, &s.spans.AttendScratch)
+		pages = pages[n:]
+	}
+	s.shape.Format = coded
 }
 
-// weigh turns logarithms into shares of all that a query sees, and adds those of a page up.
+// divide turns logarithms into shares of all that a query sees.
+func (s *step) divide() {
+	for i := range s.group {
+		row := s.shares[i*s.follower.row:][:s.pages+1]
+		copy(row, s.logs[i*s.follower.row:])
+		s.e.set.Softmax(row)
+	}
+}
+
+// weigh divides, and returns the shares of pages, the mean over the queries.
 func (s *step) weigh() []float64 {
-	m := s.pages + 1
-	copy(s.shares, s.logs)
+	s.divide()
 	clear(s.weights)
 	for i := range s.group {
-		row := s.shares[i*m : (i+1)*m]
-		s.e.set.Softmax(row)
-		for page, x := range row[:s.pages] {
-			s.weights[page] += float64(x)
+		weights := s.weights
+		for page, x := range s.shares[i*s.follower.row:][:len(weights)] {
+			weights[page] += float64(x)
 		}
 	}
 	for page := range s.weights {
@@ -244,28 +270,58 @@ func (s *step) choose(weights []float64) float64 {
 		}
 		s.order = append(s.order, int32(page))
 	}
-	slices.SortFunc(s.order, func(a, b int32) int {
-		switch x, y := weights[a], weights[b]; {
-		case x > y:
-			return -1
-		case x < y:
+	heaviest(s.order, weights, room)
+	if room = max(min(room, len(s.order)), 0); p.Mass < 1 {
+		slices.SortFunc(s.order[:room], func(a, b int32) int {
+			if before(weights, a, b) {
+				return -1
+			}
 			return 1
-		}
-		return int(a - b)
-	})
-	for _, page := range s.order {
-		if room <= 0 || p.Mass < 1 && have >= p.Mass {
+		})
+	}
+	for _, page := range s.order[:room] {
+		if p.Mass < 1 && have >= p.Mass {
 			break
 		}
 		take(int(page))
 	}
+	clear(s.taken)
 	left := 0.
 	for page, x := range weights {
-		if !s.chosen[page] {
+		if s.left[page] = 1; s.chosen[page] {
+			s.taken[page], s.left[page] = 1, 0
+		} else {
 			left += x
 		}
 	}
 	return left
+}
+
+// before reports whether page a is chosen rather than b.
+func before(weights []float64, a, b int32) bool {
+	return weights[a] > weights[b] || weights[a] == weights[b] && a < b
+}
+
+// heaviest puts the n pages first that are chosen rather than others, in any order, by
+// cutting the list at one of its pages until n are in front.
+func heaviest(pages []int32, weights []float64, n int) {
+	for 0 < n && n < len(pages) {
+		middle, last := len(pages)/2, len(pages)-1
+		pages[middle], pages[last] = pages[last], pages[middle]
+		cut, at := pages[last], 0
+		for i, page := range pages[:last] {
+			if before(weights, page, cut) {
+				pages[i], pages[at] = pages[at], page
+				at++
+			}
+		}
+		pages[at], pages[last] = cut, pages[at]
+		if n <= at {
+			pages = pages[:at]
+		} else {
+			pages, n = pages[at+1:], n-at-1
+		}
+	}
 }
 
 // readsAll reports whether the step is to read all pages: the first, those of the period,
@@ -292,7 +348,8 @@ func (s *step) answer(all bool) {
 		out = s.with
 	}
 	if all {
-		s.readRest()
+		s.listThose(false)
+		s.read(s.some)
 	}
 	for i := range s.group {
 		to := a.sums(s.e.s.att, s.row, s.at+i)
@@ -320,13 +377,13 @@ func (s *step) answer(all bool) {
 
 // combine writes what one query has summed up.
 func (s *step) combine(dst []float32, p *kernels.Partial, i int) {
-	s.e.set.Combine(dst, &s.shape, []kernels.Partial{*p}, i, s.logs[i*(s.pages+1)+s.pages])
+	s.e.set.Combine(dst, &s.shape, []kernels.Partial{*p}, i, s.logs[i*s.follower.row+s.pages])
 }
 
 // standIn writes to s.with what s.without is with the means of the values of pages that are
 // not chosen, weighted as their keys foretell.
 func (s *step) standIn() {
-	a, m := &s.block.attends, s.pages+1
+	a, m := &s.block.attends, s.follower.row
 	width := kernels.KVWidth(a.value)
 	clear(s.middle)
 	for lo := 0; lo < s.known; lo += kernels.KVPositions {
@@ -334,38 +391,19 @@ func (s *step) standIn() {
 		for i := range s.group {
 			to := s.follower.block[i*kernels.KVPositions:][:n]
 			copy(to, s.shares[i*m+lo:])
-			for j := range to {
-				if s.chosen[lo+j] {
-					to[j] = 0
-				}
-			}
+			s.e.set.Mul(to, s.left[lo:lo+n])
 		}
 		s.e.set.StandIn(s.middle, &s.shape, &s.summary.pages[lo/kernels.KVPositions], s.follower.block, n)
 	}
 	for i := range s.group {
 		share := s.shares[i*m+s.pages] // of the sink, whose value is 0
-		for page, x := range s.shares[i*m : i*m+s.pages] {
-			if s.chosen[page] {
-				share += x
-			}
-		}
+		share += s.e.set.Dot(s.shares[i*m:][:s.pages], s.taken[:s.pages])
 		mean, to := s.middle[i*width:][:a.value], s.with[i*a.value:(i+1)*a.value]
 		s.shape.Format.Turn(mean, a.dim, a.value)
 		copy(to, s.without[i*a.value:])
 		s.e.set.Scale(to, share)
 		s.e.set.Add(to, mean)
 	}
-}
-
-// readRest reads the pages that are not chosen.
-func (s *step) readRest() {
-	s.rest.Clear()
-	for page := 1; page < s.known; page++ {
-		if !s.chosen[page] {
-			s.read(&s.rest, page)
-		}
-	}
-	s.e.set.Merge(s.some, &s.shape, s.rest)
 }
 
 // compare takes over how far the step would have been off that has read all.
@@ -387,7 +425,7 @@ func (s *step) compare() {
 
 // learn has the history take over what the step has seen.
 func (s *step) learn(all bool, left float64) {
-	h, m := s.history, s.pages+1
+	h, m, n := s.history, s.follower.row, s.known
 	if all && h.steps == 0 {
 		h.left = left
 	} else {
@@ -395,21 +433,22 @@ func (s *step) learn(all bool, left float64) {
 	}
 	keep := float32(ratioKept)
 	if all {
-		s.weigh()
+		s.divide()
 		keep = 0
 	}
-	for page := 1; page < s.known; page++ {
-		if !s.chosen[page] && !all {
-			continue
-		}
-		var sum, weight float64
-		for i := range s.group {
-			at := i*m + page
-			x := float64(s.shares[at])
-			sum, weight = sum+x*float64(s.logs[at]-s.foretold[at]), weight+x
-		}
-		if weight > 0 {
-			h.saw(page, sum/weight, keep)
+	seen, weight, off := s.seen[:n], s.weight[:n], s.left[:n]
+	clear(seen)
+	clear(weight)
+	for i := range s.group {
+		copy(off, s.logs[i*m:])
+		s.e.set.Axpy(off, -1, s.foretold[i*m:][:n])
+		s.e.set.Mul(off, s.shares[i*m:][:n])
+		s.e.set.Add(seen, off)
+		s.e.set.Add(weight, s.shares[i*m:][:n])
+	}
+	for page := 1; page < n; page++ {
+		if (s.chosen[page] || all) && weight[page] > 0 {
+			h.saw(page, seen[page]/weight[page], keep)
 		}
 	}
 	if all {
@@ -422,18 +461,21 @@ func (s *step) learn(all bool, left float64) {
 func (s *step) rank(p *device.Policy) {
 	a := &s.block.attends
 	var sc kernels.AttendScratch
-	r := device.Ranking{Block: s.e.pass.layer, Head: s.head, Position: int64(s.reach[0].Hi - 1), Queries: s.q, Scale: a.scale, Weights: s.weights}
+	r := device.Ranking{Block: s.e.pass.layer, Head: s.head, Position: int64(s.hi - 1), Queries: s.q, Scale: a.scale, Weights: s.weights}
 	r.Keys = func(page int) []float32 { return s.e.set.StoredKeys(&s.shape, &s.cache.all[page], &sc) }
 	measured := false
 	real := make([]float64, s.pages)
 	r.Mass = func(page int) float64 {
 		if !measured {
 			measured = true
-			kept, logs, weights := s.rest, slices.Clone(s.logs), slices.Clone(s.weights)
-			kept.Clear()
+			unused := s.shape.Partial(make([]float32, s.shape.PartialFloats(s.group)), s.group)
+			logs, weights := slices.Clone(s.logs), slices.Clone(s.weights)
+			unused.Clear()
+			s.list = s.list[:0]
 			for page := 1; page < s.known; page++ {
-				s.read(&kept, page)
+				s.list = append(s.list, int32(page))
 			}
+			s.read(unused)
 			copy(real, s.weigh())
 			copy(s.logs, logs)
 			copy(s.weights, weights)

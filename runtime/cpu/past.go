@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"math"
 	"slices"
 
 	kernels "github.com/nstf/nstf/kernels/cpu"
@@ -139,17 +138,26 @@ func (s *summary) extend(set *kernels.Set, a *kernels.Attention, d, v int, block
 	}
 }
 
+// blocks returns those that the first n pages are in.
+func (s *summary) blocks(n int) []kernels.KVPages {
+	return s.pages[:(n+kernels.KVPositions-1)/kernels.KVPositions]
+}
+
 // mostRatio bounds what history says of a page, in nats.
 const mostRatio = 4
 
 // saw takes over what a step that has read a page saw of it, in nats above what was
 // foretold; keep is how much of what was known stays.
-func (h *history) saw(page int, ratio float64, keep float32) {
-	if math.IsNaN(ratio) {
+func (h *history) saw(page int, ratio, keep float32) {
+	switch {
+	case ratio != ratio:
 		return
+	case ratio > mostRatio:
+		ratio = mostRatio
+	case ratio < -mostRatio:
+		ratio = -mostRatio
 	}
-	seen := float32(max(-mostRatio, min(ratio, mostRatio)))
-	h.ratio[page] = keep*h.ratio[page] + (1-keep)*seen
+	h.ratio[page] = keep*h.ratio[page] + (1-keep)*ratio
 }
 
 // PagesRead returns the pages that steps by a policy have read, and rows of prompts where those go by it, and how

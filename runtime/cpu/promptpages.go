@@ -191,19 +191,14 @@ func (c *choosing) attendNear() {
 // foretell estimates the share of what the queries see that each page has, the mean over them.
 func (c *choosing) foretell(b *block) {
 	r, known := len(c.near.Top), c.known()
-	m := known + 1
-	c.logs, c.block, c.squares = fit(c.logs, r*m), fit(c.block, r*kernels.KVPositions), fit(c.squares, len(c.q))
-	for lo := 0; lo < known; lo += kernels.KVPositions {
-		c.e.set.Foretell(c.block, &c.shape, &c.summary.pages[lo/kernels.KVPositions], c.q, c.squares)
-		n := min(kernels.KVPositions, known-lo)
-		for i := range r {
-			copy(c.logs[i*m+lo:], c.block[i*kernels.KVPositions:][:n])
-		}
-	}
+	blocks := c.summary.blocks(known)
+	m := len(blocks)*kernels.KVPositions + 1
+	c.logs, c.squares = fit(c.logs, r*m), fit(c.squares, len(c.q))
+	c.e.set.Foretell(c.logs, m, &c.shape, blocks, c.q, c.squares)
 	c.weights = fit(c.weights, known)
 	clear(c.weights)
 	for i := range r {
-		row := c.logs[i*m : (i+1)*m]
+		row := c.logs[i*m:][:known+1]
 		row[0] = c.near.Top[i] + float32(math.Log(float64(c.near.Sum[i])))
 		row[known] = b.beside(c.head*c.group + i%c.group)
 		c.e.set.Softmax(row)

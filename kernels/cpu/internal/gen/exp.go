@@ -12,6 +12,7 @@ func expFile(v isa) {
 	swiGLU(v)
 	gelu(v)
 	softCap(v)
+	logAdd(v)
 }
 
 // exp replaces r by its exponential: n = round(r / ln 2), f = r - n ln 2 with
@@ -301,4 +302,52 @@ func (v isa) broadcastBits(name string, bits uint32) reg.VecVirtual {
 	r := v.vec()
 	VBROADCASTSS(v.constant(name, U32(bits)), r)
 	return r
+}
+
+// logAdd takes the exponent and a mantissa m within sqrt(1/2) and sqrt(2) apart: with
+// t = (m-1)/(m+1), ln m = 2t (1 + t^2/3 + t^4/5 + t^6/7 + t^8/9), within 1e-9.
+func logAdd(v isa) {
+	v.text("logAdd", "(dst, x []float32)", "",
+		"	for i, v := range x {",
+		"		dst[i] += log(v)",
+		"	}",
+		"",
+		"of normal numbers; len(x) is a multiple of 16.")
+	dst, x, left := ptr("dst"), ptr("x"), length("x")
+	root, mask, one := v.vec(), v.vec(), v.broadcast("exp1", 1)
+	VPBROADCASTD(v.constant("rootHalf", U32(0x3f3504f3)), root)
+	VPBROADCASTD(v.constant("mantissa", U32(0x7fffff)), mask)
+	loop("one", left, v.lanes, func() {
+		m, e, u := v.vec(), v.vec(), v.vec()
+		VMOVUPS(at(x, 0), m)
+		VPSUBD(root, m, e) // the bits from those of sqrt(1/2) on
+		if v.wide {
+			VPANDD(e, mask, m)
+		} else {
+			VPAND(e, mask, m)
+		}
+		VPADDD(root, m, m)
+		VPSRAD(Imm(23), e, e)
+		VCVTDQ2PS(e, e)
+		VADDPS(one, m, u)
+		VSUBPS(one, m, m)
+		VDIVPS(u, m, m)
+		VMULPS(m, m, u)
+		p := v.vec()
+		VBROADCASTSS(v.constant("log9", F32(2.0/9)), p)
+		for _, c := range []struct {
+			name string
+			f    float32
+		}{{"log7", 2.0 / 7}, {"log5", 2.0 / 5}, {"log3", 2.0 / 3}, {"log1", 2}} {
+			VFMADD213PS(v.broadcast(c.name, c.f), u, p)
+		}
+		VMULPS(p, m, m)
+		VFMADD231PS(v.broadcast("ln2", 0.693147182464599609375), e, m)
+		VADDPS(at(dst, 0), m, m)
+		VMOVUPS(m, at(dst, 0))
+		bump(dst, 4*v.lanes)
+		bump(x, 4*v.lanes)
+	})
+	VZEROUPPER()
+	RET()
 }

@@ -19,6 +19,7 @@ func panelFile(v isa) {
 	scatterF16(v)
 	scatterQ8(v)
 	expPart(v)
+	expPages(v)
 }
 
 // An element is how one number of a panel is stored.
@@ -325,4 +326,90 @@ func expPart(v isa) {
 	shift := v.vec()
 	VBROADCASTSS(top[0].AsX(), shift)
 	v.expSumFrom(ptr("x"), length("x"), shift, 1)
+}
+
+// expPages is expPart of four pages, whose sums are wanted one by one: those of a
+// register's parts of four lanes are added before the parts are.
+func expPages(v isa) {
+	v.text("expPages", "(x []float32, sums *[4]float32, scale, top float32) float32", "",
+		"	for i := range 256 {",
+		"		x[i] *= scale",
+		"		top = max(top, x[i])",
+		"	}",
+		"	for i := range 256 {",
+		"		x[i] = exp(x[i] - top)",
+		"		sums[i/64] += x[i]",
+		"	}",
+		"	return top",
+		"",
+		"max may pass over a NaN.")
+	const page = 64
+	x, to := ptr("x"), Load(Param("sums"), GP64()).(reg.GPVirtual)
+	scale, top := v.vec(), v.vecs(2)
+	VBROADCASTSS(mustAddr("scale"), scale)
+	VBROADCASTSS(mustAddr("top"), top[0])
+	VMOVAPS(top[0], top[1])
+	left := GP64()
+	MOVQ(U32(4*page), left)
+	loop("max", left, 4*v.lanes, func() {
+		for i := range 4 {
+			r := v.vec()
+			VMULPS(at(x, 4*v.lanes*i), scale, r)
+			VMOVUPS(r, at(x, 4*v.lanes*i))
+			VMAXPS(r, top[i%2], top[i%2])
+		}
+		bump(x, 16*v.lanes)
+	})
+	VMAXPS(top[1], top[0], top[0])
+	v.fold(top[0], func(a, b reg.Register) { VMAXPS(a, b, b) })
+	Store(top[0].AsX(), ReturnIndex(0))
+	shift := v.vec()
+	VBROADCASTSS(top[0].AsX(), shift)
+	x = ptr("x")
+	lanes, place := AllocLocal(4*4*v.lanes), GP64()
+	LEAQ(lanes, place)
+	MOVQ(U32(4*page), left)
+	loop("page", left, page, func() {
+		s := v.vecs(2)
+		for i := range page / v.lanes {
+			r := v.vec()
+			VMOVUPS(at(x, 4*v.lanes*i), r)
+			VSUBPS(shift, r, r)
+			v.exp(r)
+			VMOVUPS(r, at(x, 4*v.lanes*i))
+			if i < 2 {
+				VMOVAPS(r, s[i])
+			} else {
+				VADDPS(r, s[i%2], s[i%2])
+			}
+		}
+		VADDPS(s[1], s[0], s[0])
+		VMOVUPS(s[0], at(place, 0))
+		bump(place, 4*v.lanes)
+		bump(x, 4*page)
+	})
+	sum := v.vecs(4)
+	for i, s := range sum {
+		VMOVUPS(lanes.Offset(4*v.lanes*i), s)
+	}
+	t := v.vec()
+	pair := func(a, b reg.VecVirtual) {
+		VUNPCKLPS(b, a, t)
+		VUNPCKHPS(b, a, a)
+		VADDPS(t, a, a)
+	}
+	pair(sum[0], sum[1])
+	pair(sum[2], sum[3])
+	VUNPCKLPD(sum[2], sum[0], t)
+	VUNPCKHPD(sum[2], sum[0], sum[0])
+	VADDPS(t, sum[0], sum[0])
+	if v.wide {
+		VEXTRACTF64X4(Imm(1), sum[0], t.AsY())
+		VADDPS(t.AsY(), sum[0].AsY(), sum[0].AsY())
+	}
+	VEXTRACTF128(Imm(1), sum[0].AsY(), t.AsX())
+	VADDPS(t.AsX(), sum[0].AsX(), sum[0].AsX())
+	VMOVUPS(sum[0].AsX(), at(to, 0))
+	VZEROUPPER()
+	RET()
 }
