@@ -19,6 +19,8 @@ type conversation struct {
 	force    bool                       // a tool has to be called
 	single   bool                       // one call at most
 	anew     bool                       // an assistant's message at the end is not gone on with
+
+	reasoning string // in front of the answer that comes next, where a protocol has it apart
 }
 
 // A request names a model and asks it something.

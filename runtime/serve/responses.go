@@ -1,9 +1,12 @@
 package serve
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nstf/nstf/formats/answer"
@@ -33,6 +36,9 @@ type responsesRequest struct {
 	} `json:"reasoning"`
 	ParallelToolCalls *bool           `json:"parallel_tool_calls"`
 	Text              json.RawMessage `json:"text"`
+	Include           []string        `json:"include"`
+
+	tools map[string]responseTool // that the model is told of, by what it calls them
 }
 
 // An item is one of a response's input.
@@ -44,7 +50,9 @@ type item struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
 	Output    json.RawMessage `json:"output"`
-	Summary   json.RawMessage `json:"summary"`
+	Namespace string          `json:"namespace"`         // of a call
+	Input     string          `json:"input"`             // of a custom tool's call
+	Sealed    string          `json:"encrypted_content"` // of reasoning
 }
 
 func (q *responsesRequest) conversation(s *Server, m *Model) (*conversation, settings, error) {
@@ -114,26 +122,9 @@ func (q *responsesRequest) conversation(s *Server, m *Model) (*conversation, set
 			}
 		}
 	}
-	var tools []json.RawMessage
-	for i, raw := range q.Tools {
-		var t struct {
-			Type        string          `json:"type"`
-			Name        string          `json:"name"`
-			Description string          `json:"description"`
-			Parameters  json.RawMessage `json:"parameters"`
-			Strict      bool            `json:"strict"`
-		}
-		if json.Unmarshal(raw, &t) != nil || t.Type != "function" {
-			return nil, o, invalid(fmt.Sprintf("tools[%d]", i), "this server has no tools of its own, and tool %d is no function", i)
-		}
-		if len(t.Parameters) == 0 {
-			t.Parameters = json.RawMessage(`{"type":"object","properties":{}}`)
-		}
-		p, err := functionTool(t.Name, t.Description, t.Parameters, t.Strict)
-		if err != nil {
-			return nil, o, invalid(fmt.Sprintf("tools[%d]", i), "%v", err)
-		}
-		tools = append(tools, p)
+	tools, err := q.declared()
+	if err != nil {
+		return nil, o, err
 	}
 	return c, o, c.choose(tools, q.ToolChoice, q.ParallelToolCalls)
 }
@@ -148,21 +139,38 @@ func (c *conversation) add(i *item, param string) error {
 			return err
 		}
 		c.messages = append(c.messages, m)
-	case "function_call":
-		call := forTemplate(i.CallID, i.Name, i.Arguments)
-		if n := len(c.messages); n > 0 && c.messages[n-1].Role == "assistant" && c.messages[n-1].Content == "" {
+		c.think(m.Role)
+	case "function_call", "custom_tool_call":
+		if i.Type == "custom_tool_call" {
+			i.Arguments, _ = json.Marshal(map[string]string{customInput: i.Input})
+		}
+		call := forTemplate(i.CallID, spaced(i.Namespace, i.Name), i.Arguments)
+		if n := len(c.messages); n > 0 && c.reasoning == "" && c.messages[n-1].Role == "assistant" && c.messages[n-1].Content == "" {
 			c.messages[n-1].ToolCalls = append(c.messages[n-1].ToolCalls, call)
 		} else {
 			c.messages = append(c.messages, tokenizer.Message{Role: "assistant", ToolCalls: []json.RawMessage{call}})
+			c.think("assistant")
 		}
-	case "function_call_output":
+	case "function_call_output", "custom_tool_call_output":
 		text, err := contentText(i.Output, param)
 		if err != nil {
 			return err
 		}
 		more, _ := json.Marshal(map[string]string{"tool_call_id": i.CallID})
 		c.messages = append(c.messages, tokenizer.Message{Role: "tool", Content: text, More: more})
-	case "reasoning": // of turns that are over
+	case "reasoning":
+		var parts []struct {
+			Text string `json:"text"`
+		}
+		json.Unmarshal(i.Content, &parts)
+		c.reasoning = ""
+		for _, p := range parts {
+			c.reasoning += p.Text
+		}
+		if c.reasoning == "" {
+			sealed, _ := base64.StdEncoding.DecodeString(i.Sealed)
+			c.reasoning = strings.ToValidUTF8(string(sealed), "")
+		}
 	default:
 		return invalid(param+".type", "this server knows no items of type %q", i.Type)
 	}
@@ -178,6 +186,8 @@ type responseStream struct {
 	kind     answer.Kind // of the item that is open
 	open     bool
 	text     string // of the open item
+	tools    map[string]responseTool
+	seal     bool // reasoning is given in a form that clients send back
 }
 
 func (b *responseStream) send(name string, v map[string]any) error {
@@ -195,12 +205,11 @@ func (b *responseStream) add(p answer.Part) error {
 	item := func() map[string]any { return b.output[b.index()] }
 	switch p.Kind {
 	case answer.Call:
-		if err := b.begin(p.Kind, map[string]any{"type": "function_call", "id": identifier("fc_"), "call_id": identifier("call_"), "name": p.Text, "arguments": "", "status": "in_progress"}); err != nil {
-			return err
-		}
-		return nil
+		return b.begin(p.Kind, b.tools[p.Text].item(p.Text))
 	case answer.Arguments:
-		b.text += p.Text
+		if b.text += p.Text; item()["type"] == "custom_tool_call" {
+			return nil
+		}
 		return b.send("response.function_call_arguments.delta", map[string]any{"item_id": item()["id"], "output_index": b.index(), "delta": p.Text})
 	case answer.CallEnd:
 		return b.end("completed")
@@ -254,12 +263,27 @@ func (b *responseStream) end(status string) error {
 	}
 	switch b.kind {
 	case answer.Call:
-		item["arguments"], item["status"] = b.text, status
+		item["status"] = status
+		if item["type"] == "custom_tool_call" {
+			text := customText(b.text)
+			item["input"] = text
+			if err := b.send("response.custom_tool_call_input.delta", with(map[string]any{"delta": text})); err != nil {
+				return err
+			}
+			if err := b.send("response.custom_tool_call_input.done", with(map[string]any{"input": text})); err != nil {
+				return err
+			}
+			break
+		}
+		item["arguments"] = b.text
 		if err := b.send("response.function_call_arguments.done", with(map[string]any{"name": item["name"], "arguments": b.text})); err != nil {
 			return err
 		}
 	case answer.Reasoning:
 		item["content"] = []any{map[string]any{"type": "reasoning_text", "text": b.text}}
+		if b.seal {
+			item["encrypted_content"] = base64.StdEncoding.EncodeToString([]byte(b.text))
+		}
 		if err := b.send("response.reasoning_text.done", with(map[string]any{"content_index": 0, "text": b.text})); err != nil {
 			return err
 		}
@@ -283,7 +307,7 @@ func (s *Server) responses(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer release()
-	b := &responseStream{response: q.head(t)}
+	b := &responseStream{response: q.head(t), tools: q.tools, seal: slices.Contains(q.Include, "reasoning.encrypted_content")}
 	if q.Stream {
 		b.out = s.stream(w, r, openai)
 		defer b.out.close()
@@ -351,8 +375,10 @@ func (q *responsesRequest) head(t *turn) map[string]any {
 		return p
 	}
 	tools := []any{}
-	for _, t := range q.Tools {
-		tools = append(tools, t)
+	for _, raw := range q.Tools {
+		if ours(raw) {
+			tools = append(tools, raw)
+		}
 	}
 	var instructions, most, effort any
 	if q.Instructions != "" {
