@@ -128,15 +128,11 @@ type keptWalk struct {
 // run gives each of the last positions' logits of windows, by formats of blocks. The row is
 // good until each returns.
 func (w *keptWalk) run(ctx context.Context, windows [][]int32, list string, each func(row []float32)) error {
-	ex, err := exec.New(w.m, exec.Options{Threads: w.o.threads(), Context: int64(longest(windows)), KV: list, Exact: true})
+	ex, seq, err := exec.Alone(w.m, exec.Options{Threads: w.o.threads(), Context: int64(longest(windows)), KV: list, Exact: true})
 	if err != nil {
 		return err
 	}
 	defer ex.Close()
-	seq, err := ex.NewSequence()
-	if err != nil {
-		return err
-	}
 	defer seq.Close()
 	for _, ids := range windows {
 		seq.Reset()

@@ -210,11 +210,7 @@ func newRun(m *model.Model, o Options) (*run, error) {
 		positions += 2 // tokens in front of those that are timed
 	}
 	options := exec.Options{Threads: o.Threads, Context: int64(positions), Level: o.Level, Exact: o.Exact, KV: o.KV, Policy: o.Policy, Pin: o.Pin, Device: o.Device}
-	if r.ex, err = exec.New(m, options); err != nil {
-		return nil, err
-	}
-	if r.seq, err = r.ex.NewSequence(); err != nil {
-		r.ex.Close()
+	if r.ex, r.seq, err = exec.Alone(m, options); err != nil {
 		return nil, err
 	}
 	r.load, r.gpu = time.Since(start), r.ex.Meter()

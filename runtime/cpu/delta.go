@@ -37,13 +37,6 @@ func newDeltaNet(w *load.Weights[*matrix, *norm, []float32], g *graph.Delta, at 
 	return n
 }
 
-// matrix returns S of a head, [KeyDim][ValueDim].
-func (n *deltaNet) matrix(s *state, head int) []float32 {
-	size := int(n.KeyDim * n.ValueDim)
-	lo := n.at + head*size
-	return s.numbers()[lo : lo+size]
-}
-
 // runDelta computes e.s.a of the rows from lo on. Heads go through the rows of a
 // segment one by one, a prompt's too: a step reads and writes S, which stays in a
 // core's cache, and is small beside the products of a row, so that taking rows by
@@ -131,7 +124,7 @@ func (e *Engine) deltaPart(_, part int) {
 	p, s, n := &e.pass, &e.s, e.blocks[e.pass.layer].delta
 	c, dk, dv, heads := int(n.Channels()), int(n.KeyDim), int(n.ValueDim), int(n.Heads)
 	segment, head := &p.segments[part/heads], part%heads
-	memory, queries, key := n.matrix(segment.state, head), int(n.KeyHeads)*dk, int(n.KeyHead(int64(head)))*dk
+	memory, queries, key := segment.state.matrix(n.at, head, n.KeyDim*n.ValueDim), int(n.KeyHeads)*dk, int(n.KeyHead(int64(head)))*dk
 	for row := segment.first; row < segment.first+segment.rows; row++ {
 		x := s.turned[row*c : (row+1)*c]
 		v, rate := x[2*queries+head*dv:2*queries+(head+1)*dv], s.rate[row*heads+head]

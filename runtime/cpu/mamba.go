@@ -38,13 +38,6 @@ func decays(stored []float32, log bool) []float32 {
 	return out
 }
 
-// matrix returns S of a head, [State][HeadDim].
-func (n *mamba) matrix(s *state, head int) []float32 {
-	size := int(n.State * n.HeadDim)
-	lo := n.at + head*size
-	return s.numbers()[lo : lo+size]
-}
-
 // runMamba computes e.s.a of the rows from lo on, by the step as runDelta does.
 func (e *Engine) runMamba(i int, h []float32, lo int) {
 	p, s, n := &e.pass, &e.s, e.blocks[i].mamba
@@ -82,7 +75,7 @@ func (e *Engine) scanPart(_, part int) {
 	c, v, dim, size, heads := int(n.Channels()), int(n.Values()), int(n.HeadDim), int(n.State), int(n.Heads)
 	segment, head := &p.segments[part/heads], part%heads
 	group := head / (heads / int(n.Groups))
-	memory, b, skip := n.matrix(segment.state, head), v+group*size, n.skip[head]
+	memory, b, skip := segment.state.matrix(n.at, head, n.State*n.HeadDim), v+group*size, n.skip[head]
 	for row := segment.first; row < segment.first+segment.rows; row++ {
 		x := s.turned[row*c : (row+1)*c]
 		at := row*heads + head

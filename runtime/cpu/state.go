@@ -66,6 +66,12 @@ func (m *memories) take() (int32, error) {
 // numbers returns those of a place.
 func (s *state) numbers() []float32 { return s.m.of[s.place] }
 
+// matrix returns S of a head, of which the first begins at a number.
+func (s *state) matrix(at, head int, size int64) []float32 {
+	lo := at + head*int(size)
+	return s.numbers()[lo : lo+int(size)]
+}
+
 // Bytes implements device.State.
 func (s *state) Bytes() int64 {
 	n := s.KV.Bytes()

@@ -21,17 +21,13 @@ func DumpLogits(ctx context.Context, m *model.Model, ids []int32, out *atomicfil
 		return fmt.Errorf("%d steps of %d tokens", o.Steps, len(ids))
 	}
 	shape := []int64{int64(len(ids)), m.Graph.Vocab}
-	ex, err := exec.New(m, o.exec(max(shape[0], 1)))
-	if o.Steps > 0 {
-		shape[0] = int64(o.Steps)
-	}
+	ex, seq, err := exec.Alone(m, o.exec(max(shape[0], 1)))
 	if err != nil {
 		return err
 	}
 	defer ex.Close()
-	seq, err := ex.NewSequence()
-	if err != nil {
-		return err
+	if o.Steps > 0 {
+		shape[0] = int64(o.Steps)
 	}
 	size, err := npy.Size(shape...)
 	if err != nil {

@@ -126,13 +126,8 @@ func newModelReference(m *model.Model, o Options, texts []string, w *windows, vo
 		return nil, fmt.Errorf("%s turns %s into other tokens than the model: they cannot be compared", m.Path, o.Text)
 	}
 	o.Policy = nil
-	ex, err := exec.New(m, o.exec(int64(w.size)))
+	ex, seq, err := exec.Alone(m, o.exec(int64(w.size)))
 	if err != nil {
-		return nil, err
-	}
-	seq, err := ex.NewSequence()
-	if err != nil {
-		ex.Close()
 		return nil, err
 	}
 	return &modelReference{m: m, ex: ex, w: w, seq: seq}, nil

@@ -95,6 +95,19 @@ func New(m *model.Model, o Options) (*Executor, error) {
 	return newExecutor(m.Path, m.Graph, m.Tensor, o)
 }
 
+// Alone is New with a sequence.
+func Alone(m *model.Model, o Options) (*Executor, *Sequence, error) {
+	e, err := New(m, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := e.NewSequence()
+	if err != nil {
+		e.Close()
+	}
+	return e, s, err
+}
+
 func newExecutor(file string, g *graph.Graph, tensor func(string) formats.Tensor, o Options) (*Executor, error) {
 	if err := g.Check(); err != nil {
 		return nil, formats.In(file, err)

@@ -96,13 +96,8 @@ func New(m *model.Model, c Config) (*Generator, error) {
 	if err != nil {
 		return nil, err
 	}
-	ex, err := exec.New(m, exec.Options{Threads: c.Threads, Context: c.Context, Exact: c.Exact, KV: c.KV, Policy: c.Policy, Device: c.Device})
+	ex, seq, err := exec.Alone(m, exec.Options{Threads: c.Threads, Context: c.Context, Exact: c.Exact, KV: c.KV, Policy: c.Policy, Device: c.Device})
 	if err != nil {
-		return nil, err
-	}
-	seq, err := ex.NewSequence()
-	if err != nil {
-		ex.Close()
 		return nil, err
 	}
 	g := &Generator{ex: ex, seq: seq, tok: tok, stops: map[int32]bool{}}
