@@ -37,10 +37,10 @@ func (m *Moments) Mean() []float64 {
 	}
 	for i := range m.K {
 		for j := range i + 1 {
-			v := m.sums[i*(i+1)/2+j] / float64(m.Tokens)
-			out[i*m.K+j], out[j*m.K+i] = v, v
+			out[i*m.K+j] = m.sums[i*(i+1)/2+j] / float64(m.Tokens)
 		}
 	}
+	stats.Mirror(out, m.K)
 	return out
 }
 

@@ -110,17 +110,22 @@ func (in *Input) Moments() ([]float64, error) {
 	}); err != nil {
 		return nil, err
 	}
+	Mirror(out, k)
+	return out, nil
+}
+
+// Mirror copies what is below the diagonal of h[K][K] above it.
+func Mirror(h []float64, k int) {
 	const side = 32 // of squares that are mirrored, so that both stay in the cache
 	for i0 := 0; i0 < k; i0 += side {
 		for j0 := 0; j0 <= i0; j0 += side {
 			for i := i0; i < min(i0+side, k); i++ {
-				for j, v := range out[i*k+j0 : i*k+min(j0+side, i)] {
-					out[(j0+j)*k+i] = v
+				for j, v := range h[i*k+j0 : i*k+min(j0+side, i)] {
+					h[(j0+j)*k+i] = v
 				}
 			}
 		}
 	}
-	return out, nil
 }
 
 // rows reads the triangle row by row.

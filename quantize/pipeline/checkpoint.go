@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/zeebo/blake3"
 
@@ -80,12 +81,19 @@ func (r *run) unfinished() int {
 	return first
 }
 
-// checkpoint keeps the hidden states before a block, where the walk goes on.
+// statesEvery is how often hidden states are kept: a run that resumes walks through the
+// blocks since then again, which are fitted.
+const statesEvery = time.Minute
+
+// checkpoint keeps the hidden states before a block, where the walk goes on, unless that
+// was done a moment ago.
 func (r *run) checkpoint(ctx context.Context, h *calibrate.Hidden, block int) error {
-	if r.o.Work == nil || block > r.last {
+	if r.o.Work == nil || block > r.last || !r.statesKept.IsZero() && time.Since(r.statesKept) < statesEvery {
 		return nil
 	}
-	return r.keepStates(ctx, hiddenName, h, block)
+	err := r.keepStates(ctx, hiddenName, h, block)
+	r.statesKept = time.Now()
+	return err
 }
 
 // keepStates puts hidden states before a block into the work folder.

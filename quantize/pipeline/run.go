@@ -131,6 +131,7 @@ type run struct {
 	done, total int64                    // weights
 	last        int                      // block behind which nothing is left to measure; -1: none
 	first       *fit.Measured            // of the original model
+	statesKept  time.Time                // when hidden states were
 	pass        string                   // what names in the work folder begin with, of a run that changes nothing; else ""
 }
 
