@@ -59,7 +59,7 @@ func (o *Options) level() string {
 	if o.On != nil {
 		return o.On.String()
 	}
-	return cpu.Best().Level().String()
+	return cpu.Best().Arithmetic()
 }
 
 func longest(windows [][]int32) (n int) {

@@ -41,4 +41,5 @@ package cpu
 //go:generate go -C internal/gen run . -kernel lanes -out ../../lanes_amd64.s -stubs ../../lanes_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel fixed -out ../../fixed_amd64.s -stubs ../../fixed_amd64.go -pkg cpu
 //go:generate go -C internal/gen run . -kernel decode -out ../../decode_amd64.s -stubs ../../decode_amd64.go -pkg cpu
+//go:generate go -C internal/gen run . -kernel parts -out ../../parts_amd64.s -stubs ../../parts_amd64.go -pkg cpu
 //go:generate go -C internal/gen run ./narrow ../../*_amd64.s

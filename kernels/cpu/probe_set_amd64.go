@@ -30,7 +30,7 @@ func peaksFor(l Level) []Peak {
 		if cpuid.CPU.Supports(cpuid.AVX512BF16) {
 			ps = append(ps, Peak{PeakBF16, 192, 2, false, peakBF16AVX512})
 		}
-		if cpuid.CPU.Supports(cpuid.AMXTILE, cpuid.AMXINT8, cpuid.AMXBF16) && allowTiles() {
+		if hasTiles() {
 			ps = append(ps, Peak{PeakTileInt8, 1024, 64, true, peakTileInt8AVX512}, Peak{PeakTileBF16, 1024, 32, false, peakTileBF16AVX512})
 		}
 		return ps

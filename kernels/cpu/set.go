@@ -49,7 +49,8 @@ type Set struct {
 	softCap func(x []float32, limit float32)
 
 	gemm  gemmKernel
-	fused gemmKernel // gemm with fused multiply-adds at every level
+	fused gemmKernel   // gemm with fused multiply-adds at every level
+	parts *partsKernel // many tokens in place of gemm; nil: not here
 	lanes laneKernels
 	fixed fixedKernel
 	panel panelKernels

@@ -2,6 +2,8 @@
 
 package cpu
 
+import "github.com/klauspost/cpuid/v2"
+
 // newSet makes the set of a level that runs.
 func newSet(l Level) *Set {
 	s := genericSet()
@@ -90,6 +92,14 @@ func useAVX512(s *Set) {
 	s.trellis = trellisAVX512
 	s.lanes = lanesAVX512()
 	useWideDecode(s)
+	if hasTiles() {
+		s.parts = &partsKernel{split: splitPartsAVX512, multiply: multiplyPartsAVX512, pack: packAVX2}
+	}
+}
+
+// hasTiles reports whether there is a matrix unit, and the system lets the process use it.
+func hasTiles() bool {
+	return cpuid.CPU.Supports(cpuid.AMXTILE, cpuid.AMXINT8, cpuid.AMXBF16) && allowTiles()
 }
 
 // packAVX2 transposes in blocks of 8x8 and finishes with plain Go.

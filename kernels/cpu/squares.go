@@ -6,6 +6,7 @@ type Squares struct {
 	columns []float32   // X transposed, [K][T]
 	panels  []float32   // X in panels of nr features, [panels][T][nr]
 	tiles   [][]float32 // products of a part, of each worker
+	parts   Parts       // both sides, where a matrix unit multiplies
 }
 
 // A part of the triangle has about so many rows and columns: its products and
@@ -20,7 +21,8 @@ const (
 //	sums[i*(i+1)/2+j] += sum over t of x[t*k+i] * x[t*k+j], for j <= i < k
 //
 // on a pool's threads: the lower triangle of X'X, row after row. Products are
-// summed in float32, in the order of t in blocks of 256, and added in float64.
+// summed in float32, in the order of t in blocks of 256 (on a matrix unit of 512), and
+// added in float64.
 // A sum's bits do not depend on the number of threads. sums has k(k+1)/2
 // elements, x a multiple of k.
 //
@@ -30,6 +32,10 @@ func (s *Set) AddSquares(pool *Pool, sums []float64, x []float32, k int, q *Squa
 	want(k > 0 && len(x)%k == 0 && len(sums) == k*(k+1)/2, "AddSquares", len(sums), len(x), k)
 	t := len(x) / k
 	if t == 0 {
+		return
+	}
+	if s.parts != nil {
+		s.parts.squares(pool, sums, x, t, k, q)
 		return
 	}
 	kernel := s.gemm

@@ -156,7 +156,7 @@ func (q *Request) check(m *model.Model) error {
 // folder opens the work folder for a model of that hash.
 func (q *Request) folder(ctx context.Context, hash string) (*work.Folder, error) {
 	job := work.Job{"program": q.Tool, "model": hash, "calibration text": stats.HashWindows(q.Windows), "held-out text": stats.HashWindows(q.Held),
-		"bound on the divergence": fmt.Sprint(q.MaxKLD, q.Tries), "bound on the drift": fmt.Sprint(q.MaxDrift), "order (--sequential, --parallel)": fmt.Sprint(q.Parallel), "processor": cpu.Best().Level().String(), "device": q.On.String()}
+		"bound on the divergence": fmt.Sprint(q.MaxKLD, q.Tries), "bound on the drift": fmt.Sprint(q.MaxDrift), "order (--sequential, --parallel)": fmt.Sprint(q.Parallel), "processor": cpu.Best().Arithmetic(), "device": q.On.String()}
 	if q.Plan != nil {
 		job["plan"] = hashOf(q.Plan.Encode())
 	}

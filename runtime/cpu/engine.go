@@ -21,6 +21,9 @@ type Options struct {
 	KV string
 	// Exact asks for float32 throughout: activations, keys and values.
 	Exact bool
+	// Walk, with Exact, takes texts in long passes, for each of which weights are laid out
+	// once, on a matrix unit where there is one ([kernels.Set.GemmWhole]).
+	Walk bool
 	// Activations is how they are rounded before they are multiplied: "" for
 	// what Exact says, or [ActivationsLlamaCPP], which comes before Exact.
 	Activations string
@@ -106,6 +109,8 @@ type Engine struct {
 	s     scratch          // work space of its rows
 	part  parts            // functions handed to the pool, bound once
 	local []local          // work space of each worker
+	parts kernels.Parts    // of products by a matrix unit
+	walks bool             // see Options.Walk
 
 	logits []float32 // that tokens were chosen from
 	passed passed    // without choices
@@ -128,6 +133,7 @@ func New(g *graph.Graph, span device.Span, tensor func(name string) formats.Tens
 			return nil, err
 		}
 	}
+	e.walks = o.Exact && o.Walk
 	if err := e.load(span, tensor, o.Exact); err != nil {
 		return nil, err
 	}
@@ -235,11 +241,19 @@ func (e *Engine) StateBytes(positions int64) (int64, error) {
 	return n, nil
 }
 
-// maxRows bounds the work space of a pass.
-const maxRows = 512
+// maxRows bounds the work space of a pass; walkRows that of [Options].Walk.
+const (
+	maxRows  = 512
+	walkRows = 2048
+)
 
 // MaxRows implements device.Stage.
-func (e *Engine) MaxRows() int { return maxRows }
+func (e *Engine) MaxRows() int {
+	if e.walks {
+		return walkRows
+	}
+	return maxRows
+}
 
 // FewRows implements device.Stage.
 func (e *Engine) FewRows() int { return device.FewRows }
@@ -264,7 +278,7 @@ func (e *Engine) Memory() device.Memory {
 	for i := range e.local {
 		m.Scratch += e.local[i].bytes()
 	}
-	m.Scratch += int64(cap(e.pass.attend.partials))*4 + int64(e.pass.linear.acts[0].Bytes()+e.pass.linear.acts[1].Bytes()) + int64(cap(e.pass.peer.rounded))*4 + e.pass.formed.bytes()
+	m.Scratch += e.parts.Bytes() + int64(cap(e.pass.attend.partials))*4 + int64(e.pass.linear.acts[0].Bytes()+e.pass.linear.acts[1].Bytes()) + int64(cap(e.pass.peer.rounded))*4 + e.pass.formed.bytes()
 	return m
 }
 

@@ -79,14 +79,39 @@ func (e *Engine) multiplyDense(t int, x []float32, group []target) {
 		}
 	}
 	w := &e.pass.linear
-	w.x, w.t, w.n = x, t, len(group)
-	for i, g := range group {
+	w.x, w.t, w.n, w.starts[0] = x, t, 0, 0
+	for _, g := range group {
+		if e.whole(g.w) {
+			e.multiplyWhole(t, x, g, g.w.rows)
+			continue
+		}
+		i := w.n
+		w.n++
 		w.group[i] = g
 		rows := g.w.partRows(e.pass.many, &e.tiles)
 		w.starts[i+1] = w.starts[i] + (g.w.n+rows-1)/rows
 	}
+	if w.n == 0 {
+		return
+	}
 	e.quantize()
 	e.pool.RunApart(w.starts[w.n], e.part.linear)
+}
+
+// whole reports whether many rows are multiplied with a matrix on the processor's matrix
+// unit.
+func (e *Engine) whole(m *matrix) bool {
+	return e.walks && e.pass.many && m.coded == nil && e.set.Whole()
+}
+
+// multiplyWhole computes a target of which rows are decoded to float32.
+func (e *Engine) multiplyWhole(t int, x []float32, g target, rows kernels.RowDecoder) {
+	m := g.w
+	e.set.GemmWhole(e.pool, g.y, m.n, x, m.k, t, m.n, m.k, rows, &e.parts)
+	if m.bias == nil || m.rotated != nil {
+		return
+	}
+	e.eachRow(t, func(row int) { e.set.Add(g.y[row*m.n:(row+1)*m.n], m.bias) })
 }
 
 // quantize rounds the input of the group to int8, once for all targets that take

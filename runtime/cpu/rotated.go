@@ -80,7 +80,18 @@ func (e *Engine) multiplyTurned(t int, x []float32, group []target, first *matri
 		w.acts.Reset(t, first.k, 32, false)
 	}
 	e.eachRow(t, e.part.turn)
-	e.pool.RunWorkers(w.starts[w.n], e.part.rotated)
+	if e.whole(first) {
+		for _, g := range w.group[:w.n] {
+			e.multiplyWhole(t, w.x, g, g.w.rotated.codes.Row)
+			e.eachRow(t, func(row int) {
+				for n0 := 0; n0 < g.w.n; n0 += rotatedPart {
+					e.turnBack(&g, row, n0, min(n0+rotatedPart, g.w.n))
+				}
+			})
+		}
+	} else {
+		e.pool.RunWorkers(w.starts[w.n], e.part.rotated)
+	}
 	if left > 0 {
 		e.multiplyDense(t, x, rest[:left])
 	}
@@ -121,10 +132,16 @@ func (e *Engine) rotatedPart(worker, part int) {
 		e.set.Gemm(out, m.n, w.x, m.k, w.t, n0, n1, m.k, r.codes.Row, &e.local[worker].gemm)
 	}
 	for i := range w.t {
-		y := out[i*m.n+n0 : i*m.n+n1]
-		kernels.RotateOut(y, r.TCQ, r.out, n0)
-		if m.bias != nil {
-			e.set.Add(y, m.bias[n0:n1])
-		}
+		e.turnBack(&w.group[at], i, n0, n1)
+	}
+}
+
+// turnBack rotates outputs n0 to n1 of a row.
+func (e *Engine) turnBack(g *target, row, n0, n1 int) {
+	m, r := g.w, g.w.rotated
+	y := g.y[row*m.n+n0 : row*m.n+n1]
+	kernels.RotateOut(y, r.TCQ, r.out, n0)
+	if m.bias != nil {
+		e.set.Add(y, m.bias[n0:n1])
 	}
 }

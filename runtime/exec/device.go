@@ -130,7 +130,7 @@ func (o *Options) mapped(tensor func(string) formats.Tensor) func(string) format
 
 // processor returns what the options say of the processor's arithmetic.
 func (o *Options) processor() cpu.Options {
-	return cpu.Options{Threads: o.Threads, Level: o.Level, Exact: o.Exact, Pin: o.Pin, Tiles: o.Device.Tiles}
+	return cpu.Options{Threads: o.Threads, Level: o.Level, Exact: o.Exact, Pin: o.Pin, Tiles: o.Device.Tiles, Walk: o.walk}
 }
 
 func newGPU(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor, o *Options, api hip.API) (device.Stage, int64, error) {

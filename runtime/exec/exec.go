@@ -55,6 +55,7 @@ type Options struct {
 	On *Opened
 
 	uses *stats.Uses // of the model's experts, in text; nil: nobody counted them
+	walk bool        // of a [Walker]
 }
 
 // An Executor is a model ready to run: one stage, or several in a row.

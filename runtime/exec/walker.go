@@ -43,27 +43,33 @@ func NewWalker(file string, g *graph.Graph, tensor func(string) formats.Tensor, 
 	return &Walker{g: g, on: o.On, span: span, stage: stage, beside: o.Sequences}, nil
 }
 
-// walkOptions are those of the stage of a walk. On a GPU short windows share passes.
+// walkOptions are those of the stage of a walk. Short windows share passes.
 func walkOptions(o Options) Options {
-	o.Sequences, o.Verify = 1, true
+	o.Sequences, o.Verify, o.walk = 1, true, true
 	switch {
 	case o.On == nil && o.Device.Kind != "" && o.Device.Kind != "cpu":
 	case o.On == nil:
+		if o.Context > 0 {
+			o.Sequences = windowsBeside(o.Context)
+		}
 		o.Context = longest
 	case o.Context > 0:
 		if o.Device.Rows == 0 {
 			o.Device.Rows = rowsTogether // whatever is free: bits depend on it
 		}
 		o.Context = max(o.Context, device.FewRows)
-		o.Sequences = int(min(max(rowsTogether/o.Context, 1), windowsTogether))
+		o.Sequences = windowsBeside(o.Context)
 	}
 	return o
 }
 
+// windowsBeside is how many windows of so many positions share a pass.
+func windowsBeside(context int64) int { return int(min(max(rowsTogether/context, 1), windowsTogether)) }
+
 const (
 	// longest is the most positions of a sequence that the processor walks.
 	longest = 1 << 24
-	// rowsTogether and windowsTogether bound the windows that a GPU's pass takes.
+	// rowsTogether and windowsTogether bound the windows that a pass takes.
 	rowsTogether, windowsTogether = 2048, 64
 )
 

@@ -42,7 +42,7 @@ func main() {
 	flag.Parse()
 	files := map[string]func(v isa){"dot": dotFile, "vector": vectorFile, "half": halfFile, "exp": expFile, "gemm": gemmFile,
 		"panel": panelFile, "norm": normFile, "probe": probeFile, "tile": tileFile, "codes": codesFile, "unpack": unpackFile, "strips": stripsFile, "quantize": quantizeFile, "trellis": trellisFile,
-		"tcq": tcqFile, "lanes": lanesFile, "fixed": fixedFile, "eights": eightsFile, "delta": deltaFile, "kvcodes": kvCodesFile, "scan": scanFile, "decode": decodeFile}
+		"tcq": tcqFile, "lanes": lanesFile, "fixed": fixedFile, "eights": eightsFile, "delta": deltaFile, "kvcodes": kvCodesFile, "scan": scanFile, "decode": decodeFile, "parts": partsFile}
 	for name, s := range integers() {
 		files[name] = integerFile(of(name), s, narrows()[name])
 	}
