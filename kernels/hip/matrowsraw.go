@@ -7,58 +7,91 @@ import (
 
 // A rawShape is how a launch of matrowsraw.hip divides the work.
 type rawShape struct {
-	tokens int // tiles of 8 rows of activations
-	depth  int // slots of weights of a wave, for steps that are on their way
-	blocks int // of a unit, which registers are limited for
-	whole  bool
+	eights   int // of rows of activations
+	split    int // waves that share a tile of 16 rows of weights
+	waves    int // of a block
+	together int // units of each part that a step takes
+	slab     int // steps of a slab of activations
+	slabs    int // there are, those included that are on their way
+	depth    int // steps of weights of a wave, those included that are on their way
 }
 
-// rawWaves is how many a block has, of two parts each.
+// lds is the LDS of a block: slabs of activations; for each wave steps of weights, scales, and
+// sums that wait for those of other groups or waves.
+func (s *rawShape) lds() int {
+	waiting := 1
+	switch s.split {
+	case 1:
+		waiting = 3
+	case 2:
+		waiting = 2
+	}
+	return s.slabs*s.slab*s.together*s.split*ceil(s.eights, 2)*2560 + s.waves*(s.together*(s.depth*1024+512)+waiting*s.eights*512)
+}
+
+// rawWaves is how many a block has at most: registers hold four on a quarter of a multiprocessor.
 const rawWaves = 16
 
-// lds is the LDS of a block: chunks of activations, slots and scales of weights, what waves
-// exchange.
-func (s *rawShape) lds(k int) int {
-	chunks := s.depth + 1
-	if s.whole {
-		chunks = ceil(k, 1024)
-	}
-	rows := 8 * s.tokens
-	return chunks*rows*1280 + rawWaves*(s.depth*1536+512) + rawWaves/2*rows*128
+// rawQuarters is how many turns of a wave a quarter of a multiprocessor has that is given so many
+// tiles, if so many waves share each.
+func rawQuarters(tiles, split int) int {
+	abreast := rawWaves / split
+	return tiles/abreast*(rawWaves/4) + ceil(tiles%abreast*split, 4)
 }
+
+// turns is how many steps a tile's waves take.
+func (s *rawShape) turns(k int) int { return 8 / s.split * ceil(k, 1024*s.together) }
 
 // rawShape chooses the division of matrowsraw.hip for products of one format, which a
 // launch of so many rows multiplies; it reports whether that kernel can.
 func (o *Matvec) rawShape(t Target, products []Product, rows int) (rawShape, bool) {
 	w := &products[0].W
-	s := rawShape{tokens: ceil(rows, 8), depth: 2, blocks: 1, whole: true}
-	if t.Matrix() != MMA || w.Format.Scheme != "q4_k" || w.K < 1024 || o.rowsLanes(t, products) != 2*rawWaves {
+	s := rawShape{eights: ceil(rows, 8)}
+	if t.Matrix() != MMA || w.Format.Scheme != "q4_k" || w.K < 1024 || o.rowsLanes(t, products) != 32 {
 		return s, false
 	}
+	tiles := ceil(rawTiles(o, products), t.Units)
 	if m := o.Shape; m != nil {
-		s.depth, s.blocks, s.whole = m.Depth, m.Blocks, !m.Direct
-		return s, m.Depth > 0 && s.blocks*(s.lds(w.K)+1024) <= t.LDS+1024
+		s.split, s.waves, s.depth, s.together = m.Split, m.Waves, m.Depth, max(m.Steps, 1)
+	} else {
+		few := launchRows
+		if o.Gated {
+			few = 6
+		}
+		if o.T <= few || !strings.HasPrefix(t.Arch, "sm_90") {
+			return s, false
+		}
+		for s.split = 8; s.split > 1 && tiles*s.split > rawWaves; {
+			s.split /= 2
+		}
+		for s.split < 8 && 10*rawQuarters(tiles, 2*s.split) <= 9*2*rawQuarters(tiles, s.split) {
+			s.split *= 2
+		}
+		s.waves, s.depth = s.split*min(tiles, rawWaves/s.split), 4
+		s.together = 1
 	}
-	// Where it was faster on an H200 (docs/perf/gpu.md): blocks that have one tile or two, of
-	// more rows than 16 or of activations that LDS does not hold.
-	if o.T <= launchRows || o.Gated || !strings.HasPrefix(t.Arch, "sm_90") || ceil(rawTiles(o, products), t.Units) > 2 {
+	if s.depth < 2 {
 		return s, false
 	}
-	for _, whole := range []bool{true, false} {
-		for s.whole, s.depth = whole, 2; s.depth > 0; s.depth-- {
-			if s.lds(w.K) <= t.LDS {
-				return s, rows > 16 || !whole
-			}
+	// Slabs of a group, or of what LDS holds; as many as weights are ahead.
+	for s.slab = 4; ; s.slab /= 2 {
+		s.slabs = 1 + ceil(s.depth-1, s.slab)
+		if s.turns(w.K)%s.slab == 0 && (s.slab == 1 || s.lds() <= t.LDS) && s.slab*s.split*s.together <= 8 {
+			break
 		}
 	}
-	return s, false
+	for o.Shape == nil && s.depth > 2 && s.lds() > t.LDS {
+		s.depth--
+		s.slabs = 1 + ceil(s.depth-1, s.slab)
+	}
+	return s, s.lds() <= t.LDS
 }
 
 // rawTiles is how many tiles there are of the products' rows.
 func rawTiles(o *Matvec, products []Product) (n int) {
 	for i, p := range products {
 		if i == 0 || !o.Gated {
-			n += ceil(p.W.N*(1+digit(o.Gated)), 32)
+			n += ceil(p.W.N*(1+digit(o.Gated)), 16)
 		}
 	}
 	return n
@@ -78,10 +111,10 @@ func (o *Matvec) rawCall(t Target, products []Product, s rawShape, args []Arg) C
 		gated = " " + activation(o.Act, o.Gating)
 	}
 	return Call{
-		Unit: Unit{"matrowsraw.hip", fmt.Sprintf("%s RAW_K=%d RAW_TOKENS=%d RAW_DEPTH=%d RAW_WHOLE=%d RAW_RESIDENT=%d RAW_MATRICES=%d RAW_GATED=%d%s",
-			w.Format.defines, w.K, s.tokens, s.depth, digit(s.whole), s.blocks, len(products), digit(o.Gated), gated)},
-		Symbol: "nstf_matrowsraw_" + w.Format.Name() + "_i8", LDS: uint32(s.lds(w.K)),
-		Grid: [3]uint32{uint32(min(rawTiles(o, products), s.blocks*t.Units)), 1, 1}, Block: [3]uint32{rawWaves * 32, 1, 1}, Early: true,
+		Unit: Unit{"matrowsraw.hip", fmt.Sprintf("%s RAW_K=%d RAW_EIGHTS=%d RAW_TOGETHER=%d RAW_SPLIT=%d RAW_WAVES=%d RAW_SLAB=%d RAW_SLABS=%d RAW_DEPTH=%d RAW_MATRICES=%d RAW_GATED=%d%s",
+			w.Format.defines, w.K, s.eights, s.together, s.split, s.waves, s.slab, s.slabs, s.depth, len(products), digit(o.Gated), gated)},
+		Symbol: "nstf_matrowsraw_" + w.Format.Name() + "_i8", LDS: uint32(s.lds()),
+		Grid: [3]uint32{uint32(min(rawTiles(o, products), t.Units)), 1, 1}, Block: [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Early: true,
 		Args: args,
 	}
 }

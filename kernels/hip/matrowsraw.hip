@@ -2,24 +2,26 @@
 // codes are unpacked on the way to it: 32 lanes of matvec.hip share a row, and K is
 // 1024 at least.
 //
-// Sixteen waves have two parts each of the same 32 rows of W, so that four waves are on a
-// quarter of a multiprocessor while one waits. What a wave needs next comes to LDS by
-// itself, as it lies in memory (cp.async): registers are left to sums. ldmatrix then gives
-// each lane the word of 8 nibbles that two masks turn to the unit's bytes, and the
-// activations of two tiles of tokens at once.
+// A wave has 16 rows of W and RAW_GROUPS groups of four of their 32 parts, one group after
+// the other, whose sums it adds as a tree, so that with RAW_SPLIT of 1 no other wave has to
+// do with these rows. What a wave needs next of W comes to LDS by itself, as it lies in
+// memory (cp.async); a slab of x is there for all waves while the next comes. ldmatrix
+// gives each lane the word of 8 nibbles that two masks turn to the unit's bytes. The
+// matrix unit's rows are tokens and its columns rows of W: scales of tokens, that lanes
+// next to each other share, are then read from LDS at twice the rate.
 //
 // Weights of q4_k's planes: 16 bytes of nibbles for 32 weights, then heads of 256 weights. x
 // Acts (acts.hip), rows from `from` on. y f32[T][N], which may be the residual. Up to three
-// matrices share x (RAW_MATRICES); RAW_GATED: 16 rows of each of two.
+// matrices share x (RAW_MATRICES); RAW_GATED: 8 rows of each of two.
 //
-// Grid: blocks of 16 waves, which take tiles of 32 rows of W in turn, and RAW_TOKENS tiles
-// of 8 tokens. LDS: chunks of x for steps of 1024 numbers, all of them with RAW_WHOLE,
-// else RAW_DEPTH; RAW_DEPTH slots of weights for each wave; what waves exchange, where a
-// wave's scales lie meanwhile. Step g of a block computes while steps up to g + RAW_DEPTH
-// come. Waves meet at each step in which x comes, and at the end of a tile.
+// Grid: blocks of RAW_WAVES waves, RAW_SPLIT of which share a tile of 16 rows; a block has
+// tiles blockIdx, blockIdx + gridDim and so on at once, and then the next of these. RAW_EIGHTS
+// times 8 tokens, two of which are a tile of the unit. A step is RAW_TOGETHER times four units of each wave: of a group, that is of every 32. LDS:
+// RAW_SLABS slabs of x of RAW_SLAB steps; for each wave RAW_DEPTH steps of weights, the
+// scales of one, and sums that wait for others. Blocks meet once a slab.
 // Deterministic: matvec.hip's order of sums.
-// Bound: 96 fused multiplications and some 50 instructions beside for 32 weights of 32
-// rows of W and 32 tokens; of 8 tokens the bytes of W.
+// Bound: for 32 weights of 16 rows and 32 tokens 48 fused multiplications, which nothing can
+// leave out, of some 90 instructions, and 32 cycles of LDS; of 16 tokens the bytes of W.
 #include "SCHEME.hip"
 #include "acts.hip"
 #include "matrixbytes.hip"
@@ -27,21 +29,30 @@
 #include "activation.hip"
 #endif
 
-#define RAW_WAVES 16
 #define RAW_THREADS (RAW_WAVES * NSTF_WAVE)
-#define RAW_ROWS (RAW_TOKENS * 8)                  // rows of x, those behind T included
+#define RAW_TILES ((RAW_EIGHTS + 1) / 2)           // of tokens
+#define RAW_ROWS (RAW_TILES * 16)                  // rows of x, those behind T included
 #define RAW_UNITS (RAW_K / 32)                     // of a row
-#define RAW_STEPS ((RAW_UNITS + 31) / 32)          // of a tile
-#define RAW_EVEN (RAW_UNITS % 32 == 0)             // the last one is whole
-#define RAW_OUT (32 / (1 + RAW_GATED))             // outputs of a tile
-#define RAW_PAIRS (RAW_ROWS * 1024)                // bytes of a chunk of x, behind which are pairs
-#define RAW_CHUNK (RAW_PAIRS + RAW_ROWS * 32 * 8)
-#define RAW_CHUNKS (RAW_WHOLE ? RAW_STEPS : RAW_DEPTH + 1)
-#define RAW_SLOT 1536                              // two units of 32 rows, their heads
-#define RAW_SHARED (RAW_ROWS * 128)                // sums of a tile of two waves
-#define RAW_X acts_row_bytes(RAW_K)
+#define RAW_STEPS ((RAW_UNITS + 32 * RAW_TOGETHER - 1) / (32 * RAW_TOGETHER)) // of a group
+#define RAW_GROUPS (8 / RAW_SPLIT)                 // of a wave
+#define RAW_TURNS (RAW_GROUPS * RAW_STEPS)         // steps of a tile
+#define RAW_EVEN (RAW_UNITS % (32 * RAW_TOGETHER) == 0) // the last step is whole
+#define RAW_WHOLE (RAW_STEPS <= 4 && RAW_STEPS % RAW_DEPTH == 0 && RAW_STEPS % RAW_SLAB == 0) // groups begin alike
+#define RAW_ABREAST (RAW_WAVES / RAW_SPLIT)        // tiles of a block at once
+#define RAW_OUT (16 / (1 + RAW_GATED))             // outputs of a tile
+#define RAW_PAIRS (RAW_ROWS * 128)                 // bytes of a step's x of one group, behind which are pairs
+#define RAW_CHUNK (RAW_PAIRS + RAW_ROWS * 32)
+#define RAW_CHUNKS (RAW_SLAB * RAW_TOGETHER * RAW_SPLIT) // of a slab
+#define RAW_X (RAW_SLABS * RAW_CHUNKS * RAW_CHUNK)
+#define RAW_VALUES (RAW_EIGHTS * 4)                // sums of a lane
+#define RAW_SUMS (RAW_VALUES * NSTF_WAVE * 4)      // bytes of a tile's
+#define RAW_WAITING (RAW_GROUPS == 8 ? 3 : RAW_GROUPS == 4 ? 2 : 1) // of them, at most
+#define RAW_STEP (RAW_TOGETHER * 1024)             // bytes of codes of a step
+#define RAW_ROOM (RAW_DEPTH * RAW_STEP + RAW_TOGETHER * 512 + RAW_WAITING * RAW_SUMS) // of a wave
 
 static_assert(NSTF_MATRIX == NSTF_MATRIX_MMA && Weights::unit == 32 && Weights::group == 32 && Weights::mins && Weights::zero == 0, "q4_k");
+static_assert(RAW_TURNS % RAW_SLAB == 0 && RAW_THREADS % (8 * RAW_CHUNKS) == 0, "a tile is whole slabs, and threads bring whole rows");
+static_assert(RAW_DEPTH >= 2 && RAW_DEPTH - 1 <= (RAW_SLABS - 1) * RAW_SLAB, "a slab has come when its first weights have");
 
 NSTF_DEVICE u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
 NSTF_DEVICE void copy16(u32 to, const void *from) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory"); }
@@ -49,26 +60,68 @@ NSTF_DEVICE void copy8(u32 to, const void *from) { asm volatile("cp.async.ca.sha
 NSTF_DEVICE void copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int Left> NSTF_DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(Left) : "memory"); }
 NSTF_DEVICE void matrices4(u32 (&v)[4], u32 at) {
-	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(at));
-}
-NSTF_DEVICE void matrices2(u32 &v0, u32 &v1, u32 at) {
-	asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(v0), "=r"(v1) : "r"(at));
+	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(at) : "memory");
 }
 // The thread's number, read again where it is needed: what is worked out from it is not kept in registers.
-NSTF_DEVICE int thread_again() {
-	int v;
+NSTF_DEVICE u32 thread_again() {
+	u32 v;
 	asm volatile("mov.u32 %0, %%tid.x;" : "=r"(v));
 	return v;
 }
 NSTF_DEVICE void put_scales(u32 at, f32 scale, f32 min) { asm volatile("st.shared.v2.f32 [%0], {%1,%2};" ::"r"(at), "f"(scale), "f"(min) : "memory"); }
 NSTF_DEVICE float4 four_at(u32 at) {
 	float4 v;
-	asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at));
+	asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at) : "memory");
 	return v;
 }
-NSTF_DEVICE void pair_sync(int pair) { asm volatile("bar.sync %0, 64;" ::"r"(pair + 1) : "memory"); }
 
-typedef f32 Sums[2][RAW_TOKENS][4];
+// Puts scales and minimums of a step's units to LDS: [unit][row of W]. A lane has the head of
+// row lane % 16, of which half of its 8 units are in the step, the upper ones if `upper`: these of
+// one of two heads, or half of these.
+NSTF_DEVICE void put_heads(uint4 head, bool upper, int lane, u32 at) {
+	const u32 shift = upper ? 16 : 0;
+	if (RAW_TOGETHER == 1) {
+#pragma unroll
+		for (int i = 0; i < 2; i++) {
+			const int unit = lane / 16 * 2 + i;
+			f32 scale, min;
+			head_scales(head, upper * 4 + unit, scale, min);
+			put_scales(at + unit * 128 + lane % 16 * 8, scale, min);
+		}
+		return;
+	}
+	// Nibbles to bytes, four at a time.
+	auto bytes = [=](u32 v) {
+		v = v >> shift & 0xffff;
+		v = (v | v << 8) & 0x00ff00ff;
+		return (v | v << 4) & 0x0f0f0f0f;
+	};
+	const u32 high = bytes(head.w), s = bytes(head.y) | (high & 0x03030303) << 4, m = bytes(head.z) | (high & 0x0c0c0c0c) << 2;
+	const f32 d = half_value((u16)head.x), dmin = half_value((u16)(head.x >> 16)), d_off = d * -0x1p23f, dmin_off = dmin * -0x1p23f;
+#pragma unroll
+	for (int i = 0; i < 4; i++) { // a byte below 2^23's bits is 2^23 and the byte; nothing is rounded
+		const u32 pick = 0x7440 | i;
+		put_scales(at + lane / 16 * 512 + i * 128 + lane % 16 * 8, fmaf(of_bits(choose_bytes(s, 0x4b000000, pick)), d, d_off), fmaf(of_bits(choose_bytes(m, 0x4b000000, pick)), dmin, dmin_off));
+	}
+}
+
+// BYTES_MAGIC and the dot products of 16 tokens, x, and 8 rows of W: of tokens lane / 4
+// and that + 8, in each of which rows lane % 4 * 2 and the next.
+NSTF_DEVICE ByteSums tokens_product(const u32 (&x)[4], u32 w0, u32 w1) {
+	ByteSums d;
+	asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+	    : "=r"(d.v[0]), "=r"(d.v[1]), "=r"(d.v[2]), "=r"(d.v[3])
+	    : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(w0), "r"(w1), "r"(BYTES_MAGIC));
+	return d;
+}
+
+// A lane's sums of a tile: [eight tokens][row of two][eight rows].
+typedef f32 Sums[RAW_VALUES];
+
+NSTF_DEVICE void add_sums(Sums &to, const Sums &v) {
+#pragma unroll
+	for (int i = 0; i < RAW_VALUES; i++) to[i] += v[i];
+}
 
 // Where a tile lies: rows of one of the matrices that share x.
 struct Place {
@@ -78,12 +131,9 @@ struct Place {
 	int n, first; // rows, and the tile's first
 };
 
-// Sums of a tile: f32 [token][feature], turned so that the unit's lanes hit other banks.
-NSTF_DEVICE int sum_at(int token, int feature) { return token * 32 + (feature + (token >> 1) * 8) % 32; }
-
 #define RAW_PRODUCT(i) const u8 *w##i, f32 *y##i, const f32 *bias##i, const f32 *residual##i, int n##i
 
-NSTF_KERNEL void __launch_bounds__(RAW_THREADS, RAW_RESIDENT) NSTF_PASTED(NSTF_NAMED(nstf_matrowsraw), i8)(
+NSTF_KERNEL void __launch_bounds__(RAW_THREADS, 1) NSTF_PASTED(NSTF_NAMED(nstf_matrowsraw), i8)(
     const u8 *x, int t, int from, RAW_PRODUCT(0)
 #if RAW_MATRICES > 1
     , RAW_PRODUCT(1)
@@ -92,7 +142,7 @@ NSTF_KERNEL void __launch_bounds__(RAW_THREADS, RAW_RESIDENT) NSTF_PASTED(NSTF_N
     , RAW_PRODUCT(2)
 #endif
 ) {
-	extern __shared__ __align__(16) u8 lds[];
+	extern __shared__ __align__(128) u8 lds[];
 	let_next_begin();
 	auto tiles_of = [](int n) { return (n + RAW_OUT - 1) / RAW_OUT; };
 	const int tiles0 = tiles_of(n0);
@@ -120,14 +170,15 @@ NSTF_KERNEL void __launch_bounds__(RAW_THREADS, RAW_RESIDENT) NSTF_PASTED(NSTF_N
 	};
 	// Wave numbers are the same in all lanes, and the compiler is told so.
 	const int wave = (int)wave_get((u32)threadIdx.x / NSTF_WAVE, 0), lane = bytes_lane();
-	const u32 ring = shared_address(lds) + RAW_CHUNKS * RAW_CHUNK + wave * (RAW_DEPTH * RAW_SLOT);
-	const u32 scales = shared_address(lds) + RAW_CHUNKS * RAW_CHUNK + RAW_WAVES * RAW_DEPTH * RAW_SLOT + wave * 512; // [unit][rows 16f + r and + 8][{scale, min}]
-	u8 *const exchange = lds + RAW_CHUNKS * RAW_CHUNK + RAW_WAVES * (RAW_DEPTH * RAW_SLOT + 512);
+	const int mine = wave % RAW_SPLIT, group0 = mine * RAW_GROUPS; // of the tile's waves, and its first group
+	const int first_tile = blockIdx.x + wave / RAW_SPLIT * gridDim.x, next_tile = RAW_ABREAST * gridDim.x;
+	const int rounds = (tiles + next_tile - 1) / next_tile;
+	const u32 ring = shared_address(lds) + RAW_X + wave * RAW_ROOM, scales = ring + RAW_DEPTH * RAW_STEP;
+	auto here = [=](int part, int group) { return RAW_EVEN || part * 32 + group * 4 < RAW_UNITS; }; // of a step that is RAW_TOGETHER parts
 
-	// What comes next: two pieces of codes for each lane, of the rows 16 * i + lane / 2, and
-	// the head of row `lane`.
-	// Pieces of 16 bytes from the matrix's first on.
-	const u8 *base = w0;
+	// What comes next of W: two pieces of codes for each lane, of the rows lane / 4 and that
+	// + 8; and the head of row lane % 16. Pieces of 16 bytes from a matrix's first on.
+	const u8 *codes_of[2], *heads_of;
 	u32 codes[2], heads;
 	auto aim = [&](int tile) {
 		const Place p = place(tile);
@@ -135,216 +186,241 @@ NSTF_KERNEL void __launch_bounds__(RAW_THREADS, RAW_RESIDENT) NSTF_PASTED(NSTF_N
 			const int row = p.first + feature % RAW_OUT;
 			return (u32)(row < p.n ? row : p.n - 1);
 		};
-		base = p.w;
-#pragma unroll
-		for (int i = 0; i < 2; i++) codes[i] = row_of(16 * i + lane / 2) * RAW_UNITS + wave * 2 + lane % 2;
-		heads = (u32)p.n * RAW_UNITS + row_of(lane) * (RAW_UNITS / 8) + wave / 4;
-	};
-	auto here = [=](int step) { return RAW_EVEN || step * 32 + wave * 2 < RAW_UNITS; }; // a wave's units of a step are both in a row or behind it
-	auto ask = [&](int step, int slot) {
-		if (!here(step)) return;
-		const u32 to = ring + slot * RAW_SLOT;
+		codes_of[0] = codes_of[1] = heads_of = p.w;
 #if RAW_GATED
-		const u8 *w[2] = {base, w1};
-#else
-		const u8 *w[2] = {base, base};
+		codes_of[1] = w1, heads_of = lane % 16 < 8 ? w0 : w1;
 #endif
 #pragma unroll
-		for (int i = 0; i < 2; i++) copy16(to + lane % 2 * 512 + lane / 2 * 16 + i * 256, w[i] + (u64)(codes[i] + step * 32) * 16);
-		copy16(to + 1024 + lane * 16, (lane < 16 ? w[0] : w[1]) + (u64)(heads + step * 4) * 16);
+		for (int i = 0; i < 2; i++) codes[i] = row_of(8 * i + lane / 4) * RAW_UNITS + group0 * 4 + lane % 4;
+		heads = (u32)p.n * RAW_UNITS + row_of(lane % 16) * (RAW_UNITS / 8) + group0 / 2;
+	};
+	// Steps of the wave's tiles, asked for one after the other.
+	int ask_tile = first_tile, ask_group = 0, ask_step = 0, ask_slot = 0;
+	const u32 put = lane / 4 * 64 + ((lane % 4 ^ (lane / 8 & 3)) * 16);
+	uint4 head_next = {};
+	auto ask_next = [&]() {
+		if (ask_tile < tiles) {
+#pragma unroll
+			for (int i = 0; i < 2; i++) {
+				const u8 *const from = codes_of[i] + (u64)(codes[i] + ask_group * 4) * 16 + ask_step * (512 * RAW_TOGETHER);
+#pragma unroll
+				for (int j = 0; j < RAW_TOGETHER; j++)
+					if (here(ask_step * RAW_TOGETHER + j, group0 + ask_group)) copy16(ring + ask_slot * RAW_STEP + put + j * 1024 + i * 512, from + j * 512);
+			}
+		}
+		ask_slot = ask_slot + 1 < RAW_DEPTH ? ask_slot + 1 : 0;
+		if (++ask_step < RAW_STEPS) return;
+		ask_step = 0;
+		if (++ask_group < RAW_GROUPS) return;
+		ask_group = 0, ask_tile += next_tile;
+		if (ask_tile < tiles) aim(ask_tile);
 	};
 
-	// Chunks of x: pieces of 16 bytes, of which eight rows' are in other banks, and pairs
-	// [unit][row]. A thread's pairs are four units next to each other of eight rows in a wave.
-	auto bring = [&](int step, int slot) {
-		u8 *const chunk = lds + slot * RAW_CHUNK;
-		const int thread = thread_again(), pair_unit = thread % 4, pair_row = thread / 4 % 8;
+	// Slabs of x: of each step and group pieces of 16 bytes of four units, of which eight rows'
+	// are in other banks, and pairs [unit][tile][row % 8][row / 8 % 2].
+	u32 x_turn = 0;
+	int x_slot = 0, x_left = rounds * (RAW_TURNS / RAW_SLAB);
+	auto unit_of = [=](u32 chunk, u32 turn) { // the first of a chunk's four
+		const u32 b = turn + chunk / (RAW_TOGETHER * RAW_SPLIT), j = chunk / RAW_SPLIT % RAW_TOGETHER;
+		return (b % RAW_STEPS * RAW_TOGETHER + j) * 32 + (chunk % RAW_SPLIT * RAW_GROUPS + b / RAW_STEPS) * 4;
+	};
+	auto pair_in = [](u32 unit, u32 row) { return RAW_PAIRS + unit * (RAW_ROWS * 8) + row / 16 * 128 + row % 8 * 16 + row / 8 % 2 * 8; };
+	auto bring_next = [&]() {
+		if (x_left == 0) return;
+		const u32 thread = thread_again(), slab = shared_address(lds) + x_slot * (RAW_CHUNKS * RAW_CHUNK);
+		{
+			const u32 piece = thread % 8, chunk = thread / 8 % RAW_CHUNKS, row0 = thread / (8 * RAW_CHUNKS), u = unit_of(chunk, x_turn), to = slab + chunk * RAW_CHUNK;
+			const u8 *const from = x + row0 * (u32)acts_row_bytes(RAW_K) + (u32)acts_piece(u * 2 + piece) * 16;
 #pragma unroll
-		for (int i = 0; i < RAW_TOKENS; i++) {
-			const int row = i * 8 + thread / 64, piece = thread % 64;
-			if (row < t && (RAW_EVEN || step * 32 + piece / 2 < RAW_UNITS))
-				copy16(shared_address(chunk + row * 1024 + (piece ^ row % 8) * 16), x + (i64)row * RAW_X + acts_piece(step * 64 + piece) * 16);
+			for (int i = 0; i < RAW_ROWS; i += RAW_THREADS / (8 * RAW_CHUNKS)) {
+				const u32 row = row0 + i;
+				if (row < (u32)t && (RAW_EVEN || u < RAW_UNITS)) copy16(to + row * 128 + (piece ^ row % 8) * 16, from + i * acts_row_bytes(RAW_K));
+			}
 		}
+		const u32 unit = thread % 4, chunk = thread / 4 % RAW_CHUNKS, row0 = thread / (4 * RAW_CHUNKS), u = unit_of(chunk, x_turn), to = slab + chunk * RAW_CHUNK;
+		const u8 *const from = x + row0 * (u32)acts_row_bytes(RAW_K) + (u32)acts_pair(RAW_K, (u + unit) * 8);
 #pragma unroll
-		for (int i = 0; i < RAW_TOKENS * 8; i += RAW_WAVES) {
-			const int j = i + wave, row = j / 8 * 8 + pair_row, unit = j % 8 * 4 + pair_unit;
-			if (j < RAW_TOKENS * 8 && row < t && (RAW_EVEN || step * 32 + unit < RAW_UNITS))
-				copy8(shared_address(chunk + RAW_PAIRS + (unit * RAW_ROWS + row) * 8), x + (i64)row * RAW_X + acts_pair(RAW_K, (step * 32 + unit) * 8));
+		for (int i = 0; i < RAW_ROWS; i += RAW_THREADS / (4 * RAW_CHUNKS)) {
+			const u32 row = row0 + i;
+			if (row < (u32)t && (RAW_EVEN || u < RAW_UNITS)) copy8(to + pair_in(unit, row), from + i * acts_row_bytes(RAW_K));
 		}
+		x_left--;
+		x_turn = x_turn + RAW_SLAB < (u32)RAW_TURNS ? x_turn + RAW_SLAB : 0, x_slot = x_slot + 1 < RAW_SLABS ? x_slot + 1 : 0;
 	};
 	// A thread turns the pairs that it brought to scales, and these times the sums.
-	auto turn = [&](int slot) {
-		u8 *const pairs = lds + slot * RAW_CHUNK + RAW_PAIRS;
-		const int thread = thread_again(), pair_unit = thread % 4, pair_row = thread / 4 % 8;
+	auto turn_pairs = [&](int slot) {
+		const u32 thread = thread_again(), unit = thread % 4, chunk = thread / 4 % RAW_CHUNKS, row0 = thread / (4 * RAW_CHUNKS);
+		u8 *const to = lds + slot * (RAW_CHUNKS * RAW_CHUNK) + chunk * RAW_CHUNK;
 #pragma unroll
-		for (int i = 0; i < RAW_TOKENS * 8; i += RAW_WAVES) {
-			const int j = i + wave;
-			if (j >= RAW_TOKENS * 8) break;
-			u8 *const at = pairs + ((j % 8 * 4 + pair_unit) * RAW_ROWS + j / 8 * 8 + pair_row) * 8;
+		for (int i = 0; i < RAW_ROWS; i += RAW_THREADS / (4 * RAW_CHUNKS)) {
+			const u32 row = row0 + i;
+			if (row >= (u32)t) break;
+			u8 *const at = to + pair_in(unit, row);
 			const uint2 pair = *(const uint2 *)at;
 			const f32 d = of_bits(pair.x);
 			*(float2 *)at = make_float2(d, d * (f32)(pair_first(pair) + pair_last(pair)));
 		}
 	};
 
-	aim(blockIdx.x);
-	// Of the steps of the block's tiles, those asked for.
-	int ask_tile = blockIdx.x, ask_step = 0, ask_slot = 0;
-	auto ask_next = [&]() {
-		if (ask_tile < tiles) ask(ask_step, ask_slot);
-		ask_slot = ask_slot + 1 < RAW_DEPTH ? ask_slot + 1 : 0;
-		if (++ask_step < RAW_STEPS) return;
-		ask_step = 0, ask_tile += gridDim.x;
-		if (ask_tile < tiles) aim(ask_tile);
+	if (first_tile < tiles) aim(first_tile);
+	const u8 *head_base = heads_of;
+	u32 head_at = heads;
+	auto head_of = [&](int step, int group) { // of the wave's group
+		const int part = step * RAW_TOGETHER + (RAW_TOGETHER == 2 ? lane / 16 : 0);
+		const uint4 *const of_group = (const uint4 *)head_base + (head_at + (group0 % 2 + group) / 2);
+		return here(part, group0 + group) ? of_group[part * 4] : uint4{};
 	};
-	int x_step = 0, x_slot = 0, x_left = RAW_WHOLE ? RAW_STEPS : (tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x * RAW_STEPS; // chunks to bring
-	auto bring_next = [&]() {
-		if (x_left == 0) return;
-		bring(x_step, x_slot);
-		x_left--;
-		x_step = x_step + 1 < RAW_STEPS ? x_step + 1 : 0, x_slot = x_slot + 1 < RAW_CHUNKS ? x_slot + 1 : 0;
-	};
+	if (first_tile < tiles) head_next = head_of(0, 0);
 #pragma unroll
-	for (int i = 0; i < RAW_DEPTH; i++) ask_next();
+	for (int i = 0; i < RAW_DEPTH - 1; i++) ask_next();
 	wait_for_inputs();
-	x += (i64)from * RAW_X;
+	x += (i64)from * acts_row_bytes(RAW_K);
 #pragma unroll
-	for (int i = 0; i < RAW_DEPTH; i++) bring_next(), copies_end();
+	for (int i = 0; i < RAW_SLABS - 1; i++) bring_next();
+#pragma unroll
+	for (int i = 0; i < RAW_DEPTH - 1; i++) copies_end();
 
-	// Where a lane's activations and their scales lie in a chunk.
-	const u32 act_at = shared_address(lds) + (lane / 16 * 8 + lane % 8) * 1024 + ((wave * 4 + lane / 8 % 2) ^ lane % 8) * 16;
-	const u32 pair_at = shared_address(lds) + RAW_PAIRS + (wave * 2 * RAW_ROWS + lane % 4 * 2) * 8;
-	Sums sums[2] = {};
-	// Adds the products of unit p of the wave's two.
-	auto multiply = [&](Sums &sum, int p, const u32 (&raw)[4], int chunk) {
-		ByteWeights<2> w[2];
-		f32 scale[2][2], off[2][2], least[2][2];
+	// Where a lane's activations, their scales, its weights and theirs lie.
+	const u32 act_at = shared_address(lds) + mine * RAW_CHUNK + (lane / 8 % 2 * 8 + lane % 8) * 128, act_piece = lane / 16 ^ lane % 8;
+	const u32 pair_at = shared_address(lds) + mine * RAW_CHUNK + RAW_PAIRS + lane / 4 * 16;
+	const u32 code_at = ring + lane / 8 % 2 * 512 + lane % 8 * 64, code_piece = lane / 16 ^ (lane / 2 & 3);
+	int slot = 0, slab = 0, in_slab = 0;
+	for (int tile = first_tile, round = 0; round < rounds; round++, tile += next_tile) {
+		const bool busy = tile < tiles;
+		for (int group = 0; group < RAW_GROUPS; group++) {
+			Sums sums[4] = {};
+			if (RAW_WHOLE) slot = 0, in_slab = 0, ask_slot = RAW_DEPTH - 1, ask_step = (RAW_DEPTH - 1) % RAW_STEPS; // as they are, and the compiler knows
+#pragma unroll(RAW_WHOLE ? RAW_STEPS : 1)
+			for (int step = 0; step < RAW_STEPS; step++) {
+				copies_wait<RAW_DEPTH - 2>();
+				if (in_slab == 0) {
+					turn_pairs(slab);
+					__syncthreads();
+					bring_next();
+				} else {
+					wave_sync();
+				}
+				ask_next();
+				copies_end();
+				const u32 x_at = (slab * RAW_CHUNKS + in_slab * (RAW_TOGETHER * RAW_SPLIT)) * RAW_CHUNK;
+				if (busy) put_heads(head_next, (group0 + group) % 2, lane, scales);
+				// The head of what comes next.
+				if (step + 1 < RAW_STEPS) {
+					if (busy) head_next = head_of(step + 1, group);
+				} else if (group + 1 < RAW_GROUPS) {
+					if (busy) head_next = head_of(0, group + 1);
+				} else if (tile + next_tile < tiles) {
+					const Place p = place(tile + next_tile);
+					const int row = p.first + lane % 16 % RAW_OUT;
+					head_base = p.w;
+#if RAW_GATED
+					head_base = lane % 16 < 8 ? w0 : w1;
+#endif
+					head_at = (u32)p.n * RAW_UNITS + (u32)(row < p.n ? row : p.n - 1) * (RAW_UNITS / 8) + group0 / 2;
+					head_next = head_of(0, 0);
+				}
+				wave_sync();
 #pragma unroll
-		for (int f = 0; f < 2; f++) {
+				for (int j = 0; j < RAW_TOGETHER; j++) {
+					if (!busy || !here(step * RAW_TOGETHER + j, group0 + group)) continue;
+					const u32 x_of = x_at + j * (RAW_SPLIT * RAW_CHUNK);
+					u32 raw[2][4];
 #pragma unroll
-			for (int r = 0; r < 2; r++) w[f].v[r][0] = raw[2 * f + r] & 0x0f0f0f0f, w[f].v[r][1] = raw[2 * f + r] >> 4 & 0x0f0f0f0f;
-			const float4 v = four_at(scales + lane / 4 * 16 + p * 256 + f * 128);
-			scale[f][0] = v.x, least[f][0] = v.y, scale[f][1] = v.z, least[f][1] = v.w;
+					for (int u = 0; u < 4; u++) {
+						if (u % 2 == 0) matrices4(raw[u / 2], code_at + slot * RAW_STEP + j * 1024 + (code_piece ^ u) * 16);
+						f32 scale[2][2], least[2][2], off[2][2];
+						u32 w[2][2];
 #pragma unroll
-			for (int r = 0; r < 2; r++) off[f][r] = scale[f][r] * -BYTES_MAGIC_VALUE;
-		}
-		const u32 acts = (act_at ^ p * 32) + chunk * RAW_CHUNK;
+						for (int n = 0; n < 2; n++) {
+							const u32 v = raw[u / 2][u % 2 * 2 + n];
+							w[n][0] = v & 0x0f0f0f0f, w[n][1] = v >> 4 & 0x0f0f0f0f;
+							const float4 s = four_at(scales + j * 512 + u * 128 + n * 64 + lane % 4 * 16);
+							scale[n][0] = s.x, least[n][0] = s.y, scale[n][1] = s.z, least[n][1] = s.w;
 #pragma unroll
-		for (int n = 0; n < RAW_TOKENS; n += 2) {
-			u32 v[4];
-			if (n + 1 < RAW_TOKENS) matrices4(v, acts + n * 8192);
-			else matrices2(v[0], v[1], acts + n * 8192);
+							for (int r = 0; r < 2; r++) off[n][r] = scale[n][r] * -BYTES_MAGIC_VALUE;
+						}
 #pragma unroll
-			for (int m = n; m < n + 2 && m < RAW_TOKENS; m++) {
-				const ByteActs<2> a = {v[2 * (m - n)], v[2 * (m - n) + 1]};
-				const float4 d = four_at(pair_at + chunk * RAW_CHUNK + (p * RAW_ROWS + m * 8) * 8);
-				const f32 scale_of[2] = {d.x, d.z}, sum_of[2] = {d.y, d.w};
+						for (int m = 0; m < RAW_TILES; m++) {
+							u32 a[4];
+							matrices4(a, act_at + x_of + m * 2048 + (act_piece ^ u * 2) * 16);
+							const float4 d = four_at(pair_at + x_of + u * (RAW_ROWS * 8) + m * 128);
+							const f32 scale_of[2] = {d.x, d.z}, sum_of[2] = {d.y, d.w};
 #pragma unroll
-				for (int f = 0; f < 2; f++) {
-					const ByteSums dots = bytes_product(w[f], a);
+							for (int n = 0; n < 2; n++) {
+								const ByteSums dots = tokens_product(a, w[n][0], w[n][1]);
 #pragma unroll
-					for (int i = 0; i < 4; i++) {
-						f32 &s = sum[f][m][i];
-						s = fmaf(scale_of[i % 2], fmaf(of_bits((u32)dots.v[i]), scale[f][i / 2], off[f][i / 2]), s);
-						s = fmaf(-least[f][i / 2], sum_of[i % 2], s);
+								for (int i = 0; i < 4 && m * 2 + i / 2 < RAW_EIGHTS; i++) {
+									f32 &s = sums[u][m * 8 + i * 2 + n];
+									s = fmaf(scale_of[i / 2], fmaf(of_bits((u32)dots.v[i]), scale[n][i % 2], off[n][i % 2]), s);
+									s = fmaf(-least[n][i % 2], sum_of[i / 2], s);
+								}
+							}
+						}
 					}
 				}
+				slot = slot + 1 < RAW_DEPTH ? slot + 1 : 0;
+				if (++in_slab == RAW_SLAB) in_slab = 0, slab = slab + 1 < RAW_SLABS ? slab + 1 : 0;
 			}
-		}
-	};
-
-	int slot = 0, chunk = 0, fresh = RAW_STEPS; // steps until all of x is there
-	for (int tile = blockIdx.x, step = 0; tile < tiles;) {
-		copies_wait<RAW_DEPTH - 1>();
-		if (!RAW_WHOLE || fresh > 0) {
-			turn(chunk);
-			__syncthreads();
-			fresh--;
-		} else {
-			wave_sync();
-		}
-		// The slot is read, and free for what comes next.
-		u32 raw[2][4];
-		{
-			Weights::Raw head;
-			const float4 v = four_at(ring + slot * RAW_SLOT + 1024 + lane * 16);
-			head.head = make_uint4(bits_of(v.x), bits_of(v.y), bits_of(v.z), bits_of(v.w));
+			// Parts next to each other are added, then groups, then waves' groups.
+			add_sums(sums[0], sums[1]);
+			add_sums(sums[2], sums[3]);
+			add_sums(sums[0], sums[2]);
+			auto waiting_at = [=](int level, int q) { return (float4 *)(lds + RAW_X + wave * RAW_ROOM + RAW_DEPTH * RAW_STEP + RAW_TOGETHER * 512 + level * RAW_SUMS + (q * NSTF_WAVE + lane) * 16); };
+			Sums &all = sums[0];
+			int level = 0;
+			for (; group >> level & 1; level++) {
 #pragma unroll
-			for (int p = 0; p < 2; p++) matrices4(raw[p], ring + slot * RAW_SLOT + p * 512 + lane * 16);
-			f32 s[2][1], m[2][1];
-#pragma unroll
-			for (int p = 0; p < 2; p++) {
-				Weights::scales(head, wave * 2 + p, s[p], m[p]);
-				put_scales(scales + lane / 16 * 128 + lane % 8 * 16 + lane / 8 % 2 * 8 + p * 256, s[p][0], m[p][0]);
-			}
-		}
-		wave_sync();
-		ask_next();
-		bring_next();
-		copies_end();
-		if (here(step)) {
-			multiply(sums[0], 0, raw[0], chunk);
-			multiply(sums[1], 1, raw[1], chunk);
-		}
-		wave_sync(); // scales have been read
-		slot = slot + 1 < RAW_DEPTH ? slot + 1 : 0;
-		chunk = chunk + 1 < RAW_CHUNKS ? chunk + 1 : 0;
-		if (++step < RAW_STEPS) continue;
-		step = 0;
-		if (RAW_WHOLE && tile != (int)blockIdx.x) __syncthreads(); // sums of the tile before have been read
-		// Parts next to each other are added, then those of two waves, each of which has 16
-		// features of both, then the pairs' first ones.
-		const bool odd = wave % 2;
-		u8 *const mine = exchange + wave / 2 * RAW_SHARED;
-		f32 kept[RAW_TOKENS][4];
-#pragma unroll
-		for (int n = 0; n < RAW_TOKENS; n++) {
-			f32 v[2][4];
-#pragma unroll
-			for (int f = 0; f < 2; f++)
-#pragma unroll
-				for (int i = 0; i < 4; i++) {
-					v[f][i] = sums[0][f][n][i] + sums[1][f][n][i];
-					sums[0][f][n][i] = sums[1][f][n][i] = 0;
+				for (int q = 0; q < RAW_VALUES / 4; q++) {
+					const float4 v = *waiting_at(level, q);
+					all[4 * q] += v.x, all[4 * q + 1] += v.y, all[4 * q + 2] += v.z, all[4 * q + 3] += v.w;
 				}
+			}
+			if (group + 1 < RAW_GROUPS || RAW_SPLIT > 1) {
+				if (group + 1 == RAW_GROUPS) level = 0; // nothing waits any more but for other waves
 #pragma unroll
-			for (int i = 0; i < 4; i++) kept[n][i] = odd ? v[1][i] : v[0][i], v[0][i] = odd ? v[0][i] : v[1][i];
-			*(float4 *)(mine + odd * (RAW_SHARED / 2) + (n * NSTF_WAVE + lane) * 16) = make_float4(v[0][0], v[0][1], v[0][2], v[0][3]);
-		}
-		pair_sync(wave / 2);
+				for (int q = 0; q < RAW_VALUES / 4; q++) *waiting_at(level, q) = make_float4(all[4 * q], all[4 * q + 1], all[4 * q + 2], all[4 * q + 3]);
+				if (group + 1 < RAW_GROUPS) continue;
+			}
+			const Place p = place(tile);
+			// What lane's values are: v of number q.
+			auto write = [&](int q, const f32 *v) {
+				const int token = q / 4 * 8 + lane / 4, feature = lane % 4 * 2 + q / 2 % 2;
 #pragma unroll
-		for (int n = 0; n < RAW_TOKENS; n++) {
-			const float4 v = *(const float4 *)(mine + !odd * (RAW_SHARED / 2) + (n * NSTF_WAVE + lane) * 16);
-			kept[n][0] += v.x, kept[n][1] += v.y, kept[n][2] += v.z, kept[n][3] += v.w;
-		}
-		pair_sync(wave / 2);
-#pragma unroll
-		for (int n = 0; n < RAW_TOKENS; n++)
-#pragma unroll
-			for (int i = 0; i < 4; i++) ((f32 *)mine)[sum_at(n * 8 + bytes_token(i % 2), odd * 16 + bytes_feature(i / 2))] = kept[n][i];
-		__syncthreads();
-		const Place p = place(tile);
-		auto whole = [&](int token, int feature) {
-			f32 v[RAW_WAVES / 2];
-#pragma unroll
-			for (int w = 0; w < RAW_WAVES / 2; w++) v[w] = ((const f32 *)(exchange + w * RAW_SHARED))[sum_at(token, feature)];
-#pragma unroll
-			for (int width = 1; width < RAW_WAVES / 2; width *= 2)
-#pragma unroll
-				for (int w = 0; w < RAW_WAVES / 2; w += 2 * width) v[w] += v[w + width];
-			return v[0];
-		};
-		for (int i = threadIdx.x; i < t * RAW_OUT; i += RAW_THREADS) {
-			const int token = i / RAW_OUT, feature = i % RAW_OUT, n = p.first + feature;
-			if (n >= p.n) continue;
-			const i64 at = (i64)token * p.n + n;
+				for (int n = 0; n < 2 / (1 + RAW_GATED); n++) {
+					const int row = p.first + n * 8 + feature;
+					if (token >= t || row >= p.n) continue;
+					const i64 at = (i64)token * p.n + row;
 #if RAW_GATED
-			p.y[at] = gated(whole(token, feature), whole(token, RAW_OUT + feature));
+					p.y[at] = gated(v[0], v[1]);
 #else
-			const f32 bias = p.bias ? p.bias[n] : 0, residual = p.residual ? p.residual[at] : 0;
-			p.y[at] = whole(token, feature) + bias + residual;
+					const f32 bias = p.bias ? p.bias[row] : 0, residual = p.residual ? p.residual[at] : 0;
+					p.y[at] = v[n] + bias + residual;
 #endif
+				}
+			};
+			if (RAW_SPLIT == 1) {
+				if (busy) {
+#pragma unroll
+					for (int q = 0; q < RAW_VALUES; q += 2) write(q, all + q);
+				}
+				continue;
+			}
+			__syncthreads();
+			if (busy) {
+				for (int q = mine * 2; q < RAW_VALUES; q += RAW_SPLIT * 2) {
+					f32 v[RAW_SPLIT][2];
+#pragma unroll
+					for (int w = 0; w < RAW_SPLIT; w++) {
+						const float2 f = *(const float2 *)((const u8 *)waiting_at(0, q / 4) + (w - mine) * RAW_ROOM + q % 4 * 4);
+						v[w][0] = f.x, v[w][1] = f.y;
+					}
+#pragma unroll
+					for (int width = 1; width < RAW_SPLIT; width *= 2)
+#pragma unroll
+						for (int w = 0; w < RAW_SPLIT; w += 2 * width) v[w][0] += v[w + width][0], v[w][1] += v[w + width][1];
+					write(q, v[0]);
+				}
+			}
 		}
-		tile += gridDim.x;
 	}
 }

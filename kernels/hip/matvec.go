@@ -87,8 +87,9 @@ type MatvecShape struct {
 	// takes 16 * Features rows of weights at once, Rows the parts of a wave, and Steps the
 	// units of a row that it takes together. Lanes, Split, Grid, Ahead and Pipe mean nothing.
 	Features int
-	// Depth, where not 0, has matrowsraw.hip multiply: steps of weights on their way. Direct has
-	// activations come by steps where LDS held all of them; of the others Blocks alone means something.
+	// Depth, where not 0, has matrowsraw.hip multiply: steps of weights of a wave, those included
+	// that are on their way. Split of Waves share a tile; Steps units of a part are a step; the
+	// others mean nothing.
 	Depth int
 }
 
@@ -102,7 +103,7 @@ func (s MatvecShape) String() string {
 		return fmt.Sprintf("f%d t%d p%d u%d b%d", s.Features, s.Waves, s.Rows, s.Steps, s.Blocks) + more
 	}
 	if s.Depth > 0 {
-		return fmt.Sprintf("d%d b%d", s.Depth, s.Blocks) + more
+		return fmt.Sprintf("w%d s%d u%d d%d", s.Waves, s.Split, s.Steps, s.Depth)
 	}
 	if s.Ahead > 0 {
 		more += fmt.Sprintf(" a%d", s.Ahead)

@@ -248,7 +248,7 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 		if s.Name == "q4_k" {
 			k.add("matrows/q4_k/T=16", many, (&Matvec{T: 16, X: 1, Acts: acts, Products: []Product{{W: w, Y: 1}}}).Calls(k.t))
 			if k.t.Matrix() == MMA { // of as many rows as fit the least LDS
-				k.add("matrows/q4_k/T=8 by codes", many, (&Matvec{T: 8, X: 1, Acts: Acts{Data: 16, T: 8, K: d}, Shape: &MatvecShape{Depth: 1, Blocks: 1, Direct: true}, Products: []Product{{W: w, Y: 1}}}).Calls(k.t))
+				k.add("matrows/q4_k/T=8 by codes", many, (&Matvec{T: 8, X: 1, Acts: Acts{Data: 16, T: 8, K: d}, Shape: &MatvecShape{Depth: 3, Waves: 8, Split: 4}, Products: []Product{{W: w, Y: 1}}}).Calls(k.t))
 			}
 			k.add("matrows/q4_k/T=32 gated", many, (&Matvec{T: 32, X: 1, Acts: acts, Gated: true, Act: ops.SiLU, Products: []Product{{W: w, Y: 1}, {W: w}}}).Calls(k.t))
 		}

@@ -76,8 +76,8 @@ func TestMatrowsShapes(t *testing.T) {
 	}
 }
 
-// TestMatrowsRaw runs what NVIDIA's matrix unit multiplies straight from codes: activations
-// that all lie in LDS and that come by steps, steps that are not whole, several tiles of a
+// TestMatrowsRaw runs what NVIDIA's matrix unit multiplies straight from codes: tiles that
+// waves share and that they have alone, steps that are not whole, several tiles of a
 // block, and several matrices; rows alone have the same bits.
 func TestMatrowsRaw(t *testing.T) {
 	m := open(t)
@@ -85,8 +85,8 @@ func TestMatrowsRaw(t *testing.T) {
 	v := pick(t, "q4_k")[0]
 	shapes := []*hip.MatvecShape{nil}
 	if m.target.Matrix() == hip.MMA {
-		shapes = append(shapes, &hip.MatvecShape{Depth: 1, Blocks: 1}, &hip.MatvecShape{Depth: 2, Blocks: 1},
-			&hip.MatvecShape{Depth: 1, Blocks: 1, Direct: true}, &hip.MatvecShape{Depth: 2, Blocks: 1, Direct: true})
+		shapes = append(shapes, &hip.MatvecShape{Waves: 16, Split: 8, Depth: 3}, &hip.MatvecShape{Waves: 12, Split: 4, Depth: 4},
+			&hip.MatvecShape{Waves: 6, Split: 2, Steps: 2, Depth: 2}, &hip.MatvecShape{Waves: 14, Split: 1, Steps: 2, Depth: 3})
 	}
 	for _, s := range shapes {
 		for _, c := range []*matvecCase{

@@ -229,9 +229,9 @@ func (m *machine) shapes(w *workload) []*hip.MatvecShape {
 			Blocks: blocks, Grid: grid, Pipe: pipe})
 	}
 	if m.target.Matrix() == hip.MMA && w.op != "x" {
-		for _, depth := range []int{1, 2, 3} {
-			for blocks := 1; blocks <= 2 && blocks*w.t <= 16; blocks++ { // of two, registers hold 8 tokens
-				all = append(all, &hip.MatvecShape{Depth: depth, Blocks: blocks}, &hip.MatvecShape{Depth: depth, Blocks: blocks, Direct: true})
+		for _, waves := range [][2]int{{14, 1}, {16, 1}, {14, 2}, {16, 2}, {12, 4}, {16, 4}, {16, 8}} {
+			for _, steps := range [][2]int{{1, 3}, {1, 4}, {2, 2}} {
+				all = append(all, &hip.MatvecShape{Waves: waves[0], Split: waves[1], Steps: steps[0], Depth: steps[1]})
 			}
 		}
 	}
