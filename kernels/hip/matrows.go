@@ -135,7 +135,8 @@ func (s *rowsShape) acts(t Target, w *Weight) int {
 func (s *rowsShape) room(t Target, w *Weight) int {
 	groups, scale := w.groupsOf()
 	features := 16 * s.features
-	stage := s.together * (w.Format.unit*features + groups*features*scale + 16)
+	unit := w.Format.unit*features + groups*features*scale
+	stage := s.together * (unit + (128/s.together+128-unit%128)%128)
 	return s.waves() * max(stage, s.tokens*rowsColumn(t)*features*4)
 }
 

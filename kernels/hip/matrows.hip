@@ -80,10 +80,11 @@ NSTF_DEVICE void put_scale(u8 *p, Scale s) {
 }
 
 // A wave's weights in LDS, of MATROWS_TOGETHER units of each row: for each unit pieces of
-// 16 bytes, [piece][feature], scales, [group][feature], and 16 bytes that have units
-// apart hit other banks.
+// 16 bytes, [piece][feature], scales, [group][feature], and what has eight lanes next to
+// each other, who put pieces of some features of all units, hit other banks.
 #define ROWS_PIECES_BYTES (Weights::unit * ROWS_FEATURES)
-#define ROWS_UNIT (ROWS_PIECES_BYTES + ROWS_GROUPS * ROWS_FEATURES * ROWS_SCALE + 16)
+#define ROWS_UNIT_BYTES (ROWS_PIECES_BYTES + ROWS_GROUPS * ROWS_FEATURES * ROWS_SCALE)
+#define ROWS_UNIT (ROWS_UNIT_BYTES + (128 / MATROWS_TOGETHER + 128 - ROWS_UNIT_BYTES % 128) % 128)
 #define ROWS_STAGE (MATROWS_TOGETHER * ROWS_UNIT)
 NSTF_DEVICE int stage_piece(int unit, int piece, int feature) { return unit * ROWS_UNIT + (piece * ROWS_FEATURES + feature) * 16; }
 NSTF_DEVICE int stage_scale(int unit, int group, int feature) {

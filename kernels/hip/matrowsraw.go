@@ -73,10 +73,15 @@ func (o *Matvec) rawShape(t Target, products []Product, rows int) (rawShape, boo
 	if s.depth < 2 {
 		return s, false
 	}
-	// Slabs of a group, or of what LDS holds; as many as weights are ahead.
+	// Slabs of a group, or of what LDS holds, or less where a block waits for the first one with
+	// little to do; as many as weights are ahead.
+	most := 4
+	if tiles > 4 {
+		most = 8
+	}
 	for s.slab = 4; ; s.slab /= 2 {
 		s.slabs = 1 + ceil(s.depth-1, s.slab)
-		if s.turns(w.K)%s.slab == 0 && (s.slab == 1 || s.lds() <= t.LDS) && s.slab*s.split*s.together <= 8 {
+		if s.slab == 1 || s.turns(w.K)%s.slab == 0 && s.lds() <= t.LDS && s.slab*s.split*s.together <= most {
 			break
 		}
 	}

@@ -52,7 +52,7 @@
 
 static_assert(NSTF_MATRIX == NSTF_MATRIX_MMA && Weights::unit == 32 && Weights::group == 32 && Weights::mins && Weights::zero == 0, "q4_k");
 static_assert(RAW_TURNS % RAW_SLAB == 0 && RAW_THREADS % (8 * RAW_CHUNKS) == 0, "a tile is whole slabs, and threads bring whole rows");
-static_assert(RAW_DEPTH >= 2 && RAW_DEPTH - 1 <= (RAW_SLABS - 1) * RAW_SLAB, "a slab has come when its first weights have");
+static_assert(RAW_DEPTH >= 2 && RAW_SLABS == 1 + (RAW_DEPTH - 1 + RAW_SLAB - 1) / RAW_SLAB, "a slab has come when its first weights have");
 
 NSTF_DEVICE u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
 NSTF_DEVICE void copy16(u32 to, const void *from) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory"); }
@@ -66,6 +66,13 @@ NSTF_DEVICE void matrices4(u32 (&v)[4], u32 at) {
 NSTF_DEVICE u32 thread_again() {
 	u32 v;
 	asm volatile("mov.u32 %0, %%tid.x;" : "=r"(v));
+	__builtin_assume(v < RAW_THREADS);
+	return v;
+}
+// The lane's number, which is kept in a register: to read it again takes as long as LDS does.
+NSTF_DEVICE int lane_once() {
+	int v;
+	asm volatile("mov.u32 %0, %%laneid;" : "=r"(v));
 	return v;
 }
 NSTF_DEVICE void put_scales(u32 at, f32 scale, f32 min) { asm volatile("st.shared.v2.f32 [%0], {%1,%2};" ::"r"(at), "f"(scale), "f"(min) : "memory"); }
@@ -169,7 +176,7 @@ NSTF_KERNEL void __launch_bounds__(RAW_THREADS, 1) NSTF_PASTED(NSTF_NAMED(nstf_m
 		return p;
 	};
 	// Wave numbers are the same in all lanes, and the compiler is told so.
-	const int wave = (int)wave_get((u32)threadIdx.x / NSTF_WAVE, 0), lane = bytes_lane();
+	const int wave = (int)wave_get((u32)threadIdx.x / NSTF_WAVE, 0), lane = lane_once();
 	const int mine = wave % RAW_SPLIT, group0 = mine * RAW_GROUPS; // of the tile's waves, and its first group
 	const int first_tile = blockIdx.x + wave / RAW_SPLIT * gridDim.x, next_tile = RAW_ABREAST * gridDim.x;
 	const int rounds = (tiles + next_tile - 1) / next_tile;
@@ -224,7 +231,16 @@ NSTF_KERNEL void __launch_bounds__(RAW_THREADS, 1) NSTF_PASTED(NSTF_NAMED(nstf_m
 		const u32 b = turn + chunk / (RAW_TOGETHER * RAW_SPLIT), j = chunk / RAW_SPLIT % RAW_TOGETHER;
 		return (b % RAW_STEPS * RAW_TOGETHER + j) * 32 + (chunk % RAW_SPLIT * RAW_GROUPS + b / RAW_STEPS) * 4;
 	};
-	auto pair_in = [](u32 unit, u32 row) { return RAW_PAIRS + unit * (RAW_ROWS * 8) + row / 16 * 128 + row % 8 * 16 + row / 8 % 2 * 8; };
+	// Pair number i of a thread: half a wave's hit 16 banks of 8 bytes. All are of one unit and row
+	// where waves are whole turns of the tiles of tokens.
+	struct Pair { u32 unit, row, chunk, at; };
+	auto pair_of = [](u32 thread, int i) {
+		const bool alike = RAW_THREADS % (64 * RAW_TILES) == 0;
+		const u32 j = alike ? thread : thread + i * RAW_THREADS, more = alike ? i * (RAW_THREADS / (64 * RAW_TILES)) : 0;
+		const u32 unit = j % 4, tile = j / 64 % RAW_TILES, half = j / 4 % 2, eighth = j / 8 % 8, chunk = j / 64 / RAW_TILES;
+		return Pair{unit, tile * 16 + half * 8 + eighth, chunk + more, (chunk + more) * RAW_CHUNK + RAW_PAIRS + unit * (RAW_ROWS * 8) + tile * 128 + (eighth ^ unit * 2) * 16 + half * 8};
+	};
+#define RAW_PAIRS_OF ((RAW_CHUNKS * RAW_ROWS * 4 + RAW_THREADS - 1) / RAW_THREADS) // of a thread
 	auto bring_next = [&]() {
 		if (x_left == 0) return;
 		const u32 thread = thread_again(), slab = shared_address(lds) + x_slot * (RAW_CHUNKS * RAW_CHUNK);
@@ -237,25 +253,23 @@ NSTF_KERNEL void __launch_bounds__(RAW_THREADS, 1) NSTF_PASTED(NSTF_NAMED(nstf_m
 				if (row < (u32)t && (RAW_EVEN || u < RAW_UNITS)) copy16(to + row * 128 + (piece ^ row % 8) * 16, from + i * acts_row_bytes(RAW_K));
 			}
 		}
-		const u32 unit = thread % 4, chunk = thread / 4 % RAW_CHUNKS, row0 = thread / (4 * RAW_CHUNKS), u = unit_of(chunk, x_turn), to = slab + chunk * RAW_CHUNK;
-		const u8 *const from = x + row0 * (u32)acts_row_bytes(RAW_K) + (u32)acts_pair(RAW_K, (u + unit) * 8);
 #pragma unroll
-		for (int i = 0; i < RAW_ROWS; i += RAW_THREADS / (4 * RAW_CHUNKS)) {
-			const u32 row = row0 + i;
-			if (row < (u32)t && (RAW_EVEN || u < RAW_UNITS)) copy8(to + pair_in(unit, row), from + i * acts_row_bytes(RAW_K));
+		for (int i = 0; i < RAW_PAIRS_OF; i++) {
+			const Pair p = pair_of(thread, i);
+			const u32 u = unit_of(p.chunk, x_turn);
+			if (p.chunk < RAW_CHUNKS && p.row < (u32)t && (RAW_EVEN || u < RAW_UNITS)) copy8(slab + p.at, x + p.row * (u32)acts_row_bytes(RAW_K) + (u32)acts_pair(RAW_K, (u + p.unit) * 8));
 		}
 		x_left--;
 		x_turn = x_turn + RAW_SLAB < (u32)RAW_TURNS ? x_turn + RAW_SLAB : 0, x_slot = x_slot + 1 < RAW_SLABS ? x_slot + 1 : 0;
 	};
 	// A thread turns the pairs that it brought to scales, and these times the sums.
 	auto turn_pairs = [&](int slot) {
-		const u32 thread = thread_again(), unit = thread % 4, chunk = thread / 4 % RAW_CHUNKS, row0 = thread / (4 * RAW_CHUNKS);
-		u8 *const to = lds + slot * (RAW_CHUNKS * RAW_CHUNK) + chunk * RAW_CHUNK;
+		const u32 thread = thread_again();
 #pragma unroll
-		for (int i = 0; i < RAW_ROWS; i += RAW_THREADS / (4 * RAW_CHUNKS)) {
-			const u32 row = row0 + i;
-			if (row >= (u32)t) break;
-			u8 *const at = to + pair_in(unit, row);
+		for (int i = 0; i < RAW_PAIRS_OF; i++) {
+			const Pair p = pair_of(thread, i);
+			if (p.chunk >= RAW_CHUNKS || p.row >= (u32)t) continue;
+			u8 *const at = lds + slot * (RAW_CHUNKS * RAW_CHUNK) + p.at;
 			const uint2 pair = *(const uint2 *)at;
 			const f32 d = of_bits(pair.x);
 			*(float2 *)at = make_float2(d, d * (f32)(pair_first(pair) + pair_last(pair)));
@@ -276,13 +290,14 @@ NSTF_KERNEL void __launch_bounds__(RAW_THREADS, 1) NSTF_PASTED(NSTF_NAMED(nstf_m
 	wait_for_inputs();
 	x += (i64)from * acts_row_bytes(RAW_K);
 #pragma unroll
-	for (int i = 0; i < RAW_SLABS - 1; i++) bring_next();
-#pragma unroll
-	for (int i = 0; i < RAW_DEPTH - 1; i++) copies_end();
+	for (int i = 0; i < RAW_DEPTH - 1; i++) {
+		if (i % RAW_SLAB == 0) bring_next();
+		copies_end();
+	}
 
 	// Where a lane's activations, their scales, its weights and theirs lie.
 	const u32 act_at = shared_address(lds) + mine * RAW_CHUNK + (lane / 8 % 2 * 8 + lane % 8) * 128, act_piece = lane / 16 ^ lane % 8;
-	const u32 pair_at = shared_address(lds) + mine * RAW_CHUNK + RAW_PAIRS + lane / 4 * 16;
+	const u32 pair_at = shared_address(lds) + mine * RAW_CHUNK + RAW_PAIRS;
 	const u32 code_at = ring + lane / 8 % 2 * 512 + lane % 8 * 64, code_piece = lane / 16 ^ (lane / 2 & 3);
 	int slot = 0, slab = 0, in_slab = 0;
 	for (int tile = first_tile, round = 0; round < rounds; round++, tile += next_tile) {
@@ -343,7 +358,7 @@ NSTF_KERNEL void __launch_bounds__(RAW_THREADS, 1) NSTF_PASTED(NSTF_NAMED(nstf_m
 						for (int m = 0; m < RAW_TILES; m++) {
 							u32 a[4];
 							matrices4(a, act_at + x_of + m * 2048 + (act_piece ^ u * 2) * 16);
-							const float4 d = four_at(pair_at + x_of + u * (RAW_ROWS * 8) + m * 128);
+							const float4 d = four_at(pair_at + x_of + u * (RAW_ROWS * 8) + m * 128 + (lane / 4 ^ u * 2) * 16);
 							const f32 scale_of[2] = {d.x, d.z}, sum_of[2] = {d.y, d.w};
 #pragma unroll
 							for (int n = 0; n < 2; n++) {
