@@ -7,13 +7,12 @@ import (
 
 // A rawShape is how a launch of matrowsraw.hip divides the work.
 type rawShape struct {
-	eights   int // of rows of activations
-	split    int // waves that share a tile of 16 rows of weights
-	waves    int // of a block
-	together int // units of each part that a step takes
-	slab     int // steps of a slab of activations
-	slabs    int // there are, those included that are on their way
-	depth    int // steps of weights of a wave, those included that are on their way
+	eights int // of rows of activations
+	split  int // waves that share a tile of 16 rows of weights
+	waves  int // of a block
+	slab   int // steps of a slab of activations
+	slabs  int // there are, those included that are on their way
+	depth  int // steps of weights of a wave, those included that are on their way
 }
 
 // lds is the LDS of a block: slabs of activations; for each wave steps of weights, scales, and
@@ -26,7 +25,7 @@ func (s *rawShape) lds() int {
 	case 2:
 		waiting = 2
 	}
-	return s.slabs*s.slab*s.together*s.split*ceil(s.eights, 2)*2560 + s.waves*(s.together*(s.depth*1024+512)+waiting*s.eights*512)
+	return s.slabs*s.slab*s.split*ceil(s.eights, 2)*2560 + s.waves*(s.depth*1024+512+waiting*s.eights*512)
 }
 
 // rawWaves is how many a block has at most: registers hold four on a quarter of a multiprocessor.
@@ -40,7 +39,7 @@ func rawQuarters(tiles, split int) int {
 }
 
 // turns is how many steps a tile's waves take.
-func (s *rawShape) turns(k int) int { return 8 / s.split * ceil(k, 1024*s.together) }
+func (s *rawShape) turns(k int) int { return 8 / s.split * ceil(k, 1024) }
 
 // rawShape chooses the division of matrowsraw.hip for products of one format, which a
 // launch of so many rows multiplies; it reports whether that kernel can.
@@ -52,13 +51,10 @@ func (o *Matvec) rawShape(t Target, products []Product, rows int) (rawShape, boo
 	}
 	tiles := ceil(rawTiles(o, products), t.Units)
 	if m := o.Shape; m != nil {
-		s.split, s.waves, s.depth, s.together = m.Split, m.Waves, m.Depth, max(m.Steps, 1)
+		s.split, s.waves, s.depth = m.Split, m.Waves, m.Depth
 	} else {
-		few := launchRows
-		if o.Gated {
-			few = 6
-		}
-		if o.T <= few || !strings.HasPrefix(t.Arch, "sm_90") {
+		// Where it was faster on an H200 (docs/perf/gpu.md): blocks that have some tiles each.
+		if o.T <= launchRows || tiles > 16 || !strings.HasPrefix(t.Arch, "sm_90") {
 			return s, false
 		}
 		for s.split = 8; s.split > 1 && tiles*s.split > rawWaves; {
@@ -68,7 +64,6 @@ func (o *Matvec) rawShape(t Target, products []Product, rows int) (rawShape, boo
 			s.split *= 2
 		}
 		s.waves, s.depth = s.split*min(tiles, rawWaves/s.split), 4
-		s.together = 1
 	}
 	if s.depth < 2 {
 		return s, false
@@ -81,7 +76,7 @@ func (o *Matvec) rawShape(t Target, products []Product, rows int) (rawShape, boo
 	}
 	for s.slab = 4; ; s.slab /= 2 {
 		s.slabs = 1 + ceil(s.depth-1, s.slab)
-		if s.slab == 1 || s.turns(w.K)%s.slab == 0 && s.lds() <= t.LDS && s.slab*s.split*s.together <= most {
+		if s.slab == 1 || s.turns(w.K)%s.slab == 0 && s.lds() <= t.LDS && s.slab*s.split <= most {
 			break
 		}
 	}
@@ -116,8 +111,8 @@ func (o *Matvec) rawCall(t Target, products []Product, s rawShape, args []Arg) C
 		gated = " " + activation(o.Act, o.Gating)
 	}
 	return Call{
-		Unit: Unit{"matrowsraw.hip", fmt.Sprintf("%s RAW_K=%d RAW_EIGHTS=%d RAW_TOGETHER=%d RAW_SPLIT=%d RAW_WAVES=%d RAW_SLAB=%d RAW_SLABS=%d RAW_DEPTH=%d RAW_MATRICES=%d RAW_GATED=%d%s",
-			w.Format.defines, w.K, s.eights, s.together, s.split, s.waves, s.slab, s.slabs, s.depth, len(products), digit(o.Gated), gated)},
+		Unit: Unit{"matrowsraw.hip", fmt.Sprintf("%s RAW_K=%d RAW_EIGHTS=%d RAW_SPLIT=%d RAW_WAVES=%d RAW_SLAB=%d RAW_SLABS=%d RAW_DEPTH=%d RAW_MATRICES=%d RAW_GATED=%d%s",
+			w.Format.defines, w.K, s.eights, s.split, s.waves, s.slab, s.slabs, s.depth, len(products), digit(o.Gated), gated)},
 		Symbol: "nstf_matrowsraw_" + w.Format.Name() + "_i8", LDS: uint32(s.lds()),
 		Grid: [3]uint32{uint32(min(rawTiles(o, products), t.Units)), 1, 1}, Block: [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Early: true,
 		Args: args,

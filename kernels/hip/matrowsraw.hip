@@ -16,7 +16,7 @@
 //
 // Grid: blocks of RAW_WAVES waves, RAW_SPLIT of which share a tile of 16 rows; a block has
 // tiles blockIdx, blockIdx + gridDim and so on at once, and then the next of these. RAW_EIGHTS
-// times 8 tokens, two of which are a tile of the unit. A step is RAW_TOGETHER times four units of each wave: of a group, that is of every 32. LDS:
+// times 8 tokens, two of which are a tile of the unit. A step is four units of each wave: of a group, one of every 32. LDS:
 // RAW_SLABS slabs of x of RAW_SLAB steps; for each wave RAW_DEPTH steps of weights, the
 // scales of one, and sums that wait for others. Blocks meet once a slab.
 // Deterministic: matvec.hip's order of sums.
@@ -33,22 +33,21 @@
 #define RAW_TILES ((RAW_EIGHTS + 1) / 2)           // of tokens
 #define RAW_ROWS (RAW_TILES * 16)                  // rows of x, those behind T included
 #define RAW_UNITS (RAW_K / 32)                     // of a row
-#define RAW_STEPS ((RAW_UNITS + 32 * RAW_TOGETHER - 1) / (32 * RAW_TOGETHER)) // of a group
+#define RAW_STEPS ((RAW_UNITS + 31) / 32)          // of a group
 #define RAW_GROUPS (8 / RAW_SPLIT)                 // of a wave
 #define RAW_TURNS (RAW_GROUPS * RAW_STEPS)         // steps of a tile
-#define RAW_EVEN (RAW_UNITS % (32 * RAW_TOGETHER) == 0) // the last step is whole
+#define RAW_EVEN (RAW_UNITS % 32 == 0)             // the last step is whole
 #define RAW_WHOLE (RAW_STEPS <= 4 && RAW_STEPS % RAW_DEPTH == 0 && RAW_STEPS % RAW_SLAB == 0) // groups begin alike
 #define RAW_ABREAST (RAW_WAVES / RAW_SPLIT)        // tiles of a block at once
 #define RAW_OUT (16 / (1 + RAW_GATED))             // outputs of a tile
 #define RAW_PAIRS (RAW_ROWS * 128)                 // bytes of a step's x of one group, behind which are pairs
 #define RAW_CHUNK (RAW_PAIRS + RAW_ROWS * 32)
-#define RAW_CHUNKS (RAW_SLAB * RAW_TOGETHER * RAW_SPLIT) // of a slab
+#define RAW_CHUNKS (RAW_SLAB * RAW_SPLIT)          // of a slab
 #define RAW_X (RAW_SLABS * RAW_CHUNKS * RAW_CHUNK)
 #define RAW_VALUES (RAW_EIGHTS * 4)                // sums of a lane
 #define RAW_SUMS (RAW_VALUES * NSTF_WAVE * 4)      // bytes of a tile's
 #define RAW_WAITING (RAW_GROUPS == 8 ? 3 : RAW_GROUPS == 4 ? 2 : 1) // of them, at most
-#define RAW_STEP (RAW_TOGETHER * 1024)             // bytes of codes of a step
-#define RAW_ROOM (RAW_DEPTH * RAW_STEP + RAW_TOGETHER * 512 + RAW_WAITING * RAW_SUMS) // of a wave
+#define RAW_ROOM (RAW_DEPTH * 1024 + 512 + RAW_WAITING * RAW_SUMS) // of a wave
 
 static_assert(NSTF_MATRIX == NSTF_MATRIX_MMA && Weights::unit == 32 && Weights::group == 32 && Weights::mins && Weights::zero == 0, "q4_k");
 static_assert(RAW_TURNS % RAW_SLAB == 0 && RAW_THREADS % (8 * RAW_CHUNKS) == 0, "a tile is whole slabs, and threads bring whole rows");
@@ -80,36 +79,6 @@ NSTF_DEVICE float4 four_at(u32 at) {
 	float4 v;
 	asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at) : "memory");
 	return v;
-}
-
-// Puts scales and minimums of a step's units to LDS: [unit][row of W]. A lane has the head of
-// row lane % 16, of which half of its 8 units are in the step, the upper ones if `upper`: these of
-// one of two heads, or half of these.
-NSTF_DEVICE void put_heads(uint4 head, bool upper, int lane, u32 at) {
-	const u32 shift = upper ? 16 : 0;
-	if (RAW_TOGETHER == 1) {
-#pragma unroll
-		for (int i = 0; i < 2; i++) {
-			const int unit = lane / 16 * 2 + i;
-			f32 scale, min;
-			head_scales(head, upper * 4 + unit, scale, min);
-			put_scales(at + unit * 128 + lane % 16 * 8, scale, min);
-		}
-		return;
-	}
-	// Nibbles to bytes, four at a time.
-	auto bytes = [=](u32 v) {
-		v = v >> shift & 0xffff;
-		v = (v | v << 8) & 0x00ff00ff;
-		return (v | v << 4) & 0x0f0f0f0f;
-	};
-	const u32 high = bytes(head.w), s = bytes(head.y) | (high & 0x03030303) << 4, m = bytes(head.z) | (high & 0x0c0c0c0c) << 2;
-	const f32 d = half_value((u16)head.x), dmin = half_value((u16)(head.x >> 16)), d_off = d * -0x1p23f, dmin_off = dmin * -0x1p23f;
-#pragma unroll
-	for (int i = 0; i < 4; i++) { // a byte below 2^23's bits is 2^23 and the byte; nothing is rounded
-		const u32 pick = 0x7440 | i;
-		put_scales(at + lane / 16 * 512 + i * 128 + lane % 16 * 8, fmaf(of_bits(choose_bytes(s, 0x4b000000, pick)), d, d_off), fmaf(of_bits(choose_bytes(m, 0x4b000000, pick)), dmin, dmin_off));
-	}
 }
 
 // BYTES_MAGIC and the dot products of 16 tokens, x, and 8 rows of W: of tokens lane / 4
@@ -180,8 +149,8 @@ NSTF_KERNEL void __launch_bounds__(RAW_THREADS, 1) NSTF_PASTED(NSTF_NAMED(nstf_m
 	const int mine = wave % RAW_SPLIT, group0 = mine * RAW_GROUPS; // of the tile's waves, and its first group
 	const int first_tile = blockIdx.x + wave / RAW_SPLIT * gridDim.x, next_tile = RAW_ABREAST * gridDim.x;
 	const int rounds = (tiles + next_tile - 1) / next_tile;
-	const u32 ring = shared_address(lds) + RAW_X + wave * RAW_ROOM, scales = ring + RAW_DEPTH * RAW_STEP;
-	auto here = [=](int part, int group) { return RAW_EVEN || part * 32 + group * 4 < RAW_UNITS; }; // of a step that is RAW_TOGETHER parts
+	const u32 ring = shared_address(lds) + RAW_X + wave * RAW_ROOM, scales = ring + RAW_DEPTH * 1024;
+	auto here = [=](int step, int group) { return RAW_EVEN || step * 32 + group * 4 < RAW_UNITS; };
 
 	// What comes next of W: two pieces of codes for each lane, of the rows lane / 4 and that
 	// + 8; and the head of row lane % 16. Pieces of 16 bytes from a matrix's first on.
@@ -206,14 +175,9 @@ NSTF_KERNEL void __launch_bounds__(RAW_THREADS, 1) NSTF_PASTED(NSTF_NAMED(nstf_m
 	const u32 put = lane / 4 * 64 + ((lane % 4 ^ (lane / 8 & 3)) * 16);
 	uint4 head_next = {};
 	auto ask_next = [&]() {
-		if (ask_tile < tiles) {
+		if (ask_tile < tiles && here(ask_step, group0 + ask_group)) {
 #pragma unroll
-			for (int i = 0; i < 2; i++) {
-				const u8 *const from = codes_of[i] + (u64)(codes[i] + ask_group * 4) * 16 + ask_step * (512 * RAW_TOGETHER);
-#pragma unroll
-				for (int j = 0; j < RAW_TOGETHER; j++)
-					if (here(ask_step * RAW_TOGETHER + j, group0 + ask_group)) copy16(ring + ask_slot * RAW_STEP + put + j * 1024 + i * 512, from + j * 512);
-			}
+			for (int i = 0; i < 2; i++) copy16(ring + ask_slot * 1024 + put + i * 512, codes_of[i] + (u64)(codes[i] + ask_group * 4) * 16 + ask_step * 512);
 		}
 		ask_slot = ask_slot + 1 < RAW_DEPTH ? ask_slot + 1 : 0;
 		if (++ask_step < RAW_STEPS) return;
@@ -228,8 +192,8 @@ NSTF_KERNEL void __launch_bounds__(RAW_THREADS, 1) NSTF_PASTED(NSTF_NAMED(nstf_m
 	u32 x_turn = 0;
 	int x_slot = 0, x_left = rounds * (RAW_TURNS / RAW_SLAB);
 	auto unit_of = [=](u32 chunk, u32 turn) { // the first of a chunk's four
-		const u32 b = turn + chunk / (RAW_TOGETHER * RAW_SPLIT), j = chunk / RAW_SPLIT % RAW_TOGETHER;
-		return (b % RAW_STEPS * RAW_TOGETHER + j) * 32 + (chunk % RAW_SPLIT * RAW_GROUPS + b / RAW_STEPS) * 4;
+		const u32 b = turn + chunk / RAW_SPLIT;
+		return b % RAW_STEPS * 32 + (chunk % RAW_SPLIT * RAW_GROUPS + b / RAW_STEPS) * 4;
 	};
 	// Pair number i of a thread: half a wave's hit 16 banks of 8 bytes. All are of one unit and row
 	// where waves are whole turns of the tiles of tokens.
@@ -280,9 +244,8 @@ NSTF_KERNEL void __launch_bounds__(RAW_THREADS, 1) NSTF_PASTED(NSTF_NAMED(nstf_m
 	const u8 *head_base = heads_of;
 	u32 head_at = heads;
 	auto head_of = [&](int step, int group) { // of the wave's group
-		const int part = step * RAW_TOGETHER + (RAW_TOGETHER == 2 ? lane / 16 : 0);
 		const uint4 *const of_group = (const uint4 *)head_base + (head_at + (group0 % 2 + group) / 2);
-		return here(part, group0 + group) ? of_group[part * 4] : uint4{};
+		return here(step, group0 + group) ? of_group[step * 4] : uint4{};
 	};
 	if (first_tile < tiles) head_next = head_of(0, 0);
 #pragma unroll
@@ -317,8 +280,16 @@ NSTF_KERNEL void __launch_bounds__(RAW_THREADS, 1) NSTF_PASTED(NSTF_NAMED(nstf_m
 				}
 				ask_next();
 				copies_end();
-				const u32 x_at = (slab * RAW_CHUNKS + in_slab * (RAW_TOGETHER * RAW_SPLIT)) * RAW_CHUNK;
-				if (busy) put_heads(head_next, (group0 + group) % 2, lane, scales);
+				const u32 x_at = (slab * RAW_CHUNKS + in_slab * RAW_SPLIT) * RAW_CHUNK;
+				if (busy) { // lanes of each half have two units of a row
+#pragma unroll
+					for (int i = 0; i < 2; i++) {
+						const int unit = lane / 16 * 2 + i;
+						f32 scale, min;
+						head_scales(head_next, (group0 + group) % 2 * 4 + unit, scale, min);
+						put_scales(scales + unit * 128 + lane % 16 * 8, scale, min);
+					}
+				}
 				// The head of what comes next.
 				if (step + 1 < RAW_STEPS) {
 					if (busy) head_next = head_of(step + 1, group);
@@ -335,21 +306,18 @@ NSTF_KERNEL void __launch_bounds__(RAW_THREADS, 1) NSTF_PASTED(NSTF_NAMED(nstf_m
 					head_next = head_of(0, 0);
 				}
 				wave_sync();
-#pragma unroll
-				for (int j = 0; j < RAW_TOGETHER; j++) {
-					if (!busy || !here(step * RAW_TOGETHER + j, group0 + group)) continue;
-					const u32 x_of = x_at + j * (RAW_SPLIT * RAW_CHUNK);
+				if (busy && here(step, group0 + group)) {
 					u32 raw[2][4];
 #pragma unroll
 					for (int u = 0; u < 4; u++) {
-						if (u % 2 == 0) matrices4(raw[u / 2], code_at + slot * RAW_STEP + j * 1024 + (code_piece ^ u) * 16);
+						if (u % 2 == 0) matrices4(raw[u / 2], code_at + slot * 1024 + (code_piece ^ u) * 16);
 						f32 scale[2][2], least[2][2], off[2][2];
 						u32 w[2][2];
 #pragma unroll
 						for (int n = 0; n < 2; n++) {
 							const u32 v = raw[u / 2][u % 2 * 2 + n];
 							w[n][0] = v & 0x0f0f0f0f, w[n][1] = v >> 4 & 0x0f0f0f0f;
-							const float4 s = four_at(scales + j * 512 + u * 128 + n * 64 + lane % 4 * 16);
+							const float4 s = four_at(scales + u * 128 + n * 64 + lane % 4 * 16);
 							scale[n][0] = s.x, least[n][0] = s.y, scale[n][1] = s.z, least[n][1] = s.w;
 #pragma unroll
 							for (int r = 0; r < 2; r++) off[n][r] = scale[n][r] * -BYTES_MAGIC_VALUE;
@@ -357,8 +325,8 @@ NSTF_KERNEL void __launch_bounds__(RAW_THREADS, 1) NSTF_PASTED(NSTF_NAMED(nstf_m
 #pragma unroll
 						for (int m = 0; m < RAW_TILES; m++) {
 							u32 a[4];
-							matrices4(a, act_at + x_of + m * 2048 + (act_piece ^ u * 2) * 16);
-							const float4 d = four_at(pair_at + x_of + u * (RAW_ROWS * 8) + m * 128 + (lane / 4 ^ u * 2) * 16);
+							matrices4(a, act_at + x_at + m * 2048 + (act_piece ^ u * 2) * 16);
+							const float4 d = four_at(pair_at + x_at + u * (RAW_ROWS * 8) + m * 128 + (lane / 4 ^ u * 2) * 16);
 							const f32 scale_of[2] = {d.x, d.z}, sum_of[2] = {d.y, d.w};
 #pragma unroll
 							for (int n = 0; n < 2; n++) {
@@ -380,7 +348,7 @@ NSTF_KERNEL void __launch_bounds__(RAW_THREADS, 1) NSTF_PASTED(NSTF_NAMED(nstf_m
 			add_sums(sums[0], sums[1]);
 			add_sums(sums[2], sums[3]);
 			add_sums(sums[0], sums[2]);
-			auto waiting_at = [=](int level, int q) { return (float4 *)(lds + RAW_X + wave * RAW_ROOM + RAW_DEPTH * RAW_STEP + RAW_TOGETHER * 512 + level * RAW_SUMS + (q * NSTF_WAVE + lane) * 16); };
+			auto waiting_at = [=](int level, int q) { return (float4 *)(lds + RAW_X + wave * RAW_ROOM + RAW_DEPTH * 1024 + 512 + level * RAW_SUMS + (q * NSTF_WAVE + lane) * 16); };
 			Sums &all = sums[0];
 			int level = 0;
 			for (; group >> level & 1; level++) {

@@ -88,8 +88,7 @@ type MatvecShape struct {
 	// units of a row that it takes together. Lanes, Split, Grid, Ahead and Pipe mean nothing.
 	Features int
 	// Depth, where not 0, has matrowsraw.hip multiply: steps of weights of a wave, those included
-	// that are on their way. Split of Waves share a tile; Steps units of a part are a step; the
-	// others mean nothing.
+	// that are on their way. Split of Waves share a tile; the others mean nothing.
 	Depth int
 }
 
@@ -103,7 +102,7 @@ func (s MatvecShape) String() string {
 		return fmt.Sprintf("f%d t%d p%d u%d b%d", s.Features, s.Waves, s.Rows, s.Steps, s.Blocks) + more
 	}
 	if s.Depth > 0 {
-		return fmt.Sprintf("w%d s%d u%d d%d", s.Waves, s.Split, s.Steps, s.Depth)
+		return fmt.Sprintf("w%d s%d d%d", s.Waves, s.Split, s.Depth)
 	}
 	if s.Ahead > 0 {
 		more += fmt.Sprintf(" a%d", s.Ahead)

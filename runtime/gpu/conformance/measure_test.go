@@ -229,8 +229,8 @@ func (m *machine) shapes(w *workload) []*hip.MatvecShape {
 			Blocks: blocks, Grid: grid, Pipe: pipe})
 	}
 	if m.target.Matrix() == hip.MMA && w.op != "x" {
-		for _, v := range [][4]int{{14, 1, 1, 4}, {14, 1, 2, 2}, {16, 1, 1, 4}, {16, 1, 2, 2}, {16, 2, 1, 4}, {16, 2, 2, 2}, {12, 4, 1, 4}, {12, 4, 2, 2}, {16, 4, 1, 4}, {16, 8, 1, 2}, {16, 8, 1, 3}} {
-			all = append(all, &hip.MatvecShape{Waves: v[0], Split: v[1], Steps: v[2], Depth: v[3]})
+		for _, v := range [][3]int{{14, 1, 4}, {16, 2, 4}, {12, 4, 4}, {16, 4, 4}, {16, 8, 2}, {16, 8, 3}} {
+			all = append(all, &hip.MatvecShape{Waves: v[0], Split: v[1], Depth: v[2]})
 		}
 	}
 	if w.t > 2 && w.op != "x" {
