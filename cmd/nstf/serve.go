@@ -52,7 +52,7 @@ func (a *app) serveCommand() *cobra.Command {
   OpenAI     /v1/chat/completions  /v1/completions  /v1/responses  /v1/embeddings  /v1/models
   Anthropic  /v1/messages  /v1/messages/count_tokens
   Ollama     /api/chat  /api/generate  /api/embed  /api/tags  /api/show  /api/ps  /api/version
-  llama.cpp  /completion  /props  /slots  /tokenize  /detokenize  /apply-template  /health
+  llama.cpp  /completion  /infill  /props  /slots  /tokenize  /detokenize  /apply-template  /health
   operation  /ready  /metrics (Prometheus)
   people     /  a page to talk to the models
 

@@ -132,6 +132,11 @@ func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	return s.complete(w, r, &q, turns)
+}
+
+// complete answers turns in llama.cpp's words.
+func (s *Server) complete(w http.ResponseWriter, r *http.Request, q *nativeRequest, turns []*turn) error {
 	if q.Stream {
 		return s.streamCompletion(w, r, turns)
 	}
@@ -144,13 +149,13 @@ func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
 		}
 		for j := range each {
 			g := &each[j]
-			v := ended(t, g, &u, i*o.n+j)
+			v := ended(t, g, &u, i*t.n+j)
 			v["content"] = g.text
 			if q.ReturnTokens {
 				v["tokens"] = ids(g.tokens)
 			}
 			if t.logprobs {
-				v["completion_probabilities"] = nativeProbs(m.Tokenizer, g.tokens)
+				v["completion_probabilities"] = nativeProbs(t.model.Tokenizer, g.tokens)
 			}
 			all = append(all, v)
 		}

@@ -54,7 +54,12 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 	}
 	a := &completionAnswer{s: s, q: &q, m: m, head: map[string]any{"id": identifier("cmpl-"), "object": "text_completion", "created": time.Now().Unix(),
 		"model": m.Name, "system_fingerprint": "nstf-" + s.o.Version}}
-	if a.turns, err = s.prompts(m, q.Prompt, o); err != nil {
+	if q.Suffix != "" {
+		a.turns, err = q.fill(m, o)
+	} else {
+		a.turns, err = s.prompts(m, q.Prompt, o)
+	}
+	if err != nil {
 		return err
 	}
 	scores := 0
@@ -79,8 +84,6 @@ func (q *completionRequest) read(s *Server, m *Model) (o settings, err error) {
 		return o, err
 	}
 	switch {
-	case q.Suffix != "":
-		return o, invalid("suffix", "texts are not filled in here: suffix is not known")
 	case q.BestOf != nil && *q.BestOf != o.n:
 		return o, invalid("best_of", "best_of is n alone here")
 	}

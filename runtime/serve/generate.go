@@ -40,6 +40,16 @@ type turn struct {
 	scores []tokenLogprob // of the prompt's tokens behind the first, once something is emitted
 	// reader returns what reads an answer; nil: an answer is text.
 	reader func() *answer.Reader
+	// ends are tokens that end an answer, beside those of the vocabulary.
+	ends []int32
+}
+
+// stops returns the tokens that end an answer.
+func (t *turn) stops() []int32 {
+	if t.endless {
+		return nil
+	}
+	return append(t.model.Tokenizer.Stops(), t.ends...)
 }
 
 // A piece is what is new of one choice.
@@ -97,9 +107,7 @@ func (s *Server) generate(r *http.Request, t *turn, emit func(p *piece) error) (
 			held = t.newConstraint()
 			c.Constraint = held
 		}
-		if !t.endless {
-			c.Stops = t.model.Tokenizer.Stops()
-		}
+		c.Stops = t.stops()
 		x, err := newText(t, i)
 		if err != nil {
 			return u, err
@@ -186,8 +194,8 @@ func newText(t *turn, choice int) (*text, error) {
 	if t.reader != nil {
 		x.reader = t.reader()
 	}
-	for _, id := range x.tok.Stops() {
-		x.stops[id] = !t.endless
+	for _, id := range t.stops() {
+		x.stops[id] = true
 	}
 	return x, nil
 }

@@ -59,11 +59,36 @@ func (s *Server) ollamaPS(w http.ResponseWriter, r *http.Request) error {
 	for _, i := range s.models.List() {
 		if i.Loaded {
 			m := ollamaModel(i)
-			m["expires_at"], m["size_vram"], m["context_length"] = i.Expires.UTC().Format(time.RFC3339Nano), 0, i.Context
+			expires := i.Expires
+			if expires.IsZero() { // programs take a time that is past for a model that is going
+				expires = time.Now().AddDate(100, 0, 0)
+			}
+			m["expires_at"], m["size_vram"], m["context_length"] = expires.UTC().Format(time.RFC3339Nano), 0, i.Context
 			list = append(list, m)
 		}
 	}
 	return writeJSON(w, map[string]any{"models": list})
+}
+
+// ollamaPull finds that a model is here already: programs ask before they use one. No other
+// is fetched.
+func (s *Server) ollamaPull(w http.ResponseWriter, r *http.Request) error {
+	q := struct {
+		ollamaNamed
+		Stream *bool `json:"stream"`
+	}{}
+	if err := readJSON(r, &q); err != nil {
+		return err
+	}
+	if _, err := s.info(q.name()); err != nil || q.name() == "" {
+		return &apiError{status: http.StatusNotFound, kind: "not_found_error", message: fmt.Sprintf("there is no model %q here, and none is fetched: models are files that nstf serve was given", formats.Brief(q.name(), 80))}
+	}
+	if q.Stream != nil && !*q.Stream {
+		return writeJSON(w, map[string]string{"status": "success"})
+	}
+	out := s.stream(w, r, ollama)
+	defer out.close()
+	return out.send("", map[string]string{"status": "success"})
 }
 
 func (s *Server) ollamaShow(w http.ResponseWriter, r *http.Request) error {
@@ -239,15 +264,14 @@ func (s *Server) ollamaGenerate(w http.ResponseWriter, r *http.Request) error {
 	if q.Prompt == "" {
 		return writeJSON(w, map[string]any{"model": q.Model, "created_at": now(), "response": "", "done": true, "done_reason": reason})
 	}
-	if q.Suffix != "" {
-		return invalid("suffix", "texts are not filled in here: suffix is not known")
-	}
 	o, err := q.settings(s, m)
 	if err != nil {
 		return err
 	}
 	var t *turn
-	if _, _, chatErr := m.conversation(r.Context()); q.Raw || chatErr != nil {
+	if q.Suffix != "" {
+		t, err = m.fill(&gap{prefix: q.Prompt, suffix: q.Suffix}, "suffix", o)
+	} else if _, _, chatErr := m.conversation(r.Context()); q.Raw || chatErr != nil {
 		var ids []int32
 		if ids, err = m.encode(q.Prompt); err == nil && len(ids) == 0 {
 			err = empty("prompt")

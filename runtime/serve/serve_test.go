@@ -195,7 +195,7 @@ func TestWrongRequests(t *testing.T) {
 		{"/v1/completions", `{"prompt": "a", "top_p": 3}`, 400, "top"},
 		{"/v1/completions", `{"prompt": "a", "logprobs": 21}`, 400, "logprobs"},
 		{"/v1/completions", `{"prompt": "a", "presence_penalty": 3}`, 400, "presence_penalty"},
-		{"/v1/completions", `{"prompt": "a", "suffix": "b"}`, 400, "suffix"},
+		{"/v1/completions", `{"prompt": "a", "suffix": "b"}`, 400, "fills in no texts"},
 		{"/v1/completions", `{"prompt": ` + strings.Repeat("[", 5000) + `}`, 400, "deeper"},
 		{"/v1/chat/completions", `{"messages": []}`, 400, "no messages"},
 		{"/v1/chat/completions", `{"messages": [{"content": "a"}]}`, 400, "no role"},

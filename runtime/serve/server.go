@@ -2,6 +2,7 @@ package serve
 
 import (
 	"cmp"
+	"compress/gzip"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -163,10 +164,15 @@ func (s *Server) routes() map[string]route {
 		"POST /completion":                       {openai, s.completion},
 		"POST /v1/embeddings":                    {openai, s.embeddings},
 		"POST /embedding":                        {openai, s.nativeEmbeddings},
+		"POST /api/pull":                         {ollama, s.ollamaPull},
+		"POST /infill":                           {openai, s.infill},
 		"POST /api/embed":                        {ollama, s.ollamaEmbed},
 		"POST /api/embeddings":                   {ollama, s.ollamaEmbed},
 		"/": {openai, func(_ http.ResponseWriter, r *http.Request) error {
 			return &apiError{status: http.StatusNotFound, kind: "not_found_error", message: fmt.Sprintf("%s %q: there is no such path here, or it takes another method", r.Method, formats.Brief(r.URL.Path, 80))}
+		}},
+		"/v1/messages/": {anthropic, func(_ http.ResponseWriter, r *http.Request) error {
+			return &apiError{status: http.StatusNotFound, kind: "not_found_error", message: fmt.Sprintf("%s %q: there is no such path here: messages are answered one by one", r.Method, formats.Brief(r.URL.Path, 80))}
 		}},
 		"/api/": {ollama, func(_ http.ResponseWriter, r *http.Request) error {
 			return &apiError{status: http.StatusNotFound, kind: "not_found_error", message: fmt.Sprintf("%s %q: there is no such path here: models are files that nstf serve was given", r.Method, formats.Brief(r.URL.Path, 80))}
@@ -271,6 +277,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.underway.Add(1)
 	defer s.underway.Add(-1)
 	r.Body = http.MaxBytesReader(c, r.Body, s.o.MaxBody)
+	if err := unpack(c, r, s.o.MaxBody); err != nil {
+		writeError(c, protocolOf(r.URL.Path), err)
+		return
+	}
 	s.mux.ServeHTTP(c, r)
 }
 
@@ -397,6 +407,22 @@ func jsonType(t reflect.Type) string {
 		return "an object"
 	}
 	return "a whole number"
+}
+
+// unpack has a body that is packed by gzip read unpacked, so many bytes at most.
+func unpack(w http.ResponseWriter, r *http.Request, limit int64) error {
+	switch coding := r.Header.Get("Content-Encoding"); coding {
+	case "", "identity":
+	case "gzip":
+		z, err := gzip.NewReader(r.Body)
+		if err != nil {
+			return invalid("", "the body is said to be packed by gzip, and is not: %v", err)
+		}
+		r.Body = http.MaxBytesReader(w, z, limit)
+	default:
+		return &apiError{status: http.StatusUnsupportedMediaType, kind: "invalid_request_error", message: fmt.Sprintf("the body is packed by %q, and may be by gzip or not at all", formats.Brief(coding, 20))}
+	}
+	return nil
 }
 
 // readJSON decodes a request's body into v.
