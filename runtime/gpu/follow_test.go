@@ -27,12 +27,12 @@ func leastFollowed(t *testing.T, g *graph.Graph, span device.Span, p *device.Pol
 	return f.policy.Least
 }
 
-// TestLeast wants as many positions read in any case as make 36 Mi numbers of keys and values in
+// TestLeast wants as many positions read in any case as make 30 Mi numbers of keys and values in
 // the block that has the most for each, and what the policy says where it says something. Stages
 // and ranks have what one GPU has that has the whole model, whatever share of heads is theirs.
 func TestLeast(t *testing.T) {
 	g := headed(2, 8)
-	for _, c := range []struct{ said, want int64 }{{0, 18432}, {1024, 1024}} { // 2048 numbers a position
+	for _, c := range []struct{ said, want int64 }{{0, 15360}, {1024, 1024}} { // 2048 numbers a position
 		p := device.DefaultPolicy()
 		p.Least = c.said
 		for _, span := range []device.Span{device.Whole(g), {Lo: 0, Hi: 1}, {Lo: 1, Hi: 2}} {
