@@ -160,9 +160,9 @@ func TestOtherNames(t *testing.T) {
 	if len(tags.Models) != 1 || len(tags.Models[0].Digest) != 64 || tags.Models[0].Details.Size != "1.5M" {
 		t.Errorf("/api/tags: %+v", tags)
 	}
-	code, v, _ = post(t, h.URL+"/api/pull", `{"model": "x"}`)
-	if says, ok := v["error"].(string); code != 404 || !ok || !strings.Contains(says, "/api/pull") {
-		t.Errorf("/api/pull: %d %v", code, v)
+	code, v, _ = post(t, h.URL+"/api/push", `{"model": "x"}`)
+	if says, ok := v["error"].(string); code != 404 || !ok || !strings.Contains(says, "/api/push") {
+		t.Errorf("/api/push: %d %v", code, v)
 	}
 	code, v, _ = post(t, h.URL+"/tokenize", `{"prompt": "a b", "with_pieces": true}`)
 	if code != 200 || v["count"] != float64(len(v["tokens"].([]any))) || v["max_model_len"] != 256.0 {
