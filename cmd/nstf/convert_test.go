@@ -260,6 +260,10 @@ func TestVerify(t *testing.T) {
 	if len(r.Root) != 64 || r.Tensors == 0 {
 		t.Errorf("%+v", r)
 	}
+	if text := must(t, "verify", pkg, "embed.weight", "blocks.0.attn.q.weight"); !strings.Contains(text, "2 tensors are whole") {
+		t.Error(text)
+	}
+	invoke("verify", pkg, "embed.weight", "nothing").fails(t, exitInput, `"nothing"`)
 	p, err := os.ReadFile(pkg)
 	if err != nil {
 		t.Fatal(err)
@@ -281,6 +285,8 @@ func TestVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	invoke("verify", damaged).fails(t, exitInput, `"blocks.0.attn.q.weight"`)
+	invoke("verify", damaged, "blocks.0.attn.q.weight").fails(t, exitInput, `"blocks.0.attn.q.weight"`)
+	must(t, "verify", damaged, "embed.weight")
 	invoke("run", damaged, "-p", "x", "--verify").fails(t, exitInput, `"blocks.0.attn.q.weight"`)
 	invoke("verify", filepath.Join(micro, "llama-2", "config.json")).fails(t, exitInput, "")
 	if err := os.WriteFile(damaged, p[:len(p)-1], 0o666); err != nil {

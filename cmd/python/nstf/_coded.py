@@ -275,6 +275,24 @@ class Coded(nn.Module):
         return functional.linear(x, self.weight().to(x.dtype))
 
 
+def decoded(entry: dict[str, Any], parts: dict[str, Any], device: torch.device, dtype: torch.dtype | None) -> Tensor:
+    """The numbers of a tensor of a package, whose header has that entry, decoded on a device; dtype None: in float32."""
+    if entry.get("factors"):  # whose parts stand together, each under its factor's name
+        of = {f["name"]: [{**p, "name": p["name"][len(f["name"]) + 1 :]} for p in entry["parts"] if p["name"].startswith(f["name"] + ".")] for f in entry["factors"]}
+        entry = {**entry, "factors": [{**f, "parts": of[f["name"]]} for f in entry["factors"]]}
+    with torch.no_grad(), torch.device(device):
+        c = Coded(entry)
+        for name, m in c.named_children():
+            for part in cast(Matrix, m).parts:
+                raw = parts[part if c.form == "dense" else f"{name}.{part}"]
+                cast(Matrix, m).raw(part).copy_(torch.from_numpy(raw.copy()))
+        c.open()
+        if c.form != "dense":
+            return c.weight().to(dtype or torch.float32)
+        with exact(c):
+            return c.factor("w").weight(dtype=dtype)
+
+
 def picked(runs: list[list[int]], device: torch.device) -> Tensor:
     return torch.cat([torch.arange(first, first + count, device=device) for first, count in runs])
 

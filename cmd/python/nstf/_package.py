@@ -65,9 +65,16 @@ class Tensor:
         return array
 
     def torch(self, device: Any = "cpu", dtype: Any = None) -> torch.Tensor:
-        """The numbers as a torch tensor of its own memory; bf16 stays bf16 unless ``dtype`` says otherwise."""
+        """The numbers as a torch tensor of its own memory; bf16 stays bf16 unless ``dtype`` says otherwise. On a GPU codes
+        and factors are uploaded as they are stored, and decoded there."""
         import torch
 
+        coded = self.form != "dense" or self.scheme not in PLAIN and self.scheme != "bf16"
+        if coded and torch.device(device).type == "cuda":
+            from . import _coded
+
+            self._package.verify(self.name)
+            return _coded.decoded(self._entry, self.parts(), torch.device(device), dtype)
         if self.form == "dense" and self.scheme == "bf16":
             (raw,) = self.parts().values()
             t = torch.from_numpy(raw.view("<i2").copy()).view(torch.bfloat16).reshape(self.shape)
@@ -107,6 +114,7 @@ class Package(Mapping[str, Tensor]):
             self.graph: dict[str, Any] = self.header["model"]
             """What the model computes (docs/graph.md)."""
             self._tensors = {t["name"]: Tensor(self, t) for t in self.header["tensors"]}
+            self._whole: set[str] = set()  # tensors whose hashes were right
         except (ValueError, KeyError, TypeError) as e:
             self._map.close()
             raise ValueError(f"{path}: damaged header: {e}") from e
@@ -141,9 +149,16 @@ class Package(Mapping[str, Tensor]):
             # Mapped, not read: the memory is given back with the array. Who writes gets pages of its own.
             return [np.load(os.path.join(out, f"{i}.npy"), mmap_mode="c" if os.name == "posix" else None) for i in range(len(names))]
 
-    def verify(self) -> None:
-        """Checks every hash; raises nstf.Error with the name of what is damaged."""
-        run(["verify", self.path])
+    def verify(self, *names: str) -> None:
+        """Checks every hash, or those of tensors, once each; raises nstf.Error with the name of what is damaged."""
+        if names:
+            left = [name for name in names if name not in self._whole]
+            if left:
+                run(["verify", self.path, *left])
+            self._whole.update(left)
+        else:
+            run(["verify", self.path])
+            self._whole.update(self._tensors)
 
     def close(self) -> None:
         """Closes the file. Views of it must be gone: BufferError otherwise."""

@@ -17,6 +17,7 @@ import nstf
 import nstf.torch
 import packages
 from nstf._coded import Coded
+from nstf._coded import decoded as decoded_in_torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 MICRO = ROOT / "testdata" / "micro"
@@ -229,6 +230,38 @@ def test_tensors(tmp_path):
         t = next(iter(p.values()))
         assert t.torch().dtype == torch.bfloat16
         assert torch.equal(t.torch(dtype=torch.float32), torch.from_numpy(np.array(t.numpy())))
+
+
+def test_tensors_decoded_where_torch_is(small, tmp_path):
+    """What Tensor.torch does for a GPU, on the processor: the numbers are the program's, of every form; damage is found."""
+    for name in ("llama-2", "mixtral"):
+        nstf.convert(MICRO / name, tmp_path / name)
+        with nstf.open(tmp_path / name) as p:
+            packages.recode(p, tmp_path / (name + ".coded"))
+    nstf.quantize(MICRO / "llama-2", tmp_path / "tcq.nstf", scheme="tcq3", calib=ROOT / "testdata/demo/text.txt", ctx=32, samples=4, device="cpu")
+    seen = set()
+    for path in (tmp_path / "llama-2.coded", tmp_path / "mixtral.coded", tmp_path / "tcq.nstf", small):
+        with nstf.open(path) as p:
+            for t in p.values():
+                if t.form == "dense" and t.scheme in ("f32", "bf16"):
+                    continue
+                seen.add(t.scheme if t.form == "dense" else t.form)
+                got = decoded_in_torch(t._entry, t.parts(), torch.device("cpu"), None)
+                assert got.dtype == torch.float32 and not got.requires_grad
+                same(got.numpy(), t.numpy(), f"{path.name} {t.name}", 1e-6)
+                half = decoded_in_torch(t._entry, t.parts(), torch.device("cpu"), torch.bfloat16)
+                assert torch.equal(half, got.to(torch.bfloat16))
+    assert seen >= {"affine", "lowrank", "corrected", "shared", "train", "tcq", "q2_k"}, seen
+    raw = bytearray(small.read_bytes())
+    with nstf.open(small) as p:
+        t = next(t for t in p.values() if t.scheme == "q2_k")
+        raw[p._data + t._entry["parts"][0]["offset"]] ^= 1
+    (tmp_path / "bad.nstf").write_bytes(raw)
+    with nstf.open(tmp_path / "bad.nstf") as p:
+        p.verify(next(name for name in p if name != t.name))
+        with pytest.raises(nstf.Error) as e:
+            p.verify(t.name)
+        assert e.value.code == 3 and t.name in str(e.value)
 
 
 def test_half_precision(small):
