@@ -7,6 +7,9 @@
 #ifndef ATTEND_PAGED
 #define ATTEND_PAGED 0
 #endif
+#ifndef ATTEND_BESIDE // waves of a block beside those that attend
+#define ATTEND_BESIDE 0
+#endif
 #ifndef ATTEND_SCORES // 1: of tiles no more than scores are asked for
 #define ATTEND_SCORES 0
 #endif
@@ -76,7 +79,7 @@ constexpr int DEPTH = least(STEPS, most(1, 32 / PADDED));
 // Weights of a tile are spread over lanes, ROUNDS each.
 constexpr int ROUNDS = (TILE * ATTEND_QUERIES + NSTF_WAVE - 1) / NSTF_WAVE;
 constexpr int LDS_WAVE = PADDED * (TILE + 1);
-constexpr int THREADS = ATTEND_WAVES * NSTF_WAVE;
+constexpr int THREADS = (ATTEND_WAVES + ATTEND_BESIDE) * NSTF_WAVE;
 
 // A run is kept in words where there are whole ones.
 #if KV_CODED
@@ -443,8 +446,7 @@ NSTF_DEVICE void accumulate_tile(scored&, queries& sum, const vectors& value, co
 	accumulate<STEPS>(sum, read_loaded{value}, lds, lane);
 }
 
-// Adds up what the wave's teams have, and makes it the wave's record in lds[wave]. A barrier
-// comes first, none last.
+// Adds up what the wave's teams have, and makes it the wave's record in lds[wave].
 NSTF_DEVICE void put_record(f32* lds, queries& sum, const totals& all, int wave, int lane) {
 #pragma unroll
 	for (int g = 0; g < ATTEND_QUERIES; g++)
@@ -452,7 +454,6 @@ NSTF_DEVICE void put_record(f32* lds, queries& sum, const totals& all, int wave,
 		for (int i = 0; i < CHUNKS * RUN; i++)
 #pragma unroll
 			for (int m = LANES; m < NSTF_WAVE; m *= 2) sum.v[g][i] += wave_xor(sum.v[g][i], m);
-	__syncthreads();
 	f32* record = lds + wave * ATTEND_RECORD;
 #pragma unroll
 	for (int r = 0; r < ROUNDS; r++) {

@@ -14,7 +14,7 @@
 //
 // Deterministic. Tolerance: that of sums in float32 whose numbers have 22 bits.
 constexpr int TILE = 16, PADDED = 4, ROUNDS = 1, LDS_WAVE = 1;
-constexpr int THREADS = ATTEND_WAVES * NSTF_WAVE;
+constexpr int THREADS = (ATTEND_WAVES + ATTEND_BESIDE) * NSTF_WAVE;
 constexpr int KEY_GROUPS = KV_D / 32;
 constexpr int KEY_WORDS = KV_FORMAT == 1 ? 4 : KV_FORMAT == 2 ? 2 : 1; // of 8 numbers
 constexpr int VALUE_RUN = KV_CODED || KV_D % 64 != 0 ? 4 : 8, VALUE_RUNS = KV_D / (8 * VALUE_RUN);
@@ -466,9 +466,8 @@ NSTF_DEVICE void accumulate_tile(scored& s, value_sums& sum, const values_loaded
 	}
 }
 
-// Makes what a wave has its record in lds[wave]. A barrier comes first, none last.
+// Makes what a wave has its record in lds[wave].
 NSTF_DEVICE void put_record(f32* lds, value_sums& sum, const totals& all, int wave, int lane) {
-	__syncthreads();
 	f32* record = lds + wave * ATTEND_RECORD;
 	const int g = lane % 4;
 	const f32 s = column_sum(all.sum);

@@ -13,12 +13,14 @@
 // without and with means. Otherwise, where that takes too many registers, a block has one kind, and
 // PAGES_PHASE 2 settles.
 //
-// Arguments as attend.hip's, of finished queries q f32[T][heads][KV_D]. records
+// Arguments as attend.hip's, of finished queries q f32[T][heads][KV_D]. With ATTEND_TURN 1, of phase 0, the work of
+// rope.hip is done on the way, as in attend.hip: finished queries go into turned, like q but turned as the format
+// turns, from where phase 1 with PAGES_TURNED 1 takes them. Rows are of different sequences then. records
 // f32[T][kv_heads * ATTEND_PARTS][3][PAGES_SPLITS][ATTEND_RECORD]: of what is read in any step, of the rest,
 // of means. Summaries, and the table of pages, were there before the launch before this one began.
 //
-// Grid: x: phase 0: PAGES_ALWAYS for the pages that are read in any case, and a block for each PAGES_FORETOLD
-// pages, a multiple of what its waves foretell at once or not; phase 1: PAGES_SPLITS; phase 2: 1; y as attend.hip, in phase 1
+// Grid: x: phase 0: PAGES_ALWAYS for the pages that are read in any case, one that stores the row's own key and value
+// where it is turned here, and a block for each PAGES_FORETOLD pages, a multiple of what its waves foretell at once or not; phase 1: PAGES_SPLITS; phase 2: 1; y as attend.hip, in phase 1
 // without PAGES_LAST three times: for pages that any step reads, for the rest, for means; z as attend.hip. Blocks that
 // have nothing to do end at once. ATTEND_WAVES waves, each of which goes through whole pages. LDS: as attend.hip. Deterministic.
 //
@@ -32,15 +34,28 @@
 #ifndef PAGES_LAST
 #define PAGES_LAST 0
 #endif
+#ifndef ATTEND_TURN
 #define ATTEND_TURN 0
+#endif
+#ifndef PAGES_TURNED
+#define PAGES_TURNED 0
+#endif
 #define ATTEND_SETTLED 0
 #define ATTEND_SCORES (PAGES_PHASE == 0)
 #include "attendcore.hip"
+#include "attendturn.hip"
 #include "follow.hip"
 
 constexpr int PAGE_TILES = 64 / TILE;
 #define PAGES_AHEAD (ATTEND_MATRIX && (KV_FORMAT == 2 || KV_FORMAT == 4)) // values are read a tile ahead: q8 and q4 take few registers, others were not measured
 #define PAGES_ALWAYS (1 + FOLLOW_RECENT)
+// Blocks of a unit that registers are limited for: of phase 0 there are more than an H200 has units.
+#if defined(NSTF_CUDA) && PAGES_PHASE == 0
+#define PAGES_RESIDENT 2
+#else
+#define PAGES_RESIDENT 1
+#endif
+#define PAGES_STORE ATTEND_OWN // blocks that store the row's own key and value
 // A lane's pairs of a summary's numbers.
 constexpr int SUMMARY_PAIRS = (FOLLOW_D / 2 + NSTF_WAVE - 1) / NSTF_WAVE;
 
@@ -53,14 +68,13 @@ struct pages_part {
 };
 
 // A wave goes through every ATTEND_WAVES-th of the block's pages, which are every PAGES_SPLITS-th of
-// pages page_of(0) to page_of(end-1); its first is here. LDS is free.
-template <typename Page> NSTF_DEVICE void attend_some(const pages_part& t, const kv_cache& cache, int kv_heads, int max_pages, f32 scale, f32 softcap, f32* lds, const queries& query, value_sums& sum, int end, follow_page x, Page page_of) {
+// pages page_of(0) to page_of(end-1); its first is here.
+template <typename Page> NSTF_DEVICE void attend_some(const pages_part& t, const kv_cache& cache, int kv_heads, int max_pages, f32 scale, f32 softcap, f32* lds, const queries& query, value_sums& sum, totals& all, int end, follow_page x, Page page_of) {
 	constexpr int step = ATTEND_WAVES * PAGES_SPLITS;
 	const int lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
 	f32* own = lds + wave * LDS_WAVE;
 	const stored_pair& none = *(const stored_pair*)lds; // nothing is newer than the cache
 	scored s;
-	totals all;
 	clear_totals(all);
 #if KV_CODED
 	auto near_of = [&](int page) { return kv_is_near(t.position, page * 64); };
@@ -111,7 +125,14 @@ template <typename Page> NSTF_DEVICE void attend_some(const pages_part& t, const
 		if (i + step < end) ahead = page_of(i + step);
 		find(ahead);
 	}
-	put_record(lds, sum, all, wave, lane);
+}
+
+// A block makes one record of those of some waves, in LDS.
+template <int Waves> NSTF_DEVICE void put_together(f32* record, const f32* from) {
+	few_together<Waves>(from, Waves, [&](int g, int d, f32 acc, f32 top, f32 s) {
+		record[2 * ATTEND_QUERIES + g * KV_VALUE + d] = acc;
+		if (d == 0) record[g] = top, record[ATTEND_QUERIES + g] = s;
+	});
 }
 
 // The pair of halves that a lane has of a round, 0 behind the last.
@@ -223,29 +244,27 @@ NSTF_DEVICE void foretell(const pages_part& t, const summaries_part& x, const ra
 	}
 }
 
-// The waves go through the tiles of a page.
-NSTF_DEVICE void weigh_page(const pages_part& t, const kv_cache& cache, int kv_heads, int max_pages, f32 scale, f32 softcap, f32* lds, int page) {
+// The waves go through the tiles of a page, whose newest position may be here.
+NSTF_DEVICE void weigh_page(const pages_part& t, const kv_cache& cache, const stored_pair& newest, int kv_heads, int max_pages, f32 scale, f32 softcap, f32* lds, int page) {
 	__shared__ f32 tops[PAGE_TILES][ATTEND_QUERIES], sums[PAGE_TILES][ATTEND_QUERIES];
 	const int lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
 	f32* own = lds + wave * LDS_WAVE;
-	const stored_pair& none = *(const stored_pair*)lds;
 	queries query;
 	value_sums sum;
 	scored s;
 	load_queries(query, sum, lds, t.here, lane);
 	__syncthreads(); // the queries' room is used again
 #if KV_CODED
-	const bool near = kv_is_near(t.position, page * 64);
-#else
-	const bool near = false;
+	static_assert(KV_FIRST >= 1 && KV_NEWEST >= FOLLOW_RECENT - 1, "pages that are read in any case are in half precision");
 #endif
+	constexpr bool near = KV_CODED;
 	const int physical = t.table[kv_place(page * 64, max_pages, near)];
 	for (int sub = wave; sub < PAGE_TILES; sub += ATTEND_WAVES) {
 		const int from = page * 64 + sub * TILE;
-		const tile now = {kv_vector(physical, kv_heads, t.head, from), 0, least(t.position + 1 - from, TILE), -1, near};
+		const tile now = {kv_vector(physical, kv_heads, t.head, from), 0, least(t.position + 1 - from, TILE), ATTEND_OWN ? t.position - from : -1, near};
 		keys_loaded key;
-		load<true>(key, cache, none, now, lane);
-		score_tile(s, own, key, cache, none, now, query, lane);
+		load<true>(key, cache, newest, now, lane);
+		score_tile(s, own, key, cache, newest, now, query, lane);
 		wave_sync();
 #pragma unroll
 		for (int r = 0; r < ROUNDS; r++) {
@@ -269,20 +288,26 @@ NSTF_DEVICE void weigh_page(const pages_part& t, const kv_cache& cache, int kv_h
 	}
 }
 #elif PAGES_PHASE == 1
-// A wave adds up the means of every ATTEND_WAVES-th of the pages first to end-1 of the list, as
+constexpr int MEANS_AHEAD = ATTEND_BESIDE ? 8 : 4; // means that a lane asks for at once: registers
+
+// What a wave has of means that stand for pages.
+struct means_sums {
+	f32 top[ATTEND_QUERIES], sum[ATTEND_QUERIES], low[ATTEND_QUERIES][SUMMARY_PAIRS], high[ATTEND_QUERIES][SUMMARY_PAIRS];
+};
+
+// A wave adds up the means of every MEANS_WAVES-th of the pages first to end-1 of the list, as
 // if each were a value whose score is the page's logarithm: as it was estimated, since others may read
 // the page now. A lane weighs a page, then all lanes add up the pages' means.
-NSTF_DEVICE void stand_in(const pages_part& t, const u16* summaries, const f32* ratios, int kv_heads, int max_pages, f32* lds, int first, int end) {
-	const int lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
-	f32 top[ATTEND_QUERIES], sum[ATTEND_QUERIES], low[ATTEND_QUERIES][SUMMARY_PAIRS], high[ATTEND_QUERIES][SUMMARY_PAIRS];
+NSTF_DEVICE void stand_in(const pages_part& t, means_sums& m, const u16* summaries, const f32* ratios, int kv_heads, int max_pages, int wave, int first, int end) {
+	const int lane = threadIdx.x % NSTF_WAVE;
 #pragma unroll
 	for (int g = 0; g < ATTEND_QUERIES; g++) {
-		top[g] = ATTEND_NONE, sum[g] = 0;
+		m.top[g] = ATTEND_NONE, m.sum[g] = 0;
 #pragma unroll
-		for (int r = 0; r < SUMMARY_PAIRS; r++) low[g][r] = high[g][r] = 0;
+		for (int r = 0; r < SUMMARY_PAIRS; r++) m.low[g][r] = m.high[g][r] = 0;
 	}
-	for (int from = first + wave; from < end; from += ATTEND_WAVES * NSTF_WAVE) {
-		const int mine = from + ATTEND_WAVES * lane, here = least(NSTF_WAVE, (end - from + ATTEND_WAVES - 1) / ATTEND_WAVES);
+	for (int from = first + wave; from < end; from += MEANS_WAVES * NSTF_WAVE) {
+		const int mine = from + MEANS_WAVES * lane, here = least(NSTF_WAVE, (end - from + MEANS_WAVES - 1) / MEANS_WAVES);
 		const follow_page entry = mine < end ? t.list[mine] : follow_page{0, 0};
 		const int page = entry.page, physical = entry.physical;
 		const f32 ratio = 0.5f * ratios[page];
@@ -290,14 +315,14 @@ NSTF_DEVICE void stand_in(const pages_part& t, const u16* summaries, const f32* 
 #pragma unroll
 		for (int g = 0; g < ATTEND_QUERIES; g++) {
 			const f32 z = mine < end && g < t.here ? t.foretold[(i64)g * max_pages + page] + ratio : ATTEND_NONE;
-			const f32 most = wave_max_of(wave_max<NSTF_WAVE>(z), top[g]), c = exp_f32(top[g] - most);
+			const f32 most = wave_max_of(wave_max<NSTF_WAVE>(z), m.top[g]), c = exp_f32(m.top[g] - most);
 			w[g] = mine < end ? exp_f32(z - most) : 0.0f;
-			top[g] = most;
-			sum[g] = fmaf(sum[g], c, wave_sum<NSTF_WAVE>(w[g]));
+			m.top[g] = most;
+			m.sum[g] = fmaf(m.sum[g], c, wave_sum<NSTF_WAVE>(w[g]));
 #pragma unroll
-			for (int r = 0; r < SUMMARY_PAIRS; r++) low[g][r] *= c, high[g][r] *= c;
+			for (int r = 0; r < SUMMARY_PAIRS; r++) m.low[g][r] *= c, m.high[g][r] *= c;
 		}
-#pragma unroll 4
+#pragma unroll MEANS_AHEAD
 		for (int i = 0; i < here; i++) {
 			const u16* s = summaries + ((i64)wave_get((u32)physical, i) * kv_heads + t.head) * FOLLOW_SUMMARY + 2 * FOLLOW_D;
 #pragma unroll
@@ -306,22 +331,25 @@ NSTF_DEVICE void stand_in(const pages_part& t, const u16* summaries, const f32* 
 #pragma unroll
 				for (int g = 0; g < ATTEND_QUERIES; g++) {
 					const f32 weight = wave_get(w[g], i);
-					low[g][r] = fmaf(weight, half_low(mean), low[g][r]);
-					high[g][r] = fmaf(weight, half_high(mean), high[g][r]);
+					m.low[g][r] = fmaf(weight, half_low(mean), m.low[g][r]);
+					m.high[g][r] = fmaf(weight, half_high(mean), m.high[g][r]);
 				}
 			}
 		}
 	}
-	__syncthreads();
-	f32* record = lds + wave * ATTEND_RECORD;
+}
+
+// Makes that a record.
+NSTF_DEVICE void put_means(f32* record, const means_sums& m) {
+	const int lane = threadIdx.x % NSTF_WAVE;
 #pragma unroll
 	for (int g = 0; g < ATTEND_QUERIES; g++) {
-		if (lane == 0) record[g] = top[g], record[ATTEND_QUERIES + g] = sum[g];
+		if (lane == 0) record[g] = m.top[g], record[ATTEND_QUERIES + g] = m.sum[g];
 #pragma unroll
 		for (int r = 0; r < SUMMARY_PAIRS; r++) {
 			const int d = 2 * (lane + r * NSTF_WAVE);
-			if (d < KV_VALUE) record[2 * ATTEND_QUERIES + g * KV_VALUE + d] = low[g][r];
-			if (d + 1 < KV_VALUE) record[2 * ATTEND_QUERIES + g * KV_VALUE + d + 1] = high[g][r];
+			if (d < KV_VALUE) record[2 * ATTEND_QUERIES + g * KV_VALUE + d] = m.low[g][r];
+			if (d + 1 < KV_VALUE) record[2 * ATTEND_QUERIES + g * KV_VALUE + d + 1] = m.high[g][r];
 		}
 	}
 }
@@ -340,14 +368,28 @@ NSTF_DEVICE settled settle_two(settled a, settled b) {
 }
 
 // Numbers of LDS that settle takes.
-constexpr int SETTLE_LDS = ATTEND_QUERIES * (3 * (PAGES_SPLITS + 2) + (KV_CODED ? KV_VALUE : 0)) + 2 * ATTEND_WAVES;
+constexpr int SETTLE_LDS = ATTEND_QUERIES * (3 * (PAGES_SPLITS + 2) + (KV_CODED ? KV_VALUE : 0)) + 2 * (THREADS / NSTF_WAVE);
+constexpr int SETTLE_AHEAD = least(PAGES_SPLITS, 16), SETTLE_EACH = ATTEND_QUERIES * KV_VALUE > THREADS ? 2 : 1; // records, and numbers, that a thread asks for at once
 
 // A block puts the records of its part together, of which there are so many blocks' of each kind, into
-// out[query][KV_VALUE], and where all was read says the squared errors without and with means.
+// out[query][KV_VALUE], and where all was read says the squared errors without and with means. What
+// decides is the latency of loads: a thread asks for its numbers of two kinds before their factors are there.
 NSTF_DEVICE void settle(f32* out, const pages_part& t, const f32* records, const follow_plan& plan, const int (&blocks)[3], const f32* sinks, f32* errors, f32* lds) {
-	f32 *factors = lds, *totals = factors + ATTEND_QUERIES * 3 * PAGES_SPLITS, *sums = totals + ATTEND_QUERIES * 3 * 2, *turned = sums + 2 * ATTEND_WAVES;
+	constexpr int waves = THREADS / NSTF_WAVE;
+	f32 *factors = lds, *totals = factors + ATTEND_QUERIES * 3 * PAGES_SPLITS, *sums = totals + ATTEND_QUERIES * 3 * 2, *turned = sums + 2 * waves;
 	const int lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
-	for (int i = wave; i < 3 * t.here; i += ATTEND_WAVES) {
+	auto number = [&](int kind, int j, int i) { return records[(i64)(kind * PAGES_SPLITS + j) * ATTEND_RECORD + 2 * ATTEND_QUERIES + i]; };
+	f32 ahead[SETTLE_EACH][2][SETTLE_AHEAD]; // of what is read, and of means
+	auto ask = [&](int from) {
+#pragma unroll
+		for (int e = 0; e < SETTLE_EACH; e++)
+#pragma unroll
+			for (int k = 0; k < 2; k++)
+#pragma unroll
+				for (int j = 0; j < SETTLE_AHEAD; j++) ahead[e][k][j] = from + e * THREADS < t.here * KV_VALUE && j < blocks[2 * k] ? number(2 * k, j, from + e * THREADS) : 0.0f;
+	};
+	ask(threadIdx.x);
+	for (int i = wave; i < 3 * t.here; i += waves) {
 		const int g = i % t.here, kind = i / t.here, count = kind == 0 ? blocks[0] : kind == 1 ? blocks[1] : blocks[2];
 		if (count == 0) continue;
 		const f32* from = records + (i64)kind * PAGES_SPLITS * ATTEND_RECORD + g;
@@ -373,13 +415,15 @@ NSTF_DEVICE void settle(f32* out, const pages_part& t, const f32* records, const
 	}
 	__syncthreads();
 	f32 without_error = 0, with_error = 0;
-	for (int i = threadIdx.x; i < t.here * KV_VALUE; i += THREADS) {
+	auto settle_one = [&](int i, const f32 (&own)[2][SETTLE_AHEAD]) {
 		const int g = i / KV_VALUE;
 		auto of = [&](int kind) {
-			const f32 *from = records + (i64)kind * PAGES_SPLITS * ATTEND_RECORD + 2 * ATTEND_QUERIES + i, *factor = factors + (g * 3 + kind) * PAGES_SPLITS, *total = totals + (g * 3 + kind) * 2;
+			const f32 *factor = factors + (g * 3 + kind) * PAGES_SPLITS, *total = totals + (g * 3 + kind) * 2;
 			f32 value = 0;
-#pragma unroll 16
-			for (int j = 0; j < blocks[kind]; j++) value = fmaf(factor[j], from[(i64)j * ATTEND_RECORD], value);
+			if (kind != 1)
+#pragma unroll
+				for (int j = 0; j < SETTLE_AHEAD; j++) value = fmaf(factor[j], own[kind / 2][j], value); // 0 where there is none
+			for (int j = kind == 1 ? 0 : SETTLE_AHEAD; j < blocks[kind]; j++) value = fmaf(factor[j], number(kind, j, i), value);
 			return settled{total[0], total[1], value};
 		};
 		auto value_of = [](settled s) { return s.sum == 0 ? 0.0f : s.value / s.sum; };
@@ -395,10 +439,16 @@ NSTF_DEVICE void settle(f32* out, const pages_part& t, const f32* records, const
 		without_error = fmaf(without - full, without - full, without_error);
 		with_error = fmaf(with - full, with - full, with_error);
 		(KV_CODED ? turned : out)[i] = full;
+	};
+	for (int from = threadIdx.x; from < t.here * KV_VALUE; from += SETTLE_EACH * THREADS) {
+		if (from != (int)threadIdx.x) ask(from);
+#pragma unroll
+		for (int e = 0; e < SETTLE_EACH; e++)
+			if (from + e * THREADS < t.here * KV_VALUE) settle_one(from + e * THREADS, ahead[e]);
 	}
 #if KV_CODED // what was summed of turned values is turned back
 	__syncthreads();
-	for (int g = wave; g < t.here; g += ATTEND_WAVES) {
+	for (int g = wave; g < t.here; g += waves) {
 		kv_turn<KV_VALUE>(turned + g * KV_VALUE);
 		for (int i = lane; i < KV_VALUE; i += NSTF_WAVE) out[g * KV_VALUE + i] = turned[g * KV_VALUE + i];
 	}
@@ -409,7 +459,7 @@ NSTF_DEVICE void settle(f32* out, const pages_part& t, const f32* records, const
 	__syncthreads();
 	if (threadIdx.x >= 2) return;
 	f32 sum = 0;
-	for (int w = 0; w < ATTEND_WAVES; w++) sum += sums[2 * w + threadIdx.x];
+	for (int w = 0; w < waves; w++) sum += sums[2 * w + threadIdx.x];
 	errors[threadIdx.x] = sum;
 }
 #endif
@@ -421,10 +471,20 @@ constexpr int PAGES_LDS = SETTLE_LDS;
 #define OUT_PARAMETERS
 constexpr int PAGES_LDS = 0;
 #endif
+#if ATTEND_TURN
+#define TURNED_PARAMETER f32 *turned,
+#else
+#define TURNED_PARAMETER
+#endif
 
-NSTF_KERNEL void __launch_bounds__(THREADS, 1)
-nstf_attend_pages(OUT_PARAMETERS const f32* q, int heads, int kv_heads, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS, FOLLOW_PARAMETERS, const u16* summaries, f32* records) {
-	alignas(16) __shared__ f32 lds[most(most(most(ATTEND_WAVES * LDS_WAVE, ATTEND_WAVES * ATTEND_RECORD), ATTEND_QUERIES * KV_D), PAGES_LDS)];
+NSTF_KERNEL void __launch_bounds__(THREADS, PAGES_RESIDENT)
+nstf_attend_pages(OUT_PARAMETERS TURNED_PARAMETER TURN_PARAMETERS const f32* q, int heads, int kv_heads, f32 scale, f32 softcap, KV_PARAMETERS, ROWS_PARAMETERS, FOLLOW_PARAMETERS, const u16* summaries, f32* records) {
+	alignas(16) __shared__ f32 lds[most(most(most(ATTEND_WAVES * LDS_WAVE, (ATTEND_WAVES + ATTEND_BESIDE) * ATTEND_RECORD), (ATTEND_QUERIES + 2 * ATTEND_TURN) * KV_D), PAGES_LDS)];
+#if ATTEND_TURN
+	__shared__ stored_pair newest;
+#elif PAGES_PHASE == 0
+	const stored_pair& newest = *(const stored_pair*)lds;
+#endif
 	let_next_begin();
 	const int row = blockIdx.z, each_kind = gridDim.y / (PAGES_PHASE == 1 && !PAGES_LAST ? 3 : 1), y = blockIdx.y % each_kind;
 	if (!follows(positions, owners, row, least_positions, rank)) {
@@ -440,22 +500,42 @@ nstf_attend_pages(OUT_PARAMETERS const f32* q, int heads, int kv_heads, f32 scal
 	t.logs = logs + first_query * max_pages, t.foretold = foretold + first_query * max_pages, t.list = lists + kv_head * max_pages;
 	const int known = known_of(t.position), always = 1 + pages_of(t.position) - known, lane = threadIdx.x % NSTF_WAVE, wave = threadIdx.x / NSTF_WAVE;
 	const f32* ratios = histories + ((i64)owner * history_heads + t.head) * (FOLLOW_HEADER + max_pages) + FOLLOW_HEADER;
+#if ATTEND_TURN // of queries, and where they are asked for the row's own key and value
+	const turning how = TURNING;
+	auto turn_some = [&](int here, bool own, bool writes) {
+		turn_heads(lds, newest, how, q + (i64)row * q_stride + (t.head * ATTEND_GROUP + t.part * ATTEND_QUERIES) * KV_D, row, t.head, here, own, writes, cache,
+			kv_vector(t.table[kv_place(t.position, max_pages, false)], kv_heads, t.head, t.position), kv_vector(t.table[kv_place(t.position, max_pages, KV_CODED)], kv_heads, t.head, t.position));
+	};
+	auto take_queries = [&] { turn_some(t.here, ATTEND_OWN && blockIdx.x == always - 1, false); };
+#else
 	auto take_queries = [&] {
 		for (int h = wave; h < t.here; h += ATTEND_WAVES) {
 			for (int i = lane; i < KV_D; i += NSTF_WAVE) lds[h * KV_D + i] = load_settled(q + (first_query + h) * KV_D + i);
-			kv_turn<KV_D>(lds + h * KV_D);
+			if (!PAGES_TURNED) kv_turn<KV_D>(lds + h * KV_D);
 		}
 		__syncthreads();
 	};
+#endif
 #if PAGES_PHASE == 0
 	if (blockIdx.x < PAGES_ALWAYS) {
 		if (blockIdx.x >= always) return;
 		wait_for_inputs();
 		take_queries();
-		weigh_page(t, cache, kv_heads, max_pages, scale, softcap, lds, always_page(blockIdx.x, known));
+#if ATTEND_TURN
+		if (blockIdx.x == 0)
+			for (int i = threadIdx.x; i < t.here * KV_D; i += THREADS) turned[first_query * KV_D + i] = lds[i];
+#endif
+		weigh_page(t, cache, newest, kv_heads, max_pages, scale, softcap, lds, always_page(blockIdx.x, known));
 		return;
 	}
-	const int first = 1 + (blockIdx.x - PAGES_ALWAYS) * PAGES_FORETOLD, end = least(known, first + PAGES_FORETOLD);
+#if PAGES_STORE
+	if (blockIdx.x == PAGES_ALWAYS) {
+		wait_for_inputs();
+		if (t.part == 0) turn_some(0, true, true);
+		return;
+	}
+#endif
+	const int first = 1 + (blockIdx.x - PAGES_ALWAYS - PAGES_STORE) * PAGES_FORETOLD, end = least(known, first + PAGES_FORETOLD);
 	if (first >= end) return;
 	constexpr int step = ATTEND_WAVES * FORETELL_STEPS * FORETELL_TEAMS;
 	summaries_part x;
@@ -477,12 +557,15 @@ nstf_attend_pages(OUT_PARAMETERS const f32* q, int heads, int kv_heads, f32 scal
 	records += share * (3 * PAGES_SPLITS) * ATTEND_RECORD;
 #if PAGES_PHASE == 1
 	const int mine = (int)blockIdx.x + wave * PAGES_SPLITS;
+	const bool attends = wave < ATTEND_WAVES, means = wave >= ATTEND_WAVES || !ATTEND_BESIDE;
 	queries query;
 	value_sums sum;
+	totals all;
+	means_sums middle;
 #if PAGES_LAST // queries were there before the launch before this one let it begin
 	take_queries();
 	load_queries(query, sum, lds, t.here, lane);
-	const int first_kind = 0, end_kind = 3;
+	const int first_kind = 0, end_kind = 2; // means with what any step reads
 #else
 	const int first_kind = blockIdx.y / each_kind, end_kind = first_kind + 1;
 #endif
@@ -496,32 +579,48 @@ nstf_attend_pages(OUT_PARAMETERS const f32* q, int heads, int kv_heads, f32 scal
 		return follow_page{page, t.table[page]};
 	};
 	follow_page x = {-1, 0};
-	if (PAGES_LAST && mine < always + n) x = page_of(mine); // while the plan is read
+	if (PAGES_LAST && attends && mine < always + n) x = page_of(mine); // while the plan is read
+	auto record = [&](int kind) { return records + (kind * PAGES_SPLITS + blockIdx.x) * ATTEND_RECORD; };
 #pragma unroll 1
 	for (int kind = first_kind; kind < end_kind; kind++) {
-		const int count = follow_count(plan, kind, n, always);
-		if ((int)blockIdx.x >= follow_blocks(kind, count)) continue;
-		__syncthreads();
-		if (kind == 2) {
-			const int each = follow_means(count), first = blockIdx.x * each;
-			stand_in(t, summaries, ratios, kv_heads, max_pages, lds, plan.chosen + first, plan.chosen + least(count, first + each));
-		} else {
-			if (kind == 1) place = plan.chosen;
-			if ((!PAGES_LAST || kind == 1) && mine < count) x = page_of(mine);
-			if (mine >= count) x.page = -1;
-			if (!PAGES_LAST || kind == 1) {
-				take_queries();
-				load_queries(query, sum, lds, t.here, lane);
-				__syncthreads();
-			}
-			attend_some(t, cache, kv_heads, max_pages, scale, softcap, lds, query, sum, count, x, page_of);
+		const int count = follow_count(plan, kind, n, always), means_kind = PAGES_LAST ? kind + 2 : kind; // of kinds 0 to 2
+		const int stand = means_kind == 2 ? follow_count(plan, 2, n, always) : 0;
+		const bool reads = kind < 2 && (int)blockIdx.x < follow_blocks(kind, count), stands = (int)blockIdx.x < follow_blocks(2, stand);
+		if (!reads && !stands) continue;
+		if (kind > 0) __syncthreads(); // queries' and records' room is used again
+		if (kind == 1) place = plan.chosen;
+		if ((!PAGES_LAST || kind == 1) && attends && mine < count) x = page_of(mine);
+		if (mine >= count) x.page = -1;
+		if (reads && (!PAGES_LAST || kind == 1)) {
+			take_queries();
+			load_queries(query, sum, lds, t.here, lane);
+			if (!ATTEND_MATRIX) __syncthreads(); // scores come there
 		}
+		auto add_means = [&] {
+			const int each = follow_means(stand), first = blockIdx.x * each;
+			stand_in(t, middle, summaries, ratios, kv_heads, max_pages, wave % MEANS_WAVES, plan.chosen + first, plan.chosen + least(stand, first + each));
+		};
+		auto attend = [&] { attend_some(t, cache, kv_heads, max_pages, scale, softcap, lds, query, sum, all, count, x, page_of); };
+#if PAGES_LAST
+		if (stands && means) add_means();
+		if (reads && attends) attend();
 		__syncthreads();
-		f32* record = records + (kind * PAGES_SPLITS + blockIdx.x) * ATTEND_RECORD;
-		few_together<ATTEND_WAVES>(lds, ATTEND_WAVES, [&](int g, int d, f32 acc, f32 top, f32 s) {
-			record[2 * ATTEND_QUERIES + g * KV_VALUE + d] = acc;
-			if (d == 0) record[g] = top, record[ATTEND_QUERIES + g] = s;
-		});
+		if (reads && attends) put_record(lds, sum, all, wave, lane);
+		if (stands && means) put_means(lds + wave * ATTEND_RECORD, middle);
+#else // apart, for registers
+		if (reads) {
+			attend();
+			__syncthreads();
+			put_record(lds, sum, all, wave, lane);
+		} else {
+			add_means();
+			__syncthreads();
+			put_means(lds + wave * ATTEND_RECORD, middle);
+		}
+#endif
+		__syncthreads();
+		if (reads) put_together<ATTEND_WAVES>(record(kind), lds);
+		if (stands) put_together<MEANS_WAVES>(record(2), lds + (ATTEND_BESIDE ? ATTEND_WAVES : 0) * ATTEND_RECORD);
 	}
 #else
 	wait_for_inputs();

@@ -5,9 +5,10 @@ import "fmt"
 // A Follow is a step of attention that reads some pages: what docs/attention.md describes, by
 // the rules of runtime/cpu/follow.go. Rows are those of Attend whose position is Least or more;
 // the others are left alone. Keys, values and queries are finished, and the summaries of all
-// pages but the newest two are there (KV.Summarized, see [Summarize]).
+// pages but the newest two are there (KV.Summarized, see [Summarize]). With Turn they are finished
+// on the way, as by an Attend.
 type Follow struct {
-	Attend // Window, Turn, Settled, Prompt and Scratch do not count
+	Attend // Window, Settled, Prompt and Scratch do not count
 	// Histories are f32[sequences][HistoryHeads][HistoryFloats(MaxPages)], from the block's
 	// first key-value head on; zeros at first, and behind each prompt.
 	Histories    Address
@@ -47,10 +48,17 @@ const foretoldPages = 64
 // alwaysPages are read in any case: the first, and the newest.
 const alwaysPages = 3
 
-// divided is how decoding is divided, without blocks that share positions.
+// besideWaves are those of a block that add up means while others read pages by matrix instructions.
+const besideWaves = 4
+
+// divided is how decoding is divided. On CUDA no block waits for a unit that a block of the choice has.
 func (o *Follow) divided(t Target) split {
 	a := o.read(t)
-	return a.split(t)
+	s := a.split(t)
+	if few := (t.Units - 2*o.KV.Heads) / (o.KV.Heads * s.parts); t.API == CUDA && o.Shape == nil && 8*few >= 7*s.spread {
+		s.spread = min(s.spread, few)
+	}
+	return s
 }
 
 // read is attention to the pages that are chosen.
@@ -65,7 +73,7 @@ func (o *Follow) read(t Target) Attend {
 
 // followWork is where the parts of Work begin.
 type followWork struct {
-	logs, foretold, weights, lists, plans, done, errors, records Address
+	logs, foretold, weights, lists, plans, done, errors, records, turned Address
 }
 
 // work lays out Work, from an address on, and returns its size.
@@ -79,6 +87,7 @@ func (o *Follow) work(t Target, base Address) (w followWork, size int64) {
 		{&w.logs, 4 * int64(o.Heads) * pages}, {&w.foretold, 4 * int64(o.Heads) * pages},
 		{&w.weights, 4 * heads * pages}, {&w.lists, 8 * heads * pages}, {&w.plans, 16 * heads},
 		{&w.done, 4 * parts}, {&w.errors, 8 * parts}, {&w.records, 4 * parts * int64(3*s.spread) * record},
+		{&w.turned, 4 * int64(o.Heads) * int64(o.KV.Dim)},
 	} {
 		*part.at = base + Address(size)
 		size += (rows*part.n + 255) / 256 * 256
@@ -122,16 +131,22 @@ func (o *Follow) then(t Target) []Arg {
 
 // Calls returns the launches.
 func (o *Follow) Calls(t Target) []Call {
-	read := o.read(t)
-	s := read.split(t)
+	read, s := o.read(t), o.divided(t)
 	w, _ := o.work(t, o.Work)
 	follow := append(o.which(), Ptr(o.Histories), Ptr(w.logs), Ptr(w.foretold), Ptr(w.weights), Ptr(w.lists), Ptr(w.plans), Ptr(w.done), Ptr(w.errors))
 	pages := fmt.Sprintf("%s %s ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_CAP=%d PAGES_SPLITS=%d PAGES_FORETOLD=%d", o.KV.defines(), o.attendUnit(s), s.queries, s.waves, flag(o.Softcap != 0), s.spread, foretoldPages)
-	args := append([]Arg{Ptr(o.Q), I32(o.Heads), I32(o.KV.Heads), F32(o.Scale), F32(o.Softcap)}, o.KV.args()...)
+	args := append([]Arg{I32(o.Heads), I32(o.KV.Heads), F32(o.Scale), F32(o.Softcap)}, o.KV.args()...)
 	args = append(append(args, follow...), Ptr(o.KV.Summaries()), Ptr(w.records))
-	phase := func(n, blocks, kinds int, define string, args []Arg) Call {
+	first, turn, turned, blocks, q := []Arg{Ptr(o.Q)}, "", "", alwaysPages+ceil(ceil(o.Capacity, PagePositions), foretoldPages), Ptr(o.Q)
+	if r := o.turning(); r != nil {
+		first = append(append([]Arg{Ptr(w.turned), Ptr(r.K), Ptr(r.V)}, r.turn()...), first...)
+		turn, turned, q = " ATTEND_TURN=1 "+r.defines(), " PAGES_TURNED=1", Ptr(w.turned)
+		blocks += flag(!r.Shared) // that stores the row's own
+	}
+	reads := append([]Arg{q}, args...)
+	phase := func(n, blocks, kinds, waves int, define string, args []Arg) Call {
 		return Call{Early: true, Unit: Unit{"attendpages.hip", fmt.Sprintf("%s PAGES_PHASE=%d%s", pages, n, define)}, Symbol: "nstf_attend_pages",
-			Grid: [3]uint32{uint32(blocks), uint32(kinds * o.KV.Heads * s.parts), uint32(o.T)}, Block: [3]uint32{uint32(s.waves * t.Wave), 1, 1}, Args: args}
+			Grid: [3]uint32{uint32(blocks), uint32(kinds * o.KV.Heads * s.parts), uint32(o.T)}, Block: [3]uint32{uint32(waves * t.Wave), 1, 1}, Args: args}
 	}
 	choose := append(append(append(o.sinks(), I32(o.Heads), I32(o.KV.Heads)), follow...), Ptr(o.Shares), I32(o.LeastPages), I32(o.Refresh), F32(o.Mass))
 	then, depth := o.then(t), uint32(1) // which nothing reads
@@ -139,14 +154,14 @@ func (o *Follow) Calls(t Target) []Call {
 		then, depth = o.Before.then(t), 2
 	}
 	calls := []Call{
-		phase(0, alwaysPages+ceil(ceil(o.Capacity, PagePositions), foretoldPages), 1, "", args),
+		phase(0, blocks, 1, s.waves, turn, append(first, args...)),
 		{Early: true, Unit: o.chooseUnit(t), Symbol: "nstf_choose_pages", Grid: [3]uint32{uint32(o.KV.Heads), uint32(o.T), depth}, Block: [3]uint32{chooseThreads, 1, 1}, Args: append(choose, then...)},
 	}
-	settled, settle := fmt.Sprintf(" ATTEND_SINKS=%d", flag(o.Sinks != 0)), append(append([]Arg{Ptr(o.Out), Ptr(o.Counts)}, o.sinks()...), args...)
+	settled, settle := fmt.Sprintf(" ATTEND_SINKS=%d", flag(o.Sinks != 0)), append(append([]Arg{Ptr(o.Out), Ptr(o.Counts)}, o.sinks()...), reads...)
 	if read.matrix(t) {
-		return append(calls, phase(1, s.spread, 1, settled+" ATTEND_MATRIX=1 PAGES_LAST=1", settle))
+		return append(calls, phase(1, s.spread, 1, s.waves+besideWaves, fmt.Sprintf("%s%s ATTEND_MATRIX=1 ATTEND_BESIDE=%d PAGES_LAST=1", settled, turned, besideWaves), settle))
 	}
-	return append(calls, phase(1, s.spread, 3, "", args), phase(2, 1, 1, settled, settle)) // together they take too many registers
+	return append(calls, phase(1, s.spread, 3, s.waves, turned, reads), phase(2, 1, 1, s.waves, settled, settle)) // together they take too many registers
 }
 
 // Calls returns the launch.

@@ -66,9 +66,10 @@ NSTF_DEVICE int always_page(int i, int known) { return i == 0 ? 0 : known + i - 
 NSTF_DEVICE int follow_count(const follow_plan& plan, int kind, int listed, int always) {
 	return kind == 0 ? always + plan.chosen : (kind == 1 ? plan.whole : plan.stand) != 0 ? listed - plan.chosen : 0;
 }
+#define MEANS_WAVES (ATTEND_BESIDE ? ATTEND_BESIDE : ATTEND_WAVES) // that add up means
 NSTF_DEVICE int follow_means(int count) {
 	const int each = (count + PAGES_SPLITS - 1) / PAGES_SPLITS;
-	return each > 16 * ATTEND_WAVES ? each : 16 * ATTEND_WAVES;
+	return each > 16 * MEANS_WAVES ? each : 16 * MEANS_WAVES;
 }
 NSTF_DEVICE int follow_blocks(int kind, int count) {
 	return kind == 2 ? (count + follow_means(count) - 1) / follow_means(count) : count < PAGES_SPLITS ? count : PAGES_SPLITS;

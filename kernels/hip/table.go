@@ -97,7 +97,9 @@ func Kernels(t Target) []Kernel {
 	for _, f := range []cpu.KVFormat{cpu.KVF16, cpu.KVQ8, cpu.KVQ4} {
 		kv := kv
 		kv.Format, kv.Summarized = f, true
-		follow := &Follow{Attend: Attend{Rows: rows, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1}, Histories: 1, Shares: 1, Mass: 1, Counts: 1, Work: 256}
+		turned := *rope
+		turned.KV.Format = f
+		follow := &Follow{Attend: Attend{Rows: rows, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Turn: &turned}, Histories: 1, Shares: 1, Mass: 1, Counts: 1, Work: 256}
 		table.add(fmt.Sprintf("attend/pages/%v", f), Budget{240, 64 << 10}, append(follow.Calls(t), (&Learn{Of: follow}).Calls(t)...))
 	}
 	summarized := kv

@@ -419,7 +419,7 @@ func (w *walk) mixOut(b *block, lo int, to target) {
 	}
 	out := at(s.att, lo, b.q.N)
 	turn := w.turn(b, lo, w.t, int(a.Heads))
-	if w.t-lo > 1 || w.many || turn.Late || turn.HeadNorms || turn.Temper != nil || w.follows(b) {
+	if w.t-lo > 1 || w.many || turn.Late || turn.HeadNorms || turn.Temper != nil {
 		w.do(turn)
 		turn = nil
 		w.summarize(b)

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -529,5 +530,97 @@ func TestFollow(t *testing.T) {
 		if sampled(t) {
 			t.Run(c.String(), func(t *testing.T) { c.check(t, m, r) })
 		}
+	}
+}
+
+// TestFollowTurns wants the bits of queries, keys and values that were finished before, also where two rows are of
+// one sequence that has one which is too short.
+func TestFollowTurns(t *testing.T) {
+	m := open(t)
+	r := rand.New(rand.NewPCG(19, 18))
+	for _, c := range []struct {
+		format        cpu.KVFormat
+		d, heads, kvs int
+		pairs         int
+		norms, shared bool
+		matrix        bool
+		position      int
+	}{
+		{cpu.KVF16, 128, 8, 2, 64, true, false, true, 640},
+		{cpu.KVQ4, 128, 8, 2, 64, false, false, true, 511},
+		{cpu.KVF32, 64, 4, 4, 16, false, true, false, 460},
+		{cpu.KVQ8, 96, 3, 1, 48, true, false, false, 450},
+		{cpu.KVQ3, 20, 26, 2, 10, true, false, false, 448},
+		{cpu.KVQ5, 64, 6, 2, 0, false, true, false, 390},
+	} {
+		if !sampled(t) {
+			continue
+		}
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			b := newBatch(r, int32(c.position+8), int32(c.position-60))
+			kv := poolOf(hip.KV{Format: c.format, Heads: c.kvs, Dim: c.d, Summarized: true}, b.pool)
+			pool := newHostPool(kv)
+			for v := range b.pool * c.kvs * hip.PagePositions {
+				pool.store(v, ordinary(r, c.d), true)
+				pool.store(v, ordinary(r, c.d), false)
+			}
+			const rows = 3
+			owner, table := m.put(t, []int32{0, 1, 1}), m.put(t, twoHalves(b.pages, b.maxPages, b.pool))
+			shares := make([]float64, c.kvs)
+			for i := range shares {
+				shares[i] = 0.6
+			}
+			turn := hip.Rope{Turn: hip.Rotation{Pairs: c.pairs, Cosine: m.put(t, ordinary(r, rows*c.pairs+1)).address(), Sine: m.put(t, ordinary(r, rows*c.pairs+1)).address()}, Shared: c.shared}
+			if c.norms {
+				turn.QNorm = hip.Normal{Weight: m.put(t, ordinary(r, c.d)).address(), Eps: 1e-6}
+				turn.KNorm = turn.QNorm
+			}
+			var queries, keys, values [3][]float32
+			for step := range queries {
+				queries[step], keys[step], values[step] = ordinary(r, rows*c.heads*c.d), ordinary(r, rows*c.kvs*c.d), ordinary(r, rows*c.kvs*c.d)
+			}
+			var got [2][][]byte
+			for way := range got {
+				cache, q, out := m.put(t, pool.raw), m.put(t, queries[0]), m.put(t, make([]float32, len(queries[0])))
+				k, v, position := m.put(t, keys[0]), m.put(t, values[0]), m.put(t, make([]int32, rows))
+				histories := m.put(t, make([]float32, 2*c.kvs*hip.HistoryFloats(2*b.maxPages)))
+				kv.Base = cache.address()
+				for s, last := range []int{c.position, c.position - 68} {
+					op := hip.Summarize{KV: kv, Table: table.address() + hip.Address(8*s*b.maxPages), Count: last/64 - 1}
+					m.run(t, op.Calls(m.target))
+				}
+				op := hip.Follow{Attend: hip.Attend{
+					Rows:   hip.Rows{T: rows, MaxPages: 2 * b.maxPages, Position: position.address(), Owner: owner.address(), Pages: table.address()},
+					Matrix: c.matrix, KV: kv, Heads: c.heads, Scale: 0.1, Capacity: c.position + 64, Q: q.address(), Out: out.address()},
+					Histories: histories.address(), HistoryHeads: c.kvs, Shares: m.put(t, shares).address(), Mass: 1, Least: c.position - 68, Refresh: 1 << 20, Rank: -1, Counts: m.put(t, make([]uint64, 2)).address()}
+				op.Work = m.put(t, make([]byte, op.FollowBytes(m.target))).address()
+				for step := range queries {
+					position.set(t, []int32{int32(c.position + step), int32(c.position - 68 + step), int32(c.position - 70)})
+					q.set(t, queries[step])
+					k.set(t, keys[step])
+					v.set(t, values[step])
+					rope := turn
+					rope.K, rope.V = k.address(), v.address()
+					if op.Turn = &rope; way == 0 { // before, and of rows that follow alone
+						op.Turn, rope.Rows, rope.Heads, rope.Q, rope.KV = nil, op.Rows, c.heads, op.Q, kv
+						rope.Rows.T = 2
+						m.run(t, rope.Calls(m.target))
+					}
+					m.run(t, append(op.Calls(m.target), (&hip.Learn{Of: &op}).Calls(m.target)...))
+					o, h := make([]byte, 4*len(queries[0])), make([]byte, 8*c.kvs*hip.HistoryFloats(2*b.maxPages))
+					out.get(t, o)
+					histories.get(t, h)
+					got[way] = append(got[way], o, h)
+				}
+				all := make([]byte, len(pool.raw))
+				cache.get(t, all)
+				got[way] = append(got[way], all)
+			}
+			for i := range got[0] {
+				if !bytes.Equal(got[0][i], got[1][i]) {
+					t.Errorf("outputs, histories by turns of three steps, then what is stored: number %d differs", i)
+				}
+			}
+		})
 	}
 }
