@@ -144,9 +144,16 @@ template <> struct loaded_of<false> {
 // Loads what the cache has of a tile: where rows are turned, all but the newest.
 template <bool Key> NSTF_DEVICE void load_cached(typename loaded_of<Key>::type& to, const kv_cache& cache, const tile& t, int lane) {
 	if (KV_CODED && t.near) return;
+	constexpr bool whole = ATTEND_PAGED && KV_CODED; // pages that are not near are
+	if (whole && t.hi == 0) return;
 #pragma unroll
 	for (int i = 0; i < (Key ? 2 : 4); i++) {
 		const int p = Key ? key_position(lane, i) : value_position(lane, i);
+		if constexpr (whole) {
+			if constexpr (Key) load_key<ATTEND_SETTLED != 0>(to, i, cache, t.vector + p, lane);
+			else load_value<ATTEND_SETTLED != 0>(to, i, cache, t.vector + p, lane);
+			continue;
+		}
 #pragma unroll
 		for (int j = 0; j < (int)(sizeof(to.x[i]) / sizeof(to.x[i][0])); j++) to.x[i][j] = {};
 #pragma unroll
@@ -299,14 +306,14 @@ NSTF_DEVICE void score_tile(scored& s, f32*, const keys_loaded& key, const kv_ca
 struct totals {
 	f32 top, sum;
 #if ATTEND_PAGED
-	f32 page_top, page_sum; // of the page in progress
+	f32 page_sum; // of the page in progress, below the same maximum
 #endif
 };
 
 NSTF_DEVICE void clear_totals(totals& all) {
 	all.top = ATTEND_NONE, all.sum = 0;
 #if ATTEND_PAGED
-	all.page_top = ATTEND_NONE, all.page_sum = 0;
+	all.page_sum = 0;
 #endif
 }
 
@@ -331,23 +338,22 @@ NSTF_DEVICE void weigh(scored& s, f32*, totals& all, const kv_cache&, const stor
 #pragma unroll
 	for (int m = 16; m > 2; m /= 2) highest = wave_max_of(highest, wave_xor(highest, m));
 	const f32 top = wave_max_of(highest, all.top);
-#if ATTEND_PAGED
-	const f32 page_top = wave_max_of(highest, all.page_top);
-	all.page_sum = all.page_sum * exp_f32(all.page_top - page_top) + (exp_f32(s.v[0] - page_top) + exp_f32(s.v[1] - page_top));
-	all.page_top = page_top;
-#endif
 	s.factor = exp_f32(all.top - top);
 	s.v[0] = exp_f32(s.v[0] - top), s.v[1] = exp_f32(s.v[1] - top);
 	all.sum = all.sum * s.factor + (s.v[0] + s.v[1]);
+#if ATTEND_PAGED
+	all.page_sum = all.page_sum * s.factor + (s.v[0] + s.v[1]);
+#endif
 	all.top = top;
 }
 
 #if ATTEND_PAGED
-// Says of each query the logarithm of a page's sum, and begins the next page.
+// Says of each query the logarithm of a page's sum, and begins the next page. A page whose sum is 0 beside those
+// before has no weight: minus infinity.
 template <typename Put> NSTF_DEVICE void end_page(totals& all, int lane, Put put) {
 	const f32 s = column_sum(all.page_sum);
-	if (lane < 4) put(lane, all.page_top + log_f32(s));
-	all.page_top = ATTEND_NONE, all.page_sum = 0;
+	if (lane < 4) put(lane, all.top + log_f32(s));
+	all.page_sum = 0;
 }
 #endif
 

@@ -200,7 +200,7 @@ NSTF_DEVICE void load_ratios(ratios_part& to, const f32* ratios, int first, int 
 }
 
 // The waves foretell pages from first on, whose summaries are here.
-NSTF_DEVICE void foretell(const pages_part& t, const summaries_part& x, const ratios_part& ratios, f32* weights, int max_pages, f32 scale, f32 softcap, const f32* lds, int first, int end) {
+NSTF_DEVICE void foretell(const pages_part& t, const summaries_part& x, const ratios_part& ratios, f32* weights, f32* told_logs, int max_pages, f32 scale, f32 softcap, const f32* lds, int first, int end) {
 	const int lane = threadIdx.x % NSTF_WAVE;
 	const f32 trust = 0.35f * scale;
 	f32 z[FORETELL_SUMS] = {}, more[ATTEND_CAP ? FORETELL_SUMS : 1] = {};
@@ -240,6 +240,7 @@ NSTF_DEVICE void foretell(const pages_part& t, const summaries_part& x, const ra
 		told += 4.158883083f;
 		t.foretold[(i64)g * max_pages + page] = told;
 		t.logs[(i64)g * max_pages + page] = told + ratios.v[i];
+		told_logs[g * PAGES_FORETOLD + (page - 1) % PAGES_FORETOLD] = told + ratios.v[i];
 		if (t.part == 0 && g == 0) weights[page] = x.odd[i] != 0 ? NSTF_NAN : 0.0f;
 	}
 }
@@ -544,12 +545,30 @@ nstf_attend_pages(OUT_PARAMETERS TURNED_PARAMETER TURN_PARAMETERS const f32* q, 
 	ratios_part past;
 	load_ratios(past, ratios, first, end);
 	take_queries();
+	__shared__ f32 told_logs[ATTEND_QUERIES * PAGES_FORETOLD];
 	for (int from = first;;) {
-		foretell(t, x, past, weights + kv_head * max_pages, max_pages, scale, softcap, lds, from, end);
+		foretell(t, x, past, weights + kv_head * max_pages, told_logs, max_pages, scale, softcap, lds, from, end);
 		from += step;
-		if (from >= end) return;
+		if (from >= end) break;
 		load_summaries(x, summaries, t.table, kv_heads, t.head, from, end);
 		load_ratios(past, ratios, from, end);
+	}
+	__syncthreads();
+	for (int g = wave; g < t.here; g += ATTEND_WAVES) {
+		constexpr int rounds = (PAGES_FORETOLD + NSTF_WAVE - 1) / NSTF_WAVE;
+		f32 z[rounds], top = FOLLOW_NONE, sum = 0;
+#pragma unroll
+		for (int r = 0; r < rounds; r++) {
+			const int i = r * NSTF_WAVE + lane;
+			z[r] = i < end - first ? told_logs[g * PAGES_FORETOLD + i] : -NSTF_INFINITY;
+			top = wave_max_of(z[r], top);
+		}
+		top = wave_max<NSTF_WAVE>(top);
+#pragma unroll
+		for (int r = 0; r < rounds; r++) sum += exp_f32(z[r] - top);
+		sum = wave_sum<NSTF_WAVE>(sum);
+		f32* to = partials + ((first_query + g) * partial_places(max_pages) + first / PAGES_FORETOLD) * 2;
+		if (lane == 0) to[0] = top, to[1] = sum;
 	}
 #else
 	const int n = known - 1;

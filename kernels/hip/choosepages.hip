@@ -65,6 +65,31 @@ NSTF_DEVICE void query_totals(f32* tops, f32* parts, const f32* logs, int max_pa
 	__syncthreads();
 }
 
+// The same before pages are read, of what was put together for some pages at once.
+NSTF_DEVICE void foretold_totals(f32* tops, f32* parts, const f32* logs, const f32* partials, int max_pages, int pages, int known, const f32* sinks) {
+	const int lane = threadIdx.x % NSTF_WAVE, some = (known - 1 + PAGES_FORETOLD - 1) / PAGES_FORETOLD, all = some + 1 + pages - known;
+	for (int g = threadIdx.x / NSTF_WAVE; g < ATTEND_GROUP; g += CHOOSE_WAVES) {
+		f32 top = FOLLOW_NONE, sum = 0;
+		for (int i = lane; i < all; i += NSTF_WAVE) {
+			const f32* part = partials + ((i64)g * partial_places(max_pages) + i) * 2;
+			const bool told = i < some;
+			const f32 x = told ? part[0] : logs[(i64)g * max_pages + always_page(i - some, known)], n = told ? part[1] : 1.0f, most = wave_max_of(x, top);
+			sum = sum * exp_f32(top - most) + n * exp_f32(x - most);
+			top = most;
+		}
+		f32 most = wave_max<NSTF_WAVE>(top);
+#if ATTEND_SINKS
+		most = wave_max_of(sinks[g], most);
+#endif
+		sum = wave_sum<NSTF_WAVE>(sum * exp_f32(top - most));
+#if ATTEND_SINKS
+		sum += exp_f32(sinks[g] - most);
+#endif
+		if (lane == 0) tops[g] = most, parts[g] = 1.0f / sum;
+	}
+	__syncthreads();
+}
+
 #if ATTEND_SINKS
 #define CHOOSE_SINKS sinks + head * ATTEND_GROUP
 #define THEN_SINKS then_sinks + head * ATTEND_GROUP
@@ -153,17 +178,31 @@ nstf_choose_pages(SINK_PARAMETER int heads, int kv_heads, ROWS_PARAMETERS, FOLLO
 	f32 weight = one ? weights[1 + (one ? threadIdx.x : 0)] : 0.0f;
 	const i32 physical = table[one ? 1 + threadIdx.x : 0];
 	if (threadIdx.x < ATTEND_PARTS) done[at * ATTEND_PARTS + threadIdx.x] = 0;
-	query_totals(tops, parts, logs, max_pages, all_pages, CHOOSE_SINKS);
+	constexpr int ahead = ATTEND_GROUP > 8 ? 0 : ATTEND_GROUP; // logs of the first page that are asked for before the totals
+	f32 own[ATTEND_GROUP > 8 ? 1 : ATTEND_GROUP];
+#pragma unroll
+	for (int g = 0; g < ahead; g++) own[g] = logs[(i64)g * max_pages + (one ? 1 + threadIdx.x : 0)];
+	foretold_totals(tops, parts, logs, partials + first * partial_places(max_pages) * 2, max_pages, all_pages, known, CHOOSE_SINKS);
 
+	auto part_of = [&](int g, f32 log) { return (f64)(exp_f32(log - tops[g]) * parts[g]); };
 	auto weight_of = [&](int p) {
 		f64 sum = 0;
 #pragma unroll 4
-		for (int g = 0; g < ATTEND_GROUP; g++) sum += (f64)(exp_f32(logs[(i64)g * max_pages + p] - tops[g]) * parts[g]);
+		for (int g = 0; g < ATTEND_GROUP; g++) sum += part_of(g, logs[(i64)g * max_pages + p]);
 		return (f32)(sum * (1.0 / ATTEND_GROUP));
 	};
 	for (int i = threadIdx.x; i < n; i += CHOOSE_THREADS) {
 		if (i >= CHOOSE_THREADS) weight = weights[1 + i];
-		if (weight == weight) weight = weight_of(1 + i);
+		if (weight == weight) {
+			if (ahead > 0 && i < CHOOSE_THREADS) {
+				f64 sum = 0;
+#pragma unroll
+				for (int g = 0; g < ahead; g++) sum += part_of(g, own[g]);
+				weight = (f32)(sum * (1.0 / ATTEND_GROUP));
+			} else {
+				weight = weight_of(1 + i);
+			}
+		}
 		const u32 key = key_of(weight);
 		if (i < CHOOSE_KEPT) near[i] = key;
 		else weights[1 + i] = weight;

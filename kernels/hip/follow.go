@@ -73,7 +73,7 @@ func (o *Follow) read(t Target) Attend {
 
 // followWork is where the parts of Work begin.
 type followWork struct {
-	logs, foretold, weights, lists, plans, done, errors, records, turned Address
+	logs, foretold, partials, weights, lists, plans, done, errors, records, turned Address
 }
 
 // work lays out Work, from an address on, and returns its size.
@@ -85,7 +85,7 @@ func (o *Follow) work(t Target, base Address) (w followWork, size int64) {
 		n  int64
 	}{
 		{&w.logs, 4 * int64(o.Heads) * pages}, {&w.foretold, 4 * int64(o.Heads) * pages},
-		{&w.weights, 4 * heads * pages}, {&w.lists, 8 * heads * pages}, {&w.plans, 16 * heads},
+		{&w.partials, 8 * int64(o.Heads) * int64(ceil(o.MaxPages, foretoldPages))}, {&w.weights, 4 * heads * pages}, {&w.lists, 8 * heads * pages}, {&w.plans, 16 * heads},
 		{&w.done, 4 * parts}, {&w.errors, 8 * parts}, {&w.records, 4 * parts * int64(3*s.spread) * record},
 		{&w.turned, 4 * int64(o.Heads) * int64(o.KV.Dim)},
 	} {
@@ -103,7 +103,7 @@ func (o *Follow) FollowBytes(t Target) int64 {
 
 // attendUnit are the defines of how attention is divided.
 func (o *Follow) attendUnit(s split) string {
-	return fmt.Sprintf("ATTEND_GROUP=%d ATTEND_PARTS=%d", o.Heads/o.KV.Heads, s.parts)
+	return fmt.Sprintf("ATTEND_GROUP=%d ATTEND_PARTS=%d PAGES_FORETOLD=%d", o.Heads/o.KV.Heads, s.parts, foretoldPages)
 }
 
 // chooseUnit has the kernels that choose and learn.
@@ -133,8 +133,8 @@ func (o *Follow) then(t Target) []Arg {
 func (o *Follow) Calls(t Target) []Call {
 	read, s := o.read(t), o.divided(t)
 	w, _ := o.work(t, o.Work)
-	follow := append(o.which(), Ptr(o.Histories), Ptr(w.logs), Ptr(w.foretold), Ptr(w.weights), Ptr(w.lists), Ptr(w.plans), Ptr(w.done), Ptr(w.errors))
-	pages := fmt.Sprintf("%s %s ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_CAP=%d PAGES_SPLITS=%d PAGES_FORETOLD=%d", o.KV.defines(), o.attendUnit(s), s.queries, s.waves, flag(o.Softcap != 0), s.spread, foretoldPages)
+	follow := append(o.which(), Ptr(o.Histories), Ptr(w.logs), Ptr(w.foretold), Ptr(w.partials), Ptr(w.weights), Ptr(w.lists), Ptr(w.plans), Ptr(w.done), Ptr(w.errors))
+	pages := fmt.Sprintf("%s %s ATTEND_QUERIES=%d ATTEND_WAVES=%d ATTEND_CAP=%d PAGES_SPLITS=%d", o.KV.defines(), o.attendUnit(s), s.queries, s.waves, flag(o.Softcap != 0), s.spread)
 	args := append([]Arg{I32(o.Heads), I32(o.KV.Heads), F32(o.Scale), F32(o.Softcap)}, o.KV.args()...)
 	args = append(append(args, follow...), Ptr(o.KV.Summaries()), Ptr(w.records))
 	first, turn, turned, blocks, q := []Arg{Ptr(o.Q)}, "", "", alwaysPages+ceil(ceil(o.Capacity, PagePositions), foretoldPages), Ptr(o.Q)

@@ -8,7 +8,8 @@
 //
 // Scratch, with a place for each of max_pages pages: logs and foretold f32[T][heads][], the
 // logarithms of what a query's scores in a page sum up to, as they were read or else
-// estimated, and as the keys' means and variances alone foretell them; weights
+// estimated, and as the keys' means and variances alone foretell them; partials f32[T][heads][][2], of each
+// PAGES_FORETOLD of the pages from 1 on the highest of their logs and the sum of what is above it in e^; weights
 // f32[T][kv_heads][], the mean of a head's shares, NaN at first where a page has no finite
 // summary; lists [T][kv_heads][], the pages 1 to known-1, those that are chosen first; plans
 // of a head: how many of them there are, and what else the step does; done u32 and errors f32[2]
@@ -42,7 +43,7 @@ struct alignas(8) follow_page {
 	i32 page, physical;
 };
 
-#define FOLLOW_PARAMETERS int least_positions, int rank, int history_heads, f32 *histories, f32 *logs, f32 *foretold, f32 *weights, follow_page *lists, follow_plan *plans, u32 *done, f32 *errors
+#define FOLLOW_PARAMETERS int least_positions, int rank, int history_heads, f32 *histories, f32 *logs, f32 *foretold, f32 *partials, f32 *weights, follow_page *lists, follow_plan *plans, u32 *done, f32 *errors
 
 NSTF_DEVICE bool follows(const i32* positions, const i32* owners, int row, int least_positions, int rank) {
 	if (load_settled(positions + row) < least_positions) return false;
@@ -54,6 +55,11 @@ NSTF_DEVICE bool follows(const i32* positions, const i32* owners, int row, int l
 
 NSTF_DEVICE int pages_of(int position) { return position / 64 + 1; }
 NSTF_DEVICE int known_of(int position) { return position / 64 + 1 > FOLLOW_RECENT + 1 ? position / 64 + 1 - FOLLOW_RECENT : 1; }
+
+#if defined(PAGES_FORETOLD)
+// Places of a query's partials.
+NSTF_DEVICE int partial_places(int max_pages) { return (max_pages + PAGES_FORETOLD - 1) / PAGES_FORETOLD; }
+#endif
 
 // The pages that are read in any case: the first, and those from known on.
 NSTF_DEVICE int always_page(int i, int known) { return i == 0 ? 0 : known + i - 1; }
