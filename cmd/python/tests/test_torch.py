@@ -49,13 +49,17 @@ def same(got, want, what, part=3e-7):
 
 
 def decodes_in_float32(c):
-    """What is decoded under autocast has the same bits as without it."""
-    want = c.weight()
+    """What is decoded under autocast has the same bits as without it, rows alone too."""
+    some = torch.tensor([1, 0]) if len(c.shape) == 2 else None
+    want, rows = c.weight(), some if some is None else c.weight(some)
     with torch.autocast("cpu", torch.bfloat16):
-        got, rows = c.weight(), c.weight(torch.tensor([1, 0])) if len(c.shape) == 2 else None
+        got, again = c.weight(), some if some is None else c.weight(some)
         assert torch.ones(2, 2).matmul(torch.ones(2, 2)).dtype == torch.bfloat16  # it is in force again
     assert got.dtype == want.dtype == torch.float32 and torch.equal(got, want)
-    assert rows is None or rows.dtype == torch.float32 and torch.equal(rows, want[[1, 0]])
+    if some is not None:
+        assert again.dtype == torch.float32 and torch.equal(again, rows)
+        # Products of two rows may be added up otherwise than those of all, by processor.
+        torch.testing.assert_close(rows, want[some], rtol=0 if c.form == "dense" else 1e-6, atol=0 if c.form == "dense" else 1e-6)
 
 
 GGML = json.loads((VECTORS / "index.json").read_text())
