@@ -60,7 +60,7 @@ func TestUsage(t *testing.T) {
 	for _, line := range []string{
 		"nosuch", "convert", "convert a b -o c", "convert a", "convert a -o b --dtype f8", "convert a -o b --nosuch",
 		"quantize a -o b", "quantize a -o b --scheme nosuch", "quantize a -o b --scheme q4_k --head-scheme iq1_s",
-		"inspect", "verify a b", "tokenize", "tokenize a --decode --ids", "eval a", "eval a --text t --protocol x", "eval a --text t --ctx 1",
+		"inspect", "verify", "tokenize", "tokenize a --decode --ids", "eval a", "eval a --text t --protocol x", "eval a --text t --ctx 1",
 		"eval a --token-ids i", "eval a --text t --dump-logits d", "eval a --token-ids i --dump-logits d --ref r", "eval a --text t --max-tokens -1",
 		"run", "run a", "run a b", "run a -p x -", "run a -p x -f y", "run a -p x --system s", "run a -p x --temperature -1",
 		"run a -p x --top-p 2", "run a -p x --ctx -1", "run a -p x --stop=", "run a -p x --kv f4", "run a -p x --device gpu", "run a -p x --device cpu:1", "eval a --text t --device hip:x", "bench a --device cuda:-1", "eval a --text t --kv f4", "eval a --text t --activations f4", "eval a --text t --exact --activations nstf", "export a -o b", "export a -o b/ --dtype f8", "demo x", "version x",
