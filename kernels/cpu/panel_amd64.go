@@ -263,6 +263,7 @@ func expPartAVX2(x []float32, scale float32, top float32) (float32, float32)
 //		x[i] *= scale
 //		top = max(top, x[i])
 //	}
+//	sums = {}
 //	for i := range 256 {
 //		x[i] = exp(x[i] - top)
 //		sums[i/64] += x[i]
@@ -552,6 +553,7 @@ func expPartAVX512(x []float32, scale float32, top float32) (float32, float32)
 //		x[i] *= scale
 //		top = max(top, x[i])
 //	}
+//	sums = {}
 //	for i := range 256 {
 //		x[i] = exp(x[i] - top)
 //		sums[i/64] += x[i]

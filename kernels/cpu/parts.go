@@ -1,9 +1,9 @@
 package cpu
 
 // A partsKernel multiplies float32 on a matrix unit that takes bfloat16: each number is
-// a sum of three of these, exact but for numbers below 2^-110, and six of the nine
-// products of parts are added up in float32; the others are below 2^-24 of the
-// product. Tiles are 16 rows of 32 numbers, or 32 rows of 16 columns, two numbers of a
+// a sum of three of these, exact but for numbers below 2^-103, whose last part the unit takes
+// for zero, and six of the nine products of parts are added up in float32; the others are below
+// 2^-24 of the product. An infinity is a NaN, as a part is taken from it. Tiles are 16 rows of 32 numbers, or 32 rows of 16 columns, two numbers of a
 // sum in a word of 32 bits, numbers j and j+16 of 32. nil: there is none.
 type partsKernel struct {
 	split    func(dst, src []float32, stride, second int) (rest uint32)

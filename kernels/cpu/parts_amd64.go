@@ -10,7 +10,7 @@ package cpu
 //		for j := range 16 {
 //			lo, hi := src[i*stride+j], src[i*stride+second+j]
 //			for p := range 3 {
-//				l, h := bfloat16(lo), bfloat16(hi) // half away from zero
+//				l, h := bfloat16(lo), bfloat16(hi) // half away from zero, a NaN to a NaN
 //				dst[p*256+i*16+j] = l and h as one word of 32 bits, l in its lower half
 //				lo, hi = lo-l, hi-h
 //			}

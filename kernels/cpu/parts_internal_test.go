@@ -74,6 +74,36 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// TestPartsNaN wants a NaN, whatever its bits, and an infinity to be seen in the row and the column that
+// have it, and nowhere else.
+func TestPartsNaN(t *testing.T) {
+	s := Best()
+	if !s.Whole() {
+		t.Log("no matrix unit")
+		return
+	}
+	one := NewPool(1)
+	defer one.Close()
+	const m, n, k = 20, 18, 40
+	for _, bits := range []uint32{0xffffffff, 0x7fffffff, 0x7fffe000, 0xffffe000, 0x7f800001, 0x7fc00000, 0x7f800000} {
+		a, w, c := make([]float32, m*k), make([]float32, n*k), make([]float32, m*n)
+		for i := range a {
+			a[i] = 1
+		}
+		for i := range w {
+			w[i] = 1
+		}
+		a[3*k+21], w[5*k+2] = math.Float32frombits(bits), math.Float32frombits(bits)
+		var p Parts
+		s.GemmWhole(one, c, n, a, k, m, n, k, func(dst []float32, row int) { copy(dst, w[row*k:(row+1)*k]) }, &p)
+		for i, v := range c {
+			if odd := i/n == 3 || i%n == 5; odd != (v != v) {
+				t.Fatalf("%#x: c[%d][%d] is %v", bits, i/n, i%n, v)
+			}
+		}
+	}
+}
+
 // TestPartsSquares is TestParts of sums of squares.
 func TestPartsSquares(t *testing.T) {
 	s := Best()

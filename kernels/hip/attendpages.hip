@@ -1,4 +1,4 @@
-// Attention of single rows over some pages of their sequences (follow.hip), in two launches.
+// Attention of single rows over some pages of their sequences (follow.hip), in two launches, or three without PAGES_LAST.
 // With PAGES_PHASE 0: what is known before pages are chosen,
 //
 //	foretold[page] = ln 64 + scale * dot(q, mean) + 0.35 * scale^2 * dot(q^2, spread)
@@ -20,9 +20,10 @@
 // of means. Summaries, and the table of pages, were there before the launch before this one began.
 //
 // Grid: x: phase 0: PAGES_ALWAYS for the pages that are read in any case, one that stores the row's own key and value
-// where it is turned here, and a block for each PAGES_FORETOLD pages, a multiple of what its waves foretell at once or not; phase 1: PAGES_SPLITS; phase 2: 1; y as attend.hip, in phase 1
-// without PAGES_LAST three times: for pages that any step reads, for the rest, for means; z as attend.hip. Blocks that
-// have nothing to do end at once. ATTEND_WAVES waves, each of which goes through whole pages. LDS: as attend.hip. Deterministic.
+// where it is turned here, and a block for each PAGES_FORETOLD pages; phase 1: PAGES_SPLITS; phase 2: 1; y as
+// attend.hip, in phase 1 without PAGES_LAST three times: for pages that any step reads, for the rest, for means; z as
+// attend.hip. Blocks that have nothing to do end at once. ATTEND_WAVES waves, each of which goes through whole pages,
+// and with PAGES_LAST ATTEND_BESIDE that add up means. LDS: as attend.hip, or a record of each wave. Deterministic.
 //
 // A wave foretells pages by teams of FORETELL_LANES lanes, each of which holds 8 numbers of
 // FORETELL_STEPS pages, whose sums are added up together.
@@ -510,7 +511,7 @@ nstf_attend_pages(OUT_PARAMETERS TURNED_PARAMETER TURN_PARAMETERS const f32* q, 
 	auto take_queries = [&] { turn_some(t.here, ATTEND_OWN && blockIdx.x == always - 1, false); };
 #else
 	auto take_queries = [&] {
-		for (int h = wave; h < t.here; h += ATTEND_WAVES) {
+		for (int h = wave; h < t.here; h += THREADS / NSTF_WAVE) {
 			for (int i = lane; i < KV_D; i += NSTF_WAVE) lds[h * KV_D + i] = load_settled(q + (first_query + h) * KV_D + i);
 			if (!PAGES_TURNED) kv_turn<KV_D>(lds + h * KV_D);
 		}

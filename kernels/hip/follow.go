@@ -48,8 +48,15 @@ const foretoldPages = 64
 // alwaysPages are read in any case: the first, and the newest.
 const alwaysPages = 3
 
-// besideWaves are those of a block that add up means while others read pages by matrix instructions.
-const besideWaves = 4
+// besideWaves returns how many waves of a block add up means while others read pages by matrix instructions: as many
+// as leave room for a record of each wave in the 48 KiB of static LDS that CUDA has.
+func (o *Follow) besideWaves(s split) int {
+	n := 4
+	for n > 1 && 4*(s.waves+n)*s.queries*(o.KV.values()+2) > 40<<10 {
+		n /= 2
+	}
+	return n
+}
 
 // divided is how decoding is divided. On CUDA no block waits for a unit that a block of the choice has.
 func (o *Follow) divided(t Target) split {
@@ -159,7 +166,8 @@ func (o *Follow) Calls(t Target) []Call {
 	}
 	settled, settle := fmt.Sprintf(" ATTEND_SINKS=%d", flag(o.Sinks != 0)), append(append([]Arg{Ptr(o.Out), Ptr(o.Counts)}, o.sinks()...), reads...)
 	if read.matrix(t) {
-		return append(calls, phase(1, s.spread, 1, s.waves+besideWaves, fmt.Sprintf("%s%s ATTEND_MATRIX=1 ATTEND_BESIDE=%d PAGES_LAST=1", settled, turned, besideWaves), settle))
+		beside := o.besideWaves(s)
+		return append(calls, phase(1, s.spread, 1, s.waves+beside, fmt.Sprintf("%s%s ATTEND_MATRIX=1 ATTEND_BESIDE=%d PAGES_LAST=1", settled, turned, beside), settle))
 	}
 	return append(calls, phase(1, s.spread, 3, s.waves, turned, reads), phase(2, 1, 1, s.waves, settled, settle)) // together they take too many registers
 }

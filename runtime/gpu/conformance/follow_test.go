@@ -524,6 +524,8 @@ func TestFollow(t *testing.T) {
 		{format: cpu.KVF16, d: 20, heads: 26, kvs: 2, position: 600, share: 1, mass: 1, sinks: true},
 		{format: cpu.KVF32, d: 33, heads: 2, kvs: 1, position: 2500, share: 0.2, mass: 0.9, odd: true, drafts: true},
 		{format: cpu.KVF16, d: 256, heads: 8, kvs: 1, position: 400, share: 0.7, mass: 1, softcap: 50},
+		{format: cpu.KVF16, matrix: true, d: 512, heads: 4, kvs: 1, position: 400, share: 0.5, mass: 1},
+		{format: cpu.KVQ4, matrix: true, d: 512, heads: 4, kvs: 1, position: 460, share: 0.5, mass: 1},
 		{format: cpu.KVF32, d: 4, heads: 13, kvs: 1, position: 35000, share: 0.1, mass: 1, odd: true}, // more pages than threads keep
 	} {
 		c.tolerance = 40

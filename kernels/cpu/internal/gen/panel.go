@@ -336,6 +336,7 @@ func expPages(v isa) {
 		"		x[i] *= scale",
 		"		top = max(top, x[i])",
 		"	}",
+		"	sums = {}",
 		"	for i := range 256 {",
 		"		x[i] = exp(x[i] - top)",
 		"		sums[i/64] += x[i]",

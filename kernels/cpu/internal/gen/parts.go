@@ -24,7 +24,7 @@ func splitParts(v isa) {
 		"		for j := range 16 {",
 		"			lo, hi := src[i*stride+j], src[i*stride+second+j]",
 		"			for p := range 3 {",
-		"				l, h := bfloat16(lo), bfloat16(hi) // half away from zero",
+		"				l, h := bfloat16(lo), bfloat16(hi) // half away from zero, a NaN to a NaN",
 		"				dst[p*256+i*16+j] = l and h as one word of 32 bits, l in its lower half",
 		"				lo, hi = lo-l, hi-h",
 		"			}",
@@ -35,9 +35,10 @@ func splitParts(v isa) {
 	dst, src := ptr("dst"), ptr("src")
 	stride, second := Load(Param("stride"), GP64()).(reg.GPVirtual), Load(Param("second"), GP64()).(reg.GPVirtual)
 	SHLQ(Imm(2), stride)
-	half, mask, any := v.vec(), v.vec(), v.vec()
+	half, mask, nan, any := v.vec(), v.vec(), v.vec(), v.vec()
 	VPBROADCASTD(v.constant("partsHalf", U32(0x8000)), half)
 	VPBROADCASTD(v.constant("partsMask", U32(0xffff0000)), mask)
+	VPBROADCASTD(v.constant("partsNaN", U32(0x7fc00000)), nan) // the bits of some others would round to 0
 	v.zero(any)
 	left := GP64()
 	MOVQ(U32(16), left)
@@ -45,6 +46,11 @@ func splitParts(v isa) {
 		x := v.vecs(2)
 		VMOVUPS(at(src, 0), x[0])
 		VMOVUPS(Mem{Base: src, Index: second, Scale: 4}, x[1])
+		for i := range x {
+			odd := K()
+			VCMPPS(Imm(3) /* unordered */, x[i], x[i], odd)
+			VMOVAPS(nan, odd, x[i])
+		}
 		for p := range 3 {
 			r := v.vecs(2)
 			for i := range x {
