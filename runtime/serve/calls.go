@@ -3,6 +3,8 @@ package serve
 import (
 	"encoding/json"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 
 	"github.com/nstf/nstf/formats/answer"
@@ -62,17 +64,46 @@ func (t *tool) schema() (grammar.Part, error) {
 	return p, err
 }
 
-// bounded returns a tool whose arguments can be held: where its schema takes more than a
-// grammar may (Claude Code's Workflow has a text of 524,288 characters at most), of each
-// argument its type alone, unless the tool is strict.
-func (t tool) bounded() tool {
-	p, err := t.schema()
-	if err != nil || t.Strict {
-		return t
+// bounded has the tools of an answer held together: where their schemas take more than a grammar may
+// (Claude Code's Workflow has a text of 524,288 characters at most), that of the tool that takes most is
+// held by the types of its arguments alone, then that of the next, but not where a tool is strict. whole
+// is the grammar of an answer with the tools that stand in tools then.
+func bounded(tools []tool, whole func() (grammar.Part, error)) (grammar.Part, error) {
+	p, err := whole()
+	if err != nil {
+		return p, err
 	}
-	if _, err := grammar.Compose(p); err == nil {
-		return t
+	_, err = grammar.Compose(p)
+	if err == nil {
+		return p, nil
 	}
+	order := make([]int, 0, len(tools))
+	sizes := make([]int, len(tools))
+	for i := range tools {
+		s, err := tools[i].schema()
+		if err != nil || tools[i].Strict {
+			continue
+		}
+		order, sizes[i] = append(order, i), math.MaxInt
+		if g, err := grammar.Compose(s); err == nil {
+			sizes[i] = g.States()
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return sizes[b] - sizes[a] })
+	for _, i := range order {
+		tools[i] = tools[i].typed()
+		if p, err = whole(); err != nil {
+			return p, err
+		}
+		if _, err = grammar.Compose(p); err == nil {
+			break
+		}
+	}
+	return p, nil // what is still too large is refused where it is compiled
+}
+
+// typed returns a tool of whose arguments the types alone are held.
+func (t tool) typed() tool {
 	types := map[string]any{}
 	var required []string
 	parameters, _ := t.parameters()

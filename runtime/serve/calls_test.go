@@ -218,6 +218,16 @@ func TestLargeSchemas(t *testing.T) {
 	if code, v, _ := post(t, h.URL+"/v1/chat/completions", fmt.Sprintf(ask, true)); code != 400 || !strings.Contains(fmt.Sprint(v), "states") {
 		t.Errorf("a strict one: %d %v", code, v)
 	}
+	// Each of two can be held, and both together cannot: the larger one is held by types, the other whole.
+	two := `{"messages": [{"role": "user", "content": "a"}], "seed": 3, "max_tokens": 100, "tool_choice": "required", "tools": [
+		{"type": "function", "function": {"name": "long", "parameters": {"type": "object", "properties": {"a": {"type": "string", "maxLength": 3000}}, "required": ["a"], "additionalProperties": false}}},
+		{"type": "function", "function": {"name": "longer", "strict": %v, "parameters": {"type": "object", "properties": {"a": {"type": "string", "maxLength": 4000}}, "required": ["a"], "additionalProperties": false}}}]}`
+	if code, v, _ := post(t, h.URL+"/v1/chat/completions", fmt.Sprintf(two, false)); code != 200 || !strings.Contains(fmt.Sprint(v), "name:long") {
+		t.Errorf("two: %d %.200v", code, v)
+	}
+	if code, v, _ := post(t, h.URL+"/v1/chat/completions", fmt.Sprintf(two, true)); code != 200 {
+		t.Errorf("two, the larger one strict: %d %.200v", code, v)
+	}
 }
 
 func TestToolChoiceRefuses(t *testing.T) {

@@ -81,13 +81,12 @@ func (m *Model) hold(d *demand, f *answer.Format, prompt string) (*hold, error) 
 	whole := &format{key: fmt.Sprintf("%s%v %v %v %s", key, d.force, d.single, think, shape), part: func() (grammar.Part, error) {
 		c, d := &caller{f, m.specials}, *d
 		d.tools = slices.Clone(d.tools)
-		for i := range d.tools {
-			d.tools[i] = d.tools[i].bounded()
-		}
-		if f.Harmony {
-			return c.channels(&d)
-		}
-		return c.answer(&d, think)
+		return bounded(d.tools, func() (grammar.Part, error) {
+			if f.Harmony {
+				return c.channels(&d)
+			}
+			return c.answer(&d, think)
+		})
 	}}
 	if d.format != nil && len(d.tools) == 0 && !f.Harmony && (!think || f.ThinkOpen == "") {
 		whole = d.format

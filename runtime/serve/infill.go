@@ -73,17 +73,21 @@ func (m *Model) fill(g *gap, param string, o settings) (*turn, error) {
 		return ids
 	}
 	prefix, suffix, begun := plain(g.prefix), plain(g.suffix), plain(g.begun)
-	var files []int32
 	repository, file := known[3], known[4]
+	var files [][2][]int32 // what begins each, and its text
 	for _, f := range g.files {
 		if file >= 0 {
-			files = append(append(files, file), plain(f.Name+"\n"+f.Text)...)
+			files = append(files, [2][]int32{append([]int32{file}, plain(f.Name+"\n")...), plain(f.Text)})
 		} else {
-			files = append(files, plain(f.Text+"\n\n")...)
+			files = append(files, [2][]int32{nil, plain(f.Text + "\n\n")})
 		}
 	}
-	if file >= 0 && len(files) > 0 {
-		files = append(files, file)
+	var first, own []int32 // of the repository, and of the file that has the gap: nobody says what they are called
+	if len(files) > 0 && repository >= 0 {
+		first = append([]int32{repository}, plain("repository\n")...)
+	}
+	if len(files) > 0 && file >= 0 {
+		own = append([]int32{file}, plain("file\n")...)
 	}
 	if err != nil {
 		return nil, err
@@ -94,20 +98,28 @@ func (m *Model) fill(g *gap, param string, o settings) (*turn, error) {
 			answer = usualMiddle
 		}
 		room := max(16, int(m.Context)-answer-len(begun)-8)
+		// A name that leaves too little goes.
+		if room < 4*(len(first)+len(own)) {
+			first, own, files = nil, nil, nil
+		}
+		room -= len(first) + len(own)
 		// A quarter is the suffix's, what either leaves the other's and then the files'.
 		n := min(len(suffix), max(room/4, room-len(prefix)))
 		suffix = suffix[:n]
 		prefix = prefix[max(0, len(prefix)-(room-n)):]
-		files = files[max(0, len(files)-(room-n-len(prefix))):]
+		if files = latest(files, room-n-len(prefix)); files == nil {
+			first, own = nil, nil
+		}
 	}
 	var ids []int32
 	if bos, ok := m.Tokenizer.BOS(); ok && m.Tokenizer.AddsBOS() {
 		ids = append(ids, bos)
 	}
-	if len(files) > 0 && repository >= 0 {
-		ids = append(ids, repository)
+	ids = append(ids, first...)
+	for _, f := range files {
+		ids = append(append(ids, f[0]...), f[1]...)
 	}
-	ids = append(append(ids, files...), known[0])
+	ids = append(append(ids, own...), known[0])
 	ids = append(append(ids, prefix...), known[1])
 	ids = append(append(ids, suffix...), known[2])
 	t, err := m.completes(append(ids, begun...), o)
@@ -123,6 +135,25 @@ func (m *Model) fill(g *gap, param string, o settings) (*turn, error) {
 		t.ends = append(t.ends, pad)
 	}
 	return t, nil
+}
+
+// latest returns as many of the last files as so many tokens hold, the first of these without its beginning where
+// it is too long, but with its name.
+func latest(files [][2][]int32, room int) [][2][]int32 {
+	for i := len(files) - 1; i >= 0; i-- {
+		head, text := files[i][0], files[i][1]
+		if room -= len(head) + len(text); room >= 0 {
+			continue
+		}
+		if left := len(text) + room; left > 0 {
+			return append([][2][]int32{{head, text[len(text)-left:]}}, files[i+1:]...)
+		}
+		if i++; i == len(files) {
+			return nil
+		}
+		return files[i:]
+	}
+	return files
 }
 
 // fill returns the turn of a completion with a suffix.

@@ -77,6 +77,39 @@ func TestInfill(t *testing.T) {
 			t.Error("another gap does not end a middle")
 		}
 	}
+	fills := m.Tokenizer
+	// Of a vocabulary that knows repositories and files; ids that the model has no rows for.
+	more := strings.Replace(names, `"added_tokens": [`, `"added_tokens": [{"id": 4096, "content": "<|repo_name|>", "special": true}, {"id": 4097, "content": "<|file_sep|>", "special": true},`, 1)
+	if m.Tokenizer, err = tokenizer.FromFiles("knows files", tokenizer.Files{JSON: []byte(more), Config: []byte(`{"bos_token":"<|begin_of_text|>"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	const repository, file = 4096, 4097
+	name := func(text string) []int32 { return append([]int32{file}, plain(text+"\n")...) }
+	head, own := append([]int32{begin, repository}, plain("repository\n")...), name("file")
+	tail := slices.Concat(own, []int32{prefix}, plain("p"), []int32{suffix}, plain("s"), []int32{middle})
+	left := room - len(head) + 1 - len(own) - len(plain("p")) - len(plain("s"))
+	short := gapFile{"short", "b.py"}
+	whole := slices.Concat(name("b.py"), plain("short"))
+	for _, c := range []struct {
+		gap  gap
+		want []int32
+	}{
+		{gap{prefix: "p", suffix: "s", files: []gapFile{{"text", "a.py"}, short}}, slices.Concat(head, name("a.py"), plain("text"), whole, tail)},
+		{gap{prefix: "p", suffix: "s", files: []gapFile{{"text", "a.py"}, short}, cut: true}, slices.Concat(head, name("a.py"), plain("text"), whole, tail)},
+		{gap{prefix: "p", suffix: "s", files: []gapFile{{"lost", "a.py"}, {long, "c.py"}, short}, cut: true},
+			slices.Concat(head, name("c.py"), all[len(all)-(left-len(whole)-len(name("c.py"))):], whole, tail)},
+		{gap{prefix: long, suffix: long, files: []gapFile{{long, "c.py"}}, cut: true},
+			slices.Concat([]int32{begin, prefix}, all[len(all)-(left+2-(left+2)/4):], []int32{suffix}, all[:(left+2)/4], []int32{middle})},
+	} {
+		turn, err := m.fill(&c.gap, "suffix", settings{n: 1, maxTokens: usualMiddle / 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(turn.prompt, c.want) {
+			t.Errorf("%.40q of files: %v, want %v", c.gap.prefix, turn.prompt, c.want)
+		}
+	}
+	m.Tokenizer = fills
 	for path, body := range asks {
 		code, v, _ := post(t, h.URL+path, body)
 		if text := lookUp(v, "choices.0.text") + lookUp(v, "response") + lookUp(v, "content"); code != 200 || text == "" {
@@ -104,6 +137,7 @@ func TestSmallThings(t *testing.T) {
 		says               string
 	}{
 		{"/tokenize", packed(`{"content": "a"}`), "gzip", 200, "tokens"},
+		{"/tokenize", packed(`{"content": "a"}`), "X-GZip", 200, "tokens"},
 		{"/tokenize", packed(`{"content": "` + strings.Repeat("a", 1<<20) + `"}`), "gzip", 413, "4096"},
 		{"/tokenize", `{"content": "a"}`, "gzip", 400, "gzip"},
 		{"/tokenize", `{"content": "a"}`, "zstd", 415, "zstd"},

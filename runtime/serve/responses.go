@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nstf/nstf/formats/answer"
 	"github.com/nstf/nstf/formats/tokenizer"
@@ -168,13 +169,28 @@ func (c *conversation) add(i *item, param string) error {
 			c.reasoning += p.Text
 		}
 		if c.reasoning == "" {
-			sealed, _ := base64.StdEncoding.DecodeString(i.Sealed)
-			c.reasoning = strings.ToValidUTF8(string(sealed), "")
+			c.reasoning = unsealed(i.Sealed)
 		}
 	default:
 		return invalid(param+".type", "this server knows no items of type %q", i.Type)
 	}
 	return nil
+}
+
+// sealing begins what sealed made: other servers' reasoning is theirs to read.
+const sealing = "nstf1:"
+
+// sealed returns reasoning in a form that clients send back as it is.
+func sealed(text string) string { return sealing + base64.StdEncoding.EncodeToString([]byte(text)) }
+
+// unsealed returns what sealed was given, "" for what it did not make.
+func unsealed(s string) string {
+	s, ours := strings.CutPrefix(s, sealing)
+	text, err := base64.StdEncoding.DecodeString(s)
+	if !ours || err != nil || !utf8.Valid(text) {
+		return ""
+	}
+	return string(text)
 }
 
 // A responseStream builds a response and, where out is set, tells of each part of it.
@@ -282,7 +298,7 @@ func (b *responseStream) end(status string) error {
 	case answer.Reasoning:
 		item["content"] = []any{map[string]any{"type": "reasoning_text", "text": b.text}}
 		if b.seal {
-			item["encrypted_content"] = base64.StdEncoding.EncodeToString([]byte(b.text))
+			item["encrypted_content"] = sealed(b.text)
 		}
 		if err := b.send("response.reasoning_text.done", with(map[string]any{"content_index": 0, "text": b.text})); err != nil {
 			return err

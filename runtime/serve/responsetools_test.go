@@ -65,7 +65,7 @@ func TestResponseTools(t *testing.T) {
 	}
 	defer release()
 	q := &responsesRequest{}
-	if err := json.Unmarshal([]byte(`{"tools": `+responseTools+`, "input": [{"role": "user", "content": "a"}, {"type": "reasoning", "summary": [], "content": null, "encrypted_content": "aG1t"},
+	if err := json.Unmarshal([]byte(`{"tools": `+responseTools+`, "input": [{"role": "user", "content": "a"}, {"type": "reasoning", "summary": [], "content": null, "encrypted_content": "nstf1:aG1t"},
 		{"type": "function_call", "namespace": "agents", "name": "close", "call_id": "1", "arguments": "{}"}, {"type": "custom_tool_call", "name": "patch", "call_id": "2", "input": "x\ny"},
 		{"type": "function_call_output", "call_id": "1", "output": "b"}, {"type": "custom_tool_call_output", "call_id": "2", "output": [{"type": "input_text", "text": "c"}]},
 		{"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "so"}]}, {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "d"}]}, {"role": "user", "content": "e"}]}`), q); err != nil {

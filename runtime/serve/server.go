@@ -411,9 +411,9 @@ func jsonType(t reflect.Type) string {
 
 // unpack has a body that is packed by gzip read unpacked, so many bytes at most.
 func unpack(w http.ResponseWriter, r *http.Request, limit int64) error {
-	switch coding := r.Header.Get("Content-Encoding"); coding {
+	switch coding := r.Header.Get("Content-Encoding"); strings.ToLower(coding) { // RFC 9110, 8.4.1
 	case "", "identity":
-	case "gzip":
+	case "gzip", "x-gzip":
 		z, err := gzip.NewReader(r.Body)
 		if err != nil {
 			return invalid("", "the body is said to be packed by gzip, and is not: %v", err)
