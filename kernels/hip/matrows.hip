@@ -86,6 +86,7 @@ NSTF_DEVICE void put_scale(u8 *p, Scale s) {
 #define ROWS_UNIT_BYTES (ROWS_PIECES_BYTES + ROWS_GROUPS * ROWS_FEATURES * ROWS_SCALE)
 #define ROWS_UNIT (ROWS_UNIT_BYTES + (128 / MATROWS_TOGETHER + 128 - ROWS_UNIT_BYTES % 128) % 128)
 #define ROWS_STAGE (MATROWS_TOGETHER * ROWS_UNIT)
+static_assert(ROWS_UNIT % 16 == 0, "pieces are loaded by 16 bytes");
 NSTF_DEVICE int stage_piece(int unit, int piece, int feature) { return unit * ROWS_UNIT + (piece * ROWS_FEATURES + feature) * 16; }
 NSTF_DEVICE int stage_scale(int unit, int group, int feature) {
 	return unit * ROWS_UNIT + ROWS_PIECES_BYTES + (group * ROWS_FEATURES + feature) * ROWS_SCALE;

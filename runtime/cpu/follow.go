@@ -36,15 +36,15 @@ func (e *Engine) follows(row int) bool {
 // A follower is one worker's memory, for the queries of one head.
 type follower struct {
 	shape        kernels.Attention
-	row          int       // numbers of a row of logs, foretold and shares: pages+1 at least
-	logs         []float32 // [R][row]: of what a page's positions sum up to, and the sink
-	foretold     []float32 // [R][row]: the same as the keys alone foretell it
-	shares       []float32 // [R][row]: logs as shares of all
+	stride       int       // numbers of a row of logs, foretold and shares: pages+1 at least
+	logs         []float32 // [R][stride]: of what a page's positions sum up to, and the sink
+	foretold     []float32 // [R][stride]: the same as the keys alone foretell it
+	shares       []float32 // [R][stride]: logs as shares of all
 	weights      []float64 // [pages]
 	order        []int32   // of pages that may be chosen
 	list         []int32   // of pages to be read
 	chosen       []bool    // [pages]
-	taken, left  []float32 // [row]: 1 for pages that are chosen, 0 for others; 0, 1
+	taken, left  []float32 // [stride]: 1 for pages that are chosen, 0 for others; 0, 1, until learn takes its room
 	seen, weight []float32 // [pages]
 	block        []float32 // [R][KVPositions]
 	squares      []float32 // [R][D]
@@ -148,7 +148,7 @@ func (s *step) readAll() {
 func (s *step) fit(a *attending) {
 	m := s.pages/kernels.KVPositions*kernels.KVPositions + kernels.KVPositions + 1
 	r := s.group
-	s.follower.row = m
+	s.stride = m
 	s.logs, s.foretold, s.shares = fit(s.logs, r*m), fit(s.foretold, r*m), fit(s.shares, r*m)
 	s.weights, s.chosen = fit(s.weights, s.pages), fit(s.chosen, s.pages)
 	s.taken, s.left, s.seen, s.weight = fit(s.taken, m), fit(s.left, m), fit(s.seen, s.pages), fit(s.weight, s.pages)
@@ -172,7 +172,7 @@ func grown(b []float32, n int) []float32 {
 // foretell estimates the logarithms of what pages sum up to: by their keys' means and
 // variances, and by how far that was off when they were read.
 func (s *step) foretell() {
-	m := s.follower.row
+	m := s.stride
 	s.e.set.Foretell(s.foretold, m, &s.shape, s.summary.blocks(s.known), s.q, s.squares)
 	for i := range s.group {
 		to := s.logs[i*m:][:s.known]
@@ -207,7 +207,7 @@ func (s *step) read(into kernels.Partial) {
 		if s.shape.Format = coded; halves(pages[0]) {
 			s.shape.Format, blocks = kernels.KVF16, s.cache.newest
 		}
-		s.e.set.AttendPages(into, &s.shape, blocks, s.q, pages[:n], s.hi, s.logs, s.follower.row, &s.spans.AttendScratch)
+		s.e.set.AttendPages(into, &s.shape, blocks, s.q, pages[:n], s.hi, s.logs, s.stride, &s.spans.AttendScratch)
 		pages = pages[n:]
 	}
 	s.shape.Format = coded
@@ -216,8 +216,8 @@ func (s *step) read(into kernels.Partial) {
 // divide turns logarithms into shares of all that a query sees.
 func (s *step) divide() {
 	for i := range s.group {
-		row := s.shares[i*s.follower.row:][:s.pages+1]
-		copy(row, s.logs[i*s.follower.row:])
+		row := s.shares[i*s.stride:][:s.pages+1]
+		copy(row, s.logs[i*s.stride:])
 		s.e.set.Softmax(row)
 	}
 }
@@ -228,7 +228,7 @@ func (s *step) weigh() []float64 {
 	clear(s.weights)
 	for i := range s.group {
 		weights := s.weights
-		for page, x := range s.shares[i*s.follower.row:][:len(weights)] {
+		for page, x := range s.shares[i*s.stride:][:len(weights)] {
 			weights[page] += float64(x)
 		}
 	}
@@ -377,13 +377,13 @@ func (s *step) answer(all bool) {
 
 // combine writes what one query has summed up.
 func (s *step) combine(dst []float32, p *kernels.Partial, i int) {
-	s.e.set.Combine(dst, &s.shape, []kernels.Partial{*p}, i, s.logs[i*s.follower.row+s.pages])
+	s.e.set.Combine(dst, &s.shape, []kernels.Partial{*p}, i, s.logs[i*s.stride+s.pages])
 }
 
 // standIn writes to s.with what s.without is with the means of the values of pages that are
 // not chosen, weighted as their keys foretell.
 func (s *step) standIn() {
-	a, m := &s.block.attends, s.follower.row
+	a, m := &s.block.attends, s.stride
 	width := kernels.KVWidth(a.value)
 	clear(s.middle)
 	for lo := 0; lo < s.known; lo += kernels.KVPositions {
@@ -425,7 +425,7 @@ func (s *step) compare() {
 
 // learn has the history take over what the step has seen.
 func (s *step) learn(all bool, left float64) {
-	h, m, n := s.history, s.follower.row, s.known
+	h, m, n := s.history, s.stride, s.known
 	if all && h.steps == 0 {
 		h.left = left
 	} else {
