@@ -397,15 +397,38 @@ func (d *disturber) behind(ctx context.Context, block int, w *formats.Tensor, re
 	return c, err
 }
 
-// each changes the matrices of a block one after the other.
+// each changes the matrices of a block one after the other. Where a device runs text, the processor
+// changes the next one meanwhile.
 func (d *disturber) each(block int, f func(w *formats.Tensor, relative float64) error) error {
 	d.input, d.in = "", nil
-	for _, l := range disturbs(&d.m.Graph.Blocks[block]) {
+	type changed struct {
+		w        *formats.Tensor
+		relative float64
+		err      error
+	}
+	next := make(chan changed, 1) // of one matrix
+	change := func(l *graph.Linear) {
 		w, relative, err := d.linear(l)
-		if err == nil {
-			err = f(w, relative)
+		next <- changed{w, relative, err}
+	}
+	linears, asked := disturbs(&d.m.Graph.Blocks[block]), 0
+	for i := range linears {
+		if asked == i {
+			change(linears[i])
+			asked++
 		}
-		if err != nil {
+		c := <-next
+		if c.err != nil {
+			return c.err
+		}
+		if d.o.On != nil && asked < len(linears) {
+			go change(linears[asked])
+			asked++
+		}
+		if err := f(c.w, c.relative); err != nil {
+			if asked > i+1 {
+				<-next // nobody changes anything behind the end
+			}
 			return err
 		}
 	}
