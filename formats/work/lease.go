@@ -246,12 +246,34 @@ func (l *leases) renew(ctx context.Context, name string, own *taken) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(l.silence/4, time.Second))
 	defer cancel()
+	l.renewed(ctx, name, own)
+}
+
+// renewed renews a lease whose mutex is held.
+func (l *leases) renewed(ctx context.Context, name string, own *taken) error {
 	is, err := l.store.renew(ctx, name, own.is, l.id)
 	if errors.Is(err, errLost) {
 		own.end = true
 	} else if err == nil {
 		own.is = is
 	}
+	return err
+}
+
+// keep renews a lease at once, and fails with errLost where another process has taken it.
+func (l *leases) keep(ctx context.Context, name string) error {
+	l.mu.Lock()
+	own := l.mine[name]
+	l.mu.Unlock()
+	if own == nil {
+		return errLost
+	}
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	if own.end {
+		return errLost
+	}
+	return l.renewed(ctx, name, own)
 }
 
 // errLost says that a lease is another process's.

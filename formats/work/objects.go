@@ -253,10 +253,19 @@ func (o *objects) putText(ctx context.Context, name string, seen mark, text stri
 		return is, err
 	}
 	// A request whose answer was lost may have been repeated, and refused for that.
-	if p, etag, rerr := o.read(ctx, name); rerr == nil && string(p) == text {
-		return mark{stamp: etag}, nil
+	return o.still(ctx, name, text)
+}
+
+// still returns a claim as it is now, and fails with errLost where it does not begin with a text.
+func (o *objects) still(ctx context.Context, name, text string) (mark, error) {
+	p, etag, err := o.read(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !strings.HasPrefix(string(p), text) {
+		err = errLost
 	}
-	return mark{}, errLost
+	if err != nil {
+		return mark{}, err
+	}
+	return mark{stamp: etag}, nil
 }
 
 // read returns a small object.
@@ -294,13 +303,24 @@ func (o *objects) take(ctx context.Context, name string, seen mark, owner string
 	return is, err == nil, err
 }
 
+// renew takes a claim that still names its owner as renewed: a request that was given up may
+// have been granted.
 func (o *objects) renew(ctx context.Context, name string, own mark, owner string) (mark, error) {
-	return o.put(ctx, name, own, owner)
+	is, err := o.put(ctx, name, own, owner)
+	if errors.Is(err, errLost) {
+		is, err = o.still(ctx, name, owner+"\n")
+	}
+	return is, err
 }
 
 // give leaves the object there: removing it could remove what another has just taken.
-func (o *objects) give(ctx context.Context, name string, own mark, _ string) error {
+func (o *objects) give(ctx context.Context, name string, own mark, owner string) error {
 	_, err := o.put(ctx, name, own, freed)
+	if errors.Is(err, errLost) { // or a renewal that was given up was granted
+		if own, err = o.still(ctx, name, owner+"\n"); err == nil {
+			_, err = o.put(ctx, name, own, freed)
+		}
+	}
 	return err
 }
 
@@ -320,9 +340,7 @@ func (o *objects) lock(ctx context.Context, silence time.Duration) (io.Closer, e
 			now, err = o.look(ctx, lockFile)
 		}
 		if err == nil && now != first && !now.free {
-			p, _, rerr := o.read(ctx, lockFile)
-			who, _, _ := strings.Cut(string(p), "\n")
-			err = errors.Join(rerr, &atomicfile.BusyError{Path: o.String() + "/" + lockFile, Holder: strings.Trim(fmt.Sprintf("%q", who), `"`)})
+			err = o.busy(ctx)
 		}
 		if err == nil {
 			err = pause(ctx, silence/16)
@@ -330,6 +348,13 @@ func (o *objects) lock(ctx context.Context, silence time.Duration) (io.Closer, e
 	}
 	l.stop()
 	return nil, err
+}
+
+// busy says who has the lock.
+func (o *objects) busy(ctx context.Context) error {
+	p, _, err := o.read(ctx, lockFile)
+	who, _, _ := strings.Cut(string(p), "\n")
+	return errors.Join(err, &atomicfile.BusyError{Path: o.String() + "/" + lockFile, Holder: strings.Trim(fmt.Sprintf("%q", who), `"`)})
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -355,7 +380,17 @@ func (h held) Close() error {
 	return nil
 }
 
+// discard removes nothing where another process has taken the lock over.
 func (o *objects) discard(ctx context.Context, lock io.Closer) error {
+	if h, ok := lock.(held); ok {
+		err := h.keep(ctx, lockFile)
+		if errors.Is(err, errLost) {
+			err = o.busy(ctx)
+		}
+		if err != nil {
+			return errors.Join(err, lock.Close())
+		}
+	}
 	list, err := o.list(ctx)
 	for _, name := range list {
 		if err == nil && name != journal && name != lockFile {
