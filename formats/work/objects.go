@@ -55,7 +55,9 @@ func (o *objects) list(ctx context.Context) (out []string, err error) {
 			if x.Err != nil {
 				return x.Err
 			}
-			out = append(out, strings.TrimPrefix(x.Key, o.Prefix+"/"))
+			if name, ok := o.name(x.Key); ok {
+				out = append(out, name)
+			}
 		}
 		return ctx.Err()
 	})
@@ -74,10 +76,18 @@ func (o *objects) list(ctx context.Context) (out []string, err error) {
 	return out, nil
 }
 
+// name returns the name of what lies under a key, if it is one that a file can have.
+func (o *objects) name(key string) (string, bool) {
+	name, ok := strings.CutPrefix(key, o.Prefix+"/")
+	return name, ok && name != "." && filepath.IsLocal(name) && !strings.ContainsAny(name, `/\`)
+}
+
 // forget removes a copy. Where it is open it goes when that ends, or with the folder.
 func (o *objects) forget(name string) {
-	delete(o.copies, name)
-	os.Remove(o.copy(name))
+	if _, ok := o.copies[name]; ok {
+		delete(o.copies, name)
+		os.Remove(o.copy(name))
+	}
 }
 
 func (o *objects) stat(ctx context.Context, name string) (is minio.ObjectInfo, err error) {
@@ -418,6 +428,9 @@ func (o *objects) abort(ctx context.Context) error {
 	for x := range o.s3.ListIncompleteUploads(ctx, o.Name, o.Prefix+"/", true) {
 		if x.Err != nil {
 			return x.Err
+		}
+		if _, ok := o.name(x.Key); !ok {
+			continue
 		}
 		if err := o.s3.AbortMultipartUpload(ctx, o.Name, x.Key, x.UploadID); err != nil && minio.ToErrorResponse(err).StatusCode != 404 {
 			return err
