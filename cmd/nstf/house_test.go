@@ -152,7 +152,6 @@ var lonely = []struct {
 		[]string{"formats/atomicfile",
 			"formats/hub/cache.go", "formats/hub/pull.go", // a cache whose layout is huggingface_hub's
 			"formats/hub/begun.go",                // appends to what it wrote through atomicfile
-			"formats/work/bucket.go",              // a temporary folder, of copies
 			"calibrate/hidden.go",                 // a scratch file that has no name
 			"runtime/gpu/driver/permission.go",    // opens a device, to learn whether it may
 			"formats/tensor/file_unix.go",         // opens without waiting

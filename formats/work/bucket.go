@@ -10,8 +10,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -73,7 +71,7 @@ func (e *StoreError) Error() string {
 }
 
 // client returns a client of the store.
-func (b *Bucket) client() (*minio.Core, error) {
+func (b *Bucket) client(key *credentials.Credentials) (*minio.Core, error) {
 	u, err := url.Parse(cmp.Or(b.Endpoint, "https://s3.amazonaws.com"))
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
@@ -81,7 +79,7 @@ func (b *Bucket) client() (*minio.Core, error) {
 	case u.User != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "":
 		return nil, &StoreError{Place: b.String(), Reason: "the endpoint has more than https://HOST"}
 	}
-	c, err := minio.NewCore(u.Host, &minio.Options{Creds: b.Key, Secure: u.Scheme == "https", Region: b.Region})
+	c, err := minio.NewCore(u.Host, &minio.Options{Creds: key, Secure: u.Scheme == "https", Region: b.Region})
 	if err != nil {
 		return nil, &StoreError{Place: b.String(), Reason: err.Error()}
 	}
@@ -93,56 +91,81 @@ func (b *Bucket) client() (*minio.Core, error) {
 
 // open implements [Place].
 func (b *Bucket) open(ctx context.Context) (_ store, err error) {
-	o := &objects{Bucket: b, copies: map[string]string{}, patience: firstPatience}
-	if o.s3, err = b.client(); err != nil {
+	o := &objects{Bucket: b, copies: map[string]string{}, patience: firstPatience, stall: soon}
+	key := credentials.New(signing{b.Key})
+	if o.s3, err = b.client(key); err != nil {
 		return nil, err
 	}
-	who, err := b.Key.GetWithContext(o.s3.CredContext())
-	if err != nil || who.AccessKeyID == "" {
-		return nil, &StoreError{Place: b.String(), Reason: "there are no credentials to write with",
-			Hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give the machine a role"}
+	if err := o.signs(ctx, key); err != nil {
+		return nil, err
 	}
 	if err := o.probe(ctx); err != nil {
 		return nil, err
 	}
-	if o.dir, o.own, err = scratch(); err != nil {
+	if o.temp, err = atomicfile.NewTemp(tempKind); err != nil {
 		return nil, err
 	}
 	o.patience = laterPatience
 	return o, nil
 }
 
-// scratchName is what folders for copies begin with.
-const scratchName = "nstf-work-"
+// tempKind is what folders for copies begin with.
+const tempKind = "nstf-work-"
 
-// scratch makes a folder for copies, and removes those of processes that were killed.
-func scratch() (dir string, own *atomicfile.Lock, err error) {
-	old, err := filepath.Glob(filepath.Join(os.TempDir(), scratchName+"*", lockFile))
+// signs gets a first key, so that one that is not to be had is said at once.
+func (o *objects) signs(ctx context.Context, key *credentials.Credentials) error {
+	asking, cancel := context.WithTimeout(ctx, firstPatience)
+	defer cancel()
+	how := o.s3.CredContext()
+	how.Context = asking
+	_, err := key.GetWithContext(how)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if err != nil {
-		return "", nil, err
+		return &StoreError{Place: o.String(), Reason: "there are no credentials to write with: " + reason(errors.Unwrap(err)),
+			Hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give the machine a role"}
 	}
-	for _, path := range old {
-		if lock, err := atomicfile.TakeLock(path); err == nil {
-			os.RemoveAll(filepath.Dir(path))
-			lock.Close()
-			os.RemoveAll(filepath.Dir(path)) // where no open file is removed
-		}
-	}
-	for range 10 { // another process may take a new folder for an old one
-		if dir, err = os.MkdirTemp("", scratchName); err != nil {
-			return "", nil, err
-		}
-		if own, err = atomicfile.TakeLock(filepath.Join(dir, lockFile)); err == nil {
-			return dir, own, nil
-		}
-	}
-	return "", nil, err
+	return nil
 }
 
+// signing gives a key or an error: an empty one would have requests go out unsigned.
+type signing struct{ *credentials.Credentials }
+
+// A keyError says that there is no key just now.
+type keyError struct{ error }
+
+func (e keyError) Unwrap() error { return e.error }
+
+// RetrieveWithCredContext implements credentials.Provider.
+func (s signing) RetrieveWithCredContext(how *credentials.CredContext) (credentials.Value, error) {
+	key, err := s.GetWithContext(how)
+	if err == nil && (key.AccessKeyID == "" || key.SecretAccessKey == "") {
+		err = errors.New("the key is empty")
+	}
+	if err != nil {
+		return credentials.Value{}, keyError{err}
+	}
+	return key, nil
+}
+
+// Retrieve implements credentials.Provider.
+func (s signing) Retrieve() (credentials.Value, error) { return s.RetrieveWithCredContext(nil) }
+
 // probe finds out whether the store keeps to conditions, without which two processes would
-// have the same lease.
+// have the same lease. An object that does not behave may have been swept away by a process that
+// gathers, as what a killed one left: another is tried.
 func (o *objects) probe(ctx context.Context) (err error) {
-	name := fmt.Sprintf("probe%s%016x", halfWritten, rand.Uint64())
+	for range 3 {
+		err = o.probeOne(ctx, fmt.Sprintf("probe%s%016x", halfWritten, rand.Uint64()))
+		if _, refused := errors.AsType[*formats.UnsupportedError](err); !refused {
+			break
+		}
+	}
+	return err
+}
+
+func (o *objects) probeOne(ctx context.Context, name string) (err error) {
 	nobody, text := mark{free: true}, func() string { return fmt.Sprintf("%016x", rand.Uint64()) }
 	first, err := o.put(ctx, name, nobody, text())
 	if err != nil {
@@ -184,10 +207,15 @@ const (
 	laterPatience = 10 * time.Minute
 )
 
-// asked has the store do something, again while it is overloaded or out of reach.
+// asked has the store do something, again while it is overloaded or out of reach: as long as its
+// patience, from the first failure on, and anew a few times after what took longer than that,
+// as of a large transfer.
 func (o *objects) asked(ctx context.Context, name string, do func() error) error {
-	began, said := time.Now(), false
-	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 15*time.Second) {
+	const first = 250 * time.Millisecond
+	began, said, long := time.Now(), false, 0
+	var failing time.Time
+	for wait := first; ; wait = min(2*wait, 15*time.Second) {
+		tried := time.Now()
 		err := do()
 		if err == nil {
 			return nil
@@ -199,7 +227,12 @@ func (o *objects) asked(ctx context.Context, name string, do func() error) error
 		if known != nil {
 			return known
 		}
-		if time.Since(began) > o.patience {
+		switch now := time.Now(); {
+		case failing.IsZero():
+			failing = now
+		case now.Sub(tried) > o.patience && long < 3:
+			failing, wait, long = now, first, long+1
+		case now.Sub(failing) > o.patience:
 			return &StoreError{Place: o.String() + "/" + name, Reason: "the store cannot be reached: " + reason(err)}
 		}
 		if !said && o.Note != nil && time.Since(began) > 5*time.Second {
@@ -219,6 +252,10 @@ func (o *objects) known(name string, err error) error {
 	switch {
 	case errors.Is(err, errLost):
 		return err
+	case !ok && refreshing(err):
+		return nil
+	case !ok && ofDisk(err): // the system's numbers look like a network's errors
+		return fmt.Errorf("%s/%s: %w", o, name, err)
 	case !ok && (strings.Contains(err.Error(), "x509:") || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")):
 		said.Hint = "SSL_CERT_FILE names further certificates to trust; a store without TLS is named by AWS_ENDPOINT_URL=http://HOST"
 	case !ok && passing(err):
@@ -247,6 +284,19 @@ type cutError struct{ error }
 
 func (e cutError) Unwrap() error { return e.error }
 
+// refreshing reports whether there is no key just now.
+func refreshing(err error) bool {
+	_, ok := errors.AsType[keyError](err)
+	return ok
+}
+
+// ofDisk reports whether an error is of a file of this machine.
+func ofDisk(err error) bool {
+	_, path := errors.AsType[*fs.PathError](err)
+	_, full := errors.AsType[*atomicfile.DiskFullError](err)
+	return path || full
+}
+
 // passing reports whether an error is of the network.
 func passing(err error) bool {
 	var network net.Error
@@ -257,6 +307,9 @@ func passing(err error) bool {
 
 // reason says in words what went wrong. Of an address the host alone stays.
 func reason(err error) string {
+	if e, ok := errors.AsType[keyError](err); ok {
+		return "no key to sign with: " + reason(e.error)
+	}
 	if e, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		return fmt.Sprintf("%s (%s, %d)", strings.TrimSuffix(cmp.Or(e.Message, "refused"), "."), e.Code, e.StatusCode)
 	}

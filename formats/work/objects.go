@@ -28,24 +28,67 @@ import (
 type objects struct {
 	*Bucket
 	s3     *minio.Core
-	dir    string            // of copies
-	own    *atomicfile.Lock  // of dir
+	temp   *atomicfile.Temp  // of copies
 	copies map[string]string // ETags of what was copied, by name
 
 	patience time.Duration // for how long the store may be overloaded or out of reach
+	stall    time.Duration // for how long nothing of a download may come
 }
 
 func (o *objects) key(name string) string { return o.Prefix + "/" + name }
 
-func (o *objects) copy(name string) string { return filepath.Join(o.dir, filepath.FromSlash(name)) }
+func (o *objects) copy(name string) string { return filepath.Join(o.temp.Path(), name) }
 
 // soon is what a small request may take.
 const soon = time.Minute
 
-// least is the least rate of a transfer, in bytes a second: a connection that is slower is
-// given up as dead.
+func (o *objects) soon() time.Duration { return min(soon, o.patience) }
+
+// least is the least mean rate of a transfer, in bytes a second: one that is slower is begun
+// anew, or gone on with.
 const least = 64 << 10
 
+// A pulse is of a transfer, whose context ends when nothing moves for a while: a connection may
+// be dead without a word.
+type pulse struct {
+	context.Context
+	end  context.CancelCauseFunc
+	stop func()
+	last *time.Timer
+	rest time.Duration
+}
+
+var errStalled = errors.New("nothing moved any more")
+
+// transfer begins one of so many bytes.
+func transfer(ctx context.Context, size int64, rest time.Duration) *pulse {
+	ctx, stop := context.WithTimeout(ctx, soon+time.Duration(size/least)*time.Second)
+	ctx, end := context.WithCancelCause(ctx)
+	return &pulse{ctx, end, stop, time.AfterFunc(rest, func() { end(errStalled) }), rest}
+}
+
+// Write implements io.Writer, for what comes.
+func (p *pulse) Write(b []byte) (int, error) { return p.Read(b) }
+
+// Read implements io.Reader, as minio tells of what goes.
+func (p *pulse) Read(b []byte) (int, error) {
+	p.last.Reset(p.rest)
+	return len(b), nil
+}
+
+// over ends a transfer and returns its error, which passes where nothing moved.
+func (p *pulse) over(err error) error {
+	if err != nil && errors.Is(context.Cause(p), errStalled) {
+		err = cutError{errStalled}
+	}
+	p.last.Stop()
+	p.end(nil)
+	p.stop()
+	return err
+}
+
+// list passes over what no process of ours can have written: a name becomes that of a file of
+// this machine.
 func (o *objects) list(ctx context.Context) (out []string, err error) {
 	err = o.asked(ctx, "", func() error {
 		ctx, cancel := context.WithTimeout(ctx, 5*soon)
@@ -92,7 +135,7 @@ func (o *objects) forget(name string) {
 
 func (o *objects) stat(ctx context.Context, name string) (is minio.ObjectInfo, err error) {
 	err = o.asked(ctx, name, func() (err error) {
-		ctx, cancel := context.WithTimeout(ctx, soon)
+		ctx, cancel := context.WithTimeout(ctx, o.soon())
 		defer cancel()
 		is, err = o.s3.StatObject(ctx, o.Name, o.key(name), minio.StatObjectOptions{})
 		return err
@@ -138,9 +181,9 @@ func (o *objects) download(ctx context.Context, name string, is minio.ObjectInfo
 	for at := int64(0); at < is.Size; {
 		err := o.asked(ctx, name, func() error {
 			from := at
-			ctx, cancel := context.WithTimeout(ctx, soon+time.Duration((is.Size-at)/least)*time.Second)
-			defer cancel()
-			n, err := o.part(ctx, name, is, at, f)
+			p := transfer(ctx, is.Size-at, o.stall)
+			n, err := o.part(p, name, is, at, io.MultiWriter(f, p))
+			err = p.over(err)
 			if at += n; err != nil && at > from && !errors.Is(err, errLost) {
 				if known := o.known(name, err); known != nil {
 					return err
@@ -199,13 +242,12 @@ func (o *objects) write(ctx context.Context, name string, write func(out *atomic
 		return err
 	}
 	return o.asked(ctx, name, func() error {
-		ctx, cancel := context.WithTimeout(ctx, soon+time.Duration(info.Size()/least)*time.Second)
-		defer cancel()
-		is, err := o.s3.Client.FPutObject(ctx, o.Name, o.key(name), o.copy(name), minio.PutObjectOptions{ContentType: binary, SendContentMd5: true})
+		p := transfer(ctx, info.Size(), 5*o.stall) // a store says nothing while it joins parts
+		is, err := o.s3.Client.FPutObject(p, o.Name, o.key(name), o.copy(name), minio.PutObjectOptions{ContentType: binary, SendContentMd5: true, Progress: p})
 		if err == nil {
 			o.copies[name] = is.ETag
 		}
-		return err
+		return p.over(err)
 	})
 }
 
@@ -222,7 +264,7 @@ func (o *objects) begin(ctx context.Context, name string, data []byte) error {
 func (o *objects) remove(ctx context.Context, name string) error {
 	o.forget(name)
 	err := o.asked(ctx, name, func() error {
-		ctx, cancel := context.WithTimeout(ctx, soon)
+		ctx, cancel := context.WithTimeout(ctx, o.soon())
 		defer cancel()
 		return o.s3.RemoveObject(ctx, o.Name, o.key(name), minio.RemoveObjectOptions{})
 	})
@@ -250,7 +292,7 @@ func (o *objects) putText(ctx context.Context, name string, seen mark, text stri
 		opts.SetMatchETag(seen.stamp)
 	}
 	err = o.asked(ctx, name, func() error {
-		ctx, cancel := context.WithTimeout(ctx, soon)
+		ctx, cancel := context.WithTimeout(ctx, o.soon())
 		defer cancel()
 		was, err := o.s3.Client.PutObject(ctx, o.Name, o.key(name), strings.NewReader(text), int64(len(text)), opts)
 		is.stamp = was.ETag
@@ -281,7 +323,7 @@ func (o *objects) still(ctx context.Context, name, text string) (mark, error) {
 // read returns a small object.
 func (o *objects) read(ctx context.Context, name string) (p []byte, etag string, err error) {
 	err = o.asked(ctx, name, func() error {
-		ctx, cancel := context.WithTimeout(ctx, soon)
+		ctx, cancel := context.WithTimeout(ctx, o.soon())
 		defer cancel()
 		body, is, _, err := o.s3.GetObject(ctx, o.Name, o.key(name), minio.GetObjectOptions{})
 		if err != nil {
@@ -439,10 +481,8 @@ func (o *objects) abort(ctx context.Context) error {
 	return nil
 }
 
-func (o *objects) near() string { return o.dir }
+func (o *objects) near() string { return o.temp.Path() }
 
 func (o *objects) poll() time.Duration { return time.Second }
 
-func (o *objects) close() error {
-	return errors.Join(o.own.Close(), os.RemoveAll(o.dir))
-}
+func (o *objects) close() error { return o.temp.Close() }
