@@ -190,11 +190,11 @@ func (r *run) whole(ctx context.Context) error {
 			missing = append(missing, w.Name)
 		case err == nil:
 			damaged = append(damaged, w.Name) // of another recipe
-		case unreachable(err):
-			return err
-		default:
+		case ofBytes(err):
 			damaged = append(damaged, w.Name)
 			first = errors.Join(first, err)
+		default:
+			return err // it says nothing of the tensor
 		}
 	}
 	if len(missing)+len(damaged) == 0 {
@@ -203,10 +203,12 @@ func (r *run) whole(ctx context.Context) error {
 	return &HolesError{Folder: r.o.Work.String(), Missing: missing, Damaged: damaged, Err: first}
 }
 
-// unreachable reports whether an error is of asking for a tensor, and says nothing of it.
-func unreachable(err error) bool {
-	_, ok := errors.AsType[*work.StoreError](err)
-	return ok || errors.Is(err, context.Canceled)
+// ofBytes reports whether an error is of what a tensor's file holds, which the same program wrote:
+// what it cannot read is damaged.
+func ofBytes(err error) bool {
+	_, wrong := errors.AsType[*formats.FormatError](err)
+	_, unknown := errors.AsType[*formats.UnsupportedError](err)
+	return wrong || unknown
 }
 
 // A HolesError says what keeps shards' work from being a package.
