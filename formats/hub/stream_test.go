@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/nstf/nstf/formats"
@@ -37,13 +38,12 @@ func streaming(t *testing.T) (*hubtest.Server, *Client, []byte, func() (*Stream,
 func TestStream(t *testing.T) {
 	server, c, want, begin := streaming(t)
 	c.Token = "hf_secret"
-	faults := 0
+	var faults atomic.Int64
 	server.Fault = func(r hubtest.Request, n int) hubtest.Fault {
 		if !r.Storage || n > 0 || !strings.HasPrefix(r.Range, "bytes=") {
 			return hubtest.Fault{}
 		}
-		faults++
-		return []hubtest.Fault{{}, {Cut: 1000}, {Status: 503}, {Status: 429, RetryAfter: "7"}, {NoRanges: true}, {Cut: 100_000}}[faults%6]
+		return []hubtest.Fault{{}, {Cut: 1000}, {Status: 503}, {Status: 429, RetryAfter: "7"}, {NoRanges: true}, {Cut: 100_000}}[faults.Add(1)%6]
 	}
 	st, f := begin()
 	if f.Size() != int64(len(want)) {
