@@ -51,8 +51,8 @@ type Attend struct {
 	Matrix bool
 	// Prompt has the rows taken as a prompt's, however few they are.
 	Prompt bool
-	// Reaches are the sequences that rows of a prompt belong to, each once: what they see is
-	// spread where keys and values have scales.
+	// Reaches are the sequences that rows of a prompt belong to, each once, in the rows' order: what
+	// they see is spread where keys and values have scales, or lie in the host's memory.
 	Reaches []Reach
 	// Exact asks for float32 throughout; otherwise prompts may be multiplied in
 	// half precision.
@@ -213,7 +213,7 @@ const CounterBytes = 64 << 10
 // ScratchBytes returns the size of the scratch.
 func (o *Attend) ScratchBytes(t Target) int64 {
 	if o.isPrompt(t) {
-		if !o.scaled() {
+		if !o.spreads() {
 			return 0
 		}
 		return CounterBytes + o.spreadBytes(t)

@@ -48,7 +48,11 @@ struct stored_pair {
 	alignas(16) kv_element key[KV_STRIDE];
 	alignas(16) kv_element value[KV_STRIDE];
 	kv_scale key_scales[KV_GROUPS], value_scales[KV_GROUPS];
+#if KV_HOST
+	NSTF_MEMBER kv_cache cache() { return {key, value, key_scales, value_scales, 1, nullptr, nullptr, nullptr, nullptr}; }
+#else
 	NSTF_MEMBER kv_cache cache() { return {key, value, key_scales, value_scales}; }
+#endif
 };
 #endif
 
@@ -361,7 +365,7 @@ NSTF_DEVICE void weigh(scored&, f32* lds, totals& all, const kv_cache& cache, co
 		all.top[r] = top;
 #if KV_FORMAT == 2 && !KV_LATENT
 		if (ATTEND_OWN && p == t.newest) w[r] *= own.value_scales[0];
-		else if (p >= t.lo && p < t.hi) w[r] *= cache.value_scales[t.vector + p];
+		else if (p >= t.lo && p < t.hi) w[r] *= *cache.scales<false>(t.vector + p);
 #endif
 	}
 	wave_sync();

@@ -3,6 +3,8 @@
 //
 //	for page of pieces, p < 64, h, d: far[page + base][h][p][d] = nearest(scale * level)
 //
+// and brings pages of halves and of float32 as they are, so that those in the host's memory cross the link once.
+//
 // Pieces and where they go: spread.hip. keys and values f16[room][kv_heads][64][SPREAD_STRIDE], of latents keys alone.
 // With NSTF_EXACT f32, the product itself; else the half nearest to that.
 //
@@ -18,6 +20,29 @@ template <bool Key> NSTF_DEVICE void spread_run(f32 (&x)[8], const kv_cache& cac
 	const int r = at / 8 % 4;
 	const f32 scale = kv_factor(cache.scales<Key>(vector)[at / 32]);
 	kv_levels(x, from[at / 32 * KV_WORDS + (KV_BITS == 3 ? r / 2 : r)], KV_HIGHS ? from[KV_GROUPS * KV_WORDS + at / 32] : 0, r);
+#elif !KV_SCALED
+	const f32 scale = 1;
+#if KV_D % 8 == 0
+	const pack<u32, 2 * sizeof(kv_element)> w = *(const pack<u32, 2 * sizeof(kv_element)>*)(from + at);
+#pragma unroll
+	for (int i = 0; i < 8; i++) {
+#if KV_FORMAT == 0
+		x[i] = of_bits(w.v[i]);
+#else
+		x[i] = i % 2 ? half_high(w.v[i / 2]) : half_low(w.v[i / 2]);
+#endif
+	}
+#else
+#pragma unroll
+	for (int i = 0; i < 8; i++) {
+		const kv_element e = from[at + i < KV_D ? at + i : 0];
+#if KV_FORMAT == 0
+		x[i] = e;
+#else
+		x[i] = half_value(e);
+#endif
+	}
+#endif
 #else
 	const f32 scale = cache.scales<Key>(vector)[Key || KV_LATENT ? at / 32 : 0];
 #if KV_D % 8 == 0

@@ -76,7 +76,7 @@ func (o *Attend) spread() (pages int, keys int64) {
 	return pages, int64(pages) * page
 }
 
-// spreadBytes is the scratch of a prompt whose keys and values have scales: keys, values, and
+// spreadBytes is the scratch of a prompt whose keys and values are spread: keys, values, and
 // what rows keep from launch to launch.
 func (o *Attend) spreadBytes(t Target) int64 {
 	_, n := o.spread()
@@ -171,7 +171,7 @@ func (o *Attend) prompt(t Target) []Call {
 	}
 	calls = append(calls, o.turnHeads(t, o.Q, o.KV.Dim)...)
 	tiles := o.tiles(t, nil)
-	if !o.scaled() {
+	if !o.spreads() {
 		calls = append(calls, tiles(nil))
 	} else {
 		calls = append(calls, o.spreadCalls(tiles)...)
@@ -201,13 +201,16 @@ func (o *Attend) tiles(t Target, lists []Arg) func(pieces []Arg) Call {
 	}
 }
 
-// scaled says whether keys and values are spread before prompts read them.
-func (o *Attend) scaled() bool { return o.KV.Format == cpu.KVQ8 || o.KV.Format.Coded() }
+// spreads says whether keys and values are spread before prompts read them: those that have scales, and
+// those in the host's memory, which cross the link once then.
+func (o *Attend) spreads() bool {
+	return o.KV.Format == cpu.KVQ8 || o.KV.Format.Coded() || o.KV.HostPages > 0
+}
 
 // spreadCalls lists, piece by piece, launches that spread and those that read that.
 func (o *Attend) spreadCalls(tiles func([]Arg) Call) (calls []Call) {
 	if len(o.Reaches) == 0 {
-		panic("hip: a prompt whose keys and values have scales, without Reaches")
+		panic("hip: a prompt whose keys and values are spread, without Reaches")
 	}
 	_, plane := o.spread()
 	keys := o.Scratch + CounterBytes

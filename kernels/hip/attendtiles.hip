@@ -36,13 +36,14 @@
 // and out is what is turned back. A tile that is near for some rows (kv_is_near) and not for
 // others is fetched twice, once for each.
 //
-// Keys and values that have scales (KV_SCALED) come spread (attendspread.hip), in pieces of sequences as there
-// is room for: each launch takes what its pieces have, in their order. A row whose positions are in several has what
+// Keys and values that have scales (KV_SCALED), or lie in the host's memory (KV_HOST) where no lists say what is read,
+// come spread (attendspread.hip), in pieces of sequences as there is room for: each launch takes what its pieces have, in their order. A row whose positions are in several has what
 // it has summed up in out, and its maximum and each lane's share of the denominator in kept, f32[block][2 *
 // MATRIX_ROWS][thread], until the next one: its bits do not depend on where pieces end.
 #include "functions.hip"
 #include "kv.hip"
-#if KV_SCALED
+#define TILES_SPREAD (KV_SCALED || KV_HOST && !ATTEND_LISTED)
+#if TILES_SPREAD
 #include "spread.hip"
 #define PIECES_PARAMETERS , const spread_element *far_keys, const spread_element *far_values, f32 *kept, SPREAD_PARAMETERS
 #else
@@ -86,19 +87,19 @@ constexpr bool WHOLE_VALUES = WHOLE_KEYS && KV_VALUE % ATTEND_COLUMNS == 0 && (!
 // those in half precision, of which there are no whole pieces where KV_D is odd.
 struct tile_source {
 	const kv_cache& cache;
-#if KV_SCALED
+#if TILES_SPREAD
 	const spread_element *far_keys, *far_values;
 #endif
 	bool near;
 	i64 first;
-#if KV_SCALED
+#if TILES_SPREAD
 	template <bool Key> NSTF_MEMBER const spread_element* far(int p) const { return (Key ? far_keys : far_values) + (first + p) * SPREAD_STRIDE; }
 #endif
 #if STAGES == 2
 	template <bool Key> NSTF_MEMBER const u16* halves(int p) const {
 #if KV_CODED
 		return near ? cache.near<Key>(first + p) : far<Key>(p);
-#elif KV_SCALED
+#elif TILES_SPREAD
 		return far<Key>(p);
 #else
 		return cache.vector<Key>(first + p);
@@ -136,7 +137,7 @@ NSTF_DEVICE piece near_piece(const u16* from, int d0) {
 template <bool Key> NSTF_DEVICE piece load_piece(const tile_source& s, int position, int d0) {
 	const bool whole = Key ? WHOLE_KEYS : WHOLE_VALUES;
 	piece p;
-#if KV_SCALED
+#if TILES_SPREAD
 #if KV_CODED
 	if (s.near) return near_piece(s.cache.near<Key>(s.first + position), d0);
 #endif
@@ -310,7 +311,7 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 
 	const f32* query[MATRIX_ROWS];
 	int row[MATRIX_ROWS], position[MATRIX_ROWS];
-#if KV_SCALED
+#if TILES_SPREAD
 	const spread_piece pieces[SPREAD_PIECES] = SPREAD_GIVEN;
 	bool begun[MATRIX_ROWS], ends[MATRIX_ROWS];
 	kept += (((i64)blockIdx.z * gridDim.y + head) * gridDim.x + blockIdx.x) * (2 * MATRIX_ROWS * THREADS) + threadIdx.x;
@@ -319,7 +320,7 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 	for (int r = 0; r < MATRIX_ROWS; r++) {
 		row[r] = first_row + (int)(threadIdx.x / NSTF_WAVE) * MATRIX_FEATURES + matrix_row(r);
 		position[r] = row[r] < rows ? positions[row[r]] : -1;
-#if KV_SCALED
+#if TILES_SPREAD
 		const spread_piece mine = piece_of(pieces, position[r] >= 0 ? owners[row[r]] : -2);
 		const int seen = first_seen(position[r] + 1, window);
 		begun[r] = seen < mine.from, ends[r] = position[r] < mine.to;
@@ -340,7 +341,7 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 	for (int r = 0; r < MATRIX_ROWS; r++) all.top[r] = TILE_NONE, all.total[r] = 0;
 #pragma unroll
 	for (int n = 0; n < OUTPUTS; n++) all.acc[0][n] = MatrixSums{};
-#if KV_SCALED
+#if TILES_SPREAD
 #pragma unroll
 	for (int r = 0; r < MATRIX_ROWS; r++) {
 		if (position[r] < 0 || !begun[r]) continue;
@@ -379,7 +380,7 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 		low = wave_extreme(low, false);
 		high = wave_extreme(high, true);
 		const i32* table = pages + owner * (i64)max_pages;
-#if KV_SCALED
+#if TILES_SPREAD
 		const spread_piece mine = piece_of(pieces, owner);
 		const int end = last < mine.to ? last : mine.to;
 		first = first > mine.from ? first : mine.from;
@@ -412,7 +413,7 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 			if (i >= end * (KV_CODED + 1)) return;
 			const int p = tile_of(i);
 			const bool near = is_near(i);
-#if KV_SCALED
+#if TILES_SPREAD
 			const tile_source s = {cache, far_keys, far_values, near, kv_vector(near ? table[kv_place(p, max_pages, true)] : p / 64 + mine.base, kv_heads, kv_head, p)};
 #else
 			const tile_source s = {cache, near, kv_vector(table[p / 64], kv_heads, kv_head, p)};
@@ -484,7 +485,7 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 		const f32 total = chain_sum(all.total[r]), inverse = total == 0 ? 0.0f : 1.0f / total;
 #endif
 		if (position[r] < 0) continue;
-#if KV_SCALED
+#if TILES_SPREAD
 		if (!ends[r]) kept[2 * r * THREADS] = all.top[r], kept[(2 * r + 1) * THREADS] = all.total[r];
 		const f32 factor = ends[r] ? inverse : 1.0f;
 #else

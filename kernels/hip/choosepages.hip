@@ -7,6 +7,8 @@
 // since the last prompt, where `refresh` steps have passed, or where 16 have and it would leave out
 // 0.4 more than usual. Shares f64[kv_heads] of 1 and more: all is chosen, nothing is learned.
 //
+// With CHOOSE_USES 1 uses u32[sequence][max_pages] count how often each page is chosen.
+//
 // learn: the history takes over what an earlier step saw, whose arguments begin with then_: beside
 // the choice of a later one, in blocks of their own, or alone. What a step of another block of the
 // model does meanwhile waits for none of it.
@@ -99,6 +101,14 @@ NSTF_DEVICE void foretold_totals(f32* tops, f32* parts, const f32* logs, const f
 #define THEN_SINKS nullptr
 #define THEN_SINK_PARAMETER
 #endif
+#ifndef CHOOSE_USES
+#define CHOOSE_USES 0
+#endif
+#if CHOOSE_USES
+#define USES_PARAMETER u32 *uses,
+#else
+#define USES_PARAMETER
+#endif
 #define LEARN_PARAMETERS f32 *then_histories, const f64 *then_shares, const f32 *then_logs, const f32 *then_foretold, const follow_page *then_lists, const follow_plan *then_plans, const f32 *then_errors THEN_SINK_PARAMETER
 
 // What a step that is over left of a head.
@@ -147,7 +157,7 @@ NSTF_DEVICE void learn_pages(const learnt& l, int position, int max_pages) {
 }
 
 NSTF_KERNEL void __launch_bounds__(CHOOSE_THREADS, 1)
-nstf_choose_pages(SINK_PARAMETER int heads, int kv_heads, ROWS_PARAMETERS, FOLLOW_PARAMETERS, const f64* shares, int least_pages, int refresh, f32 mass, LEARN_PARAMETERS) {
+nstf_choose_pages(SINK_PARAMETER int heads, int kv_heads, ROWS_PARAMETERS, FOLLOW_PARAMETERS, const f64* shares, int least_pages, int refresh, f32 mass, USES_PARAMETER LEARN_PARAMETERS) {
 	__shared__ f32 tops[ATTEND_GROUP], parts[ATTEND_GROUP], floats[CHOOSE_WAVES];
 	__shared__ int ints[CHOOSE_WAVES];
 	__shared__ u32 near[CHOOSE_KEPT];
@@ -252,6 +262,9 @@ nstf_choose_pages(SINK_PARAMETER int heads, int kv_heads, ROWS_PARAMETERS, FOLLO
 		if (i >= n) continue;
 		const bool take = higher || same && rank_same < end.some;
 		if (!take) left += of_bits(key);
+#if CHOOSE_USES
+		if (take) atomicAdd(uses + (i64)owner * max_pages + 1 + i, 1u);
+#endif
 		lists[take ? rank : n - 1 - (i - rank)] = {1 + i, base == 0 ? physical : table[1 + i]};
 	}
 	const int chosen = above + (equal < end.some ? equal : end.some);

@@ -25,6 +25,8 @@ type Follow struct {
 	// sequences.
 	Rank   int
 	Counts Address // u64[2]: pages that are read, and those there are, are added
+	// Uses are u32[sequences][MaxPages]: how often a head chose each page is added; 0: nobody asks.
+	Uses Address
 	// Work is FollowBytes of memory, for one call at a time: until its history is learned.
 	Work Address
 	// Before, where given, is a step of another block of the model that came before and that
@@ -115,7 +117,11 @@ func (o *Follow) attendUnit(s split) string {
 
 // chooseUnit has the kernels that choose and learn.
 func (o *Follow) chooseUnit(t Target) Unit {
-	return Unit{"choosepages.hip", fmt.Sprintf("%s ATTEND_SINKS=%d CHOOSE_MASS=%d CHOOSE_WAVES=%d", o.attendUnit(o.divided(t)), flag(o.Sinks != 0), flag(o.Mass < 1), chooseThreads/t.Wave)}
+	defines := fmt.Sprintf("%s ATTEND_SINKS=%d CHOOSE_MASS=%d CHOOSE_WAVES=%d", o.attendUnit(o.divided(t)), flag(o.Sinks != 0), flag(o.Mass < 1), chooseThreads/t.Wave)
+	if o.Uses != 0 {
+		defines += " CHOOSE_USES=1"
+	}
+	return Unit{"choosepages.hip", defines}
 }
 
 // Fits reports whether a step can learn beside another's choice: of the same rows, in blocks of
@@ -156,6 +162,9 @@ func (o *Follow) Calls(t Target) []Call {
 			Grid: [3]uint32{uint32(blocks), uint32(kinds * o.KV.Heads * s.parts), uint32(o.T)}, Block: [3]uint32{uint32(waves * t.Wave), 1, 1}, Args: args}
 	}
 	choose := append(append(append(o.sinks(), I32(o.Heads), I32(o.KV.Heads)), follow...), Ptr(o.Shares), I32(o.LeastPages), I32(o.Refresh), F32(o.Mass))
+	if o.Uses != 0 {
+		choose = append(choose, Ptr(o.Uses))
+	}
 	then, depth := o.then(t), uint32(1) // which nothing reads
 	if o.Before != nil {
 		then, depth = o.Before.then(t), 2

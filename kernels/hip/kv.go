@@ -29,7 +29,11 @@ type KV struct {
 	// Value, where it is not 0, says that there is no plane of values, nor of their
 	// scales: a value is the first so many numbers of its key.
 	Value int
-	Pages int
+	Pages int // on the card
+	// HostPages are those behind them that lie in the host's memory: their planes, in the same
+	// order, begin at Host. Latents have none, and [KV.Summaries] of all lie on the card.
+	HostPages int
+	Host      Address // HostBytes() bytes, at a multiple of 256
 	// NewestPages are those of positions in half precision, beside codes alone.
 	NewestPages int
 	// Summarized says that what a [Follow] knows of each page lies behind the planes.
@@ -51,7 +55,10 @@ func (k *KV) NewestPlanes() [2]int64 {
 }
 
 // Newest returns where the planes of positions in half precision begin.
-func (k *KV) Newest() Address { return k.Base + Address(k.PageBytes()*int64(k.Pages)) }
+func (k *KV) Newest() Address { return k.Summaries() + Address(k.SummaryBytes()*k.allPages()) }
+
+// allPages are those on the card and those in the host's memory.
+func (k *KV) allPages() int64 { return int64(k.Pages + k.HostPages) }
 
 // Planes returns the bytes of a page in each plane, in their order; 0 for one
 // that the format has not.
@@ -74,37 +81,49 @@ func (k *KV) Planes() [4]int64 {
 	return planes
 }
 
-// PageBytes returns what a page takes.
-func (k *KV) PageBytes() int64 {
-	var n int64
+// PageBytes returns what a page takes, its summaries included.
+func (k *KV) PageBytes() int64 { return k.PlaneBytes() + k.SummaryBytes() }
+
+// PlaneBytes returns what the keys and values of a page take.
+func (k *KV) PlaneBytes() (n int64) {
 	for _, p := range k.Planes() {
 		n += p
-	}
-	if k.Summarized {
-		n += k.summaryBytes()
 	}
 	return n
 }
 
-// summaryBytes is what the summaries of a page take: for each head three vectors of halves, and
-// a flag.
-func (k *KV) summaryBytes() int64 { return int64(k.Heads) * 2 * int64(3*ceil(k.Dim, 8)*8+8) }
+// SummaryBytes returns what the summaries of a page take, where there are some: for each head three
+// vectors of halves, and a flag.
+func (k *KV) SummaryBytes() int64 {
+	if !k.Summarized {
+		return 0
+	}
+	return int64(k.Heads) * 2 * int64(3*ceil(k.Dim, 8)*8+8)
+}
 
 // Summaries returns where those of all pages lie, u16 [Pages][Heads][3*D+8] with D the next
 // multiple of 8 from Dim on: means of keys, variances, means of values, and a number that is not 0
 // where one of these is not finite.
-func (k *KV) Summaries() Address {
-	at := k.Base
-	for _, p := range k.Planes() {
-		at += Address(p * int64(k.Pages))
-	}
-	return at
-}
+func (k *KV) Summaries() Address { return k.Base + Address(k.PlaneBytes()*int64(k.Pages)) }
 
-// Bytes returns the size of the pool.
+// Bytes returns the size of the pool on the card.
 func (k *KV) Bytes() int64 {
 	newest := k.NewestPlanes()
-	return k.PageBytes()*int64(k.Pages) + (newest[0]+newest[1])*int64(k.NewestPages)
+	return int64(k.Newest()-k.Base) + (newest[0]+newest[1])*int64(k.NewestPages)
+}
+
+// HostBytes returns the size of its part in the host's memory.
+func (k *KV) HostBytes() int64 { return k.PlaneBytes() * int64(k.HostPages) }
+
+// hostPlanes returns where planes of the host's memory would begin if they had the pages of the card
+// before their own: the number of a page then finds it there.
+func (k *KV) hostPlanes() (from [4]Address) {
+	at := k.Host
+	for i, p := range k.Planes() {
+		from[i] = at - Address(p*int64(k.Pages))
+		at += Address(p * int64(k.HostPages))
+	}
+	return from
 }
 
 // args passes the planes that the format has.
@@ -125,6 +144,16 @@ func (k *KV) args() []Arg {
 		}
 		a = append(a, Ptr(at))
 		at += Address(p * int64(k.NewestPages))
+	}
+	if k.HostPages == 0 {
+		return a
+	}
+	a = append(a, I64(int64(k.Pages)*int64(k.Heads)*PagePositions))
+	from := k.hostPlanes()
+	for i, p := range k.Planes() {
+		if p != 0 {
+			a = append(a, Ptr(from[i]))
+		}
 	}
 	return a
 }
@@ -150,6 +179,9 @@ func (k *KV) defines() string {
 	s := fmt.Sprintf("KV_FORMAT=%d KV_D=%d", k.Format, k.Dim)
 	if k.Value > 0 {
 		s += fmt.Sprintf(" KV_LATENT=1 KV_VALUE=%d", k.Value)
+	}
+	if k.HostPages > 0 {
+		s += " KV_HOST=1"
 	}
 	if k.Format.Coded() {
 		s += fmt.Sprintf(" KV_FIRST=%d KV_NEWEST=%d", cpu.KVFirst, cpu.KVNewest)

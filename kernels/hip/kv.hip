@@ -22,11 +22,17 @@
 // of its key. Else KV_VALUE is KV_D.
 // Planes as in kv.go: keys, values [page][head][64][KV_STRIDE], scales [page][head][64]
 // of KV_GROUPS for a key and for values of codes, of one for values of q8.
+// With KV_HOST 1 vectors from kv_card on lie in the host's memory, which the device maps: planes
+// of the same order, passed as they would begin if they had the vectors before those too. Latents
+// have none.
 #include "rows.hip"
 
 #ifndef KV_LATENT
 #define KV_LATENT 0
 #define KV_VALUE KV_D
+#endif
+#ifndef KV_HOST
+#define KV_HOST 0
 #endif
 #define KV_GROUPS ((KV_D + 31) / 32)
 #define KV_TINY 1.2621774483536189e-29f // 2^-96
@@ -62,16 +68,40 @@ struct kv_cache {
 	template <bool Key> NSTF_MEMBER u16* near(i64 i) const { return (Key ? near_keys : near_values) + i * KV_D; }
 #endif
 
-	template <bool Key> NSTF_MEMBER kv_element* vector(i64 i) const { return (Key ? keys : values) + i * KV_STRIDE; }
-	template <bool Key> NSTF_MEMBER kv_scale* scales(i64 i) const { return Key ? key_scales + i * KV_GROUPS : value_scales + i * (KV_CODED || KV_LATENT ? KV_GROUPS : 1); }
+#if KV_HOST
+	i64 card; // vectors that lie on the card
+	kv_element *host_keys, *host_values;
+	kv_scale *host_key_scales, *host_value_scales;
+	// All that finds a vector asks where it lies.
+	template <typename E> NSTF_MEMBER E* of(i64 i, E* here, E* host) const { return i < card ? here : host; }
+	template <bool Key> NSTF_MEMBER kv_element* plane(i64 i) const { return of(i, Key ? keys : values, Key ? host_keys : host_values); }
+	template <bool Key> NSTF_MEMBER kv_scale* scale_plane(i64 i) const { return of(i, Key ? key_scales : value_scales, Key ? host_key_scales : host_value_scales); }
+#else
+	template <bool Key> NSTF_MEMBER kv_element* plane(i64) const { return Key ? keys : values; }
+	template <bool Key> NSTF_MEMBER kv_scale* scale_plane(i64) const { return Key ? key_scales : value_scales; }
+#endif
+
+	template <bool Key> NSTF_MEMBER kv_element* vector(i64 i) const { return plane<Key>(i) + i * KV_STRIDE; }
+	template <bool Key> NSTF_MEMBER kv_scale* scales(i64 i) const { return scale_plane<Key>(i) + i * (Key || KV_CODED || KV_LATENT ? KV_GROUPS : 1); }
 };
+
+#if KV_HOST && KV_SCALED
+#define KV_HOST_PARAMETERS , i64 kv_card, kv_element *kv_host_keys, kv_element *kv_host_values, kv_scale *kv_host_key_scales, kv_scale *kv_host_value_scales
+#define KV_HOST_PLANES , kv_card, kv_host_keys, kv_host_values, kv_host_key_scales, kv_host_value_scales
+#elif KV_HOST
+#define KV_HOST_PARAMETERS , i64 kv_card, kv_element *kv_host_keys, kv_element *kv_host_values
+#define KV_HOST_PLANES , kv_card, kv_host_keys, kv_host_values, nullptr, nullptr
+#else
+#define KV_HOST_PARAMETERS
+#define KV_HOST_PLANES
+#endif
 
 #if KV_LATENT && KV_CODED
 #define KV_PARAMETERS kv_element *kv_keys, kv_scale *kv_key_scales, u16 *kv_near
 #define KV_CACHE {kv_keys, kv_keys, kv_key_scales, kv_key_scales, kv_near, kv_near}
 #elif KV_CODED
-#define KV_PARAMETERS kv_element *kv_keys, kv_element *kv_values, kv_scale *kv_key_scales, kv_scale *kv_value_scales, u16 *kv_near_keys, u16 *kv_near_values
-#define KV_CACHE {kv_keys, kv_values, kv_key_scales, kv_value_scales, kv_near_keys, kv_near_values}
+#define KV_PARAMETERS kv_element *kv_keys, kv_element *kv_values, kv_scale *kv_key_scales, kv_scale *kv_value_scales, u16 *kv_near_keys, u16 *kv_near_values KV_HOST_PARAMETERS
+#define KV_CACHE {kv_keys, kv_values, kv_key_scales, kv_value_scales, kv_near_keys, kv_near_values KV_HOST_PLANES}
 #elif KV_LATENT && KV_SCALED
 #define KV_PARAMETERS kv_element *kv_keys, kv_scale *kv_key_scales
 #define KV_CACHE {kv_keys, kv_keys, kv_key_scales, kv_key_scales}
@@ -79,11 +109,11 @@ struct kv_cache {
 #define KV_PARAMETERS kv_element *kv_keys
 #define KV_CACHE {kv_keys, kv_keys, nullptr, nullptr}
 #elif KV_SCALED
-#define KV_PARAMETERS kv_element *kv_keys, kv_element *kv_values, kv_scale *kv_key_scales, kv_scale *kv_value_scales
-#define KV_CACHE {kv_keys, kv_values, kv_key_scales, kv_value_scales}
+#define KV_PARAMETERS kv_element *kv_keys, kv_element *kv_values, kv_scale *kv_key_scales, kv_scale *kv_value_scales KV_HOST_PARAMETERS
+#define KV_CACHE {kv_keys, kv_values, kv_key_scales, kv_value_scales KV_HOST_PLANES}
 #else
-#define KV_PARAMETERS kv_element *kv_keys, kv_element *kv_values
-#define KV_CACHE {kv_keys, kv_values, nullptr, nullptr}
+#define KV_PARAMETERS kv_element *kv_keys, kv_element *kv_values KV_HOST_PARAMETERS
+#define KV_CACHE {kv_keys, kv_values, nullptr, nullptr KV_HOST_PLANES}
 #endif
 
 // The first position that a row sees whose own is the last before end: the last window

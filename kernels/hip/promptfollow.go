@@ -58,7 +58,20 @@ func (o *PromptFollow) of(first, rows int) Attend {
 	a.T, a.Position, a.Owner = rows, by(a.Position, 1), by(a.Owner, 1)
 	a.Q, a.Out = by(a.Q, a.Heads*a.KV.Dim), by(a.Out, a.Heads*a.KV.Dim)
 	a.Window, a.Chunked, a.Turn, a.Prompt = 0, false, nil, true
+	a.Reaches = reachesOf(a.Reaches, first, rows)
 	return a
+}
+
+// reachesOf are those of some rows of a pass.
+func reachesOf(all []Reach, first, rows int) (some []Reach) {
+	for _, r := range all {
+		n := r.Last - r.First + 1
+		if lo, hi := max(first, 0), min(first+rows, n); lo < hi {
+			some = append(some, Reach{Owner: r.Owner, First: r.First + lo, Last: r.First + hi - 1})
+		}
+		first -= n
+	}
+	return some
 }
 
 // Calls returns the launches.

@@ -101,7 +101,15 @@ func Kernels(t Target) []Kernel {
 		turned.KV.Format = f
 		follow := &Follow{Attend: Attend{Rows: rows, KV: kv, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Turn: &turned}, Histories: 1, Shares: 1, Mass: 1, Counts: 1, Work: 256}
 		table.add(fmt.Sprintf("attend/pages/%v", f), Budget{240, 64 << 10}, append(follow.Calls(t), (&Learn{Of: follow}).Calls(t)...))
+		hosted := *follow
+		hosted.KV.HostPages, hosted.Uses = 64, 1
+		table.add(fmt.Sprintf("attend/pages/%v hosted", f), Budget{240, 64 << 10}, hosted.Calls(t))
 	}
+	hosted := kv
+	hosted.HostPages, hosted.Summarized = 64, true
+	table.add("attend/f16/T=1 hosted", wide, (&Attend{Rows: rows, KV: hosted, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256, Turn: rope}).Calls(t))
+	table.add("attend/f16/T=512 hosted", Budget{256, 64 << 10}, (&Attend{Rows: prompt, KV: hosted, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1, Scratch: 256, Reaches: []Reach{{Last: 8191}}}).Calls(t))
+	table.add("move", small, (&MovePages{Planes: 1, Count: 1, Pages: 1, Moves: 1, N: 1}).Calls(t))
 	summarized := kv
 	summarized.Summarized = true
 	table.add("attend/blocks", Budget{256, 64 << 10}, (&PromptFollow{Attend: Attend{Rows: prompt, KV: summarized, Heads: 32, Scale: 0.1, Capacity: 8192, Q: 1, Out: 1}, Chosen: []ChosenRows{{Blocks: 8}}, Shares: 1, Counts: 1, Work: 256}).Calls(t))

@@ -274,6 +274,17 @@ func (c attendCase) check(t *testing.T, m *machine, r *rand.Rand) {
 		dst.get(t, again)
 		sameBits(t, fmt.Sprintf("%d pages spread at once", pages), got, again)
 	}
+	if c.latent == 0 { // wherever pages lie
+		again := make([]float32, len(got))
+		op := op
+		op.KV = m.hosted(t, kv)
+		op.Scratch = m.put(t, make([]byte, op.ScratchBytes(m.target))).address()
+		queries.set(t, q)
+		dst.set(t, again)
+		m.run(t, op.Calls(m.target))
+		dst.get(t, again)
+		sameBits(t, "with pages in the host's memory", again, got)
+	}
 	worst := 0.0
 	for row, last := range c.position {
 		for h := range c.heads {

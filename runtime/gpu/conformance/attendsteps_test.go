@@ -84,6 +84,10 @@ func TestAttendSteps(t *testing.T) {
 			if !slices.ContainsFunc(want, func(v float32) bool { return v != 0 }) {
 				t.Fatal("nothing was attended to")
 			}
+			hosted := op
+			hosted.KV = m.hosted(t, p.kv)
+			got, _ := run(hosted, 3)
+			sameBits(t, "with pages in the host's memory", got, want)
 			for _, steps := range []int{-1, 0, 1, 3, 100} {
 				got, file := run(op, steps)
 				if c.waves != 0 && (steps > 0) != (file == "attendsteps.hip") && steps != 0 {

@@ -374,6 +374,8 @@ func (c followCase) check(t *testing.T, m *machine, r *rand.Rand) {
 	beside := op
 	beside.Out, beside.Counts, beside.Histories = m.put(t, make([]float32, rows*c.heads*c.d)).address(), m.put(t, make([]uint64, 2)).address(), m.put(t, make([]float32, 2*c.kvs*hip.HistoryFloats(2*b.maxPages))).address()
 	beside.Work = m.put(t, make([]float32, op.FollowBytes(m.target)/4)).address()
+	hosted, uses := op, m.put(t, make([]uint32, 2*2*b.maxPages))
+	hosted.KV, hosted.Uses = m.hosted(t, kv), uses.address()
 	base, worst, read, held := ordinary(r, rows*c.heads*c.d), 0., 0, 0
 	for step := range 6 {
 		now := []int32{int32(c.position + step), int32(second + step), int32(least - 1)}
@@ -401,7 +403,7 @@ func (c followCase) check(t *testing.T, m *machine, r *rand.Rand) {
 			if step%2 == 0 {
 				m.run(t, (&hip.Learn{Of: &op}).Calls(m.target))
 			} else {
-				beside.Rank, beside.Before = op.Rank, &op
+				beside.Rank, beside.Before, beside.Uses = op.Rank, &op, op.Uses
 				if !op.Fits(&beside, m.target) {
 					t.Fatal("a step does not fit beside one that is alike")
 				}
@@ -409,7 +411,16 @@ func (c followCase) check(t *testing.T, m *machine, r *rand.Rand) {
 			}
 			out.get(t, to)
 		}
+		plain := op
+		op = hosted // pages in the host's memory
+		run(again)
+		op = plain
+		histories.set(t, before)
+		counts.set(t, []uint64{uint64(read), uint64(held)})
 		run(got)
+		if !slices.Equal(got, again) {
+			t.Fatalf("step %d gives other numbers where pages lie in the host's memory", step)
+		}
 		histories.set(t, before)
 		counts.set(t, []uint64{uint64(read), uint64(held)})
 		run(again)
@@ -467,6 +478,11 @@ func (c followCase) check(t *testing.T, m *machine, r *rand.Rand) {
 		if counted[0] != uint64(read) || counted[1] != uint64(held) {
 			t.Fatalf("step %d: %d of %d pages counted, want %d of %d", step, counted[0], counted[1], read, held)
 		}
+	}
+	used := make([]uint32, 2*2*b.maxPages)
+	uses.get(t, used)
+	if used[0] != 0 || used[2*b.maxPages] != 0 || c.share < 1 && slices.Max(used) == 0 {
+		t.Errorf("pages chosen %d times", used)
 	}
 	t.Logf("largest error %.1f units of 2^-24; %d of %d pages", worst, read, held)
 	if c.share < 1 && read >= held {

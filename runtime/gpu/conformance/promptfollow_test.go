@@ -116,6 +116,13 @@ func (c promptFollowCase) check(t *testing.T, m *machine, r *rand.Rand) {
 		sameBits(t, "once more", again, got)
 	}
 
+	hosted := op
+	hosted.KV, hosted.Reaches, hosted.Counts = m.hosted(t, kv), b.reaches(), m.put(t, make([]uint64, 2)).address()
+	hosted.Scratch = m.put(t, make([]byte, hosted.Attend.ScratchBytes(m.target))).address()
+	m.run(t, hosted.Calls(m.target))
+	out.get(t, again)
+	sameBits(t, "with pages in the host's memory", again, got)
+
 	// What blocks of the last range have read, one after the other: the second range has overwritten the first.
 	one := op
 	one.Chosen = chosen[:1]

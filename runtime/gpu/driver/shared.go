@@ -21,6 +21,9 @@ import (
 // then leaves alone while kernels run (hipHostMallocNonCoherent).
 const hostNonCoherent = 0x80000000
 
+// hostMapped has a device of CUDA map what it allocates of the host's memory (CU_MEMHOSTALLOC_DEVICEMAP).
+const hostMapped = 2
+
 // Shared returns how many bytes of the host's memory an integrated device may map
 // beside its own, and how many of them are free: no more than seven eighths of what
 // the host has available. Both are 0 for other devices, where the driver does not
@@ -70,14 +73,21 @@ func available(root string) int64 {
 	return 0
 }
 
-// AllocShared returns n bytes of the host's memory that the device maps, aligned to
-// at least 256. It is used as what Alloc returns. ErrMemory is why it fails where
-// there is no room.
+// HostFree returns the bytes that the host can give without swapping, 0 where it does not say.
+func (d *Device) HostFree() int64 { return available(d.lib.root) }
+
+// AllocShared returns n bytes of the host's memory, pinned, that the device maps, aligned to
+// at least 256. Kernels use it as what Alloc returns, over the link where the device has
+// memory of its own; the host leaves it alone. ErrMemory is why it fails where there is no room.
 func (d *Device) AllocShared(n int64) (Buffer, error) {
 	return d.allocate("AllocShared", n, func(address *uint64) error {
 		p := &d.lib.procs
 		var host uintptr
-		if code := call(&p.pinnedAlloc, uintptr(unsafe.Pointer(&host)), uintptr(n), hostNonCoherent); code != 0 {
+		flags := uintptr(hostNonCoherent)
+		if d.lib.dialect.api == hip.CUDA {
+			flags = hostMapped
+		}
+		if code := call(&p.pinnedAlloc, uintptr(unsafe.Pointer(&host)), uintptr(n), flags); code != 0 {
 			return d.check(&p.pinnedAlloc, aboutBytes(n, d), code)
 		}
 		*address = uint64(host)

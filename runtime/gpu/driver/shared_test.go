@@ -73,9 +73,14 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestAllocShared: what is mapped is used as the device's own memory.
+// TestAllocShared: what is mapped is used as the device's own memory, of a processor's graphics and of a card.
 func TestAllocShared(t *testing.T) {
-	b := newBench(t, newFake(t, hip.HIP, "INTEGRATED", "ALLOC=2").open)
+	for what, f := range map[string]*fake{"graphics": newFake(t, hip.HIP, "INTEGRATED", "ALLOC=2"), "a card": newFake(t, hip.CUDA, "ALLOC=2")} {
+		t.Run(what, func(t *testing.T) { testAllocShared(t, newBench(t, f.open)) })
+	}
+}
+
+func testAllocShared(t *testing.T, b *bench) {
 	if _, err := b.Alloc(4 << 20); !errors.Is(err, driver.ErrMemory) {
 		t.Fatalf("the device has room: %v", err)
 	}
@@ -93,6 +98,9 @@ func TestAllocShared(t *testing.T) {
 	}
 	if _, err := b.AllocShared(0); !errors.Is(err, driver.ErrRange) {
 		t.Errorf("no bytes: %v", err)
+	}
+	if _, err := b.AllocShared(1 << 60); !errors.Is(err, driver.ErrMemory) {
+		t.Errorf("more than the host has: %v", err)
 	}
 	must(b.AllocShared(1 << 20))(t) // Close gives it back
 }

@@ -228,7 +228,8 @@ static void *mapped;
 int NAME(hipHostMalloc, cuMemHostAlloc)(void **p, size_t n, unsigned flags) {
 	HERE
 	*p = malloc(n);
-	if (NAME(flags == 0x80000000, 0)) mapped = *p;
+	if (!*p) return MEMORY;
+	if (flags == NAME(0x80000000, 2)) mapped = *p;
 	return flags && *p != mapped ? INVALID : OK;
 }
 int NAME(hipHostFree, cuMemFreeHost)(void *p) { HERE if (p == mapped) mapped = 0; free(p); return OK; }
