@@ -68,6 +68,13 @@ func (p *Pages) Free() int64 {
 	return p.left()
 }
 
+// Holders appends how many tables hold each page that was ever taken, the others follow those.
+func (p *Pages) Holders(dst []int32) []int32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append(dst, p.refs...)
+}
+
 func (p *Pages) left() int64 { return p.limit - int64(len(p.refs)) + int64(len(p.free)) }
 
 // take gives out n pages, or none.

@@ -125,7 +125,7 @@ func newModelReference(m *model.Model, o Options, texts []string, w *windows, vo
 	if own.hash() != w.hash() {
 		return nil, fmt.Errorf("%s turns %s into other tokens than the model: they cannot be compared", m.Path, o.Text)
 	}
-	o.Policy = nil
+	o.Policy, o.Device.KVHost = nil, 0
 	ex, seq, err := exec.Alone(m, o.exec(int64(w.size)))
 	if err != nil {
 		return nil, err

@@ -29,7 +29,10 @@ type Device struct {
 	Split place.Sharing
 	// Memory bounds the bytes that devices give; those that it does not name give what is
 	// free.
-	Memory    map[place.Request]int64
+	Memory map[place.Request]int64
+	// KVHost is how many bytes of the host's memory keys and values may take that a GPU, which has
+	// the whole model, has no room for; steps follow a Policy then. 0: none.
+	KVHost    int64
 	Measured  string   // folder that keeps what was measured of the machine (place.Load); "": none does
 	Libraries []string // folders where a GPU's libraries are looked for first
 	Kernels   string   // folder that keeps compiled kernels; "": they are compiled every time
@@ -85,6 +88,24 @@ func newStage(g *graph.Graph, span device.Span, tensor func(string) formats.Tens
 	return newCPU(g, span, tensor, o)
 }
 
+// checkHosted refuses keys and values in the host's memory where none can lie there.
+func (o *Options) checkHosted() error {
+	switch d := &o.Device; {
+	case d.KVHost == 0:
+	case len(d.Behind)+len(d.Ranges) > 0 || d.Split == place.Tensors:
+		return unsupportedHosted("of a model that several devices share")
+	case o.Policy == nil:
+		return unsupportedHosted("where steps read all of them")
+	}
+	return nil
+}
+
+func unsupportedHosted(what string) error {
+	e := formats.Unsupportedf("", "", "keys and values in the host's memory %s", what)
+	e.Hint = "leave --kv-host out; it is for one GPU, and --attention policy"
+	return e
+}
+
 // apis are what place.Auto tries, in order.
 var apis = []hip.API{hip.HIP, hip.CUDA}
 
@@ -100,6 +121,9 @@ func (d *Device) refused(reasons []string) {
 const mostPositions = 1 << 36
 
 func newCPU(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor, o *Options) (device.Stage, int64, error) {
+	if o.Device.KVHost > 0 {
+		return nil, 0, unsupportedHosted("on the processor, where all of them lie there")
+	}
 	context := o.Context
 	if context == 0 {
 		context = g.Context
@@ -136,8 +160,12 @@ func (o *Options) processor() cpu.Options {
 func newGPU(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor, o *Options, api hip.API) (device.Stage, int64, error) {
 	d, options := &o.Device, o.gpu()
 	options.API, options.Ordinal, options.Libraries, options.Kernels, options.Warm = api, d.Ordinal, d.Libraries, d.Kernels, d.Warm
+	options.Most = d.Memory[place.Request{Kind: place.Kind(api), Ordinal: d.Ordinal}]
 	options.Progress, options.Planned = d.Progress, func(name string, p *gpu.Plan) {
 		d.notice("device: %s:%d, %s; %s", api, d.Ordinal, name, p)
+		if line := p.OverLink(); line != "" {
+			d.notice("device: %s", line)
+		}
 	}
 	e, err := gpu.New(g, span, tensor, options)
 	if err != nil {
@@ -148,7 +176,7 @@ func newGPU(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor
 
 // gpu returns what the options say of an engine, not of its device.
 func (o *Options) gpu() gpu.Options {
-	return gpu.Options{Rows: o.Device.Rows, Context: o.Context, Sequences: o.Sequences, Positions: o.Positions, Places: o.Places, KV: o.KV, Exact: o.Exact, Policy: o.Policy}
+	return gpu.Options{Rows: o.Device.Rows, Context: o.Context, Sequences: o.Sequences, Positions: o.Positions, Places: o.Places, KV: o.KV, Exact: o.Exact, Policy: o.Policy, KVHost: o.Device.KVHost}
 }
 
 // gpu returns the options that name a device.

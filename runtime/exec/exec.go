@@ -12,6 +12,7 @@ import (
 	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/runtime/cpu"
 	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/gpu"
 	"github.com/nstf/nstf/runtime/place"
 )
 
@@ -111,6 +112,9 @@ func Alone(m *model.Model, o Options) (*Executor, *Sequence, error) {
 
 func newExecutor(file string, g *graph.Graph, tensor func(string) formats.Tensor, o Options) (*Executor, error) {
 	if err := g.Check(); err != nil {
+		return nil, formats.In(file, err)
+	}
+	if err := o.checkHosted(); err != nil {
 		return nil, formats.In(file, err)
 	}
 	if o.Device.laid() {
@@ -214,6 +218,18 @@ func (e *Executor) PagesRead() (read, held int64) {
 		}
 	}
 	return read, held
+}
+
+// PagesMoved returns how many pages of keys and values came to a GPU from the host's memory (Device.KVHost), and how
+// many left it for that.
+func (e *Executor) PagesMoved() (in, out int64) {
+	for _, s := range e.stages {
+		if g, ok := s.(*gpu.Engine); ok {
+			i, o := g.PagesMoved()
+			in, out = in+i, out+o
+		}
+	}
+	return in, out
 }
 
 // MaxRows returns the most tokens of prompts that one turn takes, for which there has to be room at once: those of

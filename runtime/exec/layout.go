@@ -17,9 +17,10 @@ import (
 	"github.com/nstf/nstf/runtime/place"
 )
 
-// laid reports whether blocks are laid out: on several devices, by hand, or within limits.
+// laid reports whether blocks are laid out: on several devices, by hand, or within limits. A whole model
+// with keys and values in the host's memory is not.
 func (d *Device) laid() bool {
-	return len(d.Behind)+len(d.Ranges)+len(d.Memory) > 0 || d.Split == place.Tensors
+	return len(d.Behind)+len(d.Ranges) > 0 || len(d.Memory) > 0 && d.KVHost == 0 || d.Split == place.Tensors
 }
 
 // GPU reports whether the model may run on a GPU, in whole or in part.

@@ -17,12 +17,15 @@ import (
 const PageSize = hip.PagePositions
 
 // A pool is the pages of all states of an Engine, and a slot for each state.
-// Page i is the i-th in every layer's [hip.KV]. All of it is planned when the
-// engine is made, so that no address changes.
+// Page i is the i-th in every layer's [hip.KV], or where some lie in the host's memory
+// the one that hosting says. All of it is planned when the engine is made, so that no
+// address changes.
 type pool struct {
 	pages  *cache.Pages
 	layers []hip.KV
 	buffer driver.Buffer
+	hosts  *hosting // nil: all pages lie on the card
+	states []*state // by slot, nil where nobody holds it
 	// table is which page holds what, i32 [slots][tablePages]: a row for each
 	// state, kept in step by state.send.
 	// The ropes that depend on a sequence's length have their frequencies by slot too.
@@ -99,12 +102,22 @@ func pageBytes(layers []hip.KV) (n int64) {
 	return n
 }
 
-// placePages gives the layers their memory: so many pages from an arena on, and so many of
-// the newest positions where they are beside others.
-func placePages(layers []hip.KV, pages, newest int, a *arena) {
+// planeBytes is that without summaries, which lie on the card in any case.
+func planeBytes(layers []hip.KV) (n int64) {
 	for i := range layers {
-		layers[i].Pages, layers[i].NewestPages = pages, newest
+		n += layers[i].PlaneBytes()
+	}
+	return n
+}
+
+// placePages gives the layers their memory: so many pages from an arena on, and so many of
+// the newest positions where they are beside others; and so many behind those from another
+// arena on, which counts in the host's memory.
+func placePages(layers []hip.KV, pages, newest int, a *arena, hosted int, host *arena) {
+	for i := range layers {
+		layers[i].Pages, layers[i].NewestPages, layers[i].HostPages = pages, newest, hosted
 		layers[i].Base = a.take(layers[i].Bytes())
+		layers[i].Host = host.take(layers[i].HostBytes())
 	}
 }
 
@@ -153,12 +166,25 @@ func (e *Engine) makePool() (err error) {
 	if newest > 0 {
 		p.newest = cache.NewPages(newest, PageSize)
 	}
-	var size arena
-	placePages(slices.Clone(p.layers), int(pages), int(newest), &size)
+	hosted := e.plan.HostPages
+	var size, host arena
+	placePages(slices.Clone(p.layers), int(pages-hosted), int(newest), &size, int(hosted), &host)
 	if p.buffer, err = e.m.alloc(size.used); err != nil {
 		return err
 	}
-	placePages(p.layers, int(pages), int(newest), &arena{base: p.buffer.Address})
+	var hostBuffer driver.Buffer
+	if hosted > 0 {
+		if hostBuffer, err = e.m.device.AllocShared(host.used); err != nil {
+			return err
+		}
+	}
+	placePages(p.layers, int(pages-hosted), int(newest), &arena{base: p.buffer.Address}, int(hosted), &arena{base: hostBuffer.Address})
+	p.states = make([]*state, e.places)
+	if hosted > 0 {
+		if err := e.makeHosting(hostBuffer); err != nil {
+			return err
+		}
+	}
 	for i := e.places - 1; i >= 0; i-- {
 		p.idle = append(p.idle, int32(i))
 	}
@@ -195,6 +221,7 @@ func (e *Engine) newState(t, newest *cache.Table) (device.State, error) {
 		s.regimes[i] = -1
 	}
 	p.idle = p.idle[:last]
+	p.states[s.slot] = s
 	return s, nil
 }
 
@@ -269,6 +296,12 @@ func (s *state) reserve(n int64) error {
 		return err
 	}
 	for _, c := range copies {
+		if h := s.e.pool.hosts; h != nil {
+			if err := h.move([]hip.Move{{From: h.place[c.From], To: h.place[c.To], Out: true}}); err != nil {
+				return err
+			}
+			continue
+		}
 		for i := range s.e.pool.layers {
 			l := &s.e.pool.layers[i]
 			planes := l.Planes()
@@ -398,6 +431,7 @@ func (s *state) Release() {
 	s.newest.Release()
 	s.give()
 	s.e.pool.idle = append(s.e.pool.idle, s.slot)
+	s.e.pool.states[s.slot] = nil
 }
 
 // send brings the state's row of the device's table up to date.
@@ -406,7 +440,7 @@ func (s *state) send() error {
 		return err
 	}
 	row := int(s.slot) * s.e.pool.tablePages
-	if err := s.sendPages(0, s.Pages(), row); err != nil || s.newest == nil {
+	if err := s.sendPages(0, s.e.pool.hosts.placesOf(s.Pages()), row); err != nil || s.newest == nil {
 		return err
 	}
 	return s.sendPages(1, s.newest.Pages(), row+s.e.pool.tablePages/2)

@@ -33,6 +33,9 @@ type Options struct {
 	Exact bool
 	// Policy has steps of attention read some pages alone; nil: they read all.
 	Policy *device.Policy
+	// KVHost is how many bytes of the host's memory keys and values may take that the device has
+	// no room for. It wants a Policy, a whole model and one device; 0: none.
+	KVHost int64
 	// Warm has all kernels that any pass may need be ready when New returns, not those of
 	// single tokens and long prompts alone: for servers, where others would wait.
 	Warm bool
@@ -80,21 +83,24 @@ func (e *MissingError) Unwrap() error { return e.Err }
 
 // An Engine executes a span of one model on one GPU.
 type Engine struct {
-	span    device.Span
-	places  int // for states
-	g       *graph.Graph
-	shape   shape
-	apart   device.Blocks
-	pinned  map[int][]int // experts of those blocks that lie here too
-	exact   bool
-	context int64
-	plan    Plan
-	m       *machine
-	on      *Device // nil: the machine is the engine's own
-	team    *member // nil: the engine computes passes alone
-	closed  bool
-	counted int64       // bytes of weights
-	tuning  *hip.Tuning // what was found to be fastest here; nil: nothing was looked for
+	span       device.Span
+	places     int // for states
+	g          *graph.Graph
+	shape      shape
+	apart      device.Blocks
+	pinned     map[int][]int // experts of those blocks that lie here too
+	exact      bool
+	context    int64
+	plan       Plan
+	m          *machine
+	on         *Device // nil: the machine is the engine's own
+	team       *member // nil: the engine computes passes alone
+	closed     bool
+	counted    int64 // bytes of weights
+	kvHost     int64 // see Options
+	hostRoom   hostRoom
+	newestRead int64       // pages that steps read in any case behind the one that they write
+	tuning     *hip.Tuning // what was found to be fastest here; nil: nothing was looked for
 
 	buffer driver.Buffer // of the weights and of the work space
 	weights
@@ -146,7 +152,10 @@ func newEngine(g *graph.Graph, span device.Span, tensor func(name string) format
 	if span.Head && g.Vocab >= hip.MostVocab {
 		return nil, formats.Unsupportedf("", "graph.vocab", "a vocabulary of %d on a GPU, where tokens are chosen among fewer than %d", g.Vocab, hip.MostVocab)
 	}
-	e := &Engine{g: g, span: span, team: o.team, places: placesOf(o), kept: memoriesOf(g, span, o), shape: shapeOf(g, span, o), apart: o.Apart, pinned: o.Pinned, experts: o.Experts, exact: o.Exact, graphs: map[graphKey][]stretch{}}
+	if err := checkHosted(g, span, o); err != nil {
+		return nil, err
+	}
+	e := &Engine{g: g, span: span, team: o.team, kvHost: o.KVHost, places: placesOf(o), kept: memoriesOf(g, span, o), shape: shapeOf(g, span, o), apart: o.Apart, pinned: o.Pinned, experts: o.Experts, exact: o.Exact, graphs: map[graphKey][]stretch{}}
 	count := &layout{exact: o.Exact, streams: o.Streams, pinned: o.Pinned}
 	counted, err := count.graph(g, span, o.Apart, tensor)
 	if err != nil {
@@ -175,6 +184,9 @@ func (e *Engine) place(tensor func(name string) formats.Tensor, o *Options) erro
 	e.tuning = e.m.loadTuning()
 	e.pool.layers = e.cacheLayers(kept)
 	if err := e.makePlan(o, e.counted); err != nil {
+		return err
+	}
+	if err := e.measureLink(); err != nil {
 		return err
 	}
 	if o.Planned != nil {
@@ -234,6 +246,9 @@ func (e *Engine) placeScratch(a *arena, t int) {
 		keys, _ := e.g.KeysOf(i)
 		prompt := op
 		prompt.T, prompt.Prompt, prompt.Exact, prompt.KV.Format = t, true, e.exact, e.follow.kept.Of(keys)
+		if e.kvHost > 0 {
+			prompt.KV.HostPages = 1 // whatever there will be
+		}
 		attend = max(attend, prompt.ScratchBytes(e.m.target))
 		for _, s := range op.Shapes(e.m.target) { // what is found for one row is used for all that are few
 			tried := op
@@ -242,6 +257,7 @@ func (e *Engine) placeScratch(a *arena, t int) {
 		}
 	}
 	e.follow.place(e, few, t, slots, a)
+	e.placeHosted(slots, a)
 	e.staging.place(a)
 	sample := hip.Sample{Rows: hip.Rows{T: few}, Vocab: e.shape.vocab}
 	e.s.place(&e.shape, t, slots, int(e.context), attend, sample.ScratchBytes(), a)
@@ -270,7 +286,7 @@ func (e *Engine) fill(l *layout, o *Options) error {
 			return err
 		}
 	}
-	if err := errors.Join(e.sendRopes(), e.sendCounted(), e.sendPlaces(), e.follow.send(e), e.staging.send(e.m)); err != nil {
+	if err := errors.Join(e.sendRopes(), e.sendCounted(), e.sendPlaces(), e.follow.send(e), e.pool.hosts.send(), e.staging.send(e.m)); err != nil {
 		return err
 	}
 	ready := make(chan error, 1)
@@ -316,7 +332,7 @@ func (e *Engine) Close() error {
 			errs = append(errs, list[i].graph.Free())
 		}
 	}
-	errs = append(errs, e.handed.free(), e.staging.release())
+	errs = append(errs, e.handed.free(), e.staging.release(), e.pool.hosts.release())
 	for _, v := range e.events {
 		if v != nil {
 			errs = append(errs, v.Free())

@@ -261,6 +261,9 @@ func (w *walk) followAttention(b *block, lo int, dense *hip.Attend) {
 	op.Attend = *dense
 	op.Histories = f.histories + hip.Address(4*f.first[b.index]*hip.HistoryFloats(w.e.pool.tablePages))
 	op.Shares, op.Counts = f.shares+hip.Address(8*f.first[b.index]), f.counts
+	if h := w.e.pool.hosts; h != nil {
+		op.Uses = h.counts
+	}
 	if w.reading.dense {
 		dense.Below = op.Least
 		w.do(dense)

@@ -91,13 +91,18 @@ func (e *Engine) begin(b *device.Batch) (p *pass, slots []int32, err error) {
 	if !p.many {
 		p.state, p.reading = &e.s.few, e.readingOf(b)
 	}
+	for i := range b.Segments {
+		if s, ok := b.Segments[i].State.(*state); !ok || s.e != e {
+			return nil, nil, fmt.Errorf("gpu: the state of segment %d is a %T", i, b.Segments[i].State)
+		}
+	}
+	if err := e.pool.hosts.settle(b, p.many); err != nil { // before any table is sent
+		return nil, nil, err
+	}
 	row := 0
 	for i := range b.Segments {
 		segment := &b.Segments[i]
-		s, ok := segment.State.(*state)
-		if !ok || s.e != e {
-			return nil, nil, fmt.Errorf("gpu: the state of segment %d is a %T", i, segment.State)
-		}
+		s := segment.State.(*state)
 		if err := s.begin(segment, p.many); err != nil {
 			return nil, nil, err
 		}
@@ -342,6 +347,9 @@ func (e *Engine) newWalk(rows int, many bool, from int) *walk {
 func (u *unitSet) addPass(e *Engine, rows int, many bool, from int) {
 	if e.follow.policy != nil && !many && from == 0 {
 		u.addReading(e, rows)
+	}
+	if h := e.pool.hosts; h != nil {
+		u.add(h.of(1).Calls(e.m.target)[0].Unit)
 	}
 	if many && e.follow.policy.ForPrompts() && rows >= PageSize {
 		u.addChoosing(e, rows)

@@ -25,6 +25,11 @@ type Plan struct {
 	Total   int64 // bytes of the device, and of the host's that it may map
 	Shared  int64 // free bytes of the host's memory that the device maps, where it is integrated
 	newest  int64 // pages of the newest positions, beside codes
+	// HostPages of the pages lie in HostCache bytes of the host's memory, and what a step reads of them
+	// behind Context positions is expected to be LinkBytes, over a link that copies Link bytes a second.
+	HostPages, HostCache, LinkBytes int64
+	Link                            float64
+	follows, hosts                  bool // steps read some pages alone; the host's memory is offered
 }
 
 // sum is what the plan takes.
@@ -32,7 +37,7 @@ func (p *Plan) sum() int64 { return p.Weights + p.Cache + p.States + p.Scratch }
 
 // String says it in one line.
 func (p *Plan) String() string {
-	s := fmt.Sprintf("weights %s, KV %s at %d, %sscratch %s: fits in %s", formats.Size(p.Weights), formats.Size(p.Cache), p.Context, p.states(), formats.Size(p.Scratch), formats.Size(p.Total))
+	s := fmt.Sprintf("weights %s, KV %s at %d%s, %sscratch %s: fits in %s", formats.Size(p.Weights), formats.Size(p.Cache), p.Context, p.hosted(), p.states(), formats.Size(p.Scratch), formats.Size(p.Total))
 	if p.Shared > 0 {
 		s += fmt.Sprintf(", %s of them the processor's", formats.Size(p.Shared))
 	}
@@ -48,6 +53,22 @@ func (p *Plan) states() string {
 		return ""
 	}
 	return fmt.Sprintf("states %s, ", formats.Size(p.States))
+}
+
+// hosted says what lies in the host's memory, where it was offered.
+func (p *Plan) hosted() string {
+	if !p.hosts {
+		return ""
+	}
+	return fmt.Sprintf(" (%d positions on the card, %d in %s of the host's memory)", (p.Pages-p.HostPages)*PageSize, p.HostPages*PageSize, formats.Size(p.HostCache))
+}
+
+// OverLink says in one line what steps are expected to read of the host's memory, "" where nothing lies there.
+func (p *Plan) OverLink() string {
+	if p.HostPages == 0 {
+		return ""
+	}
+	return fmt.Sprintf("behind %d positions a step reads about %s of keys and values over the link, or less: %.3g ms at %.3g GB/s", p.Context, formats.Size(p.LinkBytes), 1e3*float64(p.LinkBytes)/p.Link, p.Link/1e9)
 }
 
 // A TooLargeError says that a model does not fit a device.
@@ -66,6 +87,9 @@ func (e *TooLargeError) Hint() string {
 	var help []string
 	if p.Weights+p.States+p.Scratch < p.Free {
 		help = append(help, "--ctx N shortens the context", "--kv q8 halves the keys and values")
+		if p.follows {
+			help = append(help, "--kv-host SIZE, or more of it, keeps some in the host's memory")
+		}
 	} else {
 		help = append(help, "quantize to fewer bits per weight")
 	}
@@ -82,11 +106,13 @@ func (e *Engine) makePlan(o *Options, weights int64) error {
 	}
 	shared, mapped := e.m.device.Shared()
 	free, total = free+shared, total+mapped
+	left := free
 	if o.Most > 0 {
-		free = min(free, max(o.Most-e.m.used.Load(), 0)+spare)
+		left = min(free, max(o.Most-e.m.used.Load(), 0))
+		free = min(free, left+spare)
 	}
 	p := &e.plan
-	*p = Plan{Shared: shared, Device: e.m.device.Properties().Name, Weights: weights, Context: o.Context, Model: e.g.Context, Free: free, Total: total}
+	*p = Plan{follows: e.follow.policy != nil, hosts: e.kvHost > 0, Shared: shared, Device: e.m.device.Properties().Name, Weights: weights, Context: o.Context, Model: e.g.Context, Free: left, Total: total}
 	if p.Context == 0 {
 		p.Context = p.Model
 	}
@@ -116,17 +142,27 @@ func (e *Engine) makePlan(o *Options, weights int64) error {
 	if p.sum()+spare <= free {
 		return nil
 	}
-	fit := (free - spare - p.Weights - p.States - p.Scratch - p.newest*newestBytes(layers)) / max(pageBytes(layers), 1)
-	if o.Positions > 0 && fit >= pagesOf(p.Context) {
-		return p.share(layers, fit*PageSize, sequences)
+	room := free - spare - p.Weights - p.States - p.Scratch - p.newest*newestBytes(layers)
+	fit := room / max(pageBytes(layers), 1)
+	if e.kvHost > 0 {
+		fit = fitHosted(layers, room, e.kvHost)
 	}
+	switch pages := fit / sequences; {
+	case e.kvHost > 0 && p.Pages <= fit:
+	case o.Positions > 0 && fit >= pagesOf(p.Context):
+		err = p.share(layers, fit*PageSize, sequences)
 	// Where nobody asked for a context, as much as fits will do.
-	if pages := fit / sequences; o.Context == 0 && o.Positions == 0 && pages*PageSize >= minContext {
+	case o.Context == 0 && o.Positions == 0 && pages*PageSize >= minContext:
 		p.Context = pages * PageSize / minContext * minContext
 		e.context = p.Context
-		return p.share(layers, 0, sequences)
+		err = p.share(layers, 0, sequences)
+	default:
+		return &TooLargeError{*p}
 	}
-	return &TooLargeError{*p}
+	if err != nil || e.kvHost == 0 {
+		return err
+	}
+	return e.hostSome(room)
 }
 
 // share plans the pages of so many positions, a sequence's at least, or of so many

@@ -100,7 +100,7 @@ func unplaced(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Tar
 		return nil, nil, err
 	}
 	e.pool.layers = e.cacheLayers(kept)
-	placePages(e.pool.layers, int(pagesOf(e.context)), int(newestPages(e.pool.layers, pagesOf(e.context), 1, maxRows)), &l.arena)
+	placePages(e.pool.layers, int(pagesOf(e.context)), int(newestPages(e.pool.layers, pagesOf(e.context), 1, maxRows)), &l.arena, 0, &arena{})
 	return e, l, nil
 }
 
