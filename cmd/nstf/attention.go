@@ -16,6 +16,7 @@ import (
 	"github.com/nstf/nstf/formats/model"
 	"github.com/nstf/nstf/formats/nstf"
 	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/exec"
 )
 
 // attentionFlag is how steps attend to the positions behind them.
@@ -24,6 +25,7 @@ type attentionFlag struct {
 	file        string // of a policy that was measured, "" for none
 	mass        float64
 	least       int64
+	kvHost      string // size
 	set         *pflag.FlagSet
 }
 
@@ -38,6 +40,7 @@ func (f *attentionFlag) add(s *pflag.FlagSet) {
 	s.StringVar(&f.kind, "attention", attentionDense, "`KIND` of attention: dense, policy, or FILE.json of one")
 	s.StringVar(&f.pages, "attention-pages", "10%", "pages that a step or block of a prompt reads, as a `SHARE`, by a policy")
 	s.Float64Var(&f.mass, "attention-mass", 1, "`SHARE` of the estimated weight that is enough, by a policy")
+	s.StringVar(&f.kvHost, "kv-host", "0", "`SIZE` of the host's memory for keys and values that one GPU has no\nroom for, such as 32GiB, by a policy")
 	s.Int64Var(&f.least, "attention-least", 0, "`N` positions that a policy reads whole; default: while that is faster")
 }
 
@@ -45,7 +48,7 @@ func (f *attentionFlag) add(s *pflag.FlagSet) {
 func (f *attentionFlag) policy() (*device.Policy, error) {
 	switch f.kind {
 	case attentionDense:
-		for _, name := range []string{"attention-pages", "attention-mass", "attention-least"} {
+		for _, name := range []string{"attention-pages", "attention-mass", "attention-least", "kv-host"} {
 			if f.set.Changed(name) {
 				return nil, usagef("--%s goes with --attention %s", name, attentionPolicy)
 			}
@@ -73,8 +76,29 @@ func (f *attentionFlag) policy() (*device.Policy, error) {
 	if f.least != 0 && f.least < device.PolicyPage {
 		return nil, usagef("--attention-least %d is less than a page of %d positions", f.least, device.PolicyPage)
 	}
+	if _, err := f.hosted(); err != nil {
+		return nil, err
+	}
 	p.Pages, p.Mass, p.Least = x, f.mass, f.least
 	return &p, nil
+}
+
+// hosted returns the bytes of --kv-host.
+func (f *attentionFlag) hosted() (int64, error) {
+	if f.kvHost == "" || f.kvHost == "0" {
+		return 0, nil
+	}
+	n, err := parseSize(f.kvHost)
+	if err != nil {
+		return 0, usagef("--kv-host: %v", err)
+	}
+	return n, nil
+}
+
+// on has a device that the flags were checked for keep keys and values as they say.
+func (f *attentionFlag) on(d exec.Device) exec.Device {
+	d.KVHost, _ = f.hosted() // checked
+	return d
 }
 
 // fit has a policy take the shares of heads from the file that the flags name, or from

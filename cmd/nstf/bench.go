@@ -175,6 +175,9 @@ func (f *benchFlags) check(args []string) error {
 	if f.Policy, err = f.attention.policy(); err != nil {
 		return err
 	}
+	if bytes, _ := f.attention.hosted(); bytes > 0 && (f.tune || len(f.concurrency) > 0) {
+		return usagef("--kv-host goes with neither --tune nor --concurrency")
+	}
 	if err := f.device.check(); err != nil {
 		return err
 	}
@@ -231,7 +234,7 @@ func (a *app) bench(ctx context.Context, path string, f *benchFlags) error {
 			f.FirstToken = func(ctx context.Context) (time.Duration, error) { return a.firstToken(ctx, path, f) }
 		}
 	}
-	f.Device = a.device(&f.device)
+	f.Device = f.attention.on(a.device(&f.device))
 	step, end := a.progress("measuring", "rounds")
 	defer end()
 	f.Progress = step

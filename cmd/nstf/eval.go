@@ -59,7 +59,7 @@ A text that the package was calibrated on flatters it, and is warned of.`,
 			if err := f.check(); err != nil {
 				return err
 			}
-			f.Device, f.Input = a.device(&f.device), a.in
+			f.Device, f.Input = f.attention.on(a.device(&f.device)), a.in
 			if f.dump != "" {
 				if !c.Flags().Changed("exact") && !c.Flags().Changed("kv") {
 					f.Exact = true // raw logits are asked for to be compared

@@ -173,7 +173,7 @@ func (a *app) runModel(ctx context.Context, args []string, f *runFlags) error {
 		return err
 	}
 	defer m.Close()
-	f.Device = a.device(&f.device)
+	f.Device = f.attention.on(a.device(&f.device))
 	if err := errors.Join(f.attention.fit(f.Policy, m), a.keep(m, &f.KV, f.Exact)); err != nil {
 		return err
 	}

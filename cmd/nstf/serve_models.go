@@ -26,7 +26,7 @@ func (a *app) sources(ctx context.Context, paths []string, f *serveFlags) ([]ser
 			f.Log.Info(describeKept(chose), "model", m.Path)
 		}
 		o.KV = kv
-		o.Device = a.device(&f.device)
+		o.Device = f.attention.on(a.device(&f.device))
 		o.Device.Warm = true
 		if f.policy != nil {
 			own := *f.policy // of this model

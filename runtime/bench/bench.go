@@ -76,9 +76,11 @@ type Decode struct {
 	Tokens      int        `json:"tokens"`
 	Depth       int        `json:"depth"`
 	Rate        place.Rate `json:"tokens_per_s"`
-	WeightBytes int64      `json:"weight_bytes"` // read for a token
-	CacheBytes  int64      `json:"cache_bytes"`  // keys and values read for a token, on average
-	GBs         place.Rate `json:"gbs"`          // of both, 10^9 bytes per second
+	WeightBytes int64      `json:"weight_bytes"`        // read for a token
+	CacheBytes  int64      `json:"cache_bytes"`         // keys and values read for a token, on average
+	GBs         place.Rate `json:"gbs"`                 // of both, 10^9 bytes per second
+	PagesIn     int64      `json:"pages_in,omitempty"`  // of keys and values that came to a GPU from the host's memory,
+	PagesOut    int64      `json:"pages_out,omitempty"` // and left it for that, since the model was opened
 	// Memory is reading a buffer far beyond the caches, in the same run; on a GPU
 	// copying one, read and written bytes counted.
 	Memory place.Rate `json:"memory_gbs"`
@@ -513,6 +515,7 @@ func (r *run) decodeResult(cost *place.Cost) *Decode {
 		cache *= float64(read) / float64(held)
 	}
 	d := &Decode{Tokens: r.o.Gen, Depth: r.o.Depth, Rate: place.NewRate(r.decodes), WeightBytes: int64(weights), CacheBytes: int64(cache)}
+	d.PagesIn, d.PagesOut = r.ex.PagesMoved()
 	d.GBs = d.Rate.Times((weights + cache) / 1e9)
 	if len(r.memories) > 0 {
 		d.Memory, d.Share = place.NewRate(r.memories).Times(1e-9), r.share(weights+cache, r.memories)
