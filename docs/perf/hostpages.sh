@@ -25,6 +25,6 @@ bench() { # NAME DEPTH FLAG...
 weights() { sed -n 's/.*; weights \([0-9.]*\) \([GM]\)iB, .*/\1 \2/p' "$1" | awk '{ printf "%d", $2 == "G" ? 1024 * $1 : $1 }'; }
 bench card 65536
 w=$(weights "$out/hostpages-65536-card.txt")
-# A quarter of the pages is 2 GiB; summaries of all take 0.2, and the work space what there is beside.
-bench quarter 65536 --kv-host 16GiB --memory "$device=$((w + 2048 + 200 + ${WORK:-400}))MiB"
+# A quarter of the pages is 2 GiB; summaries of all take 0.2, and the work space of 2,048 rows 0.9.
+bench quarter 65536 --kv-host 16GiB --memory "$device=$((w + 2048 + 200 + 950))MiB"
 bench "${CARD:-12}GiB" 131072 --kv-host 24GiB --memory "$device=$((1024 * ${CARD:-12}))MiB"

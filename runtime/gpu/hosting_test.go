@@ -85,6 +85,33 @@ func (s *script) steps(what string, both [2]device.State, n int) {
 	}
 }
 
+// together appends a token to each of two pairs of states, in one pass.
+func (s *script) together(what string, pairs ...[2]device.State) {
+	s.t.Helper()
+	var rows [2][]float32
+	for i, e := range s.on {
+		var b device.Batch
+		for _, both := range pairs {
+			at := both[i].Len()
+			if err := both[i].Reserve(at + 1); err != nil {
+				s.t.Fatal(err)
+			}
+			b.Segments = append(b.Segments, device.Segment{State: both[i], Tokens: s.ids[at : at+1], Length: int64(len(s.ids)), Wanted: 1})
+		}
+		pass, err := e.Forward(&b)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		rows[i] = make([]float32, int64(len(pairs))*s.vocab)
+		if err := pass.Logits(0, len(pairs), rows[i]); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if !slices.Equal(rows[0], rows[1]) {
+		s.t.Fatalf("%s: other logits", what)
+	}
+}
+
 func (s *script) state() (both [2]device.State) {
 	for i, e := range s.on {
 		both[i] = devicetest.State(s.t, e, int64(len(s.ids)))
@@ -147,6 +174,9 @@ func TestHosting(t *testing.T) {
 			two := s.state()
 			s.prompt("another sequence", two, 300, 100)
 			s.steps("another sequence", two, 5)
+			for range 40 {
+				s.together("three sequences", one, two, fork)
+			}
 			for i := range one {
 				if err := one[i].Restore(kept[i]); err != nil {
 					t.Fatal(err)

@@ -128,9 +128,14 @@ func (e *Engine) makePlan(o *Options, weights int64) error {
 	if err := p.share(layers, o.Positions, sequences); err != nil {
 		return err
 	}
-	// The work space gets at most an eighth of what the weights leave.
+	// The work space gets at most an eighth of what the weights leave. Of pages in the host's memory each pass of a
+	// prompt brings all: they count there, as fewer passes spare the link.
+	most := (free - weights) / 8
+	if e.kvHost > 0 {
+		most = min((free-weights+e.kvHost)/8, (free-weights)/2)
+	}
 	for p.Rows = maxRows; p.Rows > minRows; p.Rows /= 2 {
-		if p.Scratch = e.scratchBytes(p.Rows); p.Scratch <= (free-weights)/8 {
+		if p.Scratch = e.scratchBytes(p.Rows); p.Scratch <= most {
 			break
 		}
 	}
