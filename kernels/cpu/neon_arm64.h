@@ -11,12 +11,13 @@
 #define FMUL4S(m, n, d) WORD $(0x6e20dc00 | (m)<<16 | (n)<<5 | (d)) // fmul v{d}.4s, v{n}.4s, v{m}.4s
 #define FDIV4S(m, n, d) WORD $(0x6e20fc00 | (m)<<16 | (n)<<5 | (d)) // fdiv v{d}.4s, v{n}.4s, v{m}.4s
 #define FMAX4S(m, n, d) WORD $(0x4e20f400 | (m)<<16 | (n)<<5 | (d)) // fmax v{d}.4s, v{n}.4s, v{m}.4s
+#define FMAXNM4S(m, n, d) WORD $(0x4e20c400 | (m)<<16 | (n)<<5 | (d)) // fmaxnm v{d}.4s, v{n}.4s, v{m}.4s
 #define FMIN4S(m, n, d) WORD $(0x4ea0f400 | (m)<<16 | (n)<<5 | (d)) // fmin v{d}.4s, v{n}.4s, v{m}.4s
 #define FADDP4S(m, n, d) WORD $(0x6e20d400 | (m)<<16 | (n)<<5 | (d)) // faddp v{d}.4s, v{n}.4s, v{m}.4s
 #define FMLA4S(m, n, d) WORD $(0x4e20cc00 | (m)<<16 | (n)<<5 | (d)) // fmla v{d}.4s, v{n}.4s, v{m}.4s
 #define FMLS4S(m, n, d) WORD $(0x4ea0cc00 | (m)<<16 | (n)<<5 | (d)) // fmls v{d}.4s, v{n}.4s, v{m}.4s
 #define FCMEQ4S(m, n, d) WORD $(0x4e20e400 | (m)<<16 | (n)<<5 | (d)) // fcmeq v{d}.4s, v{n}.4s, v{m}.4s
-#define FMAXV4S(n, d) WORD $(0x6e30f800 | (n)<<5 | (d)) // fmaxv s{d}, v{n}.4s
+#define FMAXNMV4S(n, d) WORD $(0x6e30c800 | (n)<<5 | (d)) // fmaxnmv s{d}, v{n}.4s
 #define FABS4S(n, d) WORD $(0x4ea0f800 | (n)<<5 | (d)) // fabs v{d}.4s, v{n}.4s
 #define FNEG4S(n, d) WORD $(0x6ea0f800 | (n)<<5 | (d)) // fneg v{d}.4s, v{n}.4s
 #define FRINTN4S(n, d) WORD $(0x4e218800 | (n)<<5 | (d)) // frintn v{d}.4s, v{n}.4s

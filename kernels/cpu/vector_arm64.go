@@ -49,7 +49,7 @@ func mulNEON(dst []float32, x []float32)
 //		m = max(m, v)
 //	}
 //
-// for at least one element; it is NaN where any is.
+// for at least one element; a NaN is passed over.
 //
 //go:noescape
 func maximumNEON(x []float32) float32

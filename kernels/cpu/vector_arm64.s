@@ -215,23 +215,23 @@ by16:
 	SUBS   $16, R1
 	BLT    by16done
 	VLD1.P 64(R0), [V4.S4, V5.S4, V6.S4, V7.S4]
-	FMAX4S(4, 0, 0)
-	FMAX4S(5, 1, 1)
-	FMAX4S(6, 2, 2)
-	FMAX4S(7, 3, 3)
+	FMAXNM4S(4, 0, 0)
+	FMAXNM4S(5, 1, 1)
+	FMAXNM4S(6, 2, 2)
+	FMAXNM4S(7, 3, 3)
 	B      by16
 
 by16done:
 	ADD $16, R1
-	FMAX4S(1, 0, 0)
-	FMAX4S(3, 2, 2)
-	FMAX4S(2, 0, 0)
-	FMAXV4S(0, 0)
+	FMAXNM4S(1, 0, 0)
+	FMAXNM4S(3, 2, 2)
+	FMAXNM4S(2, 0, 0)
+	FMAXNMV4S(0, 0)
 
 by1:
 	CBZ     R1, done
 	FMOVS.P 4(R0), F4
-	FMAXS   F4, F0, F0
+	FMAXNMS F4, F0, F0
 	SUB     $1, R1
 	B       by1
 
