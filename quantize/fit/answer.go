@@ -102,8 +102,23 @@ func (f *factor) undamp(loss []float64, e []float32) {
 	}
 }
 
-// errors returns e H e' of each row of e[n][K]; H is the identity for a nil
-// Input.
+// losses returns e H e' of each row of e[n][k]; H is the identity for a nil Input.
+func (in *Input) losses(ctx context.Context, e []float32, k, threads int) ([]float64, error) {
+	if in != nil {
+		return in.errors(ctx, e, threads)
+	}
+	loss := make([]float64, len(e)/k)
+	err := spread(ctx, len(loss), threads, func() func(from, to int) {
+		return func(from, to int) {
+			for r := from; r < to; r++ {
+				loss[r] = in.quadratic(e[r*k : (r+1)*k])
+			}
+		}
+	})
+	return loss, err
+}
+
+// errors returns e H e' of each row of e[n][K], or for a nil Input the squares of all.
 func (in *Input) errors(ctx context.Context, e []float32, threads int) ([]float64, error) {
 	if in == nil {
 		return []float64{in.quadratic(e)}, ctx.Err()
@@ -190,12 +205,11 @@ func (m *meter) measure(loss []float64, e []float32) {
 // referenceWork is the number of products that a reference is worth.
 const referenceWork = 1 << 32
 
-// reference returns tr(W H W'), from some of the rows where they are many.
-func (in *Input) reference(ctx context.Context, w []float32, n, k, threads int) (float64, error) {
+// measured returns the rows of n that say what a matrix does to its input, and whether they
+// stand for all.
+func (in *Input) measured(n int) (rows spans, scaled bool) {
 	if in == nil {
-		return in.quadratic(w), nil
+		return spans{{0, n}}, false
 	}
-	rows := tiles(n, max(256, referenceWork/(k*k)/lanes*lanes)).of(w, k)
-	loss, err := in.errors(ctx, rows, threads)
-	return sum(loss) * float64(n) / float64(len(rows)/k), err
+	return tiles(n, max(256, referenceWork/(in.k*in.k)/lanes*lanes)), true
 }

@@ -20,7 +20,7 @@ const (
 	sure     = 6
 )
 
-// A blockJob fits a matrix to a scheme of blocks.
+// A blockJob fits rows of a matrix to a scheme of blocks.
 type blockJob struct {
 	name    string
 	s       *scheme.Scheme
@@ -30,44 +30,38 @@ type blockJob struct {
 	set     *cpu.Set
 	threads int
 	turns   int
-	k       int
+	sample  bool
+	n, k    int
 }
 
-func blockMatrix(ctx context.Context, name string, w []float32, n, k int, s *scheme.Scheme, in *Input, o Options) (Result, error) {
-	j := &blockJob{name: name, s: s, layout: fitters[s.Name].layout, in: in, set: cpu.Best(), threads: o.threads(), turns: turns(o.Effort), k: k}
+func newBlockJob(name string, n, k int, s *scheme.Scheme, in *Input, o Options) (*blockJob, error) {
+	j := &blockJob{name: name, s: s, layout: fitters[s.Name].layout, in: in, set: cpu.Best(), threads: o.threads(), turns: turns(o.Effort), sample: o.sample, n: n, k: k}
 	if in != nil && j.turns > 0 {
 		var err error
 		if j.f, err = in.factor(j.set, j.threads); err != nil {
-			return Result{}, formats.Errorf("", name, "%v", err)
+			return nil, formats.Errorf("", name, "%v", err)
 		}
 	}
-	methods, err := j.methods(ctx, w, n, o)
-	if err != nil {
-		return Result{}, err
+	return j, nil
+}
+
+func (j *blockJob) check(w []float32) error { return fitters[j.s.Name].check(j.s, w, nil, j.k) }
+
+// diagonal reports whether errors are weighed by the moments' diagonal alone.
+func (j *blockJob) diagonal() bool { return j.in != nil && j.f == nil }
+
+func (j *blockJob) losses(ctx context.Context, e []float32) ([]float64, error) {
+	if j.diagonal() {
+		return j.in.diagonalErrors(ctx, e, j.threads)
 	}
-	var best Result
-	for _, m := range methods {
-		dst, loss, err := j.fit(ctx, w, n, m)
-		if err != nil {
-			return Result{}, err
-		}
-		if total := sum(loss); best.Method == "" || total < best.Error {
-			best.Method, best.Error = m, total
-			if best.Tensor, err = scheme.New(name, s, []int64{int64(n), int64(k)}, nil, tensor.BytesBlob(dst)); err != nil {
-				return Result{}, err
-			}
-		}
+	return j.in.losses(ctx, e, j.k, j.threads)
+}
+
+func (j *blockJob) measured() (spans, bool) {
+	if j.diagonal() {
+		return spans{{0, j.n}}, false
 	}
-	if o.sample {
-		return best, nil
-	}
-	if in != nil && j.f == nil {
-		loss, err := in.diagonalErrors(ctx, w, j.threads)
-		best.Reference = sum(loss)
-		return best, err
-	}
-	best.Reference, err = in.reference(ctx, w, n, k, j.threads)
-	return best, err
+	return j.in.measured(j.n)
 }
 
 // turns is how often a block is searched, 0 where errors are not answered.
@@ -79,23 +73,29 @@ func turns(effort int) int {
 }
 
 // methods returns the ways that the whole matrix is to be fitted by.
-func (j *blockJob) methods(ctx context.Context, w []float32, n int, o Options) ([]string, error) {
+func (j *blockJob) methods(ctx context.Context, rows Rows) ([]string, error) {
 	all := []string{MethodPlain, MethodWeighted, MethodFeedback}
 	switch {
 	case j.in == nil:
 		return all[:1], nil
 	case j.turns == 0:
 		return all[1:2], nil
-	case o.sample:
+	case j.sample:
 		return all[2:], nil
-	case n <= compared:
+	case j.n <= compared:
 		return all, nil
 	}
-	rows := tiles(n, compared).of(w, j.k)
+	some := tiles(j.n, compared)
+	w, err := some.from(rows)
+	if err == nil {
+		err = some.blamed(j.check(w))
+	}
+	if err != nil {
+		return nil, err
+	}
 	var losses [3][]float64
 	for i, m := range all {
-		var err error
-		if _, losses[i], err = j.fit(ctx, rows, len(rows)/j.k, m); err != nil {
+		if _, losses[i], err = j.fit(ctx, w, m); err != nil {
 			return nil, err
 		}
 	}
@@ -118,14 +118,25 @@ func better(a, b []float64) bool {
 	return mean > 0 && mean >= sure*math.Sqrt(variance)
 }
 
-// fit fits rows by one method and returns their bytes and calibrated errors.
-func (j *blockJob) fit(ctx context.Context, w []float32, n int, method string) ([]byte, []float64, error) {
-	rowBytes := j.k / j.s.Block * j.s.BlockBytes
+// fit fits rows by one method and returns their calibrated errors too.
+func (j *blockJob) fit(ctx context.Context, w []float32, method string) (t formats.Tensor, loss []float64, err error) {
+	n, rowBytes := len(w)/j.k, j.k/j.s.Block*j.s.BlockBytes
 	dst := make([]byte, n*rowBytes)
 	if method == MethodFeedback {
-		loss, err := answer(ctx, dst, w, n, j.k, j.s, j.layout, j.f, j.set, j.threads, j.turns)
-		return dst, loss, err
+		loss, err = answer(ctx, dst, w, n, j.k, j.s, j.layout, j.f, j.set, j.threads, j.turns)
+	} else {
+		loss, err = j.rounded(ctx, dst, w, n, method)
 	}
+	if err != nil {
+		return t, nil, err
+	}
+	t, err = scheme.New(j.name, j.s, []int64{int64(n), int64(j.k)}, nil, tensor.BytesBlob(dst))
+	return t, loss, err
+}
+
+// rounded fits rows without answers.
+func (j *blockJob) rounded(ctx context.Context, dst []byte, w []float32, n int, method string) ([]float64, error) {
+	rowBytes := len(dst) / n
 	var importance []float32
 	if method == MethodWeighted {
 		importance = j.in.diagonal
@@ -141,14 +152,9 @@ func (j *blockJob) fit(ctx context.Context, w []float32, n int, method string) (
 		}
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if j.in != nil && j.f == nil {
-		loss, err := j.in.diagonalErrors(ctx, e, j.threads)
-		return dst, loss, err
-	}
-	loss, err := j.in.errors(ctx, e, j.threads)
-	return dst, loss, err
+	return j.losses(ctx, e)
 }
 
 // spread calls what start returns, once in each of some goroutines, for whole

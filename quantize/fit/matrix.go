@@ -81,36 +81,38 @@ func Matrix(ctx context.Context, name string, w []float32, n, k int, c plan.Code
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
-	r, err := matrix(ctx, name, w, n, k, c, in, o)
-	if v, ok := errors.AsType[*ValueError](err); ok {
-		return Result{}, unfitted(name, v)
+	if c.Bits == 0 && c.Scheme.Plain() {
+		return castMatrix(ctx, name, w, n, k, c.Scheme, in, o)
 	}
-	return r, err
+	cut, err := newCut(name, func(first, n int) ([]float32, error) { return w[first*k : (first+n)*k], nil }, n, k, c, in, o)
+	if err != nil {
+		return Result{}, err
+	}
+	all, err := cut.Fit(ctx, 0, n)
+	if err != nil {
+		return Result{}, err
+	}
+	return Join(name, all)
 }
 
-// unfitted names the tensor of a weight that cannot be fitted.
-func unfitted(name string, v *ValueError) error {
+// valued names the tensor of a weight that cannot be fitted, in rows from first on. Other
+// errors stay as they are.
+func valued(name string, first int, err error) error {
+	v, ok := errors.AsType[*ValueError](err)
+	if !ok {
+		return err
+	}
+	v.Row += first
 	e := formats.Errorf("", name, "cannot be quantized")
 	e.Err = v
 	return e
 }
 
-func matrix(ctx context.Context, name string, w []float32, n, k int, c plan.Code, in *Input, o Options) (Result, error) {
-	if c.Bits > 0 {
-		return trellisMatrix(ctx, name, w, n, k, c.Bits, in, o)
-	}
-	s := c.Scheme
-	if err := fitters[s.Name].check(s, w, nil, k); err != nil {
-		return Result{}, err
-	}
-	if s.Plain() {
-		return castMatrix(ctx, name, w, n, k, s, in, o)
-	}
-	return blockMatrix(ctx, name, w, n, k, s, in, o)
-}
-
 // castMatrix converts elements. Its error is tiny, and told by few rows.
 func castMatrix(ctx context.Context, name string, w []float32, n, k int, s *scheme.Scheme, in *Input, o Options) (Result, error) {
+	if err := fitters[s.Name].check(s, w, nil, k); err != nil {
+		return Result{}, valued(name, 0, err)
+	}
 	dst := make([]byte, Bytes(plan.Code{Scheme: s}, n, k))
 	fitters[s.Name].cast(dst, w)
 	t, err := scheme.New(name, s, []int64{int64(n), int64(k)}, nil, tensor.BytesBlob(dst))
@@ -209,10 +211,7 @@ func Estimate(ctx context.Context, w []float32, n, k int, c plan.Code, in *Input
 	}
 	if c.Bits > 0 {
 		e, err := trellisEstimate(ctx, w, n, k, c.Bits, in, o)
-		if v, ok := errors.AsType[*ValueError](err); ok {
-			err = unfitted("", v)
-		}
-		return e, err
+		return e, valued("", 0, err)
 	}
 	rows := tiles(n, sampled).of(w, k)
 	o.sample = true
@@ -236,32 +235,4 @@ func sum(x []float64) (s float64) {
 		s += v
 	}
 	return s
-}
-
-// A span is some of the rows of a matrix.
-type spans [][2]int
-
-// tiles takes whole tiles of rows, evenly spread, of at most so many rows; all
-// rows where they are no more than that.
-func tiles(n, most int) spans {
-	const tile = scheme.TCQTile
-	if n <= most {
-		return spans{{0, n}}
-	}
-	parts := most / tile
-	out := make(spans, parts)
-	for i := range out {
-		at := (2*i + 1) * (n / tile) / (2 * parts) * tile
-		out[i] = [2]int{at, at + tile}
-	}
-	return out
-}
-
-// of copies the rows out of w.
-func (s spans) of(w []float32, k int) []float32 {
-	var out []float32
-	for _, r := range s {
-		out = append(out, w[r[0]*k:r[1]*k]...)
-	}
-	return out
 }

@@ -14,77 +14,84 @@ import (
 // add to the targets, and so to the errors, is far less than the rest.
 const surelyAnswered = 0.7
 
-// trellisMatrix fits trellis codes, with feedback where there are moments:
-// where these leave any doubt a few rows without it say whether that is better.
-func trellisMatrix(ctx context.Context, name string, w []float32, n, k, bits int, in *Input, o Options) (Result, error) {
-	methods := []string{MethodPlain}
-	if in != nil {
-		methods = []string{MethodFeedback}
-	}
-	doubt := false
-	if in != nil && !o.sample && n > sampled {
-		q := trellisScheme(bits, n, k, o)
-		f, err := in.feedback(q.RotateIn, scheme.TCQTile, q.Seed, o.threads())
-		if err != nil {
-			return Result{}, formats.Errorf("", name, "%v", err)
-		}
-		doubt = !(f.trace < surelyAnswered*in.trace())
-	}
-	if doubt {
-		rows := tiles(n, sampled).of(w, k)
-		var errs [2]float64
-		for i, m := range []string{MethodPlain, MethodFeedback} {
-			r, err := trellisFit(ctx, name, rows, len(rows)/k, k, bits, in, o, m)
-			if err != nil {
-				return Result{}, err
-			}
-			errs[i] = r.Error
-		}
-		if errs[0] < 1.1*errs[1] {
-			methods = []string{MethodPlain, MethodFeedback}
-		}
-	}
-	var best Result
-	for _, m := range methods {
-		r, err := trellisFit(ctx, name, w, n, k, bits, in, o, m)
-		if err != nil {
-			return Result{}, err
-		}
-		if best.Method == "" || r.Error < best.Error {
-			best = r
-		}
-	}
-	if o.sample {
-		return best, nil
-	}
-	var err error
-	best.Reference, err = in.reference(ctx, w, n, k, o.threads())
-	return best, err
+// A trellisJob fits rows of a matrix to trellis codes.
+type trellisJob struct {
+	name string
+	bits int
+	n, k int
+	in   *Input
+	o    Options
 }
 
-// trellisFit fits by one method; the result's reference is not set.
-func trellisFit(ctx context.Context, name string, w []float32, n, k, bits int, in *Input, o Options, method string) (Result, error) {
-	if err := ctx.Err(); err != nil {
-		return Result{}, err
+func (j *trellisJob) check(w []float32) error { return checkRows(w, j.k) }
+
+// methods says that there is feedback where there are moments: where these leave any doubt
+// a few rows without it say whether that may be better.
+func (j *trellisJob) methods(ctx context.Context, rows Rows) ([]string, error) {
+	if j.in == nil {
+		return []string{MethodPlain}, nil
 	}
-	q := TCQ{TCQ: trellisScheme(bits, n, k, o), Seam: trellisSeam(o.Effort), Threads: o.threads(), Searcher: o.Searcher}
+	answered := []string{MethodFeedback}
+	if j.o.sample || j.n <= sampled {
+		return answered, nil
+	}
+	q := trellisScheme(j.bits, j.n, j.k, j.o)
+	f, err := j.in.feedback(q.RotateIn, scheme.TCQTile, q.Seed, j.o.threads())
+	if err != nil {
+		return nil, formats.Errorf("", j.name, "%v", err)
+	}
+	if f.trace < surelyAnswered*j.in.trace() {
+		return answered, nil
+	}
+	both := []string{MethodPlain, MethodFeedback}
+	some := tiles(j.n, sampled)
+	w, err := some.from(rows)
+	if err != nil {
+		return nil, err
+	}
+	few := *j
+	few.n = some.count()
+	var errs [2]float64
+	for i, m := range both {
+		_, loss, err := few.fit(ctx, w, m)
+		if err != nil {
+			return nil, some.blamed(err)
+		}
+		errs[i] = sum(loss)
+	}
+	if errs[0] < 1.1*errs[1] {
+		return both, nil
+	}
+	return answered, nil
+}
+
+// fit fits rows by one method, and returns their calibrated errors too.
+func (j *trellisJob) fit(ctx context.Context, w []float32, method string) (t formats.Tensor, loss []float64, err error) {
+	if err := ctx.Err(); err != nil {
+		return t, nil, err
+	}
+	q := TCQ{TCQ: trellisScheme(j.bits, j.n, j.k, j.o), Seam: trellisSeam(j.o.Effort), Threads: j.o.threads(), Searcher: j.o.Searcher}
 	if method == MethodFeedback {
-		var err error
-		if q.Feedback, err = in.feedback(q.RotateIn, scheme.TCQTile, q.Seed, o.threads()); err != nil {
-			return Result{}, formats.Errorf("", name, "%v", err)
+		if q.Feedback, err = j.in.feedback(q.RotateIn, scheme.TCQTile, q.Seed, j.o.threads()); err != nil {
+			return t, nil, formats.Errorf("", j.name, "%v", err)
 		}
 	}
-	t, err := q.tensor(ctx, name, w, n, k)
-	if err != nil {
-		return Result{}, err
+	n := len(w) / j.k
+	if t, err = q.tensor(ctx, j.name, w, n, j.k); err != nil {
+		return t, nil, err
 	}
-	e, err := misses(&t, w, n, k, o.threads())
-	if err != nil {
-		return Result{}, err
+	e, err := misses(&t, w, n, j.k, j.o.threads())
+	if err == nil {
+		loss, err = j.losses(ctx, e)
 	}
-	loss, err := in.errors(ctx, e, o.threads())
-	return Result{Tensor: t, Error: sum(loss), Method: method}, err
+	return t, loss, err
 }
+
+func (j *trellisJob) losses(ctx context.Context, e []float32) ([]float64, error) {
+	return j.in.losses(ctx, e, j.k, j.o.threads())
+}
+
+func (j *trellisJob) measured() (spans, bool) { return j.in.measured(j.n) }
 
 // misses returns w[n][k] less what was stored of it.
 func misses(t *formats.Tensor, w []float32, n, k, threads int) ([]float32, error) {
