@@ -173,13 +173,16 @@ func (f *File) wrap(err error) error {
 	return err
 }
 
-// Commit flushes the file to the disk and gives it its final name. On an
+// Commit flushes the file to the disk, unless its output is loose, and gives it its final name. On an
 // error the temporary is removed and the final path is as it was.
 func (f *File) Commit() error {
 	if f.f == nil {
 		return fs.ErrClosed
 	}
-	err := f.wrap(f.f.Sync())
+	var err error
+	if !f.out.loose {
+		err = f.wrap(f.f.Sync())
+	}
 	if cerr := f.f.Close(); err == nil {
 		err = f.wrap(cerr)
 	}
@@ -191,6 +194,9 @@ func (f *File) Commit() error {
 	if err != nil {
 		os.Remove(f.temp)
 		return err
+	}
+	if f.out.loose {
+		return nil
 	}
 	return syncDir(filepath.Dir(f.path))
 }

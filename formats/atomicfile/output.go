@@ -21,6 +21,7 @@ import (
 type Output struct {
 	path  string
 	terms Terms
+	loose bool // see Loose
 
 	mu    sync.Mutex
 	temps map[string]bool // what is being written, by its name
@@ -85,6 +86,13 @@ func NewOutput(path string, t Terms) (*Output, error) {
 // Scratch returns an output that is made from nobody's files: one of a folder that the
 // program keeps for itself, such as a cache or a work folder.
 func Scratch(path string) *Output { return &Output{path: path, temps: map[string]bool{}} }
+
+// Loose has files appear without being flushed to the disk: for what is read with a hash, and
+// made again where a machine that lost its power has lost some of it.
+func (o *Output) Loose() *Output {
+	o.loose = true
+	return o
+}
 
 // Path returns the path as it was given.
 func (o *Output) Path() string { return o.path }

@@ -234,7 +234,7 @@ func (c cutting) Read(p []byte) (int, error) {
 
 func (o *objects) write(ctx context.Context, name string, write func(out *atomicfile.Output) error) error {
 	delete(o.copies, name)
-	if err := write(atomicfile.Scratch(o.copy(name))); err != nil {
+	if err := write(atomicfile.Scratch(o.copy(name)).Loose()); err != nil { // the object is what stays
 		return err
 	}
 	info, err := os.Stat(o.copy(name))
@@ -249,6 +249,10 @@ func (o *objects) write(ctx context.Context, name string, write func(out *atomic
 		}
 		return p.over(err)
 	})
+}
+
+func (o *objects) leave(ctx context.Context, name string, write func(out *atomicfile.Output) error) error {
+	return o.write(ctx, name, write)
 }
 
 const binary = "application/octet-stream"

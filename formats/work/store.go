@@ -37,6 +37,8 @@ type store interface {
 	fetch(ctx context.Context, name string) (path string, err error)
 	// write has what the function writes appear under a name, whole.
 	write(ctx context.Context, name string, write func(out *atomicfile.Output) error) error
+	// leave is write for what may be lost where a machine loses its power.
+	leave(ctx context.Context, name string, write func(out *atomicfile.Output) error) error
 	// begin writes what nothing lies under yet: of several processes one does.
 	begin(ctx context.Context, name string, data []byte) error
 	// remove removes what lies under a name, if something does.
@@ -117,6 +119,10 @@ func (d files) write(_ context.Context, name string, write func(out *atomicfile.
 	return write(atomicfile.Scratch(d.at(name)))
 }
 
+func (d files) leave(_ context.Context, name string, write func(out *atomicfile.Output) error) error {
+	return write(atomicfile.Scratch(d.at(name)).Loose())
+}
+
 func (d files) begin(_ context.Context, name string, data []byte) error {
 	_, err := atomicfile.Claim(d.at(name), data)
 	return err
@@ -153,7 +159,7 @@ func (d files) discard(_ context.Context, lock io.Closer) error {
 
 func (d files) near() string { return string(d) }
 
-func (d files) poll() time.Duration { return 300 * time.Millisecond }
+func (d files) poll() time.Duration { return 100 * time.Millisecond }
 
 func (d files) close() error { return nil }
 

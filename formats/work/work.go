@@ -32,6 +32,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/zeebo/blake3"
 
@@ -227,22 +228,7 @@ func (f *Folder) sweep(ctx context.Context) error {
 // Put stores a tensor that is finished, with a record, which becomes JSON. It
 // returns the tensor as it lies in the folder; what t held may be dropped.
 func (f *Folder) Put(ctx context.Context, t formats.Tensor, record any) (formats.Tensor, error) {
-	p, err := json.Marshal(record)
-	if err != nil {
-		return t, err
-	}
-	file := fileName(t.Name)
-	if old := f.open[file]; old != nil {
-		delete(f.open, file)
-		if err := old.Close(); err != nil {
-			return t, err
-		}
-	}
-	item := nstf.Item{Tensor: t}
-	err = f.store.write(ctx, file, func(out *atomicfile.Output) error {
-		return nstf.Write(out, nstf.Meta{Model: p}, []nstf.Item{item}, nstf.WriteOptions{Context: ctx})
-	})
-	if err != nil {
+	if err := f.put(ctx, t, record, f.store.write); err != nil {
 		return t, err
 	}
 	out, _, ok := f.Get(ctx, t.Name)
@@ -250,9 +236,33 @@ func (f *Folder) Put(ctx context.Context, t formats.Tensor, record any) (formats
 		return t, context.Cause(ctx)
 	}
 	if !ok {
-		return t, fmt.Errorf("%s/%s: cannot be read back", f.store, file)
+		return t, fmt.Errorf("%s/%s: cannot be read back", f.store, fileName(t.Name))
 	}
 	return out, nil
+}
+
+// Leave stores, as Put does, what is only on the way to finished tensors and can be made again:
+// it is not read back, and what of it is not on the disk when a machine loses its power is
+// found damaged.
+func (f *Folder) Leave(ctx context.Context, t formats.Tensor, record any) error {
+	return f.put(ctx, t, record, f.store.leave)
+}
+
+func (f *Folder) put(ctx context.Context, t formats.Tensor, record any, store func(ctx context.Context, name string, write func(out *atomicfile.Output) error) error) error {
+	p, err := json.Marshal(record)
+	if err != nil {
+		return err
+	}
+	file := fileName(t.Name)
+	if old := f.open[file]; old != nil {
+		delete(f.open, file)
+		if err := old.Close(); err != nil {
+			return err
+		}
+	}
+	return store(ctx, file, func(out *atomicfile.Output) error {
+		return nstf.Write(out, nstf.Meta{Model: p}, []nstf.Item{{Tensor: t}}, nstf.WriteOptions{Context: ctx})
+	})
 }
 
 // Get returns a finished tensor and its record. What is damaged counts as not
@@ -265,11 +275,7 @@ func (f *Folder) Get(ctx context.Context, name string) (formats.Tensor, json.Raw
 		if err != nil {
 			return formats.Tensor{}, nil, false
 		}
-		if p, err = nstf.Open(path); err != nil {
-			return formats.Tensor{}, nil, false
-		}
-		if err := p.Verify(ctx, nil); err != nil {
-			p.Close()
+		if p, err = whole(ctx, path); err != nil {
 			return formats.Tensor{}, nil, false
 		}
 	}
@@ -280,6 +286,37 @@ func (f *Folder) Get(ctx context.Context, name string) (formats.Tensor, json.Raw
 	}
 	f.open[file] = p
 	return item.Tensor, p.Model(), true
+}
+
+// whole opens a file that is not damaged.
+func whole(ctx context.Context, path string) (*nstf.Package, error) {
+	p, err := nstf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Verify(ctx, nil); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// Ready checks several at once, on all cores, so that [Folder.Get] has little left to do.
+func (f *Folder) Ready(ctx context.Context, names []string) {
+	var all sync.WaitGroup
+	found := make([]*nstf.Package, len(names))
+	for i, name := range names {
+		if file := fileName(name); f.open[file] == nil {
+			if path, err := f.store.fetch(ctx, file); err == nil {
+				all.Go(func() { found[i], _ = whole(ctx, path) }) // Get says what is wrong
+			}
+		}
+	}
+	all.Wait()
+	for i, p := range found {
+		if p != nil {
+			f.open[fileName(names[i])] = p
+		}
+	}
 }
 
 // Close closes the files, gives the lock back and leaves the folder. Its tensors are gone.

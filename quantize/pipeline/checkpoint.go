@@ -119,6 +119,9 @@ func (r *run) keepStates(ctx context.Context, name string, h *calibrate.Hidden, 
 	if err != nil {
 		return err
 	}
+	if r.o.Work.Shared() { // they are many, and follow from what is finished
+		return r.o.Work.Leave(ctx, t, arrival{block})
+	}
 	_, err = r.o.Work.Put(ctx, t, arrival{block})
 	return err
 }

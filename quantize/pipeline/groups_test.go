@@ -36,7 +36,7 @@ func longWindows(vocab int64) [][]int32 {
 }
 
 // TestGroupsDoNotDependOnShards has one to four shards make a package, whose bytes are
-// those that one process makes; shards that are stopped, sums and states that are damaged
+// those that one process makes; shards that are stopped, pieces, sums and states that are damaged
 // meanwhile change nothing.
 func TestGroupsDoNotDependOnShards(t *testing.T) {
 	for _, name := range []string{"llama-31", "mixtral", "llama-31 by statistics", "mixtral by statistics", "llama-tied in parallel"} {
@@ -76,9 +76,10 @@ func TestGroupsDoNotDependOnShards(t *testing.T) {
 				q := request(fmt.Sprintf("%d.nstf", shards))
 				folder := filepath.Join(dir, fmt.Sprintf("work%d", shards))
 				q.Work, q.Silence = work.Dir(folder), time.Second
+				piece := int64(1 - shards%2) // weights: as few as can be, or so many that none is cut
 				share := func(ctx context.Context, i int) error {
 					q := q
-					q.Out, q.Shard = nil, &pipeline.Shard{Index: i}
+					q.Out, q.Shard = nil, &pipeline.Shard{Index: i, Piece: piece}
 					return pipeline.Share(ctx, m, q)
 				}
 				if shards == 0 { // stopped, and what it left damaged, and gone on with
@@ -94,7 +95,7 @@ func TestGroupsDoNotDependOnShards(t *testing.T) {
 				if err := errors.Join(errs...); err != nil {
 					t.Fatal(err)
 				}
-				for _, left := range []string{"sums+*", "*.lease", "first*", "sensitivity*"} {
+				for _, left := range []string{"sums+*", "piece*", "*.lease", "first*", "sensitivity*"} {
 					if files, err := filepath.Glob(filepath.Join(folder, left)); err != nil || len(files) > 0 {
 						t.Errorf("%d shards leave %q, %v", shards, files, err)
 					}
@@ -113,17 +114,17 @@ func TestGroupsDoNotDependOnShards(t *testing.T) {
 }
 
 // interrupt stops a shard each time that it has left something new, and damages all that has
-// come of groups, until sums and states of the second block were there, and by statistics a part of
+// come of groups, until a piece of a tensor, and sums and states of the second block were there, and by statistics a part of
 // them and a sensitivity, or the shard ends: it may be too fast for who looks at its files.
 func interrupt(t *testing.T, work string, share func(ctx context.Context, i int) error, way string) {
 	t.Helper()
 	want := map[string][]string{
-		"":              {"sums+of+block+0", "sums+of+block+1", "states+of+block+1"},
+		"":              {"piece+1", "sums+of+block+0", "sums+of+block+1", "states+of+block+1"},
 		"by statistics": {"first+sums+of+block+0", "first+sums+of+block+1", "first+states+of+block+1", "first-0.nstats", "sensitivity+of+matrix+3.nstf"},
-		"in parallel":   {"first+sums+of+block+0", "first+states+of+block+1", "first-1.nstats"},
+		"in parallel":   {"piece+1", "first+sums+of+block+0", "first+states+of+block+1", "first-1.nstats"},
 	}[way]
 	look := func() (files []string) {
-		for _, pattern := range []string{"s*+of+*.nstf", "first*.ns*"} {
+		for _, pattern := range []string{"s*+of+*.nstf", "piece+*.nstf", "first*.ns*"} {
 			list, err := filepath.Glob(filepath.Join(work, pattern))
 			if err != nil {
 				t.Fatal(err)
@@ -174,6 +175,7 @@ func interrupt(t *testing.T, work string, share func(ctx context.Context, i int)
 			}
 			kind, _, _ := strings.Cut(filepath.Base(f), "+group")
 			kind, _, _ = strings.Cut(kind, "+input")
+			kind, _, _ = strings.Cut(kind, "+of+tensor")
 			damaged[kind] = true
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/formats/tensor"
-	"github.com/nstf/nstf/runtime/device"
 )
 
 // Shards measure the original model together, as they fit (groups.go): groups of the text go
@@ -36,13 +35,13 @@ type original struct {
 // original begins the measuring of the original model with other processes.
 func (f *flow) original() *original {
 	o := f.options(nil)
-	o.Work, o.Shard = f.work, f.Shard.Index
+	o.Work, o.Shard = f.work, *f.Shard
 	if o.Threads <= 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
 	}
 	s := &original{flow: f, run: &run{m: f.m, p: &plan.Plan{}, o: o, pass: "first "}, inputs: map[string]int{}}
 	for block := range len(f.m.Graph.Blocks) + 1 {
-		for _, in := range device.Inputs(f.m.Graph, s.run.span(block)) {
+		for _, in := range s.run.inputsOf(block) {
 			s.inputs[in.Name] = block
 		}
 	}
@@ -105,9 +104,8 @@ func (s *original) sums(ctx context.Context, progress func(done, total int64)) e
 
 // contribution makes what a group adds to a block's sums, and moves its states on.
 func (s *original) contribution(ctx context.Context, block, group int) (bool, error) {
-	name := s.run.sumsName(block, group)
-	there := func() bool { return s.work.Has(ctx, name) || s.there(ctx, partFile(block)) }
-	return taken(ctx, s.work, name, there, func() error { return s.run.contribute(ctx, block, group) })
+	there := func() bool { return s.run.hasSums(ctx, block, group) || s.there(ctx, partFile(block)) }
+	return taken(ctx, s.work, s.run.groupName(block, group), there, func() error { return s.run.contribute(ctx, block, group) })
 }
 
 // packed makes a block's part of the statistics.
@@ -117,18 +115,17 @@ func (s *original) packed(ctx context.Context, block int) (bool, error) {
 }
 
 func (s *original) pack(ctx context.Context, block int) error {
-	g, err := s.run.added(ctx, block, "")
-	if err != nil {
-		return err
+	g := calibrate.NewGathered()
+	for i := range s.run.inputsOf(block) {
+		if err := s.run.addUp(ctx, block, i, g); err != nil {
+			return err
+		}
 	}
 	part, err := calibrate.Pack(s.m, s.run.span(block), g)
 	if err == nil {
 		err = s.work.Write(ctx, partFile(block), part.Write)
 	}
-	for group := range s.run.groups()[1:] {
-		err = errors.Join(err, s.work.Drop(ctx, s.run.sumsName(block, group)))
-	}
-	return err
+	return errors.Join(err, s.run.dropSums(ctx, block))
 }
 
 // open opens a block's part, which is made again where it is damaged.

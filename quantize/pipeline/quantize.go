@@ -396,7 +396,7 @@ func (f *flow) fit(ctx context.Context, p *plan.Plan, w *work.Folder, loss float
 	o := f.options(f.stats)
 	o.Work, o.Reuse, o.Merge = w, reuse, f.Merge
 	if f.Shard != nil {
-		o.Shard = f.Shard.Index
+		o.Shard = *f.Shard
 	}
 	if o.Watch, err = f.watch(w, loss); err != nil {
 		return nil, err

@@ -36,9 +36,9 @@ type Options struct {
 	Work *work.Folder
 	// Reuse are tensors of an earlier result, taken where their recipe is the plan's.
 	Reuse map[string]Reused
-	// Shard shifts where this process begins among those that share Work, so that they meet
+	// Shard says where this process begins among those that share Work, so that they meet
 	// seldom.
-	Shard int
+	Shard Shard
 	// Merge fits nothing: Work has all tensors, or that is an error which names what is
 	// missing or damaged.
 	Merge bool
@@ -97,7 +97,7 @@ func Run(ctx context.Context, m *model.Model, p *plan.Plan, o Options) (*Result,
 	if o.Threads <= 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
 	}
-	r := &run{m: m, p: p, o: o, out: Result{Tensors: map[string]formats.Tensor{}, Fits: map[string]Fit{}}, linears: m.Graph.Readers(), first: fit.NewMeasured(o.Stats)}
+	r := &run{m: m, p: p, o: o, out: Result{Tensors: map[string]formats.Tensor{}, Fits: map[string]Fit{}}, there: map[string]bool{}, methods: map[unitKey][]string{}, linears: m.Graph.Readers(), first: fit.NewMeasured(o.Stats)}
 	r.prepare(ctx)
 	if o.Progress != nil {
 		o.Progress(r.done, r.total)
@@ -132,6 +132,8 @@ type run struct {
 	last        int                      // block behind which nothing is left to measure; -1: none
 	first       *fit.Measured            // of the original model
 	statesKept  time.Time                // when hidden states were
+	there       map[string]bool          // pieces that were seen in the work folder
+	methods     map[unitKey][]string     // that are in question for what is fitted in pieces
 	pass        string                   // what names in the work folder begin with, of a run that changes nothing; else ""
 }
 
@@ -258,7 +260,10 @@ func (r *run) all(ctx context.Context, moments moments, which func(w graph.Weigh
 			todo = append(todo, w)
 		}
 	}
-	return r.tensors(ctx, todo, moments)
+	if err := r.tensors(ctx, todo, moments); err != nil || !r.o.Work.Shared() {
+		return err
+	}
+	return r.o.Work.Tidy(ctx)
 }
 
 // block measures and fits one block, again where it drifts too far, and moves
@@ -358,20 +363,30 @@ func (r *run) tensor(ctx context.Context, w graph.Weight, moments moments) error
 		return nil
 	}
 	began := time.Now()
-	j := job{run: r, name: w.Name, recipe: r.recipe(w.Name), moments: moments,
-		lookup: w.Role.Base() == graph.RoleEmbed || w.Name == r.m.Graph.Embed.Table}
-	t, f, err := j.fit(ctx)
+	j := r.job(w, moments)
+	pieces := r.pieces(w)
+	t, f, err := formats.Tensor{}, Fit{}, error(nil)
+	if len(pieces) > 0 {
+		t, f, err = j.join(ctx, pieces)
+	} else {
+		t, f, err = j.fit(ctx)
+		f.Seconds = time.Since(began).Seconds()
+	}
 	if err != nil {
 		return err
 	}
-	f.Seconds = time.Since(began).Seconds()
 	if r.o.Work != nil {
 		if t, err = r.o.Work.Put(ctx, t, f); err != nil {
 			return err
 		}
 	}
 	r.out.Tensors[w.Name], r.out.Fits[w.Name] = t, f
-	return nil
+	return r.dropPieces(ctx, pieces)
+}
+
+// job begins a tensor.
+func (r *run) job(w graph.Weight, moments moments) *job {
+	return &job{run: r, name: w.Name, recipe: r.recipe(w.Name), moments: moments, lookup: w.Role.Base() == graph.RoleEmbed || w.Name == r.m.Graph.Embed.Table}
 }
 
 // measure runs f on a span of the original model, group by group of windows lo to hi, for the

@@ -16,13 +16,14 @@ import (
 
 // A Shard is one of several processes, on one machine or many, that make a package
 // together in a work folder that all of them see. Groups of the text are run, sensitivities of
-// matrices measured and tensors fitted by whoever takes them; the level of sensitivities and the
+// matrices measured and tensors fitted, piece by piece, by whoever takes them; the level of sensitivities and the
 // plan are made by one. What groups sum up is added in their order, so that it does not depend on
 // how many shards there are. What a
 // dead shard left is taken over. The package that [Request.Merge] makes has the bytes of one
 // that a single process makes.
 type Shard struct {
-	Index int // of this process: where it begins
+	Index int   // of this process: where it begins
+	Piece int64 // weights of a piece of a tensor, alike for all; 0: a number that suits large models
 }
 
 // Share does the part of this process, and ends when all tensors are finished, whoever
@@ -102,20 +103,39 @@ func wait(ctx context.Context, w *work.Folder, n int) error {
 // tensors fits tensors in their order. Where the work is shared, this process begins at a
 // place of its own, leaves to others what they are at, and waits for it.
 func (r *run) tensors(ctx context.Context, todo []graph.Weight, moments moments) error {
-	if n := len(todo); n > 0 && r.o.Work.Shared() {
+	if !r.o.Work.Shared() {
+		for _, w := range todo {
+			if err := ctx.Err(); err != nil {
+				return context.Cause(ctx)
+			}
+			if err := r.tensor(ctx, w, moments); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var all []portion
+	for _, w := range todo {
+		all = append(all, r.portions(w)...)
+	}
+	if n := len(all); n > 0 {
 		from := r.begins(n)
-		for from > 0 && r.input(todo[from].Name) == r.input(todo[from-1].Name) {
+		for from > 0 && r.input(all[from].of.Name) == r.input(all[from-1].of.Name) {
 			from-- // what reads an input follows one another
 		}
-		todo = append(append([]graph.Weight{}, todo[from:]...), todo[:from]...)
+		all = append(append([]portion{}, all[from:]...), all[:from]...)
 	}
-	return each(ctx, r.o.Work, todo, func(w graph.Weight) (bool, error) { return r.leased(ctx, w, moments) })
+	err := each(ctx, r.o.Work, all, func(p portion) (bool, error) { return r.portion(ctx, p, moments) })
+	if err == nil { // what a dead process has not put together
+		err = each(ctx, r.o.Work, todo, func(w graph.Weight) (bool, error) { return r.leased(ctx, w, moments) })
+	}
+	return err
 }
 
 // begins returns where this process begins with n things. Places lie apart, however many
 // processes there are: multiples of the golden ratio.
 func (r *run) begins(n int) int {
-	at := float64(r.o.Shard) * 0.6180339887
+	at := float64(r.o.Shard.Index) * 0.6180339887
 	return int((at - float64(int(at))) * float64(n))
 }
 
@@ -152,9 +172,6 @@ func each[T any](ctx context.Context, w *work.Folder, todo []T, do func(T) (done
 
 // leased fits a tensor unless another process is at it, and reports whether it is there.
 func (r *run) leased(ctx context.Context, w graph.Weight, moments moments) (bool, error) {
-	if !r.o.Work.Shared() {
-		return true, r.tensor(ctx, w, moments)
-	}
 	there := func() bool { return r.has(w.Name) || r.finished(ctx, w.Name) }
 	return taken(ctx, r.o.Work, w.Name, there, func() error { return r.tensor(ctx, w, moments) })
 }

@@ -30,39 +30,64 @@ type job struct {
 // fit fits a tensor, matrix by matrix where it is a stack of experts.
 func (j *job) fit(ctx context.Context) (formats.Tensor, Fit, error) {
 	t := j.m.Tensor(j.name)
-	n, k := t.Rows()
-	rows := n
-	if len(t.Shape) > 2 {
-		rows = t.Shape[len(t.Shape)-2]
-	}
 	out := Fit{Recipe: j.recipe}
 	if j.recipe.Whole() {
 		x, err := j.whole(ctx, &t, &out)
 		return x, out, err
 	}
 	var stack []formats.Tensor
-	for first := int64(0); first < n; first += rows {
-		expert := -1
-		if rows < n {
-			expert = int(first / rows)
-		}
-		in, err := j.moments.Input(j.input(j.name), expert)
+	for _, u := range units(&t, j.recipe) {
+		x, err := j.unit(ctx, &t, u, &out)
 		if err != nil {
 			return t, out, err
 		}
-		more, err := j.matrix(ctx, &t, first, rows, k, in, &out)
-		if err != nil {
-			return t, out, err
-		}
-		stack = append(stack, more...)
+		stack = append(stack, x)
 	}
 	x, err := factored.Stack(j.name, t.Shape, stack)
 	return x, out, err
 }
 
+// A unit is rows of a tensor that are fitted as a matrix: that of one expert, or a run of a
+// large matrix.
+type unit struct {
+	first, rows int64
+	expert      int  // whose it is; -1: of a tensor that is no stack
+	run         bool // it is not all of its matrix
+}
+
+// units lists those of a tensor.
+func units(t *formats.Tensor, recipe plan.Recipe) (out []unit) {
+	n, k := t.Rows()
+	rows := n
+	if len(t.Shape) > 2 {
+		rows = t.Shape[len(t.Shape)-2]
+	}
+	run := rows
+	if recipe.Form == plan.FormDense && rows*k > maxChunk {
+		run = max(maxChunk/k/chunkTile, 1) * chunkTile
+	}
+	for first := int64(0); first < n; first += rows {
+		expert := -1
+		if rows < n {
+			expert = int(first / rows)
+		}
+		for at := int64(0); at < rows; at += run {
+			out = append(out, unit{first + at, min(run, rows-at), expert, run < rows})
+		}
+	}
+	return out
+}
+
 // options say how its matrices are fitted.
 func (j *job) options() fit.Options {
 	return fit.Options{Seed: j.p.Seed, Effort: int(j.p.Effort), Threads: j.o.Threads, Lookup: j.lookup, Searcher: j.o.Searcher}
+}
+
+// unitOptions say how a unit is fitted: runs of a matrix may not be rotated together.
+func (j *job) unitOptions(u unit) fit.Options {
+	o := j.options()
+	o.Lookup = o.Lookup || u.run
+	return o
 }
 
 // whole fits a tensor by a recipe that looks at all its matrices at once.
@@ -80,42 +105,45 @@ func (j *job) whole(ctx context.Context, t *formats.Tensor, out *Fit) (formats.T
 	o := j.options()
 	r, err := factored.Tensor(ctx, j.name, w, t.Shape, j.recipe, in, each, o)
 	out.Error, out.Reference, out.Method = r.Error, r.Reference, r.Method
-	j.done += n * k
-	if err == nil && j.o.Progress != nil {
-		j.o.Progress(j.done, j.total)
+	if err == nil {
+		j.fitted(n * k)
 	}
 	return r.Tensor, err
 }
 
-// matrix fits n rows of k weights from first on, in runs where they are many.
-func (j *job) matrix(ctx context.Context, t *formats.Tensor, first, n, k int64, in *fit.Input, out *Fit) ([]formats.Tensor, error) {
-	o := j.options()
-	run := n
-	if j.recipe.Form == plan.FormDense && n*k > maxChunk {
-		run = max(maxChunk/k/chunkTile, 1) * chunkTile
-		o.Lookup = true
+// unit fits a unit.
+func (j *job) unit(ctx context.Context, t *formats.Tensor, u unit, out *Fit) (x formats.Tensor, err error) {
+	_, k := t.Rows()
+	in, err := j.moments.Input(j.input(j.name), u.expert)
+	if err != nil {
+		return x, err
 	}
-	var stack []formats.Tensor
-	for at := int64(0); at < n; at += run {
-		rows := min(run, n-at)
-		w := make([]float32, rows*k)
-		if err := form.DecodeRows(w, t, first+at, rows); err != nil {
-			return nil, err
-		}
-		r, err := factored.Matrix(ctx, j.name, w, int(rows), int(k), j.recipe, in, o)
-		if err != nil {
-			return nil, err
-		}
-		stack = append(stack, r.Tensor)
-		out.Error += r.Error
-		out.Reference += r.Reference
-		out.Method = joined(out.Method, r.Method)
-		j.done += rows * k
-		if j.o.Progress != nil {
-			j.o.Progress(j.done, j.total)
-		}
+	w := make([]float32, u.rows*k)
+	if err := form.DecodeRows(w, t, u.first, u.rows); err != nil {
+		return x, err
 	}
-	return stack, nil
+	r, err := factored.Matrix(ctx, j.name, w, int(u.rows), int(k), j.recipe, in, j.unitOptions(u))
+	if err != nil {
+		return x, err
+	}
+	out.add(&r)
+	j.fitted(u.rows * k)
+	return r.Tensor, nil
+}
+
+// fitted counts weights.
+func (j *job) fitted(n int64) {
+	j.done += n
+	if j.o.Progress != nil {
+		j.o.Progress(j.done, j.total)
+	}
+}
+
+// add counts a unit's errors.
+func (f *Fit) add(r *fit.Result) {
+	f.Error += r.Error
+	f.Reference += r.Reference
+	f.Method = joined(f.Method, r.Method)
 }
 
 // joined names the methods of a stack's matrices.
