@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -325,9 +326,19 @@ func (r *run) has(name string) bool {
 }
 
 // group fits tensors input by input, so that the factors of one are held at a
-// time.
+// time. Shards begin with the widest: who comes to help in the end then factors moments that
+// take little.
 func (r *run) group(ctx context.Context, todo []graph.Weight, moments moments) error {
 	order := r.inputs(todo)
+	if r.o.Work.Shared() {
+		width := map[string]int64{}
+		for _, w := range todo {
+			if l := r.linears[w.Name]; l != nil {
+				width[l.Input] = l.In
+			}
+		}
+		slices.SortStableFunc(order, func(a, b string) int { return cmp.Compare(width[b], width[a]) })
+	}
 	slices.SortStableFunc(todo, func(a, b graph.Weight) int {
 		return slices.Index(order, r.input(a.Name)) - slices.Index(order, r.input(b.Name))
 	})
