@@ -31,6 +31,8 @@ type hosting struct {
 	steps int // since counts were asked for
 	asked asked
 	words []int32
+	// failed is what a move failed with: pages are not where they are said to lie, so that no pass may read any.
+	failed error
 
 	in, out int64 // pages that came to the card, and that left it, with what they hold
 }
@@ -137,18 +139,25 @@ func (h *hosting) placesOf(pages []int32) []int32 {
 	return h.words
 }
 
-// settle brings pages to where the pass of a batch shall find them.
+// settle brings pages to where the pass of a batch shall find them. Once a move failed, every pass does.
 func (h *hosting) settle(b *device.Batch, many bool) error {
 	if h == nil {
 		return nil
 	}
+	if h.failed != nil {
+		return h.failed
+	}
 	h.pass++
-	absent := h.absent(b, many)
-	looks := false
 	if !many {
 		h.steps++
-		looks = h.steps >= everySteps
 	}
+	looks := h.steps >= everySteps && !many
+	if looks {
+		if err := h.look(); err != nil { // before any page is said to lie elsewhere
+			return err
+		}
+	}
+	absent := h.absent(b, many)
 	if len(absent) == 0 && !looks {
 		return nil
 	}
@@ -156,9 +165,6 @@ func (h *hosting) settle(b *device.Batch, many bool) error {
 	held := func(page int32) bool { return int(page) < len(holders) && holders[page] > 0 }
 	moves := h.bring(absent, held)
 	if looks {
-		if err := h.look(); err != nil {
-			return err
-		}
 		moves = append(moves, h.returns(held)...)
 	}
 	return h.move(moves)
@@ -271,6 +277,7 @@ func (h *hosting) look() error {
 			return err
 		}
 		h.count()
+		k.under = false
 	}
 	k.tables = k.tables[:0]
 	for slot, s := range h.e.pool.states {
@@ -322,8 +329,15 @@ func (h *hosting) returns(held func(int32) bool) (moves []hip.Move) {
 	return moves
 }
 
-// move queues moves.
+// move queues moves; where one fails, the hosting has.
 func (h *hosting) move(moves []hip.Move) error {
+	if h.failed == nil {
+		h.failed = h.queue(moves)
+	}
+	return h.failed
+}
+
+func (h *hosting) queue(moves []hip.Move) error {
 	for len(moves) > 0 {
 		n := min(len(moves), mostMoves)
 		var words []int32

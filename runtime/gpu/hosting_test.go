@@ -276,3 +276,40 @@ func TestHostingRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestHostingFails: once a move failed, no pass reads any page again.
+func TestHostingFails(t *testing.T) {
+	if *deviceFlag == "" {
+		t.Skip("no -device")
+	}
+	m, err := checkpoint.Open("../../testdata/micro/llama-3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	o := gpu.Options{Context: 700, Sequences: 3, Rows: 128, KV: "f16", Policy: &device.Policy{Pages: 0.55, Mass: 1, Least: 64, Refresh: 10}}
+	_, hosted := hostedPair(t, m, o, 7)
+	ids := hostedIDs(700, m.Graph.Vocab)
+	short := devicetest.State(t, hosted, 700)
+	devicetest.Run(t, hosted, short, ids[:5], 700, 1, m.Graph.Vocab)
+	forward := func(s device.State, n int64) error {
+		at := s.Len()
+		if err := s.Reserve(at + n); err != nil {
+			return err
+		}
+		_, err := hosted.Forward(&device.Batch{Segments: []device.Segment{{State: s, Tokens: ids[at : at+n], Length: 700, Wanted: 1}}})
+		return err
+	}
+	mend := hosted.LoseMoves()
+	long := devicetest.State(t, hosted, 700)
+	for err == nil && long.Len() < 512 {
+		err = forward(long, 128)
+	}
+	mend()
+	if err == nil {
+		t.Fatal("moves without a kernel fail nothing")
+	}
+	if later := forward(short, 1); later == nil || later.Error() != err.Error() {
+		t.Errorf("behind %q a pass gives %v", err, later)
+	}
+}
