@@ -216,6 +216,11 @@ func (e *Engine) newState(t, newest *cache.Table) (device.State, error) {
 		newest.Release()
 		return nil, &cache.PlacesError{Places: e.s.chooser.slots}
 	}
+	if err := p.hosts.clearSlot(p.idle[last]); err != nil {
+		t.Release()
+		newest.Release()
+		return nil, err
+	}
 	s := &state{Table: t, newest: newest, e: e, slot: p.idle[last], place: -1, placed: -1, regimes: make([]int64, len(e.ropes))}
 	for i := range s.regimes {
 		s.regimes[i] = -1
@@ -300,6 +305,7 @@ func (s *state) reserve(n int64) error {
 			if err := h.move([]hip.Move{{From: h.place[c.From], To: h.place[c.To], Out: true}}); err != nil {
 				return err
 			}
+			h.renew(c.To)
 			continue
 		}
 		for i := range s.e.pool.layers {
@@ -430,6 +436,7 @@ func (s *state) Release() {
 	s.Table.Release()
 	s.newest.Release()
 	s.give()
+	s.e.pool.hosts.forget(s.slot)
 	s.e.pool.idle = append(s.e.pool.idle, s.slot)
 	s.e.pool.states[s.slot] = nil
 }

@@ -3,6 +3,7 @@ package gpu
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"slices"
 
 	"github.com/nstf/nstf/kernels/hip"
@@ -109,22 +110,38 @@ func (h *hosting) clearCounts() error {
 	return h.e.m.stream.Fill(driver.Buffer{Address: h.counts, Size: h.countBytes}, 0)
 }
 
+// clearSlot has a slot begin without what the sequence chose that had it before.
+func (h *hosting) clearSlot(slot int32) error {
+	if h == nil {
+		return nil
+	}
+	n := 4 * int64(h.e.pool.tablePages)
+	return h.e.m.stream.Fill(driver.Buffer{Address: h.counts + hip.Address(n*int64(slot)), Size: n}, 0)
+}
+
+// forget drops the pages of a slot whose counts are on their way: others may take them.
+func (h *hosting) forget(slot int32) {
+	if h != nil {
+		h.asked.tables = slices.DeleteFunc(h.asked.tables, func(t slotPages) bool { return t.slot == int(slot) })
+	}
+}
+
+// renew has a page begin that nothing was chosen of.
+func (h *hosting) renew(page int32) { h.uses[page], h.since[page] = 0, h.pass }
+
 // release gives everything back.
 func (h *hosting) release() error {
 	if h == nil {
 		return nil
 	}
+	var errs []error
 	if h.asked.known != nil {
-		if err := h.asked.known.Free(); err != nil {
-			return err
-		}
+		errs = append(errs, h.asked.known.Free())
 	}
 	if h.asked.counts != nil {
-		if err := h.asked.counts.Free(); err != nil {
-			return err
-		}
+		errs = append(errs, h.asked.counts.Free())
 	}
-	return h.e.m.device.Free(h.buffer)
+	return errors.Join(append(errs, h.e.m.device.Free(h.buffer))...)
 }
 
 // placesOf returns where pages lie: they themselves where all lie on the card.
@@ -174,11 +191,13 @@ func (h *hosting) settle(b *device.Batch, many bool) error {
 type wanted struct {
 	page   int32
 	filled bool
+	whole  bool // it is wanted only as its sequence is read as a whole
 }
 
 // absent has the pages stay that the rows of a batch write, then the newest behind those, the first, and of
 // sequences that are read as a whole all others; it returns those that lie in the host's memory, in this order.
 func (h *hosting) absent(b *device.Batch, many bool) (all []wanted) {
+	whole := false
 	want := func(s *state, i int64) {
 		page := s.Pages()[i]
 		if h.moved[page] == h.pass {
@@ -186,10 +205,10 @@ func (h *hosting) absent(b *device.Batch, many bool) (all []wanted) {
 		}
 		h.moved[page] = h.pass
 		if i >= pagesOf(s.Len()) {
-			h.uses[page], h.since[page] = 0, h.pass
+			h.renew(page)
 		}
 		if h.place[page] >= h.card {
-			all = append(all, wanted{page, i < pagesOf(s.Len())})
+			all = append(all, wanted{page: page, filled: i < pagesOf(s.Len()), whole: whole})
 		}
 	}
 	each := func(f func(s *state, first, end int64)) {
@@ -209,6 +228,7 @@ func (h *hosting) absent(b *device.Batch, many bool) (all []wanted) {
 		}
 		want(s, 0)
 	})
+	whole = true
 	each(func(s *state, first, _ int64) {
 		if many || s.Len() >= h.e.follow.policy.Least {
 			return
@@ -221,10 +241,15 @@ func (h *hosting) absent(b *device.Batch, many bool) (all []wanted) {
 	return all
 }
 
-// bring finds places on the card for pages, as far as others may leave it.
+// bring finds places on the card for pages, as far as others may leave it. For those of sequences that are read as
+// a whole, which come last, only those leave that nobody holds or that are chosen less than half as often: where
+// the passes of a step share too small a card, each would else bring its own and send those of the others away.
 func (h *hosting) bring(pages []wanted, held func(int32) bool) (moves []hip.Move) {
 	leave := h.leaving(len(pages), held)
 	for i, w := range pages[:len(leave)] {
+		if w.whole && held(leave[i]) && 2*h.uses[leave[i]] >= h.uses[w.page] {
+			break
+		}
 		moves = append(moves, h.swap(leave[i], w.page, held(leave[i]), w.filled))
 	}
 	return moves
@@ -321,7 +346,11 @@ func (h *hosting) returns(held func(int32) bool) (moves []hip.Move) {
 	slices.SortFunc(come, func(a, b int32) int { return cmp.Or(cmp.Compare(h.uses[b], h.uses[a]), cmp.Compare(a, b)) })
 	come = come[:min(len(come), mostReturns)]
 	for i, leaves := range h.leaving(len(come), held) {
-		if paysWithin*(h.uses[come[i]]-h.uses[leaves]) <= float32(h.e.follow.heads) {
+		uses := h.uses[leaves]
+		if !held(leaves) { // what was chosen of it is read no more
+			uses = 0
+		}
+		if paysWithin*(h.uses[come[i]]-uses) <= float32(h.e.follow.heads) {
 			break
 		}
 		moves = append(moves, h.swap(leaves, come[i], held(leaves), true))
