@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -69,6 +70,7 @@ func newStage(g *graph.Graph, span device.Span, tensor func(string) formats.Tens
 		return newGPU(g, span, tensor, o, hip.API(o.Device.Kind))
 	case place.Auto:
 		var refused []string
+		var first error // of those that are there
 		for _, api := range apis {
 			s, context, err := newGPU(g, span, tensor, o, api)
 			var missing *gpu.MissingError
@@ -81,7 +83,11 @@ func newStage(g *graph.Graph, span device.Span, tensor func(string) formats.Tens
 				return nil, 0, err
 			default:
 				refused = append(refused, fmt.Sprintf("%s cannot take it: %v", api, err))
+				first = cmp.Or(first, err)
 			}
+		}
+		if first != nil && o.Device.KVHost > 0 { // which the processor takes in no case
+			return nil, 0, first
 		}
 		o.Device.refused(refused)
 	}

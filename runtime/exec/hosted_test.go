@@ -80,3 +80,18 @@ func TestHostedRefusals(t *testing.T) {
 		}
 	}
 }
+
+// Where any device would do, the GPU's own reason is told, not that the processor has no use for the host's memory.
+func TestHostedAuto(t *testing.T) {
+	if !gpuTested(t) {
+		t.Skip("for a GPU")
+	}
+	g := tinies()[0].graph
+	source, _ := fillWeights(t, g, "f32", 7)
+	r := request(t)
+	o := Options{Policy: tinyPolicy(), Device: Device{Request: place.Request{Kind: place.Auto}, KVHost: 1 << 20, Memory: map[place.Request]int64{r: 1}}}
+	_, err := newExecutor("tiny", g, source, o)
+	if large := (*gpu.TooLargeError)(nil); !errors.As(err, &large) {
+		t.Errorf("%v", err)
+	}
+}
