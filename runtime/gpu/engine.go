@@ -181,6 +181,9 @@ func (e *Engine) place(tensor func(name string) formats.Tensor, o *Options) erro
 	if err != nil {
 		return err
 	}
+	if err := e.checkDevice(e.m.device.Properties()); err != nil {
+		return err
+	}
 	e.tuning = e.m.loadTuning()
 	e.pool.layers = e.cacheLayers(kept)
 	if err := e.makePlan(o, e.counted); err != nil {

@@ -313,3 +313,25 @@ func TestHostingFails(t *testing.T) {
 		t.Errorf("behind %q a pass gives %v", err, later)
 	}
 }
+
+// TestHostingIntegrated: a device that shares the processor's memory has none beside it. The emulator plays such a
+// device: AMDEMU_INTEGRATED=1.
+func TestHostingIntegrated(t *testing.T) {
+	if *deviceFlag == "" {
+		t.Skip("no -device")
+	}
+	m, err := checkpoint.Open("../../testdata/micro/llama-3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	o := gpu.Options{API: hip.API(*deviceFlag), Context: 64, Kernels: *kernelsFlag, KVHost: 1 << 20, Policy: &device.Policy{Pages: 0.2, Mass: 1, Least: 64, Refresh: 10}}
+	e, err := gpu.New(m.Graph, device.Whole(m.Graph), m.Tensor, o)
+	if err == nil {
+		e.Close()
+		t.Skip("the device has memory of its own")
+	}
+	if u := (*formats.UnsupportedError)(nil); !errors.As(err, &u) || u.Hint == "" || !strings.Contains(err.Error(), "shares the processor's memory") {
+		t.Errorf("%v", err)
+	}
+}

@@ -7,19 +7,33 @@ import (
 	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/runtime/device"
+	"github.com/nstf/nstf/runtime/gpu/driver"
 )
 
 // leastCard is the fewest pages that lie on the card where others do not.
 const leastCard = 4
 
+// hostable reports whether keys and values of a model may lie in the host's memory: one GPU has all of it.
+func hostable(g *graph.Graph, span device.Span, team *member) bool {
+	return team == nil && span == device.Whole(g)
+}
+
 // checkHosted refuses the host's memory for keys and values where it is of no use.
 func checkHosted(g *graph.Graph, span device.Span, o *Options) error {
 	switch {
 	case o.KVHost == 0:
-	case o.team != nil || span != device.Whole(g):
+	case !hostable(g, span, o.team):
 		return unsupportedHosted("of a model that several devices share")
 	case o.Policy == nil:
 		return unsupportedHosted("where steps read all of them")
+	}
+	return nil
+}
+
+// checkDevice refuses it on a device whose memory is the host's: there is no more of it than was counted.
+func (e *Engine) checkDevice(p driver.Properties) error {
+	if e.kvHost > 0 && p.Integrated {
+		return unsupportedHosted("on a device that shares the processor's memory")
 	}
 	return nil
 }
@@ -62,8 +76,8 @@ func (e *Engine) measureLink() error {
 	p, f := &e.plan, &e.follow
 	e.newestRead = newestKept
 	for i, first := range f.first {
-		if a := e.g.Blocks[e.span.Lo+i].Attn; a != nil && first < 0 && a.Window > 0 {
-			e.newestRead = max(e.newestRead, pagesOf(a.Window)+1)
+		if a := e.g.Blocks[e.span.Lo+i].Attn; a != nil && first < 0 && (a.Window > 0 || a.Chunk > 0) {
+			e.newestRead = max(e.newestRead, pagesOf(min(max(a.Window, a.Chunk), e.context))+1)
 		}
 	}
 	if p.HostPages == 0 {

@@ -29,7 +29,7 @@ type Plan struct {
 	// behind Context positions is expected to be LinkBytes, over a link that copies Link bytes a second.
 	HostPages, HostCache, LinkBytes int64
 	Link                            float64
-	follows, hosts                  bool // steps read some pages alone; the host's memory is offered
+	hostable, hosts                 bool // pages may lie in the host's memory; it is offered
 }
 
 // sum is what the plan takes.
@@ -87,7 +87,7 @@ func (e *TooLargeError) Hint() string {
 	var help []string
 	if p.Weights+p.States+p.Scratch < p.Free {
 		help = append(help, "--ctx N shortens the context", "--kv q8 halves the keys and values")
-		if p.follows {
+		if p.hostable {
 			help = append(help, "--kv-host SIZE, or more of it, keeps some in the host's memory")
 		}
 	} else {
@@ -112,7 +112,8 @@ func (e *Engine) makePlan(o *Options, weights int64) error {
 		free = min(free, left+spare)
 	}
 	p := &e.plan
-	*p = Plan{follows: e.follow.policy != nil, hosts: e.kvHost > 0, Shared: shared, Device: e.m.device.Properties().Name, Weights: weights, Context: o.Context, Model: e.g.Context, Free: left, Total: total}
+	card := e.m.device.Properties()
+	*p = Plan{hostable: e.follow.policy != nil && hostable(e.g, e.span, e.team) && !card.Integrated, hosts: e.kvHost > 0, Shared: shared, Device: card.Name, Weights: weights, Context: o.Context, Model: e.g.Context, Free: left, Total: total}
 	if p.Context == 0 {
 		p.Context = p.Model
 	}
