@@ -40,7 +40,7 @@ func (f *attentionFlag) add(s *pflag.FlagSet) {
 	s.StringVar(&f.kind, "attention", attentionDense, "`KIND` of attention: dense, policy, or FILE.json of one")
 	s.StringVar(&f.pages, "attention-pages", "10%", "pages that a step or block of a prompt reads, as a `SHARE`, by a policy")
 	s.Float64Var(&f.mass, "attention-mass", 1, "`SHARE` of the estimated weight that is enough, by a policy")
-	s.StringVar(&f.kvHost, "kv-host", "0", "`SIZE` of the host's memory for keys and values that one GPU has no\nroom for, such as 32GiB, by a policy")
+	s.StringVar(&f.kvHost, "kv-host", "0", "`SIZE` of the host's memory for keys and values that one GPU has no\nroom for, such as 32GiB, by a policy; of serve: for each model")
 	s.Int64Var(&f.least, "attention-least", 0, "`N` positions that a policy reads whole; default: while that is faster")
 }
 

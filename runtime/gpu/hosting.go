@@ -29,7 +29,7 @@ type hosting struct {
 	since []int64   // of each page: the pass before which it came to the card
 	moved []int64   // of each page: the last pass before which it was to stay where it is
 	pass  int64
-	steps int // since counts were asked for
+	steps int // passes of few rows since counts were asked for
 	asked asked
 	words []int32
 	// failed is what a move failed with: pages are not where they are said to lie, so that no pass may read any.
@@ -61,7 +61,7 @@ type slotPages struct {
 
 const (
 	mostMoves   = 512 // of a launch
-	everySteps  = 32  // between two looks at what was chosen
+	everySteps  = 32  // passes of few rows between two looks at what was chosen
 	mostReturns = 32  // pages that come back then
 	paysWithin  = 4   // looks within which a page that returns has spared the link what it cost
 	newestKept  = 2   // whole pages behind the one that is written, with those of windows
