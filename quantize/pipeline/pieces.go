@@ -168,10 +168,19 @@ func (r *run) hasPiece(ctx context.Context, x piece) bool {
 	return r.there[x.name]
 }
 
-// dropPieces removes the pieces of a tensor that is there.
+// dropPieces removes the pieces of a tensor that is there, the first of them last.
 func (r *run) dropPieces(ctx context.Context, pieces []piece) (err error) {
-	for _, x := range pieces {
+	for _, x := range slices.Backward(pieces) {
 		err = errors.Join(err, r.o.Work.Drop(ctx, x.name))
 	}
 	return err
+}
+
+// dropLeft removes the pieces of a finished tensor that who put it together was stopped before it
+// removed: where the first is gone, all are.
+func (r *run) dropLeft(ctx context.Context, w graph.Weight) error {
+	if pieces := r.pieces(w); len(pieces) > 0 && !r.o.Merge && r.o.Work.Has(ctx, pieces[0].name) {
+		return r.dropPieces(ctx, pieces)
+	}
+	return nil
 }

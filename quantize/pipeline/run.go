@@ -99,7 +99,9 @@ func Run(ctx context.Context, m *model.Model, p *plan.Plan, o Options) (*Result,
 		o.Threads = runtime.GOMAXPROCS(0)
 	}
 	r := &run{m: m, p: p, o: o, out: Result{Tensors: map[string]formats.Tensor{}, Fits: map[string]Fit{}}, there: map[string]bool{}, methods: map[unitKey][]string{}, linears: m.Graph.Readers(), first: fit.NewMeasured(o.Stats)}
-	r.prepare(ctx)
+	if err := r.prepare(ctx); err != nil {
+		return nil, err
+	}
 	if o.Progress != nil {
 		o.Progress(r.done, r.total)
 	}
@@ -139,7 +141,7 @@ type run struct {
 }
 
 // prepare finds out what is to be done and what was done before.
-func (r *run) prepare(ctx context.Context) {
+func (r *run) prepare(ctx context.Context) (err error) {
 	g := r.m.Graph
 	r.last = -1
 	for _, w := range g.Weights() {
@@ -150,12 +152,14 @@ func (r *run) prepare(ctx context.Context) {
 		r.total += t.Elements()
 		if _, had := r.out.Tensors[w.Name]; had || r.finished(ctx, w.Name) {
 			r.done += t.Elements()
+			err = errors.Join(err, r.dropLeft(ctx, w))
 		} else if w.Name == g.Head.Weight && !r.early(w.Name) {
 			r.last = len(g.Blocks)
 		} else if w.Block >= 0 {
 			r.last = max(r.last, w.Block)
 		}
 	}
+	return err
 }
 
 // recipe returns a tensor's recipe: what is in the scheme already is kept.

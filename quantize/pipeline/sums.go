@@ -102,6 +102,9 @@ func float64s(p []byte) []float64 {
 func (r *run) sums(ctx context.Context, name string) (out []device.Sums, err error) {
 	t, raw, ok := r.o.Work.Get(ctx, name)
 	if !ok {
+		if ctx.Err() != nil { // nobody looked
+			return nil, context.Cause(ctx)
+		}
 		return nil, formats.Errorf(r.o.Work.String(), name, "missing or damaged")
 	}
 	var is record
