@@ -11,92 +11,165 @@ type Ranks struct {
 	Rank, Count int
 	Few         [MostRanks]Address // of each rank: [2][Count][FewSlot] numbers of 8 bytes that ranks write
 	FewSlot     int
-	Many        [MostRanks]Address // f32 [2][Count][ManySlot], and marks behind: [Ranks.ManyBytes]
-	ManySlot    int
-	State       Address // u32 [2] of this rank: exchanges so far, and whether one was given up
-	Lost        Address // u32 of the host: the rank that was waited for in vain, plus 1
-	Patience    int     // how often a wait looks, at most
+	Many        [MostRanks]Address // f32 [2][Count][ManySlot], and u32 [2][Count][Marks] behind: [Ranks.ManyBytes]
+	ManySlot    int                // a multiple of 4
+	Marks       int                // of many numbers: see [MarksOf]
+	State       Address            // u32 [2] of this rank: exchanges so far, and whether one was given up
+	Lost        Address            // u32 of the host: the rank that was waited for in vain, plus 1
+	Patience    int                // how often a wait looks, at most; 0: nobody waits
 }
 
-// ExchangeFile is the source of what ranks do together. Of a pass, all launches of it or
-// none are repeated, in their order.
+// ExchangeFile is the source of what ranks do together and nothing else. Of a pass, all
+// launches that send or receive are repeated, in their order, or where nobody waits.
 const ExchangeFile = "exchange.hip"
 
-// exchangeBlocks is EX_BLOCKS of exchange.hip.
-const exchangeBlocks = 512
+// What a mark of many numbers is of: EX_MARK_ROWS and EX_MARK_COLUMNS of inbox.hip.
+const (
+	markRows    = 16
+	markColumns = 32
+)
+
+// MarksOf returns how many marks rows of d numbers have.
+func MarksOf(rows, d int) int { return ceil(rows, markRows) * ceil(d, markColumns) }
 
 // FewBytes and ManyBytes return what the inboxes of one rank take.
 func (r *Ranks) FewBytes() int64 { return 16 * int64(r.Count) * int64(r.FewSlot) }
 
 // ManyBytes is FewBytes of the other inbox.
-func (r *Ranks) ManyBytes() int64 { return 8 * int64(r.Count) * (int64(r.ManySlot) + exchangeBlocks) }
+func (r *Ranks) ManyBytes() int64 { return 8 * int64(r.Count) * (int64(r.ManySlot) + int64(r.Marks)) }
 
-// unit is what exchanges among so many ranks are compiled as.
-func (r *Ranks) unit(half bool) Unit {
-	return Unit{ExchangeFile, fmt.Sprintf("EX_RANKS=%d EX_HALF=%d", r.Count, digit(half))}
+// An Exchange is one of a pass, whose Number counts from 1 on: the ranks of one exchange have
+// one number. Who sends numbers ([Send], [Matvec], [Matmul]) does not wait, who receives them
+// ([Norm], [Matvec]) does.
+type Exchange struct {
+	*Ranks
+	Number int
+	// Many takes the way of many numbers, bound by the link's bandwidth: rows whose length is
+	// a multiple of 4.
+	Many bool
+	// Half has many numbers rounded to half precision on their way, with a power of two for
+	// each 32, of which a row has whole ones: an error of 2^-11 of the largest of them.
+	Half bool
 }
 
-// inboxes are the arguments that name one kind of them.
-func inboxes(all *[MostRanks]Address) (args []Arg) {
-	for _, a := range all {
+// defines are those that what sends or receives is compiled with.
+func (x *Exchange) defines() string { return fmt.Sprintf("EX_RANKS=%d EX_HALF=%d", x.Count, digit(x.Half)) }
+
+// unit is what exchanges alone are compiled as.
+func (x *Exchange) unit() Unit { return Unit{ExchangeFile, x.defines()} }
+
+// slot is how many numbers a slot holds.
+func (x *Exchange) slot() int {
+	if x.Many {
+		return x.ManySlot
+	}
+	return x.FewSlot
+}
+
+// all is where the inboxes of all ranks lie.
+func (x *Exchange) all() *[MostRanks]Address {
+	if x.Many {
+		return &x.Ranks.Many
+	}
+	return &x.Ranks.Few
+}
+
+// holds panics where an inbox does not hold rows of d numbers.
+func (x *Exchange) holds(rows, d int) {
+	n := rows * d
+	if x.Many && (d%4 != 0 || x.Half && d%markColumns != 0 || MarksOf(rows, d) > x.Marks) || n+n%2 > x.slot() || x.slot()%2 != 0 {
+		panic(fmt.Sprintf("hip: %d rows of %d numbers in an inbox of %d, %d marks", rows, d, x.slot(), x.Marks))
+	}
+}
+
+// sends are the arguments of who sends numbers, from the slot on.
+func (x *Exchange) sends() []Arg {
+	args := []Arg{I64(int64(x.slot())), I32(x.Marks), I32(x.Rank), I32(x.Number), Ptr(x.State)}
+	for _, a := range x.all() {
 		args = append(args, Ptr(a))
 	}
 	return args
 }
 
-// AllReduce adds what all ranks have of N numbers, in the order of ranks, and to that
-// Residual, if any:
+// receives are the arguments of who receives them.
+func (x *Exchange) receives() []Arg {
+	return []Arg{I64(int64(x.slot())), I32(x.Marks), I32(x.Rank), I32(x.Number), I32(x.Patience), Ptr(x.State), Ptr(x.Lost), Ptr(x.all()[x.Rank])}
+}
+
+// Send sends Own[T][D] to the others, and of many numbers to this rank too. Residual, where
+// given, is added to Own before: of few numbers.
+type Send struct {
+	Exchange      Exchange
+	T, D          int
+	Own, Residual Address
+}
+
+// Calls returns the launch.
+func (o *Send) Calls(t Target) []Call {
+	x := &o.Exchange
+	x.holds(o.T, o.D)
+	if !x.Many {
+		return []Call{{Early: true, Unit: x.unit(), Symbol: "nstf_send", Grid: fewGrid(t, o.T*o.D), Block: [3]uint32{256, 1, 1},
+			Args: append([]Arg{Ptr(o.Own), Ptr(o.Residual), I32(o.T * o.D)}, x.sends()...)}}
+	}
+	if o.Residual != 0 {
+		panic("hip: a residual among many numbers that are sent")
+	}
+	return []Call{{Early: true, Unit: x.unit(), Symbol: "nstf_send_many", Grid: manyGrid(o.T, o.D), Block: [3]uint32{256, 1, 1},
+		Args: append([]Arg{Ptr(o.Own), I32(o.T), I32(o.D)}, x.sends()...)}}
+}
+
+// fewGrid is the grid of a launch with few numbers, all blocks of which run at once.
+func fewGrid(t Target, n int) [3]uint32 {
+	const together = 4 // blocks of a unit that every target runs at once
+	return [3]uint32{uint32(min(ceil(n, 2*256), together*t.Units)), 1, 1}
+}
+
+// manyGrid is the grid of a launch with rows of many numbers.
+func manyGrid(rows, d int) [3]uint32 {
+	return [3]uint32{uint32(ceil(d, 256)), uint32(ceil(rows, markRows)), 1}
+}
+
+// AllReduce adds what all ranks have of numbers, T rows of D, in the order of ranks, and to
+// that Residual, if any:
 //
 //	Out[i] = Residual[i] + (Own of rank 0 [i] + Own of rank 1 [i] + ...)
 //
-// All ranks get the same bits where their residuals have. Number counts the exchanges of a
-// pass, from 1 on; the ranks of one exchange have one number. Out may be Own, or Residual.
+// All ranks get the same bits where their residuals have. Out may be Own, or Residual. Few
+// numbers are one launch, many two.
 type AllReduce struct {
-	*Ranks
-	Number             int
-	N                  int // numbers; a multiple of 4 where Many is set
+	Exchange           Exchange
+	T, D               int
 	Out, Residual, Own Address
-	// Many takes the way of many numbers: two launches, bound by the link's bandwidth.
-	Many bool
-	// Half has many numbers rounded to half precision on their way, with a power of two for
-	// each 32, of which N is a multiple: an error of 2^-11 of the largest of them.
-	Half bool
 }
 
 // Calls returns the launches.
 func (o *AllReduce) Calls(t Target) []Call {
-	r := o.Ranks
-	if !o.Many {
-		return []Call{r.exchange(t, o.Number, o.N, []Arg{Ptr(o.Out), Ptr(o.Residual), Ptr(o.Own), I32(o.N), I32(0), I32(0), I32(0)})}
+	x := &o.Exchange
+	x.holds(o.T, o.D)
+	if !x.Many {
+		return []Call{x.together(t, o.T*o.D, []Arg{Ptr(o.Out), Ptr(o.Residual), Ptr(o.Own), I32(o.T * o.D), I32(0), I32(0), I32(0)})}
 	}
-	if o.N%4 != 0 || o.Half && o.N%32 != 0 || o.N > r.ManySlot {
-		panic(fmt.Sprintf("hip: %d numbers of an inbox of %d", o.N, r.ManySlot))
-	}
-	grid := [3]uint32{uint32(min(ceil(o.N, 4*256), exchangeBlocks)), 1, 1}
-	send := []Arg{Ptr(o.Own), I64(int64(o.N)), I64(int64(r.ManySlot)), I32(r.Rank), I32(o.Number), Ptr(r.State)}
-	sum := []Arg{Ptr(o.Out), Ptr(o.Residual), Ptr(o.Own), I64(int64(o.N)), I64(int64(r.ManySlot)), I32(r.Rank), I32(o.Number), I32(r.Patience), Ptr(r.State), Ptr(r.Lost)}
-	return []Call{
-		{Early: true, Unit: r.unit(o.Half), Symbol: "nstf_exchange_send", Grid: grid, Block: [3]uint32{256, 1, 1}, Args: append(send, inboxes(&r.Many)...)},
-		{Early: true, Unit: r.unit(o.Half), Symbol: "nstf_exchange_sum", Grid: grid, Block: [3]uint32{256, 1, 1}, Args: append(sum, inboxes(&r.Many)...)},
-	}
+	send := &Send{Exchange: *x, T: o.T, D: o.D, Own: o.Own}
+	return append(send.Calls(t), Call{Early: true, Unit: x.unit(), Symbol: "nstf_exchange_sum", Grid: manyGrid(o.T, o.D), Block: [3]uint32{256, 1, 1},
+		Args: append([]Arg{Ptr(o.Out), Ptr(o.Residual), I32(o.T), I32(o.D)}, x.receives()...)})
 }
 
-// exchange is a launch for few numbers, of which a rank has most at most.
-func (r *Ranks) exchange(t Target, number, most int, args []Arg) Call {
-	if most+most%2 > r.FewSlot || r.FewSlot%2 != 0 {
-		panic(fmt.Sprintf("hip: %d numbers of an inbox of %d", most, r.FewSlot))
+// together is a launch that sends and receives few numbers, of which a rank has most at most.
+func (x *Exchange) together(t Target, most int, args []Arg) Call {
+	x.holds(1, most)
+	args = append(args, I64(int64(x.FewSlot)), I32(x.Rank), I32(x.Number), I32(x.Patience), Ptr(x.State), Ptr(x.Lost))
+	for _, a := range x.all() {
+		args = append(args, Ptr(a))
 	}
-	args = append(args, I64(int64(r.FewSlot)), I32(r.Rank), I32(number), I32(r.Patience), Ptr(r.State), Ptr(r.Lost))
-	const together = 4 // blocks of a unit that every target runs at once
-	return Call{Early: true, Unit: r.unit(false), Symbol: "nstf_exchange", Grid: [3]uint32{uint32(min(ceil(most, 2*256), together*t.Units)), 1, 1}, Block: [3]uint32{256, 1, 1},
-		Args: append(args, inboxes(&r.Few)...)}
+	return Call{Early: true, Unit: x.unit(), Symbol: "nstf_exchange", Grid: fewGrid(t, most), Block: [3]uint32{256, 1, 1}, Args: args}
 }
 
 // AllGather lays what ranks have of rows side by side: Out[T][Units*Unit], of which a rank
 // has the columns of [Ranks.Columns] in Own.
 type AllGather struct {
-	*Ranks
-	Number, T   int
+	Exchange    Exchange // of few numbers
+	T           int
 	Units, Unit int
 	Out, Own    Address
 }
@@ -109,11 +182,11 @@ func (r *Ranks) Columns(rank, units, unit int) (lo, hi int) {
 // Calls returns the launch.
 func (o *AllGather) Calls(t Target) []Call {
 	most := 0
-	for i := range o.Count {
-		lo, hi := o.Columns(i, o.Units, o.Unit)
+	for i := range o.Exchange.Count {
+		lo, hi := o.Exchange.Columns(i, o.Units, o.Unit)
 		most = max(most, o.T*(hi-lo))
 	}
-	return []Call{o.exchange(t, o.Number, most, []Arg{Ptr(o.Out), Ptr(0), Ptr(o.Own), I32(0), I32(o.T), I32(o.Units), I32(o.Unit)})}
+	return []Call{o.Exchange.together(t, most, []Arg{Ptr(o.Out), Ptr(0), Ptr(o.Own), I32(0), I32(o.T), I32(o.Units), I32(o.Unit)})}
 }
 
 // EndExchanges ends a pass of so many exchanges.
@@ -124,5 +197,6 @@ type EndExchanges struct {
 
 // Calls returns the launch.
 func (o *EndExchanges) Calls(Target) []Call {
-	return []Call{{Early: true, Unit: o.unit(false), Symbol: "nstf_exchange_end", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1}, Args: []Arg{Ptr(o.State), I32(o.Exchanges)}}}
+	x := Exchange{Ranks: o.Ranks}
+	return []Call{{Early: true, Unit: x.unit(), Symbol: "nstf_exchange_end", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1}, Args: []Arg{Ptr(o.State), I32(o.Exchanges)}}}
 }

@@ -39,8 +39,26 @@ type Matmul struct {
 	// Brought says that a product of the same X left it in Scratch.
 	Brought bool
 
+	// Send, where given, sends Y to all ranks, this one too, many numbers, instead of writing
+	// it: see [Matmul.Sends].
+	Send *Exchange
+
 	// Tile overrides the choice of the launch, for measuring.
 	Tile *MatmulTile
+}
+
+// Sends reports whether the launch can send what it computes: of one matrix without
+// residual, in tiles that marks go with.
+func (o *Matmul) Sends(t Target) bool {
+	group := o.Products
+	if len(group) != 1 || o.Gated || o.Slots != 0 || group[0].Residual != 0 || group[0].W.N%markColumns != 0 {
+		return false
+	}
+	exact := o.Exact || !group[0].W.Format.halves()
+	tile := o.tile(t, group, exact)
+	tokens, features := tile.Size(t, exact)
+	s := shapeOf(t, exact)
+	return tokens%markRows == 0 && features%markColumns == 0 && tile.Stages*tile.Parts*tokens*128 >= s.tokens*features*4
 }
 
 // MatmulScratch returns the bytes that a Matmul of so many rows of X needs.
@@ -154,7 +172,7 @@ func (o *Matmul) call(t Target, group []Product, x Address, stride int, exact bo
 	}
 	return Call{
 		Unit: Unit{"matmul.hip", fmt.Sprintf("%s NSTF_EXACT=%d MATMUL_GATED=%d MATMUL_EXPERTS=%d %s%s",
-			f.defines, digit(exact), digit(o.Gated), digit(o.Slots != 0), tile.defines(), gated)},
+			f.defines, digit(exact), digit(o.Gated), digit(o.Slots != 0), tile.defines(), gated) + o.sending()},
 		Symbol: symbol, LDS: uint32(tile.lds(t, exact)),
 		Grid:  [3]uint32{uint32(blocks), uint32(features), 1},
 		Block: [3]uint32{uint32(tile.Waves * tile.Parts * t.Wave), 1, 1}, Early: true,
@@ -162,10 +180,22 @@ func (o *Matmul) call(t Target, group []Product, x Address, stride int, exact bo
 	}
 }
 
+// sending are the defines of who sends.
+func (o *Matmul) sending() string {
+	if o.Send == nil {
+		return ""
+	}
+	return " MATMUL_SEND=1 " + o.Send.defines()
+}
+
 // args are the arguments of matmul.hip's kernel.
 func (o *Matmul) args(group []Product, x Address, stride int) []Arg {
 	args := []Arg{Ptr(x), Ptr(o.Scratch), I32(o.T), I32(group[0].W.K), I32(stride),
 		Ptr(o.First), Ptr(o.Slots), I32(max(o.Stack, 1)), I32(max(o.Share, 1))}
+	if o.Send != nil {
+		o.Send.holds(o.T, group[0].W.N)
+		args = append(args, o.Send.sends()...)
+	}
 	for i := range 3 {
 		var p Product
 		if i < len(group) {

@@ -6,6 +6,8 @@
 //   MATMUL_GATED:   y[t][n] = act(W0[n] x[t] + bias0[n]) * (W1[n] x[t] + bias1[n])
 //   MATMUL_EXPERTS: t counts slots; for s in slots[first[e]:first[e+1]]:
 //                   y[s][n] = bias[e][n] + sum over k of W[e][n][k] * x[s / share][k]
+//   MATMUL_SEND:    of one matrix and without residual: y goes to the inboxes of all ranks
+//                   instead, many numbers (inbox.hip)
 //
 // x: rows of `stride` bytes in the order of tiles, with rescale f32 for each
 // (halve.hip); W as weights.hip says; y f32[T][N], may be the residual. Up to three
@@ -29,6 +31,9 @@
 #include "matmulweights.hip"
 #if MATMUL_GATED
 #include "activation.hip"
+#endif
+#if MATMUL_SEND
+#include "inbox.hip"
 #endif
 
 #if NSTF_EXACT
@@ -347,9 +352,59 @@ NSTF_DEVICE void matmul_write(const MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_T
 		}
 }
 
+#if MATMUL_SEND
+#define MATMUL_TURN_T (MATMUL_STAGES * MATMUL_STAGE / (MATRIX_TOKENS * MATMUL_BLOCK_N * 4)) // tiles of tokens that LDS holds the sums of
+static_assert(MATMUL_TURN_T > 0 && MATMUL_BLOCK_T % EX_MARK_ROWS == 0 && MATMUL_BLOCK_N % EX_MARK_COLUMNS == 0, "a mark is one block's");
+
+// Where a number of a row lies in LDS: lanes that have neighbouring rows write other banks.
+NSTF_DEVICE int matmul_turned(int row, int feature) { return row * MATMUL_BLOCK_N + (feature ^ row / 2 % (MATMUL_BLOCK_N / 8) * 8); }
+
+// Turns the sums into rows, some tiles of tokens at a time, and sends those.
+NSTF_DEVICE void matmul_send(const MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_TOKENS], f32 *lds, int n, const MatmulRows &rows, int from, const MatmulWave &at,
+    u64 *const (&inboxes)[8], u64 slot, int marks, int rank, u32 mark) {
+	const u64 parity = mark & 1;
+	const int runs = MATMUL_BLOCK_N / 8;
+#pragma unroll
+	for (int first = 0; first < MATMUL_TOKENS; first += MATMUL_TURN_T) {
+		const int tiles = MATMUL_TOKENS - first < MATMUL_TURN_T ? MATMUL_TOKENS - first : MATMUL_TURN_T;
+		__syncthreads();
+#pragma unroll
+		for (int t = 0; t < tiles; t++)
+#pragma unroll
+			for (int i = 0; i < MATRIX_SUMS; i++)
+#pragma unroll
+				for (int f = 0; f < MATMUL_FEATURES; f++)
+					if (at.part == 0) lds[matmul_turned(t * MATRIX_TOKENS + matrix_token(i), matmul_row(at, f) + matrix_feature(i))] = sums[f][first + t].v[i];
+		__syncthreads();
+		for (int i = threadIdx.x; i < tiles * MATRIX_TOKENS * runs; i += MATMUL_THREADS) {
+			const int row = i / runs, feature = i % runs * 8, token = rows.first + first * MATRIX_TOKENS + row;
+			const bool there = token < rows.end && from + feature < n;
+			pack<f32, 8> v;
+			const pack<f32, 4> *part = (const pack<f32, 4> *)(lds + matmul_turned(row, feature));
+#pragma unroll
+			for (int k = 0; k < 8; k++) v.v[k] = there ? part[k / 4].v[k % 4] : 0.0f;
+			send_many<8>(inboxes, slot, parity, rank, (i64)token * n + from + feature, v, there);
+		}
+	}
+	__threadfence_system();
+	__syncthreads();
+	const int columns = MATMUL_BLOCK_N / EX_MARK_COLUMNS;
+	for (int i = threadIdx.x; i < MATMUL_BLOCK_T / EX_MARK_ROWS * columns; i += MATMUL_THREADS) {
+		const int row = rows.first + i / columns * EX_MARK_ROWS, column = from + i % columns * EX_MARK_COLUMNS;
+		if (row >= rows.end || column >= n) continue;
+#pragma unroll
+		for (int r = 0; r < EX_RANKS; r++)
+			if (r != rank) *mark_at(inboxes[r], slot, marks, parity, rank, row, column, n) = mark;
+	}
+}
+#endif
+
 NSTF_KERNEL void __launch_bounds__(MATMUL_THREADS, MATMUL_RESIDENT) MATMUL_NAME(
     const u8 *__restrict__ x, const f32 *__restrict__ rescale, int t, int k, int stride,             // activations
     const i32 *__restrict__ first, const i32 *__restrict__ slots, int experts, int share,            // rows of experts
+#if MATMUL_SEND
+    u64 slot, int marks, int rank, u32 number, const u32 *state, INBOXES,
+#endif
     const u8 *__restrict__ w0, f32 *y0, const f32 *__restrict__ bias0, const f32 *residual0, int n0, // up to three products
     const u8 *__restrict__ w1, f32 *y1, const f32 *__restrict__ bias1, const f32 *residual1, int n1,
     const u8 *__restrict__ w2, f32 *y2, const f32 *__restrict__ bias2, const f32 *residual2, int n2) {
@@ -399,5 +454,10 @@ NSTF_KERNEL void __launch_bounds__(MATMUL_THREADS, MATMUL_RESIDENT) MATMUL_NAME(
 #if MATMUL_GATED
 	matmul_gate(sums, lds, at);
 #endif
+#if MATMUL_SEND
+	u64 *const inboxes[8] = ALL_INBOXES;
+	matmul_send(sums, (f32 *)lds, to.n, rows, from, at, inboxes, slot, marks, rank, mark_of(state, number));
+#else
 	if (at.part == 0 && at.side == 0) matmul_write(sums, to, rows, from, at);
+#endif
 }

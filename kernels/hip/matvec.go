@@ -71,8 +71,22 @@ type Matvec struct {
 	Stack   int
 	Share   int
 
+	// Send, where given, sends Y to the other ranks, few numbers: see [Matvec.Sends].
+	Send *Exchange
+	// From, where given, is what other ranks sent of X, which is this rank's part. The sum,
+	// which Norm reads, goes to Settled[T][K] too.
+	From    *Exchange
+	Settled Address
+
 	// Shape overrides the choice of the launch, for measuring.
 	Shape *MatvecShape
+}
+
+// Sends reports whether the launches can send what they compute: of one matrix, whose
+// rows of activations are few enough to be multiplied in registers.
+func (o *Matvec) Sends(t Target) bool {
+	return len(o.Products) == 1 && !o.Gated && o.Experts == 0 && !o.Products[0].W.Format.Rotated() &&
+		!o.readsOnce(t, o.Products, !o.Exact && o.Products[0].W.Format.integer)
 }
 
 // A MatvecShape is how a launch divides the work; see matvec.hip.
@@ -253,6 +267,12 @@ func (o *Matvec) call(t Target, products []Product, integer bool, from, rows int
 	if o.Gated && (products[0].Bias != 0 || products[1].Bias != 0) {
 		defines += " MATVEC_BIASED=1"
 	}
+	switch {
+	case o.From != nil:
+		defines += " MATVEC_FROM=1 " + o.From.defines()
+	case o.Send != nil:
+		defines += " MATVEC_SEND=1 " + o.Send.defines()
+	}
 	symbol := "nstf_matvec_" + w.Format.Name() + "_f32"
 	lds := 0
 	if integer {
@@ -320,6 +340,14 @@ func (o *Matvec) args(group []Product, x Address, from int) []Arg {
 	w := &group[0].W
 	args := []Arg{Ptr(x), Ptr(o.Norm.Weight), F32(o.Norm.Eps), Ptr(o.Experts), I32(max(o.Share, 1)),
 		I64(int64(o.Stack) * int64(w.N)), Ptr(o.Rounded.Data), I32(from)}
+	switch {
+	case o.From != nil:
+		o.From.holds(o.T, w.K)
+		args = append(append(args, Ptr(o.Settled)), o.From.receives()...)
+	case o.Send != nil:
+		o.Send.holds(o.T, w.N)
+		args = append(args, o.Send.sends()...)
+	}
 	offset := func(a Address, n int) Address {
 		if a == 0 {
 			return 0

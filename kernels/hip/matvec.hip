@@ -6,6 +6,7 @@
 //	MATVEC_EXPERTS: one row x for each slot, the matrix being W[expert of slot]
 //
 //	MATVEC_THIN: + A[n] z[t], a correction of each matrix, before activations (matvecthin.hip)
+//	MATVEC_SEND: y, of one matrix, goes to the other ranks too (inbox.hip)
 //
 // Weights as weights.hip says; K = MATVEC_K, a multiple of Weights::unit. x f32[T][K] at a
 // multiple of 16 bytes where K is one of 4, or Acts (acts.hip). y f32[T][N]; it
@@ -16,6 +17,8 @@
 // MATVEC_INT; NORM, f32 normalised here by rms first:
 //
 //	x * float32(1 / sqrt(mean(x^2) + eps)) * weight
+//
+// With MATVEC_FROM x is first what all ranks have of it, in their order, which goes to `settled`.
 //
 // Grid: blocks of MATVEC_WAVES waves, which take tiles of rows of W in turn;
 // y is the slot of an expert. MATVEC_LANES lanes share MATVEC_ROWS rows,
@@ -33,6 +36,9 @@
 #include "reduce.hip"
 #if MATVEC_GATED
 #include "activation.hip"
+#endif
+#if MATVEC_SEND || MATVEC_FROM
+#include "inbox.hip"
 #endif
 #ifndef MATVEC_BIASED
 #define MATVEC_BIASED 0
@@ -222,6 +228,12 @@ struct Place {
 
 NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
     const u8 *x, const f32 *weight, f32 eps, const i32 *expert, int share, i64 stack, u8 *rounded, int from,
+#if MATVEC_FROM
+    f32 *settled, u64 slot, int marks, int rank, u32 number, u32 patience, u32 *state, u32 *lost, const u64 *inbox,
+#endif
+#if MATVEC_SEND
+    u64 slot, int marks, int rank, u32 number, const u32 *state, INBOXES,
+#endif
     MATVEC_PRODUCT(0)
 #if MATVEC_MATRICES > 1
     , MATVEC_PRODUCT(1)
@@ -353,6 +365,9 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 	};
 	Input in = {lds, table};
 	Sums sums[MATVEC_VIEWS] = {};
+#if MATVEC_SEND
+	Sending sending = {ALL_INBOXES, slot, rank, 0};
+#endif
 	int tile = blockIdx.x, batch = 0;
 	Added early = {0, 0};
 	auto use = [&](const Stage &from_memory) {
@@ -382,7 +397,7 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 #if MATVEC_SPLIT > 1
 		join(sums);
 #endif
-		write(p.out, sums, row_of(p), base_of(p), p.tile * MATVEC_TILE, early, rounded, MATVEC_EXPERTS ? blockIdx.y : from);
+		write(p.out, sums, row_of(p), base_of(p), p.tile * MATVEC_TILE, early, rounded, MATVEC_EXPERTS ? blockIdx.y : from MATVEC_SENDING);
 		batch = 0, tile += gridDim.x;
 #pragma unroll
 		for (int v = 0; v < MATVEC_VIEWS; v++)
@@ -398,7 +413,14 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 		for (int v = 0; v < MATVEC_VIEWS; v++) views[v].ahead(threadIdx.x % MATVEC_LANES, MATVEC_AHEAD);
 #endif
 	Weights::fill(table);
+#if MATVEC_FROM
+	bring(in, x, weight, eps, 0, {settled, slot, rank, number, {patience, state, lost}, inbox});
+#else
 	bring(in, x, weight, eps, MATVEC_EXPERTS ? blockIdx.y / share : MATVEC_SOURCE == MATVEC_ACTS ? from : 0);
+#endif
+#if MATVEC_SEND
+	sending.mark = mark_of(state, number);
+#endif
 	if (MATVEC_LDS || Weights::table > 0) __syncthreads();
 	while (true) {
 		load_next(stage[MATVEC_PIPE]);

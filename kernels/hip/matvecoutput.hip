@@ -28,10 +28,30 @@ NSTF_DEVICE Added added_early(const Output &out, int row, int base) {
 	return added(out, i / MATVEC_ROWS, n);
 }
 
+#if MATVEC_SEND
+// Where outputs go beside y: inboxes of few numbers.
+struct Sending {
+	u64 *inboxes[8];
+	u64 slot;
+	int rank;
+	u32 mark;
+	__device__ __forceinline__ void send(i64 i, f32 v) const {
+#pragma unroll
+		for (int r = 0; r < EX_RANKS; r++)
+			if (r != rank) send_number(inboxes[r] + ((mark & 1) * EX_RANKS + rank) * slot + i, v, mark);
+	}
+};
+#define MATVEC_SENT , const Sending &sending
+#define MATVEC_SENDING , sending
+#else
+#define MATVEC_SENT
+#define MATVEC_SENDING
+#endif
+
 // Writes the rows of a lane, whose sums are of rows base on, those before row
 // being another's. tile is the first row of the block's tile; rounded outputs are
 // rows `from` on.
-NSTF_DEVICE void write(const Output &out, const Sums (&sums)[MATVEC_VIEWS], int row, int base, int tile, const Added &early, u8 *rounded, int from) {
+NSTF_DEVICE void write(const Output &out, const Sums (&sums)[MATVEC_VIEWS], int row, int base, int tile, const Added &early, u8 *rounded, int from MATVEC_SENT) {
 	const int lane = threadIdx.x % MATVEC_LANES, part = threadIdx.x / NSTF_WAVE % MATVEC_SPLIT;
 #if MATVEC_QUANTIZE
 	__shared__ __align__(16) f32 values[MATVEC_T][MATVEC_TILE];
@@ -62,7 +82,11 @@ NSTF_DEVICE void write(const Output &out, const Sums (&sums)[MATVEC_VIEWS], int 
 				out.y[output_at(out, t, base + r)] = v;
 #else
 				const Added add = MATVEC_ADDS_EARLY ? early : added(out, t, base + r);
-				out.y[output_at(out, t, base + r)] = v + add.bias + add.residual;
+				v = v + add.bias + add.residual;
+				out.y[output_at(out, t, base + r)] = v;
+#if MATVEC_SEND
+				sending.send((i64)(from + t) * out.n + base + r, v);
+#endif
 #endif
 #endif
 			}

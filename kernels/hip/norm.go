@@ -26,6 +26,11 @@ func (n *Normal) args() []Arg { return []Arg{Ptr(n.Weight), Ptr(n.Bias), F32(n.E
 type Branch struct {
 	Rows Address
 	Post Normal
+	// From, where given, is what other ranks sent of the rows, T*D numbers, which are added to
+	// Rows in the order of ranks; of many numbers Rows is what was sent to itself. With Whole
+	// the sum has the hidden state in it: one of the ranks added it to its part.
+	From  *Exchange
+	Whole bool
 }
 
 // Norm adds up to two branches to the hidden state X[T][D], in place, and
@@ -34,7 +39,7 @@ type Branch struct {
 //	a = post(A); b = post(B); X = (X + a + b) * Scale; Out = next(X)
 //
 // Any of A, B and Next may be missing, B without A excepted. All
-// normalisations are of one kind.
+// normalisations are of one kind. Of A alone other ranks may have parts.
 type Norm struct {
 	T, D int
 	X    Address // f32[T][D]
@@ -71,8 +76,20 @@ func (o *Norm) Calls(t Target) []Call {
 	if o.Scale != 0 {
 		args = append(args, Ptr(o.Scale))
 	}
+	ranks := ""
+	if x := o.A.From; x != nil {
+		from := 1
+		if x.Many {
+			from = 2
+		}
+		ranks = fmt.Sprintf(" NORM_FROM=%d NORM_WHOLE=%d %s", from, flag(o.A.Whole), x.defines())
+		x.holds(o.T, o.D)
+		args = append(args, x.receives()...)
+	} else {
+		ranks = " NORM_FROM=0 NORM_WHOLE=0"
+	}
 	return []Call{{
-		Early: true, Unit: Unit{"norm.hip", fmt.Sprintf("NORM_VEC=%d NORM_STEPS=%d NORM_THREADS=%d NORM_KIND=%d NORM_RUNS=%d NORM_SCALE=%d", vec, ceil(o.D, vec*threads), threads, kind, runs, flag(o.Scale != 0))},
+		Early: true, Unit: Unit{"norm.hip", fmt.Sprintf("NORM_VEC=%d NORM_STEPS=%d NORM_THREADS=%d NORM_KIND=%d NORM_RUNS=%d NORM_SCALE=%d%s", vec, ceil(o.D, vec*threads), threads, kind, runs, flag(o.Scale != 0), ranks)},
 		Symbol: "nstf_norm", Grid: [3]uint32{uint32(o.T), 1, 1}, Block: [3]uint32{uint32(threads), 1, 1}, Args: args,
 	}}
 }

@@ -9,6 +9,10 @@
 // leaves that part out; a null post weight adds the branch as it is. Out may be
 // X. scale is *factor with NORM_SCALE 1, else 1. NORM_KIND: 0 rms, 1 layer.
 //
+// NORM_FROM: ranks sent parts of A, which are added in their order (inbox.hip): 1 few numbers,
+// A being this rank's, 2 many; NORM_VEC is 4. With NORM_WHOLE their sum is X already, as one of
+// them added it to its part.
+//
 // Grid: a row a block of NORM_THREADS threads, which have NORM_STEPS times
 // NORM_VEC numbers each; any wave size; LDS for a sum of each wave. A row is
 // read once and stays in registers. Phases: a barrier or two
@@ -19,6 +23,12 @@
 // the last rms adds its squares as matvec.hip does, to the same bits (reduce.hip), in
 // float32; 2: in float64.
 #include "reduce.hip"
+#if NORM_FROM
+#include "inbox.hip"
+#define NORM_INBOX , u64 slot, int marks, int rank, u32 number, u32 patience, u32* state, u32* lost, const u64* inbox
+#else
+#define NORM_INBOX
+#endif
 
 #if NORM_SCALE
 #define NORM_FACTOR , const f32* factor
@@ -55,6 +65,39 @@ NSTF_DEVICE void store(f32* row, const part& p, int d) {
 		if (run_of(s) < d) *(pack<f32, NORM_VEC>*)(row + run_of(s)) = r;
 	}
 }
+
+#if NORM_FROM
+// What all ranks have of a row.
+NSTF_DEVICE void receive(part& p, const f32* own, int row, int d, u64 slot, int marks, int rank, u32 number, const Waiting& waiting, const u64* inbox) {
+	static_assert(NORM_VEC == 4, "ranks send fours");
+	const u32 mark = mark_of(waiting.state, number);
+	const u64 parity = mark & 1;
+#if NORM_FROM == 2
+	for (int r = 0; r < EX_RANKS; r++)
+		for (int c = threadIdx.x * EX_MARK_COLUMNS; r != rank && c < d; c += NORM_THREADS * EX_MARK_COLUMNS)
+			await_mark(mark_at((u64*)inbox, slot, marks, parity, r, row, c, d), mark, waiting, r);
+	__threadfence_system();
+	__syncthreads();
+#endif
+#pragma unroll
+	for (int s = 0; s < NORM_STEPS; s++) {
+		pack<f32, NORM_VEC> sum = {};
+		if (run_of(s) < d) {
+			const i64 i = (i64)row * d + run_of(s);
+#if NORM_FROM == 2
+			sum = sum_of_many(inbox, slot, parity, i);
+#else
+			const u64* const from = inbox + parity * EX_RANKS * slot;
+			Few f;
+			load_few(f, from, slot, i, rank);
+			sum = sum_of_few(f, *(const pack<f32, NORM_VEC>*)(own + i), from, slot, i, mark, rank, waiting);
+#endif
+		}
+#pragma unroll
+		for (int i = 0; i < NORM_VEC; i++) p.v[s][i] = sum.v[i];
+	}
+}
+#endif
 
 // The sum of (x - mean) or of its square.
 template <int Square> NSTF_DEVICE f64 moment(const part& p, int d, f64 mean, f64* lds) {
@@ -121,15 +164,19 @@ NSTF_DEVICE void normalize(part& p, int d, const f32* weight, const f32* bias, f
 
 NSTF_KERNEL void __launch_bounds__(NORM_THREADS)
 nstf_norm(int d, f32* x, const f32* a, const f32* a_weight, const f32* a_bias, f32 a_eps, const f32* b, const f32* b_weight,
-	const f32* b_bias, f32 b_eps, const f32* weight, const f32* bias, f32 eps, f32* out NORM_FACTOR) {
+	const f32* b_bias, f32 b_eps, const f32* weight, const f32* bias, f32 eps, f32* out NORM_FACTOR NORM_INBOX) {
 	__shared__ f64 lds[NORM_THREADS / NSTF_WAVE];
 	begin_early();
 	const i64 row = (i64)blockIdx.x * d;
 	part h;
-	load(h, x + row, d);
-	if (a) {
+	if (!NORM_WHOLE) load(h, x + row, d);
+	if (NORM_FROM || a) {
 		part sum;
+#if NORM_FROM
+		receive(sum, a, blockIdx.x, d, slot, marks, rank, number, {patience, state, lost}, inbox);
+#else
 		load(sum, a + row, d);
+#endif
 		if (a_weight) normalize(sum, d, a_weight, a_bias, a_eps, lds);
 		if (b) {
 			part other;
@@ -143,7 +190,7 @@ nstf_norm(int d, f32* x, const f32* a, const f32* a_weight, const f32* a_bias, f
 #pragma unroll
 		for (int s = 0; s < NORM_STEPS; s++)
 #pragma unroll
-			for (int i = 0; i < NORM_VEC; i++) h.v[s][i] = (h.v[s][i] + sum.v[s][i]) NORM_TIMES;
+			for (int i = 0; i < NORM_VEC; i++) h.v[s][i] = (NORM_WHOLE ? sum.v[s][i] : h.v[s][i] + sum.v[s][i]) NORM_TIMES;
 		store(x + row, h, d);
 	}
 	if (weight) {

@@ -112,6 +112,9 @@ func (w *walk) block(i int) {
 		return
 	}
 	var h source
+	if b.Parallel { // what ranks sent would be read a second time behind what comes to its place
+		w.flush(first)
+	}
 	if b.Mixes() {
 		h = w.input(first, b.attnNorm, b.projections()...)
 		w.mixIn(b, h, first, lo)
@@ -132,9 +135,9 @@ func (w *walk) block(i int) {
 		}
 		w.feedForward(b, lo, h, target{y: e.s.f})
 		w.mixOut(b, lo, target{y: e.s.a})
-		w.total(n, e.s.a, 0, e.s.a)
+		w.total(n, e.s.a)
 		if !b.settles() {
-			w.total(n, e.s.f, 0, e.s.f)
+			w.total(n, e.s.f)
 		}
 		w.pending = [2]hip.Branch{{Rows: e.s.a, Post: b.attnPost}, {Rows: e.s.f, Post: b.ffnPost}}
 	case !b.Feeds():
@@ -165,7 +168,7 @@ func (w *walk) block(i int) {
 // matrix with a form.
 func (w *walk) later(in source, lo int, behind ...*matrix) source {
 	if lo > 0 || slices.ContainsFunc(behind, func(m *matrix) bool { return m != nil && m.formed != nil }) {
-		in = source{x: at(in.x, lo, w.e.shape.width), norm: in.norm}
+		in = source{x: at(in.x, lo, w.e.shape.width), norm: in.norm, from: in.from, settled: in.settled}
 	}
 	return in
 }
@@ -221,12 +224,11 @@ func (w *walk) branch(lo int, direct bool, b hip.Branch, make func(to target)) {
 		w.whole(lo, direct, b, make)
 		return
 	}
-	make(target{y: b.Rows})
-	if x := at(w.e.s.x, lo, w.e.shape.width); direct {
-		w.total(w.t-lo, x, x, b.Rows)
-		return
+	var x hip.Address
+	if direct {
+		x = at(w.e.s.x, lo, w.e.shape.width)
 	}
-	w.total(w.t-lo, b.Rows, 0, b.Rows)
+	w.sent(w.t-lo, x, &b, make)
 	w.pending[0] = b
 }
 
@@ -254,8 +256,13 @@ func (w *walk) input(lo int, n hip.Normal, users ...*matrix) source {
 		}
 		return in
 	}
-	if w.pending[0].Rows == 0 && w.fuses(t, n, users) {
-		return source{x: x, norm: n}
+	if p := &w.pending[0]; (p.Rows == 0 || p.Whole && w.pending[1].Rows == 0 && w.scale == 0) && w.fuses(t, n, users) {
+		in := source{x: x, norm: n}
+		if p.Rows != 0 {
+			in = source{x: p.Rows, norm: n, from: p.From, settled: x}
+		}
+		w.pending = [2]hip.Branch{}
+		return in
 	}
 	w.do(&hip.Norm{T: t, D: d, X: x, A: w.pending[0], B: w.pending[1], Scale: w.scale, Next: n, Out: e.s.h, Few: !w.many, Exact: e.exact})
 	w.pending, w.scale = [2]hip.Branch{}, 0
@@ -445,7 +452,7 @@ func (w *walk) feedForward(b *block, lo int, in source, to target) {
 		if !w.many {
 			w.round(&in, n, b.dense.inner()...)
 		}
-		w.plain(&b.dense, n, in, to)
+		w.plain(&b.dense, n, in, target{y: to.y})
 		in = source{x: in.x} // what it was rounded to is overwritten
 	}
 	if b.moeNorm.Weight != 0 {
@@ -463,8 +470,8 @@ func (w *walk) feedForward(b *block, lo int, in source, to target) {
 	}
 	w.mixture(b, n, routed, in, target{y: s.a})
 	if b.settles() {
-		w.total(n, to.y, 0, to.y)
-		w.total(n, s.a, 0, s.a)
+		w.total(n, to.y)
+		w.total(n, s.a)
 	}
 	if b.densePost.Weight != 0 {
 		w.do(&hip.Norm{T: n, D: d, X: to.y, Next: b.densePost, Out: to.y})

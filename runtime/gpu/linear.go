@@ -35,6 +35,8 @@ type target struct {
 	// a and z correct the product where few rows are multiplied with codes: hip.Product.
 	a *matrix
 	z hip.Address
+	// sent, where given, wants y sent to the other ranks of a team.
+	sent *sent
 }
 
 // product is the target as kernels/hip has it.
@@ -55,6 +57,9 @@ type source struct {
 	fine hip.Acts // in groups of 16
 	// turned is the same on the input side of all that read it.
 	turned turned
+	// from is what other ranks sent of a normalised x, the sum of which goes to settled.
+	from    *hip.Exchange
+	settled hip.Address
 }
 
 // matrix places a tensor, which may be a stack of so many experts'.
@@ -167,10 +172,15 @@ func (w *walk) linear(t int, in source, targets ...target) {
 	if !w.many {
 		w.roundFew(&in, t, targets)
 		exact := w.e.exact || targets[0].w.floats
-		w.do(&hip.Matvec{T: t, Exact: exact, X: in.x, Acts: in.acts, Fine: in.fine, Norm: in.norm, ExactNorm: w.e.exact, Products: products})
+		o := &hip.Matvec{T: t, Exact: exact, X: in.x, Acts: in.acts, Fine: in.fine, Norm: in.norm, ExactNorm: w.e.exact, Products: products, From: in.from, Settled: in.settled}
+		o.Send = w.sends(targets[0].sent, o.Sends, &products[0])
+		w.do(o)
 		return
 	}
-	w.do(&hip.Matmul{T: t, Exact: w.e.exact, X: in.x, Products: products, Scratch: w.e.s.tiles})
+	o := &hip.Matmul{T: t, Exact: w.e.exact, X: in.x, Products: products, Scratch: w.e.s.tiles}
+	w.e.tuning.Apply(o)
+	o.Send = w.sends(targets[0].sent, o.Sends, &products[0])
+	w.do(o)
 }
 
 // gated computes act(gate x) * (up x) of t rows, and returns it as down's
@@ -200,7 +210,7 @@ func (w *walk) gated(t int, in source, l *layer) source {
 // gatedCodes is gated of few rows in one launch.
 func (w *walk) gatedCodes(t int, in source, l *layer, products []hip.Product) source {
 	s := &w.e.s
-	op := &hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Fine: in.fine, Norm: in.norm, ExactNorm: w.e.exact, Gated: true, Act: l.act, Gating: l.gating, Products: products}
+	op := &hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Fine: in.fine, Norm: in.norm, ExactNorm: w.e.exact, From: in.from, Settled: in.settled, Gated: true, Act: l.act, Gating: l.gating, Products: products}
 	out := source{x: s.gate}
 	if w.coarse(l.down) && !w.e.streams(t) && l.up.N >= 4 { // narrower ones have no whole tiles
 		op.Rounded = hip.Acts{Data: s.wide, T: t, K: l.up.N}

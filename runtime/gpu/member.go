@@ -78,13 +78,52 @@ func (m *meeting) send() {
 // first reports whether an engine is alone, or its team's first rank.
 func (e *Engine) first() bool { return e.team == nil || e.team.Rank == 0 }
 
-// total makes n rows of all ranks' parts, and of what is added to them: in a team.
-func (w *walk) total(n int, out, residual, parts hip.Address) {
-	if m := w.e.team; m != nil {
-		w.exchanges++
+// exchange is the next of the pass, of rows of so many numbers.
+func (w *walk) exchange(d int) hip.Exchange {
+	w.exchanges++
+	return hip.Exchange{Ranks: &w.e.team.Ranks, Number: w.exchanges, Many: w.many, Half: w.many && !w.e.exact && d%32 == 0}
+}
+
+// total makes n rows of all ranks' parts: in a team.
+func (w *walk) total(n int, rows hip.Address) {
+	if w.e.team != nil {
 		d := w.e.shape.width
-		w.do(&hip.AllReduce{Ranks: &m.Ranks, Number: w.exchanges, N: n * d, Out: out, Residual: residual, Own: parts, Many: w.many, Half: w.many && !w.e.exact && d%32 == 0})
+		w.do(&hip.AllReduce{Exchange: w.exchange(d), T: n, D: d, Out: rows, Own: rows})
 	}
+}
+
+// A sent is a branch's rows that go to the other ranks.
+type sent struct {
+	hip.Exchange
+	residual hip.Address // what is added to this rank's part before; 0: nothing
+	done     bool        // who computed them has sent them
+}
+
+// sent makes a branch of n rows one that all ranks have parts of: who computes this rank's
+// sends it, and who reads the hidden state next adds what the others sent. Into a few rows
+// one of the ranks adds the hidden state x, so that it need not be read again; x is 0 where
+// that does not serve.
+func (w *walk) sent(n int, x hip.Address, b *hip.Branch, make func(to target)) {
+	d := w.e.shape.width
+	s := &sent{Exchange: w.exchange(d)}
+	if b.Whole = x != 0 && !w.many; b.Whole && w.e.first() {
+		s.residual = x
+	}
+	make(target{y: b.Rows, sent: s})
+	if !s.done {
+		w.do(&hip.Send{Exchange: s.Exchange, T: n, D: d, Own: b.Rows, Residual: s.residual})
+	}
+	b.From = &s.Exchange
+}
+
+// sends has an operation send what it computes, if that is to be sent and it can.
+func (w *walk) sends(s *sent, can func(t hip.Target) bool, product *hip.Product) *hip.Exchange {
+	if s == nil || !can(w.e.m.target) {
+		return nil
+	}
+	s.done = true
+	product.Residual = s.residual
+	return &s.Exchange
 }
 
 // squares is how many sums of squares of a row ranks add up in a block, because norms go over
@@ -107,12 +146,8 @@ func (w *walk) rankNorms(sums int, norms ...*hip.RankNorm) {
 		n.Stride, n.Sums = sums, at(s.squares, w.t-n.T, sums)
 		w.do(hip.RankSquares{RankNorm: n})
 	}
-	n := w.t * sums
-	if w.many {
-		n = fours(n)
-	}
 	w.exchanges++
-	w.do(&hip.AllReduce{Ranks: &m.Ranks, Number: w.exchanges, N: n, Out: s.squares, Own: s.squares, Many: w.many})
+	w.do(&hip.AllReduce{Exchange: hip.Exchange{Ranks: &m.Ranks, Number: w.exchanges}, T: w.t, D: sums, Out: s.squares, Own: s.squares})
 	for _, n := range norms {
 		w.do(n)
 	}
@@ -143,7 +178,7 @@ func (w *walk) jointRanks(b *block, lo int) {
 func (w *walk) together(n int, out, parts hip.Address) {
 	m := w.e.team
 	w.exchanges++
-	w.do(&hip.AllGather{Ranks: &m.Ranks, Number: w.exchanges, T: n, Units: m.units, Unit: m.unit, Out: out, Own: parts})
+	w.do(&hip.AllGather{Exchange: hip.Exchange{Ranks: &m.Ranks, Number: w.exchanges}, T: n, Units: m.units, Unit: m.unit, Out: out, Own: parts})
 }
 
 // end ends the list of what ranks exchange.
@@ -157,13 +192,15 @@ func (w *walk) end() {
 // patience is how often a kernel looks for what another rank sends: some tens of seconds.
 const patience = 1 << 25
 
-// size says how many numbers ranks exchange at once.
-func (m *member) size(few, many int) { m.FewSlot, m.ManySlot = (few+1)&^1, fours(many) }
+// size says how many numbers ranks exchange at once: few, and rows of many.
+func (m *member) size(few, rows, width int) {
+	m.FewSlot, m.ManySlot, m.Marks = (few+1)&^1, fours(rows*width), hip.MarksOf(rows, width)
+}
 
 // place takes the memory that other ranks write to, and tells them where it is.
-func (m *member) place(all []*member, fewNumbers, manyNumbers int) error {
+func (m *member) place(all []*member, few, rows, width int) error {
 	dev := m.on[m.Rank].m
-	m.size(fewNumbers, manyNumbers)
+	m.size(few, rows, width)
 	m.Patience = patience
 	var at []hip.Address
 	for _, n := range []int64{m.FewBytes(), m.ManyBytes(), align} {

@@ -24,9 +24,26 @@ func (e *Engine) Profile(rows int) ([]device.KernelTime, error) {
 	if p := e.pass; p != nil && p.rows == rows && !p.many {
 		w.reading = p.reading // some pages, where the last pass did
 	}
-	w.forward()
-	w.head(from, rows)
-	w.end()
+	exchanges := 0
+	list := func(w *walk) {
+		w.forward()
+		w.head(from, rows)
+		exchanges = w.exchanges
+		w.end()
+	}
+	list(w)
+	whole, err := e.timeCalls(w.calls)
+	if err != nil {
+		return nil, err
+	}
+	times := []device.KernelTime{{Name: fmt.Sprintf("pass of %d", rows), Calls: len(w.calls), Microseconds: whole}}
+	if e.team != nil { // launches by themselves do not wait for what other ranks send
+		w = &walk{e: e, t: w.t, many: w.many, from: w.from, state: w.state, reaches: w.reaches, reading: w.reading}
+		patience := e.team.Patience
+		e.team.Patience = 0
+		list(w)
+		e.team.Patience = patience
+	}
 	type group struct {
 		kernel kernel
 		grid   [3]uint32
@@ -35,19 +52,11 @@ func (e *Engine) Profile(rows int) ([]device.KernelTime, error) {
 	calls := map[group][]hip.Call{}
 	for _, c := range w.calls {
 		g := group{kernel{c.Unit, c.Symbol}, c.Grid}
-		if c.Unit.File == hip.ExchangeFile { // which mean nothing but in their order, to their end
-			g = group{kernel: kernel{hip.Unit{File: c.Unit.File}, "nstf_exchange"}}
-		}
 		if calls[g] == nil {
 			order = append(order, g)
 		}
 		calls[g] = append(calls[g], c)
 	}
-	whole, err := e.timeCalls(w.calls)
-	if err != nil {
-		return nil, err
-	}
-	times := []device.KernelTime{{Name: fmt.Sprintf("pass of %d", rows), Calls: len(w.calls), Microseconds: whole}}
 	for _, g := range order {
 		us, err := e.timeCalls(calls[g])
 		if err != nil {
@@ -55,6 +64,12 @@ func (e *Engine) Profile(rows int) ([]device.KernelTime, error) {
 		}
 		name := fmt.Sprintf("%s %dx%dx%d %s", strings.TrimPrefix(g.kernel.symbol, "nstf_"), g.grid[0], g.grid[1], g.grid[2], g.kernel.unit.Defines)
 		times = append(times, device.KernelTime{Name: name, Calls: len(calls[g]), Microseconds: us})
+	}
+	if e.team != nil { // their marks are no later pass's
+		end := &hip.EndExchanges{Ranks: &e.team.Ranks, Exchanges: exchanges}
+		if err := e.m.launch(end.Calls(e.m.target)); err != nil {
+			return nil, err
+		}
 	}
 	slices.SortStableFunc(times[1:], func(a, b device.KernelTime) int { return int(b.Microseconds) - int(a.Microseconds) })
 	return times, nil

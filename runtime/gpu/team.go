@@ -98,14 +98,18 @@ func (t *Team) meet(on []*Device, g *graph.Graph, tensor func(name string) forma
 	return shards, nil
 }
 
-// numbers returns how many ranks exchange at once, of passes of few rows and of so many.
-func (t *Team) numbers(shards []*load.Shard, rows int) (few, many int) {
-	width, most := int(shards[0].Graph.Width), 0
+// numbers returns how many numbers ranks exchange at once: few, and rows of many.
+func (t *Team) numbers(g *graph.Graph, shards []*load.Shard, rows int) (few, many, width int) {
+	width, rows = int(g.Width), max(rows, fewRows)
+	most, sums := width, 0
 	for i := range shards {
 		lo, hi := t.members[0].Columns(i, shards[i].Units, shards[i].Unit)
 		most = max(most, hi-lo)
 	}
-	return fewRows * max(width, most), max(rows, fewRows) * width
+	for i := range g.Blocks {
+		sums = max(sums, squares(&g.Blocks[i], len(shards)))
+	}
+	return max(fewRows*most, rows*sums), rows, width
 }
 
 // TeamNeed returns the bytes that [NewTeam] places on each device, whatever is free now.
@@ -115,7 +119,7 @@ func TeamNeed(on []*Device, g *graph.Graph, tensor func(name string) formats.Ten
 	if err != nil {
 		return nil, err
 	}
-	few, many := t.numbers(shards, o.Rows)
+	few, rows, width := t.numbers(g, shards, o.Rows)
 	policy := o.Policy
 	for i, m := range t.members {
 		o.team, o.Policy = m, rankPolicy(policy, g, i, len(shards))
@@ -123,7 +127,7 @@ func TeamNeed(on []*Device, g *graph.Graph, tensor func(name string) formats.Ten
 		if err != nil {
 			return nil, err
 		}
-		m.size(few, many)
+		m.size(few, rows, width)
 		all = append(all, p.sum()+m.FewBytes()+m.ManyBytes()+LoadingBytes)
 	}
 	return all, nil
@@ -158,9 +162,9 @@ func (t *Team) plan(g *graph.Graph, shards []*load.Shard, o *Options) error {
 	if o.Rows > 0 {
 		rows = o.Rows
 	}
-	few, many := t.numbers(shards, rows)
+	few, rows, width := t.numbers(g, shards, rows)
 	for _, m := range t.members {
-		if err := m.place(t.members, few, many); err != nil {
+		if err := m.place(t.members, few, rows, width); err != nil {
 			return err
 		}
 	}
@@ -502,7 +506,7 @@ func ExchangeSeconds(on []*Device, width int) (seconds float64, err error) {
 		t.members = append(t.members, &member{Ranks: hip.Ranks{Rank: i, Count: len(on)}, meeting: meeting, on: on})
 	}
 	for _, m := range t.members {
-		if err := m.place(t.members, width, 4); err != nil {
+		if err := m.place(t.members, width, 1, 4); err != nil {
 			return 0, err
 		}
 		m.Patience = timedPatience
@@ -529,7 +533,7 @@ func (m *member) exchangeSeconds(width int) (float64, error) {
 	}
 	var calls []hip.Call
 	for i := range timedExchanges {
-		o := hip.AllReduce{Ranks: &m.Ranks, Number: i + 1, N: width, Out: b.Address, Residual: b.Address, Own: at(b.Address, 1, width)}
+		o := hip.AllReduce{Exchange: hip.Exchange{Ranks: &m.Ranks, Number: i + 1}, T: 1, D: width, Out: b.Address, Residual: b.Address, Own: at(b.Address, 1, width)}
 		calls = append(calls, o.Calls(dev.target)...)
 	}
 	calls = append(calls, (&hip.EndExchanges{Ranks: &m.Ranks, Exchanges: timedExchanges}).Calls(dev.target)...)

@@ -22,7 +22,7 @@ type crew struct {
 
 // newCrew makes so many devices ranks, or skips where there are fewer, or where they do
 // not reach one another.
-func newCrew(t *testing.T, n, few, many, patience int) *crew {
+func newCrew(t *testing.T, n, few, rows, d, patience int) *crew {
 	t.Helper()
 	all := openAll(t)
 	if len(all) < n {
@@ -35,7 +35,7 @@ func newCrew(t *testing.T, n, few, many, patience int) *crew {
 				t.Skip(err)
 			}
 		}
-		c.ranks = append(c.ranks, &hip.Ranks{Rank: i, Count: n, FewSlot: few, ManySlot: many, Patience: patience})
+		c.ranks = append(c.ranks, &hip.Ranks{Rank: i, Count: n, FewSlot: few, ManySlot: (rows*d + 3) &^ 3, Marks: hip.MarksOf(rows, d), Patience: patience})
 	}
 	for i, m := range c.machines {
 		zeros := func(n int64) hip.Address {
@@ -118,7 +118,7 @@ func TestExchange(t *testing.T) {
 		if ranks > max(2, len(openAll(t))) {
 			continue
 		}
-		c := newCrew(t, ranks, 5000, 9000, 1<<24)
+		c := newCrew(t, ranks, 5000, 32, 9000, 1<<24)
 		number := 0
 		for _, n := range []int{1, 2, 33, 512, 4096, 4, 1028, 9000} {
 			if !taken(t) {
@@ -162,12 +162,17 @@ func TestExchange(t *testing.T) {
 						number = 0
 						for _, many := range ways {
 							number++
-							o := hip.AllReduce{Ranks: g, Number: number, N: n, Out: out[rank].address(), Residual: out[rank].address(), Own: own[rank].address(), Many: many}
+							d := n
+							if many && n == 9000 {
+								d = 300
+							}
+							x := hip.Exchange{Ranks: g, Number: number, Many: many}
+							o := hip.AllReduce{Exchange: x, T: n / d, D: d, Out: out[rank].address(), Residual: out[rank].address(), Own: own[rank].address()}
 							calls = append(calls, o.Calls(m.target)...)
 						}
 						if n <= 4096 {
 							number++
-							o := hip.AllGather{Ranks: g, Number: number, T: 1, Units: units, Unit: unit, Out: gathered[rank].address(), Own: parts[rank].address()}
+							o := hip.AllGather{Exchange: hip.Exchange{Ranks: g, Number: number}, T: 1, Units: units, Unit: unit, Out: gathered[rank].address(), Own: parts[rank].address()}
 							calls = append(calls, o.Calls(m.target)...)
 						}
 						return append(calls, (&hip.EndExchanges{Ranks: g, Exchanges: number}).Calls(m.target)...)
@@ -217,7 +222,7 @@ func TestExchangeHalf(t *testing.T) {
 			continue
 		}
 		for _, n := range []int{32, 2080, 40960} {
-			c := newCrew(t, ranks, 2, n, 1<<24)
+			c := newCrew(t, ranks, 2, n/32, 32, 1<<24)
 			var own, out []*memory
 			residual := ordinary(r, n)
 			want := make([]float32, n)
@@ -235,7 +240,8 @@ func TestExchangeHalf(t *testing.T) {
 				want[k] = residual[k] + want[k]
 			}
 			c.each(t, func(rank int) []hip.Call {
-				o := hip.AllReduce{Ranks: c.ranks[rank], Number: 1, N: n, Out: out[rank].address(), Residual: out[rank].address(), Own: own[rank].address(), Many: true, Half: true}
+				x := hip.Exchange{Ranks: c.ranks[rank], Number: 1, Many: true, Half: true}
+				o := hip.AllReduce{Exchange: x, T: n / 32, D: 32, Out: out[rank].address(), Residual: out[rank].address(), Own: own[rank].address()}
 				return o.Calls(c.machines[rank].target)
 			})
 			for i := range c.machines {
@@ -248,15 +254,205 @@ func TestExchangeHalf(t *testing.T) {
 	}
 }
 
+// A sentCase is a branch of which ranks have parts: each multiplies its rows with its matrix.
+type sentCase struct {
+	ranks, t, n, k int
+	v, reader      *variety // of the products, and of what reads the normalised sum
+	exact, many    bool
+	whole          bool // one of the ranks adds the hidden state to its part
+	apart          bool // a launch of its own sends
+}
+
+// Products that send what they compute give who reads it, a norm or a product that normalises, the
+// bits of the same operations with sums added by the host.
+func TestSentProducts(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 11))
+	var cases []sentCase
+	var q8 *variety
+	for _, v := range everyVariety(t) {
+		if v.named("q8_0") {
+			q8 = v
+		}
+	}
+	for _, v := range varieties(t) {
+		if !v.fits(256) || !v.named("q4_k", "q8_0", "f16", "q6_k") {
+			continue
+		}
+		for _, exact := range []bool{false, true} {
+			for _, rows := range []int{1, 2, 3, 11} {
+				cases = append(cases, sentCase{2, rows, 288, 512, v, q8, exact, false, rows != 2, rows == 3})
+			}
+			cases = append(cases, sentCase{3, 1, 1056, 256, v, q8, exact, false, true, false}, sentCase{2, 1, 36, 256, v, q8, exact, false, true, false},
+				sentCase{2, 40, 288, 512, v, q8, exact, true, false, false}, sentCase{3, 100, 160, 256, v, q8, exact, true, false, false},
+				sentCase{2, 300, 544, 256, v, q8, exact, true, false, false}, sentCase{2, 33, 96, 256, v, q8, exact, true, false, true})
+		}
+	}
+	for i := range cases {
+		c := &cases[i]
+		if c.ranks > max(2, len(openAll(t))) || !taken(t) {
+			continue
+		}
+		t.Run(fmt.Sprintf("%d ranks %v %dx%dx%d exact=%t many=%t whole=%t apart=%t", c.ranks, c.v, c.t, c.n, c.k, c.exact, c.many, c.whole, c.apart), func(t *testing.T) { c.run(t, r) })
+	}
+}
+
+func (c *sentCase) run(t *testing.T, r *rand.Rand) {
+	team := newCrew(t, c.ranks, c.t*c.n, c.t, c.n, 1<<24)
+	hidden, weight := ordinary(r, c.t*c.n), ordinary(r, c.n)
+	type rank struct{ x, own, hidden, weight, out, scratch, read *memory }
+	all := make([]rank, c.ranks)
+	weights := make([]hip.Weight, c.ranks)
+	parts := make([][]float32, c.ranks)
+	exchange := func(i, number int) hip.Exchange {
+		return hip.Exchange{Ranks: team.ranks[i], Number: number, Many: c.many, Half: c.many && !c.exact}
+	}
+	// product is the launches of a rank, to be sent or not.
+	product := func(i int, send *hip.Exchange, residual bool) []hip.Call {
+		m, k := team.machines[i], &all[i]
+		p := hip.Product{W: weights[i], Y: k.own.address()}
+		if residual {
+			p.Residual = k.hidden.address()
+		}
+		if c.many {
+			o := &hip.Matmul{T: c.t, Exact: c.exact, X: k.x.address(), Products: []hip.Product{p}, Scratch: k.scratch.address()}
+			if c.apart = c.apart || !o.Sends(m.target); c.apart {
+				send = nil
+			}
+			o.Send = send
+			return o.Calls(m.target)
+		}
+		o := &hip.Matvec{T: c.t, Exact: c.exact, X: k.x.address(), Products: []hip.Product{p}}
+		if send != nil && !o.Sends(m.target) {
+			t.Fatalf("%v does not send its product", m.target)
+		}
+		o.Send = send
+		return o.Calls(m.target)
+	}
+	for i, m := range team.machines {
+		weights[i] = m.place(t, c.v.make(t, r, c.n, c.k), c.n)
+		all[i] = rank{x: m.put(t, ordinary(r, c.t*c.k)), own: m.put(t, make([]float32, c.t*c.n)), hidden: m.put(t, hidden), weight: m.put(t, weight), out: m.put(t, make([]float32, c.t*c.n)),
+			scratch: m.put(t, make([]byte, hip.MatmulScratch(c.t, c.k))), read: m.put(t, make([]float32, c.t*64))}
+		parts[i] = make([]float32, c.t*c.n)
+		m.run(t, product(i, nil, c.whole && i == 0))
+		all[i].own.get(t, parts[i])
+		if c.many && !c.exact {
+			parts[i] = rounded(parts[i])
+		}
+	}
+	sum := slices.Clone(parts[0])
+	for _, p := range parts[1:] {
+		for k := range sum {
+			sum[k] += p[k]
+		}
+	}
+	norm := func(i int, b hip.Branch) *hip.Norm {
+		k := &all[i]
+		return &hip.Norm{T: c.t, D: c.n, X: k.hidden.address(), A: b, Next: hip.Normal{Weight: k.weight.address(), Eps: 1e-5}, Out: k.out.address(), Few: !c.many, Exact: c.exact}
+	}
+	m := team.machines[0]
+	added := m.put(t, sum)
+	if c.whole {
+		all[0].hidden.set(t, sum)
+		m.run(t, norm(0, hip.Branch{}).Calls(m.target))
+	} else {
+		m.run(t, norm(0, hip.Branch{Rows: added.address()}).Calls(m.target))
+	}
+	settled, want := make([]float32, c.t*c.n), make([]float32, c.t*c.n)
+	all[0].hidden.get(t, settled)
+	all[0].out.get(t, want)
+	all[0].hidden.set(t, hidden)
+	c.read(t, r, team, sum, func(i int, x *hip.Exchange) (own, hidden, weight *memory, calls []hip.Call) {
+		return all[i].own, all[i].hidden, all[i].weight, product(i, x, i == 0)
+	})
+	for i := range all {
+		all[i].hidden.set(t, hidden)
+	}
+	for range 2 {
+		team.each(t, func(i int) []hip.Call {
+			x, whole := exchange(i, 1), c.whole && i == 0
+			var calls []hip.Call
+			if c.apart {
+				calls = product(i, nil, false)
+				o := &hip.Send{Exchange: x, T: c.t, D: c.n, Own: all[i].own.address()}
+				if whole {
+					o.Residual = all[i].hidden.address()
+				}
+				calls = append(calls, o.Calls(team.machines[i].target)...)
+			} else {
+				calls = product(i, &x, whole)
+			}
+			calls = append(calls, norm(i, hip.Branch{Rows: all[i].own.address(), From: &x, Whole: c.whole}).Calls(team.machines[i].target)...)
+			return append(calls, (&hip.EndExchanges{Ranks: x.Ranks, Exchanges: 2}).Calls(team.machines[i].target)...)
+		})
+		for i := range all {
+			got := make([]float32, c.t*c.n)
+			all[i].out.get(t, got)
+			sameBits(t, fmt.Sprintf("rank %d", i), got, want)
+			all[i].hidden.get(t, got)
+			sameBits(t, fmt.Sprintf("rank %d, hidden state", i), got, settled)
+			all[i].hidden.set(t, hidden)
+			if lost := team.lost[i].Bytes()[0]; lost != 0 {
+				t.Fatalf("rank %d gave %d up", i, lost-1)
+			}
+		}
+	}
+}
+
+// read has a product normalise what all ranks have of one or two rows.
+func (c *sentCase) read(t *testing.T, r *rand.Rand, team *crew, sum []float32, product func(rank int, x *hip.Exchange) (own, hidden, weight *memory, calls []hip.Call)) {
+	if c.many || !c.whole || c.t > 2 || c.apart || c.n%32 != 0 {
+		return
+	}
+	const outputs = 96
+	matrix := c.reader.make(t, r, outputs, c.n)
+	op := func(i int, x, weight, y hip.Address) *hip.Matvec {
+		m := team.machines[i]
+		return &hip.Matvec{T: c.t, Exact: c.exact, ExactNorm: c.exact, X: x, Norm: hip.Normal{Weight: weight, Eps: 1e-5}, Products: []hip.Product{{W: m.place(t, matrix, outputs), Y: y}}}
+	}
+	y := make([]*memory, len(team.machines))
+	for i, m := range team.machines {
+		y[i] = m.put(t, make([]float32, c.t*outputs))
+	}
+	want, m := make([]float32, c.t*outputs), team.machines[0]
+	_, hidden, weight, _ := product(0, nil)
+	hidden.set(t, sum)
+	m.run(t, op(0, hidden.address(), weight.address(), y[0].address()).Calls(m.target))
+	y[0].get(t, want)
+	before := make([]float32, c.t*c.n)
+	for i := range team.machines {
+		_, h, _, _ := product(i, nil)
+		if i > 0 {
+			h.get(t, before)
+		}
+	}
+	hidden.set(t, before)
+	team.each(t, func(i int) []hip.Call {
+		x := hip.Exchange{Ranks: team.ranks[i], Number: 1}
+		own, hidden, weight, calls := product(i, &x)
+		o := op(i, own.address(), weight.address(), y[i].address())
+		o.From, o.Settled = &x, hidden.address()
+		calls = append(calls, o.Calls(team.machines[i].target)...)
+		return append(calls, (&hip.EndExchanges{Ranks: x.Ranks, Exchanges: 2}).Calls(team.machines[i].target)...)
+	})
+	for i := range team.machines {
+		got, settled := make([]float32, c.t*outputs), make([]float32, c.t*c.n)
+		y[i].get(t, got)
+		sameBits(t, fmt.Sprintf("rank %d reads", i), got, want)
+		_, hidden, _, _ := product(i, nil)
+		hidden.get(t, settled)
+		sameBits(t, fmt.Sprintf("rank %d settles", i), settled, sum)
+	}
+}
+
 // A rank that nobody answers says which one it waited for, and does not wait again.
 func TestExchangeGivesUp(t *testing.T) {
 	for _, many := range []bool{false, true} {
-		c := newCrew(t, 2, 512, 512, 1000)
+		c := newCrew(t, 2, 512, 1, 512, 1000)
 		m, g := c.machines[0], c.ranks[0]
 		x := m.put(t, make([]float32, 512))
 		var calls []hip.Call
 		for i := range 3 {
-			o := hip.AllReduce{Ranks: g, Number: i + 1, N: 512, Out: x.address(), Own: x.address(), Many: many}
+			o := hip.AllReduce{Exchange: hip.Exchange{Ranks: g, Number: i + 1, Many: many}, T: 1, D: 512, Out: x.address(), Own: x.address()}
 			calls = append(calls, o.Calls(m.target)...)
 		}
 		m.run(t, calls)
