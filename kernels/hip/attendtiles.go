@@ -195,7 +195,7 @@ func (o *Attend) tiles(t Target, lists []Arg) func(pieces []Arg) Call {
 	return func(pieces []Arg) Call {
 		return Call{
 			Early: true, Unit: unit, Symbol: "nstf_attend_tiles", LDS: lds,
-			Grid:  [3]uint32{uint32(ceil(o.T, rows)), uint32(o.Heads), uint32(ceil(o.KV.values(), columns))},
+			Grid:  [3]uint32{uint32(o.Heads), uint32(ceil(o.T, rows)), uint32(ceil(o.KV.values(), columns))}, // the longest rows of all heads first
 			Block: [3]uint32{uint32(rows / features * t.Wave), 1, 1}, Args: slices.Concat(args, pieces, lists),
 		}
 	}

@@ -305,8 +305,8 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 	extern __shared__ __align__(1024) u8 lds[];
 	begin_early();
 	const kv_cache cache = KV_CACHE;
-	const int head = blockIdx.y, kv_head = head / (heads / kv_heads), column = blockIdx.z * ATTEND_COLUMNS;
-	const int first_row = (gridDim.x - 1 - blockIdx.x) * TILE_ROWS, stop = first_row + TILE_ROWS < rows ? first_row + TILE_ROWS : rows;
+	const int head = blockIdx.x, kv_head = head / (heads / kv_heads), column = blockIdx.z * ATTEND_COLUMNS;
+	const int first_row = (gridDim.y - 1 - blockIdx.y) * TILE_ROWS, stop = first_row + TILE_ROWS < rows ? first_row + TILE_ROWS : rows;
 	const f32 factor = NSTF_EXACT ? 1.0f : ATTEND_CAP ? scale : scale * TILE_BASE;
 
 	const f32* query[MATRIX_ROWS];
@@ -314,7 +314,7 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 #if TILES_SPREAD
 	const spread_piece pieces[SPREAD_PIECES] = SPREAD_GIVEN;
 	bool begun[MATRIX_ROWS], ends[MATRIX_ROWS];
-	kept += (((i64)blockIdx.z * gridDim.y + head) * gridDim.x + blockIdx.x) * (2 * MATRIX_ROWS * THREADS) + threadIdx.x;
+	kept += (((i64)blockIdx.z * gridDim.x + head) * gridDim.y + blockIdx.y) * (2 * MATRIX_ROWS * THREADS) + threadIdx.x;
 #endif
 #pragma unroll
 	for (int r = 0; r < MATRIX_ROWS; r++) {
@@ -385,7 +385,7 @@ nstf_attend_tiles(const f32* q, f32* out, SINK_PARAMETER int width, int rows, in
 		const int end = last < mine.to ? last : mine.to;
 		first = first > mine.from ? first : mine.from;
 #elif ATTEND_LISTED
-		const i32* list = lists + ((i64)(gridDim.x - 1 - blockIdx.x) * kv_heads + kv_head) * list_stride;
+		const i32* list = lists + ((i64)(gridDim.y - 1 - blockIdx.y) * kv_heads + kv_head) * list_stride;
 		const int end = 64 * list[0];
 #else
 		const int end = last;

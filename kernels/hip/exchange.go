@@ -11,9 +11,8 @@ type Ranks struct {
 	Rank, Count int
 	Few         [MostRanks]Address // of each rank: [2][Count][FewSlot] numbers of 8 bytes that ranks write
 	FewSlot     int
-	Many        [MostRanks]Address // f32 [2][Count][ManySlot], and u32 [2][Count][Marks] behind: [Ranks.ManyBytes]
+	Many        [MostRanks]Address // f32 [2][Count][ManySlot], and u32 [2][Count] behind: [Ranks.ManyBytes]
 	ManySlot    int                // a multiple of 4
-	Marks       int                // of many numbers: see [MarksOf]
 	State       Address            // u32 [2] of this rank: exchanges so far, and whether one was given up
 	Lost        Address            // u32 of the host: the rank that was waited for in vain, plus 1
 	Patience    int                // how often a wait looks, at most; 0: nobody waits
@@ -23,20 +22,11 @@ type Ranks struct {
 // launches that send or receive are repeated, in their order, or where nobody waits.
 const ExchangeFile = "exchange.hip"
 
-// What a mark of many numbers is of: EX_MARK_ROWS and EX_MARK_COLUMNS of inbox.hip.
-const (
-	markRows    = 16
-	markColumns = 32
-)
-
-// MarksOf returns how many marks rows of d numbers have.
-func MarksOf(rows, d int) int { return ceil(rows, markRows) * ceil(d, markColumns) }
-
 // FewBytes and ManyBytes return what the inboxes of one rank take.
 func (r *Ranks) FewBytes() int64 { return 16 * int64(r.Count) * int64(r.FewSlot) }
 
 // ManyBytes is FewBytes of the other inbox.
-func (r *Ranks) ManyBytes() int64 { return 8 * int64(r.Count) * (int64(r.ManySlot) + int64(r.Marks)) }
+func (r *Ranks) ManyBytes() int64 { return 8 * int64(r.Count) * (int64(r.ManySlot) + 1) }
 
 // An Exchange is one of a pass, whose Number counts from 1 on: the ranks of one exchange have
 // one number. Who sends numbers ([Send], [Matvec], [Matmul]) does not wait, who receives them
@@ -53,7 +43,9 @@ type Exchange struct {
 }
 
 // defines are those that what sends or receives is compiled with.
-func (x *Exchange) defines() string { return fmt.Sprintf("EX_RANKS=%d EX_HALF=%d", x.Count, digit(x.Half)) }
+func (x *Exchange) defines() string {
+	return fmt.Sprintf("EX_RANKS=%d EX_HALF=%d", x.Count, digit(x.Half))
+}
 
 // unit is what exchanges alone are compiled as.
 func (x *Exchange) unit() Unit { return Unit{ExchangeFile, x.defines()} }
@@ -77,14 +69,14 @@ func (x *Exchange) all() *[MostRanks]Address {
 // holds panics where an inbox does not hold rows of d numbers.
 func (x *Exchange) holds(rows, d int) {
 	n := rows * d
-	if x.Many && (d%4 != 0 || x.Half && d%markColumns != 0 || MarksOf(rows, d) > x.Marks) || n+n%2 > x.slot() || x.slot()%2 != 0 {
-		panic(fmt.Sprintf("hip: %d rows of %d numbers in an inbox of %d, %d marks", rows, d, x.slot(), x.Marks))
+	if x.Many && (d%4 != 0 || x.Half && d%32 != 0) || n+n%2 > x.slot() || x.slot()%2 != 0 {
+		panic(fmt.Sprintf("hip: %d rows of %d numbers in an inbox of %d", rows, d, x.slot()))
 	}
 }
 
 // sends are the arguments of who sends numbers, from the slot on.
 func (x *Exchange) sends() []Arg {
-	args := []Arg{I64(int64(x.slot())), I32(x.Marks), I32(x.Rank), I32(x.Number), Ptr(x.State)}
+	args := []Arg{I64(int64(x.slot())), I32(x.Rank), I32(x.Number), Ptr(x.State)}
 	for _, a := range x.all() {
 		args = append(args, Ptr(a))
 	}
@@ -93,10 +85,10 @@ func (x *Exchange) sends() []Arg {
 
 // receives are the arguments of who receives them.
 func (x *Exchange) receives() []Arg {
-	return []Arg{I64(int64(x.slot())), I32(x.Marks), I32(x.Rank), I32(x.Number), I32(x.Patience), Ptr(x.State), Ptr(x.Lost), Ptr(x.all()[x.Rank])}
+	return []Arg{I64(int64(x.slot())), I32(x.Rank), I32(x.Number), I32(x.Patience), Ptr(x.State), Ptr(x.Lost), Ptr(x.all()[x.Rank])}
 }
 
-// Send sends Own[T][D] to the others, and of many numbers to this rank too. Residual, where
+// Send sends Own[T][D] to the others, and of many numbers, whose [Mark] has to follow, to this rank too. Residual, where
 // given, is added to Own before: of few numbers.
 type Send struct {
 	Exchange      Exchange
@@ -115,8 +107,18 @@ func (o *Send) Calls(t Target) []Call {
 	if o.Residual != 0 {
 		panic("hip: a residual among many numbers that are sent")
 	}
-	return []Call{{Early: true, Unit: x.unit(), Symbol: "nstf_send_many", Grid: manyGrid(o.T, o.D), Block: [3]uint32{256, 1, 1},
-		Args: append([]Arg{Ptr(o.Own), I32(o.T), I32(o.D)}, x.sends()...)}}
+	n := o.T * o.D
+	return []Call{{Early: true, Unit: x.unit(), Symbol: "nstf_send_many", Grid: manyGrid(n), Block: [3]uint32{256, 1, 1},
+		Args: append([]Arg{Ptr(o.Own), I64(int64(n))}, x.sends()...)}}
+}
+
+// Mark tells the others that many numbers were sent, behind who sent them.
+type Mark struct{ Exchange Exchange }
+
+// Calls returns the launch.
+func (o *Mark) Calls(Target) []Call {
+	x := &o.Exchange
+	return []Call{{Early: true, Unit: x.unit(), Symbol: "nstf_mark", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1}, Args: x.sends()}}
 }
 
 // fewGrid is the grid of a launch with few numbers, all blocks of which run at once.
@@ -125,10 +127,8 @@ func fewGrid(t Target, n int) [3]uint32 {
 	return [3]uint32{uint32(min(ceil(n, 2*256), together*t.Units)), 1, 1}
 }
 
-// manyGrid is the grid of a launch with rows of many numbers.
-func manyGrid(rows, d int) [3]uint32 {
-	return [3]uint32{uint32(ceil(d, 256)), uint32(ceil(rows, markRows)), 1}
-}
+// manyGrid is the grid of a launch with many numbers.
+func manyGrid(n int) [3]uint32 { return [3]uint32{uint32(ceil(n, 4*256)), 1, 1} }
 
 // AllReduce adds what all ranks have of numbers, T rows of D, in the order of ranks, and to
 // that Residual, if any:
@@ -136,7 +136,7 @@ func manyGrid(rows, d int) [3]uint32 {
 //	Out[i] = Residual[i] + (Own of rank 0 [i] + Own of rank 1 [i] + ...)
 //
 // All ranks get the same bits where their residuals have. Out may be Own, or Residual. Few
-// numbers are one launch, many two.
+// numbers are one launch, many three.
 type AllReduce struct {
 	Exchange           Exchange
 	T, D               int
@@ -150,9 +150,10 @@ func (o *AllReduce) Calls(t Target) []Call {
 	if !x.Many {
 		return []Call{x.together(t, o.T*o.D, []Arg{Ptr(o.Out), Ptr(o.Residual), Ptr(o.Own), I32(o.T * o.D), I32(0), I32(0), I32(0)})}
 	}
-	send := &Send{Exchange: *x, T: o.T, D: o.D, Own: o.Own}
-	return append(send.Calls(t), Call{Early: true, Unit: x.unit(), Symbol: "nstf_exchange_sum", Grid: manyGrid(o.T, o.D), Block: [3]uint32{256, 1, 1},
-		Args: append([]Arg{Ptr(o.Out), Ptr(o.Residual), I32(o.T), I32(o.D)}, x.receives()...)})
+	n := o.T * o.D
+	calls := append((&Send{Exchange: *x, T: o.T, D: o.D, Own: o.Own}).Calls(t), (&Mark{*x}).Calls(t)...)
+	return append(calls, Call{Early: true, Unit: x.unit(), Symbol: "nstf_exchange_sum", Grid: manyGrid(n), Block: [3]uint32{256, 1, 1},
+		Args: append([]Arg{Ptr(o.Out), Ptr(o.Residual), I64(int64(n))}, x.receives()...)})
 }
 
 // together is a launch that sends and receives few numbers, of which a rank has most at most.

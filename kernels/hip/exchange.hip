@@ -10,12 +10,11 @@
 //
 // Few numbers (nstf_exchange): a thread sends its numbers to all, then waits for those of
 // all; the grid is small enough that all blocks run at once on every rank. Many, rows of d
-// numbers (nstf_send_many, nstf_exchange_sum): blocks of the first launch never wait, and the second
-// reads what the first of other ranks sent.
+// numbers (nstf_send_many, nstf_mark, nstf_exchange_sum): the first two launches never wait, and the
+// third reads what the first of other ranks sent.
 //
 // EX_RANKS ranks, 2 to 8. Addresses and slots at multiples of 16 bytes.
-// Grid: 256 threads, two numbers at a time, of few; of many blocks of EX_MARK_ROWS rows and
-// 256 columns. No LDS. Deterministic: ranks are added in order, so all have the same bits.
+// Grid: 256 threads, two numbers at a time, of few; of many four numbers a thread. No LDS. Deterministic: ranks are added in order, so all have the same bits.
 // Bound: the link's latency, or 4 bytes for each number and rank.
 #include "inbox.hip"
 
@@ -80,7 +79,7 @@ NSTF_KERNEL void __launch_bounds__(256) nstf_exchange(f32* out, const f32* resid
 }
 
 // Sends few numbers, and leaves them where they are.
-NSTF_KERNEL void __launch_bounds__(256) nstf_send(f32* own, const f32* residual, int n, u64 slot, int marks, int rank, u32 number, const u32* state, INBOXES) {
+NSTF_KERNEL void __launch_bounds__(256) nstf_send(f32* own, const f32* residual, int n, u64 slot, int rank, u32 number, const u32* state, INBOXES) {
 	begin_early();
 	u64* const inboxes[8] = ALL_INBOXES;
 	const u32 mark = mark_of(state, number);
@@ -98,63 +97,37 @@ NSTF_KERNEL void __launch_bounds__(256) nstf_send(f32* own, const f32* residual,
 	}
 }
 
-// Where a thread's four numbers lie in row k of a block, of rows of d numbers.
-struct Four {
-	int row, column;
-	bool there;
-	i64 at;
-};
-
-NSTF_DEVICE Four four_of(int step, int rows, int d) {
-	Four f;
-	f.row = blockIdx.y * EX_MARK_ROWS + step * 4 + threadIdx.x / 64, f.column = blockIdx.x * 256 + threadIdx.x % 64 * 4;
-	f.there = f.row < rows && f.column < d;
-	f.at = (i64)f.row * d + f.column;
-	return f;
+NSTF_KERNEL void __launch_bounds__(256) nstf_send_many(const f32* own, i64 n, u64 slot, int rank, u32 number, const u32* state, INBOXES) {
+	begin_early();
+	u64* const inboxes[8] = ALL_INBOXES;
+	const i64 i = ((i64)blockIdx.x * 256 + threadIdx.x) * 4;
+	pack<f32, 4> v = {};
+	if (i < n) v = *(const pack<f32, 4>*)(own + i);
+	send_many<4>(inboxes, slot, mark_of(state, number) & 1, rank, i, v, i < n);
 }
 
-NSTF_KERNEL void __launch_bounds__(256) nstf_send_many(const f32* own, int rows, int d, u64 slot, int marks, int rank, u32 number, const u32* state, INBOXES) {
+// Tells the others that many numbers were sent by the launches before.
+NSTF_KERNEL void __launch_bounds__(64) nstf_mark(u64 slot, int rank, u32 number, const u32* state, INBOXES) {
 	begin_early();
 	u64* const inboxes[8] = ALL_INBOXES;
 	const u32 mark = mark_of(state, number);
-	const u64 parity = mark & 1;
-#pragma unroll
-	for (int s = 0; s < EX_MARK_ROWS / 4; s++) {
-		const Four f = four_of(s, rows, d);
-		pack<f32, 4> v = {};
-		if (f.there) v = *(const pack<f32, 4>*)(own + f.at);
-		send_many<4>(inboxes, slot, parity, rank, f.at, v, f.there);
-	}
 	__threadfence_system();
-	__syncthreads();
-	const int group = threadIdx.x % (256 / EX_MARK_COLUMNS), to = threadIdx.x / (256 / EX_MARK_COLUMNS), column = blockIdx.x * 256 + group * EX_MARK_COLUMNS;
-	if (to < EX_RANKS && to != rank && column < d) *mark_at(inboxes[to], slot, marks, parity, rank, blockIdx.y * EX_MARK_ROWS, column, d) = mark;
+	if (threadIdx.x < EX_RANKS && (int)threadIdx.x != rank) *(volatile u32*)mark_at(inboxes[threadIdx.x], slot, mark & 1, rank) = mark;
 }
 
-NSTF_KERNEL void __launch_bounds__(256) nstf_exchange_sum(f32* out, const f32* residual, int rows, int d, u64 slot, int marks, int rank, u32 number, u32 patience, u32* state,
-    u32* lost, u64* inbox) {
+NSTF_KERNEL void __launch_bounds__(256) nstf_exchange_sum(f32* out, const f32* residual, i64 n, u64 slot, int rank, u32 number, u32 patience, u32* state, u32* lost, u64* inbox) {
 	begin_early();
 	const u32 mark = mark_of(state, number);
-	const u64 parity = mark & 1;
-	const Waiting waiting = {patience, state, lost};
-	const int group = threadIdx.x % (256 / EX_MARK_COLUMNS), of = threadIdx.x / (256 / EX_MARK_COLUMNS), column = blockIdx.x * 256 + group * EX_MARK_COLUMNS;
-	if (of < EX_RANKS && of != rank && column < d) {
-		await_mark(mark_at(inbox, slot, marks, parity, of, blockIdx.y * EX_MARK_ROWS, column, d), mark, waiting, of);
-		__threadfence_system();
-	}
-	__syncthreads();
+	await_many(inbox, slot, mark, rank, {patience, state, lost});
+	const i64 i = ((i64)blockIdx.x * 256 + threadIdx.x) * 4;
+	if (i >= n) return;
+	pack<f32, 4> sum = sum_of_many(inbox, slot, mark & 1, i);
+	if (residual) {
+		const pack<f32, 4> x = *(const pack<f32, 4>*)(residual + i);
 #pragma unroll
-	for (int s = 0; s < EX_MARK_ROWS / 4; s++) {
-		const Four f = four_of(s, rows, d);
-		if (!f.there) continue;
-		pack<f32, 4> sum = sum_of_many(inbox, slot, parity, f.at);
-		if (residual) {
-			const pack<f32, 4> x = *(const pack<f32, 4>*)(residual + f.at);
-#pragma unroll
-			for (int k = 0; k < 4; k++) sum.v[k] = x.v[k] + sum.v[k];
-		}
-		*(pack<f32, 4>*)(out + f.at) = sum;
+		for (int k = 0; k < 4; k++) sum.v[k] = x.v[k] + sum.v[k];
 	}
+	*(pack<f32, 4>*)(out + i) = sum;
 }
 
 // The end of a pass of so many exchanges.

@@ -15,6 +15,7 @@
 // Bound: 4 bytes read twice (the second time from cache), 2 written per number.
 // Tolerance: each half is the nearest to the scaled number.
 #include "matrix.hip"
+#include "halverow.hip"
 
 #define HALVE_THREADS 256
 
@@ -36,13 +37,6 @@ NSTF_DEVICE f32 halve_max(const f32 *row, int k) {
 	__syncthreads();
 	for (int i = 0; i < HALVE_THREADS / NSTF_WAVE; i++) m = wave_max_of(m, waves[i]);
 	return m;
-}
-
-// The exponent that brings m to 2^13 or a little more; 0 for 0 and Inf.
-NSTF_DEVICE int halve_exponent(f32 m) {
-	if (m == 0 || !(m < NSTF_INFINITY)) return 0;
-	const int e = 140 - (int)(bits_of(m) >> 23);
-	return e > 120 ? 120 : e;
 }
 
 NSTF_KERNEL void __launch_bounds__(HALVE_THREADS) nstf_halve(const f32 *__restrict__ x, u8 *__restrict__ out, f32 *__restrict__ rescale, int k, int stride) {

@@ -7,9 +7,9 @@
 //
 // Few numbers: a slot is u64[slot], a number and its mark together, stored and loaded as one,
 // so no fence is wanted. Many: a slot is f32[slot], or with EX_HALF f16 times a power of two
-// of each 32 numbers, which lie in the slot's second half; behind all slots u32[2][ranks][marks],
-// a mark for EX_MARK_ROWS rows of EX_MARK_COLUMNS numbers each, which follows its numbers
-// behind a fence.
+// of each 32 numbers, which lie in the slot's second half; behind all slots u32[2][ranks], a
+// rank's mark, which a launch of its own sends behind those that sent the numbers: they need
+// not wait until those have come.
 //
 // Whoever waited for patience looks in vain says so, in state[1] and for the host in *lost
 // (rank+1), and takes what is there; later launches then do not wait. With a patience of 0
@@ -17,9 +17,6 @@
 //
 // EX_RANKS ranks, 2 to 8. Addresses and slots at multiples of 16 bytes.
 #include "common.hip"
-
-#define EX_MARK_ROWS 16
-#define EX_MARK_COLUMNS 32
 
 #define INBOXES u64 *inbox0, u64 *inbox1, u64 *inbox2, u64 *inbox3, u64 *inbox4, u64 *inbox5, u64 *inbox6, u64 *inbox7
 #define ALL_INBOXES {inbox0, inbox1, inbox2, inbox3, inbox4, inbox5, inbox6, inbox7}
@@ -117,22 +114,36 @@ NSTF_DEVICE pack<f32, 4> sum_of_few(Few& f, const pack<f32, 4>& own, const u64* 
 	return sum;
 }
 
-// Where a rank's mark of many numbers of some rows and columns lies.
-NSTF_DEVICE volatile u32* mark_at(u64* inbox, u64 slot, int marks, u64 parity, int rank, int row, int column, int d) {
-	const int columns = (d + EX_MARK_COLUMNS - 1) / EX_MARK_COLUMNS;
-	return (volatile u32*)((f32*)inbox + 2 * EX_RANKS * slot) + (parity * EX_RANKS + rank) * marks + (i64)(row / EX_MARK_ROWS) * columns + column / EX_MARK_COLUMNS;
+// Where a rank's mark of many numbers lies.
+NSTF_DEVICE u32* mark_at(u64* inbox, u64 slot, u64 parity, int rank) { return (u32*)((f32*)inbox + 2 * EX_RANKS * slot) + parity * EX_RANKS + rank; }
+
+// A load behind which everything is seen that came before what it reads was stored.
+NSTF_DEVICE u32 load_acquired(const u32* p) {
+#if defined(NSTF_CUDA)
+	u32 v;
+	asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+	return v;
+#else
+	const u32 v = *(const volatile u32*)p;
+	__threadfence_system();
+	return v;
+#endif
 }
 
-// Waits for a mark of many numbers. A fence and a barrier have to follow.
-NSTF_DEVICE void await_mark(const volatile u32* at, u32 mark, const Waiting& w, int rank) {
-	if (*at == mark) return;
-	for (u32 left = w.left(); left && *at != mark;) {
-		if (--left == 0) {
-			w.give_up(rank);
-			break;
+// Waits until all ranks have sent many numbers. All threads of a block come here.
+NSTF_DEVICE void await_many(u64* inbox, u64 slot, u32 mark, int rank, const Waiting& w) {
+	const int r = threadIdx.x;
+	if (r < EX_RANKS && r != rank) {
+		const u32* at = mark_at(inbox, slot, mark & 1, r);
+		for (u32 left = w.left(); load_acquired(at) != mark && left;) {
+			if (--left == 0) {
+				w.give_up(r);
+				break;
+			}
+			pause();
 		}
-		pause();
 	}
+	__syncthreads();
 }
 
 #ifndef EX_HALF

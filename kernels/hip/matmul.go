@@ -36,11 +36,11 @@ type Matmul struct {
 	// Of, where given, is of how many matrices the stack is a piece, whose bits it has:
 	// First begins with its first one's entry of theirs.
 	Of int
-	// Brought says that a product of the same X left it in Scratch.
+	// Brought says that a product of the same X, or a [Norm], left it in Scratch.
 	Brought bool
 
 	// Send, where given, sends Y to all ranks, this one too, many numbers, instead of writing
-	// it: see [Matmul.Sends].
+	// it: see [Matmul.Sends]. A [Mark] has to follow.
 	Send *Exchange
 
 	// Tile overrides the choice of the launch, for measuring.
@@ -48,17 +48,17 @@ type Matmul struct {
 }
 
 // Sends reports whether the launch can send what it computes: of one matrix without
-// residual, in tiles that marks go with.
+// residual, in tiles that LDS holds the sums of.
 func (o *Matmul) Sends(t Target) bool {
 	group := o.Products
-	if len(group) != 1 || o.Gated || o.Slots != 0 || group[0].Residual != 0 || group[0].W.N%markColumns != 0 {
+	if len(group) != 1 || o.Gated || o.Slots != 0 || group[0].Residual != 0 || group[0].W.N%32 != 0 {
 		return false
 	}
 	exact := o.Exact || !group[0].W.Format.halves()
 	tile := o.tile(t, group, exact)
 	tokens, features := tile.Size(t, exact)
 	s := shapeOf(t, exact)
-	return tokens%markRows == 0 && features%markColumns == 0 && tile.Stages*tile.Parts*tokens*128 >= s.tokens*features*4
+	return features%32 == 0 && tile.Stages*tile.Parts*tokens*128 >= s.tokens*features*4
 }
 
 // MatmulScratch returns the bytes that a Matmul of so many rows of X needs.
@@ -119,6 +119,9 @@ func (f Format) halves() bool {
 	}
 	return false
 }
+
+// Halves reports whether products with a matrix take rows of halves, of k numbers by fours: see [Norm].
+func (w *Weight) Halves() bool { return w.Format.halves() && w.K%4 == 0 }
 
 // whole is the number of matrices of the whole stack.
 func (o *Matmul) whole() int { return max(o.Of, o.Stack) }

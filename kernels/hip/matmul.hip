@@ -7,7 +7,7 @@
 //   MATMUL_EXPERTS: t counts slots; for s in slots[first[e]:first[e+1]]:
 //                   y[s][n] = bias[e][n] + sum over k of W[e][n][k] * x[s / share][k]
 //   MATMUL_SEND:    of one matrix and without residual: y goes to the inboxes of all ranks
-//                   instead, many numbers (inbox.hip)
+//                   instead, many numbers (inbox.hip), whose mark another launch sends
 //
 // x: rows of `stride` bytes in the order of tiles, with rescale f32 for each
 // (halve.hip); W as weights.hip says; y f32[T][N], may be the residual. Up to three
@@ -354,15 +354,14 @@ NSTF_DEVICE void matmul_write(const MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_T
 
 #if MATMUL_SEND
 #define MATMUL_TURN_T (MATMUL_STAGES * MATMUL_STAGE / (MATRIX_TOKENS * MATMUL_BLOCK_N * 4)) // tiles of tokens that LDS holds the sums of
-static_assert(MATMUL_TURN_T > 0 && MATMUL_BLOCK_T % EX_MARK_ROWS == 0 && MATMUL_BLOCK_N % EX_MARK_COLUMNS == 0, "a mark is one block's");
+static_assert(MATMUL_TURN_T > 0 && MATMUL_BLOCK_N % 32 == 0, "numbers that share a power of two are one block's");
 
 // Where a number of a row lies in LDS: lanes that have neighbouring rows write other banks.
 NSTF_DEVICE int matmul_turned(int row, int feature) { return row * MATMUL_BLOCK_N + (feature ^ row / 2 % (MATMUL_BLOCK_N / 8) * 8); }
 
 // Turns the sums into rows, some tiles of tokens at a time, and sends those.
 NSTF_DEVICE void matmul_send(const MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_TOKENS], f32 *lds, int n, const MatmulRows &rows, int from, const MatmulWave &at,
-    u64 *const (&inboxes)[8], u64 slot, int marks, int rank, u32 mark) {
-	const u64 parity = mark & 1;
+    u64 *const (&inboxes)[8], u64 slot, u64 parity, int rank) {
 	const int runs = MATMUL_BLOCK_N / 8;
 #pragma unroll
 	for (int first = 0; first < MATMUL_TOKENS; first += MATMUL_TURN_T) {
@@ -386,16 +385,6 @@ NSTF_DEVICE void matmul_send(const MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_TO
 			send_many<8>(inboxes, slot, parity, rank, (i64)token * n + from + feature, v, there);
 		}
 	}
-	__threadfence_system();
-	__syncthreads();
-	const int columns = MATMUL_BLOCK_N / EX_MARK_COLUMNS;
-	for (int i = threadIdx.x; i < MATMUL_BLOCK_T / EX_MARK_ROWS * columns; i += MATMUL_THREADS) {
-		const int row = rows.first + i / columns * EX_MARK_ROWS, column = from + i % columns * EX_MARK_COLUMNS;
-		if (row >= rows.end || column >= n) continue;
-#pragma unroll
-		for (int r = 0; r < EX_RANKS; r++)
-			if (r != rank) *mark_at(inboxes[r], slot, marks, parity, rank, row, column, n) = mark;
-	}
 }
 #endif
 
@@ -403,7 +392,7 @@ NSTF_KERNEL void __launch_bounds__(MATMUL_THREADS, MATMUL_RESIDENT) MATMUL_NAME(
     const u8 *__restrict__ x, const f32 *__restrict__ rescale, int t, int k, int stride,             // activations
     const i32 *__restrict__ first, const i32 *__restrict__ slots, int experts, int share,            // rows of experts
 #if MATMUL_SEND
-    u64 slot, int marks, int rank, u32 number, const u32 *state, INBOXES,
+    u64 slot, int rank, u32 number, const u32 *state, INBOXES,
 #endif
     const u8 *__restrict__ w0, f32 *y0, const f32 *__restrict__ bias0, const f32 *residual0, int n0, // up to three products
     const u8 *__restrict__ w1, f32 *y1, const f32 *__restrict__ bias1, const f32 *residual1, int n1,
@@ -456,7 +445,7 @@ NSTF_KERNEL void __launch_bounds__(MATMUL_THREADS, MATMUL_RESIDENT) MATMUL_NAME(
 #endif
 #if MATMUL_SEND
 	u64 *const inboxes[8] = ALL_INBOXES;
-	matmul_send(sums, (f32 *)lds, to.n, rows, from, at, inboxes, slot, marks, rank, mark_of(state, number));
+	matmul_send(sums, (f32 *)lds, to.n, rows, from, at, inboxes, slot, mark_of(state, number) & 1, rank);
 #else
 	if (at.part == 0 && at.side == 0) matmul_write(sums, to, rows, from, at);
 #endif

@@ -2,7 +2,9 @@ package hip
 
 import (
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 
 	"github.com/nstf/nstf/kernels/ops"
 )
@@ -94,7 +96,7 @@ type MatvecShape struct {
 	Rows, Lanes, Waves, Split, Steps int
 	Blocks                           int  // resident blocks of a unit that registers are limited for
 	Grid                             int  // blocks of a unit that are launched at most; 0: as many as there are tiles
-	Ahead                            int  // units of the first rows that are fetched to the L2 cache before the input is there
+	Ahead                            int  // tiles of a block that are fetched to the L2 cache before the input is there
 	Pipe                             bool // the next batch is loaded while one is multiplied
 	Direct                           bool // activations rounded beforehand are read from memory, not brought to LDS
 	// Features, where not 0, has matrows.hip multiply: Waves are then teams, each of which
@@ -253,6 +255,9 @@ func (o *Matvec) call(t Target, products []Product, integer bool, from, rows int
 	}
 	s := o.shape(t, w, integer, rows, o.outputs(products)*slots)
 	s.Rows = min(s.Rows, least)
+	if o.From != nil {
+		s.Ahead = experiment("AHEAD", 2)
+	}
 	direct := s.Direct && source == "MATVEC_ACTS"
 	flag := func(on bool) int {
 		if on {
@@ -263,7 +268,7 @@ func (o *Matvec) call(t Target, products []Product, integer bool, from, rows int
 	defines := fmt.Sprintf("%s MATVEC_T=%d MATVEC_ROWS=%d MATVEC_LANES=%d MATVEC_WAVES=%d MATVEC_SPLIT=%d MATVEC_STEPS=%d MATVEC_RESIDENT=%d"+
 		" MATVEC_K=%d MATVEC_PIPE=%d MATVEC_AHEAD=%d MATVEC_DIRECT=%d MATVEC_INT=%d MATVEC_EXACT_NORM=%d MATVEC_SOURCE=%s MATVEC_MATRICES=%d MATVEC_GATED=%d MATVEC_QUANTIZE=%d MATVEC_EXPERTS=%d MATVEC_GROUP=%d MATVEC_THIN=%d %s",
 		w.Format.defines, rows, s.Rows, s.Lanes, s.Waves, s.Split, s.Steps, s.Blocks,
-		w.K, flag(s.Pipe), min(s.Ahead, w.K/w.Format.unit), flag(direct), flag(integer), flag(o.ExactNorm), source, len(products), flag(o.Gated), flag(o.Rounded.Data != 0), flag(o.Experts != 0), group(w.Format.fine), flag(corrected(products)), activation(o.Act, o.Gating))
+		w.K, flag(s.Pipe), s.Ahead, flag(direct), flag(integer), flag(o.ExactNorm), source, len(products), flag(o.Gated), flag(o.Rounded.Data != 0), flag(o.Experts != 0), group(w.Format.fine), flag(corrected(products)), activation(o.Act, o.Gating))
 	if o.Gated && (products[0].Bias != 0 || products[1].Bias != 0) {
 		defines += " MATVEC_BIASED=1"
 	}
@@ -361,4 +366,11 @@ func (o *Matvec) args(group []Product, x Address, from int) []Arg {
 		}
 	}
 	return args
+}
+
+func experiment(name string, usual int) int {
+	if n, err := strconv.Atoi(os.Getenv("NSTF_" + name)); err == nil {
+		return n
+	}
+	return usual
 }

@@ -229,10 +229,10 @@ struct Place {
 NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
     const u8 *x, const f32 *weight, f32 eps, const i32 *expert, int share, i64 stack, u8 *rounded, int from,
 #if MATVEC_FROM
-    f32 *settled, u64 slot, int marks, int rank, u32 number, u32 patience, u32 *state, u32 *lost, const u64 *inbox,
+    f32 *settled, u64 slot, int rank, u32 number, u32 patience, u32 *state, u32 *lost, const u64 *inbox,
 #endif
 #if MATVEC_SEND
-    u64 slot, int marks, int rank, u32 number, const u32 *state, INBOXES,
+    u64 slot, int rank, u32 number, const u32 *state, INBOXES,
 #endif
     MATVEC_PRODUCT(0)
 #if MATVEC_MATRICES > 1
@@ -408,9 +408,17 @@ NSTF_KERNEL void __launch_bounds__(MATVEC_THREADS, MATVEC_RESIDENT) MATVEC_NAME(
 	};
 	if (MATVEC_PIPE) load_next(stage[0]);
 #if MATVEC_AHEAD
+	// What comes behind the first batch is asked for while the input is awaited.
 	if (threadIdx.x % MATVEC_LANES < MATVEC_ROWS && wave % MATVEC_SPLIT == 0)
-#pragma unroll
-		for (int v = 0; v < MATVEC_VIEWS; v++) views[v].ahead(threadIdx.x % MATVEC_LANES, MATVEC_AHEAD);
+		for (int i = MATVEC_BATCHES > 1 ? 0 : 1; i < MATVEC_AHEAD; i++) {
+			const int t = (int)blockIdx.x + i * (int)gridDim.x;
+			if (t >= tiles) break;
+			const Place p = place(t);
+			view(p.w, p).ahead(threadIdx.x % MATVEC_LANES, MATVEC_UNITS);
+#if MATVEC_GATED
+			view(w1, p).ahead(threadIdx.x % MATVEC_LANES, MATVEC_UNITS);
+#endif
+		}
 #endif
 	Weights::fill(table);
 #if MATVEC_FROM

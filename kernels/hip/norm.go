@@ -52,6 +52,9 @@ type Norm struct {
 	// or in float64 where Exact is set. It has no meaning but for an RMSNorm that
 	// NormFits allows.
 	Few, Exact bool
+	// Halves, where given, is Scratch of a [Matmul] whose X Out is, and which is not Exact: the
+	// rows go there instead, and it is Brought.
+	Halves Address
 }
 
 // Calls returns the launch.
@@ -68,6 +71,10 @@ func (o *Norm) Calls(t Target) []Call {
 	runs := 0
 	if o.Few && vec == 4 && o.Next.Weight != 0 && o.Next.Kind == RMSNorm {
 		runs = 1 + digit(o.Exact)
+	}
+	lds, stride := 0, tileStride(o.D, false)
+	if o.Halves != 0 {
+		lds = stride
 	}
 	args := []Arg{I32(o.D), Ptr(o.X), Ptr(o.A.Rows)}
 	args = append(args, o.A.Post.args()...)
@@ -88,8 +95,12 @@ func (o *Norm) Calls(t Target) []Call {
 	} else {
 		ranks = " NORM_FROM=0 NORM_WHOLE=0"
 	}
+	if o.Halves != 0 {
+		args = append(args, Ptr(o.Halves+Address(rescaleBytes(o.T))), Ptr(o.Halves), I32(stride))
+	}
 	return []Call{{
-		Early: true, Unit: Unit{"norm.hip", fmt.Sprintf("NORM_VEC=%d NORM_STEPS=%d NORM_THREADS=%d NORM_KIND=%d NORM_RUNS=%d NORM_SCALE=%d%s", vec, ceil(o.D, vec*threads), threads, kind, runs, flag(o.Scale != 0), ranks)},
-		Symbol: "nstf_norm", Grid: [3]uint32{uint32(o.T), 1, 1}, Block: [3]uint32{uint32(threads), 1, 1}, Args: args,
+		Early: true, Unit: Unit{"norm.hip", fmt.Sprintf("NORM_VEC=%d NORM_STEPS=%d NORM_THREADS=%d NORM_KIND=%d NORM_RUNS=%d NORM_SCALE=%d NORM_HALVES=%d NSTF_EXACT=0%s",
+			vec, ceil(o.D, vec*threads), threads, kind, runs, flag(o.Scale != 0), flag(o.Halves != 0), ranks)},
+		LDS: uint32(lds), Symbol: "nstf_norm", Grid: [3]uint32{uint32(o.T), 1, 1}, Block: [3]uint32{uint32(threads), 1, 1}, Args: args,
 	}}
 }

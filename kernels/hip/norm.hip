@@ -13,8 +13,12 @@
 // A being this rank's, 2 many; NORM_VEC is 4. With NORM_WHOLE their sum is X already, as one of
 // them added it to its part.
 //
+// NORM_HALVES: out is not written; rows go to `tiles` and `rescale` as halve.hip brings them there.
+// NORM_VEC is 4.
+//
 // Grid: a row a block of NORM_THREADS threads, which have NORM_STEPS times
-// NORM_VEC numbers each; any wave size; LDS for a sum of each wave. A row is
+// NORM_VEC numbers each; any wave size; LDS for a sum of each wave and
+// NORM_HALVES' row. A row is
 // read once and stays in registers. Phases: a barrier or two
 // for each normalisation's sums. Deterministic: sums in one fixed order.
 // Bound: 4 bytes read and written for each number of X and Out, 4 read for A, B.
@@ -25,9 +29,17 @@
 #include "reduce.hip"
 #if NORM_FROM
 #include "inbox.hip"
-#define NORM_INBOX , u64 slot, int marks, int rank, u32 number, u32 patience, u32* state, u32* lost, const u64* inbox
+#define NORM_INBOX , u64 slot, int rank, u32 number, u32 patience, u32* state, u32* lost, const u64* inbox
 #else
 #define NORM_INBOX
+#endif
+
+#if NORM_HALVES
+#include "matrix.hip"
+#include "halverow.hip"
+#define NORM_TILES , u8* tiles, f32* rescale, int stride
+#else
+#define NORM_TILES
 #endif
 
 #if NORM_SCALE
@@ -68,16 +80,12 @@ NSTF_DEVICE void store(f32* row, const part& p, int d) {
 
 #if NORM_FROM
 // What all ranks have of a row.
-NSTF_DEVICE void receive(part& p, const f32* own, int row, int d, u64 slot, int marks, int rank, u32 number, const Waiting& waiting, const u64* inbox) {
+NSTF_DEVICE void receive(part& p, const f32* own, int row, int d, u64 slot, int rank, u32 number, const Waiting& waiting, const u64* inbox) {
 	static_assert(NORM_VEC == 4, "ranks send fours");
 	const u32 mark = mark_of(waiting.state, number);
 	const u64 parity = mark & 1;
 #if NORM_FROM == 2
-	for (int r = 0; r < EX_RANKS; r++)
-		for (int c = threadIdx.x * EX_MARK_COLUMNS; r != rank && c < d; c += NORM_THREADS * EX_MARK_COLUMNS)
-			await_mark(mark_at((u64*)inbox, slot, marks, parity, r, row, c, d), mark, waiting, r);
-	__threadfence_system();
-	__syncthreads();
+	await_many((u64*)inbox, slot, mark, rank, waiting);
 #endif
 #pragma unroll
 	for (int s = 0; s < NORM_STEPS; s++) {
@@ -162,9 +170,51 @@ NSTF_DEVICE void normalize(part& p, int d, const f32* weight, const f32* bias, f
 	}
 }
 
+#if NORM_HALVES
+// Brings a row to the order of tiles, as nstf_halve does.
+NSTF_DEVICE void halve(const part& p, int d, u8* to, f32* rescale, int stride) {
+	extern __shared__ __align__(16) u32 pairs[];
+	const int waves = NORM_THREADS / NSTF_WAVE;
+	__shared__ f32 tops[waves];
+	f32 m = 0;
+	bool odd = false;
+#pragma unroll
+	for (int s = 0; s < NORM_STEPS; s++)
+#pragma unroll
+		for (int i = 0; i < NORM_VEC; i++) {
+			const f32 v = run_of(s) < d ? fabsf(p.v[s][i]) : 0;
+			odd = odd || !(v < NSTF_INFINITY);
+			m = wave_max_of(m, v);
+		}
+	m = wave_max<NSTF_WAVE>(odd ? NSTF_INFINITY : m);
+	if (threadIdx.x % NSTF_WAVE == 0) tops[threadIdx.x / NSTF_WAVE] = m;
+	__syncthreads();
+	for (int i = 0; i < waves; i++) m = wave_max_of(m, tops[i]);
+	const int e = halve_exponent(m);
+	const f32 scale = power_of_two(e);
+	if (threadIdx.x == 0) *rescale = power_of_two(-e);
+#pragma unroll
+	for (int s = 0; s < NORM_STEPS; s++) {
+		if (run_of(s) >= d) continue;
+#pragma unroll
+		for (int i = 0; i < NORM_VEC; i += 2) pairs[(run_of(s) + i) / 2] = halves_of(p.v[s][i] * scale, p.v[s][i + 1] * scale);
+	}
+	for (int i = d / 2 + threadIdx.x; i < stride / 4; i += NORM_THREADS) pairs[i] = 0;
+	__syncthreads();
+	for (int i = threadIdx.x; i < stride / 16; i += NORM_THREADS) {
+		u32 v[4];
+#pragma unroll
+		for (int j = 0; j < 4; j++) v[j] = pairs[matrix_source(8 * i + 2 * j) / 2];
+		Words4 w;
+		w.x = v[0], w.y = v[1], w.z = v[2], w.w = v[3];
+		((Words4*)to)[i] = w;
+	}
+}
+#endif
+
 NSTF_KERNEL void __launch_bounds__(NORM_THREADS)
 nstf_norm(int d, f32* x, const f32* a, const f32* a_weight, const f32* a_bias, f32 a_eps, const f32* b, const f32* b_weight,
-	const f32* b_bias, f32 b_eps, const f32* weight, const f32* bias, f32 eps, f32* out NORM_FACTOR NORM_INBOX) {
+	const f32* b_bias, f32 b_eps, const f32* weight, const f32* bias, f32 eps, f32* out NORM_FACTOR NORM_INBOX NORM_TILES) {
 	__shared__ f64 lds[NORM_THREADS / NSTF_WAVE];
 	begin_early();
 	const i64 row = (i64)blockIdx.x * d;
@@ -173,7 +223,7 @@ nstf_norm(int d, f32* x, const f32* a, const f32* a_weight, const f32* a_bias, f
 	if (NORM_FROM || a) {
 		part sum;
 #if NORM_FROM
-		receive(sum, a, blockIdx.x, d, slot, marks, rank, number, {patience, state, lost}, inbox);
+		receive(sum, a, blockIdx.x, d, slot, rank, number, {patience, state, lost}, inbox);
 #else
 		load(sum, a + row, d);
 #endif
@@ -199,6 +249,10 @@ nstf_norm(int d, f32* x, const f32* a, const f32* a_weight, const f32* a_bias, f
 #else
 		normalize(h, d, weight, bias, eps, lds);
 #endif
+#if NORM_HALVES
+		halve(h, d, tiles + (i64)blockIdx.x * stride, rescale + blockIdx.x, stride);
+#else
 		store(out + row, h, d);
+#endif
 	}
 }

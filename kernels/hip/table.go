@@ -153,7 +153,7 @@ func Kernels(t Target) []Kernel {
 	table.add("gram", gram, (&Gram{T: 2048, K: d, X: 16, Sums: 16, Top: 16, Odd: 16, Tile: 64}).Calls(t))
 	table.add("gram/128", gram, (&Gram{T: 2048, K: inner, X: 16, Sums: 16, Top: 16, Odd: 16, Tile: 128}).Calls(t))
 	table.add("gram/experts", gram, (&Gram{T: 2048, K: d, X: 16, Sums: 16, Top: 16, Odd: 16, Tile: 64, First: 16, Slots: 16, Stack: 8, Share: 2, Counts: 16}).Calls(t))
-	ranks := &Ranks{Count: 2, FewSlot: 16 * 128256, ManySlot: 2048 * d, Marks: MarksOf(2048, d)}
+	ranks := &Ranks{Count: 2, FewSlot: 16 * 128256, ManySlot: 2048 * d}
 	few, many, half := Exchange{Ranks: ranks}, Exchange{Ranks: ranks, Many: true}, Exchange{Ranks: ranks, Many: true, Half: true}
 	table.add("exchange", small, (&AllReduce{Exchange: few, T: 1, D: d, Out: 1, Residual: 1, Own: 1}).Calls(t))
 	table.add("exchange/many", small, (&AllReduce{Exchange: many, T: 2048, D: d, Out: 1, Residual: 1, Own: 1}).Calls(t))
@@ -163,6 +163,7 @@ func Kernels(t Target) []Kernel {
 	for name, x := range map[string]*Exchange{"few": &few, "many": &many, "half": &half} {
 		table.add("norm/"+name, small, (&Norm{T: 1, D: d, X: 1, A: Branch{Rows: 1, From: x}, Next: rms, Out: 1}).Calls(t))
 	}
+	table.add("norm/halves", small, (&Norm{T: 512, D: d, X: 1, A: Branch{Rows: 1}, Next: rms, Halves: 256}).Calls(t))
 	partNorm := &RankNorm{T: 1, D: d, Width: 2 * d, X: 1, Norm: rms, Sums: 1, Stride: 1, Columns: 1}
 	table.add("ranknorm", small, append(RankSquares{partNorm}.Calls(t), partNorm.Calls(t)...))
 	table.add("exchange/end", small, (&EndExchanges{ranks, 65}).Calls(t))

@@ -116,7 +116,11 @@ func (w *walk) block(i int) {
 		w.flush(first)
 	}
 	if b.Mixes() {
-		h = w.input(first, b.attnNorm, b.projections()...)
+		users := b.projections()
+		if w.many && (b.Attn == nil || b.Parallel || lo > first) { // they are not all that reads the rows, or not at once
+			users = nil
+		}
+		h = w.input(first, b.attnNorm, users...)
 		w.mixIn(b, h, first, lo)
 	}
 	if n == 0 {
@@ -264,13 +268,24 @@ func (w *walk) input(lo int, n hip.Normal, users ...*matrix) source {
 		w.pending = [2]hip.Branch{}
 		return in
 	}
-	w.do(&hip.Norm{T: t, D: d, X: x, A: w.pending[0], B: w.pending[1], Scale: w.scale, Next: n, Out: e.s.h, Few: !w.many, Exact: e.exact})
-	w.pending, w.scale = [2]hip.Branch{}, 0
+	norm := &hip.Norm{T: t, D: d, X: x, A: w.pending[0], B: w.pending[1], Scale: w.scale, Next: n, Out: e.s.h, Few: !w.many, Exact: e.exact}
 	in := source{x: e.s.h}
+	if w.halves(users) {
+		in, norm.Halves = source{halved: true}, e.s.tiles
+	}
+	w.do(norm)
+	w.pending, w.scale = [2]hip.Branch{}, 0
 	if !w.many {
 		w.round(&in, t, users...)
 	}
 	return in
+}
+
+// halves reports whether all that reads rows of a prompt are products that take them as halves.
+func (w *walk) halves(users []*matrix) bool {
+	return w.many && !w.e.exact && !w.gathers() && len(users) > 0 && !slices.ContainsFunc(users, func(m *matrix) bool {
+		return m.formed != nil || m.Format.Rotated() || !m.Halves()
+	})
 }
 
 // fusedRows is the most rows that products normalise themselves: every block of

@@ -57,6 +57,8 @@ type source struct {
 	fine hip.Acts // in groups of 16
 	// turned is the same on the input side of all that read it.
 	turned turned
+	// halved says that what is normalised lies where products of many rows bring it; there is no x.
+	halved bool
 	// from is what other ranks sent of a normalised x, the sum of which goes to settled.
 	from    *hip.Exchange
 	settled hip.Address
@@ -177,7 +179,7 @@ func (w *walk) linear(t int, in source, targets ...target) {
 		w.do(o)
 		return
 	}
-	o := &hip.Matmul{T: t, Exact: w.e.exact, X: in.x, Products: products, Scratch: w.e.s.tiles}
+	o := &hip.Matmul{T: t, Exact: w.e.exact, X: in.x, Products: products, Scratch: w.e.s.tiles, Brought: in.halved}
 	w.e.tuning.Apply(o)
 	o.Send = w.sends(targets[0].sent, o.Sends, &products[0])
 	w.do(o)
@@ -201,7 +203,7 @@ func (w *walk) gated(t int, in source, l *layer) source {
 		w.do(&hip.Activate{Act: l.act, Gating: l.gating, N: t * l.up.N, Gate: s.gate, Up: s.up, Out: s.gate})
 		return source{x: s.gate}
 	case w.many:
-		w.do(&hip.Matmul{T: t, Exact: w.e.exact, X: in.x, Products: products, Gated: true, Act: l.act, Gating: l.gating, Scratch: s.tiles})
+		w.do(&hip.Matmul{T: t, Exact: w.e.exact, X: in.x, Products: products, Gated: true, Act: l.act, Gating: l.gating, Scratch: s.tiles, Brought: in.halved})
 		return source{x: s.gate}
 	}
 	return w.gatedCodes(t, in, l, products)

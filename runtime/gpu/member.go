@@ -113,6 +113,9 @@ func (w *walk) sent(n int, x hip.Address, b *hip.Branch, make func(to target)) {
 	if !s.done {
 		w.do(&hip.Send{Exchange: s.Exchange, T: n, D: d, Own: b.Rows, Residual: s.residual})
 	}
+	if s.Many {
+		w.do(&hip.Mark{Exchange: s.Exchange})
+	}
 	b.From = &s.Exchange
 }
 
@@ -194,7 +197,7 @@ const patience = 1 << 25
 
 // size says how many numbers ranks exchange at once: few, and rows of many.
 func (m *member) size(few, rows, width int) {
-	m.FewSlot, m.ManySlot, m.Marks = (few+1)&^1, fours(rows*width), hip.MarksOf(rows, width)
+	m.FewSlot, m.ManySlot = (few+1)&^1, fours(rows*width)
 }
 
 // place takes the memory that other ranks write to, and tells them where it is.

@@ -83,7 +83,7 @@ func TestTeamUnits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ranks, x := hip.Ranks{Count: 2, FewSlot: 64, ManySlot: 64, Marks: 8}, m.Graph.Blocks[0].MoE
+	ranks, x := hip.Ranks{Count: 2, FewSlot: 64, ManySlot: 64}, m.Graph.Blocks[0].MoE
 	want := hip.Combine{T: 1, D: int(m.Graph.Width), TopK: int(x.TopK), Parts: 1, Chosen: 1, Share: 1, Out: 1}
 	for _, calls := range [][]hip.Call{(&hip.Send{Exchange: hip.Exchange{Ranks: &ranks}, T: 1, D: 4}).Calls(target), (&hip.Send{Exchange: hip.Exchange{Ranks: &ranks, Many: true, Half: true}, T: 1, D: 32}).Calls(target), want.Calls(target)} {
 		if !slices.Contains(units, calls[0].Unit) {

@@ -35,7 +35,7 @@ func newCrew(t *testing.T, n, few, rows, d, patience int) *crew {
 				t.Skip(err)
 			}
 		}
-		c.ranks = append(c.ranks, &hip.Ranks{Rank: i, Count: n, FewSlot: few, ManySlot: (rows*d + 3) &^ 3, Marks: hip.MarksOf(rows, d), Patience: patience})
+		c.ranks = append(c.ranks, &hip.Ranks{Rank: i, Count: n, FewSlot: few, ManySlot: (rows*d + 3) &^ 3, Patience: patience})
 	}
 	for i, m := range c.machines {
 		zeros := func(n int64) hip.Address {
@@ -380,6 +380,9 @@ func (c *sentCase) run(t *testing.T, r *rand.Rand) {
 				calls = append(calls, o.Calls(team.machines[i].target)...)
 			} else {
 				calls = product(i, &x, whole)
+			}
+			if c.many {
+				calls = append(calls, (&hip.Mark{Exchange: x}).Calls(team.machines[i].target)...)
 			}
 			calls = append(calls, norm(i, hip.Branch{Rows: all[i].own.address(), From: &x, Whole: c.whole}).Calls(team.machines[i].target)...)
 			return append(calls, (&hip.EndExchanges{Ranks: x.Ranks, Exchanges: 2}).Calls(team.machines[i].target)...)

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -151,6 +152,42 @@ func compare(t *testing.T, name string, got, want []float32, tolerance float64) 
 	for i, w := range want {
 		if e := float64(got[i]) - float64(w); !(max(e, -e) <= tolerance*max(1, float64(max(w, -w)))) {
 			t.Fatalf("%s: element %d is %g, want %g", name, i, got[i], w)
+		}
+	}
+}
+
+// Rows that a norm brings to a product's order give the bits of those that the product brings there.
+func TestNormHalves(t *testing.T) {
+	m, r := open(t), rand.New(rand.NewPCG(5, 6))
+	for _, v := range varieties(t) {
+		if !v.named("q4_k", "f16") || !taken(t) {
+			continue
+		}
+		for _, d := range []int{256, 512, 4096} {
+			const rows, outputs = 37, 64
+			x, branch, weight := ordinary(r, rows*d), ordinary(r, rows*d), ordinary(r, d)
+			x[3*d], x[5*d+1] = float32(math.Inf(1)), 1e30
+			clear(x[7*d : 8*d])
+			clear(branch[7*d : 8*d])
+			matrix := m.place(t, v.make(t, r, outputs, d), outputs)
+			at, added, w, h := m.put(t, x), m.put(t, branch), m.put(t, weight), m.put(t, make([]float32, rows*d))
+			y, scratch := m.put(t, make([]float32, rows*outputs)), m.put(t, make([]byte, hip.MatmulScratch(rows, d)+256))
+			space := (scratch.address() + 255) &^ 255
+			var got [2][]float32
+			for i, halves := range []hip.Address{0, space} {
+				at.set(t, x)
+				scratch.set(t, make([]byte, hip.MatmulScratch(rows, d)+256))
+				norm := &hip.Norm{T: rows, D: d, X: at.address(), A: hip.Branch{Rows: added.address()}, Next: hip.Normal{Weight: w.address(), Eps: 1e-5}, Out: h.address(), Halves: halves}
+				product := &hip.Matmul{T: rows, X: h.address(), Products: []hip.Product{{W: matrix, Y: y.address()}}, Scratch: space, Brought: halves != 0}
+				m.run(t, append(norm.Calls(m.target), product.Calls(m.target)...))
+				got[i] = make([]float32, rows*outputs)
+				y.get(t, got[i])
+			}
+			for i := range got[0] { // NaN where a row has an infinity
+				if a, b := math.Float32bits(got[0][i]), math.Float32bits(got[1][i]); a != b && !(got[0][i] != got[0][i] && got[1][i] != got[1][i]) {
+					t.Fatalf("%v, %d numbers: output %d is %g, by halves %g", v, d, i, got[0][i], got[1][i])
+				}
+			}
 		}
 	}
 }
