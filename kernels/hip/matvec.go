@@ -2,9 +2,7 @@ package hip
 
 import (
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 
 	"github.com/nstf/nstf/kernels/ops"
 )
@@ -255,8 +253,8 @@ func (o *Matvec) call(t Target, products []Product, integer bool, from, rows int
 	}
 	s := o.shape(t, w, integer, rows, o.outputs(products)*slots)
 	s.Rows = min(s.Rows, least)
-	if o.From != nil {
-		s.Ahead = experiment("AHEAD", 2)
+	if o.From != nil { // what others sent is awaited for a microsecond
+		s.Ahead = 1
 	}
 	direct := s.Direct && source == "MATVEC_ACTS"
 	flag := func(on bool) int {
@@ -366,11 +364,4 @@ func (o *Matvec) args(group []Product, x Address, from int) []Arg {
 		}
 	}
 	return args
-}
-
-func experiment(name string, usual int) int {
-	if n, err := strconv.Atoi(os.Getenv("NSTF_" + name)); err == nil {
-		return n
-	}
-	return usual
 }

@@ -232,7 +232,17 @@ func (w *walk) branch(lo int, direct bool, b hip.Branch, make func(to target)) {
 	if direct {
 		x = at(w.e.s.x, lo, w.e.shape.width)
 	}
-	w.sent(w.t-lo, x, &b, make)
+	switch {
+	case w.receives():
+		w.sent(w.t-lo, x, &b, make)
+	case direct:
+		make(target{y: b.Rows})
+		w.addUp(w.t-lo, x, x, b.Rows)
+		return
+	default:
+		make(target{y: b.Rows})
+		w.total(w.t-lo, b.Rows)
+	}
 	w.pending[0] = b
 }
 
