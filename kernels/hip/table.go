@@ -294,6 +294,9 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 		Rounded: Acts{Data: 16, T: 1, K: inner}, Products: []Product{{W: w}, {W: w}}}))
 	k.product("matvec/"+s.Name+"/experts", b, s, params, &Matvec{T: 8, X: 1, Fine: Acts{Data: 16, T: 1, K: d}, Experts: 1, Stack: 64, Share: 8, Gated: true, Act: ops.SiLU,
 		Rounded: Acts{Data: 16, T: 8, K: inner}, Products: []Product{{W: w}, {W: w}}})
+	if s.Name == "q4_k" {
+		k.ranks(b, s, params, w, q, kv)
+	}
 	for _, rows := range []int{2, 4, 8} { // several sequences at once
 		b := b
 		if rows == 8 && k.t.Wave == 64 && k.t.Arch != "gfx908" {
@@ -308,6 +311,17 @@ func (k *kernelTable) scheme(s *scheme.Scheme) {
 		k.product(fmt.Sprintf("matvec/%s/gated T=%d", s.Name, rows), b, s, params, &Matvec{T: rows, X: 1, Acts: Acts{Data: 16, T: rows, K: d}, Fine: Acts{Data: 16, T: rows, K: d}, Gated: true, Act: ops.SiLU,
 			Rounded: Acts{Data: 16, T: rows, K: inner}, Products: []Product{{W: w, Y: 1}, {W: w}}})
 	}
+}
+
+// ranks adds products that send to other ranks, or add up what those sent.
+func (k *kernelTable) ranks(b Budget, s *scheme.Scheme, params map[string]int64, w, q, kv Weight) {
+	ranks := &Ranks{Count: 2, FewSlot: 64 * w.N, ManySlot: 512 * w.N}
+	few, half := &Exchange{Ranks: ranks}, &Exchange{Ranks: ranks, Many: true, Half: true}
+	norm := Normal{Weight: 1, Eps: 1e-5}
+	k.product("matvec/q4_k/sent", b, s, params, &Matvec{T: 1, X: 1, Send: few, Products: []Product{{W: q, Y: 1}}})
+	k.product("matvec/q4_k/norm of ranks", b, s, params, &Matvec{T: 1, X: 1, Norm: norm, From: few, Settled: 1, Products: []Product{{W: q, Y: 1}, {W: kv, Y: 1}, {W: kv, Y: 1}}})
+	k.product("matvec/q4_k/gated of ranks", b, s, params, &Matvec{T: 1, X: 1, Norm: norm, From: few, Settled: 1, Gated: true, Act: ops.SiLU, Products: []Product{{W: w, Y: 1}, {W: w}}})
+	k.add("matmul/q4_k/T=512 sent", Budget{512, k.t.LDS}, (&Matmul{T: 512, X: 1, Scratch: 256, Send: half, Products: []Product{{W: w, Y: 1}}}).Calls(k.t))
 }
 
 // trellis adds trellis codes of the other numbers of bits, and their rotations.
