@@ -2,10 +2,8 @@ package pipeline
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"math"
 
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats"
@@ -61,7 +59,7 @@ func (r *run) keepSums(ctx context.Context, name string, sums []device.Sums) err
 		for i, v := range s.AbsMax {
 			largest[i] = float64(v)
 		}
-		blobs = append(blobs, float64Blob(largest), float64Blob(s.Squares))
+		blobs = append(blobs, tensor.NumbersBlob(largest), tensor.NumbersBlob(s.Squares))
 	}
 	s, _ := scheme.ByName("f64")
 	t, err := scheme.New(name, s, []int64{all}, nil, tensor.Concat(blobs...))
@@ -69,32 +67,6 @@ func (r *run) keepSums(ctx context.Context, name string, sums []device.Sums) err
 		return err
 	}
 	return r.o.Work.Leave(ctx, t, is)
-}
-
-// float64Blob holds numbers, which are not changed meanwhile.
-func float64Blob(x []float64) tensor.Blob {
-	if p, ok := tensor.Float64Bytes(x); ok {
-		return tensor.BytesBlob(p)
-	}
-	return tensor.Computed(8*int64(len(x)), func() ([]byte, error) {
-		p := make([]byte, 0, 8*len(x))
-		for _, v := range x {
-			p = binary.LittleEndian.AppendUint64(p, math.Float64bits(v))
-		}
-		return p, nil
-	})
-}
-
-// float64s is the inverse: the numbers live as long as p.
-func float64s(p []byte) []float64 {
-	if x, ok := tensor.Float64s(p); ok {
-		return x
-	}
-	x := make([]float64, len(p)/8)
-	for i := range x {
-		x[i] = math.Float64frombits(binary.LittleEndian.Uint64(p[8*i:]))
-	}
-	return x
 }
 
 // sums reads what was kept of an input; nothing where that is missing or damaged, which is an
@@ -118,7 +90,7 @@ func (r *run) sums(ctx context.Context, name string) (out []device.Sums, err err
 			return nil, err
 		}
 		at += x.numbers()
-		numbers := float64s(p)
+		numbers := tensor.Numbers[float64](p)
 		s := device.Sums{Input: x.Input, Expert: x.Expert, Tokens: x.Tokens, AbsMax: make([]float32, x.K), Squares: numbers[x.K:]}
 		for i := range s.AbsMax {
 			s.AbsMax[i] = float32(numbers[i])
