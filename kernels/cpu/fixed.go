@@ -129,6 +129,35 @@ func (s *Set) FixedAdd(c []float32, ldc int, a, b *Fixed) {
 	}
 }
 
+// FixedWidth is how many rows of a right factor lie side by side: those of sets that differ
+// in it cannot be exchanged.
+func (s *Set) FixedWidth() int { return s.fixed.nr }
+
+// Right returns the numbers of a right factor, which are not to be changed: words of two
+// columns, and the units of its rows.
+func (f *Fixed) Right() (words []uint32, units []float32) {
+	want(f.right, "Right", f.n, f.k)
+	return f.words, f.units
+}
+
+// RightSizes returns how many words and units [Fixed.Right] has of n rows of k columns.
+func (s *Set) RightSizes(n, k int) (words, units int) {
+	whole := (n + s.fixed.nr - 1) / s.fixed.nr * s.fixed.nr
+	return whole * (&Fixed{k: k}).pairs(), whole
+}
+
+// RightOf returns the right factor of n rows of k columns that [Fixed.Right] gave the numbers
+// of, in a set of the same FixedWidth. They are kept.
+func (s *Set) RightOf(n, k int, words []uint32, units []float32) Fixed {
+	w, u := s.RightSizes(n, k)
+	want(n > 0 && k > 0 && k <= FixedBlock && len(words) == w && len(units) == u, "RightOf", n, k, len(words), len(units))
+	f := Fixed{n: n, k: k, words: words, units: units, right: true}
+	for _, v := range units {
+		f.most = max(f.most, v)
+	}
+	return f
+}
+
 func resized[T any](x []T, n int) []T {
 	if n <= cap(x) {
 		return x[:n]

@@ -10,10 +10,10 @@ import (
 // answer fits w[n][k] to dst with feedback: columns from first to last, each
 // aiming at its weights plus what errors before it owe. It returns the
 // calibrated error of each row.
-func answer(ctx context.Context, dst []byte, w []float32, n, k int, s *scheme.Scheme, l *layout, f *factor, set *cpu.Set, threads, turns int) ([]float64, error) {
+func answer(ctx context.Context, dst []byte, w []float32, n, k int, s *scheme.Scheme, l *layout, f *factor, set *cpu.Set, o Options) ([]float64, error) {
 	loss := make([]float64, n)
-	err := spread(ctx, n, threads, func() func(from, to int) {
-		a := newAnswerer(s, l, f, set, batches(n, threads), turns)
+	err := spread(ctx, n, o, func() func(from, to int) {
+		a := newAnswerer(s, l, f, set, batches(n, o.threads()), turns(o.Effort))
 		return func(from, to int) {
 			a.fit(dst[len(dst)/n*from:len(dst)/n*to], w[from*k:to*k], loss[from:to])
 		}
@@ -103,12 +103,12 @@ func (f *factor) undamp(loss []float64, e []float32) {
 }
 
 // losses returns e H e' of each row of e[n][k]; H is the identity for a nil Input.
-func (in *Input) losses(ctx context.Context, e []float32, k, threads int) ([]float64, error) {
+func (in *Input) losses(ctx context.Context, e []float32, k int, o Options) ([]float64, error) {
 	if in != nil {
-		return in.errors(ctx, e, threads)
+		return in.errors(ctx, e, o)
 	}
 	loss := make([]float64, len(e)/k)
-	err := spread(ctx, len(loss), threads, func() func(from, to int) {
+	err := spread(ctx, len(loss), o, func() func(from, to int) {
 		return func(from, to int) {
 			for r := from; r < to; r++ {
 				loss[r] = in.quadratic(e[r*k : (r+1)*k])
@@ -119,7 +119,7 @@ func (in *Input) losses(ctx context.Context, e []float32, k, threads int) ([]flo
 }
 
 // errors returns e H e' of each row of e[n][K], or for a nil Input the squares of all.
-func (in *Input) errors(ctx context.Context, e []float32, threads int) ([]float64, error) {
+func (in *Input) errors(ctx context.Context, e []float32, o Options) ([]float64, error) {
 	if in == nil {
 		return []float64{in.quadratic(e)}, ctx.Err()
 	}
@@ -131,12 +131,12 @@ func (in *Input) errors(ctx context.Context, e []float32, threads int) ([]float6
 		return loss, ctx.Err()
 	}
 	set := cpu.Best()
-	f, err := in.factor(set, threads)
+	f, err := in.factor(set, o.threads())
 	if err != nil {
 		return nil, err
 	}
-	err = spread(ctx, len(loss), threads, func() func(from, to int) {
-		rows := batches(len(loss), threads)
+	err = spread(ctx, len(loss), o, func() func(from, to int) {
+		rows := batches(len(loss), o.threads())
 		m := meter{f: f, set: set, errors: make([]float32, rows*f.errorStride()), owed: make([]float32, rows*squareStride), left: make([]cpu.Fixed, len(f.squares))}
 		return func(from, to int) { m.measure(loss[from:to], e[from*in.k:to*in.k]) }
 	})
@@ -145,17 +145,13 @@ func (in *Input) errors(ctx context.Context, e []float32, threads int) ([]float6
 
 // diagonalErrors is errors with the moments' diagonal alone: what is known
 // without factors.
-func (in *Input) diagonalErrors(ctx context.Context, e []float32, threads int) ([]float64, error) {
+func (in *Input) diagonalErrors(ctx context.Context, e []float32, o Options) ([]float64, error) {
 	loss := make([]float64, len(e)/in.k)
-	diagonal := make([]float64, in.k)
-	for i := range diagonal {
-		diagonal[i] = in.h[i*in.k+i]
-	}
-	err := spread(ctx, len(loss), threads, func() func(from, to int) {
+	err := spread(ctx, len(loss), o, func() func(from, to int) {
 		return func(from, to int) {
 			for r := from; r < to; r++ {
 				row := e[r*in.k : (r+1)*in.k]
-				for i, d := range diagonal[:len(row)] {
+				for i, d := range in.own[:len(row)] {
 					v := float64(row[i])
 					loss[r] += float64(d * float64(v*v))
 				}

@@ -22,23 +22,22 @@ const (
 
 // A blockJob fits rows of a matrix to a scheme of blocks.
 type blockJob struct {
-	name    string
-	s       *scheme.Scheme
-	layout  *layout
-	in      *Input
-	f       *factor // nil: errors are not answered
-	set     *cpu.Set
-	threads int
-	turns   int
-	sample  bool
-	n, k    int
+	name   string
+	s      *scheme.Scheme
+	layout *layout
+	in     *Input
+	f      *factor // nil: errors are not answered
+	set    *cpu.Set
+	o      Options
+	turns  int
+	n, k   int
 }
 
 func newBlockJob(name string, n, k int, s *scheme.Scheme, in *Input, o Options) (*blockJob, error) {
-	j := &blockJob{name: name, s: s, layout: fitters[s.Name].layout, in: in, set: cpu.Best(), threads: o.threads(), turns: turns(o.Effort), sample: o.sample, n: n, k: k}
+	j := &blockJob{name: name, s: s, layout: fitters[s.Name].layout, in: in, set: cpu.Best(), o: o, turns: turns(o.Effort), n: n, k: k}
 	if in != nil && j.turns > 0 {
 		var err error
-		if j.f, err = in.factor(j.set, j.threads); err != nil {
+		if j.f, err = in.factor(j.set, o.threads()); err != nil {
 			return nil, formats.Errorf("", name, "%v", err)
 		}
 	}
@@ -52,9 +51,9 @@ func (j *blockJob) diagonal() bool { return j.in != nil && j.f == nil }
 
 func (j *blockJob) losses(ctx context.Context, e []float32) ([]float64, error) {
 	if j.diagonal() {
-		return j.in.diagonalErrors(ctx, e, j.threads)
+		return j.in.diagonalErrors(ctx, e, j.o)
 	}
-	return j.in.losses(ctx, e, j.k, j.threads)
+	return j.in.losses(ctx, e, j.k, j.o)
 }
 
 func (j *blockJob) measured() (spans, bool) {
@@ -80,7 +79,7 @@ func (j *blockJob) methods(ctx context.Context, rows Rows) ([]string, error) {
 		return all[:1], nil
 	case j.turns == 0:
 		return all[1:2], nil
-	case j.sample:
+	case j.o.sample:
 		return all[2:], nil
 	case j.n <= compared:
 		return all, nil
@@ -123,7 +122,7 @@ func (j *blockJob) fit(ctx context.Context, w []float32, method string) (t forma
 	n, rowBytes := len(w)/j.k, j.k/j.s.Block*j.s.BlockBytes
 	dst := make([]byte, n*rowBytes)
 	if method == MethodFeedback {
-		loss, err = answer(ctx, dst, w, n, j.k, j.s, j.layout, j.f, j.set, j.threads, j.turns)
+		loss, err = answer(ctx, dst, w, n, j.k, j.s, j.layout, j.f, j.set, j.o)
 	} else {
 		loss, err = j.rounded(ctx, dst, w, n, method)
 	}
@@ -142,7 +141,7 @@ func (j *blockJob) rounded(ctx context.Context, dst []byte, w []float32, n int, 
 		importance = j.in.diagonal
 	}
 	e := make([]float32, len(w))
-	err := spread(ctx, n, j.threads, func() func(from, to int) {
+	err := spread(ctx, n, j.o, func() func(from, to int) {
 		b := newBand(j.s, j.layout, j.set, 1)
 		return func(from, to int) {
 			for r := from; r < to; r += lanes {
@@ -159,8 +158,8 @@ func (j *blockJob) rounded(ctx context.Context, dst []byte, w []float32, n int, 
 
 // spread calls what start returns, once in each of some goroutines, for whole
 // batches of n rows.
-func spread(ctx context.Context, n, threads int, start func() func(from, to int)) error {
-	step := batches(n, threads)
+func spread(ctx context.Context, n int, o Options, start func() func(from, to int)) error {
+	step := batches(n, o.threads())
 	count := (n + step - 1) / step
 	work := make(chan int, count)
 	for i := range count {
@@ -168,13 +167,16 @@ func spread(ctx context.Context, n, threads int, start func() func(from, to int)
 	}
 	close(work)
 	var wait sync.WaitGroup
-	for range min(threads, count) {
+	for range min(o.threads(), count) {
 		wait.Go(func() {
 			f := start()
+			o.Turn.take()
+			defer o.Turn.give()
 			for i := range work {
 				if ctx.Err() != nil {
 					return
 				}
+				o.Turn.pass()
 				f(i*step, min((i+1)*step, n))
 			}
 		})

@@ -14,9 +14,10 @@ import (
 // *Input means that all errors count alike (H = I).
 type Input struct {
 	k        int
-	h        []float64 // [K][K], symmetric
-	diagonal []float32
-	err      error // the moments cannot be used
+	h        []float64 // [K][K], symmetric; nil of an input that was unpacked
+	own      []float64 // [K], the diagonal of h
+	diagonal []float32 // own over the largest
+	err      error     // the moments cannot be used
 
 	mu      sync.Mutex
 	rotated map[rotation]*Feedback
@@ -37,19 +38,29 @@ func NewInput(h []float64, k int) *Input {
 	if k <= 0 || len(h) != k*k {
 		panic(fmt.Sprintf("fit: %d moments for %d columns", len(h), k))
 	}
-	in := &Input{k: k, h: h, diagonal: make([]float32, k), rotated: map[rotation]*Feedback{}}
+	own := make([]float64, k)
+	for i := range own {
+		own[i] = h[i*k+i]
+	}
+	in := newInput(own)
+	in.h = h
+	return in
+}
+
+// newInput returns an input whose moments have a diagonal.
+func newInput(own []float64) *Input {
+	in := &Input{k: len(own), own: own, diagonal: make([]float32, len(own)), rotated: map[rotation]*Feedback{}}
 	var top float64
-	for i := range k {
-		d := h[i*k+i]
+	for i, d := range own {
 		if !(d >= 0 && d <= math.MaxFloat64) {
 			in.err = &MomentError{Column: i, Value: d}
 			return in
 		}
 		top = max(top, d)
 	}
-	for i := range k {
+	for i, d := range own {
 		if top > 0 { // only ratios count, and these fit a float32
-			in.diagonal[i] = float32(h[i*k+i] / top)
+			in.diagonal[i] = float32(d / top)
 		}
 	}
 	return in
@@ -101,13 +112,13 @@ const blockDamping = 0.05
 
 // trace returns what an error of variance 1 in all columns of a row costs.
 func (in *Input) trace() (sum float64) {
-	for i := range in.k {
-		sum += in.h[i*in.k+i]
+	for _, d := range in.own {
+		sum += d
 	}
 	return sum
 }
 
-// Moments returns h[K][K], which must not be changed, and K.
+// Moments returns h[K][K], which must not be changed, and K. An input that was unpacked has none.
 func (in *Input) Moments() (h []float64, k int) { return in.h, in.k }
 
 // quadratic returns the sum over rows of e H e', e[n][K].

@@ -32,6 +32,9 @@ type Options struct {
 	// Searcher finds trellis codes where there are many; nil: the processor does. The
 	// result does not depend on it.
 	Searcher Searcher
+	// Turn is this fit's among others that run at once and share their threads; nil: it is
+	// alone. Factors of an Input are made beside them.
+	Turn *Turn
 
 	sample bool // w is a sample of the matrix's rows: an estimate will do
 }
@@ -220,7 +223,7 @@ func Estimate(ctx context.Context, w []float32, n, k int, c plan.Code, in *Input
 		return 0, err
 	}
 	many := tiles(n, sampledReference).of(w, k)
-	reference, err := in.errors(ctx, many, o.threads())
+	reference, err := in.errors(ctx, many, o)
 	if err != nil {
 		return 0, formats.Errorf("", "", "%v", err)
 	}

@@ -31,6 +31,7 @@ type TCQ struct {
 	// Searcher finds the codes of matrices of more strips of 16 rows than there are
 	// threads; nil: nobody else does. The codes do not depend on it.
 	Searcher Searcher
+	Turn     *Turn // see [Options]
 }
 
 // tcqDeviations are the codebooks' standard deviations, and tcqSpreads the
@@ -126,10 +127,13 @@ func (q TCQ) strips(ctx context.Context, todo []int, parts [][]byte, rotated []f
 	for range min(q.Threads, len(todo)) {
 		wait.Go(func() {
 			s := q.newStrip(k)
+			q.Turn.take()
+			defer q.Turn.give()
 			for i := range strips {
 				if ctx.Err() != nil {
 					return
 				}
+				q.Turn.pass()
 				codes := parts[0][i*k/scheme.TCQTile*q.tileBytes():][:k/scheme.TCQTile*q.tileBytes()]
 				scale := s.fit(codes, rotated[i*scheme.TCQTile*k:][:scheme.TCQTile*k])
 				binary.LittleEndian.PutUint16(parts[1][2*i:], scale)

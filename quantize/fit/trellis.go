@@ -70,7 +70,7 @@ func (j *trellisJob) fit(ctx context.Context, w []float32, method string) (t for
 	if err := ctx.Err(); err != nil {
 		return t, nil, err
 	}
-	q := TCQ{TCQ: trellisScheme(j.bits, j.n, j.k, j.o), Seam: trellisSeam(j.o.Effort), Threads: j.o.threads(), Searcher: j.o.Searcher}
+	q := TCQ{TCQ: trellisScheme(j.bits, j.n, j.k, j.o), Seam: trellisSeam(j.o.Effort), Threads: j.o.threads(), Searcher: j.o.Searcher, Turn: j.o.Turn}
 	if method == MethodFeedback {
 		if q.Feedback, err = j.in.feedback(q.RotateIn, scheme.TCQTile, q.Seed, j.o.threads()); err != nil {
 			return t, nil, formats.Errorf("", j.name, "%v", err)
@@ -88,7 +88,7 @@ func (j *trellisJob) fit(ctx context.Context, w []float32, method string) (t for
 }
 
 func (j *trellisJob) losses(ctx context.Context, e []float32) ([]float64, error) {
-	return j.in.losses(ctx, e, j.k, j.o.threads())
+	return j.in.losses(ctx, e, j.k, j.o)
 }
 
 func (j *trellisJob) measured() (spans, bool) { return j.in.measured(j.n) }
@@ -157,7 +157,7 @@ func trellisEstimate(ctx context.Context, w []float32, n, k, bits int, in *Input
 		return 0, formats.Errorf("", "", "%v", err)
 	}
 	many := tiles(n, sampledReference).of(w, k)
-	loss, err := in.errors(ctx, many, o.threads())
+	loss, err := in.errors(ctx, many, o)
 	if err != nil {
 		return 0, err
 	}
