@@ -16,15 +16,16 @@ func TestCuts(t *testing.T) {
 		shape       []int64
 		least, most int
 	}{
-		{[]int64{256, 2048}, 0, 0},         // keys of a 1.1 B model
+		{[]int64{128, 2048}, 0, 0},         // all of which is one piece
+		{[]int64{256, 2048}, 2, 2},         // keys of a 1.1 B model
 		{[]int64{2048, 5632}, 8, 16},       // its last matrix
 		{[]int64{32000, 2048}, 32, 64},     // its table
 		{[]int64{8192, 28672}, 32, 64},     // of 70 B
 		{[]int64{262144, 4096}, 64, 72},    // a table that one process fits in runs
-		{[]int64{1040, 1024}, 2, 2},        // rows that are no multiple of 128
+		{[]int64{1040, 1024}, 5, 5},        // rows that are no multiple of 128
 		{[]int64{128, 768, 2048}, 32, 128}, // experts
 		{[]int64{4, 14336, 4096}, 4, 4},    // large ones
-		{[]int64{64, 64, 128}, 0, 0},       // of all of which one piece is made
+		{[]int64{32, 64, 128}, 0, 0},       // of all of which one piece is made
 	} {
 		x := formats.Tensor{Name: "w", Shape: c.shape, Scheme: "f32"}
 		n, _ := x.Rows()
@@ -68,6 +69,19 @@ func TestWants(t *testing.T) {
 		r.o.Searcher = finder(true)
 		if got := r.wants(portion{graph.Weight{Name: "w"}, pieces, 1}, tcq); got != 15 {
 			t.Errorf("a GPU takes %d pieces", got)
+		}
+	}
+}
+
+// TestWantsLess wants a process to take the less the less is left of a matrix.
+func TestWantsLess(t *testing.T) {
+	x := formats.Tensor{Name: "w", Shape: []int64{5632, 2048}, Scheme: "f32"}
+	tcq := plan.Dense(plan.MustCode("tcq3"))
+	pieces := cut(&x, tcq, pieceWeights)
+	r := &run{o: Options{Threads: 4}}
+	for at, want := range map[int]int{0: len(pieces) / shareOf, len(pieces) / 2: len(pieces) / 2 / shareOf, len(pieces) - 1: 1} {
+		if got := r.wants(portion{graph.Weight{Name: "w"}, pieces, at}, tcq); got != want {
+			t.Errorf("%d of %d pieces are taken at %d, not %d", got, len(pieces), at, want)
 		}
 	}
 }

@@ -8,8 +8,8 @@
 // [Run] takes a model, a plan and windows of tokens, and returns fitted tensors
 // for quantize/encode to write. [Chosen] makes a plan of names.
 //
-// Memory: the hidden states, the moments of one block and one matrix in float32
-// with what fitting it takes. Finished tensors are mapped from the work folder
+// Memory: the hidden states, the moments of one block and two matrices in float32
+// with what fitting them takes, one where [Options.Alone] says so. Finished tensors are mapped from the work folder
 // where there is one (formats/work); a run that was killed goes on there.
 //
 // The same model, windows and plan give the same bytes at any number of threads

@@ -15,7 +15,7 @@ import (
 
 // Shards share the text by its groups (calibrate.Keep.Groups). Of each block they make, under
 // leases, what each group adds to the sums; then of each input the total, group by group in
-// their order, which whoever fits a matrix of it reads. The group's hidden states go with its
+// their order, which whoever fits a matrix of it reads, or its factors, by which pieces are fitted. The group's hidden states go with its
 // sums: they are moved on, behind the compressed block before, by who makes these. All of it
 // lies in the work folder and follows from the job and the tensors that are finished, so that
 // whatever is missing or damaged is made again by anybody, to the same bits.
@@ -36,6 +36,10 @@ func (r *run) sumsName(block, group, input int) string {
 
 func totalName(block, input int) string {
 	return fmt.Sprintf("sums of block %d input %d", block, input)
+}
+
+func factorsName(block, input int) string {
+	return fmt.Sprintf("factors of block %d input %d", block, input)
 }
 
 // groups says where the text is cut.
@@ -65,16 +69,17 @@ func (r *run) inputsOf(block int) []device.Input { return device.Inputs(r.m.Grap
 // together measures a block, or the head, with other shards, and fits what is left of it.
 func (r *run) together(ctx context.Context, block int, todo []graph.Weight) error {
 	groups := r.turns()
-	err := each(ctx, r.o.Work, groups, func(group int) (bool, error) { return r.contribution(ctx, block, group, todo) })
+	err := each(ctx, r.o.Work, groups, func(group int) (bool, error) { return r.contribution(ctx, block, group, todo) }, nil)
 	if err != nil {
 		return err
 	}
-	if err := r.group(ctx, todo, &met{total: func(name string) (*calibrate.Gathered, error) { return r.summed(ctx, block, name) }}); err != nil {
+	sums := &met{run: r, ctx: ctx, block: block, codes: r.codes(block), ready: map[string]*fit.Input{}}
+	if err := r.group(ctx, todo, sums); err != nil {
 		return err
 	}
 	err = r.dropSums(ctx, block) // nobody needs them any more
 	for i := range r.inputsOf(block) {
-		err = errors.Join(err, r.o.Work.Drop(ctx, totalName(block, i)))
+		err = errors.Join(err, r.o.Work.Drop(ctx, factorsName(block, i)), r.o.Work.Drop(ctx, totalName(block, i)))
 	}
 	return errors.Join(err, r.o.Work.Tidy(ctx))
 }
@@ -203,23 +208,4 @@ func (r *run) addUp(ctx context.Context, block, input int, g *calibrate.Gathered
 	}
 	add(g, total(all, r.o.Threads))
 	return nil
-}
-
-// A met is the moments of a block that shards have summed up together, one input's at a time.
-type met struct {
-	total func(name string) (*calibrate.Gathered, error)
-	name  string
-	gathered
-}
-
-// Input implements moments.
-func (s *met) Input(name string, expert int) (*fit.Input, error) {
-	if name != s.name {
-		g, err := s.total(name)
-		if err != nil {
-			return nil, err
-		}
-		s.gathered, s.name = gathered{g: g}, name
-	}
-	return s.gathered.Input(name, expert)
 }

@@ -95,7 +95,7 @@ func TestGroupsDoNotDependOnShards(t *testing.T) {
 				if err := errors.Join(errs...); err != nil {
 					t.Fatal(err)
 				}
-				for _, left := range []string{"sums+*", "piece*", "*.lease", "first*", "sensitivity*"} {
+				for _, left := range []string{"sums+*", "factors+*", "piece*", "*.lease", "first*", "sensitivity*"} {
 					if files, err := filepath.Glob(filepath.Join(folder, left)); err != nil || len(files) > 0 {
 						t.Errorf("%d shards leave %q, %v", shards, files, err)
 					}
@@ -114,17 +114,17 @@ func TestGroupsDoNotDependOnShards(t *testing.T) {
 }
 
 // interrupt stops a shard each time that it has left something new, and damages all that has
-// come of groups, until a piece of a tensor, and sums and states of the second block were there, and by statistics a part of
+// come of groups, until a piece of a tensor, and sums, factors and states of the second block were there, and by statistics a part of
 // them and a sensitivity, or the shard ends: it may be too fast for who looks at its files.
 func interrupt(t *testing.T, work string, share func(ctx context.Context, i int) error, way string) {
 	t.Helper()
 	want := map[string][]string{
-		"":              {"piece+1", "sums+of+block+0", "sums+of+block+1", "states+of+block+1"},
+		"":              {"piece+1", "sums+of+block+0", "sums+of+block+1", "states+of+block+1", "factors+of+block+1"},
 		"by statistics": {"first+sums+of+block+0", "first+sums+of+block+1", "first+states+of+block+1", "first-0.nstats", "sensitivity+of+matrix+3.nstf"},
 		"in parallel":   {"piece+1", "first+sums+of+block+0", "first+states+of+block+1", "first-1.nstats"},
 	}[way]
 	look := func() (files []string) {
-		for _, pattern := range []string{"s*+of+*.nstf", "piece+*.nstf", "first*.ns*"} {
+		for _, pattern := range []string{"s*+of+*.nstf", "factors+*.nstf", "piece+*.nstf", "first*.ns*"} {
 			list, err := filepath.Glob(filepath.Join(work, pattern))
 			if err != nil {
 				t.Fatal(err)

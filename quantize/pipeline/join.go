@@ -21,91 +21,153 @@ type made struct {
 	Units   []fit.Piece `json:"units"`
 }
 
-// leave makes pieces and leaves them in the work folder.
-func (j *job) leave(ctx context.Context, pieces []piece) error {
-	list, err := j.make(ctx, pieces)
+// begin begins to make pieces, which it leaves in the work folder when they are made; then
+// is called in the end with what went wrong.
+func (j *job) begin(ctx context.Context, pieces []piece, in *fit.Input, then func(err error) error) error {
+	m, err := j.making(pieces, in)
 	if err != nil {
 		return err
 	}
-	for i, m := range list {
+	return j.crew.begin(func(turn *fit.Turn) error { return m.make(ctx, turn) }, func(err error) error {
+		if err == nil {
+			err = j.leave(ctx, m)
+		}
+		return then(err)
+	})
+}
+
+// leave leaves pieces in the work folder.
+func (j *job) leave(ctx context.Context, m *making) error {
+	j.made(m)
+	for i, x := range m.out {
 		var rows int64
 		var all []formats.Tensor
-		for _, u := range m.Units {
+		for _, u := range x.Units {
 			for _, w := range u.Ways {
 				n, _ := w.Tensor.Rows()
 				rows, all = rows+n, append(all, w.Tensor)
 			}
 		}
 		_, k := all[0].Rows()
-		t, err := scheme.Concat(pieces[i].name, []int64{rows, k}, all...)
+		name := m.pieces[i].name
+		t, err := scheme.Concat(name, []int64{rows, k}, all...)
 		if err == nil {
-			err = j.o.Work.Leave(ctx, t, m)
+			err = j.o.Work.Leave(ctx, t, x)
 		}
 		if err != nil {
 			return err
 		}
-		j.there[pieces[i].name] = true
+		j.there[name] = true
 	}
 	return nil
 }
 
-// make fits pieces: runs of rows that follow one another, or one of whole matrices.
-func (j *job) make(ctx context.Context, pieces []piece) (out []made, err error) {
-	began := time.Now()
-	if x := pieces[0]; x.rows == 0 {
-		out = []made{{Recipe: j.recipe}}
-		for _, u := range x.units {
-			fitted, err := j.runs(ctx, u, 0, int(u.rows))
-			if err != nil {
+// A making is pieces on their way: runs of rows of a unit that follow one another, or one
+// piece of whole matrices.
+type making struct {
+	job    *job
+	pieces []piece
+	inputs []*fit.Input // of each unit
+	known  []string     // methods that are in question, of runs
+	out    []made
+}
+
+// making finds what pieces are made of. in is their input's; experts have inputs of their own.
+func (j *job) making(pieces []piece, in *fit.Input) (*making, error) {
+	m := &making{job: j, pieces: pieces}
+	x := pieces[0]
+	for _, u := range x.units {
+		if u.expert >= 0 {
+			var err error
+			if in, err = j.moments.Input(j.input(j.name), u.expert); err != nil {
 				return nil, err
 			}
-			out[0].Units = append(out[0].Units, fitted...)
+		}
+		m.inputs = append(m.inputs, in)
+	}
+	if x.rows > 0 {
+		m.known = j.methods[unitKey{j.name, x.units[0].first}]
+	}
+	return m, nil
+}
+
+// made takes note of pieces that are made.
+func (j *job) made(m *making) {
+	x := m.pieces[0]
+	if x.rows > 0 {
+		j.methods[unitKey{j.name, x.units[0].first}] = m.known
+	}
+	_, k := j.tensor().Rows()
+	for _, x := range m.pieces {
+		n := x.rows
+		for _, u := range x.units {
+			if x.rows == 0 {
+				n += u.rows
+			}
+		}
+		j.fitted(n * k)
+	}
+}
+
+// tensor returns what is fitted.
+func (j *job) tensor() *formats.Tensor {
+	t := j.m.Tensor(j.name)
+	return &t
+}
+
+// make makes them.
+func (m *making) make(ctx context.Context, turn *fit.Turn) error {
+	began := time.Now()
+	x := m.pieces[0]
+	if x.rows == 0 {
+		m.out = []made{{Recipe: m.job.recipe}}
+		for i, u := range x.units {
+			fitted, err := m.runs(ctx, turn, i, 0, int(u.rows))
+			if err != nil {
+				return err
+			}
+			m.out[0].Units = append(m.out[0].Units, fitted...)
 		}
 	} else {
 		var runs []int
-		for _, x := range pieces {
+		for _, x := range m.pieces {
 			runs = append(runs, int(x.rows))
 		}
-		fitted, err := j.runs(ctx, x.units[0], int(x.first), runs...)
+		fitted, err := m.runs(ctx, turn, 0, int(x.first), runs...)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, p := range fitted {
-			out = append(out, made{Recipe: j.recipe, Units: []fit.Piece{p}})
+			m.out = append(m.out, made{Recipe: m.job.recipe, Units: []fit.Piece{p}})
 		}
 	}
-	for i := range out {
-		out[i].Seconds = time.Since(began).Seconds() / float64(len(out))
+	for i := range m.out {
+		m.out[i].Seconds = time.Since(began).Seconds() / float64(len(m.out))
 	}
-	return out, nil
+	return nil
 }
 
-// runs fits runs of a unit's rows from first on.
-func (j *job) runs(ctx context.Context, u unit, first int, runs ...int) ([]fit.Piece, error) {
-	t := j.m.Tensor(j.name)
+// runs fits runs of rows of unit i, from first on.
+func (m *making) runs(ctx context.Context, turn *fit.Turn, i, first int, runs ...int) ([]fit.Piece, error) {
+	j, u := m.job, m.pieces[0].units[i]
+	t := j.tensor()
 	_, k := t.Rows()
-	in, err := j.moments.Input(j.input(j.name), u.expert)
-	if err != nil {
-		return nil, err
-	}
 	rows := func(first, n int) ([]float32, error) {
 		w := make([]float32, int64(n)*k)
-		return w, form.DecodeRows(w, &t, u.first+int64(first), int64(n))
+		return w, form.DecodeRows(w, t, u.first+int64(first), int64(n))
 	}
-	cut, err := fit.NewCut(j.name, rows, int(u.rows), int(k), j.recipe.Code, in, j.unitOptions(u))
+	o := j.unitOptions(u)
+	o.Turn = turn
+	cut, err := fit.NewCut(j.name, rows, int(u.rows), int(k), j.recipe.Code, m.inputs[i], o)
 	if err != nil {
 		return nil, err
 	}
-	cut.Methods = j.methods[unitKey{j.name, u.first}]
+	cut.Methods = m.known
 	out, err := cut.Fit(ctx, first, runs...)
-	if err != nil {
-		return nil, err
+	if m.pieces[0].rows > 0 {
+		m.known = cut.Methods
 	}
-	j.methods[unitKey{j.name, u.first}] = cut.Methods
-	for _, n := range runs {
-		j.fitted(int64(n) * k)
-	}
-	return out, nil
+	return out, err
 }
 
 // read reads a piece.
@@ -141,11 +203,9 @@ func (j *job) join(ctx context.Context, pieces []piece) (x formats.Tensor, out F
 	for _, x := range pieces {
 		m, ok := j.read(ctx, x)
 		if !ok { // missing, or damaged since
-			list, err := j.make(ctx, []piece{x})
-			if err != nil {
+			if m, err = j.again(ctx, x); err != nil {
 				return formats.Tensor{}, out, err
 			}
-			m = list[0]
 		}
 		for i, u := range x.units {
 			if of[u] == nil {
@@ -167,6 +227,28 @@ func (j *job) join(ctx context.Context, pieces []piece) (x formats.Tensor, out F
 	t := j.m.Tensor(j.name)
 	x, err = factored.Stack(j.name, t.Shape, stack)
 	return x, out, err
+}
+
+// again makes a piece that was there.
+func (j *job) again(ctx context.Context, x piece) (out made, err error) {
+	in, ok := (*fit.Input)(nil), false
+	for n := 0; x.units[0].expert < 0 && !ok; n++ {
+		if in, ok, err = j.moments.Ready(ctx, j.input(j.name)); err == nil && !ok {
+			err = wait(ctx, j.o.Work, n)
+		}
+		if err != nil {
+			return out, err
+		}
+	}
+	m, err := j.making([]piece{x}, in)
+	if err == nil {
+		err = m.make(ctx, nil)
+	}
+	if err != nil {
+		return out, err
+	}
+	j.made(m)
+	return m.out[0], nil
 }
 
 // learn takes from a piece that is there the methods that are in question, where this process

@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"context"
+
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/quantize/fit"
 )
@@ -30,4 +32,19 @@ func (m *gathered) Input(name string, expert int) (*fit.Input, error) {
 		}
 	}
 	return in, nil
+}
+
+// Ready implements moments.
+func (m *gathered) Ready(_ context.Context, name string) (*fit.Input, bool, error) {
+	in, err := m.Input(name, -1)
+	return in, true, err
+}
+
+// known are the moments of statistics.
+type known struct{ *fit.Measured }
+
+// Ready implements moments.
+func (m known) Ready(_ context.Context, name string) (*fit.Input, bool, error) {
+	in, err := m.Input(name, -1)
+	return in, true, err
 }

@@ -1,7 +1,9 @@
 package pipeline
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats"
@@ -70,6 +72,7 @@ func Need(m *model.Model, p *plan.Plan, o Options) Needs {
 		gathered[-1] = triangle(g.Head.In)
 	}
 	var peak int64
+	most := map[int][]int64{} // that fits at once take, by block
 	for _, w := range g.Weights() {
 		t := m.Tensor(w.Name)
 		if r.recipe(w.Name).Kept() {
@@ -82,7 +85,17 @@ func Need(m *model.Model, p *plan.Plan, o Options) Needs {
 		}
 		result := stored(&t, p, w.Role.Base() == graph.RoleEmbed)
 		n.Disk += 2 * result
-		peak = max(peak, twice*gathered[w.Block], gathered[w.Block]+fitBytes(&t, result))
+		most[w.Block] = append(most[w.Block], fitBytes(&t, result))
+		if len(units(&t, r.recipe(w.Name))) > 1 {
+			most[w.Block] = append(most[w.Block], fitBytes(&t, 0))
+		}
+		slices.SortFunc(most[w.Block], func(a, b int64) int { return cmp.Compare(b, a) })
+		most[w.Block] = most[w.Block][:min(len(most[w.Block]), o.atOnce())]
+		all := gathered[w.Block]
+		for _, n := range most[w.Block] {
+			all += n
+		}
+		peak = max(peak, twice*gathered[w.Block], all)
 	}
 	n.Memory += peak
 	n.Memory += n.Memory / 8 // what was dropped and not collected yet
@@ -217,6 +230,12 @@ func leastNeed(m *model.Model, o Options) Needs {
 	}
 	n.Memory += peak
 	return n
+}
+
+// least are options by which less memory is needed.
+func (o Options) least() Options {
+	o.Alone = true
+	return o
 }
 
 // check refuses a limit of memory that is too low; when says what was done.

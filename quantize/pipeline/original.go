@@ -82,12 +82,12 @@ func (s *original) share(ctx context.Context) error {
 func (s *original) sums(ctx context.Context, progress func(done, total int64)) error {
 	last := len(s.m.Graph.Blocks)
 	for block := range last + 1 {
-		err := each(ctx, s.work, s.run.turns(), func(group int) (bool, error) { return s.contribution(ctx, block, group) })
+		err := each(ctx, s.work, s.run.turns(), func(group int) (bool, error) { return s.contribution(ctx, block, group) }, nil)
 		if err == nil {
 			_, err = s.packed(ctx, block) // others go on meanwhile
 		}
 		if err == nil && block > 0 {
-			err = each(ctx, s.work, []int{block - 1}, func(block int) (bool, error) { return s.packed(ctx, block) })
+			err = each(ctx, s.work, []int{block - 1}, func(block int) (bool, error) { return s.packed(ctx, block) }, nil)
 		}
 		if err == nil {
 			err = s.work.Tidy(ctx)
@@ -99,7 +99,7 @@ func (s *original) sums(ctx context.Context, progress func(done, total int64)) e
 			progress(int64(min(block+1, last)), int64(last))
 		}
 	}
-	return each(ctx, s.work, []int{last}, func(block int) (bool, error) { return s.packed(ctx, block) })
+	return each(ctx, s.work, []int{last}, func(block int) (bool, error) { return s.packed(ctx, block) }, nil)
 }
 
 // contribution makes what a group adds to a block's sums, and moves its states on.
@@ -185,7 +185,7 @@ func (s *original) sensitivities(ctx context.Context, progress func(done, total 
 			progress(int64(done), int64(len(all)))
 		}
 		return ok, err
-	})
+	}, nil)
 }
 
 // sense measures the sensitivity of a matrix and leaves it in the work folder.

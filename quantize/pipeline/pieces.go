@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/graph"
@@ -20,9 +21,9 @@ import (
 // is there. One that is missing or damaged by then is made again.
 
 // A tensor is cut into pieces of so many weights, and not more than so many pieces: one takes
-// a core a few seconds, and no more of them are to be asked for than shards may want.
+// a core a second, and no more of them are to be asked for than shards may want.
 const (
-	pieceWeights = 3 << 18
+	pieceWeights = 1 << 18
 	mostPieces   = 64
 )
 
@@ -90,7 +91,7 @@ func (r *run) portions(w graph.Weight) (out []portion) {
 	return out
 }
 
-// portion makes a portion unless it is there or another process is at it, and reports whether
+// portion begins a portion unless it is there or another process is at it, and reports whether
 // it is there.
 func (r *run) portion(ctx context.Context, p portion, moments moments) (bool, error) {
 	if len(p.pieces) == 0 {
@@ -100,50 +101,82 @@ func (r *run) portion(ctx context.Context, p portion, moments moments) (bool, er
 	if there(p.pieces[p.at]) {
 		return true, nil
 	}
+	name := r.input(p.of.Name)
+	if time.Since(r.asked[name]) < r.o.Work.Poll()/2 {
+		return false, nil
+	}
+	if err := r.crew.room(); err != nil { // before others are kept from it
+		return false, err
+	}
 	var mine []piece
+	var releases []func()
+	release := func() {
+		for _, f := range releases {
+			f()
+		}
+	}
 	for _, x := range p.pieces[p.at:][:r.wants(p, r.recipe(p.of.Name))] {
 		if len(mine) > 0 && there(x) {
 			break
 		}
-		release, ok, err := r.o.Work.Lease(ctx, x.name)
+		free, ok, err := r.o.Work.Lease(ctx, x.name)
 		if err != nil {
+			release()
 			return false, err
 		}
 		if !ok {
 			break
 		}
-		defer release()
+		releases = append(releases, free)
 		if there(x) { // between the two questions
 			break
 		}
 		mine = append(mine, x)
 	}
 	if len(mine) == 0 {
+		release()
 		return there(p.pieces[p.at]), nil
 	}
-	j := r.job(p.of, moments)
-	j.learn(ctx, p)
-	if err := j.leave(ctx, mine); err != nil {
-		return false, err
+	in, ok, err := (*fit.Input)(nil), true, error(nil)
+	if mine[0].units[0].expert < 0 {
+		if in, ok, err = moments.Ready(ctx, name); !ok {
+			r.asked[name] = time.Now()
+		}
 	}
-	if slices.ContainsFunc(p.pieces, func(x piece) bool { return !r.hasPiece(ctx, x) }) {
-		return true, nil
+	if err == nil && ok {
+		j := r.job(p.of, moments)
+		j.learn(ctx, p)
+		err = j.begin(ctx, mine, in, func(err error) error {
+			release()
+			if err != nil || slices.ContainsFunc(p.pieces, func(x piece) bool { return !r.hasPiece(ctx, x) }) {
+				return err
+			}
+			_, err = r.leased(ctx, p.of, moments) // if another is at it, that is waited for in the end
+			return err
+		})
 	}
-	_, err := r.leased(ctx, p.of, moments) // if another is at it, that is waited for in the end
-	return true, err
+	if err != nil || !ok {
+		release()
+	}
+	return false, err
 }
 
-// stripsEach is how many strips of 16 rows each thread gets of what a shard takes at once.
-const stripsEach = 2
+// stripsEach is how many strips of 16 rows each thread gets at least of what a shard takes at
+// once, and shareOf the part of a tensor that is left behind a piece which it takes at once: much
+// where much is left, for leases take time, and little in the end, for which all wait.
+const (
+	stripsEach = 2
+	shareOf    = 8
+)
 
-// wants returns how many pieces this process fits at once: a run of rows that keeps all of
+// wants returns how many pieces this process fits at once: runs of rows that keep all of
 // its threads busy, or a GPU, which would be as long at a piece as at all of a matrix.
 func (r *run) wants(p portion, recipe plan.Recipe) (n int) {
 	first := p.pieces[p.at]
 	if first.rows == 0 {
 		return 1
 	}
-	want := int64(stripsEach * scheme.TCQTile * r.o.Threads)
+	want := max(int64(stripsEach*scheme.TCQTile*r.o.Threads), int64(len(p.pieces)-p.at)/shareOf*first.rows)
 	if recipe.Code.Bits > 0 && r.searches() {
 		want = first.units[0].rows
 	}

@@ -150,7 +150,7 @@ func (q *Request) check(m *model.Model) error {
 	if err := CheckPlan("", m, q.Plan); err != nil {
 		return err
 	}
-	return Need(m, q.Plan, q.options(nil)).check(q.Memory, "before anything is read")
+	return Need(m, q.Plan, q.options(nil).least()).check(q.Memory, "before anything is read")
 }
 
 // folder opens the work folder for a model of that hash.
@@ -387,7 +387,7 @@ func (f *flow) planned(ctx context.Context, file string, loss float64) (*plan.Pl
 			}
 		}
 	}
-	return p, Need(f.m, p, f.options(f.stats)).check(f.Memory, "before anything is fitted")
+	return p, Need(f.m, p, f.options(f.stats).least()).check(f.Memory, "before anything is fitted")
 }
 
 // fit fits a plan's tensors, in a work folder. loss is what the plan was made
@@ -395,6 +395,7 @@ func (f *flow) planned(ctx context.Context, file string, loss float64) (*plan.Pl
 func (f *flow) fit(ctx context.Context, p *plan.Plan, w *work.Folder, loss float64, reuse map[string]Reused) (r *Result, err error) {
 	o := f.options(f.stats)
 	o.Work, o.Reuse, o.Merge = w, reuse, f.Merge
+	o.Alone = f.Memory > 0 && Need(f.m, p, o).Memory > f.Memory
 	if f.Shard != nil {
 		o.Shard = *f.Shard
 	}

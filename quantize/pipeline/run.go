@@ -52,6 +52,8 @@ type Options struct {
 	// Searcher finds trellis codes; nil: the processor does. The result does not
 	// depend on it.
 	Searcher fit.Searcher
+	// Alone has one matrix fitted at a time, in less memory: see [Need].
+	Alone bool
 	// Progress is called with weights fitted and their total; nil: nobody.
 	Progress func(done, total int64)
 }
@@ -98,7 +100,8 @@ func Run(ctx context.Context, m *model.Model, p *plan.Plan, o Options) (*Result,
 	if o.Threads <= 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
 	}
-	r := &run{m: m, p: p, o: o, out: Result{Tensors: map[string]formats.Tensor{}, Fits: map[string]Fit{}}, there: map[string]bool{}, methods: map[unitKey][]string{}, linears: m.Graph.Readers(), first: fit.NewMeasured(o.Stats)}
+	r := &run{m: m, p: p, o: o, out: Result{Tensors: map[string]formats.Tensor{}, Fits: map[string]Fit{}}, there: map[string]bool{}, methods: map[unitKey][]string{}, asked: map[string]time.Time{}, linears: m.Graph.Readers(), first: known{fit.NewMeasured(o.Stats)}}
+	r.crew = newCrew(o.atOnce(), o.Threads)
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -133,11 +136,13 @@ type run struct {
 	linears     map[string]*graph.Linear // by their weight
 	done, total int64                    // weights
 	last        int                      // block behind which nothing is left to measure; -1: none
-	first       *fit.Measured            // of the original model
-	statesKept  time.Time                // when hidden states were
-	there       map[string]bool          // pieces that were seen in the work folder
-	methods     map[unitKey][]string     // that are in question for what is fitted in pieces
-	pass        string                   // what names in the work folder begin with, of a run that changes nothing; else ""
+	first       known                    // of the original model
+	crew        *crew
+	asked       map[string]time.Time // for factors that another process was making, by input
+	statesKept  time.Time            // when hidden states were
+	there       map[string]bool      // pieces that were seen in the work folder
+	methods     map[unitKey][]string // that are in question for what is fitted in pieces
+	pass        string               // what names in the work folder begin with, of a run that changes nothing; else ""
 }
 
 // prepare finds out what is to be done and what was done before.
@@ -370,33 +375,48 @@ func (r *run) input(name string) string {
 // moments give the second moments of an input, nil where nothing was measured.
 type moments interface {
 	Input(name string, expert int) (*fit.Input, error)
+	// Ready returns an input for pieces of tensors to be fitted by, with its factors where
+	// these are shared; false while another process makes them.
+	Ready(ctx context.Context, name string) (*fit.Input, bool, error)
 }
 
-// tensor fits one tensor, and keeps it.
+// atOnce is how many matrices are fitted at once.
+func (o *Options) atOnce() int {
+	if o.Alone {
+		return 1
+	}
+	return 2
+}
+
+// tensor fits one tensor, or begins to, and keeps it when it is fitted.
 func (r *run) tensor(ctx context.Context, w graph.Weight, moments moments) error {
 	if r.has(w.Name) {
 		return nil
 	}
-	began := time.Now()
 	j := r.job(w, moments)
-	pieces := r.pieces(w)
-	t, f, err := formats.Tensor{}, Fit{}, error(nil)
-	if len(pieces) > 0 {
-		t, f, err = j.join(ctx, pieces)
-	} else {
-		t, f, err = j.fit(ctx)
-		f.Seconds = time.Since(began).Seconds()
+	if pieces := r.pieces(w); len(pieces) > 0 {
+		t, f, err := j.join(ctx, pieces)
+		if err == nil {
+			err = r.keep(ctx, t, f)
+		}
+		if err != nil {
+			return err
+		}
+		return r.dropPieces(ctx, pieces)
 	}
-	if err != nil {
-		return err
-	}
+	return j.fit(ctx, func(t formats.Tensor, f Fit) error { return r.keep(ctx, t, f) })
+}
+
+// keep keeps a tensor that is fitted.
+func (r *run) keep(ctx context.Context, t formats.Tensor, f Fit) (err error) {
+	name := t.Name
 	if r.o.Work != nil {
 		if t, err = r.o.Work.Put(ctx, t, f); err != nil {
 			return err
 		}
 	}
-	r.out.Tensors[w.Name], r.out.Fits[w.Name] = t, f
-	return r.dropPieces(ctx, pieces)
+	r.out.Tensors[name], r.out.Fits[name] = t, f
+	return nil
 }
 
 // job begins a tensor.

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +87,7 @@ func once(ctx context.Context, w *work.Folder, name string, get func() error) (d
 
 // soonest is how soon what others finish is looked for; each time nothing was found doubles it,
 // until it is [work.Folder.Poll].
-const soonest = 50 * time.Millisecond
+const soonest = 10 * time.Millisecond
 
 // wait waits until it is time to look for what others finished, for the n-th time.
 func wait(ctx context.Context, w *work.Folder, n int) error {
@@ -103,6 +104,11 @@ func wait(ctx context.Context, w *work.Folder, n int) error {
 // tensors fits tensors in their order. Where the work is shared, this process begins at a
 // place of its own, leaves to others what they are at, and waits for it.
 func (r *run) tensors(ctx context.Context, todo []graph.Weight, moments moments) error {
+	return cmp.Or(r.begun(ctx, todo, moments), r.crew.all()) // nothing is closed that is fitted by
+}
+
+// begun is tensors, but for what is under way in the end.
+func (r *run) begun(ctx context.Context, todo []graph.Weight, moments moments) error {
 	if !r.o.Work.Shared() {
 		for _, w := range todo {
 			if err := ctx.Err(); err != nil {
@@ -125,9 +131,9 @@ func (r *run) tensors(ctx context.Context, todo []graph.Weight, moments moments)
 		}
 		all = append(append([]portion{}, all[from:]...), all[:from]...)
 	}
-	err := each(ctx, r.o.Work, all, func(p portion) (bool, error) { return r.portion(ctx, p, moments) })
+	err := each(ctx, r.o.Work, all, func(p portion) (bool, error) { return r.portion(ctx, p, moments) }, r.crew)
 	if err == nil { // what a dead process has not put together
-		err = each(ctx, r.o.Work, todo, func(w graph.Weight) (bool, error) { return r.leased(ctx, w, moments) })
+		err = each(ctx, r.o.Work, todo, func(w graph.Weight) (bool, error) { return r.leased(ctx, w, moments) }, nil)
 	}
 	return err
 }
@@ -140,8 +146,8 @@ func (r *run) begins(n int) int {
 }
 
 // each does things in their order until all are done. Those that others are at are asked for
-// again.
-func each[T any](ctx context.Context, w *work.Folder, todo []T, do func(T) (done bool, err error)) error {
+// again, and those that a crew is at, which may be nil.
+func each[T any](ctx context.Context, w *work.Folder, todo []T, do func(T) (done bool, err error), c *crew) error {
 	for n := 0; len(todo) > 0; n++ {
 		var busy []T
 		for _, x := range todo {
@@ -163,7 +169,12 @@ func each[T any](ctx context.Context, w *work.Folder, todo []T, do func(T) (done
 			n = 0
 		}
 		todo = busy
-		if err := wait(ctx, w, n); err != nil {
+		if c != nil && c.under > 0 { // there is more to do when one has ended
+			if err := c.next(); err != nil {
+				return err
+			}
+			n = -1
+		} else if err := wait(ctx, w, n); err != nil {
 			return err
 		}
 	}
@@ -173,7 +184,13 @@ func each[T any](ctx context.Context, w *work.Folder, todo []T, do func(T) (done
 // leased fits a tensor unless another process is at it, and reports whether it is there.
 func (r *run) leased(ctx context.Context, w graph.Weight, moments moments) (bool, error) {
 	there := func() bool { return r.has(w.Name) || r.finished(ctx, w.Name) }
-	return taken(ctx, r.o.Work, w.Name, there, func() error { return r.tensor(ctx, w, moments) })
+	return taken(ctx, r.o.Work, w.Name, there, func() error {
+		err := r.tensor(ctx, w, moments)
+		if len(r.pieces(w)) == 0 { // it is under way
+			err = cmp.Or(err, r.crew.all())
+		}
+		return err
+	})
 }
 
 // taken has this process make something unless it is there or another is at it, and reports

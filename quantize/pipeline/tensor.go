@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"time"
 
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/form"
@@ -27,24 +28,62 @@ type job struct {
 	lookup  bool // rows are looked up alone
 }
 
-// fit fits a tensor, matrix by matrix where it is a stack of experts.
-func (j *job) fit(ctx context.Context) (formats.Tensor, Fit, error) {
+// fit fits a tensor, matrix by matrix where it is a stack of experts, and calls keep when that
+// is done: at once, or among what comes later.
+func (j *job) fit(ctx context.Context, keep func(t formats.Tensor, f Fit) error) error {
 	t := j.m.Tensor(j.name)
 	out := Fit{Recipe: j.recipe}
 	if j.recipe.Whole() {
+		began := time.Now()
 		x, err := j.whole(ctx, &t, &out)
-		return x, out, err
-	}
-	var stack []formats.Tensor
-	for _, u := range units(&t, j.recipe) {
-		x, err := j.unit(ctx, &t, u, &out)
 		if err != nil {
-			return t, out, err
+			return err
 		}
-		stack = append(stack, x)
+		out.Seconds = time.Since(began).Seconds()
+		return keep(x, out)
 	}
-	x, err := factored.Stack(j.name, t.Shape, stack)
-	return x, out, err
+	all := units(&t, j.recipe)
+	results, left := make([]fit.Result, len(all)), len(all)
+	for i, u := range all {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		in, err := j.moments.Input(j.input(j.name), u.expert)
+		if err != nil {
+			return err
+		}
+		var seconds float64
+		err = j.crew.begin(func(turn *fit.Turn) (err error) {
+			began := time.Now()
+			results[i], err = j.unit(ctx, &t, u, in, turn)
+			seconds = time.Since(began).Seconds()
+			return err
+		}, func(err error) error {
+			if err != nil {
+				return err
+			}
+			_, k := t.Rows()
+			j.fitted(u.rows * k)
+			out.Seconds += seconds
+			if left--; left > 0 {
+				return nil
+			}
+			stack := make([]formats.Tensor, len(results))
+			for i := range results {
+				out.add(&results[i])
+				stack[i] = results[i].Tensor
+			}
+			x, err := factored.Stack(j.name, t.Shape, stack)
+			if err != nil {
+				return err
+			}
+			return keep(x, out)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A unit is rows of a tensor that are fitted as a matrix: that of one expert, or a run of a
@@ -112,23 +151,15 @@ func (j *job) whole(ctx context.Context, t *formats.Tensor, out *Fit) (formats.T
 }
 
 // unit fits a unit.
-func (j *job) unit(ctx context.Context, t *formats.Tensor, u unit, out *Fit) (x formats.Tensor, err error) {
+func (j *job) unit(ctx context.Context, t *formats.Tensor, u unit, in *fit.Input, turn *fit.Turn) (r fit.Result, err error) {
 	_, k := t.Rows()
-	in, err := j.moments.Input(j.input(j.name), u.expert)
-	if err != nil {
-		return x, err
-	}
 	w := make([]float32, u.rows*k)
 	if err := form.DecodeRows(w, t, u.first, u.rows); err != nil {
-		return x, err
+		return r, err
 	}
-	r, err := factored.Matrix(ctx, j.name, w, int(u.rows), int(k), j.recipe, in, j.unitOptions(u))
-	if err != nil {
-		return x, err
-	}
-	out.add(&r)
-	j.fitted(u.rows * k)
-	return r.Tensor, nil
+	o := j.unitOptions(u)
+	o.Turn = turn
+	return factored.Matrix(ctx, j.name, w, int(u.rows), int(k), j.recipe, in, o)
 }
 
 // fitted counts weights.
