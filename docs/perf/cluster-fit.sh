@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # How much faster four processes of four cores fit a block of the 1.1 B shape than one of them does, on one machine of
-# 16 cores and one work folder: docs/cluster.md. It ends within two minutes.
+# 16 cores and one work folder: docs/cluster.md. Between the two it has four processes do so at once that share nothing:
+# what the machine itself loses to four. It ends within four minutes.
 #
 #   docs/perf/cluster-fit.sh NSTF OUT [CORES]
 #
@@ -25,7 +26,7 @@ run() {
   {
     echo "== $name: taskset -c $first-$((first + cores - 1)) nstf FLAGS $*"
     echo "$began begins"
-    { time timeout 75 taskset -c "$first-$((first + cores - 1))" "$nstf" "${flags[@]}" "$@" 2>&1 || echo "exit $?"; } 2>&1 |
+    { time timeout 100 taskset -c "$first-$((first + cores - 1))" "$nstf" "${flags[@]}" "$@" 2>&1 || echo "exit $?"; } 2>&1 |
       while IFS= read -r line; do echo "$(date +%s.%N | awk -v b="$began" '{ printf "%7.2f", $1 - b }') $line"; done
     echo "$(date +%s.%N) ends"
   } | sed "s:$dir/::g" >"$dir/$name.log"
@@ -40,6 +41,8 @@ watch() {
 }
 
 run 0 one -o "$dir/one.nstf"
+for i in 0 1 2 3; do run $((i * cores)) "beside$i" -o "$dir/beside$i.nstf" & done
+wait
 watch &
 for i in 0 1 2 3; do run $((i * cores)) "shard$i" --shard "$i/4" --work "$dir/work" & done
 wait $(jobs -p | tail -4)
@@ -51,9 +54,15 @@ cat "$dir"/one.log "$dir"/shard?.log >>"$out"
   awk '!seen[$3]++' "$dir/seen" | sort -n
   "$nstf" "${flags[@]}" --merge --work "$dir/work" -o "$dir/merged.nstf" >/dev/null 2>&1 || echo "the merge failed"
   cmp "$dir/one.nstf" "$dir/merged.nstf" && echo "== the package has the bytes of one process"
-  fit() { sed -n 's/.* fitting: \(done in\|ended after\) \(.*\)/\2/p' "$1" | tail -1; }
-  echo "== fitting: one $(fit "$dir/one.log"), shards $(for i in 0 1 2 3; do fit "$dir/shard$i.log"; done | tr '\n' ' ')"
-  span() { awk '/ begins$/ { b = (b == "" || $1 < b) ? $1 : b } / ends$/ { e = ($1 > e) ? $1 : e } END { printf "%.2f", e - b }' "$@"; }
-  echo "== seconds from start to end: one $(span "$dir/one.log") with measuring and writing, shards $(span "$dir"/shard?.log)"
+  # fit LOG...: seconds from where the first begins to fit, which its first line says, to where the last has ended
+  fit() {
+    awk '/ begins$/ { at = $1; n = 0 }
+      / fitting: / && !n++ { match($0, /[0-9.]+ s (ago|so far)/); t = at + $1 - substr($0, RSTART); if (b == "" || t < b) b = t }
+      / fitting: (done|ended)/ && at + $1 > e { e = at + $1 }
+      END { printf "%.2f", e - b }' "$@"
+  }
+  one=$(fit "$dir/one.log") shards=$(fit "$dir"/shard?.log)
+  echo "== seconds of fitting: one $one, each of four that share nothing $(for i in 0 1 2 3; do fit "$dir/beside$i.log"; echo -n ' '; done), four shards $shards"
+  echo "== four shards fit $(awk -v a="$one" -v b="$shards" 'BEGIN { printf "%.2f", a / b }') times as fast as one"
 } >>"$out" 2>&1
-tail -4 "$out"
+tail -3 "$out"
