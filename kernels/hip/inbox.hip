@@ -156,8 +156,8 @@ typedef u16 Sent; // f16 times a power of two of each 32 numbers
 typedef f32 Sent;
 #endif
 
-// What is sent of four numbers, and the factor that it is multiplied with behind: of 8 lanes
-// beside one another, which all come here.
+// The power of two that halves are multiplied with behind, and the one that numbers, of which the
+// largest is given, are multiplied with before.
 NSTF_DEVICE f32 sent_factor(f32 most, f32* up) {
 	u32 e = bits_of(most) >> 23;
 	e = e < 16 ? 16 : e > 254 ? 254 : e;

@@ -355,6 +355,7 @@ NSTF_DEVICE void matmul_write(const MatrixSums (&sums)[MATMUL_FEATURES][MATMUL_T
 #if MATMUL_SEND
 #define MATMUL_TURN_T (MATMUL_STAGES * MATMUL_STAGE / (MATRIX_TOKENS * MATMUL_BLOCK_N * 4)) // tiles of tokens that LDS holds the sums of
 static_assert(MATMUL_TURN_T > 0 && MATMUL_BLOCK_N % 32 == 0, "numbers that share a power of two are one block's");
+static_assert((MATMUL_BLOCK_N & (MATMUL_BLOCK_N - 1)) == 0, "places are turned within a row");
 
 // Where a number of a row lies in LDS: lanes that have neighbouring rows write other banks.
 NSTF_DEVICE int matmul_turned(int row, int feature) { return row * MATMUL_BLOCK_N + (feature ^ row / 2 % (MATMUL_BLOCK_N / 8) * 8); }

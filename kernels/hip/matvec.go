@@ -82,10 +82,10 @@ type Matvec struct {
 	Shape *MatvecShape
 }
 
-// Sends reports whether the launches can send what they compute: of one matrix, whose
-// rows of activations are few enough to be multiplied in registers.
+// Sends reports whether the launches can send what they compute: of one matrix without
+// residual, whose rows of activations are few enough to be multiplied in registers.
 func (o *Matvec) Sends(t Target) bool {
-	return len(o.Products) == 1 && !o.Gated && o.Experts == 0 && !o.Products[0].W.Format.Rotated() &&
+	return len(o.Products) == 1 && o.Products[0].Residual == 0 && !o.Gated && o.Experts == 0 && !o.Products[0].W.Format.Rotated() &&
 		!o.readsOnce(t, o.Products, !o.Exact && o.Products[0].W.Format.integer)
 }
 

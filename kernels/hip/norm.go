@@ -57,6 +57,9 @@ type Norm struct {
 	Halves Address
 }
 
+// HalvesFit reports whether Norm brings rows of d numbers to the order of tiles: LDS holds a row.
+func HalvesFit(t Target, d int) bool { return tileStride(d, false) <= t.LDS/2 }
+
 // Calls returns the launch.
 func (o *Norm) Calls(t Target) []Call {
 	kind := o.Next.Kind

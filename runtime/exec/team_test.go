@@ -14,6 +14,7 @@ import (
 	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/formats/tensor"
 	"github.com/nstf/nstf/kernels/kerneltest"
+	"github.com/nstf/nstf/runtime/device/devicetest"
 	"github.com/nstf/nstf/runtime/place"
 	"github.com/nstf/nstf/runtime/sample"
 )
@@ -78,6 +79,9 @@ func TestTeamIsOne(t *testing.T) {
 				}
 			}
 			keepsCompany(t, e, ids[:21])
+			if !c.graph.Recurrent() { // those are kept, for which there is no room here
+				devicetest.TestWidth(t, e.last(), devicetest.Widths{Vocab: c.graph.Vocab, Few: []int{2, 3}, Prompts: []int{5}, Prompt: 20})
+			}
 		})
 	}
 }

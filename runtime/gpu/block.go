@@ -112,7 +112,7 @@ func (w *walk) block(i int) {
 		return
 	}
 	var h source
-	if b.Parallel { // what ranks sent would be read a second time behind what comes to its place
+	if b.Parallel && w.pending[0].From != nil { // which would be read a second time behind what comes to its place
 		w.flush(first)
 	}
 	if b.Mixes() {
@@ -172,7 +172,11 @@ func (w *walk) block(i int) {
 // matrix with a form.
 func (w *walk) later(in source, lo int, behind ...*matrix) source {
 	if lo > 0 || slices.ContainsFunc(behind, func(m *matrix) bool { return m != nil && m.formed != nil }) {
-		in = source{x: at(in.x, lo, w.e.shape.width), norm: in.norm, from: in.from, settled: in.settled}
+		x := in.x
+		if in.from != nil { // the first to read it has added up what ranks have
+			x = in.settled
+		}
+		in = source{x: at(x, lo, w.e.shape.width), norm: in.norm}
 	}
 	return in
 }
@@ -221,8 +225,8 @@ func (l *layer) inner() []*matrix {
 }
 
 // branch has make compute what is added to the hidden state of rows lo on, or of a team
-// this rank's part of it: into the state itself where the rows are few and it may, else into
-// b's rows, to be added when the state is next read.
+// this rank's part of it, which goes to the others: of a team into b's rows, to be added when the
+// state is next read, unless few rows are added up at once.
 func (w *walk) branch(lo int, direct bool, b hip.Branch, make func(to target)) {
 	if w.e.team == nil {
 		w.whole(lo, direct, b, make)
@@ -293,7 +297,7 @@ func (w *walk) input(lo int, n hip.Normal, users ...*matrix) source {
 
 // halves reports whether all that reads rows of a prompt are products that take them as halves.
 func (w *walk) halves(users []*matrix) bool {
-	return w.many && !w.e.exact && !w.gathers() && len(users) > 0 && !slices.ContainsFunc(users, func(m *matrix) bool {
+	return w.many && !w.e.exact && !w.gathers() && len(users) > 0 && hip.HalvesFit(w.e.m.target, w.e.shape.width) && !slices.ContainsFunc(users, func(m *matrix) bool {
 		return m.formed != nil || m.Format.Rotated() || !m.Halves()
 	})
 }

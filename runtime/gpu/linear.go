@@ -180,8 +180,10 @@ func (w *walk) linear(t int, in source, targets ...target) {
 		return
 	}
 	o := &hip.Matmul{T: t, Exact: w.e.exact, X: in.x, Products: products, Scratch: w.e.s.tiles, Brought: in.halved}
-	w.e.tuning.Apply(o)
-	o.Send = w.sends(targets[0].sent, o.Sends, &products[0])
+	if sent := targets[0].sent; sent != nil {
+		w.e.tuning.Apply(o) // its tile decides
+		o.Send = w.sends(sent, o.Sends, &products[0])
+	}
 	w.do(o)
 }
 

@@ -57,8 +57,11 @@ func (e *Engine) Profile(rows int) ([]device.KernelTime, error) {
 		}
 		calls[g] = append(calls[g], c)
 	}
+	if err := e.ready(w.calls); err != nil { // once: ranks need not have the same groups
+		return nil, err
+	}
 	for _, g := range order {
-		us, err := e.timeCalls(calls[g])
+		us, err := e.timeReady(calls[g])
 		if err != nil {
 			return nil, err
 		}
@@ -80,6 +83,11 @@ func (e *Engine) timeCalls(calls []hip.Call) (float64, error) {
 	if err := e.ready(calls); err != nil {
 		return 0, err
 	}
+	return e.timeReady(calls)
+}
+
+// timeReady is timeCalls of what is ready.
+func (e *Engine) timeReady(calls []hip.Call) (float64, error) {
 	g, err := e.m.stream.Capture(func() error { return e.m.launch(calls) })
 	if err != nil {
 		return 0, err

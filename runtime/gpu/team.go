@@ -98,9 +98,9 @@ func (t *Team) meet(on []*Device, g *graph.Graph, tensor func(name string) forma
 	return shards, nil
 }
 
-// numbers returns how many numbers ranks exchange at once: few, and rows of many.
-func (t *Team) numbers(g *graph.Graph, shards []*load.Shard, rows int) (few, many, width int) {
-	width, rows = int(g.Width), max(rows, fewRows)
+// numbers returns how much ranks exchange at once: few numbers, and so many rows of many.
+func (t *Team) numbers(g *graph.Graph, shards []*load.Shard, least int) (few, rows, width int) {
+	width, rows = int(g.Width), max(least, fewRows)
 	most, sums := width, 0
 	for i := range shards {
 		lo, hi := t.members[0].Columns(i, shards[i].Units, shards[i].Unit)

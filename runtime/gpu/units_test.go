@@ -85,9 +85,14 @@ func TestTeamUnits(t *testing.T) {
 	}
 	ranks, x := hip.Ranks{Count: 2, FewSlot: 64, ManySlot: 64}, m.Graph.Blocks[0].MoE
 	want := hip.Combine{T: 1, D: int(m.Graph.Width), TopK: int(x.TopK), Parts: 1, Chosen: 1, Share: 1, Out: 1}
-	for _, calls := range [][]hip.Call{(&hip.Send{Exchange: hip.Exchange{Ranks: &ranks}, T: 1, D: 4}).Calls(target), (&hip.Send{Exchange: hip.Exchange{Ranks: &ranks, Many: true, Half: true}, T: 1, D: 32}).Calls(target), want.Calls(target)} {
+	for _, calls := range [][]hip.Call{(&hip.Send{Exchange: hip.Exchange{Ranks: &ranks, Many: true, Half: true}, T: 1, D: 32}).Calls(target), want.Calls(target)} {
 		if !slices.Contains(units, calls[0].Unit) {
 			t.Errorf("%v is not among %d kernels", calls[0].Unit, len(units))
+		}
+	}
+	for _, define := range []string{"MATVEC_SEND=1", "MATMUL_SEND=1", "NORM_FROM=1", "NORM_FROM=2"} {
+		if !slices.ContainsFunc(units, func(u hip.Unit) bool { return strings.Contains(u.Defines+" ", define+" ") }) {
+			t.Errorf("no kernel with %s is among %d", define, len(units))
 		}
 	}
 	if _, err := TeamUnits(m.Graph, m.Tensor, target, Options{}, hip.MostRanks+1); err == nil {

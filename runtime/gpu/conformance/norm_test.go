@@ -176,6 +176,7 @@ func TestNormHalves(t *testing.T) {
 			var got [2][]float32
 			for i, halves := range []hip.Address{0, space} {
 				at.set(t, x)
+				h.set(t, make([]float32, rows*d))
 				scratch.set(t, make([]byte, hip.MatmulScratch(rows, d)+256))
 				norm := &hip.Norm{T: rows, D: d, X: at.address(), A: hip.Branch{Rows: added.address()}, Next: hip.Normal{Weight: w.address(), Eps: 1e-5}, Out: h.address(), Halves: halves}
 				product := &hip.Matmul{T: rows, X: h.address(), Products: []hip.Product{{W: matrix, Y: y.address()}}, Scratch: space, Brought: halves != 0}
