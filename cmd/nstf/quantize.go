@@ -25,6 +25,7 @@ import (
 	"github.com/nstf/nstf/formats/stats"
 	"github.com/nstf/nstf/formats/work"
 	"github.com/nstf/nstf/quantize/encode"
+	"github.com/nstf/nstf/quantize/fit"
 	"github.com/nstf/nstf/quantize/pipeline"
 	"github.com/nstf/nstf/quantize/plan/candidates"
 	"github.com/nstf/nstf/quantize/plan/planner"
@@ -507,8 +508,32 @@ func (a *app) planBy(ctx context.Context, m *model.Model, f *quantizeFlags, q *p
 		var end func()
 		step, end = a.progress("planning", "weights")
 		defer end()
+		if on, ok := q.Searcher.(*pipeline.Searcher); ok && r.Done == nil { // a device that has nothing to do meanwhile
+			defer on.Prepare(ctx, f.trellises())()
+		}
 		return by.Again(ctx, s, b, r.Done, r.Assumed)
 	}
 	q.Layers = by.Layers
 	return nil
+}
+
+// trellises lists the bits of the trellis codes that a plan may choose, those near the
+// budget first.
+func (f *quantizeFlags) trellises() (bits []int) {
+	codes, err := candidates.Codes(f.schemes)
+	if err != nil {
+		return nil // and the planner says so
+	}
+	if codes == nil {
+		codes = fit.Codes() // all
+	}
+	for _, c := range codes {
+		if c.Bits > 0 && !slices.Contains(bits, c.Bits) {
+			bits = append(bits, c.Bits)
+		}
+	}
+	slices.SortStableFunc(bits, func(a, b int) int {
+		return cmp.Compare(math.Abs(float64(a)-f.budget.BPW), math.Abs(float64(b)-f.budget.BPW))
+	})
+	return bits
 }

@@ -430,3 +430,23 @@ func TestQuantizeDevices(t *testing.T) {
 		t.Error("a device to plan for is taken without --objective latency")
 	}
 }
+
+// TestTrellises wants the bits of trellis codes among those to choose from, near the budget first.
+func TestTrellises(t *testing.T) {
+	for _, c := range []struct {
+		schemes string
+		bpw     float64
+		want    string
+	}{
+		{"all", 3, "[3 2 4 5 6]"},
+		{"all", 0, "[2 3 4 5 6]"},
+		{"tcq2,q8_0,tcq4,tcq4", 3.5, "[4 2]"},
+		{"ggml", 3, "[]"},
+	} {
+		var f quantizeFlags
+		f.schemes, f.budget.BPW = c.schemes, c.bpw
+		if got := fmt.Sprint(f.trellises()); got != c.want {
+			t.Errorf("%s at %v: %s, want %s", c.schemes, c.bpw, got, c.want)
+		}
+	}
+}

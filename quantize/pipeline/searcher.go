@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/nstf/nstf/formats/scheme"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/kernels/ops"
+	"github.com/nstf/nstf/quantize/fit"
 	"github.com/nstf/nstf/runtime/exec"
 	"github.com/nstf/nstf/runtime/gpu"
 	"github.com/nstf/nstf/runtime/gpu/driver"
@@ -20,7 +22,8 @@ type Searcher struct {
 	device exec.Device
 	mu     sync.Mutex // of what follows
 	opened bool
-	gpu    *gpu.TrellisSearcher // nil: the processor searches
+	gpu    *gpu.TrellisSearcher        // nil: the processor searches
+	ready  [scheme.TCQMaxBits + 1]bool // by bits: see Prepare
 }
 
 // NewSearcher returns who finds trellis codes on a device; nil for the processor. It
@@ -122,6 +125,43 @@ func (s *Searcher) Search(ctx context.Context, j *ops.TrellisJob) error {
 		j.Left[i] = true
 	}
 	return nil
+}
+
+// Prepare has a device that was opened search codes of some bits, one number after the
+// other, while the caller does something else: a compiler takes some 8 seconds for kernels
+// that are not kept from an earlier run. Nothing else may use the device until the caller
+// has called what it returns, which waits for what was begun; the rest is made when it is
+// needed. Each number is prepared once. An error comes again, and is told, when something is
+// searched.
+func (s *Searcher) Prepare(ctx context.Context, bits []int) (wait func()) {
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, b := range bits {
+			if ctx.Err() != nil || s.begins(b) && s.warm(ctx, b) != nil {
+				return
+			}
+		}
+	}()
+	return func() { stop(); <-done }
+}
+
+// begins reports whether a device is open, and takes down that some bits are prepared.
+func (s *Searcher) begins(bits int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	begins := s.gpu != nil && !s.ready[bits]
+	s.ready[bits] = s.gpu != nil
+	return begins
+}
+
+// warm searches a matrix of zeros of the least size that is a device's.
+func (s *Searcher) warm(ctx context.Context, bits int) error {
+	const n, k = 2 * scheme.TCQTile, scheme.TCQTile
+	q := fit.TCQ{TCQ: scheme.TCQ{Bits: bits, Codebook: scheme.TCQCodebookFor(bits), RotateIn: 1, RotateOut: 1}, Seam: 1, Threads: 1, Searcher: s}
+	_, err := q.Fit(ctx, make([]float32, n*k), n, k)
+	return err
 }
 
 // unready reports whether a device cannot search from the start.

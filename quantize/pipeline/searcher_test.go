@@ -152,6 +152,40 @@ func TestSearcherLeavesFarTiles(t *testing.T) {
 	}
 }
 
+// TestSearcherPrepares has the device search before anything asks it to, each number of
+// bits once, and nothing where none is open; the codes behind that are as ever.
+func TestSearcherPrepares(t *testing.T) {
+	none := &Searcher{}
+	none.Prepare(context.Background(), []int{2, 3})()
+	if none.ready[2] || none.opened {
+		t.Error("what has no device was prepared")
+	}
+	s := searcher(t)
+	for range 2 {
+		s.Prepare(context.Background(), []int{6})()
+	}
+	if !s.begins(5) || s.begins(6) {
+		t.Error("6 bits are not prepared, or 5 are")
+	}
+	const n, k = 48, 64
+	w, _ := normalMatrix(n, k)
+	q := fit.TCQ{TCQ: scheme.TCQ{Bits: 6, Codebook: scheme.TCQCodebookFor(6), RotateIn: 1, RotateOut: 1}, Seam: 2, Threads: 2}
+	want, err := q.Fit(context.Background(), w, n, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Searcher = s
+	got, err := q.Fit(context.Background(), w, n, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range want {
+		if !bytes.Equal(got[i], want[i]) {
+			t.Errorf("part %d differs from the processor's", i)
+		}
+	}
+}
+
 // A counter counts what a searcher did.
 type counter struct {
 	s          fit.Searcher
