@@ -111,7 +111,7 @@ func (in *Input) losses(ctx context.Context, e []float32, k int, o Options) ([]f
 	err := spread(ctx, len(loss), o, func() func(from, to int) {
 		return func(from, to int) {
 			for r := from; r < to; r++ {
-				loss[r] = in.quadratic(e[r*k : (r+1)*k])
+				loss[r] = in.quadratic(e[r*k:(r+1)*k], 1)
 			}
 		}
 	})
@@ -121,12 +121,12 @@ func (in *Input) losses(ctx context.Context, e []float32, k int, o Options) ([]f
 // errors returns e H e' of each row of e[n][K], or for a nil Input the squares of all.
 func (in *Input) errors(ctx context.Context, e []float32, o Options) ([]float64, error) {
 	if in == nil {
-		return []float64{in.quadratic(e)}, ctx.Err()
+		return []float64{in.quadratic(e, 1)}, ctx.Err()
 	}
 	loss := make([]float64, len(e)/in.k)
 	if in.k%lanes != 0 {
 		for r := range loss {
-			loss[r] = in.quadratic(e[r*in.k : (r+1)*in.k])
+			loss[r] = in.quadratic(e[r*in.k:(r+1)*in.k], 1)
 		}
 		return loss, ctx.Err()
 	}

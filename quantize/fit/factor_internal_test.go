@@ -169,3 +169,59 @@ func TestFactorSpikes(t *testing.T) {
 		}
 	}
 }
+
+// TestQuadratic wants the bits of a sum row by row, column by column, by any number of
+// threads, for more rows than go at once, and zeros passed over, whatever the moments are.
+func TestQuadratic(t *testing.T) {
+	const n, k = quadraticRows + 3, 75
+	rng := rand.New(rand.NewPCG(7, 9))
+	h := make([]float64, k*k)
+	for i := range k {
+		for j := range i + 1 {
+			h[i*k+j] = rng.NormFloat64()
+			h[j*k+i] = h[i*k+j]
+		}
+		h[i*k+i] = 1 + math.Abs(h[i*k+i])
+	}
+	in := NewInput(h, k)
+	e := make([]float32, n*k)
+	for i := range e {
+		if i%k != 5 {
+			e[i] = float32(rng.NormFloat64())
+		}
+	}
+	h[5*k+2] = math.Inf(1) // of a column of zeros
+	var want float64
+	for r := range n {
+		x := make([]float64, k)
+		for i := range x {
+			x[i] = float64(e[r*k+i])
+		}
+		for i, v := range x {
+			if v != 0 {
+				want += float64(v * (2*inner(h[i*k:i*k+i], x[:i]) + float64(h[i*k+i]*v)))
+			}
+		}
+	}
+	for threads := 1; threads < 4; threads++ {
+		if got := in.quadratic(e, threads); got != want {
+			t.Errorf("%d threads: %v, want %v", threads, got, want)
+		}
+	}
+	if got := in.quadratic(nil, 2); got != 0 {
+		t.Errorf("no rows: %v", got)
+	}
+}
+
+// BenchmarkQuadratic takes the errors of the rows that tell a cast's.
+func BenchmarkQuadratic(b *testing.B) {
+	const n, k = quadraticRows, 5632
+	in := NewInput(make([]float64, k*k), k)
+	e := make([]float32, n*k)
+	for i := range e {
+		e[i] = float32(i % 7)
+	}
+	for b.Loop() {
+		in.quadratic(e, 1)
+	}
+}

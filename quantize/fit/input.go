@@ -121,8 +121,13 @@ func (in *Input) trace() (sum float64) {
 // Moments returns h[K][K], which must not be changed, and K. An input that was unpacked has none.
 func (in *Input) Moments() (h []float64, k int) { return in.h, in.k }
 
-// quadratic returns the sum over rows of e H e', e[n][K].
-func (in *Input) quadratic(e []float32) float64 {
+// quadraticRows is how many rows go through the moments at once: a row of these is read
+// once for all, and terms of so many rows of 8192 columns are 4 MiB.
+const quadraticRows = 64
+
+// quadratic returns the sum over rows of e H e', e[n][K]. It does not depend on the
+// threads: terms are added in the order of rows.
+func (in *Input) quadratic(e []float32, threads int) float64 {
 	var sum float64
 	if in == nil {
 		for _, v := range e {
@@ -131,21 +136,41 @@ func (in *Input) quadratic(e []float32) float64 {
 		return sum
 	}
 	k := in.k
-	x := make([]float64, k)
-	for ; len(e) > 0; e = e[k:] {
-		for i, v := range e[:k] {
+	pool := cpu.NewPool(threads)
+	defer pool.Close()
+	most := min(quadraticRows, len(e)/k) * k
+	x, terms := make([]float64, most), make([]float64, most)
+	for ; len(e) > 0; e = e[min(most, len(e)):] {
+		n := min(most, len(e))
+		for i, v := range e[:n] {
 			x[i] = float64(v)
 		}
-		for i, v := range x {
-			if v == 0 {
-				continue
+		const part = 16 // columns; the last have most to do and come first
+		parts := (k + part - 1) / part
+		pool.Run(parts, func(p int) {
+			p = parts - 1 - p
+			for i := p * part; i < min((p+1)*part, k); i++ {
+				in.terms(terms[:n], x[:n], i)
 			}
-			// The lower triangle, twice, without the diagonal twice.
-			row := in.h[i*k : i*k+i]
-			sum += float64(v * (2*inner(row, x[:i]) + float64(in.h[i*k+i]*v)))
+		})
+		for i, t := range terms[:n] {
+			if x[i] != 0 {
+				sum += t
+			}
 		}
 	}
 	return sum
+}
+
+// terms sets what column i of rows x[..][K] adds to e H e' with the columns before it.
+func (in *Input) terms(terms, x []float64, i int) {
+	row := in.h[i*in.k : i*in.k+i]
+	for at := 0; at < len(x); at += in.k {
+		if v := x[at+i]; v != 0 {
+			// The lower triangle, twice, without the diagonal twice.
+			terms[at+i] = float64(v * (2*inner(row, x[at:at+i]) + float64(in.h[i*in.k+i]*v)))
+		}
+	}
 }
 
 // inner sums in four fixed chains.

@@ -133,7 +133,7 @@ func castMatrix(ctx context.Context, name string, w []float32, n, k int, s *sche
 		e[i] = v - e[i]
 	}
 	scale := float64(n) / float64(len(x)/k)
-	return Result{Tensor: t, Error: scale * in.quadratic(e), Reference: scale * in.quadratic(x), Method: MethodPlain}, ctx.Err()
+	return Result{Tensor: t, Error: scale * in.quadratic(e, o.threads()), Reference: scale * in.quadratic(x, o.threads()), Method: MethodPlain}, ctx.Err()
 }
 
 func unfit(name string, c plan.Code, n, k int) error {

@@ -144,11 +144,11 @@ func trellisEstimate(ctx context.Context, w []float32, n, k, bits int, in *Input
 		y[i] = v - y[i]
 	}
 	var none *Input
-	part := none.quadratic(x)
+	part := none.quadratic(x, 1)
 	if part == 0 {
 		return 0, nil
 	}
-	part = none.quadratic(y) / part
+	part = none.quadratic(y, 1) / part
 	if in == nil {
 		return part, nil
 	}
@@ -162,7 +162,7 @@ func trellisEstimate(ctx context.Context, w []float32, n, k, bits int, in *Input
 		return 0, err
 	}
 	if total := sum(loss); total > 0 {
-		return part * none.quadratic(many) / float64(k) * f.trace / total, nil
+		return part * none.quadratic(many, 1) / float64(k) * f.trace / total, nil
 	}
 	return 0, nil
 }
