@@ -161,13 +161,22 @@ func TestSearcherPrepares(t *testing.T) {
 		t.Error("what has no device was prepared")
 	}
 	s := searcher(t)
+	begun := func(bits int) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.ready[bits]
+	}
 	for range 2 {
-		s.Prepare(context.Background(), []int{6})()
+		wait := s.Prepare(context.Background(), []int{6})
+		for !begun(6) {
+			time.Sleep(time.Millisecond)
+		}
+		wait()
 	}
-	if !s.begins(5) || s.begins(6) {
-		t.Error("6 bits are not prepared, or 5 are")
+	if begun(5) {
+		t.Error("5 bits are prepared, and were not asked for")
 	}
-	const n, k = 48, 64
+	const n, k = 48, 16
 	w, _ := normalMatrix(n, k)
 	q := fit.TCQ{TCQ: scheme.TCQ{Bits: 6, Codebook: scheme.TCQCodebookFor(6), RotateIn: 1, RotateOut: 1}, Seam: 2, Threads: 2}
 	want, err := q.Fit(context.Background(), w, n, k)
