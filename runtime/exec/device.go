@@ -99,17 +99,11 @@ func (o *Options) checkHosted() error {
 	switch d := &o.Device; {
 	case d.KVHost == 0:
 	case len(d.Behind)+len(d.Ranges) > 0 || d.Split == place.Tensors:
-		return unsupportedHosted("of a model that several devices share")
+		return gpu.UnsupportedHosted("of a model that several devices share")
 	case o.Policy == nil:
-		return unsupportedHosted("where steps read all of them")
+		return gpu.UnsupportedHosted("where steps read all of them")
 	}
 	return nil
-}
-
-func unsupportedHosted(what string) error {
-	e := formats.Unsupportedf("", "", "keys and values in the host's memory %s", what)
-	e.Hint = "leave --kv-host out; it is for one GPU, and --attention policy"
-	return e
 }
 
 // apis are what place.Auto tries, in order.
@@ -128,7 +122,7 @@ const mostPositions = 1 << 36
 
 func newCPU(g *graph.Graph, span device.Span, tensor func(string) formats.Tensor, o *Options) (device.Stage, int64, error) {
 	if o.Device.KVHost > 0 {
-		return nil, 0, unsupportedHosted("on the processor, where all of them lie there")
+		return nil, 0, gpu.UnsupportedHosted("on the processor, where all of them lie there")
 	}
 	context := o.Context
 	if context == 0 {

@@ -23,9 +23,9 @@ func checkHosted(g *graph.Graph, span device.Span, o *Options) error {
 	switch {
 	case o.KVHost == 0:
 	case !hostable(g, span, o.team):
-		return unsupportedHosted("of a model that several devices share")
+		return UnsupportedHosted("of a model that several devices share")
 	case o.Policy == nil:
-		return unsupportedHosted("where steps read all of them")
+		return UnsupportedHosted("where steps read all of them")
 	}
 	return nil
 }
@@ -33,12 +33,13 @@ func checkHosted(g *graph.Graph, span device.Span, o *Options) error {
 // checkDevice refuses it on a device whose memory is the host's: there is no more of it than was counted.
 func (e *Engine) checkDevice(p driver.Properties) error {
 	if e.kvHost > 0 && p.Integrated {
-		return unsupportedHosted("on a device that shares the processor's memory")
+		return UnsupportedHosted("on a device that shares the processor's memory")
 	}
 	return nil
 }
 
-func unsupportedHosted(what string) error {
+// UnsupportedHosted is the error that keys and values do not lie in the host's memory: of what, or where.
+func UnsupportedHosted(what string) error {
 	e := formats.Unsupportedf("", "", "keys and values in the host's memory %s", what)
 	e.Hint = "leave --kv-host out; it is for one GPU, and --attention policy"
 	return e
