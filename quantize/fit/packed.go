@@ -89,7 +89,7 @@ func (p *Packed) Unpack(numbers []byte) (in *Input, err error) {
 	r := unpacker{p: numbers}
 	in = newInput(taken[float64](&r, p.K))
 	for _, x := range p.Rotated {
-		if x.Block <= 0 || p.K%x.Block != 0 || feedbackPanel%x.Block != 0 {
+		if x.Block != scheme.TCQTile || p.K%x.Block != 0 || r.short {
 			return nil, formats.Errorf("", "", "factors of %d columns in blocks of %d", p.K, x.Block)
 		}
 		f := &Feedback{K: p.K, Block: x.Block, Damping: x.Damping, set: set, trace: x.Trace}

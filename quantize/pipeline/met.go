@@ -65,7 +65,8 @@ func (s *met) Ready(ctx context.Context, name string) (*fit.Input, bool, error) 
 		return nil, true, nil
 	}
 	what := factorsName(s.block, at)
-	there := func() bool { return s.factors(ctx, name, what) }
+	k := s.inputsOf(s.block)[at].K
+	there := func() bool { return s.factors(ctx, name, what, k) }
 	ok, err := taken(ctx, s.o.Work, what, there, func() error {
 		if err := s.factor(ctx, name, at, what); err != nil || there() {
 			return err
@@ -78,8 +79,8 @@ func (s *met) Ready(ctx context.Context, name string) (*fit.Input, bool, error) 
 	return s.ready[name], ok, err
 }
 
-// factors reads the factors of an input, where they are.
-func (s *met) factors(ctx context.Context, name, what string) bool {
+// factors reads the factors of an input of k columns, where they are.
+func (s *met) factors(ctx context.Context, name, what string, k int) bool {
 	t, raw, ok := s.o.Work.Get(ctx, what)
 	var is fit.Packed
 	if !ok || json.Unmarshal(raw, &is) != nil {
@@ -90,10 +91,10 @@ func (s *met) factors(ctx context.Context, name, what string) bool {
 		return true
 	}
 	p, err := t.Parts[0].Data.Unchecked().Bytes() // the folder has checked them
-	if err != nil {
+	if err != nil || is.K != k {
 		return false
 	}
-	in, err := is.Unpack(p)
+	in, err := is.Unpack(slices.Clone(p)) // another shard may remove the file that was mapped
 	if err != nil {
 		return false
 	}

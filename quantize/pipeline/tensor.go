@@ -34,6 +34,9 @@ func (j *job) fit(ctx context.Context, keep func(t formats.Tensor, f Fit) error)
 	t := j.m.Tensor(j.name)
 	out := Fit{Recipe: j.recipe}
 	if j.recipe.Whole() {
+		if err := j.crew.all(); err != nil { // its memory is counted alone
+			return err
+		}
 		began := time.Now()
 		x, err := j.whole(ctx, &t, &out)
 		if err != nil {
@@ -47,6 +50,9 @@ func (j *job) fit(ctx context.Context, keep func(t formats.Tensor, f Fit) error)
 	for i, u := range all {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
+		}
+		if err := j.crew.room(); err != nil { // no moments beside those of fits under way
+			return err
 		}
 		in, err := j.moments.Input(j.input(j.name), u.expert)
 		if err != nil {
