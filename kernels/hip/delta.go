@@ -40,7 +40,7 @@ func (o *Delta) Calls(t Target) []Call {
 	if c := 2*o.KeyHeads*o.KeyDim + o.Heads*o.ValueDim; o.KeyDim%4 == 0 && c%4 == 0 && o.Apart%4 == 0 && o.Memory%16 == 0 {
 		vec = 4
 	}
-	if o.Few && o.ValueDim <= fusedColumns {
+	if o.Few && o.ValueDim <= fusedColumns && !(o.ByChannel && t.Arch == "gfx908") { // whose 512 threads have 128 registers each, 4 too few
 		lanes, columns, fused = 4, o.ValueDim, 1
 	}
 	unit := Unit{"delta.hip", fmt.Sprintf("DELTA_HEADS=%d DELTA_KEYS=%d DELTA_DK=%d DELTA_DV=%d DELTA_KERNEL=%d DELTA_TILED=%d DELTA_DECAY_LOG=%d DELTA_VEC=%d DELTA_LANES=%d DELTA_COLUMNS=%d DELTA_FUSED=%d DELTA_BY_CHANNEL=%d DELTA_SIGMOID=%d DELTA_SETTLED=%d",
