@@ -341,9 +341,9 @@ func (k *kernelTable) trellis(d, inner int) {
 				&Matvec{T: rows, X: 1, Acts: Acts{Data: 16, T: rows, K: d}, Products: []Product{{W: w, Y: 1}}})
 		}
 	}
-	for _, bits := range []int{2, 3, 6} {
+	for _, bits := range []int{2, 3, 4, 5, 6} {
 		k.add(fmt.Sprintf("trellis/%d", bits), Budget{256, 40 << 10}, (&TrellisSearch{Bits: bits, Codebook: scheme.TCQCodebookFor(bits), Deviation: 147.7, Seam: 128,
-			Tiles: 4096, Z: 1, Codes: 1, Failed: 1, Scratch: 256, Blocks: k.t.Units}).Calls(k.t))
+			Tiles: 4096, Z: 1, Codes: 1, Scratch: 256, Blocks: k.t.Units}).Calls(k.t))
 	}
 	m := TrellisMatrix{Bits: 3, Codebook: scheme.TCQCodebookFor(3), N: d, K: inner, W: 1, Units: 1, Codes: 256, Z: 1, Owed: 256}
 	p := TrellisPanel{To: 128, Width: 128, Behind: 256, Within: 256}

@@ -19,7 +19,6 @@ type TrellisSearch struct {
 	Z         Address // f32[Tiles][256], in units of a codeword
 	Codes     Address // u16[Tiles][16*Bits], each tile at a multiple of Stride
 	Stride    int64   // bytes, a multiple of 4; 0: tiles follow one another
-	Failed    Address // i32[Tiles]: becomes 1 where the processor has to do it
 	Scratch   Address // ScratchBytes, at a multiple of 16 bytes
 	Blocks    int     // that run at once
 }
@@ -50,6 +49,6 @@ func (o *TrellisSearch) Calls(t Target) []Call {
 	return []Call{{
 		Unit:   trellisUnitOf("trellis.hip", o.Bits, o.Codebook),
 		Symbol: "nstf_trellis", Grid: [3]uint32{uint32(min(o.Blocks, o.Tiles)), 1, 1}, Block: [3]uint32{uint32(512 + t.Wave), 1, 1},
-		Args: []Arg{Ptr(o.Z), Ptr(o.Codes), I64(stride), Ptr(o.Failed), Ptr(o.Scratch), I32(o.Tiles), I32(o.Seam), F32(trellisUnit / o.Deviation)},
+		Args: []Arg{Ptr(o.Z), Ptr(o.Codes), I64(stride), Ptr(o.Scratch), I32(o.Tiles), I32(o.Seam), F32(trellisUnit / o.Deviation)},
 	}}
 }

@@ -18,5 +18,4 @@ type TrellisJob struct {
 	// is answered.
 	Panel func(p int) (behind, within []float32)
 	Codes []byte // [N/16][K/16][32*Bits], to be filled in
-	Left  []bool // [N/16], to be filled in: strips whose codes the processor has to find
 }

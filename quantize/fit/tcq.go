@@ -77,18 +77,16 @@ func (q TCQ) Fit(ctx context.Context, w []float32, n, k int) ([][]byte, error) {
 		q.Threads = runtime.GOMAXPROCS(0)
 	}
 	rotationBlocks(n, q.Threads, func(from, to int) { q.rotate(rotated[from*k:to*k], to-from, k) })
-	var todo []int
+	done := false
 	if q.Searcher != nil && n/scheme.TCQTile > q.Threads {
 		var err error
-		if todo, err = q.searched(ctx, parts[0], parts[1], rotated, n, k); err != nil {
+		if done, err = q.searched(ctx, parts[0], parts[1], rotated, n, k); err != nil {
 			return nil, err
 		}
-	} else {
-		for i := range n / scheme.TCQTile {
-			todo = append(todo, i)
-		}
 	}
-	q.strips(ctx, todo, parts, rotated, k)
+	if !done {
+		q.strips(ctx, n/scheme.TCQTile, parts, rotated, k)
+	}
 	return parts, ctx.Err()
 }
 
@@ -116,15 +114,15 @@ func checkRows(w []float32, k int) error {
 	return nil
 }
 
-// strips has the processor find the codes of some strips.
-func (q TCQ) strips(ctx context.Context, todo []int, parts [][]byte, rotated []float32, k int) {
-	strips := make(chan int, len(todo))
-	for _, i := range todo {
+// strips has the processor find the codes of n strips.
+func (q TCQ) strips(ctx context.Context, n int, parts [][]byte, rotated []float32, k int) {
+	strips := make(chan int, n)
+	for i := range n {
 		strips <- i
 	}
 	close(strips)
 	var wait sync.WaitGroup
-	for range min(q.Threads, len(todo)) {
+	for range min(q.Threads, n) {
 		wait.Go(func() {
 			s := q.newStrip(k)
 			q.Turn.take()

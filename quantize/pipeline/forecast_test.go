@@ -31,7 +31,9 @@ type finder bool
 
 func (f finder) Found() bool { return bool(f) }
 
-func (finder) Search(context.Context, *ops.TrellisJob) error { return formats.Errorf("", "", "asked") }
+func (finder) Search(context.Context, *ops.TrellisJob) (bool, error) {
+	return false, formats.Errorf("", "", "asked")
+}
 
 // TestSample wants few rows where the processor searches, and many where a device does.
 func TestSample(t *testing.T) {

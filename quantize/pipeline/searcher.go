@@ -105,26 +105,21 @@ func (s *Searcher) found() bool {
 }
 
 // Search implements [fit.Searcher]. Where the device was not asked for by name and has
-// no room or no compiler, everything is left to the processor.
-func (s *Searcher) Search(ctx context.Context, j *ops.TrellisJob) error {
+// no room or no compiler, it is the processor's.
+func (s *Searcher) Search(ctx context.Context, j *ops.TrellisJob) (done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.found() {
-		err := s.gpu.Search(ctx, j)
-		if err == nil || s.device.Kind != place.Auto || !unready(err) {
-			return err
-		}
-		s.notice("trellis codes are searched on the processor: %v", err)
-		err = s.gpu.Close()
-		s.gpu = nil
-		if err != nil {
-			return err
-		}
+	if !s.found() {
+		return false, nil
 	}
-	for i := range j.Left {
-		j.Left[i] = true
+	err = s.gpu.Search(ctx, j)
+	if err == nil || s.device.Kind != place.Auto || !unready(err) {
+		return err == nil, err
 	}
-	return nil
+	s.notice("trellis codes are searched on the processor: %v", err)
+	err = s.gpu.Close()
+	s.gpu = nil
+	return false, err
 }
 
 // Prepare has a device that was opened search codes of some bits, one number after the

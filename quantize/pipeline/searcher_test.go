@@ -109,8 +109,8 @@ func TestSearcherSameBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if counted.done != 1 || counted.left != 0 {
-				t.Errorf("%d bits: the device searched %d matrices and left %d strips", bits, counted.done, counted.left)
+			if counted.done != 1 {
+				t.Errorf("%d bits: the device searched %d matrices", bits, counted.done)
 			}
 			for i := range want {
 				if !bytes.Equal(got[i], want[i]) {
@@ -121,18 +121,22 @@ func TestSearcherSameBytes(t *testing.T) {
 	}
 }
 
-// TestSearcherLeavesFarTiles gives the device a strip with many weights beyond all
-// codewords: it leaves that to the processor, and the rest is as ever.
-func TestSearcherLeavesFarTiles(t *testing.T) {
+// TestSearcherFarTiles gives the device a strip with many weights beyond all codewords,
+// whose errors are answered.
+func TestSearcherFarTiles(t *testing.T) {
 	s := &counter{s: searcher(t)}
 	const n, k = 48, 64
-	w, _ := normalMatrix(n, k)
+	w, h := normalMatrix(n, k)
 	for r := 16; r < 24; r++ {
 		for c := 0; c < k; c += 16 {
 			w[r*k+c] = 1.2
 		}
 	}
-	q := fit.TCQ{TCQ: scheme.TCQ{Bits: 6, Codebook: scheme.TCQCodebookFor(6), RotateIn: 1, RotateOut: 1}, Seam: 2, Threads: 2}
+	f, err := fit.NewFeedback(h, k, scheme.TCQTile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := fit.TCQ{TCQ: scheme.TCQ{Bits: 6, Codebook: scheme.TCQCodebookFor(6), RotateIn: 1, RotateOut: 1}, Feedback: f, Seam: 2, Threads: 2}
 	want, err := q.Fit(context.Background(), w, n, k)
 	if err != nil {
 		t.Fatal(err)
@@ -142,8 +146,8 @@ func TestSearcherLeavesFarTiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.left != 1 {
-		t.Errorf("%d strips were left to the processor, want 1", s.left)
+	if s.done != 1 {
+		t.Errorf("the device searched %d matrices", s.done)
 	}
 	for i := range want {
 		if !bytes.Equal(got[i], want[i]) {
@@ -197,40 +201,34 @@ func TestSearcherPrepares(t *testing.T) {
 
 // A counter counts what a searcher did.
 type counter struct {
-	s          fit.Searcher
-	done, left int
+	s    fit.Searcher
+	done int
 }
 
-func (c *counter) Search(ctx context.Context, j *ops.TrellisJob) error {
-	err := c.s.Search(ctx, j)
-	c.done++
-	for _, l := range j.Left {
-		if l {
-			c.left++
-		}
+func (c *counter) Search(ctx context.Context, j *ops.TrellisJob) (bool, error) {
+	done, err := c.s.Search(ctx, j)
+	if done {
+		c.done++
 	}
-	return err
+	return done, err
 }
 
-// A sham is a searcher that spoils codes, leaves some strips, or fails.
+// A sham is a searcher that spoils codes, and then has searched, cannot, or fails.
 type sham struct {
-	left func(strip int) bool
+	done bool
 	err  error
 }
 
-func (s sham) Search(_ context.Context, j *ops.TrellisJob) error {
+func (s sham) Search(_ context.Context, j *ops.TrellisJob) (bool, error) {
 	for i := range j.Codes {
 		j.Codes[i] = 0x5a
 	}
-	for i := range j.Left {
-		j.Left[i] = s.left(i)
-	}
-	return s.err
+	return s.done, s.err
 }
 
-// TestSearcherLeavesStrips wants strips that a device leaves to be the processor's, the
-// others as they came, and an error passed on.
-func TestSearcherLeavesStrips(t *testing.T) {
+// TestSearcherCannot wants the processor's codes where nothing else can search, those of
+// what can, zeros for a strip of zeros, and an error passed on.
+func TestSearcherCannot(t *testing.T) {
 	const n, k = 64, 32
 	w, _ := normalMatrix(n, k)
 	clear(w[:16*k])
@@ -239,23 +237,20 @@ func TestSearcherLeavesStrips(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.Searcher = sham{left: func(i int) bool { return i%2 == 0 }}
-	got, err := q.Fit(context.Background(), w, n, k)
-	if err != nil {
-		t.Fatal(err)
-	}
 	strip := len(want[0]) / (n / 16)
-	for i := range n / 16 {
-		mine, same := got[0][i*strip:(i+1)*strip], i%2 == 0
-		if bytes.Equal(mine, want[0][i*strip:(i+1)*strip]) != same {
-			t.Errorf("strip %d: the processor's is %v, want %v", i, !same, same)
+	theirs := append(make([]byte, strip), bytes.Repeat([]byte{0x5a}, len(want[0])-strip)...)
+	for done, codes := range map[bool][]byte{false: want[0], true: theirs} {
+		q.Searcher = sham{done: done}
+		got, err := q.Fit(context.Background(), w, n, k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got[0], codes) || !bytes.Equal(got[1], want[1]) {
+			t.Errorf("searched: %v: other codes or scales", done)
 		}
 	}
-	if !bytes.Equal(got[1], want[1]) {
-		t.Error("scales differ")
-	}
 	lost := formats.Errorf("", "", "device lost")
-	q.Searcher = sham{left: func(int) bool { return false }, err: lost}
+	q.Searcher = sham{err: lost}
 	if _, err := q.Fit(context.Background(), w, n, k); !errors.Is(err, lost) {
 		t.Errorf("%v, want the searcher's error", err)
 	}
@@ -318,7 +313,7 @@ type timer struct {
 	spent time.Duration
 }
 
-func (t *timer) Search(ctx context.Context, j *ops.TrellisJob) error {
+func (t *timer) Search(ctx context.Context, j *ops.TrellisJob) (bool, error) {
 	began := time.Now()
 	defer func() { t.spent += time.Since(began) }()
 	return t.s.Search(ctx, j)

@@ -79,7 +79,7 @@ func (s *TrellisSearcher) search(ctx context.Context, j *ops.TrellisJob) error {
 	for first, n := 0, j.N/scheme.TCQTile; first < n; first += most {
 		t := trellisRun{s: s, TrellisJob: *j, strips: min(most, n-first)}
 		t.W = j.W[first*scheme.TCQTile*j.K:][:t.strips*scheme.TCQTile*j.K]
-		t.Units, t.Left = j.Units[first:first+t.strips], j.Left[first:first+t.strips]
+		t.Units = j.Units[first : first+t.strips]
 		stride := len(j.Codes) / n
 		t.Codes = j.Codes[first*stride : (first+t.strips)*stride]
 		if err := t.run(ctx); err != nil {
@@ -129,7 +129,6 @@ type trellisRun struct {
 	matrix  hip.TrellisMatrix
 	search  hip.TrellisSearch
 	codes   driver.Buffer
-	failed  driver.Buffer
 	scratch driver.Buffer
 }
 
@@ -147,17 +146,7 @@ func (t *trellisRun) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := t.s.m.stream.Download(t.Codes, t.codes); err != nil {
-		return err
-	}
-	flags := make([]byte, 4*t.strips)
-	if err := t.s.m.stream.Download(flags, t.failed); err != nil {
-		return err
-	}
-	for i := range t.Left {
-		t.Left[i] = t.Units[i] != 0 && flags[4*i] != 0
-	}
-	return nil
+	return t.s.m.stream.Download(t.Codes, t.codes)
 }
 
 // place brings the weights to the device, and finds room for the rest.
@@ -170,7 +159,7 @@ func (t *trellisRun) place() (err error) {
 		return b
 	}
 	t.matrix = hip.TrellisMatrix{Bits: t.Bits, Codebook: t.Codebook, N: t.strips * scheme.TCQTile, K: t.K}
-	t.codes, t.failed = get("codes", int64(len(t.Codes))), get("failed", int64(4*t.strips))
+	t.codes = get("codes", int64(len(t.Codes)))
 	t.matrix.Codes = t.codes.Address
 	t.matrix.Z = get("z", int64(t.strips*scheme.TCQWeights*4)).Address
 	if t.Panel != nil {
@@ -191,10 +180,8 @@ func (t *trellisRun) place() (err error) {
 			units[i] = 1 // its weights are zeros, and its codes are not used
 		}
 	}
-	if t.matrix.Units, err = s.put("units", units); err != nil {
-		return err
-	}
-	return s.m.stream.Fill(t.failed, 0)
+	t.matrix.Units, err = s.put("units", units)
+	return err
 }
 
 // blocks finds work space for as many blocks as the device searches with at once, or
@@ -211,7 +198,6 @@ func (t *trellisRun) blocks() error {
 	if err != nil {
 		return err
 	}
-	t.search.Failed = t.failed.Address
 	for t.search.Blocks = min(t.strips, max(each, 1)*t.s.m.target.Units); ; t.search.Blocks = (t.search.Blocks + 1) / 2 {
 		t.scratch, err = t.s.buffer("scratch", t.search.ScratchBytes())
 		if err == nil || !errors.Is(err, driver.ErrMemory) || t.search.Blocks == 1 {
