@@ -49,8 +49,10 @@ func measureLevel(ctx context.Context, m *model.Model, s *stats.File, windows []
 	if err := l.embed(ctx); err != nil {
 		return 0, err
 	}
+	next, stop := l.blocks()
+	defer stop()
 	for i := range m.Graph.Blocks {
-		if err := l.through(ctx, i); err != nil {
+		if err := l.through(ctx, i, next); err != nil {
 			return 0, err
 		}
 		if o.Progress != nil {
@@ -80,18 +82,19 @@ func wholeWindows(windows [][]int32, tokens int) (out [][]int32, passages []int)
 }
 
 // through carries the model's states and those with errors through a block.
-func (l *leveller) through(ctx context.Context, block int) error {
-	var changed []*formats.Tensor
-	if err := l.each(block, func(w *formats.Tensor, _ float64) error {
-		changed = append(changed, w)
-		return nil
-	}); err != nil {
-		return err
+func (l *leveller) through(ctx context.Context, block int, next func() changed) error {
+	var others []*formats.Tensor
+	for range disturbs(&l.m.Graph.Blocks[block]) {
+		w := next()
+		if w.err != nil {
+			return w.err
+		}
+		others = append(others, w.tensor)
 	}
 	carry := func(h *Hidden) func(walk *exec.Walker) error {
 		return func(walk *exec.Walker) error { return h.Through(ctx, walk, true) }
 	}
-	if err := l.walk(device.Block(block), changed, carry(l.copies[0].hidden)); err != nil {
+	if err := l.walk(device.Block(block), others, carry(l.copies[0].hidden)); err != nil {
 		return err
 	}
 	return l.walk(device.Block(block), nil, carry(l.clean))

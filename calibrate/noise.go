@@ -43,12 +43,13 @@ func newShaper(k int, h []float64, set *cpu.Set, pool *cpu.Pool) *shaper {
 	}
 	s.c = make([]float32, k*k)
 	for share := leastDamping; ; share *= 2 {
-		for i, v := range h {
-			s.c[i] = float32(v / mean)
-		}
-		for i := range k {
-			s.c[i*k+i] += float32(share)
-		}
+		pool.Run(k, func(i int) {
+			row := s.c[i*k : (i+1)*k]
+			for j, v := range h[i*k : (i+1)*k] {
+				row[j] = float32(v / mean)
+			}
+			row[i] += float32(share)
+		})
 		if s.damping = float32(share); s.factor() || share > 1e6 {
 			s.transpose()
 			s.invert()
@@ -59,11 +60,14 @@ func newShaper(k int, h []float64, set *cpu.Set, pool *cpu.Pool) *shaper {
 
 // transpose swaps the triangles, so that a column of C lies in a row.
 func (s *shaper) transpose() {
-	const rows = 32
-	s.pool.Run((s.k+rows-1)/rows, func(part int) {
-		for i := part * rows; i < min((part+1)*rows, s.k); i++ {
-			for j := range i {
-				s.c[j*s.k+i], s.c[i*s.k+j] = s.c[i*s.k+j], 0
+	const side = 32 // of squares that are swapped, so that both stay in the cache
+	k := s.k
+	s.pool.Run((k+side-1)/side, func(part int) {
+		for from := 0; from <= part*side; from += side {
+			for i := part * side; i < min((part+1)*side, k); i++ {
+				for j := from; j < min(from+side, i); j++ {
+					s.c[j*k+i], s.c[i*k+j] = s.c[i*k+j], 0
+				}
 			}
 		}
 	})

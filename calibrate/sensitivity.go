@@ -163,8 +163,10 @@ func (d *disturber) run(ctx context.Context) error {
 	if err := d.perLayer(ctx); err != nil {
 		return err
 	}
+	next, stop := d.blocks()
+	defer stop()
 	for i := range d.m.Graph.Blocks {
-		if err := d.block(ctx, i); err != nil {
+		if err := d.block(ctx, i, next); err != nil {
 			return err
 		}
 		d.progress(i + 1)
@@ -354,27 +356,43 @@ func (d *disturber) rows(name string) (*formats.Tensor, error) {
 }
 
 // block carries everything through one block, and makes the copies that a
-// disturbed matrix of it leads to.
-func (d *disturber) block(ctx context.Context, i int) error {
+// disturbed matrix of it leads to. Behind each of these some others are carried, so
+// that the next matrix is changed while a device is busy.
+func (d *disturber) block(ctx context.Context, i int, next func() changed) error {
+	n, carried := len(disturbs(&d.m.Graph.Blocks[i])), 0
 	var fresh []copied
-	err := d.each(i, func(w *formats.Tensor, relative float64) error {
-		c, err := d.behind(ctx, i, w, relative)
-		fresh = append(fresh, c)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	err = d.walk(device.Block(i), nil, func(walk *exec.Walker) error {
-		for _, c := range append(d.copies, copied{hidden: d.clean}) {
-			if c.with != nil {
-				continue
+	err := d.walk(device.Block(i), nil, func(walk *exec.Walker) error {
+		through := func(some []copied) error {
+			for _, c := range some {
+				if c.with != nil {
+					continue
+				}
+				if err := c.hidden.Through(ctx, walk, true); err != nil {
+					return err
+				}
 			}
-			if err := c.hidden.Through(ctx, walk, true); err != nil {
+			return nil
+		}
+		for j := range n {
+			w := next()
+			if w.err != nil {
+				return w.err
+			}
+			c, err := d.behind(ctx, i, w.tensor, w.relative)
+			if err != nil {
 				return err
 			}
+			fresh = append(fresh, c)
+			to := len(d.copies) * (j + 1) / n
+			if err := through(d.copies[carried:to]); err != nil {
+				return err
+			}
+			carried = to
 		}
-		return nil
+		if err := through(d.copies[carried:]); err != nil {
+			return err
+		}
+		return d.clean.Through(ctx, walk, true)
 	})
 	for _, c := range d.copies {
 		if c.with != nil && err == nil {
@@ -397,42 +415,48 @@ func (d *disturber) behind(ctx context.Context, block int, w *formats.Tensor, re
 	return c, err
 }
 
-// each changes the matrices of a block one after the other. Where a device runs text, the processor
-// changes the next one meanwhile.
-func (d *disturber) each(block int, f func(w *formats.Tensor, relative float64) error) error {
-	d.input, d.in = "", nil
-	type changed struct {
-		w        *formats.Tensor
-		relative float64
-		err      error
-	}
-	next := make(chan changed, 1) // of one matrix
-	change := func(l *graph.Linear) {
-		w, relative, err := d.linear(l)
-		next <- changed{w, relative, err}
-	}
-	linears, asked := disturbs(&d.m.Graph.Blocks[block]), 0
-	for i := range linears {
-		if asked == i {
-			change(linears[i])
-			asked++
-		}
-		c := <-next
-		if c.err != nil {
-			return c.err
-		}
-		if d.o.On != nil && asked < len(linears) {
-			go change(linears[asked])
-			asked++
-		}
-		if err := f(c.w, c.relative); err != nil {
-			if asked > i+1 {
-				<-next // nobody changes anything behind the end
+// A changed is a matrix with errors, and their relative size.
+type changed struct {
+	tensor   *formats.Tensor
+	relative float64
+	err      error // of the last
+}
+
+// blocks changes the matrices of all blocks one after the other, each when it is asked for. Where a
+// device runs text, the processor changes the next one meanwhile. stop ends it.
+func (d *disturber) blocks() (next func() changed, stop func()) {
+	all := func(yield func(changed) bool) {
+		for i := range d.m.Graph.Blocks {
+			d.input, d.in = "", nil
+			for _, l := range disturbs(&d.m.Graph.Blocks[i]) {
+				w, relative, err := d.linear(l)
+				if !yield(changed{w, relative, err}) || err != nil {
+					return
+				}
 			}
-			return err
 		}
 	}
-	return nil
+	if d.o.On == nil {
+		pull, stop := iter.Pull(all)
+		return func() changed { c, _ := pull(); return c }, stop
+	}
+	ready, enough := make(chan changed), make(chan struct{})
+	go func() {
+		defer close(ready)
+		all(func(c changed) bool {
+			select {
+			case ready <- c:
+				return true
+			case <-enough:
+				return false
+			}
+		})
+	}()
+	return func() changed { return <-ready }, func() {
+		close(enough)
+		for range ready { // until nothing is changed any more
+		}
+	}
 }
 
 // disturbs lists the linears of a block that are disturbed.

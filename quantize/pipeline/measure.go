@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"math"
 
 	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats"
@@ -83,7 +82,8 @@ func (s *sides) distance() (float64, error) {
 			return 0, err
 		}
 		for j, v := range a {
-			d += math.Pow(float64(b[j])-float64(v), 2)
+			off := float64(b[j]) - float64(v)
+			d += off * off
 			sum += float64(v) * float64(v)
 		}
 	}
