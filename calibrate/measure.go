@@ -44,7 +44,7 @@ func (o *Options) threads() int {
 func (o *Options) keep(m *model.Model, windows [][]int32, gather bool) (Keep, error) {
 	reserve, err := o.On.Need(m, exec.Walk{Context: longest(windows), Gather: gather})
 	if !gather {
-		reserve *= 2 // one with what is stored, one with errors
+		reserve = 2*reserve + Beside(m) // one with what is stored, one with errors
 	}
 	return Keep{On: o.On, Reserve: reserve, Most: o.Memory / 2, Dir: o.Dir}, err
 }

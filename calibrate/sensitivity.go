@@ -115,7 +115,7 @@ type disturber struct {
 	set     *cpu.Set
 	pool    *cpu.Pool
 	windows [][]int32
-	dtype   tensor.DType       // of disturbed matrices
+	dtype   tensor.DType       // of disturbed matrices that are not stored in 16 bits
 	made    uint64             // disturbed matrices, which is where the next one's noise begins
 	sizes   map[string]float64 // tr(W H W') of matrices, as [shaper.size] says it
 	out     map[string]float64
@@ -440,9 +440,9 @@ func (d *disturber) blocks() (next func() changed, stop func()) {
 		pull, stop := iter.Pull(all)
 		return func() changed { c, _ := pull(); return c }, stop
 	}
-	ready, enough := make(chan changed), make(chan struct{})
+	ready, enough, ended := make(chan changed), make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(ready)
+		defer close(ended)
 		all(func(c changed) bool {
 			select {
 			case ready <- c:
@@ -454,8 +454,7 @@ func (d *disturber) blocks() (next func() changed, stop func()) {
 	}()
 	return func() changed { return <-ready }, func() {
 		close(enough)
-		for range ready { // until nothing is changed any more
-		}
+		<-ended
 	}
 }
 
@@ -494,15 +493,37 @@ func (d *disturber) disturbed(name string, in *reading, table bool) (*formats.Te
 		d.sizes[name] = whole
 	}
 	in.shaper.disturb(w, d.o.Relative, whole, table, d.draw())
-	width := d.dtype.Bits() / 8
+	dtype := disturbedAs(&t, d.dtype)
+	width := dtype.Bits() / 8
 	raw := make([]byte, width*len(w))
 	if err := d.rowsOf(n, func(lo, hi int64) error {
-		return tensor.FromFloat32(raw[int64(width)*lo*k:int64(width)*hi*k], w[lo*k:hi*k], d.dtype)
+		return tensor.FromFloat32(raw[int64(width)*lo*k:int64(width)*hi*k], w[lo*k:hi*k], dtype)
 	}); err != nil {
 		return nil, 0, err
 	}
-	out := formats.Tensor{Name: name, Shape: t.Shape, Scheme: d.dtype.String(), Parts: []formats.Part{{Name: "data", DType: d.dtype, Shape: t.Shape, Data: tensor.BytesBlob(raw)}}}
+	out := formats.Tensor{Name: name, Shape: t.Shape, Scheme: dtype.String(), Parts: []formats.Part{{Name: "data", DType: dtype, Shape: t.Shape, Data: tensor.BytesBlob(raw)}}}
 	return &out, d.o.Relative, nil
+}
+
+// disturbedAs returns the numbers of a tensor with errors: those of 16 bits in which it is stored, which are far finer
+// than the errors and need no other kernels, or else others.
+func disturbedAs(t *formats.Tensor, others tensor.DType) tensor.DType {
+	if s, ok := plain(t); ok && s.DType != tensor.F32 {
+		return s.DType
+	}
+	return others
+}
+
+// Beside returns the bytes that the largest matrix with errors takes on a device beyond the stored one.
+func Beside(m *model.Model) (most int64) {
+	for i := range m.Graph.Blocks {
+		for _, l := range disturbs(&m.Graph.Blocks[i]) {
+			t := m.Tensor(l.Weight)
+			n, k := t.Rows()
+			most = max(most, int64(disturbedAs(&t, tensor.F32).Bits()/8)*n*k-t.Size())
+		}
+	}
+	return most
 }
 
 // draw is noise that no other matrix has.

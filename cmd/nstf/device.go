@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/nstf/nstf/calibrate"
 	"github.com/nstf/nstf/formats"
 	"github.com/nstf/nstf/formats/model"
 	kernels "github.com/nstf/nstf/kernels/cpu"
@@ -157,7 +158,7 @@ func (a *app) device(f *deviceFlag) exec.Device {
 // opened opens the device that a checked flag asks for to run windows of text through a
 // model, block by block; nil: the processor does.
 func (a *app) opened(f *deviceFlag, m *model.Model, windows ...[][]int32) (*exec.Opened, error) {
-	w := exec.Walk{Gather: true}
+	w := exec.Walk{Gather: true, Beside: calibrate.Beside(m)}
 	for _, list := range windows {
 		for _, ids := range list {
 			w.Context = max(w.Context, len(ids))

@@ -92,7 +92,7 @@ func (o *Opened) check(m *model.Model, w Walk) error {
 	if err != nil {
 		return err
 	}
-	need = max(need, 2*stage)
+	need = max(need, 2*stage+w.Beside)
 	free, err := o.free()
 	if free += o.gpu.Kept(); err == nil && need > free {
 		u := formats.Unsupportedf("", "", "walking through blocks on %v: %d MiB are needed, %d MiB are free", o, need>>20, free>>20)
@@ -145,6 +145,8 @@ func (o *Opened) stage(g *graph.Graph, span device.Span, tensor func(string) for
 type Walk struct {
 	Context int  // tokens of the longest window
 	Gather  bool // what linears read is summed up
+	// Beside is how many bytes one of two stages that are open at once takes beyond the stored one.
+	Beside int64
 }
 
 // Need returns the bytes of the device that walking a model takes beside hidden states:
