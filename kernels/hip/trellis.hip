@@ -343,7 +343,6 @@ NSTF_KERNEL void __launch_bounds__(SEARCH_THREADS + NSTF_WAVE) nstf_trellis(
 		const bool begins = n + 1 < count, goes = n >= 0 && n < count, ends = n >= 1;
 		const int mine = last + (int)gridDim.x, next = mine + (int)gridDim.x;
 		if (begins) search_values(s, c, z, next, unit, 0, 0);
-		if (threadIdx.x == 0) s.exact[b] = 0; // its ring begins
 		if (threadIdx.x < 8 * TCQ_BITS) s.words[threadIdx.x] = 0;
 		__syncthreads();
 

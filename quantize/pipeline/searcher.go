@@ -20,6 +20,7 @@ import (
 // A Searcher finds trellis codes on a GPU. It is safe for concurrent use.
 type Searcher struct {
 	device exec.Device
+	search sync.Mutex // held while the device searches
 	mu     sync.Mutex // of what follows
 	opened bool
 	gpu    *gpu.TrellisSearcher        // nil: the processor searches
@@ -107,16 +108,18 @@ func (s *Searcher) found() bool {
 // Search implements [fit.Searcher]. Where the device was not asked for by name and has
 // no room or no compiler, it is the processor's.
 func (s *Searcher) Search(ctx context.Context, j *ops.TrellisJob) (done bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.found() {
+	s.search.Lock()
+	defer s.search.Unlock()
+	if !s.Found() {
 		return false, nil
 	}
-	err = s.gpu.Search(ctx, j)
+	err = s.gpu.Search(ctx, j) // which nothing else closes meanwhile
 	if err == nil || s.device.Kind != place.Auto || !unready(err) {
 		return err == nil, err
 	}
 	s.notice("trellis codes are searched on the processor: %v", err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	err = s.gpu.Close()
 	s.gpu = nil
 	return false, err

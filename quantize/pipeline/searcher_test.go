@@ -136,7 +136,11 @@ func TestSearcherFarTiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := fit.TCQ{TCQ: scheme.TCQ{Bits: 6, Codebook: scheme.TCQCodebookFor(6), RotateIn: 1, RotateOut: 1}, Feedback: f, Seam: 2, Threads: 2}
+	seam := 2
+	if *wholeSearch {
+		seam = 128
+	}
+	q := fit.TCQ{TCQ: scheme.TCQ{Bits: 6, Codebook: scheme.TCQCodebookFor(6), RotateIn: 1, RotateOut: 1}, Feedback: f, Seam: seam, Threads: 2}
 	want, err := q.Fit(context.Background(), w, n, k)
 	if err != nil {
 		t.Fatal(err)
