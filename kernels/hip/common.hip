@@ -255,6 +255,9 @@ template <typename V> NSTF_DEVICE V load_settled(const V *p) {
 #pragma unroll
 		for (int i = 0; i < (int)sizeof(V) / 4; i += 4)
 			asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(to.words[i]), "=r"(to.words[i + 1]), "=r"(to.words[i + 2]), "=r"(to.words[i + 3]) : "l"((const u32 *)p + i));
+	} else if (sizeof(V) % 8 == 0) {
+#pragma unroll
+		for (int i = 0; i < (int)sizeof(V) / 4; i += 2) asm volatile("ld.global.cg.v2.u32 {%0, %1}, [%2];" : "=r"(to.words[i]), "=r"(to.words[i + 1]) : "l"((const u32 *)p + i));
 	} else if (sizeof(V) % 4 == 0) {
 #pragma unroll
 		for (int i = 0; i < (int)sizeof(V) / 4; i++) asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(to.words[i]) : "l"((const u32 *)p + i));

@@ -40,11 +40,45 @@ type Exchange struct {
 	// Half has many numbers rounded to half precision on their way, with a power of two for
 	// each 32, of which a row has whole ones: an error of 2^-11 of the largest of them.
 	Half bool
+	// Left has what is sent of many numbers stay in this rank's inbox, from where [Exchange.Transfers]
+	// say how it goes to the others, without a unit of the device. A [Meet] follows, and who receives
+	// them does not wait. Parity is the number's: passes have an even number of such exchanges.
+	Left bool
+}
+
+// A Transfer is bytes of an exchange that go from this rank's inbox to another's.
+type Transfer struct {
+	To, From Address
+	Bytes    int64
+}
+
+// Transfers returns how n numbers that were left go to the others.
+func (x *Exchange) Transfers(n int) (all []Transfer) {
+	at := 4 * int64(x.slot()) * int64(x.Number%2*x.Count+x.Rank)
+	for r := range x.Count {
+		if r == x.Rank {
+			continue
+		}
+		move := func(from, bytes int64) {
+			all = append(all, Transfer{x.Ranks.Many[r] + Address(at+from), x.Ranks.Many[x.Rank] + Address(at+from), bytes})
+		}
+		if !x.Half {
+			move(0, 4*int64(n))
+			continue
+		}
+		move(0, 2*int64(n))
+		move(2*int64(x.slot()), int64(n)/8) // powers of two
+	}
+	return all
 }
 
 // defines are those that what sends or receives is compiled with.
 func (x *Exchange) defines() string {
-	return fmt.Sprintf("EX_RANKS=%d EX_HALF=%d", x.Count, digit(x.Half))
+	d := fmt.Sprintf("EX_RANKS=%d EX_HALF=%d", x.Count, digit(x.Half))
+	if x.Left {
+		d += " EX_LEFT=1"
+	}
+	return d
 }
 
 // unit is what exchanges alone are compiled as.
@@ -119,6 +153,20 @@ type Mark struct{ Exchange Exchange }
 func (o *Mark) Calls(Target) []Call {
 	x := &o.Exchange
 	return []Call{{Early: true, Unit: x.unit(), Symbol: "nstf_mark", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1}, Args: x.sends()}}
+}
+
+// Meet is a Mark that waits for those of all ranks, behind the transfers of numbers that were left.
+type Meet struct{ Exchange Exchange }
+
+// Calls returns the launch.
+func (o *Meet) Calls(Target) []Call {
+	x := &o.Exchange
+	args := x.receives()
+	args = args[:len(args)-1]
+	for _, a := range x.all() {
+		args = append(args, Ptr(a))
+	}
+	return []Call{{Early: true, Unit: x.unit(), Symbol: "nstf_meet", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1}, Args: args}}
 }
 
 // fewGrid is the grid of a launch with few numbers, all blocks of which run at once.

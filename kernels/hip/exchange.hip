@@ -115,6 +115,16 @@ NSTF_KERNEL void __launch_bounds__(64) nstf_mark(u64 slot, int rank, u32 number,
 	if (threadIdx.x < EX_RANKS && (int)threadIdx.x != rank) *(volatile u32*)mark_at(inboxes[threadIdx.x], slot, mark & 1, rank) = mark;
 }
 
+// Both: tells the others, and waits until they have told.
+NSTF_KERNEL void __launch_bounds__(64) nstf_meet(u64 slot, int rank, u32 number, u32 patience, u32* state, u32* lost, INBOXES) {
+	begin_early();
+	u64* const inboxes[8] = ALL_INBOXES;
+	const u32 mark = mark_of(state, number);
+	__threadfence_system();
+	if (threadIdx.x < EX_RANKS && (int)threadIdx.x != rank) *(volatile u32*)mark_at(inboxes[threadIdx.x], slot, mark & 1, rank) = mark;
+	await_many(inboxes[rank], slot, mark, rank, {patience, state, lost});
+}
+
 NSTF_KERNEL void __launch_bounds__(256) nstf_exchange_sum(f32* out, const f32* residual, i64 n, u64 slot, int rank, u32 number, u32 patience, u32* state, u32* lost, u64* inbox) {
 	begin_early();
 	const u32 mark = mark_of(state, number);

@@ -9,7 +9,8 @@
 // so no fence is wanted. Many: a slot is f32[slot], or with EX_HALF f16 times a power of two
 // of each 32 numbers, which lie in the slot's second half; behind all slots u32[2][ranks], a
 // rank's mark, which a launch of its own sends behind those that sent the numbers: they need
-// not wait until those have come.
+// not wait until those have come. With EX_LEFT numbers are left in the rank's own inbox, from where copies
+// of the driver's bring them, and nstf_meet sends the mark and waits for those of others.
 //
 // Whoever waited for patience looks in vain says so, in state[1] and for the host in *lost
 // (rank+1), and takes what is there; later launches then do not wait. With a patience of 0
@@ -149,6 +150,9 @@ NSTF_DEVICE void await_many(u64* inbox, u64 slot, u32 mark, int rank, const Wait
 #ifndef EX_HALF
 #define EX_HALF 0
 #endif
+#ifndef EX_LEFT
+#define EX_LEFT 0
+#endif
 
 #if EX_HALF
 typedef u16 Sent; // f16 times a power of two of each 32 numbers
@@ -182,6 +186,7 @@ template <int Run> NSTF_DEVICE void send_many(u64* const (&inboxes)[8], u64 slot
 	if (!there) return;
 #pragma unroll
 	for (int r = 0; r < EX_RANKS; r++) {
+		if (EX_LEFT && r != rank) continue;
 		f32* to = (f32*)inboxes[r] + (parity * EX_RANKS + rank) * slot;
 		((pack<Sent, Run>*)to)[i / Run] = s;
 #if EX_HALF

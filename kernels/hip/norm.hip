@@ -84,7 +84,7 @@ NSTF_DEVICE void receive(part& p, const f32* own, int row, int d, u64 slot, int 
 	static_assert(NORM_VEC == 4, "ranks send fours");
 	const u32 mark = mark_of(waiting.state, number);
 	const u64 parity = mark & 1;
-#if NORM_FROM == 2
+#if NORM_FROM == 2 && !EX_LEFT
 	await_many((u64*)inbox, slot, mark, rank, waiting);
 #endif
 #pragma unroll

@@ -175,6 +175,54 @@ func TestTeamMixtures(t *testing.T) {
 	}
 }
 
+// Prompts that a team computes in two parts have the bits of those that it computes in passes too
+// short for that, whichever rows are wanted, and again.
+func TestTandem(t *testing.T) {
+	a, b := twoGPUs(t)
+	some := shape{d: 64, heads: 4, kv: 2, dim: 32, inner: 160, norm: graph.RMSNorm}
+	g := some.graph(func(g *graph.Graph) {
+		g.Context, g.Vocab, g.Head.Out = 800, 80, 80
+		some.more(g, 2, func(i int, b *graph.Block) {
+			if i == 1 {
+				b.Attn.Window = 100
+			}
+		})
+	})
+	for _, c := range []struct {
+		name string
+		fill func(t *testing.T) func(string) formats.Tensor
+	}{
+		{"codes", func(t *testing.T) func(string) formats.Tensor {
+			return codedWeights(t, g, []kerneltest.Coding{{Scheme: "q8_0"}, {Scheme: "q4_0"}})
+		}},
+		{"tcq", func(t *testing.T) func(string) formats.Tensor {
+			source, _ := fillCodes(t, g, 3)
+			return source
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			source, o := c.fill(t), onFlag(t, Options{Threads: 1, Context: 700})
+			o.Device.Rows = 640
+			long := teamed(t, g, source, o, a, b)
+			o.Device.Rows = 256
+			short := teamed(t, g, source, o, a, b)
+			ids := tinyIDs(600)
+			want := allLogits(t, sequence(t, short), ids)
+			for range 2 {
+				for i, got := range allLogits(t, sequence(t, long), ids) {
+					if !slices.Equal(got, want[i]) {
+						t.Fatalf("logits %d differ", i)
+					}
+				}
+				last, err := sequence(t, long).PrefillLast(t.Context(), ids)
+				if err != nil || !slices.Equal(last, want[len(ids)-1]) {
+					t.Fatalf("the last logits differ: %v", err)
+				}
+			}
+		})
+	}
+}
+
 // fillForms makes random weights for a graph, those of layers and experts as codes beside two
 // factors, or beside matrices that experts share.
 func fillForms(t *testing.T, g *graph.Graph) func(string) formats.Tensor {

@@ -12,8 +12,9 @@ import (
 // depends on the graph, on where things lie and on the number of rows.
 type walk struct {
 	e        *Engine
-	t        int  // rows
-	many     bool // they are a prompt's: see device.Batch.Few
+	s        *scratch // of the rows
+	t        int      // rows
+	many     bool     // they are a prompt's: see device.Batch.Few
 	reading  reading
 	reaches  []rowReach
 	choosing []chosenRows
@@ -32,6 +33,7 @@ type walk struct {
 	err       error         // what cannot be
 	hand      *hand         // the last one
 	cuts      []cut         // where the host takes part
+	part      *part         // the rows are a part of a pass's; nil: they are all
 	slot      int           // of the staging buffer that the next piece comes to
 	learning  *hip.Follow   // the last step that read some pages, until its history has learned of it
 }
@@ -42,7 +44,11 @@ func (w *walk) do(o operation) {
 		return
 	}
 	w.e.tuning.Apply(o)
+	first := len(w.calls)
 	w.calls = append(w.calls, o.Calls(w.e.m.target)...)
+	for i := first; i < len(w.calls) && w.part != nil; i++ {
+		w.calls[i].Early = false
+	}
 }
 
 // at returns the address of a row of 4-byte numbers; 0 stays none.
@@ -77,21 +83,26 @@ func (w *walk) reach(lo int) (all []hip.Reach) {
 // forward runs the rows through the blocks. The hidden states of rows from on
 // are s.x and what is pending.
 func (w *walk) forward() {
-	w.angles()
-	if w.e.span.Embed {
-		w.embed(w.e.s.x)
-	}
-	w.perLayerInputs()
+	w.begin()
 	for i := range w.e.blocks {
 		w.block(i)
 	}
 	w.learn()
 }
 
+// begin makes what the first block reads, and what all do.
+func (w *walk) begin() {
+	w.angles()
+	if w.e.span.Embed {
+		w.embed(w.s.x)
+	}
+	w.perLayerInputs()
+}
+
 // angles computes the cosines and sines of every rope.
 func (w *walk) angles() {
 	for i := range w.e.ropes {
-		r, s := &w.e.ropes[i], &w.e.s
+		r, s := &w.e.ropes[i], w.s
 		w.do(&hip.Angles{Cosine: s.cos[i], Sine: s.sin[i], Position: w.state.positions(), Owner: w.state.owners(),
 			Frequency: r.frequency, Factor: r.factor, T: w.t, Pairs: r.pairs, PerOwner: r.byLength})
 	}
@@ -128,7 +139,7 @@ func (w *walk) block(i int) {
 	}
 	own := b.perLayer.gate != nil
 	mix := func(direct bool) {
-		w.branch(lo, direct && b.attnPost.Weight == 0, hip.Branch{Rows: e.s.a, Post: b.attnPost}, func(to target) { w.mixOut(b, lo, to) })
+		w.branch(lo, direct && b.attnPost.Weight == 0, hip.Branch{Rows: w.s.a, Post: b.attnPost}, func(to target) { w.mixOut(b, lo, to) })
 	}
 	switch {
 	case b.Parallel:
@@ -137,13 +148,13 @@ func (w *walk) block(i int) {
 		} else {
 			h = w.later(h, lo-first, b.projections()...)
 		}
-		w.feedForward(b, lo, h, target{y: e.s.f})
-		w.mixOut(b, lo, target{y: e.s.a})
-		w.total(n, e.s.a)
+		w.feedForward(b, lo, h, target{y: w.s.f})
+		w.mixOut(b, lo, target{y: w.s.a})
+		w.total(n, w.s.a)
 		if !b.settles() {
-			w.total(n, e.s.f)
+			w.total(n, w.s.f)
 		}
-		w.pending = [2]hip.Branch{{Rows: e.s.a, Post: b.attnPost}, {Rows: e.s.f, Post: b.ffnPost}}
+		w.pending = [2]hip.Branch{{Rows: w.s.a, Post: b.attnPost}, {Rows: w.s.f, Post: b.ffnPost}}
 	case !b.Feeds():
 		mix(b.outScale == 0 || own)
 	default:
@@ -153,16 +164,16 @@ func (w *walk) block(i int) {
 		h = w.input(lo, b.ffnNorm, b.feeds()...)
 		direct := b.ffnPost.Weight == 0 && (b.MoE == nil || e.team != nil) && (b.outScale == 0 || own) // ranks add up experts with the state
 		if b.settles() {
-			w.feedForward(b, lo, h, target{y: e.s.f})
-			w.pending[0] = hip.Branch{Rows: e.s.f, Post: b.ffnPost}
+			w.feedForward(b, lo, h, target{y: w.s.f})
+			w.pending[0] = hip.Branch{Rows: w.s.f, Post: b.ffnPost}
 			break
 		}
-		w.branch(lo, direct, hip.Branch{Rows: e.s.f, Post: b.ffnPost}, func(to target) { w.feedForward(b, lo, h, to) })
+		w.branch(lo, direct, hip.Branch{Rows: w.s.f, Post: b.ffnPost}, func(to target) { w.feedForward(b, lo, h, to) })
 	}
 	if own {
 		w.flush(lo)
 		p := &b.perLayer
-		w.whole(lo, p.norm.Weight == 0 && b.outScale == 0, hip.Branch{Rows: e.s.f, Post: p.norm}, func(to target) { w.inject(b, lo, to) })
+		w.whole(lo, p.norm.Weight == 0 && b.outScale == 0, hip.Branch{Rows: w.s.f, Post: p.norm}, func(to target) { w.inject(b, lo, to) })
 	}
 	w.scale = b.outScale
 }
@@ -234,7 +245,7 @@ func (w *walk) branch(lo int, direct bool, b hip.Branch, make func(to target)) {
 	}
 	var x hip.Address
 	if direct {
-		x = at(w.e.s.x, lo, w.e.shape.width)
+		x = at(w.s.x, lo, w.e.shape.width)
 	}
 	switch {
 	case w.receives():
@@ -252,7 +263,7 @@ func (w *walk) branch(lo int, direct bool, b hip.Branch, make func(to target)) {
 
 // whole is branch where each rank of a team computes all of it.
 func (w *walk) whole(lo int, direct bool, b hip.Branch, make func(to target)) {
-	if x := at(w.e.s.x, lo, w.e.shape.width); direct && !w.many {
+	if x := at(w.s.x, lo, w.e.shape.width); direct && !w.many {
 		make(target{y: x, residual: x})
 		return
 	}
@@ -265,7 +276,7 @@ func (w *walk) whole(lo int, direct bool, b hip.Branch, make func(to target)) {
 // before, it is left to them.
 func (w *walk) input(lo int, n hip.Normal, users ...*matrix) source {
 	e, d := w.e, w.e.shape.width
-	x, t := at(e.s.x, lo, d), w.t-lo
+	x, t := at(w.s.x, lo, d), w.t-lo
 	if n.Weight == 0 { // a bare block's
 		w.flush(lo)
 		in := source{x: x}
@@ -282,10 +293,10 @@ func (w *walk) input(lo int, n hip.Normal, users ...*matrix) source {
 		w.pending = [2]hip.Branch{}
 		return in
 	}
-	norm := &hip.Norm{T: t, D: d, X: x, A: w.pending[0], B: w.pending[1], Scale: w.scale, Next: n, Out: e.s.h, Few: !w.many, Exact: e.exact}
-	in := source{x: e.s.h}
+	norm := &hip.Norm{T: t, D: d, X: x, A: w.pending[0], B: w.pending[1], Scale: w.scale, Next: n, Out: w.s.h, Few: !w.many, Exact: e.exact}
+	in := source{x: w.s.h}
 	if w.halves(users) {
-		in, norm.Halves = source{halved: true}, e.s.tiles
+		in, norm.Halves = source{halved: true}, w.s.tiles
 	}
 	w.do(norm)
 	w.pending, w.scale = [2]hip.Branch{}, 0
@@ -326,7 +337,7 @@ func (w *walk) flush(lo int) {
 		return
 	}
 	d := w.e.shape.width
-	w.do(&hip.Norm{T: w.t - lo, D: d, X: at(w.e.s.x, lo, d), A: w.pending[0], B: w.pending[1], Scale: w.scale})
+	w.do(&hip.Norm{T: w.t - lo, D: d, X: at(w.s.x, lo, d), A: w.pending[0], B: w.pending[1], Scale: w.scale})
 	w.pending, w.scale = [2]hip.Branch{}, 0
 }
 
@@ -334,7 +345,7 @@ func (w *walk) flush(lo int) {
 // first on: of attention keys and values, where the block has its own, and queries from
 // row lo on. Keys and values of rows that do not attend go into the cache.
 func (w *walk) mixIn(b *block, in source, first, lo int) {
-	s := &w.e.s
+	s := w.s
 	switch {
 	case b.Delta != nil:
 		w.deltaNet(b, in)
@@ -374,6 +385,7 @@ func (w *walk) mixIn(b *block, in source, first, lo int) {
 	w.joint(b, lo)
 	if lo > 0 {
 		w.do(w.turn(b, 0, lo, 0))
+		w.turns(false)
 	}
 	if lo == w.t {
 		w.summarize(b)
@@ -383,7 +395,7 @@ func (w *walk) mixIn(b *block, in source, first, lo int) {
 // joint normalises the keys of all rows and the queries from row lo on, where norms
 // are of all heads at once.
 func (w *walk) joint(b *block, lo int) {
-	s := &w.e.s
+	s := w.s
 	if !b.Attn.JointNorms {
 		return
 	}
@@ -402,7 +414,7 @@ func (w *walk) joint(b *block, lo int) {
 // turn finishes rows lo to hi of queries, of which there are so many heads,
 // keys and values.
 func (w *walk) turn(b *block, lo, hi, heads int) *hip.Rope {
-	e, s, a := w.e, &w.e.s, b.Attn
+	e, s, a := w.e, w.s, b.Attn
 	r := w.rows(lo)
 	r.T = hi - lo
 	kv := int(a.KVHeads * a.HeadDim)
@@ -427,7 +439,7 @@ func (w *walk) rotation(number, lo int) hip.Rotation {
 	if number < 0 {
 		return hip.Rotation{}
 	}
-	rope, s := &w.e.ropes[number], &w.e.s
+	rope, s := &w.e.ropes[number], w.s
 	return hip.Rotation{Pairs: rope.pairs, Interleaved: rope.Style == graph.RopeInterleaved,
 		Cosine: at(s.cos[number], lo, rope.pairs), Sine: at(s.sin[number], lo, rope.pairs)}
 }
@@ -436,7 +448,7 @@ func (w *walk) rotation(number, lo int) hip.Rotation {
 // and multiplies with the output matrix. A single row is finished on the way; of
 // several, one may attend to another.
 func (w *walk) mixOut(b *block, lo int, to target) {
-	e, s, a := w.e, &w.e.s, b.Attn
+	e, s, a := w.e, w.s, b.Attn
 	to.w = b.o
 	switch {
 	case b.Delta != nil, b.Mamba != nil:
@@ -458,8 +470,10 @@ func (w *walk) mixOut(b *block, lo int, to target) {
 	if w.t-lo > 1 || w.many || turn.Late || turn.HeadNorms || turn.Temper != nil {
 		w.do(turn)
 		turn = nil
+		w.turns(false)
 		w.summarize(b)
 	}
+	w.turns(true)
 	w.followAttention(b, lo, &hip.Attend{Turn: turn, Prompt: w.many, Settled: w.t == 1 && !w.many, Rows: w.rows(lo), KV: e.pool.layers[b.kv], Heads: int(a.Heads), Scale: a.Scale, Softcap: a.Softcap,
 		Window: int(window), Chunked: chunked, Capacity: int(e.context), Q: at(s.q, lo, b.q.N), Out: at(s.att, lo, b.q.N), Sinks: b.sinks, Scratch: s.attend, Exact: e.exact, Reaches: w.reach(lo)})
 	if b.outGate != nil {
@@ -471,7 +485,7 @@ func (w *walk) mixOut(b *block, lo int, to target) {
 // feedForward computes what the feed-forward layer, the mixture or both make of the
 // rows from lo on, which a source has normalised.
 func (w *walk) feedForward(b *block, lo int, in source, to target) {
-	e, s, n := w.e, &w.e.s, w.t-lo
+	e, s, n := w.e, w.s, w.t-lo
 	if b.MoE == nil {
 		w.plain(&b.layer, n, in, to)
 		return
@@ -525,7 +539,7 @@ func (w *walk) plain(l *layer, n int, in source, to target) {
 		w.linear(n, w.gated(n, in, l), to)
 		return
 	}
-	s := &w.e.s
+	s := w.s
 	w.linear(n, in, target{w: l.up, y: s.up})
 	if l.xielu != nil {
 		w.do(&hip.XIELU{Numbers: *l.xielu, N: n * l.up.N, X: s.up})
@@ -538,7 +552,7 @@ func (w *walk) plain(l *layer, n int, in source, to target) {
 // head computes the logits of rows lo to hi, of which there is room for so
 // many, into s.logits.
 func (w *walk) head(lo, hi int) {
-	e, s, n := w.e, &w.e.s, hi-lo
+	e, s, n := w.e, w.s, hi-lo
 	rest := w.t
 	w.t = hi
 	in := w.input(lo, e.norm, e.head)

@@ -74,7 +74,7 @@ func (c *chain) space(t int) (decoded, left int) {
 
 // lookupChain is embed for a tensor train.
 func (w *walk) lookupChain(c *chain, op *hip.Embed) {
-	s, k := &w.e.s, op.Table.K
+	s, k := w.s, op.Table.K
 	rows := make([]int, len(c.cores))
 	for i, core := range c.cores {
 		rows[i] = int(core.Rows)
@@ -108,7 +108,7 @@ func (w *walk) lookupChain(c *chain, op *hip.Embed) {
 
 // lookupProduct is embed for a product of two factors, with codes or not.
 func (w *walk) lookupProduct(f *formed, op *hip.Embed) {
-	s := &w.e.s
+	s := w.s
 	o := &hip.Contract{T: op.T, I: 1, L: 1, Q: f.b.N, V: 1, S: op.Table.K, A: s.left[0], B: s.decoded, Same: true, C: op.Y,
 		Rounded: true, Scale: op.Scale, Positions: op.Positions, Position: op.Position}
 	if f.q != nil {
@@ -123,7 +123,7 @@ func (w *walk) lookupProduct(f *formed, op *hip.Embed) {
 // contract multiplies t rows of x with a tensor train: digit by digit of the columns,
 // and for each row of a core.
 func (w *walk) contract(t int, x hip.Address, g target) {
-	s, c := &w.e.s, g.w.formed.chain
+	s, c := w.s, g.w.formed.chain
 	step := together(t, c.productSize())
 	for from := 0; from < t; from += step {
 		in, parents, rest := at(x, from, g.w.K), 1, g.w.K

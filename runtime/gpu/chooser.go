@@ -141,7 +141,7 @@ func choices(b *device.Batch) (out []choice) {
 // choose picks the tokens behind a run of rows, whose logits are the first, and
 // makes them the rows' next input.
 func (w *walk) choose(c choice) {
-	s, ch := &w.e.s, &w.e.s.chooser
+	s, ch := w.s, &w.s.chooser
 	r := w.rows(c.lo)
 	r.T = c.hi - c.lo
 	masks := ch.masks

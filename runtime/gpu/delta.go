@@ -5,7 +5,7 @@ import "github.com/nstf/nstf/kernels/hip"
 // deltaNet takes all rows through a gated delta net up to its output matrix, which
 // reads s.z then.
 func (w *walk) deltaNet(b *block, in source) {
-	e, s, d, n := w.e, &w.e.s, &b.delta, b.Delta
+	e, s, d, n := w.e, w.s, &b.delta, b.Delta
 	z, alpha := target{w: d.z, y: s.z}, target{w: d.alpha, y: s.alpha}
 	first := []target{{w: d.qkv, y: s.mixed}, z, {w: d.beta, y: s.beta}, alpha}
 	if d.za != nil {

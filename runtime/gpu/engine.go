@@ -114,6 +114,7 @@ type Engine struct {
 	handed    handed
 	staging   staging
 	graphs    map[graphKey][]stretch
+	tandem    *tandem    // of a team that computes long prompts in two parts; nil: it does not
 	pass      *pass      // the last one
 	gathering *gathering // nil: nothing is gathered
 	prepared  []prepared // whose next rows the device knows
@@ -222,6 +223,9 @@ func (e *Engine) place(tensor func(name string) formats.Tensor, o *Options) erro
 		if e.events[i], err = e.m.device.Event(); err != nil {
 			return err
 		}
+	}
+	if err := e.openTandem(); err != nil {
+		return err
 	}
 	return e.fill(l, o)
 }
@@ -335,6 +339,7 @@ func (e *Engine) Close() error {
 			errs = append(errs, list[i].graph.Free())
 		}
 	}
+	errs = append(errs, e.tandem.close()...)
 	errs = append(errs, e.handed.free(), e.staging.release(), e.pool.hosts.release())
 	for _, v := range e.events {
 		if v != nil {

@@ -79,7 +79,7 @@ func (h *handed) free() error {
 // handDown has the processor compute the chosen experts of n rows of x, whose sum comes up to
 // y. What is listed before handUp runs meanwhile.
 func (w *walk) handDown(b *block, n int, x, y hip.Address) {
-	s := &w.e.s
+	s := w.s
 	w.hand = &hand{block: w.e.span.Lo + b.index, rows: n, width: int(b.MoE.Latent(w.e.g.Width)), topK: int(b.MoE.TopK),
 		x: x, chosen: s.chosen, share: s.share, y: y}
 	w.cut(cut{down: w.hand})

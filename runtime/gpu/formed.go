@@ -134,7 +134,7 @@ func (w *walk) formedTargets(t int, in source, targets []target) {
 
 // divided divides the targets into the two steps. Tensor trains are done at once.
 func (w *walk) divided(t int, in source, targets []target) (first []target, second []thinTarget) {
-	z := w.e.s.thin
+	z := w.s.thin
 	var thin []target
 	for _, g := range targets {
 		f := g.w.formed
@@ -182,7 +182,7 @@ func (w *walk) steps(t int, g target, z hip.Address) (codes, inner target, outer
 	}
 	// Both are turned back by the second step, which adds the codes' bias too.
 	if codes.raw = true; g.y == g.residual {
-		codes.y = w.e.s.sums
+		codes.y = w.s.sums
 	}
 	outer.codes, outer.sums = f.q, codes.y
 	return codes, inner, outer

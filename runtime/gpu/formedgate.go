@@ -5,7 +5,7 @@ import "github.com/nstf/nstf/kernels/hip"
 // formedGate is gated where gate or up have a form: the second steps of both are one
 // launch that activates too, where they are alike, or a part of that of the codes.
 func (w *walk) formedGate(t int, in source, l *layer) source {
-	s := &w.e.s
+	s := w.s
 	targets := []target{{w: l.gate, y: s.gate}, {w: l.up, y: s.up}}
 	if !w.many && l.fused() {
 		first, _ := w.divided(t, in, targets) // both Bs, then the codes
@@ -44,7 +44,7 @@ func (l *layer) fused() bool {
 
 // formedExpert is expert for a stack that has a form.
 func (w *walk) formedExpert(m *matrix, slots, share int, in source, y hip.Address) {
-	f, s := m.formed, &w.e.s
+	f, s := m.formed, w.s
 	if f.u != nil { // made once for all experts of a row
 		w.linear(slots/share, in, target{w: f.u, y: s.thin})
 	}

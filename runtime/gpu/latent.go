@@ -28,7 +28,7 @@ type slotList struct{ chosen, slots, first hip.Address }
 // nor rotated, and the queries of those from row lo on. Latents and keys of rows that
 // do not attend go into the cache.
 func (w *walk) latentInputs(b *block, in source, lo int) {
-	s, n := &w.e.s, &b.latent
+	s, n := w.s, &b.latent
 	kv, q := target{w: n.kva, y: s.k}, target{w: n.q, y: at(s.z, lo, n.q.N)}
 	if n.qa != nil {
 		q = target{w: n.qa, y: at(s.latent, lo, n.qa.N)}
@@ -56,7 +56,7 @@ func (w *walk) latentInputs(b *block, in source, lo int) {
 // latents finishes rows lo to hi of latents, keys and queries, of which there are so
 // many heads.
 func (w *walk) latents(b *block, lo, hi, heads int) *hip.Latent {
-	e, s, a := w.e, &w.e.s, b.Latent
+	e, s, a := w.e, w.s, b.Latent
 	r := w.rows(lo)
 	r.T = hi - lo
 	all := int(a.Heads)
@@ -71,7 +71,7 @@ func (w *walk) latents(b *block, lo, hi, heads int) *hip.Latent {
 // gives of latents behind; both as the slots of a mixture's experts are, of which every
 // row has all.
 func (w *walk) attendLatents(b *block, lo int, to target) {
-	e, s, a := w.e, &w.e.s, b.Latent
+	e, s, a := w.e, w.s, b.Latent
 	n, heads := w.t-lo, int(a.Heads)
 	op := w.latents(b, lo, w.t, heads)
 	w.do(op)

@@ -117,10 +117,10 @@ func (w *walk) round(in *source, t int, ms ...*matrix) {
 		switch {
 		case !w.integers(m):
 		case m.Format.Fine() && in.fine.Data == 0:
-			in.fine = hip.Acts{Data: w.e.s.fine, T: t, K: m.K, Fine: true}
+			in.fine = hip.Acts{Data: w.s.fine, T: t, K: m.K, Fine: true}
 			w.do(&hip.Quantize{X: in.x, Acts: in.fine})
 		case !m.Format.Fine() && in.acts.Data == 0:
-			in.acts = hip.Acts{Data: w.e.s.acts, T: t, K: m.K}
+			in.acts = hip.Acts{Data: w.s.acts, T: t, K: m.K}
 			w.do(&hip.Quantize{X: in.x, Acts: in.acts})
 		}
 	}
@@ -143,7 +143,7 @@ func (w *walk) roundFew(in *source, t int, targets []target) {
 		case g.w.Format.Fine() && (!w.e.streams(t) || g.w.K > fineOnTheWay):
 			w.round(in, t, g.w)
 		case t > fusedRows && in.acts.Data == 0 && w.integers(g.w) && !g.w.Format.Fine():
-			in.acts = hip.Acts{Data: w.e.s.own, T: t, K: g.w.K}
+			in.acts = hip.Acts{Data: w.s.own, T: t, K: g.w.K}
 			w.do(&hip.Quantize{X: in.x, Acts: in.acts})
 		}
 	}
@@ -179,7 +179,7 @@ func (w *walk) linear(t int, in source, targets ...target) {
 		w.do(o)
 		return
 	}
-	o := &hip.Matmul{T: t, Exact: w.e.exact, X: in.x, Products: products, Scratch: w.e.s.tiles, Brought: in.halved}
+	o := &hip.Matmul{T: t, Exact: w.e.exact, X: in.x, Products: products, Scratch: w.s.tiles, Brought: in.halved}
 	if sent := targets[0].sent; sent != nil {
 		w.e.tuning.Apply(o) // its tile decides
 		o.Send = w.sends(sent, o.Sends, &products[0])
@@ -194,7 +194,7 @@ func (w *walk) gated(t int, in source, l *layer) source {
 	if l.gate.formed != nil || l.up.formed != nil {
 		return w.formedGate(t, in, l)
 	}
-	s := &w.e.s
+	s := w.s
 	products := []hip.Product{{W: l.gate.Weight, Y: s.gate, Bias: l.gate.bias}, {W: l.up.Weight, Bias: l.up.bias}}
 	biased := l.gate.bias != 0 || l.up.bias != 0
 	switch {
@@ -213,7 +213,7 @@ func (w *walk) gated(t int, in source, l *layer) source {
 
 // gatedCodes is gated of few rows in one launch.
 func (w *walk) gatedCodes(t int, in source, l *layer, products []hip.Product) source {
-	s := &w.e.s
+	s := w.s
 	op := &hip.Matvec{T: t, Exact: w.e.exact, X: in.x, Acts: in.acts, Fine: in.fine, Norm: in.norm, ExactNorm: w.e.exact, From: in.from, Settled: in.settled, Gated: true, Act: l.act, Gating: l.gating, Products: products}
 	out := source{x: s.gate}
 	if w.coarse(l.down) && !w.e.streams(t) && l.up.N >= 4 { // narrower ones have no whole tiles

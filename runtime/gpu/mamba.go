@@ -8,7 +8,7 @@ import (
 // mamba takes all rows through a state space up to its output matrix, which reads s.z
 // then.
 func (w *walk) mamba(b *block, in source) {
-	e, s, m, n := w.e, &w.e.s, &b.mamba, b.Mamba
+	e, s, m, n := w.e, w.s, &b.mamba, b.Mamba
 	w.linear(w.t, in, target{w: m.z, y: s.z}, target{w: m.xbc, y: s.mixed}, target{w: m.dt, y: s.alpha})
 	op := &hip.Mamba{Rows: w.rows(0), Sequences: w.sequences(), Heads: int(n.Heads), Groups: int(n.Groups), Dim: int(n.HeadDim), State: int(n.State),
 		Kernel: int(n.Kernel), DecayLog: n.DecayLog, Least: n.MinStep, Most: n.Longest(), Conv: m.conv, Bias: m.bias, Decay: m.decay, DTBias: m.dtBias, Skip: m.skip,
@@ -28,7 +28,7 @@ func (w *walk) mamba(b *block, in source) {
 // shortConv takes all rows through a short convolution up to its output matrix, which
 // reads s.convolved then.
 func (w *walk) shortConv(b *block, in source) {
-	e, s, c, n := w.e, &w.e.s, &b.shortConv, b.ShortConv
+	e, s, c, n := w.e, w.s, &b.shortConv, b.ShortConv
 	w.linear(w.t, in, target{w: c.in, y: s.z})
 	w.do(&hip.ShortConv{Rows: w.rows(0), Sequences: w.sequences(), Channels: int(n.Channels()), Kernel: int(n.Kernel), Conv: c.conv, Bias: c.bias,
 		In: s.z, Out: s.convolved, Places: e.kept.table, Memory: e.remembered(b), Apart: e.kept.floats, Few: !w.many})

@@ -20,6 +20,8 @@ type member struct {
 	buffers     []driver.Buffer // of this rank
 	lost        *driver.Pinned  // where kernels say that they waited in vain
 	on          []*Device       // all ranks'
+	twofold     bool            // prompts are computed in two parts,
+	tandem      [2]hip.Ranks    // which exchange apart
 }
 
 // A meeting is where the goroutines of all ranks wait for one another: what may fail, or
@@ -81,7 +83,11 @@ func (e *Engine) first() bool { return e.team == nil || e.team.Rank == 0 }
 // exchange is the next of the pass, of rows of so many numbers.
 func (w *walk) exchange(d int) hip.Exchange {
 	w.exchanges++
-	return hip.Exchange{Ranks: &w.e.team.Ranks, Number: w.exchanges, Many: w.many, Half: w.many && !w.e.exact && d%32 == 0}
+	x := hip.Exchange{Ranks: &w.e.team.Ranks, Number: w.exchanges, Many: w.many, Half: w.many && !w.e.exact && d%32 == 0}
+	if w.part != nil {
+		x.Ranks, x.Left = w.part.ranks, true
+	}
+	return x
 }
 
 // total makes n rows of all ranks' parts: in a team.
@@ -127,7 +133,11 @@ func (w *walk) sent(n int, x hip.Address, b *hip.Branch, make func(to target)) {
 	if !s.done {
 		w.do(&hip.Send{Exchange: s.Exchange, T: n, D: d, Own: b.Rows, Residual: s.residual})
 	}
-	if s.Many {
+	switch {
+	case s.Left:
+		w.part.joins = append(w.part.joins, join{at: len(w.calls), moves: s.Transfers(n * d)})
+		w.do(&hip.Meet{Exchange: s.Exchange})
+	case s.Many:
 		w.do(&hip.Mark{Exchange: s.Exchange})
 	}
 	b.From = &s.Exchange
@@ -158,7 +168,7 @@ func squares(b *graph.Block, ranks int) int {
 // rankNorms normalises rows of which ranks have parts, the last of them behind w.t rows of
 // sums, of so many each.
 func (w *walk) rankNorms(sums int, norms ...*hip.RankNorm) {
-	s, m := &w.e.s, w.e.team
+	s, m := w.s, w.e.team
 	for _, n := range norms {
 		n.Stride, n.Sums = sums, at(s.squares, w.t-n.T, sums)
 		w.do(hip.RankSquares{RankNorm: n})
@@ -175,7 +185,7 @@ func fours(n int) int { return (n + 3) &^ 3 }
 
 // jointRanks is joint in a team. Of a key-value head that several ranks have, the first counts.
 func (w *walk) jointRanks(b *block, lo int) {
-	s, m := &w.e.s, w.e.team
+	s, m := w.s, w.e.team
 	a := m.whole.Blocks[b.index].Attn
 	var norms []*hip.RankNorm
 	if b.kNorm.Weight != 0 {
@@ -200,10 +210,17 @@ func (w *walk) together(n int, out, parts hip.Address) {
 
 // end ends the list of what ranks exchange.
 func (w *walk) end() {
-	if w.exchanges > 0 {
-		w.do(&hip.EndExchanges{Ranks: &w.e.team.Ranks, Exchanges: w.exchanges})
-		w.exchanges = 0
+	if w.exchanges == 0 {
+		return
 	}
+	ranks := &w.e.team.Ranks
+	if w.part != nil {
+		if ranks = w.part.ranks; w.exchanges%2 != 0 {
+			w.do(&hip.Meet{Exchange: w.exchange(w.e.shape.width)})
+		}
+	}
+	w.do(&hip.EndExchanges{Ranks: ranks, Exchanges: w.exchanges})
+	w.exchanges = 0
 }
 
 // patience is how often a kernel looks for what another rank sends: some tens of seconds.
@@ -212,15 +229,33 @@ const patience = 1 << 25
 // size says how many numbers ranks exchange at once: few, and rows of many.
 func (m *member) size(few, rows, width int) {
 	m.FewSlot, m.ManySlot = (few+1)&^1, fours(rows*width)
+	m.twofold = m.twofold && rows >= leastTandem
+	for i := range m.tandem {
+		m.tandem[i] = hip.Ranks{Rank: m.Rank, Count: m.Count, ManySlot: fours(firstPart(rows) * width)}
+	}
 }
 
-// place takes the memory that other ranks write to, and tells them where it is.
-func (m *member) place(all []*member, few, rows, width int) error {
+// bytes are those of all that other ranks write to.
+func (m *member) bytes() int64 {
+	n := m.FewBytes() + m.ManyBytes()
+	if m.twofold {
+		n += m.tandem[0].ManyBytes() + m.tandem[1].ManyBytes()
+	}
+	return n
+}
+
+// place takes the memory that other ranks write to, of the size that all have, and tells them where it is.
+func (m *member) place(all []*member) error {
 	dev := m.on[m.Rank].m
-	m.size(few, rows, width)
 	m.Patience = patience
+	sizes := []int64{m.FewBytes(), m.ManyBytes(), align}
+	if m.twofold {
+		for i := range m.tandem {
+			sizes = append(sizes, m.tandem[i].ManyBytes(), align)
+		}
+	}
 	var at []hip.Address
-	for _, n := range []int64{m.FewBytes(), m.ManyBytes(), align} {
+	for _, n := range sizes {
 		b, err := dev.device.AllocFine(n)
 		if err != nil {
 			return err
@@ -235,6 +270,9 @@ func (m *member) place(all []*member, few, rows, width int) error {
 	m.State = at[2]
 	for _, o := range all {
 		o.Few[m.Rank], o.Many[m.Rank] = at[0], at[1]
+		for i := range m.tandem[:(len(at)-3)/2] {
+			o.tandem[i].Many[m.Rank] = at[3+2*i]
+		}
 	}
 	var err error
 	if m.lost, err = dev.device.Pinned(align); err != nil {
@@ -243,6 +281,10 @@ func (m *member) place(all []*member, few, rows, width int) error {
 	clear(m.lost.Bytes())
 	if m.Lost, err = m.lost.Address(); err != nil {
 		return err
+	}
+	for i := range m.tandem[:(len(at)-3)/2] {
+		r := &m.tandem[i]
+		r.State, r.Lost, r.Patience = at[4+2*i], m.Lost, m.Patience
 	}
 	return dev.stream.Wait()
 }

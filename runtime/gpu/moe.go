@@ -12,7 +12,7 @@ import (
 // sum of the outputs of the experts that the router chooses for each, by what it reads of
 // routed, which may be the source.
 func (w *walk) mixture(b *block, n int, routed, in source, to target) {
-	e, s := w.e, &w.e.s
+	e, s := w.e, w.s
 	var logits []target
 	if b.up != nil || e.team == nil {
 		logits = append(logits, target{w: b.router, y: s.router})
@@ -47,7 +47,7 @@ func (w *walk) mixture(b *block, n int, routed, in source, to target) {
 // with.
 func (w *walk) sharedLayer(b *block, n int, in *source, sum *hip.Combine) {
 	if b.sharedGate != nil {
-		sum.Gate = w.e.s.factor
+		sum.Gate = w.s.factor
 	}
 	if b.shared.up == nil {
 		return
@@ -61,13 +61,13 @@ func (w *walk) sharedLayer(b *block, n int, in *source, sum *hip.Combine) {
 
 // squeeze computes what latent experts read.
 func (w *walk) squeeze(b *block, n int, in source) source {
-	w.linear(n, in, target{w: b.latentDown, y: w.e.s.squeezed})
-	return source{x: w.e.s.squeezed}
+	w.linear(n, in, target{w: b.latentDown, y: w.s.squeezed})
+	return source{x: w.s.squeezed}
 }
 
 // lift makes rows of what latent experts gave, beside what the shared layer did.
 func (w *walk) lift(b *block, n int, to target) {
-	s := &w.e.s
+	s := w.s
 	switch {
 	case b.latentUp == nil:
 	case b.shared.up == nil:
@@ -81,7 +81,7 @@ func (w *walk) lift(b *block, n int, to target) {
 // mixtureApart is what comes behind the router where the experts lie in the processor's
 // memory: it computes them while the shared layer runs here.
 func (w *walk) mixtureApart(b *block, n int, in source, to target) {
-	s := &w.e.s
+	s := w.s
 	if w.gathers() && w.err == nil {
 		w.err = formats.Unsupportedf("", b.MoE.Up.Weight, "summing up what experts read that lie in the processor's memory")
 	}
@@ -115,7 +115,7 @@ func (w *walk) mixtureApart(b *block, n int, in source, to target) {
 // experts computes the sum of what the chosen experts make of n rows of a source. A slot is a
 // row with one of its experts; which those are stays on the device.
 func (w *walk) experts(b *block, n int, in source, sum *hip.Combine) {
-	e, s, m := w.e, &w.e.s, b.MoE
+	e, s, m := w.e, w.s, b.MoE
 	topK, slots := int(m.TopK), n*int(m.TopK)
 	w.list = slotList{s.chosen, s.slots, s.first}
 	route, share := b.route(n, s), topK
@@ -147,7 +147,7 @@ func (w *walk) stacks(l *layer, n, slots, share int, in source) {
 	if !w.many {
 		w.roundOnce(&next, n, slots, l.down)
 	}
-	w.expert(l.down, slots, 1, next, w.e.s.parts, 0)
+	w.expert(l.down, slots, 1, next, w.s.parts, 0)
 }
 
 // roundOnce is round of what slots of n rows read, but where each block of their
@@ -161,7 +161,7 @@ func (w *walk) roundOnce(in *source, n, rows int, ms ...*matrix) {
 
 // activated computes, for each slot, what lies between the matrices of its expert.
 func (w *walk) activated(l *layer, slots, share int, in source) source {
-	s := &w.e.s
+	s := w.s
 	if !w.many && !w.gathers() && l.gate != nil && l.gate.plain() && l.up.plain() && l.gate.Format == l.up.Format {
 		w.do(&hip.Matvec{T: slots, Exact: w.e.exact || l.up.floats, X: in.x, Acts: in.acts, Fine: in.fine, Experts: w.list.chosen, Stack: l.up.experts, Share: share,
 			Gated: true, Act: l.act, Gating: l.gating, Products: []hip.Product{{W: l.gate.Weight, Y: s.gate, Bias: l.gate.bias}, {W: l.up.Weight, Bias: l.up.bias}}})
@@ -211,7 +211,7 @@ func (w *walk) expert(m *matrix, slots, share int, in source, y, residual hip.Ad
 		w.rotatedExpert(m, slots, share, in, y, residual)
 		return
 	}
-	s, products := &w.e.s, []hip.Product{{W: m.Weight, Y: y, Bias: m.bias, Residual: residual}}
+	s, products := w.s, []hip.Product{{W: m.Weight, Y: y, Bias: m.bias, Residual: residual}}
 	if !w.many {
 		w.do(&hip.Matvec{T: slots, Exact: w.e.exact || m.floats, X: in.x, Acts: in.acts, Fine: in.fine, Experts: w.list.chosen, Stack: m.experts, Share: share, Products: products})
 		return

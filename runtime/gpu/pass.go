@@ -174,7 +174,7 @@ func (e *Engine) start(p *pass, b *device.Batch) error {
 		return err
 	}
 	if waiting(b) {
-		w := &walk{e: e, t: p.rows, many: p.many, state: p.state}
+		w := &walk{e: e, s: &e.s, t: p.rows, many: p.many, state: p.state}
 		w.do(&hip.Resume{Rows: w.rows(0), Token: p.state.tokens, History: e.s.chooser.history, Stride: e.s.chooser.stride})
 		if err := e.m.launch(w.calls); err != nil {
 			return err
@@ -203,16 +203,11 @@ func (e *Engine) compute(p *pass, runs []choice) error {
 			w.choose(runs[0])
 		})
 	}
-	key := graphKey{what: "forward", rows: p.rows, lo: p.from, reading: p.reading}
-	err := e.run(key, !p.many, func(w *walk) {
-		w.forward()
-		w.flush(p.from)
-		w.gatherHead(p.wanted)
-	})
+	err := e.forward(p)
 	if err != nil || len(runs) == 0 {
 		return err
 	}
-	w := &walk{e: e, t: p.rows, many: p.many, from: p.from, state: p.state}
+	w := &walk{e: e, s: &e.s, t: p.rows, many: p.many, from: p.from, state: p.state}
 	for _, c := range runs {
 		w.head(c.lo, c.hi)
 		w.choose(c)
@@ -224,6 +219,19 @@ func (e *Engine) compute(p *pass, runs []choice) error {
 	return e.m.launch(w.calls)
 }
 
+// forward runs the rows of a pass through the blocks.
+func (e *Engine) forward(p *pass) error {
+	if e.inTandem(p.rows, p.many) {
+		return e.forwardInTandem(&walk{e: e, t: p.rows, from: p.from, state: p.state, reaches: p.reaches})
+	}
+	key := graphKey{what: "forward", rows: p.rows, lo: p.from, reading: p.reading}
+	return e.run(key, !p.many, func(w *walk) {
+		w.forward()
+		w.flush(p.from)
+		w.gatherHead(p.wanted)
+	})
+}
+
 // run launches what list puts into a walk over the pass; few rows by way of a
 // graph, which is captured the first time.
 func (e *Engine) run(key graphKey, captured bool, list func(w *walk)) error {
@@ -233,7 +241,7 @@ func (e *Engine) run(key graphKey, captured bool, list func(w *walk)) error {
 		}
 		return e.play(e.graphs[key])
 	}
-	w := &walk{e: e, t: e.pass.rows, many: e.pass.many, from: e.pass.from, state: e.pass.state, reading: e.pass.reading, reaches: e.pass.reaches, choosing: e.pass.choosing}
+	w := &walk{e: e, s: &e.s, t: e.pass.rows, many: e.pass.many, from: e.pass.from, state: e.pass.state, reading: e.pass.reading, reaches: e.pass.reaches, choosing: e.pass.choosing}
 	list(w)
 	w.end()
 	if w.err != nil {
@@ -296,7 +304,7 @@ func (p *pass) Normed(lo, hi int, dst []float32) error {
 	return p.runs(lo, hi, hi-lo, d, dst, func(row, n int, dst []float32) error {
 		x := at(e.s.x, row, d)
 		if e.norm.Weight != 0 {
-			w := &walk{e: e, t: n, many: p.many, from: p.from, state: p.state}
+			w := &walk{e: e, s: &e.s, t: n, many: p.many, from: p.from, state: p.state}
 			w.do(&hip.Norm{T: n, D: d, X: x, Next: e.norm, Out: e.s.h, Few: !p.many, Exact: e.exact})
 			if err := e.m.prepare(w.calls); err != nil {
 				return err
@@ -336,7 +344,7 @@ func (e *Engine) through(rows, from int, keep bool) *walk {
 
 // newWalk begins the list of a pass of so many rows of one order, which see all of a context.
 func (e *Engine) newWalk(rows int, many bool, from int) *walk {
-	w := &walk{e: e, t: rows, many: many, from: from, state: &e.s.few, reaches: []rowReach{{rows: rows, first: int(e.context) - 1}}}
+	w := &walk{e: e, s: &e.s, t: rows, many: many, from: from, state: &e.s.few, reaches: []rowReach{{rows: rows, first: int(e.context) - 1}}}
 	if many {
 		w.state = &e.s.many
 	}
@@ -363,6 +371,14 @@ func (u *unitSet) addPass(e *Engine, rows int, many bool, from int) {
 	w.end()
 	for i := range w.calls {
 		u.add(w.calls[i].Unit)
+	}
+	if !e.inTandem(rows, many) {
+		return
+	}
+	for _, w := range e.parts(e.newWalk(rows, many, from)) {
+		for i := range w.calls {
+			u.add(w.calls[i].Unit)
+		}
 	}
 }
 

@@ -82,7 +82,7 @@ func sized[T any](v []T, n int) []T {
 // the formula of [graph.PerLayer]. It comes before the first block, and uses s.h where
 // the span does not embed.
 func (w *walk) perLayerInputs() {
-	e, s := w.e, &w.e.s
+	e, s := w.e, w.s
 	if e.perLayer.table == nil {
 		return
 	}
@@ -99,7 +99,7 @@ func (w *walk) perLayerInputs() {
 
 // inject computes what a block adds for its own inputs of the rows from lo on.
 func (w *walk) inject(b *block, lo int, to target) {
-	e, s, p, n := w.e, &w.e.s, &b.perLayer, w.t-lo
+	e, s, p, n := w.e, w.s, &b.perLayer, w.t-lo
 	all, width := e.perLayer.table.K, p.gate.N
 	w.linear(n, source{x: at(s.x, lo, e.shape.width)}, target{w: p.gate, y: s.gate})
 	w.do(&hip.Inject{Act: p.act, T: n, Width: width, Stride: all, Gate: s.gate,

@@ -100,7 +100,7 @@ func (e *Engine) sendPlaces() error {
 // expertsHere computes what lies here of a mixture while the processor computes the rest: the shared layer, and the
 // experts that rows chose of those here.
 func (w *walk) expertsHere(b *block, n int, in source, to target) {
-	s, topK := &w.e.s, int(b.MoE.TopK)
+	s, topK := w.s, int(b.MoE.TopK)
 	sum := &hip.Combine{T: n, D: w.e.shape.width, TopK: topK, Parts: s.parts, Chosen: s.here, Share: s.share, Out: to.y, Some: true}
 	w.sharedLayer(b, n, &in, sum)
 	w.do(&hip.Here{N: n * topK, Chosen: s.chosen, Place: b.here.place, Local: s.local, Order: s.here})

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,13 +38,21 @@ func (e *Engine) Profile(rows int) ([]device.KernelTime, error) {
 		return nil, err
 	}
 	times := []device.KernelTime{{Name: fmt.Sprintf("pass of %d", rows), Calls: len(w.calls), Microseconds: whole}}
+	if e.inTandem(rows, w.many) {
+		t, err := e.timeTandem(w)
+		if err != nil {
+			return nil, err
+		}
+		times = append(times, t)
+	}
 	if e.team != nil { // launches by themselves do not wait for what other ranks send
-		w = &walk{e: e, t: w.t, many: w.many, from: w.from, state: w.state, reaches: w.reaches, reading: w.reading}
+		w = &walk{e: e, s: &e.s, t: w.t, many: w.many, from: w.from, state: w.state, reaches: w.reaches, reading: w.reading}
 		patience := e.team.Patience
 		e.team.Patience = 0
 		list(w)
 		e.team.Patience = patience
 	}
+	first := len(times)
 	type group struct {
 		kernel kernel
 		grid   [3]uint32
@@ -74,8 +83,26 @@ func (e *Engine) Profile(rows int) ([]device.KernelTime, error) {
 			return nil, err
 		}
 	}
-	slices.SortStableFunc(times[1:], func(a, b device.KernelTime) int { return int(b.Microseconds) - int(a.Microseconds) })
+	slices.SortStableFunc(times[first:], func(a, b device.KernelTime) int { return int(b.Microseconds) - int(a.Microseconds) })
 	return times, nil
+}
+
+// timeTandem times the blocks of a pass in two parts.
+func (e *Engine) timeTandem(whole *walk) (t device.KernelTime, err error) {
+	parts := e.parts(whole)
+	t = device.KernelTime{Name: fmt.Sprintf("blocks of %d in two parts", whole.t), Calls: len(parts[0].calls) + len(parts[1].calls)}
+	if err := e.ready(slices.Concat(parts[0].calls, parts[1].calls)); err != nil {
+		return t, err
+	}
+	const times = 20
+	ms, err := e.m.timed(func() (err error) {
+		for range times {
+			err = errors.Join(err, e.playTandem(parts))
+		}
+		return err
+	})
+	t.Microseconds = ms * 1e3 / times
+	return t, err
 }
 
 // timeCalls returns the microseconds that calls take, one after another.

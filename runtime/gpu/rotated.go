@@ -22,7 +22,7 @@ func (w *walk) turnTo(op *hip.Rotate, m *matrix, rows int) turned {
 
 // turnedPlace is where t rows on the input side of a matrix go.
 func (w *walk) turnedPlace(t int, m *matrix, rows int) turned {
-	s := &w.e.s
+	s := w.s
 	if !w.many && !w.e.exact {
 		return turned{acts: hip.Acts{Data: s.bytes, T: t, K: m.K}}
 	}
@@ -60,7 +60,7 @@ func (w *walk) rotated(t int, in source, targets []target) {
 		for i, g := range group {
 			products[i] = hip.Product{W: g.w.Weight, Y: g.y}
 			if g.y == g.residual && !g.raw { // which is still needed
-				products[i].Y = w.e.s.sums
+				products[i].Y = w.s.sums
 			}
 		}
 		w.codewords(t, to, products)
@@ -80,13 +80,13 @@ func (w *walk) codewords(t int, to turned, products []hip.Product) {
 		w.do(&hip.Matvec{T: t, Exact: w.e.exact, X: to.x, Acts: to.acts, Products: products})
 		return
 	}
-	w.do(&hip.Matmul{T: t, Exact: w.e.exact, X: to.x, Products: products, Scratch: w.e.s.tiles})
+	w.do(&hip.Matmul{T: t, Exact: w.e.exact, X: to.x, Products: products, Scratch: w.s.tiles})
 }
 
 // rotatedGate is gated where gate and up are rotated alike: one launch turns both
 // back, activates, and turns the result to down's input side.
 func (w *walk) rotatedGate(t int, in source, l *layer) source {
-	s := &w.e.s
+	s := w.s
 	g, u := l.gate, l.up
 	if g.Format.SameInput(u.Format.Hadamard) {
 		to := w.turnTo(&hip.Rotate{T: t, X: in.x}, g, t)
@@ -116,7 +116,7 @@ func alike(a, b *matrix) bool {
 
 // rotatedExpert is expert for rotated codewords.
 func (w *walk) rotatedExpert(m *matrix, slots, share int, in source, y, residual hip.Address) {
-	s := &w.e.s
+	s := w.s
 	to := in.turned
 	if to == (turned{}) {
 		to = w.turnTo(&hip.Rotate{T: slots / share, X: in.x}, m, slots)

@@ -176,6 +176,9 @@ type scratch struct {
 	chooser     chooser
 }
 
+// row is how many numbers of a row products read at most, but for what layers have inside.
+func (s *shape) row() int { return max(s.width, s.q, s.z, s.queries) }
+
 // headFloats bounds the logits that lie on the device at once.
 const headFloats = 8 << 20
 
@@ -219,7 +222,7 @@ func (s *scratch) place(sh *shape, t, slots, context int, attend, sample int64, 
 		s.squeezed, s.squeezedSum, s.lifted = a.floats(t*sh.latent), a.floats(t*sh.latent), a.floats(t*sh.width)
 	}
 	// What products of rows and of slots have in common.
-	row, perRow := max(sh.width, sh.q, sh.z, sh.queries), max(sh.topK, sh.heads)
+	row, perRow := sh.row(), max(sh.topK, sh.heads)
 	n = t * perRow
 	wide, fewSlots := max(sh.inner, sh.slot, sh.rank, sh.ofHead), min(n, fewRows*perRow)
 	s.acts = a.take(max(hip.ActsSize(min(t, fewRows), row), hip.ActsSize(fewSlots, wide)))

@@ -213,7 +213,7 @@ func (w *walk) streamed(m *matrix, slots, share int, in source, y, residual hip.
 		}
 		w.cut(cut{bring: p, turn: w.slot})
 		w.do(&hip.Matmul{T: slots, Exact: w.e.exact, X: in.x, First: w.list.first + hip.Address(4*p.lo), Slots: w.list.slots, Stack: p.experts, Of: m.experts,
-			Share: share, Brought: i > 0, Products: []hip.Product{op}, Scratch: w.e.s.tiles})
+			Share: share, Brought: i > 0, Products: []hip.Product{op}, Scratch: w.s.tiles})
 		w.cut(cut{leave: true, turn: w.slot})
 		w.slot = (w.slot + 1) % stagingSlots
 	}

@@ -45,6 +45,7 @@ func NewTeam(on []*Device, g *graph.Graph, tensor func(name string) formats.Tens
 	if err != nil {
 		return nil, err
 	}
+	t.twofold(g, tensor, &o)
 	if err := t.plan(g, shards, &o); err != nil {
 		return nil, err
 	}
@@ -112,6 +113,13 @@ func (t *Team) numbers(g *graph.Graph, shards []*load.Shard, least int) (few, ro
 	return max(fewRows*most, rows*sums), rows, width
 }
 
+// twofold has all ranks compute long prompts in two parts, where they can.
+func (t *Team) twofold(g *graph.Graph, tensor func(name string) formats.Tensor, o *Options) {
+	for _, m := range t.members {
+		m.twofold = twofold(g, len(t.members), tensor, o)
+	}
+}
+
 // TeamNeed returns the bytes that [NewTeam] places on each device, whatever is free now.
 func TeamNeed(on []*Device, g *graph.Graph, tensor func(name string) formats.Tensor, o Options) (all []int64, err error) {
 	t := &Team{}
@@ -119,6 +127,7 @@ func TeamNeed(on []*Device, g *graph.Graph, tensor func(name string) formats.Ten
 	if err != nil {
 		return nil, err
 	}
+	t.twofold(g, tensor, &o)
 	few, rows, width := t.numbers(g, shards, o.Rows)
 	policy := o.Policy
 	for i, m := range t.members {
@@ -128,7 +137,7 @@ func TeamNeed(on []*Device, g *graph.Graph, tensor func(name string) formats.Ten
 			return nil, err
 		}
 		m.size(few, rows, width)
-		all = append(all, p.sum()+m.FewBytes()+m.ManyBytes()+LoadingBytes)
+		all = append(all, p.sum()+m.bytes()+LoadingBytes)
 	}
 	return all, nil
 }
@@ -164,7 +173,10 @@ func (t *Team) plan(g *graph.Graph, shards []*load.Shard, o *Options) error {
 	}
 	few, rows, width := t.numbers(g, shards, rows)
 	for _, m := range t.members {
-		if err := m.place(t.members, few, rows, width); err != nil {
+		m.size(few, rows, width)
+	}
+	for _, m := range t.members {
+		if err := m.place(t.members); err != nil {
 			return err
 		}
 	}
@@ -506,7 +518,10 @@ func ExchangeSeconds(on []*Device, width int) (seconds float64, err error) {
 		t.members = append(t.members, &member{Ranks: hip.Ranks{Rank: i, Count: len(on)}, meeting: meeting, on: on})
 	}
 	for _, m := range t.members {
-		if err := m.place(t.members, width, 1, 4); err != nil {
+		m.size(width, 1, 4)
+	}
+	for _, m := range t.members {
+		if err := m.place(t.members); err != nil {
 			return 0, err
 		}
 		m.Patience = timedPatience

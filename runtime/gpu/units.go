@@ -64,6 +64,7 @@ func TeamUnits(g *graph.Graph, tensor func(name string) formats.Tensor, t hip.Ta
 			return nil, err
 		}
 		o.team = &member{Ranks: hip.Ranks{Rank: rank, Count: ranks}, whole: g, units: shard.Units, unit: shard.Unit}
+		o.team.twofold = twofold(g, ranks, tensor, &o)
 		o.team.size(math.MaxInt32, math.MaxInt32/int(g.Width), int(g.Width))
 		units, err := Units(shard.Graph, shard.Tensor, t, o)
 		if err != nil {

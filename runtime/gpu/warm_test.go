@@ -33,7 +33,7 @@ func TestEverything(t *testing.T) {
 					if !many && rows > fewRows {
 						continue
 					}
-					w := &walk{e: e, t: rows, many: many, from: from, state: &e.s.many}
+					w := &walk{e: e, s: &e.s, t: rows, many: many, from: from, state: &e.s.many}
 					w.forward()
 					w.flush(from)
 					for hi := from + 1; hi <= rows && e.span.Head; hi += 1 + rows/5 {
