@@ -6,6 +6,7 @@ import (
 
 	"github.com/nstf/nstf/formats/graph"
 	"github.com/nstf/nstf/kernels/hip"
+	"github.com/nstf/nstf/runtime/gpu/driver"
 )
 
 // A walk lists the launches of a pass. It touches no device: what it lists
@@ -21,7 +22,8 @@ type walk struct {
 	from     int // first row whose hidden state is wanted
 	state    *rowTable
 	calls    []hip.Call
-	keep     bool // the operations too
+	flow     *driver.Stream // that launches go to as they are listed; nil: they are kept
+	keep     bool           // the operations too
 	kept     []operation
 	// What is to be added to the hidden state before it is read.
 	pending   [2]hip.Branch
@@ -44,10 +46,21 @@ func (w *walk) do(o operation) {
 		return
 	}
 	w.e.tuning.Apply(o)
-	first := len(w.calls)
-	w.calls = append(w.calls, o.Calls(w.e.m.target)...)
-	for i := first; i < len(w.calls) && w.part != nil; i++ {
-		w.calls[i].Early = false
+	calls := o.Calls(w.e.m.target)
+	for i := range calls {
+		calls[i].Early = calls[i].Early && w.part == nil
+	}
+	if w.flow == nil {
+		w.calls = append(w.calls, calls...)
+	} else if w.err == nil {
+		w.err = w.e.m.launchOn(w.flow, calls)
+	}
+}
+
+// fail notes the first error.
+func (w *walk) fail(err error) {
+	if w.err == nil {
+		w.err = err
 	}
 }
 

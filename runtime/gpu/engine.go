@@ -114,12 +114,13 @@ type Engine struct {
 	handed    handed
 	staging   staging
 	graphs    map[graphKey][]stretch
-	tandem    *tandem    // of a team that computes long prompts in two parts; nil: it does not
-	pass      *pass      // the last one
-	gathering *gathering // nil: nothing is gathered
-	prepared  []prepared // whose next rows the device knows
-	words     []byte     // of an upload in the making
-	rows      []float32  // of a table that stays on the host
+	known     map[graphKey]bool // lists that were launched before
+	tandem    *tandem           // of a team that computes long prompts in two parts; nil: it does not
+	pass      *pass             // the last one
+	gathering *gathering        // nil: nothing is gathered
+	prepared  []prepared        // whose next rows the device knows
+	words     []byte            // of an upload in the making
+	rows      []float32         // of a table that stays on the host
 
 	steps   int                     // how often tokens were chosen
 	down    *driver.Pinned          // i32 [ring][slots]
@@ -156,7 +157,7 @@ func newEngine(g *graph.Graph, span device.Span, tensor func(name string) format
 	if err := checkHosted(g, span, o); err != nil {
 		return nil, err
 	}
-	e := &Engine{g: g, span: span, team: o.team, kvHost: o.KVHost, places: placesOf(o), kept: memoriesOf(g, span, o), shape: shapeOf(g, span, o), apart: o.Apart, pinned: o.Pinned, experts: o.Experts, exact: o.Exact, graphs: map[graphKey][]stretch{}}
+	e := &Engine{g: g, span: span, team: o.team, kvHost: o.KVHost, places: placesOf(o), kept: memoriesOf(g, span, o), shape: shapeOf(g, span, o), apart: o.Apart, pinned: o.Pinned, experts: o.Experts, exact: o.Exact, graphs: map[graphKey][]stretch{}, known: map[graphKey]bool{}}
 	count := &layout{exact: o.Exact, streams: o.Streams, pinned: o.Pinned}
 	counted, err := count.graph(g, span, o.Apart, tensor)
 	if err != nil {

@@ -135,8 +135,7 @@ func (w *walk) sent(n int, x hip.Address, b *hip.Branch, make func(to target)) {
 	}
 	switch {
 	case s.Left:
-		w.part.joins = append(w.part.joins, join{at: len(w.calls), moves: s.Transfers(n * d)})
-		w.do(&hip.Meet{Exchange: s.Exchange})
+		w.bring(s.Exchange, n*d)
 	case s.Many:
 		w.do(&hip.Mark{Exchange: s.Exchange})
 	}

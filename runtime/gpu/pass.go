@@ -241,13 +241,29 @@ func (e *Engine) run(key graphKey, captured bool, list func(w *walk)) error {
 		}
 		return e.play(e.graphs[key])
 	}
-	w := &walk{e: e, s: &e.s, t: e.pass.rows, many: e.pass.many, from: e.pass.from, state: e.pass.state, reading: e.pass.reading, reaches: e.pass.reaches, choosing: e.pass.choosing}
-	list(w)
-	w.end()
-	if w.err != nil {
-		return w.err
+	made := func() *walk {
+		return &walk{e: e, s: &e.s, t: e.pass.rows, many: e.pass.many, from: e.pass.from, state: e.pass.state, reading: e.pass.reading, reaches: e.pass.reaches, choosing: e.pass.choosing}
 	}
-	if err := e.ready(w.calls); err != nil { // nothing may be loaded during the capture, and no pass ends half-way
+	w := made()
+	listed := func() ([]hip.Call, error) {
+		list(w)
+		w.end()
+		return w.calls, w.err
+	}
+	if !captured && e.gathering == nil && e.experts == nil && len(e.pass.choosing) == 0 { // the host has no part in it
+		if err := e.know(key, listed); err != nil {
+			return err
+		}
+		w = made()
+		w.flow = e.m.stream
+		_, err := listed()
+		return err
+	}
+	calls, err := listed()
+	if err != nil {
+		return err
+	}
+	if err := e.ready(calls); err != nil { // nothing may be loaded during the capture, and no pass ends half-way
 		return err
 	}
 	parts := w.stretches()
@@ -258,6 +274,26 @@ func (e *Engine) run(key graphKey, captured bool, list func(w *walk)) error {
 		e.graphs[key] = parts
 	}
 	return e.play(parts)
+}
+
+// know has the kernels of a list of launches be ready before any of it is launched, if it comes for
+// the first time: later it is launched as it is listed, which all ranks of a team do alike.
+func (e *Engine) know(key graphKey, list func() ([]hip.Call, error)) error {
+	if e.known[key] {
+		if e.team != nil {
+			e.team.meeting.send()
+		}
+		return nil
+	}
+	calls, err := list()
+	if err != nil {
+		return err
+	}
+	if err := e.ready(calls); err != nil {
+		return err
+	}
+	e.known[key] = true
+	return nil
 }
 
 // Hidden implements device.Pass.
@@ -375,7 +411,9 @@ func (u *unitSet) addPass(e *Engine, rows int, many bool, from int) {
 	if !e.inTandem(rows, many) {
 		return
 	}
-	for _, w := range e.parts(e.newWalk(rows, many, from)) {
+	parts := e.parts(e.newWalk(rows, many, from))
+	e.listParts(parts) // nothing fails that is not launched
+	for _, w := range parts {
 		for i := range w.calls {
 			u.add(w.calls[i].Unit)
 		}

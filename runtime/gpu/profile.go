@@ -89,15 +89,14 @@ func (e *Engine) Profile(rows int) ([]device.KernelTime, error) {
 
 // timeTandem times the blocks of a pass in two parts.
 func (e *Engine) timeTandem(whole *walk) (t device.KernelTime, err error) {
-	parts := e.parts(whole)
-	t = device.KernelTime{Name: fmt.Sprintf("blocks of %d in two parts", whole.t), Calls: len(parts[0].calls) + len(parts[1].calls)}
-	if err := e.ready(slices.Concat(parts[0].calls, parts[1].calls)); err != nil {
+	t = device.KernelTime{Name: fmt.Sprintf("blocks of %d in two parts", whole.t), Calls: 1}
+	if err := e.forwardInTandem(whole); err != nil {
 		return t, err
 	}
 	const times = 20
 	ms, err := e.m.timed(func() (err error) {
 		for range times {
-			err = errors.Join(err, e.playTandem(parts))
+			err = errors.Join(err, e.playTandem(whole))
 		}
 		return err
 	})

@@ -29,15 +29,6 @@ type tandem struct {
 type part struct {
 	ranks  *hip.Ranks
 	second bool
-	joins  []join
-	ends   []int // calls of the walk at the end of the begin, each block, and the end
-}
-
-// A join is what a part does in front of one of its calls beside launching.
-type join struct {
-	at    int
-	turns bool // tells the second part that the first's keys and values are there, or waits for that
-	moves []hip.Transfer
 }
 
 // leastTandem is how many rows are computed in two parts at least, and the first part has whole
@@ -110,14 +101,13 @@ func (e *Engine) inTandem(rows int, many bool) bool {
 	return many && rows >= leastTandem && e.team != nil && e.team.twofold && e.gathering == nil
 }
 
-// parts lists a pass in two parts, the hidden states of whose rows from one on are wanted.
+// parts are two walks over a pass of which the rows from one on are wanted.
 func (e *Engine) parts(whole *walk) (parts [2]*walk) {
 	row := firstPart(whole.t)
-	behind := e.s.behind(row, &e.shape)
 	state := *whole.state
 	state.tokens += hip.Address(4 * row)
-	parts[0] = &walk{e: e, s: &e.s, t: row, many: true, from: min(whole.from, row), state: whole.state, part: &part{}}
-	parts[1] = &walk{e: e, s: behind, t: whole.t - row, many: true, from: max(whole.from-row, 0), state: &state, part: &part{second: true}}
+	parts[0] = &walk{e: e, s: &e.s, t: row, many: true, from: min(whole.from, row), state: whole.state, part: &part{ranks: &e.team.tandem[0]}}
+	parts[1] = &walk{e: e, s: e.s.behind(row, &e.shape), t: whole.t - row, many: true, from: max(whole.from-row, 0), state: &state, part: &part{ranks: &e.team.tandem[1], second: true}}
 	for _, r := range whole.reaches {
 		n := min(r.rows, row)
 		if n > 0 {
@@ -128,92 +118,71 @@ func (e *Engine) parts(whole *walk) (parts [2]*walk) {
 		}
 		row -= n
 	}
-	for i, w := range parts {
-		w.part.ranks = &e.team.tandem[i]
+	return parts
+}
+
+// list lists both, block by block.
+func (e *Engine) listParts(parts [2]*walk) error {
+	for _, w := range parts {
 		w.begin()
-		w.endLeg()
-		for i := range e.blocks {
+	}
+	for i := range e.blocks {
+		for _, w := range parts {
 			w.block(i)
-			w.endLeg()
 		}
+	}
+	for _, w := range parts {
 		if w.from < w.t {
 			w.flush(w.from)
 		}
 		w.end()
-		w.endLeg()
 	}
-	return parts
+	return errors.Join(parts[0].err, parts[1].err)
 }
 
-func (w *walk) endLeg() { w.part.ends = append(w.part.ends, len(w.calls)) }
-
-// turns has the second part wait for the keys and values of the first: of one of two parts.
+// turns has the second part wait for the keys and values of the first, which tells of them: of one of
+// two parts.
 func (w *walk) turns(second bool) {
-	if w.part != nil && w.part.second == second {
-		w.part.joins = append(w.part.joins, join{at: len(w.calls), turns: true})
+	switch {
+	case w.flow == nil || w.part == nil || w.part.second != second:
+	case second:
+		w.fail(w.flow.After(w.e.tandem.turned))
+	default:
+		w.fail(w.flow.Record(w.e.tandem.turned))
 	}
+}
+
+// bring has n numbers that were left go to the other ranks, and waits for theirs.
+func (w *walk) bring(x hip.Exchange, n int) {
+	for _, m := range x.Transfers(n) {
+		if w.flow != nil {
+			w.fail(w.flow.Copy(driver.Buffer{Address: m.To, Size: m.Bytes}, driver.Buffer{Address: m.From, Size: m.Bytes}, m.Bytes))
+		}
+	}
+	w.do(&hip.Meet{Exchange: x})
 }
 
 // forwardInTandem runs the rows of a pass through the blocks in two parts.
 func (e *Engine) forwardInTandem(whole *walk) error {
-	parts := e.parts(whole)
-	for _, w := range parts {
-		if w.err != nil {
-			return w.err
-		}
-	}
-	if err := e.ready(slices.Concat(parts[0].calls, parts[1].calls)); err != nil {
+	err := e.know(graphKey{what: "tandem", rows: whole.t, lo: whole.from}, func() ([]hip.Call, error) {
+		parts := e.parts(whole)
+		err := e.listParts(parts)
+		return slices.Concat(parts[0].calls, parts[1].calls), err
+	})
+	if err != nil {
 		return err
 	}
-	return e.playTandem(parts)
+	return e.playTandem(whole)
 }
 
-// playTandem queues two parts, block by block.
-func (e *Engine) playTandem(parts [2]*walk) error {
-	t, streams := e.tandem, [2]*driver.Stream{e.m.stream, e.tandem.stream}
-	if err := errors.Join(streams[0].Record(t.begun), streams[1].After(t.begun)); err != nil {
+// playTandem queues both parts.
+func (e *Engine) playTandem(whole *walk) error {
+	t, parts := e.tandem, e.parts(whole)
+	parts[0].flow, parts[1].flow = e.m.stream, t.stream
+	if err := errors.Join(e.m.stream.Record(t.begun), t.stream.After(t.begun)); err != nil {
 		return err
 	}
-	joins := [2][]join{parts[0].part.joins, parts[1].part.joins}
-	for leg := range parts[0].part.ends {
-		for i, w := range parts {
-			var err error
-			if joins[i], err = e.playLeg(streams[i], w, leg, joins[i]); err != nil {
-				return err
-			}
-		}
-	}
-	return errors.Join(streams[1].Record(t.done), streams[0].After(t.done))
-}
-
-// playLeg queues one leg of a part, and returns the joins behind it.
-func (e *Engine) playLeg(s *driver.Stream, w *walk, leg int, joins []join) ([]join, error) {
-	from, end := 0, w.part.ends[leg]
-	if leg > 0 {
-		from = w.part.ends[leg-1]
-	}
-	for ; len(joins) > 0 && joins[0].at <= end; joins = joins[1:] {
-		if err := errors.Join(e.m.launchOn(s, w.calls[from:joins[0].at]), e.join(s, w, &joins[0])); err != nil {
-			return nil, err
-		}
-		from = joins[0].at
-	}
-	return joins, e.m.launchOn(s, w.calls[from:end])
-}
-
-func (e *Engine) join(s *driver.Stream, w *walk, j *join) error {
-	switch {
-	case j.turns && w.part.second:
-		return s.After(e.tandem.turned)
-	case j.turns:
-		return s.Record(e.tandem.turned)
-	}
-	for _, m := range j.moves {
-		if err := s.Copy(driver.Buffer{Address: m.To, Size: m.Bytes}, driver.Buffer{Address: m.From, Size: m.Bytes}, m.Bytes); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(e.listParts(parts), t.stream.Record(t.done), e.m.stream.After(t.done))
 }
 
 // behind is the work space of the rows of a pass from one on, while those before have theirs: what
