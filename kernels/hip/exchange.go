@@ -189,7 +189,6 @@ type AllReduce struct {
 	Exchange           Exchange
 	T, D               int
 	Out, Residual, Own Address
-	Sent               bool // who computed Own has sent it: of few numbers
 }
 
 // Calls returns the launches.
@@ -197,11 +196,7 @@ func (o *AllReduce) Calls(t Target) []Call {
 	x := &o.Exchange
 	x.holds(o.T, o.D)
 	if !x.Many {
-		rows := 0
-		if o.Sent {
-			rows = -1
-		}
-		return []Call{x.together(t, o.T*o.D, []Arg{Ptr(o.Out), Ptr(o.Residual), Ptr(o.Own), I32(o.T * o.D), I32(rows), I32(0), I32(0)})}
+		return []Call{x.together(t, o.T*o.D, []Arg{Ptr(o.Out), Ptr(o.Residual), Ptr(o.Own), I32(o.T * o.D), I32(0), I32(0), I32(0)})}
 	}
 	n := o.T * o.D
 	calls := append((&Send{Exchange: *x, T: o.T, D: o.D, Own: o.Own}).Calls(t), (&Mark{*x}).Calls(t)...)

@@ -21,8 +21,7 @@
 // The first of the columns of a rank, of all in units.
 NSTF_DEVICE int first_column(int rank, int units, int unit) { return (int)((i64)units * rank / EX_RANKS) * unit; }
 
-// rows > 0: rows are laid side by side, of units*unit columns in all; else they are added, at -1 after who
-// computed them has sent them.
+// rows > 0: rows are laid side by side, of units*unit columns in all; else they are added.
 NSTF_KERNEL void __launch_bounds__(256) nstf_exchange(f32* out, const f32* residual, const f32* own, int n, int rows, int units, int unit, u64 slot, int rank, u32 number,
     u32 patience, u32* state, u32* lost, INBOXES) {
 	begin_early();
@@ -31,16 +30,16 @@ NSTF_KERNEL void __launch_bounds__(256) nstf_exchange(f32* out, const f32* resid
 	const Waiting waiting = {patience, state, lost};
 	const u64 parity = mark & 1;
 	const int start = (blockIdx.x * 256 + threadIdx.x) * 2, step = gridDim.x * 256 * 2;
-	const int width = rows > 0 ? first_column(rank + 1, units, unit) - first_column(rank, units, unit) : 0;
-	const int mine = rows > 0 ? rows * width : n;
-	for (int i = start; rows >= 0 && i < mine; i += step) {
+	const int width = rows ? first_column(rank + 1, units, unit) - first_column(rank, units, unit) : 0;
+	const int mine = rows ? rows * width : n;
+	for (int i = start; i < mine; i += step) {
 		const f32 a = own[i], b = i + 1 < mine ? own[i + 1] : 0.0f;
 #pragma unroll
 		for (int r = 0; r < EX_RANKS; r++)
 			if (r != rank) send_line(inboxes[r] + (parity * EX_RANKS + rank) * slot + i, a, b, mark);
 	}
 	const u64* const from = inboxes[rank] + parity * EX_RANKS * slot;
-	for (int i = start; rows <= 0 && i < n; i += step) {
+	for (int i = start; !rows && i < n; i += step) {
 		const int two = i + 1 < n;
 		const f32 a = own[i], b = two ? own[i + 1] : 0.0f;
 		const f32 xa = residual ? residual[i] : 0.0f, xb = residual && two ? residual[i + 1] : 0.0f;
@@ -59,7 +58,7 @@ NSTF_KERNEL void __launch_bounds__(256) nstf_exchange(f32* out, const f32* resid
 		out[i] = residual ? xa + sa : sa;
 		if (two) out[i + 1] = residual ? xb + sb : sb;
 	}
-	if (rows <= 0) return;
+	if (!rows) return;
 #pragma unroll
 	for (int r = 0; r < EX_RANKS; r++) {
 		const int first = first_column(r, units, unit), wide = first_column(r + 1, units, unit) - first, count = rows * wide;

@@ -264,10 +264,12 @@ func (w *walk) branch(lo int, direct bool, b hip.Branch, make func(to target)) {
 	case w.receives():
 		w.sent(w.t-lo, x, &b, make)
 	case direct:
-		w.added(w.t-lo, x, x, b.Rows, make)
+		make(target{y: b.Rows})
+		w.addUp(w.t-lo, x, x, b.Rows)
 		return
 	default:
-		w.added(w.t-lo, b.Rows, 0, b.Rows, make)
+		make(target{y: b.Rows})
+		w.total(w.t-lo, b.Rows)
 	}
 	w.pending[0] = b
 }

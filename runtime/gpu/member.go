@@ -91,20 +91,14 @@ func (w *walk) exchange(d int) hip.Exchange {
 }
 
 // total makes n rows of all ranks' parts: in a team.
-func (w *walk) total(n int, rows hip.Address) {
+func (w *walk) total(n int, rows hip.Address) { w.addUp(n, rows, 0, rows) }
+
+// addUp makes n rows of all ranks' parts and of what is added to them: in a team.
+func (w *walk) addUp(n int, out, residual, parts hip.Address) {
 	if w.e.team != nil {
 		d := w.e.shape.width
-		w.do(&hip.AllReduce{Exchange: w.exchange(d), T: n, D: d, Out: rows, Own: rows})
+		w.do(&hip.AllReduce{Exchange: w.exchange(d), T: n, D: d, Out: out, Residual: residual, Own: parts})
 	}
-}
-
-// added makes few rows of all ranks' parts and of what is added to them, by one launch behind who
-// computes this rank's, who sends them if he can.
-func (w *walk) added(n int, out, residual, parts hip.Address, make func(to target)) {
-	d := w.e.shape.width
-	s := &sent{Exchange: w.exchange(d)}
-	make(target{y: parts, sent: s})
-	w.do(&hip.AllReduce{Exchange: s.Exchange, T: n, D: d, Out: out, Residual: residual, Own: parts, Sent: s.done})
 }
 
 // mostReceived is how many bytes of a row each block of a product reads at most of what ranks

@@ -401,20 +401,6 @@ func (c *sentCase) run(t *testing.T, r *rand.Rand) {
 				t.Fatalf("rank %d gave %d up", i, lost-1)
 			}
 		}
-		if !c.many && !c.whole && !c.apart { // a launch that adds what products sent
-			team.each(t, func(i int) []hip.Call {
-				all[i].hidden.set(t, hidden)
-				x, k := exchange(i, 1), &all[i]
-				o := &hip.AllReduce{Exchange: x, T: c.t, D: c.n, Out: k.hidden.address(), Residual: k.hidden.address(), Own: k.own.address(), Sent: true}
-				calls := append(product(i, &x, false), o.Calls(team.machines[i].target)...)
-				return append(calls, (&hip.EndExchanges{Ranks: x.Ranks, Exchanges: 1}).Calls(team.machines[i].target)...)
-			})
-			for i := range all {
-				got := make([]float32, c.t*c.n)
-				all[i].hidden.get(t, got)
-				sameBits(t, fmt.Sprintf("round %d, rank %d adds", round, i), got, settled)
-			}
-		}
 		c.read(t, r, team, hidden, sum, func(i int, x *hip.Exchange) (own, hidden, weight *memory, calls []hip.Call) {
 			return all[i].own, all[i].hidden, all[i].weight, product(i, x, x != nil && i == 0)
 		})
