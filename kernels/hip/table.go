@@ -155,13 +155,16 @@ func Kernels(t Target) []Kernel {
 	table.add("gram/experts", gram, (&Gram{T: 2048, K: d, X: 16, Sums: 16, Top: 16, Odd: 16, Tile: 64, First: 16, Slots: 16, Stack: 8, Share: 2, Counts: 16}).Calls(t))
 	ranks := &Ranks{Count: 2, FewSlot: 16 * 128256, ManySlot: 2048 * d}
 	few, many, half := Exchange{Ranks: ranks}, Exchange{Ranks: ranks, Many: true}, Exchange{Ranks: ranks, Many: true, Half: true}
+	left := half
+	left.Left = true
 	table.add("exchange", small, (&AllReduce{Exchange: few, T: 1, D: d, Out: 1, Residual: 1, Own: 1}).Calls(t))
 	table.add("exchange/many", small, (&AllReduce{Exchange: many, T: 2048, D: d, Out: 1, Residual: 1, Own: 1}).Calls(t))
 	table.add("exchange/many/half", small, (&AllReduce{Exchange: half, T: 2048, D: d, Out: 1, Residual: 1, Own: 1}).Calls(t))
 	table.add("exchange/send", small, (&Send{Exchange: few, T: 1, D: d, Own: 1, Residual: 1}).Calls(t))
 	table.add("exchange/gather", small, (&AllGather{Exchange: few, T: 1, Units: 2004, Unit: 64, Out: 1, Own: 1}).Calls(t))
-	for i, x := range []*Exchange{&few, &many, &half} {
-		table.add("norm/"+[]string{"few", "many", "half"}[i], small, (&Norm{T: 1, D: d, X: 1, A: Branch{Rows: 1, From: x}, Next: rms, Out: 1}).Calls(t))
+	table.add("exchange/meet", small, (&Meet{left}).Calls(t))
+	for i, x := range []*Exchange{&few, &many, &half, &left} {
+		table.add("norm/"+[]string{"few", "many", "half", "left"}[i], small, (&Norm{T: 1, D: d, X: 1, A: Branch{Rows: 1, From: x}, Next: rms, Out: 1}).Calls(t))
 	}
 	table.add("norm/halves", small, (&Norm{T: 512, D: d, X: 1, A: Branch{Rows: 1}, Next: rms, Halves: 256}).Calls(t))
 	partNorm := &RankNorm{T: 1, D: d, Width: 2 * d, X: 1, Norm: rms, Sums: 1, Stride: 1, Columns: 1}
@@ -321,7 +324,10 @@ func (k *kernelTable) ranks(b Budget, s *scheme.Scheme, params map[string]int64,
 	k.product("matvec/q4_k/sent", b, s, params, &Matvec{T: 1, X: 1, Send: few, Products: []Product{{W: q, Y: 1}}})
 	k.product("matvec/q4_k/norm of ranks", b, s, params, &Matvec{T: 1, X: 1, Norm: norm, From: few, Settled: 1, Products: []Product{{W: q, Y: 1}, {W: kv, Y: 1}, {W: kv, Y: 1}}})
 	k.product("matvec/q4_k/gated of ranks", b, s, params, &Matvec{T: 1, X: 1, Norm: norm, From: few, Settled: 1, Gated: true, Act: ops.SiLU, Products: []Product{{W: w, Y: 1}, {W: w}}})
+	left := *half
+	left.Left = true
 	k.add("matmul/q4_k/T=512 sent", Budget{512, k.t.LDS}, (&Matmul{T: 512, X: 1, Scratch: 256, Send: half, Products: []Product{{W: w, Y: 1}}}).Calls(k.t))
+	k.add("matmul/q4_k/T=512 left", Budget{512, k.t.LDS}, (&Matmul{T: 512, X: 1, Scratch: 256, Send: &left, Products: []Product{{W: w, Y: 1}}}).Calls(k.t))
 }
 
 // trellis adds trellis codes of the other numbers of bits, and their rotations.

@@ -181,7 +181,7 @@ func TestTandem(t *testing.T) {
 	a, b := twoGPUs(t)
 	some := shape{d: 64, heads: 4, kv: 2, dim: 32, inner: 160, norm: graph.RMSNorm}
 	g := some.graph(func(g *graph.Graph) {
-		g.Context, g.Vocab, g.Head.Out = 800, 80, 80
+		g.Context, g.Vocab, g.Head.Out = 1100, 80, 80
 		some.more(g, 2, func(i int, b *graph.Block) {
 			if i == 1 {
 				b.Attn.Window = 100
@@ -201,12 +201,12 @@ func TestTandem(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			source, o := c.fill(t), onFlag(t, Options{Threads: 1, Context: 700})
-			o.Device.Rows = 640
+			source, o := c.fill(t), onFlag(t, Options{Threads: 1, Context: 1100})
+			o.Device.Rows = 1088
 			long := teamed(t, g, source, o, a, b)
 			o.Device.Rows = 256
 			short := teamed(t, g, source, o, a, b)
-			ids := tinyIDs(600)
+			ids := tinyIDs(1030)
 			want := allLogits(t, sequence(t, short), ids)
 			for range 2 {
 				for i, got := range allLogits(t, sequence(t, long), ids) {

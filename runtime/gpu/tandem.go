@@ -33,7 +33,7 @@ type part struct {
 
 // leastTandem is how many rows are computed in two parts at least, and the first part has whole
 // blocks of so many.
-const leastTandem, tandemBlock = 512, 128
+const leastTandem, tandemBlock = 1024, 128
 
 // firstPart returns how many of rows are the first part's: half of them, or a few more.
 func firstPart(rows int) int { return (rows/2 + tandemBlock - 1) / tandemBlock * tandemBlock }
