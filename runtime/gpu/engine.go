@@ -114,6 +114,7 @@ type Engine struct {
 	handed    handed
 	staging   staging
 	graphs    map[graphKey][]stretch
+	flows     bool              // prompts are launched as they are listed, if they are known
 	known     map[graphKey]bool // lists that were launched before
 	tandem    *tandem           // of a team that computes long prompts in two parts; nil: it does not
 	pass      *pass             // the last one
@@ -157,7 +158,7 @@ func newEngine(g *graph.Graph, span device.Span, tensor func(name string) format
 	if err := checkHosted(g, span, o); err != nil {
 		return nil, err
 	}
-	e := &Engine{g: g, span: span, team: o.team, kvHost: o.KVHost, places: placesOf(o), kept: memoriesOf(g, span, o), shape: shapeOf(g, span, o), apart: o.Apart, pinned: o.Pinned, experts: o.Experts, exact: o.Exact, graphs: map[graphKey][]stretch{}, known: map[graphKey]bool{}}
+	e := &Engine{g: g, span: span, team: o.team, kvHost: o.KVHost, places: placesOf(o), kept: memoriesOf(g, span, o), shape: shapeOf(g, span, o), apart: o.Apart, pinned: o.Pinned, experts: o.Experts, exact: o.Exact, flows: o.flows(len(g.Blocks)), graphs: map[graphKey][]stretch{}, known: map[graphKey]bool{}}
 	count := &layout{exact: o.Exact, streams: o.Streams, pinned: o.Pinned}
 	counted, err := count.graph(g, span, o.Apart, tensor)
 	if err != nil {

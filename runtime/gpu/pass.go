@@ -3,7 +3,9 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/nstf/nstf/kernels/cpu"
 	"github.com/nstf/nstf/kernels/hip"
 	"github.com/nstf/nstf/runtime/device"
 	"github.com/nstf/nstf/runtime/gpu/driver"
@@ -250,7 +252,7 @@ func (e *Engine) run(key graphKey, captured bool, list func(w *walk)) error {
 		w.end()
 		return w.calls, w.err
 	}
-	if !captured && e.gathering == nil && e.experts == nil && len(e.pass.choosing) == 0 { // the host has no part in it
+	if !captured && e.flows && e.gathering == nil && len(e.pass.choosing) == 0 {
 		if err := e.know(key, listed); err != nil {
 			return err
 		}
@@ -274,6 +276,17 @@ func (e *Engine) run(key graphKey, captured bool, list func(w *walk)) error {
 		e.graphs[key] = parts
 	}
 	return e.play(parts)
+}
+
+// flows reports whether prompts may be launched as they are listed: the host has no part in them, and
+// in a team, where nothing may be loaded while others wait, their key says which kernels they want. By
+// policy, and where caches keep codes, how far they reach does so too.
+func (o *Options) flows(blocks int) bool {
+	if o.team == nil {
+		return o.Experts == nil
+	}
+	kept, err := o.formats(blocks)
+	return err == nil && o.Policy == nil && !slices.ContainsFunc(kept, cpu.KVFormat.Coded)
 }
 
 // know has the kernels of a list of launches be ready before any of it is launched, if it comes for
