@@ -305,9 +305,15 @@ func (e *Engine) know(key graphKey, list func() ([]hip.Call, error)) error {
 	if err := e.ready(calls); err != nil {
 		return err
 	}
+	if len(e.known) >= mostKnown {
+		clear(e.known)
+	}
 	e.known[key] = true
 	return nil
 }
+
+// mostKnown is how many lists of launches are known at once: prompts have many numbers of rows.
+const mostKnown = 4096
 
 // Hidden implements device.Pass.
 func (p *pass) Hidden() device.Hidden { return &hidden{p.e.m, p.e.s.x, p.rows, p.e.shape.width} }

@@ -37,7 +37,11 @@ type part struct {
 const leastTandem, tandemBlock = 1024, 128
 
 // firstPart returns how many of rows are the first part's: half of them, or a few more.
-func firstPart(rows int) int { return (rows/2 + tandemBlock - 1) / tandemBlock * tandemBlock }
+func firstPart(rows int) int { return ((rows+1)/2 + tandemBlock - 1) / tandemBlock * tandemBlock }
+
+// twofoldHead is how many numbers a head has at most whose keys and values have room in the LDS of any
+// target as prompts want them: attention of others shares work space.
+const twofoldHead = 256
 
 // twofold reports whether ranks compute long prompts in two parts: of blocks that attend and have a
 // plain layer, which leave nothing in work space that is not the row's.
@@ -51,7 +55,7 @@ func twofold(g *graph.Graph, ranks int, tensor func(name string) formats.Tensor,
 	}
 	for i := range g.Blocks {
 		b, f := &g.Blocks[i], kept.Of(i)
-		if b.Attn == nil || b.FFN == nil || b.MoE != nil || b.Parallel || b.PerLayer != nil || squares(b, ranks) > 0 || f != cpu.KVF16 && f != cpu.KVF32 {
+		if b.Attn == nil || b.FFN == nil || b.MoE != nil || b.Parallel || b.PerLayer != nil || b.Attn.HeadDim > twofoldHead || squares(b, ranks) > 0 || f != cpu.KVF16 && f != cpu.KVF32 {
 			return false
 		}
 	}

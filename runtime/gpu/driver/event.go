@@ -2,6 +2,7 @@ package driver
 
 import (
 	"math"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -10,6 +11,7 @@ type Event struct {
 	device *Device
 	handle uintptr
 	done   waiter
+	failed atomic.Pointer[error] // what the stream had failed by where it was to be recorded; nil: nothing
 }
 
 // Event makes an event, which has to be recorded before it is of use.
@@ -43,7 +45,8 @@ func (s *Stream) Record(e *Event) error {
 	return nil
 }
 
-// After has the stream's further work wait for an event of another stream.
+// After has the stream's further work wait for an event of another stream. Where that had failed, this
+// one has too.
 func (s *Stream) After(e *Event) error {
 	c, err := s.queue(kindAfter)
 	if err != nil {

@@ -62,7 +62,14 @@ func (d *Device) execute(c *command) error {
 	if c.kind == kindBarrier {
 		return nil
 	}
-	if s.failed.Load() != nil {
+	if c.kind == kindAfter && s.failed.Load() == nil {
+		s.failed.Store(c.event.failed.Load())
+	}
+	first := s.failed.Load()
+	if c.kind == kindRecord {
+		c.event.failed.Store(first)
+	}
+	if first != nil {
 		return nil
 	}
 	if err := d.perform(c); err != nil {

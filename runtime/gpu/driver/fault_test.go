@@ -173,6 +173,29 @@ func TestLaunchFails(t *testing.T) {
 	check(t, b.Wait())
 }
 
+// TestFailureTravels: a stream that waits for an event of one that failed in front of it has
+// failed too, until that is recorded again.
+func TestFailureTravels(t *testing.T) {
+	b := newBench(t, newFake(t, hip.HIP, "LAUNCH=9").open)
+	f := must(b.module.Function("step"))(t)
+	buf := must(b.Alloc(64))(t)
+	other, event := must(b.Device.Stream())(t), must(b.Event())(t)
+	check(t, b.Fill(buf, 1))
+	check(t, other.Launch(f, hip.Call{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{16, 1, 1}, Args: []hip.Arg{hip.Ptr(buf.Address)}}))
+	check(t, other.Record(event))
+	check(t, b.After(event))
+	check(t, b.Fill(buf, 2))
+	for _, s := range []interface{ Wait() error }{b.Stream, other} {
+		says(t, s.Wait(), nil, "hipModuleLaunchKernel of step", "hipErrorOther (9)")
+	}
+	if got := b.read(t, buf)[0]; got != 0x01010101 {
+		t.Errorf("%#x: work behind the other stream's failure was done", got)
+	}
+	check(t, other.Record(event))
+	check(t, b.After(event))
+	check(t, b.Wait())
+}
+
 // TestLost: a device that is lost in the middle fails every call at once with
 // the first reason, and can still be closed.
 func TestLost(t *testing.T) {
