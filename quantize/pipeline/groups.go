@@ -77,11 +77,16 @@ func (r *run) together(ctx context.Context, block int, todo []graph.Weight) erro
 	if err := r.group(ctx, todo, sums); err != nil {
 		return err
 	}
-	err = r.dropSums(ctx, block) // nobody needs them any more
+	return errors.Join(r.dropMet(ctx, block), r.o.Work.Tidy(ctx)) // nobody needs that any more
+}
+
+// dropMet removes what a block was fitted by.
+func (r *run) dropMet(ctx context.Context, block int) error {
+	err := r.dropSums(ctx, block)
 	for i := range r.inputsOf(block) {
 		err = errors.Join(err, r.o.Work.Drop(ctx, factorsName(block, i)), r.o.Work.Drop(ctx, totalName(block, i)))
 	}
-	return errors.Join(err, r.o.Work.Tidy(ctx))
+	return err
 }
 
 // contribution makes what a group adds to a block's sums unless another process is at it, and

@@ -214,12 +214,12 @@ func (r *run) walk(ctx context.Context) error {
 	if r.o.Parallel || len(r.o.Windows) == 0 {
 		return r.parallel(ctx)
 	}
-	if r.last < 0 {
-		return nil
-	}
 	head := []graph.Weight{{Name: g.Head.Weight, Role: g.Head.Role, Block: -1}}
 	if r.o.Work.Shared() {
 		return r.shared(ctx, head)
+	}
+	if r.last < 0 {
+		return nil
 	}
 	h, first, err := r.hidden(ctx)
 	if err != nil {
@@ -242,19 +242,36 @@ func (r *run) walk(ctx context.Context) error {
 	return r.tensors(ctx, head, moments)
 }
 
-// shared fits blocks and the head together with other processes.
+// shared fits blocks and the head together with other processes. Who fitted the last of those that are
+// fitted may have been stopped before it removed what it was fitted by.
 func (r *run) shared(ctx context.Context, head []graph.Weight) error {
-	for i := range r.m.Graph.Blocks {
-		if todo := r.unfitted(i); len(todo) > 0 {
-			if err := r.together(ctx, i, todo); err != nil {
+	blocks := len(r.m.Graph.Blocks)
+	todo := func(i int) []graph.Weight {
+		switch {
+		case i < blocks:
+			return r.unfitted(i)
+		case r.last == blocks:
+			return head
+		}
+		return nil
+	}
+	first := 0
+	for first <= blocks && len(todo(first)) == 0 {
+		first++
+	}
+	for i := max(first-2, 0); i < first; i++ { // a head that is fitted early has nothing
+		if err := r.dropMet(ctx, i); err != nil {
+			return err
+		}
+	}
+	for i := first; i <= blocks; i++ {
+		if left := todo(i); len(left) > 0 {
+			if err := r.together(ctx, i, left); err != nil {
 				return err
 			}
 		}
 	}
-	if r.last < len(r.m.Graph.Blocks) {
-		return nil
-	}
-	return r.together(ctx, len(r.m.Graph.Blocks), head)
+	return nil
 }
 
 // parallel fits all blocks and the head by the moments of the original model.

@@ -50,7 +50,14 @@ func NewSearcher(d exec.Device, on *exec.Opened) (*Searcher, error) {
 
 // Close gives the device back.
 func (s *Searcher) Close() error {
-	if s == nil || s.gpu == nil {
+	if s == nil {
+		return nil
+	}
+	s.search.Lock()
+	defer s.search.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gpu == nil {
 		return nil
 	}
 	return s.gpu.Close()
