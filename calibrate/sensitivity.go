@@ -422,8 +422,8 @@ type changed struct {
 	err      error // of the last
 }
 
-// blocks changes the matrices of all blocks one after the other, each when it is asked for. Where a
-// device runs text, the processor changes the next one meanwhile. stop ends it.
+// blocks changes the matrices of all blocks one after the other: each when it is asked for or, where a
+// device runs text, one ahead. stop ends it.
 func (d *disturber) blocks() (next func() changed, stop func()) {
 	all := func(yield func(changed) bool) {
 		for i := range d.m.Graph.Blocks {
@@ -514,7 +514,7 @@ func disturbedAs(t *formats.Tensor, others tensor.DType) tensor.DType {
 	return others
 }
 
-// Beside returns the bytes that the largest matrix with errors takes on a device beyond the stored one.
+// Beside returns the bytes that the largest matrix of a block takes on a device with errors beyond the stored one.
 func Beside(m *model.Model) (most int64) {
 	for i := range m.Graph.Blocks {
 		for _, l := range disturbs(&m.Graph.Blocks[i]) {

@@ -9,7 +9,7 @@
 // every tie goes to the lowest, so that codes are the processor's.
 //
 // Where costs leave their range, the tile is searched again with weights and codewords
-// halved, as often as it takes: 10 times at most.
+// halved, as often as it takes (kernels/cpu/trellis.go).
 //
 // z f32[tiles][256] in units of a codeword; the codes of a tile, u16[16*TCQ_BITS], lie
 // stride bytes apart. history: work space for each block, SEARCH_HISTORY levels of

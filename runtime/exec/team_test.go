@@ -201,12 +201,12 @@ func TestTandem(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			source, o := c.fill(t), onFlag(t, Options{Threads: 1, Context: 1100})
-			o.Device.Rows = 1088
+			source, o := c.fill(t), onFlag(t, Options{Threads: 1, Context: 1700})
+			o.Device.Rows = 1600
 			long := teamed(t, g, source, o, a, b)
 			o.Device.Rows = 256
 			short := teamed(t, g, source, o, a, b)
-			ids := tinyIDs(1030)
+			ids := tinyIDs(1542)
 			want := allLogits(t, sequence(t, short), ids)
 			for range 2 {
 				for i, got := range allLogits(t, sequence(t, long), ids) {

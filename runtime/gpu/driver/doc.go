@@ -12,7 +12,8 @@
 //     library that changes anything runs there. Only waiting happens on the
 //     caller's thread. Methods may be called from any goroutine. Launch, Replay,
 //     Copy and Fill only queue, without allocating; what fails later is reported
-//     by the next call that waits: Wait, Download, or Capture.
+//     by the next call that waits: Wait, Download, or Capture, on its stream and on
+//     those that wait for it.
 //   - After an error that leaves the device unusable every call fails at once
 //     with that same error. Nothing hangs, and Close still works; it may be
 //     called twice.

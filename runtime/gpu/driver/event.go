@@ -57,8 +57,24 @@ func (s *Stream) After(e *Event) error {
 	return nil
 }
 
-// Wait waits until the work in front of the event is done.
-func (e *Event) Wait() error { return e.done.wait() }
+// Wait waits until the work in front of the event is done. It returns what the stream had failed by, if
+// it had, until the stream's own Wait has told it.
+func (e *Event) Wait() error {
+	err := e.done.wait()
+	if first := e.failed.Load(); first != nil {
+		return *first
+	}
+	return err
+}
+
+// told forgets a failure that a stream's Wait returns: events that are not recorded again stand for it no more.
+func (d *Device) told(first *error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for e := range d.events {
+		e.failed.CompareAndSwap(first, nil)
+	}
+}
 
 // Since returns the milliseconds from an earlier event to this one. It waits
 // for this one.

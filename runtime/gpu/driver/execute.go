@@ -75,6 +75,9 @@ func (d *Device) execute(c *command) error {
 	if err := d.perform(c); err != nil {
 		first := err // not err: that would be on the heap for each success, too
 		s.failed.Store(&first)
+		if c.kind == kindRecord {
+			c.event.failed.Store(&first)
+		}
 	}
 	return nil
 }

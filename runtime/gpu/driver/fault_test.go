@@ -194,6 +194,14 @@ func TestFailureTravels(t *testing.T) {
 	check(t, other.Record(event))
 	check(t, b.After(event))
 	check(t, b.Wait())
+
+	check(t, other.Launch(f, hip.Call{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{16, 1, 1}, Args: []hip.Arg{hip.Ptr(buf.Address)}}))
+	check(t, other.Record(event))
+	says(t, event.Wait(), nil, "hipErrorOther (9)")
+	says(t, other.Wait(), nil, "hipErrorOther (9)")
+	check(t, event.Wait()) // it was told
+	check(t, b.After(event))
+	check(t, b.Wait())
 }
 
 // TestLost: a device that is lost in the middle fails every call at once with

@@ -53,7 +53,7 @@ func (s *staging) take(n int64) (*slot, error) {
 	})
 	err := t.err
 	if err == nil && t.busy {
-		err = t.event.Wait()
+		err = t.event.done.wait() // whoever's upload failed is told by the stream
 		t.busy = false
 	}
 	if err != nil {

@@ -14,7 +14,7 @@ type Stream struct {
 	device    *Device
 	handle    uintptr
 	recording *Graph                // what is being captured; nil: nothing
-	failed    atomic.Pointer[error] // the first failure of queued work, until somebody is told
+	failed    atomic.Pointer[error] // the first failure of queued work, or of a stream it waits for, until somebody is told
 	done      waiter
 }
 
@@ -83,6 +83,7 @@ func (s *Stream) Wait() error {
 	}
 	err := s.done.wait()
 	if first := s.failed.Swap(nil); first != nil {
+		s.device.told(first)
 		return *first
 	}
 	return err
