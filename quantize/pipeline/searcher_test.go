@@ -71,6 +71,30 @@ func normalMatrix(n, k int) (w []float32, h []float64) {
 	return w, h
 }
 
+// sameParts fits w[n][k] on the processor and by a searcher, who has to search it and to find the same.
+func sameParts(t *testing.T, q fit.TCQ, s fit.Searcher, w []float32, n, k int) {
+	t.Helper()
+	q.Searcher = nil
+	want, err := q.Fit(context.Background(), w, n, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := &counter{s: s}
+	q.Searcher = counted
+	got, err := q.Fit(context.Background(), w, n, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if counted.done != 1 {
+		t.Errorf("%d bits: the device searched %d matrices", q.Bits, counted.done)
+	}
+	for i := range want {
+		if !bytes.Equal(got[i], want[i]) {
+			t.Errorf("%d bits, feedback %v: part %d differs from the processor's", q.Bits, q.Feedback != nil, i)
+		}
+	}
+}
+
 // TestSearcherSameBytes wants the processor's parts: with feedback over several panels,
 // the last of which is short, with a strip of zeros, and without feedback. An emulator
 // needs a narrow seam.
@@ -98,25 +122,7 @@ func TestSearcherSameBytes(t *testing.T) {
 			if q.Feedback == nil && testing.Short() {
 				continue
 			}
-			q.Searcher = nil
-			want, err := q.Fit(context.Background(), w, n, k)
-			if err != nil {
-				t.Fatal(err)
-			}
-			counted := &counter{s: s}
-			q.Searcher = counted
-			got, err := q.Fit(context.Background(), w, n, k)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if counted.done != 1 {
-				t.Errorf("%d bits: the device searched %d matrices", bits, counted.done)
-			}
-			for i := range want {
-				if !bytes.Equal(got[i], want[i]) {
-					t.Errorf("%d bits, feedback %v: part %d differs from the processor's", bits, q.Feedback != nil, i)
-				}
-			}
+			sameParts(t, q, s, w, n, k)
 		}
 	}
 }
@@ -124,7 +130,7 @@ func TestSearcherSameBytes(t *testing.T) {
 // TestSearcherFarTiles gives the device a strip with many weights beyond all codewords,
 // whose errors are answered.
 func TestSearcherFarTiles(t *testing.T) {
-	s := &counter{s: searcher(t)}
+	s := searcher(t)
 	const n, k = 48, 64
 	w, h := normalMatrix(n, k)
 	for r := 16; r < 24; r++ {
@@ -141,23 +147,7 @@ func TestSearcherFarTiles(t *testing.T) {
 		seam = 128
 	}
 	q := fit.TCQ{TCQ: scheme.TCQ{Bits: 6, Codebook: scheme.TCQCodebookFor(6), RotateIn: 1, RotateOut: 1}, Feedback: f, Seam: seam, Threads: 2}
-	want, err := q.Fit(context.Background(), w, n, k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q.Searcher = s
-	got, err := q.Fit(context.Background(), w, n, k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.done != 1 {
-		t.Errorf("the device searched %d matrices", s.done)
-	}
-	for i := range want {
-		if !bytes.Equal(got[i], want[i]) {
-			t.Errorf("part %d differs from the processor's", i)
-		}
-	}
+	sameParts(t, q, s, w, n, k)
 }
 
 // TestSearcherPrepares has the device search before anything asks it to, each number of
@@ -187,20 +177,7 @@ func TestSearcherPrepares(t *testing.T) {
 	const n, k = 48, 16
 	w, _ := normalMatrix(n, k)
 	q := fit.TCQ{TCQ: scheme.TCQ{Bits: 6, Codebook: scheme.TCQCodebookFor(6), RotateIn: 1, RotateOut: 1}, Seam: 2, Threads: 2}
-	want, err := q.Fit(context.Background(), w, n, k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q.Searcher = s
-	got, err := q.Fit(context.Background(), w, n, k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range want {
-		if !bytes.Equal(got[i], want[i]) {
-			t.Errorf("part %d differs from the processor's", i)
-		}
-	}
+	sameParts(t, q, s, w, n, k)
 }
 
 // A counter counts what a searcher did.
