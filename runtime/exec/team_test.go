@@ -181,7 +181,7 @@ func TestTandem(t *testing.T) {
 	a, b := twoGPUs(t)
 	some := shape{d: 64, heads: 4, kv: 2, dim: 32, inner: 160, norm: graph.RMSNorm}
 	g := some.graph(func(g *graph.Graph) {
-		g.Context, g.Vocab, g.Head.Out = 1100, 80, 80
+		g.Context, g.Vocab, g.Head.Out = 1700, 80, 80
 		some.more(g, 2, func(i int, b *graph.Block) {
 			if i == 1 {
 				b.Attn.Window = 100
